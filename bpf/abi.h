@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The only contract between the kernel programs and user space: records,
+ * configuration and loss counters.
+ *
+ * Rules, so that a recorded stream stays readable for ever:
+ *  - fixed-width integers only: no pointer, enum, bool or long;
+ *  - kind numbers are explicit and append-only, never reused;
+ *  - a record may grow at its end; readers take `size` from the header, skip
+ *    unknown kinds and ignore bytes beyond the length that they know;
+ *  - a record is zeroed whole before it is filled, and has no hidden padding
+ *    (checked by _Static_assert and -Wpadded).
+ *
+ * Every time is CLOCK_MONOTONIC in nanoseconds (bpf_ktime_get_ns).
+ */
+#ifndef PT_ABI_H
+#define PT_ABI_H
+
+#ifndef __VMLINUX_H__
+#include <linux/types.h>
+#endif
+
+#define PT_ABI_VERSION 1
+#define PT_COMM_LEN 16
+#define PT_PATH_LEN 192
+#define PT_REC_MAX 512 /* no record is longer; readers reject more */
+
+/* ---- record kinds: append only ---------------------------------------- */
+#define PT_REC_FORK 1	    /* a task of the target made a thread or process */
+#define PT_REC_EXEC 2
+#define PT_REC_EXIT 3
+#define PT_REC_COMM 4
+#define PT_REC_OFF 5	    /* one off-CPU interval */
+#define PT_REC_GPU_ENTER 6  /* a GPU API call begins */
+#define PT_REC_GPU_RETURN 7 /* ... returns (only where api.def asks) */
+#define PT_REC_READ 8	    /* one read call of a tracked thread */
+#define PT_REC_FILE 9	    /* a file's name, once per inode */
+#define PT_REC_TASK 10	    /* a thread that existed when tracing began */
+/* 64 and up are made in user space and travel in the same stream */
+#define PT_REC_SAMPLE 64 /* per process, once a second: memory, CPU, bytes */
+#define PT_REC_LOSS 65	 /* loss counters, cumulative */
+#define PT_REC_LIB 66	 /* a GPU library that is probed in a process */
+#define PT_REC_MARK 67	 /* capture begin and end */
+#define PT_REC_HOST 68	 /* host facts needed by the analysis */
+
+struct pt_hdr {
+	__u16 size;  /* whole record, bytes */
+	__u16 kind;  /* PT_REC_* */
+	__u16 cpu;
+	__u16 flags; /* PT_F_* */
+	__u64 ts;    /* when the record was made; OFF: switch-in time */
+	__u32 tid;   /* the thread that the record is about */
+	__u32 tgid;
+	__u32 seq;   /* per thread, counts every record made for it, lost or not */
+	__u32 start; /* low 32 bits of the thread's start time in microseconds:
+		      * tells a reused tid from its predecessor; 0 unknown */
+};
+_Static_assert(sizeof(struct pt_hdr) == 32, "pt_hdr");
+
+#define PT_F_OPEN 0x0001	  /* OFF: interval still open at hdr.ts */
+#define PT_F_SINCE_UNKNOWN 0x0002 /* OFF: began before off_ts (attach) */
+#define PT_F_IOWAIT 0x0004	  /* OFF: the kernel counted it as I/O wait */
+#define PT_F_PREEMPTED 0x0008	  /* OFF: left the CPU while runnable */
+#define PT_F_GROUP_DEAD 0x0010	  /* EXIT: the last thread of the process */
+#define PT_F_THREAD 0x0020	  /* FORK: a thread, not a process */
+#define PT_F_READ_FAILED 0x0040	  /* a kernel or user read did not work:
+				   * object fields are unknown, not 0 */
+
+struct pt_rec_fork {
+	struct pt_hdr hdr; /* the parent */
+	__u32 child_tid;
+	__u32 child_tgid;
+	__u32 child_start; /* like hdr.start */
+	__u32 pad;
+	char comm[PT_COMM_LEN];
+};
+_Static_assert(sizeof(struct pt_rec_fork) == 64, "pt_rec_fork");
+
+struct pt_rec_task { /* also used for EXEC and COMM */
+	struct pt_hdr hdr;
+	__u32 ppid;    /* tgid of the parent; 0 unknown */
+	__u32 old_tid; /* EXEC: the tid that called exec */
+	char comm[PT_COMM_LEN];
+};
+_Static_assert(sizeof(struct pt_rec_task) == 56, "pt_rec_task");
+
+/* Cumulative per thread since tracking of it began. A lost record loses
+ * detail, never a total. Off-CPU time that is still running is not in it. */
+struct pt_totals {
+	__u64 run_ns;	 /* on a CPU */
+	__u64 runq_ns;	 /* runnable, waiting for a CPU */
+	__u64 iowait_ns; /* blocked, in_iowait */
+	__u64 block_ns;	 /* blocked otherwise */
+	__u64 rchar;	 /* bytes that read calls returned (task I/O accounting) */
+	__u64 read_bytes; /* bytes fetched from storage */
+	__u64 wchar;
+	__u64 write_bytes;
+};
+_Static_assert(sizeof(struct pt_totals) == 64, "pt_totals");
+
+struct pt_rec_exit {
+	struct pt_hdr hdr;
+	__u32 exit_code;
+	__u32 pad;
+	struct pt_totals tot;
+};
+_Static_assert(sizeof(struct pt_rec_exit) == 104, "pt_rec_exit");
+
+/* What a blocked thread waits on, from its system call's arguments. */
+#define PT_OBJ_NONE 0
+#define PT_OBJ_FILE 1  /* regular file: dev, inode */
+#define PT_OBJ_PIPE 2  /* both ends share the inode */
+#define PT_OBJ_SOCK 3
+#define PT_OBJ_FUTEX 4 /* object = user address */
+#define PT_OBJ_CHR 5
+#define PT_OBJ_DIR 6
+#define PT_OBJ_OTHER 7 /* eventfd, epoll, ... */
+
+#define PT_SYSCALL_NONE (-1) /* not in a system call: a fault, or unknown */
+
+struct pt_rec_off {
+	struct pt_hdr hdr;    /* ts: switched in again, or now if PT_F_OPEN */
+	__u64 off_ts;	      /* switched out */
+	__u64 wake_ts;	      /* made runnable; 0: preempted, or not seen */
+	__u64 object;	      /* inode number, or futex address */
+	__u64 waker_object;
+	__u64 arg[3];	      /* raw system call arguments 0..2 at switch-out */
+	struct pt_totals tot; /* including this interval */
+	__u32 dev;	      /* of the inode: kernel's (major << 20) | minor */
+	__u32 waker_dev;
+	__u32 waker_tid;      /* whoever ran on the CPU where the wake-up
+			       * happened; an interrupt's victim, perhaps */
+	__u32 waker_tgid;
+	__s32 syscall;	      /* x86-64 number, or PT_SYSCALL_NONE */
+	__s32 waker_syscall;
+	__u16 state;	      /* task state masked to its low byte; 0 runnable */
+	__u16 obj_kind;	      /* PT_OBJ_* */
+	__u16 waker_obj_kind;
+	__u16 pad;
+	__u64 waker_arg0;     /* waker's first argument (futex address, fd) */
+};
+_Static_assert(sizeof(struct pt_rec_off) == 192, "pt_rec_off");
+
+struct pt_rec_gpu {
+	struct pt_hdr hdr;
+	__u32 api;    /* index in api.def, from the attach cookie */
+	__u32 lib;    /* which attached library, as in pt_rec_lib; from the cookie */
+	__u64 stream; /* handle as passed; 0: default stream, or none */
+	__u64 v[3];   /* values picked by api.def; RETURN: v[0] = return code */
+};
+_Static_assert(sizeof(struct pt_rec_gpu) == 72, "pt_rec_gpu");
+
+/* Attach cookie of a GPU entry point. Slots: 0-5 integer registers,
+ * 6.. stack words above the return address, 15 = absent. */
+#define PT_COOKIE(api, lib, stream, v0, v1, v2)                                \
+	((__u64)(api) | ((__u64)(lib) << 16) | ((__u64)(stream) << 32) |       \
+	 ((__u64)(v0) << 36) | ((__u64)(v1) << 40) | ((__u64)(v2) << 44))
+#define PT_COOKIE_API(c) ((__u32)((c) & 0xffff))
+#define PT_COOKIE_LIB(c) ((__u32)(((c) >> 16) & 0xffff))
+#define PT_COOKIE_STREAM(c) ((__u32)(((c) >> 32) & 15))
+#define PT_COOKIE_V(c, i) ((__u32)(((c) >> (36 + 4 * (i))) & 15))
+#define PT_SLOT_ABSENT 15
+
+struct pt_rec_read {
+	struct pt_hdr hdr; /* ts: the call returned */
+	__u64 begin_ts;
+	__u64 inode;
+	__s64 ret;	/* bytes, or -errno */
+	__u64 offset;	/* file position before the read; ~0 unknown */
+	__u32 dev;
+	__u16 obj_kind;
+	__u16 door;	/* PT_DOOR_* */
+};
+_Static_assert(sizeof(struct pt_rec_read) == 72, "pt_rec_read");
+
+#define PT_DOOR_NONE 0
+#define PT_DOOR_FEXIT 1
+#define PT_DOOR_KPROBE 2
+#define PT_DOOR_PAGES 3	  /* page-range tracepoint */
+#define PT_DOOR_SYSCALL 4
+
+/* Path components, innermost first, each NUL-terminated, up to the mount's
+ * root; `parts` of them. PT_F_READ_FAILED or parts == 0: no name. */
+struct pt_rec_file {
+	struct pt_hdr hdr;
+	__u64 inode;
+	__u64 size;
+	__u32 dev;
+	__u16 mode;
+	__u16 parts;
+	__u32 fs_magic;
+	__u32 truncated; /* components were left out, or one was cut */
+	char path[PT_PATH_LEN];
+};
+_Static_assert(sizeof(struct pt_rec_file) == 256, "pt_rec_file");
+
+struct pt_rec_sample { /* user space; hdr.tid == hdr.tgid */
+	struct pt_hdr hdr;
+	__u64 rss_anon;	 /* bytes */
+	__u64 rss_file;
+	__u64 rss_shmem;
+	__u64 utime_ns;	 /* cumulative */
+	__u64 stime_ns;
+	__u64 rchar;	 /* cumulative */
+	__u64 read_bytes;
+	__u64 write_bytes;
+	__u32 fds;	 /* ~0 unknown */
+	__u32 threads;
+	__u64 throttled_ns; /* cgroup CPU throttling, cumulative; ~0 unknown */
+};
+_Static_assert(sizeof(struct pt_rec_sample) == 112, "pt_rec_sample");
+
+/* Why a record was not delivered; one cumulative counter each. */
+#define PT_LOSS_RING_FULL 0	  /* no room in the ring buffer */
+#define PT_LOSS_NO_STORAGE 1	  /* task storage could not be made */
+#define PT_LOSS_TARGETS_FULL 2	  /* target set full: a process not followed */
+#define PT_LOSS_CLOCK 3		  /* interval dropped: clock went back */
+#define PT_LOSS_FILES_FULL 4	  /* a file name not recorded */
+#define PT_LOSS_MALFORMED 5	  /* user space rejected a record */
+#define PT_LOSS_MEMORY 6	  /* user space had no memory left for it */
+#define PT_LOSS_NR 8
+
+struct pt_rec_loss {
+	struct pt_hdr hdr;
+	__u64 count[PT_LOSS_NR];
+};
+_Static_assert(sizeof(struct pt_rec_loss) == 96, "pt_rec_loss");
+
+struct pt_rec_lib {
+	struct pt_hdr hdr; /* tgid: the process, 0: every process */
+	__u32 lib;	   /* number used in cookies */
+	__u32 symbols;	   /* entry points attached */
+	char path[PT_PATH_LEN];
+};
+_Static_assert(sizeof(struct pt_rec_lib) == 232, "pt_rec_lib");
+
+#define PT_MARK_BEGIN 1 /* every hook is attached, every thread is seeded */
+#define PT_MARK_END 2	/* last moment that was observed */
+#define PT_MARK_TARGET_EXIT 3
+struct pt_rec_mark {
+	struct pt_hdr hdr;
+	__u32 mark;
+	__u32 pad;
+	__u64 unix_ns; /* CLOCK_REALTIME at hdr.ts */
+};
+_Static_assert(sizeof(struct pt_rec_mark) == 48, "pt_rec_mark");
+
+struct pt_rec_host {
+	struct pt_hdr hdr;
+	__u32 cores;	    /* online */
+	__u32 target_pid;   /* the pid asked for (after resolving to its trainer) */
+	__u64 quota_mcores; /* cgroup CPU quota, 1/1000 core; 0 none */
+	__u32 read_door;    /* PT_DOOR_* that opened */
+	__u32 pad;
+	char boot_id[40];
+};
+_Static_assert(sizeof(struct pt_rec_host) == 96, "pt_rec_host");
+
+#endif /* PT_ABI_H */

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Memory that is freed all at once. Every allocation is zeroed and aligned
+ * for any type; NULL when out of memory. Not thread-safe. */
+#ifndef PT_ARENA_H
+#define PT_ARENA_H
+
+#include <stdarg.h>
+#include <stddef.h>
+
+struct pt_arena;
+
+struct pt_arena *pt_arena_new(void);
+void pt_arena_free(struct pt_arena *a);
+void *pt_arena_alloc(struct pt_arena *a, size_t size);
+/* n * size with an overflow check. */
+void *pt_arena_calloc(struct pt_arena *a, size_t n, size_t size);
+char *pt_arena_strndup(struct pt_arena *a, const char *s, size_t max);
+char *pt_arena_strdup(struct pt_arena *a, const char *s);
+char *pt_arena_printf(struct pt_arena *a, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+char *pt_arena_vprintf(struct pt_arena *a, const char *fmt, va_list ap);
+
+#endif

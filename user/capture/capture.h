@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * One tracing session: probe the kernel, open the doors, read the ring, and
+ * leave nothing behind. The only room that uses libbpf.
+ */
+#ifndef PT_CAPTURE_H
+#define PT_CAPTURE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "abi.h"
+
+#define PT_ERR_LEN 512
+/* One plain sentence for the user, with the remedy. */
+struct pt_err {
+	char msg[PT_ERR_LEN];
+};
+int pt_err_set(struct pt_err *e, int err, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4))); /* returns err */
+
+enum pt_mode { PT_MODE_LIGHT, PT_MODE_STANDARD, PT_MODE_FULL };
+const char *pt_mode_name(enum pt_mode m);
+
+struct pt_capture_opts {
+	const pid_t *pids; /* roots; every descendant is followed */
+	size_t n_pids;
+	pid_t trainer;	   /* what the user asked for, resolved; 0 unknown */
+	enum pt_mode mode;
+	unsigned ring_mb;  /* 0: default (16) */
+	bool no_uprobe_multi; /* take the perf door even where multi works */
+	void (*warn)(void *ctx, const char *msg); /* progress and warnings */
+	void *ctx;
+};
+
+typedef void (*pt_record_fn)(void *ctx, const void *rec, size_t len);
+
+struct pt_hook_state { /* one need and the door that it got */
+	const char *need;
+	const char *door; /* "none" when closed */
+	char note[160];	  /* what is lost and why, or "" */
+};
+
+struct pt_capture;
+
+/*
+ * Load, attach, seed the threads that run already. On return every hook that
+ * could open is open. 0 or -errno with `err` filled; on error nothing stays
+ * loaded.
+ */
+int pt_capture_open(struct pt_capture **out, const struct pt_capture_opts *o,
+		    struct pt_err *err);
+
+/* Descriptors to poll (ring, mapping events); returns how many. */
+size_t pt_capture_fds(struct pt_capture *c, int *fds, size_t max);
+
+/* Hand every record that is ready to `fn`; never blocks. Count or -errno. */
+int pt_capture_drain(struct pt_capture *c, pt_record_fn fn, void *ctx);
+
+/*
+ * Once a second: write still-open intervals (task iterator), sample the
+ * tree's memory and CPU, emit loss counters, look for libraries that were
+ * mapped since. Records go to `fn`.
+ */
+int pt_capture_tick(struct pt_capture *c, pt_record_fn fn, void *ctx);
+
+/*
+ * Stop: final open intervals, final drain, loss counters, END mark. The hooks
+ * are silent afterwards, though detaching may still be under way.
+ */
+int pt_capture_stop(struct pt_capture *c, pt_record_fn fn, void *ctx);
+
+/* Detach everything and free; `pending` (may be NULL) is told how many perf
+ * events remain before each slow one is closed. */
+void pt_capture_close(struct pt_capture *c,
+		      void (*pending)(void *ctx, unsigned left), void *ctx);
+
+size_t pt_capture_hooks(const struct pt_capture *c,
+			const struct pt_hook_state **out);
+void pt_capture_loss(struct pt_capture *c, uint64_t count[PT_LOSS_NR]);
+uint64_t pt_capture_events(const struct pt_capture *c);
+/* True when every root process has gone. */
+bool pt_capture_target_gone(struct pt_capture *c);
+/* Processes of the target set now (for the sampler and the live line). */
+size_t pt_capture_processes(struct pt_capture *c, pid_t *out, size_t max);
+
+/* ---- what this kernel can do (doctor, and the ladder) ------------------- */
+struct pt_features {
+	bool root, btf, cap_bpf, cap_perfmon;
+	bool tp_btf, fentry, kprobe, uprobe, uprobe_multi, ringbuf,
+		task_storage, task_iter, attach_cookie, task_pt_regs,
+		probe_read_kernel;
+	char kernel[64];
+	char lockdown[32]; /* none integrity confidentiality unknown */
+	char missing[256]; /* first requirement that is not met, or "" */
+};
+int pt_features_probe(struct pt_features *f);
+
+#endif

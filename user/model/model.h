@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The model: records in, per-thread timelines out. Pure: libc memory and
+ * strings only, no I/O, no clock, no globals. A live ring and a recorded
+ * stream enter by the same door, pt_model_feed().
+ *
+ * Records may come late, twice, damaged or not at all; the model never
+ * trusts one further than its own size.
+ */
+#ifndef PT_MODEL_H
+#define PT_MODEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "abi.h"
+
+struct pt_model;
+
+/* NULL when out of memory. */
+struct pt_model *pt_model_new(void);
+void pt_model_free(struct pt_model *m);
+
+/* Take one record of `len` bytes. 0; -EINVAL: malformed, counted and skipped;
+ * -ENOMEM: counted, skipped, the model stays usable. */
+int pt_model_feed(struct pt_model *m, const void *rec, size_t len);
+
+/* Sort and close every timeline at the end mark; feed nothing afterwards. */
+int pt_model_finish(struct pt_model *m);
+
+/* Cheap running figures for the live line. */
+struct pt_model_live {
+	uint64_t records, malformed, gpu_calls;
+	uint32_t processes, threads;
+};
+void pt_model_live(const struct pt_model *m, struct pt_model_live *out);
+
+#endif

@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The report: what the analysis found, and the only thing that a renderer
+ * sees. Field names follow the JSON contract ("pipetrace.report/1").
+ *
+ * Units: seconds unless the name says _ms, _us, _ns or _per_min; shares 0..1;
+ * bytes plain. Not observed: NAN for doubles, PT_NULL for integers, NULL for
+ * strings and arrays; every such gap has an entry in capture.limits.
+ *
+ * Ownership: everything a report points at lives in its arena and dies with
+ * pt_report_free(). Strings are raw bytes from outside: a renderer escapes
+ * them for the place that it prints in.
+ */
+#ifndef PT_REPORT_H
+#define PT_REPORT_H
+
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+
+#define PT_REPORT_SCHEMA "pipetrace.report/1"
+#define PT_NULL INT64_MIN
+
+enum pt_certainty { /* of a figure */
+	PT_CERT_NONE = 0, /* null */
+	PT_MEASURED,
+	PT_BOUNDED,
+	PT_ESTIMATED,
+};
+const char *pt_certainty_name(enum pt_certainty c); /* NULL for NONE */
+
+enum pt_confidence { /* of a conclusion */
+	PT_CONF_NONE = 0,
+	PT_CONF_LOW,
+	PT_CONF_MEDIUM,
+	PT_CONF_HIGH,
+};
+const char *pt_confidence_name(enum pt_confidence c); /* "low" ... */
+
+enum pt_severity { PT_INFO = 0, PT_WARNING, PT_CRITICAL };
+const char *pt_severity_name(enum pt_severity s);
+
+/* One enumeration of causes, everywhere (DESIGN: causes). */
+#define PT_CAUSES(X)                                                           \
+	X(CPU, "cpu") X(RUN_QUEUE, "run_queue") X(THROTTLE, "throttle")        \
+	X(DISK, "disk") X(PAGE_FAULT, "page_fault") X(NETWORK, "network")      \
+	X(LOCK, "lock") X(IPC, "ipc") X(WORKER_IDLE, "worker_idle")            \
+	X(PREFETCH_FULL, "prefetch_full") X(COMPILE, "compile")                \
+	X(COLLECTIVE, "collective") X(TRANSFER, "transfer") X(SYNC, "sync")    \
+	X(LAUNCH, "launch") X(CHECKPOINT, "checkpoint")                        \
+	X(NO_DEMAND, "no_demand") X(OTHER_HOST, "other_host")                  \
+	X(UNKNOWN, "unknown")
+enum pt_cause {
+#define X(id, name) PT_CAUSE_##id,
+	PT_CAUSES(X)
+#undef X
+	PT_CAUSE_NR
+};
+const char *pt_cause_name(enum pt_cause c);
+
+struct pt_dist { /* n == 0: null */
+	uint64_t n;
+	double mean, std, min, p50, p95, p99, max;
+};
+
+struct pt_range {
+	double value, low, high;
+};
+
+/* A setting and where it was read ("observed", "cmdline", "environment"). */
+struct pt_sourced {
+	const char *value; /* NULL: unknown */
+	const char *source;
+};
+
+struct pt_limit { /* something that this report cannot show */
+	const char *what;   /* stable id, e.g. "reads", "gpu.busy" */
+	const char *reason; /* one sentence */
+};
+
+struct pt_r_host {
+	const char *version; /* of pipetrace */
+	const char *hostname, *boot_id, *kernel, *numa, *driver, *lockdown;
+	int64_t cores;
+	double quota_cores;
+	int64_t memory, shm_size;
+};
+
+struct pt_r_target {
+	int64_t pid;
+	const char *cmdline, *comm, *user, *container;
+	double started;		  /* seconds since the epoch */
+	int64_t resolved_from;	  /* the pid that the user gave, when another */
+	const char *job_kind, *job_id, *job_name;
+};
+
+struct pt_r_loader {
+	struct pt_sourced kind, workers, prefetch, pinned, persistent,
+		start_method, sharing;
+};
+
+struct pt_r_hook {
+	const char *need; /* "sched", "reads", "gpu", "faults" ... */
+	const char *door; /* "tp_btf", "uprobe_multi", "none" ... */
+	const char *note; /* what is lost, or NULL */
+};
+
+struct pt_r_loss {
+	const char *cause;
+	int64_t count;
+};
+
+struct pt_r_capture {
+	double duration;
+	int64_t begin_ns, end_ns, begin_unix_ns;
+	const char *mode;
+	const struct pt_r_hook *hooks;
+	size_t n_hooks;
+	int64_t events;
+	int64_t lost_total;
+	const struct pt_r_loss *lost;
+	size_t n_lost;
+	double tracer_cpu_s;
+	struct pt_range target_overhead; /* share of the target's CPU time */
+	bool complete;			 /* false: the session broke off */
+	struct pt_limit *limits;
+	size_t n_limits, cap_limits;
+};
+
+struct pt_r_outlier {
+	int64_t index;
+	double ms;
+	enum pt_cause cause;
+};
+
+struct pt_r_epoch {
+	int64_t index, batches;
+	double total;
+	struct pt_dist period_ms;
+	double first_ms;
+};
+
+struct pt_r_step { /* for --print-steps */
+	int64_t index;
+	int64_t begin_ns, end_ns;   /* CLOCK_MONOTONIC */
+	double period_ms, data_wait_ms, gpu_wait_ms;
+	enum pt_cause cause;	    /* of its data wait; UNKNOWN if none */
+	int64_t worker;		    /* pid that delivered; PT_NULL */
+	bool blocked;		    /* the trainer blocked for this batch */
+};
+
+struct pt_r_steps {
+	int64_t count, batches, optimizer_steps;
+	enum pt_confidence certainty;
+	const char *source; /* "handoff", "gpu_gap", "marker" */
+	struct pt_dist period_ms;
+	double per_second;
+	int64_t batch_size;
+	double samples_per_second;
+	double first_ms, max_over_min;
+	const struct pt_r_epoch *epochs;
+	size_t n_epochs;
+	const struct pt_r_outlier *outliers;
+	size_t n_outliers;
+	const struct pt_r_step *list; /* every step, in order */
+	size_t n_list;
+};
+
+struct pt_r_part {
+	double seconds, share;
+};
+
+struct pt_r_breakdown { /* of trainer wall time; shares sum to 1 */
+	bool known;
+	struct pt_r_part data_wait, gpu_wait, transfer, sync, launch,
+		collective, checkpoint, other;
+};
+
+struct pt_r_charge {
+	enum pt_cause cause;
+	double seconds, share;	/* share of the whole data wait */
+	int64_t subject_pid;	/* whose; PT_NULL */
+	int64_t subject_tid;
+	const char *what;	/* a file, a call, a free phrase; or NULL */
+};
+
+struct pt_r_data_wait { /* charges sum to the data wait */
+	double blocked, own_read, own_cpu, handover, lead;
+	const struct pt_r_charge *causes; /* largest first */
+	size_t n_causes;
+};
+
+struct pt_r_gpu {
+	const char *uuid;
+	int64_t index;
+	enum pt_certainty certainty;
+	double busy_share, busy_hard[2], busy_likely[2];
+	double compute, copy, collective;	 /* shares */
+	double idle_share, idle_hard[2], idle_likely[2];
+	double starved_share[2]; /* idle while the trainer waits for data,
+				  * share of wall: lower bound, likely */
+	const struct pt_r_charge *idle_causes;
+	size_t n_idle_causes;
+	int64_t kernels, copies_h2d, copies_d2h, copies_other, copy_bytes;
+	double pageable_share;
+	int64_t syncs, failed_allocations;
+	int64_t mem_reserved, mem_peak;
+	double mem_growth_per_min;
+};
+
+enum pt_worker_state {
+	PT_WORKER_OK = 0,
+	PT_WORKER_SLOW,
+	PT_WORKER_HUNG,
+	PT_WORKER_DONE,
+	PT_WORKER_EXITED,
+};
+const char *pt_worker_state_name(enum pt_worker_state s);
+
+struct pt_r_worker {
+	int64_t pid, tid, rank, batches;
+	const char *role; /* "loader", "pin", "feeder", "helper" ... */
+	struct pt_dist batch_ms;
+	/* seconds of the window, by what the worker did */
+	double cpu, run_queue, throttle, disk, page_fault, network, lock, ipc,
+		worker_idle, prefetch_full, other;
+	double window; /* seconds it was observed; the parts sum to it */
+	int64_t read_bytes, reads;
+	double slowdown; /* against the median of its peers; NAN */
+	enum pt_worker_state state;
+};
+
+struct pt_r_rank {
+	int64_t pid, rank;
+	int64_t steps;
+	struct pt_r_breakdown breakdown;
+	struct pt_r_data_wait data_wait;
+	double gpu_busy_share;
+};
+
+struct pt_r_operation {
+	const char *name, *kind; /* api kernel python phase */
+	int64_t calls;
+	double total_s, mean_us, min_us, max_us, p50_us, p99_us, share, cpu_s,
+		gpu_s;
+};
+
+struct pt_r_file {
+	const char *path;
+	uint32_t dev;
+	uint64_t inode;
+	int64_t opens, reads, bytes, reread_bytes;
+	double read_s, blocked_s, p99_ms, cached_share;
+};
+
+struct pt_r_point { /* series, one per interval, over the target's tree */
+	double t; /* seconds since begin */
+	double cpu; /* cores in use */
+	double rss, shm, gpu_util, gpu_mem, read_bps, data_wait_share;
+};
+
+struct pt_r_evidence {
+	const char *metric; /* "gpu.starved_share" ... */
+	double value;
+	const char *unit; /* "share" "s" "ms" "bytes" "count" ... */
+	double threshold; /* NAN: none */
+	enum pt_certainty certainty;
+};
+
+struct pt_r_verdict {
+	const char *id; /* stable ids of DESIGN */
+	enum pt_severity severity;
+	enum pt_confidence certainty;
+	const char *title;	  /* one sentence */
+	const char *consequence_of; /* id of its root cause, NULL for a root */
+	int64_t subject_pid, subject_rank, subject_line;
+	const char *subject_file;
+	const struct pt_r_evidence *evidence;
+	size_t n_evidence;
+	const char *advice; /* NULL: nothing to do */
+	struct pt_range expected_speedup; /* NAN: cannot tell */
+};
+
+struct pt_report {
+	struct pt_arena *arena;
+	struct pt_r_host host;
+	struct pt_r_target target;
+	struct pt_r_loader loader;
+	struct pt_r_capture capture;
+	struct pt_r_steps steps;
+	struct pt_r_breakdown breakdown;
+	struct pt_r_data_wait data_wait;
+	const struct pt_r_gpu *gpu;
+	size_t n_gpu;
+	const struct pt_r_worker *workers;
+	size_t n_workers;
+	const struct pt_r_rank *ranks;
+	size_t n_ranks;
+	/* phases: null in this version */
+	const struct pt_r_operation *operations;
+	size_t n_operations;
+	const struct pt_r_file *files;
+	size_t n_files;
+	const struct pt_r_point *series;
+	size_t n_series;
+	double mem_growth_per_min;
+	enum pt_certainty mem_growth_certainty;
+	const struct pt_r_verdict *verdicts; /* root cause first */
+	size_t n_verdicts;
+};
+
+/* An empty report: every figure null. NULL when out of memory. */
+struct pt_report *pt_report_new(void);
+void pt_report_free(struct pt_report *r);
+
+/* Add a limit; `reason` is copied, duplicates (same what and reason) are
+ * dropped. printf-style. 0 or -ENOMEM. */
+int pt_report_limit(struct pt_report *r, const char *what, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* Highest severity among the verdicts; -1 when there is none. */
+int pt_report_severity(const struct pt_report *r);
+
+#endif
