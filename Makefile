@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# pipetrace: see "make help". Everything that is built lies under build/.
+
+.DEFAULT_GOAL := all
+.DELETE_ON_ERROR:
+.SUFFIXES:
+MAKEFLAGS += --no-builtin-rules
+
+VERSION := 0.1.0
+PREFIX ?= /usr/local
+DESTDIR ?=
+B := build
+
+# ---- tools ------------------------------------------------------------------
+ifeq ($(origin CC),default)
+CC := gcc
+endif
+ifeq ($(origin AR),default)
+AR := ar
+endif
+CLANG ?= clang
+# Debian keeps bpftool in /usr/sbin, which an ordinary user's PATH lacks.
+BPFTOOL ?= $(firstword $(wildcard /usr/sbin/bpftool /sbin/bpftool) bpftool)
+INSTALL ?= install
+MULTIARCH := $(shell $(CC) -print-multiarch 2>/dev/null)
+
+# ---- flags ------------------------------------------------------------------
+# Given on the command line or in the environment, CFLAGS and LDFLAGS only add.
+# _GNU_SOURCE is defined empty, so that a file's own "#define" is no conflict.
+WARN := -Wall -Wextra -Wstrict-prototypes -Wmissing-prototypes
+WARN += $(if $(filter 1,$(WERROR)),-Werror)
+CPP := -D_GNU_SOURCE= -Ibpf -Iuser -I$(B)
+CBASE := -std=gnu11 -g -fno-strict-aliasing -fno-common -pthread $(WARN)
+HARDEN := -O2 -D_FORTIFY_SOURCE=2 -fstack-protector-strong
+SANITIZE := -O1 -fno-omit-frame-pointer -fsanitize=address,undefined \
+	    -fno-sanitize-recover=undefined
+
+LIBS := -lbpf -lelf -lz -ljansson -lm
+ifeq ($(STATIC),1)
+LIBS += -lzstd
+LINK := -static -no-pie
+PIE := -fno-pie
+else
+LINK := -pie -Wl,-z,relro,-z,now
+PIE := -fPIE
+endif
+ifeq ($(SAN),1)
+OPT := $(SANITIZE)
+LINK += $(SANITIZE)
+else
+OPT := $(HARDEN)
+endif
+
+BPF_WARN := -Wall -Wextra -Wno-unused-parameter $(if $(filter 1,$(WERROR)),-Werror)
+BPF_CFLAGS := -g -O2 -target bpf -mcpu=v3 -D__TARGET_ARCH_x86 -Ivmlinux -Ibpf $(BPF_WARN)
+
+# ---- sources ----------------------------------------------------------------
+# ROOMS="base model" limits the build to some directories of user/, to work on
+# one room while another does not compile.
+ROOMS ?=
+SRCS := $(sort $(shell find $(if $(ROOMS),$(addprefix user/,$(ROOMS)),user) -name '*.c' 2>/dev/null))
+OBJS := $(SRCS:%.c=$(B)/obj/%.o)
+SAN_OBJS := $(filter-out %/user/main.o,$(SRCS:%.c=$(B)/san/%.o))
+# The rooms without I/O, clock or kernel, and all that they may lean on.
+PURE_SRCS := $(filter user/model/% user/analysis/%,$(SRCS))
+PURE_BASE := $(filter user/base/arena.c user/gpu/api.c user/report/report.c,$(SRCS))
+
+BPF_SRCS := $(sort $(wildcard bpf/*.bpf.c))
+BPF_OBJS := $(BPF_SRCS:bpf/%.bpf.c=$(B)/bpf/%.bpf.o)
+SKEL := $(B)/pipetrace.skel.h
+
+SIM_LIB_SRCS := $(sort $(wildcard tools/sim/cudart*.c))
+SIM_JOB_SRCS := $(sort $(wildcard tools/sim/job*.c))
+SIM := $(if $(SIM_LIB_SRCS),$(B)/sim/libcudart.so.12 $(B)/sim/libcudart.so.13)
+SIM += $(if $(SIM_JOB_SRCS),$(B)/sim/simjob)
+
+UNIT_SRCS := $(sort $(wildcard tests/unit/test_*.c))
+UNIT := $(UNIT_SRCS:tests/unit/%.c=$(B)/tests/%)
+
+.PHONY: all demo test check install uninstall help clean deps unit purity sim bpf FORCE
+FORCE:
+
+all: $(B)/pipetrace $(SIM)
+sim: $(SIM)
+bpf: $(SKEL) $(B)/bpf/abi.ok
+
+help:
+	@echo 'make              build/pipetrace, the simulated GPU runtime and its job'
+	@echo 'make demo         install what lacks, build, trace a demo training job (root)'
+	@echo 'make test         install what lacks, build, run every test (root)'
+	@echo 'make check        the tests that need no root: unit, purity, golden'
+	@echo 'make install      DESTDIR= PREFIX=$(PREFIX)'
+	@echo 'make uninstall    remove what install put there'
+	@echo 'make deps         install what the build and the tests need (apt)'
+	@echo 'make clean        remove build/'
+	@echo 'Parts: bpf, sim, unit, purity.  Options: STATIC=1 (one static binary),'
+	@echo 'WERROR=1 (warnings are errors), SAN=1 (address and undefined sanitizers),'
+	@echo 'ROOMS="base model" (only these directories of user/), CC=, CLANG=, CFLAGS=.'
+
+# ---- flags are a dependency: another set of flags rebuilds what it touches ----
+# $(1) file, $(2) content
+define stamp
+$(1): FORCE
+	@mkdir -p $$(@D)
+	@printf '%s\n' '$(2)' | cmp -s - $$@ || printf '%s\n' '$(2)' > $$@
+endef
+COMPILE_ID := $(CC) $(CPP) $(CBASE) $(OPT) $(PIE) $(CFLAGS)
+$(eval $(call stamp,$(B)/.flags.cc,$(COMPILE_ID)))
+$(eval $(call stamp,$(B)/.flags.san,$(CC) $(CPP) $(CBASE) $(SANITIZE) $(CFLAGS)))
+$(eval $(call stamp,$(B)/.flags.link,$(CC) $(LINK) $(LDFLAGS) $(LIBS) $(OBJS)))
+$(eval $(call stamp,$(B)/.flags.ar,$(SAN_OBJS)))
+$(eval $(call stamp,$(B)/.flags.bpf,$(CLANG) $(BPF_CFLAGS) $(BPF_OBJS)))
+$(eval $(call stamp,$(B)/.flags.sim,$(CC) $(CBASE) $(CFLAGS) $(SIM_LIB_SRCS) $(SIM_JOB_SRCS)))
+
+# Facts of the build that a few files need; only those are rebuilt with it.
+CONFIG := $(B)/config.h
+$(CONFIG): FORCE
+	@mkdir -p $(@D)
+	@{ echo '/* made by the Makefile */'; \
+	   echo '#define PT_VERSION "$(VERSION)"'; \
+	   echo '#define PT_LIBEXECDIR "$(PREFIX)/libexec/pipetrace"'; } > $@.$$$$
+	@cmp -s $@.$$$$ $@ && rm $@.$$$$ || mv $@.$$$$ $@
+
+# ---- BPF --------------------------------------------------------------------
+$(B)/bpf/%.bpf.o: bpf/%.bpf.c $(B)/.flags.bpf
+	@mkdir -p $(@D)
+	$(CLANG) $(BPF_CFLAGS) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
+
+# Records must have no hidden padding, in either world.
+$(B)/bpf/abi.ok: bpf/abi.h
+	@mkdir -p $(@D)
+	$(CC) -x c -std=gnu11 -Wall -Wextra -Wpadded -Werror -fsyntax-only $<
+	$(CLANG) -x c -std=gnu11 -target bpf $(addprefix -idirafter /usr/include/,$(MULTIARCH)) \
+		-Wall -Wextra -Wpadded -Werror -fsyntax-only $<
+	@touch $@
+
+$(B)/bpf/pipetrace.o: $(BPF_OBJS) $(B)/bpf/abi.ok
+	$(BPFTOOL) gen object $@ $(BPF_OBJS)
+
+$(SKEL): $(B)/bpf/pipetrace.o
+	$(BPFTOOL) gen skeleton $< name pipetrace_bpf > $@.$$$$
+	mv $@.$$$$ $@
+
+# ---- program ----------------------------------------------------------------
+# The skeleton must exist before the only room that includes it compiles; which
+# files depend on it from then on is known from the .d files.
+$(B)/obj/user/capture/%.o $(B)/san/user/capture/%.o: | $(if $(BPF_SRCS),$(SKEL))
+
+$(B)/obj/%.o: %.c $(B)/.flags.cc | $(CONFIG)
+	@mkdir -p $(@D)
+	$(CC) $(CPP) $(CBASE) $(OPT) $(PIE) $(CFLAGS) -MMD -MP -c $< -o $@
+
+$(B)/pipetrace: $(OBJS) $(B)/.flags.link
+	$(CC) $(LINK) -pthread $(OBJS) $(LDFLAGS) $(LIBS) -o $@
+
+# ---- simulated GPU ----------------------------------------------------------
+$(B)/sim/obj12/%.o: tools/sim/%.c $(B)/.flags.sim
+	@mkdir -p $(@D)
+	$(CC) -D_GNU_SOURCE= -DSIM_CUDART_MAJOR=12 $(CBASE) -O2 -fPIC $(CFLAGS) -MMD -MP -c $< -o $@
+
+$(B)/sim/obj13/%.o: tools/sim/%.c $(B)/.flags.sim
+	@mkdir -p $(@D)
+	$(CC) -D_GNU_SOURCE= -DSIM_CUDART_MAJOR=13 $(CBASE) -O2 -fPIC $(CFLAGS) -MMD -MP -c $< -o $@
+
+# Symbols carry the version that NVIDIA's runtime gives them.
+$(B)/sim/libcudart.so.%: $(B)/.flags.sim
+	@mkdir -p $(@D)
+	@printf 'libcudart.so.%s {\n\tglobal: *;\n};\n' $* > $(@D)/cudart$*.map
+	$(CC) -shared -pthread -Wl,-soname,libcudart.so.$* -Wl,--version-script=$(@D)/cudart$*.map \
+		$(filter %.o,$^) $(LDFLAGS) -lm -o $@
+$(B)/sim/libcudart.so.12: $(SIM_LIB_SRCS:tools/sim/%.c=$(B)/sim/obj12/%.o)
+$(B)/sim/libcudart.so.13: $(SIM_LIB_SRCS:tools/sim/%.c=$(B)/sim/obj13/%.o)
+
+$(B)/sim/simjob: $(SIM_JOB_SRCS:tools/sim/%.c=$(B)/sim/obj12/%.o) $(B)/sim/libcudart.so.12
+	$(CC) -pthread $(filter %.o,$^) -L$(@D) -l:libcudart.so.12 \
+		-Wl,--enable-new-dtags,-rpath,'$$ORIGIN' $(LDFLAGS) -lm -o $@
+
+# ---- tests ------------------------------------------------------------------
+$(B)/san/%.o: %.c $(B)/.flags.san | $(CONFIG)
+	@mkdir -p $(@D)
+	$(CC) $(CPP) $(CBASE) $(SANITIZE) $(CFLAGS) -MMD -MP -c $< -o $@
+
+$(B)/san/libpipetrace.a: $(SAN_OBJS) $(B)/.flags.ar
+	@rm -f $@
+	$(AR) rcs $@ $(SAN_OBJS)
+
+$(B)/tests/%: $(B)/san/tests/unit/%.o $(B)/san/libpipetrace.a
+	@mkdir -p $(@D)
+	$(CC) $(SANITIZE) -pthread $^ $(LDFLAGS) -lcmocka $(LIBS) -o $@
+.SECONDARY: $(UNIT_SRCS:%.c=$(B)/san/%.o)
+
+unit: $(UNIT)
+
+# One relocatable object of the pure rooms; the check reads its undefined symbols.
+$(B)/tests/pure.o: $(PURE_SRCS:%.c=$(B)/obj/%.o) $(PURE_BASE:%.c=$(B)/obj/%.o)
+	@mkdir -p $(@D)
+	$(CC) -r -nostdlib $^ -o $@
+
+purity: $(if $(PURE_SRCS),$(B)/tests/pure.o)
+	tests/purity/run
+
+deps:
+	tools/install-deps build test
+
+check: all unit
+	tests/run check
+
+test:
+	tools/install-deps build test
+	$(MAKE) all unit
+	tests/run all
+
+demo:
+	tools/install-deps build
+	$(MAKE) all
+	@if [ "$$(id -u)" = 0 ]; then exec $(B)/pipetrace demo; \
+	 else echo 'sudo $(B)/pipetrace demo'; exec sudo $(B)/pipetrace demo; fi
+
+# ---- install ----------------------------------------------------------------
+D = $(DESTDIR)$(PREFIX)
+DOCS = $(wildcard README.md LICENSE docs/*.md)
+SCHEMAS = $(wildcard docs/*.schema.json user/report/*.schema.json)
+MAN8 = $(wildcard docs/*.8)
+
+install: all
+	$(INSTALL) -d $(D)/bin $(D)/libexec/pipetrace $(D)/share/man/man8 \
+		$(D)/share/doc/pipetrace $(D)/share/pipetrace
+	$(INSTALL) -m 755 $(B)/pipetrace $(D)/bin/pipetrace
+	for f in $(SIM); do $(INSTALL) -m 755 $$f $(D)/libexec/pipetrace/ || exit 1; done
+	for f in $(DOCS); do $(INSTALL) -m 644 $$f $(D)/share/doc/pipetrace/ || exit 1; done
+	for f in $(SCHEMAS); do $(INSTALL) -m 644 $$f $(D)/share/pipetrace/ || exit 1; done
+	for f in $(MAN8); do $(INSTALL) -m 644 $$f $(D)/share/man/man8/ || exit 1; done
+
+uninstall:
+	rm -f $(D)/bin/pipetrace $(addprefix $(D)/share/man/man8/,$(notdir $(MAN8)))
+	rm -rf $(D)/libexec/pipetrace $(D)/share/doc/pipetrace $(D)/share/pipetrace
+
+clean:
+	rm -rf $(B)
+
+-include $(OBJS:.o=.d) $(SAN_OBJS:.o=.d) $(BPF_OBJS:.o=.d)
+-include $(UNIT_SRCS:%.c=$(B)/san/%.d)
+-include $(wildcard $(B)/sim/obj12/*.d $(B)/sim/obj13/*.d)
