@@ -116,11 +116,10 @@ $(eval $(call stamp,$(B)/.flags.sim,$(CC) $(CBASE) $(CFLAGS) $(SIM_LIB_SRCS) $(S
 # Facts of the build that a few files need; only those are rebuilt with it.
 CONFIG := $(B)/config.h
 $(CONFIG): FORCE
-	@mkdir -p $(@D)
-	@{ echo '/* made by the Makefile */'; \
-	   echo '#define PT_VERSION "$(VERSION)"'; \
-	   echo '#define PT_LIBEXECDIR "$(PREFIX)/libexec/pipetrace"'; } > $@.$$$$
-	@cmp -s $@.$$$$ $@ && rm $@.$$$$ || mv $@.$$$$ $@
+	@mkdir -p $(@D); t=$@.$$$$; \
+	 printf '/* made by the Makefile */\n#define PT_VERSION "%s"\n#define PT_LIBEXECDIR "%s"\n' \
+		'$(VERSION)' '$(PREFIX)/libexec/pipetrace' > $$t; \
+	 if cmp -s $$t $@; then rm $$t; else mv $$t $@; fi
 
 # ---- BPF --------------------------------------------------------------------
 $(B)/bpf/%.bpf.o: bpf/%.bpf.c $(B)/.flags.bpf
@@ -139,13 +138,13 @@ $(B)/bpf/pipetrace.o: $(BPF_OBJS) $(B)/bpf/abi.ok
 	$(BPFTOOL) gen object $@ $(BPF_OBJS)
 
 $(SKEL): $(B)/bpf/pipetrace.o
-	$(BPFTOOL) gen skeleton $< name pipetrace_bpf > $@.$$$$
-	mv $@.$$$$ $@
+	$(BPFTOOL) gen skeleton $< name pipetrace_bpf > $@
 
 # ---- program ----------------------------------------------------------------
 # The skeleton must exist before the only room that includes it compiles; which
 # files depend on it from then on is known from the .d files.
-$(B)/obj/user/capture/%.o $(B)/san/user/capture/%.o: | $(if $(BPF_SRCS),$(SKEL))
+CAPTURE_OBJS := $(foreach o,$(OBJS) $(SAN_OBJS),$(if $(findstring /user/capture/,$o),$o))
+$(CAPTURE_OBJS): | $(if $(BPF_SRCS),$(SKEL))
 
 $(B)/obj/%.o: %.c $(B)/.flags.cc | $(CONFIG)
 	@mkdir -p $(@D)
