@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Function symbols of an ELF file as file offsets, for uprobes. */
+#ifndef PT_ELF_H
+#define PT_ELF_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "capture/capture.h"
+
+/*
+ * Look up `names` in the file at `path`: .dynsym first, then .symtab; defined
+ * functions only (an indirect function's address is its resolver, so it
+ * counts as absent). A name matches with or without a version suffix
+ * ("f@@V1"). file_offsets[i] is 0 for an absent name.
+ *
+ * Returns how many names were found, or -errno with `err` filled. The file is
+ * not trusted: sizes, indices and offsets are checked against it.
+ */
+int pt_elf_symbols(const char *path, const char *const *names, size_t n,
+		   uint64_t *file_offsets, struct pt_err *err);
+
+#endif
