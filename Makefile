@@ -10,7 +10,11 @@ MAKEFLAGS += --no-builtin-rules
 VERSION := 0.1.0
 PREFIX ?= /usr/local
 DESTDIR ?=
+# Another output folder, so that two builds do not disturb each other.
 B := build
+# V=1 shows whole commands.
+Q := $(if $(filter 1,$(V)),,@)
+say = $(if $(filter 1,$(V)),,@printf '  %-8s%s\n' '$(1)' '$@')
 
 # ---- tools ------------------------------------------------------------------
 ifeq ($(origin CC),default)
@@ -77,8 +81,11 @@ SIM += $(if $(SIM_JOB_SRCS),$(B)/sim/simjob)
 
 UNIT_SRCS := $(sort $(wildcard tests/unit/test_*.c))
 UNIT := $(UNIT_SRCS:tests/unit/%.c=$(B)/tests/%)
+# Programs of the live tests: each one file, linked with the program's rooms.
+E2E_SRCS := $(sort $(wildcard tests/e2e/*.c))
+E2E := $(E2E_SRCS:tests/e2e/%.c=$(B)/tests/e2e/%)
 
-.PHONY: all demo test check install uninstall help clean deps unit purity sim bpf FORCE
+.PHONY: all demo test check install uninstall help clean deps unit e2e purity sim bpf FORCE
 FORCE:
 
 all: $(B)/pipetrace $(SIM)
@@ -94,9 +101,9 @@ help:
 	@echo 'make uninstall    remove what install put there'
 	@echo 'make deps         install what the build and the tests need (apt)'
 	@echo 'make clean        remove build/'
-	@echo 'Parts: bpf, sim, unit, purity.  Options: STATIC=1 (one static binary),'
+	@echo 'Parts: bpf, sim, unit, e2e, purity.  Options: STATIC=1 (one static binary),'
 	@echo 'WERROR=1 (warnings are errors), SAN=1 (address and undefined sanitizers),'
-	@echo 'ROOMS="base model" (only these directories of user/), CC=, CLANG=, CFLAGS=.'
+	@echo 'ROOMS="base model" (only these directories of user/), V=1, B=, CC=, CLANG=, CFLAGS=.'
 
 # ---- flags are a dependency: another set of flags rebuilds what it touches ----
 # $(1) file, $(2) content
@@ -124,21 +131,25 @@ $(CONFIG): FORCE
 # ---- BPF --------------------------------------------------------------------
 $(B)/bpf/%.bpf.o: bpf/%.bpf.c $(B)/.flags.bpf
 	@mkdir -p $(@D)
-	$(CLANG) $(BPF_CFLAGS) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
+	$(call say,BPF)
+	$(Q)$(CLANG) $(BPF_CFLAGS) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
 
 # Records must have no hidden padding, in either world.
 $(B)/bpf/abi.ok: bpf/abi.h
 	@mkdir -p $(@D)
-	$(CC) -x c -std=gnu11 -Wall -Wextra -Wpadded -Werror -fsyntax-only $<
-	$(CLANG) -x c -std=gnu11 -target bpf $(addprefix -idirafter /usr/include/,$(MULTIARCH)) \
+	$(call say,ABI)
+	$(Q)$(CC) -x c -std=gnu11 -Wall -Wextra -Wpadded -Werror -fsyntax-only $<
+	$(Q)$(CLANG) -x c -std=gnu11 -target bpf $(addprefix -idirafter /usr/include/,$(MULTIARCH)) \
 		-Wall -Wextra -Wpadded -Werror -fsyntax-only $<
 	@touch $@
 
 $(B)/bpf/pipetrace.o: $(BPF_OBJS) $(B)/bpf/abi.ok
-	$(BPFTOOL) gen object $@ $(BPF_OBJS)
+	$(call say,BPFLINK)
+	$(Q)$(BPFTOOL) gen object $@ $(BPF_OBJS)
 
 $(SKEL): $(B)/bpf/pipetrace.o
-	$(BPFTOOL) gen skeleton $< name pipetrace_bpf > $@
+	$(call say,SKEL)
+	$(Q)$(BPFTOOL) gen skeleton $< name pipetrace_bpf > $@
 
 # ---- program ----------------------------------------------------------------
 # The skeleton must exist before the only room that includes it compiles; which
@@ -148,67 +159,95 @@ $(CAPTURE_OBJS): | $(if $(BPF_SRCS),$(SKEL))
 
 $(B)/obj/%.o: %.c $(B)/.flags.cc | $(CONFIG)
 	@mkdir -p $(@D)
-	$(CC) $(CPP) $(CBASE) $(OPT) $(PIE) $(CFLAGS) -MMD -MP -c $< -o $@
+	$(call say,CC)
+	$(Q)$(CC) $(CPP) $(CBASE) $(OPT) $(PIE) $(CFLAGS) -MMD -MP -c $< -o $@
 
 $(B)/pipetrace: $(OBJS) $(B)/.flags.link
-	$(CC) $(LINK) -pthread $(OBJS) $(LDFLAGS) $(LIBS) -o $@
+	$(call say,LINK)
+	$(Q)$(CC) $(LINK) -pthread $(OBJS) $(LDFLAGS) $(LIBS) -o $@
 
 # ---- simulated GPU ----------------------------------------------------------
 $(B)/sim/obj12/%.o: tools/sim/%.c $(B)/.flags.sim
 	@mkdir -p $(@D)
-	$(CC) -D_GNU_SOURCE= -DSIM_CUDART_MAJOR=12 $(CBASE) -O2 -fPIC $(CFLAGS) -MMD -MP -c $< -o $@
+	$(call say,CC)
+	$(Q)$(CC) -D_GNU_SOURCE= -DSIM_CUDART_MAJOR=12 $(CBASE) -O2 -fPIC $(CFLAGS) -MMD -MP -c $< -o $@
 
 $(B)/sim/obj13/%.o: tools/sim/%.c $(B)/.flags.sim
 	@mkdir -p $(@D)
-	$(CC) -D_GNU_SOURCE= -DSIM_CUDART_MAJOR=13 $(CBASE) -O2 -fPIC $(CFLAGS) -MMD -MP -c $< -o $@
+	$(call say,CC)
+	$(Q)$(CC) -D_GNU_SOURCE= -DSIM_CUDART_MAJOR=13 $(CBASE) -O2 -fPIC $(CFLAGS) -MMD -MP -c $< -o $@
 
 # Symbols carry the version that NVIDIA's runtime gives them.
 $(B)/sim/libcudart.so.%: $(B)/.flags.sim
 	@mkdir -p $(@D)
 	@printf 'libcudart.so.%s {\n\tglobal: *;\n};\n' $* > $(@D)/cudart$*.map
-	$(CC) -shared -pthread -Wl,-soname,libcudart.so.$* -Wl,--version-script=$(@D)/cudart$*.map \
+	$(call say,SIMLIB)
+	$(Q)$(CC) -shared -pthread -Wl,-soname,libcudart.so.$* -Wl,--version-script=$(@D)/cudart$*.map \
 		$(filter %.o,$^) $(LDFLAGS) -lm -o $@
 $(B)/sim/libcudart.so.12: $(SIM_LIB_SRCS:tools/sim/%.c=$(B)/sim/obj12/%.o)
 $(B)/sim/libcudart.so.13: $(SIM_LIB_SRCS:tools/sim/%.c=$(B)/sim/obj13/%.o)
 
 $(B)/sim/simjob: $(SIM_JOB_SRCS:tools/sim/%.c=$(B)/sim/obj12/%.o) $(B)/sim/libcudart.so.12
-	$(CC) -pthread $(filter %.o,$^) -L$(@D) -l:libcudart.so.12 \
+	$(call say,LINK)
+	$(Q)$(CC) -pthread $(filter %.o,$^) -L$(@D) -l:libcudart.so.12 \
 		-Wl,--enable-new-dtags,-rpath,'$$ORIGIN' $(LDFLAGS) -lm -o $@
 
 # ---- tests ------------------------------------------------------------------
 $(B)/san/%.o: %.c $(B)/.flags.san | $(CONFIG)
 	@mkdir -p $(@D)
-	$(CC) $(CPP) $(CBASE) $(SANITIZE) $(CFLAGS) -MMD -MP -c $< -o $@
+	$(call say,CC)
+	$(Q)$(CC) $(CPP) $(CBASE) $(SANITIZE) $(CFLAGS) -MMD -MP -c $< -o $@
 
 $(B)/san/libpipetrace.a: $(SAN_OBJS) $(B)/.flags.ar
 	@rm -f $@
-	$(AR) rcs $@ $(SAN_OBJS)
+	$(call say,AR)
+	$(Q)$(AR) rcs $@ $(SAN_OBJS)
 
 $(B)/tests/%: $(B)/san/tests/unit/%.o $(B)/san/libpipetrace.a
 	@mkdir -p $(@D)
-	$(CC) $(SANITIZE) -pthread $^ $(LDFLAGS) -lcmocka $(LIBS) -o $@
-.SECONDARY: $(UNIT_SRCS:%.c=$(B)/san/%.o)
+	$(call say,LINK)
+	$(Q)$(CC) $(SANITIZE) -pthread $^ -Wl,-rpath,'$$ORIGIN/../sim' $(LDFLAGS) -lcmocka $(LIBS) -o $@
+.SECONDARY: $(UNIT_SRCS:%.c=$(B)/san/%.o) $(E2E_SRCS:%.c=$(B)/obj/%.o)
+
+# What some tests need beside the rooms.
+$(filter $(B)/san/tests/unit/test_bpf%,$(UNIT_SRCS:%.c=$(B)/san/%.o)): | $(SKEL)
+$(filter $(B)/tests/test_sim%,$(UNIT)): $(B)/sim/libcudart.so.13
+
+$(B)/libpipetrace.a: $(filter-out %/user/main.o,$(OBJS)) $(B)/.flags.link
+	@rm -f $@
+	$(call say,AR)
+	$(Q)$(AR) rcs $@ $(filter %.o,$^)
+
+$(B)/tests/e2e/%: $(B)/obj/tests/e2e/%.o $(B)/libpipetrace.a
+	@mkdir -p $(@D)
+	$(call say,LINK)
+	$(Q)$(CC) -pthread $^ $(LDFLAGS) $(E2E_LIBS) $(LIBS) -o $@
+# A file system in user space that is slow on purpose.
+$(B)/tests/e2e/slowfs $(B)/obj/tests/e2e/slowfs.o: private CPP += $(shell pkg-config --cflags fuse3 2>/dev/null)
+$(B)/tests/e2e/slowfs: private E2E_LIBS = $(shell pkg-config --libs fuse3 2>/dev/null)
 
 unit: $(UNIT)
+e2e: $(E2E)
 
 # One relocatable object of the pure rooms; the check reads its undefined symbols.
 $(B)/tests/pure.o: $(PURE_SRCS:%.c=$(B)/obj/%.o) $(PURE_BASE:%.c=$(B)/obj/%.o)
 	@mkdir -p $(@D)
-	$(CC) -r -nostdlib $^ -o $@
+	$(call say,LD)
+	$(Q)$(CC) -r -nostdlib $^ -o $@
 
-purity: $(if $(PURE_SRCS),$(B)/tests/pure.o)
-	tests/purity/run
+purity: $(B)/tests/pure.o
+	tests/purity/run $<
 
 deps:
 	tools/install-deps build test
 
-check: all unit
-	tests/run check
+check: all unit $(if $(PURE_SRCS),$(B)/tests/pure.o)
+	tests/run --no-root
 
 test:
 	tools/install-deps build test
-	$(MAKE) all unit
-	tests/run all
+	$(MAKE) all unit e2e $(if $(PURE_SRCS),$(B)/tests/pure.o)
+	tests/run
 
 demo:
 	tools/install-deps build
@@ -239,5 +278,5 @@ clean:
 	rm -rf $(B)
 
 -include $(OBJS:.o=.d) $(SAN_OBJS:.o=.d) $(BPF_OBJS:.o=.d)
--include $(UNIT_SRCS:%.c=$(B)/san/%.d)
+-include $(UNIT_SRCS:%.c=$(B)/san/%.d) $(E2E_SRCS:%.c=$(B)/obj/%.d)
 -include $(wildcard $(B)/sim/obj12/*.d $(B)/sim/obj13/*.d)
