@@ -245,6 +245,7 @@ check: all unit $(if $(PURE_SRCS),$(B)/tests/pure.o)
 	tests/run --no-root
 
 test:
+	@rm -f $(B)/tests/summary
 	tools/install-deps build test
 	$(MAKE) all unit e2e $(if $(PURE_SRCS),$(B)/tests/pure.o)
 	tests/run
