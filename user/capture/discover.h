@@ -53,6 +53,7 @@ struct pt_process {
 
 struct pt_tree { /* a snapshot of every process of this pid namespace */
 	struct pt_process *p; /* ascending by pid */
+	size_t *by_parent;    /* indices into p, ascending by ppid */
 	size_t n;
 };
 
@@ -100,8 +101,8 @@ size_t pt_trainers(const struct pt_tree *t, pid_t root, pid_t *out, size_t max,
 		   bool *unreadable);
 
 /*
- * The process that `pid` works for: the one that it was forked or spawned
- * from as a helper of the same program, followed to the top; `pid` itself
+ * The process that `pid` works for: the topmost one with a GPU library that
+ * it was forked or spawned from as a helper of the same program; `pid` itself
  * when it is nobody's worker.
  */
 pid_t pt_worker_owner(const struct pt_tree *t, pid_t pid);

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "capture/procfs.h"
+#include "capture/sampler.h"
+
+#define UNKNOWN64 (~(__u64)0)
+#define MAX_FDS 65536
+
+static uint32_t count_fds(pid_t pid)
+{
+	char path[32];
+	struct stat st;
+	uint32_t n = 0;
+	struct dirent *de;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
+	/* 6.2 and later give the count as the directory's size */
+	if (!stat(path, &st) && st.st_size > 0 && st.st_size < MAX_FDS)
+		return (uint32_t)st.st_size;
+	dir = opendir(path);
+	if (!dir)
+		return ~0u;
+	while (n < MAX_FDS && (de = readdir(dir)))
+		n += de->d_name[0] != '.';
+	closedir(dir);
+	return n;
+}
+
+static int read_small(const char *path, char *buf, size_t size)
+{
+	ssize_t len;
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return -errno;
+	len = read(fd, buf, size - 1);
+	close(fd);
+	if (len < 0)
+		return -EIO;
+	buf[len] = '\0';
+	return 0;
+}
+
+/* "key value" lines of cpu.stat. */
+static uint64_t stat_value(const char *text, const char *key)
+{
+	size_t len = strlen(key);
+	const char *p = text;
+
+	for (; p && *p; p = strchr(p, '\n'), p = p ? p + 1 : NULL)
+		if (!strncmp(p, key, len) && p[len] == ' ')
+			return strtoull(p + len + 1, NULL, 10);
+	return UNKNOWN64;
+}
+
+uint64_t pt_throttled_ns(pid_t pid)
+{
+	char dir[1600], path[1700], text[4096];
+	uint64_t v;
+	int version = pt_cgroup_cpu_dir(pid, dir, sizeof(dir));
+
+	if (version < 0)
+		return UNKNOWN64;
+	snprintf(path, sizeof(path), "%s/cpu.stat", dir);
+	if (read_small(path, text, sizeof(text)))
+		return UNKNOWN64;
+	if (version == 1)
+		return stat_value(text, "throttled_time");
+	v = stat_value(text, "throttled_usec");
+	return v > UNKNOWN64 / 1000 ? UNKNOWN64 : v * 1000;
+}
+
+static uint64_t kb_field(const char *text, const char *key)
+{
+	uint64_t v;
+
+	return pt_proc_field(text, key, &v) || v > UINT64_MAX >> 10 ? 0 :
+								      v << 10;
+}
+
+static uint64_t field(const char *text, const char *key)
+{
+	uint64_t v;
+
+	return pt_proc_field(text, key, &v) ? 0 : v;
+}
+
+int pt_sample_process(pid_t pid, uint64_t now_ns, struct pt_rec_sample *out)
+{
+	struct pt_proc_stat st;
+	char text[4096];
+	ssize_t len;
+	int ret;
+
+	memset(out, 0, sizeof(*out));
+	ret = pt_proc_stat(pid, &st);
+	if (ret)
+		return ret;
+	if (st.state == 'Z' || st.state == 'X')
+		return -ESRCH;
+	len = pt_proc_read(pid, "status", text, sizeof(text));
+	if (len < 0)
+		return (int)len;
+	out->hdr.size = sizeof(*out);
+	out->hdr.kind = PT_REC_SAMPLE;
+	out->hdr.ts = now_ns;
+	out->hdr.tid = out->hdr.tgid = (uint32_t)pid;
+	out->rss_anon = kb_field(text, "RssAnon");
+	out->rss_file = kb_field(text, "RssFile");
+	out->rss_shmem = kb_field(text, "RssShmem");
+	out->utime_ns = st.utime_ns;
+	out->stime_ns = st.stime_ns;
+	out->threads = st.threads;
+	/* refused to those who may not trace the process: counters stay 0 */
+	if (pt_proc_read(pid, "io", text, sizeof(text)) > 0) {
+		out->rchar = field(text, "rchar");
+		out->read_bytes = field(text, "read_bytes");
+		out->write_bytes = field(text, "write_bytes");
+	}
+	out->fds = count_fds(pid);
+	out->throttled_ns = pt_throttled_ns(pid);
+	return 0;
+}
