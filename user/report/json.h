@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The report as JSON: the contract "pipetrace.report/1", whose schema is
+ * docs/report.schema.json. */
+#ifndef PT_REPORT_JSON_H
+#define PT_REPORT_JSON_H
+
+#include <stddef.h>
+#include <stdio.h>
+
+#include "report/report.h"
+
+struct pt_json_opts {
+	size_t steps;	 /* steps.list: at most so many steps; 0: no list */
+	unsigned indent; /* spaces per level, up to 8; 0: one compact line */
+};
+
+/* Write one document and a newline; `o` may be NULL (compact, no list).
+ * 0, -ENOMEM, or -EIO when `out` did not take it. */
+int pt_report_json(const struct pt_report *r, FILE *out,
+		   const struct pt_json_opts *o);
+
+#endif

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The parts of the JSON document, private to the JSON renderer. Each returns
+ * a new value, or NULL with b->failed set. */
+#ifndef PT_REPORT_JSON_INT_H
+#define PT_REPORT_JSON_INT_H
+
+#include "report/json.h"
+#include "report/json_build.h"
+
+json_t *pt_j_steps(struct pt_jb *b, const struct pt_r_steps *s, size_t max);
+json_t *pt_j_breakdown(struct pt_jb *b, const struct pt_r_breakdown *p);
+json_t *pt_j_data_wait(struct pt_jb *b, const struct pt_r_data_wait *w);
+json_t *pt_j_gpus(struct pt_jb *b, const struct pt_report *r);
+json_t *pt_j_workers(struct pt_jb *b, const struct pt_report *r);
+json_t *pt_j_ranks(struct pt_jb *b, const struct pt_report *r);
+json_t *pt_j_operations(struct pt_jb *b, const struct pt_report *r);
+json_t *pt_j_files(struct pt_jb *b, const struct pt_report *r);
+json_t *pt_j_series(struct pt_jb *b, const struct pt_report *r);
+json_t *pt_j_verdicts(struct pt_jb *b, const struct pt_report *r);
+
+#endif
