@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include <errno.h>
 #include <fcntl.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,21 +13,17 @@
 
 #define PF_KTHREAD 0x00200000
 
-ssize_t pt_proc_read(pid_t pid, const char *name, char *buf, size_t size)
+ssize_t pt_file_read(const char *path, char *buf, size_t size)
 {
-	char path[96];
 	size_t len = 0;
 	ssize_t got;
 	int fd, err = 0;
 
-	if (pid <= 0 || size < 2)
+	if (size < 2)
 		return -EINVAL;
-	if (snprintf(path, sizeof(path), "/proc/%d/%s", pid, name) >=
-	    (int)sizeof(path))
-		return -ENAMETOOLONG;
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
-		return errno == ENOENT ? -ESRCH : -errno;
+		return -errno;
 	while (len < size - 1) {
 		got = read(fd, buf + len, size - 1 - len);
 		if (got < 0 && errno == EINTR)
@@ -40,6 +37,20 @@ ssize_t pt_proc_read(pid_t pid, const char *name, char *buf, size_t size)
 	close(fd);
 	buf[len] = '\0';
 	return err && !len ? err : (ssize_t)len;
+}
+
+ssize_t pt_proc_read(pid_t pid, const char *name, char *buf, size_t size)
+{
+	char path[96];
+	ssize_t ret;
+
+	if (pid <= 0)
+		return -EINVAL;
+	if (snprintf(path, sizeof(path), "/proc/%d/%s", pid, name) >=
+	    (int)sizeof(path))
+		return -ENAMETOOLONG;
+	ret = pt_file_read(path, buf, size);
+	return ret == -ENOENT ? -ESRCH : ret;
 }
 
 /* Fields after the command name, numbered as in proc(5); 3 is the state. */
@@ -151,6 +162,24 @@ int pt_proc_uid(pid_t pid, uid_t *uid)
 		return errno == ENOENT ? -ESRCH : -errno;
 	*uid = st.st_uid;
 	return 0;
+}
+
+void pt_user_name(uid_t uid, char *buf, size_t size)
+{
+	struct passwd pw, *p;
+	char line[2048];
+	FILE *f = fopen("/etc/passwd", "re");
+
+	snprintf(buf, size, "%u", uid);
+	if (!f)
+		return;
+	while (!fgetpwent_r(f, &pw, line, sizeof(line), &p)) {
+		if (pw.pw_uid == uid) {
+			snprintf(buf, size, "%s", pw.pw_name);
+			break;
+		}
+	}
+	fclose(f);
 }
 
 /* ---- command lines ------------------------------------------------------ */

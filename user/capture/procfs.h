@@ -33,6 +33,9 @@ struct pt_proc_stat {
  */
 ssize_t pt_proc_read(pid_t pid, const char *name, char *buf, size_t size);
 
+/* The same for any small file of the kernel's own file systems. */
+ssize_t pt_file_read(const char *path, char *buf, size_t size);
+
 /* Parse the text of a stat file: separate for its unit test. 0 or -EINVAL. */
 int pt_proc_parse_stat(const char *text, struct pt_proc_stat *out);
 int pt_proc_stat(pid_t pid, struct pt_proc_stat *out);
@@ -42,6 +45,10 @@ int pt_proc_tgid(pid_t tid, pid_t *tgid);
 
 /* Effective user. */
 int pt_proc_uid(pid_t pid, uid_t *uid);
+
+/* The user's name from the local password file, else the number. Never asks
+ * a directory service: that may hang, and is unsafe in a static program. */
+void pt_user_name(uid_t uid, char *buf, size_t size);
 
 /*
  * Value of "Key:" lines in a status-like text, in the file's own unit

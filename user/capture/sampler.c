@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "capture/procfs.h"
 #include "capture/sampler.h"
@@ -35,21 +33,6 @@ static uint32_t count_fds(pid_t pid)
 	return n;
 }
 
-static int read_small(const char *path, char *buf, size_t size)
-{
-	ssize_t len;
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-
-	if (fd < 0)
-		return -errno;
-	len = read(fd, buf, size - 1);
-	close(fd);
-	if (len < 0)
-		return -EIO;
-	buf[len] = '\0';
-	return 0;
-}
-
 /* "key value" lines of cpu.stat. */
 static uint64_t stat_value(const char *text, const char *key)
 {
@@ -71,7 +54,7 @@ uint64_t pt_throttled_ns(pid_t pid)
 	if (version < 0)
 		return UNKNOWN64;
 	snprintf(path, sizeof(path), "%s/cpu.stat", dir);
-	if (read_small(path, text, sizeof(text)))
+	if (pt_file_read(path, text, sizeof(text)) < 0)
 		return UNKNOWN64;
 	if (version == 1)
 		return stat_value(text, "throttled_time");
