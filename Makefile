@@ -121,7 +121,7 @@ $(eval $(call stamp,$(B)/.flags.bpf,$(CLANG) $(BPF_CFLAGS) $(BPF_OBJS)))
 $(eval $(call stamp,$(B)/.flags.sim,$(CC) $(CBASE) $(CFLAGS) $(SIM_LIB_SRCS) $(SIM_JOB_SRCS)))
 
 # Facts of the build that a few files need; only those are rebuilt with it.
-CONFIG := $(B)/config.h
+CONFIG := $(B)/version.h
 $(CONFIG): FORCE
 	@mkdir -p $(@D); t=$@.$$$$; \
 	 printf '/* made by the Makefile */\n#define PT_VERSION "%s"\n#define PT_LIBEXECDIR "%s"\n' \
