@@ -12,7 +12,7 @@
 
 #include "capture/hostinfo.h"
 #include "capture/procfs.h"
-#include "config.h"
+#include "version.h"
 
 static int64_t online_cores(void)
 {
