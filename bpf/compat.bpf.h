@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Differences between kernels, here and nowhere else. The oldest kernel that
+ * is meant to work is 5.15 (bpf_task_pt_regs, bpf_get_attach_cookie); x86-64
+ * only, because system call numbers and registers are recorded raw.
+ *
+ * Task fields are read through BTF pointers. What BTF cannot type (an array
+ * of file pointers) is read with bpf_probe_read_kernel, which a kernel locked
+ * down for confidentiality refuses at run time: PT_F_READ_FAILED then.
+ */
+#ifndef PT_COMPAT_BPF_H
+#define PT_COMPAT_BPF_H
+
+#include "maps.bpf.h"
+
+#define PT_PF_KTHREAD 0x00200000 /* include/linux/sched.h, unchanged since 2.6 */
+#define PT_TASK_WAKING 0x0200	 /* since 4.14 */
+
+/*
+ * State of a task that is being switched out: 0 runnable, else the low byte.
+ * 5.14 renamed state to __state. sched_switch got the state as a fourth
+ * argument in 5.18, which older kernels' programs may not touch, so read the
+ * field: it differs only when a waker on another CPU was quick enough to set
+ * TASK_WAKING already, and then the task did block.
+ */
+static __always_inline __u16 pt_task_state(struct task_struct *t)
+{
+	__u32 state;
+
+	if (bpf_core_field_exists(t->__state)) {
+		state = t->__state;
+	} else {
+		struct task_struct___pre514 *old = (void *)t;
+
+		state = (__u32)BPF_CORE_READ(old, state);
+	}
+	/* Modifier bits (FREEZABLE, WAKEKILL, NOLOAD, ...) lie above. */
+	if (state & 0xff)
+		return state & 0xff;
+	if (state & PT_TASK_WAKING)
+		return 1;
+	return state ? 2 : 0; /* RTLOCK_WAIT, FROZEN: uninterruptible */
+}
+
+/* CONFIG_SMP only, as every kernel that runs such jobs is. */
+static __always_inline bool pt_task_running(struct task_struct *t)
+{
+	return bpf_core_field_exists(t->on_cpu) ? t->on_cpu != 0 :
+						  pt_task_state(t) == 0;
+}
+
+/* System call that the task is in and its first three arguments. */
+static __always_inline __s32 pt_task_syscall(struct task_struct *t, __u64 arg[3])
+{
+	struct pt_regs *regs;
+	long nr;
+
+	/* A kernel thread's register frame is whatever its stack holds. */
+	if (t->flags & PT_PF_KTHREAD)
+		return PT_SYSCALL_NONE;
+	regs = (struct pt_regs *)bpf_task_pt_regs(t);
+	nr = (long)regs->orig_ax;
+	if (nr < 0 || nr > 0xffff)
+		return PT_SYSCALL_NONE;
+	arg[0] = regs->di;
+	arg[1] = regs->si;
+	arg[2] = regs->dx;
+	return (__s32)nr;
+}
+
+/* CONFIG_TASK_XACCT and CONFIG_TASK_IO_ACCOUNTING, each optional. */
+static __always_inline void pt_task_ioac(struct task_struct *t, struct pt_totals *o)
+{
+	if (bpf_core_field_exists(t->ioac.rchar)) {
+		o->rchar = t->ioac.rchar;
+		o->wchar = t->ioac.wchar;
+	}
+	if (bpf_core_field_exists(t->ioac.read_bytes)) {
+		o->read_bytes = t->ioac.read_bytes;
+		o->write_bytes = t->ioac.write_bytes;
+	}
+}
+
+/* The descriptor's file as an address for the readers below; 0 none. */
+static __always_inline __u64 pt_fd_file(struct task_struct *t, __u64 fd)
+{
+	struct files_struct *files = t->files;
+	struct fdtable *fdt;
+	struct file **slots;
+	__u64 file = 0;
+
+	if (!files)
+		return 0;
+	fdt = files->fdt;
+	if (!fdt || (__u32)fd >= fdt->max_fds)
+		return 0;
+	slots = fdt->fd;
+	if (bpf_probe_read_kernel(&file, sizeof(file), slots + (__u32)fd))
+		return 0;
+	return file;
+}
+
+/* f_path is a plain member up to 6.12 and one of a union later: same name. */
+static __always_inline struct dentry *pt_file_dentry(__u64 file)
+{
+	return BPF_CORE_READ((struct file *)file, f_path.dentry);
+}
+
+#endif

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Settings of one session: constants to the verifier, set before loading. */
+#ifndef PT_CONFIG_H
+#define PT_CONFIG_H
+
+#include "abi.h"
+
+struct pt_config {
+	__u64 wake_bytes; /* backlog in the ring from which the reader is woken */
+	__u64 min_off_ns; /* shorter off-CPU intervals go into totals only */
+	__u32 read_door;  /* PT_DOOR_*: who writes READ records */
+	__u32 file_names; /* 1: FILE records */
+};
+_Static_assert(sizeof(struct pt_config) == 24, "pt_config");
+
+/* Passes of the task iterator; the value is set before each run. */
+#define PT_PASS_SEED 1	/* make storage for the threads of the target set */
+#define PT_PASS_OPEN 2	/* write intervals that are open now */
+#define PT_PASS_FINAL 3 /* the same, and totals of running threads */
+
+#define PT_MAX_TARGETS 16384
+#define PT_MAX_FILES 16384
+
+/* Value of the target set, by process id. */
+struct pt_target {
+	__u64 since; /* CLOCK_MONOTONIC */
+};
+
+#endif

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * From an event to a record: armed, target, threshold, reserve, zero, fill,
+ * submit. A record that finds no room still takes a sequence number.
+ */
+#ifndef PT_EMIT_BPF_H
+#define PT_EMIT_BPF_H
+
+#include "compat.bpf.h"
+
+static __always_inline void pt_lost(__u32 cause)
+{
+	if (cause < PT_LOSS_NR)
+		__sync_fetch_and_add(&pt_loss[cause], 1);
+}
+
+static __always_inline bool pt_is_armed(void)
+{
+	return *(volatile __u32 *)&pt_armed != 0;
+}
+
+/* The thread's state if it is of the target, else NULL. Never creates. */
+static __always_inline struct pt_thread *pt_thread_of(struct task_struct *t)
+{
+	struct pt_thread *th = bpf_task_storage_get(&pt_threads, t, 0, 0);
+
+	return th && th->live ? th : NULL;
+}
+
+static __always_inline void pt_hdr_fill(struct pt_hdr *h, __u16 size, __u16 kind,
+					struct pt_thread *th,
+					struct task_struct *t, __u64 ts)
+{
+	h->size = size;
+	h->kind = kind;
+	h->cpu = (__u16)bpf_get_smp_processor_id();
+	h->ts = ts;
+	h->tid = t->pid;
+	h->tgid = t->tgid;
+	h->seq = __sync_fetch_and_add(&th->seq, 1);
+	h->start = th->start;
+}
+
+/* A zeroed record with its header, or NULL with the loss counted. */
+#define pt_rec_new(type, kind, th, task, ts)                                   \
+	({                                                                     \
+		type *__r = bpf_ringbuf_reserve(&pt_ring, sizeof(type), 0);    \
+		if (__r) {                                                     \
+			__builtin_memset(__r, 0, sizeof(type));                \
+			pt_hdr_fill(&__r->hdr, sizeof(type), kind, th, task,   \
+				    ts);                                       \
+		} else {                                                       \
+			__sync_fetch_and_add(&(th)->seq, 1);                   \
+			pt_lost(PT_LOSS_RING_FULL);                            \
+		}                                                              \
+		__r;                                                           \
+	})
+
+/* Wake the reader by backlog only: it also looks by itself on a timer. */
+static __always_inline void pt_rec_submit(void *rec)
+{
+	__u64 flags = BPF_RB_NO_WAKEUP;
+
+	if (bpf_ringbuf_query(&pt_ring, BPF_RB_AVAIL_DATA) > pt_cfg.wake_bytes)
+		flags = BPF_RB_FORCE_WAKEUP;
+	bpf_ringbuf_submit(rec, flags);
+}
+
+/* Totals as of now; the caller adds the interval that it closes. */
+static __always_inline void pt_totals_fill(struct pt_totals *o,
+					   struct pt_thread *th,
+					   struct task_struct *t)
+{
+	struct pt_totals io = {};
+
+	pt_task_ioac(t, &io);
+	o->run_ns = th->tot.run_ns;
+	o->runq_ns = th->tot.runq_ns;
+	o->iowait_ns = th->tot.iowait_ns;
+	o->block_ns = th->tot.block_ns;
+	o->rchar = io.rchar - th->base.rchar;
+	o->wchar = io.wchar - th->base.wchar;
+	o->read_bytes = io.read_bytes - th->base.read_bytes;
+	o->write_bytes = io.write_bytes - th->base.write_bytes;
+}
+
+/* Begin to follow a thread. The caller says whether it is on a CPU. */
+static __always_inline void pt_thread_init(struct pt_thread *th,
+					   struct task_struct *t, __u64 now)
+{
+	/* Microseconds fit a boot of 71 minutes before they wrap; two tasks
+	 * of one tid that started a multiple of that apart are unlikely. */
+	th->start = (__u32)(t->start_time / 1000);
+	th->since = now;
+	th->syscall = PT_SYSCALL_NONE;
+	th->waker_syscall = PT_SYSCALL_NONE;
+	pt_task_ioac(t, &th->base);
+	th->live = 1;
+}
+
+#endif

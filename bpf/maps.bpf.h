@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * State shared by all programs. Defined weak in every object, so that the
+ * linker keeps one: libbpf's linker (1.1) gives extern maps a wrong offset
+ * when the object with the definition does not come first.
+ */
+#ifndef PT_MAPS_BPF_H
+#define PT_MAPS_BPF_H
+
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_tracing.h>
+#include "abi.h"
+#include "config.h"
+
+/*
+ * One thread of the target. Written by the CPU that switches the thread, and
+ * its wake half by the CPU that wakes it; read by the iterator, which checks
+ * off_ts again after reading. Only seq needs to be atomic.
+ */
+struct pt_thread {
+	__u64 since;  /* last switch in or out */
+	__u64 off_ts; /* switched out at; 0 while on a CPU */
+	__u64 wake_ts;
+	__u64 object;
+	__u64 arg[3];
+	__u64 waker_object;
+	__u64 waker_arg0;
+	struct pt_totals tot;  /* the byte counts are taken when needed */
+	struct pt_totals base; /* ... and count from here */
+	__u64 read_ts; /* a read call runs since; 0 none */
+	__u64 read_inode;
+	__u64 read_offset;
+	__u32 read_dev;
+	__u32 read_kind;
+	__u32 seq;
+	__u32 start;
+	__u32 dev;
+	__u32 waker_dev;
+	__u32 waker_tid;
+	__u32 waker_tgid;
+	__s32 syscall;
+	__s32 waker_syscall;
+	__u16 state;
+	__u16 obj_kind;
+	__u16 waker_obj_kind;
+	__u16 flags;
+	__u32 live; /* 1: initialised and not exited */
+	__u32 pad;
+};
+
+struct pt_file_key {
+	__u64 inode;
+	__u32 dev;
+	__u32 pad;
+};
+
+/* Processes of the target, by tgid. Not looked up in scheduler programs. */
+struct pt_targets_map {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, PT_MAX_TARGETS);
+	__type(key, __u32);
+	__type(value, struct pt_target);
+};
+
+/* Made by the iterator and at fork; everyone else only looks it up. */
+struct pt_threads_map {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct pt_thread);
+};
+
+/* Files whose name was written; an evicted one is merely named again. */
+struct pt_files_map {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, PT_MAX_FILES);
+	__type(key, struct pt_file_key);
+	__type(value, __u8);
+};
+
+struct pt_ring_map {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 16 * 1024 * 1024); /* user space sets its own */
+};
+
+struct pt_targets_map pt_targets __weak SEC(".maps");
+struct pt_threads_map pt_threads __weak SEC(".maps");
+struct pt_files_map pt_files __weak SEC(".maps");
+struct pt_ring_map pt_ring __weak SEC(".maps");
+
+const volatile struct pt_config pt_cfg __weak = {};
+__u32 pt_armed __weak = 0;   /* 0: every hook is silent */
+__u32 pt_pass __weak = 0;    /* PT_PASS_* of the next iterator run */
+__u64 pt_pass_ts __weak = 0; /* moment that the pass describes; 0: now */
+__u64 pt_loss[PT_LOSS_NR] __weak = {};
+
+#endif

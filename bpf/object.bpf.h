@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* What a system call works on: inode, socket, futex; and file names. */
+#ifndef PT_OBJECT_BPF_H
+#define PT_OBJECT_BPF_H
+
+#include "emit.bpf.h"
+
+struct pt_object {
+	__u64 id;   /* inode or futex address */
+	__u64 file; /* address of the struct file; 0 none */
+	__u32 dev;
+	__u16 kind;   /* PT_OBJ_* */
+	__u16 failed; /* PT_F_READ_FAILED or 0 */
+};
+
+#define PT_NR_READ 0
+#define PT_NR_POLL 7
+#define PT_NR_PREAD64 17
+#define PT_NR_READV 19
+#define PT_NR_FUTEX 202
+#define PT_NR_PPOLL 271
+#define PT_NR_PREADV 295
+#define PT_NR_PREADV2 327
+
+#define BIT64(n) (1ULL << ((n) & 63))
+
+/* x86-64 calls whose first argument is the descriptor they work on. close is
+ * not one: its descriptor is gone before anyone is woken. */
+static const __u64 pt_fd_calls[8] = {
+	/* read write fstat lseek ioctl pread64 pwrite64 readv writev sendfile
+	 * connect accept sendto recvfrom sendmsg recvmsg shutdown */
+	BIT64(0) | BIT64(1) | BIT64(5) | BIT64(8) | BIT64(16) | BIT64(17) |
+		BIT64(18) | BIT64(19) | BIT64(20) | BIT64(40) | BIT64(42) |
+		BIT64(43) | BIT64(44) | BIT64(45) | BIT64(46) | BIT64(47) |
+		BIT64(48),
+	/* fcntl flock fsync fdatasync ftruncate getdents */
+	BIT64(72) | BIT64(73) | BIT64(74) | BIT64(75) | BIT64(77) | BIT64(78),
+	/* readahead (187) */
+	BIT64(187),
+	/* getdents64 fadvise64 epoll_wait */
+	BIT64(217) | BIT64(221) | BIT64(232),
+	/* splice tee sync_file_range vmsplice epoll_pwait fallocate accept4
+	 * preadv pwritev recvmmsg syncfs sendmmsg */
+	BIT64(275) | BIT64(276) | BIT64(277) | BIT64(278) | BIT64(281) |
+		BIT64(285) | BIT64(288) | BIT64(295) | BIT64(296) |
+		BIT64(299) | BIT64(306) | BIT64(307),
+	/* copy_file_range preadv2 pwritev2 */
+	BIT64(326) | BIT64(327) | BIT64(328),
+	/* io_uring_enter epoll_pwait2 */
+	BIT64(426) | BIT64(441),
+	0,
+};
+
+static __always_inline bool pt_fd_first(__s32 nr)
+{
+	__u32 n = (__u32)nr;
+
+	return n < 512 && (pt_fd_calls[(n >> 6) & 7] & BIT64(n));
+}
+
+static __always_inline __u16 pt_mode_kind(__u16 mode)
+{
+	switch (mode & 0170000) {
+	case 0100000:
+		return PT_OBJ_FILE;
+	case 0010000:
+		return PT_OBJ_PIPE;
+	case 0140000:
+		return PT_OBJ_SOCK;
+	case 0020000:
+		return PT_OBJ_CHR;
+	case 0040000:
+		return PT_OBJ_DIR;
+	}
+	return PT_OBJ_OTHER;
+}
+
+static __always_inline void pt_file_object(__u64 file, struct pt_object *o)
+{
+	struct inode *inode;
+
+	o->file = file;
+	inode = BPF_CORE_READ((struct file *)file, f_inode);
+	if (!inode) {
+		o->failed = PT_F_READ_FAILED;
+		return;
+	}
+	o->id = BPF_CORE_READ(inode, i_ino);
+	o->dev = BPF_CORE_READ(inode, i_sb, s_dev);
+	o->kind = pt_mode_kind(BPF_CORE_READ(inode, i_mode));
+}
+
+static __always_inline void pt_fd_object(struct task_struct *t, __u64 fd,
+					 struct pt_object *o)
+{
+	__u64 file = pt_fd_file(t, fd);
+
+	if (file)
+		pt_file_object(file, o);
+	else
+		o->failed = PT_F_READ_FAILED;
+}
+
+/*
+ * The object of a call of task t. `own`: t is current, so that its memory
+ * can be read (true at its switch-out too, for the old mm is still loaded).
+ */
+static __always_inline void pt_call_object(struct task_struct *t, __s32 nr,
+					   const __u64 arg[3], bool own,
+					   struct pt_object *o)
+{
+	__u64 fd = arg[0];
+
+	if (nr == PT_NR_FUTEX) {
+		o->kind = PT_OBJ_FUTEX;
+		o->id = arg[0];
+		return;
+	}
+	if (nr == PT_NR_POLL || nr == PT_NR_PPOLL) {
+		struct pollfd pfd = {};
+
+		if (!arg[1]) /* no descriptors: a sleep */
+			return;
+		/* May not fault pages in here: then it just fails. */
+		if (!own || bpf_probe_read_user(&pfd, sizeof(pfd),
+						(void *)arg[0])) {
+			o->failed = PT_F_READ_FAILED;
+			return;
+		}
+		if (pfd.fd < 0)
+			return;
+		fd = pfd.fd;
+	} else if (!pt_fd_first(nr)) {
+		return;
+	}
+	pt_fd_object(t, fd, o);
+}
+
+/* The name has room to overrun: the verifier cannot relate offset and size,
+ * so that every component may be as long as the whole path. */
+struct pt_file_slot {
+	struct pt_rec_file rec;
+	char spill[PT_PATH_LEN];
+};
+#define PT_MAX_PARTS 8
+
+static __noinline int pt_file_path(struct pt_file_slot *s, __u64 file)
+{
+	struct dentry *d = pt_file_dentry(file), *up;
+	__u32 off = 0, parts = 0, cut = 0;
+	const unsigned char *name;
+	long n;
+	int i;
+
+	for (i = 0; i < PT_MAX_PARTS; i++) {
+		if (!d)
+			break;
+		up = BPF_CORE_READ(d, d_parent);
+		if (up == d)
+			goto done; /* the root of its file system */
+		name = BPF_CORE_READ(d, d_name.name);
+		if (off >= PT_PATH_LEN)
+			break;
+		n = bpf_probe_read_kernel_str(s->rec.path + off, PT_PATH_LEN,
+					      name);
+		if (n <= 0 || n > PT_PATH_LEN)
+			break;
+		if (off + n > PT_PATH_LEN) {
+			cut = 1;
+			if (!parts)
+				parts = 1;
+			break;
+		}
+		/* A name that fills the field exactly was cut by the helper. */
+		if (n == PT_PATH_LEN)
+			cut = 1;
+		off += n;
+		parts++;
+		d = up;
+	}
+	cut = 1;
+done:
+	s->rec.path[PT_PATH_LEN - 1] = 0;
+	s->rec.parts = parts;
+	s->rec.truncated = cut;
+	if (!parts)
+		s->rec.hdr.flags |= PT_F_READ_FAILED;
+	return 0;
+}
+
+/* Write the name of a regular file once. */
+static __noinline int pt_file_note(struct pt_thread *th, struct task_struct *t,
+				   __u64 file, struct pt_file_key *key,
+				   __u64 ts)
+{
+	struct pt_file_slot *s;
+	struct inode *inode;
+	__u8 one = 1;
+
+	if (!pt_cfg.file_names || bpf_map_lookup_elem(&pt_files, key))
+		return 0;
+	s = bpf_ringbuf_reserve(&pt_ring, sizeof(*s), 0);
+	if (!s) {
+		__sync_fetch_and_add(&th->seq, 1);
+		pt_lost(PT_LOSS_FILES_FULL);
+		return 0;
+	}
+	__builtin_memset(&s->rec, 0, sizeof(s->rec));
+	pt_hdr_fill(&s->rec.hdr, sizeof(s->rec), PT_REC_FILE, th, t, ts);
+	inode = BPF_CORE_READ((struct file *)file, f_inode);
+	s->rec.inode = key->inode;
+	s->rec.dev = key->dev;
+	s->rec.size = BPF_CORE_READ(inode, i_size);
+	s->rec.mode = BPF_CORE_READ(inode, i_mode);
+	s->rec.fs_magic = (__u32)BPF_CORE_READ(inode, i_sb, s_magic);
+	pt_file_path(s, file);
+	bpf_map_update_elem(&pt_files, key, &one, BPF_ANY);
+	pt_rec_submit(s);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Off-CPU intervals: what is captured at switch-out, and their record. */
+#ifndef PT_OFF_BPF_H
+#define PT_OFF_BPF_H
+
+#include "object.bpf.h"
+
+/* Why the thread left the CPU. `own` as in pt_call_object. */
+static __always_inline void pt_off_begin(struct pt_thread *th,
+					 struct task_struct *task, __u16 state,
+					 bool own, __u64 now)
+{
+	struct pt_object o = {};
+	__u64 arg[3] = {};
+	__u16 flags = 0;
+
+	th->syscall = pt_task_syscall(task, arg);
+	th->arg[0] = arg[0];
+	th->arg[1] = arg[1];
+	th->arg[2] = arg[2];
+	if (state) {
+		if (BPF_CORE_READ_BITFIELD(task, in_iowait))
+			flags |= PT_F_IOWAIT;
+		pt_call_object(task, th->syscall, arg, own, &o);
+		flags |= o.failed;
+	} else {
+		flags |= PT_F_PREEMPTED;
+	}
+	th->object = o.id;
+	th->dev = o.dev;
+	th->obj_kind = o.kind;
+	th->state = state;
+	th->flags = flags;
+	/* From here on the iterator sees it. */
+	th->off_ts = now;
+	if (o.kind == PT_OBJ_FILE) {
+		struct pt_file_key key = { .inode = o.id, .dev = o.dev };
+
+		pt_file_note(th, task, o.file, &key, now);
+	}
+}
+
+static __always_inline void pt_off_fill(struct pt_rec_off *r, struct pt_thread *th,
+					struct task_struct *t, __u64 off_ts,
+					__u64 wake_ts)
+{
+	r->hdr.flags |= th->flags;
+	r->off_ts = off_ts;
+	r->object = th->object;
+	r->arg[0] = th->arg[0];
+	r->arg[1] = th->arg[1];
+	r->arg[2] = th->arg[2];
+	r->dev = th->dev;
+	r->syscall = th->syscall;
+	r->state = th->state;
+	r->obj_kind = th->obj_kind;
+	r->waker_syscall = PT_SYSCALL_NONE;
+	r->wake_ts = wake_ts;
+	if (wake_ts) {
+		r->waker_object = th->waker_object;
+		r->waker_dev = th->waker_dev;
+		r->waker_tid = th->waker_tid;
+		r->waker_tgid = th->waker_tgid;
+		r->waker_syscall = th->waker_syscall;
+		r->waker_obj_kind = th->waker_obj_kind;
+		r->waker_arg0 = th->waker_arg0;
+	}
+	pt_totals_fill(&r->tot, th, t);
+}
+
+/*
+ * When the thread was made runnable, seen from the end of its interval; 0 for
+ * a runnable one and where no wake-up was seen. A wake-up stamped before the
+ * switch-out is that of this interval if none came later, for something ended
+ * it: its waker ran while the thread was still on its way out.
+ */
+static __always_inline __u64 pt_wake_time(const struct pt_thread *th, __u64 off_ts)
+{
+	if (!th->state || !th->wake_ts)
+		return 0;
+	return th->wake_ts < off_ts ? off_ts : th->wake_ts;
+}
+
+#endif

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* Off-CPU time of the target's threads: switches and wake-ups. */
+#include "off.bpf.h"
+
+static __always_inline void switch_out(struct pt_thread *th,
+				       struct task_struct *task, bool preempt,
+				       __u64 now)
+{
+	__u64 since = th->since;
+
+	if (!th->off_ts) {
+		if (now >= since)
+			th->tot.run_ns += now - since;
+		else
+			pt_lost(PT_LOSS_CLOCK);
+	}
+	/* A wake-up of an earlier block, or one that found it running. */
+	if (th->wake_ts < since)
+		th->wake_ts = 0;
+	th->since = now;
+	pt_off_begin(th, task, preempt ? 0 : pt_task_state(task), true, now);
+}
+
+static __always_inline void switch_in(struct pt_thread *th,
+				      struct task_struct *task, __u64 now)
+{
+	__u64 off_ts = th->off_ts, wake, blocked;
+	struct pt_rec_off *r;
+
+	th->since = now;
+	if (!off_ts)
+		return;
+	wake = pt_wake_time(th, off_ts);
+	th->off_ts = 0;
+	th->wake_ts = 0;
+	if (now < off_ts || wake > now) {
+		pt_lost(PT_LOSS_CLOCK);
+		return;
+	}
+	blocked = th->state ? (wake ? wake : now) - off_ts : 0;
+	th->tot.runq_ns += now - off_ts - blocked;
+	if (th->flags & PT_F_IOWAIT)
+		th->tot.iowait_ns += blocked;
+	else
+		th->tot.block_ns += blocked;
+	if (now - off_ts < pt_cfg.min_off_ns)
+		return;
+	r = pt_rec_new(struct pt_rec_off, PT_REC_OFF, th, task, now);
+	if (!r)
+		return;
+	pt_off_fill(r, th, task, off_ts, wake);
+	pt_rec_submit(r);
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(pt_sched_switch, bool preempt, struct task_struct *prev,
+	     struct task_struct *next)
+{
+	struct pt_thread *out, *in;
+	__u64 now;
+
+	if (!pt_is_armed())
+		return 0;
+	out = pt_thread_of(prev);
+	in = pt_thread_of(next);
+	if (!out && !in)
+		return 0;
+	now = bpf_ktime_get_ns();
+	if (out)
+		switch_out(out, prev, preempt, now);
+	if (in)
+		switch_in(in, next, now);
+	return 0;
+}
+
+SEC("tp_btf/sched_waking")
+int BPF_PROG(pt_sched_waking, struct task_struct *task)
+{
+	struct task_struct *cur;
+	struct pt_object o = {};
+	struct pt_thread *th;
+	__u64 arg[3] = {};
+
+	if (!pt_is_armed())
+		return 0;
+	th = pt_thread_of(task);
+	if (!th || (th->off_ts && th->wake_ts >= th->off_ts))
+		return 0;
+	cur = bpf_get_current_task_btf();
+	th->waker_tid = cur->pid;
+	th->waker_tgid = cur->tgid;
+	th->waker_syscall = pt_task_syscall(cur, arg);
+	th->waker_arg0 = arg[0];
+	/* A poll's descriptors say nothing about what it wakes. */
+	if (th->waker_syscall == PT_NR_FUTEX || pt_fd_first(th->waker_syscall))
+		pt_call_object(cur, th->waker_syscall, arg, false, &o);
+	th->waker_object = o.id;
+	th->waker_dev = o.dev;
+	th->waker_obj_kind = o.kind;
+	th->wake_ts = bpf_ktime_get_ns();
+	return 0;
+}

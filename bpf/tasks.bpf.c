@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* The target set follows the process tree: fork, exec, exit, names. */
+#include "off.bpf.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+static __always_inline void copy_comm(char *to, const void *from)
+{
+	bpf_probe_read_kernel_str(to, PT_COMM_LEN, from);
+}
+
+static __always_inline void task_record(__u16 kind, struct pt_thread *th,
+					struct task_struct *task,
+					const void *comm, __u32 old_tid)
+{
+	struct pt_rec_task *r;
+
+	r = pt_rec_new(struct pt_rec_task, kind, th, task, bpf_ktime_get_ns());
+	if (!r)
+		return;
+	r->ppid = task->real_parent->tgid;
+	r->old_tid = old_tid;
+	copy_comm(r->comm, comm);
+	pt_rec_submit(r);
+}
+
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(pt_fork, struct task_struct *parent, struct task_struct *child)
+{
+	__u32 ptgid = parent->tgid, ctgid = child->tgid;
+	struct pt_thread *pth, *cth;
+	struct pt_rec_fork *r;
+	__u64 now;
+
+	if (!bpf_map_lookup_elem(&pt_targets, &ptgid))
+		return 0;
+	now = bpf_ktime_get_ns();
+	if (ctgid != ptgid) {
+		struct pt_target v = { .since = now };
+
+		if (bpf_map_update_elem(&pt_targets, &ctgid, &v, BPF_ANY)) {
+			pt_lost(PT_LOSS_TARGETS_FULL);
+			return 0;
+		}
+	}
+	cth = bpf_task_storage_get(&pt_threads, child, 0,
+				   BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!cth) {
+		pt_lost(PT_LOSS_NO_STORAGE);
+		return 0;
+	}
+	/* Runnable from now on; there is no wake-up event for a new task. */
+	pt_thread_init(cth, child, now);
+	cth->flags = PT_F_PREEMPTED;
+	cth->off_ts = now;
+
+	pth = pt_thread_of(parent);
+	if (!pth || !pt_is_armed())
+		return 0;
+	r = pt_rec_new(struct pt_rec_fork, PT_REC_FORK, pth, parent, now);
+	if (!r)
+		return 0;
+	if (ctgid == ptgid)
+		r->hdr.flags |= PT_F_THREAD;
+	r->child_tid = child->pid;
+	r->child_tgid = ctgid;
+	r->child_start = cth->start;
+	copy_comm(r->comm, child->comm);
+	pt_rec_submit(r);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(pt_exec, struct task_struct *task, pid_t old_pid)
+{
+	struct pt_thread *th;
+
+	if (!pt_is_armed())
+		return 0;
+	th = pt_thread_of(task);
+	if (!th)
+		return 0;
+	/* A thread that execs takes over the leader's tid and start time. */
+	th->start = (__u32)(task->start_time / 1000);
+	task_record(PT_REC_EXEC, th, task, task->comm, old_pid);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(pt_exit, struct task_struct *task)
+{
+	__u32 tgid = task->tgid;
+	struct pt_rec_exit *r;
+	struct pt_thread *th;
+	bool dead;
+	__u64 now;
+
+	/* 6.16 gained an argument for this; two last threads that exit at
+	 * once may both see 0, and deleting twice does no harm. */
+	dead = task->signal->live.counter == 0;
+	th = pt_thread_of(task);
+	if (th && pt_is_armed()) {
+		now = bpf_ktime_get_ns();
+		r = pt_rec_new(struct pt_rec_exit, PT_REC_EXIT, th, task, now);
+		if (r) {
+			if (dead)
+				r->hdr.flags |= PT_F_GROUP_DEAD;
+			r->exit_code = task->exit_code;
+			pt_totals_fill(&r->tot, th, task);
+			if (!th->off_ts && now > th->since)
+				r->tot.run_ns += now - th->since;
+			pt_rec_submit(r);
+		}
+	}
+	if (th)
+		th->live = 0;
+	if (dead && th)
+		bpf_map_delete_elem(&pt_targets, &tgid);
+	return 0;
+}
+
+SEC("tp_btf/task_rename")
+int BPF_PROG(pt_rename, struct task_struct *task, const char *comm)
+{
+	struct pt_thread *th;
+
+	if (!pt_is_armed())
+		return 0;
+	th = pt_thread_of(task);
+	if (th)
+		task_record(PT_REC_COMM, th, task, comm, 0);
+	return 0;
+}
+
+/* ---- the iterator: threads that events do not show ---------------------- */
+
+static __always_inline void seed(struct task_struct *task, __u64 now)
+{
+	__u32 tgid = task->tgid;
+	struct pt_thread *th;
+
+	if (!bpf_map_lookup_elem(&pt_targets, &tgid) || task->exit_state)
+		return;
+	th = bpf_task_storage_get(&pt_threads, task, 0,
+				  BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!th) {
+		pt_lost(PT_LOSS_NO_STORAGE);
+		return;
+	}
+	if (th->live)
+		return;
+	pt_thread_init(th, task, now);
+	if (!pt_task_running(task)) {
+		pt_off_begin(th, task, pt_task_state(task), false, now);
+		th->flags |= PT_F_SINCE_UNKNOWN;
+	}
+	task_record(PT_REC_TASK, th, task, task->comm, 0);
+}
+
+static __always_inline void write_open(struct task_struct *task, __u64 now,
+				       bool final)
+{
+	struct pt_thread *th = pt_thread_of(task);
+	__u64 off_ts, since, wake = 0;
+	struct pt_rec_off *r;
+
+	if (!th)
+		return;
+	off_ts = *(volatile __u64 *)&th->off_ts;
+	since = th->since;
+	if (!off_ts && !final)
+		return;
+	if (off_ts > now)
+		return;
+	r = bpf_ringbuf_reserve(&pt_ring, sizeof(*r), 0);
+	if (!r) {
+		__sync_fetch_and_add(&th->seq, 1);
+		pt_lost(PT_LOSS_RING_FULL);
+		return;
+	}
+	__builtin_memset(r, 0, sizeof(*r));
+	if (off_ts) {
+		wake = pt_wake_time(th, off_ts);
+		if (wake > now)
+			wake = 0;
+		pt_off_fill(r, th, task, off_ts, wake);
+	} else {
+		r->off_ts = now;
+		r->syscall = PT_SYSCALL_NONE;
+		r->waker_syscall = PT_SYSCALL_NONE;
+		pt_totals_fill(&r->tot, th, task);
+		if (now > since)
+			r->tot.run_ns += now - since;
+	}
+	/* Switched meanwhile: its own record says more, and this is torn. */
+	if (*(volatile __u64 *)&th->off_ts != off_ts ||
+	    *(volatile __u64 *)&th->since != since) {
+		bpf_ringbuf_discard(r, BPF_RB_NO_WAKEUP);
+		return;
+	}
+	r->hdr.flags |= PT_F_OPEN;
+	{
+		__u16 flags = r->hdr.flags;
+
+		pt_hdr_fill(&r->hdr, sizeof(*r), PT_REC_OFF, th, task, now);
+		r->hdr.flags = flags;
+	}
+	pt_rec_submit(r);
+}
+
+SEC("iter/task")
+int pt_iter(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	__u64 now;
+
+	if (!task)
+		return 0;
+	now = pt_pass_ts ? pt_pass_ts : bpf_ktime_get_ns();
+	if (pt_pass == PT_PASS_SEED)
+		seed(task, now);
+	else
+		write_open(task, now, pt_pass == PT_PASS_FINAL);
+	return 0;
+}

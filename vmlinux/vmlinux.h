@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The kernel types that the BPF programs read, and of those only the fields
+ * that they read. Kept by hand: libbpf relocates every access against the
+ * running kernel's BTF by name (CO-RE), so offsets and the rest of each
+ * structure do not matter here. Names and signedness do.
+ *
+ * Flavours (name___suffix) stand for other kernel versions; see
+ * bpf/compat.bpf.h, the only file that uses them.
+ */
+#ifndef __VMLINUX_H__
+#define __VMLINUX_H__
+
+typedef signed char __s8;
+typedef unsigned char __u8;
+typedef short __s16;
+typedef unsigned short __u16;
+typedef int __s32;
+typedef unsigned int __u32;
+typedef long long __s64;
+typedef unsigned long long __u64;
+typedef __u16 __be16;
+typedef __u32 __be32;
+typedef __u32 __wsum;
+typedef __u64 u64;
+typedef __u32 u32;
+typedef _Bool bool;
+typedef int pid_t;
+typedef long ssize_t;
+typedef unsigned long size_t;
+typedef long long loff_t;
+
+enum {
+	false = 0,
+	true = 1,
+};
+
+/* Numbers of the bpf() interface (stable). */
+enum bpf_map_type {
+	BPF_MAP_TYPE_HASH = 1,
+	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_LRU_HASH = 9,
+	BPF_MAP_TYPE_RINGBUF = 27,
+	BPF_MAP_TYPE_TASK_STORAGE = 29,
+};
+
+enum {
+	BPF_ANY = 0,
+	BPF_NOEXIST = 1,
+	BPF_F_NO_PREALLOC = 1,
+	BPF_LOCAL_STORAGE_GET_F_CREATE = 1,
+	BPF_RB_NO_WAKEUP = 1,
+	BPF_RB_FORCE_WAKEUP = 2,
+	BPF_RB_AVAIL_DATA = 0,
+};
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct pt_regs {
+	unsigned long r10, r9, r8, ax, cx, dx, si, di, orig_ax, sp;
+};
+
+typedef struct {
+	int counter;
+} atomic_t;
+
+struct qstr {
+	const unsigned char *name;
+};
+
+struct dentry {
+	struct dentry *d_parent;
+	struct qstr d_name;
+};
+
+struct super_block {
+	__u32 s_dev;
+	unsigned long s_magic;
+};
+
+struct inode {
+	unsigned short i_mode;
+	struct super_block *i_sb;
+	unsigned long i_ino;
+	loff_t i_size;
+};
+
+struct path {
+	struct dentry *dentry;
+};
+
+struct file {
+	struct inode *f_inode;
+	struct path f_path;
+	loff_t f_pos;
+};
+
+struct fdtable {
+	unsigned int max_fds;
+	struct file **fd;
+};
+
+struct files_struct {
+	struct fdtable *fdt;
+};
+
+struct signal_struct {
+	atomic_t live;
+};
+
+struct task_io_accounting {
+	__u64 rchar;
+	__u64 wchar;
+	__u64 read_bytes;
+	__u64 write_bytes;
+};
+
+struct task_struct {
+	unsigned int __state;
+	unsigned int flags;
+	int on_cpu;
+	int exit_state;
+	int exit_code;
+	unsigned in_iowait : 1;
+	pid_t pid;
+	pid_t tgid;
+	struct task_struct *real_parent;
+	__u64 start_time;
+	char comm[16];
+	struct files_struct *files;
+	struct signal_struct *signal;
+	struct task_io_accounting ioac;
+};
+
+struct task_struct___pre514 {
+	volatile long state;
+};
+
+struct seq_file;
+struct linux_binprm;
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+};
+
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+};
+
+#pragma clang attribute pop
+
+/* In the kernel since 4.x, the layout is the user ABI. */
+struct pollfd {
+	int fd;
+	short events;
+	short revents;
+};
+
+#endif /* __VMLINUX_H__ */
