@@ -85,7 +85,7 @@ UNIT := $(UNIT_SRCS:tests/unit/%.c=$(B)/tests/%)
 E2E_SRCS := $(sort $(wildcard tests/e2e/*.c))
 E2E := $(E2E_SRCS:tests/e2e/%.c=$(B)/tests/e2e/%)
 
-.PHONY: all demo test check install uninstall help clean deps unit e2e purity sim bpf FORCE
+.PHONY: all demo test check bench install uninstall help clean deps unit e2e purity sim bpf FORCE
 FORCE:
 
 all: $(B)/pipetrace $(SIM)
@@ -97,6 +97,7 @@ help:
 	@echo 'make demo         install what lacks, build, trace a demo training job (root)'
 	@echo 'make test         install what lacks, build, run every test (root)'
 	@echo 'make check        the tests that need no root: unit, purity, golden'
+	@echo 'make bench        measure attach, report, detach and the own CPU (root)'
 	@echo 'make install      DESTDIR= PREFIX=$(PREFIX)'
 	@echo 'make uninstall    remove what install put there'
 	@echo 'make deps         install what the build and the tests need (apt)'
@@ -106,27 +107,31 @@ help:
 	@echo 'ROOMS="base model" (only these directories of user/), V=1, B=, CC=, CLANG=, CFLAGS=.'
 
 # ---- flags are a dependency: another set of flags rebuilds what it touches ----
-# $(1) file, $(2) content
+# Settled while the Makefile is read, so that "make -q" is right; with -n and -q
+# nothing is written. stamp: $(1) file, $(2) content.
+DRY := $(findstring n,$(filter-out --%,$(firstword -$(MAKEFLAGS))))$(findstring q,$(filter-out \
+	--%,$(firstword -$(MAKEFLAGS))))
 define stamp
-$(1): FORCE
-	@mkdir -p $$(@D)
-	@printf '%s\n' '$(2)' | cmp -s - $$@ || printf '%s\n' '$(2)' > $$@
+$(if $(findstring <$(2)>,<$(file <$(1))>),,$(if $(DRY),$(eval $(1): FORCE ; @: other flags),$(shell \
+	mkdir -p $(dir $(1)))$(file >$(1),$(2))))
 endef
-COMPILE_ID := $(CC) $(CPP) $(CBASE) $(OPT) $(PIE) $(CFLAGS)
-$(eval $(call stamp,$(B)/.flags.cc,$(COMPILE_ID)))
-$(eval $(call stamp,$(B)/.flags.san,$(CC) $(CPP) $(CBASE) $(SANITIZE) $(CFLAGS)))
-$(eval $(call stamp,$(B)/.flags.link,$(CC) $(LINK) $(LDFLAGS) $(LIBS) $(OBJS)))
-$(eval $(call stamp,$(B)/.flags.ar,$(SAN_OBJS)))
-$(eval $(call stamp,$(B)/.flags.bpf,$(CLANG) $(BPF_CFLAGS) $(BPF_OBJS)))
-$(eval $(call stamp,$(B)/.flags.sim,$(CC) $(CBASE) $(CFLAGS) $(SIM_LIB_SRCS) $(SIM_JOB_SRCS)))
-
 # Facts of the build that a few files need; only those are rebuilt with it.
 CONFIG := $(B)/version.h
-$(CONFIG): FORCE
-	@mkdir -p $(@D); t=$@.$$$$; \
-	 printf '/* made by the Makefile */\n#define PT_VERSION "%s"\n#define PT_LIBEXECDIR "%s"\n' \
-		'$(VERSION)' '$(PREFIX)/libexec/pipetrace' > $$t; \
-	 if cmp -s $$t $@; then rm $$t; else mv $$t $@; fi
+define CONFIG_TEXT
+/* made by the Makefile */
+\#define PT_VERSION "$(VERSION)"
+\#define PT_LIBEXECDIR "$(PREFIX)/libexec/pipetrace"
+endef
+
+ifneq ($(if $(MAKECMDGOALS),$(filter-out help clean deps uninstall,$(MAKECMDGOALS)),all),)
+$(call stamp,$(B)/.flags.cc,$(CC) $(CPP) $(CBASE) $(OPT) $(PIE) $(CFLAGS))
+$(call stamp,$(B)/.flags.san,$(CC) $(CPP) $(CBASE) $(SANITIZE) $(CFLAGS))
+$(call stamp,$(B)/.flags.link,$(CC) $(LINK) $(LDFLAGS) $(LIBS) $(OBJS))
+$(call stamp,$(B)/.flags.ar,$(SAN_OBJS))
+$(call stamp,$(B)/.flags.bpf,$(CLANG) $(BPF_CFLAGS) $(BPF_OBJS))
+$(call stamp,$(B)/.flags.sim,$(CC) $(CBASE) $(CFLAGS) $(SIM_LIB_SRCS) $(SIM_JOB_SRCS))
+$(call stamp,$(CONFIG),$(subst \#,#,$(CONFIG_TEXT)))
+endif
 
 # ---- BPF --------------------------------------------------------------------
 $(B)/bpf/%.bpf.o: bpf/%.bpf.c $(B)/.flags.bpf
@@ -249,6 +254,9 @@ test:
 	tools/install-deps build test
 	$(MAKE) all unit e2e $(if $(PURE_SRCS),$(B)/tests/pure.o)
 	tests/run
+
+bench: all
+	tests/bench/bench.py
 
 demo:
 	tools/install-deps build
