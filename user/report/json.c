@@ -151,7 +151,8 @@ static json_t *lost(struct pt_jb *b, const struct pt_r_capture *c)
 	json_t *o = json_object(), *by = json_object();
 
 	for (size_t i = 0; i < c->n_lost; i++) {
-		char *cause = pt_str_utf8(c->lost[i].cause, NULL);
+		char *cause = pt_str_utf8(
+			c->lost[i].cause ? c->lost[i].cause : "unknown", NULL);
 
 		if (cause)
 			pt_j_put(b, by, cause, pt_j_int(c->lost[i].count));

@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The text report's order, and its labelled lines. */
+#include "report/text.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "report/text_int.h"
+
+#define WIDTH_DEFAULT 80
+#define WIDTH_MIN 60
+#define WIDTH_MAX 200
+#define CAUSES_SHOWN 4
+
+const char *pt_tx_cause(enum pt_cause c)
+{
+	switch (c) {
+	case PT_CAUSE_CPU:
+		return "CPU";
+	case PT_CAUSE_RUN_QUEUE:
+		return "run queue";
+	case PT_CAUSE_PAGE_FAULT:
+		return "page fault";
+	case PT_CAUSE_IPC:
+		return "IPC";
+	case PT_CAUSE_WORKER_IDLE:
+		return "worker idle";
+	case PT_CAUSE_PREFETCH_FULL:
+		return "prefetch full";
+	case PT_CAUSE_NO_DEMAND:
+		return "no demand";
+	case PT_CAUSE_OTHER_HOST:
+		return "other host";
+	default:
+		return pt_cause_name(c);
+	}
+}
+
+const char *pt_tx_who(struct pt_tx *t, const struct pt_report *r, int64_t pid,
+		      int64_t tid)
+{
+	const char *role = NULL;
+	int64_t id = pid;
+	char text[96];
+
+	if (pid == PT_NULL)
+		return pt_tx_dash(t);
+	/* a thread that works in its own right goes by its own id */
+	for (size_t i = 0; tid != PT_NULL && i < r->n_workers; i++)
+		if (r->workers[i].role && r->workers[i].tid == tid) {
+			role = r->workers[i].role;
+			id = tid;
+		}
+	if (!role && pid == r->target.pid)
+		role = "trainer";
+	for (size_t i = 0; !role && i < r->n_workers; i++)
+		if (r->workers[i].pid == pid)
+			role = r->workers[i].role;
+	snprintf(text, sizeof(text), "%.40s %s", role ? role : "pid",
+		 pt_tx_id(t, id));
+	return pt_tx_path(t, text, 48);
+}
+
+static void target_line(struct pt_tx *t, const struct pt_report *r)
+{
+	const struct pt_r_target *g = &r->target;
+	const char *cmd = g->cmdline ? g->cmdline : g->comm;
+	struct pt_line l = { .n = 0 };
+
+	pt_line_add(&l, "pid" NB "%s", pt_tx_id(t, g->pid));
+	if (cmd)
+		pt_line_add(&l, "  %s",
+			    pt_tx_esc(t, cmd, (size_t)t->width - 26));
+	if (g->user)
+		pt_line_item(t, &l, "user" NB "%s", pt_tx_esc(t, g->user, 32));
+	if (g->container)
+		pt_line_item(t, &l, "container" NB "%s",
+			     pt_tx_esc(t, g->container, 24));
+	if (g->job_id)
+		pt_line_item(t, &l, "%s job" NB "%s",
+			     pt_tx_esc(t, g->job_kind ? g->job_kind : "", 16),
+			     pt_tx_esc(t, g->job_id, 32));
+	if (g->resolved_from != PT_NULL && g->resolved_from != g->pid)
+		pt_line_item(t, &l, "trainer of" NB "%s",
+			     pt_tx_id(t, g->resolved_from));
+	pt_tx_label(t, "Trainer");
+	pt_tx_wrap(t, PT_TX_LABEL, l.s);
+}
+
+static void setting(struct pt_tx *t, struct pt_line *l, const char *name,
+		    const struct pt_sourced *s)
+{
+	if (s->value)
+		pt_line_item(t, l, "%s" NB "%s", name,
+			     pt_tx_esc(t, s->value, 40));
+}
+
+static void loader_line(struct pt_tx *t, const struct pt_r_loader *d)
+{
+	struct pt_line l = { .n = 0 };
+
+	if (d->kind.value)
+		pt_line_item(t, &l, "%s", pt_tx_esc(t, d->kind.value, 40));
+	setting(t, &l, "workers", &d->workers);
+	setting(t, &l, "prefetch", &d->prefetch);
+	setting(t, &l, "pinned", &d->pinned);
+	setting(t, &l, "persistent", &d->persistent);
+	setting(t, &l, "start", &d->start_method);
+	setting(t, &l, "sharing", &d->sharing);
+	if (!l.n)
+		return;
+	pt_tx_label(t, "Loader");
+	pt_tx_wrap(t, PT_TX_LABEL, l.s);
+}
+
+/* Where the trainer's time went: a bar, then its parts, largest shares only
+ * when they round to something. */
+static void time_lines(struct pt_tx *t, const struct pt_r_breakdown *d)
+{
+	const struct {
+		const struct pt_r_part *part;
+		const char *name, *glyph;
+		char ascii;
+		enum pt_tx_style style;
+	} p[] = {
+		{ &d->data_wait, "data wait", "\xe2\x96\x88", '#', PT_ST_RED },
+		{ &d->gpu_wait, "GPU wait", "\xe2\x96\x92", '=', PT_ST_GREEN },
+		{ &d->transfer, "transfer", "\xe2\x96\x9a", 't', PT_ST_YELLOW },
+		{ &d->sync, "sync", "\xe2\x96\x9e", 's', PT_ST_MAGENTA },
+		{ &d->launch, "launch", "\xe2\x96\x99", 'l', PT_ST_BLUE },
+		{ &d->collective, "collective", "\xe2\x96\x9b", 'c',
+		  PT_ST_CYAN },
+		{ &d->checkpoint, "checkpoint", "\xe2\x96\x9c", 'k',
+		  PT_ST_YELLOW },
+		{ &d->other, "other", "\xe2\x96\x91", '.', PT_ST_DIM },
+	};
+	enum { N = sizeof(p) / sizeof(p[0]) };
+	struct pt_bar_part bar[N];
+	struct pt_line l = { .n = 0 };
+
+	pt_tx_label(t, "Time");
+	if (!d->known) {
+		pt_tx_put(t, "unknown\n");
+		return;
+	}
+	for (size_t i = 0; i < N; i++) {
+		char ascii[2] = { p[i].ascii, '\0' };
+
+		bar[i] = (struct pt_bar_part){ p[i].part->share, p[i].glyph,
+					       p[i].ascii, p[i].style };
+		if (i >= 2 && i + 1 < N && p[i].part->share == 0)
+			continue;
+		pt_line_item(t, &l, "%s" NB "%s" NB "%s",
+			     t->o.unicode ? p[i].glyph : ascii, p[i].name,
+			     pt_tx_pct(t, p[i].part->share));
+	}
+	pt_tx_bar(t, bar, N, t->width - PT_TX_LABEL);
+	pt_tx_printf(t, "\n%*s", PT_TX_LABEL, "");
+	pt_tx_wrap(t, PT_TX_LABEL, l.s);
+}
+
+static void bounds(struct pt_tx *t, struct pt_line *l, const double v[2])
+{
+	bool lo = isfinite(v[0]), hi = isfinite(v[1]);
+
+	if (lo && hi)
+		pt_line_add(l, " (at least" NB "%s, at most" NB "%s)",
+			    pt_tx_pct(t, v[0]), pt_tx_pct(t, v[1]));
+	else if (lo)
+		pt_line_add(l, " (at least" NB "%s)", pt_tx_pct(t, v[0]));
+	else if (hi)
+		pt_line_add(l, " (at most" NB "%s)", pt_tx_pct(t, v[1]));
+}
+
+static void gpu_counts(struct pt_tx *t, const struct pt_r_gpu *g)
+{
+	const struct {
+		int64_t n;
+		const char *name;
+	} counts[] = {
+		{ g->kernels, "kernels" },
+		{ g->copies_h2d, "copies to the GPU" },
+		{ g->copies_d2h, "back" },
+		{ g->copies_other, "other copies" },
+		{ g->syncs, "syncs" },
+		{ g->failed_allocations ? g->failed_allocations : PT_NULL,
+		  "failed allocations" },
+	};
+	struct pt_line l = { .n = 0 };
+
+	for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
+		if (counts[i].n != PT_NULL)
+			pt_line_item(t, &l, "%s" NB "%s",
+				     pt_tx_int(t, counts[i].n), counts[i].name);
+	if (g->copy_bytes != PT_NULL)
+		pt_line_item(t, &l, "%s copied",
+			     pt_tx_bytes(t, (double)g->copy_bytes));
+	if (isfinite(g->pageable_share))
+		pt_line_item(t, &l, "%s from pageable memory",
+			     pt_tx_pct(t, g->pageable_share));
+	if (g->mem_peak != PT_NULL)
+		pt_line_item(t, &l, "memory peak %s",
+			     pt_tx_bytes(t, (double)g->mem_peak));
+	if (!l.n)
+		return;
+	pt_tx_printf(t, "%*s", PT_TX_LABEL, "");
+	pt_tx_wrap(t, PT_TX_LABEL, l.s);
+}
+
+static void gpu_lines(struct pt_tx *t, const struct pt_r_gpu *g)
+{
+	const char *how = pt_certainty_name(g->certainty);
+	struct pt_line l = { .n = 0 };
+	char label[16] = "GPU";
+
+	if (g->index != PT_NULL)
+		snprintf(label, sizeof(label), "GPU %.5s",
+			 pt_tx_id(t, g->index));
+	pt_line_add(&l, "busy %s", isfinite(g->busy_share) ?
+					   pt_tx_pct(t, g->busy_share) :
+					   "unknown");
+	bounds(t, &l, g->busy_hard);
+	if (isfinite(g->busy_share) && how)
+		pt_line_add(&l, ", %s", how);
+	if (isfinite(g->starved_share[0]) || isfinite(g->starved_share[1])) {
+		pt_line_item(t, &l, "idle for want of data ");
+		if (isfinite(g->starved_share[1]))
+			pt_line_add(&l, "%s",
+				    pt_tx_pct(t, g->starved_share[1]));
+		if (isfinite(g->starved_share[0]))
+			pt_line_add(&l, " (at least" NB "%s)",
+				    pt_tx_pct(t, g->starved_share[0]));
+	}
+	pt_tx_label(t, label);
+	pt_tx_wrap(t, PT_TX_LABEL, l.s);
+	gpu_counts(t, g);
+}
+
+static void wait_lines(struct pt_tx *t, const struct pt_report *r)
+{
+	const struct pt_r_data_wait *w = &r->data_wait;
+	const struct {
+		double seconds;
+		const char *name;
+	} parts[] = {
+		{ w->blocked, "blocked" },     { w->own_read, "own reads" },
+		{ w->own_cpu, "own CPU" },     { w->handover, "hand-over" },
+		{ w->lead, "lead" },
+	};
+	size_t n = t->o.verbose ? w->n_causes : CAUSES_SHOWN;
+	struct pt_line l = { .n = 0 };
+
+	if (r->breakdown.known && isfinite(r->breakdown.data_wait.seconds))
+		pt_line_item(t, &l, "%s in all",
+			     pt_tx_sec(t, r->breakdown.data_wait.seconds));
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+		if (isfinite(parts[i].seconds))
+			pt_line_item(t, &l, "%s" NB "%s", parts[i].name,
+				     pt_tx_sec(t, parts[i].seconds));
+	if (!l.n && !w->n_causes)
+		return;
+	pt_tx_label(t, "Data wait");
+	pt_tx_wrap(t, PT_TX_LABEL, l.n ? l.s : "caused by");
+	for (size_t i = 0; i < w->n_causes && i < n; i++) {
+		const struct pt_r_charge *c = &w->causes[i];
+
+		pt_tx_printf(t, "%*s", PT_TX_LABEL, "");
+		pt_tx_cell(t, pt_tx_pct(t, c->share), 7, true);
+		pt_tx_put(t, "  ");
+		pt_tx_cell(t, pt_tx_cause(c->cause), 14, false);
+		pt_tx_cell(t, pt_tx_who(t, r, c->subject_pid, c->subject_tid),
+			   16, false);
+		if (c->what)
+			pt_tx_printf(t, " %s",
+				     pt_tx_path(t, c->what,
+						(size_t)t->width - 50));
+		pt_tx_put(t, "\n");
+	}
+	if (w->n_causes > n)
+		pt_tx_printf(t, "%*sand %zu more\n", PT_TX_LABEL + 9, "",
+			     w->n_causes - n);
+}
+
+static void step_lines(struct pt_tx *t, const struct pt_r_steps *s)
+{
+	const char *sure = pt_confidence_name(s->certainty);
+	const struct pt_dist *d = &s->period_ms;
+	struct pt_line l = { .n = 0 };
+
+	pt_tx_label(t, "Steps");
+	if (s->count == PT_NULL && !d->n) {
+		pt_tx_put(t, "unknown\n");
+		return;
+	}
+	pt_line_add(&l, "%s", pt_tx_int(t, s->count));
+	if (isfinite(s->per_second))
+		pt_line_item(t, &l, "%s/s", pt_tx_num(t, s->per_second));
+	if (isfinite(s->samples_per_second))
+		pt_line_item(t, &l, "%s" NB "samples/s",
+			     pt_tx_num(t, s->samples_per_second));
+	if (s->batches != PT_NULL && s->batches != s->count)
+		pt_line_item(t, &l, "%s" NB "batches",
+			     pt_tx_int(t, s->batches));
+	if (s->source)
+		pt_line_item(t, &l, "told by %s%s%s%s",
+			     pt_tx_esc(t, s->source, 24), sure ? " (" : "",
+			     sure ? sure : "", sure ? NB "confidence)" : "");
+	pt_tx_wrap(t, PT_TX_LABEL, l.s);
+	if (d->n) {
+		l.n = 0;
+		pt_line_add(&l, "ms: mean" NB "%s" NB "%s" NB "%s",
+			    pt_tx_ms(t, d->mean),
+			    t->o.unicode ? "\xc2\xb1" : "+-",
+			    pt_tx_ms(t, d->std));
+		pt_line_item(t, &l, "p50" NB "%s", pt_tx_ms(t, d->p50));
+		pt_line_item(t, &l, "p95" NB "%s", pt_tx_ms(t, d->p95));
+		pt_line_item(t, &l, "p99" NB "%s", pt_tx_ms(t, d->p99));
+		pt_line_item(t, &l, "max" NB "%s", pt_tx_ms(t, d->max));
+		if (isfinite(s->first_ms))
+			pt_line_item(t, &l, "first" NB "%s",
+				     pt_tx_ms(t, s->first_ms));
+		pt_tx_printf(t, "%*s", PT_TX_LABEL, "");
+		pt_tx_wrap(t, PT_TX_LABEL, l.s);
+	}
+}
+
+static void memory_line(struct pt_tx *t, const struct pt_report *r)
+{
+	const char *how = pt_certainty_name(r->mem_growth_certainty);
+
+	if (!isfinite(r->mem_growth_per_min))
+		return;
+	pt_tx_label(t, "Memory");
+	pt_tx_printf(t, "%s%s a minute on the host%s%s\n",
+		     r->mem_growth_per_min > 0 ? "+" : "",
+		     pt_tx_bytes(t, r->mem_growth_per_min), how ? ", " : "",
+		     how ? how : "");
+}
+
+int pt_report_text(const struct pt_report *r, FILE *out,
+		   const struct pt_text_opts *o)
+{
+	struct pt_tx *t = calloc(1, sizeof(*t));
+	int err;
+
+	if (!t)
+		return -ENOMEM;
+	t->out = out;
+	if (o)
+		t->o = *o;
+	t->width = t->o.width ? t->o.width : WIDTH_DEFAULT;
+	if (t->width < WIDTH_MIN)
+		t->width = WIDTH_MIN;
+	if (t->width > WIDTH_MAX)
+		t->width = WIDTH_MAX;
+
+	pt_tx_verdicts(t, r);
+	pt_tx_put(t, "\n");
+	target_line(t, r);
+	loader_line(t, &r->loader);
+	time_lines(t, &r->breakdown);
+	for (size_t i = 0; i < r->n_gpu; i++)
+		gpu_lines(t, &r->gpu[i]);
+	if (!r->n_gpu) {
+		pt_tx_label(t, "GPU");
+		pt_tx_put(t, "unknown: no GPU call was seen\n");
+	}
+	wait_lines(t, r);
+	step_lines(t, &r->steps);
+	if (t->o.verbose)
+		memory_line(t, r);
+	pt_tx_ranks(t, r);
+	pt_tx_workers(t, r);
+	if (t->o.print_steps > 0)
+		pt_tx_step_table(t, r);
+	if (t->o.verbose) {
+		pt_tx_epochs(t, r);
+		pt_tx_files(t, r);
+		pt_tx_operations(t, r);
+	}
+	pt_tx_put(t, "\n");
+	pt_tx_capture(t, r);
+	err = fflush(out) || ferror(out) ? -EIO : 0;
+	free(t);
+	return err;
+}

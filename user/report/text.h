@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The report as text that an engineer reads in 20 seconds. */
+#ifndef PT_REPORT_TEXT_H
+#define PT_REPORT_TEXT_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "report/report.h"
+
+struct pt_text_opts {
+	bool color;	 /* ANSI colours */
+	bool unicode;	 /* the terminal shows UTF-8; else ASCII only */
+	int width;	 /* columns, 60 to 200; 0: 80 */
+	int print_steps; /* the first so many steps as a table; 0: none */
+	bool verbose;	 /* every worker and limit, epochs, files, calls */
+};
+
+/*
+ * Write the diagnosis. Unknown figures show as a dash or "unknown", never as
+ * 0; strings from outside are made safe for a terminal. `o` may be NULL.
+ * 0, -ENOMEM, or -EIO when `out` did not take it.
+ */
+int pt_report_text(const struct pt_report *r, FILE *out,
+		   const struct pt_text_opts *o);
+
+#endif

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The blocks of the text report, private to it. Each prints nothing when the
+ * report has nothing for it. */
+#ifndef PT_REPORT_TEXT_INT_H
+#define PT_REPORT_TEXT_INT_H
+
+#include "report/text_fmt.h"
+
+void pt_tx_verdicts(struct pt_tx *t, const struct pt_report *r);
+void pt_tx_workers(struct pt_tx *t, const struct pt_report *r);
+void pt_tx_ranks(struct pt_tx *t, const struct pt_report *r);
+void pt_tx_step_table(struct pt_tx *t, const struct pt_report *r);
+void pt_tx_epochs(struct pt_tx *t, const struct pt_report *r);
+void pt_tx_files(struct pt_tx *t, const struct pt_report *r);
+void pt_tx_operations(struct pt_tx *t, const struct pt_report *r);
+void pt_tx_capture(struct pt_tx *t, const struct pt_report *r);
+
+/* Who a pid is to the reader: "trainer 42", "loader 43", "pid 44"; a dash for
+ * PT_NULL. */
+const char *pt_tx_who(struct pt_tx *t, const struct pt_report *r, int64_t pid,
+		      int64_t tid);
+/* A cause for the reader: "run queue". */
+const char *pt_tx_cause(enum pt_cause c);
+
+#endif
