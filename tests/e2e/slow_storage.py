@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Storage that is slow for real, and nothing left of it afterwards.
+
+Two ways: a block I/O throttle on the job's control group (version 1 or 2 of
+the interface), which makes real disk waits; or slowfs, a FUSE file system with
+a chosen rate. Both offer start(), enter (run in the child before exec, or
+None), data (the directory that the job reads), throttle() and stop().
+"""
+
+import os
+import signal
+import subprocess
+import time
+
+PROBE_BYTES = 4 << 20
+PROBE_RATE = 20 << 20
+
+
+class Unavailable(Exception):
+    pass
+
+
+def write(path, text):
+    with open(path, "w", encoding="ascii") as f:
+        f.write(text)
+
+
+def disk_of(directory):
+    """major:minor of the whole disk that holds a directory."""
+    dev = os.stat(directory).st_dev
+    node = "/sys/dev/block/%d:%d" % (os.major(dev), os.minor(dev))
+    if not os.path.isdir(node):
+        raise Unavailable("%s is not on a block device" % directory)
+    node = os.path.realpath(node)
+    if os.path.exists(os.path.join(node, "partition")):
+        node = os.path.dirname(node)
+    with open(os.path.join(node, "dev"), encoding="ascii") as f:
+        return f.read().strip()
+
+
+class Throttle:
+    """A limit on what the job may read from its disk."""
+
+    name = "blkio"
+
+    def __init__(self, data, kib_per_s):
+        self.data = data
+        self.rate = kib_per_s * 1024
+        self.disk = disk_of(data)
+        leaf = "pipetrace-test-%d" % os.getpid()
+        if os.path.exists("/sys/fs/cgroup/blkio/blkio.throttle.read_bps_device"):
+            self.group = "/sys/fs/cgroup/blkio/" + leaf
+            self.version = 1
+        elif os.path.exists("/sys/fs/cgroup/cgroup.subtree_control"):
+            self.group = "/sys/fs/cgroup/" + leaf
+            self.version = 2
+        else:
+            raise Unavailable("no control group for block I/O")
+        self.undo = None
+
+    def limit(self, rate):
+        if self.version == 1:
+            write(self.group + "/blkio.throttle.read_bps_device",
+                  "%s %d" % (self.disk, rate))
+        else:
+            write(self.group + "/io.max", "%s rbps=%s" % (self.disk,
+                                                          rate or "max"))
+
+    def start(self):
+        """Make the group; Unavailable when a limit has no effect here."""
+        try:
+            if self.version == 2:
+                control = "/sys/fs/cgroup/cgroup.subtree_control"
+                with open(control, encoding="ascii") as f:
+                    if "io" not in f.read().split():
+                        write(control, "+io")
+                        self.undo = control
+            os.mkdir(self.group)
+            self.limit(PROBE_RATE)
+            took = self.probe()
+            self.limit(0)
+        except OSError as e:
+            self.stop()
+            raise Unavailable("block I/O throttle: %s" % e.strerror) from e
+        if took < 0.6 * PROBE_BYTES / PROBE_RATE:
+            self.stop()
+            raise Unavailable("the block I/O throttle has no effect here")
+
+    def probe(self):
+        """Seconds that a read of PROBE_BYTES past the cache takes inside."""
+        path = os.path.join(self.data, "probe.tmp.%d" % os.getpid())
+        try:
+            with open(path, "wb") as f:
+                f.write(os.urandom(PROBE_BYTES))
+                f.flush()
+                os.fsync(f.fileno())
+            begin = time.monotonic()
+            subprocess.run(["dd", "if=" + path, "of=/dev/null", "bs=128k",
+                            "iflag=direct"], preexec_fn=self.enter, timeout=30,
+                           check=True, stdin=subprocess.DEVNULL,
+                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            return time.monotonic() - begin
+        except subprocess.SubprocessError as e:
+            raise Unavailable("block I/O throttle: the probe failed") from e
+        finally:
+            if os.path.exists(path):
+                os.unlink(path)
+
+    def enter(self):
+        write(self.group + "/cgroup.procs", "0")
+
+    def throttle(self):
+        self.limit(self.rate)
+
+    def stop(self):
+        for _ in range(50):  # members may still be on their way out
+            try:
+                os.rmdir(self.group)
+                break
+            except FileNotFoundError:
+                break
+            except OSError:
+                time.sleep(0.1)
+        else:
+            raise RuntimeError("cannot remove " + self.group)
+        if self.undo:
+            write(self.undo, "-io")
+            self.undo = None
+
+
+class SlowFs:
+    """The same directory through a slow file system."""
+
+    name = "fuse"
+    enter = None
+
+    def __init__(self, data, kib_per_s, program):
+        if not os.path.exists("/dev/fuse"):
+            raise Unavailable("no /dev/fuse")
+        if not os.access(program, os.X_OK):
+            raise Unavailable("%s is not built" % os.path.basename(program))
+        self.argv = [program, data, data + ".slow", str(kib_per_s)]
+        self.data = data + ".slow"
+        self.process = None
+
+    def mounted(self):
+        return os.path.ismount(self.data)
+
+    def start(self):
+        os.makedirs(self.data, exist_ok=True)
+        self.process = subprocess.Popen(self.argv, stdin=subprocess.DEVNULL,
+                                        stdout=subprocess.DEVNULL,
+                                        stderr=subprocess.DEVNULL)
+        for _ in range(50):
+            if self.mounted():
+                return
+            if self.process.poll() is not None:
+                break
+            time.sleep(0.1)
+        self.stop()
+        raise Unavailable("slowfs could not be mounted")
+
+    def throttle(self):
+        pass  # always slow
+
+    def stop(self):
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(5)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait(5)
+        self.process = None
+        if self.mounted():
+            subprocess.run(["umount", "-l", self.data], check=True, timeout=10)
+        if os.path.isdir(self.data):
+            os.rmdir(self.data)
+
+
+def open_storage(way, data, kib_per_s, slowfs):
+    """A started slow storage; way: "blkio", "fuse" or "auto" (the first that
+    works). Raises Unavailable, saying why."""
+    reasons = []
+    for name in ("blkio", "fuse") if way == "auto" else (way,):
+        try:
+            if name == "blkio":
+                storage = Throttle(data, kib_per_s)
+            else:
+                storage = SlowFs(data, kib_per_s, slowfs)
+            storage.start()
+            return storage
+        except Unavailable as e:
+            reasons.append(str(e))
+    raise Unavailable("; ".join(reasons))
+
+
+def prepare(data, files, file_kib):
+    """Make the input files, so that the job finds them behind a read-only
+    or slow file system."""
+    import job_data  # loads torch: only where it is needed
+
+    job_data.make_files(data, files, file_kib, 1)
