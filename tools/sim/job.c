@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* simjob: options, the training loop, the truth log. */
+#include "job.h"
+
+#include <argp.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cudart_abi.h"
+#include "ptsim.h"
+
+static volatile sig_atomic_t stop;
+
+static void on_signal(int sig)
+{
+	(void)sig;
+	stop = 1;
+}
+
+/* ---- options --------------------------------------------------------------- */
+
+enum {
+	O_WORKERS = 256, O_PREFETCH, O_STEPS, O_SECONDS, O_ITEMS, O_BYTES,
+	O_CPU, O_SLEEP, O_DIR, O_FILES, O_COLD, O_KERNEL, O_LAUNCHES, O_SYNC,
+	O_PINNED, O_SLOW, O_JITTER, O_SEED, O_TRUTH,
+};
+
+static const struct argp_option options[] = {
+	{ "workers", O_WORKERS, "N", 0, "loader processes (2; 0: none)", 1 },
+	{ "prefetch", O_PREFETCH, "N", 0, "batches in flight per worker (2)",
+	  1 },
+	{ "items", O_ITEMS, "N", 0, "items per batch (32)", 1 },
+	{ "item-bytes", O_BYTES, "N", 0, "bytes per item (150528)", 1 },
+	{ "item-cpu-us", O_CPU, "US", 0, "CPU time per item (1000)", 1 },
+	{ "item-sleep-us", O_SLEEP, "US", 0, "sleep per item (0)", 1 },
+	{ "read-dir", O_DIR, "DIR", 0,
+	  "read each item from a file in DIR, made if missing", 1 },
+	{ "files", O_FILES, "N", 0, "files in DIR (64)", 1 },
+	{ "cold", O_COLD, NULL, 0, "drop each file from the page cache", 1 },
+	{ "slow-worker", O_SLOW, "I:FACTOR", 0,
+	  "worker I takes FACTOR times as long", 1 },
+	{ "random-jitter", O_JITTER, "PCT", 0, "vary each item's cost (20)",
+	  1 },
+	{ "seed", O_SEED, "N", 0, "of the jitter and the file order (1)", 1 },
+	{ "kernel-us", O_KERNEL, "US", 0, "device time per kernel (200)", 2 },
+	{ "launches", O_LAUNCHES, "N", 0, "kernels per step (20)", 2 },
+	{ "sync-every", O_SYNC, "N", 0,
+	  "read the loss back every N steps (1; 0: never)", 2 },
+	{ "pinned", O_PINNED, NULL, 0, "pin the batches: copies do not wait",
+	  2 },
+	{ "steps", O_STEPS, "N", 0, "stop after N steps (0: no limit)", 3 },
+	{ "seconds", O_SECONDS, "S", 0, "stop after S seconds (30; 0: no limit)",
+	  3 },
+	{ "truth", O_TRUTH, "FILE", 0, "one JSON line per step", 3 },
+	{ 0 },
+};
+
+static uint64_t number(struct argp_state *st, const char *arg, uint64_t min,
+		       uint64_t max)
+{
+	unsigned long long v;
+	char *end;
+
+	errno = 0;
+	v = strtoull(arg, &end, 10);
+	if (errno || end == arg || *end || *arg == '-' || v < min || v > max)
+		argp_error(st, "'%s' is not a number from %" PRIu64
+			   " to %" PRIu64, arg, min, max);
+	return v;
+}
+
+static double real(struct argp_state *st, const char *arg, double max)
+{
+	char *end;
+	double v = strtod(arg, &end);
+
+	if (end == arg || *end || !isfinite(v) || v < 0 || v > max)
+		argp_error(st, "'%s' is not a number from 0 to %g", arg, max);
+	return v;
+}
+
+static void slow_worker(struct argp_state *st, struct job_opts *o,
+			const char *arg)
+{
+	const char *colon = strchr(arg, ':');
+	char idx[8];
+
+	if (!colon || (size_t)(colon - arg) >= sizeof(idx))
+		argp_error(st, "--slow-worker wants I:FACTOR");
+	memcpy(idx, arg, (size_t)(colon - arg));
+	idx[colon - arg] = '\0';
+	o->slow_worker = (unsigned)number(st, idx, 0, JOB_WORKERS_MAX - 1);
+	o->slow_factor = real(st, colon + 1, 1000);
+}
+
+static error_t parse(int key, char *arg, struct argp_state *st)
+{
+	struct job_opts *o = st->input;
+
+	switch (key) {
+	case O_WORKERS:
+		o->workers = (unsigned)number(st, arg, 0, JOB_WORKERS_MAX);
+		break;
+	case O_PREFETCH:
+		o->prefetch = (unsigned)number(st, arg, 1, JOB_PREFETCH_MAX);
+		break;
+	case O_STEPS:
+		o->steps = number(st, arg, 0, UINT64_MAX);
+		break;
+	case O_SECONDS:
+		o->seconds = real(st, arg, 1e6);
+		break;
+	case O_ITEMS:
+		o->items = (unsigned)number(st, arg, 1, 4096);
+		break;
+	case O_BYTES:
+		o->item_bytes = number(st, arg, 1, 16 << 20);
+		break;
+	case O_CPU:
+		o->item_cpu_us = (unsigned)number(st, arg, 0, 10000000);
+		break;
+	case O_SLEEP:
+		o->item_sleep_us = (unsigned)number(st, arg, 0, 10000000);
+		break;
+	case O_DIR:
+		o->read_dir = arg;
+		break;
+	case O_FILES:
+		o->files = (unsigned)number(st, arg, 1, 99999);
+		break;
+	case O_COLD:
+		o->cold = true;
+		break;
+	case O_KERNEL:
+		o->kernel_us = (unsigned)number(st, arg, 1, 10000000);
+		break;
+	case O_LAUNCHES:
+		o->launches = (unsigned)number(st, arg, 0, 100000);
+		break;
+	case O_SYNC:
+		o->sync_every = (unsigned)number(st, arg, 0, UINT_MAX);
+		break;
+	case O_PINNED:
+		o->pinned = true;
+		break;
+	case O_SLOW:
+		slow_worker(st, o, arg);
+		break;
+	case O_JITTER:
+		o->jitter_pct = (unsigned)number(st, arg, 0, 99);
+		break;
+	case O_SEED:
+		o->seed = number(st, arg, 0, UINT64_MAX);
+		break;
+	case O_TRUTH:
+		o->truth = arg;
+		break;
+	case ARGP_KEY_ARG:
+		argp_error(st, "unexpected argument '%s'", arg);
+		break;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+	return 0;
+}
+
+/* ---- training ---------------------------------------------------------------- */
+
+struct trainer {
+	const struct job_opts *o;
+	struct job_loader *l;
+	FILE *truth;
+	void *dev_batch, *dev_loss;
+	float loss;
+	uint64_t step, wait_ns, begin;
+};
+
+static int cuda_check(const char *what, cudaError_t err)
+{
+	if (!err)
+		return 0;
+	fprintf(stderr, "simjob: %s: %s\n", what, cudaGetErrorString(err));
+	return -EIO;
+}
+
+/* A kernel is known by an address; these two stand for a model's layers. */
+static const char kernel_forward, kernel_backward;
+
+static int compute(struct trainer *t, const unsigned char *data)
+{
+	const struct job_opts *o = t->o;
+	dim3 grid = { 128, 1, 1 }, block = { 256, 1, 1 };
+	int err;
+
+	err = cuda_check("copy to the device",
+			 cudaMemcpyAsync(t->dev_batch, data,
+					 t->l->batch_bytes,
+					 cudaMemcpyHostToDevice, NULL));
+	for (unsigned i = 0; i < o->launches && !err; i++) {
+		const void *f = i < o->launches / 3 ? &kernel_forward
+						    : &kernel_backward;
+
+		err = cuda_check("launch", cudaLaunchKernel(f, grid, block,
+							    NULL, 0, NULL));
+	}
+	if (err || !o->sync_every || (t->step + 1) % o->sync_every)
+		return err;
+	/* loss.item(): a copy to pageable memory, and a sync */
+	err = cuda_check("copy of the loss",
+			 cudaMemcpyAsync(&t->loss, t->dev_loss,
+					 sizeof(t->loss),
+					 cudaMemcpyDeviceToHost, NULL));
+	if (err)
+		return err;
+	return cuda_check("sync", cudaStreamSynchronize(NULL));
+}
+
+static int truth_line(struct trainer *t, const struct job_result *r,
+		      const uint64_t at[4])
+{
+	if (!t->truth)
+		return 0;
+	fprintf(t->truth,
+		"{\"step\":%" PRIu64 ",\"wait_begin\":%" PRIu64
+		",\"wait_end\":%" PRIu64 ",\"compute_begin\":%" PRIu64
+		",\"compute_end\":%" PRIu64 ",\"worker\":%d,\"batch\":%" PRIu64
+		",\"ready\":%d}\n",
+		t->step, at[0], at[1], at[2], at[3], r->pid, r->batch,
+		t->l->n && r->done_ns <= at[0]);
+	if (!ferror(t->truth))
+		return 0;
+	fprintf(stderr, "simjob: cannot write the truth log\n");
+	return -EIO;
+}
+
+static int train(struct trainer *t)
+{
+	const struct job_opts *o = t->o;
+	int err = 0;
+
+	t->begin = job_now();
+	while (!stop && (!o->steps || t->step < o->steps)) {
+		const unsigned char *data;
+		struct job_result r;
+		uint64_t at[4];
+
+		at[0] = job_now();
+		if (o->seconds > 0 &&
+		    (double)(at[0] - t->begin) >= o->seconds * 1e9)
+			break;
+		err = job_loader_next(t->l, t->step, &r, &data, &stop);
+		if (err == -EINTR)
+			return 0;
+		if (err)
+			return err;
+		at[1] = at[2] = job_now();
+		err = compute(t, data);
+		if (err)
+			return err;
+		at[3] = job_now();
+		t->wait_ns += at[1] - at[0];
+		err = truth_line(t, &r, at);
+		if (err)
+			return err;
+		t->step++;
+	}
+	return cuda_check("sync", cudaDeviceSynchronize());
+}
+
+static int gpu_setup(struct trainer *t)
+{
+	int err;
+
+	err = cuda_check("cudaMalloc",
+			 cudaMalloc(&t->dev_batch, t->l->batch_bytes));
+	if (!err)
+		err = cuda_check("cudaMalloc",
+				 cudaMalloc(&t->dev_loss, sizeof(t->loss)));
+	if (!err && t->o->pinned)
+		err = cuda_check("cudaHostRegister",
+				 cudaHostRegister(t->l->slots, t->l->slots_len,
+						  0));
+	ptsim_set_kernel_ns(t->o->kernel_us * 1000ull);
+	return err;
+}
+
+static void describe(const struct job_opts *o)
+{
+	printf("simjob: pid %d trains on a simulated GPU: %u loader worker%s, "
+	       "%u items of %u us CPU%s per batch, %.3g ms of GPU work per "
+	       "step\n",
+	       (int)getpid(), o->workers, o->workers == 1 ? "" : "s", o->items,
+	       o->item_cpu_us, o->read_dir ? " and a file read" : "",
+	       o->launches * (double)o->kernel_us / 1000);
+	fflush(stdout);
+}
+
+static void summary(const struct trainer *t)
+{
+	double wall = (double)(job_now() - t->begin);
+
+	fprintf(stderr,
+		"simjob: %" PRIu64 " steps in %.1f s, waiting for data %.0f %%, "
+		"GPU busy %.0f %%\n",
+		t->step, wall / 1e9, 100 * (double)t->wait_ns / wall,
+		100 * (double)ptsim_busy_ns() / wall);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct argp argp = {
+		.options = options, .parser = parse,
+		.doc = "A training job on a simulated GPU. By default its two "
+		       "loader workers cannot keep the GPU busy.",
+	};
+	struct job_opts o = {
+		.workers = 2, .prefetch = 2, .items = 32,
+		.item_bytes = 224 * 224 * 3, .item_cpu_us = 1000,
+		.files = 64, .kernel_us = 200, .launches = 20,
+		.sync_every = 1, .seconds = 30, .slow_factor = 1,
+		.jitter_pct = 20, .seed = 1,
+	};
+	struct sigaction sa = { .sa_handler = on_signal };
+	static struct job_loader loader;
+	struct trainer t = { .o = &o, .l = &loader };
+	int err;
+
+	argp_err_exit_status = 2;
+	if (argp_parse(&argp, argc, argv, 0, NULL, &o))
+		return 2;
+	sigaction(SIGINT, &sa, NULL);
+	sigaction(SIGTERM, &sa, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	if (o.truth && !(t.truth = fopen(o.truth, "we"))) {
+		fprintf(stderr, "simjob: %s: %s\n", o.truth, strerror(errno));
+		return 1;
+	}
+	err = job_files_make(&o);
+	if (!err)
+		err = cuda_check("cudaSetDevice", cudaSetDevice(0));
+	if (err)
+		goto out;
+	describe(&o);
+	err = job_loader_start(&loader, &o);
+	if (err)
+		goto out;
+	err = gpu_setup(&t);
+	if (!err)
+		err = train(&t);
+	if (!err)
+		summary(&t);
+	job_loader_stop(&loader);
+out:
+	if (t.truth && fclose(t.truth))
+		err = -EIO;
+	return err ? 1 : 0;
+}

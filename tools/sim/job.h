@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * simjob: a small training job in C on the simulated GPU. Loader workers are
+ * forked and fed over pipes like a DataLoader's: an index pipe per worker, one
+ * result pipe, batches in shared memory, delivery in order, a prefetch limit.
+ */
+#ifndef SIMJOB_H
+#define SIMJOB_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/types.h>
+
+#define JOB_WORKERS_MAX 64
+#define JOB_PREFETCH_MAX 64
+
+struct job_opts {
+	unsigned workers, prefetch;
+	uint64_t steps;	   /* 0: no limit */
+	double seconds;	   /* 0: no limit */
+	unsigned items;	   /* per batch */
+	size_t item_bytes;
+	unsigned item_cpu_us, item_sleep_us;
+	const char *read_dir; /* NULL: no files */
+	unsigned files;
+	bool cold;	   /* drop each file from the page cache after use */
+	unsigned kernel_us, launches, sync_every;
+	bool pinned;
+	unsigned slow_worker;
+	double slow_factor; /* 1: nobody is slow */
+	unsigned jitter_pct;
+	uint64_t seed;
+	const char *truth; /* NULL: none */
+};
+
+struct job_result { /* through the result pipe: below PIPE_BUF, so atomic */
+	uint64_t batch;
+	uint64_t done_ns; /* CLOCK_MONOTONIC, when the batch was complete */
+	uint32_t worker;  /* index */
+	uint32_t slot;
+	int32_t err;	  /* 0 or -errno */
+	int32_t pid;
+};
+
+struct job_worker {
+	pid_t pid;
+	int index_fd; /* the trainer's end of the index pipe */
+	unsigned next_slot;
+};
+
+struct job_loader {
+	const struct job_opts *o;
+	struct job_worker w[JOB_WORKERS_MAX];
+	unsigned n;	/* started */
+	int result_fd;	/* the trainer's end of the result pipe */
+	int result_out;
+	unsigned char *slots; /* shared; one slot per batch in flight */
+	size_t slots_len, batch_bytes;
+	unsigned slots_per_worker;
+	uint64_t sent;	/* next batch to hand out */
+	/* batches that came before their turn, by batch modulo its size */
+	struct job_result stash[JOB_WORKERS_MAX * JOB_PREFETCH_MAX];
+	bool have[JOB_WORKERS_MAX * JOB_PREFETCH_MAX];
+};
+
+uint64_t job_now(void); /* CLOCK_MONOTONIC, ns */
+
+/* Make the files of --read-dir that are not there. 0 or -errno, said. */
+int job_files_make(const struct job_opts *o);
+
+/* Make one batch in `out` (batch_bytes): read, sleep, compute. 0 or -errno. */
+int job_batch_make(const struct job_opts *o, unsigned worker, uint64_t batch,
+		   unsigned char *out);
+
+/*
+ * Start the workers and send each its first indices; with no workers,
+ * job_loader_next() makes the batches itself. 0 or -errno, said.
+ */
+int job_loader_start(struct job_loader *l, const struct job_opts *o);
+
+/*
+ * The next batch in order: its data stays valid until the next call. `stop`
+ * is looked at when a signal interrupts the wait. 0, -EINTR (stop), or
+ * another -errno, said.
+ */
+int job_loader_next(struct job_loader *l, uint64_t batch,
+		    struct job_result *res, const unsigned char **data,
+		    const volatile int *stop);
+
+/* Close the pipes, and wait for the workers to leave. */
+void job_loader_stop(struct job_loader *l);
+
+#endif
