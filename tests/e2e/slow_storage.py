@@ -7,6 +7,7 @@ a chosen rate. Both offer start(), enter (run in the child before exec, or
 None), data (the directory that the job reads), throttle() and stop().
 """
 
+import glob
 import os
 import signal
 import subprocess
@@ -58,6 +59,15 @@ class Throttle:
             raise Unavailable("no control group for block I/O")
         self.undo = None
 
+    def sweep(self):
+        """Remove empty groups that a killed run has left."""
+        for stale in glob.glob(os.path.join(os.path.dirname(self.group),
+                                            "pipetrace-test-*")):
+            try:
+                os.rmdir(stale)
+            except OSError:
+                pass  # in use
+
     def limit(self, rate):
         if self.version == 1:
             write(self.group + "/blkio.throttle.read_bps_device",
@@ -75,6 +85,7 @@ class Throttle:
                     if "io" not in f.read().split():
                         write(control, "+io")
                         self.undo = control
+            self.sweep()
             os.mkdir(self.group)
             self.limit(PROBE_RATE)
             took = self.probe()

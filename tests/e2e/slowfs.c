@@ -15,10 +15,12 @@
 #include <fcntl.h>
 #include <fuse.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -155,6 +157,8 @@ int main(int argc, char **argv)
 		fprintf(stderr, "slowfs: %s: %s\n", argv[1], strerror(errno));
 		return 1;
 	}
+	/* A test that is killed must not leave the mount behind. */
+	prctl(PR_SET_PDEATHSIG, SIGTERM);
 	args[0] = name;
 	args[1] = foreground;
 	args[2] = readonly;

@@ -10,7 +10,9 @@ The truth log is JSON lines, times are time.monotonic_ns():
   {"truth": 1, "pid", "args", "workers"}             first
   {"epoch", "begin", "end", "workers"}               iter(loader) of an epoch
   {"step", "wait_begin", "wait_end",                 brackets next(iterator)
-   "compute_begin", "compute_end",                   brackets the GPU calls
+   "compute_begin", "compute_end",                   brackets the GPU calls (with
+                                                     --loop ahead, those behind
+                                                     the wait)
    "worker", "batch_seq", "load_begin", "load_end",  of the batch waited for
    "items": [ms]}
   {"end": ns, "steps": n}                            last
