@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What this kernel lets us do, found by doing it: tiny programs are loaded
+ * (and for multi-uprobes attached and hit), never guessed from a version.
+ */
+#include <bpf/bpf.h>
+#include <bpf/btf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <linux/bpf.h>
+#include <linux/perf_event.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "capture/session.h"
+
+#define INSN(c, d, s, o, i)                                                    \
+	((struct bpf_insn){ .code = (c), .dst_reg = (d), .src_reg = (s),       \
+			    .off = (o), .imm = (i) })
+#define MOV_IMM(r, i) INSN(BPF_ALU64 | BPF_MOV | BPF_K, r, 0, 0, i)
+#define MOV_REG(r, s) INSN(BPF_ALU64 | BPF_MOV | BPF_X, r, s, 0, 0)
+#define CALL(f) INSN(BPF_JMP | BPF_CALL, 0, 0, 0, f)
+#define EXIT() INSN(BPF_JMP | BPF_EXIT, 0, 0, 0, 0)
+
+static int load(enum bpf_prog_type type, enum bpf_attach_type at, int btf_id,
+		const struct bpf_insn *insns, size_t n)
+{
+	LIBBPF_OPTS(bpf_prog_load_opts, o, .expected_attach_type = at,
+		    .attach_btf_id = (uint32_t)btf_id);
+
+	return bpf_prog_load(type, "pt_probe", "GPL", insns, n, &o);
+}
+
+/* A tracing program on the BTF function or type `name`. */
+static bool loads_on(const char *name, enum bpf_attach_type at,
+		     const struct bpf_insn *insns, size_t n)
+{
+	int id = libbpf_find_vmlinux_btf_id(name, at);
+	int fd;
+
+	if (id <= 0)
+		return false;
+	fd = load(BPF_PROG_TYPE_TRACING, at, id, insns, n);
+	if (fd < 0)
+		return false;
+	close(fd);
+	return true;
+}
+
+static const struct bpf_insn nop[] = { MOV_IMM(0, 0), EXIT() };
+
+static bool probe_task_pt_regs(void)
+{
+	const struct bpf_insn insns[] = {
+		CALL(BPF_FUNC_get_current_task_btf),
+		MOV_REG(1, 0),
+		CALL(BPF_FUNC_task_pt_regs),
+		MOV_IMM(0, 0),
+		EXIT(),
+	};
+
+	return loads_on("sched_switch", BPF_TRACE_RAW_TP, insns, 5);
+}
+
+static bool probe_read_kernel(void)
+{
+	const struct bpf_insn insns[] = {
+		MOV_REG(1, 10),
+		INSN(BPF_ALU64 | BPF_ADD | BPF_K, 1, 0, 0, -8),
+		MOV_IMM(2, 8),
+		MOV_IMM(3, 0),
+		CALL(BPF_FUNC_probe_read_kernel),
+		MOV_IMM(0, 0),
+		EXIT(),
+	};
+
+	return loads_on("sched_switch", BPF_TRACE_RAW_TP, insns, 7);
+}
+
+static bool probe_cookie(void)
+{
+	const struct bpf_insn insns[] = {
+		CALL(BPF_FUNC_get_attach_cookie),
+		MOV_IMM(0, 0),
+		EXIT(),
+	};
+	int fd = load(BPF_PROG_TYPE_KPROBE, 0, 0, insns, 3);
+
+	if (fd < 0)
+		return false;
+	close(fd);
+	return true;
+}
+
+static long pmu_type(const char *pmu)
+{
+	char path[96], buf[32] = "";
+	FILE *f;
+	long v = -1;
+
+	snprintf(path, sizeof(path), "/sys/bus/event_source/devices/%s/type", pmu);
+	f = fopen(path, "re");
+	if (!f)
+		return -1;
+	if (fgets(buf, sizeof(buf), f))
+		v = strtol(buf, NULL, 10);
+	fclose(f);
+	return v;
+}
+
+static bool probe_kprobe(void)
+{
+	struct perf_event_attr a;
+	long type = pmu_type("kprobe");
+	long fd;
+
+	if (type < 0)
+		return false;
+	memset(&a, 0, sizeof(a));
+	a.size = sizeof(a);
+	a.type = (uint32_t)type;
+	a.config1 = (uint64_t)(uintptr_t)"vfs_read";
+	fd = syscall(SYS_perf_event_open, &a, -1, 0, -1, PERF_FLAG_FD_CLOEXEC);
+	if (fd < 0)
+		return false;
+	close((int)fd);
+	return true;
+}
+
+/* The function that the multi-uprobe test breaks on. */
+__attribute__((noinline)) int pt_features_marker(int x);
+int pt_features_marker(int x)
+{
+	__asm__ volatile("" ::: "memory");
+	return x + 1;
+}
+
+static void *call_marker(void *arg)
+{
+	volatile int *v = arg;
+
+	*v = pt_features_marker(*v);
+	return NULL;
+}
+
+/* Offset in our own executable of an address of ours; 0 not found. */
+static uint64_t self_offset(uintptr_t addr)
+{
+	unsigned long lo, hi, off;
+	char line[512];
+	uint64_t r = 0;
+	FILE *f = fopen("/proc/self/maps", "re");
+
+	if (!f)
+		return 0;
+	while (!r && fgets(line, sizeof(line), f))
+		if (sscanf(line, "%lx-%lx %*4s %lx", &lo, &hi, &off) == 3 &&
+		    addr >= lo && addr < hi)
+			r = addr - lo + off;
+	fclose(f);
+	return r;
+}
+
+/*
+ * Multi-uprobe links came with 6.6, whose pid filter (until 6.10 and stable
+ * fixes) compared the thread, not the process. So: a link on our own process
+ * must see another of our threads.
+ */
+static bool probe_uprobe_multi(void)
+{
+	uint64_t off = self_offset((uintptr_t)pt_features_marker);
+	uint64_t cookie = 0, hits = 0;
+	int map, prog = -1, link = -1, v = 1;
+	uint32_t key = 0;
+	pthread_t t;
+
+	map = bpf_map_create(BPF_MAP_TYPE_ARRAY, "pt_probe", 4, 8, 1, NULL);
+	if (map < 0 || !off)
+		goto out;
+	{
+		const struct bpf_insn insns[] = {
+			INSN(BPF_LD | BPF_DW | BPF_IMM, 1,
+			     BPF_PSEUDO_MAP_VALUE, 0, map),
+			INSN(0, 0, 0, 0, 0),
+			MOV_IMM(2, 1),
+			INSN(BPF_STX | BPF_DW | BPF_ATOMIC, 1, 2, 0, BPF_ADD),
+			MOV_IMM(0, 0),
+			EXIT(),
+		};
+
+		prog = load(BPF_PROG_TYPE_KPROBE,
+			    (enum bpf_attach_type)PT_ATTACH_UPROBE_MULTI, 0,
+			    insns, 6);
+	}
+	if (prog < 0)
+		goto out;
+	link = pt_uprobe_multi(prog, "/proc/self/exe", &off, &cookie, 1, 0,
+			       getpid());
+	if (link < 0)
+		goto out;
+	if (pthread_create(&t, NULL, call_marker, &v))
+		goto out;
+	pthread_join(t, NULL);
+	if (bpf_map_lookup_elem(map, &key, &hits))
+		hits = 0;
+out:
+	if (link >= 0)
+		close(link);
+	if (prog >= 0)
+		close(prog);
+	if (map >= 0)
+		close(map);
+	return hits == 1;
+}
+
+static uint64_t effective_caps(void)
+{
+	unsigned long long caps = 0;
+	char line[128];
+	FILE *f = fopen("/proc/self/status", "re");
+
+	if (!f)
+		return 0;
+	while (fgets(line, sizeof(line), f))
+		if (sscanf(line, "CapEff: %llx", &caps) == 1)
+			break;
+	fclose(f);
+	return caps;
+}
+
+static void read_lockdown(char *out, size_t size)
+{
+	static const char *const modes[] = { "none", "integrity",
+					     "confidentiality" };
+	char buf[96] = "", want[24];
+	FILE *f = fopen("/sys/kernel/security/lockdown", "re");
+	size_t i;
+
+	snprintf(out, size, "unknown"); /* securityfs is often not mounted */
+	if (!f)
+		return;
+	if (!fgets(buf, sizeof(buf), f))
+		buf[0] = 0;
+	fclose(f);
+	for (i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
+		snprintf(want, sizeof(want), "[%s]", modes[i]);
+		if (strstr(buf, want))
+			snprintf(out, size, "%s", modes[i]);
+	}
+}
+
+static int quiet(enum libbpf_print_level level, const char *fmt, va_list ap)
+{
+	(void)level;
+	(void)fmt;
+	(void)ap;
+	return 0;
+}
+
+static void find_missing(struct pt_features *f)
+{
+	const struct {
+		bool ok;
+		const char *what;
+	} need[] = {
+		{ f->cap_bpf && f->cap_perfmon,
+		  "the right to load BPF programs: run it with sudo" },
+		{ f->btf, "kernel type information (/sys/kernel/btf/vmlinux): "
+			  "a kernel built with CONFIG_DEBUG_INFO_BTF" },
+		{ f->tp_btf, "BPF programs on kernel tracepoints (Linux 5.5, and "
+			     "no policy against them)" },
+		{ f->ringbuf, "BPF ring buffers (Linux 5.8)" },
+		{ f->task_storage, "BPF task storage (Linux 5.11)" },
+		{ f->task_iter, "the BPF task iterator (Linux 5.8)" },
+		{ f->task_pt_regs, "the BPF helper task_pt_regs (Linux 5.15)" },
+		{ f->probe_read_kernel,
+		  "reading kernel memory from BPF (refused by lockdown?)" },
+	};
+	size_t i;
+
+	f->missing[0] = 0;
+	for (i = 0; i < sizeof(need) / sizeof(need[0]); i++) {
+		if (need[i].ok)
+			continue;
+		snprintf(f->missing, sizeof(f->missing), "%s", need[i].what);
+		return;
+	}
+}
+
+int pt_features_probe(struct pt_features *f)
+{
+	libbpf_print_fn_t old;
+	struct utsname u;
+	uint64_t caps;
+
+	memset(f, 0, sizeof(*f));
+	if (uname(&u))
+		return -errno;
+	snprintf(f->kernel, sizeof(f->kernel), "%.60s", u.release);
+	read_lockdown(f->lockdown, sizeof(f->lockdown));
+	f->root = geteuid() == 0;
+	caps = effective_caps();
+	f->cap_bpf = caps & (1ULL << 39 | 1ULL << 21);
+	f->cap_perfmon = caps & (1ULL << 38 | 1ULL << 21);
+	f->btf = access("/sys/kernel/btf/vmlinux", R_OK) == 0;
+
+	/* Refusals are what we look for; they are not worth a message. */
+	old = libbpf_set_print(quiet);
+	if (f->btf && f->cap_bpf) {
+		f->tp_btf = loads_on("sched_switch", BPF_TRACE_RAW_TP, nop, 2);
+		f->fentry = loads_on("vfs_read", BPF_TRACE_FENTRY, nop, 2);
+		f->task_iter = loads_on("task", BPF_TRACE_ITER, nop, 2);
+		f->task_pt_regs = probe_task_pt_regs();
+		f->probe_read_kernel = probe_read_kernel() &&
+				       strcmp(f->lockdown, "confidentiality");
+		f->ringbuf = libbpf_probe_bpf_map_type(BPF_MAP_TYPE_RINGBUF,
+						       NULL) == 1;
+		f->task_storage = libbpf_probe_bpf_map_type(
+					  BPF_MAP_TYPE_TASK_STORAGE, NULL) == 1;
+		f->attach_cookie = probe_cookie();
+		f->uprobe = f->attach_cookie && pmu_type("uprobe") >= 0;
+		f->uprobe_multi = f->uprobe && probe_uprobe_multi();
+		f->kprobe = probe_kprobe();
+	}
+	libbpf_set_print(old);
+	find_missing(f);
+	return 0;
+}

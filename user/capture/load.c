@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Choose the programs that this kernel and this mode allow, load, attach. */
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "capture/session.h"
+
+#define PT_RING_MB 16
+#define PT_RING_MB_MAX 1024
+/* Light mode: a switch shorter than this costs no record, only totals. */
+#define PT_LIGHT_MIN_OFF_NS 20000
+
+static char last_warning[256];
+
+/* Keep libbpf's last warning for the one sentence that the user gets. */
+static int keep_warning(enum libbpf_print_level level, const char *fmt, va_list ap)
+{
+	if (level == LIBBPF_WARN) {
+		vsnprintf(last_warning, sizeof(last_warning), fmt, ap);
+		last_warning[strcspn(last_warning, "\n")] = 0;
+	}
+	return 0;
+}
+
+static unsigned ring_bytes(unsigned mb)
+{
+	unsigned p = 1;
+
+	if (!mb)
+		mb = PT_RING_MB;
+	if (mb > PT_RING_MB_MAX)
+		mb = PT_RING_MB_MAX;
+	while (p < mb)
+		p *= 2;
+	return p << 20;
+}
+
+/* `plain`: without every program that only some kernels take. */
+static void choose(struct pt_capture *c, const struct pt_capture_opts *o,
+		   bool plain)
+{
+	struct pipetrace_bpf *s = c->skel;
+	bool multi = c->feat.uprobe_multi && !o->no_uprobe_multi && !plain;
+	bool fexit = c->feat.fentry && o->mode != PT_MODE_LIGHT && !plain;
+	bool kprobe = c->feat.kprobe && !fexit && o->mode != PT_MODE_LIGHT &&
+		      !plain;
+	bool sys = o->mode == PT_MODE_FULL && !fexit && !kprobe;
+	unsigned bytes = ring_bytes(o->ring_mb);
+
+	bpf_map__set_max_entries(s->maps.pt_ring, bytes);
+	s->rodata->pt_cfg.wake_bytes = bytes / 4;
+	s->rodata->pt_cfg.min_off_ns =
+		o->mode == PT_MODE_LIGHT ? PT_LIGHT_MIN_OFF_NS : 0;
+	s->rodata->pt_cfg.file_names = 1;
+
+	bpf_program__set_autoload(s->progs.pt_gpu_enter, c->feat.uprobe && !multi);
+	bpf_program__set_autoload(s->progs.pt_gpu_return, c->feat.uprobe && !multi);
+	bpf_program__set_autoload(s->progs.pt_gpu_enter_multi, multi);
+	bpf_program__set_autoload(s->progs.pt_gpu_return_multi, multi);
+	bpf_program__set_expected_attach_type(
+		s->progs.pt_gpu_enter_multi,
+		(enum bpf_attach_type)PT_ATTACH_UPROBE_MULTI);
+	bpf_program__set_expected_attach_type(
+		s->progs.pt_gpu_return_multi,
+		(enum bpf_attach_type)PT_ATTACH_UPROBE_MULTI);
+
+	bpf_program__set_autoload(s->progs.pt_vfs_read_fentry, fexit);
+	bpf_program__set_autoload(s->progs.pt_vfs_read_fexit, fexit);
+	bpf_program__set_autoload(s->progs.pt_vfs_read_kprobe, kprobe);
+	bpf_program__set_autoload(s->progs.pt_vfs_read_kretprobe, kprobe);
+	bpf_program__set_autoload(s->progs.pt_sys_enter, sys);
+	bpf_program__set_autoload(s->progs.pt_sys_exit, sys);
+	c->read_door = fexit  ? PT_DOOR_FEXIT :
+		       kprobe ? PT_DOOR_KPROBE :
+		       sys    ? PT_DOOR_SYSCALL :
+				PT_DOOR_NONE;
+	s->rodata->pt_cfg.read_door = c->read_door;
+}
+
+static int load_skeleton(struct pt_capture *c, const struct pt_capture_opts *o,
+			 bool plain)
+{
+	int err;
+
+	c->skel = pipetrace_bpf__open();
+	if (!c->skel)
+		return -errno;
+	choose(c, o, plain);
+	err = pipetrace_bpf__load(c->skel);
+	if (err) {
+		pipetrace_bpf__destroy(c->skel);
+		c->skel = NULL;
+	}
+	return err;
+}
+
+/* A pair of read hooks; both or none. */
+static bool attach_pair(struct bpf_program *a, struct bpf_link **la,
+			struct bpf_program *b, struct bpf_link **lb)
+{
+	*la = bpf_program__attach(a);
+	*lb = *la ? bpf_program__attach(b) : NULL;
+	if (*lb)
+		return true;
+	bpf_link__destroy(*la);
+	*la = NULL;
+	return false;
+}
+
+static void attach_reads(struct pt_capture *c, const struct pt_capture_opts *o)
+{
+	struct pipetrace_bpf *s = c->skel;
+	bool ok = false;
+
+	switch (c->read_door) {
+	case PT_DOOR_FEXIT:
+		ok = attach_pair(s->progs.pt_vfs_read_fentry,
+				 &s->links.pt_vfs_read_fentry,
+				 s->progs.pt_vfs_read_fexit,
+				 &s->links.pt_vfs_read_fexit);
+		break;
+	case PT_DOOR_KPROBE:
+		/* The return first: an entry without a return must not stay. */
+		ok = attach_pair(s->progs.pt_vfs_read_kretprobe,
+				 &s->links.pt_vfs_read_kretprobe,
+				 s->progs.pt_vfs_read_kprobe,
+				 &s->links.pt_vfs_read_kprobe);
+		break;
+	case PT_DOOR_SYSCALL:
+		ok = attach_pair(s->progs.pt_sys_enter, &s->links.pt_sys_enter,
+				 s->progs.pt_sys_exit, &s->links.pt_sys_exit);
+		break;
+	}
+	if (ok) {
+		pt_hook_set(c, "reads",
+			    c->read_door == PT_DOOR_FEXIT  ? "fexit" :
+			    c->read_door == PT_DOOR_KPROBE ? "kprobe" :
+							     "syscall",
+			    "%s", "");
+		return;
+	}
+	c->read_door = PT_DOOR_NONE;
+	pt_hook_set(c, "reads", "none",
+		    "single reads are not timed%s: blocked reads come from the "
+		    "scheduler, bytes from I/O accounting",
+		    o->mode == PT_MODE_LIGHT ? " in light mode" :
+		    o->mode == PT_MODE_FULL  ? "" :
+					       " (--mode full would)");
+}
+
+static int attach_core(struct pt_capture *c)
+{
+	struct pipetrace_bpf *s = c->skel;
+	struct {
+		struct bpf_program *prog;
+		struct bpf_link **link;
+	} core[] = {
+		/* Switches first: they find no storage yet, and every task
+		 * that gets one is followed from that moment. */
+		{ s->progs.pt_sched_switch, &s->links.pt_sched_switch },
+		{ s->progs.pt_sched_waking, &s->links.pt_sched_waking },
+		{ s->progs.pt_exit, &s->links.pt_exit },
+		{ s->progs.pt_exec, &s->links.pt_exec },
+		{ s->progs.pt_rename, &s->links.pt_rename },
+		{ s->progs.pt_fork, &s->links.pt_fork },
+		{ s->progs.pt_iter, &s->links.pt_iter },
+	};
+	size_t i;
+
+	for (i = 0; i < sizeof(core) / sizeof(core[0]); i++) {
+		*core[i].link = bpf_program__attach(core[i].prog);
+		if (!*core[i].link)
+			return -errno;
+	}
+	return 0;
+}
+
+int pt_load(struct pt_capture *c, const struct pt_capture_opts *o,
+	    struct pt_err *err)
+{
+	libbpf_print_fn_t old = libbpf_set_print(keep_warning);
+	int r;
+
+	last_warning[0] = 0;
+	r = load_skeleton(c, o, false);
+	if (r) {
+		/* A probe said yes to something that the kernel refuses. */
+		r = load_skeleton(c, o, true);
+		if (!r)
+			c->feat.uprobe_multi = false;
+	}
+	if (r) {
+		pt_err_set(err, r,
+			   "the kernel refused pipetrace's BPF programs (%s): %s",
+			   strerror(-r), last_warning[0] ? last_warning :
+							   "no reason given");
+		goto out;
+	}
+	c->skel->bss->pt_armed = 1;
+	r = attach_core(c);
+	if (r) {
+		pt_err_set(err, r,
+			   "the BPF programs could not be attached (%s): %s",
+			   strerror(-r), last_warning[0] ? last_warning :
+							   "no reason given");
+		goto out;
+	}
+	pt_hook_set(c, "sched", "tp_btf", "%s", "");
+	pt_hook_set(c, "tasks", "tp_btf", "%s", "");
+	attach_reads(c, o);
+	pt_hook_set(c, "faults", "none",
+		    "page faults are not counted; time blocked in one is seen as "
+		    "a wait outside a system call");
+out:
+	libbpf_set_print(old);
+	return r;
+}
+
+int pt_run_pass(struct pt_capture *c, uint32_t pass, uint64_t ts)
+{
+	char buf[256];
+	ssize_t n;
+	int fd;
+
+	c->skel->bss->pt_pass_ts = ts;
+	c->skel->bss->pt_pass = pass;
+	fd = bpf_iter_create(bpf_link__fd(c->skel->links.pt_iter));
+	if (fd < 0)
+		return -errno;
+	do {
+		n = read(fd, buf, sizeof(buf));
+	} while (n > 0 || (n < 0 && (errno == EINTR || errno == EAGAIN)));
+	n = n < 0 ? -errno : 0;
+	close(fd);
+	return (int)n;
+}

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Notice GPU libraries that a process maps after we attached: a dummy perf
+ * event on each CPU whose ring gets a record for every executable mapping
+ * made on the machine. Rare, and nobody's page fault or call gets slower.
+ */
+#include <errno.h>
+#include <linux/perf_event.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "capture/session.h"
+
+#define RING_PAGES 8 /* a power of two */
+#define MAX_EVENT 8192
+#define MAX_CPUS 4096
+
+struct cpu_ring {
+	int fd;
+	struct perf_event_mmap_page *meta;
+};
+
+struct pt_mapwatch {
+	int epfd;
+	size_t page;
+	size_t n;
+	struct cpu_ring ring[];
+};
+
+static int open_cpu(struct pt_mapwatch *w, int cpu)
+{
+	struct epoll_event ev = { .events = EPOLLIN };
+	struct cpu_ring *r = &w->ring[w->n];
+	struct perf_event_attr a;
+	void *m;
+	int err;
+
+	memset(&a, 0, sizeof(a));
+	a.size = sizeof(a);
+	a.type = PERF_TYPE_SOFTWARE;
+	a.config = PERF_COUNT_SW_DUMMY;
+	a.mmap = 1;
+	a.mmap2 = 1;
+	a.watermark = 1;
+	a.wakeup_watermark = 1;
+	r->fd = (int)syscall(SYS_perf_event_open, &a, -1, cpu, -1,
+			     PERF_FLAG_FD_CLOEXEC);
+	if (r->fd < 0)
+		return -errno;
+	m = mmap(NULL, (RING_PAGES + 1) * w->page, PROT_READ | PROT_WRITE,
+		 MAP_SHARED, r->fd, 0);
+	if (m == MAP_FAILED) {
+		err = -errno;
+		close(r->fd);
+		return err;
+	}
+	r->meta = m;
+	w->n++;
+	return epoll_ctl(w->epfd, EPOLL_CTL_ADD, r->fd, &ev) ? -errno : 0;
+}
+
+struct pt_mapwatch *pt_mapwatch_new(void)
+{
+	long cpus = sysconf(_SC_NPROCESSORS_CONF);
+	struct pt_mapwatch *w;
+	long i;
+	int r;
+
+	if (cpus < 1 || cpus > MAX_CPUS)
+		return NULL;
+	w = calloc(1, sizeof(*w) + (size_t)cpus * sizeof(w->ring[0]));
+	if (!w)
+		return NULL;
+	w->page = (size_t)sysconf(_SC_PAGESIZE);
+	w->epfd = epoll_create1(EPOLL_CLOEXEC);
+	if (w->epfd < 0)
+		goto fail;
+	for (i = 0; i < cpus; i++) {
+		r = open_cpu(w, (int)i);
+		if (r && r != -ENODEV) /* ENODEV: the CPU is offline */
+			goto fail;
+	}
+	if (w->n)
+		return w;
+fail:
+	pt_mapwatch_free(w);
+	return NULL;
+}
+
+int pt_mapwatch_fd(const struct pt_mapwatch *w)
+{
+	return w->epfd;
+}
+
+/* File name at the end of an MMAP2 record: is it a GPU library's? */
+static bool gpu_name(const char *name, size_t max)
+{
+	const char *base;
+
+	if (strnlen(name, max) == max)
+		return false;
+	base = strrchr(name, '/');
+	base = base ? base + 1 : name;
+	return !strncmp(base, "libcudart", 9) || !strncmp(base, "libcuda.so", 10);
+}
+
+struct mmap2 {
+	struct perf_event_header h;
+	uint32_t pid, tid;
+	uint64_t addr, len, pgoff;
+	uint32_t maj, min;
+	uint64_t ino, generation;
+	uint32_t prot, flags;
+	char name[];
+};
+
+static int drain_cpu(struct pt_mapwatch *w, struct cpu_ring *r,
+		     void (*fn)(void *ctx, pid_t pid), void *ctx)
+{
+	uint64_t head = __atomic_load_n(&r->meta->data_head, __ATOMIC_ACQUIRE);
+	uint64_t tail = r->meta->data_tail;
+	uint64_t mask = RING_PAGES * w->page - 1, i;
+	const unsigned char *data = (unsigned char *)r->meta + w->page;
+	union {
+		struct mmap2 m;
+		unsigned char b[MAX_EVENT];
+	} u;
+	int found = 0;
+
+	while (tail + sizeof(u.m.h) <= head) {
+		for (i = 0; i < sizeof(u.m.h); i++)
+			u.b[i] = data[(tail + i) & mask];
+		if (u.m.h.size < sizeof(u.m.h) || tail + u.m.h.size > head)
+			break;
+		if (u.m.h.type == PERF_RECORD_MMAP2 &&
+		    u.m.h.size > sizeof(u.m) && u.m.h.size <= MAX_EVENT) {
+			for (; i < u.m.h.size; i++)
+				u.b[i] = data[(tail + i) & mask];
+			if (gpu_name(u.m.name, u.m.h.size - sizeof(u.m))) {
+				fn(ctx, (pid_t)u.m.pid);
+				found++;
+			}
+		}
+		tail += u.m.h.size;
+	}
+	__atomic_store_n(&r->meta->data_tail, head, __ATOMIC_RELEASE);
+	return found;
+}
+
+int pt_mapwatch_drain(struct pt_mapwatch *w, void (*fn)(void *ctx, pid_t pid),
+		      void *ctx)
+{
+	int found = 0;
+	size_t i;
+
+	for (i = 0; i < w->n; i++)
+		found += drain_cpu(w, &w->ring[i], fn, ctx);
+	return found;
+}
+
+void pt_mapwatch_free(struct pt_mapwatch *w)
+{
+	size_t i;
+
+	if (!w)
+		return;
+	for (i = 0; i < w->n; i++) {
+		munmap(w->ring[i].meta, (RING_PAGES + 1) * w->page);
+		close(w->ring[i].fd);
+	}
+	if (w->epfd >= 0)
+		close(w->epfd);
+	free(w);
+}

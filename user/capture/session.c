@@ -1,0 +1,522 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "capture/session.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "capture/discover.h"
+#include "capture/hostinfo.h"
+#include "capture/sampler.h"
+
+#define PT_MAX_PASSES 16   /* looks at the process tree until it is stable */
+#define PT_MAX_SAMPLED 512 /* processes sampled per second */
+#define PT_MAX_QUEUE (4u << 20)
+
+static uint64_t clock_ns(clockid_t id)
+{
+	struct timespec t;
+
+	if (clock_gettime(id, &t))
+		return 0;
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+uint64_t pt_now_ns(void)
+{
+	return clock_ns(CLOCK_MONOTONIC);
+}
+
+void pt_warn(struct pt_capture *c, const char *fmt, ...)
+{
+	char msg[PT_ERR_LEN];
+	va_list ap;
+
+	if (!c->warn)
+		return;
+	va_start(ap, fmt);
+	vsnprintf(msg, sizeof(msg), fmt, ap);
+	va_end(ap);
+	c->warn(c->warn_ctx, msg);
+}
+
+struct pt_hook_state *pt_hook(struct pt_capture *c, const char *need)
+{
+	size_t i;
+
+	for (i = 0; i < c->n_hooks; i++)
+		if (!strcmp(c->hooks[i].need, need))
+			return &c->hooks[i];
+	if (c->n_hooks < PT_MAX_HOOKS)
+		c->n_hooks++;
+	c->hooks[c->n_hooks - 1] = (struct pt_hook_state){ .need = need,
+							   .door = "none" };
+	return &c->hooks[c->n_hooks - 1];
+}
+
+void pt_hook_set(struct pt_capture *c, const char *need, const char *door,
+		 const char *note, ...)
+{
+	struct pt_hook_state *h = pt_hook(c, need);
+	va_list ap;
+
+	h->door = door;
+	va_start(ap, note);
+	vsnprintf(h->note, sizeof(h->note), note, ap);
+	va_end(ap);
+}
+
+/* ---- records made on this side ------------------------------------------- */
+
+void pt_queue_record(struct pt_capture *c, const void *rec, size_t len)
+{
+	if (c->queue_len + len > c->queue_cap) {
+		size_t cap = c->queue_cap ? 2 * c->queue_cap : 4096;
+		unsigned char *p;
+
+		p = cap <= PT_MAX_QUEUE ? realloc(c->queue, cap) : NULL;
+		if (!p) {
+			c->loss[PT_LOSS_MEMORY]++;
+			return;
+		}
+		c->queue = p;
+		c->queue_cap = cap;
+	}
+	memcpy(c->queue + c->queue_len, rec, len);
+	c->queue_len += len;
+}
+
+static void flush_queue(struct pt_capture *c, pt_record_fn fn, void *ctx)
+{
+	size_t at = 0;
+	struct pt_hdr h;
+
+	while (at + sizeof(h) <= c->queue_len) {
+		memcpy(&h, c->queue + at, sizeof(h));
+		fn(ctx, c->queue + at, h.size);
+		c->events++;
+		at += h.size;
+	}
+	c->queue_len = 0;
+}
+
+static void queue_mark(struct pt_capture *c, uint32_t mark, uint64_t ts)
+{
+	uint64_t unix_ns = clock_ns(CLOCK_REALTIME), now = pt_now_ns();
+	struct pt_rec_mark m;
+
+	memset(&m, 0, sizeof(m));
+	m.hdr.size = sizeof(m);
+	m.hdr.kind = PT_REC_MARK;
+	m.hdr.ts = ts ? ts : now;
+	m.hdr.tid = m.hdr.tgid = (uint32_t)c->trainer;
+	m.mark = mark;
+	m.unix_ns = unix_ns - (now - m.hdr.ts);
+	pt_queue_record(c, &m, sizeof(m));
+}
+
+static void queue_loss(struct pt_capture *c)
+{
+	struct pt_rec_loss l;
+
+	memset(&l, 0, sizeof(l));
+	l.hdr.size = sizeof(l);
+	l.hdr.kind = PT_REC_LOSS;
+	l.hdr.ts = pt_now_ns();
+	pt_capture_loss(c, (uint64_t *)l.count);
+	pt_queue_record(c, &l, sizeof(l));
+}
+
+/* ---- the target set --------------------------------------------------------- */
+
+bool pt_is_target(struct pt_capture *c, pid_t pid)
+{
+	struct pt_target v;
+	uint32_t key = (uint32_t)pid;
+
+	return bpf_map_lookup_elem(bpf_map__fd(c->skel->maps.pt_targets), &key,
+				   &v) == 0;
+}
+
+/* Add the tree as it is now. How many were new, or -errno. */
+static int add_tree(struct pt_capture *c)
+{
+	int map = bpf_map__fd(c->skel->maps.pt_targets), added = 0, r;
+	struct pt_target v = { .since = pt_now_ns() };
+	struct pt_tree t = { 0 };
+	pid_t *pids = NULL;
+	size_t i, k, n;
+	uint32_t key;
+
+	r = pt_tree_snapshot(&t);
+	if (r)
+		goto out;
+	pids = calloc(t.n + 1, sizeof(*pids));
+	if (!pids) {
+		r = -ENOMEM;
+		goto out;
+	}
+	for (i = 0; i < c->n_roots; i++) {
+		n = pt_tree_descendants(&t, c->roots[i], pids, t.n);
+		for (k = 0; k < n && k < t.n; k++) {
+			key = (uint32_t)pids[k];
+			if (!bpf_map_update_elem(map, &key, &v, BPF_NOEXIST))
+				added++;
+			else if (errno != EEXIST)
+				c->loss[PT_LOSS_TARGETS_FULL]++;
+		}
+	}
+out:
+	free(pids);
+	pt_tree_free(&t);
+	return r ? r : added;
+}
+
+/* A process that exits while we add it stays in the set as a stale number;
+ * drop those, or a stranger who gets the number would be followed. */
+static void drop_dead(struct pt_capture *c)
+{
+	int map = bpf_map__fd(c->skel->maps.pt_targets);
+	uint32_t key, next, *prev = NULL;
+	char path[32];
+
+	while (!bpf_map_get_next_key(map, prev, &next)) {
+		snprintf(path, sizeof(path), "/proc/%u", next);
+		if (access(path, F_OK)) {
+			bpf_map_delete_elem(map, &next);
+			prev = NULL; /* deleting may restart the walk anyway */
+			continue;
+		}
+		key = next;
+		prev = &key;
+	}
+}
+
+static int fill_targets(struct pt_capture *c, struct pt_err *err)
+{
+	int i, r = 0;
+
+	/* Forks of processes in the set are followed by the fork hook from
+	 * the moment of their insertion; others show in the next look. */
+	for (i = 0; i < PT_MAX_PASSES; i++) {
+		r = add_tree(c);
+		if (r <= 0)
+			break;
+	}
+	if (r < 0)
+		return pt_err_set(err, r, "cannot read the process list: %s",
+				  strerror(-r));
+	drop_dead(c);
+	if (pt_capture_target_gone(c))
+		return pt_err_set(err, -ESRCH,
+				  "process %d ended before tracing could begin",
+				  (int)c->roots[0]);
+	r = pt_run_pass(c, PT_PASS_SEED, 0);
+	if (r)
+		return pt_err_set(err, r, "the task iterator failed: %s",
+				  strerror(-r));
+	return 0;
+}
+
+/* ---- open ------------------------------------------------------------------- */
+
+static int on_record(void *ctx, void *data, size_t len)
+{
+	struct pt_capture *c = ctx;
+	const struct pt_hdr *h = data;
+
+	/* A slot may be larger than its record (file names), never smaller. */
+	if (len < sizeof(*h) || h->size < sizeof(*h) || h->size > len ||
+	    h->size > PT_REC_MAX) {
+		c->loss[PT_LOSS_MALFORMED]++;
+		return 0;
+	}
+	c->events++;
+	c->fn(c->fn_ctx, data, h->size);
+	return 0;
+}
+
+static int open_roots(struct pt_capture *c, const struct pt_capture_opts *o,
+		      struct pt_err *err)
+{
+	size_t i;
+
+	if (!o->n_pids || o->n_pids > PT_MAX_ROOTS)
+		return pt_err_set(err, -EINVAL,
+				  "between 1 and %d processes can be traced at once",
+				  PT_MAX_ROOTS);
+	for (i = 0; i < o->n_pids; i++) {
+		int fd = (int)syscall(SYS_pidfd_open, o->pids[i], 0);
+
+		if (fd < 0)
+			return pt_err_set(err, -errno,
+					  "there is no process %d",
+					  (int)o->pids[i]);
+		c->roots[i] = o->pids[i];
+		c->root_fd[i] = fd;
+		c->n_roots = i + 1;
+	}
+	return 0;
+}
+
+static int check_features(struct pt_capture *c, struct pt_err *err)
+{
+	int r = pt_features_probe(&c->feat);
+
+	if (r)
+		return pt_err_set(err, r, "cannot find out what this kernel "
+				  "allows: %s", strerror(-r));
+	if (c->feat.missing[0])
+		return pt_err_set(err, c->feat.cap_bpf ? -EOPNOTSUPP : -EPERM,
+				  "pipetrace needs %s", c->feat.missing);
+	return 0;
+}
+
+static void open_gpu(struct pt_capture *c, const struct pt_capture_opts *o)
+{
+	if (!c->feat.uprobe) {
+		pt_hook_set(c, "gpu", "none",
+			    "this kernel has no uprobes with cookies (5.15): GPU "
+			    "calls are not seen");
+		return;
+	}
+	if (pt_uprobes_new(c, c->feat.uprobe_multi && !o->no_uprobe_multi)) {
+		pt_hook_set(c, "gpu", "none", "out of memory");
+		return;
+	}
+	/* Watch for new mappings before looking at those that are there. */
+	c->maps = pt_mapwatch_new();
+	if (c->maps)
+		pt_hook_set(c, "libs", "mmap2", "%s", "");
+	else
+		pt_hook_set(c, "libs", "poll",
+			    "GPU libraries mapped later are noticed up to a "
+			    "second late");
+	pt_uprobes_scan(c);
+}
+
+static void queue_host(struct pt_capture *c)
+{
+	struct pt_rec_host h;
+
+	memset(&h, 0, sizeof(h));
+	pt_host_record(c->trainer, pt_now_ns(), &h);
+	h.read_door = c->read_door;
+	pt_queue_record(c, &h, sizeof(h));
+}
+
+int pt_capture_open(struct pt_capture **out, const struct pt_capture_opts *o,
+		    struct pt_err *err)
+{
+	struct pt_capture *c = calloc(1, sizeof(*c));
+	size_t i;
+	int r;
+
+	*out = NULL;
+	if (!c)
+		return pt_err_set(err, -ENOMEM, "out of memory");
+	for (i = 0; i < PT_MAX_ROOTS; i++)
+		c->root_fd[i] = -1;
+	c->mode = o->mode;
+	c->warn = o->warn;
+	c->warn_ctx = o->ctx;
+	c->trainer = o->trainer ? o->trainer : o->n_pids ? o->pids[0] : 0;
+
+	r = open_roots(c, o, err);
+	if (!r)
+		r = check_features(c, err);
+	if (!r)
+		r = pt_load(c, o, err);
+	if (r)
+		goto out;
+	c->rb = ring_buffer__new(bpf_map__fd(c->skel->maps.pt_ring), on_record,
+				 c, NULL);
+	if (!c->rb) {
+		r = -errno;
+		pt_err_set(err, r, "cannot map the ring buffer: %s", strerror(-r));
+		goto out;
+	}
+	queue_host(c);
+	r = fill_targets(c, err);
+	if (r)
+		goto out;
+	open_gpu(c, o);
+	queue_mark(c, PT_MARK_BEGIN, 0);
+	*out = c;
+out:
+	if (r)
+		pt_capture_close(c, NULL, NULL);
+	return r;
+}
+
+/* ---- running ------------------------------------------------------------------ */
+
+size_t pt_capture_fds(struct pt_capture *c, int *fds, size_t max)
+{
+	size_t n = 0;
+
+	if (n < max)
+		fds[n++] = ring_buffer__epoll_fd(c->rb);
+	if (c->maps && n < max)
+		fds[n++] = pt_mapwatch_fd(c->maps);
+	return n;
+}
+
+static void on_mapped(void *ctx, pid_t pid)
+{
+	struct pt_capture *c = ctx;
+
+	if (!c->stopped && pt_is_target(c, pid))
+		pt_uprobes_process(c, pid);
+}
+
+int pt_capture_drain(struct pt_capture *c, pt_record_fn fn, void *ctx)
+{
+	uint64_t before = c->events;
+	int r;
+
+	if (c->maps)
+		pt_mapwatch_drain(c->maps, on_mapped, c);
+	flush_queue(c, fn, ctx);
+	c->fn = fn;
+	c->fn_ctx = ctx;
+	r = ring_buffer__consume(c->rb);
+	if (r < 0)
+		return r;
+	return (int)(c->events - before);
+}
+
+static void sample_tree(struct pt_capture *c)
+{
+	pid_t pids[PT_MAX_SAMPLED];
+	size_t n = pt_capture_processes(c, pids, PT_MAX_SAMPLED), i;
+	struct pt_rec_sample s;
+
+	for (i = 0; i < n; i++)
+		if (!pt_sample_process(pids[i], pt_now_ns(), &s))
+			pt_queue_record(c, &s, sizeof(s));
+}
+
+int pt_capture_tick(struct pt_capture *c, pt_record_fn fn, void *ctx)
+{
+	int r;
+
+	if (c->stopped)
+		return 0;
+	r = pt_run_pass(c, PT_PASS_OPEN, 0);
+	sample_tree(c);
+	if (c->uprobes && !c->maps)
+		pt_uprobes_scan(c);
+	queue_loss(c);
+	if (r) {
+		pt_capture_drain(c, fn, ctx);
+		return r;
+	}
+	return pt_capture_drain(c, fn, ctx);
+}
+
+int pt_capture_stop(struct pt_capture *c, pt_record_fn fn, void *ctx)
+{
+	uint64_t end;
+	int r, d;
+
+	if (c->stopped)
+		return 0;
+	c->stopped = true;
+	c->skel->bss->pt_armed = 0;
+	end = pt_now_ns();
+	/* Room for the final pass. */
+	d = pt_capture_drain(c, fn, ctx);
+	r = pt_run_pass(c, PT_PASS_FINAL, end);
+	if (pt_capture_target_gone(c))
+		queue_mark(c, PT_MARK_TARGET_EXIT, end);
+	else
+		sample_tree(c);
+	if (d >= 0)
+		d = pt_capture_drain(c, fn, ctx);
+	queue_loss(c);
+	queue_mark(c, PT_MARK_END, end);
+	flush_queue(c, fn, ctx);
+	return r ? r : d < 0 ? d : 0;
+}
+
+void pt_capture_close(struct pt_capture *c,
+		      void (*pending)(void *ctx, unsigned left), void *ctx)
+{
+	size_t i;
+
+	if (!c)
+		return;
+	if (c->skel && c->skel->bss)
+		c->skel->bss->pt_armed = 0;
+	pt_mapwatch_free(c->maps);
+	pt_uprobes_free(c->uprobes, pending, ctx);
+	ring_buffer__free(c->rb);
+	pipetrace_bpf__destroy(c->skel);
+	for (i = 0; i < c->n_roots; i++)
+		if (c->root_fd[i] >= 0)
+			close(c->root_fd[i]);
+	free(c->queue);
+	free(c);
+}
+
+/* ---- asking -------------------------------------------------------------------- */
+
+size_t pt_capture_hooks(const struct pt_capture *c,
+			const struct pt_hook_state **out)
+{
+	*out = c->hooks;
+	return c->n_hooks;
+}
+
+void pt_capture_loss(struct pt_capture *c, uint64_t count[PT_LOSS_NR])
+{
+	const volatile __u64 *k = c->skel->bss->pt_loss;
+	size_t i;
+
+	for (i = 0; i < PT_LOSS_NR; i++)
+		count[i] = c->loss[i] + k[i];
+}
+
+uint64_t pt_capture_events(const struct pt_capture *c)
+{
+	return c->events;
+}
+
+bool pt_capture_target_gone(struct pt_capture *c)
+{
+	size_t i;
+
+	for (i = 0; i < c->n_roots; i++) {
+		struct pollfd p = { .fd = c->root_fd[i], .events = POLLIN };
+
+		if (poll(&p, 1, 0) <= 0)
+			return false;
+	}
+	return true;
+}
+
+size_t pt_capture_processes(struct pt_capture *c, pid_t *out, size_t max)
+{
+	int map = bpf_map__fd(c->skel->maps.pt_targets);
+	uint32_t key, next, *prev = NULL;
+	size_t n = 0, steps;
+
+	/* Bounded: a walk over a set that changes may start over. */
+	for (steps = 0; n < max && steps < PT_MAX_TARGETS; steps++) {
+		if (bpf_map_get_next_key(map, prev, &next))
+			break;
+		out[n++] = (pid_t)next;
+		key = next;
+		prev = &key;
+	}
+	return n;
+}

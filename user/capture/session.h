@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The inside of a capture session; for the files of user/capture only. */
+#ifndef PT_SESSION_H
+#define PT_SESSION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "capture/capture.h"
+#include "config.h"
+#include "pipetrace.skel.h"
+
+#define PT_MAX_ROOTS 64
+#define PT_MAX_HOOKS 8
+
+struct pt_uprobes;
+struct pt_mapwatch;
+
+struct pt_capture {
+	struct pipetrace_bpf *skel;
+	struct ring_buffer *rb;
+	struct pt_uprobes *uprobes;
+	struct pt_mapwatch *maps; /* NULL: look at /proc once a second */
+	struct pt_features feat;
+
+	pid_t roots[PT_MAX_ROOTS];
+	int root_fd[PT_MAX_ROOTS]; /* pidfd, or -1 */
+	size_t n_roots;
+	pid_t trainer;
+	enum pt_mode mode;
+	uint16_t read_door; /* PT_DOOR_* */
+	bool stopped;
+	void (*warn)(void *ctx, const char *msg);
+	void *warn_ctx;
+
+	/* Records made here that wait for the next drain. */
+	unsigned char *queue;
+	size_t queue_len, queue_cap;
+
+	pt_record_fn fn; /* while draining */
+	void *fn_ctx;
+
+	struct pt_hook_state hooks[PT_MAX_HOOKS];
+	size_t n_hooks;
+	uint64_t events;
+	uint64_t loss[PT_LOSS_NR]; /* this side's; the kernel's come on top */
+};
+
+uint64_t pt_now_ns(void); /* CLOCK_MONOTONIC */
+void pt_warn(struct pt_capture *c, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+
+/* Keep a record for the next drain; a lost one is counted. */
+void pt_queue_record(struct pt_capture *c, const void *rec, size_t len);
+
+/* The hook's entry in the table, added when new. Never NULL. */
+struct pt_hook_state *pt_hook(struct pt_capture *c, const char *need);
+void pt_hook_set(struct pt_capture *c, const char *need, const char *door,
+		 const char *note, ...) __attribute__((format(printf, 4, 5)));
+
+bool pt_is_target(struct pt_capture *c, pid_t pid);
+
+/* ---- load.c: which programs, and attaching them -------------------------- */
+/* 0 or -errno with err filled; c->skel is loaded and attached then. */
+int pt_load(struct pt_capture *c, const struct pt_capture_opts *o,
+	    struct pt_err *err);
+/* Run the task iterator once; pass is PT_PASS_*, ts 0 means now. */
+int pt_run_pass(struct pt_capture *c, uint32_t pass, uint64_t ts);
+
+/* ---- uprobes.c: GPU entry points ----------------------------------------- */
+int pt_uprobes_new(struct pt_capture *c, bool multi);
+/* Trainers of the tree: attach to every GPU library not attached yet. */
+void pt_uprobes_scan(struct pt_capture *c);
+/* The same for one process that mapped a library itself. */
+void pt_uprobes_process(struct pt_capture *c, pid_t pid);
+void pt_uprobes_free(struct pt_uprobes *u,
+		     void (*pending)(void *ctx, unsigned left), void *ctx);
+
+/* ---- mapwatch.c: GPU libraries that are mapped later ---------------------- */
+/* NULL when the kernel or our privileges do not allow it. */
+struct pt_mapwatch *pt_mapwatch_new(void);
+int pt_mapwatch_fd(const struct pt_mapwatch *w);
+/* Calls fn for each process that mapped a GPU library; how many. */
+int pt_mapwatch_drain(struct pt_mapwatch *w, void (*fn)(void *ctx, pid_t pid),
+		      void *ctx);
+void pt_mapwatch_free(struct pt_mapwatch *w);
+
+/* ---- bpfsys.c: bpf() calls that libbpf 1.1 has no wrapper for -------------- */
+#define PT_ATTACH_UPROBE_MULTI 48 /* BPF_TRACE_UPROBE_MULTI, Linux 6.6 */
+#define PT_UPROBE_MULTI_RETURN 1  /* BPF_F_UPROBE_MULTI_RETURN */
+/* Link descriptor or -errno. pid 0: every process. */
+int pt_uprobe_multi(int prog_fd, const char *path, const uint64_t *offsets,
+		    const uint64_t *cookies, uint32_t n, uint32_t flags,
+		    pid_t pid);
+
+#endif

@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * GPU entry points of the target. One link per process and library file where
+ * the kernel has multi-uprobe links (other processes then pay nothing), else
+ * one perf event per symbol and file, for every process, filtered in BPF.
+ */
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "capture/discover.h"
+#include "capture/elf.h"
+#include "capture/session.h"
+#include "gpu/api.h"
+
+#define PT_MAX_LIBS 1024 /* attachments, not files; fits the cookie */
+#define PT_MAX_APIS 512
+#define PT_LIBS_PER_PROC 16
+#define PT_CLOSERS 8
+
+struct attached {
+	pid_t pid; /* 0: every process (perf door) */
+	uint32_t dev;
+	uint64_t inode;
+};
+
+struct pt_uprobes {
+	bool multi;
+	struct attached lib[PT_MAX_LIBS];
+	uint32_t n_libs;
+	int *fd; /* multi links */
+	size_t n_fd, cap_fd;
+	struct bpf_link **link; /* perf links */
+	size_t n_link, cap_link;
+	uint32_t symbols; /* attached in all */
+	uint32_t failed;  /* libraries that did not take a hook */
+};
+
+int pt_uprobes_new(struct pt_capture *c, bool multi)
+{
+	c->uprobes = calloc(1, sizeof(*c->uprobes));
+	if (!c->uprobes)
+		return -ENOMEM;
+	c->uprobes->multi = multi;
+	return 0;
+}
+
+static bool known(const struct pt_uprobes *u, pid_t pid, const struct pt_gpulib *l)
+{
+	uint32_t i;
+
+	for (i = 0; i < u->n_libs; i++)
+		if (u->lib[i].dev == l->dev && u->lib[i].inode == l->inode &&
+		    (!u->multi || u->lib[i].pid == pid))
+			return true;
+	return false;
+}
+
+static int keep_fd(struct pt_uprobes *u, int fd)
+{
+	if (u->n_fd == u->cap_fd) {
+		size_t cap = u->cap_fd ? 2 * u->cap_fd : 16;
+		int *p = realloc(u->fd, cap * sizeof(*p));
+
+		if (!p)
+			return -ENOMEM;
+		u->fd = p;
+		u->cap_fd = cap;
+	}
+	u->fd[u->n_fd++] = fd;
+	return 0;
+}
+
+static int keep_link(struct pt_uprobes *u, struct bpf_link *l)
+{
+	if (u->n_link == u->cap_link) {
+		size_t cap = u->cap_link ? 2 * u->cap_link : 64;
+		struct bpf_link **p = realloc(u->link, cap * sizeof(*p));
+
+		if (!p)
+			return -ENOMEM;
+		u->link = p;
+		u->cap_link = cap;
+	}
+	u->link[u->n_link++] = l;
+	return 0;
+}
+
+/* One point of attachment: an api and where it is in the file. */
+struct point {
+	uint64_t offset;
+	uint64_t cookie;
+	bool ret;
+};
+
+/* Points of a library; an address with two names is taken once. */
+static int find_points(const char *path, uint32_t lib, struct point *out,
+		       struct pt_err *err)
+{
+	const char *names[PT_MAX_APIS];
+	uint64_t off[PT_MAX_APIS];
+	unsigned n = pt_api_count < PT_MAX_APIS ? pt_api_count : PT_MAX_APIS;
+	unsigned i, j, found = 0;
+	int r;
+
+	for (i = 0; i < n; i++)
+		names[i] = pt_apis[i].symbol;
+	memset(off, 0, sizeof(off));
+	r = pt_elf_symbols(path, names, n, off, err);
+	if (r < 0)
+		return r;
+	for (i = 0; i < n; i++) {
+		const struct pt_api *a = &pt_apis[i];
+
+		if (!off[i])
+			continue;
+		for (j = 0; j < found; j++)
+			if (out[j].offset == off[i])
+				break;
+		if (j < found)
+			continue;
+		out[found].offset = off[i];
+		out[found].cookie = PT_COOKIE(i, lib, a->stream, a->v[0],
+					      a->v[1], a->v[2]);
+		out[found].ret = a->ret;
+		found++;
+	}
+	return (int)found;
+}
+
+static int attach_multi(struct pt_capture *c, const char *path, pid_t pid,
+			const struct point *p, int n)
+{
+	struct pt_uprobes *u = c->uprobes;
+	uint64_t off[PT_MAX_APIS], cookie[PT_MAX_APIS];
+	uint32_t k = 0;
+	int i, fd, r;
+
+	/* Returns first, so that no call is seen to enter and never return
+	 * only because its return hook was not there yet. */
+	for (i = 0; i < n; i++) {
+		if (!p[i].ret)
+			continue;
+		off[k] = p[i].offset;
+		cookie[k++] = p[i].cookie;
+	}
+	if (k) {
+		fd = pt_uprobe_multi(
+			bpf_program__fd(c->skel->progs.pt_gpu_return_multi),
+			path, off, cookie, k, PT_UPROBE_MULTI_RETURN, pid);
+		if (fd < 0)
+			return fd;
+		r = keep_fd(u, fd);
+		if (r) {
+			close(fd);
+			return r;
+		}
+	}
+	for (i = 0; i < n; i++) {
+		off[i] = p[i].offset;
+		cookie[i] = p[i].cookie;
+	}
+	fd = pt_uprobe_multi(bpf_program__fd(c->skel->progs.pt_gpu_enter_multi),
+			     path, off, cookie, (uint32_t)n, 0, pid);
+	if (fd < 0)
+		return fd;
+	r = keep_fd(u, fd);
+	if (r)
+		close(fd);
+	return r;
+}
+
+static int attach_perf_one(struct pt_capture *c, const char *path,
+			   const struct point *p, bool ret)
+{
+	LIBBPF_OPTS(bpf_uprobe_opts, o, .bpf_cookie = p->cookie, .retprobe = ret);
+	struct bpf_link *l;
+	int r;
+
+	/* pid -1: a per-task event would tax every context switch. */
+	l = bpf_program__attach_uprobe_opts(
+		ret ? c->skel->progs.pt_gpu_return : c->skel->progs.pt_gpu_enter,
+		-1, path, p->offset, &o);
+	if (!l)
+		return -errno;
+	r = keep_link(c->uprobes, l);
+	if (r)
+		bpf_link__destroy(l);
+	return r;
+}
+
+static int attach_perf(struct pt_capture *c, const char *path,
+		       const struct point *p, int n)
+{
+	int i, r;
+
+	for (i = 0; i < n; i++) {
+		if (p[i].ret) {
+			r = attach_perf_one(c, path, &p[i], true);
+			if (r)
+				return r;
+		}
+		r = attach_perf_one(c, path, &p[i], false);
+		if (r)
+			return r;
+	}
+	return 0;
+}
+
+static void attach_lib(struct pt_capture *c, pid_t pid, const struct pt_gpulib *l)
+{
+	struct pt_uprobes *u = c->uprobes;
+	struct point points[PT_MAX_APIS];
+	struct pt_rec_lib rec;
+	struct pt_err err = { "" };
+	uint32_t id = u->n_libs;
+	int n, r;
+
+	if (known(u, pid, l))
+		return;
+	if (id >= PT_MAX_LIBS) {
+		u->failed++;
+		return;
+	}
+	/* Noted even when it fails: it would fail every second. */
+	u->lib[id] = (struct attached){ u->multi ? pid : 0, l->dev, l->inode };
+	u->n_libs++;
+	n = find_points(l->path_open, id, points, &err);
+	if (n == 0) /* a library of GPU functions that we have no line for */
+		return;
+	if (n < 0) {
+		u->failed++;
+		pt_warn(c, "%s: no hooks: %s", l->path_display, err.msg);
+		return;
+	}
+	r = u->multi ? attach_multi(c, l->path_open, pid, points, n) :
+		       attach_perf(c, l->path_open, points, n);
+	if (r == -ESRCH) /* gone meanwhile */
+		return;
+	if (r) {
+		u->failed++;
+		pt_warn(c, "%s: no hooks: %s", l->path_display, strerror(-r));
+		return;
+	}
+	u->symbols += (uint32_t)n;
+	memset(&rec, 0, sizeof(rec));
+	rec.hdr.size = sizeof(rec);
+	rec.hdr.kind = PT_REC_LIB;
+	rec.hdr.ts = pt_now_ns();
+	rec.hdr.tid = rec.hdr.tgid = (uint32_t)u->lib[id].pid;
+	rec.lib = id;
+	rec.symbols = (uint32_t)n;
+	snprintf(rec.path, sizeof(rec.path), "%.*s", (int)sizeof(rec.path) - 1,
+		 l->path_display);
+	pt_queue_record(c, &rec, sizeof(rec));
+}
+
+static void update_hook(struct pt_capture *c)
+{
+	const struct pt_uprobes *u = c->uprobes;
+
+	if (!u->symbols)
+		pt_hook_set(c, "gpu", "none", "no GPU library with known entry "
+			    "points is mapped by the target yet");
+	else if (u->failed)
+		pt_hook_set(c, "gpu", u->multi ? "uprobe_multi" : "uprobe_perf",
+			    "%u GPU libraries could not be hooked", u->failed);
+	else if (!u->multi)
+		pt_hook_set(c, "gpu", "uprobe_perf",
+			    "other processes that use the same library pay for "
+			    "the hooks too, and detaching is slow");
+	else
+		pt_hook_set(c, "gpu", "uprobe_multi", "%s", "");
+}
+
+void pt_uprobes_process(struct pt_capture *c, pid_t pid)
+{
+	struct pt_gpulib libs[PT_LIBS_PER_PROC];
+	ssize_t n, i;
+
+	if (!c->uprobes)
+		return;
+	n = pt_gpulibs(pid, libs, PT_LIBS_PER_PROC);
+	for (i = 0; i < n && i < PT_LIBS_PER_PROC; i++)
+		attach_lib(c, pid, &libs[i]);
+	update_hook(c);
+}
+
+void pt_uprobes_scan(struct pt_capture *c)
+{
+	pid_t pids[PT_MAX_TRAINERS];
+	struct pt_tree t = { 0 };
+	bool unreadable = false;
+	size_t r, i, n;
+
+	if (!c->uprobes)
+		return;
+	if (pt_tree_snapshot(&t))
+		goto out;
+	for (r = 0; r < c->n_roots; r++) {
+		n = pt_trainers(&t, c->roots[r], pids, PT_MAX_TRAINERS,
+				&unreadable);
+		for (i = 0; i < n && i < PT_MAX_TRAINERS; i++)
+			pt_uprobes_process(c, pids[i]);
+	}
+out:
+	update_hook(c);
+	pt_tree_free(&t);
+}
+
+struct closer {
+	int *fd;
+	size_t n, step;
+};
+
+static void *close_some(void *arg)
+{
+	struct closer *k = arg;
+	size_t i;
+
+	for (i = 0; i < k->n; i += k->step)
+		close(k->fd[i]);
+	return NULL;
+}
+
+/* Each close waits for the kernel to see every CPU and task out of the
+ * breakpoints; threads wait side by side. */
+static void close_fds(int *fd, size_t n)
+{
+	size_t threads = n < PT_CLOSERS ? n : PT_CLOSERS, i;
+	struct closer k[PT_CLOSERS];
+	pthread_t t[PT_CLOSERS];
+	bool started[PT_CLOSERS];
+
+	for (i = 0; i < threads; i++) {
+		k[i] = (struct closer){ fd + i, n - i, threads };
+		started[i] = pthread_create(&t[i], NULL, close_some, &k[i]) == 0;
+		if (!started[i])
+			close_some(&k[i]);
+	}
+	for (i = 0; i < threads; i++)
+		if (started[i])
+			pthread_join(t[i], NULL);
+}
+
+void pt_uprobes_free(struct pt_uprobes *u,
+		     void (*pending)(void *ctx, unsigned left), void *ctx)
+{
+	size_t i;
+
+	if (!u)
+		return;
+	close_fds(u->fd, u->n_fd);
+	for (i = 0; i < u->n_link; i++) {
+		if (pending)
+			pending(ctx, (unsigned)(u->n_link - i));
+		bpf_link__destroy(u->link[i]);
+	}
+	free(u->fd);
+	free(u->link);
+	free(u);
+}
