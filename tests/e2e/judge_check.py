@@ -47,7 +47,7 @@ def report(verdict, wait_ms):
               "data_wait_ms": float(wait_ms), "worker": WORKERS[(k + 10) % 3]}
              for k in range(STEPS)]
     return {"capture": {"begin_ns": BEGIN, "end_ns": BEGIN + STEPS * 40 * MS,
-                        "lost": {"total": 0}},
+                        "lost": {"total": 0}, "complete": True},
             "verdicts": [{"id": verdict, "severity": "info",
                           "subject": {"pid": WORKERS[1]}}],
             "breakdown": {"data_wait": {"seconds": STEPS * wait_ms / 1e3}},
@@ -60,6 +60,9 @@ def wrong_worker(r, share):
 
 
 SPOILT = [  # name, what to do to the report, a word of the complaint
+    ("a window unknown", lambda r: r["capture"].update(end_ns=None), "when"),
+    ("a capture cut short", lambda r: r["capture"].update(complete=False),
+     "broke off"),
     ("another verdict", lambda r: r["verdicts"][0].update(id="io_bound"),
      "expected"),
     ("no verdict", lambda r: r["verdicts"].clear(), "expected"),

@@ -218,6 +218,10 @@ def judge(cell_, report, path, status, validator):
     if wrong:
         return {}, wrong
     capture = report["capture"]
+    if capture["begin_ns"] is None or capture["end_ns"] is None:
+        return {}, ["the report does not say when the capture began and ended"]
+    if not capture["complete"]:
+        wrong.append("the capture broke off")
     truth = truth_log.Truth(path, capture["begin_ns"], capture["end_ns"])
     if status != 0 or not truth.complete:
         wrong.append("the job ended with status %s" % status)
