@@ -1,0 +1,58 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""Validate reports against docs/report.schema.json.
+
+usage: schema_check.py REPORT.json...
+
+Exit status: 0 all valid, 1 one is not (or is no JSON), 2 bad usage or an
+unreadable file, 77 python3-jsonschema is missing (skip).
+"""
+import json
+import os
+import sys
+
+SCHEMA = os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                      "..", "..", "docs", "report.schema.json")
+
+
+def no_constant(name):
+    raise ValueError("%s is not JSON" % name)
+
+
+def main(paths):
+    if not paths:
+        print(__doc__, file=sys.stderr)
+        return 2
+    try:
+        from jsonschema import Draft202012Validator
+    except ImportError as e:
+        print("schema_check: no python3-jsonschema (%s)" % e, file=sys.stderr)
+        return 77
+    status = 0
+    try:
+        with open(SCHEMA, encoding="utf-8") as f:
+            schema = json.load(f)
+        Draft202012Validator.check_schema(schema)
+        validator = Draft202012Validator(schema)
+        for path in paths:
+            with open(path, encoding="utf-8") as f:
+                text = f.read()
+            try:
+                report = json.loads(text, parse_constant=no_constant)
+            except ValueError as e:
+                print("%s: not JSON: %s" % (path, e), file=sys.stderr)
+                status = 1
+                continue
+            for e in validator.iter_errors(report):
+                where = "/".join(str(p) for p in e.absolute_path)
+                print("%s: /%s: %s" % (path, where, e.message[:300]),
+                      file=sys.stderr)
+                status = 1
+    except (OSError, UnicodeDecodeError) as e:
+        print("schema_check: %s" % e, file=sys.stderr)
+        return 2
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
