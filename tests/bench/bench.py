@@ -46,7 +46,8 @@ def torch_works():
 def start_job(kind, seconds):
     """A running job in steady state."""
     if kind == "torch":
-        job = subprocess.Popen([PYTHON, TORCH_JOB, "--workers", "2", "--seconds", str(seconds)],
+        job = subprocess.Popen([PYTHON, TORCH_JOB, "--workers", "2", "--cpu-ms-per-item", "15",
+                                "--jitter", "0.2", "--seconds", str(seconds)],
                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                stderr=subprocess.DEVNULL)
         ready, _, _ = select.select([job.stdout], [], [], 60)
