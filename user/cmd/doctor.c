@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* What this kernel, these privileges and this target allow, and what is lost
+ * without. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/str.h"
+#include "capture/capture.h"
+#include "capture/discover.h"
+#include "capture/elf.h"
+#include "cmd/cmd.h"
+#include "cmd/options.h"
+#include "gpu/api.h"
+
+#define MAX_LIBS 16
+#define MAX_APIS 512
+
+static const char doc[] =
+	"Say what this kernel, these privileges, this GPU stack and the target "
+	"allow, which door each hook would use, and what is lost without it. "
+	"Exits with 0 if a trace would work.";
+
+static void row(const char *what, const char *door, const char *lost)
+{
+	printf("  %-22s %-22s %s\n", what, door, lost);
+}
+
+static const char *yes(bool b)
+{
+	return b ? "yes" : "no";
+}
+
+static bool show_needs(const struct pt_features *f)
+{
+	bool allowed = f->root || (f->cap_bpf && f->cap_perfmon);
+
+	printf("Needed\n");
+	row("privileges", allowed ? "yes" : "no",
+	    allowed ? "" : "run with sudo, or with CAP_BPF, CAP_PERFMON and "
+			   "CAP_SYS_PTRACE");
+	row("kernel BTF", yes(f->btf),
+	    f->btf ? "" : "boot a kernel with CONFIG_DEBUG_INFO_BTF");
+	/* what cannot be tried without privileges is not known to be missing */
+	if (!allowed) {
+		row("BPF programs", "unknown", "run as root to find out");
+		return false;
+	}
+	row("scheduler events", f->tp_btf ? "tp_btf" : "none",
+	    f->tp_btf ? "" : "no waits at all: Linux 5.15 or later");
+	row("ring buffer", yes(f->ringbuf), f->ringbuf ? "" : "Linux 5.8");
+	row("per-thread storage", yes(f->task_storage),
+	    f->task_storage ? "" : "Linux 5.11");
+	row("threads that run now", f->task_iter ? "iter/task" : "none",
+	    f->task_iter ? "" : "a blocked worker would not be seen");
+	row("blocking system calls", yes(f->task_pt_regs),
+	    f->task_pt_regs ? "" : "waits could not be told apart");
+	return !f->missing[0];
+}
+
+static void show_doors(const struct pt_features *f)
+{
+	bool uprobes = f->uprobe && f->attach_cookie;
+
+	printf("\nDoors\n");
+	row("GPU calls",
+	    !uprobes ? "none" : f->uprobe_multi ? "multi-uprobe link" :
+						 "uprobes through perf",
+	    !uprobes ? "GPU work is not seen: only waits" :
+	    f->uprobe_multi ? "" : "detaching takes about 0.1 s per entry "
+				   "point");
+	row("reads",
+	    f->fentry ? "fexit" : f->kprobe ? "kprobe" :
+					     "system calls, in --mode full",
+	    f->fentry || f->kprobe ? "" :
+		"else no single reads: blocked reads and bytes remain");
+	row("file names", f->probe_read_kernel ? "probe_read_kernel" : "none",
+	    f->probe_read_kernel ? "" : "files show by inode only");
+	row("lockdown", f->lockdown, "");
+}
+
+static void show_lib(const struct pt_gpulib *g, unsigned flags)
+{
+	uint64_t offsets[MAX_APIS] = { 0 };
+	const char *names[MAX_APIS];
+	char safe[2048];
+	struct pt_err err = { "" };
+	unsigned i, n = pt_api_count < MAX_APIS ? pt_api_count : MAX_APIS;
+	int found;
+
+	for (i = 0; i < n; i++)
+		names[i] = pt_apis[i].symbol;
+	pt_str_term(safe, sizeof(safe), g->path_display,
+		    flags | PT_TERM_TAIL, 60);
+	printf("    %s%s\n", safe,
+	       g->deleted ? " (replaced on disk: taken from memory)" : "");
+	found = pt_elf_symbols(g->path_open, names, n, offsets, &err);
+	if (found < 0) {
+		pt_str_term(safe, sizeof(safe), err.msg, flags, 0);
+		printf("      %s\n", safe);
+	} else {
+		printf("      %d entry points to watch\n", found);
+	}
+}
+
+static bool show_target(pid_t given, unsigned flags)
+{
+	struct pt_gpulib libs[MAX_LIBS];
+	struct pt_err err = { "" };
+	struct pt_job job;
+	ssize_t n, k;
+	size_t i;
+
+	if (pt_discover(given, &job, &err)) {
+		pt_error("%s", err.msg);
+		return false;
+	}
+	printf("\nTarget %d\n", given);
+	if (job.note[0])
+		printf("  %s\n", job.note);
+	if (!job.n_trainers)
+		printf("  no GPU library is mapped%s\n",
+		       job.unreadable ? ", as far as these privileges show" :
+					": only waits would be seen until one "
+					"is loaded");
+	for (i = 0; i < job.n_trainers; i++) {
+		printf("  trainer %d\n", job.trainers[i]);
+		n = pt_gpulibs(job.trainers[i], libs, MAX_LIBS);
+		for (k = 0; k < n; k++)
+			show_lib(&libs[k], flags);
+	}
+	return true;
+}
+
+int pt_cmd_doctor(int argc, char **argv)
+{
+	struct pt_features f = { 0 };
+	struct pt_opts o;
+	bool works;
+	size_t i;
+	int ret;
+
+	if (pt_opts_parse(&o, PT_OPTS_TARGET, doc, argc, argv))
+		return PT_EXIT_USAGE;
+	if (o.help || o.version)
+		return PT_EXIT_OK;
+	ret = pt_features_probe(&f);
+	if (ret) {
+		pt_error("cannot find out what this kernel allows: %s",
+			 strerror(-ret));
+		return PT_EXIT_FAILED;
+	}
+	printf("Linux %s\n\n", f.kernel);
+	works = show_needs(&f);
+	if (f.root || (f.cap_bpf && f.cap_perfmon))
+		show_doors(&f);
+	for (i = 0; i < o.n_pids; i++)
+		works &= show_target(o.pids[i],
+				     o.ascii ? 0 : PT_TERM_UNICODE);
+	if (works)
+		printf("\nA trace would work here.\n");
+	else if (f.missing[0])
+		printf("\nA trace would not work here: pipetrace needs %s.\n",
+		       f.missing);
+	else
+		printf("\nA trace would not work here.\n");
+	return works ? PT_EXIT_OK : PT_EXIT_FAILED;
+}

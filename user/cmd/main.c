@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Which command is meant. */
+#include <string.h>
+
+#include "cmd/cmd.h"
+#include "cmd/options.h"
+
+const struct pt_command pt_commands[] = {
+	{ "trace", pt_cmd_trace, "trace a job (the default)" },
+	{ "list", pt_cmd_list, "list the GPU jobs of this machine" },
+	{ "doctor", pt_cmd_doctor, "what this machine allows" },
+	{ "demo", pt_cmd_demo, "trace a job on a simulated GPU" },
+	{ "report", pt_cmd_report, "replay a record stream (developers)" },
+	{ NULL, NULL, NULL },
+};
+
+int pt_cmd_main(int argc, char **argv)
+{
+	static char name[] = "pipetrace";
+	const struct pt_command *c;
+	int (*run)(int, char **) = pt_cmd_trace;
+	int skip = 0;
+
+	if (argc < 1)
+		return PT_EXIT_USAGE;
+	pt_log_init(PT_NORMAL, pt_locale_is_utf8());
+	if (argc == 1) {
+		run = pt_cmd_list;
+	} else if (argv[1][0] != '-') {
+		for (c = pt_commands; c->name && strcmp(c->name, argv[1]); c++)
+			;
+		if (!c->name) {
+			pt_error("unknown command \"%s\": there are trace, "
+				 "list, doctor, demo and report; to start and "
+				 "trace a program write pipetrace -- %s",
+				 argv[1], argv[1]);
+			return PT_EXIT_USAGE;
+		}
+		run = c->run;
+		skip = 1;
+	}
+	/* getopt puts it before its messages */
+	argv[skip] = name;
+	return run(argc - skip, argv + skip);
+}

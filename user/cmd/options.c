@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include <argp.h>
+#include <errno.h>
+#include <langinfo.h>
+#include <locale.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/options.h"
+#include "report/report.h"
+#include "version.h"
+
+enum { /* options without a letter */
+	K_JSON = 0x100,
+	K_BATCH,
+	K_STEPS,
+	K_FAIL,
+	K_MODE,
+	K_NOMULTI,
+	K_RAW,
+	K_ASCII,
+};
+
+#define COMMON                                                                 \
+	{ "quiet", 'q', NULL, 0, "Say only what went wrong", 20 },             \
+	{ "verbose", 'v', NULL, 0, "Say more", 20 },                           \
+	{ "ascii", K_ASCII, NULL, 0, "Draw with ASCII only", 20 },             \
+	{ "help", 'h', NULL, 0, "Show this help", 21 },                        \
+	{ "version", 'V', NULL, 0, "Show the version", 21 },                   \
+	{ NULL, 0, NULL, 0, NULL, 0 }
+#define TARGET(text) { "pid", 'p', "PID[,PID]", 0, text, 1 }
+#define RENDER                                                                 \
+	{ "json", K_JSON, "FILE", 0,                                           \
+	  "Write the report as JSON to FILE; - is standard output, with no "   \
+	  "text there", 3 },                                                   \
+	{ "batch-size", K_BATCH, "N", 0, "Samples per batch, for samples/s", 3 }, \
+	{ "print-steps", K_STEPS, "N", 0, "Print the first N steps", 3 },      \
+	{ "fail-on", K_FAIL, "SEVERITY", 0,                                    \
+	  "Exit with 3 when a verdict is info, warning or critical", 3 }
+
+static const struct argp_option trace_options[] = {
+	TARGET("Trace these processes and all their descendants"),
+	{ "duration", 'd', "SEC|auto", 0,
+	  "Stop after SEC seconds; auto: after 20 steps or 120 s (default: at "
+	  "Ctrl-C or when the job ends)", 2 },
+	{ "mode", K_MODE, "MODE", 0, "light, standard (default) or full", 2 },
+	RENDER,
+	{ NULL, 0, NULL, 0, "For developers of pipetrace:", 10 },
+	{ "raw-stream", K_RAW, "FILE", 0,
+	  "Also store the record stream; its format may change at any time",
+	  10 },
+	{ "no-uprobe-multi", K_NOMULTI, NULL, 0,
+	  "Attach through perf events even where multi-uprobe links work", 10 },
+	COMMON
+};
+
+static const struct argp_option report_options[] = {
+	{ "raw-stream", K_RAW, "FILE", 0,
+	  "Replay a record stream that a trace stored; for developers, its "
+	  "format may change at any time", 1 },
+	RENDER,
+	COMMON
+};
+
+static const struct argp_option target_options[] = {
+	TARGET("Also look at this job"), COMMON
+};
+
+static const struct argp_option plain_options[] = { COMMON };
+
+int pt_parse_int(const char *text, int64_t min, int64_t max, int64_t *out)
+{
+	char *end;
+	long long v;
+
+	/* strtoll would take blanks and signs that nobody means */
+	if (text[0] < '0' || text[0] > '9')
+		return -EINVAL;
+	errno = 0;
+	v = strtoll(text, &end, 10);
+	if (errno || *end || v < min || v > max)
+		return -EINVAL;
+	*out = v;
+	return 0;
+}
+
+int pt_parse_seconds(const char *text, double *out)
+{
+	char *end;
+	double v;
+
+	if (text[strspn(text, "0123456789.")] || !*text)
+		return -EINVAL;
+	v = strtod(text, &end);
+	if (end == text || *end || !isfinite(v) || v <= 0 ||
+	    v > 366.0 * 24 * 3600)
+		return -EINVAL;
+	*out = v;
+	return 0;
+}
+
+int pt_parse_pids(const char *text, pid_t *out, size_t max)
+{
+	char one[16];
+	size_t len, n = 0, i;
+	int64_t v;
+
+	for (;; text += len + 1) {
+		len = strcspn(text, ",");
+		if (!len || len >= sizeof(one))
+			return -EINVAL;
+		memcpy(one, text, len);
+		one[len] = '\0';
+		/* the kernel's largest pid_max is 2^22 */
+		if (pt_parse_int(one, 1, 1 << 22, &v))
+			return -EINVAL;
+		for (i = 0; i < n && out[i] != (pid_t)v; i++)
+			;
+		if (i == n) {
+			if (n == max)
+				return -EINVAL;
+			out[n++] = (pid_t)v;
+		}
+		if (!text[len])
+			return (int)n;
+	}
+}
+
+static int parse_mode(const char *text, enum pt_mode *out)
+{
+	enum pt_mode m;
+
+	for (m = PT_MODE_LIGHT; m <= PT_MODE_FULL; m++) {
+		if (!strcmp(text, pt_mode_name(m))) {
+			*out = m;
+			return 0;
+		}
+	}
+	return -EINVAL;
+}
+
+static int parse_severity(const char *text, int *out)
+{
+	int s;
+
+	for (s = PT_INFO; s <= PT_CRITICAL; s++) {
+		if (!strcmp(text, pt_severity_name((enum pt_severity)s))) {
+			*out = s;
+			return 0;
+		}
+	}
+	return -EINVAL;
+}
+
+static error_t reject(const char *what, const char *arg, const char *want)
+{
+	pt_error("%s takes %s, not \"%s\" (see pipetrace --help)", what, want,
+		 arg);
+	return EINVAL;
+}
+
+static error_t parse_value(int key, char *arg, struct pt_opts *o)
+{
+	int64_t v;
+	int n;
+
+	switch (key) {
+	case 'p':
+		n = pt_parse_pids(arg, o->pids, PT_MAX_PIDS);
+		if (n < 0)
+			return reject("-p", arg, "process ids like 1234 or "
+						 "1234,1235");
+		o->n_pids = (size_t)n;
+		return 0;
+	case 'd':
+		o->auto_duration = !strcmp(arg, "auto");
+		if (!o->auto_duration && pt_parse_seconds(arg, &o->duration))
+			return reject("-d", arg, "seconds above 0, or auto");
+		return 0;
+	case K_BATCH:
+		if (pt_parse_int(arg, 1, 1000000000, &o->batch_size))
+			return reject("--batch-size", arg, "a whole number "
+							   "above 0");
+		return 0;
+	case K_STEPS:
+		if (pt_parse_int(arg, 0, 1000000, &v))
+			return reject("--print-steps", arg, "a whole number");
+		o->print_steps = (int)v;
+		return 0;
+	case K_FAIL:
+		if (parse_severity(arg, &o->fail_on))
+			return reject("--fail-on", arg, "info, warning or "
+							"critical");
+		return 0;
+	case K_MODE:
+		if (parse_mode(arg, &o->mode))
+			return reject("--mode", arg, "light, standard or full");
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+/* What argp itself would print goes nowhere: a second line, after getopt's
+ * sentence or ours. */
+static FILE *hush(struct argp_state *state)
+{
+	FILE *null = fopen("/dev/null", "we");
+
+	if (null)
+		state->err_stream = null;
+	return null;
+}
+
+struct parse {
+	struct pt_opts *o;
+	FILE *null;
+	const struct argp *argp;
+};
+
+static error_t parse_one(int key, char *arg, struct argp_state *state)
+{
+	struct parse *p = state->input;
+	struct pt_opts *o = p->o;
+
+	switch (key) {
+	case ARGP_KEY_INIT:
+		p->null = hush(state);
+		return 0;
+	case ARGP_KEY_ARG:
+		pt_error("unexpected argument \"%s\": to start and trace a "
+			 "command, write -- before it",
+			 arg);
+		return EINVAL;
+	case 'h':
+		o->help = true;
+		argp_help(p->argp, stdout,
+			  ARGP_HELP_LONG | ARGP_HELP_USAGE | ARGP_HELP_DOC,
+			  (char *)"pipetrace");
+		return ECANCELED;
+	case 'V':
+		o->version = true;
+		printf("pipetrace %s\n", PT_VERSION);
+		return ECANCELED;
+	case 'q':
+		o->loud = PT_QUIET;
+		return 0;
+	case 'v':
+		o->loud = PT_VERBOSE;
+		return 0;
+	case K_ASCII:
+		o->ascii = true;
+		return 0;
+	case K_JSON:
+	case K_RAW:
+		if (!*arg)
+			return reject(key == K_JSON ? "--json" : "--raw-stream",
+				      arg, "the name of a file");
+		*(key == K_JSON ? &o->json : &o->raw_stream) = arg;
+		return 0;
+	case K_NOMULTI:
+		o->no_uprobe_multi = true;
+		return 0;
+	default:
+		return parse_value(key, arg, o);
+	}
+}
+
+bool pt_locale_is_utf8(void)
+{
+	return setlocale(LC_CTYPE, "") &&
+	       !strcmp(nl_langinfo(CODESET), "UTF-8");
+}
+
+int pt_opts_parse(struct pt_opts *o, enum pt_optset set, const char *doc,
+		  int argc, char **argv)
+{
+	static const struct argp_option *const sets[] = {
+		[PT_OPTS_TRACE] = trace_options,
+		[PT_OPTS_REPORT] = report_options,
+		[PT_OPTS_TARGET] = target_options,
+		[PT_OPTS_PLAIN] = plain_options,
+	};
+	struct argp argp = { .options = sets[set],
+			     .parser = parse_one,
+			     .args_doc = set == PT_OPTS_TRACE ?
+						 "-p PID[,PID]\n-- CMD [ARG...]" :
+						 NULL,
+			     .doc = doc };
+	struct parse p = { .o = o, .argp = &argp };
+	bool utf8 = pt_locale_is_utf8();
+	error_t err;
+	int i, n = argc;
+
+	memset(o, 0, sizeof(*o));
+	o->mode = PT_MODE_STANDARD;
+	o->fail_on = -1;
+	pt_log_init(PT_NORMAL, utf8);
+	/* a command to start is not ours to look into */
+	for (i = 1; set == PT_OPTS_TRACE && i < argc; i++) {
+		if (!strcmp(argv[i], "--")) {
+			o->cmd = argv + i + 1;
+			n = i;
+			break;
+		}
+	}
+	err = argp_parse(&argp, n, argv,
+			 ARGP_NO_EXIT | ARGP_NO_HELP | ARGP_IN_ORDER, NULL, &p);
+	if (p.null)
+		fclose(p.null);
+	if (o->ascii)
+		utf8 = false;
+	pt_log_init(o->loud, utf8);
+	o->ascii = !utf8;
+	return err && err != ECANCELED ? -EINVAL : 0;
+}

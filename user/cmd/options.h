@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Options of all commands, read by argp; nothing here exits or acts. */
+#ifndef PT_OPTIONS_H
+#define PT_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/log.h"
+#include "capture/capture.h"
+
+#define PT_MAX_PIDS 64
+
+struct pt_opts {
+	pid_t pids[PT_MAX_PIDS];
+	size_t n_pids;
+	char **cmd; /* after "--", NULL-terminated; or NULL */
+	double duration; /* seconds; 0: until the end or Ctrl-C */
+	bool auto_duration;
+	const char *json;	/* file, "-", or NULL */
+	const char *raw_stream; /* file to write (trace) or read (report) */
+	int64_t batch_size;	/* 0 unknown */
+	int print_steps;
+	int fail_on; /* enum pt_severity, -1: never */
+	enum pt_mode mode;
+	enum pt_loudness loud;
+	bool ascii, no_uprobe_multi;
+	bool help, version; /* asked for and already answered */
+};
+
+/* Which options a command takes. */
+enum pt_optset {
+	PT_OPTS_TRACE,
+	PT_OPTS_REPORT,
+	PT_OPTS_TARGET, /* -p PID only */
+	PT_OPTS_PLAIN,
+};
+
+/*
+ * Parse. `doc` is the command's help text. 0; or -EINVAL after one sentence
+ * on standard error. Sets up the log.
+ */
+int pt_opts_parse(struct pt_opts *o, enum pt_optset set, const char *doc,
+		  int argc, char **argv);
+
+/* "12,34": 1 to max different positive ids. Count, or -EINVAL. */
+int pt_parse_pids(const char *text, pid_t *out, size_t max);
+/* "2.5": more than 0, at most a year. */
+int pt_parse_seconds(const char *text, double *out);
+/* A whole decimal number in [min, max]. */
+int pt_parse_int(const char *text, int64_t min, int64_t max, int64_t *out);
+
+/* Does this terminal show UTF-8 (by the locale)? */
+bool pt_locale_is_utf8(void);
+
+#endif

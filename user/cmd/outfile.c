@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cmd/outfile.h"
+#include "cmd/sudo.h"
+
+static int cannot(const struct pt_outfile *o, int err, struct pt_err *e)
+{
+	return pt_err_set(e, err, "cannot write %s: %s", o->path,
+			  strerror(-err));
+}
+
+/* Split "dir/base", open dir. */
+static int open_dir(struct pt_outfile *o)
+{
+	char *slash = strrchr(o->path, '/');
+	int err = 0;
+
+	o->base = slash ? slash + 1 : o->path;
+	if (!*o->base || !strcmp(o->base, ".") || !strcmp(o->base, ".."))
+		return -EISDIR;
+	if (slash)
+		*slash = '\0';
+	o->dir = open(!slash ? "." : *o->path ? o->path : "/",
+		      O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (o->dir < 0)
+		err = -errno;
+	if (slash)
+		*slash = '/';
+	return err;
+}
+
+static int open_temp(struct pt_outfile *o)
+{
+	struct pt_invoker who;
+	uint64_t random;
+	int fd;
+
+	if (getrandom(&random, sizeof(random), 0) != sizeof(random))
+		return -EIO;
+	snprintf(o->tmp, sizeof(o->tmp), ".pipetrace-%016llx.tmp",
+		 (unsigned long long)random);
+	fd = openat(o->dir, o->tmp,
+		    O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (fd < 0) {
+		o->tmp[0] = '\0';
+		return -errno;
+	}
+	/* best effort: some file systems know no owners */
+	if (pt_invoker(&who) && fchown(fd, who.uid, who.gid))
+		return fd;
+	return fd;
+}
+
+static int open_fd(struct pt_outfile *o, struct pt_err *err)
+{
+	struct stat st;
+	int ret = open_dir(o);
+
+	if (ret)
+		return cannot(o, ret, err);
+	if (!fstatat(o->dir, o->base, &st, AT_SYMLINK_NOFOLLOW)) {
+		if (S_ISCHR(st.st_mode)) {
+			ret = openat(o->dir, o->base,
+				     O_WRONLY | O_NOCTTY | O_NOFOLLOW |
+					     O_NONBLOCK | O_CLOEXEC);
+			return ret < 0 ? cannot(o, -errno, err) : ret;
+		}
+		if (!S_ISREG(st.st_mode))
+			return pt_err_set(err, -EEXIST,
+					  "cannot write %s: something that is "
+					  "not a plain file has that name",
+					  o->path);
+	}
+	ret = open_temp(o);
+	return ret < 0 ? cannot(o, ret, err) : ret;
+}
+
+int pt_outfile_open(struct pt_outfile *o, const char *path, struct pt_err *err)
+{
+	int fd, ret;
+
+	memset(o, 0, sizeof(*o));
+	o->dir = -1;
+	o->path = strdup(path);
+	if (!o->path)
+		return pt_err_set(err, -ENOMEM, "out of memory");
+	o->is_stdout = !strcmp(path, "-");
+	/* a copy, so that closing it tells of errors and stdout stays */
+	fd = o->is_stdout ? fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3) :
+			    open_fd(o, err);
+	if (fd < 0) {
+		ret = o->is_stdout ? cannot(o, -errno, err) : fd;
+		pt_outfile_abandon(o);
+		return ret;
+	}
+	o->f = fdopen(fd, "w");
+	if (!o->f) {
+		close(fd);
+		pt_outfile_abandon(o);
+		return pt_err_set(err, -ENOMEM, "out of memory");
+	}
+	return 0;
+}
+
+void pt_outfile_abandon(struct pt_outfile *o)
+{
+	if (o->f)
+		fclose(o->f);
+	if (o->tmp[0])
+		unlinkat(o->dir, o->tmp, 0);
+	if (o->path && o->dir >= 0)
+		close(o->dir);
+	free(o->path);
+	memset(o, 0, sizeof(*o));
+	o->dir = -1;
+}
+
+int pt_outfile_commit(struct pt_outfile *o, struct pt_err *err)
+{
+	int ret = 0;
+
+	errno = 0;
+	if (fflush(o->f) || ferror(o->f))
+		ret = errno ? -errno : -EIO;
+	if (fclose(o->f) && !ret)
+		ret = -errno;
+	o->f = NULL;
+	if (!ret && o->tmp[0]) {
+		if (renameat(o->dir, o->tmp, o->dir, o->base))
+			ret = -errno;
+		else
+			o->tmp[0] = '\0';
+	}
+	if (ret)
+		cannot(o, ret, err);
+	pt_outfile_abandon(o);
+	return ret;
+}

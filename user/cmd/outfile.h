@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A file that appears whole or not at all: written under a temporary name
+ * beside its own, renamed at the end. Opened before the capture, so that what
+ * cannot be written is known at once.
+ */
+#ifndef PT_OUTFILE_H
+#define PT_OUTFILE_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "capture/capture.h"
+
+struct pt_outfile {
+	FILE *f; /* NULL: not open */
+	char *path;
+	char *base;	/* last component, inside path */
+	char tmp[64];	/* temporary name; "" when written in place */
+	int dir;
+	bool is_stdout;
+};
+
+/*
+ * "-" is standard output. Under sudo the file belongs to the invoking user;
+ * its mode is 0600. An existing regular file is only replaced by
+ * pt_outfile_commit(); a character device is written in place; anything else
+ * that exists is refused. 0, or -errno with `err` filled.
+ */
+int pt_outfile_open(struct pt_outfile *o, const char *path, struct pt_err *err);
+/* 0, or -errno with `err` filled; the file is closed either way. */
+int pt_outfile_commit(struct pt_outfile *o, struct pt_err *err);
+/* Give up: leave nothing behind. Harmless when not open. */
+void pt_outfile_abandon(struct pt_outfile *o);
+
+#endif

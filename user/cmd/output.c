@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "cmd/cmd.h"
+#include "cmd/session.h"
+#include "report/json.h"
+#include "report/text.h"
+
+static bool want_color(void)
+{
+	const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
+
+	return isatty(STDOUT_FILENO) && !(no && *no) && term &&
+	       strcmp(term, "dumb");
+}
+
+static int terminal_width(void)
+{
+	struct winsize ws;
+
+	if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &ws) || !ws.ws_col)
+		return 0;
+	return ws.ws_col;
+}
+
+static int write_text(const struct pt_report *r, const struct pt_opts *o)
+{
+	struct pt_text_opts t = {
+		.color = want_color(),
+		.unicode = !o->ascii,
+		.width = terminal_width(),
+		.print_steps = o->print_steps,
+		.verbose = o->loud == PT_VERBOSE,
+	};
+	int ret;
+
+	errno = 0;
+	ret = pt_report_text(r, stdout, &t);
+	if (!ret && (fflush(stdout) || ferror(stdout)))
+		ret = errno ? -errno : -EIO;
+	if (ret)
+		pt_error("cannot write the diagnosis to standard output: %s",
+			 strerror(errno ? errno : -ret));
+	return ret;
+}
+
+static int write_json(const struct pt_report *r, const struct pt_opts *o,
+		      struct pt_outfile *json)
+{
+	struct pt_json_opts j = { .steps = (size_t)o->print_steps,
+				  .indent = 2 };
+	struct pt_err err = { "" };
+	int ret;
+
+	errno = 0;
+	ret = pt_report_json(r, json->f, &j);
+	if (ret) {
+		pt_error("cannot write the report to %s: %s",
+			 json->is_stdout ? "standard output" : json->path,
+			 strerror(ret == -EIO && errno ? errno : -ret));
+		pt_outfile_abandon(json);
+		return ret;
+	}
+	ret = pt_outfile_commit(json, &err);
+	if (ret)
+		pt_error("%s", err.msg);
+	return ret;
+}
+
+int pt_output(const struct pt_report *r, const struct pt_opts *o,
+	      struct pt_outfile *json)
+{
+	bool only_json = json->f && json->is_stdout;
+	int ret = 0, more;
+
+	/* the diagnosis first: it is what somebody waits for */
+	if (!only_json)
+		ret = write_text(r, o);
+	if (json->f) {
+		more = write_json(r, o, json);
+		ret = ret ? ret : more;
+	}
+	if (ret)
+		return PT_EXIT_FAILED;
+	if (o->fail_on >= 0 && pt_report_severity(r) >= o->fail_on)
+		return PT_EXIT_VERDICT;
+	return PT_EXIT_OK;
+}

@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include <errno.h>
+#include <math.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "capture/hostinfo.h"
+#include "cmd/cmd.h"
+#include "cmd/session.h"
+#include "store/rawstream.h"
+
+uint64_t pt_now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+void pt_session_record(void *ctx, const void *rec, size_t len)
+{
+	struct pt_session *s = ctx;
+
+	/* the model counts what it cannot take */
+	pt_model_feed(s->model, rec, len);
+	if (!s->raw.f || s->raw_failed)
+		return;
+	if (pt_raw_put(s->raw.f, rec, len) == -EIO) {
+		s->raw_failed = true;
+		pt_note("the record stream is cut short: cannot write %s: %s",
+			s->raw.path, strerror(errno));
+	}
+}
+
+/* While attaching, an error may still follow that is all there is to say. */
+static void on_warning(void *ctx, const char *msg)
+{
+	struct pt_session *s = ctx;
+
+	if (s->warn_stream)
+		fprintf(s->warn_stream, "%s\n", msg);
+	else
+		pt_note("%s", msg);
+}
+
+static void show_warnings(struct pt_session *s)
+{
+	char *line, *rest;
+
+	if (!s->warn_stream)
+		return;
+	fclose(s->warn_stream);
+	s->warn_stream = NULL;
+	for (rest = s->warnings; rest && (line = strsep(&rest, "\n"));)
+		if (*line)
+			pt_note("%s", line);
+}
+
+static int open_outputs(struct pt_session *s, struct pt_err *err)
+{
+	int ret = 0;
+
+	if (s->o->json)
+		ret = pt_outfile_open(&s->json, s->o->json, err);
+	if (!ret && s->o->raw_stream) {
+		ret = pt_outfile_open(&s->raw, s->o->raw_stream, err);
+		if (!ret && pt_raw_begin(s->raw.f))
+			ret = pt_err_set(err, -EIO, "cannot write %s: %s",
+					 s->raw.path, strerror(errno));
+	}
+	return ret;
+}
+
+/*
+ * Held from before the attach, so that an end during it is seen and a pid
+ * that is reused cannot be taken for the target.
+ */
+static int open_pidfd(struct pt_session *s, size_t i, struct pt_err *err)
+{
+	s->pidfds[i] = (int)syscall(SYS_pidfd_open, s->roots[i], 0);
+	if (s->pidfds[i] < 0 && errno == ESRCH)
+		return pt_err_set(err, -ESRCH,
+				  "process %d has ended: nothing is left to "
+				  "trace",
+				  s->roots[i]);
+	return 0; /* without pidfds the capture still tells of the end */
+}
+
+static int add_root(struct pt_session *s, pid_t pid, struct pt_err *err)
+{
+	size_t i;
+
+	for (i = 0; i < s->n_roots; i++)
+		if (s->roots[i] == pid)
+			return 0;
+	s->roots[s->n_roots] = pid;
+	return open_pidfd(s, s->n_roots++, err);
+}
+
+static int resolve(struct pt_session *s, struct pt_err *err)
+{
+	const struct pt_opts *o = s->o;
+	struct pt_job job;
+	struct pt_tree t;
+	size_t i;
+	int ret;
+
+	if (s->cmd) {
+		s->job.given = s->job.root = s->cmd->pid;
+		return add_root(s, s->cmd->pid, err);
+	}
+	ret = pt_tree_snapshot(&t);
+	if (ret)
+		pt_err_set(err, ret, "cannot read /proc: %s", strerror(-ret));
+	for (i = 0; !ret && i < o->n_pids; i++) {
+		ret = pt_discover_in(&t, o->pids[i], &job, err);
+		if (ret)
+			break;
+		ret = add_root(s, job.root, err);
+		if (job.note[0])
+			on_warning(s, job.note);
+		if (!i || (!s->job.n_trainers && job.n_trainers))
+			s->job = job;
+	}
+	pt_tree_free(&t);
+	s->trainer_known = s->job.n_trainers > 0;
+	return ret;
+}
+
+static void note_missing_gpu(struct pt_session *s)
+{
+	if (s->cmd || s->trainer_known)
+		return;
+	pt_note("no GPU library (libcudart, libcuda) is mapped in process %d "
+		"or its children: only waits are seen until one is loaded",
+		s->job.root);
+}
+
+static pid_t subject(const struct pt_session *s)
+{
+	return s->job.trainer ? s->job.trainer : s->job.root;
+}
+
+static int describe(struct pt_session *s, struct pt_err *err)
+{
+	int ret = pt_target_report(s->report, subject(s),
+				   s->cmd ? subject(s) : s->job.given);
+
+	return ret ? pt_err_set(err, ret, "out of memory") : 0;
+}
+
+void pt_session_find_trainer(struct pt_session *s)
+{
+	struct pt_err err;
+	struct pt_job job;
+
+	if (s->trainer_known || pt_discover(s->job.root, &job, &err) ||
+	    !job.n_trainers || job.root != s->job.root)
+		return;
+	job.given = s->job.given;
+	s->job = job;
+	s->trainer_known = true;
+	/* a report that lacks memory for names is still a report */
+	describe(s, &err);
+}
+
+static int attach(struct pt_session *s, struct pt_err *err)
+{
+	struct pt_features f = { 0 };
+	struct pt_capture_opts c = {
+		.pids = s->roots,
+		.n_pids = s->n_roots,
+		.trainer = subject(s),
+		.mode = s->o->mode,
+		.no_uprobe_multi = s->o->no_uprobe_multi,
+		.warn = on_warning,
+		.ctx = s,
+	};
+	int ret;
+
+	ret = pt_capture_open(&s->cap, &c, err);
+	if (ret) {
+		/* the target may have ended meanwhile: say that instead */
+		struct pollfd p = { .fd = s->pidfds[0], .events = POLLIN };
+
+		if (s->n_roots == 1 && p.fd >= 0 && poll(&p, 1, 0) == 1)
+			pt_err_set(err, -ESRCH,
+				   "process %d ended while pipetrace attached: "
+				   "nothing was traced",
+				   s->roots[0]);
+		return ret;
+	}
+	s->begin_ns = pt_now_ns();
+	if (s->cmd) {
+		ret = pt_spawn_go(s->cmd, s->o->cmd ? s->o->cmd[0] : "the job",
+				  err);
+		if (ret)
+			return ret;
+	}
+	show_warnings(s);
+	note_missing_gpu(s);
+	pt_features_probe(&f);
+	ret = pt_host_report(s->report, subject(s), f.lockdown);
+	if (ret)
+		return pt_err_set(err, ret, "out of memory");
+	return describe(s, err);
+}
+
+static int fill_hooks(struct pt_session *s)
+{
+	struct pt_r_capture *c = &s->report->capture;
+	const struct pt_hook_state *h;
+	size_t n = pt_capture_hooks(s->cap, &h), i;
+	struct pt_r_hook *out;
+
+	out = pt_arena_calloc(s->report->arena, n, sizeof(*out));
+	if (!out)
+		return -ENOMEM;
+	for (i = 0; i < n; i++) {
+		out[i].need = pt_arena_strdup(s->report->arena, h[i].need);
+		out[i].door = pt_arena_strdup(s->report->arena, h[i].door);
+		if (!out[i].need || !out[i].door)
+			return -ENOMEM;
+		if (!h[i].note[0])
+			continue;
+		out[i].note = pt_arena_strdup(s->report->arena, h[i].note);
+		if (!out[i].note)
+			return -ENOMEM;
+		if (!strcmp(h[i].door, "none") &&
+		    pt_report_limit(s->report, h[i].need, "%s", h[i].note))
+			return -ENOMEM;
+	}
+	c->hooks = out;
+	c->n_hooks = n;
+	return 0;
+}
+
+static double cpu_seconds(void)
+{
+	struct rusage u;
+
+	if (getrusage(RUSAGE_SELF, &u))
+		return NAN;
+	return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+	       (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
+}
+
+/* From the stop to a finished report. */
+static int conclude(struct pt_session *s, struct pt_err *err)
+{
+	struct pt_analysis_opts a = { .batch_size = s->o->batch_size };
+	struct pt_r_capture *c = &s->report->capture;
+	int ret, more;
+
+	pt_live_clear();
+	pt_session_find_trainer(s);
+	ret = pt_capture_stop(s->cap, pt_session_record, s);
+	if (ret < 0 && !s->error)
+		s->error = ret;
+	ret = pt_model_finish(s->model);
+	more = pt_analyze(s->model, &a, s->report);
+	ret = ret ? ret : more;
+	more = fill_hooks(s);
+	ret = ret ? ret : more;
+	c->mode = pt_mode_name(s->o->mode);
+	c->complete = !s->error && s->stop != PT_STOP_ERROR;
+	c->tracer_cpu_s = cpu_seconds();
+	if (!s->trainer_known)
+		more = pt_report_limit(s->report, "gpu",
+				       "no GPU library was mapped by the "
+				       "target");
+	ret = ret ? ret : more;
+	return ret ? pt_err_set(err, ret, "out of memory: the report is "
+					  "incomplete") : 0;
+}
+
+static void on_pending(void *ctx, unsigned left)
+{
+	(void)ctx;
+	if (pt_live_possible())
+		pt_live("detaching, %u probes left", left);
+	else if (left % 10 == 0)
+		pt_note("detaching, %u probes left", left);
+}
+
+static int finish(struct pt_session *s, struct pt_err *err)
+{
+	int status = PT_EXIT_FAILED, ret;
+
+	ret = conclude(s, err);
+	if (ret)
+		pt_error("%s", err->msg);
+	status = pt_output(s->report, s->o, &s->json);
+	if (s->raw.f) {
+		if (s->raw_failed)
+			pt_outfile_abandon(&s->raw);
+		else if (pt_outfile_commit(&s->raw, err)) {
+			pt_error("%s", err->msg);
+			s->raw_failed = true;
+		}
+	}
+	if (ret || s->raw_failed || s->stop == PT_STOP_ERROR)
+		status = PT_EXIT_FAILED;
+	if (s->cmd && !s->cmd_is_ours && !pt_spawn_done(s->cmd))
+		pt_note("the command goes on as process %d", s->cmd->pid);
+	return status;
+}
+
+static void release(struct pt_session *s)
+{
+	size_t i;
+
+	if (s->cap)
+		pt_capture_close(s->cap, on_pending, NULL);
+	pt_live_clear();
+	for (i = 0; i < s->n_roots; i++)
+		if (s->pidfds[i] >= 0)
+			close(s->pidfds[i]);
+	pt_outfile_abandon(&s->json);
+	pt_outfile_abandon(&s->raw);
+	pt_model_free(s->model);
+	pt_report_free(s->report);
+	if (s->warn_stream)
+		fclose(s->warn_stream);
+	free(s->warnings);
+}
+
+int pt_trace(const struct pt_opts *o, struct pt_spawn *cmd, bool cmd_is_ours)
+{
+	struct pt_session s = { .o = o, .cmd = cmd,
+				.cmd_is_ours = cmd_is_ours };
+	struct pt_err err = { "" };
+	int status = PT_EXIT_FAILED;
+
+	s.json.dir = s.raw.dir = -1;
+	s.warn_stream = open_memstream(&s.warnings, &s.warnings_len);
+	s.model = pt_model_new();
+	s.report = pt_report_new();
+	if (!s.warn_stream || !s.model || !s.report) {
+		pt_err_set(&err, -ENOMEM, "out of memory");
+		goto fail;
+	}
+	if (open_outputs(&s, &err) || resolve(&s, &err) || attach(&s, &err))
+		goto fail;
+	if (!pt_live_possible())
+		pt_note("attached to process %d; Ctrl-C stops",
+			s.job.root);
+	if (pt_session_loop(&s, &err)) {
+		pt_live_clear();
+		pt_error("%s", err.msg);
+	}
+	status = finish(&s, &err);
+	goto out;
+fail:
+	pt_error("%s", err.msg[0] ? err.msg : "the trace could not start");
+out:
+	release(&s);
+	return status;
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* One trace from attach to report, as `trace` and `demo` run it. */
+#ifndef PT_SESSION_H
+#define PT_SESSION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/types.h>
+
+#include "analysis/analysis.h"
+#include "capture/capture.h"
+#include "capture/discover.h"
+#include "cmd/options.h"
+#include "cmd/outfile.h"
+#include "cmd/spawn.h"
+#include "model/model.h"
+#include "report/report.h"
+
+enum pt_stop {
+	PT_STOP_NONE = 0,
+	PT_STOP_SIGNAL,
+	PT_STOP_TARGET, /* it ended */
+	PT_STOP_TIME,
+	PT_STOP_STEPS,
+	PT_STOP_ERROR,
+};
+
+struct pt_session {
+	const struct pt_opts *o;
+	struct pt_spawn *cmd; /* the command that was started, or NULL */
+	bool cmd_is_ours;     /* demo: ends with the trace */
+
+	struct pt_capture *cap;
+	struct pt_model *model;
+	struct pt_report *report;
+	struct pt_outfile json, raw;
+
+	pid_t roots[PT_MAX_PIDS];
+	int pidfds[PT_MAX_PIDS]; /* -1: gone, or this kernel has none */
+	size_t n_roots;
+	struct pt_job job; /* of the first pid */
+	bool trainer_known;
+
+	char *warnings; /* said while attaching; shown once that has worked */
+	size_t warnings_len;
+	FILE *warn_stream;
+
+	uint64_t begin_ns;
+	enum pt_stop stop;
+	int error; /* first error of the capture */
+	bool raw_failed, interrupted;
+};
+
+/*
+ * Trace the pids of `o`, or `cmd`, and print the diagnosis. Returns the exit
+ * status; every error has been told. `cmd` stays the caller's.
+ */
+int pt_trace(const struct pt_opts *o, struct pt_spawn *cmd, bool cmd_is_ours);
+
+/* Block the signals that stop a trace; they are read as events. Before the
+ * first thread or child. 0 or -errno. */
+int pt_block_signals(void);
+
+/* session.c to loop.c: run until something stops it (s->stop). */
+int pt_session_loop(struct pt_session *s, struct pt_err *err);
+/* A record of the capture, for the model and the stream file. */
+void pt_session_record(void *ctx, const void *rec, size_t len);
+/* Look for the trainer of a job that had no GPU library at first. */
+void pt_session_find_trainer(struct pt_session *s);
+
+uint64_t pt_now_ns(void); /* CLOCK_MONOTONIC */
+
+/* live.c: the line that tells how it goes. `tick` counts seconds. */
+void pt_live_tick(struct pt_session *s, unsigned tick);
+
+/*
+ * output.c: text to standard output, or JSON to `json` (open), as the options
+ * ask. Returns the exit status, --fail-on included; errors have been told.
+ */
+int pt_output(const struct pt_report *r, const struct pt_opts *o,
+	      struct pt_outfile *json);
+
+#endif
