@@ -14,7 +14,7 @@
 #include "cmd/session.h"
 #include "store/rawstream.h"
 
-uint64_t pt_now_ns(void)
+uint64_t pt_clock_ns(void)
 {
 	struct timespec ts;
 
@@ -195,7 +195,7 @@ static int attach(struct pt_session *s, struct pt_err *err)
 				   s->roots[0]);
 		return ret;
 	}
-	s->begin_ns = pt_now_ns();
+	s->begin_ns = pt_clock_ns();
 	if (s->cmd) {
 		ret = pt_spawn_go(s->cmd, s->o->cmd ? s->o->cmd[0] : "the job",
 				  err);

@@ -69,7 +69,7 @@ void pt_session_record(void *ctx, const void *rec, size_t len);
 /* Look for the trainer of a job that had no GPU library at first. */
 void pt_session_find_trainer(struct pt_session *s);
 
-uint64_t pt_now_ns(void); /* CLOCK_MONOTONIC */
+uint64_t pt_clock_ns(void); /* CLOCK_MONOTONIC */
 
 /* live.c: the line that tells how it goes. `tick` counts seconds. */
 void pt_live_tick(struct pt_session *s, unsigned tick);
