@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/str.h"
 #include "report/text_int.h"
 
 #define WIDTH_DEFAULT 80
@@ -43,7 +44,6 @@ const char *pt_tx_who(struct pt_tx *t, const struct pt_report *r, int64_t pid,
 {
 	const char *role = NULL;
 	int64_t id = pid;
-	char text[96];
 
 	if (pid == PT_NULL)
 		return pt_tx_dash(t);
@@ -58,9 +58,8 @@ const char *pt_tx_who(struct pt_tx *t, const struct pt_report *r, int64_t pid,
 	for (size_t i = 0; !role && i < r->n_workers; i++)
 		if (r->workers[i].pid == pid)
 			role = r->workers[i].role;
-	snprintf(text, sizeof(text), "%.40s %s", role ? role : "pid",
-		 pt_tx_id(t, id));
-	return pt_tx_path(t, text, 48);
+	return pt_tx_join(t, pt_tx_path(t, role ? role : "pid", 10),
+			  pt_tx_id(t, id));
 }
 
 static void target_line(struct pt_tx *t, const struct pt_report *r)
@@ -183,7 +182,7 @@ static void gpu_counts(struct pt_tx *t, const struct pt_r_gpu *g)
 		{ g->kernels, "kernels" },
 		{ g->copies_h2d, "copies to the GPU" },
 		{ g->copies_d2h, "back" },
-		{ g->copies_other, "other copies" },
+		{ g->copies_other ? g->copies_other : PT_NULL, "other copies" },
 		{ g->syncs, "syncs" },
 		{ g->failed_allocations ? g->failed_allocations : PT_NULL,
 		  "failed allocations" },
@@ -265,17 +264,20 @@ static void wait_lines(struct pt_tx *t, const struct pt_report *r)
 	pt_tx_wrap(t, PT_TX_LABEL, l.n ? l.s : "caused by");
 	for (size_t i = 0; i < w->n_causes && i < n; i++) {
 		const struct pt_r_charge *c = &w->causes[i];
+		const char *who = pt_tx_who(t, r, c->subject_pid,
+					    c->subject_tid);
+		size_t taken = pt_str_cols(who);
 
+		taken = PT_TX_LABEL + 24 + (taken < 16 ? 16 : taken);
 		pt_tx_printf(t, "%*s", PT_TX_LABEL, "");
 		pt_tx_cell(t, pt_tx_pct(t, c->share), 7, true);
 		pt_tx_put(t, "  ");
 		pt_tx_cell(t, pt_tx_cause(c->cause), 14, false);
-		pt_tx_cell(t, pt_tx_who(t, r, c->subject_pid, c->subject_tid),
-			   16, false);
-		if (c->what)
+		pt_tx_cell(t, who, c->what ? 16 : 0, false);
+		if (c->what && (size_t)t->width > taken + 8)
 			pt_tx_printf(t, " %s",
 				     pt_tx_path(t, c->what,
-						(size_t)t->width - 50));
+						(size_t)t->width - taken));
 		pt_tx_put(t, "\n");
 	}
 	if (w->n_causes > n)

@@ -30,7 +30,7 @@ void pt_line_item(struct pt_tx *t, struct pt_line *l, const char *fmt, ...)
 	int n;
 
 	if (l->n)
-		pt_line_add(l, "%s", t->o.unicode ? " \xc2\xb7 " : ", ");
+		pt_line_add(l, "%s", t->o.unicode ? NB "\xc2\xb7 " : ", ");
 	room = sizeof(l->s) - l->n;
 	va_start(ap, fmt);
 	n = vsnprintf(l->s + l->n, room, fmt, ap);
@@ -188,6 +188,14 @@ const char *pt_tx_path(struct pt_tx *t, const char *s, size_t cols)
 	return b;
 }
 
+const char *pt_tx_join(struct pt_tx *t, const char *a, const char *b)
+{
+	char *s = slot(t);
+
+	snprintf(s, PT_TX_SLOT, "%s" NB "%s", a, b);
+	return s;
+}
+
 const char *pt_tx_dash(const struct pt_tx *t)
 {
 	return t->o.unicode ? "\xe2\x80\x93" : "-";
@@ -220,7 +228,7 @@ const char *pt_tx_num(struct pt_tx *t, double v)
 		return pt_tx_dash(t);
 	if (a >= 1e15)
 		snprintf(b, PT_TX_SLOT, "%.3g", v);
-	else if (a >= 99.95 || v == 0)
+	else if (a >= 99.95 || v == floor(v))
 		snprintf(b, PT_TX_SLOT, "%.0f", v);
 	else if (a >= 9.995)
 		snprintf(b, PT_TX_SLOT, "%.1f", v);
@@ -257,7 +265,9 @@ const char *pt_tx_sec(struct pt_tx *t, double s)
 	else if (fabs(s) < 0.001)
 		snprintf(b, PT_TX_SLOT, "%.0f" NB "us", 1e6 * s);
 	else if (fabs(s) < 0.9995)
-		snprintf(b, PT_TX_SLOT, "%.1f" NB "ms", 1e3 * s);
+		snprintf(b, PT_TX_SLOT,
+			 fabs(s) < 0.09995 ? "%.1f" NB "ms" : "%.0f" NB "ms",
+			 1e3 * s);
 	else if (fabs(s) < 599.95)
 		snprintf(b, PT_TX_SLOT, "%.1f" NB "s", s);
 	else if (fabs(s) < 86400)

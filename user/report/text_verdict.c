@@ -12,19 +12,30 @@
 /* "gpu.starved_share" reads "gpu starved" before a percentage. */
 static const char *metric(struct pt_tx *t, const struct pt_r_evidence *e)
 {
-	static const char tail[] = "_share";
+	static const char tail[] = " share";
 	char name[96];
 	size_t n;
 
 	snprintf(name, sizeof(name), "%s", e->metric ? e->metric : "?");
-	n = strlen(name);
-	if (n > strlen(tail) && !strcmp(name + n - strlen(tail), tail))
-		n -= strlen(tail);
-	name[n] = '\0';
 	for (char *c = name; *c; c++)
 		if (*c == '_' || *c == '.')
 			*c = ' ';
+	n = strlen(name);
+	if (n > strlen(tail) && !strcmp(name + n - strlen(tail), tail))
+		name[n - strlen(tail)] = '\0';
 	return pt_tx_esc(t, name, 48);
+}
+
+/* A factor: 1.8x, but 1.04x. */
+static const char *times(struct pt_tx *t, double v)
+{
+	char text[32];
+
+	if (!isfinite(v))
+		return pt_tx_dash(t);
+	snprintf(text, sizeof(text),
+		 fabs(v) < 1.095 || fabs(v) > 999 ? "%.3gx" : "%.1fx", v);
+	return pt_tx_esc(t, text, 0);
 }
 
 static const char *amount(struct pt_tx *t, double v, const char *unit)
@@ -46,7 +57,7 @@ static const char *amount(struct pt_tx *t, double v, const char *unit)
 	if (!strcmp(unit, "bytes"))
 		return pt_tx_bytes(t, v);
 	if (!strcmp(unit, "ratio") || !strcmp(unit, "x"))
-		snprintf(text, sizeof(text), "%sx", pt_tx_num(t, v));
+		snprintf(text, sizeof(text), "%s", times(t, v));
 	else
 		snprintf(text, sizeof(text), "%s %s", pt_tx_num(t, v), unit);
 	return pt_tx_esc(t, text, 0);
@@ -83,12 +94,14 @@ static void field(struct pt_tx *t, int indent, const char *name,
 }
 
 static void subject(struct pt_tx *t, const struct pt_report *r,
-		    const struct pt_r_verdict *v, int indent)
+		    const struct pt_r_verdict *v, int indent, bool child)
 {
 	size_t room = (size_t)(t->width - indent - 6);
 	struct pt_line l = { .n = 0 };
 
-	if (v->subject_pid != PT_NULL)
+	/* that the trainer bears the consequences goes without saying */
+	if (v->subject_pid != PT_NULL &&
+	    !(child && v->subject_pid == r->target.pid))
 		pt_line_item(t, &l, "%s",
 			     pt_tx_who(t, r, v->subject_pid, PT_NULL));
 	if (v->subject_rank != PT_NULL)
@@ -114,10 +127,10 @@ static void gain(struct pt_tx *t, const struct pt_r_verdict *v, int indent)
 			return;
 		pt_line_add(&l, "cannot tell from this trace");
 	} else {
-		pt_line_add(&l, "steps %sx as fast", pt_tx_num(t, s->value));
+		pt_line_add(&l, "steps %s as fast", times(t, s->value));
 		if (isfinite(s->low) && isfinite(s->high))
-			pt_line_add(&l, " (%s%s%s)", pt_tx_num(t, s->low),
-				    pt_tx_dash(t), pt_tx_num(t, s->high));
+			pt_line_add(&l, " (%s%s%s)", times(t, s->low),
+				    pt_tx_dash(t), times(t, s->high));
 	}
 	field(t, indent, "gain", l.s);
 }
@@ -162,7 +175,7 @@ static void verdict(struct pt_tx *t, const struct pt_report *r,
 	pt_line_add(&l, "]");
 	pt_tx_wrap(t, indent, l.s);
 	evidence(t, v, indent);
-	subject(t, r, v, indent);
+	subject(t, r, v, indent, depth > 0);
 	if (v->advice)
 		field(t, indent, "do", pt_tx_esc(t, v->advice, 0));
 	gain(t, v, indent);
