@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "analysis/analysis.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+#include "analysis/internal.h"
+
+static const char *const loss_names[PT_LOSS_NR] = {
+	[PT_LOSS_RING_FULL] = "ring_full",
+	[PT_LOSS_NO_STORAGE] = "no_storage",
+	[PT_LOSS_TARGETS_FULL] = "targets_full",
+	[PT_LOSS_CLOCK] = "clock",
+	[PT_LOSS_FILES_FULL] = "files_full",
+	[PT_LOSS_MALFORMED] = "malformed",
+	[PT_LOSS_MEMORY] = "memory",
+};
+
+static int fill_capture(struct pt_an *an)
+{
+	const struct pt_model *m = an->m;
+	struct pt_r_capture *c = &an->r->capture;
+	struct pt_r_loss *l = pt_arena_calloc(an->a, PT_LOSS_NR, sizeof(*l));
+	size_t i;
+
+	if (!l)
+		return -ENOMEM;
+	c->begin_ns = (int64_t)an->t0;
+	c->end_ns = (int64_t)an->t1;
+	c->duration = (double)(an->t1 - an->t0) / NS_PER_S;
+	if (m->begin_unix_ns)
+		c->begin_unix_ns = (int64_t)(m->begin_unix_ns +
+					     (an->t0 - m->begin));
+	c->events = (int64_t)m->records;
+	c->complete = m->complete;
+	c->lost_total = 0;
+	for (i = 0; i < PT_LOSS_NR; i++) {
+		int64_t n = (int64_t)m->lost[i];
+
+		if (i == PT_LOSS_MALFORMED)
+			n += (int64_t)m->malformed;
+		if (i == PT_LOSS_MEMORY)
+			n += (int64_t)m->no_memory;
+		c->lost_total += n;
+		if (n && loss_names[i]) {
+			l[c->n_lost].cause = loss_names[i];
+			l[c->n_lost++].count = n;
+		}
+	}
+	c->lost = l;
+	return 0;
+}
+
+static int run_trainer(struct pt_an *an, struct pt_trainer *t)
+{
+	int err = pt_find_steps(an, t);
+
+	if (!err)
+		err = pt_charge_waits(an, t);
+	if (!err)
+		err = pt_model_gpu(an, t);
+	if (!err)
+		err = pt_measure_workers(an, t);
+	if (!err)
+		err = pt_sum_breakdown(an, t);
+	return err;
+}
+
+static int run(struct pt_an *an)
+{
+	size_t i;
+	int err = pt_find_roles(an);
+
+	for (i = 0; i < an->trainers.n && !err; i++)
+		err = run_trainer(an, &an->trainers.v[i]);
+	/* with several ranks the top level is the worst */
+	for (i = 0; i < an->trainers.n; i++) {
+		struct pt_trainer *t = &an->trainers.v[i];
+
+		if (!an->top || t->starved_likely_ns > an->top->starved_likely_ns ||
+		    (!an->top->steps.n && t->steps.n))
+			an->top = t;
+	}
+	return err;
+}
+
+static void release(struct pt_an *an)
+{
+	size_t i;
+
+	for (i = 0; i < an->trainers.n; i++)
+		pt_trainer_free(&an->trainers.v[i]);
+	pt_vec_free(&an->trainers);
+}
+
+int pt_analyze(const struct pt_model *m, const struct pt_analysis_opts *o,
+	       struct pt_report *r)
+{
+	struct pt_an an = { .m = m, .o = o, .r = r, .a = r->arena,
+			    .t0 = m->begin, .t1 = m->end };
+	int err;
+
+	err = fill_capture(&an);
+	if (err)
+		return err;
+	err = run(&an);
+	if (!err)
+		err = pt_fill_report(&an);
+	if (!err)
+		err = pt_fill_tables(&an);
+	if (!err)
+		err = pt_issue_verdicts(&an);
+	release(&an);
+	return err;
+}
+
+void pt_analyze_live(struct pt_model *m, uint64_t now_ns, uint64_t window_ns,
+		     struct pt_provisional *out)
+{
+	struct pt_analysis_opts o = { 0 };
+	struct pt_report *r = pt_report_new();
+	struct pt_an an = { .m = m, .o = &o, .r = r };
+
+	out->steps = -1;
+	out->data_wait_share = NAN;
+	out->verdict = NULL;
+	if (!r || pt_model_settle(m))
+		goto out;
+	an.a = r->arena;
+	an.t1 = pt_min64(now_ns, m->last_ts);
+	an.t0 = an.t1 > window_ns ? an.t1 - window_ns : 0;
+	an.t0 = pt_max64(an.t0, m->begin ? m->begin : m->first_ts);
+	if (an.t1 <= an.t0 || run(&an) || !an.top)
+		goto out;
+	out->steps = (int64_t)an.top->steps.n;
+	out->data_wait_share = (double)an.top->data_wait_ns /
+			       (double)(an.t1 - an.t0);
+	if (!pt_fill_report(&an) && !pt_issue_verdicts(&an) && r->n_verdicts)
+		out->verdict = pt_verdict_static_id(r->verdicts[0].id);
+out:
+	release(&an);
+	pt_report_free(r);
+}

@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* From the passes' results to the report's figures. */
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+#include "analysis/internal.h"
+
+static double sec(uint64_t ns)
+{
+	return (double)ns / NS_PER_S;
+}
+
+static double share(uint64_t part, uint64_t whole)
+{
+	return whole ? fmin(1, (double)part / (double)whole) : NAN;
+}
+
+/* Whole steps: those whose begin and end lie in the capture. */
+static size_t whole_steps(const struct pt_trainer *t)
+{
+	size_t i, n = 0;
+
+	for (i = 0; i < t->steps.n; i++)
+		n += !t->steps.v[i].partial;
+	return n;
+}
+
+static int fill_steps(struct pt_an *an, struct pt_trainer *t)
+{
+	struct pt_r_steps *r = &an->r->steps;
+	size_t n = whole_steps(t), i, k = 0;
+	struct pt_r_step *list = pt_arena_calloc(an->a, t->steps.n,
+						 sizeof(*list));
+	double *ms = malloc((n + 1) * sizeof(*ms));
+
+	if (!ms || (t->steps.n && !list)) {
+		free(ms);
+		return -ENOMEM;
+	}
+	for (i = 0; i < t->steps.n; i++) {
+		const struct pt_step *s = &t->steps.v[i];
+		struct pt_r_step *o = &list[i];
+
+		o->index = (int64_t)i;
+		o->begin_ns = (int64_t)s->begin;
+		o->end_ns = (int64_t)s->end;
+		o->period_ms = (double)(s->end - s->begin) / NS_PER_MS;
+		o->data_wait_ms = (double)(s->wait_end - s->wait_begin) /
+				  NS_PER_MS;
+		o->gpu_wait_ms = (double)s->gpu_wait_ns / NS_PER_MS;
+		o->cause = s->cause;
+		o->worker = s->worker >= 0 ?
+				    t->workers.v[s->worker].proc->tgid : PT_NULL;
+		o->blocked = s->blocked_ns > 0;
+		if (!s->partial)
+			ms[k++] = o->period_ms;
+	}
+	r->list = list;
+	r->n_list = t->steps.n;
+	r->count = (int64_t)t->steps.n;
+	r->batches = (int64_t)t->steps.n;
+	r->source = t->handoffs ? "handoff" : "gpu_gap";
+	r->certainty = n < 3 ? PT_CONF_LOW :
+		       t->handoffs ? PT_CONF_HIGH : PT_CONF_MEDIUM;
+	pt_dist_of(ms, k, &r->period_ms);
+	free(ms);
+	if (k && r->period_ms.mean > 0) {
+		r->per_second = 1000 / r->period_ms.mean;
+		r->max_over_min = r->period_ms.min > 0 ?
+					  r->period_ms.max / r->period_ms.min :
+					  NAN;
+	}
+	if (an->o->batch_size > 0) {
+		r->batch_size = an->o->batch_size;
+		r->samples_per_second = r->per_second *
+					(double)an->o->batch_size;
+	}
+	return 0;
+}
+
+static void part(struct pt_r_part *p, uint64_t ns, uint64_t wall)
+{
+	p->seconds = sec(ns);
+	p->share = wall ? (double)ns / (double)wall : 0;
+}
+
+static void fill_breakdown(struct pt_r_breakdown *b, const struct pt_trainer *t,
+			   uint64_t wall)
+{
+	uint64_t used = t->data_wait_ns + t->gpu_wait_ns + t->transfer_ns;
+	uint64_t sync, rest = wall > used ? wall - used : 0;
+
+	sync = pt_min64(t->sync_ns, rest);
+	b->known = true;
+	part(&b->data_wait, t->data_wait_ns, wall);
+	part(&b->gpu_wait, t->gpu_wait_ns, wall);
+	part(&b->transfer, t->transfer_ns, wall);
+	part(&b->sync, sync, wall);
+	part(&b->launch, 0, wall);
+	part(&b->collective, 0, wall);
+	part(&b->checkpoint, 0, wall);
+	part(&b->other, rest - sync, wall);
+}
+
+static int by_ns(const void *a, const void *b)
+{
+	const struct pt_charge *x = a, *y = b;
+
+	return x->ns > y->ns ? -1 : x->ns < y->ns;
+}
+
+static int by_subject(const void *a, const void *b)
+{
+	const struct pt_charge *x = a, *y = b;
+
+	if (x->cause != y->cause)
+		return x->cause < y->cause ? -1 : 1;
+	if (x->pid != y->pid)
+		return x->pid < y->pid ? -1 : 1;
+	if (x->tid != y->tid)
+		return x->tid < y->tid ? -1 : 1;
+	if (x->dev != y->dev)
+		return x->dev < y->dev ? -1 : 1;
+	if (x->inode != y->inode)
+		return x->inode < y->inode ? -1 : 1;
+	return x->syscall < y->syscall ? -1 : x->syscall > y->syscall;
+}
+
+/* Join charges of one cause, thread and file; with `files` not, of one cause
+ * and thread. */
+static void join_charges(pt_charges *c)
+{
+	size_t i, n = 0;
+
+	if (!c->n)
+		return;
+	qsort(c->v, c->n, sizeof(*c->v), by_subject);
+	for (i = 1; i < c->n; i++) {
+		if (by_subject(&c->v[n], &c->v[i]) == 0)
+			c->v[n].ns += c->v[i].ns;
+		else
+			c->v[++n] = c->v[i];
+	}
+	c->n = n + 1;
+}
+
+#define MAX_CHARGES 64
+
+static const char *charge_what(struct pt_an *an, const struct pt_trainer *t,
+			       const struct pt_charge *c)
+{
+	const struct pt_file *f;
+
+	if (c->inode) {
+		f = pt_model_file(an->m, c->dev, c->inode);
+		if (f && f->path)
+			return pt_arena_strdup(an->a, f->path);
+	}
+	if (c->cause == PT_CAUSE_UNKNOWN && c->syscall == 35)
+		return "nanosleep";
+	if (c->cause == PT_CAUSE_UNKNOWN && c->syscall == 230)
+		return "clock_nanosleep";
+	if (c->cause == PT_CAUSE_UNKNOWN && c->syscall >= 0)
+		return pt_arena_printf(an->a, "system call %d", c->syscall);
+	if (c->tid == t->main->tid)
+		return t->handoffs ? "hand-over in the trainer" :
+				     "loading in the trainer";
+	return NULL;
+}
+
+static int fill_data_wait(struct pt_an *an, struct pt_trainer *t,
+			  struct pt_r_data_wait *d)
+{
+	struct pt_r_charge *out;
+	uint64_t rest = 0, sum = 0;
+	size_t i, n;
+
+	d->blocked = sec(t->blocked_ns);
+	d->own_read = sec(t->own_read_ns);
+	d->own_cpu = sec(t->own_cpu_ns);
+	d->handover = sec(t->handover_ns);
+	d->lead = NAN;
+	join_charges(&t->charges);
+	if (t->charges.n)
+		qsort(t->charges.v, t->charges.n, sizeof(*t->charges.v), by_ns);
+	n = t->charges.n > MAX_CHARGES ? MAX_CHARGES : t->charges.n;
+	out = pt_arena_calloc(an->a, n + 1, sizeof(*out));
+	if (!out)
+		return -ENOMEM;
+	for (i = 0; i < t->charges.n; i++)
+		sum += t->charges.v[i].ns;
+	for (i = 0; i < t->charges.n; i++) {
+		const struct pt_charge *c = &t->charges.v[i];
+
+		if (i >= n) {
+			rest += c->ns;
+			continue;
+		}
+		out[i].cause = c->cause;
+		out[i].seconds = sec(c->ns);
+		out[i].share = share(c->ns, sum);
+		out[i].subject_pid = c->pid ? c->pid : PT_NULL;
+		out[i].subject_tid = c->tid ? c->tid : PT_NULL;
+		out[i].what = charge_what(an, t, c);
+	}
+	if (rest) { /* so that charges still sum to the wait */
+		out[n].cause = PT_CAUSE_UNKNOWN;
+		out[n].seconds = sec(rest);
+		out[n].share = share(rest, sum);
+		out[n].subject_pid = out[n].subject_tid = PT_NULL;
+		out[n].what = "many small pieces";
+		n++;
+	}
+	d->causes = out;
+	d->n_causes = n;
+	return 0;
+}
+
+static int fill_gpu(struct pt_an *an, struct pt_trainer *t)
+{
+	uint64_t wall = an->t1 - an->t0;
+	struct pt_r_gpu *g = pt_arena_alloc(an->a, sizeof(*g));
+	struct pt_r_charge *idle = pt_arena_calloc(an->a, 2, sizeof(*idle));
+
+	if (!g || !idle)
+		return -ENOMEM;
+	g->index = PT_NULL;
+	g->idle_hard[0] = share(t->idle_hard_ns, wall);
+	g->idle_hard[1] = 1 - share(t->busy_hard_ns, wall);
+	g->busy_hard[0] = 1 - g->idle_hard[1];
+	g->busy_hard[1] = 1 - g->idle_hard[0];
+	g->idle_likely[0] = g->idle_hard[0];
+	g->idle_likely[1] = g->idle_hard[1];
+	g->certainty = PT_BOUNDED;
+	g->busy_share = g->idle_share = NAN;
+	if (t->gpu_known) {
+		g->certainty = PT_ESTIMATED;
+		g->idle_share = share(t->idle_likely_ns, wall);
+		g->busy_share = 1 - g->idle_share;
+		g->idle_likely[0] = g->idle_share;
+		g->idle_likely[1] = g->idle_share;
+	}
+	g->busy_likely[0] = 1 - g->idle_likely[1];
+	g->busy_likely[1] = 1 - g->idle_likely[0];
+	g->compute = g->copy = g->collective = NAN;
+	g->starved_share[0] = share(t->starved_lo_ns, wall);
+	g->starved_share[1] = share(t->starved_likely_ns, wall);
+	g->kernels = (int64_t)t->kernels;
+	g->copies_h2d = (int64_t)t->h2d;
+	g->copies_d2h = (int64_t)t->d2h;
+	g->copies_other = (int64_t)t->other_copies;
+	g->copy_bytes = (int64_t)t->copy_bytes;
+	g->pageable_share = NAN;
+	g->syncs = (int64_t)t->syncs;
+	g->failed_allocations = (int64_t)t->failed_allocs;
+	g->mem_reserved = g->mem_peak = PT_NULL;
+	g->mem_growth_per_min = NAN;
+	idle[0].cause = t->top_cause;
+	idle[0].seconds = sec(t->starved_likely_ns);
+	idle[0].share = share(t->starved_likely_ns, wall);
+	idle[0].subject_pid = idle[0].subject_tid = PT_NULL;
+	idle[0].what = "waiting for data";
+	idle[1].cause = PT_CAUSE_OTHER_HOST;
+	idle[1].seconds = sec(t->idle_likely_ns -
+			      pt_min64(t->idle_likely_ns, t->starved_likely_ns));
+	idle[1].share = share(t->idle_likely_ns -
+			      pt_min64(t->idle_likely_ns, t->starved_likely_ns),
+			      wall);
+	idle[1].subject_pid = idle[1].subject_tid = PT_NULL;
+	idle[1].what = "other work of the host";
+	if (t->gpu_known) {
+		g->idle_causes = idle;
+		g->n_idle_causes = 2;
+	}
+	an->r->gpu = g;
+	an->r->n_gpu = 1;
+	return 0;
+}
+
+static void fill_loader(struct pt_an *an, struct pt_trainer *t)
+{
+	struct pt_r_loader *l = &an->r->loader;
+	char *n = pt_arena_printf(an->a, "%zu", t->workers.n);
+
+	if (!t->steps.n)
+		return;
+	l->kind.value = t->handoffs ? "processes" : "in_trainer";
+	l->workers.value = n;
+	if (t->handoffs) {
+		l->pinned.value = t->pin ? "pin_thread" : NULL;
+		l->sharing.value = t->fd_sharing ? "file_descriptor" : NULL;
+	}
+	l->kind.source = l->workers.source = "observed";
+	if (l->pinned.value)
+		l->pinned.source = "observed";
+	if (l->sharing.value)
+		l->sharing.source = "observed";
+}
+
+static int fill_ranks(struct pt_an *an)
+{
+	struct pt_r_rank *r;
+	size_t i;
+	int err;
+
+	if (an->trainers.n < 2)
+		return 0;
+	r = pt_arena_calloc(an->a, an->trainers.n, sizeof(*r));
+	if (!r)
+		return -ENOMEM;
+	for (i = 0; i < an->trainers.n; i++) {
+		struct pt_trainer *t = &an->trainers.v[i];
+
+		r[i].pid = t->proc->tgid;
+		r[i].rank = PT_NULL;
+		r[i].steps = (int64_t)t->steps.n;
+		fill_breakdown(&r[i].breakdown, t, an->t1 - an->t0);
+		err = fill_data_wait(an, t, &r[i].data_wait);
+		if (err)
+			return err;
+		r[i].gpu_busy_share = t->gpu_known ?
+			1 - share(t->idle_likely_ns, an->t1 - an->t0) : NAN;
+	}
+	an->r->ranks = r;
+	an->r->n_ranks = an->trainers.n;
+	return 0;
+}
+
+static void fill_limits(struct pt_an *an)
+{
+	struct pt_trainer *t = an->top;
+	struct pt_report *r = an->r;
+
+	pt_report_limit(r, "gpu.compute", "Busy time is not split into compute, copy and collective: that needs exact device times.");
+	pt_report_limit(r, "gpu.memory", "Device memory is not read in this version.");
+	pt_report_limit(r, "phases", "Forward, backward and optimizer are not told apart in this version.");
+	pt_report_limit(r, "data_wait.lead", "The time from a batch to its first use is not told apart in this version.");
+	if (!t) {
+		pt_report_limit(r, "gpu", "No GPU library call was seen.");
+		return;
+	}
+	if (!t->gpu_known)
+		pt_report_limit(r, "gpu.busy", "The job never waited for the device, so its idle time is only bounded.");
+	if (an->m->host_known && an->m->host.read_door == PT_DOOR_NONE)
+		pt_report_limit(r, "reads", "Reads were not traced one by one: bytes come from I/O accounting, files only from reads that blocked.");
+}
+
+int pt_fill_report(struct pt_an *an)
+{
+	struct pt_report *r = an->r;
+	struct pt_trainer *t = an->top;
+	uint64_t wall = an->t1 - an->t0;
+	int err = 0;
+
+	if (t) {
+		err = fill_steps(an, t);
+		fill_breakdown(&r->breakdown, t, wall);
+		if (!err)
+			err = fill_data_wait(an, t, &r->data_wait);
+		if (!err)
+			err = fill_gpu(an, t);
+		fill_loader(an, t);
+		if (!err)
+			err = fill_ranks(an);
+	}
+	fill_limits(an);
+	return err;
+}

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What the analysis passes hand to each other, in the order in which they
+ * run: roles -> steps -> waits -> gpu -> workers -> breakdown -> verdicts.
+ */
+#ifndef PT_ANALYSIS_INTERNAL_H
+#define PT_ANALYSIS_INTERNAL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "analysis/analysis.h"
+#include "base/arena.h"
+#include "base/vec.h"
+#include "model/timeline.h"
+#include "report/report.h"
+
+#define NS_PER_S 1000000000ull
+#define NS_PER_MS 1000000ull
+
+struct pt_span {
+	uint64_t begin, end;
+};
+typedef PT_VEC(struct pt_span) pt_spans;
+typedef PT_VEC(uint64_t) pt_times;
+typedef PT_VEC(double) pt_doubles;
+
+/* A charge of waiting time to a cause, before it is summed up. */
+struct pt_charge {
+	uint64_t ns;
+	uint32_t pid, tid;
+	uint32_t dev;
+	uint64_t inode; /* 0: no file */
+	uint8_t cause;	/* enum pt_cause */
+	int16_t syscall; /* for UNKNOWN: what it was in */
+};
+typedef PT_VEC(struct pt_charge) pt_charges;
+
+struct pt_worker {
+	struct pt_proc *proc;
+	struct pt_thread *main;	  /* makes the batches */
+	struct pt_thread *feeder; /* sends them; main when it does so itself */
+	uint64_t index_pipe;	  /* inode that it takes work from; 0 unknown */
+	uint32_t index_dev;
+	pt_times done;	  /* batch made, handed to the feeder */
+	uint64_t wakes;	  /* deliveries that woke the receiver */
+	uint64_t delivered; /* data waits that it ended */
+	uint64_t charged_ns; /* blocked waiting charged to it */
+	pt_doubles service_ms; /* busy time per batch */
+	double median_ms, slowdown;
+	bool slow;
+};
+
+/* A moment at which the consumer had a batch: it refilled a worker's queue.
+ * A bounded loader hands out a new index for each batch that it delivers. */
+struct pt_mark {
+	uint64_t ts;
+	uint32_t source; /* index in feeders, or in workers (direct writes) */
+};
+
+struct pt_feeder {
+	struct pt_thread *thread;
+	int worker; /* index of the worker whose slot it refills; -1 unknown */
+};
+
+struct pt_step {
+	uint64_t wait_begin, wait_end; /* the data wait */
+	uint64_t begin, end;	       /* wait_begin to the next wait_begin */
+	uint64_t blocked_ns;	       /* asleep for a batch */
+	uint64_t handover_ns, own_read_ns, own_cpu_ns, gpu_wait_ns;
+	int worker;		       /* index; -1 unknown */
+	int mark_source;	       /* -1 none */
+	uint8_t cause;		       /* the largest charge */
+	bool end_seen;	  /* wait_end from a mark, not from the next call */
+	bool partial;	  /* cut by the capture's begin or end */
+};
+
+struct pt_trainer {
+	struct pt_proc *proc;
+	struct pt_thread *main; /* obtains the batches */
+	struct pt_thread *pin;	/* hands them over inside the trainer; NULL */
+	struct pt_thread *receiver; /* pin, or main: reads the result pipe */
+	PT_VEC(struct pt_worker) workers;
+	PT_VEC(struct pt_feeder) feeders;
+	PT_VEC(uint64_t) result_pipes;
+	PT_VEC(struct pt_mark) marks;
+	PT_VEC(struct pt_step) steps;
+	pt_charges charges;
+	bool handoffs;	  /* batches come from somebody else */
+	bool fd_sharing;  /* sockets carry descriptors */
+	bool marks_direct; /* marks come from workers, not feeders */
+
+	/* device, by the queue model; spans in time order */
+	pt_spans idle_hard;  /* the device has nothing: certain */
+	pt_spans idle_likely;
+	uint64_t busy_hard_ns; /* certainly busy */
+	bool gpu_known;	     /* a sync was seen: the model has footing */
+	bool never_drained;
+	uint64_t cause_ns[PT_CAUSE_NR]; /* sums of the charges */
+	uint8_t top_cause;
+	uint64_t starved_lo_ns, starved_likely_ns, starved_hi_ns;
+	uint64_t idle_hard_ns, idle_likely_ns;
+	uint64_t kernels, h2d, d2h, other_copies, copy_bytes, syncs,
+		failed_allocs;
+
+	/* sums over the window */
+	uint64_t data_wait_ns, blocked_ns, own_read_ns, own_cpu_ns,
+		handover_ns, lead_ns, gpu_wait_ns, transfer_ns, sync_ns;
+};
+
+struct pt_an {
+	const struct pt_model *m;
+	const struct pt_analysis_opts *o;
+	struct pt_report *r;
+	struct pt_arena *a; /* the report's */
+	uint64_t t0, t1;
+	PT_VEC(struct pt_trainer) trainers;
+	struct pt_trainer *top; /* worst trainer; NULL when there is none */
+};
+
+/* Every pass: 0 or -ENOMEM. */
+int pt_find_roles(struct pt_an *an);
+int pt_find_steps(struct pt_an *an, struct pt_trainer *t);
+int pt_charge_waits(struct pt_an *an, struct pt_trainer *t);
+int pt_model_gpu(struct pt_an *an, struct pt_trainer *t);
+int pt_measure_workers(struct pt_an *an, struct pt_trainer *t);
+int pt_sum_breakdown(struct pt_an *an, struct pt_trainer *t);
+int pt_fill_report(struct pt_an *an);
+int pt_fill_tables(struct pt_an *an);
+int pt_issue_verdicts(struct pt_an *an);
+void pt_trainer_free(struct pt_trainer *t);
+
+/* ---- helpers ------------------------------------------------------------ */
+static inline uint64_t pt_max64(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+static inline uint64_t pt_min64(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+/* Length of [a,b) inside [c,d). */
+static inline uint64_t pt_overlap(uint64_t a, uint64_t b, uint64_t c, uint64_t d)
+{
+	uint64_t lo = pt_max64(a, c), hi = pt_min64(b, d);
+
+	return hi > lo ? hi - lo : 0;
+}
+/* Sum of the overlap of two sorted, disjoint span lists. */
+uint64_t pt_spans_overlap(const struct pt_span *a, size_t na,
+			  const struct pt_span *b, size_t nb);
+
+/* Calls that put work on the device or wait for it; queries, allocations and
+ * the like come and go without a pattern. */
+static inline bool pt_call_is_step(const struct pt_gpu_call *c)
+{
+	return c->cls >= PT_API_LAUNCH && c->cls <= PT_API_SYNC_EVENT;
+}
+static inline bool pt_call_is_submit(const struct pt_gpu_call *c)
+{
+	return c->cls >= PT_API_LAUNCH && c->cls <= PT_API_MEMSET;
+}
+static inline bool pt_call_is_sync(const struct pt_gpu_call *c)
+{
+	return c->cls >= PT_API_SYNC_DEVICE && c->cls <= PT_API_SYNC_EVENT;
+}
+static inline bool pt_call_is_copy(const struct pt_gpu_call *c)
+{
+	return c->cls == PT_API_COPY_SYNC || c->cls == PT_API_COPY_ASYNC;
+}
+#define PT_COPY_H2D 1 /* cudaMemcpyKind */
+#define PT_COPY_D2H 2
+
+/* Distribution of `v` (sorted in place); all zero with n == 0. */
+void pt_dist_of(double *v, size_t n, struct pt_dist *d);
+double pt_median(double *v, size_t n); /* sorts; NAN when empty */
+
+/* Walk what `t` did in [b,e): calls `fn` once per piece, pieces cover [b,e)
+ * exactly. iv == NULL: on a CPU. queued: the run-queue part of iv. */
+typedef int (*pt_piece_fn)(void *ctx, uint64_t b, uint64_t e,
+			   const struct pt_iv *iv, bool queued);
+int pt_walk(const struct pt_thread *t, uint64_t b, uint64_t e, pt_piece_fn fn,
+	    void *ctx);
+
+/* What a blocked piece is charged to; `w` is the worker whose main thread it
+ * is of, or NULL. */
+enum pt_cause pt_piece_cause(const struct pt_an *an, const struct pt_worker *w,
+			     const struct pt_iv *iv);
+
+/* True when `tgid` is one of t's workers; its index in *idx. */
+bool pt_is_worker(const struct pt_trainer *t, uint32_t tgid, int *idx);
+/* Is this interval of `th` (main or pin) a sleep for the next batch? */
+bool pt_is_batch_wait(const struct pt_trainer *t, const struct pt_thread *th,
+		      const struct pt_iv *iv);
+
+/* The id with static lifetime, or NULL. */
+const char *pt_verdict_static_id(const char *id);
+
+#endif

@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Who is who, by behaviour: the trainer launches GPU work and consumes the
+ * final hand-off; a worker takes indices from it and delivers to it; the pin
+ * thread receives for it; feeders write for others. Names only confirm.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "analysis/internal.h"
+
+static uint64_t step_calls(const struct pt_an *an, const struct pt_proc *p,
+			   uint32_t tid)
+{
+	uint64_t n = 0;
+	size_t i;
+
+	for (i = pt_gpu_after(p, an->t0); i < p->gpu.n; i++) {
+		if (p->gpu.v[i].begin > an->t1)
+			break;
+		if (pt_call_is_step(&p->gpu.v[i]) &&
+		    (!tid || p->gpu.v[i].tid == tid))
+			n++;
+	}
+	return n;
+}
+
+/* PyTorch runs backward from its autograd thread, JAX and TensorFlow launch
+ * from runtime threads: the main thread is the actor where it calls the GPU
+ * at all, else the thread that calls most. */
+static struct pt_thread *main_thread(const struct pt_an *an,
+				     const struct pt_proc *p, uint64_t all)
+{
+	struct pt_thread *best = NULL, *t;
+	uint64_t n, most = 0;
+	size_t i;
+
+	for (i = 0; i < p->threads.n; i++) {
+		t = p->threads.v[i];
+		n = step_calls(an, p, t->tid);
+		if (t->tid == t->tgid && n * 50 >= all && n)
+			return t;
+		if (n > most) {
+			most = n;
+			best = t;
+		}
+	}
+	return best;
+}
+
+static bool descends_from(const struct pt_model *m, const struct pt_proc *p,
+			  uint32_t ancestor)
+{
+	int depth;
+
+	for (depth = 0; p && depth < 32; depth++) {
+		if (p->ppid == ancestor)
+			return true;
+		p = p->ppid ? pt_model_proc(m, p->ppid) : NULL;
+	}
+	return false;
+}
+
+static struct pt_worker *worker_make(struct pt_an *an, struct pt_trainer *t,
+				     uint32_t tgid)
+{
+	struct pt_worker w = { 0 };
+	size_t i;
+	int idx;
+
+	if (pt_is_worker(t, tgid, &idx))
+		return &t->workers.v[idx];
+	w.proc = pt_model_proc(an->m, tgid);
+	if (!w.proc)
+		return NULL;
+	for (i = 0; i < w.proc->threads.n; i++)
+		if (w.proc->threads.v[i]->tid == tgid)
+			w.main = w.proc->threads.v[i];
+	if (!w.main || pt_vec_push(&t->workers, w))
+		return NULL;
+	return &t->workers.v[t->workers.n - 1];
+}
+
+static int add_pipe(struct pt_trainer *t, uint64_t inode)
+{
+	size_t i;
+
+	for (i = 0; i < t->result_pipes.n; i++)
+		if (t->result_pipes.v[i] == inode)
+			return 0;
+	return pt_vec_push(&t->result_pipes, inode);
+}
+
+/* Deliveries: a thread of the trainer asleep on a pipe, woken by a write to
+ * that pipe from another process of the target. */
+static int find_deliveries(struct pt_an *an, struct pt_trainer *t,
+			   struct pt_thread *th, uint64_t *count)
+{
+	size_t i;
+	int err;
+
+	for (i = pt_iv_after(th, an->t0); i < th->iv.n; i++) {
+		const struct pt_iv *iv = &th->iv.v[i];
+		struct pt_worker *w;
+		struct pt_thread *from;
+
+		if (iv->begin >= an->t1)
+			break;
+		if (iv->wait != PT_WAIT_PIPE_IN || !iv->valid_wake ||
+		    iv->waker_tgid == t->proc->tgid)
+			continue;
+		w = worker_make(an, t, iv->waker_tgid);
+		if (!w)
+			continue; /* outside the target: not a loader */
+		w->wakes++;
+		(*count)++;
+		from = pt_model_thread(an->m, iv->waker_tid);
+		if (from && from->tgid == w->proc->tgid && from != w->main)
+			w->feeder = from;
+		err = add_pipe(t, iv->object);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+/* Demand: a descendant of the trainer asleep on a pipe that the trainer
+ * writes. Tells workers that are never waited for. */
+static int find_demand(struct pt_an *an, struct pt_trainer *t)
+{
+	size_t i, j, k;
+
+	for (i = 0; i < an->m->all_procs.n; i++) {
+		struct pt_proc *p = an->m->all_procs.v[i];
+
+		if (p == t->proc || pt_model_proc(an->m, p->tgid) != p)
+			continue;
+		if (!pt_is_worker(t, p->tgid, NULL) &&
+		    !descends_from(an->m, p, t->proc->tgid))
+			continue;
+		for (j = 0; j < p->threads.n; j++) {
+			struct pt_thread *th = p->threads.v[j];
+
+			for (k = pt_iv_after(th, an->t0); k < th->iv.n; k++) {
+				const struct pt_iv *iv = &th->iv.v[k];
+				struct pt_worker *w;
+
+				if (iv->begin >= an->t1)
+					break;
+				if (iv->wait != PT_WAIT_PIPE_IN ||
+				    !iv->valid_wake ||
+				    iv->waker_tgid != t->proc->tgid)
+					continue;
+				w = worker_make(an, t, p->tgid);
+				if (!w)
+					return -ENOMEM;
+				w->main = th;
+				w->index_pipe = iv->object;
+				w->index_dev = iv->dev;
+				break; /* its first is enough */
+			}
+		}
+	}
+	return 0;
+}
+
+/*
+ * A thread that only sends: it sleeps on a futex, `from` wakes it, and it
+ * writes each time. The bytes written tell it from other threads that `from`
+ * wakes (a driver's, an autograd thread's).
+ */
+static bool is_feeder(struct pt_an *an, struct pt_thread *th,
+		      const struct pt_thread *from)
+{
+	uint64_t wakes = 0, wrote = 0, before = 0;
+	size_t i;
+
+	if (th == from || step_calls(an, th->proc, th->tid))
+		return false;
+	for (i = pt_iv_after(th, an->t0); i < th->iv.n; i++) {
+		const struct pt_iv *iv = &th->iv.v[i];
+
+		if (iv->begin >= an->t1)
+			break;
+		if (iv->wait != PT_WAIT_FUTEX || !iv->valid_wake ||
+		    iv->waker_tid != from->tid)
+			continue;
+		/* What it wrote since its last wake-up; it may queue for a CPU
+		 * or for the interpreter's lock before it writes. */
+		if (wakes++)
+			wrote += iv->wchar > before;
+		before = iv->wchar;
+	}
+	if (wakes)
+		wrote += th->t1.wchar > before;
+	return wakes >= 2 && wrote * 10 >= wakes * 8;
+}
+
+static int find_feeders(struct pt_an *an, struct pt_trainer *t)
+{
+	size_t i, j;
+
+	for (i = 0; i < t->proc->threads.n; i++) {
+		struct pt_feeder f = { t->proc->threads.v[i], -1 };
+
+		if (f.thread == t->main || f.thread == t->pin ||
+		    !is_feeder(an, f.thread, t->main))
+			continue;
+		if (pt_vec_push(&t->feeders, f))
+			return -ENOMEM;
+	}
+	for (i = 0; i < t->workers.n; i++) {
+		struct pt_worker *w = &t->workers.v[i];
+
+		for (j = 0; !w->feeder && j < w->proc->threads.n; j++)
+			if (is_feeder(an, w->proc->threads.v[j], w->main))
+				w->feeder = w->proc->threads.v[j];
+		if (!w->feeder)
+			w->feeder = w->main;
+	}
+	return 0;
+}
+
+static int cmp_mark(const void *a, const void *b)
+{
+	const struct pt_mark *x = a, *y = b;
+
+	return x->ts < y->ts ? -1 : x->ts > y->ts;
+}
+
+static int collect_marks(struct pt_an *an, struct pt_trainer *t)
+{
+	size_t n = t->feeders.n ? t->feeders.n : t->workers.n, i, j;
+
+	t->marks_direct = !t->feeders.n;
+	for (i = 0; i < n; i++) {
+		struct pt_thread *th = t->marks_direct ? t->workers.v[i].main :
+							 t->feeders.v[i].thread;
+		uint8_t kind = t->marks_direct ? PT_WAIT_PIPE_IN : PT_WAIT_FUTEX;
+
+		for (j = pt_iv_after(th, an->t0); j < th->iv.n; j++) {
+			const struct pt_iv *iv = &th->iv.v[j];
+			struct pt_mark mk = { iv->ready, (uint32_t)i };
+
+			if (iv->begin >= an->t1)
+				break;
+			if (iv->wait != kind || !iv->valid_wake ||
+			    iv->waker_tid != t->main->tid || iv->ready > an->t1)
+				continue;
+			if (pt_vec_push(&t->marks, mk))
+				return -ENOMEM;
+		}
+	}
+	if (t->marks.n)
+		qsort(t->marks.v, t->marks.n, sizeof(*t->marks.v), cmp_mark);
+	return 0;
+}
+
+static int find_loader(struct pt_an *an, struct pt_trainer *t)
+{
+	uint64_t best = 0, n;
+	size_t i;
+	int err;
+
+	t->receiver = t->main;
+	for (i = 0; i < t->proc->threads.n; i++) {
+		n = 0;
+		err = find_deliveries(an, t, t->proc->threads.v[i], &n);
+		if (err)
+			return err;
+		if (n > best) {
+			best = n;
+			t->receiver = t->proc->threads.v[i];
+		}
+	}
+	if (t->receiver != t->main)
+		t->pin = t->receiver;
+	err = find_demand(an, t);
+	if (!err)
+		err = find_feeders(an, t);
+	if (!err)
+		err = collect_marks(an, t);
+	t->handoffs = t->workers.n > 0;
+	return err;
+}
+
+int pt_find_roles(struct pt_an *an)
+{
+	size_t i;
+	int err;
+
+	for (i = 0; i < an->m->all_procs.n; i++) {
+		struct pt_trainer t = { 0 };
+		uint64_t n;
+
+		t.proc = an->m->all_procs.v[i];
+		n = step_calls(an, t.proc, 0);
+		if (!n)
+			continue;
+		t.main = main_thread(an, t.proc, n);
+		if (!t.main)
+			continue;
+		err = find_loader(an, &t);
+		if (err || pt_vec_push(&an->trainers, t)) {
+			pt_trainer_free(&t);
+			return -ENOMEM;
+		}
+	}
+	return 0;
+}
+
+void pt_trainer_free(struct pt_trainer *t)
+{
+	size_t i;
+
+	for (i = 0; i < t->workers.n; i++) {
+		pt_vec_free(&t->workers.v[i].done);
+		pt_vec_free(&t->workers.v[i].service_ms);
+	}
+	pt_vec_free(&t->workers);
+	pt_vec_free(&t->feeders);
+	pt_vec_free(&t->result_pipes);
+	pt_vec_free(&t->marks);
+	pt_vec_free(&t->steps);
+	pt_vec_free(&t->charges);
+	pt_vec_free(&t->idle_hard);
+	pt_vec_free(&t->idle_likely);
+}

@@ -1,0 +1,425 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Steps without a marker. The trainer's main thread alternates between GPU
+ * calls and gaps of host time between them. In a training loop one kind of
+ * gap holds the obtaining of the next batch; "kind" is the pair of calls
+ * around it. Hand-offs show which kind it is; where the trainer loads by
+ * itself, the kind whose gaps stand out of the launch cadence is it.
+ *
+ * A step runs from the begin of one obtaining to the begin of the next.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include <uthash.h>
+
+#include "analysis/internal.h"
+
+/* A sleep shorter than this is no evidence of waiting for a batch: a lock or
+ * a scheduler hiccup (a context switch there and back costs about 3 us). */
+#define MIN_BLOCK_NS 20000ull
+/* A loader with workers looks at its queue at once; own CPU time before that
+ * is the loop's, beyond this much. */
+#define LEAD_IN_NS 1000000ull
+/* Obtaining a batch that was ready: unpickle and map. Used only where
+ * neither its begin nor its hand-over can be seen. */
+#define READY_NS 2000000ull
+
+struct gap {
+	uint64_t begin, end;
+	uint64_t key;
+	uint64_t blocked; /* asleep for a batch */
+	uint64_t first_evidence, last_evidence; /* 0: none */
+	uint64_t last_mark;
+	int mark_source;
+	uint32_t marks;
+	bool data;
+};
+
+struct gap_kind {
+	uint64_t key;
+	uint64_t n, evident, ns, big_ns;
+	UT_hash_handle hh;
+};
+
+struct gap_set {
+	PT_VEC(struct gap) gaps;
+	struct gap_kind *kinds;
+	PT_VEC(struct pt_span) evidence; /* batch sleeps and hand-overs */
+};
+
+/* FNV-1a over the parts that tell one call site from another. */
+static uint64_t mix(uint64_t h, uint64_t v)
+{
+	int i;
+
+	for (i = 0; i < 8; i++) {
+		h ^= (v >> (8 * i)) & 0xff;
+		h *= 0x100000001b3ull;
+	}
+	return h;
+}
+
+static uint64_t symbol(uint64_t h, const struct pt_gpu_call *c)
+{
+	h = mix(h, c->api);
+	if (c->cls == PT_API_LAUNCH || c->cls == PT_API_GRAPH_LAUNCH)
+		h = mix(h, c->v[0]);
+	else if (pt_call_is_copy(c))
+		h = mix(h, c->v[2]);
+	return h;
+}
+
+static int build_gaps(struct pt_an *an, struct pt_trainer *t, struct gap_set *s)
+{
+	const struct pt_gpu_call *prev = NULL;
+	uint64_t end = 0; /* calls may nest: the latest end counts */
+	size_t i;
+
+	for (i = pt_gpu_after(t->proc, an->t0); i < t->proc->gpu.n; i++) {
+		const struct pt_gpu_call *c = &t->proc->gpu.v[i];
+		struct gap g = { 0 };
+
+		if (c->begin >= an->t1)
+			break;
+		if (c->tid != t->main->tid || !pt_call_is_step(c))
+			continue;
+		if (prev && c->begin > end) {
+			g.begin = end;
+			g.end = c->begin;
+			g.key = symbol(symbol(0xcbf29ce484222325ull, prev), c);
+			g.mark_source = -1;
+			if (pt_vec_push(&s->gaps, g))
+				return -ENOMEM;
+		}
+		end = pt_max64(end, c->end);
+		prev = c;
+	}
+	return 0;
+}
+
+/* Index of the gap that holds `ts`, or -1. */
+static long gap_at(const struct gap_set *s, uint64_t ts)
+{
+	size_t lo = 0, hi = s->gaps.n;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (s->gaps.v[mid].end <= ts)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < s->gaps.n && s->gaps.v[lo].begin <= ts ? (long)lo : -1;
+}
+
+/* Is it the hand-over of a batch: a socket exchange with a worker? */
+static bool is_handover(const struct pt_trainer *t, const struct pt_iv *iv)
+{
+	return iv->wait == PT_WAIT_SOCK && iv->valid_wake &&
+	       pt_is_worker(t, iv->waker_tgid, NULL);
+}
+
+static void add_evidence(struct pt_trainer *t, struct gap_set *s,
+			 const struct pt_thread *th, size_t from, uint64_t t1)
+{
+	size_t i;
+
+	for (i = from; i < th->iv.n; i++) {
+		const struct pt_iv *iv = &th->iv.v[i];
+		bool sleep = pt_is_batch_wait(t, th, iv);
+		struct gap *g;
+		long k;
+
+		if (iv->begin >= t1)
+			break;
+		if (!sleep && !is_handover(t, iv))
+			continue;
+		k = gap_at(s, iv->begin);
+		if (k < 0)
+			continue;
+		g = &s->gaps.v[k];
+		if (sleep && iv->ready - iv->begin >= MIN_BLOCK_NS)
+			g->blocked += iv->ready - iv->begin;
+		if (!g->first_evidence)
+			g->first_evidence = iv->begin;
+		g->last_evidence = iv->end;
+	}
+}
+
+static void add_marks(struct pt_trainer *t, struct gap_set *s)
+{
+	size_t i;
+
+	for (i = 0; i < t->marks.n; i++) {
+		long k = gap_at(s, t->marks.v[i].ts);
+		struct gap *g;
+
+		if (k < 0)
+			continue;
+		g = &s->gaps.v[k];
+		g->marks++;
+		g->last_mark = t->marks.v[i].ts;
+		g->mark_source = (int)t->marks.v[i].source;
+	}
+}
+
+static struct gap_kind *kind_of(struct gap_set *s, uint64_t key, bool make)
+{
+	struct gap_kind *k;
+
+	HASH_FIND(hh, s->kinds, &key, sizeof(key), k);
+	if (k || !make)
+		return k;
+	k = calloc(1, sizeof(*k));
+	if (!k)
+		return NULL;
+	k->key = key;
+	HASH_ADD(hh, s->kinds, key, sizeof(k->key), k);
+	return k;
+}
+
+static int count_kinds(struct gap_set *s)
+{
+	double *len = malloc((s->gaps.n + 1) * sizeof(*len));
+	uint64_t cadence;
+	size_t i;
+
+	if (!len)
+		return -ENOMEM;
+	for (i = 0; i < s->gaps.n; i++)
+		len[i] = (double)(s->gaps.v[i].end - s->gaps.v[i].begin);
+	/* What stands out: five times the usual gap between two launches. */
+	cadence = s->gaps.n ? (uint64_t)(5 * pt_median(len, s->gaps.n)) : 0;
+	free(len);
+	for (i = 0; i < s->gaps.n; i++) {
+		const struct gap *g = &s->gaps.v[i];
+		struct gap_kind *k = kind_of(s, g->key, true);
+		uint64_t ns = g->end - g->begin;
+
+		if (!k)
+			return -ENOMEM;
+		k->n++;
+		k->ns += ns;
+		k->evident += g->blocked || g->marks;
+		if (ns >= cadence)
+			k->big_ns += ns;
+	}
+	return 0;
+}
+
+/* Mark the gaps that hold a hand-off, and those of the same kind: a batch
+ * that was ready leaves little to see. Returns how many are evident. */
+static size_t pick_by_handoff(struct gap_set *s)
+{
+	struct gap_kind *best = NULL, *k, *tmp;
+	size_t i, evident = 0, elsewhere = 0;
+
+	HASH_ITER(hh, s->kinds, k, tmp)
+		if (!best || k->evident > best->evident)
+			best = k;
+	if (!best || best->evident < 2)
+		return 0;
+	for (i = 0; i < s->gaps.n; i++) {
+		struct gap *g = &s->gaps.v[i];
+
+		k = kind_of(s, g->key, false);
+		if (!k)
+			continue;
+		g->data = (k == best && k->evident * 2 >= k->n) ||
+			  g->blocked || (g->marks && k->evident * 2 >= k->n);
+		evident += g->data;
+		elsewhere += g->data && k != best;
+	}
+	(void)elsewhere;
+	return evident;
+}
+
+static size_t pick_by_cadence(struct gap_set *s, uint64_t window)
+{
+	struct gap_kind *best = NULL, *k, *tmp;
+	size_t i, n = 0;
+
+	HASH_ITER(hh, s->kinds, k, tmp)
+		if (k->n >= 3 && (!best || k->big_ns > best->big_ns))
+			best = k;
+	if (!best)
+		return 0;
+	(void)window;
+	for (i = 0; i < s->gaps.n; i++) {
+		struct gap *g = &s->gaps.v[i];
+
+		/* One call site can serve a whole step (the same kernel over
+		 * and over): then only the gaps that stand out count. */
+		g->data = g->key == best->key &&
+			  (best->big_ns * 10 >= best->ns * 9 ||
+			   (g->end - g->begin) * best->n >= best->ns);
+		n += g->data;
+	}
+	return n;
+}
+
+/* The last moment in [b,e) at which the main thread was woken by a thread of
+ * its own that calls the GPU: until then the step was still being launched. */
+static uint64_t after_own_threads(const struct pt_trainer *t, uint64_t b,
+				  uint64_t e)
+{
+	const struct pt_thread *th = t->main;
+	uint64_t last = b;
+	size_t i, j;
+
+	for (i = pt_iv_after(th, b); i < th->iv.n && th->iv.v[i].begin < e; i++) {
+		const struct pt_iv *iv = &th->iv.v[i];
+
+		if (iv->wait != PT_WAIT_FUTEX || !iv->valid_wake ||
+		    iv->waker_tgid != t->proc->tgid ||
+		    (t->pin && iv->waker_tid == t->pin->tid))
+			continue;
+		/* did the waker launch anything while we slept? */
+		for (j = pt_gpu_after(t->proc, iv->begin); j < t->proc->gpu.n; j++) {
+			const struct pt_gpu_call *c = &t->proc->gpu.v[j];
+
+			if (c->begin >= iv->end)
+				break;
+			if (c->tid == iv->waker_tid && pt_call_is_step(c)) {
+				last = iv->end;
+				break;
+			}
+		}
+	}
+	return pt_min64(last, e);
+}
+
+static uint64_t cpu_between(const struct pt_thread *th, uint64_t b, uint64_t e)
+{
+	uint64_t off = 0;
+	size_t i;
+
+	for (i = pt_iv_after(th, b); i < th->iv.n && th->iv.v[i].begin < e; i++)
+		off += pt_overlap(b, e, th->iv.v[i].begin, th->iv.v[i].end);
+	return e - b - pt_min64(off, e - b);
+}
+
+/* Where in a gap the obtaining begins and ends. */
+static void bound_wait(const struct pt_trainer *t, const struct gap *g,
+		       struct pt_step *s)
+{
+	uint64_t b = after_own_threads(t, g->begin, g->end), e = g->end;
+
+	if (t->handoffs) {
+		if (g->last_mark > b && g->last_mark >= g->last_evidence) {
+			e = g->last_mark;
+			s->end_seen = true;
+		}
+		if (g->first_evidence > b) {
+			if (cpu_between(t->main, b, g->first_evidence) >
+			    LEAD_IN_NS)
+				b = g->first_evidence;
+		} else if (!g->first_evidence && e - b > READY_NS &&
+			   cpu_between(t->main, b, e) > READY_NS) {
+			b = e - READY_NS;
+		}
+	}
+	s->wait_begin = b;
+	s->wait_end = e;
+}
+
+static int push_step(struct pt_trainer *t, const struct gap *g)
+{
+	struct pt_step s = { .worker = -1, .mark_source = -1,
+			     .cause = PT_CAUSE_UNKNOWN };
+
+	bound_wait(t, g, &s);
+	s.blocked_ns = g->blocked;
+	if (g->marks == 1)
+		s.mark_source = g->mark_source;
+	s.begin = s.wait_begin;
+	return pt_vec_push(&t->steps, s);
+}
+
+/* Waits that the capture cut: before the first and after the last call. */
+static int add_cut_waits(struct pt_an *an, struct pt_trainer *t,
+			 const struct gap_set *s)
+{
+	struct pt_step st = { .worker = -1, .mark_source = -1, .partial = true,
+			      .cause = PT_CAUSE_UNKNOWN };
+	const struct pt_thread *th = t->main;
+	const struct pt_iv *iv;
+	uint64_t first = s->gaps.v[0].begin;
+	uint64_t last = s->gaps.v[s->gaps.n - 1].end;
+	size_t i;
+	int err;
+
+	/* the sleep in which the capture ended */
+	if (th->iv.n) {
+		iv = &th->iv.v[th->iv.n - 1];
+		if (iv->open && iv->begin >= last &&
+		    pt_is_batch_wait(t, th, iv)) {
+			st.begin = st.wait_begin = iv->begin;
+			st.end = st.wait_end = an->t1;
+			st.blocked_ns = an->t1 - iv->begin;
+			err = pt_vec_push(&t->steps, st);
+			if (err)
+				return err;
+		}
+	}
+	/* the sleep in which it began: charged, not a step */
+	for (i = pt_iv_after(th, an->t0); i < th->iv.n; i++) {
+		iv = &th->iv.v[i];
+		if (iv->begin >= first)
+			break;
+		if (!pt_is_batch_wait(t, th, iv) ||
+		    iv->ready - pt_max64(iv->begin, an->t0) < MIN_BLOCK_NS)
+			continue;
+		st.begin = st.wait_begin = pt_max64(iv->begin, an->t0);
+		st.end = st.wait_end = pt_min64(iv->end, an->t1);
+		st.blocked_ns = pt_min64(iv->ready, st.end) - st.begin;
+		err = pt_vec_push(&t->steps, st);
+		if (err)
+			return err;
+		memmove(t->steps.v + 1, t->steps.v,
+			(t->steps.n - 1) * sizeof(*t->steps.v));
+		t->steps.v[0] = st;
+		break;
+	}
+	return 0;
+}
+
+int pt_find_steps(struct pt_an *an, struct pt_trainer *t)
+{
+	struct gap_set s = { 0 };
+	struct gap_kind *k, *tmp;
+	size_t i, n;
+	int err;
+
+	err = build_gaps(an, t, &s);
+	if (err || !s.gaps.n)
+		goto out;
+	add_evidence(t, &s, t->main, pt_iv_after(t->main, an->t0), an->t1);
+	add_marks(t, &s);
+	err = count_kinds(&s);
+	if (err)
+		goto out;
+	n = t->handoffs ? pick_by_handoff(&s) : 0;
+	if (n < 2)
+		pick_by_cadence(&s, an->t1 - an->t0);
+	for (i = 0; i < s.gaps.n && !err; i++)
+		if (s.gaps.v[i].data)
+			err = push_step(t, &s.gaps.v[i]);
+	if (!err)
+		err = add_cut_waits(an, t, &s);
+	for (i = 0; i < t->steps.n; i++)
+		t->steps.v[i].end = i + 1 < t->steps.n ?
+					    t->steps.v[i + 1].begin : an->t1;
+	if (t->steps.n)
+		t->steps.v[t->steps.n - 1].partial = true;
+out:
+	HASH_ITER(hh, s.kinds, k, tmp) {
+		HASH_DEL(s.kinds, k);
+		free(k);
+	}
+	pt_vec_free(&s.gaps);
+	pt_vec_free(&s.evidence);
+	return err;
+}

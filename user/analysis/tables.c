@@ -1,0 +1,417 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The report's tables: workers, operations, files, series, memory. */
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+#include "analysis/internal.h"
+
+#define MAX_FILES 50
+#define SERIES_STEP_NS NS_PER_S
+
+static double sec(uint64_t ns)
+{
+	return (double)ns / NS_PER_S;
+}
+
+/* ---- workers ------------------------------------------------------------ */
+
+struct worker_tally {
+	struct pt_an *an;
+	struct pt_trainer *t;
+	const struct pt_worker *w;
+	uint64_t ns[PT_CAUSE_NR];
+	size_t hint;
+};
+
+/* An idle worker starves for indices only while the trainer waits; otherwise
+ * it has made all that it may (prefetch full). */
+static void split_idle(struct worker_tally *k, uint64_t b, uint64_t e)
+{
+	const struct pt_trainer *t = k->t;
+	uint64_t waiting = 0;
+	size_t i;
+
+	while (k->hint < t->steps.n && t->steps.v[k->hint].wait_end <= b)
+		k->hint++;
+	for (i = k->hint; i < t->steps.n && t->steps.v[i].wait_begin < e; i++)
+		waiting += pt_overlap(b, e, t->steps.v[i].wait_begin,
+				      t->steps.v[i].wait_end);
+	k->ns[PT_CAUSE_WORKER_IDLE] += waiting;
+	k->ns[PT_CAUSE_PREFETCH_FULL] += e - b - waiting;
+}
+
+static int tally_piece(void *ctx, uint64_t b, uint64_t e,
+		       const struct pt_iv *iv, bool queued)
+{
+	struct worker_tally *k = ctx;
+	enum pt_cause c = !iv ? PT_CAUSE_CPU :
+			  queued ? PT_CAUSE_RUN_QUEUE :
+				   pt_piece_cause(k->an, k->w, iv);
+
+	if (c == PT_CAUSE_WORKER_IDLE)
+		split_idle(k, b, e);
+	else
+		k->ns[c] += e - b;
+	return 0;
+}
+
+static int fill_worker(struct pt_an *an, struct pt_trainer *t,
+		       struct pt_worker *w, struct pt_r_worker *o)
+{
+	struct worker_tally k = { .an = an, .t = t, .w = w };
+	uint64_t b = pt_max64(an->t0, w->main->first);
+	uint64_t e = pt_min64(an->t1, w->main->last);
+	uint64_t named = 0;
+	size_t i;
+
+	if (e > b)
+		pt_walk(w->main, b, e, tally_piece, &k);
+	else
+		e = b;
+	o->pid = w->proc->tgid;
+	o->tid = w->main->tid;
+	o->rank = PT_NULL;
+	o->role = "loader";
+	o->batches = w->feeder != w->main ? (int64_t)w->done.n :
+		     w->delivered ? (int64_t)w->delivered : PT_NULL;
+	if (!o->batches)
+		o->batches = w->delivered ? (int64_t)w->delivered : PT_NULL;
+	pt_dist_of(w->service_ms.v, w->service_ms.n, &o->batch_ms);
+	o->cpu = sec(k.ns[PT_CAUSE_CPU]);
+	o->run_queue = sec(k.ns[PT_CAUSE_RUN_QUEUE]);
+	o->throttle = NAN;
+	o->disk = sec(k.ns[PT_CAUSE_DISK]);
+	o->page_fault = sec(k.ns[PT_CAUSE_PAGE_FAULT]);
+	o->network = sec(k.ns[PT_CAUSE_NETWORK]);
+	o->lock = sec(k.ns[PT_CAUSE_LOCK]);
+	o->ipc = sec(k.ns[PT_CAUSE_IPC]);
+	o->worker_idle = sec(k.ns[PT_CAUSE_WORKER_IDLE]);
+	o->prefetch_full = sec(k.ns[PT_CAUSE_PREFETCH_FULL]);
+	for (i = 0; i < PT_CAUSE_NR; i++)
+		if (i == PT_CAUSE_CPU || i == PT_CAUSE_RUN_QUEUE ||
+		    i == PT_CAUSE_DISK || i == PT_CAUSE_PAGE_FAULT ||
+		    i == PT_CAUSE_NETWORK || i == PT_CAUSE_LOCK ||
+		    i == PT_CAUSE_IPC || i == PT_CAUSE_WORKER_IDLE ||
+		    i == PT_CAUSE_PREFETCH_FULL)
+			named += k.ns[i];
+	o->window = sec(e - b);
+	o->other = sec(e - b - pt_min64(named, e - b));
+	o->read_bytes = PT_NULL;
+	if (w->main->totals_known)
+		o->read_bytes = (int64_t)(w->main->t1.rchar - w->main->t0.rchar);
+	o->reads = w->main->reads.n ? (int64_t)w->main->reads.n : PT_NULL;
+	o->slowdown = w->slowdown;
+	o->state = w->main->exited ? PT_WORKER_EXITED :
+		   w->slow ? PT_WORKER_SLOW : PT_WORKER_OK;
+	return 0;
+}
+
+static int fill_workers(struct pt_an *an, struct pt_trainer *t)
+{
+	struct pt_r_worker *o = pt_arena_calloc(an->a, t->workers.n + 1,
+						sizeof(*o));
+	size_t i;
+
+	if (!o)
+		return -ENOMEM;
+	for (i = 0; i < t->workers.n; i++)
+		fill_worker(an, t, &t->workers.v[i], &o[i]);
+	an->r->workers = o;
+	an->r->n_workers = t->workers.n;
+	return 0;
+}
+
+/* ---- operations --------------------------------------------------------- */
+
+static int cmp_op(const void *a, const void *b)
+{
+	const struct pt_r_operation *x = a, *y = b;
+
+	if (x->total_s != y->total_s)
+		return x->total_s > y->total_s ? -1 : 1;
+	return x->calls > y->calls ? -1 : x->calls < y->calls;
+}
+
+static int one_operation(struct pt_an *an, struct pt_trainer *t, unsigned api,
+			 struct pt_r_operation *o, double *us)
+{
+	const struct pt_proc *p = t->proc;
+	struct pt_dist d;
+	size_t i, n = 0, calls = 0;
+
+	for (i = pt_gpu_after(p, an->t0); i < p->gpu.n; i++) {
+		const struct pt_gpu_call *c = &p->gpu.v[i];
+
+		if (c->begin >= an->t1)
+			break;
+		if (c->api != api)
+			continue;
+		calls++;
+		if (c->ret != INT64_MIN && !c->open)
+			us[n++] = (double)(c->end - c->begin) / 1000;
+	}
+	if (!calls)
+		return 0;
+	pt_dist_of(us, n, &d);
+	o->name = pt_api_get(api)->symbol;
+	o->kind = "api";
+	o->calls = (int64_t)calls;
+	o->total_s = o->mean_us = o->min_us = o->max_us = o->p50_us =
+		o->p99_us = o->share = NAN;
+	if (n) { /* entry-only calls have no time */
+		o->total_s = d.mean * (double)n / 1e6;
+		o->mean_us = d.mean;
+		o->min_us = d.min;
+		o->max_us = d.max;
+		o->p50_us = d.p50;
+		o->p99_us = d.p99;
+		o->share = o->total_s / sec(an->t1 - an->t0);
+	}
+	o->cpu_s = o->gpu_s = NAN;
+	return 1;
+}
+
+static int fill_operations(struct pt_an *an, struct pt_trainer *t)
+{
+	struct pt_r_operation *o = pt_arena_calloc(an->a, pt_api_count,
+						   sizeof(*o));
+	double *us = malloc((t->proc->gpu.n + 1) * sizeof(*us));
+	size_t n = 0;
+	unsigned i;
+
+	if (!o || !us) {
+		free(us);
+		return -ENOMEM;
+	}
+	for (i = 0; i < pt_api_count; i++)
+		n += (size_t)one_operation(an, t, i, &o[n], us);
+	free(us);
+	qsort(o, n, sizeof(*o), cmp_op);
+	an->r->operations = o;
+	an->r->n_operations = n;
+	return 0;
+}
+
+/* ---- files -------------------------------------------------------------- */
+
+struct file_sum {
+	struct pt_file_key key;
+	uint64_t reads, bytes, read_ns, blocked_ns;
+	UT_hash_handle hh;
+};
+
+static struct file_sum *file_sum(struct file_sum **all, uint32_t dev,
+				 uint64_t inode)
+{
+	struct pt_file_key key = { inode, dev };
+	struct file_sum *f;
+
+	HASH_FIND(hh, *all, &key, sizeof(key), f);
+	if (f)
+		return f;
+	f = calloc(1, sizeof(*f));
+	if (!f)
+		return NULL;
+	f->key = key;
+	HASH_ADD(hh, *all, key, sizeof(f->key), f);
+	return f;
+}
+
+static int sum_files(struct pt_an *an, struct pt_thread *th,
+		     struct file_sum **all)
+{
+	struct file_sum *f;
+	size_t i;
+
+	for (i = pt_iv_after(th, an->t0); i < th->iv.n; i++) {
+		const struct pt_iv *iv = &th->iv.v[i];
+
+		if (iv->begin >= an->t1)
+			break;
+		if (iv->wait != PT_WAIT_DISK || iv->obj_kind != PT_OBJ_FILE)
+			continue;
+		f = file_sum(all, iv->dev, iv->object);
+		if (!f)
+			return -ENOMEM;
+		f->blocked_ns += pt_overlap(an->t0, an->t1, iv->begin, iv->ready);
+	}
+	for (i = 0; i < th->reads.n; i++) {
+		const struct pt_read *r = &th->reads.v[i];
+
+		if (r->obj_kind != PT_OBJ_FILE || r->end < an->t0 ||
+		    r->end > an->t1)
+			continue;
+		f = file_sum(all, r->dev, r->inode);
+		if (!f)
+			return -ENOMEM;
+		f->reads++;
+		f->bytes += r->ret > 0 ? (uint64_t)r->ret : 0;
+		f->read_ns += r->end - r->begin;
+	}
+	return 0;
+}
+
+static int by_cost(const struct file_sum *x, const struct file_sum *y)
+{
+	if (x->blocked_ns != y->blocked_ns)
+		return x->blocked_ns > y->blocked_ns ? -1 : 1;
+	return x->bytes > y->bytes ? -1 : x->bytes < y->bytes;
+}
+
+static int fill_files(struct pt_an *an)
+{
+	bool traced = an->m->host_known && an->m->host.read_door != PT_DOOR_NONE;
+	struct file_sum *all = NULL, *f, *tmp;
+	struct pt_r_file *o;
+	size_t i, n = 0;
+	int err = 0;
+
+	for (i = 0; i < an->m->all_threads.n && !err; i++)
+		err = sum_files(an, an->m->all_threads.v[i], &all);
+	HASH_SORT(all, by_cost);
+	o = pt_arena_calloc(an->a, MAX_FILES, sizeof(*o));
+	if (!o)
+		err = -ENOMEM;
+	HASH_ITER(hh, all, f, tmp) {
+		const struct pt_file *name;
+
+		if (!err && n < MAX_FILES) {
+			name = pt_model_file(an->m, (uint32_t)f->key.dev,
+					     f->key.inode);
+			o[n].path = name && name->path ?
+					    pt_arena_strdup(an->a, name->path) :
+					    NULL;
+			o[n].dev = (uint32_t)f->key.dev;
+			o[n].inode = f->key.inode;
+			o[n].opens = o[n].reread_bytes = PT_NULL;
+			o[n].reads = traced ? (int64_t)f->reads : PT_NULL;
+			o[n].bytes = traced ? (int64_t)f->bytes : PT_NULL;
+			o[n].read_s = traced ? sec(f->read_ns) : NAN;
+			o[n].blocked_s = sec(f->blocked_ns);
+			o[n].p99_ms = o[n].cached_share = NAN;
+			n++;
+		}
+		HASH_DEL(all, f);
+		free(f);
+	}
+	an->r->files = o;
+	an->r->n_files = err ? 0 : n;
+	return err;
+}
+
+/* ---- series and memory -------------------------------------------------- */
+
+static double waits_in(const struct pt_trainer *t, uint64_t b, uint64_t e)
+{
+	uint64_t sum = 0;
+	size_t i;
+
+	for (i = 0; t && i < t->steps.n; i++)
+		sum += pt_overlap(b, e, t->steps.v[i].wait_begin,
+				  t->steps.v[i].wait_end);
+	return e > b ? (double)sum / (double)(e - b) : NAN;
+}
+
+static void add_sample(struct pt_r_point *pt, const struct pt_rec_sample *a,
+		       const struct pt_rec_sample *b)
+{
+	double dt = sec(b->hdr.ts - a->hdr.ts);
+
+	pt->rss += (double)b->rss_anon;
+	pt->shm += (double)b->rss_shmem;
+	if (dt <= 0)
+		return;
+	pt->cpu += sec(b->utime_ns + b->stime_ns - a->utime_ns - a->stime_ns) / dt;
+	pt->read_bps += (double)(b->rchar - a->rchar) / dt;
+}
+
+static int fill_series(struct pt_an *an)
+{
+	size_t n = (size_t)((an->t1 - an->t0) / SERIES_STEP_NS), i, j, k;
+	struct pt_r_point *o;
+	bool *seen;
+
+	if (n > 100000)
+		n = 100000;
+	o = pt_arena_calloc(an->a, n + 1, sizeof(*o));
+	seen = calloc(n + 1, sizeof(*seen));
+	if (!o || !seen) {
+		free(seen);
+		return -ENOMEM;
+	}
+	for (i = 0; i < an->m->all_procs.n; i++) {
+		const struct pt_proc *p = an->m->all_procs.v[i];
+
+		for (j = 1; j < p->samples.n; j++) {
+			const struct pt_rec_sample *b = &p->samples.v[j];
+
+			if (b->hdr.ts < an->t0)
+				continue;
+			k = (size_t)((b->hdr.ts - an->t0) / SERIES_STEP_NS);
+			if (k > 0 && k <= n) {
+				add_sample(&o[k - 1], b - 1, b);
+				seen[k - 1] = true;
+			}
+		}
+	}
+	for (i = 0; i < n; i++) {
+		uint64_t b = an->t0 + i * SERIES_STEP_NS;
+
+		o[i].t = (double)(i + 1);
+		o[i].gpu_util = o[i].gpu_mem = NAN;
+		o[i].data_wait_share = an->top ?
+			waits_in(an->top, b, b + SERIES_STEP_NS) : NAN;
+		if (!seen[i])
+			o[i].cpu = o[i].rss = o[i].shm = o[i].read_bps = NAN;
+	}
+	free(seen);
+	an->r->series = o;
+	an->r->n_series = n;
+	return 0;
+}
+
+/* Least squares over the points where memory was sampled: bytes a minute. */
+static void fill_memory(struct pt_an *an)
+{
+	const struct pt_report *r = an->r;
+	double n = 0, st = 0, sm = 0, stt = 0, stm = 0, d;
+	size_t i;
+
+	for (i = 0; i < r->n_series; i++) {
+		double t = r->series[i].t, m = r->series[i].rss + r->series[i].shm;
+
+		if (isnan(m))
+			continue;
+		n++;
+		st += t;
+		sm += m;
+		stt += t * t;
+		stm += t * m;
+	}
+	d = n * stt - st * st;
+	if (n < 5 || d <= 0) {
+		pt_report_limit(an->r, "memory.growth_per_min", "Too few memory samples for a slope.");
+		return;
+	}
+	an->r->mem_growth_per_min = 60 * (n * stm - st * sm) / d;
+	an->r->mem_growth_certainty = PT_ESTIMATED;
+}
+
+int pt_fill_tables(struct pt_an *an)
+{
+	int err = 0;
+
+	if (an->top) {
+		err = fill_workers(an, an->top);
+		if (!err)
+			err = fill_operations(an, an->top);
+	}
+	if (!err)
+		err = fill_files(an);
+	if (!err)
+		err = fill_series(an);
+	if (!err)
+		fill_memory(an);
+	return err;
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include <errno.h>
+#include <math.h>
+
+#include "analysis/verdicts/verdict.h"
+
+/* Above this share of idle time that data does not explain, "balanced" would
+ * be wrong: something else keeps the device waiting. */
+#define IDLE_BAD 0.30
+
+/* The GPU does not starve for data. */
+int pt_judge_balanced(struct pt_an *an, const struct pt_facts *f,
+		      struct pt_r_verdict *v)
+{
+	double other = f->idle_hard - f->starved_lo;
+
+	if (f->insufficient || f->is_starved)
+		return 0;
+	v->severity = PT_INFO;
+	if (pt_evidence_start(an, v, 3))
+		return -ENOMEM;
+	pt_evidence_add(v, "gpu.starved_share", f->starved, "share",
+			PT_STARVED_INFO, PT_ESTIMATED);
+	pt_evidence_add(v, "breakdown.data_wait.share", f->wait_share, "share",
+			NAN, PT_MEASURED);
+	pt_evidence_add(v, "gpu.idle_share", f->idle, "share", IDLE_BAD,
+			PT_ESTIMATED);
+	if (other >= IDLE_BAD) {
+		v->id = "insufficient_data";
+		v->certainty = PT_CONF_HIGH;
+		v->title = pt_arena_printf(an->a,
+			"Data is not the problem, yet the GPU idles at least %.0f %% of the time for another reason, which this version does not name.",
+			100 * other);
+		v->advice = "Look at what the training thread does between its GPU calls (the breakdown's sync, transfer and other shares).";
+		return v->title ? 1 : -ENOMEM;
+	}
+	v->certainty = f->t->gpu_known ? PT_CONF_HIGH : PT_CONF_MEDIUM;
+	v->title = f->wait_share >= PT_STARVED_INFO ?
+		pt_arena_printf(an->a,
+			"The GPU does not starve: waiting for data (%.0f %% of the time) is hidden by queued work.",
+			100 * f->wait_share) :
+		pt_arena_printf(an->a,
+			"The GPU does not starve: the trainer waits for data %.1f %% of the time.",
+			100 * f->wait_share);
+	return v->title ? 1 : -ENOMEM;
+}

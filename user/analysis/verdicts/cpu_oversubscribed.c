@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include <errno.h>
+#include <math.h>
+
+#include "analysis/verdicts/verdict.h"
+
+/* Workers have work but no core: they wait on the run queue. */
+int pt_judge_cpu_oversubscribed(struct pt_an *an, const struct pt_facts *f,
+				struct pt_r_verdict *v)
+{
+	double cpu = f->group[PT_GROUP_CPU], runq;
+
+	if (f->largest != PT_GROUP_CPU || cpu < PT_ROOT_SHARE)
+		return 0;
+	runq = f->cause[PT_CAUSE_RUN_QUEUE] / cpu;
+	if (runq < PT_RUNQ_SHARE)
+		return 0;
+	if (pt_evidence_starved(an, f, v, 3))
+		return -ENOMEM;
+	pt_evidence_add(v, "data_wait.run_queue_share",
+			f->cause[PT_CAUSE_RUN_QUEUE], "share", PT_RUNQ_SHARE,
+			PT_MEASURED);
+	pt_evidence_add(v, "loader.workers", (double)f->t->workers.n, "count",
+			NAN, PT_MEASURED);
+	if (f->cores)
+		pt_evidence_add(v, "host.cores", (double)f->cores, "count", NAN,
+				PT_MEASURED);
+	v->title = pt_arena_printf(an->a,
+		"The workers lack cores: %.0f %% of their loading time they wait for a CPU.",
+		100 * runq);
+	v->advice = f->cores && f->t->workers.n >= (size_t)f->cores ?
+		pt_arena_printf(an->a,
+			"More workers cannot help: num_workers is %zu today on %lld cores. Give the job more cores, make __getitem__ cheaper, or lower num_workers to the cores that are free.",
+			f->t->workers.n, (long long)f->cores) :
+		pt_arena_printf(an->a,
+			"Something else uses the cores (num_workers is %zu today). Check threads per worker (OMP_NUM_THREADS), other jobs on this host, and the CPU quota.",
+			f->t->workers.n);
+	return v->title && v->advice ? 1 : -ENOMEM;
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include <errno.h>
+#include <math.h>
+
+#include "analysis/verdicts/verdict.h"
+
+/* The trainer loads its own batches (num_workers=0): nothing overlaps. */
+int pt_judge_main_thread_loading(struct pt_an *an, const struct pt_facts *f,
+				 struct pt_r_verdict *v)
+{
+	double io = f->group[PT_GROUP_IO], cpu = f->group[PT_GROUP_CPU];
+
+	if (f->t->handoffs)
+		return 0;
+	if (pt_evidence_starved(an, f, v, 2))
+		return -ENOMEM;
+	pt_evidence_add(v, "data_wait.cpu_share", cpu, "share", NAN, PT_MEASURED);
+	pt_evidence_add(v, "data_wait.io_share", io, "share", NAN, PT_MEASURED);
+	v->subject_pid = f->t->main->tgid;
+	v->title = pt_arena_printf(an->a,
+		"The training thread loads every batch itself, %.0f %% of the time, and the GPU waits meanwhile.",
+		100 * f->wait_share);
+	v->advice = io > cpu ?
+		"Load in worker processes (num_workers is 0 today; start with 2 to 4), so that reads overlap with GPU work." :
+		"Load in worker processes (num_workers is 0 today; start with 2, at most one a core), so that loading overlaps with GPU work.";
+	pt_speedup_all(f, &v->expected_speedup);
+	return v->title ? 1 : -ENOMEM;
+}

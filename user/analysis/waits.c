@@ -1,0 +1,468 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Waits to causes. Each data wait is cut into pieces by what the trainer's
+ * main thread did; sleep for a batch is walked back, through the pin thread
+ * where there is one, to the worker that delivered, and charged to what that
+ * worker was doing then. Pieces cover a wait exactly, so charges sum to it.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "analysis/internal.h"
+
+#define WALK_DEPTH 3 /* worker -> its helper -> the helper's helper */
+
+struct walker {
+	struct pt_an *an;
+	struct pt_trainer *t;
+	struct pt_step *step;
+	uint64_t by_cause[PT_CAUSE_NR]; /* of this step */
+	struct pt_worker *w;		/* who delivered; NULL unknown */
+	uint64_t made; /* when w had made the batch; ~0: not before it came */
+	const struct pt_thread *th;	/* whose pieces are walked */
+	int depth;
+};
+
+static int charge(struct walker *k, enum pt_cause cause,
+		  const struct pt_thread *who, uint64_t ns,
+		  const struct pt_iv *iv)
+{
+	struct pt_charge c = { 0 }, *last;
+
+	k->by_cause[cause] += ns;
+	c.cause = (uint8_t)cause;
+	c.ns = ns;
+	c.syscall = PT_SYSCALL_NONE;
+	if (who) {
+		c.pid = who->tgid;
+		c.tid = who->tid;
+	}
+	if (iv && (cause == PT_CAUSE_DISK) && iv->obj_kind == PT_OBJ_FILE) {
+		c.dev = iv->dev;
+		c.inode = iv->object;
+	}
+	if (iv && cause == PT_CAUSE_UNKNOWN)
+		c.syscall = iv->syscall;
+	/* neighbours mostly agree */
+	last = k->t->charges.n ? &k->t->charges.v[k->t->charges.n - 1] : NULL;
+	if (last && last->cause == c.cause && last->tid == c.tid &&
+	    last->inode == c.inode && last->dev == c.dev &&
+	    last->syscall == c.syscall) {
+		last->ns += ns;
+		return 0;
+	}
+	return pt_vec_push(&k->t->charges, c);
+}
+
+static int walk_thread(struct walker *k, const struct pt_thread *th, uint64_t b,
+		       uint64_t e);
+
+/* A futex sleep: whatever the thread that ended it was doing, if it is of
+ * the same process (a helper thread); else a lock. */
+static int charge_futex(struct walker *k, uint64_t b, uint64_t e,
+			const struct pt_iv *iv)
+{
+	const struct pt_thread *helper;
+
+	if (iv->valid_wake && k->depth < WALK_DEPTH) {
+		helper = pt_model_thread(k->an->m, iv->waker_tid);
+		if (helper && helper->tgid == k->th->tgid &&
+		    helper->tid != k->th->tid && helper->first <= b)
+			return walk_thread(k, helper, b, e);
+	}
+	return charge(k, PT_CAUSE_LOCK, k->th, e - b, iv);
+}
+
+enum pt_cause pt_piece_cause(const struct pt_an *an, const struct pt_worker *w,
+			     const struct pt_iv *iv)
+{
+	bool inside = iv->valid_wake && pt_model_proc(an->m, iv->waker_tgid);
+
+	switch (iv->wait) {
+	case PT_WAIT_DISK:
+	case PT_WAIT_DISK_WRITE:
+		return PT_CAUSE_DISK;
+	case PT_WAIT_FAULT:
+		return PT_CAUSE_PAGE_FAULT;
+	case PT_WAIT_PIPE_IN:
+		if (w && (!w->index_pipe || iv->object == w->index_pipe))
+			return PT_CAUSE_WORKER_IDLE;
+		return PT_CAUSE_IPC;
+	case PT_WAIT_PIPE_OUT:
+		return PT_CAUSE_IPC;
+	case PT_WAIT_SOCK:
+		return inside ? PT_CAUSE_IPC : PT_CAUSE_NETWORK;
+	case PT_WAIT_POLL:
+		return inside ? PT_CAUSE_IPC :
+		       iv->obj_kind == PT_OBJ_SOCK ? PT_CAUSE_NETWORK :
+						     PT_CAUSE_UNKNOWN;
+	case PT_WAIT_FUTEX:
+		return PT_CAUSE_LOCK;
+	default:
+		return PT_CAUSE_UNKNOWN;
+	}
+}
+
+static int worker_piece(void *ctx, uint64_t b, uint64_t e,
+			const struct pt_iv *iv, bool queued)
+{
+	struct walker *k = ctx;
+
+	if (!iv)
+		return charge(k, PT_CAUSE_CPU, k->th, e - b, NULL);
+	if (queued)
+		return charge(k, PT_CAUSE_RUN_QUEUE, k->th, e - b, NULL);
+	if (iv->wait == PT_WAIT_FUTEX)
+		return charge_futex(k, b, e, iv);
+	return charge(k, pt_piece_cause(k->an, k->w, iv), k->th, e - b, iv);
+}
+
+static int walk_thread(struct walker *k, const struct pt_thread *th, uint64_t b,
+		       uint64_t e)
+{
+	const struct pt_thread *saved = k->th;
+	int err;
+
+	if (b >= e)
+		return 0;
+	k->th = th;
+	k->depth++;
+	err = pt_walk(th, b, e, worker_piece, k);
+	k->depth--;
+	k->th = saved;
+	return err;
+}
+
+/* The batch is made and on its way: whatever holds the sender up is the
+ * hand-over's, but for the run queue. */
+static int sender_piece(void *ctx, uint64_t b, uint64_t e,
+			const struct pt_iv *iv, bool queued)
+{
+	struct walker *k = ctx;
+
+	return charge(k, iv && queued ? PT_CAUSE_RUN_QUEUE : PT_CAUSE_IPC,
+		      k->th, e - b, iv);
+}
+
+/* What the delivering worker did in [b,e), a stretch of sleep for a batch. */
+static int charge_worker(struct walker *k, uint64_t b, uint64_t e)
+{
+	struct pt_worker *w = k->w;
+	uint64_t made = e;
+	int err;
+
+	if (b >= e)
+		return 0;
+	if (!w)
+		return charge(k, PT_CAUSE_UNKNOWN, NULL, e - b, NULL);
+	w->charged_ns += e - b;
+	if (w->feeder != w->main)
+		made = pt_min64(pt_max64(k->made, b), e);
+	err = walk_thread(k, w->main, b, made);
+	if (err || made >= e)
+		return err;
+	k->th = w->feeder;
+	return pt_walk(w->feeder, made, e, sender_piece, k);
+}
+
+static int pin_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv,
+		     bool queued)
+{
+	struct walker *k = ctx;
+
+	if (iv && !queued && pt_is_batch_wait(k->t, k->t->pin, iv))
+		return charge_worker(k, b, e);
+	if (queued)
+		return charge(k, PT_CAUSE_RUN_QUEUE, k->t->pin, e - b, NULL);
+	return charge(k, PT_CAUSE_IPC, k->t->pin, e - b, iv);
+}
+
+static int main_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv,
+		      bool queued)
+{
+	struct walker *k = ctx;
+	struct pt_trainer *t = k->t;
+	struct pt_step *s = k->step;
+	enum pt_cause cause;
+
+	if (!iv) {
+		if (t->handoffs) {
+			s->handover_ns += e - b;
+			return charge(k, PT_CAUSE_IPC, t->main, e - b, NULL);
+		}
+		s->own_cpu_ns += e - b;
+		return charge(k, PT_CAUSE_CPU, t->main, e - b, NULL);
+	}
+	if (queued) {
+		*(t->handoffs ? &s->handover_ns : &s->own_cpu_ns) += e - b;
+		return charge(k, PT_CAUSE_RUN_QUEUE, t->main, e - b, NULL);
+	}
+	if (pt_is_batch_wait(t, t->main, iv)) {
+		if (t->pin)
+			return pt_walk(t->pin, b, e, pin_piece, k);
+		return charge_worker(k, b, e);
+	}
+	cause = pt_piece_cause(k->an, NULL, iv);
+	if (cause == PT_CAUSE_DISK || cause == PT_CAUSE_PAGE_FAULT)
+		s->own_read_ns += e - b;
+	else if (t->handoffs)
+		s->handover_ns += e - b;
+	else
+		s->own_cpu_ns += e - b;
+	if (iv->wait == PT_WAIT_FUTEX) {
+		int err;
+
+		k->th = t->main;
+		k->depth = 0;
+		err = t->handoffs ? charge(k, PT_CAUSE_LOCK, t->main, e - b, iv) :
+				    charge_futex(k, b, e, iv);
+		return err;
+	}
+	return charge(k, cause, t->main, e - b, iv);
+}
+
+/* The last valid wake-up of `th` within [b,e] by a worker: over a pipe that
+ * batches come through, or a socket that carries their descriptors. */
+static int last_waker(const struct pt_trainer *t, const struct pt_thread *th,
+		      uint64_t b, uint64_t e, uint8_t wait)
+{
+	int found = -1, w;
+	size_t i;
+
+	for (i = pt_iv_after(th, b); i < th->iv.n; i++) {
+		const struct pt_iv *iv = &th->iv.v[i];
+
+		if (iv->begin >= e || iv->ready > e)
+			break;
+		if (iv->wait == wait && iv->valid_wake && iv->ready >= b &&
+		    pt_is_worker(t, iv->waker_tgid, &w))
+			found = w;
+	}
+	return found;
+}
+
+/* The last wake-up of the main thread by the pin thread in [b,e]; e if none. */
+static uint64_t pin_wake(const struct pt_trainer *t, uint64_t b, uint64_t e)
+{
+	const struct pt_thread *th = t->main;
+	uint64_t at = e;
+	size_t i;
+
+	for (i = pt_iv_after(th, b); i < th->iv.n; i++) {
+		const struct pt_iv *iv = &th->iv.v[i];
+
+		if (iv->begin >= e || iv->ready > e)
+			break;
+		if (pt_is_batch_wait(t, th, iv))
+			at = iv->ready;
+	}
+	return at;
+}
+
+/*
+ * Who made the batch that ended this wait, by what the wait itself shows.
+ * A message that arrived out of order is received before the one that is
+ * delivered, so the last one counts; the sockets come after the message and
+ * name its sender without doubt.
+ */
+static int deliverer(struct pt_trainer *t, const struct pt_step *s)
+{
+	uint64_t b = s->wait_begin, e = s->wait_end;
+	int w;
+
+	if (t->pin) {
+		e = pin_wake(t, b, e);
+		/* it may have received the batch before we began to wait */
+		b = b > 50 * NS_PER_MS ? b - 50 * NS_PER_MS : 0;
+	}
+	w = last_waker(t, t->receiver, b, e, PT_WAIT_SOCK);
+	if (w >= 0)
+		t->fd_sharing = true;
+	return w >= 0 ? w : last_waker(t, t->receiver, b, e, PT_WAIT_PIPE_IN);
+}
+
+/*
+ * Which worker's slot does each mark refill? A loader with bounded prefetch
+ * hands the next index to the worker whose batch it has just consumed, so
+ * the refilled worker and the deliverer agree if that is how this loader
+ * works. Learned from the waits where the deliverer was seen, and trusted
+ * only where it fits nearly always (`ok`, sources by workers).
+ */
+static int learn_refill(struct pt_trainer *t, int *map)
+{
+	size_t ns = t->marks_direct ? t->workers.n : t->feeders.n;
+	size_t nw = t->workers.n, i, j;
+	uint32_t *seen;
+
+	if (!ns || !nw)
+		return 0;
+	seen = calloc(ns * nw, sizeof(*seen));
+	if (!seen)
+		return -ENOMEM;
+	for (i = 0; i < t->steps.n; i++) {
+		const struct pt_step *s = &t->steps.v[i];
+
+		if (s->worker >= 0 && s->mark_source >= 0 && s->blocked_ns)
+			seen[(size_t)s->mark_source * nw + (size_t)s->worker]++;
+	}
+	for (i = 0; i < ns; i++) {
+		uint32_t sum = 0, best = 0;
+
+		map[i] = -1;
+		for (j = 0; j < nw; j++) {
+			sum += seen[i * nw + j];
+			if (seen[i * nw + j] > best) {
+				best = seen[i * nw + j];
+				map[i] = (int)j;
+			}
+		}
+		if (sum < 4 || best * 10 < sum * 8)
+			map[i] = -1;
+	}
+	free(seen);
+	return 0;
+}
+
+static int name_deliverers(struct pt_trainer *t)
+{
+	size_t ns = t->marks_direct ? t->workers.n : t->feeders.n, i;
+	int *map, err;
+
+	for (i = 0; i < t->steps.n; i++)
+		t->steps.v[i].worker = deliverer(t, &t->steps.v[i]);
+	map = malloc((ns + 1) * sizeof(*map));
+	if (!map)
+		return -ENOMEM;
+	for (i = 0; i < ns; i++)
+		map[i] = -1;
+	err = learn_refill(t, map);
+	for (i = 0; !err && i < t->steps.n; i++) {
+		struct pt_step *s = &t->steps.v[i];
+
+		if (s->mark_source >= 0 && map[s->mark_source] >= 0)
+			s->worker = map[s->mark_source];
+	}
+	for (i = 0; !t->marks_direct && i < ns; i++)
+		t->feeders.v[i].worker = map[i];
+	free(map);
+	return err;
+}
+
+/* When each worker had a batch made: it wakes its sender. */
+static int collect_done(struct pt_an *an, struct pt_trainer *t)
+{
+	size_t i, j;
+
+	for (i = 0; i < t->workers.n; i++) {
+		struct pt_worker *w = &t->workers.v[i];
+		const struct pt_thread *f = w->feeder;
+
+		if (f == w->main)
+			continue;
+		for (j = pt_iv_after(f, an->t0); j < f->iv.n; j++) {
+			const struct pt_iv *iv = &f->iv.v[j];
+
+			if (iv->begin >= an->t1)
+				break;
+			if (iv->wait == PT_WAIT_FUTEX && iv->valid_wake &&
+			    iv->waker_tid == w->main->tid &&
+			    iv->ready <= an->t1 &&
+			    pt_vec_push(&w->done, iv->ready))
+				return -ENOMEM;
+		}
+	}
+	return 0;
+}
+
+/* Without a sender thread a worker's own wake-ups of the receiver tell. */
+static int collect_direct(struct pt_an *an, struct pt_trainer *t)
+{
+	const struct pt_thread *r = t->receiver;
+	size_t i;
+	int w;
+
+	for (i = pt_iv_after(r, an->t0); i < r->iv.n; i++) {
+		const struct pt_iv *iv = &r->iv.v[i];
+
+		if (iv->begin >= an->t1)
+			break;
+		if (pt_is_batch_wait(t, r, iv) && iv->valid_wake &&
+		    pt_is_worker(t, iv->waker_tgid, &w) &&
+		    t->workers.v[w].feeder == t->workers.v[w].main &&
+		    pt_vec_push(&t->workers.v[w].done, iv->ready))
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+/* A batch made longer ago than this had come long before: its mark belongs
+ * to an earlier batch, and this one's is missing. */
+#define MADE_BEFORE_NS (5 * NS_PER_MS)
+
+/* When the worker had made the batch that ended this wait: its last mark
+ * before the batch arrived. A worker that is ahead may have made another
+ * since. ~0 when it cannot be told. */
+static uint64_t made_at(const struct pt_trainer *t, const struct pt_worker *w,
+			const struct pt_step *s)
+{
+	const struct pt_thread *r = t->receiver;
+	uint64_t arrived = s->wait_end;
+	size_t i, lo = 0, hi = w->done.n;
+
+	for (i = pt_iv_after(r, s->wait_begin); i < r->iv.n; i++) {
+		if (r->iv.v[i].begin >= s->wait_end ||
+		    r->iv.v[i].ready > s->wait_end)
+			break;
+		if (pt_is_batch_wait(t, r, &r->iv.v[i]))
+			arrived = r->iv.v[i].ready;
+	}
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (w->done.v[mid] <= arrived)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	if (!lo || w->done.v[lo - 1] + MADE_BEFORE_NS < s->wait_begin)
+		return UINT64_MAX;
+	return w->done.v[lo - 1];
+}
+
+int pt_charge_waits(struct pt_an *an, struct pt_trainer *t)
+{
+	size_t i;
+	int err, c;
+
+	err = collect_done(an, t);
+	if (!err && t->receiver)
+		err = collect_direct(an, t);
+	if (!err)
+		err = name_deliverers(t);
+	for (i = 0; i < t->steps.n && !err; i++) {
+		struct pt_step *s = &t->steps.v[i];
+		struct walker k = { .an = an, .t = t, .step = s };
+		uint64_t most = 0;
+
+		if (s->worker >= 0) {
+			k.w = &t->workers.v[s->worker];
+			k.w->delivered++;
+			k.made = made_at(t, k.w, s);
+		}
+		err = pt_walk(t->main, s->wait_begin, s->wait_end, main_piece,
+			      &k);
+		for (c = 0; c < PT_CAUSE_NR; c++) {
+			if (k.by_cause[c] <= most)
+				continue;
+			most = k.by_cause[c];
+			s->cause = (uint8_t)c;
+		}
+		for (c = 0; c < PT_CAUSE_NR; c++)
+			t->cause_ns[c] += k.by_cause[c];
+	}
+	t->top_cause = PT_CAUSE_UNKNOWN;
+	for (c = 0; c < PT_CAUSE_NR; c++)
+		if (t->cause_ns[c] > t->cause_ns[t->top_cause])
+			t->top_cause = (uint8_t)c;
+	return err;
+}

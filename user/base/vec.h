@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Growable arrays: struct { T *v; size_t n, cap; }. */
+#ifndef PT_VEC_H
+#define PT_VEC_H
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#define PT_VEC(T)                                                              \
+	struct {                                                               \
+		T *v;                                                          \
+		size_t n, cap;                                                 \
+	}
+
+/* Make room for one more element of `size` bytes. 0 or -ENOMEM. */
+static inline int pt_vec_grow(void **v, size_t n, size_t *cap, size_t size)
+{
+	size_t want, bytes;
+	void *p;
+
+	if (n < *cap)
+		return 0;
+	want = *cap ? *cap * 2 : 16;
+	if (want < *cap || __builtin_mul_overflow(want, size, &bytes))
+		return -ENOMEM;
+	p = realloc(*v, bytes);
+	if (!p)
+		return -ENOMEM;
+	*v = p;
+	*cap = want;
+	return 0;
+}
+
+/* Append a copy of `item`; 0 or -ENOMEM, and then nothing has changed. */
+#define pt_vec_push(vec, item)                                                 \
+	(pt_vec_grow((void **)&(vec)->v, (vec)->n, &(vec)->cap,                \
+		     sizeof(*(vec)->v)) ?                                      \
+		 -ENOMEM :                                                     \
+		 ((vec)->v[(vec)->n++] = (item), 0))
+
+#define pt_vec_free(vec)                                                       \
+	do {                                                                   \
+		free((vec)->v);                                                \
+		(vec)->v = NULL;                                               \
+		(vec)->n = (vec)->cap = 0;                                     \
+	} while (0)
+
+#endif

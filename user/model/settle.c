@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Ordering of what came in: the ring is nearly in time order, a recorded or
+ * hostile stream need not be. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/classify.h"
+#include "model/model.h"
+#include "model/timeline.h"
+
+static int by_begin(const void *a, const void *b)
+{
+	const struct pt_iv *x = a, *y = b;
+
+	if (x->begin != y->begin)
+		return x->begin < y->begin ? -1 : 1;
+	return x->end < y->end ? -1 : x->end > y->end;
+}
+
+static int gpu_by_begin(const void *a, const void *b)
+{
+	const struct pt_gpu_call *x = a, *y = b;
+
+	if (x->begin != y->begin)
+		return x->begin < y->begin ? -1 : 1;
+	if (x->tid != y->tid)
+		return x->tid < y->tid ? -1 : 1;
+	return x->api < y->api ? -1 : x->api > y->api;
+}
+
+/* Drop duplicates and clip overlaps, which only damage can make. */
+static void tidy(struct pt_thread *t, size_t from)
+{
+	size_t i, n = from;
+
+	for (i = from; i < t->iv.n; i++) {
+		struct pt_iv iv = t->iv.v[i];
+
+		if (n) {
+			uint64_t prev = t->iv.v[n - 1].end;
+
+			if (iv.begin < prev) {
+				iv.begin = prev;
+				if (iv.ready < prev)
+					iv.ready = prev;
+			}
+			if (iv.begin >= iv.end)
+				continue;
+		}
+		t->iv.v[n++] = iv;
+	}
+	t->iv.n = n;
+}
+
+static void settle_thread(struct pt_thread *t)
+{
+	size_t i, from = t->settled;
+
+	if (from == t->iv.n)
+		return;
+	for (i = from ? from : 1; i < t->iv.n; i++)
+		if (t->iv.v[i].begin < t->iv.v[i - 1].begin)
+			break;
+	if (i < t->iv.n) {
+		qsort(t->iv.v, t->iv.n, sizeof(*t->iv.v), by_begin);
+		from = 0;
+	}
+	tidy(t, from);
+	t->settled = t->iv.n;
+}
+
+static void settle_proc(struct pt_proc *p)
+{
+	size_t i;
+
+	for (i = p->settled ? p->settled : 1; i < p->gpu.n; i++)
+		if (p->gpu.v[i].begin < p->gpu.v[i - 1].begin)
+			break;
+	if (i < p->gpu.n)
+		qsort(p->gpu.v, p->gpu.n, sizeof(*p->gpu.v), gpu_by_begin);
+	p->settled = p->gpu.n;
+}
+
+int pt_model_settle(struct pt_model *m)
+{
+	size_t i;
+
+	for (i = 0; i < m->all_threads.n; i++)
+		settle_thread(m->all_threads.v[i]);
+	for (i = 0; i < m->all_procs.n; i++)
+		settle_proc(m->all_procs.v[i]);
+	return 0;
+}
+
+static int close_open(struct pt_model *m, struct pt_thread *t)
+{
+	struct pt_rec_off *o = &t->open;
+	struct pt_iv iv;
+	uint64_t last = t->iv.n ? t->iv.v[t->iv.n - 1].end : 0;
+
+	if (!o->hdr.kind || t->exited || o->off_ts < last || o->off_ts >= m->end)
+		return 0;
+	memset(&iv, 0, sizeof(iv));
+	iv.begin = o->off_ts;
+	iv.end = m->end;
+	iv.wait = (uint8_t)pt_classify(o);
+	iv.ready = iv.wait == PT_WAIT_RUNQ ? iv.begin :
+		   o->wake_ts >= iv.begin && o->wake_ts < iv.end ? o->wake_ts :
+								    iv.end;
+	iv.object = o->object;
+	iv.dev = o->dev;
+	iv.arg0 = o->arg[0];
+	iv.syscall = (int16_t)o->syscall;
+	iv.obj_kind = (uint8_t)o->obj_kind;
+	iv.waker_syscall = PT_SYSCALL_NONE;
+	iv.open = true;
+	iv.since_unknown = o->hdr.flags & PT_F_SINCE_UNKNOWN;
+	iv.rchar = o->tot.rchar;
+	iv.read_bytes = o->tot.read_bytes;
+	t->settled = 0;
+	return pt_vec_push(&t->iv, iv);
+}
+
+static void close_calls(struct pt_model *m, struct pt_thread *t)
+{
+	struct pt_proc *p = t->proc;
+	size_t i;
+
+	while (t->depth) {
+		struct pt_inflight *f = &t->stack[--t->depth];
+
+		for (i = p->gpu.n; i-- > 0;) {
+			struct pt_gpu_call *c = &p->gpu.v[i];
+
+			if (c->tid != t->tid || c->api != f->api ||
+			    c->begin != f->begin)
+				continue;
+			c->open = true;
+			c->end = t->last > c->begin ? t->last : c->begin;
+			break;
+		}
+	}
+	(void)m;
+}
+
+int pt_model_finish(struct pt_model *m)
+{
+	size_t i;
+	int err = 0, e;
+
+	if (m->finished)
+		return 0;
+	if (!m->begin)
+		m->begin = m->first_ts;
+	if (!m->end || m->end < m->begin)
+		m->end = m->last_ts > m->begin ? m->last_ts : m->begin;
+	for (i = 0; i < m->all_threads.n; i++) {
+		struct pt_thread *t = m->all_threads.v[i];
+
+		if (!t->exited)
+			t->last = m->end;
+		e = close_open(m, t);
+		if (e)
+			err = e;
+		close_calls(m, t);
+	}
+	e = pt_model_settle(m);
+	m->finished = true;
+	return err ? err : e;
+}
+
+size_t pt_iv_after(const struct pt_thread *t, uint64_t ts)
+{
+	size_t lo = 0, hi = t->iv.n;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (t->iv.v[mid].end <= ts)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+size_t pt_gpu_after(const struct pt_proc *p, uint64_t ts)
+{
+	size_t lo = 0, hi = p->gpu.n;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (p->gpu.v[mid].begin < ts)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}

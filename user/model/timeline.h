@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What the model holds, for the analysis to read: processes, their threads,
+ * off-CPU intervals, GPU calls, reads, files, samples. Times are
+ * CLOCK_MONOTONIC nanoseconds.
+ */
+#ifndef PT_TIMELINE_H
+#define PT_TIMELINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <uthash.h>
+
+#include "abi.h"
+#include "base/arena.h"
+#include "base/vec.h"
+#include "gpu/api.h"
+
+/* Why a thread was off the CPU, as far as its own record tells. Who fed the
+ * pipe, or whom the futex belongs to, is the analysis' business. */
+enum pt_wait {
+	PT_WAIT_RUNQ = 0,   /* runnable all along (preempted) */
+	PT_WAIT_DISK,	    /* read, open, stat, ... of a file */
+	PT_WAIT_DISK_WRITE, /* write, fsync */
+	PT_WAIT_FAULT,	    /* page fault with I/O or a lock */
+	PT_WAIT_PIPE_IN,    /* read or poll of a pipe */
+	PT_WAIT_PIPE_OUT,   /* write to a full pipe */
+	PT_WAIT_SOCK,	    /* socket, either way */
+	PT_WAIT_FUTEX,
+	PT_WAIT_SLEEP,	    /* nanosleep */
+	PT_WAIT_POLL,	    /* poll, epoll, select on something else */
+	PT_WAIT_STOPPED,    /* SIGSTOP, ptrace */
+	PT_WAIT_OTHER,
+	PT_WAIT_NR
+};
+
+/* One off-CPU interval: blocked in [begin, ready), on the run queue in
+ * [ready, end). ready == begin when preempted; ready == end when the wake-up
+ * was not seen. */
+struct pt_iv {
+	uint64_t begin, ready, end;
+	uint64_t object;
+	uint64_t waker_object;
+	uint64_t arg0;
+	uint32_t dev;
+	uint32_t waker_tid, waker_tgid;
+	int16_t syscall, waker_syscall;
+	uint8_t wait; /* enum pt_wait */
+	uint8_t obj_kind, waker_obj_kind;
+	bool open;	    /* not over when the capture ended */
+	bool since_unknown; /* began before begin */
+	bool gap_before;    /* records of this thread are missing before it */
+	bool valid_wake;    /* the waker did it: a matching call and object */
+	uint64_t rchar, read_bytes, wchar; /* cumulative, at `end` */
+};
+
+struct pt_gpu_call {
+	uint64_t begin, end; /* end == begin where the return is not watched */
+	uint64_t stream;
+	uint64_t v[3];
+	int64_t ret;   /* INT64_MIN: not watched or not seen */
+	uint32_t tid;
+	uint16_t api;
+	uint8_t cls;   /* enum pt_api_class */
+	bool open;     /* has not returned when the capture ended */
+};
+
+struct pt_read {
+	uint64_t begin, end, inode, offset;
+	int64_t ret;
+	uint32_t dev;
+	uint8_t obj_kind, door;
+};
+
+/* A runtime call inside a driver call inside ...; deeper ones lose their
+ * return, not their entry. */
+#define PT_INFLIGHT_MAX 8
+
+struct pt_thread {
+	uint32_t tid, tgid, start;
+	struct pt_proc *proc;
+	char comm[PT_COMM_LEN];
+	uint64_t first, last; /* observed within; last = exit or end mark */
+	bool exited;
+	uint32_t next_seq;
+	bool seq_known;
+	uint64_t lost;	       /* records missing by sequence number */
+	struct pt_totals t0, t1; /* totals at the first and the last record */
+	bool totals_known;
+	PT_VEC(struct pt_iv) iv;     /* by begin, not overlapping */
+	PT_VEC(struct pt_read) reads; /* by end */
+	struct pt_rec_off open;	     /* latest open interval; hdr.kind 0: none */
+	size_t settled; /* this many of iv are in order */
+	struct pt_inflight {	     /* GPU calls, innermost last */
+		uint64_t begin;
+		uint16_t api;
+	} stack[PT_INFLIGHT_MAX];
+	uint32_t depth;
+	UT_hash_handle hh;	 /* by tid */
+	struct pt_thread *older; /* an earlier thread with the same tid */
+};
+
+struct pt_proc {
+	uint32_t tgid, ppid;
+	char comm[PT_COMM_LEN];
+	uint64_t born, died; /* 0: before / not seen */
+	bool execed;
+	PT_VEC(struct pt_thread *) threads;
+	PT_VEC(struct pt_gpu_call) gpu; /* by begin */
+	size_t settled;
+	PT_VEC(struct pt_rec_sample) samples;
+	UT_hash_handle hh;
+	struct pt_proc *older; /* an earlier process with the same id */
+};
+
+struct pt_file_key {
+	uint64_t inode, dev;
+};
+
+struct pt_file {
+	struct pt_file_key key;
+	uint64_t size;
+	uint32_t fs_magic;
+	uint16_t mode;
+	bool truncated;
+	const char *path; /* in the arena; NULL: no name */
+	UT_hash_handle hh;
+};
+
+struct pt_model {
+	struct pt_arena *arena;
+	struct pt_thread *threads; /* uthash, by tid: the newest */
+	struct pt_proc *procs;	   /* uthash, by tgid: the newest */
+	PT_VEC(struct pt_thread *) all_threads;
+	PT_VEC(struct pt_proc *) all_procs;
+	struct pt_file *files; /* uthash, by (dev, inode) */
+	uint64_t records, malformed, no_memory, skipped_kinds;
+	uint64_t gpu_calls;
+	uint64_t lost[PT_LOSS_NR];
+	uint64_t begin, end;	 /* marks; 0 until seen */
+	uint64_t begin_unix_ns;
+	uint64_t first_ts, last_ts; /* of any record */
+	bool target_exited, complete;
+	struct pt_rec_host host;
+	bool host_known;
+	bool gpu_libs;
+	bool finished;
+};
+
+/* Newest thread or process with this id, or NULL. */
+struct pt_thread *pt_model_thread(const struct pt_model *m, uint32_t tid);
+struct pt_proc *pt_model_proc(const struct pt_model *m, uint32_t tgid);
+/* A file seen by (dev, inode), or NULL. */
+const struct pt_file *pt_model_file(const struct pt_model *m, uint32_t dev,
+				    uint64_t inode);
+
+/* Order what has come so far, so that a running capture can be analysed.
+ * 0 or -ENOMEM. */
+int pt_model_settle(struct pt_model *m);
+
+/* Index of the first interval of `t` that ends after `ts`. */
+size_t pt_iv_after(const struct pt_thread *t, uint64_t ts);
+/* Index of the first GPU call of `p` that begins at or after `ts`. */
+size_t pt_gpu_after(const struct pt_proc *p, uint64_t ts);
+
+#endif
