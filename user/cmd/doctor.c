@@ -70,9 +70,10 @@ static void show_doors(const struct pt_features *f)
 				   "point");
 	row("reads",
 	    f->fentry ? "fexit" : f->kprobe ? "kprobe" :
-					     "system calls, in --mode full",
+					     "system calls",
 	    f->fentry || f->kprobe ? "" :
-		"else no single reads: blocked reads and bytes remain");
+		"single reads in --mode full only; blocked reads and bytes "
+		"always");
 	row("file names", f->probe_read_kernel ? "probe_read_kernel" : "none",
 	    f->probe_read_kernel ? "" : "files show by inode only");
 	row("lockdown", f->lockdown, "");

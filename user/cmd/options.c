@@ -237,7 +237,8 @@ static error_t parse_one(int key, char *arg, struct argp_state *state)
 	case 'h':
 		o->help = true;
 		argp_help(p->argp, stdout,
-			  ARGP_HELP_LONG | ARGP_HELP_USAGE | ARGP_HELP_DOC,
+			  ARGP_HELP_SHORT_USAGE | ARGP_HELP_LONG |
+				  ARGP_HELP_DOC,
 			  (char *)"pipetrace");
 		return ECANCELED;
 	case 'V':

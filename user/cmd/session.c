@@ -211,6 +211,16 @@ static int attach(struct pt_session *s, struct pt_err *err)
 	return describe(s, err);
 }
 
+static bool has_limit(const struct pt_r_capture *c, const char *what)
+{
+	size_t i;
+
+	for (i = 0; i < c->n_limits; i++)
+		if (!strcmp(c->limits[i].what, what))
+			return true;
+	return false;
+}
+
 static int fill_hooks(struct pt_session *s)
 {
 	struct pt_r_capture *c = &s->report->capture;
@@ -231,7 +241,8 @@ static int fill_hooks(struct pt_session *s)
 		out[i].note = pt_arena_strdup(s->report->arena, h[i].note);
 		if (!out[i].note)
 			return -ENOMEM;
-		if (!strcmp(h[i].door, "none") &&
+		/* the analysis may have said it in its own words */
+		if (!strcmp(h[i].door, "none") && !has_limit(c, h[i].need) &&
 		    pt_report_limit(s->report, h[i].need, "%s", h[i].note))
 			return -ENOMEM;
 	}

@@ -152,6 +152,10 @@ void pt_spawn_release(struct pt_spawn *s)
 
 void pt_spawn_kill(struct pt_spawn *s)
 {
+	struct timespec ms = { 0, 1000000 };
+	pid_t group = s->pid;
+	int i;
+
 	if (s->pid) {
 		/* the group outlives its leader */
 		kill(-s->pid, SIGKILL);
@@ -160,4 +164,8 @@ void pt_spawn_kill(struct pt_spawn *s)
 	pt_spawn_release(s);
 	if (s->pid)
 		reap(s);
+	/* somebody else reaps its orphans: let nothing be left when we return,
+	 * but do not wait for ever for one in an uninterruptible sleep */
+	for (i = 0; group && i < 1000 && !kill(-group, 0); i++)
+		nanosleep(&ms, NULL);
 }
