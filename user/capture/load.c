@@ -5,9 +5,11 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "capture/load.h"
 #include "capture/session.h"
 
 #define PT_RING_MB 16
@@ -238,4 +240,48 @@ int pt_run_pass(struct pt_capture *c, uint32_t pass, uint64_t ts)
 	n = n < 0 ? -errno : 0;
 	close(fd);
 	return (int)n;
+}
+
+static uint32_t insn_count(int fd)
+{
+	struct bpf_prog_info info;
+	uint32_t len = sizeof(info);
+
+	memset(&info, 0, sizeof(info));
+	return bpf_obj_get_info_by_fd(fd, &info, &len) ? 0 :
+							 info.xlated_prog_len / 8;
+}
+
+int pt_load_list(const struct pt_capture_opts *o,
+		 void (*fn)(void *ctx, const char *name, bool loaded,
+			    uint32_t insns),
+		 void *ctx, struct pt_err *err)
+{
+	libbpf_print_fn_t old = libbpf_set_print(keep_warning);
+	struct pt_capture *c = calloc(1, sizeof(*c));
+	struct bpf_program *p;
+	int r, fd;
+
+	last_warning[0] = 0;
+	if (!c) {
+		r = pt_err_set(err, -ENOMEM, "out of memory");
+		goto out;
+	}
+	r = pt_features_probe(&c->feat);
+	if (!r)
+		r = load_skeleton(c, o, false);
+	if (r) {
+		pt_err_set(err, r, "%s: %s", strerror(-r), last_warning);
+		goto out;
+	}
+	bpf_object__for_each_program(p, c->skel->obj) {
+		fd = bpf_program__fd(p);
+		fn(ctx, bpf_program__name(p), fd >= 0,
+		   fd >= 0 ? insn_count(fd) : 0);
+	}
+	pipetrace_bpf__destroy(c->skel);
+out:
+	free(c);
+	libbpf_set_print(old);
+	return r;
 }

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Every BPF program that this kernel allows passes the verifier. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "capture/load.h"
+
+static struct pt_features feat;
+
+struct seen {
+	char name[64];
+	bool loaded;
+};
+static struct seen seen[64];
+static size_t n_seen;
+
+static void note(void *ctx, const char *name, bool loaded, uint32_t insns)
+{
+	(void)ctx;
+	if (loaded)
+		print_message("# %s: %u instructions\n", name, insns);
+	assert_true(n_seen < sizeof(seen) / sizeof(seen[0]));
+	snprintf(seen[n_seen].name, sizeof(seen[0].name), "%s", name);
+	seen[n_seen++].loaded = loaded;
+}
+
+static bool is_loaded(const char *name)
+{
+	size_t i;
+
+	for (i = 0; i < n_seen; i++)
+		if (!strcmp(seen[i].name, name))
+			return seen[i].loaded;
+	fail_msg("there is no program %s", name);
+	return false;
+}
+
+static void load(const struct pt_capture_opts *o)
+{
+	struct pt_err err = { "" };
+	int r;
+
+	if (feat.missing[0]) {
+		print_message("# needs %s\n", feat.missing);
+		skip();
+	}
+	n_seen = 0;
+	r = pt_load_list(o, note, NULL, &err);
+	if (r)
+		fail_msg("%s", err.msg);
+}
+
+static void core_loaded(void)
+{
+	static const char *const core[] = { "pt_sched_switch", "pt_sched_waking",
+					    "pt_fork", "pt_exec", "pt_exit",
+					    "pt_rename", "pt_iter" };
+	size_t i;
+
+	for (i = 0; i < sizeof(core) / sizeof(core[0]); i++)
+		if (!is_loaded(core[i]))
+			fail_msg("%s is not loaded", core[i]);
+}
+
+static void standard(void **state)
+{
+	struct pt_capture_opts o = { .mode = PT_MODE_STANDARD };
+
+	(void)state;
+	load(&o);
+	core_loaded();
+	assert_int_equal(is_loaded("pt_gpu_enter_multi"), feat.uprobe_multi);
+	assert_int_equal(is_loaded("pt_gpu_return_multi"), feat.uprobe_multi);
+	assert_int_equal(is_loaded("pt_vfs_read_fexit"), feat.fentry);
+	assert_int_equal(is_loaded("pt_vfs_read_kprobe"),
+			 feat.kprobe && !feat.fentry);
+	/* Every process would pay for these. */
+	assert_false(is_loaded("pt_sys_enter"));
+}
+
+static void perf_door(void **state)
+{
+	struct pt_capture_opts o = { .mode = PT_MODE_STANDARD,
+				     .no_uprobe_multi = true };
+
+	(void)state;
+	load(&o);
+	core_loaded();
+	assert_int_equal(is_loaded("pt_gpu_enter"), feat.uprobe);
+	assert_int_equal(is_loaded("pt_gpu_return"), feat.uprobe);
+	assert_false(is_loaded("pt_gpu_enter_multi"));
+}
+
+static void full(void **state)
+{
+	struct pt_capture_opts o = { .mode = PT_MODE_FULL };
+	bool vfs = feat.fentry || feat.kprobe;
+
+	(void)state;
+	load(&o);
+	core_loaded();
+	assert_int_equal(is_loaded("pt_sys_enter"), !vfs);
+	assert_int_equal(is_loaded("pt_sys_exit"), !vfs);
+}
+
+static void light(void **state)
+{
+	struct pt_capture_opts o = { .mode = PT_MODE_LIGHT };
+
+	(void)state;
+	load(&o);
+	core_loaded();
+	assert_false(is_loaded("pt_vfs_read_fexit"));
+	assert_false(is_loaded("pt_sys_enter"));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(standard),
+		cmocka_unit_test(perf_door),
+		cmocka_unit_test(full),
+		cmocka_unit_test(light),
+	};
+
+	if (pt_features_probe(&feat))
+		return 1;
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

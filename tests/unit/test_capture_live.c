@@ -1,0 +1,508 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A capture of a job that knows what it does: forks and execs, a pipe with
+ * one writer and one reader, a thread that naps, a child that never wakes,
+ * and a known number of GPU calls.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "capture/capture.h"
+#include "gpu/api.h"
+
+#define READS 200
+#define EXECS 4
+#define LAUNCHES 700
+#define SYNCS 300
+#define MAX_THREADS 64
+
+struct facts { /* the job's own account, in shared memory */
+	volatile int tid, napper, writer, stuck, ready;
+	volatile uint64_t inode;
+	volatile int gpu; /* 1: a library was called */
+	volatile uint64_t reads;
+};
+
+struct thread {
+	uint32_t tid, tgid, start;
+	uint64_t begin, end, off_sum;
+	struct pt_totals tot;
+	uint64_t open_off; /* of the last OPEN record */
+	uint32_t records, max_seq, opens;
+	bool ended;
+};
+
+struct stream {
+	struct thread t[MAX_THREADS];
+	size_t n;
+	uint64_t begin, end;
+	unsigned forks, execs, exits, pipe_waits, pipe_right, launches, enters,
+		returns, bad;
+	const struct facts *f;
+};
+
+static struct pt_features feat;
+
+/* ---- the job ------------------------------------------------------------- */
+
+typedef struct {
+	unsigned x, y, z;
+} dim3;
+
+static void nap(long us)
+{
+	struct timespec t = { 0, us * 1000 };
+
+	nanosleep(&t, NULL);
+}
+
+static void *napper(void *arg)
+{
+	struct facts *f = arg;
+	volatile long s = 0;
+	int i;
+
+	f->napper = (int)syscall(SYS_gettid);
+	for (;;) {
+		nap(3000);
+		for (i = 0; i < 200000; i++)
+			s += i;
+	}
+	return NULL;
+}
+
+static void gpu_calls(struct facts *f, const char *lib)
+{
+	int (*launch)(void *, dim3, dim3, void **, size_t, void *);
+	int (*sync)(void *);
+	void *h = lib[0] ? dlopen(lib, RTLD_NOW) : NULL;
+	dim3 d = { 1, 1, 1 };
+	int i;
+
+	if (!h)
+		return;
+	*(void **)&launch = dlsym(h, "cudaLaunchKernel");
+	*(void **)&sync = dlsym(h, "cudaStreamSynchronize");
+	if (!launch || !sync)
+		return;
+	/* It was mapped only now: let the tracer notice and attach. */
+	nap(500000);
+	for (i = 0; i < LAUNCHES; i++)
+		launch((void *)0x1234, d, d, NULL, 77, NULL);
+	for (i = 0; i < SYNCS; i++)
+		sync(NULL);
+	f->gpu = 1;
+}
+
+static void job(struct facts *f, int go, const char *lib)
+{
+	int data[2], never[2], i;
+	uint64_t sent = 0;
+	struct stat st;
+	pthread_t t;
+	char b[64];
+	pid_t kid;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (pipe(data) || pipe(never) || fstat(data[0], &st))
+		_exit(2);
+	f->inode = st.st_ino;
+	f->tid = getpid();
+	kid = fork();
+	if (!kid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		f->stuck = getpid();
+		_exit(read(never[0], b, 1) == 77);
+	}
+	kid = fork();
+	if (!kid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		f->writer = getpid();
+		memset(b, 0, sizeof(b));
+		for (;;) {
+			nap(2000);
+			/* No backlog, so that the reader has to wait. */
+			if (sent > f->reads)
+				continue;
+			if (write(data[1], b, sizeof(b)) < 0)
+				_exit(0);
+			sent++;
+		}
+	}
+	if (pthread_create(&t, NULL, napper, f))
+		_exit(2);
+	while (!f->napper || !f->writer || !f->stuck)
+		nap(1000);
+	f->ready = 1;
+	if (read(go, b, 1) != 1)
+		_exit(2);
+	for (i = 0; i < READS; i++) {
+		if (read(data[0], b, sizeof(b)) <= 0)
+			_exit(2);
+		f->reads++;
+		if (i % (READS / EXECS) == 10) {
+			kid = fork();
+			if (!kid) {
+				execl("/bin/true", "true", (char *)NULL);
+				_exit(9);
+			}
+			waitpid(kid, NULL, 0);
+		}
+	}
+	gpu_calls(f, lib);
+	f->ready = 2;
+	for (;;)
+		pause();
+}
+
+/* ---- the stream ------------------------------------------------------------ */
+
+static struct thread *thread_of(struct stream *s, uint32_t tid, uint32_t start)
+{
+	size_t i;
+
+	for (i = 0; i < s->n; i++)
+		if (s->t[i].tid == tid && s->t[i].start == start)
+			return &s->t[i];
+	if (s->n == MAX_THREADS)
+		return NULL;
+	s->t[s->n].tid = tid;
+	s->t[s->n].start = start;
+	return &s->t[s->n++];
+}
+
+static void on_off(struct stream *s, struct thread *t, const struct pt_rec_off *o)
+{
+	t->tot = o->tot;
+	t->end = o->hdr.ts;
+	t->open_off = 0;
+	if (o->hdr.flags & PT_F_OPEN) {
+		t->opens++;
+		t->open_off = o->hdr.ts - o->off_ts;
+		return;
+	}
+	t->off_sum += o->hdr.ts - o->off_ts;
+	if ((int)o->hdr.tid != s->f->tid || o->syscall != SYS_read ||
+	    o->object != s->f->inode || !o->wake_ts)
+		return;
+	s->pipe_waits++;
+	if ((int)o->waker_tid == s->f->writer && o->waker_syscall == SYS_write &&
+	    o->waker_object == o->object && o->waker_obj_kind == PT_OBJ_PIPE &&
+	    o->waker_dev == o->dev)
+		s->pipe_right++;
+}
+
+static void on_record(void *ctx, const void *rec, size_t len)
+{
+	const struct pt_hdr *h = rec;
+	struct stream *s = ctx;
+	struct thread *t;
+
+	if (len < sizeof(*h) || h->size > len) {
+		s->bad++;
+		return;
+	}
+	if (h->kind == PT_REC_MARK) {
+		const struct pt_rec_mark *m = rec;
+
+		if (m->mark == PT_MARK_BEGIN)
+			s->begin = h->ts;
+		else if (m->mark == PT_MARK_END)
+			s->end = h->ts;
+	}
+	if (h->kind >= 64)
+		return;
+	t = thread_of(s, h->tid, h->start);
+	if (!t) {
+		s->bad++;
+		return;
+	}
+	t->tgid = h->tgid;
+	t->records++;
+	if (h->seq + 1 > t->max_seq)
+		t->max_seq = h->seq + 1;
+	switch (h->kind) {
+	case PT_REC_TASK:
+		t->begin = h->ts;
+		break;
+	case PT_REC_FORK: {
+		const struct pt_rec_fork *f = rec;
+		struct thread *c = thread_of(s, f->child_tid, f->child_start);
+
+		s->forks++;
+		if (c)
+			c->begin = h->ts;
+		break;
+	}
+	case PT_REC_EXEC:
+		s->execs++;
+		break;
+	case PT_REC_EXIT: {
+		const struct pt_rec_exit *e = rec;
+
+		s->exits++;
+		t->tot = e->tot;
+		t->end = h->ts;
+		t->ended = true;
+		t->open_off = 0;
+		if (!(h->flags & PT_F_GROUP_DEAD))
+			s->bad++;
+		break;
+	}
+	case PT_REC_OFF:
+		on_off(s, t, rec);
+		break;
+	case PT_REC_GPU_ENTER:
+	case PT_REC_GPU_RETURN: {
+		const struct pt_rec_gpu *g = rec;
+		const struct pt_api *a = pt_api_get(g->api);
+
+		if (!a)
+			s->bad++;
+		else if (!strcmp(a->symbol, "cudaLaunchKernel"))
+			s->launches += g->v[0] == 0x1234;
+		else if (!strcmp(a->symbol, "cudaStreamSynchronize"))
+			h->kind == PT_REC_GPU_ENTER ? s->enters++ : s->returns++;
+		break;
+	}
+	}
+}
+
+static void close_to(const char *what, const struct thread *t, uint64_t a, uint64_t b)
+{
+	uint64_t d = a > b ? a - b : b - a;
+
+	/* 1 %, or a fifth of a millisecond for threads that live shortly. */
+	if (d > b / 100 && d > 200000)
+		fail_msg("thread %u: %s: %llu ns, but it lived %llu ns", t->tid,
+			 what, (unsigned long long)a, (unsigned long long)b);
+}
+
+static void check_threads(const struct stream *s)
+{
+	size_t i;
+
+	for (i = 0; i < s->n; i++) {
+		const struct thread *t = &s->t[i];
+		const struct pt_totals *o = &t->tot;
+		uint64_t wall = t->end - t->begin;
+
+		if (!t->begin || !t->end)
+			fail_msg("thread %u: no %s", t->tid,
+				 t->begin ? "end" : "beginning");
+		close_to("totals", t,
+			 o->run_ns + o->runq_ns + o->iowait_ns + o->block_ns +
+				 t->open_off, wall);
+		close_to("intervals and running", t,
+			 t->off_sum + o->run_ns + t->open_off, wall);
+		/* Nothing was lost, so every number is there once. */
+		if (t->max_seq != t->records)
+			fail_msg("thread %u: %u records, numbered to %u", t->tid,
+				 t->records, t->max_seq);
+	}
+}
+
+static void no_loss(struct pt_capture *c)
+{
+	uint64_t loss[PT_LOSS_NR];
+	int i;
+
+	pt_capture_loss(c, loss);
+	for (i = 0; i < PT_LOSS_NR; i++)
+		assert_int_equal(loss[i], 0);
+}
+
+static uint64_t now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+/* Until the job says `state`, or 20 s. */
+static void run_until(struct pt_capture *c, struct stream *s, int state)
+{
+	uint64_t end = now_ms() + 20000, tick = now_ms() + 1000;
+
+	while (s->f->ready < state && now_ms() < end) {
+		struct pollfd p[4];
+		int fds[4];
+		size_t n = pt_capture_fds(c, fds, 4), i;
+
+		for (i = 0; i < n; i++)
+			p[i] = (struct pollfd){ .fd = fds[i], .events = POLLIN };
+		poll(p, n, 20);
+		assert_true(pt_capture_drain(c, on_record, s) >= 0);
+		if (now_ms() >= tick) {
+			assert_true(pt_capture_tick(c, on_record, s) >= 0);
+			tick += 1000;
+		}
+	}
+	assert_int_equal(s->f->ready, state);
+}
+
+/* Prefer NVIDIA's own library (without a driver its calls fail, but they are
+ * calls); else the simulated one beside this test; else "". */
+static void find_lib(char *out, size_t size)
+{
+	const char *home = getenv("CUDA_HOME");
+	char self[4096];
+	ssize_t n;
+
+	snprintf(out, size, "%s/lib64/libcudart.so.13",
+		 home ? home : "/usr/local/cuda");
+	if (!access(out, R_OK))
+		return;
+	out[0] = 0;
+	n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	if (n <= 0)
+		return;
+	self[n] = 0;
+	*strrchr(self, '/') = 0;
+	snprintf(out, size, "%s/../sim/libcudart.so.13", self);
+	if (access(out, R_OK))
+		out[0] = 0;
+}
+
+static void trace_job(bool perf)
+{
+	struct pt_capture_opts o = { .n_pids = 1, .mode = PT_MODE_STANDARD,
+				     .no_uprobe_multi = perf };
+	struct pt_err err = { "" };
+	static struct stream s;
+	struct pt_capture *c;
+	const struct thread *stuck = NULL;
+	struct facts *f;
+	char lib[8192];
+	uint64_t end;
+	int go[2], r;
+	size_t i;
+	pid_t pid;
+
+	if (feat.missing[0] || (!perf && !feat.uprobe_multi)) {
+		print_message("# needs %s\n", feat.missing[0] ? feat.missing :
+								"multi-uprobe links");
+		skip();
+	}
+	memset(&s, 0, sizeof(s));
+	find_lib(lib, sizeof(lib));
+	f = mmap(NULL, sizeof(*f), PROT_READ | PROT_WRITE,
+		 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_true(f != MAP_FAILED);
+	s.f = f;
+	assert_int_equal(pipe(go), 0);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (!pid) {
+		setpgid(0, 0);
+		job(f, go[0], lib);
+		_exit(0);
+	}
+	setpgid(pid, pid);
+	for (end = now_ms() + 10000; !f->ready && now_ms() < end;)
+		nap(1000);
+	o.pids = &pid;
+	r = pt_capture_open(&c, &o, &err);
+	if (r) {
+		kill(-pid, SIGKILL);
+		fail_msg("%s", err.msg);
+	}
+	assert_int_equal(write(go[1], "g", 1), 1);
+	run_until(c, &s, 2);
+	assert_int_equal(pt_capture_stop(c, on_record, &s), 0);
+	no_loss(c);
+	pt_capture_close(c, NULL, NULL);
+	kill(-pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+
+	assert_int_equal(s.bad, 0);
+	assert_true(s.begin && s.end > s.begin);
+	assert_int_equal(s.forks, EXECS);
+	assert_int_equal(s.execs, EXECS);
+	assert_int_equal(s.exits, EXECS);
+	assert_int_equal(s.n, 4 + EXECS);
+	check_threads(&s);
+	for (i = 0; i < s.n; i++)
+		if ((int)s.t[i].tid == f->stuck)
+			stuck = &s.t[i];
+	assert_non_null(stuck);
+	assert_true(stuck->opens >= 1);
+	assert_true(stuck->open_off > (s.end - s.begin) * 9 / 10);
+	print_message("# %u waits on the pipe, %u with its writer as waker\n",
+		      s.pipe_waits, s.pipe_right);
+	/* The reader waits for nearly every message; nobody else wakes it. */
+	assert_true(s.pipe_waits >= READS / 2);
+	assert_true(s.pipe_right >= s.pipe_waits - s.pipe_waits / 100);
+	print_message("# GPU calls on %s\n", lib[0] ? lib : "no library");
+	assert_int_equal(f->gpu, lib[0] != 0);
+	assert_int_equal(s.launches, f->gpu ? LAUNCHES : 0);
+	assert_int_equal(s.enters, f->gpu ? SYNCS : 0);
+	assert_int_equal(s.returns, f->gpu ? SYNCS : 0);
+	close(go[0]);
+	close(go[1]);
+	munmap(f, sizeof(*f));
+}
+
+static void multi_door(void **state)
+{
+	(void)state;
+	trace_job(false);
+}
+
+static void perf_door(void **state)
+{
+	(void)state;
+	trace_job(true);
+}
+
+static void refuses(void **state)
+{
+	struct pt_capture_opts o = { .n_pids = 1 };
+	struct pt_capture *c = (void *)1;
+	struct pt_err err = { "" };
+	pid_t pid = fork();
+
+	(void)state;
+	if (!pid)
+		_exit(0);
+	waitpid(pid, NULL, 0);
+	o.pids = &pid;
+	assert_int_equal(pt_capture_open(&c, &o, &err), -ESRCH);
+	assert_null(c);
+	assert_true(err.msg[0]);
+	o.n_pids = 0;
+	assert_int_equal(pt_capture_open(&c, &o, &err), -EINVAL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(multi_door),
+		cmocka_unit_test(perf_door),
+		cmocka_unit_test(refuses),
+	};
+
+	if (pt_features_probe(&feat))
+		return 1;
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
