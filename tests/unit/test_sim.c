@@ -284,6 +284,10 @@ static void test_copies(void **state)
 	assert_int_equal(nth("h2d", 0)->bytes, COPY_BYTES);
 	assert_true(nth("h2d", 0)->end - nth("h2d", 0)->start >=
 		    COPY_BYTES * 10ull);
+	/* 1 GB/s, and less than half a millisecond of fixed cost */
+	assert_true(nth("d2h", 0)->end - nth("d2h", 0)->start >= COPY_BYTES);
+	assert_true(nth("d2h", 0)->end - nth("d2h", 0)->start <
+		    COPY_BYTES + MS / 2);
 	assert_int_equal(count("host", "cudaMemcpyAsync"), 2);
 	assert_int_equal(count("host", "cudaMemcpy"), 1);
 }
@@ -473,8 +477,10 @@ static void events_body(void)
 
 static void test_events(void **state)
 {
+	static const char *const env[4] = { "PT_SIM_CONCURRENT=1" };
+
 	(void)state;
-	in_child(events_body, NULL);
+	in_child(events_body, env);
 	assert_int_equal(count("kernel", NULL), 3);
 	/* stream b waited for the event, in device time to the nanosecond
 	 * unless its launch came later still */
@@ -595,13 +601,14 @@ static void block_body(void)
 	struct rusage a, b;
 
 	CHECK(sync_cpu() < 100 * MS);
-	/* a wait over many kernels is one sleep, not one for each */
+	/* a wait over many kernels is one sleep, of the caller and of the
+	 * device thread, not one for each */
 	ptsim_set_kernel_ns(100000);
 	for (int i = 0; i < 1000; i++)
 		OK(launch(NULL));
-	getrusage(RUSAGE_THREAD, &a);
+	getrusage(RUSAGE_SELF, &a);
 	OK(cudaStreamSynchronize(NULL));
-	getrusage(RUSAGE_THREAD, &b);
+	getrusage(RUSAGE_SELF, &b);
 	CHECK(b.ru_nvcsw - a.ru_nvcsw < 50);
 }
 
