@@ -6,7 +6,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "cmd/spawn.h"
@@ -59,6 +58,10 @@ int pt_spawn(struct pt_spawn *s, char *const argv[],
 
 	memset(s, 0, sizeof(*s));
 	s->go = s->failed = -1;
+	if (o->own_group && prctl(PR_SET_CHILD_SUBREAPER, 1)) {
+		ret = -errno;
+		goto fail;
+	}
 	if (pipe2(go, O_CLOEXEC) || pipe2(failed, O_CLOEXEC)) {
 		ret = -errno;
 		goto fail;
@@ -152,9 +155,7 @@ void pt_spawn_release(struct pt_spawn *s)
 
 void pt_spawn_kill(struct pt_spawn *s)
 {
-	struct timespec ms = { 0, 1000000 };
 	pid_t group = s->pid;
-	int i;
 
 	if (s->pid) {
 		/* the group outlives its leader */
@@ -164,8 +165,7 @@ void pt_spawn_kill(struct pt_spawn *s)
 	pt_spawn_release(s);
 	if (s->pid)
 		reap(s);
-	/* somebody else reaps its orphans: let nothing be left when we return,
-	 * but do not wait for ever for one in an uninterruptible sleep */
-	for (i = 0; group && i < 1000 && !kill(-group, 0); i++)
-		nanosleep(&ms, NULL);
+	/* its orphans have become our children (PR_SET_CHILD_SUBREAPER) */
+	while (group && (waitpid(-group, NULL, 0) > 0 || errno == EINTR))
+		;
 }
