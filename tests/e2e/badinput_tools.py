@@ -137,26 +137,50 @@ def bpftool(*args):
     raise RuntimeError("bpftool is not there")
 
 
-def bpf_objects():
-    """{(kind, id): description} of the objects that no other process holds."""
+def holders():
+    """{(kind, id): pids that hold a descriptor of it}."""
     found = {}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            fds = os.listdir("/proc/%s/fd" % pid)
+        except OSError:
+            continue
+        for fd in fds:
+            try:
+                if not os.readlink("/proc/%s/fd/%s" % (pid, fd)).startswith("anon_inode:bpf"):
+                    continue
+                with open("/proc/%s/fdinfo/%s" % (pid, fd)) as f:
+                    info = f.read()
+            except OSError:
+                continue
+            # A link's text also names its program.
+            for kind in ("link", "prog", "map"):
+                m = re.search(r"^%s_id:\s*(\d+)" % kind, info, re.M)
+                if m:
+                    found.setdefault((kind, int(m.group(1))), set()).add(int(pid))
+    return found
+
+
+def bpf_objects():
+    """{(kind, id): (name, pids that hold it)} of all that is loaded."""
+    held, found = holders(), {}
     for kind in ("prog", "link", "map"):
         listing = bpftool(kind, "show")
         for obj in listing if isinstance(listing, list) else []:
-            holders = [p.get("pid") for p in obj.get("pids", [])]
-            found[(kind, obj["id"])] = (obj.get("name") or obj.get("type") or "?", holders)
+            key = (kind, obj["id"])
+            found[key] = (str(obj.get("name") or obj.get("type") or "?"), held.get(key, set()))
     return found
 
 
 def left_behind(before, ours, patience=10.0):
     """New BPF objects that are still there although pipetrace has ended: those
-    that nobody alive holds, or one of `ours`. The kernel frees them a little
+    that nobody else holds, or one of `ours`. The kernel frees them a little
     later than the last close, hence the patience."""
     end = time.monotonic() + patience
     while True:
         left = []
-        for key, (name, holders) in bpf_objects().items():
-            if key in before or (holders and not set(holders) & set(ours)):
+        for key, (name, pids) in bpf_objects().items():
+            if key in before or (pids and not pids & set(ours)):
                 continue
             left.append("%s %d %s" % (key[0], key[1], name))
         if not left or time.monotonic() > end:
