@@ -51,7 +51,6 @@ struct sim_stream {
 	struct sim_op *head, *tail;	/* head may be running */
 	struct sim_graph *capture;	/* non-NULL while capturing */
 	uint64_t handle;		/* as the caller passes it */
-	uint64_t last_seq;		/* of the last operation queued */
 	unsigned refs;
 	bool closed;   /* handle gone */
 	bool legacy;   /* the NULL stream */

@@ -7,7 +7,6 @@
 #include "cudart_device.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 struct sim_graph {
 	struct sim_graph *next; /* alive, as a graph or as an executable one */

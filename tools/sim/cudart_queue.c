@@ -136,7 +136,6 @@ static uint64_t op_queue(struct sim_op *op)
 	uint64_t seq = ++dev.seq;
 
 	op->seq = seq;
-	s->last_seq = seq;
 	if (s->tail)
 		s->tail->next = op;
 	else
