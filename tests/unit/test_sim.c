@@ -165,8 +165,6 @@ static void test_kernel_ns(void **state)
 
 /* ---- copies ------------------------------------------------------------------ */
 
-#define COPY_BYTES (5u << 20)
-
 static void copies_body(void)
 {
 	void *dev, *pinned, *plain = malloc(COPY_BYTES);

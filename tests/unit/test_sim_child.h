@@ -32,6 +32,7 @@
 
 #define MS 1000000ull
 #define LOG_MAX 4096
+#define COPY_BYTES (5u << 20)
 
 struct line {
 	char op[16], api[40];
