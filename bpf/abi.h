@@ -123,7 +123,8 @@ struct pt_rec_off {
 	__u64 off_ts;	      /* switched out */
 	__u64 wake_ts;	      /* made runnable; 0: preempted, or not seen */
 	__u64 object;	      /* inode number, or futex address */
-	__u64 waker_object;
+	__u64 waker_object;   /* like object; a Unix socket's other end, so
+			       * that it equals the object of who waits there */
 	__u64 arg[3];	      /* raw system call arguments 0..2 at switch-out */
 	struct pt_totals tot; /* including this interval */
 	__u32 dev;	      /* of the inode: kernel's (major << 20) | minor */

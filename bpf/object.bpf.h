@@ -90,6 +90,28 @@ static __always_inline void pt_file_object(__u64 file, struct pt_object *o)
 	o->kind = pt_mode_kind(BPF_CORE_READ(inode, i_mode));
 }
 
+#define PT_AF_UNIX 1
+
+/* A Unix socket's other end, where that has a descriptor. */
+static __always_inline void pt_sock_peer(struct pt_object *o)
+{
+	struct file *file = (struct file *)o->file;
+	struct socket *socket;
+	struct sock *sk;
+	__u64 id;
+
+	if (!bpf_core_type_exists(struct unix_sock))
+		return;
+	socket = BPF_CORE_READ(file, private_data);
+	sk = BPF_CORE_READ(socket, sk);
+	if (BPF_CORE_READ(sk, __sk_common.skc_family) != PT_AF_UNIX)
+		return;
+	id = BPF_CORE_READ((struct unix_sock *)sk, peer, sk_socket, file,
+			   f_inode, i_ino);
+	if (id)
+		o->id = id;
+}
+
 static __always_inline void pt_fd_object(struct task_struct *t, __u64 fd,
 					 struct pt_object *o)
 {

@@ -94,6 +94,8 @@ int BPF_PROG(pt_sched_waking, struct task_struct *task)
 	/* A poll's descriptors say nothing about what it wakes. */
 	if (th->waker_syscall == PT_NR_FUTEX || pt_fd_first(th->waker_syscall))
 		pt_call_object(cur, th->waker_syscall, arg, false, &o);
+	if (o.kind == PT_OBJ_SOCK)
+		pt_sock_peer(&o);
 	th->waker_object = o.id;
 	th->waker_dev = o.dev;
 	th->waker_obj_kind = o.kind;

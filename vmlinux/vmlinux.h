@@ -93,6 +93,7 @@ struct file {
 	struct inode *f_inode;
 	struct path f_path;
 	loff_t f_pos;
+	void *private_data;
 };
 
 struct fdtable {
@@ -102,6 +103,26 @@ struct fdtable {
 
 struct files_struct {
 	struct fdtable *fdt;
+};
+
+struct sock_common {
+	unsigned short skc_family;
+};
+
+struct socket;
+
+struct sock {
+	struct sock_common __sk_common;
+	struct socket *sk_socket;
+};
+
+struct socket {
+	struct file *file;
+	struct sock *sk;
+};
+
+struct unix_sock {
+	struct sock *peer;
 };
 
 struct signal_struct {
