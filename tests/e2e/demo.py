@@ -51,7 +51,8 @@ def main():
         return 77
     check("demo", PIPETRACE)
     env = {k: v for k, v in os.environ.items() if not k.startswith("MAKE") and k != "MFLAGS"}
-    werror = ["WERROR=1"] if "WERROR=1" in os.environ.get("MAKEFLAGS", "").split() else []
+    with open(os.path.join(TOP, "build/.flags.cc")) as f:
+        werror = ["WERROR=1"] if "-Werror" in f.read() else []
     with tempfile.TemporaryDirectory(prefix="pipetrace-demo-") as tmp:
         done = subprocess.run(["make", "-C", TOP, "install", "DESTDIR=" + tmp] + werror, env=env,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120)
