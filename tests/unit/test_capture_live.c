@@ -57,6 +57,7 @@ struct stream {
 	uint64_t begin, end;
 	unsigned forks, execs, exits, pipe_waits, pipe_right, launches, enters,
 		returns, bad;
+	uint64_t intervals, shortest; /* closed OFF records */
 	const struct facts *f;
 };
 
@@ -201,6 +202,9 @@ static void on_off(struct stream *s, struct thread *t, const struct pt_rec_off *
 		return;
 	}
 	t->off_sum += o->hdr.ts - o->off_ts;
+	s->intervals++;
+	if (!s->shortest || o->hdr.ts - o->off_ts < s->shortest)
+		s->shortest = o->hdr.ts - o->off_ts;
 	if ((int)o->hdr.tid != s->f->tid || o->syscall != SYS_read ||
 	    o->object != s->f->inode || !o->wake_ts)
 		return;
@@ -475,6 +479,143 @@ static void perf_door(void **state)
 	trace_job(true);
 }
 
+/* ---- a reader that does not keep up ---------------------------------------- */
+
+#define ROUNDS 6000 /* two switches each: more than 1 MiB of records */
+
+static void ping_pong(struct facts *f, int go)
+{
+	int ab[2], ba[2], i;
+	pid_t kid;
+	char b;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (pipe(ab) || pipe(ba))
+		_exit(2);
+	f->tid = getpid();
+	kid = fork();
+	if (!kid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		while (read(ab[0], &b, 1) == 1 && write(ba[1], &b, 1) == 1)
+			;
+		_exit(0);
+	}
+	f->ready = 1;
+	if (read(go, &b, 1) != 1)
+		_exit(2);
+	for (i = 0; i < ROUNDS; i++)
+		if (write(ab[1], &b, 1) != 1 || read(ba[0], &b, 1) != 1)
+			_exit(2);
+	f->ready = 2;
+	for (;;)
+		pause();
+}
+
+/* Ping-pong under a ring that nobody empties until the end; `light`: with the
+ * threshold that keeps short intervals out of the ring. */
+static void trace_ping_pong(struct stream *s, struct facts *f, enum pt_mode mode,
+			    unsigned ring_mb, uint64_t loss[PT_LOSS_NR])
+{
+	struct pt_capture_opts o = { .n_pids = 1, .mode = mode,
+				     .ring_mb = ring_mb };
+	struct pt_err err = { "" };
+	struct pt_capture *c;
+	uint64_t end;
+	int go[2];
+	pid_t pid;
+
+	if (feat.missing[0]) {
+		print_message("# needs %s\n", feat.missing);
+		skip();
+	}
+	memset(s, 0, sizeof(*s));
+	s->f = f;
+	assert_int_equal(pipe(go), 0);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (!pid) {
+		setpgid(0, 0);
+		ping_pong(f, go[0]);
+	}
+	setpgid(pid, pid);
+	for (end = now_ms() + 10000; !f->ready && now_ms() < end;)
+		nap(1000);
+	o.pids = &pid;
+	if (pt_capture_open(&c, &o, &err)) {
+		kill(-pid, SIGKILL);
+		fail_msg("%s", err.msg);
+	}
+	assert_int_equal(write(go[1], "g", 1), 1);
+	for (end = now_ms() + 20000; f->ready != 2 && now_ms() < end;)
+		nap(1000);
+	assert_int_equal(pt_capture_stop(c, on_record, s), 0);
+	pt_capture_loss(c, loss);
+	pt_capture_close(c, NULL, NULL);
+	kill(-pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	close(go[0]);
+	close(go[1]);
+	assert_int_equal(f->ready, 2);
+	assert_int_equal(s->n, 2);
+}
+
+static uint64_t total_of(const struct thread *t)
+{
+	return t->tot.run_ns + t->tot.runq_ns + t->tot.iowait_ns +
+	       t->tot.block_ns + t->open_off;
+}
+
+static void overflow(void **state)
+{
+	uint64_t loss[PT_LOSS_NR], missing = 0;
+	struct facts *f;
+	struct stream s;
+	size_t i;
+
+	(void)state;
+	f = mmap(NULL, sizeof(*f), PROT_READ | PROT_WRITE,
+		 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_true(f != MAP_FAILED);
+	trace_ping_pong(&s, f, PT_MODE_STANDARD, 1, loss);
+	for (i = 0; i < s.n; i++) {
+		missing += s.t[i].max_seq - s.t[i].records;
+		/* Records are gone; time is not. */
+		close_to("totals", &s.t[i], total_of(&s.t[i]),
+			 s.t[i].end - s.t[i].begin);
+	}
+	print_message("# %llu records lost\n",
+		      (unsigned long long)loss[PT_LOSS_RING_FULL]);
+	assert_true(loss[PT_LOSS_RING_FULL] > 0);
+	assert_int_equal(missing, loss[PT_LOSS_RING_FULL]);
+	munmap(f, sizeof(*f));
+}
+
+static void light(void **state)
+{
+	uint64_t loss[PT_LOSS_NR];
+	struct facts *f;
+	struct stream s;
+	size_t i;
+
+	(void)state;
+	f = mmap(NULL, sizeof(*f), PROT_READ | PROT_WRITE,
+		 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_true(f != MAP_FAILED);
+	trace_ping_pong(&s, f, PT_MODE_LIGHT, 16, loss);
+	for (i = 0; i < PT_LOSS_NR; i++)
+		assert_int_equal(loss[i], 0);
+	for (i = 0; i < s.n; i++) {
+		close_to("totals", &s.t[i], total_of(&s.t[i]),
+			 s.t[i].end - s.t[i].begin);
+		assert_int_equal(s.t[i].max_seq, s.t[i].records);
+	}
+	print_message("# %llu intervals recorded, shortest %llu ns\n",
+		      (unsigned long long)s.intervals,
+		      (unsigned long long)s.shortest);
+	assert_true(s.shortest >= 20000);
+	munmap(f, sizeof(*f));
+}
+
 static void refuses(void **state)
 {
 	struct pt_capture_opts o = { .n_pids = 1 };
@@ -499,6 +640,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(multi_door),
 		cmocka_unit_test(perf_door),
+		cmocka_unit_test(overflow),
+		cmocka_unit_test(light),
 		cmocka_unit_test(refuses),
 	};
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "capture/session.h"
 
-#include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <poll.h>
@@ -13,11 +12,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "capture/discover.h"
 #include "capture/hostinfo.h"
 #include "capture/sampler.h"
 
-#define PT_MAX_PASSES 16   /* looks at the process tree until it is stable */
 #define PT_MAX_SAMPLED 512 /* processes sampled per second */
 #define PT_MAX_QUEUE (4u << 20)
 
@@ -133,97 +130,6 @@ static void queue_loss(struct pt_capture *c)
 	l.hdr.ts = pt_now_ns();
 	pt_capture_loss(c, (uint64_t *)l.count);
 	pt_queue_record(c, &l, sizeof(l));
-}
-
-/* ---- the target set --------------------------------------------------------- */
-
-bool pt_is_target(struct pt_capture *c, pid_t pid)
-{
-	struct pt_target v;
-	uint32_t key = (uint32_t)pid;
-
-	return bpf_map_lookup_elem(bpf_map__fd(c->skel->maps.pt_targets), &key,
-				   &v) == 0;
-}
-
-/* Add the tree as it is now. How many were new, or -errno. */
-static int add_tree(struct pt_capture *c)
-{
-	int map = bpf_map__fd(c->skel->maps.pt_targets), added = 0, r;
-	struct pt_target v = { .since = pt_now_ns() };
-	struct pt_tree t = { 0 };
-	pid_t *pids = NULL;
-	size_t i, k, n;
-	uint32_t key;
-
-	r = pt_tree_snapshot(&t);
-	if (r)
-		goto out;
-	pids = calloc(t.n + 1, sizeof(*pids));
-	if (!pids) {
-		r = -ENOMEM;
-		goto out;
-	}
-	for (i = 0; i < c->n_roots; i++) {
-		n = pt_tree_descendants(&t, c->roots[i], pids, t.n);
-		for (k = 0; k < n && k < t.n; k++) {
-			key = (uint32_t)pids[k];
-			if (!bpf_map_update_elem(map, &key, &v, BPF_NOEXIST))
-				added++;
-			else if (errno != EEXIST)
-				c->loss[PT_LOSS_TARGETS_FULL]++;
-		}
-	}
-out:
-	free(pids);
-	pt_tree_free(&t);
-	return r ? r : added;
-}
-
-/* A process that exits while we add it stays in the set as a stale number;
- * drop those, or a stranger who gets the number would be followed. */
-static void drop_dead(struct pt_capture *c)
-{
-	int map = bpf_map__fd(c->skel->maps.pt_targets);
-	uint32_t key, next, *prev = NULL;
-	char path[32];
-
-	while (!bpf_map_get_next_key(map, prev, &next)) {
-		snprintf(path, sizeof(path), "/proc/%u", next);
-		if (access(path, F_OK)) {
-			bpf_map_delete_elem(map, &next);
-			prev = NULL; /* deleting may restart the walk anyway */
-			continue;
-		}
-		key = next;
-		prev = &key;
-	}
-}
-
-static int fill_targets(struct pt_capture *c, struct pt_err *err)
-{
-	int i, r = 0;
-
-	/* Forks of processes in the set are followed by the fork hook from
-	 * the moment of their insertion; others show in the next look. */
-	for (i = 0; i < PT_MAX_PASSES; i++) {
-		r = add_tree(c);
-		if (r <= 0)
-			break;
-	}
-	if (r < 0)
-		return pt_err_set(err, r, "cannot read the process list: %s",
-				  strerror(-r));
-	drop_dead(c);
-	if (pt_capture_target_gone(c))
-		return pt_err_set(err, -ESRCH,
-				  "process %d ended before tracing could begin",
-				  (int)c->roots[0]);
-	r = pt_run_pass(c, PT_PASS_SEED, 0);
-	if (r)
-		return pt_err_set(err, r, "the task iterator failed: %s",
-				  strerror(-r));
-	return 0;
 }
 
 /* ---- open ------------------------------------------------------------------- */
@@ -345,7 +251,7 @@ int pt_capture_open(struct pt_capture **out, const struct pt_capture_opts *o,
 		goto out;
 	}
 	queue_host(c);
-	r = fill_targets(c, err);
+	r = pt_targets_fill(c, err);
 	if (r)
 		goto out;
 	open_gpu(c, o);
@@ -407,20 +313,18 @@ static void sample_tree(struct pt_capture *c)
 
 int pt_capture_tick(struct pt_capture *c, pt_record_fn fn, void *ctx)
 {
-	int r;
+	int r, d;
 
 	if (c->stopped)
 		return 0;
 	r = pt_run_pass(c, PT_PASS_OPEN, 0);
 	sample_tree(c);
-	if (c->uprobes && !c->maps)
+	pt_uprobes_reap(c);
+	if (!c->maps)
 		pt_uprobes_scan(c);
 	queue_loss(c);
-	if (r) {
-		pt_capture_drain(c, fn, ctx);
-		return r;
-	}
-	return pt_capture_drain(c, fn, ctx);
+	d = pt_capture_drain(c, fn, ctx);
+	return r ? r : d;
 }
 
 int pt_capture_stop(struct pt_capture *c, pt_record_fn fn, void *ctx)
@@ -502,21 +406,4 @@ bool pt_capture_target_gone(struct pt_capture *c)
 			return false;
 	}
 	return true;
-}
-
-size_t pt_capture_processes(struct pt_capture *c, pid_t *out, size_t max)
-{
-	int map = bpf_map__fd(c->skel->maps.pt_targets);
-	uint32_t key, next, *prev = NULL;
-	size_t n = 0, steps;
-
-	/* Bounded: a walk over a set that changes may start over. */
-	for (steps = 0; n < max && steps < PT_MAX_TARGETS; steps++) {
-		if (bpf_map_get_next_key(map, prev, &next))
-			break;
-		out[n++] = (pid_t)next;
-		key = next;
-		prev = &key;
-	}
-	return n;
 }

@@ -60,7 +60,10 @@ struct pt_hook_state *pt_hook(struct pt_capture *c, const char *need);
 void pt_hook_set(struct pt_capture *c, const char *need, const char *door,
 		 const char *note, ...) __attribute__((format(printf, 4, 5)));
 
+/* ---- targets.c: the processes that are followed --------------------------- */
 bool pt_is_target(struct pt_capture *c, pid_t pid);
+/* Put the tree of every root into the set and seed its threads. */
+int pt_targets_fill(struct pt_capture *c, struct pt_err *err);
 
 /* ---- load.c: which programs, and attaching them -------------------------- */
 /* 0 or -errno with err filled; c->skel is loaded and attached then. */
@@ -71,6 +74,8 @@ int pt_run_pass(struct pt_capture *c, uint32_t pass, uint64_t ts);
 
 /* ---- uprobes.c: GPU entry points ----------------------------------------- */
 int pt_uprobes_new(struct pt_capture *c, bool multi);
+/* Forget processes that have gone. */
+void pt_uprobes_reap(struct pt_capture *c);
 /* Trainers of the tree: attach to every GPU library not attached yet. */
 void pt_uprobes_scan(struct pt_capture *c);
 /* The same for one process that mapped a library itself. */

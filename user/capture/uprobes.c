@@ -14,26 +14,30 @@
 
 #include "capture/discover.h"
 #include "capture/elf.h"
+#include "capture/procfs.h"
 #include "capture/session.h"
 #include "gpu/api.h"
 
-#define PT_MAX_LIBS 1024 /* attachments, not files; fits the cookie */
+#define PT_MAX_LIBS 65535 /* attachments in a session; fits the cookie */
 #define PT_MAX_APIS 512
 #define PT_LIBS_PER_PROC 16
 #define PT_CLOSERS 8
 
+/* One library file in one process. Its number is its place in the table, so
+ * an entry stays when the process has gone. */
 struct attached {
 	pid_t pid; /* 0: every process (perf door) */
 	uint32_t dev;
 	uint64_t inode;
+	uint64_t start; /* of the process, to tell it from a later one */
+	int fd[2];	/* multi links: return, entry; -1 none */
+	bool gone;
 };
 
 struct pt_uprobes {
 	bool multi;
-	struct attached lib[PT_MAX_LIBS];
-	uint32_t n_libs;
-	int *fd; /* multi links */
-	size_t n_fd, cap_fd;
+	struct attached *lib;
+	uint32_t n_libs, cap_libs;
 	struct bpf_link **link; /* perf links */
 	size_t n_link, cap_link;
 	uint32_t symbols; /* attached in all */
@@ -49,29 +53,33 @@ int pt_uprobes_new(struct pt_capture *c, bool multi)
 	return 0;
 }
 
-static bool known(const struct pt_uprobes *u, pid_t pid, const struct pt_gpulib *l)
+static bool known(const struct pt_uprobes *u, pid_t pid, uint64_t start,
+		  const struct pt_gpulib *l)
 {
 	uint32_t i;
 
 	for (i = 0; i < u->n_libs; i++)
 		if (u->lib[i].dev == l->dev && u->lib[i].inode == l->inode &&
-		    (!u->multi || u->lib[i].pid == pid))
+		    (!u->multi || (u->lib[i].pid == pid &&
+				   u->lib[i].start == start)))
 			return true;
 	return false;
 }
 
-static int keep_fd(struct pt_uprobes *u, int fd)
+static int room_for_lib(struct pt_uprobes *u)
 {
-	if (u->n_fd == u->cap_fd) {
-		size_t cap = u->cap_fd ? 2 * u->cap_fd : 16;
-		int *p = realloc(u->fd, cap * sizeof(*p));
+	uint32_t cap = u->cap_libs ? 2 * u->cap_libs : 16;
+	struct attached *p;
 
-		if (!p)
-			return -ENOMEM;
-		u->fd = p;
-		u->cap_fd = cap;
-	}
-	u->fd[u->n_fd++] = fd;
+	if (u->n_libs < u->cap_libs)
+		return 0;
+	if (u->n_libs >= PT_MAX_LIBS)
+		return -ENOSPC;
+	p = realloc(u->lib, cap * sizeof(*p));
+	if (!p)
+		return -ENOMEM;
+	u->lib = p;
+	u->cap_libs = cap;
 	return 0;
 }
 
@@ -132,13 +140,12 @@ static int find_points(const char *path, uint32_t lib, struct point *out,
 	return (int)found;
 }
 
-static int attach_multi(struct pt_capture *c, const char *path, pid_t pid,
-			const struct point *p, int n)
+static int attach_multi(struct pt_capture *c, const char *path,
+			struct attached *a, const struct point *p, int n)
 {
-	struct pt_uprobes *u = c->uprobes;
 	uint64_t off[PT_MAX_APIS], cookie[PT_MAX_APIS];
 	uint32_t k = 0;
-	int i, fd, r;
+	int i;
 
 	/* Returns first, so that no call is seen to enter and never return
 	 * only because its return hook was not there yet. */
@@ -149,29 +156,26 @@ static int attach_multi(struct pt_capture *c, const char *path, pid_t pid,
 		cookie[k++] = p[i].cookie;
 	}
 	if (k) {
-		fd = pt_uprobe_multi(
+		a->fd[0] = pt_uprobe_multi(
 			bpf_program__fd(c->skel->progs.pt_gpu_return_multi),
-			path, off, cookie, k, PT_UPROBE_MULTI_RETURN, pid);
-		if (fd < 0)
-			return fd;
-		r = keep_fd(u, fd);
-		if (r) {
-			close(fd);
-			return r;
-		}
+			path, off, cookie, k, PT_UPROBE_MULTI_RETURN, a->pid);
+		if (a->fd[0] < 0)
+			return a->fd[0];
 	}
 	for (i = 0; i < n; i++) {
 		off[i] = p[i].offset;
 		cookie[i] = p[i].cookie;
 	}
-	fd = pt_uprobe_multi(bpf_program__fd(c->skel->progs.pt_gpu_enter_multi),
-			     path, off, cookie, (uint32_t)n, 0, pid);
-	if (fd < 0)
-		return fd;
-	r = keep_fd(u, fd);
-	if (r)
-		close(fd);
-	return r;
+	a->fd[1] = pt_uprobe_multi(
+		bpf_program__fd(c->skel->progs.pt_gpu_enter_multi), path, off,
+		cookie, (uint32_t)n, 0, a->pid);
+	if (a->fd[1] >= 0)
+		return 0;
+	/* Returns without their entries would only confuse. */
+	if (a->fd[0] >= 0)
+		close(a->fd[0]);
+	a->fd[0] = -1;
+	return a->fd[1];
 }
 
 static int attach_perf_one(struct pt_capture *c, const char *path,
@@ -211,24 +215,45 @@ static int attach_perf(struct pt_capture *c, const char *path,
 	return 0;
 }
 
-static void attach_lib(struct pt_capture *c, pid_t pid, const struct pt_gpulib *l)
+static void queue_lib(struct pt_capture *c, uint32_t id, uint32_t symbols,
+		      const char *path)
+{
+	struct pt_rec_lib rec;
+
+	memset(&rec, 0, sizeof(rec));
+	rec.hdr.size = sizeof(rec);
+	rec.hdr.kind = PT_REC_LIB;
+	rec.hdr.ts = pt_now_ns();
+	rec.hdr.tid = rec.hdr.tgid = (uint32_t)c->uprobes->lib[id].pid;
+	rec.lib = id;
+	rec.symbols = symbols;
+	snprintf(rec.path, sizeof(rec.path), "%.*s", (int)sizeof(rec.path) - 1,
+		 path);
+	pt_queue_record(c, &rec, sizeof(rec));
+}
+
+static void attach_lib(struct pt_capture *c, pid_t pid, uint64_t start,
+		       const struct pt_gpulib *l)
 {
 	struct pt_uprobes *u = c->uprobes;
 	struct point points[PT_MAX_APIS];
-	struct pt_rec_lib rec;
 	struct pt_err err = { "" };
 	uint32_t id = u->n_libs;
+	struct attached *a;
 	int n, r;
 
-	if (known(u, pid, l))
+	if (known(u, pid, start, l))
 		return;
-	if (id >= PT_MAX_LIBS) {
+	r = room_for_lib(u);
+	if (r) {
 		u->failed++;
 		return;
 	}
 	/* Noted even when it fails: it would fail every second. */
-	u->lib[id] = (struct attached){ u->multi ? pid : 0, l->dev, l->inode };
-	u->n_libs++;
+	a = &u->lib[u->n_libs++];
+	*a = (struct attached){ .pid = u->multi ? pid : 0, .dev = l->dev,
+				.inode = l->inode, .start = start,
+				.fd = { -1, -1 } };
 	n = find_points(l->path_open, id, points, &err);
 	if (n == 0) /* a library of GPU functions that we have no line for */
 		return;
@@ -237,7 +262,7 @@ static void attach_lib(struct pt_capture *c, pid_t pid, const struct pt_gpulib *
 		pt_warn(c, "%s: no hooks: %s", l->path_display, err.msg);
 		return;
 	}
-	r = u->multi ? attach_multi(c, l->path_open, pid, points, n) :
+	r = u->multi ? attach_multi(c, l->path_open, a, points, n) :
 		       attach_perf(c, l->path_open, points, n);
 	if (r == -ESRCH) /* gone meanwhile */
 		return;
@@ -247,16 +272,7 @@ static void attach_lib(struct pt_capture *c, pid_t pid, const struct pt_gpulib *
 		return;
 	}
 	u->symbols += (uint32_t)n;
-	memset(&rec, 0, sizeof(rec));
-	rec.hdr.size = sizeof(rec);
-	rec.hdr.kind = PT_REC_LIB;
-	rec.hdr.ts = pt_now_ns();
-	rec.hdr.tid = rec.hdr.tgid = (uint32_t)u->lib[id].pid;
-	rec.lib = id;
-	rec.symbols = (uint32_t)n;
-	snprintf(rec.path, sizeof(rec.path), "%.*s", (int)sizeof(rec.path) - 1,
-		 l->path_display);
-	pt_queue_record(c, &rec, sizeof(rec));
+	queue_lib(c, id, (uint32_t)n, l->path_display);
 }
 
 static void update_hook(struct pt_capture *c)
@@ -280,13 +296,14 @@ static void update_hook(struct pt_capture *c)
 void pt_uprobes_process(struct pt_capture *c, pid_t pid)
 {
 	struct pt_gpulib libs[PT_LIBS_PER_PROC];
+	struct pt_proc_stat st;
 	ssize_t n, i;
 
-	if (!c->uprobes)
+	if (!c->uprobes || pt_proc_stat(pid, &st))
 		return;
 	n = pt_gpulibs(pid, libs, PT_LIBS_PER_PROC);
 	for (i = 0; i < n && i < PT_LIBS_PER_PROC; i++)
-		attach_lib(c, pid, &libs[i]);
+		attach_lib(c, pid, st.start_ticks, &libs[i]);
 	update_hook(c);
 }
 
@@ -347,6 +364,55 @@ static void close_fds(int *fd, size_t n)
 			pthread_join(t[i], NULL);
 }
 
+/* Close the links of the entries that `all` or their end selects. */
+static void close_libs(struct pt_uprobes *u, bool all)
+{
+	int *fd = calloc((size_t)u->n_libs * 2 + 1, sizeof(*fd));
+	uint32_t i, k;
+	size_t n = 0;
+
+	for (i = 0; i < u->n_libs; i++) {
+		struct attached *a = &u->lib[i];
+
+		if (!all && !a->gone)
+			continue;
+		for (k = 0; k < 2; k++) {
+			if (a->fd[k] < 0)
+				continue;
+			if (fd)
+				fd[n++] = a->fd[k];
+			else
+				close(a->fd[k]); /* one by one, then */
+			a->fd[k] = -1;
+		}
+	}
+	close_fds(fd, n);
+	free(fd);
+}
+
+void pt_uprobes_reap(struct pt_capture *c)
+{
+	struct pt_uprobes *u = c->uprobes;
+	struct pt_proc_stat st;
+	bool any = false;
+	uint32_t i;
+
+	if (!u || !u->multi)
+		return;
+	for (i = 0; i < u->n_libs; i++) {
+		struct attached *a = &u->lib[i];
+
+		if (a->gone)
+			continue;
+		if (!pt_proc_stat(a->pid, &st) && st.start_ticks == a->start)
+			continue;
+		a->gone = true;
+		any = true;
+	}
+	if (any)
+		close_libs(u, false);
+}
+
 void pt_uprobes_free(struct pt_uprobes *u,
 		     void (*pending)(void *ctx, unsigned left), void *ctx)
 {
@@ -354,13 +420,13 @@ void pt_uprobes_free(struct pt_uprobes *u,
 
 	if (!u)
 		return;
-	close_fds(u->fd, u->n_fd);
+	close_libs(u, true);
 	for (i = 0; i < u->n_link; i++) {
 		if (pending)
 			pending(ctx, (unsigned)(u->n_link - i));
 		bpf_link__destroy(u->link[i]);
 	}
-	free(u->fd);
+	free(u->lib);
 	free(u->link);
 	free(u);
 }
