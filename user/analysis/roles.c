@@ -170,20 +170,20 @@ static int find_demand(struct pt_an *an, struct pt_trainer *t)
  * wakes (a driver's, an autograd thread's).
  */
 static bool is_feeder(struct pt_an *an, struct pt_thread *th,
-		      const struct pt_thread *from)
+		      const struct pt_thread *from, struct pt_rest *rest)
 {
 	uint64_t wakes = 0, wrote = 0, before = 0;
 	size_t i;
 
 	if (th == from || step_calls(an, th->proc, th->tid))
 		return false;
+	*rest = pt_find_rest(an, th);
 	for (i = pt_iv_after(th, an->t0); i < th->iv.n; i++) {
 		const struct pt_iv *iv = &th->iv.v[i];
 
 		if (iv->begin >= an->t1)
 			break;
-		if (iv->wait != PT_WAIT_FUTEX || !iv->valid_wake ||
-		    iv->waker_tid != from->tid)
+		if (!pt_ends_rest(*rest, iv, from))
 			continue;
 		/* What it wrote since its last wake-up; it may queue for a CPU
 		 * or for the interpreter's lock before it writes. */
@@ -201,10 +201,11 @@ static int find_feeders(struct pt_an *an, struct pt_trainer *t)
 	size_t i, j;
 
 	for (i = 0; i < t->proc->threads.n; i++) {
-		struct pt_feeder f = { t->proc->threads.v[i], -1 };
+		struct pt_feeder f = { .thread = t->proc->threads.v[i],
+				       .worker = -1 };
 
 		if (f.thread == t->main || f.thread == t->pin ||
-		    !is_feeder(an, f.thread, t->main))
+		    !is_feeder(an, f.thread, t->main, &f.rest))
 			continue;
 		if (pt_vec_push(&t->feeders, f))
 			return -ENOMEM;
@@ -213,10 +214,12 @@ static int find_feeders(struct pt_an *an, struct pt_trainer *t)
 		struct pt_worker *w = &t->workers.v[i];
 
 		for (j = 0; !w->feeder && j < w->proc->threads.n; j++)
-			if (is_feeder(an, w->proc->threads.v[j], w->main))
+			if (is_feeder(an, w->proc->threads.v[j], w->main,
+				      &w->rest))
 				w->feeder = w->proc->threads.v[j];
 		if (!w->feeder)
 			w->feeder = w->main;
+		w->rest = pt_find_rest(an, w->feeder);
 	}
 	return 0;
 }
@@ -228,6 +231,13 @@ static int cmp_mark(const void *a, const void *b)
 	return x->ts < y->ts ? -1 : x->ts > y->ts;
 }
 
+/* The consumer has just written an index to a worker that slept for one. */
+static bool is_direct_refill(const struct pt_trainer *t, const struct pt_iv *iv)
+{
+	return iv->wait == PT_WAIT_PIPE_IN && iv->valid_wake &&
+	       iv->waker_tid == t->main->tid;
+}
+
 static int collect_marks(struct pt_an *an, struct pt_trainer *t)
 {
 	size_t n = t->feeders.n ? t->feeders.n : t->workers.n, i, j;
@@ -236,16 +246,15 @@ static int collect_marks(struct pt_an *an, struct pt_trainer *t)
 	for (i = 0; i < n; i++) {
 		struct pt_thread *th = t->marks_direct ? t->workers.v[i].main :
 							 t->feeders.v[i].thread;
-		uint8_t kind = t->marks_direct ? PT_WAIT_PIPE_IN : PT_WAIT_FUTEX;
 
 		for (j = pt_iv_after(th, an->t0); j < th->iv.n; j++) {
 			const struct pt_iv *iv = &th->iv.v[j];
 			struct pt_mark mk = { iv->ready, (uint32_t)i };
 
-			if (iv->begin >= an->t1)
+			if (iv->begin >= an->t1 || iv->ready > an->t1)
 				break;
-			if (iv->wait != kind || !iv->valid_wake ||
-			    iv->waker_tid != t->main->tid || iv->ready > an->t1)
+			if (!(t->marks_direct ? is_direct_refill(t, iv) :
+			      pt_ends_rest(t->feeders.v[i].rest, iv, t->main)))
 				continue;
 			if (pt_vec_push(&t->marks, mk))
 				return -ENOMEM;

@@ -27,25 +27,27 @@
 
 struct gap {
 	uint64_t begin, end;
-	uint64_t key;
+	uint64_t prev, next; /* call sites around it */
+	uint64_t key;	     /* of the two */
 	uint64_t blocked; /* asleep for a batch */
 	uint64_t first_evidence, last_evidence; /* 0: none */
 	uint64_t last_mark;
 	int mark_source;
 	uint32_t marks;
 	bool data;
+	bool cut; /* by the capture's begin or end: one call is missing */
 };
 
 struct gap_kind {
-	uint64_t key;
+	uint64_t key, prev, next;
 	uint64_t n, evident, ns, big_ns;
+	bool chosen;
 	UT_hash_handle hh;
 };
 
 struct gap_set {
 	PT_VEC(struct gap) gaps;
 	struct gap_kind *kinds;
-	PT_VEC(struct pt_span) evidence; /* batch sleeps and hand-overs */
 };
 
 /* FNV-1a over the parts that tell one call site from another. */
@@ -60,9 +62,11 @@ static uint64_t mix(uint64_t h, uint64_t v)
 	return h;
 }
 
-static uint64_t symbol(uint64_t h, const struct pt_gpu_call *c)
+/* A call site, as far as the call's name and its telling argument show it. */
+static uint64_t symbol(const struct pt_gpu_call *c)
 {
-	h = mix(h, c->api);
+	uint64_t h = mix(0xcbf29ce484222325ull, c->api);
+
 	if (c->cls == PT_API_LAUNCH || c->cls == PT_API_GRAPH_LAUNCH)
 		h = mix(h, c->v[0]);
 	else if (pt_call_is_copy(c))
@@ -70,32 +74,36 @@ static uint64_t symbol(uint64_t h, const struct pt_gpu_call *c)
 	return h;
 }
 
+static int push_gap(struct gap_set *s, uint64_t begin, uint64_t end,
+		    uint64_t prev, uint64_t next, bool cut)
+{
+	struct gap g = { .begin = begin, .end = end, .prev = prev,
+			 .next = next, .key = mix(prev, next),
+			 .mark_source = -1, .cut = cut };
+
+	return end > begin ? pt_vec_push(&s->gaps, g) : 0;
+}
+
 static int build_gaps(struct pt_an *an, struct pt_trainer *t, struct gap_set *s)
 {
-	const struct pt_gpu_call *prev = NULL;
-	uint64_t end = 0; /* calls may nest: the latest end counts */
+	uint64_t end = an->t0; /* calls may nest: the latest end counts */
+	uint64_t prev = 0, sym;
 	size_t i;
 
 	for (i = pt_gpu_after(t->proc, an->t0); i < t->proc->gpu.n; i++) {
 		const struct pt_gpu_call *c = &t->proc->gpu.v[i];
-		struct gap g = { 0 };
 
 		if (c->begin >= an->t1)
 			break;
 		if (c->tid != t->main->tid || !pt_call_is_step(c))
 			continue;
-		if (prev && c->begin > end) {
-			g.begin = end;
-			g.end = c->begin;
-			g.key = symbol(symbol(0xcbf29ce484222325ull, prev), c);
-			g.mark_source = -1;
-			if (pt_vec_push(&s->gaps, g))
-				return -ENOMEM;
-		}
+		sym = symbol(c);
+		if (push_gap(s, end, c->begin, prev, sym, !prev))
+			return -ENOMEM;
 		end = pt_max64(end, c->end);
-		prev = c;
+		prev = sym;
 	}
-	return 0;
+	return prev ? push_gap(s, end, an->t1, prev, 0, true) : 0;
 }
 
 /* Index of the gap that holds `ts`, or -1. */
@@ -165,17 +173,20 @@ static void add_marks(struct pt_trainer *t, struct gap_set *s)
 	}
 }
 
-static struct gap_kind *kind_of(struct gap_set *s, uint64_t key, bool make)
+static struct gap_kind *kind_of(struct gap_set *s, const struct gap *g,
+				bool make)
 {
 	struct gap_kind *k;
 
-	HASH_FIND(hh, s->kinds, &key, sizeof(key), k);
+	HASH_FIND(hh, s->kinds, &g->key, sizeof(g->key), k);
 	if (k || !make)
 		return k;
 	k = calloc(1, sizeof(*k));
 	if (!k)
 		return NULL;
-	k->key = key;
+	k->key = g->key;
+	k->prev = g->prev;
+	k->next = g->next;
 	HASH_ADD(hh, s->kinds, key, sizeof(k->key), k);
 	return k;
 }
@@ -195,9 +206,12 @@ static int count_kinds(struct gap_set *s)
 	free(len);
 	for (i = 0; i < s->gaps.n; i++) {
 		const struct gap *g = &s->gaps.v[i];
-		struct gap_kind *k = kind_of(s, g->key, true);
+		struct gap_kind *k;
 		uint64_t ns = g->end - g->begin;
 
+		if (g->cut)
+			continue;
+		k = kind_of(s, g, true);
 		if (!k)
 			return -ENOMEM;
 		k->n++;
@@ -209,55 +223,78 @@ static int count_kinds(struct gap_set *s)
 	return 0;
 }
 
-/* Mark the gaps that hold a hand-off, and those of the same kind: a batch
- * that was ready leaves little to see. Returns how many are evident. */
-static size_t pick_by_handoff(struct gap_set *s)
+/*
+ * The kinds of gap that hold hand-offs. The one where most were seen, if its
+ * two call sites differ (else it may be any pause between two equal
+ * launches, and then only evident gaps count). And those that lead to the
+ * same call from elsewhere, where a hand-off was seen in them too or where
+ * they are the exception (a sync, or a loss read back, every N steps).
+ */
+static struct gap_kind *choose_kinds(struct gap_set *s)
 {
 	struct gap_kind *best = NULL, *k, *tmp;
-	size_t i, evident = 0, elsewhere = 0;
 
 	HASH_ITER(hh, s->kinds, k, tmp)
 		if (!best || k->evident > best->evident)
 			best = k;
 	if (!best || best->evident < 2)
+		return NULL;
+	HASH_ITER(hh, s->kinds, k, tmp) {
+		if (k == best)
+			k->chosen = k->prev != k->next ||
+				    k->evident * 2 >= k->n;
+		else if (k->next == best->next && k->prev != k->next)
+			k->chosen = k->evident * 2 >= k->n ||
+				    k->n * 5 <= best->n;
+	}
+	return best;
+}
+
+/* Mark the gaps in which a batch was obtained; how many. */
+static size_t pick_by_handoff(struct gap_set *s)
+{
+	struct gap_kind *k;
+	size_t i, n = 0;
+
+	if (!choose_kinds(s))
 		return 0;
 	for (i = 0; i < s->gaps.n; i++) {
 		struct gap *g = &s->gaps.v[i];
 
-		k = kind_of(s, g->key, false);
-		if (!k)
-			continue;
-		g->data = (k == best && k->evident * 2 >= k->n) ||
-			  g->blocked || (g->marks && k->evident * 2 >= k->n);
-		evident += g->data;
-		elsewhere += g->data && k != best;
+		k = g->cut ? NULL : kind_of(s, g, false);
+		g->data = g->blocked || (g->cut && g->marks) ||
+			  (k && k->chosen);
+		n += g->data;
 	}
-	(void)elsewhere;
-	return evident;
+	return n;
 }
 
-static size_t pick_by_cadence(struct gap_set *s, uint64_t window)
+/* Where the trainer loads by itself: the kind whose gaps take the most time
+ * beyond the launch cadence. */
+static void pick_by_cadence(struct gap_set *s)
 {
 	struct gap_kind *best = NULL, *k, *tmp;
-	size_t i, n = 0;
+	size_t i;
 
 	HASH_ITER(hh, s->kinds, k, tmp)
 		if (k->n >= 3 && (!best || k->big_ns > best->big_ns))
 			best = k;
 	if (!best)
-		return 0;
-	(void)window;
+		return;
 	for (i = 0; i < s->gaps.n; i++) {
 		struct gap *g = &s->gaps.v[i];
 
+		if (g->cut) {
+			g->data = g->prev == best->prev || g->next == best->next;
+			continue;
+		}
 		/* One call site can serve a whole step (the same kernel over
 		 * and over): then only the gaps that stand out count. */
 		g->data = g->key == best->key &&
-			  (best->big_ns * 10 >= best->ns * 9 ||
+			  (best->prev != best->next ||
+			   best->big_ns * 10 >= best->ns * 9 ||
 			   (g->end - g->begin) * best->n >= best->ns);
-		n += g->data;
 	}
-	return n;
 }
 
 /* The last moment in [b,e) at which the main thread was woken by a thread of
@@ -308,8 +345,11 @@ static void bound_wait(const struct pt_trainer *t, const struct gap *g,
 	uint64_t b = after_own_threads(t, g->begin, g->end), e = g->end;
 
 	if (t->handoffs) {
+		/* The refill comes just before the loop has its batch; what
+		 * the loop then does by itself is not the loader's. */
 		if (g->last_mark > b && g->last_mark >= g->last_evidence) {
-			e = g->last_mark;
+			if (cpu_between(t->main, g->last_mark, e) > LEAD_IN_NS)
+				e = g->last_mark;
 			s->end_seen = true;
 		}
 		if (g->first_evidence > b) {
@@ -335,55 +375,8 @@ static int push_step(struct pt_trainer *t, const struct gap *g)
 	if (g->marks == 1)
 		s.mark_source = g->mark_source;
 	s.begin = s.wait_begin;
+	s.partial = g->cut;
 	return pt_vec_push(&t->steps, s);
-}
-
-/* Waits that the capture cut: before the first and after the last call. */
-static int add_cut_waits(struct pt_an *an, struct pt_trainer *t,
-			 const struct gap_set *s)
-{
-	struct pt_step st = { .worker = -1, .mark_source = -1, .partial = true,
-			      .cause = PT_CAUSE_UNKNOWN };
-	const struct pt_thread *th = t->main;
-	const struct pt_iv *iv;
-	uint64_t first = s->gaps.v[0].begin;
-	uint64_t last = s->gaps.v[s->gaps.n - 1].end;
-	size_t i;
-	int err;
-
-	/* the sleep in which the capture ended */
-	if (th->iv.n) {
-		iv = &th->iv.v[th->iv.n - 1];
-		if (iv->open && iv->begin >= last &&
-		    pt_is_batch_wait(t, th, iv)) {
-			st.begin = st.wait_begin = iv->begin;
-			st.end = st.wait_end = an->t1;
-			st.blocked_ns = an->t1 - iv->begin;
-			err = pt_vec_push(&t->steps, st);
-			if (err)
-				return err;
-		}
-	}
-	/* the sleep in which it began: charged, not a step */
-	for (i = pt_iv_after(th, an->t0); i < th->iv.n; i++) {
-		iv = &th->iv.v[i];
-		if (iv->begin >= first)
-			break;
-		if (!pt_is_batch_wait(t, th, iv) ||
-		    iv->ready - pt_max64(iv->begin, an->t0) < MIN_BLOCK_NS)
-			continue;
-		st.begin = st.wait_begin = pt_max64(iv->begin, an->t0);
-		st.end = st.wait_end = pt_min64(iv->end, an->t1);
-		st.blocked_ns = pt_min64(iv->ready, st.end) - st.begin;
-		err = pt_vec_push(&t->steps, st);
-		if (err)
-			return err;
-		memmove(t->steps.v + 1, t->steps.v,
-			(t->steps.n - 1) * sizeof(*t->steps.v));
-		t->steps.v[0] = st;
-		break;
-	}
-	return 0;
 }
 
 int pt_find_steps(struct pt_an *an, struct pt_trainer *t)
@@ -403,12 +396,10 @@ int pt_find_steps(struct pt_an *an, struct pt_trainer *t)
 		goto out;
 	n = t->handoffs ? pick_by_handoff(&s) : 0;
 	if (n < 2)
-		pick_by_cadence(&s, an->t1 - an->t0);
+		pick_by_cadence(&s);
 	for (i = 0; i < s.gaps.n && !err; i++)
 		if (s.gaps.v[i].data)
 			err = push_step(t, &s.gaps.v[i]);
-	if (!err)
-		err = add_cut_waits(an, t, &s);
 	for (i = 0; i < t->steps.n; i++)
 		t->steps.v[i].end = i + 1 < t->steps.n ?
 					    t->steps.v[i + 1].begin : an->t1;
@@ -420,6 +411,5 @@ out:
 		free(k);
 	}
 	pt_vec_free(&s.gaps);
-	pt_vec_free(&s.evidence);
 	return err;
 }

@@ -135,3 +135,47 @@ bool pt_is_batch_wait(const struct pt_trainer *t, const struct pt_thread *th,
 			return true;
 	return false;
 }
+
+#define REST_ADDRS 16
+/* Without one address, a sleep this long is a rest, not a lock. */
+#define REST_MIN_NS 100000ull
+
+struct pt_rest pt_find_rest(const struct pt_an *an, const struct pt_thread *th)
+{
+	struct { uint64_t addr, ns; } a[REST_ADDRS] = { 0 };
+	uint64_t all = 0;
+	struct pt_rest r = { 0 };
+	size_t i, j, n = 0, best = 0;
+
+	for (i = pt_iv_after(th, an->t0); i < th->iv.n; i++) {
+		const struct pt_iv *iv = &th->iv.v[i];
+
+		if (iv->begin >= an->t1)
+			break;
+		if (iv->wait != PT_WAIT_FUTEX)
+			continue;
+		all += iv->ready - iv->begin;
+		for (j = 0; j < n && a[j].addr != iv->arg0; j++)
+			;
+		if (j == REST_ADDRS)
+			continue;
+		if (j == n)
+			a[n++].addr = iv->arg0;
+		a[j].ns += iv->ready - iv->begin;
+		if (a[j].ns > a[best].ns)
+			best = j;
+	}
+	if (n && a[best].ns * 10 >= all * 8)
+		r.addr = a[best].addr;
+	return r;
+}
+
+bool pt_ends_rest(struct pt_rest rest, const struct pt_iv *iv,
+		  const struct pt_thread *from)
+{
+	if (iv->wait != PT_WAIT_FUTEX || !iv->valid_wake ||
+	    iv->waker_tid != from->tid)
+		return false;
+	return rest.addr ? iv->arg0 == rest.addr :
+			   iv->ready - iv->begin >= REST_MIN_NS;
+}

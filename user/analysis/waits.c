@@ -133,15 +133,33 @@ static int walk_thread(struct walker *k, const struct pt_thread *th, uint64_t b,
 	return err;
 }
 
-/* The batch is made and on its way: whatever holds the sender up is the
- * hand-over's, but for the run queue. */
-static int sender_piece(void *ctx, uint64_t b, uint64_t e,
+/* Held up by a lock of its own process: for want of a core, where the thread
+ * that had the lock waited for one. */
+static int holder_piece(void *ctx, uint64_t b, uint64_t e,
 			const struct pt_iv *iv, bool queued)
 {
 	struct walker *k = ctx;
 
-	return charge(k, iv && queued ? PT_CAUSE_RUN_QUEUE : PT_CAUSE_IPC,
+	return charge(k, iv && queued ? PT_CAUSE_RUN_QUEUE : PT_CAUSE_LOCK,
 		      k->th, e - b, iv);
+}
+
+/* The batch is made and on its way: whatever holds the sender up is the
+ * hand-over's, but for cores and locks. */
+static int sender_piece(void *ctx, uint64_t b, uint64_t e,
+			const struct pt_iv *iv, bool queued)
+{
+	struct walker *k = ctx;
+	const struct pt_thread *holder;
+
+	if (iv && queued)
+		return charge(k, PT_CAUSE_RUN_QUEUE, k->th, e - b, iv);
+	if (iv && iv->wait == PT_WAIT_FUTEX && iv->valid_wake) {
+		holder = pt_model_thread(k->an->m, iv->waker_tid);
+		if (holder && holder->tgid == k->th->tgid && holder->first <= b)
+			return pt_walk(holder, b, e, holder_piece, k);
+	}
+	return charge(k, PT_CAUSE_IPC, k->th, e - b, iv);
 }
 
 /* What the delivering worker did in [b,e), a stretch of sleep for a batch. */
@@ -364,8 +382,7 @@ static int collect_done(struct pt_an *an, struct pt_trainer *t)
 
 			if (iv->begin >= an->t1)
 				break;
-			if (iv->wait == PT_WAIT_FUTEX && iv->valid_wake &&
-			    iv->waker_tid == w->main->tid &&
+			if (pt_ends_rest(w->rest, iv, w->main) &&
 			    iv->ready <= an->t1 &&
 			    pt_vec_push(&w->done, iv->ready))
 				return -ENOMEM;

@@ -184,6 +184,14 @@ static void iv_from_record(struct pt_iv *iv, const struct pt_rec_off *r)
 	iv->waker_obj_kind = (uint8_t)r->waker_obj_kind;
 	iv->since_unknown = r->hdr.flags & PT_F_SINCE_UNKNOWN;
 	iv->valid_wake = iv->wait != PT_WAIT_RUNQ && pt_waker_valid(r);
+	/* The descriptor that a poll waits on could not be read (a sleep that
+	 * was under way at attach): a valid waker's pipe is it. */
+	if (iv->wait == PT_WAIT_POLL && iv->obj_kind == PT_OBJ_NONE &&
+	    iv->valid_wake && iv->waker_obj_kind == PT_OBJ_PIPE) {
+		iv->wait = PT_WAIT_PIPE_IN;
+		iv->obj_kind = PT_OBJ_PIPE;
+		iv->object = iv->waker_object;
+	}
 	iv->rchar = r->tot.rchar;
 	iv->read_bytes = r->tot.read_bytes;
 	iv->wchar = r->tot.wchar;
