@@ -30,6 +30,7 @@ struct pt_thread {
 	struct pt_totals tot;  /* the byte counts are taken when needed */
 	struct pt_totals base; /* ... and count from here */
 	__u64 read_ts; /* a read call runs since; 0 none */
+	__u64 read_file; /* its struct file, alive until the call returns */
 	__u64 read_inode;
 	__u64 read_offset;
 	__u32 read_dev;

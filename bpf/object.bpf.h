@@ -221,6 +221,10 @@ static __noinline int pt_file_note(struct pt_thread *th, struct task_struct *t,
 
 	if (!pt_cfg.file_names || bpf_map_lookup_elem(&pt_files, key))
 		return 0;
+	/* At a system call's exit another thread may have closed the file. */
+	inode = BPF_CORE_READ((struct file *)file, f_inode);
+	if (BPF_CORE_READ(inode, i_ino) != key->inode)
+		return 0;
 	s = bpf_ringbuf_reserve(&pt_ring, sizeof(*s), 0);
 	if (!s) {
 		__sync_fetch_and_add(&th->seq, 1);
@@ -229,7 +233,6 @@ static __noinline int pt_file_note(struct pt_thread *th, struct task_struct *t,
 	}
 	__builtin_memset(&s->rec, 0, sizeof(s->rec));
 	pt_hdr_fill(&s->rec.hdr, sizeof(s->rec), PT_REC_FILE, th, t, ts);
-	inode = BPF_CORE_READ((struct file *)file, f_inode);
 	s->rec.inode = key->inode;
 	s->rec.dev = key->dev;
 	s->rec.size = BPF_CORE_READ(inode, i_size);

@@ -11,6 +11,7 @@ static __always_inline void read_begin(struct pt_thread *th, __u64 file,
 
 	if (file)
 		pt_file_object(file, &o);
+	th->read_file = file;
 	th->read_inode = o.id;
 	th->read_dev = o.dev;
 	th->read_kind = o.kind;
@@ -18,12 +19,11 @@ static __always_inline void read_begin(struct pt_thread *th, __u64 file,
 	th->read_ts = bpf_ktime_get_ns();
 }
 
-/* `file` names the file if it was not named yet; 0 does without. */
 static __always_inline void read_end(struct pt_thread *th,
-				     struct task_struct *task, __u64 file,
-				     __s64 ret, __u16 door)
+				     struct task_struct *task, __s64 ret,
+				     __u16 door)
 {
-	__u64 begin = th->read_ts, now;
+	__u64 begin = th->read_ts, file = th->read_file, now;
 	struct pt_rec_read *r;
 
 	if (!begin) /* began before the hooks */
@@ -75,14 +75,14 @@ static __always_inline int vfs_begin(struct file *file, loff_t *pos)
 	return 0;
 }
 
-static __always_inline int vfs_end(struct file *file, __s64 ret, __u16 door)
+static __always_inline int vfs_end(__s64 ret, __u16 door)
 {
 	struct task_struct *task;
 	struct pt_thread *th;
 
 	th = reader(&task);
 	if (th)
-		read_end(th, task, (__u64)file, ret, door);
+		read_end(th, task, ret, door);
 	return 0;
 }
 
@@ -97,7 +97,7 @@ SEC("fexit/vfs_read")
 int BPF_PROG(pt_vfs_read_fexit, struct file *file, char *buf, size_t count,
 	     loff_t *pos, ssize_t ret)
 {
-	return vfs_end(file, ret, PT_DOOR_FEXIT);
+	return vfs_end(ret, PT_DOOR_FEXIT);
 }
 
 SEC("kprobe/vfs_read")
@@ -110,7 +110,7 @@ int BPF_KPROBE(pt_vfs_read_kprobe, struct file *file, char *buf, size_t count,
 SEC("kretprobe/vfs_read")
 int BPF_KRETPROBE(pt_vfs_read_kretprobe, ssize_t ret)
 {
-	return vfs_end(NULL, ret, PT_DOOR_KPROBE);
+	return vfs_end(ret, PT_DOOR_KPROBE);
 }
 
 /* ---- the system-call door: full mode only, every process pays for it ------ */
@@ -152,7 +152,6 @@ int BPF_PROG(pt_sys_exit, struct pt_regs *regs, long ret)
 		return 0;
 	th = reader(&task);
 	if (th)
-		read_end(th, task, pt_fd_file(task, regs->di), ret,
-			 PT_DOOR_SYSCALL);
+		read_end(th, task, ret, PT_DOOR_SYSCALL);
 	return 0;
 }
