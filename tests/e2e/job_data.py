@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The data side of the test job: real files, a real Dataset, a real collate.
 
-Every batch carries its own truth: which process made it, when, and how long
-each item took (CLOCK_MONOTONIC nanoseconds). It travels with the batch, so
+Every batch carries its own truth: which process made it, when, how much CPU
+time its thread used and how long each item took (CLOCK_MONOTONIC nanoseconds). It travels with the batch, so
 it stays right whatever order the loader delivers in.
 """
 
@@ -19,7 +19,7 @@ from torch.utils.data import Dataset, default_collate, get_worker_info
 
 PAGE = 4096
 READ_CHUNK = 128 * 1024
-META_FIXED = 3  # pid, load begin, load end; then one duration per item
+META_FIXED = 4  # pid, load begin, load end, load CPU; then item durations
 
 
 def make_files(directory, count, kib, seed):
@@ -155,7 +155,7 @@ class Files(Dataset):
         return cpu, sleep
 
     def __getitem__(self, index):
-        begin = time.monotonic_ns()
+        begin, begin_cpu = time.monotonic_ns(), time.thread_time_ns()
         cpu, sleep = self.cost(index)
         body = self.read(self.paths[index % len(self.paths)])
         if sleep > 0:
@@ -168,7 +168,7 @@ class Files(Dataset):
         label = index % 10
         if not self.numpy:
             data = torch.from_numpy(data)
-        return data, label, begin, time.monotonic_ns() - begin
+        return data, label, begin, time.monotonic_ns() - begin, begin_cpu
 
 
 class Collate:
@@ -178,7 +178,7 @@ class Collate:
         self.numpy = numpy
 
     def __call__(self, samples):
-        begin = samples[0][2]
+        begin, begin_cpu = samples[0][2], samples[0][4]
         times = [s[3] for s in samples]
         if self.numpy:
             x = np.stack([s[0] for s in samples])
@@ -186,7 +186,8 @@ class Collate:
         else:
             x = default_collate([s[0] for s in samples])
             y = torch.tensor([s[1] for s in samples])
-        meta = [os.getpid(), begin, time.monotonic_ns()] + times
+        meta = [os.getpid(), begin, time.monotonic_ns(),
+                time.thread_time_ns() - begin_cpu] + times
         if self.numpy:
             return x, y, np.asarray(meta, dtype=np.int64)
         return x, y, torch.tensor(meta, dtype=torch.int64)

@@ -25,7 +25,7 @@ class AnySchema:
         return []
 
 
-def log(wait_ms):
+def log(wait_ms, cpu_ms=60):
     """Steps of 40 ms that begin with a wait of wait_ms each."""
     lines = [{"truth": 1, "pid": TRAINER, "args": {}, "workers": []},
              {"epoch": 0, "begin": 0, "end": 1, "workers": WORKERS}]
@@ -37,6 +37,7 @@ def log(wait_ms):
                       "worker": WORKERS[k % 3], "batch_seq": k,
                       "load_begin": begin - 60 * MS,
                       "load_end": end - wait_ms * MS // 10,
+                      "load_cpu": cpu_ms * MS,
                       "items": [10.0]})
     return lines + [{"end": 0, "steps": STEPS + 20}]
 
@@ -51,6 +52,8 @@ def report(verdict, wait_ms):
             "verdicts": [{"id": verdict, "severity": "info",
                           "subject": {"pid": WORKERS[1]}}],
             "breakdown": {"data_wait": {"seconds": STEPS * wait_ms / 1e3}},
+            "workers": [{"pid": p, "role": "loader", "batches": STEPS // 3}
+                        for p in WORKERS],
             "steps": {"count": STEPS, "list": steps}}
 
 
@@ -83,6 +86,8 @@ SPOILT = [  # name, what to do to the report, a word of the complaint
      "steps, truth"),
     ("unknown steps", lambda r: r["steps"].update(count=None),
      "steps, truth"),
+    ("a worker's batches doubled",
+     lambda r: r["workers"][2].update(batches=STEPS * 2 // 3), "batches"),
     ("6 % wrong workers", lambda r: wrong_worker(r, .06), "right worker"),
     ("no steps listed", lambda r: r["steps"].update(list=None),
      "right worker"),
@@ -118,6 +123,17 @@ def check(judge, cells, validator):
             found = complaints(slow, r)
             yield name, None if any(word in f for f in found) else \
                 "not noticed: %s" % found
+        # 87 ms of loading each: on a core for most of it, or for little.
+        busy = next(c for c in cells if c.verdicts == ["cpu_bound"])
+        for cpu_ms, verdict, fits in ((80, "cpu_bound", True),
+                                      (80, "cpu_oversubscribed", False),
+                                      (60, "cpu_oversubscribed", True),
+                                      (30, "cpu_oversubscribed", True),
+                                      (30, "cpu_bound", False)):
+            write(log(30, cpu_ms))
+            found = complaints(busy, report(verdict, 30))
+            yield "%s at %d ms CPU" % (verdict, cpu_ms), \
+                None if fits != bool(found) else "judged wrongly: %s" % found
         found = complaints(healthy, report(healthy.verdicts[0], 30))
         yield "a job off its cell", None if found else "accepted"
 

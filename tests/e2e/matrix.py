@@ -14,6 +14,7 @@ one run, but not two.
 
 import argparse
 import collections
+import glob
 import importlib.util
 import json
 import os
@@ -36,6 +37,8 @@ PYTHON = "/usr/bin/python3"  # Debian's, which sees python3-torch
 READY_S = 60
 STOP_S = 20
 HOG_S = 120
+FOREIGN_CORES = 0.3
+OFF_CORE_SOME, OFF_CORE_MUCH = 0.2, 0.4
 HOG = """
 import os, time
 parent, end = os.getppid(), time.monotonic() + %d
@@ -116,6 +119,40 @@ def tail(path, lines=5):
         return ""
 
 
+def ticks(pids):
+    """CPU ticks used so far by processes, their reaped children left out."""
+    total = 0
+    for pid in pids:
+        try:
+            with open("/proc/%d/stat" % pid, encoding="ascii",
+                      errors="replace") as f:
+                fields = f.read().rpartition(")")[2].split()
+        except OSError:
+            continue
+        total += int(fields[11]) + int(fields[12])
+    return total
+
+
+def all_ticks():
+    """CPU ticks that this machine has spent not idle."""
+    with open("/proc/stat", encoding="ascii") as f:
+        user, nice, system, _, _, irq, softirq, steal = \
+            map(int, f.readline().split()[1:9])
+    return user + nice + system + irq + softirq + steal
+
+
+def tree(pid):
+    """A process and its children."""
+    pids = [pid]
+    for path in glob.glob("/proc/%d/task/*/children" % pid):
+        try:
+            with open(path, encoding="ascii") as f:
+                pids += map(int, f.read().split())
+        except OSError:
+            continue
+    return pids
+
+
 class Run:
     """One cell with one seed: the job, the tracer, and what they wrote."""
 
@@ -125,6 +162,7 @@ class Run:
         self.stem = os.path.join(directory, "%s-%d" % (cell_.name, seed))
         self.storage = None
         self.children = []
+        self.foreign = 0.0  # cores in use by others, the tracer included
 
     def spawn(self, argv, **more):
         process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, **more)
@@ -177,6 +215,10 @@ class Run:
                 "--print-steps", "100000"]
         if o.keep:
             argv += ["--raw-stream", self.stem + ".raw"]
+        ours = tree(job.pid) + [p.pid for p in self.children]
+        ours = sorted(set(ours))
+        begin = time.monotonic()
+        before = all_ticks() - ticks(ours)
         with open(self.stem + ".txt", "wb") as out, \
                 open(self.stem + ".err", "wb") as err:
             tracer = self.spawn(argv, stdout=out, stderr=err)
@@ -184,6 +226,9 @@ class Run:
             status = tracer.wait(o.duration + 20)
         except subprocess.TimeoutExpired:
             raise Broken("pipetrace did not end in time") from None
+        self.foreign = ((all_ticks() - ticks(ours) - before)
+                        / os.sysconf("SC_CLK_TCK")
+                        / (time.monotonic() - begin))
         if status != 0:
             raise Broken("pipetrace ended with status %d: %s" % (
                 status, tail(self.stem + ".err")))
@@ -205,8 +250,12 @@ class Run:
                 end(process)
             if self.storage:
                 self.storage.stop()
-        return judge(self.cell, report, self.stem + ".truth.jsonl", status,
-                     self.validator)
+        figures, wrong = judge(self.cell, report, self.stem + ".truth.jsonl",
+                               status, self.validator)
+        if wrong and self.foreign > FOREIGN_CORES:
+            wrong.append("(the machine was busy with something else: %.1f "
+                         "cores)" % self.foreign)
+        return figures, wrong
 
 
 def judge(cell_, report, path, status, validator):
@@ -239,11 +288,19 @@ def judge(cell_, report, path, status, validator):
         wrong.append("only %.0f %% of the waits were for loading" %
                      (100 * loading))
 
+    # What a job of CPU-bound workers suffers from depends on who else wants
+    # the cores: the workers' own CPU clocks say which it was.
+    expected = list(cell_.verdicts)
+    off_core = truth.off_core_share()
+    if expected == ["cpu_bound"] and off_core > OFF_CORE_SOME:
+        expected.append("cpu_oversubscribed")
+        if off_core > OFF_CORE_MUCH:
+            expected.remove("cpu_bound")
+
     verdicts = report["verdicts"]
     root = verdicts[0]["id"] if verdicts else "none"
-    if root not in cell_.verdicts:
-        wrong.append("verdict %s, expected %s" % (root,
-                                                  "/".join(cell_.verdicts)))
+    if root not in expected:
+        wrong.append("verdict %s, expected %s" % (root, "/".join(expected)))
     if not cell_.bound:
         loud = [v["id"] for v in verdicts if v["severity"] != "info"]
         if loud:
@@ -269,9 +326,13 @@ def judge(cell_, report, path, status, validator):
         elif right < truth_log.GUILTY_SHARE * blocked:
             wrong.append("right worker in %d of %d blocked steps, another one "
                          "in %d" % (right, blocked, other))
+    for pid, reported, made in truth_log.batches(truth, report):
+        wrong.append("worker %d made %d batches, reported %d" % (pid, made,
+                                                                 reported))
     figures = {"root": root, "told": told, "true": true, "steps": steps,
                "count": count, "blocked": blocked, "right": right,
                "share": share, "lost": capture["lost"]["total"],
+               "off_core": off_core,
                "period": (capture["end_ns"] - capture["begin_ns"]) / 1e6
                / max(count, 1)}
     return figures, wrong
@@ -283,11 +344,11 @@ def line(name, seed, word, f):
     error = 100 * (f["told"] / f["true"] - 1) if f["true"] else 0
     return ("%-10s %4d %-5s %-20s wait %8.1f / %8.1f ms (%+.2f %%, %+.3f "
             "ms/step)  steps %s/%d  named %d/%d  lost %s  step %.1f ms, "
-            "waits %.0f %%" %
+            "waits %.0f %%, loading off core %.0f %%" %
             (name, seed, word, f["root"], f["told"], f["true"], error,
              (f["told"] - f["true"]) / max(f["count"], 1), f["steps"],
              f["count"], f["right"], f["blocked"], f["lost"], f["period"],
-             100 * f["share"]))
+             100 * f["share"], 100 * f["off_core"]))
 
 
 def attempt(options, cell_, seed, directory, validator):

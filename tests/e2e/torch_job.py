@@ -14,7 +14,7 @@ The truth log is JSON lines, times are time.monotonic_ns():
                                                      --loop ahead, those behind
                                                      the wait)
    "worker", "batch_seq", "load_begin", "load_end",  of the batch waited for
-   "items": [ms]}
+   "load_cpu", "items": [ms]}                        CPU ns of its thread
   {"end": ns, "steps": n}                            last
 """
 
@@ -82,6 +82,7 @@ class Truth:
                        "compute_begin": cb, "compute_end": ce,
                        "worker": meta[0], "batch_seq": seq,
                        "load_begin": meta[1], "load_end": meta[2],
+                       "load_cpu": meta[3],
                        "items": [round(ns / 1e6, 4) for ns in
                                  meta[job_data.META_FIXED:]]})
         self.rows.clear()

@@ -12,6 +12,7 @@ WAIT_SHARE = 0.02        # tolerance of the data wait: this share of it,
 WAIT_STEP_MS = 1.0       # or this much per step, whichever is larger
 GUILTY_SHARE = 0.95
 EDGE_STEPS = 2           # one step at each end of the capture
+EDGE_BATCHES = 4         # begun before it, or never trained on behind it
 
 
 class Truth:
@@ -34,6 +35,7 @@ class Truth:
                 elif "end" in record:
                     self.complete = True
         self.after = sum(s["wait_begin"] >= end for s in steps)
+        self.all = steps
         self.steps = [s for s in steps
                       if s["wait_begin"] < end and s["compute_end"] > begin]
 
@@ -64,6 +66,14 @@ class Truth:
             loading += max(0, min(s["load_end"], s["wait_end"])
                            - s["wait_begin"])
         return loading / waits if waits else None
+
+
+    def off_core_share(self):
+        """Share of the loading that its thread was not on a CPU. In a job that
+        neither reads cold files nor sleeps, that is time without a core."""
+        wall = sum(s["load_end"] - s["load_begin"] for s in self.steps)
+        cpu = sum(s["load_cpu"] for s in self.steps)
+        return 1 - cpu / wall if wall else 0.0
 
 
 def steps_of(report):
@@ -101,6 +111,20 @@ def named(truth, report):
         else:
             wrong += 1
     return len(blocked), right, wrong
+
+
+def batches(truth, report):
+    """[(worker pid, reported batches, made in the window)] that disagree."""
+    wrong = []
+    for w in report["workers"]:
+        if w["pid"] not in truth.workers or w["role"] != "loader":
+            continue
+        made = sum(s["worker"] == w["pid"]
+                   and truth.begin <= s["load_end"] < truth.end
+                   for s in truth.all)
+        if w["batches"] is not None and abs(w["batches"] - made) > EDGE_BATCHES:
+            wrong.append((w["pid"], w["batches"], made))
+    return wrong
 
 
 def data_wait(truth, report):
