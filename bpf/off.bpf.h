@@ -5,7 +5,22 @@
 
 #include "object.bpf.h"
 
-/* Why the thread left the CPU. `own` as in pt_call_object. */
+/*
+ * The iterator found the thread off its CPU a moment ago, but it can be
+ * preempted, by that very thread too: whatever the scheduler's programs noted
+ * since then stands.
+ */
+static __always_inline void pt_off_seed(struct pt_thread *th, __u64 now)
+{
+	th->flags |= PT_F_SINCE_UNKNOWN;
+	if (__sync_val_compare_and_swap(&th->off_ts, 0, now))
+		return;
+	if (*(volatile __u64 *)&th->since != now)
+		__sync_val_compare_and_swap(&th->off_ts, now, 0);
+}
+
+/* Why the thread left the CPU. `own` as in pt_call_object: true in the
+ * scheduler's program, false in the iterator. */
 static __always_inline void pt_off_begin(struct pt_thread *th,
 					 struct task_struct *task, __u16 state,
 					 bool own, __u64 now)
@@ -32,7 +47,10 @@ static __always_inline void pt_off_begin(struct pt_thread *th,
 	th->state = state;
 	th->flags = flags;
 	/* From here on the iterator sees it. */
-	th->off_ts = now;
+	if (own)
+		th->off_ts = now;
+	else
+		pt_off_seed(th, now);
 	if (o.kind == PT_OBJ_FILE) {
 		struct pt_file_key key = { .inode = o.id, .dev = o.dev };
 

@@ -8,12 +8,10 @@ static __always_inline void switch_out(struct pt_thread *th,
 {
 	__u64 since = th->since;
 
-	if (!th->off_ts) {
-		if (now >= since)
-			th->tot.run_ns += now - since;
-		else
-			pt_lost(PT_LOSS_CLOCK);
-	}
+	if (now >= since)
+		th->tot.run_ns += now - since;
+	else
+		pt_lost(PT_LOSS_CLOCK);
 	/* A wake-up of an earlier block, or one that found it running. */
 	if (th->wake_ts < since)
 		th->wake_ts = 0;

@@ -150,10 +150,8 @@ static __always_inline void seed(struct task_struct *task, __u64 now)
 	if (th->live)
 		return;
 	pt_thread_init(th, task, now);
-	if (!pt_task_running(task)) {
+	if (!pt_task_running(task))
 		pt_off_begin(th, task, pt_task_state(task), false, now);
-		th->flags |= PT_F_SINCE_UNKNOWN;
-	}
 	task_record(PT_REC_TASK, th, task, task->comm, 0);
 }
 
