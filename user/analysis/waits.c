@@ -220,6 +220,18 @@ static int main_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv,
 			return pt_walk(t->pin, b, e, pin_piece, k);
 		return charge_worker(k, b, e);
 	}
+	if (iv->wait == PT_WAIT_SOCK && t->handoffs && iv->valid_wake) {
+		const struct pt_thread *peer = pt_model_thread(k->an->m,
+							       iv->waker_tid);
+
+		/* asking a worker for its descriptors: what its answering
+		 * thread did meanwhile */
+		if (peer && peer->first <= b) {
+			s->handover_ns += e - b;
+			k->th = peer;
+			return pt_walk(peer, b, e, sender_piece, k);
+		}
+	}
 	cause = pt_piece_cause(k->an, NULL, iv);
 	if (cause == PT_CAUSE_DISK || cause == PT_CAUSE_PAGE_FAULT)
 		s->own_read_ns += e - b;
@@ -374,6 +386,7 @@ static int collect_done(struct pt_an *an, struct pt_trainer *t)
 	for (i = 0; i < t->workers.n; i++) {
 		struct pt_worker *w = &t->workers.v[i];
 		const struct pt_thread *f = w->feeder;
+		uint64_t written = UINT64_MAX;
 
 		if (f == w->main)
 			continue;
@@ -382,9 +395,12 @@ static int collect_done(struct pt_an *an, struct pt_trainer *t)
 
 			if (iv->begin >= an->t1)
 				break;
-			if (pt_ends_rest(w->rest, iv, w->main) &&
-			    iv->ready <= an->t1 &&
-			    pt_vec_push(&w->done, iv->ready))
+			if (!pt_ends_rest(w->rest, iv, w->main) ||
+			    iv->ready > an->t1 || iv->wchar == written)
+				continue;
+			/* until it has written, it is the same batch */
+			written = iv->wchar;
+			if (pt_vec_push(&w->done, iv->ready))
 				return -ENOMEM;
 		}
 	}
