@@ -122,7 +122,10 @@ static void gain(struct pt_tx *t, const struct pt_r_verdict *v, int indent)
 	const struct pt_range *s = &v->expected_speedup;
 	struct pt_line l = { .n = 0 };
 
-	if (!isfinite(s->value)) {
+	if (!isfinite(s->value) && isfinite(s->high)) {
+		pt_line_add(&l, "at most %s as fast, were all of it gone",
+			    times(t, s->high));
+	} else if (!isfinite(s->value)) {
 		if (!v->advice || v->severity == PT_INFO)
 			return;
 		pt_line_add(&l, "cannot tell from this trace");

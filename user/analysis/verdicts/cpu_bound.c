@@ -29,6 +29,6 @@ int pt_judge_cpu_bound(struct pt_an *an, const struct pt_facts *f,
 		pt_arena_printf(an->a,
 			"Make __getitem__ cheaper or move decoding to the GPU: to keep up it would take about %d workers like these (num_workers is %zu today), more than this host has cores for.",
 			need, f->t->workers.n);
-	pt_speedup_all(f, &v->expected_speedup);
+	pt_speedup_bound(f, &v->expected_speedup);
 	return v->title && v->advice ? 1 : -ENOMEM;
 }

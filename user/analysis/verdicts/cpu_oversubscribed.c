@@ -35,5 +35,6 @@ int pt_judge_cpu_oversubscribed(struct pt_an *an, const struct pt_facts *f,
 		pt_arena_printf(an->a,
 			"Something else uses the cores (num_workers is %zu today). Check threads per worker (OMP_NUM_THREADS), other jobs on this host, and the CPU quota.",
 			f->t->workers.n);
+	pt_speedup_bound(f, &v->expected_speedup);
 	return v->title && v->advice ? 1 : -ENOMEM;
 }

@@ -27,6 +27,8 @@ int pt_judge_gpu_starved(struct pt_an *an, const struct pt_facts *f,
 	v->advice = pt_arena_printf(an->a,
 		"Most of the waiting is charged to: %s.",
 		pt_cause_name(f->t->top_cause));
-	pt_speedup_all(f, &v->expected_speedup);
+	/* the root's, where there is one */
+	if (f->t)
+		pt_speedup_bound(f, &v->expected_speedup);
 	return v->title && v->advice ? 1 : -ENOMEM;
 }

@@ -45,6 +45,6 @@ int pt_judge_io_bound(struct pt_an *an, const struct pt_facts *f,
 	v->advice = pt_arena_printf(an->a,
 		"Read ahead with more workers (num_workers is %zu today), pack small files into larger ones, or move the data to a faster disk or into memory.",
 		f->t->workers.n);
-	pt_speedup_all(f, &v->expected_speedup);
+	pt_speedup_bound(f, &v->expected_speedup);
 	return v->title && v->advice ? 1 : -ENOMEM;
 }

@@ -23,6 +23,6 @@ int pt_judge_main_thread_loading(struct pt_an *an, const struct pt_facts *f,
 	v->advice = io > cpu ?
 		"Load in worker processes (num_workers is 0 today; start with 2 to 4), so that reads overlap with GPU work." :
 		"Load in worker processes (num_workers is 0 today; start with 2, at most one a core), so that loading overlaps with GPU work.";
-	pt_speedup_all(f, &v->expected_speedup);
+	pt_speedup_bound(f, &v->expected_speedup);
 	return v->title ? 1 : -ENOMEM;
 }

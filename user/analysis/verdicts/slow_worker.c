@@ -9,7 +9,6 @@ int pt_judge_slow_worker(struct pt_an *an, const struct pt_facts *f,
 			 struct pt_r_verdict *v)
 {
 	const struct pt_worker *w = f->slow;
-	double peers, gone;
 
 	if (!w)
 		return 0;
@@ -26,18 +25,6 @@ int pt_judge_slow_worker(struct pt_an *an, const struct pt_facts *f,
 		"Worker %u takes %.1f times as long as its peers and holds up %.0f %% of the waiting for batches.",
 		w->proc->tgid, w->slowdown, 100 * f->slow_charge);
 	v->advice = "Look at what this worker does differently: its files, its node's disk or its core; batches come in order, so the others wait for it.";
-	/* With its peers' service time the loader makes a batch every
-	 * peers/n; the step cannot fall below its part without starving. */
-	peers = w->median_ms / w->slowdown / (double)f->t->workers.n;
-	gone = f->step_ms * (1 - f->starved);
-	if (f->step_ms > 0 && gone > 0) {
-		double step = fmax(peers, gone);
-
-		v->expected_speedup.value = f->step_ms / step;
-		v->expected_speedup.low = f->step_ms / (step * 1.1);
-		v->expected_speedup.high = f->step_ms / gone;
-		if (v->expected_speedup.high > 1.25 * v->expected_speedup.low)
-			v->expected_speedup = (struct pt_range){ NAN, NAN, NAN };
-	}
+	pt_speedup_bound(f, &v->expected_speedup);
 	return v->title ? 1 : -ENOMEM;
 }

@@ -68,14 +68,13 @@ int pt_evidence_starved(struct pt_an *an, const struct pt_facts *f,
 	return 0;
 }
 
-void pt_speedup_all(const struct pt_facts *f, struct pt_range *out)
+void pt_speedup_bound(const struct pt_facts *f, struct pt_range *out)
 {
-	/* hidden waiting costs nothing: only the starved part can be won */
-	out->low = 1 / (1 - fmin(f->starved_lo, 0.999));
-	out->value = 1 / (1 - fmin(f->starved, 0.999));
+	/* Hidden waiting costs nothing: only starved time can be won, and no
+	 * change wins more than all of it. */
+	out->low = 1;
+	out->value = NAN;
 	out->high = 1 / (1 - fmin(f->starved_hi, 0.999));
-	if (f->confidence == PT_CONF_LOW || out->high > 1.25 * out->low)
-		out->low = out->value = out->high = NAN;
 }
 
 int pt_workers_needed(const struct pt_facts *f)
@@ -212,10 +211,13 @@ int pt_issue_verdicts(struct pt_an *an)
 			return yes;
 		if (!yes)
 			continue;
-		if (d->root)
+		if (d->root) {
 			root = d->id;
-		else if (root)
+		} else if (root) { /* what to do is the root's to say */
 			v->consequence_of = root;
+			v->advice = NULL;
+			v->expected_speedup = (struct pt_range){ NAN, NAN, NAN };
+		}
 		n++;
 	}
 	an->r->verdicts = out;

@@ -80,9 +80,9 @@ void pt_evidence_add(struct pt_r_verdict *v, const char *metric, double value,
 /* The evidence that every verdict about starvation carries. */
 int pt_evidence_starved(struct pt_an *an, const struct pt_facts *f,
 			struct pt_r_verdict *v, size_t more);
-/* Old step time over new, were the starved time gone; NAN when the bounds
- * are wider than 1.25 to 1 (then it cannot be told). */
-void pt_speedup_all(const struct pt_facts *f, struct pt_range *out);
+/* Old step time over new: at least 1, at most that without the starved time.
+ * What a change would win of it is for a replay of the loader to say. */
+void pt_speedup_bound(const struct pt_facts *f, struct pt_range *out);
 /* Workers that would hide the loading at today's cost of a batch. */
 int pt_workers_needed(const struct pt_facts *f);
 
