@@ -2,7 +2,12 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """How fast pipetrace attaches, reports and lets go, and what it costs.
 
-    tests/bench/bench.py [--runs N] [--seconds S] [--job torch|sim] [--json FILE]
+    tests/bench/bench.py [--runs N] [--seconds S] [--job torch|sim] [--quiet]
+                         [--perf-door] [--json FILE]
+
+pipetrace gets a terminal, so that its live line with the provisional verdict is
+part of the cost; --quiet measures without it. --perf-door hooks GPU calls as on
+kernels before 6.6.
 
 Prints a table; nothing passes or fails here. Needs root, build/pipetrace, and
 for the torch job the distribution's python3-torch. Times:
@@ -27,6 +32,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -71,15 +77,31 @@ def cpu_seconds(pid):
     return (int(fields[11]) + int(fields[12])) / TICK
 
 
-def one_run(pid, seconds, tmp):
+def drain(fd, into):
+    try:
+        while True:
+            data = os.read(fd, 4096)
+            if not data:
+                break
+            into.append(data)
+    except OSError:  # the other end is closed
+        pass
+    os.close(fd)
+
+
+def one_run(pid, seconds, tmp, options):
     report = os.path.join(tmp, "report.json")
-    text = os.path.join(tmp, "text")
+    said = []
     out_r, out_w = os.pipe()
+    err_r, err_w = os.openpty()
     begin = time.monotonic_ns()
-    proc = subprocess.Popen([PIPETRACE, "-p", str(pid), "--json", report, "--quiet"],
-                            stdin=subprocess.DEVNULL, stdout=out_w,
-                            stderr=open(text, "w"))
+    proc = subprocess.Popen([PIPETRACE, "-p", str(pid), "--json", report] +
+                            options, stdin=subprocess.DEVNULL, stdout=out_w, stderr=err_w)
     os.close(out_w)
+    os.close(err_w)
+    # A terminal that nobody reads would stop its writer.
+    reader = threading.Thread(target=drain, args=(err_r, said), daemon=True)
+    reader.start()
     # Two readings well inside the capture.
     time.sleep(min(2.0, seconds / 4))
     cpu0, t0 = cpu_seconds(proc.pid), time.monotonic()
@@ -98,9 +120,10 @@ def one_run(pid, seconds, tmp):
     _, status, usage = os.wait4(proc.pid, 0)
     end = time.monotonic_ns()
     proc.returncode = os.waitstatus_to_exitcode(status)
+    reader.join(5)
     if proc.returncode != 0:
-        with open(text) as f:
-            raise SystemExit("bench: pipetrace failed: " + f.read()[-500:])
+        raise SystemExit("bench: pipetrace failed: " +
+                         b"".join(said).decode("utf-8", "replace")[-500:])
     with open(report) as f:
         rep = json.load(f)
     cap = rep["capture"]
@@ -131,12 +154,16 @@ def main():
     ap.add_argument("--runs", type=int, default=5)
     ap.add_argument("--seconds", type=float, default=10)
     ap.add_argument("--job", choices=("torch", "sim"))
+    ap.add_argument("--quiet", action="store_true", help="without the live line")
+    ap.add_argument("--perf-door", action="store_true", help="without multi-uprobe links")
     ap.add_argument("--json", help="also write the runs there")
     args = ap.parse_args()
     if os.geteuid() != 0:
         raise SystemExit("bench: needs root")
     if not os.path.exists(PIPETRACE):
         raise SystemExit("bench: build/pipetrace is not built")
+    options = (["--quiet"] if args.quiet else []) + (
+        ["--no-uprobe-multi"] if args.perf_door else [])
     kind = args.job or ("torch" if torch_works() else "sim")
 
     job, pid = start_job(kind, int(args.runs * (args.seconds + 5)) + 30)
@@ -144,7 +171,7 @@ def main():
     try:
         with tempfile.TemporaryDirectory(prefix="pipetrace-bench-") as tmp:
             for _ in range(args.runs):
-                runs.append(one_run(pid, args.seconds, tmp))
+                runs.append(one_run(pid, args.seconds, tmp, options))
     finally:
         job.terminate()
         try:
@@ -153,8 +180,8 @@ def main():
             job.kill()
             job.wait()
 
-    print("%s job, %d runs of %g s, %d cores, Linux %s" % (
-        kind, args.runs, args.seconds, os.cpu_count(), os.uname().release))
+    print("%s job, %d runs of %g s, %s, %d cores, Linux %s" % (
+        kind, args.runs, args.seconds, "quiet" if args.quiet else "with the live line", os.cpu_count(), os.uname().release))
     print("doors: " + ", ".join("%s %s" % d for d in runs[0]["doors"].items()))
     print("%-26s %10s %10s %10s" % ("", "median", "min", "max"))
     for key, label, unit, scale in ROWS:
