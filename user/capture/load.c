@@ -17,14 +17,15 @@
 /* Light mode: a switch shorter than this costs no record, only totals. */
 #define PT_LIGHT_MIN_OFF_NS 20000
 
-static char last_warning[256];
+static char first_warning[256];
 
-/* Keep libbpf's last warning for the one sentence that the user gets. */
+/* Keep the warning that says what failed, for the one sentence that the user
+ * gets; those after it only say what failed because of it. */
 static int keep_warning(enum libbpf_print_level level, const char *fmt, va_list ap)
 {
-	if (level == LIBBPF_WARN) {
-		vsnprintf(last_warning, sizeof(last_warning), fmt, ap);
-		last_warning[strcspn(last_warning, "\n")] = 0;
+	if (level == LIBBPF_WARN && !first_warning[0]) {
+		vsnprintf(first_warning, sizeof(first_warning), fmt, ap);
+		first_warning[strcspn(first_warning, "\n")] = 0;
 	}
 	return 0;
 }
@@ -188,10 +189,11 @@ int pt_load(struct pt_capture *c, const struct pt_capture_opts *o,
 	libbpf_print_fn_t old = libbpf_set_print(keep_warning);
 	int r;
 
-	last_warning[0] = 0;
+	first_warning[0] = 0;
 	r = load_skeleton(c, o, false);
 	if (r) {
 		/* A probe said yes to something that the kernel refuses. */
+		first_warning[0] = 0;
 		r = load_skeleton(c, o, true);
 		if (!r)
 			c->feat.uprobe_multi = false;
@@ -199,7 +201,7 @@ int pt_load(struct pt_capture *c, const struct pt_capture_opts *o,
 	if (r) {
 		pt_err_set(err, r,
 			   "the kernel refused pipetrace's BPF programs (%s): %s",
-			   strerror(-r), last_warning[0] ? last_warning :
+			   strerror(-r), first_warning[0] ? first_warning :
 							   "no reason given");
 		goto out;
 	}
@@ -208,7 +210,7 @@ int pt_load(struct pt_capture *c, const struct pt_capture_opts *o,
 	if (r) {
 		pt_err_set(err, r,
 			   "the BPF programs could not be attached (%s): %s",
-			   strerror(-r), last_warning[0] ? last_warning :
+			   strerror(-r), first_warning[0] ? first_warning :
 							   "no reason given");
 		goto out;
 	}
@@ -262,7 +264,7 @@ int pt_load_list(const struct pt_capture_opts *o,
 	struct bpf_program *p;
 	int r, fd;
 
-	last_warning[0] = 0;
+	first_warning[0] = 0;
 	if (!c) {
 		r = pt_err_set(err, -ENOMEM, "out of memory");
 		goto out;
@@ -271,7 +273,7 @@ int pt_load_list(const struct pt_capture_opts *o,
 	if (!r)
 		r = load_skeleton(c, o, false);
 	if (r) {
-		pt_err_set(err, r, "%s: %s", strerror(-r), last_warning);
+		pt_err_set(err, r, "%s: %s", strerror(-r), first_warning);
 		goto out;
 	}
 	bpf_object__for_each_program(p, c->skel->obj) {
