@@ -79,14 +79,13 @@ static void nap(long us)
 static void *napper(void *arg)
 {
 	struct facts *f = arg;
-	volatile long s = 0;
 	int i;
 
 	f->napper = (int)syscall(SYS_gettid);
 	for (;;) {
 		nap(3000);
 		for (i = 0; i < 200000; i++)
-			s += i;
+			__asm__ volatile("" ::: "memory");
 	}
 	return NULL;
 }
