@@ -336,6 +336,9 @@ static void fill_limits(struct pt_an *an)
 	pt_report_limit(r, "gpu.memory", "Device memory is not read in this version.");
 	pt_report_limit(r, "phases", "Forward, backward and optimizer are not told apart in this version.");
 	pt_report_limit(r, "data_wait.lead", "The time from a batch to its first use is not told apart in this version.");
+	if (an->m->trimmed_ns)
+		pt_report_limit(r, "capture", "The first %.0f s were dropped to save memory; the figures are of the rest.",
+				sec(an->m->trimmed_ns));
 	if (!t) {
 		pt_report_limit(r, "gpu", "No GPU library call was seen.");
 		return;

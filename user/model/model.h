@@ -26,6 +26,14 @@ void pt_model_free(struct pt_model *m);
  * -ENOMEM: counted, skipped, the model stays usable. */
 int pt_model_feed(struct pt_model *m, const void *rec, size_t len);
 
+/* Memory of the timelines, bytes. */
+uint64_t pt_model_bytes(const struct pt_model *m);
+
+/* Drop the older half of the capture when the timelines take more than
+ * `max_bytes`; what is left is analysed and the report says so. 0 or
+ * -ENOMEM. */
+int pt_model_trim(struct pt_model *m, uint64_t max_bytes);
+
 /* Sort and close every timeline at the end mark; feed nothing afterwards. */
 int pt_model_finish(struct pt_model *m);
 

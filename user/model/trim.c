@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* A trace that nobody stops must not eat the memory of the machine that it
+ * watches: the oldest part goes, and the report says so. */
+#include <string.h>
+
+#include "model/model.h"
+#include "model/timeline.h"
+
+uint64_t pt_model_bytes(const struct pt_model *m)
+{
+	uint64_t sum = 0;
+	size_t i;
+
+	for (i = 0; i < m->all_threads.n; i++) {
+		const struct pt_thread *t = m->all_threads.v[i];
+
+		sum += sizeof(*t) + t->iv.cap * sizeof(*t->iv.v) +
+		       t->reads.cap * sizeof(*t->reads.v);
+	}
+	for (i = 0; i < m->all_procs.n; i++) {
+		const struct pt_proc *p = m->all_procs.v[i];
+
+		sum += sizeof(*p) + p->gpu.cap * sizeof(*p->gpu.v) +
+		       p->samples.cap * sizeof(*p->samples.v);
+	}
+	return sum;
+}
+
+/* Move the last n - drop elements to the front and give memory back. */
+static void keep_tail(void **v, size_t *n, size_t *cap, size_t drop, size_t size)
+{
+	void *p;
+
+	if (!drop)
+		return;
+	*n -= drop;
+	memmove(*v, (char *)*v + drop * size, *n * size);
+	p = *n ? realloc(*v, *n * size) : NULL;
+	if (p) {
+		*v = p;
+		*cap = *n;
+	}
+}
+
+#define KEEP_TAIL(vec, drop)                                                   \
+	keep_tail((void **)&(vec)->v, &(vec)->n, &(vec)->cap, drop,            \
+		  sizeof(*(vec)->v))
+
+static void trim_thread(struct pt_thread *t, uint64_t before)
+{
+	size_t n;
+
+	n = pt_iv_after(t, before);
+	KEEP_TAIL(&t->iv, n);
+	t->settled = t->iv.n;
+	for (n = 0; n < t->reads.n && t->reads.v[n].end < before; n++)
+		;
+	KEEP_TAIL(&t->reads, n);
+	if (t->first < before)
+		t->first = before;
+}
+
+static void trim_proc(struct pt_proc *p, uint64_t before)
+{
+	size_t n = pt_gpu_after(p, before);
+
+	/* the last call before may still run */
+	KEEP_TAIL(&p->gpu, n ? n - 1 : 0);
+	p->settled = p->gpu.n;
+	for (n = 0; n < p->samples.n && p->samples.v[n].hdr.ts < before; n++)
+		;
+	KEEP_TAIL(&p->samples, n);
+}
+
+int pt_model_trim(struct pt_model *m, uint64_t max_bytes)
+{
+	uint64_t begin = m->begin ? m->begin : m->first_ts, before;
+	size_t i;
+	int err;
+
+	if (m->finished || pt_model_bytes(m) <= max_bytes ||
+	    m->last_ts <= begin)
+		return 0;
+	err = pt_model_settle(m);
+	if (err)
+		return err;
+	before = begin + (m->last_ts - begin) / 2;
+	for (i = 0; i < m->all_threads.n; i++)
+		trim_thread(m->all_threads.v[i], before);
+	for (i = 0; i < m->all_procs.n; i++)
+		trim_proc(m->all_procs.v[i], before);
+	if (m->begin_unix_ns)
+		m->begin_unix_ns += before - begin;
+	m->trimmed_ns += before - begin;
+	m->begin = before;
+	return 0;
+}
