@@ -208,6 +208,11 @@ $(B)/san/libpipetrace.a: $(SAN_OBJS) $(B)/.flags.ar
 	$(call say,AR)
 	$(Q)$(AR) rcs $@ $(SAN_OBJS)
 
+# The whole program, sanitized: for damaged recordings.
+$(B)/san/pipetrace: $(B)/san/user/main.o $(B)/san/libpipetrace.a
+	$(call say,LINK)
+	$(Q)$(CC) $(SANITIZE) -pthread $^ $(LDFLAGS) $(LIBS) -o $@
+
 $(B)/tests/%: $(B)/san/tests/unit/%.o $(B)/san/libpipetrace.a
 	@mkdir -p $(@D)
 	$(call say,LINK)
@@ -232,7 +237,7 @@ $(B)/tests/e2e/slowfs $(B)/obj/tests/e2e/slowfs.o: private CPP += $(shell pkg-co
 $(B)/tests/e2e/slowfs: private E2E_LIBS = $(shell pkg-config --libs fuse3 2>/dev/null)
 
 unit: $(UNIT)
-e2e: $(E2E)
+e2e: $(E2E) $(B)/san/pipetrace
 
 # One relocatable object of the pure rooms; the check reads its undefined symbols.
 $(B)/tests/pure.o: $(PURE_SRCS:%.c=$(B)/obj/%.o) $(PURE_BASE:%.c=$(B)/obj/%.o)
@@ -286,6 +291,6 @@ uninstall:
 clean:
 	rm -rf $(B)
 
--include $(OBJS:.o=.d) $(SAN_OBJS:.o=.d) $(BPF_OBJS:.o=.d)
+-include $(OBJS:.o=.d) $(SAN_OBJS:.o=.d) $(B)/san/user/main.d $(BPF_OBJS:.o=.d)
 -include $(UNIT_SRCS:%.c=$(B)/san/%.d) $(E2E_SRCS:%.c=$(B)/obj/%.d)
 -include $(wildcard $(B)/sim/obj12/*.d $(B)/sim/obj13/*.d)

@@ -12,6 +12,7 @@ import time
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PIPETRACE = os.path.join(TOP, "build/pipetrace")
+SANITIZED = os.path.join(TOP, "build/san/pipetrace")
 SIMJOB = os.path.join(TOP, "build/sim/simjob")
 LIBCUDART = os.path.join(TOP, "build/sim/libcudart.so.12")
 
