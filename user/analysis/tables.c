@@ -56,6 +56,21 @@ static int tally_piece(void *ctx, uint64_t b, uint64_t e,
 	return 0;
 }
 
+/* A worker with a sender thread wakes it for each batch. One that writes by
+ * itself is seen only when somebody waits, so its count is known only where
+ * every wait has its deliverer. */
+static int64_t batches_of(const struct pt_trainer *t, const struct pt_worker *w)
+{
+	size_t i;
+
+	if (w->feeder != w->main && w->done.n)
+		return (int64_t)w->done.n;
+	for (i = 0; i < t->steps.n; i++)
+		if (t->steps.v[i].worker < 0)
+			return PT_NULL;
+	return (int64_t)w->delivered;
+}
+
 static int fill_worker(struct pt_an *an, struct pt_trainer *t,
 		       struct pt_worker *w, struct pt_r_worker *o)
 {
@@ -73,10 +88,7 @@ static int fill_worker(struct pt_an *an, struct pt_trainer *t,
 	o->tid = w->main->tid;
 	o->rank = PT_NULL;
 	o->role = "loader";
-	o->batches = w->feeder != w->main ? (int64_t)w->done.n :
-		     w->delivered ? (int64_t)w->delivered : PT_NULL;
-	if (!o->batches)
-		o->batches = w->delivered ? (int64_t)w->delivered : PT_NULL;
+	o->batches = batches_of(t, w);
 	pt_dist_of(w->service_ms.v, w->service_ms.n, &o->batch_ms);
 	o->cpu = sec(k.ns[PT_CAUSE_CPU]);
 	o->run_queue = sec(k.ns[PT_CAUSE_RUN_QUEUE]);

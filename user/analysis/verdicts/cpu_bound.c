@@ -19,8 +19,9 @@ int pt_judge_cpu_bound(struct pt_an *an, const struct pt_facts *f,
 	pt_evidence_add(v, "loader.workers", (double)f->t->workers.n, "count",
 			NAN, PT_MEASURED);
 	v->title = pt_arena_printf(an->a,
-		"Loading is CPU-bound: %.0f %% of the waiting for data is workers computing.",
-		100 * f->group[PT_GROUP_CPU]);
+		"Loading is CPU-bound: %.0f %% of the waiting for data is workers computing, %.0f %% workers waiting for a core.",
+		100 * f->cause[PT_CAUSE_CPU],
+		100 * f->cause[PT_CAUSE_RUN_QUEUE]);
 	need = pt_workers_needed(f);
 	v->advice = f->cores && need <= f->cores ?
 		pt_arena_printf(an->a,
