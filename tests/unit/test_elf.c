@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* ELF symbols: against this very program in memory, and against damage. */
+#include <dlfcn.h>
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "capture/elf.h"
+
+static char dir[64];
+
+/* Found by name; long enough that its bytes are not somebody else's. */
+int pt_test_marker(int x);
+__attribute__((noinline)) int pt_test_marker(int x)
+{
+	return x * 31 + (x >> 3) * 17 + (x ^ 0x5a5a) * 13;
+}
+
+static void same_bytes(const char *path, uint64_t offset, const void *code)
+{
+	unsigned char buf[16];
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	assert_true(fd >= 0);
+	assert_int_equal(pread(fd, buf, sizeof(buf), (off_t)offset),
+			 sizeof(buf));
+	close(fd);
+	assert_memory_equal(buf, code, sizeof(buf));
+}
+
+static void offsets_are_where_the_code_is(void **state)
+{
+	const char *names[] = { "pt_test_marker", "no_such_function",
+				"pt_test_marke", "pt_test_marker_" };
+	uint64_t off[4] = { 1, 1, 1, 1 };
+	struct pt_err err;
+
+	(void)state;
+	assert_int_equal(pt_elf_symbols("/proc/self/exe", names, 4, off, &err),
+			 1);
+	assert_int_not_equal(off[0], 0);
+	assert_int_equal(off[1], 0);
+	assert_int_equal(off[2], 0);
+	assert_int_equal(off[3], 0);
+	same_bytes("/proc/self/exe", off[0], (void *)pt_test_marker);
+}
+
+/* memcpy of glibc is chosen at run time: its symbol is the chooser. */
+static void a_library_and_its_indirect_functions(void **state)
+{
+	const char *names[] = { "gnu_get_libc_version", "memcpy", "errno",
+				"__libc_start_main" };
+	uint64_t off[4];
+	struct pt_err err;
+	Dl_info info;
+	void *code = dlsym(RTLD_NEXT, "gnu_get_libc_version");
+
+	(void)state;
+	assert_non_null(code);
+	assert_true(dladdr(code, &info));
+	assert_int_equal(pt_elf_symbols(info.dli_fname, names, 4, off, &err),
+			 2);
+	same_bytes(info.dli_fname, off[0], code);
+	assert_int_equal(off[1], 0);
+	assert_int_equal(off[2], 0);
+	assert_int_not_equal(off[3], 0); /* has versions */
+}
+
+static void what_is_no_library_is_refused(void **state)
+{
+	const char *names[] = { "f" };
+	char path[128];
+	struct pt_err err = { "" };
+	uint64_t off = 1;
+	int fd;
+
+	(void)state;
+	assert_int_equal(pt_elf_symbols("/no/such/file", names, 1, &off, &err),
+			 -ENOENT);
+	assert_non_null(strstr(err.msg, "/no/such/file"));
+	assert_int_equal(off, 0);
+	assert_int_equal(pt_elf_symbols("/tmp", names, 1, &off, &err), -EINVAL);
+	assert_int_equal(pt_elf_symbols("/dev/zero", names, 1, &off, &err),
+			 -EINVAL);
+	/* nobody writes to it: must not hang */
+	snprintf(path, sizeof(path), "%s/fifo", dir);
+	assert_int_equal(mkfifo(path, 0600), 0);
+	assert_int_equal(pt_elf_symbols(path, names, 1, &off, &err), -EINVAL);
+	unlink(path);
+	snprintf(path, sizeof(path), "%s/text", dir);
+	fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	assert_int_equal(write(fd, "hello", 5), 5);
+	close(fd);
+	assert_int_equal(pt_elf_symbols(path, names, 1, &off, &err), -ENOEXEC);
+	unlink(path);
+}
+
+/* ---- damage -------------------------------------------------------------- */
+
+static uint64_t rng = 0x9e3779b97f4a7c15;
+
+static uint32_t next(void)
+{
+	rng ^= rng << 13;
+	rng ^= rng >> 7;
+	rng ^= rng << 17;
+	return (uint32_t)(rng >> 16);
+}
+
+static unsigned char *slurp(const char *path, size_t *len)
+{
+	struct stat st;
+	unsigned char *p;
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	assert_true(fd >= 0 && !fstat(fd, &st));
+	p = malloc((size_t)st.st_size);
+	assert_non_null(p);
+	assert_int_equal(read(fd, p, (size_t)st.st_size), st.st_size);
+	close(fd);
+	*len = (size_t)st.st_size;
+	return p;
+}
+
+static void try_bytes(const char *path, const unsigned char *p, size_t len)
+{
+	const char *names[] = { "dlopen", "dlsym", "deflate", "inflate",
+				"crc32", "adler32" };
+	uint64_t off[6];
+	struct pt_err err = { "" };
+	int fd, ret, i, n = 0;
+
+	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, p, len), len);
+	close(fd);
+	ret = pt_elf_symbols(path, names, 6, off, &err);
+	if (ret < 0)
+		assert_true(err.msg[0]);
+	for (i = 0; i < 6; i++) {
+		assert_true(off[i] < len || !off[i]);
+		n += off[i] != 0;
+	}
+	if (ret >= 0)
+		assert_int_equal(ret, n);
+}
+
+static void damage_is_survived(void **state)
+{
+	Dl_info info;
+	unsigned char *orig, *p;
+	char path[128];
+	size_t len, i, k, at;
+	Elf64_Ehdr eh;
+
+	(void)state;
+	/* zlib: small, and linked by libelf */
+	assert_true(dladdr(dlsym(RTLD_DEFAULT, "zlibVersion"), &info));
+	orig = slurp(info.dli_fname, &len);
+	p = malloc(len);
+	assert_non_null(p);
+	snprintf(path, sizeof(path), "%s/damaged.so", dir);
+	memcpy(&eh, orig, sizeof(eh));
+	for (i = 0; i < 64; i++)
+		try_bytes(path, orig, i < 32 ? i * 5 : next() % len);
+	for (i = 0; i < 400; i++) {
+		memcpy(p, orig, len);
+		for (k = 0; k < 1 + i % 8; k++) {
+			/* where the structure is: header, program headers,
+			 * section headers; now and then anywhere */
+			at = i % 4 == 0 ? next() % sizeof(eh) :
+			     i % 4 == 1 ? eh.e_phoff + next() % 512 :
+			     i % 4 == 2 ? eh.e_shoff + next() % 2048 :
+					  next() % len;
+			if (at < len)
+				p[at] = next() % 3 ? (unsigned char)next() :
+						     0xff;
+		}
+		memcpy(p, ELFMAG, SELFMAG);
+		try_bytes(path, p, len);
+	}
+	unlink(path);
+	free(p);
+	free(orig);
+}
+
+static int make_dir(void **state)
+{
+	(void)state;
+	snprintf(dir, sizeof(dir), "/tmp/pt-elf-XXXXXX");
+	return mkdtemp(dir) ? 0 : -1;
+}
+
+static int remove_dir(void **state)
+{
+	(void)state;
+	return rmdir(dir);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(offsets_are_where_the_code_is),
+		cmocka_unit_test(a_library_and_its_indirect_functions),
+		cmocka_unit_test(what_is_no_library_is_refused),
+		cmocka_unit_test(damage_is_survived),
+	};
+
+	return cmocka_run_group_tests(tests, make_dir, remove_dir);
+}
