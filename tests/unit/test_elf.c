@@ -56,10 +56,10 @@ static void offsets_are_where_the_code_is(void **state)
 	same_bytes("/proc/self/exe", off[0], (void *)pt_test_marker);
 }
 
-/* memcpy of glibc is chosen at run time: its symbol is the chooser. */
+/* strlen of glibc is chosen at run time: its symbol is the chooser. */
 static void a_library_and_its_indirect_functions(void **state)
 {
-	const char *names[] = { "gnu_get_libc_version", "memcpy", "errno",
+	const char *names[] = { "gnu_get_libc_version", "strlen", "errno",
 				"__libc_start_main" };
 	uint64_t off[4];
 	struct pt_err err;
