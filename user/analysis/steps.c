@@ -281,6 +281,12 @@ static void pick_by_cadence(struct gap_set *s)
 			best = k;
 	if (!best)
 		return;
+	/* The same next call from elsewhere (after the sync that comes every
+	 * N steps), with gaps of the same order. */
+	HASH_ITER(hh, s->kinds, k, tmp)
+		k->chosen = k == best ||
+			    (k->next == best->next && k->prev != k->next &&
+			     k->ns * best->n * 3 >= best->ns * k->n);
 	for (i = 0; i < s->gaps.n; i++) {
 		struct gap *g = &s->gaps.v[i];
 
@@ -290,7 +296,8 @@ static void pick_by_cadence(struct gap_set *s)
 		}
 		/* One call site can serve a whole step (the same kernel over
 		 * and over): then only the gaps that stand out count. */
-		g->data = g->key == best->key &&
+		k = kind_of(s, g, false);
+		g->data = k && k->chosen &&
 			  (best->prev != best->next ||
 			   best->big_ns * 10 >= best->ns * 9 ||
 			   (g->end - g->begin) * best->n >= best->ns);

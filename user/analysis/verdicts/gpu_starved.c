@@ -18,9 +18,8 @@ int pt_judge_gpu_starved(struct pt_an *an, const struct pt_facts *f,
 	v->title = f->t->gpu_known ?
 		pt_arena_printf(an->a,
 			"The GPU starves: %s %.0f %% of the time it idles while the trainer waits for data.",
-			f->starved_lo >= PT_STARVED_INFO ? "at least" : "about",
-			100 * (f->starved_lo >= PT_STARVED_INFO ? f->starved_lo :
-								  f->starved)) :
+			f->bounded ? "at least" : "about",
+			100 * f->starved_shown) :
 		pt_arena_printf(an->a,
 			"The trainer waits for data %.0f %% of the time and never for the GPU, which may idle meanwhile.",
 			100 * f->wait_share);

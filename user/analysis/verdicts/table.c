@@ -57,12 +57,8 @@ int pt_evidence_starved(struct pt_an *an, const struct pt_facts *f,
 
 	if (err)
 		return err;
-	pt_evidence_add(v, "gpu.starved_share",
-			f->starved_lo >= PT_STARVED_INFO ? f->starved_lo :
-							   f->starved,
-			"share", PT_STARVED_INFO,
-			f->starved_lo >= PT_STARVED_INFO ? PT_BOUNDED :
-							   PT_ESTIMATED);
+	pt_evidence_add(v, "gpu.starved_share", f->starved_shown, "share",
+			PT_STARVED_INFO, f->bounded ? PT_BOUNDED : PT_ESTIMATED);
 	pt_evidence_add(v, "breakdown.data_wait.share", f->wait_share, "share",
 			NAN, PT_MEASURED);
 	return 0;
@@ -121,19 +117,27 @@ static void find_slow(struct pt_facts *f)
 	}
 }
 
+static enum pt_severity severity_of(double share)
+{
+	return share >= PT_STARVED_CRITICAL ? PT_CRITICAL :
+	       share >= PT_STARVED_WARNING  ? PT_WARNING :
+					      PT_INFO;
+}
+
+/* By the lower bound where that alone gives the severity; else by the likely
+ * value, with less certainty. */
 static void judge_starvation(struct pt_facts *f)
 {
-	double s = f->starved_lo;
-
+	f->starved_shown = f->starved_lo;
+	f->bounded = f->starved_lo >= PT_STARVED_INFO &&
+		     severity_of(f->starved_lo) == severity_of(f->starved);
 	f->confidence = PT_CONF_HIGH;
-	if (s < PT_STARVED_INFO) {
-		s = f->starved;
+	if (!f->bounded) {
+		f->starved_shown = f->starved;
 		f->confidence = f->t->gpu_known ? PT_CONF_MEDIUM : PT_CONF_LOW;
 	}
-	f->is_starved = s >= PT_STARVED_INFO;
-	f->severity = s >= PT_STARVED_CRITICAL ? PT_CRITICAL :
-		      s >= PT_STARVED_WARNING  ? PT_WARNING :
-						 PT_INFO;
+	f->is_starved = f->starved_shown >= PT_STARVED_INFO;
+	f->severity = severity_of(f->starved_shown);
 }
 
 static const char *insufficient(struct pt_an *an, const struct pt_facts *f)

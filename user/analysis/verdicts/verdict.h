@@ -37,7 +37,9 @@ struct pt_facts {
 	double wall_s;
 	double wait_share;		/* data wait of wall */
 	double starved_lo, starved, starved_hi; /* share of wall */
-	bool is_starved;		/* from PT_STARVED_INFO */
+	double starved_shown; /* what the verdict rests on */
+	bool bounded;	      /* ... is the lower bound, not the likely value */
+	bool is_starved;      /* from PT_STARVED_INFO */
 	enum pt_severity severity;
 	enum pt_confidence confidence;
 	double cause[PT_CAUSE_NR];	/* share of the data wait */
