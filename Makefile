@@ -81,6 +81,9 @@ SIM += $(if $(SIM_JOB_SRCS),$(B)/sim/simjob)
 
 UNIT_SRCS := $(sort $(wildcard tests/unit/test_*.c))
 UNIT := $(UNIT_SRCS:tests/unit/%.c=$(B)/tests/%)
+# Other files there are for any of the tests to use.
+UNIT_SHARED := $(filter-out $(UNIT_SRCS),$(sort $(wildcard tests/unit/*.c)))
+UNIT_SHARED_OBJS := $(UNIT_SHARED:%.c=$(B)/san/%.o)
 # Programs of the live tests: each one file, linked with the program's rooms.
 E2E_SRCS := $(sort $(wildcard tests/e2e/*.c))
 E2E := $(E2E_SRCS:tests/e2e/%.c=$(B)/tests/e2e/%)
@@ -127,7 +130,7 @@ ifneq ($(if $(MAKECMDGOALS),$(filter-out help clean deps uninstall,$(MAKECMDGOAL
 $(call stamp,$(B)/.flags.cc,$(CC) $(CPP) $(CBASE) $(OPT) $(PIE) $(CFLAGS))
 $(call stamp,$(B)/.flags.san,$(CC) $(CPP) $(CBASE) $(SANITIZE) $(CFLAGS))
 $(call stamp,$(B)/.flags.link,$(CC) $(LINK) $(LDFLAGS) $(LIBS) $(OBJS))
-$(call stamp,$(B)/.flags.ar,$(SAN_OBJS))
+$(call stamp,$(B)/.flags.ar,$(SAN_OBJS) $(UNIT_SHARED_OBJS))
 $(call stamp,$(B)/.flags.bpf,$(CLANG) $(BPF_CFLAGS) $(BPF_OBJS))
 $(call stamp,$(B)/.flags.sim,$(CC) $(CBASE) $(CFLAGS) $(SIM_LIB_SRCS) $(SIM_JOB_SRCS))
 $(call stamp,$(CONFIG),$(subst \#,#,$(CONFIG_TEXT)))
@@ -213,7 +216,11 @@ $(B)/san/pipetrace: $(B)/san/user/main.o $(B)/san/libpipetrace.a
 	$(call say,LINK)
 	$(Q)$(CC) $(SANITIZE) -pthread $^ $(LDFLAGS) $(LIBS) -o $@
 
-$(B)/tests/%: $(B)/san/tests/unit/%.o $(B)/san/libpipetrace.a
+$(B)/san/libunit.a: $(UNIT_SHARED_OBJS) $(B)/.flags.ar
+	@rm -f $@
+	$(Q)$(AR) rcs $@ $(UNIT_SHARED_OBJS)
+
+$(B)/tests/%: $(B)/san/tests/unit/%.o $(B)/san/libunit.a $(B)/san/libpipetrace.a
 	@mkdir -p $(@D)
 	$(call say,LINK)
 	$(Q)$(CC) $(SANITIZE) -pthread $^ -Wl,-rpath,'$$ORIGIN/../sim' $(LDFLAGS) -lcmocka $(LIBS) -o $@
@@ -292,5 +299,5 @@ clean:
 	rm -rf $(B)
 
 -include $(OBJS:.o=.d) $(SAN_OBJS:.o=.d) $(B)/san/user/main.d $(BPF_OBJS:.o=.d)
--include $(UNIT_SRCS:%.c=$(B)/san/%.d) $(E2E_SRCS:%.c=$(B)/obj/%.d)
+-include $(UNIT_SRCS:%.c=$(B)/san/%.d) $(UNIT_SHARED_OBJS:.o=.d) $(E2E_SRCS:%.c=$(B)/obj/%.d)
 -include $(wildcard $(B)/sim/obj12/*.d $(B)/sim/obj13/*.d)
