@@ -281,7 +281,7 @@ static int fill_gpu(struct pt_an *an, struct pt_trainer *t)
 static void fill_loader(struct pt_an *an, struct pt_trainer *t)
 {
 	struct pt_r_loader *l = &an->r->loader;
-	char *n = pt_arena_printf(an->a, "%zu", t->workers.n);
+	char *n = pt_arena_printf(an->a, "%zu", t->concurrent);
 
 	if (!t->steps.n)
 		return;
@@ -291,7 +291,11 @@ static void fill_loader(struct pt_an *an, struct pt_trainer *t)
 		l->pinned.value = t->pin ? "pin_thread" : NULL;
 		l->sharing.value = t->fd_sharing ? "file_descriptor" : NULL;
 	}
+	if (t->respawned)
+		l->persistent.value = "false";
 	l->kind.source = l->workers.source = "observed";
+	if (l->persistent.value)
+		l->persistent.source = "observed";
 	if (l->pinned.value)
 		l->pinned.source = "observed";
 	if (l->sharing.value)

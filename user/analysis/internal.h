@@ -99,6 +99,8 @@ struct pt_trainer {
 	pt_charges charges;
 	bool handoffs;	  /* batches come from somebody else */
 	bool fd_sharing;  /* sockets carry descriptors */
+	size_t concurrent; /* workers alive at once, at most */
+	bool respawned;	   /* a worker was born during the capture */
 	bool marks_direct; /* marks come from workers, not feeders */
 
 	/* device, by the queue model; spans in time order */

@@ -52,6 +52,32 @@ static double quantile_sorted(const pt_doubles *v, double q)
 	return v->v[(size_t)(q * (double)(v->n - 1))];
 }
 
+/* Workers are respawned at each epoch unless they are persistent: those of
+ * another epoch are no peers. */
+static bool alive_together(const struct pt_worker *a, const struct pt_worker *b)
+{
+	return pt_overlap(a->main->first, a->main->last, b->main->first,
+			  b->main->last) > 0;
+}
+
+/* The most that lived at once: the loader's num_workers. */
+static void count_concurrent(struct pt_trainer *t)
+{
+	size_t i, j, n;
+
+	for (i = 0; i < t->workers.n; i++) {
+		uint64_t at = t->workers.v[i].main->first;
+
+		n = 0;
+		for (j = 0; j < t->workers.n; j++)
+			n += t->workers.v[j].main->first <= at &&
+			     t->workers.v[j].main->last > at;
+		if (n > t->concurrent)
+			t->concurrent = n;
+		t->respawned |= t->workers.v[i].proc->born > 0;
+	}
+}
+
 /* Against the median of its peers' medians; slow only where its faster half
  * lies above its peers' slower half, so that a few hard batches do not make
  * a slow worker. */
@@ -73,7 +99,8 @@ static int compare(struct pt_trainer *t)
 		for (j = 0; j < t->workers.n; j++) {
 			const struct pt_worker *o = &t->workers.v[j];
 
-			if (j == i || o->service_ms.n < SLOW_MIN_BATCHES)
+			if (j == i || o->service_ms.n < SLOW_MIN_BATCHES ||
+			    !alive_together(w, o))
 				continue;
 			med[n++] = o->median_ms;
 			p75 = fmax(p75, quantile_sorted(&o->service_ms, 0.75));
@@ -96,6 +123,7 @@ int pt_measure_workers(struct pt_an *an, struct pt_trainer *t)
 	size_t i;
 	int err = 0;
 
+	count_concurrent(t);
 	for (i = 0; i < t->workers.n && !err; i++)
 		err = service_times(an, &t->workers.v[i]);
 	return err ? err : compare(t);

@@ -16,7 +16,7 @@ int pt_judge_cpu_bound(struct pt_an *an, const struct pt_facts *f,
 		return -ENOMEM;
 	pt_evidence_add(v, "data_wait.cpu_share", f->cause[PT_CAUSE_CPU],
 			"share", PT_ROOT_SHARE, PT_MEASURED);
-	pt_evidence_add(v, "loader.workers", (double)f->t->workers.n, "count",
+	pt_evidence_add(v, "loader.workers", (double)f->t->concurrent, "count",
 			NAN, PT_MEASURED);
 	v->title = pt_arena_printf(an->a,
 		"Loading is CPU-bound: %.0f %% of the waiting for data is workers computing, %.0f %% workers waiting for a core.",
@@ -26,10 +26,10 @@ int pt_judge_cpu_bound(struct pt_an *an, const struct pt_facts *f,
 	v->advice = f->cores && need <= f->cores ?
 		pt_arena_printf(an->a,
 			"Raise num_workers from %zu to about %d (%lld cores are there), or make __getitem__ cheaper.",
-			f->t->workers.n, need, (long long)f->cores) :
+			f->t->concurrent, need, (long long)f->cores) :
 		pt_arena_printf(an->a,
 			"Make __getitem__ cheaper or move decoding to the GPU: to keep up it would take about %d workers like these (num_workers is %zu today), more than this host has cores for.",
-			need, f->t->workers.n);
+			need, f->t->concurrent);
 	pt_speedup_bound(f, &v->expected_speedup);
 	return v->title && v->advice ? 1 : -ENOMEM;
 }

@@ -20,7 +20,7 @@ int pt_judge_cpu_oversubscribed(struct pt_an *an, const struct pt_facts *f,
 	pt_evidence_add(v, "data_wait.run_queue_share",
 			f->cause[PT_CAUSE_RUN_QUEUE], "share", PT_RUNQ_SHARE,
 			PT_MEASURED);
-	pt_evidence_add(v, "loader.workers", (double)f->t->workers.n, "count",
+	pt_evidence_add(v, "loader.workers", (double)f->t->concurrent, "count",
 			NAN, PT_MEASURED);
 	if (f->cores)
 		pt_evidence_add(v, "host.cores", (double)f->cores, "count", NAN,
@@ -28,13 +28,13 @@ int pt_judge_cpu_oversubscribed(struct pt_an *an, const struct pt_facts *f,
 	v->title = pt_arena_printf(an->a,
 		"The workers lack cores: %.0f %% of their loading time they wait for a CPU.",
 		100 * runq);
-	v->advice = f->cores && f->t->workers.n >= (size_t)f->cores ?
+	v->advice = f->cores && f->t->concurrent >= (size_t)f->cores ?
 		pt_arena_printf(an->a,
 			"More workers cannot help: num_workers is %zu today on %lld cores. Give the job more cores, make __getitem__ cheaper, or lower num_workers to the cores that are free.",
-			f->t->workers.n, (long long)f->cores) :
+			f->t->concurrent, (long long)f->cores) :
 		pt_arena_printf(an->a,
 			"Something else uses the cores (num_workers is %zu today). Check threads per worker (OMP_NUM_THREADS), other jobs on this host, and the CPU quota.",
-			f->t->workers.n);
+			f->t->concurrent);
 	pt_speedup_bound(f, &v->expected_speedup);
 	return v->title && v->advice ? 1 : -ENOMEM;
 }

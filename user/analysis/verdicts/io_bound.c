@@ -44,7 +44,7 @@ int pt_judge_io_bound(struct pt_an *an, const struct pt_facts *f,
 		v->subject_file = pt_arena_strdup(an->a, file->path);
 	v->advice = pt_arena_printf(an->a,
 		"Read ahead with more workers (num_workers is %zu today), pack small files into larger ones, or move the data to a faster disk or into memory.",
-		f->t->workers.n);
+		f->t->concurrent);
 	pt_speedup_bound(f, &v->expected_speedup);
 	return v->title && v->advice ? 1 : -ENOMEM;
 }

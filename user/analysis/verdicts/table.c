@@ -77,7 +77,7 @@ int pt_workers_needed(const struct pt_facts *f)
 {
 	double left = 1 - fmin(f->starved, 0.98);
 
-	return (int)ceil((double)f->t->workers.n / left);
+	return (int)ceil((double)f->t->concurrent / left);
 }
 
 static void fill_groups(struct pt_facts *f)
