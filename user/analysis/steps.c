@@ -11,8 +11,6 @@
 #include <errno.h>
 #include <string.h>
 
-#include <uthash.h>
-
 #include "analysis/internal.h"
 
 /* A sleep shorter than this is no evidence of waiting for a batch: a lock or
@@ -188,6 +186,10 @@ static struct gap_kind *kind_of(struct gap_set *s, const struct gap *g,
 	k->prev = g->prev;
 	k->next = g->next;
 	HASH_ADD(hh, s->kinds, key, sizeof(k->key), k);
+	if (!PT_HASHED(k)) {
+		free(k);
+		return NULL;
+	}
 	return k;
 }
 

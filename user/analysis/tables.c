@@ -227,6 +227,10 @@ static struct file_sum *file_sum(struct file_sum **all, uint32_t dev,
 		return NULL;
 	f->key = key;
 	HASH_ADD(hh, *all, key, sizeof(f->key), f);
+	if (!PT_HASHED(f)) {
+		free(f);
+		return NULL;
+	}
 	return f;
 }
 

@@ -183,6 +183,26 @@ static int attach_core(struct pt_capture *c)
 	return 0;
 }
 
+/* The user's limits have a remedy; for the rest, what libbpf saw first. */
+static void explain(struct pt_err *err, int r, const char *what)
+{
+	const char *why = first_warning;
+
+	if (r == -EMFILE || r == -ENFILE)
+		pt_err_set(err, r, "too few file descriptors are allowed: raise "
+				   "the limit (ulimit -n 1024) and try again");
+	else if (r == -ENOMEM)
+		pt_err_set(err, r, "not enough memory: pipetrace needs about "
+				   "100 MiB (see ulimit -v and the cgroup's limit)");
+	else {
+		if (!strncmp(why, "libbpf: ", 8))
+			why += 8;
+		pt_err_set(err, r, "%s (%s)%s%s; pipetrace doctor says what "
+			   "this kernel allows", what, strerror(-r),
+			   why[0] ? ": " : "", why);
+	}
+}
+
 int pt_load(struct pt_capture *c, const struct pt_capture_opts *o,
 	    struct pt_err *err)
 {
@@ -199,19 +219,13 @@ int pt_load(struct pt_capture *c, const struct pt_capture_opts *o,
 			c->feat.uprobe_multi = false;
 	}
 	if (r) {
-		pt_err_set(err, r,
-			   "the kernel refused pipetrace's BPF programs (%s): %s",
-			   strerror(-r), first_warning[0] ? first_warning :
-							   "no reason given");
+		explain(err, r, "the kernel refused pipetrace's BPF programs");
 		goto out;
 	}
 	c->skel->bss->pt_armed = 1;
 	r = attach_core(c);
 	if (r) {
-		pt_err_set(err, r,
-			   "the BPF programs could not be attached (%s): %s",
-			   strerror(-r), first_warning[0] ? first_warning :
-							   "no reason given");
+		explain(err, r, "the BPF programs could not be attached");
 		goto out;
 	}
 	pt_hook_set(c, "sched", "tp_btf", "%s", "");
@@ -284,6 +298,23 @@ int pt_load_list(const struct pt_capture_opts *o,
 	pipetrace_bpf__destroy(c->skel);
 out:
 	free(c);
+	libbpf_set_print(old);
+	return r;
+}
+
+int pt_ring_open(struct pt_capture *c, ring_buffer_sample_fn fn,
+		 struct pt_err *err)
+{
+	libbpf_print_fn_t old = libbpf_set_print(keep_warning);
+	int r = 0;
+
+	first_warning[0] = 0;
+	c->rb = ring_buffer__new(bpf_map__fd(c->skel->maps.pt_ring), fn, c,
+				 NULL);
+	if (!c->rb) {
+		r = errno ? -errno : -ENOMEM;
+		explain(err, r, "the ring buffer cannot be mapped");
+	}
 	libbpf_set_print(old);
 	return r;
 }

@@ -243,13 +243,9 @@ int pt_capture_open(struct pt_capture **out, const struct pt_capture_opts *o,
 		r = pt_load(c, o, err);
 	if (r)
 		goto out;
-	c->rb = ring_buffer__new(bpf_map__fd(c->skel->maps.pt_ring), on_record,
-				 c, NULL);
-	if (!c->rb) {
-		r = -errno;
-		pt_err_set(err, r, "cannot map the ring buffer: %s", strerror(-r));
+	r = pt_ring_open(c, on_record, err);
+	if (r)
 		goto out;
-	}
 	queue_host(c);
 	r = pt_targets_fill(c, err);
 	if (r)

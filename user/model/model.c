@@ -86,7 +86,7 @@ struct pt_proc *pt_proc_make(struct pt_model *m, uint32_t tgid, bool fresh)
 		HASH_DEL(m->procs, old);
 	p->older = old;
 	HASH_ADD(hh, m->procs, tgid, sizeof(p->tgid), p);
-	return p;
+	return PT_HASHED(p) ? p : NULL;
 }
 
 /* The thread that a record is about: a tid with another start time or in
@@ -127,7 +127,7 @@ struct pt_thread *pt_thread_make(struct pt_model *m, uint32_t tid,
 	}
 	t->older = old;
 	HASH_ADD(hh, m->threads, tid, sizeof(t->tid), t);
-	return t;
+	return PT_HASHED(t) ? t : NULL;
 }
 
 /* Count missing records; one that comes late gives its count back. */
@@ -347,6 +347,8 @@ static int feed_file(struct pt_model *m, const struct pt_rec_file *r)
 		f->path = path;
 	}
 	HASH_ADD(hh, m->files, key, sizeof(f->key), f);
+	if (!PT_HASHED(f))
+		return -ENOMEM;
 	return 0;
 }
 

@@ -11,10 +11,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <uthash.h>
-
 #include "abi.h"
 #include "base/arena.h"
+#include "base/hash.h"
 #include "base/vec.h"
 #include "gpu/api.h"
 
