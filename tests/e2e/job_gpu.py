@@ -44,7 +44,8 @@ class Gpu:
                      "cudaStreamSynchronize", "cudaDeviceSynchronize"):
             getattr(lib, name).restype = c_int
 
-        lib.ptsim_set_kernel_ns(int(kernel_us * 1000))
+        self.kernel_ns = int(kernel_us * 1000)
+        self.enter_thread()
         self.stream = c_void_p(None)
         self.input_bytes = max(input_bytes, 4)
         self.input = c_void_p()
@@ -59,6 +60,11 @@ class Gpu:
         self.grid, self.block = Dim3(64, 1, 1), Dim3(256, 1, 1)
         self.arg = c_void_p(self.input.value)
         self.args = (c_void_p * 1)(ctypes.addressof(self.arg))
+
+    def enter_thread(self):
+        """To be called by each thread that launches: the simulated runtime
+        keeps the kernels' duration per thread."""
+        self.lib.ptsim_set_kernel_ns(self.kernel_ns)
 
     @staticmethod
     def check(rc):

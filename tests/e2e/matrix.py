@@ -156,10 +156,10 @@ def tree(pid):
 class Run:
     """One cell with one seed: the job, the tracer, and what they wrote."""
 
-    def __init__(self, options, cell_, seed, directory, validator):
+    def __init__(self, options, cell_, seed, stem, validator):
         self.options, self.cell, self.seed = options, cell_, seed
         self.validator = validator
-        self.stem = os.path.join(directory, "%s-%d" % (cell_.name, seed))
+        self.stem = stem
         self.storage = None
         self.children = []
         self.foreign = 0.0  # cores in use by others, the tracer included
@@ -355,8 +355,9 @@ def attempt(options, cell_, seed, directory, validator):
     """(word, figures); prints the line and what is wrong."""
     for again in (False, True):
         try:
-            figures, wrong = Run(options, cell_, seed, directory,
-                                 validator).go()
+            stem = "%s-%d%s" % (cell_.name, seed, "-again" if again else "")
+            figures, wrong = Run(options, cell_, seed,
+                                 os.path.join(directory, stem), validator).go()
         except slow_storage.Unavailable as e:
             print("skip: %s seed %d: %s" % (cell_.name, seed, e), flush=True)
             return "skip", {}

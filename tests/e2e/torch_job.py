@@ -138,6 +138,7 @@ class Job:
             gpu.sync(args.sync_device)
 
     def backward_thread(self):
+        self.gpu.enter_thread()
         while True:
             work = self.jobs.get()
             if work is None:
