@@ -38,7 +38,7 @@ READY_S = 60
 STOP_S = 20
 HOG_S = 120
 FOREIGN_CORES = 0.3
-OFF_CORE_SOME, OFF_CORE_MUCH = 0.2, 0.4
+OFF_CORE_SOME, OFF_CORE_MUCH = 0.15, 0.4
 HOG = """
 import os, time
 parent, end = os.getppid(), time.monotonic() + %d
