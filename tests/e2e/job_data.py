@@ -2,8 +2,9 @@
 """The data side of the test job: real files, a real Dataset, a real collate.
 
 Every batch carries its own truth: which process made it, when, how much CPU
-time its thread used and how long each item took (CLOCK_MONOTONIC nanoseconds). It travels with the batch, so
-it stays right whatever order the loader delivers in.
+time its thread used and how long each item took (CLOCK_MONOTONIC nanoseconds).
+It travels with the batch, so it stays right whatever order the loader delivers
+in.
 """
 
 import io
