@@ -1,0 +1,605 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "stream_job.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TAKE_NS (60 * ST_US)  /* take a message out of the pipe, unpickle */
+#define SEND_NS (40 * ST_US)  /* sender: pickle and write */
+#define FEED_NS (20 * ST_US)  /* feeder: write an index */
+#define ASK_NS (90 * ST_US)   /* a worker answers for its descriptors */
+#define SYNC_NS (4 * ST_US)   /* a sync that finds nothing to wait for */
+#define COPY_CALL_NS (8 * ST_US)
+#define COPY_DEV_NS (30 * ST_US)
+
+#define REST_ADDR(tid) (0x7f0000000000ull + (uint64_t)(tid) * 64)
+
+static void must(int err)
+{
+	if (!err)
+		return;
+	fprintf(stderr, "stream_job: out of memory\n");
+	abort();
+}
+
+struct job_opts job_defaults(void)
+{
+	struct job_opts o = {
+		.workers = 2, .prefetch = 2, .batch_ns = 40 * ST_MS,
+		.jitter = 0.1, .slices = 8, .launches = 20,
+		.kernel_ns = 200 * ST_US, .launch_gap_ns = 12 * ST_US,
+		.sync_every = 1, .wake_ns = 8 * ST_US, .run_s_x10 = 30,
+		.seed = 1,
+	};
+
+	return o;
+}
+
+/* v, give or take the share. */
+static uint64_t spread(struct job *j, uint64_t v, double share)
+{
+	uint64_t d = (uint64_t)((double)v * share);
+
+	return d ? v - d + st_between(&j->rnd, 0, 2 * d) : v;
+}
+
+/* ---- loading --------------------------------------------------------------- */
+
+static void piece(struct job_worker *w, uint64_t b, uint64_t e, enum job_seg seg)
+{
+	struct job_piece p = { b, e, seg };
+
+	if (w && e > b)
+		must(pt_vec_push(&w->pieces, p));
+}
+
+/* One stretch of loading by a thread; returns its end. */
+static uint64_t segment(struct job *j, struct job_worker *w, uint32_t tid,
+			uint64_t b, uint64_t e, enum job_seg seg)
+{
+	/* the interrupt hits whoever runs: mostly another process */
+	uint32_t victim = j->o.hogs ? JOB_HOG + (uint32_t)(b % 2) : 0;
+	unsigned id = w ? (unsigned)(w - j->worker) : 0;
+
+	if (e <= b)
+		return b;
+	switch (seg) {
+	case JOB_RUNQ:
+		st_preempted(&j->s, tid, tid, b, e);
+		break;
+	case JOB_DISK:
+		st_disk(&j->s, tid, tid, b, e, e, JOB_FILE_DEV, JOB_FILE(id),
+			victim);
+		st_bytes(&j->s, 65536, 0);
+		break;
+	case JOB_FAULT:
+		st_fault(&j->s, tid, tid, b, e, e);
+		break;
+	case JOB_NET:
+		st_sock(&j->s, tid, tid, b, e, e, 888, 0, 0);
+		break;
+	case JOB_LOCK:
+		st_futex(&j->s, tid, tid, b, e, e, 0x1234000, 0, 0);
+		break;
+	default:
+		break;
+	}
+	piece(w, b, e, seg);
+	return e;
+}
+
+/* Load one batch from `t`; returns when it is made. */
+static uint64_t load(struct job *j, struct job_worker *w, uint32_t tid,
+		     uint64_t t)
+{
+	double f = w ? j->o.factor[w - j->worker] : 0, cpu = 1;
+	uint64_t ns = spread(j, (uint64_t)((double)j->o.batch_ns *
+					   (f > 0 ? f : 1)), j->o.jitter);
+	unsigned i, seg;
+
+	for (seg = JOB_RUNQ; seg < JOB_SEND; seg++)
+		cpu -= j->o.mix[seg];
+	for (i = 0; i < j->o.slices; i++) {
+		double slice = (double)ns / j->o.slices;
+
+		t = segment(j, w, tid, t, t + (uint64_t)(slice * cpu), JOB_CPU);
+		for (seg = JOB_RUNQ; seg < JOB_SEND; seg++) {
+			t = segment(j, w, tid, t, t + (uint64_t)
+				    (slice * j->o.mix[seg]), (enum job_seg)seg);
+			/* two sleeps do not touch */
+			piece(w, t, t + 1000, JOB_CPU);
+			t += 1000;
+		}
+	}
+	return t;
+}
+
+/* The trainer hands out the next index; its feeder thread writes it. */
+static void dispatch(struct job *j, uint64_t t)
+{
+	unsigned id = (unsigned)(j->dispatched % j->o.workers);
+	struct job_worker *w = &j->worker[id];
+	uint32_t pid = JOB_WORKER(id), writer = JOB_FEEDER(id), maker = pid;
+	uint64_t d = j->o.wake_ns, at = t, start, sent;
+	struct job_batch b = { 0 };
+
+	if (j->o.direct) {
+		writer = JOB_TRAINER;
+		at += FEED_NS;
+	} else {
+		if (w->feed_free < t) {
+			st_futex(&j->s, JOB_TRAINER, writer, w->feed_free, t,
+				 t + d, REST_ADDR(writer), JOB_TRAINER,
+				 JOB_TRAINER);
+			at = t + d + FEED_NS;
+		} else { /* still awake from the one before */
+			at = w->feed_free + FEED_NS;
+		}
+		w->feed_free = at + 3000;
+		/* its write shows at its next record */
+	}
+	start = w->free_at;
+	if (w->free_at < at) {
+		st_pipe_in(&j->s, pid, pid, w->free_at, at, at + d,
+			   JOB_INDEX_PIPE(id), JOB_TRAINER, writer);
+		piece(w, w->free_at, at, JOB_IDLE);
+		piece(w, at, at + d, JOB_RUNQ);
+		start = at + d;
+	}
+	b.made = load(j, w, pid, start);
+	if (j->o.direct) {
+		b.written = b.made + SEND_NS;
+		w->free_at = b.written + 2000;
+		piece(w, b.made, w->free_at, JOB_CPU);
+	} else {
+		maker = JOB_SENDER(id);
+		sent = w->send_free;
+		if (sent < b.made) {
+			st_futex(&j->s, pid, maker, sent, b.made, b.made + d,
+				 REST_ADDR(maker), pid, pid);
+			st_bytes(&j->s, 0, w->made.n ? 450 : 0);
+			sent = b.made + d;
+		}
+		b.written = sent + SEND_NS;
+		w->send_free = b.written + 3000;
+		w->free_at = b.made + 5000;
+		piece(w, b.made, w->free_at, JOB_CPU);
+	}
+	must(pt_vec_push(&w->made, b.made));
+	must(pt_vec_push(&j->batches, b));
+	j->dispatched++;
+}
+
+/* The feeder's write shows in the totals at its next record. */
+static void feeder_bytes(struct job *j)
+{
+	size_t i;
+
+	for (i = 0; i < j->s.recs.n; i++) {
+		struct st_rec *r = &j->s.recs.v[i];
+
+		if (r->r.hdr.kind == PT_REC_OFF && r->r.hdr.tgid == JOB_TRAINER &&
+		    r->r.hdr.tid >= JOB_FEEDER(0) &&
+		    r->r.hdr.tid < JOB_FEEDER(JOB_MAX_WORKERS))
+			r->wchar += 70;
+	}
+}
+
+/* ---- obtaining a batch ------------------------------------------------------ */
+
+/* The message that was written first and not taken yet; -1 none. */
+static long first_message(const struct job *j)
+{
+	long best = -1;
+	size_t i, n = j->batches.n, span = j->o.workers * j->o.prefetch + 4;
+
+	for (i = n > 2 * span ? n - 2 * span : 0; i < n; i++)
+		if (!j->batches.v[i].taken &&
+		    (best < 0 || j->batches.v[i].written <
+				 j->batches.v[best].written))
+			best = (long)i;
+	return best;
+}
+
+static int maker_of(const struct job *j, size_t k)
+{
+	return j->o.workers ? (int)(k % j->o.workers) : -1;
+}
+
+/* What the receiving thread does with a message; returns the end. */
+static uint64_t take(struct job *j, uint32_t tid, size_t k, uint64_t t)
+{
+	unsigned w = (unsigned)maker_of(j, k);
+
+	j->batches.v[k].taken = true;
+	if (j->o.sockets) {
+		st_sock(&j->s, JOB_TRAINER, tid, t + 10 * ST_US,
+			t + 10 * ST_US + ASK_NS,
+			t + 10 * ST_US + ASK_NS + j->o.wake_ns, 700 + w,
+			JOB_WORKER(w), JOB_ANSWERER(w));
+		t += 10 * ST_US + ASK_NS + j->o.wake_ns;
+	}
+	return t + TAKE_NS;
+}
+
+/* What held up [b,e), a sleep for batch k: its maker's main thread until it
+ * was made, then its sender. */
+static void blame(struct job *j, struct job_step *s, size_t k, uint64_t b,
+		  uint64_t e)
+{
+	const struct job_worker *w = &j->worker[maker_of(j, k)];
+	uint64_t made = j->batches.v[k].made, stop = e;
+	size_t i;
+
+	s->blocked += e - b;
+	if (!j->o.direct && made < e) {
+		stop = made > b ? made : b;
+		s->ns[JOB_SEND] += e - stop;
+	}
+	for (i = 0; i < w->pieces.n; i++) {
+		const struct job_piece *p = &w->pieces.v[i];
+		uint64_t lo = p->begin > b ? p->begin : b;
+		uint64_t hi = p->end < stop ? p->end : stop;
+
+		if (hi > lo)
+			s->ns[p->seg] += hi - lo;
+	}
+}
+
+static void obtain_direct(struct job *j, struct job_step *s, size_t k)
+{
+	while (!j->batches.v[k].taken) {
+		long i = first_message(j);
+		uint64_t at = j->batches.v[i].written, b = j->now;
+		unsigned w = (unsigned)maker_of(j, (size_t)i);
+
+		if (at > b) {
+			st_pipe_in(&j->s, JOB_TRAINER, JOB_TRAINER, b, at,
+				   at + j->o.wake_ns, JOB_RESULT_PIPE,
+				   JOB_WORKER(w), j->o.direct ? JOB_WORKER(w) :
+							       JOB_SENDER(w));
+			blame(j, s, k, b, at);
+			j->now = at + j->o.wake_ns;
+			s->ns[JOB_RUNQ] += j->o.wake_ns;
+		}
+		b = j->now;
+		j->now = take(j, JOB_TRAINER, (size_t)i, b);
+		s->ns[JOB_SEND] += j->now - b;
+	}
+}
+
+/* Let the pin thread work until it has handed batch k over. */
+static void run_pin(struct job *j, size_t k)
+{
+	while (!j->batches.v[k].pinned) {
+		long i = first_message(j);
+		struct job_batch *b = &j->batches.v[i];
+		unsigned w = (unsigned)maker_of(j, (size_t)i);
+		uint64_t t = j->pin_free;
+
+		if (b->written > t) {
+			st_pipe_in(&j->s, JOB_TRAINER, JOB_PIN, t, b->written,
+				   b->written + j->o.wake_ns, JOB_RESULT_PIPE,
+				   JOB_WORKER(w), JOB_SENDER(w));
+			t = b->written + j->o.wake_ns;
+		}
+		b->pinned = take(j, JOB_PIN, (size_t)i, t);
+		j->pin_free = b->pinned + 5000;
+	}
+}
+
+static void obtain_pinned(struct job *j, struct job_step *s, size_t k)
+{
+	run_pin(j, k);
+	for (;;) {
+		uint64_t first = UINT64_MAX, b = j->now;
+		size_t i;
+
+		/* the queue wakes us for every batch that comes */
+		for (i = k; i < j->batches.n; i++)
+			if (j->batches.v[i].pinned > b &&
+			    j->batches.v[i].pinned < first)
+				first = j->batches.v[i].pinned;
+		if (j->batches.v[k].pinned <= b)
+			break;
+		st_futex(&j->s, JOB_TRAINER, JOB_TRAINER, b, first,
+			 first + j->o.wake_ns, REST_ADDR(JOB_TRAINER),
+			 JOB_TRAINER, JOB_PIN);
+		blame(j, s, k, b, first);
+		j->now = first + j->o.wake_ns;
+		s->ns[JOB_RUNQ] += j->o.wake_ns;
+	}
+}
+
+static void obtain(struct job *j)
+{
+	struct job_step s = { .wait_begin = j->now, .worker = -1 };
+	size_t k = j->steps.n;
+
+	if (!j->o.workers) {
+		size_t from = j->worker[0].pieces.n, i;
+
+		j->now = load(j, &j->worker[0], JOB_TRAINER, j->now);
+		for (i = from; i < j->worker[0].pieces.n; i++) {
+			const struct job_piece *p = &j->worker[0].pieces.v[i];
+
+			s.ns[p->seg] += p->end - p->begin;
+		}
+	} else {
+		s.worker = maker_of(j, k);
+		s.early = j->batches.v[k].taken && !j->o.pin;
+		s.made = j->batches.v[k].made;
+		if (j->o.pin)
+			obtain_pinned(j, &s, k);
+		else
+			obtain_direct(j, &s, k);
+		dispatch(j, j->now + 10 * ST_US);
+		j->now += 30 * ST_US;
+		s.ns[JOB_SEND] += 30 * ST_US;
+	}
+	s.wait_end = j->now;
+	must(pt_vec_push(&j->steps, s));
+}
+
+/* ---- the device -------------------------------------------------------------- */
+
+static void device(struct job *j, uint64_t at, uint64_t ns)
+{
+	uint64_t b = at > j->dev_free ? at : j->dev_free;
+	struct job_span *last = j->busy.n ? &j->busy.v[j->busy.n - 1] : NULL;
+	struct job_span s = { b, b + ns };
+
+	j->dev_free = b + ns;
+	if (last && last->end >= b)
+		last->end = j->dev_free;
+	else
+		must(pt_vec_push(&j->busy, s));
+}
+
+static void launch(struct job *j, uint32_t tid, uint64_t *t, unsigned site)
+{
+	st_gpu(&j->s, "cudaLaunchKernel", JOB_TRAINER, tid, *t, 0, 0,
+	       j->o.one_kernel ? 0x4000 : 0x4000 + 16 * site, 0, 0);
+	device(j, *t, spread(j, j->o.kernel_ns, j->o.kernel_jitter));
+	*t += j->o.launch_gap_ns;
+}
+
+static void to_device(struct job *j)
+{
+	st_gpu(&j->s, "cudaMemcpyAsync", JOB_TRAINER, JOB_TRAINER, j->now,
+	       j->now + COPY_CALL_NS, 0, 0xd000, 1 << 16, 1);
+	device(j, j->now, COPY_DEV_NS);
+	j->now += COPY_CALL_NS + j->o.launch_gap_ns;
+}
+
+static void use_with_thread(struct job *j, unsigned half)
+{
+	uint64_t d = j->o.wake_ns, t = j->now + d, slept = j->now + 3000;
+	unsigned i;
+
+	if (j->grad_free)
+		st_futex(&j->s, JOB_TRAINER, JOB_GRAD, j->grad_free, j->now,
+			 t, REST_ADDR(JOB_GRAD), JOB_TRAINER, JOB_TRAINER);
+	for (i = half; i < j->o.launches; i++)
+		launch(j, JOB_GRAD, &t, i);
+	st_futex(&j->s, JOB_TRAINER, JOB_TRAINER, slept, t, t + d,
+		 REST_ADDR(JOB_TRAINER) + 8, JOB_TRAINER, JOB_GRAD);
+	j->grad_free = t + 2000;
+	j->now = t + d + j->o.launch_gap_ns;
+	launch(j, JOB_TRAINER, &j->now, j->o.launches); /* the optimizer */
+}
+
+static void sync_up(struct job *j)
+{
+	uint64_t b = j->now, end = b + SYNC_NS;
+
+	if (j->dev_free + 2000 > end)
+		end = j->dev_free + 2000;
+	if (j->o.loss_item) {
+		device(j, b, COPY_DEV_NS);
+		end = j->dev_free + 2000;
+		st_gpu(&j->s, "cudaMemcpyAsync", JOB_TRAINER, JOB_TRAINER, b,
+		       end, 0, 0xe000, 4, 2);
+	} else {
+		st_gpu(&j->s, "cudaStreamSynchronize", JOB_TRAINER, JOB_TRAINER,
+		       b, end, 0, 0, 0, 0);
+	}
+	j->now = end;
+}
+
+static void use(struct job *j, bool copied)
+{
+	unsigned i, n = j->o.launches, half = n / 2;
+	size_t k = j->steps.n;
+
+	if (!copied)
+		to_device(j);
+	if (j->o.loop == JOB_THREAD) {
+		for (i = 0; i < half; i++)
+			launch(j, JOB_TRAINER, &j->now, i);
+		use_with_thread(j, half);
+	} else {
+		for (i = 0; i < n; i++)
+			launch(j, JOB_TRAINER, &j->now, i);
+	}
+	if (j->o.sync_every && k % j->o.sync_every == 0)
+		sync_up(j);
+	j->now += j->o.host_ns;
+}
+
+/* ---- the whole ---------------------------------------------------------------- */
+
+static void introduce(struct job *j)
+{
+	unsigned w;
+
+	st_host(&j->s, JOB_BEGIN, 4, JOB_TRAINER);
+	st_task(&j->s, JOB_BEGIN, JOB_TRAINER, JOB_TRAINER, 1, "python3");
+	if (j->o.pin)
+		st_task(&j->s, JOB_BEGIN, JOB_TRAINER, JOB_PIN, 1, "python3");
+	if (j->o.loop == JOB_THREAD)
+		st_task(&j->s, JOB_BEGIN, JOB_TRAINER, JOB_GRAD, 1, "python3");
+	for (w = 0; w < j->o.workers; w++) {
+		uint32_t pid = JOB_WORKER(w);
+
+		st_task(&j->s, JOB_BEGIN, pid, pid, JOB_TRAINER, "python3");
+		if (!j->o.direct) {
+			st_task(&j->s, JOB_BEGIN, pid, JOB_SENDER(w),
+				JOB_TRAINER, "python3");
+			st_task(&j->s, JOB_BEGIN, JOB_TRAINER, JOB_FEEDER(w), 1,
+				"python3");
+		}
+		if (j->o.sockets)
+			st_task(&j->s, JOB_BEGIN, pid, JOB_ANSWERER(w),
+				JOB_TRAINER, "python3");
+	}
+	/* in the target's tree, so that a careless analysis could blame them */
+	for (w = 0; j->o.hogs && w < 2; w++)
+		st_task(&j->s, JOB_BEGIN, JOB_HOG + w, JOB_HOG + w, JOB_TRAINER,
+			"hog");
+}
+
+/* Threads that sleep when the job is over. */
+static void conclude(struct job *j)
+{
+	unsigned w;
+
+	for (w = 0; w < j->o.workers; w++) {
+		struct job_worker *k = &j->worker[w];
+
+		st_off(&j->s, JOB_WORKER(w), JOB_WORKER(w), k->free_at, 0,
+		       k->free_at + 3600 * ST_S);
+		if (j->o.direct)
+			continue;
+		st_off(&j->s, JOB_WORKER(w), JOB_SENDER(w), k->send_free, 0,
+		       k->send_free + 3600 * ST_S);
+		st_off(&j->s, JOB_TRAINER, JOB_FEEDER(w), k->feed_free, 0,
+		       k->feed_free + 3600 * ST_S);
+	}
+}
+
+void job_run(struct job *j, const struct job_opts *o)
+{
+	uint64_t end = JOB_BEGIN + o->run_s_x10 * (ST_S / 10);
+	size_t i;
+
+	memset(j, 0, sizeof(*j));
+	j->o = *o;
+	j->rnd = o->seed;
+	j->now = JOB_BEGIN;
+	j->pin_free = JOB_BEGIN;
+	introduce(j);
+	for (i = 0; i < JOB_MAX_WORKERS; i++)
+		j->worker[i].free_at = j->worker[i].send_free =
+			j->worker[i].feed_free = JOB_BEGIN;
+	for (i = 0; i < (size_t)o->workers * o->prefetch; i++)
+		dispatch(j, j->now += 50 * ST_US);
+	if (o->loop == JOB_AHEAD) {
+		obtain(j);
+		while (j->now < end) {
+			to_device(j);
+			obtain(j);
+			use(j, true);
+		}
+	} else {
+		while (j->now < end) {
+			obtain(j);
+			use(j, false);
+		}
+	}
+	conclude(j);
+	feeder_bytes(j);
+}
+
+void job_free(struct job *j)
+{
+	size_t i;
+
+	for (i = 0; i < JOB_MAX_WORKERS; i++) {
+		pt_vec_free(&j->worker[i].pieces);
+		pt_vec_free(&j->worker[i].made);
+	}
+	pt_vec_free(&j->steps);
+	pt_vec_free(&j->busy);
+	pt_vec_free(&j->batches);
+	st_free(&j->s);
+}
+
+void job_window(struct job *j, uint64_t t0, uint64_t t1)
+{
+	j->t0 = t0;
+	j->t1 = t1;
+	st_window(&j->s, t0, t1);
+	st_seal(&j->s);
+}
+
+/* ---- truth --------------------------------------------------------------------- */
+
+static uint64_t common(uint64_t a, uint64_t b, uint64_t c, uint64_t d)
+{
+	uint64_t lo = a > c ? a : c, hi = b < d ? b : d;
+
+	return hi > lo ? hi - lo : 0;
+}
+
+size_t job_count(const struct job *j)
+{
+	size_t i, n = 0;
+
+	for (i = 0; i < j->steps.n; i++)
+		n += j->steps.v[i].wait_begin >= j->t0 &&
+		     j->steps.v[i].wait_begin < j->t1;
+	return n;
+}
+
+uint64_t job_wait_ns(const struct job *j)
+{
+	uint64_t sum = 0;
+	size_t i;
+
+	for (i = 0; i < j->steps.n; i++)
+		sum += common(j->steps.v[i].wait_begin, j->steps.v[i].wait_end,
+			      j->t0, j->t1);
+	return sum;
+}
+
+uint64_t job_cause_ns(const struct job *j, enum job_seg seg)
+{
+	uint64_t sum = 0;
+	size_t i;
+
+	for (i = 0; i < j->steps.n; i++)
+		if (j->steps.v[i].wait_begin >= j->t0 &&
+		    j->steps.v[i].wait_end <= j->t1)
+			sum += j->steps.v[i].ns[seg];
+	return sum;
+}
+
+uint64_t job_busy_ns(const struct job *j)
+{
+	uint64_t sum = 0;
+	size_t i;
+
+	for (i = 0; i < j->busy.n; i++)
+		sum += common(j->busy.v[i].begin, j->busy.v[i].end, j->t0, j->t1);
+	return sum;
+}
+
+uint64_t job_starved_ns(const struct job *j)
+{
+	uint64_t busy = 0;
+	size_t i, k = 0, n;
+
+	for (i = 0; i < j->steps.n; i++) {
+		uint64_t b = j->steps.v[i].wait_begin, e = j->steps.v[i].wait_end;
+
+		b = b > j->t0 ? b : j->t0;
+		e = e < j->t1 ? e : j->t1;
+		while (k < j->busy.n && j->busy.v[k].end <= b)
+			k++;
+		for (n = k; b < e && n < j->busy.n && j->busy.v[n].begin < e; n++)
+			busy += common(j->busy.v[n].begin, j->busy.v[n].end, b, e);
+	}
+	return job_wait_ns(j) - busy;
+}

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A training job, simulated event by event, as a record stream and as the
+ * truth about it: a trainer (main thread, one feeder thread per worker, perhaps
+ * a pin thread and an autograd thread), loader workers (main thread, sender
+ * thread, a thread that hands descriptors out), and a GPU that is a FIFO.
+ * The behaviour is that of PyTorch's DataLoader, which was measured: bounded
+ * prefetch, delivery in order, refill of the worker whose batch was consumed.
+ */
+#ifndef PT_TEST_STREAM_JOB_H
+#define PT_TEST_STREAM_JOB_H
+
+#include "stream.h"
+
+enum job_seg {
+	JOB_CPU,
+	JOB_RUNQ,
+	JOB_DISK,
+	JOB_FAULT,
+	JOB_NET,
+	JOB_LOCK,
+	JOB_SEND, /* the sender's part of a wait, and the trainer's own */
+	JOB_IDLE, /* no work to do */
+	JOB_SEG_NR
+};
+
+enum job_loop {
+	JOB_PLAIN,  /* obtain, use */
+	JOB_AHEAD,  /* move k, obtain k+1, use k */
+	JOB_THREAD, /* half of the work is launched by a second thread */
+};
+
+#define JOB_MAX_WORKERS 8
+
+struct job_opts {
+	unsigned workers, prefetch;	/* 0 workers: loads by itself */
+	uint64_t batch_ns;		/* loading of one batch */
+	double jitter;			/* of it, each way */
+	double mix[JOB_SEND];		/* shares of it; rest is JOB_CPU */
+	double factor[JOB_MAX_WORKERS];	/* times batch_ns; 0: 1 */
+	unsigned slices;		/* the mix comes round so often */
+	bool direct;			/* no sender and feeder threads */
+	bool pin, sockets;
+	bool hogs; /* interrupts hit other processes of the target */
+	enum job_loop loop;
+	unsigned launches;
+	bool one_kernel;   /* all launches from one call site */
+	uint64_t kernel_ns;
+	double kernel_jitter;
+	uint64_t launch_gap_ns;
+	unsigned sync_every; /* 0: never */
+	bool loss_item;	     /* read a value back instead of the sync */
+	uint64_t host_ns;    /* the loop's own work behind a step's sync */
+	uint64_t wake_ns;    /* from a wake-up to the CPU */
+	uint64_t run_s_x10;  /* length of the job, tenths of a second */
+	uint64_t seed;
+};
+
+struct job_span {
+	uint64_t begin, end;
+};
+struct job_piece {
+	uint64_t begin, end;
+	enum job_seg seg;
+};
+
+struct job_step {
+	uint64_t wait_begin, wait_end;
+	int worker;	       /* whose batch; -1 its own */
+	uint64_t blocked;      /* slept for it */
+	uint64_t made;	       /* the batch was made */
+	bool early;	       /* it had come while another was waited for */
+	uint64_t ns[JOB_SEG_NR]; /* the wait by what held it up */
+};
+
+struct job_worker {
+	PT_VEC(struct job_piece) pieces; /* of its main thread; in order */
+	PT_VEC(uint64_t) made;
+	uint64_t free_at;	 /* main thread */
+	uint64_t send_free;	 /* sender thread sleeps since */
+	uint64_t feed_free;	 /* trainer's feeder thread for it */
+};
+
+struct job_batch {
+	uint64_t made, written;
+	bool taken; /* out of the pipe */
+	uint64_t pinned; /* handed to the main thread */
+};
+
+struct job {
+	struct job_opts o;
+	struct stream s;
+	PT_VEC(struct job_step) steps;
+	PT_VEC(struct job_span) busy; /* device, in order, disjoint */
+	PT_VEC(struct job_batch) batches;
+	struct job_worker worker[JOB_MAX_WORKERS];
+	uint64_t t0, t1; /* the capture's window, once cut */
+	/* state of the simulation */
+	uint64_t now, dev_free, pin_free, grad_free, rnd;
+	size_t dispatched;
+};
+
+#define JOB_BEGIN (1000 * ST_S)
+#define JOB_TRAINER 1000u
+#define JOB_PIN 1001u
+#define JOB_GRAD 1002u
+#define JOB_FEEDER(w) (1010u + (w))
+#define JOB_WORKER(w) (2000u + 100 * (w)) /* also its main thread */
+#define JOB_SENDER(w) (2001u + 100 * (w))
+#define JOB_ANSWERER(w) (2002u + 100 * (w))
+#define JOB_HOG 3000u
+#define JOB_RESULT_PIPE 501u
+#define JOB_INDEX_PIPE(w) (600u + (w))
+#define JOB_FILE_DEV 0x800001u
+#define JOB_FILE(w) (9000u + (w))
+
+/* Sensible values for everything: 2 workers that compute, a GPU that waits. */
+struct job_opts job_defaults(void);
+/* Simulate it all. job_free() afterwards. */
+void job_run(struct job *j, const struct job_opts *o);
+void job_free(struct job *j);
+/* Cut to a capture of [t0,t1) and seal the stream. */
+void job_window(struct job *j, uint64_t t0, uint64_t t1);
+
+/* ---- truth of the window -------------------------------------------------- */
+size_t job_count(const struct job *j);	    /* steps that began in it */
+uint64_t job_wait_ns(const struct job *j);
+uint64_t job_cause_ns(const struct job *j, enum job_seg seg); /* whole waits */
+uint64_t job_busy_ns(const struct job *j);
+/* Device idle while the trainer waits. */
+uint64_t job_starved_ns(const struct job *j);
+
+#endif

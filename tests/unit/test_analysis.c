@@ -1,0 +1,510 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Steps, waits, deliverers and charges of simulated jobs against the truth. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+
+#include "stream_case.h"
+
+#define SLACK (60 * ST_US) /* of a step's begin: a loop's own host work */
+
+static const enum pt_cause cause_of[JOB_SEG_NR] = {
+	[JOB_CPU] = PT_CAUSE_CPU, [JOB_RUNQ] = PT_CAUSE_RUN_QUEUE,
+	[JOB_DISK] = PT_CAUSE_DISK, [JOB_FAULT] = PT_CAUSE_PAGE_FAULT,
+	[JOB_NET] = PT_CAUSE_NETWORK, [JOB_LOCK] = PT_CAUSE_LOCK,
+	[JOB_SEND] = PT_CAUSE_IPC, [JOB_IDLE] = PT_CAUSE_WORKER_IDLE,
+};
+
+/* A loader without sender threads and sockets leaves nothing to tell whose
+ * batch it was when it came while the trainer was unpacking another. */
+static size_t may_misname(const struct job *j, size_t blocked)
+{
+	return j->o.direct && !j->o.sockets ? blocked / 20 : 0;
+}
+
+/* Steps, each wait, each deliverer, and the sums. `slack_ns` per step. */
+static void check_case(const struct st_case *c, uint64_t slack_ns)
+{
+	const struct job *j = &c->j;
+	const struct pt_report *r = c->r;
+	size_t i, n = 0, inside = 0, blocked = 0, wrong = 0;
+	double told = r->breakdown.data_wait.seconds, true_s;
+	/* the gap of a cut end may be told by nothing */
+	double edge = j->o.workers ? 0 : (double)j->o.batch_ns / 1e9;
+	char buf[160];
+	const char *trouble = case_trouble(r, buf, sizeof(buf));
+
+	if (trouble)
+		fail_msg("%s", trouble);
+	for (i = 0; i < j->steps.n; i++) {
+		const struct job_step *s = &j->steps.v[i];
+		const struct pt_r_step *o;
+		double wait = (double)(s->wait_end - s->wait_begin) / 1e6;
+
+		inside += s->wait_end > j->t0 && s->wait_begin < j->t1;
+		if (s->wait_begin < j->t0 || s->wait_end > j->t1)
+			continue;
+		o = case_step(r, s->wait_begin, SLACK);
+		if (!o)
+			fail_msg("step %zu was not found", i);
+		n++;
+		if (fabs(o->data_wait_ms - wait) > (double)slack_ns / 1e6)
+			fail_msg("step %zu: waits %.4f ms, reported %.4f ms", i,
+				 wait, o->data_wait_ms);
+		if (!s->blocked)
+			continue;
+		blocked++;
+		wrong += o->worker != (int64_t)JOB_WORKER((unsigned)s->worker);
+	}
+	if (wrong > may_misname(j, blocked))
+		fail_msg("another worker named in %zu of %zu blocked steps",
+			 wrong, blocked);
+	/* Whether a gap that the capture's end cuts was the loop's fetch can
+	 * be unclear where the trainer loads by itself. */
+	if (llabs(r->steps.count - (int64_t)inside) > (j->o.workers ? 0 : 1))
+		fail_msg("%lld steps reported, %zu are there",
+			 (long long)r->steps.count, inside);
+	assert_true(n > 20);
+	if (j->o.workers && j->o.batch_ns > 20 * ST_MS)
+		assert_true(blocked > 5);
+	true_s = (double)job_wait_ns(j) / 1e9;
+	if (fabs(told - true_s) > (double)(slack_ns * (inside + 1)) / 1e9 + edge)
+		fail_msg("data wait %.6f s, truth %.6f s", told, true_s);
+}
+
+static void run_case(struct job_opts o, uint64_t slack_ns)
+{
+	struct st_case c;
+	uint64_t seed;
+
+	for (seed = 1; seed <= 3; seed++) {
+		o.seed = seed;
+		case_open(&c, &o, 0, 0);
+		check_case(&c, slack_ns);
+		case_close(&c);
+	}
+}
+
+/* ---- loops and loaders ---------------------------------------------------- */
+
+static void test_plain(void **state)
+{
+	struct job_opts o = job_defaults();
+
+	(void)state;
+	run_case(o, 5 * ST_US);
+	o.workers = 3;
+	o.sockets = true;
+	run_case(o, 5 * ST_US);
+	o.workers = 1;
+	run_case(o, 5 * ST_US);
+}
+
+static void test_out_of_order(void **state)
+{
+	struct job_opts o = job_defaults();
+	struct st_case c;
+	size_t i, early = 0, others = 0;
+
+	(void)state;
+	o.workers = 4;
+	o.jitter = 0.6;
+	o.sockets = true;
+	run_case(o, 5 * ST_US);
+	case_open(&c, &o, 0, 0);
+	for (i = 0; i < c.j.steps.n; i++)
+		early += c.j.steps.v[i].early;
+	for (i = 0; i < c.j.s.recs.n; i++)
+		others += c.j.s.recs.v[i].r.hdr.kind == PT_REC_OFF;
+	case_close(&c);
+	assert_true(early > 10); /* else this tested nothing */
+	assert_true(others > 100);
+}
+
+static void test_no_sender_threads(void **state)
+{
+	struct job_opts o = job_defaults();
+
+	(void)state;
+	o.direct = true;
+	o.workers = 3;
+	o.jitter = 0.3;
+	run_case(o, 5 * ST_US);
+}
+
+static void test_pin_thread(void **state)
+{
+	struct job_opts o = job_defaults();
+
+	(void)state;
+	o.pin = true;
+	run_case(o, 5 * ST_US);
+	o.workers = 3;
+	o.jitter = 0.5;
+	o.sockets = true;
+	run_case(o, 5 * ST_US);
+}
+
+static void test_fetch_ahead(void **state)
+{
+	struct job_opts o = job_defaults();
+
+	(void)state;
+	o.loop = JOB_AHEAD; /* the gap begins when the copy's call returned */
+	run_case(o, 20 * ST_US);
+	o.sync_every = 7;
+	run_case(o, 20 * ST_US);
+}
+
+static void test_second_thread(void **state)
+{
+	struct job_opts o = job_defaults();
+
+	(void)state;
+	o.loop = JOB_THREAD;
+	run_case(o, 5 * ST_US);
+	o.sync_every = 0; /* the last call is an entry without return */
+	run_case(o, 20 * ST_US);
+}
+
+static void test_syncs(void **state)
+{
+	struct job_opts o = job_defaults();
+
+	(void)state;
+	o.sync_every = 5;
+	run_case(o, 20 * ST_US);
+	o.sync_every = 0;
+	run_case(o, 20 * ST_US);
+	o.sync_every = 1;
+	o.loss_item = true;
+	run_case(o, 5 * ST_US);
+}
+
+static void test_own_loading(void **state)
+{
+	struct job_opts o = job_defaults();
+	unsigned sync;
+
+	(void)state;
+	o.workers = 0;
+	o.batch_ns = 8 * ST_MS;
+	for (sync = 0; sync <= 10; sync += 5) {
+		o.sync_every = sync;
+		o.loop = JOB_PLAIN;
+		o.one_kernel = false;
+		run_case(o, 20 * ST_US);
+		o.one_kernel = true;
+		run_case(o, 20 * ST_US);
+		o.loop = JOB_AHEAD;
+		o.one_kernel = false;
+		run_case(o, 20 * ST_US);
+	}
+	o.sync_every = 1;
+	o.loop = JOB_PLAIN;
+	o.mix[JOB_DISK] = 0.5;
+	run_case(o, 5 * ST_US);
+}
+
+/* The loop's own work between sync and fetch is not waiting for data. */
+static void test_host_work(void **state)
+{
+	struct job_opts o = job_defaults();
+	struct st_case c;
+	double wait, host;
+
+	(void)state;
+	o.host_ns = 8 * ST_MS;
+	case_open(&c, &o, 0, 0);
+	wait = c.r->breakdown.data_wait.seconds;
+	host = (double)job_count(&c.j) * 8e-3;
+	/* where the wait is seen it is exact; a step that finds its batch
+	 * ready may be off by what an unpickling takes */
+	if (fabs(wait - (double)job_wait_ns(&c.j) / 1e9) >
+	    2.2e-3 * (double)job_count(&c.j))
+		fail_msg("data wait %.4f s, truth %.4f s", wait,
+			 (double)job_wait_ns(&c.j) / 1e9);
+	/* behind a sync, with nothing queued: the device idles meanwhile */
+	assert_true(c.r->breakdown.other.seconds +
+		    c.r->breakdown.sync.seconds > host * 0.8);
+	case_close(&c);
+}
+
+/* ---- the capture's ends --------------------------------------------------- */
+
+/* Cut in the middle of a wait at both ends: the parts inside count. */
+static void test_partial_waits(void **state)
+{
+	struct job_opts o = job_defaults();
+	int pin;
+
+	(void)state;
+	for (pin = 0; pin <= 1; pin++) {
+		struct job whole;
+		struct st_case c;
+		const struct job_step *a = NULL, *b = NULL;
+		uint64_t t0, t1;
+		double told;
+		size_t i;
+
+		o.pin = pin;
+		job_run(&whole, &o);
+		for (i = 10; i < whole.steps.n; i++) {
+			const struct job_step *s = &whole.steps.v[i];
+
+			if (s->blocked < 15 * ST_MS)
+				continue;
+			if (!a)
+				a = s;
+			if (s->wait_begin < JOB_BEGIN + 2800 * ST_MS)
+				b = s;
+		}
+		assert_non_null(a);
+		assert_non_null(b);
+		t0 = (a->wait_begin + a->wait_end) / 2 - JOB_BEGIN;
+		t1 = (b->wait_begin + b->wait_end) / 2 - JOB_BEGIN;
+		job_free(&whole);
+		case_open(&c, &o, t0, t1);
+		check_case(&c, 20 * ST_US);
+		told = c.r->steps.list[c.r->steps.n_list - 1].data_wait_ms;
+		assert_true(told > 5); /* the last wait, cut */
+		case_close(&c);
+	}
+}
+
+/* A trainer that waits from the first to the last moment, for a batch that
+ * never comes, is seen to wait. */
+static void test_wait_without_end(void **state)
+{
+	struct job_opts o = job_defaults();
+	struct st_case c;
+	double share;
+
+	(void)state;
+	o.workers = 1;
+	o.factor[0] = 0;
+	o.batch_ns = 30 * ST_MS;
+	o.run_s_x10 = 20;
+	memset(&c, 0, sizeof(c));
+	job_run(&c.j, &o);
+	/* nothing more happens: the worker hangs, the trainer sleeps */
+	{
+		uint64_t t = c.j.now;
+
+		st_off(&c.j.s, JOB_TRAINER, JOB_TRAINER, t + 1000, 0,
+		       t + 3600 * ST_S);
+		c.j.s.recs.v[c.j.s.recs.n - 1].r.off.syscall = 7;
+		c.j.s.recs.v[c.j.s.recs.n - 1].r.off.obj_kind = PT_OBJ_PIPE;
+		c.j.s.recs.v[c.j.s.recs.n - 1].r.off.object = JOB_RESULT_PIPE;
+		job_window(&c.j, JOB_BEGIN + 500 * ST_MS, t + 6 * ST_S);
+	}
+	c.r = st_analyze(&c.j.s, &c.m);
+	share = c.r->breakdown.data_wait.share;
+	if (!(share > 0.9))
+		fail_msg("data wait share is %.3f", share);
+	case_close(&c);
+}
+
+/* ---- charges -------------------------------------------------------------- */
+
+/* Each cause gets its share of the waits, to 1 % of them. */
+static void check_causes(const struct job_opts *o)
+{
+	struct st_case c;
+	double wait, edge;
+	int seg;
+
+	case_open(&c, o, 0, 0);
+	wait = c.r->breakdown.data_wait.seconds;
+	/* the cut waits of both ends have no truth here */
+	edge = 2.5 * (double)o->batch_ns / 1e9;
+	for (seg = 0; seg < JOB_SEG_NR; seg++) {
+		double truth = (double)job_cause_ns(&c.j, (enum job_seg)seg) / 1e9;
+		double told = case_charged(c.r, cause_of[seg]);
+
+		if (fabs(told - truth) > 0.01 * wait + edge)
+			fail_msg("%s: charged %.4f s, truth %.4f s of %.4f s",
+				 pt_cause_name(cause_of[seg]), told, truth, wait);
+	}
+	case_close(&c);
+}
+
+static void test_charges(void **state)
+{
+	struct job_opts o = job_defaults();
+	unsigned seg;
+
+	(void)state;
+	o.workers = 3;
+	o.jitter = 0.4;
+	o.run_s_x10 = 80;
+	o.hogs = true;
+	check_causes(&o);
+	for (seg = JOB_RUNQ; seg < JOB_SEND; seg++) {
+		memset(o.mix, 0, sizeof(o.mix));
+		o.mix[seg] = 0.7;
+		check_causes(&o);
+	}
+	for (seg = JOB_RUNQ; seg < JOB_SEND; seg++)
+		o.mix[seg] = 0.15;
+	check_causes(&o);
+	o.pin = true;
+	check_causes(&o);
+	o.pin = false;
+	o.direct = true;
+	check_causes(&o);
+}
+
+/* Waiting for one worker's batch is charged to that worker, not to whoever
+ * woke the trainer in between. */
+static void test_charged_worker(void **state)
+{
+	struct job_opts o = job_defaults();
+	struct st_case c;
+	double by_worker[2] = { 0 }, truth[2] = { 0 };
+	size_t i;
+
+	(void)state;
+	o.jitter = 0.5;
+	o.run_s_x10 = 60;
+	case_open(&c, &o, 0, 0);
+	for (i = 0; i < c.r->data_wait.n_causes; i++) {
+		const struct pt_r_charge *k = &c.r->data_wait.causes[i];
+
+		if (k->subject_pid >= JOB_WORKER(0))
+			by_worker[(k->subject_pid - JOB_WORKER(0)) / 100] +=
+				k->seconds;
+	}
+	for (i = 0; i < c.j.steps.n; i++) {
+		const struct job_step *s = &c.j.steps.v[i];
+
+		if (s->wait_begin >= c.j.t0 && s->wait_end <= c.j.t1)
+			truth[s->worker] += (double)s->blocked / 1e9;
+	}
+	for (i = 0; i < 2; i++)
+		if (fabs(by_worker[i] - truth[i]) > 0.05)
+			fail_msg("worker %zu: charged %.4f s, truth %.4f s", i,
+				 by_worker[i], truth[i]);
+	case_close(&c);
+}
+
+/* Interrupts that hit two spinning processes of the same tree are nobody's
+ * doing: the hogs deliver nothing and are charged with nothing. */
+static void test_interrupt_victims(void **state)
+{
+	struct job_opts o = job_defaults();
+	struct st_case c;
+	size_t i;
+
+	(void)state;
+	o.mix[JOB_DISK] = 0.8;
+	o.hogs = true;
+	case_open(&c, &o, 0, 0);
+	check_case(&c, 5 * ST_US);
+	assert_int_equal(c.r->n_workers, 2);
+	for (i = 0; i < c.r->data_wait.n_causes; i++)
+		assert_true(c.r->data_wait.causes[i].subject_pid !=
+				    JOB_HOG &&
+			    c.r->data_wait.causes[i].subject_pid != JOB_HOG + 1);
+	case_close(&c);
+}
+
+/* ---- workers --------------------------------------------------------------- */
+
+static void test_workers(void **state)
+{
+	struct job_opts o = job_defaults();
+	struct st_case c;
+	unsigned w;
+
+	(void)state;
+	o.workers = 3;
+	o.mix[JOB_DISK] = 0.3;
+	o.mix[JOB_RUNQ] = 0.1;
+	o.factor[1] = 0.5;
+	case_open(&c, &o, 0, 0);
+	assert_int_equal(c.r->n_workers, 3);
+	for (w = 0; w < 3; w++) {
+		const struct job_worker *k = &c.j.worker[w];
+		double ns[JOB_SEG_NR] = { 0 };
+		const struct pt_r_worker *o2 = NULL;
+		size_t i, made = 0;
+
+		for (i = 0; i < c.r->n_workers; i++)
+			if (c.r->workers[i].pid == JOB_WORKER(w))
+				o2 = &c.r->workers[i];
+		assert_non_null(o2);
+		for (i = 0; i < k->pieces.n; i++) {
+			const struct job_piece *p = &k->pieces.v[i];
+			uint64_t b = p->begin > c.j.t0 ? p->begin : c.j.t0;
+			uint64_t e = p->end < c.j.t1 ? p->end : c.j.t1;
+
+			if (e > b)
+				ns[p->seg] += (double)(e - b) / 1e9;
+		}
+		for (i = 0; i < k->made.n; i++)
+			made += k->made.v[i] >= c.j.t0 && k->made.v[i] < c.j.t1;
+		assert_true(fabs(o2->disk - ns[JOB_DISK]) < 1e-5);
+		assert_true(fabs(o2->run_queue - ns[JOB_RUNQ]) < 1e-5);
+		assert_true(fabs(o2->worker_idle + o2->prefetch_full -
+				 ns[JOB_IDLE]) < 1e-5);
+		assert_true(llabs(o2->batches - (int64_t)made) <= 1);
+		assert_true(fabs(o2->batch_ms.p50 / (w == 1 ? 20 : 40) - 1) <
+			    0.08);
+	}
+	case_close(&c);
+}
+
+/* Idle while the trainer waits: nobody gave it work; idle while it does not:
+ * it had made all that it may. */
+static void test_idle_workers(void **state)
+{
+	struct job_opts o = job_defaults();
+	struct st_case c;
+	size_t i;
+
+	(void)state;
+	o.batch_ns = 6 * ST_MS;
+	o.kernel_ns = ST_MS;
+	case_open(&c, &o, 0, 0);
+	for (i = 0; i < c.r->n_workers; i++) {
+		assert_true(c.r->workers[i].prefetch_full >
+			    0.6 * c.r->capture.duration);
+		assert_true(c.r->workers[i].worker_idle <
+			    0.02 * c.r->capture.duration);
+		/* idling is not working: a batch takes 6 ms, not 40 */
+		assert_true(fabs(c.r->workers[i].batch_ms.p50 - 6) < 1);
+	}
+	case_close(&c);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_plain),
+		cmocka_unit_test(test_out_of_order),
+		cmocka_unit_test(test_no_sender_threads),
+		cmocka_unit_test(test_pin_thread),
+		cmocka_unit_test(test_fetch_ahead),
+		cmocka_unit_test(test_second_thread),
+		cmocka_unit_test(test_syncs),
+		cmocka_unit_test(test_own_loading),
+		cmocka_unit_test(test_host_work),
+		cmocka_unit_test(test_partial_waits),
+		cmocka_unit_test(test_wait_without_end),
+		cmocka_unit_test(test_charges),
+		cmocka_unit_test(test_charged_worker),
+		cmocka_unit_test(test_interrupt_victims),
+		cmocka_unit_test(test_workers),
+		cmocka_unit_test(test_idle_workers),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
