@@ -121,13 +121,32 @@ bool pt_is_worker(const struct pt_trainer *t, uint32_t tgid, int *idx)
 	return false;
 }
 
+static bool woken_by_pin(const struct pt_trainer *t, const struct pt_iv *iv)
+{
+	return iv->wait == PT_WAIT_FUTEX && iv->valid_wake &&
+	       iv->waker_tid == t->pin->tid;
+}
+
+/* Still asleep when the capture ended, where the pin thread has woken it
+ * before: a batch that is waited for, and perhaps never comes. */
+static bool awaits_pin(const struct pt_trainer *t, const struct pt_iv *iv)
+{
+	size_t i;
+
+	for (i = 0; i < t->main->iv.n; i++)
+		if (woken_by_pin(t, &t->main->iv.v[i]) &&
+		    t->main->iv.v[i].arg0 == iv->arg0)
+			return true;
+	return false;
+}
+
 bool pt_is_batch_wait(const struct pt_trainer *t, const struct pt_thread *th,
 		      const struct pt_iv *iv)
 {
 	size_t i;
 
 	if (iv->wait == PT_WAIT_FUTEX && th == t->main && t->pin)
-		return iv->valid_wake && iv->waker_tid == t->pin->tid;
+		return woken_by_pin(t, iv) || (iv->open && awaits_pin(t, iv));
 	if (iv->wait != PT_WAIT_PIPE_IN || th != t->receiver)
 		return false;
 	for (i = 0; i < t->result_pipes.n; i++)
