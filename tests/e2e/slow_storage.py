@@ -158,6 +158,7 @@ class SlowFs:
         return os.path.ismount(self.data)
 
     def start(self):
+        self.sweep()
         os.makedirs(self.data, exist_ok=True)
         self.process = subprocess.Popen(self.argv, stdin=subprocess.DEVNULL,
                                         stdout=subprocess.DEVNULL,
@@ -171,6 +172,15 @@ class SlowFs:
         self.stop()
         raise Unavailable("slowfs could not be mounted")
 
+    def sweep(self):
+        """Take away the dead mount of a run that was killed: nothing answers
+        there, and not even its directory can be looked at."""
+        with open("/proc/self/mounts", encoding="utf-8",
+                  errors="surrogateescape") as f:
+            stale = [l for l in f if l.split()[1:2] == [self.data]]
+        for _ in stale:
+            subprocess.run(["umount", "-l", self.data], check=True, timeout=10)
+
     def throttle(self):
         pass  # always slow
 
@@ -183,8 +193,7 @@ class SlowFs:
                 self.process.kill()
                 self.process.wait(5)
         self.process = None
-        if self.mounted():
-            subprocess.run(["umount", "-l", self.data], check=True, timeout=10)
+        self.unmount()
         if os.path.isdir(self.data):
             os.rmdir(self.data)
 
