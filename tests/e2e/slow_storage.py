@@ -9,6 +9,7 @@ None), data (the directory that the job reads), throttle() and stop().
 
 import glob
 import os
+import re
 import signal
 import subprocess
 import time
@@ -150,12 +151,38 @@ class SlowFs:
             raise Unavailable("no /dev/fuse")
         if not os.access(program, os.X_OK):
             raise Unavailable("%s is not built" % os.path.basename(program))
-        self.argv = [program, data, data + ".slow", str(kib_per_s)]
-        self.data = data + ".slow"
+        self.source = os.path.realpath(data)
+        self.data = "%s.slow-%d" % (self.source, os.getpid())
+        self.argv = [program, self.source, self.data, str(kib_per_s)]
         self.process = None
 
+    @staticmethod
+    def mounts():
+        """Where file systems are mounted. A mount whose server was killed
+        cannot be asked with stat, so os.path.ismount() misses it."""
+        with open("/proc/self/mountinfo", "rb") as f:
+            points = [line.split()[4] for line in f]
+        return {os.fsdecode(re.sub(rb"\\([0-7]{3})",
+                                   lambda m: bytes([int(m[1], 8)]), p))
+                for p in points}
+
     def mounted(self):
-        return os.path.ismount(self.data)
+        return self.data in self.mounts()
+
+    def remove(self, path):
+        if path in self.mounts():
+            subprocess.run(["umount", "-l", path], check=True, timeout=10)
+        if os.path.isdir(path):
+            os.rmdir(path)
+
+    def sweep(self):
+        """Remove what a run that was killed has left."""
+        parent, base = os.path.split(self.source + ".slow-")
+        for name in os.listdir(parent):
+            pid = name[len(base):]
+            if name.startswith(base) and pid.isdigit() and \
+                    not os.path.exists("/proc/" + pid):
+                self.remove(os.path.join(parent, name))
 
     def start(self):
         self.sweep()
@@ -172,15 +199,6 @@ class SlowFs:
         self.stop()
         raise Unavailable("slowfs could not be mounted")
 
-    def sweep(self):
-        """Take away the dead mount of a run that was killed: nothing answers
-        there, and not even its directory can be looked at."""
-        with open("/proc/self/mounts", encoding="utf-8",
-                  errors="surrogateescape") as f:
-            stale = [l for l in f if l.split()[1:2] == [self.data]]
-        for _ in stale:
-            subprocess.run(["umount", "-l", self.data], check=True, timeout=10)
-
     def throttle(self):
         pass  # always slow
 
@@ -193,9 +211,7 @@ class SlowFs:
                 self.process.kill()
                 self.process.wait(5)
         self.process = None
-        self.unmount()
-        if os.path.isdir(self.data):
-            os.rmdir(self.data)
+        self.remove(self.data)
 
 
 def open_storage(way, data, kib_per_s, slowfs):
