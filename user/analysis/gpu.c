@@ -26,6 +26,7 @@
 
 struct stream {
 	uint64_t handle, last_submit;
+	uint64_t done; /* when it was found empty; pending: before that */
 	bool pending;
 };
 
@@ -113,9 +114,11 @@ static int idle_until(struct device *d, uint64_t ts)
 {
 	struct pt_span s = { d->idle_since, ts };
 
-	if (!d->idle_since || ts <= d->idle_since)
-		return 0;
+	/* Not after it was found empty: another thread submits while a sync is
+	 * still to return, and then nothing is known. */
 	d->idle_since = 0;
+	if (!s.begin || ts <= s.begin)
+		return 0;
 	if (pt_vec_push(&d->t->idle_hard, s))
 		return -ENOMEM;
 	return pt_vec_push(&d->t->idle_likely, s);
@@ -175,11 +178,14 @@ static int submit(struct device *d, const struct pt_gpu_call *c,
 }
 
 /* What was submitted to `handle` (all: to any stream) before `before` has
- * completed; returns true when nothing at all is left. */
-static bool complete(struct device *d, bool all, uint64_t handle,
-		     uint64_t before)
+ * completed by `at`; returns when nothing at all is left, 0: something is.
+ * Calls come in the order of their begin, so that of another thread's longer
+ * sync may lie behind `at`. */
+static uint64_t complete(struct device *d, bool all, uint64_t handle,
+			 uint64_t before, uint64_t at)
 {
 	bool left = d->streams_overflow && !all;
+	uint64_t empty = at;
 	size_t i;
 
 	if (handle == 1)
@@ -187,11 +193,15 @@ static bool complete(struct device *d, bool all, uint64_t handle,
 	for (i = 0; i < d->n_streams; i++) {
 		struct stream *s = &d->streams[i];
 
-		if ((all || s->handle == handle) && s->last_submit <= before)
+		if ((all || s->handle == handle) && s->pending &&
+		    s->last_submit <= before) {
 			s->pending = false;
+			s->done = at;
+		}
 		left |= s->pending;
+		empty = pt_max64(empty, s->done);
 	}
-	return !left;
+	return left ? 0 : empty;
 }
 
 static void record_event(struct device *d, const struct pt_gpu_call *c)
@@ -210,22 +220,32 @@ static void record_event(struct device *d, const struct pt_gpu_call *c)
 	d->events[i].recorded = c->begin;
 }
 
-/* The host was blocked on the device in [begin,end): it was busy then. */
-static int note_busy(struct device *d, uint64_t begin, uint64_t end)
+/* Asleep for the device, or asking it over and over: it is busy. On the run
+ * queue: nobody knows, it may have ended long before the host came back. */
+static int busy_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv,
+		      bool queued)
 {
-	struct pt_span s = { begin, end };
+	struct device *d = ctx;
+	struct pt_span s = { b, e };
 
-	if (end - begin < BLOCKED_NS)
+	(void)iv;
+	return queued || e - b < BLOCKED_NS ? 0 : pt_vec_push(&d->busy, s);
+}
+
+/* The host was blocked on the device in this call. */
+static int note_busy(struct device *d, const struct pt_gpu_call *c)
+{
+	const struct pt_thread *t = pt_model_thread(d->an->m, c->tid);
+
+	if (c->end - c->begin < BLOCKED_NS || !t)
 		return 0;
-	if (d->busy.n && d->busy.v[d->busy.n - 1].end > s.begin)
-		s.begin = d->busy.v[d->busy.n - 1].end;
-	return s.begin < s.end ? pt_vec_push(&d->busy, s) : 0;
+	return pt_walk(t, c->begin, c->end, busy_piece, d);
 }
 
 static int take_sync(struct device *d, const struct pt_gpu_call *c)
 {
 	uint64_t handle = c->stream, before = c->begin;
-	bool empty;
+	uint64_t empty;
 	size_t i;
 	int err;
 
@@ -240,11 +260,12 @@ static int take_sync(struct device *d, const struct pt_gpu_call *c)
 		handle = d->events[i].stream;
 		before = d->events[i].recorded;
 	}
-	err = note_busy(d, c->begin, c->end);
+	err = note_busy(d, c);
 	if (err)
 		return err;
-	empty = complete(d, c->cls == PT_API_SYNC_DEVICE, handle, before);
-	return empty && !d->idle_since ? drained(d, c->begin, c->end) : 0;
+	empty = complete(d, c->cls == PT_API_SYNC_DEVICE, handle, before,
+			 c->end);
+	return empty && !d->idle_since ? drained(d, c->begin, empty) : 0;
 }
 
 /* A copy that blocked the host was done when it returned, and with it all
@@ -253,18 +274,19 @@ static int take_copy(struct device *d, const struct pt_gpu_call *c)
 {
 	bool blocking = c->end - c->begin >= BLOCKED_NS && c->ret != INT64_MIN;
 	bool alone = d->idle_since != 0;
+	uint64_t empty;
 	int err;
 
 	if (!blocking || c->open)
 		return submit(d, c, 0);
 	err = submit(d, c, alone ? c->end - c->begin : 0);
 	if (!err)
-		err = note_busy(d, c->begin, c->end);
+		err = note_busy(d, c);
 	/* Host-to-device copies may return once staged: not a drain. */
 	if (err || c->v[2] == PT_COPY_H2D)
 		return err;
-	return complete(d, false, c->stream, c->begin) ?
-		       drained(d, c->begin, c->end) : 0;
+	empty = complete(d, false, c->stream, c->begin, c->end);
+	return empty ? drained(d, c->begin, empty) : 0;
 }
 
 static void count(struct pt_trainer *t, const struct pt_gpu_call *c)
@@ -297,6 +319,8 @@ static void count(struct pt_trainer *t, const struct pt_gpu_call *c)
 static int take_call(struct device *d, const struct pt_gpu_call *c)
 {
 	count(d->t, c);
+	if (c->late) /* which stream, and what came behind it, nobody knows */
+		return pt_call_is_sync(c) ? note_busy(d, c) : 0;
 	if (pt_call_is_copy(c))
 		return take_copy(d, c);
 	if (pt_call_is_submit(c))
@@ -378,6 +402,30 @@ static int sum_up(struct device *d)
 	return err;
 }
 
+/* Streams may hold work from before the capture; of those that are used soon
+ * it has to be assumed. */
+#define OLD_WORK_NS NS_PER_S
+static void expect_old_work(struct device *d)
+{
+	const struct pt_proc *p = d->t->proc;
+	uint64_t until = pt_min64(d->an->t1, d->an->t0 + OLD_WORK_NS);
+	struct stream *s;
+	size_t i;
+
+	for (i = pt_gpu_after(p, d->an->t0); i < p->gpu.n; i++) {
+		const struct pt_gpu_call *c = &p->gpu.v[i];
+
+		if (c->begin >= until)
+			break;
+		if (c->late || !(pt_call_is_submit(c) ||
+				 c->cls == PT_API_SYNC_STREAM))
+			continue;
+		s = stream_of(d, c->stream);
+		if (s)
+			s->pending = true;
+	}
+}
+
 int pt_model_gpu(struct pt_an *an, struct pt_trainer *t)
 {
 	struct device d = { .an = an, .t = t };
@@ -385,6 +433,7 @@ int pt_model_gpu(struct pt_an *an, struct pt_trainer *t)
 	size_t i;
 	int err = 0;
 
+	expect_old_work(&d);
 	for (i = pt_gpu_after(p, an->t0); i < p->gpu.n && !err; i++) {
 		if (p->gpu.v[i].begin >= an->t1)
 			break;

@@ -159,6 +159,12 @@ static inline uint64_t pt_overlap(uint64_t a, uint64_t b, uint64_t c, uint64_t d
 
 	return hi > lo ? hi - lo : 0;
 }
+/* When a thread ended; the window's end while it lives. */
+static inline uint64_t pt_thread_end(const struct pt_an *an,
+				     const struct pt_thread *th)
+{
+	return th->exited ? th->last : an->t1;
+}
 /* Sum of the overlap of two sorted, disjoint span lists. */
 uint64_t pt_spans_overlap(const struct pt_span *a, size_t na,
 			  const struct pt_span *b, size_t nb);

@@ -76,7 +76,7 @@ static int fill_worker(struct pt_an *an, struct pt_trainer *t,
 {
 	struct worker_tally k = { .an = an, .t = t, .w = w };
 	uint64_t b = pt_max64(an->t0, w->main->first);
-	uint64_t e = pt_min64(an->t1, w->main->last);
+	uint64_t e = pt_min64(an->t1, pt_thread_end(an, w->main));
 	uint64_t named = 0;
 	size_t i;
 

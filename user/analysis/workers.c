@@ -54,14 +54,15 @@ static double quantile_sorted(const pt_doubles *v, double q)
 
 /* Workers are respawned at each epoch unless they are persistent: those of
  * another epoch are no peers. */
-static bool alive_together(const struct pt_worker *a, const struct pt_worker *b)
+static bool alive_together(const struct pt_an *an, const struct pt_worker *a,
+			   const struct pt_worker *b)
 {
-	return pt_overlap(a->main->first, a->main->last, b->main->first,
-			  b->main->last) > 0;
+	return pt_overlap(a->main->first, pt_thread_end(an, a->main),
+			  b->main->first, pt_thread_end(an, b->main)) > 0;
 }
 
 /* The most that lived at once: the loader's num_workers. */
-static void count_concurrent(struct pt_trainer *t)
+static void count_concurrent(const struct pt_an *an, struct pt_trainer *t)
 {
 	size_t i, j, n;
 
@@ -71,7 +72,7 @@ static void count_concurrent(struct pt_trainer *t)
 		n = 0;
 		for (j = 0; j < t->workers.n; j++)
 			n += t->workers.v[j].main->first <= at &&
-			     t->workers.v[j].main->last > at;
+			     pt_thread_end(an, t->workers.v[j].main) > at;
 		if (n > t->concurrent)
 			t->concurrent = n;
 		t->respawned |= t->workers.v[i].proc->born > 0;
@@ -81,7 +82,7 @@ static void count_concurrent(struct pt_trainer *t)
 /* Against the median of its peers' medians; slow only where its faster half
  * lies above its peers' slower half, so that a few hard batches do not make
  * a slow worker. */
-static int compare(struct pt_trainer *t)
+static int compare(const struct pt_an *an, struct pt_trainer *t)
 {
 	double *med = malloc((t->workers.n + 1) * sizeof(*med));
 	size_t i, j;
@@ -100,7 +101,7 @@ static int compare(struct pt_trainer *t)
 			const struct pt_worker *o = &t->workers.v[j];
 
 			if (j == i || o->service_ms.n < SLOW_MIN_BATCHES ||
-			    !alive_together(w, o))
+			    !alive_together(an, w, o))
 				continue;
 			med[n++] = o->median_ms;
 			p75 = fmax(p75, quantile_sorted(&o->service_ms, 0.75));
@@ -123,8 +124,8 @@ int pt_measure_workers(struct pt_an *an, struct pt_trainer *t)
 	size_t i;
 	int err = 0;
 
-	count_concurrent(t);
+	count_concurrent(an, t);
 	for (i = 0; i < t->workers.n && !err; i++)
 		err = service_times(an, &t->workers.v[i]);
-	return err ? err : compare(t);
+	return err ? err : compare(an, t);
 }
