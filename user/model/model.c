@@ -427,6 +427,7 @@ static int feed_gpu_return(struct pt_model *m, const struct pt_rec_gpu *r)
 	if (t->proc->gpu.n)
 		return 0; /* its entry was lost in the middle: no guess */
 	late.end = r->hdr.ts;
+	late.late = true;
 	late.ret = (int64_t)r->v[0];
 	late.tid = t->tid;
 	late.api = (uint16_t)r->api;

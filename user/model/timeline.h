@@ -64,6 +64,8 @@ struct pt_gpu_call {
 	uint16_t api;
 	uint8_t cls;   /* enum pt_api_class */
 	bool open;     /* has not returned when the capture ended */
+	bool late;     /* entered before the capture: begin and arguments are
+			* not known */
 };
 
 struct pt_read {
