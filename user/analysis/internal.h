@@ -37,19 +37,10 @@ struct pt_charge {
 };
 typedef PT_VEC(struct pt_charge) pt_charges;
 
-/*
- * Where a thread sleeps when it has nothing to do: the futex on which it
- * sleeps longest. Its other futexes (the interpreter's lock) come between.
- */
-struct pt_rest {
-	uint64_t addr; /* 0: no one address stands out; judge by length */
-};
-
 struct pt_worker {
 	struct pt_proc *proc;
 	struct pt_thread *main;	  /* makes the batches */
 	struct pt_thread *feeder; /* sends them; main when it does so itself */
-	struct pt_rest rest;	  /* of the feeder */
 	uint64_t index_pipe;	  /* inode that it takes work from; 0 unknown */
 	uint32_t index_dev;
 	pt_times done;	  /* batch made, handed to the feeder */
@@ -70,7 +61,6 @@ struct pt_mark {
 
 struct pt_feeder {
 	struct pt_thread *thread;
-	struct pt_rest rest;
 	int worker; /* index of the worker whose slot it refills; -1 unknown */
 };
 
@@ -201,11 +191,13 @@ typedef int (*pt_piece_fn)(void *ctx, uint64_t b, uint64_t e,
 int pt_walk(const struct pt_thread *t, uint64_t b, uint64_t e, pt_piece_fn fn,
 	    void *ctx);
 
-/* Where `th` rests in the window. */
-struct pt_rest pt_find_rest(const struct pt_an *an, const struct pt_thread *th);
-/* Did `from` end a rest of its thread by this interval? */
-bool pt_ends_rest(struct pt_rest rest, const struct pt_iv *iv,
-		  const struct pt_thread *from);
+/*
+ * The moments at which `from` ended a rest of `th` and gave it an item to
+ * send, in order, appended to `out`. One an item: between two wake-ups the
+ * sender has written something. *wakes counts every wake-up by `from`.
+ */
+int pt_rest_wakes(const struct pt_an *an, const struct pt_thread *th,
+		  const struct pt_thread *from, pt_times *out, uint64_t *wakes);
 
 /* What a blocked piece is charged to; `w` is the worker whose main thread it
  * is of, or NULL. */

@@ -166,60 +166,53 @@ static int find_demand(struct pt_an *an, struct pt_trainer *t)
 
 /*
  * A thread that only sends: it sleeps on a futex, `from` wakes it, and it
- * writes each time. The bytes written tell it from other threads that `from`
- * wakes (a driver's, an autograd thread's).
+ * writes each time, perhaps after a few waits for locks. The writing tells it
+ * from other threads that `from` wakes (a driver's, an autograd thread's).
+ * 1, 0 or -ENOMEM.
  */
-static bool is_feeder(struct pt_an *an, struct pt_thread *th,
-		      const struct pt_thread *from, struct pt_rest *rest)
+static int is_feeder(struct pt_an *an, struct pt_thread *th,
+		     const struct pt_thread *from)
 {
-	uint64_t wakes = 0, wrote = 0, before = 0;
-	size_t i;
+	pt_times items = { 0 };
+	uint64_t wakes = 0;
+	int yes;
 
 	if (th == from || step_calls(an, th->proc, th->tid))
-		return false;
-	*rest = pt_find_rest(an, th);
-	for (i = pt_iv_after(th, an->t0); i < th->iv.n; i++) {
-		const struct pt_iv *iv = &th->iv.v[i];
-
-		if (iv->begin >= an->t1)
-			break;
-		if (!pt_ends_rest(*rest, iv, from))
-			continue;
-		/* What it wrote since its last wake-up; it may queue for a CPU
-		 * or for the interpreter's lock before it writes. */
-		if (wakes++)
-			wrote += iv->wchar > before;
-		before = iv->wchar;
-	}
-	if (wakes)
-		wrote += th->t1.wchar > before;
-	return wakes >= 2 && wrote * 10 >= wakes * 8;
+		return 0;
+	yes = pt_rest_wakes(an, th, from, &items, &wakes);
+	if (!yes)
+		yes = items.n >= 2 && items.n * 4 >= wakes;
+	pt_vec_free(&items);
+	return yes;
 }
 
 static int find_feeders(struct pt_an *an, struct pt_trainer *t)
 {
 	size_t i, j;
+	int yes;
 
 	for (i = 0; i < t->proc->threads.n; i++) {
 		struct pt_feeder f = { .thread = t->proc->threads.v[i],
 				       .worker = -1 };
 
-		if (f.thread == t->main || f.thread == t->pin ||
-		    !is_feeder(an, f.thread, t->main, &f.rest))
+		if (f.thread == t->main || f.thread == t->pin)
 			continue;
-		if (pt_vec_push(&t->feeders, f))
+		yes = is_feeder(an, f.thread, t->main);
+		if (yes < 0 || (yes && pt_vec_push(&t->feeders, f)))
 			return -ENOMEM;
 	}
 	for (i = 0; i < t->workers.n; i++) {
 		struct pt_worker *w = &t->workers.v[i];
 
-		for (j = 0; !w->feeder && j < w->proc->threads.n; j++)
-			if (is_feeder(an, w->proc->threads.v[j], w->main,
-				      &w->rest))
+		for (j = 0; !w->feeder && j < w->proc->threads.n; j++) {
+			yes = is_feeder(an, w->proc->threads.v[j], w->main);
+			if (yes < 0)
+				return yes;
+			if (yes)
 				w->feeder = w->proc->threads.v[j];
+		}
 		if (!w->feeder)
 			w->feeder = w->main;
-		w->rest = pt_find_rest(an, w->feeder);
 	}
 	return 0;
 }
@@ -238,28 +231,49 @@ static bool is_direct_refill(const struct pt_trainer *t, const struct pt_iv *iv)
 	       iv->waker_tid == t->main->tid;
 }
 
+/* When the consumer refilled `source`'s worker. */
+static int refills(struct pt_an *an, struct pt_trainer *t, size_t source,
+		   pt_times *out)
+{
+	const struct pt_thread *th;
+	uint64_t wakes = 0;
+	size_t j;
+
+	if (!t->marks_direct)
+		return pt_rest_wakes(an, t->feeders.v[source].thread, t->main,
+				     out, &wakes);
+	th = t->workers.v[source].main;
+	for (j = pt_iv_after(th, an->t0); j < th->iv.n; j++) {
+		const struct pt_iv *iv = &th->iv.v[j];
+
+		if (iv->begin >= an->t1 || iv->ready > an->t1)
+			break;
+		if (is_direct_refill(t, iv) && pt_vec_push(out, iv->ready))
+			return -ENOMEM;
+	}
+	return 0;
+}
+
 static int collect_marks(struct pt_an *an, struct pt_trainer *t)
 {
 	size_t n = t->feeders.n ? t->feeders.n : t->workers.n, i, j;
+	int err = 0;
 
 	t->marks_direct = !t->feeders.n;
-	for (i = 0; i < n; i++) {
-		struct pt_thread *th = t->marks_direct ? t->workers.v[i].main :
-							 t->feeders.v[i].thread;
+	for (i = 0; i < n && !err; i++) {
+		pt_times at = { 0 };
 
-		for (j = pt_iv_after(th, an->t0); j < th->iv.n; j++) {
-			const struct pt_iv *iv = &th->iv.v[j];
-			struct pt_mark mk = { iv->ready, (uint32_t)i };
+		err = refills(an, t, i, &at);
+		for (j = 0; j < at.n && !err; j++) {
+			struct pt_mark mk = { at.v[j], (uint32_t)i };
 
-			if (iv->begin >= an->t1 || iv->ready > an->t1)
-				break;
-			if (!(t->marks_direct ? is_direct_refill(t, iv) :
-			      pt_ends_rest(t->feeders.v[i].rest, iv, t->main)))
-				continue;
 			if (pt_vec_push(&t->marks, mk))
-				return -ENOMEM;
+				err = -ENOMEM;
 		}
+		pt_vec_free(&at);
 	}
+	if (err)
+		return err;
 	if (t->marks.n)
 		qsort(t->marks.v, t->marks.n, sizeof(*t->marks.v), cmp_mark);
 	return 0;

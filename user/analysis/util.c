@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -155,46 +156,80 @@ bool pt_is_batch_wait(const struct pt_trainer *t, const struct pt_thread *th,
 	return false;
 }
 
-#define REST_ADDRS 16
-/* Without one address, a sleep this long is a rest, not a lock. */
-#define REST_MIN_NS 100000ull
+#define SHARED_LOCKS 16
+/* The words of one lock (a mutex, its condition variables) lie together. */
+#define LOCK_SPAN 96
 
-struct pt_rest pt_find_rest(const struct pt_an *an, const struct pt_thread *th)
+/* Futexes on which a feeding thread itself sleeps. The thread that it feeds
+ * sleeps there too, but that is not its rest: it waits for a lock of the
+ * whole process, such as the interpreter's. */
+struct shared_locks {
+	uint64_t addr[SHARED_LOCKS];
+	size_t n;
+};
+
+static bool is_shared(const struct shared_locks *l, uint64_t addr)
 {
-	struct { uint64_t addr, ns; } a[REST_ADDRS] = { 0 };
-	uint64_t all = 0;
-	struct pt_rest r = { 0 };
-	size_t i, j, n = 0, best = 0;
+	size_t i;
 
-	for (i = pt_iv_after(th, an->t0); i < th->iv.n; i++) {
-		const struct pt_iv *iv = &th->iv.v[i];
+	for (i = 0; i < l->n; i++) {
+		uint64_t x = l->addr[i];
 
-		if (iv->begin >= an->t1)
-			break;
-		if (iv->wait != PT_WAIT_FUTEX)
-			continue;
-		all += iv->ready - iv->begin;
-		for (j = 0; j < n && a[j].addr != iv->arg0; j++)
-			;
-		if (j == REST_ADDRS)
-			continue;
-		if (j == n)
-			a[n++].addr = iv->arg0;
-		a[j].ns += iv->ready - iv->begin;
-		if (a[j].ns > a[best].ns)
-			best = j;
+		if ((x > addr ? x - addr : addr - x) < LOCK_SPAN)
+			return true;
 	}
-	if (n && a[best].ns * 10 >= all * 8)
-		r.addr = a[best].addr;
-	return r;
+	return false;
 }
 
-bool pt_ends_rest(struct pt_rest rest, const struct pt_iv *iv,
-		  const struct pt_thread *from)
+static void find_shared(const struct pt_an *an, const struct pt_thread *from,
+			struct shared_locks *l)
 {
-	if (iv->wait != PT_WAIT_FUTEX || !iv->valid_wake ||
-	    iv->waker_tid != from->tid)
-		return false;
-	return rest.addr ? iv->arg0 == rest.addr :
-			   iv->ready - iv->begin >= REST_MIN_NS;
+	size_t i;
+
+	l->n = 0;
+	for (i = pt_iv_after(from, an->t0); i < from->iv.n; i++) {
+		const struct pt_iv *iv = &from->iv.v[i];
+
+		if (iv->begin >= an->t1 || l->n == SHARED_LOCKS)
+			break;
+		if (iv->wait == PT_WAIT_FUTEX && !is_shared(l, iv->arg0))
+			l->addr[l->n++] = iv->arg0;
+	}
+}
+
+int pt_rest_wakes(const struct pt_an *an, const struct pt_thread *th,
+		  const struct pt_thread *from, pt_times *out, uint64_t *wakes)
+{
+	uint64_t longest = 0, written = 0;
+	struct shared_locks locks;
+	bool any = false;
+	size_t i;
+
+	find_shared(an, from, &locks);
+	for (i = pt_iv_after(th, an->t0); i < th->iv.n; i++) {
+		const struct pt_iv *iv = &th->iv.v[i];
+		uint64_t slept = iv->ready - iv->begin;
+
+		if (iv->begin >= an->t1 || iv->ready > an->t1)
+			break;
+		if (iv->wait != PT_WAIT_FUTEX || !iv->valid_wake ||
+		    iv->waker_tid != from->tid || is_shared(&locks, iv->arg0))
+			continue;
+		(*wakes)++;
+		/* With nothing written since, it is one item: the longest of
+		 * its sleeps was the rest, the others were for locks. */
+		if (any && iv->wchar == written) {
+			if (slept > longest) {
+				longest = slept;
+				out->v[out->n - 1] = iv->ready;
+			}
+			continue;
+		}
+		any = true;
+		written = iv->wchar;
+		longest = slept;
+		if (pt_vec_push(out, iv->ready))
+			return -ENOMEM;
+	}
+	return 0;
 }

@@ -381,30 +381,18 @@ static int name_deliverers(struct pt_trainer *t)
 /* When each worker had a batch made: it wakes its sender. */
 static int collect_done(struct pt_an *an, struct pt_trainer *t)
 {
-	size_t i, j;
+	size_t i;
+	int err = 0;
 
-	for (i = 0; i < t->workers.n; i++) {
+	for (i = 0; i < t->workers.n && !err; i++) {
 		struct pt_worker *w = &t->workers.v[i];
-		const struct pt_thread *f = w->feeder;
-		uint64_t written = UINT64_MAX;
+		uint64_t wakes = 0;
 
-		if (f == w->main)
-			continue;
-		for (j = pt_iv_after(f, an->t0); j < f->iv.n; j++) {
-			const struct pt_iv *iv = &f->iv.v[j];
-
-			if (iv->begin >= an->t1)
-				break;
-			if (!pt_ends_rest(w->rest, iv, w->main) ||
-			    iv->ready > an->t1 || iv->wchar == written)
-				continue;
-			/* until it has written, it is the same batch */
-			written = iv->wchar;
-			if (pt_vec_push(&w->done, iv->ready))
-				return -ENOMEM;
-		}
+		if (w->feeder != w->main)
+			err = pt_rest_wakes(an, w->feeder, w->main, &w->done,
+					    &wakes);
 	}
-	return 0;
+	return err;
 }
 
 /* Without a sender thread a worker's own wake-ups of the receiver tell. */
