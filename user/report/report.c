@@ -114,6 +114,7 @@ struct pt_report *pt_report_new(void)
 
 	r->steps.count = r->steps.batches = PT_NULL;
 	r->steps.optimizer_steps = r->steps.batch_size = PT_NULL;
+	r->best_workers = PT_NULL;
 	r->steps.per_second = r->steps.samples_per_second = NAN;
 	r->steps.first_ms = r->steps.max_over_min = NAN;
 

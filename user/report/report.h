@@ -262,6 +262,16 @@ struct pt_r_point { /* series, one per interval, over the target's tree */
 	double rss, shm, gpu_util, gpu_mem, read_bps, data_wait_share;
 };
 
+/* The observed steps replayed with one thing changed. */
+struct pt_r_whatif {
+	const char *change; /* "workers", "no_disk_wait", "slow_worker_fixed",
+			     * "transfers_overlapped", "fewer_syncs", ... */
+	int64_t value;	    /* e.g. the number of workers; PT_NULL */
+	double step_ms;	    /* predicted; NAN where it cannot be told */
+	struct pt_range speedup; /* old step time / new; NAN cannot tell */
+	const char *note;   /* what limits it, or NULL */
+};
+
 struct pt_r_evidence {
 	const char *metric; /* "gpu.starved_share" ... */
 	double value;
@@ -308,6 +318,9 @@ struct pt_report {
 	size_t n_series;
 	double mem_growth_per_min;
 	enum pt_certainty mem_growth_certainty;
+	const struct pt_r_whatif *whatif; /* best single change first */
+	size_t n_whatif;
+	int64_t best_workers; /* PT_NULL: cannot tell, or no loader */
 	const struct pt_r_verdict *verdicts; /* root cause first */
 	size_t n_verdicts;
 };
