@@ -336,17 +336,21 @@ static int learn_refill(struct pt_trainer *t, int *map)
 			seen[(size_t)s->mark_source * nw + (size_t)s->worker]++;
 	}
 	for (i = 0; i < ns; i++) {
-		uint32_t sum = 0, best = 0;
+		uint32_t sum = 0, best = 0, second = 0;
 
 		map[i] = -1;
 		for (j = 0; j < nw; j++) {
-			sum += seen[i * nw + j];
-			if (seen[i * nw + j] > best) {
-				best = seen[i * nw + j];
+			uint32_t n = seen[i * nw + j];
+
+			sum += n;
+			second = n > best ? best : n > second ? n : second;
+			if (n > best) {
+				best = n;
 				map[i] = (int)j;
 			}
 		}
-		if (sum < 4 || best * 10 < sum * 8)
+		/* what speaks for another is chance, not a second rule */
+		if (sum < 4 || best < 3 * second)
 			map[i] = -1;
 	}
 	free(seen);
