@@ -74,6 +74,7 @@ struct pt_step {
 	uint8_t cause;		       /* the largest charge */
 	bool end_seen;	  /* wait_end from a mark, not from the next call */
 	bool partial;	  /* cut by the capture's begin or end */
+	bool cut_end;	  /* its wait had not ended when the capture did */
 };
 
 struct pt_trainer {
@@ -198,6 +199,14 @@ int pt_walk(const struct pt_thread *t, uint64_t b, uint64_t e, pt_piece_fn fn,
  */
 int pt_rest_wakes(const struct pt_an *an, const struct pt_thread *th,
 		  const struct pt_thread *from, pt_times *out, uint64_t *wakes);
+
+/* Name each step's worker and fill the workers' `done`. 0 or -ENOMEM. */
+int pt_name_deliverers(struct pt_an *an, struct pt_trainer *t);
+/* When worker `w` had made the batch that ended the wait of `s`: its last
+ * mark before the batch arrived. A worker that is ahead may have made another
+ * since. UINT64_MAX when it cannot be told. */
+uint64_t pt_made_at(const struct pt_trainer *t, const struct pt_worker *w,
+		    const struct pt_step *s);
 
 /* What a blocked piece is charged to; `w` is the worker whose main thread it
  * is of, or NULL. */

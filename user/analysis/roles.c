@@ -279,6 +279,24 @@ static int collect_marks(struct pt_an *an, struct pt_trainer *t)
 	return 0;
 }
 
+/* The most that lived at once: the loader's num_workers. */
+static void count_concurrent(const struct pt_an *an, struct pt_trainer *t)
+{
+	size_t i, j, n;
+
+	for (i = 0; i < t->workers.n; i++) {
+		uint64_t at = t->workers.v[i].main->first;
+
+		n = 0;
+		for (j = 0; j < t->workers.n; j++)
+			n += t->workers.v[j].main->first <= at &&
+			     pt_thread_end(an, t->workers.v[j].main) > at;
+		if (n > t->concurrent)
+			t->concurrent = n;
+		t->respawned |= t->workers.v[i].proc->born > 0;
+	}
+}
+
 static int find_loader(struct pt_an *an, struct pt_trainer *t)
 {
 	uint64_t best = 0, n;
@@ -304,6 +322,7 @@ static int find_loader(struct pt_an *an, struct pt_trainer *t)
 	if (!err)
 		err = collect_marks(an, t);
 	t->handoffs = t->workers.n > 0;
+	count_concurrent(an, t);
 	return err;
 }
 

@@ -385,6 +385,7 @@ static int push_step(struct pt_trainer *t, const struct gap *g)
 		s.mark_source = g->mark_source;
 	s.begin = s.wait_begin;
 	s.partial = g->cut;
+	s.cut_end = g->cut && !g->next;
 	return pt_vec_push(&t->steps, s);
 }
 

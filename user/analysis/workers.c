@@ -61,24 +61,6 @@ static bool alive_together(const struct pt_an *an, const struct pt_worker *a,
 			  b->main->first, pt_thread_end(an, b->main)) > 0;
 }
 
-/* The most that lived at once: the loader's num_workers. */
-static void count_concurrent(const struct pt_an *an, struct pt_trainer *t)
-{
-	size_t i, j, n;
-
-	for (i = 0; i < t->workers.n; i++) {
-		uint64_t at = t->workers.v[i].main->first;
-
-		n = 0;
-		for (j = 0; j < t->workers.n; j++)
-			n += t->workers.v[j].main->first <= at &&
-			     pt_thread_end(an, t->workers.v[j].main) > at;
-		if (n > t->concurrent)
-			t->concurrent = n;
-		t->respawned |= t->workers.v[i].proc->born > 0;
-	}
-}
-
 /* Against the median of its peers' medians; slow only where its faster half
  * lies above its peers' slower half, so that a few hard batches do not make
  * a slow worker. */
@@ -124,7 +106,6 @@ int pt_measure_workers(struct pt_an *an, struct pt_trainer *t)
 	size_t i;
 	int err = 0;
 
-	count_concurrent(an, t);
 	for (i = 0; i < t->workers.n && !err; i++)
 		err = service_times(an, &t->workers.v[i]);
 	return err ? err : compare(an, t);

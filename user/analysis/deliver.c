@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Which worker made the batch that ended a wait, and when it had made it. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "analysis/internal.h"
+
+/* Who woke `th` last within [b,e], of the workers: over a pipe that batches
+ * come through, or a socket that carries their descriptors. */
+static int last_waker(struct pt_trainer *t, const struct pt_thread *th,
+		      uint64_t b, uint64_t e)
+{
+	int found = -1, w;
+	size_t i;
+
+	for (i = pt_iv_after(th, b); i < th->iv.n; i++) {
+		const struct pt_iv *iv = &th->iv.v[i];
+
+		if (iv->begin >= e || iv->ready > e)
+			break;
+		if ((iv->wait != PT_WAIT_SOCK && iv->wait != PT_WAIT_PIPE_IN) ||
+		    !iv->valid_wake || iv->ready < b ||
+		    !pt_is_worker(t, iv->waker_tgid, &w))
+			continue;
+		found = w;
+		t->fd_sharing |= iv->wait == PT_WAIT_SOCK;
+	}
+	return found;
+}
+
+/* The last wake-up of the main thread by the pin thread in [b,e]; e if none. */
+static uint64_t pin_wake(const struct pt_trainer *t, uint64_t b, uint64_t e)
+{
+	const struct pt_thread *th = t->main;
+	uint64_t at = e;
+	size_t i;
+
+	for (i = pt_iv_after(th, b); i < th->iv.n; i++) {
+		const struct pt_iv *iv = &th->iv.v[i];
+
+		if (iv->begin >= e || iv->ready > e)
+			break;
+		if (pt_is_batch_wait(t, th, iv))
+			at = iv->ready;
+	}
+	return at;
+}
+
+/*
+ * Who made the batch that ended this wait, by what the wait itself shows. A
+ * message that arrived out of order is received, descriptors and all, before
+ * the one that is delivered, so the last sender counts.
+ */
+static int deliverer(struct pt_trainer *t, const struct pt_step *s)
+{
+	uint64_t b = s->wait_begin, e = s->wait_end;
+
+	if (t->pin) {
+		e = pin_wake(t, b, e);
+		/* it may have received the batch before we began to wait */
+		b = b > 50 * NS_PER_MS ? b - 50 * NS_PER_MS : 0;
+	}
+	return last_waker(t, t->receiver, b, e);
+}
+
+/*
+ * Which worker's slot does each mark refill? A loader with bounded prefetch
+ * hands the next index to the worker whose batch it has just consumed, so
+ * the refilled worker and the deliverer agree if that is how this loader
+ * works. Learned from the waits where the deliverer was seen, and trusted
+ * only where it fits nearly always (`ok`, sources by workers).
+ */
+static int learn_refill(struct pt_trainer *t, int *map)
+{
+	size_t ns = t->marks_direct ? t->workers.n : t->feeders.n;
+	size_t nw = t->workers.n, i, j;
+	uint32_t *seen;
+
+	if (!ns || !nw)
+		return 0;
+	seen = calloc(ns * nw, sizeof(*seen));
+	if (!seen)
+		return -ENOMEM;
+	for (i = 0; i < t->steps.n; i++) {
+		const struct pt_step *s = &t->steps.v[i];
+
+		if (s->worker >= 0 && s->mark_source >= 0 && s->blocked_ns)
+			seen[(size_t)s->mark_source * nw + (size_t)s->worker]++;
+	}
+	for (i = 0; i < ns; i++) {
+		uint32_t sum = 0, best = 0, second = 0;
+
+		map[i] = -1;
+		for (j = 0; j < nw; j++) {
+			uint32_t n = seen[i * nw + j];
+
+			sum += n;
+			second = n > best ? best : n > second ? n : second;
+			if (n > best) {
+				best = n;
+				map[i] = (int)j;
+			}
+		}
+		/* what speaks for another is chance, not a second rule */
+		if (sum < 4 || best < 3 * second)
+			map[i] = -1;
+	}
+	free(seen);
+	return 0;
+}
+
+/*
+ * The wait that the capture's end cut: nobody has delivered. Where batches
+ * have come from the workers in turn, the next in turn is waited for.
+ */
+static int next_in_turn(const struct pt_trainer *t)
+{
+	size_t n = t->concurrent, last = t->steps.n - 1, i;
+
+	if (!n || last < 3 * n)
+		return -1;
+	for (i = last - 1; i >= last - 2 * n; i--)
+		if (t->steps.v[i].worker < 0 ||
+		    t->steps.v[i].worker != t->steps.v[i - n].worker)
+			return -1;
+	return t->steps.v[last - n].worker;
+}
+
+static int name_deliverers(struct pt_trainer *t)
+{
+	struct pt_step *last;
+	size_t ns = t->marks_direct ? t->workers.n : t->feeders.n, i;
+	int *map, err;
+
+	for (i = 0; i < t->steps.n; i++)
+		t->steps.v[i].worker = deliverer(t, &t->steps.v[i]);
+	map = malloc((ns + 1) * sizeof(*map));
+	if (!map)
+		return -ENOMEM;
+	for (i = 0; i < ns; i++)
+		map[i] = -1;
+	err = learn_refill(t, map);
+	for (i = 0; !err && i < t->steps.n; i++) {
+		struct pt_step *s = &t->steps.v[i];
+
+		if (s->mark_source >= 0 && map[s->mark_source] >= 0)
+			s->worker = map[s->mark_source];
+	}
+	for (i = 0; !t->marks_direct && i < ns; i++)
+		t->feeders.v[i].worker = map[i];
+	last = t->steps.n ? &t->steps.v[t->steps.n - 1] : NULL;
+	if (last && last->cut_end && !last->end_seen)
+		last->worker = next_in_turn(t);
+	free(map);
+	return err;
+}
+
+/* When each worker had a batch made: it wakes its sender. */
+static int collect_done(struct pt_an *an, struct pt_trainer *t)
+{
+	size_t i;
+	int err = 0;
+
+	for (i = 0; i < t->workers.n && !err; i++) {
+		struct pt_worker *w = &t->workers.v[i];
+		uint64_t wakes = 0;
+
+		if (w->feeder != w->main)
+			err = pt_rest_wakes(an, w->feeder, w->main, &w->done,
+					    &wakes);
+	}
+	return err;
+}
+
+/* Without a sender thread a worker's own wake-ups of the receiver tell. */
+static int collect_direct(struct pt_an *an, struct pt_trainer *t)
+{
+	const struct pt_thread *r = t->receiver;
+	size_t i;
+	int w;
+
+	for (i = pt_iv_after(r, an->t0); i < r->iv.n; i++) {
+		const struct pt_iv *iv = &r->iv.v[i];
+
+		if (iv->begin >= an->t1)
+			break;
+		if (pt_is_batch_wait(t, r, iv) && iv->valid_wake &&
+		    pt_is_worker(t, iv->waker_tgid, &w) &&
+		    t->workers.v[w].feeder == t->workers.v[w].main &&
+		    pt_vec_push(&t->workers.v[w].done, iv->ready))
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+/* A batch made longer ago than this had come long before: its mark belongs
+ * to an earlier batch, and this one's is missing. */
+#define MADE_BEFORE_NS (5 * NS_PER_MS)
+
+uint64_t pt_made_at(const struct pt_trainer *t, const struct pt_worker *w,
+		    const struct pt_step *s)
+{
+	const struct pt_thread *r = t->receiver;
+	uint64_t arrived = s->wait_end;
+	size_t i, lo = 0, hi = w->done.n;
+
+	for (i = pt_iv_after(r, s->wait_begin); i < r->iv.n; i++) {
+		if (r->iv.v[i].begin >= s->wait_end ||
+		    r->iv.v[i].ready > s->wait_end)
+			break;
+		if (pt_is_batch_wait(t, r, &r->iv.v[i]))
+			arrived = r->iv.v[i].ready;
+	}
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (w->done.v[mid] <= arrived)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	if (!lo || w->done.v[lo - 1] + MADE_BEFORE_NS < s->wait_begin)
+		return UINT64_MAX;
+	return w->done.v[lo - 1];
+}
+
+int pt_name_deliverers(struct pt_an *an, struct pt_trainer *t)
+{
+	int err = collect_done(an, t);
+
+	if (!err)
+		err = collect_direct(an, t);
+	return err ? err : name_deliverers(t);
+}
