@@ -229,9 +229,7 @@ static int feed_fork(struct pt_model *m, const struct pt_rec_fork *r)
 	struct pt_thread *t;
 	struct pt_proc *p;
 
-	if (process && pt_model_proc(m, r->child_tgid) &&
-	    !pt_proc_make(m, r->child_tgid, true))
-		return -ENOMEM;
+	/* a reused id has another start time, and that makes it another one */
 	t = pt_thread_make(m, r->child_tid, r->child_tgid, r->child_start,
 			   r->hdr.ts);
 	if (!t)
