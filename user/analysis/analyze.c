@@ -57,6 +57,8 @@ static int run_trainer(struct pt_an *an, struct pt_trainer *t)
 	int err = pt_find_steps(an, t);
 
 	if (!err)
+		err = pt_shape_steps(an, t);
+	if (!err)
 		err = pt_charge_waits(an, t);
 	if (!err)
 		err = pt_model_gpu(an, t);

@@ -59,7 +59,10 @@ static int fill_steps(struct pt_an *an, struct pt_trainer *t)
 	r->list = list;
 	r->n_list = t->steps.n;
 	r->count = (int64_t)t->steps.n;
-	r->batches = (int64_t)t->steps.n;
+	r->batches = 0;
+	for (i = 0; i < t->steps.n; i++)
+		r->batches += t->steps.v[i].batches;
+	r->optimizer_steps = t->optimizer_steps;
 	r->source = t->handoffs ? "handoff" : "gpu_gap";
 	r->certainty = n < 3 ? PT_CONF_LOW :
 		       t->handoffs ? PT_CONF_HIGH : PT_CONF_MEDIUM;

@@ -70,6 +70,8 @@ struct pt_step {
 	uint64_t blocked_ns;	       /* asleep for a batch */
 	uint64_t handover_ns, own_read_ns, own_cpu_ns, gpu_wait_ns;
 	int worker;		       /* index; -1 unknown */
+	uint32_t batches; /* obtained in this wait: 1, or micro-batches */
+	uint64_t shape;	  /* of its GPU calls: the set of call sites */
 	int mark_source;	       /* -1 none */
 	uint8_t cause;		       /* the largest charge */
 	bool end_seen;	  /* wait_end from a mark, not from the next call */
@@ -88,6 +90,7 @@ struct pt_trainer {
 	PT_VEC(struct pt_mark) marks;
 	PT_VEC(struct pt_step) steps;
 	pt_charges charges;
+	int64_t optimizer_steps; /* PT_NULL: cannot be told */
 	bool handoffs;	  /* batches come from somebody else */
 	bool fd_sharing;  /* sockets carry descriptors */
 	size_t concurrent; /* workers alive at once, at most */
@@ -125,6 +128,7 @@ struct pt_an {
 /* Every pass: 0 or -ENOMEM. */
 int pt_find_roles(struct pt_an *an);
 int pt_find_steps(struct pt_an *an, struct pt_trainer *t);
+int pt_shape_steps(struct pt_an *an, struct pt_trainer *t);
 int pt_charge_waits(struct pt_an *an, struct pt_trainer *t);
 int pt_model_gpu(struct pt_an *an, struct pt_trainer *t);
 int pt_measure_workers(struct pt_an *an, struct pt_trainer *t);
@@ -207,6 +211,9 @@ int pt_name_deliverers(struct pt_an *an, struct pt_trainer *t);
  * since. UINT64_MAX when it cannot be told. */
 uint64_t pt_made_at(const struct pt_trainer *t, const struct pt_worker *w,
 		    const struct pt_step *s);
+
+/* A call site, as far as the call's name and its telling argument show it. */
+uint64_t pt_call_site(const struct pt_gpu_call *c);
 
 /* What a blocked piece is charged to; `w` is the worker whose main thread it
  * is of, or NULL. */

@@ -23,6 +23,9 @@
  * neither its begin nor its hand-over can be seen. */
 #define READY_NS 2000000ull
 
+/* Refills closer than this are one burst: a batch takes longer to receive. */
+#define BURST_NS 100000ull
+
 struct gap {
 	uint64_t begin, end;
 	uint64_t prev, next; /* call sites around it */
@@ -32,6 +35,7 @@ struct gap {
 	uint64_t last_mark;
 	int mark_source;
 	uint32_t marks;
+	uint32_t marks_after; /* ... since the first evidence of waiting */
 	bool data;
 	bool cut; /* by the capture's begin or end: one call is missing */
 };
@@ -60,8 +64,7 @@ static uint64_t mix(uint64_t h, uint64_t v)
 	return h;
 }
 
-/* A call site, as far as the call's name and its telling argument show it. */
-static uint64_t symbol(const struct pt_gpu_call *c)
+uint64_t pt_call_site(const struct pt_gpu_call *c)
 {
 	uint64_t h = mix(0xcbf29ce484222325ull, c->api);
 
@@ -95,7 +98,7 @@ static int build_gaps(struct pt_an *an, struct pt_trainer *t, struct gap_set *s)
 			break;
 		if (c->tid != t->main->tid || !pt_call_is_step(c))
 			continue;
-		sym = symbol(c);
+		sym = pt_call_site(c);
 		if (push_gap(s, end, c->begin, prev, sym, !prev))
 			return -ENOMEM;
 		end = pt_max64(end, c->end);
@@ -166,6 +169,9 @@ static void add_marks(struct pt_trainer *t, struct gap_set *s)
 			continue;
 		g = &s->gaps.v[k];
 		g->marks++;
+		g->marks_after += g->first_evidence &&
+				  t->marks.v[i].ts >= g->first_evidence &&
+				  t->marks.v[i].ts - g->last_mark > BURST_NS;
 		g->last_mark = t->marks.v[i].ts;
 		g->mark_source = (int)t->marks.v[i].source;
 	}
@@ -374,6 +380,16 @@ static void bound_wait(const struct pt_trainer *t, const struct gap *g,
 	s->wait_end = e;
 }
 
+/* A loop may fetch several micro-batches before it computes: one refill each.
+ * At an epoch's begin a loader hands out its whole prefetch before anything
+ * can have come: those refills do not count. */
+static uint32_t batches_in(const struct gap *g)
+{
+	uint32_t n = g->first_evidence ? g->marks_after : g->marks;
+
+	return n ? n : 1;
+}
+
 static int push_step(struct pt_trainer *t, const struct gap *g)
 {
 	struct pt_step s = { .worker = -1, .mark_source = -1,
@@ -386,6 +402,7 @@ static int push_step(struct pt_trainer *t, const struct gap *g)
 	s.begin = s.wait_begin;
 	s.partial = g->cut;
 	s.cut_end = g->cut && !g->next;
+	s.batches = batches_in(g);
 	return pt_vec_push(&t->steps, s);
 }
 

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What kind of step each step is, by the set of call sites in it. With
+ * gradient accumulation most steps share one shape, and every N-th has the
+ * optimizer's call sites on top.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "analysis/internal.h"
+
+#define MAX_SITES 512 /* of one step; more are not told apart */
+
+/* Spread the bits, so that a sum over a set is as good as the set
+ * (the finalizer of MurmurHash3, public domain, by Austin Appleby). */
+static uint64_t scramble(uint64_t x)
+{
+	x ^= x >> 33;
+	x *= 0xff51afd7ed558ccdull;
+	x ^= x >> 33;
+	x *= 0xc4ceb9fe1a85ec53ull;
+	return x ^ (x >> 33);
+}
+
+static int cmp_u64(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* Sum over the distinct call sites of the launches in [b,e). */
+static uint64_t shape_of(const struct pt_proc *p, uint64_t b, uint64_t e,
+			 uint64_t *sites)
+{
+	uint64_t sum = 0;
+	size_t i, n = 0;
+
+	for (i = pt_gpu_after(p, b); i < p->gpu.n && n < MAX_SITES; i++) {
+		const struct pt_gpu_call *c = &p->gpu.v[i];
+
+		if (c->begin >= e)
+			break;
+		if (c->cls == PT_API_LAUNCH || c->cls == PT_API_GRAPH_LAUNCH)
+			sites[n++] = pt_call_site(c);
+	}
+	qsort(sites, n, sizeof(*sites), cmp_u64);
+	for (i = 0; i < n; i++)
+		if (!i || sites[i] != sites[i - 1])
+			sum += scramble(sites[i]);
+	return sum;
+}
+
+/* The shape that most whole steps have, and how many have it. */
+static size_t commonest(const struct pt_trainer *t, uint64_t not_this, bool any,
+			uint64_t *shape)
+{
+	size_t best = 0, i, j, n, looked = 0;
+
+	for (i = 0; i < t->steps.n && looked < 64; i++) {
+		const struct pt_step *s = &t->steps.v[i];
+
+		if (s->partial || (!any && s->shape == not_this))
+			continue;
+		looked++;
+		for (j = 0, n = 0; j < t->steps.n; j++)
+			n += !t->steps.v[j].partial &&
+			     t->steps.v[j].shape == s->shape;
+		if (n > best) {
+			best = n;
+			*shape = s->shape;
+		}
+	}
+	return best;
+}
+
+/* Steps of shape `rare`, if they come at one constant distance; else -1. */
+static int64_t periodic(const struct pt_trainer *t, uint64_t rare)
+{
+	size_t last = 0, gap = 0, i;
+	int64_t n = 0;
+
+	for (i = 0; i < t->steps.n; i++) {
+		if (t->steps.v[i].partial || t->steps.v[i].shape != rare)
+			continue;
+		if (n == 1)
+			gap = i - last;
+		else if (n > 1 && i - last != gap)
+			return -1;
+		last = i;
+		n++;
+	}
+	return n >= 3 ? n : -1;
+}
+
+static int64_t count_optimizer(const struct pt_trainer *t, size_t whole)
+{
+	uint64_t common = 0, rare = 0;
+	size_t nc, nr;
+	int64_t n;
+
+	if (whole < 4)
+		return PT_NULL;
+	nc = commonest(t, 0, true, &common);
+	if (nc * 100 >= whole * 98)
+		return (int64_t)t->steps.n; /* all alike: one update each */
+	nr = commonest(t, common, false, &rare);
+	if ((nc + nr) * 100 < whole * 95)
+		return PT_NULL;
+	n = periodic(t, rare);
+	return n < 0 ? PT_NULL : n;
+}
+
+int pt_shape_steps(struct pt_an *an, struct pt_trainer *t)
+{
+	uint64_t *sites = malloc(MAX_SITES * sizeof(*sites));
+	size_t i, whole = 0;
+
+	(void)an;
+	if (!sites)
+		return -ENOMEM;
+	for (i = 0; i < t->steps.n; i++) {
+		struct pt_step *s = &t->steps.v[i];
+
+		s->shape = shape_of(t->proc, s->wait_end, s->end, sites);
+		whole += !s->partial;
+	}
+	free(sites);
+	t->optimizer_steps = count_optimizer(t, whole);
+	return 0;
+}
