@@ -224,6 +224,45 @@ uint64_t pt_made_at(const struct pt_trainer *t, const struct pt_worker *w,
 	return w->done.v[lo - 1];
 }
 
+bool pt_waits_on_several(const struct pt_trainer *t, const struct pt_step *s)
+{
+	const struct pt_thread *r = t->receiver;
+	uint64_t pipe = 0;
+	size_t i;
+
+	for (i = pt_iv_after(r, s->wait_begin); i < r->iv.n; i++) {
+		const struct pt_iv *iv = &r->iv.v[i];
+
+		if (iv->begin >= s->wait_end)
+			break;
+		if (iv->wait != PT_WAIT_PIPE_IN || !pt_is_batch_wait(t, r, iv))
+			continue;
+		if (pipe && iv->object != pipe)
+			return true;
+		pipe = iv->object;
+	}
+	return false;
+}
+
+int pt_sender_on(const struct pt_trainer *t, const struct pt_step *s,
+		 uint64_t pipe)
+{
+	const struct pt_thread *r = t->receiver;
+	int found = -1, w;
+	size_t i;
+
+	for (i = pt_iv_after(r, s->wait_begin); i < r->iv.n; i++) {
+		const struct pt_iv *iv = &r->iv.v[i];
+
+		if (iv->begin >= s->wait_end)
+			break;
+		if (iv->wait == PT_WAIT_PIPE_IN && iv->object == pipe &&
+		    iv->valid_wake && pt_is_worker(t, iv->waker_tgid, &w))
+			found = w;
+	}
+	return found;
+}
+
 int pt_name_deliverers(struct pt_an *an, struct pt_trainer *t)
 {
 	int err = collect_done(an, t);

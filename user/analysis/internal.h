@@ -206,6 +206,12 @@ int pt_rest_wakes(const struct pt_an *an, const struct pt_thread *th,
 
 /* Name each step's worker and fill the workers' `done`. 0 or -ENOMEM. */
 int pt_name_deliverers(struct pt_an *an, struct pt_trainer *t);
+/* Does this wait span several result pipes (a loop that draws from two
+ * loaders)? Then each sleep has a sender of its own: the last on its pipe;
+ * -1 unknown. */
+bool pt_waits_on_several(const struct pt_trainer *t, const struct pt_step *s);
+int pt_sender_on(const struct pt_trainer *t, const struct pt_step *s,
+		 uint64_t pipe);
 /* When worker `w` had made the batch that ended the wait of `s`: its last
  * mark before the batch arrived. A worker that is ahead may have made another
  * since. UINT64_MAX when it cannot be told. */

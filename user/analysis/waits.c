@@ -18,6 +18,7 @@ struct walker {
 	struct pt_step *step;
 	uint64_t by_cause[PT_CAUSE_NR]; /* of this step */
 	struct pt_worker *w;		/* who delivered; NULL unknown */
+	bool several;			/* loaders in this wait */
 	uint64_t made; /* when w had made the batch; ~0: not before it came */
 	const struct pt_thread *th;	/* whose pieces are walked */
 	int depth;
@@ -183,13 +184,33 @@ static int charge_worker(struct walker *k, uint64_t b, uint64_t e)
 	return pt_walk(w->feeder, made, e, sender_piece, k);
 }
 
+/* ... or, in a wait on several loaders, the sender on this sleep's pipe. */
+static int charge_sender(struct walker *k, uint64_t b, uint64_t e,
+			 const struct pt_iv *iv)
+{
+	struct pt_worker *w = k->w;
+	uint64_t made = k->made;
+	int other, err;
+
+	if (k->several) {
+		other = pt_sender_on(k->t, k->step, iv->object);
+		k->w = other >= 0 ? &k->t->workers.v[other] : NULL;
+		if (k->w)
+			k->made = pt_made_at(k->t, k->w, k->step);
+	}
+	err = charge_worker(k, b, e);
+	k->w = w;
+	k->made = made;
+	return err;
+}
+
 static int pin_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv,
 		     bool queued)
 {
 	struct walker *k = ctx;
 
 	if (iv && !queued && pt_is_batch_wait(k->t, k->t->pin, iv))
-		return charge_worker(k, b, e);
+		return charge_sender(k, b, e, iv);
 	if (queued)
 		return charge(k, PT_CAUSE_RUN_QUEUE, k->t->pin, e - b, NULL);
 	return charge(k, PT_CAUSE_IPC, k->t->pin, e - b, iv);
@@ -218,7 +239,7 @@ static int main_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv,
 	if (pt_is_batch_wait(t, t->main, iv)) {
 		if (t->pin)
 			return pt_walk(t->pin, b, e, pin_piece, k);
-		return charge_worker(k, b, e);
+		return charge_sender(k, b, e, iv);
 	}
 	if (iv->wait == PT_WAIT_SOCK && t->handoffs && iv->valid_wake) {
 		const struct pt_thread *peer = pt_model_thread(k->an->m,
@@ -262,6 +283,7 @@ int pt_charge_waits(struct pt_an *an, struct pt_trainer *t)
 		struct walker k = { .an = an, .t = t, .step = s };
 		uint64_t most = 0;
 
+		k.several = t->receiver && pt_waits_on_several(t, s);
 		if (s->worker >= 0) {
 			k.w = &t->workers.v[s->worker];
 			k.w->delivered++;
