@@ -215,6 +215,9 @@ int pt_issue_verdicts(struct pt_an *an)
 			return yes;
 		if (!yes)
 			continue;
+		/* of several ranks the report shows the worst: say which */
+		if (an->trainers.n > 1 && v->subject_pid == PT_NULL)
+			v->subject_pid = f.t->proc->tgid;
 		if (d->root) {
 			root = d->id;
 		} else if (root) { /* what to do is the root's to say */
