@@ -364,6 +364,43 @@ static uint64_t tidy_spans(pt_spans *s, uint64_t t0, uint64_t t1)
 	return sum;
 }
 
+/* Take `b` out of `a`; both tidy. Where a launch was lost, the host may be
+ * seen to wait for a device that seemed empty: then it was not. How long what
+ * is left is goes to *sum. */
+static int subtract(pt_spans *a, const pt_spans *b, uint64_t *sum)
+{
+	pt_spans out = { 0 };
+	size_t i, k = 0;
+	int err = 0;
+
+	*sum = 0;
+	for (i = 0; i < a->n && !err; i++) {
+		struct pt_span s = a->v[i];
+
+		while (k < b->n && b->v[k].end <= s.begin)
+			k++;
+		while (k < b->n && b->v[k].begin < s.end && !err) {
+			struct pt_span head = { s.begin, b->v[k].begin };
+
+			if (head.begin < head.end)
+				err = pt_vec_push(&out, head);
+			s.begin = pt_min64(b->v[k].end, s.end);
+			if (b->v[k].end > s.end)
+				break;
+			k++;
+		}
+		if (s.begin < s.end && !err)
+			err = pt_vec_push(&out, s);
+	}
+	pt_vec_free(a);
+	a->v = out.v;
+	a->n = out.n;
+	a->cap = out.cap;
+	for (i = 0; i < a->n; i++)
+		*sum += a->v[i].end - a->v[i].begin;
+	return err;
+}
+
 static int sum_up(struct device *d)
 {
 	struct pt_trainer *t = d->t;
@@ -372,9 +409,12 @@ static int sum_up(struct device *d)
 	size_t i;
 	int err = 0;
 
-	t->idle_hard_ns = tidy_spans(&t->idle_hard, t0, t1);
-	t->idle_likely_ns = tidy_spans(&t->idle_likely, t0, t1);
+	tidy_spans(&t->idle_hard, t0, t1);
+	tidy_spans(&t->idle_likely, t0, t1);
 	busy = tidy_spans(&d->busy, t0, t1);
+	err = subtract(&t->idle_hard, &d->busy, &t->idle_hard_ns);
+	if (!err)
+		err = subtract(&t->idle_likely, &d->busy, &t->idle_likely_ns);
 	t->busy_hard_ns = busy;
 	for (i = 0; i < t->steps.n && !err; i++) {
 		struct pt_span s = { t->steps.v[i].wait_begin,

@@ -458,6 +458,17 @@ static void feed_mark(struct pt_model *m, const struct pt_rec_mark *r)
 	}
 }
 
+/* More than this no counter reaches; percentages of their sum fit in 64 bits. */
+#define LOSS_MAX (1ull << 48)
+
+static void feed_loss(struct pt_model *m, const struct pt_rec_loss *r)
+{
+	size_t i;
+
+	for (i = 0; i < PT_LOSS_NR; i++)
+		m->lost[i] = r->count[i] < LOSS_MAX ? r->count[i] : LOSS_MAX;
+}
+
 /* The largest record known, so that a shorter or longer one can be copied
  * into aligned, zero-filled memory. */
 union any_rec {
@@ -515,7 +526,7 @@ static int dispatch(struct pt_model *m, union any_rec *r)
 	case PT_REC_FILE: return feed_file(m, &r->file);
 	case PT_REC_SAMPLE: return feed_sample(m, &r->sample);
 	case PT_REC_LOSS:
-		memcpy(m->lost, r->loss.count, sizeof(m->lost));
+		feed_loss(m, &r->loss);
 		return 0;
 	case PT_REC_LIB:
 		m->gpu_libs = true;
