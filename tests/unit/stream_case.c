@@ -69,7 +69,7 @@ static const char *breakdown_trouble(const struct pt_report *r, char *buf,
 	}
 	if (r->capture.duration > 0 && fabs(sum - 1) > 1e-6)
 		return say(buf, n, "breakdown shares sum to %.9f", sum);
-	if (fabs(secs - r->capture.duration) > 1e-6)
+	if (fabs(secs - r->capture.duration) > 1e-6 + 1e-9 * secs)
 		return say(buf, n, "breakdown sums to %.9f s of %.9f s", secs,
 			   r->capture.duration);
 	return NULL;
@@ -93,12 +93,13 @@ static const char *wait_trouble(const struct pt_report *r, char *buf, size_t n)
 		sum += c->seconds;
 		shares += c->share;
 	}
-	if (fabs(sum - wait) > 1e-6)
+	if (fabs(sum - wait) > 1e-6 + 1e-9 * wait)
 		return say(buf, n, "charges sum to %.9f s, the wait is %.9f s",
 			   sum, wait);
 	if (d->n_causes && fabs(shares - 1) > 1e-6)
 		return say(buf, n, "shares of the wait sum to %.9f", shares);
-	if (d->blocked + d->own_read + d->own_cpu + d->handover > wait + 1e-6)
+	if (d->blocked + d->own_read + d->own_cpu + d->handover >
+	    wait * (1 + 1e-9) + 1e-6)
 		return say(buf, n, "the wait's parts exceed it");
 	return NULL;
 }
@@ -120,8 +121,8 @@ static const char *worker_trouble(const struct pt_report *r, char *buf, size_t n
 					   (long long)w->pid, k, v[k]);
 			sum += isnan(v[k]) ? 0 : v[k];
 		}
-		if (fabs(sum - w->window) > 1e-6 ||
-		    w->window > r->capture.duration + 1e-6)
+		if (fabs(sum - w->window) > 1e-6 + 1e-9 * sum ||
+		    w->window > (1 + 1e-9) * r->capture.duration + 1e-6)
 			return say(buf, n,
 				   "worker %lld: parts %.9f s, window %.9f s",
 				   (long long)w->pid, sum, w->window);
