@@ -318,12 +318,16 @@ static int fill_files(struct pt_an *an)
 
 /* ---- series and memory -------------------------------------------------- */
 
-static double waits_in(const struct pt_trainer *t, uint64_t b, uint64_t e)
+/* Called with ascending b; *hint: steps before it are over. */
+static double waits_in(const struct pt_trainer *t, size_t *hint, uint64_t b,
+		       uint64_t e)
 {
 	uint64_t sum = 0;
 	size_t i;
 
-	for (i = 0; t && i < t->steps.n; i++)
+	while (*hint < t->steps.n && t->steps.v[*hint].wait_end <= b)
+		(*hint)++;
+	for (i = *hint; i < t->steps.n && t->steps.v[i].wait_begin < e; i++)
 		sum += pt_overlap(b, e, t->steps.v[i].wait_begin,
 				  t->steps.v[i].wait_end);
 	return e > b ? (double)sum / (double)(e - b) : NAN;
@@ -344,7 +348,8 @@ static void add_sample(struct pt_r_point *pt, const struct pt_rec_sample *a,
 
 static int fill_series(struct pt_an *an)
 {
-	size_t n = (size_t)((an->t1 - an->t0) / SERIES_STEP_NS), i, j, k;
+	size_t n = (size_t)((an->t1 - an->t0) / SERIES_STEP_NS), i, j, k,
+	       hint = 0;
 	struct pt_r_point *o;
 	bool *seen;
 
@@ -377,7 +382,7 @@ static int fill_series(struct pt_an *an)
 		o[i].t = (double)(i + 1);
 		o[i].gpu_util = o[i].gpu_mem = NAN;
 		o[i].data_wait_share = an->top ?
-			waits_in(an->top, b, b + SERIES_STEP_NS) : NAN;
+			waits_in(an->top, &hint, b, b + SERIES_STEP_NS) : NAN;
 		if (!seen[i])
 			o[i].cpu = o[i].rss = o[i].shm = o[i].read_bps = NAN;
 	}
