@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "analysis/internal.h"
+#include "analysis/whatif_ask.h"
 
 static const char *const loss_names[PT_LOSS_NR] = {
 	[PT_LOSS_RING_FULL] = "ring_full",
@@ -111,6 +112,8 @@ int pt_analyze(const struct pt_model *m, const struct pt_analysis_opts *o,
 		err = pt_fill_report(&an);
 	if (!err)
 		err = pt_fill_tables(&an);
+	if (!err)
+		err = pt_whatif(&an);
 	if (!err)
 		err = pt_issue_verdicts(&an);
 	release(&an);

@@ -243,6 +243,7 @@ static json_t *document(struct pt_jb *b, const struct pt_report *r,
 	pt_j_put(b, mem, "certainty",
 		 pt_j_name(pt_certainty_name(r->mem_growth_certainty)));
 	pt_j_put(b, d, "memory", mem);
+	pt_j_put(b, d, "whatif", pt_j_whatif(b, r));
 	pt_j_put(b, d, "verdicts", pt_j_verdicts(b, r));
 	return d;
 }

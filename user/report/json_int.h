@@ -16,6 +16,7 @@ json_t *pt_j_ranks(struct pt_jb *b, const struct pt_report *r);
 json_t *pt_j_operations(struct pt_jb *b, const struct pt_report *r);
 json_t *pt_j_files(struct pt_jb *b, const struct pt_report *r);
 json_t *pt_j_series(struct pt_jb *b, const struct pt_report *r);
+json_t *pt_j_whatif(struct pt_jb *b, const struct pt_report *r);
 json_t *pt_j_verdicts(struct pt_jb *b, const struct pt_report *r);
 
 #endif

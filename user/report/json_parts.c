@@ -366,6 +366,26 @@ json_t *pt_j_series(struct pt_jb *b, const struct pt_report *r)
 	return a;
 }
 
+json_t *pt_j_whatif(struct pt_jb *b, const struct pt_report *r)
+{
+	json_t *o = json_object(), *a = json_array();
+
+	for (size_t i = 0; i < r->n_whatif; i++) {
+		const struct pt_r_whatif *w = &r->whatif[i];
+		json_t *x = json_object();
+
+		pt_j_text(b, x, "change", w->change);
+		pt_j_put(b, x, "value", pt_j_int(w->value));
+		pt_j_put(b, x, "step_ms", pt_j_num(w->step_ms, PT_J_FINE));
+		pt_j_put(b, x, "speedup", pt_j_range(&w->speedup));
+		pt_j_text(b, x, "note", w->note);
+		pt_j_add(b, a, x);
+	}
+	pt_j_put(b, o, "best_workers", pt_j_int(r->best_workers));
+	pt_j_put(b, o, "changes", a);
+	return o;
+}
+
 static json_t *evidence(struct pt_jb *b, const struct pt_r_verdict *v)
 {
 	json_t *a = json_array();

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What-if, for the rest of the analysis. */
+#ifndef PT_ANALYSIS_WHATIF_ASK_H
+#define PT_ANALYSIS_WHATIF_ASK_H
+
+#include "analysis/internal.h"
+
+/*
+ * Replay the top trainer's steps with one thing changed each; fills the
+ * report's whatif and best_workers. What cannot be told has NAN and a note, or
+ * one limit for all of it. 0 or -ENOMEM.
+ */
+int pt_whatif(struct pt_an *an);
+
+/*
+ * What a change wins: old step time over new. `value` as in the report's row;
+ * PT_NULL with "workers" means the best count. False, and *out untouched, when
+ * it cannot be told (fall back to pt_speedup_bound).
+ */
+bool pt_speedup_of(const struct pt_an *an, const char *change, int64_t value,
+		   struct pt_range *out);
+
+#endif

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What-if: which ways of running the model reproduce the observed step time?
+ * What the trace leaves open stays open: each way that fits is a variant, and
+ * the answers span them all.
+ */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/whatif.h"
+
+/* The replay may miss the observed step time by this much, with a range so
+ * much wider; beyond it the model is not this job's. */
+#define VALID 0.05
+#define VALID_MAX 0.10
+/* Enough to see the spread, few enough to ask many questions. */
+#define STEPS_MIN 120
+#define STEPS_MAX 300
+/* Queueing up to this share of the CPU time is any scheduler's. */
+#define RUNQ_SMALL 0.10
+
+struct pt_wi_run pt_wi_base_run(const struct pt_wi_study *s,
+				const struct pt_wi_variant *v, uint64_t seed)
+{
+	const struct pt_wi_obs *o = &s->o;
+	size_t n = o->steps.n;
+
+	n = n < STEPS_MIN ? STEPS_MIN : n > STEPS_MAX ? STEPS_MAX : n;
+	return (struct pt_wi_run){
+		.o = o, .pool = s->pool, .workers = o->workers,
+		.prefetch = PT_WI_PREFETCH, .runq = v->runq, .cores = v->cores,
+		.disk_shared = v->disk_shared, .gpu = v->gpu,
+		.device_queue = !o->sync_each && v->gpu > 0, .seed = seed,
+		.n = n,
+	};
+}
+
+void pt_wi_todays_pools(struct pt_wi_study *s)
+{
+	size_t i, n = s->o.workers ? s->o.workers : 1;
+
+	for (i = 0; i < n && i < PT_WI_MAX_WORKERS; i++)
+		s->pool[i] = &s->o.pools.v[i % s->o.pools.n];
+}
+
+static int join(struct pt_wi_pool *to, const struct pt_wi_pool *from)
+{
+	size_t i;
+
+	for (i = 0; i < from->b.n; i++)
+		if (pt_vec_push(&to->b, from->b.v[i]))
+			return -ENOMEM;
+	return 0;
+}
+
+static void find_share(struct pt_wi_pool *p)
+{
+	double cpu = 0, runq = 0;
+	size_t i;
+
+	for (i = 0; i < p->b.n; i++) {
+		cpu += p->b.v[i].cpu;
+		runq += p->b.v[i].runq;
+	}
+	p->share = cpu > 0 ? cpu / (cpu + runq) : 1;
+}
+
+int pt_wi_make_pools(struct pt_wi_study *s)
+{
+	size_t i;
+	int err = 0;
+
+	for (i = 0; i < s->o.pools.n; i++)
+		find_share(&s->o.pools.v[i]);
+
+	for (i = 0; i < s->o.pools.n && !err; i++) {
+		const struct pt_wi_pool *p = &s->o.pools.v[i];
+
+		err = join(&s->all, p);
+		if (!err && !p->slow)
+			err = join(&s->peers, p);
+	}
+	find_share(&s->all);
+	find_share(&s->peers);
+	pt_wi_todays_pools(s);
+	return err;
+}
+
+/* ---- does the replay reproduce the job? ----------------------------------- */
+
+static int miss(struct pt_wi_study *s, struct pt_wi_variant *v)
+{
+	struct pt_wi_run r = pt_wi_base_run(s, v, 0);
+	int err;
+
+	r.n = s->o.steps.n;
+	if (r.n > 4 * STEPS_MAX)
+		r.n = 4 * STEPS_MAX;
+	v->miss = pt_wi_replay(&r, &err) / s->o.mean_ms - 1;
+	return err;
+}
+
+/* Somebody else uses the cores: the capacity at which the replay with nothing
+ * changed is as slow as the job. */
+static int fit_cores(struct pt_wi_study *s, struct pt_wi_variant *v)
+{
+	double lo = 0.05, hi = v->cores;
+	int i, err = 0;
+
+	for (i = 0; i < 14 && !err; i++) {
+		v->cores = (lo + hi) / 2;
+		err = miss(s, v);
+		if (v->miss > 0)
+			lo = v->cores;
+		else
+			hi = v->cores;
+	}
+	return err;
+}
+
+static int try_variant(struct pt_wi_study *s, struct pt_wi_variant v, bool fit)
+{
+	int err = miss(s, &v);
+
+	if (!err && fit && v.miss < -VALID && v.cores > 0)
+		err = fit_cores(s, &v);
+	if (err || !(fabs(v.miss) <= VALID_MAX) || s->n_variants == PT_WI_MAX_VARIANTS)
+		return err;
+	s->v[s->n_variants++] = v;
+	return 0;
+}
+
+struct pt_wi_batch pt_wi_mean_batch(const struct pt_wi_study *s)
+{
+	struct pt_wi_batch m = { 0 };
+	double n = (double)s->all.b.n;
+	size_t i;
+
+	for (i = 0; i < s->all.b.n; i++) {
+		m.cpu += s->all.b.v[i].cpu / n;
+		m.runq += s->all.b.v[i].runq / n;
+		m.disk += s->all.b.v[i].disk / n;
+		m.other += s->all.b.v[i].other / n;
+	}
+	return m;
+}
+
+/* What queueing for cores comes of: sharing them with one another, where that
+ * explains it; a quota, where its mark is seen; else it is left open. */
+static int variants_of_cores(struct pt_wi_study *s, struct pt_wi_variant v)
+{
+	struct pt_wi_batch m = pt_wi_mean_batch(s);
+	bool open = m.runq > RUNQ_SMALL * m.cpu;
+	size_t before = s->n_variants;
+	int err = 0;
+
+	v.cores = s->o.cores;
+	v.runq = PT_WI_SHARED;
+	if (!(open && s->o.throttled > 0.5 && !s->o.shared_quota)) {
+		err = miss(s, &v);
+		if (!err && fabs(v.miss) <= VALID)
+			return try_variant(s, v, false);
+		if (!err)
+			err = try_variant(s, v, true);
+	}
+	v.runq = PT_WI_PRIVATE;
+	if (!err && (open || s->n_variants == before))
+		err = try_variant(s, v, false);
+	return err;
+}
+
+int pt_wi_find_variants(struct pt_wi_study *s)
+{
+	const struct pt_wi_obs *o = &s->o;
+	struct pt_wi_batch m = pt_wi_mean_batch(s);
+	double work = m.cpu + m.runq + m.disk + m.other;
+	bool disk = work > 0 && m.disk > PT_WI_WORTH * work;
+	bool device = !o->sync_each;
+	int d, g, err = 0;
+
+	for (d = 0; d <= disk && !err; d++) {
+		for (g = 0; g <= (device && !o->gpu_known) && !err; g++) {
+			struct pt_wi_variant v = { .disk_shared = d };
+
+			v.gpu = !device ? 0 : o->gpu_known ? o->gpu[0] :
+						      o->gpu[1 + g];
+			err = variants_of_cores(s, v);
+		}
+	}
+	if (!err && !s->n_variants)
+		s->unfit = "the replay does not reproduce the observed step time";
+	return err;
+}
+
+int pt_wi_replay_bases(struct pt_wi_study *s)
+{
+	size_t i, k;
+	int err = 0;
+
+	for (i = 0; i < s->n_variants; i++)
+		for (k = 0; k < PT_WI_SEEDS && !err; k++) {
+			struct pt_wi_run r = pt_wi_base_run(s, &s->v[i], k + 1);
+
+			s->v[i].base[k] = pt_wi_replay(&r, &err);
+		}
+	return err;
+}
