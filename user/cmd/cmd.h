@@ -9,7 +9,7 @@
 #define PT_EXIT_OK 0
 #define PT_EXIT_FAILED 1
 #define PT_EXIT_USAGE 2
-#define PT_EXIT_VERDICT 3 /* --fail-on was reached */
+#define PT_EXIT_VERDICT 3 /* --fail-on or --fail-on-regression was reached */
 
 struct pt_command {
 	const char *name;
@@ -27,5 +27,6 @@ int pt_cmd_list(int argc, char **argv);
 int pt_cmd_doctor(int argc, char **argv);
 int pt_cmd_demo(int argc, char **argv);
 int pt_cmd_report(int argc, char **argv);
+int pt_cmd_diff(int argc, char **argv);
 
 #endif

@@ -11,6 +11,7 @@ const struct pt_command pt_commands[] = {
 	{ "doctor", pt_cmd_doctor, "what this machine allows" },
 	{ "demo", pt_cmd_demo, "trace a job on a simulated GPU" },
 	{ "report", pt_cmd_report, "replay a record stream (developers)" },
+	{ "diff", pt_cmd_diff, "compare reports: what changed, and is it noise" },
 	{ NULL, NULL, NULL },
 };
 
@@ -31,7 +32,7 @@ int pt_cmd_main(int argc, char **argv)
 			;
 		if (!c->name) {
 			pt_error("unknown command \"%s\": there are trace, "
-				 "list, doctor, demo and report; to start and "
+				 "list, doctor, demo, report and diff; to start and "
 				 "trace a program write pipetrace -- %s",
 				 argv[1], argv[1]);
 			return PT_EXIT_USAGE;

@@ -21,6 +21,8 @@ enum { /* options without a letter */
 	K_NOMULTI,
 	K_RAW,
 	K_ASCII,
+	K_LABEL,
+	K_REGRESSION,
 };
 
 #define COMMON                                                                 \
@@ -31,6 +33,10 @@ enum { /* options without a letter */
 	{ "version", 'V', NULL, 0, "Show the version", 21 },                   \
 	{ NULL, 0, NULL, 0, NULL, 0 }
 #define TARGET(text) { "pid", 'p', "PID[,PID]", 0, text, 1 }
+#define LABEL                                                                  \
+	{ "label", K_LABEL, "KEY=VALUE", 0,                                    \
+	  "Store what this run is called in the report, for diff; may be "     \
+	  "given several times", 3 }
 #define RENDER                                                                 \
 	{ "json", K_JSON, "FILE", 0,                                           \
 	  "Write the report as JSON to FILE; - is standard output, with no "   \
@@ -47,6 +53,7 @@ static const struct argp_option trace_options[] = {
 	  "Ctrl-C or when the job ends)", 2 },
 	{ "mode", K_MODE, "MODE", 0, "light, standard (default) or full", 2 },
 	RENDER,
+	LABEL,
 	{ NULL, 0, NULL, 0, "For developers of pipetrace:", 10 },
 	{ "raw-stream", K_RAW, "FILE", 0,
 	  "Also store the record stream; its format may change at any time",
@@ -61,6 +68,19 @@ static const struct argp_option report_options[] = {
 	  "Replay a record stream that a trace stored; for developers, its "
 	  "format may change at any time", 1 },
 	RENDER,
+	LABEL,
+	COMMON
+};
+
+static const struct argp_option diff_options[] = {
+	{ "json", K_JSON, "FILE", 0,
+	  "Write the comparison as JSON to FILE; - is standard output, with no "
+	  "text there", 1 },
+	{ "batch-size", K_BATCH, "N", 0,
+	  "Samples per batch of every capture that does not say it", 1 },
+	{ "fail-on-regression", K_REGRESSION, "PCT", 0,
+	  "Exit with 3 when a later capture has PCT percent less throughput "
+	  "than the first, and that is more than noise", 1 },
 	COMMON
 };
 
@@ -126,6 +146,49 @@ int pt_parse_pids(const char *text, pid_t *out, size_t max)
 		if (!text[len])
 			return (int)n;
 	}
+}
+
+int pt_parse_percent(const char *text, double *out)
+{
+	char *end;
+	double v;
+
+	if (text[strspn(text, "0123456789.%")] || !*text)
+		return -EINVAL;
+	v = strtod(text, &end);
+	if (end == text || (*end && strcmp(end, "%")) || !(v <= 100))
+		return -EINVAL;
+	*out = v / 100;
+	return 0;
+}
+
+int pt_parse_label(const char *text)
+{
+	size_t key = strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				  "abcdefghijklmnopqrstuvwxyz0123456789_-./");
+	const char *c = text + key;
+
+	if (!key || key > 64 || *c++ != '=' || strlen(c) > 256)
+		return -EINVAL;
+	for (; *c; c++)
+		if ((unsigned char)*c < ' ' || *c == 0x7f)
+			return -EINVAL;
+	return 0;
+}
+
+int pt_opts_label(const struct pt_opts *o, struct pt_report *r)
+{
+	char key[65];
+	size_t i, n;
+	int ret = 0;
+
+	for (i = 0; i < o->n_labels && !ret; i++) {
+		n = strcspn(o->labels[i], "=");
+		memcpy(key, o->labels[i], n);
+		key[n] = '\0';
+		ret = pt_report_label(r, key, o->labels[i] + n + 1);
+	}
+	return ret;
 }
 
 static int parse_mode(const char *text, enum pt_mode *out)
@@ -194,6 +257,22 @@ static error_t parse_value(int key, char *arg, struct pt_opts *o)
 			return reject("--fail-on", arg, "info, warning or "
 							"critical");
 		return 0;
+	case K_LABEL:
+		if (pt_parse_label(arg))
+			return reject("--label", arg,
+				      "KEY=VALUE, the key of letters, digits "
+				      "and _-./");
+		if (o->n_labels == PT_LABELS_MAX) {
+			pt_error("more than %d labels", PT_LABELS_MAX);
+			return EINVAL;
+		}
+		o->labels[o->n_labels++] = arg;
+		return 0;
+	case K_REGRESSION:
+		if (pt_parse_percent(arg, &o->fail_on_regression))
+			return reject("--fail-on-regression", arg,
+				      "percent from 0 to 100");
+		return 0;
 	case K_MODE:
 		if (parse_mode(arg, &o->mode))
 			return reject("--mode", arg, "light, standard or full");
@@ -218,7 +297,24 @@ struct parse {
 	struct pt_opts *o;
 	FILE *null;
 	const struct argp *argp;
+	bool files; /* arguments are files */
 };
+
+static error_t take_argument(const struct parse *p, char *arg)
+{
+	if (!p->files) {
+		pt_error("unexpected argument \"%s\": to start and trace a "
+			 "command, write -- before it",
+			 arg);
+		return EINVAL;
+	}
+	if (p->o->n_files == PT_MAX_FILES) {
+		pt_error("more than %d files", PT_MAX_FILES);
+		return EINVAL;
+	}
+	p->o->files[p->o->n_files++] = arg;
+	return 0;
+}
 
 static error_t parse_one(int key, char *arg, struct argp_state *state)
 {
@@ -230,10 +326,7 @@ static error_t parse_one(int key, char *arg, struct argp_state *state)
 		p->null = hush(state);
 		return 0;
 	case ARGP_KEY_ARG:
-		pt_error("unexpected argument \"%s\": to start and trace a "
-			 "command, write -- before it",
-			 arg);
-		return EINVAL;
+		return take_argument(p, arg);
 	case 'h':
 		o->help = true;
 		argp_help(p->argp, stdout,
@@ -281,6 +374,7 @@ int pt_opts_parse(struct pt_opts *o, enum pt_optset set, const char *doc,
 	static const struct argp_option *const sets[] = {
 		[PT_OPTS_TRACE] = trace_options,
 		[PT_OPTS_REPORT] = report_options,
+		[PT_OPTS_DIFF] = diff_options,
 		[PT_OPTS_TARGET] = target_options,
 		[PT_OPTS_PLAIN] = plain_options,
 	};
@@ -288,9 +382,12 @@ int pt_opts_parse(struct pt_opts *o, enum pt_optset set, const char *doc,
 			     .parser = parse_one,
 			     .args_doc = set == PT_OPTS_TRACE ?
 						 "-p PID[,PID]\n-- CMD [ARG...]" :
+				     set == PT_OPTS_DIFF ?
+						 "diff BEFORE AFTER [MORE...]" :
 						 NULL,
 			     .doc = doc };
-	struct parse p = { .o = o, .argp = &argp };
+	struct parse p = { .o = o, .argp = &argp,
+			   .files = set == PT_OPTS_DIFF };
 	bool utf8 = pt_locale_is_utf8();
 	error_t err;
 	int i, n = argc;
@@ -298,6 +395,7 @@ int pt_opts_parse(struct pt_opts *o, enum pt_optset set, const char *doc,
 	memset(o, 0, sizeof(*o));
 	o->mode = PT_MODE_STANDARD;
 	o->fail_on = -1;
+	o->fail_on_regression = NAN;
 	pt_log_init(PT_NORMAL, utf8);
 	/* a command to start is not ours to look into */
 	for (i = 1; set == PT_OPTS_TRACE && i < argc; i++) {

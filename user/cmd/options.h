@@ -9,8 +9,10 @@
 
 #include "base/log.h"
 #include "capture/capture.h"
+#include "report/report.h"
 
 #define PT_MAX_PIDS 64
+#define PT_MAX_FILES 26
 
 struct pt_opts {
 	pid_t pids[PT_MAX_PIDS];
@@ -26,6 +28,11 @@ struct pt_opts {
 	enum pt_mode mode;
 	enum pt_loudness loud;
 	bool ascii, no_uprobe_multi;
+	char *labels[PT_LABELS_MAX]; /* "key=value", checked */
+	size_t n_labels;
+	char *files[PT_MAX_FILES]; /* of PT_OPTS_DIFF */
+	size_t n_files;
+	double fail_on_regression; /* share of the throughput; NAN: never */
 	bool help, version; /* asked for and already answered */
 };
 
@@ -33,6 +40,7 @@ struct pt_opts {
 enum pt_optset {
 	PT_OPTS_TRACE,
 	PT_OPTS_REPORT,
+	PT_OPTS_DIFF,	/* files as arguments */
 	PT_OPTS_TARGET, /* -p PID only */
 	PT_OPTS_PLAIN,
 };
@@ -43,6 +51,15 @@ enum pt_optset {
  */
 int pt_opts_parse(struct pt_opts *o, enum pt_optset set, const char *doc,
 		  int argc, char **argv);
+
+/* Put the labels into a report. 0 or -ENOMEM. */
+int pt_opts_label(const struct pt_opts *o, struct pt_report *r);
+/* "KEY=VALUE": a key of 1 to 64 letters, digits, '_', '-', '.' and '/', and
+ * at most 256 bytes of value, of which none is a control character. 0 or
+ * -EINVAL. */
+int pt_parse_label(const char *text);
+/* "2.5" or "2.5%": percent from 0 to 100, as a share. */
+int pt_parse_percent(const char *text, double *out);
 
 /* "12,34": 1 to max different positive ids. Count, or -EINVAL. */
 int pt_parse_pids(const char *text, pid_t *out, size_t max);

@@ -10,7 +10,7 @@
 #include "report/json.h"
 #include "report/text.h"
 
-static bool want_color(void)
+bool pt_want_color(void)
 {
 	const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
 
@@ -18,7 +18,7 @@ static bool want_color(void)
 	       strcmp(term, "dumb");
 }
 
-static int terminal_width(void)
+int pt_terminal_width(void)
 {
 	struct winsize ws;
 
@@ -30,9 +30,9 @@ static int terminal_width(void)
 static int write_text(const struct pt_report *r, const struct pt_opts *o)
 {
 	struct pt_text_opts t = {
-		.color = want_color(),
+		.color = pt_want_color(),
 		.unicode = !o->ascii,
-		.width = terminal_width(),
+		.width = pt_terminal_width(),
 		.print_steps = o->print_steps,
 		.verbose = o->loud == PT_VERBOSE,
 	};

@@ -42,20 +42,21 @@ static int replay(struct pt_raw_reader *in, struct pt_model *m,
 	return len;
 }
 
-static int diagnose(struct pt_raw_reader *in, const struct pt_opts *o,
-		    struct pt_model *m, struct pt_report *r)
+static int diagnose(struct pt_raw_reader *in, const char *name,
+		    const struct pt_opts *o, struct pt_model *m,
+		    struct pt_report *r)
 {
 	struct pt_analysis_opts a = { .batch_size = o->batch_size };
 	int ret = replay(in, m, r), more;
 
 	if (ret) {
-		pt_error("cannot read %s: %s", o->raw_stream, strerror(-ret));
+		pt_error("cannot read %s: %s", name, strerror(-ret));
 		return ret;
 	}
 	if (in->truncated || in->damaged)
 		pt_note("%s %s after %llu records: what came before is "
 			"reported",
-			o->raw_stream,
+			name,
 			in->truncated ? "ends inside a record" : "is damaged",
 			(unsigned long long)in->records);
 	ret = pt_model_finish(m);
@@ -68,37 +69,56 @@ static int diagnose(struct pt_raw_reader *in, const struct pt_opts *o,
 	return ret;
 }
 
-static int run(const struct pt_opts *o, FILE *f)
+int pt_replay_open(struct pt_raw_reader *in, FILE *f, const char *name)
 {
-	struct pt_outfile json = { .dir = -1 };
-	struct pt_model *m = pt_model_new();
-	struct pt_report *r = pt_report_new();
-	struct pt_raw_reader in;
-	struct pt_err err = { "" };
-	int status = PT_EXIT_FAILED, ret;
+	int ret = pt_raw_open(in, f);
 
-	if (!m || !r) {
-		pt_error("out of memory");
-		goto out;
-	}
-	ret = pt_raw_open(&in, f);
-	if (ret) {
+	if (ret)
 		pt_error(ret == -EPROTO ?
 				 "%s was stored by another version of "
 				 "pipetrace: record it again" :
 				 "%s is not a record stream of pipetrace",
-			 o->raw_stream);
+			 name);
+	return ret;
+}
+
+int pt_replay_run(struct pt_raw_reader *in, const char *name,
+		  const struct pt_opts *o, struct pt_report *r)
+{
+	struct pt_model *m = pt_model_new();
+	int ret;
+
+	if (!m) {
+		pt_error("out of memory");
+		return -ENOMEM;
+	}
+	ret = diagnose(in, name, o, m, r);
+	pt_model_free(m);
+	return ret;
+}
+
+static int run(const struct pt_opts *o, FILE *f)
+{
+	struct pt_outfile json = { .dir = -1 };
+	struct pt_report *r = pt_report_new();
+	struct pt_raw_reader in;
+	struct pt_err err = { "" };
+	int status = PT_EXIT_FAILED;
+
+	if (!r || pt_opts_label(o, r)) {
+		pt_error("out of memory");
 		goto out;
 	}
+	if (pt_replay_open(&in, f, o->raw_stream))
+		goto out;
 	if (o->json && pt_outfile_open(&json, o->json, &err)) {
 		pt_error("%s", err.msg);
 		goto out;
 	}
-	if (!diagnose(&in, o, m, r))
+	if (!pt_replay_run(&in, o->raw_stream, o, r))
 		status = pt_output(r, o, &json);
 out:
 	pt_outfile_abandon(&json);
-	pt_model_free(m);
 	pt_report_free(r);
 	return status;
 }

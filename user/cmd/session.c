@@ -352,7 +352,8 @@ int pt_trace(const struct pt_opts *o, struct pt_spawn *cmd, bool cmd_is_ours)
 	s.warn_stream = open_memstream(&s.warnings, &s.warnings_len);
 	s.model = pt_model_new();
 	s.report = pt_report_new();
-	if (!s.warn_stream || !s.model || !s.report) {
+	if (!s.warn_stream || !s.model || !s.report ||
+	    pt_opts_label(o, s.report)) {
 		pt_err_set(&err, -ENOMEM, "out of memory");
 		goto fail;
 	}

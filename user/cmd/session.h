@@ -71,6 +71,16 @@ void pt_session_find_trainer(struct pt_session *s);
 
 uint64_t pt_clock_ns(void); /* CLOCK_MONOTONIC */
 
+/*
+ * report.c: read a stored record stream. `name` is the file's, for messages;
+ * `f` stays the caller's. pt_replay_run() fills a new report. 0 or -errno
+ * after one sentence on standard error.
+ */
+struct pt_raw_reader;
+int pt_replay_open(struct pt_raw_reader *in, FILE *f, const char *name);
+int pt_replay_run(struct pt_raw_reader *in, const char *name,
+		  const struct pt_opts *o, struct pt_report *r);
+
 /* live.c: the line that tells how it goes. `tick` counts seconds. */
 void pt_live_tick(struct pt_session *s, unsigned tick);
 
@@ -80,5 +90,8 @@ void pt_live_tick(struct pt_session *s, unsigned tick);
  */
 int pt_output(const struct pt_report *r, const struct pt_opts *o,
 	      struct pt_outfile *json);
+/* Do colours go to standard output; how wide it is (0: unknown). */
+bool pt_want_color(void);
+int pt_terminal_width(void);
 
 #endif

@@ -128,3 +128,21 @@ void pt_j_text(struct pt_jb *b, json_t *o, const char *key, const char *s)
 	snprintf(flag, sizeof(flag), "%s_escaped", key);
 	pt_j_put(b, o, flag, json_true());
 }
+
+json_t *pt_j_labels(struct pt_jb *b, const struct pt_report *r)
+{
+	json_t *o = json_object();
+
+	for (size_t i = 0; i < r->n_labels; i++) {
+		char *k = pt_str_utf8(r->labels[i].key, NULL);
+		char *v = pt_str_utf8(r->labels[i].value, NULL);
+
+		if (k && v)
+			pt_j_put(b, o, k, json_string(v));
+		else
+			b->failed = true;
+		free(k);
+		free(v);
+	}
+	return o;
+}

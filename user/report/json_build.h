@@ -35,4 +35,7 @@ json_t *pt_j_dist(const struct pt_dist *d); /* n == 0: null */
 /* A string from outside; with "KEY_escaped": true if bytes were escaped. */
 void pt_j_text(struct pt_jb *b, json_t *o, const char *key, const char *s);
 
+/* The labels as an object; an outside report's may hold any bytes. */
+json_t *pt_j_labels(struct pt_jb *b, const struct pt_report *r);
+
 #endif

@@ -172,6 +172,31 @@ int pt_report_limit(struct pt_report *r, const char *what, const char *fmt, ...)
 	return 0;
 }
 
+int pt_report_label(struct pt_report *r, const char *key, const char *value)
+{
+	char *v = pt_arena_strdup(r->arena, value), *k;
+
+	if (!v)
+		return -ENOMEM;
+	for (size_t i = 0; i < r->n_labels; i++) {
+		if (strcmp(r->labels[i].key, key))
+			continue;
+		r->labels[i].value = v;
+		return 0;
+	}
+	if (r->n_labels == PT_LABELS_MAX)
+		return -ENOSPC;
+	if (!r->labels)
+		r->labels = pt_arena_calloc(r->arena, PT_LABELS_MAX,
+					    sizeof(*r->labels));
+	k = pt_arena_strdup(r->arena, key);
+	if (!r->labels || !k)
+		return -ENOMEM;
+	r->labels[r->n_labels].key = k;
+	r->labels[r->n_labels++].value = v;
+	return 0;
+}
+
 int pt_report_severity(const struct pt_report *r)
 {
 	int worst = -1;

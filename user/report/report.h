@@ -76,6 +76,10 @@ struct pt_sourced {
 	const char *source;
 };
 
+struct pt_r_label { /* --label key=value: what the user calls this run */
+	const char *key, *value;
+};
+
 struct pt_limit { /* something that this report cannot show */
 	const char *what;   /* stable id, e.g. "reads", "gpu.busy" */
 	const char *reason; /* one sentence */
@@ -299,6 +303,8 @@ struct pt_report {
 	struct pt_r_host host;
 	struct pt_r_target target;
 	struct pt_r_loader loader;
+	struct pt_r_label *labels; /* in the order given, keys differ */
+	size_t n_labels;
 	struct pt_r_capture capture;
 	struct pt_r_steps steps;
 	struct pt_r_breakdown breakdown;
@@ -333,6 +339,11 @@ void pt_report_free(struct pt_report *r);
  * dropped. printf-style. 0 or -ENOMEM. */
 int pt_report_limit(struct pt_report *r, const char *what, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
+
+#define PT_LABELS_MAX 32
+/* Add a label, or change it where the key is there; both are copied. 0,
+ * -ENOSPC beyond PT_LABELS_MAX, or -ENOMEM. */
+int pt_report_label(struct pt_report *r, const char *key, const char *value);
 
 /* Highest severity among the verdicts; -1 when there is none. */
 int pt_report_severity(const struct pt_report *r);

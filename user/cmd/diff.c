@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Reports and record streams compared: what changed, and is it noise. */
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "analysis/compare.h"
+#include "cmd/cmd.h"
+#include "cmd/session.h"
+#include "report/difftext.h"
+#include "report/readjson.h"
+#include "store/rawstream.h"
+
+static const char doc[] =
+	"Compare reports: throughput with a confidence interval, GPU idle, where "
+	"a step's time goes, settings and verdicts; several are ranked. A file "
+	"is a JSON report, best made with `pipetrace -p PID --json FILE "
+	"--print-steps 100000` (without the list of steps it cannot be told "
+	"whether a difference is more than noise), or a record stream of "
+	"--raw-stream. Exit status: 0 compared, 1 failed, 2 bad usage, 3 with "
+	"--fail-on-regression.";
+
+struct loaded {
+	struct pt_report *r[PT_MAX_FILES];
+	struct pt_d_source src[PT_MAX_FILES];
+	size_t n;
+};
+
+/* A fifo that nobody writes would keep us waiting; a device may never end. */
+static FILE *open_file(const char *path, off_t *size)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	struct stat st;
+	FILE *f = NULL;
+
+	if (fd < 0 || fstat(fd, &st)) {
+		pt_error("cannot read %s: %s", path, strerror(errno));
+	} else if (!S_ISREG(st.st_mode)) {
+		pt_error("%s is not a regular file", path);
+	} else {
+		*size = st.st_size;
+		f = fdopen(fd, "r");
+		if (f)
+			return f;
+		pt_error("cannot read %s: %s", path, strerror(errno));
+	}
+	if (fd >= 0)
+		close(fd);
+	return NULL;
+}
+
+static int read_report(const char *path, FILE *f, off_t size,
+		       struct pt_report *r)
+{
+	struct pt_read_error why = { "" };
+	char *text = NULL;
+	size_t len = 0;
+	int ret = -ENOMEM;
+
+	/* the reader says it better than an allocation that fails */
+	if (size <= (off_t)PT_READ_MAX)
+		text = malloc((size_t)size + 1);
+	else
+		len = (size_t)size;
+	if (text) {
+		len = fread(text, 1, (size_t)size, f);
+		if (ferror(f)) {
+			pt_error("cannot read %s: %s", path, strerror(errno));
+			ret = -EIO;
+			goto out;
+		}
+	}
+	if (text || len)
+		ret = pt_report_read_json(text, len, r, &why);
+	if (ret == -EINVAL)
+		pt_error("%s cannot be compared: %s", path, why.text);
+	else if (ret)
+		pt_error("out of memory");
+out:
+	free(text);
+	return ret;
+}
+
+static void take_batch_size(const struct pt_opts *o, struct pt_report *r)
+{
+	if (o->batch_size <= 0 || r->steps.batch_size > 0)
+		return;
+	r->steps.batch_size = o->batch_size;
+	r->steps.samples_per_second = r->steps.per_second *
+				      (double)o->batch_size;
+}
+
+static int load(const struct pt_opts *o, const char *path, struct loaded *l)
+{
+	struct pt_d_source *s = &l->src[l->n];
+	char magic[sizeof(PT_RAW_MAGIC)] = "";
+	struct pt_raw_reader in;
+	struct pt_report *r = pt_report_new();
+	off_t size = 0;
+	FILE *f;
+	int ret = -ENOMEM;
+
+	if (!r) {
+		pt_error("out of memory");
+		return ret;
+	}
+	l->r[l->n++] = r;
+	f = open_file(path, &size);
+	if (!f)
+		return -EIO;
+	s->path = path;
+	s->r = r;
+	s->recording = fread(magic, sizeof(magic), 1, f) == 1 &&
+		       !memcmp(magic, PT_RAW_MAGIC, sizeof(magic));
+	rewind(f);
+	if (s->recording) {
+		ret = pt_replay_open(&in, f, path);
+		if (!ret)
+			ret = pt_replay_run(&in, path, o, r);
+	} else {
+		ret = read_report(path, f, size, r);
+	}
+	fclose(f);
+	if (!ret)
+		take_batch_size(o, r);
+	return ret;
+}
+
+static int write_out(const struct pt_diff *d, const struct pt_opts *o,
+		     struct pt_outfile *json)
+{
+	struct pt_text_opts t = { .color = pt_want_color(),
+				  .unicode = !o->ascii,
+				  .width = pt_terminal_width(),
+				  .verbose = o->loud == PT_VERBOSE };
+	struct pt_err err = { "" };
+	int ret = 0;
+
+	errno = 0;
+	if (!json->f || !json->is_stdout)
+		ret = pt_diff_text(d, stdout, &t);
+	if (ret)
+		pt_error("cannot write to standard output: %s",
+			 strerror(errno ? errno : -ret));
+	if (ret || !json->f)
+		return ret;
+	ret = pt_diff_json(d, json->f, 2);
+	if (ret) {
+		pt_error("cannot write the comparison to %s: %s",
+			 json->is_stdout ? "standard output" : json->path,
+			 strerror(ret == -EIO && errno ? errno : -ret));
+		return ret;
+	}
+	ret = pt_outfile_commit(json, &err);
+	if (ret)
+		pt_error("%s", err.msg);
+	return ret;
+}
+
+/* A gate that cannot tell must not pass. */
+static int judge(const struct pt_diff *d, double limit)
+{
+	int status = PT_EXIT_OK;
+	size_t i;
+
+	for (i = 0; !isnan(limit) && i < d->n_pairs; i++) {
+		const struct pt_d_pair *p = &d->pairs[i];
+		const char *name = d->inputs[p->other].name;
+
+		if (p->untested || !isfinite(p->speedup.value)) {
+			pt_error("cannot tell whether %s is slower: %s", name,
+				 p->untested ? p->untested :
+					       "its throughput is unknown");
+			return PT_EXIT_FAILED;
+		}
+		if (p->significant && p->speedup.value <= 1 - limit &&
+		    p->speedup.value < 1)
+			status = PT_EXIT_VERDICT;
+	}
+	return status;
+}
+
+static int compare(const struct pt_opts *o, const struct loaded *l,
+		   struct pt_outfile *json)
+{
+	struct pt_diff *d = NULL;
+	int ret = pt_compare(l->src, l->n, &d), status;
+
+	if (ret) {
+		pt_error("cannot compare: %s", strerror(-ret));
+		return PT_EXIT_FAILED;
+	}
+	ret = write_out(d, o, json);
+	status = ret ? PT_EXIT_FAILED : judge(d, o->fail_on_regression);
+	pt_diff_free(d);
+	return status;
+}
+
+int pt_cmd_diff(int argc, char **argv)
+{
+	struct pt_outfile json = { .dir = -1 };
+	struct pt_err err = { "" };
+	struct loaded l = { .n = 0 };
+	int status = PT_EXIT_FAILED;
+	struct pt_opts o;
+	size_t i;
+
+	if (pt_opts_parse(&o, PT_OPTS_DIFF, doc, argc, argv))
+		return PT_EXIT_USAGE;
+	if (o.help || o.version)
+		return PT_EXIT_OK;
+	if (o.n_files < 2) {
+		pt_error("diff needs two or more files: reports (--json) or "
+			 "record streams");
+		return PT_EXIT_USAGE;
+	}
+	for (i = 0; i < o.n_files; i++)
+		if (load(&o, o.files[i], &l))
+			goto out;
+	if (o.json && pt_outfile_open(&json, o.json, &err)) {
+		pt_error("%s", err.msg);
+		goto out;
+	}
+	status = compare(&o, &l, &json);
+out:
+	pt_outfile_abandon(&json);
+	for (i = 0; i < l.n; i++)
+		pt_report_free(l.r[i]);
+	return status;
+}
