@@ -19,6 +19,9 @@
 /* A loader with workers looks at its queue at once; own CPU time before that
  * is the loop's, beyond this much. */
 #define LEAD_IN_NS 1000000ull
+/* ... unless it reads meanwhile: a batch that comes through the pipe itself
+ * is many times the pipe's 64 KiB. */
+#define PIPED_BYTES (64 * 1024)
 /* Obtaining a batch that was ready: unpickle and map. Used only where
  * neither its begin nor its hand-over can be seen. */
 #define READY_NS 2000000ull
@@ -202,7 +205,7 @@ static struct gap_kind *kind_of(struct gap_set *s, const struct gap *g,
 static int count_kinds(struct gap_set *s)
 {
 	double *len = malloc((s->gaps.n + 1) * sizeof(*len));
-	uint64_t cadence;
+	double cadence;
 	size_t i;
 
 	if (!len)
@@ -210,7 +213,7 @@ static int count_kinds(struct gap_set *s)
 	for (i = 0; i < s->gaps.n; i++)
 		len[i] = (double)(s->gaps.v[i].end - s->gaps.v[i].begin);
 	/* What stands out: five times the usual gap between two launches. */
-	cadence = s->gaps.n ? (uint64_t)(5 * pt_median(len, s->gaps.n)) : 0;
+	cadence = s->gaps.n ? 5 * pt_median(len, s->gaps.n) : 0;
 	free(len);
 	for (i = 0; i < s->gaps.n; i++) {
 		const struct gap *g = &s->gaps.v[i];
@@ -225,7 +228,7 @@ static int count_kinds(struct gap_set *s)
 		k->n++;
 		k->ns += ns;
 		k->evident += g->blocked || g->marks;
-		if (ns >= cadence)
+		if ((double)ns >= cadence)
 			k->big_ns += ns;
 	}
 	return 0;
@@ -353,6 +356,21 @@ static uint64_t cpu_between(const struct pt_thread *th, uint64_t b, uint64_t e)
 	return e - b - pt_min64(off, e - b);
 }
 
+/* Bytes that `th` had read by `ts`, as its last switch before told. */
+static uint64_t rchar_at(const struct pt_thread *th, uint64_t ts)
+{
+	size_t i = pt_iv_after(th, ts);
+
+	return i ? th->iv.v[i - 1].rchar : th->t0.rchar;
+}
+
+static uint64_t read_between(const struct pt_thread *th, uint64_t b, uint64_t e)
+{
+	uint64_t before = rchar_at(th, b), after = rchar_at(th, e);
+
+	return after > before ? after - before : 0;
+}
+
 /* Where in a gap the obtaining begins and ends. */
 static void bound_wait(const struct pt_trainer *t, const struct gap *g,
 		       struct pt_step *s)
@@ -369,7 +387,9 @@ static void bound_wait(const struct pt_trainer *t, const struct gap *g,
 		}
 		if (g->first_evidence > b) {
 			if (cpu_between(t->main, b, g->first_evidence) >
-			    LEAD_IN_NS)
+				    LEAD_IN_NS &&
+			    read_between(t->main, b, g->first_evidence) <
+				    PIPED_BYTES)
 				b = g->first_evidence;
 		} else if (!g->first_evidence && e - b > READY_NS &&
 			   cpu_between(t->main, b, e) > READY_NS) {

@@ -545,6 +545,10 @@ static int dispatch(struct pt_model *m, union any_rec *r)
 	}
 }
 
+/* 36 years after the boot: a time that is damaged, and that sums and products
+ * of times need not fear. */
+#define TS_MAX (1ull << 60)
+
 int pt_model_feed(struct pt_model *m, const void *rec, size_t len)
 {
 	union any_rec r;
@@ -556,7 +560,8 @@ int pt_model_feed(struct pt_model *m, const void *rec, size_t len)
 	if (m->finished || len < sizeof(h))
 		goto malformed;
 	memcpy(&h, rec, sizeof(h));
-	if (h.size < sizeof(h) || h.size > len || h.size < min_size(h.kind))
+	if (h.size < sizeof(h) || h.size > len || h.size < min_size(h.kind) ||
+	    h.ts > TS_MAX)
 		goto malformed;
 	n = h.size < sizeof(r) ? h.size : sizeof(r);
 	memset(&r, 0, sizeof(r));
