@@ -28,11 +28,12 @@ static void on_signal(int sig)
 enum {
 	O_WORKERS = 256, O_PREFETCH, O_STEPS, O_SECONDS, O_ITEMS, O_BYTES,
 	O_CPU, O_SLEEP, O_DIR, O_FILES, O_COLD, O_KERNEL, O_LAUNCHES, O_SYNC,
-	O_PINNED, O_SLOW, O_JITTER, O_SEED, O_TRUTH,
+	O_PINNED, O_THREADS, O_SLOW, O_JITTER, O_SEED, O_TRUTH,
 };
 
 static const struct argp_option options[] = {
 	{ "workers", O_WORKERS, "N", 0, "loader processes (2; 0: none)", 1 },
+	{ "threads", O_THREADS, NULL, 0, "loader threads, not processes", 1 },
 	{ "prefetch", O_PREFETCH, "N", 0, "batches in flight per worker (2)",
 	  1 },
 	{ "items", O_ITEMS, "N", 0, "items per batch (32)", 1 },
@@ -149,6 +150,9 @@ static error_t parse(int key, char *arg, struct argp_state *st)
 	case O_PINNED:
 		o->pinned = true;
 		break;
+	case O_THREADS:
+		o->threads = true;
+		break;
 	case O_SLOW:
 		slow_worker(st, o, arg);
 		break;
@@ -224,19 +228,41 @@ static int compute(struct trainer *t, const unsigned char *data)
 static int truth_line(struct trainer *t, const struct job_result *r,
 		      const uint64_t at[4])
 {
+	const struct job_cost *c = &r->cost;
+
 	if (!t->truth)
 		return 0;
 	fprintf(t->truth,
 		"{\"step\":%" PRIu64 ",\"wait_begin\":%" PRIu64
 		",\"wait_end\":%" PRIu64 ",\"compute_begin\":%" PRIu64
 		",\"compute_end\":%" PRIu64 ",\"worker\":%d,\"batch\":%" PRIu64
-		",\"ready\":%d}\n",
+		",\"ready\":%d",
 		t->step, at[0], at[1], at[2], at[3], r->pid, r->batch,
 		t->l->n && r->done_ns <= at[0]);
+	fprintf(t->truth,
+		",\"load_begin\":%" PRIu64 ",\"load_end\":%" PRIu64
+		",\"load_cpu\":%" PRIu64 ",\"items\":[],\"totals\":{\"read\":[%" PRIu64
+		",%" PRIu64 "],\"sleep\":[%" PRIu64 ",0]}}\n",
+		c->begin_ns, r->done_ns, c->cpu_ns, c->read_ns, c->read_cpu_ns,
+		c->sleep_ns);
 	if (!ferror(t->truth))
 		return 0;
 	fprintf(stderr, "simjob: cannot write the truth log\n");
 	return -EIO;
+}
+
+/* Who the job is: first in the log, as in the logs of the tests' other jobs. */
+static void truth_header(const struct trainer *t)
+{
+	if (!t->truth)
+		return;
+	fprintf(t->truth, "{\"truth\":1,\"pid\":%d,\"args\":{},\"workers\":[]}\n",
+		(int)getpid());
+	fprintf(t->truth, "{\"epoch\":0,\"begin\":%" PRIu64 ",\"end\":%" PRIu64
+		",\"workers\":[", t->begin, t->begin);
+	for (unsigned i = 0; i < t->l->n; i++)
+		fprintf(t->truth, "%s%d", i ? "," : "", (int)t->l->w[i].pid);
+	fprintf(t->truth, "]}\n");
 }
 
 static int train(struct trainer *t)
@@ -245,6 +271,7 @@ static int train(struct trainer *t)
 	int err = 0;
 
 	t->begin = job_now();
+	truth_header(t);
 	while (!stop && (!o->steps || t->step < o->steps)) {
 		const unsigned char *data;
 		struct job_result r;
@@ -355,6 +382,9 @@ int main(int argc, char **argv)
 		err = train(&t);
 	if (!err)
 		summary(&t);
+	if (!err && t.truth)
+		fprintf(t.truth, "{\"end\":%" PRIu64 ",\"steps\":%" PRIu64 "}\n",
+			job_now(), t.step);
 	job_loader_stop(&loader);
 out:
 	if (t.truth && fclose(t.truth))

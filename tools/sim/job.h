@@ -18,6 +18,7 @@
 
 struct job_opts {
 	unsigned workers, prefetch;
+	bool threads;	   /* the workers are threads of the trainer */
 	uint64_t steps;	   /* 0: no limit */
 	double seconds;	   /* 0: no limit */
 	unsigned items;	   /* per batch */
@@ -35,17 +36,27 @@ struct job_opts {
 	const char *truth; /* NULL: none */
 };
 
+/* What making a batch took: wall time, and CPU time of the thread, in ns. */
+struct job_cost {
+	uint64_t begin_ns, cpu_ns;	 /* CLOCK_MONOTONIC; all of it */
+	uint64_t read_ns, read_cpu_ns;	 /* in reads */
+	uint64_t sleep_ns;
+};
+
 struct job_result { /* through the result pipe: below PIPE_BUF, so atomic */
 	uint64_t batch;
 	uint64_t done_ns; /* CLOCK_MONOTONIC, when the batch was complete */
 	uint32_t worker;  /* index */
 	uint32_t slot;
 	int32_t err;	  /* 0 or -errno */
-	int32_t pid;
+	int32_t pid;	  /* of the worker; a thread's id */
+	struct job_cost cost;
 };
 
+struct job_pool;
+
 struct job_worker {
-	pid_t pid;
+	pid_t pid; /* 0 while a thread has not told its id */
 	int index_fd; /* the trainer's end of the index pipe */
 	unsigned next_slot;
 };
@@ -54,6 +65,7 @@ struct job_loader {
 	const struct job_opts *o;
 	struct job_worker w[JOB_WORKERS_MAX];
 	unsigned n;	/* started */
+	struct job_pool *pool; /* threads; NULL: processes */
 	int result_fd;	/* the trainer's end of the result pipe */
 	int result_out;
 	unsigned char *slots; /* shared; one slot per batch in flight */
@@ -70,9 +82,10 @@ uint64_t job_now(void); /* CLOCK_MONOTONIC, ns */
 /* Make the files of --read-dir that are not there. 0 or -errno, said. */
 int job_files_make(const struct job_opts *o);
 
-/* Make one batch in `out` (batch_bytes): read, sleep, compute. 0 or -errno. */
+/* Make one batch in `out` (batch_bytes): read, sleep, compute; what it took
+ * in *cost. 0 or -errno. */
 int job_batch_make(const struct job_opts *o, unsigned worker, uint64_t batch,
-		   unsigned char *out);
+		   unsigned char *out, struct job_cost *cost);
 
 /*
  * Start the workers and send each its first indices; with no workers,
@@ -88,6 +101,16 @@ int job_loader_start(struct job_loader *l, const struct job_opts *o);
 int job_loader_next(struct job_loader *l, uint64_t batch,
 		    struct job_result *res, const unsigned char **data,
 		    const volatile int *stop);
+
+/*
+ * The same with threads: a queue of indices that all of them take from, in
+ * order of need, and delivery in order. Called by the functions above and
+ * below. `l->slots` is there, one slot per batch in flight and one in use.
+ */
+int job_pool_start(struct job_loader *l);
+int job_pool_next(struct job_loader *l, uint64_t batch, struct job_result *res,
+		  const unsigned char **data, const volatile int *stop);
+void job_pool_stop(struct job_loader *l);
 
 /* Close the pipes, and wait for the workers to leave. */
 void job_loader_stop(struct job_loader *l);

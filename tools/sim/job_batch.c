@@ -111,25 +111,37 @@ static double cost_factor(const struct job_opts *o, unsigned worker,
 }
 
 int job_batch_make(const struct job_opts *o, unsigned worker, uint64_t batch,
-		   unsigned char *out)
+		   unsigned char *out, struct job_cost *cost)
 {
+	uint64_t cpu = thread_cpu();
+
+	memset(cost, 0, sizeof(*cost));
+	cost->begin_ns = job_now();
 	for (unsigned i = 0; i < o->items; i++) {
 		uint64_t r = mix(o->seed ^ mix(batch * o->items + i));
 		double f = cost_factor(o, worker, mix(r));
 		unsigned char *item = out + i * o->item_bytes;
 
 		if (o->read_dir) {
+			uint64_t at = job_now(), at_cpu = thread_cpu();
 			int err = read_item(o, (unsigned)(r % o->files), item);
 
 			if (err)
 				return err;
+			cost->read_cpu_ns += thread_cpu() - at_cpu;
+			cost->read_ns += job_now() - at;
 		}
-		if (o->item_sleep_us)
+		if (o->item_sleep_us) {
+			uint64_t at = job_now();
+
 			pause_ns((uint64_t)(o->item_sleep_us * 1e3 * f));
+			cost->sleep_ns += job_now() - at;
+		}
 		if (o->item_cpu_us)
 			transform(item, o->item_bytes,
 				  (uint64_t)(o->item_cpu_us * 1e3 * f), r);
 	}
+	cost->cpu_ns = thread_cpu() - cpu;
 	return 0;
 }
 

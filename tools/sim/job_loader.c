@@ -67,7 +67,7 @@ static int worker_main(struct job_loader *l, unsigned me, int index_fd)
 		};
 
 		r.err = job_batch_make(l->o, me, m.batch,
-				       slot_of(l, me, m.slot));
+				       slot_of(l, me, m.slot), &r.cost);
 		r.done_ns = job_now();
 		if (write_msg(l->result_out, &r, sizeof(r)))
 			return 0; /* the trainer is gone */
@@ -140,6 +140,10 @@ int job_loader_start(struct job_loader *l, const struct job_opts *o)
 	}
 	if (!o->workers)
 		return 0;
+	if (o->threads) {
+		err = job_pool_start(l);
+		goto out;
+	}
 	if (pipe(p)) {
 		err = -errno;
 		goto out;
@@ -221,13 +225,15 @@ int job_loader_next(struct job_loader *l, uint64_t batch,
 		*res = (struct job_result){ .batch = batch,
 					    .pid = (int32_t)getpid() };
 		*data = l->slots;
-		err = job_batch_make(l->o, 0, batch, l->slots);
+		err = job_batch_make(l->o, 0, batch, l->slots, &res->cost);
 		if (err)
 			fprintf(stderr, "simjob: batch %llu: %s\n",
 				(unsigned long long)batch, strerror(-err));
 		res->done_ns = job_now();
 		return err;
 	}
+	if (l->pool)
+		return job_pool_next(l, batch, res, data, stop);
 	at = (unsigned)(batch % (l->n * l->o->prefetch));
 	while (!l->have[at]) {
 		err = receive(l, stop);
@@ -246,6 +252,8 @@ int job_loader_next(struct job_loader *l, uint64_t batch,
 
 void job_loader_stop(struct job_loader *l)
 {
+	if (l->pool)
+		job_pool_stop(l);
 	for (unsigned i = 0; i < l->n; i++)
 		close(l->w[i].index_fd); /* the worker reads end of file */
 	if (l->result_fd >= 0)
