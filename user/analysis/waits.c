@@ -58,6 +58,34 @@ static int charge(struct walker *k, enum pt_cause cause,
 static int walk_thread(struct walker *k, const struct pt_thread *th, uint64_t b,
 		       uint64_t e);
 
+/* The same futex, again and again: a lock that is waited for with a timeout
+ * (the interpreter's, every 5 ms). This many in a row at most. */
+#define RETRIES_MAX 1024
+
+/* The thread of the same process that had what this futex sleep of k->th was
+ * for: it ended the sleep, or a later one in the same row of retries. NULL
+ * when it cannot be told. */
+static const struct pt_thread *holder_of(const struct walker *k,
+					 const struct pt_iv *iv)
+{
+	const struct pt_thread *th = k->th, *h;
+	size_t i = (size_t)(iv - th->iv.v), n;
+
+	for (n = 0; n < RETRIES_MAX && i < th->iv.n; n++, i++) {
+		const struct pt_iv *x = &th->iv.v[i];
+
+		if (x->wait == PT_WAIT_RUNQ)
+			continue;
+		if (x->wait != PT_WAIT_FUTEX || x->arg0 != iv->arg0)
+			return NULL;
+		if (!x->valid_wake)
+			continue;
+		h = pt_model_thread(k->an->m, x->waker_tid);
+		return h && h->tgid == th->tgid && h != th ? h : NULL;
+	}
+	return NULL;
+}
+
 /* A futex sleep: whatever the thread that ended it was doing, if it is of
  * the same process (a helper thread); else a lock. */
 static int charge_futex(struct walker *k, uint64_t b, uint64_t e,
@@ -65,10 +93,9 @@ static int charge_futex(struct walker *k, uint64_t b, uint64_t e,
 {
 	const struct pt_thread *helper;
 
-	if (iv->valid_wake && k->depth < WALK_DEPTH) {
-		helper = pt_model_thread(k->an->m, iv->waker_tid);
-		if (helper && helper->tgid == k->th->tgid &&
-		    helper->tid != k->th->tid && helper->first <= b)
+	if (k->depth < WALK_DEPTH) {
+		helper = holder_of(k, iv);
+		if (helper && helper->first <= b)
 			return walk_thread(k, helper, b, e);
 	}
 	return charge(k, PT_CAUSE_LOCK, k->th, e - b, iv);
@@ -134,15 +161,20 @@ static int walk_thread(struct walker *k, const struct pt_thread *th, uint64_t b,
 	return err;
 }
 
-/* Held up by a lock of its own process: for want of a core, where the thread
- * that had the lock waited for one. */
+/* Held up by a lock of its own process: while the thread that had the lock
+ * waited for something, that; else the lock. */
 static int holder_piece(void *ctx, uint64_t b, uint64_t e,
 			const struct pt_iv *iv, bool queued)
 {
 	struct walker *k = ctx;
+	enum pt_cause c = !iv ? PT_CAUSE_LOCK :
+			  queued ? PT_CAUSE_RUN_QUEUE :
+				   pt_piece_cause(k->an, k->w, iv);
 
-	return charge(k, iv && queued ? PT_CAUSE_RUN_QUEUE : PT_CAUSE_LOCK,
-		      k->th, e - b, iv);
+	/* at rest, it no longer had it */
+	if (c == PT_CAUSE_WORKER_IDLE || c == PT_CAUSE_UNKNOWN)
+		c = PT_CAUSE_LOCK;
+	return charge(k, c, k->th, e - b, iv);
 }
 
 /* The batch is made and on its way: whatever holds the sender up is the
@@ -151,14 +183,19 @@ static int sender_piece(void *ctx, uint64_t b, uint64_t e,
 			const struct pt_iv *iv, bool queued)
 {
 	struct walker *k = ctx;
-	const struct pt_thread *holder;
+	const struct pt_thread *holder, *self = k->th;
+	int err;
 
 	if (iv && queued)
 		return charge(k, PT_CAUSE_RUN_QUEUE, k->th, e - b, iv);
-	if (iv && iv->wait == PT_WAIT_FUTEX && iv->valid_wake) {
-		holder = pt_model_thread(k->an->m, iv->waker_tid);
-		if (holder && holder->tgid == k->th->tgid && holder->first <= b)
-			return pt_walk(holder, b, e, holder_piece, k);
+	if (iv && iv->wait == PT_WAIT_FUTEX) {
+		holder = holder_of(k, iv);
+		if (holder && holder->first <= b) {
+			k->th = holder;
+			err = pt_walk(holder, b, e, holder_piece, k);
+			k->th = self;
+			return err;
+		}
 	}
 	return charge(k, PT_CAUSE_IPC, k->th, e - b, iv);
 }
