@@ -18,10 +18,25 @@
 #define MARGIN 0.03
 /* DESIGN: a wider range is reported as "cannot tell". */
 #define WIDEST 1.25
+/* Sleep in the hand-over above this share of a step matters. */
+#define HANDOVER 0.03
 /* The smallest count within this of the best is the best (issue: 2 %). */
 #define AS_GOOD 1.02
 
 /* ---- asking ----------------------------------------------------------------- */
+
+/* A trainer that sleeps while it takes a batch waits for the worker's answer;
+ * a worker with more or less to do may answer sooner. Replayed both ways where
+ * it matters. */
+static bool handover_matters(const struct pt_wi_study *s)
+{
+	double sum = 0;
+	size_t i;
+
+	for (i = 0; i < s->o.steps.n; i++)
+		sum += s->o.steps.v[i].handover;
+	return sum > HANDOVER * s->o.mean_ms * (double)s->o.steps.n;
+}
 
 static const char *why_wide(const struct pt_wi_study *s, const double *mid)
 {
@@ -38,18 +53,23 @@ static const char *why_wide(const struct pt_wi_study *s, const double *mid)
 			"it depends on who else uses the cores" :
 			"the device's own speed is not known: the job never waits for it";
 	}
+	if (handover_matters(s))
+		return "it depends on how soon workers with more time hand a batch over";
 	return "the batches vary too much for so short a trace";
 }
 
+/* Makes one change to a run; `way` tells apart what it may cost. */
+typedef struct pt_wi_run (*change_fn)(struct pt_wi_study *, struct pt_wi_run,
+				      int64_t value, int way);
+
 /* Fill a row from the replay of `change` in every variant, with every seed. */
 static int ask(struct pt_wi_study *s, struct pt_r_whatif *row,
-	       struct pt_wi_run (*change)(struct pt_wi_study *, struct pt_wi_run,
-					  int64_t, int),
-	       int ways)
+	       change_fn change, int ways)
 {
 	double low = INFINITY, high = 0, mid[PT_WI_MAX_VARIANTS] = { 0 }, sum = 0;
+	bool same = row->value == (int64_t)s->o.workers;
+	int way, all = ways * (!same && handover_matters(s) ? 2 : 1), err = 0;
 	size_t i, k;
-	int way, err = 0;
 
 	row->step_ms = NAN;
 	row->speedup = (struct pt_range){ NAN, NAN, NAN };
@@ -58,17 +78,18 @@ static int ask(struct pt_wi_study *s, struct pt_r_whatif *row,
 		double wide = 1 + MARGIN + fabs(v->miss);
 
 		for (k = 0; k < PT_WI_SEEDS; k++)
-			for (way = 0; way < ways; way++) {
+			for (way = 0; way < all; way++) {
 				struct pt_wi_run r = pt_wi_base_run(s, v, k + 1);
 				double x;
 
-				r = change(s, r, row->value, way);
+				r = change(s, r, row->value, way % ways);
+				r.no_handover = way >= ways;
 				x = v->base[k] / pt_wi_replay(&r, &err);
 				if (err)
 					return err;
 				if (!isfinite(x))
 					goto unknown;
-				mid[i] += x / (PT_WI_SEEDS * ways);
+				mid[i] += x / (PT_WI_SEEDS * all);
 				low = fmin(low, x / wide);
 				high = fmax(high, x * wide);
 			}
@@ -150,9 +171,7 @@ static struct pt_wi_run no_syncs(struct pt_wi_study *s, struct pt_wi_run r,
 }
 
 static int add_row(struct pt_wi_study *s, const char *name, int64_t value,
-		   struct pt_wi_run (*change)(struct pt_wi_study *, struct pt_wi_run,
-					      int64_t, int),
-		   int ways)
+		   change_fn change, int ways)
 {
 	struct pt_r_whatif *row;
 	int err;

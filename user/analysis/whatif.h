@@ -33,6 +33,7 @@ typedef PT_VEC(struct pt_wi_batch) pt_wi_batches;
 struct pt_wi_step {
 	double cpu, runq; /* hand-over and host part together */
 	double blocked;	  /* asleep in the host part, the device aside */
+	double handover;  /* asleep while a batch that was there is obtained */
 	double gpu_wait;  /* asleep in a call that waits for the device */
 };
 typedef PT_VEC(struct pt_wi_step) pt_wi_steps;
@@ -86,6 +87,7 @@ struct pt_wi_run {
 	bool device_queue;	/* replay the device as a queue, syncs as told */
 	bool no_sync;		/* with device_queue: never wait for it */
 	double gpu;		/* device work per step, with device_queue */
+	bool no_handover;	/* nobody holds the hand-over up any more */
 	double cut_transfer;	/* taken out of each step's blocked time */
 	double add_cpu;		/* hand-over that is not there today, per step */
 	uint64_t seed;		/* of the block bootstrap; 0: as observed */

@@ -165,7 +165,7 @@ static int observe_step(const struct pt_an *an, const struct pt_trainer *t,
 
 		p.cpu += ms(wait.cpu);
 		p.runq += ms(wait.runq);
-		p.blocked += ms(slept - pt_min64(slept, s->blocked_ns));
+		p.handover = ms(slept - pt_min64(slept, s->blocked_ns));
 	}
 	return pt_vec_push(&o->steps, p);
 }

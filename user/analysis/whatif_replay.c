@@ -158,6 +158,8 @@ static void begin_host(struct sim *s)
 
 	*p = r->o->steps.v[draw(&s->d, r->o->steps.n, r->seed != 0)];
 	p->blocked = fmax(0, p->blocked - r->cut_transfer);
+	if (!r->no_handover)
+		p->blocked += p->handover;
 	if (!r->device_queue)
 		p->blocked += p->gpu_wait;
 	s->stage = HOSTWORK;

@@ -8,6 +8,7 @@
 int pt_judge_cpu_bound(struct pt_an *an, const struct pt_facts *f,
 		       struct pt_r_verdict *v)
 {
+	int64_t better;
 	int need;
 
 	if (f->largest != PT_GROUP_CPU || f->group[PT_GROUP_CPU] < PT_ROOT_SHARE)
@@ -22,14 +23,22 @@ int pt_judge_cpu_bound(struct pt_an *an, const struct pt_facts *f,
 		"Loading is CPU-bound: %.0f %% of the waiting for data is workers computing, %.0f %% workers waiting for a core.",
 		100 * f->cause[PT_CAUSE_CPU],
 		100 * f->cause[PT_CAUSE_RUN_QUEUE]);
+	better = pt_better_workers(an, f);
 	need = pt_workers_needed(f);
-	v->advice = f->cores && need <= f->cores ?
+	v->advice = better ?
+		pt_arena_printf(an->a,
+			"Raise num_workers from %zu to %lld, or make __getitem__ cheaper.",
+			f->t->concurrent, (long long)better) :
+		f->cores && need <= f->cores ?
 		pt_arena_printf(an->a,
 			"Raise num_workers from %zu to about %d (%lld cores are there), or make __getitem__ cheaper.",
 			f->t->concurrent, need, (long long)f->cores) :
 		pt_arena_printf(an->a,
 			"Make __getitem__ cheaper or move decoding to the GPU: to keep up it would take about %d workers like these (num_workers is %zu today), more than this host has cores for.",
 			need, f->t->concurrent);
-	pt_speedup_bound(f, &v->expected_speedup);
+	if (better)
+		pt_expected_speedup(an, f, "workers", &v->expected_speedup);
+	else
+		pt_speedup_bound(f, &v->expected_speedup);
 	return v->title && v->advice ? 1 : -ENOMEM;
 }

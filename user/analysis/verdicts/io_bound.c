@@ -25,6 +25,7 @@ int pt_judge_io_bound(struct pt_an *an, const struct pt_facts *f,
 {
 	const struct pt_charge *c;
 	const struct pt_file *file;
+	int64_t better;
 
 	if (f->largest != PT_GROUP_IO || f->group[PT_GROUP_IO] < PT_ROOT_SHARE)
 		return 0;
@@ -42,9 +43,15 @@ int pt_judge_io_bound(struct pt_an *an, const struct pt_facts *f,
 	file = c ? pt_model_file(an->m, c->dev, c->inode) : NULL;
 	if (file && file->path)
 		v->subject_file = pt_arena_strdup(an->a, file->path);
-	v->advice = pt_arena_printf(an->a,
-		"Read ahead with more workers (num_workers is %zu today), pack small files into larger ones, or move the data to a faster disk or into memory.",
-		f->t->concurrent);
-	pt_speedup_bound(f, &v->expected_speedup);
+	better = pt_better_workers(an, f);
+	v->advice = better ?
+		pt_arena_printf(an->a,
+			"Raise num_workers from %zu to %lld, pack small files into larger ones, or move the data to a faster disk or into memory.",
+			f->t->concurrent, (long long)better) :
+		pt_arena_printf(an->a,
+			"Move the data to a faster disk or into memory, pack small files into larger ones, or read ahead with more workers (num_workers is %zu today).",
+			f->t->concurrent);
+	pt_expected_speedup(an, f, better ? "workers" : "no_disk_wait",
+			    &v->expected_speedup);
 	return v->title && v->advice ? 1 : -ENOMEM;
 }

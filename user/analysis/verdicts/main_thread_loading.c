@@ -8,6 +8,7 @@
 int pt_judge_main_thread_loading(struct pt_an *an, const struct pt_facts *f,
 				 struct pt_r_verdict *v)
 {
+	int64_t better;
 	double io = f->group[PT_GROUP_IO], cpu = f->group[PT_GROUP_CPU];
 
 	if (f->t->handoffs)
@@ -20,9 +21,17 @@ int pt_judge_main_thread_loading(struct pt_an *an, const struct pt_facts *f,
 	v->title = pt_arena_printf(an->a,
 		"The training thread loads every batch itself, %.0f %% of the time, and the GPU waits meanwhile.",
 		100 * f->wait_share);
-	v->advice = io > cpu ?
+	better = pt_better_workers(an, f);
+	v->advice = better ?
+		pt_arena_printf(an->a,
+			"Load in worker processes (num_workers is 0 today; %lld would do), so that loading overlaps with GPU work.",
+			(long long)better) :
+		io > cpu ?
 		"Load in worker processes (num_workers is 0 today; start with 2 to 4), so that reads overlap with GPU work." :
 		"Load in worker processes (num_workers is 0 today; start with 2, at most one a core), so that loading overlaps with GPU work.";
-	pt_speedup_bound(f, &v->expected_speedup);
-	return v->title ? 1 : -ENOMEM;
+	if (better)
+		pt_expected_speedup(an, f, "workers", &v->expected_speedup);
+	else
+		pt_speedup_bound(f, &v->expected_speedup);
+	return v->title && v->advice ? 1 : -ENOMEM;
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "analysis/verdicts/verdict.h"
+#include "analysis/whatif_ask.h"
 
 /* In the order of PRACTICE's decisions: can it be told at all; inside the
  * trainer or its workers; one worker or all; which resource. */
@@ -71,6 +72,25 @@ void pt_speedup_bound(const struct pt_facts *f, struct pt_range *out)
 	out->low = 1;
 	out->value = NAN;
 	out->high = 1 / (1 - fmin(f->starved_hi, 0.999));
+}
+
+bool pt_expected_speedup(const struct pt_an *an, const struct pt_facts *f,
+			 const char *change, struct pt_range *out)
+{
+	if (pt_speedup_of(an, change, PT_NULL, out))
+		return true;
+	pt_speedup_bound(f, out);
+	return false;
+}
+
+int64_t pt_better_workers(const struct pt_an *an, const struct pt_facts *f)
+{
+	struct pt_range gain;
+
+	if (!pt_speedup_of(an, "workers", PT_NULL, &gain) || !(gain.low > 1) ||
+	    an->r->best_workers <= (int64_t)f->t->concurrent)
+		return 0;
+	return an->r->best_workers;
 }
 
 int pt_workers_needed(const struct pt_facts *f)

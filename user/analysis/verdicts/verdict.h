@@ -85,6 +85,12 @@ int pt_evidence_starved(struct pt_an *an, const struct pt_facts *f,
 /* Old step time over new: at least 1, at most that without the starved time.
  * What a change would win of it is for a replay of the loader to say. */
 void pt_speedup_bound(const struct pt_facts *f, struct pt_range *out);
+/* The same for one change (a row of the report's what-if), as its replay tells;
+ * the bound where it cannot. Whether it could be told. */
+bool pt_expected_speedup(const struct pt_an *an, const struct pt_facts *f,
+			 const char *change, struct pt_range *out);
+/* The best worker count by the replay, if it is told to win something. 0 */
+int64_t pt_better_workers(const struct pt_an *an, const struct pt_facts *f);
 /* Workers that would hide the loading at today's cost of a batch. */
 int pt_workers_needed(const struct pt_facts *f);
 
