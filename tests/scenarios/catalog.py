@@ -52,7 +52,7 @@ def disk(more):
 def share(wanted):
     """One worker; the GPU's 10 ms and a batch's cost give the wait."""
     return lambda u, i: "--workers 1 --batch-size 4 --cpu-ms %.3f" % (
-        11.2 / (1 - wanted(u)) / 4 - 0.4)
+        (10.35 / (1 - wanted(u)) - 2.2) / 4)
 
 
 TORCH = [
@@ -187,10 +187,10 @@ TORCH = [
              lambda u, i: "--workers 2 --cpu-ms 1 --checkpoint-every 40 "
              "--checkpoint-ms %d" % i(250, 400)),
     scenario("leak", "balanced", "host memory grows",
-             healthy("--kernel-us 300 --leak-kb 1500"),
+             healthy("--leak-kb 1500"),
              also=("host_memory_growth",)),
     scenario("device_leak", "balanced", "device memory grows",
-             healthy("--kernel-us 300 --device-leak-kb 2048"),
+             healthy("--device-leak-kb 2048"),
              also=("gpu_memory_growth",)),
     scenario("first_batch", "cpu_bound", "workers warm up in each epoch",
              lambda u, i: "--workers 2 --cpu-ms 3 --warm-ms %d "

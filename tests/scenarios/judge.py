@@ -111,8 +111,34 @@ def check_wait(truth, report, f, wrong):
                       (told - true) / steps))
 
 
+def named(truth, report):
+    """(blocked steps, of these: the making worker named, another named).
+    Of several batches that one step waits for, the longest wait counts."""
+    steps = truth_log.steps_of(report)
+    starts = [s[0] for s in steps]
+    groups = []
+    for s in truth.steps:
+        if s.get("first", True) or not groups:
+            groups.append([])
+        groups[-1].append(s)
+    whole = {s["step"] for s in truth.blocked()}
+    blocked = right = wrong = 0
+    for group in groups:
+        s = max(group, key=lambda x: x["wait_end"] - x["wait_begin"])
+        if s["step"] not in whole:
+            continue
+        blocked += 1
+        found = truth_log.overlapping(steps, starts, s["wait_begin"],
+                                      s["wait_end"])
+        if found is None or found.get("worker") is None:
+            continue
+        right += found["worker"] == s["worker"]
+        wrong += found["worker"] != s["worker"]
+    return blocked, right, wrong
+
+
 def check_guilty(truth, report, f, wrong):
-    blocked, right, other = truth_log.named(truth, report)
+    blocked, right, other = named(truth, report)
     f["guilty"] = (right, blocked)
     if blocked >= 20 and right < GUILTY * blocked:
         wrong.append("guilty: right worker in %d of %d blocked waits, another "

@@ -123,9 +123,10 @@ class Device:
 class Scenario(truth_log.Truth):
     """A truth log with phases, and the device's log beside it."""
 
-    def __init__(self, path, begin, end, device, cores):
+    def __init__(self, path, begin, end, device, cores, foreign=0.0):
+        """foreign: cores that others used meanwhile, the tracer included."""
         super().__init__(path, begin, end)
-        self.cores = cores
+        self.cores, self.foreign = cores, foreign
         self.device = Device(device, begin, end)
         self.read_rest(path)
         self.wall = end - begin
@@ -279,10 +280,10 @@ class Scenario(truth_log.Truth):
             if total else 0
 
     def free_cores(self):
-        """Cores that the job itself leaves free (its loading's CPU time)."""
+        """Cores that loading and other jobs leave free."""
         cpu = sum(s["load_cpu"] for s in self.all
                   if self.begin <= s["load_end"] < self.end)
-        return self.cores - cpu / self.wall
+        return max(self.cores - cpu / self.wall - self.foreign, 0)
 
     # ---- labels
 
@@ -337,6 +338,8 @@ class Scenario(truth_log.Truth):
                 out |= {"gpu_starved", "too_few_workers"}
             else:
                 out.add(ROOT_OF[name])
+            if name == "handover" and self.free_cores() <= FREE_CORES[0]:
+                out.add("cpu_oversubscribed")  # it may have lacked a core
         return out
 
     def roots(self):
