@@ -17,6 +17,7 @@ struct walker {
 	struct pt_trainer *t;
 	struct pt_step *step;
 	uint64_t by_cause[PT_CAUSE_NR]; /* of this step */
+	uint64_t asleep; /* for a batch, inside the wait */
 	struct pt_worker *w;		/* who delivered; NULL unknown */
 	bool several;			/* loaders in this wait */
 	uint64_t made; /* when w had made the batch; ~0: not before it came */
@@ -274,6 +275,7 @@ static int main_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv,
 		return charge(k, PT_CAUSE_RUN_QUEUE, t->main, e - b, NULL);
 	}
 	if (pt_is_batch_wait(t, t->main, iv)) {
+		k->asleep += e - b;
 		if (t->pin)
 			return pt_walk(t->pin, b, e, pin_piece, k);
 		return charge_sender(k, b, e, iv);
@@ -328,6 +330,8 @@ int pt_charge_waits(struct pt_an *an, struct pt_trainer *t)
 		}
 		err = pt_walk(t->main, s->wait_begin, s->wait_end, main_piece,
 			      &k);
+		/* a sleep may reach beyond the wait that it is evidence of */
+		s->blocked_ns = pt_min64(s->blocked_ns, k.asleep);
 		for (c = 0; c < PT_CAUSE_NR; c++) {
 			if (k.by_cause[c] <= most)
 				continue;
