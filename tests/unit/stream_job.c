@@ -6,7 +6,6 @@
 #include <string.h>
 
 #define TAKE_NS (60 * ST_US)  /* take a message out of the pipe, unpickle */
-#define SEND_NS (40 * ST_US)  /* sender: pickle and write */
 #define FEED_NS (20 * ST_US)  /* feeder: write an index */
 #define ASK_NS (90 * ST_US)   /* a worker answers for its descriptors */
 #define SYNC_NS (4 * ST_US)   /* a sync that finds nothing to wait for */
@@ -29,6 +28,7 @@ struct job_opts job_defaults(void)
 		.workers = 2, .prefetch = 2, .batch_ns = 40 * ST_MS,
 		.jitter = 0.1, .slices = 8, .launches = 20,
 		.kernel_ns = 200 * ST_US, .launch_gap_ns = 12 * ST_US,
+		.send_ns = 40 * ST_US, /* pickle and write */
 		.sync_every = 1, .wake_ns = 8 * ST_US, .run_s_x10 = 30,
 		.seed = 1,
 	};
@@ -98,6 +98,9 @@ static uint64_t load(struct job *j, struct job_worker *w, uint32_t tid,
 					   (f > 0 ? f : 1)), j->o.jitter);
 	unsigned i, seg;
 
+	if (w == j->worker && j->o.heavy_every &&
+	    w->made.n % j->o.heavy_every == 0)
+		ns = (uint64_t)((double)ns * j->o.heavy);
 	for (seg = JOB_RUNQ; seg < JOB_SEND; seg++)
 		cpu -= j->o.mix[seg];
 	for (i = 0; i < j->o.slices; i++) {
@@ -149,7 +152,7 @@ static void dispatch(struct job *j, uint64_t t)
 	}
 	b.made = load(j, w, pid, start);
 	if (j->o.direct) {
-		b.written = b.made + SEND_NS;
+		b.written = b.made + j->o.send_ns;
 		w->free_at = b.written + 2000;
 		piece(w, b.made, w->free_at, JOB_CPU);
 	} else {
@@ -161,7 +164,7 @@ static void dispatch(struct job *j, uint64_t t)
 			st_bytes(&j->s, 0, w->made.n ? 450 : 0);
 			sent = b.made + d;
 		}
-		b.written = sent + SEND_NS;
+		b.written = sent + j->o.send_ns;
 		w->send_free = b.written + 3000;
 		w->free_at = b.made + 5000;
 		piece(w, b.made, w->free_at, JOB_CPU);
@@ -386,7 +389,10 @@ static void use_with_thread(struct job *j, unsigned half)
 	st_futex(&j->s, JOB_TRAINER, JOB_TRAINER, slept, t, t + d,
 		 REST_ADDR(JOB_TRAINER) + 8, JOB_TRAINER, JOB_GRAD);
 	j->grad_free = t + 2000;
-	j->now = t + d + j->o.launch_gap_ns;
+	j->now = t + d;
+	if (j->o.thread_last)
+		return;
+	j->now += j->o.launch_gap_ns;
 	launch(j, JOB_TRAINER, &j->now, j->o.launches); /* the optimizer */
 }
 
@@ -405,6 +411,8 @@ static void sync_up(struct job *j)
 		st_gpu(&j->s, "cudaStreamSynchronize", JOB_TRAINER, JOB_TRAINER,
 		       b, end, 0, 0, 0, 0);
 	}
+	if (b >= JOB_BEGIN + ST_S)
+		j->synced += end - b;
 	j->now = end;
 }
 

@@ -39,10 +39,14 @@ struct job_opts {
 	double mix[JOB_SEND];		/* shares of it; rest is JOB_CPU */
 	double factor[JOB_MAX_WORKERS];	/* times batch_ns; 0: 1 */
 	unsigned slices;		/* the mix comes round so often */
+	unsigned heavy_every;		/* worker 0: each such batch ... */
+	double heavy;			/* ... takes so much longer */
+	uint64_t send_ns;		/* the sender's work for a batch */
 	bool direct;			/* no sender and feeder threads */
 	bool pin, sockets;
 	bool hogs; /* interrupts hit other processes of the target */
 	enum job_loop loop;
+	bool thread_last; /* its second thread's is the last call of a step */
 	unsigned launches;
 	bool one_kernel;   /* all launches from one call site */
 	uint64_t kernel_ns;
@@ -97,6 +101,7 @@ struct job {
 	uint64_t t0, t1; /* the capture's window, once cut */
 	/* state of the simulation */
 	uint64_t now, dev_free, pin_free, grad_free, rnd;
+	uint64_t synced; /* in syncs, from the job's first second on */
 	size_t dispatched;
 };
 

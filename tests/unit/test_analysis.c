@@ -172,6 +172,12 @@ static void test_second_thread(void **state)
 	run_case(o, 5 * ST_US);
 	o.sync_every = 0; /* the last call is an entry without return */
 	run_case(o, 20 * ST_US);
+	/* The main thread sleeps until the other has launched all: that is no
+	 * waiting for data. */
+	o.thread_last = true;
+	o.launch_gap_ns = 400 * ST_US;
+	o.kernel_ns = 20 * ST_US;
+	run_case(o, 20 * ST_US);
 }
 
 static void test_syncs(void **state)
@@ -362,6 +368,19 @@ static void test_charges(void **state)
 	check_causes(&o);
 }
 
+/* The batch is made, and its sender takes long: hand-over, not loading. */
+static void test_slow_sender(void **state)
+{
+	struct job_opts o = job_defaults();
+
+	(void)state;
+	o.send_ns = 12 * ST_MS;
+	o.run_s_x10 = 60;
+	check_causes(&o);
+	o.pin = true;
+	check_causes(&o);
+}
+
 /* Waiting for one worker's batch is charged to that worker, not to whoever
  * woke the trainer in between. */
 static void test_charged_worker(void **state)
@@ -413,6 +432,45 @@ static void test_interrupt_victims(void **state)
 		assert_true(c.r->data_wait.causes[i].subject_pid !=
 				    JOB_HOG &&
 			    c.r->data_wait.causes[i].subject_pid != JOB_HOG + 1);
+	case_close(&c);
+}
+
+/* ---- breakdown ------------------------------------------------------------- */
+
+static void test_breakdown(void **state)
+{
+	struct job_opts o = job_defaults();
+	struct st_case c;
+	int loss;
+
+	(void)state;
+	/* starving: the idle time is the data wait's, not the sync's */
+	case_open(&c, &o, 0, 0);
+	assert_true(c.r->breakdown.sync.share < 0.03);
+	assert_true(c.r->breakdown.gpu_wait.share > 0.1);
+	case_close(&c);
+	/* busy: nearly all of it is waiting for the device, however */
+	o.batch_ns = 8 * ST_MS;
+	o.kernel_ns = ST_MS;
+	for (loss = 0; loss <= 1; loss++) {
+		double truth;
+
+		o.loss_item = loss;
+		case_open(&c, &o, 1000 * ST_MS, 2900 * ST_MS);
+		truth = (double)c.j.synced / 1e9 *
+			(double)(c.j.t1 - c.j.t0) /
+			(double)(c.j.now - JOB_BEGIN - ST_S);
+		if (fabs(c.r->breakdown.gpu_wait.seconds - truth) > 0.05)
+			fail_msg("gpu_wait %.3f s, truth %.3f s",
+				 c.r->breakdown.gpu_wait.seconds, truth);
+		assert_true(c.r->breakdown.sync.share < 0.03);
+		case_close(&c);
+	}
+	/* the host's own work behind a sync, with nothing queued */
+	o.loss_item = false;
+	o.host_ns = 10 * ST_MS;
+	case_open(&c, &o, 0, 0);
+	assert_true(c.r->breakdown.sync.share > 0.25);
 	case_close(&c);
 }
 
@@ -500,7 +558,9 @@ int main(void)
 		cmocka_unit_test(test_partial_waits),
 		cmocka_unit_test(test_wait_without_end),
 		cmocka_unit_test(test_charges),
+		cmocka_unit_test(test_slow_sender),
 		cmocka_unit_test(test_charged_worker),
+		cmocka_unit_test(test_breakdown),
 		cmocka_unit_test(test_interrupt_victims),
 		cmocka_unit_test(test_workers),
 		cmocka_unit_test(test_idle_workers),

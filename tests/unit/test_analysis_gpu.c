@@ -93,9 +93,12 @@ static void act(struct world *w, unsigned th)
 		run_on(w, str, t, st_between(&w->rnd, 5 * ST_US, 3 * ST_MS));
 		end = t + 5 * ST_US;
 		break;
-	case 0: /* copies to the device return once staged */
-		end = t + st_between(&w->rnd, 5 * ST_US, 20 * ST_US);
-		run_on(w, str, t, st_between(&w->rnd, 5 * ST_US, ST_MS));
+	case 0: /* copies to the device return once staged: in the midst */
+		run_on(w, str, t, st_between(&w->rnd, 20 * ST_US, 2 * ST_MS));
+		end = t + st_between(&w->rnd, 5 * ST_US,
+				     (w->done[str] - t) / 2 + 6 * ST_US);
+		if (end > w->done[str])
+			end = w->done[str];
 		st_gpu(&w->s, "cudaMemcpyAsync", PID, tid, t, end, handle(str),
 		       1, 65536, 1);
 		break;

@@ -249,21 +249,45 @@ static void test_slow_worker(void **state)
 	expect(o, "balanced");
 }
 
-/* A slow one that is not what the trainer mostly waits for. */
+/* Share of the blocked waiting that is for worker 1. */
+static double waits_for_slow(const struct job_opts *o)
+{
+	struct st_case c;
+	double all = 0, slow = 0;
+	size_t i;
+
+	case_open(&c, o, 0, 0);
+	for (i = 0; i < c.j.steps.n; i++) {
+		const struct job_step *s = &c.j.steps.v[i];
+
+		if (s->wait_begin < c.j.t0 || s->wait_end > c.j.t1)
+			continue;
+		all += (double)s->blocked;
+		slow += s->worker == 1 ? (double)s->blocked : 0;
+	}
+	case_close(&c);
+	return slow / all;
+}
+
+/* A slow one that is not what the trainer mostly waits for: another has a
+ * very hard batch now and then. */
 static void test_slow_worker_share(void **state)
 {
 	struct job_opts o = job_defaults();
 
 	(void)state;
-	o.workers = 4;
+	o.workers = 3;
 	o.jitter = 0.02;
 	o.kernel_ns = 20 * ST_US;
-	o.run_s_x10 = 60;
-	/* two slow ones of four share the waits, and the median of the peers
-	 * of each lies between */
-	o.factor[0] = 3;
-	o.factor[2] = 3.02;
+	o.run_s_x10 = 160;
+	o.factor[1] = 1.8;
+	o.heavy_every = 8;
+	o.heavy = 16;
+	assert_true(waits_for_slow(&o) < 0.44 && waits_for_slow(&o) > 0.25);
 	expect(o, "cpu_bound");
+	o.heavy = 6;
+	assert_true(waits_for_slow(&o) > 0.56 && waits_for_slow(&o) < 0.85);
+	expect(o, "slow_worker");
 }
 
 static void test_balanced(void **state)
@@ -328,6 +352,32 @@ static void test_insufficient(void **state)
 	case_open(&c, &o, at, at + 1300 * ST_MS);
 	assert_string_equal(case_root(c.r), "cpu_bound");
 	case_close(&c);
+}
+
+/* Exactly so many steps of which both ends lie in the capture. */
+static void test_few_whole_steps(void **state)
+{
+	struct job_opts o = job_defaults();
+	size_t whole;
+
+	(void)state;
+	o.workers = 1;
+	o.batch_ns = 250 * ST_MS;
+	for (whole = 2; whole <= 4; whole++) {
+		struct st_case c;
+		struct job j;
+		uint64_t t0, t1;
+
+		job_run(&j, &o);
+		/* from the middle of a step's GPU work to that of another's */
+		t0 = j.steps.v[3].wait_end + 2 * ST_MS - JOB_BEGIN;
+		t1 = j.steps.v[4 + whole].wait_end + 2 * ST_MS - JOB_BEGIN;
+		job_free(&j);
+		case_open(&c, &o, t0, t1);
+		assert_string_equal(case_root(c.r), whole < 3 ?
+				    "insufficient_data" : "cpu_bound");
+		case_close(&c);
+	}
 }
 
 static void lose(struct st_case *c, uint64_t n)
@@ -434,6 +484,7 @@ int main(void)
 		cmocka_unit_test(test_balanced),
 		cmocka_unit_test(test_idle_without_waits),
 		cmocka_unit_test(test_insufficient),
+		cmocka_unit_test(test_few_whole_steps),
 		cmocka_unit_test(test_losses),
 		cmocka_unit_test(test_no_gpu),
 		cmocka_unit_test(test_certainty),
