@@ -48,6 +48,7 @@ def told_causes(report, truth):
     wait = report["data_wait"]
     total = sum(c["seconds"] for c in wait["causes"])
     makers = {w["tid"] for w in report["workers"] if w["role"] == "loader"}
+    makers |= set(truth.workers)  # threads of the trainer, by their ids
     for c in wait["causes"]:
         subject = c["subject"] or {}
         name = {"unknown": "sleep", "worker_idle": "idle",
