@@ -12,7 +12,7 @@ was traced over that of a second run with the change made. Where the change is
 a worker count, the count is the one that pipetrace calls best. A set-up passes
 when the measured speed-up lies in the predicted range and the range is no
 wider than 1.25 to 1; it is skipped, with the reason, when pipetrace says that
-it cannot tell. A run while others used the cores is made once more.
+it cannot tell. One that fails while others used the cores is made once more.
 
 Needs root. Takes about half a minute for each set-up; not part of `make test`.
 Ends with "N passed, N failed, N skipped".
@@ -281,7 +281,7 @@ def run_all(options, directory):
                 print("%-8s %3d %-4s %s  (others used %.2f cores)%s" % (
                     setup_.name, seed, word, text, busy,
                     "  (second run)" if again else ""), flush=True)
-                if word == "ok" or busy <= FOREIGN_CORES:
+                if word != "FAIL" or busy <= FOREIGN_CORES:
                     break
                 if not again:
                     print("         others used the cores: once more",

@@ -49,7 +49,7 @@ static const char *why_wide(const struct pt_wi_study *s, const double *mid)
 			continue;
 		return s->v[i].disk_shared != s->v[0].disk_shared ?
 			"it depends on whether the storage serves more readers at the same speed each" :
-		       s->v[i].runq != s->v[0].runq ?
+		       s->v[i].others != s->v[0].others ?
 			"it depends on who else uses the cores" :
 			"the device's own speed is not known: the job never waits for it";
 	}

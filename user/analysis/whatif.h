@@ -82,6 +82,7 @@ struct pt_wi_run {
 	unsigned prefetch;	/* batches in flight per worker */
 	enum pt_wi_runq runq;
 	double cores;		/* 0: as many as wanted */
+	double others;		/* threads of somebody else that compute */
 	bool disk_shared;	/* disk time is a share of one disk's rate */
 	bool no_disk;
 	bool device_queue;	/* replay the device as a queue, syncs as told */
@@ -92,6 +93,8 @@ struct pt_wi_run {
 	double add_cpu;		/* hand-over that is not there today, per step */
 	uint64_t seed;		/* of the block bootstrap; 0: as observed */
 	size_t n;		/* steps to replay */
+	double *queued;		/* NULL, or for the time that threads waited
+				 * for a core, per step */
 };
 
 /* Take the model from the trace. 0 or -ENOMEM; unfit says why it cannot be
@@ -114,7 +117,7 @@ double pt_wi_replay(const struct pt_wi_run *r, int *err);
 /* One way of running the model that fits what was seen. */
 struct pt_wi_variant {
 	enum pt_wi_runq runq;
-	double cores;
+	double cores, others;
 	bool disk_shared;
 	double gpu;
 	double miss; /* of the observed step time, 0.03: by 3 % */

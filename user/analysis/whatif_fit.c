@@ -13,13 +13,17 @@
 
 /* The replay may miss the observed step time by this much, with a range so
  * much wider; beyond it the model is not this job's. */
-#define VALID 0.05
 #define VALID_MAX 0.10
 /* Enough to see the spread, few enough to ask many questions. */
 #define STEPS_MIN 120
 #define STEPS_MAX 300
 /* Queueing up to this share of the CPU time is any scheduler's. */
 #define RUNQ_SMALL 0.10
+/* Queueing beyond what the replay has, as a share of the step, that asks for
+ * somebody else. */
+#define UNEXPLAINED 0.02
+#define OTHERS_MAX 64.0
+#define FIT_ROUNDS 12
 
 struct pt_wi_run pt_wi_base_run(const struct pt_wi_study *s,
 				const struct pt_wi_variant *v, uint64_t seed)
@@ -31,6 +35,7 @@ struct pt_wi_run pt_wi_base_run(const struct pt_wi_study *s,
 	return (struct pt_wi_run){
 		.o = o, .pool = s->pool, .workers = o->workers,
 		.prefetch = PT_WI_PREFETCH, .runq = v->runq, .cores = v->cores,
+		.others = v->others,
 		.disk_shared = v->disk_shared, .gpu = v->gpu,
 		.device_queue = !o->sync_each && v->gpu > 0, .seed = seed,
 		.n = n,
@@ -102,31 +107,47 @@ static int miss(struct pt_wi_study *s, struct pt_wi_variant *v)
 	return err;
 }
 
-/* Somebody else uses the cores: the capacity at which the replay with nothing
- * changed is as slow as the job. */
-static int fit_cores(struct pt_wi_study *s, struct pt_wi_variant *v)
+/* Time in the queue for a core that the replay has, per step. */
+static int queued(struct pt_wi_study *s, const struct pt_wi_variant *v,
+		  double *out)
 {
-	double lo = 0.05, hi = v->cores;
+	struct pt_wi_run r = pt_wi_base_run(s, v, 0);
+	int err;
+
+	*out = NAN;
+	r.queued = out;
+	pt_wi_replay(&r, &err);
+	return err;
+}
+
+/* Somebody else uses the cores, too: as many threads as it takes for ours to
+ * queue as long as they did (`fit_others`), or so much of the capacity. */
+static int fit(struct pt_wi_study *s, struct pt_wi_variant *v, double seen,
+	       bool fit_others)
+{
+	double lo = fit_others ? 0 : 0.05;
+	double hi = fit_others ? OTHERS_MAX : v->cores, q;
+	double *x = fit_others ? &v->others : &v->cores;
 	int i, err = 0;
 
-	for (i = 0; i < 14 && !err; i++) {
-		v->cores = (lo + hi) / 2;
-		err = miss(s, v);
-		if (v->miss > 0)
-			lo = v->cores;
+	for (i = 0; i < FIT_ROUNDS && !err; i++) {
+		*x = (lo + hi) / 2;
+		err = queued(s, v, &q);
+		if ((q > seen) == fit_others)
+			hi = *x;
 		else
-			hi = v->cores;
+			lo = *x;
 	}
 	return err;
 }
 
-static int try_variant(struct pt_wi_study *s, struct pt_wi_variant v, bool fit)
+/* Keep a variant that reproduces the step time. */
+static int try_variant(struct pt_wi_study *s, struct pt_wi_variant v)
 {
 	int err = miss(s, &v);
 
-	if (!err && fit && v.miss < -VALID && v.cores > 0)
-		err = fit_cores(s, &v);
-	if (err || !(fabs(v.miss) <= VALID_MAX) || s->n_variants == PT_WI_MAX_VARIANTS)
+	if (err || !(fabs(v.miss) <= VALID_MAX) ||
+	    s->n_variants == PT_WI_MAX_VARIANTS)
 		return err;
 	s->v[s->n_variants++] = v;
 	return 0;
@@ -147,28 +168,45 @@ struct pt_wi_batch pt_wi_mean_batch(const struct pt_wi_study *s)
 	return m;
 }
 
-/* What queueing for cores comes of: sharing them with one another, where that
- * explains it; a quota, where its mark is seen; else it is left open. */
+/* Time in the queue for a core that was seen, per step. */
+static double queued_seen(const struct pt_wi_study *s)
+{
+	double sum = pt_wi_mean_batch(s).runq;
+	size_t i;
+
+	for (i = 0; i < s->o.steps.n; i++)
+		sum += s->o.steps.v[i].runq / (double)s->o.steps.n;
+	return sum;
+}
+
+/*
+ * What queueing for cores comes of: a quota, where its mark is seen; sharing
+ * them with one another, where that explains it; else somebody else, who may
+ * take his share per thread or per job (control groups): both are replayed.
+ */
 static int variants_of_cores(struct pt_wi_study *s, struct pt_wi_variant v)
 {
 	struct pt_wi_batch m = pt_wi_mean_batch(s);
-	bool open = m.runq > RUNQ_SMALL * m.cpu;
-	size_t before = s->n_variants;
-	int err = 0;
+	double seen = queued_seen(s), own;
+	struct pt_wi_variant group;
+	int err;
 
 	v.cores = s->o.cores;
-	v.runq = PT_WI_SHARED;
-	if (!(open && s->o.throttled > 0.5 && !s->o.shared_quota)) {
-		err = miss(s, &v);
-		if (!err && fabs(v.miss) <= VALID)
-			return try_variant(s, v, false);
-		if (!err)
-			err = try_variant(s, v, true);
-	}
 	v.runq = PT_WI_PRIVATE;
-	if (!err && (open || s->n_variants == before))
-		err = try_variant(s, v, false);
-	return err;
+	if (!(v.cores > 0) || (m.runq > RUNQ_SMALL * m.cpu &&
+			       s->o.throttled > 0.5 && !s->o.shared_quota))
+		return try_variant(s, v);
+	v.runq = PT_WI_SHARED;
+	err = queued(s, &v, &own);
+	if (err || !(seen - own > UNEXPLAINED * s->o.mean_ms))
+		return err ? err : try_variant(s, v);
+	group = v;
+	err = fit(s, &v, seen, true);
+	if (!err)
+		err = try_variant(s, v);
+	if (!err)
+		err = fit(s, &group, seen, false);
+	return err ? err : try_variant(s, group);
 }
 
 int pt_wi_find_variants(struct pt_wi_study *s)

@@ -57,6 +57,7 @@ struct sim {
 	size_t ring, taken, done;
 	double now, pin_free, dev_free, warm_at;
 	size_t warm;
+	double queued; /* since warm_at */
 };
 
 static uint64_t next_random(uint64_t *s)
@@ -251,7 +252,7 @@ static void main_ready(struct sim *s)
 
 static void share_out(struct sim *s)
 {
-	double wanted = 0, cores = s->r->cores, scale = 1;
+	double wanted = s->r->others, cores = s->r->cores, scale = 1;
 	size_t i, readers = 0;
 
 	if (s->main.phase == CPU)
@@ -280,6 +281,23 @@ static double soonest(const struct task *t, double dt)
 	return t->phase == IDLE ? dt : fmin(dt, t->left / t->rate);
 }
 
+/* What a thread that wants `cap` of a core lacks of it in `dt`. */
+static double lacked(const struct task *t, double dt)
+{
+	return t->phase == CPU && t->cap > 0 ? dt * (1 - t->rate / t->cap) : 0;
+}
+
+static void count_queued(struct sim *s, double dt)
+{
+	size_t i;
+
+	if (s->done < s->warm)
+		return;
+	s->queued += lacked(&s->main, dt);
+	for (i = 0; i < s->r->workers; i++)
+		s->queued += lacked(&s->w[i].t, dt);
+}
+
 /* Pass `dt`; true when the task's part is over. */
 static bool pass(struct task *t, double dt)
 {
@@ -303,6 +321,7 @@ static bool advance(struct sim *s)
 	if (!isfinite(dt))
 		return false;
 	s->now += dt;
+	count_queued(s, dt);
 	for (i = 0; i < s->r->workers; i++) {
 		struct worker *w = &s->w[i];
 
@@ -370,6 +389,8 @@ double pt_wi_replay(const struct pt_wi_run *r, int *err)
 		if (!advance(&s))
 			goto out;
 	mean = (s.now - s.warm_at) / (double)r->n;
+	if (r->queued)
+		*r->queued = s.queued / (double)r->n;
 out:
 	free(s.w);
 	free(s.avail);
