@@ -25,7 +25,7 @@ static void must(int err)
 struct job_opts job_defaults(void)
 {
 	struct job_opts o = {
-		.workers = 2, .prefetch = 2, .batch_ns = 40 * ST_MS,
+		.workers = 2, .prefetch = 2, .cores = 4, .batch_ns = 40 * ST_MS,
 		.jitter = 0.1, .slices = 8, .launches = 20,
 		.kernel_ns = 200 * ST_US, .launch_gap_ns = 12 * ST_US,
 		.send_ns = 40 * ST_US, /* pickle and write */
@@ -442,7 +442,7 @@ static void introduce(struct job *j)
 {
 	unsigned w;
 
-	st_host(&j->s, JOB_BEGIN, 4, JOB_TRAINER);
+	st_host(&j->s, JOB_BEGIN, j->o.cores, JOB_TRAINER);
 	st_task(&j->s, JOB_BEGIN, JOB_TRAINER, JOB_TRAINER, 1, "python3");
 	if (j->o.pin)
 		st_task(&j->s, JOB_BEGIN, JOB_TRAINER, JOB_PIN, 1, "python3");

@@ -34,6 +34,7 @@ enum job_loop {
 
 struct job_opts {
 	unsigned workers, prefetch;	/* 0 workers: loads by itself */
+	unsigned cores;			/* of the host */
 	uint64_t batch_ns;		/* loading of one batch */
 	double jitter;			/* of it, each way */
 	double mix[JOB_SEND];		/* shares of it; rest is JOB_CPU */

@@ -14,6 +14,15 @@
 
 #include "stream_case.h"
 
+/* Two workers and no core left for a third. */
+static struct job_opts full_host(void)
+{
+	struct job_opts o = job_defaults();
+
+	o.cores = 2;
+	return o;
+}
+
 static const struct pt_r_verdict *find(const struct pt_report *r, const char *id)
 {
 	size_t i;
@@ -24,12 +33,14 @@ static const struct pt_r_verdict *find(const struct pt_report *r, const char *id
 	return NULL;
 }
 
-/* The root is `id`; starving has gpu_starved as its consequence, and there is
- * no other verdict. Three seeds. */
+/* The root is `id`; starving has gpu_starved as its consequence, and
+ * nothing beside is more than information. Three seeds. */
 static void expect(struct job_opts o, const char *id)
 {
-	bool starves = strcmp(id, "balanced") && strcmp(id, "insufficient_data");
+	bool starves = strcmp(id, "balanced") && strcmp(id, "sync_bound") &&
+		       strcmp(id, "insufficient_data");
 	uint64_t seed;
+	size_t i;
 
 	for (seed = 1; seed <= 3; seed++) {
 		struct st_case c;
@@ -48,8 +59,14 @@ static void expect(struct job_opts o, const char *id)
 				 c.r->n_verdicts ? c.r->verdicts[0].title : "");
 		g = find(c.r, "gpu_starved");
 		assert_true(starves == (g != NULL));
-		assert_int_equal(c.r->n_verdicts,
-				 starves && strcmp(id, "gpu_starved") ? 2 : 1);
+		/* findings beside are weighed elsewhere; but no false alarm */
+		for (i = starves && strcmp(id, "gpu_starved") ? 2 : 1;
+		     i < c.r->n_verdicts; i++)
+			if (!c.r->verdicts[i].consequence_of &&
+			    c.r->verdicts[i].severity > PT_INFO)
+				fail_msg("%s beside %s: %s",
+					 c.r->verdicts[i].id, id,
+					 c.r->verdicts[i].title);
 		if (g && g != &c.r->verdicts[0])
 			assert_string_equal(g->consequence_of, id);
 		assert_null(c.r->verdicts[0].consequence_of);
@@ -61,7 +78,7 @@ static void expect(struct job_opts o, const char *id)
 
 static struct job_opts own_loading(double starved)
 {
-	struct job_opts o = job_defaults();
+	struct job_opts o = full_host();
 
 	/* load, then 20 kernels: what the loading takes of the period */
 	o.workers = 0;
@@ -108,7 +125,7 @@ static void test_starvation_thresholds(void **state)
 /* Waiting that queued work hides is not starving. */
 static void test_hidden_waits(void **state)
 {
-	struct job_opts o = job_defaults();
+	struct job_opts o = full_host();
 	struct st_case c;
 
 	(void)state;
@@ -135,16 +152,17 @@ static void test_own_loading(void **state)
 	o.mix[JOB_DISK] = 0;
 	o.mix[JOB_RUNQ] = 0.5;
 	expect(o, "main_thread_loading");
-	o = job_defaults();
+	o = full_host();
 	expect(o, "cpu_bound"); /* the same with workers */
 }
 
 static void test_io_or_cpu(void **state)
 {
-	struct job_opts o = job_defaults();
+	struct job_opts o = full_host();
 
 	(void)state;
 	o.workers = 1;
+	o.cores = 1; /* none is left for another worker */
 	o.slices = 40;
 	o.mix[JOB_DISK] = 0.45;
 	expect(o, "cpu_bound");
@@ -165,7 +183,7 @@ static void test_io_or_cpu(void **state)
 /* The largest group is not the root where it is small among many. */
 static void test_no_largest(void **state)
 {
-	struct job_opts o = job_defaults();
+	struct job_opts o = full_host();
 
 	(void)state;
 	o.workers = 1;
@@ -178,15 +196,14 @@ static void test_no_largest(void **state)
 	o.mix[JOB_NET] = 0.23;
 	o.mix[JOB_LOCK] = 0.22;
 	expect(o, "io_bound");
-	/* what no verdict of this version is for */
 	memset(o.mix, 0, sizeof(o.mix));
 	o.mix[JOB_NET] = 0.8;
-	expect(o, "gpu_starved");
+	expect(o, "network_bound");
 }
 
 static void test_run_queue(void **state)
 {
-	struct job_opts o = job_defaults();
+	struct job_opts o = full_host();
 
 	(void)state;
 	o.workers = 1;
@@ -212,7 +229,7 @@ static void test_run_queue(void **state)
 
 static void test_slow_worker(void **state)
 {
-	struct job_opts o = job_defaults();
+	struct job_opts o = full_host();
 	struct st_case c;
 
 	(void)state;
@@ -273,7 +290,7 @@ static double waits_for_slow(const struct job_opts *o)
  * very hard batch now and then. */
 static void test_slow_worker_share(void **state)
 {
-	struct job_opts o = job_defaults();
+	struct job_opts o = full_host();
 
 	(void)state;
 	o.workers = 3;
@@ -292,7 +309,7 @@ static void test_slow_worker_share(void **state)
 
 static void test_balanced(void **state)
 {
-	struct job_opts o = job_defaults();
+	struct job_opts o = full_host();
 
 	(void)state;
 	o.batch_ns = 8 * ST_MS;
@@ -308,15 +325,15 @@ static void test_balanced(void **state)
 /* The device idles, and data is not the reason: not balanced. */
 static void test_idle_without_waits(void **state)
 {
-	struct job_opts o = job_defaults();
+	struct job_opts o = full_host();
 	struct st_case c;
 
 	(void)state;
 	o.batch_ns = 5 * ST_MS;
 	o.kernel_ns = ST_MS;
 	o.host_ns = 12 * ST_MS; /* 12 of 32 ms */
-	expect(o, "insufficient_data");
-	o.host_ns = 7 * ST_MS; /* 7 of 27 */
+	expect(o, "sync_bound");
+	o.host_ns = 2 * ST_MS; /* 2 of 22 */
 	expect(o, "balanced");
 	/* waits for data and idles for another reason beside: both are named */
 	o = own_loading(0.2);
@@ -330,7 +347,7 @@ static void test_idle_without_waits(void **state)
 
 static void test_insufficient(void **state)
 {
-	struct job_opts o = job_defaults();
+	struct job_opts o = full_host();
 	struct st_case c;
 	uint64_t at;
 
@@ -357,7 +374,7 @@ static void test_insufficient(void **state)
 /* Exactly so many steps of which both ends lie in the capture. */
 static void test_few_whole_steps(void **state)
 {
-	struct job_opts o = job_defaults();
+	struct job_opts o = full_host();
 	size_t whole;
 
 	(void)state;
@@ -393,7 +410,7 @@ static void lose(struct st_case *c, uint64_t n)
 
 static void test_losses(void **state)
 {
-	struct job_opts o = job_defaults();
+	struct job_opts o = full_host();
 	struct st_case c;
 	uint64_t n;
 
@@ -411,7 +428,7 @@ static void test_losses(void **state)
 /* No call of a GPU library: no trainer, and no guess. */
 static void test_no_gpu(void **state)
 {
-	struct job_opts o = job_defaults();
+	struct job_opts o = full_host();
 	struct st_case c;
 	size_t i, n = 0;
 
@@ -434,7 +451,7 @@ static void test_no_gpu(void **state)
 /* Without any sync nobody knows when the device ran dry: low certainty. */
 static void test_certainty(void **state)
 {
-	struct job_opts o = job_defaults();
+	struct job_opts o = full_host();
 	struct st_case c;
 
 	(void)state;

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "analysis/health.h"
 #include "analysis/internal.h"
 #include "analysis/whatif_ask.h"
 
@@ -67,6 +68,10 @@ static int run_trainer(struct pt_an *an, struct pt_trainer *t)
 		err = pt_measure_workers(an, t);
 	if (!err)
 		err = pt_sum_breakdown(an, t);
+	if (!err)
+		err = pt_split_idle(an, t);
+	if (!err)
+		pt_find_epochs(an, t);
 	return err;
 }
 

@@ -68,7 +68,6 @@ static void host_blocked(struct pt_an *an, struct pt_trainer *t)
 
 int pt_sum_breakdown(struct pt_an *an, struct pt_trainer *t)
 {
-	uint64_t idle_in_waits = t->starved_lo_ns;
 	size_t i;
 
 	for (i = 0; i < t->steps.n; i++) {
@@ -81,9 +80,5 @@ int pt_sum_breakdown(struct pt_an *an, struct pt_trainer *t)
 		t->handover_ns += s->handover_ns;
 	}
 	host_blocked(an, t);
-	/* Idle that follows a sync and is not spent on data: the host was not
-	 * back with new work. Bounded by what is left of the wall time. */
-	t->sync_ns = t->idle_hard_ns - pt_min64(t->idle_hard_ns, idle_in_waits);
-	i = 0;
 	return 0;
 }

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "analysis/health.h"
 #include "analysis/internal.h"
 
 static double sec(uint64_t ns)
@@ -70,9 +71,6 @@ static int fill_steps(struct pt_an *an, struct pt_trainer *t)
 	free(ms);
 	if (k && r->period_ms.mean > 0) {
 		r->per_second = 1000 / r->period_ms.mean;
-		r->max_over_min = r->period_ms.min > 0 ?
-					  r->period_ms.max / r->period_ms.min :
-					  NAN;
 	}
 	if (an->o->batch_size > 0) {
 		r->batch_size = an->o->batch_size;
@@ -92,18 +90,23 @@ static void fill_breakdown(struct pt_r_breakdown *b, const struct pt_trainer *t,
 			   uint64_t wall)
 {
 	uint64_t used = t->data_wait_ns + t->gpu_wait_ns + t->transfer_ns;
-	uint64_t sync, rest = wall > used ? wall - used : 0;
+	uint64_t sync, launch, writing, rest = wall > used ? wall - used : 0;
 
+	writing = pt_min64(t->checkpoint_ns, rest);
+	rest -= writing;
 	sync = pt_min64(t->sync_ns, rest);
+	rest -= sync;
+	launch = pt_min64(t->launch_ns, rest);
+	rest -= launch;
 	b->known = true;
 	part(&b->data_wait, t->data_wait_ns, wall);
 	part(&b->gpu_wait, t->gpu_wait_ns, wall);
 	part(&b->transfer, t->transfer_ns, wall);
 	part(&b->sync, sync, wall);
-	part(&b->launch, 0, wall);
+	part(&b->launch, launch, wall);
 	part(&b->collective, 0, wall);
-	part(&b->checkpoint, 0, wall);
-	part(&b->other, rest - sync, wall);
+	part(&b->checkpoint, writing, wall);
+	part(&b->other, rest, wall);
 }
 
 static int by_ns(const void *a, const void *b)
@@ -365,6 +368,8 @@ int pt_fill_report(struct pt_an *an)
 
 	if (t) {
 		err = fill_steps(an, t);
+		if (!err)
+			err = pt_fill_step_health(an, t);
 		fill_breakdown(&r->breakdown, t, wall);
 		if (!err)
 			err = fill_data_wait(an, t, &r->data_wait);

@@ -50,6 +50,7 @@ struct pt_worker {
 	pt_doubles service_ms; /* busy time per batch */
 	double median_ms, slowdown;
 	bool slow;
+	bool hung;
 };
 
 /* A moment at which the consumer had a batch: it refilled a worker's queue.
@@ -75,6 +76,7 @@ struct pt_step {
 	int mark_source;	       /* -1 none */
 	uint8_t cause;		       /* the largest charge */
 	bool end_seen;	  /* wait_end from a mark, not from the next call */
+	bool first;	  /* of an epoch, or behind another loader start */
 	bool partial;	  /* cut by the capture's begin or end */
 	bool cut_end;	  /* its wait had not ended when the capture did */
 };
@@ -113,6 +115,16 @@ struct pt_trainer {
 	/* sums over the window */
 	uint64_t data_wait_ns, blocked_ns, own_read_ns, own_cpu_ns,
 		handover_ns, lead_ns, gpu_wait_ns, transfer_ns, sync_ns;
+
+	/* the main thread writes files; and device idle outside data waits */
+	pt_spans writing;
+	uint64_t checkpoint_ns;	     /* writing outside of data waits */
+	uint64_t checkpoint_wait_ns; /* ... inside of what was taken for one */
+	uint64_t checkpoint_idle_ns; /* writing, device idle */
+	uint64_t launch_ns;	     /* likely idle between launches */
+	uint64_t lack_ns; /* idle behind a sync, host on the run queue */
+	uint64_t host_bound_ns, host_bound_launches; /* stretches of launching
+				      * behind which no sync had to wait */
 };
 
 struct pt_an {

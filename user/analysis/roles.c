@@ -367,4 +367,5 @@ void pt_trainer_free(struct pt_trainer *t)
 	pt_vec_free(&t->charges);
 	pt_vec_free(&t->idle_hard);
 	pt_vec_free(&t->idle_likely);
+	pt_vec_free(&t->writing);
 }

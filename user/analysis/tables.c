@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The report's tables: workers, operations, files, series, memory. */
+/* The report's tables: workers, operations, files, series. */
 #include <errno.h>
 #include <math.h>
 #include <string.h>
 
+#include "analysis/health.h"
 #include "analysis/internal.h"
 
 #define MAX_FILES 50
@@ -115,6 +116,7 @@ static int fill_worker(struct pt_an *an, struct pt_trainer *t,
 	o->reads = w->main->reads.n ? (int64_t)w->main->reads.n : PT_NULL;
 	o->slowdown = w->slowdown;
 	o->state = w->main->exited ? PT_WORKER_EXITED :
+		   w->hung ? PT_WORKER_HUNG :
 		   w->slow ? PT_WORKER_SLOW : PT_WORKER_OK;
 	return 0;
 }
@@ -316,7 +318,7 @@ static int fill_files(struct pt_an *an)
 	return err;
 }
 
-/* ---- series and memory -------------------------------------------------- */
+/* ---- series -------------------------------------------------- */
 
 /* Called with ascending b; *hint: steps before it are over. */
 static double waits_in(const struct pt_trainer *t, size_t *hint, uint64_t b,
@@ -364,13 +366,16 @@ static int fill_series(struct pt_an *an)
 	for (i = 0; i < an->m->all_procs.n; i++) {
 		const struct pt_proc *p = an->m->all_procs.v[i];
 
+		size_t last = 0; /* one sample a process and interval */
+
 		for (j = 1; j < p->samples.n; j++) {
 			const struct pt_rec_sample *b = &p->samples.v[j];
 
 			if (b->hdr.ts < an->t0)
 				continue;
 			k = (size_t)((b->hdr.ts - an->t0) / SERIES_STEP_NS);
-			if (k > 0 && k <= n) {
+			if (k > last && k <= n) {
+				last = k;
 				add_sample(&o[k - 1], b - 1, b);
 				seen[k - 1] = true;
 			}
@@ -392,33 +397,6 @@ static int fill_series(struct pt_an *an)
 	return 0;
 }
 
-/* Least squares over the points where memory was sampled: bytes a minute. */
-static void fill_memory(struct pt_an *an)
-{
-	const struct pt_report *r = an->r;
-	double n = 0, st = 0, sm = 0, stt = 0, stm = 0, d;
-	size_t i;
-
-	for (i = 0; i < r->n_series; i++) {
-		double t = r->series[i].t, m = r->series[i].rss + r->series[i].shm;
-
-		if (isnan(m))
-			continue;
-		n++;
-		st += t;
-		sm += m;
-		stt += t * t;
-		stm += t * m;
-	}
-	d = n * stt - st * st;
-	if (n < 5 || d <= 0) {
-		pt_report_limit(an->r, "memory.growth_per_min", "Too few memory samples for a slope.");
-		return;
-	}
-	an->r->mem_growth_per_min = 60 * (n * stm - st * sm) / d;
-	an->r->mem_growth_certainty = PT_ESTIMATED;
-}
-
 int pt_fill_tables(struct pt_an *an)
 {
 	int err = 0;
@@ -432,7 +410,5 @@ int pt_fill_tables(struct pt_an *an)
 		err = fill_files(an);
 	if (!err)
 		err = fill_series(an);
-	if (!err)
-		fill_memory(an);
-	return err;
+	return err ? err : pt_fill_memory(an);
 }

@@ -293,6 +293,8 @@ static int main_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv,
 		}
 	}
 	cause = pt_piece_cause(k->an, NULL, iv);
+	if (iv->wait == PT_WAIT_DISK_WRITE) /* what is loaded is not written */
+		cause = PT_CAUSE_CHECKPOINT;
 	if (cause == PT_CAUSE_DISK || cause == PT_CAUSE_PAGE_FAULT)
 		s->own_read_ns += e - b;
 	else if (t->handoffs)

@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "analysis/internal.h"
+#include "analysis/verdicts/thresholds.h"
 
-/* Slower than its peers by this factor, and clear of their spread. */
-#define SLOW_FACTOR 1.5
+/* Fewer batches tell nothing of a worker. */
 #define SLOW_MIN_BATCHES 3
 
 struct tally {
@@ -94,7 +94,7 @@ static int compare(const struct pt_an *an, struct pt_trainer *t)
 		if (peers <= 0)
 			continue;
 		w->slowdown = w->median_ms / peers;
-		w->slow = w->slowdown >= SLOW_FACTOR && n >= 1 &&
+		w->slow = w->slowdown >= PT_SLOW_FACTOR && n >= 1 &&
 			  quantile_sorted(&w->service_ms, 0.25) > p75;
 	}
 	free(med);

@@ -4,10 +4,6 @@
 
 #include "analysis/verdicts/verdict.h"
 
-/* Above this share of idle time that data does not explain, "balanced" would
- * be wrong: something else keeps the device waiting. */
-#define IDLE_BAD 0.30
-
 /* The GPU does not starve for data. */
 int pt_judge_balanced(struct pt_an *an, const struct pt_facts *f,
 		      struct pt_r_verdict *v)
@@ -23,13 +19,13 @@ int pt_judge_balanced(struct pt_an *an, const struct pt_facts *f,
 			PT_STARVED_INFO, PT_ESTIMATED);
 	pt_evidence_add(v, "breakdown.data_wait.share", f->wait_share, "share",
 			NAN, PT_MEASURED);
-	pt_evidence_add(v, "gpu.idle_share", f->idle, "share", IDLE_BAD,
+	pt_evidence_add(v, "gpu.idle_share", f->idle, "share", PT_IDLE_BAD,
 			PT_ESTIMATED);
-	if (other >= IDLE_BAD) {
+	if (other >= PT_IDLE_BAD) {
 		v->id = "insufficient_data";
 		v->certainty = PT_CONF_HIGH;
 		v->title = pt_arena_printf(an->a,
-			"Data is not the problem, yet the GPU idles at least %.0f %% of the time for another reason, which this version does not name.",
+			"Data is not the problem, yet the GPU idles at least %.0f %% of the time for reasons that were not found.",
 			100 * other);
 		v->advice = "Look at what the training thread does between its GPU calls (the breakdown's sync, transfer and other shares).";
 		return v->title ? 1 : -ENOMEM;

@@ -14,8 +14,8 @@ int pt_judge_slow_worker(struct pt_an *an, const struct pt_facts *f,
 		return 0;
 	if (pt_evidence_starved(an, f, v, 3))
 		return -ENOMEM;
-	pt_evidence_add(v, "worker.slowdown", w->slowdown, "ratio", 1.5,
-			PT_MEASURED);
+	pt_evidence_add(v, "worker.slowdown", w->slowdown, "ratio",
+			PT_SLOW_FACTOR, PT_MEASURED);
 	pt_evidence_add(v, "worker.batch_ms.p50", w->median_ms, "ms", NAN,
 			PT_MEASURED);
 	pt_evidence_add(v, "data_wait.charged_to_worker", f->slow_charge,

@@ -1,23 +1,55 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* Which verdicts there are, and in which order they speak. */
 #include <errno.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "analysis/verdicts/verdict.h"
-#include "analysis/whatif_ask.h"
 
-/* In the order of PRACTICE's decisions: can it be told at all; inside the
- * trainer or its workers; one worker or all; which resource. */
-#define V(name, root) { #name, root, pt_judge_##name }
+static bool mostly_first_batches(const struct pt_facts *f)
+{
+	return f->wait_share > 0 &&
+	       f->steady.first_share >= PT_SLOW_SHARE * f->wait_share;
+}
+
+static bool mostly_slow_files(const struct pt_facts *f)
+{
+	return f->item.slow_share >= PT_SLOW_SHARE;
+}
+
+/* In the order of a practitioner's decisions: can it be told at all; inside
+ * the trainer or its workers; one batch, file or worker or all; which
+ * resource. An id may stand twice: as a root under a condition, and beside. */
+#define V(name, kind, when) { #name, kind, pt_judge_##name, when }
 const struct pt_verdict_def pt_verdicts[] = {
-	V(insufficient_data, false),
-	V(main_thread_loading, true),
-	V(slow_worker, true),
-	V(io_bound, true),
-	V(cpu_oversubscribed, true),
-	V(cpu_bound, true),
-	V(gpu_starved, false),
-	V(balanced, false),
+	V(hung_worker, PT_V_FRONT, NULL),
+	V(insufficient_data, PT_V_FRONT, NULL),
+	V(no_demand, PT_V_FRONT, NULL),
+	V(slow_first_batch, PT_V_DATA, mostly_first_batches),
+	V(main_thread_loading, PT_V_DATA, NULL),
+	V(slow_file, PT_V_DATA, mostly_slow_files),
+	V(slow_worker, PT_V_DATA, NULL),
+	V(network_bound, PT_V_DATA, NULL),
+	V(page_fault_io, PT_V_DATA, NULL),
+	V(io_bound, PT_V_DATA, NULL),
+	V(lock_bound, PT_V_DATA, NULL),
+	V(ipc_bound, PT_V_DATA, NULL),
+	V(cpu_oversubscribed, PT_V_DATA, NULL),
+	V(too_few_workers, PT_V_DATA, NULL),
+	V(cpu_bound, PT_V_DATA, NULL),
+	V(gpu_starved, PT_V_RESULT, NULL),
+	V(checkpoint_stall, PT_V_IDLE, NULL),
+	V(transfer_bound, PT_V_IDLE, NULL),
+	V(sync_bound, PT_V_IDLE, NULL),
+	V(launch_bound, PT_V_IDLE, NULL),
+	V(balanced, PT_V_CALM, NULL),
+	V(rank_straggler, PT_V_BESIDE, NULL),
+	V(slow_first_batch, PT_V_BESIDE, NULL),
+	V(slow_file, PT_V_BESIDE, NULL),
+	V(unstable_steps, PT_V_BESIDE, NULL),
+	V(host_memory_growth, PT_V_BESIDE, NULL),
+	V(gpu_memory_growth, PT_V_BESIDE, NULL),
 };
 const size_t pt_verdict_count = sizeof(pt_verdicts) / sizeof(pt_verdicts[0]);
 
@@ -31,223 +63,147 @@ const char *pt_verdict_static_id(const char *id)
 	return NULL;
 }
 
-int pt_evidence_start(struct pt_an *an, struct pt_r_verdict *v, size_t max)
+struct issued {
+	struct pt_r_verdict v;
+	double lost;
+	int place; /* roots, their consequences, findings beside */
+	size_t order;
+};
+
+struct issue {
+	struct pt_an *an;
+	struct pt_facts f;
+	struct issued *out;
+	size_t n;
+	bool front, hung, root;
+};
+
+static int by_place(const void *a, const void *b)
 {
-	v->evidence = pt_arena_calloc(an->a, max, sizeof(*v->evidence));
-	return v->evidence ? 0 : -ENOMEM;
+	const struct issued *x = a, *y = b;
+
+	if (x->place != y->place)
+		return x->place < y->place ? -1 : 1;
+	if (!x->place && x->lost != y->lost)
+		return x->lost > y->lost ? -1 : 1;
+	return x->order < y->order ? -1 : x->order > y->order;
 }
 
-void pt_evidence_add(struct pt_r_verdict *v, const char *metric, double value,
-		     const char *unit, double threshold,
-		     enum pt_certainty certainty)
+static bool issued_already(const struct issue *k, const char *id)
 {
-	struct pt_r_evidence *e =
-		(struct pt_r_evidence *)&v->evidence[v->n_evidence++];
+	size_t i;
 
-	e->metric = metric;
-	e->value = value;
-	e->unit = unit;
-	e->threshold = threshold;
-	e->certainty = certainty;
-}
-
-int pt_evidence_starved(struct pt_an *an, const struct pt_facts *f,
-			struct pt_r_verdict *v, size_t more)
-{
-	int err = pt_evidence_start(an, v, 2 + more);
-
-	if (err)
-		return err;
-	pt_evidence_add(v, "gpu.starved_share", f->starved_shown, "share",
-			PT_STARVED_INFO, f->bounded ? PT_BOUNDED : PT_ESTIMATED);
-	pt_evidence_add(v, "breakdown.data_wait.share", f->wait_share, "share",
-			NAN, PT_MEASURED);
-	return 0;
-}
-
-void pt_speedup_bound(const struct pt_facts *f, struct pt_range *out)
-{
-	/* Hidden waiting costs nothing: only starved time can be won, and no
-	 * change wins more than all of it. */
-	out->low = 1;
-	out->value = NAN;
-	out->high = 1 / (1 - fmin(f->starved_hi, 0.999));
-}
-
-bool pt_expected_speedup(const struct pt_an *an, const struct pt_facts *f,
-			 const char *change, struct pt_range *out)
-{
-	if (pt_speedup_of(an, change, PT_NULL, out))
-		return true;
-	pt_speedup_bound(f, out);
+	for (i = 0; i < k->n; i++)
+		if (!strcmp(k->out[i].v.id, id))
+			return true;
 	return false;
 }
 
-int64_t pt_better_workers(const struct pt_an *an, const struct pt_facts *f)
+/* May this one still speak? */
+static bool due(const struct issue *k, const struct pt_verdict_def *d)
 {
-	struct pt_range gain;
+	if (issued_already(k, d->id) || (d->when && !d->when(&k->f)))
+		return false;
+	switch (d->kind) {
+	case PT_V_FRONT:
+		return !k->front;
+	case PT_V_DATA:
+		return !k->front && k->f.is_starved && !k->f.data_root;
+	case PT_V_RESULT:
+		return k->f.t && !k->f.insufficient && (!k->front || k->hung);
+	case PT_V_IDLE:
+		return !k->front;
+	case PT_V_CALM:
+		return !k->front && !k->root;
+	default:
+		return k->f.t && !k->f.insufficient && !k->f.no_demand;
+	}
+}
 
-	if (!pt_speedup_of(an, "workers", PT_NULL, &gain) || !(gain.low > 1) ||
-	    an->r->best_workers <= (int64_t)f->t->concurrent)
+static void place(struct issue *k, const struct pt_verdict_def *d,
+		  struct issued *o)
+{
+	switch (d->kind) {
+	case PT_V_FRONT:
+		k->front = true;
+		k->hung = d->judge == pt_judge_hung_worker;
+		if (k->hung)
+			k->f.data_root = d->id;
+		o->lost = 2; /* before every other */
+		break;
+	case PT_V_DATA:
+		k->f.data_root = d->id;
+		k->root = true;
+		break;
+	case PT_V_RESULT:
+		o->v.consequence_of = k->f.data_root;
+		k->root = true;
+		break;
+	case PT_V_IDLE:
+		k->root = true;
+		break;
+	case PT_V_CALM:
+		break;
+	default:
+		o->place = 2;
+	}
+	if (!o->v.consequence_of)
+		return;
+	o->place = 1;
+	/* what to do is the root's to say */
+	o->v.advice = NULL;
+	o->v.expected_speedup = (struct pt_range){ NAN, NAN, NAN };
+}
+
+static int try_one(struct issue *k, const struct pt_verdict_def *d)
+{
+	struct issued *o = &k->out[k->n];
+	int yes;
+
+	if (!due(k, d))
 		return 0;
-	return an->r->best_workers;
-}
-
-int pt_workers_needed(const struct pt_facts *f)
-{
-	double left = 1 - fmin(f->starved, 0.98);
-
-	return (int)ceil((double)f->t->concurrent / left);
-}
-
-static void fill_groups(struct pt_facts *f)
-{
-	int g;
-
-	f->group[PT_GROUP_CPU] = f->cause[PT_CAUSE_CPU] +
-				 f->cause[PT_CAUSE_RUN_QUEUE];
-	f->group[PT_GROUP_IO] = f->cause[PT_CAUSE_DISK] +
-				f->cause[PT_CAUSE_PAGE_FAULT];
-	f->group[PT_GROUP_IPC] = f->cause[PT_CAUSE_IPC];
-	f->group[PT_GROUP_NETWORK] = f->cause[PT_CAUSE_NETWORK];
-	f->group[PT_GROUP_LOCK] = f->cause[PT_CAUSE_LOCK];
-	f->group[PT_GROUP_IDLE] = f->cause[PT_CAUSE_WORKER_IDLE];
-	f->group[PT_GROUP_UNKNOWN] = f->cause[PT_CAUSE_UNKNOWN];
-	f->largest = PT_GROUP_UNKNOWN;
-	for (g = 0; g < PT_GROUP_NR; g++)
-		if (f->group[g] > f->group[f->largest])
-			f->largest = g;
-}
-
-static void find_slow(struct pt_facts *f)
-{
-	uint64_t sum = 0;
-	size_t i;
-
-	for (i = 0; i < f->t->workers.n; i++)
-		sum += f->t->workers.v[i].charged_ns;
-	for (i = 0; i < f->t->workers.n; i++) {
-		const struct pt_worker *w = &f->t->workers.v[i];
-		double share = sum ? (double)w->charged_ns / (double)sum : 0;
-
-		if (!w->slow || share < PT_SLOW_SHARE)
-			continue;
-		f->slow = w;
-		f->slow_charge = share;
-	}
-}
-
-static enum pt_severity severity_of(double share)
-{
-	return share >= PT_STARVED_CRITICAL ? PT_CRITICAL :
-	       share >= PT_STARVED_WARNING  ? PT_WARNING :
-					      PT_INFO;
-}
-
-/* By the lower bound where that alone gives the severity; else by the likely
- * value, with less certainty. */
-static void judge_starvation(struct pt_facts *f)
-{
-	f->starved_shown = f->starved_lo;
-	f->bounded = f->starved_lo >= PT_STARVED_INFO &&
-		     severity_of(f->starved_lo) == severity_of(f->starved);
-	f->confidence = PT_CONF_HIGH;
-	if (!f->bounded) {
-		f->starved_shown = f->starved;
-		f->confidence = f->t->gpu_known ? PT_CONF_MEDIUM : PT_CONF_LOW;
-	}
-	f->is_starved = f->starved_shown >= PT_STARVED_INFO;
-	f->severity = severity_of(f->starved_shown);
-}
-
-static const char *insufficient(struct pt_an *an, const struct pt_facts *f)
-{
-	const struct pt_r_capture *c = &an->r->capture;
-
-	if (!f->t)
-		return "no call of a GPU library was seen";
-	if (f->wall_s < 0.5)
-		return "the capture is shorter than half a second";
-	if (f->whole_steps < PT_MIN_STEPS)
-		return "fewer than three whole steps were seen";
-	if (c->events > 0 && c->lost_total * 100 > c->events)
-		return "more than 1 % of the events were lost";
-	return NULL;
-}
-
-static void gather(struct pt_an *an, struct pt_facts *f)
-{
-	struct pt_trainer *t = an->top;
-	uint64_t wall = an->t1 - an->t0, sum = 0;
-	size_t i;
-
-	f->t = t;
-	f->wall_s = (double)wall / NS_PER_S;
-	f->cores = an->m->host_known ? an->m->host.cores : 0;
-	if (t && wall) {
-		f->wait_share = (double)t->data_wait_ns / (double)wall;
-		f->starved_lo = (double)t->starved_lo_ns / (double)wall;
-		f->starved = (double)t->starved_likely_ns / (double)wall;
-		f->starved_hi = (double)t->starved_hi_ns / (double)wall;
-		f->idle_hard = (double)t->idle_hard_ns / (double)wall;
-		f->idle = t->gpu_known ?
-				  (double)t->idle_likely_ns / (double)wall : NAN;
-		for (i = 0; i < PT_CAUSE_NR; i++)
-			sum += t->cause_ns[i];
-		for (i = 0; i < PT_CAUSE_NR && sum; i++)
-			f->cause[i] = (double)t->cause_ns[i] / (double)sum;
-		for (i = 0; i < t->steps.n; i++)
-			f->whole_steps += !t->steps.v[i].partial;
-		f->step_ms = an->r->steps.period_ms.mean;
-		fill_groups(f);
-		find_slow(f);
-		judge_starvation(f);
-	}
-	f->insufficient = insufficient(an, f);
+	memset(o, 0, sizeof(*o));
+	o->order = k->n;
+	o->lost = k->f.starved_shown;
+	k->f.lost = &o->lost;
+	o->v.id = d->id;
+	o->v.severity = k->f.severity;
+	o->v.certainty = k->f.confidence;
+	o->v.subject_pid = o->v.subject_rank = o->v.subject_line = PT_NULL;
+	o->v.expected_speedup = (struct pt_range){ NAN, NAN, NAN };
+	yes = d->judge(k->an, &k->f, &o->v);
+	if (yes <= 0)
+		return yes;
+	/* of several ranks the report shows the worst: say which */
+	if (k->an->trainers.n > 1 && o->v.subject_pid == PT_NULL && k->f.t)
+		o->v.subject_pid = k->f.t->proc->tgid;
+	place(k, d, o);
+	k->n++;
+	return 0;
 }
 
 int pt_issue_verdicts(struct pt_an *an)
 {
-	struct pt_r_verdict *out = pt_arena_calloc(an->a, pt_verdict_count,
-						   sizeof(*out));
-	struct pt_facts f = { 0 };
-	const char *root = NULL;
-	size_t i, n = 0;
-	int yes;
+	struct issue k = { .an = an };
+	struct pt_r_verdict *list;
+	size_t i;
+	int err = pt_gather_facts(an, &k.f);
 
-	if (!out)
-		return -ENOMEM;
-	gather(an, &f);
-	for (i = 0; i < pt_verdict_count; i++) {
-		const struct pt_verdict_def *d = &pt_verdicts[i];
-		struct pt_r_verdict *v = &out[n];
-
-		if (d->root && (root || f.insufficient || !f.is_starved))
-			continue;
-		memset(v, 0, sizeof(*v));
-		v->id = d->id;
-		v->severity = f.severity;
-		v->certainty = f.confidence;
-		v->subject_pid = v->subject_rank = v->subject_line = PT_NULL;
-		v->expected_speedup = (struct pt_range){ NAN, NAN, NAN };
-		yes = d->judge(an, &f, v);
-		if (yes < 0)
-			return yes;
-		if (!yes)
-			continue;
-		/* of several ranks the report shows the worst: say which */
-		if (an->trainers.n > 1 && v->subject_pid == PT_NULL)
-			v->subject_pid = f.t->proc->tgid;
-		if (d->root) {
-			root = d->id;
-		} else if (root) { /* what to do is the root's to say */
-			v->consequence_of = root;
-			v->advice = NULL;
-			v->expected_speedup = (struct pt_range){ NAN, NAN, NAN };
-		}
-		n++;
+	k.out = calloc(pt_verdict_count, sizeof(*k.out));
+	if (!k.out && !err)
+		err = -ENOMEM;
+	for (i = 0; i < pt_verdict_count && !err; i++)
+		err = try_one(&k, &pt_verdicts[i]);
+	list = err ? NULL : pt_arena_calloc(an->a, k.n + 1, sizeof(*list));
+	if (!list) {
+		free(k.out);
+		return err ? err : -ENOMEM;
 	}
-	an->r->verdicts = out;
-	an->r->n_verdicts = n;
+	qsort(k.out, k.n, sizeof(*k.out), by_place);
+	for (i = 0; i < k.n; i++)
+		list[i] = k.out[i].v;
+	free(k.out);
+	an->r->verdicts = list;
+	an->r->n_verdicts = k.n;
 	return 0;
 }

@@ -6,20 +6,8 @@
 #ifndef PT_VERDICT_H
 #define PT_VERDICT_H
 
-#include "analysis/internal.h"
-
-/* PRACTICE: above 30 % idle is bad, below 10 % is the goal. */
-#define PT_STARVED_INFO 0.10
-#define PT_STARVED_WARNING 0.20
-#define PT_STARVED_CRITICAL 0.30
-/* A cause is the root from this share of the data wait, when no other group
- * has more. */
-#define PT_ROOT_SHARE 0.30
-/* CPU-bound loading whose wait is a quarter run queue lacks cores. */
-#define PT_RUNQ_SHARE 0.25
-/* One worker has to hold this share of the blocked waiting. */
-#define PT_SLOW_SHARE 0.50
-#define PT_MIN_STEPS 3
+#include "analysis/health.h"
+#include "analysis/verdicts/thresholds.h"
 
 enum pt_root_group {
 	PT_GROUP_CPU, /* cpu and run queue */
@@ -49,29 +37,76 @@ struct pt_facts {
 	double idle;			/* likely; NAN unknown */
 	const struct pt_worker *slow;	/* the slow worker that matters */
 	double slow_charge;		/* share of blocked waiting charged to it */
+	double worker_waits; /* share of the data wait: workers in a wait that
+			      * has no name (a sleep, a device of their own) */
+	/* device idle for other reasons, shares of wall */
+	double sync, launch, transfer, checkpoint, host_bound;
+	double writing; /* trainer writes files, idle or not */
+	double demand;	/* share of the data wait spent listening */
+	bool no_demand;
+	struct pt_hung hung;
+	struct pt_pool pool;
+	struct pt_item item;
+	struct pt_steady steady;
+	struct pt_growth growth;
+	double gpu_growth; /* bytes a minute; NAN: none shown */
+	uint64_t gpu_allocs, gpu_frees;
 	size_t whole_steps;
 	const char *insufficient;	/* reason, or NULL */
 	double step_ms;
 	int64_t cores;			/* 0 unknown */
+	const char *data_root; /* the root of starvation, once found */
+	double *lost; /* a judge's word: share of wall that its verdict costs;
+		       * preset to the starved share for causes of starvation */
+};
+
+enum pt_verdict_kind {
+	PT_V_FRONT,  /* makes the others meaningless */
+	PT_V_DATA,   /* explains starvation; the first that says yes wins */
+	PT_V_RESULT, /* what a root of starvation leads to */
+	PT_V_IDLE,   /* explains other idle time; several may hold */
+	PT_V_CALM,   /* where nothing else was found */
+	PT_V_BESIDE, /* a finding of its own */
 };
 
 struct pt_verdict_def {
 	const char *id;
-	bool root; /* explains starvation; the first root that says yes wins */
+	enum pt_verdict_kind kind;
 	int (*judge)(struct pt_an *an, const struct pt_facts *f,
 		     struct pt_r_verdict *v);
+	bool (*when)(const struct pt_facts *f); /* NULL: always */
 };
 extern const struct pt_verdict_def pt_verdicts[];
 extern const size_t pt_verdict_count;
 
 int pt_judge_insufficient_data(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
+int pt_judge_no_demand(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
+int pt_judge_hung_worker(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
 int pt_judge_main_thread_loading(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
+int pt_judge_slow_first_batch(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
+int pt_judge_slow_file(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
 int pt_judge_slow_worker(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
+int pt_judge_network_bound(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
+int pt_judge_page_fault_io(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
 int pt_judge_io_bound(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
+int pt_judge_lock_bound(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
+int pt_judge_ipc_bound(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
 int pt_judge_cpu_oversubscribed(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
+int pt_judge_too_few_workers(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
 int pt_judge_cpu_bound(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
 int pt_judge_gpu_starved(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
+int pt_judge_checkpoint_stall(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
+int pt_judge_transfer_bound(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
+int pt_judge_sync_bound(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
+int pt_judge_launch_bound(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
 int pt_judge_balanced(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
+int pt_judge_unstable_steps(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
+int pt_judge_rank_straggler(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
+int pt_judge_host_memory_growth(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
+int pt_judge_gpu_memory_growth(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
+
+/* Fill `f` (zeroed before) from what the passes found. 0 or -ENOMEM. */
+int pt_gather_facts(struct pt_an *an, struct pt_facts *f);
 
 /* ---- for the judges ----------------------------------------------------- */
 /* Room for `max` pieces of evidence; then add them. -ENOMEM or 0. */
@@ -85,6 +120,10 @@ int pt_evidence_starved(struct pt_an *an, const struct pt_facts *f,
 /* Old step time over new: at least 1, at most that without the starved time.
  * What a change would win of it is for a replay of the loader to say. */
 void pt_speedup_bound(const struct pt_facts *f, struct pt_range *out);
+/* The bound where `share` of the wall time is what can be won. */
+void pt_speedup_share(double share, struct pt_range *out);
+/* By the thresholds of idle time. */
+enum pt_severity pt_severity_of(double share);
 /* The same for one change (a row of the report's what-if), as its replay tells;
  * the bound where it cannot. Whether it could be told. */
 bool pt_expected_speedup(const struct pt_an *an, const struct pt_facts *f,

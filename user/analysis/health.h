@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What the verdicts ask beside steps and waits: where idle time that is not
+ * data's goes, how busy the workers are and whether one hangs, which file is
+ * slow, whether memory grows, whether steps are steady. Every function here is
+ * pure; those that can run out of memory return 0 or -ENOMEM.
+ */
+#ifndef PT_HEALTH_H
+#define PT_HEALTH_H
+
+#include "analysis/internal.h"
+
+/* ---- statistics (health_stat.c) ------------------------------------------ */
+/*
+ * Median of the slopes of all pairs (Theil 1950, Sen 1968): up to 29 % of the
+ * points may be wrong. At most 400 points are looked at, evenly chosen. Unit:
+ * that of y over that of x; NAN below two points. 0 or -ENOMEM.
+ */
+int pt_theil_sen(const double *x, const double *y, size_t n, double *slope);
+/* Mann and Kendall's test for a trend: its normal deviate, with ties and the
+ * correction for continuity. Meaningful from ten points. */
+double pt_mann_kendall(const double *y, size_t n);
+/* Spearman's rank correlation; NAN below three points or without any
+ * variation. 0 or -ENOMEM. */
+int pt_spearman(const double *x, const double *y, size_t n, double *rho);
+
+/* ---- passes over a trainer ------------------------------------------------ */
+/* Marks the first step behind each start of the loader (pt_step.first). */
+void pt_find_epochs(const struct pt_an *an, struct pt_trainer *t);
+/* Where the device's idle time outside of data waits goes: sync_ns, launch_ns,
+ * checkpoint_ns and their kin of pt_trainer. */
+int pt_split_idle(struct pt_an *an, struct pt_trainer *t);
+/* steps.epochs, first_ms, outliers and max_over_min of the report. */
+int pt_fill_step_health(struct pt_an *an, struct pt_trainer *t);
+/* memory of the report; behind the series. */
+int pt_fill_memory(struct pt_an *an);
+/* Bytes a minute by which the process' device memory grows, judged by the
+ * allocations and frees that were seen; NAN: no growth can be shown. */
+double pt_gpu_growth(const struct pt_an *an, const struct pt_trainer *t,
+		     uint64_t *allocs, uint64_t *frees);
+
+/* ---- facts for the judges ------------------------------------------------- */
+enum pt_hang { PT_HANG_NONE, PT_HANG_STOPPED, PT_HANG_UNINTERRUPTIBLE,
+	       PT_HANG_WAITING, PT_HANG_SPINNING };
+
+struct pt_hung { /* a worker that makes no progress while others could */
+	const struct pt_proc *proc; /* NULL: none */
+	enum pt_hang how;
+	double seconds;
+	const struct pt_iv *iv; /* what it sits in; NULL: on a CPU */
+};
+/* With `t` NULL: a child of the target that is stopped or uninterruptible. */
+void pt_find_hung(const struct pt_an *an, struct pt_trainer *t,
+		  struct pt_hung *out);
+
+struct pt_pool { /* the workers' time, shares of what they were alive */
+	double busy;	  /* not idle for want of an index */
+	double cpu, run_queue;
+	double cores_used; /* by the whole target; NAN unknown */
+};
+void pt_measure_pool(struct pt_an *an, struct pt_trainer *t,
+		     struct pt_pool *out);
+
+/* Share of the data wait that the trainer sits in accept, epoll and the like,
+ * itself or its own front-end threads: it waits to be asked. */
+double pt_demand_share(struct pt_an *an, const struct pt_trainer *t);
+
+struct pt_item { /* one visit to one file by one thread */
+	const struct pt_thread *thread; /* NULL: none */
+	uint64_t inode;
+	uint32_t dev;
+	double ms, median_ms; /* ... of all visits */
+	size_t visits;
+	double slow_share; /* of the data wait: by files from a second */
+};
+int pt_slowest_item(struct pt_an *an, struct pt_trainer *t,
+		    struct pt_item *out);
+
+struct pt_steady {
+	size_t n; /* whole steps, first batches left out */
+	bool ahead; /* the host runs ahead of the device: times are without
+		     * what waiting for it adds, and max is over the median */
+	double max_over_min, p99_over_p50;
+	double lost_share; /* of wall, by outliers beyond the median */
+	size_t outliers;
+	enum pt_cause cause; /* of most of their time */
+	bool device;	     /* ... it is the device's own work */
+	double size_rho;     /* step time against bytes copied to the device */
+	size_t firsts;	     /* first batches seen */
+	double first_ms, first_share; /* median of them; excess, of wall */
+	double first_ratio;  /* first_ms to the median of the others */
+};
+int pt_measure_steady(struct pt_an *an, const struct pt_trainer *t,
+		      struct pt_steady *out);
+
+struct pt_growth {
+	size_t points;
+	double per_min, total, level; /* bytes; total over the capture */
+	double deviate, half_deviate; /* whole capture, second half */
+};
+int pt_measure_growth(const struct pt_an *an, struct pt_growth *out);
+
+/* The pieces of a that are not in b; both sorted and disjoint. */
+int pt_spans_subtract(const pt_spans *a, const pt_spans *b, pt_spans *out);
+/* The data waits, in order. */
+int pt_wait_spans(const struct pt_an *an, const struct pt_trainer *t,
+		  pt_spans *out);
+uint64_t pt_spans_sum(const pt_spans *s);
+
+#endif

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Which single file took long: one visit of one thread to one file. */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "analysis/health.h"
+#include "analysis/verdicts/thresholds.h"
+
+/* Away from a file for longer than this, it is another item. */
+#define APART_NS (50 * NS_PER_MS)
+/* Of fewer visits a median tells nothing. */
+#define MIN_VISITS 8
+/* A thread that changes its file less often than so many times does not show
+ * by the file where an item ends: then each read is looked at by itself. */
+#define MIN_CHANGES 4
+
+struct touch {
+	uint64_t begin, end, inode;
+	uint32_t dev;
+};
+typedef PT_VEC(struct touch) touches;
+
+struct search {
+	struct pt_item *out;
+	pt_doubles ms;
+	pt_spans slow;
+};
+
+static int by_begin(const void *a, const void *b)
+{
+	const struct touch *x = a, *y = b;
+
+	return x->begin < y->begin ? -1 : x->begin > y->begin;
+}
+
+static int span_by_begin(const void *a, const void *b)
+{
+	const struct pt_span *x = a, *y = b;
+
+	return x->begin < y->begin ? -1 : x->begin > y->begin;
+}
+
+/* Reads, and blocking in them: where reads are not traced only the latter. */
+static int collect(const struct pt_an *an, const struct pt_thread *th,
+		   touches *out)
+{
+	size_t i;
+
+	for (i = pt_iv_after(th, an->t0); i < th->iv.n; i++) {
+		const struct pt_iv *iv = &th->iv.v[i];
+		struct touch x = { pt_max64(iv->begin, an->t0),
+				   pt_min64(iv->ready, an->t1), iv->object,
+				   iv->dev };
+
+		if (iv->begin >= an->t1)
+			break;
+		if (iv->wait == PT_WAIT_DISK && iv->obj_kind == PT_OBJ_FILE &&
+		    x.end > x.begin && pt_vec_push(out, x))
+			return -ENOMEM;
+	}
+	for (i = 0; i < th->reads.n; i++) {
+		const struct pt_read *r = &th->reads.v[i];
+		struct touch x = { r->begin, r->end, r->inode, r->dev };
+
+		if (r->obj_kind == PT_OBJ_FILE && r->end > r->begin &&
+		    r->end > an->t0 && r->end <= an->t1 && pt_vec_push(out, x))
+			return -ENOMEM;
+	}
+	if (out->n)
+		qsort(out->v, out->n, sizeof(*out->v), by_begin);
+	return 0;
+}
+
+static int take_visit(struct search *s, const struct pt_thread *th,
+		      const struct touch *x, uint64_t ns)
+{
+	struct pt_span span = { x->begin, x->end };
+	double ms = (double)ns / NS_PER_MS;
+
+	if (pt_vec_push(&s->ms, ms))
+		return -ENOMEM;
+	if (ms > s->out->ms) {
+		s->out->ms = ms;
+		s->out->thread = th;
+		s->out->inode = x->inode;
+		s->out->dev = x->dev;
+	}
+	return ms >= PT_SLOW_ITEM_MS ? pt_vec_push(&s->slow, span) : 0;
+}
+
+static bool same_file(const struct touch *x, const struct touch *y)
+{
+	return x->inode == y->inode && x->dev == y->dev;
+}
+
+static int visits_of(const struct pt_an *an, const struct pt_thread *th,
+		     struct search *s)
+{
+	struct touch cur = { 0 };
+	uint64_t ns = 0;
+	touches v = { 0 };
+	size_t i, changes = 0;
+	int err = collect(an, th, &v);
+
+	for (i = 1; i < v.n; i++)
+		changes += !same_file(&v.v[i], &v.v[i - 1]);
+	for (i = 0; i < v.n && !err; i++) {
+		const struct touch *x = &v.v[i];
+
+		if (ns && (!same_file(x, &cur) || x->begin > cur.end + APART_NS ||
+			   (changes < MIN_CHANGES && x->begin >= cur.end))) {
+			err = take_visit(s, th, &cur, ns);
+			ns = 0;
+		}
+		if (!ns)
+			cur = *x;
+		else if (x->end <= cur.end)
+			continue;
+		ns += x->end - (ns ? pt_max64(x->begin, cur.end) : x->begin);
+		cur.end = x->end;
+	}
+	if (ns && !err)
+		err = take_visit(s, th, &cur, ns);
+	pt_vec_free(&v);
+	return err;
+}
+
+static int share_of_waits(const struct pt_an *an, const struct pt_trainer *t,
+			  pt_spans *slow, double *share)
+{
+	pt_spans waits = { 0 };
+	uint64_t all, end = 0;
+	size_t k;
+	int err = pt_wait_spans(an, t, &waits);
+
+	if (slow->n)
+		qsort(slow->v, slow->n, sizeof(*slow->v), span_by_begin);
+	for (k = 0; k < slow->n; k++) { /* of several threads: join */
+		slow->v[k].begin = pt_max64(slow->v[k].begin, end);
+		slow->v[k].end = pt_max64(slow->v[k].end, slow->v[k].begin);
+		end = slow->v[k].end;
+	}
+	all = pt_spans_sum(&waits);
+	if (all)
+		*share = (double)pt_spans_overlap(waits.v, waits.n, slow->v,
+						  slow->n) / (double)all;
+	pt_vec_free(&waits);
+	return err;
+}
+
+int pt_slowest_item(struct pt_an *an, struct pt_trainer *t, struct pt_item *out)
+{
+	struct search s = { .out = out };
+	size_t i;
+	int err = 0;
+
+	*out = (struct pt_item){ 0 };
+	if (!t->handoffs)
+		err = visits_of(an, t->main, &s);
+	for (i = 0; i < t->workers.n && !err; i++)
+		err = visits_of(an, t->workers.v[i].main, &s);
+	out->visits = s.ms.n;
+	out->median_ms = s.ms.n >= MIN_VISITS ? pt_median(s.ms.v, s.ms.n) : NAN;
+	if (!err)
+		err = share_of_waits(an, t, &s.slow, &out->slow_share);
+	pt_vec_free(&s.ms);
+	pt_vec_free(&s.slow);
+	return err;
+}

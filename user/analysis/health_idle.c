@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The device's idle time outside of data waits, by what keeps it waiting: a
+ * checkpoint being written, the host at something else behind a sync, the
+ * host still launching, the host without a core.
+ */
+#include <errno.h>
+#include <math.h>
+
+#include "analysis/health.h"
+
+/* As much written between two records of the trainer's main thread is a
+ * checkpoint, not a log line or an index for a worker. */
+#define WRITE_BURST (1u << 20)
+/* A pause between two launches that is launching: an eager framework needs
+ * some tens of microseconds for an operator. Longer, and the host does
+ * something else. */
+#define LAUNCH_GAP_NS 500000ull
+/* A sync that returns sooner found nothing to wait for (as in gpu.c). */
+#define UNBLOCKED_NS 30000ull
+/* A stretch of fewer launches tells nothing of the host's pace. */
+#define STRETCH_LAUNCHES 8
+
+int pt_spans_subtract(const pt_spans *a, const pt_spans *b, pt_spans *out)
+{
+	size_t i, j = 0, k;
+
+	for (i = 0; i < a->n; i++) {
+		struct pt_span s = a->v[i];
+
+		while (j < b->n && b->v[j].end <= s.begin)
+			j++;
+		for (k = j; k < b->n && b->v[k].begin < s.end; k++) {
+			struct pt_span x = { s.begin, b->v[k].begin };
+
+			if (x.end > x.begin && pt_vec_push(out, x))
+				return -ENOMEM;
+			s.begin = pt_max64(s.begin, b->v[k].end);
+		}
+		if (s.end > s.begin && pt_vec_push(out, s))
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+uint64_t pt_spans_sum(const pt_spans *s)
+{
+	uint64_t sum = 0;
+	size_t i;
+
+	for (i = 0; i < s->n; i++)
+		sum += s->v[i].end - s->v[i].begin;
+	return sum;
+}
+
+/* Append to a sorted list; what overlaps the last one grows it. */
+static int add_span(pt_spans *s, uint64_t b, uint64_t e)
+{
+	struct pt_span x = { b, e };
+
+	if (s->n && b < s->v[s->n - 1].end)
+		x.begin = b = s->v[s->n - 1].end;
+	return e > b ? pt_vec_push(s, x) : 0;
+}
+
+/* When the main thread writes a file: asleep in a write or a flush, or many
+ * bytes between two records. */
+static int find_writing(const struct pt_an *an, const struct pt_trainer *t,
+			pt_spans *out)
+{
+	const struct pt_thread *th = t->main;
+	size_t i;
+	int err = 0;
+
+	for (i = pt_iv_after(th, an->t0); i < th->iv.n && !err; i++) {
+		const struct pt_iv *iv = &th->iv.v[i], *prev = iv - 1;
+		uint64_t end = pt_min64(iv->end, an->t1);
+		bool blocked = iv->wait == PT_WAIT_DISK_WRITE;
+
+		if (iv->begin >= an->t1)
+			break;
+		if (i && !iv->gap_before && prev->end >= an->t0 &&
+		    iv->wchar > prev->wchar &&
+		    iv->wchar - prev->wchar >= WRITE_BURST)
+			err = add_span(out, prev->end, iv->begin);
+		if (!err && blocked)
+			err = add_span(out, pt_max64(iv->begin, an->t0), end);
+	}
+	return err;
+}
+
+int pt_wait_spans(const struct pt_an *an, const struct pt_trainer *t,
+		  pt_spans *out)
+{
+	size_t i;
+	int err = 0;
+
+	for (i = 0; i < t->steps.n && !err; i++)
+		err = add_span(out, pt_max64(t->steps.v[i].wait_begin, an->t0),
+			       pt_min64(t->steps.v[i].wait_end, an->t1));
+	return err;
+}
+
+static int host_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv,
+		      bool queued)
+{
+	struct pt_trainer *t = ctx;
+
+	(void)iv;
+	*(queued ? &t->lack_ns : &t->sync_ns) += e - b;
+	return 0;
+}
+
+/* Certain idle outside of waits always follows a sync. */
+static int split_hard(struct pt_trainer *t, const pt_spans *waits,
+		      const pt_spans *writing)
+{
+	pt_spans idle = { 0 }, rest = { 0 };
+	size_t i;
+	int err;
+
+	t->sync_ns = t->lack_ns = 0;
+	err = pt_spans_subtract(&t->idle_hard, waits, &idle);
+	if (!err)
+		err = pt_spans_subtract(&idle, writing, &rest);
+	for (i = 0; i < rest.n && !err; i++)
+		err = pt_walk(t->main, rest.v[i].begin, rest.v[i].end,
+			      host_piece, t);
+	pt_vec_free(&idle);
+	pt_vec_free(&rest);
+	return err;
+}
+
+/* Likely idle between launches of one stretch. */
+static int split_likely(struct pt_trainer *t, const pt_spans *waits,
+			const pt_spans *writing)
+{
+	pt_spans a = { 0 }, b = { 0 }, c = { 0 };
+	size_t i;
+	int err = pt_spans_subtract(&t->idle_likely, &t->idle_hard, &a);
+
+	if (!err)
+		err = pt_spans_subtract(&a, waits, &b);
+	if (!err)
+		err = pt_spans_subtract(&b, writing, &c);
+	t->launch_ns = 0;
+	for (i = 0; i < c.n && !err; i++)
+		if (c.v[i].end - c.v[i].begin <= LAUNCH_GAP_NS)
+			t->launch_ns += c.v[i].end - c.v[i].begin;
+	pt_vec_free(&a);
+	pt_vec_free(&b);
+	pt_vec_free(&c);
+	return err;
+}
+
+struct stretch { /* from the first call behind a drain to the next drain */
+	uint64_t begin, last; /* first and last launch */
+	size_t launches;
+};
+
+/* The stretch is over at `c`, a sync. Where that found nothing to wait for,
+ * the device had kept up with the host all along: its kernels are shorter
+ * than the host's pauses between them. How much shorter cannot be seen. */
+static int end_stretch(struct pt_trainer *t, struct stretch *s,
+		       const struct pt_gpu_call *c, pt_spans *out)
+{
+	uint64_t ns = c->begin - s->begin;
+	size_t n = s->launches;
+
+	s->launches = 0;
+	if (n < STRETCH_LAUNCHES || c->end - c->begin >= UNBLOCKED_NS ||
+	    c->begin - s->last > LAUNCH_GAP_NS || ns / n > LAUNCH_GAP_NS)
+		return 0;
+	t->host_bound_launches += n;
+	return add_span(out, s->begin, c->begin);
+}
+
+static int find_host_bound(const struct pt_an *an, struct pt_trainer *t,
+			   const pt_spans *waits)
+{
+	const struct pt_proc *p = t->proc;
+	struct stretch s = { 0 };
+	pt_spans all = { 0 };
+	size_t i;
+	int err = 0;
+
+	t->host_bound_ns = t->host_bound_launches = 0;
+	for (i = pt_gpu_after(p, an->t0); i < p->gpu.n && !err; i++) {
+		const struct pt_gpu_call *c = &p->gpu.v[i];
+		bool drains = pt_call_is_sync(c) ||
+			      (pt_call_is_copy(c) && c->v[2] == PT_COPY_D2H &&
+			       c->ret != INT64_MIN);
+
+		if (c->begin >= an->t1)
+			break;
+		if (c->late || c->open)
+			continue;
+		if (c->cls == PT_API_LAUNCH || c->cls == PT_API_GRAPH_LAUNCH) {
+			if (!s.launches++)
+				s.begin = c->begin;
+			s.last = c->begin;
+		} else if (drains && s.launches) {
+			err = end_stretch(t, &s, c, &all);
+		}
+	}
+	t->host_bound_ns = pt_spans_sum(&all) -
+			   pt_spans_overlap(all.v, all.n, waits->v, waits->n);
+	pt_vec_free(&all);
+	return err;
+}
+
+int pt_split_idle(struct pt_an *an, struct pt_trainer *t)
+{
+	pt_spans waits = { 0 }, out = { 0 };
+	const pt_spans *idle = &t->idle_likely;
+	int err = pt_wait_spans(an, t, &waits);
+
+	if (!err)
+		err = find_writing(an, t, &t->writing);
+	if (!err)
+		err = split_hard(t, &waits, &t->writing);
+	if (!err)
+		err = split_likely(t, &waits, &t->writing);
+	if (!err)
+		err = pt_spans_subtract(&t->writing, &waits, &out);
+	if (!err)
+		err = find_host_bound(an, t, &waits);
+	if (err)
+		goto out;
+	t->checkpoint_ns = pt_spans_sum(&out);
+	t->checkpoint_wait_ns = pt_spans_sum(&t->writing) - t->checkpoint_ns;
+	t->checkpoint_idle_ns = pt_spans_sum(&t->writing);
+	if (t->gpu_known)
+		t->checkpoint_idle_ns = pt_spans_overlap(idle->v, idle->n,
+							 t->writing.v,
+							 t->writing.n);
+out:
+	pt_vec_free(&waits);
+	pt_vec_free(&out);
+	return err;
+}

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Does memory grow: the target's, from its samples, and the device's, from
+ * the allocations that were seen. */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "analysis/health.h"
+#include "analysis/verdicts/thresholds.h"
+
+#define MAX_POINTS 400 /* the tests take the square of them */
+
+/* Points of the series with a sample; of very many, evenly chosen ones. */
+static size_t points(const struct pt_report *r, double *x, double *y)
+{
+	size_t i, n = 0, stride = r->n_series / MAX_POINTS + 1;
+
+	for (i = 0; i < r->n_series; i += stride) {
+		double m = r->series[i].rss + r->series[i].shm;
+
+		if (isnan(m))
+			continue;
+		x[n] = r->series[i].t;
+		y[n++] = m;
+	}
+	return n;
+}
+
+int pt_measure_growth(const struct pt_an *an, struct pt_growth *out)
+{
+	size_t n = an->r->n_series, half;
+	double *x = malloc((3 * n + 1) * sizeof(*x)), *y = x + n, slope;
+	double *copy = x + 2 * n;
+	int err = 0;
+
+	*out = (struct pt_growth){ 0, NAN, NAN, NAN, 0, 0 };
+	if (!x)
+		return -ENOMEM;
+	n = points(an->r, x, y);
+	out->points = n;
+	if (n < PT_GROWTH_MIN_POINTS)
+		goto out;
+	err = pt_theil_sen(x, y, n, &slope);
+	if (err)
+		goto out;
+	half = n / 2;
+	out->per_min = 60 * slope;
+	out->total = slope * (x[n - 1] - x[0]);
+	out->deviate = pt_mann_kendall(y, n);
+	out->half_deviate = pt_mann_kendall(y + half, n - half);
+	for (size_t i = 0; i < n; i++)
+		copy[i] = y[i];
+	out->level = pt_median(copy, n);
+out:
+	free(x);
+	return err;
+}
+
+int pt_fill_memory(struct pt_an *an)
+{
+	struct pt_growth g;
+	int err = pt_measure_growth(an, &g);
+
+	if (err)
+		return err;
+	if (g.points < PT_GROWTH_MIN_POINTS) {
+		pt_report_limit(an->r, "memory.growth_per_min",
+			"Too few memory samples for a slope: %zu, and it takes %d (one a second).",
+			g.points, PT_GROWTH_MIN_POINTS);
+		return 0;
+	}
+	an->r->mem_growth_per_min = g.per_min;
+	an->r->mem_growth_certainty = PT_ESTIMATED;
+	return 0;
+}
+
+/* ---- the device ----------------------------------------------------------------- */
+
+#define PARTS 6 /* of the window */
+
+/* A free does not tell how much: it is taken for a mean allocation. Growth
+ * is shown only where the balance rises in all parts of the window but the
+ * first (allocators that keep memory take it while they warm up). */
+double pt_gpu_growth(const struct pt_an *an, const struct pt_trainer *t,
+		     uint64_t *allocs, uint64_t *frees)
+{
+	const struct pt_proc *p = t->proc;
+	double bytes = 0, late = 0, minutes;
+	int64_t net[PARTS] = { 0 };
+	uint64_t wall = an->t1 - an->t0;
+	size_t i;
+
+	*allocs = *frees = 0;
+	for (i = pt_gpu_after(p, an->t0); i < p->gpu.n && wall; i++) {
+		const struct pt_gpu_call *c = &p->gpu.v[i];
+		bool get = c->cls == PT_API_ALLOC && !c->open && c->ret <= 0;
+		size_t k;
+
+		if (c->begin >= an->t1)
+			break;
+		k = (size_t)((c->begin - an->t0) * PARTS / wall);
+		if (get && (c->ret == 0 || c->ret == INT64_MIN)) {
+			++*allocs;
+			bytes += (double)c->v[1];
+			net[k]++;
+		} else if (c->cls == PT_API_FREE && c->v[0]) {
+			++*frees;
+			net[k]--;
+		}
+	}
+	if (!*allocs)
+		return NAN;
+	for (i = 1; i < PARTS; i++) {
+		if (net[i] <= 0)
+			return NAN;
+		late += (double)net[i];
+	}
+	minutes = (double)wall / NS_PER_S / 60 * (PARTS - 1) / PARTS;
+	return late * bytes / (double)*allocs / minutes;
+}

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* How busy the workers are, whether one hangs, and whether anybody asks the
+ * trainer for anything. */
+#include <errno.h>
+#include <math.h>
+
+#include "analysis/health.h"
+#include "analysis/verdicts/thresholds.h"
+#include "model/syscalls.h"
+
+struct tally {
+	const struct pt_an *an;
+	const struct pt_worker *w;
+	uint64_t cpu, queued, idle;
+};
+
+static int tally_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv,
+		       bool queued)
+{
+	struct tally *k = ctx;
+
+	if (!iv)
+		k->cpu += e - b;
+	else if (queued)
+		k->queued += e - b;
+	else if (pt_piece_cause(k->an, k->w, iv) == PT_CAUSE_WORKER_IDLE)
+		k->idle += e - b;
+	return 0;
+}
+
+static bool is_worker_main(const struct pt_trainer *t,
+			   const struct pt_thread *th)
+{
+	int i;
+
+	return pt_is_worker(t, th->tgid, &i) && t->workers.v[i].main == th;
+}
+
+/* By all threads but the workers' own, ns. */
+static double others_cpu(const struct pt_an *an, const struct pt_trainer *t)
+{
+	double sum = 0;
+	size_t i;
+
+	for (i = 0; i < an->m->all_threads.n; i++) {
+		const struct pt_thread *th = an->m->all_threads.v[i];
+
+		if (th->totals_known && th->t1.run_ns > th->t0.run_ns &&
+		    !is_worker_main(t, th))
+			sum += (double)(th->t1.run_ns - th->t0.run_ns);
+	}
+	return sum;
+}
+
+void pt_measure_pool(struct pt_an *an, struct pt_trainer *t,
+		     struct pt_pool *out)
+{
+	double all = 0, cpu = 0, queued = 0, idle = 0;
+	size_t i;
+
+	for (i = 0; i < t->workers.n; i++) {
+		const struct pt_worker *w = &t->workers.v[i];
+		struct tally k = { an, w, 0, 0, 0 };
+		uint64_t b = pt_max64(an->t0, w->main->first);
+		uint64_t e = pt_min64(an->t1, pt_thread_end(an, w->main));
+
+		if (e <= b)
+			continue;
+		pt_walk(w->main, b, e, tally_piece, &k);
+		all += (double)(e - b);
+		cpu += (double)k.cpu;
+		queued += (double)k.queued;
+		idle += (double)k.idle;
+	}
+	out->busy = all > 0 ? 1 - idle / all : NAN;
+	out->cpu = all > 0 ? cpu / all : NAN;
+	out->run_queue = all > 0 ? queued / all : NAN;
+	/* Totals come with a thread's next record; a worker that computes all
+	 * the time may not make one for long. */
+	out->cores_used = (cpu + others_cpu(an, t)) /
+			  (double)pt_max64(an->t1 - an->t0, 1);
+}
+
+/* ---- hung ------------------------------------------------------------------ */
+
+/* The wait that `th` still sat in at the end, longer than `least`. A wait
+ * comes as several records: one a second while it is open. */
+static const struct pt_iv *last_wait(const struct pt_an *an,
+				     const struct pt_thread *th, double *s)
+{
+	const struct pt_iv *iv;
+	uint64_t begin;
+	size_t i = th->iv.n;
+
+	if (!i || th->exited)
+		return NULL;
+	iv = &th->iv.v[--i];
+	if (!iv->open && iv->end + NS_PER_MS < an->t1)
+		return NULL;
+	begin = iv->begin;
+	while (i && th->iv.v[i - 1].wait == iv->wait &&
+	       th->iv.v[i - 1].object == iv->object &&
+	       th->iv.v[i - 1].end + 1000 >= begin)
+		begin = th->iv.v[--i].begin;
+	begin = pt_max64(begin, an->t0);
+	*s = an->t1 > begin ? (double)(an->t1 - begin) / NS_PER_S : 0;
+	return iv;
+}
+
+static enum pt_hang hang_of(const struct pt_iv *iv, double s, bool known)
+{
+	if (iv->wait == PT_WAIT_STOPPED)
+		return s >= PT_STOPPED_S ? PT_HANG_STOPPED : PT_HANG_NONE;
+	if (s < PT_HUNG_S)
+		return PT_HANG_NONE;
+	switch (iv->wait) {
+	case PT_WAIT_DISK:
+	case PT_WAIT_DISK_WRITE:
+	case PT_WAIT_FAULT:
+		return PT_HANG_UNINTERRUPTIBLE;
+	case PT_WAIT_FUTEX:
+	case PT_WAIT_SOCK:
+	case PT_WAIT_POLL:
+	case PT_WAIT_SLEEP:
+	case PT_WAIT_OTHER:
+		/* a helper process of some library may rest like this */
+		return known ? PT_HANG_WAITING : PT_HANG_NONE;
+	default:
+		return PT_HANG_NONE;
+	}
+}
+
+/* Made nothing for long although it had work, on and off the CPU. */
+static bool spins(const struct pt_an *an, const struct pt_trainer *t,
+		  const struct pt_worker *w, double *s)
+{
+	struct tally k = { an, w, 0, 0, 0 };
+	uint64_t since = pt_max64(an->t0, w->main->first);
+	double peers = 0;
+	size_t i;
+
+	if (w->main->exited || w->feeder == w->main)
+		return false; /* its batches are seen only when waited for */
+	if (w->done.n)
+		since = pt_max64(since, w->done.v[w->done.n - 1]);
+	*s = an->t1 > since ? (double)(an->t1 - since) / NS_PER_S : 0;
+	if (*s < PT_HUNG_S)
+		return false;
+	for (i = 0; i < t->workers.n; i++)
+		if (&t->workers.v[i] != w)
+			peers = fmax(peers, t->workers.v[i].median_ms);
+	if (!(peers > 0) || *s * 1000 < PT_HUNG_BATCHES * peers)
+		return false;
+	pt_walk(w->main, since, an->t1, tally_piece, &k);
+	return k.cpu * 10 > (an->t1 - since) * 9;
+}
+
+static void consider(struct pt_hung *out, const struct pt_proc *p,
+		     enum pt_hang how, double s, const struct pt_iv *iv)
+{
+	if (how == PT_HANG_NONE || (out->proc && out->seconds >= s))
+		return;
+	*out = (struct pt_hung){ p, how, s, iv };
+}
+
+static struct pt_thread *main_of(const struct pt_proc *p)
+{
+	size_t i;
+
+	for (i = 0; i < p->threads.n; i++)
+		if (p->threads.v[i]->tid == p->tgid)
+			return p->threads.v[i];
+	return NULL;
+}
+
+/* Children that were never seen at work: workers that hung before. */
+static void unknown_children(const struct pt_an *an, const struct pt_trainer *t,
+			     struct pt_hung *out)
+{
+	uint32_t parent = t ? t->proc->tgid :
+			  an->m->host_known ? an->m->host.target_pid : 0;
+	size_t i;
+	double s;
+
+	for (i = 0; parent && i < an->m->all_procs.n; i++) {
+		const struct pt_proc *p = an->m->all_procs.v[i];
+		const struct pt_thread *th = main_of(p);
+		const struct pt_iv *iv;
+
+		if (p->ppid != parent || p->died || !th ||
+		    pt_model_proc(an->m, p->tgid) != p ||
+		    (t && pt_is_worker(t, p->tgid, NULL)))
+			continue;
+		iv = last_wait(an, th, &s);
+		if (iv)
+			consider(out, p, hang_of(iv, s, false), s, iv);
+	}
+}
+
+void pt_find_hung(const struct pt_an *an, struct pt_trainer *t,
+		  struct pt_hung *out)
+{
+	size_t i;
+	double s;
+
+	*out = (struct pt_hung){ 0 };
+	for (i = 0; t && i < t->workers.n; i++) {
+		struct pt_worker *w = &t->workers.v[i];
+		const struct pt_iv *iv = last_wait(an, w->main, &s);
+
+		w->hung = false;
+		if (iv && pt_piece_cause(an, w, iv) != PT_CAUSE_WORKER_IDLE &&
+		    iv->wait != PT_WAIT_PIPE_IN) {
+			enum pt_hang how = hang_of(iv, s, true);
+
+			w->hung = how != PT_HANG_NONE;
+			consider(out, w->proc, how, s, iv);
+		}
+		if (!w->hung && spins(an, t, w, &s)) {
+			w->hung = true;
+			consider(out, w->proc, PT_HANG_SPINNING, s, NULL);
+		}
+	}
+	unknown_children(an, t, out);
+}
+
+/* ---- demand ----------------------------------------------------------------- */
+
+struct demand {
+	struct pt_an *an;
+	const struct pt_trainer *t;
+	uint64_t ns;
+	int depth;
+};
+
+/* Waits to be asked: for a connection, or for any of many. A client that
+ * fetches data reads from the one that it has asked. */
+static bool is_listening(const struct pt_an *an, const struct pt_iv *iv)
+{
+	switch (iv->syscall) {
+	case PT_NR_accept: case PT_NR_accept4:
+	case PT_NR_epoll_wait: case PT_NR_epoll_pwait: case PT_NR_epoll_pwait2:
+		return true;
+	case PT_NR_poll: case PT_NR_ppoll: case PT_NR_select:
+	case PT_NR_pselect6:
+		return iv->obj_kind == PT_OBJ_SOCK;
+	case PT_NR_recvfrom: case PT_NR_recvmsg: case PT_NR_read:
+		/* somebody on this machine who is not of the job */
+		return iv->wait == PT_WAIT_SOCK && iv->valid_wake &&
+		       !pt_model_proc(an->m, iv->waker_tgid);
+	default:
+		return false;
+	}
+}
+
+static int demand_piece(void *ctx, uint64_t b, uint64_t e,
+			const struct pt_iv *iv, bool queued)
+{
+	struct demand *k = ctx;
+	const struct pt_thread *th;
+	int err;
+
+	if (!iv || queued)
+		return 0;
+	if (is_listening(k->an, iv)) {
+		k->ns += e - b;
+		return 0;
+	}
+	if (iv->wait != PT_WAIT_FUTEX || !iv->valid_wake || k->depth ||
+	    iv->waker_tgid != k->t->proc->tgid)
+		return 0;
+	th = pt_model_thread(k->an->m, iv->waker_tid);
+	if (!th || th == k->t->main)
+		return 0;
+	k->depth++;
+	err = pt_walk(th, b, e, demand_piece, k);
+	k->depth--;
+	return err;
+}
+
+double pt_demand_share(struct pt_an *an, const struct pt_trainer *t)
+{
+	struct demand k = { an, t, 0, 0 };
+	uint64_t all = 0;
+	size_t i;
+
+	if (t->handoffs)
+		return 0;
+	for (i = 0; i < t->steps.n; i++) {
+		const struct pt_step *s = &t->steps.v[i];
+
+		all += s->wait_end - s->wait_begin;
+		pt_walk(t->main, s->wait_begin, s->wait_end, demand_piece, &k);
+	}
+	return all ? (double)k.ns / (double)all : 0;
+}

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the verdicts are judged by. */
+#include <errno.h>
+#include <math.h>
+
+#include "analysis/verdicts/verdict.h"
+
+static void fill_groups(struct pt_facts *f)
+{
+	int g;
+
+	f->group[PT_GROUP_CPU] = f->cause[PT_CAUSE_CPU] +
+				 f->cause[PT_CAUSE_RUN_QUEUE];
+	f->group[PT_GROUP_IO] = f->cause[PT_CAUSE_DISK] +
+				f->cause[PT_CAUSE_PAGE_FAULT];
+	f->group[PT_GROUP_IPC] = f->cause[PT_CAUSE_IPC];
+	f->group[PT_GROUP_NETWORK] = f->cause[PT_CAUSE_NETWORK];
+	f->group[PT_GROUP_LOCK] = f->cause[PT_CAUSE_LOCK];
+	f->group[PT_GROUP_IDLE] = f->cause[PT_CAUSE_WORKER_IDLE];
+	f->group[PT_GROUP_UNKNOWN] = f->cause[PT_CAUSE_UNKNOWN];
+	f->largest = PT_GROUP_UNKNOWN;
+	for (g = 0; g < PT_GROUP_NR; g++)
+		if (f->group[g] > f->group[f->largest])
+			f->largest = g;
+}
+
+static void find_slow(struct pt_facts *f)
+{
+	uint64_t sum = 0;
+	size_t i;
+
+	for (i = 0; i < f->t->workers.n; i++)
+		sum += f->t->workers.v[i].charged_ns;
+	for (i = 0; i < f->t->workers.n; i++) {
+		const struct pt_worker *w = &f->t->workers.v[i];
+		double share = sum ? (double)w->charged_ns / (double)sum : 0;
+
+		if (!w->slow || share < PT_SLOW_SHARE)
+			continue;
+		f->slow = w;
+		f->slow_charge = share;
+	}
+}
+
+/* By the lower bound where that alone gives the severity; else by the likely
+ * value, with less certainty. */
+static void judge_starvation(struct pt_facts *f)
+{
+	f->starved_shown = f->starved_lo;
+	f->bounded = f->starved_lo >= PT_STARVED_INFO &&
+		     pt_severity_of(f->starved_lo) == pt_severity_of(f->starved);
+	f->confidence = PT_CONF_HIGH;
+	if (!f->bounded) {
+		f->starved_shown = f->starved;
+		f->confidence = f->t->gpu_known ? PT_CONF_MEDIUM : PT_CONF_LOW;
+	}
+	f->is_starved = f->starved_shown >= PT_STARVED_INFO;
+	f->severity = pt_severity_of(f->starved_shown);
+}
+
+static const char *insufficient(struct pt_an *an, const struct pt_facts *f)
+{
+	const struct pt_r_capture *c = &an->r->capture;
+
+	if (!f->t)
+		return "no call of a GPU library was seen";
+	if (f->wall_s < 0.5)
+		return "the capture is shorter than half a second";
+	if (f->whole_steps < PT_MIN_STEPS)
+		return "fewer than three whole steps were seen";
+	if (c->events > 0 && c->lost_total * 100 > c->events)
+		return "more than 1 % of the events were lost";
+	return NULL;
+}
+
+static double share_of(uint64_t part, uint64_t wall)
+{
+	return fmin(1, (double)part / (double)wall);
+}
+
+/* Writing a checkpoint can fall into the gap that is taken for a data wait:
+ * that part is not the loader's. */
+static void leave_out_checkpoints(struct pt_facts *f)
+{
+	double written = f->cause[PT_CAUSE_CHECKPOINT];
+	int c;
+
+	if (written <= 0 || written >= 1)
+		return;
+	f->starved_lo *= 1 - written;
+	f->starved *= 1 - written;
+	f->starved_hi *= 1 - written;
+	for (c = 0; c < PT_CAUSE_NR; c++)
+		f->cause[c] /= 1 - written;
+	f->cause[PT_CAUSE_CHECKPOINT] = 0;
+}
+
+static double nameless_waits(const struct pt_trainer *t)
+{
+	uint64_t all = 0, n = 0;
+	size_t i;
+
+	for (i = 0; i < t->charges.n; i++) {
+		const struct pt_charge *c = &t->charges.v[i];
+
+		all += c->ns;
+		if (c->cause == PT_CAUSE_UNKNOWN && c->pid &&
+		    c->pid != t->proc->tgid)
+			n += c->ns;
+	}
+	return all ? (double)n / (double)all : 0;
+}
+
+static void gather_shares(struct pt_an *an, struct pt_facts *f)
+{
+	struct pt_trainer *t = f->t;
+	uint64_t wall = an->t1 - an->t0, sum = 0;
+	size_t i;
+
+	f->wait_share = share_of(t->data_wait_ns, wall);
+	f->starved_lo = share_of(t->starved_lo_ns, wall);
+	f->starved = share_of(t->starved_likely_ns, wall);
+	f->starved_hi = share_of(t->starved_hi_ns, wall);
+	f->idle_hard = share_of(t->idle_hard_ns, wall);
+	f->idle = t->gpu_known ? share_of(t->idle_likely_ns, wall) : NAN;
+	f->sync = share_of(t->sync_ns, wall);
+	f->launch = share_of(t->launch_ns, wall);
+	f->transfer = share_of(t->transfer_ns, wall);
+	f->checkpoint = share_of(t->checkpoint_idle_ns, wall);
+	f->writing = share_of(t->checkpoint_ns + t->checkpoint_wait_ns, wall);
+	f->host_bound = share_of(t->host_bound_ns, wall);
+	for (i = 0; i < PT_CAUSE_NR; i++)
+		sum += t->cause_ns[i];
+	for (i = 0; i < PT_CAUSE_NR && sum; i++)
+		f->cause[i] = (double)t->cause_ns[i] / (double)sum;
+	for (i = 0; i < t->steps.n; i++)
+		f->whole_steps += !t->steps.v[i].partial;
+	f->step_ms = an->r->steps.period_ms.mean;
+	leave_out_checkpoints(f);
+	fill_groups(f);
+	find_slow(f);
+	judge_starvation(f);
+	f->worker_waits = nameless_waits(t);
+	f->demand = pt_demand_share(an, t);
+	f->no_demand = f->demand >= PT_DEMAND_SHARE &&
+		       f->wait_share >= PT_STARVED_INFO;
+}
+
+int pt_gather_facts(struct pt_an *an, struct pt_facts *f)
+{
+	int err = 0;
+
+	f->t = an->top;
+	f->wall_s = (double)(an->t1 - an->t0) / NS_PER_S;
+	f->cores = an->m->host_known ? an->m->host.cores : 0;
+	if (an->m->host_known && an->m->host.quota_mcores >= 1000)
+		f->cores = (int64_t)pt_min64((uint64_t)f->cores,
+					     an->m->host.quota_mcores / 1000);
+	pt_find_hung(an, f->t, &f->hung);
+	f->gpu_growth = NAN;
+	if (f->t && an->t1 > an->t0) {
+		gather_shares(an, f);
+		pt_measure_pool(an, f->t, &f->pool);
+		f->gpu_growth = pt_gpu_growth(an, f->t, &f->gpu_allocs,
+					      &f->gpu_frees);
+		err = pt_measure_steady(an, f->t, &f->steady);
+		if (!err)
+			err = pt_slowest_item(an, f->t, &f->item);
+		if (!err)
+			err = pt_measure_growth(an, &f->growth);
+	}
+	f->insufficient = insufficient(an, f);
+	return err;
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include <errno.h>
+#include <math.h>
+
+#include "analysis/verdicts/verdict.h"
+
+/* Device memory is allocated all along and not given back. */
+int pt_judge_gpu_memory_growth(struct pt_an *an, const struct pt_facts *f,
+			       struct pt_r_verdict *v)
+{
+	if (!(f->gpu_growth > 0))
+		return 0;
+	if (pt_evidence_start(an, v, 4))
+		return -ENOMEM;
+	pt_evidence_add(v, "gpu.memory.growth_per_min", f->gpu_growth, "bytes",
+			NAN, PT_ESTIMATED);
+	pt_evidence_add(v, "gpu.allocations", (double)f->gpu_allocs, "count",
+			NAN, PT_MEASURED);
+	pt_evidence_add(v, "gpu.frees", (double)f->gpu_frees, "count", NAN,
+			PT_MEASURED);
+	pt_evidence_add(v, "gpu.failed_allocations",
+			(double)f->t->failed_allocs, "count", NAN, PT_MEASURED);
+	v->severity = f->t->failed_allocs ? PT_CRITICAL : PT_WARNING;
+	v->certainty = f->gpu_frees ? PT_CONF_LOW : PT_CONF_MEDIUM;
+	v->subject_pid = f->t->proc->tgid;
+	v->title = pt_arena_printf(an->a,
+		"GPU memory grows steadily, by about %.0f MiB a minute: %llu allocations, %llu frees.",
+		f->gpu_growth / (1 << 20), (unsigned long long)f->gpu_allocs,
+		(unsigned long long)f->gpu_frees);
+	v->advice = "Keep no tensors of past steps (append loss.item(), not the loss; detach what is stored), and let inputs vary in few sizes, so that the allocator can use its memory again.";
+	return v->title ? 1 : -ENOMEM;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include <errno.h>
+#include <math.h>
+
+#include "analysis/verdicts/verdict.h"
+
+static const char *const ways[] = {
+	[PT_HANG_STOPPED] = "is stopped (a signal or a debugger)",
+	[PT_HANG_UNINTERRUPTIBLE] = "sits in one file operation",
+	[PT_HANG_WAITING] = "sits in one wait",
+	[PT_HANG_SPINNING] = "computes without finishing a batch",
+};
+
+/* One worker makes no progress; batches come in order, so all wait for it. */
+int pt_judge_hung_worker(struct pt_an *an, const struct pt_facts *f,
+			 struct pt_r_verdict *v)
+{
+	const struct pt_hung *h = &f->hung;
+	const struct pt_file *file = NULL;
+	uint32_t pid;
+
+	if (!h->proc)
+		return 0;
+	pid = h->proc->tgid;
+	if (pt_evidence_start(an, v, 2))
+		return -ENOMEM;
+	pt_evidence_add(v, "worker.no_progress_s", h->seconds, "s",
+			h->how == PT_HANG_STOPPED ? PT_STOPPED_S : PT_HUNG_S,
+			PT_MEASURED);
+	pt_evidence_add(v, "breakdown.data_wait.share", f->wait_share, "share",
+			NAN, PT_MEASURED);
+	*f->lost = 1; /* it ends in a standstill */
+	v->subject_pid = pid;
+	v->severity = PT_CRITICAL;
+	v->certainty = h->how == PT_HANG_STOPPED ? PT_CONF_HIGH : PT_CONF_MEDIUM;
+	v->title = pt_arena_printf(an->a,
+		"Worker %u hangs: for %.0f s it %s and delivers nothing, and batches come in order.",
+		pid, h->seconds, ways[h->how]);
+	if (h->iv && h->iv->obj_kind == PT_OBJ_FILE)
+		file = pt_model_file(an->m, h->iv->dev, h->iv->object);
+	if (file && file->path)
+		v->subject_file = pt_arena_strdup(an->a, file->path);
+	v->advice = h->how == PT_HANG_STOPPED ?
+		pt_arena_printf(an->a, "Find who stopped it; kill -CONT %u lets it run on.", pid) :
+		pt_arena_printf(an->a, "Look at what it waits for (/proc/%u/stack), give the loader a timeout, and try the same item with num_workers=0.", pid);
+	return v->title && v->advice ? 1 : -ENOMEM;
+}

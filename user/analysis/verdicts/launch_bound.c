@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include <errno.h>
+#include <math.h>
+
+#include "analysis/verdicts/verdict.h"
+
+/* Kernels are shorter than the host's pauses between their launches. Where no
+ * sync ever had to wait, that is certain, but how much shorter is not seen. */
+int pt_judge_launch_bound(struct pt_an *an, const struct pt_facts *f,
+			  struct pt_r_verdict *v)
+{
+	bool seen = f->launch >= PT_STARVED_INFO;
+	double us;
+
+	if (!seen && f->host_bound < PT_HOST_BOUND_SHARE)
+		return 0;
+	us = f->t->host_bound_launches ?
+		(double)f->t->host_bound_ns / 1000 /
+		(double)f->t->host_bound_launches : NAN;
+	if (pt_evidence_start(an, v, 3))
+		return -ENOMEM;
+	pt_evidence_add(v, "gpu.idle_between_launches_share", f->launch,
+			"share", PT_STARVED_INFO, PT_ESTIMATED);
+	pt_evidence_add(v, "gpu.host_bound_share", f->host_bound, "share",
+			PT_HOST_BOUND_SHARE, PT_MEASURED);
+	pt_evidence_add(v, "gpu.launch_interval_us", us, "us", NAN, PT_MEASURED);
+	*f->lost = seen ? f->launch : 0;
+	v->severity = seen ? pt_severity_of(f->launch) : PT_INFO;
+	v->certainty = seen ? PT_CONF_MEDIUM : PT_CONF_LOW;
+	v->title = seen ?
+		pt_arena_printf(an->a,
+			"The GPU idles about %.0f %% of the time between short kernels, while the host launches the next.",
+			100 * f->launch) :
+		pt_arena_printf(an->a,
+			"The GPU keeps up with every launch: for %.0f %% of the time the host's pace (one launch in %.0f us) sets the speed; how much of that the GPU idles cannot be seen from outside.",
+			100 * f->host_bound, us);
+	v->advice = "Launch fewer, larger kernels: a larger batch, fused operations, compilation or CUDA graphs.";
+	pt_speedup_share(seen ? f->launch : f->host_bound, &v->expected_speedup);
+	return v->title ? 1 : -ENOMEM;
+}

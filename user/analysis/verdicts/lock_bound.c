@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include <errno.h>
+#include <math.h>
+
+#include "analysis/verdicts/verdict.h"
+
+/* Loading waits for locks: threads of a process hold each other up. */
+int pt_judge_lock_bound(struct pt_an *an, const struct pt_facts *f,
+			struct pt_r_verdict *v)
+{
+	if (f->largest != PT_GROUP_LOCK ||
+	    f->group[PT_GROUP_LOCK] < PT_ROOT_SHARE)
+		return 0;
+	if (pt_evidence_starved(an, f, v, 1))
+		return -ENOMEM;
+	pt_evidence_add(v, "data_wait.lock_share", f->cause[PT_CAUSE_LOCK],
+			"share", PT_ROOT_SHARE, PT_MEASURED);
+	v->title = pt_arena_printf(an->a,
+		"Loading waits for locks: %.0f %% of the waiting for data is threads asleep for one another.",
+		100 * f->group[PT_GROUP_LOCK]);
+	v->advice = "Find what the loading shares: a lock around a file handle, a database or a cache, or the interpreter's own lock where threads load (processes do not share it).";
+	pt_speedup_bound(f, &v->expected_speedup);
+	return v->title && v->advice ? 1 : -ENOMEM;
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include <errno.h>
+#include <math.h>
+
+#include "analysis/verdicts/verdict.h"
+
+static const char *what(const struct pt_steady *s)
+{
+	if (s->device)
+		return "the GPU's own work";
+	switch (s->cause) {
+	case PT_CAUSE_OTHER_HOST:
+		return "work of the host between GPU calls";
+	case PT_CAUSE_CHECKPOINT:
+		return "files that the training thread writes";
+	case PT_CAUSE_UNKNOWN:
+		return "waiting whose cause was not seen";
+	default:
+		return pt_cause_name(s->cause);
+	}
+}
+
+/* Steps of very different length; first batches are left out. */
+int pt_judge_unstable_steps(struct pt_an *an, const struct pt_facts *f,
+			    struct pt_r_verdict *v)
+{
+	const struct pt_steady *s = &f->steady;
+	bool sized = s->size_rho >= PT_SIZE_RHO;
+
+	/* Ahead of a device that is never out of work, the host's pace is
+	 * nobody's step time. */
+	if (s->n < PT_UNSTABLE_MIN_STEPS || (s->ahead && !f->is_starved) ||
+	    !(s->max_over_min > PT_UNSTABLE_RATIO ||
+	      s->p99_over_p50 > PT_UNSTABLE_RATIO))
+		return 0;
+	if (pt_evidence_start(an, v, 4))
+		return -ENOMEM;
+	pt_evidence_add(v, s->ahead ? "steps.max_over_p50" :
+				      "steps.max_over_min",
+			s->max_over_min, "ratio", PT_UNSTABLE_RATIO,
+			PT_MEASURED);
+	pt_evidence_add(v, "steps.p99_over_p50", s->p99_over_p50, "ratio",
+			PT_UNSTABLE_RATIO, PT_MEASURED);
+	pt_evidence_add(v, "steps.outliers_lost_share", s->lost_share, "share",
+			PT_STARVED_INFO, PT_MEASURED);
+	pt_evidence_add(v, "steps.size_correlation", s->size_rho, "ratio",
+			PT_SIZE_RHO, PT_MEASURED);
+	v->severity = s->lost_share >= PT_STARVED_INFO ? PT_WARNING : PT_INFO;
+	v->certainty = PT_CONF_HIGH;
+	*f->lost = s->lost_share;
+	/* batches that come late are the loader's doing */
+	if (f->data_root && !s->device && s->cause != PT_CAUSE_OTHER_HOST &&
+	    s->cause != PT_CAUSE_CHECKPOINT)
+		v->consequence_of = f->data_root;
+	v->title = !s->outliers ?
+		pt_arena_printf(an->a,
+			"Steps vary: the longest takes %.1f times the %s, though none twice the median%s.",
+			s->max_over_min, s->ahead ? "median" : "shortest",
+			sized ? ", and longer ones copy more data" : "") :
+		pt_arena_printf(an->a,
+			"Steps vary: the longest takes %.1f times the %s; most of the outliers' time is %s%s.",
+			s->max_over_min, s->ahead ? "median" : "shortest", what(s),
+			sized ? ", and longer steps copy more data" : "");
+	v->advice = sized ?
+		"Inputs vary in size: sort or bucket them by length, or pad to a few sizes." :
+		"Look at the outliers in the step list: a slow file or node, a cache that thrashes, a heavy augmentation, or something else on this host.";
+	return v->title ? 1 : -ENOMEM;
+}
