@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""Validate reports against docs/report.schema.json.
+"""Validate reports against docs/report.schema.json, and comparisons against
+docs/diff.schema.json: each says by its own "schema" which it is.
 
 usage: schema_check.py REPORT.json...
 
@@ -11,8 +12,8 @@ import json
 import os
 import sys
 
-SCHEMA = os.path.join(os.path.dirname(os.path.abspath(__file__)),
-                      "..", "..", "docs", "report.schema.json")
+DOCS = os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                    "..", "..", "docs")
 
 
 def no_constant(name):
@@ -30,10 +31,13 @@ def main(paths):
         return 77
     status = 0
     try:
-        with open(SCHEMA, encoding="utf-8") as f:
-            schema = json.load(f)
-        Draft202012Validator.check_schema(schema)
-        validator = Draft202012Validator(schema)
+        validators = {}
+        for kind in ("report", "diff"):
+            with open(os.path.join(DOCS, kind + ".schema.json"),
+                      encoding="utf-8") as f:
+                schema = json.load(f)
+            Draft202012Validator.check_schema(schema)
+            validators[kind] = Draft202012Validator(schema)
         for path in paths:
             with open(path, encoding="utf-8") as f:
                 text = f.read()
@@ -43,7 +47,11 @@ def main(paths):
                 print("%s: not JSON: %s" % (path, e), file=sys.stderr)
                 status = 1
                 continue
-            for e in validator.iter_errors(report):
+            kind = "report"
+            if isinstance(report, dict) and \
+                    str(report.get("schema")).startswith("pipetrace.diff/"):
+                kind = "diff"
+            for e in validators[kind].iter_errors(report):
                 where = "/".join(str(p) for p in e.absolute_path)
                 print("%s: /%s: %s" % (path, where, e.message[:300]),
                       file=sys.stderr)

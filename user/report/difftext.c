@@ -59,9 +59,9 @@ static void answer(struct pt_tx *t, const struct pt_diff *d,
 			    "is more than noise cannot be told: %s.", b,
 			    s->value, unit(d), a, pt_tx_esc(t, p->untested, 0));
 	else if (p->result == PT_D_NO_DIFFERENCE && p->significant)
-		pt_line_add(&l, "%s and %s differ by less than %s: %s has %.3f "
-			    "times the %s of %s %s.", a, b,
-			    pt_tx_pct(t, d->small), b, s->value, unit(d), a,
+		pt_line_add(&l, "%s and %s differ by less than %g" NB "%%: %s "
+			    "has %.3f times the %s of %s %s.", a, b,
+			    100 * d->small, b, s->value, unit(d), a,
 			    interval(t, d, s));
 	else if (p->result == PT_D_NO_DIFFERENCE)
 		pt_line_add(&l, "No difference beyond noise: %s has %.3f times "
@@ -327,8 +327,10 @@ static void settings(struct pt_tx *t, const struct pt_diff *d)
 			if (d->n_pairs > 1)
 				pt_line_add(&l, "%s: ", letter(p->other));
 			pt_line_add(&l, "%s %s -> %s", pt_tx_esc(t, s->name, 80),
-				    pt_tx_esc(t, s->base, 100),
-				    pt_tx_esc(t, s->other, 100));
+				    s->base ? pt_tx_esc(t, s->base, 100) :
+					      "none",
+				    s->other ? pt_tx_esc(t, s->other, 100) :
+					       "none");
 			if (first)
 				pt_tx_label(t, "Settings");
 			else
