@@ -29,6 +29,7 @@ BATCH = 4
 # 60 ms of sleep per batch and worker, 10 ms of GPU per step.
 LOAD = ["--batch-size", str(BATCH), "--sleep-ms", "15", "--jitter", "0.2"]
 READY_S = 60
+DISTURBED = 0.03
 results = []
 
 
@@ -133,22 +134,34 @@ def check_different(one, two):
 
 
 def check_same(directory, one, seconds):
-    """A fair test at 95 % errs once in twenty: one more pair decides."""
-    for attempt in range(2):
+    """(another capture, tests skipped). A fair test at 95 % errs once in twenty: a
+    second pair decides. A pair whose own logs differ by more than DISTURBED is not
+    the same job twice, since something else on the machine slowed one of them."""
+    same = wrong = 0
+    told = ""
+    for attempt in range(4):
         other = capture(directory, "again%d" % attempt, 1, 11 + attempt, seconds,
                         ["workers=1", "run=again"])
         status, d = compare(one + ".json", other + ".json")
         c = d["comparisons"][0]
         s = c["speedup"]
+        truth = true_period_ms(one) / true_period_ms(other)
         told = "%s, %.3f (%.3f to %.3f), by the log %.3f" % (
-            c["result"], s["value"], s["low"], s["high"],
-            true_period_ms(one) / true_period_ms(other))
+            c["result"], s["value"], s["low"], s["high"], truth)
         print("# the same job twice: " + told)
-        same = status == 0 and c["result"] == "no_difference"
-        if same:
+        if status == 0 and c["result"] == "no_difference":
+            same += 1
             break
-    ok("the same job twice does not differ", same, told)
-    return other
+        if abs(truth - 1) <= DISTURBED:
+            wrong += 1
+            if wrong == 2:
+                break
+    if same or wrong:
+        ok("the same job twice does not differ", same, told)
+        return other, 0
+    print("ok the same job twice does not differ # SKIP the machine was too busy: the "
+          "jobs' own logs differ")
+    return other, 1
 
 
 def check_gate(one, two):
@@ -252,11 +265,10 @@ def missing():
 
 
 def check_all(directory, seconds):
-    skipped = 0
     one = capture(directory, "one", 1, 1, seconds, ["workers=1", "run=a"])
     two = capture(directory, "two", 2, 2, seconds, ["workers=2", "run=b"])
     check_different(one, two)
-    again = check_same(directory, one, seconds)
+    again, skipped = check_same(directory, one, seconds)
     check_gate(one, two)
     check_streams(one, two)
     skipped += check_ranking(directory, one, two, again)

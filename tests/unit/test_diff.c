@@ -233,6 +233,20 @@ static void samples_count_where_known(void **state)
 		    d->pairs[0].speedup.high < 1.36);
 	says(d, "times the samples/s of A");
 	says(d, "batch size 32 -> 64");
+	pt_diff_free(d);
+	/* a loop that fetches four batches for a step; the ends are cut */
+	r[0]->steps.batches = 4 * STEPS - 3;
+	r[1]->steps.batches = STEPS + 1;
+	d = compare(r, 2);
+	assert_true(d->inputs[0].batches_per_step == 4);
+	assert_true(d->inputs[1].batches_per_step == 1);
+	assert_int_equal(d->pairs[0].result, PT_D_SLOWER);
+	assert_true(near(d->inputs[0].samples_per_second,
+			 d->inputs[0].per_second * 4 * 32));
+	pt_diff_free(d);
+	r[0]->steps.batch_size = PT_NULL;
+	d = compare(r, 2);
+	says(d, "steps are compared that hold different numbers of batches");
 	done(d, r, 2);
 }
 

@@ -98,6 +98,23 @@ static void take_idle(struct pt_d_input *in)
 	}
 }
 
+/*
+ * Batches of a step: more than one where a loop fetches several before it
+ * computes. The steps at the capture's ends hold part of theirs, so that a
+ * ratio next to a whole number means that number.
+ */
+static double batches_per_step(const struct pt_r_steps *s)
+{
+	double ratio;
+
+	if (s->count <= 0 || s->batches <= 0) /* PT_NULL is below 0 */
+		return 1;
+	ratio = (double)s->batches / (double)s->count;
+	if (ratio >= 0.9 && fabs(ratio - round(ratio)) <= 0.1)
+		return round(ratio);
+	return ratio;
+}
+
 static int take_input(struct pt_arena *a, const struct pt_d_source *src,
 		      struct pt_d_input *in)
 {
@@ -110,9 +127,11 @@ static int take_input(struct pt_arena *a, const struct pt_d_source *src,
 			      s->period_ms.mean : NAN;
 	in->per_second = 1000 / in->step_ms;
 	in->batch_size = s->batch_size > 0 ? s->batch_size : PT_NULL;
+	in->batches_per_step = batches_per_step(s);
 	in->samples_per_second = in->batch_size == PT_NULL ?
 					 NAN :
-					 in->per_second * (double)in->batch_size;
+					 in->per_second * in->batches_per_step *
+						 (double)in->batch_size;
 	take_parts(in);
 	take_idle(in);
 	return take_periods(a, in);
@@ -167,7 +186,8 @@ static int test_pair(struct pt_diff *d, const struct pt_d_input *a,
 	if (err)
 		return err;
 	if (d->by == PT_D_BY_SAMPLES)
-		scale = (double)b->batch_size / (double)a->batch_size;
+		scale = (double)b->batch_size * b->batches_per_step /
+			((double)a->batch_size * a->batches_per_step);
 	p->speedup.value = scale * boot.value;
 	p->speedup.low = scale * boot.low;
 	p->speedup.high = scale * boot.high;

@@ -225,10 +225,21 @@ static bool mixed_batch_sizes(const struct pt_diff *d)
 	return known && known < d->n_inputs;
 }
 
+static bool mixed_steps(const struct pt_diff *d)
+{
+	size_t i;
+
+	for (i = 1; d->by == PT_D_BY_STEPS && i < d->n_inputs; i++)
+		if (d->inputs[i].batches_per_step !=
+		    d->inputs[0].batches_per_step)
+			return true;
+	return false;
+}
+
 int pt_d_notes(struct pt_diff *d)
 {
 	const char **notes = pt_arena_calloc(
-		d->arena, NOTES_PER_INPUT * d->n_inputs + 1, sizeof(*notes));
+		d->arena, NOTES_PER_INPUT * d->n_inputs + 2, sizeof(*notes));
 	size_t i;
 	int err = 0;
 
@@ -239,6 +250,10 @@ int pt_d_notes(struct pt_diff *d)
 		err = note(d, notes, "not every batch size is known: steps are "
 				     "compared, which may hold different "
 				     "numbers of samples");
+	if (!err && mixed_steps(d))
+		err = note(d, notes, "steps are compared that hold different "
+				     "numbers of batches: --batch-size compares "
+				     "samples");
 	for (i = 0; i < d->n_inputs && !err; i++)
 		err = note_input(d, notes, &d->inputs[i]);
 	return err;

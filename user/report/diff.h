@@ -58,6 +58,7 @@ struct pt_d_input {
 	double step_ms;	  /* mean period of whole steps */
 	double per_second, samples_per_second;
 	int64_t batch_size;
+	double batches_per_step;   /* 1 but for loops that fetch several */
 	double data_wait_share;	   /* of trainer wall */
 	double idle_share;	   /* of the GPU; mean over the GPUs */
 	double idle_hard[2];	   /* its bounds */

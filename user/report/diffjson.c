@@ -66,6 +66,8 @@ static json_t *input(struct pt_jb *b, const struct pt_d_input *in)
 	pt_j_put(b, o, "step_ms", pt_j_num(in->step_ms, PT_J_STD));
 	pt_j_put(b, o, "steps_per_second", pt_j_num(in->per_second, PT_J_STD));
 	pt_j_put(b, o, "batch_size", pt_j_int(in->batch_size));
+	pt_j_put(b, o, "batches_per_step",
+		 pt_j_num(in->batches_per_step, PT_J_STD));
 	pt_j_put(b, o, "samples_per_second",
 		 pt_j_num(in->samples_per_second, PT_J_STD));
 	pt_j_put(b, o, "data_wait_share",
