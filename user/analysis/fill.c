@@ -291,7 +291,10 @@ static void fill_loader(struct pt_an *an, struct pt_trainer *t)
 
 	if (!t->steps.n)
 		return;
-	l->kind.value = t->handoffs ? "processes" : "in_trainer";
+	l->kind.value = t->handoffs	   ? "processes" :
+			t->thread_loader ? "threads" : "in_trainer";
+	if (t->thread_loader)
+		pt_report_limit(an->r, "workers", "The loader's threads are charged for what they did, but not listed one by one in this version.");
 	l->workers.value = n;
 	if (t->handoffs) {
 		l->pinned.value = t->pin ? "pin_thread" : NULL;

@@ -94,6 +94,7 @@ struct pt_trainer {
 	pt_charges charges;
 	int64_t optimizer_steps; /* PT_NULL: cannot be told */
 	bool handoffs;	  /* batches come from somebody else */
+	bool thread_loader; /* from threads of the trainer itself */
 	bool fd_sharing;  /* sockets carry descriptors */
 	size_t concurrent; /* workers alive at once, at most */
 	bool respawned;	   /* a worker was born during the capture */

@@ -18,6 +18,7 @@ struct walker {
 	struct pt_step *step;
 	uint64_t by_cause[PT_CAUSE_NR]; /* of this step */
 	uint64_t asleep; /* for a batch, inside the wait */
+	uint64_t helped; /* asleep for another thread of the trainer */
 	struct pt_worker *w;		/* who delivered; NULL unknown */
 	bool several;			/* loaders in this wait */
 	uint64_t made; /* when w had made the batch; ~0: not before it came */
@@ -302,19 +303,50 @@ static int main_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv,
 	else
 		s->own_cpu_ns += e - b;
 	if (iv->wait == PT_WAIT_FUTEX) {
-		int err;
-
 		k->th = t->main;
 		k->depth = 0;
-		err = t->handoffs ? charge(k, PT_CAUSE_LOCK, t->main, e - b, iv) :
-				    charge_futex(k, b, e, iv);
-		return err;
+		if (t->handoffs)
+			return charge(k, PT_CAUSE_LOCK, t->main, e - b, iv);
+		if (holder_of(k, iv))
+			k->helped += e - b;
+		return charge_futex(k, b, e, iv);
 	}
 	return charge(k, cause, t->main, e - b, iv);
 }
 
+/*
+ * Without worker processes the batches may still come from a pool of threads
+ * of the trainer: then most of its data wait is sleep that one of them ends.
+ * Those that make up for at least a twentieth of the charges are the pool.
+ */
+static void find_thread_loader(struct pt_trainer *t, uint64_t helped)
+{
+	uint64_t sum = 0, ns;
+	uint32_t seen[64];
+	size_t n = 0, i, j;
+
+	for (i = 0; i < t->charges.n; i++)
+		sum += t->charges.v[i].ns;
+	if (t->handoffs || !sum || helped * 2 < sum)
+		return;
+	t->thread_loader = true;
+	for (i = 0; i < t->charges.n && n < 64; i++) {
+		uint32_t tid = t->charges.v[i].tid;
+
+		for (j = 0; j < n && seen[j] != tid; j++)
+			;
+		if (j < n || tid == t->main->tid)
+			continue;
+		seen[n++] = tid;
+		for (j = i, ns = 0; j < t->charges.n; j++)
+			ns += t->charges.v[j].tid == tid ? t->charges.v[j].ns : 0;
+		t->concurrent += ns * 20 >= sum;
+	}
+}
+
 int pt_charge_waits(struct pt_an *an, struct pt_trainer *t)
 {
+	uint64_t helped = 0;
 	size_t i;
 	int err, c;
 
@@ -332,8 +364,10 @@ int pt_charge_waits(struct pt_an *an, struct pt_trainer *t)
 		}
 		err = pt_walk(t->main, s->wait_begin, s->wait_end, main_piece,
 			      &k);
+		helped += k.helped;
 		/* a sleep may reach beyond the wait that it is evidence of */
-		s->blocked_ns = pt_min64(s->blocked_ns, k.asleep);
+		s->blocked_ns = pt_min64(s->blocked_ns, k.asleep) + k.helped;
+		s->own_cpu_ns -= pt_min64(s->own_cpu_ns, k.helped);
 		for (c = 0; c < PT_CAUSE_NR; c++) {
 			if (k.by_cause[c] <= most)
 				continue;
@@ -343,6 +377,7 @@ int pt_charge_waits(struct pt_an *an, struct pt_trainer *t)
 		for (c = 0; c < PT_CAUSE_NR; c++)
 			t->cause_ns[c] += k.by_cause[c];
 	}
+	find_thread_loader(t, helped);
 	t->top_cause = PT_CAUSE_UNKNOWN;
 	for (c = 0; c < PT_CAUSE_NR; c++)
 		if (t->cause_ns[c] > t->cause_ns[t->top_cause])
