@@ -243,6 +243,34 @@ static void test_host_work(void **state)
 	case_close(&c);
 }
 
+/* Threads of the trainer that hand pieces of a batch to its main thread over a
+ * pipe are not workers: it loads by itself. */
+static void test_own_threads(void **state)
+{
+	struct job_opts o = job_defaults();
+	struct st_case c;
+	size_t i;
+
+	(void)state;
+	memset(&c, 0, sizeof(c));
+	o.workers = 0;
+	o.batch_ns = 8 * ST_MS;
+	job_run(&c.j, &o);
+	st_task(&c.j.s, JOB_BEGIN, JOB_TRAINER, 1050, 1, "helper");
+	for (i = 0; i < c.j.steps.n; i++) {
+		uint64_t t = c.j.steps.v[i].wait_begin + 2 * ST_MS;
+
+		st_pipe_in(&c.j.s, JOB_TRAINER, JOB_TRAINER, t, t + ST_MS,
+			   t + ST_MS + 5000, 99, JOB_TRAINER, 1050);
+	}
+	job_window(&c.j, JOB_BEGIN + 400 * ST_MS, JOB_BEGIN + 2900 * ST_MS);
+	c.r = st_analyze(&c.j.s, &c.m);
+	assert_int_equal(c.r->n_workers, 0);
+	assert_string_equal(case_root(c.r), "main_thread_loading");
+	check_case(&c, 20 * ST_US);
+	case_close(&c);
+}
+
 /* ---- the capture's ends --------------------------------------------------- */
 
 /* Cut in the middle of a wait at both ends: the parts inside count. */
@@ -555,6 +583,7 @@ int main(void)
 		cmocka_unit_test(test_syncs),
 		cmocka_unit_test(test_own_loading),
 		cmocka_unit_test(test_host_work),
+		cmocka_unit_test(test_own_threads),
 		cmocka_unit_test(test_partial_waits),
 		cmocka_unit_test(test_wait_without_end),
 		cmocka_unit_test(test_charges),

@@ -428,6 +428,27 @@ static void test_gpu_returns_without_entry(void **state)
 	done(&s, m);
 }
 
+/* The inner call's return was lost: the outer's is not taken for it. */
+static void test_gpu_lost_return(void **state)
+{
+	struct stream s = { 0 };
+	struct pt_model *m;
+	const struct pt_proc *p;
+
+	(void)state;
+	st_gpu(&s, "cudaMemcpy", A, A, T0 + 100, T0 + 400, 0, 1, 2, 3);
+	st_gpu(&s, "cudaStreamSynchronize", A, A, T0 + 200, 0, 3, 0, 0, 0);
+	st_gpu(&s, "cudaStreamSynchronize", A, A, T0 + 500, T0 + 600, 3, 0, 0, 0);
+	st_window(&s, T0, T0 + 1000);
+	m = model_of(&s);
+	p = pt_model_proc(m, A);
+	assert_int_equal(p->gpu.n, 3);
+	assert_int_equal(p->gpu.v[0].end, T0 + 400);
+	assert_true(p->gpu.v[1].ret == INT64_MIN);
+	assert_int_equal(p->gpu.v[2].end, T0 + 600);
+	done(&s, m);
+}
+
 static void test_unknown_api(void **state)
 {
 	struct stream s = { 0 };
@@ -618,8 +639,10 @@ static void test_times_that_cannot_be(void **state)
 	st_off(&s, A, A, T0 + 200, 0, T0 + 100); /* ends before it begins */
 	r = &st_add(&s, PT_REC_READ, sizeof(*r), T0, A, A)->read;
 	r->begin_ts = T0 + 1;
-	assert_int_equal(st_feed(&s, m), 2);
-	assert_int_equal(m->malformed, 2);
+	st_mark(&s, UINT64_MAX, PT_MARK_END);
+	st_preempted(&s, A, A, (1ull << 60) - 10, (1ull << 60) + 1);
+	assert_int_equal(st_feed(&s, m), 4);
+	assert_int_equal(m->malformed, 4);
 	assert_int_equal(pt_model_finish(m), 0);
 	assert_int_equal(pt_model_feed(m, &s.recs.v[0].r, 192), -EINVAL);
 	done(&s, m);
@@ -666,6 +689,7 @@ int main(void)
 		cmocka_unit_test(test_totals_survive_loss),
 		cmocka_unit_test(test_gpu_calls),
 		cmocka_unit_test(test_gpu_returns_without_entry),
+		cmocka_unit_test(test_gpu_lost_return),
 		cmocka_unit_test(test_unknown_api),
 		cmocka_unit_test(test_fork_and_exit),
 		cmocka_unit_test(test_pid_reuse),
