@@ -17,10 +17,11 @@
 /* Fewer than this many samples make no distribution. */
 #define PT_WI_MIN_SAMPLES 8
 
-/* A loader's hand-over costs a trainer that loads by itself nothing today: at
- * most this much, and a copy of the batch at 1 GB/s (measured on hand-overs of
- * PyTorch's: 0.2 to 2 ms for batches of 0.6 MB); at least nothing. */
-#define PT_WI_HANDOVER_MS 1.5
+/* A loader's hand-over costs a trainer that loads by itself nothing today. With
+ * workers: between these, and a copy of the batch at 1 GB/s on top of the upper
+ * one (measured on PyTorch's hand-overs of 0.6 MB: medians of 1.1 to 2.4 ms). */
+#define PT_WI_HANDOVER_LOW_MS 0.6
+#define PT_WI_HANDOVER_MS 1.6
 #define PT_WI_HANDOVER_BYTES_MS 1e6
 
 /* One batch made: what its maker did meanwhile. */
@@ -61,6 +62,10 @@ struct pt_wi_obs {
 	double launches;    /* per step */
 	double transfer;    /* host blocked in copies, device idle; per step */
 	double handed_bytes; /* moved to the device, per step */
+	double answers;	    /* of workers that the trainer sleeps for while it
+			     * takes a batch, per step */
+	double hold;	    /* rest of a worker's stretch on the CPU, seen from
+			     * any moment of it */
 	double readers;	    /* mean number that read from disk at once */
 	double throttled;   /* share of run-queue time that ends on a quota's
 			     * period */
@@ -91,6 +96,7 @@ struct pt_wi_run {
 	bool no_handover;	/* nobody holds the hand-over up any more */
 	double cut_transfer;	/* taken out of each step's blocked time */
 	double add_cpu;		/* hand-over that is not there today, per step */
+	double add_sleep;	/* ... and the sleep in it */
 	uint64_t seed;		/* of the block bootstrap; 0: as observed */
 	size_t n;		/* steps to replay */
 	double *queued;		/* NULL, or for the time that threads waited
@@ -121,7 +127,7 @@ struct pt_wi_variant {
 	bool disk_shared;
 	double gpu;
 	double miss; /* of the observed step time, 0.03: by 3 % */
-	double base[PT_WI_SEEDS];
+	double base; /* mean over the seeds, nothing changed */
 };
 
 struct pt_wi_study {

@@ -241,7 +241,7 @@ int pt_wi_replay_bases(struct pt_wi_study *s)
 		for (k = 0; k < PT_WI_SEEDS && !err; k++) {
 			struct pt_wi_run r = pt_wi_base_run(s, &s->v[i], k + 1);
 
-			s->v[i].base[k] = pt_wi_replay(&r, &err);
+			s->v[i].base += pt_wi_replay(&r, &err) / PT_WI_SEEDS;
 		}
 	return err;
 }

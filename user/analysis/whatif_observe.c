@@ -13,6 +13,9 @@
 #define QUOTA_BINS 20
 /* Shorter queueing is the scheduler's, not a quota's. */
 #define QUOTA_MIN_NS (5 * NS_PER_MS)
+/* CPython's thread switch interval: a thread that computes lets another have
+ * the interpreter after so long at the latest. */
+#define SWITCH_MS 5.0
 /* A loop that waits for the device in so many of its steps does so in each:
  * the cut ends of a capture and a first step may differ. */
 #define SYNC_EACH 0.8
@@ -26,6 +29,8 @@ struct split {
 	const struct pt_an *an;
 	const struct pt_worker *w; /* NULL: the trainer */
 	uint64_t cpu, runq, disk, other, idle;
+	uint64_t socks; /* times that a socket was waited for */
+	double rest;	/* integral of the rest of stretches on the CPU, ms^2 */
 };
 
 static int split_piece(void *ctx, uint64_t b, uint64_t e,
@@ -34,13 +39,17 @@ static int split_piece(void *ctx, uint64_t b, uint64_t e,
 	struct split *k = ctx;
 
 	if (!iv) {
+		double l = fmin(ms(e - b), SWITCH_MS);
+
 		k->cpu += e - b;
+		k->rest += l * l / 2 + (ms(e - b) - l) * SWITCH_MS / 2;
 		return 0;
 	}
 	if (queued) {
 		k->runq += e - b;
 		return 0;
 	}
+	k->socks += iv->wait == PT_WAIT_SOCK;
 	switch (pt_piece_cause(k->an, k->w, iv)) {
 	case PT_CAUSE_WORKER_IDLE:
 		k->idle += e - b;
@@ -65,7 +74,7 @@ static struct pt_wi_batch to_batch(const struct split *k, double n)
 
 /* Between two batches made lies the work on the second. */
 static int sample_marks(const struct pt_an *an, const struct pt_worker *w,
-			pt_wi_batches *out)
+			struct pt_wi_obs *o, pt_wi_batches *out)
 {
 	size_t i;
 
@@ -74,6 +83,7 @@ static int sample_marks(const struct pt_an *an, const struct pt_worker *w,
 
 		pt_walk(w->main, w->done.v[i - 1], w->done.v[i], split_piece,
 			&k);
+		o->hold += k.rest;
 		if (pt_vec_push(out, to_batch(&k, 1)))
 			return -ENOMEM;
 	}
@@ -98,7 +108,8 @@ static int sample_mean(const struct pt_an *an, const struct pt_worker *w,
 static int observe_workers(const struct pt_an *an, const struct pt_trainer *t,
 			   struct pt_wi_obs *o)
 {
-	size_t i;
+	double cpu = 0;
+	size_t i, j;
 	int err;
 
 	for (i = 0; i < t->workers.n; i++) {
@@ -113,11 +124,15 @@ static int observe_workers(const struct pt_an *an, const struct pt_trainer *t,
 				return -ENOMEM;
 		}
 		p = &o->pools.v[o->pools.n - 1];
-		err = w->feeder != w->main ? sample_marks(an, w, &p->b) :
+		err = w->feeder != w->main ? sample_marks(an, w, o, &p->b) :
 					     sample_mean(an, w, &p->b);
 		if (err)
 			return err;
 	}
+	for (i = 0; i < o->pools.n; i++)
+		for (j = 0; j < o->pools.v[i].b.n; j++)
+			cpu += o->pools.v[i].b.v[j].cpu;
+	o->hold = cpu > 0 ? o->hold / cpu : 0;
 	o->workers = t->concurrent ? t->concurrent : t->workers.n;
 	if (!t->respawned && o->pools.n != o->workers)
 		o->unfit = "workers came and went";
@@ -163,6 +178,7 @@ static int observe_step(const struct pt_an *an, const struct pt_trainer *t,
 	} else {
 		uint64_t slept = wait.disk + wait.other + wait.idle;
 
+		o->answers += (double)wait.socks;
 		p.cpu += ms(wait.cpu);
 		p.runq += ms(wait.runq);
 		p.handover = ms(slept - pt_min64(slept, s->blocked_ns));
@@ -195,6 +211,7 @@ static int observe_steps(const struct pt_an *an, const struct pt_trainer *t,
 	}
 	if (o->steps.n) {
 		o->mean_ms = sum / (double)o->steps.n;
+		o->answers /= (double)o->steps.n;
 		o->sync_each = (double)syncs >= SYNC_EACH * (double)o->steps.n;
 	}
 	return err;

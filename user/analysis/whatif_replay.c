@@ -161,6 +161,7 @@ static void begin_host(struct sim *s)
 	p->blocked = fmax(0, p->blocked - r->cut_transfer);
 	if (!r->no_handover)
 		p->blocked += p->handover;
+	p->blocked += r->add_sleep;
 	if (!r->device_queue)
 		p->blocked += p->gpu_wait;
 	s->stage = HOSTWORK;
