@@ -56,6 +56,7 @@ void pt_find_hung(const struct pt_an *an, struct pt_trainer *t,
 struct pt_pool { /* the workers' time, shares of what they were alive */
 	double busy;	  /* not idle for want of an index */
 	double cpu, run_queue;
+	double sending;	  /* their senders are at it */
 	double cores_used; /* by the whole target; NAN unknown */
 };
 void pt_measure_pool(struct pt_an *an, struct pt_trainer *t,
@@ -95,7 +96,8 @@ int pt_measure_steady(struct pt_an *an, const struct pt_trainer *t,
 
 struct pt_growth {
 	size_t points;
-	double per_min, total, level; /* bytes; total over the capture */
+	/* bytes: of the whole capture, its second half; over the capture */
+	double per_min, half_per_min, total, level;
 	double deviate, half_deviate; /* whole capture, second half */
 };
 int pt_measure_growth(const struct pt_an *an, struct pt_growth *out);

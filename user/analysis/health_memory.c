@@ -29,11 +29,11 @@ static size_t points(const struct pt_report *r, double *x, double *y)
 int pt_measure_growth(const struct pt_an *an, struct pt_growth *out)
 {
 	size_t n = an->r->n_series, half;
-	double *x = malloc((3 * n + 1) * sizeof(*x)), *y = x + n, slope;
+	double *x = malloc((3 * n + 1) * sizeof(*x)), *y = x + n, slope, late;
 	double *copy = x + 2 * n;
 	int err = 0;
 
-	*out = (struct pt_growth){ 0, NAN, NAN, NAN, 0, 0 };
+	*out = (struct pt_growth){ 0, NAN, NAN, NAN, NAN, 0, 0 };
 	if (!x)
 		return -ENOMEM;
 	n = points(an->r, x, y);
@@ -41,9 +41,12 @@ int pt_measure_growth(const struct pt_an *an, struct pt_growth *out)
 	if (n < PT_GROWTH_MIN_POINTS)
 		goto out;
 	err = pt_theil_sen(x, y, n, &slope);
+	half = n / 2;
+	if (!err)
+		err = pt_theil_sen(x + half, y + half, n - half, &late);
 	if (err)
 		goto out;
-	half = n / 2;
+	out->half_per_min = 60 * late;
 	out->per_min = 60 * slope;
 	out->total = slope * (x[n - 1] - x[0]);
 	out->deviate = pt_mann_kendall(y, n);

@@ -52,10 +52,20 @@ static double others_cpu(const struct pt_an *an, const struct pt_trainer *t)
 	return sum;
 }
 
+static int sending_piece(void *ctx, uint64_t b, uint64_t e,
+			 const struct pt_iv *iv, bool queued)
+{
+	struct tally *k = ctx;
+
+	if (!iv || queued || iv->wait == PT_WAIT_PIPE_OUT)
+		k->cpu += e - b;
+	return 0;
+}
+
 void pt_measure_pool(struct pt_an *an, struct pt_trainer *t,
 		     struct pt_pool *out)
 {
-	double all = 0, cpu = 0, queued = 0, idle = 0;
+	double all = 0, cpu = 0, queued = 0, idle = 0, sending = 0;
 	size_t i;
 
 	for (i = 0; i < t->workers.n; i++) {
@@ -71,7 +81,13 @@ void pt_measure_pool(struct pt_an *an, struct pt_trainer *t,
 		cpu += (double)k.cpu;
 		queued += (double)k.queued;
 		idle += (double)k.idle;
+		if (w->feeder == w->main)
+			continue;
+		k.cpu = 0;
+		pt_walk(w->feeder, b, e, sending_piece, &k);
+		sending += (double)k.cpu;
 	}
+	out->sending = all > 0 ? sending / all : 0;
 	out->busy = all > 0 ? 1 - idle / all : NAN;
 	out->cpu = all > 0 ? cpu / all : NAN;
 	out->run_queue = all > 0 ? queued / all : NAN;

@@ -125,10 +125,12 @@ static int fill_workers(struct pt_an *an, struct pt_trainer *t)
 {
 	struct pt_r_worker *o = pt_arena_calloc(an->a, t->workers.n + 1,
 						sizeof(*o));
+	struct pt_hung hung;
 	size_t i;
 
 	if (!o)
 		return -ENOMEM;
+	pt_find_hung(an, t, &hung); /* marks the worker */
 	for (i = 0; i < t->workers.n; i++)
 		fill_worker(an, t, &t->workers.v[i], &o[i]);
 	an->r->workers = o;

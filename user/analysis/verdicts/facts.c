@@ -17,6 +17,10 @@ static void fill_groups(struct pt_facts *f)
 	f->group[PT_GROUP_NETWORK] = f->cause[PT_CAUSE_NETWORK];
 	f->group[PT_GROUP_LOCK] = f->cause[PT_CAUSE_LOCK];
 	f->group[PT_GROUP_IDLE] = f->cause[PT_CAUSE_WORKER_IDLE];
+	if (f->pool.sending >= PT_POOL_SENDING) {
+		f->group[PT_GROUP_IPC] += f->group[PT_GROUP_IDLE];
+		f->group[PT_GROUP_IDLE] = 0;
+	}
 	f->group[PT_GROUP_UNKNOWN] = f->cause[PT_CAUSE_UNKNOWN];
 	f->largest = PT_GROUP_UNKNOWN;
 	for (g = 0; g < PT_GROUP_NR; g++)
@@ -159,8 +163,8 @@ int pt_gather_facts(struct pt_an *an, struct pt_facts *f)
 	pt_find_hung(an, f->t, &f->hung);
 	f->gpu_growth = NAN;
 	if (f->t && an->t1 > an->t0) {
-		gather_shares(an, f);
 		pt_measure_pool(an, f->t, &f->pool);
+		gather_shares(an, f);
 		f->gpu_growth = pt_gpu_growth(an, f->t, &f->gpu_allocs,
 					      &f->gpu_frees);
 		err = pt_measure_steady(an, f->t, &f->steady);

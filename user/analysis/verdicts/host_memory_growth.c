@@ -14,6 +14,7 @@ int pt_judge_host_memory_growth(struct pt_an *an, const struct pt_facts *f,
 	if (g->points < PT_GROWTH_MIN_POINTS ||
 	    g->deviate < PT_GROWTH_DEVIATE ||
 	    g->half_deviate < PT_GROWTH_HALF_DEVIATE ||
+	    g->half_per_min < PT_GROWTH_HALF_PACE * g->per_min ||
 	    !(share >= PT_GROWTH_SHARE))
 		return 0;
 	if (pt_evidence_start(an, v, 4))

@@ -13,10 +13,12 @@ int pt_judge_ipc_bound(struct pt_an *an, const struct pt_facts *f,
 
 	if (f->largest != PT_GROUP_IPC || f->group[PT_GROUP_IPC] < PT_ROOT_SHARE)
 		return 0;
-	if (pt_evidence_starved(an, f, v, 2))
+	if (pt_evidence_starved(an, f, v, 3))
 		return -ENOMEM;
-	pt_evidence_add(v, "data_wait.ipc_share", f->cause[PT_CAUSE_IPC],
+	pt_evidence_add(v, "data_wait.ipc_share", f->group[PT_GROUP_IPC],
 			"share", PT_ROOT_SHARE, PT_MEASURED);
+	pt_evidence_add(v, "workers.sending_share", f->pool.sending, "share",
+			PT_POOL_SENDING, PT_MEASURED);
 	pt_evidence_add(v, "data_wait.handover_share", handover, "share", NAN,
 			PT_MEASURED);
 	v->title = pt_arena_printf(an->a,

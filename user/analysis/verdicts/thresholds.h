@@ -36,6 +36,9 @@
 #define PT_POOL_BUSY 0.85
 /* ... and do not lack cores below this share of their time on the run queue. */
 #define PT_POOL_RUNQ 0.10
+/* Idle workers whose senders are busy for so much of the time are not short
+ * of indices: what they made is stuck on its way. */
+#define PT_POOL_SENDING 0.50
 /* So many cores must be unused for one more worker. */
 #define PT_CORE_FREE 1.0
 
@@ -77,6 +80,8 @@
  * has ended was a warm-up. */
 #define PT_GROWTH_DEVIATE 2.576
 #define PT_GROWTH_HALF_DEVIATE 1.96
+/* ... at no less than this part of the whole's pace. */
+#define PT_GROWTH_HALF_PACE 0.25
 /* Over the capture, of the memory in use; less does not matter yet. */
 #define PT_GROWTH_SHARE 0.02
 #define PT_GROWTH_WARNING 0.10

@@ -1,0 +1,464 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Verdicts beyond plain starvation: what else keeps the device waiting, what
+ * hangs, varies or grows; each with its near miss. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <math.h>
+
+#include "analysis/health.h"
+#include "stream_case.h"
+
+#define NR_FSYNC 74
+#define NR_POLL 7
+#define NR_EPOLL_WAIT 232
+#define STATE_STOPPED 4
+
+static const struct pt_r_verdict *find(const struct pt_report *r, const char *id)
+{
+	size_t i;
+
+	for (i = 0; i < r->n_verdicts; i++)
+		if (!strcmp(r->verdicts[i].id, id))
+			return &r->verdicts[i];
+	return NULL;
+}
+
+typedef void (*edit_fn)(struct job *j);
+
+/* Like case_open(), with the stream changed before it is cut. */
+static void open_edited(struct st_case *c, const struct job_opts *o,
+			edit_fn edit, uint64_t t1)
+{
+	memset(c, 0, sizeof(*c));
+	job_run(&c->j, o);
+	if (edit)
+		edit(&c->j);
+	if (!t1)
+		t1 = o->run_s_x10 * (ST_S / 10) - 100 * ST_MS;
+	job_window(&c->j, JOB_BEGIN + 400 * ST_MS, JOB_BEGIN + t1);
+	c->r = st_analyze(&c->j.s, &c->m);
+}
+
+static void expect_root(const struct job_opts *o, edit_fn edit, const char *id)
+{
+	struct st_case c;
+	char buf[160];
+	const char *trouble;
+
+	open_edited(&c, o, edit, 0);
+	trouble = case_trouble(c.r, buf, sizeof(buf));
+	if (trouble)
+		fail_msg("%s", trouble);
+	if (strcmp(case_root(c.r), id))
+		fail_msg("%s, expected %s: %s", case_root(c.r), id,
+			 c.r->verdicts[0].title);
+	case_close(&c);
+}
+
+/* One worker on a host without another core, by what its batches are. */
+static struct job_opts one_worker(void)
+{
+	struct job_opts o = job_defaults();
+
+	o.workers = 1;
+	o.cores = 1;
+	o.slices = 40;
+	return o;
+}
+
+static void test_causes(void **state)
+{
+	struct job_opts o = one_worker();
+
+	(void)state;
+	o.mix[JOB_NET] = 0.55;
+	expect_root(&o, NULL, "network_bound");
+	o.mix[JOB_NET] = 0.40; /* not the largest */
+	expect_root(&o, NULL, "cpu_bound");
+	o = one_worker();
+	o.mix[JOB_FAULT] = 0.40;
+	o.mix[JOB_DISK] = 0.25;
+	expect_root(&o, NULL, "page_fault_io");
+	o.mix[JOB_FAULT] = 0.25;
+	o.mix[JOB_DISK] = 0.40;
+	expect_root(&o, NULL, "io_bound");
+	o = one_worker();
+	o.mix[JOB_LOCK] = 0.60;
+	expect_root(&o, NULL, "lock_bound");
+	o = one_worker();
+	o.batch_ns = 8 * ST_MS;
+	o.send_ns = 30 * ST_MS;
+	expect_root(&o, NULL, "ipc_bound");
+	o.batch_ns = 60 * ST_MS;
+	o.send_ns = 15 * ST_MS; /* a quarter of the wait */
+	expect_root(&o, NULL, "cpu_bound");
+}
+
+static void test_too_few_workers(void **state)
+{
+	struct job_opts o = job_defaults();
+
+	(void)state;
+	o.cores = 8;
+	expect_root(&o, NULL, "too_few_workers");
+	o.cores = 2; /* none is left */
+	expect_root(&o, NULL, "cpu_bound");
+	o.cores = 8; /* cores, but not for this job */
+	o.mix[JOB_RUNQ] = 0.4;
+	expect_root(&o, NULL, "cpu_oversubscribed");
+}
+
+/* The device has all it needs but for `host_ns` behind each sync. */
+static struct job_opts pausing(uint64_t host_ns)
+{
+	struct job_opts o = job_defaults();
+
+	o.batch_ns = 5 * ST_MS;
+	o.kernel_ns = ST_MS; /* 20 ms in all */
+	o.host_ns = host_ns;
+	return o;
+}
+
+/* Those pauses are spent in fsync. */
+static void flush_files(struct job *j)
+{
+	size_t i;
+
+	for (i = 1; i < j->steps.n; i++) {
+		uint64_t e = j->steps.v[i].wait_begin, b = e - j->o.host_ns;
+		struct pt_rec_off *r = st_off(&j->s, JOB_TRAINER, JOB_TRAINER,
+					      b + 50 * ST_US, e - 50 * ST_US,
+					      e - 40 * ST_US);
+
+		r->syscall = NR_FSYNC;
+		r->obj_kind = PT_OBJ_FILE;
+		r->object = 77;
+		r->state = 2;
+	}
+}
+
+/* ... or in copies that block. */
+static void copy_more(struct job *j)
+{
+	size_t i;
+
+	for (i = 1; i < j->steps.n; i++) {
+		uint64_t e = j->steps.v[i].wait_begin, b = e - j->o.host_ns;
+
+		st_gpu(&j->s, "cudaMemcpy", JOB_TRAINER, JOB_TRAINER,
+		       b + 50 * ST_US, e - 50 * ST_US, 0, 0xd000, 1 << 24, 1);
+	}
+}
+
+static void test_idle_causes(void **state)
+{
+	struct job_opts o = pausing(12 * ST_MS);
+	struct st_case c;
+
+	(void)state;
+	expect_root(&o, NULL, "sync_bound");
+	expect_root(&o, flush_files, "checkpoint_stall");
+	expect_root(&o, copy_more, "transfer_bound");
+	open_edited(&c, &o, flush_files, 0);
+	assert_null(find(c.r, "sync_bound"));
+	assert_int_equal(c.r->verdicts[0].severity, PT_CRITICAL);
+	case_close(&c);
+	/* syncs as often, but the host is back at once */
+	o = pausing(0);
+	expect_root(&o, NULL, "balanced");
+	o = pausing(15 * ST_MS / 10); /* 7 % */
+	expect_root(&o, NULL, "balanced");
+	expect_root(&o, flush_files, "balanced");
+	expect_root(&o, copy_more, "balanced");
+}
+
+static void test_launch_bound(void **state)
+{
+	struct job_opts o = job_defaults();
+	struct st_case c;
+
+	(void)state;
+	o.batch_ns = ST_MS;
+	o.launches = 400;
+	o.kernel_ns = 3 * ST_US;
+	o.launch_gap_ns = 40 * ST_US;
+	open_edited(&c, &o, NULL, 0);
+	assert_string_equal(case_root(c.r), "launch_bound");
+	/* how much it idles is not seen, and the verdict says so */
+	assert_int_equal(c.r->verdicts[0].certainty, PT_CONF_LOW);
+	case_close(&c);
+	o.kernel_ns = 60 * ST_US;
+	expect_root(&o, NULL, "balanced");
+}
+
+/* The job ends after two seconds; worker 1 is stopped then, worker 0 waits
+ * for an index. */
+static void stop_worker(struct job *j)
+{
+	size_t i;
+
+	for (i = 0; i < j->s.recs.n; i++) {
+		struct pt_rec_off *r = &j->s.recs.v[i].r.off;
+
+		if (r->hdr.kind != PT_REC_OFF ||
+		    r->hdr.ts < JOB_BEGIN + 1000 * ST_S)
+			continue;
+		if (r->hdr.tid == JOB_WORKER(1)) {
+			r->state = STATE_STOPPED;
+		} else if (r->hdr.tid == JOB_WORKER(0)) {
+			r->syscall = NR_POLL;
+			r->obj_kind = PT_OBJ_PIPE;
+			r->object = JOB_INDEX_PIPE(0);
+		}
+	}
+}
+
+static void test_hung_worker(void **state)
+{
+	struct job_opts o = job_defaults();
+	struct st_case c;
+	size_t i;
+
+	(void)state;
+	o.run_s_x10 = 20;
+	open_edited(&c, &o, stop_worker, 6 * ST_S);
+	assert_string_equal(case_root(c.r), "hung_worker");
+	assert_int_equal(c.r->verdicts[0].subject_pid, JOB_WORKER(1));
+	assert_int_equal(c.r->verdicts[0].severity, PT_CRITICAL);
+	for (i = 0; i < c.r->n_workers; i++)
+		assert_int_equal(c.r->workers[i].state,
+				 c.r->workers[i].pid == JOB_WORKER(1) ?
+				 PT_WORKER_HUNG : PT_WORKER_OK);
+	case_close(&c);
+	/* only just stopped */
+	open_edited(&c, &o, stop_worker, 2500 * ST_MS);
+	assert_null(find(c.r, "hung_worker"));
+	case_close(&c);
+}
+
+static void serve(struct job *j)
+{
+	size_t i;
+
+	for (i = 0; i < j->s.recs.n; i++) {
+		struct pt_rec_off *r = &j->s.recs.v[i].r.off;
+
+		if (r->hdr.kind == PT_REC_OFF && r->obj_kind == PT_OBJ_SOCK) {
+			r->syscall = NR_EPOLL_WAIT;
+			r->obj_kind = PT_OBJ_OTHER;
+		}
+	}
+}
+
+static void test_no_demand(void **state)
+{
+	struct job_opts o = job_defaults();
+	struct st_case c;
+
+	(void)state;
+	o.workers = 0;
+	o.mix[JOB_NET] = 0.9;
+	open_edited(&c, &o, serve, 0);
+	assert_string_equal(case_root(c.r), "no_demand");
+	assert_int_equal(c.r->n_verdicts, 1);
+	assert_int_equal(c.r->verdicts[0].severity, PT_INFO);
+	case_close(&c);
+	/* a client that fetches its data */
+	expect_root(&o, NULL, "main_thread_loading");
+}
+
+static void test_slow_file(void **state)
+{
+	struct job_opts o = one_worker();
+
+	(void)state;
+	o.slices = 1;
+	o.jitter = 0.02;
+	o.mix[JOB_DISK] = 0.9;
+	o.run_s_x10 = 120;
+	o.batch_ns = 1300 * ST_MS;
+	expect_root(&o, NULL, "slow_file");
+	o.batch_ns = 1000 * ST_MS; /* 900 ms */
+	expect_root(&o, NULL, "io_bound");
+}
+
+static void test_unstable(void **state)
+{
+	struct job_opts o = one_worker();
+	const struct pt_r_verdict *v;
+	struct st_case c;
+
+	(void)state;
+	o.heavy_every = 10;
+	o.heavy = 6;
+	o.run_s_x10 = 60;
+	open_edited(&c, &o, NULL, 0);
+	assert_string_equal(case_root(c.r), "cpu_bound");
+	v = find(c.r, "unstable_steps");
+	assert_non_null(v);
+	assert_string_equal(v->consequence_of, "cpu_bound");
+	assert_true(c.r->steps.n_outliers >= 3);
+	assert_int_equal(c.r->steps.outliers[0].cause, PT_CAUSE_CPU);
+	assert_true(c.r->steps.max_over_min > 4);
+	case_close(&c);
+	o.heavy_every = 0;
+	open_edited(&c, &o, NULL, 0);
+	assert_null(find(c.r, "unstable_steps"));
+	assert_int_equal(c.r->steps.n_outliers, 0);
+	case_close(&c);
+}
+
+/* ---- memory ----------------------------------------------------------------- */
+
+static uint64_t (*rss_at)(unsigned s);
+
+static uint64_t rising(unsigned s)
+{
+	return 1000000000 + s * 4000000ull + (s * 2654435761u) % 3000000;
+}
+
+static uint64_t warming_up(unsigned s)
+{
+	return 1000000000 + (s < 15 ? s : 15) * 20000000ull +
+	       (s * 2654435761u) % 3000000;
+}
+
+static uint64_t level(unsigned s)
+{
+	return 1000000000 + (s * 2654435761u) % 30000000;
+}
+
+static void sample(struct job *j)
+{
+	unsigned s;
+
+	for (s = 0; s < 40; s++) {
+		union st_any *r = st_add(&j->s, PT_REC_SAMPLE,
+					 sizeof(r->sample),
+					 JOB_BEGIN + s * ST_S + 900 * ST_MS,
+					 JOB_TRAINER, JOB_TRAINER);
+
+		r->sample.rss_anon = rss_at(s);
+	}
+}
+
+static bool grows(uint64_t (*rss)(unsigned), double *per_min)
+{
+	struct job_opts o = pausing(0);
+	struct st_case c;
+	bool yes;
+
+	o.run_s_x10 = 400;
+	rss_at = rss;
+	open_edited(&c, &o, sample, 0);
+	yes = find(c.r, "host_memory_growth") != NULL;
+	*per_min = c.r->mem_growth_per_min;
+	assert_string_equal(case_root(c.r), "balanced");
+	case_close(&c);
+	return yes;
+}
+
+static void test_host_memory(void **state)
+{
+	double per_min;
+
+	(void)state;
+	assert_true(grows(rising, &per_min));
+	assert_true(fabs(per_min / 240e6 - 1) < 0.05);
+	assert_false(grows(warming_up, &per_min));
+	assert_false(grows(level, &per_min));
+}
+
+static unsigned alloc_until, free_too;
+
+static void allocate(struct job *j)
+{
+	uint64_t t;
+	unsigned k = 0;
+
+	for (t = 0; t < alloc_until * ST_MS; t += 50 * ST_MS, k++) {
+		st_gpu(&j->s, "cudaMalloc", JOB_TRAINER, JOB_GRAD,
+		       JOB_BEGIN + t, JOB_BEGIN + t + 5000, 0, 0, 1 << 20, 0);
+		if (free_too)
+			st_gpu(&j->s, "cudaFree", JOB_TRAINER, JOB_GRAD,
+			       JOB_BEGIN + t + 9000, JOB_BEGIN + t + 12000, 0,
+			       0xabc000, 0, 0);
+	}
+}
+
+static bool gpu_grows(unsigned until, unsigned frees)
+{
+	struct job_opts o = pausing(0);
+	struct st_case c;
+	bool yes;
+
+	o.run_s_x10 = 60;
+	alloc_until = until;
+	free_too = frees;
+	open_edited(&c, &o, allocate, 0);
+	yes = find(c.r, "gpu_memory_growth") != NULL;
+	case_close(&c);
+	return yes;
+}
+
+static void test_gpu_memory(void **state)
+{
+	(void)state;
+	assert_true(gpu_grows(6000, 0));
+	assert_false(gpu_grows(6000, 1)); /* given back */
+	assert_false(gpu_grows(2500, 0)); /* a warm-up */
+	assert_false(gpu_grows(0, 0));
+}
+
+static void test_statistics(void **state)
+{
+	double x[30], y[30], v;
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < 30; i++) {
+		x[i] = (double)i;
+		y[i] = 3 * (double)i + (i % 2 ? 1 : -1);
+	}
+	y[7] = 1e9; /* one wild point changes nothing */
+	assert_int_equal(pt_theil_sen(x, y, 30, &v), 0);
+	assert_true(fabs(v - 3) < 0.2);
+	assert_true(pt_mann_kendall(y, 30) > 5);
+	assert_int_equal(pt_spearman(x, y, 7, &v), 0);
+	assert_true(v > 0.9);
+	for (i = 0; i < 30; i++)
+		y[i] = (double)((i * 7) % 10);
+	assert_true(fabs(pt_mann_kendall(y, 30)) < 1.96);
+	/* ten rising points: S = 45, variance 125, (45 - 1) / sqrt(125) */
+	assert_true(fabs(pt_mann_kendall(x, 10) - 3.9354796) < 1e-6);
+	for (i = 0; i < 30; i++)
+		y[i] = 1;
+	assert_true(pt_mann_kendall(y, 30) == 0);
+	assert_int_equal(pt_spearman(x, y, 30, &v), 0);
+	assert_true(isnan(v));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_causes),
+		cmocka_unit_test(test_too_few_workers),
+		cmocka_unit_test(test_idle_causes),
+		cmocka_unit_test(test_launch_bound),
+		cmocka_unit_test(test_hung_worker),
+		cmocka_unit_test(test_no_demand),
+		cmocka_unit_test(test_slow_file),
+		cmocka_unit_test(test_unstable),
+		cmocka_unit_test(test_host_memory),
+		cmocka_unit_test(test_gpu_memory),
+		cmocka_unit_test(test_statistics),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
