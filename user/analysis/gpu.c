@@ -27,7 +27,9 @@
 struct stream {
 	uint64_t handle, last_submit;
 	uint64_t done; /* when it was found empty; pending: before that */
+	uint64_t copies_by; /* when its pending copies are over, most likely */
 	bool pending;
+	bool launches; /* ... among what is pending */
 };
 
 struct event {
@@ -51,6 +53,7 @@ struct device {
 	PT_VEC(struct unit) units; /* of the open stretch */
 	pt_spans busy;		   /* certainly busy */
 	uint64_t idle_since;	   /* drained; 0: not known to be empty */
+	uint64_t idle_likely_since; /* but for copies that must be over; 0 */
 	pt_doubles per_launch;	   /* solved times, ns, for the median */
 };
 
@@ -113,6 +116,12 @@ static double solve(const struct unit *u, size_t n, uint64_t end)
 static int idle_until(struct device *d, uint64_t ts)
 {
 	struct pt_span s = { d->idle_since, ts };
+	struct pt_span likely = { d->idle_likely_since, ts };
+
+	d->idle_likely_since = 0;
+	if (likely.begin && ts > likely.begin &&
+	    pt_vec_push(&d->t->idle_likely, likely))
+		return -ENOMEM;
 
 	/* Not after it was found empty: another thread submits while a sync is
 	 * still to return, and then nothing is known. */
@@ -124,8 +133,9 @@ static int idle_until(struct device *d, uint64_t ts)
 	return pt_vec_push(&d->t->idle_likely, s);
 }
 
-/* Every stream is empty at `ts`; the host had waited since `from`. */
-static int drained(struct device *d, uint64_t from, uint64_t ts)
+/* Every stream is empty at `ts`, for certain (`hard`) or but for copies that
+ * must be over by then; the host had waited since `from`. */
+static int drained(struct device *d, uint64_t from, uint64_t ts, bool hard)
 {
 	size_t n = d->units.n, i, launches = 0;
 	bool blocked = ts - from >= BLOCKED_NS;
@@ -134,7 +144,7 @@ static int drained(struct device *d, uint64_t from, uint64_t ts)
 	int err = 0;
 
 	d->t->gpu_known = true;
-	d->idle_since = ts;
+	*(hard ? &d->idle_since : &d->idle_likely_since) = ts;
 	for (i = 0; i < n; i++)
 		launches += d->units.v[i].launch;
 	if (n && launches && limit > d->units.v[0].at) {
@@ -160,6 +170,13 @@ static int drained(struct device *d, uint64_t from, uint64_t ts)
 	return err;
 }
 
+/* Longer than this a copy hardly takes: half the rate of PCI Express 3.0 with
+ * 16 lanes, 8 GB/s, and a start-up. */
+static uint64_t copy_ns(uint64_t bytes)
+{
+	return 50000 + pt_min64(bytes, NS_PER_S * 60) / 8;
+}
+
 static int submit(struct device *d, const struct pt_gpu_call *c,
 		  uint64_t known_ns)
 {
@@ -173,6 +190,11 @@ static int submit(struct device *d, const struct pt_gpu_call *c,
 	if (s) {
 		s->pending = true;
 		s->last_submit = c->begin;
+		if (u.launch)
+			s->launches = true;
+		else if (pt_call_is_copy(c))
+			s->copies_by = pt_max64(s->copies_by, c->begin) +
+				       copy_ns(c->v[1]);
 	}
 	return pt_vec_push(&d->units, u);
 }
@@ -195,13 +217,26 @@ static uint64_t complete(struct device *d, bool all, uint64_t handle,
 
 		if ((all || s->handle == handle) && s->pending &&
 		    s->last_submit <= before) {
-			s->pending = false;
+			s->pending = s->launches = false;
 			s->done = at;
 		}
 		left |= s->pending;
 		empty = pt_max64(empty, s->done);
 	}
 	return left ? 0 : empty;
+}
+
+/* Nothing is left but copies that were over before `at`: a prefetcher puts the
+ * next batch's on a stream of its own, which nobody waits for at once. */
+static bool only_old_copies(const struct device *d, uint64_t at)
+{
+	size_t i;
+
+	for (i = 0; i < d->n_streams; i++)
+		if (d->streams[i].pending && (d->streams[i].launches ||
+					      d->streams[i].copies_by > at))
+			return false;
+	return !d->streams_overflow;
 }
 
 static void record_event(struct device *d, const struct pt_gpu_call *c)
@@ -265,7 +300,10 @@ static int take_sync(struct device *d, const struct pt_gpu_call *c)
 		return err;
 	empty = complete(d, c->cls == PT_API_SYNC_DEVICE, handle, before,
 			 c->end);
-	return empty && !d->idle_since ? drained(d, c->begin, empty) : 0;
+	if (empty)
+		return d->idle_since ? 0 : drained(d, c->begin, empty, true);
+	return only_old_copies(d, c->end) && !d->idle_likely_since ?
+		       drained(d, c->begin, c->end, false) : 0;
 }
 
 /* A copy that blocked the host was done when it returned, and with it all
@@ -286,7 +324,7 @@ static int take_copy(struct device *d, const struct pt_gpu_call *c)
 	if (err || c->v[2] == PT_COPY_H2D)
 		return err;
 	empty = complete(d, false, c->stream, c->begin, c->end);
-	return empty ? drained(d, c->begin, empty) : 0;
+	return empty ? drained(d, c->begin, empty, true) : 0;
 }
 
 static void count(struct pt_trainer *t, const struct pt_gpu_call *c)
@@ -435,8 +473,11 @@ static int sum_up(struct device *d)
 							  waits.v, waits.n);
 		t->starved_likely_ns = pt_max64(t->starved_likely_ns,
 						t->starved_lo_ns);
+		/* Never found empty. A host that waits for the device more
+		 * than for data is ahead of it: its waiting is hidden. */
 		if (!t->gpu_known)
-			t->starved_likely_ns = t->starved_hi_ns;
+			t->starved_likely_ns = t->starved_hi_ns -
+				pt_min64(t->starved_hi_ns, busy);
 	}
 	pt_vec_free(&waits);
 	return err;
