@@ -133,6 +133,7 @@ class Run:
         enter = None
         if self.setup.storage:
             slow_storage.prepare(data, 64, 256)
+        if self.setup.storage and "--cache dropped" in self.extra:
             self.storage = slow_storage.open_storage(
                 o.slow_storage, data, DISK_KIB_S,
                 os.path.join(o.build, "tests/e2e/slowfs"))

@@ -70,9 +70,12 @@ typedef struct pt_wi_run (*change_fn)(struct pt_wi_study *, struct pt_wi_run,
  * its next batch, and answers when that lets go of the interpreter.
  * False when there is nothing to it.
  */
-static bool handover(const struct pt_wi_study *s, int how, struct pt_wi_run *r)
+static bool handover(const struct pt_wi_study *s, int how, double step,
+		     struct pt_wi_run *r)
 {
-	struct pt_wi_batch m = pt_wi_mean_batch(s);
+	const struct pt_wi_pool *p = s->peers.b.n ? &s->peers : &s->all;
+	double cpu = 0;
+	size_t i;
 
 	switch (how) {
 	case 0:
@@ -81,8 +84,11 @@ static bool handover(const struct pt_wi_study *s, int how, struct pt_wi_run *r)
 		r->no_handover = true;
 		return handover_matters(s);
 	default:
-		r->add_sleep = s->o.answers * s->o.hold * m.cpu /
-			       (m.cpu + m.disk + m.other);
+		for (i = 0; i < p->b.n; i++)
+			cpu += p->b.v[i].cpu / (double)p->b.n;
+		if (r->workers) /* the share of time that it computes */
+			r->add_sleep = s->o.answers * s->o.hold *
+				       fmin(1, cpu / (step * (double)r->workers));
 		return r->add_sleep > 0;
 	}
 }
@@ -92,6 +98,7 @@ static int ask(struct pt_wi_study *s, struct pt_r_whatif *row,
 	       change_fn change, int ways)
 {
 	double low = INFINITY, high = 0, mid[PT_WI_MAX_VARIANTS] = { 0 }, sum = 0;
+	double step = NAN; /* with the hand-over as today */
 	bool same = row->value == (int64_t)s->o.workers;
 	size_t i, k;
 	int way, how, n, err = 0;
@@ -106,15 +113,18 @@ static int ask(struct pt_wi_study *s, struct pt_r_whatif *row,
 			for (way = 0; way < ways; way++) {
 				struct pt_wi_run r = pt_wi_base_run(
 					s, v, k / HANDOVERS + 1);
-				double x;
+				double ms, x;
 
 				how = same ? 0 : k % HANDOVERS;
-				if (!handover(s, how, &r))
-					continue;
 				r = change(s, r, row->value, way);
-				x = v->base / pt_wi_replay(&r, &err);
+				if (!handover(s, how, step, &r))
+					continue;
+				ms = pt_wi_replay(&r, &err);
 				if (err)
 					return err;
+				if (!how)
+					step = ms;
+				x = v->base / ms;
 				if (!isfinite(x))
 					goto unknown;
 				mid[i] += x;
