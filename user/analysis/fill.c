@@ -72,10 +72,12 @@ static int fill_steps(struct pt_an *an, struct pt_trainer *t)
 	if (k && r->period_ms.mean > 0) {
 		r->per_second = 1000 / r->period_ms.mean;
 	}
-	if (an->o->batch_size > 0) {
+	if (an->o->batch_size > 0 && r->count > 0) {
 		r->batch_size = an->o->batch_size;
+		/* a step may take several batches */
 		r->samples_per_second = r->per_second *
-					(double)an->o->batch_size;
+					(double)an->o->batch_size *
+					(double)r->batches / (double)r->count;
 	}
 	return 0;
 }

@@ -17,6 +17,7 @@ struct walker {
 	struct pt_trainer *t;
 	struct pt_step *step;
 	uint64_t by_cause[PT_CAUSE_NR]; /* of this step */
+	uint64_t not_before; /* the hand-over cannot have begun; 0 unknown */
 	uint64_t asleep; /* for a batch, inside the wait */
 	uint64_t helped; /* asleep for another thread of the trainer */
 	struct pt_worker *w;		/* who delivered; NULL unknown */
@@ -263,6 +264,18 @@ static int main_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv,
 	struct pt_step *s = k->step;
 	enum pt_cause cause;
 
+	/* Taking in other workers' early batches delays nothing: the one that
+	 * is waited for is not made yet. */
+	if (b < k->not_before && !(iv && !queued && pt_is_batch_wait(t, t->main, iv))) {
+		uint64_t mid = pt_min64(e, k->not_before);
+		int err;
+
+		s->handover_ns += mid - b;
+		err = charge_worker(k, b, mid);
+		if (err || mid == e)
+			return err;
+		b = mid;
+	}
 	if (!iv) {
 		if (t->handoffs) {
 			s->handover_ns += e - b;
@@ -361,6 +374,8 @@ int pt_charge_waits(struct pt_an *an, struct pt_trainer *t)
 			k.w = &t->workers.v[s->worker];
 			k.w->delivered++;
 			k.made = pt_made_at(t, k.w, s);
+			if (!t->pin && !k.several && k.made != UINT64_MAX)
+				k.not_before = pt_min64(k.made, s->wait_end);
 		}
 		err = pt_walk(t->main, s->wait_begin, s->wait_end, main_piece,
 			      &k);
