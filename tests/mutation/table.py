@@ -56,8 +56,8 @@ MUTATIONS = [
     # ---- roles
     ("roles: deliveries within the trainer count", ROLES,
      "!iv->valid_wake ||\n		    iv->waker_tgid == t->proc->tgid)", "!iv->valid_wake)"),
-    ("roles: no sender threads", ROLES,
-     "from && from->tgid == w->proc->tgid && from != w->main", "0"),
+    ("roles: whoever is woken sends", ROLES, "yes = items.n >= 2 && items.n * 4 >= wakes;",
+     "yes = wakes >= 2;"),
     ("roles: the pin thread is not seen", ROLES, "	if (t->receiver != t->main)",
      "	if (0)"),
     ("roles: the last sleep for the pin thread is lost", UTIL,
@@ -126,8 +126,7 @@ MUTATIONS = [
      "			if (b->v[k].end > s.end)",
      "			err = pt_vec_push(&out, s); s.begin = s.end;\n"
      "			if (b->v[k].end > s.end)"),
-    ("gpu: launches take half as long", GPU, "u[i].launch ? (uint64_t)w :",
-     "u[i].launch ? (uint64_t)w / 2 :"),
+    ("gpu: launches take half as long", GPU, "	return lo;\n", "	return lo / 2;\n"),
     ("gpu: starving is idling", GPU,
      "		t->starved_lo_ns = pt_spans_overlap(t->idle_hard.v,\n"
      "						    t->idle_hard.n, waits.v,\n"

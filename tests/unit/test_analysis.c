@@ -271,6 +271,31 @@ static void test_own_threads(void **state)
 	case_close(&c);
 }
 
+/* A thread that the main thread wakes once a step, and that sends nothing: its
+ * wake-ups are no refills, wherever in the step they come. */
+static void test_woken_helpers(void **state)
+{
+	struct job_opts o = job_defaults();
+	struct st_case c;
+	size_t i;
+
+	(void)state;
+	memset(&c, 0, sizeof(c));
+	job_run(&c.j, &o);
+	st_task(&c.j.s, JOB_BEGIN, JOB_TRAINER, 1060, 1, "helper");
+	for (i = 1; i < c.j.steps.n; i++) {
+		uint64_t from = c.j.steps.v[i - 1].wait_end + 200 * ST_US;
+		uint64_t wake = c.j.steps.v[i].wait_end + 100 * ST_US;
+
+		st_futex(&c.j.s, JOB_TRAINER, 1060, from, wake, wake + 5000,
+			 0x9990000, JOB_TRAINER, JOB_TRAINER);
+	}
+	job_window(&c.j, JOB_BEGIN + 400 * ST_MS, JOB_BEGIN + 2900 * ST_MS);
+	c.r = st_analyze(&c.j.s, &c.m);
+	check_case(&c, 5 * ST_US);
+	case_close(&c);
+}
+
 /* ---- the capture's ends --------------------------------------------------- */
 
 /* Cut in the middle of a wait at both ends: the parts inside count. */
@@ -477,6 +502,13 @@ static void test_breakdown(void **state)
 	assert_true(c.r->breakdown.sync.share < 0.03);
 	assert_true(c.r->breakdown.gpu_wait.share > 0.1);
 	case_close(&c);
+	/* ... nor where the host takes long to launch what keeps it busy */
+	o.launch_gap_ns = 190 * ST_US;
+	case_open(&c, &o, 0, 0);
+	assert_true(c.r->breakdown.sync.share < 0.03);
+	assert_true(c.r->breakdown.other.share > 0.15);
+	case_close(&c);
+	o.launch_gap_ns = 12 * ST_US;
 	/* busy: nearly all of it is waiting for the device, however */
 	o.batch_ns = 8 * ST_MS;
 	o.kernel_ns = ST_MS;
@@ -584,6 +616,7 @@ int main(void)
 		cmocka_unit_test(test_own_loading),
 		cmocka_unit_test(test_host_work),
 		cmocka_unit_test(test_own_threads),
+		cmocka_unit_test(test_woken_helpers),
 		cmocka_unit_test(test_partial_waits),
 		cmocka_unit_test(test_wait_without_end),
 		cmocka_unit_test(test_charges),
