@@ -6,7 +6,7 @@ STEPS, WAITS, GPU = ("user/analysis/%s.c" % n for n in ("steps", "waits", "gpu")
 WORKERS, BREAK, TABLES = ("user/analysis/%s.c" % n for n in ("workers", "breakdown", "tables"))
 ROLES, UTIL, DELIVER = ("user/analysis/%s.c" % n for n in ("roles", "util", "deliver"))
 V = "user/analysis/verdicts/"
-VH, VT = V + "verdict.h", V + "table.c"
+VH, VT, FACTS = V + "thresholds.h", V + "table.c", V + "facts.c"
 
 MUTATIONS = [
     # ---- who can have woken whom
@@ -102,11 +102,13 @@ MUTATIONS = [
     ("waits: faults are unknown", WAITS, "		return PT_CAUSE_PAGE_FAULT;",
      "		return PT_CAUSE_UNKNOWN;"),
     ("waits: blocked time reaches beyond", WAITS,
-     "		s->blocked_ns = pt_min64(s->blocked_ns, k.asleep);\n", ""),
+     "s->blocked_ns = pt_min64(s->blocked_ns, k.asleep) + k.helped;",
+     "s->blocked_ns += k.helped;"),
 
     # ---- the device
-    ("gpu: idle since the sync began", GPU, "	d->idle_since = ts;",
-     "	d->idle_since = from;"),
+    ("gpu: idle since the sync began", GPU,
+     "*(hard ? &d->idle_since : &d->idle_likely_since) = ts;",
+     "*(hard ? &d->idle_since : &d->idle_likely_since) = from;"),
     ("gpu: a host on the run queue keeps it busy", GPU,
      "return queued || e - b < BLOCKED_NS ?", "return e - b < BLOCKED_NS ?"),
     ("gpu: later work is done as well", GPU, "		    s->last_submit <= before) {",
@@ -135,8 +137,8 @@ MUTATIONS = [
 
     # ---- workers and breakdown
     ("workers: idling is working", WORKERS, "(e - b - k.idle_ns)", "(e - b)"),
-    ("workers: slow from 1.3", WORKERS, "#define SLOW_FACTOR 1.5", "#define SLOW_FACTOR 1.3"),
-    ("workers: slow from 1.7", WORKERS, "#define SLOW_FACTOR 1.5", "#define SLOW_FACTOR 1.7"),
+    ("workers: slow from 1.3", VH, "#define PT_SLOW_FACTOR 1.5", "#define PT_SLOW_FACTOR 1.3"),
+    ("workers: slow from 1.7", VH, "#define PT_SLOW_FACTOR 1.5", "#define PT_SLOW_FACTOR 1.7"),
     ("workers: spread does not matter", WORKERS, "quantile_sorted(&w->service_ms, 0.25) > p75",
      "p75 >= 0"),
     ("tables: idle is prefetch full", TABLES,
@@ -146,8 +148,9 @@ MUTATIONS = [
      "e - b - waiting;"),
     ("breakdown: waiting for the device is other work", BREAK, "			t->gpu_wait_ns += ns;",
      ""),
-    ("breakdown: starving is a sync's fault", BREAK,
-     "pt_min64(t->idle_hard_ns, idle_in_waits)", "0 * idle_in_waits"),
+    ("breakdown: starving is a sync's fault", "user/analysis/health_idle.c",
+     "pt_spans_subtract(&t->idle_hard, waits, &idle)",
+     "pt_spans_subtract(&t->idle_hard, writing, &idle)"),
 
     # ---- verdicts
     ("verdict: starving from 8 %", VH, "#define PT_STARVED_INFO 0.10",
@@ -174,19 +177,14 @@ MUTATIONS = [
      "#define PT_SLOW_SHARE 0.85"),
     ("verdict: two steps are enough", VH, "#define PT_MIN_STEPS 3", "#define PT_MIN_STEPS 2"),
     ("verdict: three steps are too few", VH, "#define PT_MIN_STEPS 3", "#define PT_MIN_STEPS 4"),
-    ("verdict: any length is enough", VT, "f->wall_s < 0.5", "f->wall_s < 0.1"),
-    ("verdict: losses do not matter", VT, "c->lost_total * 100 > c->events",
+    ("verdict: any length is enough", FACTS, "f->wall_s < 0.5", "f->wall_s < 0.1"),
+    ("verdict: losses do not matter", FACTS, "c->lost_total * 100 > c->events",
      "c->lost_total > c->events"),
-    ("verdict: every root says so", VT, "if (d->root && (root ||", "if (d->root && (0 ||"),
-    ("verdict: faults are no I/O", VT, "f->cause[PT_CAUSE_DISK] +\n				"
+    ("verdict: every root says so", VT, "k->f.is_starved && !k->f.data_root;",
+     "k->f.is_starved;"),
+    ("verdict: faults are no I/O", FACTS, "f->cause[PT_CAUSE_DISK] +\n				"
      "f->cause[PT_CAUSE_PAGE_FAULT];", "f->cause[PT_CAUSE_DISK];"),
-    ("verdict: idle at 25 % is suspicious", V + "balanced.c", "#define IDLE_BAD 0.30",
-     "#define IDLE_BAD 0.20"),
-    ("verdict: idle at 37 % is balanced", V + "balanced.c", "#define IDLE_BAD 0.30",
-     "#define IDLE_BAD 0.45"),
     ("verdict: loading by itself despite workers", V + "main_thread_loading.c",
-     "	if (f->t->handoffs)\n		return 0;\n", ""),
+     "	if (f->t->handoffs || f->t->thread_loader)\n		return 0;\n", ""),
     ("verdict: io whatever is largest", V + "io_bound.c", "f->largest != PT_GROUP_IO || ", ""),
-    ("verdict: the gain is unlimited", VT, "out->high = 1 / (1 - fmin(f->starved_hi, 0.999));",
-     "out->high = 1 / (1 - fmin(2 * f->starved_hi, 0.999));"),
 ]
