@@ -212,7 +212,8 @@ static void check_spans(struct world *w, const struct pt_model *m, uint64_t seed
 	t = &an.trainers.v[0];
 	assert_int_equal(pt_model_gpu(&an, t), 0);
 	for (i = 0; i < t->idle_hard.n; i++)
-		for (k = 0; k < w->busy.n; k++)
+		for (k = 0; k < w->busy.n &&
+			    w->busy.v[k].begin < t->idle_hard.v[i].end; k++)
 			wrong += pt_overlap(t->idle_hard.v[i].begin,
 					    t->idle_hard.v[i].end,
 					    w->busy.v[k].begin,
