@@ -273,13 +273,11 @@ static void test_own_threads(void **state)
 
 /* A thread that the main thread wakes once a step, and that sends nothing: its
  * wake-ups are no refills, wherever in the step they come. */
-static void test_woken_helpers(void **state)
+static void check_helpers(struct job_opts o)
 {
-	struct job_opts o = job_defaults();
 	struct st_case c;
 	size_t i;
 
-	(void)state;
 	memset(&c, 0, sizeof(c));
 	job_run(&c.j, &o);
 	st_task(&c.j.s, JOB_BEGIN, JOB_TRAINER, 1060, 1, "helper");
@@ -294,6 +292,19 @@ static void test_woken_helpers(void **state)
 	c.r = st_analyze(&c.j.s, &c.m);
 	check_case(&c, 5 * ST_US);
 	case_close(&c);
+}
+
+static void test_woken_helpers(void **state)
+{
+	struct job_opts o = job_defaults();
+
+	(void)state;
+	check_helpers(o);
+	/* the trainer writes the indices itself: it has no senders at all */
+	o.direct = true;
+	o.workers = 3;
+	o.jitter = 0.3;
+	check_helpers(o);
 }
 
 /* ---- the capture's ends --------------------------------------------------- */
