@@ -55,7 +55,7 @@ struct stream {
 	struct thread t[MAX_THREADS];
 	size_t n;
 	uint64_t begin, end;
-	unsigned forks, execs, exits, pipe_waits, pipe_right, launches, enters,
+	unsigned threads, forks, execs, exits, pipe_waits, pipe_right, launches, enters,
 		returns, bad;
 	uint64_t intervals, shortest; /* closed OFF records */
 	const struct facts *f;
@@ -251,7 +251,11 @@ static void on_record(void *ctx, const void *rec, size_t len)
 		const struct pt_rec_fork *f = rec;
 		struct thread *c = thread_of(s, f->child_tid, f->child_start);
 
-		s->forks++;
+		/* a GPU library may make threads of its own */
+		if (h->flags & PT_F_THREAD)
+			s->threads++;
+		else
+			s->forks++;
 		if (c)
 			c->begin = h->ts;
 		break;
@@ -444,7 +448,7 @@ static void trace_job(bool perf)
 	assert_int_equal(s.forks, EXECS);
 	assert_int_equal(s.execs, EXECS);
 	assert_int_equal(s.exits, EXECS);
-	assert_int_equal(s.n, 4 + EXECS);
+	assert_int_equal(s.n, 4 + EXECS + s.threads);
 	check_threads(&s);
 	for (i = 0; i < s.n; i++)
 		if ((int)s.t[i].tid == f->stuck)

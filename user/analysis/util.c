@@ -157,6 +157,9 @@ bool pt_is_batch_wait(const struct pt_trainer *t, const struct pt_thread *th,
 }
 
 #define SHARED_LOCKS 16
+/* No item is shorter: an index takes 36 bytes on the pipe. A sender also
+ * writes single bytes while it works on one (to make room in a file). */
+#define ITEM_BYTES 16
 /* The words of one lock (a mutex, its condition variables) lie together. */
 #define LOCK_SPAN 96
 
@@ -218,7 +221,8 @@ int pt_rest_wakes(const struct pt_an *an, const struct pt_thread *th,
 		(*wakes)++;
 		/* With nothing written since, it is one item: the longest of
 		 * its sleeps was the rest, the others were for locks. */
-		if (any && iv->wchar == written) {
+		if (any && iv->wchar >= written &&
+		    iv->wchar - written < ITEM_BYTES) {
 			if (slept > longest) {
 				longest = slept;
 				out->v[out->n - 1] = iv->ready;
