@@ -268,17 +268,21 @@ static struct gap_kind *choose_kinds(struct gap_set *s)
 /* Mark the gaps in which a batch was obtained; how many. */
 static size_t pick_by_handoff(struct gap_set *s)
 {
-	struct gap_kind *k;
+	struct gap_kind *best = choose_kinds(s), *k;
 	size_t i, n = 0;
 
-	if (!choose_kinds(s))
+	if (!best)
 		return 0;
 	for (i = 0; i < s->gaps.n; i++) {
 		struct gap *g = &s->gaps.v[i];
 
 		k = g->cut ? NULL : kind_of(s, g, false);
-		g->data = g->blocked || (g->cut && g->marks) ||
-			  (k && k->chosen);
+		if (!k)
+			g->data = g->blocked || g->marks;
+		else /* a sleep that its kind hardly ever has is a lock's */
+			g->data = k->chosen ||
+				  (g->blocked &&
+				   (k == best || k->evident * 5 >= k->n));
 		n += g->data;
 	}
 	return n;
