@@ -122,7 +122,7 @@ static int close_open(struct pt_model *m, struct pt_thread *t)
 	return pt_vec_push(&t->iv, iv);
 }
 
-static void close_calls(struct pt_model *m, struct pt_thread *t)
+static void close_calls(struct pt_thread *t)
 {
 	struct pt_proc *p = t->proc;
 	size_t i;
@@ -141,7 +141,6 @@ static void close_calls(struct pt_model *m, struct pt_thread *t)
 			break;
 		}
 	}
-	(void)m;
 }
 
 int pt_model_finish(struct pt_model *m)
@@ -163,7 +162,7 @@ int pt_model_finish(struct pt_model *m)
 		e = close_open(m, t);
 		if (e)
 			err = e;
-		close_calls(m, t);
+		close_calls(t);
 	}
 	e = pt_model_settle(m);
 	m->finished = true;
