@@ -203,9 +203,12 @@ class Job:
             begin = now()
             gpu.sync(False)  # gradients must be there to be exchanged
             met = now()
-            self.peer.sendall(b"g")
-            if not self.peer.recv(1):
-                self.stop = True
+            try:
+                self.peer.sendall(b"g")
+                alone = not self.peer.recv(1)
+            except ConnectionError:  # told to end between two barriers
+                alone = True
+            self.stop = self.stop or alone
             self.log.add(pause="barrier", begin=met, end=now(), asked=begin)
         gpu.optimizer()
         self.log.add(update=now())

@@ -297,6 +297,27 @@ static void test_many_workers(void **state)
 	pt_report_free(r);
 }
 
+/* Labels show, made safe; without any there is no line for them. */
+static void test_labels(void **state)
+{
+	struct pt_report *r = fixture_full();
+	char *text;
+
+	(void)state;
+	assert_non_null(r);
+	text = render(r, NULL);
+	lacks(text, "Labels");
+	free(text);
+	assert_int_equal(pt_report_label(r, "workers", "4"), 0);
+	assert_int_equal(pt_report_label(r, "disk", "a\x1b[2Jb"), 0);
+	text = render(r, NULL);
+	has(text, "Labels    workers=4");
+	has(text, "disk=a");
+	check_safe(text, false, 80);
+	free(text);
+	pt_report_free(r);
+}
+
 static void test_term(void **state)
 {
 	static const struct {
@@ -389,6 +410,7 @@ int main(void)
 		cmocka_unit_test(test_bar),
 		cmocka_unit_test(test_order),
 		cmocka_unit_test(test_many_workers),
+		cmocka_unit_test(test_labels),
 		cmocka_unit_test(test_term),
 		cmocka_unit_test(test_term_small),
 		cmocka_unit_test(test_write_error),

@@ -143,6 +143,45 @@ static void flush_files(struct job *j)
 	}
 }
 
+/* ... in pieces of 1 ms, with 1 ms of serialising before each. */
+static void flush_pieces(struct job *j)
+{
+	size_t i;
+	uint64_t at;
+
+	for (i = 1; i < j->steps.n; i++) {
+		uint64_t e = j->steps.v[i].wait_begin;
+
+		for (at = e - j->o.host_ns + ST_MS; at + ST_MS < e;
+		     at += 2 * ST_MS) {
+			struct pt_rec_off *r = st_off(&j->s, JOB_TRAINER,
+						      JOB_TRAINER, at,
+						      at + ST_MS, at + ST_MS);
+
+			r->syscall = NR_FSYNC;
+			r->obj_kind = PT_OBJ_FILE;
+			r->object = 77;
+			r->state = 2;
+		}
+	}
+}
+
+/* ... two of them, with a kernel launched in between. */
+static void flush_and_launch(struct job *j)
+{
+	size_t i;
+
+	flush_pieces(j);
+	for (i = 1; i < j->steps.n; i++) {
+		uint64_t b = j->steps.v[i].wait_begin - j->o.host_ns;
+
+		for (uint64_t at = b + 2500 * ST_US; at < b + j->o.host_ns;
+		     at += 2 * ST_MS)
+			st_gpu(&j->s, "cudaLaunchKernel", JOB_TRAINER,
+			       JOB_TRAINER, at, at, 0, 0xeeee, 0, 0);
+	}
+}
+
 /* ... or in copies that block. */
 static void copy_more(struct job *j)
 {
@@ -165,6 +204,16 @@ static void test_idle_causes(void **state)
 	expect_root(&o, NULL, "sync_bound");
 	expect_root(&o, flush_files, "checkpoint_stall");
 	expect_root(&o, copy_more, "transfer_bound");
+	expect_root(&o, flush_pieces, "checkpoint_stall");
+	open_edited(&c, &o, flush_pieces, 0);
+	assert_true(c.r->breakdown.checkpoint.share >
+		    3 * c.r->breakdown.sync.share);
+	case_close(&c);
+	open_edited(&c, &o, flush_and_launch, 0);
+	assert_true(c.r->breakdown.checkpoint.share <
+		    1.5 * (c.r->breakdown.sync.share +
+			   c.r->breakdown.other.share));
+	case_close(&c);
 	open_edited(&c, &o, flush_files, 0);
 	assert_null(find(c.r, "sync_bound"));
 	assert_int_equal(c.r->verdicts[0].severity, PT_CRITICAL);

@@ -12,6 +12,9 @@
 /* As much written between two records of the trainer's main thread is a
  * checkpoint, not a log line or an index for a worker. */
 #define WRITE_BURST (1u << 20)
+/* Writing goes on behind a pause no longer than this, if nothing was launched
+ * meanwhile: the next piece is serialised, or copied from the device. */
+#define WRITE_PAUSE_NS (100 * NS_PER_MS)
 /* A pause between two launches that is launching: an eager framework needs
  * some tens of microseconds for an operator. Longer, and the host does
  * something else. */
@@ -63,6 +66,34 @@ static int add_span(pt_spans *s, uint64_t b, uint64_t e)
 	return e > b ? pt_vec_push(s, x) : 0;
 }
 
+static bool launched_between(const struct pt_proc *p, uint64_t b, uint64_t e)
+{
+	size_t i;
+
+	for (i = pt_gpu_after(p, b); i < p->gpu.n && p->gpu.v[i].begin < e; i++)
+		if (p->gpu.v[i].cls == PT_API_LAUNCH ||
+		    p->gpu.v[i].cls == PT_API_GRAPH_LAUNCH)
+			return true;
+	return false;
+}
+
+/* One checkpoint is many writes: what passes between them belongs to it. */
+static void join_writing(const struct pt_proc *p, pt_spans *s)
+{
+	size_t i, n = 0;
+
+	for (i = 0; i < s->n; i++) {
+		struct pt_span x = s->v[i];
+
+		if (n && x.begin - s->v[n - 1].end <= WRITE_PAUSE_NS &&
+		    !launched_between(p, s->v[n - 1].end, x.begin))
+			s->v[n - 1].end = x.end;
+		else
+			s->v[n++] = x;
+	}
+	s->n = n;
+}
+
 /* When the main thread writes a file: asleep in a write or a flush, or many
  * bytes between two records. */
 static int find_writing(const struct pt_an *an, const struct pt_trainer *t,
@@ -86,6 +117,8 @@ static int find_writing(const struct pt_an *an, const struct pt_trainer *t,
 		if (!err && blocked)
 			err = add_span(out, pt_max64(iv->begin, an->t0), end);
 	}
+	if (!err)
+		join_writing(t->proc, out);
 	return err;
 }
 

@@ -3,15 +3,11 @@
 
 #include <errno.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/str.h"
 #include "report/text_int.h"
 
-#define WIDTH_DEFAULT 80
-#define WIDTH_MIN 60
-#define WIDTH_MAX 200
 #define NAME_COLS 24
 #define VALUE_COLS 11
 #define SHOWN_MS 0.05 /* a part that rounds to nothing is left out */
@@ -368,19 +364,10 @@ static void notes(struct pt_tx *t, const struct pt_diff *d)
 int pt_diff_text(const struct pt_diff *d, FILE *out,
 		 const struct pt_text_opts *o)
 {
-	struct pt_tx *t = calloc(1, sizeof(*t));
-	int err;
+	struct pt_tx *t = pt_tx_begin(out, o);
 
 	if (!t)
 		return -ENOMEM;
-	t->out = out;
-	if (o)
-		t->o = *o;
-	t->width = t->o.width ? t->o.width : WIDTH_DEFAULT;
-	if (t->width < WIDTH_MIN)
-		t->width = WIDTH_MIN;
-	if (t->width > WIDTH_MAX)
-		t->width = WIDTH_MAX;
 	answers(t, d);
 	pt_tx_put(t, "\n");
 	legend(t, d);
@@ -393,7 +380,5 @@ int pt_diff_text(const struct pt_diff *d, FILE *out,
 	verdicts(t, d);
 	settings(t, d);
 	notes(t, d);
-	err = fflush(out) || ferror(out) ? -EIO : 0;
-	free(t);
-	return err;
+	return pt_tx_end(t);
 }

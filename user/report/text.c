@@ -4,15 +4,11 @@
 
 #include <errno.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/str.h"
 #include "report/text_int.h"
 
-#define WIDTH_DEFAULT 80
-#define WIDTH_MIN 60
-#define WIDTH_MAX 200
 #define CAUSES_SHOWN 4
 
 const char *pt_tx_cause(enum pt_cause c)
@@ -111,6 +107,20 @@ static void loader_line(struct pt_tx *t, const struct pt_r_loader *d)
 	if (!l.n)
 		return;
 	pt_tx_label(t, "Loader");
+	pt_tx_wrap(t, PT_TX_LABEL, l.s);
+}
+
+static void labels_line(struct pt_tx *t, const struct pt_report *r)
+{
+	struct pt_line l = { .n = 0 };
+
+	for (size_t i = 0; i < r->n_labels; i++)
+		pt_line_item(t, &l, "%s=%s",
+			     pt_tx_esc(t, r->labels[i].key, 40),
+			     pt_tx_esc(t, r->labels[i].value, 60));
+	if (!l.n)
+		return;
+	pt_tx_label(t, "Labels");
 	pt_tx_wrap(t, PT_TX_LABEL, l.s);
 }
 
@@ -344,23 +354,15 @@ static void memory_line(struct pt_tx *t, const struct pt_report *r)
 int pt_report_text(const struct pt_report *r, FILE *out,
 		   const struct pt_text_opts *o)
 {
-	struct pt_tx *t = calloc(1, sizeof(*t));
-	int err;
+	struct pt_tx *t = pt_tx_begin(out, o);
 
 	if (!t)
 		return -ENOMEM;
-	t->out = out;
-	if (o)
-		t->o = *o;
-	t->width = t->o.width ? t->o.width : WIDTH_DEFAULT;
-	if (t->width < WIDTH_MIN)
-		t->width = WIDTH_MIN;
-	if (t->width > WIDTH_MAX)
-		t->width = WIDTH_MAX;
 
 	pt_tx_verdicts(t, r);
 	pt_tx_put(t, "\n");
 	target_line(t, r);
+	labels_line(t, r);
 	loader_line(t, &r->loader);
 	time_lines(t, &r->breakdown);
 	for (size_t i = 0; i < r->n_gpu; i++)
@@ -385,7 +387,5 @@ int pt_report_text(const struct pt_report *r, FILE *out,
 	}
 	pt_tx_put(t, "\n");
 	pt_tx_capture(t, r);
-	err = fflush(out) || ferror(out) ? -EIO : 0;
-	free(t);
-	return err;
+	return pt_tx_end(t);
 }

@@ -1,12 +1,43 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "report/text_fmt.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/str.h"
+
+#define WIDTH_DEFAULT 80
+#define WIDTH_MIN 60
+#define WIDTH_MAX 200
+
+struct pt_tx *pt_tx_begin(FILE *out, const struct pt_text_opts *o)
+{
+	struct pt_tx *t = calloc(1, sizeof(*t));
+
+	if (!t)
+		return NULL;
+	t->out = out;
+	if (o)
+		t->o = *o;
+	t->width = t->o.width ? t->o.width : WIDTH_DEFAULT;
+	if (t->width < WIDTH_MIN)
+		t->width = WIDTH_MIN;
+	if (t->width > WIDTH_MAX)
+		t->width = WIDTH_MAX;
+	return t;
+}
+
+int pt_tx_end(struct pt_tx *t)
+{
+	int err = fflush(t->out) || ferror(t->out) ? -EIO : 0;
+
+	free(t);
+	return err;
+}
 
 #define BAR_PARTS_MAX 16
 

@@ -35,6 +35,12 @@ void pt_line_add(struct pt_line *l, const char *fmt, ...)
 void pt_line_item(struct pt_tx *t, struct pt_line *l, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
+/* A renderer to `out`, the width of `o` (may be NULL) put within bounds; NULL:
+ * out of memory. The caller ends it with pt_tx_end(). */
+struct pt_tx *pt_tx_begin(FILE *out, const struct pt_text_opts *o);
+/* Flush and free: 0, or -EIO when `out` did not take everything. */
+int pt_tx_end(struct pt_tx *t);
+
 /* Write; NB becomes a space. */
 void pt_tx_put(struct pt_tx *t, const char *s);
 void pt_tx_printf(struct pt_tx *t, const char *fmt, ...)
