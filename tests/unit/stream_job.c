@@ -216,7 +216,31 @@ static uint64_t take(struct job *j, uint32_t tid, size_t k, uint64_t t)
 	unsigned w = (unsigned)maker_of(j, k);
 
 	j->batches.v[k].taken = true;
-	if (j->o.sockets) {
+	if (j->o.piped_ns) {
+		uint64_t end = t + j->o.piped_ns, from = t;
+
+		/* its sender has filled the pipe, and sleeps for room */
+		for (; t < end; from = t, t += j->o.piped_ns / 8) {
+			struct pt_rec_off *r = st_pipe_in(
+				&j->s, JOB_WORKER(w), JOB_ANSWERER(w), from,
+				t + 5 * ST_US, t + 9 * ST_US, JOB_RESULT_PIPE,
+				JOB_TRAINER, tid);
+
+			r->syscall = 1;
+			r->waker_syscall = 0;
+		}
+		t = end;
+	} else if (j->o.sockets && j->o.awake) {
+		st_sock(&j->s, JOB_WORKER(w), JOB_ANSWERER(w), t,
+			t + 10 * ST_US, t + 10 * ST_US + j->o.wake_ns, 700 + w,
+			JOB_TRAINER, tid);
+		/* the next one does not come at once */
+		t += 600 * ST_US;
+		st_sock(&j->s, JOB_TRAINER, tid, t, t + ASK_NS,
+			t + ASK_NS + j->o.wake_ns, 700 + w, JOB_WORKER(w),
+			JOB_ANSWERER(w));
+		t += ASK_NS + j->o.wake_ns;
+	} else if (j->o.sockets) {
 		st_sock(&j->s, JOB_TRAINER, tid, t + 10 * ST_US,
 			t + 10 * ST_US + ASK_NS,
 			t + 10 * ST_US + ASK_NS + j->o.wake_ns, 700 + w,
@@ -320,6 +344,10 @@ static void obtain(struct job *j)
 	struct job_step s = { .wait_begin = j->now, .worker = -1 };
 	size_t k = j->steps.n;
 
+	j->now += j->o.lead_ns;
+	if (j->o.late_every && k % j->o.late_every == 0)
+		j->now += 700 * ST_US;
+	s.ns[JOB_SEND] += j->now - s.wait_begin;
 	if (!j->o.workers) {
 		size_t from = j->worker[0].pieces.n, i;
 
@@ -337,7 +365,8 @@ static void obtain(struct job *j)
 			obtain_pinned(j, &s, k);
 		else
 			obtain_direct(j, &s, k);
-		dispatch(j, j->now + 10 * ST_US);
+		if (!j->o.epoch || j->dispatched % j->o.epoch)
+			dispatch(j, j->now + 10 * ST_US);
 		j->now += 30 * ST_US;
 		s.ns[JOB_SEND] += 30 * ST_US;
 	}
@@ -416,6 +445,31 @@ static void sync_up(struct job *j)
 	j->now = end;
 }
 
+/* Writes and flushes a file for a while. */
+static void save(struct job *j)
+{
+	uint64_t end = j->now + j->o.save_ns;
+
+	while (j->now < end) {
+		st_disk(&j->s, JOB_TRAINER, JOB_TRAINER, j->now,
+			j->now + ST_MS, j->now + ST_MS, JOB_FILE_DEV, 777, 0)
+			->syscall = 74;
+		st_bytes(&j->s, 0, 1 << 18);
+		j->now += ST_MS + 50 * ST_US;
+	}
+}
+
+/* The workers have nothing left: a new epoch hands out work to all at once. */
+static void start_epoch(struct job *j)
+{
+	size_t i;
+
+	j->now += j->o.start_ns;
+	for (i = 0; i < (size_t)j->o.workers * j->o.prefetch; i++)
+		dispatch(j, j->now += 10 * ST_US);
+	j->now += 20 * ST_US;
+}
+
 static void use(struct job *j, bool copied)
 {
 	unsigned i, n = j->o.launches, half = n / 2;
@@ -434,6 +488,10 @@ static void use(struct job *j, bool copied)
 	if (j->o.sync_every && k % j->o.sync_every == 0)
 		sync_up(j);
 	j->now += j->o.host_ns;
+	if (j->o.save_every && k % j->o.save_every == 0)
+		save(j);
+	if (j->o.epoch && j->steps.n == j->dispatched)
+		start_epoch(j);
 }
 
 /* ---- the whole ---------------------------------------------------------------- */
@@ -458,7 +516,7 @@ static void introduce(struct job *j)
 			st_task(&j->s, JOB_BEGIN, JOB_TRAINER, JOB_FEEDER(w), 1,
 				"python3");
 		}
-		if (j->o.sockets)
+		if (j->o.sockets || j->o.piped_ns)
 			st_task(&j->s, JOB_BEGIN, pid, JOB_ANSWERER(w),
 				JOB_TRAINER, "python3");
 	}
@@ -513,6 +571,11 @@ void job_run(struct job *j, const struct job_opts *o)
 	} else {
 		while (j->now < end) {
 			obtain(j);
+			if (o->loop == JOB_TWO) {
+				to_device(j);
+				obtain(j);
+				j->steps.v[j->steps.n - 1].joins = true;
+			}
 			use(j, false);
 		}
 	}

@@ -28,6 +28,7 @@ enum job_loop {
 	JOB_PLAIN,  /* obtain, use */
 	JOB_AHEAD,  /* move k, obtain k+1, use k */
 	JOB_THREAD, /* half of the work is launched by a second thread */
+	JOB_TWO,    /* obtain and move, obtain and move, use both */
 };
 
 #define JOB_MAX_WORKERS 8
@@ -45,6 +46,14 @@ struct job_opts {
 	uint64_t send_ns;		/* the sender's work for a batch */
 	bool direct;			/* no sender and feeder threads */
 	bool pin, sockets;
+	uint64_t lead_ns;   /* own work of obtaining, before it is seen */
+	unsigned late_every; /* each such step: 0.7 ms more of it */
+	bool awake;	    /* the first answer comes before it falls asleep */
+	uint64_t piped_ns;  /* the batch comes through the pipe, piece by piece */
+	unsigned epoch;	    /* batches of one; 0: no end. The workers stay */
+	uint64_t start_ns;  /* the trainer's work to start an epoch's loading */
+	unsigned save_every; /* each such step: a checkpoint behind its sync */
+	uint64_t save_ns;
 	bool hogs; /* interrupts hit other processes of the target */
 	enum job_loop loop;
 	bool thread_last; /* its second thread's is the last call of a step */
@@ -75,6 +84,7 @@ struct job_step {
 	uint64_t blocked;      /* slept for it */
 	uint64_t made;	       /* the batch was made */
 	bool early;	       /* it had come while another was waited for */
+	bool joins;	       /* the same step as the one before */
 	uint64_t ns[JOB_SEG_NR]; /* the wait by what held it up */
 };
 

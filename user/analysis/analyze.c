@@ -56,8 +56,10 @@ static int fill_capture(struct pt_an *an)
 
 static int run_trainer(struct pt_an *an, struct pt_trainer *t)
 {
-	int err = pt_find_steps(an, t);
+	int err = pt_find_writing(an, t);
 
+	if (!err)
+		err = pt_find_steps(an, t);
 	if (!err)
 		err = pt_shape_steps(an, t);
 	if (!err)

@@ -15,8 +15,7 @@ static uint64_t in_waits(const struct pt_trainer *t, size_t *hint, uint64_t b,
 	while (*hint < t->steps.n && t->steps.v[*hint].wait_end <= b)
 		(*hint)++;
 	for (i = *hint; i < t->steps.n && t->steps.v[i].wait_begin < e; i++)
-		sum += pt_overlap(b, e, t->steps.v[i].wait_begin,
-				  t->steps.v[i].wait_end);
+		sum += pt_step_wait_in(&t->steps.v[i], b, e);
 	return sum;
 }
 
@@ -73,7 +72,7 @@ int pt_sum_breakdown(struct pt_an *an, struct pt_trainer *t)
 	for (i = 0; i < t->steps.n; i++) {
 		const struct pt_step *s = &t->steps.v[i];
 
-		t->data_wait_ns += s->wait_end - s->wait_begin;
+		t->data_wait_ns += pt_step_wait(s);
 		t->blocked_ns += s->blocked_ns;
 		t->own_read_ns += s->own_read_ns;
 		t->own_cpu_ns += s->own_cpu_ns;

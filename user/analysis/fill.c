@@ -47,8 +47,7 @@ static int fill_steps(struct pt_an *an, struct pt_trainer *t)
 		o->begin_ns = (int64_t)s->begin;
 		o->end_ns = (int64_t)s->end;
 		o->period_ms = (double)(s->end - s->begin) / NS_PER_MS;
-		o->data_wait_ms = (double)(s->wait_end - s->wait_begin) /
-				  NS_PER_MS;
+		o->data_wait_ms = (double)pt_step_wait(s) / NS_PER_MS;
 		o->gpu_wait_ms = (double)s->gpu_wait_ns / NS_PER_MS;
 		o->cause = s->cause;
 		o->worker = s->worker >= 0 ?

@@ -444,8 +444,9 @@ static int sum_up(struct device *d)
 	struct pt_trainer *t = d->t;
 	uint64_t t0 = d->an->t0, t1 = d->an->t1, busy;
 	pt_spans waits = { 0 };
+	struct pt_span w[2];
 	size_t i;
-	int err = 0;
+	int err = 0, n, k;
 
 	tidy_spans(&t->idle_hard, t0, t1);
 	tidy_spans(&t->idle_likely, t0, t1);
@@ -455,10 +456,9 @@ static int sum_up(struct device *d)
 		err = subtract(&t->idle_likely, &d->busy, &t->idle_likely_ns);
 	t->busy_hard_ns = busy;
 	for (i = 0; i < t->steps.n && !err; i++) {
-		struct pt_span s = { t->steps.v[i].wait_begin,
-				     t->steps.v[i].wait_end };
-
-		err = pt_vec_push(&waits, s);
+		n = pt_step_spans(&t->steps.v[i], w);
+		for (k = 0; k < n && !err; k++)
+			err = pt_vec_push(&waits, w[k]);
 	}
 	if (!err) {
 		uint64_t all = tidy_spans(&waits, t0, t1);

@@ -8,6 +8,7 @@
 #include <math.h>
 
 #include "analysis/health.h"
+#include "model/syscalls.h"
 
 /* As much written between two records of the trainer's main thread is a
  * checkpoint, not a log line or an index for a worker. */
@@ -94,19 +95,29 @@ static void join_writing(const struct pt_proc *p, pt_spans *s)
 	s->n = n;
 }
 
-/* When the main thread writes a file: asleep in a write or a flush, or many
- * bytes between two records. */
-static int find_writing(const struct pt_an *an, const struct pt_trainer *t,
-			pt_spans *out)
+/* A checkpoint is renamed when it is whole, and an old one removed. */
+static bool finishes_file(const struct pt_iv *iv)
+{
+	return iv->wait == PT_WAIT_DISK &&
+	       (iv->syscall == PT_NR_unlink || iv->syscall == PT_NR_unlinkat ||
+		iv->syscall == PT_NR_rename);
+}
+
+/* When the main thread writes a file, into t->writing: asleep in a write or a
+ * flush, or many bytes between two records. Before the steps are sought: what
+ * is written before a fetch is none of it. */
+int pt_find_writing(const struct pt_an *an, struct pt_trainer *t)
 {
 	const struct pt_thread *th = t->main;
+	pt_spans *out = &t->writing;
 	size_t i;
 	int err = 0;
 
 	for (i = pt_iv_after(th, an->t0); i < th->iv.n && !err; i++) {
 		const struct pt_iv *iv = &th->iv.v[i], *prev = iv - 1;
 		uint64_t end = pt_min64(iv->end, an->t1);
-		bool blocked = iv->wait == PT_WAIT_DISK_WRITE;
+		bool blocked = iv->wait == PT_WAIT_DISK_WRITE ||
+			       finishes_file(iv);
 
 		if (iv->begin >= an->t1)
 			break;
@@ -125,12 +136,16 @@ static int find_writing(const struct pt_an *an, const struct pt_trainer *t,
 int pt_wait_spans(const struct pt_an *an, const struct pt_trainer *t,
 		  pt_spans *out)
 {
+	struct pt_span w[2];
 	size_t i;
-	int err = 0;
+	int err = 0, n, k;
 
-	for (i = 0; i < t->steps.n && !err; i++)
-		err = add_span(out, pt_max64(t->steps.v[i].wait_begin, an->t0),
-			       pt_min64(t->steps.v[i].wait_end, an->t1));
+	for (i = 0; i < t->steps.n && !err; i++) {
+		n = pt_step_spans(&t->steps.v[i], w);
+		for (k = 0; k < n && !err; k++)
+			err = add_span(out, pt_max64(w[k].begin, an->t0),
+				       pt_min64(w[k].end, an->t1));
+	}
 	return err;
 }
 
@@ -248,8 +263,6 @@ int pt_split_idle(struct pt_an *an, struct pt_trainer *t)
 	const pt_spans *idle = &t->idle_likely;
 	int err = pt_wait_spans(an, t, &waits);
 
-	if (!err)
-		err = find_writing(an, t, &t->writing);
 	if (!err)
 		err = split_hard(t, &waits, &t->writing);
 	if (!err)

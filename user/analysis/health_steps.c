@@ -144,7 +144,7 @@ struct usual { /* medians, ms; first batches left out */
 
 static double wait_ms(const struct pt_step *s)
 {
-	return (double)(s->wait_end - s->wait_begin) / NS_PER_MS;
+	return (double)pt_step_wait(s) / NS_PER_MS;
 }
 
 static double gpu_ms(const struct pt_step *s)

@@ -68,10 +68,13 @@ struct pt_feeder {
 struct pt_step {
 	uint64_t wait_begin, wait_end; /* the data wait */
 	uint64_t begin, end;	       /* wait_begin to the next wait_begin */
+	uint64_t pause_begin, pause_end; /* inside the wait, between batches of
+					  * two loaders: copying; 0: none */
 	uint64_t blocked_ns;	       /* asleep for a batch */
 	uint64_t handover_ns, own_read_ns, own_cpu_ns, gpu_wait_ns;
 	int worker;		       /* index; -1 unknown */
 	uint32_t batches; /* obtained in this wait: 1, or micro-batches */
+	uint64_t kind;	  /* the calls around its obtaining */
 	uint64_t shape;	  /* of its GPU calls: the set of call sites */
 	int mark_source;	       /* -1 none */
 	uint8_t cause;		       /* the largest charge */
@@ -138,8 +141,12 @@ struct pt_an {
 	struct pt_trainer *top; /* worst trainer; NULL when there is none */
 };
 
+/* A step's wait without its pause: one span or two into `out`; how many. */
+int pt_step_spans(const struct pt_step *s, struct pt_span *out);
+
 /* Every pass: 0 or -ENOMEM. */
 int pt_find_roles(struct pt_an *an);
+int pt_find_writing(const struct pt_an *an, struct pt_trainer *t);
 int pt_find_steps(struct pt_an *an, struct pt_trainer *t);
 int pt_shape_steps(struct pt_an *an, struct pt_trainer *t);
 int pt_charge_waits(struct pt_an *an, struct pt_trainer *t);
@@ -166,6 +173,17 @@ static inline uint64_t pt_overlap(uint64_t a, uint64_t b, uint64_t c, uint64_t d
 	uint64_t lo = pt_max64(a, c), hi = pt_min64(b, d);
 
 	return hi > lo ? hi - lo : 0;
+}
+/* The data wait of a step, ns; and the part of it inside [b,e). */
+static inline uint64_t pt_step_wait(const struct pt_step *s)
+{
+	return s->wait_end - s->wait_begin - (s->pause_end - s->pause_begin);
+}
+static inline uint64_t pt_step_wait_in(const struct pt_step *s, uint64_t b,
+				       uint64_t e)
+{
+	return pt_overlap(b, e, s->wait_begin, s->wait_end) -
+	       pt_overlap(b, e, s->pause_begin, s->pause_end);
 }
 /* When a thread ended; the window's end while it lives. */
 static inline uint64_t pt_thread_end(const struct pt_an *an,
@@ -230,6 +248,13 @@ int pt_sender_on(const struct pt_trainer *t, const struct pt_step *s,
  * since. UINT64_MAX when it cannot be told. */
 uint64_t pt_made_at(const struct pt_trainer *t, const struct pt_worker *w,
 		    const struct pt_step *s);
+
+/* How many different call sites the launches of `p` in [b,e) have, 512 at
+ * most, and in *shape a number that is the same for the same set of them.
+ * `sites` is room for PT_MAX_SITES. */
+#define PT_MAX_SITES 512
+size_t pt_shape_of(const struct pt_proc *p, uint64_t b, uint64_t e,
+		   uint64_t *sites, uint64_t *shape);
 
 /* A call site, as far as the call's name and its telling argument show it. */
 uint64_t pt_call_site(const struct pt_gpu_call *c);

@@ -9,8 +9,6 @@
 
 #include "analysis/internal.h"
 
-#define MAX_SITES 512 /* of one step; more are not told apart */
-
 /* Spread the bits, so that a sum over a set is as good as the set
  * (the finalizer of MurmurHash3, public domain, by Austin Appleby). */
 static uint64_t scramble(uint64_t x)
@@ -29,14 +27,13 @@ static int cmp_u64(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Sum over the distinct call sites of the launches in [b,e). */
-static uint64_t shape_of(const struct pt_proc *p, uint64_t b, uint64_t e,
-			 uint64_t *sites)
+size_t pt_shape_of(const struct pt_proc *p, uint64_t b, uint64_t e,
+		   uint64_t *sites, uint64_t *shape)
 {
-	uint64_t sum = 0;
-	size_t i, n = 0;
+	size_t i, n = 0, distinct = 0;
 
-	for (i = pt_gpu_after(p, b); i < p->gpu.n && n < MAX_SITES; i++) {
+	*shape = 0;
+	for (i = pt_gpu_after(p, b); i < p->gpu.n && n < PT_MAX_SITES; i++) {
 		const struct pt_gpu_call *c = &p->gpu.v[i];
 
 		if (c->begin >= e)
@@ -45,10 +42,13 @@ static uint64_t shape_of(const struct pt_proc *p, uint64_t b, uint64_t e,
 			sites[n++] = pt_call_site(c);
 	}
 	qsort(sites, n, sizeof(*sites), cmp_u64);
-	for (i = 0; i < n; i++)
-		if (!i || sites[i] != sites[i - 1])
-			sum += scramble(sites[i]);
-	return sum;
+	for (i = 0; i < n; i++) {
+		if (i && sites[i] == sites[i - 1])
+			continue;
+		*shape += scramble(sites[i]);
+		distinct++;
+	}
+	return distinct;
 }
 
 /* The shape that most whole steps have, and how many have it. */
@@ -113,7 +113,7 @@ static int64_t count_optimizer(const struct pt_trainer *t, size_t whole)
 
 int pt_shape_steps(struct pt_an *an, struct pt_trainer *t)
 {
-	uint64_t *sites = malloc(MAX_SITES * sizeof(*sites));
+	uint64_t *sites = malloc(PT_MAX_SITES * sizeof(*sites));
 	size_t i, whole = 0;
 
 	(void)an;
@@ -122,7 +122,7 @@ int pt_shape_steps(struct pt_an *an, struct pt_trainer *t)
 	for (i = 0; i < t->steps.n; i++) {
 		struct pt_step *s = &t->steps.v[i];
 
-		s->shape = shape_of(t->proc, s->wait_end, s->end, sites);
+		pt_shape_of(t->proc, s->wait_end, s->end, sites, &s->shape);
 		whole += !s->partial;
 	}
 	free(sites);

@@ -11,53 +11,13 @@
 #include <errno.h>
 #include <string.h>
 
-#include "analysis/internal.h"
+#include "analysis/steps.h"
 
 /* A sleep shorter than this is no evidence of waiting for a batch: a lock or
  * a scheduler hiccup (a context switch there and back costs about 3 us). */
 #define MIN_BLOCK_NS 20000ull
-/* A loader with workers looks at its queue at once; own CPU time before that
- * is the loop's, beyond this much. */
-#define LEAD_IN_NS 1000000ull
-/* ... unless it reads meanwhile: a batch that comes through the pipe itself
- * is many times the pipe's 64 KiB. */
-#define PIPED_BYTES (64 * 1024)
-/* From the refill to the loop's having its batch: a queue's locks and a few
- * returns, 0.15 to 0.2 ms in a loader written in Python (measured). */
-#define LEAD_OUT_NS 400000ull
-#define LEAD_OUT_MAX_NS 2000000ull
-/* Obtaining a batch that was ready: unpickle and map. Used only where
- * neither its begin nor its hand-over can be seen. */
-#define READY_NS 2000000ull
-
 /* Refills closer than this are one burst: a batch takes longer to receive. */
 #define BURST_NS 100000ull
-
-struct gap {
-	uint64_t begin, end;
-	uint64_t prev, next; /* call sites around it */
-	uint64_t key;	     /* of the two */
-	uint64_t blocked; /* asleep for a batch */
-	uint64_t first_evidence, last_evidence; /* 0: none */
-	uint64_t last_mark;
-	int mark_source;
-	uint32_t marks;
-	uint32_t marks_after; /* ... since the first evidence of waiting */
-	bool data;
-	bool cut; /* by the capture's begin or end: one call is missing */
-};
-
-struct gap_kind {
-	uint64_t key, prev, next;
-	uint64_t n, evident, ns, big_ns;
-	bool chosen;
-	UT_hash_handle hh;
-};
-
-struct gap_set {
-	PT_VEC(struct gap) gaps;
-	struct gap_kind *kinds;
-};
 
 /* FNV-1a over the parts that tell one call site from another. */
 static uint64_t mix(uint64_t h, uint64_t v)
@@ -115,7 +75,7 @@ static int build_gaps(struct pt_an *an, struct pt_trainer *t, struct gap_set *s)
 }
 
 /* Index of the gap that holds `ts`, or -1. */
-static long gap_at(const struct gap_set *s, uint64_t ts)
+long pt_gap_at(const struct gap_set *s, uint64_t ts)
 {
 	size_t lo = 0, hi = s->gaps.n;
 
@@ -137,6 +97,13 @@ static bool is_handover(const struct pt_trainer *t, const struct pt_iv *iv)
 	       pt_is_worker(t, iv->waker_tgid, NULL);
 }
 
+static struct gap *gap_behind_start(struct gap_set *s, uint64_t ts)
+{
+	long k = pt_gap_at(s, ts);
+
+	return k >= 0 && ts >= s->gaps.v[k].started ? &s->gaps.v[k] : NULL;
+}
+
 static void add_evidence(struct pt_trainer *t, struct gap_set *s,
 			 const struct pt_thread *th, size_t from, uint64_t t1)
 {
@@ -146,16 +113,14 @@ static void add_evidence(struct pt_trainer *t, struct gap_set *s,
 		const struct pt_iv *iv = &th->iv.v[i];
 		bool sleep = pt_is_batch_wait(t, th, iv);
 		struct gap *g;
-		long k;
 
 		if (iv->begin >= t1)
 			break;
 		if (!sleep && !is_handover(t, iv))
 			continue;
-		k = gap_at(s, iv->begin);
-		if (k < 0)
+		g = gap_behind_start(s, iv->begin);
+		if (!g)
 			continue;
-		g = &s->gaps.v[k];
 		if (sleep && iv->ready - iv->begin >= MIN_BLOCK_NS)
 			g->blocked += iv->ready - iv->begin;
 		if (!g->first_evidence)
@@ -164,17 +129,54 @@ static void add_evidence(struct pt_trainer *t, struct gap_set *s,
 	}
 }
 
+/*
+ * A batch that is ready is taken without a sleep, but not unseen: the main
+ * thread wakes a thread of the worker, which waits to be asked for its
+ * descriptors, or for room in the pipe that the batch comes through.
+ */
+static bool is_taking(const struct pt_trainer *t, const struct pt_iv *iv)
+{
+	return (iv->wait == PT_WAIT_SOCK || iv->wait == PT_WAIT_PIPE_OUT) &&
+	       iv->valid_wake && iv->waker_tid == t->main->tid;
+}
+
+static void add_taking(const struct pt_an *an, const struct pt_trainer *t,
+		       struct gap_set *s)
+{
+	size_t w, j, i;
+
+	for (w = 0; w < t->workers.n; w++) {
+		const struct pt_proc *p = t->workers.v[w].proc;
+
+		for (j = 0; j < p->threads.n; j++) {
+			const struct pt_thread *th = p->threads.v[j];
+
+			for (i = pt_iv_after(th, an->t0); i < th->iv.n; i++) {
+				const struct pt_iv *iv = &th->iv.v[i];
+				struct gap *g;
+
+				if (iv->ready >= an->t1)
+					break;
+				if (!is_taking(t, iv))
+					continue;
+				g = gap_behind_start(s, iv->ready);
+				if (g && (!g->first_evidence ||
+					  iv->ready < g->first_evidence))
+					g->first_evidence = iv->ready;
+			}
+		}
+	}
+}
+
 static void add_marks(struct pt_trainer *t, struct gap_set *s)
 {
 	size_t i;
 
 	for (i = 0; i < t->marks.n; i++) {
-		long k = gap_at(s, t->marks.v[i].ts);
-		struct gap *g;
+		struct gap *g = gap_behind_start(s, t->marks.v[i].ts);
 
-		if (k < 0)
+		if (!g)
 			continue;
-		g = &s->gaps.v[k];
 		g->marks++;
 		g->marks_after += g->first_evidence &&
 				  t->marks.v[i].ts >= g->first_evidence &&
@@ -323,97 +325,6 @@ static void pick_by_cadence(struct gap_set *s)
 	}
 }
 
-/* The last moment in [b,e) at which the main thread was woken by a thread of
- * its own that calls the GPU: until then the step was still being launched. */
-static uint64_t after_own_threads(const struct pt_trainer *t, uint64_t b,
-				  uint64_t e)
-{
-	const struct pt_thread *th = t->main;
-	uint64_t last = b;
-	size_t i, j;
-
-	for (i = pt_iv_after(th, b); i < th->iv.n && th->iv.v[i].begin < e; i++) {
-		const struct pt_iv *iv = &th->iv.v[i];
-
-		if (iv->wait != PT_WAIT_FUTEX || !iv->valid_wake ||
-		    iv->waker_tgid != t->proc->tgid ||
-		    (t->pin && iv->waker_tid == t->pin->tid))
-			continue;
-		/* did the waker launch anything while we slept? */
-		for (j = pt_gpu_after(t->proc, iv->begin); j < t->proc->gpu.n; j++) {
-			const struct pt_gpu_call *c = &t->proc->gpu.v[j];
-
-			if (c->begin >= iv->end)
-				break;
-			if (c->tid == iv->waker_tid && pt_call_is_step(c)) {
-				last = iv->end;
-				break;
-			}
-		}
-	}
-	return pt_min64(last, e);
-}
-
-static uint64_t cpu_between(const struct pt_thread *th, uint64_t b, uint64_t e)
-{
-	uint64_t off = 0;
-	size_t i;
-
-	for (i = pt_iv_after(th, b); i < th->iv.n && th->iv.v[i].begin < e; i++)
-		off += pt_overlap(b, e, th->iv.v[i].begin, th->iv.v[i].end);
-	return e - b - pt_min64(off, e - b);
-}
-
-/* Bytes that `th` had read by `ts`, as its last switch before told. */
-static uint64_t rchar_at(const struct pt_thread *th, uint64_t ts)
-{
-	size_t i = pt_iv_after(th, ts);
-
-	return i ? th->iv.v[i - 1].rchar : th->t0.rchar;
-}
-
-static uint64_t read_between(const struct pt_thread *th, uint64_t b, uint64_t e)
-{
-	uint64_t before = rchar_at(th, b), after = rchar_at(th, e);
-
-	return after > before ? after - before : 0;
-}
-
-/* Where in a gap the obtaining begins and ends. */
-static void bound_wait(const struct pt_trainer *t, const struct gap *g,
-		       struct pt_step *s)
-{
-	uint64_t b = after_own_threads(t, g->begin, g->end), e = g->end;
-
-	if (t->handoffs) {
-		/* The refill comes just before the loop has its batch; what
-		 * the loop then does by itself is not the loader's. */
-		if (g->last_mark > b && g->last_mark >= g->last_evidence) {
-			uint64_t own = cpu_between(t->main, g->last_mark, e);
-
-			/* in between it cannot be told: half way is least
-			 * wrong */
-			if (own > LEAD_OUT_MAX_NS)
-				e = g->last_mark + LEAD_OUT_NS / 2;
-			else if (own > LEAD_OUT_NS)
-				e = g->last_mark + (e - g->last_mark) / 2;
-			s->end_seen = true;
-		}
-		if (g->first_evidence > b) {
-			if (cpu_between(t->main, b, g->first_evidence) >
-				    LEAD_IN_NS &&
-			    read_between(t->main, b, g->first_evidence) <
-				    PIPED_BYTES)
-				b = g->first_evidence;
-		} else if (!g->first_evidence && e - b > READY_NS &&
-			   cpu_between(t->main, b, e) > READY_NS) {
-			b = e - READY_NS;
-		}
-	}
-	s->wait_begin = b;
-	s->wait_end = e;
-}
-
 /* A loop may fetch several micro-batches before it computes: one refill each.
  * At an epoch's begin a loader hands out its whole prefetch before anything
  * can have come: those refills do not count. */
@@ -424,12 +335,14 @@ static uint32_t batches_in(const struct gap *g)
 	return n ? n : 1;
 }
 
-static int push_step(struct pt_trainer *t, const struct gap *g)
+static int push_step(struct pt_trainer *t, const struct gap_set *set,
+		     const struct gap *g)
 {
 	struct pt_step s = { .worker = -1, .mark_source = -1,
 			     .cause = PT_CAUSE_UNKNOWN };
 
-	bound_wait(t, g, &s);
+	pt_bound_wait(t, set, g, &s);
+	s.kind = g->key;
 	s.blocked_ns = g->blocked;
 	if (g->marks == 1)
 		s.mark_source = g->mark_source;
@@ -450,7 +363,9 @@ int pt_find_steps(struct pt_an *an, struct pt_trainer *t)
 	err = build_gaps(an, t, &s);
 	if (err || !s.gaps.n)
 		goto out;
+	pt_find_starts(an, t, &s);
 	add_evidence(t, &s, t->main, pt_iv_after(t->main, an->t0), an->t1);
+	add_taking(an, t, &s);
 	add_marks(t, &s);
 	err = count_kinds(&s);
 	if (err)
@@ -458,9 +373,12 @@ int pt_find_steps(struct pt_an *an, struct pt_trainer *t)
 	n = t->handoffs ? pick_by_handoff(&s) : 0;
 	if (n < 2)
 		pick_by_cadence(&s);
+	err = pt_learn_leads(t, &s);
 	for (i = 0; i < s.gaps.n && !err; i++)
 		if (s.gaps.v[i].data)
-			err = push_step(t, &s.gaps.v[i]);
+			err = push_step(t, &s, &s.gaps.v[i]);
+	if (!err)
+		err = pt_join_steps(t);
 	for (i = 0; i < t->steps.n; i++)
 		t->steps.v[i].end = i + 1 < t->steps.n ?
 					    t->steps.v[i + 1].begin : an->t1;

@@ -36,8 +36,7 @@ static void split_idle(struct worker_tally *k, uint64_t b, uint64_t e)
 	while (k->hint < t->steps.n && t->steps.v[k->hint].wait_end <= b)
 		k->hint++;
 	for (i = k->hint; i < t->steps.n && t->steps.v[i].wait_begin < e; i++)
-		waiting += pt_overlap(b, e, t->steps.v[i].wait_begin,
-				      t->steps.v[i].wait_end);
+		waiting += pt_step_wait_in(&t->steps.v[i], b, e);
 	k->ns[PT_CAUSE_WORKER_IDLE] += waiting;
 	k->ns[PT_CAUSE_PREFETCH_FULL] += e - b - waiting;
 }
@@ -332,8 +331,7 @@ static double waits_in(const struct pt_trainer *t, size_t *hint, uint64_t b,
 	while (*hint < t->steps.n && t->steps.v[*hint].wait_end <= b)
 		(*hint)++;
 	for (i = *hint; i < t->steps.n && t->steps.v[i].wait_begin < e; i++)
-		sum += pt_overlap(b, e, t->steps.v[i].wait_begin,
-				  t->steps.v[i].wait_end);
+		sum += pt_step_wait_in(&t->steps.v[i], b, e);
 	return e > b ? (double)sum / (double)(e - b) : NAN;
 }
 

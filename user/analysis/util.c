@@ -21,6 +21,16 @@ uint64_t pt_spans_overlap(const struct pt_span *a, size_t na,
 	return sum;
 }
 
+int pt_step_spans(const struct pt_step *s, struct pt_span *out)
+{
+	out[0] = (struct pt_span){ s->wait_begin, s->wait_end };
+	if (s->pause_end <= s->pause_begin)
+		return 1;
+	out[0].end = s->pause_begin;
+	out[1] = (struct pt_span){ s->pause_end, s->wait_end };
+	return 2;
+}
+
 static int cmp_double(const void *a, const void *b)
 {
 	double x = *(const double *)a, y = *(const double *)b;

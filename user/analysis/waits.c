@@ -360,8 +360,9 @@ static void find_thread_loader(struct pt_trainer *t, uint64_t helped)
 int pt_charge_waits(struct pt_an *an, struct pt_trainer *t)
 {
 	uint64_t helped = 0;
+	struct pt_span w[2];
 	size_t i;
-	int err, c;
+	int err, c, n, j;
 
 	err = pt_name_deliverers(an, t);
 	for (i = 0; i < t->steps.n && !err; i++) {
@@ -377,8 +378,10 @@ int pt_charge_waits(struct pt_an *an, struct pt_trainer *t)
 			if (!t->pin && !k.several && k.made != UINT64_MAX)
 				k.not_before = pt_min64(k.made, s->wait_end);
 		}
-		err = pt_walk(t->main, s->wait_begin, s->wait_end, main_piece,
-			      &k);
+		n = pt_step_spans(s, w);
+		for (j = 0; j < n && !err; j++)
+			err = pt_walk(t->main, w[j].begin, w[j].end,
+				      main_piece, &k);
 		helped += k.helped;
 		/* a sleep may reach beyond the wait that it is evidence of */
 		s->blocked_ns = pt_min64(s->blocked_ns, k.asleep) + k.helped;

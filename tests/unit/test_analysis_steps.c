@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Where steps begin and waits end, in loops that make it hard to see. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+
+#include "stream_case.h"
+
+/* Every step of the window is told, begins within `begin_ns` of the truth and
+ * waits for as long as it does, within `wait_ns`; and no other is told. */
+static void check_steps(const struct st_case *c, uint64_t begin_ns,
+			uint64_t wait_ns)
+{
+	const struct job *j = &c->j;
+	double wait = 0;
+	char buf[160];
+	const char *trouble = case_trouble(c->r, buf, sizeof(buf));
+	size_t i, n = 0, whole = 0;
+
+	if (trouble)
+		fail_msg("%s", trouble);
+	for (i = 0; i < j->steps.n; i++) {
+		const struct job_step *s = &j->steps.v[i];
+		const struct pt_r_step *o;
+
+		if (s->joins || s->wait_begin < j->t0 || s->wait_end > j->t1)
+			continue;
+		n++;
+		o = case_step(c->r, s->wait_begin, begin_ns);
+		if (!o)
+			fail_msg("step %zu at %.3f ms was not found", i,
+				 (double)(s->wait_begin - j->t0) / 1e6);
+		wait = (double)(s->wait_end - s->wait_begin) / 1e6;
+		if (i + 1 < j->steps.n && s[1].joins)
+			wait += (double)(s[1].wait_end - s[1].wait_begin) / 1e6;
+		if (fabs(o->data_wait_ms - wait) > (double)wait_ns / 1e6 &&
+		    (i + 1 == j->steps.n || s[1].wait_end < j->t1))
+			fail_msg("step %zu: waits %.4f ms, reported %.4f ms", i,
+				 wait, o->data_wait_ms);
+		whole++;
+	}
+	assert_true(whole > 15);
+	if ((size_t)c->r->steps.count > n + 2)
+		fail_msg("%lld steps told, %zu true",
+			 (long long)c->r->steps.count, n);
+}
+
+/* A GPU-bound job whose batches are always ready. */
+static struct job_opts ready_job(void)
+{
+	struct job_opts o = job_defaults();
+
+	o.batch_ns = 5 * ST_MS;
+	o.kernel_ns = 1500 * ST_US;
+	o.sockets = true;
+	o.awake = true;
+	o.lead_ns = 400 * ST_US;
+	return o;
+}
+
+static void run_steps(struct job_opts o, uint64_t begin_ns, uint64_t wait_ns)
+{
+	struct st_case c;
+
+	for (o.seed = 1; o.seed <= 3; o.seed++) {
+		case_open(&c, &o, 0, 0);
+		check_steps(&c, begin_ns, wait_ns);
+		case_close(&c);
+	}
+}
+
+/* No sleep of the trainer shows when it asks: the worker that it wakes does,
+ * and some steps ask late. Without that evidence they would begin late too. */
+static void test_ready_batches(void **state)
+{
+	struct job_opts o = ready_job();
+
+	(void)state;
+	run_steps(o, 20 * ST_US, 120 * ST_US);
+	o.late_every = 7;
+	o.lead_ns = 250 * ST_US;
+	run_steps(o, 20 * ST_US, 120 * ST_US);
+}
+
+/* Work of the loop before it asks is seen by what asking itself takes. */
+static void test_work_before(void **state)
+{
+	struct job_opts o = ready_job();
+	unsigned ms;
+
+	(void)state;
+	for (ms = 1; ms <= 4; ms++) {
+		o.host_ns = ms * ST_MS;
+		run_steps(o, 150 * ST_US, 250 * ST_US);
+	}
+}
+
+/* A batch that comes through the pipe in pieces, and is there already: the
+ * trainer reads and never sleeps, its sender sleeps for room. */
+static void test_piped_batches(void **state)
+{
+	struct job_opts o = ready_job();
+
+	(void)state;
+	o.sockets = o.awake = false;
+	o.lead_ns = 50 * ST_US;
+	o.piped_ns = 9 * ST_MS;
+	run_steps(o, 20 * ST_US, 120 * ST_US);
+}
+
+/* Starting an epoch is not obtaining its first batch. */
+static void test_epoch_starts(void **state)
+{
+	struct job_opts o = job_defaults();
+
+	(void)state;
+	o.epoch = 20;
+	o.start_ns = 800 * ST_US;
+	o.batch_ns = 60 * ST_MS;
+	o.workers = 3;
+	o.jitter = 0.05;
+	o.sockets = true;
+	run_steps(o, 60 * ST_US, 100 * ST_US);
+}
+
+/* A checkpoint between a step and the next fetch is not waiting for data. */
+static void test_checkpoints(void **state)
+{
+	struct job_opts o = job_defaults();
+	struct st_case c;
+
+	(void)state;
+	o.save_every = 5;
+	o.save_ns = 30 * ST_MS;
+	run_steps(o, 100 * ST_US, 100 * ST_US);
+	o = ready_job();
+	o.save_every = 5;
+	o.save_ns = 30 * ST_MS;
+	run_steps(o, 100 * ST_US, 150 * ST_US);
+	/* nor is it loading, where the trainer loads by itself */
+	o = job_defaults();
+	o.workers = 0;
+	o.batch_ns = 8 * ST_MS;
+	o.save_every = 5;
+	o.save_ns = 30 * ST_MS;
+	run_steps(o, 100 * ST_US, 100 * ST_US);
+	case_open(&c, &o, 0, 0);
+	assert_true(case_charged(c.r, PT_CAUSE_CHECKPOINT) < 0.001);
+	assert_true(c.r->breakdown.checkpoint.share > 0.1);
+	case_close(&c);
+}
+
+/* Two loaders for one update make one step of two batches. What is copied
+ * between them is not waited for. */
+static void test_two_loaders(void **state)
+{
+	struct job_opts o = job_defaults();
+	struct st_case c;
+
+	(void)state;
+	o.loop = JOB_TWO;
+	run_steps(o, 20 * ST_US, 60 * ST_US);
+	o.sync_every = 7;
+	run_steps(o, 20 * ST_US, 60 * ST_US);
+	case_open(&c, &o, 0, 0);
+	if (llabs(2 * c.r->steps.count - c.r->steps.batches) > 2)
+		fail_msg("%lld batches in %lld steps",
+			 (long long)c.r->steps.batches,
+			 (long long)c.r->steps.count);
+	case_close(&c);
+}
+
+/* Take out what a capture has missed: records of the trainer's main thread in
+ * [b,e), of this kind and on this kind of object. */
+static void miss(struct job *j, uint64_t b, uint64_t e, uint16_t kind,
+		 uint16_t obj_kind)
+{
+	size_t i, n = 0;
+
+	for (i = 0; i < j->s.recs.n; i++) {
+		const union st_any *r = &j->s.recs.v[i].r;
+		uint64_t ts = kind == PT_REC_OFF ? r->off.off_ts : r->hdr.ts;
+
+		if (r->hdr.kind == kind && r->hdr.tid == JOB_TRAINER &&
+		    ts >= b && ts < e &&
+		    (kind != PT_REC_OFF || r->off.obj_kind == obj_kind))
+			continue;
+		j->s.recs.v[n++] = j->s.recs.v[i];
+	}
+	assert_true(n < j->s.recs.n);
+	j->s.recs.n = n;
+}
+
+/* The capture begins while the trainer sleeps in a GPU call, whose return can
+ * not be seen then: the step begins when the sleep is over. */
+static void test_begins_in_sync(void **state)
+{
+	struct job_opts o = job_defaults();
+	const struct job_step *s;
+	struct st_case c;
+	uint64_t at;
+
+	(void)state;
+	o.kernel_ns = ST_MS;
+	memset(&c, 0, sizeof(c));
+	job_run(&c.j, &o);
+	s = &c.j.steps.v[12];
+	at = s->wait_begin;
+	st_futex(&c.j.s, JOB_TRAINER, JOB_TRAINER, at - 12 * ST_MS,
+		 at - 8 * ST_US, at - 4 * ST_US, 0x777000, JOB_TRAINER, 1070);
+	miss(&c.j, at - 20 * ST_US, at + 20 * ST_US, PT_REC_GPU_RETURN, 0);
+	job_window(&c.j, at - 6 * ST_MS, JOB_BEGIN + 2900 * ST_MS);
+	c.r = st_analyze(&c.j.s, &c.m);
+	check_steps(&c, 20 * ST_US, 60 * ST_US);
+	case_close(&c);
+}
+
+/* A switch that reached no tracepoint: the trainer's sleep for a batch is not
+ * in the records, but the batch came just when it was taken. */
+static void test_missed_sleep(void **state)
+{
+	struct job_opts o = job_defaults();
+	const struct job_step *s = NULL;
+	struct st_case c;
+	size_t i;
+
+	(void)state;
+	o.sockets = true;
+	memset(&c, 0, sizeof(c));
+	job_run(&c.j, &o);
+	for (i = 20; i < c.j.steps.n && !s; i++)
+		if (c.j.steps.v[i].blocked > 20 * ST_MS)
+			s = &c.j.steps.v[i];
+	assert_non_null(s);
+	miss(&c.j, s->wait_begin, s->wait_end, PT_REC_OFF, PT_OBJ_PIPE);
+	job_window(&c.j, JOB_BEGIN + 400 * ST_MS, JOB_BEGIN + 2900 * ST_MS);
+	c.r = st_analyze(&c.j.s, &c.m);
+	check_steps(&c, 20 * ST_US, 60 * ST_US);
+	case_close(&c);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_ready_batches),
+		cmocka_unit_test(test_work_before),
+		cmocka_unit_test(test_piped_batches),
+		cmocka_unit_test(test_epoch_starts),
+		cmocka_unit_test(test_checkpoints),
+		cmocka_unit_test(test_two_loaders),
+		cmocka_unit_test(test_begins_in_sync),
+		cmocka_unit_test(test_missed_sleep),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
