@@ -87,8 +87,10 @@ UNIT_SHARED_OBJS := $(UNIT_SHARED:%.c=$(B)/san/%.o)
 # Programs of the live tests: each one file, linked with the program's rooms.
 E2E_SRCS := $(sort $(wildcard tests/e2e/*.c))
 E2E := $(E2E_SRCS:tests/e2e/%.c=$(B)/tests/e2e/%)
+# How fast records become a diagnosis: linked with the program's rooms.
+BENCH_SRCS := $(sort $(wildcard tests/bench/*.c))
 
-.PHONY: all demo test check bench install uninstall help clean deps unit e2e purity sim bpf FORCE
+.PHONY: all demo test check bench bench-replay install uninstall help clean deps unit e2e purity sim bpf FORCE
 FORCE:
 
 all: $(B)/pipetrace $(SIM)
@@ -101,6 +103,7 @@ help:
 	@echo 'make test         install what lacks, build, run every test (root)'
 	@echo 'make check        the tests that need no root: unit, purity, golden'
 	@echo 'make bench        measure attach, report, detach and the own CPU (root)'
+	@echo 'make bench-replay measure how fast records become a diagnosis'
 	@echo 'make install      DESTDIR= PREFIX=$(PREFIX)'
 	@echo 'make uninstall    remove what install put there'
 	@echo 'make deps         install what the build and the tests need (apt)'
@@ -243,6 +246,12 @@ $(B)/tests/e2e/%: $(B)/obj/tests/e2e/%.o $(B)/libpipetrace.a
 $(B)/tests/e2e/slowfs $(B)/obj/tests/e2e/slowfs.o: private CPP += $(shell pkg-config --cflags fuse3 2>/dev/null)
 $(B)/tests/e2e/slowfs: private E2E_LIBS = $(shell pkg-config --libs fuse3 2>/dev/null)
 
+$(B)/tests/bench/replay: $(BENCH_SRCS:%.c=$(B)/obj/%.o) $(B)/libpipetrace.a
+	@mkdir -p $(@D)
+	$(call say,LINK)
+	$(Q)$(CC) -pthread $^ $(LDFLAGS) $(LIBS) -o $@
+$(BENCH_SRCS:%.c=$(B)/obj/%.o): private CPP += -Itests
+
 unit: $(UNIT)
 e2e: $(E2E) $(B)/san/pipetrace
 
@@ -267,8 +276,10 @@ test:
 	$(MAKE) all unit e2e $(if $(PURE_SRCS),$(B)/tests/pure.o)
 	tests/run
 
-bench: all
+bench: all bench-replay
 	tests/bench/bench.py
+bench-replay: $(B)/tests/bench/replay
+	tests/bench/replay.py --program $<
 
 demo:
 	tools/install-deps build
@@ -300,4 +311,5 @@ clean:
 
 -include $(OBJS:.o=.d) $(SAN_OBJS:.o=.d) $(B)/san/user/main.d $(BPF_OBJS:.o=.d)
 -include $(UNIT_SRCS:%.c=$(B)/san/%.d) $(UNIT_SHARED_OBJS:.o=.d) $(E2E_SRCS:%.c=$(B)/obj/%.d)
+-include $(BENCH_SRCS:%.c=$(B)/obj/%.d)
 -include $(wildcard $(B)/sim/obj12/*.d $(B)/sim/obj13/*.d)

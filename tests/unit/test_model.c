@@ -353,16 +353,21 @@ static void test_pid_reuse(void **state)
 	s.recs.v[s.recs.n - 1].r.hdr.start = 999;
 	st_window(&s, T0, T0 + 1000);
 	m = model_of(&s);
-	p = pt_model_proc(m, B);
+	assert_ptr_equal(pt_model_proc(m, B), pt_model_proc(m, pt_model_id(m, B))->older);
+	p = pt_model_proc(m, pt_model_id(m, B));
 	assert_int_equal(m->all_procs.n, 3);
 	assert_non_null(p->older);
 	assert_int_equal(p->born, T0 + 300);
 	assert_int_equal(p->died, 0);
 	assert_int_equal(p->older->died, T0 + 200);
-	t = pt_model_thread(m, B);
+	t = pt_model_thread(m, pt_model_id(m, B));
 	assert_int_equal(t->iv.n, 2);
 	assert_int_equal(t->proc == p, 1);
+	assert_int_equal(t->tgid, p->tgid);
+	assert_int_equal(pt_real_id(t->tid), B);
+	assert_int_equal(pt_real_id(p->tgid), B);
 	assert_int_equal(t->older->iv.n, 1);
+	assert_ptr_equal(pt_model_thread(m, B), t->older);
 	done(&s, m);
 }
 
@@ -371,6 +376,7 @@ static void test_tid_changes_process(void **state)
 {
 	struct stream s = { 0 };
 	struct pt_model *m;
+	const struct pt_thread *t;
 
 	(void)state;
 	st_task(&s, T0, A, A, 1, "a");
@@ -379,10 +385,12 @@ static void test_tid_changes_process(void **state)
 	st_preempted(&s, B, 700, T0 + 300, T0 + 400);
 	st_window(&s, T0, T0 + 1000);
 	m = model_of(&s);
-	assert_int_equal(pt_model_thread(m, 700)->tgid, B);
-	assert_int_equal(pt_model_thread(m, 700)->iv.n, 1);
-	assert_int_equal(pt_model_thread(m, 700)->older->tgid, A);
-	assert_true(pt_model_thread(m, 700)->older->exited);
+	t = pt_model_thread(m, pt_model_id(m, 700));
+	assert_int_equal(t->tgid, B);
+	assert_int_equal(t->iv.n, 1);
+	assert_ptr_equal(t->older, pt_model_thread(m, 700));
+	assert_int_equal(t->older->tgid, A);
+	assert_true(t->older->exited);
 	assert_int_equal(pt_model_proc(m, A)->threads.n, 2);
 	assert_int_equal(pt_model_proc(m, B)->threads.n, 2);
 	done(&s, m);

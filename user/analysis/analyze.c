@@ -23,7 +23,8 @@ static int fill_capture(struct pt_an *an)
 {
 	const struct pt_model *m = an->m;
 	struct pt_r_capture *c = &an->r->capture;
-	struct pt_r_loss *l = pt_arena_calloc(an->a, PT_LOSS_NR, sizeof(*l));
+	struct pt_r_loss *l = pt_arena_calloc(an->a, PT_LOSS_NR + 1, sizeof(*l));
+	int64_t uncounted = pt_uncounted_losses(m);
 	size_t i;
 
 	if (!l)
@@ -49,6 +50,11 @@ static int fill_capture(struct pt_an *an)
 			l[c->n_lost].cause = loss_names[i];
 			l[c->n_lost++].count = n;
 		}
+	}
+	if (uncounted) {
+		l[c->n_lost].cause = "uncounted";
+		l[c->n_lost++].count = uncounted;
+		c->lost_total += uncounted;
 	}
 	c->lost = l;
 	return 0;
@@ -107,8 +113,9 @@ static void release(struct pt_an *an)
 int pt_analyze(const struct pt_model *m, const struct pt_analysis_opts *o,
 	       struct pt_report *r)
 {
+	struct pt_shared_locks locks = { 0 };
 	struct pt_an an = { .m = m, .o = o, .r = r, .a = r->arena,
-			    .t0 = m->begin, .t1 = m->end };
+			    .locks = &locks, .t0 = m->begin, .t1 = m->end };
 	int err;
 
 	err = fill_capture(&an);
@@ -123,6 +130,9 @@ int pt_analyze(const struct pt_model *m, const struct pt_analysis_opts *o,
 		err = pt_whatif(&an);
 	if (!err)
 		err = pt_issue_verdicts(&an);
+	if (!err)
+		err = pt_judge_damage(&an);
+	pt_show_real_ids(r);
 	release(&an);
 	return err;
 }
@@ -132,7 +142,8 @@ void pt_analyze_live(struct pt_model *m, uint64_t now_ns, uint64_t window_ns,
 {
 	struct pt_analysis_opts o = { 0 };
 	struct pt_report *r = pt_report_new();
-	struct pt_an an = { .m = m, .o = &o, .r = r };
+	struct pt_shared_locks locks = { 0 };
+	struct pt_an an = { .m = m, .o = &o, .r = r, .locks = &locks };
 
 	out->steps = -1;
 	out->data_wait_share = NAN;

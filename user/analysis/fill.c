@@ -117,41 +117,6 @@ static int by_ns(const void *a, const void *b)
 	return x->ns > y->ns ? -1 : x->ns < y->ns;
 }
 
-static int by_subject(const void *a, const void *b)
-{
-	const struct pt_charge *x = a, *y = b;
-
-	if (x->cause != y->cause)
-		return x->cause < y->cause ? -1 : 1;
-	if (x->pid != y->pid)
-		return x->pid < y->pid ? -1 : 1;
-	if (x->tid != y->tid)
-		return x->tid < y->tid ? -1 : 1;
-	if (x->dev != y->dev)
-		return x->dev < y->dev ? -1 : 1;
-	if (x->inode != y->inode)
-		return x->inode < y->inode ? -1 : 1;
-	return x->syscall < y->syscall ? -1 : x->syscall > y->syscall;
-}
-
-/* Join charges of one cause, thread and file; with `files` not, of one cause
- * and thread. */
-static void join_charges(pt_charges *c)
-{
-	size_t i, n = 0;
-
-	if (!c->n)
-		return;
-	qsort(c->v, c->n, sizeof(*c->v), by_subject);
-	for (i = 1; i < c->n; i++) {
-		if (by_subject(&c->v[n], &c->v[i]) == 0)
-			c->v[n].ns += c->v[i].ns;
-		else
-			c->v[++n] = c->v[i];
-	}
-	c->n = n + 1;
-}
-
 #define MAX_CHARGES 64
 
 static const char *charge_what(struct pt_an *an, const struct pt_trainer *t,
@@ -188,7 +153,7 @@ static int fill_data_wait(struct pt_an *an, struct pt_trainer *t,
 	d->own_cpu = sec(t->own_cpu_ns);
 	d->handover = sec(t->handover_ns);
 	d->lead = NAN;
-	join_charges(&t->charges);
+	pt_join_charges(&t->charges);
 	if (t->charges.n)
 		qsort(t->charges.v, t->charges.n, sizeof(*t->charges.v), by_ns);
 	n = t->charges.n > MAX_CHARGES ? MAX_CHARGES : t->charges.n;

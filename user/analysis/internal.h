@@ -36,6 +36,10 @@ struct pt_charge {
 	int16_t syscall; /* for UNKNOWN: what it was in */
 };
 typedef PT_VEC(struct pt_charge) pt_charges;
+/* charges.c: take one in, joined with its like now or later. 0 or -ENOMEM. */
+int pt_add_charge(pt_charges *c, const struct pt_charge *x);
+/* One for each cause, thread, file and call; in that order. */
+void pt_join_charges(pt_charges *c);
 
 struct pt_worker {
 	struct pt_proc *proc;
@@ -84,12 +88,17 @@ struct pt_step {
 	bool cut_end;	  /* its wait had not ended when the capture did */
 };
 
+struct pt_worker_key {
+	uint32_t tgid, at;
+};
+
 struct pt_trainer {
 	struct pt_proc *proc;
 	struct pt_thread *main; /* obtains the batches */
 	struct pt_thread *pin;	/* hands them over inside the trainer; NULL */
 	struct pt_thread *receiver; /* pin, or main: reads the result pipe */
 	PT_VEC(struct pt_worker) workers;
+	PT_VEC(struct pt_worker_key) index; /* of workers, by tgid */
 	PT_VEC(struct pt_feeder) feeders;
 	PT_VEC(uint64_t) result_pipes;
 	PT_VEC(struct pt_mark) marks;
@@ -131,6 +140,16 @@ struct pt_trainer {
 				      * behind which no sync had to wait */
 };
 
+#define PT_SHARED_LOCKS 16
+/* Futexes on which a feeding thread itself sleeps. The thread that it feeds
+ * sleeps there too, but that is not its rest: it waits for a lock of the
+ * whole process, such as the interpreter's. */
+struct pt_shared_locks {
+	const struct pt_thread *from; /* whose these are */
+	uint64_t addr[PT_SHARED_LOCKS];
+	size_t n;
+};
+
 struct pt_an {
 	const struct pt_model *m;
 	const struct pt_analysis_opts *o;
@@ -138,6 +157,7 @@ struct pt_an {
 	struct pt_arena *a; /* the report's */
 	uint64_t t0, t1;
 	PT_VEC(struct pt_trainer) trainers;
+	struct pt_shared_locks *locks; /* those asked for last; may be NULL */
 	struct pt_trainer *top; /* worst trainer; NULL when there is none */
 };
 
@@ -156,6 +176,12 @@ int pt_sum_breakdown(struct pt_an *an, struct pt_trainer *t);
 int pt_fill_report(struct pt_an *an);
 int pt_fill_tables(struct pt_an *an);
 int pt_issue_verdicts(struct pt_an *an);
+/* damage.c: records missing that no loss counter tells of; and the certainty
+ * of the whole report, judged by the records that it rests on (last pass). */
+int64_t pt_uncounted_losses(const struct pt_model *m);
+int pt_judge_damage(struct pt_an *an);
+/* realids.c: the model's ids of the report become the kernel's. */
+void pt_show_real_ids(struct pt_report *r);
 void pt_trainer_free(struct pt_trainer *t);
 
 /* ---- helpers ------------------------------------------------------------ */
@@ -264,6 +290,8 @@ uint64_t pt_call_site(const struct pt_gpu_call *c);
 enum pt_cause pt_piece_cause(const struct pt_an *an, const struct pt_worker *w,
 			     const struct pt_iv *iv);
 
+/* All workers are known: from now on they are found quickly. 0 or -ENOMEM. */
+int pt_index_workers(struct pt_trainer *t);
 /* True when `tgid` is one of t's workers; its index in *idx. */
 bool pt_is_worker(const struct pt_trainer *t, uint32_t tgid, int *idx);
 /* Is this interval of `th` (main or pin) a sleep for the next batch? */

@@ -9,17 +9,23 @@
 
 #include "analysis/internal.h"
 
+/* Calls of the process, or of one thread of it: those lie in its life, and
+ * there may be very many short-lived ones. */
 static uint64_t step_calls(const struct pt_an *an, const struct pt_proc *p,
-			   uint32_t tid)
+			   const struct pt_thread *th)
 {
-	uint64_t n = 0;
+	uint64_t from = an->t0, to = an->t1, n = 0;
 	size_t i;
 
-	for (i = pt_gpu_after(p, an->t0); i < p->gpu.n; i++) {
-		if (p->gpu.v[i].begin > an->t1)
+	if (th) {
+		from = pt_max64(from, th->first);
+		to = pt_min64(to, pt_thread_end(an, th));
+	}
+	for (i = pt_gpu_after(p, from); i < p->gpu.n; i++) {
+		if (p->gpu.v[i].begin > to)
 			break;
 		if (pt_call_is_step(&p->gpu.v[i]) &&
-		    (!tid || p->gpu.v[i].tid == tid))
+		    (!th || p->gpu.v[i].tid == th->tid))
 			n++;
 	}
 	return n;
@@ -37,7 +43,7 @@ static struct pt_thread *main_thread(const struct pt_an *an,
 
 	for (i = 0; i < p->threads.n; i++) {
 		t = p->threads.v[i];
-		n = step_calls(an, p, t->tid);
+		n = step_calls(an, p, t);
 		if (t->tid == t->tgid && n * 50 >= all && n)
 			return t;
 		if (n > most) {
@@ -66,10 +72,11 @@ static struct pt_worker *worker_make(struct pt_an *an, struct pt_trainer *t,
 {
 	struct pt_worker w = { 0 };
 	size_t i;
-	int idx;
 
-	if (pt_is_worker(t, tgid, &idx))
-		return &t->workers.v[idx];
+	/* of many that came and went, it mostly is a recent one */
+	for (i = t->workers.n; i-- > 0;)
+		if (t->workers.v[i].proc->tgid == tgid)
+			return &t->workers.v[i];
 	w.proc = pt_model_proc(an->m, tgid);
 	if (!w.proc)
 		return NULL;
@@ -177,7 +184,7 @@ static int is_feeder(struct pt_an *an, struct pt_thread *th,
 	uint64_t wakes = 0;
 	int yes;
 
-	if (th == from || step_calls(an, th->proc, th->tid))
+	if (th == from || step_calls(an, th->proc, th))
 		return 0;
 	yes = pt_rest_wakes(an, th, from, &items, &wakes);
 	if (!yes)
@@ -323,7 +330,7 @@ static int find_loader(struct pt_an *an, struct pt_trainer *t)
 		err = collect_marks(an, t);
 	t->handoffs = t->workers.n > 0;
 	count_concurrent(an, t);
-	return err;
+	return err ? err : pt_index_workers(t);
 }
 
 int pt_find_roles(struct pt_an *an)
@@ -336,7 +343,7 @@ int pt_find_roles(struct pt_an *an)
 		uint64_t n;
 
 		t.proc = an->m->all_procs.v[i];
-		n = step_calls(an, t.proc, 0);
+		n = step_calls(an, t.proc, NULL);
 		if (!n)
 			continue;
 		t.main = main_thread(an, t.proc, n);
@@ -360,6 +367,7 @@ void pt_trainer_free(struct pt_trainer *t)
 		pt_vec_free(&t->workers.v[i].service_ms);
 	}
 	pt_vec_free(&t->workers);
+	pt_vec_free(&t->index);
 	pt_vec_free(&t->feeders);
 	pt_vec_free(&t->result_pipes);
 	pt_vec_free(&t->marks);

@@ -148,34 +148,24 @@ static int cmp_op(const void *a, const void *b)
 	return x->calls > y->calls ? -1 : x->calls < y->calls;
 }
 
-static int one_operation(struct pt_an *an, struct pt_trainer *t, unsigned api,
-			 struct pt_r_operation *o, double *us)
+struct op_tally { /* of one entry point */
+	size_t calls, timed;
+	double *us; /* of those whose return was seen */
+};
+
+static void one_operation(const struct pt_an *an, unsigned api,
+			  const struct op_tally *k, struct pt_r_operation *o)
 {
-	const struct pt_proc *p = t->proc;
 	struct pt_dist d;
-	size_t i, n = 0, calls = 0;
 
-	for (i = pt_gpu_after(p, an->t0); i < p->gpu.n; i++) {
-		const struct pt_gpu_call *c = &p->gpu.v[i];
-
-		if (c->begin >= an->t1)
-			break;
-		if (c->api != api)
-			continue;
-		calls++;
-		if (c->ret != INT64_MIN && !c->open)
-			us[n++] = (double)(c->end - c->begin) / 1000;
-	}
-	if (!calls)
-		return 0;
-	pt_dist_of(us, n, &d);
+	pt_dist_of(k->us, k->timed, &d);
 	o->name = pt_api_get(api)->symbol;
 	o->kind = "api";
-	o->calls = (int64_t)calls;
+	o->calls = (int64_t)k->calls;
 	o->total_s = o->mean_us = o->min_us = o->max_us = o->p50_us =
 		o->p99_us = o->share = NAN;
-	if (n) { /* entry-only calls have no time */
-		o->total_s = d.mean * (double)n / 1e6;
+	if (k->timed) { /* entry-only calls have no time */
+		o->total_s = d.mean * (double)k->timed / 1e6;
 		o->mean_us = d.mean;
 		o->min_us = d.min;
 		o->max_us = d.max;
@@ -184,7 +174,37 @@ static int one_operation(struct pt_an *an, struct pt_trainer *t, unsigned api,
 		o->share = o->total_s / sec(an->t1 - an->t0);
 	}
 	o->cpu_s = o->gpu_s = NAN;
-	return 1;
+}
+
+static bool is_timed(const struct pt_gpu_call *c)
+{
+	return c->ret != INT64_MIN && !c->open;
+}
+
+/* Count every entry point's calls; then give each a part of `us` (as many
+ * numbers as there are calls) and fill it. */
+static void tally_operations(const struct pt_an *an, const struct pt_proc *p,
+			     struct op_tally *k, double *us)
+{
+	size_t from = pt_gpu_after(p, an->t0), i;
+	unsigned api;
+
+	for (i = from; i < p->gpu.n && p->gpu.v[i].begin < an->t1; i++) {
+		k[p->gpu.v[i].api].calls++;
+		k[p->gpu.v[i].api].timed += is_timed(&p->gpu.v[i]);
+	}
+	for (api = 0; api < pt_api_count; api++) {
+		k[api].us = us;
+		us += k[api].timed;
+		k[api].timed = 0;
+	}
+	for (i = from; i < p->gpu.n && p->gpu.v[i].begin < an->t1; i++) {
+		const struct pt_gpu_call *c = &p->gpu.v[i];
+
+		if (is_timed(c))
+			k[c->api].us[k[c->api].timed++] =
+				(double)(c->end - c->begin) / 1000;
+	}
 }
 
 static int fill_operations(struct pt_an *an, struct pt_trainer *t)
@@ -192,20 +212,24 @@ static int fill_operations(struct pt_an *an, struct pt_trainer *t)
 	struct pt_r_operation *o = pt_arena_calloc(an->a, pt_api_count,
 						   sizeof(*o));
 	double *us = malloc((t->proc->gpu.n + 1) * sizeof(*us));
-	size_t n = 0;
+	struct op_tally *k = calloc(pt_api_count, sizeof(*k));
+	int err = o && us && k ? 0 : -ENOMEM;
 	unsigned i;
+	size_t n = 0;
 
-	if (!o || !us) {
-		free(us);
-		return -ENOMEM;
-	}
+	if (err)
+		goto out;
+	tally_operations(an, t->proc, k, us);
 	for (i = 0; i < pt_api_count; i++)
-		n += (size_t)one_operation(an, t, i, &o[n], us);
-	free(us);
+		if (k[i].calls)
+			one_operation(an, i, &k[i], &o[n++]);
 	qsort(o, n, sizeof(*o), cmp_op);
 	an->r->operations = o;
 	an->r->n_operations = n;
-	return 0;
+out:
+	free(us);
+	free(k);
+	return err;
 }
 
 /* ---- files -------------------------------------------------------------- */

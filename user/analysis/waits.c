@@ -31,7 +31,7 @@ static int charge(struct walker *k, enum pt_cause cause,
 		  const struct pt_thread *who, uint64_t ns,
 		  const struct pt_iv *iv)
 {
-	struct pt_charge c = { 0 }, *last;
+	struct pt_charge c = { 0 };
 
 	k->by_cause[cause] += ns;
 	c.cause = (uint8_t)cause;
@@ -47,15 +47,7 @@ static int charge(struct walker *k, enum pt_cause cause,
 	}
 	if (iv && cause == PT_CAUSE_UNKNOWN)
 		c.syscall = iv->syscall;
-	/* neighbours mostly agree */
-	last = k->t->charges.n ? &k->t->charges.v[k->t->charges.n - 1] : NULL;
-	if (last && last->cause == c.cause && last->tid == c.tid &&
-	    last->inode == c.inode && last->dev == c.dev &&
-	    last->syscall == c.syscall) {
-		last->ns += ns;
-		return 0;
-	}
-	return pt_vec_push(&k->t->charges, c);
+	return pt_add_charge(&k->t->charges, &c);
 }
 
 static int walk_thread(struct walker *k, const struct pt_thread *th, uint64_t b,

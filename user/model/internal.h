@@ -4,10 +4,30 @@
 
 #include "model/timeline.h"
 
-/* Find or make; NULL when out of memory. `fresh`: a new process has taken
- * this id. */
-struct pt_proc *pt_proc_make(struct pt_model *m, uint32_t tgid, bool fresh);
+/*
+ * Find or make; NULL when out of memory. Ids are the kernel's. A tid with
+ * another start time or in another process is another thread; a late record
+ * still finds an earlier owner. A reused leader's id makes a new process.
+ */
+struct pt_proc *pt_proc_make(struct pt_model *m, uint32_t tgid);
 struct pt_thread *pt_thread_make(struct pt_model *m, uint32_t tid,
 				 uint32_t tgid, uint32_t start, uint64_t ts);
+/* The thread of a record, if it is known. */
+struct pt_thread *pt_thread_find(const struct pt_model *m, uint32_t tid,
+				 uint32_t tgid, uint32_t start);
+/* Who had the kernel's id `tid` at `ts`; NULL unknown. */
+struct pt_thread *pt_thread_at(const struct pt_model *m, uint32_t tid,
+			       uint64_t ts);
+
+/* Take a record's number: counts what is missing, and gives the count of one
+ * that comes late back. False: it had come before. */
+bool pt_take_seq(struct pt_model *m, struct pt_thread *t, uint32_t seq);
+
+/* Records of GPU calls. 0 or -ENOMEM. */
+int pt_feed_gpu_enter(struct pt_model *m, const struct pt_rec_gpu *r);
+int pt_feed_gpu_return(struct pt_model *m, const struct pt_rec_gpu *r);
+/* Forget which calls a thread is in when records of it are missing: they may
+ * have returned. */
+void pt_check_stack(struct pt_thread *t);
 
 #endif

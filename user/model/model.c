@@ -40,26 +40,11 @@ void pt_model_free(struct pt_model *m)
 	HASH_CLEAR(hh, m->threads);
 	HASH_CLEAR(hh, m->procs);
 	HASH_CLEAR(hh, m->files);
+	HASH_CLEAR(hh, m->aliases);
 	pt_vec_free(&m->all_threads);
 	pt_vec_free(&m->all_procs);
 	pt_arena_free(m->arena); /* threads, processes, files, paths */
 	free(m);
-}
-
-struct pt_thread *pt_model_thread(const struct pt_model *m, uint32_t tid)
-{
-	struct pt_thread *t;
-
-	HASH_FIND(hh, m->threads, &tid, sizeof(tid), t);
-	return t;
-}
-
-struct pt_proc *pt_model_proc(const struct pt_model *m, uint32_t tgid)
-{
-	struct pt_proc *p;
-
-	HASH_FIND(hh, m->procs, &tgid, sizeof(tgid), p);
-	return p;
 }
 
 const struct pt_file *pt_model_file(const struct pt_model *m, uint32_t dev,
@@ -72,86 +57,6 @@ const struct pt_file *pt_model_file(const struct pt_model *m, uint32_t dev,
 	return f;
 }
 
-struct pt_proc *pt_proc_make(struct pt_model *m, uint32_t tgid, bool fresh)
-{
-	struct pt_proc *old = pt_model_proc(m, tgid), *p;
-
-	if (old && !fresh)
-		return old;
-	p = pt_arena_alloc(m->arena, sizeof(*p));
-	if (!p || pt_vec_push(&m->all_procs, p))
-		return NULL;
-	p->tgid = tgid;
-	if (old)
-		HASH_DEL(m->procs, old);
-	p->older = old;
-	HASH_ADD(hh, m->procs, tgid, sizeof(p->tgid), p);
-	return PT_HASHED(p) ? p : NULL;
-}
-
-/* The thread that a record is about: a tid with another start time or in
- * another process is another thread. */
-struct pt_thread *pt_thread_make(struct pt_model *m, uint32_t tid,
-				 uint32_t tgid, uint32_t start, uint64_t ts)
-{
-	struct pt_thread *old = pt_model_thread(m, tid), *t;
-	struct pt_proc *p;
-
-	if (old && old->tgid == tgid &&
-	    (!start || !old->start || start == old->start)) {
-		if (!old->start)
-			old->start = start;
-		return old;
-	}
-	p = pt_model_proc(m, tgid);
-	/* The leader of a new process under an old id. */
-	p = pt_proc_make(m, tgid, p && tid == tgid && old && old->tgid == tgid);
-	t = p ? pt_arena_alloc(m->arena, sizeof(*t)) : NULL;
-	if (!t || pt_vec_push(&m->all_threads, t))
-		return NULL;
-	if (pt_vec_push(&p->threads, t)) {
-		m->all_threads.n--;
-		return NULL;
-	}
-	t->tid = tid;
-	t->tgid = tgid;
-	t->start = start;
-	t->proc = p;
-	t->first = ts;
-	if (old) {
-		HASH_DEL(m->threads, old);
-		if (!old->exited) {
-			old->exited = true;
-			old->last = ts;
-		}
-	}
-	t->older = old;
-	HASH_ADD(hh, m->threads, tid, sizeof(t->tid), t);
-	return PT_HASHED(t) ? t : NULL;
-}
-
-/* Count missing records; one that comes late gives its count back. */
-static bool note_seq(struct pt_thread *t, uint32_t seq)
-{
-	bool gap = false;
-
-	if (!t->seq_known) {
-		t->seq_known = true;
-		t->next_seq = seq + 1;
-		return false;
-	}
-	if ((int32_t)(seq - t->next_seq) > 0) {
-		t->lost += seq - t->next_seq;
-		gap = true;
-	} else if (seq != t->next_seq) {
-		if (t->lost)
-			t->lost--;
-		return false;
-	}
-	t->next_seq = seq + 1;
-	return gap;
-}
-
 static void note_totals(struct pt_thread *t, const struct pt_totals *tot)
 {
 	if (!t->totals_known)
@@ -160,7 +65,33 @@ static void note_totals(struct pt_thread *t, const struct pt_totals *tot)
 	t->t1 = *tot;
 }
 
-static void iv_from_record(struct pt_iv *iv, const struct pt_rec_off *r)
+/* Wakers by their ids here: a waker's id may have another owner by now. */
+static void set_waker(const struct pt_model *m, struct pt_iv *iv,
+		      const struct pt_rec_off *r)
+{
+	const struct pt_thread *w = NULL;
+	const struct pt_proc *p;
+
+	iv->waker_tid = r->waker_tid;
+	iv->waker_tgid = r->waker_tgid;
+	if (!m->aliases || !r->waker_tid)
+		return;
+	p = pt_model_proc(m, pt_model_id(m, r->waker_tgid));
+	w = pt_thread_at(m, r->waker_tid, r->wake_ts);
+	if (w && w->exited && w->last < r->wake_ts) {
+		/* the next owner, of whom nothing is known yet */
+		iv->waker_tid = w->tid + (1u << PT_ID_BITS);
+		iv->waker_tgid = p ? p->tgid : r->waker_tgid;
+	} else if (w && pt_real_id(w->tgid) == r->waker_tgid) {
+		iv->waker_tid = w->tid;
+		iv->waker_tgid = w->tgid;
+	} else if (p) {
+		iv->waker_tgid = p->tgid;
+	}
+}
+
+static void iv_from_record(const struct pt_model *m, struct pt_iv *iv,
+			   const struct pt_rec_off *r)
 {
 	memset(iv, 0, sizeof(*iv));
 	iv->begin = r->off_ts;
@@ -176,8 +107,7 @@ static void iv_from_record(struct pt_iv *iv, const struct pt_rec_off *r)
 	iv->waker_object = r->waker_object;
 	iv->arg0 = r->arg[0];
 	iv->dev = r->dev;
-	iv->waker_tid = r->waker_tid;
-	iv->waker_tgid = r->waker_tgid;
+	set_waker(m, iv, r);
 	iv->syscall = (int16_t)r->syscall;
 	iv->waker_syscall = (int16_t)r->waker_syscall;
 	iv->obj_kind = (uint8_t)r->obj_kind;
@@ -201,14 +131,14 @@ static int feed_off(struct pt_model *m, const struct pt_rec_off *r)
 {
 	struct pt_thread *t;
 	struct pt_iv iv;
-	bool gap;
 
 	if (r->off_ts > r->hdr.ts)
 		return -EINVAL;
 	t = pt_thread_make(m, r->hdr.tid, r->hdr.tgid, r->hdr.start, r->off_ts);
 	if (!t)
 		return -ENOMEM;
-	gap = note_seq(t, r->hdr.seq);
+	if (!pt_take_seq(m, t, r->hdr.seq))
+		return 0;
 	note_totals(t, &r->tot);
 	if (r->hdr.flags & PT_F_OPEN) {
 		/* off_ts == ts: on a CPU, only its totals are meant */
@@ -218,17 +148,23 @@ static int feed_off(struct pt_model *m, const struct pt_rec_off *r)
 	}
 	if (t->open.hdr.kind && t->open.off_ts <= r->off_ts)
 		t->open.hdr.kind = 0;
-	iv_from_record(&iv, r);
-	iv.gap_before = gap;
+	iv_from_record(m, &iv, r);
+	iv.gap_before = t->gap;
+	t->gap = false;
 	return pt_vec_push(&t->iv, iv);
 }
 
 static int feed_fork(struct pt_model *m, const struct pt_rec_fork *r)
 {
 	bool process = r->child_tgid == r->child_tid;
-	struct pt_thread *t;
+	struct pt_thread *t = pt_thread_find(m, r->hdr.tid, r->hdr.tgid,
+					     r->hdr.start);
 	struct pt_proc *p;
 
+	if ((r->child_tid | r->child_tgid) >> PT_ID_BITS)
+		return -EINVAL;
+	if (t && !pt_take_seq(m, t, r->hdr.seq))
+		return 0;
 	/* a reused id has another start time, and that makes it another one */
 	t = pt_thread_make(m, r->child_tid, r->child_tgid, r->child_start,
 			   r->hdr.ts);
@@ -237,35 +173,52 @@ static int feed_fork(struct pt_model *m, const struct pt_rec_fork *r)
 	memcpy(t->comm, r->comm, sizeof(t->comm) - 1);
 	p = t->proc;
 	if (process) {
-		p->ppid = r->hdr.tgid;
+		p->ppid = pt_model_id(m, r->hdr.tgid);
 		p->born = r->hdr.ts;
 		memcpy(p->comm, r->comm, sizeof(p->comm) - 1);
 	}
 	return 0;
 }
 
+/* An exec by another thread than the leader: it goes on under the leader's id,
+ * with a numbering and a start time of its own. */
+static void take_over(struct pt_model *m, const struct pt_rec_task *r)
+{
+	struct pt_thread *old = pt_model_thread(m, pt_model_id(m, r->old_tid));
+	struct pt_thread *t = pt_model_thread(m, pt_model_id(m, r->hdr.tid));
+
+	if (old && !old->exited && pt_real_id(old->tgid) == r->hdr.tgid) {
+		old->exited = true;
+		old->last = r->hdr.ts;
+	}
+	if (t && pt_real_id(t->tgid) == r->hdr.tgid) {
+		t->start = r->hdr.start;
+		t->seq_known = false;
+	}
+}
+
 static int feed_task(struct pt_model *m, const struct pt_rec_task *r)
 {
-	struct pt_thread *t, *old;
+	bool exec = r->hdr.kind == PT_REC_EXEC;
+	struct pt_thread *t;
 
-	if (r->hdr.kind == PT_REC_EXEC && r->old_tid && r->old_tid != r->hdr.tid) {
-		old = pt_model_thread(m, r->old_tid);
-		if (old && !old->exited) {
-			old->exited = true;
-			old->last = r->hdr.ts;
-		}
-	}
+	if (exec && r->old_tid && r->old_tid != r->hdr.tid)
+		take_over(m, r);
 	t = pt_thread_make(m, r->hdr.tid, r->hdr.tgid, r->hdr.start, r->hdr.ts);
 	if (!t)
 		return -ENOMEM;
-	note_seq(t, r->hdr.seq);
+	/* An introduction is not counted: what came before it was not traced. */
+	if (r->hdr.kind != PT_REC_TASK && !pt_take_seq(m, t, r->hdr.seq))
+		return 0;
 	memcpy(t->comm, r->comm, sizeof(t->comm) - 1);
 	if (t->tid == t->tgid)
 		memcpy(t->proc->comm, r->comm, sizeof(t->comm) - 1);
 	if (r->hdr.kind == PT_REC_TASK && r->ppid)
-		t->proc->ppid = r->ppid;
-	if (r->hdr.kind == PT_REC_EXEC)
+		t->proc->ppid = pt_model_id(m, r->ppid);
+	if (exec) {
 		t->proc->execed = true;
+		t->depth = 0; /* the program that made the calls is gone */
+	}
 	return 0;
 }
 
@@ -276,7 +229,8 @@ static int feed_exit(struct pt_model *m, const struct pt_rec_exit *r)
 
 	if (!t)
 		return -ENOMEM;
-	note_seq(t, r->hdr.seq);
+	if (!pt_take_seq(m, t, r->hdr.seq))
+		return 0;
 	note_totals(t, &r->tot);
 	t->exited = true;
 	t->last = r->hdr.ts;
@@ -300,18 +254,25 @@ static int feed_read(struct pt_model *m, const struct pt_rec_read *r)
 	t = pt_thread_make(m, r->hdr.tid, r->hdr.tgid, r->hdr.start, rd.begin);
 	if (!t)
 		return -ENOMEM;
-	note_seq(t, r->hdr.seq);
+	if (!pt_take_seq(m, t, r->hdr.seq))
+		return 0;
 	return pt_vec_push(&t->reads, rd);
 }
 
 static int feed_file(struct pt_model *m, const struct pt_rec_file *r)
 {
+	struct pt_thread *t = pt_thread_find(m, r->hdr.tid, r->hdr.tgid,
+					     r->hdr.start);
 	struct pt_file_key key = { r->inode, r->dev };
 	const char *part[8];
 	struct pt_file *f;
 	size_t i, n = 0, pos = 0, len = 0;
 	char *path;
 
+	/* it takes a number of the thread that met the file; a name from
+	 * before the thread's first record does not begin its numbering */
+	if (t && t->seq_known)
+		pt_take_seq(m, t, r->hdr.seq);
 	HASH_FIND(hh, m->files, &key, sizeof(key), f);
 	if (f)
 		return 0;
@@ -350,95 +311,23 @@ static int feed_file(struct pt_model *m, const struct pt_rec_file *r)
 	return 0;
 }
 
-static int feed_gpu_enter(struct pt_model *m, const struct pt_rec_gpu *r)
-{
-	const struct pt_api *api = pt_api_get(r->api);
-	struct pt_gpu_call c;
-	struct pt_thread *t;
-
-	t = pt_thread_make(m, r->hdr.tid, r->hdr.tgid, r->hdr.start, r->hdr.ts);
-	if (!t)
-		return -ENOMEM;
-	note_seq(t, r->hdr.seq);
-	if (!api)
-		return 0; /* a later version's entry point */
-	memset(&c, 0, sizeof(c));
-	c.begin = c.end = r->hdr.ts;
-	c.stream = r->stream;
-	memcpy(c.v, r->v, sizeof(c.v));
-	c.ret = INT64_MIN;
-	c.tid = r->hdr.tid;
-	c.api = (uint16_t)r->api;
-	c.cls = (uint8_t)api->cls;
-	if (pt_vec_push(&t->proc->gpu, c))
-		return -ENOMEM;
-	m->gpu_calls++;
-	if (api->ret && t->depth < PT_INFLIGHT_MAX) {
-		t->stack[t->depth].begin = c.begin;
-		t->stack[t->depth++].api = c.api;
-	}
-	return 0;
-}
-
-static struct pt_gpu_call *find_call(struct pt_proc *p, uint32_t tid,
-				     uint16_t api, uint64_t begin)
-{
-	size_t i;
-
-	for (i = p->gpu.n; i-- > 0;) {
-		struct pt_gpu_call *c = &p->gpu.v[i];
-
-		if (c->tid == tid && c->api == api && c->begin == begin)
-			return c;
-	}
-	return NULL;
-}
-
-static int feed_gpu_return(struct pt_model *m, const struct pt_rec_gpu *r)
-{
-	const struct pt_api *api = pt_api_get(r->api);
-	struct pt_gpu_call *c = NULL, late;
-	struct pt_thread *t;
-
-	t = pt_thread_make(m, r->hdr.tid, r->hdr.tgid, r->hdr.start, r->hdr.ts);
-	if (!t)
-		return -ENOMEM;
-	note_seq(t, r->hdr.seq);
-	if (!api)
-		return 0;
-	while (t->depth && !c) {
-		struct pt_inflight *f = &t->stack[--t->depth];
-
-		/* An entry whose return never came (longjmp, a throw, a lost
-		 * record) is dropped on the way. */
-		if (f->api == r->api)
-			c = find_call(t->proc, t->tid, f->api, f->begin);
-	}
-	if (c) {
-		c->end = r->hdr.ts > c->begin ? r->hdr.ts : c->begin;
-		c->ret = (int64_t)r->v[0];
-		return 0;
-	}
-	/* Entered before the hooks were there. */
-	memset(&late, 0, sizeof(late));
-	late.begin = t->first < r->hdr.ts ? t->first : r->hdr.ts;
-	if (t->proc->gpu.n)
-		return 0; /* its entry was lost in the middle: no guess */
-	late.end = r->hdr.ts;
-	late.late = true;
-	late.ret = (int64_t)r->v[0];
-	late.tid = t->tid;
-	late.api = (uint16_t)r->api;
-	late.cls = (uint8_t)api->cls;
-	m->gpu_calls++;
-	return pt_vec_push(&t->proc->gpu, late);
-}
-
+/* In order of time: their differences count. */
 static int feed_sample(struct pt_model *m, const struct pt_rec_sample *r)
 {
-	struct pt_proc *p = pt_proc_make(m, r->hdr.tgid, false);
+	struct pt_proc *p = pt_proc_make(m, r->hdr.tgid);
+	size_t i;
 
-	return p ? pt_vec_push(&p->samples, *r) : -ENOMEM;
+	if (!p)
+		return -ENOMEM;
+	for (i = p->samples.n; i && p->samples.v[i - 1].hdr.ts >= r->hdr.ts; i--)
+		if (p->samples.v[i - 1].hdr.ts == r->hdr.ts)
+			return 0;
+	if (pt_vec_push(&p->samples, *r))
+		return -ENOMEM;
+	memmove(&p->samples.v[i + 1], &p->samples.v[i],
+		(p->samples.n - 1 - i) * sizeof(*r));
+	p->samples.v[i] = *r;
+	return 0;
 }
 
 static void feed_mark(struct pt_model *m, const struct pt_rec_mark *r)
@@ -465,8 +354,12 @@ static void feed_loss(struct pt_model *m, const struct pt_rec_loss *r)
 {
 	size_t i;
 
-	for (i = 0; i < PT_LOSS_NR; i++)
-		m->lost[i] = r->count[i] < LOSS_MAX ? r->count[i] : LOSS_MAX;
+	for (i = 0; i < PT_LOSS_NR; i++) {
+		uint64_t n = r->count[i] < LOSS_MAX ? r->count[i] : LOSS_MAX;
+
+		if (n > m->lost[i]) /* an older one may come late */
+			m->lost[i] = n;
+	}
 }
 
 /* The largest record known, so that a shorter or longer one can be copied
@@ -520,8 +413,8 @@ static int dispatch(struct pt_model *m, union any_rec *r)
 		return feed_task(m, &r->task);
 	case PT_REC_EXIT: return feed_exit(m, &r->exit);
 	case PT_REC_OFF: return feed_off(m, &r->off);
-	case PT_REC_GPU_ENTER: return feed_gpu_enter(m, &r->gpu);
-	case PT_REC_GPU_RETURN: return feed_gpu_return(m, &r->gpu);
+	case PT_REC_GPU_ENTER: return pt_feed_gpu_enter(m, &r->gpu);
+	case PT_REC_GPU_RETURN: return pt_feed_gpu_return(m, &r->gpu);
 	case PT_REC_READ: return feed_read(m, &r->read);
 	case PT_REC_FILE: return feed_file(m, &r->file);
 	case PT_REC_SAMPLE: return feed_sample(m, &r->sample);
@@ -561,7 +454,7 @@ int pt_model_feed(struct pt_model *m, const void *rec, size_t len)
 		goto malformed;
 	memcpy(&h, rec, sizeof(h));
 	if (h.size < sizeof(h) || h.size > len || h.size < min_size(h.kind) ||
-	    h.ts > TS_MAX)
+	    h.ts > TS_MAX || (h.tid | h.tgid) >> PT_ID_BITS)
 		goto malformed;
 	n = h.size < sizeof(r) ? h.size : sizeof(r);
 	memset(&r, 0, sizeof(r));

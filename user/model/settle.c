@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "model/classify.h"
+#include "model/internal.h"
 #include "model/model.h"
 #include "model/timeline.h"
 
@@ -53,6 +54,28 @@ static void tidy(struct pt_thread *t, size_t from)
 	t->iv.n = n;
 }
 
+/*
+ * What comes from several CPUs is nearly in order: each record lies a few
+ * places off. Insertion then is linear; true disorder is left to qsort.
+ */
+#define MOVES_MAX 16 /* an element, on average */
+
+#define SORT_NEARLY(T, vec, cmp)                                               \
+	do {                                                                   \
+		size_t n_ = (vec)->n, moves_ = MOVES_MAX * n_, i_, j_;         \
+		T *v_ = (vec)->v, x_;                                          \
+									       \
+		for (i_ = 1; i_ < n_ && moves_; i_++) {                        \
+			x_ = v_[i_];                                           \
+			for (j_ = i_; j_ && moves_ &&                          \
+			     cmp(&v_[j_ - 1], &x_) > 0; j_--, moves_--)        \
+				v_[j_] = v_[j_ - 1];                           \
+			v_[j_] = x_;                                           \
+		}                                                              \
+		if (!moves_)                                                   \
+			qsort(v_, n_, sizeof(*v_), cmp);                       \
+	} while (0)
+
 static void settle_thread(struct pt_thread *t)
 {
 	size_t i, from = t->settled;
@@ -63,22 +86,43 @@ static void settle_thread(struct pt_thread *t)
 		if (t->iv.v[i].begin < t->iv.v[i - 1].begin)
 			break;
 	if (i < t->iv.n) {
-		qsort(t->iv.v, t->iv.n, sizeof(*t->iv.v), by_begin);
+		SORT_NEARLY(struct pt_iv, &t->iv, by_begin);
 		from = 0;
 	}
 	tidy(t, from);
 	t->settled = t->iv.n;
 }
 
-static void settle_proc(struct pt_proc *p)
+/* The same call twice: the one whose return was seen stays. */
+static void drop_doubles(struct pt_model *m, struct pt_proc *p)
+{
+	size_t i, n = 0;
+
+	for (i = 0; i < p->gpu.n; i++) {
+		const struct pt_gpu_call *c = &p->gpu.v[i];
+
+		if (n && !gpu_by_begin(&p->gpu.v[n - 1], c)) {
+			if (p->gpu.v[n - 1].ret == INT64_MIN)
+				p->gpu.v[n - 1] = *c;
+			m->doubled++;
+			continue;
+		}
+		p->gpu.v[n++] = *c;
+	}
+	p->gpu.n = n;
+}
+
+static void settle_proc(struct pt_model *m, struct pt_proc *p)
 {
 	size_t i;
 
 	for (i = p->settled ? p->settled : 1; i < p->gpu.n; i++)
 		if (p->gpu.v[i].begin < p->gpu.v[i - 1].begin)
 			break;
-	if (i < p->gpu.n)
-		qsort(p->gpu.v, p->gpu.n, sizeof(*p->gpu.v), gpu_by_begin);
+	if (i < p->gpu.n) {
+		SORT_NEARLY(struct pt_gpu_call, &p->gpu, gpu_by_begin);
+		drop_doubles(m, p);
+	}
 	p->settled = p->gpu.n;
 }
 
@@ -89,7 +133,7 @@ int pt_model_settle(struct pt_model *m)
 	for (i = 0; i < m->all_threads.n; i++)
 		settle_thread(m->all_threads.v[i]);
 	for (i = 0; i < m->all_procs.n; i++)
-		settle_proc(m->all_procs.v[i]);
+		settle_proc(m, m->all_procs.v[i]);
 	return 0;
 }
 
@@ -127,6 +171,7 @@ static void close_calls(struct pt_thread *t)
 	struct pt_proc *p = t->proc;
 	size_t i;
 
+	pt_check_stack(t);
 	while (t->depth) {
 		struct pt_inflight *f = &t->stack[--t->depth];
 

@@ -79,15 +79,32 @@ struct pt_read {
  * return, not their entry. */
 #define PT_INFLIGHT_MAX 8
 
+/*
+ * Ids. The kernel hands an id out again when its owner has gone. Here the
+ * first owner has the kernel's id, the next one that and a number in the bits
+ * that no id reaches (PID_MAX_LIMIT is 2^22): two threads never share a tid,
+ * nor two processes a tgid, and wakers are told apart likewise. What is shown
+ * to people is pt_real_id().
+ */
+#define PT_ID_BITS 22
+#define PT_ID_REUSE_MAX ((1u << (32 - PT_ID_BITS)) - 1)
+static inline uint32_t pt_real_id(uint32_t id)
+{
+	return id & ((1u << PT_ID_BITS) - 1);
+}
+
 struct pt_thread {
 	uint32_t tid, tgid, start;
 	struct pt_proc *proc;
 	char comm[PT_COMM_LEN];
 	uint64_t first, last; /* observed within; last = exit or end mark */
 	bool exited;
-	uint32_t next_seq;
+	uint32_t first_seq, next_seq;
+	uint64_t seq_seen; /* bit i: next_seq - 1 - i has come */
 	bool seq_known;
-	uint64_t lost;	       /* records missing by sequence number */
+	bool gap;	/* records are missing since the last interval */
+	uint64_t lost;	/* records missing by sequence number */
+	uint64_t stack_lost; /* ... when `stack` was last sure */
 	struct pt_totals t0, t1; /* totals at the first and the last record */
 	bool totals_known;
 	PT_VEC(struct pt_iv) iv;     /* by begin, not overlapping */
@@ -100,7 +117,7 @@ struct pt_thread {
 	} stack[PT_INFLIGHT_MAX];
 	uint32_t depth;
 	UT_hash_handle hh;	 /* by tid */
-	struct pt_thread *older; /* an earlier thread with the same tid */
+	struct pt_thread *older; /* an earlier one with the same kernel's id */
 };
 
 struct pt_proc {
@@ -130,14 +147,23 @@ struct pt_file {
 	UT_hash_handle hh;
 };
 
+struct pt_alias { /* a kernel's id that had several owners */
+	uint32_t real, id; /* id: of the newest */
+	UT_hash_handle hh;
+};
+
 struct pt_model {
 	struct pt_arena *arena;
-	struct pt_thread *threads; /* uthash, by tid: the newest */
-	struct pt_proc *procs;	   /* uthash, by tgid: the newest */
+	struct pt_thread *threads; /* uthash, by tid */
+	struct pt_proc *procs;	   /* uthash, by tgid */
+	struct pt_alias *aliases;  /* uthash, by real */
+	struct pt_thread *last;	   /* that a record was about */
 	PT_VEC(struct pt_thread *) all_threads;
 	PT_VEC(struct pt_proc *) all_procs;
 	struct pt_file *files; /* uthash, by (dev, inode) */
 	uint64_t records, malformed, no_memory, skipped_kinds;
+	uint64_t doubled;    /* records that had come before: left out */
+	uint64_t disordered; /* records behind later ones of their thread */
 	uint64_t gpu_calls;
 	uint64_t lost[PT_LOSS_NR];
 	uint64_t begin, end;	 /* marks; 0 until seen */
@@ -151,9 +177,13 @@ struct pt_model {
 	bool finished;
 };
 
-/* Newest thread or process with this id, or NULL. */
+/* Thread or process with this id (see pt_real_id()), or NULL. */
 struct pt_thread *pt_model_thread(const struct pt_model *m, uint32_t tid);
 struct pt_proc *pt_model_proc(const struct pt_model *m, uint32_t tgid);
+/* The id here of the latest owner of a kernel's id. */
+uint32_t pt_model_id(const struct pt_model *m, uint32_t real);
+/* Records that the threads' numbering says were made and that never came. */
+uint64_t pt_model_missing(const struct pt_model *m);
 /* A file seen by (dev, inode), or NULL. */
 const struct pt_file *pt_model_file(const struct pt_model *m, uint32_t dev,
 				    uint64_t inode);

@@ -21,7 +21,7 @@ int pt_judge_hung_worker(struct pt_an *an, const struct pt_facts *f,
 
 	if (!h->proc)
 		return 0;
-	pid = h->proc->tgid;
+	pid = pt_real_id(h->proc->tgid);
 	if (pt_evidence_start(an, v, 2))
 		return -ENOMEM;
 	pt_evidence_add(v, "worker.no_progress_s", h->seconds, "s",

@@ -38,7 +38,7 @@ int pt_judge_rank_straggler(struct pt_an *an, const struct pt_facts *f,
 	v->subject_pid = f->t->proc->tgid;
 	v->title = pt_arena_printf(an->a,
 		"One rank holds the others up: process %u waits for data %.0f %% of the time, the others at most %.0f %%, and all make the same steps.",
-		f->t->proc->tgid, 100 * own, 100 * others);
+		pt_real_id(f->t->proc->tgid), 100 * own, 100 * others);
 	v->advice = "Fix this rank's loading: its shard of the data, its node's disk or its cores.";
 	return v->title ? 1 : -ENOMEM;
 }

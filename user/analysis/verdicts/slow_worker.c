@@ -23,7 +23,7 @@ int pt_judge_slow_worker(struct pt_an *an, const struct pt_facts *f,
 	v->subject_pid = w->proc->tgid;
 	v->title = pt_arena_printf(an->a,
 		"Worker %u takes %.1f times as long as its peers and holds up %.0f %% of the waiting for batches.",
-		w->proc->tgid, w->slowdown, 100 * f->slow_charge);
+		pt_real_id(w->proc->tgid), w->slowdown, 100 * f->slow_charge);
 	v->advice = "Look at what this worker does differently: its files, its node's disk or its core; batches come in order, so the others wait for it.";
 	pt_expected_speedup(an, f, "slow_worker_fixed", &v->expected_speedup);
 	return v->title ? 1 : -ENOMEM;

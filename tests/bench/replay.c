@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * How fast records become a diagnosis, and what they take in memory:
+ *
+ *     replay [-n RECORDS] STREAM...
+ *
+ * Repeats each recording until RECORDS (3 million) are reached, and feeds and
+ * analyses them on one thread. Reading the file and moving the times is not
+ * counted. Prints one line for each, tab-separated, with a head.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <malloc.h>
+
+#include "analysis/analysis.h"
+#include "base/vec.h"
+#include "bench/repeat.h"
+#include "model/timeline.h"
+
+struct batch { /* one round's records, back to back, each with its length */
+	PT_VEC(unsigned char) bytes;
+};
+
+static void keep(void *ctx, const void *rec, size_t len)
+{
+	struct batch *b = ctx;
+
+	if (b->bytes.n + len > b->bytes.cap) {
+		size_t cap = 2 * b->bytes.cap + len;
+		unsigned char *p = realloc(b->bytes.v, cap);
+
+		if (!p)
+			abort();
+		b->bytes.v = p;
+		b->bytes.cap = cap;
+	}
+	memcpy(b->bytes.v + b->bytes.n, rec, len);
+	b->bytes.n += len;
+}
+
+static double cpu_s(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static double heap_bytes(void)
+{
+	struct mallinfo2 m = mallinfo2();
+
+	return (double)(m.uordblks + m.hblkhd);
+}
+
+static double feed(struct pt_model *m, const struct batch *b)
+{
+	double t = cpu_s();
+	size_t at = 0;
+
+	while (at < b->bytes.n) {
+		struct pt_hdr h;
+
+		memcpy(&h, b->bytes.v + at, sizeof(h));
+		if (pt_model_feed(m, b->bytes.v + at, h.size))
+			abort();
+		at += h.size;
+	}
+	return cpu_s() - t;
+}
+
+static int one(const char *path, double records)
+{
+	struct pt_repeat *in = pt_repeat_open(path);
+	struct pt_model *m = pt_model_new();
+	struct pt_report *r = pt_report_new();
+	struct pt_analysis_opts o = { 0 };
+	struct batch b = { 0 };
+	double fed = 0, settled, done, kept, n, threads, before = heap_bytes();
+	unsigned rounds, i;
+	const char *name = strrchr(path, '/');
+
+	if (!in || !m || !r)
+		return 1;
+	rounds = (unsigned)ceil(records / (double)pt_repeat_records(in));
+	for (i = 0; i < rounds; i++) {
+		b.bytes.n = 0;
+		pt_repeat_round(in, i, i + 1 == rounds, keep, &b);
+		fed += feed(m, &b);
+	}
+	settled = cpu_s();
+	if (pt_model_finish(m))
+		abort();
+	done = cpu_s();
+	settled = done - settled;
+	if (pt_analyze(m, &o, r))
+		abort();
+	done = cpu_s() - done;
+	kept = heap_bytes() - before - (double)b.bytes.cap;
+	n = (double)m->records;
+	threads = (double)m->all_threads.n;
+	printf("%s\t%.0f\t%.0f\t%lld\t%.3f\t%.3f\t%.3f\t%.2f\t%.1f\t%.0f\t%.0f\t%s\n",
+	       name ? name + 1 : path, n, threads, (long long)r->steps.count,
+	       1e9 * fed / n, 1e9 * settled / n, 1e9 * done / n,
+	       n / (fed + settled + done) / 1e6, kept / n, kept / threads,
+	       r->steps.count > 0 ? kept / (double)r->steps.count : NAN,
+	       r->n_verdicts ? r->verdicts[0].id : "-");
+	fflush(stdout);
+	pt_report_free(r);
+	pt_model_free(m);
+	pt_repeat_close(in);
+	pt_vec_free(&b.bytes);
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	double records = 3e6;
+	int i = 1, bad = 0;
+
+	if (argc > 2 && !strcmp(argv[1], "-n")) {
+		records = atof(argv[2]);
+		i = 3;
+	}
+	if (i == argc || !(records > 0)) {
+		fprintf(stderr, "usage: replay [-n RECORDS] STREAM...\n");
+		return 2;
+	}
+	printf("stream\trecords\tthreads\tsteps\tfeed_ns\tsettle_ns\tanalyse_ns\tM/s\tB/record\tB/thread\tB/step\tverdict\n");
+	for (; i < argc; i++)
+		bad |= one(argv[i], records);
+	return bad;
+}

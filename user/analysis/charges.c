@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Charges of waiting time, kept by whom and what they name: their number grows
+ * with threads, files and causes, not with waits. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "analysis/internal.h"
+
+/* So many are joined at least: sorting fewer again and again is no gain. */
+#define JOIN_MIN 1024
+
+static int by_subject(const void *a, const void *b)
+{
+	const struct pt_charge *x = a, *y = b;
+
+	if (x->cause != y->cause)
+		return x->cause < y->cause ? -1 : 1;
+	if (x->pid != y->pid)
+		return x->pid < y->pid ? -1 : 1;
+	if (x->tid != y->tid)
+		return x->tid < y->tid ? -1 : 1;
+	if (x->dev != y->dev)
+		return x->dev < y->dev ? -1 : 1;
+	if (x->inode != y->inode)
+		return x->inode < y->inode ? -1 : 1;
+	return x->syscall < y->syscall ? -1 : x->syscall > y->syscall;
+}
+
+void pt_join_charges(pt_charges *c)
+{
+	size_t i, n = 0;
+
+	if (!c->n)
+		return;
+	qsort(c->v, c->n, sizeof(*c->v), by_subject);
+	for (i = 1; i < c->n; i++) {
+		if (by_subject(&c->v[n], &c->v[i]) == 0)
+			c->v[n].ns += c->v[i].ns;
+		else
+			c->v[++n] = c->v[i];
+	}
+	c->n = n + 1;
+}
+
+int pt_add_charge(pt_charges *c, const struct pt_charge *x)
+{
+	struct pt_charge *last = c->n ? &c->v[c->n - 1] : NULL, *v;
+
+	/* neighbours mostly agree */
+	if (last && !by_subject(last, x)) {
+		last->ns += x->ns;
+		return 0;
+	}
+	if (c->n == c->cap && c->n >= JOIN_MIN) {
+		pt_join_charges(c);
+		if (c->n > c->cap / 2) { /* they do differ */
+			v = realloc(c->v, 2 * c->cap * sizeof(*v));
+			if (!v)
+				return -ENOMEM;
+			c->v = v;
+			c->cap *= 2;
+		}
+	}
+	return pt_vec_push(c, *x);
+}
