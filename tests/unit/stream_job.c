@@ -12,6 +12,9 @@
 #define COPY_CALL_NS (8 * ST_US)
 #define COPY_DEV_NS (30 * ST_US)
 
+#define BETWEEN_NS (120 * ST_US) /* two batches obtained in a row */
+#define MESSAGE_BYTES 72 /* of a worker that sends by itself */
+
 #define REST_ADDR(tid) (0x7f0000000000ull + (uint64_t)(tid) * 64)
 
 static void must(int err)
@@ -96,26 +99,62 @@ static uint64_t load(struct job *j, struct job_worker *w, uint32_t tid,
 	double f = w ? j->o.factor[w - j->worker] : 0, cpu = 1;
 	uint64_t ns = spread(j, (uint64_t)((double)j->o.batch_ns *
 					   (f > 0 ? f : 1)), j->o.jitter);
+	bool heavy = w == j->worker && j->o.heavy_every &&
+		     w->made.n % j->o.heavy_every == 0;
+	double mix[JOB_SEND] = { 0 };
 	unsigned i, seg;
 
-	if (w == j->worker && j->o.heavy_every &&
-	    w->made.n % j->o.heavy_every == 0)
+	if (heavy)
 		ns = (uint64_t)((double)ns * j->o.heavy);
+	if (heavy || !j->o.heavy_mix)
+		memcpy(mix, j->o.mix, sizeof(mix));
 	for (seg = JOB_RUNQ; seg < JOB_SEND; seg++)
-		cpu -= j->o.mix[seg];
+		cpu -= mix[seg];
 	for (i = 0; i < j->o.slices; i++) {
 		double slice = (double)ns / j->o.slices;
 
 		t = segment(j, w, tid, t, t + (uint64_t)(slice * cpu), JOB_CPU);
 		for (seg = JOB_RUNQ; seg < JOB_SEND; seg++) {
 			t = segment(j, w, tid, t, t + (uint64_t)
-				    (slice * j->o.mix[seg]), (enum job_seg)seg);
+				    (slice * mix[seg]), (enum job_seg)seg);
 			/* two sleeps do not touch */
 			piece(w, t, t + 1000, JOB_CPU);
 			t += 1000;
 		}
 	}
 	return t;
+}
+
+static void moved(struct job *j, uint32_t tid, uint64_t at, uint64_t rchar,
+		  uint64_t wchar)
+{
+	struct job_bytes b = { at, rchar, wchar, tid };
+
+	must(pt_vec_push(&j->bytes, b));
+}
+
+/* Bytes show in the totals at the thread's next switch. */
+static void moved_bytes(struct job *j)
+{
+	size_t i, k;
+
+	for (k = 0; k < j->bytes.n; k++) {
+		const struct job_bytes *b = &j->bytes.v[k];
+		struct st_rec *next = NULL;
+
+		for (i = 0; i < j->s.recs.n; i++) {
+			struct st_rec *r = &j->s.recs.v[i];
+
+			if (r->r.hdr.kind == PT_REC_OFF &&
+			    r->r.hdr.tid == b->tid && r->r.off.off_ts >= b->at &&
+			    (!next || r->r.off.off_ts < next->r.off.off_ts))
+				next = r;
+		}
+		if (next) {
+			next->rchar += b->rchar;
+			next->wchar += b->wchar;
+		}
+	}
 }
 
 /* The trainer hands out the next index; its feeder thread writes it. */
@@ -155,6 +194,7 @@ static void dispatch(struct job *j, uint64_t t)
 		b.written = b.made + j->o.send_ns;
 		w->free_at = b.written + 2000;
 		piece(w, b.made, w->free_at, JOB_CPU);
+		moved(j, pid, b.written, 0, MESSAGE_BYTES);
 	} else {
 		maker = JOB_SENDER(id);
 		sent = w->send_free;
@@ -290,8 +330,11 @@ static void obtain_direct(struct job *j, struct job_step *s, size_t k)
 			j->now = at + j->o.wake_ns;
 			s->ns[JOB_RUNQ] += j->o.wake_ns;
 		}
+		s->unseen = at <= b && s->blocked;
 		b = j->now;
 		j->now = take(j, JOB_TRAINER, (size_t)i, b);
+		if (j->o.direct)
+			moved(j, JOB_TRAINER, b + ST_US, MESSAGE_BYTES, 0);
 		s->ns[JOB_SEND] += j->now - b;
 	}
 }
@@ -576,7 +619,13 @@ void job_run(struct job *j, const struct job_opts *o)
 				obtain(j);
 				j->steps.v[j->steps.n - 1].joins = true;
 			}
+			for (i = 1; i < o->micro; i++) {
+				j->now += BETWEEN_NS;
+				obtain(j);
+			}
 			use(j, false);
+			for (i = 1; i < o->micro; i++)
+				use(j, false);
 		}
 	}
 	conclude(j);
@@ -594,6 +643,7 @@ void job_free(struct job *j)
 	pt_vec_free(&j->steps);
 	pt_vec_free(&j->busy);
 	pt_vec_free(&j->batches);
+	pt_vec_free(&j->bytes);
 	st_free(&j->s);
 }
 
@@ -601,6 +651,7 @@ void job_window(struct job *j, uint64_t t0, uint64_t t1)
 {
 	j->t0 = t0;
 	j->t1 = t1;
+	moved_bytes(j);
 	st_window(&j->s, t0, t1);
 	st_seal(&j->s);
 }

@@ -43,6 +43,7 @@ struct job_opts {
 	unsigned slices;		/* the mix comes round so often */
 	unsigned heavy_every;		/* worker 0: each such batch ... */
 	double heavy;			/* ... takes so much longer */
+	bool heavy_mix;			/* ... and only these have the mix */
 	uint64_t send_ns;		/* the sender's work for a batch */
 	bool direct;			/* no sender and feeder threads */
 	bool pin, sockets;
@@ -56,6 +57,7 @@ struct job_opts {
 	uint64_t save_ns;
 	bool hogs; /* interrupts hit other processes of the target */
 	enum job_loop loop;
+	unsigned micro; /* JOB_PLAIN: obtains so many batches, then uses them */
 	bool thread_last; /* its second thread's is the last call of a step */
 	unsigned launches;
 	bool one_kernel;   /* all launches from one call site */
@@ -85,6 +87,7 @@ struct job_step {
 	uint64_t made;	       /* the batch was made */
 	bool early;	       /* it had come while another was waited for */
 	bool joins;	       /* the same step as the one before */
+	bool unseen;	       /* it came while another was taken in */
 	uint64_t ns[JOB_SEG_NR]; /* the wait by what held it up */
 };
 
@@ -94,6 +97,11 @@ struct job_worker {
 	uint64_t free_at;	 /* main thread */
 	uint64_t send_free;	 /* sender thread sleeps since */
 	uint64_t feed_free;	 /* trainer's feeder thread for it */
+};
+
+struct job_bytes { /* that a thread read or wrote at a moment */
+	uint64_t at, rchar, wchar;
+	uint32_t tid;
 };
 
 struct job_batch {
@@ -108,6 +116,7 @@ struct job {
 	PT_VEC(struct job_step) steps;
 	PT_VEC(struct job_span) busy; /* device, in order, disjoint */
 	PT_VEC(struct job_batch) batches;
+	PT_VEC(struct job_bytes) bytes;
 	struct job_worker worker[JOB_MAX_WORKERS];
 	uint64_t t0, t1; /* the capture's window, once cut */
 	/* state of the simulation */

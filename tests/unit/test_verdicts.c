@@ -335,6 +335,21 @@ static void test_slow_file(void **state)
 	expect_root(&o, NULL, "slow_file");
 	o.batch_ns = 1000 * ST_MS; /* 900 ms */
 	expect_root(&o, NULL, "io_bound");
+	/* One file is not in memory: what its reads have in common is that no
+	 * other batch has any. */
+	o = one_worker();
+	o.batch_ns = 20 * ST_MS;
+	o.run_s_x10 = 120;
+	o.mix[JOB_DISK] = 0.9;
+	o.heavy_mix = true;
+	o.heavy_every = 40;
+	o.heavy = 80;
+	expect_root(&o, NULL, "slow_file");
+	/* ... or all batches are read from one file */
+	o.heavy_mix = false;
+	o.heavy = 1;
+	o.batch_ns = 1300 * ST_MS;
+	expect_root(&o, NULL, "io_bound");
 }
 
 static void test_unstable(void **state)

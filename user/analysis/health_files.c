@@ -12,8 +12,11 @@
 /* Of fewer visits a median tells nothing. */
 #define MIN_VISITS 8
 /* A thread that changes its file less often than so many times does not show
- * by the file where an item ends: then each read is looked at by itself. */
+ * by the file where an item ends: then each read is looked at by itself ... */
 #define MIN_CHANGES 4
+/* ... unless all that it was seen to read lies in so few of its batches: the
+ * others come from files that are in memory, and no file holds them all. */
+#define RARE_SHARE 0.5
 
 struct touch {
 	uint64_t begin, end, inode;
@@ -94,22 +97,57 @@ static bool same_file(const struct touch *x, const struct touch *y)
 	return x->inode == y->inode && x->dev == y->dev;
 }
 
+/* How many of the moments in `done` (in order) are not behind `ts`: the number
+ * of the batch that is made then. */
+static size_t batch_at(const pt_times *done, uint64_t ts)
+{
+	size_t lo = 0, hi = done->n;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (done->v[mid] <= ts)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+/* Does the thread show by its files where an item ends? */
+static bool shows_items(const touches *v, const pt_times *done)
+{
+	size_t i, changes = 0, batches = 0, at, last = SIZE_MAX;
+
+	for (i = 0; i < v->n; i++) {
+		changes += i && !same_file(&v->v[i], &v->v[i - 1]);
+		at = batch_at(done, v->v[i].begin);
+		batches += at != last;
+		last = at;
+	}
+	return changes >= MIN_CHANGES ||
+	       (done->n >= MIN_VISITS &&
+		(double)batches < RARE_SHARE * (double)(done->n + 1));
+}
+
+/* `done`: when the thread had made its batches, which no item spans. */
 static int visits_of(const struct pt_an *an, const struct pt_thread *th,
-		     struct search *s)
+		     const pt_times *done, struct search *s)
 {
 	struct touch cur = { 0 };
 	uint64_t ns = 0;
 	touches v = { 0 };
-	size_t i, changes = 0;
+	size_t i;
 	int err = collect(an, th, &v);
+	bool shown = shows_items(&v, done);
 
-	for (i = 1; i < v.n; i++)
-		changes += !same_file(&v.v[i], &v.v[i - 1]);
 	for (i = 0; i < v.n && !err; i++) {
 		const struct touch *x = &v.v[i];
 
 		if (ns && (!same_file(x, &cur) || x->begin > cur.end + APART_NS ||
-			   (changes < MIN_CHANGES && x->begin >= cur.end))) {
+			   (x->begin >= cur.end &&
+			    (!shown || batch_at(done, x->begin) !=
+					       batch_at(done, cur.begin))))) {
 			err = take_visit(s, th, &cur, ns);
 			ns = 0;
 		}
@@ -123,6 +161,22 @@ static int visits_of(const struct pt_an *an, const struct pt_thread *th,
 	if (ns && !err)
 		err = take_visit(s, th, &cur, ns);
 	pt_vec_free(&v);
+	return err;
+}
+
+/* A trainer that loads by itself has made a batch when its wait ends. */
+static int own_visits(const struct pt_an *an, const struct pt_trainer *t,
+		      struct search *s)
+{
+	pt_times done = { 0 };
+	size_t i;
+	int err = 0;
+
+	for (i = 0; i < t->steps.n && !err; i++)
+		err = pt_vec_push(&done, t->steps.v[i].wait_end);
+	if (!err)
+		err = visits_of(an, t->main, &done, s);
+	pt_vec_free(&done);
 	return err;
 }
 
@@ -157,9 +211,10 @@ int pt_slowest_item(struct pt_an *an, struct pt_trainer *t, struct pt_item *out)
 
 	*out = (struct pt_item){ 0 };
 	if (!t->handoffs)
-		err = visits_of(an, t->main, &s);
+		err = own_visits(an, t, &s);
 	for (i = 0; i < t->workers.n && !err; i++)
-		err = visits_of(an, t->workers.v[i].main, &s);
+		err = visits_of(an, t->workers.v[i].main,
+				&t->workers.v[i].done, &s);
 	out->visits = s.ms.n;
 	out->median_ms = s.ms.n >= MIN_VISITS ? pt_median(s.ms.v, s.ms.n) : NAN;
 	if (!err)

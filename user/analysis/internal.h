@@ -111,6 +111,7 @@ struct pt_trainer {
 	size_t concurrent; /* workers alive at once, at most */
 	bool respawned;	   /* a worker was born during the capture */
 	bool marks_direct; /* marks come from workers, not feeders */
+	double message_bytes; /* read for a batch in one go; NAN unknown */
 
 	/* device, by the queue model; spans in time order */
 	pt_spans idle_hard;  /* the device has nothing: certain */
@@ -263,6 +264,15 @@ int pt_rest_wakes(const struct pt_an *an, const struct pt_thread *th,
 
 /* Name each step's worker and fill the workers' `done`. 0 or -ENOMEM. */
 int pt_name_deliverers(struct pt_an *an, struct pt_trainer *t);
+/*
+ * The part of the wait of `s` that begins at `from` (a moment in it): until
+ * the trainer had its next batch, without the pause. A copy of the step with
+ * these bounds (its end is that of the part, but for the last) and the worker
+ * that delivered this batch (that of the step where the part itself shows
+ * none). A wait for one batch is one part.
+ */
+struct pt_step pt_wait_part(struct pt_trainer *t, const struct pt_step *s,
+			    uint64_t from);
 /* Does this wait span several result pipes (a loop that draws from two
  * loaders)? Then each sleep has a sender of its own: the last on its pipe;
  * -1 unknown. */

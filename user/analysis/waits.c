@@ -16,6 +16,7 @@ struct walker {
 	struct pt_an *an;
 	struct pt_trainer *t;
 	struct pt_step *step;
+	struct pt_step *part; /* of its wait: for one batch */
 	uint64_t by_cause[PT_CAUSE_NR]; /* of this step */
 	uint64_t not_before; /* the hand-over cannot have begun; 0 unknown */
 	uint64_t asleep; /* for a batch, inside the wait */
@@ -126,10 +127,13 @@ enum pt_cause pt_piece_cause(const struct pt_an *an, const struct pt_worker *w,
 	}
 }
 
+static int charge_idle(struct walker *k, uint64_t b, uint64_t e);
+
 static int worker_piece(void *ctx, uint64_t b, uint64_t e,
 			const struct pt_iv *iv, bool queued)
 {
 	struct walker *k = ctx;
+	enum pt_cause cause;
 
 	if (!iv)
 		return charge(k, PT_CAUSE_CPU, k->th, e - b, NULL);
@@ -137,7 +141,11 @@ static int worker_piece(void *ctx, uint64_t b, uint64_t e,
 		return charge(k, PT_CAUSE_RUN_QUEUE, k->th, e - b, NULL);
 	if (iv->wait == PT_WAIT_FUTEX)
 		return charge_futex(k, b, e, iv);
-	return charge(k, pt_piece_cause(k->an, k->w, iv), k->th, e - b, iv);
+	cause = pt_piece_cause(k->an, k->w, iv);
+	if (cause == PT_CAUSE_WORKER_IDLE && k->th == k->w->main &&
+	    k->w->feeder != k->w->main)
+		return charge_idle(k, b, e);
+	return charge(k, cause, k->th, e - b, iv);
 }
 
 static int walk_thread(struct walker *k, const struct pt_thread *th, uint64_t b,
@@ -195,6 +203,31 @@ static int sender_piece(void *ctx, uint64_t b, uint64_t e,
 	return charge(k, PT_CAUSE_IPC, k->th, e - b, iv);
 }
 
+/* The worker has nothing to make, and is waited for: its sender may still
+ * have the batch. A sender at rest sleeps until the maker wakes it. */
+static int idle_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv,
+		      bool queued)
+{
+	struct walker *k = ctx;
+	const struct pt_worker *w = k->w;
+
+	if (iv && !queued && iv->wait == PT_WAIT_FUTEX &&
+	    (!iv->valid_wake || iv->waker_tid == w->main->tid))
+		return charge(k, PT_CAUSE_WORKER_IDLE, w->main, e - b, iv);
+	return sender_piece(k, b, e, iv, queued);
+}
+
+static int charge_idle(struct walker *k, uint64_t b, uint64_t e)
+{
+	const struct pt_thread *saved = k->th;
+	int err;
+
+	k->th = k->w->feeder;
+	err = pt_walk(k->w->feeder, b, e, idle_piece, k);
+	k->th = saved;
+	return err;
+}
+
 /* What the delivering worker did in [b,e), a stretch of sleep for a batch. */
 static int charge_worker(struct walker *k, uint64_t b, uint64_t e)
 {
@@ -225,10 +258,10 @@ static int charge_sender(struct walker *k, uint64_t b, uint64_t e,
 	int other, err;
 
 	if (k->several) {
-		other = pt_sender_on(k->t, k->step, iv->object);
+		other = pt_sender_on(k->t, k->part, iv->object);
 		k->w = other >= 0 ? &k->t->workers.v[other] : NULL;
 		if (k->w)
-			k->made = pt_made_at(k->t, k->w, k->step);
+			k->made = pt_made_at(k->t, k->w, k->part);
 	}
 	err = charge_worker(k, b, e);
 	k->w = w;
@@ -349,44 +382,64 @@ static void find_thread_loader(struct pt_trainer *t, uint64_t helped)
 	}
 }
 
+/* One part of a wait: until a batch was obtained. */
+static int charge_part(struct walker *k, struct pt_step *part)
+{
+	struct pt_trainer *t = k->t;
+
+	k->part = part;
+	k->several = t->receiver && pt_waits_on_several(t, part);
+	k->w = NULL;
+	k->made = k->not_before = 0;
+	if (part->worker >= 0) {
+		k->w = &t->workers.v[part->worker];
+		k->made = pt_made_at(t, k->w, part);
+		if (!t->pin && !k->several && k->made != UINT64_MAX)
+			k->not_before = pt_min64(k->made, part->wait_end);
+	}
+	return pt_walk(t->main, part->wait_begin, part->wait_end, main_piece,
+		       k);
+}
+
+/* Charges one wait; *helped: its sleep for other threads of the trainer. */
+static int charge_step(struct pt_an *an, struct pt_trainer *t,
+		       struct pt_step *s, uint64_t *helped)
+{
+	struct walker k = { .an = an, .t = t, .step = s };
+	uint64_t most = 0, from;
+	struct pt_step part;
+	int err = 0, c;
+
+	if (s->worker >= 0)
+		t->workers.v[s->worker].delivered++;
+	for (from = s->wait_begin; from < s->wait_end && !err;
+	     from = part.wait_end) {
+		part = pt_wait_part(t, s, from);
+		err = charge_part(&k, &part);
+	}
+	*helped += k.helped;
+	/* a sleep may reach beyond the wait that it is evidence of */
+	s->blocked_ns = pt_min64(s->blocked_ns, k.asleep) + k.helped;
+	s->own_cpu_ns -= pt_min64(s->own_cpu_ns, k.helped);
+	for (c = 0; c < PT_CAUSE_NR; c++) {
+		t->cause_ns[c] += k.by_cause[c];
+		if (k.by_cause[c] <= most)
+			continue;
+		most = k.by_cause[c];
+		s->cause = (uint8_t)c;
+	}
+	return err;
+}
+
 int pt_charge_waits(struct pt_an *an, struct pt_trainer *t)
 {
 	uint64_t helped = 0;
-	struct pt_span w[2];
 	size_t i;
-	int err, c, n, j;
+	int err, c;
 
 	err = pt_name_deliverers(an, t);
-	for (i = 0; i < t->steps.n && !err; i++) {
-		struct pt_step *s = &t->steps.v[i];
-		struct walker k = { .an = an, .t = t, .step = s };
-		uint64_t most = 0;
-
-		k.several = t->receiver && pt_waits_on_several(t, s);
-		if (s->worker >= 0) {
-			k.w = &t->workers.v[s->worker];
-			k.w->delivered++;
-			k.made = pt_made_at(t, k.w, s);
-			if (!t->pin && !k.several && k.made != UINT64_MAX)
-				k.not_before = pt_min64(k.made, s->wait_end);
-		}
-		n = pt_step_spans(s, w);
-		for (j = 0; j < n && !err; j++)
-			err = pt_walk(t->main, w[j].begin, w[j].end,
-				      main_piece, &k);
-		helped += k.helped;
-		/* a sleep may reach beyond the wait that it is evidence of */
-		s->blocked_ns = pt_min64(s->blocked_ns, k.asleep) + k.helped;
-		s->own_cpu_ns -= pt_min64(s->own_cpu_ns, k.helped);
-		for (c = 0; c < PT_CAUSE_NR; c++) {
-			if (k.by_cause[c] <= most)
-				continue;
-			most = k.by_cause[c];
-			s->cause = (uint8_t)c;
-		}
-		for (c = 0; c < PT_CAUSE_NR; c++)
-			t->cause_ns[c] += k.by_cause[c];
-	}
+	for (i = 0; i < t->steps.n && !err; i++)
+		err = charge_step(an, t, &t->steps.v[i], &helped);
 	find_thread_loader(t, helped);
 	t->top_cause = PT_CAUSE_UNKNOWN;
 	for (c = 0; c < PT_CAUSE_NR; c++)

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Who is waited for, and for what, where the last wake-up alone would mislead:
+ * simulated jobs against the truth. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+
+#include "stream_case.h"
+
+/* What is charged to a cause must be within `slack` s of the truth. */
+static void check_charged(const struct st_case *c, enum pt_cause cause,
+			  enum job_seg seg, double slack)
+{
+	double truth = (double)job_cause_ns(&c->j, seg) / 1e9;
+	double told = case_charged(c->r, cause);
+
+	if (fabs(told - truth) > slack)
+		fail_msg("%s: charged %.4f s, truth %.4f s",
+			 pt_cause_name(cause), told, truth);
+}
+
+/* Each step that waited names the worker whose batch held it up longest; of
+ * `micro` batches each. How many such steps there were. */
+static size_t check_workers(const struct st_case *c, size_t micro)
+{
+	const struct job *j = &c->j;
+	size_t i, k, n = 0;
+
+	for (i = 0; i + micro <= j->steps.n; i += micro) {
+		const struct job_step *s = &j->steps.v[i], *worst = s;
+		const struct pt_r_step *o;
+
+		for (k = 1; k < micro; k++)
+			if (s[k].blocked > worst->blocked)
+				worst = &s[k];
+		if (s->wait_begin < j->t0 || s[micro - 1].wait_end > j->t1 ||
+		    !worst->blocked)
+			continue;
+		n++;
+		o = case_step(c->r, s->wait_begin, 60 * ST_US);
+		if (!o)
+			fail_msg("step %zu was not found", i);
+		if (o->worker != (int64_t)JOB_WORKER((unsigned)worst->worker))
+			fail_msg("step %zu: named %lld, waited for %u", i,
+				 (long long)o->worker,
+				 JOB_WORKER((unsigned)worst->worker));
+	}
+	return n;
+}
+
+/* Workers that send by themselves: a batch that comes while another is taken
+ * in wakes nobody, and the last who woke the trainer is not its maker. */
+static void test_unseen_delivery(void **state)
+{
+	struct job_opts o = job_defaults();
+	size_t unseen = 0, i;
+	struct st_case c;
+
+	(void)state;
+	o.direct = true;
+	o.jitter = 0.1;
+	o.wake_ns = 2 * ST_MS; /* the trainer gets a core late */
+	o.mix[JOB_DISK] = 0.3;
+	o.slices = 400; /* switches often */
+	o.run_s_x10 = 60;
+	for (o.seed = 1; o.seed <= 4; o.seed++) {
+		job_run(&c.j, &o);
+		for (i = 0; i < c.j.steps.n; i++) {
+			uint64_t at = c.j.steps.v[i].wait_end + 200 * ST_US;
+
+			unseen += c.j.steps.v[i].unseen;
+			/* the trainer is switched away now and then, too */
+			st_preempted(&c.j.s, JOB_TRAINER, JOB_TRAINER, at,
+				     at + 5 * ST_US);
+		}
+		job_window(&c.j, JOB_BEGIN + 400 * ST_MS,
+			   JOB_BEGIN + 5900 * ST_MS);
+		c.r = st_analyze(&c.j.s, &c.m);
+		assert_true(check_workers(&c, 1) > 50);
+		case_close(&c);
+	}
+	if (unseen < 10)
+		fail_msg("only %zu batches came unseen", unseen);
+}
+
+/* Several batches in one wait: each is waited for by itself. */
+static void test_micro_batches(void **state)
+{
+	struct job_opts o = job_defaults();
+	struct st_case c;
+
+	(void)state;
+	o.micro = 2;
+	o.jitter = 0.3;
+	o.mix[JOB_DISK] = 0.5;
+	o.run_s_x10 = 80;
+	for (o.seed = 1; o.seed <= 3; o.seed++) {
+		case_open(&c, &o, 0, 0);
+		assert_true(check_workers(&c, 2) > 50);
+		check_charged(&c, PT_CAUSE_DISK, JOB_DISK,
+			      0.01 * c.r->breakdown.data_wait.seconds +
+				      0.0025 * 40);
+		case_close(&c);
+	}
+}
+
+/* A sender that takes longer than the making: the maker idles meanwhile, and
+ * that is not for want of work. */
+static void test_sender_bound(void **state)
+{
+	struct job_opts o = job_defaults();
+	struct st_case c;
+	double wait;
+
+	(void)state;
+	o.batch_ns = 4 * ST_MS;
+	o.send_ns = 60 * ST_MS;
+	o.run_s_x10 = 80;
+	case_open(&c, &o, 0, 0);
+	wait = c.r->breakdown.data_wait.seconds;
+	assert_true(wait > 4);
+	check_charged(&c, PT_CAUSE_IPC, JOB_SEND, 0.02 * wait);
+	check_charged(&c, PT_CAUSE_WORKER_IDLE, JOB_IDLE, 0.02 * wait);
+	case_close(&c);
+}
+
+/* The second wait of all, and the capture ends in the middle of it: all other
+ * workers have done their work, so it is for the one that is still at it. */
+static void test_cut_wait(void **state)
+{
+	struct job_opts o = job_defaults();
+	uint64_t long_wait[2] = { 0 };
+	size_t i, n = 0;
+	struct st_case c;
+
+	(void)state;
+	o.batch_ns = 2 * ST_MS;
+	o.prefetch = 3;
+	o.heavy_every = 100;
+	o.heavy = 500;
+	o.run_s_x10 = 60;
+	job_run(&c.j, &o);
+	for (i = 10; i < c.j.steps.n && n < 2; i++)
+		if (c.j.steps.v[i].blocked > 500 * ST_MS) {
+			assert_int_equal(c.j.steps.v[i].worker, 0);
+			long_wait[n++] = c.j.steps.v[i].wait_begin;
+		}
+	assert_int_equal(n, 2);
+	job_window(&c.j, long_wait[0] - 100 * ST_MS, long_wait[1] + 400 * ST_MS);
+	c.r = st_analyze(&c.j.s, &c.m);
+	assert_true(c.r->steps.n_list > 10);
+	assert_int_equal(c.r->steps.list[c.r->steps.n_list - 1].worker,
+			 JOB_WORKER(0));
+	assert_true(case_charged(c.r, PT_CAUSE_UNKNOWN) < 0.01);
+	assert_true(case_charged(c.r, PT_CAUSE_CPU) > 1.2);
+	case_close(&c);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_unseen_delivery),
+		cmocka_unit_test(test_micro_batches),
+		cmocka_unit_test(test_sender_bound),
+		cmocka_unit_test(test_cut_wait),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
