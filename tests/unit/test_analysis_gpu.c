@@ -17,6 +17,7 @@
 #include <stdio.h>
 
 #include "analysis/internal.h"
+#include "analysis/verdicts/thresholds.h"
 #include "stream_case.h"
 
 #define SEEDS 200
@@ -203,6 +204,7 @@ static void check_spans(struct world *w, const struct pt_model *m, uint64_t seed
 	struct pt_analysis_opts o = { 0 };
 	struct pt_report *r = pt_report_new();
 	struct pt_an an = { .m = m, .o = &o, .r = r, .a = r->arena,
+			    .th = &pt_thresholds_default,
 			    .t0 = m->begin, .t1 = m->end };
 	uint64_t wrong = 0;
 	struct pt_trainer *t;

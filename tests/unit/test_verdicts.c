@@ -18,6 +18,7 @@
 #define NR_POLL 7
 #define NR_EPOLL_WAIT 232
 #define STATE_STOPPED 4
+#define JOB_HELPER 1090
 
 static const struct pt_r_verdict *find(const struct pt_report *r, const char *id)
 {
@@ -100,6 +101,34 @@ static void test_causes(void **state)
 	expect_root(&o, NULL, "cpu_bound");
 }
 
+/* A helper thread of the trainer that computes: this share of the time, in
+ * pieces of 10 ms. */
+static void add_helper(struct job *j, unsigned percent)
+{
+	uint64_t at, end = JOB_BEGIN + j->o.run_s_x10 * (ST_S / 10);
+
+	st_task(&j->s, JOB_BEGIN, JOB_TRAINER, JOB_HELPER, 1, "helper");
+	for (at = JOB_BEGIN; at < end; at += 10 * ST_MS) {
+		struct pt_rec_off *r = st_off(&j->s, JOB_TRAINER, JOB_HELPER,
+					      at + percent * ST_MS / 10,
+					      at + 10 * ST_MS, at + 10 * ST_MS);
+
+		r->syscall = NR_EPOLL_WAIT;
+		r->obj_kind = PT_OBJ_OTHER;
+		r->state = 1;
+	}
+}
+
+static void busy_trainer(struct job *j)
+{
+	add_helper(j, 15);
+}
+
+static void busier_trainer(struct job *j)
+{
+	add_helper(j, 45);
+}
+
 static void test_too_few_workers(void **state)
 {
 	struct job_opts o = job_defaults();
@@ -109,6 +138,26 @@ static void test_too_few_workers(void **state)
 	expect_root(&o, NULL, "too_few_workers");
 	o.cores = 2; /* none is left */
 	expect_root(&o, NULL, "cpu_bound");
+	/* A core that the trainer uses a little is as good as a free one, and
+	 * one that polls the device yields it. */
+	o.workers = 1;
+	expect_root(&o, busy_trainer, "too_few_workers");
+	expect_root(&o, busier_trainer, "cpu_bound");
+	o.batch_ns = 60 * ST_MS;
+	o.kernel_ns = 2 * ST_MS; /* 40 ms of it in a sync, on a CPU */
+	expect_root(&o, NULL, "too_few_workers");
+	o.cores = 1;
+	expect_root(&o, NULL, "cpu_bound");
+	/* one worker has a hard batch now and then, the other runs out of
+	 * indices meanwhile: not busy, and yet more of them would help */
+	o = job_defaults();
+	o.cores = 8;
+	o.batch_ns = 30 * ST_MS;
+	o.heavy_every = 6;
+	o.heavy = 12;
+	expect_root(&o, NULL, "too_few_workers");
+	o = job_defaults();
+	o.workers = 2;
 	o.cores = 8; /* cores, but not for this job */
 	o.mix[JOB_RUNQ] = 0.4;
 	expect_root(&o, NULL, "cpu_oversubscribed");
@@ -439,6 +488,61 @@ static void test_host_memory(void **state)
 	assert_false(grows(level, &per_min));
 }
 
+static uint64_t dipping(unsigned s)
+{
+	return rising(s) - (s == 3 ? 20000000 : 0);
+}
+
+static uint64_t flattening(unsigned s)
+{
+	return 1000000000 + (s < 3 ? s : 3) * 40000000ull + s * 100000ull;
+}
+
+static uint64_t creeping(unsigned s)
+{
+	return 1000000000 + s * 3000000ull;
+}
+
+/* Six seconds have five samples. */
+static const struct pt_r_verdict *short_growth(uint64_t (*rss)(unsigned),
+					       struct st_case *c)
+{
+	struct job_opts o = pausing(0);
+
+	o.run_s_x10 = 70;
+	rss_at = rss;
+	open_edited(c, &o, sample, 6400 * ST_MS);
+	return find(c->r, "host_memory_growth");
+}
+
+static uint64_t leaking(unsigned s)
+{
+	return 500000000 + s * 30000000ull + (s * 2654435761u) % 3000000;
+}
+
+static void test_short_growth(void **state)
+{
+	const struct pt_r_verdict *v;
+	struct st_case c;
+
+	(void)state;
+	v = short_growth(leaking, &c);
+	assert_non_null(v);
+	assert_int_equal(v->certainty, PT_CONF_LOW);
+	assert_int_equal(v->severity, PT_INFO);
+	assert_true(fabs(c.r->mem_growth_per_min / 1800e6 - 1) < 0.05);
+	case_close(&c);
+	assert_null(short_growth(dipping, &c));
+	assert_true(isnan(c.r->mem_growth_per_min)); /* noise is no slope */
+	case_close(&c);
+	assert_null(short_growth(flattening, &c));
+	case_close(&c);
+	assert_null(short_growth(creeping, &c)); /* 1.5 % */
+	case_close(&c);
+	assert_null(short_growth(level, &c));
+	case_close(&c);
+}
+
 static unsigned alloc_until, free_too;
 
 static void allocate(struct job *j)
@@ -478,6 +582,33 @@ static void test_gpu_memory(void **state)
 	assert_false(gpu_grows(6000, 1)); /* given back */
 	assert_false(gpu_grows(2500, 0)); /* a warm-up */
 	assert_false(gpu_grows(0, 0));
+}
+
+static void test_chances(void **state)
+{
+	const double low[] = { 1, 2, 3, 4 }, high[] = { 5, 6, 7 };
+	const double same[] = { 2, 2, 2 }, up[] = { 1, 2, 3, 4, 5 };
+	const double dip[] = { 1, 2, 4, 3, 5 };
+	double p;
+
+	(void)state;
+	/* U = 12 of a mean of 6 and a variance of 8: (12 - 6 - 0.5) / sqrt(8) */
+	assert_int_equal(pt_rank_sum_chance(high, 3, low, 4, &p), 0);
+	assert_true(fabs(p - 0.5 * erfc(5.5 / sqrt(8) / sqrt(2))) < 1e-9);
+	assert_int_equal(pt_rank_sum_chance(low, 4, high, 3, &p), 0);
+	assert_true(p > 0.97);
+	/* 3 ties: U = 6, mean 4.5, variance 9 / 12 * (7 - 24 / 30) */
+	assert_int_equal(pt_rank_sum_chance(high, 3, same, 3, &p), 0);
+	assert_true(fabs(p - 0.5 * erfc(4 / sqrt(0.75 * 6.2) / sqrt(2))) < 1e-9);
+	assert_int_equal(pt_rank_sum_chance(same, 3, same, 3, &p), 0);
+	assert_true(p == 1);
+	assert_int_equal(pt_rank_sum_chance(same, 3, same, 0, &p), 0);
+	assert_true(p == 1);
+	/* one order of 120, and four more with one pair exchanged */
+	assert_true(fabs(pt_rise_chance(up, 5) - 1.0 / 120) < 1e-12);
+	assert_true(fabs(pt_rise_chance(dip, 5) - 5.0 / 120) < 1e-12);
+	assert_true(pt_rise_chance(same, 3) == 1);
+	assert_true(pt_rise_chance(up, 2) == 1);
 }
 
 static void test_statistics(void **state)
@@ -521,6 +652,8 @@ int main(void)
 		cmocka_unit_test(test_unstable),
 		cmocka_unit_test(test_host_memory),
 		cmocka_unit_test(test_gpu_memory),
+		cmocka_unit_test(test_short_growth),
+		cmocka_unit_test(test_chances),
 		cmocka_unit_test(test_statistics),
 	};
 

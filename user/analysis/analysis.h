@@ -6,8 +6,12 @@
 #include "model/model.h"
 #include "report/report.h"
 
+struct pt_thresholds; /* analysis/verdicts/thresholds.h */
+
 struct pt_analysis_opts {
 	int64_t batch_size; /* 0: unknown */
+	/* NULL: the defaults; others are told in the report. The caller's. */
+	const struct pt_thresholds *thresholds;
 };
 
 /*

@@ -7,6 +7,7 @@
 
 #include "analysis/health.h"
 #include "analysis/internal.h"
+#include "analysis/verdicts/thresholds.h"
 #include "analysis/whatif_ask.h"
 
 static const char *const loss_names[PT_LOSS_NR] = {
@@ -110,12 +111,19 @@ static void release(struct pt_an *an)
 	pt_vec_free(&an->trainers);
 }
 
+static const struct pt_thresholds *thresholds_of(
+	const struct pt_analysis_opts *o)
+{
+	return o->thresholds ? o->thresholds : &pt_thresholds_default;
+}
+
 int pt_analyze(const struct pt_model *m, const struct pt_analysis_opts *o,
 	       struct pt_report *r)
 {
 	struct pt_shared_locks locks = { 0 };
 	struct pt_an an = { .m = m, .o = o, .r = r, .a = r->arena,
-			    .locks = &locks, .t0 = m->begin, .t1 = m->end };
+			    .locks = &locks, .t0 = m->begin, .t1 = m->end,
+			    .th = thresholds_of(o) };
 	int err;
 
 	err = fill_capture(&an);
@@ -143,7 +151,8 @@ void pt_analyze_live(struct pt_model *m, uint64_t now_ns, uint64_t window_ns,
 	struct pt_analysis_opts o = { 0 };
 	struct pt_report *r = pt_report_new();
 	struct pt_shared_locks locks = { 0 };
-	struct pt_an an = { .m = m, .o = &o, .r = r, .locks = &locks };
+	struct pt_an an = { .m = m, .o = &o, .r = r, .locks = &locks,
+			    .th = thresholds_of(&o) };
 
 	out->steps = -1;
 	out->data_wait_share = NAN;

@@ -20,6 +20,20 @@ int pt_theil_sen(const double *x, const double *y, size_t n, double *slope);
 /* Mann and Kendall's test for a trend: its normal deviate, with ties and the
  * correction for continuity. Meaningful from ten points. */
 double pt_mann_kendall(const double *y, size_t n);
+/*
+ * Does y rise? The chance that n values in random order rise as much, by
+ * Kendall's S: counted out below ten points (ties then make it larger than it
+ * is), by the normal deviate from there on. 1 below three points.
+ */
+double pt_rise_chance(const double *y, size_t n);
+/*
+ * Are the values of x larger than those of y? The chance that two samples of
+ * the same distribution differ as much (Wilcoxon 1945, Mann and Whitney 1947;
+ * normal deviate with ties and the correction for continuity). 1 where one is
+ * empty. 0 or -ENOMEM.
+ */
+int pt_rank_sum_chance(const double *x, size_t nx, const double *y, size_t ny,
+		       double *chance);
 /* Spearman's rank correlation; NAN below three points or without any
  * variation. 0 or -ENOMEM. */
 int pt_spearman(const double *x, const double *y, size_t n, double *rho);
@@ -57,7 +71,8 @@ struct pt_pool { /* the workers' time, shares of what they were alive */
 	double busy;	  /* not idle for want of an index */
 	double cpu, run_queue;
 	double sending;	  /* their senders are at it */
-	double cores_used; /* by the whole target; NAN unknown */
+	double cores_used; /* by the whole target, but for polling the device;
+			    * NAN unknown */
 };
 void pt_measure_pool(struct pt_an *an, struct pt_trainer *t,
 		     struct pt_pool *out);
@@ -98,9 +113,12 @@ struct pt_growth {
 	size_t points;
 	/* bytes: of the whole capture, its second half; over the capture */
 	double per_min, half_per_min, total, level;
-	double deviate, half_deviate; /* whole capture, second half */
+	/* that chance makes it rise so: whole capture, second half */
+	double chance, half_chance;
 };
 int pt_measure_growth(const struct pt_an *an, struct pt_growth *out);
+/* It rises, by more than chance, and has not stopped to. */
+bool pt_growth_shown(const struct pt_growth *g);
 
 /* The pieces of a that are not in b; both sorted and disjoint. */
 int pt_spans_subtract(const pt_spans *a, const pt_spans *b, pt_spans *out);

@@ -26,6 +26,7 @@ typedef PT_VEC(struct touch) touches;
 
 struct search {
 	struct pt_item *out;
+	double slow_ms;
 	pt_doubles ms;
 	pt_spans slow;
 };
@@ -89,7 +90,7 @@ static int take_visit(struct search *s, const struct pt_thread *th,
 		s->out->inode = x->inode;
 		s->out->dev = x->dev;
 	}
-	return ms >= PT_SLOW_ITEM_MS ? pt_vec_push(&s->slow, span) : 0;
+	return ms >= s->slow_ms ? pt_vec_push(&s->slow, span) : 0;
 }
 
 static bool same_file(const struct touch *x, const struct touch *y)
@@ -205,7 +206,7 @@ static int share_of_waits(const struct pt_an *an, const struct pt_trainer *t,
 
 int pt_slowest_item(struct pt_an *an, struct pt_trainer *t, struct pt_item *out)
 {
-	struct search s = { .out = out };
+	struct search s = { .out = out, .slow_ms = an->th->slow_item_ms };
 	size_t i;
 	int err = 0;
 

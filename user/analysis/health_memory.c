@@ -33,7 +33,7 @@ int pt_measure_growth(const struct pt_an *an, struct pt_growth *out)
 	double *copy = x + 2 * n;
 	int err = 0;
 
-	*out = (struct pt_growth){ 0, NAN, NAN, NAN, NAN, 0, 0 };
+	*out = (struct pt_growth){ 0, NAN, NAN, NAN, NAN, 1, 1 };
 	if (!x)
 		return -ENOMEM;
 	n = points(an->r, x, y);
@@ -49,14 +49,24 @@ int pt_measure_growth(const struct pt_an *an, struct pt_growth *out)
 	out->half_per_min = 60 * late;
 	out->per_min = 60 * slope;
 	out->total = slope * (x[n - 1] - x[0]);
-	out->deviate = pt_mann_kendall(y, n);
-	out->half_deviate = pt_mann_kendall(y + half, n - half);
+	out->chance = pt_rise_chance(y, n);
+	out->half_chance = pt_rise_chance(y + half, n - half);
 	for (size_t i = 0; i < n; i++)
 		copy[i] = y[i];
 	out->level = pt_median(copy, n);
 out:
 	free(x);
 	return err;
+}
+
+bool pt_growth_shown(const struct pt_growth *g)
+{
+	/* fewer than five in the half: no order of them is that rare */
+	return g->points >= PT_GROWTH_MIN_POINTS &&
+	       g->chance <= PT_GROWTH_CHANCE &&
+	       (g->half_chance <= PT_GROWTH_HALF_CHANCE ||
+		g->points < 2 * PT_GROWTH_MIN_POINTS) &&
+	       g->half_per_min >= PT_GROWTH_HALF_PACE * g->per_min;
 }
 
 int pt_fill_memory(struct pt_an *an)
@@ -66,10 +76,11 @@ int pt_fill_memory(struct pt_an *an)
 
 	if (err)
 		return err;
-	if (g.points < PT_GROWTH_MIN_POINTS) {
+	/* of so few samples only a clear rise makes a slope */
+	if (g.points < PT_GROWTH_SURE_POINTS && !pt_growth_shown(&g)) {
 		pt_report_limit(an->r, "memory.growth_per_min",
 			"Too few memory samples for a slope: %zu, and it takes %d (one a second).",
-			g.points, PT_GROWTH_MIN_POINTS);
+			g.points, PT_GROWTH_SURE_POINTS);
 		return 0;
 	}
 	an->r->mem_growth_per_min = g.per_min;

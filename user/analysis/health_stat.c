@@ -32,6 +32,12 @@ int pt_theil_sen(const double *x, const double *y, size_t n, double *slope)
 	return 0;
 }
 
+/* One-sided chance of a normal deviate of at least z. */
+static double beyond(double z)
+{
+	return 0.5 * erfc(z / sqrt(2));
+}
+
 double pt_mann_kendall(const double *y, size_t n)
 {
 	double s = 0, var, ties = 0;
@@ -56,6 +62,41 @@ double pt_mann_kendall(const double *y, size_t n)
 	if (var <= 0 || s == 0)
 		return 0;
 	return (s - (s > 0 ? 1 : -1)) / sqrt(var);
+}
+
+#define COUNTED 10 /* points; from here on the normal deviate is good */
+#define PAIRS (COUNTED * (COUNTED - 1) / 2)
+
+/* Orders of n values by their pairs that fall: k pairs are those of n - 1
+ * values with the last one put before 0 to n - 1 of them. */
+static double rise_counted(const double *y, size_t n)
+{
+	double ways[PAIRS + 1] = { 1 }, next[PAIRS + 1], few = 0, all = 1;
+	size_t i, j, k, not_rising = 0;
+
+	for (i = 0; i < n; i++)
+		for (j = i + 1; j < n; j++)
+			not_rising += y[j] <= y[i];
+	for (i = 2; i <= n; i++) {
+		for (k = 0; k <= PAIRS; k++) {
+			next[k] = 0;
+			for (j = 0; j < i && j <= k; j++)
+				next[k] += ways[k - j];
+		}
+		for (k = 0; k <= PAIRS; k++)
+			ways[k] = next[k];
+		all *= (double)i;
+	}
+	for (k = 0; k <= not_rising; k++)
+		few += ways[k];
+	return few / all;
+}
+
+double pt_rise_chance(const double *y, size_t n)
+{
+	if (n < 3)
+		return 1;
+	return n < COUNTED ? rise_counted(y, n) : beyond(pt_mann_kendall(y, n));
 }
 
 struct ranked {
@@ -118,5 +159,46 @@ int pt_spearman(const double *x, const double *y, size_t n, double *rho)
 	free(r);
 	if (xx > 0 && yy > 0)
 		*rho = xy / sqrt(xx * yy);
+	return 0;
+}
+
+int pt_rank_sum_chance(const double *x, size_t nx, const double *y, size_t ny,
+		       double *chance)
+{
+	double n = (double)(nx + ny), sum = 0, ties = 0, mean, var, same;
+	struct ranked *r;
+	double *all;
+	size_t i, j;
+
+	*chance = 1;
+	if (!nx || !ny)
+		return 0;
+	r = malloc((nx + ny) * sizeof(*r));
+	all = malloc((nx + ny) * sizeof(*all));
+	if (!r || !all) {
+		free(r);
+		free(all);
+		return -ENOMEM;
+	}
+	for (i = 0; i < nx + ny; i++)
+		all[i] = i < nx ? x[i] : y[i - nx];
+	rank(r, all, nx + ny);
+	for (i = 0; i < nx; i++)
+		sum += r[i].rank;
+	qsort(r, nx + ny, sizeof(*r), by_value);
+	for (i = 0; i < nx + ny; i = j) {
+		for (j = i; j < nx + ny && r[j].v == r[i].v; j++)
+			;
+		same = (double)(j - i);
+		ties += same * (same * same - 1);
+	}
+	/* ranks count from 0: U is their sum less the least it can be */
+	sum -= (double)nx * (double)(nx - 1) / 2;
+	mean = (double)nx * (double)ny / 2;
+	var = (double)nx * (double)ny / 12 * (n + 1 - ties / (n * (n - 1)));
+	if (var > 0)
+		*chance = beyond((sum - mean - 0.5) / sqrt(var));
+	free(r);
+	free(all);
 	return 0;
 }

@@ -253,7 +253,7 @@ static int fill_outliers(struct pt_an *an, const struct pt_trainer *t)
 			continue;
 		lo = fmin(lo, period_ms(s));
 		hi = fmax(hi, period_ms(s));
-		if (period_ms(s) <= PT_UNSTABLE_RATIO * u.period)
+		if (period_ms(s) <= an->th->unstable_ratio * u.period)
 			continue;
 		o[n].index = (int64_t)i;
 		o[n].ms = period_ms(s);
@@ -313,7 +313,7 @@ static int size_effect(const struct pt_trainer *t, struct pt_steady *out)
 }
 
 static void sum_outliers(const struct pt_trainer *t, const struct usual *u,
-			 double wall_ms, struct pt_steady *out)
+			 double ratio, double wall_ms, struct pt_steady *out)
 {
 	double by[PT_CAUSE_NR] = { 0 }, on_device = 0, most = 0, lost = 0;
 	bool device;
@@ -324,7 +324,7 @@ static void sum_outliers(const struct pt_trainer *t, const struct usual *u,
 		double over = period_ms(s) - u->period;
 		enum pt_cause c;
 
-		if (!counts(s) || period_ms(s) <= PT_UNSTABLE_RATIO * u->period)
+		if (!counts(s) || period_ms(s) <= ratio * u->period)
 			continue;
 		out->outliers++;
 		lost += over;
@@ -433,7 +433,7 @@ int pt_measure_steady(struct pt_an *an, const struct pt_trainer *t,
 		out->p99_over_p50 = d.p99 / d.p50;
 	}
 	sum_firsts(t, &u, wall_ms, buf, out);
-	sum_outliers(t, &u, wall_ms, out);
+	sum_outliers(t, &u, an->th->unstable_ratio, wall_ms, out);
 	err = size_effect(t, out);
 out:
 	free(buf);

@@ -62,6 +62,44 @@ static int sending_piece(void *ctx, uint64_t b, uint64_t e,
 	return 0;
 }
 
+static int cpu_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv,
+		     bool queued)
+{
+	uint64_t *ns = ctx;
+
+	(void)queued;
+	if (!iv)
+		*ns += e - b;
+	return 0;
+}
+
+/* CPU time of trainers inside calls that wait for the device, ns: where the
+ * runtime polls it yields to whoever has work, so that core is there. */
+static double polling(const struct pt_an *an)
+{
+	uint64_t ns = 0;
+	size_t k, i;
+
+	for (k = 0; k < an->trainers.n; k++) {
+		const struct pt_proc *p = an->trainers.v[k].proc;
+
+		for (i = pt_gpu_after(p, an->t0); i < p->gpu.n; i++) {
+			const struct pt_gpu_call *c = &p->gpu.v[i];
+			const struct pt_thread *th;
+
+			if (c->begin >= an->t1)
+				break;
+			if (!pt_call_is_sync(c) || c->end <= c->begin)
+				continue;
+			th = pt_model_thread(an->m, c->tid);
+			if (th)
+				pt_walk(th, c->begin, pt_min64(c->end, an->t1),
+					cpu_piece, &ns);
+		}
+	}
+	return (double)ns;
+}
+
 void pt_measure_pool(struct pt_an *an, struct pt_trainer *t,
 		     struct pt_pool *out)
 {
@@ -93,7 +131,7 @@ void pt_measure_pool(struct pt_an *an, struct pt_trainer *t,
 	out->run_queue = all > 0 ? queued / all : NAN;
 	/* Totals come with a thread's next record; a worker that computes all
 	 * the time may not make one for long. */
-	out->cores_used = (cpu + others_cpu(an, t)) /
+	out->cores_used = fmax(cpu + others_cpu(an, t) - polling(an), cpu) /
 			  (double)pt_max64(an->t1 - an->t0, 1);
 }
 
@@ -123,11 +161,12 @@ static const struct pt_iv *last_wait(const struct pt_an *an,
 	return iv;
 }
 
-static enum pt_hang hang_of(const struct pt_iv *iv, double s, bool known)
+static enum pt_hang hang_of(const struct pt_an *an, const struct pt_iv *iv,
+			    double s, bool known)
 {
 	if (iv->wait == PT_WAIT_STOPPED)
-		return s >= PT_STOPPED_S ? PT_HANG_STOPPED : PT_HANG_NONE;
-	if (s < PT_HUNG_S)
+		return s >= an->th->stopped_s ? PT_HANG_STOPPED : PT_HANG_NONE;
+	if (s < an->th->hung_s)
 		return PT_HANG_NONE;
 	switch (iv->wait) {
 	case PT_WAIT_DISK:
@@ -160,7 +199,7 @@ static bool spins(const struct pt_an *an, const struct pt_trainer *t,
 	if (w->done.n)
 		since = pt_max64(since, w->done.v[w->done.n - 1]);
 	*s = an->t1 > since ? (double)(an->t1 - since) / NS_PER_S : 0;
-	if (*s < PT_HUNG_S)
+	if (*s < an->th->hung_s)
 		return false;
 	for (i = 0; i < t->workers.n; i++)
 		if (&t->workers.v[i] != w)
@@ -209,7 +248,7 @@ static void unknown_children(const struct pt_an *an, const struct pt_trainer *t,
 			continue;
 		iv = last_wait(an, th, &s);
 		if (iv)
-			consider(out, p, hang_of(iv, s, false), s, iv);
+			consider(out, p, hang_of(an, iv, s, false), s, iv);
 	}
 }
 
@@ -227,7 +266,7 @@ void pt_find_hung(const struct pt_an *an, struct pt_trainer *t,
 		w->hung = false;
 		if (iv && pt_piece_cause(an, w, iv) != PT_CAUSE_WORKER_IDLE &&
 		    iv->wait != PT_WAIT_PIPE_IN) {
-			enum pt_hang how = hang_of(iv, s, true);
+			enum pt_hang how = hang_of(an, iv, s, true);
 
 			w->hung = how != PT_HANG_NONE;
 			consider(out, w->proc, how, s, iv);

@@ -53,6 +53,7 @@ struct pt_worker {
 	uint64_t charged_ns; /* blocked waiting charged to it */
 	pt_doubles service_ms; /* busy time per batch */
 	double median_ms, slowdown;
+	double slow_chance; /* ... is by chance; NAN not looked at */
 	bool slow;
 	bool hung;
 };
@@ -156,6 +157,7 @@ struct pt_an {
 	const struct pt_analysis_opts *o;
 	struct pt_report *r;
 	struct pt_arena *a; /* the report's */
+	const struct pt_thresholds *th; /* what the verdicts decide by */
 	uint64_t t0, t1;
 	PT_VEC(struct pt_trainer) trainers;
 	struct pt_shared_locks *locks; /* those asked for last; may be NULL */

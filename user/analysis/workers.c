@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "analysis/health.h"
 #include "analysis/internal.h"
 #include "analysis/verdicts/thresholds.h"
 
@@ -47,11 +48,6 @@ static int service_times(struct pt_an *an, struct pt_worker *w)
 	return 0;
 }
 
-static double quantile_sorted(const pt_doubles *v, double q)
-{
-	return v->v[(size_t)(q * (double)(v->n - 1))];
-}
-
 /* Workers are respawned at each epoch unless they are persistent: those of
  * another epoch are no peers. */
 static bool alive_together(const struct pt_an *an, const struct pt_worker *a,
@@ -61,44 +57,72 @@ static bool alive_together(const struct pt_an *an, const struct pt_worker *a,
 			  b->main->first, pt_thread_end(an, b->main)) > 0;
 }
 
-/* Against the median of its peers' medians; slow only where its faster half
- * lies above its peers' slower half, so that a few hard batches do not make
- * a slow worker. */
+struct peers {
+	pt_doubles medians, service_ms;
+};
+
+static int find_peers(const struct pt_an *an, const struct pt_trainer *t,
+		      const struct pt_worker *w, struct peers *p)
+{
+	size_t i, k;
+
+	p->medians.n = p->service_ms.n = 0;
+	for (i = 0; i < t->workers.n; i++) {
+		const struct pt_worker *o = &t->workers.v[i];
+
+		if (o == w || o->service_ms.n < SLOW_MIN_BATCHES ||
+		    !alive_together(an, w, o))
+			continue;
+		if (pt_vec_push(&p->medians, o->median_ms))
+			return -ENOMEM;
+		for (k = 0; k < o->service_ms.n; k++)
+			if (pt_vec_push(&p->service_ms, o->service_ms.v[k]))
+				return -ENOMEM;
+	}
+	return 0;
+}
+
+/* Against the median of its peers' medians, which a few hard batches leave as
+ * it is; and not by chance: a worker is looked at because it is the slowest of
+ * several, so the chance is theirs together (Bonferroni). */
+static int compare_one(const struct pt_an *an, const struct pt_trainer *t,
+		       struct pt_worker *w, struct peers *p)
+{
+	double others;
+	size_t n;
+	int err;
+
+	w->slowdown = w->slow_chance = NAN;
+	w->slow = false;
+	if (w->service_ms.n < SLOW_MIN_BATCHES)
+		return 0;
+	err = find_peers(an, t, w, p);
+	n = p->medians.n;
+	others = err ? NAN : pt_median(p->medians.v, n);
+	if (err || !(others > 0))
+		return err;
+	w->slowdown = w->median_ms / others;
+	if (w->slowdown < an->th->slow_factor)
+		return 0;
+	err = pt_rank_sum_chance(w->service_ms.v, w->service_ms.n,
+				 p->service_ms.v, p->service_ms.n,
+				 &w->slow_chance);
+	w->slow_chance = fmin(1, w->slow_chance * (double)(n + 1));
+	w->slow = !err && w->slow_chance <= an->th->slow_chance;
+	return err;
+}
+
 static int compare(const struct pt_an *an, struct pt_trainer *t)
 {
-	double *med = malloc((t->workers.n + 1) * sizeof(*med));
-	size_t i, j;
+	struct peers p = { 0 };
+	size_t i;
+	int err = 0;
 
-	if (!med)
-		return -ENOMEM;
-	for (i = 0; i < t->workers.n; i++) {
-		struct pt_worker *w = &t->workers.v[i];
-		double peers, p75 = 0;
-		size_t n = 0;
-
-		w->slowdown = NAN;
-		if (w->service_ms.n < SLOW_MIN_BATCHES)
-			continue;
-		for (j = 0; j < t->workers.n; j++) {
-			const struct pt_worker *o = &t->workers.v[j];
-
-			if (j == i || o->service_ms.n < SLOW_MIN_BATCHES ||
-			    !alive_together(an, w, o))
-				continue;
-			med[n++] = o->median_ms;
-			p75 = fmax(p75, quantile_sorted(&o->service_ms, 0.75));
-		}
-		if (!n)
-			continue;
-		peers = pt_median(med, n);
-		if (peers <= 0)
-			continue;
-		w->slowdown = w->median_ms / peers;
-		w->slow = w->slowdown >= PT_SLOW_FACTOR && n >= 1 &&
-			  quantile_sorted(&w->service_ms, 0.25) > p75;
-	}
-	free(med);
-	return 0;
+	for (i = 0; i < t->workers.n && !err; i++)
+		err = compare_one(an, t, &t->workers.v[i], &p);
+	pt_vec_free(&p.medians);
+	pt_vec_free(&p.service_ms);
+	return err;
 }
 
 int pt_measure_workers(struct pt_an *an, struct pt_trainer *t)

@@ -16,12 +16,12 @@ int pt_judge_balanced(struct pt_an *an, const struct pt_facts *f,
 	if (pt_evidence_start(an, v, 3))
 		return -ENOMEM;
 	pt_evidence_add(v, "gpu.starved_share", f->starved, "share",
-			PT_STARVED_INFO, PT_ESTIMATED);
+			f->th->starved_info, PT_ESTIMATED);
 	pt_evidence_add(v, "breakdown.data_wait.share", f->wait_share, "share",
 			NAN, PT_MEASURED);
-	pt_evidence_add(v, "gpu.idle_share", f->idle, "share", PT_IDLE_BAD,
+	pt_evidence_add(v, "gpu.idle_share", f->idle, "share", f->th->idle_bad,
 			PT_ESTIMATED);
-	if (other >= PT_IDLE_BAD) {
+	if (other >= f->th->idle_bad) {
 		v->id = "insufficient_data";
 		v->certainty = PT_CONF_HIGH;
 		v->title = pt_arena_printf(an->a,
@@ -31,7 +31,7 @@ int pt_judge_balanced(struct pt_an *an, const struct pt_facts *f,
 		return v->title ? 1 : -ENOMEM;
 	}
 	v->certainty = f->t->gpu_known ? PT_CONF_HIGH : PT_CONF_MEDIUM;
-	v->title = f->wait_share >= PT_STARVED_INFO ?
+	v->title = f->wait_share >= f->th->starved_info ?
 		pt_arena_printf(an->a,
 			"The GPU does not starve: waiting for data (%.0f %% of the time) is hidden by queued work.",
 			100 * f->wait_share) :

@@ -10,17 +10,17 @@ int pt_judge_checkpoint_stall(struct pt_an *an, const struct pt_facts *f,
 {
 	double lost = f->checkpoint;
 
-	if (lost < PT_STARVED_INFO)
+	if (lost < f->th->starved_info)
 		return 0;
 	if (pt_evidence_start(an, v, 2))
 		return -ENOMEM;
 	pt_evidence_add(v, "gpu.idle_checkpoint_share", lost, "share",
-			PT_STARVED_INFO,
+			f->th->starved_info,
 			f->t->gpu_known ? PT_ESTIMATED : PT_BOUNDED);
 	pt_evidence_add(v, "breakdown.checkpoint.share", f->writing, "share",
 			NAN, PT_MEASURED);
 	*f->lost = lost;
-	v->severity = pt_severity_of(lost);
+	v->severity = pt_severity_of(f, lost);
 	v->certainty = f->t->gpu_known ? PT_CONF_HIGH : PT_CONF_LOW;
 	v->subject_pid = f->t->main->tgid;
 	v->title = pt_arena_printf(an->a,

@@ -11,12 +11,12 @@ int pt_judge_cpu_bound(struct pt_an *an, const struct pt_facts *f,
 	int64_t better;
 	int need;
 
-	if (f->largest != PT_GROUP_CPU || f->group[PT_GROUP_CPU] < PT_ROOT_SHARE)
+	if (f->largest != PT_GROUP_CPU || f->group[PT_GROUP_CPU] < f->th->root_share)
 		return 0;
 	if (pt_evidence_starved(an, f, v, 2))
 		return -ENOMEM;
 	pt_evidence_add(v, "data_wait.cpu_share", f->cause[PT_CAUSE_CPU],
-			"share", PT_ROOT_SHARE, PT_MEASURED);
+			"share", f->th->root_share, PT_MEASURED);
 	pt_evidence_add(v, "loader.workers", (double)f->t->concurrent, "count",
 			NAN, PT_MEASURED);
 	v->title = pt_arena_printf(an->a,

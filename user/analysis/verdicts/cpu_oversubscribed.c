@@ -10,15 +10,15 @@ int pt_judge_cpu_oversubscribed(struct pt_an *an, const struct pt_facts *f,
 {
 	double cpu = f->group[PT_GROUP_CPU], runq;
 
-	if (f->largest != PT_GROUP_CPU || cpu < PT_ROOT_SHARE)
+	if (f->largest != PT_GROUP_CPU || cpu < f->th->root_share)
 		return 0;
 	runq = f->cause[PT_CAUSE_RUN_QUEUE] / cpu;
-	if (runq < PT_RUNQ_SHARE)
+	if (runq < f->th->run_queue_share)
 		return 0;
 	if (pt_evidence_starved(an, f, v, 3))
 		return -ENOMEM;
 	pt_evidence_add(v, "data_wait.run_queue_share",
-			f->cause[PT_CAUSE_RUN_QUEUE], "share", PT_RUNQ_SHARE,
+			f->cause[PT_CAUSE_RUN_QUEUE], "share", f->th->run_queue_share,
 			PT_MEASURED);
 	pt_evidence_add(v, "loader.workers", (double)f->t->concurrent, "count",
 			NAN, PT_MEASURED);

@@ -34,7 +34,7 @@ int pt_evidence_starved(struct pt_an *an, const struct pt_facts *f,
 	if (err)
 		return err;
 	pt_evidence_add(v, "gpu.starved_share", f->starved_shown, "share",
-			PT_STARVED_INFO, f->bounded ? PT_BOUNDED : PT_ESTIMATED);
+			f->th->starved_info, f->bounded ? PT_BOUNDED : PT_ESTIMATED);
 	pt_evidence_add(v, "breakdown.data_wait.share", f->wait_share, "share",
 			NAN, PT_MEASURED);
 	return 0;
@@ -47,10 +47,10 @@ void pt_speedup_share(double share, struct pt_range *out)
 	out->high = 1 / (1 - fmin(share, 0.999));
 }
 
-enum pt_severity pt_severity_of(double share)
+enum pt_severity pt_severity_of(const struct pt_facts *f, double share)
 {
-	return share >= PT_STARVED_CRITICAL ? PT_CRITICAL :
-	       share >= PT_STARVED_WARNING  ? PT_WARNING :
+	return share >= f->th->starved_critical ? PT_CRITICAL :
+	       share >= f->th->starved_warning  ? PT_WARNING :
 					      PT_INFO;
 }
 

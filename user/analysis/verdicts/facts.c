@@ -17,7 +17,7 @@ static void fill_groups(struct pt_facts *f)
 	f->group[PT_GROUP_NETWORK] = f->cause[PT_CAUSE_NETWORK];
 	f->group[PT_GROUP_LOCK] = f->cause[PT_CAUSE_LOCK];
 	f->group[PT_GROUP_IDLE] = f->cause[PT_CAUSE_WORKER_IDLE];
-	if (f->pool.sending >= PT_POOL_SENDING) {
+	if (f->pool.sending >= f->th->pool_sending) {
 		f->group[PT_GROUP_IPC] += f->group[PT_GROUP_IDLE];
 		f->group[PT_GROUP_IDLE] = 0;
 	}
@@ -39,7 +39,7 @@ static void find_slow(struct pt_facts *f)
 		const struct pt_worker *w = &f->t->workers.v[i];
 		double share = sum ? (double)w->charged_ns / (double)sum : 0;
 
-		if (!w->slow || share < PT_SLOW_SHARE)
+		if (!w->slow || share < f->th->slow_share)
 			continue;
 		f->slow = w;
 		f->slow_charge = share;
@@ -51,15 +51,15 @@ static void find_slow(struct pt_facts *f)
 static void judge_starvation(struct pt_facts *f)
 {
 	f->starved_shown = f->starved_lo;
-	f->bounded = f->starved_lo >= PT_STARVED_INFO &&
-		     pt_severity_of(f->starved_lo) == pt_severity_of(f->starved);
+	f->bounded = f->starved_lo >= f->th->starved_info &&
+		     pt_severity_of(f, f->starved_lo) == pt_severity_of(f, f->starved);
 	f->confidence = PT_CONF_HIGH;
 	if (!f->bounded) {
 		f->starved_shown = f->starved;
 		f->confidence = f->t->gpu_known ? PT_CONF_MEDIUM : PT_CONF_LOW;
 	}
-	f->is_starved = f->starved_shown >= PT_STARVED_INFO;
-	f->severity = pt_severity_of(f->starved_shown);
+	f->is_starved = f->starved_shown >= f->th->starved_info;
+	f->severity = pt_severity_of(f, f->starved_shown);
 }
 
 static const char *insufficient(struct pt_an *an, const struct pt_facts *f)
@@ -146,14 +146,15 @@ static void gather_shares(struct pt_an *an, struct pt_facts *f)
 	judge_starvation(f);
 	f->worker_waits = nameless_waits(t);
 	f->demand = pt_demand_share(an, t);
-	f->no_demand = f->demand >= PT_DEMAND_SHARE &&
-		       f->wait_share >= PT_STARVED_INFO;
+	f->no_demand = f->demand >= f->th->demand_share &&
+		       f->wait_share >= f->th->starved_info;
 }
 
 int pt_gather_facts(struct pt_an *an, struct pt_facts *f)
 {
 	int err = 0;
 
+	f->th = an->th;
 	f->t = an->top;
 	f->wall_s = (double)(an->t1 - an->t0) / NS_PER_S;
 	f->cores = an->m->host_known ? an->m->host.cores : 0;

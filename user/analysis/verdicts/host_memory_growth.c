@@ -10,28 +10,36 @@ int pt_judge_host_memory_growth(struct pt_an *an, const struct pt_facts *f,
 {
 	const struct pt_growth *g = &f->growth;
 	double share = g->total / g->level;
+	bool sure = g->points >= PT_GROWTH_SURE_POINTS;
 
-	if (g->points < PT_GROWTH_MIN_POINTS ||
-	    g->deviate < PT_GROWTH_DEVIATE ||
-	    g->half_deviate < PT_GROWTH_HALF_DEVIATE ||
-	    g->half_per_min < PT_GROWTH_HALF_PACE * g->per_min ||
-	    !(share >= PT_GROWTH_SHARE))
+	if (!pt_growth_shown(g) || !(share >= f->th->growth_share))
 		return 0;
-	if (pt_evidence_start(an, v, 4))
+	if (pt_evidence_start(an, v, 5))
 		return -ENOMEM;
 	pt_evidence_add(v, "memory.growth_per_min", g->per_min, "bytes", NAN,
 			PT_ESTIMATED);
 	pt_evidence_add(v, "memory.growth_share", share, "share",
-			PT_GROWTH_SHARE, PT_ESTIMATED);
-	pt_evidence_add(v, "memory.trend_deviate", g->deviate, "ratio",
-			PT_GROWTH_DEVIATE, PT_MEASURED);
-	pt_evidence_add(v, "memory.trend_deviate_second_half", g->half_deviate,
-			"ratio", PT_GROWTH_HALF_DEVIATE, PT_MEASURED);
-	v->severity = share >= PT_GROWTH_WARNING ? PT_WARNING : PT_INFO;
-	v->certainty = PT_CONF_MEDIUM;
-	v->title = pt_arena_printf(an->a,
-		"The job's memory grows steadily, by about %.0f MiB a minute.",
-		g->per_min / (1 << 20));
+			f->th->growth_share, PT_ESTIMATED);
+	pt_evidence_add(v, "memory.trend_chance", g->chance, "share",
+			PT_GROWTH_CHANCE, PT_MEASURED);
+	pt_evidence_add(v, "memory.trend_chance_second_half", g->half_chance,
+			"share",
+			g->points < 2 * PT_GROWTH_MIN_POINTS ?
+				NAN : PT_GROWTH_HALF_CHANCE, PT_MEASURED);
+	pt_evidence_add(v, "memory.samples", (double)g->points, "count",
+			PT_GROWTH_SURE_POINTS, PT_MEASURED);
+	v->severity = sure && share >= f->th->growth_warning ? PT_WARNING :
+							       PT_INFO;
+	/* a warm-up looks the same at first */
+	v->certainty = sure ? PT_CONF_MEDIUM : PT_CONF_LOW;
+	if (!sure)
+		v->title = pt_arena_printf(an->a,
+			"The job's memory grows, by about %.0f MiB a minute; the capture is too short to tell a leak from a warm-up.",
+			g->per_min / (1 << 20));
+	else
+		v->title = pt_arena_printf(an->a,
+			"The job's memory grows steadily, by about %.0f MiB a minute.",
+			g->per_min / (1 << 20));
 	v->advice = "Keep no batches, losses or graphs in lists (append loss.item(), not the loss), close file handles; where workers grow, start them anew (persistent_workers=False) and keep Python objects out of the data set.";
 	return v->title ? 1 : -ENOMEM;
 }

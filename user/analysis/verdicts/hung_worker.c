@@ -25,7 +25,7 @@ int pt_judge_hung_worker(struct pt_an *an, const struct pt_facts *f,
 	if (pt_evidence_start(an, v, 2))
 		return -ENOMEM;
 	pt_evidence_add(v, "worker.no_progress_s", h->seconds, "s",
-			h->how == PT_HANG_STOPPED ? PT_STOPPED_S : PT_HUNG_S,
+			h->how == PT_HANG_STOPPED ? f->th->stopped_s : f->th->hung_s,
 			PT_MEASURED);
 	pt_evidence_add(v, "breakdown.data_wait.share", f->wait_share, "share",
 			NAN, PT_MEASURED);

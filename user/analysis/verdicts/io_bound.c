@@ -27,18 +27,18 @@ int pt_judge_io_bound(struct pt_an *an, const struct pt_facts *f,
 	const struct pt_file *file;
 	int64_t better;
 
-	if (f->largest != PT_GROUP_IO || f->group[PT_GROUP_IO] < PT_ROOT_SHARE)
+	if (f->largest != PT_GROUP_IO || f->group[PT_GROUP_IO] < f->th->root_share)
 		return 0;
 	if (pt_evidence_starved(an, f, v, 3))
 		return -ENOMEM;
 	pt_evidence_add(v, "data_wait.disk_share", f->cause[PT_CAUSE_DISK],
-			"share", PT_ROOT_SHARE, PT_MEASURED);
+			"share", f->th->root_share, PT_MEASURED);
 	pt_evidence_add(v, "data_wait.page_fault_share",
-			f->cause[PT_CAUSE_PAGE_FAULT], "share", PT_ROOT_SHARE,
+			f->cause[PT_CAUSE_PAGE_FAULT], "share", f->th->root_share,
 			PT_MEASURED);
-	if (f->item.median_ms >= PT_ITEM_MS)
+	if (f->item.median_ms >= f->th->item_ms)
 		pt_evidence_add(v, "item_ms.p50", f->item.median_ms, "ms",
-				PT_ITEM_MS, PT_MEASURED);
+				f->th->item_ms, PT_MEASURED);
 	v->title = pt_arena_printf(an->a,
 		"The GPU waits for storage: %.0f %% of the waiting for data is workers blocked in file reads.",
 		100 * f->group[PT_GROUP_IO]);

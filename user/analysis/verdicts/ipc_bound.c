@@ -11,14 +11,14 @@ int pt_judge_ipc_bound(struct pt_an *an, const struct pt_facts *f,
 	double handover = (double)f->t->handover_ns /
 			  (double)pt_max64(f->t->data_wait_ns, 1);
 
-	if (f->largest != PT_GROUP_IPC || f->group[PT_GROUP_IPC] < PT_ROOT_SHARE)
+	if (f->largest != PT_GROUP_IPC || f->group[PT_GROUP_IPC] < f->th->root_share)
 		return 0;
 	if (pt_evidence_starved(an, f, v, 3))
 		return -ENOMEM;
 	pt_evidence_add(v, "data_wait.ipc_share", f->group[PT_GROUP_IPC],
-			"share", PT_ROOT_SHARE, PT_MEASURED);
+			"share", f->th->root_share, PT_MEASURED);
 	pt_evidence_add(v, "workers.sending_share", f->pool.sending, "share",
-			PT_POOL_SENDING, PT_MEASURED);
+			f->th->pool_sending, PT_MEASURED);
 	pt_evidence_add(v, "data_wait.handover_share", handover, "share", NAN,
 			PT_MEASURED);
 	v->title = pt_arena_printf(an->a,

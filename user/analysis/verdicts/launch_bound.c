@@ -9,10 +9,10 @@
 int pt_judge_launch_bound(struct pt_an *an, const struct pt_facts *f,
 			  struct pt_r_verdict *v)
 {
-	bool seen = f->launch >= PT_STARVED_INFO;
+	bool seen = f->launch >= f->th->starved_info;
 	double us;
 
-	if (!seen && f->host_bound < PT_HOST_BOUND_SHARE)
+	if (!seen && f->host_bound < f->th->host_bound_share)
 		return 0;
 	us = f->t->host_bound_launches ?
 		(double)f->t->host_bound_ns / 1000 /
@@ -20,12 +20,12 @@ int pt_judge_launch_bound(struct pt_an *an, const struct pt_facts *f,
 	if (pt_evidence_start(an, v, 3))
 		return -ENOMEM;
 	pt_evidence_add(v, "gpu.idle_between_launches_share", f->launch,
-			"share", PT_STARVED_INFO, PT_ESTIMATED);
+			"share", f->th->starved_info, PT_ESTIMATED);
 	pt_evidence_add(v, "gpu.host_bound_share", f->host_bound, "share",
-			PT_HOST_BOUND_SHARE, PT_MEASURED);
+			f->th->host_bound_share, PT_MEASURED);
 	pt_evidence_add(v, "gpu.launch_interval_us", us, "us", NAN, PT_MEASURED);
 	*f->lost = seen ? f->launch : 0;
-	v->severity = seen ? pt_severity_of(f->launch) : PT_INFO;
+	v->severity = seen ? pt_severity_of(f, f->launch) : PT_INFO;
 	v->certainty = seen ? PT_CONF_MEDIUM : PT_CONF_LOW;
 	v->title = seen ?
 		pt_arena_printf(an->a,

@@ -9,12 +9,12 @@ int pt_judge_lock_bound(struct pt_an *an, const struct pt_facts *f,
 			struct pt_r_verdict *v)
 {
 	if (f->largest != PT_GROUP_LOCK ||
-	    f->group[PT_GROUP_LOCK] < PT_ROOT_SHARE)
+	    f->group[PT_GROUP_LOCK] < f->th->root_share)
 		return 0;
 	if (pt_evidence_starved(an, f, v, 1))
 		return -ENOMEM;
 	pt_evidence_add(v, "data_wait.lock_share", f->cause[PT_CAUSE_LOCK],
-			"share", PT_ROOT_SHARE, PT_MEASURED);
+			"share", f->th->root_share, PT_MEASURED);
 	v->title = pt_arena_printf(an->a,
 		"Loading waits for locks: %.0f %% of the waiting for data is threads asleep for one another.",
 		100 * f->group[PT_GROUP_LOCK]);

@@ -13,7 +13,7 @@ int pt_judge_no_demand(struct pt_an *an, const struct pt_facts *f,
 	if (pt_evidence_start(an, v, 2))
 		return -ENOMEM;
 	pt_evidence_add(v, "wait.listening_share", f->demand, "share",
-			PT_DEMAND_SHARE, PT_MEASURED);
+			f->th->demand_share, PT_MEASURED);
 	pt_evidence_add(v, "breakdown.data_wait.share", f->wait_share, "share",
 			NAN, PT_MEASURED);
 	v->severity = PT_INFO;

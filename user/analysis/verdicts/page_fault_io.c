@@ -10,13 +10,13 @@ int pt_judge_page_fault_io(struct pt_an *an, const struct pt_facts *f,
 {
 	double fault = f->cause[PT_CAUSE_PAGE_FAULT];
 
-	if (f->largest != PT_GROUP_IO || f->group[PT_GROUP_IO] < PT_ROOT_SHARE ||
+	if (f->largest != PT_GROUP_IO || f->group[PT_GROUP_IO] < f->th->root_share ||
 	    fault <= f->cause[PT_CAUSE_DISK])
 		return 0;
 	if (pt_evidence_starved(an, f, v, 2))
 		return -ENOMEM;
 	pt_evidence_add(v, "data_wait.page_fault_share", fault, "share",
-			PT_ROOT_SHARE, PT_MEASURED);
+			f->th->root_share, PT_MEASURED);
 	pt_evidence_add(v, "data_wait.disk_share", f->cause[PT_CAUSE_DISK],
 			"share", NAN, PT_MEASURED);
 	v->title = pt_arena_printf(an->a,

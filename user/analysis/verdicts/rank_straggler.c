@@ -20,20 +20,19 @@ int pt_judge_rank_straggler(struct pt_an *an, const struct pt_facts *f,
 
 		if (t == f->t)
 			continue;
-		if (n < PT_MIN_STEPS || fabs(n - mine) > 1 + PT_RANK_PERIOD * mine)
+		if (n < PT_MIN_STEPS || fabs(n - mine) > 1 + f->th->rank_period * mine)
 			return 0; /* not in lock step: jobs of their own */
 		others = fmax(others, (double)t->data_wait_ns / wall);
 	}
-	if (own - others < PT_RANK_EXCESS)
+	if (own - others < f->th->rank_excess)
 		return 0;
 	if (pt_evidence_start(an, v, 2))
 		return -ENOMEM;
 	pt_evidence_add(v, "rank.data_wait_share", own, "share", NAN,
 			PT_MEASURED);
 	pt_evidence_add(v, "rank.data_wait_excess", own - others, "share",
-			PT_RANK_EXCESS, PT_MEASURED);
-	*f->lost = own - others;
-	v->severity = pt_severity_of(own - others);
+			f->th->rank_excess, PT_MEASURED);
+	v->severity = pt_severity_of(f, own - others);
 	v->certainty = PT_CONF_MEDIUM; /* the lock step may be an accident */
 	v->subject_pid = f->t->proc->tgid;
 	v->title = pt_arena_printf(an->a,

@@ -12,19 +12,19 @@ int pt_judge_slow_file(struct pt_an *an, const struct pt_facts *f,
 	const struct pt_file *file;
 	double lost = i->slow_share * f->wait_share;
 
-	if (!i->thread || i->ms < PT_SLOW_ITEM_MS)
+	if (!i->thread || i->ms < f->th->slow_item_ms)
 		return 0;
 	if (pt_evidence_start(an, v, 3))
 		return -ENOMEM;
-	pt_evidence_add(v, "item_ms.max", i->ms, "ms", PT_SLOW_ITEM_MS,
+	pt_evidence_add(v, "item_ms.max", i->ms, "ms", f->th->slow_item_ms,
 			PT_MEASURED);
-	pt_evidence_add(v, "item_ms.p50", i->median_ms, "ms", PT_ITEM_MS,
+	pt_evidence_add(v, "item_ms.p50", i->median_ms, "ms", f->th->item_ms,
 			PT_MEASURED);
 	pt_evidence_add(v, "data_wait.slow_files_share", i->slow_share, "share",
-			PT_SLOW_SHARE, PT_MEASURED);
+			f->th->slow_share, PT_MEASURED);
 	*f->lost = lost;
-	v->severity = lost >= PT_STARVED_INFO ? PT_WARNING : PT_INFO;
-	if (f->is_starved && i->slow_share >= PT_SLOW_SHARE)
+	v->severity = lost >= f->th->starved_info ? PT_WARNING : PT_INFO;
+	if (f->is_starved && i->slow_share >= f->th->slow_share)
 		v->severity = f->severity;
 	v->certainty = PT_CONF_HIGH;
 	v->subject_pid = i->thread->tgid;

@@ -12,19 +12,19 @@ int pt_judge_slow_first_batch(struct pt_an *an, const struct pt_facts *f,
 	const struct pt_steady *s = &f->steady;
 
 	if (!s->firsts || s->n < PT_MIN_STEPS ||
-	    !(s->first_ratio >= PT_FIRST_RATIO))
+	    !(s->first_ratio >= f->th->first_ratio))
 		return 0;
 	if (pt_evidence_start(an, v, 3))
 		return -ENOMEM;
 	pt_evidence_add(v, "steps.first_over_p50", s->first_ratio, "ratio",
-			PT_FIRST_RATIO, PT_MEASURED);
+			f->th->first_ratio, PT_MEASURED);
 	pt_evidence_add(v, "steps.first_ms", s->first_ms, "ms", NAN,
 			PT_MEASURED);
 	pt_evidence_add(v, "steps.first_share", s->first_share, "share",
-			PT_STARVED_INFO, PT_MEASURED);
+			f->th->starved_info, PT_MEASURED);
 	*f->lost = s->first_share;
 	/* One start says nothing of how often the job will start. */
-	v->severity = s->firsts > 1 ? pt_severity_of(s->first_share) : PT_INFO;
+	v->severity = s->firsts > 1 ? pt_severity_of(f, s->first_share) : PT_INFO;
 	v->certainty = s->firsts > 1 ? PT_CONF_HIGH : PT_CONF_MEDIUM;
 	v->title = s->firsts == 1 ?
 		pt_arena_printf(an->a,

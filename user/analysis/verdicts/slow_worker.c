@@ -12,14 +12,16 @@ int pt_judge_slow_worker(struct pt_an *an, const struct pt_facts *f,
 
 	if (!w)
 		return 0;
-	if (pt_evidence_starved(an, f, v, 3))
+	if (pt_evidence_starved(an, f, v, 4))
 		return -ENOMEM;
 	pt_evidence_add(v, "worker.slowdown", w->slowdown, "ratio",
-			PT_SLOW_FACTOR, PT_MEASURED);
+			f->th->slow_factor, PT_MEASURED);
+	pt_evidence_add(v, "worker.slowdown_chance", w->slow_chance, "share",
+			f->th->slow_chance, PT_MEASURED);
 	pt_evidence_add(v, "worker.batch_ms.p50", w->median_ms, "ms", NAN,
 			PT_MEASURED);
 	pt_evidence_add(v, "data_wait.charged_to_worker", f->slow_charge,
-			"share", PT_SLOW_SHARE, PT_MEASURED);
+			"share", f->th->slow_share, PT_MEASURED);
 	v->subject_pid = w->proc->tgid;
 	v->title = pt_arena_printf(an->a,
 		"Worker %u takes %.1f times as long as its peers and holds up %.0f %% of the waiting for batches.",

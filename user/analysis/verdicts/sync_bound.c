@@ -11,16 +11,16 @@ int pt_judge_sync_bound(struct pt_an *an, const struct pt_facts *f,
 {
 	double lost = f->sync;
 
-	if (lost < PT_STARVED_INFO)
+	if (lost < f->th->starved_info)
 		return 0;
 	if (pt_evidence_start(an, v, 2))
 		return -ENOMEM;
 	pt_evidence_add(v, "gpu.idle_after_sync_share", lost, "share",
-			PT_STARVED_INFO, PT_BOUNDED);
+			f->th->starved_info, PT_BOUNDED);
 	pt_evidence_add(v, "gpu.syncs", (double)f->t->syncs, "count", NAN,
 			PT_MEASURED);
 	*f->lost = lost;
-	v->severity = pt_severity_of(lost);
+	v->severity = pt_severity_of(f, lost);
 	v->certainty = PT_CONF_HIGH;
 	v->subject_pid = f->t->main->tgid;
 	v->title = pt_arena_printf(an->a,

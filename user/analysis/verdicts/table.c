@@ -10,12 +10,12 @@
 static bool mostly_first_batches(const struct pt_facts *f)
 {
 	return f->wait_share > 0 &&
-	       f->steady.first_share >= PT_SLOW_SHARE * f->wait_share;
+	       f->steady.first_share >= f->th->slow_share * f->wait_share;
 }
 
 static bool mostly_slow_files(const struct pt_facts *f)
 {
-	return f->item.slow_share >= PT_SLOW_SHARE;
+	return f->item.slow_share >= f->th->slow_share;
 }
 
 /* In the order of a practitioner's decisions: can it be told at all; inside
@@ -26,6 +26,7 @@ const struct pt_verdict_def pt_verdicts[] = {
 	V(hung_worker, PT_V_FRONT, NULL),
 	V(insufficient_data, PT_V_FRONT, NULL),
 	V(no_demand, PT_V_FRONT, NULL),
+	V(rank_straggler, PT_V_RANK, NULL),
 	V(slow_first_batch, PT_V_DATA, mostly_first_batches),
 	V(main_thread_loading, PT_V_DATA, NULL),
 	V(slow_file, PT_V_DATA, mostly_slow_files),
@@ -44,7 +45,6 @@ const struct pt_verdict_def pt_verdicts[] = {
 	V(sync_bound, PT_V_IDLE, NULL),
 	V(launch_bound, PT_V_IDLE, NULL),
 	V(balanced, PT_V_CALM, NULL),
-	V(rank_straggler, PT_V_BESIDE, NULL),
 	V(slow_first_batch, PT_V_BESIDE, NULL),
 	V(slow_file, PT_V_BESIDE, NULL),
 	V(unstable_steps, PT_V_BESIDE, NULL),
@@ -111,6 +111,7 @@ static bool due(const struct issue *k, const struct pt_verdict_def *d)
 		return !k->front && k->f.is_starved && !k->f.data_root;
 	case PT_V_RESULT:
 		return k->f.t && !k->f.insufficient && (!k->front || k->hung);
+	case PT_V_RANK:
 	case PT_V_IDLE:
 		return !k->front;
 	case PT_V_CALM:
@@ -130,6 +131,10 @@ static void place(struct issue *k, const struct pt_verdict_def *d,
 		if (k->hung)
 			k->f.data_root = d->id;
 		o->lost = 2; /* before every other */
+		break;
+	case PT_V_RANK: /* why that rank is late is the next root */
+		o->lost = 1;
+		k->root = true;
 		break;
 	case PT_V_DATA:
 		k->f.data_root = d->id;

@@ -2,10 +2,13 @@
 /*
  * Every number that a verdict decides by. Shares are of the trainer's wall
  * time unless the name says otherwise. Where the field's guides give a
- * threshold it is theirs; the others say what they rest on.
+ * threshold it is theirs; the others say what they rest on. The values here
+ * are the defaults; what a user may change is in PT_THRESHOLDS below.
  */
 #ifndef PT_THRESHOLDS_H
 #define PT_THRESHOLDS_H
+
+#include <stddef.h>
 
 /* ---- idle time of the device -------------------------------------------- */
 /* Guides: above 30 % idle is bad, below 10 % is the goal. The same three
@@ -32,6 +35,8 @@
 #define PT_SLOW_SHARE 0.50
 /* A worker is slow from this many times its peers' batch time. */
 #define PT_SLOW_FACTOR 1.5
+/* ... and chance, in any of the workers, makes it so less often than this. */
+#define PT_SLOW_CHANCE 0.01
 /* Workers that are idle for less than this are all busy ... */
 #define PT_POOL_BUSY 0.85
 /* ... and do not lack cores below this share of their time on the run queue. */
@@ -39,8 +44,9 @@
 /* Idle workers whose senders are busy for so much of the time are not short
  * of indices: what they made is stuck on its way. */
 #define PT_POOL_SENDING 0.50
-/* So many cores must be unused for one more worker. */
-#define PT_CORE_FREE 1.0
+/* So many cores must be unused for one more worker that computes: most of one.
+ * The trainer and the helper threads always use a little of it. */
+#define PT_CORE_FREE 0.75
 
 /* ---- items --------------------------------------------------------------- */
 /* Guides: above 10 ms an item is slow, above 1 s it deserves a warning. */
@@ -73,17 +79,73 @@
 #define PT_RANK_EXCESS 0.10
 
 /* ---- memory -------------------------------------------------------------- */
-/* Samples; Mann and Kendall's normal deviate is good from ten, and both
- * halves are looked at. */
-#define PT_GROWTH_MIN_POINTS 20
-/* Two-sided 1 % for the whole, 5 % for the second half alone: growth that
- * has ended was a warm-up. */
-#define PT_GROWTH_DEVIATE 2.576
-#define PT_GROWTH_HALF_DEVIATE 1.96
+/* Five samples that all rise do so by chance once in 120 times; fewer cannot
+ * tell a trend. */
+#define PT_GROWTH_MIN_POINTS 5
+/* A warm-up is over by then, or shows as a second half that is flatter: from
+ * fewer samples growth is only pointed out. */
+#define PT_GROWTH_SURE_POINTS 20
+/* By chance less often than this: the whole, and the second half alone where
+ * it has points enough; growth that has ended was a warm-up. */
+#define PT_GROWTH_CHANCE 0.01
+#define PT_GROWTH_HALF_CHANCE 0.025
 /* ... at no less than this part of the whole's pace. */
 #define PT_GROWTH_HALF_PACE 0.25
 /* Over the capture, of the memory in use; less does not matter yet. */
 #define PT_GROWTH_SHARE 0.02
 #define PT_GROWTH_WARNING 0.10
+
+/* ---- what a user may change ------------------------------------------------ */
+/* X(name, default, least, most, unit) */
+#define PT_THRESHOLDS(X)                                                       \
+	X(starved_info, PT_STARVED_INFO, 0, 1, "share")                        \
+	X(starved_warning, PT_STARVED_WARNING, 0, 1, "share")                  \
+	X(starved_critical, PT_STARVED_CRITICAL, 0, 1, "share")                \
+	X(idle_bad, PT_IDLE_BAD, 0, 1, "share")                                \
+	X(host_bound_share, PT_HOST_BOUND_SHARE, 0, 1, "share")                \
+	X(demand_share, PT_DEMAND_SHARE, 0, 1, "share")                        \
+	X(root_share, PT_ROOT_SHARE, 0, 1, "share")                            \
+	X(run_queue_share, PT_RUNQ_SHARE, 0, 1, "share")                       \
+	X(slow_share, PT_SLOW_SHARE, 0, 1, "share")                            \
+	X(slow_factor, PT_SLOW_FACTOR, 1, 1000, "ratio")                       \
+	X(slow_chance, PT_SLOW_CHANCE, 0, 1, "share")                          \
+	X(pool_busy, PT_POOL_BUSY, 0, 1, "share")                              \
+	X(pool_run_queue, PT_POOL_RUNQ, 0, 1, "share")                         \
+	X(pool_sending, PT_POOL_SENDING, 0, 1, "share")                        \
+	X(core_free, PT_CORE_FREE, 0, 100000, "count")                         \
+	X(item_ms, PT_ITEM_MS, 0, 1e9, "ms")                                   \
+	X(slow_item_ms, PT_SLOW_ITEM_MS, 0, 1e9, "ms")                         \
+	X(stopped_s, PT_STOPPED_S, 0, 1e6, "s")                                \
+	X(hung_s, PT_HUNG_S, 0, 1e6, "s")                                      \
+	X(unstable_ratio, PT_UNSTABLE_RATIO, 1, 1000, "ratio")                 \
+	X(first_ratio, PT_FIRST_RATIO, 1, 1000, "ratio")                       \
+	X(size_rho, PT_SIZE_RHO, 0, 1, "ratio")                                \
+	X(rank_period, PT_RANK_PERIOD, 0, 1, "share")                          \
+	X(rank_excess, PT_RANK_EXCESS, 0, 1, "share")                          \
+	X(growth_share, PT_GROWTH_SHARE, 0, 1000, "share")                     \
+	X(growth_warning, PT_GROWTH_WARNING, 0, 1000, "share")
+
+struct pt_thresholds {
+#define X(name, value, low, high, unit) double name;
+	PT_THRESHOLDS(X)
+#undef X
+};
+extern const struct pt_thresholds pt_thresholds_default;
+
+struct pt_threshold_def {
+	const char *name, *unit;
+	double value; /* the default */
+	double low, high;
+	size_t offset; /* in struct pt_thresholds */
+};
+extern const struct pt_threshold_def pt_threshold_defs[];
+extern const size_t pt_threshold_count;
+
+double pt_threshold_get(const struct pt_thresholds *t,
+			const struct pt_threshold_def *d);
+/* "NAME=VALUE". 0; -ENOENT: no such name; -EINVAL: no number, or one beyond
+ * *def's bounds. *def is the one that was named, or NULL. */
+int pt_threshold_set(struct pt_thresholds *t, const char *text,
+		     const struct pt_threshold_def **def);
 
 #endif

@@ -10,19 +10,19 @@ int pt_judge_transfer_bound(struct pt_an *an, const struct pt_facts *f,
 {
 	double lost = f->transfer;
 
-	if (lost < PT_STARVED_INFO)
+	if (lost < f->th->starved_info)
 		return 0;
 	if (pt_evidence_start(an, v, 3))
 		return -ENOMEM;
 	pt_evidence_add(v, "breakdown.transfer.share", lost, "share",
-			PT_STARVED_INFO, PT_ESTIMATED);
+			f->th->starved_info, PT_ESTIMATED);
 	pt_evidence_add(v, "gpu.copies.bytes", (double)f->t->copy_bytes,
 			"bytes", NAN, PT_MEASURED);
 	pt_evidence_add(v, "gpu.copies.count",
 			(double)(f->t->h2d + f->t->d2h + f->t->other_copies),
 			"count", NAN, PT_MEASURED);
 	*f->lost = lost;
-	v->severity = pt_severity_of(lost);
+	v->severity = pt_severity_of(f, lost);
 	v->certainty = PT_CONF_MEDIUM;
 	v->title = pt_arena_printf(an->a,
 		"Copies to and from the GPU block the training thread %.0f %% of the time while nothing else runs there.",

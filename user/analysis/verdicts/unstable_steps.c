@@ -25,27 +25,27 @@ int pt_judge_unstable_steps(struct pt_an *an, const struct pt_facts *f,
 			    struct pt_r_verdict *v)
 {
 	const struct pt_steady *s = &f->steady;
-	bool sized = s->size_rho >= PT_SIZE_RHO;
+	bool sized = s->size_rho >= f->th->size_rho;
 
 	/* Ahead of a device that is never out of work, the host's pace is
 	 * nobody's step time. */
 	if (s->n < PT_UNSTABLE_MIN_STEPS || (s->ahead && !f->is_starved) ||
-	    !(s->max_over_min > PT_UNSTABLE_RATIO ||
-	      s->p99_over_p50 > PT_UNSTABLE_RATIO))
+	    !(s->max_over_min > f->th->unstable_ratio ||
+	      s->p99_over_p50 > f->th->unstable_ratio))
 		return 0;
 	if (pt_evidence_start(an, v, 4))
 		return -ENOMEM;
 	pt_evidence_add(v, s->ahead ? "steps.max_over_p50" :
 				      "steps.max_over_min",
-			s->max_over_min, "ratio", PT_UNSTABLE_RATIO,
+			s->max_over_min, "ratio", f->th->unstable_ratio,
 			PT_MEASURED);
 	pt_evidence_add(v, "steps.p99_over_p50", s->p99_over_p50, "ratio",
-			PT_UNSTABLE_RATIO, PT_MEASURED);
+			f->th->unstable_ratio, PT_MEASURED);
 	pt_evidence_add(v, "steps.outliers_lost_share", s->lost_share, "share",
-			PT_STARVED_INFO, PT_MEASURED);
+			f->th->starved_info, PT_MEASURED);
 	pt_evidence_add(v, "steps.size_correlation", s->size_rho, "ratio",
-			PT_SIZE_RHO, PT_MEASURED);
-	v->severity = s->lost_share >= PT_STARVED_INFO ? PT_WARNING : PT_INFO;
+			f->th->size_rho, PT_MEASURED);
+	v->severity = s->lost_share >= f->th->starved_info ? PT_WARNING : PT_INFO;
 	v->certainty = PT_CONF_HIGH;
 	*f->lost = s->lost_share;
 	/* batches that come late are the loader's doing */

@@ -21,6 +21,7 @@ enum pt_root_group {
 };
 
 struct pt_facts {
+	const struct pt_thresholds *th;
 	struct pt_trainer *t; /* NULL: no GPU job was seen */
 	double wall_s;
 	double wait_share;		/* data wait of wall */
@@ -62,6 +63,7 @@ struct pt_facts {
 
 enum pt_verdict_kind {
 	PT_V_FRONT,  /* makes the others meaningless */
+	PT_V_RANK,   /* which of several ranks the whole job waits for */
 	PT_V_DATA,   /* explains starvation; the first that says yes wins */
 	PT_V_RESULT, /* what a root of starvation leads to */
 	PT_V_IDLE,   /* explains other idle time; several may hold */
@@ -123,7 +125,7 @@ void pt_speedup_bound(const struct pt_facts *f, struct pt_range *out);
 /* The bound where `share` of the wall time is what can be won. */
 void pt_speedup_share(double share, struct pt_range *out);
 /* By the thresholds of idle time. */
-enum pt_severity pt_severity_of(double share);
+enum pt_severity pt_severity_of(const struct pt_facts *f, double share);
 /* The same for one change (a row of the report's what-if), as its replay tells;
  * the bound where it cannot. Whether it could be told. */
 bool pt_expected_speedup(const struct pt_an *an, const struct pt_facts *f,
