@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Verdicts about several ranks, loaders that start, workers that hang in other
+ * ways than by being stopped; and the thresholds that a user sets. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <math.h>
+
+#include "analysis/verdicts/thresholds.h"
+#include "stream_case.h"
+
+#define NR_READ 0
+#define NR_FUTEX 202
+
+static const struct pt_r_verdict *find(const struct pt_report *r, const char *id)
+{
+	size_t i;
+
+	for (i = 0; i < r->n_verdicts; i++)
+		if (!strcmp(r->verdicts[i].id, id))
+			return &r->verdicts[i];
+	return NULL;
+}
+
+/* ---- ranks -------------------------------------------------------------------- */
+
+#define SHIFT 20000u
+
+static void shift_id(__u32 *id)
+{
+	*id += *id ? SHIFT : 0;
+}
+
+static void shift_object(__u64 *object, __u16 kind)
+{
+	if (kind == PT_OBJ_PIPE || kind == PT_OBJ_SOCK)
+		*object += SHIFT;
+}
+
+/* The records of `from` as those of another job, behind the records of `to`. */
+static void add_rank(struct job *to, const struct job *from)
+{
+	size_t i;
+
+	for (i = 0; i < from->s.recs.n; i++) {
+		struct st_rec rec = from->s.recs.v[i];
+		struct pt_rec_off *o = &rec.r.off;
+
+		if (rec.r.hdr.kind == PT_REC_HOST)
+			continue;
+		rec.order = to->s.recs.n;
+		shift_id(&rec.r.hdr.tgid);
+		shift_id(&rec.r.hdr.tid);
+		rec.r.hdr.start = rec.r.hdr.tid + 1;
+		if (rec.r.hdr.kind == PT_REC_TASK && rec.r.task.ppid > 1)
+			shift_id(&rec.r.task.ppid);
+		if (rec.r.hdr.kind == PT_REC_OFF) {
+			shift_id(&o->waker_tid);
+			shift_id(&o->waker_tgid);
+			shift_object(&o->object, o->obj_kind);
+			shift_object(&o->waker_object, o->waker_obj_kind);
+		}
+		assert_int_equal(pt_vec_push(&to->s.recs, rec), 0);
+	}
+}
+
+/* Two ranks, the second as `b` says. */
+static void open_ranks(struct st_case *c, const struct job_opts *a,
+		       const struct job_opts *b)
+{
+	struct job other;
+
+	memset(c, 0, sizeof(*c));
+	job_run(&c->j, a);
+	job_run(&other, b);
+	add_rank(&c->j, &other);
+	job_free(&other);
+	job_window(&c->j, JOB_BEGIN + 400 * ST_MS,
+		   JOB_BEGIN + a->run_s_x10 * (ST_S / 10) - 100 * ST_MS);
+	c->r = st_analyze(&c->j.s, &c->m);
+}
+
+/* A step of some 42 ms, all of it the device's. */
+static struct job_opts fast_rank(void)
+{
+	struct job_opts o = job_defaults();
+
+	o.cores = 8;
+	o.workers = 1;
+	o.batch_ns = 10 * ST_MS;
+	o.kernel_ns = 2 * ST_MS;
+	o.jitter = 0;
+	o.run_s_x10 = 60;
+	return o;
+}
+
+/* As long a step: this one waits for its batch, the device has 10 ms of work.
+ * In a real job the first rank spends the difference in a collective. */
+static struct job_opts late_rank(void)
+{
+	struct job_opts o = fast_rank();
+
+	o.batch_ns = 40 * ST_MS;
+	o.kernel_ns = ST_MS / 2;
+	return o;
+}
+
+static void test_straggler(void **state)
+{
+	struct job_opts a = fast_rank(), b = late_rank();
+	const struct pt_r_verdict *v;
+	struct st_case c;
+
+	(void)state;
+	open_ranks(&c, &a, &b);
+	assert_int_equal(c.r->n_ranks, 2);
+	v = &c.r->verdicts[0];
+	assert_string_equal(v->id, "rank_straggler");
+	assert_null(v->consequence_of);
+	assert_int_equal(v->subject_pid, JOB_TRAINER + SHIFT);
+	assert_int_equal(v->severity, PT_CRITICAL);
+	/* why it is late comes next, with what to do about it */
+	v = &c.r->verdicts[1];
+	assert_string_equal(v->id, "too_few_workers");
+	assert_null(v->consequence_of);
+	assert_non_null(v->advice);
+	v = find(c.r, "gpu_starved");
+	assert_string_equal(v->consequence_of, "too_few_workers");
+	case_close(&c);
+}
+
+static void test_ranks_without_straggler(void **state)
+{
+	struct job_opts a = fast_rank(), b = fast_rank();
+	struct st_case c;
+
+	(void)state;
+	b.seed = 7;
+	open_ranks(&c, &a, &b);
+	assert_string_equal(case_root(c.r), "balanced");
+	assert_int_equal(c.r->n_verdicts, 1);
+	case_close(&c);
+	/* both wait */
+	a = b = late_rank();
+	b.seed = 7;
+	open_ranks(&c, &a, &b);
+	assert_string_equal(case_root(c.r), "too_few_workers");
+	assert_null(find(c.r, "rank_straggler"));
+	case_close(&c);
+	/* one waits, but at a pace of its own: two jobs */
+	a = fast_rank();
+	b.batch_ns = 60 * ST_MS;
+	open_ranks(&c, &a, &b);
+	assert_string_equal(case_root(c.r), "too_few_workers");
+	assert_null(find(c.r, "rank_straggler"));
+	case_close(&c);
+}
+
+/* ---- loaders that start ---------------------------------------------------------- */
+
+/* The capture sees the job begin: its workers are born in the first wait. */
+static void open_started(struct st_case *c, const struct job_opts *o)
+{
+	size_t i;
+	unsigned w;
+
+	memset(c, 0, sizeof(*c));
+	job_run(&c->j, o);
+	for (i = 0; i < c->j.s.recs.n; i++) {
+		struct pt_hdr *h = &c->j.s.recs.v[i].r.hdr;
+
+		for (w = 0; w < o->workers; w++)
+			if (h->kind == PT_REC_TASK && h->tgid == JOB_WORKER(w) &&
+			    h->tid == JOB_WORKER(w))
+				h->kind = PT_REC_COMM;
+	}
+	for (w = 0; w < o->workers; w++)
+		st_fork(&c->j.s, JOB_BEGIN - ST_MS, JOB_TRAINER, JOB_TRAINER,
+			JOB_WORKER(w), JOB_WORKER(w));
+	/* the model goes to the device first */
+	for (w = 0; w < 4; w++)
+		st_gpu(&c->j.s, "cudaMemcpy", JOB_TRAINER, JOB_TRAINER,
+		       JOB_BEGIN - (10 - w) * ST_MS,
+		       JOB_BEGIN - (10 - w) * ST_MS + ST_US, 0, 0xd000, 64, 1);
+	job_window(&c->j, JOB_BEGIN - 20 * ST_MS,
+		   JOB_BEGIN + o->run_s_x10 * (ST_S / 10) - 100 * ST_MS);
+	c->r = st_analyze(&c->j.s, &c->m);
+}
+
+static void test_first_batch(void **state)
+{
+	struct job_opts o = job_defaults();
+	const struct pt_r_verdict *v;
+	struct st_case c;
+
+	(void)state;
+	o.batch_ns = 10 * ST_MS;
+	o.kernel_ns = ST_MS;
+	o.heavy_every = 100000; /* the first one alone */
+	o.heavy = 40;
+	open_started(&c, &o);
+	v = find(c.r, "slow_first_batch");
+	assert_non_null(v);
+	assert_int_equal(v->severity, PT_INFO); /* one start says little */
+	assert_true(fabs(c.r->steps.first_ms - 400) < 40);
+	/* kept out of the others' figures */
+	assert_true(c.r->steps.max_over_min < 2);
+	case_close(&c);
+	o.heavy = 3; /* 30 ms and 20 of work, in steps of 20 */
+	open_started(&c, &o);
+	assert_null(find(c.r, "slow_first_batch"));
+	case_close(&c);
+}
+
+/* ---- hanging ----------------------------------------------------------------------- */
+
+/* From two seconds on worker 1 sits in one system call, the job waits. */
+static int hang_nr, hang_kind;
+
+static void open_hanging(struct st_case *c, uint64_t seconds)
+{
+	struct job_opts o = job_defaults();
+	size_t i;
+
+	memset(c, 0, sizeof(*c));
+	o.run_s_x10 = 20;
+	job_run(&c->j, &o);
+	for (i = 0; i < c->j.s.recs.n; i++) {
+		struct pt_rec_off *r = &c->j.s.recs.v[i].r.off;
+
+		if (r->hdr.kind != PT_REC_OFF ||
+		    r->hdr.ts < JOB_BEGIN + 1000 * ST_S)
+			continue;
+		if (r->hdr.tid == JOB_WORKER(0)) {
+			r->syscall = NR_READ;
+			r->obj_kind = PT_OBJ_PIPE;
+			r->object = JOB_INDEX_PIPE(0);
+		}
+		if (r->hdr.tid != JOB_WORKER(1))
+			continue;
+		r->syscall = hang_nr;
+		r->obj_kind = (uint16_t)hang_kind;
+		r->object = hang_kind == PT_OBJ_FILE ? JOB_FILE(1) : 0x7f00;
+		r->arg[0] = 0x7f00;
+		r->state = hang_kind == PT_OBJ_FILE ? 2 : 1;
+	}
+	job_window(&c->j, JOB_BEGIN + 400 * ST_MS, JOB_BEGIN + seconds * ST_S);
+	c->r = st_analyze(&c->j.s, &c->m);
+}
+
+static void test_hanging(void **state)
+{
+	static const struct {
+		int nr, kind;
+		const char *word;
+	} ways[] = {
+		{ NR_READ, PT_OBJ_FILE, "file operation" },
+		{ NR_FUTEX, PT_OBJ_FUTEX, "one wait" },
+	};
+	struct st_case c;
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < 2; i++) {
+		hang_nr = ways[i].nr;
+		hang_kind = ways[i].kind;
+		open_hanging(&c, 8); /* six seconds of it */
+		assert_string_equal(case_root(c.r), "hung_worker");
+		assert_int_equal(c.r->verdicts[0].subject_pid, JOB_WORKER(1));
+		assert_int_equal(c.r->verdicts[0].certainty, PT_CONF_MEDIUM);
+		assert_non_null(strstr(c.r->verdicts[0].title, ways[i].word));
+		case_close(&c);
+		open_hanging(&c, 6); /* four: it may end yet */
+		assert_null(find(c.r, "hung_worker"));
+		case_close(&c);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_straggler),
+		cmocka_unit_test(test_ranks_without_straggler),
+		cmocka_unit_test(test_first_batch),
+		cmocka_unit_test(test_hanging),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
