@@ -40,9 +40,8 @@ HARDEN := -O2 -D_FORTIFY_SOURCE=2 -fstack-protector-strong
 SANITIZE := -O1 -fno-omit-frame-pointer -fsanitize=address,undefined \
 	    -fno-sanitize-recover=undefined
 
-LIBS := -lbpf -lelf -lz -ljansson -lm
+LIBS := -lbpf -lelf -lz -lzstd -ljansson -lm
 ifeq ($(STATIC),1)
-LIBS += -lzstd
 LINK := -static -no-pie
 PIE := -fno-pie
 else

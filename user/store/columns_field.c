@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Which fields the records have, and what each is likely to be. */
+#include <stddef.h>
+
+#include "store/columns_int.h"
+
+#define F(type, member, m)                                                     \
+	{ offsetof(struct type, member),                                       \
+	  sizeof(((struct type *)0)->member), PT_COL_##m }
+
+/* In the order of coding: a field may be told from those before it. What is
+ * not listed is coded in words of eight bytes against the last record. */
+static const struct pt_col_field header[] = {
+	F(pt_hdr, cpu, LAST),
+	F(pt_hdr, flags, LAST),
+	F(pt_hdr, seq, SEQ),
+};
+
+static const struct pt_col_field off_cpu[] = {
+	F(pt_rec_off, off_ts, TIME),
+	F(pt_rec_off, wake_ts, TIME),
+	/* where it slept */
+	F(pt_rec_off, syscall, DICT),
+	F(pt_rec_off, state, DICT2),
+	F(pt_rec_off, obj_kind, DICT2),
+	F(pt_rec_off, object, DICT2),
+	F(pt_rec_off, dev, DICT2),
+	F(pt_rec_off, arg[0], DICT2),
+	F(pt_rec_off, arg[1], DICT),
+	F(pt_rec_off, arg[2], DICT),
+	F(pt_rec_off, tot.run_ns, RUN),
+	F(pt_rec_off, tot.runq_ns, RUNQ),
+	F(pt_rec_off, tot.iowait_ns, IOWAIT),
+	F(pt_rec_off, tot.block_ns, BLOCK),
+	/* who woke it */
+	F(pt_rec_off, waker_tid, DICT),
+	F(pt_rec_off, waker_tgid, DICT2),
+	F(pt_rec_off, waker_syscall, DICT2),
+	F(pt_rec_off, waker_obj_kind, DICT2),
+	F(pt_rec_off, waker_object, DICT2),
+	F(pt_rec_off, waker_dev, DICT2),
+	F(pt_rec_off, waker_arg0, DICT2),
+	F(pt_rec_off, pad, LAST),
+};
+
+static const struct pt_col_field gpu[] = {
+	F(pt_rec_gpu, api, DICT),
+	F(pt_rec_gpu, lib, DICT2),
+	F(pt_rec_gpu, stream, DICT2),
+	F(pt_rec_gpu, v[0], DICT2),
+	F(pt_rec_gpu, v[1], DICT),
+	F(pt_rec_gpu, v[2], DICT),
+};
+
+static const struct pt_col_field read_call[] = {
+	F(pt_rec_read, begin_ts, TIME),
+	F(pt_rec_read, inode, DICT),
+	F(pt_rec_read, dev, DICT2),
+	F(pt_rec_read, ret, DICT),
+	F(pt_rec_read, obj_kind, LAST),
+	F(pt_rec_read, door, LAST),
+};
+
+#define LIST(kind, l) { kind, sizeof(l) / sizeof((l)[0]), l }
+static const struct {
+	uint16_t kind, n;
+	const struct pt_col_field *f;
+} kinds[] = {
+	LIST(PT_REC_OFF, off_cpu),
+	LIST(PT_REC_GPU_ENTER, gpu),
+	LIST(PT_REC_GPU_RETURN, gpu),
+	LIST(PT_REC_READ, read_call),
+};
+
+static unsigned take(const struct pt_col_field *list, unsigned n, uint16_t size,
+		     struct pt_col_field *f, unsigned have, bool *covered)
+{
+	unsigned i;
+
+	for (i = 0; i < n; i++) {
+		if (list[i].off + list[i].width > size)
+			continue;
+		f[have] = list[i];
+		/* told by fields that a cut record may lack */
+		if (list[i].mode >= PT_COL_RUN &&
+		    size < sizeof(struct pt_rec_off))
+			f[have].mode = PT_COL_LAST;
+		have++;
+		memset(covered + list[i].off, 1, list[i].width);
+	}
+	return have;
+}
+
+unsigned pt_col_fields(uint16_t kind, uint16_t size, struct pt_col_field *f)
+{
+	bool covered[PT_REC_MAX] = { false };
+	unsigned n, i, w;
+
+	/* told by the form, the thread and the times' own column */
+	memset(covered + offsetof(struct pt_hdr, size), 1, 4);
+	memset(covered + offsetof(struct pt_hdr, ts), 1, 16);
+	memset(covered + offsetof(struct pt_hdr, start), 1, 4);
+	n = take(header, sizeof(header) / sizeof(header[0]), size, f, 0,
+		 covered);
+	for (i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+		if (kinds[i].kind == kind)
+			n = take(kinds[i].f, kinds[i].n, size, f, n, covered);
+	for (i = 0; i < size; i += w) {
+		w = 1;
+		if (covered[i])
+			continue;
+		while (w < 8 && i + w < size && !covered[i + w])
+			w++;
+		w = w == 8 ? 8 : w >= 4 ? 4 : w >= 2 ? 2 : 1;
+		f[n++] = (struct pt_col_field){ (uint16_t)i, (uint8_t)w,
+						PT_COL_LAST };
+	}
+	return n;
+}
+
+static uint64_t time_of(const unsigned char *r)
+{
+	return pt_col_get(r + offsetof(struct pt_hdr, ts), 8);
+}
+
+/*
+ * What a total should be: the last one, and what this interval adds, by its
+ * times: it ran from its last switch-in to this switch-out, slept until it was
+ * woken, and then waited for a core.
+ */
+static uint64_t expected(uint8_t mode, uint64_t last, const unsigned char *r,
+			 const unsigned char *prev)
+{
+	uint64_t now = time_of(r), ran = time_of(prev);
+	uint64_t off = pt_col_get(r + offsetof(struct pt_rec_off, off_ts), 8);
+	uint64_t wake = pt_col_get(r + offsetof(struct pt_rec_off, wake_ts), 8);
+	uint64_t flags = pt_col_get(r + offsetof(struct pt_hdr, flags), 2);
+	uint64_t state = pt_col_get(r + offsetof(struct pt_rec_off, state), 2);
+	bool iowait = flags & PT_F_IOWAIT, slept = state != 0;
+
+	if (!wake)
+		wake = slept ? now : off;
+	switch (mode) {
+	case PT_COL_RUN:
+		return last + (ran ? off - ran : 0);
+	case PT_COL_RUNQ:
+		return last + (now - wake);
+	case PT_COL_IOWAIT:
+		return last + (slept && iowait ? wake - off : 0);
+	default:
+		return last + (slept && !iowait ? wake - off : 0);
+	}
+}
+
+static uint64_t guess(const struct pt_col_field *f, const unsigned char *r,
+		      const unsigned char *prev)
+{
+	uint64_t last = pt_col_get(prev + f->off, f->width);
+
+	if (f->mode == PT_COL_SEQ)
+		return last + 1;
+	if (f->mode == PT_COL_LAST)
+		return last;
+	return expected(f->mode, last, r, prev);
+}
+
+/* Sign-extend a difference of `width` bytes, so that zigzag sees its sign. */
+static uint64_t extend(uint64_t v, unsigned width)
+{
+	uint64_t top = 1ull << (8 * width - 1);
+
+	v &= pt_col_mask(width);
+	return (v ^ top) - top;
+}
+
+/* A time is coded by its distance, and 0 (unknown) by 0: the two codes change
+ * places, so that each value still has one. */
+static uint64_t swap_zero(uint64_t code, uint64_t now)
+{
+	uint64_t of_zero = pt_col_zigzag(now);
+
+	return code == of_zero ? 0 : code == 0 ? of_zero : code;
+}
+
+uint64_t pt_col_code(const struct pt_col_field *f, uint64_t value,
+		     const unsigned char *r, const unsigned char *prev)
+{
+	if (f->mode == PT_COL_TIME)
+		return swap_zero(pt_col_zigzag(time_of(r) - value), time_of(r));
+	return pt_col_zigzag(extend(value - guess(f, r, prev), f->width)) &
+	       pt_col_mask(f->width);
+}
+
+uint64_t pt_col_value(const struct pt_col_field *f, uint64_t code,
+		      const unsigned char *r, const unsigned char *prev)
+{
+	if (f->mode == PT_COL_TIME)
+		return time_of(r) -
+		       pt_col_zagzig(swap_zero(code, time_of(r)));
+	return (guess(f, r, prev) + pt_col_zagzig(code)) & pt_col_mask(f->width);
+}

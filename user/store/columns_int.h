@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What encoder and decoder share: the fields of a record form, and how each is
+ * told from what is known already. */
+#ifndef PT_STORE_COLUMNS_INT_H
+#define PT_STORE_COLUMNS_INT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "abi.h"
+
+enum pt_col_mode {
+	PT_COL_LAST,  /* against the thread's last record of this form */
+	PT_COL_SEQ,   /* ... plus one */
+	PT_COL_TIME,  /* a time before the record's own; 0 is common */
+	PT_COL_DICT,  /* one of a few values: handles, addresses, ids */
+	PT_COL_DICT2, /* one of a few together with the field before it */
+	PT_COL_RUN,   /* struct pt_totals of an off-CPU record, by its times */
+	PT_COL_RUNQ,
+	PT_COL_IOWAIT,
+	PT_COL_BLOCK,
+};
+
+struct pt_col_field {
+	uint16_t off;
+	uint8_t width; /* bytes: 1, 2, 4 or 8 */
+	uint8_t mode;  /* enum pt_col_mode */
+};
+
+/* Fields that share one dictionary, at most. */
+#define PT_COL_TOGETHER 8
+
+/* A record of the longest kind has fewer. */
+#define PT_COL_MAX_FIELDS PT_REC_MAX
+
+/* The fields of records of `kind` and `size`, header's identity (size, kind,
+ * tid, tgid, start) and time left out; every other byte is in exactly one.
+ * Returns how many. */
+unsigned pt_col_fields(uint16_t kind, uint16_t size, struct pt_col_field *f);
+
+/* Little-endian, as the records are; of 1, 2, 4 or 8 bytes. */
+static inline uint64_t pt_col_get(const unsigned char *p, unsigned width)
+{
+	uint64_t v8;
+	uint32_t v4;
+	uint16_t v2;
+
+	switch (width) {
+	case 8:
+		memcpy(&v8, p, 8);
+		return v8;
+	case 4:
+		memcpy(&v4, p, 4);
+		return v4;
+	case 2:
+		memcpy(&v2, p, 2);
+		return v2;
+	default:
+		return *p;
+	}
+}
+
+static inline void pt_col_set(unsigned char *p, unsigned width, uint64_t v)
+{
+	uint32_t v4 = (uint32_t)v;
+	uint16_t v2 = (uint16_t)v;
+
+	switch (width) {
+	case 8:
+		memcpy(p, &v, 8);
+		break;
+	case 4:
+		memcpy(p, &v4, 4);
+		break;
+	case 2:
+		memcpy(p, &v2, 2);
+		break;
+	default:
+		*p = (unsigned char)v;
+	}
+}
+
+static inline uint64_t pt_col_mask(unsigned width)
+{
+	return width == 8 ? ~0ull : (1ull << (8 * width)) - 1;
+}
+
+/* Small differences of either sign become small numbers. */
+static inline uint64_t pt_col_zigzag(uint64_t v)
+{
+	return (v << 1) ^ (0 - (v >> 63));
+}
+
+static inline uint64_t pt_col_zagzig(uint64_t v)
+{
+	return (v >> 1) ^ (0 - (v & 1));
+}
+
+/* One that lacks the field before it, in a cut record, stands alone. */
+static inline bool pt_col_is_dict(const struct pt_col_field *f)
+{
+	return f->mode == PT_COL_DICT || f->mode == PT_COL_DICT2;
+}
+
+/* How many of the fields from f[0] on share one dictionary. */
+static inline unsigned pt_col_together(const struct pt_col_field *f, unsigned left)
+{
+	unsigned n = 1;
+
+	while (n < left && n < PT_COL_TOGETHER && f[n].mode == PT_COL_DICT2)
+		n++;
+	return n;
+}
+
+/*
+ * The number that stands for field `f` of record `r` (the reverse gives the
+ * value), where `prev` is the thread's last record of this form, or zeros. Of
+ * `r` only the time and the fields before `f` are looked at.
+ */
+uint64_t pt_col_code(const struct pt_col_field *f, uint64_t value,
+		     const unsigned char *r, const unsigned char *prev);
+uint64_t pt_col_value(const struct pt_col_field *f, uint64_t code,
+		      const unsigned char *r, const unsigned char *prev);
+
+#endif

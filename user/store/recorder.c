@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "store/recorder.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "abi.h"
+#include "store/recording.h"
+
+/* Large enough for the compressor to find what repeats, small enough for a cut
+ * file to lose little: under a second of a busy job. */
+#define BLOCK (4u << 20)
+/* Blocks that wait for the disk, at most: 64 MiB. */
+#define QUEUE 16
+
+struct block {
+	pt_bytes b;
+	uint64_t records;
+	uint64_t dropped; /* right before it */
+};
+
+struct pt_recorder {
+	struct block now; /* the caller's: no lock */
+	struct block queue[QUEUE], spare;
+	size_t first, n;
+	pthread_mutex_t lock;
+	pthread_cond_t more, done;
+	pthread_t thread;
+	bool closing, finished;
+	char *about;
+	struct pt_rf_writer w;
+	struct pt_recorder_state state;
+};
+
+/* ---- the writing thread ------------------------------------------------------ */
+
+static int write_block(struct pt_recorder *r, struct block *b)
+{
+	r->w.dropped += b->dropped;
+	return pt_rf_put(&r->w, b->b.v, b->b.n);
+}
+
+static int write_end(struct pt_recorder *r)
+{
+	int err = r->about ? pt_rf_about(&r->w, r->about, strlen(r->about)) : 0;
+
+	r->w.dropped += r->now.dropped; /* behind the last block */
+	return err ? err : pt_rf_end(&r->w);
+}
+
+/* errno says more of a failed write than -EIO. */
+static int reason(int err)
+{
+	return err == -EIO && errno ? -errno : err;
+}
+
+static void note(struct pt_recorder *r, int err)
+{
+	pthread_mutex_lock(&r->lock);
+	if (err && !r->state.error)
+		r->state.error = err;
+	r->state.bytes = r->w.at;
+	pthread_mutex_unlock(&r->lock);
+}
+
+/* The next block, moved to *b; false: all is written and none will come. */
+static bool take(struct pt_recorder *r, struct block *b)
+{
+	bool got;
+
+	pthread_mutex_lock(&r->lock);
+	while (!r->n && !r->closing)
+		pthread_cond_wait(&r->more, &r->lock);
+	got = r->n > 0;
+	if (got) {
+		*b = r->queue[r->first];
+		memset(&r->queue[r->first], 0, sizeof(*b));
+		r->first = (r->first + 1) % QUEUE;
+		r->n--;
+	}
+	pthread_mutex_unlock(&r->lock);
+	return got;
+}
+
+/* Memory for the next block to gather in. */
+static void give_back(struct pt_recorder *r, struct block *b)
+{
+	pthread_mutex_lock(&r->lock);
+	if (!r->spare.b.v) {
+		r->spare.b = b->b;
+		b->b.v = NULL;
+	}
+	pthread_mutex_unlock(&r->lock);
+	free(b->b.v);
+}
+
+static void *writer(void *arg)
+{
+	struct pt_recorder *r = arg;
+	struct block b;
+	int err = 0;
+
+	while (take(r, &b)) {
+		errno = 0;
+		if (!err)
+			err = reason(write_block(r, &b));
+		note(r, err);
+		give_back(r, &b);
+	}
+	errno = 0;
+	if (!err)
+		err = reason(write_end(r));
+	note(r, err);
+	pthread_mutex_lock(&r->lock);
+	r->finished = true;
+	pthread_cond_signal(&r->done);
+	pthread_mutex_unlock(&r->lock);
+	return NULL;
+}
+
+/* ---- the tracer's side -------------------------------------------------------- */
+
+static void destroy(struct pt_recorder *r)
+{
+	size_t i;
+
+	for (i = 0; i < QUEUE; i++)
+		pt_vec_free(&r->queue[i].b);
+	pt_vec_free(&r->now.b);
+	pt_vec_free(&r->spare.b);
+	pt_rf_writer_free(&r->w);
+	pthread_mutex_destroy(&r->lock);
+	pthread_cond_destroy(&r->more);
+	pthread_cond_destroy(&r->done);
+	free(r->about);
+	free(r);
+}
+
+int pt_recorder_open(struct pt_recorder **out, FILE *f, uint64_t unix_ns)
+{
+	struct pt_recorder *r = calloc(1, sizeof(*r));
+	pthread_condattr_t clock;
+	int err;
+
+	*out = NULL;
+	if (!r)
+		return -ENOMEM;
+	pthread_mutex_init(&r->lock, NULL);
+	pthread_cond_init(&r->more, NULL);
+	pthread_condattr_init(&clock);
+	pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+	pthread_cond_init(&r->done, &clock);
+	pthread_condattr_destroy(&clock);
+	errno = 0;
+	err = reason(pt_rf_begin(&r->w, f, unix_ns));
+	if (!err)
+		err = -pthread_create(&r->thread, NULL, writer, r);
+	if (err) {
+		destroy(r);
+		return err;
+	}
+	*out = r;
+	return 0;
+}
+
+void pt_recorder_flush(struct pt_recorder *r)
+{
+	struct block *b = &r->now;
+
+	if (!b->b.n)
+		return;
+	pthread_mutex_lock(&r->lock);
+	if (r->n == QUEUE || r->state.error) {
+		r->state.dropped += b->records;
+		b->dropped += b->records;
+		b->records = b->b.n = 0;
+	} else {
+		r->queue[(r->first + r->n++) % QUEUE] = *b;
+		r->state.records += b->records;
+		*b = r->spare;
+		b->b.n = 0;
+		memset(&r->spare, 0, sizeof(r->spare));
+		pthread_cond_signal(&r->more);
+	}
+	pthread_mutex_unlock(&r->lock);
+}
+
+static void lose_one(struct pt_recorder *r)
+{
+	r->now.dropped++;
+	pthread_mutex_lock(&r->lock);
+	r->state.dropped++;
+	pthread_mutex_unlock(&r->lock);
+}
+
+void pt_recorder_put(struct pt_recorder *r, const void *rec, size_t len)
+{
+	pt_bytes *b = &r->now.b;
+	struct pt_hdr h;
+
+	if (len < sizeof(h))
+		return;
+	memcpy(&h, rec, sizeof(h));
+	if (h.size < sizeof(h) || h.size > len || h.size > PT_REC_MAX)
+		return; /* the model has counted it as malformed */
+	if (b->n + h.size > BLOCK)
+		pt_recorder_flush(r);
+	if (!b->v) {
+		b->v = malloc(BLOCK);
+		b->cap = b->v ? BLOCK : 0;
+	}
+	if (!b->v) {
+		lose_one(r);
+		return;
+	}
+	memcpy(b->v + b->n, rec, h.size);
+	b->n += h.size;
+	r->now.records++;
+}
+
+void pt_recorder_state(struct pt_recorder *r, struct pt_recorder_state *out)
+{
+	pthread_mutex_lock(&r->lock);
+	*out = r->state;
+	pthread_mutex_unlock(&r->lock);
+}
+
+static void deadline(struct timespec *t, unsigned ms)
+{
+	clock_gettime(CLOCK_MONOTONIC, t);
+	t->tv_sec += ms / 1000;
+	t->tv_nsec += (long)(ms % 1000) * 1000000;
+	if (t->tv_nsec >= 1000000000) {
+		t->tv_sec++;
+		t->tv_nsec -= 1000000000;
+	}
+}
+
+int pt_recorder_close(struct pt_recorder *r, const char *about,
+		      unsigned timeout_ms)
+{
+	struct timespec until;
+	bool finished;
+	int err = 0;
+
+	pt_recorder_flush(r);
+	pthread_mutex_lock(&r->lock);
+	if (about)
+		r->about = strdup(about);
+	r->closing = true;
+	pthread_cond_signal(&r->more);
+	deadline(&until, timeout_ms);
+	while (!r->finished && err != ETIMEDOUT)
+		err = pthread_cond_timedwait(&r->done, &r->lock, &until);
+	finished = r->finished;
+	pthread_mutex_unlock(&r->lock);
+	if (!finished) {
+		/* it sits in a write that may never end; what it uses stays */
+		pthread_detach(r->thread);
+		return -ETIMEDOUT;
+	}
+	pthread_join(r->thread, NULL);
+	err = r->state.error;
+	if (!err && about && !r->about)
+		err = -ENOMEM;
+	destroy(r);
+	return err;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Recording while tracing: takes records one by one and never waits for the
+ * disk. Blocks of them are written by a thread; where that falls behind by
+ * more than a bound, whole blocks are dropped and counted.
+ */
+#ifndef PT_STORE_RECORDER_H
+#define PT_STORE_RECORDER_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+struct pt_recorder;
+
+/* Records to `f` (stays the caller's, untouched until pt_recorder_close()).
+ * 0, -ENOMEM, or the negative errno of a thread that cannot be made. */
+int pt_recorder_open(struct pt_recorder **out, FILE *f, uint64_t unix_ns);
+
+/* One record. Never blocks, never fails: what cannot be kept is counted. */
+void pt_recorder_put(struct pt_recorder *r, const void *rec, size_t len);
+
+/* Hand over what has gathered, so that it is on its way to the disk: call it
+ * about once a second. */
+void pt_recorder_flush(struct pt_recorder *r);
+
+struct pt_recorder_state {
+	uint64_t records, bytes; /* on their way out or written */
+	uint64_t dropped;	 /* records */
+	int error;		 /* the first, a negative errno; 0: none */
+};
+void pt_recorder_state(struct pt_recorder *r, struct pt_recorder_state *out);
+
+/*
+ * Write what is left, `about` (JSON, may be NULL), index and end mark; free.
+ * Waits for the disk, `timeout_ms` at most. 0; the first error (a negative
+ * errno); -ETIMEDOUT: the disk does not answer, the thread is left to it and
+ * `f` must not be touched any more.
+ */
+int pt_recorder_close(struct pt_recorder *r, const char *about,
+		      unsigned timeout_ms);
+
+#endif
