@@ -160,7 +160,7 @@ static void test_columns_hostile(void **state)
 	pt_vec_free(&back);
 }
 
-#define ABOUT "{\"target\": {\"pid\": 1}}"
+#define ABOUT "target.pid\0001"
 #define CHUNKS 5
 
 /* A file in memory: CHUNKS chunks of records, `ends`: where each ends. */
@@ -187,7 +187,7 @@ static void write_file(const pt_bytes *raw, char **file, size_t *size,
 		sizes[i] = end;
 		at = end;
 	}
-	assert_int_equal(pt_rf_about(&w, ABOUT, strlen(ABOUT)), 0);
+	assert_int_equal(pt_rf_about(&w, ABOUT, sizeof(ABOUT)), 0);
 	w.dropped = 3;
 	assert_int_equal(pt_rf_end(&w), 0);
 	pt_rf_writer_free(&w);
@@ -249,7 +249,8 @@ static void test_file(void **state)
 	assert_int_equal(r.head.unix_ns, 12345);
 	assert_int_equal(r.dropped, 3);
 	assert_int_equal(r.skipped, 0);
-	assert_string_equal((char *)r.about.v, ABOUT);
+	assert_int_equal(r.about.n, sizeof(ABOUT));
+	assert_memory_equal(r.about.v, ABOUT, r.about.n);
 	assert_true(x.size * 8 < x.raw.n);
 	pt_rf_reader_free(&r);
 	close_fixture(&x);
@@ -361,13 +362,15 @@ static void test_recorder(void **state)
 	pt_recorder_put(rec, raw.v, 8); /* no record */
 	pt_recorder_state(rec, &s);
 	assert_int_equal(s.dropped, 0);
-	assert_int_equal(pt_recorder_close(rec, ABOUT, 5000), 0);
+	assert_int_equal(pt_recorder_about(rec, ABOUT, sizeof(ABOUT)), 0);
+	assert_int_equal(pt_recorder_close(rec, 5000), 0);
 	rewind(f);
 	assert_int_equal(pt_rf_open(&r, f), 0);
 	while (pt_rf_next(&r) == 1)
 		add(&out, r.raw.v, r.raw.n);
 	assert_int_equal(r.state, PT_RF_WHOLE);
-	assert_string_equal((char *)r.about.v, ABOUT);
+	assert_int_equal(r.about.n, sizeof(ABOUT));
+	assert_memory_equal(r.about.v, ABOUT, r.about.n);
 	assert_int_equal(out.n, 2 * raw.n);
 	assert_memory_equal(out.v, raw.v, raw.n);
 	assert_memory_equal(out.v + raw.n, raw.v, raw.n);
@@ -396,7 +399,7 @@ static void test_recorder_full(void **state)
 	assert_non_null(f);
 	assert_int_equal(pt_recorder_open(&rec, f, 1), 0);
 	put_all(rec, &raw);
-	assert_int_equal(pt_recorder_close(rec, ABOUT, 5000), -ENOSPC);
+	assert_int_equal(pt_recorder_close(rec, 5000), -ENOSPC);
 	fclose(f);
 	pt_vec_free(&raw);
 }
@@ -424,7 +427,7 @@ static void test_recorder_stuck(void **state)
 		put_all(rec, &raw);
 	pt_recorder_state(rec, &s);
 	assert_true(s.dropped > 0);
-	assert_int_equal(pt_recorder_close(rec, NULL, 50), -ETIMEDOUT);
+	assert_int_equal(pt_recorder_close(rec, 50), -ETIMEDOUT);
 	/* its reader comes back: let the thread end before the test does */
 	close(ends[0]);
 	pt_vec_free(&raw);

@@ -130,6 +130,7 @@ struct pt_r_capture {
 	double tracer_cpu_s;
 	struct pt_range target_overhead; /* share of the target's CPU time */
 	bool complete;			 /* false: the session broke off */
+	bool no_gpu_library; /* the target had mapped none until the end */
 	struct pt_limit *limits;
 	size_t n_limits, cap_limits;
 };

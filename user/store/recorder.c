@@ -21,6 +21,7 @@ struct block {
 	pt_bytes b;
 	uint64_t records;
 	uint64_t dropped; /* right before it */
+	bool about;	  /* not records, but what is known beside them */
 };
 
 struct pt_recorder {
@@ -31,7 +32,6 @@ struct pt_recorder {
 	pthread_cond_t more, done;
 	pthread_t thread;
 	bool closing, finished;
-	char *about;
 	struct pt_rf_writer w;
 	struct pt_recorder_state state;
 };
@@ -41,15 +41,15 @@ struct pt_recorder {
 static int write_block(struct pt_recorder *r, struct block *b)
 {
 	r->w.dropped += b->dropped;
+	if (b->about)
+		return pt_rf_about(&r->w, b->b.v, b->b.n);
 	return pt_rf_put(&r->w, b->b.v, b->b.n);
 }
 
 static int write_end(struct pt_recorder *r)
 {
-	int err = r->about ? pt_rf_about(&r->w, r->about, strlen(r->about)) : 0;
-
 	r->w.dropped += r->now.dropped; /* behind the last block */
-	return err ? err : pt_rf_end(&r->w);
+	return pt_rf_end(&r->w);
 }
 
 /* errno says more of a failed write than -EIO. */
@@ -90,7 +90,7 @@ static bool take(struct pt_recorder *r, struct block *b)
 static void give_back(struct pt_recorder *r, struct block *b)
 {
 	pthread_mutex_lock(&r->lock);
-	if (!r->spare.b.v) {
+	if (!r->spare.b.v && b->b.cap >= BLOCK) {
 		r->spare.b = b->b;
 		b->b.v = NULL;
 	}
@@ -136,7 +136,6 @@ static void destroy(struct pt_recorder *r)
 	pthread_mutex_destroy(&r->lock);
 	pthread_cond_destroy(&r->more);
 	pthread_cond_destroy(&r->done);
-	free(r->about);
 	free(r);
 }
 
@@ -240,8 +239,30 @@ static void deadline(struct timespec *t, unsigned ms)
 	}
 }
 
-int pt_recorder_close(struct pt_recorder *r, const char *about,
-		      unsigned timeout_ms)
+int pt_recorder_about(struct pt_recorder *r, const void *data, size_t len)
+{
+	struct block b = { .about = true };
+	bool room;
+
+	pt_recorder_flush(r);
+	b.b.v = malloc(len ? len : 1);
+	if (!b.b.v)
+		return -ENOMEM;
+	memcpy(b.b.v, data, len);
+	b.b.n = b.b.cap = len;
+	pthread_mutex_lock(&r->lock);
+	room = r->n < QUEUE;
+	if (room) {
+		r->queue[(r->first + r->n++) % QUEUE] = b;
+		pthread_cond_signal(&r->more);
+	}
+	pthread_mutex_unlock(&r->lock);
+	if (!room)
+		free(b.b.v); /* the disk does not answer: no use waiting */
+	return 0;
+}
+
+int pt_recorder_close(struct pt_recorder *r, unsigned timeout_ms)
 {
 	struct timespec until;
 	bool finished;
@@ -249,8 +270,6 @@ int pt_recorder_close(struct pt_recorder *r, const char *about,
 
 	pt_recorder_flush(r);
 	pthread_mutex_lock(&r->lock);
-	if (about)
-		r->about = strdup(about);
 	r->closing = true;
 	pthread_cond_signal(&r->more);
 	deadline(&until, timeout_ms);
@@ -265,8 +284,6 @@ int pt_recorder_close(struct pt_recorder *r, const char *about,
 	}
 	pthread_join(r->thread, NULL);
 	err = r->state.error;
-	if (!err && about && !r->about)
-		err = -ENOMEM;
 	destroy(r);
 	return err;
 }

@@ -24,6 +24,10 @@ void pt_recorder_put(struct pt_recorder *r, const void *rec, size_t len);
  * about once a second. */
 void pt_recorder_flush(struct pt_recorder *r);
 
+/* What is known beside the records, so far: a later one replaces it. 0 or
+ * -ENOMEM. */
+int pt_recorder_about(struct pt_recorder *r, const void *data, size_t len);
+
 struct pt_recorder_state {
 	uint64_t records, bytes; /* on their way out or written */
 	uint64_t dropped;	 /* records */
@@ -32,12 +36,11 @@ struct pt_recorder_state {
 void pt_recorder_state(struct pt_recorder *r, struct pt_recorder_state *out);
 
 /*
- * Write what is left, `about` (JSON, may be NULL), index and end mark; free.
+ * Write what is left, index and end mark; free.
  * Waits for the disk, `timeout_ms` at most. 0; the first error (a negative
  * errno); -ETIMEDOUT: the disk does not answer, the thread is left to it and
  * `f` must not be touched any more.
  */
-int pt_recorder_close(struct pt_recorder *r, const char *about,
-		      unsigned timeout_ms);
+int pt_recorder_close(struct pt_recorder *r, unsigned timeout_ms);
 
 #endif

@@ -34,8 +34,8 @@ _Static_assert(sizeof(struct pt_rf_head) == 32, "pt_rf_head");
 
 /* Chunk types: append only. Unknown ones are skipped. */
 #define PT_RF_RECORDS 1 /* columns of records (store/columns.h) */
-#define PT_RF_ABOUT 2	/* JSON: host, target, labels, how it was captured;
-			 * a later one replaces an earlier one */
+#define PT_RF_ABOUT 2	/* host, target, labels, hooks (report/about.h); a
+			 * later one replaces an earlier one */
 #define PT_RF_INDEX 3	/* struct pt_rf_index[], one per RECORDS chunk */
 #define PT_RF_END 4	/* struct pt_rf_end: the writer ended in good order */
 
@@ -92,7 +92,7 @@ int pt_rf_begin(struct pt_rf_writer *w, FILE *f, uint64_t unix_ns);
 /* A chunk of records that lie back to back, at most PT_RF_MAX_DATA bytes.
  * 0, -EINVAL (not records), -EIO, -ENOMEM. */
 int pt_rf_put(struct pt_rf_writer *w, const void *records, size_t len);
-int pt_rf_about(struct pt_rf_writer *w, const char *json, size_t len);
+int pt_rf_about(struct pt_rf_writer *w, const void *data, size_t len);
 /* Index and end mark; the file is whole after this. */
 int pt_rf_end(struct pt_rf_writer *w);
 void pt_rf_writer_free(struct pt_rf_writer *w);
@@ -113,7 +113,7 @@ struct pt_rf_reader {
 	uint64_t records;  /* read so far */
 	uint64_t dropped;  /* records that were lost while recording */
 	uint64_t skipped;  /* chunks of unknown types */
-	pt_bytes about;	   /* the latest; NUL-terminated behind n bytes */
+	pt_bytes about;	   /* the latest */
 	pt_bytes raw;	   /* the records of the latest RECORDS chunk */
 	pt_bytes stored, plain;
 };

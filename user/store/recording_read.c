@@ -134,10 +134,10 @@ static int take_records(struct pt_rf_reader *r, const struct pt_rf_chunk *c)
 
 static int take_about(struct pt_rf_reader *r)
 {
-	if (room(&r->about, r->plain.n + 1))
+	if (room(&r->about, r->plain.n))
 		return -ENOMEM;
-	memcpy(r->about.v, r->plain.v, r->plain.n);
-	r->about.v[r->plain.n] = '\0';
+	if (r->plain.n)
+		memcpy(r->about.v, r->plain.v, r->plain.n);
 	r->about.n = r->plain.n;
 	return 0;
 }

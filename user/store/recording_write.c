@@ -127,9 +127,9 @@ int pt_rf_put(struct pt_rf_writer *w, const void *records, size_t len)
 	return chunk(w, &c, w->stored.v);
 }
 
-int pt_rf_about(struct pt_rf_writer *w, const char *json, size_t len)
+int pt_rf_about(struct pt_rf_writer *w, const void *data, size_t len)
 {
-	return plain(w, PT_RF_ABOUT, json, len);
+	return plain(w, PT_RF_ABOUT, data, len);
 }
 
 int pt_rf_end(struct pt_rf_writer *w)

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "report/about.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum type { TEXT, INT, REAL, BOOL };
+
+#define F(name, type, member) { name, type, offsetof(struct pt_report, member) }
+static const struct fact {
+	const char *name;
+	enum type type;
+	size_t off;
+} facts[] = {
+	F("host.hostname", TEXT, host.hostname),
+	F("host.boot_id", TEXT, host.boot_id),
+	F("host.kernel", TEXT, host.kernel),
+	F("host.numa", TEXT, host.numa),
+	F("host.driver", TEXT, host.driver),
+	F("host.lockdown", TEXT, host.lockdown),
+	F("host.cores", INT, host.cores),
+	F("host.quota_cores", REAL, host.quota_cores),
+	F("host.memory", INT, host.memory),
+	F("host.shm_size", INT, host.shm_size),
+	F("target.pid", INT, target.pid),
+	F("target.cmdline", TEXT, target.cmdline),
+	F("target.comm", TEXT, target.comm),
+	F("target.user", TEXT, target.user),
+	F("target.container", TEXT, target.container),
+	F("target.started", REAL, target.started),
+	F("target.resolved_from", INT, target.resolved_from),
+	F("target.job_kind", TEXT, target.job_kind),
+	F("target.job_id", TEXT, target.job_id),
+	F("target.job_name", TEXT, target.job_name),
+	F("capture.mode", TEXT, capture.mode),
+	F("capture.tracer_cpu_s", REAL, capture.tracer_cpu_s),
+	F("capture.complete", BOOL, capture.complete),
+	F("capture.no_gpu_library", BOOL, capture.no_gpu_library),
+	F("steps.batch_size", INT, steps.batch_size),
+};
+#undef F
+
+/* ---- writing ------------------------------------------------------------- */
+
+static void put(FILE *f, const char *name, const char *value)
+{
+	fwrite(name, strlen(name) + 1, 1, f);
+	fwrite(value, strlen(value) + 1, 1, f);
+}
+
+static void put_fact(FILE *f, const struct fact *x, const struct pt_report *r)
+{
+	const void *p = (const char *)r + x->off;
+	char number[64];
+
+	switch (x->type) {
+	case TEXT:
+		if (*(const char *const *)p)
+			put(f, x->name, *(const char *const *)p);
+		return;
+	case INT:
+		if (*(const int64_t *)p == PT_NULL)
+			return;
+		snprintf(number, sizeof(number), "%" PRId64,
+			 *(const int64_t *)p);
+		break;
+	case REAL:
+		if (!isfinite(*(const double *)p))
+			return;
+		snprintf(number, sizeof(number), "%a", *(const double *)p);
+		break;
+	case BOOL:
+		snprintf(number, sizeof(number), "%d", *(const bool *)p);
+		break;
+	}
+	put(f, x->name, number);
+}
+
+int pt_about_write(const struct pt_report *r, FILE *out)
+{
+	const struct pt_r_capture *c = &r->capture;
+	size_t i;
+
+	for (i = 0; i < sizeof(facts) / sizeof(facts[0]); i++)
+		put_fact(out, &facts[i], r);
+	for (i = 0; i < c->n_hooks; i++) {
+		put(out, "hook.need", c->hooks[i].need);
+		put(out, "hook.door", c->hooks[i].door);
+		if (c->hooks[i].note)
+			put(out, "hook.note", c->hooks[i].note);
+	}
+	for (i = 0; i < r->n_labels; i++) {
+		put(out, "label.key", r->labels[i].key);
+		put(out, "label.value", r->labels[i].value);
+	}
+	return fflush(out) || ferror(out) ? -EIO : 0;
+}
+
+/* ---- reading ------------------------------------------------------------- */
+
+struct reading {
+	struct pt_report *r;
+	struct pt_r_hook *hooks; /* room for PT_ABOUT_LIST once there is one */
+	const char *label;	 /* a key whose value is to come */
+};
+
+static int set_text(struct pt_report *r, const char **to, const char *value)
+{
+	*to = pt_arena_strdup(r->arena, value);
+	return *to ? 0 : -ENOMEM;
+}
+
+static int set_fact(struct pt_report *r, const struct fact *x,
+		    const char *value)
+{
+	void *p = (char *)r + x->off;
+	double real;
+	long long n;
+	char *end;
+
+	errno = 0;
+	switch (x->type) {
+	case TEXT:
+		return set_text(r, p, value);
+	case INT:
+		n = strtoll(value, &end, 10);
+		if (!errno && end != value && !*end)
+			*(int64_t *)p = n;
+		break;
+	case REAL:
+		real = strtod(value, &end);
+		if (end != value && !*end && isfinite(real))
+			*(double *)p = real;
+		break;
+	case BOOL:
+		*(bool *)p = !strcmp(value, "1");
+		break;
+	}
+	return 0;
+}
+
+static int add_hook(struct reading *k, const char *need)
+{
+	struct pt_r_capture *c = &k->r->capture;
+
+	if (!k->hooks)
+		k->hooks = pt_arena_calloc(k->r->arena, PT_ABOUT_LIST,
+					   sizeof(*k->hooks));
+	if (!k->hooks)
+		return -ENOMEM;
+	c->hooks = k->hooks;
+	if (c->n_hooks == PT_ABOUT_LIST)
+		return 0;
+	return set_text(k->r, &k->hooks[c->n_hooks++].need, need);
+}
+
+static int take(struct reading *k, const char *name, const char *value)
+{
+	struct pt_r_capture *c = &k->r->capture;
+	struct pt_r_hook *last = c->n_hooks && k->hooks ?
+					 &k->hooks[c->n_hooks - 1] : NULL;
+	size_t i;
+	int err;
+
+	for (i = 0; i < sizeof(facts) / sizeof(facts[0]); i++)
+		if (!strcmp(name, facts[i].name))
+			return set_fact(k->r, &facts[i], value);
+	if (!strcmp(name, "hook.need"))
+		return add_hook(k, value);
+	if (!strcmp(name, "hook.door") && last)
+		return set_text(k->r, &last->door, value);
+	if (!strcmp(name, "hook.note") && last)
+		return set_text(k->r, &last->note, value);
+	if (!strcmp(name, "label.key")) {
+		k->label = value;
+	} else if (!strcmp(name, "label.value") && k->label) {
+		err = pt_report_label(k->r, k->label, value);
+		return err == -ENOMEM ? err : 0;
+	}
+	return 0;
+}
+
+/* The text at *at, which moves behind it; NULL: no whole one is left. */
+static const char *next(const char **at, const char *end)
+{
+	size_t left = (size_t)(end - *at);
+	const char *s = *at, *nul = left ? memchr(s, '\0', left) : NULL;
+
+	if (!nul)
+		return NULL;
+	*at = nul + 1;
+	return s;
+}
+
+int pt_about_read(struct pt_report *r, const void *data, size_t len)
+{
+	struct reading k = { .r = r };
+	const char *at = data, *end = at + len, *name, *value;
+	size_t i;
+	int err = 0;
+
+	while (!err && (name = next(&at, end)) && (value = next(&at, end)))
+		if (strlen(value) <= PT_ABOUT_TEXT)
+			err = take(&k, name, value);
+	for (i = 0; i < r->capture.n_hooks && !err; i++)
+		if (!r->capture.hooks[i].door)
+			err = set_text(r, &k.hooks[i].door, "unknown");
+	return err;
+}
+
+/* ---- limits ---------------------------------------------------------------- */
+
+static bool has_limit(const struct pt_r_capture *c, const char *what)
+{
+	size_t i;
+
+	for (i = 0; i < c->n_limits; i++)
+		if (!strcmp(c->limits[i].what, what))
+			return true;
+	return false;
+}
+
+int pt_about_limits(struct pt_report *r)
+{
+	const struct pt_r_capture *c = &r->capture;
+	size_t i;
+	int err = 0;
+
+	for (i = 0; i < c->n_hooks && !err; i++) {
+		const struct pt_r_hook *h = &c->hooks[i];
+
+		if (h->note && !strcmp(h->door, "none") &&
+		    !has_limit(c, h->need))
+			err = pt_report_limit(r, h->need, "%s", h->note);
+	}
+	if (!err && c->no_gpu_library)
+		err = pt_report_limit(r, "gpu", "no GPU library was mapped by "
+						"the target");
+	return err;
+}
