@@ -363,7 +363,7 @@ static void test_recorder(void **state)
 	pt_recorder_state(rec, &s);
 	assert_int_equal(s.dropped, 0);
 	assert_int_equal(pt_recorder_about(rec, ABOUT, sizeof(ABOUT)), 0);
-	assert_int_equal(pt_recorder_close(rec, 5000), 0);
+	assert_int_equal(pt_recorder_close(rec, 5000, NULL), 0);
 	rewind(f);
 	assert_int_equal(pt_rf_open(&r, f), 0);
 	while (pt_rf_next(&r) == 1)
@@ -399,7 +399,7 @@ static void test_recorder_full(void **state)
 	assert_non_null(f);
 	assert_int_equal(pt_recorder_open(&rec, f, 1), 0);
 	put_all(rec, &raw);
-	assert_int_equal(pt_recorder_close(rec, 5000), -ENOSPC);
+	assert_int_equal(pt_recorder_close(rec, 5000, NULL), -ENOSPC);
 	fclose(f);
 	pt_vec_free(&raw);
 }
@@ -427,7 +427,7 @@ static void test_recorder_stuck(void **state)
 		put_all(rec, &raw);
 	pt_recorder_state(rec, &s);
 	assert_true(s.dropped > 0);
-	assert_int_equal(pt_recorder_close(rec, 50), -ETIMEDOUT);
+	assert_int_equal(pt_recorder_close(rec, 50, NULL), -ETIMEDOUT);
 	/* its reader comes back: let the thread end before the test does */
 	close(ends[0]);
 	pt_vec_free(&raw);

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Reports and record streams compared: what changed, and is it noise. */
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "analysis/compare.h"
@@ -13,15 +11,13 @@
 #include "cmd/session.h"
 #include "report/difftext.h"
 #include "report/readjson.h"
-#include "store/rawstream.h"
 
 static const char doc[] =
 	"Compare reports: throughput with a confidence interval, GPU idle, where "
 	"a step's time goes, settings and verdicts; several are ranked. A file "
 	"is a JSON report, best made with `pipetrace -p PID --json FILE "
 	"--print-steps 100000` (without the list of steps it cannot be told "
-	"whether a difference is more than noise), or a record stream of "
-	"--raw-stream. Exit status: 0 compared, 1 failed, 2 bad usage, 3 with "
+	"whether a difference is more than noise), or a recorded file. Exit status: 0 compared, 1 failed, 2 bad usage, 3 with "
 	"--fail-on-regression.";
 
 struct loaded {
@@ -29,29 +25,6 @@ struct loaded {
 	struct pt_d_source src[PT_MAX_FILES];
 	size_t n;
 };
-
-/* A fifo that nobody writes would keep us waiting; a device may never end. */
-static FILE *open_file(const char *path, off_t *size)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	struct stat st;
-	FILE *f = NULL;
-
-	if (fd < 0 || fstat(fd, &st)) {
-		pt_error("cannot read %s: %s", path, strerror(errno));
-	} else if (!S_ISREG(st.st_mode)) {
-		pt_error("%s is not a regular file", path);
-	} else {
-		*size = st.st_size;
-		f = fdopen(fd, "r");
-		if (f)
-			return f;
-		pt_error("cannot read %s: %s", path, strerror(errno));
-	}
-	if (fd >= 0)
-		close(fd);
-	return NULL;
-}
 
 static int read_report(const char *path, FILE *f, off_t size,
 		       struct pt_report *r)
@@ -97,8 +70,6 @@ static void take_batch_size(const struct pt_opts *o, struct pt_report *r)
 static int load(const struct pt_opts *o, const char *path, struct loaded *l)
 {
 	struct pt_d_source *s = &l->src[l->n];
-	char magic[sizeof(PT_RAW_MAGIC)] = "";
-	struct pt_raw_reader in;
 	struct pt_report *r = pt_report_new();
 	off_t size = 0;
 	FILE *f;
@@ -109,21 +80,14 @@ static int load(const struct pt_opts *o, const char *path, struct loaded *l)
 		return ret;
 	}
 	l->r[l->n++] = r;
-	f = open_file(path, &size);
+	f = pt_open_regular(path, &size);
 	if (!f)
 		return -EIO;
 	s->path = path;
 	s->r = r;
-	s->recording = fread(magic, sizeof(magic), 1, f) == 1 &&
-		       !memcmp(magic, PT_RAW_MAGIC, sizeof(magic));
-	rewind(f);
-	if (s->recording) {
-		ret = pt_replay_open(&in, f, path);
-		if (!ret)
-			ret = pt_replay_run(&in, path, o, r);
-	} else {
-		ret = read_report(path, f, size, r);
-	}
+	s->recording = pt_replay_is_recording(f);
+	ret = s->recording ? pt_replay(f, path, o, r) :
+			     read_report(path, f, size, r);
 	fclose(f);
 	if (!ret)
 		take_batch_size(o, r);

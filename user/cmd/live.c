@@ -18,7 +18,8 @@ void pt_live_tick(struct pt_session *s, unsigned tick)
 	if (!s->o->auto_duration && !pt_live_possible() &&
 	    (tick % PLAIN_EVERY || s->o->loud == PT_QUIET))
 		return;
-	pt_analyze_live(s->model, now, WINDOW_NS, &p);
+	if (!s->o->record_only)
+		pt_analyze_live(s->model, now, WINDOW_NS, &p);
 	if (s->o->auto_duration && p.steps >= 20)
 		s->stop = PT_STOP_STEPS;
 	pt_capture_loss(s->cap, loss);
@@ -29,7 +30,13 @@ void pt_live_tick(struct pt_session *s, unsigned tick)
 	if (!isnan(p.data_wait_share))
 		snprintf(share, sizeof(share), "%.0f %%",
 			 p.data_wait_share * 100);
-	snprintf(line, sizeof(line),
+	if (s->o->record_only)
+		snprintf(line, sizeof(line),
+			 "%.0f s, events %" PRIu64 ", lost %" PRIu64,
+			 (double)(now - s->begin_ns) / 1e9,
+			 pt_capture_events(s->cap), lost);
+	else
+		snprintf(line, sizeof(line),
 		 "%.0f s, steps %s, data wait %s, %s, events %" PRIu64
 		 ", lost %" PRIu64,
 		 (double)(now - s->begin_ns) / 1e9, steps, share,

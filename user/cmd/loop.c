@@ -14,8 +14,6 @@
 #define DRAIN_MS 100
 #define AUTO_SECONDS 120
 #define MAX_CAPTURE_FDS 1024
-/* Timelines in memory; a busy job makes about half a megabyte a second. */
-#define MAX_MODEL_BYTES (512ull << 20)
 
 /* epoll data: the kind above, an index below */
 enum event { EV_SIGNAL, EV_TICK, EV_DRAIN, EV_TIME, EV_TARGET, EV_CAPTURE };
@@ -186,9 +184,10 @@ static int on_tick(struct loop *l)
 	ret = pt_capture_tick(s->cap, pt_session_record, s);
 	if (ret < 0)
 		return ret;
-	ret = pt_model_trim(s->model, MAX_MODEL_BYTES);
+	ret = pt_model_trim(s->model, PT_MAX_MODEL_BYTES);
 	if (ret < 0)
 		return ret;
+	pt_saving_tick(&s->saving);
 	pt_session_find_trainer(s);
 	pt_live_tick(s, ++l->seconds);
 	/* the capture sees the end even where there are no pidfds */

@@ -10,7 +10,8 @@ const struct pt_command pt_commands[] = {
 	{ "list", pt_cmd_list, "list the GPU jobs of this machine" },
 	{ "doctor", pt_cmd_doctor, "what this machine allows" },
 	{ "demo", pt_cmd_demo, "trace a job on a simulated GPU" },
-	{ "report", pt_cmd_report, "replay a record stream (developers)" },
+	{ "record", pt_cmd_record, "record a job, to be diagnosed later" },
+	{ "report", pt_cmd_report, "diagnose a recorded file" },
 	{ "diff", pt_cmd_diff, "compare reports: what changed, and is it noise" },
 	{ NULL, NULL, NULL },
 };
@@ -32,8 +33,8 @@ int pt_cmd_main(int argc, char **argv)
 			;
 		if (!c->name) {
 			pt_error("unknown command \"%s\": there are trace, "
-				 "list, doctor, demo, report and diff; to start and "
-				 "trace a program write pipetrace -- %s",
+				 "record, report, diff, list, doctor and demo; to "
+				 "start and trace a program write pipetrace -- %s",
 				 argv[1], argv[1]);
 			return PT_EXIT_USAGE;
 		}

@@ -46,12 +46,19 @@ enum { /* options without a letter */
 	{ "fail-on", K_FAIL, "SEVERITY", 0,                                    \
 	  "Exit with 3 when a verdict is info, warning or critical", 3 }
 
+#define OUTPUT                                                                 \
+	{ "output", 'o', "FILE", 0,                                            \
+	  "Record the capture in FILE, for `pipetrace report FILE`", 3 }
+#define MODE                                                                   \
+	{ "mode", K_MODE, "MODE", 0, "light, standard (default) or full", 2 }
+
 static const struct argp_option trace_options[] = {
 	TARGET("Trace these processes and all their descendants"),
 	{ "duration", 'd', "SEC|auto", 0,
 	  "Stop after SEC seconds; auto: after 20 steps or 120 s (default: at "
 	  "Ctrl-C or when the job ends)", 2 },
-	{ "mode", K_MODE, "MODE", 0, "light, standard (default) or full", 2 },
+	MODE,
+	OUTPUT,
 	RENDER,
 	LABEL,
 	{ NULL, 0, NULL, 0, "For developers of pipetrace:", 10 },
@@ -60,6 +67,17 @@ static const struct argp_option trace_options[] = {
 	  10 },
 	{ "no-uprobe-multi", K_NOMULTI, NULL, 0,
 	  "Attach through perf events even where multi-uprobe links work", 10 },
+	COMMON
+};
+
+static const struct argp_option record_options[] = {
+	TARGET("Record these processes and all their descendants"),
+	{ "duration", 'd', "SEC", 0,
+	  "Stop after SEC seconds (default: at Ctrl-C or when the job ends)",
+	  2 },
+	MODE,
+	OUTPUT,
+	LABEL,
 	COMMON
 };
 
@@ -316,6 +334,14 @@ static error_t take_argument(const struct parse *p, char *arg)
 	return 0;
 }
 
+static error_t take_name(const char *option, char *arg, const char **to)
+{
+	if (!*arg)
+		return reject(option, arg, "the name of a file");
+	*to = arg;
+	return 0;
+}
+
 static error_t parse_one(int key, char *arg, struct argp_state *state)
 {
 	struct parse *p = state->input;
@@ -348,12 +374,11 @@ static error_t parse_one(int key, char *arg, struct argp_state *state)
 		o->ascii = true;
 		return 0;
 	case K_JSON:
+		return take_name("--json", arg, &o->json);
 	case K_RAW:
-		if (!*arg)
-			return reject(key == K_JSON ? "--json" : "--raw-stream",
-				      arg, "the name of a file");
-		*(key == K_JSON ? &o->json : &o->raw_stream) = arg;
-		return 0;
+		return take_name("--raw-stream", arg, &o->raw_stream);
+	case 'o':
+		return take_name("-o", arg, &o->output);
 	case K_NOMULTI:
 		o->no_uprobe_multi = true;
 		return 0;
@@ -373,21 +398,28 @@ int pt_opts_parse(struct pt_opts *o, enum pt_optset set, const char *doc,
 {
 	static const struct argp_option *const sets[] = {
 		[PT_OPTS_TRACE] = trace_options,
+		[PT_OPTS_RECORD] = record_options,
 		[PT_OPTS_REPORT] = report_options,
 		[PT_OPTS_DIFF] = diff_options,
 		[PT_OPTS_TARGET] = target_options,
 		[PT_OPTS_PLAIN] = plain_options,
 	};
+	static const char *const args[] = {
+		[PT_OPTS_TRACE] = "-p PID[,PID]\n-- CMD [ARG...]",
+		[PT_OPTS_RECORD] = "record -p PID[,PID] -o FILE\n"
+				   "record -o FILE -- CMD [ARG...]",
+		[PT_OPTS_REPORT] = "report FILE",
+		[PT_OPTS_DIFF] = "diff BEFORE AFTER [MORE...]",
+		[PT_OPTS_PLAIN] = NULL,
+	};
+	bool starts = set == PT_OPTS_TRACE || set == PT_OPTS_RECORD;
 	struct argp argp = { .options = sets[set],
 			     .parser = parse_one,
-			     .args_doc = set == PT_OPTS_TRACE ?
-						 "-p PID[,PID]\n-- CMD [ARG...]" :
-				     set == PT_OPTS_DIFF ?
-						 "diff BEFORE AFTER [MORE...]" :
-						 NULL,
+			     .args_doc = args[set],
 			     .doc = doc };
 	struct parse p = { .o = o, .argp = &argp,
-			   .files = set == PT_OPTS_DIFF };
+			   .files = set == PT_OPTS_DIFF ||
+				    set == PT_OPTS_REPORT };
 	bool utf8 = pt_locale_is_utf8();
 	error_t err;
 	int i, n = argc;
@@ -398,7 +430,7 @@ int pt_opts_parse(struct pt_opts *o, enum pt_optset set, const char *doc,
 	o->fail_on_regression = NAN;
 	pt_log_init(PT_NORMAL, utf8);
 	/* a command to start is not ours to look into */
-	for (i = 1; set == PT_OPTS_TRACE && i < argc; i++) {
+	for (i = 1; starts && i < argc; i++) {
 		if (!strcmp(argv[i], "--")) {
 			o->cmd = argv + i + 1;
 			n = i;

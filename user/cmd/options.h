@@ -21,6 +21,8 @@ struct pt_opts {
 	double duration; /* seconds; 0: until the end or Ctrl-C */
 	bool auto_duration;
 	const char *json;	/* file, "-", or NULL */
+	const char *output;	/* file to record to, or NULL */
+	bool record_only;	/* no diagnosis, and no memory for one */
 	const char *raw_stream; /* file to write (trace) or read (report) */
 	int64_t batch_size;	/* 0 unknown */
 	int print_steps;
@@ -30,7 +32,7 @@ struct pt_opts {
 	bool ascii, no_uprobe_multi;
 	char *labels[PT_LABELS_MAX]; /* "key=value", checked */
 	size_t n_labels;
-	char *files[PT_MAX_FILES]; /* of PT_OPTS_DIFF */
+	char *files[PT_MAX_FILES];
 	size_t n_files;
 	double fail_on_regression; /* share of the throughput; NAN: never */
 	bool help, version; /* asked for and already answered */
@@ -39,7 +41,8 @@ struct pt_opts {
 /* Which options a command takes. */
 enum pt_optset {
 	PT_OPTS_TRACE,
-	PT_OPTS_REPORT,
+	PT_OPTS_RECORD,
+	PT_OPTS_REPORT, /* a file as argument */
 	PT_OPTS_DIFF,	/* files as arguments */
 	PT_OPTS_TARGET, /* -p PID only */
 	PT_OPTS_PLAIN,

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "cmd/outfile.h"
 #include "cmd/sudo.h"
 
@@ -123,6 +124,16 @@ void pt_outfile_abandon(struct pt_outfile *o)
 	o->dir = -1;
 }
 
+int pt_outfile_publish(struct pt_outfile *o, struct pt_err *err)
+{
+	if (!o->tmp[0])
+		return 0;
+	if (renameat(o->dir, o->tmp, o->dir, o->base))
+		return cannot(o, -errno, err);
+	o->tmp[0] = '\0';
+	return 0;
+}
+
 int pt_outfile_commit(struct pt_outfile *o, struct pt_err *err)
 {
 	int ret = 0;
@@ -133,14 +144,33 @@ int pt_outfile_commit(struct pt_outfile *o, struct pt_err *err)
 	if (fclose(o->f) && !ret)
 		ret = -errno;
 	o->f = NULL;
-	if (!ret && o->tmp[0]) {
-		if (renameat(o->dir, o->tmp, o->dir, o->base))
-			ret = -errno;
-		else
-			o->tmp[0] = '\0';
-	}
 	if (ret)
 		cannot(o, ret, err);
+	else
+		ret = pt_outfile_publish(o, err);
 	pt_outfile_abandon(o);
 	return ret;
+}
+
+FILE *pt_open_regular(const char *path, off_t *size)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	struct stat st;
+	FILE *f = NULL;
+
+	if (fd < 0 || fstat(fd, &st)) {
+		pt_error("cannot read %s: %s", path, strerror(errno));
+	} else if (!S_ISREG(st.st_mode)) {
+		pt_error("%s is not a regular file", path);
+	} else {
+		if (size)
+			*size = st.st_size;
+		f = fdopen(fd, "r");
+		if (f)
+			return f;
+		pt_error("cannot read %s: %s", path, strerror(errno));
+	}
+	if (fd >= 0)
+		close(fd);
+	return NULL;
 }

@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stdio.h>
+#include <sys/types.h>
 
 #include "capture/capture.h"
 
@@ -28,8 +29,15 @@ struct pt_outfile {
  * that exists is refused. 0, or -errno with `err` filled.
  */
 int pt_outfile_open(struct pt_outfile *o, const char *path, struct pt_err *err);
+/* Give the file its name now, for one that is worth having though it may be
+ * cut: what had the name is gone. 0, or -errno with `err` filled. */
+int pt_outfile_publish(struct pt_outfile *o, struct pt_err *err);
 /* 0, or -errno with `err` filled; the file is closed either way. */
 int pt_outfile_commit(struct pt_outfile *o, struct pt_err *err);
+/* A regular file to read, its size in *size (may be NULL): a fifo that nobody
+ * writes would keep us waiting, a device may never end. NULL after a sentence. */
+FILE *pt_open_regular(const char *path, off_t *size);
+
 /* Give up: leave nothing behind. Harmless when not open. */
 void pt_outfile_abandon(struct pt_outfile *o);
 

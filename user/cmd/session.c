@@ -12,6 +12,7 @@
 #include "capture/hostinfo.h"
 #include "cmd/cmd.h"
 #include "cmd/session.h"
+#include "report/about.h"
 #include "store/rawstream.h"
 
 uint64_t pt_clock_ns(void)
@@ -27,7 +28,9 @@ void pt_session_record(void *ctx, const void *rec, size_t len)
 	struct pt_session *s = ctx;
 
 	/* the model counts what it cannot take */
-	pt_model_feed(s->model, rec, len);
+	if (!s->o->record_only)
+		pt_model_feed(s->model, rec, len);
+	pt_saving_record(&s->saving, rec, len);
 	if (!s->raw.f || s->raw_failed)
 		return;
 	if (pt_raw_put(s->raw.f, rec, len) == -EIO) {
@@ -67,6 +70,8 @@ static int open_outputs(struct pt_session *s, struct pt_err *err)
 
 	if (s->o->json)
 		ret = pt_outfile_open(&s->json, s->o->json, err);
+	if (!ret && s->o->output)
+		ret = pt_saving_open(&s->saving, s->o->output, err);
 	if (!ret && s->o->raw_stream) {
 		ret = pt_outfile_open(&s->raw, s->o->raw_stream, err);
 		if (!ret && pt_raw_begin(s->raw.f))
@@ -169,6 +174,32 @@ void pt_session_find_trainer(struct pt_session *s)
 	describe(s, &err);
 }
 
+static int fill_hooks(struct pt_session *s)
+{
+	struct pt_r_capture *c = &s->report->capture;
+	const struct pt_hook_state *h;
+	size_t n = pt_capture_hooks(s->cap, &h), i;
+	struct pt_r_hook *out;
+
+	out = pt_arena_calloc(s->report->arena, n, sizeof(*out));
+	if (!out)
+		return -ENOMEM;
+	for (i = 0; i < n; i++) {
+		out[i].need = pt_arena_strdup(s->report->arena, h[i].need);
+		out[i].door = pt_arena_strdup(s->report->arena, h[i].door);
+		if (!out[i].need || !out[i].door)
+			return -ENOMEM;
+		if (!h[i].note[0])
+			continue;
+		out[i].note = pt_arena_strdup(s->report->arena, h[i].note);
+		if (!out[i].note)
+			return -ENOMEM;
+	}
+	c->hooks = out;
+	c->n_hooks = n;
+	return 0;
+}
+
 static int attach(struct pt_session *s, struct pt_err *err)
 {
 	struct pt_features f = { 0 };
@@ -208,47 +239,11 @@ static int attach(struct pt_session *s, struct pt_err *err)
 	ret = pt_host_report(s->report, subject(s), f.lockdown);
 	if (ret)
 		return pt_err_set(err, ret, "out of memory");
-	return describe(s, err);
-}
-
-static bool has_limit(const struct pt_r_capture *c, const char *what)
-{
-	size_t i;
-
-	for (i = 0; i < c->n_limits; i++)
-		if (!strcmp(c->limits[i].what, what))
-			return true;
-	return false;
-}
-
-static int fill_hooks(struct pt_session *s)
-{
-	struct pt_r_capture *c = &s->report->capture;
-	const struct pt_hook_state *h;
-	size_t n = pt_capture_hooks(s->cap, &h), i;
-	struct pt_r_hook *out;
-
-	out = pt_arena_calloc(s->report->arena, n, sizeof(*out));
-	if (!out)
-		return -ENOMEM;
-	for (i = 0; i < n; i++) {
-		out[i].need = pt_arena_strdup(s->report->arena, h[i].need);
-		out[i].door = pt_arena_strdup(s->report->arena, h[i].door);
-		if (!out[i].need || !out[i].door)
-			return -ENOMEM;
-		if (!h[i].note[0])
-			continue;
-		out[i].note = pt_arena_strdup(s->report->arena, h[i].note);
-		if (!out[i].note)
-			return -ENOMEM;
-		/* the analysis may have said it in its own words */
-		if (!strcmp(h[i].door, "none") && !has_limit(c, h[i].need) &&
-		    pt_report_limit(s->report, h[i].need, "%s", h[i].note))
-			return -ENOMEM;
-	}
-	c->hooks = out;
-	c->n_hooks = n;
-	return 0;
+	ret = describe(s, err);
+	if (!ret)
+		ret = fill_hooks(s) ? pt_err_set(err, -ENOMEM, "out of memory") :
+				      0;
+	return ret ? ret : pt_saving_begin(&s->saving, s->report, err);
 }
 
 static double cpu_seconds(void)
@@ -274,17 +269,15 @@ static int conclude(struct pt_session *s, struct pt_err *err)
 	if (ret < 0 && !s->error)
 		s->error = ret;
 	ret = pt_model_finish(s->model);
-	more = pt_analyze(s->model, &a, s->report);
+	more = s->o->record_only ? 0 : pt_analyze(s->model, &a, s->report);
 	ret = ret ? ret : more;
 	more = fill_hooks(s);
 	ret = ret ? ret : more;
 	c->mode = pt_mode_name(s->o->mode);
 	c->complete = !s->error && s->stop != PT_STOP_ERROR;
+	c->no_gpu_library = !s->trainer_known;
 	c->tracer_cpu_s = cpu_seconds();
-	if (!s->trainer_known)
-		more = pt_report_limit(s->report, "gpu",
-				       "no GPU library was mapped by the "
-				       "target");
+	more = pt_about_limits(s->report);
 	ret = ret ? ret : more;
 	return ret ? pt_err_set(err, ret, "out of memory: the report is "
 					  "incomplete") : 0;
@@ -306,7 +299,10 @@ static int finish(struct pt_session *s, struct pt_err *err)
 	ret = conclude(s, err);
 	if (ret)
 		pt_error("%s", err->msg);
-	status = pt_output(s->report, s->o, &s->json);
+	status = s->o->record_only ? PT_EXIT_OK :
+				     pt_output(s->report, s->o, &s->json);
+	if (pt_saving_end(&s->saving, s->report))
+		s->raw_failed = true;
 	if (s->raw.f) {
 		if (s->raw_failed)
 			pt_outfile_abandon(&s->raw);
@@ -334,6 +330,7 @@ static void release(struct pt_session *s)
 			close(s->pidfds[i]);
 	pt_outfile_abandon(&s->json);
 	pt_outfile_abandon(&s->raw);
+	pt_saving_abandon(&s->saving);
 	pt_model_free(s->model);
 	pt_report_free(s->report);
 	if (s->warn_stream)
@@ -348,7 +345,7 @@ int pt_trace(const struct pt_opts *o, struct pt_spawn *cmd, bool cmd_is_ours)
 	struct pt_err err = { "" };
 	int status = PT_EXIT_FAILED;
 
-	s.json.dir = s.raw.dir = -1;
+	s.json.dir = s.raw.dir = s.saving.out.dir = -1;
 	s.warn_stream = open_memstream(&s.warnings, &s.warnings_len);
 	s.model = pt_model_new();
 	s.report = pt_report_new();

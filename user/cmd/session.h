@@ -13,6 +13,7 @@
 #include "capture/discover.h"
 #include "cmd/options.h"
 #include "cmd/outfile.h"
+#include "cmd/saving.h"
 #include "cmd/spawn.h"
 #include "model/model.h"
 #include "report/report.h"
@@ -35,6 +36,7 @@ struct pt_session {
 	struct pt_model *model;
 	struct pt_report *report;
 	struct pt_outfile json, raw;
+	struct pt_saving saving;
 
 	pid_t roots[PT_MAX_PIDS];
 	int pidfds[PT_MAX_PIDS]; /* -1: gone, or this kernel has none */
@@ -72,14 +74,18 @@ void pt_session_find_trainer(struct pt_session *s);
 uint64_t pt_clock_ns(void); /* CLOCK_MONOTONIC */
 
 /*
- * report.c: read a stored record stream. `name` is the file's, for messages;
- * `f` stays the caller's. pt_replay_run() fills a new report. 0 or -errno
- * after one sentence on standard error.
+ * replay.c: fill a new report from a recorded file, or a record stream for
+ * developers; which of them, its first bytes tell. `name` is the file's, for
+ * messages; `f`, seekable, stays the caller's. 0 or -errno after one sentence
+ * on standard error.
  */
-struct pt_raw_reader;
-int pt_replay_open(struct pt_raw_reader *in, FILE *f, const char *name);
-int pt_replay_run(struct pt_raw_reader *in, const char *name,
-		  const struct pt_opts *o, struct pt_report *r);
+int pt_replay(FILE *f, const char *name, const struct pt_opts *o,
+	      struct pt_report *r);
+/* Is it one of these? Rewinds. */
+bool pt_replay_is_recording(FILE *f);
+
+/* Timelines in memory; a busy job makes about half a megabyte a second. */
+#define PT_MAX_MODEL_BYTES (512ull << 20)
 
 /* live.c: the line that tells how it goes. `tick` counts seconds. */
 void pt_live_tick(struct pt_session *s, unsigned tick);

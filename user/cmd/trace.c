@@ -9,12 +9,45 @@ static const char doc[] =
 	"who is to blame: attach to a running job, unmodified and not "
 	"restarted, or start one.\v"
 	"Without arguments pipetrace lists the GPU jobs of this machine. Other "
-	"commands: list, doctor [-p PID], demo, report --raw-stream FILE (for "
-	"developers).\n\n"
+	"commands: record, report FILE, diff, list, doctor [-p PID], demo.\n\n"
 	"Exit status: 0 traced, 1 failed, 2 bad usage, 3 a verdict reached "
 	"--fail-on.";
 
-int pt_cmd_trace(int argc, char **argv)
+static const char record_doc[] =
+	"Record a job without a diagnosis, which `pipetrace report FILE` gives "
+	"later, here or elsewhere. It takes no more memory the longer it lasts.";
+
+static bool both_to_stdout(const char *a, const char *b)
+{
+	return a && b && !strcmp(a, "-") && !strcmp(b, "-");
+}
+
+/* The command line makes sense, or one sentence says why not. */
+static bool makes_sense(const struct pt_opts *o)
+{
+	if (o->cmd && o->n_pids)
+		pt_error("give either -p PID or -- COMMAND, not both");
+	else if (o->cmd && !o->cmd[0])
+		pt_error("-- needs a command to start, like "
+			 "pipetrace -- python train.py");
+	else if (!o->cmd && !o->n_pids)
+		pt_error("nothing to trace: give -p PID or -- COMMAND "
+			 "(pipetrace alone lists the jobs)");
+	else if (both_to_stdout(o->json, o->raw_stream))
+		pt_error("--json and --raw-stream cannot both take standard "
+			 "output");
+	else if (o->output && !strcmp(o->output, "-"))
+		pt_error("a recorded file cannot go to standard output");
+	else if (o->record_only && !o->output)
+		pt_error("record needs -o FILE, the file to record to");
+	else if (o->record_only && o->auto_duration)
+		pt_error("record takes -d SEC; it does not count steps");
+	else
+		return true;
+	return false;
+}
+
+static int run(enum pt_optset set, const char *text, int argc, char **argv)
 {
 	struct pt_spawn_opts so = { 0 };
 	struct pt_spawn cmd = { .go = -1, .failed = -1 };
@@ -22,27 +55,13 @@ int pt_cmd_trace(int argc, char **argv)
 	struct pt_opts o;
 	int status;
 
-	if (pt_opts_parse(&o, PT_OPTS_TRACE, doc, argc, argv))
+	if (pt_opts_parse(&o, set, text, argc, argv))
 		return PT_EXIT_USAGE;
 	if (o.help || o.version)
 		return PT_EXIT_OK;
-	if (o.cmd ? o.n_pids > 0 || !o.cmd[0] : !o.n_pids) {
-		if (o.cmd && o.n_pids)
-			pt_error("give either -p PID or -- COMMAND, not both");
-		else if (o.cmd)
-			pt_error("-- needs a command to start, like "
-				 "pipetrace -- python train.py");
-		else
-			pt_error("nothing to trace: give -p PID or -- COMMAND "
-				 "(pipetrace alone lists the jobs)");
+	o.record_only = set == PT_OPTS_RECORD;
+	if (!makes_sense(&o))
 		return PT_EXIT_USAGE;
-	}
-	if (o.json && o.raw_stream && !strcmp(o.json, "-") &&
-	    !strcmp(o.raw_stream, "-")) {
-		pt_error("--json and --raw-stream cannot both take standard "
-			 "output");
-		return PT_EXIT_USAGE;
-	}
 	if (pt_block_signals()) {
 		pt_error("cannot block signals");
 		return PT_EXIT_FAILED;
@@ -54,4 +73,14 @@ int pt_cmd_trace(int argc, char **argv)
 	status = pt_trace(&o, o.cmd ? &cmd : NULL, false);
 	pt_spawn_release(&cmd);
 	return status;
+}
+
+int pt_cmd_trace(int argc, char **argv)
+{
+	return run(PT_OPTS_TRACE, doc, argc, argv);
+}
+
+int pt_cmd_record(int argc, char **argv)
+{
+	return run(PT_OPTS_RECORD, record_doc, argc, argv);
 }

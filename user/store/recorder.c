@@ -262,7 +262,8 @@ int pt_recorder_about(struct pt_recorder *r, const void *data, size_t len)
 	return 0;
 }
 
-int pt_recorder_close(struct pt_recorder *r, unsigned timeout_ms)
+int pt_recorder_close(struct pt_recorder *r, unsigned timeout_ms,
+		      struct pt_recorder_state *last)
 {
 	struct timespec until;
 	bool finished;
@@ -276,6 +277,8 @@ int pt_recorder_close(struct pt_recorder *r, unsigned timeout_ms)
 	while (!r->finished && err != ETIMEDOUT)
 		err = pthread_cond_timedwait(&r->done, &r->lock, &until);
 	finished = r->finished;
+	if (last)
+		*last = r->state;
 	pthread_mutex_unlock(&r->lock);
 	if (!finished) {
 		/* it sits in a write that may never end; what it uses stays */

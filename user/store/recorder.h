@@ -36,11 +36,13 @@ struct pt_recorder_state {
 void pt_recorder_state(struct pt_recorder *r, struct pt_recorder_state *out);
 
 /*
- * Write what is left, index and end mark; free.
+ * Write what is left, index and end mark; free. *last (may be NULL) is how it
+ * stood at the end.
  * Waits for the disk, `timeout_ms` at most. 0; the first error (a negative
  * errno); -ETIMEDOUT: the disk does not answer, the thread is left to it and
  * `f` must not be touched any more.
  */
-int pt_recorder_close(struct pt_recorder *r, unsigned timeout_ms);
+int pt_recorder_close(struct pt_recorder *r, unsigned timeout_ms,
+		      struct pt_recorder_state *last);
 
 #endif

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* A recorded file, or a stored record stream, through model and analysis. */
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "cmd/cmd.h"
+#include "cmd/session.h"
+#include "report/about.h"
+#include "store/rawstream.h"
+#include "store/recording.h"
+#include "version.h"
+
+struct replay {
+	const char *name;
+	struct pt_model *m;
+	struct pt_report *r;
+	bool whole; /* the capture ended in good order, and all of it is here */
+};
+
+/* What the stream itself says about host and target. */
+static void take_facts(struct pt_report *r, const void *rec, size_t len)
+{
+	struct pt_rec_host h;
+
+	if (len < sizeof(h))
+		return;
+	memcpy(&h, rec, sizeof(h));
+	h.boot_id[sizeof(h.boot_id) - 1] = '\0';
+	r->host.cores = h.cores;
+	if (h.quota_mcores)
+		r->host.quota_cores = (double)h.quota_mcores / 1000;
+	if (h.boot_id[0])
+		r->host.boot_id = pt_arena_strdup(r->arena, h.boot_id);
+	r->target.pid = h.target_pid;
+}
+
+static void take_record(struct replay *k, const void *rec, size_t len)
+{
+	struct pt_hdr h;
+
+	memcpy(&h, rec, sizeof(h));
+	pt_model_feed(k->m, rec, len);
+	if (h.kind == PT_REC_HOST)
+		take_facts(k->r, rec, len);
+}
+
+/* ---- recorded files ------------------------------------------------------- */
+
+static int no_recording(const char *name, int err)
+{
+	if (err == -EPROTO)
+		pt_error("%s was recorded by a later version of pipetrace, "
+			 "which can read it", name);
+	else if (err == -ENOEXEC)
+		pt_error("%s is not a recorded file of pipetrace", name);
+	else
+		pt_error("cannot read %s: %s", name, strerror(-err));
+	return err;
+}
+
+static int say_what_lacks(struct replay *k, const struct pt_rf_reader *in)
+{
+	unsigned long long n = in->records;
+	int err = 0;
+
+	if (in->state != PT_RF_WHOLE)
+		err = pt_report_limit(k->r, "capture.records",
+			in->state == PT_RF_CUT ?
+				"The recorded file ends before its end mark: "
+				"the first %llu records are reported." :
+				"The recorded file is damaged: the first %llu "
+				"records are reported.", n);
+	if (!err && in->dropped)
+		err = pt_report_limit(k->r, "capture.records",
+			"%llu records are not in the recorded file: the disk "
+			"could not keep up.", (unsigned long long)in->dropped);
+	if (in->state != PT_RF_WHOLE)
+		pt_note("%s %s after %llu records: what came before is reported",
+			k->name, in->state == PT_RF_CUT ? "is cut" : "is damaged",
+			n);
+	return err;
+}
+
+static int read_recording(struct replay *k, FILE *f)
+{
+	struct pt_rf_reader in;
+	struct pt_hdr h;
+	size_t at;
+	int ret = pt_rf_open(&in, f);
+
+	if (ret) {
+		no_recording(k->name, ret);
+		goto out;
+	}
+	while ((ret = pt_rf_next(&in)) == 1) {
+		for (at = 0; at < in.raw.n; at += h.size) {
+			memcpy(&h, in.raw.v + at, sizeof(h));
+			take_record(k, in.raw.v + at, h.size);
+		}
+		/* as the live trace does, so that both end up with the same */
+		pt_model_trim(k->m, PT_MAX_MODEL_BYTES);
+	}
+	if (ret) {
+		no_recording(k->name, ret);
+		goto out;
+	}
+	ret = pt_about_read(k->r, in.about.v, in.about.n);
+	if (!ret)
+		ret = say_what_lacks(k, &in);
+	if (ret)
+		pt_error("out of memory");
+	k->whole = in.state == PT_RF_WHOLE && k->r->capture.complete;
+out:
+	pt_rf_reader_free(&in);
+	return ret;
+}
+
+/* ---- record streams for developers ------------------------------------------ */
+
+static int read_stream(struct replay *k, FILE *f)
+{
+	struct pt_raw_reader in;
+	int len, ret = pt_raw_open(&in, f);
+
+	if (ret) {
+		pt_error(ret == -EPROTO ?
+				 "%s was stored by another version of "
+				 "pipetrace: record it again" :
+				 "%s is not a record stream of pipetrace",
+			 k->name);
+		return ret;
+	}
+	while ((len = pt_raw_next(&in)) > 0)
+		take_record(k, &in.rec, (size_t)len);
+	if (len) {
+		pt_error("cannot read %s: %s", k->name, strerror(-len));
+		return len;
+	}
+	k->whole = !in.truncated && !in.damaged;
+	if (!k->whole)
+		pt_note("%s %s after %llu records: what came before is "
+			"reported", k->name,
+			in.truncated ? "ends inside a record" : "is damaged",
+			(unsigned long long)in.records);
+	return 0;
+}
+
+/* ---- both ------------------------------------------------------------------- */
+
+static bool starts_with(FILE *f, const char *magic, size_t n)
+{
+	char got[16];
+	bool same = fread(got, n, 1, f) == 1 && !memcmp(got, magic, n);
+
+	rewind(f);
+	return same;
+}
+
+bool pt_replay_is_recording(FILE *f)
+{
+	return starts_with(f, PT_RAW_MAGIC, sizeof(PT_RAW_MAGIC)) ||
+	       starts_with(f, PT_RECORDING_MAGIC, 8);
+}
+
+static int analyse(struct replay *k, const struct pt_opts *o)
+{
+	struct pt_analysis_opts a = { .batch_size = o->batch_size };
+	int ret = pt_model_finish(k->m), more;
+
+	if (a.batch_size <= 0 && k->r->steps.batch_size > 0)
+		a.batch_size = k->r->steps.batch_size;
+	more = pt_analyze(k->m, &a, k->r);
+	ret = ret ? ret : more;
+	more = pt_about_limits(k->r);
+	ret = ret ? ret : more;
+	if (ret)
+		pt_error("out of memory: the report is incomplete");
+	k->r->host.version = PT_VERSION;
+	k->r->capture.complete = k->whole;
+	return ret;
+}
+
+int pt_replay(FILE *f, const char *name, const struct pt_opts *o,
+	      struct pt_report *r)
+{
+	struct replay k = { .name = name, .r = r, .m = pt_model_new() };
+	int ret;
+
+	if (!k.m) {
+		pt_error("out of memory");
+		return -ENOMEM;
+	}
+	ret = starts_with(f, PT_RAW_MAGIC, sizeof(PT_RAW_MAGIC)) ?
+		      read_stream(&k, f) : read_recording(&k, f);
+	if (!ret)
+		ret = analyse(&k, o);
+	pt_model_free(k.m);
+	return ret;
+}
