@@ -5,6 +5,7 @@ C, M, S = "user/model/classify.c", "user/model/model.c", "user/model/settle.c"
 STEPS, WAITS, GPU = ("user/analysis/%s.c" % n for n in ("steps", "waits", "gpu"))
 WORKERS, BREAK, TABLES = ("user/analysis/%s.c" % n for n in ("workers", "breakdown", "tables"))
 ROLES, UTIL, DELIVER = ("user/analysis/%s.c" % n for n in ("roles", "util", "deliver"))
+BOUNDS, JOIN = ("user/analysis/%s.c" % n for n in ("step_bounds", "step_join"))
 V = "user/analysis/verdicts/"
 VH, VT, FACTS = V + "thresholds.h", V + "table.c", V + "facts.c"
 
@@ -69,13 +70,28 @@ MUTATIONS = [
     ("steps: refills are no evidence", STEPS, "		g->marks++;", ""),
     ("steps: the least evident gap is the one", STEPS, "k->evident > best->evident)",
      "k->evident < best->evident)"),
-    ("steps: the loop's own work is waiting", STEPS, "#define LEAD_IN_NS 1000000ull",
-     "#define LEAD_IN_NS 1000000000ull"),
-    ("steps: launching threads are waited for", STEPS,
+    ("steps: the loop's own work is waiting", BOUNDS, "#define LEAD_IN_MAX_NS 700000ull",
+     "#define LEAD_IN_MAX_NS 7000000000ull"),
+    ("steps: only sleeps show that a batch is taken", STEPS,
+     "iv->valid_wake && iv->waker_tid == t->main->tid;", "0;"),
+    ("steps: starting an epoch is waiting", BOUNDS, "			set_started(s, m->ts);",
+     "			;"),
+    ("steps: a checkpoint is waiting", BOUNDS, "		b = pt_min64(w->v[lo].end, e);",
+     "		;"),
+    ("steps: a sleep that was missed is work", BOUNDS,
+     "	    (at_once && just_sent(t, g->first_evidence)))", "	    0)"),
+    ("steps: the GPU call of the begin is waiting", BOUNDS, "	return iv->end;\n}",
+     "	return b;\n}"),
+    ("steps: two loaders are two steps", JOIN, "			join(s, &t->steps.v[i]);",
+     "			t->steps.v[++k] = t->steps.v[i];"),
+    ("steps: copying between two loaders is waiting", JOIN,
+     "		a->pause_end = b->wait_begin;", "		a->pause_end = a->wait_end;"),
+    ("steps: launching threads are waited for", BOUNDS,
      "	return pt_min64(last, e);\n", "	return b;\n"),
     ("steps: the commonest gap is the one", STEPS, "k->big_ns > best->big_ns))",
      "k->n > best->n))"),
-    ("steps: ready batches take no time off", STEPS, "			b = e - READY_NS;", ""),
+    ("steps: ready batches take no time off", BOUNDS,
+     "				b = cpu_back(t->main, e, b,", "				b += 0 * cpu_back(t->main, e, b,"),
     ("steps: cut steps are whole", STEPS, "	s.partial = g->cut;", ""),
 
     # ---- waits

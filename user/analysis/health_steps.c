@@ -50,10 +50,59 @@ static bool burst_within(const struct pt_trainer *t, size_t *from, uint64_t b,
 	return n >= 2 && n >= t->concurrent;
 }
 
+/* A change of the GPU's work counts when it lasts for so many steps. Gradient
+ * accumulation changes it for one; a loop that alternates, for a few. */
+#define REGIME_STEPS 5
+
+/* Has any of the steps [b,e) one of the shapes of the steps [x,y)? */
+static bool shapes_meet(const struct pt_trainer *t, size_t b, size_t e,
+			size_t x, size_t y)
+{
+	size_t i, j;
+
+	for (i = b; i < e; i++)
+		for (j = x; j < y; j++)
+			if (t->steps.v[i].shape == t->steps.v[j].shape)
+				return true;
+	return false;
+}
+
+/* Does step i begin another kind of work than before: a validation, or training
+ * again? Both sides have few shapes, or the steps are merely all different. */
+static bool regime_begins(const struct pt_trainer *t, size_t i)
+{
+	const struct pt_step *s = t->steps.v;
+	size_t w = REGIME_STEPS, k, same = 0, same_before = 0;
+
+	if (i < w || i + w > t->steps.n || shapes_meet(t, i - w, i, i, i + w))
+		return false;
+	for (k = 1; k < w; k++) {
+		same += s[i + k].shape == s[i + k - 1].shape;
+		same_before += s[i - k].shape == s[i - k - 1].shape;
+	}
+	return same >= w / 2 && same_before >= w / 2;
+}
+
+/* Without hand-offs the loader's start cannot be seen; what changes between
+ * training and validation is the GPU's work. */
+static void find_regimes(const struct pt_an *an, struct pt_trainer *t)
+{
+	struct pt_step *s = t->steps.v;
+	size_t i;
+
+	for (i = 0; i < t->steps.n; i++)
+		s[i].first = regime_begins(t, i) ||
+			     (!i && !s->partial && t->proc->born > an->t0);
+}
+
 void pt_find_epochs(const struct pt_an *an, struct pt_trainer *t)
 {
 	size_t i, from = 0, bare = 0, marks;
 
+	if (!t->handoffs) {
+		find_regimes(an, t);
+		return;
+	}
 	for (i = 0; i < t->steps.n; i++) {
 		struct pt_step *s = &t->steps.v[i];
 		uint64_t b = i ? s[-1].wait_end : an->t0;
@@ -115,7 +164,7 @@ static int fill_epochs(struct pt_an *an, struct pt_trainer *t)
 		if (t->steps.n)
 			pt_report_limit(an->r, "steps.epochs", t->handoffs ?
 				"No start of the loader was seen in the capture, so no epoch and no first batch." :
-				"A trainer that loads by itself does not show where an epoch begins.");
+				"A trainer that loads by itself shows where an epoch begins only if it validates in between.");
 		return 0;
 	}
 	o = pt_arena_calloc(an->a, n + 1, sizeof(*o));
