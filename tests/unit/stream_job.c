@@ -518,8 +518,13 @@ static void use(struct job *j, bool copied)
 	unsigned i, n = j->o.launches, half = n / 2;
 	size_t k = j->steps.n;
 
+	if (j->o.validate &&
+	    (k - 1) % (j->o.train + j->o.validate) >= j->o.train)
+		n /= 3;
 	if (!copied)
 		to_device(j);
+	if (j->o.thread_all)
+		half = 0;
 	if (j->o.loop == JOB_THREAD) {
 		for (i = 0; i < half; i++)
 			launch(j, JOB_TRAINER, &j->now, i);
@@ -528,6 +533,9 @@ static void use(struct job *j, bool copied)
 		for (i = 0; i < n; i++)
 			launch(j, JOB_TRAINER, &j->now, i);
 	}
+	for (i = 0; j->o.update_every && k % j->o.update_every == 0 &&
+		    i < 5; i++)
+		launch(j, JOB_TRAINER, &j->now, 200 + i);
 	if (j->o.sync_every && k % j->o.sync_every == 0)
 		sync_up(j);
 	j->now += j->o.host_ns;

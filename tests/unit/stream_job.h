@@ -53,11 +53,15 @@ struct job_opts {
 	uint64_t piped_ns;  /* the batch comes through the pipe, piece by piece */
 	unsigned epoch;	    /* batches of one; 0: no end. The workers stay */
 	uint64_t start_ns;  /* the trainer's work to start an epoch's loading */
+	unsigned train, validate; /* so many steps of each in turn; 0: no
+				   * validation. It launches a third. */
 	unsigned save_every; /* each such step: a checkpoint behind its sync */
 	uint64_t save_ns;
 	bool hogs; /* interrupts hit other processes of the target */
 	enum job_loop loop;
 	unsigned micro; /* JOB_PLAIN: obtains so many batches, then uses them */
+	unsigned update_every; /* each such step launches an optimizer on top */
+	bool thread_all;  /* its second thread launches everything */
 	bool thread_last; /* its second thread's is the last call of a step */
 	unsigned launches;
 	bool one_kernel;   /* all launches from one call site */

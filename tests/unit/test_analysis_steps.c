@@ -246,6 +246,137 @@ static void test_missed_sleep(void **state)
 	case_close(&c);
 }
 
+/* A trainer that loads by itself shows an epoch by the validation between. */
+static void test_epochs_by_validation(void **state)
+{
+	struct job_opts o = job_defaults();
+	struct st_case c;
+	size_t i, n = 0, k = 0, every;
+
+	(void)state;
+	o.workers = 0;
+	o.batch_ns = 8 * ST_MS;
+	o.train = 25;
+	o.validate = 8;
+	o.run_s_x10 = 25;
+	case_open(&c, &o, 0, 0);
+	every = o.train + o.validate;
+	for (i = 0; i < c.j.steps.n; i++) {
+		if (c.j.steps.v[i].wait_begin < c.j.t0 ||
+		    c.j.steps.v[i].wait_end > c.j.t1)
+			continue;
+		/* not so near an end that the change cannot be judged */
+		if (n >= 5 && i + 6 < c.j.steps.n)
+			k += i % every == 0 || i % every == o.train;
+		n++;
+	}
+	assert_true(k >= 4);
+	if (llabs((long long)c.r->steps.n_epochs - (long long)k - 1) > 1)
+		fail_msg("%zu epochs told, %zu begin in the capture",
+			 c.r->steps.n_epochs, k);
+	for (i = 1; i + 1 < c.r->steps.n_epochs; i++) {
+		int64_t b = c.r->steps.epochs[i].batches;
+
+		if (b != o.train && b != o.validate)
+			fail_msg("epoch %zu has %lld batches", i, (long long)b);
+	}
+	case_close(&c);
+	/* gradient accumulation is no epoch, nor are steps that all differ */
+	o.train = 3;
+	o.validate = 1;
+	case_open(&c, &o, 0, 0);
+	assert_int_equal(c.r->steps.n_epochs, 0);
+	case_close(&c);
+}
+
+/* ---- phases ---------------------------------------------------------------- */
+
+/* Milliseconds a step; 0 when there is none of this name. */
+static double phase_ms(const struct st_case *c, const char *name)
+{
+	size_t i, k, whole = 0;
+
+	for (i = 0; i < c->r->n_phases; i++) {
+		if (strcmp(c->r->phases[i].name, name))
+			continue;
+		/* the capture's ends cut two */
+		whole = (size_t)c->r->steps.count - 2;
+		for (k = 0; k < c->r->n_phases; k++)
+			assert_true(c->r->phases[k].share >= 0);
+		return c->r->phases[i].seconds * 1e3 / (double)whole;
+	}
+	return 0;
+}
+
+static void near_ms(const char *what, double told, double true_ms)
+{
+	if (fabs(told - true_ms) > 0.1 * true_ms + 0.02)
+		fail_msg("%s takes %.3f ms, truth %.3f ms", what, told, true_ms);
+}
+
+static void check_shares(const struct st_case *c)
+{
+	double sum = 0;
+	size_t i;
+
+	for (i = 0; i < c->r->n_phases; i++)
+		sum += c->r->phases[i].share;
+	assert_true(fabs(sum - 1) < 1e-9);
+}
+
+/* The training thread launches 10 kernels, sleeps while another launches 10,
+ * and launches one more. */
+static void test_phases_by_thread(void **state)
+{
+	struct job_opts o = job_defaults();
+	struct st_case c;
+
+	(void)state;
+	o.loop = JOB_THREAD;
+	o.launch_gap_ns = 400 * ST_US;
+	case_open(&c, &o, 0, 0);
+	check_shares(&c);
+	near_ms("forward", phase_ms(&c, "forward"), 11 * 0.4);
+	near_ms("backward", phase_ms(&c, "backward"), 10 * 0.4);
+	near_ms("optimizer", phase_ms(&c, "optimizer"), 0.4);
+	near_ms("data", phase_ms(&c, "data"),
+		(double)job_wait_ns(&c.j) / 1e6 / (double)job_count(&c.j));
+	assert_true(phase_ms(&c, "compute") == 0);
+	case_close(&c);
+	/* threads of a runtime that launch everything */
+	o.thread_all = true;
+	case_open(&c, &o, 0, 0);
+	check_shares(&c);
+	assert_true(phase_ms(&c, "backward") == 0);
+	assert_true(phase_ms(&c, "compute") > 0);
+	case_close(&c);
+}
+
+/* One thread launches everything: an optimizer shows only by coming now and
+ * then. */
+static void test_phases_by_sites(void **state)
+{
+	struct job_opts o = job_defaults();
+	struct st_case c;
+
+	(void)state;
+	o.launch_gap_ns = 400 * ST_US;
+	case_open(&c, &o, 0, 0);
+	check_shares(&c);
+	near_ms("compute", phase_ms(&c, "compute"), 21 * 0.4);
+	assert_true(phase_ms(&c, "optimizer") == 0);
+	assert_true(phase_ms(&c, "forward") == 0);
+	case_close(&c);
+	o.update_every = 4;
+	case_open(&c, &o, 0, 0);
+	check_shares(&c);
+	assert_true(c.r->steps.optimizer_steps > 5);
+	/* from the first to the last of five launches, in a fourth of the steps */
+	near_ms("optimizer", phase_ms(&c, "optimizer"), 4 * 0.4 / 4);
+	near_ms("compute", phase_ms(&c, "compute"), 21 * 0.4 + 0.1);
+	case_close(&c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -257,6 +388,9 @@ int main(void)
 		cmocka_unit_test(test_two_loaders),
 		cmocka_unit_test(test_begins_in_sync),
 		cmocka_unit_test(test_missed_sleep),
+		cmocka_unit_test(test_epochs_by_validation),
+		cmocka_unit_test(test_phases_by_thread),
+		cmocka_unit_test(test_phases_by_sites),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

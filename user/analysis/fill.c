@@ -313,7 +313,6 @@ static void fill_limits(struct pt_an *an)
 
 	pt_report_limit(r, "gpu.compute", "Busy time is not split into compute, copy and collective: that needs exact device times.");
 	pt_report_limit(r, "gpu.memory", "Device memory is not read in this version.");
-	pt_report_limit(r, "phases", "Forward, backward and optimizer are not told apart in this version.");
 	pt_report_limit(r, "data_wait.lead", "The time from a batch to its first use is not told apart in this version.");
 	if (an->m->trimmed_ns)
 		pt_report_limit(r, "capture", "The first %.0f s were dropped to save memory; the figures are of the rest.",
@@ -339,6 +338,8 @@ int pt_fill_report(struct pt_an *an)
 		err = fill_steps(an, t);
 		if (!err)
 			err = pt_fill_step_health(an, t);
+		if (!err)
+			err = pt_fill_phases(an, t);
 		fill_breakdown(&r->breakdown, t, wall);
 		if (!err)
 			err = fill_data_wait(an, t, &r->data_wait);

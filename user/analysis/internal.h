@@ -106,6 +106,8 @@ struct pt_trainer {
 	PT_VEC(struct pt_step) steps;
 	pt_charges charges;
 	int64_t optimizer_steps; /* PT_NULL: cannot be told */
+	uint64_t micro_shape, update_shape; /* of steps without and with an
+		* update, under gradient accumulation; else equal */
 	bool handoffs;	  /* batches come from somebody else */
 	bool thread_loader; /* from threads of the trainer itself */
 	bool fd_sharing;  /* sockets carry descriptors */
@@ -177,6 +179,7 @@ int pt_model_gpu(struct pt_an *an, struct pt_trainer *t);
 int pt_measure_workers(struct pt_an *an, struct pt_trainer *t);
 int pt_sum_breakdown(struct pt_an *an, struct pt_trainer *t);
 int pt_fill_report(struct pt_an *an);
+int pt_fill_phases(struct pt_an *an, const struct pt_trainer *t);
 int pt_fill_tables(struct pt_an *an);
 int pt_issue_verdicts(struct pt_an *an);
 /* damage.c: records missing that no loss counter tells of; and the certainty

@@ -93,7 +93,7 @@ static int64_t periodic(const struct pt_trainer *t, uint64_t rare)
 	return n >= 3 ? n : -1;
 }
 
-static int64_t count_optimizer(const struct pt_trainer *t, size_t whole)
+static int64_t count_optimizer(struct pt_trainer *t, size_t whole)
 {
 	uint64_t common = 0, rare = 0;
 	size_t nc, nr;
@@ -102,13 +102,17 @@ static int64_t count_optimizer(const struct pt_trainer *t, size_t whole)
 	if (whole < 4)
 		return PT_NULL;
 	nc = commonest(t, 0, true, &common);
+	t->micro_shape = t->update_shape = common;
 	if (nc * 100 >= whole * 98)
 		return (int64_t)t->steps.n; /* all alike: one update each */
 	nr = commonest(t, common, false, &rare);
 	if ((nc + nr) * 100 < whole * 95)
 		return PT_NULL;
 	n = periodic(t, rare);
-	return n < 0 ? PT_NULL : n;
+	if (n < 0)
+		return PT_NULL;
+	t->update_shape = rare;
+	return n;
 }
 
 int pt_shape_steps(struct pt_an *an, struct pt_trainer *t)

@@ -183,8 +183,8 @@ static json_t *limits(struct pt_jb *b, const struct pt_report *r)
 	for (size_t i = 0; i < c->n_limits; i++)
 		limit(b, a, c->limits[i].what, c->limits[i].reason);
 	/* keys of the contract that struct pt_report cannot carry yet */
-	limit(b, a, "phases",
-	      "forward, backward and optimizer are not told apart in this version");
+	if (!r->n_phases)
+		limit(b, a, "phases", "no whole step was seen");
 	if (r->n_workers) {
 		limit(b, a, "workers.item_ms",
 		      "single items are not told apart in this version");
@@ -235,7 +235,7 @@ static json_t *document(struct pt_jb *b, const struct pt_report *r,
 	pt_j_put(b, d, "gpu", pt_j_gpus(b, r));
 	pt_j_put(b, d, "workers", pt_j_workers(b, r));
 	pt_j_put(b, d, "ranks", pt_j_ranks(b, r));
-	pt_j_put(b, d, "phases", json_null());
+	pt_j_put(b, d, "phases", pt_j_phases(b, r));
 	pt_j_put(b, d, "operations", pt_j_operations(b, r));
 	pt_j_put(b, d, "files", pt_j_files(b, r));
 	pt_j_put(b, d, "series", pt_j_series(b, r));

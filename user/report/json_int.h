@@ -13,6 +13,7 @@ json_t *pt_j_data_wait(struct pt_jb *b, const struct pt_r_data_wait *w);
 json_t *pt_j_gpus(struct pt_jb *b, const struct pt_report *r);
 json_t *pt_j_workers(struct pt_jb *b, const struct pt_report *r);
 json_t *pt_j_ranks(struct pt_jb *b, const struct pt_report *r);
+json_t *pt_j_phases(struct pt_jb *b, const struct pt_report *r); /* or null */
 json_t *pt_j_operations(struct pt_jb *b, const struct pt_report *r);
 json_t *pt_j_files(struct pt_jb *b, const struct pt_report *r);
 json_t *pt_j_series(struct pt_jb *b, const struct pt_report *r);

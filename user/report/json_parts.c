@@ -294,6 +294,24 @@ json_t *pt_j_ranks(struct pt_jb *b, const struct pt_report *r)
 	return a;
 }
 
+json_t *pt_j_phases(struct pt_jb *b, const struct pt_report *r)
+{
+	json_t *a = r->n_phases ? json_array() : json_null();
+
+	for (size_t i = 0; i < r->n_phases; i++) {
+		const struct pt_r_phase *p = &r->phases[i];
+		json_t *o = json_object();
+
+		pt_j_text(b, o, "name", p->name);
+		pt_j_put(b, o, "seconds", pt_j_num(p->seconds, PT_J_STD));
+		pt_j_put(b, o, "share", pt_j_num(p->share, PT_J_STD));
+		pt_j_put(b, o, "certainty",
+			 pt_j_name(pt_certainty_name(p->certainty)));
+		pt_j_add(b, a, o);
+	}
+	return a;
+}
+
 json_t *pt_j_operations(struct pt_jb *b, const struct pt_report *r)
 {
 	json_t *a = json_array();

@@ -246,6 +246,13 @@ struct pt_r_rank {
 	double gpu_busy_share;
 };
 
+struct pt_r_phase {
+	const char *name; /* data forward backward optimizer gpu_wait compute
+			   * other */
+	double seconds, share;
+	enum pt_certainty certainty;
+};
+
 struct pt_r_operation {
 	const char *name, *kind; /* api kernel python phase */
 	int64_t calls;
@@ -316,7 +323,9 @@ struct pt_report {
 	size_t n_workers;
 	const struct pt_r_rank *ranks;
 	size_t n_ranks;
-	/* phases: null in this version */
+	const struct pt_r_phase *phases; /* of whole steps, the training
+					  * thread's time; shares sum to 1 */
+	size_t n_phases;		 /* 0: unknown */
 	const struct pt_r_operation *operations;
 	size_t n_operations;
 	const struct pt_r_file *files;

@@ -170,6 +170,27 @@ static void time_lines(struct pt_tx *t, const struct pt_r_breakdown *d)
 	pt_tx_wrap(t, PT_TX_LABEL, l.s);
 }
 
+/* Only where more is known than the breakdown shows. */
+static void phases_line(struct pt_tx *t, const struct pt_report *r)
+{
+	struct pt_line l = { .n = 0 };
+	bool more = false;
+
+	for (size_t i = 0; i < r->n_phases; i++) {
+		const struct pt_r_phase *p = &r->phases[i];
+
+		more |= !strcmp(p->name, "backward") ||
+			!strcmp(p->name, "optimizer");
+		pt_line_item(t, &l, "%s" NB "%s",
+			     !strcmp(p->name, "gpu_wait") ? "GPU wait" : p->name,
+			     pt_tx_pct(t, p->share));
+	}
+	if (!more)
+		return;
+	pt_tx_label(t, "Phases");
+	pt_tx_wrap(t, PT_TX_LABEL, l.s);
+}
+
 static void bounds(struct pt_tx *t, struct pt_line *l, const double v[2])
 {
 	bool lo = isfinite(v[0]), hi = isfinite(v[1]);
@@ -373,6 +394,7 @@ int pt_report_text(const struct pt_report *r, FILE *out,
 	}
 	wait_lines(t, r);
 	step_lines(t, &r->steps);
+	phases_line(t, r);
 	if (t->o.verbose)
 		memory_line(t, r);
 	pt_tx_ranks(t, r);
