@@ -442,10 +442,12 @@ static void launch(struct job *j, uint32_t tid, uint64_t *t, unsigned site)
 
 static void to_device(struct job *j)
 {
+	uint64_t call = j->o.copy_ns ? j->o.copy_ns : COPY_CALL_NS;
+
 	st_gpu(&j->s, "cudaMemcpyAsync", JOB_TRAINER, JOB_TRAINER, j->now,
-	       j->now + COPY_CALL_NS, 0, 0xd000, 1 << 16, 1);
+	       j->now + call, 0, 0xd000, 1 << 16, 1);
 	device(j, j->now, COPY_DEV_NS);
-	j->now += COPY_CALL_NS + j->o.launch_gap_ns;
+	j->now += call + j->o.launch_gap_ns;
 }
 
 static void use_with_thread(struct job *j, unsigned half)

@@ -65,6 +65,7 @@ struct job_opts {
 	bool thread_last; /* its second thread's is the last call of a step */
 	unsigned launches;
 	bool one_kernel;   /* all launches from one call site */
+	uint64_t copy_ns;  /* how long the call that moves a batch takes; 0: 8 us */
 	uint64_t kernel_ns;
 	double kernel_jitter;
 	uint64_t launch_gap_ns;

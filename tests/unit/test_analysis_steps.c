@@ -166,6 +166,7 @@ static void test_two_loaders(void **state)
 
 	(void)state;
 	o.loop = JOB_TWO;
+	o.copy_ns = 500 * ST_US;
 	run_steps(o, 20 * ST_US, 60 * ST_US);
 	o.sync_every = 7;
 	run_steps(o, 20 * ST_US, 60 * ST_US);
