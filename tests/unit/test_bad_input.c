@@ -301,7 +301,7 @@ static void test_one_missing(void **state)
 
 	(void)state;
 	for (k = 0; k < 3; k++)
-		for (tries = 0; tries < 12; tries++) {
+		for (tries = 0; tries < 5; tries++) {
 			struct job j = usual();
 			struct result a = judge(&j.s), b;
 			double step = a.r->steps.period_ms.max / 1000;

@@ -50,6 +50,7 @@ int pt_feed_gpu_enter(struct pt_model *m, const struct pt_rec_gpu *r)
 	if (pt_vec_push(&t->proc->gpu, c))
 		return -ENOMEM;
 	m->gpu_calls++;
+	t->calls++;
 	pt_check_stack(t);
 	if (api->ret)
 		push_call(t, &c);
@@ -98,7 +99,7 @@ int pt_feed_gpu_return(struct pt_model *m, const struct pt_rec_gpu *r)
 	/* Entered before the hooks were there. */
 	memset(&late, 0, sizeof(late));
 	late.begin = t->first < r->hdr.ts ? t->first : r->hdr.ts;
-	if (t->proc->gpu.n)
+	if (t->calls || t->lost)
 		return 0; /* its entry was lost in the middle: no guess */
 	late.end = r->hdr.ts;
 	late.late = true;
@@ -107,5 +108,6 @@ int pt_feed_gpu_return(struct pt_model *m, const struct pt_rec_gpu *r)
 	late.api = (uint16_t)r->api;
 	late.cls = (uint8_t)api->cls;
 	m->gpu_calls++;
+	t->calls++;
 	return pt_vec_push(&t->proc->gpu, late);
 }

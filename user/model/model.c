@@ -171,6 +171,8 @@ static int feed_fork(struct pt_model *m, const struct pt_rec_fork *r)
 	if (!t)
 		return -ENOMEM;
 	memcpy(t->comm, r->comm, sizeof(t->comm) - 1);
+	if (r->hdr.ts < t->first) /* the child's own records came before */
+		t->first = r->hdr.ts;
 	p = t->proc;
 	if (process) {
 		p->ppid = pt_model_id(m, r->hdr.tgid);

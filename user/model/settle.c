@@ -60,10 +60,11 @@ static void tidy(struct pt_thread *t, size_t from)
  */
 #define MOVES_MAX 16 /* an element, on average */
 
-#define SORT_NEARLY(T, vec, cmp)                                               \
+#define SORT_NEARLY(vec, cmp)                                                  \
 	do {                                                                   \
 		size_t n_ = (vec)->n, moves_ = MOVES_MAX * n_, i_, j_;         \
-		T *v_ = (vec)->v, x_;                                          \
+		typeof((vec)->v) v_ = (vec)->v;                                \
+		typeof(*v_) x_;                                                \
 									       \
 		for (i_ = 1; i_ < n_ && moves_; i_++) {                        \
 			x_ = v_[i_];                                           \
@@ -72,7 +73,7 @@ static void tidy(struct pt_thread *t, size_t from)
 				v_[j_] = v_[j_ - 1];                           \
 			v_[j_] = x_;                                           \
 		}                                                              \
-		if (!moves_)                                                   \
+		if (n_ && !moves_)                                             \
 			qsort(v_, n_, sizeof(*v_), cmp);                       \
 	} while (0)
 
@@ -86,7 +87,7 @@ static void settle_thread(struct pt_thread *t)
 		if (t->iv.v[i].begin < t->iv.v[i - 1].begin)
 			break;
 	if (i < t->iv.n) {
-		SORT_NEARLY(struct pt_iv, &t->iv, by_begin);
+		SORT_NEARLY(&t->iv, by_begin);
 		from = 0;
 	}
 	tidy(t, from);
@@ -120,7 +121,7 @@ static void settle_proc(struct pt_model *m, struct pt_proc *p)
 		if (p->gpu.v[i].begin < p->gpu.v[i - 1].begin)
 			break;
 	if (i < p->gpu.n) {
-		SORT_NEARLY(struct pt_gpu_call, &p->gpu, gpu_by_begin);
+		SORT_NEARLY(&p->gpu, gpu_by_begin);
 		drop_doubles(m, p);
 	}
 	p->settled = p->gpu.n;
@@ -188,6 +189,37 @@ static void close_calls(struct pt_thread *t)
 	}
 }
 
+static int thread_by_first(const void *a, const void *b)
+{
+	const struct pt_thread *x = *(struct pt_thread *const *)a;
+	const struct pt_thread *y = *(struct pt_thread *const *)b;
+
+	return x->first < y->first ? -1 : x->first > y->first;
+}
+
+static int proc_by_first(const void *a, const void *b)
+{
+	const struct pt_proc *x = *(struct pt_proc *const *)a;
+	const struct pt_proc *y = *(struct pt_proc *const *)b;
+
+	/* without a thread: known from samples alone */
+	if (!x->threads.n || !y->threads.n)
+		return (int)!x->threads.n - (int)!y->threads.n;
+	return thread_by_first(&x->threads.v[0], &y->threads.v[0]);
+}
+
+/* Who comes first in a list must not depend on whose records came first. */
+static void order_by_first(struct pt_model *m)
+{
+	size_t i;
+
+	for (i = 0; i < m->all_procs.n; i++)
+		SORT_NEARLY(&m->all_procs.v[i]->threads,
+			    thread_by_first);
+	SORT_NEARLY(&m->all_threads, thread_by_first);
+	SORT_NEARLY(&m->all_procs, proc_by_first);
+}
+
 int pt_model_finish(struct pt_model *m)
 {
 	size_t i;
@@ -209,6 +241,7 @@ int pt_model_finish(struct pt_model *m)
 			err = e;
 		close_calls(t);
 	}
+	order_by_first(m);
 	e = pt_model_settle(m);
 	m->finished = true;
 	return err ? err : e;

@@ -116,6 +116,7 @@ struct pt_thread {
 		uint16_t api;
 	} stack[PT_INFLIGHT_MAX];
 	uint32_t depth;
+	uint64_t calls;		 /* of the GPU library, seen so far */
 	UT_hash_handle hh;	 /* by tid */
 	struct pt_thread *older; /* an earlier one with the same kernel's id */
 };
