@@ -92,6 +92,56 @@ static uint64_t segment(struct job *j, struct job_worker *w, uint32_t tid,
 	return e;
 }
 
+#define PERIOD_NS (100 * ST_MS)
+
+/* Compute for `ns`, as far as the worker's quota goes in each period. */
+static uint64_t compute(struct job *j, struct job_worker *w, uint32_t tid,
+			uint64_t t, uint64_t ns)
+{
+	unsigned id = w ? (unsigned)(w - j->worker) : 0;
+	uint64_t shift = (id * 37 + 11) * ST_MS, n;
+
+	if (!w || !j->o.quota_ns)
+		return segment(j, w, tid, t, t + ns, JOB_CPU);
+	while (ns) {
+		if (w->period != (t + shift) / PERIOD_NS) {
+			w->period = (t + shift) / PERIOD_NS;
+			w->used = 0;
+		}
+		n = j->o.quota_ns - w->used;
+		if (!n) { /* until the next period */
+			n = (w->period + 1) * PERIOD_NS - shift;
+			w->throttled += n - t;
+			t = segment(j, w, tid, t, n, JOB_RUNQ);
+			continue;
+		}
+		n = n < ns ? n : ns;
+		t = segment(j, w, tid, t, t + n, JOB_CPU);
+		w->used += n;
+		ns -= n;
+	}
+	return t;
+}
+
+/* The end of a batch is made with the lock that all workers share. */
+static uint64_t with_lock(struct job *j, struct job_worker *w, uint32_t tid,
+			  uint64_t t)
+{
+	unsigned id = (unsigned)(w - j->worker);
+
+	if (j->lock_free > t) {
+		st_futex(&j->s, tid, tid, t, j->lock_free, j->lock_free,
+			 0x5678000, JOB_WORKER(j->lock_had),
+			 JOB_WORKER(j->lock_had));
+		piece(w, t, j->lock_free, JOB_LOCK);
+		t = j->lock_free;
+	}
+	t = compute(j, w, tid, t, j->o.lock_ns);
+	j->lock_free = t;
+	j->lock_had = id;
+	return t;
+}
+
 /* Load one batch from `t`; returns when it is made. */
 static uint64_t load(struct job *j, struct job_worker *w, uint32_t tid,
 		     uint64_t t)
@@ -113,7 +163,7 @@ static uint64_t load(struct job *j, struct job_worker *w, uint32_t tid,
 	for (i = 0; i < j->o.slices; i++) {
 		double slice = (double)ns / j->o.slices;
 
-		t = segment(j, w, tid, t, t + (uint64_t)(slice * cpu), JOB_CPU);
+		t = compute(j, w, tid, t, (uint64_t)(slice * cpu));
 		for (seg = JOB_RUNQ; seg < JOB_SEND; seg++) {
 			t = segment(j, w, tid, t, t + (uint64_t)
 				    (slice * mix[seg]), (enum job_seg)seg);
@@ -122,7 +172,7 @@ static uint64_t load(struct job *j, struct job_worker *w, uint32_t tid,
 			t += 1000;
 		}
 	}
-	return t;
+	return w && j->o.lock_ns ? with_lock(j, w, tid, t) : t;
 }
 
 static void moved(struct job *j, uint32_t tid, uint64_t at, uint64_t rchar,
@@ -579,6 +629,19 @@ static void introduce(struct job *j)
 			"hog");
 }
 
+/* What the control groups say: the trainer's has no quota. */
+static void sample(struct job *j, uint64_t ts)
+{
+	unsigned w;
+
+	st_add(&j->s, PT_REC_SAMPLE, sizeof(struct pt_rec_sample), ts,
+	       JOB_TRAINER, JOB_TRAINER);
+	for (w = 0; w < j->o.workers; w++)
+		st_add(&j->s, PT_REC_SAMPLE, sizeof(struct pt_rec_sample), ts,
+		       JOB_WORKER(w), JOB_WORKER(w))->sample.throttled_ns =
+			j->worker[w].throttled;
+}
+
 /* Threads that sleep when the job is over. */
 static void conclude(struct job *j)
 {
@@ -609,6 +672,8 @@ void job_run(struct job *j, const struct job_opts *o)
 	j->now = JOB_BEGIN;
 	j->pin_free = JOB_BEGIN;
 	introduce(j);
+	if (o->quota_ns)
+		sample(j, JOB_BEGIN + ST_S / 2);
 	for (i = 0; i < JOB_MAX_WORKERS; i++)
 		j->worker[i].free_at = j->worker[i].send_free =
 			j->worker[i].feed_free = JOB_BEGIN;
@@ -638,6 +703,8 @@ void job_run(struct job *j, const struct job_opts *o)
 				use(j, false);
 		}
 	}
+	if (o->quota_ns)
+		sample(j, end - ST_S / 5);
 	conclude(j);
 	feeder_bytes(j);
 }

@@ -40,6 +40,9 @@ struct job_opts {
 	double jitter;			/* of it, each way */
 	double mix[JOB_SEND];		/* shares of it; rest is JOB_CPU */
 	double factor[JOB_MAX_WORKERS];	/* times batch_ns; 0: 1 */
+	uint64_t lock_ns;  /* of a batch, at its end, with a lock that the
+			    * workers share */
+	uint64_t quota_ns; /* CPU time of each worker per 100 ms; 0: no limit */
 	unsigned slices;		/* the mix comes round so often */
 	unsigned heavy_every;		/* worker 0: each such batch ... */
 	double heavy;			/* ... takes so much longer */
@@ -102,6 +105,8 @@ struct job_worker {
 	uint64_t free_at;	 /* main thread */
 	uint64_t send_free;	 /* sender thread sleeps since */
 	uint64_t feed_free;	 /* trainer's feeder thread for it */
+	uint64_t period, used;	 /* of its quota, in this period */
+	uint64_t throttled;
 };
 
 struct job_bytes { /* that a thread read or wrote at a moment */
@@ -126,6 +131,8 @@ struct job {
 	uint64_t t0, t1; /* the capture's window, once cut */
 	/* state of the simulation */
 	uint64_t now, dev_free, pin_free, grad_free, rnd;
+	uint64_t lock_free; /* when ... */
+	unsigned lock_had;  /* ... this worker lets go of it */
 	uint64_t synced; /* in syncs, from the job's first second on */
 	size_t dispatched;
 };

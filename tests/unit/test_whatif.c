@@ -207,6 +207,86 @@ static void test_syncs(void **state)
 	predict(o, then, "fewer_syncs", PT_NULL, true);
 }
 
+/* A quarter of a core each, and one core more or less for the next: only a
+ * replay of the quotas knows. */
+static void test_quota(void **state)
+{
+	struct job_opts o = job_defaults();
+
+	(void)state;
+	o.quota_ns = 25 * ST_MS;
+	o.batch_ns = 9 * ST_MS;
+	o.workers = 1; /* of whose quota only its control group tells */
+	to_workers(o, 2, true);
+	to_workers(o, 4, true);
+	o.workers = 2;
+	o.batch_ns = 15 * ST_MS;
+	to_workers(o, 1, true);
+	to_workers(o, 4, true);
+	to_workers(o, 6, true);
+}
+
+/* One lock for all workers: the more wait for it, the less another wins. */
+static void test_lock(void **state)
+{
+	struct job_opts o = job_defaults();
+
+	(void)state;
+	o.batch_ns = 25 * ST_MS;
+	o.mix[JOB_NET] = 0.9;
+	o.lock_ns = 12 * ST_MS;
+	o.workers = 4;
+	to_workers(o, 8, true);
+	o.workers = 2; /* in step, they hardly wait for each other: who knows */
+	o.jitter = 0.4;
+	to_workers(o, 4, false);
+}
+
+/* How far the workers may run ahead is seen where they both wait and are waited
+ * for: with two batches each, as many loaders have, this job would be slower, and
+ * its replay no replay of it. */
+static void test_prefetch(void **state)
+{
+	struct job_opts o = job_defaults();
+
+	(void)state;
+	o.mix[JOB_NET] = 0.9;
+	o.workers = 2;
+	o.prefetch = 6;
+	o.batch_ns = 5 * ST_MS;
+	o.heavy_every = 16;
+	o.heavy = 12;
+	to_workers(o, 2, true);
+}
+
+/* Busy workers answer late today already: no reason not to tell. */
+static void test_busy_answers(void **state)
+{
+	struct job_opts o = job_defaults();
+
+	(void)state;
+	o.workers = 1;
+	o.sockets = true;
+	o.batch_ns = 22 * ST_MS;
+	to_workers(o, 2, true);
+}
+
+/* Readers that are woken together queue for moments: that is the disk's. */
+static void test_woken_together(void **state)
+{
+	struct job_opts o = job_defaults(), then;
+
+	(void)state;
+	o.cores = 2;
+	o.batch_ns = 100 * ST_MS;
+	o.mix[JOB_DISK] = 0.9;
+	o.mix[JOB_RUNQ] = 0.05;
+	then = o;
+	then.batch_ns = 5 * ST_MS;
+	then.mix[JOB_DISK] = then.mix[JOB_RUNQ] = 0;
+	predict(o, then, "no_disk_wait", PT_NULL, true);
+}
+
 /* The smallest count that is as good as the best, and the root of the list. */
 static void test_best(void **state)
 {
@@ -228,20 +308,20 @@ static void test_best(void **state)
 }
 
 /* The replay alone: made-up jobs whose step time is known by arithmetic. */
-static double replay(unsigned workers, double cpu, double other, double cores,
-		     double host)
+static double replay_of(struct pt_wi_run r, struct pt_wi_obs o,
+			struct pt_wi_batch b, struct pt_wi_step p)
 {
-	struct pt_wi_batch b = { .cpu = cpu, .other = other };
-	struct pt_wi_step p = { .blocked = host };
 	struct pt_wi_pool pool = { .share = 1 };
 	const struct pt_wi_pool *pools[16];
-	struct pt_wi_obs o = { .readers = 1 };
-	struct pt_wi_run r = { .o = &o, .pool = pools, .workers = workers,
-			       .prefetch = 2, .cores = cores, .n = 200 };
 	double ms;
 	unsigned i;
 	int err;
 
+	r.o = &o;
+	r.pool = pools;
+	r.n = 200;
+	r.held_up = 1;
+	o.readers = 1;
 	assert_int_equal(pt_vec_push(&pool.b, b), 0);
 	assert_int_equal(pt_vec_push(&o.steps, p), 0);
 	for (i = 0; i < 16; i++)
@@ -251,6 +331,82 @@ static double replay(unsigned workers, double cpu, double other, double cores,
 	pt_vec_free(&pool.b);
 	pt_vec_free(&o.steps);
 	return ms;
+}
+
+static double replay(unsigned workers, double cpu, double other, double cores,
+		     double host)
+{
+	struct pt_wi_run r = { .workers = workers, .prefetch = 2,
+			       .cores = cores };
+
+	return replay_of(r, (struct pt_wi_obs){ 0 },
+			 (struct pt_wi_batch){ .cpu = cpu, .other = other },
+			 (struct pt_wi_step){ .blocked = host });
+}
+
+static void test_arithmetic_quota(void **state)
+{
+	struct pt_wi_obs o = { .quota = { PT_WI_QUOTA_EACH, 100, 25 } };
+	struct pt_wi_batch b = { .cpu = 10 };
+	struct pt_wi_step p = { .blocked = 1 };
+	struct pt_wi_run r = { .workers = 1, .prefetch = 2, .cores = 2,
+			       .runq = PT_WI_QUOTAS };
+
+	(void)state;
+	assert_float_equal(replay_of(r, o, b, p), 40, 0.5);
+	r.workers = 3;
+	assert_float_equal(replay_of(r, o, b, p), 40.0 / 3, 0.5);
+	o.quota.of = PT_WI_QUOTA_ALL;
+	assert_float_equal(replay_of(r, o, b, p), 40, 0.5);
+	o.quota.budget = 300; /* more than there is */
+	assert_float_equal(replay_of(r, o, b, p), 5, 0.1);
+}
+
+static void test_arithmetic_lock(void **state)
+{
+	struct pt_wi_obs o = { .pin = 0 };
+	struct pt_wi_batch b = { .other = 30 };
+	struct pt_wi_step p = { .blocked = 1 };
+	struct pt_wi_run r = { .workers = 1, .prefetch = 2, .cores = 2,
+			       .lock_hold = 10 };
+
+	(void)state;
+	assert_float_equal(replay_of(r, o, b, p), 30, 0.5);
+	r.workers = 2;
+	assert_float_equal(replay_of(r, o, b, p), 15, 0.5);
+	r.workers = 6; /* one after the other */
+	assert_float_equal(replay_of(r, o, b, p), 10, 0.1);
+	r.lock_hold = 0;
+	assert_float_equal(replay_of(r, o, b, p), 5, 0.1);
+	r.cores = 0;
+	r.add_made = 6; /* and something more to do per batch */
+	assert_float_equal(replay_of(r, o, b, p), 6, 0.1);
+}
+
+/* A batch that is there is taken quicker; copies take turns on the bus. */
+static void test_arithmetic_trainer(void **state)
+{
+	struct pt_wi_obs o = { .transfer = 8 };
+	struct pt_wi_batch b = { .other = 2 };
+	struct pt_wi_step p = { .take = 4, .blocked = 8, .gpu_wait = 10 };
+	struct pt_wi_run r = { .workers = 1, .prefetch = 2, .ready = 0.5 };
+
+	(void)state;
+	assert_float_equal(replay_of(r, o, b, p), 20, 0.1);
+	r.ready = 1;
+	assert_float_equal(replay_of(r, o, b, p), 22, 0.1);
+	r.cut_transfer = 8;
+	assert_float_equal(replay_of(r, o, b, p), 14, 0.1);
+	p.gpu_wait = 1;
+	assert_float_equal(replay_of(r, o, b, p), 8, 0.1);
+	r.cut_transfer = 0;
+	r.device_queue = r.no_sync = true;
+	r.gpu = 14; /* the device's, however far the host could run ahead */
+	assert_float_equal(replay_of(r, o, b, p), 14, 0.1);
+	r.copies_block = true; /* 8 of them are the copy's */
+	assert_float_equal(replay_of(r, o, b, p), 14, 0.1);
+	r.launch_late = true;
+	assert_float_equal(replay_of(r, o, b, p), 18, 0.1);
 }
 
 static void test_arithmetic(void **state)
@@ -290,12 +446,20 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_arithmetic),
+		cmocka_unit_test(test_arithmetic_quota),
+		cmocka_unit_test(test_arithmetic_lock),
+		cmocka_unit_test(test_arithmetic_trainer),
 		cmocka_unit_test(test_workers),
 		cmocka_unit_test(test_forms),
 		cmocka_unit_test(test_queued_device),
 		cmocka_unit_test(test_slow),
 		cmocka_unit_test(test_disk),
 		cmocka_unit_test(test_syncs),
+		cmocka_unit_test(test_quota),
+		cmocka_unit_test(test_lock),
+		cmocka_unit_test(test_prefetch),
+		cmocka_unit_test(test_busy_answers),
+		cmocka_unit_test(test_woken_together),
 		cmocka_unit_test(test_best),
 		cmocka_unit_test(test_too_little),
 	};

@@ -14,142 +14,12 @@
 #include "analysis/whatif.h"
 #include "analysis/whatif_ask.h"
 
-/* What the best replay leaves out: cache effects, memory, and that no two runs
- * are the same (pairs of equal runs differed by 1 to 9 %, measured). */
-#define MARGIN 0.04
-/* DESIGN: a wider range is reported as "cannot tell". */
-#define WIDEST 1.25
-/* Sleep in the hand-over above this share of a step matters. */
-#define HANDOVER 0.10
-#define HANDOVERS 3
+/* The host sleeps longer than this for a step's copies: they block. */
+#define BLOCKING_MS 0.03
 /* The smallest count within this of the best is the best (issue: 2 %). */
 #define AS_GOOD 1.02
 
-/* ---- asking ----------------------------------------------------------------- */
-
-/* A trainer that sleeps while it takes a batch waits for the worker's answer;
- * a worker with more or less to do may answer sooner. Replayed both ways where
- * it matters. */
-static bool handover_matters(const struct pt_wi_study *s)
-{
-	double sum = 0;
-	size_t i;
-
-	for (i = 0; i < s->o.steps.n; i++)
-		sum += s->o.steps.v[i].handover;
-	return sum > HANDOVER * s->o.mean_ms * (double)s->o.steps.n;
-}
-
-static const char *why_wide(const struct pt_wi_study *s, const double *mid)
-{
-	size_t i;
-
-	for (i = 1; i < s->n_variants; i++) {
-		double a = mid[0], b = mid[i];
-
-		if (fmax(a, b) / fmin(a, b) < 1 + (WIDEST - 1) / 2)
-			continue;
-		return s->v[i].disk_shared != s->v[0].disk_shared ?
-			"it depends on whether the storage serves more readers at the same speed each" :
-		       s->v[i].others != s->v[0].others ?
-			"it depends on who else uses the cores" :
-			"the device's own speed is not known: the job never waits for it";
-	}
-	if (handover_matters(s) || s->o.answers > 0)
-		return "it depends on how soon workers with more time hand a batch over";
-	return "the batches vary too much for so short a trace";
-}
-
-/* Makes one change to a run; `way` tells apart what it may cost. */
-typedef struct pt_wi_run (*change_fn)(struct pt_wi_study *, struct pt_wi_run,
-				      int64_t value, int way);
-
-/*
- * How a hand-over may go once workers have more, or less, to do: as today;
- * without the sleep in it; or with each answer held up by a worker that is at
- * its next batch, and answers when that lets go of the interpreter.
- * False when there is nothing to it.
- */
-static bool handover(const struct pt_wi_study *s, int how, double step,
-		     struct pt_wi_run *r)
-{
-	const struct pt_wi_pool *p = s->peers.b.n ? &s->peers : &s->all;
-	double cpu = 0;
-	size_t i;
-
-	switch (how) {
-	case 0:
-		return true;
-	case 1:
-		r->no_handover = true;
-		return handover_matters(s);
-	default:
-		for (i = 0; i < p->b.n; i++)
-			cpu += p->b.v[i].cpu / (double)p->b.n;
-		if (r->workers) /* the share of time that it computes */
-			r->add_sleep = s->o.answers * s->o.hold *
-				       fmin(1, cpu / (step * (double)r->workers));
-		return r->add_sleep > 0;
-	}
-}
-
-/* Fill a row from the replay of `change` in every variant, with every seed. */
-static int ask(struct pt_wi_study *s, struct pt_r_whatif *row,
-	       change_fn change, int ways)
-{
-	double low = INFINITY, high = 0, mid[PT_WI_MAX_VARIANTS] = { 0 }, sum = 0;
-	double step = NAN; /* with the hand-over as today */
-	bool same = row->value == (int64_t)s->o.workers;
-	size_t i, k;
-	int way, how, n, err = 0;
-
-	row->step_ms = NAN;
-	row->speedup = (struct pt_range){ NAN, NAN, NAN };
-	for (i = 0; i < s->n_variants; i++) {
-		const struct pt_wi_variant *v = &s->v[i];
-		double wide = 1 + fmax(MARGIN, fabs(v->miss));
-
-		for (k = n = 0; k < PT_WI_SEEDS * HANDOVERS; k++)
-			for (way = 0; way < ways; way++) {
-				struct pt_wi_run r = pt_wi_base_run(
-					s, v, k / HANDOVERS + 1);
-				double ms, x;
-
-				how = same ? 0 : k % HANDOVERS;
-				r = change(s, r, row->value, way);
-				if (!handover(s, how, step, &r))
-					continue;
-				ms = pt_wi_replay(&r, &err);
-				if (err)
-					return err;
-				if (!how)
-					step = ms;
-				x = v->base / ms;
-				if (!isfinite(x))
-					goto unknown;
-				mid[i] += x;
-				n++;
-				low = fmin(low, x / wide);
-				high = fmax(high, x * wide);
-			}
-		mid[i] /= n;
-		sum += log(mid[i]);
-	}
-	if (!s->n_variants)
-		goto unknown;
-	if (high > WIDEST * low) {
-		row->note = why_wide(s, mid);
-		return 0;
-	}
-	row->speedup.value = exp(sum / (double)s->n_variants);
-	row->speedup.low = low;
-	row->speedup.high = high;
-	row->step_ms = s->o.mean_ms / row->speedup.value;
-	return 0;
-unknown:
-	row->note = s->unfit ? s->unfit : "the replay came to no end";
-	return 0;
-}
+/* ---- the questions ----------------------------------------------------------- */
 
 static struct pt_wi_run more_workers(struct pt_wi_study *s, struct pt_wi_run r,
 				     int64_t n, int way)
@@ -163,10 +33,13 @@ static struct pt_wi_run more_workers(struct pt_wi_study *s, struct pt_wi_run r,
 		else if (i >= today)
 			s->pool[i] = s->peers.b.n ? &s->peers : &s->all;
 	r.workers = (size_t)n;
-	if (s->o.own_loading)
-		r.add_cpu = way ? PT_WI_HANDOVER_MS +
-				  s->o.handed_bytes / PT_WI_HANDOVER_BYTES_MS :
+	if (s->o.own_loading) {
+		double copy = s->o.handed_bytes / PT_WI_HANDOVER_BYTES_MS;
+
+		r.add_cpu = way ? PT_WI_HANDOVER_MS + copy :
 				  PT_WI_HANDOVER_LOW_MS;
+		r.add_made = way ? PT_WI_SEND_MS + copy : PT_WI_SEND_LOW_MS;
+	}
 	return r;
 }
 
@@ -190,28 +63,35 @@ static struct pt_wi_run slow_fixed(struct pt_wi_study *s, struct pt_wi_run r,
 	return r;
 }
 
-/* Copies that nothing waits for still take the bus: between all of their time
- * won and, where the device was the limit, less; the queue model decides. */
+/* From pinned memory, on a stream of their own: nobody waits for the copies, but
+ * the step that uses a batch begins behind its copy, and they still take the
+ * bus one after the other. */
 static struct pt_wi_run overlapped(struct pt_wi_study *s, struct pt_wi_run r,
 				   int64_t value, int way)
 {
 	(void)value, (void)way;
 	r.cut_transfer = s->o.transfer;
+	r.pinned = s->o.workers && !(s->o.pin > 0);
 	return r;
 }
 
 static struct pt_wi_run no_syncs(struct pt_wi_study *s, struct pt_wi_run r,
 				 int64_t value, int way)
 {
-	(void)value, (void)way;
+	(void)value;
 	r.device_queue = true;
 	r.no_sync = true;
 	r.gpu = s->o.gpu[0];
+	/* from pageable memory, copies wait for the device as a sync does: it
+	 * has its next kernels at once, or not before the host has done its
+	 * part of the step */
+	r.copies_block = s->o.transfer > BLOCKING_MS;
+	r.launch_late = way;
 	return r;
 }
 
 static int add_row(struct pt_wi_study *s, const char *name, int64_t value,
-		   change_fn change, int ways)
+		   pt_wi_change_fn change, int ways)
 {
 	struct pt_r_whatif *row;
 	int err;
@@ -222,7 +102,7 @@ static int add_row(struct pt_wi_study *s, const char *name, int64_t value,
 	row->change = name;
 	row->value = value;
 	row->note = NULL;
-	err = ask(s, row, change, ways);
+	err = pt_wi_ask(s, row, change, ways);
 	pt_wi_todays_pools(s);
 	return err;
 }
@@ -259,7 +139,7 @@ static int ask_others(struct pt_wi_study *s)
 		slow |= o->pools.v[i].slow;
 	for (i = 0; i < o->steps.n; i++)
 		gpu_wait += o->steps.v[i].gpu_wait / (double)o->steps.n;
-	if (m.disk > PT_WI_WORTH * (m.cpu + m.runq + m.disk + m.other))
+	if (m.disk > PT_WI_WORTH * (m.cpu + m.runq + m.disk + m.lock + m.other))
 		err = add_row(s, "no_disk_wait", PT_NULL, without_disk, 1);
 	if (!err && slow && s->peers.b.n)
 		err = add_row(s, "slow_worker_fixed", PT_NULL, slow_fixed, 1);
@@ -267,7 +147,8 @@ static int ask_others(struct pt_wi_study *s)
 		err = add_row(s, "transfers_overlapped", PT_NULL, overlapped, 1);
 	if (!err && o->sync_each && o->gpu_known &&
 	    gpu_wait > PT_WI_WORTH * o->mean_ms)
-		err = add_row(s, "fewer_syncs", PT_NULL, no_syncs, 1);
+		err = add_row(s, "fewer_syncs", PT_NULL, no_syncs,
+			      o->transfer > BLOCKING_MS ? 2 : 1);
 	return err;
 }
 

@@ -19,20 +19,27 @@
 
 /* A loader's hand-over costs a trainer that loads by itself nothing today. With
  * workers: between these, and a copy of the batch at 1 GB/s on top of the upper
- * one (measured on PyTorch's hand-overs of 0.6 MB: medians of 1.1 to 2.4 ms). */
-#define PT_WI_HANDOVER_LOW_MS 0.6
-#define PT_WI_HANDOVER_MS 1.6
+ * one (measured on PyTorch's hand-overs of batches of 0.6 MB that were there:
+ * means of 1.1 to 1.6 ms on an idle machine). */
+#define PT_WI_HANDOVER_LOW_MS 0.8
+#define PT_WI_HANDOVER_MS 1.2
 #define PT_WI_HANDOVER_BYTES_MS 1e6
+/* ... and the maker a copy into shared memory, and its sender's work. */
+#define PT_WI_SEND_LOW_MS 0.4
+#define PT_WI_SEND_MS 1.0
 
-/* One batch made: what its maker did meanwhile. */
+/* One batch made: what its maker did meanwhile. `lock` is sleep for a lock
+ * that another worker had; `other` is the rest of its sleep. */
 struct pt_wi_batch {
-	double cpu, runq, disk, other;
+	double cpu, runq, disk, lock, other;
 };
 typedef PT_VEC(struct pt_wi_batch) pt_wi_batches;
 
 /* One step of the trainer, the sleep for its batch left out. */
 struct pt_wi_step {
-	double cpu, runq; /* hand-over and host part together */
+	double cpu;	  /* of the host part */
+	double take;	  /* CPU of the hand-over */
+	double runq;	  /* in both */
 	double blocked;	  /* asleep in the host part, the device aside */
 	double handover;  /* asleep while a batch that was there is obtained */
 	double gpu_wait;  /* asleep in a call that waits for the device */
@@ -44,6 +51,19 @@ struct pt_wi_pool {
 	pt_wi_batches b;
 	bool slow; /* of a worker that is slower than its peers */
 	double share; /* of a core that its thread had when it wanted one */
+	double aux;   /* CPU of its process's other threads, per batch */
+	double phase; /* of its quota's period: where in it one begins */
+};
+
+/* CPU quotas of the workers (whatif_quota.c). */
+enum pt_wi_quota_of {
+	PT_WI_QUOTA_NONE,
+	PT_WI_QUOTA_EACH, /* each worker has one of its own */
+	PT_WI_QUOTA_ALL,  /* the workers share one */
+};
+struct pt_wi_quota {
+	enum pt_wi_quota_of of;
+	double period, budget; /* CPU time in each period */
 };
 
 struct pt_wi_obs {
@@ -62,13 +82,19 @@ struct pt_wi_obs {
 	double launches;    /* per step */
 	double transfer;    /* host blocked in copies, device idle; per step */
 	double handed_bytes; /* moved to the device, per step */
+	double handover;    /* asleep while a batch is taken, per step */
+	double waited;	    /* share of steps that slept for their batch */
 	double answers;	    /* of workers that the trainer sleeps for while it
 			     * takes a batch, per step */
 	double hold;	    /* rest of a worker's stretch on the CPU, seen from
 			     * any moment of it */
 	double readers;	    /* mean number that read from disk at once */
+	double lock_taken;  /* share of time in which a worker waits for a lock
+			     * that another has */
 	double throttled;   /* share of run-queue time that ends on a quota's
 			     * period */
+	struct pt_wi_quota quota;
+	unsigned prefetch;  /* batches in flight per worker; 0 not seen */
 	bool shared_quota;  /* a quota for the whole job is known */
 	bool restarted;	    /* workers were born in the window */
 	const char *unfit;  /* why it cannot be replayed, or NULL */
@@ -77,6 +103,7 @@ struct pt_wi_obs {
 enum pt_wi_runq {
 	PT_WI_SHARED,  /* queueing comes of sharing `cores` alone */
 	PT_WI_PRIVATE, /* each thread has its own small share of a core */
+	PT_WI_QUOTAS,  /* the observed quotas, on top of sharing */
 };
 
 /* One replay. `pools` may point into an observation or be made up. */
@@ -93,10 +120,18 @@ struct pt_wi_run {
 	bool device_queue;	/* replay the device as a queue, syncs as told */
 	bool no_sync;		/* with device_queue: never wait for it */
 	double gpu;		/* device work per step, with device_queue */
-	bool no_handover;	/* nobody holds the hand-over up any more */
+	bool copies_block;	/* until the device has done all before them */
+	bool launch_late;	/* ... and nothing is launched ahead of them */
+	double ready; /* taking a batch that is there: times what it takes
+		       * today */
+	double held_up; /* ... of which the sleep: times that of today */
+	bool pinned;	/* a pin thread takes them over; today there is none */
 	double cut_transfer;	/* taken out of each step's blocked time */
 	double add_cpu;		/* hand-over that is not there today, per step */
 	double add_sleep;	/* ... and the sleep in it */
+	double add_made;	/* of a worker per batch, likewise */
+	double lock_hold;	/* a lock that workers share: held per batch */
+	bool any_phase;		/* quotas' periods begin anywhere, by `seed` */
 	uint64_t seed;		/* of the block bootstrap; 0: as observed */
 	size_t n;		/* steps to replay */
 	double *queued;		/* NULL, or for the time that threads waited
@@ -108,6 +143,12 @@ struct pt_wi_run {
 int pt_wi_observe(const struct pt_an *an, const struct pt_trainer *t,
 		  struct pt_wi_obs *o);
 void pt_wi_obs_free(struct pt_wi_obs *o);
+/* Parts of it: o->prefetch; and o->throttled and o->quota, and of each pool aux
+ * and phase. 0 or -ENOMEM. */
+int pt_wi_observe_prefetch(const struct pt_an *an, const struct pt_trainer *t,
+			   struct pt_wi_obs *o);
+int pt_wi_observe_quota(const struct pt_an *an, const struct pt_trainer *t,
+			struct pt_wi_obs *o);
 
 /* Mean step time in ms; NAN when nothing can be replayed; a negative errno in
  * *err (-ENOMEM). */
@@ -125,6 +166,7 @@ struct pt_wi_variant {
 	enum pt_wi_runq runq;
 	double cores, others;
 	bool disk_shared;
+	double lock_hold;
 	double gpu;
 	double miss; /* of the observed step time, 0.03: by 3 % */
 	double base; /* mean over the seeds, nothing changed */
@@ -152,5 +194,14 @@ int pt_wi_make_pools(struct pt_wi_study *s);
 int pt_wi_find_variants(struct pt_wi_study *s);
 int pt_wi_replay_bases(struct pt_wi_study *s);
 struct pt_wi_batch pt_wi_mean_batch(const struct pt_wi_study *s);
+
+/* Makes one change to a run; `way` tells apart what it may cost. */
+typedef struct pt_wi_run (*pt_wi_change_fn)(struct pt_wi_study *,
+					    struct pt_wi_run, int64_t value,
+					    int way);
+/* Fill a row (change and value given): speedup and step_ms, or a note of why
+ * not. 0 or -ENOMEM. */
+int pt_wi_ask(struct pt_wi_study *s, struct pt_r_whatif *row,
+	      pt_wi_change_fn change, int ways);
 
 #endif

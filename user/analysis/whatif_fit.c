@@ -19,6 +19,14 @@
 #define STEPS_MAX 300
 /* Queueing up to this share of the CPU time is any scheduler's. */
 #define RUNQ_SMALL 0.10
+/* Waiting for each other's lock below this share of a batch is chance: workers
+ * out of step with one another. */
+#define LOCK_SMALL 0.002
+/* The replay may be off the job's step time by so much, for a hold to be
+ * possible. */
+#define LOCK_OFF 0.05
+/* Holds that differ by less are one. */
+#define LOCK_SAME 1.02
 /* Queueing beyond what the replay has, as a share of the step, that asks for
  * somebody else. */
 #define UNEXPLAINED 0.02
@@ -34,10 +42,11 @@ struct pt_wi_run pt_wi_base_run(const struct pt_wi_study *s,
 	n = n < STEPS_MIN ? STEPS_MIN : n > STEPS_MAX ? STEPS_MAX : n;
 	return (struct pt_wi_run){
 		.o = o, .pool = s->pool, .workers = o->workers,
-		.prefetch = PT_WI_PREFETCH, .runq = v->runq, .cores = v->cores,
+		.prefetch = o->prefetch ? o->prefetch : PT_WI_PREFETCH, .runq = v->runq, .cores = v->cores,
 		.others = v->others,
 		.disk_shared = v->disk_shared, .gpu = v->gpu,
-		.device_queue = !o->sync_each && v->gpu > 0, .seed = seed,
+		.device_queue = !o->sync_each && v->gpu > 0, .ready = 1, .held_up = 1,
+		.lock_hold = v->lock_hold, .seed = seed,
 		.n = n,
 	};
 }
@@ -74,7 +83,7 @@ static void find_share(struct pt_wi_pool *p)
 
 int pt_wi_make_pools(struct pt_wi_study *s)
 {
-	size_t i;
+	size_t i, peers = 0;
 	int err = 0;
 
 	for (i = 0; i < s->o.pools.n; i++)
@@ -84,9 +93,15 @@ int pt_wi_make_pools(struct pt_wi_study *s)
 		const struct pt_wi_pool *p = &s->o.pools.v[i];
 
 		err = join(&s->all, p);
-		if (!err && !p->slow)
-			err = join(&s->peers, p);
+		s->all.aux += p->aux / (double)s->o.pools.n;
+		if (err || p->slow)
+			continue;
+		err = join(&s->peers, p);
+		s->peers.aux += p->aux;
+		peers++;
 	}
+	if (peers)
+		s->peers.aux /= (double)peers;
 	find_share(&s->all);
 	find_share(&s->peers);
 	pt_wi_todays_pools(s);
@@ -141,11 +156,38 @@ static int fit(struct pt_wi_study *s, struct pt_wi_variant *v, double seen,
 	return err;
 }
 
+/*
+ * How long may a batch hold the lock that the workers share? Its takers show
+ * only where one waits for another, and workers that fall into step hardly
+ * wait. At least: the share of time in which somebody waited, of a step. At
+ * most: as long as the job would still be as fast as it was. Bisects to where
+ * the replay is slower than the job by `most`.
+ */
+static int hold_until(struct pt_wi_study *s, struct pt_wi_variant *v, double lo,
+		      double hi, double most)
+{
+	int i, err = 0;
+
+	for (i = 0; i < FIT_ROUNDS && !err && lo < hi; i++) {
+		v->lock_hold = (lo + hi) / 2;
+		err = miss(s, v);
+		if (v->miss > most)
+			hi = v->lock_hold;
+		else
+			lo = v->lock_hold;
+	}
+	v->lock_hold = lo;
+	return err;
+}
+
 /* Keep a variant that reproduces the step time. */
 static int try_variant(struct pt_wi_study *s, struct pt_wi_variant v)
 {
 	int err = miss(s, &v);
 
+	/* others on the cores stretch the hold, too */
+	if (!err && v.lock_hold > 0 && v.miss > LOCK_OFF)
+		err = hold_until(s, &v, 0, v.lock_hold, LOCK_OFF);
 	if (err || !(fabs(v.miss) <= VALID_MAX) ||
 	    s->n_variants == PT_WI_MAX_VARIANTS)
 		return err;
@@ -163,6 +205,7 @@ struct pt_wi_batch pt_wi_mean_batch(const struct pt_wi_study *s)
 		m.cpu += s->all.b.v[i].cpu / n;
 		m.runq += s->all.b.v[i].runq / n;
 		m.disk += s->all.b.v[i].disk / n;
+		m.lock += s->all.b.v[i].lock / n;
 		m.other += s->all.b.v[i].other / n;
 	}
 	return m;
@@ -192,6 +235,10 @@ static int variants_of_cores(struct pt_wi_study *s, struct pt_wi_variant v)
 	int err;
 
 	v.cores = s->o.cores;
+	if (s->o.quota.of != PT_WI_QUOTA_NONE) {
+		v.runq = PT_WI_QUOTAS;
+		return try_variant(s, v);
+	}
 	v.runq = PT_WI_PRIVATE;
 	if (!(v.cores > 0) || (m.runq > RUNQ_SMALL * m.cpu &&
 			       s->o.throttled > 0.5 && !s->o.shared_quota))
@@ -209,11 +256,38 @@ static int variants_of_cores(struct pt_wi_study *s, struct pt_wi_variant v)
 	return err ? err : try_variant(s, group);
 }
 
+/* Both ends of what the hold of a shared lock may be. */
+static int variants_of_locks(struct pt_wi_study *s, struct pt_wi_variant v)
+{
+	struct pt_wi_batch m = pt_wi_mean_batch(s);
+	double work = m.cpu + m.runq + m.disk + m.lock + m.other, least;
+	double most = s->o.mean_ms * (1 + LOCK_OFF);
+	int err;
+
+	v.cores = s->o.cores;
+	if (!(m.lock > LOCK_SMALL * work))
+		return variants_of_cores(s, v);
+	least = v.lock_hold = s->o.lock_taken * s->o.mean_ms;
+	err = miss(s, &v);
+	if (!err && v.miss < -LOCK_OFF) /* that little would be too fast */
+		err = hold_until(s, &v, least, most, -LOCK_OFF);
+	if (!err && v.miss > LOCK_OFF) /* who waits may just be waking up */
+		err = hold_until(s, &v, 0, least, LOCK_OFF);
+	if (!err)
+		err = variants_of_cores(s, v);
+	least = v.lock_hold;
+	if (!err)
+		err = hold_until(s, &v, least, most, LOCK_OFF);
+	if (err || v.lock_hold < LOCK_SAME * least)
+		return err;
+	return variants_of_cores(s, v);
+}
+
 int pt_wi_find_variants(struct pt_wi_study *s)
 {
 	const struct pt_wi_obs *o = &s->o;
 	struct pt_wi_batch m = pt_wi_mean_batch(s);
-	double work = m.cpu + m.runq + m.disk + m.other;
+	double work = m.cpu + m.runq + m.disk + m.lock + m.other;
 	bool disk = work > 0 && m.disk > PT_WI_WORTH * work;
 	bool device = !o->sync_each;
 	int d, g, err = 0;
@@ -224,7 +298,7 @@ int pt_wi_find_variants(struct pt_wi_study *s)
 
 			v.gpu = !device ? 0 : o->gpu_known ? o->gpu[0] :
 						      o->gpu[1 + g];
-			err = variants_of_cores(s, v);
+			err = variants_of_locks(s, v);
 		}
 	}
 	if (!err && !s->n_variants)

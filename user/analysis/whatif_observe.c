@@ -7,15 +7,14 @@
 
 #include "analysis/whatif.h"
 
-/* The kernel's default period of a CPU quota (and that of container
- * runtimes): a thread that used its quota up runs again when one begins. */
-#define QUOTA_PERIOD_NS (100 * NS_PER_MS)
-#define QUOTA_BINS 20
-/* Shorter queueing is the scheduler's, not a quota's. */
-#define QUOTA_MIN_NS (5 * NS_PER_MS)
 /* CPython's thread switch interval: a thread that computes lets another have
  * the interpreter after so long at the latest. */
 #define SWITCH_MS 5.0
+/* Readers are woken together, on one core while another is idle, and by kernel
+ * threads that want it too: where a batch is mostly sleep for the disk, less than
+ * this (two of the scheduler's time slices) on the run queue goes when the sleep
+ * goes, and speaks for nobody else on the cores. */
+#define TOGETHER_NS (3 * NS_PER_MS)
 /* A loop that waits for the device in so many of its steps does so in each:
  * the cut ends of a capture and a first step may differ. */
 #define SYNC_EACH 0.8
@@ -28,10 +27,51 @@ static double ms(uint64_t ns)
 struct split {
 	const struct pt_an *an;
 	const struct pt_worker *w; /* NULL: the trainer */
-	uint64_t cpu, runq, disk, other, idle;
+	uint64_t cpu, runq, disk, lock, other, idle;
+	uint64_t together; /* of runq, in short stretches */
 	uint64_t socks; /* times that a socket was waited for */
+	uint64_t throttled; /* ... while who answers had no CPU time left */
 	double rest;	/* integral of the rest of stretches on the CPU, ms^2 */
 };
+
+/* A worker sleeps for a lock that another process of the job had. */
+static bool is_shared_lock(const struct pt_an *an, const struct pt_worker *w,
+			   const struct pt_iv *iv)
+{
+	return iv->wait == PT_WAIT_FUTEX && iv->valid_wake &&
+	       iv->waker_tgid != w->proc->tgid &&
+	       pt_model_proc(an->m, iv->waker_tgid);
+}
+
+static int queued_piece(void *ctx, uint64_t b, uint64_t e,
+			const struct pt_iv *iv, bool queued)
+{
+	(void)iv;
+	*(uint64_t *)ctx += queued ? e - b : 0;
+	return 0;
+}
+
+/* While the trainer slept in [b,e) for an answer, a thread of the process that
+ * gave it was on the run queue for so long: the one that answers, or another
+ * that had the interpreter. */
+static uint64_t answerer_queued(const struct pt_an *an, uint64_t b, uint64_t e,
+				const struct pt_iv *iv)
+{
+	const struct pt_proc *peer;
+	uint64_t most = 0;
+	size_t i;
+
+	peer = iv->valid_wake ? pt_model_proc(an->m, iv->waker_tgid) : NULL;
+	if (!peer || iv->wait != PT_WAIT_SOCK)
+		return 0;
+	for (i = 0; i < peer->threads.n; i++) {
+		uint64_t sum = 0;
+
+		pt_walk(peer->threads.v[i], b, e, queued_piece, &sum);
+		most = pt_max64(most, sum);
+	}
+	return most;
+}
 
 static int split_piece(void *ctx, uint64_t b, uint64_t e,
 		       const struct pt_iv *iv, bool queued)
@@ -47,9 +87,12 @@ static int split_piece(void *ctx, uint64_t b, uint64_t e,
 	}
 	if (queued) {
 		k->runq += e - b;
+		k->together += e - b < TOGETHER_NS ? e - b : 0;
 		return 0;
 	}
 	k->socks += iv->wait == PT_WAIT_SOCK;
+	if (!k->w)
+		k->throttled += answerer_queued(k->an, b, e, iv);
 	switch (pt_piece_cause(k->an, k->w, iv)) {
 	case PT_CAUSE_WORKER_IDLE:
 		k->idle += e - b;
@@ -58,6 +101,12 @@ static int split_piece(void *ctx, uint64_t b, uint64_t e,
 	case PT_CAUSE_PAGE_FAULT:
 		k->disk += e - b;
 		break;
+	case PT_CAUSE_LOCK:
+		if (k->w && is_shared_lock(k->an, k->w, iv)) {
+			k->lock += e - b;
+			break;
+		}
+		/* fall through */
 	default:
 		k->other += e - b;
 	}
@@ -66,8 +115,11 @@ static int split_piece(void *ctx, uint64_t b, uint64_t e,
 
 static struct pt_wi_batch to_batch(const struct split *k, double n)
 {
-	struct pt_wi_batch b = { ms(k->cpu) / n, ms(k->runq) / n,
-				 ms(k->disk) / n, ms(k->other) / n };
+	bool reads = k->disk > k->cpu + k->runq + k->lock + k->other;
+	uint64_t moved = reads ? k->together : 0;
+	struct pt_wi_batch b = { ms(k->cpu) / n, ms(k->runq - moved) / n,
+				 ms(k->disk + moved) / n, ms(k->lock) / n,
+				 ms(k->other) / n };
 
 	return b;
 }
@@ -165,7 +217,7 @@ static int observe_step(const struct pt_an *an, const struct pt_trainer *t,
 
 	pt_walk(t->main, s->wait_begin, s->wait_end, split_piece, &wait);
 	pt_walk(t->main, s->wait_end, s->end, split_piece, &host);
-	asleep = ms(host.disk + host.other + host.idle);
+	asleep = ms(host.disk + host.lock + host.other + host.idle);
 	p.gpu_wait = ms(s->gpu_wait_ns);
 	p.cpu = ms(host.cpu);
 	p.runq = ms(host.runq);
@@ -176,12 +228,17 @@ static int observe_step(const struct pt_an *an, const struct pt_trainer *t,
 		if (pt_vec_push(&o->pools.v[0].b, to_batch(&wait, 1)))
 			return -ENOMEM;
 	} else {
-		uint64_t slept = wait.disk + wait.other + wait.idle;
+		uint64_t slept = wait.disk + wait.lock + wait.other + wait.idle;
 
 		o->answers += (double)wait.socks;
-		p.cpu += ms(wait.cpu);
+		p.take = ms(wait.cpu);
 		p.runq += ms(wait.runq);
-		p.handover = ms(slept - pt_min64(slept, s->blocked_ns));
+		slept -= pt_min64(slept, s->blocked_ns);
+		/* replayed with the quotas */
+		if (o->quota.of != PT_WI_QUOTA_NONE)
+			slept -= pt_min64(slept, wait.throttled);
+		p.handover = ms(slept);
+		o->waited += s->blocked_ns > 0;
 	}
 	return pt_vec_push(&o->steps, p);
 }
@@ -212,6 +269,10 @@ static int observe_steps(const struct pt_an *an, const struct pt_trainer *t,
 	if (o->steps.n) {
 		o->mean_ms = sum / (double)o->steps.n;
 		o->answers /= (double)o->steps.n;
+		o->waited /= (double)o->steps.n;
+		for (i = 0; i < o->steps.n; i++)
+			o->handover += o->steps.v[i].handover /
+				       (double)o->steps.n;
 		o->sync_each = (double)syncs >= SYNC_EACH * (double)o->steps.n;
 	}
 	return err;
@@ -272,17 +333,30 @@ static int cmp_span(const void *a, const void *b)
 	return x->begin < y->begin ? -1 : x->begin > y->begin;
 }
 
-/* How many workers wait for the disk, while any does. */
-static int observe_readers(const struct pt_an *an, const struct pt_trainer *t,
-			   struct pt_wi_obs *o)
+typedef bool (*iv_fn)(const struct pt_an *an, const struct pt_worker *w,
+		      const struct pt_iv *iv);
+
+static bool is_disk(const struct pt_an *an, const struct pt_worker *w,
+		    const struct pt_iv *iv)
 {
-	uint64_t sum = 0, cover = 0, end = 0;
+	(void)an, (void)w;
+	return iv->wait == PT_WAIT_DISK || iv->wait == PT_WAIT_FAULT;
+}
+
+/* Sleeps of the workers that `fn` picks: their sum, and the time in which at
+ * least one slept so. */
+static int sum_sleeps(const struct pt_an *an, const struct pt_trainer *t,
+		      iv_fn fn, uint64_t *sum, uint64_t *cover)
+{
+	uint64_t end = 0;
 	pt_spans s = { 0 };
 	size_t i, j;
 	int err = 0;
 
+	*sum = *cover = 0;
 	for (i = 0; i < t->workers.n && !err; i++) {
-		const struct pt_thread *th = t->workers.v[i].main;
+		const struct pt_worker *w = &t->workers.v[i];
+		const struct pt_thread *th = w->main;
 
 		for (j = pt_iv_after(th, an->t0); j < th->iv.n && !err; j++) {
 			const struct pt_iv *iv = &th->iv.v[j];
@@ -290,57 +364,41 @@ static int observe_readers(const struct pt_an *an, const struct pt_trainer *t,
 
 			if (iv->begin >= an->t1)
 				break;
-			if (x.end > x.begin && (iv->wait == PT_WAIT_DISK ||
-						iv->wait == PT_WAIT_FAULT))
+			if (x.end > x.begin && fn(an, w, iv))
 				err = pt_vec_push(&s, x);
 		}
 	}
 	if (s.n)
 		qsort(s.v, s.n, sizeof(*s.v), cmp_span);
 	for (i = 0; i < s.n; i++) {
-		sum += s.v[i].end - s.v[i].begin;
+		*sum += s.v[i].end - s.v[i].begin;
 		if (s.v[i].end > end) {
-			cover += s.v[i].end - pt_max64(s.v[i].begin, end);
+			*cover += s.v[i].end - pt_max64(s.v[i].begin, end);
 			end = s.v[i].end;
 		}
 	}
-	o->readers = cover ? (double)sum / (double)cover : 1;
 	pt_vec_free(&s);
 	return err;
 }
 
-/*
- * Long stretches on the run queue that all end at the same point of a period
- * are a quota's. Returns their time; adds all queueing to *all.
- */
-static uint64_t quota_time(const struct pt_an *an, const struct pt_thread *th,
-			   uint64_t *all)
+/* How many workers wait for the disk, while any does; and the share of time in
+ * which one waits for a lock that another has. */
+static int observe_sharing(const struct pt_an *an, const struct pt_trainer *t,
+			   struct pt_wi_obs *o)
 {
-	uint64_t bin[QUOTA_BINS] = { 0 }, best = 0;
-	size_t i;
+	uint64_t sum, cover;
+	int err = sum_sleeps(an, t, is_disk, &sum, &cover);
 
-	for (i = pt_iv_after(th, an->t0); i < th->iv.n; i++) {
-		const struct pt_iv *iv = &th->iv.v[i];
-		uint64_t q = iv->end - iv->ready;
-
-		if (iv->begin >= an->t1)
-			break;
-		*all += q;
-		if (q >= QUOTA_MIN_NS)
-			bin[iv->end % QUOTA_PERIOD_NS /
-			    (QUOTA_PERIOD_NS / QUOTA_BINS)] += q;
-	}
-	for (i = 0; i < QUOTA_BINS; i++) /* the point may lie on a border */
-		best = pt_max64(best, bin[i] + bin[(i + 1) % QUOTA_BINS]);
-	return best;
+	if (err)
+		return err;
+	o->readers = cover ? (double)sum / (double)cover : 1;
+	err = sum_sleeps(an, t, is_shared_lock, &sum, &cover);
+	o->lock_taken = (double)cover / (double)(an->t1 - an->t0);
+	return err;
 }
 
-static void observe_cores(const struct pt_an *an, const struct pt_trainer *t,
-			  struct pt_wi_obs *o)
+static void observe_cores(const struct pt_an *an, struct pt_wi_obs *o)
 {
-	uint64_t quota = 0, all = 0;
-	size_t i;
-
 	if (an->m->host_known && an->m->host.cores) {
 		o->cores = an->m->host.cores;
 		if (an->m->host.quota_mcores) {
@@ -349,11 +407,6 @@ static void observe_cores(const struct pt_an *an, const struct pt_trainer *t,
 				(double)an->m->host.quota_mcores / 1000);
 		}
 	}
-	for (i = 0; i < t->workers.n; i++)
-		quota += quota_time(an, t->workers.v[i].main, &all);
-	if (!t->workers.n)
-		quota = quota_time(an, t->main, &all);
-	o->throttled = all ? (double)quota / (double)all : 0;
 }
 
 int pt_wi_observe(const struct pt_an *an, const struct pt_trainer *t,
@@ -370,15 +423,19 @@ int pt_wi_observe(const struct pt_an *an, const struct pt_trainer *t,
 	if (!o->own_loading)
 		err = observe_workers(an, t, o);
 	if (!err)
+		err = pt_wi_observe_quota(an, t, o);
+	if (!err)
+		err = pt_wi_observe_prefetch(an, t, o);
+	if (!err)
 		err = observe_steps(an, t, o);
 	if (!err)
-		err = observe_readers(an, t, o);
+		err = observe_sharing(an, t, o);
 	if (err)
 		return err;
 	observe_extra(an, t, o);
 	observe_pin(an, t, o);
 	observe_device(an, t, o);
-	observe_cores(an, t, o);
+	observe_cores(an, o);
 	if (o->steps.n < PT_WI_MIN_SAMPLES)
 		o->unfit = "too few whole steps were seen";
 	return 0;
