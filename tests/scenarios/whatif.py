@@ -9,7 +9,8 @@ pipetrace asked about, and measure what it really won.
 
 The real speed-up comes from the job's own log: mean step time of the run that
 was traced over that of a second run with the change made. Where the change is
-a worker count, the count is the one that pipetrace calls best. A set-up passes
+a worker count, the count is the one that pipetrace calls best, or one that the
+set-up names (to see that no gain is told where there is none). A set-up passes
 when the measured speed-up lies in the predicted range and the range is no
 wider than 1.25 to 1; it is skipped, with the reason, when pipetrace says that
 it cannot tell. In both runs the job has a high priority, so that other work on
@@ -47,17 +48,18 @@ FOREIGN_CORES = 0.35
 DISK_KIB_S = 16 * 1024
 NICE, SHARES = -15, 16384             # over other work
 
-# job: today's options; change: the report's; apply: options that make it real,
-# a function of the advised worker count where the change is one.
-Setup = collections.namedtuple("Setup", "name job change apply storage quota")
+# job: today's options; change: the report's; apply: options that make it real
+# (for a worker count they follow from it); count: the number of workers to ask
+# for, where it is not the one that pipetrace calls best; shapes: a job of
+# tests/scenarios/job.py, which knows more of them; env: of the job.
+Setup = collections.namedtuple("Setup", "name job change apply storage quota "
+                               "count shapes env")
 
 
-def setup(name, job, change="workers", apply=None, storage=False, quota=False):
-    return Setup(name, job, change, apply, storage, quota)
-
-
-def count(n):
-    return "--workers %d" % n
+def setup(name, job, change="workers", apply=None, storage=False, quota=False,
+          count=None, shapes=False, env=None):
+    return Setup(name, job, change, apply, storage, quota, count, shapes,
+                 env or {})
 
 
 # Items mostly sleep, so that two cores carry many workers; where they compute,
@@ -84,6 +86,30 @@ SETUPS = [
           "--workers 2 --cache cached --file-kb 256", storage=True),
     setup("sync", "--workers 0 --cpu-ms-per-item 3", "fewer_syncs",
           "--workers 0 --cpu-ms-per-item 3 --sync-every 50"),
+    setup("item", "--workers 0 --cpu-ms-per-item 2 --loss-item --sync-every 0",
+          "fewer_syncs", "--workers 0 --cpu-ms-per-item 2 --sync-every 50"),
+    setup("syncdev", "--workers 0 --cpu-ms-per-item 1.5 --jitter 0.5 "
+          "--sync-device", "fewer_syncs",
+          "--workers 0 --cpu-ms-per-item 1.5 --jitter 0.5 --sync-every 50"),
+    setup("quota3", "--workers 3 --cpu-ms-per-item 1.5 --jitter 0.3 "
+          "--kernel-us 150", quota=True),
+    setup("fewer", "--workers 4 --cpu-ms-per-item 2", quota=True, count=2),
+    setup("slowq", "--workers 3 --cpu-ms-per-item 0.8 --slow-worker 1:5",
+          "slow_worker_fixed", "--workers 3 --cpu-ms-per-item 0.8", quota=True),
+    # no gain is an answer, too: more workers than cores, or behind one lock
+    setup("past", "--workers 2 --cpu-ms-per-item 5 --jitter 0.2", count=4),
+    setup("over", "--workers 6 --cpu-ms-per-item 4 --jitter 0.2", count=2),
+    setup("lock", "--workers 4 --lock-ms 7", count=8, shapes=True),
+    setup("lock2", "--workers 2 --lock-ms 3 --lock-sleeps --sleep-ms 6",
+          count=4, shapes=True),
+    setup("copies", "--workers 2 --cpu-ms 0.5 --tensor-kb 3000",
+          "transfers_overlapped",
+          "--workers 2 --cpu-ms 0.5 --tensor-kb 3000 --pin --loop side",
+          shapes=True, env={"PT_SIM_H2D_GBPS": "0.5"}),
+    setup("bus", "--workers 2 --cpu-ms 0.5 --tensor-kb 7000",
+          "transfers_overlapped",
+          "--workers 2 --cpu-ms 0.5 --tensor-kb 7000 --pin --loop side",
+          shapes=True, env={"PT_SIM_H2D_GBPS": "0.5"}),
 ]
 
 
@@ -147,16 +173,19 @@ class Run:
             if enter:
                 enter()
 
-        argv = [matrix.PYTHON, matrix.JOB, "--truth",
-                self.stem + ".truth.jsonl", "--cudart",
-                os.path.join(o.build, "sim/libcudart.so.12"), "--data", data,
-                "--seed", str(self.seed), "--die-with-parent", "--seconds",
-                str(60 + 3 * o.duration)] + self.extra.split()
+        job = [os.path.join(HERE, "job.py")] if self.setup.shapes else \
+            [matrix.JOB, "--die-with-parent"]
+        argv = [matrix.PYTHON] + job + [
+            "--truth", self.stem + ".truth.jsonl", "--cudart",
+            os.path.join(o.build, "sim/libcudart.so.12"), "--data", data,
+            "--seed", str(self.seed), "--seconds",
+            str(60 + 3 * o.duration)] + self.extra.split()
         with open(self.stem + ".out", "wb") as out, \
                 open(self.stem + ".err", "wb") as err:
             # pylint: disable=consider-using-with
             self.job = subprocess.Popen(argv, stdin=subprocess.DEVNULL,
                                         stdout=out, stderr=err,
+                                        env={**os.environ, **self.setup.env},
                                         preexec_fn=first)
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
@@ -233,7 +262,9 @@ def wanted(report, setup_):
         reasons = [x["reason"] for x in report["capture"]["limits"]
                    if x["what"] == "whatif"]
         return None, reasons[0] if reasons else "was not asked"
-    if setup_.change == "workers":
+    if setup_.count:
+        rows = [r for r in rows if r["value"] == setup_.count]
+    elif setup_.change == "workers":
         told = [r for r in rows if r["speedup"]["value"] is not None
                 and r["value"] <= MOST_WORKERS]
         if what["best_workers"] is not None:
