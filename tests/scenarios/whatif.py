@@ -93,7 +93,7 @@ SETUPS = [
           "--workers 0 --cpu-ms-per-item 1.5 --jitter 0.5 --sync-every 50"),
     setup("quota3", "--workers 3 --cpu-ms-per-item 1.5 --jitter 0.3 "
           "--kernel-us 150", quota=True),
-    setup("fewer", "--workers 4 --cpu-ms-per-item 2", quota=True, count=2),
+    setup("fewer", "--workers 4 --cpu-ms-per-item 3", quota=True, count=2),
     setup("slowq", "--workers 3 --cpu-ms-per-item 0.8 --slow-worker 1:5",
           "slow_worker_fixed", "--workers 3 --cpu-ms-per-item 0.8", quota=True),
     # no gain is an answer, too: more workers than cores, or behind one lock

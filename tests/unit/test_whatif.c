@@ -226,6 +226,22 @@ static void test_quota(void **state)
 	to_workers(o, 6, true);
 }
 
+/* A quota that hardly shows today: with a worker less it would. */
+static void test_quota_in_reserve(void **state)
+{
+	struct job_opts o = job_defaults();
+
+	(void)state;
+	o.quota_ns = 25 * ST_MS;
+	o.batch_ns = 9 * ST_MS;
+	o.workers = 2;
+	o.jitter = 0.3;
+	o.kernel_ns = 1040 * ST_US;
+	to_workers(o, 1, true);
+	o.kernel_ns = 1080 * ST_US; /* too little to know it by */
+	to_workers(o, 1, false);
+}
+
 /* One lock for all workers: the more wait for it, the less another wins. */
 static void test_lock(void **state)
 {
@@ -456,6 +472,7 @@ int main(void)
 		cmocka_unit_test(test_disk),
 		cmocka_unit_test(test_syncs),
 		cmocka_unit_test(test_quota),
+		cmocka_unit_test(test_quota_in_reserve),
 		cmocka_unit_test(test_lock),
 		cmocka_unit_test(test_prefetch),
 		cmocka_unit_test(test_busy_answers),

@@ -102,6 +102,13 @@ static int add_row(struct pt_wi_study *s, const char *name, int64_t value,
 	row->change = name;
 	row->value = value;
 	row->note = NULL;
+	if (change == more_workers && s->o.quota_hidden &&
+	    value < (int64_t)s->o.workers) {
+		row->step_ms = NAN;
+		row->speedup = (struct pt_range){ NAN, NAN, NAN };
+		row->note = "the workers have CPU quotas that hardly show today";
+		return 0;
+	}
 	err = pt_wi_ask(s, row, change, ways);
 	pt_wi_todays_pools(s);
 	return err;

@@ -94,6 +94,7 @@ struct pt_wi_obs {
 	double throttled;   /* share of run-queue time that ends on a quota's
 			     * period */
 	struct pt_wi_quota quota;
+	bool quota_hidden;  /* workers were throttled, too little to see how */
 	unsigned prefetch;  /* batches in flight per worker; 0 not seen */
 	bool shared_quota;  /* a quota for the whole job is known */
 	bool restarted;	    /* workers were born in the window */

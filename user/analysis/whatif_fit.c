@@ -222,38 +222,47 @@ static double queued_seen(const struct pt_wi_study *s)
 	return sum;
 }
 
-/*
- * What queueing for cores comes of: a quota, where its mark is seen; sharing
- * them with one another, where that explains it; else somebody else, who may
- * take his share per thread or per job (control groups): both are replayed.
- */
+/* Somebody else, who may take his share per thread or per job (control groups):
+ * both are replayed. None where the replay's own queueing is all that was seen. */
+static int variants_of_others(struct pt_wi_study *s, struct pt_wi_variant v)
+{
+	double seen = queued_seen(s), own;
+	struct pt_wi_variant group = v;
+	int err = queued(s, &v, &own);
+
+	if (!err && !(seen - own > UNEXPLAINED * s->o.mean_ms))
+		return try_variant(s, v);
+	if (!err)
+		err = fit(s, &v, seen, true);
+	if (!err)
+		err = try_variant(s, v);
+	if (!err)
+		err = fit(s, &group, seen, false);
+	return err ? err : try_variant(s, group);
+}
+
+/* What queueing for cores comes of: a quota, where its mark is seen; sharing
+ * them with one another, where that explains it; else somebody else. */
 static int variants_of_cores(struct pt_wi_study *s, struct pt_wi_variant v)
 {
 	struct pt_wi_batch m = pt_wi_mean_batch(s);
-	double seen = queued_seen(s), own;
-	struct pt_wi_variant group;
+	size_t before = s->n_variants;
 	int err;
 
 	v.cores = s->o.cores;
 	if (s->o.quota.of != PT_WI_QUOTA_NONE) {
 		v.runq = PT_WI_QUOTAS;
-		return try_variant(s, v);
+		err = try_variant(s, v);
+		if (err || s->n_variants > before)
+			return err;
+		return variants_of_others(s, v); /* quotas are not all */
 	}
 	v.runq = PT_WI_PRIVATE;
 	if (!(v.cores > 0) || (m.runq > RUNQ_SMALL * m.cpu &&
 			       s->o.throttled > 0.5 && !s->o.shared_quota))
 		return try_variant(s, v);
 	v.runq = PT_WI_SHARED;
-	err = queued(s, &v, &own);
-	if (err || !(seen - own > UNEXPLAINED * s->o.mean_ms))
-		return err ? err : try_variant(s, v);
-	group = v;
-	err = fit(s, &v, seen, true);
-	if (!err)
-		err = try_variant(s, v);
-	if (!err)
-		err = fit(s, &group, seen, false);
-	return err ? err : try_variant(s, group);
+	return variants_of_others(s, v);
 }
 
 /* Both ends of what the hold of a shared lock may be. */

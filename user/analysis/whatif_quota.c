@@ -22,6 +22,9 @@
  * ends on a period, is a quota's. */
 #define RUNQ_SHARE 0.10
 #define ON_PERIOD 0.5
+/* ... or where the control group says that it was throttled for more than this
+ * share of the time, and at least half of it shows on a period. */
+#define THROTTLED_SHARE 0.005
 /* Fewer periods cut short say little of the quota. */
 #define MIN_PERIODS 5
 /* Two quotas whose periods begin so far apart are two. */
@@ -211,6 +214,16 @@ static enum pt_wi_quota_of whose(const struct pt_an *an,
 							   PT_WI_QUOTA_NONE;
 }
 
+/* Its control group was throttled, and its waits show when. */
+static bool says_throttled(const struct pt_an *an, const struct pt_worker *w,
+			   const struct marks *m)
+{
+	uint64_t ns = group_throttled(w->proc);
+
+	return ns != UINT64_MAX && m->on >= ns / 2 &&
+	       (double)ns > THROTTLED_SHARE * (double)(an->t1 - an->t0);
+}
+
 /* CPU time of the worker's other threads, per batch. */
 static double others_cpu(const struct pt_worker *w)
 {
@@ -234,6 +247,7 @@ int pt_wi_observe_quota(const struct pt_an *an, const struct pt_trainer *t,
 {
 	uint64_t on = 0, all = 0, cpu = 0;
 	pt_doubles cut = { 0 };
+	bool said = false, shows;
 	size_t i;
 	int err = 0;
 
@@ -252,7 +266,11 @@ int pt_wi_observe_quota(const struct pt_an *an, const struct pt_trainer *t,
 		o->pools.v[i].aux = others_cpu(w);
 		phase = phase_of(an, w->main, &m);
 		o->pools.v[i].phase = (double)phase / NS_PER_MS;
-		if (m.on > ON_PERIOD * (double)m.all)
+		said |= says_throttled(an, w, &m);
+		o->quota_hidden |= group_throttled(w->proc) != UINT64_MAX &&
+				   group_throttled(w->proc) > 0;
+		if (m.on > ON_PERIOD * (double)m.all ||
+		    says_throttled(an, w, &m))
 			err = periods_cut(an, w, &m, phase, &cut);
 	}
 	if (!t->workers.n) {
@@ -263,10 +281,12 @@ int pt_wi_observe_quota(const struct pt_an *an, const struct pt_trainer *t,
 		all = m.all;
 	}
 	o->throttled = all ? (double)on / (double)all : 0;
-	if (!err && cut.n >= MIN_PERIODS && o->throttled > ON_PERIOD &&
-	    (double)all > RUNQ_SHARE * (double)cpu && !t->respawned &&
+	shows = o->throttled > ON_PERIOD &&
+		(double)all > RUNQ_SHARE * (double)cpu;
+	if (!err && cut.n >= MIN_PERIODS && (shows || said) && !t->respawned &&
 	    t->workers.n == o->pools.n) {
 		o->quota.of = whose(an, t, o);
+		o->quota_hidden = false;
 		o->quota.period = (double)PERIOD_NS / NS_PER_MS;
 		o->quota.budget = pt_median(cut.v, cut.n);
 		if (o->quota.of == PT_WI_QUOTA_ALL) /* seen of one at a time */
