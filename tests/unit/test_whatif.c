@@ -402,7 +402,7 @@ static void test_arithmetic_lock(void **state)
 /* A batch that is there is taken quicker; copies take turns on the bus. */
 static void test_arithmetic_trainer(void **state)
 {
-	struct pt_wi_obs o = { .transfer = 8 };
+	struct pt_wi_obs o = { .transfer = 8, .blocked = 8 };
 	struct pt_wi_batch b = { .other = 2 };
 	struct pt_wi_step p = { .take = 4, .blocked = 8, .gpu_wait = 10 };
 	struct pt_wi_run r = { .workers = 1, .prefetch = 2, .ready = 0.5 };
@@ -413,6 +413,9 @@ static void test_arithmetic_trainer(void **state)
 	assert_float_equal(replay_of(r, o, b, p), 22, 0.1);
 	r.cut_transfer = 8;
 	assert_float_equal(replay_of(r, o, b, p), 14, 0.1);
+	o.blocked = 16; /* this step's are half of the others' */
+	assert_float_equal(replay_of(r, o, b, p), 18, 0.1);
+	o.blocked = 8;
 	p.gpu_wait = 1;
 	assert_float_equal(replay_of(r, o, b, p), 8, 0.1);
 	r.cut_transfer = 0;

@@ -82,6 +82,7 @@ struct pt_wi_obs {
 	double launches;    /* per step */
 	double transfer;    /* host blocked in copies, device idle; per step */
 	double handed_bytes; /* moved to the device, per step */
+	double blocked;	    /* of the steps, mean */
 	double handover;    /* asleep while a batch is taken, per step */
 	double waited;	    /* share of steps that slept for their batch */
 	double answers;	    /* of workers that the trainer sleeps for while it

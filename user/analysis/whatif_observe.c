@@ -271,6 +271,9 @@ static int observe_steps(const struct pt_an *an, const struct pt_trainer *t,
 		o->answers /= (double)o->steps.n;
 		o->waited /= (double)o->steps.n;
 		for (i = 0; i < o->steps.n; i++)
+			o->blocked += o->steps.v[i].blocked /
+				      (double)o->steps.n;
+		for (i = 0; i < o->steps.n; i++)
 			o->handover += o->steps.v[i].handover /
 				       (double)o->steps.n;
 		o->sync_each = (double)syncs >= SYNC_EACH * (double)o->steps.n;

@@ -68,7 +68,8 @@ static void begin_host(struct sim *s)
 	s->waited = false;
 	*p = r->o->steps.v[pt_wi_draw_next(&s->d, r->o->steps.n, r->seed != 0)];
 	p->cpu += taking * p->take;
-	p->blocked = fmax(0, p->blocked - r->cut_transfer);
+	if (r->cut_transfer > 0) /* of each step alike */
+		p->blocked *= 1 - fmin(1, r->cut_transfer / r->o->blocked);
 	p->blocked += taking * r->held_up * p->handover;
 	p->blocked += r->add_sleep;
 	if (!r->device_queue)
