@@ -161,6 +161,9 @@ _Static_assert(sizeof(struct pt_rec_gpu) == 72, "pt_rec_gpu");
 #define PT_COOKIE_STREAM(c) ((__u32)(((c) >> 32) & 15))
 #define PT_COOKIE_V(c, i) ((__u32)(((c) >> (36 + 4 * (i))) & 15))
 #define PT_SLOT_ABSENT 15
+/* Not in api.def: the function that the user named, whose calls begin steps.
+ * Entries only. Older readers take it for a later version's entry point. */
+#define PT_API_STEP_MARKER 0xffff
 
 struct pt_rec_read {
 	struct pt_hdr hdr; /* ts: the call returned */

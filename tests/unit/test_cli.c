@@ -447,9 +447,22 @@ static int remove_dir(void **state)
 	return rmdir(dir);
 }
 
+static void test_step_marker(void **state)
+{
+	(void)state;
+	assert_int_equal(pt_parse_marker("train_step"), 0);
+	assert_int_equal(pt_parse_marker("libmine.so:step_begin"), 0);
+	assert_int_equal(pt_parse_marker(""), -EINVAL);
+	assert_int_equal(pt_parse_marker("lib:"), -EINVAL);
+	assert_int_equal(pt_parse_marker(":step"), -EINVAL);
+	assert_int_equal(pt_parse_marker("a::b"), -EINVAL);
+	assert_int_equal(pt_parse_marker("two words"), -EINVAL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_step_marker),
 		cmocka_unit_test(numbers_are_strict),
 		cmocka_unit_test(seconds_are_strict),
 		cmocka_unit_test(pids_are_strict),

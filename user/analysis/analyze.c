@@ -133,6 +133,8 @@ int pt_analyze(const struct pt_model *m, const struct pt_analysis_opts *o,
 	if (!err)
 		err = pt_fill_report(&an);
 	if (!err)
+		err = pt_mark_steps(&an);
+	if (!err)
 		err = pt_fill_tables(&an);
 	if (!err)
 		err = pt_whatif(&an);

@@ -186,6 +186,9 @@ int pt_issue_verdicts(struct pt_an *an);
  * of the whole report, judged by the records that it rests on (last pass). */
 int64_t pt_uncounted_losses(const struct pt_model *m);
 int pt_judge_damage(struct pt_an *an);
+/* marker.c: steps by the function that the user named, where it was called;
+ * behind pt_fill_report(). */
+int pt_mark_steps(struct pt_an *an);
 /* realids.c: the model's ids of the report become the kernel's. */
 void pt_show_real_ids(struct pt_report *r);
 void pt_trainer_free(struct pt_trainer *t);

@@ -30,6 +30,9 @@ struct pt_capture_opts {
 	pid_t trainer;	   /* what the user asked for, resolved; 0 unknown */
 	enum pt_mode mode;
 	unsigned ring_mb;  /* 0: default (16) */
+	const char *step_marker; /* [LIBRARY:]FUNCTION, or NULL; must outlive
+				  * the session */
+	bool marker_later;	 /* the job's program does not run yet */
 	bool no_uprobe_multi; /* take the perf door even where multi works */
 	void (*warn)(void *ctx, const char *msg); /* progress and warnings */
 	void *ctx;

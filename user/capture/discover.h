@@ -38,6 +38,10 @@ struct pt_gpulib { /* one executable mapping of a GPU library */
  */
 ssize_t pt_gpulibs(pid_t pid, struct pt_gpulib *out, size_t max);
 
+/* The same for every file that is mapped for execution; `kind` is 0 where it
+ * is no GPU library. */
+ssize_t pt_exec_files(pid_t pid, struct pt_gpulib *out, size_t max);
+
 /*
  * Is this line of /proc/PID/maps an executable mapping of a GPU library?
  * Fills all of `out` but path_open. Separate for its unit test.

@@ -30,7 +30,8 @@ static enum pt_gpulib_kind kind_of(const char *path)
 	return 0;
 }
 
-bool pt_gpulib_parse(const char *line, struct pt_gpulib *out)
+/* Any executable mapping of a file. */
+static bool parse_exec(const char *line, struct pt_gpulib *out)
 {
 	unsigned int major, minor;
 	char perms[5];
@@ -58,7 +59,12 @@ bool pt_gpulib_parse(const char *line, struct pt_gpulib *out)
 	}
 	out->dev = major << 20 | minor;
 	out->kind = kind_of(out->path_display);
-	return out->kind != 0;
+	return true;
+}
+
+bool pt_gpulib_parse(const char *line, struct pt_gpulib *out)
+{
+	return parse_exec(line, out) && out->kind != 0;
 }
 
 /*
@@ -83,7 +89,7 @@ static void choose_path(pid_t pid, struct pt_gpulib *g)
 		 g->end);
 }
 
-ssize_t pt_gpulibs(pid_t pid, struct pt_gpulib *out, size_t max)
+static ssize_t read_maps(pid_t pid, struct pt_gpulib *out, size_t max, bool any)
 {
 	char path[32], *line = NULL;
 	struct pt_gpulib g;
@@ -97,7 +103,8 @@ ssize_t pt_gpulibs(pid_t pid, struct pt_gpulib *out, size_t max)
 		return errno == ENOENT ? -ESRCH : -errno;
 	errno = 0;
 	while (n < max && lines++ < MAX_LINES && getline(&line, &cap, f) > 0) {
-		if (!strstr(line, "libcuda") || !pt_gpulib_parse(line, &g))
+		if (any ? !parse_exec(line, &g) :
+			  !strstr(line, "libcuda") || !pt_gpulib_parse(line, &g))
 			continue;
 		for (i = 0; i < n; i++)
 			if (out[i].inode == g.inode && out[i].dev == g.dev)
@@ -111,4 +118,14 @@ ssize_t pt_gpulibs(pid_t pid, struct pt_gpulib *out, size_t max)
 	free(line);
 	fclose(f);
 	return err && !n ? -err : (ssize_t)n;
+}
+
+ssize_t pt_gpulibs(pid_t pid, struct pt_gpulib *out, size_t max)
+{
+	return read_maps(pid, out, max, false);
+}
+
+ssize_t pt_exec_files(pid_t pid, struct pt_gpulib *out, size_t max)
+{
+	return read_maps(pid, out, max, true);
 }

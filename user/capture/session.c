@@ -251,6 +251,10 @@ int pt_capture_open(struct pt_capture **out, const struct pt_capture_opts *o,
 	if (r)
 		goto out;
 	open_gpu(c, o);
+	if (o->step_marker)
+		r = pt_marker_open(c, o, err);
+	if (r)
+		goto out;
 	queue_mark(c, PT_MARK_BEGIN, 0);
 	*out = c;
 out:
@@ -316,6 +320,7 @@ int pt_capture_tick(struct pt_capture *c, pt_record_fn fn, void *ctx)
 	r = pt_run_pass(c, PT_PASS_OPEN, 0);
 	sample_tree(c);
 	pt_uprobes_reap(c);
+	pt_marker_scan(c); /* what it lacks, its hook's note tells */
 	if (!c->maps)
 		pt_uprobes_scan(c);
 	queue_loss(c);
@@ -358,6 +363,7 @@ void pt_capture_close(struct pt_capture *c,
 	if (c->skel && c->skel->bss)
 		c->skel->bss->pt_armed = 0;
 	pt_mapwatch_free(c->maps);
+	pt_marker_free(c->marker);
 	pt_uprobes_free(c->uprobes, pending, ctx);
 	ring_buffer__free(c->rb);
 	pipetrace_bpf__destroy(c->skel);

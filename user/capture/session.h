@@ -19,11 +19,13 @@
 
 struct pt_uprobes;
 struct pt_mapwatch;
+struct pt_marker;
 
 struct pt_capture {
 	struct pipetrace_bpf *skel;
 	struct ring_buffer *rb;
 	struct pt_uprobes *uprobes;
+	struct pt_marker *marker; /* NULL: none was asked for */
 	struct pt_mapwatch *maps; /* NULL: look at /proc once a second */
 	struct pt_features feat;
 
@@ -87,6 +89,14 @@ void pt_uprobes_scan(struct pt_capture *c);
 void pt_uprobes_process(struct pt_capture *c, pid_t pid);
 void pt_uprobes_free(struct pt_uprobes *u,
 		     void (*pending)(void *ctx, unsigned left), void *ctx);
+
+/* ---- marker.c: the function that begins steps ----------------------------- */
+/* 0 or -errno with `err` filled: -ENOENT no such function. */
+int pt_marker_open(struct pt_capture *c, const struct pt_capture_opts *o,
+		   struct pt_err *err);
+/* Look again where it has not been found yet. 0 or -errno. */
+int pt_marker_scan(struct pt_capture *c);
+void pt_marker_free(struct pt_marker *k);
 
 /* ---- mapwatch.c: GPU libraries that are mapped later ---------------------- */
 /* NULL when the kernel or our privileges do not allow it. */

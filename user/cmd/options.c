@@ -19,6 +19,7 @@ enum { /* options without a letter */
 	K_FAIL,
 	K_MODE,
 	K_NOMULTI,
+	K_MARKER,
 	K_RAW,
 	K_ASCII,
 	K_LABEL,
@@ -51,6 +52,10 @@ enum { /* options without a letter */
 	  "Record the capture in FILE, for `pipetrace report FILE`", 3 }
 #define MODE                                                                   \
 	{ "mode", K_MODE, "MODE", 0, "light, standard (default) or full", 2 }
+#define MARKER                                                                 \
+	{ "step-marker", K_MARKER, "[LIBRARY:]FUNCTION", 0,                    \
+	  "Each call of this function of the job begins a step; by default "   \
+	  "steps are found without a marker", 2 }
 
 static const struct argp_option trace_options[] = {
 	TARGET("Trace these processes and all their descendants"),
@@ -58,6 +63,7 @@ static const struct argp_option trace_options[] = {
 	  "Stop after SEC seconds; auto: after 20 steps or 120 s (default: at "
 	  "Ctrl-C or when the job ends)", 2 },
 	MODE,
+	MARKER,
 	OUTPUT,
 	RENDER,
 	LABEL,
@@ -76,6 +82,7 @@ static const struct argp_option record_options[] = {
 	  "Stop after SEC seconds (default: at Ctrl-C or when the job ends)",
 	  2 },
 	MODE,
+	MARKER,
 	OUTPUT,
 	LABEL,
 	COMMON
@@ -190,6 +197,20 @@ int pt_parse_label(const char *text)
 		return -EINVAL;
 	for (; *c; c++)
 		if ((unsigned char)*c < ' ' || *c == 0x7f)
+			return -EINVAL;
+	return 0;
+}
+
+int pt_parse_marker(const char *text)
+{
+	const char *colon = strchr(text, ':');
+	const char *name = colon ? colon + 1 : text;
+	size_t i, n = strlen(text);
+
+	if (!*name || colon == text || strchr(name, ':') || n > 512)
+		return -EINVAL;
+	for (i = 0; i < n; i++)
+		if ((unsigned char)text[i] <= ' ' || text[i] == 0x7f)
 			return -EINVAL;
 	return 0;
 }
@@ -379,6 +400,13 @@ static error_t parse_one(int key, char *arg, struct argp_state *state)
 		return take_name("--raw-stream", arg, &o->raw_stream);
 	case 'o':
 		return take_name("-o", arg, &o->output);
+	case K_MARKER:
+		if (pt_parse_marker(arg))
+			return reject("--step-marker", arg,
+				      "a function's symbol, or "
+				      "LIBRARY:FUNCTION");
+		o->step_marker = arg;
+		return 0;
 	case K_NOMULTI:
 		o->no_uprobe_multi = true;
 		return 0;

@@ -29,6 +29,7 @@ struct pt_opts {
 	int fail_on; /* enum pt_severity, -1: never */
 	enum pt_mode mode;
 	enum pt_loudness loud;
+	const char *step_marker; /* [LIBRARY:]FUNCTION, or NULL */
 	bool ascii, no_uprobe_multi;
 	char *labels[PT_LABELS_MAX]; /* "key=value", checked */
 	size_t n_labels;
@@ -61,6 +62,9 @@ int pt_opts_label(const struct pt_opts *o, struct pt_report *r);
  * at most 256 bytes of value, of which none is a control character. 0 or
  * -EINVAL. */
 int pt_parse_label(const char *text);
+/* "function" or "library:function": neither part empty, no blanks, at most 512
+ * bytes. 0 or -EINVAL. */
+int pt_parse_marker(const char *text);
 /* "2.5" or "2.5%": percent from 0 to 100, as a share. */
 int pt_parse_percent(const char *text, double *out);
 

@@ -208,6 +208,8 @@ static int attach(struct pt_session *s, struct pt_err *err)
 		.n_pids = s->n_roots,
 		.trainer = subject(s),
 		.mode = s->o->mode,
+		.step_marker = s->o->step_marker,
+		.marker_later = s->cmd != NULL,
 		.no_uprobe_multi = s->o->no_uprobe_multi,
 		.warn = on_warning,
 		.ctx = s,

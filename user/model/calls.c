@@ -37,8 +37,12 @@ int pt_feed_gpu_enter(struct pt_model *m, const struct pt_rec_gpu *r)
 	t = pt_thread_make(m, r->hdr.tid, r->hdr.tgid, r->hdr.start, r->hdr.ts);
 	if (!t)
 		return -ENOMEM;
-	if (!pt_take_seq(m, t, r->hdr.seq) || !api)
-		return 0; /* twice, or a later version's entry point */
+	if (!pt_take_seq(m, t, r->hdr.seq))
+		return 0;
+	if (r->api == PT_API_STEP_MARKER)
+		return pt_vec_push(&t->proc->markers, r->hdr.ts);
+	if (!api)
+		return 0; /* a later version's entry point */
 	memset(&c, 0, sizeof(c));
 	c.begin = c.end = r->hdr.ts;
 	c.stream = r->stream;

@@ -36,6 +36,7 @@ void pt_model_free(struct pt_model *m)
 		pt_vec_free(&m->all_procs.v[i]->threads);
 		pt_vec_free(&m->all_procs.v[i]->gpu);
 		pt_vec_free(&m->all_procs.v[i]->samples);
+		pt_vec_free(&m->all_procs.v[i]->markers);
 	}
 	HASH_CLEAR(hh, m->threads);
 	HASH_CLEAR(hh, m->procs);

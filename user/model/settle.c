@@ -113,6 +113,13 @@ static void drop_doubles(struct pt_model *m, struct pt_proc *p)
 	p->gpu.n = n;
 }
 
+static int by_value(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
 static void settle_proc(struct pt_model *m, struct pt_proc *p)
 {
 	size_t i;
@@ -125,6 +132,7 @@ static void settle_proc(struct pt_model *m, struct pt_proc *p)
 		drop_doubles(m, p);
 	}
 	p->settled = p->gpu.n;
+	SORT_NEARLY(&p->markers, by_value);
 }
 
 int pt_model_settle(struct pt_model *m)

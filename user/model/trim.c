@@ -21,7 +21,8 @@ uint64_t pt_model_bytes(const struct pt_model *m)
 		const struct pt_proc *p = m->all_procs.v[i];
 
 		sum += sizeof(*p) + p->gpu.cap * sizeof(*p->gpu.v) +
-		       p->samples.cap * sizeof(*p->samples.v);
+		       p->samples.cap * sizeof(*p->samples.v) +
+		       p->markers.cap * sizeof(*p->markers.v);
 	}
 	return sum;
 }
@@ -70,6 +71,9 @@ static void trim_proc(struct pt_proc *p, uint64_t before)
 	for (n = 0; n < p->samples.n && p->samples.v[n].hdr.ts < before; n++)
 		;
 	KEEP_TAIL(&p->samples, n);
+	for (n = 0; n < p->markers.n && p->markers.v[n] < before; n++)
+		;
+	KEEP_TAIL(&p->markers, n);
 }
 
 int pt_model_trim(struct pt_model *m, uint64_t max_bytes)
