@@ -695,8 +695,10 @@ void job_run(struct job *j, const struct job_opts *o)
 				j->steps.v[j->steps.n - 1].joins = true;
 			}
 			for (i = 1; i < o->micro; i++) {
-				j->now += BETWEEN_NS;
+				j->now += o->between_ns ? o->between_ns :
+							  BETWEEN_NS;
 				obtain(j);
+				j->steps.v[j->steps.n - 1].joins = true;
 			}
 			use(j, false);
 			for (i = 1; i < o->micro; i++)

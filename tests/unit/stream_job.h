@@ -63,6 +63,7 @@ struct job_opts {
 	bool hogs; /* interrupts hit other processes of the target */
 	enum job_loop loop;
 	unsigned micro; /* JOB_PLAIN: obtains so many batches, then uses them */
+	uint64_t between_ns; /* from one of them to the next; 0: 120 us */
 	unsigned update_every; /* each such step launches an optimizer on top */
 	bool thread_all;  /* its second thread launches everything */
 	bool thread_last; /* its second thread's is the last call of a step */
@@ -94,7 +95,7 @@ struct job_step {
 	uint64_t blocked;      /* slept for it */
 	uint64_t made;	       /* the batch was made */
 	bool early;	       /* it had come while another was waited for */
-	bool joins;	       /* the same step as the one before */
+	bool joins;	       /* the same step as the batch before */
 	bool unseen;	       /* it came while another was taken in */
 	uint64_t ns[JOB_SEG_NR]; /* the wait by what held it up */
 };

@@ -47,31 +47,78 @@ static bool bursts(uint64_t senders, size_t concurrent)
 	return n >= 2 && n >= concurrent;
 }
 
+/* Was every worker asleep for want of an index at `ts`? One that has something
+ * to load, or to send, has been at it since before. */
+static bool all_idle(const struct pt_an *an, const struct pt_trainer *t,
+		     uint64_t ts)
+{
+	size_t w, i;
+
+	for (w = 0; w < t->workers.n; w++) {
+		const struct pt_thread *th = t->workers.v[w].main;
+
+		if (th->first > ts || pt_thread_end(an, th) <= ts)
+			continue;
+		i = pt_iv_after(th, ts);
+		if (i == th->iv.n || th->iv.v[i].begin > ts ||
+		    th->iv.v[i].wait != PT_WAIT_PIPE_IN ||
+		    th->iv.v[i].object != t->workers.v[w].index_pipe)
+			return false;
+	}
+	return true;
+}
+
 static void set_started(struct gap_set *s, uint64_t ts)
 {
 	long k = pt_gap_at(s, ts);
 
-	if (k >= 0 && s->gaps.v[k].started < ts)
-		s->gaps.v[k].started = ts;
+	if (k >= 0)
+		s->gaps.v[k].started = pt_max64(s->gaps.v[k].started, ts);
+}
+
+/* Does the trainer sleep for a batch between `ts` and its next GPU call? The
+ * first batch after a start cannot be there already. */
+static bool waits_behind(const struct pt_trainer *t, const struct gap_set *s,
+			 uint64_t ts)
+{
+	const struct pt_thread *th = t->main;
+	long k = pt_gap_at(s, ts);
+	size_t i;
+
+	for (i = pt_iv_after(th, ts); k >= 0 && i < th->iv.n; i++) {
+		if (th->iv.v[i].begin >= s->gaps.v[k].end)
+			break;
+		if (th->iv.v[i].begin >= ts &&
+		    pt_is_batch_wait(t, th, &th->iv.v[i]))
+			return true;
+	}
+	return false;
 }
 
 void pt_find_starts(const struct pt_an *an, const struct pt_trainer *t,
 		    struct gap_set *s)
 {
-	uint64_t senders = 0, last = 0;
+	uint64_t senders = 0, last = 0, begin = 0;
 	size_t i;
 
 	for (i = 0; i < t->workers.n; i++)
 		if (t->workers.v[i].proc->born > an->t0)
 			set_started(s, t->workers.v[i].proc->born);
+	/* a new worker's sender in the trainer is made for its first index */
+	for (i = 0; i < t->feeders.n; i++)
+		if (t->feeders.v[i].thread->first > an->t0)
+			set_started(s, t->feeders.v[i].thread->first);
 	for (i = 0; i < t->marks.n; i++) {
 		const struct pt_mark *m = &t->marks.v[i];
 
-		if (m->ts - last > START_BURST_NS)
+		if (m->ts - last > START_BURST_NS) {
 			senders = 0;
+			begin = m->ts;
+		}
 		senders |= 1ull << (m->source & 63);
 		last = m->ts;
-		if (bursts(senders, t->concurrent))
+		if (bursts(senders, t->concurrent) &&
+		    all_idle(an, t, begin) && waits_behind(t, s, m->ts))
 			set_started(s, m->ts);
 	}
 }
@@ -284,6 +331,8 @@ static uint64_t asked_at(const struct pt_trainer *t, const struct gap_set *s,
 
 	if (!at_once)
 		usual = most = LEAD_IN_NS;
+	if (g->started) /* what is more is still the start's */
+		return cpu_back(t->main, g->first_evidence, g->from, usual);
 	if (g->lead <= most ||
 	    read_between(t->main, g->from, g->first_evidence) >= PIPED_BYTES ||
 	    (at_once && just_sent(t, g->first_evidence)))
@@ -302,13 +351,23 @@ static uint64_t obtained_at(const struct pt_trainer *t, const struct gap *g)
 	return cpu_forward(t->main, g->last_mark, g->end, after);
 }
 
+/* The capture ended in this gap with the trainer asleep behind its last refill:
+ * it waits on, for a loader that has just been started. */
+static bool still_waits(const struct pt_trainer *t, const struct gap *g)
+{
+	return g->cut && !g->next &&
+	       cpu_between(t->main, g->last_mark, g->end) * 2 <
+		       g->end - g->last_mark;
+}
+
 void pt_bound_wait(const struct pt_trainer *t, const struct gap_set *s,
 		   const struct gap *g, struct pt_step *out)
 {
 	uint64_t b = g->from, e = g->end, own;
 
 	if (t->handoffs) {
-		if (g->last_mark > b && g->last_mark >= g->last_evidence) {
+		if (g->last_mark > b && g->last_mark >= g->last_evidence &&
+		    !still_waits(t, g)) {
 			e = obtained_at(t, g);
 			out->end_seen = true;
 		}

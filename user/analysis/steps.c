@@ -104,27 +104,30 @@ static struct gap *gap_behind_start(struct gap_set *s, uint64_t ts)
 	return k >= 0 && ts >= s->gaps.v[k].started ? &s->gaps.v[k] : NULL;
 }
 
-static void add_evidence(struct pt_trainer *t, struct gap_set *s,
-			 const struct pt_thread *th, size_t from, uint64_t t1)
+static void add_evidence(const struct pt_an *an, const struct pt_trainer *t,
+			 struct gap_set *s)
 {
+	const struct pt_thread *th = t->main;
 	size_t i;
 
-	for (i = from; i < th->iv.n; i++) {
+	for (i = pt_iv_after(th, an->t0); i < th->iv.n; i++) {
 		const struct pt_iv *iv = &th->iv.v[i];
 		bool sleep = pt_is_batch_wait(t, th, iv);
+		/* it may have begun before the capture did */
+		uint64_t b = pt_max64(iv->begin, an->t0);
 		struct gap *g;
 
-		if (iv->begin >= t1)
+		if (b >= an->t1)
 			break;
 		if (!sleep && !is_handover(t, iv))
 			continue;
-		g = gap_behind_start(s, iv->begin);
+		g = gap_behind_start(s, b);
 		if (!g)
 			continue;
-		if (sleep && iv->ready - iv->begin >= MIN_BLOCK_NS)
-			g->blocked += iv->ready - iv->begin;
+		if (sleep && iv->ready >= b + MIN_BLOCK_NS)
+			g->blocked += iv->ready - b;
 		if (!g->first_evidence)
-			g->first_evidence = iv->begin;
+			g->first_evidence = b;
 		g->last_evidence = iv->end;
 	}
 }
@@ -280,7 +283,7 @@ static size_t pick_by_handoff(struct gap_set *s)
 
 		k = g->cut ? NULL : kind_of(s, g, false);
 		if (!k)
-			g->data = g->blocked || g->marks;
+			g->data = g->blocked || g->marks || g->first_evidence;
 		else /* a sleep that its kind hardly ever has is a lock's */
 			g->data = k->chosen ||
 				  (g->blocked &&
@@ -364,7 +367,7 @@ int pt_find_steps(struct pt_an *an, struct pt_trainer *t)
 	if (err || !s.gaps.n)
 		goto out;
 	pt_find_starts(an, t, &s);
-	add_evidence(t, &s, t->main, pt_iv_after(t->main, an->t0), an->t1);
+	add_evidence(an, t, &s);
 	add_taking(an, t, &s);
 	add_marks(t, &s);
 	err = count_kinds(&s);
