@@ -255,9 +255,25 @@ int pt_model_finish(struct pt_model *m)
 	return err ? err : e;
 }
 
+/*
+ * Passes move through time: the next place asked for mostly lies near the last
+ * one. From there in growing strides, then by halves; the place is kept in the
+ * thread, which is nobody's constant.
+ */
 size_t pt_iv_after(const struct pt_thread *t, uint64_t ts)
 {
-	size_t lo = 0, hi = t->iv.n;
+	size_t n = t->iv.n, at = t->near < n ? t->near : n, stride = 1;
+	size_t lo = at, hi = at;
+
+	while (lo && t->iv.v[lo - 1].end > ts) {
+		hi = lo - 1;
+		lo = lo > stride ? lo - stride : 0;
+		stride *= 2;
+	}
+	while (lo == at && hi < n && t->iv.v[hi].end <= ts) {
+		hi = n - hi > stride ? hi + stride : n;
+		stride *= 2;
+	}
 
 	while (lo < hi) {
 		size_t mid = lo + (hi - lo) / 2;
@@ -267,6 +283,7 @@ size_t pt_iv_after(const struct pt_thread *t, uint64_t ts)
 		else
 			hi = mid;
 	}
+	((struct pt_thread *)t)->near = lo;
 	return lo;
 }
 

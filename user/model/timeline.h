@@ -111,6 +111,7 @@ struct pt_thread {
 	PT_VEC(struct pt_read) reads; /* by end */
 	struct pt_rec_off open;	     /* latest open interval; hdr.kind 0: none */
 	size_t settled; /* this many of iv are in order */
+	size_t near;	/* where pt_iv_after() was last */
 	struct pt_inflight {	     /* GPU calls, innermost last */
 		uint64_t begin;
 		uint16_t api;
