@@ -212,6 +212,8 @@ static void test_syncs(void **state)
 static void test_quota(void **state)
 {
 	struct job_opts o = job_defaults();
+	const struct pt_r_whatif *w;
+	struct st_case c;
 
 	(void)state;
 	o.quota_ns = 25 * ST_MS;
@@ -224,6 +226,14 @@ static void test_quota(void **state)
 	to_workers(o, 1, true);
 	to_workers(o, 4, true);
 	to_workers(o, 6, true);
+	/* no run computes for exactly as long as another did */
+	o.run_s_x10 = 60;
+	o.jitter = 0;
+	case_open(&c, &o, 0, 0);
+	w = row(c.r, "workers", 3);
+	assert_non_null(w);
+	assert_true(w->speedup.high > 1.12 * 1.05 * w->speedup.low);
+	case_close(&c);
 }
 
 /* A quota that hardly shows today: with a worker less it would. */
