@@ -51,7 +51,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (!m || !r)
 		abort();
 	feed(m, data, size / 2); /* a live look in the middle */
-	pt_analyze_live(m, UINT64_MAX, 500 * ST_MS, &live);
+	pt_analyze_live(m, &o, UINT64_MAX, 500 * ST_MS, &live);
 	feed(m, data + size / 2, size - size / 2);
 	pt_model_trim(m, 1 << 20);
 	pt_model_live(m, &figures);

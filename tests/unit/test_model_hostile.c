@@ -467,6 +467,7 @@ static void test_live_at_any_moment(void **state)
 {
 	struct job j = usual();
 	struct pt_model *m = pt_model_new();
+	struct pt_analysis_opts opts = { 0 };
 	struct pt_provisional p;
 	size_t i;
 
@@ -480,11 +481,11 @@ static void test_live_at_any_moment(void **state)
 		pt_model_feed(m, r, r->hdr.size);
 		if (i % 97)
 			continue;
-		pt_analyze_live(m, r->hdr.ts, 500 * ST_MS, &p);
+		pt_analyze_live(m, &opts, r->hdr.ts, 500 * ST_MS, &p);
 		assert_true(!(p.data_wait_share < 0 ||
 			      p.data_wait_share > 1 + 1e-9));
 	}
-	pt_analyze_live(m, j.t1, 800 * ST_MS, &p);
+	pt_analyze_live(m, &opts, j.t1, 800 * ST_MS, &p);
 	assert_true(p.steps > 10);
 	assert_true(p.data_wait_share > 0.5);
 	assert_string_equal(p.verdict, "too_few_workers"); /* 2 of 4 cores */

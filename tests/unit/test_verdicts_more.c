@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <math.h>
 
+#include "analysis/analysis.h"
 #include "analysis/verdicts/thresholds.h"
 #include "stream_case.h"
 
@@ -153,6 +154,13 @@ static void test_ranks_without_straggler(void **state)
 	assert_string_equal(case_root(c.r), "too_few_workers");
 	assert_null(find(c.r, "rank_straggler"));
 	case_close(&c);
+	/* one more than the other, but not as much as they have in common */
+	a.kernel_ns = ST_MS;
+	open_ranks(&c, &a, &b);
+	assert_string_equal(case_root(c.r), "too_few_workers");
+	assert_int_equal(c.r->verdicts[0].subject_pid, JOB_TRAINER + SHIFT);
+	assert_non_null(find(c.r, "rank_straggler"));
+	case_close(&c);
 	/* one waits, but at a pace of its own: two jobs */
 	a = fast_rank();
 	b.batch_ns = 60 * ST_MS;
@@ -282,6 +290,93 @@ static void test_hanging(void **state)
 	}
 }
 
+/* ---- thresholds ----------------------------------------------------------------- */
+
+static void test_threshold_values(void **state)
+{
+	struct pt_thresholds t = pt_thresholds_default;
+	const struct pt_threshold_def *d;
+	size_t i;
+
+	(void)state;
+	assert_int_equal(pt_threshold_set(&t, "starved_info=0.25", &d), 0);
+	assert_true(t.starved_info == 0.25 && d->value == PT_STARVED_INFO);
+	assert_true(t.starved_warning == PT_STARVED_WARNING);
+	assert_int_equal(pt_threshold_set(&t, "starved_inf=0.2", &d), -ENOENT);
+	assert_null(d);
+	assert_int_equal(pt_threshold_set(&t, "=0.2", &d), -ENOENT);
+	assert_int_equal(pt_threshold_set(&t, "starved_info", &d), -EINVAL);
+	assert_int_equal(pt_threshold_set(&t, "starved_info=", &d), -EINVAL);
+	assert_int_equal(pt_threshold_set(&t, "starved_info=1.1", &d), -EINVAL);
+	assert_int_equal(pt_threshold_set(&t, "starved_info=-1", &d), -EINVAL);
+	assert_int_equal(pt_threshold_set(&t, "starved_info=nan", &d), -EINVAL);
+	assert_int_equal(pt_threshold_set(&t, "starved_info=0..2", &d), -EINVAL);
+	assert_int_equal(pt_threshold_set(&t, "slow_factor=0.9", &d), -EINVAL);
+	assert_true(t.starved_info == 0.25);
+	for (i = 0; i < pt_threshold_count; i++) {
+		d = &pt_threshold_defs[i];
+		assert_true(pt_threshold_get(&pt_thresholds_default, d) ==
+			    d->value);
+		assert_true(d->value >= d->low && d->value <= d->high);
+	}
+}
+
+/* The root with one threshold changed, and what the report says of it. */
+static void expect_with(const struct st_case *c, const char *text,
+			const char *root, const char *metric)
+{
+	struct pt_thresholds t = pt_thresholds_default;
+	struct pt_analysis_opts o = { .thresholds = &t };
+	struct pt_report *r = pt_report_new();
+	const struct pt_threshold_def *d;
+	const struct pt_r_verdict *v;
+	bool told = false;
+	size_t i;
+
+	assert_non_null(r);
+	assert_int_equal(pt_threshold_set(&t, text, &d), 0);
+	assert_int_equal(pt_analyze(c->m, &o, r), 0);
+	v = &r->verdicts[0];
+	assert_string_equal(v->id, root);
+	for (i = 0; i < v->n_evidence; i++)
+		if (!strcmp(v->evidence[i].metric, metric))
+			told = v->evidence[i].threshold ==
+			       pt_threshold_get(&t, d);
+	assert_true(told || !*metric);
+	assert_int_equal(r->n_thresholds, 1);
+	assert_string_equal(r->thresholds[0].name, d->name);
+	assert_true(r->thresholds[0].value == pt_threshold_get(&t, d));
+	assert_true(r->thresholds[0].usual == d->value);
+	pt_report_free(r);
+}
+
+static void test_thresholds(void **state)
+{
+	struct job_opts o = job_defaults();
+	struct st_case c;
+
+	(void)state;
+	o.workers = 3;
+	o.jitter = 0.05;
+	o.kernel_ns = 100 * ST_US;
+	o.run_s_x10 = 50;
+	o.cores = 4;
+	o.factor[1] = 3;
+	case_open(&c, &o, 0, 0);
+	assert_string_equal(case_root(c.r), "slow_worker");
+	assert_int_equal(c.r->n_thresholds, 0);
+	expect_with(&c, "slow_factor=2", "slow_worker", "worker.slowdown");
+	expect_with(&c, "starved_info=0.99", "balanced", "gpu.starved_share");
+	case_close(&c);
+	o.factor[1] = 1; /* 3 of 4 cores */
+	case_open(&c, &o, 0, 0);
+	assert_string_equal(case_root(c.r), "too_few_workers");
+	expect_with(&c, "core_free=0.5", "too_few_workers",
+		    "host.cores_not_used_by_job");
+	expect_with(&c, "core_free=2", "cpu_bound", "");
+	case_close(&c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -289,6 +384,8 @@ int main(void)
 		cmocka_unit_test(test_ranks_without_straggler),
 		cmocka_unit_test(test_first_batch),
 		cmocka_unit_test(test_hanging),
+		cmocka_unit_test(test_threshold_values),
+		cmocka_unit_test(test_thresholds),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -33,7 +33,8 @@ struct pt_provisional {
 	double data_wait_share;
 	const char *verdict; /* static string */
 };
-void pt_analyze_live(struct pt_model *m, uint64_t now_ns, uint64_t window_ns,
+void pt_analyze_live(struct pt_model *m, const struct pt_analysis_opts *o,
+		     uint64_t now_ns, uint64_t window_ns,
 		     struct pt_provisional *out);
 
 #endif

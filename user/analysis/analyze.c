@@ -117,6 +117,27 @@ static const struct pt_thresholds *thresholds_of(
 	return o->thresholds ? o->thresholds : &pt_thresholds_default;
 }
 
+static int fill_thresholds(struct pt_an *an)
+{
+	struct pt_r_threshold *list =
+		pt_arena_calloc(an->a, pt_threshold_count, sizeof(*list));
+	size_t i, n = 0;
+
+	if (!list)
+		return -ENOMEM;
+	for (i = 0; i < pt_threshold_count; i++) {
+		const struct pt_threshold_def *d = &pt_threshold_defs[i];
+		double v = pt_threshold_get(an->th, d);
+
+		if (v != d->value)
+			list[n++] = (struct pt_r_threshold){ d->name, d->unit,
+							     v, d->value };
+	}
+	an->r->thresholds = list;
+	an->r->n_thresholds = n;
+	return 0;
+}
+
 int pt_analyze(const struct pt_model *m, const struct pt_analysis_opts *o,
 	       struct pt_report *r)
 {
@@ -127,6 +148,8 @@ int pt_analyze(const struct pt_model *m, const struct pt_analysis_opts *o,
 	int err;
 
 	err = fill_capture(&an);
+	if (!err)
+		err = fill_thresholds(&an);
 	if (err)
 		return err;
 	err = run(&an);
@@ -147,14 +170,14 @@ int pt_analyze(const struct pt_model *m, const struct pt_analysis_opts *o,
 	return err;
 }
 
-void pt_analyze_live(struct pt_model *m, uint64_t now_ns, uint64_t window_ns,
+void pt_analyze_live(struct pt_model *m, const struct pt_analysis_opts *o,
+		     uint64_t now_ns, uint64_t window_ns,
 		     struct pt_provisional *out)
 {
-	struct pt_analysis_opts o = { 0 };
 	struct pt_report *r = pt_report_new();
 	struct pt_shared_locks locks = { 0 };
-	struct pt_an an = { .m = m, .o = &o, .r = r, .locks = &locks,
-			    .th = thresholds_of(&o) };
+	struct pt_an an = { .m = m, .o = o, .r = r, .locks = &locks,
+			    .th = thresholds_of(o) };
 
 	out->steps = -1;
 	out->data_wait_share = NAN;

@@ -10,6 +10,7 @@
 
 void pt_live_tick(struct pt_session *s, unsigned tick)
 {
+	struct pt_analysis_opts a = { .thresholds = &s->o->thresholds };
 	struct pt_provisional p = { .steps = -1, .data_wait_share = NAN };
 	uint64_t loss[PT_LOSS_NR] = { 0 }, lost = 0, now = pt_clock_ns();
 	char steps[24] = "-", share[24] = "-", line[256];
@@ -19,7 +20,7 @@ void pt_live_tick(struct pt_session *s, unsigned tick)
 	    (tick % PLAIN_EVERY || s->o->loud == PT_QUIET))
 		return;
 	if (!s->o->record_only)
-		pt_analyze_live(s->model, now, WINDOW_NS, &p);
+		pt_analyze_live(s->model, &a, now, WINDOW_NS, &p);
 	if (s->o->auto_duration && p.steps >= 20)
 		s->stop = PT_STOP_STEPS;
 	pt_capture_loss(s->cap, loss);

@@ -24,6 +24,7 @@ enum { /* options without a letter */
 	K_ASCII,
 	K_LABEL,
 	K_REGRESSION,
+	K_THRESHOLD,
 };
 
 #define COMMON                                                                 \
@@ -44,6 +45,9 @@ enum { /* options without a letter */
 	  "text there", 3 },                                                   \
 	{ "batch-size", K_BATCH, "N", 0, "Samples per batch, for samples/s", 3 }, \
 	{ "print-steps", K_STEPS, "N", 0, "Print the first N steps", 3 },      \
+	{ "threshold", K_THRESHOLD, "NAME=VALUE", 0,                           \
+	  "Decide a verdict by another value than the default; may be given "  \
+	  "several times (names: pipetrace(8))", 3 },                          \
 	{ "fail-on", K_FAIL, "SEVERITY", 0,                                    \
 	  "Exit with 3 when a verdict is info, warning or critical", 3 }
 
@@ -307,6 +311,8 @@ static error_t parse_value(int key, char *arg, struct pt_opts *o)
 		}
 		o->labels[o->n_labels++] = arg;
 		return 0;
+	case K_THRESHOLD:
+		return pt_opts_threshold(o, arg) ? EINVAL : 0;
 	case K_REGRESSION:
 		if (pt_parse_percent(arg, &o->fail_on_regression))
 			return reject("--fail-on-regression", arg,
@@ -456,6 +462,7 @@ int pt_opts_parse(struct pt_opts *o, enum pt_optset set, const char *doc,
 	o->mode = PT_MODE_STANDARD;
 	o->fail_on = -1;
 	o->fail_on_regression = NAN;
+	o->thresholds = pt_thresholds_default;
 	pt_log_init(PT_NORMAL, utf8);
 	/* a command to start is not ours to look into */
 	for (i = 1; starts && i < argc; i++) {

@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "analysis/verdicts/thresholds.h"
 #include "base/log.h"
 #include "capture/capture.h"
 #include "report/report.h"
@@ -33,6 +34,7 @@ struct pt_opts {
 	bool ascii, no_uprobe_multi;
 	char *labels[PT_LABELS_MAX]; /* "key=value", checked */
 	size_t n_labels;
+	struct pt_thresholds thresholds; /* of the verdicts */
 	char *files[PT_MAX_FILES];
 	size_t n_files;
 	double fail_on_regression; /* share of the throughput; NAN: never */
@@ -58,6 +60,9 @@ int pt_opts_parse(struct pt_opts *o, enum pt_optset set, const char *doc,
 
 /* Put the labels into a report. 0 or -ENOMEM. */
 int pt_opts_label(const struct pt_opts *o, struct pt_report *r);
+/* "NAME=VALUE" of --threshold. 0; or -EINVAL after one sentence on standard
+ * error, which lists the names where there is none such. */
+int pt_opts_threshold(struct pt_opts *o, const char *text);
 /* "KEY=VALUE": a key of 1 to 64 letters, digits, '_', '-', '.' and '/', and
  * at most 256 bytes of value, of which none is a control character. 0 or
  * -EINVAL. */

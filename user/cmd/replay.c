@@ -165,7 +165,8 @@ bool pt_replay_is_recording(FILE *f)
 
 static int analyse(struct replay *k, const struct pt_opts *o)
 {
-	struct pt_analysis_opts a = { .batch_size = o->batch_size };
+	struct pt_analysis_opts a = { .batch_size = o->batch_size,
+				      .thresholds = &o->thresholds };
 	int ret = pt_model_finish(k->m), more;
 
 	if (a.batch_size <= 0 && k->r->steps.batch_size > 0)

@@ -261,7 +261,8 @@ static double cpu_seconds(void)
 /* From the stop to a finished report. */
 static int conclude(struct pt_session *s, struct pt_err *err)
 {
-	struct pt_analysis_opts a = { .batch_size = s->o->batch_size };
+	struct pt_analysis_opts a = { .batch_size = s->o->batch_size,
+				      .thresholds = &s->o->thresholds };
 	struct pt_r_capture *c = &s->report->capture;
 	int ret, more;
 

@@ -228,6 +228,7 @@ static json_t *document(struct pt_jb *b, const struct pt_report *r,
 	pt_j_put(b, d, "target", target(b, &r->target));
 	pt_j_put(b, d, "loader", loader(b, &r->loader));
 	pt_j_put(b, d, "labels", pt_j_labels(b, r));
+	pt_j_put(b, d, "thresholds", pt_j_thresholds(b, r));
 	pt_j_put(b, d, "capture", capture(b, r));
 	pt_j_put(b, d, "steps", pt_j_steps(b, &r->steps, o->steps));
 	pt_j_put(b, d, "breakdown", pt_j_breakdown(b, &r->breakdown));

@@ -80,6 +80,11 @@ struct pt_r_label { /* --label key=value: what the user calls this run */
 	const char *key, *value;
 };
 
+struct pt_r_threshold { /* that the user set to another value */
+	const char *name, *unit;
+	double value, usual; /* usual: the default */
+};
+
 struct pt_limit { /* something that this report cannot show */
 	const char *what;   /* stable id, e.g. "reads", "gpu.busy" */
 	const char *reason; /* one sentence */
@@ -313,6 +318,8 @@ struct pt_report {
 	struct pt_r_loader loader;
 	struct pt_r_label *labels; /* in the order given, keys differ */
 	size_t n_labels;
+	const struct pt_r_threshold *thresholds; /* not at their defaults */
+	size_t n_thresholds;
 	struct pt_r_capture capture;
 	struct pt_r_steps steps;
 	struct pt_r_breakdown breakdown;

@@ -110,6 +110,20 @@ static void loader_line(struct pt_tx *t, const struct pt_r_loader *d)
 	pt_tx_wrap(t, PT_TX_LABEL, l.s);
 }
 
+static void thresholds_line(struct pt_tx *t, const struct pt_report *r)
+{
+	struct pt_line l = { .n = 0 };
+
+	for (size_t i = 0; i < r->n_thresholds; i++)
+		pt_line_item(t, &l, "%s %g (default %g)",
+			     r->thresholds[i].name, r->thresholds[i].value,
+			     r->thresholds[i].usual);
+	if (!l.n)
+		return;
+	pt_tx_label(t, "Thresholds");
+	pt_tx_wrap(t, PT_TX_LABEL, l.s);
+}
+
 static void labels_line(struct pt_tx *t, const struct pt_report *r)
 {
 	struct pt_line l = { .n = 0 };
@@ -384,6 +398,7 @@ int pt_report_text(const struct pt_report *r, FILE *out,
 	pt_tx_put(t, "\n");
 	target_line(t, r);
 	labels_line(t, r);
+	thresholds_line(t, r);
 	loader_line(t, &r->loader);
 	time_lines(t, &r->breakdown);
 	for (size_t i = 0; i < r->n_gpu; i++)

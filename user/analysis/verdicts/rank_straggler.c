@@ -32,6 +32,9 @@ int pt_judge_rank_straggler(struct pt_an *an, const struct pt_facts *f,
 			PT_MEASURED);
 	pt_evidence_add(v, "rank.data_wait_excess", own - others, "share",
 			f->th->rank_excess, PT_MEASURED);
+	/* Before that rank's own reason; but behind what all ranks suffer from,
+	 * where that is more. */
+	*f->lost = own - others >= others ? 1 : own - others;
 	v->severity = pt_severity_of(f, own - others);
 	v->certainty = PT_CONF_MEDIUM; /* the lock step may be an accident */
 	v->subject_pid = f->t->proc->tgid;

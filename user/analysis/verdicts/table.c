@@ -132,8 +132,7 @@ static void place(struct issue *k, const struct pt_verdict_def *d,
 			k->f.data_root = d->id;
 		o->lost = 2; /* before every other */
 		break;
-	case PT_V_RANK: /* why that rank is late is the next root */
-		o->lost = 1;
+	case PT_V_RANK: /* why that rank is late is a root of its own */
 		k->root = true;
 		break;
 	case PT_V_DATA:
