@@ -120,7 +120,7 @@ static void thresholds_line(struct pt_tx *t, const struct pt_report *r)
 			     r->thresholds[i].usual);
 	if (!l.n)
 		return;
-	pt_tx_label(t, "Thresholds");
+	pt_tx_label(t, "Judged by");
 	pt_tx_wrap(t, PT_TX_LABEL, l.s);
 }
 
