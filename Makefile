@@ -78,6 +78,11 @@ SIM_JOB_SRCS := $(sort $(wildcard tools/sim/job*.c))
 SIM := $(if $(SIM_LIB_SRCS),$(B)/sim/libcudart.so.12 $(B)/sim/libcudart.so.13)
 SIM += $(if $(SIM_JOB_SRCS),$(B)/sim/simjob)
 
+# The other GPU libraries' stand-ins, in a directory of their own: its libcudart
+# goes on to its libcuda.
+SIM_CUDA := $(if $(SIM_LIB_SRCS),$(addprefix $(B)/sim/cuda/,libcuda.so.1 \
+	libcudart.so.12 libamdhip64.so.6 libnccl.so.2))
+
 UNIT_SRCS := $(sort $(wildcard tests/unit/test_*.c))
 UNIT := $(UNIT_SRCS:tests/unit/%.c=$(B)/tests/%)
 # Other files there are for any of the tests to use.
@@ -92,8 +97,8 @@ BENCH_SRCS := $(sort $(wildcard tests/bench/*.c))
 .PHONY: all demo test check bench bench-replay install uninstall help clean deps unit e2e purity sim bpf FORCE
 FORCE:
 
-all: $(B)/pipetrace $(SIM)
-sim: $(SIM)
+all: $(B)/pipetrace $(SIM) $(SIM_CUDA)
+sim: $(SIM) $(SIM_CUDA)
 bpf: $(SKEL) $(B)/bpf/abi.ok
 
 help:
@@ -117,7 +122,7 @@ help:
 DRY := $(findstring n,$(filter-out --%,$(firstword -$(MAKEFLAGS))))$(findstring q,$(filter-out \
 	--%,$(firstword -$(MAKEFLAGS))))
 define stamp
-$(if $(findstring <$(2)>,<$(file <$(1))>),,$(if $(DRY),$(eval $(1): FORCE ; @: other flags),$(shell \
+$(if $(findstring <$(file <$(1))>,<$(2)>),,$(if $(DRY),$(eval $(1): FORCE ; @: other flags),$(shell \
 	mkdir -p $(dir $(1)))$(file >$(1),$(2))))
 endef
 # Facts of the build that a few files need; only those are rebuilt with it.
@@ -134,7 +139,7 @@ $(call stamp,$(B)/.flags.san,$(CC) $(CPP) $(CBASE) $(SANITIZE) $(CFLAGS))
 $(call stamp,$(B)/.flags.link,$(CC) $(LINK) $(LDFLAGS) $(LIBS) $(OBJS))
 $(call stamp,$(B)/.flags.ar,$(SAN_OBJS) $(UNIT_SHARED_OBJS))
 $(call stamp,$(B)/.flags.bpf,$(CLANG) $(BPF_CFLAGS) $(BPF_OBJS))
-$(call stamp,$(B)/.flags.sim,$(CC) $(CBASE) $(CFLAGS) $(SIM_LIB_SRCS) $(SIM_JOB_SRCS))
+$(call stamp,$(B)/.flags.sim,$(CC) $(CBASE) $(CFLAGS) $(SIM_LIB_SRCS) $(SIM_JOB_SRCS) $(SIM_CUDA))
 $(call stamp,$(CONFIG),$(subst \#,#,$(CONFIG_TEXT)))
 endif
 
@@ -197,10 +202,34 @@ $(B)/sim/libcudart.so.%: $(B)/.flags.sim
 $(B)/sim/libcudart.so.12: $(SIM_LIB_SRCS:tools/sim/%.c=$(B)/sim/obj12/%.o)
 $(B)/sim/libcudart.so.13: $(SIM_LIB_SRCS:tools/sim/%.c=$(B)/sim/obj13/%.o)
 
-$(B)/sim/simjob: $(SIM_JOB_SRCS:tools/sim/%.c=$(B)/sim/obj12/%.o) $(B)/sim/libcudart.so.12
+# It opens the libraries beside it by itself.
+$(B)/sim/simjob: $(SIM_JOB_SRCS:tools/sim/%.c=$(B)/sim/obj12/%.o) | $(B)/sim/libcudart.so.12
 	$(call say,LINK)
-	$(Q)$(CC) -pthread $(filter %.o,$^) -L$(@D) -l:libcudart.so.12 \
-		-Wl,--enable-new-dtags,-rpath,'$$ORIGIN' $(LDFLAGS) -lm -o $@
+	$(Q)$(CC) -pthread $(filter %.o,$^) $(LDFLAGS) -ldl -lm -o $@
+
+# Stripped: a probe must find the exported names, not those of the device that
+# the library carries.
+SIM_CORE := $(SIM_LIB_SRCS:tools/sim/%.c=$(B)/sim/obj12/%.o)
+sim_cuda_lib = $(Q)$(CC) -shared -pthread -s -Wl,-soname,$(@F) \
+	-Wl,--version-script=$(@D)/$(@F).map -Wl,--enable-new-dtags,-rpath,'$$ORIGIN'
+sim_export = $(Q)mkdir -p $(@D); printf '{\n\tglobal: $(1);\n\tlocal: *;\n};\n' > $(@D)/$(@F).map
+$(B)/sim/cuda/libcuda.so.1: $(SIM_CORE) $(B)/sim/obj12/cuda_driver.o $(B)/.flags.sim
+	$(call sim_export,cu[A-Z]*; ptsim_*)
+	$(call say,SIMLIB)
+	$(sim_cuda_lib) $(filter %.o,$^) $(LDFLAGS) -lm -o $@
+$(B)/sim/cuda/libamdhip64.so.6: $(SIM_CORE) $(B)/sim/obj12/hip.o $(B)/.flags.sim
+	$(call sim_export,hip*; ptsim_*)
+	$(call say,SIMLIB)
+	$(sim_cuda_lib) $(filter %.o,$^) $(LDFLAGS) -lm -o $@
+$(B)/sim/obj12/over_runtime.o: private CBASE += -fno-optimize-sibling-calls
+$(B)/sim/cuda/libcudart.so.12: $(B)/sim/obj12/over_runtime.o $(B)/sim/cuda/libcuda.so.1 $(B)/.flags.sim
+	@printf 'libcudart.so.12 {\n\tglobal: cuda*;\n\tlocal: *;\n};\n' > $(@D)/$(@F).map
+	$(call say,SIMLIB)
+	$(sim_cuda_lib) $(filter %.o,$^) -L$(@D) -l:libcuda.so.1 $(LDFLAGS) -o $@
+$(B)/sim/cuda/libnccl.so.2: $(B)/sim/obj12/nccl.o $(B)/.flags.sim
+	$(call sim_export,nccl*)
+	$(call say,SIMLIB)
+	$(sim_cuda_lib) $(filter %.o,$^) $(LDFLAGS) -o $@
 
 # ---- tests ------------------------------------------------------------------
 $(B)/san/%.o: %.c $(B)/.flags.san | $(CONFIG)

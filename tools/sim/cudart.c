@@ -50,7 +50,7 @@ static bool dims_ok(dim3 g, dim3 b)
 	       (uint64_t)b.x * b.y * b.z <= 1024;
 }
 
-static cudaError_t launch(const char *api, const void *func, dim3 grid,
+cudaError_t sim_do_launch(const char *api, const void *func, dim3 grid,
 			  dim3 block, cudaStream_t stream, bool ptsz)
 {
 	struct sim_work w = { .kind = SIM_OP_KERNEL, .api = api };
@@ -94,7 +94,8 @@ SIM_API cudaError_t cudaLaunchKernel(const void *func, dim3 grid, dim3 block,
 {
 	(void)args;
 	(void)shmem;
-	return launch("cudaLaunchKernel", func, grid, block, stream, false);
+	return sim_do_launch("cudaLaunchKernel", func, grid, block, stream,
+			     false);
 }
 
 SIM_API cudaError_t cudaLaunchKernel_ptsz(const void *func, dim3 grid,
@@ -103,8 +104,8 @@ SIM_API cudaError_t cudaLaunchKernel_ptsz(const void *func, dim3 grid,
 {
 	(void)args;
 	(void)shmem;
-	return launch("cudaLaunchKernel_ptsz", func, grid, block, stream,
-		      true);
+	return sim_do_launch("cudaLaunchKernel_ptsz", func, grid, block,
+			     stream, true);
 }
 
 SIM_API cudaError_t cudaLaunchCooperativeKernel(const void *func, dim3 grid,
@@ -114,8 +115,8 @@ SIM_API cudaError_t cudaLaunchCooperativeKernel(const void *func, dim3 grid,
 {
 	(void)args;
 	(void)shmem;
-	return launch("cudaLaunchCooperativeKernel", func, grid, block, stream,
-		      false);
+	return sim_do_launch("cudaLaunchCooperativeKernel", func, grid, block,
+			     stream, false);
 }
 
 SIM_API cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config,
@@ -124,8 +125,8 @@ SIM_API cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config,
 	(void)args;
 	if (!config)
 		return sim_ret(cudaErrorInvalidValue);
-	return launch("cudaLaunchKernelExC", func, config->gridDim,
-		      config->blockDim, config->stream, false);
+	return sim_do_launch("cudaLaunchKernelExC", func, config->gridDim,
+			     config->blockDim, config->stream, false);
 }
 
 SIM_API cudaError_t cudaLaunchKernelExC_ptsz(const cudaLaunchConfig_t *config,
@@ -134,8 +135,8 @@ SIM_API cudaError_t cudaLaunchKernelExC_ptsz(const cudaLaunchConfig_t *config,
 	(void)args;
 	if (!config)
 		return sim_ret(cudaErrorInvalidValue);
-	return launch("cudaLaunchKernelExC_ptsz", func, config->gridDim,
-		      config->blockDim, config->stream, true);
+	return sim_do_launch("cudaLaunchKernelExC_ptsz", func, config->gridDim,
+			     config->blockDim, config->stream, true);
 }
 
 SIM_API void ptsim_set_kernel_ns(uint64_t ns)
@@ -145,19 +146,8 @@ SIM_API void ptsim_set_kernel_ns(uint64_t ns)
 
 /* ---- copies -------------------------------------------------------------- */
 
-struct copy {
-	const char *api;
-	void *dst;
-	const void *src;
-	size_t bytes;
-	int kind;
-	cudaStream_t stream;
-	bool sync; /* the API call itself waits for the copy */
-	bool ptsz;
-};
-
 /* Which way, and does the call wait? Under the lock. */
-static cudaError_t copy_plan(const struct copy *c, struct sim_work *w,
+static cudaError_t copy_plan(const struct sim_copy *c, struct sim_work *w,
 			     bool *waits)
 {
 	bool from = sim_mem_is_device(c->src), to = sim_mem_is_device(c->dst);
@@ -201,7 +191,7 @@ static cudaError_t copy_plan(const struct copy *c, struct sim_work *w,
 	return cudaSuccess;
 }
 
-static cudaError_t copy(const struct copy *c)
+cudaError_t sim_do_copy(const struct sim_copy *c)
 {
 	uint64_t enter = sim_now(), seq;
 	bool waits = false, blocked = false;
@@ -247,34 +237,46 @@ out:
 SIM_API cudaError_t cudaMemcpy(void *dst, const void *src, size_t count,
 			       int kind)
 {
-	return copy(&(struct copy){ .api = "cudaMemcpy", .dst = dst,
-				    .src = src, .bytes = count, .kind = kind,
-				    .sync = true });
+	struct sim_copy c = {
+		.api = "cudaMemcpy", .dst = dst, .src = src, .bytes = count,
+		.kind = kind, .sync = true,
+	};
+
+	return sim_do_copy(&c);
 }
 
 SIM_API cudaError_t cudaMemcpy_ptds(void *dst, const void *src, size_t count,
 				    int kind)
 {
-	return copy(&(struct copy){ .api = "cudaMemcpy_ptds", .dst = dst,
-				    .src = src, .bytes = count, .kind = kind,
-				    .sync = true, .ptsz = true });
+	struct sim_copy c = {
+		.api = "cudaMemcpy_ptds", .dst = dst, .src = src,
+		.bytes = count, .kind = kind, .sync = true, .ptsz = true,
+	};
+
+	return sim_do_copy(&c);
 }
 
 SIM_API cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t count,
 				    int kind, cudaStream_t stream)
 {
-	return copy(&(struct copy){ .api = "cudaMemcpyAsync", .dst = dst,
-				    .src = src, .bytes = count, .kind = kind,
-				    .stream = stream });
+	struct sim_copy c = {
+		.api = "cudaMemcpyAsync", .dst = dst, .src = src,
+		.bytes = count, .kind = kind, .stream = stream,
+	};
+
+	return sim_do_copy(&c);
 }
 
 SIM_API cudaError_t cudaMemcpyAsync_ptsz(void *dst, const void *src,
 					 size_t count, int kind,
 					 cudaStream_t stream)
 {
-	return copy(&(struct copy){ .api = "cudaMemcpyAsync_ptsz", .dst = dst,
-				    .src = src, .bytes = count, .kind = kind,
-				    .stream = stream, .ptsz = true });
+	struct sim_copy c = {
+		.api = "cudaMemcpyAsync_ptsz", .dst = dst, .src = src,
+		.bytes = count, .kind = kind, .stream = stream, .ptsz = true,
+	};
+
+	return sim_do_copy(&c);
 }
 
 /* Bytes of a pitched copy; -1: they do not fit their pitches. */
@@ -290,13 +292,14 @@ SIM_API cudaError_t cudaMemcpy2D(void *dst, size_t dpitch, const void *src,
 				 size_t spitch, size_t width, size_t height,
 				 int kind)
 {
-	size_t n;
+	struct sim_copy c = {
+		.api = "cudaMemcpy2D", .dst = dst, .src = src,
+		.kind = kind, .sync = true,
+	};
 
-	if (area(dpitch, spitch, width, height, &n))
+	if (area(dpitch, spitch, width, height, &c.bytes))
 		return sim_ret(cudaErrorInvalidPitchValue);
-	return copy(&(struct copy){ .api = "cudaMemcpy2D", .dst = dst,
-				    .src = src, .bytes = n, .kind = kind,
-				    .sync = true });
+	return sim_do_copy(&c);
 }
 
 SIM_API cudaError_t cudaMemcpy2DAsync(void *dst, size_t dpitch,
@@ -304,18 +307,19 @@ SIM_API cudaError_t cudaMemcpy2DAsync(void *dst, size_t dpitch,
 				      size_t width, size_t height, int kind,
 				      cudaStream_t stream)
 {
-	size_t n;
+	struct sim_copy c = {
+		.api = "cudaMemcpy2DAsync", .dst = dst, .src = src,
+		.kind = kind, .stream = stream,
+	};
 
-	if (area(dpitch, spitch, width, height, &n))
+	if (area(dpitch, spitch, width, height, &c.bytes))
 		return sim_ret(cudaErrorInvalidPitchValue);
-	return copy(&(struct copy){ .api = "cudaMemcpy2DAsync", .dst = dst,
-				    .src = src, .bytes = n, .kind = kind,
-				    .stream = stream });
+	return sim_do_copy(&c);
 }
 
 /* Device memory is set by the device; the call does not wait. */
-static cudaError_t set(const char *api, void *ptr, size_t count,
-		       cudaStream_t stream)
+cudaError_t sim_do_set(const char *api, void *ptr, size_t count,
+		       cudaStream_t stream, bool ptsz)
 {
 	struct sim_work w = { .kind = SIM_OP_MEMSET, .bytes = count,
 			      .api = api };
@@ -332,7 +336,7 @@ static cudaError_t set(const char *api, void *ptr, size_t count,
 	w.ns = clamp_ns(MEMSET_NS + (double)count / D2D_BYTES_PER_NS);
 
 	sim_lock();
-	s = sim_stream_find(stream, false);
+	s = sim_stream_find(stream, ptsz);
 	if (!s) {
 		err = cudaErrorInvalidResourceHandle;
 	} else if (count && s->capture) {
@@ -350,19 +354,19 @@ static cudaError_t set(const char *api, void *ptr, size_t count,
 SIM_API cudaError_t cudaMemset(void *ptr, int value, size_t count)
 {
 	(void)value;
-	return set("cudaMemset", ptr, count, NULL);
+	return sim_do_set("cudaMemset", ptr, count, NULL, false);
 }
 
 SIM_API cudaError_t cudaMemsetAsync(void *ptr, int value, size_t count,
 				    cudaStream_t stream)
 {
 	(void)value;
-	return set("cudaMemsetAsync", ptr, count, stream);
+	return sim_do_set("cudaMemsetAsync", ptr, count, stream, false);
 }
 
 /* ---- synchronisation ------------------------------------------------------ */
 
-SIM_API cudaError_t cudaDeviceSynchronize(void)
+cudaError_t sim_do_device_sync(const char *api)
 {
 	uint64_t enter = sim_now();
 	cudaError_t err = sim_enter();
@@ -372,12 +376,17 @@ SIM_API cudaError_t cudaDeviceSynchronize(void)
 	sim_lock();
 	atomic_fetch_add(&sim_n_sync, 1);
 	sim_wait(NULL, sim_last_seq(), atomic_load(&sim_cfg.sync));
-	sim_log_host(NULL, enter, "cudaDeviceSynchronize");
+	sim_log_host(NULL, enter, api);
 	sim_unlock();
 	return cudaSuccess;
 }
 
-static cudaError_t stream_sync(const char *api, cudaStream_t stream, bool ptsz)
+SIM_API cudaError_t cudaDeviceSynchronize(void)
+{
+	return sim_do_device_sync("cudaDeviceSynchronize");
+}
+
+cudaError_t sim_do_stream_sync(const char *api, cudaStream_t stream, bool ptsz)
 {
 	uint64_t enter = sim_now();
 	cudaError_t err = sim_enter();
@@ -402,12 +411,12 @@ static cudaError_t stream_sync(const char *api, cudaStream_t stream, bool ptsz)
 
 SIM_API cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
-	return stream_sync("cudaStreamSynchronize", stream, false);
+	return sim_do_stream_sync("cudaStreamSynchronize", stream, false);
 }
 
 SIM_API cudaError_t cudaStreamSynchronize_ptsz(cudaStream_t stream)
 {
-	return stream_sync("cudaStreamSynchronize_ptsz", stream, true);
+	return sim_do_stream_sync("cudaStreamSynchronize_ptsz", stream, true);
 }
 
 SIM_API cudaError_t cudaStreamQuery(cudaStream_t stream)

@@ -182,6 +182,27 @@ void sim_graph_free(struct sim_graph *g);
 /* ---- cudart.c ----------------------------------------------------------- */
 cudaError_t sim_ret(cudaError_t err); /* remembers it as the last error */
 cudaError_t sim_last_error(bool clear); /* of the calling thread */
+/* What entry points of several libraries share. `api`: the name for the log, a
+ * static string; `ptsz`: stream 0 means the thread's own. */
+struct sim_copy {
+	const char *api;
+	void *dst;
+	const void *src;
+	size_t bytes;
+	int kind;
+	cudaStream_t stream;
+	bool sync; /* the API call itself waits for the copy */
+	bool ptsz;
+};
+cudaError_t sim_do_launch(const char *api, const void *func, dim3 grid,
+			  dim3 block, cudaStream_t stream, bool ptsz);
+cudaError_t sim_do_copy(const struct sim_copy *c);
+cudaError_t sim_do_set(const char *api, void *ptr, size_t count,
+		       cudaStream_t stream, bool ptsz);
+cudaError_t sim_do_device_sync(const char *api);
+cudaError_t sim_do_stream_sync(const char *api, cudaStream_t stream, bool ptsz);
+cudaError_t sim_do_graph_launch(const char *api, cudaGraphExec_t exec,
+				cudaStream_t stream, bool ptsz);
 extern _Atomic uint64_t sim_n_launch, sim_n_copy, sim_n_sync;
 
 #pragma GCC visibility pop

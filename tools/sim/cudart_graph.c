@@ -167,7 +167,7 @@ out:
 	return sim_ret(err);
 }
 
-static cudaError_t graph_launch(const char *api, cudaGraphExec_t exec,
+cudaError_t sim_do_graph_launch(const char *api, cudaGraphExec_t exec,
 				cudaStream_t stream, bool ptsz)
 {
 	uint64_t enter = sim_now();
@@ -208,13 +208,13 @@ out:
 
 SIM_API cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
 {
-	return graph_launch("cudaGraphLaunch", exec, stream, false);
+	return sim_do_graph_launch("cudaGraphLaunch", exec, stream, false);
 }
 
 SIM_API cudaError_t cudaGraphLaunch_ptsz(cudaGraphExec_t exec,
 					 cudaStream_t stream)
 {
-	return graph_launch("cudaGraphLaunch_ptsz", exec, stream, true);
+	return sim_do_graph_launch("cudaGraphLaunch_ptsz", exec, stream, true);
 }
 
 static cudaError_t destroy(const void *handle, bool exec)

@@ -10,10 +10,8 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
-
-#include "cudart_abi.h"
-#include "ptsim.h"
 
 static volatile sig_atomic_t stop;
 
@@ -28,7 +26,8 @@ static void on_signal(int sig)
 enum {
 	O_WORKERS = 256, O_PREFETCH, O_STEPS, O_SECONDS, O_ITEMS, O_BYTES,
 	O_CPU, O_SLEEP, O_DIR, O_FILES, O_COLD, O_KERNEL, O_LAUNCHES, O_SYNC,
-	O_PINNED, O_THREADS, O_SLOW, O_JITTER, O_SEED, O_TRUTH,
+	O_PINNED, O_THREADS, O_SLOW, O_JITTER, O_SEED, O_TRUTH, O_API, O_LATE,
+	O_HOLD, O_GRAPH, O_NCCL,
 };
 
 static const struct argp_option options[] = {
@@ -55,6 +54,14 @@ static const struct argp_option options[] = {
 	  "read the loss back every N steps (1; 0: never)", 2 },
 	{ "pinned", O_PINNED, NULL, 0, "pin the batches: copies do not wait",
 	  2 },
+	{ "api", O_API, "NAME", 0,
+	  "runtime, over (a runtime over a driver), driver, mixed or hip "
+	  "(runtime)", 2 },
+	{ "late", O_LATE, "N", 0,
+	  "load the library, or the second of two, at step N (0: at once)", 2 },
+	{ "hold-ms", O_HOLD, "MS", 0, "pause behind loading a library (0)", 2 },
+	{ "graph", O_GRAPH, NULL, 0, "launch a step's kernels as one graph", 2 },
+	{ "collectives", O_NCCL, "N", 0, "NCCL all-reduces per step (0)", 2 },
 	{ "steps", O_STEPS, "N", 0, "stop after N steps (0: no limit)", 3 },
 	{ "seconds", O_SECONDS, "S", 0, "stop after S seconds (30; 0: no limit)",
 	  3 },
@@ -165,6 +172,22 @@ static error_t parse(int key, char *arg, struct argp_state *st)
 	case O_TRUTH:
 		o->truth = arg;
 		break;
+	case O_API:
+		if (job_api_named(arg, &o->api))
+			argp_error(st, "'%s' is no API of ours", arg);
+		break;
+	case O_LATE:
+		o->late = number(st, arg, 0, UINT64_MAX);
+		break;
+	case O_HOLD:
+		o->hold_ms = (unsigned)number(st, arg, 0, 600000);
+		break;
+	case O_GRAPH:
+		o->graph = true;
+		break;
+	case O_NCCL:
+		o->collectives = (unsigned)number(st, arg, 0, 1000);
+		break;
 	case ARGP_KEY_ARG:
 		argp_error(st, "unexpected argument '%s'", arg);
 		break;
@@ -185,44 +208,38 @@ struct trainer {
 	uint64_t step, wait_ns, begin;
 };
 
-static int cuda_check(const char *what, cudaError_t err)
-{
-	if (!err)
-		return 0;
-	fprintf(stderr, "simjob: %s: %s\n", what, cudaGetErrorString(err));
-	return -EIO;
-}
-
 /* A kernel is known by an address; these two stand for a model's layers. */
 static const char kernel_forward, kernel_backward;
+
+static int launch_all(const struct job_opts *o)
+{
+	int err = 0;
+
+	if (o->graph)
+		return job_gpu_replay();
+	for (unsigned i = 0; i < o->launches && !err; i++)
+		err = job_gpu_launch(i < o->launches / 3 ? &kernel_forward :
+							   &kernel_backward);
+	return err;
+}
 
 static int compute(struct trainer *t, const unsigned char *data)
 {
 	const struct job_opts *o = t->o;
-	dim3 grid = { 128, 1, 1 }, block = { 256, 1, 1 };
 	int err;
 
-	err = cuda_check("copy to the device",
-			 cudaMemcpyAsync(t->dev_batch, data,
-					 t->l->batch_bytes,
-					 cudaMemcpyHostToDevice, NULL));
-	for (unsigned i = 0; i < o->launches && !err; i++) {
-		const void *f = i < o->launches / 3 ? &kernel_forward
-						    : &kernel_backward;
-
-		err = cuda_check("launch", cudaLaunchKernel(f, grid, block,
-							    NULL, 0, NULL));
-	}
+	if (!job_gpu_ready())
+		return 0;
+	err = job_gpu_upload(t->dev_batch, data, t->l->batch_bytes);
+	if (!err)
+		err = launch_all(o);
+	for (unsigned i = 0; i < o->collectives && !err; i++)
+		err = job_gpu_allreduce(t->dev_batch, t->l->batch_bytes / 4);
 	if (err || !o->sync_every || (t->step + 1) % o->sync_every)
 		return err;
 	/* loss.item(): a copy to pageable memory, and a sync */
-	err = cuda_check("copy of the loss",
-			 cudaMemcpyAsync(&t->loss, t->dev_loss,
-					 sizeof(t->loss),
-					 cudaMemcpyDeviceToHost, NULL));
-	if (err)
-		return err;
-	return cuda_check("sync", cudaStreamSynchronize(NULL));
+	err = job_gpu_download(&t->loss, t->dev_loss, sizeof(t->loss));
+	return err ? err : job_gpu_sync();
 }
 
 static int truth_line(struct trainer *t, const struct job_result *r,
@@ -265,6 +282,42 @@ static void truth_header(const struct trainer *t)
 	fprintf(t->truth, "]}\n");
 }
 
+static void hold(const struct job_opts *o)
+{
+	struct timespec ts = { o->hold_ms / 1000,
+			       (long)(o->hold_ms % 1000) * 1000000 };
+
+	while (o->hold_ms && nanosleep(&ts, &ts) && errno == EINTR && !stop)
+		;
+}
+
+/* What the training needs of a library that was just opened. */
+static int gpu_setup(struct trainer *t)
+{
+	const struct job_opts *o = t->o;
+	int err = 0;
+
+	hold(o);
+	if (!job_gpu_ready() || t->dev_batch)
+		return 0;
+	err = job_gpu_malloc(&t->dev_batch, t->l->batch_bytes);
+	if (!err)
+		err = job_gpu_malloc(&t->dev_loss, sizeof(t->loss));
+	if (!err && o->pinned)
+		err = job_gpu_pin(t->l->slots, t->l->slots_len);
+	job_gpu_kernel_ns(o->kernel_us * 1000ull);
+	if (!err && o->graph)
+		err = job_gpu_record(&kernel_backward, o->launches);
+	return err;
+}
+
+static int load_rest(struct trainer *t)
+{
+	int err = job_gpu_rest();
+
+	return err ? err : gpu_setup(t);
+}
+
 static int train(struct trainer *t)
 {
 	const struct job_opts *o = t->o;
@@ -286,6 +339,10 @@ static int train(struct trainer *t)
 			return 0;
 		if (err)
 			return err;
+		if (o->late && t->step == o->late)
+			err = load_rest(t);
+		if (err)
+			return err;
 		at[1] = at[2] = job_now();
 		err = compute(t, data);
 		if (err)
@@ -297,24 +354,7 @@ static int train(struct trainer *t)
 			return err;
 		t->step++;
 	}
-	return cuda_check("sync", cudaDeviceSynchronize());
-}
-
-static int gpu_setup(struct trainer *t)
-{
-	int err;
-
-	err = cuda_check("cudaMalloc",
-			 cudaMalloc(&t->dev_batch, t->l->batch_bytes));
-	if (!err)
-		err = cuda_check("cudaMalloc",
-				 cudaMalloc(&t->dev_loss, sizeof(t->loss)));
-	if (!err && t->o->pinned)
-		err = cuda_check("cudaHostRegister",
-				 cudaHostRegister(t->l->slots, t->l->slots_len,
-						  0));
-	ptsim_set_kernel_ns(t->o->kernel_us * 1000ull);
-	return err;
+	return job_gpu_finish();
 }
 
 static void describe(const struct job_opts *o)
@@ -336,7 +376,7 @@ static void summary(const struct trainer *t)
 		"simjob: %" PRIu64 " steps in %.1f s, waiting for data %.0f %%, "
 		"GPU busy %.0f %%\n",
 		t->step, wall / 1e9, 100 * (double)t->wait_ns / wall,
-		100 * (double)ptsim_busy_ns() / wall);
+		100 * (double)job_gpu_busy_ns() / wall);
 }
 
 int main(int argc, char **argv)
@@ -370,7 +410,9 @@ int main(int argc, char **argv)
 	}
 	err = job_files_make(&o);
 	if (!err)
-		err = cuda_check("cudaSetDevice", cudaSetDevice(0));
+		err = job_gpu_open(o.api, o.late != 0);
+	if (!err && o.collectives)
+		err = job_gpu_nccl_open();
 	if (err)
 		goto out;
 	describe(&o);

@@ -13,6 +13,8 @@
 #include <stdio.h>
 #include <sys/types.h>
 
+#include "job_gpu.h"
+
 #define JOB_WORKERS_MAX 64
 #define JOB_PREFETCH_MAX 64
 
@@ -34,6 +36,11 @@ struct job_opts {
 	unsigned jitter_pct;
 	uint64_t seed;
 	const char *truth; /* NULL: none */
+	enum job_api api;
+	uint64_t late;	   /* the (second) library from this step on; 0: at once */
+	unsigned hold_ms;  /* pause behind opening a library */
+	bool graph;	   /* the kernels of a step as one graph */
+	unsigned collectives; /* all-reduces per step */
 };
 
 /* What making a batch took: wall time, and CPU time of the thread, in ns. */
