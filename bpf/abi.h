@@ -156,14 +156,34 @@ _Static_assert(sizeof(struct pt_rec_gpu) == 72, "pt_rec_gpu");
 #define PT_COOKIE(api, lib, stream, v0, v1, v2)                                \
 	((__u64)(api) | ((__u64)(lib) << 16) | ((__u64)(stream) << 32) |       \
 	 ((__u64)(v0) << 36) | ((__u64)(v1) << 40) | ((__u64)(v2) << 44))
+#define PT_COOKIE_WITH(via, layer, ret)                                        \
+	(((__u64)(via) << 48) | ((__u64)(layer) << 52) | ((__u64)(ret) << 54))
 #define PT_COOKIE_API(c) ((__u32)((c) & 0xffff))
 #define PT_COOKIE_LIB(c) ((__u32)(((c) >> 16) & 0xffff))
 #define PT_COOKIE_STREAM(c) ((__u32)(((c) >> 32) & 15))
 #define PT_COOKIE_V(c, i) ((__u32)(((c) >> (36 + 4 * (i))) & 15))
+#define PT_COOKIE_VIA(c) ((__u32)(((c) >> 48) & 15))
+#define PT_COOKIE_LAYER(c) ((__u32)(((c) >> 52) & 3))
+#define PT_COOKIE_RET(c) ((__u32)(((c) >> 54) & 1)) /* its return is watched */
 #define PT_SLOT_ABSENT 15
 /* Not in api.def: the function that the user named, whose calls begin steps.
  * Entries only. Older readers take it for a later version's entry point. */
 #define PT_API_STEP_MARKER 0xffff
+
+/* Values that are not in a slot but behind the pointer in one; layouts of
+ * cuda.h and driver_types.h, HIP's are the same. */
+#define PT_VIA_NONE 0
+#define PT_VIA_CONFIG 1	  /* stream slot: a launch configuration */
+#define PT_VIA_3D 2	  /* v0's slot: cudaMemcpy3DParms */
+#define PT_VIA_3D_PEER 3  /* ... cudaMemcpy3DPeerParms */
+#define PT_VIA_DRV_2D 4	  /* ... CUDA_MEMCPY2D: v2 = both memory types */
+#define PT_VIA_DRV_3D 5	  /* ... CUDA_MEMCPY3D, and _PEER: likewise */
+#define PT_VIA_OUT 6	  /* v0's slot: RETURN has what it points to in v[1] */
+
+/* A call that passes two libraries counts once, where it came in. */
+#define PT_LAYER_ONLY 0	 /* nothing above or below it is probed */
+#define PT_LAYER_OUTER 1 /* may call an inner one */
+#define PT_LAYER_INNER 2 /* not recorded when an outer one called it */
 
 struct pt_rec_read {
 	struct pt_hdr hdr; /* ts: the call returned */

@@ -20,6 +20,16 @@ _Static_assert(sizeof(struct pt_config) == 24, "pt_config");
 
 #define PT_MAX_TARGETS 16384
 #define PT_MAX_FILES 16384
+#define PT_MAX_TEXTS 4096
+
+/* Where a process has the code of an outer GPU library. */
+struct pt_text_key {
+	__u32 tgid;
+	__u32 lib;
+};
+struct pt_text {
+	__u64 begin, end;
+};
 
 /* Value of the target set, by process id. */
 struct pt_target {

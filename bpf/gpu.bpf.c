@@ -34,11 +34,115 @@ static __always_inline __u64 slot_value(struct pt_regs *ctx, __u32 slot,
 	return v;
 }
 
+static __always_inline __u64 user_word(__u64 at, __u16 *flags)
+{
+	__u64 v = 0;
+
+	if (bpf_probe_read_user(&v, sizeof(v), (void *)at))
+		*flags |= PT_F_READ_FAILED;
+	return v;
+}
+
+/* Width, height and depth at `at`, multiplied. */
+static __always_inline __u64 extent(__u64 at, __u32 dims, __u16 *flags)
+{
+	__u64 n = user_word(at, flags) * user_word(at + 8, flags);
+
+	return dims == 3 ? n * user_word(at + 16, flags) : n;
+}
+
+/* What lies behind a pointer; offsets are those of the structs in
+ * driver_types.h and cuda.h. */
+static __always_inline void fill_via(struct pt_rec_gpu *r, __u32 via,
+				     __u16 *flags)
+{
+	__u64 at = r->v[0];
+
+	switch (via) {
+	case PT_VIA_CONFIG: /* cudaLaunchConfig_t, CUlaunchConfig */
+		r->stream = user_word(r->stream + 32, flags);
+		return;
+	case PT_VIA_3D: /* cudaMemcpy3DParms: extent, kind */
+		r->v[1] = extent(at + 128, 3, flags);
+		r->v[2] = (__u32)user_word(at + 152, flags);
+		break;
+	case PT_VIA_3D_PEER: /* cudaMemcpy3DPeerParms: extent */
+		r->v[1] = extent(at + 144, 3, flags);
+		break;
+	case PT_VIA_DRV_2D: /* srcMemoryType, dstMemoryType, WidthInBytes */
+		r->v[1] = extent(at + 112, 2, flags);
+		r->v[2] = user_word(at + 16, flags) << 32 |
+			  (__u32)user_word(at + 72, flags);
+		break;
+	case PT_VIA_DRV_3D:
+		r->v[1] = extent(at + 176, 3, flags);
+		r->v[2] = user_word(at + 32, flags) << 32 |
+			  (__u32)user_word(at + 120, flags);
+		break;
+	default:
+		return;
+	}
+	r->v[0] = 0;
+}
+
+/* An outer library's call: the inner one's calls that it makes are to be
+ * known by the frame it runs in. */
+static __always_inline void outer_enter(struct pt_regs *ctx,
+					struct pt_thread *th, __u64 cookie)
+{
+	__u16 flags = 0;
+
+	if (!*(volatile __u32 *)&pt_inner)
+		return; /* nothing is attached below */
+	th->outer_ra = 0;
+	if (!PT_COOKIE_RET(cookie))
+		th->outer_ra = user_word(ctx->sp, &flags);
+	th->outer_sp = flags ? 0 : ctx->sp;
+	th->outer_lib = PT_COOKIE_LIB(cookie);
+}
+
+/*
+ * Does this call of an inner library come out of the outer one's call that the
+ * thread entered last, and that has not ended? The caller lies in the outer
+ * library, deeper in the stack. Where no return probe says when the outer call
+ * ended, its return address must still stand where it stood. (A return probe
+ * puts the kernel's own address there.)
+ */
+static __always_inline bool inside_outer(struct pt_regs *ctx,
+					 struct pt_thread *th,
+					 struct task_struct *task)
+{
+	struct pt_text_key key = { .tgid = task->tgid, .lib = th->outer_lib };
+	struct pt_text *text;
+	__u16 flags = 0;
+	__u64 ra;
+
+	if (!th->outer_sp || ctx->sp >= th->outer_sp)
+		return false;
+	text = bpf_map_lookup_elem(&pt_texts, &key);
+	ra = user_word(ctx->sp, &flags);
+	if (flags || (text && (ra < text->begin || ra >= text->end)))
+		return false;
+	return !th->outer_ra ||
+	       (user_word(th->outer_sp, &flags) == th->outer_ra && !flags);
+}
+
+/* Is this the return of an entry that was not recorded? */
+static __always_inline bool skipped(struct pt_regs *ctx, struct pt_thread *th)
+{
+	if (!th->skip_sp || ctx->sp != th->skip_sp + 8)
+		return false;
+	th->skip_sp = 0;
+	return true;
+}
+
 static __always_inline int gpu_call(struct pt_regs *ctx, __u16 kind)
 {
 	struct task_struct *task;
 	struct pt_thread *th;
 	struct pt_rec_gpu *r;
+	__u32 layer, via;
+	__u16 flags = 0;
 	__u64 cookie;
 
 	if (!pt_is_armed())
@@ -47,23 +151,43 @@ static __always_inline int gpu_call(struct pt_regs *ctx, __u16 kind)
 	th = pt_thread_of(task);
 	if (!th)
 		return 0;
+	cookie = bpf_get_attach_cookie(ctx);
+	layer = PT_COOKIE_LAYER(cookie);
+	via = PT_COOKIE_VIA(cookie);
+	if (kind == PT_REC_GPU_RETURN) {
+		if (layer == PT_LAYER_INNER && skipped(ctx, th))
+			return 0;
+		if (layer == PT_LAYER_OUTER)
+			th->outer_sp = 0;
+	} else if (layer == PT_LAYER_OUTER) {
+		outer_enter(ctx, th, cookie);
+	} else if (layer == PT_LAYER_INNER) {
+		th->skip_sp = inside_outer(ctx, th, task) ? ctx->sp : 0;
+		if (th->skip_sp)
+			return 0;
+	}
 	r = pt_rec_new(struct pt_rec_gpu, kind, th, task, bpf_ktime_get_ns());
 	if (!r)
 		return 0;
-	cookie = bpf_get_attach_cookie(ctx);
 	r->api = PT_COOKIE_API(cookie);
 	r->lib = PT_COOKIE_LIB(cookie);
 	if (kind == PT_REC_GPU_RETURN) {
 		r->v[0] = (__u64)(__s64)(__s32)ctx->ax;
+		if (via == PT_VIA_OUT && th->gpu_out) {
+			r->v[1] = user_word(th->gpu_out, &flags);
+			th->gpu_out = 0;
+		}
 	} else {
-		__u16 flags = 0;
-
 		r->stream = slot_value(ctx, PT_COOKIE_STREAM(cookie), &flags);
 		r->v[0] = slot_value(ctx, PT_COOKIE_V(cookie, 0), &flags);
 		r->v[1] = slot_value(ctx, PT_COOKIE_V(cookie, 1), &flags);
 		r->v[2] = slot_value(ctx, PT_COOKIE_V(cookie, 2), &flags);
-		r->hdr.flags = flags;
+		if (via == PT_VIA_OUT)
+			th->gpu_out = r->v[0];
+		else if (via)
+			fill_via(r, via, &flags);
 	}
+	r->hdr.flags = flags;
 	pt_rec_submit(r);
 	return 0;
 }

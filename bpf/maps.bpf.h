@@ -48,7 +48,14 @@ struct pt_thread {
 	__u16 waker_obj_kind;
 	__u16 flags;
 	__u32 live; /* 1: initialised and not exited */
-	__u32 pad;
+	__u32 outer_lib;
+	/* The outer GPU library's call entered last: its frame (0: none) and
+	 * the return address in it; an inner one's whose return is skipped;
+	 * and where a call puts the handle that it makes. */
+	__u64 outer_sp;
+	__u64 outer_ra;
+	__u64 skip_sp;
+	__u64 gpu_out;
 };
 
 struct pt_file_key {
@@ -81,6 +88,14 @@ struct pt_files_map {
 	__type(value, __u8);
 };
 
+struct pt_texts_map {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, PT_MAX_TEXTS);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct pt_text_key);
+	__type(value, struct pt_text);
+};
+
 struct pt_ring_map {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 16 * 1024 * 1024); /* user space sets its own */
@@ -89,11 +104,13 @@ struct pt_ring_map {
 struct pt_targets_map pt_targets __weak SEC(".maps");
 struct pt_threads_map pt_threads __weak SEC(".maps");
 struct pt_files_map pt_files __weak SEC(".maps");
+struct pt_texts_map pt_texts __weak SEC(".maps");
 struct pt_ring_map pt_ring __weak SEC(".maps");
 
 const volatile struct pt_config pt_cfg __weak = {};
 __u32 pt_armed __weak = 0;   /* 0: every hook is silent */
 __u32 pt_pass __weak = 0;    /* PT_PASS_* of the next iterator run */
+__u32 pt_inner __weak = 0;   /* 1: an inner GPU library is attached somewhere */
 __u64 pt_pass_ts __weak = 0; /* moment that the pass describes; 0: now */
 __u64 pt_loss[PT_LOSS_NR] __weak = {};
 

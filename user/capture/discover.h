@@ -15,10 +15,13 @@
 #include <sys/types.h>
 
 #include "capture/capture.h"
+#include "gpu/api.h"
 
 enum pt_gpulib_kind {
-	PT_GPULIB_CUDART = 1, /* libcudart.so* */
-	PT_GPULIB_CUDA = 2,   /* libcuda.so*, the driver */
+	PT_GPULIB_CUDART = PT_LIB_RUNTIME, /* libcudart.so* */
+	PT_GPULIB_CUDA = PT_LIB_DRIVER,	   /* libcuda.so* */
+	PT_GPULIB_HIP = PT_LIB_HIP,	   /* libamdhip64.so* */
+	PT_GPULIB_NCCL = PT_LIB_NCCL,	   /* libnccl.so*, librccl.so* */
 };
 #define PT_GPULIB_PATH 512
 
@@ -41,6 +44,9 @@ ssize_t pt_gpulibs(pid_t pid, struct pt_gpulib *out, size_t max);
 /* The same for every file that is mapped for execution; `kind` is 0 where it
  * is no GPU library. */
 ssize_t pt_exec_files(pid_t pid, struct pt_gpulib *out, size_t max);
+
+/* What a file is by its name; 0: no GPU library. */
+enum pt_gpulib_kind pt_gpulib_kind(const char *path);
 
 /*
  * Is this line of /proc/PID/maps an executable mapping of a GPU library?

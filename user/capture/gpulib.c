@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* GPU libraries that are mapped in a process. */
 #include <errno.h>
-#include <fnmatch.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,18 +14,29 @@
 #define MAX_LINES (1u << 20)
 #define DELETED " (deleted)"
 
-static enum pt_gpulib_kind kind_of(const char *path)
+enum pt_gpulib_kind pt_gpulib_kind(const char *path)
 {
+	static const struct {
+		const char *stem;
+		enum pt_gpulib_kind kind;
+	} libs[] = {
+		{ "libcudart", PT_GPULIB_CUDART }, { "libcuda", PT_GPULIB_CUDA },
+		{ "libamdhip64", PT_GPULIB_HIP },  { "libnccl", PT_GPULIB_NCCL },
+		{ "librccl", PT_GPULIB_NCCL },
+	};
 	const char *base = strrchr(path, '/');
+	size_t i, len;
 
 	base = base ? base + 1 : path;
-	/* pip wheels rename it to libcudart-<hash>.so.11.0 */
-	if (!fnmatch("libcudart.so*", base, 0) ||
-	    !fnmatch("libcudart-*.so*", base, 0))
-		return PT_GPULIB_CUDART;
-	if (!fnmatch("libcuda.so*", base, 0) ||
-	    !fnmatch("libcuda-*.so*", base, 0))
-		return PT_GPULIB_CUDA;
+	for (i = 0; i < sizeof(libs) / sizeof(libs[0]); i++) {
+		len = strlen(libs[i].stem);
+		if (strncmp(base, libs[i].stem, len))
+			continue;
+		/* pip wheels rename it to libcudart-<hash>.so.11.0 */
+		if (!strncmp(base + len, ".so", 3) ||
+		    (base[len] == '-' && strstr(base + len, ".so")))
+			return libs[i].kind;
+	}
 	return 0;
 }
 
@@ -58,7 +68,7 @@ static bool parse_exec(const char *line, struct pt_gpulib *out)
 		out->path_display[len - strlen(DELETED)] = '\0';
 	}
 	out->dev = major << 20 | minor;
-	out->kind = kind_of(out->path_display);
+	out->kind = pt_gpulib_kind(out->path_display);
 	return true;
 }
 
@@ -104,7 +114,8 @@ static ssize_t read_maps(pid_t pid, struct pt_gpulib *out, size_t max, bool any)
 	errno = 0;
 	while (n < max && lines++ < MAX_LINES && getline(&line, &cap, f) > 0) {
 		if (any ? !parse_exec(line, &g) :
-			  !strstr(line, "libcuda") || !pt_gpulib_parse(line, &g))
+			  !strstr(line, "/lib") || !pt_gpulib_kind(line) ||
+				  !pt_gpulib_parse(line, &g))
 			continue;
 		for (i = 0; i < n; i++)
 			if (out[i].inode == g.inode && out[i].dev == g.dev)

@@ -13,6 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "capture/discover.h"
 #include "capture/session.h"
 
 #define RING_PAGES 8 /* a power of two */
@@ -96,18 +97,6 @@ int pt_mapwatch_fd(const struct pt_mapwatch *w)
 	return w->epfd;
 }
 
-/* File name at the end of an MMAP2 record: is it a GPU library's? */
-static bool gpu_name(const char *name, size_t max)
-{
-	const char *base;
-
-	if (strnlen(name, max) == max)
-		return false;
-	base = strrchr(name, '/');
-	base = base ? base + 1 : name;
-	return !strncmp(base, "libcudart", 9) || !strncmp(base, "libcuda.so", 10);
-}
-
 struct mmap2 {
 	struct perf_event_header h;
 	uint32_t pid, tid;
@@ -140,7 +129,10 @@ static int drain_cpu(struct pt_mapwatch *w, struct cpu_ring *r,
 		    u.m.h.size > sizeof(u.m) && u.m.h.size <= MAX_EVENT) {
 			for (; i < u.m.h.size; i++)
 				u.b[i] = data[(tail + i) & mask];
-			if (gpu_name(u.m.name, u.m.h.size - sizeof(u.m))) {
+			size_t max = u.m.h.size - sizeof(u.m);
+
+			if (strnlen(u.m.name, max) < max &&
+			    pt_gpulib_kind(u.m.name)) {
 				fn(ctx, (pid_t)u.m.pid);
 				found++;
 			}

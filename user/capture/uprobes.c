@@ -4,6 +4,7 @@
  * the kernel has multi-uprobe links (other processes then pay nothing), else
  * one perf event per symbol and file, for every process, filtered in BPF.
  */
+#include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <pthread.h>
@@ -53,17 +54,11 @@ int pt_uprobes_new(struct pt_capture *c, bool multi)
 	return 0;
 }
 
-static bool known(const struct pt_uprobes *u, pid_t pid, uint64_t start,
-		  const struct pt_gpulib *l)
+static bool is_lib(const struct pt_uprobes *u, const struct attached *a,
+		   pid_t pid, uint64_t start, const struct pt_gpulib *l)
 {
-	uint32_t i;
-
-	for (i = 0; i < u->n_libs; i++)
-		if (u->lib[i].dev == l->dev && u->lib[i].inode == l->inode &&
-		    (!u->multi || (u->lib[i].pid == pid &&
-				   u->lib[i].start == start)))
-			return true;
-	return false;
+	return a->dev == l->dev && a->inode == l->inode &&
+	       (!u->multi || (a->pid == pid && a->start == start));
 }
 
 static int room_for_lib(struct pt_uprobes *u)
@@ -105,24 +100,58 @@ struct point {
 	bool ret;
 };
 
+static unsigned layer_of(enum pt_gpulib_kind kind)
+{
+	return kind == PT_GPULIB_CUDART ? PT_LAYER_OUTER :
+	       kind == PT_GPULIB_CUDA	? PT_LAYER_INNER :
+					  PT_LAYER_ONLY;
+}
+
+/* Where this process has an outer library's code: its calls of an inner one
+ * are known by it. Again after an exec, which moves it. */
+static void note_text(struct pt_capture *c, pid_t pid, uint32_t lib,
+		      const struct pt_gpulib *l)
+{
+	struct pt_text_key key = { .tgid = (uint32_t)pid, .lib = lib };
+	struct pt_text text = { .begin = l->start, .end = l->end };
+
+	if (layer_of(l->kind) == PT_LAYER_OUTER)
+		/* Without it the stack alone decides. */
+		bpf_map_update_elem(bpf_map__fd(c->skel->maps.pt_texts), &key,
+				    &text, BPF_ANY);
+}
+
+static void forget_text(struct pt_capture *c, pid_t pid, uint32_t lib)
+{
+	struct pt_text_key key = { .tgid = (uint32_t)pid, .lib = lib };
+
+	bpf_map_delete_elem(bpf_map__fd(c->skel->maps.pt_texts), &key);
+}
+
 /* Points of a library; an address with two names is taken once. */
-static int find_points(const char *path, uint32_t lib, struct point *out,
-		       struct pt_err *err)
+static int find_points(const struct pt_gpulib *l, uint32_t lib,
+		       struct point *out, struct pt_err *err)
 {
 	const char *names[PT_MAX_APIS];
 	uint64_t off[PT_MAX_APIS];
-	unsigned n = pt_api_count < PT_MAX_APIS ? pt_api_count : PT_MAX_APIS;
-	unsigned i, j, found = 0;
+	uint16_t id[PT_MAX_APIS];
+	unsigned i, j, n = 0, found = 0;
 	int r;
 
-	for (i = 0; i < n; i++)
-		names[i] = pt_apis[i].symbol;
+	/* A library's own names only: another's may be in it too, as local
+	 * symbols of a copy that was linked in. */
+	for (i = 0; i < pt_api_count && n < PT_MAX_APIS; i++) {
+		if ((int)pt_api_lib(&pt_apis[i]) != (int)l->kind)
+			continue;
+		names[n] = pt_apis[i].symbol;
+		id[n++] = (uint16_t)i;
+	}
 	memset(off, 0, sizeof(off));
-	r = pt_elf_symbols(path, names, n, off, err);
+	r = pt_elf_symbols(l->path_open, names, n, off, err);
 	if (r < 0)
 		return r;
 	for (i = 0; i < n; i++) {
-		const struct pt_api *a = &pt_apis[i];
+		const struct pt_api *a = &pt_apis[id[i]];
 
 		if (!off[i])
 			continue;
@@ -132,8 +161,11 @@ static int find_points(const char *path, uint32_t lib, struct point *out,
 		if (j < found)
 			continue;
 		out[found].offset = off[i];
-		out[found].cookie = PT_COOKIE(i, lib, a->stream, a->v[0],
-					      a->v[1], a->v[2]);
+		out[found].cookie =
+			PT_COOKIE(id[i], lib, a->stream, a->v[0], a->v[1],
+				  a->v[2]) |
+			PT_COOKIE_WITH(a->how & 15, layer_of(l->kind),
+				       a->ret);
 		out[found].ret = a->ret;
 		found++;
 	}
@@ -238,12 +270,16 @@ static void attach_lib(struct pt_capture *c, pid_t pid, uint64_t start,
 	struct pt_uprobes *u = c->uprobes;
 	struct point points[PT_MAX_APIS];
 	struct pt_err err = { "" };
-	uint32_t id = u->n_libs;
 	struct attached *a;
+	uint32_t id;
 	int n, r;
 
-	if (known(u, pid, start, l))
+	for (id = 0; id < u->n_libs; id++) {
+		if (!is_lib(u, &u->lib[id], pid, start, l))
+			continue;
+		note_text(c, pid, id, l);
 		return;
+	}
 	r = room_for_lib(u);
 	if (r) {
 		u->failed++;
@@ -254,7 +290,7 @@ static void attach_lib(struct pt_capture *c, pid_t pid, uint64_t start,
 	*a = (struct attached){ .pid = u->multi ? pid : 0, .dev = l->dev,
 				.inode = l->inode, .start = start,
 				.fd = { -1, -1 } };
-	n = find_points(l->path_open, id, points, &err);
+	n = find_points(l, id, points, &err);
 	if (n == 0) /* a library of GPU functions that we have no line for */
 		return;
 	if (n < 0) {
@@ -262,6 +298,10 @@ static void attach_lib(struct pt_capture *c, pid_t pid, uint64_t start,
 		pt_warn(c, "%s: no hooks: %s", l->path_display, err.msg);
 		return;
 	}
+	note_text(c, pid, id, l);
+	/* Before the hooks: from the first call on they must know. */
+	if (layer_of(l->kind) == PT_LAYER_INNER)
+		c->skel->bss->pt_inner = 1;
 	r = u->multi ? attach_multi(c, l->path_open, a, points, n) :
 		       attach_perf(c, l->path_open, points, n);
 	if (r == -ESRCH) /* gone meanwhile */
@@ -406,6 +446,7 @@ void pt_uprobes_reap(struct pt_capture *c)
 			continue;
 		if (!pt_proc_stat(a->pid, &st) && st.start_ticks == a->start)
 			continue;
+		forget_text(c, a->pid, i);
 		a->gone = true;
 		any = true;
 	}

@@ -31,6 +31,7 @@ static void push_call(struct pt_thread *t, const struct pt_gpu_call *c)
 int pt_feed_gpu_enter(struct pt_model *m, const struct pt_rec_gpu *r)
 {
 	const struct pt_api *api = pt_api_get(r->api);
+	struct pt_api_args x;
 	struct pt_gpu_call c;
 	struct pt_thread *t;
 
@@ -45,8 +46,11 @@ int pt_feed_gpu_enter(struct pt_model *m, const struct pt_rec_gpu *r)
 		return 0; /* a later version's entry point */
 	memset(&c, 0, sizeof(c));
 	c.begin = c.end = r->hdr.ts;
-	c.stream = r->stream;
-	memcpy(c.v, r->v, sizeof(c.v));
+	x.stream = r->stream;
+	memcpy(x.v, r->v, sizeof(x.v));
+	pt_api_settle(api, r->hdr.tid, &x);
+	c.stream = x.stream;
+	memcpy(c.v, x.v, sizeof(c.v));
 	c.ret = INT64_MIN;
 	c.tid = t->tid;
 	c.api = (uint16_t)r->api;
@@ -98,6 +102,8 @@ int pt_feed_gpu_return(struct pt_model *m, const struct pt_rec_gpu *r)
 	if (c) {
 		c->end = r->hdr.ts > c->begin ? r->hdr.ts : c->begin;
 		c->ret = (int64_t)r->v[0];
+		if ((api->how & 15) == PT_VIA_OUT)
+			c->v[2] = r->v[1]; /* the handle that it made */
 		return 0;
 	}
 	/* Entered before the hooks were there. */
