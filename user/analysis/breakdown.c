@@ -28,8 +28,12 @@ static void add_to_step(struct pt_trainer *t, size_t *hint,
 		t->steps.v[*hint].gpu_wait_ns += c->end - c->begin;
 }
 
+/* A shorter collective has only put its kernel into the queue. */
+#define COLLECTIVE_NS 30000ull
+
 /* The host blocked in calls of the main thread: for the device (gpu_wait),
- * or for a copy while the device had nothing to compute (transfer). */
+ * for a copy while the device had nothing to compute (transfer), or for the
+ * other ranks (collective). */
 static void host_blocked(struct pt_an *an, struct pt_trainer *t)
 {
 	const struct pt_proc *p = t->proc;
@@ -58,6 +62,9 @@ static void host_blocked(struct pt_an *an, struct pt_trainer *t)
 			add_to_step(t, &step, c);
 		} else if (pt_call_is_copy(c)) {
 			t->transfer_ns += ns;
+		} else if ((c->cls == PT_API_COLLECTIVE ||
+			    c->cls == PT_API_COMM) && e - b >= COLLECTIVE_NS) {
+			t->collective_ns += ns;
 		}
 		if (c->cls == PT_API_SYNC_DEVICE || c->cls == PT_API_SYNC_STREAM ||
 		    (pt_call_is_copy(c) && c->v[2] == PT_COPY_D2H))

@@ -90,7 +90,8 @@ static void part(struct pt_r_part *p, uint64_t ns, uint64_t wall)
 static void fill_breakdown(struct pt_r_breakdown *b, const struct pt_trainer *t,
 			   uint64_t wall)
 {
-	uint64_t used = t->data_wait_ns + t->gpu_wait_ns + t->transfer_ns;
+	uint64_t used = t->data_wait_ns + t->gpu_wait_ns + t->transfer_ns +
+			t->collective_ns;
 	uint64_t sync, launch, writing, rest = wall > used ? wall - used : 0;
 
 	writing = pt_min64(t->checkpoint_ns, rest);
@@ -105,7 +106,7 @@ static void fill_breakdown(struct pt_r_breakdown *b, const struct pt_trainer *t,
 	part(&b->transfer, t->transfer_ns, wall);
 	part(&b->sync, sync, wall);
 	part(&b->launch, launch, wall);
-	part(&b->collective, 0, wall);
+	part(&b->collective, t->collective_ns, wall);
 	part(&b->checkpoint, writing, wall);
 	part(&b->other, rest, wall);
 }
@@ -218,7 +219,11 @@ static int fill_gpu(struct pt_an *an, struct pt_trainer *t)
 	g->compute = g->copy = g->collective = NAN;
 	g->starved_share[0] = share(t->starved_lo_ns, wall);
 	g->starved_share[1] = share(t->starved_likely_ns, wall);
-	g->kernels = (int64_t)t->kernels;
+	g->kernels = t->graphs_unknown ? PT_NULL :
+					 (int64_t)(t->kernels + t->graph_kernels);
+	g->graph_launches = (int64_t)t->graph_launches;
+	g->collectives = (int64_t)t->collectives;
+	g->collective_bytes = (int64_t)t->collective_bytes;
 	g->copies_h2d = (int64_t)t->h2d;
 	g->copies_d2h = (int64_t)t->d2h;
 	g->copies_other = (int64_t)t->other_copies;
@@ -321,6 +326,9 @@ static void fill_limits(struct pt_an *an)
 		pt_report_limit(r, "gpu", "No GPU library call was seen.");
 		return;
 	}
+	if (t->graphs_unknown)
+		pt_report_limit(r, "gpu.kernels", "%llu launches were of graphs that were made before the trace began, so the number of kernels is not known.",
+				(unsigned long long)t->graphs_unknown);
 	if (!t->gpu_known)
 		pt_report_limit(r, "gpu.busy", "The job never waited for the device, so its idle time is only bounded.");
 	if (an->m->host_known && an->m->host.read_door == PT_DOOR_NONE)

@@ -16,6 +16,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "analysis/graphs.h"
 #include "analysis/internal.h"
 
 #define MAX_STREAMS 64
@@ -55,6 +56,7 @@ struct device {
 	uint64_t idle_since;	   /* drained; 0: not known to be empty */
 	uint64_t idle_likely_since; /* but for copies that must be over; 0 */
 	pt_doubles per_launch;	   /* solved times, ns, for the median */
+	struct pt_graphs graphs;
 };
 
 static struct stream *stream_of(struct device *d, uint64_t handle)
@@ -320,18 +322,41 @@ static int take_copy(struct device *d, const struct pt_gpu_call *c)
 	err = submit(d, c, alone ? c->end - c->begin : 0);
 	if (!err)
 		err = note_busy(d, c);
-	/* Host-to-device copies may return once staged: not a drain. */
-	if (err || c->v[2] == PT_COPY_H2D)
+	/* Host-to-device copies may return once staged: not a drain. Nor are
+	 * those whose direction the call leaves open. */
+	if (err || c->v[2] == PT_COPY_H2D || c->v[2] == PT_COPY_ANY)
 		return err;
 	empty = complete(d, false, c->stream, c->begin, c->end);
 	return empty ? drained(d, c->begin, empty, true) : 0;
 }
 
-static void count(struct pt_trainer *t, const struct pt_gpu_call *c)
+static void count_graph(struct pt_trainer *t, const struct pt_graph_work *w)
+{
+	t->graph_launches++;
+	if (!w) {
+		t->graphs_unknown++;
+		return;
+	}
+	t->graph_kernels += w->kernels;
+	t->h2d += w->h2d;
+	t->d2h += w->d2h;
+	t->other_copies += w->other_copies;
+	t->copy_bytes += w->copy_bytes;
+}
+
+static void count(struct pt_trainer *t, const struct pt_graphs *g,
+		  const struct pt_gpu_call *c)
 {
 	switch (c->cls) {
 	case PT_API_LAUNCH:
 		t->kernels++;
+		break;
+	case PT_API_GRAPH_LAUNCH:
+		count_graph(t, pt_graphs_work(g, c));
+		break;
+	case PT_API_COLLECTIVE:
+		t->collectives++;
+		t->collective_bytes += c->v[1];
 		break;
 	case PT_API_COPY_SYNC:
 	case PT_API_COPY_ASYNC:
@@ -356,7 +381,11 @@ static void count(struct pt_trainer *t, const struct pt_gpu_call *c)
 
 static int take_call(struct device *d, const struct pt_gpu_call *c)
 {
-	count(d->t, c);
+	int graph = pt_graphs_take(&d->graphs, c);
+
+	if (graph) /* 1: nothing runs */
+		return graph < 0 ? graph : 0;
+	count(d->t, &d->graphs, c);
 	if (c->late) /* which stream, and what came behind it, nobody knows */
 		return pt_call_is_sync(c) ? note_busy(d, c) : 0;
 	if (pt_call_is_copy(c))
@@ -528,5 +557,6 @@ int pt_model_gpu(struct pt_an *an, struct pt_trainer *t)
 	pt_vec_free(&d.units);
 	pt_vec_free(&d.busy);
 	pt_vec_free(&d.per_launch);
+	pt_graphs_free(&d.graphs);
 	return err;
 }

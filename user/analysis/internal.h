@@ -128,6 +128,10 @@ struct pt_trainer {
 	uint64_t idle_hard_ns, idle_likely_ns;
 	uint64_t kernels, h2d, d2h, other_copies, copy_bytes, syncs,
 		failed_allocs;
+	uint64_t graph_launches, graph_kernels; /* kernels that they ran */
+	uint64_t graphs_unknown; /* launches of graphs from before the trace */
+	uint64_t collectives, collective_bytes; /* calls of NCCL or RCCL */
+	uint64_t collective_ns; /* the main thread in them, outside data waits */
 
 	/* sums over the window */
 	uint64_t data_wait_ns, blocked_ns, own_read_ns, own_cpu_ns,
@@ -234,7 +238,8 @@ uint64_t pt_spans_overlap(const struct pt_span *a, size_t na,
  * the like come and go without a pattern. */
 static inline bool pt_call_is_step(const struct pt_gpu_call *c)
 {
-	return c->cls >= PT_API_LAUNCH && c->cls <= PT_API_SYNC_EVENT;
+	return (c->cls >= PT_API_LAUNCH && c->cls <= PT_API_SYNC_EVENT) ||
+	       c->cls == PT_API_COLLECTIVE;
 }
 static inline bool pt_call_is_submit(const struct pt_gpu_call *c)
 {
@@ -250,6 +255,7 @@ static inline bool pt_call_is_copy(const struct pt_gpu_call *c)
 }
 #define PT_COPY_H2D 1 /* cudaMemcpyKind */
 #define PT_COPY_D2H 2
+#define PT_COPY_ANY 4 /* cudaMemcpyDefault: by the addresses */
 
 /* Distribution of `v` (sorted in place); all zero with n == 0. */
 void pt_dist_of(double *v, size_t n, struct pt_dist *d);

@@ -188,7 +188,7 @@ static json_t *gpu_shares(struct pt_jb *b, const struct pt_r_gpu *g, bool busy)
 static json_t *gpu(struct pt_jb *b, const struct pt_r_gpu *g)
 {
 	json_t *o = json_object(), *copies = json_object();
-	json_t *memory = json_object();
+	json_t *memory = json_object(), *collectives = json_object();
 
 	pt_j_text(b, o, "uuid", g->uuid);
 	pt_j_put(b, o, "index", pt_j_int(g->index));
@@ -197,6 +197,7 @@ static json_t *gpu(struct pt_jb *b, const struct pt_r_gpu *g)
 	pt_j_put(b, o, "idle_causes",
 		 charges(b, g->idle_causes, g->n_idle_causes));
 	pt_j_put(b, o, "kernels", pt_j_int(g->kernels));
+	pt_j_put(b, o, "graph_launches", pt_j_int(g->graph_launches));
 	pt_j_put(b, copies, "h2d", pt_j_int(g->copies_h2d));
 	pt_j_put(b, copies, "d2h", pt_j_int(g->copies_d2h));
 	pt_j_put(b, copies, "other", pt_j_int(g->copies_other));
@@ -204,6 +205,9 @@ static json_t *gpu(struct pt_jb *b, const struct pt_r_gpu *g)
 	pt_j_put(b, copies, "pageable_share",
 		 pt_j_num(g->pageable_share, PT_J_STD));
 	pt_j_put(b, o, "copies", copies);
+	pt_j_put(b, collectives, "calls", pt_j_int(g->collectives));
+	pt_j_put(b, collectives, "bytes", pt_j_int(g->collective_bytes));
+	pt_j_put(b, o, "collectives", collectives);
 	pt_j_put(b, o, "syncs", pt_j_int(g->syncs));
 	pt_j_put(b, o, "failed_allocations", pt_j_int(g->failed_allocations));
 	pt_j_put(b, memory, "reserved", pt_j_int(g->mem_reserved));

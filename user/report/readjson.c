@@ -298,6 +298,7 @@ static void null_gpu(struct pt_r_gpu *g)
 	g->compute = g->copy = g->collective = g->pageable_share = NAN;
 	g->kernels = g->copies_h2d = g->copies_d2h = g->copies_other = PT_NULL;
 	g->copy_bytes = g->syncs = g->failed_allocations = PT_NULL;
+	g->graph_launches = g->collectives = g->collective_bytes = PT_NULL;
 	g->mem_reserved = g->mem_peak = PT_NULL;
 	g->mem_growth_per_min = NAN;
 }

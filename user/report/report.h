@@ -215,6 +215,8 @@ struct pt_r_gpu {
 	const struct pt_r_charge *idle_causes;
 	size_t n_idle_causes;
 	int64_t kernels, copies_h2d, copies_d2h, copies_other, copy_bytes;
+	int64_t graph_launches; /* their kernels and copies are counted above */
+	int64_t collectives, collective_bytes; /* calls of NCCL or RCCL */
 	double pageable_share;
 	int64_t syncs, failed_allocations;
 	int64_t mem_reserved, mem_peak;

@@ -225,6 +225,9 @@ static void gpu_counts(struct pt_tx *t, const struct pt_r_gpu *g)
 		const char *name;
 	} counts[] = {
 		{ g->kernels, "kernels" },
+		{ g->graph_launches ? g->graph_launches : PT_NULL,
+		  "graph launches" },
+		{ g->collectives ? g->collectives : PT_NULL, "collectives" },
 		{ g->copies_h2d, "copies to the GPU" },
 		{ g->copies_d2h, "back" },
 		{ g->copies_other ? g->copies_other : PT_NULL, "other copies" },
