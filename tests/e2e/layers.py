@@ -1,0 +1,180 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""What a job does to the GPU is counted once, whichever library it uses and
+through however many one call passes.
+
+simjob runs on the stand-ins of the GPU libraries: CUDA's runtime alone, a
+runtime that goes on to the driver, the driver alone, runtime and driver mixed,
+libraries loaded while the trace runs, HIP, graphs, NCCL. The device's own log
+says how many kernels and copies there were; the report must say the same,
+exactly.
+
+    layers.py [NAME...] [--repeat N]
+
+Needs root and a build. Ends with "N passed, N failed, N skipped".
+"""
+
+import argparse
+import collections
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+PIPETRACE = os.path.join(TOP, "build/pipetrace")
+SIMJOB = os.path.join(TOP, "build/sim/simjob")
+STEPS, HOLD_MS = 40, 800
+# A device that the job waits for, so that its calls are close together.
+JOB = ["--steps", str(STEPS), "--hold-ms", str(HOLD_MS), "--workers", "1",
+       "--item-cpu-us", "20", "--launches", "25", "--kernel-us", "50"]
+
+Case = collections.namedtuple("Case", "name args trace env")
+
+
+def case(name, args, trace="", env=None):
+    return Case(name, args.split(), trace.split(), env or {})
+
+
+CASES = [
+    case("runtime", "--api runtime"),
+    case("over", "--api over"),
+    case("over_light", "--api over", "--mode light"),
+    case("driver", "--api driver"),
+    case("mixed", "--api mixed"),
+    case("late_runtime", "--api runtime --late 10"),
+    case("late_over", "--api over --late 10"),
+    case("late_driver", "--api driver --late 10"),
+    case("late_mixed", "--api mixed --late 10"),
+    case("perf_mixed", "--api mixed --late 10", "--no-uprobe-multi"),
+    case("pinned_mixed", "--api mixed --pinned --sync-every 7"),
+    case("hip", "--api hip"),
+    case("graph", "--api runtime --graph"),
+    case("graph_over", "--api over --graph"),
+    case("graph_hip", "--api hip --graph"),
+    case("nccl", "--api over --collectives 2", env={"PT_SIM_NCCL_HOLD_US": "4000"}),
+    case("nccl_runtime", "--api runtime --collectives 1"),
+    case("rccl", "--api hip --collectives 1"),
+]
+
+
+class Broken(Exception):
+    """The run could not be judged."""
+
+
+def device_log(path):
+    """{operation: how many}, bytes copied, synchronising calls."""
+    ops, size, syncs = collections.Counter(), 0, 0
+    with open(path) as f:
+        for line in f:
+            if line.startswith("# lost"):
+                raise Broken("the device's log has gaps")
+            v = line.strip().split(",")
+            if line[0] == "#" or v[0] == "op":
+                continue
+            if v[0] == "host":
+                syncs += "Synchronize" in v[7]
+                continue
+            ops[v[0]] += 1
+            if v[0] in ("h2d", "d2h", "d2d", "h2h"):
+                size += int(v[5])
+    return ops, size, syncs
+
+
+def trace(c, tmp):
+    """(report, the device's log); the trace covers every call of the job."""
+    log, out = os.path.join(tmp, "gpu.csv"), os.path.join(tmp, "report.json")
+    env = dict(os.environ, PT_SIM_LOG=log, **c.env)
+    with open(os.path.join(tmp, "job.out"), "w+") as said:
+        job = subprocess.Popen([SIMJOB, *JOB, *c.args], env=env, text=True,
+                               stdout=subprocess.PIPE, stderr=said)
+        try:
+            if "pid" not in job.stdout.readline():
+                raise Broken("the job did not start")
+            # It pauses behind opening a library: attach meanwhile.
+            t = subprocess.run([PIPETRACE, "-p", str(job.pid), "--json", out,
+                                *c.trace], capture_output=True, text=True,
+                               timeout=90)
+            status = job.wait(30)
+        finally:
+            if job.poll() is None:
+                job.kill()
+                job.wait()
+            job.stdout.close()
+        said.seek(0)
+        if status:
+            raise Broken("the job failed: " + said.read().strip()[-200:])
+    if t.returncode:
+        raise Broken("pipetrace: " + t.stderr.strip()[-200:])
+    with open(out) as f:
+        return json.load(f), device_log(log)
+
+
+def judge(c, report, log):
+    """What is wrong, as a list of sentences."""
+    ops, size, syncs = log
+    if len(report["gpu"]) != 1:
+        return ["no device in the report"]
+    g = report["gpu"][0]
+    wrong = []
+
+    def same(what, told, true):
+        if told != true:
+            wrong.append("%s: %s, truth %s" % (what, told, true))
+
+    if not ops["kernel"]:
+        wrong.append("the job launched nothing")
+    if report["capture"]["lost"]["total"]:
+        wrong.append("records were lost")
+    same("kernels", g["kernels"], ops["kernel"])
+    same("h2d", g["copies"]["h2d"], ops["h2d"])
+    same("d2h", g["copies"]["d2h"], ops["d2h"])
+    same("bytes", g["copies"]["bytes"], size)
+    same("syncs", g["syncs"], syncs)
+    graph = "--graph" in c.args
+    same("graph launches", g["graph_launches"], STEPS if graph else 0)
+    per_step = int(c.args[c.args.index("--collectives") + 1]) \
+        if "--collectives" in c.args else 0
+    batch = 32 * 224 * 224 * 3 // 4 * 4
+    same("collectives", g["collectives"]["calls"], STEPS * per_step)
+    same("their bytes", g["collectives"]["bytes"], STEPS * per_step * batch)
+    held = STEPS * per_step * int(c.env.get("PT_SIM_NCCL_HOLD_US", 0)) / 1e6
+    told = report["breakdown"]["collective"]["seconds"]
+    # A sleep is never shorter, and on a busy machine seldom half as long again.
+    if not held <= told <= held * 1.5 + (0.05 if per_step else 0):
+        wrong.append("in collectives: %.3f s, at least %.3f s" % (told, held))
+    return wrong
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("names", nargs="*")
+    p.add_argument("--repeat", type=int, default=1)
+    o = p.parse_args()
+    if os.geteuid() != 0:
+        print("needs root")
+        return 77
+    if not os.path.exists(SIMJOB):
+        print("needs a build")
+        return 77
+    passed = failed = 0
+    for c in [c for c in CASES if not o.names or c.name in o.names]:
+        for _ in range(o.repeat):
+            with tempfile.TemporaryDirectory(prefix="pipetrace-layers-") as tmp:
+                try:
+                    report, log = trace(c, tmp)
+                    wrong = judge(c, report, log)
+                except (Broken, OSError, ValueError,
+                        subprocess.TimeoutExpired) as e:
+                    wrong, log = [str(e)], ({"kernel": 0}, 0, 0)
+            passed, failed = passed + (not wrong), failed + bool(wrong)
+            print("%s %s: %d kernels%s" % (
+                "not ok" if wrong else "ok", c.name, log[0]["kernel"],
+                "; " + "; ".join(wrong) if wrong else ""), flush=True)
+    print("%d passed, %d failed, 0 skipped" % (passed, failed))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
