@@ -108,7 +108,7 @@ struct mmap2 {
 };
 
 static int drain_cpu(struct pt_mapwatch *w, struct cpu_ring *r,
-		     void (*fn)(void *ctx, pid_t pid), void *ctx)
+		     void (*fn)(void *ctx, pid_t pid, bool gpu), void *ctx)
 {
 	uint64_t head = __atomic_load_n(&r->meta->data_head, __ATOMIC_ACQUIRE);
 	uint64_t tail = r->meta->data_tail;
@@ -131,11 +131,11 @@ static int drain_cpu(struct pt_mapwatch *w, struct cpu_ring *r,
 				u.b[i] = data[(tail + i) & mask];
 			size_t max = u.m.h.size - sizeof(u.m);
 
-			if (strnlen(u.m.name, max) < max &&
-			    pt_gpulib_kind(u.m.name)) {
-				fn(ctx, (pid_t)u.m.pid);
-				found++;
-			}
+			bool gpu = strnlen(u.m.name, max) < max &&
+				   pt_gpulib_kind(u.m.name);
+
+			fn(ctx, (pid_t)u.m.pid, gpu);
+			found += gpu;
 		}
 		tail += u.m.h.size;
 	}
@@ -143,8 +143,8 @@ static int drain_cpu(struct pt_mapwatch *w, struct cpu_ring *r,
 	return found;
 }
 
-int pt_mapwatch_drain(struct pt_mapwatch *w, void (*fn)(void *ctx, pid_t pid),
-		      void *ctx)
+int pt_mapwatch_drain(struct pt_mapwatch *w,
+		      void (*fn)(void *ctx, pid_t pid, bool gpu), void *ctx)
 {
 	int found = 0;
 	size_t i;

@@ -276,11 +276,12 @@ size_t pt_capture_fds(struct pt_capture *c, int *fds, size_t max)
 	return n;
 }
 
-static void on_mapped(void *ctx, pid_t pid)
+static void on_mapped(void *ctx, pid_t pid, bool gpu)
 {
 	struct pt_capture *c = ctx;
+	bool dropped = pt_uprobes_mapped(c, pid);
 
-	if (!c->stopped && pt_is_target(c, pid))
+	if ((gpu || dropped) && !c->stopped && pt_is_target(c, pid))
 		pt_uprobes_process(c, pid);
 }
 
@@ -321,6 +322,7 @@ int pt_capture_tick(struct pt_capture *c, pt_record_fn fn, void *ctx)
 	sample_tree(c);
 	pt_uprobes_reap(c);
 	pt_marker_scan(c); /* what it lacks, its hook's note tells */
+	pt_uprobes_drop(c);
 	if (!c->maps)
 		pt_uprobes_scan(c);
 	queue_loss(c);

@@ -87,6 +87,11 @@ void pt_uprobes_reap(struct pt_capture *c);
 void pt_uprobes_scan(struct pt_capture *c);
 /* The same for one process that mapped a library itself. */
 void pt_uprobes_process(struct pt_capture *c, pid_t pid);
+/* A process mapped a file: true when hooks of it that were dropped have to come
+ * back (pt_uprobes_process). */
+bool pt_uprobes_mapped(struct pt_capture *c, pid_t pid);
+/* Drop the driver's hooks in processes that use it only through the runtime. */
+void pt_uprobes_drop(struct pt_capture *c);
 void pt_uprobes_free(struct pt_uprobes *u,
 		     void (*pending)(void *ctx, unsigned left), void *ctx);
 
@@ -102,9 +107,10 @@ void pt_marker_free(struct pt_marker *k);
 /* NULL when the kernel or our privileges do not allow it. */
 struct pt_mapwatch *pt_mapwatch_new(void);
 int pt_mapwatch_fd(const struct pt_mapwatch *w);
-/* Calls fn for each process that mapped a GPU library; how many. */
-int pt_mapwatch_drain(struct pt_mapwatch *w, void (*fn)(void *ctx, pid_t pid),
-		      void *ctx);
+/* Calls fn for each file that a process mapped for execution; `gpu`: a GPU
+ * library by its name. How many were. */
+int pt_mapwatch_drain(struct pt_mapwatch *w,
+		      void (*fn)(void *ctx, pid_t pid, bool gpu), void *ctx);
 void pt_mapwatch_free(struct pt_mapwatch *w);
 
 /* ---- bpfsys.c: bpf() calls that libbpf 1.1 has no wrapper for -------------- */

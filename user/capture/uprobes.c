@@ -14,15 +14,15 @@
 #include <unistd.h>
 
 #include "capture/discover.h"
-#include "capture/elf.h"
+#include "capture/layers.h"
+#include "capture/points.h"
 #include "capture/procfs.h"
 #include "capture/session.h"
-#include "gpu/api.h"
 
 #define PT_MAX_LIBS 65535 /* attachments in a session; fits the cookie */
-#define PT_MAX_APIS 512
 #define PT_LIBS_PER_PROC 16
 #define PT_CLOSERS 8
+#define QUIET_NS 1000000000u /* no file mapped for so long: started up */
 
 /* One library file in one process. Its number is its place in the table, so
  * an entry stays when the process has gone. */
@@ -32,7 +32,10 @@ struct attached {
 	uint64_t inode;
 	uint64_t start; /* of the process, to tell it from a later one */
 	int fd[2];	/* multi links: return, entry; -1 none */
+	enum pt_gpulib_kind kind;
 	bool gone;
+	bool dropped;	   /* closed: it would only see another's calls twice */
+	uint64_t mapped_ns; /* when the process last mapped a file */
 };
 
 struct pt_uprobes {
@@ -41,6 +44,7 @@ struct pt_uprobes {
 	uint32_t n_libs, cap_libs;
 	struct bpf_link **link; /* perf links */
 	size_t n_link, cap_link;
+	struct pt_layers *layers; /* NULL: out of memory, nothing is dropped */
 	uint32_t symbols; /* attached in all */
 	uint32_t failed;  /* libraries that did not take a hook */
 };
@@ -51,6 +55,7 @@ int pt_uprobes_new(struct pt_capture *c, bool multi)
 	if (!c->uprobes)
 		return -ENOMEM;
 	c->uprobes->multi = multi;
+	c->uprobes->layers = multi ? pt_layers_new() : NULL;
 	return 0;
 }
 
@@ -93,20 +98,6 @@ static int keep_link(struct pt_uprobes *u, struct bpf_link *l)
 	return 0;
 }
 
-/* One point of attachment: an api and where it is in the file. */
-struct point {
-	uint64_t offset;
-	uint64_t cookie;
-	bool ret;
-};
-
-static unsigned layer_of(enum pt_gpulib_kind kind)
-{
-	return kind == PT_GPULIB_CUDART ? PT_LAYER_OUTER :
-	       kind == PT_GPULIB_CUDA	? PT_LAYER_INNER :
-					  PT_LAYER_ONLY;
-}
-
 /* Where this process has an outer library's code: its calls of an inner one
  * are known by it. Again after an exec, which moves it. */
 static void note_text(struct pt_capture *c, pid_t pid, uint32_t lib,
@@ -115,7 +106,7 @@ static void note_text(struct pt_capture *c, pid_t pid, uint32_t lib,
 	struct pt_text_key key = { .tgid = (uint32_t)pid, .lib = lib };
 	struct pt_text text = { .begin = l->start, .end = l->end };
 
-	if (layer_of(l->kind) == PT_LAYER_OUTER)
+	if (pt_layer_of(l->kind) == PT_LAYER_OUTER)
 		/* Without it the stack alone decides. */
 		bpf_map_update_elem(bpf_map__fd(c->skel->maps.pt_texts), &key,
 				    &text, BPF_ANY);
@@ -128,54 +119,10 @@ static void forget_text(struct pt_capture *c, pid_t pid, uint32_t lib)
 	bpf_map_delete_elem(bpf_map__fd(c->skel->maps.pt_texts), &key);
 }
 
-/* Points of a library; an address with two names is taken once. */
-static int find_points(const struct pt_gpulib *l, uint32_t lib,
-		       struct point *out, struct pt_err *err)
-{
-	const char *names[PT_MAX_APIS];
-	uint64_t off[PT_MAX_APIS];
-	uint16_t id[PT_MAX_APIS];
-	unsigned i, j, n = 0, found = 0;
-	int r;
-
-	/* A library's own names only: another's may be in it too, as local
-	 * symbols of a copy that was linked in. */
-	for (i = 0; i < pt_api_count && n < PT_MAX_APIS; i++) {
-		if ((int)pt_api_lib(&pt_apis[i]) != (int)l->kind)
-			continue;
-		names[n] = pt_apis[i].symbol;
-		id[n++] = (uint16_t)i;
-	}
-	memset(off, 0, sizeof(off));
-	r = pt_elf_symbols(l->path_open, names, n, off, err);
-	if (r < 0)
-		return r;
-	for (i = 0; i < n; i++) {
-		const struct pt_api *a = &pt_apis[id[i]];
-
-		if (!off[i])
-			continue;
-		for (j = 0; j < found; j++)
-			if (out[j].offset == off[i])
-				break;
-		if (j < found)
-			continue;
-		out[found].offset = off[i];
-		out[found].cookie =
-			PT_COOKIE(id[i], lib, a->stream, a->v[0], a->v[1],
-				  a->v[2]) |
-			PT_COOKIE_WITH(a->how & 15, layer_of(l->kind),
-				       a->ret);
-		out[found].ret = a->ret;
-		found++;
-	}
-	return (int)found;
-}
-
 static int attach_multi(struct pt_capture *c, const char *path,
-			struct attached *a, const struct point *p, int n)
+			struct attached *a, const struct pt_point *p, int n)
 {
-	uint64_t off[PT_MAX_APIS], cookie[PT_MAX_APIS];
+	uint64_t off[PT_MAX_POINTS], cookie[PT_MAX_POINTS];
 	uint32_t k = 0;
 	int i;
 
@@ -211,7 +158,7 @@ static int attach_multi(struct pt_capture *c, const char *path,
 }
 
 static int attach_perf_one(struct pt_capture *c, const char *path,
-			   const struct point *p, bool ret)
+			   const struct pt_point *p, bool ret)
 {
 	LIBBPF_OPTS(bpf_uprobe_opts, o, .bpf_cookie = p->cookie, .retprobe = ret);
 	struct bpf_link *l;
@@ -230,7 +177,7 @@ static int attach_perf_one(struct pt_capture *c, const char *path,
 }
 
 static int attach_perf(struct pt_capture *c, const char *path,
-		       const struct point *p, int n)
+		       const struct pt_point *p, int n)
 {
 	int i, r;
 
@@ -264,11 +211,29 @@ static void queue_lib(struct pt_capture *c, uint32_t id, uint32_t symbols,
 	pt_queue_record(c, &rec, sizeof(rec));
 }
 
+/* Hooks that were dropped, again: the process has mapped something since. */
+static void reattach(struct pt_capture *c, uint32_t id,
+		     const struct pt_gpulib *l)
+{
+	struct attached *a = &c->uprobes->lib[id];
+	struct pt_point points[PT_MAX_POINTS];
+	struct pt_err err = { "" };
+	int n = pt_points_find(l, id, points, &err), r;
+
+	a->dropped = false;
+	r = n > 0 ? attach_multi(c, l->path_open, a, points, n) : n;
+	if (!r || r == -ESRCH)
+		return;
+	c->uprobes->failed++;
+	pt_warn(c, "%s: no hooks: %s", l->path_display,
+		n < 0 ? err.msg : strerror(-r));
+}
+
 static void attach_lib(struct pt_capture *c, pid_t pid, uint64_t start,
 		       const struct pt_gpulib *l)
 {
 	struct pt_uprobes *u = c->uprobes;
-	struct point points[PT_MAX_APIS];
+	struct pt_point points[PT_MAX_POINTS];
 	struct pt_err err = { "" };
 	struct attached *a;
 	uint32_t id;
@@ -278,6 +243,8 @@ static void attach_lib(struct pt_capture *c, pid_t pid, uint64_t start,
 		if (!is_lib(u, &u->lib[id], pid, start, l))
 			continue;
 		note_text(c, pid, id, l);
+		if (u->lib[id].dropped)
+			reattach(c, id, l);
 		return;
 	}
 	r = room_for_lib(u);
@@ -289,8 +256,9 @@ static void attach_lib(struct pt_capture *c, pid_t pid, uint64_t start,
 	a = &u->lib[u->n_libs++];
 	*a = (struct attached){ .pid = u->multi ? pid : 0, .dev = l->dev,
 				.inode = l->inode, .start = start,
-				.fd = { -1, -1 } };
-	n = find_points(l, id, points, &err);
+				.fd = { -1, -1 }, .kind = l->kind,
+				.mapped_ns = pt_now_ns() };
+	n = pt_points_find(l, id, points, &err);
 	if (n == 0) /* a library of GPU functions that we have no line for */
 		return;
 	if (n < 0) {
@@ -300,7 +268,7 @@ static void attach_lib(struct pt_capture *c, pid_t pid, uint64_t start,
 	}
 	note_text(c, pid, id, l);
 	/* Before the hooks: from the first call on they must know. */
-	if (layer_of(l->kind) == PT_LAYER_INNER)
+	if (pt_layer_of(l->kind) == PT_LAYER_INNER)
 		c->skel->bss->pt_inner = 1;
 	r = u->multi ? attach_multi(c, l->path_open, a, points, n) :
 		       attach_perf(c, l->path_open, points, n);
@@ -454,6 +422,58 @@ void pt_uprobes_reap(struct pt_capture *c)
 		close_libs(u, false);
 }
 
+bool pt_uprobes_mapped(struct pt_capture *c, pid_t pid)
+{
+	struct pt_uprobes *u = c->uprobes;
+	bool dropped = false;
+	uint32_t i;
+
+	for (i = 0; u && i < u->n_libs; i++) {
+		if (u->lib[i].pid != pid || u->lib[i].gone)
+			continue;
+		u->lib[i].mapped_ns = pt_now_ns();
+		dropped |= u->lib[i].dropped;
+	}
+	return dropped;
+}
+
+static bool has_outer(const struct pt_uprobes *u, const struct attached *in)
+{
+	uint32_t i;
+
+	for (i = 0; i < u->n_libs; i++)
+		if (u->lib[i].pid == in->pid && u->lib[i].start == in->start &&
+		    u->lib[i].fd[1] >= 0 &&
+		    pt_layer_of(u->lib[i].kind) == PT_LAYER_OUTER)
+			return true;
+	return false;
+}
+
+void pt_uprobes_drop(struct pt_capture *c)
+{
+	struct pt_uprobes *u = c->uprobes;
+	uint64_t now = pt_now_ns();
+	uint32_t i;
+
+	/* Without news of mappings it could not be undone in time. */
+	if (!u || !u->layers || !c->maps)
+		return;
+	for (i = 0; i < u->n_libs; i++) {
+		struct attached *a = &u->lib[i];
+
+		if (a->gone || a->fd[1] < 0 || now < a->mapped_ns || now - a->mapped_ns < QUIET_NS ||
+		    pt_layer_of(a->kind) != PT_LAYER_INNER || !has_outer(u, a))
+			continue;
+		/* Once, until something is mapped again. */
+		a->mapped_ns = UINT64_MAX;
+		if (pt_layers_direct(u->layers, a->pid))
+			continue;
+		a->dropped = true;
+		close_fds(a->fd, 2);
+		a->fd[0] = a->fd[1] = -1;
+	}
+}
+
 void pt_uprobes_free(struct pt_uprobes *u,
 		     void (*pending)(void *ctx, unsigned left), void *ctx)
 {
@@ -467,6 +487,7 @@ void pt_uprobes_free(struct pt_uprobes *u,
 			pending(ctx, (unsigned)(u->n_link - i));
 		bpf_link__destroy(u->link[i]);
 	}
+	pt_layers_free(u->layers);
 	free(u->lib);
 	free(u->link);
 	free(u);

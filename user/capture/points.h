@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Where in a GPU library's file its entry points are. */
+#ifndef PT_POINTS_H
+#define PT_POINTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "capture/discover.h"
+
+#define PT_MAX_POINTS 512
+
+/* One point of attachment: an api and where it is in the file. */
+struct pt_point {
+	uint64_t offset;
+	uint64_t cookie;
+	bool ret;
+};
+
+/* PT_LAYER_* of a library. */
+unsigned pt_layer_of(enum pt_gpulib_kind kind);
+
+/* Points of a library with the number `lib`, at most PT_MAX_POINTS; an address
+ * with two names is taken once. How many, or -errno with `err` filled. */
+int pt_points_find(const struct pt_gpulib *l, uint32_t lib,
+		   struct pt_point *out, struct pt_err *err);
+
+#endif
