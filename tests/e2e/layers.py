@@ -21,10 +21,14 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
+
+from badinput_tools import breakpoints
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PIPETRACE = os.path.join(TOP, "build/pipetrace")
 SIMJOB = os.path.join(TOP, "build/sim/simjob")
+STORM = os.path.join(TOP, "build/tests/e2e/storm")
 STEPS, HOLD_MS = 40, 800
 # A device that the job waits for, so that its calls are close together.
 JOB = ["--steps", str(STEPS), "--hold-ms", str(HOLD_MS), "--workers", "1",
@@ -147,6 +151,54 @@ def judge(c, report, log):
     return wrong
 
 
+def storm(tmp, late):
+    """A program that can call the driver only through the runtime: once that
+    is known, nothing of libcuda stays hooked. `late`: until a library comes
+    that calls it directly; nothing may be missed or counted twice."""
+    cuda = os.path.join(TOP, "build/sim/cuda")
+    log, out = os.path.join(tmp, "gpu.csv"), os.path.join(tmp, "report.json")
+    env = dict(os.environ, PT_SIM_LOG=log, PT_SIM_KERNEL_NS="10")
+    argv = [STORM, os.path.join(cuda, "libcudart.so.12"), "4"]
+    job = subprocess.Popen(argv + [os.path.join(cuda, "libnccl.so.2")] * late,
+                           env=env, text=True, stdout=subprocess.PIPE)
+    try:
+        pid = int(job.stdout.readline())
+        t = subprocess.Popen([PIPETRACE, "-p", str(pid), "--json", out],
+                             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        wrong, at_first, later = [], False, False
+        begin = time.monotonic()
+        while job.poll() is None and time.monotonic() < begin + 20:
+            hooked, _ = breakpoints(pid, os.path.join(cuda, "libcuda.so.1"))
+            since = time.monotonic() - begin
+            at_first |= since < 2 and bool(hooked)
+            later |= 3 < since < 4 and bool(hooked)
+            time.sleep(0.2)
+        said = job.stdout.read().split()
+        t.communicate(timeout=60)
+    finally:
+        job.kill()
+        job.wait()
+        job.stdout.close()
+    if t.returncode or job.returncode:
+        raise Broken("pipetrace ended with %s, the job with %s"
+                     % (t.returncode, job.returncode))
+    with open(out) as f:
+        g = json.load(f)["gpu"][0]
+    kernels = device_log(log)[0]["kernel"]
+    launches, collectives = int(said[1]), int(said[3])
+    if not at_first:
+        wrong.append("the driver was never hooked")
+    if later:
+        wrong.append("the driver stays hooked")
+    if not launches + collectives == kernels == g["kernels"]:
+        wrong.append("kernels: %s, truth %d, of the job's own count %d"
+                     % (g["kernels"], kernels, launches + collectives))
+    if g["collectives"]["calls"] != collectives or (late and not collectives):
+        wrong.append("collectives: %s, truth %d"
+                     % (g["collectives"]["calls"], collectives))
+    return wrong, kernels
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("names", nargs="*")
@@ -172,6 +224,20 @@ def main():
             print("%s %s: %d kernels%s" % (
                 "not ok" if wrong else "ok", c.name, log[0]["kernel"],
                 "; " + "; ".join(wrong) if wrong else ""), flush=True)
+    for name in ("runtime_only", "runtime_only_late"):
+        if o.names and name not in o.names:
+            continue
+        with tempfile.TemporaryDirectory(prefix="pipetrace-layers-") as tmp:
+            kernels = 0
+            try:
+                wrong, kernels = storm(tmp, name.endswith("late"))
+            except (Broken, OSError, ValueError, IndexError,
+                    subprocess.TimeoutExpired) as e:
+                wrong = [str(e)]
+        passed, failed = passed + (not wrong), failed + bool(wrong)
+        print("%s %s: %d kernels%s" % (
+            "not ok" if wrong else "ok", name, kernels,
+            "; " + "; ".join(wrong) if wrong else ""), flush=True)
     print("%d passed, %d failed, 0 skipped" % (passed, failed))
     return 1 if failed else 0
 
