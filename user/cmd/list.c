@@ -114,7 +114,7 @@ int pt_cmd_list(int argc, char **argv)
 	if (n)
 		printf("\nTrace one:    sudo pipetrace -p %d\n", pids[0]);
 	else
-		printf("No process has a GPU library (libcudart, libcuda) "
+		printf("No process has a GPU library (CUDA, HIP, NCCL) "
 		       "mapped.\n\n"
 		       "See it work:  sudo pipetrace demo\n");
 	printf("Start one:    sudo pipetrace -- python train.py\n"

@@ -141,7 +141,7 @@ static void note_missing_gpu(struct pt_session *s)
 {
 	if (s->cmd || s->trainer_known)
 		return;
-	pt_note("no GPU library (libcudart, libcuda) is mapped in process %d "
+	pt_note("no GPU library (CUDA, HIP, NCCL) is mapped in process %d "
 		"or its children: only waits are seen until one is loaded",
 		s->job.root);
 }
