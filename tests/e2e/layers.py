@@ -54,6 +54,8 @@ CASES = [
     case("perf_mixed", "--api mixed --late 10", "--no-uprobe-multi"),
     case("pinned_mixed", "--api mixed --pinned --sync-every 7"),
     case("hip", "--api hip"),
+    case("devices", "--api runtime --devices 3"),
+    case("devices_mixed", "--api mixed --devices 2"),
     case("graph", "--api runtime --graph"),
     case("graph_over", "--api over --graph"),
     case("graph_hip", "--api hip --graph"),

@@ -317,6 +317,57 @@ static void test_errors(void **state)
 	assert_int_equal(n_lines, 0);
 }
 
+/* ---- several devices --------------------------------------------------------- */
+
+static void devices_body(void)
+{
+	cudaStream_t s0, s1;
+	uint64_t t;
+	int n;
+
+	ptsim_set_kernel_ns(30 * MS);
+	OK(cudaGetDeviceCount(&n));
+	CHECK(n == 2);
+	CHECK(cudaSetDevice(2) == cudaErrorInvalidDevice);
+	OK(cudaStreamCreateWithFlags(&s0, cudaStreamNonBlocking));
+	OK(cudaSetDevice(1));
+	OK(cudaGetDevice(&n));
+	CHECK(n == 1);
+	OK(cudaStreamCreateWithFlags(&s1, cudaStreamNonBlocking));
+	OK(launch(s0)); /* a stream stays with its device */
+	OK(launch(s1));
+	OK(launch(NULL));
+	t = now();
+	OK(cudaSetDevice(0));
+	OK(launch(NULL));
+	/* of this device only: 60 ms, and not the other one's too */
+	OK(cudaDeviceSynchronize());
+	CHECK(cudaStreamQuery(s0) == cudaSuccess);
+	CHECK(now() - t >= 30 * MS);
+	OK(cudaSetDevice(1));
+	OK(cudaDeviceSynchronize());
+}
+
+static void test_devices(void **state)
+{
+	static const char *const env[4] = { "PT_SIM_DEVICES=2" };
+	size_t on[2] = { 0, 0 }, i;
+
+	(void)state;
+	in_child(devices_body, env);
+	assert_int_equal(count("kernel", NULL), 4);
+	for (i = 0; i < 4; i++) {
+		const char *comma = strchr(nth("kernel", i)->api, ',');
+
+		assert_non_null(comma);
+		on[comma[1] - '0']++;
+	}
+	assert_int_equal(on[0], 2);
+	assert_int_equal(on[1], 2);
+	/* Each device has an engine of its own: they overlap. */
+	assert_true(nth("kernel", 1)->start < nth("kernel", 0)->end);
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_events),
 	cmocka_unit_test(test_legacy_stream),
@@ -325,6 +376,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_fork_and_log),
 	cmocka_unit_test(test_graph),
 	cmocka_unit_test(test_errors),
+	cmocka_unit_test(test_devices),
 };
 
 SIM_TEST_MAIN(tests)

@@ -30,7 +30,7 @@ static CUresult code(cudaError_t err)
 
 /* ---- devices, contexts, modules -------------------------------------------- */
 
-static char the_context, the_module;
+static char contexts[SIM_DEVICES], the_module;
 
 SIM_API CUresult cuInit(unsigned int flags)
 {
@@ -63,9 +63,13 @@ SIM_API CUresult cuDeviceGet(CUdevice *device, int ordinal)
 
 SIM_API CUresult cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice device)
 {
-	(void)device;
-	*ctx = (CUcontext)&the_context;
-	return code(sim_enter());
+	cudaError_t err = sim_enter();
+
+	if (!err && (device < 0 || (unsigned)device >= sim_cfg.devices))
+		err = cudaErrorInvalidDevice;
+	if (!err)
+		*ctx = (CUcontext)&contexts[device];
+	return code(err);
 }
 
 SIM_API CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
@@ -76,8 +80,10 @@ SIM_API CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
 
 SIM_API CUresult cuCtxSetCurrent(CUcontext ctx)
 {
-	return !ctx || (char *)ctx == &the_context ? cudaSuccess :
-						     cudaErrorInvalidValue;
+	for (unsigned i = 0; i < SIM_DEVICES; i++)
+		if ((char *)ctx == &contexts[i])
+			return code(cudaSetDevice((int)i));
+	return ctx ? cudaErrorInvalidValue : cudaSuccess;
 }
 
 SIM_API CUresult cuModuleLoadData(CUmodule *module, const void *image)

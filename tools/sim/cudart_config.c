@@ -73,6 +73,7 @@ void sim_config_read(void)
 	sim_cfg.mem_bytes = env_u64("PT_SIM_MEM", 16ull << 30, 1 << 20,
 				    1ull << 40);
 	sim_cfg.queue = (unsigned)env_u64("PT_SIM_QUEUE", 1024, 1, 65536);
+	sim_cfg.devices = (unsigned)env_u64("PT_SIM_DEVICES", 1, 1, SIM_DEVICES);
 	sim_cfg.concurrent = env_u64("PT_SIM_CONCURRENT", 0, 0, 1);
 	atomic_store(&sim_cfg.sync, env_sync());
 }

@@ -17,6 +17,17 @@ static cudaError_t init_err;
 static _Atomic bool started, forked, unloaded;
 static bool thread_key_ok;
 static __thread int32_t cached_tid;
+static __thread unsigned current;
+
+unsigned sim_current(void)
+{
+	return current;
+}
+
+void sim_set_current(unsigned device)
+{
+	current = device;
+}
 
 uint64_t sim_now(void)
 {
@@ -106,13 +117,18 @@ static void in_child(void)
 		atomic_store(&forked, true);
 }
 
-static void thread_gone(void *stream)
+static void thread_gone(void *streams)
 {
+	struct sim_stream **v = streams;
+
 	if (atomic_load(&forked) || atomic_load(&unloaded))
 		return;
 	sim_lock();
-	sim_stream_close(stream);
+	for (unsigned i = 0; i < SIM_DEVICES; i++)
+		if (v[i])
+			sim_stream_close(v[i]);
 	sim_unlock();
+	free(v);
 }
 
 static int start_thread(void)
@@ -149,10 +165,15 @@ static void init(void)
 		dev.pool[i].next = dev.free_ops;
 		dev.free_ops = &dev.pool[i];
 	}
-	dev.legacy = (struct sim_stream){
-		.refs = 1, .legacy = true, .blocking = true,
-	};
-	dev.streams = &dev.legacy;
+	for (unsigned i = 0; i < sim_cfg.devices; i++)
+		dev.legacy[i] = (struct sim_stream){
+			.refs = 1, .legacy = true, .blocking = true,
+			.device = i,
+			.prev = i ? &dev.legacy[i - 1] : NULL,
+			.next = i + 1 < sim_cfg.devices ? &dev.legacy[i + 1] :
+							  NULL,
+		};
+	dev.streams = &dev.legacy[0];
 	dev.owner = getpid();
 	dev.vt = sim_now();
 	dev.wake = NEVER;

@@ -25,6 +25,7 @@
 #define SIM_NS_PER_S 1000000000ull
 #define SIM_OP_NS_MAX (60 * SIM_NS_PER_S)
 #define SIM_CONCURRENT 16 /* kernels at once with PT_SIM_CONCURRENT=1 */
+#define SIM_DEVICES 8	  /* at most */
 
 enum sim_op_kind {
 	SIM_OP_KERNEL,
@@ -52,6 +53,7 @@ struct sim_stream {
 	struct sim_graph *capture;	/* non-NULL while capturing */
 	uint64_t handle;		/* as the caller passes it */
 	unsigned refs;
+	unsigned device;
 	bool closed;   /* handle gone */
 	bool legacy;   /* the NULL stream */
 	bool blocking; /* synchronises with the NULL stream */
@@ -90,6 +92,7 @@ struct sim_log_rec {
 	const char *op, *api;
 	uint64_t stream, submit, start, end, bytes;
 	int32_t tid;
+	uint32_t device;
 };
 
 struct sim_cfg {
@@ -97,6 +100,7 @@ struct sim_cfg {
 	double h2d_bytes_per_ns, d2h_bytes_per_ns;
 	uint64_t mem_bytes;
 	unsigned queue;
+	unsigned devices;
 	bool concurrent;
 	_Atomic int sync; /* enum sim_sync; cudaSetDeviceFlags changes it */
 };
@@ -115,6 +119,10 @@ void sim_lock(void);
 void sim_unlock(void);
 uint64_t sim_now(void);
 int32_t sim_tid(void);
+
+/* The calling thread's current device, 0 at first. */
+unsigned sim_current(void);
+void sim_set_current(unsigned device);
 
 /* Resolve a caller's handle; NULL if it is none of ours. `ptsz`: stream 0
  * means the thread's own stream. No reference is taken. */
@@ -138,7 +146,7 @@ void sim_submit_free(struct sim_stream *s, void *ptr, const char *api);
 void sim_event_put(struct sim_event *e);
 
 /* Sleep or spin until everything queued on `s` up to `seq` is done; `s` NULL:
- * the whole device. On the NULL stream, blocking streams count too. */
+ * the whole current device. On the NULL stream, blocking streams count too. */
 void sim_wait(struct sim_stream *s, uint64_t seq, enum sim_sync how);
 /* The same for one operation of one stream (an event's record). */
 void sim_wait_record(struct sim_stream *s, uint64_t seq, enum sim_sync how);

@@ -74,7 +74,7 @@ static void put(const char *buf, size_t len)
 void sim_log_open(void)
 {
 	static const char header[] =
-		"op,stream,submit_ns,start_ns,end_ns,bytes,tid,api\n";
+		"op,stream,submit_ns,start_ns,end_ns,bytes,tid,api";
 	const char *want = getenv("PT_SIM_LOG");
 	char path[4096], line[LINE_MAX_LEN];
 	int err, n;
@@ -93,8 +93,9 @@ void sim_log_open(void)
 		complain("open", errno);
 		return;
 	}
-	n = snprintf(line, sizeof(line), "# pipetrace-sim 1 pid=%d\n%s",
-		     (int)getpid(), header);
+	n = snprintf(line, sizeof(line), "# pipetrace-sim 1 pid=%d\n%s%s\n",
+		     (int)getpid(), header,
+		     sim_cfg.devices > 1 ? ",device" : "");
 	put(line, (size_t)n);
 }
 
@@ -130,11 +131,15 @@ bool sim_log_pending(void)
 
 static int format(char *buf, size_t size, const struct sim_log_rec *r)
 {
+	char device[16] = "";
+
+	if (sim_cfg.devices > 1)
+		snprintf(device, sizeof(device), ",%" PRIu32, r->device);
 	return snprintf(buf, size,
 			"%s,%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64
-			",%" PRIu64 ",%" PRId32 ",%s\n",
+			",%" PRIu64 ",%" PRId32 ",%s%s\n",
 			r->op, r->stream, r->submit, r->start, r->end,
-			r->bytes, r->tid, r->api);
+			r->bytes, r->tid, r->api, device);
 }
 
 void sim_log_flush(void)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Exported entry points: the device, versions and errors. One device, no. 0. */
+/* Exported entry points: the device, versions and errors. */
 #include "cudart_device.h"
 
 #ifndef SIM_CUDART_MAJOR
@@ -11,8 +11,10 @@ SIM_API cudaError_t cudaSetDevice(int device)
 {
 	cudaError_t err = sim_enter();
 
-	if (!err && device != 0)
+	if (!err && (device < 0 || (unsigned)device >= sim_cfg.devices))
 		err = cudaErrorInvalidDevice;
+	if (!err)
+		sim_set_current((unsigned)device);
 	return sim_ret(err);
 }
 
@@ -23,7 +25,7 @@ SIM_API cudaError_t cudaGetDevice(int *device)
 	if (!err && !device)
 		err = cudaErrorInvalidValue;
 	if (!err)
-		*device = 0;
+		*device = (int)sim_current();
 	return sim_ret(err);
 }
 
@@ -34,7 +36,7 @@ SIM_API cudaError_t cudaGetDeviceCount(int *count)
 	if (!err && !count)
 		err = cudaErrorInvalidValue;
 	if (!err)
-		*count = 1;
+		*count = (int)sim_cfg.devices;
 	return sim_ret(err);
 }
 

@@ -9,18 +9,20 @@
 
 struct sim_stream *sim_stream_new(bool blocking)
 {
+	struct sim_stream *last = &dev.legacy[sim_cfg.devices - 1];
 	struct sim_stream *s = calloc(1, sizeof(*s));
 
 	if (!s)
 		return NULL;
 	s->refs = 1;
 	s->blocking = blocking;
+	s->device = sim_current();
 	s->handle = (uint64_t)(uintptr_t)s;
-	s->prev = &dev.legacy;
-	s->next = dev.legacy.next;
+	s->prev = last; /* of the NULL streams */
+	s->next = last->next;
 	if (s->next)
 		s->next->prev = s;
-	dev.legacy.next = s;
+	last->next = s;
 	return s;
 }
 
@@ -28,7 +30,7 @@ void sim_stream_put(struct sim_stream *s)
 {
 	if (!s || --s->refs)
 		return;
-	s->prev->next = s->next; /* never the NULL stream: it is first */
+	s->prev->next = s->next; /* never a NULL stream: they are first */
 	if (s->next)
 		s->next->prev = s->prev;
 	sim_graph_free(s->capture);
@@ -41,20 +43,25 @@ void sim_stream_close(struct sim_stream *s)
 	sim_stream_put(s);
 }
 
+/* One for each device that the thread used; freed when the thread ends. */
 static struct sim_stream *per_thread_stream(void)
 {
-	struct sim_stream *s = pthread_getspecific(sim_thread_key);
+	struct sim_stream **v = pthread_getspecific(sim_thread_key), *s;
 
-	if (s)
-		return s;
+	if (!v) {
+		v = calloc(SIM_DEVICES, sizeof(*v));
+		if (!v || pthread_setspecific(sim_thread_key, v)) {
+			free(v);
+			return NULL;
+		}
+	}
+	if (v[sim_current()])
+		return v[sim_current()];
 	s = sim_stream_new(true);
 	if (!s)
 		return NULL;
 	s->handle = (uint64_t)(uintptr_t)cudaStreamPerThread;
-	if (pthread_setspecific(sim_thread_key, s)) {
-		sim_stream_close(s);
-		return NULL;
-	}
+	v[sim_current()] = s;
 	return s;
 }
 
@@ -63,7 +70,7 @@ struct sim_stream *sim_stream_find(cudaStream_t handle, bool ptsz)
 	if (handle == cudaStreamPerThread || (!handle && ptsz))
 		return per_thread_stream();
 	if (!handle || handle == cudaStreamLegacy)
-		return &dev.legacy;
+		return &dev.legacy[sim_current()];
 	for (struct sim_stream *s = dev.streams; s; s = s->next)
 		if (!s->closed && s->handle == (uint64_t)(uintptr_t)handle)
 			return s;
@@ -208,6 +215,7 @@ static void waiter_set(struct waiter *w, struct sim_stream *s, uint64_t seq)
 {
 	w->scope = !s ? WAIT_DEVICE : s->legacy ? WAIT_BLOCKING : WAIT_STREAM;
 	w->stream = s;
+	w->device = s ? s->device : sim_current();
 	w->seq = seq;
 }
 
@@ -253,7 +261,7 @@ void sim_log_host(cudaStream_t stream, uint64_t enter, const char *api)
 	struct sim_log_rec r = {
 		.op = "host", .api = api, .submit = enter, .start = enter,
 		.stream = (uint64_t)(uintptr_t)stream, .end = sim_now(),
-		.tid = sim_tid(),
+		.tid = sim_tid(), .device = sim_current(),
 	};
 
 	sim_log_add(&r);

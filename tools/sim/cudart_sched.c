@@ -32,11 +32,11 @@ static bool drained(const struct sim_stream *s, uint64_t seq)
 	return !s->head || s->head->seq > seq;
 }
 
-/* Is everything up to `seq` done in every stream (that blocks)? */
-static bool all_drained(uint64_t seq, bool only_blocking)
+/* Is everything up to `seq` done in every stream of a device (that blocks)? */
+static bool all_drained(unsigned device, uint64_t seq, bool only_blocking)
 {
 	for (struct sim_stream *s = dev.streams; s; s = s->next)
-		if ((s->blocking || !only_blocking) && !drained(s, seq))
+		if (s->device == device && (s->blocking || !only_blocking) && !drained(s, seq))
 			return false;
 	return true;
 }
@@ -51,15 +51,16 @@ static bool eligible(const struct sim_op *op)
 		return false;
 	/* legacy default stream: it waits for what blocking streams were
 	 * given before, and they for what it was given before */
-	if (s->legacy && !all_drained(op->seq - 1, true))
+	if (s->legacy && !all_drained(s->device, op->seq - 1, true))
 		return false;
-	if (s->blocking && !s->legacy && !drained(&dev.legacy, op->seq - 1))
+	if (s->blocking && !s->legacy && !drained(&dev.legacy[s->device], op->seq - 1))
 		return false;
 	if (op->work.kind == SIM_OP_WAIT)
 		return drained(op->wait_on, op->wait_seq);
 	if (!is_device_op(op->work.kind))
 		return true;
-	return dev.busy_slots[e] < engine_slots(e) && dev.n_run < RUN_MAX;
+	return dev.busy_slots[s->device][e] < engine_slots(e) &&
+	       dev.n_run < RUN_MAX;
 }
 
 static const char *op_name(enum sim_op_kind k)
@@ -107,9 +108,9 @@ bool waiter_satisfied(const struct waiter *w)
 	case WAIT_STREAM:
 		return drained(w->stream, w->seq);
 	case WAIT_BLOCKING:
-		return all_drained(w->seq, true);
+		return all_drained(w->device, w->seq, true);
 	case WAIT_DEVICE:
-		return all_drained(w->seq, false);
+		return all_drained(w->device, w->seq, false);
 	default:
 		return w->op != NULL;
 	}
@@ -173,7 +174,8 @@ uint64_t waiter_bound(const struct waiter *w)
 		return t > bound ? t : bound;
 	}
 	for (struct sim_stream *s = dev.streams; s; s = s->next) {
-		if (w->scope == WAIT_BLOCKING && !s->blocking)
+		if (s->device != w->device ||
+		    (w->scope == WAIT_BLOCKING && !s->blocking))
 			continue;
 		t = stream_bound(s, w->seq);
 		if (t > bound)
@@ -190,7 +192,7 @@ void sched_log_op(const struct sim_op *op, uint64_t end)
 		.op = op_name(op->work.kind), .api = op->work.api,
 		.stream = op->stream->handle, .submit = op->submit,
 		.start = op->start, .end = end, .bytes = op->work.bytes,
-		.tid = op->tid,
+		.tid = op->tid, .device = op->stream->device,
 	};
 
 	sim_log_add(&r);
@@ -252,7 +254,7 @@ static void start(struct sim_op *op)
 	if (!dev.n_run)
 		dev.busy_since = dev.vt;
 	dev.run[dev.n_run++] = op;
-	dev.busy_slots[engine_of(op->work.kind)]++;
+	dev.busy_slots[op->stream->device][engine_of(op->work.kind)]++;
 }
 
 /* Start everything that may start at dev.vt, oldest first. */
@@ -278,7 +280,7 @@ static void finish(struct sim_op *op)
 			dev.run[i] = dev.run[--dev.n_run];
 			break;
 		}
-	dev.busy_slots[engine_of(op->work.kind)]--;
+	dev.busy_slots[op->stream->device][engine_of(op->work.kind)]--;
 	dev.vt = op->end;
 	if (!dev.n_run)
 		dev.busy_ns += dev.vt - dev.busy_since;

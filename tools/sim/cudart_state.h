@@ -9,7 +9,7 @@
 
 #pragma GCC visibility push(hidden)
 
-#define RUN_MAX (SIM_CONCURRENT + SIM_ENG_NR)
+#define RUN_MAX (SIM_DEVICES * (SIM_CONCURRENT + SIM_ENG_NR))
 #define FLUSH_NS (SIM_NS_PER_S / 2)
 #define NEVER UINT64_MAX
 
@@ -19,6 +19,7 @@ struct waiter {
 	struct waiter *prev, *next;
 	enum wait_scope scope;
 	struct sim_stream *stream;
+	unsigned device;
 	uint64_t seq;
 	struct sim_op *op; /* WAIT_ROOM: handed over */
 	_Atomic int done;
@@ -35,16 +36,16 @@ struct sim_device {
 	uint64_t vt;   /* everything up to here has been replayed */
 	uint64_t wake; /* when the device thread will look by itself */
 	uint64_t seq;
-	struct sim_stream *streams, legacy;
+	struct sim_stream *streams, legacy[SIM_DEVICES]; /* first in the list */
 	struct sim_op *pool, *free_ops;
 	struct sim_op *run[RUN_MAX];
-	unsigned n_run, busy_slots[SIM_ENG_NR];
-	uint64_t busy_ns, busy_since;
+	unsigned n_run, busy_slots[SIM_DEVICES][SIM_ENG_NR];
+	uint64_t busy_ns, busy_since; /* of any device */
 	struct waiter *first, *last;
 };
 extern struct sim_device dev;
 
-extern pthread_key_t sim_thread_key; /* a thread's own default stream */
+extern pthread_key_t sim_thread_key; /* a thread's own default streams */
 
 /* cudart_sched.c, under the lock */
 void sched_advance(uint64_t now); /* replay up to `now` */

@@ -27,7 +27,7 @@ enum {
 	O_WORKERS = 256, O_PREFETCH, O_STEPS, O_SECONDS, O_ITEMS, O_BYTES,
 	O_CPU, O_SLEEP, O_DIR, O_FILES, O_COLD, O_KERNEL, O_LAUNCHES, O_SYNC,
 	O_PINNED, O_THREADS, O_SLOW, O_JITTER, O_SEED, O_TRUTH, O_API, O_LATE,
-	O_HOLD, O_GRAPH, O_NCCL,
+	O_HOLD, O_GRAPH, O_NCCL, O_DEVICES,
 };
 
 static const struct argp_option options[] = {
@@ -60,6 +60,8 @@ static const struct argp_option options[] = {
 	{ "late", O_LATE, "N", 0,
 	  "load the library, or the second of two, at step N (0: at once)", 2 },
 	{ "hold-ms", O_HOLD, "MS", 0, "pause behind loading a library (0)", 2 },
+	{ "devices", O_DEVICES, "N", 0,
+	  "devices that the runtime's launches take turns on (1)", 2 },
 	{ "graph", O_GRAPH, NULL, 0, "launch a step's kernels as one graph", 2 },
 	{ "collectives", O_NCCL, "N", 0, "NCCL all-reduces per step (0)", 2 },
 	{ "steps", O_STEPS, "N", 0, "stop after N steps (0: no limit)", 3 },
@@ -181,6 +183,9 @@ static error_t parse(int key, char *arg, struct argp_state *st)
 		break;
 	case O_HOLD:
 		o->hold_ms = (unsigned)number(st, arg, 0, 600000);
+		break;
+	case O_DEVICES:
+		o->devices = (unsigned)number(st, arg, 1, 8);
 		break;
 	case O_GRAPH:
 		o->graph = true;
@@ -391,7 +396,7 @@ int main(int argc, char **argv)
 		.item_bytes = 224 * 224 * 3, .item_cpu_us = 1000,
 		.files = 64, .kernel_us = 200, .launches = 20,
 		.sync_every = 1, .seconds = 30, .slow_factor = 1,
-		.jitter_pct = 20, .seed = 1,
+		.jitter_pct = 20, .seed = 1, .devices = 1,
 	};
 	struct sigaction sa = { .sa_handler = on_signal };
 	static struct job_loader loader;
@@ -410,7 +415,7 @@ int main(int argc, char **argv)
 	}
 	err = job_files_make(&o);
 	if (!err)
-		err = job_gpu_open(o.api, o.late != 0);
+		err = job_gpu_open(o.api, o.late != 0, o.devices);
 	if (!err && o.collectives)
 		err = job_gpu_nccl_open();
 	if (err)

@@ -39,6 +39,7 @@ struct job_opts {
 	enum job_api api;
 	uint64_t late;	   /* the (second) library from this step on; 0: at once */
 	unsigned hold_ms;  /* pause behind opening a library */
+	unsigned devices;  /* that the launches take turns on */
 	bool graph;	   /* the kernels of a step as one graph */
 	unsigned collectives; /* all-reduces per step */
 };

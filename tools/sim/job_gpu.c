@@ -49,7 +49,7 @@ static struct {
 	void (*kernel_ns)(uint64_t);
 	uint64_t (*busy)(void);
 	uint64_t ns;
-	unsigned turn;
+	unsigned turn, devices, at; /* at: the current one */
 	cudaGraphExec_t graph;
 	int (*allreduce)(const void *, void *, size_t, int, int, void *,
 			 cudaStream_t);
@@ -226,9 +226,15 @@ int job_gpu_rest(void)
 	return err;
 }
 
-int job_gpu_open(enum job_api api, bool late)
+int job_gpu_open(enum job_api api, bool late, unsigned devices)
 {
+	char n[16];
+
 	g.api = api;
+	g.devices = devices;
+	snprintf(n, sizeof(n), "%u", devices);
+	if (devices > 1)
+		setenv("PT_SIM_DEVICES", n, 1);
 	if (!late)
 		return job_gpu_rest();
 	return api == JOB_API_MIXED ? open_driver(true) : 0;
@@ -286,11 +292,22 @@ int job_gpu_download(void *dst, const void *src, size_t size)
 				    NULL));
 }
 
+static int use_device(unsigned device)
+{
+	if (device == g.at || !g.has_rt)
+		return 0;
+	g.at = device;
+	return check("set the device", g.rt.set_device((int)device));
+}
+
 int job_gpu_launch(const void *func)
 {
 	dim3 grid = { 128, 1, 1 }, block = { 256, 1, 1 };
+	int err = use_device((g.at + 1) % g.devices);
 	bool rt = g.has_rt && (!g.has_drv || g.turn++ % 2);
 
+	if (err)
+		return err;
 	if (rt)
 		return check("launch", g.rt.launch(func, grid, block, NULL, 0,
 						   NULL));
@@ -304,13 +321,22 @@ int job_gpu_launch(const void *func)
 
 int job_gpu_sync(void)
 {
+	int err = 0;
+
+	for (unsigned i = 0; g.has_rt && i < g.devices && !err; i++) {
+		err = use_device((g.at + (i > 0)) % g.devices);
+		if (!err)
+			err = check("sync", g.rt.stream_sync(NULL));
+	}
 	if (g.has_rt)
-		return check("sync", g.rt.stream_sync(NULL));
+		return err;
 	return g.has_drv ? check("sync", g.drv.stream_sync(NULL)) : 0;
 }
 
 int job_gpu_finish(void)
 {
+	if (g.devices > 1)
+		return job_gpu_sync(); /* everything is on NULL streams */
 	if (g.has_rt)
 		return check("sync", g.rt.device_sync());
 	return g.has_drv ? check("sync", g.drv.device_sync()) : 0;

@@ -21,10 +21,11 @@ int job_api_named(const char *name, enum job_api *out);
 /*
  * Open the libraries that `api` needs; with `late` those of its first half
  * only: nothing for one library, libcuda for the mixed one. job_gpu_rest()
- * opens what is left. 0 or -errno, said. Every other call: 0 or -EIO, said;
+ * opens what is left. With several devices (of a runtime) the launches take
+ * turns. 0 or -errno, said. Every other call: 0 or -EIO, said;
  * nothing is done, and 0 returned, while no library is open.
  */
-int job_gpu_open(enum job_api api, bool late);
+int job_gpu_open(enum job_api api, bool late, unsigned devices);
 int job_gpu_rest(void);
 bool job_gpu_ready(void);
 
