@@ -60,7 +60,8 @@ def check_same(tmp):
     shown = ["--print-steps", "1000"]
     with job() as target:
         live = run(["-p", str(target.pid), "-d", "3", "-o", stem, "--json", stem + ".json",
-                    "--batch-size", "32", "--label", "run=one"] + shown)
+                    "--batch-size", "32", "--label", "run=one", "--threshold",
+                    "starved_critical=0.99"] + shown)
         ok("a trace that records", live.status == 0, live.describe())
         ok("the job goes on", target.poll() is None)
     ok("only the owner may read it", os.stat(stem).st_mode & 0o777 == 0o600)
@@ -76,6 +77,8 @@ def check_same(tmp):
     events = report["capture"]["events"]
     size = os.path.getsize(stem) / max(events, 1)
     ok("%.1f bytes a record" % size, events > 500 and size < MOST_BYTES)
+    ok("judged by the live trace's thresholds",
+       [t["name"] for t in report["thresholds"]] == ["starved_critical"], report["thresholds"])
     more = run(["report", stem, "--label", "run=two", "--json", "-"])
     ok("another label", json.loads(more.out)["labels"] == {"run": "two"}, more.describe())
     return stem

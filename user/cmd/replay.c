@@ -15,6 +15,7 @@ struct replay {
 	const char *name;
 	struct pt_model *m;
 	struct pt_report *r;
+	struct pt_about about;
 	bool whole; /* the capture ended in good order, and all of it is here */
 };
 
@@ -105,7 +106,7 @@ static int read_recording(struct replay *k, FILE *f)
 		no_recording(k->name, ret);
 		goto out;
 	}
-	ret = pt_about_read(k->r, in.about.v, in.about.n);
+	ret = pt_about_read(k->r, &k->about, in.about.v, in.about.n);
 	if (!ret)
 		ret = say_what_lacks(k, &in);
 	if (ret)
@@ -163,12 +164,34 @@ bool pt_replay_is_recording(FILE *f)
 	       starts_with(f, PT_RECORDING_MAGIC, 8);
 }
 
+/* Judge as the live trace did, but for what the user says now. */
+static void set_thresholds(const struct replay *k, const struct pt_opts *o,
+			   struct pt_thresholds *t)
+{
+	const struct pt_threshold_def *d;
+	size_t i;
+
+	*t = pt_thresholds_default;
+	/* what a damaged file says wrong stays at its default */
+	for (i = 0; i < k->about.n_thresholds; i++)
+		pt_threshold_set(t, k->about.thresholds[i], &d);
+	for (i = 0; i < pt_threshold_count; i++) {
+		d = &pt_threshold_defs[i];
+		if (pt_threshold_get(&o->thresholds, d) != d->value)
+			memcpy((char *)t + d->offset,
+			       (const char *)&o->thresholds + d->offset,
+			       sizeof(double));
+	}
+}
+
 static int analyse(struct replay *k, const struct pt_opts *o)
 {
+	struct pt_thresholds t;
 	struct pt_analysis_opts a = { .batch_size = o->batch_size,
-				      .thresholds = &o->thresholds };
+				      .thresholds = &t };
 	int ret = pt_model_finish(k->m), more;
 
+	set_thresholds(k, o, &t);
 	if (a.batch_size <= 0 && k->r->steps.batch_size > 0)
 		a.batch_size = k->r->steps.batch_size;
 	more = pt_analyze(k->m, &a, k->r);

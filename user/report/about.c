@@ -91,6 +91,13 @@ int pt_about_write(const struct pt_report *r, FILE *out)
 		if (c->hooks[i].note)
 			put(out, "hook.note", c->hooks[i].note);
 	}
+	for (i = 0; i < r->n_thresholds; i++) {
+		char text[160];
+
+		snprintf(text, sizeof(text), "%.96s=%.17g",
+			 r->thresholds[i].name, r->thresholds[i].value);
+		put(out, "threshold", text);
+	}
 	for (i = 0; i < r->n_labels; i++) {
 		put(out, "label.key", r->labels[i].key);
 		put(out, "label.value", r->labels[i].value);
@@ -103,6 +110,7 @@ int pt_about_write(const struct pt_report *r, FILE *out)
 struct reading {
 	struct pt_report *r;
 	struct pt_r_hook *hooks; /* room for PT_ABOUT_LIST once there is one */
+	struct pt_about *a;
 	const char *label;	 /* a key whose value is to come */
 };
 
@@ -156,6 +164,13 @@ static int add_hook(struct reading *k, const char *need)
 	return set_text(k->r, &k->hooks[c->n_hooks++].need, need);
 }
 
+static int add_threshold(struct reading *k, const char *text)
+{
+	if (k->a->n_thresholds == PT_ABOUT_THRESHOLDS)
+		return 0;
+	return set_text(k->r, &k->a->thresholds[k->a->n_thresholds++], text);
+}
+
 static int take(struct reading *k, const char *name, const char *value)
 {
 	struct pt_r_capture *c = &k->r->capture;
@@ -173,6 +188,8 @@ static int take(struct reading *k, const char *name, const char *value)
 		return set_text(k->r, &last->door, value);
 	if (!strcmp(name, "hook.note") && last)
 		return set_text(k->r, &last->note, value);
+	if (!strcmp(name, "threshold"))
+		return add_threshold(k, value);
 	if (!strcmp(name, "label.key")) {
 		k->label = value;
 	} else if (!strcmp(name, "label.value") && k->label) {
@@ -194,9 +211,10 @@ static const char *next(const char **at, const char *end)
 	return s;
 }
 
-int pt_about_read(struct pt_report *r, const void *data, size_t len)
+int pt_about_read(struct pt_report *r, struct pt_about *a, const void *data,
+		  size_t len)
 {
-	struct reading k = { .r = r };
+	struct reading k = { .r = r, .a = a };
 	const char *at = data, *end = at + len, *name, *value;
 	size_t i;
 	int err = 0;

@@ -23,9 +23,16 @@
 /* 0 or -EIO (of `out`). */
 int pt_about_write(const struct pt_report *r, FILE *out);
 
-/* Fill r's host, target, labels and the session's part of its capture. What is
- * damaged is left out: 0; -ENOMEM. */
-int pt_about_read(struct pt_report *r, const void *data, size_t len);
+#define PT_ABOUT_THRESHOLDS 64
+struct pt_about { /* what the report itself has no place for before it is made */
+	const char *thresholds[PT_ABOUT_THRESHOLDS]; /* NAME=VALUE */
+	size_t n_thresholds;
+};
+
+/* Fill r's host, target, labels and the session's part of its capture, and
+ * *a (zeroed; texts in r's arena). What is damaged is left out: 0; -ENOMEM. */
+int pt_about_read(struct pt_report *r, struct pt_about *a, const void *data,
+		  size_t len);
 
 /*
  * The limits that follow from the hooks that did not open and from a target
