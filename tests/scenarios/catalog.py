@@ -11,20 +11,21 @@ import collections
 
 Scenario = collections.namedtuple(
     "Scenario", "name aim draw about program slow_disk rate hogs net_ms ask_ms "
-    "env stop also roots checks")
+    "env stop quota also roots checks")
 ALL = frozenset("root wait steps guilty causes severity busy".split())
 
 
 def scenario(name, aim, about, draw, program="job.py", slow_disk=None,
              rate=(20, 32), hogs=0, net_ms=None, ask_ms=None, env=None,
-             stop=None, also=(), roots=None, without=""):
+             stop=None, quota=False, also=(), roots=None, without=""):
     """draw(u, i) gives the arguments: u(a, b) is a real, i(a, b) an integer.
     rate: MiB/s of the slow disk; net_ms: delay of the data server; ask_ms:
-    mean pause of the client; stop: index of the worker to stop; also:
+    mean pause of the client; stop: index of the worker to stop; quota:
+    the runner gives each worker a quarter of a core; also:
     verdicts that must be there beside the root; roots: where the runner
     itself makes the cause; without: checks that the log cannot answer."""
     return Scenario(name, aim, draw, about, program, slow_disk, rate, hogs,
-                    net_ms, ask_ms, env or {}, stop, tuple(also), roots,
+                    net_ms, ask_ms, env or {}, stop, quota, tuple(also), roots,
                     ALL - frozenset(without.split()))
 
 
@@ -232,6 +233,9 @@ C = [
     scenario("c_slow", "slow_worker", "C job, one slow worker",
              lambda u, i: "--workers 3 --item-cpu-us 150 --slow-worker %d:%.1f"
              % (i(0, 2), u(5, 8)), program="simjob"),
+    scenario("c_quota", "cpu_oversubscribed", "C job, workers in CPU quotas",
+             lambda u, i: "--workers 2 --item-cpu-us %d" % i(700, 1200),
+             program="simjob", quota=True),
     scenario("c_gpu", "balanced", "C job, GPU-bound, a sync every 10 steps",
              lambda u, i: "--workers 2 --item-cpu-us %d --kernel-us 1000 "
              "--sync-every 10" % i(50, 150), program="simjob"),

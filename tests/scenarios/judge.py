@@ -52,7 +52,9 @@ def told_causes(report, truth):
     for c in wait["causes"]:
         subject = c["subject"] or {}
         name = {"unknown": "sleep", "worker_idle": "idle",
-                "prefetch_full": "idle"}.get(c["cause"], c["cause"])
+                "prefetch_full": "idle",
+                # for lack of a core, whoever keeps it: the log's clocks
+                "throttle": "run_queue"}.get(c["cause"], c["cause"])
         outside = truth.workers and subject.get("tid") is not None \
             and subject["tid"] not in makers
         if name == "ipc" or outside or name not in out:
@@ -163,6 +165,18 @@ def check_causes(truth, report, f, wrong):
             if max(told[k], true[k]) > 0.03))
 
 
+def check_quota(truth, report, f, wrong):
+    """The log's clocks show that its makers had no core. Where the runner gave
+    them a quota, most of that is the quota's, and no more than all."""
+    told = sum(c["share"] for c in report["data_wait"]["causes"]
+               if c["cause"] == "throttle")
+    true = truth.causes()["run_queue"]
+    f["throttle"] = told, true
+    if not 0.5 * true <= told <= true + CAUSE_WORST:
+        wrong.append("quota: throttle %.2f, by the log %.2f without a core" %
+                     (told, true))
+
+
 def check_busy(truth, report, f, wrong):
     gpus = report["gpu"]
     if not truth.device.known or not gpus or not gpus[0]["busy"]["hard"]:
@@ -202,6 +216,8 @@ def judge(s, truth, report, status, validator):
         check_guilty(truth, report, f, wrong)
     if "causes" in s.checks:
         check_causes(truth, report, f, wrong)
+    if s.quota:
+        check_quota(truth, report, f, wrong)
     if "busy" in s.checks:
         check_busy(truth, report, f, wrong)
     f["lost"] = report["capture"]["lost"]["total"]

@@ -19,6 +19,7 @@ static const enum pt_cause cause_of[JOB_SEG_NR] = {
 	[JOB_DISK] = PT_CAUSE_DISK, [JOB_FAULT] = PT_CAUSE_PAGE_FAULT,
 	[JOB_NET] = PT_CAUSE_NETWORK, [JOB_LOCK] = PT_CAUSE_LOCK,
 	[JOB_SEND] = PT_CAUSE_IPC, [JOB_IDLE] = PT_CAUSE_WORKER_IDLE,
+	[JOB_QUOTA] = PT_CAUSE_THROTTLE,
 };
 
 /* ---- charges -------------------------------------------------------------- */
@@ -34,6 +35,8 @@ static void check_causes(const struct job_opts *o)
 	wait = c.r->breakdown.data_wait.seconds;
 	/* the cut waits of both ends have no truth here */
 	edge = 2.5 * (double)o->batch_ns / 1e9;
+	if (o->quota_ns) /* of each tenth of a second */
+		edge *= 1e8 / (double)o->quota_ns;
 	for (seg = 0; seg < JOB_SEG_NR; seg++) {
 		double truth = (double)job_cause_ns(&c.j, (enum job_seg)seg) / 1e9;
 		double told = case_charged(c.r, cause_of[seg]);
@@ -81,6 +84,35 @@ static void test_slow_sender(void **state)
 	o.run_s_x10 = 60;
 	check_causes(&o);
 	o.pin = true;
+	check_causes(&o);
+	/* ... so long that a wait begins in the midst of it */
+	o.pin = false;
+	o.send_ns = 30 * ST_MS;
+	o.jitter = 0.4;
+	check_causes(&o);
+}
+
+/* Stretches on the run queue that end when a quota's period does are the
+ * quota's; others, as long as they may be, are not. */
+static void test_quota(void **state)
+{
+	struct job_opts o = job_defaults();
+	struct st_case c;
+
+	(void)state;
+	o.run_s_x10 = 80;
+	o.jitter = 0.4;
+	o.quota_ns = 25 * ST_MS;
+	check_causes(&o);
+	case_open(&c, &o, 0, 0);
+	assert_string_equal(case_root(c.r), "cpu_oversubscribed");
+	assert_non_null(strstr(c.r->verdicts[0].title, "quota"));
+	assert_true(case_charged(c.r, PT_CAUSE_THROTTLE) > 2);
+	assert_true(c.r->workers[0].throttle > 3);
+	case_close(&c);
+	o.quota_ns = 0;
+	o.slices = 1;
+	o.mix[JOB_RUNQ] = 0.7; /* 28 ms, give or take */
 	check_causes(&o);
 }
 
@@ -262,6 +294,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_charges),
 		cmocka_unit_test(test_slow_sender),
+		cmocka_unit_test(test_quota),
 		cmocka_unit_test(test_charged_worker),
 		cmocka_unit_test(test_interrupt_victims),
 		cmocka_unit_test(test_breakdown),

@@ -403,9 +403,25 @@ static int collect_direct(struct pt_an *an, struct pt_trainer *t)
 	return 0;
 }
 
-/* A batch made longer ago than this had come long before: its mark belongs
- * to an earlier batch, and this one's is missing. */
+/* A batch made longer ago than this had mostly come long before: its mark
+ * belongs to an earlier batch, and this one's is missing ... */
 #define MADE_BEFORE_NS (5 * NS_PER_MS)
+
+/* ... unless the sender, woken at `mark` to send it, had written no item yet
+ * when the batch came at `arrived`: it lacked a core, or is slow. */
+static bool still_sending(const struct pt_worker *w, uint64_t mark,
+			  uint64_t arrived)
+{
+	const struct pt_thread *th = w->feeder;
+	size_t i = pt_iv_after(th, mark - 1), last = i;
+
+	if (w->feeder == w->main || i >= th->iv.n || th->iv.v[i].ready != mark)
+		return false;
+	/* an interval tells the bytes up to its begin */
+	while (last + 1 < th->iv.n && th->iv.v[last + 1].begin < arrived)
+		last++;
+	return th->iv.v[last].wchar - th->iv.v[i].wchar < PT_ITEM_BYTES;
+}
 
 uint64_t pt_made_at(const struct pt_trainer *t, const struct pt_worker *w,
 		    const struct pt_step *s)
@@ -429,7 +445,8 @@ uint64_t pt_made_at(const struct pt_trainer *t, const struct pt_worker *w,
 		else
 			hi = mid;
 	}
-	if (!lo || w->done.v[lo - 1] + MADE_BEFORE_NS < s->wait_begin)
+	if (!lo || (w->done.v[lo - 1] + MADE_BEFORE_NS < s->wait_begin &&
+		    !still_sending(w, w->done.v[lo - 1], arrived)))
 		return UINT64_MAX;
 	return w->done.v[lo - 1];
 }

@@ -93,6 +93,12 @@ struct pt_worker_key {
 	uint32_t tgid, at;
 };
 
+/* A process that a CPU quota holds back. */
+struct pt_quota {
+	uint32_t tgid;
+	size_t bin; /* where in the period it goes on */
+};
+
 struct pt_trainer {
 	struct pt_proc *proc;
 	struct pt_thread *main; /* obtains the batches */
@@ -105,6 +111,7 @@ struct pt_trainer {
 	PT_VEC(struct pt_mark) marks;
 	PT_VEC(struct pt_step) steps;
 	pt_charges charges;
+	PT_VEC(struct pt_quota) quotas;
 	int64_t optimizer_steps; /* PT_NULL: cannot be told */
 	uint64_t micro_shape, update_shape; /* of steps without and with an
 		* update, under gradient accumulation; else equal */
@@ -268,6 +275,10 @@ typedef int (*pt_piece_fn)(void *ctx, uint64_t b, uint64_t e,
 int pt_walk(const struct pt_thread *t, uint64_t b, uint64_t e, pt_piece_fn fn,
 	    void *ctx);
 
+/* No item is shorter: an index takes 36 bytes on the pipe. A sender also
+ * writes single bytes while it works on one (to make room in a file). */
+#define PT_ITEM_BYTES 16
+
 /*
  * The moments at which `from` ended a rest of `th` and gave it an item to
  * send, in order, appended to `out`. One an item: between two wake-ups the
@@ -316,6 +327,15 @@ enum pt_cause pt_piece_cause(const struct pt_an *an, const struct pt_worker *w,
 
 /* All workers are known: from now on they are found quickly. 0 or -ENOMEM. */
 int pt_index_workers(struct pt_trainer *t);
+/* quota.c: does a quota hold the process back? Adds to t->quotas. 0 or
+ * -ENOMEM. */
+int pt_find_quota(const struct pt_an *an, struct pt_trainer *t,
+		  const struct pt_proc *p);
+/* What the time of `th` on the run queue in `iv` is charged to: THROTTLE where
+ * a quota ended it, else RUN_QUEUE. */
+enum pt_cause pt_queue_cause(const struct pt_trainer *t,
+			     const struct pt_thread *th, const struct pt_iv *iv);
+
 /* True when `tgid` is one of t's workers; its index in *idx. */
 bool pt_is_worker(const struct pt_trainer *t, uint32_t tgid, int *idx);
 /* Is this interval of `th` (main or pin) a sleep for the next batch? */

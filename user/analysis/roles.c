@@ -373,6 +373,7 @@ void pt_trainer_free(struct pt_trainer *t)
 	pt_vec_free(&t->marks);
 	pt_vec_free(&t->steps);
 	pt_vec_free(&t->charges);
+	pt_vec_free(&t->quotas);
 	pt_vec_free(&t->idle_hard);
 	pt_vec_free(&t->idle_likely);
 	pt_vec_free(&t->writing);

@@ -46,7 +46,7 @@ static int tally_piece(void *ctx, uint64_t b, uint64_t e,
 {
 	struct worker_tally *k = ctx;
 	enum pt_cause c = !iv ? PT_CAUSE_CPU :
-			  queued ? PT_CAUSE_RUN_QUEUE :
+			  queued ? pt_queue_cause(k->t, k->w->main, iv) :
 				   pt_piece_cause(k->an, k->w, iv);
 
 	if (c == PT_CAUSE_WORKER_IDLE)
@@ -92,7 +92,7 @@ static int fill_worker(struct pt_an *an, struct pt_trainer *t,
 	pt_dist_of(w->service_ms.v, w->service_ms.n, &o->batch_ms);
 	o->cpu = sec(k.ns[PT_CAUSE_CPU]);
 	o->run_queue = sec(k.ns[PT_CAUSE_RUN_QUEUE]);
-	o->throttle = NAN;
+	o->throttle = t->quotas.n ? sec(k.ns[PT_CAUSE_THROTTLE]) : NAN;
 	o->disk = sec(k.ns[PT_CAUSE_DISK]);
 	o->page_fault = sec(k.ns[PT_CAUSE_PAGE_FAULT]);
 	o->network = sec(k.ns[PT_CAUSE_NETWORK]);
@@ -102,6 +102,7 @@ static int fill_worker(struct pt_an *an, struct pt_trainer *t,
 	o->prefetch_full = sec(k.ns[PT_CAUSE_PREFETCH_FULL]);
 	for (i = 0; i < PT_CAUSE_NR; i++)
 		if (i == PT_CAUSE_CPU || i == PT_CAUSE_RUN_QUEUE ||
+		    i == PT_CAUSE_THROTTLE ||
 		    i == PT_CAUSE_DISK || i == PT_CAUSE_PAGE_FAULT ||
 		    i == PT_CAUSE_NETWORK || i == PT_CAUSE_LOCK ||
 		    i == PT_CAUSE_IPC || i == PT_CAUSE_WORKER_IDLE ||

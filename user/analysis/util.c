@@ -269,9 +269,6 @@ bool pt_is_batch_wait(const struct pt_trainer *t, const struct pt_thread *th,
 	return false;
 }
 
-/* No item is shorter: an index takes 36 bytes on the pipe. A sender also
- * writes single bytes while it works on one (to make room in a file). */
-#define ITEM_BYTES 16
 /* The words of one lock (a mutex, its condition variables) lie together. */
 #define LOCK_SPAN 96
 
@@ -330,7 +327,7 @@ int pt_rest_wakes(const struct pt_an *an, const struct pt_thread *th,
 		/* With nothing written since, it is one item: the longest of
 		 * its sleeps was the rest, the others were for locks. */
 		if (any && iv->wchar >= written &&
-		    iv->wchar - written < ITEM_BYTES) {
+		    iv->wchar - written < PT_ITEM_BYTES) {
 			if (slept > longest) {
 				longest = slept;
 				out->v[out->n - 1] = iv->ready;

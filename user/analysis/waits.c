@@ -51,6 +51,13 @@ static int charge(struct walker *k, enum pt_cause cause,
 	return pt_add_charge(&k->t->charges, &c);
 }
 
+/* `th` had work and no core, or no quota. */
+static int charge_queue(struct walker *k, const struct pt_thread *th,
+			uint64_t b, uint64_t e, const struct pt_iv *iv)
+{
+	return charge(k, pt_queue_cause(k->t, th, iv), th, e - b, NULL);
+}
+
 static int walk_thread(struct walker *k, const struct pt_thread *th, uint64_t b,
 		       uint64_t e);
 
@@ -138,7 +145,7 @@ static int worker_piece(void *ctx, uint64_t b, uint64_t e,
 	if (!iv)
 		return charge(k, PT_CAUSE_CPU, k->th, e - b, NULL);
 	if (queued)
-		return charge(k, PT_CAUSE_RUN_QUEUE, k->th, e - b, NULL);
+		return charge_queue(k, k->th, b, e, iv);
 	if (iv->wait == PT_WAIT_FUTEX)
 		return charge_futex(k, b, e, iv);
 	cause = pt_piece_cause(k->an, k->w, iv);
@@ -171,7 +178,7 @@ static int holder_piece(void *ctx, uint64_t b, uint64_t e,
 {
 	struct walker *k = ctx;
 	enum pt_cause c = !iv ? PT_CAUSE_LOCK :
-			  queued ? PT_CAUSE_RUN_QUEUE :
+			  queued ? pt_queue_cause(k->t, k->th, iv) :
 				   pt_piece_cause(k->an, k->w, iv);
 
 	/* at rest, it no longer had it */
@@ -190,7 +197,7 @@ static int sender_piece(void *ctx, uint64_t b, uint64_t e,
 	int err;
 
 	if (iv && queued)
-		return charge(k, PT_CAUSE_RUN_QUEUE, k->th, e - b, iv);
+		return charge_queue(k, k->th, b, e, iv);
 	if (iv && iv->wait == PT_WAIT_FUTEX) {
 		holder = holder_of(k, iv);
 		if (holder && holder->first <= b) {
@@ -277,7 +284,7 @@ static int pin_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv,
 	if (iv && !queued && pt_is_batch_wait(k->t, k->t->pin, iv))
 		return charge_sender(k, b, e, iv);
 	if (queued)
-		return charge(k, PT_CAUSE_RUN_QUEUE, k->t->pin, e - b, NULL);
+		return charge_queue(k, k->t->pin, b, e, iv);
 	return charge(k, PT_CAUSE_IPC, k->t->pin, e - b, iv);
 }
 
@@ -311,7 +318,7 @@ static int main_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv,
 	}
 	if (queued) {
 		*(t->handoffs ? &s->handover_ns : &s->own_cpu_ns) += e - b;
-		return charge(k, PT_CAUSE_RUN_QUEUE, t->main, e - b, NULL);
+		return charge_queue(k, t->main, b, e, iv);
 	}
 	if (pt_is_batch_wait(t, t->main, iv)) {
 		k->asleep += e - b;
@@ -438,6 +445,10 @@ int pt_charge_waits(struct pt_an *an, struct pt_trainer *t)
 	int err, c;
 
 	err = pt_name_deliverers(an, t);
+	if (!err)
+		err = pt_find_quota(an, t, t->proc);
+	for (i = 0; i < t->workers.n && !err; i++)
+		err = pt_find_quota(an, t, t->workers.v[i].proc);
 	for (i = 0; i < t->steps.n && !err; i++)
 		err = charge_step(an, t, &t->steps.v[i], &helped);
 	find_thread_loader(t, helped);

@@ -10,7 +10,8 @@ static void fill_groups(struct pt_facts *f)
 	int g;
 
 	f->group[PT_GROUP_CPU] = f->cause[PT_CAUSE_CPU] +
-				 f->cause[PT_CAUSE_RUN_QUEUE];
+				 f->cause[PT_CAUSE_RUN_QUEUE] +
+				 f->cause[PT_CAUSE_THROTTLE];
 	f->group[PT_GROUP_IO] = f->cause[PT_CAUSE_DISK] +
 				f->cause[PT_CAUSE_PAGE_FAULT];
 	f->group[PT_GROUP_IPC] = f->cause[PT_CAUSE_IPC];
