@@ -163,6 +163,89 @@ static void test_cut_wait(void **state)
 	case_close(&c);
 }
 
+#define POOL(i) (1100u + (i))
+#define MADE 0x7f0000001000ull /* the main thread sleeps here for a batch */
+#define WANTED 0x7f0000001030ull /* ... and a loader's thread for work */
+
+/* One step of a job whose batches come from two threads of its own: 20 ms of
+ * waiting for thread `i`, whose other one rests half of the time. */
+static uint64_t pool_step(struct stream *s, uint64_t t, unsigned i, bool wait)
+{
+	uint64_t rest = t + 2 * ST_MS, made = t + 20 * ST_MS;
+	unsigned k;
+
+	if (wait)
+		st_futex(s, JOB_TRAINER, JOB_TRAINER, t, made, made + 5000,
+			 MADE, JOB_TRAINER, POOL(i));
+	st_disk(s, JOB_TRAINER, POOL(i), rest, rest + 8 * ST_MS,
+		rest + 8 * ST_MS, JOB_FILE_DEV, JOB_FILE(0), 0);
+	/* a lock that both need, for a moment */
+	st_futex(s, JOB_TRAINER, POOL(i), made - ST_MS, made - ST_MS + 30000,
+		 made - ST_MS + 40000, MADE + 8, JOB_TRAINER, JOB_TRAINER);
+	st_futex(s, JOB_TRAINER, JOB_TRAINER, made + 10000, made + 15000,
+		 made + 20000, MADE + 8, JOB_TRAINER, POOL(i));
+	t = made + 50 * ST_US;
+	st_futex(s, JOB_TRAINER, POOL(1 - i), t - 10 * ST_MS, t, t + 5000,
+		 WANTED, JOB_TRAINER, JOB_TRAINER);
+	for (k = 0; k < 10; k++, t += 20 * ST_US)
+		st_gpu(s, "cudaLaunchKernel", JOB_TRAINER, JOB_TRAINER, t, 0, 0,
+		       0x4000 + 16 * k, 0, 0);
+	st_gpu(s, "cudaStreamSynchronize", JOB_TRAINER, JOB_TRAINER, t,
+	       t + 2 * ST_MS, 0, 0, 0, 0);
+	return t + 2 * ST_MS;
+}
+
+static void check_pool(bool all_waited)
+{
+	struct stream s = { 0 };
+	struct pt_model *m;
+	struct pt_report *r;
+	uint64_t t = JOB_BEGIN + 5 * ST_MS;
+	unsigned i;
+
+	st_host(&s, JOB_BEGIN, 4, JOB_TRAINER);
+	st_task(&s, JOB_BEGIN, JOB_TRAINER, JOB_TRAINER, 1, "train");
+	for (i = 0; i < 2; i++)
+		st_task(&s, JOB_BEGIN, JOB_TRAINER, POOL(i), 1, "train");
+	for (i = 0; i < 90; i++)
+		t = pool_step(&s, t, i % 3 == 2, all_waited || i != 40);
+	st_window(&s, JOB_BEGIN, t + 100 * ST_US);
+	st_seal(&s);
+	r = st_analyze(&s, &m);
+	assert_string_equal(r->loader.kind.value, "threads");
+	assert_int_equal(r->n_workers, 2);
+	for (i = 0; i < 2; i++) {
+		const struct pt_r_worker *w = &r->workers[i];
+		bool second = w->tid == POOL(1);
+		double steps = second ? 30 : 60;
+
+		assert_int_equal(w->pid, JOB_TRAINER);
+		assert_true(second || w->tid == POOL(0));
+		assert_string_equal(w->role, "loader");
+		assert_true(fabs(w->disk - 8e-3 * steps) < 1e-3);
+		/* rests in the other one's steps, the lock is not rest */
+		assert_true(fabs(w->worker_idle + w->prefetch_full -
+				 10e-3 * (90 - steps)) < 5e-3);
+		assert_true(fabs(w->lock - 30e-6 * steps) < 1e-3);
+		if (all_waited)
+			assert_int_equal(w->batches, second ? 30 : 60);
+		else
+			assert_int_equal(w->batches, PT_NULL);
+	}
+	pt_report_free(r);
+	pt_model_free(m);
+	st_free(&s);
+}
+
+/* A loader of threads: each has its row, and its batches are counted where
+ * every one of them was waited for. */
+static void test_thread_pool(void **state)
+{
+	(void)state;
+	check_pool(true);
+	check_pool(false);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -170,6 +253,7 @@ int main(void)
 		cmocka_unit_test(test_micro_batches),
 		cmocka_unit_test(test_sender_bound),
 		cmocka_unit_test(test_cut_wait),
+		cmocka_unit_test(test_thread_pool),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

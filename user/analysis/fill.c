@@ -264,8 +264,8 @@ static void fill_loader(struct pt_an *an, struct pt_trainer *t)
 		return;
 	l->kind.value = t->handoffs	   ? "processes" :
 			t->thread_loader ? "threads" : "in_trainer";
-	if (t->thread_loader)
-		pt_report_limit(an->r, "workers", "The loader's threads are charged for what they did, but not listed one by one in this version.");
+	if (t->pool.n && t->pool.v[0].batches == PT_NULL)
+		pt_report_limit(an->r, "workers.batches", "The loader is threads of the trainer: a batch that nobody waits for leaves no trace, so their batches are not counted.");
 	l->workers.value = n;
 	if (t->handoffs) {
 		l->pinned.value = t->pin ? "pin_thread" : NULL;

@@ -93,6 +93,13 @@ struct pt_worker_key {
 	uint32_t tgid, at;
 };
 
+/* A thread of the trainer that makes batches for its main thread. */
+struct pt_pool_thread {
+	struct pt_thread *thread;
+	uint64_t charged_ns; /* of the waits */
+	int64_t batches; /* PT_NULL: cannot be told */
+};
+
 /* A process that a CPU quota holds back. */
 struct pt_quota {
 	uint32_t tgid;
@@ -112,6 +119,8 @@ struct pt_trainer {
 	PT_VEC(struct pt_step) steps;
 	pt_charges charges;
 	PT_VEC(struct pt_quota) quotas;
+	PT_VEC(struct pt_pool_thread) pool; /* of a loader of threads */
+	pt_times pool_rests; /* futexes that they sleep on for want of work */
 	int64_t optimizer_steps; /* PT_NULL: cannot be told */
 	uint64_t micro_shape, update_shape; /* of steps without and with an
 		* update, under gradient accumulation; else equal */
@@ -327,6 +336,15 @@ enum pt_cause pt_piece_cause(const struct pt_an *an, const struct pt_worker *w,
 
 /* All workers are known: from now on they are found quickly. 0 or -ENOMEM. */
 int pt_index_workers(struct pt_trainer *t);
+/*
+ * pool.c: without worker processes the batches may still come from a pool of
+ * threads of the trainer: then most of its data wait is sleep that one of them
+ * ends (`helped`, of the charges). Fills t->pool. 0 or -ENOMEM.
+ */
+int pt_find_pool(const struct pt_an *an, struct pt_trainer *t, uint64_t helped);
+/* Does a thread of the pool sleep in `iv` because it has nothing to do? */
+bool pt_pool_rests(const struct pt_trainer *t, const struct pt_iv *iv);
+
 /* quota.c: does a quota hold the process back? Adds to t->quotas. 0 or
  * -ENOMEM. */
 int pt_find_quota(const struct pt_an *an, struct pt_trainer *t,

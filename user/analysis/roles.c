@@ -374,6 +374,8 @@ void pt_trainer_free(struct pt_trainer *t)
 	pt_vec_free(&t->steps);
 	pt_vec_free(&t->charges);
 	pt_vec_free(&t->quotas);
+	pt_vec_free(&t->pool);
+	pt_vec_free(&t->pool_rests);
 	pt_vec_free(&t->idle_hard);
 	pt_vec_free(&t->idle_likely);
 	pt_vec_free(&t->writing);

@@ -20,7 +20,8 @@ static double sec(uint64_t ns)
 struct worker_tally {
 	struct pt_an *an;
 	struct pt_trainer *t;
-	const struct pt_worker *w;
+	const struct pt_worker *w; /* NULL: a thread of the trainer */
+	const struct pt_thread *th;
 	uint64_t ns[PT_CAUSE_NR];
 	size_t hint;
 };
@@ -46,8 +47,11 @@ static int tally_piece(void *ctx, uint64_t b, uint64_t e,
 {
 	struct worker_tally *k = ctx;
 	enum pt_cause c = !iv ? PT_CAUSE_CPU :
-			  queued ? pt_queue_cause(k->t, k->w->main, iv) :
+			  queued ? pt_queue_cause(k->t, k->th, iv) :
 				   pt_piece_cause(k->an, k->w, iv);
+
+	if (!k->w && iv && !queued && pt_pool_rests(k->t, iv))
+		c = PT_CAUSE_WORKER_IDLE;
 
 	if (c == PT_CAUSE_WORKER_IDLE)
 		split_idle(k, b, e);
@@ -71,59 +75,69 @@ static int64_t batches_of(const struct pt_trainer *t, const struct pt_worker *w)
 	return (int64_t)w->delivered;
 }
 
-static int fill_worker(struct pt_an *an, struct pt_trainer *t,
-		       struct pt_worker *w, struct pt_r_worker *o)
+/* What the row's thread did with its time. */
+static void fill_parts(struct worker_tally *k, struct pt_r_worker *o)
 {
-	struct worker_tally k = { .an = an, .t = t, .w = w };
-	uint64_t b = pt_max64(an->t0, w->main->first);
-	uint64_t e = pt_min64(an->t1, pt_thread_end(an, w->main));
-	uint64_t named = 0;
-	size_t i;
+	uint64_t b = pt_max64(k->an->t0, k->th->first);
+	uint64_t e = pt_min64(k->an->t1, pt_thread_end(k->an, k->th));
+	const struct pt_thread *th = k->th;
 
 	if (e > b)
-		pt_walk(w->main, b, e, tally_piece, &k);
+		pt_walk(th, b, e, tally_piece, k);
 	else
 		e = b;
-	o->pid = w->proc->tgid;
-	o->tid = w->main->tid;
+	o->pid = th->tgid;
+	o->tid = th->tid;
 	o->rank = PT_NULL;
 	o->role = "loader";
+	o->cpu = sec(k->ns[PT_CAUSE_CPU]);
+	o->run_queue = sec(k->ns[PT_CAUSE_RUN_QUEUE]);
+	o->throttle = k->t->quotas.n ? sec(k->ns[PT_CAUSE_THROTTLE]) : NAN;
+	o->disk = sec(k->ns[PT_CAUSE_DISK]);
+	o->page_fault = sec(k->ns[PT_CAUSE_PAGE_FAULT]);
+	o->network = sec(k->ns[PT_CAUSE_NETWORK]);
+	o->lock = sec(k->ns[PT_CAUSE_LOCK]);
+	o->ipc = sec(k->ns[PT_CAUSE_IPC]);
+	o->worker_idle = sec(k->ns[PT_CAUSE_WORKER_IDLE]);
+	o->prefetch_full = sec(k->ns[PT_CAUSE_PREFETCH_FULL]);
+	o->window = sec(e - b);
+	o->other = sec(k->ns[PT_CAUSE_UNKNOWN]);
+	o->read_bytes = PT_NULL;
+	if (th->totals_known)
+		o->read_bytes = (int64_t)(th->t1.rchar - th->t0.rchar);
+	o->reads = th->reads.n ? (int64_t)th->reads.n : PT_NULL;
+}
+
+static void fill_worker(struct pt_an *an, struct pt_trainer *t,
+			struct pt_worker *w, struct pt_r_worker *o)
+{
+	struct worker_tally k = { .an = an, .t = t, .w = w, .th = w->main };
+
+	fill_parts(&k, o);
 	o->batches = batches_of(t, w);
 	pt_dist_of(w->service_ms.v, w->service_ms.n, &o->batch_ms);
-	o->cpu = sec(k.ns[PT_CAUSE_CPU]);
-	o->run_queue = sec(k.ns[PT_CAUSE_RUN_QUEUE]);
-	o->throttle = t->quotas.n ? sec(k.ns[PT_CAUSE_THROTTLE]) : NAN;
-	o->disk = sec(k.ns[PT_CAUSE_DISK]);
-	o->page_fault = sec(k.ns[PT_CAUSE_PAGE_FAULT]);
-	o->network = sec(k.ns[PT_CAUSE_NETWORK]);
-	o->lock = sec(k.ns[PT_CAUSE_LOCK]);
-	o->ipc = sec(k.ns[PT_CAUSE_IPC]);
-	o->worker_idle = sec(k.ns[PT_CAUSE_WORKER_IDLE]);
-	o->prefetch_full = sec(k.ns[PT_CAUSE_PREFETCH_FULL]);
-	for (i = 0; i < PT_CAUSE_NR; i++)
-		if (i == PT_CAUSE_CPU || i == PT_CAUSE_RUN_QUEUE ||
-		    i == PT_CAUSE_THROTTLE ||
-		    i == PT_CAUSE_DISK || i == PT_CAUSE_PAGE_FAULT ||
-		    i == PT_CAUSE_NETWORK || i == PT_CAUSE_LOCK ||
-		    i == PT_CAUSE_IPC || i == PT_CAUSE_WORKER_IDLE ||
-		    i == PT_CAUSE_PREFETCH_FULL)
-			named += k.ns[i];
-	o->window = sec(e - b);
-	o->other = sec(e - b - pt_min64(named, e - b));
-	o->read_bytes = PT_NULL;
-	if (w->main->totals_known)
-		o->read_bytes = (int64_t)(w->main->t1.rchar - w->main->t0.rchar);
-	o->reads = w->main->reads.n ? (int64_t)w->main->reads.n : PT_NULL;
 	o->slowdown = w->slowdown;
 	o->state = w->main->exited ? PT_WORKER_EXITED :
 		   w->hung ? PT_WORKER_HUNG :
 		   w->slow ? PT_WORKER_SLOW : PT_WORKER_OK;
-	return 0;
+}
+
+static void fill_pool_thread(struct pt_an *an, struct pt_trainer *t,
+			     const struct pt_pool_thread *p,
+			     struct pt_r_worker *o)
+{
+	struct worker_tally k = { .an = an, .t = t, .th = p->thread };
+
+	fill_parts(&k, o);
+	o->batches = p->batches;
+	o->slowdown = NAN;
+	o->state = p->thread->exited ? PT_WORKER_EXITED : PT_WORKER_OK;
 }
 
 static int fill_workers(struct pt_an *an, struct pt_trainer *t)
 {
-	struct pt_r_worker *o = pt_arena_calloc(an->a, t->workers.n + 1,
+	struct pt_r_worker *o = pt_arena_calloc(an->a, t->workers.n +
+						       t->pool.n + 1,
 						sizeof(*o));
 	struct pt_hung hung;
 	size_t i;
@@ -133,8 +147,10 @@ static int fill_workers(struct pt_an *an, struct pt_trainer *t)
 	pt_find_hung(an, t, &hung); /* marks the worker */
 	for (i = 0; i < t->workers.n; i++)
 		fill_worker(an, t, &t->workers.v[i], &o[i]);
+	for (i = 0; i < t->pool.n; i++)
+		fill_pool_thread(an, t, &t->pool.v[i], &o[t->workers.n + i]);
 	an->r->workers = o;
-	an->r->n_workers = t->workers.n;
+	an->r->n_workers = t->workers.n + t->pool.n;
 	return 0;
 }
 

@@ -359,36 +359,6 @@ static int main_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv,
 	return charge(k, cause, t->main, e - b, iv);
 }
 
-/*
- * Without worker processes the batches may still come from a pool of threads
- * of the trainer: then most of its data wait is sleep that one of them ends.
- * Those that make up for at least a twentieth of the charges are the pool.
- */
-static void find_thread_loader(struct pt_trainer *t, uint64_t helped)
-{
-	uint64_t sum = 0, ns;
-	uint32_t seen[64];
-	size_t n = 0, i, j;
-
-	for (i = 0; i < t->charges.n; i++)
-		sum += t->charges.v[i].ns;
-	if (t->handoffs || !sum || helped * 2 < sum)
-		return;
-	t->thread_loader = true;
-	for (i = 0; i < t->charges.n && n < 64; i++) {
-		uint32_t tid = t->charges.v[i].tid;
-
-		for (j = 0; j < n && seen[j] != tid; j++)
-			;
-		if (j < n || tid == t->main->tid)
-			continue;
-		seen[n++] = tid;
-		for (j = i, ns = 0; j < t->charges.n; j++)
-			ns += t->charges.v[j].tid == tid ? t->charges.v[j].ns : 0;
-		t->concurrent += ns * 20 >= sum;
-	}
-}
-
 /* One part of a wait: until a batch was obtained. */
 static int charge_part(struct walker *k, struct pt_step *part)
 {
@@ -451,7 +421,8 @@ int pt_charge_waits(struct pt_an *an, struct pt_trainer *t)
 		err = pt_find_quota(an, t, t->workers.v[i].proc);
 	for (i = 0; i < t->steps.n && !err; i++)
 		err = charge_step(an, t, &t->steps.v[i], &helped);
-	find_thread_loader(t, helped);
+	if (!err)
+		err = pt_find_pool(an, t, helped);
 	t->top_cause = PT_CAUSE_UNKNOWN;
 	for (c = 0; c < PT_CAUSE_NR; c++)
 		if (t->cause_ns[c] > t->cause_ns[t->top_cause])
