@@ -57,39 +57,6 @@ static void piece(struct job_worker *w, uint64_t b, uint64_t e, enum job_seg seg
 		must(pt_vec_push(&w->pieces, p));
 }
 
-#define PERIOD_NS (100 * ST_MS)
-
-/* Compute for `ns` from `b`, as far as the quota allows; returns the end. */
-static uint64_t compute(struct job *j, struct job_worker *w, uint32_t tid,
-			uint64_t b, uint64_t ns)
-{
-	while (ns) {
-		/* the timer of each group began when the group did */
-		uint64_t now = b + 37 * ST_MS * (1 + (uint64_t)(w - j->worker));
-		uint64_t rest = PERIOD_NS - now % PERIOD_NS, run = ns;
-
-		if (now / PERIOD_NS != w->period) {
-			w->period = now / PERIOD_NS;
-			w->used = 0;
-		}
-		if (run > rest)
-			run = rest;
-		if (run > j->o.quota_ns - w->used)
-			run = j->o.quota_ns - w->used;
-		piece(w, b, b + run, JOB_CPU);
-		b += run;
-		ns -= run;
-		rest -= run;
-		w->used += run;
-		if (!ns || !rest)
-			continue;
-		st_preempted(&j->s, tid, tid, b, b + rest);
-		piece(w, b, b + rest, JOB_QUOTA);
-		b += rest;
-	}
-	return b;
-}
-
 /* One stretch of loading by a thread; returns its end. */
 static uint64_t segment(struct job *j, struct job_worker *w, uint32_t tid,
 			uint64_t b, uint64_t e, enum job_seg seg)
@@ -100,10 +67,9 @@ static uint64_t segment(struct job *j, struct job_worker *w, uint32_t tid,
 
 	if (e <= b)
 		return b;
-	if (seg == JOB_CPU && w && j->o.quota_ns)
-		return compute(j, w, tid, b, e - b);
 	switch (seg) {
 	case JOB_RUNQ:
+	case JOB_QUOTA:
 		st_preempted(&j->s, tid, tid, b, e);
 		break;
 	case JOB_DISK:
@@ -147,7 +113,7 @@ static uint64_t compute(struct job *j, struct job_worker *w, uint32_t tid,
 		if (!n) { /* until the next period */
 			n = (w->period + 1) * PERIOD_NS - shift;
 			w->throttled += n - t;
-			t = segment(j, w, tid, t, n, JOB_RUNQ);
+			t = segment(j, w, tid, t, n, JOB_QUOTA);
 			continue;
 		}
 		n = n < ns ? n : ns;

@@ -48,7 +48,6 @@ struct job_opts {
 	unsigned heavy_every;		/* worker 0: each such batch ... */
 	double heavy;			/* ... takes so much longer */
 	bool heavy_mix;			/* ... and only these have the mix */
-	uint64_t quota_ns; /* CPU per 0.1 s and worker; 0: no quota */
 	uint64_t send_ns;		/* the sender's work for a batch */
 	bool direct;			/* no sender and feeder threads */
 	bool pin, sockets;
@@ -105,7 +104,6 @@ struct job_step {
 struct job_worker {
 	PT_VEC(struct job_piece) pieces; /* of its main thread; in order */
 	PT_VEC(uint64_t) made;
-	uint64_t period, used;	 /* of its quota */
 	uint64_t free_at;	 /* main thread */
 	uint64_t send_free;	 /* sender thread sleeps since */
 	uint64_t feed_free;	 /* trainer's feeder thread for it */
