@@ -42,6 +42,7 @@
 #define PT_REC_LIB 66	 /* a GPU library that is probed in a process */
 #define PT_REC_MARK 67	 /* capture begin and end */
 #define PT_REC_HOST 68	 /* host facts needed by the analysis */
+#define PT_REC_PROC 69	 /* what a process was started with, once */
 
 struct pt_hdr {
 	__u16 size;  /* whole record, bytes */
@@ -279,5 +280,17 @@ struct pt_rec_host {
 	char boot_id[40];
 };
 _Static_assert(sizeof(struct pt_rec_host) == 96, "pt_rec_host");
+
+#define PT_PROC_UNKNOWN (-1)
+struct pt_rec_proc { /* user space; hdr.tid == hdr.tgid */
+	struct pt_hdr hdr;
+	__s32 rank;	    /* in the job, by its environment */
+	__s32 world;	    /* ranks of the job */
+	__s32 omp_threads;  /* OMP_NUM_THREADS */
+	__s32 cpus_allowed; /* CPUs that its main thread may run on */
+	__s32 mem_nodes;    /* NUMA nodes that it may take memory from */
+	__s32 pad;
+};
+_Static_assert(sizeof(struct pt_rec_proc) == 56, "pt_rec_proc");
 
 #endif /* PT_ABI_H */

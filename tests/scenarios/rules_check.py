@@ -31,8 +31,9 @@ def phases(kind, begin, end, cpu_share=None):
 
 
 def log(wait_ms, kind="cpu", load_ms=95, workers=WORKERS, cpu_share=None,
-        item_ms=10.0, pause=None, slow=None):
-    """Steps of 50 ms that begin with a wait; the GPU works for the rest."""
+        item_ms=10.0, pause=None, slow=None, sending=0.01):
+    """Steps of 50 ms that begin with a wait, of which the share `sending` is
+    behind the making; the GPU works for the rest."""
     rows = [{"truth": 1, "pid": TRAINER, "args": {}, "workers": []},
             {"epoch": 0, "begin": 0, "end": 1, "workers": workers}]
     for k in range(STEPS + 10):
@@ -40,7 +41,7 @@ def log(wait_ms, kind="cpu", load_ms=95, workers=WORKERS, cpu_share=None,
         end = begin + int(wait_ms * MS)
         if slow is not None and k % 2 == 0:
             end = begin
-        made = end - wait_ms * MS // 100
+        made = end - int(wait_ms * MS * sending)
         ms = slow if slow is not None and k % 2 == 0 else load_ms
         load = int(made - ms * MS)
         rows.append({
@@ -99,6 +100,9 @@ LABELS = [  # name, job's log, device's log, roots
     ("no workers", log(25, workers=[]), device(25), {"main_thread_loading"}),
     ("slow file", log(25, item_ms=1500.0), device(25), {"slow_file"}),
     ("slow worker", log(25, slow=20), device(25, odd=True), {"slow_worker"}),
+    ("slow worker, but its sending is waited for",
+     log(25, slow=20, sending=0.8), device(25, odd=True),
+     {"ipc_bound", "cpu_bound", "too_few_workers"}),
     ("hidden by queued work", log(25), device(0), {"balanced"}),
     ("syncs", log(1), device(1, 25, calls=5), {"sync_bound"}),
     ("launches", log(1), device(1, 25, calls=50, sync=False),

@@ -38,6 +38,7 @@ union st_any {
 	struct pt_rec_lib lib;
 	struct pt_rec_mark mark;
 	struct pt_rec_host host;
+	struct pt_rec_proc proc;
 	unsigned char bytes[PT_REC_MAX];
 };
 

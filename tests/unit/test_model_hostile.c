@@ -111,6 +111,7 @@ static const uint16_t sizes[] = {
 	[PT_REC_LIB] = sizeof(struct pt_rec_lib),
 	[PT_REC_MARK] = sizeof(struct pt_rec_mark),
 	[PT_REC_HOST] = sizeof(struct pt_rec_host),
+	[PT_REC_PROC] = sizeof(struct pt_rec_proc),
 };
 
 /* Bytes by chance behind a header that is half right. */

@@ -479,6 +479,55 @@ static int remove_lib(void **state)
 	return rmdir(dir);
 }
 
+static void test_list_count(void **state)
+{
+	static const char *const bad[] = { "", "a", "1-", "-1", "3-1", "1,",
+					   "0-2000000", "1,,2" };
+	size_t i;
+
+	(void)state;
+	assert_int_equal(pt_list_count("0"), 1);
+	assert_int_equal(pt_list_count("0-3,8\n"), 5);
+	assert_int_equal(pt_list_count("1,3,5-6 "), 4);
+	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		assert_int_equal(pt_list_count(bad[i]), -1);
+}
+
+/* What a process was started with, of a child with an environment of ours. */
+static void test_proc_facts(void **state)
+{
+	char *const argv[] = { "sleep", "30", NULL };
+	char *const env[] = { "RANK=2", "WORLD_SIZE=4", "OMP_NUM_THREADS=x", NULL };
+	struct pt_rec_proc p;
+	pid_t pid = fork();
+	int i;
+
+	(void)state;
+	assert_true(pid >= 0);
+	if (!pid) {
+		execve("/bin/sleep", argv, env);
+		_exit(127);
+	}
+	for (i = 0; i < 200; i++) {
+		pt_proc_facts(pid, 7, &p);
+		if (p.rank == 2)
+			break;
+		usleep(10000);
+	}
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	assert_int_equal(p.hdr.kind, PT_REC_PROC);
+	assert_int_equal(p.hdr.size, sizeof(p));
+	assert_int_equal(p.hdr.tgid, pid);
+	assert_int_equal(p.rank, 2);
+	assert_int_equal(p.world, 4);
+	assert_int_equal(p.omp_threads, PT_PROC_UNKNOWN);
+	assert_true(p.cpus_allowed >= 1);
+	pt_proc_facts(pid, 8, &p); /* gone */
+	assert_int_equal(p.rank, PT_PROC_UNKNOWN);
+	assert_int_equal(p.cpus_allowed, PT_PROC_UNKNOWN);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -496,6 +545,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_sample_tells_the_truth),
 		cmocka_unit_test(the_environment_is_read),
 		cmocka_unit_test(host_facts_are_plausible),
+		cmocka_unit_test(test_list_count),
+		cmocka_unit_test(test_proc_facts),
 	};
 
 	if (argc == 4)

@@ -71,6 +71,19 @@ static void add_rank(struct job *to, const struct job *from)
 	}
 }
 
+/* What the process `pid` of a stream that is still to be cut was started with. */
+static struct pt_rec_proc *add_facts(struct job *j, uint32_t pid)
+{
+	struct pt_rec_proc *p = &st_add(&j->s, PT_REC_PROC, sizeof(*p),
+					JOB_BEGIN + 900 * ST_MS, pid, pid)->proc;
+
+	p->rank = p->world = p->omp_threads = PT_PROC_UNKNOWN;
+	p->cpus_allowed = p->mem_nodes = PT_PROC_UNKNOWN;
+	return p;
+}
+
+static bool with_facts;
+
 /* Two ranks, the second as `b` says. */
 static void open_ranks(struct st_case *c, const struct job_opts *a,
 		       const struct job_opts *b)
@@ -82,6 +95,10 @@ static void open_ranks(struct st_case *c, const struct job_opts *a,
 	job_run(&other, b);
 	add_rank(&c->j, &other);
 	job_free(&other);
+	if (with_facts) {
+		add_facts(&c->j, JOB_TRAINER)->rank = 3;
+		add_facts(&c->j, JOB_TRAINER + SHIFT)->rank = 5;
+	}
 	job_window(&c->j, JOB_BEGIN + 400 * ST_MS,
 		   JOB_BEGIN + a->run_s_x10 * (ST_S / 10) - 100 * ST_MS);
 	c->r = st_analyze(&c->j.s, &c->m);
@@ -119,7 +136,17 @@ static void test_straggler(void **state)
 	struct st_case c;
 
 	(void)state;
+	with_facts = true;
 	open_ranks(&c, &a, &b);
+	with_facts = false;
+	assert_int_equal(c.r->ranks[0].rank, 3);
+	assert_int_equal(c.r->ranks[1].rank, 5);
+	assert_int_equal(c.r->verdicts[0].subject_rank, 5);
+	assert_int_equal(c.r->workers[0].rank, 5);
+	case_close(&c);
+	open_ranks(&c, &a, &b);
+	assert_int_equal(c.r->ranks[0].rank, PT_NULL);
+	assert_int_equal(c.r->verdicts[0].subject_rank, PT_NULL);
 	assert_int_equal(c.r->n_ranks, 2);
 	v = &c.r->verdicts[0];
 	assert_string_equal(v->id, "rank_straggler");
@@ -133,6 +160,65 @@ static void test_straggler(void **state)
 	assert_non_null(v->advice);
 	v = find(c.r, "gpu_starved");
 	assert_string_equal(v->consequence_of, "too_few_workers");
+	case_close(&c);
+}
+
+static double evidence(const struct pt_r_verdict *v, const char *metric)
+{
+	size_t i;
+
+	for (i = 0; i < v->n_evidence; i++)
+		if (!strcmp(v->evidence[i].metric, metric))
+			return v->evidence[i].value;
+	return NAN;
+}
+
+/* Workers that lack cores: as many as there are, or fewer by an affinity. */
+static void open_crowd(struct st_case *c, unsigned cores, int allowed, int omp)
+{
+	struct job_opts o = job_defaults();
+	unsigned w;
+
+	memset(c, 0, sizeof(*c));
+	o.cores = cores;
+	o.mix[JOB_RUNQ] = 0.4;
+	job_run(&c->j, &o);
+	for (w = 0; allowed && w < o.workers; w++) {
+		struct pt_rec_proc *p = add_facts(&c->j, JOB_WORKER(w));
+
+		p->cpus_allowed = allowed;
+		p->omp_threads = omp;
+		p->mem_nodes = 2;
+	}
+	job_window(&c->j, JOB_BEGIN + 400 * ST_MS,
+		   JOB_BEGIN + o.run_s_x10 * (ST_S / 10) - 100 * ST_MS);
+	c->r = st_analyze(&c->j.s, &c->m);
+	assert_string_equal(case_root(c->r), "cpu_oversubscribed");
+}
+
+static void test_crowd(void **state)
+{
+	const struct pt_r_verdict *v;
+	struct st_case c;
+
+	(void)state;
+	open_crowd(&c, 8, 2, 4);
+	v = &c.r->verdicts[0];
+	assert_true(evidence(v, "workers.cpus_allowed") == 2);
+	assert_true(evidence(v, "workers.omp_num_threads") == 4);
+	assert_true(evidence(v, "host.memory_nodes") == 2);
+	assert_true(evidence(v, "workers.computing_threads") == 1);
+	assert_non_null(strstr(v->advice, "affinity"));
+	case_close(&c);
+	open_crowd(&c, 8, 8, 1);
+	v = &c.r->verdicts[0];
+	assert_true(isnan(evidence(v, "workers.cpus_allowed")));
+	assert_null(strstr(v->advice, "affinity"));
+	case_close(&c);
+	open_crowd(&c, 2, 0, 0);
+	v = &c.r->verdicts[0];
+	assert_true(isnan(evidence(v, "workers.omp_num_threads")));
+	assert_non_null(strstr(v->advice, "More workers cannot help"));
 	case_close(&c);
 }
 
@@ -381,6 +467,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_straggler),
+		cmocka_unit_test(test_crowd),
 		cmocka_unit_test(test_ranks_without_straggler),
 		cmocka_unit_test(test_first_batch),
 		cmocka_unit_test(test_hanging),

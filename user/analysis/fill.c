@@ -142,12 +142,21 @@ static const char *charge_what(struct pt_an *an, const struct pt_trainer *t,
 	return NULL;
 }
 
+static int by_seconds(const void *a, const void *b)
+{
+	double x = ((const struct pt_r_charge *)a)->seconds;
+	double y = ((const struct pt_r_charge *)b)->seconds;
+
+	return (x < y) - (x > y);
+}
+
 static int fill_data_wait(struct pt_an *an, struct pt_trainer *t,
 			  struct pt_r_data_wait *d)
 {
 	struct pt_r_charge *out;
-	uint64_t rest = 0, sum = 0;
+	uint64_t rest[PT_CAUSE_NR] = { 0 }, sum = 0;
 	size_t i, n;
+	int cause;
 
 	d->blocked = sec(t->blocked_ns);
 	d->own_read = sec(t->own_read_ns);
@@ -158,7 +167,7 @@ static int fill_data_wait(struct pt_an *an, struct pt_trainer *t,
 	if (t->charges.n)
 		qsort(t->charges.v, t->charges.n, sizeof(*t->charges.v), by_ns);
 	n = t->charges.n > MAX_CHARGES ? MAX_CHARGES : t->charges.n;
-	out = pt_arena_calloc(an->a, n + 1, sizeof(*out));
+	out = pt_arena_calloc(an->a, n + PT_CAUSE_NR, sizeof(*out));
 	if (!out)
 		return -ENOMEM;
 	for (i = 0; i < t->charges.n; i++)
@@ -167,7 +176,7 @@ static int fill_data_wait(struct pt_an *an, struct pt_trainer *t,
 		const struct pt_charge *c = &t->charges.v[i];
 
 		if (i >= n) {
-			rest += c->ns;
+			rest[c->cause] += c->ns;
 			continue;
 		}
 		out[i].cause = c->cause;
@@ -177,14 +186,19 @@ static int fill_data_wait(struct pt_an *an, struct pt_trainer *t,
 		out[i].subject_tid = c->tid ? c->tid : PT_NULL;
 		out[i].what = charge_what(an, t, c);
 	}
-	if (rest) { /* so that charges still sum to the wait */
-		out[n].cause = PT_CAUSE_UNKNOWN;
-		out[n].seconds = sec(rest);
-		out[n].share = share(rest, sum);
+	/* so that charges still sum to the wait, and each cause to its own */
+	for (cause = 0; cause < PT_CAUSE_NR; cause++) {
+		if (!rest[cause])
+			continue;
+		out[n].cause = cause;
+		out[n].seconds = sec(rest[cause]);
+		out[n].share = share(rest[cause], sum);
 		out[n].subject_pid = out[n].subject_tid = PT_NULL;
 		out[n].what = "many small pieces";
 		n++;
 	}
+	if (n > MAX_CHARGES)
+		qsort(out, n, sizeof(*out), by_seconds);
 	d->causes = out;
 	d->n_causes = n;
 	return 0;
@@ -297,7 +311,7 @@ static int fill_ranks(struct pt_an *an)
 		struct pt_trainer *t = &an->trainers.v[i];
 
 		r[i].pid = t->proc->tgid;
-		r[i].rank = PT_NULL;
+		r[i].rank = pt_rank_of_proc(t->proc);
 		r[i].steps = (int64_t)t->steps.n;
 		fill_breakdown(&r[i].breakdown, t, an->t1 - an->t0);
 		err = fill_data_wait(an, t, &r[i].data_wait);

@@ -77,6 +77,14 @@ struct pt_pool { /* the workers' time, shares of what they were alive */
 void pt_measure_pool(struct pt_an *an, struct pt_trainer *t,
 		     struct pt_pool *out);
 
+struct pt_crowd { /* what the workers want of the cores, and may have */
+	double threads;	  /* mean number that compute, per worker; NAN unknown */
+	int omp_threads;  /* OMP_NUM_THREADS of the workers; -1 unset, unknown */
+	int cpus_allowed; /* CPUs that a worker may run on, least; -1 unknown */
+	int mem_nodes;	  /* NUMA nodes of its memory, most; -1 unknown */
+};
+void pt_measure_crowd(const struct pt_trainer *t, struct pt_crowd *out);
+
 /* Share of the data wait that the trainer sits in accept, epoll and the like,
  * itself or its own front-end threads: it waits to be asked. */
 double pt_demand_share(struct pt_an *an, const struct pt_trainer *t);

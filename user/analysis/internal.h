@@ -360,6 +360,9 @@ bool pt_is_worker(const struct pt_trainer *t, uint32_t tgid, int *idx);
 bool pt_is_batch_wait(const struct pt_trainer *t, const struct pt_thread *th,
 		      const struct pt_iv *iv);
 
+/* The rank that a process was started as; PT_NULL unknown. */
+int64_t pt_rank_of_proc(const struct pt_proc *p);
+
 /* The id with static lifetime, or NULL. */
 const char *pt_verdict_static_id(const char *id);
 

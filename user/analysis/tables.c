@@ -88,7 +88,7 @@ static void fill_parts(struct worker_tally *k, struct pt_r_worker *o)
 		e = b;
 	o->pid = th->tgid;
 	o->tid = th->tid;
-	o->rank = PT_NULL;
+	o->rank = pt_rank_of_proc(k->t->proc);
 	o->role = "loader";
 	o->cpu = sec(k->ns[PT_CAUSE_CPU]);
 	o->run_queue = sec(k->ns[PT_CAUSE_RUN_QUEUE]);

@@ -342,3 +342,8 @@ int pt_rest_wakes(const struct pt_an *an, const struct pt_thread *th,
 	}
 	return 0;
 }
+
+int64_t pt_rank_of_proc(const struct pt_proc *p)
+{
+	return p->facts.rank >= 0 ? p->facts.rank : PT_NULL;
+}

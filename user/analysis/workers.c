@@ -82,13 +82,24 @@ static int find_peers(const struct pt_an *an, const struct pt_trainer *t,
 	return 0;
 }
 
-/* Against the median of its peers' medians, which a few hard batches leave as
- * it is; and not by chance: a worker is looked at because it is the slowest of
- * several, so the chance is theirs together (Bonferroni). */
+/* A worker that is slow half of the time (in every other epoch) has no median
+ * to speak of, one with a few hard batches has: what 40 % of its batches take
+ * at least tells them apart. */
+static double upper_middle(const pt_doubles *sorted) /* by pt_median() */
+{
+	return sorted->v[(size_t)(0.6 * (double)(sorted->n - 1))];
+}
+
+/*
+ * Against the median of its peers' medians. And not by chance: the ranks of
+ * its batches say whether they are slower as a whole. A worker is looked at
+ * because it is the slowest of several, so the chance is theirs together
+ * (Bonferroni).
+ */
 static int compare_one(const struct pt_an *an, const struct pt_trainer *t,
 		       struct pt_worker *w, struct peers *p)
 {
-	double others;
+	double others, ratio;
 	size_t n;
 	int err;
 
@@ -101,14 +112,20 @@ static int compare_one(const struct pt_an *an, const struct pt_trainer *t,
 	others = err ? NAN : pt_median(p->medians.v, n);
 	if (err || !(others > 0))
 		return err;
-	w->slowdown = w->median_ms / others;
-	if (w->slowdown < an->th->slow_factor)
-		return 0;
+	ratio = w->slowdown = w->median_ms / others;
+	if (ratio < an->th->slow_factor) {
+		/* twice as much: two humps, not one wide one */
+		ratio = upper_middle(&w->service_ms) / others;
+		if (ratio < 2 * an->th->slow_factor)
+			return 0;
+	}
 	err = pt_rank_sum_chance(w->service_ms.v, w->service_ms.n,
 				 p->service_ms.v, p->service_ms.n,
 				 &w->slow_chance);
 	w->slow_chance = fmin(1, w->slow_chance * (double)(n + 1));
 	w->slow = !err && w->slow_chance <= an->th->slow_chance;
+	if (w->slow)
+		w->slowdown = ratio;
 	return err;
 }
 

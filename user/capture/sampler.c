@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "capture/discover.h"
 #include "capture/procfs.h"
 #include "capture/sampler.h"
 
@@ -75,6 +76,72 @@ static uint64_t field(const char *text, const char *key)
 	uint64_t v;
 
 	return pt_proc_field(text, key, &v) ? 0 : v;
+}
+
+int pt_list_count(const char *text)
+{
+	long long a, b, n = 0;
+	char *end;
+
+	for (;;) {
+		if (*text < '0' || *text > '9')
+			return -1;
+		a = b = strtoll(text, &end, 10);
+		if (*end == '-') {
+			text = end + 1;
+			if (*text < '0' || *text > '9')
+				return -1;
+			b = strtoll(text, &end, 10);
+		}
+		if (b < a || b > 1 << 20)
+			return -1;
+		n += b - a + 1;
+		if (*end != ',')
+			return n > 1 << 20 ? -1 : (int)n;
+		text = end + 1;
+	}
+}
+
+/* "Key:<tab>0-3" in a status text. */
+static int list_field(const char *text, const char *key)
+{
+	const char *p = strstr(text, key);
+
+	if (!p)
+		return PT_PROC_UNKNOWN;
+	p += strlen(key);
+	return pt_list_count(p + strspn(p, ": \t"));
+}
+
+static int env_number(pid_t pid, const char *name)
+{
+	char buf[16], *end;
+	long v;
+
+	if (pt_proc_getenv(pid, name, buf, sizeof(buf)))
+		return PT_PROC_UNKNOWN;
+	v = strtol(buf, &end, 10);
+	return end != buf && !*end && v >= 0 && v < 1 << 24 ? (int)v :
+							      PT_PROC_UNKNOWN;
+}
+
+void pt_proc_facts(pid_t pid, uint64_t now_ns, struct pt_rec_proc *out)
+{
+	char text[4096];
+
+	memset(out, 0, sizeof(*out));
+	out->hdr.size = sizeof(*out);
+	out->hdr.kind = PT_REC_PROC;
+	out->hdr.ts = now_ns;
+	out->hdr.tid = out->hdr.tgid = (uint32_t)pid;
+	out->rank = pt_rank_of(pid);
+	out->world = env_number(pid, "WORLD_SIZE");
+	out->omp_threads = env_number(pid, "OMP_NUM_THREADS");
+	out->cpus_allowed = out->mem_nodes = PT_PROC_UNKNOWN;
+	if (pt_proc_read(pid, "status", text, sizeof(text)) < 0)
+		return;
+	out->cpus_allowed = list_field(text, "Cpus_allowed_list");
+	out->mem_nodes = list_field(text, "Mems_allowed_list");
 }
 
 int pt_sample_process(pid_t pid, uint64_t now_ns, struct pt_rec_sample *out)

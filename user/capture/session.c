@@ -301,15 +301,38 @@ int pt_capture_drain(struct pt_capture *c, pt_record_fn fn, void *ctx)
 	return (int)(c->events - before);
 }
 
+static bool sampled_before(const struct pt_capture *c, pid_t pid)
+{
+	size_t i;
+
+	for (i = 0; i < c->n_sampled; i++)
+		if (c->sampled[i] == pid)
+			return true;
+	return false;
+}
+
 static void sample_tree(struct pt_capture *c)
 {
 	pid_t pids[PT_MAX_SAMPLED];
 	size_t n = pt_capture_processes(c, pids, PT_MAX_SAMPLED), i;
 	struct pt_rec_sample s;
+	struct pt_rec_proc facts;
 
-	for (i = 0; i < n; i++)
-		if (!pt_sample_process(pids[i], pt_now_ns(), &s))
-			pt_queue_record(c, &s, sizeof(s));
+	if (!c->sampled)
+		c->sampled = calloc(PT_MAX_SAMPLED, sizeof(*c->sampled));
+	for (i = 0; i < n; i++) {
+		if (pt_sample_process(pids[i], pt_now_ns(), &s))
+			continue;
+		pt_queue_record(c, &s, sizeof(s));
+		if (!c->sampled || sampled_before(c, pids[i]))
+			continue;
+		pt_proc_facts(pids[i], pt_now_ns(), &facts);
+		pt_queue_record(c, &facts, sizeof(facts));
+	}
+	if (c->sampled) {
+		memcpy(c->sampled, pids, n * sizeof(*pids));
+		c->n_sampled = n;
+	}
 }
 
 int pt_capture_tick(struct pt_capture *c, pt_record_fn fn, void *ctx)
@@ -373,6 +396,7 @@ void pt_capture_close(struct pt_capture *c,
 		if (c->root_fd[i] >= 0)
 			close(c->root_fd[i]);
 	free(c->queue);
+	free(c->sampled);
 	free(c);
 }
 

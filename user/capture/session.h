@@ -39,6 +39,10 @@ struct pt_capture {
 	void (*warn)(void *ctx, const char *msg);
 	void *warn_ctx;
 
+	/* Processes of the last samples: facts are told of new ones only. */
+	pid_t *sampled;
+	size_t n_sampled;
+
 	/* Records made here that wait for the next drain. */
 	unsigned char *queue;
 	size_t queue_len, queue_cap;

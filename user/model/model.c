@@ -333,6 +333,16 @@ static int feed_sample(struct pt_model *m, const struct pt_rec_sample *r)
 	return 0;
 }
 
+static int feed_proc(struct pt_model *m, const struct pt_rec_proc *r)
+{
+	struct pt_proc *p = pt_proc_make(m, r->hdr.tgid);
+
+	if (!p)
+		return -ENOMEM;
+	p->facts = *r;
+	return 0;
+}
+
 static void feed_mark(struct pt_model *m, const struct pt_rec_mark *r)
 {
 	switch (r->mark) {
@@ -381,6 +391,7 @@ union any_rec {
 	struct pt_rec_lib lib;
 	struct pt_rec_mark mark;
 	struct pt_rec_host host;
+	struct pt_rec_proc proc;
 };
 
 static size_t min_size(uint16_t kind)
@@ -401,6 +412,7 @@ static size_t min_size(uint16_t kind)
 	case PT_REC_LIB: return sizeof(struct pt_rec_lib);
 	case PT_REC_MARK: return sizeof(struct pt_rec_mark);
 	case PT_REC_HOST: return sizeof(struct pt_rec_host);
+	case PT_REC_PROC: return sizeof(struct pt_rec_proc);
 	default: return 0;
 	}
 }
@@ -435,6 +447,7 @@ static int dispatch(struct pt_model *m, union any_rec *r)
 		m->host.boot_id[sizeof(m->host.boot_id) - 1] = 0;
 		m->host_known = true;
 		return 0;
+	case PT_REC_PROC: return feed_proc(m, &r->proc);
 	default:
 		m->skipped_kinds++;
 		return 0;

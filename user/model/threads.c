@@ -62,6 +62,8 @@ static struct pt_proc *new_proc(struct pt_model *m, uint32_t id,
 		return NULL;
 	p->tgid = id;
 	p->older = older;
+	p->facts.rank = p->facts.world = p->facts.omp_threads =
+		p->facts.cpus_allowed = p->facts.mem_nodes = PT_PROC_UNKNOWN;
 	HASH_ADD(hh, m->procs, tgid, sizeof(p->tgid), p);
 	return PT_HASHED(p) ? p : NULL;
 }

@@ -131,6 +131,7 @@ struct pt_proc {
 	PT_VEC(struct pt_gpu_call) gpu; /* by begin */
 	size_t settled;
 	PT_VEC(struct pt_rec_sample) samples;
+	struct pt_rec_proc facts; /* all PT_PROC_UNKNOWN until they come */
 	PT_VEC(uint64_t) markers; /* calls of the step marker */
 	UT_hash_handle hh;
 	struct pt_proc *older; /* an earlier process with the same id */

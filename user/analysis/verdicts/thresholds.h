@@ -44,6 +44,8 @@
 /* Idle workers whose senders are busy for so much of the time are not short
  * of indices: what they made is stuck on its way. */
 #define PT_POOL_SENDING 0.50
+/* A loader's worker computes in one thread; from here on in more. */
+#define PT_CROWD_THREADS 1.5
 /* So many cores must be unused for one more worker that computes: most of one.
  * The trainer and the helper threads always use a little of it. */
 #define PT_CORE_FREE 0.75

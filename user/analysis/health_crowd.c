@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Why workers may lack cores though the host has some: threads of their own
+ * libraries, or an affinity that leaves them only a few. */
+#include <math.h>
+
+#include "analysis/health.h"
+
+/* A thread that runs for less than this share of what the busiest one of its
+ * process does is no part of its computing: a sender, a helper at rest. */
+#define COMPUTES 0.2
+
+static uint64_t ran_ns(const struct pt_thread *th)
+{
+	uint64_t a = th->t0.run_ns, b = th->t1.run_ns;
+
+	return th->totals_known && b > a ? b - a : 0;
+}
+
+static size_t computing(const struct pt_proc *p)
+{
+	uint64_t most = 0;
+	size_t i, n = 0;
+
+	for (i = 0; i < p->threads.n; i++)
+		most = pt_max64(most, ran_ns(p->threads.v[i]));
+	for (i = 0; i < p->threads.n && most; i++)
+		n += (double)ran_ns(p->threads.v[i]) >= COMPUTES * (double)most;
+	return n;
+}
+
+void pt_measure_crowd(const struct pt_trainer *t, struct pt_crowd *out)
+{
+	size_t i, sum = 0;
+
+	*out = (struct pt_crowd){ NAN, -1, -1, -1 };
+	for (i = 0; i < t->workers.n; i++) {
+		const struct pt_proc *p = t->workers.v[i].proc;
+		const struct pt_rec_proc *f = &p->facts;
+
+		sum += computing(p);
+		if (f->omp_threads > out->omp_threads)
+			out->omp_threads = f->omp_threads;
+		if (f->cpus_allowed > 0 && (out->cpus_allowed < 0 ||
+					    f->cpus_allowed < out->cpus_allowed))
+			out->cpus_allowed = f->cpus_allowed;
+		if (f->mem_nodes > out->mem_nodes)
+			out->mem_nodes = f->mem_nodes;
+	}
+	if (t->workers.n)
+		out->threads = (double)sum / (double)t->workers.n;
+}
