@@ -382,7 +382,43 @@ static int collect_done(struct pt_an *an, struct pt_trainer *t)
 	return err;
 }
 
-/* Without a sender thread a worker's own wake-ups of the receiver tell. */
+static int cmp_time(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* A batch that came while the receiver was not asleep woke nobody: the worker
+ * has written something, and waits for its next index. */
+static int collect_unnoticed(struct pt_an *an, struct pt_worker *w)
+{
+	const struct pt_thread *th = w->main;
+	size_t i, first = pt_iv_after(th, an->t0), known = w->done.n, k = 0;
+	uint64_t written = first < th->iv.n ? th->iv.v[first].wchar : 0;
+
+	for (i = first + 1; i < th->iv.n && th->iv.v[i].begin < an->t1; i++) {
+		const struct pt_iv *iv = &th->iv.v[i];
+		uint64_t since = th->iv.v[i - 1].end;
+
+		if (pt_piece_cause(an, w, iv) != PT_CAUSE_WORKER_IDLE ||
+		    iv->wchar <= written)
+			continue;
+		written = iv->wchar;
+		while (k < known && w->done.v[k] <= since)
+			k++;
+		if (k < known && w->done.v[k] <= iv->begin)
+			continue; /* the one whose wake-up was seen */
+		if (pt_vec_push(&w->done, iv->begin))
+			return -ENOMEM;
+	}
+	if (w->done.n > known)
+		qsort(w->done.v, w->done.n, sizeof(*w->done.v), cmp_time);
+	return 0;
+}
+
+/* Without a sender thread a worker's own wake-ups of the receiver tell, and
+ * what it writes. */
 static int collect_direct(struct pt_an *an, struct pt_trainer *t)
 {
 	const struct pt_thread *r = t->receiver;
@@ -400,6 +436,10 @@ static int collect_direct(struct pt_an *an, struct pt_trainer *t)
 		    pt_vec_push(&t->workers.v[w].done, iv->ready))
 			return -ENOMEM;
 	}
+	for (i = 0; i < t->workers.n; i++)
+		if (t->workers.v[i].feeder == t->workers.v[i].main &&
+		    collect_unnoticed(an, &t->workers.v[i]))
+			return -ENOMEM;
 	return 0;
 }
 

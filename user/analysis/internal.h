@@ -50,7 +50,8 @@ struct pt_worker {
 	pt_times done;	  /* batch made, handed to the feeder */
 	uint64_t wakes;	  /* deliveries that woke the receiver */
 	uint64_t delivered; /* data waits that it ended */
-	uint64_t charged_ns; /* blocked waiting charged to it */
+	uint64_t charged_ns; /* blocked waiting charged to it ... */
+	uint64_t making_ns;  /* ... while it made the batch */
 	pt_doubles service_ms; /* busy time per batch */
 	double median_ms, slowdown;
 	double slow_chance; /* ... is by chance; NAN not looked at */

@@ -249,6 +249,7 @@ static int charge_worker(struct walker *k, uint64_t b, uint64_t e)
 	w->charged_ns += e - b;
 	if (w->feeder != w->main)
 		made = pt_min64(pt_max64(k->made, b), e);
+	w->making_ns += made - b;
 	err = walk_thread(k, w->main, b, made);
 	if (err || made >= e)
 		return err;

@@ -38,7 +38,8 @@ static void find_slow(struct pt_facts *f)
 		sum += f->t->workers.v[i].charged_ns;
 	for (i = 0; i < f->t->workers.n; i++) {
 		const struct pt_worker *w = &f->t->workers.v[i];
-		double share = sum ? (double)w->charged_ns / (double)sum : 0;
+		/* a batch that is stuck on its way is no slow worker's */
+		double share = sum ? (double)w->making_ns / (double)sum : 0;
 
 		if (!w->slow || share < f->th->slow_share)
 			continue;
