@@ -174,8 +174,14 @@ static void reads(void **state)
 	assert_int_equal(s.fails, strcmp(door, "syscall") ? 0 : 1);
 	assert_int_equal(s.names, 1);
 	/* The record ends at the root of the file's own file system. */
-	assert_true(strlen(s.path) >= 2 && strlen(s.path) <= strlen(path));
-	assert_string_equal(path + strlen(path) - strlen(s.path), s.path);
+	assert_true(strlen(s.path) >= 2);
+	/* ... which lies above ours in a chroot, and may lie below it */
+	if (strlen(s.path) > strlen(path))
+		assert_string_equal(s.path + strlen(s.path) - strlen(path),
+				    path);
+	else
+		assert_string_equal(path + strlen(path) - strlen(s.path),
+				    s.path);
 	for (i = 0; i < 2; i++) {
 		close(go[i]);
 		close(done[i]);

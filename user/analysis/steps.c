@@ -300,8 +300,11 @@ static void pick_by_cadence(struct gap_set *s)
 	struct gap_kind *best = NULL, *k, *tmp;
 	size_t i;
 
+	/* A loop of two calls has no cadence: half of its gaps are the loading. */
 	HASH_ITER(hh, s->kinds, k, tmp)
-		if (k->n >= 3 && (!best || k->big_ns > best->big_ns))
+		if (k->n >= 3 && (!best || k->big_ns > best->big_ns ||
+				  (k->big_ns == best->big_ns &&
+				   k->ns > best->ns)))
 			best = k;
 	if (!best)
 		return;

@@ -3,6 +3,7 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -239,6 +240,28 @@ out:
 	return r;
 }
 
+/* A descriptor in reserve for the passes: where they are few, a trace that has
+ * begun shall not break off for the lack of one. */
+static void reserve(struct pt_capture *c)
+{
+	if (c->has_spare)
+		return;
+	c->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	c->has_spare = c->spare >= 0;
+}
+
+static int iter_create(struct pt_capture *c)
+{
+	int link = bpf_link__fd(c->skel->links.pt_iter);
+	int fd = bpf_iter_create(link);
+
+	if (fd >= 0 || !c->has_spare || (errno != EMFILE && errno != ENFILE))
+		return fd;
+	close(c->spare);
+	c->has_spare = false;
+	return bpf_iter_create(link);
+}
+
 int pt_run_pass(struct pt_capture *c, uint32_t pass, uint64_t ts)
 {
 	char buf[256];
@@ -247,7 +270,7 @@ int pt_run_pass(struct pt_capture *c, uint32_t pass, uint64_t ts)
 
 	c->skel->bss->pt_pass_ts = ts;
 	c->skel->bss->pt_pass = pass;
-	fd = bpf_iter_create(bpf_link__fd(c->skel->links.pt_iter));
+	fd = iter_create(c);
 	if (fd < 0)
 		return -errno;
 	do {
@@ -255,6 +278,7 @@ int pt_run_pass(struct pt_capture *c, uint32_t pass, uint64_t ts)
 	} while (n > 0 || (n < 0 && (errno == EINTR || errno == EAGAIN)));
 	n = n < 0 ? -errno : 0;
 	close(fd);
+	reserve(c);
 	return (int)n;
 }
 

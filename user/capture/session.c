@@ -397,6 +397,8 @@ void pt_capture_close(struct pt_capture *c,
 			close(c->root_fd[i]);
 	free(c->queue);
 	free(c->sampled);
+	if (c->has_spare)
+		close(c->spare);
 	free(c);
 }
 

@@ -39,6 +39,9 @@ struct pt_capture {
 	void (*warn)(void *ctx, const char *msg);
 	void *warn_ctx;
 
+	int spare; /* a descriptor, for when there are no more; see load.c */
+	bool has_spare;
+
 	/* Processes of the last samples: facts are told of new ones only. */
 	pid_t *sampled;
 	size_t n_sampled;

@@ -233,6 +233,8 @@ int pt_session_loop(struct pt_session *s, struct pt_err *err)
 	int ret, i, n;
 
 	ret = loop_open(&l);
+	if (!ret && !pt_live_possible())
+		pt_note("attached to process %d; Ctrl-C stops", s->job.root);
 	while (!ret && !s->stop) {
 		n = epoll_wait(l.ep, ev, 16, -1);
 		if (n < 0 && errno != EINTR)

@@ -359,9 +359,6 @@ int pt_trace(const struct pt_opts *o, struct pt_spawn *cmd, bool cmd_is_ours)
 	}
 	if (open_outputs(&s, &err) || resolve(&s, &err) || attach(&s, &err))
 		goto fail;
-	if (!pt_live_possible())
-		pt_note("attached to process %d; Ctrl-C stops",
-			s.job.root);
 	if (pt_session_loop(&s, &err)) {
 		pt_live_clear();
 		pt_error("%s", err.msg);
