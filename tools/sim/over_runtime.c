@@ -26,7 +26,8 @@ static CUdeviceptr at(const void *p)
 	return (CUdeviceptr)(uintptr_t)p;
 }
 
-/* A kernel's host stub stands for its function. */
+/* A kernel goes by the address of the host's function for it, as in the real
+ * runtime. */
 API cudaError_t cudaLaunchKernel(const void *func, dim3 g, dim3 b, void **args,
 				 size_t shmem, cudaStream_t s)
 {

@@ -468,7 +468,7 @@ uint64_t pt_made_at(const struct pt_trainer *t, const struct pt_worker *w,
 {
 	const struct pt_thread *r = t->receiver;
 	uint64_t arrived = s->wait_end;
-	size_t i, lo = 0, hi = w->done.n;
+	size_t i, lo;
 
 	for (i = pt_iv_after(r, s->wait_begin); i < r->iv.n; i++) {
 		if (r->iv.v[i].begin >= s->wait_end ||
@@ -477,14 +477,7 @@ uint64_t pt_made_at(const struct pt_trainer *t, const struct pt_worker *w,
 		if (pt_is_batch_wait(t, r, &r->iv.v[i]))
 			arrived = r->iv.v[i].ready;
 	}
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (w->done.v[mid] <= arrived)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
+	lo = pt_times_until(&w->done, arrived);
 	if (!lo || (w->done.v[lo - 1] + MADE_BEFORE_NS < s->wait_begin &&
 		    !still_sending(w, w->done.v[lo - 1], arrived)))
 		return UINT64_MAX;

@@ -98,23 +98,6 @@ static bool same_file(const struct touch *x, const struct touch *y)
 	return x->inode == y->inode && x->dev == y->dev;
 }
 
-/* How many of the moments in `done` (in order) are not behind `ts`: the number
- * of the batch that is made then. */
-static size_t batch_at(const pt_times *done, uint64_t ts)
-{
-	size_t lo = 0, hi = done->n;
-
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (done->v[mid] <= ts)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
-}
-
 /* Does the thread show by its files where an item ends? */
 static bool shows_items(const touches *v, const pt_times *done)
 {
@@ -122,7 +105,7 @@ static bool shows_items(const touches *v, const pt_times *done)
 
 	for (i = 0; i < v->n; i++) {
 		changes += i && !same_file(&v->v[i], &v->v[i - 1]);
-		at = batch_at(done, v->v[i].begin);
+		at = pt_times_until(done, v->v[i].begin);
 		batches += at != last;
 		last = at;
 	}
@@ -147,8 +130,8 @@ static int visits_of(const struct pt_an *an, const struct pt_thread *th,
 
 		if (ns && (!same_file(x, &cur) || x->begin > cur.end + APART_NS ||
 			   (x->begin >= cur.end &&
-			    (!shown || batch_at(done, x->begin) !=
-					       batch_at(done, cur.begin))))) {
+			    (!shown || pt_times_until(done, x->begin) !=
+					       pt_times_until(done, cur.begin))))) {
 			err = take_visit(s, th, &cur, ns);
 			ns = 0;
 		}

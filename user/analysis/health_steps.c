@@ -239,17 +239,9 @@ static int find_usual(const struct pt_trainer *t, struct usual *u)
 static double written_ms(const struct pt_trainer *t, const struct pt_step *s)
 {
 	const pt_spans *w = &t->writing;
-	size_t lo = 0, hi = w->n;
+	size_t lo = pt_spans_after(w, s->begin);
 	uint64_t sum = 0;
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (w->v[mid].end <= s->begin)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
 	for (; lo < w->n && w->v[lo].begin < s->end; lo++)
 		sum += pt_overlap(s->begin, s->end, w->v[lo].begin,
 				  w->v[lo].end);

@@ -247,6 +247,10 @@ static inline uint64_t pt_thread_end(const struct pt_an *an,
 {
 	return th->exited ? th->last : an->t1;
 }
+/* How many of the moments, in order, are not behind `ts`. */
+size_t pt_times_until(const pt_times *v, uint64_t ts);
+/* Index of the first of the spans, in order, that ends behind `ts`. */
+size_t pt_spans_after(const pt_spans *v, uint64_t ts);
 /* Sum of the overlap of two sorted, disjoint span lists. */
 uint64_t pt_spans_overlap(const struct pt_span *a, size_t na,
 			  const struct pt_span *b, size_t nb);

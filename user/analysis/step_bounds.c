@@ -228,16 +228,8 @@ static uint64_t after_early_sleep(const struct pt_trainer *t,
 static uint64_t after_writing(const struct pt_trainer *t, uint64_t b, uint64_t e)
 {
 	const pt_spans *w = &t->writing;
-	size_t lo = 0, hi = w->n;
+	size_t lo = pt_spans_after(w, b);
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (w->v[mid].end <= b)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
 	for (; lo < w->n && w->v[lo].begin < e; lo++) {
 		if (!t->handoffs &&
 		    read_between(t->main, b, w->v[lo].begin) >= PIPED_BYTES)

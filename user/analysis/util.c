@@ -347,3 +347,33 @@ int64_t pt_rank_of_proc(const struct pt_proc *p)
 {
 	return p->facts.rank >= 0 ? p->facts.rank : PT_NULL;
 }
+
+size_t pt_times_until(const pt_times *v, uint64_t ts)
+{
+	size_t lo = 0, hi = v->n;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (v->v[mid] <= ts)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+size_t pt_spans_after(const pt_spans *v, uint64_t ts)
+{
+	size_t lo = 0, hi = v->n;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (v->v[mid].end <= ts)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}

@@ -17,21 +17,6 @@
 /* So many of the waits must agree. */
 #define AGREED 0.8
 
-static size_t before(const pt_times *v, uint64_t at)
-{
-	size_t lo = 0, hi = v->n;
-
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (v->v[mid] <= at)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
-}
-
 struct votes {
 	long base; /* the count that the first vote is relative to */
 	size_t n[2 * MOST + 1], all;
@@ -77,8 +62,8 @@ static bool find_zero(const struct pt_trainer *t, int i, const pt_times *taken,
 		made = pt_made_at(t, w, s);
 		if (made == UINT64_MAX || made <= s->wait_begin)
 			continue;
-		vote(&v, (long)before(&w->done, made) - 1 -
-			 (long)(before(taken, s->wait_end) - 1));
+		vote(&v, (long)pt_times_until(&w->done, made) - 1 -
+			 (long)(pt_times_until(taken, s->wait_end) - 1));
 	}
 	return agreed(&v, zero);
 }
@@ -100,8 +85,8 @@ static bool find_limit(const struct pt_an *an, const struct pt_worker *w,
 			continue;
 		/* at its end: an index has just been handed out for a batch
 		 * that was taken */
-		vote(&v, (long)before(&w->done, iv->begin) -
-			 (long)before(taken, iv->begin) - zero);
+		vote(&v, (long)pt_times_until(&w->done, iv->begin) -
+			 (long)pt_times_until(taken, iv->begin) - zero);
 	}
 	return agreed(&v, limit);
 }
