@@ -36,6 +36,7 @@
 #define PT_REC_READ 8	    /* one read call of a tracked thread */
 #define PT_REC_FILE 9	    /* a file's name, once per inode */
 #define PT_REC_TASK 10	    /* a thread that existed when tracing began */
+#define PT_REC_NVTX 11	    /* a range that the program named: begin or end */
 /* 64 and up are made in user space and travel in the same stream */
 #define PT_REC_SAMPLE 64 /* per process, once a second: memory, CPU, bytes */
 #define PT_REC_LOSS 65	 /* loss counters, cumulative */
@@ -43,6 +44,9 @@
 #define PT_REC_MARK 67	 /* capture begin and end */
 #define PT_REC_HOST 68	 /* host facts needed by the analysis */
 #define PT_REC_PROC 69	 /* what a process was started with, once */
+#define PT_REC_ACT 70	 /* work of a device, measured there (CUPTI) */
+#define PT_REC_NAME 71	 /* a kernel's name, once */
+#define PT_REC_DEVICE 72 /* a device as its driver describes it (NVML) */
 
 struct pt_hdr {
 	__u16 size;  /* whole record, bytes */
@@ -243,6 +247,7 @@ _Static_assert(sizeof(struct pt_rec_sample) == 112, "pt_rec_sample");
 #define PT_LOSS_FILES_FULL 4	  /* a file name not recorded */
 #define PT_LOSS_MALFORMED 5	  /* user space rejected a record */
 #define PT_LOSS_MEMORY 6	  /* user space had no memory left for it */
+#define PT_LOSS_ACTIVITY 7	  /* activity records: dropped by CUPTI, or no room */
 #define PT_LOSS_NR 8
 
 struct pt_rec_loss {
@@ -292,5 +297,71 @@ struct pt_rec_proc { /* user space; hdr.tid == hdr.tgid */
 	__s32 pad;
 };
 _Static_assert(sizeof(struct pt_rec_proc) == 56, "pt_rec_proc");
+
+/* Made in the target by the agent (user/gpu/agent). hdr.ts = end; hdr.tid: the
+ * thread that called, where known, else the tgid; hdr.seq 0. */
+#define PT_ACT_KERNEL 1
+#define PT_ACT_COPY 2	/* detail: cudaMemcpyKind */
+#define PT_ACT_MEMSET 3
+#define PT_ACT_SYNC 4	/* the host's; detail: CUpti_ActivitySynchronizationType */
+#define PT_ACT_OVERHEAD 5 /* of the measuring; detail: CUpti_ActivityOverheadKind */
+#define PT_ACT_F_PAGEABLE 0x0001 /* COPY: host memory that is not pinned */
+#define PT_ACT_F_GRAPH 0x0002	 /* KERNEL, COPY, MEMSET: node of a graph */
+#define PT_ACT_F_HOST_CLOCK 0x0004 /* times from an offset, not a callback */
+struct pt_rec_act {
+	struct pt_hdr hdr;
+	__u64 begin, end; /* CLOCK_MONOTONIC */
+	__u64 bytes;
+	__u64 name;	  /* KERNEL: key of a PT_REC_NAME; 0 none */
+	__u32 device;	  /* ordinal in the process */
+	__u32 context, stream; /* CUPTI's numbers */
+	__u32 correlation;
+	__u32 graph;	  /* CUPTI's number; 0 none */
+	__u16 what;	  /* PT_ACT_* */
+	__u8 detail, flags; /* flags: PT_ACT_F_* */
+};
+_Static_assert(sizeof(struct pt_rec_act) == 88, "pt_rec_act");
+
+#define PT_NAME_LEN 448
+#define PT_NAME_FUNCTION 1 /* key: v[0] of a launch; hdr.tgid: the process */
+#define PT_NAME_ACT 2	   /* key: pt_rec_act.name; hdr.tgid: the process */
+struct pt_rec_name {
+	struct pt_hdr hdr;
+	__u64 key;
+	__u32 space;	 /* PT_NAME_* */
+	__u32 truncated;
+	char name[PT_NAME_LEN]; /* as in the symbol table, NUL-terminated */
+};
+_Static_assert(sizeof(struct pt_rec_name) == 496, "pt_rec_name");
+
+#define PT_DEVICE_UNKNOWN 0xffffffffu
+struct pt_rec_device { /* one per device and sample; what is unknown: as above */
+	struct pt_hdr hdr; /* ts: when it was asked; tid, tgid 0 */
+	__u64 mem_used, mem_total; /* bytes; ~0 unknown */
+	__u64 throttle;	 /* nvmlClocksThrottleReasons bits; ~0 unknown */
+	__u32 index;	 /* the driver's */
+	__u32 util, mem_util; /* percent, of the last sample period */
+	__u32 sm_mhz, sm_max_mhz;
+	__u32 procs;	 /* with a context on it */
+	__u32 traced;	 /* ... of those, traced ones */
+	__u32 period_ms; /* that `util` covers, as documented */
+	char uuid[64];
+	char name[64];
+};
+_Static_assert(sizeof(struct pt_rec_device) == 216, "pt_rec_device");
+
+#define PT_NVTX_PUSH 1
+#define PT_NVTX_POP 2
+#define PT_NVTX_START 3 /* id: of the range, for its END */
+#define PT_NVTX_END 4
+#define PT_NVTX_TEXT 96
+struct pt_rec_nvtx { /* hdr.tid: who */
+	struct pt_hdr hdr;
+	__u64 id;
+	__u32 op; /* PT_NVTX_* */
+	__u32 truncated;
+	char text[PT_NVTX_TEXT]; /* PUSH, START; UTF-8 as passed */
+};
+_Static_assert(sizeof(struct pt_rec_nvtx) == 144, "pt_rec_nvtx");
 
 #endif /* PT_ABI_H */

@@ -165,6 +165,24 @@ struct pt_trainer {
 				      * behind which no sync had to wait */
 };
 
+/*
+ * One device of a process. Spans are in time order and disjoint; all are of the
+ * window. "hard" always holds; "likely" has a low and a high guess and, between
+ * them, one list of spans as the best guess.
+ */
+struct pt_dev {
+	uint32_t ordinal; /* in the process */
+	pt_spans idle_hard; /* certainly nothing to do */
+	pt_spans busy_hard; /* certainly at work */
+	pt_spans idle_likely; /* best guess; contains idle_hard */
+	uint64_t idle_hard_ns, busy_hard_ns, idle_likely_ns;
+	uint64_t busy_lo_ns, busy_hi_ns; /* likely bounds */
+	bool known;	/* a sync was seen, or it was measured */
+	bool measured;	/* by activity records */
+	bool shared;	/* other processes, not seen here, may use it too */
+	uint64_t compute_ns, copy_ns, collective_ns; /* ~0: cannot be told */
+};
+
 #define PT_SHARED_LOCKS 16
 /* Futexes on which a feeding thread itself sleeps. The thread that it feeds
  * sleeps there too, but that is not its rest: it waits for a lock of the
