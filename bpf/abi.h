@@ -305,6 +305,12 @@ _Static_assert(sizeof(struct pt_rec_proc) == 56, "pt_rec_proc");
 #define PT_ACT_MEMSET 3
 #define PT_ACT_SYNC 4	/* the host's; detail: CUpti_ActivitySynchronizationType */
 #define PT_ACT_OVERHEAD 5 /* of the measuring; detail: CUpti_ActivityOverheadKind */
+#define PT_ACT_COVER 6 /* not work: whatever was begun in the process behind
+			* `begin` and over by `end` has been recorded, but for
+			* what is counted as lost. Grows: the last one counts;
+			* another `begin`, another stretch. bytes: records lost
+			* so far, dropped by CUPTI or for want of room */
+#define PT_ACT_LAST PT_ACT_COVER
 #define PT_ACT_F_PAGEABLE 0x0001 /* COPY: host memory that is not pinned */
 #define PT_ACT_F_GRAPH 0x0002	 /* KERNEL, COPY, MEMSET: node of a graph */
 #define PT_ACT_F_HOST_CLOCK 0x0004 /* times from an offset, not a callback */
