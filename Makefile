@@ -78,6 +78,10 @@ SIM_JOB_SRCS := $(sort $(wildcard tools/sim/job*.c))
 SIM := $(if $(SIM_LIB_SRCS),$(B)/sim/libcudart.so.12 $(B)/sim/libcudart.so.13)
 SIM += $(if $(SIM_JOB_SRCS),$(B)/sim/simjob)
 
+# A random GPU program for tests/e2e/gpubusy.py; it opens the libraries by itself.
+SIM_GPUJOB_SRCS := $(sort $(wildcard tools/sim/gpujob*.c))
+SIM_GPUJOB := $(if $(SIM_GPUJOB_SRCS),$(B)/sim/gpujob)
+
 # The other GPU libraries' stand-ins, in a directory of their own: its libcudart
 # goes on to its libcuda.
 SIM_CUDA := $(if $(SIM_LIB_SRCS),$(addprefix $(B)/sim/cuda/,libcuda.so.1 \
@@ -97,8 +101,8 @@ BENCH_SRCS := $(sort $(wildcard tests/bench/*.c))
 .PHONY: all demo test check bench bench-replay install uninstall help clean deps unit e2e purity sim bpf FORCE
 FORCE:
 
-all: $(B)/pipetrace $(SIM) $(SIM_CUDA)
-sim: $(SIM) $(SIM_CUDA)
+all: $(B)/pipetrace $(SIM) $(SIM_CUDA) $(SIM_GPUJOB)
+sim: $(SIM) $(SIM_CUDA) $(SIM_GPUJOB)
 bpf: $(SKEL) $(B)/bpf/abi.ok
 
 help:
@@ -204,6 +208,10 @@ $(B)/sim/libcudart.so.13: $(SIM_LIB_SRCS:tools/sim/%.c=$(B)/sim/obj13/%.o)
 
 # It opens the libraries beside it by itself.
 $(B)/sim/simjob: $(SIM_JOB_SRCS:tools/sim/%.c=$(B)/sim/obj12/%.o) | $(B)/sim/libcudart.so.12
+	$(call say,LINK)
+	$(Q)$(CC) -pthread $(filter %.o,$^) $(LDFLAGS) -ldl -lm -o $@
+
+$(B)/sim/gpujob: $(SIM_GPUJOB_SRCS:tools/sim/%.c=$(B)/sim/obj12/%.o) | $(B)/sim/libcudart.so.12
 	$(call say,LINK)
 	$(Q)$(CC) -pthread $(filter %.o,$^) $(LDFLAGS) -ldl -lm -o $@
 
