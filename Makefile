@@ -40,7 +40,7 @@ HARDEN := -O2 -D_FORTIFY_SOURCE=2 -fstack-protector-strong
 SANITIZE := -O1 -fno-omit-frame-pointer -fsanitize=address,undefined \
 	    -fno-sanitize-recover=undefined
 
-LIBS := -lbpf -lelf -lz -lzstd -ljansson -lm
+LIBS := -lbpf -lelf -lz -lzstd -ljansson -liberty -lm
 ifeq ($(STATIC),1)
 LINK := -static -no-pie
 PIE := -fno-pie
@@ -67,7 +67,7 @@ OBJS := $(SRCS:%.c=$(B)/obj/%.o)
 SAN_OBJS := $(filter-out %/user/main.o,$(SRCS:%.c=$(B)/san/%.o))
 # The rooms without I/O, clock or kernel, and all that they may lean on.
 PURE_SRCS := $(filter user/model/% user/analysis/%,$(SRCS))
-PURE_BASE := $(filter user/base/arena.c user/gpu/api.c user/report/report.c user/report/diff.c,$(SRCS))
+PURE_BASE := $(filter user/base/arena.c user/gpu/api.c user/report/report.c user/report/opsort.c user/report/diff.c,$(SRCS))
 
 BPF_SRCS := $(sort $(wildcard bpf/*.bpf.c))
 BPF_OBJS := $(BPF_SRCS:bpf/%.bpf.c=$(B)/bpf/%.bpf.o)

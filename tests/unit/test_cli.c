@@ -105,7 +105,7 @@ static void options_are_read(void **state)
 	(void)state;
 	assert_int_equal(parse(&o, PT_OPTS_TRACE,
 			       "-p 12,13 -d 1.5 --json out --batch-size 64 "
-			       "--print-steps 3 --fail-on warning --mode full "
+			       "--print-steps 3 --sort gpu --top 7 --fail-on warning --mode full "
 			       "--no-uprobe-multi --ascii -q --raw-stream r"),
 			 0);
 	assert_int_equal(o.n_pids, 2);
@@ -115,6 +115,9 @@ static void options_are_read(void **state)
 	assert_string_equal(o.raw_stream, "r");
 	assert_int_equal(o.batch_size, 64);
 	assert_int_equal(o.print_steps, 3);
+	assert_int_equal(o.sort, PT_SORT_GPU);
+	assert_int_equal(o.top, 7);
+	assert_true(o.operations);
 	assert_int_equal(o.fail_on, PT_WARNING);
 	assert_int_equal(o.mode, PT_MODE_FULL);
 	assert_int_equal(o.loud, PT_QUIET);
@@ -149,7 +152,7 @@ static void nonsense_is_refused(void **state)
 	static const char *const bad[] = {
 		"--nope", "-p", "-p x", "-d", "-d never -p 1", "-p 1 stray",
 		"--mode fast -p 1", "--fail-on now", "--batch-size 0",
-		"--print-steps -1", "--batch-size 1k", "stray",
+		"--print-steps -1", "--sort size", "--top -1", "--batch-size 1k", "stray",
 	};
 	struct pt_opts o;
 	size_t i;

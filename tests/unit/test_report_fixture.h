@@ -194,7 +194,7 @@ static void fixture_rest(struct pt_report *r)
 {
 	static const struct pt_r_operation ops[] = {
 		{ "cudaLaunchKernel", "api", 51912, 0.9, 17.3, 5.1, 812.25, 9,
-		  88, 0.03, 0.9, NAN },
+		  88, 0.03, 0.9, NAN, PT_MEASURED, PT_NULL },
 	};
 	static const struct pt_r_file files[] = {
 		{ "/data/a.bin", 0x800001, 18446744073709551615ULL, PT_NULL, 12,

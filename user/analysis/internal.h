@@ -220,6 +220,7 @@ int pt_sum_breakdown(struct pt_an *an, struct pt_trainer *t);
 int pt_fill_report(struct pt_an *an);
 int pt_fill_phases(struct pt_an *an, const struct pt_trainer *t);
 int pt_fill_tables(struct pt_an *an);
+int pt_fill_operations(struct pt_an *an, const struct pt_trainer *t);
 int pt_issue_verdicts(struct pt_an *an);
 /* damage.c: records missing that no loss counter tells of; and the certainty
  * of the whole report, judged by the records that it rests on (last pass). */

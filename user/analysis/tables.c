@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The report's tables: workers, operations, files, series. */
+/* The report's tables: workers, files, series. */
 #include <errno.h>
 #include <math.h>
 #include <string.h>
@@ -152,101 +152,6 @@ static int fill_workers(struct pt_an *an, struct pt_trainer *t)
 	an->r->workers = o;
 	an->r->n_workers = t->workers.n + t->pool.n;
 	return 0;
-}
-
-/* ---- operations --------------------------------------------------------- */
-
-static int cmp_op(const void *a, const void *b)
-{
-	const struct pt_r_operation *x = a, *y = b;
-
-	if (x->total_s != y->total_s)
-		return x->total_s > y->total_s ? -1 : 1;
-	return x->calls > y->calls ? -1 : x->calls < y->calls;
-}
-
-struct op_tally { /* of one entry point */
-	size_t calls, timed;
-	double *us; /* of those whose return was seen */
-};
-
-static void one_operation(const struct pt_an *an, unsigned api,
-			  const struct op_tally *k, struct pt_r_operation *o)
-{
-	struct pt_dist d;
-
-	pt_dist_of(k->us, k->timed, &d);
-	o->name = pt_api_get(api)->symbol;
-	o->kind = "api";
-	o->calls = (int64_t)k->calls;
-	o->total_s = o->mean_us = o->min_us = o->max_us = o->p50_us =
-		o->p99_us = o->share = NAN;
-	if (k->timed) { /* entry-only calls have no time */
-		o->total_s = d.mean * (double)k->timed / 1e6;
-		o->mean_us = d.mean;
-		o->min_us = d.min;
-		o->max_us = d.max;
-		o->p50_us = d.p50;
-		o->p99_us = d.p99;
-		o->share = o->total_s / sec(an->t1 - an->t0);
-	}
-	o->cpu_s = o->gpu_s = NAN;
-}
-
-static bool is_timed(const struct pt_gpu_call *c)
-{
-	return c->ret != INT64_MIN && !c->open;
-}
-
-/* Count every entry point's calls; then give each a part of `us` (as many
- * numbers as there are calls) and fill it. */
-static void tally_operations(const struct pt_an *an, const struct pt_proc *p,
-			     struct op_tally *k, double *us)
-{
-	size_t from = pt_gpu_after(p, an->t0), i;
-	unsigned api;
-
-	for (i = from; i < p->gpu.n && p->gpu.v[i].begin < an->t1; i++) {
-		k[p->gpu.v[i].api].calls++;
-		k[p->gpu.v[i].api].timed += is_timed(&p->gpu.v[i]);
-	}
-	for (api = 0; api < pt_api_count; api++) {
-		k[api].us = us;
-		us += k[api].timed;
-		k[api].timed = 0;
-	}
-	for (i = from; i < p->gpu.n && p->gpu.v[i].begin < an->t1; i++) {
-		const struct pt_gpu_call *c = &p->gpu.v[i];
-
-		if (is_timed(c))
-			k[c->api].us[k[c->api].timed++] =
-				(double)(c->end - c->begin) / 1000;
-	}
-}
-
-static int fill_operations(struct pt_an *an, struct pt_trainer *t)
-{
-	struct pt_r_operation *o = pt_arena_calloc(an->a, pt_api_count,
-						   sizeof(*o));
-	double *us = malloc((t->proc->gpu.n + 1) * sizeof(*us));
-	struct op_tally *k = calloc(pt_api_count, sizeof(*k));
-	int err = o && us && k ? 0 : -ENOMEM;
-	unsigned i;
-	size_t n = 0;
-
-	if (err)
-		goto out;
-	tally_operations(an, t->proc, k, us);
-	for (i = 0; i < pt_api_count; i++)
-		if (k[i].calls)
-			one_operation(an, i, &k[i], &o[n++]);
-	qsort(o, n, sizeof(*o), cmp_op);
-	an->r->operations = o;
-	an->r->n_operations = n;
-out:
-	free(us);
-	free(k);
-	return err;
 }
 
 /* ---- files -------------------------------------------------------------- */
@@ -445,7 +350,7 @@ int pt_fill_tables(struct pt_an *an)
 	if (an->top) {
 		err = fill_workers(an, an->top);
 		if (!err)
-			err = fill_operations(an, an->top);
+			err = pt_fill_operations(an, an->top);
 	}
 	if (!err)
 		err = fill_files(an);

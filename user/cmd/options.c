@@ -25,6 +25,8 @@ enum { /* options without a letter */
 	K_LABEL,
 	K_REGRESSION,
 	K_THRESHOLD,
+	K_SORT,
+	K_TOP,
 };
 
 #define COMMON                                                                 \
@@ -45,6 +47,11 @@ enum { /* options without a letter */
 	  "text there", 3 },                                                   \
 	{ "batch-size", K_BATCH, "N", 0, "Samples per batch, for samples/s", 3 }, \
 	{ "print-steps", K_STEPS, "N", 0, "Print the first N steps", 3 },      \
+	{ "sort", K_SORT, "KEY", 0,                                            \
+	  "List the operations by total (default), calls, mean, max, gpu, "    \
+	  "cpu or name", 3 },                                                  \
+	{ "top", K_TOP, "N", 0,                                                \
+	  "List the first N operations (default 10); 0: all", 3 },             \
 	{ "threshold", K_THRESHOLD, "NAME=VALUE", 0,                           \
 	  "Decide a verdict by another value than the default; may be given "  \
 	  "several times (names: pipetrace(8))", 3 },                          \
@@ -260,6 +267,19 @@ static int parse_severity(const char *text, int *out)
 	return -EINVAL;
 }
 
+static int parse_sort(const char *text, enum pt_op_sort *out)
+{
+	int s;
+
+	for (s = 0; s < PT_SORT_NR; s++) {
+		if (!strcmp(text, pt_op_sort_name((enum pt_op_sort)s))) {
+			*out = (enum pt_op_sort)s;
+			return 0;
+		}
+	}
+	return -EINVAL;
+}
+
 static error_t reject(const char *what, const char *arg, const char *want)
 {
 	pt_error("%s takes %s, not \"%s\" (see pipetrace --help)", what, want,
@@ -294,6 +314,18 @@ static error_t parse_value(int key, char *arg, struct pt_opts *o)
 		if (pt_parse_int(arg, 0, 1000000, &v))
 			return reject("--print-steps", arg, "a whole number");
 		o->print_steps = (int)v;
+		return 0;
+	case K_SORT:
+		if (parse_sort(arg, &o->sort))
+			return reject("--sort", arg, "total, calls, mean, max, "
+						     "gpu, cpu or name");
+		o->operations = true;
+		return 0;
+	case K_TOP:
+		if (pt_parse_int(arg, 0, 1000000, &v))
+			return reject("--top", arg, "a whole number");
+		o->top = v ? (int)v : -1;
+		o->operations = true;
 		return 0;
 	case K_FAIL:
 		if (parse_severity(arg, &o->fail_on))

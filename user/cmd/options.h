@@ -27,6 +27,9 @@ struct pt_opts {
 	const char *raw_stream; /* file to write (trace) or read (report) */
 	int64_t batch_size;	/* 0 unknown */
 	int print_steps;
+	enum pt_op_sort sort; /* of the operations */
+	int top;	      /* of them; 0: the usual number; -1: all */
+	bool operations;      /* they are asked for */
 	int fail_on; /* enum pt_severity, -1: never */
 	enum pt_mode mode;
 	enum pt_loudness loud;

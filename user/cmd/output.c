@@ -7,6 +7,7 @@
 
 #include "cmd/cmd.h"
 #include "cmd/session.h"
+#include "report/demangle.h"
 #include "report/json.h"
 #include "report/text.h"
 
@@ -35,6 +36,9 @@ static int write_text(const struct pt_report *r, const struct pt_opts *o)
 		.width = pt_terminal_width(),
 		.print_steps = o->print_steps,
 		.verbose = o->loud == PT_VERBOSE,
+		.operations = o->operations,
+		.top = o->top,
+		.sort = o->sort,
 	};
 	int ret;
 
@@ -71,12 +75,17 @@ static int write_json(const struct pt_report *r, const struct pt_opts *o,
 	return ret;
 }
 
-int pt_output(const struct pt_report *r, const struct pt_opts *o,
+int pt_output(struct pt_report *r, const struct pt_opts *o,
 	      struct pt_outfile *json)
 {
 	bool only_json = json->f && json->is_stdout;
-	int ret = 0, more;
+	int ret = pt_report_demangle(r), more;
 
+	if (!ret)
+		ret = pt_report_sort_operations(r, o->sort);
+	if (ret) /* they stay as they are */
+		pt_error("out of memory");
+	ret = 0;
 	/* the diagnosis first: it is what somebody waits for */
 	if (!only_json)
 		ret = write_text(r, o);

@@ -92,9 +92,9 @@ void pt_live_tick(struct pt_session *s, unsigned tick);
 
 /*
  * output.c: text to standard output, or JSON to `json` (open), as the options
- * ask. Returns the exit status, --fail-on included; errors have been told.
+ * ask; the operations are put in the order asked for. Returns the exit status, --fail-on included; errors have been told.
  */
-int pt_output(const struct pt_report *r, const struct pt_opts *o,
+int pt_output(struct pt_report *r, const struct pt_opts *o,
 	      struct pt_outfile *json);
 /* Do colours go to standard output; how wide it is (0: unknown). */
 bool pt_want_color(void);

@@ -336,6 +336,9 @@ json_t *pt_j_operations(struct pt_jb *b, const struct pt_report *r)
 		pt_j_put(b, o, "share", pt_j_num(p->share, PT_J_STD));
 		pt_j_put(b, o, "cpu_s", pt_j_num(p->cpu_s, PT_J_STD));
 		pt_j_put(b, o, "gpu_s", pt_j_num(p->gpu_s, PT_J_STD));
+		pt_j_put(b, o, "bytes", pt_j_int(p->bytes));
+		pt_j_put(b, o, "certainty",
+			 pt_j_name(pt_certainty_name(p->certainty)));
 		pt_j_add(b, a, o);
 	}
 	return a;

@@ -261,11 +261,27 @@ struct pt_r_phase {
 };
 
 struct pt_r_operation {
-	const char *name, *kind; /* api kernel python phase */
+	const char *name, *kind; /* api kernel copy memset nvtx python phase */
 	int64_t calls;
-	double total_s, mean_us, min_us, max_us, p50_us, p99_us, share, cpu_s,
-		gpu_s;
+	/* of the host in an api or nvtx row, of the device in the others */
+	double total_s, mean_us, min_us, max_us, p50_us, p99_us, share;
+	double cpu_s; /* of the calling thread */
+	double gpu_s;
+	enum pt_certainty certainty; /* of the times; NONE without any */
+	int64_t bytes; /* of copies and memsets */
 };
+
+enum pt_op_sort {
+	PT_SORT_TOTAL = 0,
+	PT_SORT_CALLS,
+	PT_SORT_MEAN,
+	PT_SORT_MAX,
+	PT_SORT_GPU,
+	PT_SORT_CPU,
+	PT_SORT_NAME,
+	PT_SORT_NR
+};
+const char *pt_op_sort_name(enum pt_op_sort s); /* "total" ... */
 
 struct pt_r_file {
 	const char *path;
@@ -363,6 +379,10 @@ int pt_report_limit(struct pt_report *r, const char *what, const char *fmt, ...)
 /* Add a label, or change it where the key is there; both are copied. 0,
  * -ENOSPC beyond PT_LABELS_MAX, or -ENOMEM. */
 int pt_report_label(struct pt_report *r, const char *key, const char *value);
+
+/* Order the operations: largest first, unknown last; names from A to Z. Equal
+ * ones by calls, kind and name. 0 or -ENOMEM. */
+int pt_report_sort_operations(struct pt_report *r, enum pt_op_sort by);
 
 /* Highest severity among the verdicts; -1 when there is none. */
 int pt_report_severity(const struct pt_report *r);

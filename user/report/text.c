@@ -423,8 +423,9 @@ int pt_report_text(const struct pt_report *r, FILE *out,
 	if (t->o.verbose) {
 		pt_tx_epochs(t, r);
 		pt_tx_files(t, r);
-		pt_tx_operations(t, r);
 	}
+	if (t->o.verbose || t->o.operations)
+		pt_tx_operations(t, r);
 	pt_tx_put(t, "\n");
 	pt_tx_capture(t, r);
 	return pt_tx_end(t);

@@ -219,6 +219,29 @@ const char *pt_tx_path(struct pt_tx *t, const char *s, size_t cols)
 	return b;
 }
 
+const char *pt_tx_middle(struct pt_tx *t, const char *s, size_t cols)
+{
+	const char *dots = t->o.unicode ? "\xe2\x80\xa6" : "...";
+	size_t skip = pt_str_cols(dots), tail = cols * 2 / 5, n;
+	char *b = slot(t), end[PT_TX_SLOT];
+
+	if (!s)
+		return pt_tx_dash(t);
+	/* one column more than there is room for shows that it does not fit */
+	if (pt_str_term(b, PT_TX_SLOT, s, term_flags(t), cols + 1) <= cols)
+		return b;
+	if (tail < skip + 1 || cols - tail < skip + 1)
+		return pt_tx_esc(t, s, cols);
+	/* the first part ends in dots, and so does the second begin */
+	pt_str_term(b, PT_TX_SLOT, s, term_flags(t), cols - tail);
+	pt_str_term(end, sizeof(end), s, term_flags(t) | PT_TERM_TAIL,
+		    tail + skip);
+	n = strlen(b);
+	snprintf(b + n, PT_TX_SLOT - n, "%s",
+		 strncmp(end, dots, strlen(dots)) ? end : end + strlen(dots));
+	return b;
+}
+
 const char *pt_tx_join(struct pt_tx *t, const char *a, const char *b)
 {
 	char *s = slot(t);

@@ -75,6 +75,8 @@ void pt_tx_wrap(struct pt_tx *t, int indent, const char *s);
  */
 const char *pt_tx_esc(struct pt_tx *t, const char *s, size_t cols);
 const char *pt_tx_path(struct pt_tx *t, const char *s, size_t cols);
+/* ... cut in its middle: the ends of a C++ name tell the most. */
+const char *pt_tx_middle(struct pt_tx *t, const char *s, size_t cols);
 /* "A B" that a line is not broken in. */
 const char *pt_tx_join(struct pt_tx *t, const char *a, const char *b);
 const char *pt_tx_dash(const struct pt_tx *t);

@@ -276,28 +276,3 @@ void pt_tx_files(struct pt_tx *t, const struct pt_report *r)
 		pt_tx_printf(t, "%*sand %zu more\n", PT_TX_LABEL + 2, "",
 			     r->n_files - n);
 }
-
-void pt_tx_operations(struct pt_tx *t, const struct pt_report *r)
-{
-	size_t n = r->n_operations < ROWS_SHOWN ? r->n_operations : ROWS_SHOWN;
-
-	if (!n)
-		return;
-	pt_tx_label(t, "Calls");
-	pt_tx_put(t, "    calls     total   mean us    p99 us   share  name\n");
-	for (size_t i = 0; i < n; i++) {
-		const struct pt_r_operation *p = &r->operations[i];
-
-		pt_tx_printf(t, "%*s", PT_TX_LABEL, "");
-		pt_tx_cell(t, pt_tx_int(t, p->calls), 9, true);
-		pt_tx_cell(t, pt_tx_sec(t, p->total_s), 10, true);
-		pt_tx_cell(t, pt_tx_ms(t, p->mean_us), 10, true);
-		pt_tx_cell(t, pt_tx_ms(t, p->p99_us), 10, true);
-		pt_tx_cell(t, pt_tx_pct(t, p->share), 8, true);
-		pt_tx_printf(t, "  %s\n",
-			     pt_tx_esc(t, p->name, (size_t)t->width - 59));
-	}
-	if (r->n_operations > n)
-		pt_tx_printf(t, "%*sand %zu more\n", PT_TX_LABEL + 2, "",
-			     r->n_operations - n);
-}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Rows of the `operations` table while they are summed up. */
+#ifndef PT_ANALYSIS_OPERATIONS_H
+#define PT_ANALYSIS_OPERATIONS_H
+
+#include "analysis/internal.h"
+
+enum pt_op_kind { /* in the order in which equal rows are listed */
+	PT_OP_API,
+	PT_OP_KERNEL,
+	PT_OP_COPY,
+	PT_OP_MEMSET,
+	PT_OP_NVTX,
+};
+
+/* Names of ranges and kernels come from the job: it may make up any number. */
+#define PT_OPS_MAX 4096
+
+struct pt_op_key { /* no padding: it is hashed whole */
+	uint32_t kind; /* enum pt_op_kind */
+	uint32_t tgid; /* kernels: whose function; else 0 */
+	uint64_t id;
+};
+
+struct pt_op {
+	struct pt_op_key key;
+	const char *name; /* NULL: made from the key */
+	uint64_t calls, bytes;
+	bool bytes_unknown; /* ... of some of the calls */
+	bool some; /* there were more calls than could be counted */
+	pt_doubles us;	/* of the calls whose time is known */
+	double total_ns; /* of them, and of what ran on at the ends */
+	double cpu_ns;	/* of the calling thread, in them */
+	double gpu_ns;	/* NAN: cannot be told */
+	enum pt_certainty gpu_certainty;
+	UT_hash_handle hh;
+};
+
+struct pt_ops {
+	struct pt_an *an;
+	struct pt_op *all; /* uthash, by key */
+	size_t n;
+	bool full; /* PT_OPS_MAX reached: later ones share a row */
+};
+
+/* The row of this key, made when new; where there are too many, the one that
+ * the rest of the kind shares. NULL: out of memory. */
+struct pt_op *pt_op_row(struct pt_ops *o, enum pt_op_kind kind, uint32_t tgid,
+			uint64_t id);
+
+/* Is `p` of the process tree of the trainer, without other trainers' trees? */
+bool pt_op_in_tree(const struct pt_an *an, const struct pt_trainer *t,
+		   const struct pt_proc *p);
+
+/* CPU time that the thread used in [b,e), ns: what it was not off a CPU. */
+uint64_t pt_op_cpu(const struct pt_thread *t, uint64_t b, uint64_t e);
+
+#endif
