@@ -326,7 +326,7 @@ out:
 	return r;
 }
 
-int pt_ring_open(struct pt_capture *c, ring_buffer_sample_fn fn,
+int pt_records_open(struct pt_capture *c, ring_buffer_sample_fn fn,
 		 struct pt_err *err)
 {
 	libbpf_print_fn_t old = libbpf_set_print(keep_warning);

@@ -243,7 +243,7 @@ int pt_capture_open(struct pt_capture **out, const struct pt_capture_opts *o,
 		r = pt_load(c, o, err);
 	if (r)
 		goto out;
-	r = pt_ring_open(c, on_record, err);
+	r = pt_records_open(c, on_record, err);
 	if (r)
 		goto out;
 	queue_host(c);

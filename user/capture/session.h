@@ -81,7 +81,7 @@ int pt_targets_fill(struct pt_capture *c, struct pt_err *err);
 int pt_load(struct pt_capture *c, const struct pt_capture_opts *o,
 	    struct pt_err *err);
 /* Map the ring and read it into `fn`. 0 or -errno with `err` filled. */
-int pt_ring_open(struct pt_capture *c, ring_buffer_sample_fn fn,
+int pt_records_open(struct pt_capture *c, ring_buffer_sample_fn fn,
 		 struct pt_err *err);
 /* Run the task iterator once; pass is PT_PASS_*, ts 0 means now. */
 int pt_run_pass(struct pt_capture *c, uint32_t pass, uint64_t ts);
