@@ -26,6 +26,8 @@ bool pt_take_seq(struct pt_model *m, struct pt_thread *t, uint32_t seq);
 /* Records of GPU calls. 0 or -ENOMEM. */
 int pt_feed_gpu_enter(struct pt_model *m, const struct pt_rec_gpu *r);
 int pt_feed_gpu_return(struct pt_model *m, const struct pt_rec_gpu *r);
+/* A file's name; the first one stays. 0 or -ENOMEM. */
+int pt_feed_file(struct pt_model *m, const struct pt_rec_file *r);
 /* Forget which calls a thread is in when records of it are missing: they may
  * have returned. */
 void pt_check_stack(struct pt_thread *t);

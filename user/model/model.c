@@ -7,6 +7,7 @@
 
 #include "model/classify.h"
 #include "model/internal.h"
+#include "model/names.h"
 
 struct pt_model *pt_model_new(void)
 {
@@ -41,21 +42,12 @@ void pt_model_free(struct pt_model *m)
 	HASH_CLEAR(hh, m->threads);
 	HASH_CLEAR(hh, m->procs);
 	HASH_CLEAR(hh, m->files);
+	HASH_CLEAR(hh, m->names);
 	HASH_CLEAR(hh, m->aliases);
 	pt_vec_free(&m->all_threads);
 	pt_vec_free(&m->all_procs);
 	pt_arena_free(m->arena); /* threads, processes, files, paths */
 	free(m);
-}
-
-const struct pt_file *pt_model_file(const struct pt_model *m, uint32_t dev,
-				    uint64_t inode)
-{
-	struct pt_file_key key = { inode, dev };
-	struct pt_file *f;
-
-	HASH_FIND(hh, m->files, &key, sizeof(key), f);
-	return f;
 }
 
 static void note_totals(struct pt_thread *t, const struct pt_totals *tot)
@@ -262,58 +254,6 @@ static int feed_read(struct pt_model *m, const struct pt_rec_read *r)
 	return pt_vec_push(&t->reads, rd);
 }
 
-static int feed_file(struct pt_model *m, const struct pt_rec_file *r)
-{
-	struct pt_thread *t = pt_thread_find(m, r->hdr.tid, r->hdr.tgid,
-					     r->hdr.start);
-	struct pt_file_key key = { r->inode, r->dev };
-	const char *part[8];
-	struct pt_file *f;
-	size_t i, n = 0, pos = 0, len = 0;
-	char *path;
-
-	/* it takes a number of the thread that met the file; a name from
-	 * before the thread's first record does not begin its numbering */
-	if (t && t->seq_known)
-		pt_take_seq(m, t, r->hdr.seq);
-	HASH_FIND(hh, m->files, &key, sizeof(key), f);
-	if (f)
-		return 0;
-	while (n < r->parts && n < 8 && pos < sizeof(r->path)) {
-		size_t l = strnlen(r->path + pos, sizeof(r->path) - pos);
-
-		if (!l || pos + l == sizeof(r->path))
-			break;
-		part[n++] = r->path + pos;
-		pos += l + 1;
-		len += l + 1;
-	}
-	f = pt_arena_alloc(m->arena, sizeof(*f));
-	path = n ? pt_arena_alloc(m->arena, len + 5) : NULL;
-	if (!f || (n && !path))
-		return -ENOMEM;
-	f->key = key;
-	f->size = r->size;
-	f->mode = r->mode;
-	f->fs_magic = r->fs_magic;
-	f->truncated = r->truncated || r->hdr.flags & PT_F_READ_FAILED;
-	if (path) {
-		/* innermost first in the record; the mount's own place in the
-		 * tree is not known here */
-		if (f->truncated)
-			strcat(path, "...");
-		for (i = n; i-- > 0;) {
-			strcat(path, "/");
-			strcat(path, part[i]);
-		}
-		f->path = path;
-	}
-	HASH_ADD(hh, m->files, key, sizeof(f->key), f);
-	if (!PT_HASHED(f))
-		return -ENOMEM;
-	return 0;
-}
-
 /* In order of time: their differences count. */
 static int feed_sample(struct pt_model *m, const struct pt_rec_sample *r)
 {
@@ -392,6 +332,7 @@ union any_rec {
 	struct pt_rec_mark mark;
 	struct pt_rec_host host;
 	struct pt_rec_proc proc;
+	struct pt_rec_name name;
 };
 
 static size_t min_size(uint16_t kind)
@@ -413,6 +354,7 @@ static size_t min_size(uint16_t kind)
 	case PT_REC_MARK: return sizeof(struct pt_rec_mark);
 	case PT_REC_HOST: return sizeof(struct pt_rec_host);
 	case PT_REC_PROC: return sizeof(struct pt_rec_proc);
+	case PT_REC_NAME: return sizeof(struct pt_rec_name);
 	default: return 0;
 	}
 }
@@ -431,7 +373,7 @@ static int dispatch(struct pt_model *m, union any_rec *r)
 	case PT_REC_GPU_ENTER: return pt_feed_gpu_enter(m, &r->gpu);
 	case PT_REC_GPU_RETURN: return pt_feed_gpu_return(m, &r->gpu);
 	case PT_REC_READ: return feed_read(m, &r->read);
-	case PT_REC_FILE: return feed_file(m, &r->file);
+	case PT_REC_FILE: return pt_feed_file(m, &r->file);
 	case PT_REC_SAMPLE: return feed_sample(m, &r->sample);
 	case PT_REC_LOSS:
 		feed_loss(m, &r->loss);
@@ -448,6 +390,7 @@ static int dispatch(struct pt_model *m, union any_rec *r)
 		m->host_known = true;
 		return 0;
 	case PT_REC_PROC: return feed_proc(m, &r->proc);
+	case PT_REC_NAME: return pt_feed_name(m, &r->name);
 	default:
 		m->skipped_kinds++;
 		return 0;

@@ -151,6 +151,18 @@ struct pt_file {
 	UT_hash_handle hh;
 };
 
+struct pt_name_key {
+	uint64_t key;
+	uint32_t tgid, space; /* the process here; PT_NAME_* */
+};
+
+struct pt_name { /* of a kernel; see names.h */
+	struct pt_name_key key;
+	const char *name; /* in the arena; NULL: that of `same_as` */
+	uint64_t same_as;
+	UT_hash_handle hh;
+};
+
 struct pt_alias { /* a kernel's id that had several owners */
 	uint32_t real, id; /* id: of the newest */
 	UT_hash_handle hh;
@@ -165,6 +177,7 @@ struct pt_model {
 	PT_VEC(struct pt_thread *) all_threads;
 	PT_VEC(struct pt_proc *) all_procs;
 	struct pt_file *files; /* uthash, by (dev, inode) */
+	struct pt_name *names; /* uthash, by process, space and key */
 	uint64_t records, malformed, no_memory, skipped_kinds;
 	uint64_t doubled;    /* records that had come before: left out */
 	uint64_t disordered; /* records behind later ones of their thread */
