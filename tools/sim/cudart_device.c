@@ -83,10 +83,13 @@ static void *device_main(void *arg)
 			sim_log_flush();
 			continue;
 		}
-		dev.wake = NEVER;
+		sim_nvml_publish(now);
+		dev.wake = sim_nvml_due();
+		if (sim_shared() && sched_next_end() < dev.wake)
+			dev.wake = sched_next_end();
 		if (sim_log_pending() || (dev.n_run && sim_log_enabled()))
-			dev.wake = next_flush > now ? next_flush
-						    : now + FLUSH_NS;
+			device_wake_by(next_flush > now ? next_flush :
+							  now + FLUSH_NS);
 		for (struct waiter *w = dev.first; w; w = w->next) {
 			uint64_t t = waiter_bound(w);
 
@@ -104,7 +107,10 @@ static void *device_main(void *arg)
 	/* the process's end destroys the context: what runs is cut short */
 	sched_advance(sim_now());
 	for (unsigned i = 0; i < dev.n_run; i++)
-		sched_log_op(dev.run[i], dev.vt);
+		if (dev.run[i]->start < dev.vt)
+			sched_log_op(dev.run[i], dev.vt);
+	sim_shared_close(dev.vt);
+	sim_nvml_close();
 	sim_log_flush();
 	sim_unlock();
 	return NULL;
@@ -181,6 +187,8 @@ static void init(void)
 		return;
 	thread_key_ok = !pthread_key_create(&sim_thread_key, thread_gone);
 	sim_log_open();
+	sim_shared_open();
+	sim_nvml_open();
 	if (!thread_key_ok || start_thread())
 		return;
 	atomic_store(&started, true);

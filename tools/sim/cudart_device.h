@@ -158,6 +158,25 @@ uint64_t sim_busy(void);
 /* A blocking call as a line of the log. */
 void sim_log_host(cudaStream_t stream, uint64_t enter, const char *api);
 
+/* ---- cudart_shared.c ---------------------------------------------------- */
+/*
+ * Map a file of exactly `size` bytes, made if missing, for several processes.
+ * `init` runs under the file's lock, on zeroed memory the first time; 0, or
+ * the file is not what it should be. NULL with errno. Stays mapped.
+ */
+void *sim_map_file(const char *path, size_t size, int (*init)(void *));
+void sim_shared_open(void); /* PT_SIM_SHARED; says what fails */
+bool sim_shared(void);
+/* When a device that is free from `from` on begins `ns` of work of ours. */
+uint64_t sim_shared_reserve(unsigned device, uint64_t from, uint64_t ns);
+void sim_shared_close(uint64_t now); /* what is reserved and cannot run */
+
+/* ---- cudart_nvml.c: under the lock -------------------------------------- */
+void sim_nvml_open(void); /* PT_SIM_NVML; says what fails */
+uint64_t sim_nvml_due(void); /* the next time to publish */
+void sim_nvml_publish(uint64_t now); /* when it is due */
+void sim_nvml_close(void);
+
 /* ---- cudart_log.c ------------------------------------------------------- */
 /* Opens PT_SIM_LOG and writes the header; silent without the variable. */
 void sim_log_open(void);

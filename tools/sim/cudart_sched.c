@@ -24,7 +24,9 @@ static enum sim_engine engine_of(enum sim_op_kind k)
 
 static unsigned engine_slots(enum sim_engine e)
 {
-	return e == SIM_ENG_COMPUTE && sim_cfg.concurrent ? SIM_CONCURRENT : 1;
+	/* a device that processes share runs one kernel after another */
+	return e == SIM_ENG_COMPUTE && sim_cfg.concurrent && !sim_shared() ?
+		       SIM_CONCURRENT : 1;
 }
 
 static bool drained(const struct sim_stream *s, uint64_t seq)
@@ -250,9 +252,10 @@ static void start(struct sim_op *op)
 	}
 	op->running = true;
 	op->start = dev.vt;
-	op->end = dev.vt + op->work.ns;
-	if (!dev.n_run)
-		dev.busy_since = dev.vt;
+	if (engine_of(op->work.kind) == SIM_ENG_COMPUTE && sim_shared())
+		op->start = sim_shared_reserve(op->stream->device, dev.vt,
+					       op->work.ns);
+	op->end = op->start + op->work.ns;
 	dev.run[dev.n_run++] = op;
 	dev.busy_slots[op->stream->device][engine_of(op->work.kind)]++;
 }
@@ -273,17 +276,39 @@ void sched_kick(void)
 	}
 }
 
+/* Time goes on to `to`; nothing that runs ends before. */
+static void pass(uint64_t to)
+{
+	uint64_t since[SIM_DEVICES], any = NEVER;
+
+	for (unsigned i = 0; i < sim_cfg.devices; i++)
+		since[i] = NEVER;
+	for (unsigned i = 0; i < dev.n_run; i++) {
+		const struct sim_op *op = dev.run[i];
+		uint64_t t = op->start > dev.vt ? op->start : dev.vt;
+
+		if (t < since[op->stream->device])
+			since[op->stream->device] = t;
+		if (t < any)
+			any = t;
+	}
+	for (unsigned i = 0; i < sim_cfg.devices; i++)
+		if (since[i] < to)
+			dev.device_busy[i] += to - since[i];
+	if (any < to)
+		dev.busy_ns += to - any;
+	dev.vt = to;
+}
+
 static void finish(struct sim_op *op)
 {
+	pass(op->end);
 	for (unsigned i = 0; i < dev.n_run; i++)
 		if (dev.run[i] == op) {
 			dev.run[i] = dev.run[--dev.n_run];
 			break;
 		}
 	dev.busy_slots[op->stream->device][engine_of(op->work.kind)]--;
-	dev.vt = op->end;
-	if (!dev.n_run)
-		dev.busy_ns += dev.vt - dev.busy_since;
 	complete(op);
 }
 
@@ -298,7 +323,7 @@ void sched_advance(uint64_t now)
 		any = true;
 	}
 	if (now > dev.vt)
-		dev.vt = now;
+		pass(now);
 	if (any)
 		sched_check_waiters();
 }
@@ -310,5 +335,12 @@ void sim_advance_now(void)
 
 uint64_t sim_busy(void)
 {
-	return dev.busy_ns + (dev.n_run ? dev.vt - dev.busy_since : 0);
+	return dev.busy_ns;
+}
+
+uint64_t sched_next_end(void)
+{
+	const struct sim_op *op = earliest_running();
+
+	return op ? op->end : NEVER;
 }

@@ -40,7 +40,8 @@ struct sim_device {
 	struct sim_op *pool, *free_ops;
 	struct sim_op *run[RUN_MAX];
 	unsigned n_run, busy_slots[SIM_DEVICES][SIM_ENG_NR];
-	uint64_t busy_ns, busy_since; /* of any device */
+	uint64_t busy_ns; /* of any device, up to vt */
+	uint64_t device_busy[SIM_DEVICES];
 	struct waiter *first, *last;
 };
 extern struct sim_device dev;
@@ -49,6 +50,7 @@ extern pthread_key_t sim_thread_key; /* a thread's own default streams */
 
 /* cudart_sched.c, under the lock */
 void sched_advance(uint64_t now); /* replay up to `now` */
+uint64_t sched_next_end(void);	  /* of what runs; NEVER */
 void sched_kick(void);		  /* start what may start at dev.vt */
 void sched_check_waiters(void);
 void sched_log_op(const struct sim_op *op, uint64_t end);
