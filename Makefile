@@ -63,6 +63,8 @@ BPF_CFLAGS := -g -O2 -target bpf -mcpu=v3 -D__TARGET_ARCH_x86 -Ivmlinux -Ibpf $(
 # one room while another does not compile.
 ROOMS ?=
 SRCS := $(sort $(shell find $(if $(ROOMS),$(addprefix user/,$(ROOMS)),user) -name '*.c' 2>/dev/null))
+# What is loaded into a target is built apart.
+SRCS := $(filter-out user/gpu/agent/%,$(SRCS))
 OBJS := $(SRCS:%.c=$(B)/obj/%.o)
 SAN_OBJS := $(filter-out %/user/main.o,$(SRCS:%.c=$(B)/san/%.o))
 # The rooms without I/O, clock or kernel, and all that they may lean on.
@@ -85,7 +87,7 @@ SIM_GPUJOB := $(if $(SIM_GPUJOB_SRCS),$(B)/sim/gpujob)
 # The other GPU libraries' stand-ins, in a directory of their own: its libcudart
 # goes on to its libcuda.
 SIM_CUDA := $(if $(SIM_LIB_SRCS),$(addprefix $(B)/sim/cuda/,libcuda.so.1 \
-	libcudart.so.12 libamdhip64.so.6 libnccl.so.2))
+	libcudart.so.12 libamdhip64.so.6 libnccl.so.2 libcupti.so.12 libcupti.so.13))
 
 UNIT_SRCS := $(sort $(wildcard tests/unit/test_*.c))
 UNIT := $(UNIT_SRCS:tests/unit/%.c=$(B)/tests/%)
@@ -101,7 +103,7 @@ BENCH_SRCS := $(sort $(wildcard tests/bench/*.c))
 .PHONY: all demo test check bench bench-replay install uninstall help clean deps unit e2e purity sim bpf FORCE
 FORCE:
 
-all: $(B)/pipetrace $(SIM) $(SIM_CUDA) $(SIM_GPUJOB)
+all: $(B)/pipetrace $(SIM) $(SIM_CUDA) $(SIM_GPUJOB) $(B)/libpipetrace_agent.so
 sim: $(SIM) $(SIM_CUDA) $(SIM_GPUJOB)
 bpf: $(SKEL) $(B)/bpf/abi.ok
 
@@ -189,12 +191,12 @@ $(B)/pipetrace: $(OBJS) $(B)/.flags.link
 $(B)/sim/obj12/%.o: tools/sim/%.c $(B)/.flags.sim
 	@mkdir -p $(@D)
 	$(call say,CC)
-	$(Q)$(CC) -D_GNU_SOURCE= -DSIM_CUDART_MAJOR=12 $(CBASE) -O2 -fPIC $(CFLAGS) -MMD -MP -c $< -o $@
+	$(Q)$(CC) -D_GNU_SOURCE= -DSIM_CUDART_MAJOR=12 -DSIM_CUPTI_MAJOR=12 $(CBASE) -O2 -fPIC $(CFLAGS) -MMD -MP -c $< -o $@
 
 $(B)/sim/obj13/%.o: tools/sim/%.c $(B)/.flags.sim
 	@mkdir -p $(@D)
 	$(call say,CC)
-	$(Q)$(CC) -D_GNU_SOURCE= -DSIM_CUDART_MAJOR=13 $(CBASE) -O2 -fPIC $(CFLAGS) -MMD -MP -c $< -o $@
+	$(Q)$(CC) -D_GNU_SOURCE= -DSIM_CUDART_MAJOR=13 -DSIM_CUPTI_MAJOR=13 $(CBASE) -O2 -fPIC $(CFLAGS) -MMD -MP -c $< -o $@
 
 # Symbols carry the version that NVIDIA's runtime gives them.
 $(B)/sim/libcudart.so.%: $(B)/.flags.sim
@@ -241,6 +243,34 @@ $(B)/sim/cuda/libnccl.so.2: $(B)/sim/obj12/nccl.o $(B)/.flags.sim
 	$(call sim_export,nccl*)
 	$(call say,SIMLIB)
 	$(sim_cuda_lib) $(filter %.o,$^) $(LDFLAGS) -o $@
+
+# It finds the device of the process by itself.
+SIM_CUPTI := $(addprefix $(B)/sim/obj%/,cupti.o cupti_buffers.o)
+$(B)/sim/cuda/libcupti.so.%: $(SIM_CUPTI) $(B)/.flags.sim
+	$(call sim_export,cupti*)
+	$(call say,SIMLIB)
+	$(sim_cuda_lib) $(filter %.o,$^) $(LDFLAGS) -o $@
+
+# ---- agent ------------------------------------------------------------------
+# The library that is brought into a target: nothing but old names of libc, no
+# constructor; it may be loaded by whatever glibc the target has.
+AGENT := $(B)/libpipetrace_agent.so
+AGENT_SRCS := $(sort $(wildcard user/gpu/agent/*.c))
+AGENT_OBJS := $(AGENT_SRCS:%.c=$(B)/agent/%.o)
+AGENT_CFLAGS := -D_GNU_SOURCE= -Ibpf -Iuser -std=gnu11 -g -O2 -fPIC -fvisibility=hidden \
+	-fno-strict-aliasing -fno-stack-protector -fno-builtin-printf $(WARN)
+$(B)/agent/%.o: %.c $(B)/.flags.cc
+	@mkdir -p $(@D)
+	$(call say,CC)
+	$(Q)$(CC) $(AGENT_CFLAGS) -MMD -MP -c $< -o $@
+$(AGENT): $(AGENT_OBJS)
+	$(call say,AGENT)
+	$(Q)$(CC) -shared -nostartfiles -Wl,-soname,libpipetrace_agent.so -Wl,-z,relro,-z,now \
+		-Wl,-z,noexecstack -Wl,--hash-style=both $^ -lc -o $@
+# Its bytes are a part of the program.
+BLOB := user/gpu/agent_blob
+$(B)/obj/$(BLOB).o $(B)/san/$(BLOB).o: $(AGENT)
+$(B)/obj/$(BLOB).o $(B)/san/$(BLOB).o: private CPP += -DPT_AGENT_SO='"$(AGENT)"'
 
 # ---- tests ------------------------------------------------------------------
 $(B)/san/%.o: %.c $(B)/.flags.san | $(CONFIG)
@@ -351,4 +381,5 @@ clean:
 -include $(OBJS:.o=.d) $(SAN_OBJS:.o=.d) $(B)/san/user/main.d $(BPF_OBJS:.o=.d)
 -include $(UNIT_SRCS:%.c=$(B)/san/%.d) $(UNIT_SHARED_OBJS:.o=.d) $(E2E_SRCS:%.c=$(B)/obj/%.d)
 -include $(BENCH_SRCS:%.c=$(B)/obj/%.d)
+-include $(AGENT_OBJS:.o=.d)
 -include $(wildcard $(B)/sim/obj12/*.d $(B)/sim/obj13/*.d)

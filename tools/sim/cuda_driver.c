@@ -99,6 +99,8 @@ SIM_API CUresult cuModuleGetFunction(CUfunction *f, CUmodule module,
 {
 	(void)module;
 	*f = (CUfunction)strdup(name);
+	if (*f)
+		ptsim_name_kernel(*f, name);
 	return *f ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 

@@ -53,7 +53,7 @@ static bool dims_ok(dim3 g, dim3 b)
 cudaError_t sim_do_launch(const char *api, const void *func, dim3 grid,
 			  dim3 block, cudaStream_t stream, bool ptsz)
 {
-	struct sim_work w = { .kind = SIM_OP_KERNEL, .api = api };
+	struct sim_work w = { .kind = SIM_OP_KERNEL, .api = api, .func = func };
 	uint64_t enter = sim_now();
 	struct sim_stream *s;
 	bool blocked = false;
@@ -80,6 +80,7 @@ cudaError_t sim_do_launch(const char *api, const void *func, dim3 grid,
 			err = cudaErrorMemoryAllocation;
 		goto out;
 	}
+	w.correlation = sim_act_call();
 	sim_submit(s, &w, &blocked);
 	if (blocked)
 		sim_log_host(stream, enter, api);
@@ -186,8 +187,8 @@ static cudaError_t copy_plan(const struct sim_copy *c, struct sim_work *w,
 	w->ns = clamp_ns(COPY_NS + (double)c->bytes / rate);
 	/* pageable memory goes through a staging buffer while the call waits;
 	 * on-device copies never hold the caller */
-	*waits = w->kind != SIM_OP_D2D &&
-		 (c->sync || !sim_pin_covers(host, c->bytes));
+	w->pageable = host && !sim_pin_covers(host, c->bytes);
+	*waits = w->kind != SIM_OP_D2D && (c->sync || w->pageable);
 	return cudaSuccess;
 }
 
@@ -224,6 +225,7 @@ cudaError_t sim_do_copy(const struct sim_copy *c)
 			err = cudaErrorMemoryAllocation;
 		goto out;
 	}
+	w.correlation = sim_act_call();
 	seq = sim_submit(s, &w, &blocked);
 	if (waits)
 		sim_wait(s, seq, atomic_load(&sim_cfg.sync));
@@ -343,6 +345,7 @@ cudaError_t sim_do_set(const char *api, void *ptr, size_t count,
 		if (!sim_graph_add(s->capture, &w))
 			err = cudaErrorMemoryAllocation;
 	} else if (count) {
+		w.correlation = sim_act_call();
 		sim_submit(s, &w, &blocked);
 		if (blocked)
 			sim_log_host(stream, enter, api);
@@ -377,6 +380,7 @@ cudaError_t sim_do_device_sync(const char *api)
 	atomic_fetch_add(&sim_n_sync, 1);
 	sim_wait(NULL, sim_last_seq(), atomic_load(&sim_cfg.sync));
 	sim_log_host(NULL, enter, api);
+	sim_act_sync(PTSIM_SYNC_DEVICE, NULL, enter);
 	sim_unlock();
 	return cudaSuccess;
 }
@@ -404,6 +408,7 @@ cudaError_t sim_do_stream_sync(const char *api, cudaStream_t stream, bool ptsz)
 		atomic_fetch_add(&sim_n_sync, 1);
 		sim_wait(s, sim_last_seq(), atomic_load(&sim_cfg.sync));
 		sim_log_host(stream, enter, api);
+		sim_act_sync(PTSIM_SYNC_STREAM, s, enter);
 	}
 	sim_unlock();
 	return sim_ret(err);

@@ -202,6 +202,8 @@ cudaError_t sim_enter(void)
 	if (atomic_load(&unloaded))
 		return cudaErrorCudartUnloading;
 	pthread_once(&once, init);
+	if (!init_err)
+		sim_inject();
 	return init_err;
 }
 

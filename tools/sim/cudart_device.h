@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "cudart_abi.h"
+#include "ptsim.h"
 
 /* Only the CUDA names and ptsim_* leave the library. */
 #pragma GCC visibility push(hidden)
@@ -73,6 +74,11 @@ struct sim_work {
 	uint64_t ns;	/* device time */
 	uint64_t bytes;
 	const char *api; /* static string */
+	/* for an activity sink */
+	const void *func;     /* KERNEL: what was launched */
+	uint32_t correlation; /* of the call; 0: nobody listened */
+	uint32_t graph;	      /* the executable graph's number; 0 none */
+	bool pageable;	      /* host memory that is not pinned */
 };
 
 struct sim_op {
@@ -187,6 +193,19 @@ bool sim_log_pending(void);
 /* Under the lock, which is dropped while writing. */
 void sim_log_flush(void);
 void sim_log_close(void);
+
+/* ---- cudart_activity.c: under the lock ----------------------------------- */
+/* A number for an API call, when somebody listens; else 0. */
+uint32_t sim_act_call(void);
+void sim_act_op(const struct sim_op *op, uint64_t end);
+/* The calling thread waited since `enter`. `type`: PTSIM_SYNC_*; `s`: NULL for
+ * the whole device. */
+void sim_act_sync(uint32_t type, const struct sim_stream *s, uint64_t enter);
+
+/* ---- cudart_inject.c ------------------------------------------------------ */
+/* As the driver does when it is initialized: load CUDA_INJECTION64_PATH, and
+ * call its InitializeInjection(). Once in a process, not under the lock. */
+void sim_inject(void);
 
 /* ---- cudart_memory.c: under the lock ------------------------------------ */
 int sim_mem_init(void); /* 0 or -errno */

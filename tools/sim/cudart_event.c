@@ -169,6 +169,7 @@ SIM_API cudaError_t cudaEventSynchronize(cudaEvent_t event)
 		sim_wait_record(s, e->seq, how);
 	}
 	sim_log_host(NULL, enter, "cudaEventSynchronize");
+	sim_act_sync(PTSIM_SYNC_EVENT, s, enter);
 out:
 	sim_unlock();
 	return sim_ret(err);

@@ -12,11 +12,13 @@ struct sim_graph {
 	struct sim_graph *next; /* alive, as a graph or as an executable one */
 	bool exec;
 	bool broken; /* a node could not be kept */
+	uint32_t id;
 	size_t n, cap;
 	struct sim_work *v;
 };
 
 static struct sim_graph *graphs;
+static uint32_t last_id;
 
 bool sim_graph_add(struct sim_graph *g, const struct sim_work *w)
 {
@@ -160,6 +162,7 @@ SIM_API cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec,
 		goto out;
 	}
 	x->exec = true;
+	x->id = ++last_id;
 	graph_keep(x);
 	*exec = (cudaGraphExec_t)x;
 out:
@@ -175,6 +178,7 @@ cudaError_t sim_do_graph_launch(const char *api, cudaGraphExec_t exec,
 	struct sim_graph *g, *run;
 	struct sim_stream *s;
 	bool blocked = false;
+	uint32_t correlation, id;
 
 	if (err)
 		return sim_ret(err);
@@ -194,8 +198,12 @@ cudaError_t sim_do_graph_launch(const char *api, cudaGraphExec_t exec,
 		goto out;
 	}
 	atomic_fetch_add(&sim_n_launch, 1);
+	correlation = sim_act_call();
+	id = g->id;
 	for (size_t i = 0; i < run->n; i++) {
 		run->v[i].api = api;
+		run->v[i].correlation = correlation;
+		run->v[i].graph = id;
 		sim_submit(s, &run->v[i], &blocked);
 	}
 	sim_graph_free(run);

@@ -223,8 +223,11 @@ static void complete(struct sim_op *op)
 	s->head = op->next;
 	if (!s->head)
 		s->tail = NULL;
-	if (is_device_op(op->work.kind))
+	if (is_device_op(op->work.kind)) {
 		sched_log_op(op, op->end);
+		if (op->work.correlation)
+			sim_act_op(op, op->end);
+	}
 	switch (op->work.kind) {
 	case SIM_OP_RECORD:
 		if (op->event->seq == op->seq)

@@ -50,6 +50,18 @@ static void find_layers(void)
 	const char *hold = getenv("PT_SIM_NCCL_HOLD_US");
 
 	hold_us = hold ? strtol(hold, NULL, 10) : 0;
+	static const char name[] =
+		"_Z40ncclDevKernel_AllReduce_Sum_f32_RING_LL24ncclDevKernelArgsStorageILm4096EE";
+	static const char *const libs[] = { "libcuda.so.1", "libcudart.so.12",
+					    "libcudart.so.13", "libamdhip64.so.6" };
+
+	for (size_t i = 0; i < sizeof(libs) / sizeof(*libs); i++) {
+		void (*call)(const void *, const char *);
+
+		*(void **)&call = symbol(libs[i], "ptsim_name_kernel");
+		if (call)
+			call(&the_kernel, name);
+	}
 	*(void **)&drv = symbol("libcuda.so.1", "cuLaunchKernel");
 	*(void **)&rt = symbol("libcudart.so.12", "cudaLaunchKernel");
 	if (!rt)

@@ -24,4 +24,30 @@ void ptsim_counts(uint64_t *launches, uint64_t *copies, uint64_t *syncs);
 /* Nanoseconds so far in which at least one device operation ran. */
 uint64_t ptsim_busy_ns(void);
 
+/*
+ * What the device does, told as it ends: for the stand-in of CUPTI, which finds
+ * this by dlsym in each library that carries a device. One listener; NULL ends
+ * it, and no call is under way once ptsim_listen() has returned. `on` is called
+ * under the device's lock: it may not call CUDA. Times are CLOCK_MONOTONIC, the
+ * device's own. Work that was submitted while nobody listened is not told.
+ */
+enum { PTSIM_ACT_KERNEL, PTSIM_ACT_COPY, PTSIM_ACT_MEMSET, PTSIM_ACT_SYNC };
+enum { PTSIM_SYNC_EVENT = 1, PTSIM_SYNC_STREAM = 3, PTSIM_SYNC_DEVICE = 4 };
+struct ptsim_act {
+	uint32_t what;	      /* PTSIM_ACT_* */
+	uint32_t detail;      /* COPY: cudaMemcpyKind; SYNC: PTSIM_SYNC_* */
+	uint64_t begin, end, bytes;
+	uint32_t device, stream; /* stream: a small number; 7: the NULL stream */
+	uint32_t correlation, graph;
+	const void *func;
+	const char *name; /* KERNEL: NULL unknown; valid until the exit */
+	uint32_t pageable, async;
+};
+typedef void (*ptsim_listener)(void *ctx, const struct ptsim_act *a);
+void ptsim_listen(ptsim_listener on, void *ctx);
+/* Bring the device up to the present, so that what has ended is told. */
+void ptsim_poll(void);
+/* What a kernel is called; `func` as it is launched. Copied; the last counts. */
+void ptsim_name_kernel(const void *func, const char *name);
+
 #endif
