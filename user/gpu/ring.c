@@ -3,11 +3,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -177,6 +179,8 @@ void pt_ring_want(struct pt_ring *r, enum pt_agent_want want)
 	}
 	pt_ring_beat(r);
 	PUT(r->shm, want, (uint32_t)want);
+	/* the agent sleeps on it, shared between the two processes */
+	syscall(SYS_futex, &r->shm->want, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
 }
 
 int pt_ring_configure(struct pt_ring *r, const struct pt_ring_opts *opts)

@@ -66,7 +66,9 @@ struct pt_agent_shm {
 	uint64_t made;		/* records written */
 	int64_t clock_offset_ns[2]; /* first and latest, without the callback */
 	char said[160];		/* for people: who is subscribed, dlerror() ... */
-	uint32_t pad[6];
+	uint32_t pid;  /* of the process, as it sees itself: a child made by
+			* fork has the descriptor too, but no agent */
+	uint32_t pad[5];
 	/* the ring: bytes ever written and ever read; records lie on 8-byte
 	 * boundaries, one that does not fit before the end is preceded by a
 	 * record of kind 0 that fills the rest (size: its length, or 0 where
@@ -74,6 +76,13 @@ struct pt_agent_shm {
 	uint64_t head; /* agent */
 	uint64_t tail; /* tracer */
 };
+
+/*
+ * Started by CUDA the agent makes the memory itself and lies dormant: state NEW,
+ * or after a use STOPPED or REFUSED, with `thread` set; it sleeps on `want` as a
+ * shared futex. A tracer finds the descriptor by the memfd's name, checks `pid`,
+ * and wants RUN. When that tracer goes the agent lies dormant again.
+ */
 
 /* Where the ring begins in the mapping. */
 #define PT_AGENT_RING_AT 4096u
