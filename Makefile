@@ -321,7 +321,16 @@ $(B)/tests/bench/replay: $(BENCH_SRCS:%.c=$(B)/obj/%.o) $(B)/libpipetrace.a
 	$(Q)$(CC) -pthread $^ $(LDFLAGS) $(LIBS) -o $@
 $(BENCH_SRCS:%.c=$(B)/obj/%.o): private CPP += -Itests
 
+# Stand-ins for the agent: one that can be unloaded, one that says it cannot.
+INJECT_AGENTS := $(addprefix $(B)/tests/inject/,agent.so agent_stays.so)
+$(B)/tests/inject/agent_stays.so: private CPP += -DAGENT_STAYS=1
+$(INJECT_AGENTS): tests/inject/agent.c user/gpu/agent/agent.h bpf/abi.h $(B)/.flags.cc
+	@mkdir -p $(@D)
+	$(call say,CC)
+	$(Q)$(CC) $(CPP) $(CBASE) -O2 -fPIC -fvisibility=hidden -shared $(CFLAGS) $< -o $@
+
 unit: $(UNIT)
+e2e: $(INJECT_AGENTS)
 e2e: $(E2E) $(B)/san/pipetrace
 
 # One relocatable object of the pure rooms; the check reads its undefined symbols.

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* inject.c to inject_job.c: the work itself, in the process that ends with it. */
+#ifndef PT_INJECT_JOB_H
+#define PT_INJECT_JOB_H
+
+#include "gpu/inject.h"
+
+int pt_inject_work(const struct pt_inject_opts *o, bool retract,
+		   struct pt_injected *io, struct pt_err *err);
+
+#endif
