@@ -87,7 +87,7 @@ SIM_GPUJOB := $(if $(SIM_GPUJOB_SRCS),$(B)/sim/gpujob)
 # The other GPU libraries' stand-ins, in a directory of their own: its libcudart
 # goes on to its libcuda.
 SIM_CUDA := $(if $(SIM_LIB_SRCS),$(addprefix $(B)/sim/cuda/,libcuda.so.1 \
-	libcudart.so.12 libamdhip64.so.6 libnccl.so.2 libcupti.so.12 libcupti.so.13))
+	libcudart.so.12 libamdhip64.so.6 libnccl.so.2 libnvidia-ml.so.1 libcupti.so.12 libcupti.so.13))
 
 UNIT_SRCS := $(sort $(wildcard tests/unit/test_*.c))
 UNIT := $(UNIT_SRCS:tests/unit/%.c=$(B)/tests/%)
@@ -271,6 +271,11 @@ $(AGENT): $(AGENT_OBJS)
 BLOB := user/gpu/agent_blob
 $(B)/obj/$(BLOB).o $(B)/san/$(BLOB).o: $(AGENT)
 $(B)/obj/$(BLOB).o $(B)/san/$(BLOB).o: private CPP += -DPT_AGENT_SO='"$(AGENT)"'
+# Loaded by whoever watches the devices, not by the job.
+$(B)/sim/cuda/libnvidia-ml.so.1: $(B)/sim/obj12/nvml.o $(B)/.flags.sim
+	$(call sim_export,nvml*)
+	$(call say,SIMLIB)
+	$(sim_cuda_lib) $(filter %.o,$^) $(LDFLAGS) -o $@
 
 # ---- tests ------------------------------------------------------------------
 $(B)/san/%.o: %.c $(B)/.flags.san | $(CONFIG)
@@ -301,6 +306,7 @@ $(B)/tests/%: $(B)/san/tests/unit/%.o $(B)/san/libunit.a $(B)/san/libpipetrace.a
 # What some tests need beside the rooms.
 $(filter $(B)/san/tests/unit/test_bpf%,$(UNIT_SRCS:%.c=$(B)/san/%.o)): | $(SKEL)
 $(filter $(B)/tests/test_sim%,$(UNIT)): $(B)/sim/libcudart.so.13
+$(filter $(B)/tests/test_sim_nvml,$(UNIT)): | $(B)/sim/cuda/libnvidia-ml.so.1
 
 $(B)/libpipetrace.a: $(filter-out %/user/main.o,$(OBJS)) $(B)/.flags.link
 	@rm -f $@
