@@ -87,7 +87,8 @@ SIM_GPUJOB := $(if $(SIM_GPUJOB_SRCS),$(B)/sim/gpujob)
 # The other GPU libraries' stand-ins, in a directory of their own: its libcudart
 # goes on to its libcuda.
 SIM_CUDA := $(if $(SIM_LIB_SRCS),$(addprefix $(B)/sim/cuda/,libcuda.so.1 \
-	libcudart.so.12 libamdhip64.so.6 libnccl.so.2 libnvidia-ml.so.1 libcupti.so.12 libcupti.so.13))
+	libcudart.so.12 libamdhip64.so.6 libnccl.so.2 libnvidia-ml.so.1 libcupti.so.12 libcupti.so.13 \
+	libnvToolsExt.so.1))
 
 UNIT_SRCS := $(sort $(wildcard tests/unit/test_*.c))
 UNIT := $(UNIT_SRCS:tests/unit/%.c=$(B)/tests/%)
@@ -241,6 +242,10 @@ $(B)/sim/cuda/libcudart.so.12: $(B)/sim/obj12/over_runtime.o $(B)/sim/cuda/libcu
 	$(sim_cuda_lib) $(filter %.o,$^) -L$(@D) -l:libcuda.so.1 $(LDFLAGS) -o $@
 $(B)/sim/cuda/libnccl.so.2: $(B)/sim/obj12/nccl.o $(B)/.flags.sim
 	$(call sim_export,nccl*)
+	$(call say,SIMLIB)
+	$(sim_cuda_lib) $(filter %.o,$^) $(LDFLAGS) -o $@
+$(B)/sim/cuda/libnvToolsExt.so.1: $(B)/sim/obj12/nvtx.o $(B)/.flags.sim
+	$(call sim_export,nvtx*)
 	$(call say,SIMLIB)
 	$(sim_cuda_lib) $(filter %.o,$^) $(LDFLAGS) -o $@
 

@@ -360,14 +360,33 @@ _Static_assert(sizeof(struct pt_rec_device) == 216, "pt_rec_device");
 #define PT_NVTX_POP 2
 #define PT_NVTX_START 3 /* id: of the range, for its END */
 #define PT_NVTX_END 4
+#define PT_NVTX_MARK 5	 /* a moment, no range */
+#define PT_NVTX_STRING 6 /* registers a text that other calls name by `text_id` */
+#define PT_NVTX_ID 7	 /* id: what the thread's last START or STRING gave */
 #define PT_NVTX_TEXT 96
 struct pt_rec_nvtx { /* hdr.tid: who */
 	struct pt_hdr hdr;
-	__u64 id;
-	__u32 op; /* PT_NVTX_* */
+	__u64 id;      /* END, ID */
+	__u64 domain;  /* handle; 0 the default one */
+	__u64 text_id; /* a registered text's handle, instead of a text; or 0 */
+	__u32 op;      /* PT_NVTX_* */
 	__u32 truncated;
-	char text[PT_NVTX_TEXT]; /* PUSH, START; UTF-8 as passed */
+	char text[PT_NVTX_TEXT]; /* PUSH, START, MARK, STRING; as passed */
 };
-_Static_assert(sizeof(struct pt_rec_nvtx) == 144, "pt_rec_nvtx");
+_Static_assert(sizeof(struct pt_rec_nvtx) == 160, "pt_rec_nvtx");
+
+/* Attach cookie of an NVTX function: the operation, where its message is, and
+ * the argument slots (0 or 1) of domain and range id; PT_SLOT_ABSENT: none. */
+#define PT_NVTX_COOKIE(op, msg, slot, domain, id)                              \
+	((__u64)(op) | ((__u64)(msg) << 4) | ((__u64)(slot) << 8) |            \
+	 ((__u64)(domain) << 12) | ((__u64)(id) << 16))
+#define PT_NVTX_COOKIE_OP(c) ((__u32)((c) & 15))
+#define PT_NVTX_COOKIE_MSG(c) ((__u32)(((c) >> 4) & 15))
+#define PT_NVTX_COOKIE_SLOT(c) ((__u32)(((c) >> 8) & 15))
+#define PT_NVTX_COOKIE_DOMAIN(c) ((__u32)(((c) >> 12) & 15))
+#define PT_NVTX_COOKIE_ID(c) ((__u32)(((c) >> 16) & 15))
+#define PT_NVTX_MSG_NONE 0 /* also: in wide characters */
+#define PT_NVTX_MSG_TEXT 1 /* a char pointer */
+#define PT_NVTX_MSG_ATTR 2 /* behind an nvtxEventAttributes_t pointer */
 
 #endif /* PT_ABI_H */

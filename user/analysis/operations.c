@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "analysis/graphs.h"
+#include "model/names.h"
 
 #define ID_REST UINT64_MAX     /* more rows than PT_OPS_MAX */
 #define ID_GRAPHS (UINT64_MAX - 1) /* kernels: those that graphs ran */
@@ -169,6 +170,8 @@ static int add_work(struct walk *w, const struct pt_gpu_call *c)
 							  PT_COPY_ANY);
 	if (!p)
 		return -ENOMEM;
+	if (launch && !p->calls)
+		p->name = pt_kernel_name(w->o->an->m, w->p, c->v[0]);
 	p->calls++;
 	p->bytes_unknown |= c->late;
 	if (!launch)
@@ -229,6 +232,8 @@ static const char *name_of(const struct pt_ops *o, const struct pt_op *p)
 			return "(kernels of graphs)";
 		return pt_arena_printf(o->an->a, "kernel at 0x%" PRIx64,
 				       p->key.id);
+	case PT_OP_NVTX:
+		return "(no text)";
 	default:
 		return NULL;
 	}
@@ -322,6 +327,7 @@ static int fill_rows(struct pt_ops *o)
 int pt_fill_operations(struct pt_an *an, const struct pt_trainer *t)
 {
 	struct pt_ops o = { .an = an };
+	bool ranges = false;
 	int err = 0;
 	size_t i;
 
@@ -331,7 +337,12 @@ int pt_fill_operations(struct pt_an *an, const struct pt_trainer *t)
 		if (!pt_op_in_tree(an, t, p))
 			continue;
 		err = walk_process(&o, p);
+		if (!err)
+			err = pt_op_ranges(&o, p);
+		ranges |= p->nvtx.n > 0;
 	}
+	if (!err && !ranges)
+		err = pt_report_limit(an->r, "nvtx", "NVTX ranges are seen where a library exports its functions (libnvToolsExt, until CUDA 12); the header-only NVTX 3 is compiled into the program.");
 	join_names(&o);
 	if (!err)
 		err = fill_rows(&o);

@@ -18,7 +18,7 @@ enum pt_op_kind { /* in the order in which equal rows are listed */
 
 struct pt_op_key { /* no padding: it is hashed whole */
 	uint32_t kind; /* enum pt_op_kind */
-	uint32_t tgid; /* kernels: whose function; else 0 */
+	uint32_t tgid; /* kernels: whose function; nvtx: 1 a mark; else 0 */
 	uint64_t id;
 };
 
@@ -54,5 +54,8 @@ bool pt_op_in_tree(const struct pt_an *an, const struct pt_trainer *t,
 
 /* CPU time that the thread used in [b,e), ns: what it was not off a CPU. */
 uint64_t pt_op_cpu(const struct pt_thread *t, uint64_t b, uint64_t e);
+
+/* nvtx.c: rows of the ranges and marks of a process. 0 or -ENOMEM. */
+int pt_op_ranges(struct pt_ops *o, const struct pt_proc *p);
 
 #endif

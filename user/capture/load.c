@@ -73,6 +73,17 @@ static void choose(struct pt_capture *c, const struct pt_capture_opts *o,
 		s->progs.pt_gpu_return_multi,
 		(enum bpf_attach_type)PT_ATTACH_UPROBE_MULTI);
 
+	bpf_program__set_autoload(s->progs.pt_nvtx_enter, c->feat.uprobe && !multi);
+	bpf_program__set_autoload(s->progs.pt_nvtx_return, c->feat.uprobe && !multi);
+	bpf_program__set_autoload(s->progs.pt_nvtx_enter_multi, multi);
+	bpf_program__set_autoload(s->progs.pt_nvtx_return_multi, multi);
+	bpf_program__set_expected_attach_type(
+		s->progs.pt_nvtx_enter_multi,
+		(enum bpf_attach_type)PT_ATTACH_UPROBE_MULTI);
+	bpf_program__set_expected_attach_type(
+		s->progs.pt_nvtx_return_multi,
+		(enum bpf_attach_type)PT_ATTACH_UPROBE_MULTI);
+
 	bpf_program__set_autoload(s->progs.pt_vfs_read_fentry, fexit);
 	bpf_program__set_autoload(s->progs.pt_vfs_read_fexit, fexit);
 	bpf_program__set_autoload(s->progs.pt_vfs_read_kprobe, kprobe);

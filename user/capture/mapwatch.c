@@ -132,7 +132,8 @@ static int drain_cpu(struct pt_mapwatch *w, struct cpu_ring *r,
 			size_t max = u.m.h.size - sizeof(u.m);
 
 			bool gpu = strnlen(u.m.name, max) < max &&
-				   pt_gpulib_kind(u.m.name);
+				   (pt_gpulib_kind(u.m.name) ||
+				    pt_nvtx_lib(u.m.name));
 
 			fn(ctx, (pid_t)u.m.pid, gpu);
 			found += gpu;

@@ -198,6 +198,7 @@ static void open_gpu(struct pt_capture *c, const struct pt_capture_opts *o)
 		pt_hook_set(c, "gpu", "none", "out of memory");
 		return;
 	}
+	c->nvtx = pt_nvtx_new(c->feat.uprobe_multi && !o->no_uprobe_multi);
 	/* Watch for new mappings before looking at those that are there. */
 	c->maps = pt_mapwatch_new();
 	if (c->maps)
@@ -389,6 +390,7 @@ void pt_capture_close(struct pt_capture *c,
 		c->skel->bss->pt_armed = 0;
 	pt_mapwatch_free(c->maps);
 	pt_marker_free(c->marker);
+	pt_nvtx_free(c->nvtx);
 	pt_uprobes_free(c->uprobes, pending, ctx);
 	ring_buffer__free(c->rb);
 	pipetrace_bpf__destroy(c->skel);

@@ -15,17 +15,19 @@
 #include "pipetrace.skel.h"
 
 #define PT_MAX_ROOTS 64
-#define PT_MAX_HOOKS 8
+#define PT_MAX_HOOKS 16
 
 struct pt_uprobes;
 struct pt_mapwatch;
 struct pt_marker;
+struct pt_nvtx;
 
 struct pt_capture {
 	struct pipetrace_bpf *skel;
 	struct ring_buffer *rb;
 	struct pt_uprobes *uprobes;
 	struct pt_marker *marker; /* NULL: none was asked for */
+	struct pt_nvtx *nvtx;	  /* NULL: no uprobes, or out of memory */
 	struct pt_mapwatch *maps; /* NULL: look at /proc once a second */
 	struct pt_features feat;
 
@@ -110,12 +112,20 @@ int pt_marker_open(struct pt_capture *c, const struct pt_capture_opts *o,
 int pt_marker_scan(struct pt_capture *c);
 void pt_marker_free(struct pt_marker *k);
 
+/* ---- nvtx.c: ranges that the program names -------------------------------- */
+struct pt_nvtx *pt_nvtx_new(bool multi); /* NULL: out of memory */
+/* Is this the file of an NVTX library with exported functions, by its name? */
+bool pt_nvtx_lib(const char *path);
+/* Attach to the NVTX library of this process, if it has mapped one. */
+void pt_nvtx_process(struct pt_capture *c, pid_t pid);
+void pt_nvtx_free(struct pt_nvtx *n);
+
 /* ---- mapwatch.c: GPU libraries that are mapped later ---------------------- */
 /* NULL when the kernel or our privileges do not allow it. */
 struct pt_mapwatch *pt_mapwatch_new(void);
 int pt_mapwatch_fd(const struct pt_mapwatch *w);
 /* Calls fn for each file that a process mapped for execution; `gpu`: a GPU
- * library by its name. How many were. */
+ * library, or NVTX's, by its name. How many were. */
 int pt_mapwatch_drain(struct pt_mapwatch *w,
 		      void (*fn)(void *ctx, pid_t pid, bool gpu), void *ctx);
 void pt_mapwatch_free(struct pt_mapwatch *w);

@@ -312,6 +312,7 @@ void pt_uprobes_process(struct pt_capture *c, pid_t pid)
 	n = pt_gpulibs(pid, libs, PT_LIBS_PER_PROC);
 	for (i = 0; i < n && i < PT_LIBS_PER_PROC; i++)
 		attach_lib(c, pid, st.start_ticks, &libs[i]);
+	pt_nvtx_process(c, pid);
 	update_hook(c);
 }
 

@@ -28,6 +28,8 @@ int pt_feed_gpu_enter(struct pt_model *m, const struct pt_rec_gpu *r);
 int pt_feed_gpu_return(struct pt_model *m, const struct pt_rec_gpu *r);
 /* A file's name; the first one stays. 0 or -ENOMEM. */
 int pt_feed_file(struct pt_model *m, const struct pt_rec_file *r);
+/* 0, -EINVAL or -ENOMEM. */
+int pt_feed_nvtx(struct pt_model *m, const struct pt_rec_nvtx *r);
 /* Forget which calls a thread is in when records of it are missing: they may
  * have returned. */
 void pt_check_stack(struct pt_thread *t);

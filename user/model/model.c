@@ -38,10 +38,13 @@ void pt_model_free(struct pt_model *m)
 		pt_vec_free(&m->all_procs.v[i]->gpu);
 		pt_vec_free(&m->all_procs.v[i]->samples);
 		pt_vec_free(&m->all_procs.v[i]->markers);
+		pt_vec_free(&m->all_procs.v[i]->nvtx);
+		pt_vec_free(&m->all_procs.v[i]->strings);
 	}
 	HASH_CLEAR(hh, m->threads);
 	HASH_CLEAR(hh, m->procs);
 	HASH_CLEAR(hh, m->files);
+	HASH_CLEAR(hh, m->texts);
 	HASH_CLEAR(hh, m->names);
 	HASH_CLEAR(hh, m->aliases);
 	pt_vec_free(&m->all_threads);
@@ -333,6 +336,7 @@ union any_rec {
 	struct pt_rec_host host;
 	struct pt_rec_proc proc;
 	struct pt_rec_name name;
+	struct pt_rec_nvtx nvtx;
 };
 
 static size_t min_size(uint16_t kind)
@@ -355,6 +359,7 @@ static size_t min_size(uint16_t kind)
 	case PT_REC_HOST: return sizeof(struct pt_rec_host);
 	case PT_REC_PROC: return sizeof(struct pt_rec_proc);
 	case PT_REC_NAME: return sizeof(struct pt_rec_name);
+	case PT_REC_NVTX: return sizeof(struct pt_rec_nvtx);
 	default: return 0;
 	}
 }
@@ -391,6 +396,7 @@ static int dispatch(struct pt_model *m, union any_rec *r)
 		return 0;
 	case PT_REC_PROC: return feed_proc(m, &r->proc);
 	case PT_REC_NAME: return pt_feed_name(m, &r->name);
+	case PT_REC_NVTX: return pt_feed_nvtx(m, &r->nvtx);
 	default:
 		m->skipped_kinds++;
 		return 0;

@@ -120,6 +120,18 @@ static int by_value(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
+static int nvtx_by_ts(const void *a, const void *b)
+{
+	const struct pt_nvtx_event *x = a, *y = b;
+
+	if (x->ts != y->ts)
+		return x->ts < y->ts ? -1 : 1;
+	if (x->tid != y->tid)
+		return x->tid < y->tid ? -1 : 1;
+	/* a gap lies before the event that told of it */
+	return (y->op == PT_NVTX_GAP) - (x->op == PT_NVTX_GAP);
+}
+
 static void settle_proc(struct pt_model *m, struct pt_proc *p)
 {
 	size_t i;
@@ -133,6 +145,7 @@ static void settle_proc(struct pt_model *m, struct pt_proc *p)
 	}
 	p->settled = p->gpu.n;
 	SORT_NEARLY(&p->markers, by_value);
+	SORT_NEARLY(&p->nvtx, nvtx_by_ts);
 }
 
 int pt_model_settle(struct pt_model *m)

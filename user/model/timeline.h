@@ -68,6 +68,27 @@ struct pt_gpu_call {
 			* not known */
 };
 
+/* In pt_nvtx_event.op beside PT_NVTX_*: records of the thread are missing. */
+#define PT_NVTX_GAP 0xff
+struct pt_nvtx_event {
+	uint64_t ts;
+	uint64_t id;	  /* of a range, by START and END; 0 unknown */
+	uint64_t domain;
+	const char *text; /* the model's, each text once; NULL none, or unknown */
+	uint32_t tid;
+	uint8_t op;	  /* PT_NVTX_*, but for STRING and ID */
+};
+
+struct pt_nvtx_string {
+	uint64_t handle;
+	const char *text;
+};
+
+struct pt_text {
+	const char *text;
+	UT_hash_handle hh;
+};
+
 struct pt_read {
 	uint64_t begin, end, inode, offset;
 	int64_t ret;
@@ -118,6 +139,10 @@ struct pt_thread {
 	} stack[PT_INFLIGHT_MAX];
 	uint32_t depth;
 	uint64_t calls;		 /* of the GPU library, seen so far */
+	uint64_t nvtx_lost;	 /* `lost` at its last NVTX record */
+	const char *nvtx_text;	 /* of its last */
+	uint8_t nvtx_wants;	 /* PT_NVTX_START or _STRING: its handle comes */
+	bool nvtx_seen;
 	UT_hash_handle hh;	 /* by tid */
 	struct pt_thread *older; /* an earlier one with the same kernel's id */
 };
@@ -133,6 +158,8 @@ struct pt_proc {
 	PT_VEC(struct pt_rec_sample) samples;
 	struct pt_rec_proc facts; /* all PT_PROC_UNKNOWN until they come */
 	PT_VEC(uint64_t) markers; /* calls of the step marker */
+	PT_VEC(struct pt_nvtx_event) nvtx; /* by ts */
+	PT_VEC(struct pt_nvtx_string) strings; /* registered with NVTX */
 	UT_hash_handle hh;
 	struct pt_proc *older; /* an earlier process with the same id */
 };
@@ -176,6 +203,7 @@ struct pt_model {
 	struct pt_thread *last;	   /* that a record was about */
 	PT_VEC(struct pt_thread *) all_threads;
 	PT_VEC(struct pt_proc *) all_procs;
+	struct pt_text *texts; /* uthash, by the text */
 	struct pt_file *files; /* uthash, by (dev, inode) */
 	struct pt_name *names; /* uthash, by process, space and key */
 	uint64_t records, malformed, no_memory, skipped_kinds;

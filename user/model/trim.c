@@ -22,7 +22,8 @@ uint64_t pt_model_bytes(const struct pt_model *m)
 
 		sum += sizeof(*p) + p->gpu.cap * sizeof(*p->gpu.v) +
 		       p->samples.cap * sizeof(*p->samples.v) +
-		       p->markers.cap * sizeof(*p->markers.v);
+		       p->markers.cap * sizeof(*p->markers.v) +
+		       p->nvtx.cap * sizeof(*p->nvtx.v);
 	}
 	return sum;
 }
@@ -74,6 +75,9 @@ static void trim_proc(struct pt_proc *p, uint64_t before)
 	for (n = 0; n < p->markers.n && p->markers.v[n] < before; n++)
 		;
 	KEEP_TAIL(&p->markers, n);
+	for (n = 0; n < p->nvtx.n && p->nvtx.v[n].ts < before; n++)
+		;
+	KEEP_TAIL(&p->nvtx, n);
 }
 
 int pt_model_trim(struct pt_model *m, uint64_t max_bytes)
