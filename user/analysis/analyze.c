@@ -18,6 +18,7 @@ static const char *const loss_names[PT_LOSS_NR] = {
 	[PT_LOSS_FILES_FULL] = "files_full",
 	[PT_LOSS_MALFORMED] = "malformed",
 	[PT_LOSS_MEMORY] = "memory",
+	[PT_LOSS_ACTIVITY] = "gpu_activity",
 };
 
 static int fill_capture(struct pt_an *an)

@@ -33,7 +33,10 @@ int pt_judge_damage(struct pt_an *an)
 	struct pt_report *r = an->r;
 	/* const is for those who read the report; this is still its making */
 	struct pt_r_verdict *v = (struct pt_r_verdict *)r->verdicts;
-	int64_t lost = r->capture.lost_total, late = (int64_t)an->m->disordered;
+	/* measured GPU times say for themselves what they lack */
+	int64_t lost = r->capture.lost_total -
+		       (int64_t)an->m->lost[PT_LOSS_ACTIVITY];
+	int64_t late = (int64_t)an->m->disordered;
 	double share;
 	size_t i;
 

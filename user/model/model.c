@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/acts.h"
 #include "model/classify.h"
 #include "model/internal.h"
 #include "model/names.h"
@@ -36,6 +37,8 @@ void pt_model_free(struct pt_model *m)
 	for (i = 0; i < m->all_procs.n; i++) {
 		pt_vec_free(&m->all_procs.v[i]->threads);
 		pt_vec_free(&m->all_procs.v[i]->gpu);
+		pt_vec_free(&m->all_procs.v[i]->acts);
+		pt_vec_free(&m->all_procs.v[i]->covers);
 		pt_vec_free(&m->all_procs.v[i]->samples);
 		pt_vec_free(&m->all_procs.v[i]->markers);
 		pt_vec_free(&m->all_procs.v[i]->nvtx);
@@ -337,6 +340,7 @@ union any_rec {
 	struct pt_rec_proc proc;
 	struct pt_rec_name name;
 	struct pt_rec_nvtx nvtx;
+	struct pt_rec_act act;
 };
 
 static size_t min_size(uint16_t kind)
@@ -358,6 +362,7 @@ static size_t min_size(uint16_t kind)
 	case PT_REC_MARK: return sizeof(struct pt_rec_mark);
 	case PT_REC_HOST: return sizeof(struct pt_rec_host);
 	case PT_REC_PROC: return sizeof(struct pt_rec_proc);
+	case PT_REC_ACT: return sizeof(struct pt_rec_act);
 	case PT_REC_NAME: return sizeof(struct pt_rec_name);
 	case PT_REC_NVTX: return sizeof(struct pt_rec_nvtx);
 	default: return 0;
@@ -395,6 +400,7 @@ static int dispatch(struct pt_model *m, union any_rec *r)
 		m->host_known = true;
 		return 0;
 	case PT_REC_PROC: return feed_proc(m, &r->proc);
+	case PT_REC_ACT: return pt_feed_act(m, &r->act);
 	case PT_REC_NAME: return pt_feed_name(m, &r->name);
 	case PT_REC_NVTX: return pt_feed_nvtx(m, &r->nvtx);
 	default:

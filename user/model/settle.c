@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/acts.h"
 #include "model/classify.h"
 #include "model/internal.h"
 #include "model/model.h"
@@ -144,6 +145,7 @@ static void settle_proc(struct pt_model *m, struct pt_proc *p)
 		drop_doubles(m, p);
 	}
 	p->settled = p->gpu.n;
+	pt_settle_acts(p);
 	SORT_NEARLY(&p->markers, by_value);
 	SORT_NEARLY(&p->nvtx, nvtx_by_ts);
 }
@@ -264,6 +266,8 @@ int pt_model_finish(struct pt_model *m)
 	}
 	order_by_first(m);
 	e = pt_model_settle(m);
+	for (i = 0; i < m->all_procs.n; i++)
+		pt_join_acts(m->all_procs.v[i]);
 	m->finished = true;
 	return err ? err : e;
 }

@@ -114,6 +114,26 @@ static inline uint32_t pt_real_id(uint32_t id)
 	return id & ((1u << PT_ID_BITS) - 1);
 }
 
+/* A piece of work that a device did, measured there. */
+#define PT_ACT_DEVICES 256 /* more ordinals are nonsense */
+#define PT_ACT_NO_CALL UINT32_MAX
+struct pt_act {
+	uint64_t begin, end;
+	uint64_t bytes;
+	uint64_t name; /* KERNEL: for pt_act_name(); 0 none */
+	uint32_t stream, correlation, graph;
+	uint32_t call; /* index in pt_proc.gpu; PT_ACT_NO_CALL: not known */
+	uint16_t device;
+	uint8_t what; /* PT_ACT_KERNEL, COPY, MEMSET */
+	uint8_t detail, flags;
+};
+
+/* While it lasted all work of the process' devices was recorded, but for what
+ * was lost. Work that was submitted before its begin was not. */
+struct pt_act_cover {
+	uint64_t begin, end, lost;
+};
+
 struct pt_thread {
 	uint32_t tid, tgid, start;
 	struct pt_proc *proc;
@@ -155,6 +175,10 @@ struct pt_proc {
 	PT_VEC(struct pt_thread *) threads;
 	PT_VEC(struct pt_gpu_call) gpu; /* by begin */
 	size_t settled;
+	PT_VEC(struct pt_act) acts; /* by begin */
+	size_t acts_settled;
+	PT_VEC(struct pt_act_cover) covers; /* by begin */
+	uint64_t act_syncs, act_overhead_ns;
 	PT_VEC(struct pt_rec_sample) samples;
 	struct pt_rec_proc facts; /* all PT_PROC_UNKNOWN until they come */
 	PT_VEC(uint64_t) markers; /* calls of the step marker */

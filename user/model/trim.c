@@ -3,6 +3,7 @@
  * watches: the oldest part goes, and the report says so. */
 #include <string.h>
 
+#include "model/acts.h"
 #include "model/model.h"
 #include "model/timeline.h"
 
@@ -21,6 +22,8 @@ uint64_t pt_model_bytes(const struct pt_model *m)
 		const struct pt_proc *p = m->all_procs.v[i];
 
 		sum += sizeof(*p) + p->gpu.cap * sizeof(*p->gpu.v) +
+		       p->acts.cap * sizeof(*p->acts.v) +
+		       p->covers.cap * sizeof(*p->covers.v) +
 		       p->samples.cap * sizeof(*p->samples.v) +
 		       p->markers.cap * sizeof(*p->markers.v) +
 		       p->nvtx.cap * sizeof(*p->nvtx.v);
@@ -69,6 +72,7 @@ static void trim_proc(struct pt_proc *p, uint64_t before)
 	/* the last call before may still run */
 	KEEP_TAIL(&p->gpu, n ? n - 1 : 0);
 	p->settled = p->gpu.n;
+	pt_trim_acts(p, before);
 	for (n = 0; n < p->samples.n && p->samples.v[n].hdr.ts < before; n++)
 		;
 	KEEP_TAIL(&p->samples, n);

@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "model/acts.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/internal.h"
+
+#define TS_MAX (1ull << 60)
+#define LOST_MAX (1ull << 48)
+#define COVERS_MAX 4096 /* each is one use of an agent */
+
+static int feed_cover(struct pt_proc *p, const struct pt_rec_act *r)
+{
+	struct pt_act_cover c = { r->begin, r->end, r->bytes };
+	size_t i;
+
+	if (c.lost > LOST_MAX)
+		c.lost = LOST_MAX;
+	for (i = p->covers.n; i-- > 0;) {
+		struct pt_act_cover *old = &p->covers.v[i];
+
+		if (old->begin != c.begin)
+			continue;
+		if (c.end > old->end)
+			old->end = c.end;
+		if (c.lost > old->lost)
+			old->lost = c.lost;
+		return 0;
+	}
+	if (p->covers.n == COVERS_MAX)
+		return -EINVAL;
+	return pt_vec_push(&p->covers, c);
+}
+
+int pt_feed_act(struct pt_model *m, const struct pt_rec_act *r)
+{
+	struct pt_act a = {
+		.begin = r->begin, .end = r->end, .bytes = r->bytes,
+		.name = r->name, .stream = r->stream,
+		.correlation = r->correlation, .graph = r->graph,
+		.call = PT_ACT_NO_CALL, .device = (uint16_t)r->device,
+		.what = (uint8_t)r->what, .detail = r->detail, .flags = r->flags,
+	};
+	struct pt_proc *p;
+
+	if (r->begin > r->end || r->end > TS_MAX)
+		return -EINVAL;
+	if (r->what < PT_ACT_KERNEL || r->what > PT_ACT_LAST)
+		return 0; /* of a later version */
+	p = pt_proc_make(m, r->hdr.tgid);
+	if (!p)
+		return -ENOMEM;
+	switch (r->what) {
+	case PT_ACT_COVER:
+		return feed_cover(p, r);
+	case PT_ACT_OVERHEAD:
+		p->act_overhead_ns += r->end - r->begin;
+		return 0;
+	case PT_ACT_SYNC: /* the host's: its calls tell the same */
+		p->act_syncs++;
+		return 0;
+	}
+	if (r->device >= PT_ACT_DEVICES)
+		return -EINVAL;
+	return pt_vec_push(&p->acts, a);
+}
+
+static int by_begin(const void *x, const void *y)
+{
+	const struct pt_act *a = x, *b = y;
+
+	if (a->begin != b->begin)
+		return a->begin < b->begin ? -1 : 1;
+	if (a->end != b->end)
+		return a->end < b->end ? -1 : 1;
+	if (a->device != b->device)
+		return a->device < b->device ? -1 : 1;
+	if (a->correlation != b->correlation)
+		return a->correlation < b->correlation ? -1 : 1;
+	return a->stream < b->stream ? -1 : a->stream > b->stream;
+}
+
+static int cover_by_begin(const void *x, const void *y)
+{
+	const struct pt_act_cover *a = x, *b = y;
+
+	return a->begin < b->begin ? -1 : a->begin > b->begin;
+}
+
+void pt_settle_acts(struct pt_proc *p)
+{
+	size_t i;
+
+	if (p->covers.n)
+		qsort(p->covers.v, p->covers.n, sizeof(*p->covers.v),
+		      cover_by_begin);
+	for (i = p->acts_settled ? p->acts_settled : 1; i < p->acts.n; i++)
+		if (by_begin(&p->acts.v[i], &p->acts.v[i - 1]) < 0)
+			break;
+	if (i < p->acts.n)
+		qsort(p->acts.v, p->acts.n, sizeof(*p->acts.v), by_begin);
+	p->acts_settled = p->acts.n;
+}
+
+void pt_trim_acts(struct pt_proc *p, uint64_t before)
+{
+	size_t i, n = 0;
+
+	for (i = 0; i < p->acts.n; i++)
+		if (p->acts.v[i].end >= before)
+			p->acts.v[n++] = p->acts.v[i];
+	p->acts.n = p->acts_settled = n;
+	if (n) {
+		struct pt_act *v = realloc(p->acts.v, n * sizeof(*v));
+
+		if (v) {
+			p->acts.v = v;
+			p->acts.cap = n;
+		}
+	}
+}
+
+bool pt_acts_cover(const struct pt_proc *p, uint64_t t0, uint64_t t1,
+		   uint64_t *lost)
+{
+	size_t i;
+
+	for (i = 0; i < p->covers.n; i++) {
+		const struct pt_act_cover *c = &p->covers.v[i];
+
+		if (c->begin <= t0 && c->end >= t1) {
+			*lost = c->lost;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* ---- which call ------------------------------------------------------------- */
+
+/*
+ * CUPTI numbers the calls of the process in the order in which they enter it,
+ * and gives no thread. The calls that were seen stand in the same order, but
+ * for two that enter within a moment of each other; some put nothing on the
+ * device (a copy of no bytes, a launch that failed), some were not seen. So the
+ * two rows are laid side by side: a call takes the next number whose work it
+ * can be, and that begins behind it.
+ */
+#define LOOK_AHEAD 64
+
+struct group { /* the activities of one number */
+	uint32_t correlation;
+	uint64_t begin, bytes;
+	uint8_t what;
+	bool graph;
+};
+typedef PT_VEC(struct group) groups;
+
+static int by_number(const void *x, const void *y)
+{
+	const struct group *a = x, *b = y;
+
+	if (a->correlation != b->correlation)
+		return a->correlation < b->correlation ? -1 : 1;
+	return a->begin < b->begin ? -1 : a->begin > b->begin;
+}
+
+static bool can_be(const struct pt_gpu_call *c, const struct group *g)
+{
+	if (c->begin > g->begin)
+		return false;
+	switch (c->cls) {
+	case PT_API_LAUNCH:
+		return g->what == PT_ACT_KERNEL && !g->graph;
+	case PT_API_GRAPH_LAUNCH:
+		return g->graph;
+	case PT_API_COPY_SYNC:
+	case PT_API_COPY_ASYNC:
+		return g->what == PT_ACT_COPY && !g->graph &&
+		       (!c->v[1] || c->v[1] == g->bytes);
+	case PT_API_MEMSET:
+		return g->what == PT_ACT_MEMSET && !g->graph;
+	default:
+		return false;
+	}
+}
+
+static bool submits(const struct pt_gpu_call *c)
+{
+	return c->cls == PT_API_LAUNCH || c->cls == PT_API_GRAPH_LAUNCH ||
+	       c->cls == PT_API_COPY_SYNC || c->cls == PT_API_COPY_ASYNC ||
+	       c->cls == PT_API_MEMSET;
+}
+
+static int make_groups(const struct pt_proc *p, groups *out)
+{
+	size_t i, n = 0;
+
+	for (i = 0; i < p->acts.n; i++) {
+		const struct pt_act *a = &p->acts.v[i];
+		struct group g = { a->correlation, a->begin, a->bytes, a->what,
+				   a->flags & PT_ACT_F_GRAPH };
+
+		if (a->correlation && pt_vec_push(out, g))
+			return -ENOMEM;
+	}
+	if (out->n)
+		qsort(out->v, out->n, sizeof(*out->v), by_number);
+	for (i = 0; i < out->n; i++)
+		if (!n || out->v[n - 1].correlation != out->v[i].correlation)
+			out->v[n++] = out->v[i];
+	out->n = n;
+	return 0;
+}
+
+/* The call of a number, found by halves. */
+static uint32_t call_of(const groups *g, const uint32_t *calls, uint32_t number)
+{
+	size_t lo = 0, hi = g->n;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (g->v[mid].correlation < number)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < g->n && g->v[lo].correlation == number ? calls[lo] :
+							     PT_ACT_NO_CALL;
+}
+
+void pt_join_acts(struct pt_proc *p)
+{
+	groups g = { 0 };
+	uint32_t *calls = NULL;
+	size_t i, k = 0, from;
+
+	if (!p->acts.n || !p->covers.n || make_groups(p, &g) || !g.n)
+		goto out;
+	calls = malloc(g.n * sizeof(*calls));
+	if (!calls)
+		goto out; /* they go without a call */
+	/* numbers were given while the agent was there */
+	from = pt_gpu_after(p, p->covers.v[0].begin);
+	for (i = 0; i < g.n; i++) {
+		size_t j, seen = 0;
+
+		calls[i] = PT_ACT_NO_CALL;
+		if (k < from)
+			k = from;
+		for (j = k; j < p->gpu.n && seen < LOOK_AHEAD; j++) {
+			const struct pt_gpu_call *c = &p->gpu.v[j];
+
+			if (!submits(c))
+				continue;
+			seen++;
+			if (!can_be(c, &g.v[i]))
+				continue;
+			calls[i] = (uint32_t)j;
+			k = j + 1;
+			break;
+		}
+	}
+	for (i = 0; i < p->acts.n; i++)
+		p->acts.v[i].call = call_of(&g, calls, p->acts.v[i].correlation);
+out:
+	free(calls);
+	pt_vec_free(&g);
+}
+
+uint32_t pt_act_tid(const struct pt_proc *p, const struct pt_act *a)
+{
+	return a->call < p->gpu.n ? p->gpu.v[a->call].tid : 0;
+}
+
+/* ---- sums -------------------------------------------------------------------- */
+
+bool pt_name_is_collective(const char *name)
+{
+	if (!name)
+		return false;
+	if (!strncmp(name, "_Z", 2)) /* mangled: the length stands before */
+		for (name += 2; *name == 'N' || *name == 'L' ||
+				(*name >= '0' && *name <= '9'); name++)
+			;
+	/* ncclKernel_..., ncclDevKernel_..., ncclSymDevKernel_... of both */
+	return !strncmp(name, "nccl", 4) || !strncmp(name, "rccl", 4) ||
+	       !strncmp(name, "mscclKernel", 11);
+}
+
+static int totals_by_time(const void *x, const void *y)
+{
+	const struct pt_act_total *a = x, *b = y;
+
+	if (a->total_ns != b->total_ns)
+		return a->total_ns > b->total_ns ? -1 : 1;
+	if (a->what != b->what)
+		return a->what < b->what ? -1 : 1;
+	if (a->detail != b->detail)
+		return a->detail < b->detail ? -1 : 1;
+	return a->name < b->name ? -1 : a->name > b->name;
+}
+
+#define SUM_SLOTS 32768 /* a power of two; half of them are used at most */
+
+static bool same_total(const struct pt_act_total *a, const struct pt_act_total *b)
+{
+	return a->name == b->name && a->what == b->what && a->detail == b->detail;
+}
+
+/* The sum that `x` belongs to, made when it is the first of its name; beyond
+ * the table's room names are summed as one. NULL: no memory. */
+static struct pt_act_total *total_of(pt_act_totals *out, size_t first,
+				     uint32_t *slots, struct pt_act_total *x)
+{
+	uint64_t h;
+	uint32_t i;
+
+	if (out->n - first >= SUM_SLOTS / 2)
+		x->name = 0;
+	h = (x->name ^ (uint64_t)x->what << 56 ^ (uint64_t)x->detail << 48) *
+	    0x9e3779b97f4a7c15ull;
+	for (i = (uint32_t)(h >> 40) & (SUM_SLOTS - 1); slots[i];
+	     i = (i + 1) & (SUM_SLOTS - 1))
+		if (same_total(&out->v[first + slots[i] - 1], x))
+			return &out->v[first + slots[i] - 1];
+	if (pt_vec_push(out, *x))
+		return NULL;
+	slots[i] = (uint32_t)(out->n - first);
+	return &out->v[out->n - 1];
+}
+
+int pt_acts_sum(const struct pt_proc *p, uint64_t t0, uint64_t t1,
+		pt_act_totals *out)
+{
+	uint32_t *slots;
+	size_t i, first = out->n;
+	int err = 0;
+
+	if (!p->acts.n)
+		return 0;
+	slots = calloc(SUM_SLOTS, sizeof(*slots));
+	if (!slots)
+		return -ENOMEM;
+	for (i = 0; i < p->acts.n && !err; i++) {
+		const struct pt_act *a = &p->acts.v[i];
+		uint64_t ns = a->end - a->begin;
+		struct pt_act_total *to, x = {
+			.name = a->what == PT_ACT_KERNEL ? a->name : 0,
+			.what = a->what,
+			.detail = a->what == PT_ACT_COPY ? a->detail : 0,
+			.min_ns = UINT64_MAX,
+		};
+
+		if (a->begin < t0 || a->begin >= t1)
+			continue;
+		to = total_of(out, first, slots, &x);
+		if (!to) {
+			err = -ENOMEM;
+			break;
+		}
+		to->calls++;
+		to->total_ns += ns;
+		to->bytes += a->bytes;
+		if (ns < to->min_ns)
+			to->min_ns = ns;
+		if (ns > to->max_ns)
+			to->max_ns = ns;
+	}
+	if (out->n > first)
+		qsort(out->v + first, out->n - first, sizeof(*out->v),
+		      totals_by_time);
+	free(slots);
+	return err;
+}
