@@ -7,11 +7,15 @@
 #include "report/report.h"
 
 struct pt_thresholds; /* analysis/verdicts/thresholds.h */
+struct pt_lanes;      /* analysis/lanes.h */
 
 struct pt_analysis_opts {
 	int64_t batch_size; /* 0: unknown */
 	/* NULL: the defaults; others are told in the report. The caller's. */
 	const struct pt_thresholds *thresholds;
+	/* Where what can be drawn goes; NULL: not wanted. The caller's; what
+	 * it points to is the report's. Empty after an error. */
+	struct pt_lanes *lanes;
 };
 
 /*

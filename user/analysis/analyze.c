@@ -166,6 +166,8 @@ int pt_analyze(const struct pt_model *m, const struct pt_analysis_opts *o,
 		err = pt_issue_verdicts(&an);
 	if (!err)
 		err = pt_judge_damage(&an);
+	if (!err && o->lanes)
+		err = pt_fill_lanes(&an, o->lanes);
 	pt_show_real_ids(r);
 	release(&an);
 	return err;

@@ -229,6 +229,8 @@ int pt_judge_damage(struct pt_an *an);
 /* marker.c: steps by the function that the user named, where it was called;
  * behind pt_fill_report(). */
 int pt_mark_steps(struct pt_an *an);
+/* lanes.c: what can be drawn, into the report's arena. */
+int pt_fill_lanes(struct pt_an *an, struct pt_lanes *out);
 /* realids.c: the model's ids of the report become the kernel's. */
 void pt_show_real_ids(struct pt_report *r);
 void pt_trainer_free(struct pt_trainer *t);

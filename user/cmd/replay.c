@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "analysis/lanes.h"
 #include "cmd/cmd.h"
 #include "cmd/session.h"
 #include "report/about.h"
@@ -184,11 +185,13 @@ static void set_thresholds(const struct replay *k, const struct pt_opts *o,
 	}
 }
 
-static int analyse(struct replay *k, const struct pt_opts *o)
+static int analyse(struct replay *k, const struct pt_opts *o,
+		   struct pt_lanes *lanes)
 {
 	struct pt_thresholds t;
 	struct pt_analysis_opts a = { .batch_size = o->batch_size,
-				      .thresholds = &t };
+				      .thresholds = &t,
+				      .lanes = lanes };
 	int ret = pt_model_finish(k->m), more;
 
 	set_thresholds(k, o, &t);
@@ -205,10 +208,11 @@ static int analyse(struct replay *k, const struct pt_opts *o)
 	return ret;
 }
 
-int pt_replay(FILE *f, const char *name, const struct pt_opts *o,
-	      struct pt_report *r)
+int pt_replay_then(FILE *f, const char *name, const struct pt_opts *o,
+		   struct pt_report *r, pt_replayed_fn then, void *ctx)
 {
 	struct replay k = { .name = name, .r = r, .m = pt_model_new() };
+	struct pt_lanes lanes = { 0 };
 	int ret;
 
 	if (!k.m) {
@@ -218,7 +222,15 @@ int pt_replay(FILE *f, const char *name, const struct pt_opts *o,
 	ret = starts_with(f, PT_RAW_MAGIC, sizeof(PT_RAW_MAGIC)) ?
 		      read_stream(&k, f) : read_recording(&k, f);
 	if (!ret)
-		ret = analyse(&k, o);
+		ret = analyse(&k, o, then ? &lanes : NULL);
+	if (!ret && then)
+		ret = then(ctx, k.m, &lanes);
 	pt_model_free(k.m);
 	return ret;
+}
+
+int pt_replay(FILE *f, const char *name, const struct pt_opts *o,
+	      struct pt_report *r)
+{
+	return pt_replay_then(f, name, o, r, NULL, NULL);
 }

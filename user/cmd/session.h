@@ -81,6 +81,13 @@ uint64_t pt_clock_ns(void); /* CLOCK_MONOTONIC */
  */
 int pt_replay(FILE *f, const char *name, const struct pt_opts *o,
 	      struct pt_report *r);
+/* The same; then `then` sees the model and what can be drawn, before both go.
+ * Its result is the result. */
+struct pt_lanes;
+typedef int (*pt_replayed_fn)(void *ctx, const struct pt_model *m,
+			      const struct pt_lanes *lanes);
+int pt_replay_then(FILE *f, const char *name, const struct pt_opts *o,
+		   struct pt_report *r, pt_replayed_fn then, void *ctx);
 /* Is it one of these? Rewinds. */
 bool pt_replay_is_recording(FILE *f);
 
