@@ -124,11 +124,48 @@ void pt_outfile_abandon(struct pt_outfile *o)
 	o->dir = -1;
 }
 
+static int exists(const struct pt_outfile *o, struct pt_err *err)
+{
+	return pt_err_set(err, -EEXIST, "%s exists already: another name, or "
+			  "--force to replace it", o->path);
+}
+
+int pt_outfile_keep(struct pt_outfile *o, struct pt_err *err)
+{
+	struct stat st;
+	int ret;
+
+	o->keep = true;
+	if (!o->tmp[0] || fstatat(o->dir, o->base, &st, AT_SYMLINK_NOFOLLOW))
+		return 0;
+	ret = exists(o, err);
+	pt_outfile_abandon(o);
+	return ret;
+}
+
+/* Not every file system can refuse to replace by itself. */
+static int rename_new(const struct pt_outfile *o)
+{
+	struct stat st;
+
+	if (!renameat2(o->dir, o->tmp, o->dir, o->base, RENAME_NOREPLACE))
+		return 0;
+	if (errno != EINVAL && errno != ENOSYS)
+		return -1;
+	if (!fstatat(o->dir, o->base, &st, AT_SYMLINK_NOFOLLOW)) {
+		errno = EEXIST;
+		return -1;
+	}
+	return renameat(o->dir, o->tmp, o->dir, o->base);
+}
+
 int pt_outfile_publish(struct pt_outfile *o, struct pt_err *err)
 {
 	if (!o->tmp[0])
 		return 0;
-	if (renameat(o->dir, o->tmp, o->dir, o->base))
+	if (o->keep && rename_new(o))
+		return errno == EEXIST ? exists(o, err) : cannot(o, -errno, err);
+	if (!o->keep && renameat(o->dir, o->tmp, o->dir, o->base))
 		return cannot(o, -errno, err);
 	o->tmp[0] = '\0';
 	return 0;

@@ -20,6 +20,7 @@ struct pt_outfile {
 	char tmp[64];	/* temporary name; "" when written in place */
 	int dir;
 	bool is_stdout;
+	bool keep; /* do not replace a file of this name */
 };
 
 /*
@@ -29,6 +30,10 @@ struct pt_outfile {
  * that exists is refused. 0, or -errno with `err` filled.
  */
 int pt_outfile_open(struct pt_outfile *o, const char *path, struct pt_err *err);
+/* After pt_outfile_open(): a regular file that exists is not to be replaced,
+ * nor one that appears until the commit. 0, or -errno with `err` filled and the
+ * file given up. */
+int pt_outfile_keep(struct pt_outfile *o, struct pt_err *err);
 /* Give the file its name now, for one that is worth having though it may be
  * cut: what had the name is gone. 0, or -errno with `err` filled. */
 int pt_outfile_publish(struct pt_outfile *o, struct pt_err *err);
