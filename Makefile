@@ -25,6 +25,7 @@ AR := ar
 endif
 CLANG ?= clang
 # Debian keeps bpftool in /usr/sbin, which an ordinary user's PATH lacks.
+PROTOC_C ?= protoc-c
 BPFTOOL ?= $(firstword $(wildcard /usr/sbin/bpftool /sbin/bpftool) bpftool)
 INSTALL ?= install
 MULTIARCH := $(shell $(CC) -print-multiarch 2>/dev/null)
@@ -40,7 +41,7 @@ HARDEN := -O2 -D_FORTIFY_SOURCE=2 -fstack-protector-strong
 SANITIZE := -O1 -fno-omit-frame-pointer -fsanitize=address,undefined \
 	    -fno-sanitize-recover=undefined
 
-LIBS := -lbpf -lelf -lz -lzstd -ljansson -liberty -lm
+LIBS := -lbpf -lelf -lz -lzstd -ljansson -liberty -lprotobuf-c -lsqlite3 -lm
 ifeq ($(STATIC),1)
 LINK := -static -no-pie
 PIE := -fno-pie
@@ -65,8 +66,10 @@ ROOMS ?=
 SRCS := $(sort $(shell find $(if $(ROOMS),$(addprefix user/,$(ROOMS)),user) -name '*.c' 2>/dev/null))
 # What is loaded into a target is built apart.
 SRCS := $(filter-out user/gpu/agent/%,$(SRCS))
-OBJS := $(SRCS:%.c=$(B)/obj/%.o)
-SAN_OBJS := $(filter-out %/user/main.o,$(SRCS:%.c=$(B)/san/%.o))
+# Made from the trace format's description.
+PROTO := $(if $(filter user/export/perfetto.c,$(SRCS)),$(B)/perfetto.pb-c)
+OBJS := $(SRCS:%.c=$(B)/obj/%.o) $(PROTO:%=%.o)
+SAN_OBJS := $(filter-out %/user/main.o,$(SRCS:%.c=$(B)/san/%.o)) $(PROTO:%=%.o)
 # The rooms without I/O, clock or kernel, and all that they may lean on.
 PURE_SRCS := $(filter user/model/% user/analysis/%,$(SRCS))
 PURE_BASE := $(filter user/base/arena.c user/gpu/api.c user/report/report.c user/report/opsort.c user/report/diff.c,$(SRCS))
@@ -178,6 +181,17 @@ $(SKEL): $(B)/bpf/pipetrace.o
 # files depend on it from then on is known from the .d files.
 CAPTURE_OBJS := $(foreach o,$(OBJS) $(SAN_OBJS),$(if $(findstring /user/capture/,$o),$o))
 $(CAPTURE_OBJS): | $(if $(BPF_SRCS),$(SKEL))
+
+# protobuf-c's own code, with its own idea of warnings and alignment.
+$(B)/perfetto.pb-c.c: user/export/perfetto.proto
+	@mkdir -p $(@D)
+	$(call say,PROTO)
+	$(Q)$(PROTOC_C) --c_out=$(@D) -I$(<D) $(<F)
+$(B)/perfetto.pb-c.o: $(B)/perfetto.pb-c.c $(B)/.flags.cc
+	$(call say,CC)
+	$(Q)$(CC) $(CPP) $(filter-out $(WARN),$(CBASE)) $(OPT) $(PIE) $(CFLAGS) -MMD -MP -c $< -o $@
+$(PROTO:$(B)/perfetto.pb-c=$(B)/obj/user/export/perfetto.o) \
+	$(PROTO:$(B)/perfetto.pb-c=$(B)/san/user/export/perfetto.o): | $(PROTO:%=%.c)
 
 $(B)/obj/%.o: %.c $(B)/.flags.cc | $(CONFIG)
 	@mkdir -p $(@D)

@@ -27,6 +27,8 @@ enum { /* options without a letter */
 	K_THRESHOLD,
 	K_SORT,
 	K_TOP,
+	K_FORCE,
+	K_EXPORT, /* and one for each format */
 };
 
 #define COMMON                                                                 \
@@ -117,6 +119,17 @@ static const struct argp_option diff_options[] = {
 	{ "fail-on-regression", K_REGRESSION, "PCT", 0,
 	  "Exit with 3 when a later capture has PCT percent less throughput "
 	  "than the first, and that is more than noise", 1 },
+	COMMON
+};
+
+#define FORMAT(name, format, text)                                             \
+	{ name, K_EXPORT + PT_EXPORT_##format, "FILE", 0, text, 1 }
+static const struct argp_option export_options[] = {
+	FORMAT("perfetto", PERFETTO, "A trace for ui.perfetto.dev"),
+	FORMAT("chrome", CHROME,
+	       "Chrome's trace events (JSON), as torch.profiler writes them"),
+	{ "force", K_FORCE, NULL, 0, "Replace files that exist", 2 },
+	{ "batch-size", K_BATCH, "N", 0, "Samples per batch, for samples/s", 2 },
 	COMMON
 };
 
@@ -445,6 +458,12 @@ static error_t parse_one(int key, char *arg, struct argp_state *state)
 				      "LIBRARY:FUNCTION");
 		o->step_marker = arg;
 		return 0;
+	case K_FORCE:
+		o->force = true;
+		return 0;
+	case K_EXPORT ... K_EXPORT + PT_EXPORT_NR - 1:
+		return take_name("an output", arg,
+				 &o->export_to[key - K_EXPORT]);
 	case K_NOMULTI:
 		o->no_uprobe_multi = true;
 		return 0;
@@ -467,6 +486,7 @@ int pt_opts_parse(struct pt_opts *o, enum pt_optset set, const char *doc,
 		[PT_OPTS_RECORD] = record_options,
 		[PT_OPTS_REPORT] = report_options,
 		[PT_OPTS_DIFF] = diff_options,
+		[PT_OPTS_EXPORT] = export_options,
 		[PT_OPTS_TARGET] = target_options,
 		[PT_OPTS_PLAIN] = plain_options,
 	};
@@ -476,6 +496,7 @@ int pt_opts_parse(struct pt_opts *o, enum pt_optset set, const char *doc,
 				   "record -o FILE -- CMD [ARG...]",
 		[PT_OPTS_REPORT] = "report FILE",
 		[PT_OPTS_DIFF] = "diff BEFORE AFTER [MORE...]",
+		[PT_OPTS_EXPORT] = "export --FORMAT OUT... FILE",
 		[PT_OPTS_PLAIN] = NULL,
 	};
 	bool starts = set == PT_OPTS_TRACE || set == PT_OPTS_RECORD;
@@ -485,7 +506,8 @@ int pt_opts_parse(struct pt_opts *o, enum pt_optset set, const char *doc,
 			     .doc = doc };
 	struct parse p = { .o = o, .argp = &argp,
 			   .files = set == PT_OPTS_DIFF ||
-				    set == PT_OPTS_REPORT };
+				    set == PT_OPTS_REPORT ||
+				    set == PT_OPTS_EXPORT };
 	bool utf8 = pt_locale_is_utf8();
 	error_t err;
 	int i, n = argc;

@@ -15,6 +15,13 @@
 #define PT_MAX_PIDS 64
 #define PT_MAX_FILES 26
 
+/* Formats of `export`, in the order in which they are written. */
+enum pt_export_format {
+	PT_EXPORT_PERFETTO = 0,
+	PT_EXPORT_CHROME,
+	PT_EXPORT_NR
+};
+
 struct pt_opts {
 	pid_t pids[PT_MAX_PIDS];
 	size_t n_pids;
@@ -40,6 +47,8 @@ struct pt_opts {
 	struct pt_thresholds thresholds; /* of the verdicts */
 	char *files[PT_MAX_FILES];
 	size_t n_files;
+	const char *export_to[PT_EXPORT_NR]; /* NULL: not asked for */
+	bool force; /* replace what exists */
 	double fail_on_regression; /* share of the throughput; NAN: never */
 	bool help, version; /* asked for and already answered */
 };
@@ -50,6 +59,7 @@ enum pt_optset {
 	PT_OPTS_RECORD,
 	PT_OPTS_REPORT, /* a file as argument */
 	PT_OPTS_DIFF,	/* files as arguments */
+	PT_OPTS_EXPORT, /* a file as argument */
 	PT_OPTS_TARGET, /* -p PID only */
 	PT_OPTS_PLAIN,
 };

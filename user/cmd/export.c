@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* A recorded capture in other programs' formats. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cmd/cmd.h"
+#include "cmd/session.h"
+#include "export/export.h"
+
+#define BUFFER (1 << 20) /* bytes: one write for many small pieces */
+
+static const char doc[] =
+	"Write what `pipetrace record`, or a trace with -o FILE, recorded in "
+	"other programs' formats (docs/export.md). Several may be asked for at "
+	"once. What exists already is kept, unless --force is given; - is "
+	"standard output.";
+
+struct export {
+	const struct pt_opts *o;
+	struct pt_report *r;
+	struct pt_outfile out[PT_EXPORT_NR];
+	char *buffer[PT_EXPORT_NR];
+};
+
+static int (*const writers[PT_EXPORT_NR])(const struct pt_export *, FILE *) = {
+	[PT_EXPORT_PERFETTO] = pt_export_perfetto,
+	[PT_EXPORT_CHROME] = pt_export_chrome,
+};
+
+static int open_one(struct export *e, int i)
+{
+	struct pt_err err = { "" };
+	int ret = pt_outfile_open(&e->out[i], e->o->export_to[i], &err);
+
+	if (!ret && !e->o->force)
+		ret = pt_outfile_keep(&e->out[i], &err);
+	if (ret) {
+		pt_error("%s", err.msg);
+		return ret;
+	}
+	e->buffer[i] = malloc(BUFFER);
+	if (e->buffer[i])
+		setvbuf(e->out[i].f, e->buffer[i], _IOFBF, BUFFER);
+	return 0;
+}
+
+/* Before anything is read, so that what cannot be written is known at once. */
+static int open_all(struct export *e)
+{
+	int i, n_stdout = 0, ret = 0;
+
+	for (i = 0; i < PT_EXPORT_NR && !ret; i++) {
+		if (!e->o->export_to[i])
+			continue;
+		ret = open_one(e, i);
+		n_stdout += !ret && e->out[i].is_stdout;
+	}
+	if (!ret && n_stdout > 1) {
+		pt_error("only one format can go to standard output");
+		ret = -EINVAL;
+	}
+	if (!ret && n_stdout && isatty(STDOUT_FILENO) &&
+	    e->out[PT_EXPORT_PERFETTO].is_stdout) {
+		pt_error("a Perfetto trace is not text: write it to a file");
+		ret = -EINVAL;
+	}
+	return ret;
+}
+
+static int write_one(struct export *e, const struct pt_export *x, int i)
+{
+	struct pt_outfile *out = &e->out[i];
+	struct pt_err err = { "" };
+	int ret;
+
+	ret = writers[i](x, out->f);
+	if (ret) {
+		if (ret == -ENOMEM)
+			pt_error("out of memory");
+		else
+			pt_error("cannot write %s: %s",
+				 out->is_stdout ? "standard output" : out->path,
+				 strerror(-ret));
+		return ret;
+	}
+	ret = pt_outfile_commit(out, &err);
+	if (ret)
+		pt_error("%s", err.msg);
+	return ret;
+}
+
+static int write_all(void *ctx, const struct pt_model *m,
+		     const struct pt_lanes *lanes)
+{
+	struct export *e = ctx;
+	struct pt_export x = { .m = m, .r = e->r, .lanes = lanes };
+	int i, ret = 0;
+
+	for (i = 0; i < PT_EXPORT_NR && !ret; i++)
+		if (e->out[i].f)
+			ret = write_one(e, &x, i);
+	return ret;
+}
+
+static int run(const struct pt_opts *o, const char *name, FILE *f)
+{
+	struct export e = { .o = o, .r = pt_report_new() };
+	int i, ret = -ENOMEM;
+
+	for (i = 0; i < PT_EXPORT_NR; i++)
+		e.out[i].dir = -1;
+	if (!e.r)
+		pt_error("out of memory");
+	else
+		ret = open_all(&e);
+	if (!ret)
+		ret = pt_replay_then(f, name, o, e.r, write_all, &e);
+	for (i = 0; i < PT_EXPORT_NR; i++) {
+		pt_outfile_abandon(&e.out[i]);
+		free(e.buffer[i]);
+	}
+	pt_report_free(e.r);
+	return ret ? PT_EXIT_FAILED : PT_EXIT_OK;
+}
+
+int pt_cmd_export(int argc, char **argv)
+{
+	struct pt_opts o;
+	int i, n = 0, status;
+	FILE *f;
+
+	if (pt_opts_parse(&o, PT_OPTS_EXPORT, doc, argc, argv))
+		return PT_EXIT_USAGE;
+	if (o.help || o.version)
+		return PT_EXIT_OK;
+	for (i = 0; i < PT_EXPORT_NR; i++)
+		n += o.export_to[i] != NULL;
+	if (o.n_files != 1 || !n) {
+		pt_error("export needs a format and one recorded file: pipetrace "
+			 "export --perfetto OUT FILE");
+		return PT_EXIT_USAGE;
+	}
+	f = pt_open_regular(o.files[0], NULL);
+	if (!f)
+		return PT_EXIT_FAILED;
+	status = run(&o, o.files[0], f);
+	fclose(f);
+	return status;
+}
