@@ -340,6 +340,12 @@ $(B)/tests/e2e/%: $(B)/obj/tests/e2e/%.o $(B)/libpipetrace.a
 $(B)/tests/e2e/slowfs $(B)/obj/tests/e2e/slowfs.o: private CPP += $(shell pkg-config --cflags fuse3 2>/dev/null)
 $(B)/tests/e2e/slowfs: private E2E_LIBS = $(shell pkg-config --libs fuse3 2>/dev/null)
 
+# Targets of the injector: nothing of the program is in them.
+$(B)/tests/e2e/hazards: tests/e2e/hazards.c $(B)/.flags.cc
+	@mkdir -p $(@D)
+	$(call say,CC)
+	$(Q)$(CC) -D_GNU_SOURCE= $(CBASE) -O2 $(CFLAGS) $< $(LDFLAGS) -ldl -o $@
+
 $(B)/tests/bench/replay: $(BENCH_SRCS:%.c=$(B)/obj/%.o) $(B)/libpipetrace.a
 	@mkdir -p $(@D)
 	$(call say,LINK)

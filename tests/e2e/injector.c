@@ -115,6 +115,7 @@ static void cycle(const struct pt_inject_opts *o)
 	struct pt_injected in = { 0 };
 	struct pt_inject_job *j;
 	int ret, out = 99, records = 0, state = -1;
+	uint32_t us;
 
 	j = pt_inject_begin(o, NULL);
 	if (!j)
@@ -125,6 +126,8 @@ static void cycle(const struct pt_inject_opts *o)
 	}
 	ret = pt_inject_wait(j, 60000, &in, &err);
 	pt_inject_free(j);
+	us = in.stopped_us;
+	in.stopped_us = 0;
 	if (!ret && !a.keep) {
 		use(&in, &records, &state);
 		for (int tries = 0; tries < 3; tries++) {
@@ -138,10 +141,10 @@ static void cycle(const struct pt_inject_opts *o)
 		}
 	}
 	printf("{\"inject\": %d, \"said\": \"%s\", \"point\": \"%s\", "
-	       "\"tid\": %d, \"us\": %u, \"records\": %d, \"state\": %d, "
+	       "\"tid\": %d, \"us\": %u, \"us_out\": %u, \"records\": %d, \"state\": %d, "
 	       "\"retract\": %d, \"retract_said\": \"%s\", \"fd\": %d, "
 	       "\"handle\": %d}\n", ret, quoted(err.msg), quoted(in.point),
-	       (int)in.tid, in.stopped_us, records, state, out,
+	       (int)in.tid, us, in.stopped_us, records, state, out,
 	       quoted(err2.msg), in.fd, in.handle != 0);
 	fflush(stdout);
 }

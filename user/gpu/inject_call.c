@@ -12,7 +12,6 @@
 
 #include "gpu/inject_int.h"
 
-#define SIGRETURN 15 /* its system call */
 #define KERNEL_SIGSET 8 /* bytes */
 
 int pt_calls_begin(struct pt_calls *c, struct pt_err *err)
@@ -23,7 +22,7 @@ int pt_calls_begin(struct pt_calls *c, struct pt_err *err)
 	uint64_t mask = 0;
 	int ret;
 
-	c->stopped_ns = pt_inj_now_ns();
+	c->stopped_ns = h->stopped_ns;
 	if (ptrace(PTRACE_GETREGSET, h->tid, NT_X86_XSTATE, &io) ||
 	    ptrace(PTRACE_GETSIGMASK, h->tid, KERNEL_SIGSET, &mask)) {
 		ret = -errno;
@@ -95,9 +94,12 @@ int pt_call(struct pt_calls *c, uint64_t fn, const uint64_t *arg, size_t n,
 	int ret = set_regs(c, fn, arg, n);
 
 	while (!ret) {
-		ret = pt_hold_cont(h, true);
+		/* a stop at each system call only to tell a test of the first */
+		bool trace = c->inside && c->o->stage;
+
+		ret = pt_hold_cont(h, trace);
 		if (!ret)
-			ret = pt_hold_wait(h, deadline, true);
+			ret = pt_hold_wait(h, deadline, trace);
 		if (ret)
 			break;
 		if (c->inside) {
@@ -109,10 +111,6 @@ int pt_call(struct pt_calls *c, uint64_t fn, const uint64_t *arg, size_t n,
 			*out = (int64_t)h->regs.rax;
 			return 0;
 		}
-		/* the break point did not stop it: on its way back already */
-		if (h->in_syscall && h->regs.orig_rax == SIGRETURN &&
-		    h->regs.rsp == c->frame->at + 8)
-			return -EIO;
 	}
 	return ret;
 }

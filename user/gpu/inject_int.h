@@ -132,6 +132,7 @@ struct pt_thread_hold {
 	int pass;	  /* a signal to deliver when it goes on */
 	bool in_group_stop;
 	bool in_syscall;  /* stopped inside a call, by the interrupt */
+	uint64_t stopped_ns; /* when that was seen */
 	struct user_regs_struct regs;
 };
 
@@ -188,7 +189,7 @@ struct pt_calls {
 /* Lay the way back. */
 int pt_calls_begin(struct pt_calls *c, struct pt_err *err);
 /* Call `fn` with up to six arguments. 0; -ETIMEDOUT: it goes on by itself;
- * -ESRCH; -EIO: it came back, with what is not known. */
+ * -ESRCH. */
 int pt_call(struct pt_calls *c, uint64_t fn, const uint64_t *arg, size_t n,
 	    int64_t *ret);
 /* Put a name where a call's argument can point; its address. */

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -35,6 +36,8 @@ static void child(const struct pt_inject_opts *o, bool retract,
 	 * asker: none is kept beyond standard error. */
 	syscall(SYS_close_range, 3, ~0u, 0);
 	prctl(PR_SET_NAME, "pipetrace-inj");
+	/* On a busy machine a stopped thread waits for us at each step. */
+	setpriority(PRIO_PROCESS, 0, -20);
 	s->result = pt_inject_work(o, retract, &s->io, &s->err);
 	__atomic_store_n(&s->done, 1, __ATOMIC_RELEASE);
 	_exit(0);

@@ -19,7 +19,9 @@
 #define MAX_THREADS 128
 #define LOOK_US 500
 #define ROUND_MS 250 /* for a set of break points to be hit */
-#define TRIES 64     /* stops that were not safe */
+#define TRIES 12     /* stops that were not safe, then a pause: each costs the
+		      * target a millisecond */
+#define PAUSE_US 100000
 #define MAX_SETS 8
 /* What an interrupted call holds in its result while the thread is stopped
  * (the kernel's linux/errno.h). */
@@ -185,6 +187,8 @@ static int catch_at(struct search *s, const struct set *set, uint64_t until)
 			if (ret != -EAGAIN)
 				return ret;
 		}
+		if (tries == TRIES - 1)
+			break; /* stopped: it can be let go */
 		ret = pt_hold_cont(h, false);
 		if (ret)
 			return ret;
@@ -254,6 +258,8 @@ static int try_set(struct search *s, const struct set *set, struct pt_err *err)
 		ret = -EAGAIN;
 	if (ret)
 		pt_hold_release(&s->p->hold);
+	if (ret == -EAGAIN)
+		pt_inj_sleep_us(PAUSE_US);
 	return ret;
 }
 

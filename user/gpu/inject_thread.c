@@ -12,7 +12,7 @@
 #include "capture/procfs.h"
 #include "gpu/inject_int.h"
 
-#define POLL_US 100
+#define LOOK_NS 2000000
 
 uint64_t pt_inj_now_ns(void)
 {
@@ -93,6 +93,7 @@ int pt_hold_write(struct pt_thread_hold *h, uint64_t at, const void *buf,
 
 static int take_regs(struct pt_thread_hold *h)
 {
+	h->stopped_ns = pt_inj_now_ns();
 	if (!ptrace(PTRACE_GETREGS, h->tid, NULL, &h->regs))
 		return 0;
 	return -errno;
@@ -153,9 +154,14 @@ static int on_stop(struct pt_thread_hold *h, int status, bool want_interrupt)
 static int wait_for(struct pt_thread_hold *h, uint64_t deadline,
 		    bool trace_calls, bool interrupt)
 {
+	struct timespec look = { 0, LOOK_NS };
 	int status, ret;
+	sigset_t set;
 	pid_t got;
 
+	sigemptyset(&set);
+	sigaddset(&set, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &set, NULL);
 	for (;;) {
 		got = waitpid(h->tid, &status, __WALL | WNOHANG);
 		if (got < 0 && errno != EINTR) {
@@ -176,7 +182,9 @@ static int wait_for(struct pt_thread_hold *h, uint64_t deadline,
 		}
 		if (pt_inj_now_ns() >= deadline)
 			return -ETIMEDOUT;
-		pt_inj_sleep_us(POLL_US);
+		/* a stop, which may be over at once, is told by SIGCHLD; one
+		 * that was told before is found by the next look */
+		sigtimedwait(&set, NULL, &look);
 	}
 }
 
