@@ -242,9 +242,10 @@ class Case:
             lost = left(t.pid, self.agent == STAYS)
             if lost:
                 why.append(lost)
-            if threads(t.pid) > n_threads + (0 if self.mode != "forks" else 1):
+            same = self.mode not in ("forks", "exec")
+            if same and threads(t.pid) > n_threads:
                 why.append("%d threads more" % (threads(t.pid) - n_threads))
-            if self.mode != "forks" and len(descriptors(t.pid)) > n_fds:
+            if same and len(descriptors(t.pid)) > n_fds:
                 why.append("%d descriptors more" % (len(descriptors(t.pid)) - n_fds))
             if before and after < 0.25 * before:
                 why.append("it works no longer")
@@ -290,8 +291,8 @@ CASES = [
     Case("alarm", cycles=5),
     Case("small_stack", "", cycles=1),
     Case("forks", cycles=3),
-    Case("exec", "any", cycles=6, words={"point": 500}),
-    Case("exit", "any", cycles=6, ends=42, words={"point": 500}),
+    Case("exec", "any", cycles=8, settle=0.1, words={"point": 500}),
+    Case("exit", "any", cycles=8, settle=0.1, ends=42, words={"point": 500}),
     Case("seccomp_all", cycles=2),
     Case("seccomp_335", "seccomp filter does not allow", cycles=1),
     Case("seccomp_memfd", "seccomp filter does not allow .* memfd_create", cycles=1),

@@ -148,7 +148,9 @@ bool pt_is_musl(const char *path)
 {
 	const char *b = base_name(path);
 
-	return !strncmp(b, "ld-musl-", 8) || !strncmp(b, "libc.musl-", 10);
+	/* one file is loader and library; glibc's is libc.so.6 */
+	return !strncmp(b, "ld-musl-", 8) || !strncmp(b, "libc.musl-", 10) ||
+	       !strcmp(b, "libc.so");
 }
 
 static bool is_libdl(const char *path)
