@@ -208,16 +208,18 @@ static void check_spans(struct world *w, const struct pt_model *m, uint64_t seed
 			    .t0 = m->begin, .t1 = m->end };
 	uint64_t wrong = 0;
 	struct pt_trainer *t;
+	const pt_spans *idle;
 	size_t i, k;
 
 	assert_int_equal(pt_find_roles(&an), 0);
 	t = &an.trainers.v[0];
 	assert_int_equal(pt_model_gpu(&an, t), 0);
-	for (i = 0; i < t->idle_hard.n; i++)
+	assert_int_equal(t->devs.n, 1);
+	idle = &t->devs.v[0].idle_hard;
+	for (i = 0; i < idle->n; i++)
 		for (k = 0; k < w->busy.n &&
-			    w->busy.v[k].begin < t->idle_hard.v[i].end; k++)
-			wrong += pt_overlap(t->idle_hard.v[i].begin,
-					    t->idle_hard.v[i].end,
+			    w->busy.v[k].begin < idle->v[i].end; k++)
+			wrong += pt_overlap(idle->v[i].begin, idle->v[i].end,
 					    w->busy.v[k].begin,
 					    w->busy.v[k].end);
 	for (i = 0; i < an.trainers.n; i++)

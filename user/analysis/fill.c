@@ -204,71 +204,6 @@ static int fill_data_wait(struct pt_an *an, struct pt_trainer *t,
 	return 0;
 }
 
-static int fill_gpu(struct pt_an *an, struct pt_trainer *t)
-{
-	uint64_t wall = an->t1 - an->t0;
-	struct pt_r_gpu *g = pt_arena_alloc(an->a, sizeof(*g));
-	struct pt_r_charge *idle = pt_arena_calloc(an->a, 2, sizeof(*idle));
-
-	if (!g || !idle)
-		return -ENOMEM;
-	g->index = PT_NULL;
-	g->idle_hard[0] = share(t->idle_hard_ns, wall);
-	g->idle_hard[1] = 1 - share(t->busy_hard_ns, wall);
-	g->busy_hard[0] = 1 - g->idle_hard[1];
-	g->busy_hard[1] = 1 - g->idle_hard[0];
-	g->idle_likely[0] = g->idle_hard[0];
-	g->idle_likely[1] = g->idle_hard[1];
-	g->certainty = PT_BOUNDED;
-	g->busy_share = g->idle_share = NAN;
-	if (t->gpu_known) {
-		g->certainty = PT_ESTIMATED;
-		g->idle_share = share(t->idle_likely_ns, wall);
-		g->busy_share = 1 - g->idle_share;
-		g->idle_likely[0] = g->idle_share;
-		g->idle_likely[1] = g->idle_share;
-	}
-	g->busy_likely[0] = 1 - g->idle_likely[1];
-	g->busy_likely[1] = 1 - g->idle_likely[0];
-	g->compute = g->copy = g->collective = NAN;
-	g->starved_share[0] = share(t->starved_lo_ns, wall);
-	g->starved_share[1] = share(t->starved_likely_ns, wall);
-	g->kernels = t->graphs_unknown ? PT_NULL :
-					 (int64_t)(t->kernels + t->graph_kernels);
-	g->graph_launches = (int64_t)t->graph_launches;
-	g->collectives = (int64_t)t->collectives;
-	g->collective_bytes = (int64_t)t->collective_bytes;
-	g->copies_h2d = (int64_t)t->h2d;
-	g->copies_d2h = (int64_t)t->d2h;
-	g->copies_other = (int64_t)t->other_copies;
-	g->copy_bytes = (int64_t)t->copy_bytes;
-	g->pageable_share = NAN;
-	g->syncs = (int64_t)t->syncs;
-	g->failed_allocations = (int64_t)t->failed_allocs;
-	g->mem_reserved = g->mem_peak = PT_NULL;
-	g->mem_growth_per_min = NAN;
-	idle[0].cause = t->top_cause;
-	idle[0].seconds = sec(t->starved_likely_ns);
-	idle[0].share = share(t->starved_likely_ns, wall);
-	idle[0].subject_pid = idle[0].subject_tid = PT_NULL;
-	idle[0].what = "waiting for data";
-	idle[1].cause = PT_CAUSE_OTHER_HOST;
-	idle[1].seconds = sec(t->idle_likely_ns -
-			      pt_min64(t->idle_likely_ns, t->starved_likely_ns));
-	idle[1].share = share(t->idle_likely_ns -
-			      pt_min64(t->idle_likely_ns, t->starved_likely_ns),
-			      wall);
-	idle[1].subject_pid = idle[1].subject_tid = PT_NULL;
-	idle[1].what = "other work of the host";
-	if (t->gpu_known) {
-		g->idle_causes = idle;
-		g->n_idle_causes = 2;
-	}
-	an->r->gpu = g;
-	an->r->n_gpu = 1;
-	return 0;
-}
-
 static void fill_loader(struct pt_an *an, struct pt_trainer *t)
 {
 	struct pt_r_loader *l = &an->r->loader;
@@ -340,9 +275,9 @@ static void fill_limits(struct pt_an *an)
 		pt_report_limit(r, "gpu", "No GPU library call was seen.");
 		return;
 	}
-	if (t->graphs_unknown)
+	if (t->counts.graphs_unknown)
 		pt_report_limit(r, "gpu.kernels", "%llu launches were of graphs that were made before the trace began, so the number of kernels is not known.",
-				(unsigned long long)t->graphs_unknown);
+				(unsigned long long)t->counts.graphs_unknown);
 	if (!t->gpu_known)
 		pt_report_limit(r, "gpu.busy", "The job never waited for the device, so its idle time is only bounded.");
 	if (an->m->host_known && an->m->host.read_door == PT_DOOR_NONE)
@@ -366,7 +301,7 @@ int pt_fill_report(struct pt_an *an)
 		if (!err)
 			err = fill_data_wait(an, t, &r->data_wait);
 		if (!err)
-			err = fill_gpu(an, t);
+			err = pt_fill_gpu(an, t);
 		fill_loader(an, t);
 		if (!err)
 			err = fill_ranks(an);

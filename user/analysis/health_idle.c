@@ -159,18 +159,16 @@ static int host_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv,
 	return 0;
 }
 
-/* Certain idle outside of waits always follows a sync. */
-static int split_hard(struct pt_trainer *t, const pt_spans *waits,
-		      const pt_spans *writing)
+/* Certain idle of a device outside of waits always follows a sync. */
+static int split_hard(struct pt_trainer *t, const struct pt_dev *d,
+		      const pt_spans *waits)
 {
 	pt_spans idle = { 0 }, rest = { 0 };
 	size_t i;
-	int err;
+	int err = pt_spans_subtract(&d->idle_hard, waits, &idle);
 
-	t->sync_ns = t->lack_ns = 0;
-	err = pt_spans_subtract(&t->idle_hard, waits, &idle);
 	if (!err)
-		err = pt_spans_subtract(&idle, writing, &rest);
+		err = pt_spans_subtract(&idle, &t->writing, &rest);
 	for (i = 0; i < rest.n && !err; i++)
 		err = pt_walk(t->main, rest.v[i].begin, rest.v[i].end,
 			      host_piece, t);
@@ -180,24 +178,51 @@ static int split_hard(struct pt_trainer *t, const pt_spans *waits,
 }
 
 /* Likely idle between launches of one stretch. */
-static int split_likely(struct pt_trainer *t, const pt_spans *waits,
-			const pt_spans *writing)
+static int split_likely(struct pt_trainer *t, const struct pt_dev *d,
+			const pt_spans *waits)
 {
 	pt_spans a = { 0 }, b = { 0 }, c = { 0 };
-	size_t i;
-	int err = pt_spans_subtract(&t->idle_likely, &t->idle_hard, &a);
+	size_t i, n = 0;
+	int err = pt_spans_subtract(&d->idle_likely, &d->idle_hard, &a);
 
 	if (!err)
 		err = pt_spans_subtract(&a, waits, &b);
+	for (i = 0; i < b.n; i++)
+		if (b.v[i].end - b.v[i].begin <= LAUNCH_GAP_NS)
+			b.v[n++] = b.v[i];
+	b.n = n;
 	if (!err)
-		err = pt_spans_subtract(&b, writing, &c);
-	t->launch_ns = 0;
-	for (i = 0; i < c.n && !err; i++)
-		if (c.v[i].end - c.v[i].begin <= LAUNCH_GAP_NS)
-			t->launch_ns += c.v[i].end - c.v[i].begin;
+		err = pt_spans_subtract(&b, &t->writing, &c);
+	if (!err)
+		t->launch_ns += pt_spans_sum(&c);
 	pt_vec_free(&a);
 	pt_vec_free(&b);
 	pt_vec_free(&c);
+	return err;
+}
+
+/* The mean over the devices. */
+static int split_devices(struct pt_trainer *t, const pt_spans *waits)
+{
+	uint64_t n = t->devs.n ? t->devs.n : 1, written = 0;
+	size_t i;
+	int err = 0;
+
+	t->sync_ns = t->lack_ns = t->launch_ns = 0;
+	for (i = 0; i < t->devs.n && !err; i++) {
+		const struct pt_dev *d = &t->devs.v[i];
+
+		err = split_hard(t, d, waits);
+		if (!err)
+			err = split_likely(t, d, waits);
+		written += pt_spans_overlap(d->idle_likely.v, d->idle_likely.n,
+					    t->writing.v, t->writing.n);
+	}
+	t->sync_ns /= n;
+	t->lack_ns /= n;
+	t->launch_ns /= n;
+	t->checkpoint_idle_ns = t->gpu_known ? written / n :
+					       pt_spans_sum(&t->writing);
 	return err;
 }
 
@@ -260,13 +285,10 @@ static int find_host_bound(const struct pt_an *an, struct pt_trainer *t,
 int pt_split_idle(struct pt_an *an, struct pt_trainer *t)
 {
 	pt_spans waits = { 0 }, out = { 0 };
-	const pt_spans *idle = &t->idle_likely;
 	int err = pt_wait_spans(an, t, &waits);
 
 	if (!err)
-		err = split_hard(t, &waits, &t->writing);
-	if (!err)
-		err = split_likely(t, &waits, &t->writing);
+		err = split_devices(t, &waits);
 	if (!err)
 		err = pt_spans_subtract(&t->writing, &waits, &out);
 	if (!err)
@@ -275,11 +297,6 @@ int pt_split_idle(struct pt_an *an, struct pt_trainer *t)
 		goto out;
 	t->checkpoint_ns = pt_spans_sum(&out);
 	t->checkpoint_wait_ns = pt_spans_sum(&t->writing) - t->checkpoint_ns;
-	t->checkpoint_idle_ns = pt_spans_sum(&t->writing);
-	if (t->gpu_known)
-		t->checkpoint_idle_ns = pt_spans_overlap(idle->v, idle->n,
-							 t->writing.v,
-							 t->writing.n);
 out:
 	pt_vec_free(&waits);
 	pt_vec_free(&out);

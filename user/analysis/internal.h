@@ -107,6 +107,39 @@ struct pt_quota {
 	size_t bin; /* where in the period it goes on */
 };
 
+/* Calls of a process, on one device or on all. */
+struct pt_dev_counts {
+	uint64_t kernels, h2d, d2h, other_copies, copy_bytes, syncs,
+		failed_allocs;
+	uint64_t graph_launches, graph_kernels; /* kernels that they ran */
+	uint64_t graphs_unknown; /* launches of graphs from before the trace */
+	uint64_t collectives, collective_bytes; /* calls of NCCL or RCCL */
+};
+
+#define PT_DEV_NO_ORDINAL UINT32_MAX
+/*
+ * One device of a process. Spans are in time order and disjoint; all are of the
+ * window. "hard" always holds; "likely" has a low and a high guess and, between
+ * them, one list of spans as the best guess.
+ */
+struct pt_dev {
+	uint32_t ordinal; /* in the process; PT_DEV_NO_ORDINAL: it never chose */
+	uint16_t node;	  /* of the device model */
+	bool has_node;
+	struct pt_dev_counts counts;
+	pt_spans idle_hard; /* certainly nothing to do */
+	pt_spans busy_hard; /* certainly at work */
+	pt_spans idle_likely; /* best guess; contains idle_hard */
+	uint64_t idle_hard_ns, busy_hard_ns, idle_likely_ns;
+	uint64_t busy_lo_ns, busy_hi_ns; /* likely bounds */
+	uint64_t starved_lo_ns, starved_likely_ns; /* idle in data waits */
+	bool known;	/* a sync was seen, or it was measured */
+	bool measured;	/* by activity records */
+	bool shared;	/* other processes, not seen here, may use it too */
+	uint64_t compute_ns, copy_ns, collective_ns; /* ~0: cannot be told */
+};
+
+
 struct pt_trainer {
 	struct pt_proc *proc;
 	struct pt_thread *main; /* obtains the batches */
@@ -133,9 +166,9 @@ struct pt_trainer {
 	bool marks_direct; /* marks come from workers, not feeders */
 	double message_bytes; /* read for a batch in one go; NAN unknown */
 
-	/* device, by the queue model; spans in time order */
-	pt_spans idle_hard;  /* the device has nothing: certain */
-	pt_spans idle_likely;
+	/* devices, by the queue model or measured; the sums are the mean over
+	 * them, so that a share of wall time stays one */
+	PT_VEC(struct pt_dev) devs; /* by ordinal */
 	uint64_t busy_hard_ns; /* certainly busy */
 	bool gpu_known;	     /* a sync was seen: the model has footing */
 	bool never_drained;
@@ -143,11 +176,7 @@ struct pt_trainer {
 	uint8_t top_cause;
 	uint64_t starved_lo_ns, starved_likely_ns, starved_hi_ns;
 	uint64_t idle_hard_ns, idle_likely_ns;
-	uint64_t kernels, h2d, d2h, other_copies, copy_bytes, syncs,
-		failed_allocs;
-	uint64_t graph_launches, graph_kernels; /* kernels that they ran */
-	uint64_t graphs_unknown; /* launches of graphs from before the trace */
-	uint64_t collectives, collective_bytes; /* calls of NCCL or RCCL */
+	struct pt_dev_counts counts; /* over all devices */
 	uint64_t collective_ns; /* the main thread in them, outside data waits */
 
 	/* sums over the window */
@@ -163,24 +192,6 @@ struct pt_trainer {
 	uint64_t lack_ns; /* idle behind a sync, host on the run queue */
 	uint64_t host_bound_ns, host_bound_launches; /* stretches of launching
 				      * behind which no sync had to wait */
-};
-
-/*
- * One device of a process. Spans are in time order and disjoint; all are of the
- * window. "hard" always holds; "likely" has a low and a high guess and, between
- * them, one list of spans as the best guess.
- */
-struct pt_dev {
-	uint32_t ordinal; /* in the process */
-	pt_spans idle_hard; /* certainly nothing to do */
-	pt_spans busy_hard; /* certainly at work */
-	pt_spans idle_likely; /* best guess; contains idle_hard */
-	uint64_t idle_hard_ns, busy_hard_ns, idle_likely_ns;
-	uint64_t busy_lo_ns, busy_hi_ns; /* likely bounds */
-	bool known;	/* a sync was seen, or it was measured */
-	bool measured;	/* by activity records */
-	bool shared;	/* other processes, not seen here, may use it too */
-	uint64_t compute_ns, copy_ns, collective_ns; /* ~0: cannot be told */
 };
 
 #define PT_SHARED_LOCKS 16
@@ -215,9 +226,12 @@ int pt_find_steps(struct pt_an *an, struct pt_trainer *t);
 int pt_shape_steps(struct pt_an *an, struct pt_trainer *t);
 int pt_charge_waits(struct pt_an *an, struct pt_trainer *t);
 int pt_model_gpu(struct pt_an *an, struct pt_trainer *t);
+void pt_dev_free(struct pt_dev *d); /* what it holds */
 int pt_measure_workers(struct pt_an *an, struct pt_trainer *t);
 int pt_sum_breakdown(struct pt_an *an, struct pt_trainer *t);
 int pt_fill_report(struct pt_an *an);
+/* gpu of the report, one entry per device. */
+int pt_fill_gpu(struct pt_an *an, struct pt_trainer *t);
 int pt_fill_phases(struct pt_an *an, const struct pt_trainer *t);
 int pt_fill_tables(struct pt_an *an);
 int pt_fill_operations(struct pt_an *an, const struct pt_trainer *t);

@@ -376,7 +376,8 @@ void pt_trainer_free(struct pt_trainer *t)
 	pt_vec_free(&t->quotas);
 	pt_vec_free(&t->pool);
 	pt_vec_free(&t->pool_rests);
-	pt_vec_free(&t->idle_hard);
-	pt_vec_free(&t->idle_likely);
+	for (i = 0; i < t->devs.n; i++)
+		pt_dev_free(&t->devs.v[i]);
+	pt_vec_free(&t->devs);
 	pt_vec_free(&t->writing);
 }

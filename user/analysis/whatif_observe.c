@@ -324,9 +324,9 @@ static void observe_device(const struct pt_an *an, const struct pt_trainer *t,
 	o->gpu[0] = ms(wall - pt_min64(wall, t->idle_likely_ns)) / n;
 	o->gpu[1] = ms(t->busy_hard_ns) / n;
 	o->gpu[2] = ms(wall - pt_min64(wall, t->idle_hard_ns)) / n;
-	o->launches = (double)t->kernels / n;
+	o->launches = (double)t->counts.kernels / n;
 	o->transfer = ms(t->transfer_ns) / n;
-	o->handed_bytes = (double)t->copy_bytes / n;
+	o->handed_bytes = (double)t->counts.copy_bytes / n;
 }
 
 static int cmp_span(const void *a, const void *b)

@@ -19,8 +19,8 @@ int pt_judge_gpu_memory_growth(struct pt_an *an, const struct pt_facts *f,
 	pt_evidence_add(v, "gpu.frees", (double)f->gpu_frees, "count", NAN,
 			PT_MEASURED);
 	pt_evidence_add(v, "gpu.failed_allocations",
-			(double)f->t->failed_allocs, "count", NAN, PT_MEASURED);
-	v->severity = f->t->failed_allocs ? PT_CRITICAL : PT_WARNING;
+			(double)f->t->counts.failed_allocs, "count", NAN, PT_MEASURED);
+	v->severity = f->t->counts.failed_allocs ? PT_CRITICAL : PT_WARNING;
 	v->certainty = f->gpu_frees ? PT_CONF_LOW : PT_CONF_MEDIUM;
 	v->subject_pid = f->t->proc->tgid;
 	v->title = pt_arena_printf(an->a,

@@ -17,7 +17,7 @@ int pt_judge_sync_bound(struct pt_an *an, const struct pt_facts *f,
 		return -ENOMEM;
 	pt_evidence_add(v, "gpu.idle_after_sync_share", lost, "share",
 			f->th->starved_info, PT_BOUNDED);
-	pt_evidence_add(v, "gpu.syncs", (double)f->t->syncs, "count", NAN,
+	pt_evidence_add(v, "gpu.syncs", (double)f->t->counts.syncs, "count", NAN,
 			PT_MEASURED);
 	*f->lost = lost;
 	v->severity = pt_severity_of(f, lost);

@@ -16,10 +16,11 @@ int pt_judge_transfer_bound(struct pt_an *an, const struct pt_facts *f,
 		return -ENOMEM;
 	pt_evidence_add(v, "breakdown.transfer.share", lost, "share",
 			f->th->starved_info, PT_ESTIMATED);
-	pt_evidence_add(v, "gpu.copies.bytes", (double)f->t->copy_bytes,
+	pt_evidence_add(v, "gpu.copies.bytes", (double)f->t->counts.copy_bytes,
 			"bytes", NAN, PT_MEASURED);
 	pt_evidence_add(v, "gpu.copies.count",
-			(double)(f->t->h2d + f->t->d2h + f->t->other_copies),
+			(double)(f->t->counts.h2d + f->t->counts.d2h +
+				 f->t->counts.other_copies),
 			"count", NAN, PT_MEASURED);
 	*f->lost = lost;
 	v->severity = pt_severity_of(f, lost);

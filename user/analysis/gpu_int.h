@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What the passes of the device model hand to each other:
+ *
+ *   gpu_devices  which device a call goes to, as far as the calls tell
+ *   gpu_certain  until when a wait for the device shows it at work
+ *   gpu_queue    streams, events and syncs: the hard bounds, and the operations
+ *   gpu_likely   the operations replayed with fitted costs: the likely bounds
+ *   gpu_idle     the likely idle time by its causes
+ */
+#ifndef PT_ANALYSIS_GPU_INT_H
+#define PT_ANALYSIS_GPU_INT_H
+
+#include "analysis/graphs.h"
+#include "analysis/internal.h"
+
+/* A wait that returns sooner found the device empty: a call and its two probes
+ * take a few microseconds. */
+#define PT_BLOCKED_NS 30000ull
+
+/* ---- spans (gpu_spans.c) -------------------------------------------------- */
+/* Sort, clip to [t0,t1) and join what touches. Their sum, ns. */
+uint64_t pt_spans_tidy(pt_spans *s, uint64_t t0, uint64_t t1);
+/* a := a without b; both tidy. 0 or -ENOMEM. */
+int pt_spans_remove(pt_spans *a, const pt_spans *b);
+/* a := what is in both; both tidy. 0 or -ENOMEM. */
+int pt_spans_meet(pt_spans *a, const pt_spans *b);
+/* out := [t0,t1) without a, which is tidy. 0 or -ENOMEM. */
+int pt_spans_invert(const pt_spans *a, uint64_t t0, uint64_t t1, pt_spans *out);
+
+/* ---- devices (gpu_devices.c) ---------------------------------------------- */
+#define PT_NODES_MAX 64
+#define PT_NODE_NONE UINT16_MAX
+enum pt_node_kind {
+	PT_NODE_ORDINAL, /* chosen by number */
+	PT_NODE_CONTEXT, /* the driver's context: a device of its own */
+	PT_NODE_THREAD,	 /* that of a thread which was not seen to choose */
+};
+struct pt_node {
+	uint64_t value; /* ordinal, context, or tid */
+	uint16_t same;	/* the node that it was found to be; itself */
+	uint8_t kind;
+	bool used;
+};
+
+struct pt_gpu_thread {
+	uint32_t tid;
+	uint16_t own;	 /* node of the device that it was on at first */
+	uint16_t choice; /* the first that it chose; PT_NODE_NONE: never */
+	uint16_t now;	 /* current one */
+	bool many;	 /* it chose several */
+	bool waits;	 /* it waits for its own device at times */
+};
+
+struct pt_handle { /* of a stream: which device it is of */
+	uint64_t handle;
+	uint16_t node;
+	UT_hash_handle hh;
+};
+
+struct pt_devices {
+	struct pt_node node[PT_NODES_MAX];
+	size_t n;
+	bool overflow; /* more devices than nodes: nothing is certain */
+	bool chosen;   /* some thread chose a device */
+	unsigned roots; /* devices, as far as they can be told apart */
+	PT_VEC(struct pt_gpu_thread) threads;
+	struct pt_handle *handles;
+};
+
+/* A stream whose handle means another one on each device: the default streams,
+ * and the threads' own ones. */
+static inline bool pt_handle_is_local(uint64_t handle)
+{
+	return handle <= 2 || (handle & UINT32_MAX) == 2;
+}
+
+/* Read all of the process' calls once: who chooses what. 0 or -ENOMEM. */
+int pt_devices_learn(struct pt_devices *d, const struct pt_proc *p, uint64_t t1);
+void pt_devices_free(struct pt_devices *d);
+/* In the order of time: before the first call, and at each SET_DEVICE. */
+void pt_devices_rewind(struct pt_devices *d);
+void pt_devices_take(struct pt_devices *d, const struct pt_gpu_call *c);
+/* The node that a call works on; PT_NODE_NONE: out of memory. */
+uint16_t pt_devices_of(struct pt_devices *d, const struct pt_gpu_call *c);
+/* Work on this node may be on any of the process' devices. */
+bool pt_devices_unsure(const struct pt_devices *d, uint16_t node);
+
+/* ---- certainty (gpu_certain.c) -------------------------------------------- */
+/* How late an interrupt that ends a wait may reach its thread: so much of
+ * every wait is not claimed. Timers and interrupts on busy machines were seen
+ * up to that late, mostly a sixth of it. */
+#define PT_LATE_NS 50000ull
+/*
+ * The host waited in call `c` for the device. Until when, at the latest, the
+ * device can have been at work for it: the moment at which the one who woke
+ * the host was woken himself, or the last look of a host that spins. 0: it
+ * cannot be told (the host waited for a core, a lock, a page).
+ */
+uint64_t pt_wait_end(const struct pt_an *an, const struct pt_proc *p,
+		     const struct pt_gpu_call *c, bool spins);
+
+/* ---- operations (gpu_queue.c) --------------------------------------------- */
+enum pt_gop_kind {
+	PT_GOP_LAUNCH, PT_GOP_GRAPH, PT_GOP_COPY, PT_GOP_MEMSET,
+	PT_GOP_RECORD, PT_GOP_WAIT, PT_GOP_SYNC,
+};
+#define PT_GOP_ALL UINT32_MAX
+struct pt_gop {
+	uint64_t at;	/* the call began */
+	uint64_t key;	/* LAUNCH function, GRAPH executable, COPY direction */
+	uint64_t bytes; /* COPY, MEMSET; GRAPH: kernels, 0 unknown */
+	uint64_t done;	/* SYNC: when the device was done, at the latest */
+	uint32_t stream; /* index; SYNC: PT_GOP_ALL: the whole device */
+	uint32_t event; /* WAIT, SYNC of an event: its RECORD's index + 1 */
+	uint16_t dev;	/* node */
+	uint8_t kind;
+	bool blocked;	/* SYNC: the host had to wait: done is near the truth */
+	bool collective; /* LAUNCH: within a collective's call */
+};
+typedef PT_VEC(struct pt_gop) pt_gops;
+
+struct pt_gstream {
+	uint64_t handle;
+	uint16_t dev;
+	uint64_t last_submit;
+	uint64_t done;	/* when it was found empty; pending: before that */
+	bool pending;
+	bool foreign; /* waits for what is not of this device, or not seen */
+	bool peer;    /* has work that another device takes part in, perhaps */
+	uint64_t cleared; /* unsure device: nodes synchronised since, bits */
+};
+
+struct pt_gevent {
+	uint64_t handle, recorded;
+	uint32_t stream, op; /* op: index of the RECORD */
+	bool foreign;
+	UT_hash_handle hh;
+};
+
+struct pt_gnode { /* a node's device */
+	pt_spans idle, busy; /* certain */
+	uint64_t idle_since; /* drained; 0: not known to be empty */
+	bool known;	     /* a sync was seen */
+	bool works;	     /* something was submitted */
+	struct pt_dev_counts counts;
+};
+
+#define PT_COLLECTIVES_OPEN 8
+struct pt_gqueue {
+	struct pt_an *an;
+	struct pt_trainer *t;
+	struct pt_devices devices;
+	struct pt_graphs graphs;
+	PT_VEC(struct pt_gstream) streams;
+	struct pt_gevent *events;
+	struct pt_gnode node[PT_NODES_MAX];
+	pt_gops ops;
+	bool overflow; /* more streams or events than are kept */
+	struct { /* calls of collectives that run */
+		uint64_t end;
+		uint32_t tid;
+	} collective[PT_COLLECTIVES_OPEN];
+};
+
+/* All calls of the trainer's process in the window. 0 or -ENOMEM. */
+int pt_gqueue_run(struct pt_gqueue *q);
+void pt_gqueue_free(struct pt_gqueue *q);
+
+/* ---- likely (gpu_likely.c) ------------------------------------------------ */
+struct pt_glikely { /* of one device */
+	pt_spans busy;	/* best guess, tidy */
+	uint64_t lo_ns, hi_ns;
+	uint64_t compute_ns, copy_ns, collective_ns;
+};
+/* Into out[node], for every node that works; the caller frees the spans. */
+int pt_glikely_run(const struct pt_gqueue *q, struct pt_glikely *out);
+
+#endif

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The likely busy time: the operations replayed on queues, one per stream,
+ * with a cost for each kind of operation (a kernel's function, a graph, a
+ * direction of copies). Where the host had to wait in a sync, the end of what
+ * it waited for is known, and the costs of that stretch are scaled so that the
+ * replay ends there; the costs themselves are the medians of what such
+ * stretches come to. They stand where no sync shows an end.
+ *
+ * What is guessed: that the same function, graph or size takes the same time,
+ * and that streams do not hold each other up. The range is from replays with
+ * the low and the high end of what is open: how late the host was told of an
+ * end, and the spread of the costs.
+ */
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+#include "analysis/gpu_int.h"
+#include "analysis/gpu_replay.h"
+
+/* How much earlier than the first thread that was woken for it the device
+ * was done: an interrupt takes some microseconds to get there. */
+static const double late_ns[PT_REPLAY_NR] = {
+	[PT_REPLAY_LOW] = 25000, [PT_REPLAY_MID] = 8000, [PT_REPLAY_HIGH] = 0,
+};
+#define ROUNDS 6
+
+/* Replays until the costs stand. */
+static int fit(struct pt_replay *r)
+{
+	int i, err = 0;
+
+	for (i = 0; i < ROUNDS && !err; i++) {
+		err = pt_replay_pass(r, PT_REPLAY_MID, late_ns[PT_REPLAY_MID]);
+		if (!err)
+			err = pt_replay_learn(r);
+	}
+	return err;
+}
+
+static int take(struct pt_replay *r, struct pt_glikely *out, enum pt_replay_mode m)
+{
+	const struct pt_an *an = r->q->an;
+	size_t n;
+
+	for (n = 0; n < r->q->devices.n; n++) {
+		struct pt_replay_dev *d = &r->dev[n];
+		uint64_t sum = pt_spans_tidy(&d->busy, an->t0, an->t1);
+
+		if (m == PT_REPLAY_LOW) {
+			out[n].lo_ns = sum;
+		} else if (m == PT_REPLAY_HIGH) {
+			out[n].hi_ns = sum;
+		} else {
+			out[n].busy = d->busy;
+			memset(&d->busy, 0, sizeof(d->busy));
+			out[n].compute_ns = pt_spans_tidy(&d->compute, an->t0, an->t1);
+			out[n].copy_ns = pt_spans_tidy(&d->copy, an->t0, an->t1);
+			out[n].collective_ns =
+				pt_spans_tidy(&d->collective, an->t0, an->t1);
+		}
+	}
+	return 0;
+}
+
+int pt_glikely_run(const struct pt_gqueue *q, struct pt_glikely *out)
+{
+	struct pt_replay r = { .q = q };
+	int err = pt_replay_open(&r), m;
+
+	if (!err)
+		err = fit(&r);
+	for (m = 0; m < PT_REPLAY_NR && !err; m++) {
+		err = pt_replay_pass(&r, m, late_ns[m]);
+		if (!err)
+			err = take(&r, out, m);
+	}
+	pt_replay_close(&r);
+	return err;
+}
