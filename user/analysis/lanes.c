@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "analysis/gpu_int.h"
 #include "analysis/internal.h"
 
 static int copy_spans(struct pt_an *an, const pt_spans *from,
@@ -76,11 +77,35 @@ static int copy_workers(struct pt_an *an, const struct pt_trainer *t,
 	return 0;
 }
 
+/* When every device of the trainer is idle. */
+static int all_idle(const struct pt_trainer *t, pt_spans *hard, pt_spans *likely)
+{
+	size_t i, k;
+	int err = 0;
+
+	for (i = 0; i < t->devs.n && !err; i++) {
+		const struct pt_dev *d = &t->devs.v[i];
+
+		if (i) {
+			err = pt_spans_meet(hard, &d->idle_hard);
+			if (!err)
+				err = pt_spans_meet(likely, &d->idle_likely);
+			continue;
+		}
+		for (k = 0; k < d->idle_hard.n && !err; k++)
+			err = pt_vec_push(hard, d->idle_hard.v[k]);
+		for (k = 0; k < d->idle_likely.n && !err; k++)
+			err = pt_vec_push(likely, d->idle_likely.v[k]);
+	}
+	return err;
+}
+
 static int copy_trainer(struct pt_an *an, const struct pt_trainer *t,
 			struct pt_lane_trainer *o)
 {
 	struct pt_lane_step *steps =
 		pt_arena_calloc(an->a, t->steps.n + 1, sizeof(*steps));
+	pt_spans hard = { 0 }, likely = { 0 };
 	size_t i;
 	int err = copy_workers(an, t, o);
 
@@ -95,10 +120,14 @@ static int copy_trainer(struct pt_an *an, const struct pt_trainer *t,
 	o->steps = steps;
 	o->n_steps = t->steps.n;
 	o->device_known = t->gpu_known;
-	err = copy_spans(an, &t->idle_hard, &o->idle_hard, &o->n_idle_hard);
+	err = all_idle(t, &hard, &likely);
+	if (!err)
+		err = copy_spans(an, &hard, &o->idle_hard, &o->n_idle_hard);
 	if (!err && t->gpu_known)
-		err = copy_spans(an, &t->idle_likely, &o->idle_likely,
+		err = copy_spans(an, &likely, &o->idle_likely,
 				 &o->n_idle_likely);
+	pt_vec_free(&hard);
+	pt_vec_free(&likely);
 	return err;
 }
 
