@@ -309,7 +309,9 @@ _Static_assert(sizeof(struct pt_rec_proc) == 56, "pt_rec_proc");
 			* `begin` and over by `end` has been recorded, but for
 			* what is counted as lost. Grows: the last one counts;
 			* another `begin`, another stretch. bytes: records lost
-			* so far, dropped by CUPTI or for want of room */
+			* so far, dropped by CUPTI or for want of room. detail:
+			* 1 with the last one; before it some records may still
+			* be on their way */
 #define PT_ACT_LAST PT_ACT_COVER
 #define PT_ACT_F_PAGEABLE 0x0001 /* COPY: host memory that is not pinned */
 #define PT_ACT_F_GRAPH 0x0002	 /* KERNEL, COPY, MEMSET: node of a graph */

@@ -60,7 +60,6 @@ static void test_order_and_cover(void **state)
 {
 	struct pt_model *m = begin();
 	const struct pt_proc *p;
-	uint64_t lost = 99;
 
 	(void)state;
 	assert_int_equal(feed(m, act(PT_ACT_KERNEL, T0 + 30, T0 + 40, 3)), 0);
@@ -76,10 +75,10 @@ static void test_order_and_cover(void **state)
 	assert_int_equal(p->acts.v[1].correlation, 2);
 	assert_int_equal(p->acts.v[2].correlation, 3);
 	assert_int_equal(p->covers.n, 1);
-	assert_true(pt_acts_cover(p, T0, T0 + 50, &lost));
-	assert_int_equal(lost, 0);
-	assert_false(pt_acts_cover(p, T0, T0 + 51, &lost));
-	assert_false(pt_acts_cover(p, T0 - 1, T0 + 50, &lost));
+	assert_int_equal(p->covers.v[0].begin, T0);
+	assert_int_equal(p->covers.v[0].end, T0 + 50);
+	assert_int_equal(p->covers.v[0].lost, 0);
+	assert_false(p->covers.v[0].whole);
 	pt_model_free(m);
 }
 

@@ -13,7 +13,7 @@
 
 static int feed_cover(struct pt_proc *p, const struct pt_rec_act *r)
 {
-	struct pt_act_cover c = { r->begin, r->end, r->bytes };
+	struct pt_act_cover c = { r->begin, r->end, r->bytes, r->detail == 1 };
 	size_t i;
 
 	if (c.lost > LOST_MAX)
@@ -27,6 +27,7 @@ static int feed_cover(struct pt_proc *p, const struct pt_rec_act *r)
 			old->end = c.end;
 		if (c.lost > old->lost)
 			old->lost = c.lost;
+		old->whole |= c.whole;
 		return 0;
 	}
 	if (p->covers.n == COVERS_MAX)
@@ -120,22 +121,6 @@ void pt_trim_acts(struct pt_proc *p, uint64_t before)
 			p->acts.cap = n;
 		}
 	}
-}
-
-bool pt_acts_cover(const struct pt_proc *p, uint64_t t0, uint64_t t1,
-		   uint64_t *lost)
-{
-	size_t i;
-
-	for (i = 0; i < p->covers.n; i++) {
-		const struct pt_act_cover *c = &p->covers.v[i];
-
-		if (c->begin <= t0 && c->end >= t1) {
-			*lost = c->lost;
-			return true;
-		}
-	}
-	return false;
 }
 
 /* ---- which call ------------------------------------------------------------- */

@@ -13,10 +13,6 @@ void pt_join_acts(struct pt_proc *p);
 /* Drop what ended before. */
 void pt_trim_acts(struct pt_proc *p, uint64_t before);
 
-/* Does everything that ran on the process' devices in [t0,t1) have a record?
- * *lost: how many have none all the same. */
-bool pt_acts_cover(const struct pt_proc *p, uint64_t t0, uint64_t t1,
-		   uint64_t *lost);
 /* The thread that launched it; 0 unknown. */
 uint32_t pt_act_tid(const struct pt_proc *p, const struct pt_act *a);
 /* Does this name belong to a kernel of NCCL or RCCL? NULL: no. */

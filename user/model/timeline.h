@@ -132,6 +132,7 @@ struct pt_act {
  * was lost. Work that was submitted before its begin was not. */
 struct pt_act_cover {
 	uint64_t begin, end, lost;
+	bool whole; /* nothing is on its way any more */
 };
 
 struct pt_thread {

@@ -304,7 +304,7 @@ bool ag_cupti_holds_us(void)
 
 /* ---- running and off --------------------------------------------------------- */
 
-static void tell_cover(uint64_t until)
+static void tell_cover(uint64_t until, bool all)
 {
 	struct pt_rec_act a;
 
@@ -313,6 +313,7 @@ static void tell_cover(uint64_t until)
 	a.hdr.kind = PT_REC_ACT;
 	a.hdr.tid = a.hdr.tgid = (uint32_t)ag.pid;
 	a.what = PT_ACT_COVER;
+	a.detail = all;
 	a.flags = ag_clock.same ? 0 : PT_ACT_F_HOST_CLOCK;
 	a.begin = on_since;
 	a.end = a.hdr.ts = until > on_since ? until : on_since;
@@ -331,7 +332,7 @@ void ag_cupti_flush(void)
 	cu.flush_all(0);
 	count_dropped();
 	/* what had ended before may still share a buffer with what has not */
-	tell_cover(ag_last_end);
+	tell_cover(ag_last_end, false);
 }
 
 void ag_cupti_end(void)
@@ -351,7 +352,7 @@ void ag_cupti_end(void)
 		ag_finishing = true;
 		cu.flush_all(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
 		count_dropped();
-		tell_cover(off);
+		tell_cover(off, true);
 	}
 	if (cu.flush_period)
 		cu.flush_period(0);
