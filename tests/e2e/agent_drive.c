@@ -4,6 +4,7 @@
  * process, have it run, and print what comes.
  *
  *   agent_drive PID MS [hold]   hold: no last word; ends as one that is killed
+ *   agent_drive PID 0           only says how it stands
  *
  * Lines: "on NS", "act WHAT BEGIN END DEVICE STREAM CORRELATION GRAPH BYTES
  * DETAIL FLAGS NAME", "name KEY TEXT", "status ...", all times CLOCK_MONOTONIC.
@@ -114,6 +115,12 @@ int main(int argc, char **argv)
 	if (err) {
 		fprintf(stderr, "pt_ring_open: %s\n", strerror(-err));
 		return err == -EBUSY ? 3 : 1;
+	}
+	if (!atol(argv[2])) {
+		tell(r);
+		pt_ring_close(r);
+		close(fd);
+		return 0;
 	}
 	pt_ring_want(r, PT_AGENT_RUN);
 	printf("on %" PRIu64 "\n", now());

@@ -68,13 +68,37 @@ static void init(void)
 	cu.t0 = cu_clock(CLOCK_MONOTONIC);
 }
 
+/* How far a clock is ahead of CLOCK_MONOTONIC: of several looks the one that
+ * was interrupted least. */
+static uint64_t ahead(cupti_timestamp_fn clock)
+{
+	uint64_t best = UINT64_MAX, off = 0;
+
+	for (int i = 0; i < 5; i++) {
+		uint64_t a = cu_clock(CLOCK_MONOTONIC);
+		uint64_t x = clock ? clock() : cu_clock(CLOCK_REALTIME);
+		uint64_t b = cu_clock(CLOCK_MONOTONIC);
+
+		if (b - a < best) {
+			best = b - a;
+			off = x - a - (b - a) / 2;
+		}
+	}
+	return off;
+}
+
+void cu_normalize(void)
+{
+	/* to the client's clock as of now, or to the default one */
+	if (cu.timestamp || !cu.own_clock)
+		cu.normal = ahead(cu.timestamp);
+}
+
 /* What CUPTI's clock shows at a moment of CLOCK_MONOTONIC. */
 uint64_t cu_stamp(uint64_t mono)
 {
-	if (cu.timestamp) /* normalized to the client's clock as of now */
-		return mono + (cu.timestamp() - cu_clock(CLOCK_MONOTONIC));
-	if (!cu.own_clock)
-		return mono + (cu_clock(CLOCK_REALTIME) - cu_clock(CLOCK_MONOTONIC));
+	if (cu.timestamp || !cu.own_clock)
+		return mono + cu.normal;
 	return mono + (uint64_t)cu.offset +
 	       (uint64_t)(int64_t)((double)(int64_t)(mono - cu.t0) * cu.ppm / 1e6);
 }
@@ -197,7 +221,12 @@ API cuptiGetTimestamp(uint64_t *timestamp)
 	if (!timestamp)
 		return CUPTI_ERROR_INVALID_PARAMETER;
 	pthread_mutex_lock(&cu.lock);
-	*timestamp = cu_stamp(cu_clock(CLOCK_MONOTONIC));
+	if (cu.timestamp)
+		*timestamp = cu.timestamp();
+	else if (!cu.own_clock)
+		*timestamp = cu_clock(CLOCK_REALTIME);
+	else
+		*timestamp = cu_stamp(cu_clock(CLOCK_MONOTONIC));
 	pthread_mutex_unlock(&cu.lock);
 	return CUPTI_SUCCESS;
 }
@@ -230,6 +259,7 @@ API cuptiActivityDisable(uint32_t kind)
 {
 	if (!known_kind(kind))
 		return CUPTI_ERROR_INVALID_KIND;
+	cu_poll(); /* what has ended by now was recorded */
 	pthread_mutex_lock(&cu.lock);
 	cu.enabled &= ~(1ull << kind);
 	pthread_mutex_unlock(&cu.lock);

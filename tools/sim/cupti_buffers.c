@@ -251,6 +251,7 @@ static void pump(bool flush)
 
 	cu.queue = NULL;
 	cu.n = cu.cap = 0;
+	cu_normalize();
 	pthread_mutex_unlock(&cu.lock);
 	for (size_t i = 0; i < n; i++) {
 		uint32_t kind = kind_of(&mine[i]);
@@ -276,7 +277,7 @@ static void pump(bool flush)
 	pthread_mutex_lock(&cu.lock);
 }
 
-static void poll_devices(void)
+void cu_poll(void)
 {
 	find_devices();
 	for (size_t i = 0; i < N_DEVICES; i++)
@@ -295,7 +296,7 @@ static void *worker_main(void *arg)
 		struct timespec ts;
 
 		pthread_mutex_unlock(&cu.lock);
-		poll_devices();
+		cu_poll();
 		if (cu_fails("slow"))
 			usleep(300000);
 		pthread_mutex_lock(&cu.lock);

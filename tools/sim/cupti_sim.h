@@ -24,6 +24,7 @@ struct cupti {
 	double ppm;
 	uint64_t t0;
 	cupti_timestamp_fn timestamp;
+	uint64_t normal; /* ... ahead of CLOCK_MONOTONIC */
 	/* the client */
 	bool subscribed;
 	cupti_request_fn request;
@@ -40,10 +41,12 @@ extern struct cupti cu;
 
 bool cu_fails(const char *what);
 uint64_t cu_clock(clockid_t id);
+void cu_normalize(void);	    /* under the lock, now and then */
 uint64_t cu_stamp(uint64_t mono);   /* under the lock */
 size_t cu_length(uint32_t kind);    /* of a record; 0: none of ours */
 int cu_worker_start(void);	    /* 0 or -errno */
 void cu_worker_stop(void);
+void cu_poll(void); /* the device up to the present; not under the lock */
 CUptiResult cu_flush(bool forced);
 
 #pragma GCC visibility pop

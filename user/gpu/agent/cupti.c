@@ -278,6 +278,7 @@ enum pt_agent_why ag_cupti_begin(void)
 {
 	enum pt_agent_why why;
 	CUptiResult err;
+	size_t old;
 
 	ag_last_end = 0;
 	ag_finishing = false;
@@ -291,6 +292,7 @@ enum pt_agent_why ag_cupti_begin(void)
 	why = subscribe();
 	if (why)
 		return why;
+	cu.num_dropped(NULL, 0, &old); /* of who was here before */
 	why = switch_on();
 	if (why)
 		ag_cupti_end();
