@@ -355,8 +355,10 @@ struct pt_rec_device { /* one per device and sample; what is unknown: as above *
 	__u32 period_ms; /* that `util` covers, as documented */
 	char uuid[64];
 	char name[64];
+	__u32 pid;	 /* the first traced process on it; 0 none, or unknown */
+	__u32 ordinal;	 /* its number in that process; PT_DEVICE_UNKNOWN */
 };
-_Static_assert(sizeof(struct pt_rec_device) == 216, "pt_rec_device");
+_Static_assert(sizeof(struct pt_rec_device) == 224, "pt_rec_device");
 
 #define PT_NVTX_PUSH 1
 #define PT_NVTX_POP 2

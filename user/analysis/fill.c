@@ -266,7 +266,8 @@ static void fill_limits(struct pt_an *an)
 	struct pt_report *r = an->r;
 
 	pt_report_limit(r, "gpu.compute", "Busy time is not split into compute, copy and collective: that needs exact device times.");
-	pt_report_limit(r, "gpu.memory", "Device memory is not read in this version.");
+	if (!an->m->devices.n)
+		pt_report_limit(r, "gpu.memory", "Device memory is known from NVML, which did not answer.");
 	pt_report_limit(r, "data_wait.lead", "The time from a batch to its first use is not told apart in this version.");
 	if (an->m->trimmed_ns)
 		pt_report_limit(r, "capture", "The first %.0f s were dropped to save memory; the figures are of the rest.",

@@ -234,6 +234,8 @@ int pt_fill_report(struct pt_an *an);
 int pt_fill_gpu(struct pt_an *an, struct pt_trainer *t);
 int pt_fill_phases(struct pt_an *an, const struct pt_trainer *t);
 int pt_fill_tables(struct pt_an *an);
+/* devices.c: behind the tables; with samples of NVML alone. */
+int pt_fill_devices(struct pt_an *an);
 int pt_fill_operations(struct pt_an *an, const struct pt_trainer *t);
 int pt_issue_verdicts(struct pt_an *an);
 /* damage.c: records missing that no loss counter tells of; and the certainty

@@ -356,5 +356,7 @@ int pt_fill_tables(struct pt_an *an)
 		err = fill_files(an);
 	if (!err)
 		err = fill_series(an);
+	if (!err)
+		err = pt_fill_devices(an);
 	return err ? err : pt_fill_memory(an);
 }

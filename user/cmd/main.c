@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Which command is meant. */
 #include <string.h>
+#include <unistd.h>
 
 #include "cmd/cmd.h"
 #include "cmd/options.h"
+#include "gpu/nvml.h"
 
 const struct pt_command pt_commands[] = {
 	{ "trace", pt_cmd_trace, "trace a job (the default)" },
@@ -26,6 +28,9 @@ int pt_cmd_main(int argc, char **argv)
 
 	if (argc < 1)
 		return PT_EXIT_USAGE;
+	/* not for users: a trace starts it, see gpu/nvml.h */
+	if (argc == 2 && !strcmp(argv[1], PT_NVML_COMMAND))
+		return pt_nvml_child(STDIN_FILENO, STDOUT_FILENO);
 	pt_log_init(PT_NORMAL, pt_locale_is_utf8());
 	if (argc == 1) {
 		run = pt_cmd_list;

@@ -7,6 +7,7 @@
 
 #include "model/acts.h"
 #include "model/classify.h"
+#include "model/devices.h"
 #include "model/internal.h"
 #include "model/names.h"
 
@@ -50,6 +51,7 @@ void pt_model_free(struct pt_model *m)
 	HASH_CLEAR(hh, m->texts);
 	HASH_CLEAR(hh, m->names);
 	HASH_CLEAR(hh, m->aliases);
+	pt_vec_free(&m->devices);
 	pt_vec_free(&m->all_threads);
 	pt_vec_free(&m->all_procs);
 	pt_arena_free(m->arena); /* threads, processes, files, paths */
@@ -340,6 +342,7 @@ union any_rec {
 	struct pt_rec_proc proc;
 	struct pt_rec_name name;
 	struct pt_rec_nvtx nvtx;
+	struct pt_rec_device device;
 	struct pt_rec_act act;
 };
 
@@ -365,6 +368,7 @@ static size_t min_size(uint16_t kind)
 	case PT_REC_ACT: return sizeof(struct pt_rec_act);
 	case PT_REC_NAME: return sizeof(struct pt_rec_name);
 	case PT_REC_NVTX: return sizeof(struct pt_rec_nvtx);
+	case PT_REC_DEVICE: return sizeof(struct pt_rec_device);
 	default: return 0;
 	}
 }
@@ -403,6 +407,7 @@ static int dispatch(struct pt_model *m, union any_rec *r)
 	case PT_REC_ACT: return pt_feed_act(m, &r->act);
 	case PT_REC_NAME: return pt_feed_name(m, &r->name);
 	case PT_REC_NVTX: return pt_feed_nvtx(m, &r->nvtx);
+	case PT_REC_DEVICE: return pt_feed_device(m, &r->device);
 	default:
 		m->skipped_kinds++;
 		return 0;

@@ -14,7 +14,7 @@
 static int keep_text(struct pt_model *m, const char *s, size_t len,
 		     const char **out)
 {
-	struct pt_text *t;
+	struct pt_text_once *t;
 
 	*out = NULL;
 	if (!len)

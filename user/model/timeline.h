@@ -84,7 +84,7 @@ struct pt_nvtx_string {
 	const char *text;
 };
 
-struct pt_text {
+struct pt_text_once {
 	const char *text;
 	UT_hash_handle hh;
 };
@@ -228,7 +228,8 @@ struct pt_model {
 	struct pt_thread *last;	   /* that a record was about */
 	PT_VEC(struct pt_thread *) all_threads;
 	PT_VEC(struct pt_proc *) all_procs;
-	struct pt_text *texts; /* uthash, by the text */
+	PT_VEC(struct pt_rec_device) devices; /* samples, by ts */
+	struct pt_text_once *texts; /* uthash, by the text */
 	struct pt_file *files; /* uthash, by (dev, inode) */
 	struct pt_name *names; /* uthash, by process, space and key */
 	uint64_t records, malformed, no_memory, skipped_kinds;

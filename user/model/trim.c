@@ -101,6 +101,9 @@ int pt_model_trim(struct pt_model *m, uint64_t max_bytes)
 		trim_thread(m->all_threads.v[i], before);
 	for (i = 0; i < m->all_procs.n; i++)
 		trim_proc(m->all_procs.v[i], before);
+	for (i = 0; i < m->devices.n && m->devices.v[i].hdr.ts < before; i++)
+		;
+	KEEP_TAIL(&m->devices, i);
 	if (m->begin_unix_ns)
 		m->begin_unix_ns += before - begin;
 	m->trimmed_ns += before - begin;

@@ -185,12 +185,37 @@ static json_t *gpu_shares(struct pt_jb *b, const struct pt_r_gpu *g, bool busy)
 	return o;
 }
 
+/* What NVML tells; null without it. */
+static void device(struct pt_jb *b, json_t *o, const struct pt_r_device *d)
+{
+	json_t *clocks = json_object(), *list = json_array();
+
+	pt_j_text(b, o, "name", d->known ? d->name : NULL);
+	pt_j_put(b, o, "utilization", pt_j_dist(&d->util));
+	pt_j_put(b, clocks, "sm_mhz", pt_j_dist(&d->sm_mhz));
+	pt_j_put(b, clocks, "sm_max_mhz",
+		 pt_j_int(d->known ? d->sm_max_mhz : PT_NULL));
+	pt_j_put(b, o, "clocks", clocks);
+	for (size_t i = 0; i < d->n_throttle; i++)
+		pt_j_add(b, list, json_string(d->throttle[i]));
+	if (!d->known) {
+		json_decref(list);
+		list = json_null();
+	}
+	pt_j_put(b, o, "throttle", list);
+	pt_j_put(b, o, "processes",
+		 pt_j_int(d->known ? d->processes : PT_NULL));
+	pt_j_put(b, o, "traced_processes",
+		 pt_j_int(d->known ? d->traced : PT_NULL));
+}
+
 static json_t *gpu(struct pt_jb *b, const struct pt_r_gpu *g)
 {
 	json_t *o = json_object(), *copies = json_object();
 	json_t *memory = json_object(), *collectives = json_object();
 
 	pt_j_text(b, o, "uuid", g->uuid);
+	device(b, o, &g->device);
 	pt_j_put(b, o, "index", pt_j_int(g->index));
 	pt_j_put(b, o, "busy", gpu_shares(b, g, true));
 	pt_j_put(b, o, "idle", gpu_shares(b, g, false));
@@ -214,6 +239,8 @@ static json_t *gpu(struct pt_jb *b, const struct pt_r_gpu *g)
 	pt_j_put(b, memory, "peak", pt_j_int(g->mem_peak));
 	pt_j_put(b, memory, "growth_per_min",
 		 pt_j_num(g->mem_growth_per_min, PT_J_WHOLE));
+	pt_j_put(b, memory, "total",
+		 pt_j_int(g->device.known ? g->device.mem_total : PT_NULL));
 	pt_j_put(b, o, "memory", memory);
 	return o;
 }

@@ -203,6 +203,18 @@ struct pt_r_data_wait { /* charges sum to the data wait */
 	size_t n_causes;
 };
 
+struct pt_r_device { /* by the driver's own samples (NVML) */
+	bool known; /* false: everything else here is unknown */
+	const char *name;
+	struct pt_dist util; /* share of a sample period with a kernel running */
+	struct pt_dist sm_mhz;
+	int64_t sm_max_mhz;
+	const char *const *throttle; /* what held the clocks down, ever */
+	size_t n_throttle;
+	int64_t processes, traced; /* with a context on it, at the end */
+	int64_t mem_total;
+};
+
 struct pt_r_gpu {
 	const char *uuid;
 	int64_t index;
@@ -221,6 +233,7 @@ struct pt_r_gpu {
 	int64_t syncs, failed_allocations;
 	int64_t mem_reserved, mem_peak;
 	double mem_growth_per_min;
+	struct pt_r_device device;
 };
 
 enum pt_worker_state {

@@ -247,13 +247,73 @@ static void gpu_counts(struct pt_tx *t, const struct pt_r_gpu *g)
 	if (isfinite(g->pageable_share))
 		pt_line_item(t, &l, "%s from pageable memory",
 			     pt_tx_pct(t, g->pageable_share));
-	if (g->mem_peak != PT_NULL)
-		pt_line_item(t, &l, "memory peak %s",
-			     pt_tx_bytes(t, (double)g->mem_peak));
 	if (!l.n)
 		return;
 	pt_tx_printf(t, "%*s", PT_TX_LABEL, "");
 	pt_tx_wrap(t, PT_TX_LABEL, l.s);
+}
+
+/* Thermal and power faults slow a healthy job down unseen; a power cap is how
+ * the machine was set. */
+static bool is_fault(const char *reason)
+{
+	return strstr(reason, "slowdown") != NULL;
+}
+
+static void throttle_line(struct pt_tx *t, const struct pt_r_device *d)
+{
+	struct pt_line l = { .n = 0 };
+
+	for (int fault = 1; fault >= 0; fault--) {
+		for (size_t i = 0; i < d->n_throttle; i++) {
+			char s[64];
+
+			if (is_fault(d->throttle[i]) != fault)
+				continue;
+			snprintf(s, sizeof(s), "%s", d->throttle[i]);
+			for (char *c = s; *c; c++)
+				*c = *c == '_' ? ' ' : *c;
+			pt_line_item(t, &l, "%s%s%s", l.n ? "" : "clocks held "
+				     "down by ", s, fault ? "" : " (info)");
+		}
+	}
+	if (!l.n)
+		return;
+	pt_tx_printf(t, "%*s", PT_TX_LABEL, "");
+	pt_tx_wrap(t, PT_TX_LABEL, l.s);
+}
+
+/* What the driver says, if it was asked. */
+static void device_lines(struct pt_tx *t, const struct pt_r_gpu *g)
+{
+	const struct pt_r_device *d = &g->device;
+	struct pt_line l = { .n = 0 };
+
+	if (d->known && d->name)
+		pt_line_item(t, &l, "%s", pt_tx_esc(t, d->name, 40));
+	if (d->known && d->util.n)
+		pt_line_item(t, &l, "NVML utilisation %s",
+			     pt_tx_pct(t, d->util.mean));
+	if (g->mem_peak != PT_NULL)
+		pt_line_item(t, &l, "memory peak %s",
+			     pt_tx_bytes(t, (double)g->mem_peak));
+	if (g->mem_peak != PT_NULL && d->known && d->mem_total != PT_NULL)
+		pt_line_add(&l, " of %s", pt_tx_bytes(t, (double)d->mem_total));
+	if (d->known && d->sm_mhz.n) {
+		pt_line_item(t, &l, "%s", pt_tx_num(t, d->sm_mhz.mean));
+		if (d->sm_max_mhz != PT_NULL)
+			pt_line_add(&l, " of %s", pt_tx_id(t, d->sm_max_mhz));
+		pt_line_add(&l, NB "MHz");
+	}
+	if (d->known && d->processes != PT_NULL && d->processes != d->traced)
+		pt_line_item(t, &l, "%s processes on it, %s traced",
+			     pt_tx_int(t, d->processes),
+			     pt_tx_int(t, d->traced));
+	if (l.n) {
+		pt_tx_printf(t, "%*s", PT_TX_LABEL, "");
+		pt_tx_wrap(t, PT_TX_LABEL, l.s);
+	}
+	throttle_line(t, d);
 }
 
 static void gpu_lines(struct pt_tx *t, const struct pt_r_gpu *g)
@@ -283,6 +343,7 @@ static void gpu_lines(struct pt_tx *t, const struct pt_r_gpu *g)
 	pt_tx_label(t, label);
 	pt_tx_wrap(t, PT_TX_LABEL, l.s);
 	gpu_counts(t, g);
+	device_lines(t, g);
 }
 
 static void wait_lines(struct pt_tx *t, const struct pt_report *r)

@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#ifndef PT_GPU_NVML_INT_H
+#define PT_GPU_NVML_INT_H
+
+/* Both ends are the same program; this tells an answer from chatter that a
+ * library may write. */
+#define PT_NVML_MAGIC 0x314c564eu
+
+#endif

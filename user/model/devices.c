@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "model/devices.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+#define MAX_DEVICES 64
+
+int pt_feed_device(struct pt_model *m, const struct pt_rec_device *r)
+{
+	struct pt_rec_device d = *r;
+	size_t i;
+
+	if (d.index >= MAX_DEVICES)
+		return -EINVAL;
+	d.uuid[sizeof(d.uuid) - 1] = d.name[sizeof(d.name) - 1] = '\0';
+	if (d.util > 100)
+		d.util = PT_DEVICE_UNKNOWN;
+	if (d.mem_util > 100)
+		d.mem_util = PT_DEVICE_UNKNOWN;
+	if (d.mem_total >> 50) /* a pebibyte: damage, or unknown */
+		d.mem_total = ~(uint64_t)0;
+	if (d.mem_used > d.mem_total)
+		d.mem_used = ~(uint64_t)0;
+	/* in order of time; the same one twice counts once */
+	for (i = m->devices.n; i && m->devices.v[i - 1].hdr.ts >= d.hdr.ts; i--)
+		if (m->devices.v[i - 1].hdr.ts == d.hdr.ts &&
+		    m->devices.v[i - 1].index == d.index)
+			return 0;
+	if (pt_vec_push(&m->devices, d))
+		return -ENOMEM;
+	memmove(&m->devices.v[i + 1], &m->devices.v[i],
+		(m->devices.n - 1 - i) * sizeof(d));
+	m->devices.v[i] = d;
+	return 0;
+}
+
+bool pt_device_is(const struct pt_rec_device *d, uint32_t ordinal)
+{
+	return d->traced && d->ordinal == ordinal &&
+	       ordinal != PT_DEVICE_UNKNOWN;
+}
+
+bool pt_model_device_shared(const struct pt_model *m, uint32_t ordinal,
+			    uint64_t t0, uint64_t t1)
+{
+	size_t i;
+
+	for (i = 0; i < m->devices.n; i++) {
+		const struct pt_rec_device *d = &m->devices.v[i];
+
+		if (d->hdr.ts < t0 || d->hdr.ts >= t1 ||
+		    !pt_device_is(d, ordinal))
+			continue;
+		if (d->procs != PT_DEVICE_UNKNOWN && d->procs > d->traced)
+			return true;
+	}
+	return false;
+}
+
+size_t pt_model_device_util(const struct pt_model *m, uint32_t ordinal,
+			    uint64_t t0, uint64_t t1, double *mean)
+{
+	double sum = 0;
+	size_t i, n = 0;
+
+	*mean = NAN;
+	for (i = 0; i < m->devices.n; i++) {
+		const struct pt_rec_device *d = &m->devices.v[i];
+
+		if (d->hdr.ts < t0 || d->hdr.ts >= t1 ||
+		    !pt_device_is(d, ordinal))
+			continue;
+		if (d->procs != 1 || d->traced != 1)
+			return 0;
+		if (d->util == PT_DEVICE_UNKNOWN)
+			continue;
+		sum += d->util / 100.0;
+		n++;
+	}
+	if (n)
+		*mean = sum / (double)n;
+	return n;
+}
