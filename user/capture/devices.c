@@ -8,13 +8,13 @@
 #include "capture/session.h"
 #include "gpu/nvml.h"
 
-struct pt_devices_watch {
+struct pt_devwatch {
 	struct pt_nvml *nvml;
 };
 
-void pt_devices_open(struct pt_capture *c)
+void pt_devwatch_open(struct pt_capture *c)
 {
-	struct pt_devices_watch *w = calloc(1, sizeof(*w));
+	struct pt_devwatch *w = calloc(1, sizeof(*w));
 	int err = w ? pt_nvml_start(&w->nvml) : -ENOMEM;
 
 	if (err) {
@@ -30,7 +30,7 @@ void pt_devices_open(struct pt_capture *c)
 	pt_nvml_ask(w->nvml);
 }
 
-void pt_devices_ask(struct pt_capture *c)
+void pt_devwatch_ask(struct pt_capture *c)
 {
 	if (c->devices)
 		pt_nvml_ask(c->devices->nvml);
@@ -109,7 +109,7 @@ static void settle(struct pt_capture *c, struct pt_nvml_device *d, bool one)
 				       ordered ? NULL : order);
 }
 
-void pt_devices_drain(struct pt_capture *c)
+void pt_devwatch_drain(struct pt_capture *c)
 {
 	struct pt_nvml_answer *a;
 	bool one = true;
@@ -123,7 +123,7 @@ void pt_devices_drain(struct pt_capture *c)
 	if (a->state != PT_NVML_OK) {
 		pt_hook_set(c, "nvml", "none", "%s",
 			    pt_nvml_state_text(a->state));
-		pt_devices_free(c->devices);
+		pt_devwatch_free(c->devices);
 		c->devices = NULL;
 		goto out;
 	}
@@ -138,7 +138,7 @@ out:
 	free(a);
 }
 
-void pt_devices_free(struct pt_devices_watch *w)
+void pt_devwatch_free(struct pt_devwatch *w)
 {
 	if (!w)
 		return;

@@ -199,7 +199,7 @@ static void open_gpu(struct pt_capture *c, const struct pt_capture_opts *o)
 		return;
 	}
 	c->nvtx = pt_nvtx_new(c->feat.uprobe_multi && !o->no_uprobe_multi);
-	pt_devices_open(c);
+	pt_devwatch_open(c);
 	/* Watch for new mappings before looking at those that are there. */
 	c->maps = pt_mapwatch_new();
 	if (c->maps)
@@ -294,7 +294,7 @@ int pt_capture_drain(struct pt_capture *c, pt_record_fn fn, void *ctx)
 
 	if (c->maps)
 		pt_mapwatch_drain(c->maps, on_mapped, c);
-	pt_devices_drain(c);
+	pt_devwatch_drain(c);
 	flush_queue(c, fn, ctx);
 	c->fn = fn;
 	c->fn_ctx = ctx;
@@ -346,7 +346,7 @@ int pt_capture_tick(struct pt_capture *c, pt_record_fn fn, void *ctx)
 		return 0;
 	r = pt_run_pass(c, PT_PASS_OPEN, 0);
 	sample_tree(c);
-	pt_devices_ask(c);
+	pt_devwatch_ask(c);
 	pt_uprobes_reap(c);
 	pt_marker_scan(c); /* what it lacks, its hook's note tells */
 	pt_uprobes_drop(c);
@@ -394,7 +394,7 @@ void pt_capture_close(struct pt_capture *c,
 	pt_mapwatch_free(c->maps);
 	pt_marker_free(c->marker);
 	pt_nvtx_free(c->nvtx);
-	pt_devices_free(c->devices);
+	pt_devwatch_free(c->devices);
 	pt_uprobes_free(c->uprobes, pending, ctx);
 	ring_buffer__free(c->rb);
 	pipetrace_bpf__destroy(c->skel);

@@ -21,7 +21,7 @@ struct pt_uprobes;
 struct pt_mapwatch;
 struct pt_marker;
 struct pt_nvtx;
-struct pt_devices_watch;
+struct pt_devwatch;
 
 struct pt_capture {
 	struct pipetrace_bpf *skel;
@@ -29,7 +29,7 @@ struct pt_capture {
 	struct pt_uprobes *uprobes;
 	struct pt_marker *marker; /* NULL: none was asked for */
 	struct pt_nvtx *nvtx;	  /* NULL: no uprobes, or out of memory */
-	struct pt_devices_watch *devices; /* NULL: none, or not any more */
+	struct pt_devwatch *devices; /* NULL: none, or not any more */
 	struct pt_mapwatch *maps; /* NULL: look at /proc once a second */
 	struct pt_features feat;
 
@@ -123,12 +123,12 @@ void pt_nvtx_process(struct pt_capture *c, pid_t pid);
 void pt_nvtx_free(struct pt_nvtx *n);
 
 /* ---- devices.c: what the driver says of its devices ------------------------ */
-void pt_devices_open(struct pt_capture *c);
+void pt_devwatch_open(struct pt_capture *c);
 /* Ask for a sample. It comes with a later drain. */
-void pt_devices_ask(struct pt_capture *c);
+void pt_devwatch_ask(struct pt_capture *c);
 /* Take the sample that has come, if any. Never blocks. */
-void pt_devices_drain(struct pt_capture *c);
-void pt_devices_free(struct pt_devices_watch *w);
+void pt_devwatch_drain(struct pt_capture *c);
+void pt_devwatch_free(struct pt_devwatch *w);
 /* Number of the device in a process with these variables (NULL: not set); `one`:
  * every device of the machine is of the same make. PT_DEVICE_UNKNOWN: it cannot
  * be told. Separate for its unit test. */
