@@ -82,6 +82,14 @@ void pt_capture_close(struct pt_capture *c,
 
 size_t pt_capture_hooks(const struct pt_capture *c,
 			const struct pt_hook_state **out);
+/* A need that is met outside of this room: how. `need` and `door` are constants;
+ * the note is copied. */
+void pt_capture_hook(struct pt_capture *c, const char *need, const char *door,
+		     const char *note);
+/* Records of a cause (PT_LOSS_*) that were lost outside of this room, in all: part
+ * of every loss record from now on. */
+void pt_capture_lost_elsewhere(struct pt_capture *c, unsigned cause,
+			       uint64_t total);
 void pt_capture_loss(struct pt_capture *c, uint64_t count[PT_LOSS_NR]);
 uint64_t pt_capture_events(const struct pt_capture *c);
 /* True when every root process has gone. */

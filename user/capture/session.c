@@ -417,6 +417,19 @@ size_t pt_capture_hooks(const struct pt_capture *c,
 	return c->n_hooks;
 }
 
+void pt_capture_hook(struct pt_capture *c, const char *need, const char *door,
+		     const char *note)
+{
+	pt_hook_set(c, need, door, "%s", note);
+}
+
+void pt_capture_lost_elsewhere(struct pt_capture *c, unsigned cause,
+			       uint64_t total)
+{
+	if (cause < PT_LOSS_NR)
+		c->loss[cause] = total;
+}
+
 void pt_capture_loss(struct pt_capture *c, uint64_t count[PT_LOSS_NR])
 {
 	const volatile __u64 *k = c->skel->bss->pt_loss;

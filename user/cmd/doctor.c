@@ -11,6 +11,7 @@
 #include "cmd/cmd.h"
 #include "cmd/options.h"
 #include "gpu/api.h"
+#include "gpu/cupti.h"
 
 #define MAX_LIBS 16
 #define MAX_APIS 512
@@ -103,6 +104,15 @@ static void show_lib(const struct pt_gpulib *g, unsigned flags)
 	}
 }
 
+static void show_exact(pid_t pid, unsigned flags)
+{
+	char text[600], safe[1200];
+
+	pt_cupti_check(pid, text, sizeof(text));
+	pt_str_term(safe, sizeof(safe), text, flags, 0);
+	printf("    exact GPU times (--cupti): %s\n", safe);
+}
+
 static bool show_target(pid_t given, unsigned flags)
 {
 	struct pt_gpulib libs[MAX_LIBS];
@@ -128,6 +138,7 @@ static bool show_target(pid_t given, unsigned flags)
 		n = pt_gpulibs(job.trainers[i], libs, MAX_LIBS);
 		for (k = 0; k < n; k++)
 			show_lib(&libs[k], flags);
+		show_exact(job.trainers[i], flags);
 	}
 	return true;
 }

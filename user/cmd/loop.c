@@ -187,6 +187,7 @@ static int on_tick(struct loop *l)
 	ret = pt_model_trim(s->model, PT_MAX_MODEL_BYTES);
 	if (ret < 0)
 		return ret;
+	pt_session_exact_tick(s);
 	pt_saving_tick(&s->saving);
 	pt_session_find_trainer(s);
 	pt_live_tick(s, ++l->seconds);
@@ -217,6 +218,8 @@ static int dispatch(struct loop *l, uint64_t data)
 		break;
 	case EV_DRAIN:
 		clear_timer(l->drain);
+		if (l->s->cupti)
+			pt_cupti_poll(l->s->cupti);
 		/* fall through */
 	case EV_CAPTURE:
 		ret = pt_capture_drain(l->s->cap, pt_session_record, l->s);

@@ -19,6 +19,7 @@ enum { /* options without a letter */
 	K_FAIL,
 	K_MODE,
 	K_NOMULTI,
+	K_CUPTI,
 	K_MARKER,
 	K_RAW,
 	K_ASCII,
@@ -65,6 +66,10 @@ enum { /* options without a letter */
 	  "Record the capture in FILE, for `pipetrace report FILE`", 3 }
 #define MODE                                                                   \
 	{ "mode", K_MODE, "MODE", 0, "light, standard (default) or full", 2 }
+#define CUPTI                                                                  \
+	{ "cupti", K_CUPTI, NULL, 0,                                           \
+	  "Exact GPU times: load an agent into the job for the time of the "   \
+	  "trace, which asks CUPTI; without it they are bounded", 2 }
 #define MARKER                                                                 \
 	{ "step-marker", K_MARKER, "[LIBRARY:]FUNCTION", 0,                    \
 	  "Each call of this function of the job begins a step; by default "   \
@@ -76,6 +81,7 @@ static const struct argp_option trace_options[] = {
 	  "Stop after SEC seconds; auto: after 20 steps or 120 s (default: at "
 	  "Ctrl-C or when the job ends)", 2 },
 	MODE,
+	CUPTI,
 	MARKER,
 	OUTPUT,
 	RENDER,
@@ -95,6 +101,7 @@ static const struct argp_option record_options[] = {
 	  "Stop after SEC seconds (default: at Ctrl-C or when the job ends)",
 	  2 },
 	MODE,
+	CUPTI,
 	MARKER,
 	OUTPUT,
 	LABEL,
@@ -464,6 +471,9 @@ static error_t parse_one(int key, char *arg, struct argp_state *state)
 	case K_EXPORT ... K_EXPORT + PT_EXPORT_NR - 1:
 		return take_name("an output", arg,
 				 &o->export_to[key - K_EXPORT]);
+	case K_CUPTI:
+		o->cupti = true;
+		return 0;
 	case K_NOMULTI:
 		o->no_uprobe_multi = true;
 		return 0;

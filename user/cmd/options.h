@@ -42,6 +42,7 @@ struct pt_opts {
 	enum pt_loudness loud;
 	const char *step_marker; /* [LIBRARY:]FUNCTION, or NULL */
 	bool ascii, no_uprobe_multi;
+	bool cupti; /* exact GPU times, by an agent in the job */
 	char *labels[PT_LABELS_MAX]; /* "key=value", checked */
 	size_t n_labels;
 	struct pt_thresholds thresholds; /* of the verdicts */

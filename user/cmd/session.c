@@ -268,12 +268,14 @@ static int conclude(struct pt_session *s, struct pt_err *err)
 
 	pt_live_clear();
 	pt_session_find_trainer(s);
+	pt_session_exact_quiet(s);
 	ret = pt_capture_stop(s->cap, pt_session_record, s);
 	if (ret < 0 && !s->error)
 		s->error = ret;
 	ret = pt_model_finish(s->model);
 	more = s->o->record_only ? 0 : pt_analyze(s->model, &a, s->report);
 	ret = ret ? ret : more;
+	pt_session_exact_state(s);
 	more = fill_hooks(s);
 	ret = ret ? ret : more;
 	c->mode = pt_mode_name(s->o->mode);
@@ -325,6 +327,8 @@ static void release(struct pt_session *s)
 {
 	size_t i;
 
+	/* first: what is in the target goes out before what watches it */
+	pt_cupti_free(s->cupti);
 	if (s->cap)
 		pt_capture_close(s->cap, on_pending, NULL);
 	pt_live_clear();
@@ -357,7 +361,8 @@ int pt_trace(const struct pt_opts *o, struct pt_spawn *cmd, bool cmd_is_ours)
 		pt_err_set(&err, -ENOMEM, "out of memory");
 		goto fail;
 	}
-	if (open_outputs(&s, &err) || resolve(&s, &err) || attach(&s, &err))
+	if (open_outputs(&s, &err) || resolve(&s, &err) || attach(&s, &err) ||
+	    pt_session_exact_begin(&s, &err))
 		goto fail;
 	if (pt_session_loop(&s, &err)) {
 		pt_live_clear();

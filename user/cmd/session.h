@@ -15,6 +15,7 @@
 #include "cmd/outfile.h"
 #include "cmd/saving.h"
 #include "cmd/spawn.h"
+#include "gpu/cupti.h"
 #include "model/model.h"
 #include "report/report.h"
 
@@ -33,6 +34,7 @@ struct pt_session {
 	bool cmd_is_ours;     /* demo: ends with the trace */
 
 	struct pt_capture *cap;
+	struct pt_cupti *cupti; /* NULL: not asked for */
 	struct pt_model *model;
 	struct pt_report *report;
 	struct pt_outfile json, raw;
@@ -68,6 +70,13 @@ int pt_block_signals(void);
 int pt_session_loop(struct pt_session *s, struct pt_err *err);
 /* A record of the capture, for the model and the stream file. */
 void pt_session_record(void *ctx, const void *rec, size_t len);
+/* exact.c: exact GPU times, where they were asked for. Begin; once a second, for
+ * ranks that come later; at the end, before the capture stops; and what came of it,
+ * for the report. */
+int pt_session_exact_begin(struct pt_session *s, struct pt_err *err);
+void pt_session_exact_tick(struct pt_session *s);
+void pt_session_exact_quiet(struct pt_session *s);
+void pt_session_exact_state(struct pt_session *s);
 /* Look for the trainer of a job that had no GPU library at first. */
 void pt_session_find_trainer(struct pt_session *s);
 
