@@ -43,7 +43,8 @@ struct agent {
 	struct pt_ring *ring;
 	struct pt_ring_status st; /* as last seen */
 	uint64_t lost;
-	char why[PT_ERR_LEN]; /* without it: why */
+	char why[PT_ERR_LEN];  /* without it: why */
+	char last[PT_ERR_LEN]; /* what the last try came to */
 };
 
 struct pt_cupti {
@@ -197,8 +198,13 @@ static void on_loaded(struct pt_cupti *c, struct agent *a)
 	if (!ret)
 		ret = open_ring(a, a->in.fd);
 	else if (ret == -EAGAIN && a->tries < RETRIES && !c->ending) {
+		snprintf(a->last, sizeof(a->last), "%s", err.msg);
 		a->phase = P_WAITING;
 		a->next_ns = pt_inj_now_ns() + RETRY_NS;
+		return;
+	}
+	if (ret == -ECANCELED) {
+		a->phase = P_OUT;
 		return;
 	}
 	if (ret) {
@@ -349,6 +355,8 @@ static void want_quiet(struct pt_cupti *c)
 
 		if (a->phase == P_WAITING)
 			a->phase = P_OUT;
+		if (a->phase == P_LOADING)
+			pt_inject_cancel(a->job);
 		if (a->phase != P_RUNNING || a->quiet)
 			continue;
 		pt_ring_want(a->ring, PT_AGENT_QUIET);
@@ -393,6 +401,14 @@ void pt_cupti_settle(struct pt_cupti *c, unsigned ms)
 	}
 }
 
+static const char *reason(const struct agent *a)
+{
+	if (a->why[0])
+		return a->why;
+	return a->last[0] ? a->last :
+			    "the trace ended before the agent was there";
+}
+
 const char *pt_cupti_state(const struct pt_cupti *c, char *note, size_t size)
 {
 	const struct agent *bad = NULL, *stays = NULL;
@@ -410,12 +426,10 @@ const char *pt_cupti_state(const struct pt_cupti *c, char *note, size_t size)
 	if (!c->n)
 		snprintf(note, size, "no process of the job has a GPU library");
 	else if (bad && c->n == 1)
-		snprintf(note, size, "%s", bad->why[0] ? bad->why :
-			 "the trace ended before the agent was there");
+		snprintf(note, size, "%s", reason(bad));
 	else if (bad)
 		snprintf(note, size, "not of process %d: %s", (int)bad->pid,
-			 bad->why[0] ? bad->why :
-			 "the trace ended before the agent was there");
+			 reason(bad));
 	else if (c->too_many)
 		snprintf(note, size, "of the first %d processes only",
 			 PT_CUPTI_MAX);

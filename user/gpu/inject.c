@@ -29,6 +29,7 @@ struct work {
 	struct pt_place place;
 	struct pt_frame frame;
 	struct pt_calls c;
+	uint32_t *touched;
 	uint64_t names[3]; /* addresses: two memfd names, room for a path */
 	int lib_fd;	   /* in the target; -1 none */
 };
@@ -333,6 +334,7 @@ static int borrow(struct work *w)
 	ret = pt_place_find(w->o, &w->place, w->err);
 	if (ret)
 		return ret;
+	__atomic_store_n(w->touched, 1, __ATOMIC_RELEASE);
 	w->c = (struct pt_calls){ .p = &w->place, .o = w->o,
 				  .frame = &w->frame };
 	snprintf(w->out->point, sizeof(w->out->point), "%s", w->place.name);
@@ -438,7 +440,7 @@ out:
 }
 
 int pt_inject_work(const struct pt_inject_opts *o, bool retract,
-		   struct pt_injected *io, struct pt_err *err)
+		   struct pt_injected *io, struct pt_err *err, uint32_t *touched)
 {
 	struct work *w = calloc(1, sizeof(*w));
 	int ret;
@@ -448,6 +450,7 @@ int pt_inject_work(const struct pt_inject_opts *o, bool retract,
 	w->o = o;
 	w->out = io;
 	w->err = err;
+	w->touched = touched;
 	w->lib_fd = -1;
 	io->pid = o->pid;
 	if (!retract && (!o->so || !o->so_len || o->so_len > MAX_LIB))

@@ -97,6 +97,8 @@ int pt_inject_result(struct pt_inject_job *j, struct pt_injected *out,
 /* Wait for it, at most `ms`. As above. */
 int pt_inject_wait(struct pt_inject_job *j, unsigned ms,
 		   struct pt_injected *out, struct pt_err *err);
+/* No more of it where it has not touched the target yet: -ECANCELED then. */
+void pt_inject_cancel(struct pt_inject_job *j);
 /* End it now, as a tracer may be ended at any moment; the target goes on. */
 void pt_inject_kill(struct pt_inject_job *j);
 /* Free. One that is still at work is not ended: it goes on, bounded, and its

@@ -20,12 +20,12 @@ struct shared {
 	struct pt_injected io;
 	struct pt_err err;
 	int result;
-	uint32_t done;
+	uint32_t done, touched;
 };
 
 struct pt_inject_job {
 	pid_t pid;
-	bool reaped;
+	bool reaped, cancelled;
 	struct shared *s;
 };
 
@@ -38,7 +38,7 @@ static void child(const struct pt_inject_opts *o, bool retract,
 	prctl(PR_SET_NAME, "pipetrace-inj");
 	/* On a busy machine a stopped thread waits for us at each step. */
 	setpriority(PRIO_PROCESS, 0, -20);
-	s->result = pt_inject_work(o, retract, &s->io, &s->err);
+	s->result = pt_inject_work(o, retract, &s->io, &s->err, &s->touched);
 	__atomic_store_n(&s->done, 1, __ATOMIC_RELEASE);
 	_exit(0);
 }
@@ -82,6 +82,8 @@ int pt_inject_result(struct pt_inject_job *j, struct pt_injected *out,
 		j->reaped = true;
 	}
 	*out = j->s->io;
+	if (j->cancelled && !__atomic_load_n(&j->s->touched, __ATOMIC_ACQUIRE))
+		return -ECANCELED;
 	if (!__atomic_load_n(&j->s->done, __ATOMIC_ACQUIRE))
 		return pt_err_set(err, -EPIPE,
 				  "the process that loads the agent was ended");
@@ -101,6 +103,16 @@ int pt_inject_wait(struct pt_inject_job *j, unsigned ms,
 			return ret;
 		pt_inj_sleep_us(WAIT_US);
 	}
+}
+
+void pt_inject_cancel(struct pt_inject_job *j)
+{
+	/* One that touches the target just now is ended there: the thread comes
+	 * back by itself, and what is left is cleared by the next. */
+	if (j->reaped || __atomic_load_n(&j->s->touched, __ATOMIC_ACQUIRE))
+		return;
+	j->cancelled = true;
+	kill(j->pid, SIGKILL);
 }
 
 void pt_inject_kill(struct pt_inject_job *j)

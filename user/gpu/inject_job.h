@@ -5,7 +5,8 @@
 
 #include "gpu/inject.h"
 
+/* *touched becomes 1 when a thread is borrowed. */
 int pt_inject_work(const struct pt_inject_opts *o, bool retract,
-		   struct pt_injected *io, struct pt_err *err);
+		   struct pt_injected *io, struct pt_err *err, uint32_t *touched);
 
 #endif
