@@ -184,6 +184,7 @@ _Static_assert(sizeof(struct pt_rec_gpu) == 72, "pt_rec_gpu");
 #define PT_VIA_DRV_2D 4	  /* ... CUDA_MEMCPY2D: v2 = both memory types */
 #define PT_VIA_DRV_3D 5	  /* ... CUDA_MEMCPY3D, and _PEER: likewise */
 #define PT_VIA_OUT 6	  /* v0's slot: RETURN has what it points to in v[1] */
+#define PT_VIA_NAME 7	  /* ... and a PT_REC_NAME follows: v1's slot, a string */
 
 /* A call that passes two libraries counts once, where it came in. */
 #define PT_LAYER_ONLY 0	 /* nothing above or below it is probed */
@@ -331,7 +332,8 @@ struct pt_rec_act {
 _Static_assert(sizeof(struct pt_rec_act) == 88, "pt_rec_act");
 
 #define PT_NAME_LEN 448
-#define PT_NAME_FUNCTION 1 /* key: v[0] of a launch; hdr.tgid: the process */
+#define PT_NAME_FUNCTION 1 /* key: v[0] of a launch; hdr.tgid: the process;
+			    * hdr.seq 0: names are not numbered */
 #define PT_NAME_ACT 2	   /* key: pt_rec_act.name; hdr.tgid: the process */
 struct pt_rec_name {
 	struct pt_hdr hdr;

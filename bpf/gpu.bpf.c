@@ -136,6 +136,41 @@ static __always_inline bool skipped(struct pt_regs *ctx, struct pt_thread *th)
 	return true;
 }
 
+/* A kernel's handle was made under a name. It is still where the caller had
+ * put it: the call has only just returned. */
+static __always_inline void name_made(struct pt_thread *th,
+				      struct task_struct *task, __u64 handle)
+{
+	__u64 at = th->gpu_name;
+	struct pt_rec_name *r;
+	long n;
+
+	th->gpu_name = 0;
+	if (!at || !handle)
+		return;
+	r = bpf_ringbuf_reserve(&pt_ring, sizeof(*r), 0);
+	if (!r) {
+		pt_lost(PT_LOSS_RING_FULL);
+		return;
+	}
+	__builtin_memset(r, 0, sizeof(*r));
+	r->hdr.size = sizeof(*r);
+	r->hdr.kind = PT_REC_NAME;
+	r->hdr.cpu = (__u16)bpf_get_smp_processor_id();
+	r->hdr.ts = bpf_ktime_get_ns();
+	r->hdr.tid = task->pid;
+	r->hdr.tgid = task->tgid;
+	r->key = handle;
+	r->space = PT_NAME_FUNCTION;
+	n = bpf_probe_read_user_str(r->name, sizeof(r->name), (void *)at);
+	if (n <= 1) {
+		bpf_ringbuf_discard(r, 0);
+		return;
+	}
+	r->truncated = n == sizeof(r->name);
+	pt_rec_submit(r);
+}
+
 static __always_inline int gpu_call(struct pt_regs *ctx, __u16 kind)
 {
 	struct task_struct *task;
@@ -143,7 +178,7 @@ static __always_inline int gpu_call(struct pt_regs *ctx, __u16 kind)
 	struct pt_rec_gpu *r;
 	__u32 layer, via;
 	__u16 flags = 0;
-	__u64 cookie;
+	__u64 cookie, made = 0;
 
 	if (!pt_is_armed())
 		return 0;
@@ -173,22 +208,28 @@ static __always_inline int gpu_call(struct pt_regs *ctx, __u16 kind)
 	r->lib = PT_COOKIE_LIB(cookie);
 	if (kind == PT_REC_GPU_RETURN) {
 		r->v[0] = (__u64)(__s64)(__s32)ctx->ax;
-		if (via == PT_VIA_OUT && th->gpu_out) {
+		if ((via == PT_VIA_OUT || via == PT_VIA_NAME) && th->gpu_out) {
 			r->v[1] = user_word(th->gpu_out, &flags);
 			th->gpu_out = 0;
+			if (via == PT_VIA_NAME && !r->v[0] && !flags)
+				made = r->v[1];
 		}
 	} else {
 		r->stream = slot_value(ctx, PT_COOKIE_STREAM(cookie), &flags);
 		r->v[0] = slot_value(ctx, PT_COOKIE_V(cookie, 0), &flags);
 		r->v[1] = slot_value(ctx, PT_COOKIE_V(cookie, 1), &flags);
 		r->v[2] = slot_value(ctx, PT_COOKIE_V(cookie, 2), &flags);
-		if (via == PT_VIA_OUT)
+		if (via == PT_VIA_OUT || via == PT_VIA_NAME) {
 			th->gpu_out = r->v[0];
-		else if (via)
+			th->gpu_name = r->v[1];
+		} else if (via) {
 			fill_via(r, via, &flags);
+		}
 	}
 	r->hdr.flags = flags;
 	pt_rec_submit(r);
+	if (made)
+		name_made(th, task, made);
 	return 0;
 }
 

@@ -51,11 +51,12 @@ struct pt_thread {
 	__u32 outer_lib;
 	/* The outer GPU library's call entered last: its frame (0: none) and
 	 * the return address in it; an inner one's whose return is skipped;
-	 * and where a call puts the handle that it makes. */
+	 * where a call puts the handle that it makes; and its name. */
 	__u64 outer_sp;
 	__u64 outer_ra;
 	__u64 skip_sp;
 	__u64 gpu_out;
+	__u64 gpu_name;
 };
 
 struct pt_file_key {

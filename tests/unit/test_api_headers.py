@@ -115,6 +115,10 @@ def wants(cls, slots, how, where):
         w.append(("height", slots["v0"], named({"height", "Height"})))
     elif cls == "MEMSET" or (cls == "ALLOC" and slots["v1"] is not None):
         w.append(("bytes", slots["v1"], named(BYTES | {"sizeBytes", "n"})))
+    elif cls == "FUNCTION":
+        w.append(("handle", slots["v0"], [0]))
+        w.append(("what it is made of", slots["v1"],
+                  named({"name", "kernel", "symbolPtr", "entryFuncAddr"})))
     elif cls == "COLLECTIVE":
         w.append(("communicator", slots["v0"], typed({"ncclComm_t"})))
         w.append(("elements", slots["v1"], typed({"size_t"})))

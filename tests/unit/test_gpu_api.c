@@ -43,7 +43,7 @@ static void lines_are_sound(void **state)
 
 		for (j = 0; j < i; j++)
 			assert_string_not_equal(a->symbol, pt_apis[j].symbol);
-		assert_true(a->cls != PT_API_OTHER && via <= PT_VIA_OUT);
+		assert_true(a->cls != PT_API_OTHER && via <= PT_VIA_NAME);
 		/* What a class cannot do without. */
 		if (a->cls == PT_API_LAUNCH || a->cls == PT_API_EVENT_RECORD ||
 		    a->cls == PT_API_SYNC_EVENT || a->cls == PT_API_FREE)
@@ -60,7 +60,8 @@ static void lines_are_sound(void **state)
 		if ((a->cls >= PT_API_SYNC_DEVICE &&
 		     a->cls <= PT_API_SYNC_EVENT) ||
 		    a->cls == PT_API_COPY_SYNC || a->cls == PT_API_ALLOC ||
-		    a->cls == PT_API_COLLECTIVE || via == PT_VIA_OUT)
+		    a->cls == PT_API_COLLECTIVE || via == PT_VIA_OUT ||
+		    via == PT_VIA_NAME)
 			assert_true(a->ret);
 		/* A launch must stay cheap. */
 		if (a->cls == PT_API_LAUNCH || a->cls == PT_API_GRAPH_LAUNCH)

@@ -304,6 +304,25 @@ static void join_names(struct pt_ops *o)
 	}
 }
 
+/* The launch's function is all that is known of them. */
+static void say_unnamed(const struct pt_ops *o)
+{
+	unsigned long long lacking = 0, all = 0;
+	const struct pt_op *p;
+
+	for (p = o->all; p; p = p->hh.next) {
+		if (p->key.kind != PT_OP_KERNEL || p->key.id == ID_GRAPHS ||
+		    p->key.id == ID_REST)
+			continue;
+		all++;
+		lacking += !p->name;
+	}
+	if (lacking)
+		pt_report_limit(o->an->r, "kernel.names",
+				"%llu of %llu kernels have no name: their host function has no symbol (a stripped file), or the driver gave their handle before the trace began.",
+				lacking, all);
+}
+
 static int fill_rows(struct pt_ops *o)
 {
 	struct pt_r_operation *r;
@@ -344,6 +363,7 @@ int pt_fill_operations(struct pt_an *an, const struct pt_trainer *t)
 	if (!err && !ranges)
 		err = pt_report_limit(an->r, "nvtx", "NVTX ranges are seen where a library exports its functions (libnvToolsExt, until CUDA 12); the header-only NVTX 3 is compiled into the program.");
 	join_names(&o);
+	say_unnamed(&o);
 	if (!err)
 		err = fill_rows(&o);
 	if (!err)

@@ -30,6 +30,7 @@ enum pt_api_class {
 	PT_API_GRAPH_MAKE, /* a graph becomes an executable one */
 	PT_API_COLLECTIVE, /* of NCCL or RCCL, on one communicator */
 	PT_API_COMM,	   /* makes or ends communicators, or starts a group */
+	PT_API_FUNCTION,   /* gives a kernel's handle */
 };
 
 /* What an entry point's slots do not say by themselves; a word of these. */

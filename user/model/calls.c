@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "model/internal.h"
+#include "model/names.h"
 #include "model/timeline.h"
 
 void pt_check_stack(struct pt_thread *t)
@@ -104,6 +105,9 @@ int pt_feed_gpu_return(struct pt_model *m, const struct pt_rec_gpu *r)
 		c->ret = (int64_t)r->v[0];
 		if ((api->how & 15) == PT_VIA_OUT)
 			c->v[2] = r->v[1]; /* the handle that it made */
+		/* made of another one, whose name is its name */
+		if (api->cls == PT_API_FUNCTION && !c->ret && c->v[2])
+			return pt_name_alias(m, t->proc, c->v[2], c->v[1]);
 		return 0;
 	}
 	/* Entered before the hooks were there. */
