@@ -255,6 +255,27 @@ $(B)/sim/cuda/libcudart.so.12: $(B)/sim/obj12/over_runtime.o $(B)/sim/cuda/libcu
 	@printf 'libcudart.so.12 {\n\tglobal: cuda*;\n\tlocal: *;\n};\n' > $(@D)/$(@F).map
 	$(call say,SIMLIB)
 	$(sim_cuda_lib) $(filter %.o,$^) -L$(@D) -l:libcuda.so.1 $(LDFLAGS) -o $@
+# A runtime that is linked into a program, as nvcc does: with symbols, and
+# without any; over the driver's stand-in.
+SIM_FIND := $(addprefix $(B)/sim/cuda/,findjob findjob_static findjob_stripped)
+$(B)/sim/obj12/findjob_static.o: tools/sim/findjob.c $(B)/.flags.sim
+	@mkdir -p $(@D)
+	$(call say,CC)
+	$(Q)$(CC) -D_GNU_SOURCE= -DFINDJOB_STATIC $(CBASE) -O2 -fPIC $(CFLAGS) -MMD -MP -c $< -o $@
+$(B)/sim/cuda/libcudart_static.a: $(B)/sim/obj12/over_runtime.o $(B)/.flags.sim
+	@mkdir -p $(@D)
+	$(call say,AR)
+	$(Q)$(AR) rcs $@ $(filter %.o,$^)
+$(B)/sim/cuda/findjob: $(B)/sim/obj12/findjob.o $(B)/.flags.sim
+	@mkdir -p $(@D)
+	$(call say,LINK)
+	$(Q)$(CC) -pthread $(filter %.o,$^) $(LDFLAGS) -ldl -o $@
+$(B)/sim/cuda/findjob_static: $(B)/sim/obj12/findjob_static.o $(B)/sim/cuda/libcudart_static.a $(B)/sim/cuda/libcuda.so.1
+	$(call say,LINK)
+	$(Q)$(CC) -pthread $< $(@D)/libcudart_static.a -Wl,--exclude-libs,ALL -L$(@D) -l:libcuda.so.1 \
+		-Wl,--enable-new-dtags,-rpath,'$$ORIGIN' $(LDFLAGS) -ldl -o $@
+$(B)/sim/cuda/findjob_stripped: $(B)/sim/cuda/findjob_static
+	$(Q)strip -o $@ $<
 $(B)/sim/cuda/libnccl.so.2: $(B)/sim/obj12/nccl.o $(B)/.flags.sim
 	$(call sim_export,nccl*)
 	$(call say,SIMLIB)

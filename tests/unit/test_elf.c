@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -17,6 +18,8 @@
 #include <cmocka.h>
 
 #include "capture/elf.h"
+#include "capture/elfdyn.h"
+#include "capture/elfname.h"
 
 static char dir[64];
 
@@ -106,6 +109,81 @@ static void what_is_no_library_is_refused(void **state)
 	unlink(path);
 }
 
+/* zlib: small, stripped, and linked by libelf. */
+static const char *zlib_path(void)
+{
+	static char path[256];
+	Dl_info info;
+
+	assert_true(dladdr(dlsym(RTLD_DEFAULT, "zlibVersion"), &info));
+	snprintf(path, sizeof(path), "%s", info.dli_fname);
+	return path;
+}
+
+static void places_have_names(void **state)
+{
+	const char *names[] = { "pt_test_marker" }, *more[] = { "crc32" };
+	struct pt_elf_place v[4];
+	struct pt_err err;
+	uint64_t off;
+	int fd;
+
+	(void)state;
+	assert_int_equal(pt_elf_symbols("/proc/self/exe", names, 1, &off, &err),
+			 1);
+	memset(v, 0xff, sizeof(v));
+	v[0].offset = off;
+	v[0].key = 0;
+	v[1].offset = 3; /* the ELF header */
+	v[1].key = 1;
+	v[2].offset = off + 2; /* within it */
+	v[2].key = 2;
+	v[3].offset = UINT64_MAX;
+	v[3].key = 3;
+	fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	assert_int_equal(pt_elf_names(fd, v, 4), 2);
+	close(fd);
+	for (size_t i = 0; i < 4; i++) {
+		assert_int_equal(v[i].found, v[i].key % 2 == 0);
+		if (v[i].found)
+			assert_string_equal(v[i].name, "pt_test_marker");
+	}
+	/* without .symtab what it exports still has its name */
+	assert_int_equal(pt_elf_symbols(zlib_path(), more, 1, &off, &err), 1);
+	v[0].offset = off;
+	fd = open(zlib_path(), O_RDONLY | O_CLOEXEC);
+	assert_int_equal(pt_elf_names(fd, v, 1), 1);
+	assert_string_equal(v[0].name, "crc32");
+	close(fd);
+	fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	assert_int_equal(pt_elf_names(fd, v, 1), -EINVAL);
+	close(fd);
+}
+
+static void what_a_library_exports(void **state)
+{
+	/* it calls malloc; deflateXX is nobody's */
+	const char *names[] = { "deflate", "malloc", "deflateXX", "crc32" };
+	int fd = open(zlib_path(), O_RDONLY | O_CLOEXEC);
+	struct pt_elf_dyn dyn;
+	bool has[4];
+
+	(void)state;
+	assert_int_equal(pt_elf_dyn(fd, names, 4, has, &dyn), 0);
+	close(fd);
+	assert_string_equal(dyn.soname, "libz.so.1");
+	assert_true(has[0] && has[3]);
+	assert_false(has[1] || has[2]);
+	fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	assert_int_equal(pt_elf_dyn(fd, names, 4, has, &dyn), 0);
+	close(fd);
+	assert_true(dyn.symtab_bytes > 1000);
+	assert_string_equal(dyn.soname, "");
+	fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	assert_int_equal(pt_elf_dyn(fd, names, 4, has, &dyn), -ENOEXEC);
+	close(fd);
+}
+
 /* ---- damage -------------------------------------------------------------- */
 
 static uint64_t rng = 0x9e3779b97f4a7c15;
@@ -138,7 +216,10 @@ static void try_bytes(const char *path, const unsigned char *p, size_t len)
 	const char *names[] = { "dlopen", "dlsym", "deflate", "inflate",
 				"crc32", "adler32" };
 	uint64_t off[6];
+	struct pt_elf_place v[8];
+	struct pt_elf_dyn dyn;
 	struct pt_err err = { "" };
+	bool has[6];
 	int fd, ret, i, n = 0;
 
 	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
@@ -154,34 +235,54 @@ static void try_bytes(const char *path, const unsigned char *p, size_t len)
 	}
 	if (ret >= 0)
 		assert_int_equal(ret, n);
+
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	assert_true(fd >= 0);
+	memset(v, 0xff, sizeof(v));
+	for (i = 0; i < 8; i++)
+		v[i].offset = i ? next() % (2 * len + 1) : UINT64_MAX - 3;
+	ret = pt_elf_names(fd, v, 8);
+	for (i = n = 0; i < 8; i++) {
+		n += v[i].found;
+		if (v[i].found)
+			assert_true(strnlen(v[i].name, sizeof(v[i].name)) <
+				    sizeof(v[i].name));
+	}
+	if (ret >= 0)
+		assert_int_equal(ret, n);
+	(void)pt_elf_dyn(fd, names, 6, has, &dyn);
+	assert_true(strnlen(dyn.soname, sizeof(dyn.soname)) <
+		    sizeof(dyn.soname));
+	close(fd);
 }
 
 static void damage_is_survived(void **state)
 {
-	Dl_info info;
 	unsigned char *orig, *p;
 	char path[128];
 	size_t len, i, k, at;
 	Elf64_Ehdr eh;
 
 	(void)state;
-	/* zlib: small, and linked by libelf */
-	assert_true(dladdr(dlsym(RTLD_DEFAULT, "zlibVersion"), &info));
-	orig = slurp(info.dli_fname, &len);
+	orig = slurp(zlib_path(), &len);
 	p = malloc(len);
 	assert_non_null(p);
 	snprintf(path, sizeof(path), "%s/damaged.so", dir);
 	memcpy(&eh, orig, sizeof(eh));
 	for (i = 0; i < 64; i++)
 		try_bytes(path, orig, i < 32 ? i * 5 : next() % len);
-	for (i = 0; i < 400; i++) {
+	for (i = 0; i < 600; i++) {
 		memcpy(p, orig, len);
 		for (k = 0; k < 1 + i % 8; k++) {
 			/* where the structure is: header, program headers,
-			 * section headers; now and then anywhere */
-			at = i % 4 == 0 ? next() % sizeof(eh) :
-			     i % 4 == 1 ? eh.e_phoff + next() % 512 :
-			     i % 4 == 2 ? eh.e_shoff + next() % 2048 :
+			 * section headers, hash table and symbols, the
+			 * dynamic section at the end of the data; now and
+			 * then anywhere */
+			at = i % 6 == 0 ? next() % sizeof(eh) :
+			     i % 6 == 1 ? eh.e_phoff + next() % 512 :
+			     i % 6 == 2 ? eh.e_shoff + next() % 2048 :
+			     i % 6 == 3 ? next() % 8192 :
+			     i % 6 == 4 ? len - 1 - next() % 8192 :
 					  next() % len;
 			if (at < len)
 				p[at] = next() % 3 ? (unsigned char)next() :
@@ -214,6 +315,8 @@ int main(void)
 		cmocka_unit_test(offsets_are_where_the_code_is),
 		cmocka_unit_test(a_library_and_its_indirect_functions),
 		cmocka_unit_test(what_is_no_library_is_refused),
+		cmocka_unit_test(places_have_names),
+		cmocka_unit_test(what_a_library_exports),
 		cmocka_unit_test(damage_is_survived),
 	};
 

@@ -33,10 +33,15 @@ struct pt_gpulib { /* one executable mapping of a GPU library */
 	uint64_t inode;
 	uint64_t start, end, offset; /* of the executable mapping */
 	bool deleted;		     /* removed or replaced on disk */
+	bool by_symbols; /* exports the functions under another name */
+	bool inside;	 /* linked into a program, see libkind.h */
 };
 
 /*
- * GPU libraries mapped in one process, each file once. Returns how many were
+ * GPU libraries mapped in one process, each file once: under any name, and
+ * runtimes linked into a program that has the driver. One that only exports the
+ * functions is left out where a library of the right name is mapped: it may
+ * call that one. Returns how many were
  * stored (at most max), or -errno (-ESRCH gone, -EACCES not allowed).
  */
 ssize_t pt_gpulibs(pid_t pid, struct pt_gpulib *out, size_t max);
@@ -44,6 +49,14 @@ ssize_t pt_gpulibs(pid_t pid, struct pt_gpulib *out, size_t max);
 /* The same for every file that is mapped for execution; `kind` is 0 where it
  * is no GPU library. */
 ssize_t pt_exec_files(pid_t pid, struct pt_gpulib *out, size_t max);
+
+/* The mapping of a file that holds `addr`, whatever may be done with it; `kind`
+ * as above. 0; -ENOENT: no file's, or -errno. */
+int pt_mapping_at(pid_t pid, uint64_t addr, struct pt_gpulib *out);
+
+/* A mapping as an event told it (start, end, dev, inode, path_display): fills
+ * the rest. `driver`: the process has the CUDA driver. True: a GPU library. */
+bool pt_gpulib_mapped(pid_t pid, struct pt_gpulib *g, bool driver);
 
 /* What a file is by its name; 0: no GPU library. */
 enum pt_gpulib_kind pt_gpulib_kind(const char *path);

@@ -9,9 +9,11 @@
 #include <sys/sysmacros.h>
 
 #include "capture/discover.h"
+#include "capture/libkind.h"
 
 /* A process may map as much as vm.max_map_count allows; more is refused. */
 #define MAX_LINES (1u << 20)
+#define MAX_INSIDE 2048 /* files that are looked into */
 #define DELETED " (deleted)"
 
 enum pt_gpulib_kind pt_gpulib_kind(const char *path)
@@ -40,11 +42,10 @@ enum pt_gpulib_kind pt_gpulib_kind(const char *path)
 	return 0;
 }
 
-/* Any executable mapping of a file. */
-static bool parse_exec(const char *line, struct pt_gpulib *out)
+/* Any mapping of a file; its rights ("r-xp") go to `perms`. */
+static bool parse_file(const char *line, struct pt_gpulib *out, char *perms)
 {
 	unsigned int major, minor;
-	char perms[5];
 	size_t len;
 	int at = 0;
 
@@ -55,7 +56,7 @@ static bool parse_exec(const char *line, struct pt_gpulib *out)
 		   &out->start, &out->end, perms, &out->offset, &major, &minor,
 		   &out->inode, &at) < 7 || !at)
 		return false;
-	if (!strchr(perms, 'x') || line[at] != '/' || !out->inode ||
+	if (line[at] != '/' || !out->inode ||
 	    out->end <= out->start)
 		return false;
 	len = strcspn(line + at, "\n");
@@ -70,6 +71,13 @@ static bool parse_exec(const char *line, struct pt_gpulib *out)
 	out->dev = major << 20 | minor;
 	out->kind = pt_gpulib_kind(out->path_display);
 	return true;
+}
+
+static bool parse_exec(const char *line, struct pt_gpulib *out)
+{
+	char perms[5];
+
+	return parse_file(line, out, perms) && strchr(perms, 'x');
 }
 
 bool pt_gpulib_parse(const char *line, struct pt_gpulib *out)
@@ -99,11 +107,22 @@ static void choose_path(pid_t pid, struct pt_gpulib *g)
 		 g->end);
 }
 
-static ssize_t read_maps(pid_t pid, struct pt_gpulib *out, size_t max, bool any)
+static bool listed(const struct pt_gpulib *v, size_t n, const struct pt_gpulib *g)
+{
+	size_t i;
+
+	for (i = 0; i < n; i++)
+		if (v[i].inode == g->inode && v[i].dev == g->dev)
+			return true;
+	return false;
+}
+
+/* Executable mappings of files, each file once; `gpu`: GPU libraries only. */
+static ssize_t read_maps(pid_t pid, struct pt_gpulib *out, size_t max, bool gpu)
 {
 	char path[32], *line = NULL;
 	struct pt_gpulib g;
-	size_t cap = 0, n = 0, i, lines = 0;
+	size_t cap = 0, n = 0, lines = 0;
 	int err;
 	FILE *f;
 
@@ -113,17 +132,13 @@ static ssize_t read_maps(pid_t pid, struct pt_gpulib *out, size_t max, bool any)
 		return errno == ENOENT ? -ESRCH : -errno;
 	errno = 0;
 	while (n < max && lines++ < MAX_LINES && getline(&line, &cap, f) > 0) {
-		if (any ? !parse_exec(line, &g) :
-			  !strstr(line, "/lib") || !pt_gpulib_kind(line) ||
-				  !pt_gpulib_parse(line, &g))
-			continue;
-		for (i = 0; i < n; i++)
-			if (out[i].inode == g.inode && out[i].dev == g.dev)
-				break;
-		if (i < n)
+		if (!parse_exec(line, &g) || listed(out, n, &g))
 			continue;
 		choose_path(pid, &g);
-		out[n++] = g;
+		if (gpu)
+			g.kind = pt_libkind(&g, &g.by_symbols);
+		if (g.kind || !gpu)
+			out[n++] = g;
 	}
 	err = ferror(f) ? errno : 0;
 	free(line);
@@ -131,12 +146,91 @@ static ssize_t read_maps(pid_t pid, struct pt_gpulib *out, size_t max, bool any)
 	return err && !n ? -err : (ssize_t)n;
 }
 
+static bool has_kind(const struct pt_gpulib *v, size_t n,
+		     enum pt_gpulib_kind kind)
+{
+	size_t i;
+
+	for (i = 0; i < n; i++)
+		if (v[i].kind == kind && !v[i].by_symbols)
+			return true;
+	return false;
+}
+
+/* Runtimes that were linked into a program or library of this process. */
+static size_t add_inside(pid_t pid, struct pt_gpulib *out, size_t n, size_t max)
+{
+	struct pt_gpulib *f = calloc(MAX_INSIDE, sizeof(*f));
+	unsigned kind, kinds;
+	ssize_t k, i;
+
+	k = f ? read_maps(pid, f, MAX_INSIDE, false) : 0;
+	for (i = 0; i < k; i++) {
+		if (listed(out, n, &f[i]))
+			continue;
+		kinds = pt_libkind_inside(&f[i]);
+		for (kind = 1; kinds >> kind && n < max; kind++) {
+			if (!(kinds >> kind & 1))
+				continue;
+			out[n] = f[i];
+			out[n].kind = (enum pt_gpulib_kind)kind;
+			out[n++].inside = true;
+		}
+	}
+	free(f);
+	return n;
+}
+
 ssize_t pt_gpulibs(pid_t pid, struct pt_gpulib *out, size_t max)
 {
-	return read_maps(pid, out, max, false);
+	ssize_t got = read_maps(pid, out, max, true);
+	size_t n = 0, i;
+
+	if (got <= 0)
+		return got;
+	for (i = 0; i < (size_t)got; i++)
+		if (!out[i].by_symbols || !has_kind(out, (size_t)got, out[i].kind))
+			out[n++] = out[i];
+	if (n < max && has_kind(out, n, PT_GPULIB_CUDA))
+		n = add_inside(pid, out, n, max);
+	return (ssize_t)n;
+}
+
+bool pt_gpulib_mapped(pid_t pid, struct pt_gpulib *g, bool driver)
+{
+	choose_path(pid, g);
+	g->kind = pt_libkind(g, &g->by_symbols);
+	return g->kind || (driver && pt_libkind_inside(g));
 }
 
 ssize_t pt_exec_files(pid_t pid, struct pt_gpulib *out, size_t max)
 {
-	return read_maps(pid, out, max, true);
+	return read_maps(pid, out, max, false);
+}
+
+int pt_mapping_at(pid_t pid, uint64_t addr, struct pt_gpulib *out)
+{
+	char path[32], perms[5], *line = NULL;
+	uint64_t begin, end;
+	size_t cap = 0, lines = 0;
+	int ret = -ENOENT;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", pid);
+	f = fopen(path, "re");
+	if (!f)
+		return errno == ENOENT ? -ESRCH : -errno;
+	while (lines++ < MAX_LINES && getline(&line, &cap, f) > 0) {
+		if (sscanf(line, "%" SCNx64 "-%" SCNx64, &begin, &end) != 2 ||
+		    addr < begin || addr >= end)
+			continue;
+		if (parse_file(line, out, perms)) {
+			choose_path(pid, out);
+			ret = 0;
+		}
+		break;
+	}
+	free(line);
+	fclose(f);
+	return ret;
 }

@@ -107,8 +107,28 @@ struct mmap2 {
 	char name[];
 };
 
-static int drain_cpu(struct pt_mapwatch *w, struct cpu_ring *r,
-		     void (*fn)(void *ctx, pid_t pid, bool gpu), void *ctx)
+/* A file's mapping as discover.h has it; false: none. */
+static bool to_mapping(const struct mmap2 *m, struct pt_gpulib *g)
+{
+	size_t max = m->h.size - sizeof(*m), len = strnlen(m->name, max);
+
+	if (m->name[0] != '/' || m->name[1] == '/' || !m->ino || len == max ||
+	    len >= sizeof(g->path_display) || m->len > UINT64_MAX - m->addr)
+		return false;
+	memset(g, 0, sizeof(*g));
+	memcpy(g->path_display, m->name, len);
+	g->start = m->addr;
+	g->end = m->addr + m->len;
+	g->offset = m->pgoff;
+	g->inode = m->ino;
+	g->dev = m->maj << 20 | m->min;
+	return true;
+}
+
+static void drain_cpu(struct pt_mapwatch *w, struct cpu_ring *r,
+		     void (*fn)(void *ctx, pid_t pid,
+				struct pt_gpulib *g),
+		     void *ctx)
 {
 	uint64_t head = __atomic_load_n(&r->meta->data_head, __ATOMIC_ACQUIRE);
 	uint64_t tail = r->meta->data_tail;
@@ -118,7 +138,7 @@ static int drain_cpu(struct pt_mapwatch *w, struct cpu_ring *r,
 		struct mmap2 m;
 		unsigned char b[MAX_EVENT];
 	} u;
-	int found = 0;
+	struct pt_gpulib g;
 
 	while (tail + sizeof(u.m.h) <= head) {
 		for (i = 0; i < sizeof(u.m.h); i++)
@@ -129,30 +149,22 @@ static int drain_cpu(struct pt_mapwatch *w, struct cpu_ring *r,
 		    u.m.h.size > sizeof(u.m) && u.m.h.size <= MAX_EVENT) {
 			for (; i < u.m.h.size; i++)
 				u.b[i] = data[(tail + i) & mask];
-			size_t max = u.m.h.size - sizeof(u.m);
-
-			bool gpu = strnlen(u.m.name, max) < max &&
-				   (pt_gpulib_kind(u.m.name) ||
-				    pt_nvtx_lib(u.m.name));
-
-			fn(ctx, (pid_t)u.m.pid, gpu);
-			found += gpu;
+			if (to_mapping(&u.m, &g))
+				fn(ctx, (pid_t)u.m.pid, &g);
 		}
 		tail += u.m.h.size;
 	}
 	__atomic_store_n(&r->meta->data_tail, head, __ATOMIC_RELEASE);
-	return found;
 }
 
-int pt_mapwatch_drain(struct pt_mapwatch *w,
-		      void (*fn)(void *ctx, pid_t pid, bool gpu), void *ctx)
+void pt_mapwatch_drain(struct pt_mapwatch *w,
+		       void (*fn)(void *ctx, pid_t pid, struct pt_gpulib *g),
+		       void *ctx)
 {
-	int found = 0;
 	size_t i;
 
 	for (i = 0; i < w->n; i++)
-		found += drain_cpu(w, &w->ring[i], fn, ctx);
-	return found;
+		drain_cpu(w, &w->ring[i], fn, ctx);
 }
 
 void pt_mapwatch_free(struct pt_mapwatch *w)

@@ -12,11 +12,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "capture/discover.h"
 #include "capture/hostinfo.h"
+#include "capture/kernels.h"
 #include "capture/sampler.h"
 
 #define PT_MAX_SAMPLED 512 /* processes sampled per second */
 #define PT_MAX_QUEUE (4u << 20)
+#define NAMES_MS 300 /* at the end, for the names of the last kernels */
 
 static uint64_t clock_ns(clockid_t id)
 {
@@ -146,6 +149,7 @@ static int on_record(void *ctx, void *data, size_t len)
 		return 0;
 	}
 	c->events++;
+	pt_kernels_see(c->kernels, data, h->size);
 	c->fn(c->fn_ctx, data, h->size);
 	return 0;
 }
@@ -208,6 +212,7 @@ static void open_gpu(struct pt_capture *c, const struct pt_capture_opts *o)
 		pt_hook_set(c, "libs", "poll",
 			    "GPU libraries mapped later are noticed up to a "
 			    "second late");
+	c->kernels = pt_kernels_new();
 	pt_uprobes_scan(c);
 }
 
@@ -278,13 +283,21 @@ size_t pt_capture_fds(struct pt_capture *c, int *fds, size_t max)
 	return n;
 }
 
-static void on_mapped(void *ctx, pid_t pid, bool gpu)
+static void on_mapped(void *ctx, pid_t pid, struct pt_gpulib *g)
 {
 	struct pt_capture *c = ctx;
 	bool dropped = pt_uprobes_mapped(c, pid);
 
-	if ((gpu || dropped) && !c->stopped && pt_is_target(c, pid))
+	if (c->stopped || !pt_is_target(c, pid))
+		return;
+	if (dropped || pt_nvtx_lib(g->path_display) ||
+	    pt_gpulib_mapped(pid, g, pt_uprobes_driver(c, pid)))
 		pt_uprobes_process(c, pid);
+}
+
+static void on_name(void *ctx, const struct pt_rec_name *rec)
+{
+	pt_queue_record(ctx, rec, sizeof(*rec));
 }
 
 int pt_capture_drain(struct pt_capture *c, pt_record_fn fn, void *ctx)
@@ -295,6 +308,7 @@ int pt_capture_drain(struct pt_capture *c, pt_record_fn fn, void *ctx)
 	if (c->maps)
 		pt_mapwatch_drain(c->maps, on_mapped, c);
 	pt_devwatch_drain(c);
+	pt_kernels_take(c->kernels, on_name, c);
 	flush_queue(c, fn, ctx);
 	c->fn = fn;
 	c->fn_ctx = ctx;
@@ -376,6 +390,8 @@ int pt_capture_stop(struct pt_capture *c, pt_record_fn fn, void *ctx)
 		sample_tree(c);
 	if (d >= 0)
 		d = pt_capture_drain(c, fn, ctx);
+	pt_kernels_settle(c->kernels, NAMES_MS);
+	pt_kernels_take(c->kernels, on_name, c);
 	queue_loss(c);
 	queue_mark(c, PT_MARK_END, end);
 	flush_queue(c, fn, ctx);
@@ -391,6 +407,7 @@ void pt_capture_close(struct pt_capture *c,
 		return;
 	if (c->skel && c->skel->bss)
 		c->skel->bss->pt_armed = 0;
+	pt_kernels_free(c->kernels);
 	pt_mapwatch_free(c->maps);
 	pt_marker_free(c->marker);
 	pt_nvtx_free(c->nvtx);

@@ -22,6 +22,8 @@ struct pt_mapwatch;
 struct pt_marker;
 struct pt_nvtx;
 struct pt_devwatch;
+struct pt_kernels;
+struct pt_gpulib;
 
 struct pt_capture {
 	struct pipetrace_bpf *skel;
@@ -31,6 +33,7 @@ struct pt_capture {
 	struct pt_nvtx *nvtx;	  /* NULL: no uprobes, or out of memory */
 	struct pt_devwatch *devices; /* NULL: none, or not any more */
 	struct pt_mapwatch *maps; /* NULL: look at /proc once a second */
+	struct pt_kernels *kernels; /* NULL: their names are not looked for */
 	struct pt_features feat;
 
 	pid_t roots[PT_MAX_ROOTS];
@@ -101,10 +104,17 @@ void pt_uprobes_process(struct pt_capture *c, pid_t pid);
 /* A process mapped a file: true when hooks of it that were dropped have to come
  * back (pt_uprobes_process). */
 bool pt_uprobes_mapped(struct pt_capture *c, pid_t pid);
+/* Is the CUDA driver of this process hooked, or was it? */
+bool pt_uprobes_driver(const struct pt_capture *c, pid_t pid);
 /* Drop the driver's hooks in processes that use it only through the runtime. */
 void pt_uprobes_drop(struct pt_capture *c);
 void pt_uprobes_free(struct pt_uprobes *u,
 		     void (*pending)(void *ctx, unsigned left), void *ctx);
+
+/* ---- closelinks.c --------------------------------------------------------- */
+/* Close multi-uprobe links. Each close waits for the kernel to see every CPU and
+ * task out of the breakpoints; threads wait side by side. -1 is skipped. */
+void pt_close_links(int *fd, size_t n);
 
 /* ---- marker.c: the function that begins steps ----------------------------- */
 /* 0 or -errno with `err` filled: -ENOENT no such function. */
@@ -139,10 +149,11 @@ uint32_t pt_device_ordinal(const struct pt_rec_device *d, bool one,
 /* NULL when the kernel or our privileges do not allow it. */
 struct pt_mapwatch *pt_mapwatch_new(void);
 int pt_mapwatch_fd(const struct pt_mapwatch *w);
-/* Calls fn for each file that a process mapped for execution; `gpu`: a GPU
- * library, or NVTX's, by its name. How many were. */
-int pt_mapwatch_drain(struct pt_mapwatch *w,
-		      void (*fn)(void *ctx, pid_t pid, bool gpu), void *ctx);
+/* Calls fn for each file that a process mapped for execution; of `g` what the
+ * event told. */
+void pt_mapwatch_drain(struct pt_mapwatch *w,
+		       void (*fn)(void *ctx, pid_t pid, struct pt_gpulib *g),
+		       void *ctx);
 void pt_mapwatch_free(struct pt_mapwatch *w);
 
 /* ---- bpfsys.c: bpf() calls that libbpf 1.1 has no wrapper for -------------- */

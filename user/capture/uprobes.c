@@ -7,7 +7,6 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,36 +17,10 @@
 #include "capture/points.h"
 #include "capture/procfs.h"
 #include "capture/session.h"
+#include "capture/uprobes.h"
 
 #define PT_MAX_LIBS 65535 /* attachments in a session; fits the cookie */
 #define PT_LIBS_PER_PROC 16
-#define PT_CLOSERS 8
-#define QUIET_NS 1000000000u /* no file mapped for so long: started up */
-
-/* One library file in one process. Its number is its place in the table, so
- * an entry stays when the process has gone. */
-struct attached {
-	pid_t pid; /* 0: every process (perf door) */
-	uint32_t dev;
-	uint64_t inode;
-	uint64_t start; /* of the process, to tell it from a later one */
-	int fd[2];	/* multi links: return, entry; -1 none */
-	enum pt_gpulib_kind kind;
-	bool gone;
-	bool dropped;	   /* closed: it would only see another's calls twice */
-	uint64_t mapped_ns; /* when the process last mapped a file */
-};
-
-struct pt_uprobes {
-	bool multi;
-	struct attached *lib;
-	uint32_t n_libs, cap_libs;
-	struct bpf_link **link; /* perf links */
-	size_t n_link, cap_link;
-	struct pt_layers *layers; /* NULL: out of memory, nothing is dropped */
-	uint32_t symbols; /* attached in all */
-	uint32_t failed;  /* libraries that did not take a hook */
-};
 
 int pt_uprobes_new(struct pt_capture *c, bool multi)
 {
@@ -62,7 +35,7 @@ int pt_uprobes_new(struct pt_capture *c, bool multi)
 static bool is_lib(const struct pt_uprobes *u, const struct attached *a,
 		   pid_t pid, uint64_t start, const struct pt_gpulib *l)
 {
-	return a->dev == l->dev && a->inode == l->inode &&
+	return a->dev == l->dev && a->inode == l->inode && a->kind == l->kind &&
 	       (!u->multi || (a->pid == pid && a->start == start));
 }
 
@@ -257,6 +230,7 @@ static void attach_lib(struct pt_capture *c, pid_t pid, uint64_t start,
 	*a = (struct attached){ .pid = u->multi ? pid : 0, .dev = l->dev,
 				.inode = l->inode, .start = start,
 				.fd = { -1, -1 }, .kind = l->kind,
+				.by_symbols = l->by_symbols,
 				.mapped_ns = pt_now_ns() };
 	n = pt_points_find(l, id, points, &err);
 	if (n == 0) /* a library of GPU functions that we have no line for */
@@ -283,6 +257,20 @@ static void attach_lib(struct pt_capture *c, pid_t pid, uint64_t start,
 	queue_lib(c, id, (uint32_t)n, l->path_display);
 }
 
+/* A process where nothing above the driver has a name. */
+static bool driver_alone(const struct pt_uprobes *u)
+{
+	bool driver = false;
+	uint32_t i;
+
+	for (i = 0; i < u->n_libs; i++) {
+		driver |= u->lib[i].kind == PT_GPULIB_CUDA;
+		if (u->lib[i].kind == PT_GPULIB_CUDART)
+			return false;
+	}
+	return driver;
+}
+
 static void update_hook(struct pt_capture *c)
 {
 	const struct pt_uprobes *u = c->uprobes;
@@ -297,8 +285,36 @@ static void update_hook(struct pt_capture *c)
 		pt_hook_set(c, "gpu", "uprobe_perf",
 			    "other processes that use the same library pay for "
 			    "the hooks too, and detaching is slow");
+	else if (driver_alone(u))
+		pt_hook_set(c, "gpu", "uprobe_multi",
+			    "only the CUDA driver is hooked: a runtime, if there "
+			    "is one, is in a stripped program; its calls are seen "
+			    "where they reach the driver");
 	else
 		pt_hook_set(c, "gpu", "uprobe_multi", "%s", "");
+}
+
+/* The library of the right name has come: one that only exports its functions
+ * may go on to it, and then each call would count twice. */
+static void unhook_doubles(struct pt_capture *c, pid_t pid,
+			   const struct pt_gpulib *named)
+{
+	struct pt_uprobes *u = c->uprobes;
+	uint32_t i;
+
+	if (named->by_symbols || named->inside)
+		return;
+	for (i = 0; i < u->n_libs; i++) {
+		struct attached *a = &u->lib[i];
+
+		if (a->pid != pid || !a->by_symbols || a->gone ||
+		    a->kind != named->kind)
+			continue;
+		forget_text(c, pid, i);
+		pt_close_links(a->fd, 2);
+		a->fd[0] = a->fd[1] = -1;
+		a->gone = true;
+	}
 }
 
 void pt_uprobes_process(struct pt_capture *c, pid_t pid)
@@ -312,6 +328,8 @@ void pt_uprobes_process(struct pt_capture *c, pid_t pid)
 	n = pt_gpulibs(pid, libs, PT_LIBS_PER_PROC);
 	for (i = 0; i < n && i < PT_LIBS_PER_PROC; i++)
 		attach_lib(c, pid, st.start_ticks, &libs[i]);
+	for (i = 0; i < n && i < PT_LIBS_PER_PROC; i++)
+		unhook_doubles(c, pid, &libs[i]);
 	pt_nvtx_process(c, pid);
 	update_hook(c);
 }
@@ -338,41 +356,6 @@ out:
 	pt_tree_free(&t);
 }
 
-struct closer {
-	int *fd;
-	size_t n, step;
-};
-
-static void *close_some(void *arg)
-{
-	struct closer *k = arg;
-	size_t i;
-
-	for (i = 0; i < k->n; i += k->step)
-		close(k->fd[i]);
-	return NULL;
-}
-
-/* Each close waits for the kernel to see every CPU and task out of the
- * breakpoints; threads wait side by side. */
-static void close_fds(int *fd, size_t n)
-{
-	size_t threads = n < PT_CLOSERS ? n : PT_CLOSERS, i;
-	struct closer k[PT_CLOSERS];
-	pthread_t t[PT_CLOSERS];
-	bool started[PT_CLOSERS];
-
-	for (i = 0; i < threads; i++) {
-		k[i] = (struct closer){ fd + i, n - i, threads };
-		started[i] = pthread_create(&t[i], NULL, close_some, &k[i]) == 0;
-		if (!started[i])
-			close_some(&k[i]);
-	}
-	for (i = 0; i < threads; i++)
-		if (started[i])
-			pthread_join(t[i], NULL);
-}
-
 /* Close the links of the entries that `all` or their end selects. */
 static void close_libs(struct pt_uprobes *u, bool all)
 {
@@ -395,7 +378,7 @@ static void close_libs(struct pt_uprobes *u, bool all)
 			a->fd[k] = -1;
 		}
 	}
-	close_fds(fd, n);
+	pt_close_links(fd, n);
 	free(fd);
 }
 
@@ -421,58 +404,6 @@ void pt_uprobes_reap(struct pt_capture *c)
 	}
 	if (any)
 		close_libs(u, false);
-}
-
-bool pt_uprobes_mapped(struct pt_capture *c, pid_t pid)
-{
-	struct pt_uprobes *u = c->uprobes;
-	bool dropped = false;
-	uint32_t i;
-
-	for (i = 0; u && i < u->n_libs; i++) {
-		if (u->lib[i].pid != pid || u->lib[i].gone)
-			continue;
-		u->lib[i].mapped_ns = pt_now_ns();
-		dropped |= u->lib[i].dropped;
-	}
-	return dropped;
-}
-
-static bool has_outer(const struct pt_uprobes *u, const struct attached *in)
-{
-	uint32_t i;
-
-	for (i = 0; i < u->n_libs; i++)
-		if (u->lib[i].pid == in->pid && u->lib[i].start == in->start &&
-		    u->lib[i].fd[1] >= 0 &&
-		    pt_layer_of(u->lib[i].kind) == PT_LAYER_OUTER)
-			return true;
-	return false;
-}
-
-void pt_uprobes_drop(struct pt_capture *c)
-{
-	struct pt_uprobes *u = c->uprobes;
-	uint64_t now = pt_now_ns();
-	uint32_t i;
-
-	/* Without news of mappings it could not be undone in time. */
-	if (!u || !u->layers || !c->maps)
-		return;
-	for (i = 0; i < u->n_libs; i++) {
-		struct attached *a = &u->lib[i];
-
-		if (a->gone || a->fd[1] < 0 || now < a->mapped_ns || now - a->mapped_ns < QUIET_NS ||
-		    pt_layer_of(a->kind) != PT_LAYER_INNER || !has_outer(u, a))
-			continue;
-		/* Once, until something is mapped again. */
-		a->mapped_ns = UINT64_MAX;
-		if (pt_layers_direct(u->layers, a->pid))
-			continue;
-		a->dropped = true;
-		close_fds(a->fd, 2);
-		a->fd[0] = a->fd[1] = -1;
-	}
 }
 
 void pt_uprobes_free(struct pt_uprobes *u,
