@@ -70,19 +70,25 @@ class Broken(Exception):
 
 
 def device_log(path):
-    """{operation: how many}, bytes copied, synchronising calls."""
+    """{operation: how many}, bytes copied, synchronising calls; kernels of each
+    device are counted as "kernel 0", "kernel 1", ... too."""
     ops, size, syncs = collections.Counter(), 0, 0
+    column = None
     with open(path) as f:
         for line in f:
             if line.startswith("# lost"):
                 raise Broken("the device's log has gaps")
             v = line.strip().split(",")
+            if v[0] == "op" and "device" in v:
+                column = v.index("device")
             if line[0] == "#" or v[0] == "op":
                 continue
             if v[0] == "host":
                 syncs += "Synchronize" in v[7]
                 continue
             ops[v[0]] += 1
+            if column and v[0] == "kernel":
+                ops["kernel " + v[column]] += 1
             if v[0] in ("h2d", "d2h", "d2d", "h2h"):
                 size += int(v[5])
     return ops, size, syncs
@@ -120,10 +126,15 @@ def trace(c, tmp):
 def judge(c, report, log):
     """What is wrong, as a list of sentences."""
     ops, size, syncs = log
-    if len(report["gpu"]) != 1:
-        return ["no device in the report"]
+    devices = int(c.args[c.args.index("--devices") + 1]) \
+        if "--devices" in c.args else 1
+    if len(report["gpu"]) != devices:
+        return ["%d devices in the report" % len(report["gpu"])]
     g = report["gpu"][0]
     wrong = []
+
+    def total(get):
+        return sum(get(d) for d in report["gpu"])
 
     def same(what, told, true):
         if told != true:
@@ -133,11 +144,14 @@ def judge(c, report, log):
         wrong.append("the job launched nothing")
     if report["capture"]["lost"]["total"]:
         wrong.append("records were lost")
-    same("kernels", g["kernels"], ops["kernel"])
-    same("h2d", g["copies"]["h2d"], ops["h2d"])
-    same("d2h", g["copies"]["d2h"], ops["d2h"])
-    same("bytes", g["copies"]["bytes"], size)
-    same("syncs", g["syncs"], syncs)
+    same("kernels", total(lambda d: d["kernels"]), ops["kernel"])
+    for d in report["gpu"] if devices > 1 else []:
+        same("kernels of device %d" % d["index"], d["kernels"],
+             ops["kernel %d" % d["index"]])
+    same("h2d", total(lambda d: d["copies"]["h2d"]), ops["h2d"])
+    same("d2h", total(lambda d: d["copies"]["d2h"]), ops["d2h"])
+    same("bytes", total(lambda d: d["copies"]["bytes"]), size)
+    same("syncs", total(lambda d: d["syncs"]), syncs)
     graph = "--graph" in c.args
     same("graph launches", g["graph_launches"], STEPS if graph else 0)
     per_step = int(c.args[c.args.index("--collectives") + 1]) \
