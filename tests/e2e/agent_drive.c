@@ -4,6 +4,7 @@
  * process, have it run, and print what comes.
  *
  *   agent_drive PID MS [hold]   hold: no last word; ends as one that is killed
+ *   agent_drive PID MS raw FILE  also writes the records to FILE, as they are
  *   agent_drive PID 0           only says how it stands
  *
  * Lines: "on NS", "act WHAT BEGIN END DEVICE STREAM CORRELATION GRAPH BYTES
@@ -61,7 +62,8 @@ static int print(void *ctx, const void *rec, size_t len)
 	const struct pt_rec_act *a = rec;
 	const struct pt_rec_name *n = rec;
 
-	(void)ctx, (void)len;
+	if (ctx)
+		fwrite(rec, 1, len, ctx);
 	if (a->hdr.kind == PT_REC_NAME)
 		printf("name %llx %s\n", n->key, n->name);
 	else
@@ -97,10 +99,13 @@ int main(int argc, char **argv)
 	struct pt_ring_status s;
 	struct pt_ring *r;
 	uint64_t end;
+	FILE *raw = NULL;
 	int fd = -1, err;
 
 	if (argc < 3)
 		return 2;
+	if (argc > 4)
+		raw = fopen(argv[4], "w");
 	end = now() + 10000000000ull;
 	while (fd < 0 && now() < end) {
 		fd = find_memory(argv[1]);
@@ -127,25 +132,25 @@ int main(int argc, char **argv)
 	end = now() + (uint64_t)atol(argv[2]) * 1000000ull;
 	while (now() < end) {
 		pt_ring_beat(r);
-		pt_ring_drain(r, print, NULL);
+		pt_ring_drain(r, print, raw);
 		pt_ring_status(r, &s);
 		if (s.state == PT_AGENT_REFUSED)
 			break;
 		pause_ms(20);
 	}
 	fflush(stdout);
-	if (argc > 3)
+	if (argc > 3 && !raw)
 		_exit(9);
 	pt_ring_want(r, PT_AGENT_QUIET);
 	end = now() + 5000000000ull;
 	do {
 		pause_ms(10);
-		pt_ring_drain(r, print, NULL);
+		pt_ring_drain(r, print, raw);
 		pt_ring_status(r, &s);
 	} while (s.state != PT_AGENT_STOPPED && s.state != PT_AGENT_REFUSED &&
 		 now() < end);
 	tell(r);
 	pt_ring_close(r);
 	close(fd);
-	return 0;
+	return raw && fclose(raw) ? 1 : 0;
 }

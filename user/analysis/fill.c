@@ -260,12 +260,33 @@ static int fill_ranks(struct pt_an *an)
 	return 0;
 }
 
+/* What the measured device times do not tell, if there are any. */
+static void limit_measured(struct pt_an *an, const struct pt_trainer *t)
+{
+	uint64_t lost = 0, covered = UINT64_MAX;
+	bool split = false;
+	size_t i;
+
+	for (i = 0; i < t->devs.n; i++) {
+		lost = pt_max64(lost, t->devs.v[i].act_lost);
+		covered = pt_min64(covered, t->devs.v[i].covered_ns);
+		split |= t->devs.v[i].known && t->devs.v[i].compute_ns != UINT64_MAX;
+	}
+	if (!split)
+		pt_report_limit(an->r, "gpu.compute", "Busy time is not split into compute, copy and collective: that needs exact device times.");
+	if (lost)
+		pt_report_limit(an->r, "gpu.activity", "%llu records of GPU work were lost: measured busy time is a lower bound.",
+				(unsigned long long)lost);
+	else if (t->proc->acts.n && t->devs.n && covered < an->t1 - an->t0)
+		pt_report_limit(an->r, "gpu.activity", "GPU times were measured in %.2f s of %.2f; outside of that they are bounds.",
+				sec(covered), sec(an->t1 - an->t0));
+}
+
 static void fill_limits(struct pt_an *an)
 {
 	struct pt_trainer *t = an->top;
 	struct pt_report *r = an->r;
 
-	pt_report_limit(r, "gpu.compute", "Busy time is not split into compute, copy and collective: that needs exact device times.");
 	if (!an->m->devices.n)
 		pt_report_limit(r, "gpu.memory", "Device memory is known from NVML, which did not answer.");
 	pt_report_limit(r, "data_wait.lead", "The time from a batch to its first use is not told apart in this version.");
@@ -279,6 +300,7 @@ static void fill_limits(struct pt_an *an)
 	if (t->counts.graphs_unknown)
 		pt_report_limit(r, "gpu.kernels", "%llu launches were of graphs that were made before the trace began, so the number of kernels is not known.",
 				(unsigned long long)t->counts.graphs_unknown);
+	limit_measured(an, t);
 	if (!t->gpu_known)
 		pt_report_limit(r, "gpu.busy", "The job never waited for the device, so its idle time is only bounded.");
 	if (an->m->host_known && an->m->host.read_door == PT_DOOR_NONE)

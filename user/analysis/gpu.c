@@ -128,7 +128,8 @@ static int finish(struct pt_an *an, struct pt_dev *d)
 static struct pt_dev *new_dev(struct pt_trainer *t, const struct pt_devices *d,
 			      uint16_t node)
 {
-	struct pt_dev x = { .node = node, .ordinal = PT_DEV_NO_ORDINAL };
+	struct pt_dev x = { .node = node, .ordinal = PT_DEV_NO_ORDINAL,
+			    .pageable_share = NAN };
 
 	if (d->node[node].kind == PT_NODE_ORDINAL)
 		x.ordinal = (uint32_t)d->node[node].value;
@@ -175,8 +176,6 @@ static int make_devs(struct pt_gqueue *q, struct pt_glikely *likely)
 	}
 	for (i = 0; i < t->devs.n && !err; i++)
 		err = finish(q->an, &t->devs.v[i]);
-	if (t->devs.n)
-		qsort(t->devs.v, t->devs.n, sizeof(*t->devs.v), by_ordinal);
 	return err;
 }
 
@@ -254,6 +253,10 @@ int pt_model_gpu(struct pt_an *an, struct pt_trainer *t)
 		err = pt_glikely_run(q, likely);
 	if (!err)
 		err = make_devs(q, likely);
+	if (!err)
+		err = pt_exact_gpu(an, t);
+	if (t->devs.n)
+		qsort(t->devs.v, t->devs.n, sizeof(*t->devs.v), by_ordinal);
 	if (!err)
 		err = sum_up(an, t);
 	for (i = 0; i < PT_NODES_MAX; i++)

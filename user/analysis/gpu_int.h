@@ -6,6 +6,7 @@
  *   gpu_certain  until when a wait for the device shows it at work
  *   gpu_queue    streams, events and syncs: the hard bounds, and the operations
  *   gpu_likely   the operations replayed with fitted costs: the likely bounds
+ *   gpu_exact    measured times, where there are, in place of the bounds
  *   gpu_idle     the likely idle time by its causes
  */
 #ifndef PT_ANALYSIS_GPU_INT_H
@@ -175,5 +176,9 @@ struct pt_glikely { /* of one device */
 };
 /* Into out[node], for every node that works; the caller frees the spans. */
 int pt_glikely_run(const struct pt_gqueue *q, struct pt_glikely *out);
+
+/* ---- measured devices (gpu_exact.c) ---------------------------------------- */
+/* Activity records into t->devs, behind the model's bounds. 0 or -ENOMEM. */
+int pt_exact_gpu(struct pt_an *an, struct pt_trainer *t);
 
 #endif

@@ -137,6 +137,9 @@ struct pt_dev {
 	bool measured;	/* by activity records */
 	bool shared;	/* other processes, not seen here, may use it too */
 	uint64_t compute_ns, copy_ns, collective_ns; /* ~0: cannot be told */
+	uint64_t covered_ns; /* of the window, by activity records */
+	uint64_t act_lost;   /* such records that never came */
+	double pageable_share; /* of the bytes copied; NAN unknown */
 };
 
 
