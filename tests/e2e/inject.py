@@ -34,6 +34,8 @@ INJECTOR = os.path.join(TOP, "build/tests/e2e/injector")
 HAZARDS = os.path.join(TOP, "build/tests/e2e/hazards")
 AGENT = os.path.join(TOP, "build/tests/inject/agent.so")
 STAYS = os.path.join(TOP, "build/tests/inject/agent_stays.so")
+REAL = os.path.join(TOP, "build/libpipetrace_agent.so")
+CUDA = os.path.join(TOP, "build/sim/cuda/libcudart.so.12")  # with a CUPTI beside it
 CUDART = os.path.join(TOP, "build/sim/libcudart.so.12")
 PYTHON = "/usr/bin/python3"
 LATE_NS = 60000000  # a timed wait more than that beyond an untouched one's
@@ -51,7 +53,7 @@ class Target:
         with open(self.file, "wb") as f:
             f.write(bytes(4096))
         os.chmod(self.file, 0o666)
-        argv = list(wrap) + [program or HAZARDS, mode, self.file] + ([CUDART] if gpu else [])
+        argv = list(wrap) + [program or HAZARDS, mode, self.file] + ([gpu if isinstance(gpu, str) else CUDART] if gpu else [])
         self.err = open(os.path.join(self.dir, "err"), "w+b")
         self.proc = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                      stderr=self.err, preexec_fn=preexec,
@@ -190,10 +192,11 @@ class Case:
 
     def __init__(self, mode, expect="ok", cycles=3, gpu=True, points=0, settle=0.6,
                  watch=1.0, slow=0.0, program=None, wrap=(), preexec=None, agent=AGENT,
-                 name=None, ends=None, words=None):
+                 name=None, ends=None, words=None, threads=0):
         self.mode, self.expect, self.cycles, self.gpu = mode, expect, cycles, gpu
         self.points, self.settle, self.watch, self.slow = points, settle, watch, slow
         self.program, self.wrap, self.preexec, self.agent = program, wrap, preexec, agent
+        self.more_threads = threads  # of CUPTI's own, which stay
         self.name, self.ends, self.words = name or mode, ends, words or {}
 
     def run(self):
@@ -239,11 +242,11 @@ class Case:
             if t.proc.poll() != self.ends:
                 why.append("it ended with %s" % t.proc.poll())
         if t.alive():
-            lost = left(t.pid, self.agent == STAYS)
+            lost = left(t.pid, self.agent != AGENT)
             if lost:
                 why.append(lost)
             same = self.mode not in ("forks", "exec")
-            if same and threads(t.pid) > n_threads:
+            if same and threads(t.pid) > n_threads + self.more_threads:
                 why.append("%d threads more" % (threads(t.pid) - n_threads))
             if same and len(descriptors(t.pid)) > n_fds:
                 why.append("%d descriptors more" % (len(descriptors(t.pid)) - n_fds))
@@ -275,6 +278,8 @@ NO_POINT = "no safe moment"
 CASES = [
     Case("gpu", cycles=5),
     Case("gpu", name="gpu_stays", agent=STAYS, cycles=5),
+    Case("gpu", name="gpu_cupti", gpu=CUDA, agent=REAL, cycles=5, words={"hold": 100},
+         threads=1),
     Case("spin_gpu"),
     Case("spin", NO_POINT, cycles=1, gpu=False),
     Case("storm1_gpu", cycles=5),
@@ -473,9 +478,9 @@ def pytorch(cycles):
 
 def many(total):
     """Two in five in malloc storms. Every target is watched for 10 s afterwards."""
-    plan = [("storm1_gpu", True, AGENT), ("storm4_gpu", True, STAYS),
+    plan = [("storm1_gpu", True, AGENT), ("storm4_gpu", CUDA, REAL),
             ("storm1_poll", False, AGENT), ("storm4_poll", False, STAYS),
-            ("gpu", True, AGENT), ("gpu", True, STAYS), ("alarm", True, AGENT),
+            ("gpu", True, AGENT), ("gpu", CUDA, REAL), ("alarm", True, AGENT),
             ("timed", False, AGENT), ("endless", False, AGENT), ("spin_gpu", True, STAYS)]
     for k, (mode, gpu, agent) in enumerate(plan):
         n = total // 10 + (1 if k < total % 10 else 0)
@@ -495,7 +500,7 @@ def many(total):
             if not t.alive():
                 why.append("it died (status %s)" % t.proc.returncode)
             else:
-                lost = left(t.pid, agent == STAYS)
+                lost = left(t.pid, agent != AGENT)
                 if lost:
                     why.append(lost)
                 if threads(t.pid) != n_threads:
@@ -514,7 +519,7 @@ def many(total):
                 why.append("taken out %d of %d times" % (out, done))
             if done < 0.9 * len(runs):
                 why.append("loaded %d of %d times: %s" % (done, len(runs), said(runs)))
-            row("cycles/%s%s" % (mode, "_stays" if agent == STAYS else ""),
+            row("cycles/%s%s" % (mode, {STAYS: "_stays", REAL: "_cupti"}.get(agent, "")),
                 "%d/%d loaded, %d taken out, %d ops, %d wrong, %+d KiB" %
                 (done, n, out, t.ops(), t.bad(), rss_kb(t.pid) - rss if t.alive() else 0),
                 said([r for r in runs if r["inject"]]), not why, "; ".join(why))

@@ -106,13 +106,15 @@ static void options_are_read(void **state)
 	assert_int_equal(parse(&o, PT_OPTS_TRACE,
 			       "-p 12,13 -d 1.5 --json out --batch-size 64 "
 			       "--print-steps 3 --sort gpu --top 7 --fail-on warning --mode full "
-			       "--no-uprobe-multi --ascii -q --raw-stream r"),
+			       "--no-uprobe-multi --cupti --ascii -q "
+			       "--raw-stream r"),
 			 0);
 	assert_int_equal(o.n_pids, 2);
 	assert_int_equal(o.pids[1], 13);
 	assert_true(o.duration > 1.4 && o.duration < 1.6);
 	assert_string_equal(o.json, "out");
 	assert_string_equal(o.raw_stream, "r");
+	assert_true(o.cupti);
 	assert_int_equal(o.batch_size, 64);
 	assert_int_equal(o.print_steps, 3);
 	assert_int_equal(o.sort, PT_SORT_GPU);
