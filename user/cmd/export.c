@@ -3,9 +3,12 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cmd/cmd.h"
+#include "cmd/outdir.h"
 #include "cmd/session.h"
 #include "export/export.h"
 
@@ -22,24 +25,33 @@ struct export {
 	struct pt_report *r;
 	struct pt_outfile out[PT_EXPORT_NR];
 	char *buffer[PT_EXPORT_NR];
+	struct pt_outdir csv;
 };
 
+/* Those that go to a stream. */
 static int (*const writers[PT_EXPORT_NR])(const struct pt_export *, FILE *) = {
 	[PT_EXPORT_PERFETTO] = pt_export_perfetto,
 	[PT_EXPORT_CHROME] = pt_export_chrome,
+	[PT_EXPORT_FOLDED] = pt_export_folded,
 };
 
 static int open_one(struct export *e, int i)
 {
 	struct pt_err err = { "" };
-	int ret = pt_outfile_open(&e->out[i], e->o->export_to[i], &err);
+	int ret;
 
-	if (!ret && !e->o->force)
+	if (i == PT_EXPORT_CSV)
+		ret = pt_outdir_open(&e->csv, e->o->export_to[i], &err);
+	else
+		ret = pt_outfile_open(&e->out[i], e->o->export_to[i], &err);
+	if (!ret && i != PT_EXPORT_CSV && !e->o->force)
 		ret = pt_outfile_keep(&e->out[i], &err);
 	if (ret) {
 		pt_error("%s", err.msg);
 		return ret;
 	}
+	if (!e->out[i].f)
+		return 0;
 	e->buffer[i] = malloc(BUFFER);
 	if (e->buffer[i])
 		setvbuf(e->out[i].f, e->buffer[i], _IOFBF, BUFFER);
@@ -57,35 +69,87 @@ static int open_all(struct export *e)
 		ret = open_one(e, i);
 		n_stdout += !ret && e->out[i].is_stdout;
 	}
-	if (!ret && n_stdout > 1) {
+	if (ret)
+		return ret;
+	if (n_stdout > 1) {
 		pt_error("only one format can go to standard output");
-		ret = -EINVAL;
+		return -EINVAL;
 	}
-	if (!ret && n_stdout && isatty(STDOUT_FILENO) &&
-	    e->out[PT_EXPORT_PERFETTO].is_stdout) {
+	/* a database is written in places, and only to a file of ours */
+	if (e->out[PT_EXPORT_SQLITE].f && !e->out[PT_EXPORT_SQLITE].tmp[0]) {
+		pt_error("a database can only be written to a file");
+		return -EINVAL;
+	}
+	if (e->out[PT_EXPORT_PERFETTO].is_stdout && isatty(STDOUT_FILENO)) {
 		pt_error("a Perfetto trace is not text: write it to a file");
-		ret = -EINVAL;
+		return -EINVAL;
 	}
-	return ret;
+	return 0;
+}
+
+static int failed(const char *path, int err)
+{
+	if (err == -ENOMEM)
+		pt_error("out of memory");
+	else
+		pt_error("cannot write %s: %s", path, strerror(-err));
+	return err;
+}
+
+/* SQLite opens files by name: the temporary one, in the folder that is open.
+ * Is it still the file that we made there? */
+static int write_sqlite(const struct pt_export *x, const struct pt_outfile *out)
+{
+	struct stat ours, named;
+	char path[128];
+
+	if (fstat(fileno(out->f), &ours) ||
+	    fstatat(out->dir, out->tmp, &named, AT_SYMLINK_NOFOLLOW))
+		return -errno;
+	if (ours.st_ino != named.st_ino || ours.st_dev != named.st_dev)
+		return -EEXIST;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d/%s", out->dir, out->tmp);
+	return pt_export_sqlite(x, path);
 }
 
 static int write_one(struct export *e, const struct pt_export *x, int i)
 {
 	struct pt_outfile *out = &e->out[i];
 	struct pt_err err = { "" };
-	int ret;
+	int ret = i == PT_EXPORT_SQLITE ? write_sqlite(x, out) :
+					  writers[i](x, out->f);
 
-	ret = writers[i](x, out->f);
-	if (ret) {
-		if (ret == -ENOMEM)
-			pt_error("out of memory");
-		else
-			pt_error("cannot write %s: %s",
-				 out->is_stdout ? "standard output" : out->path,
-				 strerror(-ret));
-		return ret;
-	}
+	if (ret)
+		return failed(out->is_stdout ? "standard output" : out->path,
+			      ret);
 	ret = pt_outfile_commit(out, &err);
+	if (ret)
+		pt_error("%s", err.msg);
+	return ret;
+}
+
+static int write_csv(struct export *e, const struct pt_export *x)
+{
+	struct pt_err err = { "" };
+	const char *table;
+	char name[64];
+	size_t i;
+	FILE *f;
+	int ret = 0;
+
+	for (i = 0; (table = pt_export_csv_name(i)) && !ret; i++) {
+		snprintf(name, sizeof(name), "%s.csv", table);
+		f = pt_outdir_file(&e->csv, name);
+		if (!f)
+			return failed(e->csv.path, -errno);
+		ret = pt_export_csv(x, i, f);
+		errno = 0;
+		if (fclose(f) && !ret)
+			ret = errno ? -errno : -EIO;
+	}
+	if (ret)
+		return failed(e->csv.path, ret);
+	ret = pt_outdir_commit(&e->csv, &err);
 	if (ret)
 		pt_error("%s", err.msg);
 	return ret;
@@ -101,6 +165,8 @@ static int write_all(void *ctx, const struct pt_model *m,
 	for (i = 0; i < PT_EXPORT_NR && !ret; i++)
 		if (e->out[i].f)
 			ret = write_one(e, &x, i);
+	if (!ret && e->csv.path)
+		ret = write_csv(e, &x);
 	return ret;
 }
 
@@ -121,6 +187,7 @@ static int run(const struct pt_opts *o, const char *name, FILE *f)
 		pt_outfile_abandon(&e.out[i]);
 		free(e.buffer[i]);
 	}
+	pt_outdir_abandon(&e.csv);
 	pt_report_free(e.r);
 	return ret ? PT_EXIT_FAILED : PT_EXIT_OK;
 }

@@ -129,12 +129,16 @@ static const struct argp_option diff_options[] = {
 	COMMON
 };
 
-#define FORMAT(name, format, text)                                             \
-	{ name, K_EXPORT + PT_EXPORT_##format, "FILE", 0, text, 1 }
+#define FORMAT(name, format, out, text)                                        \
+	{ name, K_EXPORT + PT_EXPORT_##format, out, 0, text, 1 }
 static const struct argp_option export_options[] = {
-	FORMAT("perfetto", PERFETTO, "A trace for ui.perfetto.dev"),
-	FORMAT("chrome", CHROME,
+	FORMAT("perfetto", PERFETTO, "FILE", "A trace for ui.perfetto.dev"),
+	FORMAT("chrome", CHROME, "FILE",
 	       "Chrome's trace events (JSON), as torch.profiler writes them"),
+	FORMAT("csv", CSV, "DIR", "A new folder with a CSV file for each table"),
+	FORMAT("sqlite", SQLITE, "FILE", "A database of the same tables"),
+	FORMAT("folded", FOLDED, "FILE",
+	       "Time off the CPU as folded stacks, for flame graphs"),
 	{ "force", K_FORCE, NULL, 0, "Replace files that exist", 2 },
 	{ "batch-size", K_BATCH, "N", 0, "Samples per batch, for samples/s", 2 },
 	COMMON

@@ -19,6 +19,9 @@
 enum pt_export_format {
 	PT_EXPORT_PERFETTO = 0,
 	PT_EXPORT_CHROME,
+	PT_EXPORT_FOLDED,
+	PT_EXPORT_SQLITE,
+	PT_EXPORT_CSV, /* a folder */
 	PT_EXPORT_NR
 };
 

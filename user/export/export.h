@@ -28,5 +28,13 @@ struct pt_export {
 int pt_export_perfetto(const struct pt_export *x, FILE *out);
 /* Chrome's trace event format, as JSON, with torch.profiler's categories. */
 int pt_export_chrome(const struct pt_export *x, FILE *out);
+/* Off-CPU time as folded stacks: process;thread;state;file microseconds. */
+int pt_export_folded(const struct pt_export *x, FILE *out);
+/* The i-th table as CSV, with a head line; and its name, NULL behind the
+ * last. */
+int pt_export_csv(const struct pt_export *x, size_t i, FILE *out);
+const char *pt_export_csv_name(size_t i);
+/* All tables and views into an empty file of that name, which exists. */
+int pt_export_sqlite(const struct pt_export *x, const char *path);
 
 #endif

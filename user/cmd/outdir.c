@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "cmd/outdir.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cmd/sudo.h"
+
+static int cannot(struct pt_outdir *o, int err, struct pt_err *e)
+{
+	if (err == -EEXIST || err == -ENOTEMPTY)
+		pt_err_set(e, err, "%s exists already: another name for the "
+			   "folder", o->path);
+	else
+		pt_err_set(e, err, "cannot make the folder %s: %s", o->path,
+			   strerror(-err));
+	pt_outdir_abandon(o);
+	return err;
+}
+
+/* Whose it is: best effort, some file systems know no owners. */
+static void give_away(int fd)
+{
+	struct pt_invoker who;
+
+	if (pt_invoker(&who) && fchown(fd, who.uid, who.gid))
+		return;
+}
+
+static int open_parent(struct pt_outdir *o)
+{
+	size_t n = strlen(o->path);
+	char *slash;
+
+	while (n > 1 && o->path[n - 1] == '/')
+		o->path[--n] = '\0';
+	slash = strrchr(o->path, '/');
+	o->base = slash ? slash + 1 : o->path;
+	if (!*o->base || !strcmp(o->base, ".") || !strcmp(o->base, ".."))
+		return -EEXIST;
+	if (slash)
+		*slash = '\0';
+	o->parent = open(!slash ? "." : *o->path ? o->path : "/",
+			 O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (slash)
+		*slash = '/';
+	return o->parent < 0 ? -errno : 0;
+}
+
+int pt_outdir_open(struct pt_outdir *o, const char *path, struct pt_err *err)
+{
+	uint64_t random;
+	struct stat st;
+	int ret;
+
+	memset(o, 0, sizeof(*o));
+	o->parent = o->dir = -1;
+	o->path = strdup(path);
+	if (!o->path)
+		return pt_err_set(err, -ENOMEM, "out of memory");
+	ret = open_parent(o);
+	if (ret)
+		return cannot(o, ret, err);
+	if (!fstatat(o->parent, o->base, &st, AT_SYMLINK_NOFOLLOW))
+		return cannot(o, -EEXIST, err);
+	if (getrandom(&random, sizeof(random), 0) != sizeof(random))
+		return cannot(o, -EIO, err);
+	snprintf(o->tmp, sizeof(o->tmp), ".pipetrace-%016llx.tmp",
+		 (unsigned long long)random);
+	if (mkdirat(o->parent, o->tmp, 0700)) {
+		ret = -errno;
+		o->tmp[0] = '\0';
+		return cannot(o, ret, err);
+	}
+	o->dir = openat(o->parent, o->tmp,
+			O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (o->dir < 0)
+		return cannot(o, -errno, err);
+	give_away(o->dir);
+	return 0;
+}
+
+FILE *pt_outdir_file(struct pt_outdir *o, const char *name)
+{
+	FILE *f;
+	int fd;
+
+	if (o->n == PT_OUTDIR_FILES) {
+		errno = ENOSPC;
+		return NULL;
+	}
+	o->names[o->n] = strdup(name);
+	if (!o->names[o->n])
+		return NULL;
+	o->n++;
+	fd = openat(o->dir, name,
+		    O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return NULL;
+	give_away(fd);
+	f = fdopen(fd, "w");
+	if (!f)
+		close(fd);
+	return f;
+}
+
+int pt_outdir_commit(struct pt_outdir *o, struct pt_err *err)
+{
+	/* an empty folder that appeared since would be replaced by rename() */
+	if (renameat2(o->parent, o->tmp, o->parent, o->base,
+		      RENAME_NOREPLACE) &&
+	    ((errno != EINVAL && errno != ENOSYS) ||
+	     renameat(o->parent, o->tmp, o->parent, o->base)))
+		return cannot(o, -errno, err);
+	o->tmp[0] = '\0';
+	pt_outdir_abandon(o);
+	return 0;
+}
+
+void pt_outdir_abandon(struct pt_outdir *o)
+{
+	size_t i;
+
+	if (!o->path)
+		return;
+	for (i = 0; i < o->n; i++) {
+		if (o->tmp[0])
+			unlinkat(o->dir, o->names[i], 0);
+		free(o->names[i]);
+	}
+	if (o->tmp[0])
+		unlinkat(o->parent, o->tmp, AT_REMOVEDIR);
+	if (o->dir >= 0)
+		close(o->dir);
+	if (o->parent >= 0)
+		close(o->parent);
+	free(o->path);
+	memset(o, 0, sizeof(*o));
+	o->parent = o->dir = -1;
+}
