@@ -37,6 +37,7 @@
 #define PT_REC_FILE 9	    /* a file's name, once per inode */
 #define PT_REC_TASK 10	    /* a thread that existed when tracing began */
 #define PT_REC_NVTX 11	    /* a range that the program named: begin or end */
+#define PT_REC_READS 12	    /* short read calls of a thread on one file, summed */
 /* 64 and up are made in user space and travel in the same stream */
 #define PT_REC_SAMPLE 64 /* per process, once a second: memory, CPU, bytes */
 #define PT_REC_LOSS 65	 /* loss counters, cumulative */
@@ -70,6 +71,7 @@ _Static_assert(sizeof(struct pt_hdr) == 32, "pt_hdr");
 #define PT_F_THREAD 0x0020	  /* FORK: a thread, not a process */
 #define PT_F_READ_FAILED 0x0040	  /* a kernel or user read did not work:
 				   * object fields are unknown, not 0 */
+#define PT_F_BOUND 0x0080	  /* READS: no more bytes than this */
 
 struct pt_rec_fork {
 	struct pt_hdr hdr; /* the parent */
@@ -208,6 +210,25 @@ _Static_assert(sizeof(struct pt_rec_read) == 72, "pt_rec_read");
 #define PT_DOOR_KPROBE 2
 #define PT_DOOR_PAGES 3	  /* page-range tracepoint */
 #define PT_DOOR_SYSCALL 4
+#define PT_DOOR_IO_URING 5 /* completions of a ring, beside any other door */
+
+/* Reads that neither blocked nor took long, one after the other on one file
+ * through one door. hdr.ts: the last of them returned. */
+struct pt_rec_reads {
+	struct pt_hdr hdr;
+	__u64 begin_ts; /* of the first */
+	__u64 inode;
+	__u64 bytes;	/* of all; PT_F_BOUND: at most */
+	__u64 busy_ns;	/* inside the calls; ~0: the door does not see it */
+	__u64 max_ns;	/* the longest; 0 unknown */
+	__u64 offset;	/* of the first; ~0 unknown */
+	__u32 dev;
+	__u32 count;	/* calls, the failed ones too */
+	__u32 failed;
+	__u16 obj_kind;
+	__u16 door;	/* PT_DOOR_* */
+};
+_Static_assert(sizeof(struct pt_rec_reads) == 96, "pt_rec_reads");
 
 /* Path components, innermost first, each NUL-terminated, up to the mount's
  * root; `parts` of them. PT_F_READ_FAILED or parts == 0: no name. */

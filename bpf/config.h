@@ -10,8 +10,9 @@ struct pt_config {
 	__u64 min_off_ns; /* shorter off-CPU intervals go into totals only */
 	__u32 read_door;  /* PT_DOOR_*: who writes READ records */
 	__u32 file_names; /* 1: FILE records */
+	__u64 slow_ns;	  /* a read that took longer is recorded by itself */
 };
-_Static_assert(sizeof(struct pt_config) == 24, "pt_config");
+_Static_assert(sizeof(struct pt_config) == 32, "pt_config");
 
 /* Passes of the task iterator; the value is set before each run. */
 #define PT_PASS_SEED 1	/* make storage for the threads of the target set */

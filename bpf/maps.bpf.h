@@ -14,6 +14,22 @@
 #include "abi.h"
 #include "config.h"
 
+/* Short reads of one file, not written yet. */
+struct pt_agg {
+	__u64 inode, begin, end, bytes, busy, max, offset;
+	__u32 dev, count, failed;
+	__u32 in_use; /* its thread is just changing it */
+	__u16 kind, door, flags, pad;
+};
+
+/* A buffered read that the page-range door saw begin. */
+struct pt_pages {
+	__u64 inode, size, ts;
+	__u64 first, last;  /* pages, inclusive */
+	__u64 rchar, calls; /* of the thread before it */
+	__u32 dev, active;
+};
+
 /*
  * One thread of the target. Written by the CPU that switches the thread, and
  * its wake half by the CPU that wakes it; read by the iterator, which checks
@@ -35,6 +51,11 @@ struct pt_thread {
 	__u64 read_offset;
 	__u32 read_dev;
 	__u32 read_kind;
+	__u32 read_fn; /* which function it is in; see read.bpf.c */
+	__u32 read_pad;
+	__u64 read_sp; /* its frame, where the door shows it; else 0 */
+	struct pt_agg agg;
+	struct pt_pages pages;
 	__u32 seq;
 	__u32 start;
 	__u32 dev;

@@ -17,10 +17,22 @@ struct pt_object {
 #define PT_NR_POLL 7
 #define PT_NR_PREAD64 17
 #define PT_NR_READV 19
+#define PT_NR_SENDFILE 40
 #define PT_NR_FUTEX 202
 #define PT_NR_PPOLL 271
+#define PT_NR_SPLICE 275
 #define PT_NR_PREADV 295
+#define PT_NR_COPY_RANGE 326
 #define PT_NR_PREADV2 327
+
+/* Calls that read what a descriptor stands for. */
+static __always_inline bool pt_nr_reads(long nr)
+{
+	return nr == PT_NR_READ || nr == PT_NR_PREAD64 || nr == PT_NR_READV ||
+	       nr == PT_NR_PREADV || nr == PT_NR_PREADV2 ||
+	       nr == PT_NR_SENDFILE || nr == PT_NR_SPLICE ||
+	       nr == PT_NR_COPY_RANGE;
+}
 
 #define BIT64(n) (1ULL << ((n) & 63))
 

@@ -1,16 +1,41 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Read calls: one pair of bodies behind three doors. One door is open. */
-#include "object.bpf.h"
+/*
+ * Read calls: one pair of bodies behind the doors. One door is open.
+ *
+ * The kernel's functions below are where every system call that reads a file
+ * passes once: read, pread64 (vfs_read); readv, preadv, preadv2 (vfs_readv);
+ * sendfile (do_splice_direct, or splice_file_to_pipe); splice from a file
+ * (splice_file_to_pipe); copy_file_range (vfs_copy_file_range). They call each
+ * other, and overlayfs calls them again for the file below: the outermost is
+ * the read.
+ */
+#include "agg.bpf.h"
 
 #define PT_OFFSET_UNKNOWN (~0ULL)
 
+#define PT_FN_READ 1
+#define PT_FN_READV 2
+#define PT_FN_SPLICE_DIRECT 3
+#define PT_FN_SPLICE_PIPE 4
+#define PT_FN_COPY_RANGE 5
+#define PT_FN_SYSCALL 6
+
 static __always_inline void read_begin(struct pt_thread *th, __u64 file,
-				       __u64 offset)
+				       __u64 offset, __u32 fn, __u64 sp)
 {
 	struct pt_object o = {};
 
+	/*
+	 * Inside another one. A kretprobe can miss a return (the kernel keeps
+	 * a limited number of them); its entry must not hide those after it:
+	 * one whose frame lies no deeper is not inside it.
+	 */
+	if (th->read_ts && th->read_fn != fn && (!sp || sp < th->read_sp))
+		return;
 	if (file)
 		pt_file_object(file, &o);
+	th->read_fn = fn;
+	th->read_sp = sp;
 	th->read_file = file;
 	th->read_inode = o.id;
 	th->read_dev = o.dev;
@@ -21,105 +46,196 @@ static __always_inline void read_begin(struct pt_thread *th, __u64 file,
 
 static __always_inline void read_end(struct pt_thread *th,
 				     struct task_struct *task, __s64 ret,
-				     __u16 door)
+				     __u32 fn, __u16 door)
 {
-	__u64 begin = th->read_ts, file = th->read_file, now;
-	struct pt_rec_read *r;
+	__u64 file = th->read_file;
+	struct pt_read_end e = {};
 
-	if (!begin) /* began before the hooks */
+	/* Began before the hooks, or is inside another one. */
+	if (!th->read_ts || th->read_fn != fn)
 		return;
+	e.begin = th->read_ts;
+	e.end = bpf_ktime_get_ns();
+	e.inode = th->read_inode;
+	e.dev = th->read_dev;
+	e.kind = th->read_kind;
+	e.offset = th->read_offset;
+	e.ret = ret;
+	e.door = door;
 	th->read_ts = 0;
-	now = bpf_ktime_get_ns();
-	r = pt_rec_new(struct pt_rec_read, PT_REC_READ, th, task, now);
-	if (!r)
-		return;
-	r->begin_ts = begin;
-	r->inode = th->read_inode;
-	r->dev = th->read_dev;
-	r->ret = ret;
-	r->offset = th->read_offset;
-	r->obj_kind = th->read_kind;
-	r->door = door;
-	if (!r->obj_kind)
-		r->hdr.flags |= PT_F_READ_FAILED;
-	pt_rec_submit(r);
-	if (file && th->read_kind == PT_OBJ_FILE) {
-		struct pt_file_key key = { .inode = th->read_inode,
-					   .dev = th->read_dev };
+	pt_read_note(th, task, &e);
+	if (file && e.kind == PT_OBJ_FILE) {
+		struct pt_file_key key = { .inode = e.inode, .dev = e.dev };
 
-		pt_file_note(th, task, file, &key, now);
+		pt_file_note(th, task, file, &key, e.end);
 	}
 }
 
-static __always_inline struct pt_thread *reader(struct task_struct **task)
+static __always_inline int fn_begin(struct file *file, const loff_t *pos,
+				    __u64 offset, __u32 fn, __u64 sp)
 {
-	if (!pt_is_armed())
-		return NULL;
-	*task = bpf_get_current_task_btf();
-	return pt_thread_of(*task);
-}
-
-static __always_inline int vfs_begin(struct file *file, loff_t *pos)
-{
-	__u64 offset = PT_OFFSET_UNKNOWN;
 	struct task_struct *task;
 	struct pt_thread *th;
 	loff_t at;
 
-	th = reader(&task);
+	th = pt_reader(&task);
 	if (!th)
 		return 0;
 	if (pos && !bpf_probe_read_kernel(&at, sizeof(at), pos))
 		offset = at;
-	read_begin(th, (__u64)file, offset);
+	read_begin(th, (__u64)file, offset, fn, sp);
 	return 0;
 }
 
-static __always_inline int vfs_end(__s64 ret, __u16 door)
+static __always_inline int fn_end(__s64 ret, __u32 fn, __u16 door)
 {
 	struct task_struct *task;
 	struct pt_thread *th;
 
-	th = reader(&task);
+	th = pt_reader(&task);
 	if (th)
-		read_end(th, task, ret, door);
+		read_end(th, task, ret, fn, door);
 	return 0;
 }
+
+/* ---- fexit ------------------------------------------------------------------ */
 
 SEC("fentry/vfs_read")
 int BPF_PROG(pt_vfs_read_fentry, struct file *file, char *buf, size_t count,
 	     loff_t *pos)
 {
-	return vfs_begin(file, pos);
+	return fn_begin(file, pos, PT_OFFSET_UNKNOWN, PT_FN_READ, 0);
 }
 
 SEC("fexit/vfs_read")
 int BPF_PROG(pt_vfs_read_fexit, struct file *file, char *buf, size_t count,
 	     loff_t *pos, ssize_t ret)
 {
-	return vfs_end(ret, PT_DOOR_FEXIT);
+	return fn_end(ret, PT_FN_READ, PT_DOOR_FEXIT);
 }
+
+SEC("fentry/vfs_readv")
+int BPF_PROG(pt_readv_fentry, struct file *file, const void *vec, size_t n,
+	     loff_t *pos)
+{
+	return fn_begin(file, pos, PT_OFFSET_UNKNOWN, PT_FN_READV, 0);
+}
+
+SEC("fexit/vfs_readv")
+int BPF_PROG(pt_readv_fexit, struct file *file, const void *vec, size_t n,
+	     loff_t *pos, int flags, ssize_t ret)
+{
+	return fn_end(ret, PT_FN_READV, PT_DOOR_FEXIT);
+}
+
+SEC("fentry/do_splice_direct")
+int BPF_PROG(pt_direct_fentry, struct file *in, loff_t *pos)
+{
+	return fn_begin(in, pos, PT_OFFSET_UNKNOWN, PT_FN_SPLICE_DIRECT, 0);
+}
+
+SEC("fexit/do_splice_direct")
+int BPF_PROG(pt_direct_fexit, struct file *in, loff_t *pos, struct file *out,
+	     loff_t *opos, size_t len, unsigned int flags, long ret)
+{
+	return fn_end(ret, PT_FN_SPLICE_DIRECT, PT_DOOR_FEXIT);
+}
+
+SEC("fentry/splice_file_to_pipe")
+int BPF_PROG(pt_pipe_fentry, struct file *in, void *pipe, loff_t *pos)
+{
+	return fn_begin(in, pos, PT_OFFSET_UNKNOWN, PT_FN_SPLICE_PIPE, 0);
+}
+
+SEC("fexit/splice_file_to_pipe")
+int BPF_PROG(pt_pipe_fexit, struct file *in, void *pipe, loff_t *pos,
+	     size_t len, unsigned int flags, long ret)
+{
+	return fn_end(ret, PT_FN_SPLICE_PIPE, PT_DOOR_FEXIT);
+}
+
+SEC("fentry/vfs_copy_file_range")
+int BPF_PROG(pt_copy_fentry, struct file *in, loff_t pos)
+{
+	return fn_begin(in, NULL, pos, PT_FN_COPY_RANGE, 0);
+}
+
+SEC("fexit/vfs_copy_file_range")
+int BPF_PROG(pt_copy_fexit, struct file *in, loff_t pos, struct file *out,
+	     loff_t opos, size_t len, unsigned int flags, ssize_t ret)
+{
+	return fn_end(ret, PT_FN_COPY_RANGE, PT_DOOR_FEXIT);
+}
+
+/* ---- kprobe and kretprobe ---------------------------------------------------- */
 
 SEC("kprobe/vfs_read")
 int BPF_KPROBE(pt_vfs_read_kprobe, struct file *file, char *buf, size_t count,
 	       loff_t *pos)
 {
-	return vfs_begin(file, pos);
+	return fn_begin(file, pos, PT_OFFSET_UNKNOWN, PT_FN_READ,
+			PT_REGS_SP(ctx));
 }
 
 SEC("kretprobe/vfs_read")
 int BPF_KRETPROBE(pt_vfs_read_kretprobe, ssize_t ret)
 {
-	return vfs_end(ret, PT_DOOR_KPROBE);
+	return fn_end(ret, PT_FN_READ, PT_DOOR_KPROBE);
 }
 
-/* ---- the system-call door: full mode only, every process pays for it ------ */
-
-static __always_inline bool is_read(long nr)
+SEC("kprobe/vfs_readv")
+int BPF_KPROBE(pt_readv_kprobe, struct file *file, void *vec, size_t n,
+	       loff_t *pos)
 {
-	return nr == PT_NR_READ || nr == PT_NR_PREAD64 || nr == PT_NR_READV ||
-	       nr == PT_NR_PREADV || nr == PT_NR_PREADV2;
+	return fn_begin(file, pos, PT_OFFSET_UNKNOWN, PT_FN_READV,
+			PT_REGS_SP(ctx));
 }
+
+SEC("kretprobe/vfs_readv")
+int BPF_KRETPROBE(pt_readv_kretprobe, ssize_t ret)
+{
+	return fn_end(ret, PT_FN_READV, PT_DOOR_KPROBE);
+}
+
+SEC("kprobe/do_splice_direct")
+int BPF_KPROBE(pt_direct_kprobe, struct file *in, loff_t *pos)
+{
+	return fn_begin(in, pos, PT_OFFSET_UNKNOWN, PT_FN_SPLICE_DIRECT,
+			PT_REGS_SP(ctx));
+}
+
+SEC("kretprobe/do_splice_direct")
+int BPF_KRETPROBE(pt_direct_kretprobe, long ret)
+{
+	return fn_end(ret, PT_FN_SPLICE_DIRECT, PT_DOOR_KPROBE);
+}
+
+SEC("kprobe/splice_file_to_pipe")
+int BPF_KPROBE(pt_pipe_kprobe, struct file *in, void *pipe, loff_t *pos)
+{
+	return fn_begin(in, pos, PT_OFFSET_UNKNOWN, PT_FN_SPLICE_PIPE,
+			PT_REGS_SP(ctx));
+}
+
+SEC("kretprobe/splice_file_to_pipe")
+int BPF_KRETPROBE(pt_pipe_kretprobe, long ret)
+{
+	return fn_end(ret, PT_FN_SPLICE_PIPE, PT_DOOR_KPROBE);
+}
+
+SEC("kprobe/vfs_copy_file_range")
+int BPF_KPROBE(pt_copy_kprobe, struct file *in, loff_t pos)
+{
+	return fn_begin(in, NULL, pos, PT_FN_COPY_RANGE, PT_REGS_SP(ctx));
+}
+
+SEC("kretprobe/vfs_copy_file_range")
+int BPF_KRETPROBE(pt_copy_kretprobe, ssize_t ret)
+{
+	return fn_end(ret, PT_FN_COPY_RANGE, PT_DOOR_KPROBE);
+}
+
+/* ---- system calls: full mode only, every process pays for it ----------------- */
 
 SEC("tp_btf/sys_enter")
 int BPF_PROG(pt_sys_enter, struct pt_regs *regs, long nr)
@@ -128,17 +244,21 @@ int BPF_PROG(pt_sys_enter, struct pt_regs *regs, long nr)
 	struct task_struct *task;
 	struct pt_thread *th;
 
-	if (!is_read(nr))
+	if (!pt_nr_reads(nr))
 		return 0;
-	th = reader(&task);
+	th = pt_reader(&task);
 	if (!th)
 		return 0;
-	file = pt_fd_file(task, regs->di);
-	if (nr != PT_NR_READ && nr != PT_NR_READV)
+	file = pt_fd_file(task, nr == PT_NR_SENDFILE ? regs->si : regs->di);
+	if (nr == PT_NR_PREAD64 || nr == PT_NR_PREADV || nr == PT_NR_PREADV2)
 		offset = regs->r10;
-	else if (file)
+	else if (file && (nr == PT_NR_READ || nr == PT_NR_READV))
 		offset = BPF_CORE_READ((struct file *)file, f_pos);
-	read_begin(th, file, offset);
+	th->read_ts = 0; /* calls do not nest: a return was missed */
+	read_begin(th, file, offset, PT_FN_SYSCALL, 0);
+	/* Out of a pipe: whatever is in it was read before. */
+	if (nr == PT_NR_SPLICE && th->read_kind == PT_OBJ_PIPE)
+		th->read_ts = 0;
 	return 0;
 }
 
@@ -148,10 +268,73 @@ int BPF_PROG(pt_sys_exit, struct pt_regs *regs, long ret)
 	struct task_struct *task;
 	struct pt_thread *th;
 
-	if (!is_read(regs->orig_ax))
+	if (!pt_nr_reads(regs->orig_ax))
 		return 0;
-	th = reader(&task);
+	th = pt_reader(&task);
 	if (th)
-		read_end(th, task, ret, PT_DOOR_SYSCALL);
+		read_end(th, task, ret, PT_FN_SYSCALL, PT_DOOR_SYSCALL);
+	return 0;
+}
+
+/* ---- page ranges: buffered reads of files that have a page cache of their own */
+
+static __always_inline void pages_name(struct pt_thread *th,
+				       struct task_struct *task, __s32 nr,
+				       const __u64 arg[3])
+{
+	struct pt_file_key key = { .inode = th->pages.inode,
+				   .dev = th->pages.dev };
+	__u64 file = pt_fd_file(task, nr == PT_NR_SENDFILE ? arg[1] : arg[0]);
+
+	if (file)
+		pt_file_note(th, task, file, &key, th->pages.ts);
+}
+
+SEC("tp_btf/mm_filemap_get_pages")
+int BPF_PROG(pt_get_pages, struct address_space *mapping, unsigned long first,
+	     unsigned long last)
+{
+	struct task_struct *task;
+	struct pt_pages *g;
+	struct inode *inode;
+	struct pt_thread *th;
+	__u64 arg[3] = {}, ino, calls;
+	__s32 nr;
+	__u32 dev;
+
+	th = pt_reader(&task);
+	if (!th || !bpf_core_field_exists(task->ioac.syscr))
+		return 0;
+	/* Others are the kernel's own (exec) or a ring's, counted there. */
+	nr = pt_task_syscall(task, arg);
+	if (!pt_nr_reads(nr))
+		return 0;
+	inode = BPF_CORE_READ(mapping, host);
+	if (pt_mode_kind(BPF_CORE_READ(inode, i_mode)) != PT_OBJ_FILE)
+		return 0;
+	ino = BPF_CORE_READ(inode, i_ino);
+	dev = BPF_CORE_READ(inode, i_sb, s_dev);
+	calls = task->ioac.syscr;
+	g = &th->pages;
+	/* Again in the same call: more pages, or the same after they came. */
+	if (g->active && g->calls == calls && g->inode == ino && g->dev == dev &&
+	    nr != PT_NR_SPLICE) {
+		if (first < g->first)
+			g->first = first;
+		if (last > g->last)
+			g->last = last;
+		return 0;
+	}
+	pt_pages_end(th, task);
+	g->inode = ino;
+	g->dev = dev;
+	g->size = BPF_CORE_READ(inode, i_size);
+	g->first = first;
+	g->last = last;
+	g->rchar = task->ioac.rchar;
+	g->calls = calls;
+	g->ts = bpf_ktime_get_ns();
+	g->active = 1;
+	pages_name(th, task, nr, arg);
 	return 0;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* Off-CPU time of the target's threads: switches and wake-ups. */
+#include "agg.bpf.h"
 #include "off.bpf.h"
 
 static __always_inline void switch_out(struct pt_thread *th,
@@ -16,6 +17,8 @@ static __always_inline void switch_out(struct pt_thread *th,
 	if (th->wake_ts < since)
 		th->wake_ts = 0;
 	th->since = now;
+	if (!preempt && (th->agg.count || th->pages.active))
+		pt_agg_block(th, task);
 	pt_off_begin(th, task, preempt ? 0 : pt_task_state(task), true, now);
 }
 

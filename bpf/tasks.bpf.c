@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* The target set follows the process tree: fork, exec, exit, names. */
+#include "agg.bpf.h"
 #include "off.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -100,6 +101,7 @@ int BPF_PROG(pt_exit, struct task_struct *task)
 	dead = task->signal->live.counter == 0;
 	th = pt_thread_of(task);
 	if (th && pt_is_armed()) {
+		pt_agg_last(th, task);
 		now = bpf_ktime_get_ns();
 		r = pt_rec_new(struct pt_rec_exit, PT_REC_EXIT, th, task, now);
 		if (r) {
@@ -164,6 +166,8 @@ static __always_inline void write_open(struct task_struct *task, __u64 now,
 
 	if (!th)
 		return;
+	if (final)
+		pt_agg_last(th, task);
 	off_ts = *(volatile __u64 *)&th->off_ts;
 	since = th->since;
 	if (!off_ts && !final)

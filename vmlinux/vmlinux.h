@@ -132,6 +132,7 @@ struct signal_struct {
 struct task_io_accounting {
 	__u64 rchar;
 	__u64 wchar;
+	__u64 syscr;
 	__u64 read_bytes;
 	__u64 write_bytes;
 };
@@ -151,6 +152,20 @@ struct task_struct {
 	struct files_struct *files;
 	struct signal_struct *signal;
 	struct task_io_accounting ioac;
+};
+
+struct address_space {
+	struct inode *host;
+};
+
+struct io_cqe {
+	__s32 res;
+};
+
+struct io_kiocb {
+	struct file *file;
+	__u8 opcode;
+	struct io_cqe cqe;
 };
 
 struct task_struct___pre514 {

@@ -69,7 +69,7 @@ static void print_record(void *ctx, const void *rec, size_t len)
 {
 	static const char *const names[] = { "?", "FORK", "EXEC", "EXIT", "COMM",
 					     "OFF", "ENTER", "RETURN", "READ",
-					     "FILE", "TASK" };
+					     "FILE", "TASK", "NVTX", "READS" };
 	static const char *const user[] = { "SAMPLE", "LOSS", "LIB", "MARK",
 					    "HOST" };
 	const struct pt_hdr *h = rec;
@@ -78,7 +78,7 @@ static void print_record(void *ctx, const void *rec, size_t len)
 	(void)ctx;
 	(void)len;
 	printf("%s ts=%llu tid=%u tgid=%u cpu=%u flags=%x seq=%u start=%u",
-	       h->kind <= 10 ? names[h->kind] :
+	       h->kind <= 12 ? names[h->kind] :
 	       h->kind >= 64 && h->kind <= 68 ? user[h->kind - 64] : "?",
 	       h->ts, h->tid, h->tgid, h->cpu, h->flags, h->seq, h->start);
 	switch (h->kind) {
@@ -119,6 +119,15 @@ static void print_record(void *ctx, const void *rec, size_t len)
 		printf(" begin=%llu obj=%u:%u:%llu ret=%lld pos=%lld door=%u",
 		       r->begin_ts, r->obj_kind, r->dev, r->inode, r->ret,
 		       (long long)r->offset, r->door);
+		break;
+	}
+	case PT_REC_READS: {
+		const struct pt_rec_reads *r = rec;
+
+		printf(" begin=%llu obj=%u:%u:%llu bytes=%llu count=%u failed=%u "
+		       "door=%u",
+		       r->begin_ts, r->obj_kind, r->dev, r->inode, r->bytes,
+		       r->count, r->failed, r->door);
 		break;
 	}
 	case PT_REC_FILE: {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Every BPF program that this kernel allows passes the verifier. */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -81,6 +82,11 @@ static void standard(void **state)
 	assert_int_equal(is_loaded("pt_vfs_read_fexit"), feat.fentry);
 	assert_int_equal(is_loaded("pt_vfs_read_kprobe"),
 			 feat.kprobe && !feat.fentry);
+	assert_int_equal(is_loaded("pt_get_pages"),
+			 feat.pages && !feat.fentry && !feat.kprobe);
+	assert_int_equal(is_loaded("pt_ring_complete"),
+			 feat.io_uring &&
+			 pt_reads_ladder(&feat, o.mode) != PT_DOOR_NONE);
 	/* Every process would pay for these. */
 	assert_false(is_loaded("pt_sys_enter"));
 }
@@ -118,7 +124,39 @@ static void light(void **state)
 	load(&o);
 	core_loaded();
 	assert_false(is_loaded("pt_vfs_read_fexit"));
+	assert_false(is_loaded("pt_get_pages"));
+	assert_false(is_loaded("pt_ring_complete"));
 	assert_false(is_loaded("pt_sys_enter"));
+}
+
+/* Every door that the kernel opens can be asked for; no other. */
+static void each_door(void **state)
+{
+	static const struct {
+		const char *door, *program;
+	} doors[] = { { "fexit", "pt_vfs_read_fexit" },
+		      { "kprobe", "pt_copy_kretprobe" },
+		      { "pages", "pt_get_pages" },
+		      { "syscall", "pt_sys_exit" } };
+	struct pt_capture_opts o = { .mode = PT_MODE_STANDARD };
+	bool there[] = { feat.fentry, feat.kprobe, feat.pages, true };
+	struct pt_err err = { "" };
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < sizeof(doors) / sizeof(doors[0]); i++) {
+		assert_int_equal(pt_reads_parse(doors[i].door, &o.reads), 0);
+		n_seen = 0;
+		if (!there[i]) {
+			assert_int_equal(pt_load_list(&o, note, NULL, &err),
+					 -ENOTSUP);
+			continue;
+		}
+		load(&o);
+		core_loaded();
+		assert_true(is_loaded(doors[i].program));
+	}
+	assert_int_equal(pt_reads_parse("window", &o.reads), -EINVAL);
 }
 
 int main(void)
@@ -128,6 +166,7 @@ int main(void)
 		cmocka_unit_test(perf_door),
 		cmocka_unit_test(full),
 		cmocka_unit_test(light),
+		cmocka_unit_test(each_door),
 	};
 
 	if (pt_features_probe(&feat))

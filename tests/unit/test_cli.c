@@ -103,6 +103,8 @@ static void options_are_read(void **state)
 	struct pt_opts o;
 
 	(void)state;
+	assert_int_equal(parse(&o, PT_OPTS_TRACE, "-p 12 --reads pages"), 0);
+	assert_int_equal(o.reads, PT_READS(PT_DOOR_PAGES));
 	assert_int_equal(parse(&o, PT_OPTS_TRACE,
 			       "-p 12,13 -d 1.5 --json out --batch-size 64 "
 			       "--print-steps 3 --sort gpu --top 7 --fail-on warning --mode full "

@@ -492,6 +492,53 @@ static void test_times_that_cannot_be(void **state)
 	done(&s, m);
 }
 
+/* Short reads come as sums. */
+static void test_sums_of_reads(void **state)
+{
+	struct pt_model *m = pt_model_new();
+	struct stream s = { 0 };
+	const struct pt_thread *t;
+	struct pt_rec_reads *r;
+	int i;
+
+	(void)state;
+	for (i = 0; i < 2; i++) {
+		r = &st_add(&s, PT_REC_READS, sizeof(*r), T0 + 1000 + i, A, A)->reads;
+		r->begin_ts = T0;
+		r->hdr.seq = (uint32_t)i;
+		r->inode = 7;
+		r->dev = 8;
+		r->count = 5;
+		r->failed = 1;
+		r->bytes = 4096;
+		r->busy_ns = i ? UINT64_MAX : 600;
+		r->obj_kind = PT_OBJ_FILE;
+		r->door = i ? PT_DOOR_PAGES : PT_DOOR_FEXIT;
+		r->hdr.flags = i ? PT_F_BOUND : 0;
+	}
+	/* of no call; more failed than there were; more bytes than can be */
+	for (i = 0; i < 3; i++) {
+		r = &st_add(&s, PT_REC_READS, sizeof(*r), T0 + 2000, A, A)->reads;
+		r->begin_ts = T0;
+		r->count = i ? 2 : 0;
+		r->failed = i == 1 ? 3 : 0;
+		r->bytes = i == 2 ? UINT64_MAX : 0;
+	}
+	st_add(&s, PT_REC_READS, sizeof(*r), T0, A, A)->reads.begin_ts = T0 + 1;
+	st_feed(&s, m);
+	assert_int_equal(m->malformed, 4);
+	assert_int_equal(pt_model_finish(m), 0);
+	t = m->all_threads.v[0];
+	assert_int_equal(t->reads.n, 2);
+	assert_int_equal(t->reads.v[0].count, 5);
+	assert_int_equal(t->reads.v[0].ret, 4096);
+	assert_int_equal(t->reads.v[0].busy, 600);
+	assert_true(t->reads.v[0].timed && !t->reads.v[0].bound);
+	assert_true(!t->reads.v[1].timed && t->reads.v[1].bound);
+	assert_int_equal(t->reads.v[1].busy, 0);
+	done(&s, m);
+}
+
 /* A capture that nobody stops: its older half goes. */
 static void test_trim(void **state)
 {
@@ -538,6 +585,7 @@ int main(void)
 		cmocka_unit_test(test_files),
 		cmocka_unit_test(test_longer_and_shorter_records),
 		cmocka_unit_test(test_times_that_cannot_be),
+		cmocka_unit_test(test_sums_of_reads),
 		cmocka_unit_test(test_trim),
 	};
 

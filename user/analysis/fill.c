@@ -290,6 +290,7 @@ static void fill_limits(struct pt_an *an)
 	if (!an->m->devices.n)
 		pt_report_limit(r, "gpu.memory", "Device memory is known from NVML, which did not answer.");
 	pt_report_limit(r, "data_wait.lead", "The time from a batch to its first use is not told apart in this version.");
+	pt_limit_reads(an);
 	if (an->m->trimmed_ns)
 		pt_report_limit(r, "capture", "The first %.0f s were dropped to save memory; the figures are of the rest.",
 				sec(an->m->trimmed_ns));

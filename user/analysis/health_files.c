@@ -65,9 +65,11 @@ static int collect(const struct pt_an *an, const struct pt_thread *th,
 	}
 	for (i = 0; i < th->reads.n; i++) {
 		const struct pt_read *r = &th->reads.v[i];
-		struct touch x = { r->begin, r->end, r->inode, r->dev };
+		/* of several calls the time in them, where the last ended */
+		struct touch x = { r->end - pt_min64(r->busy, r->end - r->begin),
+				   r->end, r->inode, r->dev };
 
-		if (r->obj_kind == PT_OBJ_FILE && r->end > r->begin &&
+		if (r->obj_kind == PT_OBJ_FILE && x.end > x.begin &&
 		    r->end > an->t0 && r->end <= an->t1 && pt_vec_push(out, x))
 			return -ENOMEM;
 	}

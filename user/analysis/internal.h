@@ -235,6 +235,8 @@ int pt_sum_breakdown(struct pt_an *an, struct pt_trainer *t);
 int pt_fill_report(struct pt_an *an);
 /* gpu of the report, one entry per device. */
 int pt_fill_gpu(struct pt_an *an, struct pt_trainer *t);
+/* Say in the limits what the door to read calls did not show. */
+void pt_limit_reads(struct pt_an *an);
 int pt_fill_phases(struct pt_an *an, const struct pt_trainer *t);
 int pt_fill_tables(struct pt_an *an);
 /* devices.c: behind the tables; with samples of NVML alone. */

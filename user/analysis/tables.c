@@ -159,6 +159,7 @@ static int fill_workers(struct pt_an *an, struct pt_trainer *t)
 struct file_sum {
 	struct pt_file_key key;
 	uint64_t reads, bytes, read_ns, blocked_ns;
+	bool untimed; /* some reads' time is not known */
 	UT_hash_handle hh;
 };
 
@@ -210,9 +211,10 @@ static int sum_files(struct pt_an *an, struct pt_thread *th,
 		f = file_sum(all, r->dev, r->inode);
 		if (!f)
 			return -ENOMEM;
-		f->reads++;
+		f->reads += r->count;
 		f->bytes += r->ret > 0 ? (uint64_t)r->ret : 0;
-		f->read_ns += r->end - r->begin;
+		f->read_ns += r->busy;
+		f->untimed |= !r->timed;
 	}
 	return 0;
 }
@@ -252,7 +254,7 @@ static int fill_files(struct pt_an *an)
 			o[n].opens = o[n].reread_bytes = PT_NULL;
 			o[n].reads = traced ? (int64_t)f->reads : PT_NULL;
 			o[n].bytes = traced ? (int64_t)f->bytes : PT_NULL;
-			o[n].read_s = traced ? sec(f->read_ns) : NAN;
+			o[n].read_s = traced && !f->untimed ? sec(f->read_ns) : NAN;
 			o[n].blocked_s = sec(f->blocked_ns);
 			o[n].p99_ms = o[n].cached_share = NAN;
 			n++;

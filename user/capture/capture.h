@@ -24,6 +24,13 @@ int pt_err_set(struct pt_err *e, int err, const char *fmt, ...)
 enum pt_mode { PT_MODE_LIGHT, PT_MODE_STANDARD, PT_MODE_FULL };
 const char *pt_mode_name(enum pt_mode m);
 
+#define PT_READS_AUTO 0
+#define PT_READS(door) (1 + (door)) /* this door (PT_DOOR_*) or fail */
+/* PT_READS_* of a door's name (auto, fexit, kprobe, pages, syscall, none);
+ * -EINVAL: there is none of that name. */
+int pt_reads_parse(const char *name, unsigned *out);
+const char *pt_door_name(unsigned door); /* never NULL */
+
 struct pt_capture_opts {
 	const pid_t *pids; /* roots; every descendant is followed */
 	size_t n_pids;
@@ -34,6 +41,7 @@ struct pt_capture_opts {
 				  * the session */
 	bool marker_later;	 /* the job's program does not run yet */
 	bool no_uprobe_multi; /* take the perf door even where multi works */
+	unsigned reads; /* PT_READS_*: another door than the ladder's, for tests */
 	void (*warn)(void *ctx, const char *msg); /* progress and warnings */
 	void *ctx;
 };
@@ -103,10 +111,14 @@ struct pt_features {
 	bool tp_btf, fentry, kprobe, uprobe, uprobe_multi, ringbuf,
 		task_storage, task_iter, attach_cookie, task_pt_regs,
 		probe_read_kernel;
+	bool pages;    /* the tracepoint of page ranges, Linux 6.12 */
+	bool io_uring; /* that of completions, with the request's result */
 	char kernel[64];
 	char lockdown[32]; /* none integrity confidentiality unknown */
 	char missing[256]; /* first requirement that is not met, or "" */
 };
 int pt_features_probe(struct pt_features *f);
+/* The door to reads (PT_DOOR_*) that a session in this mode opens first. */
+unsigned pt_reads_ladder(const struct pt_features *f, enum pt_mode mode);
 
 #endif

@@ -54,6 +54,32 @@ static bool loads_on(const char *name, enum bpf_attach_type at,
 
 static const struct bpf_insn nop[] = { MOV_IMM(0, 0), EXIT() };
 
+bool pt_features_fentry(const char *function)
+{
+	return loads_on(function, BPF_TRACE_FENTRY, nop, 2);
+}
+
+/* The result is read from the request: since 5.19 it is kept there. */
+static bool probe_io_uring(void)
+{
+	struct btf *btf = btf__load_vmlinux_btf();
+	const struct btf_member *m;
+	const struct btf_type *t;
+	bool found = false;
+	int id, i;
+
+	if (libbpf_get_error(btf))
+		return false;
+	id = btf__find_by_name_kind(btf, "io_kiocb", BTF_KIND_STRUCT);
+	t = id > 0 ? btf__type_by_id(btf, (uint32_t)id) : NULL;
+	for (i = 0; t && i < btf_vlen(t) && !found; i++) {
+		m = btf_members(t) + i;
+		found = !strcmp(btf__name_by_offset(btf, m->name_off), "cqe");
+	}
+	btf__free(btf);
+	return found && loads_on("io_uring_complete", BPF_TRACE_RAW_TP, nop, 2);
+}
+
 static bool probe_task_pt_regs(void)
 {
 	const struct bpf_insn insns[] = {
@@ -326,6 +352,9 @@ int pt_features_probe(struct pt_features *f)
 		f->uprobe = f->attach_cookie && pmu_type("uprobe") >= 0;
 		f->uprobe_multi = f->uprobe && probe_uprobe_multi();
 		f->kprobe = probe_kprobe();
+		f->pages = loads_on("mm_filemap_get_pages", BPF_TRACE_RAW_TP,
+				    nop, 2);
+		f->io_uring = probe_io_uring();
 	}
 	libbpf_set_print(old);
 	find_missing(f);

@@ -45,15 +45,11 @@ static unsigned ring_bytes(unsigned mb)
 }
 
 /* `plain`: without every program that only some kernels take. */
-static void choose(struct pt_capture *c, const struct pt_capture_opts *o,
-		   bool plain)
+static int choose(struct pt_capture *c, const struct pt_capture_opts *o,
+		  bool plain)
 {
 	struct pipetrace_bpf *s = c->skel;
 	bool multi = c->feat.uprobe_multi && !o->no_uprobe_multi && !plain;
-	bool fexit = c->feat.fentry && o->mode != PT_MODE_LIGHT && !plain;
-	bool kprobe = c->feat.kprobe && !fexit && o->mode != PT_MODE_LIGHT &&
-		      !plain;
-	bool sys = o->mode == PT_MODE_FULL && !fexit && !kprobe;
 	unsigned bytes = ring_bytes(o->ring_mb);
 
 	bpf_map__set_max_entries(s->maps.pt_ring, bytes);
@@ -84,17 +80,7 @@ static void choose(struct pt_capture *c, const struct pt_capture_opts *o,
 		s->progs.pt_nvtx_return_multi,
 		(enum bpf_attach_type)PT_ATTACH_UPROBE_MULTI);
 
-	bpf_program__set_autoload(s->progs.pt_vfs_read_fentry, fexit);
-	bpf_program__set_autoload(s->progs.pt_vfs_read_fexit, fexit);
-	bpf_program__set_autoload(s->progs.pt_vfs_read_kprobe, kprobe);
-	bpf_program__set_autoload(s->progs.pt_vfs_read_kretprobe, kprobe);
-	bpf_program__set_autoload(s->progs.pt_sys_enter, sys);
-	bpf_program__set_autoload(s->progs.pt_sys_exit, sys);
-	c->read_door = fexit  ? PT_DOOR_FEXIT :
-		       kprobe ? PT_DOOR_KPROBE :
-		       sys    ? PT_DOOR_SYSCALL :
-				PT_DOOR_NONE;
-	s->rodata->pt_cfg.read_door = c->read_door;
+	return pt_reads_choose(c, o, plain);
 }
 
 static int load_skeleton(struct pt_capture *c, const struct pt_capture_opts *o,
@@ -105,67 +91,14 @@ static int load_skeleton(struct pt_capture *c, const struct pt_capture_opts *o,
 	c->skel = pipetrace_bpf__open();
 	if (!c->skel)
 		return -errno;
-	choose(c, o, plain);
-	err = pipetrace_bpf__load(c->skel);
+	err = choose(c, o, plain);
+	if (!err)
+		err = pipetrace_bpf__load(c->skel);
 	if (err) {
 		pipetrace_bpf__destroy(c->skel);
 		c->skel = NULL;
 	}
 	return err;
-}
-
-/* A pair of read hooks; both or none. */
-static bool attach_pair(struct bpf_program *a, struct bpf_link **la,
-			struct bpf_program *b, struct bpf_link **lb)
-{
-	*la = bpf_program__attach(a);
-	*lb = *la ? bpf_program__attach(b) : NULL;
-	if (*lb)
-		return true;
-	bpf_link__destroy(*la);
-	*la = NULL;
-	return false;
-}
-
-static void attach_reads(struct pt_capture *c, const struct pt_capture_opts *o)
-{
-	struct pipetrace_bpf *s = c->skel;
-	bool ok = false;
-
-	switch (c->read_door) {
-	case PT_DOOR_FEXIT:
-		ok = attach_pair(s->progs.pt_vfs_read_fentry,
-				 &s->links.pt_vfs_read_fentry,
-				 s->progs.pt_vfs_read_fexit,
-				 &s->links.pt_vfs_read_fexit);
-		break;
-	case PT_DOOR_KPROBE:
-		/* The return first: an entry without a return must not stay. */
-		ok = attach_pair(s->progs.pt_vfs_read_kretprobe,
-				 &s->links.pt_vfs_read_kretprobe,
-				 s->progs.pt_vfs_read_kprobe,
-				 &s->links.pt_vfs_read_kprobe);
-		break;
-	case PT_DOOR_SYSCALL:
-		ok = attach_pair(s->progs.pt_sys_enter, &s->links.pt_sys_enter,
-				 s->progs.pt_sys_exit, &s->links.pt_sys_exit);
-		break;
-	}
-	if (ok) {
-		pt_hook_set(c, "reads",
-			    c->read_door == PT_DOOR_FEXIT  ? "fexit" :
-			    c->read_door == PT_DOOR_KPROBE ? "kprobe" :
-							     "syscall",
-			    "%s", "");
-		return;
-	}
-	c->read_door = PT_DOOR_NONE;
-	pt_hook_set(c, "reads", "none",
-		    "single reads are not timed%s: blocked reads come from the "
-		    "scheduler, bytes from I/O accounting",
-		    o->mode == PT_MODE_LIGHT ? " in light mode" :
-		    o->mode == PT_MODE_FULL  ? "" :
-					       " (--mode full would)");
 }
 
 static int attach_core(struct pt_capture *c)
@@ -223,13 +156,15 @@ int pt_load(struct pt_capture *c, const struct pt_capture_opts *o,
 
 	first_warning[0] = 0;
 	r = load_skeleton(c, o, false);
-	if (r) {
+	if (r && r != -ENOTSUP) {
 		/* A probe said yes to something that the kernel refuses. */
 		first_warning[0] = 0;
 		r = load_skeleton(c, o, true);
 		if (!r)
 			c->feat.uprobe_multi = false;
 	}
+	if (r == -ENOTSUP)
+		goto no_door;
 	if (r) {
 		explain(err, r, "the kernel refused pipetrace's BPF programs");
 		goto out;
@@ -242,13 +177,20 @@ int pt_load(struct pt_capture *c, const struct pt_capture_opts *o,
 	}
 	pt_hook_set(c, "sched", "tp_btf", "%s", "");
 	pt_hook_set(c, "tasks", "tp_btf", "%s", "");
-	attach_reads(c, o);
+	r = pt_reads_attach(c, o);
+	if (r)
+		goto no_door;
 	pt_hook_set(c, "faults", "none",
 		    "page faults are not counted; time blocked in one is seen as "
 		    "a wait outside a system call");
 out:
 	libbpf_set_print(old);
 	return r;
+no_door:
+	pt_err_set(err, r, "this kernel does not open the door %s to reads; "
+		   "pipetrace doctor says which one it opens",
+		   pt_door_name(o->reads - 1));
+	goto out;
 }
 
 /* A descriptor in reserve for the passes: where they are few, a trace that has

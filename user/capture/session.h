@@ -93,6 +93,16 @@ int pt_records_open(struct pt_capture *c, ring_buffer_sample_fn fn,
 /* Run the task iterator once; pass is PT_PASS_*, ts 0 means now. */
 int pt_run_pass(struct pt_capture *c, uint32_t pass, uint64_t ts);
 
+/* ---- reads.c: the doors to read calls -------------------------------------- */
+/* Before loading: the door, and which programs that takes. `plain` as in
+ * load.c. 0, or -ENOTSUP when the door that was asked for is not there. */
+int pt_reads_choose(struct pt_capture *c, const struct pt_capture_opts *o,
+		    bool plain);
+/* After loading; says in the hooks what opened. 0, or -ENOTSUP as above. */
+int pt_reads_attach(struct pt_capture *c, const struct pt_capture_opts *o);
+/* A tracing program can be put on this function of the kernel. */
+bool pt_features_fentry(const char *function);
+
 /* ---- uprobes.c: GPU entry points ----------------------------------------- */
 int pt_uprobes_new(struct pt_capture *c, bool multi);
 /* Forget processes that have gone. */

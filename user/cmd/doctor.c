@@ -58,6 +58,21 @@ static bool show_needs(const struct pt_features *f)
 	return !f->missing[0];
 }
 
+static void show_reads(const struct pt_features *f)
+{
+	unsigned door = pt_reads_ladder(f, PT_MODE_STANDARD);
+
+	row("reads", pt_door_name(door),
+	    door == PT_DOOR_PAGES ?
+		    "calls are not timed; O_DIRECT and tmpfs are not seen, but "
+		    "in --mode full (by system calls, which every process pays)" :
+	    door == PT_DOOR_NONE ?
+		    "single reads in --mode full only; blocked reads and bytes "
+		    "always" : "");
+	row("reads by io_uring", f->io_uring ? "tp_btf" : "none",
+	    f->io_uring ? "" : "not counted: Linux 5.19");
+}
+
 static void show_doors(const struct pt_features *f)
 {
 	bool uprobes = f->uprobe && f->attach_cookie;
@@ -69,12 +84,7 @@ static void show_doors(const struct pt_features *f)
 	    !uprobes ? "GPU work is not seen: only waits" :
 	    f->uprobe_multi ? "" : "detaching takes about 0.1 s per entry "
 				   "point");
-	row("reads",
-	    f->fentry ? "fexit" : f->kprobe ? "kprobe" :
-					     "system calls",
-	    f->fentry || f->kprobe ? "" :
-		"single reads in --mode full only; blocked reads and bytes "
-		"always");
+	show_reads(f);
 	row("file names", f->probe_read_kernel ? "probe_read_kernel" : "none",
 	    f->probe_read_kernel ? "" : "files show by inode only");
 	row("lockdown", f->lockdown, "");

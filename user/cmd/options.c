@@ -20,6 +20,7 @@ enum { /* options without a letter */
 	K_MODE,
 	K_NOMULTI,
 	K_CUPTI,
+	K_READS,
 	K_MARKER,
 	K_RAW,
 	K_ASCII,
@@ -92,6 +93,9 @@ static const struct argp_option trace_options[] = {
 	  10 },
 	{ "no-uprobe-multi", K_NOMULTI, NULL, 0,
 	  "Attach through perf events even where multi-uprobe links work", 10 },
+	{ "reads", K_READS, "DOOR", 0,
+	  "Take this door to read calls: fexit, kprobe, pages, syscall, none; "
+	  "auto (default) takes the first that opens", 10 },
 	COMMON
 };
 
@@ -477,6 +481,11 @@ static error_t parse_one(int key, char *arg, struct argp_state *state)
 				 &o->export_to[key - K_EXPORT]);
 	case K_CUPTI:
 		o->cupti = true;
+		return 0;
+	case K_READS:
+		if (pt_reads_parse(arg, &o->reads))
+			return reject("--reads", arg, "auto, fexit, kprobe, "
+				      "pages, syscall or none");
 		return 0;
 	case K_NOMULTI:
 		o->no_uprobe_multi = true;

@@ -46,6 +46,7 @@ struct pt_opts {
 	const char *step_marker; /* [LIBRARY:]FUNCTION, or NULL */
 	bool ascii, no_uprobe_multi;
 	bool cupti; /* exact GPU times, by an agent in the job */
+	unsigned reads; /* PT_READS_* */
 	char *labels[PT_LABELS_MAX]; /* "key=value", checked */
 	size_t n_labels;
 	struct pt_thresholds thresholds; /* of the verdicts */

@@ -211,6 +211,7 @@ static int attach(struct pt_session *s, struct pt_err *err)
 		.step_marker = s->o->step_marker,
 		.marker_later = s->cmd != NULL,
 		.no_uprobe_multi = s->o->no_uprobe_multi,
+		.reads = s->o->reads,
 		.warn = on_warning,
 		.ctx = s,
 	};

@@ -27,6 +27,9 @@ bool pt_take_seq(struct pt_model *m, struct pt_thread *t, uint32_t seq);
 int pt_feed_gpu_enter(struct pt_model *m, const struct pt_rec_gpu *r);
 int pt_feed_gpu_return(struct pt_model *m, const struct pt_rec_gpu *r);
 /* A file's name; the first one stays. 0 or -ENOMEM. */
+/* 0, -ENOMEM, or -EINVAL: times that cannot be. */
+int pt_feed_read(struct pt_model *m, const struct pt_rec_read *r);
+int pt_feed_reads(struct pt_model *m, const struct pt_rec_reads *r);
 int pt_feed_file(struct pt_model *m, const struct pt_rec_file *r);
 /* 0, -EINVAL or -ENOMEM. */
 int pt_feed_nvtx(struct pt_model *m, const struct pt_rec_nvtx *r);

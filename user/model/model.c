@@ -243,25 +243,6 @@ static int feed_exit(struct pt_model *m, const struct pt_rec_exit *r)
 	return 0;
 }
 
-static int feed_read(struct pt_model *m, const struct pt_rec_read *r)
-{
-	struct pt_thread *t;
-	struct pt_read rd = {
-		.begin = r->begin_ts, .end = r->hdr.ts, .inode = r->inode,
-		.offset = r->offset, .ret = r->ret, .dev = r->dev,
-		.obj_kind = (uint8_t)r->obj_kind, .door = (uint8_t)r->door,
-	};
-
-	if (rd.begin > rd.end)
-		return -EINVAL;
-	t = pt_thread_make(m, r->hdr.tid, r->hdr.tgid, r->hdr.start, rd.begin);
-	if (!t)
-		return -ENOMEM;
-	if (!pt_take_seq(m, t, r->hdr.seq))
-		return 0;
-	return pt_vec_push(&t->reads, rd);
-}
-
 /* In order of time: their differences count. */
 static int feed_sample(struct pt_model *m, const struct pt_rec_sample *r)
 {
@@ -333,6 +314,7 @@ union any_rec {
 	struct pt_rec_off off;
 	struct pt_rec_gpu gpu;
 	struct pt_rec_read read;
+	struct pt_rec_reads reads;
 	struct pt_rec_file file;
 	struct pt_rec_sample sample;
 	struct pt_rec_loss loss;
@@ -358,6 +340,7 @@ static size_t min_size(uint16_t kind)
 	case PT_REC_GPU_ENTER:
 	case PT_REC_GPU_RETURN: return sizeof(struct pt_rec_gpu);
 	case PT_REC_READ: return sizeof(struct pt_rec_read);
+	case PT_REC_READS: return sizeof(struct pt_rec_reads);
 	case PT_REC_FILE: return sizeof(struct pt_rec_file);
 	case PT_REC_SAMPLE: return sizeof(struct pt_rec_sample);
 	case PT_REC_LOSS: return sizeof(struct pt_rec_loss);
@@ -386,7 +369,8 @@ static int dispatch(struct pt_model *m, union any_rec *r)
 	case PT_REC_OFF: return feed_off(m, &r->off);
 	case PT_REC_GPU_ENTER: return pt_feed_gpu_enter(m, &r->gpu);
 	case PT_REC_GPU_RETURN: return pt_feed_gpu_return(m, &r->gpu);
-	case PT_REC_READ: return feed_read(m, &r->read);
+	case PT_REC_READ: return pt_feed_read(m, &r->read);
+	case PT_REC_READS: return pt_feed_reads(m, &r->reads);
 	case PT_REC_FILE: return pt_feed_file(m, &r->file);
 	case PT_REC_SAMPLE: return feed_sample(m, &r->sample);
 	case PT_REC_LOSS:

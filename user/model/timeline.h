@@ -89,11 +89,14 @@ struct pt_text_once {
 	UT_hash_handle hh;
 };
 
-struct pt_read {
+struct pt_read { /* one read call, or several short ones of one file */
 	uint64_t begin, end, inode, offset;
-	int64_t ret;
-	uint32_t dev;
+	uint64_t busy; /* ns inside the calls; 0 where the door shows none */
+	int64_t ret;   /* bytes of all; of a single call -errno, too */
+	uint32_t dev, count;
 	uint8_t obj_kind, door;
+	bool timed;   /* busy is known */
+	bool bound;   /* ret is an upper bound */
 };
 
 /* A runtime call inside a driver call inside ...; deeper ones lose their

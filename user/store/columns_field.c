@@ -61,6 +61,16 @@ static const struct pt_col_field read_call[] = {
 	F(pt_rec_read, door, LAST),
 };
 
+static const struct pt_col_field read_calls[] = {
+	F(pt_rec_reads, begin_ts, TIME),
+	F(pt_rec_reads, inode, DICT),
+	F(pt_rec_reads, dev, DICT2),
+	F(pt_rec_reads, bytes, DICT),
+	F(pt_rec_reads, count, DICT),
+	F(pt_rec_reads, obj_kind, LAST),
+	F(pt_rec_reads, door, LAST),
+};
+
 #define LIST(kind, l) { kind, sizeof(l) / sizeof((l)[0]), l }
 static const struct {
 	uint16_t kind, n;
@@ -70,6 +80,7 @@ static const struct {
 	LIST(PT_REC_GPU_ENTER, gpu),
 	LIST(PT_REC_GPU_RETURN, gpu),
 	LIST(PT_REC_READ, read_call),
+	LIST(PT_REC_READS, read_calls),
 };
 
 static unsigned take(const struct pt_col_field *list, unsigned n, uint16_t size,

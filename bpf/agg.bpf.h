@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Short reads are summed per thread and file, and written when the thread
+ * turns to another file, blocks, exits, or the sum grows old. Only the thread
+ * itself touches its sum, but for the final pass, when the hooks are silent.
+ */
+#ifndef PT_AGG_BPF_H
+#define PT_AGG_BPF_H
+
+#include "object.bpf.h"
+
+#define PT_AGG_MAX_NS 100000000 /* age at which a sum is written */
+#define PT_PAGE_SHIFT 12
+#define PT_BUSY_UNKNOWN (~0ULL)
+
+struct pt_read_end { /* one read call that is over */
+	__u64 inode, begin, end, offset;
+	__s64 ret;
+	__u32 dev;
+	__u16 kind, door, flags;
+	__u16 pad[3];
+};
+
+static __noinline int pt_agg_flush(struct pt_thread *th, struct task_struct *task)
+{
+	struct pt_rec_reads *r;
+
+	if (!th || !task || !th->agg.count)
+		return 0;
+	r = pt_rec_new(struct pt_rec_reads, PT_REC_READS, th, task, th->agg.end);
+	if (r) {
+		r->begin_ts = th->agg.begin;
+		r->inode = th->agg.inode;
+		r->bytes = th->agg.bytes;
+		r->busy_ns = th->agg.door == PT_DOOR_PAGES ? PT_BUSY_UNKNOWN :
+							     th->agg.busy;
+		r->max_ns = th->agg.max;
+		r->offset = th->agg.offset;
+		r->dev = th->agg.dev;
+		r->count = th->agg.count;
+		r->failed = th->agg.failed;
+		r->obj_kind = th->agg.kind;
+		r->door = th->agg.door;
+		r->hdr.flags |= th->agg.flags;
+		pt_rec_submit(r);
+	}
+	th->agg.count = 0;
+	return 0;
+}
+
+static __always_inline void pt_agg_add(struct pt_thread *th,
+				       struct task_struct *task,
+				       const struct pt_read_end *e)
+{
+	struct pt_agg *a = &th->agg;
+	__u64 ns = e->end - e->begin;
+
+	*(volatile __u32 *)&a->in_use = 1;
+	if (a->count &&
+	    (a->inode != e->inode || a->dev != e->dev || a->door != e->door ||
+	     a->flags != e->flags || e->end - a->begin > PT_AGG_MAX_NS))
+		pt_agg_flush(th, task);
+	if (!a->count) {
+		a->inode = e->inode;
+		a->dev = e->dev;
+		a->kind = e->kind;
+		a->door = e->door;
+		a->flags = e->flags;
+		a->begin = e->begin;
+		a->offset = e->offset;
+		a->bytes = a->busy = a->max = 0;
+		a->failed = 0;
+	}
+	a->end = e->end;
+	a->busy += ns;
+	if (ns > a->max)
+		a->max = ns;
+	if (e->ret < 0)
+		a->failed++;
+	else
+		a->bytes += e->ret;
+	a->count++;
+	*(volatile __u32 *)&a->in_use = 0;
+}
+
+/*
+ * The page-range door sees where a buffered read begins, not what it returned.
+ * That shows in the thread's I/O accounting once the call is over: it counts
+ * calls and bytes. When one call more is counted its bytes are known; when
+ * there were others behind it (a read at the end of the file, of a pipe), the
+ * pages and the file's size bound them.
+ */
+static __always_inline void pt_pages_end(struct pt_thread *th,
+					 struct task_struct *task)
+{
+	struct pt_pages *g = &th->pages;
+	struct pt_read_end e = {};
+	__u64 most, begin, calls, bytes;
+
+	if (!g->active || !bpf_core_field_exists(task->ioac.syscr))
+		return;
+	calls = task->ioac.syscr - g->calls;
+	bytes = task->ioac.rchar - g->rchar;
+	begin = g->first << PT_PAGE_SHIFT;
+	most = (g->last - g->first + 1) << PT_PAGE_SHIFT;
+	if (begin + most > g->size)
+		most = g->size > begin ? g->size - begin : 0;
+	e.inode = g->inode;
+	e.dev = g->dev;
+	e.kind = PT_OBJ_FILE;
+	e.door = PT_DOOR_PAGES;
+	e.begin = e.end = g->ts;
+	e.offset = ~0ULL;
+	if (calls == 1) {
+		e.ret = bytes;
+	} else {
+		e.ret = calls && bytes < most ? bytes : most;
+		e.flags = PT_F_BOUND;
+	}
+	g->active = 0;
+	pt_agg_add(th, task, &e);
+}
+
+/* The thread leaves the CPU, to block: whatever is over is written. */
+static __always_inline void pt_agg_block(struct pt_thread *th,
+					 struct task_struct *task)
+{
+	if (*(volatile __u32 *)&th->agg.in_use)
+		return;
+	if (pt_cfg.read_door == PT_DOOR_PAGES && th->pages.active &&
+	    bpf_core_field_exists(task->ioac.syscr) &&
+	    task->ioac.syscr != th->pages.calls)
+		pt_pages_end(th, task);
+	if (th->agg.count)
+		pt_agg_flush(th, task);
+}
+
+/* The last word: the thread ends, or the capture does. */
+static __always_inline void pt_agg_last(struct pt_thread *th,
+					struct task_struct *task)
+{
+	if (*(volatile __u32 *)&th->agg.in_use)
+		return;
+	if (pt_cfg.read_door == PT_DOOR_PAGES && th->pages.active)
+		pt_pages_end(th, task);
+	if (th->agg.count)
+		pt_agg_flush(th, task);
+}
+
+/* A read call is over: into the sum, or a record by itself. */
+static __always_inline void pt_read_note(struct pt_thread *th,
+					 struct task_struct *task,
+					 const struct pt_read_end *e)
+{
+	struct pt_rec_read *r;
+
+	/* Switched in since it began: it blocked, or lost its CPU. */
+	if (e->kind == PT_OBJ_FILE && e->end - e->begin <= pt_cfg.slow_ns &&
+	    th->since <= e->begin) {
+		pt_agg_add(th, task, e);
+		return;
+	}
+	r = pt_rec_new(struct pt_rec_read, PT_REC_READ, th, task, e->end);
+	if (!r)
+		return;
+	r->begin_ts = e->begin;
+	r->inode = e->inode;
+	r->dev = e->dev;
+	r->ret = e->ret;
+	r->offset = e->offset;
+	r->obj_kind = e->kind;
+	r->door = e->door;
+	if (!e->kind)
+		r->hdr.flags |= PT_F_READ_FAILED;
+	pt_rec_submit(r);
+}
+
+static __always_inline struct pt_thread *pt_reader(struct task_struct **task)
+{
+	if (!pt_is_armed())
+		return NULL;
+	*task = bpf_get_current_task_btf();
+	return pt_thread_of(*task);
+}
+
+#endif

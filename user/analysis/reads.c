@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the door to read calls did not show. */
+#include "analysis/internal.h"
+
+/* Calls whose bytes are only bounded, and all of them. */
+static void bounds(const struct pt_an *an, uint64_t *bound, uint64_t *all)
+{
+	size_t i, k;
+
+	*bound = *all = 0;
+	for (i = 0; i < an->m->all_threads.n; i++) {
+		const struct pt_thread *th = an->m->all_threads.v[i];
+
+		for (k = 0; k < th->reads.n; k++) {
+			*all += th->reads.v[k].count;
+			if (th->reads.v[k].bound)
+				*bound += th->reads.v[k].count;
+		}
+	}
+}
+
+void pt_limit_reads(struct pt_an *an)
+{
+	uint64_t bound, all;
+
+	if (!an->m->host_known)
+		return;
+	switch (an->m->host.read_door) {
+	case PT_DOOR_PAGES:
+		bounds(an, &bound, &all);
+		pt_report_limit(an->r, "reads", "Reads were counted by their pages in the page cache: they have no duration, those with O_DIRECT, of tmpfs and at a file's end are not seen, and of %llu of %llu the bytes are an upper bound.",
+				(unsigned long long)bound,
+				(unsigned long long)all);
+		break;
+	case PT_DOOR_KPROBE:
+		pt_report_limit(an->r, "reads", "Reads that no call makes (mapped files) or that libaio makes are not counted, nor calls whose return the kernel did not keep because too many were blocked at once.");
+		break;
+	case PT_DOOR_FEXIT:
+	case PT_DOOR_SYSCALL:
+		pt_report_limit(an->r, "reads", "Reads that no call makes (mapped files) or that libaio makes are not counted.");
+		break;
+	}
+}
