@@ -104,7 +104,7 @@ E2E := $(E2E_SRCS:tests/e2e/%.c=$(B)/tests/e2e/%)
 # How fast records become a diagnosis: linked with the program's rooms.
 BENCH_SRCS := $(sort $(wildcard tests/bench/*.c))
 
-.PHONY: all demo test check bench bench-replay install uninstall help clean deps unit e2e purity sim bpf FORCE
+.PHONY: all demo test check kernels bench bench-replay install uninstall help clean deps unit e2e purity sim bpf FORCE
 FORCE:
 
 all: $(B)/pipetrace $(SIM) $(SIM_CUDA) $(SIM_GPUJOB) $(B)/libpipetrace_agent.so
@@ -116,6 +116,7 @@ help:
 	@echo 'make demo         install what lacks, build, trace a demo training job (root)'
 	@echo 'make test         install what lacks, build, run every test (root)'
 	@echo 'make check        the tests that need no root: unit, purity, golden'
+	@echo 'make kernels      the read doors on Debian kernels in emulated machines (root)'
 	@echo 'make bench        measure attach, report, detach and the own CPU (root)'
 	@echo 'make bench-replay measure how fast records become a diagnosis'
 	@echo 'make install      DESTDIR= PREFIX=$(PREFIX)'
@@ -382,6 +383,13 @@ $(INJECT_AGENTS): tests/inject/agent.c user/gpu/agent/agent.h bpf/abi.h $(B)/.fl
 	$(call say,CC)
 	$(Q)$(CC) $(CPP) $(CBASE) -O2 -fPIC -fvisibility=hidden -shared $(CFLAGS) $< -o $@
 
+# Programs of the kernel matrix: they run in guests, so build them with STATIC=1.
+KERNELS := $(B)/tests/kernels/reads $(B)/tests/kernels/doors
+$(B)/tests/kernels/%: $(B)/obj/tests/kernels/%.o $(B)/libpipetrace.a
+	@mkdir -p $(@D)
+	$(call say,LINK)
+	$(Q)$(CC) $(LINK) -pthread $^ $(LDFLAGS) $(LIBS) -o $@
+
 unit: $(UNIT)
 e2e: $(INJECT_AGENTS)
 e2e: $(E2E) $(B)/san/pipetrace
@@ -404,8 +412,16 @@ check: all unit $(if $(PURE_SRCS),$(B)/tests/pure.o)
 test:
 	@rm -f $(B)/tests/summary
 	tools/install-deps build test
-	$(MAKE) all unit e2e $(if $(PURE_SRCS),$(B)/tests/pure.o)
+	$(MAKE) all unit e2e $(KERNELS) $(if $(PURE_SRCS),$(B)/tests/pure.o)
 	tests/run
+
+# Takes about ten minutes: two emulated kernels, and this one.
+kernels:
+	tools/install-deps build kernels
+	$(MAKE) all $(KERNELS)
+	$(MAKE) STATIC=1 B=$(B)/static $(B)/static/pipetrace \
+		$(KERNELS:$(B)/%=$(B)/static/%)
+	tests/kernels/run
 
 bench: all bench-replay
 	tests/bench/bench.py
