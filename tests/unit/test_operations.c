@@ -114,6 +114,106 @@ static void test_rows(void **state)
 	st_free(&s);
 }
 
+static void add_act(struct stream *s, uint16_t what, uint64_t begin, uint64_t ns,
+		    uint32_t correlation, uint64_t name, uint8_t flags)
+{
+	struct pt_rec_act *a = (struct pt_rec_act *)st_add(
+		s, PT_REC_ACT, sizeof(*a), begin + ns, PID, PID);
+
+	a->begin = begin;
+	a->end = begin + ns;
+	a->what = what;
+	a->correlation = correlation;
+	a->name = name;
+	a->flags = flags;
+	if (what == PT_ACT_COPY) {
+		a->detail = 1;
+		a->bytes = 1000;
+	}
+}
+
+static void add_name(struct stream *s, uint32_t space, uint64_t key,
+		     const char *text)
+{
+	struct pt_rec_name *n = (struct pt_rec_name *)st_add(
+		s, PT_REC_NAME, sizeof(*n), BEGIN + ST_S, PID, PID);
+
+	n->key = key;
+	n->space = space;
+	strcpy(n->name, text);
+}
+
+/* With activity records the device's times are theirs: F1 is measured in each
+ * launch, F2 in half of them; two kernels of a graph have rows of their own. */
+static void test_measured(void **state)
+{
+	const struct pt_r_operation *o;
+	struct stream s = { 0 };
+	struct pt_report *r;
+	struct pt_model *m;
+	uint32_t number = 1;
+	int i;
+
+	(void)state;
+	st_host(&s, BEGIN, 4, PID);
+	st_task(&s, BEGIN, PID, PID, 1, "train");
+	add_name(&s, PT_NAME_FUNCTION, F1, "_Z3onev");
+	add_name(&s, PT_NAME_ACT, 0x11, "_Z3onev");
+	add_name(&s, PT_NAME_ACT, 0x22, "_Z3twov");
+	add_name(&s, PT_NAME_ACT, 0x33, "_Z3gphv");
+	add_act(&s, PT_ACT_COVER, BEGIN + ST_S / 2, 3 * ST_S, 0, 0, 0);
+	for (i = 0; i < 20; i++) {
+		uint64_t t = BEGIN + ST_S + (uint64_t)i * 100 * ST_MS;
+
+		st_gpu(&s, "cudaMemcpyAsync", PID, PID, t, t + 2 * ST_MS, 0, 1,
+		       1000, 1);
+		add_act(&s, PT_ACT_COPY, t + ST_MS, 100 * ST_US, number++, 0, 0);
+		st_gpu(&s, "cudaLaunchKernel", PID, PID, t + 3 * ST_MS, 0, 0, F1,
+		       0, 0);
+		add_act(&s, PT_ACT_KERNEL, t + 4 * ST_MS,
+			(uint64_t)(1000 + i) * ST_US, number++, 0x11, 0);
+		st_gpu(&s, "cudaLaunchKernel", PID, PID, t + 6 * ST_MS, 0, 0, F2,
+		       0, 0);
+		if (i < 10)
+			add_act(&s, PT_ACT_KERNEL, t + 7 * ST_MS, 500 * ST_US,
+				number, 0x22, 0);
+		number++;
+		st_gpu(&s, "cudaDeviceSynchronize", PID, PID, t + 20 * ST_MS,
+		       t + 22 * ST_MS, 0, 0, 0, 0);
+	}
+	for (i = 0; i < 2; i++)
+		add_act(&s, PT_ACT_KERNEL, BEGIN + 3 * ST_S, 200 * ST_US, 5000,
+			0x33, PT_ACT_F_GRAPH);
+	st_window(&s, BEGIN + ST_S / 2, BEGIN + 4 * ST_S);
+	st_seal(&s);
+	r = st_analyze(&s, &m);
+	o = find(r, "kernel", "_Z3onev");
+	assert_int_equal(o->calls, 20);
+	assert_int_equal(o->certainty, PT_MEASURED);
+	near(o->gpu_s, 20 * 0.0010095);
+	near(o->total_s, o->gpu_s);
+	near(o->min_us, 1000);
+	near(o->max_us, 1019);
+	/* half of them: the others are taken for their like */
+	o = find(r, "kernel", "_Z3twov");
+	assert_int_equal(o->calls, 20);
+	assert_int_equal(o->certainty, PT_ESTIMATED);
+	near(o->gpu_s, 20 * 0.0005);
+	o = find(r, "kernel", "_Z3gphv");
+	assert_int_equal(o->calls, 2);
+	near(o->gpu_s, 2 * 0.0002);
+	o = find(r, "copy", "host to device");
+	assert_int_equal(o->calls, 20);
+	assert_int_equal(o->bytes, 20000);
+	assert_int_equal(o->certainty, PT_MEASURED);
+	near(o->gpu_s, 20 * 0.0001);
+	assert_int_equal(pt_report_demangle(r), 0);
+	find(r, "kernel", "one()");
+	pt_report_free(r);
+	pt_model_free(m);
+	st_free(&s);
+}
+
 static void test_order(void **state)
 {
 	static const struct pt_r_operation ops[] = {
@@ -255,6 +355,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_rows),
+		cmocka_unit_test(test_measured),
 		cmocka_unit_test(test_order),
 		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_hostile_names),

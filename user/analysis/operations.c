@@ -17,7 +17,6 @@
 #include "model/names.h"
 
 #define ID_REST UINT64_MAX     /* more rows than PT_OPS_MAX */
-#define ID_GRAPHS (UINT64_MAX - 1) /* kernels: those that graphs ran */
 
 static const char *const kind_names[] = {
 	[PT_OP_API] = "api",   [PT_OP_KERNEL] = "kernel",
@@ -125,7 +124,7 @@ static uint64_t add_bytes(uint64_t a, uint64_t b)
 static int add_graph(struct walk *w, const struct pt_gpu_call *c)
 {
 	const struct pt_graph_work *g = pt_graphs_work(&w->graphs, c);
-	struct pt_op *p = pt_op_row(w->o, PT_OP_KERNEL, 0, ID_GRAPHS);
+	struct pt_op *p = pt_op_row(w->o, PT_OP_KERNEL, 0, PT_OP_GRAPHS);
 	const struct {
 		uint64_t id, n;
 	} copies[] = { { PT_COPY_H2D, g ? g->h2d : 0 },
@@ -228,7 +227,7 @@ static const char *name_of(const struct pt_ops *o, const struct pt_op *p)
 	case PT_OP_MEMSET:
 		return "memset";
 	case PT_OP_KERNEL:
-		if (p->key.id == ID_GRAPHS)
+		if (p->key.id == PT_OP_GRAPHS)
 			return "(kernels of graphs)";
 		return pt_arena_printf(o->an->a, "kernel at 0x%" PRIx64,
 				       p->key.id);
@@ -242,6 +241,28 @@ static const char *name_of(const struct pt_ops *o, const struct pt_op *p)
 static int64_t count_of(uint64_t n)
 {
 	return n > INT64_MAX ? INT64_MAX : (int64_t)n;
+}
+
+/* Measured for some of the calls: the others are taken for their like. */
+static void fill_device_time(const struct pt_op *p, struct pt_r_operation *r)
+{
+	double ns = p->gpu_ns;
+
+	r->certainty = PT_ESTIMATED;
+	if (p->timed) {
+		bool all = p->timed >= p->calls && !p->some;
+
+		ns = all ? p->total_ns :
+			   p->total_ns / (double)p->timed * (double)p->calls;
+		r->certainty = all ? PT_MEASURED : PT_ESTIMATED;
+	}
+	if (!isfinite(ns) || p->some) {
+		r->certainty = p->timed ? PT_ESTIMATED : PT_CERT_NONE;
+		return;
+	}
+	r->gpu_s = r->total_s = ns / NS_PER_S;
+	if (!p->timed && p->calls)
+		r->mean_us = ns / 1000 / (double)p->calls;
 }
 
 static int fill_row(const struct pt_ops *o, const struct pt_op *p,
@@ -260,9 +281,9 @@ static int fill_row(const struct pt_ops *o, const struct pt_op *p,
 	r->bytes = moves && !p->bytes_unknown ? count_of(p->bytes) : PT_NULL;
 	r->total_s = r->mean_us = r->min_us = r->max_us = r->p50_us =
 		r->p99_us = r->share = NAN;
-	r->gpu_s = p->gpu_ns / NS_PER_S;
+	r->gpu_s = NAN;
 	r->cpu_s = host && p->us.n ? p->cpu_ns / NS_PER_S : NAN;
-	r->certainty = p->gpu_certainty;
+	r->certainty = PT_CERT_NONE;
 	if (p->us.n) {
 		pt_dist_of(p->us.v, p->us.n, &d);
 		r->mean_us = d.mean;
@@ -275,7 +296,7 @@ static int fill_row(const struct pt_ops *o, const struct pt_op *p,
 		r->total_s = p->total_ns / NS_PER_S;
 		r->certainty = PT_MEASURED;
 	} else if (!host) {
-		r->total_s = r->gpu_s;
+		fill_device_time(p, r);
 	}
 	if (isfinite(r->total_s) && wall > 0)
 		r->share = fmin(1, r->total_s * NS_PER_S / wall);
@@ -283,9 +304,11 @@ static int fill_row(const struct pt_ops *o, const struct pt_op *p,
 }
 
 /* The same kernel launched by two processes, or seen by two handles. */
-static void join_names(struct pt_ops *o)
+static int join_names(struct pt_ops *o)
 {
 	struct pt_op *p, *q, *tmp;
+	int err = 0;
+	size_t i;
 
 	for (p = o->all; p; p = p->hh.next) {
 		if (p->key.kind != PT_OP_KERNEL || !p->name)
@@ -296,12 +319,17 @@ static void join_names(struct pt_ops *o)
 			    strcmp(p->name, q->name))
 				continue;
 			p->calls += q->calls;
+			p->timed += q->timed;
+			p->total_ns += q->total_ns;
+			for (i = 0; i < q->us.n && !err; i++)
+				err = pt_vec_push(&p->us, q->us.v[i]);
 			HASH_DEL(o->all, q);
 			pt_vec_free(&q->us);
 			free(q);
 			o->n--;
 		}
 	}
+	return err;
 }
 
 /* The launch's function is all that is known of them. */
@@ -311,7 +339,7 @@ static void say_unnamed(const struct pt_ops *o)
 	const struct pt_op *p;
 
 	for (p = o->all; p; p = p->hh.next) {
-		if (p->key.kind != PT_OP_KERNEL || p->key.id == ID_GRAPHS ||
+		if (p->key.kind != PT_OP_KERNEL || p->key.id == PT_OP_GRAPHS ||
 		    p->key.id == ID_REST)
 			continue;
 		all++;
@@ -328,12 +356,17 @@ static int fill_rows(struct pt_ops *o)
 	struct pt_r_operation *r;
 	struct pt_op *p, *tmp;
 	size_t n = 0;
-	int err;
+	int err = 0;
 
 	r = pt_arena_calloc(o->an->a, o->n + 1, sizeof(*r));
 	if (!r)
 		return -ENOMEM;
 	HASH_ITER(hh, o->all, p, tmp) {
+		/* its calls were hooked nowhere: what ran tells */
+		if (!p->calls)
+			p->calls = p->timed;
+		if (!p->calls && !p->some)
+			continue; /* all of it went into other rows */
 		err = fill_row(o, p, &r[n++]);
 		if (err)
 			return err;
@@ -357,12 +390,17 @@ int pt_fill_operations(struct pt_an *an, const struct pt_trainer *t)
 			continue;
 		err = walk_process(&o, p);
 		if (!err)
+			err = pt_op_measured(&o, p);
+		if (!err)
 			err = pt_op_ranges(&o, p);
 		ranges |= p->nvtx.n > 0;
 	}
 	if (!err && !ranges)
 		err = pt_report_limit(an->r, "nvtx", "NVTX ranges are seen where a library exports its functions (libnvToolsExt, until CUDA 12); the header-only NVTX 3 is compiled into the program.");
-	join_names(&o);
+	if (!err)
+		err = pt_op_modelled(&o, t);
+	if (!err)
+		err = join_names(&o);
 	say_unnamed(&o);
 	if (!err)
 		err = fill_rows(&o);

@@ -31,8 +31,8 @@ struct pt_op {
 	pt_doubles us;	/* of the calls whose time is known */
 	double total_ns; /* of them, and of what ran on at the ends */
 	double cpu_ns;	/* of the calling thread, in them */
+	uint64_t timed; /* device: how many of them `us` and total_ns are of */
 	double gpu_ns;	/* NAN: cannot be told */
-	enum pt_certainty gpu_certainty;
 	UT_hash_handle hh;
 };
 
@@ -54,6 +54,16 @@ bool pt_op_in_tree(const struct pt_an *an, const struct pt_trainer *t,
 
 /* CPU time that the thread used in [b,e), ns: what it was not off a CPU. */
 uint64_t pt_op_cpu(const struct pt_thread *t, uint64_t b, uint64_t e);
+
+#define PT_OP_GRAPHS (UINT64_MAX - 1) /* id: kernels that graphs ran */
+/*
+ * operations_gpu.c: device time of the rows of kernels, copies and memsets.
+ * Where work was measured (activity records), its own, and its kernels in rows
+ * of their names, those of graphs too; else the device model's, of kinds of
+ * which a sync showed the time. 0 or -ENOMEM each.
+ */
+int pt_op_measured(struct pt_ops *o, const struct pt_proc *p);
+int pt_op_modelled(struct pt_ops *o, const struct pt_trainer *t);
 
 /* nvtx.c: rows of the ranges and marks of a process. 0 or -ENOMEM. */
 int pt_op_ranges(struct pt_ops *o, const struct pt_proc *p);
