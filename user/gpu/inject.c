@@ -163,6 +163,29 @@ static const struct pt_map *mapped(const struct pt_maps *m, uint64_t inode,
 	return NULL;
 }
 
+/* The loader's own words, as far as they can be shown. */
+static int refused(struct work *w)
+{
+	char text[200] = "";
+	int64_t at = 0;
+	size_t i = 0;
+
+	if (w->place.libc.dlerror &&
+	    !pt_call(&w->c, w->place.libc.dlerror, NULL, 0, &at) && at)
+		for (i = 0; i < sizeof(text) - 1; i++) {
+			/* byte by byte: its end may be that of a page */
+			if (pt_hold_read(&w->place.hold, (uint64_t)at + i,
+					 &text[i], 1) || !text[i])
+				break;
+			if (text[i] < ' ' || text[i] > '~')
+				text[i] = '?';
+		}
+	text[i] = '\0';
+	return pt_err_set(w->err, -ELIBACC,
+			  "its loader did not take the agent library%s%s",
+			  text[0] ? ": " : "", text);
+}
+
 static int open_lib(struct work *w)
 {
 	struct stat st = { 0 };
@@ -188,9 +211,7 @@ static int open_lib(struct work *w)
 	if (ret)
 		return gave_up(w, ret, "dlopen()");
 	if (!handle)
-		return pt_err_set(w->err, -ELIBACC,
-				  "its loader did not take the agent library "
-				  "(is /proc mounted where it lives?)");
+		return refused(w);
 	w->out->handle = (uint64_t)handle;
 	pt_stage(w->o, PT_STAGE_OPENED);
 	remote_close(w, &w->lib_fd);

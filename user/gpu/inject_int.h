@@ -51,6 +51,7 @@ struct pt_libc {
 	uint64_t sys;	     /* syscall(), whose arguments are those of the call */
 	uint64_t errno_at;   /* __errno_location() */
 	uint64_t dlopen, dlclose;
+	uint64_t dlerror; /* 0: none */
 	bool old_dlopen;     /* __libc_dlopen_mode(): its mode has a bit more */
 	uint64_t wait[8];    /* functions that wait; 0 absent */
 };

@@ -250,18 +250,19 @@ static int libc_functions(pid_t pid, const struct pt_maps *m,
 {
 	static const char *const names[] = {
 		"syscall", "__errno_location", "dlopen", "dlclose",
-		"__libc_dlopen_mode", "__libc_dlclose",
+		"__libc_dlopen_mode", "__libc_dlclose", "dlerror",
 	};
-	uint64_t a[6];
+	uint64_t a[7];
 	int ret;
 
-	ret = pt_maps_symbols(pid, m, c, names, 6, a);
+	ret = pt_maps_symbols(pid, m, c, names, 7, a);
 	if (ret < 0)
 		return ret;
 	out->sys = a[0];
 	out->errno_at = a[1];
 	out->dlopen = a[2];
 	out->dlclose = a[3];
+	out->dlerror = a[6];
 	if (!out->dlopen && a[4] && a[5]) {
 		out->dlopen = a[4];
 		out->dlclose = a[5];
@@ -275,16 +276,17 @@ static int libc_functions(pid_t pid, const struct pt_maps *m,
 static void libdl_functions(pid_t pid, const struct pt_maps *m,
 			    struct pt_libc *out)
 {
-	static const char *const names[] = { "dlopen", "dlclose" };
-	uint64_t a[2];
+	static const char *const names[] = { "dlopen", "dlclose", "dlerror" };
+	uint64_t a[3];
 	size_t i;
 
 	for (i = 0; i < m->n; i++) {
 		if (!m->v[i].x || !is_libdl(pt_maps_path(m, &m->v[i])) ||
-		    pt_maps_symbols(pid, m, &m->v[i], names, 2, a) != 2)
+		    pt_maps_symbols(pid, m, &m->v[i], names, 3, a) != 3)
 			continue;
 		out->dlopen = a[0];
 		out->dlclose = a[1];
+		out->dlerror = a[2];
 		out->old_dlopen = false;
 	}
 }
