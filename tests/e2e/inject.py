@@ -16,6 +16,7 @@ and taking out, two in five of them in malloc storms; each target is watched for
 """
 
 import argparse
+import hashlib
 import json
 import mmap
 import os
@@ -305,7 +306,8 @@ CASES = [
     Case("gpu", name="container", cycles=2,
          wrap=("unshare", "--mount", "--pid", "--fork", "--mount-proc")),
 ]
-SAMPLE = ["gpu", "storm4_gpu", "storm_handler", "timed", "endless", "seccomp_335"]
+SAMPLE = ["gpu", "storm4_gpu", "storm_handler", "timed", "endless", "seccomp_335",
+          "trace_cupti"]
 
 
 # ---- targets made on the spot ------------------------------------------------------
@@ -474,6 +476,198 @@ def pytorch(cycles):
         shutil.rmtree(d, ignore_errors=True)
 
 
+# ---- another glibc ------------------------------------------------------------------------
+
+OLD = ("import time,hashlib,os,struct\nf=os.open('/tmp/words',os.O_RDWR)\nn=bad=0\n"
+       "while True:\n"
+       "    bad+=hashlib.sha256(bytes(100000)).hexdigest()[:8]!='%s'\n"
+       "    n+=1\n    time.sleep(0.005)\n"
+       "    os.pwrite(f,struct.pack('<QQ',n,bad),8)\n")
+
+
+def other_glibc():
+    """PT_TEST_CHROOT: a directory with another Debian and its python3, /proc mounted
+    (debootstrap --variant=minbase --include=python3-minimal bullseye DIR)."""
+    root = os.environ.get("PT_TEST_CHROOT")
+    if not root:
+        skip("other_glibc", "PT_TEST_CHROOT names no directory with another glibc")
+        return
+
+    words = os.path.join(root, "tmp/words")
+    with open(words, "wb") as f:
+        f.write(bytes(4096))
+    code = OLD % hashlib.sha256(bytes(100000)).hexdigest()[:8]
+    p = subprocess.Popen(["chroot", root, "/usr/bin/python3", "-c", code],
+                         stdin=subprocess.DEVNULL)
+    try:
+        time.sleep(1)
+        with open("/proc/%d/maps" % p.pid) as f:
+            libc = sorted(set(re.findall(r"libc[-.][0-9so.]+", f.read())))
+        runs = inject(p.pid, REAL, cycles=5)
+        newer = inject(p.pid, AGENT)  # needs this system's glibc
+        time.sleep(0.5)
+        with open(words, "rb") as f:
+            n, bad = struct.unpack("<8xQQ", f.read(24))
+        why = []
+        if any(r["inject"] for r in runs):
+            why.append("not loaded")
+        if not newer[0]["inject"] or "GLIBC" not in newer[0]["said"]:
+            why.append("a library of a newer glibc was taken")
+        if p.poll() is not None or bad or not n:
+            why.append("it died, or is wrong")
+        elif left(p.pid):
+            why.append(left(p.pid))
+        row("other_glibc", "%s: %d/5 loaded, %d ops, %d wrong" %
+            (" ".join(libc), sum(not r["inject"] for r in runs), n, bad),
+            said(runs) + "; " + said(newer), not why, "; ".join(why))
+    finally:
+        p.kill()
+        p.wait()
+
+
+# ---- traced as every job is --------------------------------------------------------------
+
+THROWS = r"""
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdexcept>
+#include <stdint.h>
+#include <sys/mman.h>
+#include <thread>
+#include <unistd.h>
+struct dim3 { unsigned x, y, z; };
+static uint64_t *out;
+static int (*launch)(const void *, dim3, dim3, void **, size_t, void *);
+static int (*sync_all)(void *);
+static __attribute__((noinline)) int deep(int n)
+{
+	if (!n) {
+		launch((const void *)&deep, dim3{1, 1, 1}, dim3{1, 1, 1}, nullptr, 0, nullptr);
+		if (sync_all(nullptr))
+			return 1;
+		throw std::runtime_error("through");
+	}
+	return deep(n - 1) + 1;
+}
+static void work()
+{
+	for (;;) {
+		int ok = 0;
+		try { deep(20); } catch (const std::runtime_error &) { ok = 1; }
+		__atomic_add_fetch(&out[1], 1, 0);
+		if (!ok) __atomic_add_fetch(&out[2], 1, 0);
+	}
+}
+int main(int, char **v)
+{
+	int f = open(v[2], O_RDWR);
+	out = (uint64_t *)mmap(nullptr, 4096, 3, 1, f, 0);
+	void *h = dlopen(v[3], RTLD_NOW);
+	*(void **)&launch = dlsym(h, "cudaLaunchKernel");
+	*(void **)&sync_all = dlsym(h, "cudaStreamSynchronize");
+	out[5] = 1;
+	std::thread a(work), b(work);
+	work();
+}
+"""
+
+
+def trace(pid, *more, seconds=2):
+    """A trace as a user makes it: (exit status, report, standard error)."""
+    with tempfile.TemporaryDirectory() as d:
+        out = os.path.join(d, "r.json")
+        p = subprocess.run([os.path.join(TOP, "build/pipetrace"), "-p", str(pid), "-d",
+                            str(seconds), "--json", out] + list(more), timeout=60,
+                           stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                           stderr=subprocess.PIPE, check=False)
+        try:
+            with open(out) as f:
+                report = json.load(f)
+        except (OSError, ValueError):
+            report = {"capture": {"hooks": {}, "hook_notes": {}}, "gpu": []}
+    return p.returncode, report, p.stderr.decode("utf-8", "replace")
+
+
+def traced_as_ever(name, t, want_door=None, want_note="", cupti=False):
+    try:
+        before = t.rate(0.5)
+        code, report, err = trace(t.pid, *(["--cupti"] if cupti else []))
+        door = report["capture"]["hooks"].get("gpu_times")
+        note = report["capture"]["hook_notes"].get("gpu_times", "")
+        kernels = sum(g["kernels"] or 0 for g in report["gpu"])
+        after = t.rate(0.5)
+        why = []
+        if not t.alive():
+            why.append("it died (status %s)" % t.proc.returncode)
+        elif t.bad() or after < 0.25 * before:
+            why.append("%d wrong, rate x%.2f" % (t.bad(), after / before))
+        elif left(t.pid, True):
+            why.append(left(t.pid, True))
+        if code:
+            why.append("the trace ended with %d: %s" % (code, err.strip()[-200:]))
+        if not kernels:
+            why.append("no kernel was seen")
+        if door != want_door or not re.search(want_note, note):
+            why.append("gpu_times is %s: %s" % (door, note))
+        row(name, "%d ops, %d wrong, %d kernels seen" % (t.ops(), t.bad(), kernels),
+            "%s %s" % (door or "", note), not why, "; ".join(why))
+    finally:
+        t.end()
+
+
+def traces(wanted):
+    if wanted("trace_throws"):
+        d = tempfile.mkdtemp(prefix="pt-inject-")
+        src, exe = os.path.join(d, "t.cc"), os.path.join(d, "t")
+        with open(src, "w") as f:
+            f.write(THROWS)
+        if not shutil.which("g++") or subprocess.run(
+                ["g++", "-O1", "-pthread", src, "-o", exe, "-ldl"], check=False).returncode:
+            skip("trace_throws", "no g++")
+        else:
+            traced_as_ever("trace_throws", Target("x", program=exe))
+        shutil.rmtree(d, ignore_errors=True)
+    for mode in ("seccomp_335", "seccomp_all"):
+        if wanted("trace_" + mode):
+            traced_as_ever("trace_" + mode, Target(mode))
+    if wanted("trace_cupti"):
+        traced_as_ever("trace_cupti", Target("gpu", CUDA), "cupti", "stays mapped", True)
+    if wanted("trace_cupti_refused"):
+        traced_as_ever("trace_cupti_refused", Target("seccomp_335"), "none",
+                       "seccomp filter does not allow", True)
+    if wanted("trace_cupti_killed"):
+        trace_killed()
+
+
+def trace_killed():
+    """pipetrace itself is killed while it traces with an agent."""
+    bad = []
+    for ms in (150, 300, 600, 1200):
+        t = Target("gpu", CUDA)
+        try:
+            before = t.rate(0.3)
+            p = subprocess.Popen([os.path.join(TOP, "build/pipetrace"), "-p", str(t.pid),
+                                  "--cupti", "-d", "20", "-q"], stdin=subprocess.DEVNULL,
+                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            time.sleep(ms / 1000)
+            p.kill()
+            p.wait()
+            time.sleep(4.5)  # the agent retires
+            if not t.alive() or t.bad() or t.rate(0.5) < 0.25 * before:
+                bad.append("%d ms: it died or is wrong" % ms)
+            else:
+                code, report, _ = trace(t.pid, "--cupti", seconds=1)
+                if code or report["capture"]["hooks"].get("gpu_times") != "cupti":
+                    bad.append("%d ms: the next trace: %s" % (
+                        ms, report["capture"]["hook_notes"].get("gpu_times")))
+                elif left(t.pid, True):
+                    bad.append("%d ms: %s" % (ms, left(t.pid, True)))
+        finally:
+            t.end()
+    row("trace_cupti_killed", "4 moments, %d bad" % len(bad), "(the tracer is gone)", not bad,
+        "; ".join(bad))
+
+
 # ---- many cycles ----------------------------------------------------------------------------
 
 def many(total):
@@ -559,6 +753,9 @@ def main():
             traced()
         if wanted("pytorch"):
             pytorch(5)
+        if wanted("other_glibc"):
+            other_glibc()
+        traces(wanted)
         if wanted("killed") or not names:
             kills(a.kills, a.seed)
     if a.json:
