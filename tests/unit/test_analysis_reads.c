@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Reads by file: single ones and sums count alike, and the limits say what the
+ * door does not show. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "analysis/analysis.h"
+#include "stream_case.h"
+
+#define T0 (1000 * ST_S)
+#define P 500u
+#define DEV 0x800001u
+
+static void begin(struct stream *s, uint32_t door)
+{
+	struct pt_rec_host *h;
+
+	h = &st_add(s, PT_REC_HOST, sizeof(*h), T0, P, P)->host;
+	h->cores = 4;
+	h->target_pid = P;
+	h->read_door = door;
+	st_mark(s, T0, PT_MARK_BEGIN);
+	st_task(s, T0, P, P, 1, "job");
+	st_file(s, T0 + 1, DEV, 7, "seven", "data");
+}
+
+static struct pt_rec_reads *sum(struct stream *s, uint64_t ms, uint64_t inode,
+				uint32_t count, uint64_t bytes, uint16_t door)
+{
+	struct pt_rec_reads *r;
+
+	r = &st_add(s, PT_REC_READS, sizeof(*r), T0 + (ms + 1) * ST_MS, P, P)->reads;
+	r->begin_ts = T0 + ms * ST_MS;
+	r->inode = inode;
+	r->dev = DEV;
+	r->count = count;
+	r->bytes = bytes;
+	r->busy_ns = door == PT_DOOR_PAGES ? UINT64_MAX : 40000;
+	r->obj_kind = PT_OBJ_FILE;
+	r->door = door;
+	return r;
+}
+
+static struct pt_report *finish(struct stream *s, struct pt_model **m)
+{
+	st_preempted(s, P, P, T0 + 800 * ST_MS, T0 + 801 * ST_MS);
+	st_mark(s, T0 + ST_S, PT_MARK_END);
+	st_seal(s);
+	return st_analyze(s, m);
+}
+
+static const char *limit(const struct pt_report *r, const char *what)
+{
+	size_t i;
+
+	for (i = 0; i < r->capture.n_limits; i++)
+		if (!strcmp(r->capture.limits[i].what, what))
+			return r->capture.limits[i].reason;
+	return NULL;
+}
+
+static void single_and_summed(void **state)
+{
+	struct stream s = { 0 };
+	struct pt_rec_read *one;
+	struct pt_report *r;
+	struct pt_model *m;
+
+	(void)state;
+	begin(&s, PT_DOOR_FEXIT);
+	sum(&s, 10, 7, 20, 81920, PT_DOOR_FEXIT);
+	sum(&s, 20, 8, 3, 300, PT_DOOR_IO_URING);
+	one = &st_add(&s, PT_REC_READ, sizeof(*one), T0 + 50 * ST_MS, P, P)->read;
+	one->begin_ts = T0 + 30 * ST_MS;
+	one->inode = 7;
+	one->dev = DEV;
+	one->ret = 4096;
+	one->obj_kind = PT_OBJ_FILE;
+	r = finish(&s, &m);
+	assert_int_equal(r->n_files, 2);
+	assert_int_equal(r->files[0].inode, 7);
+	assert_int_equal(r->files[0].reads, 21);
+	assert_int_equal(r->files[0].bytes, 81920 + 4096);
+	assert_true(fabs(r->files[0].read_s - 0.02004) < 1e-9);
+	assert_int_equal(r->files[1].reads, 3);
+	assert_int_equal(r->files[1].bytes, 300);
+	assert_non_null(strstr(limit(r, "reads"), "mapped"));
+	pt_report_free(r);
+	pt_model_free(m);
+	st_free(&s);
+}
+
+static void pages(void **state)
+{
+	struct stream s = { 0 };
+	struct pt_report *r;
+	struct pt_model *m;
+
+	(void)state;
+	begin(&s, PT_DOOR_PAGES);
+	sum(&s, 10, 7, 20, 81920, PT_DOOR_PAGES);
+	sum(&s, 20, 7, 5, 9000, PT_DOOR_PAGES)->hdr.flags = PT_F_BOUND;
+	r = finish(&s, &m);
+	assert_int_equal(r->n_files, 1);
+	assert_int_equal(r->files[0].reads, 25);
+	assert_int_equal(r->files[0].bytes, 90920);
+	assert_true(isnan(r->files[0].read_s));
+	assert_non_null(strstr(limit(r, "reads"), "of 5 of 25 "));
+	pt_report_free(r);
+	pt_model_free(m);
+	st_free(&s);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(single_and_summed),
+		cmocka_unit_test(pages),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
