@@ -144,7 +144,7 @@ int pt_analyze(const struct pt_model *m, const struct pt_analysis_opts *o,
 {
 	struct pt_shared_locks locks = { 0 };
 	struct pt_an an = { .m = m, .o = o, .r = r, .a = r->arena,
-			    .locks = &locks, .t0 = m->begin, .t1 = m->end,
+			    .locks = &locks, .t0 = pt_exact_begin(m), .t1 = m->end,
 			    .th = thresholds_of(o) };
 	int err;
 

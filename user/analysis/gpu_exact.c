@@ -21,6 +21,10 @@
 /* So much of the window must be covered for a figure to be called measured. */
 #define MEASURED_SHARE 0.99
 #define STREAMS_MAX 64
+/* Measuring begins a moment behind the capture, once the agent is in the job.
+ * So much of the capture is given for it, and so much of its length. */
+#define BEGIN_NS (2 * NS_PER_S)
+#define BEGIN_SHARE 5
 
 struct exact {
 	struct pt_an *an;
@@ -239,6 +243,21 @@ static void bound_likely(struct exact *x, struct pt_dev *d)
 	d->busy_hi_ns = pt_min64(pt_max64(hi, guess), wall - d->idle_hard_ns);
 }
 
+/* Outside of what was measured as inside, within the bounds. */
+static void guess_rest(const struct exact *x, struct pt_dev *d)
+{
+	uint64_t wall = x->an->t1 - x->an->t0;
+	uint64_t busy = pt_spans_overlap(x->busy.v, x->busy.n, x->whole.v,
+					 x->whole.n);
+	double share = (double)busy / (double)d->covered_ns;
+	uint64_t idle = wall - (uint64_t)(share * (double)wall);
+
+	d->idle_likely_ns = pt_min64(pt_max64(idle, d->idle_hard_ns),
+				     wall - d->busy_hard_ns);
+	d->busy_lo_ns = d->busy_hard_ns;
+	d->busy_hi_ns = wall - d->idle_hard_ns;
+}
+
 static int into_dev(struct exact *x, struct pt_dev *d)
 {
 	struct pt_an *an = x->an;
@@ -272,9 +291,12 @@ static int into_dev(struct exact *x, struct pt_dev *d)
 		return 0;
 	d->measured = !d->shared &&
 		      (double)d->covered_ns >= MEASURED_SHARE * (double)wall;
-	/* a part that was measured tells nothing of the rest */
-	if (!d->known && !d->measured)
+	/* of the rest the model knows nothing: most of the window speaks for it,
+	 * a smaller part does not */
+	if (!d->known && d->covered_ns < wall / 2)
 		return 0;
+	if (!d->known)
+		guess_rest(x, d);
 	d->known = true;
 	d->compute_ns = pt_spans_sum(&x->compute);
 	d->copy_ns = pt_spans_sum(&x->copy);
@@ -316,6 +338,21 @@ static struct pt_dev *new_dev(const struct pt_an *an, struct pt_trainer *t,
 			    .pageable_share = NAN };
 
 	return pt_vec_push(&t->devs, d) ? NULL : &t->devs.v[t->devs.n - 1];
+}
+
+uint64_t pt_exact_begin(const struct pt_model *m)
+{
+	uint64_t most = (m->end - m->begin) / BEGIN_SHARE, at = m->begin;
+	size_t i;
+
+	most = m->begin + pt_min64(most, BEGIN_NS);
+	for (i = 0; m->end > m->begin && i < m->all_procs.n; i++) {
+		const struct pt_proc *p = m->all_procs.v[i];
+
+		if (p->covers.n && p->covers.v[0].begin <= most)
+			at = pt_max64(at, p->covers.v[0].begin);
+	}
+	return at;
 }
 
 int pt_exact_gpu(struct pt_an *an, struct pt_trainer *t)
