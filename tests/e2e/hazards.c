@@ -12,6 +12,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <link.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -435,6 +436,31 @@ static int is(const char *mode, const char *name)
 	return !strcmp(mode, name);
 }
 
+/* The loader is at work in another thread, for seconds. */
+static int slow_look(struct dl_phdr_info *i, size_t n, void *arg)
+{
+	struct timespec t = { 2, 500000000 };
+
+	(void)i;
+	(void)n;
+	(void)arg;
+	nanosleep(&t, NULL);
+	return 1;
+}
+
+static void *busy_loader(void *arg)
+{
+	struct timespec t = { 0, 200000000 };
+
+	(void)arg;
+	own_state();
+	for (;;) {
+		dl_iterate_phdr(slow_look, NULL);
+		nanosleep(&t, NULL);
+	}
+	return NULL;
+}
+
 static void never(void)
 {
 	pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;
@@ -494,6 +520,9 @@ static void run(const char *mode, char **argv)
 		ping(p[1]);
 	} else if (is(mode, "alarm")) {
 		alarm_every(1000, on_alarm);
+		gpu_worker(NULL);
+	} else if (is(mode, "loader")) {
+		start(busy_loader, NULL, 0);
 		gpu_worker(NULL);
 	} else if (is(mode, "small_stack")) {
 		start(gpu_worker, NULL, 131072);

@@ -369,6 +369,34 @@ def traced():
         t.end()
 
 
+# ---- the loader's lock is held --------------------------------------------------------
+
+def loader():
+    """dlopen() has to wait for seconds: it is let go, comes back, and is cleared up."""
+    t = Target("loader")
+    try:
+        before = t.rate(0.5)
+        runs = inject(t.pid, call=300, points=1)
+        time.sleep(3.5)
+        after = t.rate(1.0)
+        why = []
+        if not any(r["inject"] == -110 and "by itself" in r["said"] for r in runs):
+            why.append("expected a call that does not return in time")
+        if not t.alive() or t.bad() or after < 0.25 * before:
+            why.append("alive %s, %d wrong, rate x%.2f" % (t.alive(), t.bad(), after / before))
+        if t.alive() and status(t.pid, "SigBlk") != "0000000000000800":
+            why.append("signals are blocked: %s" % status(t.pid, "SigBlk"))
+        again = inject(t.pid, call=8000, points=1)
+        if again[0]["inject"] or left(t.pid, True):
+            why.append("the next: %s; %s" % (again[0]["said"], left(t.pid, True)))
+        if t.bad():
+            why.append("%d wrong" % t.bad())
+        row("loader", "%d ops, %d wrong, rate x%.2f after" % (t.ops(), t.bad(), after / before),
+            said(runs) + "; " + said(again), not why, "; ".join(why))
+    finally:
+        t.end()
+
+
 # ---- the tracer is killed ----------------------------------------------------------------
 
 def killed(name, mode, gpu, points, words):
@@ -751,6 +779,8 @@ def main():
         other_programs(wanted)
         if wanted("traced"):
             traced()
+        if wanted("loader"):
+            loader()
         if wanted("pytorch"):
             pytorch(5)
         if wanted("other_glibc"):

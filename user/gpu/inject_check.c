@@ -216,6 +216,7 @@ static const struct need {
 	{ "mmap", SYS_mmap, { 0, 65536, 3, 0x22, (uint32_t)-1 }, false },
 	{ "mprotect", SYS_mprotect, { 4096, 4096, 1 }, false },
 	{ "munmap", SYS_munmap, { 4096, 4096 }, false },
+	{ "brk", SYS_brk, { 0 }, false },
 	{ "close", SYS_close, { 3 }, false },
 	{ "rt_sigreturn", SYS_rt_sigreturn, { 0 }, false },
 	{ "rt_sigprocmask", SYS_rt_sigprocmask, { 0, 0, 0, 8 }, false },
