@@ -63,6 +63,8 @@ static void finish(struct job *j)
 	st_seal(&j->s);
 	j->r = st_analyze(&j->s, &j->m);
 	assert_non_null(j->r);
+	pt_model_free(j->m); /* the report holds what it shows */
+	j->m = NULL;
 }
 
 static void close_job(struct job *j)

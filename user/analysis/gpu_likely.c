@@ -71,8 +71,6 @@ int pt_glikely_run(const struct pt_gqueue *q, struct pt_glikely *out)
 
 	if (!err)
 		err = fit(&r);
-	if (!err)
-		err = pt_replay_costs(&r, q->t);
 	for (m = 0; m < PT_REPLAY_NR && !err; m++) {
 		err = pt_replay_pass(&r, m, late_ns[m]);
 		if (!err)

@@ -24,7 +24,7 @@ static bool is_unit(const struct pt_gop *op)
 }
 
 /* The time of an operation whose class costs 1. */
-double pt_gop_nominal(const struct pt_gop *op)
+static double nominal(const struct pt_gop *op)
 {
 	switch (op->kind) {
 	case PT_GOP_COPY:
@@ -91,7 +91,7 @@ static int time_copies(struct pt_replay *r)
 			    s->kind == PT_GOP_SYNC && s->blocked &&
 			    s->at == ops->v[i].at && s->done > s->at)
 				err = pt_vec_push(&v, (double)(s->done - s->at) /
-							pt_gop_nominal(&ops->v[i]));
+							      nominal(&ops->v[i]));
 		}
 		if (err || v.n < COPIES_MIN)
 			continue;
@@ -334,12 +334,6 @@ static int sample(struct pt_replay *r, const struct pt_replay_stream *s,
 		else
 			err = pt_vec_push(&r->samples, one);
 	}
-	if (!err && r->samples.n == first + 1) {
-		struct pt_gclass *c = r->classes.v[r->samples.v[first].cls];
-
-		c->alone_ns += r->samples.v[first].ns;
-		c->alone_n++;
-	}
 	return err;
 }
 
@@ -354,7 +348,7 @@ static int take_unit(struct pt_replay *r, uint32_t i, const struct pt_gop *op)
 		return 0;
 	s = &r->streams[op->stream];
 	u.at = pt_max64(u.at, s->waits);
-	u.ns = pt_gop_nominal(op) * r->classes.v[r->cls[i]]->ns[r->mode];
+	u.ns = nominal(op) * r->classes.v[r->cls[i]]->ns[r->mode];
 	u.fixed = r->classes.v[r->cls[i]]->fixed;
 	s->end = pt_max64(s->end, u.at) + (uint64_t)u.ns;
 	return pt_vec_push(&s->open, u);

@@ -12,8 +12,6 @@ struct pt_gclass { /* operations that should take the same time */
 	uint32_t index;
 	double ns[PT_REPLAY_NR]; /* a launch, or of a copy: times its nominal time */
 	bool seen;  /* some stretch showed it */
-	double alone_ns;  /* sum over the stretches that showed nothing else: */
-	uint64_t alone_n; /* ... the class' own time, like ns[] */
 	bool fixed; /* copies that held their caller: their time was seen */
 	UT_hash_handle hh;
 };
@@ -58,11 +56,6 @@ struct pt_replay {
 int pt_replay_open(struct pt_replay *r);
 /* One replay: fills dev[] (not tidy) and the samples. */
 int pt_replay_pass(struct pt_replay *r, enum pt_replay_mode mode, double late_ns);
-/* What the costs of an operation are given in, ns: its time on a usual device. */
-double pt_gop_nominal(const struct pt_gop *op);
-/* Sums of the operations in the window whose own time is known, into t->costs.
- * 0 or -ENOMEM. */
-int pt_replay_costs(const struct pt_replay *r, struct pt_trainer *t);
 /* New costs from the samples of the last pass. */
 int pt_replay_learn(struct pt_replay *r);
 void pt_replay_close(struct pt_replay *r);

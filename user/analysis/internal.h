@@ -143,15 +143,6 @@ struct pt_dev {
 };
 
 
-/* What the operations of one kind took on the devices, by the likely model:
- * only of kinds whose time some sync showed by itself. */
-struct pt_op_cost {
-	uint8_t kind;  /* enum pt_gop_kind */
-	uint64_t key;  /* LAUNCH: function, COPY: direction */
-	uint64_t n;    /* in the window */
-	double ns;
-};
-
 struct pt_trainer {
 	struct pt_proc *proc;
 	struct pt_thread *main; /* obtains the batches */
@@ -181,7 +172,6 @@ struct pt_trainer {
 	/* devices, by the queue model or measured; the sums are the mean over
 	 * them, so that a share of wall time stays one */
 	PT_VEC(struct pt_dev) devs; /* by ordinal */
-	PT_VEC(struct pt_op_cost) costs;
 	uint64_t busy_hard_ns; /* certainly busy */
 	bool gpu_known;	     /* a sync was seen: the model has footing */
 	bool never_drained;

@@ -41,7 +41,6 @@ struct pt_op *pt_op_row(struct pt_ops *o, enum pt_op_kind kind, uint32_t tgid,
 	if (!p)
 		return NULL;
 	p->key = key;
-	p->gpu_ns = NAN;
 	HASH_ADD(hh, o->all, key, sizeof(p->key), p);
 	if (!PT_HASHED(p)) {
 		free(p);
@@ -171,6 +170,7 @@ static int add_work(struct walk *w, const struct pt_gpu_call *c)
 		return -ENOMEM;
 	if (launch && !p->calls)
 		p->name = pt_kernel_name(w->o->an->m, w->p, c->v[0]);
+	w->o->launches |= launch;
 	p->calls++;
 	p->bytes_unknown |= c->late;
 	if (!launch)
@@ -217,8 +217,8 @@ static const char *name_of(const struct pt_ops *o, const struct pt_op *p)
 {
 	if (p->key.id == ID_REST)
 		return "(all others)";
-	if (p->name)
-		return p->name;
+	if (p->name) /* the model's, which goes before the report does */
+		return pt_arena_strdup(o->an->a, p->name);
 	switch (p->key.kind) {
 	case PT_OP_API:
 		return pt_api_get((uint32_t)p->key.id)->symbol;
@@ -246,23 +246,17 @@ static int64_t count_of(uint64_t n)
 /* Measured for some of the calls: the others are taken for their like. */
 static void fill_device_time(const struct pt_op *p, struct pt_r_operation *r)
 {
-	double ns = p->gpu_ns;
+	bool all = p->timed >= p->calls;
+	double ns = p->total_ns;
 
-	r->certainty = PT_ESTIMATED;
-	if (p->timed) {
-		bool all = p->timed >= p->calls && !p->some;
-
-		ns = all ? p->total_ns :
-			   p->total_ns / (double)p->timed * (double)p->calls;
-		r->certainty = all ? PT_MEASURED : PT_ESTIMATED;
-	}
-	if (!isfinite(ns) || p->some) {
-		r->certainty = p->timed ? PT_ESTIMATED : PT_CERT_NONE;
+	if (!p->timed)
 		return;
-	}
+	r->certainty = all && !p->some ? PT_MEASURED : PT_ESTIMATED;
+	if (p->some) /* how many there were is not known */
+		return;
+	if (!all)
+		ns = p->total_ns / (double)p->timed * (double)p->calls;
 	r->gpu_s = r->total_s = ns / NS_PER_S;
-	if (!p->timed && p->calls)
-		r->mean_us = ns / 1000 / (double)p->calls;
 }
 
 static int fill_row(const struct pt_ops *o, const struct pt_op *p,
@@ -362,8 +356,9 @@ static int fill_rows(struct pt_ops *o)
 	if (!r)
 		return -ENOMEM;
 	HASH_ITER(hh, o->all, p, tmp) {
-		/* its calls were hooked nowhere: what ran tells */
-		if (!p->calls)
+		/* its calls were hooked nowhere: what ran tells; else they
+		 * are counted, and just which are its own is not known */
+		if (!p->calls && (p->key.kind != PT_OP_KERNEL || !o->launches))
 			p->calls = p->timed;
 		if (!p->calls && !p->some)
 			continue; /* all of it went into other rows */
@@ -397,8 +392,8 @@ int pt_fill_operations(struct pt_an *an, const struct pt_trainer *t)
 	}
 	if (!err && !ranges)
 		err = pt_report_limit(an->r, "nvtx", "NVTX ranges are seen where a library exports its functions (libnvToolsExt, until CUDA 12); the header-only NVTX 3 is compiled into the program.");
-	if (!err)
-		err = pt_op_modelled(&o, t);
+	if (!err && !o.timed)
+		err = pt_report_limit(an->r, "operations.gpu_s", "How long single kernels and copies took on the device is known with --cupti only: without it the calls show sums.");
 	if (!err)
 		err = join_names(&o);
 	say_unnamed(&o);

@@ -32,7 +32,6 @@ struct pt_op {
 	double total_ns; /* of them, and of what ran on at the ends */
 	double cpu_ns;	/* of the calling thread, in them */
 	uint64_t timed; /* device: how many of them `us` and total_ns are of */
-	double gpu_ns;	/* NAN: cannot be told */
 	UT_hash_handle hh;
 };
 
@@ -40,6 +39,8 @@ struct pt_ops {
 	struct pt_an *an;
 	struct pt_op *all; /* uthash, by key */
 	size_t n;
+	bool launches; /* calls that launch were seen */
+	bool timed; /* device times were measured */
 	bool full; /* PT_OPS_MAX reached: later ones share a row */
 };
 
@@ -58,12 +59,11 @@ uint64_t pt_op_cpu(const struct pt_thread *t, uint64_t b, uint64_t e);
 #define PT_OP_GRAPHS (UINT64_MAX - 1) /* id: kernels that graphs ran */
 /*
  * operations_gpu.c: device time of the rows of kernels, copies and memsets.
- * Where work was measured (activity records), its own, and its kernels in rows
- * of their names, those of graphs too; else the device model's, of kinds of
- * which a sync showed the time. 0 or -ENOMEM each.
+ * where work was measured (activity records), kernels of graphs then in rows of
+ * their names. The device model's costs are none of single kernels: they are
+ * divided so that the sums come out right. 0 or -ENOMEM.
  */
 int pt_op_measured(struct pt_ops *o, const struct pt_proc *p);
-int pt_op_modelled(struct pt_ops *o, const struct pt_trainer *t);
 
 /* nvtx.c: rows of the ranges and marks of a process. 0 or -ENOMEM. */
 int pt_op_ranges(struct pt_ops *o, const struct pt_proc *p);

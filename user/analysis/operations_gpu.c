@@ -2,7 +2,6 @@
 /* Device time of the operations' rows. */
 #include <errno.h>
 
-#include "analysis/gpu_int.h"
 #include "analysis/operations.h"
 #include "model/names.h"
 
@@ -71,33 +70,10 @@ int pt_op_measured(struct pt_ops *o, const struct pt_proc *p)
 		if (!row)
 			return -ENOMEM;
 		row->timed++;
+		o->timed = true;
 		row->total_ns += (double)(a->end - a->begin);
 		if (pt_vec_push(&row->us, (double)(a->end - a->begin) / 1000))
 			return -ENOMEM;
-	}
-	return 0;
-}
-
-int pt_op_modelled(struct pt_ops *o, const struct pt_trainer *t)
-{
-	size_t i;
-
-	for (i = 0; i < t->costs.n; i++) {
-		const struct pt_op_cost *c = &t->costs.v[i];
-		struct pt_op *row;
-
-		if (!c->n || c->kind == PT_GOP_GRAPH)
-			continue;
-		row = c->kind == PT_GOP_LAUNCH ?
-			      pt_op_row(o, PT_OP_KERNEL, t->proc->tgid, c->key) :
-		      c->kind == PT_GOP_COPY ?
-			      pt_op_row(o, PT_OP_COPY, 0, c->key) :
-			      pt_op_row(o, PT_OP_MEMSET, 0, 0);
-		if (!row)
-			return -ENOMEM;
-		/* another process' or a graph's are in the row too: not known */
-		if (row->calls == c->n)
-			row->gpu_ns = c->ns;
 	}
 	return 0;
 }

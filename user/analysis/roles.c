@@ -379,6 +379,5 @@ void pt_trainer_free(struct pt_trainer *t)
 	for (i = 0; i < t->devs.n; i++)
 		pt_dev_free(&t->devs.v[i]);
 	pt_vec_free(&t->devs);
-	pt_vec_free(&t->costs);
 	pt_vec_free(&t->writing);
 }
