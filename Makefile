@@ -250,8 +250,9 @@ $(B)/sim/cuda/libamdhip64.so.6: $(SIM_CORE) $(B)/sim/obj12/hip.o $(B)/.flags.sim
 	$(sim_cuda_lib) $(filter %.o,$^) $(LDFLAGS) -lm -o $@
 # Functions begin as those of the real libraries do: a probe on a push costs the
 # kernel no single step. And a runtime is still there while its driver works.
-SIM_FRAMES := $(addprefix $(B)/sim/obj12/,cuda_driver.o hip.o nccl.o over_runtime.o)
-$(SIM_FRAMES): private CBASE += -fno-omit-frame-pointer -fno-optimize-sibling-calls
+SIM_FRAMES := $(SIM_CORE) $(SIM_LIB_SRCS:tools/sim/%.c=$(B)/sim/obj13/%.o) \
+	$(addprefix $(B)/sim/obj12/,cuda_driver.o hip.o nccl.o over_runtime.o)
+$(SIM_FRAMES): private CBASE += -fno-omit-frame-pointer -fno-optimize-sibling-calls -fno-shrink-wrap
 $(B)/sim/cuda/libcudart.so.12: $(B)/sim/obj12/over_runtime.o $(B)/sim/cuda/libcuda.so.1 $(B)/.flags.sim
 	@printf 'libcudart.so.12 {\n\tglobal: cuda*;\n\tlocal: *;\n};\n' > $(@D)/$(@F).map
 	$(call say,SIMLIB)
