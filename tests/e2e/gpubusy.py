@@ -95,7 +95,8 @@ class Job:
         self.p = subprocess.Popen(
             [os.path.join(build, "sim/gpujob"), "--seed", str(seed),
              "--seconds", str(2 * HALF_S), "--then", str(TAIL_S)],
-            env=dict(os.environ, PT_SIM_LOG=log, **env), text=True,
+            env=dict(os.environ, PT_SIM_LOG=log, LD_LIBRARY_PATH=os.path.join(
+                build, "sim/cuda"), **env), text=True,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.plan = None
 
