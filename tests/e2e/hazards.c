@@ -533,7 +533,7 @@ static void run(const char *mode, char **argv)
 		run_for(400000000 + (uint64_t)getpid() % 97 * 5000000);
 		execl("/proc/self/exe", argv[0], "gpu", argv[2], argv[3], NULL);
 	} else if (is(mode, "exit")) {
-		run_for(300000000 + (uint64_t)getpid() % 97 * 5000000);
+		run_for(900000000 + (uint64_t)getpid() % 97 * 5000000);
 		_exit(42);
 	} else if (is(mode, "seccomp_335")) {
 		filter(335);

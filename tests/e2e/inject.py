@@ -155,7 +155,8 @@ def said(runs):
     for r in runs:
         text = r["said"] if r["inject"] else "loaded at %s" % r["point"]
         if not r["inject"] and r["retract"] not in (0, 99):
-            text += "; " + (r["retract_said"] or "the library stays mapped")
+            text += "; " + ("the library stays mapped" if r["retract"] == 1 else
+                            r["retract_said"] or "no reason given (%d)" % r["retract"])
         if text not in got:
             got.append(text)
     return "; ".join(got[:3])
@@ -287,6 +288,7 @@ CASES = [
     Case("storm4_gpu", cycles=5),
     Case("storm1_poll", cycles=5, gpu=False),
     Case("storm4_poll", cycles=5, gpu=False),
+    Case("storm1_poll", name="idle_gpu", cycles=3),  # it has a GPU library, unused
     Case("storm1", NO_POINT, cycles=1, gpu=False),
     Case("storm_handler", NO_POINT, cycles=1, gpu=False),
     Case("read", NO_POINT, cycles=1, gpu=False),
@@ -297,8 +299,9 @@ CASES = [
     Case("alarm", cycles=5),
     Case("small_stack", "", cycles=1),
     Case("forks", cycles=3),
-    Case("exec", "any", cycles=8, settle=0.1, words={"point": 500}),
-    Case("exit", "any", cycles=8, settle=0.1, ends=42, words={"point": 500}),
+    Case("exec", "any", cycles=40, settle=0.1, words={"point": 500, "hold": 1}),
+    *[Case("exit", "any", name="exit_%d" % k, cycles=100, settle=0.1, ends=42,
+           words={"point": 500, "hold": 1}) for k in range(4)],
     Case("seccomp_all", cycles=2),
     Case("seccomp_335", "seccomp filter does not allow", cycles=1),
     Case("seccomp_memfd", "seccomp filter does not allow .* memfd_create", cycles=1),

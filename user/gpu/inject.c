@@ -437,10 +437,13 @@ static int do_retract(struct work *w)
 	ret = note_errno(w);
 	if (!ret)
 		ret = entry_points(w, addr);
-	if (!ret)
-		ret = pt_call(&w->c, addr[1], NULL, 0, &r);
 	if (ret)
 		goto out;
+	ret = pt_call(&w->c, addr[1], NULL, 0, &r);
+	if (ret) {
+		gave_up(w, ret, "stopping the agent");
+		goto out;
+	}
 	pt_stage(w->o, PT_STAGE_STARTED);
 	if ((int)r < 0) {
 		ret = pt_err_set(w->err, (int)r, "the agent has not stopped: %s",
@@ -479,21 +482,5 @@ int pt_inject_work(const struct pt_inject_opts *o, bool retract,
 	else
 		ret = retract ? do_retract(w) : do_inject(w);
 	free(w);
-	return ret;
-}
-
-int pt_inject_check(pid_t pid, struct pt_err *err)
-{
-	struct pt_maps m = { 0 };
-	struct pt_libc libc;
-	int ret = pt_inj_allowed(pid, err);
-
-	if (ret)
-		return ret;
-	ret = pt_maps_read(pid, &m);
-	ret = ret ? pt_err_set(err, ret, "process %d cannot be looked at: %s",
-			       (int)pid, strerror(-ret)) :
-		    pt_libc_find(pid, &m, &libc, err);
-	pt_maps_free(&m);
 	return ret;
 }

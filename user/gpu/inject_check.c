@@ -75,6 +75,22 @@ int pt_inj_allowed(pid_t pid, struct pt_err *err)
 	return check_exe(pid, err);
 }
 
+int pt_inject_check(pid_t pid, struct pt_err *err)
+{
+	struct pt_maps m = { 0 };
+	struct pt_libc libc;
+	int ret = pt_inj_allowed(pid, err);
+
+	if (ret)
+		return ret;
+	ret = pt_maps_read(pid, &m);
+	ret = ret ? pt_err_set(err, ret, "process %d cannot be looked at: %s",
+			       (int)pid, strerror(-ret)) :
+		    pt_libc_find(pid, &m, &libc, err);
+	pt_maps_free(&m);
+	return ret;
+}
+
 bool pt_inj_filtered(pid_t pid)
 {
 	char text[8192], *at;

@@ -32,12 +32,19 @@ struct pt_inject_job {
 static void child(const struct pt_inject_opts *o, bool retract,
 		  struct shared *s)
 {
+	struct rlimit files;
+
 	/* Descriptors of the asker, its break points above all, end with the
 	 * asker: none is kept beyond standard error. */
 	syscall(SYS_close_range, 3, ~0u, 0);
 	prctl(PR_SET_NAME, "pipetrace-inj");
 	/* On a busy machine a stopped thread waits for us at each step. */
 	setpriority(PRIO_PROCESS, 0, -20);
+	/* four break points for each thread */
+	if (!getrlimit(RLIMIT_NOFILE, &files)) {
+		files.rlim_cur = files.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &files);
+	}
 	s->result = pt_inject_work(o, retract, &s->io, &s->err, &s->touched);
 	__atomic_store_n(&s->done, 1, __ATOMIC_RELEASE);
 	_exit(0);

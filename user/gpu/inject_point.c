@@ -369,21 +369,29 @@ static int try_blocked(struct search *s, struct pt_err *err)
 	return -EAGAIN;
 }
 
-static int search(struct search *s, struct pt_err *err)
+/* GPU functions come first in `sets`, and twice as often as the others, each kind
+ * in turn. */
+static const struct set *choose_set(const struct search *s, size_t round)
 {
-	unsigned points = s->o->points ? s->o->points : 7;
-	size_t round = 0, gpu = 0, i;
-	int ret;
+	size_t gpu = 0, libc, i;
 
 	for (i = 0; i < s->n_sets; i++)
 		gpu += !s->sets[i].libc;
+	libc = s->n_sets - gpu;
+	if (gpu && (!libc || round % 3 != 2))
+		return &s->sets[(round - round / 3) % gpu];
+	return &s->sets[gpu + (gpu ? round / 3 : round) % libc];
+}
+
+static int search(struct search *s, struct pt_err *err)
+{
+	unsigned points = s->o->points ? s->o->points : 7;
+	size_t round = 0;
+	int ret;
+
 	while (pt_inj_now_ns() < s->deadline) {
-		/* GPU functions first, and more often than the others */
 		if (s->n_sets) {
-			i = round % s->n_sets;
-			if (gpu && round % 3 != 2)
-				i = round % gpu;
-			ret = try_set(s, &s->sets[i], err);
+			ret = try_set(s, choose_set(s, round), err);
 			if (ret != -EAGAIN)
 				return ret;
 		}
