@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* What this kernel, these privileges and this target allow, and what is lost
  * without. */
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/str.h"
@@ -11,10 +13,12 @@
 #include "cmd/cmd.h"
 #include "cmd/options.h"
 #include "gpu/api.h"
+#include "gpu/nvml.h"
 #include "gpu/cupti.h"
 
 #define MAX_LIBS 16
 #define MAX_APIS 512
+#define NVML_WAIT_MS 1000
 
 static const char doc[] =
 	"Say what this kernel, these privileges, this GPU stack and the target "
@@ -88,6 +92,38 @@ static void show_doors(const struct pt_features *f)
 	row("file names", f->probe_read_kernel ? "probe_read_kernel" : "none",
 	    f->probe_read_kernel ? "" : "files show by inode only");
 	row("lockdown", f->lockdown, "");
+}
+
+/* What the driver says, within a second. */
+static void show_nvml(unsigned flags)
+{
+	struct pt_nvml_answer *a = calloc(1, sizeof(*a));
+	struct pt_nvml *n = NULL;
+	char safe[512], line[600];
+	uint32_t i;
+	int err = a ? pt_nvml_start(&n) : -ENOMEM;
+
+	if (!err) {
+		pt_nvml_ask(n);
+		if (!pt_nvml_wait(n, NVML_WAIT_MS, a))
+			a->state = PT_NVML_STUCK;
+	} else if (a) {
+		a->state = err == -ENOSYS ? PT_NVML_STATIC : PT_NVML_DIED;
+	}
+	if (a && a->state != PT_NVML_OK) {
+		row("NVML", "none", pt_nvml_state_text(a->state));
+	} else if (a) {
+		pt_str_term(safe, sizeof(safe), a->driver, flags, 40);
+		snprintf(line, sizeof(line), "driver %s", safe);
+		row("NVML", line, a->n ? "" : "no device");
+		for (i = 0; i < a->n; i++) {
+			pt_str_term(safe, sizeof(safe), a->dev[i].rec.name,
+				    flags, 40);
+			printf("    GPU %u: %s\n", a->dev[i].rec.index, safe);
+		}
+	}
+	pt_nvml_free(n);
+	free(a);
 }
 
 static void show_lib(const struct pt_gpulib *g, unsigned flags)
@@ -175,6 +211,7 @@ int pt_cmd_doctor(int argc, char **argv)
 	works = show_needs(&f);
 	if (f.root || (f.cap_bpf && f.cap_perfmon))
 		show_doors(&f);
+	show_nvml(o.ascii ? 0 : PT_TERM_UNICODE);
 	for (i = 0; i < o.n_pids; i++)
 		works &= show_target(o.pids[i],
 				     o.ascii ? 0 : PT_TERM_UNICODE);

@@ -11,6 +11,9 @@
 #include "capture/procfs.h"
 #include "cmd/cmd.h"
 #include "cmd/options.h"
+#include "gpu/nvml.h"
+
+#define NVML_WAIT_MS 500
 
 static const char doc[] = "List the GPU jobs of this machine.";
 
@@ -27,9 +30,51 @@ static void lib_name(pid_t pid, char *out, size_t size)
 		 g.deleted ? " (replaced)" : "");
 }
 
-static void print_job(pid_t pid, unsigned flags)
+/* The driver's view, within half a second; NULL: it says nothing. Freed by the
+ * caller. */
+static struct pt_nvml_answer *ask_devices(void)
+{
+	struct pt_nvml_answer *a = malloc(sizeof(*a));
+	struct pt_nvml *n;
+
+	if (!a || pt_nvml_start(&n)) {
+		free(a);
+		return NULL;
+	}
+	pt_nvml_ask(n);
+	if (!pt_nvml_wait(n, NVML_WAIT_MS, a) || a->state != PT_NVML_OK) {
+		free(a);
+		a = NULL;
+	}
+	pt_nvml_free(n);
+	return a;
+}
+
+/* Numbers of the devices that the process has a context on: "0,3"; a dash where
+ * that is not known. */
+static void devices_of(const struct pt_nvml_answer *a, pid_t pid, char *out,
+		       size_t size)
+{
+	size_t n = 0;
+	uint32_t i, k;
+
+	snprintf(out, size, "-");
+	for (i = 0; a && i < a->n; i++) {
+		for (k = 0; k < a->dev[i].n_pids; k++)
+			if (a->dev[i].pid[k] == (uint32_t)pid)
+				break;
+		if (k < a->dev[i].n_pids && n + 8 < size)
+			n += (size_t)snprintf(out + n, size - n, "%s%u",
+					      n ? "," : "",
+					      a->dev[i].rec.index & 0xffff);
+	}
+}
+
+static void print_job(pid_t pid, const struct pt_nvml_answer *gpus,
+		      unsigned flags)
 {
 	char user[64], lib[64], cmd[1024], safe[4096], rank[16] = "-";
+	char devices[24];
 	uid_t uid;
 	int r = pt_rank_of(pid);
 
@@ -43,7 +88,8 @@ static void print_job(pid_t pid, unsigned flags)
 	pt_str_term(safe, sizeof(safe), user, flags, 12);
 	printf("%-12s  ", safe);
 	pt_str_term(safe, sizeof(safe), lib, flags, 22);
-	printf("%-22s  %4s  ", safe, rank);
+	devices_of(gpus, pid, devices, sizeof(devices));
+	printf("%-22s  %-4s  %4s  ", safe, devices, rank);
 	if (pt_proc_cmdline(pid, cmd, sizeof(cmd)) <= 0)
 		snprintf(cmd, sizeof(cmd), "-");
 	pt_str_term(safe, sizeof(safe), cmd, flags, 60);
@@ -88,6 +134,7 @@ static size_t all_trainers(const struct pt_tree *t, pid_t *out, size_t max,
 
 int pt_cmd_list(int argc, char **argv)
 {
+	struct pt_nvml_answer *gpus;
 	pid_t pids[1024];
 	bool unreadable = false;
 	struct pt_opts o;
@@ -106,11 +153,13 @@ int pt_cmd_list(int argc, char **argv)
 		return PT_EXIT_FAILED;
 	}
 	n = all_trainers(&t, pids, sizeof(pids) / sizeof(*pids), &unreadable);
+	gpus = n ? ask_devices() : NULL;
 	if (n)
-		printf("%8s  %-12s  %-22s  %4s  %s\n", "PID", "USER",
-		       "GPU LIBRARY", "RANK", "COMMAND");
+		printf("%8s  %-12s  %-22s  %-4s  %4s  %s\n", "PID", "USER",
+		       "GPU LIBRARY", "GPU", "RANK", "COMMAND");
 	for (i = 0; i < n; i++)
-		print_job(pids[i], o.ascii ? 0 : PT_TERM_UNICODE);
+		print_job(pids[i], gpus, o.ascii ? 0 : PT_TERM_UNICODE);
+	free(gpus);
 	if (n)
 		printf("\nTrace one:    sudo pipetrace -p %d\n", pids[0]);
 	else
