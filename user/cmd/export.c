@@ -11,6 +11,7 @@
 #include "cmd/outdir.h"
 #include "cmd/session.h"
 #include "export/export.h"
+#include "report/demangle.h"
 
 #define BUFFER (1 << 20) /* bytes: one write for many small pieces */
 
@@ -160,8 +161,10 @@ static int write_all(void *ctx, const struct pt_model *m,
 {
 	struct export *e = ctx;
 	struct pt_export x = { .m = m, .r = e->r, .lanes = lanes };
-	int i, ret = 0;
+	int i, ret = pt_report_demangle(e->r);
 
+	if (ret)
+		pt_error("out of memory");
 	for (i = 0; i < PT_EXPORT_NR && !ret; i++)
 		if (e->out[i].f)
 			ret = write_one(e, &x, i);

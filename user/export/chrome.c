@@ -85,7 +85,7 @@ static int64_t since_base(const struct chrome *c, uint64_t ts)
 static uint32_t lane_tid(const struct pt_trace_track *t)
 {
 	if (t->kind == PT_TRACK_LANE)
-		return t->lane << 24 | t->tid;
+		return t->lane << 24 | (t->number ? t->number : t->tid);
 	return t->kind == PT_TRACK_PROCESS ? t->pid : t->tid;
 }
 
@@ -138,6 +138,7 @@ static const char *const cat_names[PT_CAT_NR] = {
 	[PT_CAT_KERNEL] = "kernel",
 	[PT_CAT_COPY] = "gpu_memcpy",
 	[PT_CAT_MEMSET] = "gpu_memset",
+	[PT_CAT_RANGE] = "user_annotation",
 };
 
 static int put_arg(FILE *f, const struct pt_trace_arg *a)
@@ -168,10 +169,15 @@ static int put_arg(FILE *f, const struct pt_trace_arg *a)
 static void put_flow(struct chrome *c, const struct pt_trace_event *e,
 		     uint64_t id, const char *ph, uint64_t ts)
 {
+	/* from a call to its work on the device, as torch.profiler calls it */
+	const char *cat = e->cat == PT_CAT_BATCH || e->cat == PT_CAT_WAIT ?
+				  "batch" : "ac2g";
+
 	next(c);
-	fprintf(c->out, "{\"ph\":%s,\"cat\":\"batch\",\"name\":\"batch\","
+	fprintf(c->out, "{\"ph\":%s,\"cat\":\"%s\",\"name\":\"%s\","
 		"\"id\":\"%" PRIu64 "\",\"pid\":%" PRIu32 ",\"tid\":%" PRIu32
-		",\"ts\":", ph, id, e->track->pid, lane_tid(e->track));
+		",\"ts\":", ph, cat, cat, id, e->track->pid,
+		lane_tid(e->track));
 	put_us(c->out, since_base(c, ts));
 	putc_unlocked('}', c->out);
 }

@@ -244,6 +244,7 @@ static const char *const cat_names[PT_CAT_NR] = {
 	[PT_CAT_KERNEL] = "kernel",
 	[PT_CAT_COPY] = "gpu_memcpy",
 	[PT_CAT_MEMSET] = "gpu_memset",
+	[PT_CAT_RANGE] = "nvtx",
 };
 
 static int set_args(struct perfetto *p, const struct pt_trace_event *from,

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The timelines' tables: a row for each thing that was seen. */
+#include <stdlib.h>
+
 #include "export/tables.h"
 #include "export/trace.h"
+#include "model/acts.h"
+#include "model/names.h"
+#include "report/demangle.h"
 
 #define I pt_cell_int
 #define U pt_cell_id
@@ -182,6 +187,49 @@ static int gpu_calls_rows(const struct pt_export *x, struct pt_rows *to)
 	return err;
 }
 
+static const struct pt_col device_work_cols[] = {
+	INT("pid"), INT("tid"), INT("device"), INT("stream"), INT("begin_ns"),
+	INT("end_ns"), TEXT("kind"), TEXT("name"), ID("bytes"),
+	INT("correlation"), INT("graph"),
+};
+static int work_row(const struct pt_export *x, const struct pt_proc *p,
+		    const struct pt_act *a, struct pt_rows *to)
+{
+	static const char *const copies[] = { "HtoH", "HtoD", "DtoH", "DtoD" };
+	const char *kind = a->what == PT_ACT_COPY ? "copy" :
+			   a->what == PT_ACT_MEMSET ? "memset" : "kernel";
+	const char *raw = a->what == PT_ACT_COPY && a->detail < 4 ?
+				  copies[a->detail] :
+			  a->what == PT_ACT_KERNEL && a->name ?
+				  pt_act_name(x->m, p, a->name) : NULL;
+	char *name = raw ? pt_demangle(raw) : NULL;
+	uint32_t tid = pt_act_tid(p, a);
+	int err = PT_ROW(to, I(pt_real_id(p->tgid)),
+			 tid ? I(pt_real_id(tid)) : pt_cell_null(),
+			 I(a->device), I(a->stream), T(a->begin), T(a->end),
+			 S(kind), S(name ? name : raw),
+			 a->what == PT_ACT_KERNEL ? pt_cell_null() :
+						    U(a->bytes),
+			 I(a->correlation),
+			 a->graph ? I(a->graph) : pt_cell_null());
+
+	free(name);
+	return err;
+}
+static int device_work_rows(const struct pt_export *x, struct pt_rows *to)
+{
+	size_t i, j;
+	int err = 0;
+
+	for (i = 0; i < x->m->all_procs.n; i++) {
+		const struct pt_proc *p = x->m->all_procs.v[i];
+
+		for (j = 0; j < p->acts.n && !err; j++)
+			err = work_row(x, p, &p->acts.v[j], to);
+	}
+	return err;
+}
+
 static const struct pt_col samples_cols[] = {
 	INT("pid"), INT("t_ns"), INT("rss_anon_bytes"), INT("rss_file_bytes"),
 	INT("rss_shmem_bytes"), REAL("user_s"), REAL("system_s"), INT("rchar"),
@@ -224,7 +272,8 @@ static int samples_rows(const struct pt_export *x, struct pt_rows *to)
 		      sizeof(name##_cols) / sizeof(*name##_cols), name##_rows }
 const struct pt_table pt_model_tables[] = {
 	TABLE(waits),	TABLE(processes), TABLE(threads),
-	TABLE(off_cpu), TABLE(gpu_calls), TABLE(samples),
+	TABLE(off_cpu), TABLE(gpu_calls), TABLE(device_work),
+	TABLE(samples),
 };
 const size_t pt_model_table_count =
 	sizeof(pt_model_tables) / sizeof(*pt_model_tables);

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "export/trace_int.h"
+#include "report/demangle.h"
 
 #define NS_PER_S 1e9
 
@@ -282,6 +283,37 @@ static int walk_thread(struct pt_walk *k, const struct pt_thread *th)
 	return err;
 }
 
+const char *pt_shown_name(struct pt_walk *k, const char *raw)
+{
+	struct pt_shown *s;
+
+	HASH_FIND_PTR(k->shown, &raw, s);
+	if (s)
+		return s->text ? s->text : raw;
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return NULL;
+	s->raw = raw;
+	s->text = pt_demangle(raw); /* NULL: it is what it is */
+	HASH_ADD_PTR(k->shown, raw, s);
+	if (PT_HASHED(s))
+		return s->text ? s->text : raw;
+	free(s->text);
+	free(s);
+	return NULL;
+}
+
+static void forget_shown(struct pt_walk *k)
+{
+	struct pt_shown *s, *next;
+
+	HASH_ITER(hh, k->shown, s, next) {
+		HASH_DEL(k->shown, s);
+		free(s->text);
+		free(s);
+	}
+}
+
 int pt_trace_walk(const struct pt_export *x, struct pt_trace_writer *w)
 {
 	struct pt_walk k = { .x = x, .w = w };
@@ -299,11 +331,17 @@ int pt_trace_walk(const struct pt_export *x, struct pt_trace_writer *w)
 			err = pt_sort_calls(&k, p);
 		for (j = 0; j < p->threads.n && !err; j++)
 			err = walk_thread(&k, p->threads.v[j]);
+		if (!err)
+			err = pt_walk_ranges(&k, p);
+		if (!err)
+			err = pt_walk_device(&k, p);
 	}
 	for (i = 0; i < x->lanes->n_trainers && !err; i++)
 		err = pt_walk_trainer(&k, &x->lanes->trainers[i]);
 	if (!err)
 		err = walk_series(&k);
+	forget_shown(&k);
 	free(k.calls);
+	free(k.acts);
 	return err;
 }

@@ -37,6 +37,7 @@ enum pt_trace_cat {
 	PT_CAT_KERNEL,	/* measured on the device */
 	PT_CAT_COPY,
 	PT_CAT_MEMSET,
+	PT_CAT_RANGE, /* that the program named */
 	PT_CAT_NR
 };
 
@@ -50,7 +51,8 @@ struct pt_trace_track {
 	enum pt_trace_cat cat;
 	enum pt_track_unit unit; /* of a counter */
 	uint32_t pid, tid;	 /* the kernel's ids; tid 0: none */
-	uint32_t lane; /* 0, or a number of its own in the process */
+	uint32_t lane; /* 0, or which of its process' or thread's lanes */
+	uint32_t number; /* 0, or which of several such lanes */
 	const char *name; /* raw bytes */
 };
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "export/trace_int.h"
+#include "model/names.h"
 
 static int by_thread(const void *a, const void *b)
 {
@@ -14,6 +15,27 @@ static int by_thread(const void *a, const void *b)
 	return (x->at > y->at) - (x->at < y->at);
 }
 
+/* Of each call, the first work that it began. Both are in order of time. */
+static int find_acts(struct pt_walk *k, const struct pt_proc *p)
+{
+	size_t i;
+
+	if (!p->acts.n)
+		return 0;
+	k->acts = malloc(p->gpu.n * sizeof(*k->acts));
+	if (!k->acts)
+		return -ENOMEM;
+	for (i = 0; i < p->gpu.n; i++)
+		k->acts[i] = UINT32_MAX;
+	for (i = 0; i < p->acts.n && i < UINT32_MAX; i++) {
+		uint32_t call = p->acts.v[i].call;
+
+		if (call < p->gpu.n && k->acts[call] == UINT32_MAX)
+			k->acts[call] = (uint32_t)i;
+	}
+	return 0;
+}
+
 int pt_sort_calls(struct pt_walk *k, const struct pt_proc *p)
 {
 	struct pt_thread_call *c;
@@ -22,6 +44,8 @@ int pt_sort_calls(struct pt_walk *k, const struct pt_proc *p)
 
 	k->proc = p;
 	k->n_calls = 0;
+	free(k->acts);
+	k->acts = NULL;
 	if (!p->gpu.n)
 		return 0;
 	if (p->gpu.n > UINT32_MAX)
@@ -38,7 +62,7 @@ int pt_sort_calls(struct pt_walk *k, const struct pt_proc *p)
 	}
 	if (!sorted)
 		qsort(c, k->n_calls, sizeof(*c), by_thread);
-	return 0;
+	return find_acts(k, p);
 }
 
 static size_t first_of(const struct pt_walk *k, uint32_t tid)
@@ -61,6 +85,31 @@ static const char *copy_kind(uint64_t kind)
 					     "by address" };
 
 	return kind < sizeof(names) / sizeof(*names) ? names[kind] : NULL;
+}
+
+/* What a launch launched, where its name is known. */
+static int kernel_arg(struct pt_walk *k, const struct pt_gpu_call *c,
+		      struct pt_trace_event *e)
+{
+	const char *name = c->cls == PT_API_LAUNCH && !c->late ?
+		pt_kernel_name(k->x->m, k->proc, c->v[0]) : NULL;
+
+	if (!name)
+		return 0;
+	name = pt_shown_name(k, name);
+	pt_arg_str(e, "kernel", name);
+	return name ? 0 : -ENOMEM;
+}
+
+static void work_args(const struct pt_walk *k, uint32_t call,
+		      struct pt_trace_event *e)
+{
+	uint32_t act = pt_first_act(k, call);
+
+	if (act == UINT32_MAX)
+		return;
+	e->flow_out = pt_call_flow(k->proc, call);
+	pt_arg_int(e, "correlation", k->proc->acts.v[act].correlation);
 }
 
 static void call_args(const struct pt_gpu_call *c, struct pt_trace_event *e)
@@ -136,6 +185,10 @@ int pt_walk_calls(struct pt_walk *k, const struct pt_thread *th,
 		if (depth && e.end > ends[depth - 1])
 			e.end = ends[depth - 1];
 		call_args(c, &e);
+		work_args(k, k->calls[i].at, &e);
+		err = kernel_arg(k, c, &e);
+		if (err)
+			break;
 		err = e.end > e.begin ? k->w->slice(k->w, &e) :
 					k->w->instant(k->w, &e);
 		if (e.end > e.begin && depth < sizeof(ends) / sizeof(*ends))
