@@ -289,6 +289,25 @@ def late(tmp):
         missed, sum(counts.values()), gap * 1e3)
 
 
+def allocations(tmp):
+    """Ten times two failures, one of them recovered, on a device of 1 GiB."""
+    log = os.path.join(tmp, "gpu.csv")
+    env = dict(os.environ, PT_SIM_LOG=log, PT_SIM_MEM=str(1 << 30))
+    report, _, _, _ = trace([findjob(), "-a", runtime(tmp)], tmp, env)
+    g, mb = report["gpu"][0], 1 << 20
+    truth = {"code": 2, "name": "cudaErrorMemoryAllocation", "count": 20,
+             "largest_bytes": 2048 * mb, "smallest_bytes": 600 * mb,
+             "retried": 10, "recovered": 10, "held_bytes": 600 * mb}
+    wrong = []
+    if g["failed_allocations"] != 20 or len(g["allocation_failures"]) != 1:
+        wrong.append("failed: %s, rows: %d" % (g["failed_allocations"],
+                                               len(g["allocation_failures"])))
+    for f in g["allocation_failures"]:
+        wrong += ["%s: %s, truth %s" % (k, f[k], v) for k, v in truth.items()
+                  if f[k] != v]
+    return wrong, "20 failures, 10 recovered"
+
+
 def run_case(c):
     with tempfile.TemporaryDirectory(prefix="pipetrace-finding-") as tmp:
         log = os.path.join(tmp, "gpu.csv")
@@ -314,10 +333,11 @@ def main():
     passed = failed = 0
     runs = [(c.name, lambda c=c: run_case(c)) for c in CASES]
 
-    def run_late():
+    def in_folder(run):
         with tempfile.TemporaryDirectory(prefix="pipetrace-finding-") as tmp:
-            return late(tmp)
-    runs.append(("late_gap", run_late))
+            return run(tmp)
+    runs.append(("late_gap", lambda: in_folder(late)))
+    runs.append(("allocations", lambda: in_folder(allocations)))
     for name, run in runs:
         if o.names and name not in o.names:
             continue

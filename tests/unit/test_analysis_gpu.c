@@ -405,9 +405,71 @@ static void test_counts(void **state)
 	st_free(&s);
 }
 
+/* One call of cudaMalloc by `tid` that returned `code`, or gave `pointer`. */
+static uint64_t alloc(struct stream *s, uint64_t t, uint32_t tid,
+		      uint64_t bytes, uint64_t pointer, uint64_t code)
+{
+	struct pt_rec_gpu *r;
+
+	st_gpu(s, "cudaMalloc", PID, tid, t, t + 1000, 0, 0, bytes, 0);
+	r = &s->recs.v[s->recs.n - 1].r.gpu;
+	r->v[0] = code;
+	r->v[1] = pointer;
+	return t + ST_MS;
+}
+
+static void test_failed_allocations(void **state)
+{
+	struct stream s = { 0 };
+	const struct pt_r_alloc_failure *f;
+	struct pt_model *m;
+	struct pt_report *r;
+	uint64_t t = JOB_BEGIN + ST_MS;
+
+	(void)state;
+	st_host(&s, t, 2, PID);
+	st_task(&s, t, PID, PID, 1, "gpu");
+	st_task(&s, t, PID, PID + 1, 1, "other");
+	st_gpu(&s, "cudaLaunchKernel", PID, PID, t, 0, 0, 1, 0, 0);
+	t = alloc(&s, t + ST_MS, PID, 600, 0x1000, 0);
+	t = alloc(&s, t, PID, 500, 0x2000, 0);
+	t = alloc(&s, t, PID, 700, 0, 2);
+	/* another thread's is no retry */
+	t = alloc(&s, t, PID + 1, 700, 0x3000, 0);
+	st_gpu(&s, "cudaFree", PID, PID, t, t + 1000, 0, 0x1000, 0, 0);
+	t = alloc(&s, t + ST_MS, PID, 700, 0, 2); /* twice over */
+	t = alloc(&s, t, PID, 700, 0x1000, 0);
+	t = alloc(&s, t, PID + 1, 900, 0, 2); /* given up */
+	t = alloc(&s, t, PID + 1, 10, 0x4000, 0);
+	t = alloc(&s, t, PID, 5, 0, 777); /* a code without a name */
+	st_window(&s, JOB_BEGIN, t);
+	st_seal(&s);
+	r = st_analyze(&s, &m);
+	assert_int_equal(r->gpu->failed_allocations, 4);
+	assert_int_equal(r->gpu->n_alloc_failures, 2);
+	f = r->gpu->alloc_failures;
+	assert_int_equal(f[0].code, 2);
+	assert_string_equal(f[0].name, "cudaErrorMemoryAllocation");
+	assert_int_equal(f[0].count, 3);
+	assert_int_equal(f[0].smallest_bytes, 700);
+	assert_int_equal(f[0].largest_bytes, 900);
+	assert_int_equal(f[0].retried, 2);
+	assert_int_equal(f[0].recovered, 2);
+	/* 500, and twice 700; nobody's sample says what was free */
+	assert_int_equal(f[0].held_bytes, 1900);
+	assert_int_equal(f[0].free_bytes, PT_NULL);
+	assert_int_equal(f[1].code, 777);
+	assert_null(f[1].name);
+	assert_int_equal(f[1].retried, 0);
+	pt_report_free(r);
+	pt_model_free(m);
+	st_free(&s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_failed_allocations),
 		cmocka_unit_test(test_bounds_one_thread),
 		cmocka_unit_test(test_bounds_many_threads),
 		cmocka_unit_test(test_bounds_late_host),

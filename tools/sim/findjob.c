@@ -3,12 +3,15 @@
  * findjob: launches kernels of its own through CUDA runtimes that it is told
  * of, or through one that is linked into it (built with FINDJOB_STATIC).
  *
- *   findjob [-w MS] [-l MS] [-n ROUNDS] [-u US] [-m] [LIBCUDART...]
+ *   findjob [-w MS] [-l MS] [-n ROUNDS] [-u US] [-m] [-a] [LIBCUDART...]
  *
  * -w: wait so long behind printing the pid (500). -l: open the libraries only
  * then, and so long after that (0: before). -n: rounds (100), each three
  * launches through each runtime in turn and a sync; -u: between rounds (2000).
- * -m: the libraries are CUDA drivers: kernels of a module, by their names.
+ * -m: the libraries are CUDA drivers: kernels of a module, by their names. -a:
+ * every tenth round allocates more than a device of 1 GiB has, through a runtime:
+ * 600 MiB, and as much again, which fails, and again when the first is freed; then
+ * 2 GiB, which fails for good.
  *
  * Prints its pid, then "NAME COUNT" for each kernel that it launched, "opened NS
  * NS" (begin, end of opening the libraries) and "first" with the moments of the
@@ -66,6 +69,8 @@ struct lib {
 	launch_fn launch;
 	drv_launch_fn drv_launch;
 	int (*sync)(void);
+	int (*alloc)(void **, size_t);
+	int (*release)(void *);
 	void *function[N_KERNELS];
 	void *driver; /* what dlopen gave; NULL: a runtime */
 };
@@ -138,6 +143,8 @@ static void open_lib(struct lib *l, const char *path, bool driver)
 	}
 	l->launch = (launch_fn)need(h, "cudaLaunchKernel");
 	l->sync = (int (*)(void))need(h, "cudaDeviceSynchronize");
+	l->alloc = (int (*)(void **, size_t))need(h, "cudaMalloc");
+	l->release = (int (*)(void *))need(h, "cudaFree");
 	if (((int (*)(int))need(h, "cudaSetDevice"))(0))
 		exit(1);
 }
@@ -153,6 +160,16 @@ static int launch(struct lib *l, size_t k)
 			 NULL);
 }
 
+/* Both failures of a turn; false when the device did not behave so. */
+static bool too_much(struct lib *l)
+{
+	void *p, *q;
+
+	return !l->alloc(&p, 600u << 20) && l->alloc(&q, 600u << 20) == 2 &&
+	       !l->release(p) && !l->alloc(&q, 600u << 20) &&
+	       l->alloc(&p, 2048ull << 20) == 2 && !l->release(q);
+}
+
 int main(int argc, char **argv)
 {
 	static uint64_t at[MAX_ROUNDS];
@@ -160,16 +177,17 @@ int main(int argc, char **argv)
 	uint64_t count[N_KERNELS] = { 0 }, begin = 0, end = 0;
 	struct lib lib[MAX_LIBS] = { { 0 } };
 	unsigned n = 0, k;
-	bool driver = false;
+	bool driver = false, alloc = false;
 	int c;
 
-	while ((c = getopt(argc, argv, "w:l:n:u:m")) != -1)
+	while ((c = getopt(argc, argv, "w:l:n:u:ma")) != -1)
 		switch (c) {
 		case 'w': wait_ms = (unsigned)atoi(optarg); break;
 		case 'l': late_ms = (unsigned)atoi(optarg); break;
 		case 'n': rounds = (unsigned)atoi(optarg); break;
 		case 'u': us = (unsigned)atoi(optarg); break;
 		case 'm': driver = true; break;
+		case 'a': alloc = true; break;
 		default: return 2;
 		}
 	if (rounds > MAX_ROUNDS)
@@ -206,6 +224,8 @@ int main(int argc, char **argv)
 			if (lib[i].sync())
 				return 1;
 		}
+		if (alloc && r % 10 == 0 && !too_much(&lib[0]))
+			return 1;
 		rest(us);
 	}
 	for (k = 0; k < N_KERNELS; k++)

@@ -188,6 +188,25 @@ static int fill_device(const struct pt_an *an, const struct sums *s,
 	return fill_memory(s, g);
 }
 
+/* Free memory by the last sample before `ts`; PT_NULL: unknown. */
+static int64_t free_before(const struct pt_an *an, uint32_t index, uint64_t ts)
+{
+	int64_t bytes = PT_NULL;
+	size_t i;
+
+	for (i = 0; i < an->m->devices.n; i++) {
+		const struct pt_rec_device *d = &an->m->devices.v[i];
+
+		if (d->hdr.ts > ts)
+			break;
+		if (d->index == index && d->mem_total != UINT64_MAX &&
+		    d->mem_used <= d->mem_total &&
+		    d->mem_total - d->mem_used <= INT64_MAX)
+			bytes = (int64_t)(d->mem_total - d->mem_used);
+	}
+	return bytes;
+}
+
 static int fill_gpu(const struct pt_an *an, struct pt_r_gpu *g)
 {
 	uint32_t index = index_of(an, g);
@@ -211,6 +230,9 @@ static int fill_gpu(const struct pt_an *an, struct pt_r_gpu *g)
 			add_sample(an, &s, &an->m->devices.v[i]);
 	if (s.last)
 		err = fill_device(an, &s, g);
+	for (i = 0; i < g->n_alloc_failures; i++)
+		g->alloc_failures[i].free_bytes =
+			free_before(an, index, g->alloc_failures[i].last_ns);
 	free(room);
 	return err;
 }

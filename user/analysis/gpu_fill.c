@@ -107,6 +107,8 @@ int pt_fill_gpu(struct pt_an *an, struct pt_trainer *t)
 		if (d->known)
 			err = fill_causes(an, t, d, &g[i]);
 	}
+	if (!err)
+		err = pt_fill_alloc_failures(an, t, g);
 	an->r->gpu = g;
 	an->r->n_gpu = t->devs.n;
 	return err;

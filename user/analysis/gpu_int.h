@@ -180,5 +180,10 @@ int pt_glikely_run(const struct pt_gqueue *q, struct pt_glikely *out);
 /* ---- measured devices (gpu_exact.c) ---------------------------------------- */
 /* Activity records into t->devs, behind the model's bounds. 0 or -ENOMEM. */
 int pt_exact_gpu(struct pt_an *an, struct pt_trainer *t);
+/* ---- allocations (gpu_alloc.c) -------------------------------------------- */
+/* Those of the window that failed, into g[i] for t->devs.v[i]; free_bytes is
+ * left to whoever has the driver's samples. 0 or -ENOMEM. */
+int pt_fill_alloc_failures(const struct pt_an *an, const struct pt_trainer *t,
+			   struct pt_r_gpu *g);
 
 #endif

@@ -11,6 +11,7 @@ json_t *pt_j_steps(struct pt_jb *b, const struct pt_r_steps *s, size_t max);
 json_t *pt_j_breakdown(struct pt_jb *b, const struct pt_r_breakdown *p);
 json_t *pt_j_data_wait(struct pt_jb *b, const struct pt_r_data_wait *w);
 json_t *pt_j_gpus(struct pt_jb *b, const struct pt_report *r);
+json_t *pt_j_alloc_failures(struct pt_jb *b, const struct pt_r_gpu *g);
 json_t *pt_j_workers(struct pt_jb *b, const struct pt_report *r);
 json_t *pt_j_ranks(struct pt_jb *b, const struct pt_report *r);
 json_t *pt_j_phases(struct pt_jb *b, const struct pt_report *r); /* or null */

@@ -235,6 +235,7 @@ static json_t *gpu(struct pt_jb *b, const struct pt_r_gpu *g)
 	pt_j_put(b, o, "collectives", collectives);
 	pt_j_put(b, o, "syncs", pt_j_int(g->syncs));
 	pt_j_put(b, o, "failed_allocations", pt_j_int(g->failed_allocations));
+	pt_j_put(b, o, "allocation_failures", pt_j_alloc_failures(b, g));
 	pt_j_put(b, memory, "reserved", pt_j_int(g->mem_reserved));
 	pt_j_put(b, memory, "peak", pt_j_int(g->mem_peak));
 	pt_j_put(b, memory, "growth_per_min",

@@ -215,6 +215,20 @@ struct pt_r_device { /* by the driver's own samples (NVML) */
 	int64_t mem_total;
 };
 
+/* Allocations of device memory that failed with one code. */
+struct pt_r_alloc_failure {
+	int64_t code;	  /* as returned */
+	const char *name; /* of the code, as the headers have it; NULL */
+	int64_t count;
+	int64_t largest_bytes, smallest_bytes; /* asked for */
+	int64_t retried; /* the thread's next allocation asked for as much */
+	int64_t recovered; /* ... and it, or a retry of it, was granted */
+	/* At the last of them: held by what the trace saw allocated and not
+	 * freed, and free by the driver's sample before it (NVML). */
+	int64_t held_bytes, free_bytes;
+	uint64_t last_ns; /* CLOCK_MONOTONIC */
+};
+
 struct pt_r_gpu {
 	const char *uuid;
 	int64_t index;
@@ -231,6 +245,8 @@ struct pt_r_gpu {
 	int64_t collectives, collective_bytes; /* calls of NCCL or RCCL */
 	double pageable_share;
 	int64_t syncs, failed_allocations;
+	struct pt_r_alloc_failure *alloc_failures; /* by count */
+	size_t n_alloc_failures;
 	int64_t mem_reserved, mem_peak;
 	double mem_growth_per_min;
 	struct pt_r_device device;

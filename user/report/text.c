@@ -343,6 +343,7 @@ static void gpu_lines(struct pt_tx *t, const struct pt_r_gpu *g)
 	pt_tx_label(t, label);
 	pt_tx_wrap(t, PT_TX_LABEL, l.s);
 	gpu_counts(t, g);
+	pt_tx_alloc_failures(t, g);
 	device_lines(t, g);
 }
 

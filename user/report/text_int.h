@@ -7,6 +7,8 @@
 #include "report/text_fmt.h"
 
 void pt_tx_verdicts(struct pt_tx *t, const struct pt_report *r);
+/* Allocations of a device that failed: what for, and what became of it. */
+void pt_tx_alloc_failures(struct pt_tx *t, const struct pt_r_gpu *g);
 void pt_tx_workers(struct pt_tx *t, const struct pt_report *r);
 void pt_tx_ranks(struct pt_tx *t, const struct pt_report *r);
 void pt_tx_step_table(struct pt_tx *t, const struct pt_report *r);
