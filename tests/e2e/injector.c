@@ -56,9 +56,9 @@ static void on_stage(void *ctx, enum pt_inject_stage s)
 
 static const char *quoted(const char *s)
 {
-	static char buf[2][1024];
-	static int which;
-	char *p = buf[which ^= 1], *o = p;
+	static char buf[4][1024];
+	static unsigned which;
+	char *p = buf[++which & 3], *o = p;
 
 	for (; *s && o < p + 1000; s++)
 		if ((unsigned char)*s >= ' ' && *s != '"' && *s != '\\')

@@ -29,17 +29,19 @@ void pt_inj_sleep_us(unsigned us)
 	nanosleep(&t, NULL);
 }
 
-/* Who traces the process already; 0 nobody. */
+/* Who traces the thread already: 0 nobody; -1: it has ended. */
 static pid_t tracer_of(pid_t pid, pid_t tid)
 {
-	char name[48], text[4096];
-	uint64_t v;
+	char name[48], text[8192], *state;
+	uint64_t v = 0;
 
 	snprintf(name, sizeof(name), "task/%d/status", (int)tid);
-	if (pt_proc_read(pid, name, text, sizeof(text)) < 0 ||
-	    pt_proc_field(text, "TracerPid", &v))
-		return 0;
-	return (pid_t)v;
+	if (pt_proc_read(pid, name, text, sizeof(text)) < 0)
+		return -1;
+	state = strstr(text, "\nState:\t");
+	if (state && (state[8] == 'Z' || state[8] == 'X'))
+		return -1;
+	return pt_proc_field(text, "TracerPid", &v) ? 0 : (pid_t)v;
 }
 
 int pt_hold_seize(struct pt_thread_hold *h, struct pt_err *err)
@@ -53,6 +55,9 @@ int pt_hold_seize(struct pt_thread_hold *h, struct pt_err *err)
 	if (ptrace(PTRACE_SEIZE, h->tid, NULL, opts)) {
 		ret = -errno;
 		other = tracer_of(h->pid, h->tid);
+		if (other < 0)
+			return pt_err_set(err, -ESRCH, "thread %d has ended",
+					  (int)h->tid);
 		if (ret == -EPERM && other && other != getpid())
 			return pt_err_set(err, -EBUSY,
 					  "process %d is traced by process %d "
