@@ -130,8 +130,6 @@ def run_job(o, seed, d):
     env, share = {}, "/dev/shm/pipetrace-gpubusy-%d" % os.getpid()
     if len(logs) > 1:
         env["PT_SIM_SHARED"] = share
-    if o.cupti: # where CUPTI lies
-        env["LD_LIBRARY_PATH"] = os.path.abspath(os.path.join(o.build, "sim/cuda"))
     for path in logs:
         if os.path.exists(path):
             os.unlink(path)
