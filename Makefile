@@ -312,6 +312,16 @@ $(AGENT): $(AGENT_OBJS)
 		-Wl,-z,noexecstack -Wl,--hash-style=both $^ -lc -o $@
 # Its bytes are a part of the program.
 BLOB := user/gpu/agent_blob
+# A static program cannot open libnvidia-ml: it carries one along that can.
+NVML_HELPER := $(B)/nvml_helper
+$(NVML_HELPER): user/gpu/nvml_child.c user/gpu/nvml.h user/gpu/nvml_int.h bpf/abi.h $(B)/.flags.cc | $(CONFIG)
+	$(call say,LINK)
+	$(Q)$(CC) $(CPP) -DPT_NVML_HELPER $(CBASE) $(HARDEN) -fPIE -pie $< -o $@
+ifeq ($(STATIC),1)
+NVML_BLOB := $(B)/obj/user/gpu/nvml_blob.o $(B)/san/user/gpu/nvml_blob.o
+$(NVML_BLOB): $(NVML_HELPER)
+$(NVML_BLOB): private CPP += -DPT_NVML_FILE='"$(NVML_HELPER)"'
+endif
 $(B)/obj/$(BLOB).o $(B)/san/$(BLOB).o: $(AGENT)
 $(B)/obj/$(BLOB).o $(B)/san/$(BLOB).o: private CPP += -DPT_AGENT_SO='"$(AGENT)"'
 # Loaded by whoever watches the devices, not by the job.

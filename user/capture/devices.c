@@ -8,9 +8,22 @@
 #include "capture/session.h"
 #include "gpu/nvml.h"
 
+#define EVERY_NS 500000000u /* two for each point of the series */
+
 struct pt_devwatch {
 	struct pt_nvml *nvml;
+	uint64_t asked_ns;
 };
+
+static void ask(struct pt_devwatch *w)
+{
+	uint64_t now = pt_now_ns();
+
+	if (w->asked_ns && now - w->asked_ns < EVERY_NS)
+		return;
+	w->asked_ns = now;
+	pt_nvml_ask(w->nvml);
+}
 
 void pt_devwatch_open(struct pt_capture *c)
 {
@@ -19,21 +32,14 @@ void pt_devwatch_open(struct pt_capture *c)
 
 	if (err) {
 		pt_hook_set(c, "nvml", "none", "%s",
-			    pt_nvml_state_text(err == -ENOSYS ? PT_NVML_STATIC :
-								PT_NVML_DIED));
+			    pt_nvml_state_text(PT_NVML_DIED));
 		free(w);
 		return;
 	}
 	pt_hook_set(c, "nvml", "none",
 		    "the driver has not answered NVML yet");
 	c->devices = w;
-	pt_nvml_ask(w->nvml);
-}
-
-void pt_devwatch_ask(struct pt_capture *c)
-{
-	if (c->devices)
-		pt_nvml_ask(c->devices->nvml);
+	ask(w);
 }
 
 /* Where the device is in CUDA_VISIBLE_DEVICES; its items are numbers, or the
@@ -117,6 +123,7 @@ void pt_devwatch_drain(struct pt_capture *c)
 
 	if (!c->devices)
 		return;
+	ask(c->devices);
 	a = malloc(sizeof(*a));
 	if (!a || !pt_nvml_poll(c->devices->nvml, a))
 		goto out;

@@ -360,7 +360,6 @@ int pt_capture_tick(struct pt_capture *c, pt_record_fn fn, void *ctx)
 		return 0;
 	r = pt_run_pass(c, PT_PASS_OPEN, 0);
 	sample_tree(c);
-	pt_devwatch_ask(c);
 	pt_uprobes_reap(c);
 	pt_marker_scan(c); /* what it lacks, its hook's note tells */
 	pt_uprobes_drop(c);

@@ -144,9 +144,8 @@ void pt_nvtx_free(struct pt_nvtx *n);
 
 /* ---- devices.c: what the driver says of its devices ------------------------ */
 void pt_devwatch_open(struct pt_capture *c);
-/* Ask for a sample. It comes with a later drain. */
-void pt_devwatch_ask(struct pt_capture *c);
-/* Take the sample that has come, if any. Never blocks. */
+/* Take the sample that has come, if any, and ask for the next one twice a second.
+ * Never blocks. */
 void pt_devwatch_drain(struct pt_capture *c);
 void pt_devwatch_free(struct pt_devwatch *w);
 /* Number of the device in a process with these variables (NULL: not set); `one`:

@@ -108,7 +108,7 @@ static void show_nvml(unsigned flags)
 		if (!pt_nvml_wait(n, NVML_WAIT_MS, a))
 			a->state = PT_NVML_STUCK;
 	} else if (a) {
-		a->state = err == -ENOSYS ? PT_NVML_STATIC : PT_NVML_DIED;
+		a->state = PT_NVML_DIED;
 	}
 	if (a && a->state != PT_NVML_OK) {
 		row("NVML", "none", pt_nvml_state_text(a->state));

@@ -9,17 +9,19 @@
 #include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "gpu/nvml_int.h"
-#include "version.h"
 
 #define REAP_MS 100
 #define NAP_MS 5
 #define STEP_MS 100
+#define HELPER_FD 20
+#define HELPER_PATH "/proc/self/fd/20"
 
 struct pt_nvml {
 	pid_t pid; /* 0: gone, and reaped or left */
@@ -45,9 +47,6 @@ const char *pt_nvml_state_text(enum pt_nvml_state s)
 		return "the driver did not answer NVML in time: the devices' "
 		       "utilisation, memory and clocks are not known from then "
 		       "on";
-	case PT_NVML_STATIC:
-		return "a static build cannot load libnvidia-ml: the devices' "
-		       "own utilisation, memory and clocks are not known";
 	default:
 		return "asking NVML failed: the devices' utilisation, memory "
 		       "and clocks are not known from then on";
@@ -69,14 +68,33 @@ static void close_fd(int *fd)
 	*fd = -1;
 }
 
-#ifdef PT_STATIC
-int pt_nvml_start(struct pt_nvml **out)
+/* The helper of a static build, as a file in memory. *out is -1 where this
+ * program is its own helper. 0 or -errno. */
+static int helper_file(int *out)
 {
-	*out = NULL;
-	return -ENOSYS;
+	size_t len, at = 0;
+	const char *blob = pt_nvml_blob(&len);
+	ssize_t r;
+	int fd;
+
+	*out = -1;
+	if (!blob)
+		return 0;
+	fd = memfd_create("pipetrace-nvml", MFD_CLOEXEC);
+	for (; fd >= 0 && at < len; at += (size_t)r) {
+		r = write(fd, blob + at, len - at);
+		if (r <= 0) {
+			close(fd);
+			return -EIO;
+		}
+	}
+	if (fd < 0)
+		return -errno;
+	*out = fd;
+	return 0;
 }
-#else
-static int spawn(struct pt_nvml *n, int in, int out)
+
+static int spawn_it(struct pt_nvml *n, int in, int out, int helper)
 {
 	static char name[] = "pipetrace", command[] = PT_NVML_COMMAND;
 	char *argv[] = { name, command, NULL };
@@ -85,21 +103,38 @@ static int spawn(struct pt_nvml *n, int in, int out)
 
 	if (err)
 		return -err;
-	err = posix_spawn_file_actions_adddup2(&fa, in, STDIN_FILENO);
+	if (!err)
+		err = posix_spawn_file_actions_adddup2(&fa, in, STDIN_FILENO);
 	if (!err)
 		err = posix_spawn_file_actions_adddup2(&fa, out, STDOUT_FILENO);
 	if (!err)
 		err = posix_spawn_file_actions_addopen(&fa, STDERR_FILENO,
 						       "/dev/null", O_WRONLY, 0);
+	/* behind the others: it may take the place of a pipe's end */
+	if (!err && helper >= 0)
+		err = posix_spawn_file_actions_adddup2(&fa, helper, HELPER_FD);
 	if (!err)
-		err = posix_spawn_file_actions_addclosefrom_np(&fa, 3);
+		err = posix_spawn_file_actions_addclosefrom_np(
+			&fa, helper >= 0 ? HELPER_FD + 1 : STDERR_FILENO + 1);
 	if (!err)
-		err = posix_spawn(&n->pid, "/proc/self/exe", &fa, NULL, argv,
-				  environ);
+		err = posix_spawn(&n->pid,
+				  helper >= 0 ? HELPER_PATH : "/proc/self/exe",
+				  &fa, NULL, argv, environ);
 	posix_spawn_file_actions_destroy(&fa);
 	if (err)
 		n->pid = 0;
 	return -err;
+}
+
+static int spawn(struct pt_nvml *n, int in, int out)
+{
+	int helper, err = helper_file(&helper);
+
+	if (err)
+		return err;
+	err = spawn_it(n, in, out, helper);
+	close_fd(&helper);
+	return err;
 }
 
 int pt_nvml_start(struct pt_nvml **out)
@@ -132,7 +167,6 @@ int pt_nvml_start(struct pt_nvml **out)
 	*out = n;
 	return 0;
 }
-#endif
 
 /* Bounded: what hangs in the driver cannot be killed before that lets go. */
 static void end_child(struct pt_nvml *n)
@@ -180,7 +214,7 @@ static bool makes_sense(struct pt_nvml_answer *a)
 	uint32_t i;
 
 	if (a->magic != PT_NVML_MAGIC || a->n > PT_NVML_DEVICES ||
-	    a->state > PT_NVML_STATIC)
+	    a->state > PT_NVML_DIED)
 		return false;
 	a->driver[sizeof(a->driver) - 1] = '\0';
 	for (i = 0; i < a->n; i++) {

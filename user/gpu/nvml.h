@@ -24,7 +24,6 @@ enum pt_nvml_state {
 	PT_NVML_NO_DRIVER,  /* it is there, and says that it cannot work */
 	PT_NVML_STUCK,	    /* no answer in time */
 	PT_NVML_DIED,	    /* the child ended, or said what makes no sense */
-	PT_NVML_STATIC,	    /* a static program cannot open libraries */
 };
 /* One sentence; static. */
 const char *pt_nvml_state_text(enum pt_nvml_state s);
@@ -45,7 +44,8 @@ struct pt_nvml_answer { /* what goes over the pipe, whole */
 
 struct pt_nvml;
 
-/* Start the child. 0; -ENOSYS in a static program; or -errno. */
+/* Start the child. A static program, which cannot open libraries, carries one
+ * along that needs the machine's C library (glibc 2.34). 0 or -errno. */
 int pt_nvml_start(struct pt_nvml **out);
 /* Ask, unless an answer is still due. Never blocks. */
 void pt_nvml_ask(struct pt_nvml *n);

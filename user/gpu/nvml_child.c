@@ -13,7 +13,9 @@
 #include "gpu/nvml_int.h"
 #include "version.h"
 
-#ifndef PT_STATIC
+/* A static program cannot open libraries: there this file is also built as a
+ * program of its own, which the static one carries along (nvml_blob.c). */
+#if !defined(PT_STATIC) || defined(PT_NVML_HELPER)
 #include <dlfcn.h>
 
 #define CLOCK_SM 1
@@ -163,7 +165,7 @@ static void look(struct pt_nvml_answer *a)
 #else
 static void look(struct pt_nvml_answer *a)
 {
-	a->state = PT_NVML_STATIC;
+	a->state = PT_NVML_DIED; /* nobody asks this one */
 }
 #endif
 
@@ -200,3 +202,10 @@ int pt_nvml_child(int in, int out)
 	}
 	return 0;
 }
+
+#ifdef PT_NVML_HELPER
+int main(void)
+{
+	return pt_nvml_child(STDIN_FILENO, STDOUT_FILENO);
+}
+#endif
