@@ -52,13 +52,42 @@ static int put_text(FILE *f, const char *raw)
 	return 0;
 }
 
-/* Nanoseconds as microseconds, to the last of them. */
+/*
+ * Times go out as whole multiples of 1/1024 us. A thousandth of a microsecond is
+ * none that a double holds: readers that add a length, or take the first time
+ * off, would see neighbours overlap by the rounding, and nest them. These sums
+ * are exact, and rounded to nanoseconds they are what was recorded.
+ */
+static int64_t units_of(int64_t ns)
+{
+	const int64_t most = 1ll << 52; /* only damage goes beyond */
+	int64_t v, q;
+
+	ns = ns > most ? most : ns < -most ? -most : ns;
+	v = ns * 1024 + 500;
+	q = v / 1000;
+
+	return v % 1000 < 0 ? q - 1 : q;
+}
+
+static void put_units(FILE *f, int64_t units)
+{
+	uint64_t v = units < 0 ? 0 - (uint64_t)units : (uint64_t)units;
+	uint64_t rest = (v & 1023) * 9765625; /* 1e10 / 1024 */
+	int digits = 10;
+
+	fprintf(f, "%s%" PRIu64, units < 0 ? "-" : "", v >> 10);
+	if (!rest)
+		return;
+	for (; rest % 10 == 0; rest /= 10)
+		digits--;
+	fprintf(f, ".%0*" PRIu64, digits, rest);
+}
+
+/* Nanoseconds as microseconds. */
 static void put_us(FILE *f, int64_t ns)
 {
-	uint64_t v = ns < 0 ? 0 - (uint64_t)ns : (uint64_t)ns;
-
-	fprintf(f, "%s%" PRIu64 ".%03u", ns < 0 ? "-" : "", v / 1000,
-		(unsigned)(v % 1000));
+	put_units(f, units_of(ns));
 }
 
 static int state_of(FILE *f)
@@ -76,7 +105,7 @@ static void next(struct chrome *c)
 
 static int64_t since_base(const struct chrome *c, uint64_t ts)
 {
-	return (int64_t)(ts - c->begin) + (int64_t)c->offset;
+	return (int64_t)(ts - c->begin + c->offset);
 }
 
 /* ---- tracks --------------------------------------------------------------- */
@@ -197,7 +226,8 @@ static int put_slice(struct pt_trace_writer *w, const struct pt_trace_event *e)
 		e->track->pid, lane_tid(e->track));
 	put_us(c->out, since_base(c, e->begin));
 	fputs(",\"dur\":", c->out);
-	put_us(c->out, (int64_t)(e->end - e->begin));
+	put_units(c->out, units_of(since_base(c, e->end)) -
+				  units_of(since_base(c, e->begin)));
 	if (e->n_args || wait)
 		fputs(",\"args\":{", c->out);
 	if (wait) {

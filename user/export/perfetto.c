@@ -39,10 +39,6 @@ struct seen { /* texts live as long as the walk, so an address is a text */
 	uint64_t iid;
 };
 
-struct open_slice {
-	uint64_t end;
-};
-
 struct perfetto {
 	struct pt_trace_writer w;
 	FILE *out;
@@ -63,7 +59,7 @@ struct perfetto {
 	Perfetto__Protos__InternedData fresh;
 	/* slices of this track that have not ended */
 	uint64_t track;
-	struct open_slice nest[NEST_MAX];
+	uint64_t nest[NEST_MAX]; /* when they end */
 	size_t depth;
 };
 
@@ -226,8 +222,8 @@ static int end_until(struct perfetto *p, uint64_t ts)
 
 	e.track_uuid = p->track;
 	e.type = PERFETTO__PROTOS__TRACK_EVENT__TYPE__TYPE_SLICE_END;
-	while (p->depth && p->nest[p->depth - 1].end <= ts && !err)
-		err = put_event(p, p->nest[--p->depth].end, &e);
+	while (p->depth && p->nest[p->depth - 1] <= ts && !err)
+		err = put_event(p, p->nest[--p->depth], &e);
 	return err;
 }
 
@@ -327,7 +323,7 @@ static int put_slice(struct pt_trace_writer *w, const struct pt_trace_event *e)
 			PERFETTO__PROTOS__TRACK_EVENT__TYPE__TYPE_SLICE_BEGIN);
 	if (err || p->depth == NEST_MAX)
 		return err ? err : -E2BIG;
-	p->nest[p->depth++].end = e->end;
+	p->nest[p->depth++] = e->end;
 	return 0;
 }
 
