@@ -265,33 +265,51 @@ static void *timed(void *arg)
 	return NULL;
 }
 
-/* Waits without end, made by the instruction itself with vector registers that
- * the kernel keeps; somebody writes now and then. */
+/* poll(p, 1, -1) by the instruction itself, with what the kernel keeps in vector
+ * registers: 64 bytes in the widest that this processor has. */
+#define POLL_WITH(load, store)                                                 \
+	__asm__ volatile(load "movl $7, %%eax\n\tsyscall\n\t" store            \
+			 : "=&a"(r)                                            \
+			 : "D"(p), "S"(1L), "d"(-1L), "r"(in), "r"(back)        \
+			 : "rcx", "r11", "xmm6", "xmm7", "xmm8", "xmm9",       \
+			   "memory")
+
+static long poll_with(struct pollfd *p, const uint64_t *in, uint64_t *back)
+{
+	long r;
+
+	if (__builtin_cpu_supports("avx512f"))
+		POLL_WITH("vmovdqu64 (%4), %%zmm20\n\t",
+			  "vmovdqu64 %%zmm20, (%5)\n\t");
+	else if (__builtin_cpu_supports("avx"))
+		POLL_WITH("vmovdqu (%4), %%ymm8\n\tvmovdqu 32(%4), %%ymm9\n\t",
+			  "vmovdqu %%ymm8, (%5)\n\tvmovdqu %%ymm9, 32(%5)\n\t");
+	else
+		POLL_WITH("movdqu (%4), %%xmm6\n\tmovdqu 16(%4), %%xmm7\n\t"
+			  "movdqu 32(%4), %%xmm8\n\tmovdqu 48(%4), %%xmm9\n\t",
+			  "movdqu %%xmm6, (%5)\n\tmovdqu %%xmm7, 16(%5)\n\t"
+			  "movdqu %%xmm8, 32(%5)\n\tmovdqu %%xmm9, 48(%5)\n\t");
+	return r;
+}
+
+/* Somebody writes now and then. */
 static void *endless(void *arg)
 {
-	int fd = (int)(intptr_t)arg;
-	uint64_t n;
+	int fd = (int)(intptr_t)arg, i;
+	uint64_t a[8], b[8];
 	char c;
 
 	own_state();
-	for (n = 1;; n++) {
+	for (;;) {
 		struct pollfd p = { .fd = fd, .events = POLLIN };
-		uint64_t a[2] = { n, ~n }, b[2];
 		long r;
-		register long timeout __asm__("rdx") = -1;
 
-		__asm__ volatile("movdqu %[a], %%xmm9\n\t"
-				 "movdqu %[a], %%xmm0\n\t"
-				 "movl $7, %%eax\n\t"
-				 "syscall\n\t"
-				 "pxor %%xmm9, %%xmm0\n\t"
-				 "pxor %%xmm0, %%xmm9\n\t"
-				 "movdqu %%xmm9, %[b]"
-				 : "=&a"(r), [b] "=m"(b)
-				 : "D"(&p), "S"(1), "r"(timeout), [a] "m"(a)
-				 : "rcx", "r11", "xmm0", "xmm9", "memory");
-		done(r == 1 && p.revents == POLLIN && a[0] == b[0] &&
-		     a[1] == b[1] && read(fd, &c, 1) == 1 && state_kept());
+		for (i = 0; i < 8; i++)
+			a[i] = rnd();
+		memset(b, 0, sizeof(b));
+		r = poll_with(&p, a, b);
+		done(r == 1 && p.revents == POLLIN && !memcmp(a, b, sizeof(a)) &&
+		     read(fd, &c, 1) == 1 && state_kept());
 	}
 	return NULL;
 }
