@@ -32,6 +32,7 @@ struct exact {
 	pt_spans whole;	  /* where idle and busy are known */
 	pt_spans partial; /* records were lost: busy is a lower bound */
 	pt_spans busy, compute, copy, collective;
+	pt_spans doubt; /* another process may have been at work there */
 	uint64_t kernels, copy_bytes, pageable_bytes, lost;
 };
 
@@ -43,6 +44,7 @@ static void exact_free(struct exact *x)
 	pt_vec_free(&x->compute);
 	pt_vec_free(&x->copy);
 	pt_vec_free(&x->collective);
+	pt_vec_free(&x->doubt);
 }
 
 /* ---- the stretch ------------------------------------------------------------ */
@@ -74,15 +76,17 @@ static uint64_t streams_begun(const struct pt_proc *p, uint16_t device,
 }
 
 /* The first end of a wait for the whole device that began in [from,until).
- * With several devices it is not known here whose it was. */
+ * With several devices it is not known here whose it was; `t` NULL: nor is
+ * their number. */
 static uint64_t first_drain(const struct pt_trainer *t, uint64_t from,
 			    uint64_t until)
 {
-	const struct pt_proc *p = t->proc;
+	const struct pt_proc *p;
 	size_t i;
 
-	if (t->devs.n > 1)
+	if (!t || t->devs.n > 1)
 		return UINT64_MAX;
+	p = t->proc;
 	for (i = pt_gpu_after(p, from); i < p->gpu.n; i++) {
 		const struct pt_gpu_call *c = &p->gpu.v[i];
 
@@ -159,6 +163,17 @@ static int find_stretches(struct exact *x, const struct pt_trainer *t,
 	return err;
 }
 
+static int join(pt_spans *a, const pt_spans *b, const struct pt_an *an)
+{
+	size_t i;
+
+	for (i = 0; i < b->n; i++)
+		if (pt_vec_push(a, b->v[i]))
+			return -ENOMEM;
+	pt_spans_tidy(a, an->t0, an->t1);
+	return 0;
+}
+
 /* ---- what ran ---------------------------------------------------------------- */
 
 static int add_act(struct exact *x, const struct pt_act *a)
@@ -197,18 +212,95 @@ static int gather(struct exact *x, uint16_t device)
 	return err;
 }
 
-/* ---- into the device ------------------------------------------------------------ */
+/* ---- other processes ------------------------------------------------------------ */
 
-static int join(pt_spans *a, const pt_spans *b, const struct pt_an *an)
+/*
+ * Two traced processes that call a device by the same number may share it, or
+ * each see another one. A device that changes between processes runs the
+ * kernels of one at a time (without MPS): kernels that ran at once were on two
+ * devices; kernels that never did, though by chance they would have for so
+ * long, on one. In between nothing is known.
+ */
+#define CHANCE_NS (10 * NS_PER_MS)
+#define CHANCE_SHARE 20 /* of the overlap by chance */
+
+static int other_spans(const struct pt_an *an, const struct pt_proc *q,
+		       uint16_t device, pt_spans *busy, pt_spans *kernels)
 {
 	size_t i;
+	int err = 0;
 
-	for (i = 0; i < b->n; i++)
-		if (pt_vec_push(a, b->v[i]))
-			return -ENOMEM;
-	pt_spans_tidy(a, an->t0, an->t1);
-	return 0;
+	for (i = 0; i < q->acts.n && !err; i++) {
+		const struct pt_act *a = &q->acts.v[i];
+		struct pt_span s = { a->begin, a->end };
+
+		if (a->device != device)
+			continue;
+		err = pt_vec_push(busy, s);
+		if (!err && a->what == PT_ACT_KERNEL)
+			err = pt_vec_push(kernels, s);
+	}
+	pt_spans_tidy(busy, an->t0, an->t1);
+	pt_spans_tidy(kernels, an->t0, an->t1);
+	return err;
 }
+
+/* Where the other one has no record of all that it did there. */
+static int untold(struct pt_an *an, const struct pt_proc *q, uint16_t device,
+		  pt_spans *out)
+{
+	struct exact y = { .an = an, .p = q };
+	int err = find_stretches(&y, NULL, device);
+
+	pt_spans_tidy(&y.whole, an->t0, an->t1);
+	if (!err)
+		err = pt_spans_invert(&y.whole, an->t0, an->t1, out);
+	exact_free(&y);
+	return err;
+}
+
+static int consider(struct exact *x, const struct pt_proc *q, uint16_t device)
+{
+	struct pt_an *an = x->an;
+	pt_spans busy = { 0 }, kernels = { 0 }, gap = { 0 };
+	double wall = (double)(an->t1 - an->t0), chance;
+	uint64_t both;
+	int err = other_spans(an, q, device, &busy, &kernels);
+
+	if (err || !busy.n)
+		goto out;
+	both = pt_spans_overlap(x->compute.v, x->compute.n, kernels.v, kernels.n);
+	chance = (double)pt_spans_sum(&x->compute) *
+		 (double)pt_spans_sum(&kernels) / wall;
+	if (chance > CHANCE_NS && (double)both > chance / CHANCE_SHARE)
+		goto out; /* on another device */
+	err = untold(an, q, device, &gap);
+	if (!err)
+		err = join(&x->doubt, &busy, an);
+	if (!err)
+		err = join(&x->doubt, &gap, an);
+	if (!err && chance > CHANCE_NS) /* on this one */
+		err = join(&x->busy, &busy, an);
+out:
+	pt_vec_free(&busy);
+	pt_vec_free(&kernels);
+	pt_vec_free(&gap);
+	return err;
+}
+
+static int consider_others(struct exact *x, uint16_t device)
+{
+	const struct pt_model *m = x->an->m;
+	size_t i;
+	int err = 0;
+
+	for (i = 0; i < m->all_procs.n && !err; i++)
+		if (m->all_procs.v[i] != x->p && m->all_procs.v[i]->acts.n)
+			err = consider(x, m->all_procs.v[i], device);
+	return err;
+}
+
+/* ---- into the device ------------------------------------------------------------ */
 
 /* Inside `in` the list becomes what `is` is there; outside it stays. */
 static int replace_in(pt_spans *list, const pt_spans *in, const pt_spans *is,
@@ -267,6 +359,8 @@ static int into_dev(struct exact *x, struct pt_dev *d)
 
 	if (!err && !d->shared)
 		err = replace_in(&d->idle_hard, &x->whole, &idle, an);
+	if (!err)
+		err = pt_spans_remove(&d->idle_hard, &x->doubt);
 	if (!err)
 		err = replace_in(&d->idle_likely, &x->whole, &idle, an);
 	if (!err)
@@ -377,6 +471,8 @@ int pt_exact_gpu(struct pt_an *an, struct pt_trainer *t)
 		err = find_stretches(&x, t, (uint16_t)i);
 		if (!err)
 			err = gather(&x, (uint16_t)i);
+		if (!err)
+			err = consider_others(&x, (uint16_t)i);
 		if (!err)
 			err = into_dev(&x, d);
 		exact_free(&x);
