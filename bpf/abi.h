@@ -270,13 +270,15 @@ _Static_assert(sizeof(struct pt_rec_sample) == 112, "pt_rec_sample");
 #define PT_LOSS_MALFORMED 5	  /* user space rejected a record */
 #define PT_LOSS_MEMORY 6	  /* user space had no memory left for it */
 #define PT_LOSS_ACTIVITY 7	  /* activity records: dropped by CUPTI, or no room */
-#define PT_LOSS_NR 8
+#define PT_LOSS_RETURN 8  /* a read whose return the kernel did not hand on */
+#define PT_LOSS_NR 9
+#define PT_LOSS_NR_MIN 8  /* records of older versions have that many */
 
 struct pt_rec_loss {
 	struct pt_hdr hdr;
 	__u64 count[PT_LOSS_NR];
 };
-_Static_assert(sizeof(struct pt_rec_loss) == 96, "pt_rec_loss");
+_Static_assert(sizeof(struct pt_rec_loss) == 104, "pt_rec_loss");
 
 struct pt_rec_lib {
 	struct pt_hdr hdr; /* tgid: the process, 0: every process */

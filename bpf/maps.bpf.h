@@ -52,8 +52,7 @@ struct pt_thread {
 	__u32 read_dev;
 	__u32 read_kind;
 	__u32 read_fn; /* which function it is in; see read.bpf.c */
-	__u32 read_pad;
-	__u64 read_sp; /* its frame, where the door shows it; else 0 */
+	__s32 read_nr; /* ... of which system call (kprobe) */
 	struct pt_agg agg;
 	struct pt_pages pages;
 	__u32 seq;

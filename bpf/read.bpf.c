@@ -20,22 +20,55 @@
 #define PT_FN_COPY_RANGE 5
 #define PT_FN_SYSCALL 6
 
-static __always_inline void read_begin(struct pt_thread *th, __u64 file,
-				       __u64 offset, __u32 fn, __u64 sp)
+static __always_inline bool is_outermost(__s32 nr, __u32 fn)
+{
+	switch (nr) {
+	case PT_NR_READ:
+	case PT_NR_PREAD64:
+		return fn == PT_FN_READ;
+	case PT_NR_READV:
+	case PT_NR_PREADV:
+	case PT_NR_PREADV2:
+		return fn == PT_FN_READV;
+	case PT_NR_SENDFILE:
+		return fn == PT_FN_SPLICE_DIRECT || fn == PT_FN_SPLICE_PIPE;
+	case PT_NR_SPLICE:
+		return fn == PT_FN_SPLICE_PIPE;
+	case PT_NR_COPY_RANGE:
+		return fn == PT_FN_COPY_RANGE;
+	}
+	return false;
+}
+
+static __always_inline void read_begin(struct pt_thread *th,
+				       struct task_struct *task, __u64 file,
+				       __u64 offset, __u32 fn, bool kprobe)
 {
 	struct pt_object o = {};
+	__s32 nr = 0;
 
 	/*
 	 * Inside another one. A kretprobe can miss a return (the kernel keeps
-	 * a limited number of them); its entry must not hide those after it:
-	 * one whose frame lies no deeper is not inside it.
+	 * a limited number of them); its entry must not hide those after it: a
+	 * call's outermost function is not inside anything. (Frames tell
+	 * nothing: the kernel moves its stack at random from call to call.)
 	 */
-	if (th->read_ts && th->read_fn != fn && (!sp || sp < th->read_sp))
+	if (kprobe) {
+		__u64 arg[3] = {};
+
+		nr = pt_task_syscall(task, arg);
+		if (th->read_ts && th->read_nr == nr && !is_outermost(nr, fn))
+			return;
+		/* overlayfs copies by the same function once more */
+		if (th->read_ts && (fn != PT_FN_COPY_RANGE || th->read_fn != fn))
+			pt_lost(PT_LOSS_RETURN);
+	} else if (th->read_ts && th->read_fn != fn) {
 		return;
+	}
 	if (file)
 		pt_file_object(file, &o);
 	th->read_fn = fn;
-	th->read_sp = sp;
+	th->read_nr = nr;
 	th->read_file = file;
 	th->read_inode = o.id;
 	th->read_dev = o.dev;
@@ -72,7 +105,7 @@ static __always_inline void read_end(struct pt_thread *th,
 }
 
 static __always_inline int fn_begin(struct file *file, const loff_t *pos,
-				    __u64 offset, __u32 fn, __u64 sp)
+				    __u64 offset, __u32 fn, bool kprobe)
 {
 	struct task_struct *task;
 	struct pt_thread *th;
@@ -83,7 +116,7 @@ static __always_inline int fn_begin(struct file *file, const loff_t *pos,
 		return 0;
 	if (pos && !bpf_probe_read_kernel(&at, sizeof(at), pos))
 		offset = at;
-	read_begin(th, (__u64)file, offset, fn, sp);
+	read_begin(th, task, (__u64)file, offset, fn, kprobe);
 	return 0;
 }
 
@@ -104,7 +137,7 @@ SEC("fentry/vfs_read")
 int BPF_PROG(pt_vfs_read_fentry, struct file *file, char *buf, size_t count,
 	     loff_t *pos)
 {
-	return fn_begin(file, pos, PT_OFFSET_UNKNOWN, PT_FN_READ, 0);
+	return fn_begin(file, pos, PT_OFFSET_UNKNOWN, PT_FN_READ, false);
 }
 
 SEC("fexit/vfs_read")
@@ -118,7 +151,7 @@ SEC("fentry/vfs_readv")
 int BPF_PROG(pt_readv_fentry, struct file *file, const void *vec, size_t n,
 	     loff_t *pos)
 {
-	return fn_begin(file, pos, PT_OFFSET_UNKNOWN, PT_FN_READV, 0);
+	return fn_begin(file, pos, PT_OFFSET_UNKNOWN, PT_FN_READV, false);
 }
 
 SEC("fexit/vfs_readv")
@@ -131,7 +164,7 @@ int BPF_PROG(pt_readv_fexit, struct file *file, const void *vec, size_t n,
 SEC("fentry/do_splice_direct")
 int BPF_PROG(pt_direct_fentry, struct file *in, loff_t *pos)
 {
-	return fn_begin(in, pos, PT_OFFSET_UNKNOWN, PT_FN_SPLICE_DIRECT, 0);
+	return fn_begin(in, pos, PT_OFFSET_UNKNOWN, PT_FN_SPLICE_DIRECT, false);
 }
 
 SEC("fexit/do_splice_direct")
@@ -144,7 +177,7 @@ int BPF_PROG(pt_direct_fexit, struct file *in, loff_t *pos, struct file *out,
 SEC("fentry/splice_file_to_pipe")
 int BPF_PROG(pt_pipe_fentry, struct file *in, void *pipe, loff_t *pos)
 {
-	return fn_begin(in, pos, PT_OFFSET_UNKNOWN, PT_FN_SPLICE_PIPE, 0);
+	return fn_begin(in, pos, PT_OFFSET_UNKNOWN, PT_FN_SPLICE_PIPE, false);
 }
 
 SEC("fexit/splice_file_to_pipe")
@@ -157,7 +190,7 @@ int BPF_PROG(pt_pipe_fexit, struct file *in, void *pipe, loff_t *pos,
 SEC("fentry/vfs_copy_file_range")
 int BPF_PROG(pt_copy_fentry, struct file *in, loff_t pos)
 {
-	return fn_begin(in, NULL, pos, PT_FN_COPY_RANGE, 0);
+	return fn_begin(in, NULL, pos, PT_FN_COPY_RANGE, false);
 }
 
 SEC("fexit/vfs_copy_file_range")
@@ -173,8 +206,7 @@ SEC("kprobe/vfs_read")
 int BPF_KPROBE(pt_vfs_read_kprobe, struct file *file, char *buf, size_t count,
 	       loff_t *pos)
 {
-	return fn_begin(file, pos, PT_OFFSET_UNKNOWN, PT_FN_READ,
-			PT_REGS_SP(ctx));
+	return fn_begin(file, pos, PT_OFFSET_UNKNOWN, PT_FN_READ, true);
 }
 
 SEC("kretprobe/vfs_read")
@@ -187,8 +219,7 @@ SEC("kprobe/vfs_readv")
 int BPF_KPROBE(pt_readv_kprobe, struct file *file, void *vec, size_t n,
 	       loff_t *pos)
 {
-	return fn_begin(file, pos, PT_OFFSET_UNKNOWN, PT_FN_READV,
-			PT_REGS_SP(ctx));
+	return fn_begin(file, pos, PT_OFFSET_UNKNOWN, PT_FN_READV, true);
 }
 
 SEC("kretprobe/vfs_readv")
@@ -200,8 +231,7 @@ int BPF_KRETPROBE(pt_readv_kretprobe, ssize_t ret)
 SEC("kprobe/do_splice_direct")
 int BPF_KPROBE(pt_direct_kprobe, struct file *in, loff_t *pos)
 {
-	return fn_begin(in, pos, PT_OFFSET_UNKNOWN, PT_FN_SPLICE_DIRECT,
-			PT_REGS_SP(ctx));
+	return fn_begin(in, pos, PT_OFFSET_UNKNOWN, PT_FN_SPLICE_DIRECT, true);
 }
 
 SEC("kretprobe/do_splice_direct")
@@ -213,8 +243,7 @@ int BPF_KRETPROBE(pt_direct_kretprobe, long ret)
 SEC("kprobe/splice_file_to_pipe")
 int BPF_KPROBE(pt_pipe_kprobe, struct file *in, void *pipe, loff_t *pos)
 {
-	return fn_begin(in, pos, PT_OFFSET_UNKNOWN, PT_FN_SPLICE_PIPE,
-			PT_REGS_SP(ctx));
+	return fn_begin(in, pos, PT_OFFSET_UNKNOWN, PT_FN_SPLICE_PIPE, true);
 }
 
 SEC("kretprobe/splice_file_to_pipe")
@@ -226,7 +255,7 @@ int BPF_KRETPROBE(pt_pipe_kretprobe, long ret)
 SEC("kprobe/vfs_copy_file_range")
 int BPF_KPROBE(pt_copy_kprobe, struct file *in, loff_t pos)
 {
-	return fn_begin(in, NULL, pos, PT_FN_COPY_RANGE, PT_REGS_SP(ctx));
+	return fn_begin(in, NULL, pos, PT_FN_COPY_RANGE, true);
 }
 
 SEC("kretprobe/vfs_copy_file_range")
@@ -255,7 +284,7 @@ int BPF_PROG(pt_sys_enter, struct pt_regs *regs, long nr)
 	else if (file && (nr == PT_NR_READ || nr == PT_NR_READV))
 		offset = BPF_CORE_READ((struct file *)file, f_pos);
 	th->read_ts = 0; /* calls do not nest: a return was missed */
-	read_begin(th, file, offset, PT_FN_SYSCALL, 0);
+	read_begin(th, task, file, offset, PT_FN_SYSCALL, false);
 	/* Out of a pipe: whatever is in it was read before. */
 	if (nr == PT_NR_SPLICE && th->read_kind == PT_OBJ_PIPE)
 		th->read_ts = 0;

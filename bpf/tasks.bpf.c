@@ -102,6 +102,8 @@ int BPF_PROG(pt_exit, struct task_struct *task)
 	th = pt_thread_of(task);
 	if (th && pt_is_armed()) {
 		pt_agg_last(th, task);
+		if (pt_cfg.read_door == PT_DOOR_KPROBE && th->read_ts)
+			pt_lost(PT_LOSS_RETURN);
 		now = bpf_ktime_get_ns();
 		r = pt_rec_new(struct pt_rec_exit, PT_REC_EXIT, th, task, now);
 		if (r) {

@@ -3,10 +3,11 @@
  * Trace the job of reads.c through one door and hold its own numbers beside
  * what the records say.
  *
- *   doors DOOR READS DIR FILES CALLS THREADS SEED
+ *   doors DOOR[+crowd] READS DIR FILES CALLS THREADS SEED
  *   doors --load
  *   doors --cost DOOR|off traced|other READS DIR FILES CALLS
  *
+ * +crowd: beside processes that are all blocked in a read of a pipe.
  * --cost: one thread reads; it is the target, or another process is. "off": no
  * tracer at all.
  *
@@ -313,8 +314,35 @@ static int load_all(void)
 	return bad;
 }
 
-static int trace(const char *door, char **job, const char *truth)
+#define CROWD 40
+
+/* Processes that block in a read until `fd`, their pipe's other end, is closed. */
+static int crowd(int *fd)
 {
+	int p[2], i;
+	char c;
+
+	if (pipe(p))
+		return -errno;
+	*fd = p[1];
+	for (i = 0; i < CROWD; i++) {
+		if (fork())
+			continue;
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		close(p[1]);
+		while (read(p[0], &c, 1) > 0)
+			;
+		_exit(0);
+	}
+	close(p[0]);
+	usleep(300000);
+	return 0;
+}
+
+static int trace(const char *name, char **job, const char *truth)
+{
+	size_t len = strcspn(name, "+");
+	char door[16] = "";
 	struct pt_capture_opts o = { .n_pids = 1, .mode = PT_MODE_STANDARD,
 				     .ring_mb = 64 };
 	const struct pt_hook_state *hooks;
@@ -326,6 +354,9 @@ static int trace(const char *door, char **job, const char *truth)
 	size_t i, n;
 	pid_t pid;
 
+	int blocked = -1;
+
+	memcpy(door, name, len < sizeof(door) ? len : 0);
 	if (pt_reads_parse(door, &o.reads)) {
 		printf("error no door %s\n", door);
 		return 2;
@@ -342,7 +373,9 @@ static int trace(const char *door, char **job, const char *truth)
 		printf("error %s\n", err.msg[0] ? err.msg : strerror(-r));
 		goto out;
 	}
-	if (write(to, "g", 1) != 1)
+	if (name[len])
+		r = crowd(&blocked);
+	if (!r && write(to, "g", 1) != 1)
 		r = -errno;
 	if (!r)
 		r = await(from, "done", c);
@@ -366,6 +399,8 @@ out:
 	pt_capture_close(c, NULL, NULL);
 	if (stats >= 0)
 		close(stats);
+	if (blocked >= 0)
+		close(blocked);
 	close(to);
 	close(from);
 	kill(pid, SIGKILL);

@@ -19,6 +19,7 @@ static const char *const loss_names[PT_LOSS_NR] = {
 	[PT_LOSS_MALFORMED] = "malformed",
 	[PT_LOSS_MEMORY] = "memory",
 	[PT_LOSS_ACTIVITY] = "gpu_activity",
+	[PT_LOSS_RETURN] = "read_return",
 };
 
 static int fill_capture(struct pt_an *an)

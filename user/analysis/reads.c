@@ -33,7 +33,7 @@ void pt_limit_reads(struct pt_an *an)
 				(unsigned long long)all);
 		break;
 	case PT_DOOR_KPROBE:
-		pt_report_limit(an->r, "reads", "Reads that no call makes (mapped files) or that libaio makes are not counted, nor calls whose return the kernel did not keep because too many were blocked at once.");
+		pt_report_limit(an->r, "reads", "Reads that no call makes (mapped files) or that libaio makes are not counted; calls whose return the kernel did not keep, because too many were blocked at once, count as lost.");
 		break;
 	case PT_DOOR_FEXIT:
 	case PT_DOOR_SYSCALL:

@@ -343,7 +343,9 @@ static size_t min_size(uint16_t kind)
 	case PT_REC_READS: return sizeof(struct pt_rec_reads);
 	case PT_REC_FILE: return sizeof(struct pt_rec_file);
 	case PT_REC_SAMPLE: return sizeof(struct pt_rec_sample);
-	case PT_REC_LOSS: return sizeof(struct pt_rec_loss);
+	case PT_REC_LOSS: /* has grown */
+		return offsetof(struct pt_rec_loss, count) +
+		       PT_LOSS_NR_MIN * sizeof(__u64);
 	case PT_REC_LIB: return sizeof(struct pt_rec_lib);
 	case PT_REC_MARK: return sizeof(struct pt_rec_mark);
 	case PT_REC_HOST: return sizeof(struct pt_rec_host);
