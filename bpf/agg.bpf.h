@@ -88,7 +88,8 @@ static __always_inline void pt_agg_add(struct pt_thread *th,
  * That shows in the thread's I/O accounting once the call is over: it counts
  * calls and bytes. When one call more is counted its bytes are known; when
  * there were others behind it (a read at the end of the file, of a pipe), the
- * pages and the file's size bound them.
+ * pages and the file's size bound them. A splice is not counted there at all:
+ * the one call more is another.
  */
 static __always_inline void pt_pages_end(struct pt_thread *th,
 					 struct task_struct *task)
@@ -111,10 +112,10 @@ static __always_inline void pt_pages_end(struct pt_thread *th,
 	e.door = PT_DOOR_PAGES;
 	e.begin = e.end = g->ts;
 	e.offset = ~0ULL;
-	if (calls == 1) {
+	if (calls == 1 && g->counted) {
 		e.ret = bytes;
 	} else {
-		e.ret = calls && bytes < most ? bytes : most;
+		e.ret = calls && g->counted && bytes < most ? bytes : most;
 		e.flags = PT_F_BOUND;
 	}
 	g->active = 0;

@@ -27,7 +27,8 @@ struct pt_pages {
 	__u64 inode, size, ts;
 	__u64 first, last;  /* pages, inclusive */
 	__u64 rchar, calls; /* of the thread before it */
-	__u32 dev, active;
+	__u32 dev;
+	__u16 active, counted; /* counted: the call will be, see pt_pages_end */
 };
 
 /*

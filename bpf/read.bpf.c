@@ -345,7 +345,8 @@ int BPF_PROG(pt_get_pages, struct address_space *mapping, unsigned long first,
 	dev = BPF_CORE_READ(inode, i_sb, s_dev);
 	calls = task->ioac.syscr;
 	g = &th->pages;
-	/* Again in the same call: more pages, or the same after they came. */
+	/* Again in the same call: more pages, or the same after they came. One
+	 * splice cannot be told from the next, so each event is one. */
 	if (g->active && g->calls == calls && g->inode == ino && g->dev == dev &&
 	    nr != PT_NR_SPLICE) {
 		if (first < g->first)
@@ -364,6 +365,7 @@ int BPF_PROG(pt_get_pages, struct address_space *mapping, unsigned long first,
 	g->calls = calls;
 	g->ts = bpf_ktime_get_ns();
 	g->active = 1;
+	g->counted = nr != PT_NR_SPLICE;
 	pages_name(th, task, nr, arg);
 	return 0;
 }
