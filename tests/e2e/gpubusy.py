@@ -91,12 +91,15 @@ def draw(seed):
 class Job:
     """One gpujob process; it is ended by its id whatever happens."""
 
-    def __init__(self, build, seed, log, env):
+    def __init__(self, o, seed, log, env):
+        argv = [os.path.join(o.build, "sim/gpujob"), "--seed", str(seed)]
+        if o.cupti and '"api": "hip"' in subprocess.run(
+                [*argv, "--dry-run"], capture_output=True, text=True, timeout=10,
+                check=True).stdout:
+            argv += ["--api", "driver"]    # HIP has no CUPTI
         self.p = subprocess.Popen(
-            [os.path.join(build, "sim/gpujob"), "--seed", str(seed),
-             "--seconds", str(2 * HALF_S), "--then", str(TAIL_S)],
-            env=dict(os.environ, PT_SIM_LOG=log, LD_LIBRARY_PATH=os.path.join(
-                build, "sim/cuda"), **env), text=True,
+            argv + ["--seconds", str(2 * HALF_S), "--then", str(TAIL_S)],
+            env=dict(os.environ, PT_SIM_LOG=log, **env), text=True,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.plan = None
 
@@ -136,7 +139,7 @@ def run_job(o, seed, d):
     jobs = []
     try:
         for s, log in zip(meta["seeds"], logs):
-            jobs.append(Job(o.build, s, log, env))
+            jobs.append(Job(o, s, log, env))
             jobs[-1].read_plan()
         time.sleep(LEAD_S)
         pids = [str(j.p.pid) for j in jobs[:meta["traced"]]]
