@@ -72,7 +72,7 @@ def compare_cupti(row, report, true_per_step, steps):
     row["cupti_share"], row["cupti_certainty"] = busy.get("share"), busy.get("certainty")
     if busy.get("certainty") != "measured":
         why = [x["reason"] for x in report["capture"]["limits"]
-               if x["what"].startswith("gpu_times")] or \
+               if x["what"] in ("gpu_times", "gpu.activity")] or \
               ["gpu_times " + str(report["capture"].get("hooks", {}).get("gpu_times"))]
         row["wrong"].append("--cupti: not measured; " + why[0][:200])
     elif abs((busy.get("share") or 0) - row["true"]) > CUPTI_POINTS:

@@ -140,7 +140,9 @@ class SimLoop:
 
     def __init__(self, name):
         self.log = os.environ["PT_SIM_LOG"]
-        self.rt = ctypes.CDLL(os.path.join(TOP, "build/sim/libcudart.so.12"))
+        # CUPTI's stand-in looks for the device among the global symbols
+        self.rt = ctypes.CDLL(os.path.join(TOP, "build/sim/libcudart.so.12"),
+                              mode=ctypes.RTLD_GLOBAL)
         self.rt.ptsim_set_kernel_ns.argtypes = [ctypes.c_uint64]
         self.rt.cudaLaunchKernel.argtypes = [
             ctypes.c_void_p, Dim3, Dim3, ctypes.c_void_p, ctypes.c_size_t,
@@ -227,13 +229,17 @@ def chrome_events(lines, begin, end):
     names = {"h2d": "Memcpy HtoD (Pageable -> Device)",
              "d2h": "Memcpy DtoH (Device -> Pageable)", "d2d": "Memcpy DtoD"}
     out = []
-    for i, line in enumerate(lines):
-        v = line.strip().split(",")
-        if line[0] == "#" or v[0] in ("op", "host") or len(v) < 8:
-            continue
+    rows = [line.strip().split(",") for line in lines if line[0] != "#"]
+    rows = [v for v in rows if v[0] != "op" and len(v) >= 8]
+    held = sorted((int(v[3]), int(v[4]), v[7]) for v in rows if v[0] == "host")
+    for i, v in enumerate(rows):
         submit, a, b = int(v[2]), int(v[3]), int(v[4])
-        if b < begin or submit > end:
+        if v[0] == "host" or b < begin or submit > end:
             continue
+        # a call that found the queue full was entered before it submitted
+        at = bisect.bisect_right(held, (submit, 1 << 63, "")) - 1
+        if at >= 0 and held[at][1] >= submit and held[at][2] == v[7]:
+            submit = held[at][0]
         out.append({"ph": "X", "cat": cats.get(v[0], "gpu_memcpy"),
                     "name": names.get(v[0], v[0]), "ts": a, "dur": b - a,
                     "args": {"device": 0, "correlation": i, "bytes": int(v[5])}})

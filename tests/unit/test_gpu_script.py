@@ -173,10 +173,16 @@ class Loops(unittest.TestCase):
                "kernel,0,100,200,300,0,1,cudaLaunchKernel\n",
                "host,0,1,2,3,0,1,cudaMemcpyAsync\n",
                "h2d,0,300,400,500,64,1,cudaMemcpyAsync\n",
+               "kernel,0,700,700,800,0,1,cudaLaunchKernel\n",
+               "host,0,600,600,710,0,1,cudaLaunchKernel\n",
                "kernel,0,9000,9100,9200,0,1,cudaLaunchKernel\n"]
         events = loops.chrome_events(log, 0, 1000)
         self.assertEqual([e["cat"] for e in events],
-                         ["kernel", "cuda_runtime", "gpu_memcpy", "cuda_runtime"])
+                         ["kernel", "cuda_runtime", "gpu_memcpy", "cuda_runtime",
+                          "kernel", "cuda_runtime"])
+        # the call that waited for room began at 600
+        self.assertEqual([e["ts"] for e in events if e["cat"] == "cuda_runtime"],
+                         [100, 300, 600])
         self.assertEqual(gpu_truth.direction(events[2]["name"]), "h2d")
 
 
