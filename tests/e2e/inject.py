@@ -372,6 +372,41 @@ def traced():
         t.end()
 
 
+# ---- stopped and continued by others ------------------------------------------------------
+
+def stops():
+    """Job control at every moment of it."""
+    t = Target("gpu")
+    p = None
+    try:
+        before = t.rate(0.5)
+        code = ("import os,time,random\nwhile True:\n os.kill(%d,19);time.sleep(random.random()*"
+                ".006)\n os.kill(%d,18);time.sleep(random.random()*.03)" % (t.pid, t.pid))
+        p = subprocess.Popen([PYTHON, "-c", code], stderr=subprocess.DEVNULL)
+        runs = inject(t.pid, cycles=15, timeout=300)
+        p.kill()
+        p.wait()
+        os.kill(t.pid, signal.SIGCONT)
+        after = t.rate(1.0)
+        done = sum(1 for r in runs if not r["inject"])
+        again = inject(t.pid)
+        why = []
+        if not t.alive() or t.bad() or after < 0.25 * before:
+            why.append("alive %s, %d wrong, rate x%.2f" % (t.alive(), t.bad(), after / before))
+        elif again[0]["inject"] or left(t.pid, True):
+            why.append("the next: %s; %s" % (again[0]["said"], left(t.pid, True)))
+        if not done:
+            why.append("it was not loaded once")
+        row("stops", "%d/%d loaded, %d ops, %d wrong, rate x%.2f after" % (
+            done, len(runs), t.ops(), t.bad(), after / before), said(runs), not why,
+            "; ".join(why))
+    finally:
+        if p and p.poll() is None:
+            p.kill()
+            p.wait()
+        t.end()
+
+
 # ---- the loader's lock is held --------------------------------------------------------
 
 def loader():
@@ -782,6 +817,8 @@ def main():
         other_programs(wanted)
         if wanted("traced"):
             traced()
+        if wanted("stops"):
+            stops()
         if wanted("loader"):
             loader()
         if wanted("pytorch"):

@@ -154,8 +154,8 @@ int pt_hold_write(struct pt_thread_hold *h, uint64_t at, const void *buf,
 
 /* ---- inject_safe.c: is this a safe point? -------------------------------------- */
 /*
- * 0; or -EAGAIN, where another moment may be: `why` says (static text). `pc`: of
- * the function whose entry it stopped at, 0 inside a call.
+ * 0; or -EAGAIN, where another moment may be: `why` says (static text).
+ * `at_libc`: at the entry of a waiting function, so that its caller counts.
  */
 int pt_safe_here(struct pt_thread_hold *h, const struct pt_maps *m,
 		 const struct pt_libc *libc, bool at_libc, const char **why);
