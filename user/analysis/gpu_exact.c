@@ -294,9 +294,16 @@ static int consider_others(struct exact *x, uint16_t device)
 	size_t i;
 	int err = 0;
 
-	for (i = 0; i < m->all_procs.n && !err; i++)
-		if (m->all_procs.v[i] != x->p && m->all_procs.v[i]->acts.n)
-			err = consider(x, m->all_procs.v[i], device);
+	for (i = 0; i < m->all_procs.n && !err; i++) {
+		const struct pt_proc *q = m->all_procs.v[i];
+
+		/* NCCL refuses two ranks of a job on one device */
+		if (q == x->p || !q->acts.n ||
+		    (q->facts.rank >= 0 && x->p->facts.rank >= 0 &&
+		     q->facts.rank != x->p->facts.rank))
+			continue;
+		err = consider(x, q, device);
+	}
 	return err;
 }
 
