@@ -455,7 +455,7 @@ install: all
 	$(INSTALL) -d $(D)/bin $(D)/libexec/pipetrace $(D)/share/man/man8 \
 		$(D)/share/doc/pipetrace $(D)/share/pipetrace
 	$(INSTALL) -m 755 $(B)/pipetrace $(D)/bin/pipetrace
-	for f in $(SIM); do $(INSTALL) -m 755 $$f $(D)/libexec/pipetrace/ || exit 1; done
+	for f in $(SIM) $(AGENT); do $(INSTALL) -m 755 $$f $(D)/libexec/pipetrace/ || exit 1; done
 	for f in $(DOCS); do $(INSTALL) -m 644 $$f $(D)/share/doc/pipetrace/ || exit 1; done
 	for f in $(SCHEMAS); do $(INSTALL) -m 644 $$f $(D)/share/pipetrace/ || exit 1; done
 	for f in $(MAN8); do $(INSTALL) -m 644 $$f $(D)/share/man/man8/ || exit 1; done
