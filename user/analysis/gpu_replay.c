@@ -303,7 +303,9 @@ static int close_units(struct pt_replay *r, uint32_t at, size_t n,
 			err = put(kind, (uint64_t)b, (uint64_t)f);
 	}
 	s->free = (uint64_t)f;
-	memmove(s->open.v, s->open.v + n, (s->open.n - n) * sizeof(*s->open.v));
+	if (n)
+		memmove(s->open.v, s->open.v + n,
+			(s->open.n - n) * sizeof(*s->open.v));
 	s->open.n -= n;
 	s->end = fifo(s->open.v, s->open.n, s->free, &as_is);
 	return err;
