@@ -127,25 +127,19 @@ static int tell(struct perfetto *p, enum space in, const char *raw,
 	if (!text)
 		return -ENOMEM;
 	p->made[p->n_made++] = text;
+#define TELL(list, count)                                                      \
+	i = f->count++;                                                        \
+	p->list[i].has_iid = 1;                                                \
+	p->list[i].iid = iid;                                                  \
+	p->list[i].name = text;                                                \
+	break
 	switch (in) {
 	case NAMES:
-		i = f->n_event_names++;
-		p->names[i].has_iid = 1;
-		p->names[i].iid = iid;
-		p->names[i].name = text;
-		break;
+		TELL(names, n_event_names);
 	case CATS:
-		i = f->n_event_categories++;
-		p->cats[i].has_iid = 1;
-		p->cats[i].iid = iid;
-		p->cats[i].name = text;
-		break;
+		TELL(cats, n_event_categories);
 	case KEYS:
-		i = f->n_debug_annotation_names++;
-		p->keys[i].has_iid = 1;
-		p->keys[i].iid = iid;
-		p->keys[i].name = text;
-		break;
+		TELL(keys, n_debug_annotation_names);
 	default:
 		i = f->n_debug_annotation_string_values++;
 		p->strs[i].has_iid = 1;
