@@ -104,7 +104,7 @@ E2E := $(E2E_SRCS:tests/e2e/%.c=$(B)/tests/e2e/%)
 # How fast records become a diagnosis: linked with the program's rooms.
 BENCH_SRCS := $(sort $(wildcard tests/bench/*.c))
 
-.PHONY: all demo test check kernels bench bench-replay install uninstall help clean deps unit e2e purity sim bpf FORCE
+.PHONY: all demo test check kernels bench bench-replay bench-export install uninstall help clean deps unit e2e purity sim bpf FORCE
 FORCE:
 
 all: $(B)/pipetrace $(SIM) $(SIM_CUDA) $(SIM_GPUJOB) $(B)/libpipetrace_agent.so
@@ -119,6 +119,7 @@ help:
 	@echo 'make kernels      the read doors on Debian kernels in emulated machines (root)'
 	@echo 'make bench        measure attach, report, detach and the own CPU (root)'
 	@echo 'make bench-replay measure how fast records become a diagnosis'
+	@echo 'make bench-export measure how fast a timeline is written'
 	@echo 'make install      DESTDIR= PREFIX=$(PREFIX)'
 	@echo 'make uninstall    remove what install put there'
 	@echo 'make deps         install what the build and the tests need (apt)'
@@ -438,6 +439,8 @@ bench: all bench-replay
 	tests/bench/bench.py
 bench-replay: $(B)/tests/bench/replay
 	tests/bench/replay.py --program $<
+bench-export: $(B)/tests/bench/replay
+	tests/bench/replay.py --program $< --export
 
 demo:
 	tools/install-deps build

@@ -16,6 +16,7 @@
 #include <malloc.h>
 
 #include "analysis/analysis.h"
+#include "export/trace.h"
 #include "base/vec.h"
 #include "bench/repeat.h"
 #include "model/timeline.h"
@@ -72,12 +73,71 @@ static double feed(struct pt_model *m, const struct batch *b)
 	return cpu_s() - t;
 }
 
-static int one(const char *path, double records)
+/* ---- export --------------------------------------------------------------- */
+
+struct counter {
+	struct pt_trace_writer w;
+	double events; /* begins, ends, instants and values, as Perfetto counts */
+};
+
+static int count_track(struct pt_trace_writer *w, const struct pt_trace_track *t)
+{
+	(void)w;
+	(void)t;
+	return 0;
+}
+
+static int count_slice(struct pt_trace_writer *w, const struct pt_trace_event *e)
+{
+	((struct counter *)w)->events += e->end > e->begin ? 2 : 1;
+	return 0;
+}
+
+static int count_value(struct pt_trace_writer *w, const struct pt_trace_track *t,
+		       uint64_t ts, double v)
+{
+	(void)t;
+	(void)ts;
+	(void)v;
+	((struct counter *)w)->events++;
+	return 0;
+}
+
+/* Seconds that one format takes, without a disk. */
+static double export_s(const struct pt_export *x,
+		       int (*fn)(const struct pt_export *, FILE *))
+{
+	FILE *null = fopen("/dev/null", "w");
+	double t = cpu_s();
+
+	if (!null || setvbuf(null, NULL, _IOFBF, 1 << 20) || fn(x, null))
+		abort();
+	t = cpu_s() - t;
+	fclose(null);
+	return t;
+}
+
+static void exported(const struct pt_export *x, const char *name)
+{
+	struct counter c = { .w = { count_track, count_slice, count_slice,
+				    count_value } };
+	double p = export_s(x, pt_export_perfetto);
+	double j = export_s(x, pt_export_chrome);
+
+	if (pt_trace_walk(x, &c.w))
+		abort();
+	printf("%s\t%.0f\t%.0f\t%.2f\t%.2f\n", name, (double)x->m->records,
+	       c.events, c.events / p / 1e6, c.events / j / 1e6);
+	fflush(stdout);
+}
+
+static int one(const char *path, double records, bool export)
 {
 	struct pt_repeat *in = pt_repeat_open(path);
 	struct pt_model *m = pt_model_new();
 	struct pt_report *r = pt_report_new();
-	struct pt_analysis_opts o = { 0 };
+	struct pt_lanes lanes = { 0 };
+	struct pt_analysis_opts o = { .lanes = export ? &lanes : NULL };
 	struct batch b = { 0 };
 	double fed = 0, settled, done, kept, n, threads, before = heap_bytes();
 	unsigned rounds, i;
@@ -102,6 +162,12 @@ static int one(const char *path, double records)
 	kept = heap_bytes() - before - (double)b.bytes.cap;
 	n = (double)m->records;
 	threads = (double)m->all_threads.n;
+	if (export) {
+		struct pt_export x = { m, r, &lanes };
+
+		exported(&x, name ? name + 1 : path);
+		goto out;
+	}
 	printf("%s\t%.0f\t%.0f\t%lld\t%.3f\t%.3f\t%.3f\t%.2f\t%.1f\t%.0f\t%.0f\t%s\n",
 	       name ? name + 1 : path, n, threads, (long long)r->steps.count,
 	       1e9 * fed / n, 1e9 * settled / n, 1e9 * done / n,
@@ -109,6 +175,7 @@ static int one(const char *path, double records)
 	       r->steps.count > 0 ? kept / (double)r->steps.count : NAN,
 	       r->n_verdicts ? r->verdicts[0].id : "-");
 	fflush(stdout);
+out:
 	pt_report_free(r);
 	pt_model_free(m);
 	pt_repeat_close(in);
@@ -119,18 +186,24 @@ static int one(const char *path, double records)
 int main(int argc, char **argv)
 {
 	double records = 3e6;
+	bool export = argc > 1 && !strcmp(argv[1], "-e");
 	int i = 1, bad = 0;
 
+	argv += export;
+	argc -= export;
 	if (argc > 2 && !strcmp(argv[1], "-n")) {
 		records = atof(argv[2]);
 		i = 3;
 	}
 	if (i == argc || !(records > 0)) {
-		fprintf(stderr, "usage: replay [-n RECORDS] STREAM...\n");
+		fprintf(stderr, "usage: replay [-e] [-n RECORDS] STREAM...\n");
 		return 2;
 	}
-	printf("stream\trecords\tthreads\tsteps\tfeed_ns\tsettle_ns\tanalyse_ns\tM/s\tB/record\tB/thread\tB/step\tverdict\n");
+	if (export)
+		printf("stream\trecords\tevents\tperfetto M/s\tchrome M/s\n");
+	else
+		printf("stream\trecords\tthreads\tsteps\tfeed_ns\tsettle_ns\tanalyse_ns\tM/s\tB/record\tB/thread\tB/step\tverdict\n");
 	for (; i < argc; i++)
-		bad |= one(argv[i], records);
+		bad |= one(argv[i], records, export);
 	return bad;
 }
