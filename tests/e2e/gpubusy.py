@@ -99,7 +99,8 @@ class Job:
             argv += ["--api", "driver"]    # HIP has no CUPTI
         self.p = subprocess.Popen(
             argv + ["--seconds", str(2 * HALF_S), "--then", str(TAIL_S)],
-            env=dict(os.environ, PT_SIM_LOG=log, **env), text=True,
+            env=dict(os.environ, PT_SIM_LOG=log, **env, LD_LIBRARY_PATH=os.path.join(
+                o.build, "sim/cuda")), text=True, # where CUPTI lies
             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.plan = None
 
