@@ -96,7 +96,7 @@ def wants(cls, slots, how, where):
     elif cls in ("EVENT_RECORD", "SYNC_EVENT", "STREAM_WAIT"):
         what = slots["v0"]
         w.append(("event", what, typed(EVENT)))
-    elif cls.startswith("COPY"):
+    elif cls in ("COPY_SYNC", "COPY_ASYNC"):
         if typed(KIND):
             w.append(("kind", slots["v2"], typed(KIND)))
         if "AREA" in how:
@@ -115,6 +115,15 @@ def wants(cls, slots, how, where):
         w.append(("height", slots["v0"], named({"height", "Height"})))
     elif cls == "MEMSET" or (cls == "ALLOC" and slots["v1"] is not None):
         w.append(("bytes", slots["v1"], named(BYTES | {"sizeBytes", "n"})))
+    elif cls == "EVENT_END":
+        w.append(("event", slots["v0"], typed(EVENT)))
+    elif cls in ("PREFETCH", "MAP", "UNMAP"):
+        w.append(("bytes", slots["v1"], named(BYTES)))
+    elif cls == "COPY_BATCH":
+        w.append(("copies", slots["v0"], named({"count", "numOps"})))
+    elif cls == "GRAPH_UPDATE":
+        w.append(("executable", slots["v0"],
+                  typed({"cudaGraphExec_t", "CUgraphExec", "hipGraphExec_t"})))
     elif cls == "FUNCTION":
         w.append(("handle", slots["v0"], [0]))
         w.append(("what it is made of", slots["v1"],

@@ -3,6 +3,7 @@
  * not known. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -237,8 +238,80 @@ static void collectives_block(void **state)
 	close_job(&j);
 }
 
+static bool has_limit(const struct pt_report *r, const char *what)
+{
+	for (size_t i = 0; i < r->capture.n_limits; i++)
+		if (!strcmp(r->capture.limits[i].what, what))
+			return true;
+	return false;
+}
+
+/* Several copies in one call, alone and as part of a graph. */
+static void batches(void **state)
+{
+	struct job j;
+
+	(void)state;
+	open_job(&j);
+	call(&j, "cuMemcpyBatchAsync_v2", S, 5, 0, 0);
+	call(&j, "cuMemcpyBatchAsync_v2", S, UINT64_MAX, 0, 0); /* damaged */
+	call(&j, "cudaStreamBeginCapture", T, 0, 0, 0);
+	call(&j, "cuMemcpyBatchAsync_v2", T, 3, 0, 0);
+	call(&j, "cudaLaunchHostFunc", T, 0x1234, 0, 0);
+	call(&j, "cuMemPrefetchAsync_v2", T, 0x1000, 4096, 0);
+	makes(&j, "cudaStreamEndCapture", T, 0, GRAPH, 0);
+	makes(&j, "cudaGraphInstantiate", 0, GRAPH, EXEC, 0);
+	call(&j, "cudaGraphLaunch", S, EXEC, 0, 0);
+	call(&j, "cudaGraphExecUpdate", 0, EXEC, GRAPH, 0);
+	call(&j, "cudaGraphLaunch", S, EXEC, 0, 0);
+	finish(&j);
+	assert_int_equal(j.r->gpu->copies_other, 5 + 2 * 3);
+	assert_int_equal(j.r->gpu->kernels, 0);
+	assert_true(has_limit(j.r, "gpu.copies"));
+	close_job(&j);
+}
+
+/* The lower bound of busy when the host sleeps 10 ms for a stream that had
+ * `symbol`. */
+static double busy_behind(const char *symbol, bool both)
+{
+	struct job j;
+	uint64_t b;
+	double busy;
+
+	open_job(&j);
+	call(&j, "cudaLaunchKernel", S, 1, 0, 0);
+	b = tick(&j);
+	st_gpu(&j.s, "cudaStreamSynchronize", PID, PID, b, b + 2000, S, 0, 0, 0);
+	if (both)
+		call(&j, "cudaLaunchKernel", S, 1, 0, 0);
+	call(&j, symbol, S, 1, 0, 0);
+	b = tick(&j);
+	st_gpu(&j.s, "cudaStreamSynchronize", PID, PID, b, b + 10 * ST_MS, S, 0,
+	       0, 0);
+	st_off(&j.s, PID, PID, b + 1000, b + 10 * ST_MS - 3000,
+	       b + 10 * ST_MS - 2000);
+	j.now = b + 10 * ST_MS;
+	finish(&j);
+	busy = j.r->gpu->busy_hard[0];
+	close_job(&j);
+	return busy;
+}
+
+static void functions_of_the_host(void **state)
+{
+	(void)state;
+	/* the control: a wait behind a kernel shows the device at work */
+	assert_true(busy_behind("cudaLaunchKernel", false) > 0);
+	assert_true(busy_behind("cudaLaunchHostFunc", false) == 0);
+	assert_true(busy_behind("cudaLaunchHostFunc", true) == 0);
+	assert_true(busy_behind("cuStreamAddCallback", true) == 0);
+}
+
 static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(captured_launches_run_with_the_graph),
+	cmocka_unit_test(batches),
+		cmocka_unit_test(functions_of_the_host),
+		cmocka_unit_test(captured_launches_run_with_the_graph),
 	cmocka_unit_test(a_stream_joins_by_an_event),
 	cmocka_unit_test(a_graph_from_before_is_unknown),
 	cmocka_unit_test(a_failed_capture_makes_nothing),

@@ -262,6 +262,19 @@ static int record_event(struct pt_gqueue *q, const struct pt_gpu_call *c,
 	return 0;
 }
 
+/* The stream waits for the host, with nothing for the device to do; who waits
+ * for the stream waits for that too. */
+static int take_host_func(struct pt_gqueue *q, const struct pt_gpu_call *c,
+			  uint16_t n)
+{
+	uint32_t s = stream_of(q, c->stream, n);
+	int err = submit(q, c, n, s);
+
+	if (!err && s < q->streams.n)
+		q->streams.v[s].foreign = true;
+	return err;
+}
+
 static int take_wait(struct pt_gqueue *q, const struct pt_gpu_call *c,
 		     uint16_t n)
 {
@@ -423,6 +436,10 @@ static void count(struct pt_dev_counts *t, const struct pt_graphs *g,
 			t->other_copies++;
 		t->copy_bytes += c->v[1];
 		break;
+	case PT_API_COPY_BATCH:
+		if (c->v[0] <= PT_BATCH_MAX)
+			t->other_copies += c->v[0];
+		break;
 	case PT_API_SYNC_DEVICE:
 	case PT_API_SYNC_STREAM:
 	case PT_API_SYNC_EVENT:
@@ -472,7 +489,11 @@ static int take_call(struct pt_gqueue *q, const struct pt_gpu_call *c)
 	case PT_API_LAUNCH:
 	case PT_API_GRAPH_LAUNCH:
 	case PT_API_MEMSET:
+	case PT_API_PREFETCH:
+	case PT_API_COPY_BATCH:
 		return take_launch(q, c, n, collective);
+	case PT_API_HOST_FUNC:
+		return take_host_func(q, c, n);
 	case PT_API_COPY_SYNC:
 	case PT_API_COPY_ASYNC:
 		return take_copy(q, c, n);

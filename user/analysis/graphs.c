@@ -149,6 +149,12 @@ int pt_graphs_take(struct pt_graphs *g, const struct pt_gpu_call *c)
 			cap->events[cap->n_events++] = c->v[0];
 		return 1;
 	}
+	/* an update of an executable graph leaves its nodes what they are */
+	if (c->cls == PT_API_COPY_BATCH && c->v[0] <= PT_BATCH_MAX)
+		cap->work.other_copies += c->v[0];
+	if (c->cls == PT_API_COPY_BATCH || c->cls == PT_API_PREFETCH ||
+	    c->cls == PT_API_HOST_FUNC)
+		return 1;
 	if (!pt_call_is_submit(c))
 		return 0;
 	add_node(&cap->work, c);

@@ -319,6 +319,8 @@ static inline bool pt_call_is_copy(const struct pt_gpu_call *c)
 {
 	return c->cls == PT_API_COPY_SYNC || c->cls == PT_API_COPY_ASYNC;
 }
+/* Copies in one call of a batch; more is damage. */
+#define PT_BATCH_MAX (1u << 20)
 #define PT_COPY_H2D 1 /* cudaMemcpyKind */
 #define PT_COPY_D2H 2
 #define PT_COPY_ANY 4 /* cudaMemcpyDefault: by the addresses */

@@ -345,6 +345,24 @@ static void say_unnamed(const struct pt_ops *o)
 				lacking, all);
 }
 
+static void say_batches(const struct pt_ops *o)
+{
+	unsigned long long calls = 0;
+	const struct pt_api *a;
+	const struct pt_op *p;
+
+	for (p = o->all; p; p = p->hh.next) {
+		a = p->key.kind == PT_OP_API && p->key.id < UINT32_MAX ?
+			    pt_api_get((uint32_t)p->key.id) : NULL;
+		if (a && a->cls == PT_API_COPY_BATCH)
+			calls += p->calls;
+	}
+	if (calls)
+		pt_report_limit(o->an->r, "gpu.copies",
+				"%llu calls copied several blocks each: the copies are counted, their bytes and directions are not known.",
+				calls);
+}
+
 static int fill_rows(struct pt_ops *o)
 {
 	struct pt_r_operation *r;
@@ -397,6 +415,7 @@ int pt_fill_operations(struct pt_an *an, const struct pt_trainer *t)
 	if (!err)
 		err = join_names(&o);
 	say_unnamed(&o);
+	say_batches(&o);
 	if (!err)
 		err = fill_rows(&o);
 	if (!err)

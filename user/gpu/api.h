@@ -31,6 +31,15 @@ enum pt_api_class {
 	PT_API_COLLECTIVE, /* of NCCL or RCCL, on one communicator */
 	PT_API_COMM,	   /* makes or ends communicators, or starts a group */
 	PT_API_FUNCTION,   /* gives a kernel's handle */
+	PT_API_STREAM_NEW,
+	PT_API_STREAM_END, /* its handle may be given out again */
+	PT_API_EVENT_END,
+	PT_API_HOST_FUNC,  /* a stream waits for a function of the host */
+	PT_API_GRAPH_UPDATE, /* an executable graph becomes another one */
+	PT_API_PREFETCH,   /* of managed memory, on a stream */
+	PT_API_COPY_BATCH, /* several copies on a stream; bytes not known */
+	PT_API_MAP,	   /* memory to an address that was reserved */
+	PT_API_UNMAP,
 };
 
 /* What an entry point's slots do not say by themselves; a word of these. */
