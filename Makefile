@@ -404,7 +404,7 @@ $(B)/tests/kernels/%: $(B)/obj/tests/kernels/%.o $(B)/libpipetrace.a
 
 unit: $(UNIT)
 e2e: $(INJECT_AGENTS)
-e2e: $(E2E) $(B)/san/pipetrace
+e2e: $(E2E) $(SIM_FIND) $(B)/san/pipetrace
 
 # One relocatable object of the pure rooms; the check reads its undefined symbols.
 $(B)/tests/pure.o: $(PURE_SRCS:%.c=$(B)/obj/%.o) $(PURE_BASE:%.c=$(B)/obj/%.o)

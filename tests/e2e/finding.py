@@ -32,6 +32,7 @@ CUDA = os.path.join(SIM, "cuda")
 NAMES = {"_Z8add_tilePfi": "add_tile(float*, int)",
          "_Z5scaleIdEvPT_": "void scale<double>(double*)",
          "reduce_rows": "reduce_rows"}
+LINGER = 0.7  # s, for the names of the last kernels
 LATE_GAP_MAX = 0.5  # s; without mapping events it takes up to a second
 
 Case = collections.namedtuple("Case", "name prepare named")
@@ -71,7 +72,7 @@ def stripped_job(tmp):
 
 
 def driver(tmp):
-    return [findjob(), "-m", "-l", "300", os.path.join(CUDA, "libcuda.so.1")]
+    return [findjob(), "-m", "-l", "1500", os.path.join(CUDA, "libcuda.so.1")]
 
 
 def driver_before(tmp):
@@ -97,7 +98,7 @@ def renamed(tmp):
 
 
 def renamed_late(tmp):
-    return [findjob(), "-l", "300", runtime(tmp, "anything.so")]
+    return [findjob(), "-l", "1500", runtime(tmp, "anything.so")]
 
 
 def no_soname(tmp):
@@ -207,8 +208,9 @@ def outer_pid(starter, inner):
 def trace(argv, tmp, env, meanwhile=None, contained=False):
     """(report, what the job said: {kernel: count}, opened, rounds)"""
     out = os.path.join(tmp, "report.json")
-    job = subprocess.Popen(argv, env=env, text=True, stdout=subprocess.PIPE,
-                           stderr=subprocess.DEVNULL)
+    tracer = None
+    job = subprocess.Popen(argv, env=env, text=True, stdin=subprocess.PIPE,
+                           stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     try:
         line = job.stdout.readline()
         if not line.strip().isdigit():
@@ -216,19 +218,35 @@ def trace(argv, tmp, env, meanwhile=None, contained=False):
         pid = outer_pid(job.pid, int(line)) if contained else int(line)
         if meanwhile:
             meanwhile(tmp, job)
-        t = subprocess.run([PIPETRACE, "-p", str(pid), "--json", out],
-                           capture_output=True, text=True, timeout=60)
+        tracer = subprocess.Popen([PIPETRACE, "-p", str(pid), "--json", out],
+                                  text=True, stdout=subprocess.DEVNULL,
+                                  stderr=subprocess.PIPE)
+        told = ""
+        while "attached to" not in told:
+            line = tracer.stderr.readline()
+            if not line:
+                raise Broken("pipetrace: " + told[-200:])
+            told += line
+        job.stdin.write("\n")
+        job.stdin.flush()
+        if job.stdout.readline() != "done\n":
+            raise Broken("the job failed")
+        time.sleep(LINGER)
+        job.stdin.write("\n")
+        job.stdin.flush()
         said = job.stdout.read().splitlines()
         status = job.wait(20)
+        told += tracer.communicate(timeout=60)[1]
     finally:
-        if job.poll() is None:
-            job.kill()
-            job.wait()
+        for p in (job, tracer):
+            if p and p.poll() is None:
+                p.kill()
+                p.wait()
         job.stdout.close()
     if status:
         raise Broken("the job ended with %d" % status)
-    if t.returncode:
-        raise Broken("pipetrace: " + t.stderr.strip()[-200:])
+    if tracer.returncode:
+        raise Broken("pipetrace: " + told.strip()[-200:])
     counts = {l.split()[0]: int(l.split()[1]) for l in said[:3]}
     opened = [int(x) / 1e9 for x in said[3].split()[1:]]
     rounds = [int(x) / 1e9 for x in said[4].split()[1:]]
@@ -273,7 +291,7 @@ def late(tmp):
     launches at once, every half millisecond."""
     log = os.path.join(tmp, "gpu.csv")
     env = dict(os.environ, PT_SIM_LOG=log, PT_SIM_KERNEL_NS="100")
-    argv = [findjob(), "-w", "700", "-l", "1", "-n", "2000", "-u", "400",
+    argv = [findjob(), "-l", "1", "-n", "2000", "-u", "400",
             runtime(tmp)]
     report, counts, opened, rounds = trace(argv, tmp, env)
     missed = sum(counts.values()) - report["gpu"][0]["kernels"]

@@ -5,7 +5,7 @@
  *
  *   findjob [-w MS] [-l MS] [-n ROUNDS] [-u US] [-m] [-a] [LIBCUDART...]
  *
- * -w: wait so long behind printing the pid (500). -l: open the libraries only
+ * -w: wait so long behind printing the pid (0: for a line on the standard input). -l: open the libraries only
  * then, and so long after that (0: before). -n: rounds (100), each three
  * launches through each runtime in turn and a sync; -u: between rounds (2000).
  * -m: the libraries are CUDA drivers: kernels of a module, by their names. -a:
@@ -13,9 +13,10 @@
  * 600 MiB, and as much again, which fails, and again when the first is freed; then
  * 2 GiB, which fails for good.
  *
- * Prints its pid, then "NAME COUNT" for each kernel that it launched, "opened NS
- * NS" (begin, end of opening the libraries) and "first" with the moments of the
- * rounds; CLOCK_MONOTONIC.
+ * Prints its pid, "done" behind the last round (and waits for a line again), then
+ * "NAME COUNT" for each kernel that it launched, "opened NS NS" (begin, end of
+ * opening the libraries) and "first" with the moments of the rounds, all of
+ * CLOCK_MONOTONIC.
  */
 #include <dlfcn.h>
 #include <stdbool.h>
@@ -97,6 +98,17 @@ static void rest(uint64_t us)
 	nanosleep(&t, NULL);
 }
 
+/* Half a minute at most: whoever started this may have gone. */
+static void await_line(void)
+{
+	char c;
+
+	alarm(30);
+	while (read(0, &c, 1) == 1 && c != '\n')
+		;
+	alarm(0);
+}
+
 static void *need(void *h, const char *name)
 {
 	void *p = h ? dlsym(h, name) : NULL;
@@ -173,7 +185,7 @@ static bool too_much(struct lib *l)
 int main(int argc, char **argv)
 {
 	static uint64_t at[MAX_ROUNDS];
-	unsigned wait_ms = 500, late_ms = 0, rounds = 100, us = 2000, r, i;
+	unsigned wait_ms = 0, late_ms = 0, rounds = 100, us = 2000, r, i;
 	uint64_t count[N_KERNELS] = { 0 }, begin = 0, end = 0;
 	struct lib lib[MAX_LIBS] = { { 0 } };
 	unsigned n = 0, k;
@@ -196,7 +208,10 @@ int main(int argc, char **argv)
 		if (i) {
 			printf("%d\n", (int)getpid());
 			fflush(stdout);
-			rest(wait_ms * 1000);
+			if (wait_ms)
+				rest(wait_ms * 1000);
+			else
+				await_line();
 		}
 		if (i == !late_ms)
 			continue;
@@ -228,6 +243,10 @@ int main(int argc, char **argv)
 			return 1;
 		rest(us);
 	}
+	printf("done\n");
+	fflush(stdout);
+	if (!wait_ms) /* names are looked for while it is there */
+		await_line();
 	for (k = 0; k < N_KERNELS; k++)
 		printf("%s %llu\n", kernels[k].name,
 		       (unsigned long long)count[k]);
