@@ -131,7 +131,7 @@ static struct pt_dev *new_dev(struct pt_trainer *t, const struct pt_devices *d,
 	struct pt_dev x = { .node = node, .ordinal = PT_DEV_NO_ORDINAL,
 			    .pageable_share = NAN };
 
-	if (d->node[node].kind == PT_NODE_ORDINAL)
+	if (node < PT_NODES_MAX && d->node[node].kind == PT_NODE_ORDINAL)
 		x.ordinal = (uint32_t)d->node[node].value;
 	return pt_vec_push(&t->devs, x) ? NULL : &t->devs.v[t->devs.n - 1];
 }
