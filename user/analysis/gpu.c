@@ -94,6 +94,22 @@ static uint16_t default_node(const struct pt_devices *d)
 	return at;
 }
 
+/* The replays show what open times do, not what the model leaves out: streams
+ * that hold each other up, work that differs from step to step. A tenth of what
+ * is not certain is left open for that, on each side. */
+#define LEFT_OPEN 10
+static void widen(struct pt_dev *d, uint64_t wall)
+{
+	uint64_t most = wall - d->idle_hard_ns, mid = wall - d->idle_likely_ns;
+	uint64_t lo = pt_min64(d->busy_lo_ns, mid);
+	uint64_t hi = pt_max64(d->busy_hi_ns, mid);
+
+	lo = pt_max64(lo, d->busy_hard_ns);
+	hi = pt_min64(hi, most);
+	d->busy_lo_ns = lo - (lo - d->busy_hard_ns) / LEFT_OPEN;
+	d->busy_hi_ns = hi + (most - hi) / LEFT_OPEN;
+}
+
 static int finish(struct pt_an *an, struct pt_dev *d)
 {
 	uint64_t wall = an->t1 - an->t0;
@@ -106,6 +122,9 @@ static int finish(struct pt_an *an, struct pt_dev *d)
 	/* Where a launch was lost, the host may be seen to wait for a device
 	 * that seemed empty: then it was not. */
 	err = pt_spans_remove(&d->idle_hard, &d->busy_hard);
+	d->shared = pt_gpu_others(an);
+	if (d->shared)
+		d->idle_hard.n = 0;
 	if (!err)
 		err = append(&busy, &d->busy_hard);
 	pt_spans_tidy(&busy, an->t0, an->t1);
@@ -118,10 +137,7 @@ static int finish(struct pt_an *an, struct pt_dev *d)
 		return err;
 	d->idle_hard_ns = pt_spans_sum(&d->idle_hard);
 	d->idle_likely_ns = pt_spans_sum(idle);
-	d->busy_lo_ns = pt_max64(pt_min64(d->busy_lo_ns, wall - d->idle_likely_ns),
-				 d->busy_hard_ns);
-	d->busy_hi_ns = pt_min64(pt_max64(d->busy_hi_ns, wall - d->idle_likely_ns),
-				 wall - d->idle_hard_ns);
+	widen(d, wall);
 	return 0;
 }
 
@@ -145,23 +161,45 @@ static int by_ordinal(const void *a, const void *b)
 	return x->node < y->node ? -1 : x->node > y->node;
 }
 
+/* The node that stands for the device of node `n` in the report. Threads that
+ * did not choose share one unless it was seen that they cannot. */
+static uint16_t stands_for(const struct pt_gqueue *q, uint16_t n,
+			   uint64_t *members)
+{
+	uint16_t i;
+
+	if (q->devices.node[n].kind != PT_NODE_THREAD)
+		return n;
+	if (q->devices.chosen)
+		return default_node(&q->devices);
+	for (i = 0; i < n; i++)
+		if (members[i] && !(members[i] & q->node[n].apart))
+			break;
+	members[i] |= 1ull << n;
+	return i;
+}
+
 static int make_devs(struct pt_gqueue *q, struct pt_glikely *likely)
 {
+	uint64_t members[PT_NODES_MAX] = { 0 };
 	struct pt_trainer *t = q->t;
-	uint16_t at = default_node(&q->devices), n;
+	uint16_t n;
 	size_t i;
 	int err = 0;
 
 	for (n = 0; n < q->devices.n && !err; n++) {
-		bool open = q->devices.node[n].kind == PT_NODE_THREAD;
-		struct pt_dev *d = dev_of_node(t, open ? at : n);
+		bool open = q->devices.node[n].kind == PT_NODE_THREAD, first;
 		struct pt_dev_counts *c = &q->node[n].counts;
-		bool first = !d;
+		struct pt_dev *d;
+		uint16_t at;
 
 		if (q->devices.node[n].same != n || !q->devices.node[n].used)
 			continue;
+		at = stands_for(q, n, members);
+		d = dev_of_node(t, at);
+		first = !d;
 		if (!d)
-			d = new_dev(t, &q->devices, open ? at : n);
+			d = new_dev(t, &q->devices, at);
 		if (!d)
 			return -ENOMEM;
 		add_counts(&d->counts, c);

@@ -13,6 +13,8 @@
 /* How long a thread that serves the device may take from its CPU to the
  * moment at which a host that spins sees what it has to say. */
 #define SERVED_NS 200000ull
+/* How long one may run between being woken and waking the host. */
+#define RUNS_NS 150000ull
 
 /* May `th` be one that serves the device: it makes no GPU calls itself. */
 static bool serves(const struct pt_thread *th)
@@ -39,7 +41,7 @@ static bool asleep(const struct pt_iv *iv)
  * of the process; 0: it was awake since before `from`, or is none that serves
  * the device. */
 static uint64_t woken(const struct pt_an *an, const struct pt_proc *p,
-		      const struct pt_iv *by, uint64_t from)
+		      const struct pt_iv *by, uint64_t from, uint64_t *likely)
 {
 	const struct pt_thread *w = by->waker_tid ?
 		pt_model_thread(an->m, by->waker_tid) : NULL;
@@ -47,6 +49,7 @@ static uint64_t woken(const struct pt_an *an, const struct pt_proc *p,
 	uint64_t at = by->ready;
 	size_t i;
 
+	*likely = at;
 	/* another process, or nobody known: an interrupt */
 	if (!w || w->proc != p || !by->valid_wake)
 		return at;
@@ -59,8 +62,12 @@ static uint64_t woken(const struct pt_an *an, const struct pt_proc *p,
 			continue;
 		if (iv->end < from || iv->gap_before)
 			return 0;
-		if (iv->ready > iv->begin)
-			return iv->ready >= from ? iv->ready : 0;
+		if (iv->ready <= iv->begin) /* preempted: it was at something */
+			continue;
+		/* not what woke it, if it has been running for long since */
+		if (at - iv->end < RUNS_NS)
+			*likely = iv->ready;
+		return iv->ready >= from ? iv->ready : 0;
 	}
 	return 0;
 }
@@ -87,12 +94,13 @@ static uint64_t spun(const struct pt_proc *p, uint64_t from, uint64_t ts)
 }
 
 uint64_t pt_wait_end(const struct pt_an *an, const struct pt_proc *p,
-		     const struct pt_gpu_call *c, bool spins)
+		     const struct pt_gpu_call *c, bool spins, uint64_t *likely)
 {
 	const struct pt_thread *th = pt_model_thread(an->m, c->tid);
 	uint64_t pos = c->end, at;
 	size_t i;
 
+	*likely = c->end;
 	if (!th || c->end < c->begin + PT_BLOCKED_NS)
 		return 0;
 	/* from the end to the beginning: the last piece that tells */
@@ -104,12 +112,16 @@ uint64_t pt_wait_end(const struct pt_an *an, const struct pt_proc *p,
 
 			if (iv->end <= c->begin)
 				break;
-			if (pos > end + PT_BLOCKED_NS)
-				return spins ? spun(p, pt_max64(c->begin, end), pos) : 0;
+			if (pos > end + PT_BLOCKED_NS) {
+				at = spins ? spun(p, pt_max64(c->begin, end), pos) : 0;
+				*likely = at ? at : pos;
+				return at;
+			}
 			if (iv->gap_before)
 				return 0;
 			at = asleep(iv) && !iv->open ?
-				     woken(an, p, iv, pt_max64(c->begin, iv->begin)) : 0;
+				     woken(an, p, iv, pt_max64(c->begin, iv->begin),
+					   likely) : 0;
 			if (at)
 				return at;
 			pos = pt_max64(iv->begin, c->begin);
@@ -117,5 +129,9 @@ uint64_t pt_wait_end(const struct pt_an *an, const struct pt_proc *p,
 		if (!i)
 			break;
 	}
-	return spins && pos > c->begin + PT_BLOCKED_NS ? spun(p, c->begin, pos) : 0;
+	if (!spins || pos <= c->begin + PT_BLOCKED_NS)
+		return 0;
+	at = spun(p, c->begin, pos);
+	*likely = at ? at : pos;
+	return at;
 }

@@ -88,10 +88,8 @@ int pt_fill_gpu(struct pt_an *an, struct pt_trainer *t)
 	uint64_t wall = an->t1 - an->t0;
 	struct pt_r_gpu *g = pt_arena_calloc(an->a, t->devs.n + 1, sizeof(*g));
 	size_t i;
-	int err = 0;
+	int err = g ? pt_share_gpu(an, t) : -ENOMEM;
 
-	if (!g)
-		return -ENOMEM;
 	for (i = 0; i < t->devs.n && !err; i++) {
 		const struct pt_dev *d = &t->devs.v[i];
 

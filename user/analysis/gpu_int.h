@@ -99,7 +99,7 @@ bool pt_devices_unsure(const struct pt_devices *d, uint16_t node);
  * cannot be told (the host waited for a core, a lock, a page).
  */
 uint64_t pt_wait_end(const struct pt_an *an, const struct pt_proc *p,
-		     const struct pt_gpu_call *c, bool spins);
+		     const struct pt_gpu_call *c, bool spins, uint64_t *likely);
 
 /* ---- operations (gpu_queue.c) --------------------------------------------- */
 enum pt_gop_kind {
@@ -111,7 +111,8 @@ struct pt_gop {
 	uint64_t at;	/* the call began */
 	uint64_t key;	/* LAUNCH function, GRAPH executable, COPY direction */
 	uint64_t bytes; /* COPY, MEMSET; GRAPH: kernels, 0 unknown */
-	uint64_t done;	/* SYNC: when the device was done, at the latest */
+	uint64_t done;	/* SYNC: when the device was done, most likely */
+	uint64_t told;	/* ... and when the host was told */
 	uint32_t stream; /* index; SYNC: PT_GOP_ALL: the whole device */
 	uint32_t event; /* WAIT, SYNC of an event: its RECORD's index + 1 */
 	uint16_t dev;	/* node */
@@ -139,9 +140,21 @@ struct pt_gevent {
 	UT_hash_handle hh;
 };
 
+/* A sync of a node: what was submitted before `begin` was done by `end`; and
+ * what it waited for was submitted by `submitted` and not done by `pending`. */
+#define PT_PAST 8
+struct pt_gpast {
+	uint64_t begin, end, submitted, pending; /* pending 0: not known */
+	bool all; /* of the whole device, else of its default stream */
+	bool main; /* it waited for the default stream */
+};
+
 struct pt_gnode { /* a node's device */
 	pt_spans idle, busy; /* certain */
 	uint64_t idle_since; /* drained; 0: not known to be empty */
+	struct pt_gpast past[PT_PAST]; /* its latest syncs, in turn */
+	unsigned n_past;
+	uint64_t apart; /* nodes that cannot be the same device, bits */
 	bool known;	     /* a sync was seen */
 	bool works;	     /* something was submitted */
 	struct pt_dev_counts counts;
@@ -158,6 +171,7 @@ struct pt_gqueue {
 	struct pt_gnode node[PT_NODES_MAX];
 	pt_gops ops;
 	bool overflow; /* more streams or events than are kept */
+	bool at_once[8]; /* asynchronous copies of this direction return so */
 	struct { /* calls of collectives that run */
 		uint64_t end;
 		uint32_t tid;
@@ -167,6 +181,13 @@ struct pt_gqueue {
 /* All calls of the trainer's process in the window. 0 or -ENOMEM. */
 int pt_gqueue_run(struct pt_gqueue *q);
 void pt_gqueue_free(struct pt_gqueue *q);
+
+/* ---- several processes (gpu_share.c) -------------------------------------- */
+/* Does the driver count processes on a device of ours that are not traced? */
+bool pt_gpu_others(const struct pt_an *an);
+/* What other traced processes have on the devices of `t` changes its devs; the
+ * sums of `t` stay its own. 0 or -ENOMEM. */
+int pt_share_gpu(struct pt_an *an, struct pt_trainer *t);
 
 /* ---- likely (gpu_likely.c) ------------------------------------------------ */
 struct pt_glikely { /* of one device */

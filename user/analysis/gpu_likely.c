@@ -24,15 +24,20 @@
 static const double late_ns[PT_REPLAY_NR] = {
 	[PT_REPLAY_LOW] = 25000, [PT_REPLAY_MID] = 8000, [PT_REPLAY_HIGH] = 0,
 };
+/* From a call's begin to the device, through the probe and the library. */
+static const uint64_t submit_ns[PT_REPLAY_NR] = {
+	[PT_REPLAY_LOW] = 10000, [PT_REPLAY_MID] = 3000, [PT_REPLAY_HIGH] = 0,
+};
 #define ROUNDS 6
 
 /* Replays until the costs stand. */
-static int fit(struct pt_replay *r)
+static int fit(struct pt_replay *r, enum pt_replay_mode m, int rounds)
 {
 	int i, err = 0;
 
-	for (i = 0; i < ROUNDS && !err; i++) {
-		err = pt_replay_pass(r, PT_REPLAY_MID, late_ns[PT_REPLAY_MID]);
+	for (i = 0; i < rounds && !err; i++) {
+		r->round++;
+		err = pt_replay_pass(r, m, late_ns[m], submit_ns[m]);
 		if (!err)
 			err = pt_replay_learn(r);
 	}
@@ -70,9 +75,13 @@ int pt_glikely_run(const struct pt_gqueue *q, struct pt_glikely *out)
 	int err = pt_replay_open(&r), m;
 
 	if (!err)
-		err = fit(&r);
-	for (m = 0; m < PT_REPLAY_NR && !err; m++) {
-		err = pt_replay_pass(&r, m, late_ns[m]);
+		err = fit(&r, PT_REPLAY_MID, ROUNDS);
+	for (m = PT_REPLAY_NR; m-- > 0 && !err;) {
+		if (m != PT_REPLAY_MID)
+			err = fit(&r, m, 2);
+		if (err)
+			break;
+		err = pt_replay_pass(&r, m, late_ns[m], submit_ns[m]);
 		if (!err)
 			err = take(&r, out, m);
 	}

@@ -222,6 +222,49 @@ static int note_busy(struct pt_gqueue *q, uint16_t n, uint64_t from,
 	return pt_vec_push(&q->node[n].busy, s);
 }
 
+/* Two threads that were not seen to choose: work of the one that was pending
+ * behind a sync of the other which would have waited for it shows that they
+ * are on different devices. */
+static void tell_apart(struct pt_gqueue *q, uint16_t a, uint16_t b,
+		       const struct pt_gpast *sync, const struct pt_gpast *wait)
+{
+	if (!wait->pending || !(sync->all || (sync->main && wait->main)) ||
+	    wait->submitted > sync->begin ||
+	    sync->end + PT_LATE_NS > wait->pending)
+		return;
+	q->node[a].apart |= 1ull << b;
+	q->node[b].apart |= 1ull << a;
+}
+
+static uint64_t last_submit(const struct pt_gqueue *q, uint64_t before)
+{
+	uint64_t last = 0;
+	size_t i;
+
+	for (i = 0; i < q->streams.n; i++)
+		last = pt_max64(last, pt_min64(q->streams.v[i].last_submit, before));
+	return last;
+}
+
+static void remember(struct pt_gqueue *q, uint16_t n, const struct pt_gpast *p)
+{
+	struct pt_gnode *d = &q->node[n];
+	uint16_t i;
+	unsigned k;
+
+	if (q->devices.chosen || q->devices.roots < 2)
+		return;
+	for (i = 0; i < q->devices.n; i++) {
+		if (i == n)
+			continue;
+		for (k = 0; k < PT_PAST && k < q->node[i].n_past; k++) {
+			tell_apart(q, n, i, p, &q->node[i].past[k]);
+			tell_apart(q, n, i, &q->node[i].past[k], p);
+		}
+	}
+	d->past[d->n_past++ % PT_PAST] = *p;
+}
+
 static struct pt_gevent *event_of(struct pt_gqueue *q, uint64_t handle)
 {
 	struct pt_gevent *e;
@@ -296,9 +339,11 @@ static int take_wait(struct pt_gqueue *q, const struct pt_gpu_call *c,
 static int take_sync(struct pt_gqueue *q, const struct pt_gpu_call *c,
 		     uint16_t n)
 {
-	struct pt_gop op = { .at = c->begin, .done = c->end, .dev = n,
+	struct pt_gop op = { .at = c->begin, .done = c->end, .told = c->end,
+			     .dev = n,
 			     .kind = PT_GOP_SYNC, .stream = PT_GOP_ALL };
-	uint64_t before = c->begin, end, from;
+	uint64_t before = c->begin, end, from, likely;
+	struct pt_gpast past = { .begin = c->begin, .end = c->end };
 	const struct pt_gevent *e = NULL;
 	int err;
 
@@ -316,18 +361,28 @@ static int take_sync(struct pt_gqueue *q, const struct pt_gpu_call *c,
 		op.stream = stream_of(q, c->stream, n);
 	}
 	q->node[n].known = true;
-	end = pt_wait_end(q->an, q->t->proc, c, true);
+	end = pt_wait_end(q->an, q->t->proc, c, true, &likely);
 	if (end) {
 		from = busy_since(q, n, op.stream, c->begin);
 		if (e && from != UINT64_MAX)
 			from = pt_max64(from, c->begin);
-		op.done = end;
+		op.done = likely;
 		op.blocked = true;
+		if (from != UINT64_MAX) {
+			/* by any thread: were it all one device, that is what
+			 * it may have waited for */
+			past.submitted = last_submit(q, c->begin);
+			past.pending = end > PT_LATE_NS ? end - PT_LATE_NS : 0;
+		}
 		err = note_busy(q, n, from, end);
 		if (err)
 			return err;
 	}
 	err = emit(q, &op);
+	past.all = c->cls == PT_API_SYNC_DEVICE;
+	past.main = op.stream < q->streams.n && !q->streams.v[op.stream].handle;
+	if (!e)
+		remember(q, n, &past);
 	complete(q, n, op.stream, before, c->end);
 	look_for_drained(q, c->end);
 	return err;
@@ -345,9 +400,14 @@ static int take_copy(struct pt_gqueue *q, const struct pt_gpu_call *c,
 	bool returned = !c->ret && !c->open;
 	bool waits = returned && c->cls == PT_API_COPY_SYNC &&
 		     c->v[2] == PT_COPY_D2H;
-	uint64_t end = returned ? pt_wait_end(q->an, q->t->proc, c, false) : 0;
+	uint64_t end = 0, held = 0, likely = c->end;
 	int err;
 
+	if (returned) {
+		end = held = pt_wait_end(q->an, q->t->proc, c, false, &likely);
+		if (!end)
+			held = pt_wait_end(q->an, q->t->proc, c, true, &likely);
+	}
 	op.stream = stream_of(q, c->stream, n);
 	err = submit(q, c, n, op.stream);
 	if (!err)
@@ -356,8 +416,9 @@ static int take_copy(struct pt_gqueue *q, const struct pt_gpu_call *c,
 		return err;
 	op.kind = PT_GOP_SYNC;
 	op.event = 0;
-	op.done = end ? end : c->end;
-	op.blocked = end != 0;
+	op.done = held ? likely : c->end;
+	op.told = c->end;
+	op.blocked = held != 0;
 	if (waits)
 		q->node[n].known = true;
 	/* A host that sleeps in a copy waits for it, for what is before it, or
@@ -365,9 +426,14 @@ static int take_copy(struct pt_gqueue *q, const struct pt_gpu_call *c,
 	if (end && (waits || q->devices.roots == 1) &&
 	    busy_since(q, n, op.stream, c->begin) != UINT64_MAX)
 		err = note_busy(q, n, c->begin, end);
-	if (!err && (waits || end))
+	if (!err && (waits || (held && !q->at_once[c->v[2] & 7])))
 		err = emit(q, &op);
 	if (waits) {
+		struct pt_gpast past = { .begin = c->begin, .end = c->end };
+
+		past.main = op.stream < q->streams.n &&
+			    !q->streams.v[op.stream].handle;
+		remember(q, n, &past);
 		complete(q, n, op.stream, c->begin, c->end);
 		look_for_drained(q, c->end);
 	}
@@ -386,6 +452,7 @@ static int take_launch(struct pt_gqueue *q, const struct pt_gpu_call *c,
 
 		op.kind = PT_GOP_GRAPH;
 		op.bytes = w ? w->kernels : 0;
+		op.key = w ? w->shape : c->v[0];
 	} else if (c->cls == PT_API_MEMSET) {
 		op.kind = PT_GOP_MEMSET;
 		op.bytes = c->v[1];
@@ -538,6 +605,27 @@ static int expect_old_work(struct pt_gqueue *q)
 	return 0;
 }
 
+/* Asynchronous copies of pinned memory return at once, but for want of room in
+ * the queue; those of other memory wait for their copy. Which of the two a
+ * direction's are, most of its calls tell. */
+static void look_at_copies(struct pt_gqueue *q)
+{
+	const struct pt_proc *p = q->t->proc;
+	size_t i, n[8] = { 0 }, quick[8] = { 0 };
+
+	for (i = pt_gpu_after(p, q->an->t0);
+	     i < p->gpu.n && p->gpu.v[i].begin < q->an->t1; i++) {
+		const struct pt_gpu_call *c = &p->gpu.v[i];
+
+		if (c->cls != PT_API_COPY_ASYNC || c->late || c->open || c->ret)
+			continue;
+		n[c->v[2] & 7]++;
+		quick[c->v[2] & 7] += c->end - c->begin < PT_BLOCKED_NS;
+	}
+	for (i = 0; i < 8; i++)
+		q->at_once[i] = 2 * quick[i] > n[i];
+}
+
 int pt_gqueue_run(struct pt_gqueue *q)
 {
 	const struct pt_proc *p = q->t->proc;
@@ -545,6 +633,7 @@ int pt_gqueue_run(struct pt_gqueue *q)
 	int err = pt_devices_learn(&q->devices, p, q->an->t1);
 	uint16_t n;
 
+	look_at_copies(q);
 	if (!err)
 		err = expect_old_work(q);
 	pt_devices_rewind(&q->devices);

@@ -17,6 +17,9 @@
 #define FIXED_OFF 0.5
 /* Fewer copies that held their caller tell nothing. */
 #define COPIES_MIN 5
+/* A host that was told returns so long behind that at least. */
+#define TOLD_NS 10000.0
+#define OLD_WORK_NS 100000.0
 
 static bool is_unit(const struct pt_gop *op)
 {
@@ -96,7 +99,7 @@ static int time_copies(struct pt_replay *r)
 		if (err || v.n < COPIES_MIN)
 			continue;
 		qsort(v.v, v.n, sizeof(*v.v), by_value);
-		c->ns[0] = c->ns[1] = c->ns[2] = v.v[v.n / 10];
+		c->ns[0] = c->ns[1] = c->ns[2] = v.v[v.n / 4];
 		c->fixed = true;
 	}
 	pt_vec_free(&v);
@@ -133,8 +136,6 @@ void pt_replay_close(struct pt_replay *r)
 	HASH_CLEAR(hh, r->hash);
 	for (i = 0; i < r->classes.n; i++)
 		free(r->classes.v[i]);
-	for (i = 0; r->streams && i < r->q->streams.n; i++)
-		pt_vec_free(&r->streams[i].open);
 	for (i = 0; i < PT_NODES_MAX; i++) {
 		pt_vec_free(&r->dev[i].busy);
 		pt_vec_free(&r->dev[i].compute);
@@ -143,12 +144,13 @@ void pt_replay_close(struct pt_replay *r)
 	}
 	pt_vec_free(&r->classes);
 	pt_vec_free(&r->samples);
+	pt_vec_free(&r->open);
 	free(r->cls);
 	free(r->ended);
 	free(r->streams);
 }
 
-/* ---- one stretch of one stream ------------------------------------------- */
+/* ---- one stretch ---------------------------------------------------------- */
 
 /* How the costs of a stretch are scaled so that it ends when it did. */
 struct scaling {
@@ -156,60 +158,64 @@ struct scaling {
 	double scale;
 	bool fixed;   /* also those whose time is known */
 };
+static const struct scaling as_is = { .scale = 1 };
 
-static double scaled(const struct pt_gunit *u, size_t i, const struct scaling *x)
+static double scaled(const struct pt_gopen *u, size_t i, const struct scaling *x)
 {
 	return i < x->from || (u->fixed && !x->fixed) ? u->ns : u->ns * x->scale;
 }
 
-static uint64_t fifo(const struct pt_gunit *u, size_t n, uint64_t start,
-		     const struct scaling *x)
+/* Run what the sync waits for; when it ends. *last: where its last piece of
+ * work without a pause begins. */
+static double simulate(struct pt_replay *r, const struct scaling *x, size_t *last)
 {
-	double f = (double)start;
+	double end = 0;
 	size_t i;
 
-	for (i = 0; i < n; i++)
-		f = fmax(f, (double)u[i].at) + scaled(&u[i], i, x);
-	return f < (double)UINT64_MAX / 2 ? (uint64_t)f : UINT64_MAX / 2;
-}
+	for (i = 0; i < r->q->streams.n; i++)
+		r->streams[i].now = (double)pt_max64(r->streams[i].free,
+						     r->streams[i].waits);
+	for (i = 0; i < r->open.n; i++) {
+		const struct pt_gopen *u = &r->open.v[i];
+		const struct pt_gop *op = &r->q->ops.v[u->op];
+		struct pt_replay_stream *s;
 
-static const struct scaling as_is = { .scale = 1 };
-
-/* Where the last piece of work without a pause begins. */
-static size_t last_run(const struct pt_gunit *u, size_t n, uint64_t start,
-		       const struct scaling *x)
-{
-	double f = (double)start;
-	size_t i, from = 0;
-
-	for (i = 0; i < n; i++) {
-		if ((double)u[i].at >= f)
-			from = i;
-		f = fmax(f, (double)u[i].at) + scaled(&u[i], i, x);
+		if (!u->in)
+			continue;
+		s = &r->streams[op->stream];
+		if (op->kind == PT_GOP_RECORD) {
+			r->ended[u->op] = (uint64_t)s->now;
+		} else if (op->kind == PT_GOP_WAIT) {
+			s->now = fmax(s->now, (double)r->ended[op->event - 1]);
+		} else {
+			if (last && (double)u->at >= end)
+				*last = i;
+			s->now = fmax(s->now, (double)u->at) + scaled(u, i, x);
+			end = fmax(end, s->now);
+		}
 	}
-	return from;
+	return fmin(end, (double)UINT64_MAX / 2);
 }
 
 /* The scale with which the stretch ends at `end`; it grows with the scale, so
  * bisection finds it. False: no scale does. */
-static bool bisect(const struct pt_gunit *u, size_t n, uint64_t start,
-		   uint64_t end, struct scaling *x)
+static bool bisect(struct pt_replay *r, double end, struct scaling *x)
 {
 	double lo = 0, hi = 1;
 	int i;
 
 	x->scale = 0;
-	if (fifo(u, n, start, x) > end)
+	if (simulate(r, x, NULL) > end)
 		return false;
-	for (x->scale = hi; fifo(u, n, start, x) < end; x->scale = hi) {
+	for (x->scale = hi; simulate(r, x, NULL) < end; x->scale = hi) {
 		if (hi > SCALE_MAX)
 			return false;
 		lo = hi;
 		hi *= 2;
 	}
-	for (i = 0; i < 40 && hi - lo > 1e-5 * hi; i++) {
+	for (i = 0; i < 30 && hi - lo > 1e-4 * hi; i++) {
 		x->scale = (lo + hi) / 2;
-		if (fifo(u, n, start, x) < end)
+		if (simulate(r, x, NULL) < end)
 			lo = x->scale;
 		else
 			hi = x->scale;
@@ -219,12 +225,14 @@ static bool bisect(const struct pt_gunit *u, size_t n, uint64_t start,
 }
 
 /* Is there something of which no stretch showed how long it takes? */
-static bool unseen(const struct pt_replay *r, const struct pt_gunit *u, size_t n)
+static bool unseen(const struct pt_replay *r)
 {
 	size_t i;
 
-	for (i = 0; i < n; i++)
-		if (!u[i].fixed && !r->classes.v[r->cls[u[i].op]]->seen)
+	for (i = 0; i < r->open.n; i++)
+		if (r->open.v[i].in && !r->open.v[i].fixed &&
+		    is_unit(&r->q->ops.v[r->open.v[i].op]) &&
+		    !r->classes.v[r->cls[r->open.v[i].op]]->seen)
 			return true;
 	return false;
 }
@@ -239,31 +247,32 @@ static double off(const struct scaling *x)
  * last piece of work does: what came before that had ended before it. Of both,
  * the one that changes less; all of it while nothing is known.
  */
-static struct scaling solve(const struct pt_replay *r, const struct pt_gunit *u,
-			    size_t n, uint64_t start, uint64_t end)
+static struct scaling solve(struct pt_replay *r, double end)
 {
 	struct scaling all = { 0 }, last = { 0 };
-	bool known = !unseen(r, u, n), has_all, has_last;
+	bool known = !unseen(r), has_all, has_last;
 	size_t i;
 
-	has_all = bisect(u, n, start, end, &all);
-	last.from = last_run(u, n, start, &as_is);
-	for (i = last.from, last.fixed = true; i < n; i++)
-		last.fixed &= u[i].fixed;
-	has_last = last.from && (known || last.fixed) &&
-		   bisect(u, n, start, end, &last);
-	if (has_last && last.fixed && off(&last) < FIXED_OFF)
+	simulate(r, &as_is, &last.from);
+	for (i = last.from, last.fixed = true; i < r->open.n; i++)
+		last.fixed &= !r->open.v[i].in || r->open.v[i].fixed;
+	has_last = last.from && (known || last.fixed) && bisect(r, end, &last);
+	/* a copy that the host was told of late teaches nothing of kernels
+	 * that syncs may show */
+	if (has_last && last.fixed &&
+	    (off(&last) < FIXED_OFF || (!known && r->round < 2)))
 		return last;
+	has_all = bisect(r, end, &all);
 	if (has_last && known && (!has_all || off(&last) < off(&all)))
 		return last;
 	if (has_all)
 		return all;
 	/* what seemed known has to give way */
 	last.fixed = true;
-	if (bisect(u, n, start, end, &last))
+	if (bisect(r, end, &last))
 		return last;
 	all.fixed = true;
-	bisect(u, n, start, end, &all);
+	bisect(r, end, &all);
 	return all;
 }
 
@@ -280,55 +289,71 @@ static int put(pt_spans *s, uint64_t b, uint64_t e)
 	return pt_vec_push(s, x);
 }
 
-/* The first n open operations of a stream are over, at this scale. */
-static int close_units(struct pt_replay *r, uint32_t at, size_t n,
-		       const struct scaling *x)
+static int emit(struct pt_replay *r, const struct pt_gop *op, double b, double e)
 {
-	struct pt_replay_stream *s = &r->streams[at];
-	struct pt_replay_dev *d = &r->dev[r->q->streams.v[at].dev];
-	double f = (double)s->free;
-	size_t i;
-	int err = 0;
+	struct pt_replay_dev *d = &r->dev[r->q->streams.v[op->stream].dev];
+	pt_spans *kind = op->kind == PT_GOP_COPY ? &d->copy :
+			 op->collective ? &d->collective : &d->compute;
+	int err = put(&d->busy, (uint64_t)b, (uint64_t)e);
 
-	for (i = 0; i < n && !err; i++) {
-		const struct pt_gunit *u = &s->open.v[i];
-		const struct pt_gop *op = &r->q->ops.v[u->op];
-		double b = fmax(f, (double)u->at);
-		pt_spans *kind = op->kind == PT_GOP_COPY ? &d->copy :
-				 op->collective ? &d->collective : &d->compute;
-
-		f = b + scaled(u, i, x);
-		err = put(&d->busy, (uint64_t)b, (uint64_t)f);
-		if (!err && r->mode == PT_REPLAY_MID)
-			err = put(kind, (uint64_t)b, (uint64_t)f);
-	}
-	s->free = (uint64_t)f;
-	if (n)
-		memmove(s->open.v, s->open.v + n,
-			(s->open.n - n) * sizeof(*s->open.v));
-	s->open.n -= n;
-	s->end = fifo(s->open.v, s->open.n, s->free, &as_is);
+	if (!err && r->mode == PT_REPLAY_MID)
+		err = put(kind, (uint64_t)b, (uint64_t)e);
 	return err;
 }
 
-/* What the stretch of `n` says of its classes: those of its last piece of
- * work decide when it ends. */
-static int sample(struct pt_replay *r, const struct pt_replay_stream *s,
-		  size_t n, const struct scaling *x)
+/* What the sync waits for is over, at this scale. */
+static int close_open(struct pt_replay *r, const struct scaling *x)
 {
-	size_t i, from = last_run(s->open.v, n, s->free, x), first = r->samples.n;
+	size_t i, n = 0;
 	int err = 0;
 
-	for (i = from; i < n && !err; i++) {
-		const struct pt_gunit *u = &s->open.v[i];
-		struct pt_gsample one = {
-			.cls = r->cls[u->op],
-			.weight = scaled(u, i, x),
-		};
+	for (i = 0; i < r->q->streams.n; i++)
+		r->streams[i].now = (double)pt_max64(r->streams[i].free,
+						     r->streams[i].waits);
+	for (i = 0; i < r->open.n; i++) {
+		const struct pt_gopen *u = &r->open.v[i];
+		const struct pt_gop *op = &r->q->ops.v[u->op];
+		struct pt_replay_stream *s = &r->streams[op->stream];
+
+		if (!u->in) {
+			r->open.v[n++] = *u;
+			continue;
+		}
+		s->open--;
+		if (op->kind == PT_GOP_RECORD) {
+			r->ended[u->op] = (uint64_t)s->now;
+		} else if (op->kind == PT_GOP_WAIT) {
+			s->now = fmax(s->now, (double)r->ended[op->event - 1]);
+		} else {
+			double b = fmax(s->now, (double)u->at);
+
+			s->now = b + scaled(u, i, x);
+			if (!err)
+				err = emit(r, op, b, s->now);
+		}
+		s->free = (uint64_t)s->now;
+	}
+	r->open.n = n;
+	return err;
+}
+
+/* What the stretch says of its classes: those of its last piece of work decide
+ * when it ends. */
+static int sample(struct pt_replay *r, const struct scaling *x)
+{
+	size_t i, from = 0, first = r->samples.n;
+	int err = 0;
+
+	simulate(r, x, &from);
+	for (i = from; i < r->open.n && !err; i++) {
+		const struct pt_gopen *u = &r->open.v[i];
+		struct pt_gsample one = { .cls = r->cls[u->op] };
 		size_t last = r->samples.n;
 
-		if (u->fixed && !x->fixed)
+		if (!u->in || !is_unit(&r->q->ops.v[u->op]) ||
+		    (u->fixed && !x->fixed))
 			continue;
+		one.weight = u->ns; /* not scaled: what is off weighs no more */
 		one.ns = r->classes.v[one.cls]->ns[r->mode] *
 			 (i < x->from ? 1 : x->scale);
 		if (last > first && r->samples.v[last - 1].cls == one.cls)
@@ -341,96 +366,147 @@ static int sample(struct pt_replay *r, const struct pt_replay_stream *s,
 
 /* ---- operations in order -------------------------------------------------- */
 
-static int take_unit(struct pt_replay *r, uint32_t i, const struct pt_gop *op)
+/* Never synchronised: what is older than so many operations is taken as it
+ * seems to be. */
+#define OPEN_MAX 8192
+
+static int take_open(struct pt_replay *r, uint32_t i, const struct pt_gop *op)
 {
 	struct pt_replay_stream *s;
-	struct pt_gunit u = { .at = op->at, .op = i };
+	struct pt_gopen u = { .at = op->at + r->submit_ns, .op = i };
+	size_t k;
 
 	if (op->stream == PT_GOP_ALL)
 		return 0;
 	s = &r->streams[op->stream];
-	u.at = pt_max64(u.at, s->waits);
-	u.ns = nominal(op) * r->classes.v[r->cls[i]]->ns[r->mode];
-	u.fixed = r->classes.v[r->cls[i]]->fixed;
-	s->end = pt_max64(s->end, u.at) + (uint64_t)u.ns;
-	return pt_vec_push(&s->open, u);
+	if (op->kind == PT_GOP_WAIT && !op->event)
+		return 0;
+	if (op->kind == PT_GOP_RECORD && !s->open) {
+		r->ended[i] = s->free;
+		return 0;
+	}
+	if (is_unit(op)) {
+		const struct pt_gclass *c = r->classes.v[r->cls[i]];
+
+		u.ns = nominal(op) * c->ns[r->mode];
+		u.fixed = op->kind == PT_GOP_COPY;
+	}
+	s->open++;
+	if (pt_vec_push(&r->open, u))
+		return -ENOMEM;
+	if (r->open.n < OPEN_MAX)
+		return 0;
+	for (k = 0; k < r->open.n; k++)
+		r->open.v[k].in = k < OPEN_MAX / 2;
+	return close_open(r, &as_is);
 }
 
-/* How many of the stream's open operations the sync waits for. */
-static size_t waited(const struct pt_replay *r, const struct pt_replay_stream *s,
-		     const struct pt_gop *op)
+/* Mark what the sync waits for: of its streams, and of those whose events they
+ * wait for. How many operations. */
+static size_t mark(struct pt_replay *r, uint32_t at, const struct pt_gop *op)
 {
-	size_t n = s->open.n;
+	size_t i, n = 0;
 
-	while (n && (op->event ? s->open.v[n - 1].op >= op->event :
-				 r->q->ops.v[s->open.v[n - 1].op].at > op->at))
-		n--;
+	for (i = 0; i < r->q->streams.n; i++) {
+		bool of = op->stream == PT_GOP_ALL ?
+				  r->q->streams.v[i].dev == op->dev :
+				  op->stream == i;
+
+		r->streams[i].limit = !of ? 0 : op->event ? op->event : at;
+	}
+	for (i = r->open.n; i-- > 0;) {
+		struct pt_gopen *u = &r->open.v[i];
+		const struct pt_gop *o = &r->q->ops.v[u->op];
+
+		u->in = u->op < r->streams[o->stream].limit;
+		if (!u->in)
+			continue;
+		n += is_unit(o);
+		if (o->kind == PT_GOP_WAIT) {
+			struct pt_replay_stream *s = &r->streams[
+				r->q->ops.v[o->event - 1].stream];
+
+			s->limit = s->limit > o->event ? s->limit : o->event;
+		}
+	}
 	return n;
 }
 
-/* The stream of those that the sync waits for which seems to end last. */
-static uint32_t last_of(const struct pt_replay *r, const struct pt_gop *op)
+/*
+ * The first sync that waits for a stream may wait for work from before the
+ * trace: where the costs are known and do not explain the wait, that work is
+ * what it was for, and the device had it since the trace began.
+ */
+static int take_old(struct pt_replay *r, const struct pt_gop *op, double end)
 {
-	uint32_t i, last = PT_GOP_ALL;
-	uint64_t end, latest = 0;
+	struct pt_replay_dev *d = &r->dev[op->dev];
+	double lo = (double)r->q->an->t0, hi = end;
+	bool shown = true;
+	size_t i, from = 0;
+	int k;
 
-	for (i = 0; i < r->q->streams.n; i++) {
-		const struct pt_replay_stream *s = &r->streams[i];
-		size_t n;
+	for (i = 0; i < r->open.n; i++)
+		if (r->open.v[i].in) {
+			struct pt_replay_stream *s = &r->streams[
+				r->q->ops.v[r->open.v[i].op].stream];
 
-		if (op->stream != PT_GOP_ALL ? op->stream != i :
-					       r->q->streams.v[i].dev != op->dev)
-			continue;
-		n = waited(r, s, op);
-		if (!n)
-			continue;
-		end = fifo(s->open.v, n, s->free, &as_is);
-		if (last == PT_GOP_ALL || end > latest) {
-			last = i;
-			latest = end;
+			shown &= s->shown;
+			s->shown = true;
 		}
+	if (shown || unseen(r) || simulate(r, &as_is, &from) >= end)
+		return 0;
+	for (i = 0; i < from; i++) /* with a pause, only its last piece counts */
+		if (r->open.v[i].in && is_unit(&r->q->ops.v[r->open.v[i].op]))
+			return 0;
+	for (k = 0; k < 40 && hi - lo > 1000; k++) {
+		double mid = (lo + hi) / 2;
+
+		for (i = 0; i < r->open.n; i++)
+			if (r->open.v[i].in)
+				r->streams[r->q->ops.v[r->open.v[i].op].stream]
+					.free = (uint64_t)mid;
+		if (simulate(r, &as_is, NULL) < end)
+			lo = mid;
+		else
+			hi = mid;
 	}
-	return last;
+	/* no more than a wake-up's difference */
+	if (lo < (double)r->open.v[0].at + OLD_WORK_NS)
+		return 0;
+	return put(&d->busy, r->q->an->t0, (uint64_t)lo);
 }
 
-static int take_sync(struct pt_replay *r, const struct pt_gop *op)
+static int take_sync(struct pt_replay *r, uint32_t at, const struct pt_gop *op)
 {
-	uint32_t i, last = last_of(r, op);
-	uint64_t end = op->done;
+	double end = (double)op->done;
+	struct scaling x = as_is;
 	int err = 0;
 
-	if (last == PT_GOP_ALL)
-		return 0;
-	if (op->blocked)
-		end = pt_max64(op->at, end - (uint64_t)r->late_ns);
-	for (i = 0; i < r->q->streams.n && !err; i++) {
-		struct pt_replay_stream *s = &r->streams[i];
-		struct scaling x = as_is;
-		size_t n;
-
-		if (op->stream != PT_GOP_ALL ? op->stream != i :
-					       r->q->streams.v[i].dev != op->dev)
-			continue;
-		n = waited(r, s, op);
-		if (!n)
-			continue;
-		if (!op->blocked && unseen(r, s->open.v, n)) {
-			/* as long as can be: it had ended by then */
-			end = r->mode == PT_REPLAY_LOW ? s->free : op->at;
-			x = solve(r, s->open.v, n, s->free, end);
-		} else if ((op->blocked && i == last) ||
-		    fifo(s->open.v, n, s->free, &as_is) > end) {
-			x = solve(r, s->open.v, n, s->free, end);
-			if (op->blocked && i == last && x.scale > 0)
-				err = sample(r, s, n, &x);
-		}
-		if (!err)
-			err = close_units(r, i, n, &x);
+	if (!mark(r, at, op))
+		return close_open(r, &as_is);
+	if (op->blocked) {
+		end = r->mode == PT_REPLAY_HIGH ? (double)op->told - TOLD_NS :
+						  end - r->late_ns;
+		end = fmax((double)op->at, end);
+		err = take_old(r, op, end);
+		if (err)
+			return err;
+		x = solve(r, end);
+		if (x.scale > 0)
+			err = sample(r, &x);
+	} else if (unseen(r)) {
+		/* as long as can be: it had ended by then */
+		x.scale = 0;
+		if (r->mode != PT_REPLAY_LOW)
+			x = solve(r, (double)op->at);
+	} else if (simulate(r, &as_is, NULL) > end) {
+		x = solve(r, end);
 	}
-	return err;
+	return err ? err : close_open(r, &x);
 }
 
-int pt_replay_pass(struct pt_replay *r, enum pt_replay_mode mode, double late_ns)
+int pt_replay_pass(struct pt_replay *r, enum pt_replay_mode mode,
+		   double late_ns, uint64_t submit_ns)
 {
 	const struct pt_gqueue *q = r->q;
 	uint32_t i;
@@ -438,13 +514,14 @@ int pt_replay_pass(struct pt_replay *r, enum pt_replay_mode mode, double late_ns
 
 	r->mode = mode;
 	r->late_ns = late_ns;
+	r->submit_ns = submit_ns;
 	r->samples.n = 0;
 	for (i = 0; i < q->streams.n; i++) {
 		struct pt_replay_stream *s = &r->streams[i];
 
-		s->open.n = 0;
-		s->free = s->end = s->waits = 0;
+		memset(s, 0, sizeof(*s));
 	}
+	r->open.n = 0;
 	for (i = 0; i < q->devices.n; i++) {
 		struct pt_replay_dev *d = &r->dev[i];
 
@@ -453,22 +530,12 @@ int pt_replay_pass(struct pt_replay *r, enum pt_replay_mode mode, double late_ns
 	for (i = 0; i < q->ops.n && !err; i++) {
 		const struct pt_gop *op = &q->ops.v[i];
 
-		if (is_unit(op))
-			err = take_unit(r, i, op);
-		else if (op->kind == PT_GOP_SYNC)
-			err = take_sync(r, op);
-		else if (op->stream == PT_GOP_ALL)
-			continue;
-		else if (op->kind == PT_GOP_RECORD)
-			r->ended[i] = r->streams[op->stream].end;
-		else if (op->event)
-			r->streams[op->stream].waits =
-				pt_max64(r->streams[op->stream].waits,
-					 r->ended[op->event - 1]);
+		err = op->kind == PT_GOP_SYNC ? take_sync(r, i, op) :
+						take_open(r, i, op);
 	}
-	for (i = 0; i < q->streams.n && !err; i++)
-		err = close_units(r, i, r->streams[i].open.n, &as_is);
-	return err;
+	for (i = 0; i < r->open.n; i++)
+		r->open.v[i].in = true;
+	return err ? err : close_open(r, &as_is);
 }
 
 /* ---- costs ---------------------------------------------------------------- */
@@ -498,9 +565,32 @@ static double quantile(const struct pt_gsample *s, size_t n, double part)
 	return s[n - 1].ns;
 }
 
+/* Which part of the samples lies below the cost. */
+static const double part[PT_REPLAY_NR] = {
+	[PT_REPLAY_LOW] = 0.25, [PT_REPLAY_MID] = 0.5, [PT_REPLAY_HIGH] = 0.75,
+};
+
+/* What launches cost whose function was seen: the weighted median, by the
+ * samples, whose order it changes. */
+static double usual(struct pt_replay *r)
+{
+	size_t i, n = 0;
+
+	for (i = 0; i < r->samples.n; i++)
+		if (r->classes.v[r->samples.v[i].cls]->id[0] == PT_GOP_LAUNCH) {
+			r->samples.v[n] = r->samples.v[i];
+			r->samples.v[n++].cls = 0;
+		}
+	if (!n)
+		return 1;
+	qsort(r->samples.v, n, sizeof(*r->samples.v), by_class);
+	return quantile(r->samples.v, n, part[r->mode]);
+}
+
 int pt_replay_learn(struct pt_replay *r)
 {
 	size_t i, k;
+	double other;
 
 	if (r->samples.n)
 		qsort(r->samples.v, r->samples.n, sizeof(*r->samples.v), by_class);
@@ -509,10 +599,19 @@ int pt_replay_learn(struct pt_replay *r)
 
 		for (k = i; k < r->samples.n && r->samples.v[k].cls == c->index;)
 			k++;
-		c->ns[PT_REPLAY_LOW] = quantile(r->samples.v + i, k - i, 0.25);
-		c->ns[PT_REPLAY_MID] = quantile(r->samples.v + i, k - i, 0.5);
-		c->ns[PT_REPLAY_HIGH] = quantile(r->samples.v + i, k - i, 0.75);
+		c->ns[r->mode] = quantile(r->samples.v + i, k - i, part[r->mode]);
+		if (r->mode == PT_REPLAY_MID)
+			c->ns[PT_REPLAY_LOW] = c->ns[PT_REPLAY_HIGH] =
+				c->ns[PT_REPLAY_MID];
 		c->seen = true;
+	}
+	/* A function of which nothing is known is taken to be like the others. */
+	other = usual(r);
+	for (i = 0; i < r->classes.n; i++) {
+		struct pt_gclass *c = r->classes.v[i];
+
+		if (!c->seen && c->id[0] == PT_GOP_LAUNCH)
+			c->ns[r->mode] = other;
 	}
 	return 0;
 }

@@ -21,18 +21,22 @@ struct pt_gsample {
 	double ns, weight;
 };
 
-struct pt_gunit {
+/* An operation whose end no sync has shown yet, in their order. */
+struct pt_gopen {
 	uint64_t at; /* may begin */
-	double ns;   /* by its class */
+	double ns;   /* by its class; RECORD and WAIT take none */
 	uint32_t op;
 	bool fixed;  /* known too well to be scaled */
+	bool in;     /* the sync that is looked at waits for it */
 };
 
 struct pt_replay_stream {
-	PT_VEC(struct pt_gunit) open; /* whose end no sync has shown yet */
-	uint64_t free;	/* what came before them is over */
-	uint64_t end;	/* ... and they, as it seems */
-	uint64_t waits; /* for events */
+	uint64_t free;	/* what is no longer open is over */
+	uint64_t waits; /* ... and the events that it waits for */
+	uint32_t open;	/* operations */
+	uint32_t limit; /* the sync waits for those before this one */
+	double now;	/* of the simulation */
+	bool shown;	/* a sync has shown an end already */
 };
 
 struct pt_replay_dev {
@@ -46,16 +50,22 @@ struct pt_replay {
 	uint32_t *cls;	 /* of each operation */
 	uint64_t *ended; /* of each RECORD: when what came before it was done */
 	struct pt_replay_stream *streams;
+	PT_VEC(struct pt_gopen) open;
 	PT_VEC(struct pt_gsample) samples;
 	struct pt_replay_dev dev[PT_NODES_MAX];
 	enum pt_replay_mode mode;
+	int round; /* of the fit */
 	double late_ns;
+	uint64_t submit_ns;
 };
 
 /* 0 or -ENOMEM each; pt_replay_close() in any case. */
 int pt_replay_open(struct pt_replay *r);
-/* One replay: fills dev[] (not tidy) and the samples. */
-int pt_replay_pass(struct pt_replay *r, enum pt_replay_mode mode, double late_ns);
+/* One replay: fills dev[] (not tidy) and the samples. `late_ns`: the device was
+ * done so long before the first who was woken for it; `submit_ns`: an operation
+ * reaches the device so long behind its call's begin. */
+int pt_replay_pass(struct pt_replay *r, enum pt_replay_mode mode,
+		   double late_ns, uint64_t submit_ns);
 /* New costs from the samples of the last pass. */
 int pt_replay_learn(struct pt_replay *r);
 void pt_replay_close(struct pt_replay *r);

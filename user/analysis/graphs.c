@@ -94,6 +94,10 @@ static int make(struct pt_graphs *g, const struct pt_gpu_call *c)
 
 static void add_node(struct pt_graph_work *w, const struct pt_gpu_call *c)
 {
+	/* FNV-1a over what makes out the node */
+	w->shape = (w->shape ^ c->cls) * 0x100000001b3ull;
+	w->shape = (w->shape ^ (c->cls == PT_API_LAUNCH ? c->v[0] : c->v[1])) *
+		   0x100000001b3ull;
 	if (c->cls == PT_API_LAUNCH)
 		w->kernels++;
 	if (!pt_call_is_copy(c))

@@ -12,6 +12,7 @@
 /* What a launch runs. */
 struct pt_graph_work {
 	uint64_t kernels, h2d, d2h, other_copies, copy_bytes;
+	uint64_t shape; /* the same for the same nodes in the same order */
 };
 
 #define PT_CAPTURE_STREAMS 16
