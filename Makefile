@@ -142,8 +142,8 @@ CONFIG := $(B)/version.h
 define CONFIG_TEXT
 /* made by the Makefile */
 \#define PT_VERSION "$(VERSION)"
-\#define PT_LIBEXECDIR "$(PREFIX)/libexec/pipetrace"
 $(if $(filter 1,$(STATIC)),\#define PT_STATIC 1)
+\#define PT_LIBEXECDIR "$(PREFIX)/libexec/pipetrace"
 endef
 
 ifneq ($(if $(MAKECMDGOALS),$(filter-out help clean deps uninstall,$(MAKECMDGOALS)),all),)
