@@ -244,12 +244,38 @@ static void copy_more(struct job *j)
 	}
 }
 
+/* The causes of the device's idle time sum to it, and this is the largest. */
+static void expect_idle(const struct job_opts *o, void (*edit)(struct job *),
+			enum pt_cause cause)
+{
+	const struct pt_r_gpu *g;
+	double sum = 0;
+	struct st_case c;
+	size_t i;
+
+	open_edited(&c, o, edit, 0);
+	assert_int_equal(c.r->n_gpu, 1);
+	g = c.r->gpu;
+	assert_true(g->n_idle_causes > 0);
+	for (i = 0; i < g->n_idle_causes; i++) {
+		sum += g->idle_causes[i].share;
+		assert_true(g->idle_causes[i].share <= g->idle_causes[0].share);
+	}
+	assert_true(fabs(sum - g->idle_share) < 1e-6);
+	assert_string_equal(pt_cause_name(g->idle_causes[0].cause),
+			    pt_cause_name(cause));
+	case_close(&c);
+}
+
 static void test_idle_causes(void **state)
 {
 	struct job_opts o = pausing(12 * ST_MS);
 	struct st_case c;
 
 	(void)state;
+	expect_idle(&o, NULL, PT_CAUSE_SYNC);
+	expect_idle(&o, flush_files, PT_CAUSE_CHECKPOINT);
+	expect_idle(&o, copy_more, PT_CAUSE_TRANSFER);
 	expect_root(&o, NULL, "sync_bound");
 	expect_root(&o, flush_files, "checkpoint_stall");
 	expect_root(&o, copy_more, "transfer_bound");

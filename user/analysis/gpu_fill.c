@@ -10,11 +10,6 @@ static double share(uint64_t ns, uint64_t of)
 	return of ? fmin(1, (double)ns / (double)of) : 0;
 }
 
-static double sec(uint64_t ns)
-{
-	return (double)ns / NS_PER_S;
-}
-
 static void fill_shares(struct pt_r_gpu *g, const struct pt_dev *d,
 			uint64_t wall)
 {
@@ -58,31 +53,6 @@ static void fill_counts(struct pt_r_gpu *g, const struct pt_dev_counts *c)
 	g->failed_allocations = (int64_t)c->failed_allocs;
 }
 
-static int fill_causes(struct pt_an *an, const struct pt_trainer *t,
-		       const struct pt_dev *d, struct pt_r_gpu *g)
-{
-	struct pt_r_charge *idle = pt_arena_calloc(an->a, 2, sizeof(*idle));
-	uint64_t wall = an->t1 - an->t0, starved, rest;
-
-	if (!idle)
-		return -ENOMEM;
-	starved = pt_min64(d->starved_likely_ns, d->idle_likely_ns);
-	rest = d->idle_likely_ns - starved;
-	idle[0].cause = t->top_cause;
-	idle[0].seconds = sec(starved);
-	idle[0].share = share(starved, wall);
-	idle[0].subject_pid = idle[0].subject_tid = PT_NULL;
-	idle[0].what = "waiting for data";
-	idle[1].cause = PT_CAUSE_OTHER_HOST;
-	idle[1].seconds = sec(rest);
-	idle[1].share = share(rest, wall);
-	idle[1].subject_pid = idle[1].subject_tid = PT_NULL;
-	idle[1].what = "other work of the host";
-	g->idle_causes = idle;
-	g->n_idle_causes = 2;
-	return 0;
-}
-
 int pt_fill_gpu(struct pt_an *an, struct pt_trainer *t)
 {
 	uint64_t wall = an->t1 - an->t0;
@@ -103,7 +73,7 @@ int pt_fill_gpu(struct pt_an *an, struct pt_trainer *t)
 		g[i].mem_reserved = g[i].mem_peak = PT_NULL;
 		g[i].mem_growth_per_min = NAN;
 		if (d->known)
-			err = fill_causes(an, t, d, &g[i]);
+			err = pt_fill_idle_causes(an, t, d, &g[i]);
 	}
 	if (!err)
 		err = pt_fill_alloc_failures(an, t, g);

@@ -201,6 +201,12 @@ int pt_glikely_run(const struct pt_gqueue *q, struct pt_glikely *out);
 /* ---- measured devices (gpu_exact.c) ---------------------------------------- */
 /* Activity records into t->devs, behind the model's bounds. 0 or -ENOMEM. */
 int pt_exact_gpu(struct pt_an *an, struct pt_trainer *t);
+/* ---- idle causes (gpu_idle.c) ---------------------------------------------- */
+/* g->idle_causes: the device's likely idle time by cause, largest first; the
+ * seconds sum to it. 0 or -ENOMEM. */
+int pt_fill_idle_causes(const struct pt_an *an, const struct pt_trainer *t,
+			const struct pt_dev *d, struct pt_r_gpu *g);
+
 /* ---- allocations (gpu_alloc.c) -------------------------------------------- */
 /* Those of the window that failed, into g[i] for t->devs.v[i]; free_bytes is
  * left to whoever has the driver's samples. 0 or -ENOMEM. */

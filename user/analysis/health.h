@@ -10,6 +10,11 @@
 
 #include "analysis/internal.h"
 
+/* A pause between two launches that is launching: an eager framework needs
+ * some tens of microseconds for an operator. Longer, and the host does
+ * something else. */
+#define PT_LAUNCH_GAP_NS 500000ull
+
 /* ---- statistics (health_stat.c) ------------------------------------------ */
 /*
  * Median of the slopes of all pairs (Theil 1950, Sen 1968): up to 29 % of the

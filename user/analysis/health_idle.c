@@ -16,10 +16,6 @@
 /* Writing goes on behind a pause no longer than this, if nothing was launched
  * meanwhile: the next piece is serialised, or copied from the device. */
 #define WRITE_PAUSE_NS (100 * NS_PER_MS)
-/* A pause between two launches that is launching: an eager framework needs
- * some tens of microseconds for an operator. Longer, and the host does
- * something else. */
-#define LAUNCH_GAP_NS 500000ull
 /* A sync that returns sooner found nothing to wait for (as in gpu.c). */
 #define UNBLOCKED_NS 30000ull
 /* A stretch of fewer launches tells nothing of the host's pace. */
@@ -188,7 +184,7 @@ static int split_likely(struct pt_trainer *t, const struct pt_dev *d,
 	if (!err)
 		err = pt_spans_subtract(&a, waits, &b);
 	for (i = 0; i < b.n; i++)
-		if (b.v[i].end - b.v[i].begin <= LAUNCH_GAP_NS)
+		if (b.v[i].end - b.v[i].begin <= PT_LAUNCH_GAP_NS)
 			b.v[n++] = b.v[i];
 	b.n = n;
 	if (!err)
@@ -242,7 +238,7 @@ static int end_stretch(struct pt_trainer *t, struct stretch *s,
 
 	s->launches = 0;
 	if (n < STRETCH_LAUNCHES || c->end - c->begin >= UNBLOCKED_NS ||
-	    c->begin - s->last > LAUNCH_GAP_NS || ns / n > LAUNCH_GAP_NS)
+	    c->begin - s->last > PT_LAUNCH_GAP_NS || ns / n > PT_LAUNCH_GAP_NS)
 		return 0;
 	t->host_bound_launches += n;
 	return add_span(out, s->begin, c->begin);

@@ -7,6 +7,7 @@
 #include "report/text_fmt.h"
 
 void pt_tx_verdicts(struct pt_tx *t, const struct pt_report *r);
+void pt_tx_gpu(struct pt_tx *t, const struct pt_r_gpu *g);
 /* Allocations of a device that failed: what for, and what became of it. */
 void pt_tx_alloc_failures(struct pt_tx *t, const struct pt_r_gpu *g);
 void pt_tx_workers(struct pt_tx *t, const struct pt_report *r);
