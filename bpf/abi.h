@@ -48,6 +48,7 @@
 #define PT_REC_ACT 70	 /* work of a device, measured there (CUPTI) */
 #define PT_REC_NAME 71	 /* a kernel's name, once */
 #define PT_REC_DEVICE 72 /* a device as its driver describes it (NVML) */
+#define PT_REC_NEIGHBOURS 73 /* who else on this machine uses a GPU */
 
 struct pt_hdr {
 	__u16 size;  /* whole record, bytes */
@@ -384,6 +385,14 @@ struct pt_rec_device { /* one per device and sample; what is unknown: as above *
 	__u32 ordinal;	 /* its number in that process; PT_DEVICE_UNKNOWN */
 };
 _Static_assert(sizeof(struct pt_rec_device) == 224, "pt_rec_device");
+
+struct pt_rec_neighbours { /* hdr.tid, tgid: the process asked for */
+	struct pt_hdr hdr;
+	__u32 procs; /* not traced, with a GPU library, that may be on a device
+		      * of the target: by their environment nothing rules it out */
+	__u32 pad;
+};
+_Static_assert(sizeof(struct pt_rec_neighbours) == 40, "pt_rec_neighbours");
 
 #define PT_NVTX_PUSH 1
 #define PT_NVTX_POP 2

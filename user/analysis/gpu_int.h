@@ -91,7 +91,7 @@ bool pt_devices_unsure(const struct pt_devices *d, uint16_t node);
 /* How late an interrupt that ends a wait may reach its thread: so much of
  * every wait is not claimed. Timers and interrupts on busy machines were seen
  * up to that late, mostly a sixth of it. */
-#define PT_LATE_NS 50000ull
+#define PT_LATE_NS 100000ull
 /*
  * The host waited in call `c` for the device. Until when, at the latest, the
  * device can have been at work for it: the moment at which the one who woke

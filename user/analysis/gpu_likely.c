@@ -69,22 +69,48 @@ static int take(struct pt_replay *r, struct pt_glikely *out, enum pt_replay_mode
 	return 0;
 }
 
+/*
+ * Costs at which a queue is never empty and costs at which it nearly always is
+ * may both end every stretch where it ended: a host that launches slowly looks
+ * like a device that works all the time. The first takes a device that is just
+ * as fast as the host, the second any faster one: it is the likelier, and what a
+ * fit from below comes to. The high end is left at the first.
+ */
+#define FROM_BELOW 0.1
+static void start_low(struct pt_replay *r, enum pt_replay_mode m)
+{
+	size_t i;
+
+	for (i = 0; i < r->classes.n; i++)
+		if (!r->classes.v[i]->fixed)
+			r->classes.v[i]->ns[m] *= FROM_BELOW;
+}
+
+static int run_mode(struct pt_replay *r, struct pt_glikely *out,
+		    enum pt_replay_mode m, int rounds)
+{
+	int err = fit(r, m, rounds);
+
+	if (!err)
+		err = pt_replay_pass(r, m, late_ns[m], submit_ns[m]);
+	return err ? err : take(r, out, m);
+}
+
 int pt_glikely_run(const struct pt_gqueue *q, struct pt_glikely *out)
 {
 	struct pt_replay r = { .q = q };
-	int err = pt_replay_open(&r), m;
+	int err = pt_replay_open(&r);
 
 	if (!err)
 		err = fit(&r, PT_REPLAY_MID, ROUNDS);
-	for (m = PT_REPLAY_NR; m-- > 0 && !err;) {
-		if (m != PT_REPLAY_MID)
-			err = fit(&r, m, 2);
-		if (err)
-			break;
-		err = pt_replay_pass(&r, m, late_ns[m], submit_ns[m]);
-		if (!err)
-			err = take(&r, out, m);
-	}
+	if (!err)
+		err = run_mode(&r, out, PT_REPLAY_HIGH, 2);
+	start_low(&r, PT_REPLAY_MID);
+	if (!err)
+		err = run_mode(&r, out, PT_REPLAY_MID, ROUNDS);
+	start_low(&r, PT_REPLAY_LOW);
+	if (!err)
+		err = run_mode(&r, out, PT_REPLAY_LOW, ROUNDS);
 	pt_replay_close(&r);
 	return err;
 }

@@ -342,12 +342,13 @@ static int close_open(struct pt_replay *r, const struct scaling *x)
 static int sample(struct pt_replay *r, const struct scaling *x)
 {
 	size_t i, from = 0, first = r->samples.n;
+	double end = simulate(r, x, &from), piece;
 	int err = 0;
 
-	simulate(r, x, &from);
+	piece = from < r->open.n ? end - (double)r->open.v[from].at : 0;
 	for (i = from; i < r->open.n && !err; i++) {
 		const struct pt_gopen *u = &r->open.v[i];
-		struct pt_gsample one = { .cls = r->cls[u->op] };
+		struct pt_gsample one = { .cls = r->cls[u->op], .piece = piece };
 		size_t last = r->samples.n;
 
 		if (!u->in || !is_unit(&r->q->ops.v[u->op]) ||
@@ -565,10 +566,33 @@ static double quantile(const struct pt_gsample *s, size_t n, double part)
 	return s[n - 1].ns;
 }
 
-/* Which part of the samples lies below the cost. */
-static const double part[PT_REPLAY_NR] = {
-	[PT_REPLAY_LOW] = 0.25, [PT_REPLAY_MID] = 0.5, [PT_REPLAY_HIGH] = 0.75,
+/* Which part of the samples lies below the cost. A piece of work that is hardly
+ * longer than what the host may be told late is seen too long more often than
+ * too short, and by much. */
+static const double parts[2][PT_REPLAY_NR] = {
+	{ [PT_REPLAY_LOW] = 0.25, [PT_REPLAY_MID] = 0.5, [PT_REPLAY_HIGH] = 0.75 },
+	{ [PT_REPLAY_LOW] = 0.05, [PT_REPLAY_MID] = 0.5, [PT_REPLAY_HIGH] = 0.75 },
 };
+#define SHORT_PIECE_NS 500000.0
+
+/* Were most of the samples, by weight, seen in short pieces? */
+static bool in_short_pieces(const struct pt_gsample *s, size_t n)
+{
+	double all = 0, brief = 0;
+	size_t i;
+
+	for (i = 0; i < n; i++) {
+		all += s[i].weight;
+		if (s[i].piece < SHORT_PIECE_NS)
+			brief += s[i].weight;
+	}
+	return brief > all / 2;
+}
+
+static double typical(const struct pt_gsample *s, size_t n, enum pt_replay_mode m)
+{
+	return quantile(s, n, parts[in_short_pieces(s, n)][m]);
+}
 
 /* What launches cost whose function was seen: the weighted median, by the
  * samples, whose order it changes. */
@@ -584,7 +608,7 @@ static double usual(struct pt_replay *r)
 	if (!n)
 		return 1;
 	qsort(r->samples.v, n, sizeof(*r->samples.v), by_class);
-	return quantile(r->samples.v, n, part[r->mode]);
+	return typical(r->samples.v, n, r->mode);
 }
 
 int pt_replay_learn(struct pt_replay *r)
@@ -599,7 +623,7 @@ int pt_replay_learn(struct pt_replay *r)
 
 		for (k = i; k < r->samples.n && r->samples.v[k].cls == c->index;)
 			k++;
-		c->ns[r->mode] = quantile(r->samples.v + i, k - i, part[r->mode]);
+		c->ns[r->mode] = typical(r->samples.v + i, k - i, r->mode);
 		if (r->mode == PT_REPLAY_MID)
 			c->ns[PT_REPLAY_LOW] = c->ns[PT_REPLAY_HIGH] =
 				c->ns[PT_REPLAY_MID];

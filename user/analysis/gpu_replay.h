@@ -19,6 +19,7 @@ struct pt_gclass { /* operations that should take the same time */
 struct pt_gsample {
 	uint32_t cls;
 	double ns, weight;
+	double piece; /* how long the work lasted that it was seen in, ns */
 };
 
 /* An operation whose end no sync has shown yet, in their order. */

@@ -10,7 +10,8 @@
  *           and its work counts, unless both are ranks.
  *
  * Processes that are not traced: the driver counts them (NVML). Where it shows
- * one on a device of ours, idle is not certain.
+ * one on a device of ours, idle is not certain. Where it does not answer, any
+ * other process of the machine that uses a GPU may be on ours.
  */
 #include <errno.h>
 #include <string.h>
@@ -20,16 +21,20 @@
 
 bool pt_gpu_others(const struct pt_an *an)
 {
+	bool counted = false;
 	size_t i;
 
 	for (i = 0; i < an->m->devices.n; i++) {
 		const struct pt_rec_device *d = &an->m->devices.v[i];
 
-		if (d->hdr.ts >= an->t0 && d->hdr.ts < an->t1 && d->traced &&
-		    d->procs != PT_DEVICE_UNKNOWN && d->procs > d->traced)
+		if (d->hdr.ts < an->t0 || d->hdr.ts >= an->t1 || !d->traced ||
+		    d->procs == PT_DEVICE_UNKNOWN)
+			continue;
+		if (d->procs > d->traced)
 			return true;
+		counted = true;
 	}
-	return false;
+	return !counted && an->m->neighbours;
 }
 
 static bool uses_gpu(const struct pt_an *an, const struct pt_proc *p)
@@ -52,19 +57,16 @@ static bool ranks_of_one_job(const struct pt_proc *a, const struct pt_proc *b)
 /* Both devices' work, on one. */
 static int join(const struct pt_an *an, struct pt_dev *d, const struct pt_dev *o)
 {
-	uint64_t wall = an->t1 - an->t0, mid, down, up;
+	uint64_t wall = an->t1 - an->t0, mid, down;
 	int err = pt_spans_meet(&d->idle_likely, &o->idle_likely);
 
 	if (err)
 		return err;
 	down = wall - d->idle_likely_ns - pt_min64(d->busy_lo_ns, wall - d->idle_likely_ns);
 	down += wall - o->idle_likely_ns - pt_min64(o->busy_lo_ns, wall - o->idle_likely_ns);
-	up = pt_max64(d->busy_hi_ns, wall - d->idle_likely_ns) - (wall - d->idle_likely_ns);
-	up += pt_max64(o->busy_hi_ns, wall - o->idle_likely_ns) - (wall - o->idle_likely_ns);
 	d->idle_likely_ns = pt_spans_sum(&d->idle_likely);
 	mid = wall - d->idle_likely_ns;
 	d->busy_lo_ns = mid - pt_min64(mid, down);
-	d->busy_hi_ns = pt_min64(wall, mid + up);
 	d->compute_ns = d->copy_ns = d->collective_ns = UINT64_MAX;
 	return 0;
 }
@@ -87,8 +89,9 @@ static int meet_all(const struct pt_an *an, struct pt_trainer *t,
 		}
 		d->idle_hard_ns = pt_spans_sum(&d->idle_hard);
 		d->busy_lo_ns = pt_max64(d->busy_lo_ns, d->busy_hard_ns);
-		d->busy_hi_ns = pt_min64(d->busy_hi_ns,
-					 an->t1 - an->t0 - d->idle_hard_ns);
+		/* on which of its devices the other one is, and how they take
+		 * turns, is not known: above the guess all is possible */
+		d->busy_hi_ns = an->t1 - an->t0 - d->idle_hard_ns;
 	}
 	return err;
 }

@@ -262,6 +262,7 @@ int pt_capture_open(struct pt_capture **out, const struct pt_capture_opts *o,
 		r = pt_marker_open(c, o, err);
 	if (r)
 		goto out;
+	pt_neighbours(c);
 	queue_mark(c, PT_MARK_BEGIN, 0);
 	*out = c;
 out:
@@ -391,6 +392,7 @@ int pt_capture_stop(struct pt_capture *c, pt_record_fn fn, void *ctx)
 		d = pt_capture_drain(c, fn, ctx);
 	pt_kernels_settle(c->kernels, NAMES_MS);
 	pt_kernels_take(c->kernels, on_name, c);
+	pt_neighbours(c);
 	queue_loss(c);
 	queue_mark(c, PT_MARK_END, end);
 	flush_queue(c, fn, ctx);

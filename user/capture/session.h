@@ -72,6 +72,8 @@ void pt_warn(struct pt_capture *c, const char *fmt, ...)
 
 /* Keep a record for the next drain; a lost one is counted. */
 void pt_queue_record(struct pt_capture *c, const void *rec, size_t len);
+/* Look for other users of GPUs on this machine; queues what it finds. */
+void pt_neighbours(struct pt_capture *c);
 
 /* The hook's entry in the table, added when new. Never NULL. */
 struct pt_hook_state *pt_hook(struct pt_capture *c, const char *need);

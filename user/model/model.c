@@ -325,6 +325,7 @@ union any_rec {
 	struct pt_rec_name name;
 	struct pt_rec_nvtx nvtx;
 	struct pt_rec_device device;
+	struct pt_rec_neighbours neighbours;
 	struct pt_rec_act act;
 };
 
@@ -354,6 +355,7 @@ static size_t min_size(uint16_t kind)
 	case PT_REC_NAME: return sizeof(struct pt_rec_name);
 	case PT_REC_NVTX: return sizeof(struct pt_rec_nvtx);
 	case PT_REC_DEVICE: return sizeof(struct pt_rec_device);
+	case PT_REC_NEIGHBOURS: return sizeof(struct pt_rec_neighbours);
 	default: return 0;
 	}
 }
@@ -394,6 +396,10 @@ static int dispatch(struct pt_model *m, union any_rec *r)
 	case PT_REC_NAME: return pt_feed_name(m, &r->name);
 	case PT_REC_NVTX: return pt_feed_nvtx(m, &r->nvtx);
 	case PT_REC_DEVICE: return pt_feed_device(m, &r->device);
+	case PT_REC_NEIGHBOURS:
+		if (r->neighbours.procs > m->neighbours)
+			m->neighbours = r->neighbours.procs;
+		return 0;
 	default:
 		m->skipped_kinds++;
 		return 0;

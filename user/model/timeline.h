@@ -245,6 +245,7 @@ struct pt_model {
 	uint64_t trimmed_ns; /* of the beginning, dropped to save memory */
 	uint64_t first_ts, last_ts; /* of any record */
 	bool target_exited, complete;
+	uint32_t neighbours; /* GPU users beside the target, at most at once */
 	struct pt_rec_host host;
 	bool host_known;
 	bool gpu_libs;

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Who else uses a GPU here? Without the driver's word a process that is not traced
+ * may be on the target's device, and then nobody knows when that is idle.
+ */
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "capture/discover.h"
+#include "capture/procfs.h"
+#include "capture/session.h"
+
+#define MAX_FDS 4096
+#define LIST 1024
+
+/* Device files that a process which computes on a GPU has open. */
+static const char *const nodes[] = { "/dev/nvidia", "/dev/kfd" };
+
+/* Is the GPU of this machine reached through files at all? (A simulated one is
+ * not.) */
+static bool has_nodes(void)
+{
+	struct stat st;
+
+	return !stat("/dev/nvidiactl", &st) || !stat("/dev/kfd", &st);
+}
+
+static bool has_node_open(pid_t pid)
+{
+	char path[64], link[64];
+	struct dirent *de;
+	bool found = false;
+	ssize_t len;
+	size_t i;
+	int n = 0;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+	dir = opendir(path);
+	if (!dir)
+		return false;
+	while (!found && n++ < MAX_FDS && (de = readdir(dir))) {
+		len = readlinkat(dirfd(dir), de->d_name, link, sizeof(link) - 1);
+		if (len <= 0)
+			continue;
+		link[len] = '\0';
+		for (i = 0; i < sizeof(nodes) / sizeof(nodes[0]); i++)
+			found |= !strncmp(link, nodes[i], strlen(nodes[i])) &&
+				 !strstr(link, "ctl");
+	}
+	closedir(dir);
+	return found;
+}
+
+/* Do two lists of CUDA_VISIBLE_DEVICES name no device in common? Only where both
+ * are numbers can that be told. */
+static bool apart(const char *a, const char *b)
+{
+	bool seen[1024] = { false };
+	const char *list[2] = { a, b };
+	char *end;
+	long v;
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		const char *p = list[i];
+
+		while (*p) {
+			v = strtol(p, &end, 10);
+			if (end == p || (*end && *end != ',') || v < 0 ||
+			    v >= (long)(sizeof(seen) / sizeof(seen[0])))
+				return false;
+			if (i && seen[v])
+				return false;
+			if (!i)
+				seen[v] = true;
+			p = *end ? end + 1 : end;
+		}
+	}
+	return true;
+}
+
+/* Nothing in its environment says that it is on another device. */
+static bool may_share(pid_t pid, pid_t trainer)
+{
+	char a[LIST], b[LIST];
+	int x = pt_rank_of(pid), y = pt_rank_of(trainer);
+
+	if (x >= 0 && y >= 0 && x != y)
+		return false; /* ranks of a job do not share */
+	return pt_proc_getenv(pid, "CUDA_VISIBLE_DEVICES", a, sizeof(a)) ||
+	       pt_proc_getenv(trainer, "CUDA_VISIBLE_DEVICES", b, sizeof(b)) ||
+	       !apart(a, b);
+}
+
+void pt_neighbours(struct pt_capture *c)
+{
+	struct pt_rec_neighbours r;
+	bool by_nodes = has_nodes();
+	struct pt_tree t = { 0 };
+	struct pt_gpulib lib;
+	size_t i;
+
+	memset(&r, 0, sizeof(r));
+	r.hdr.size = sizeof(r);
+	r.hdr.kind = PT_REC_NEIGHBOURS;
+	r.hdr.ts = pt_now_ns();
+	r.hdr.tid = r.hdr.tgid = (uint32_t)c->trainer;
+	if (pt_tree_snapshot(&t))
+		goto out;
+	for (i = 0; i < t.n; i++) {
+		pid_t pid = t.p[i].pid;
+
+		if (pid == getpid() || !t.p[i].start_code ||
+		    pt_is_target(c, pid))
+			continue;
+		if (by_nodes ? has_node_open(pid) : pt_gpulibs(pid, &lib, 1) > 0)
+			r.procs += may_share(pid, c->trainer);
+	}
+	pt_queue_record(c, &r, sizeof(r));
+out:
+	pt_tree_free(&t);
+}
