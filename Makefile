@@ -358,7 +358,7 @@ $(B)/tests/%: $(B)/san/tests/unit/%.o $(B)/san/libunit.a $(B)/san/libpipetrace.a
 .SECONDARY: $(UNIT_SRCS:%.c=$(B)/san/%.o) $(E2E_SRCS:%.c=$(B)/obj/%.o)
 
 # What some tests need beside the rooms.
-$(filter $(B)/san/tests/unit/test_bpf%,$(UNIT_SRCS:%.c=$(B)/san/%.o)): | $(SKEL)
+$(UNIT_SRCS:%.c=$(B)/san/%.o): | $(SKEL)
 $(filter $(B)/tests/test_sim%,$(UNIT)): $(B)/sim/libcudart.so.13
 $(filter $(B)/tests/test_sim_nvml,$(UNIT)): | $(B)/sim/cuda/libnvidia-ml.so.1
 
