@@ -296,6 +296,41 @@ static void test_shared(void **state)
 	close_job(&j);
 }
 
+/* Launches that nobody waits for: only the driver tells how busy the device is. */
+static struct pt_r_gpu never_waited_for(uint32_t util, uint32_t procs)
+{
+	struct pt_r_gpu g;
+	struct job j;
+	uint64_t t;
+
+	memset(&j, 0, sizeof(j));
+	st_host(&j.s, BEGIN, 4, PID);
+	st_task(&j.s, BEGIN, PID, PID, 1, "train");
+	for (t = BEGIN + 15 * ST_MS; t < BEGIN + 5 * ST_S; t += 50 * ST_MS)
+		st_gpu(&j.s, "cudaLaunchKernel", PID, PID, t, t, 0, 1, 0, 0);
+	for (t = 250; util && t < 5000; t += 500)
+		sample(&j, t, 0, util)->procs = procs;
+	finish(&j);
+	g = *j.r->gpu;
+	close_job(&j);
+	return g;
+}
+
+static void test_narrows(void **state)
+{
+	struct pt_r_gpu g = never_waited_for(0, 0);
+
+	(void)state;
+	assert_true(g.busy_likely[0] < 0.01 && g.busy_likely[1] > 0.99);
+	g = never_waited_for(60, 1);
+	assert_true(g.busy_likely[0] > 0.45 && g.busy_likely[0] < 0.6);
+	assert_true(g.busy_likely[1] > 0.99); /* copies come on top */
+	assert_true(g.busy_hard[0] < 0.01);
+	assert_true(fabs(g.idle_likely[1] + g.busy_likely[0] - 1) < 1e-9);
+	g = never_waited_for(60, 2); /* whose work is it? */
+	assert_true(g.busy_likely[0] < 0.01);
+}
+
 /* Several in the machine: the one that the job uses, or none. */
 static void test_which(void **state)
 {
@@ -357,6 +392,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_ordinal),
 		cmocka_unit_test(test_report),
 		cmocka_unit_test(test_shared),
+		cmocka_unit_test(test_narrows),
 		cmocka_unit_test(test_which),
 		cmocka_unit_test(test_damaged),
 	};

@@ -188,6 +188,36 @@ static int fill_device(const struct pt_an *an, const struct sums *s,
 	return fill_memory(s, g);
 }
 
+/*
+ * The driver's utilisation is the share of its sample period in which a kernel ran
+ * (nvml.h, nvmlUtilization_t), so copies come on top. It narrows what is likely
+ * where the job has the device alone; what is certain stays, and where the two
+ * contradict each other the calls are believed. Of two samples a second the first
+ * and the last reach over the window's edges, and the counter has its own error.
+ */
+#define UTIL_OFF 0.05
+static void narrow(const struct sums *s, struct pt_r_gpu *g)
+{
+	double off = UTIL_OFF + 0.5 / (double)(s->n_util ? s->n_util : 1);
+	double lo = g->device.util.mean - off, hi = g->device.util.mean + off;
+
+	if (!s->alone || s->n_util < 2 || g->certainty == PT_MEASURED)
+		return;
+	hi = isfinite(g->copy) ? hi + g->copy : 1;
+	lo = fmax(lo, g->busy_likely[0]);
+	hi = fmin(hi, g->busy_likely[1]);
+	if (isfinite(g->busy_share)) { /* the guess stays inside */
+		lo = fmin(lo, g->busy_share);
+		hi = fmax(hi, g->busy_share);
+	}
+	if (lo > hi)
+		return;
+	g->busy_likely[0] = lo;
+	g->busy_likely[1] = hi;
+	g->idle_likely[0] = 1 - hi;
+	g->idle_likely[1] = 1 - lo;
+}
+
 /* Free memory by the last sample before `ts`; PT_NULL: unknown. */
 static int64_t free_before(const struct pt_an *an, uint32_t index, uint64_t ts)
 {
@@ -230,6 +260,8 @@ static int fill_gpu(const struct pt_an *an, struct pt_r_gpu *g)
 			add_sample(an, &s, &an->m->devices.v[i]);
 	if (s.last)
 		err = fill_device(an, &s, g);
+	if (!err && s.last)
+		narrow(&s, g);
 	for (i = 0; i < g->n_alloc_failures; i++)
 		g->alloc_failures[i].free_bytes =
 			free_before(an, index, g->alloc_failures[i].last_ns);
