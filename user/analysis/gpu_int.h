@@ -198,6 +198,11 @@ struct pt_glikely { /* of one device */
 /* Into out[node], for every node that works; the caller frees the spans. */
 int pt_glikely_run(const struct pt_gqueue *q, struct pt_glikely *out);
 
+/* ---- counts (gpu_count.c) --------------------------------------------------- */
+/* Add one call. */
+void pt_count_call(struct pt_dev_counts *t, const struct pt_graphs *g,
+		   const struct pt_gpu_call *c);
+
 /* ---- measured devices (gpu_exact.c) ---------------------------------------- */
 /* Activity records into t->devs, behind the model's bounds. 0 or -ENOMEM. */
 int pt_exact_gpu(struct pt_an *an, struct pt_trainer *t);

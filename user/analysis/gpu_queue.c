@@ -463,61 +463,6 @@ static int take_launch(struct pt_gqueue *q, const struct pt_gpu_call *c,
 	return err ? err : emit(q, &op);
 }
 
-/* ---- counting ------------------------------------------------------------- */
-
-static void count_graph(struct pt_dev_counts *t, const struct pt_graph_work *w)
-{
-	t->graph_launches++;
-	if (!w) {
-		t->graphs_unknown++;
-		return;
-	}
-	t->graph_kernels += w->kernels;
-	t->h2d += w->h2d;
-	t->d2h += w->d2h;
-	t->other_copies += w->other_copies;
-	t->copy_bytes += w->copy_bytes;
-}
-
-static void count(struct pt_dev_counts *t, const struct pt_graphs *g,
-		  const struct pt_gpu_call *c)
-{
-	switch (c->cls) {
-	case PT_API_LAUNCH:
-		t->kernels++;
-		break;
-	case PT_API_GRAPH_LAUNCH:
-		count_graph(t, pt_graphs_work(g, c));
-		break;
-	case PT_API_COLLECTIVE:
-		t->collectives++;
-		t->collective_bytes += c->v[1];
-		break;
-	case PT_API_COPY_SYNC:
-	case PT_API_COPY_ASYNC:
-		if (c->v[2] == PT_COPY_H2D)
-			t->h2d++;
-		else if (c->v[2] == PT_COPY_D2H)
-			t->d2h++;
-		else
-			t->other_copies++;
-		t->copy_bytes += c->v[1];
-		break;
-	case PT_API_COPY_BATCH:
-		if (c->v[0] <= PT_BATCH_MAX)
-			t->other_copies += c->v[0];
-		break;
-	case PT_API_SYNC_DEVICE:
-	case PT_API_SYNC_STREAM:
-	case PT_API_SYNC_EVENT:
-		t->syncs++;
-		break;
-	case PT_API_ALLOC:
-		t->failed_allocs += c->ret > 0;
-		break;
-	}
-}
-
 /* A collective launches its kernel inside of its own call. */
 static bool in_collective(struct pt_gqueue *q, const struct pt_gpu_call *c)
 {
@@ -549,7 +494,7 @@ static int take_call(struct pt_gqueue *q, const struct pt_gpu_call *c)
 	n = pt_devices_of(&q->devices, c);
 	if (n == PT_NODE_NONE)
 		return -ENOMEM;
-	count(&q->node[n].counts, &q->graphs, c);
+	pt_count_call(&q->node[n].counts, &q->graphs, c);
 	if (c->late) /* which stream, and what came behind it, nobody knows */
 		return 0;
 	switch (c->cls) {

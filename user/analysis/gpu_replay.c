@@ -15,8 +15,6 @@
 #define SCALE_MAX 1e9
 /* So much (of the logarithm) may a copy of known time differ from it. */
 #define FIXED_OFF 0.5
-/* Fewer copies that held their caller tell nothing. */
-#define COPIES_MIN 5
 /* A host that was told returns so long behind that at least. */
 #define TOLD_NS 10000.0
 #define OLD_WORK_NS 100000.0
@@ -27,7 +25,7 @@ static bool is_unit(const struct pt_gop *op)
 }
 
 /* The time of an operation whose class costs 1. */
-static double nominal(const struct pt_gop *op)
+double pt_gop_nominal(const struct pt_gop *op)
 {
 	switch (op->kind) {
 	case PT_GOP_COPY:
@@ -65,47 +63,6 @@ static struct pt_gclass *class_of(struct pt_replay *r, const struct pt_gop *op)
 	return PT_HASHED(c) ? c : NULL;
 }
 
-static int by_value(const void *a, const void *b)
-{
-	const double *x = a, *y = b;
-
-	return *x < *y ? -1 : *x > *y;
-}
-
-/* Copies that held their caller took no longer than he was held; those that
- * found their stream empty took just that. */
-static int time_copies(struct pt_replay *r)
-{
-	const pt_gops *ops = &r->q->ops;
-	pt_doubles v = { 0 };
-	size_t i, k;
-	int err = 0;
-
-	for (k = 0; k < r->classes.n && !err; k++) {
-		struct pt_gclass *c = r->classes.v[k];
-
-		v.n = 0;
-		if (c->id[0] != PT_GOP_COPY)
-			continue;
-		for (i = 0; i + 1 < ops->n && !err; i++) {
-			const struct pt_gop *s = &ops->v[i + 1];
-
-			if (ops->v[i].kind == PT_GOP_COPY && r->cls[i] == k &&
-			    s->kind == PT_GOP_SYNC && s->blocked &&
-			    s->at == ops->v[i].at && s->done > s->at)
-				err = pt_vec_push(&v, (double)(s->done - s->at) /
-							      nominal(&ops->v[i]));
-		}
-		if (err || v.n < COPIES_MIN)
-			continue;
-		qsort(v.v, v.n, sizeof(*v.v), by_value);
-		c->ns[0] = c->ns[1] = c->ns[2] = v.v[v.n / 4];
-		c->fixed = true;
-	}
-	pt_vec_free(&v);
-	return err;
-}
-
 int pt_replay_open(struct pt_replay *r)
 {
 	const struct pt_gqueue *q = r->q;
@@ -126,7 +83,7 @@ int pt_replay_open(struct pt_replay *r)
 			return -ENOMEM;
 		r->cls[i] = c->index;
 	}
-	return time_copies(r);
+	return pt_replay_time_copies(r);
 }
 
 void pt_replay_close(struct pt_replay *r)
@@ -389,7 +346,7 @@ static int take_open(struct pt_replay *r, uint32_t i, const struct pt_gop *op)
 	if (is_unit(op)) {
 		const struct pt_gclass *c = r->classes.v[r->cls[i]];
 
-		u.ns = nominal(op) * c->ns[r->mode];
+		u.ns = pt_gop_nominal(op) * c->ns[r->mode];
 		u.fixed = op->kind == PT_GOP_COPY;
 	}
 	s->open++;
@@ -537,105 +494,4 @@ int pt_replay_pass(struct pt_replay *r, enum pt_replay_mode mode,
 	for (i = 0; i < r->open.n; i++)
 		r->open.v[i].in = true;
 	return err ? err : close_open(r, &as_is);
-}
-
-/* ---- costs ---------------------------------------------------------------- */
-
-static int by_class(const void *a, const void *b)
-{
-	const struct pt_gsample *x = a, *y = b;
-
-	if (x->cls != y->cls)
-		return x->cls < y->cls ? -1 : 1;
-	return x->ns < y->ns ? -1 : x->ns > y->ns;
-}
-
-/* The value below which a part of the weight lies; sorted. */
-static double quantile(const struct pt_gsample *s, size_t n, double part)
-{
-	double sum = 0, at = 0;
-	size_t i;
-
-	for (i = 0; i < n; i++)
-		sum += s[i].weight;
-	for (i = 0; i < n; i++) {
-		at += s[i].weight;
-		if (at >= part * sum)
-			return s[i].ns;
-	}
-	return s[n - 1].ns;
-}
-
-/* Which part of the samples lies below the cost. A piece of work that is hardly
- * longer than what the host may be told late is seen too long more often than
- * too short, and by much. */
-static const double parts[2][PT_REPLAY_NR] = {
-	{ [PT_REPLAY_LOW] = 0.25, [PT_REPLAY_MID] = 0.5, [PT_REPLAY_HIGH] = 0.75 },
-	{ [PT_REPLAY_LOW] = 0.05, [PT_REPLAY_MID] = 0.5, [PT_REPLAY_HIGH] = 0.75 },
-};
-#define SHORT_PIECE_NS 500000.0
-
-/* Were most of the samples, by weight, seen in short pieces? */
-static bool in_short_pieces(const struct pt_gsample *s, size_t n)
-{
-	double all = 0, brief = 0;
-	size_t i;
-
-	for (i = 0; i < n; i++) {
-		all += s[i].weight;
-		if (s[i].piece < SHORT_PIECE_NS)
-			brief += s[i].weight;
-	}
-	return brief > all / 2;
-}
-
-static double typical(const struct pt_gsample *s, size_t n, enum pt_replay_mode m)
-{
-	return quantile(s, n, parts[in_short_pieces(s, n)][m]);
-}
-
-/* What launches cost whose function was seen: the weighted median, by the
- * samples, whose order it changes. */
-static double usual(struct pt_replay *r)
-{
-	size_t i, n = 0;
-
-	for (i = 0; i < r->samples.n; i++)
-		if (r->classes.v[r->samples.v[i].cls]->id[0] == PT_GOP_LAUNCH) {
-			r->samples.v[n] = r->samples.v[i];
-			r->samples.v[n++].cls = 0;
-		}
-	if (!n)
-		return 1;
-	qsort(r->samples.v, n, sizeof(*r->samples.v), by_class);
-	return typical(r->samples.v, n, r->mode);
-}
-
-int pt_replay_learn(struct pt_replay *r)
-{
-	size_t i, k;
-	double other;
-
-	if (r->samples.n)
-		qsort(r->samples.v, r->samples.n, sizeof(*r->samples.v), by_class);
-	for (i = 0; i < r->samples.n; i = k) {
-		struct pt_gclass *c = r->classes.v[r->samples.v[i].cls];
-
-		for (k = i; k < r->samples.n && r->samples.v[k].cls == c->index;)
-			k++;
-		c->ns[r->mode] = typical(r->samples.v + i, k - i, r->mode);
-		if (r->mode == PT_REPLAY_MID)
-			c->ns[PT_REPLAY_LOW] = c->ns[PT_REPLAY_HIGH] =
-				c->ns[PT_REPLAY_MID];
-		c->seen = true;
-	}
-	/* A function of which nothing is known is taken to be like the others. */
-	other = usual(r);
-	for (i = 0; i < r->classes.n; i++) {
-		struct pt_gclass *c = r->classes.v[i];
-
-		if (!c->seen && c->id[0] == PT_GOP_LAUNCH)
-			c->ns[r->mode] = other;
-	}
-	return 0;
 }

@@ -67,7 +67,11 @@ int pt_replay_open(struct pt_replay *r);
  * reaches the device so long behind its call's begin. */
 int pt_replay_pass(struct pt_replay *r, enum pt_replay_mode mode,
 		   double late_ns, uint64_t submit_ns);
-/* New costs from the samples of the last pass. */
+/* The time of an operation whose class costs 1, ns. */
+double pt_gop_nominal(const struct pt_gop *op);
+/* gpu_costs.c: costs of copies that held their caller. 0 or -ENOMEM. */
+int pt_replay_time_copies(struct pt_replay *r);
+/* New costs from the samples of the last pass (gpu_costs.c). */
 int pt_replay_learn(struct pt_replay *r);
 void pt_replay_close(struct pt_replay *r);
 

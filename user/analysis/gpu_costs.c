@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the replay's stretches say of the costs of their kinds of operations. */
+#include <errno.h>
+
+#include "analysis/gpu_replay.h"
+
+/* Fewer copies that held their caller tell nothing. */
+#define COPIES_MIN 5
+
+static int by_value(const void *a, const void *b)
+{
+	const double *x = a, *y = b;
+
+	return *x < *y ? -1 : *x > *y;
+}
+
+/* Copies that held their caller took no longer than he was held; those that
+ * found their stream empty took just that. */
+int pt_replay_time_copies(struct pt_replay *r)
+{
+	const pt_gops *ops = &r->q->ops;
+	pt_doubles v = { 0 };
+	size_t i, k;
+	int err = 0;
+
+	for (k = 0; k < r->classes.n && !err; k++) {
+		struct pt_gclass *c = r->classes.v[k];
+
+		v.n = 0;
+		if (c->id[0] != PT_GOP_COPY)
+			continue;
+		for (i = 0; i + 1 < ops->n && !err; i++) {
+			const struct pt_gop *s = &ops->v[i + 1];
+
+			if (ops->v[i].kind == PT_GOP_COPY && r->cls[i] == k &&
+			    s->kind == PT_GOP_SYNC && s->blocked &&
+			    s->at == ops->v[i].at && s->done > s->at)
+				err = pt_vec_push(&v, (double)(s->done - s->at) /
+							      pt_gop_nominal(&ops->v[i]));
+		}
+		if (err || v.n < COPIES_MIN)
+			continue;
+		qsort(v.v, v.n, sizeof(*v.v), by_value);
+		c->ns[0] = c->ns[1] = c->ns[2] = v.v[v.n / 4];
+		c->fixed = true;
+	}
+	pt_vec_free(&v);
+	return err;
+}
+
+static int by_class(const void *a, const void *b)
+{
+	const struct pt_gsample *x = a, *y = b;
+
+	if (x->cls != y->cls)
+		return x->cls < y->cls ? -1 : 1;
+	return x->ns < y->ns ? -1 : x->ns > y->ns;
+}
+
+/* The value below which a part of the weight lies; sorted. */
+static double quantile(const struct pt_gsample *s, size_t n, double part)
+{
+	double sum = 0, at = 0;
+	size_t i;
+
+	for (i = 0; i < n; i++)
+		sum += s[i].weight;
+	for (i = 0; i < n; i++) {
+		at += s[i].weight;
+		if (at >= part * sum)
+			return s[i].ns;
+	}
+	return s[n - 1].ns;
+}
+
+/* Which part of the samples lies below the cost. A piece of work that is hardly
+ * longer than what the host may be told late is seen too long more often than
+ * too short, and by much. */
+static const double parts[2][PT_REPLAY_NR] = {
+	{ [PT_REPLAY_LOW] = 0.25, [PT_REPLAY_MID] = 0.5, [PT_REPLAY_HIGH] = 0.75 },
+	{ [PT_REPLAY_LOW] = 0.05, [PT_REPLAY_MID] = 0.5, [PT_REPLAY_HIGH] = 0.75 },
+};
+#define SHORT_PIECE_NS 500000.0
+
+/* Were most of the samples, by weight, seen in short pieces? */
+static bool in_short_pieces(const struct pt_gsample *s, size_t n)
+{
+	double all = 0, brief = 0;
+	size_t i;
+
+	for (i = 0; i < n; i++) {
+		all += s[i].weight;
+		if (s[i].piece < SHORT_PIECE_NS)
+			brief += s[i].weight;
+	}
+	return brief > all / 2;
+}
+
+static double typical(const struct pt_gsample *s, size_t n, enum pt_replay_mode m)
+{
+	return quantile(s, n, parts[in_short_pieces(s, n)][m]);
+}
+
+/* What launches cost whose function was seen: the weighted median, by the
+ * samples, whose order it changes. */
+static double usual(struct pt_replay *r)
+{
+	size_t i, n = 0;
+
+	for (i = 0; i < r->samples.n; i++)
+		if (r->classes.v[r->samples.v[i].cls]->id[0] == PT_GOP_LAUNCH) {
+			r->samples.v[n] = r->samples.v[i];
+			r->samples.v[n++].cls = 0;
+		}
+	if (!n)
+		return 1;
+	qsort(r->samples.v, n, sizeof(*r->samples.v), by_class);
+	return typical(r->samples.v, n, r->mode);
+}
+
+int pt_replay_learn(struct pt_replay *r)
+{
+	size_t i, k;
+	double other;
+
+	if (r->samples.n)
+		qsort(r->samples.v, r->samples.n, sizeof(*r->samples.v), by_class);
+	for (i = 0; i < r->samples.n; i = k) {
+		struct pt_gclass *c = r->classes.v[r->samples.v[i].cls];
+
+		for (k = i; k < r->samples.n && r->samples.v[k].cls == c->index;)
+			k++;
+		c->ns[r->mode] = typical(r->samples.v + i, k - i, r->mode);
+		if (r->mode == PT_REPLAY_MID)
+			c->ns[PT_REPLAY_LOW] = c->ns[PT_REPLAY_HIGH] =
+				c->ns[PT_REPLAY_MID];
+		c->seen = true;
+	}
+	/* A function of which nothing is known is taken to be like the others. */
+	other = usual(r);
+	for (i = 0; i < r->classes.n; i++) {
+		struct pt_gclass *c = r->classes.v[i];
+
+		if (!c->seen && c->id[0] == PT_GOP_LAUNCH)
+			c->ns[r->mode] = other;
+	}
+	return 0;
+}
