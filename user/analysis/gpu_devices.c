@@ -8,6 +8,8 @@
  *  - a launch on a stream's handle that another thread launches on as well:
  *    a stream belongs to one device;
  *  - a thread that later chooses, and always the same: that was its device;
+ *  - a context that the driver is given right behind a runtime's ordinal, by the
+ *    same thread: the runtime hands the choice on;
  *  - where no thread ever chooses: work that nobody of its own thread waits
  *    for is on the device of the one thread (or group of threads) that waits,
  *    for otherwise nobody would ever wait for it.
@@ -165,13 +167,29 @@ static void join_silent(struct pt_devices *d)
 	}
 }
 
+/* A runtime hands a choice on to the driver within so long. */
+#define HANDED_ON_NS 1000000ull
+
 static void choose(struct pt_devices *d, struct pt_gpu_thread *t,
 		   const struct pt_gpu_call *c)
 {
+	uint16_t last = t->now;
+
 	t->now = chosen(d, c);
+	if (d->node[t->now].kind == PT_NODE_ORDINAL) {
+		t->ordinal_ns = c->begin;
+		if (!d->ordinal_ns)
+			d->ordinal_ns = c->begin;
+	} else {
+		if (t->ordinal_ns && c->begin - t->ordinal_ns < HANDED_ON_NS &&
+		    d->node[last].kind == PT_NODE_ORDINAL)
+			unite(d, last, t->now);
+		t->ordinal_ns = 0;
+		d->node[t->now].chosen_ns = c->begin;
+	}
 	if (t->choice == PT_NODE_NONE)
 		t->choice = t->now;
-	t->many |= t->choice != t->now;
+	t->many |= root(d, t->choice) != root(d, t->now);
 	d->chosen = true;
 }
 
@@ -179,6 +197,21 @@ static bool matters(const struct pt_gpu_call *c)
 {
 	return !c->late && (pt_call_is_step(c) || sets_device(c) ||
 			    c->cls == PT_API_EVENT_RECORD);
+}
+
+/*
+ * The driver's functions are probed some milliseconds before or behind the
+ * runtime's. Contexts chosen only before the runtime's first choice was seen are
+ * what it handed on then: of which device, nobody knows.
+ */
+static void forget_contexts(struct pt_devices *d)
+{
+	size_t i;
+
+	for (i = 0; i < d->n; i++)
+		if (d->node[i].kind == PT_NODE_CONTEXT && d->node[i].same == i &&
+		    d->node[i].chosen_ns < d->ordinal_ns)
+			d->node[i].kind = PT_NODE_THREAD;
 }
 
 int pt_devices_learn(struct pt_devices *d, const struct pt_proc *p, uint64_t t1)
@@ -199,6 +232,7 @@ int pt_devices_learn(struct pt_devices *d, const struct pt_proc *p, uint64_t t1)
 			choose(d, t, c);
 			continue;
 		}
+		t->ordinal_ns = 0;
 		t->waits |= waits_here(c);
 		d->node[t->now].used = true;
 		if (binds(c))
@@ -206,6 +240,7 @@ int pt_devices_learn(struct pt_devices *d, const struct pt_proc *p, uint64_t t1)
 	}
 	if (err)
 		return err;
+	forget_contexts(d);
 	join_first(d);
 	join_silent(d);
 	for (i = 0; i < d->n; i++)

@@ -42,6 +42,7 @@ struct pt_node {
 	uint16_t same;	/* the node that it was found to be; itself */
 	uint8_t kind;
 	bool used;
+	uint64_t chosen_ns; /* CONTEXT: last */
 };
 
 struct pt_gpu_thread {
@@ -49,6 +50,7 @@ struct pt_gpu_thread {
 	uint16_t own;	 /* node of the device that it was on at first */
 	uint16_t choice; /* the first that it chose; PT_NODE_NONE: never */
 	uint16_t now;	 /* current one */
+	uint64_t ordinal_ns; /* it has chosen an ordinal, and done nothing since */
 	bool many;	 /* it chose several */
 	bool waits;	 /* it waits for its own device at times */
 };
@@ -64,6 +66,7 @@ struct pt_devices {
 	size_t n;
 	bool overflow; /* more devices than nodes: nothing is certain */
 	bool chosen;   /* some thread chose a device */
+	uint64_t ordinal_ns; /* when one first chose an ordinal; 0 never */
 	unsigned roots; /* devices, as far as they can be told apart */
 	PT_VEC(struct pt_gpu_thread) threads;
 	struct pt_handle *handles;
