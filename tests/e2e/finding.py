@@ -338,6 +338,12 @@ def run_case(c):
                 "%d kernels" % sum(counts.values()))
 
 
+def own_mounts():
+    """In a chroot the root is no mount, and nothing can be mounted unseen."""
+    return not subprocess.run(["unshare", "--mount", "true"],
+                              stderr=subprocess.DEVNULL).returncode
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("names", nargs="*")
@@ -348,7 +354,7 @@ def main():
     if not os.path.exists(findjob("_stripped")):
         print("needs a build")
         return 77
-    passed = failed = 0
+    passed = failed = skipped = 0
     runs = [(c.name, lambda c=c: run_case(c)) for c in CASES]
 
     def in_folder(run):
@@ -359,6 +365,10 @@ def main():
     for name, run in runs:
         if o.names and name not in o.names:
             continue
+        if name == "container" and not own_mounts():
+            skipped += 1
+            print("skip container: no mount namespace of its own can be made here")
+            continue
         try:
             wrong, said = run()
         except (Broken, OSError, ValueError, IndexError, KeyError,
@@ -368,7 +378,7 @@ def main():
         print("%s %s: %s%s" % ("not ok" if wrong else "ok", name, said,
                                "; " + "; ".join(wrong) if wrong else ""),
               flush=True)
-    print("%d passed, %d failed, 0 skipped" % (passed, failed))
+    print("%d passed, %d failed, %d skipped" % (passed, failed, skipped))
     return 1 if failed else 0
 
 
