@@ -290,7 +290,7 @@ $(B)/sim/cuda/libnvToolsExt.so.1: $(B)/sim/obj12/nvtx.o $(B)/.flags.sim
 
 # It finds the device of the process by itself.
 SIM_CUPTI := $(addprefix $(B)/sim/obj%/,cupti.o cupti_buffers.o)
-.SECONDARY: $(foreach v,12 13,$(SIM_CUPTI:$(B)/sim/obj%=$(B)/sim/obj$v))
+.SECONDARY: $(foreach v,12 13,$(subst %,$v,$(SIM_CUPTI)))
 $(B)/sim/cuda/libcupti.so.%: $(SIM_CUPTI) $(B)/.flags.sim
 	$(call sim_export,cupti*)
 	$(call say,SIMLIB)
