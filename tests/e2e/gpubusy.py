@@ -206,16 +206,16 @@ def judge(meta, report, logs):
     if c["lost"]["total"]:
         raise Broken("records were lost")
     true = truth(logs, c["begin_ns"], c["end_ns"])
-    # devices that no traced process has are nobody's to report
+    # devices on which no traced process worked meanwhile are nobody's to report
     traced = set()
     for path in logs[:meta["traced"]]:
-        traced |= set(intervals(path))
+        traced |= {d for d, v in intervals(path).items()
+                   if busy_share(v, c["begin_ns"], c["end_ns"])}
     devices = sorted(traced)
     entries = [g for g in report["gpu"]]
-    if meta["plans"][0].get("set_once") and len(entries) == 1 and \
-            entries[0]["index"] is None:
-        # Threads that chose before the trace began: devices that cannot be told
-        # apart have one entry, without an index, and its bounds hold for each.
+    if len(entries) == 1 and entries[0]["index"] is None:
+        # No choice was seen: devices that cannot be told apart have one entry,
+        # without an index, and its bounds hold for each.
         return {d: judge_device(true[d], entries[0]) for d in devices}
     if len(entries) != len(devices):
         raise Broken("%d devices in the report, %d in the log"
