@@ -59,7 +59,7 @@ __attribute__((noinline)) static void reduce_rows(void)
 }
 
 static const struct {
-	void (*stub)(void);
+	void (*host_side)(void);
 	const char *name;
 } kernels[] = { { _Z8add_tilePfi, "_Z8add_tilePfi" },
 		{ _Z5scaleIdEvPT_, "_Z5scaleIdEvPT_" },
@@ -168,7 +168,7 @@ static int launch(struct lib *l, size_t k)
 	if (l->drv_launch)
 		return l->drv_launch(l->function[k], 1, 1, 1, 1, 1, 1, 0, NULL,
 				     NULL, NULL);
-	return l->launch((const void *)kernels[k].stub, one, one, NULL, 0,
+	return l->launch((const void *)kernels[k].host_side, one, one, NULL, 0,
 			 NULL);
 }
 

@@ -4,8 +4,11 @@
  *
  *   gpu_devices  which device a call goes to, as far as the calls tell
  *   gpu_certain  until when a wait for the device shows it at work
- *   gpu_queue    streams, events and syncs: the hard bounds, and the operations
- *   gpu_likely   the operations replayed with fitted costs: the likely bounds
+ *   gpu_streams  what each stream holds: the hard bounds
+ *   gpu_queue    calls, events and syncs, and the operations
+ *   gpu_count    what the device was given to do, as numbers
+ *   gpu_likely   the operations replayed (gpu_replay) with fitted costs
+ *                (gpu_costs): the likely bounds
  *   gpu_exact    measured times, where there are, in place of the bounds
  *   gpu_idle     the likely idle time by its causes
  */

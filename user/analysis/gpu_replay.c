@@ -122,6 +122,16 @@ static double scaled(const struct pt_gopen *u, size_t i, const struct scaling *x
 	return i < x->from || (u->fixed && !x->fixed) ? u->ns : u->ns * x->scale;
 }
 
+/* Each stream stands where the stretch before left it. */
+static void rewind_streams(struct pt_replay *r)
+{
+	size_t i;
+
+	for (i = 0; i < r->q->streams.n; i++)
+		r->streams[i].now = (double)pt_max64(r->streams[i].free,
+						     r->streams[i].waits);
+}
+
 /* Run what the sync waits for; when it ends. *last: where its last piece of
  * work without a pause begins. */
 static double simulate(struct pt_replay *r, const struct scaling *x, size_t *last)
@@ -129,9 +139,7 @@ static double simulate(struct pt_replay *r, const struct scaling *x, size_t *las
 	double end = 0;
 	size_t i;
 
-	for (i = 0; i < r->q->streams.n; i++)
-		r->streams[i].now = (double)pt_max64(r->streams[i].free,
-						     r->streams[i].waits);
+	rewind_streams(r);
 	for (i = 0; i < r->open.n; i++) {
 		const struct pt_gopen *u = &r->open.v[i];
 		const struct pt_gop *op = &r->q->ops.v[u->op];
@@ -264,9 +272,7 @@ static int close_open(struct pt_replay *r, const struct scaling *x)
 	size_t i, n = 0;
 	int err = 0;
 
-	for (i = 0; i < r->q->streams.n; i++)
-		r->streams[i].now = (double)pt_max64(r->streams[i].free,
-						     r->streams[i].waits);
+	rewind_streams(r);
 	for (i = 0; i < r->open.n; i++) {
 		const struct pt_gopen *u = &r->open.v[i];
 		const struct pt_gop *op = &r->q->ops.v[u->op];

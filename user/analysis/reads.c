@@ -28,9 +28,12 @@ void pt_limit_reads(struct pt_an *an)
 	switch (an->m->host.read_door) {
 	case PT_DOOR_PAGES:
 		bounds(an, &bound, &all);
-		pt_report_limit(an->r, "reads", "Reads were counted by their pages in the page cache: they have no duration, those with O_DIRECT, of tmpfs and at a file's end are not seen, and of %llu of %llu the bytes are an upper bound.",
-				(unsigned long long)bound,
-				(unsigned long long)all);
+		if (bound)
+			pt_report_limit(an->r, "reads", "Reads were counted by their pages in the page cache: they have no duration, those with O_DIRECT, of tmpfs and at a file's end are not seen, and the bytes of %llu of %llu are an upper bound.",
+					(unsigned long long)bound,
+					(unsigned long long)all);
+		else
+			pt_report_limit(an->r, "reads", "Reads were counted by their pages in the page cache: they have no duration, and those with O_DIRECT, of tmpfs and at a file's end are not seen.");
 		break;
 	case PT_DOOR_KPROBE:
 		pt_report_limit(an->r, "reads", "Reads that no call makes (mapped files) or that libaio makes are not counted; calls whose return the kernel did not keep, because too many were blocked at once, count as lost.");

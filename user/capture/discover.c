@@ -24,8 +24,14 @@ static bool has_lib(pid_t pid, bool *unreadable)
 	return n > 0;
 }
 
-/* A process that computes on an NVIDIA GPU has its device node open. */
-static bool owns_gpu(pid_t pid)
+static bool is_gpu_node(const char *path)
+{
+	return !strcmp(path, "/dev/kfd") || /* AMD's, one for all */
+	       (!strncmp(path, "/dev/nvidia", 11) && path[11] >= '0' &&
+		path[11] <= '9');
+}
+
+bool pt_owns_gpu(pid_t pid)
 {
 	char path[64], link[64];
 	struct dirent *de;
@@ -43,8 +49,7 @@ static bool owns_gpu(pid_t pid)
 		if (len <= 0)
 			continue;
 		link[len] = '\0';
-		found = !strncmp(link, "/dev/nvidia", 11) &&
-			link[11] >= '0' && link[11] <= '9';
+		found = is_gpu_node(link);
 	}
 	closedir(dir);
 	return found;
@@ -105,7 +110,7 @@ static bool is_helper(const struct pt_process *child,
 		return false;
 	/* a rank started by multiprocessing opens the GPU, a worker does not;
 	 * forked workers of a GPU user inherit the descriptor */
-	return !owns_gpu(child->pid) || owns_gpu(parent->pid);
+	return !pt_owns_gpu(child->pid) || pt_owns_gpu(parent->pid);
 }
 
 static pid_t owner_of(const struct pt_tree *t, pid_t pid, bool *unreadable)
@@ -216,7 +221,7 @@ size_t pt_trainers(const struct pt_tree *t, pid_t root, pid_t *out, size_t max,
 			continue;
 		c[k].pid = pids[i];
 		c[k].rank = pt_rank_of(pids[i]);
-		c[k++].gpu = owns_gpu(pids[i]);
+		c[k++].gpu = pt_owns_gpu(pids[i]);
 	}
 	mark_launchers(t, c, k);
 	qsort(c, k, sizeof(*c), by_rank);

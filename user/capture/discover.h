@@ -130,6 +130,10 @@ size_t pt_trainers(const struct pt_tree *t, pid_t root, pid_t *out, size_t max,
  */
 pid_t pt_worker_owner(const struct pt_tree *t, pid_t pid);
 
+/* Does the process have a GPU's device node open, as one that computes there
+ * has? (A simulated GPU has none.) */
+bool pt_owns_gpu(pid_t pid);
+
 /* Global rank from RANK, SLURM_PROCID, OMPI_COMM_WORLD_RANK or LOCAL_RANK of
  * the environment; -1 unknown. */
 int pt_rank_of(pid_t pid);

@@ -3,7 +3,6 @@
  * Who else uses a GPU here? Without the driver's word a process that is not traced
  * may be on the target's device, and then nobody knows when that is idle.
  */
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,11 +13,7 @@
 #include "capture/procfs.h"
 #include "capture/session.h"
 
-#define MAX_FDS 4096
 #define LIST 1024
-
-/* Device files that a process which computes on a GPU has open. */
-static const char *const nodes[] = { "/dev/nvidia", "/dev/kfd" };
 
 /* Is the GPU of this machine reached through files at all? (A simulated one is
  * not.) */
@@ -27,33 +22,6 @@ static bool has_nodes(void)
 	struct stat st;
 
 	return !stat("/dev/nvidiactl", &st) || !stat("/dev/kfd", &st);
-}
-
-static bool has_node_open(pid_t pid)
-{
-	char path[64], link[64];
-	struct dirent *de;
-	bool found = false;
-	ssize_t len;
-	size_t i;
-	int n = 0;
-	DIR *dir;
-
-	snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
-	dir = opendir(path);
-	if (!dir)
-		return false;
-	while (!found && n++ < MAX_FDS && (de = readdir(dir))) {
-		len = readlinkat(dirfd(dir), de->d_name, link, sizeof(link) - 1);
-		if (len <= 0)
-			continue;
-		link[len] = '\0';
-		for (i = 0; i < sizeof(nodes) / sizeof(nodes[0]); i++)
-			found |= !strncmp(link, nodes[i], strlen(nodes[i])) &&
-				 !strstr(link, "ctl");
-	}
-	closedir(dir);
-	return found;
 }
 
 /* Do two lists of CUDA_VISIBLE_DEVICES name no device in common? Only where both
@@ -118,7 +86,7 @@ void pt_neighbours(struct pt_capture *c)
 		if (pid == getpid() || !t.p[i].start_code ||
 		    pt_is_target(c, pid))
 			continue;
-		if (by_nodes ? has_node_open(pid) : pt_gpulibs(pid, &lib, 1) > 0)
+		if (by_nodes ? pt_owns_gpu(pid) : pt_gpulibs(pid, &lib, 1) > 0)
 			r.procs += may_share(pid, c->trainer);
 	}
 	pt_queue_record(c, &r, sizeof(r));
