@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Which options each command takes, with their help. */
+#include "cmd/opttable.h"
+
+#define COMMON                                                                 \
+	{ "quiet", 'q', NULL, 0, "Say only what went wrong", 20 },             \
+	{ "verbose", 'v', NULL, 0, "Say more", 20 },                           \
+	{ "ascii", K_ASCII, NULL, 0, "Draw with ASCII only", 20 },             \
+	{ "help", 'h', NULL, 0, "Show this help", 21 },                        \
+	{ "version", 'V', NULL, 0, "Show the version", 21 },                   \
+	{ NULL, 0, NULL, 0, NULL, 0 }
+#define TARGET(text) { "pid", 'p', "PID[,PID]", 0, text, 1 }
+#define LABEL                                                                  \
+	{ "label", K_LABEL, "KEY=VALUE", 0,                                    \
+	  "Store what this run is called in the report, for diff; may be "     \
+	  "given several times", 3 }
+#define RENDER                                                                 \
+	{ "json", K_JSON, "FILE", 0,                                           \
+	  "Write the report as JSON to FILE; - is standard output, with no "   \
+	  "text there", 3 },                                                   \
+	{ "batch-size", K_BATCH, "N", 0, "Samples per batch, for samples/s", 3 }, \
+	{ "print-steps", K_STEPS, "N", 0, "Print the first N steps", 3 },      \
+	{ "sort", K_SORT, "KEY", 0,                                            \
+	  "List the operations by total (default), calls, mean, max, gpu, "    \
+	  "cpu or name", 3 },                                                  \
+	{ "top", K_TOP, "N", 0,                                                \
+	  "List the first N operations (default 10); 0: all", 3 },             \
+	{ "threshold", K_THRESHOLD, "NAME=VALUE", 0,                           \
+	  "Decide a verdict by another value than the default; may be given "  \
+	  "several times (names: pipetrace(8))", 3 },                          \
+	{ "fail-on", K_FAIL, "SEVERITY", 0,                                    \
+	  "Exit with 3 when a verdict is info, warning or critical", 3 }
+
+#define OUTPUT                                                                 \
+	{ "output", 'o', "FILE", 0,                                            \
+	  "Record the capture in FILE, for `pipetrace report FILE`", 3 }
+#define MODE                                                                   \
+	{ "mode", K_MODE, "MODE", 0, "light, standard (default) or full", 2 }
+#define CUPTI                                                                  \
+	{ "cupti", K_CUPTI, NULL, 0,                                           \
+	  "Exact GPU times: load an agent into the job for the time of the "   \
+	  "trace, which asks CUPTI; without it they are bounded", 2 }
+#define MARKER                                                                 \
+	{ "step-marker", K_MARKER, "[LIBRARY:]FUNCTION", 0,                    \
+	  "Each call of this function of the job begins a step; by default "   \
+	  "steps are found without a marker", 2 }
+
+static const struct argp_option trace_options[] = {
+	TARGET("Trace these processes and all their descendants"),
+	{ "duration", 'd', "SEC|auto", 0,
+	  "Stop after SEC seconds; auto: after 20 steps or 120 s (default: at "
+	  "Ctrl-C or when the job ends)", 2 },
+	MODE,
+	CUPTI,
+	MARKER,
+	OUTPUT,
+	RENDER,
+	LABEL,
+	{ NULL, 0, NULL, 0, "For developers of pipetrace:", 10 },
+	{ "raw-stream", K_RAW, "FILE", 0,
+	  "Also store the record stream; its format may change at any time",
+	  10 },
+	{ "no-uprobe-multi", K_NOMULTI, NULL, 0,
+	  "Attach through perf events even where multi-uprobe links work", 10 },
+	{ "reads", K_READS, "DOOR", 0,
+	  "Take this door to read calls: fexit, kprobe, pages, syscall, none; "
+	  "auto (default) takes the first that opens", 10 },
+	COMMON
+};
+
+static const struct argp_option record_options[] = {
+	TARGET("Record these processes and all their descendants"),
+	{ "duration", 'd', "SEC", 0,
+	  "Stop after SEC seconds (default: at Ctrl-C or when the job ends)",
+	  2 },
+	MODE,
+	CUPTI,
+	MARKER,
+	OUTPUT,
+	LABEL,
+	COMMON
+};
+
+static const struct argp_option report_options[] = {
+	{ "raw-stream", K_RAW, "FILE", 0,
+	  "Replay a record stream that a trace stored; for developers, its "
+	  "format may change at any time", 1 },
+	RENDER,
+	LABEL,
+	COMMON
+};
+
+static const struct argp_option diff_options[] = {
+	{ "json", K_JSON, "FILE", 0,
+	  "Write the comparison as JSON to FILE; - is standard output, with no "
+	  "text there", 1 },
+	{ "batch-size", K_BATCH, "N", 0,
+	  "Samples per batch of every capture that does not say it", 1 },
+	{ "fail-on-regression", K_REGRESSION, "PCT", 0,
+	  "Exit with 3 when a later capture has PCT percent less throughput "
+	  "than the first, and that is more than noise", 1 },
+	COMMON
+};
+
+#define FORMAT(name, format, out, text)                                        \
+	{ name, K_EXPORT + PT_EXPORT_##format, out, 0, text, 1 }
+static const struct argp_option export_options[] = {
+	FORMAT("perfetto", PERFETTO, "FILE", "A trace for ui.perfetto.dev"),
+	FORMAT("chrome", CHROME, "FILE",
+	       "Chrome's trace events (JSON), as torch.profiler writes them"),
+	FORMAT("csv", CSV, "DIR", "A new folder with a CSV file for each table"),
+	FORMAT("sqlite", SQLITE, "FILE", "A database of the same tables"),
+	FORMAT("folded", FOLDED, "FILE",
+	       "Time off the CPU as folded stacks, for flame graphs"),
+	{ "force", K_FORCE, NULL, 0, "Replace files that exist", 2 },
+	{ "batch-size", K_BATCH, "N", 0, "Samples per batch, for samples/s", 2 },
+	COMMON
+};
+
+static const struct argp_option target_options[] = {
+	TARGET("Also look at this job"), COMMON
+};
+
+static const struct argp_option plain_options[] = { COMMON };
+
+const struct argp_option *const pt_opts_tables[] = {
+	[PT_OPTS_TRACE] = trace_options,
+	[PT_OPTS_RECORD] = record_options,
+	[PT_OPTS_REPORT] = report_options,
+	[PT_OPTS_DIFF] = diff_options,
+	[PT_OPTS_EXPORT] = export_options,
+	[PT_OPTS_TARGET] = target_options,
+	[PT_OPTS_PLAIN] = plain_options,
+};
+
+const char *const pt_opts_arguments[] = {
+	[PT_OPTS_TRACE] = "-p PID[,PID]\n-- CMD [ARG...]",
+	[PT_OPTS_RECORD] = "record -p PID[,PID] -o FILE\n"
+			   "record -o FILE -- CMD [ARG...]",
+	[PT_OPTS_REPORT] = "report FILE",
+	[PT_OPTS_DIFF] = "diff BEFORE AFTER [MORE...]",
+	[PT_OPTS_EXPORT] = "export --FORMAT OUT... FILE",
+	[PT_OPTS_PLAIN] = NULL,
+};

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Between options.c, which reads the options, and opttable.c, which lists them. */
+#ifndef PT_OPTTABLE_H
+#define PT_OPTTABLE_H
+
+#include <argp.h>
+
+#include "cmd/options.h"
+
+enum { /* options without a letter */
+	K_JSON = 0x100,
+	K_BATCH,
+	K_STEPS,
+	K_FAIL,
+	K_MODE,
+	K_NOMULTI,
+	K_CUPTI,
+	K_READS,
+	K_MARKER,
+	K_RAW,
+	K_ASCII,
+	K_LABEL,
+	K_REGRESSION,
+	K_THRESHOLD,
+	K_SORT,
+	K_TOP,
+	K_FORCE,
+	K_EXPORT, /* and one for each format */
+};
+
+/* By enum pt_optset: the options, and what follows the program's name (NULL:
+ * nothing does). */
+extern const struct argp_option *const pt_opts_tables[];
+extern const char *const pt_opts_arguments[];
+
+#endif
