@@ -54,6 +54,9 @@ static bool ranks_of_one_job(const struct pt_proc *a, const struct pt_proc *b)
 	       a->facts.rank != b->facts.rank;
 }
 
+/* So much of what is likely, but not certain, may be the other one's. */
+#define OPEN_CROWD 3
+
 /* Both devices' work, on one. */
 static int join(const struct pt_an *an, struct pt_dev *d, const struct pt_dev *o)
 {
@@ -89,6 +92,8 @@ static int meet_all(const struct pt_an *an, struct pt_trainer *t,
 		}
 		d->idle_hard_ns = pt_spans_sum(&d->idle_hard);
 		d->busy_lo_ns = pt_max64(d->busy_lo_ns, d->busy_hard_ns);
+		/* waiting for the other one's work looks like one's own */
+		d->busy_lo_ns -= (d->busy_lo_ns - d->busy_hard_ns) / OPEN_CROWD;
 		/* on which of its devices the other one is, and how they take
 		 * turns, is not known: above the guess all is possible */
 		d->busy_hi_ns = an->t1 - an->t0 - d->idle_hard_ns;
