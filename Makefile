@@ -397,7 +397,9 @@ $(INJECT_AGENTS): tests/inject/agent.c user/gpu/agent/agent.h bpf/abi.h $(B)/.fl
 	$(Q)$(CC) $(CPP) $(CBASE) -O2 -fPIC -fvisibility=hidden -shared $(CFLAGS) $< -o $@
 
 # Programs of the kernel matrix: they run in guests, so build them with STATIC=1.
-KERNELS := $(B)/tests/kernels/reads $(B)/tests/kernels/doors
+KERNELS := $(addprefix $(B)/tests/kernels/,reads doors cost)
+$(B)/tests/kernels/reads: $(B)/obj/tests/kernels/ways.o
+$(B)/tests/kernels/doors $(B)/tests/kernels/cost: $(B)/obj/tests/kernels/job.o
 $(B)/tests/kernels/%: $(B)/obj/tests/kernels/%.o $(B)/libpipetrace.a
 	@mkdir -p $(@D)
 	$(call say,LINK)

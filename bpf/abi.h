@@ -212,6 +212,7 @@ _Static_assert(sizeof(struct pt_rec_read) == 72, "pt_rec_read");
 #define PT_DOOR_PAGES 3	  /* page-range tracepoint */
 #define PT_DOOR_SYSCALL 4
 #define PT_DOOR_IO_URING 5 /* completions of a ring, beside any other door */
+#define PT_DOOR_AIO 6	   /* libaio's, beside fexit */
 
 /* Reads that neither blocked nor took long, one after the other on one file
  * through one door. hdr.ts: the last of them returned. */
@@ -306,7 +307,7 @@ struct pt_rec_host {
 	__u32 target_pid;   /* the pid asked for (after resolving to its trainer) */
 	__u64 quota_mcores; /* cgroup CPU quota, 1/1000 core; 0 none */
 	__u32 read_door;    /* PT_DOOR_* that opened */
-	__u32 pad;
+	__u32 read_more;    /* bit 1 << PT_DOOR_*: opened beside it */
 	char boot_id[40];
 };
 _Static_assert(sizeof(struct pt_rec_host) == 96, "pt_rec_host");

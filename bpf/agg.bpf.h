@@ -11,6 +11,7 @@
 
 #define PT_AGG_MAX_NS 100000000 /* age at which a sum is written */
 #define PT_PAGE_SHIFT 12
+#define PT_EFAULT 14
 #define PT_BUSY_UNKNOWN (~0ULL)
 
 struct pt_read_end { /* one read call that is over */
@@ -113,7 +114,8 @@ static __always_inline void pt_pages_end(struct pt_thread *th,
 	e.begin = e.end = g->ts;
 	e.offset = ~0ULL;
 	if (calls == 1 && g->counted) {
-		e.ret = bytes;
+		/* The pages were there: none of their bytes, and it failed. */
+		e.ret = bytes ? (__s64)bytes : -PT_EFAULT;
 	} else {
 		e.ret = calls && g->counted && bytes < most ? bytes : most;
 		e.flags = PT_F_BOUND;

@@ -42,6 +42,17 @@ static __always_inline __u16 pt_task_state(struct task_struct *t)
 	return state ? 2 : 0; /* RTLOCK_WAIT, FROZEN: uninterruptible */
 }
 
+/*
+ * False: no program ever stored anything with the task, so ours did not either.
+ * A look at one field, where a lookup is a call: that is what every process of
+ * the machine pays for each event that is not the target's. 5.11, where task
+ * storage came, to at least 6.18.
+ */
+static __always_inline bool pt_task_has_storage(struct task_struct *t)
+{
+	return !bpf_core_field_exists(t->bpf_storage) || t->bpf_storage;
+}
+
 /* CONFIG_SMP only, as every kernel that runs such jobs is. */
 static __always_inline bool pt_task_running(struct task_struct *t)
 {

@@ -22,8 +22,11 @@ static __always_inline bool pt_is_armed(void)
 /* The thread's state if it is of the target, else NULL. Never creates. */
 static __always_inline struct pt_thread *pt_thread_of(struct task_struct *t)
 {
-	struct pt_thread *th = bpf_task_storage_get(&pt_threads, t, 0, 0);
+	struct pt_thread *th;
 
+	if (!pt_task_has_storage(t))
+		return NULL;
+	th = bpf_task_storage_get(&pt_threads, t, 0, 0);
 	return th && th->live ? th : NULL;
 }
 

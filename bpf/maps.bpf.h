@@ -54,6 +54,9 @@ struct pt_thread {
 	__u32 read_kind;
 	__u32 read_fn; /* which function it is in; see read.bpf.c */
 	__s32 read_nr; /* ... of which system call (kprobe) */
+	__u64 aio_req; /* the request that it submits to libaio */
+	__u64 aio_ts;  /* ... since; 0 none */
+	__s64 aio_res; /* ... what it got, if aio_done */
 	struct pt_agg agg;
 	struct pt_pages pages;
 	__u32 seq;
@@ -70,6 +73,8 @@ struct pt_thread {
 	__u16 flags;
 	__u32 live; /* 1: initialised and not exited */
 	__u32 outer_lib;
+	__u32 aio_done;
+	__u32 aio_pad;
 	/* The outer GPU library's call entered last: its frame (0: none) and
 	 * the return address in it; an inner one's whose return is skipped;
 	 * where a call puts the handle that it makes; and its name. */

@@ -87,6 +87,18 @@ static __always_inline __u16 pt_mode_kind(__u16 mode)
 	return PT_OBJ_OTHER;
 }
 
+/* By BTF's type of the argument of a tracing program: plain loads, where every
+ * step of pt_file_object is a call. */
+static __always_inline void pt_typed_object(struct file *file, struct pt_object *o)
+{
+	struct inode *inode = file->f_inode;
+
+	o->file = (__u64)file;
+	o->id = inode->i_ino;
+	o->dev = inode->i_sb->s_dev;
+	o->kind = pt_mode_kind(inode->i_mode);
+}
+
 static __always_inline void pt_file_object(__u64 file, struct pt_object *o)
 {
 	struct inode *inode;

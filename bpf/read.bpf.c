@@ -41,8 +41,9 @@ static __always_inline bool is_outermost(__s32 nr, __u32 fn)
 }
 
 static __always_inline void read_begin(struct pt_thread *th,
-				       struct task_struct *task, __u64 file,
-				       __u64 offset, __u32 fn, bool kprobe)
+				       struct task_struct *task,
+				       struct file *file, __u64 offset,
+				       __u32 fn, bool kprobe)
 {
 	struct pt_object o = {};
 	__s32 nr = 0;
@@ -65,11 +66,13 @@ static __always_inline void read_begin(struct pt_thread *th,
 	} else if (th->read_ts && th->read_fn != fn) {
 		return;
 	}
-	if (file)
-		pt_file_object(file, &o);
+	if (file && (kprobe || fn == PT_FN_SYSCALL))
+		pt_file_object((__u64)file, &o);
+	else if (file)
+		pt_typed_object(file, &o);
 	th->read_fn = fn;
 	th->read_nr = nr;
-	th->read_file = file;
+	th->read_file = (__u64)file;
 	th->read_inode = o.id;
 	th->read_dev = o.dev;
 	th->read_kind = o.kind;
@@ -116,7 +119,7 @@ static __always_inline int fn_begin(struct file *file, const loff_t *pos,
 		return 0;
 	if (pos && !bpf_probe_read_kernel(&at, sizeof(at), pos))
 		offset = at;
-	read_begin(th, task, (__u64)file, offset, fn, kprobe);
+	read_begin(th, task, file, offset, fn, kprobe);
 	return 0;
 }
 
@@ -284,7 +287,7 @@ int BPF_PROG(pt_sys_enter, struct pt_regs *regs, long nr)
 	else if (file && (nr == PT_NR_READ || nr == PT_NR_READV))
 		offset = BPF_CORE_READ((struct file *)file, f_pos);
 	th->read_ts = 0; /* calls do not nest: a return was missed */
-	read_begin(th, task, file, offset, PT_FN_SYSCALL, false);
+	read_begin(th, task, (struct file *)file, offset, PT_FN_SYSCALL, false);
 	/* Out of a pipe: whatever is in it was read before. */
 	if (nr == PT_NR_SPLICE && th->read_kind == PT_OBJ_PIPE)
 		th->read_ts = 0;

@@ -152,10 +152,21 @@ struct task_struct {
 	struct files_struct *files;
 	struct signal_struct *signal;
 	struct task_io_accounting ioac;
+	struct bpf_local_storage *bpf_storage;
 };
 
 struct address_space {
 	struct inode *host;
+};
+
+struct kiocb {
+	struct file *ki_filp;
+};
+
+struct iocb {
+	__u16 aio_lio_opcode;
+	__u64 aio_nbytes;
+	__s64 aio_offset;
 };
 
 struct io_cqe {

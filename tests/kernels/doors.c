@@ -3,63 +3,60 @@
  * Trace the job of reads.c through one door and hold its own numbers beside
  * what the records say.
  *
- *   doors DOOR[+crowd] READS DIR FILES CALLS THREADS SEED
+ *   doors DOOR[+crowd] READS DIR FILES CALLS THREADS SEED [OPTIONS]
  *   doors --load
- *   doors --cost DOOR|off traced|other READS DIR FILES CALLS
  *
- * +crowd: beside processes that are all blocked in a read of a pipe.
- * --cost: one thread reads; it is the target, or another process is. "off": no
- * tracer at all.
+ * +crowd: beside processes that are all blocked in a read of a pipe. OPTIONS are
+ * the job's; "names" is for this program: a file is whatever has its name, for
+ * overlayfs gives a file other numbers than the one below it has. DIR.truth gets
+ * the job's numbers.
  *
  * Writes lines for tests/kernels/judge.py:
  *   hook NEED DOOR
- *   sum KIND files calls bytes empty seen_calls seen_bytes bound_calls
- *       exact_calls exact_data exact_bytes within named
- *     the last five: files whose calls agree, whose calls that returned data
- *     agree, whose bytes agree, whose bytes lie between the truth and two pages
+ *   sum KIND files calls bytes empty failed seen_calls seen_bytes bound_calls
+ *       seen_failed exact_calls exact_data exact_bytes exact_failed within named
+ *     the last six: files whose calls agree, whose calls that returned data
+ *     agree, whose bytes agree, whose failed calls agree, whose bytes lie between the truth and two pages
  *     above it per call that is said to be bounded, and which have their name
  *   lost N
  *   cost PROGRAM instructions runs ns
  *   load MODE PROGRAM instructions
- *   cpu DOOR traced|other CALLS NS   CPU time of the job
  *   error TEXT
  */
 #include <bpf/bpf.h>
 #include <errno.h>
 #include <linux/bpf.h>
-#include <poll.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "capture/load.h"
+#include "job.h"
 
 #define MAX_FILES 4096
-#define LIMIT_S 240
 #define PAGE 4096
 
 struct file {
 	char kind[24], name[32];
 	uint32_t dev;
-	uint64_t inode, calls, bytes, empty;
-	uint64_t seen_calls, seen_bytes, seen_bound;
-	int named;
+	uint64_t inode, calls, bytes, empty, failed;
 };
 
 static struct file files[MAX_FILES];
 static size_t n_files;
+static bool by_name;
 
 /* Records come before the truth is there: kept by file, in a plain table. */
 struct seen {
 	uint32_t dev;
 	int used, named;
-	uint64_t inode, calls, bytes, bound;
+	uint64_t inode, calls, bytes, bound, failed;
 	char name[32];
 };
 #define SLOTS 65536
@@ -95,9 +92,14 @@ static void on_record(void *ctx, const void *rec, size_t len)
 	if (h->kind == PT_REC_READ) {
 		const struct pt_rec_read *r = rec;
 
-		if (r->obj_kind != PT_OBJ_FILE || r->ret < 0)
+		/* a FIFO is one of the job's files, too */
+		if (r->obj_kind != PT_OBJ_FILE && r->obj_kind != PT_OBJ_PIPE)
 			return;
 		s = slot(r->dev, r->inode);
+		if (r->ret < 0) {
+			s->failed++;
+			return;
+		}
 		s->calls++;
 		s->bytes += (uint64_t)r->ret;
 	} else if (h->kind == PT_REC_READS) {
@@ -107,6 +109,7 @@ static void on_record(void *ctx, const void *rec, size_t len)
 			return;
 		s = slot(r->dev, r->inode);
 		s->calls += r->count - r->failed;
+		s->failed += r->failed;
 		s->bytes += r->bytes;
 		if (h->flags & PT_F_BOUND)
 			s->bound += r->count;
@@ -119,17 +122,9 @@ static void on_record(void *ctx, const void *rec, size_t len)
 	}
 }
 
-static double now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
-
 static int read_truth(const char *path)
 {
-	unsigned long long inode, calls, bytes, empty;
+	unsigned long long inode, calls, bytes, empty, failed;
 	char line[256];
 	FILE *f = fopen(path, "re");
 
@@ -145,59 +140,80 @@ static int read_truth(const char *path)
 		if (!strncmp(line, "cpu ", 4))
 			continue;
 		if (n_files == MAX_FILES ||
-		    sscanf(line, "%23s %u %llu %llu %llu %llu %31s", x->kind,
-			   &x->dev, &inode, &calls, &bytes, &empty,
-			   x->name) != 7)
+		    sscanf(line, "%23s %u %llu %llu %llu %llu %llu %31s",
+			   x->kind, &x->dev, &inode, &calls, &bytes, &empty,
+			   &failed, x->name) != 8)
 			break;
 		x->inode = inode;
 		x->calls = calls;
 		x->bytes = bytes;
 		x->empty = empty;
+		x->failed = failed;
 		n_files++;
 	}
 	fclose(f);
 	return 0;
 }
 
-static void compare(void)
+/* What was seen of a file: of its numbers, or of its name. */
+static struct seen look(const struct file *f)
 {
-	static const char *const kinds[] = { "read", "readv", "pread", "preadv2",
-					     "mmap", "io_uring", "sendfile",
-					     "splice", "copy_file_range",
-					     "o_direct" };
-	size_t k, i;
+	struct seen sum = { .dev = f->dev };
+	size_t i;
 
-	for (k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++) {
-		uint64_t v[7] = { 0 };
-		unsigned n[6] = { 0 };
+	if (!by_name || !strcmp(f->kind, "fifo")) /* which gets no name */
+		return *slot(f->dev, f->inode);
+	for (i = 0; i < SLOTS; i++) {
+		const struct seen *s = &table[i];
 
-		for (i = 0; i < n_files; i++) {
-			struct file *f = &files[i];
-			struct seen *s;
-
-			if (strcmp(f->kind, kinds[k]))
-				continue;
-			s = slot(f->dev, f->inode);
-			v[0] += f->calls;
-			v[1] += f->bytes;
-			v[2] += f->empty;
-			v[3] += s->calls;
-			v[4] += s->bytes;
-			v[5] += s->bound;
-			n[0]++;
-			n[1] += s->calls == f->calls;
-			n[2] += s->calls == f->calls - f->empty;
-			n[3] += s->bytes == f->bytes;
-			n[4] += s->bytes >= f->bytes &&
-				s->bytes <= f->bytes + 2 * PAGE * s->bound;
-			n[5] += s->named && !strcmp(s->name, f->name);
-		}
-		printf("sum %s %u %llu %llu %llu %llu %llu %llu %u %u %u %u %u\n",
-		       kinds[k], n[0], (unsigned long long)v[0],
-		       (unsigned long long)v[1], (unsigned long long)v[2],
-		       (unsigned long long)v[3], (unsigned long long)v[4],
-		       (unsigned long long)v[5], n[1], n[2], n[3], n[4], n[5]);
+		if (!s->named || strcmp(s->name, f->name))
+			continue;
+		sum.named = 1;
+		snprintf(sum.name, sizeof(sum.name), "%s", s->name);
+		sum.calls += s->calls;
+		sum.bytes += s->bytes;
+		sum.bound += s->bound;
+		sum.failed += s->failed;
 	}
+	return sum;
+}
+
+static void compare(const char *kind)
+{
+	uint64_t v[9] = { 0 };
+	unsigned n[7] = { 0 };
+	size_t i;
+
+	for (i = 0; i < n_files; i++) {
+		struct file *f = &files[i];
+		struct seen s;
+
+		if (strcmp(f->kind, kind))
+			continue;
+		s = look(f);
+		v[0] += f->calls;
+		v[1] += f->bytes;
+		v[2] += f->empty;
+		v[3] += f->failed;
+		v[4] += s.calls;
+		v[5] += s.bytes;
+		v[6] += s.bound;
+		v[7] += s.failed;
+		n[0]++;
+		n[1] += s.calls == f->calls;
+		n[2] += s.calls == f->calls - f->empty;
+		n[3] += s.bytes == f->bytes;
+		n[4] += s.failed == f->failed;
+		n[5] += s.bytes >= f->bytes &&
+			s.bytes <= f->bytes + 2 * PAGE * s.bound;
+		n[6] += s.named && !strcmp(s.name, f->name);
+	}
+	printf("sum %s %u", kind, n[0]);
+	for (i = 0; i < 8; i++)
+		printf(" %llu", (unsigned long long)v[i]);
+	for (i = 1; i < 7; i++)
+		printf(" %u", n[i]);
+	printf("\n");
 }
 
 /* The programs with larger ids than `id`, which are those loaded since. */
@@ -231,63 +247,6 @@ static uint32_t last_program(void)
 	while (!bpf_prog_get_next_id(id, &id))
 		;
 	return id;
-}
-
-static pid_t start(char **argv, int *to, int *from)
-{
-	int in[2], out[2];
-	pid_t pid;
-
-	if (pipe(in) || pipe(out))
-		return -1;
-	pid = fork();
-	if (!pid) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		dup2(in[0], 0);
-		dup2(out[1], 1);
-		close(in[1]);
-		close(out[0]);
-		execv(argv[0], argv);
-		_exit(127);
-	}
-	close(in[0]);
-	close(out[1]);
-	*to = in[1];
-	*from = out[0];
-	return pid;
-}
-
-/* The next line of the job; records are read meanwhile. */
-static int await(int fd, const char *word, struct pt_capture *c)
-{
-	double end = now() + LIMIT_S, tick = now() + 1;
-	char buf[64] = "";
-	size_t n = 0;
-	ssize_t r;
-
-	while (now() < end) {
-		struct pollfd p = { .fd = fd, .events = POLLIN };
-
-		if (poll(&p, 1, 20) > 0) {
-			r = read(fd, buf + n, 1);
-			if (r <= 0)
-				return -EPIPE;
-			if (buf[n] == '\n') {
-				buf[n] = 0;
-				return strcmp(buf, word) ? -EPROTO : 0;
-			}
-			if (n < sizeof(buf) - 1)
-				n++;
-			continue;
-		}
-		if (c)
-			pt_capture_drain(c, on_record, NULL);
-		if (c && now() >= tick) {
-			pt_capture_tick(c, on_record, NULL);
-			tick += 1;
-		}
-	}
-	return -ETIMEDOUT;
 }
 
 static void on_program(void *ctx, const char *name, bool loaded, uint32_t insns)
@@ -339,6 +298,11 @@ static int crowd(int *fd)
 	return 0;
 }
 
+static const char *const kinds[] = {
+	"read", "readv", "pread", "preadv2", "mmap", "io_uring", "sendfile",
+	"splice", "copy_file_range", "o_direct", "libaio", "fifo",
+};
+
 static int trace(const char *name, char **job, const char *truth)
 {
 	size_t len = strcspn(name, "+");
@@ -361,12 +325,12 @@ static int trace(const char *name, char **job, const char *truth)
 		printf("error no door %s\n", door);
 		return 2;
 	}
-	pid = start(job, &to, &from);
+	pid = job_start(job, &to, &from);
 	if (pid < 0)
 		return 1;
 	o.pids = &pid;
 	stats = bpf_enable_stats(BPF_STATS_RUN_TIME);
-	r = await(from, "ready", NULL);
+	r = job_await(from, "ready", NULL, on_record);
 	if (!r)
 		r = pt_capture_open(&c, &o, &err);
 	if (r) {
@@ -378,7 +342,7 @@ static int trace(const char *name, char **job, const char *truth)
 	if (!r && write(to, "g", 1) != 1)
 		r = -errno;
 	if (!r)
-		r = await(from, "done", c);
+		r = job_await(from, "done", c, on_record);
 	if (r)
 		printf("error the job: %s\n", strerror(-r));
 	pt_capture_stop(c, on_record, NULL);
@@ -393,8 +357,8 @@ static int trace(const char *name, char **job, const char *truth)
 	costs(before);
 	if (!r)
 		r = read_truth(truth);
-	if (!r)
-		compare();
+	for (i = 0; !r && i < sizeof(kinds) / sizeof(kinds[0]); i++)
+		compare(kinds[i]);
 out:
 	pt_capture_close(c, NULL, NULL);
 	if (stats >= 0)
@@ -408,86 +372,33 @@ out:
 	return r ? 1 : 0;
 }
 
-/* A process that does nothing, to be the target. */
-static pid_t idle(void)
-{
-	pid_t pid = fork();
-
-	if (pid)
-		return pid;
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	for (;;)
-		pause();
-}
-
-static int cost(char **argv)
-{
-	const char *door = argv[2], *who = argv[3];
-	char truth[512], line[256], *job[] = { argv[4], argv[5], argv[6], argv[7],
-					       "1", "1", truth, "1", NULL };
-	struct pt_capture_opts o = { .n_pids = 1, .mode = PT_MODE_STANDARD,
-				     .ring_mb = 64 };
-	bool off = !strcmp(door, "off"), other = !strcmp(who, "other");
-	struct pt_capture *c = NULL;
-	struct pt_err err = { "" };
-	pid_t pid, target = other ? idle() : 0;
-	unsigned long long calls, ns;
-	int to, from, r = 0;
-	FILE *f;
-
-	snprintf(truth, sizeof(truth), "%s/truth", argv[5]);
-	pid = start(job, &to, &from);
-	if (!target)
-		target = pid;
-	o.pids = &target;
-	if (pid < 0 || (!off && pt_reads_parse(door, &o.reads)))
-		return 1;
-	r = await(from, "ready", NULL);
-	if (!r && !off)
-		r = pt_capture_open(&c, &o, &err);
-	if (!r && write(to, "g", 1) == 1)
-		r = await(from, "done", c);
-	if (r)
-		printf("error %s\n", err.msg[0] ? err.msg : strerror(-r));
-	if (c)
-		pt_capture_stop(c, on_record, NULL);
-	pt_capture_close(c, NULL, NULL);
-	f = r ? NULL : fopen(truth, "re");
-	while (f && fgets(line, sizeof(line), f))
-		if (sscanf(line, "cpu %llu %llu", &calls, &ns) == 2)
-			printf("cpu %s %s %llu %llu\n", door, who, calls, ns);
-	if (f)
-		fclose(f);
-	kill(pid, SIGKILL);
-	waitpid(pid, NULL, 0);
-	if (other) {
-		kill(target, SIGKILL);
-		waitpid(target, NULL, 0);
-	}
-	return r ? 1 : 0;
-}
-
 int main(int argc, char **argv)
 {
-	char truth[512], *job[8];
-	int i;
+	char truth[512], options[128] = "", *job[11];
+	int i, n = 0;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	signal(SIGPIPE, SIG_IGN);
 	if (argc == 2 && !strcmp(argv[1], "--load"))
 		return load_all();
-	if (argc == 8 && !strcmp(argv[1], "--cost"))
-		return cost(argv);
-	if (argc != 8) {
+	if (argc != 8 && argc != 9) {
 		fprintf(stderr, "usage: doors DOOR READS DIR FILES CALLS THREADS "
-				"SEED | --load | --cost DOOR|off traced|other "
-				"READS DIR FILES CALLS\n");
+				"SEED [OPTIONS] | --load\n");
 		return 2;
 	}
-	for (i = 0; i < 6; i++)
-		job[i] = argv[i + 2];
-	snprintf(truth, sizeof(truth), "%s/truth", argv[3]);
-	job[6] = truth;
-	job[7] = NULL;
+	job[n++] = argv[2];
+	if (argc == 9) {
+		/* "names", if it is there, comes first */
+		by_name = !strncmp(argv[8], "names", 5);
+		snprintf(options, sizeof(options), "%s",
+			 argv[8] + (by_name ? strcspn(argv[8], ",") : 0));
+		job[n++] = "-o";
+		job[n++] = options;
+	}
+	for (i = 3; i < 8; i++)
+		job[n++] = argv[i];
+	snprintf(truth, sizeof(truth), "%s.truth", argv[3]);
+	job[n++] = truth;
+	job[n] = NULL;
 	return trace(argv[1], job, truth);
 }

@@ -7,19 +7,31 @@ import json
 import re
 
 KINDS = ("read", "readv", "pread", "preadv2", "mmap", "io_uring", "sendfile", "splice",
-         "copy_file_range", "o_direct")
-EXACT = "exact"   # calls and bytes of every file are the job's own
+         "copy_file_range", "o_direct", "libaio", "fifo")
+# The same job where something is odd (VARIANTS of run).
+VARIANTS = ("cold", "tmpfs", "overlay", "namespace")
+EXACT = "exact"   # calls and bytes of every file are the job's own, and failed calls
 DATA = "data"     # calls that returned data: exact; bytes too, but for calls whose record
 #                   says "at most": those are at most two pages above the truth
+OVER = "over"     # at least the calls that returned data, at least their bytes
 UNSEEN = "unseen"  # nothing at all
-ALL = dict.fromkeys(KINDS, EXACT)
+CALLS = dict(dict.fromkeys(KINDS, EXACT), mmap=UNSEEN, libaio=UNSEEN)
 CLAIMS = {
-    "fexit": dict(ALL, mmap=UNSEEN),
-    "kprobe": dict(ALL, mmap=UNSEEN),
-    "syscall": dict(ALL, mmap=UNSEEN),
-    "pages": dict(dict.fromkeys(KINDS, DATA), mmap=UNSEEN, o_direct=UNSEEN, io_uring=EXACT),
+    "fexit": dict(CALLS, libaio=DATA),
+    "kprobe": CALLS,
+    "syscall": CALLS,
+    "pages": dict(dict.fromkeys(KINDS, DATA), mmap=UNSEEN, o_direct=UNSEEN, io_uring=EXACT,
+                  libaio=UNSEEN, fifo=UNSEEN),
     "none": dict.fromkeys(KINDS, UNSEEN),
 }
+# ... and where a variant claims something else.
+ODD = {
+    ("pages", "tmpfs"): dict(dict.fromkeys(KINDS, UNSEEN), io_uring=EXACT),
+    ("pages", "cold"): dict(CLAIMS["pages"], splice=OVER),
+}
+# Rows of pipetrace doctor, and the need of capture.hooks that each of them is about.
+DOCTOR = {"reads": "reads", "reads by io_uring": "io_uring",
+          "reads by libaio": "libaio", "scheduler events": "sched"}
 # Doors that have to open, by kernel; others have to refuse in one sentence.
 OPENS = {
     "6.1": {"fexit", "kprobe", "syscall", "none"},
@@ -29,9 +41,9 @@ OPENS = {
 
 class Sum:
     def __init__(self, f):
-        (self.files, self.calls, self.bytes, self.empty, self.seen_calls, self.seen_bytes,
-         self.bound, self.exact_calls, self.exact_data, self.exact_bytes, self.within,
-         self.named) = map(int, f)
+        (self.files, self.calls, self.bytes, self.empty, self.failed, self.seen_calls,
+         self.seen_bytes, self.bound, self.seen_failed, self.exact_calls, self.exact_data,
+         self.exact_bytes, self.exact_failed, self.within, self.named) = map(int, f)
 
 
 def claim_fails(claim, s):
@@ -43,6 +55,14 @@ def claim_fails(claim, s):
             return "calls of %d and bytes of %d files of %d are exact (%d for %d, %d for %d)" % (
                 s.exact_calls, s.exact_bytes, s.files, s.seen_calls, s.calls, s.seen_bytes,
                 s.bytes)
+        if s.exact_failed < s.files:
+            return "failed calls of %d files of %d are exact (%d for %d)" % (
+                s.exact_failed, s.files, s.seen_failed, s.failed)
+        return None
+    if claim == OVER:
+        if s.seen_calls < s.calls - s.empty or s.seen_bytes < s.bytes:
+            return "%d calls for %d, %d bytes for %d" % (
+                s.seen_calls, s.calls, s.seen_bytes, s.bytes)
         return None
     if s.exact_data < s.files:
         return "calls of %d files of %d are exact (%d for %d)" % (
@@ -80,7 +100,7 @@ class Kernel:
             w = line.split()
             if w[0] == "hook":
                 hooks[w[1]] = w[2]
-            elif w[0] == "sum" and len(w) == 14:
+            elif w[0] == "sum" and len(w) == 17:
                 sums[w[1]] = Sum(w[2:])
             elif w[0] == "skip":
                 skipped[w[1]] = " ".join(w[2:])
@@ -100,10 +120,18 @@ class Kernel:
         if "finished" not in self.lines:
             yield False, "the run did not come to its end; last line: %s" % (
                 self.lines[-1] if self.lines else "none")
+        if "+" in self.name:
+            yield from self.judge_doctor()
+            yield from self.judge_report()
+            return
         yield from self.judge_load()
         opens = OPENS.get(self.name)
         for d in doors:
             yield from self.judge_door(d, opens)
+        for d in doors:
+            for v in VARIANTS:
+                if "+" not in d and self.opened(d):
+                    yield from self.judge_door(d, opens, v)
         yield from self.judge_doctor()
         yield from self.judge_report()
 
@@ -115,64 +143,98 @@ class Kernel:
         yield ok, "verifier: %d programs load%s" % (
             len(loaded), "; " + errors[0] if errors else "")
 
-    def judge_door(self, name, opens):
+    def judge_door(self, name, opens, variant=None):
         d = name.split("+")[0]
-        hooks, sums, lost, errors, skipped, _ = self.door(name)
-        if errors and "does not open the door" in errors[0] and (
+        part = "%s/%s" % (d, variant) if variant else name
+        hooks, sums, lost, errors, skipped, _ = self.door(part)
+        if errors and "does not open the door" in errors[0] and not variant and (
                 opens is None and d in ("fexit", "kprobe", "pages") or
                 opens is not None and d not in opens):
             yield True, "%s: refused in one sentence" % d
             return
         if errors or lost is None or hooks.get("reads") != d:
-            yield False, "%s: %s" % (d, errors[0] if errors else "did not open")
+            yield False, "%s: %s" % (part, errors[0] if errors else " ".join(
+                self.parts.get("door " + part, ["did not open"])))
             return
-        if d != name:
+        if d != part and not variant:
             yield self.judge_crowd(name, sums, lost)
             return
-        yield lost == 0, "%s: %d records lost" % (d, lost)
+        wrong, judged = [], []
         for kind in KINDS:
             if kind in skipped:
-                yield True, "%s %s: not there (%s)" % (d, kind, skipped[kind])
+                yield True, "%s %s: not there (%s)" % (part, kind, skipped[kind])
                 continue
-            if kind not in sums:
-                yield False, "%s %s: no result" % (d, kind)
-                continue
-            s, claim = sums[kind], CLAIMS[d][kind]
+            s, claim = sums.get(kind), ODD.get((d, variant), CLAIMS[d])[kind]
             if kind == "io_uring" and d != "none" and hooks.get("io_uring") != "tp_btf":
                 claim = UNSEEN
-            if kind != "mmap" and not s.calls:
-                yield False, "%s %s: the job made no call" % (d, kind)
+            if not s or kind != "mmap" and not s.calls:
+                wrong.append("%s: the job made no call" % kind)
                 continue
             why = claim_fails(claim, s)
-            yield not why, "%s %s: %s, %d calls, %d bytes%s" % (
-                d, kind, claim, s.calls, s.bytes, ": " + why if why else "")
-            if claim != UNSEEN and s.named < s.files:
-                yield False, "%s %s: %d of %d files have their name" % (
-                    d, kind, s.named, s.files)
+            if why:
+                wrong.append("%s %s: %s" % (kind, claim, why))
+            elif claim not in (UNSEEN, OVER) and kind != "fifo" and s.named < s.files:
+                wrong.append("%s: %d of %d files have their name" % (kind, s.named, s.files))
+            judged.append((kind, claim, s))
+            if not variant:
+                yield not why, "%s %s: %s, %d calls, %d bytes%s" % (
+                    part, kind, claim, s.calls, s.bytes, ": " + why if why else "")
+        yield lost == 0, "%s: %d records lost" % (part, lost)
+        if variant or wrong:
+            yield not wrong, "%s: %s" % (part, "; ".join(wrong) or "as claimed, %d calls "
+                                         "(%d failed, %d empty) and %d bytes of %d files" % (
+                sum(s.calls for _, _, s in judged), sum(s.failed for _, _, s in judged),
+                sum(s.empty for _, _, s in judged), sum(s.bytes for _, _, s in judged),
+                sum(s.files for _, _, s in judged)))
 
     def judge_crowd(self, name, sums, lost):
         """Returns that the kernel does not hand on are counted as lost."""
-        calls = sum(s.calls for k, s in sums.items() if k != "io_uring")
-        seen = sum(s.seen_calls for k, s in sums.items() if k != "io_uring")
+        by = [s for k, s in sums.items() if CLAIMS["kprobe"][k] == EXACT and k != "io_uring"]
+        calls = sum(s.calls + s.failed for s in by)
+        seen = sum(s.seen_calls + s.seen_failed for s in by)
         return calls > 0 and lost > 0 and seen + lost == calls, \
             "%s: of %d calls %d are seen and %d counted as lost" % (name, calls, seen, lost)
 
+    def report(self):
+        """The trace's report, or None."""
+        text = "\n".join(x[5:] for x in self.parts.get("report", []) if x.startswith("json "))
+        try:
+            return json.loads(text)
+        except ValueError:
+            return None
+
     def judge_doctor(self):
+        """What doctor says is what a trace finds."""
         text = "\n".join(self.parts.get("doctor", []))
-        m = re.search(r"^\s+reads\s+(\S+)", text, re.M)
-        said = m.group(1) if m else None
-        want = next((d for d in ("fexit", "kprobe", "pages") if self.opened(d)), "none")
-        yield said == want and self.status.get("doctor") == 0, \
-            "doctor says that reads are seen by %s, %s opens" % (said, want)
+        rows = dict(re.findall(r"^  (\S+(?: \S+)*)  +(\S+(?: \S+)*)", text, re.M))
+        works = "A trace would work here." in text
+        report = self.report()
+        yield works == (self.status.get("doctor") == 0) and works == (report is not None), \
+            "doctor says that a trace %s" % ("works" if works else "does not work: %s" %
+                                             text.splitlines()[-1:])
+        if not report:
+            return
+        hooks, wrong, said = report["capture"]["hooks"], [], []
+        for row, need in DOCTOR.items():
+            if need in hooks and row not in rows:
+                wrong.append("nothing of %s" % row)
+            elif row in rows and rows[row] != hooks.get(need, "none"):
+                wrong.append("%s by %s, and %s opened" % (row, rows[row], hooks.get(need)))
+            elif row in rows:
+                said.append("%s by %s" % (row, rows[row]))
+        yield not wrong and rows.get("reads") == next(
+            (d for d in ("fexit", "kprobe", "pages") if self.opened(d)), hooks["reads"]), \
+            "doctor says %s%s" % (", ".join(said), "; wrong: " + "; ".join(wrong) if wrong else "")
 
     def judge_report(self):
         part = self.parts.get("report", [])
-        text = "\n".join(x[5:] for x in part if x.startswith("json "))
-        try:
-            report = json.loads(text)
-        except ValueError as e:
-            yield False, "report: %s; %s" % (
-                e, " | ".join(x for x in part if x.startswith("text"))[-400:])
+        report = self.report()
+        if not report:
+            # Refused: in one sentence, and the job never knew.
+            text = [x[5:] for x in part if x.startswith("text ")]
+            yield "status 1" in part and len(text) == 1 and text[0].startswith("pipetrace: "), \
+                "no report: %s; %s" % ([x for x in part if x.startswith("status")],
+                                       " | ".join(text)[-400:])
             return
         door = report["capture"]["hooks"]["reads"]
         claims = CLAIMS.get(door, {})
@@ -180,16 +242,16 @@ class Kernel:
         wrong, judged = [], 0
         for line in part:
             w = line.split()
-            if w[0] != "truth" or len(w) != 8:
+            if w[0] != "truth" or len(w) != 9:
                 continue
             kind, dev, inode, calls, size = w[1], int(w[2]), w[3], int(w[4]), int(w[5])
-            if claims.get(kind) != EXACT:
+            if claims.get(kind) != EXACT or kind == "fifo":
                 continue
             f = have.get((dev, inode))
             judged += 1
             if not f or f["reads"] != calls or f["bytes"] != size:
                 wrong.append("%s %s: %s reads and %s bytes for %d and %d" % (
-                    kind, w[7], f and f["reads"], f and f["bytes"], calls, size))
+                    kind, w[8], f and f["reads"], f and f["bytes"], calls, size))
         yield judged > 0 and not wrong, \
             "report by %s: reads and bytes of %d files are the job's own%s" % (
                 door, judged - len(wrong), "; " + wrong[0] if wrong else "")
@@ -216,21 +278,47 @@ def table(kernels):
     return "\n".join(out) + "\n"
 
 
+WORKS = {"switch": "a context switch", "fault": "a page of new memory",
+         "fault_file": "a page of a cached file, mapped",
+         "fault_disk": "16 pages of a mapped file, from disk",
+         "block": "a read with O_DIRECT, 4 KiB", "write": "a write of 16 KiB (fsync every 100)",
+         "socket": "a send and a receive, 1000 bytes"}
+
+
 def costs(kernel):
-    """Rows: CPU time of a read (of instructions, where the clock counts them); of
-    several runs the least."""
-    least = {}
+    """Tables: instructions of a read by door, of other events with all hooks, and of
+    each program a run. Of several runs the least."""
+    least, programs = {}, {}
     for line in kernel.parts.get("cost", []):
         w = line.split()
-        if w[0] == "cpu":
-            key = w[1], w[2]
-            least[key] = min(least.get(key, 1e18), int(w[4]) / int(w[3]))
+        if w[0] == "cpu" and len(w) == 6:
+            key = w[1], w[2], w[3]
+            least[key] = min(least.get(key, 1e18), int(w[5]) / int(w[4]))
+        elif w[0] == "prog" and len(w) == 7:
+            key = w[4], w[1], w[2]
+            programs.setdefault(key, {})[w[3]] = int(w[6]) / int(w[5]), int(w[5])
+        elif w[0] in ("error", "cost:"):
+            print("# %s: %s" % (kernel.release, line))
     out = []
-    base = least.get(("off", "traced"))
-    for d in ("off", "none") + tuple(d for d in CLAIMS if d != "none"):
-        if (d, "traced") in least:
-            out.append("| %s | %s | %s |" % (
-                kernel.release, d, " | ".join(
-                    "%.0f" % v if d == "off" else "%+.0f" % (v - base)
-                    for v in (least[d, "traced"], least[d, "other"]))))
+
+    def row(what, name, door, base):
+        if (what, door, "traced") in least and (what, door, "other") in least:
+            out.append("| %s | %s | %s |" % (kernel.release, name, " | ".join(
+                "%.0f" % v if base is None else "%+.0f" % (v - base)
+                for v in (least[what, door, "traced"], least[what, door, "other"]))))
+
+    base = least.get(("read", "off", "traced"))
+    for d in ("off", "empty", "pair", "none") + tuple(d for d in CLAIMS if d != "none"):
+        row("read", d, d, None if d == "off" else base)
+    out.append("")
+    for what, name in WORKS.items():
+        row(what, name, "off", None)
+        row(what, "... with every hook", "auto", least.get((what, "off", "traced")))
+    out.append("")
+    for (prog, what, door), by in sorted(programs.items()):
+        # A program that ran here and there belongs to something else.
+        if max(n for _, n in by.values()) >= 500:
+            out.append("| %s | %s | %s, %s | %s |" % (
+                kernel.release, prog, what, door,
+                " | ".join("%.0f" % by[w][0] if w in by else "" for w in ("traced", "other"))))
     return "\n".join(out) + "\n"

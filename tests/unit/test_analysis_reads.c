@@ -96,6 +96,33 @@ static void single_and_summed(void **state)
 	st_free(&s);
 }
 
+/* libaio beside fexit: its reads count, and the limits say what they lack. */
+static void libaio(void **state)
+{
+	struct stream s = { 0 };
+	struct pt_rec_host *h;
+	struct pt_report *r;
+	struct pt_model *m;
+
+	(void)state;
+	begin(&s, PT_DOOR_FEXIT);
+	h = &st_add(&s, PT_REC_HOST, sizeof(*h), T0, P, P)->host;
+	h->cores = 4;
+	h->target_pid = P;
+	h->read_door = PT_DOOR_FEXIT;
+	h->read_more = 1u << PT_DOOR_AIO;
+	sum(&s, 10, 7, 20, 81920, PT_DOOR_AIO);
+	sum(&s, 20, 7, 5, 20480, PT_DOOR_AIO)->hdr.flags = PT_F_BOUND;
+	r = finish(&s, &m);
+	assert_int_equal(r->n_files, 1);
+	assert_int_equal(r->files[0].reads, 25);
+	assert_int_equal(r->files[0].bytes, 81920 + 20480);
+	assert_non_null(strstr(limit(r, "reads"), "libaio makes with O_DIRECT"));
+	pt_report_free(r);
+	pt_model_free(m);
+	st_free(&s);
+}
+
 static void pages(void **state)
 {
 	struct stream s = { 0 };
@@ -121,6 +148,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(single_and_summed),
+		cmocka_unit_test(libaio),
 		cmocka_unit_test(pages),
 	};
 

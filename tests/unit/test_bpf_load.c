@@ -19,7 +19,7 @@ struct seen {
 	char name[64];
 	bool loaded;
 };
-static struct seen seen[64];
+static struct seen seen[128];
 static size_t n_seen;
 
 static void note(void *ctx, const char *name, bool loaded, uint32_t insns)

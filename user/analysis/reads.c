@@ -25,6 +25,10 @@ void pt_limit_reads(struct pt_an *an)
 
 	if (!an->m->host_known)
 		return;
+	if (an->m->host.read_more & 1u << PT_DOOR_AIO) {
+		pt_report_limit(an->r, "reads", "Reads that no call makes (mapped files) are not counted; of those that libaio makes with O_DIRECT the bytes are an upper bound.");
+		return;
+	}
 	switch (an->m->host.read_door) {
 	case PT_DOOR_PAGES:
 		bounds(an, &bound, &all);

@@ -113,6 +113,7 @@ struct pt_features {
 		probe_read_kernel;
 	bool pages;    /* the tracepoint of page ranges, Linux 6.12 */
 	bool io_uring; /* that of completions, with the request's result */
+	bool libaio; /* the functions of fs/aio.c that read */
 	char kernel[64];
 	char lockdown[32]; /* none integrity confidentiality unknown */
 	char missing[256]; /* first requirement that is not met, or "" */

@@ -93,19 +93,35 @@ static bool probe_task_pt_regs(void)
 	return loads_on("sched_switch", BPF_TRACE_RAW_TP, insns, 5);
 }
 
-static bool probe_read_kernel(void)
+/*
+ * Whether programs may read kernel memory, by reading some: the current task's. A
+ * kernel locked down for confidentiality can load such a program and then refuse
+ * it what it asks for. `confidential`: what the kernel says of itself, where it
+ * cannot run a program for a test (before 5.10).
+ */
+static bool probe_read_kernel(bool confidential)
 {
 	const struct bpf_insn insns[] = {
+		CALL(BPF_FUNC_get_current_task),
+		MOV_REG(3, 0),
 		MOV_REG(1, 10),
 		INSN(BPF_ALU64 | BPF_ADD | BPF_K, 1, 0, 0, -8),
 		MOV_IMM(2, 8),
-		MOV_IMM(3, 0),
 		CALL(BPF_FUNC_probe_read_kernel),
-		MOV_IMM(0, 0),
 		EXIT(),
 	};
+	LIBBPF_OPTS(bpf_test_run_opts, run);
+	int fd = load(BPF_PROG_TYPE_RAW_TRACEPOINT, 0, 0, insns, 7);
+	bool ok;
 
-	return loads_on("sched_switch", BPF_TRACE_RAW_TP, insns, 7);
+	if (fd < 0)
+		return false;
+	if (bpf_prog_test_run_opts(fd, &run))
+		ok = !confidential;
+	else
+		ok = run.retval == 0;
+	close(fd);
+	return ok;
 }
 
 static bool probe_cookie(void)
@@ -342,8 +358,8 @@ int pt_features_probe(struct pt_features *f)
 		f->fentry = loads_on("vfs_read", BPF_TRACE_FENTRY, nop, 2);
 		f->task_iter = loads_on("task", BPF_TRACE_ITER, nop, 2);
 		f->task_pt_regs = probe_task_pt_regs();
-		f->probe_read_kernel = probe_read_kernel() &&
-				       strcmp(f->lockdown, "confidentiality");
+		f->probe_read_kernel = probe_read_kernel(
+			!strcmp(f->lockdown, "confidentiality"));
 		f->ringbuf = libbpf_probe_bpf_map_type(BPF_MAP_TYPE_RINGBUF,
 						       NULL) == 1;
 		f->task_storage = libbpf_probe_bpf_map_type(
@@ -355,6 +371,7 @@ int pt_features_probe(struct pt_features *f)
 		f->pages = loads_on("mm_filemap_get_pages", BPF_TRACE_RAW_TP,
 				    nop, 2);
 		f->io_uring = probe_io_uring();
+		f->libaio = pt_aio_probe(f);
 	}
 	libbpf_set_print(old);
 	find_missing(f);

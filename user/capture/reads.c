@@ -21,7 +21,8 @@ static const char *const doors[] = {
 const char *pt_door_name(unsigned door)
 {
 	return door < N_DOORS ? doors[door] :
-	       door == PT_DOOR_IO_URING ? "io_uring" : "unknown";
+	       door == PT_DOOR_IO_URING ? "io_uring" :
+	       door == PT_DOOR_AIO ? "libaio" : "unknown";
 }
 
 int pt_reads_parse(const char *name, unsigned *out)
@@ -116,6 +117,7 @@ int pt_reads_choose(struct pt_capture *c, const struct pt_capture_opts *o,
 
 	if (o->reads && !opens(&c->feat, door))
 		return -ENOTSUP;
+	pt_aio_choose(c, door == PT_DOOR_FEXIT && c->feat.libaio && !plain);
 	functions(s, fn);
 	for (i = 0; i < PT_READ_FNS; i++) {
 		bool fexit = door == PT_DOOR_FEXIT &&
@@ -226,6 +228,8 @@ int pt_reads_attach(struct pt_capture *c, const struct pt_capture_opts *o)
 	if (!ok && o->reads && door != PT_DOOR_NONE)
 		return -ENOTSUP;
 	attach_ring(c);
+	if (c->read_door != PT_DOOR_NONE)
+		pt_aio_attach(c);
 	if (ok && door == PT_DOOR_PAGES)
 		pt_hook_set(c, "reads", pt_door_name(door),
 			    "buffered reads are counted, not timed; O_DIRECT and "

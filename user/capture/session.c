@@ -223,6 +223,7 @@ static void queue_host(struct pt_capture *c)
 	memset(&h, 0, sizeof(h));
 	pt_host_record(c->trainer, pt_now_ns(), &h);
 	h.read_door = c->read_door;
+	h.read_more = c->read_more;
 	pt_queue_record(c, &h, sizeof(h));
 }
 

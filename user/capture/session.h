@@ -42,6 +42,7 @@ struct pt_capture {
 	pid_t trainer;
 	enum pt_mode mode;
 	uint16_t read_door; /* PT_DOOR_* */
+	uint32_t read_more; /* as in pt_rec_host */
 	bool stopped;
 	void (*warn)(void *ctx, const char *msg);
 	void *warn_ctx;
@@ -104,6 +105,14 @@ int pt_reads_choose(struct pt_capture *c, const struct pt_capture_opts *o,
 int pt_reads_attach(struct pt_capture *c, const struct pt_capture_opts *o);
 /* A tracing program can be put on this function of the kernel. */
 bool pt_features_fentry(const char *function);
+
+/* ---- aio.c: reads by libaio, beside the door fexit -------------------------- */
+/* This kernel's functions are there and as expected. */
+bool pt_aio_probe(const struct pt_features *f);
+/* Before loading. */
+void pt_aio_choose(struct pt_capture *c, bool on);
+/* After loading; says in the hooks what opened. */
+void pt_aio_attach(struct pt_capture *c);
 
 /* ---- uprobes.c: GPU entry points ----------------------------------------- */
 int pt_uprobes_new(struct pt_capture *c, bool multi);

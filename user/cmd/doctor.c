@@ -75,6 +75,9 @@ static void show_reads(const struct pt_features *f)
 		    "always" : "");
 	row("reads by io_uring", f->io_uring ? "tp_btf" : "none",
 	    f->io_uring ? "" : "not counted: Linux 5.19");
+	row("reads by libaio", f->libaio ? "fexit" : "none",
+	    f->libaio ? "of those with O_DIRECT the bytes are an upper bound" :
+			"not counted");
 }
 
 static void show_doors(const struct pt_features *f)

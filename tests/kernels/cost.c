@@ -1,0 +1,420 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * What the hooks add to what a job does.
+ *
+ *   cost [--programs] WHAT DOOR traced|other DIR
+ *   cost --job WHAT DIR
+ *
+ * One job does WHAT again and again; it is the target, or another process is.
+ * DOOR is that of the read calls; "off": no tracer at all; "empty": an fexit
+ * program on vfs_read that does nothing; "pair": fentry and fexit programs that do
+ * nothing. Meant for an emulated machine whose clock counts instructions. Writes
+ *
+ *   cpu WHAT DOOR WHO EVENTS NS      CPU time of the job
+ *   prog WHAT DOOR WHO NAME RUNS NS  ... with --programs: of each BPF program
+ *   error TEXT
+ */
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/bpf.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "job.h"
+
+#define FILES 100
+#define FILE_SIZE 65536
+#define MAP_SIZE (16 << 20)
+
+static char buf[FILE_SIZE] __attribute__((aligned(4096)));
+static int ends[2][2]; /* of two pipes */
+
+static void die(const char *what)
+{
+	fprintf(stderr, "cost: %s: %s\n", what, strerror(errno));
+	exit(1);
+}
+
+static int open_item(const char *dir, unsigned i, int flags)
+{
+	char path[512];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/item%u", dir, i);
+	fd = open(path, flags | O_CLOEXEC, 0600);
+	if (fd < 0)
+		die(path);
+	return fd;
+}
+
+/* ---- what the job does: each returns the number of events ------------------ */
+
+/* Opens a cached file, reads once to four times, closes it. */
+static uint64_t do_read(const char *dir)
+{
+	unsigned seed = 1, i, k, n = 0;
+
+	while (n < 20000) {
+		int fd = open_item(dir, (unsigned)rand_r(&seed) % FILES, O_RDONLY);
+
+		k = 1 + (unsigned)rand_r(&seed) % 4;
+		for (i = 0; i < k; i++, n++)
+			if (read(fd, buf, 1 + (unsigned)rand_r(&seed) % 16384) < 0)
+				die("read");
+		close(fd);
+	}
+	return n;
+}
+
+static void *echo(void *arg)
+{
+	char c;
+
+	(void)arg;
+	while (read(ends[0][0], &c, 1) == 1 && write(ends[1][1], &c, 1) == 1)
+		;
+	return NULL;
+}
+
+/* Two threads wake each other: two switches and two wake-ups a turn. */
+static uint64_t do_switch(const char *dir)
+{
+	unsigned i, n = 10000;
+	pthread_t t;
+	char c = 0;
+
+	(void)dir;
+	if (pipe(ends[0]) || pipe(ends[1]) || pthread_create(&t, NULL, echo, NULL))
+		die("pipe");
+	for (i = 0; i < n; i++)
+		if (write(ends[0][1], &c, 1) != 1 || read(ends[1][0], &c, 1) != 1)
+			die("pipe");
+	close(ends[0][1]);
+	pthread_join(t, NULL);
+	return 2 * n;
+}
+
+/* Pages of memory that were never touched. */
+static uint64_t do_fault(const char *dir)
+{
+	volatile char *m = mmap(NULL, MAP_SIZE, PROT_READ | PROT_WRITE,
+				MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	size_t i;
+
+	(void)dir;
+	if (m == MAP_FAILED || madvise((void *)m, MAP_SIZE, MADV_NOHUGEPAGE))
+		die("mmap");
+	for (i = 0; i < MAP_SIZE; i += 4096)
+		m[i] = 1;
+	return MAP_SIZE / 4096;
+}
+
+/* Pages of a mapped file, cached or not, no neighbours brought along. */
+static uint64_t touch_file(const char *dir, bool cold)
+{
+	int fd = open_item(dir, FILES, O_RDONLY);
+	volatile char *m;
+	size_t i, sum = 0, step = cold ? 16 * 4096 : 4096;
+
+	if (cold && posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED))
+		die("posix_fadvise");
+	m = mmap(NULL, MAP_SIZE, PROT_READ, MAP_PRIVATE, fd, 0);
+	if (m == MAP_FAILED || madvise((void *)m, MAP_SIZE, MADV_RANDOM))
+		die("mmap");
+	for (i = 0; i < MAP_SIZE; i += step)
+		sum += (size_t)m[i];
+	buf[0] = (char)sum;
+	close(fd);
+	return MAP_SIZE / step;
+}
+
+static uint64_t do_fault_file(const char *dir)
+{
+	return touch_file(dir, false);
+}
+
+static uint64_t do_fault_disk(const char *dir)
+{
+	return touch_file(dir, true);
+}
+
+/* Reads that the disk has to answer. */
+static uint64_t do_block(const char *dir)
+{
+	int fd = open_item(dir, FILES, O_RDONLY | O_DIRECT);
+	unsigned i, n = 1000;
+
+	for (i = 0; i < n; i++)
+		if (pread(fd, buf, 4096, (i * 37 % 4096) * 4096) != 4096)
+			die("pread");
+	close(fd);
+	return n;
+}
+
+/* Cached writes; every hundredth is made durable. */
+static uint64_t do_write(const char *dir)
+{
+	int fd = open_item(dir, FILES + 1, O_WRONLY | O_CREAT);
+	unsigned i, n = 5000;
+
+	for (i = 0; i < n; i++) {
+		if (pwrite(fd, buf, 16384, (i % 64) * 16384) != 16384)
+			die("pwrite");
+		if (i % 100 == 99 && fsync(fd))
+			die("fsync");
+	}
+	close(fd);
+	return n;
+}
+
+/* Bytes through a connection over the loopback device. */
+static uint64_t do_socket(const char *dir)
+{
+	struct sockaddr_storage a;
+	socklen_t len = sizeof(a);
+	int l = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), out, in;
+	unsigned i, n = 5000;
+
+	(void)dir;
+	if (l < 0 || listen(l, 1) || getsockname(l, (struct sockaddr *)&a, &len))
+		die("listen");
+	out = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (out < 0 || connect(out, (struct sockaddr *)&a, len))
+		die("connect");
+	in = accept4(l, NULL, NULL, SOCK_CLOEXEC);
+	for (i = 0; i < n; i++)
+		if (send(out, buf, 1000, 0) != 1000 ||
+		    recv(in, buf, 1000, MSG_WAITALL) != 1000)
+			die("send");
+	close(in);
+	close(out);
+	close(l);
+	return n;
+}
+
+static const struct {
+	const char *name;
+	uint64_t (*run)(const char *dir);
+} works[] = {
+	{ "read", do_read },	     { "switch", do_switch },
+	{ "fault", do_fault },	     { "fault_file", do_fault_file },
+	{ "fault_disk", do_fault_disk }, { "block", do_block },
+	{ "write", do_write },	     { "socket", do_socket },
+};
+#define N_WORKS (sizeof(works) / sizeof(works[0]))
+
+static void make_files(const char *dir)
+{
+	unsigned i, k;
+
+	for (i = 0; i <= FILES; i++) {
+		int fd = open_item(dir, i, O_WRONLY | O_CREAT | O_TRUNC);
+
+		for (k = 0; k < (i == FILES ? MAP_SIZE / FILE_SIZE : 1); k++)
+			if (write(fd, buf, FILE_SIZE) != FILE_SIZE)
+				die("write");
+		if (fsync(fd))
+			die("fsync");
+		close(fd);
+	}
+}
+
+static uint64_t cpu_now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static int job(const char *what, const char *dir)
+{
+	unsigned long long n, ns;
+	char path[512], c;
+	FILE *truth;
+	size_t i;
+
+	for (i = 0; i < N_WORKS && strcmp(works[i].name, what); i++)
+		;
+	if (i == N_WORKS)
+		return 2;
+	make_files(dir);
+	if (!strcmp(what, "read") || !strcmp(what, "write"))
+		works[i].run(dir); /* the page cache has it now */
+	printf("ready\n");
+	fflush(stdout);
+	if (read(0, &c, 1) != 1)
+		return 1;
+	ns = cpu_now();
+	n = works[i].run(dir);
+	ns = cpu_now() - ns;
+	snprintf(path, sizeof(path), "%s/truth", dir);
+	truth = fopen(path, "we");
+	if (!truth || fprintf(truth, "%llu %llu\n", n, ns) < 0 || fclose(truth))
+		die(path);
+	printf("done\n");
+	fflush(stdout);
+	while (read(0, &c, 1) > 0)
+		;
+	return 0;
+}
+
+/* ---- the tracer -------------------------------------------------------------- */
+
+static void on_record(void *ctx, const void *rec, size_t len)
+{
+	(void)ctx;
+	(void)rec;
+	(void)len;
+}
+
+/* A process that does nothing, to be the target. */
+static pid_t idle(void)
+{
+	pid_t pid = fork();
+
+	if (pid)
+		return pid;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	for (;;)
+		pause();
+}
+
+/* A program of two instructions on vfs_read; its link, or -1. */
+static int attach_empty(enum bpf_attach_type at)
+{
+	const struct bpf_insn nop[] = {
+		{ .code = BPF_ALU64 | BPF_MOV | BPF_K },
+		{ .code = BPF_JMP | BPF_EXIT },
+	};
+	int id = libbpf_find_vmlinux_btf_id("vfs_read", at), prog, link;
+	LIBBPF_OPTS(bpf_prog_load_opts, o, .expected_attach_type = at,
+		    .attach_btf_id = (uint32_t)id);
+
+	if (id <= 0)
+		return -1;
+	prog = bpf_prog_load(BPF_PROG_TYPE_TRACING, "empty", "GPL", nop, 2, &o);
+	link = prog < 0 ? -1 : bpf_link_create(prog, 0, at, NULL);
+	if (prog >= 0)
+		close(prog);
+	return link;
+}
+
+static uint32_t last_program(void)
+{
+	uint32_t id = 0;
+
+	while (!bpf_prog_get_next_id(id, &id))
+		;
+	return id;
+}
+
+/* Those with larger ids than `id`, which were loaded since. */
+static void programs(uint32_t id, const char *key)
+{
+	while (!bpf_prog_get_next_id(id, &id)) {
+		struct bpf_prog_info info;
+		uint32_t len = sizeof(info);
+		int fd = bpf_prog_get_fd_by_id(id);
+
+		if (fd < 0)
+			continue;
+		memset(&info, 0, sizeof(info));
+		if (!bpf_obj_get_info_by_fd(fd, &info, &len) && info.run_cnt)
+			printf("prog %s %s %llu %llu\n", key, info.name,
+			       (unsigned long long)info.run_cnt,
+			       (unsigned long long)info.run_time_ns);
+		close(fd);
+	}
+}
+
+static int trace(char **argv, bool stats)
+{
+	const char *what = argv[0], *door = argv[1], *who = argv[2];
+	char *self = "/proc/self/exe", path[512], key[96];
+	char *job_argv[] = { self, "--job", argv[0], argv[3], NULL };
+	bool off = !strcmp(door, "off"), empty = !strcmp(door, "empty"),
+	     pair = !strcmp(door, "pair"), other = !strcmp(who, "other");
+	struct pt_capture_opts o = { .n_pids = 1, .mode = PT_MODE_STANDARD,
+				     .ring_mb = 64 };
+	int to, from, r, links[2] = { -1, -1 }, count = -1;
+	uint32_t before = last_program();
+	struct pt_capture *c = NULL;
+	struct pt_err err = { "" };
+	unsigned long long n, ns;
+	pid_t pid, target;
+	FILE *f;
+
+	snprintf(key, sizeof(key), "%s %s %s", what, door, who);
+	target = other ? idle() : 0;
+	pid = job_start(job_argv, &to, &from);
+	if (pid < 0 || target < 0)
+		return 1;
+	if (!target)
+		target = pid;
+	o.pids = &target;
+	r = job_await(from, "ready", NULL, on_record);
+	if (!r && (empty || pair)) {
+		links[0] = attach_empty(BPF_TRACE_FEXIT);
+		links[1] = pair ? attach_empty(BPF_TRACE_FENTRY) : 0;
+		r = links[0] < 0 || links[1] < 0 ? -ENOTSUP : 0;
+	} else if (!r && !off) {
+		r = pt_reads_parse(door, &o.reads);
+		if (!r)
+			r = pt_capture_open(&c, &o, &err);
+	}
+	if (stats)
+		count = bpf_enable_stats(BPF_STATS_RUN_TIME);
+	if (!r && write(to, "g", 1) == 1)
+		r = job_await(from, "done", c, on_record);
+	if (count >= 0)
+		close(count);
+	if (r)
+		printf("error %s: %s\n", key, err.msg[0] ? err.msg : strerror(-r));
+	if (stats)
+		programs(before, key);
+	if (c)
+		pt_capture_stop(c, on_record, NULL);
+	pt_capture_close(c, NULL, NULL);
+	snprintf(path, sizeof(path), "%s/truth", argv[3]);
+	f = r ? NULL : fopen(path, "re");
+	if (f && fscanf(f, "%llu %llu", &n, &ns) == 2 && !stats)
+		printf("cpu %s %llu %llu\n", key, n, ns);
+	if (f)
+		fclose(f);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	if (other) {
+		kill(target, SIGKILL);
+		waitpid(target, NULL, 0);
+	}
+	return r ? 1 : 0;
+}
+
+int main(int argc, char **argv)
+{
+	bool stats = argc > 1 && !strcmp(argv[1], "--programs");
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	signal(SIGPIPE, SIG_IGN);
+	if (argc == 4 && !strcmp(argv[1], "--job"))
+		return job(argv[2], argv[3]);
+	if (argc != 5 + stats) {
+		fprintf(stderr, "usage: cost [--programs] WHAT DOOR traced|other "
+				"DIR\n");
+		return 2;
+	}
+	return trace(argv + 1 + stats, stats);
+}

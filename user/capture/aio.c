@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Reads by libaio: hooks of fs/aio.c, beside any other door to reads. */
+#include <bpf/btf.h>
+#include <bpf/libbpf.h>
+#include <linux/bpf.h>
+#include <string.h>
+
+#include "capture/session.h"
+
+/* aio_read's parameters, 4.19 to at least 6.18: where the result lies depends on
+ * their number. */
+#define PT_AIO_READ_ARGS 4
+
+static bool has_args(const char *function, int n)
+{
+	struct btf *btf = btf__load_vmlinux_btf();
+	const struct btf_type *t;
+	bool ok = false;
+	int id;
+
+	if (libbpf_get_error(btf))
+		return false;
+	id = btf__find_by_name_kind(btf, function, BTF_KIND_FUNC);
+	t = id > 0 ? btf__type_by_id(btf, (uint32_t)id) : NULL;
+	t = t ? btf__type_by_id(btf, t->type) : NULL;
+	ok = t && btf_is_func_proto(t) && btf_vlen(t) == n;
+	btf__free(btf);
+	return ok;
+}
+
+bool pt_aio_probe(const struct pt_features *f)
+{
+	return f->fentry && has_args("aio_read", PT_AIO_READ_ARGS) &&
+	       pt_features_fentry("aio_read") &&
+	       pt_features_fentry("aio_complete_rw");
+}
+
+void pt_aio_choose(struct pt_capture *c, bool on)
+{
+	struct pipetrace_bpf *s = c->skel;
+
+	bpf_program__set_autoload(s->progs.pt_aio_fentry, on);
+	bpf_program__set_autoload(s->progs.pt_aio_complete, on);
+	bpf_program__set_autoload(s->progs.pt_aio_fexit, on);
+}
+
+/* The end of a read first: a beginning without an end must not stay. */
+void pt_aio_attach(struct pt_capture *c)
+{
+	struct pipetrace_bpf *s = c->skel;
+	bool ok = bpf_program__fd(s->progs.pt_aio_fexit) >= 0;
+
+	if (ok)
+		s->links.pt_aio_fexit = bpf_program__attach(s->progs.pt_aio_fexit);
+	if (ok && s->links.pt_aio_fexit)
+		s->links.pt_aio_complete =
+			bpf_program__attach(s->progs.pt_aio_complete);
+	if (ok && s->links.pt_aio_complete)
+		s->links.pt_aio_fentry =
+			bpf_program__attach(s->progs.pt_aio_fentry);
+	if (ok && s->links.pt_aio_fentry) {
+		c->read_more |= 1u << PT_DOOR_AIO;
+		pt_hook_set(c, "libaio", "fexit", "of those with O_DIRECT the "
+			    "bytes are an upper bound");
+		return;
+	}
+	/* The other doors' sentences in limits speak of libaio by themselves. */
+	pt_hook_set(c, "libaio", "none", "%s",
+		    c->read_door == PT_DOOR_PAGES ?
+			    "Reads by libaio are not counted." : "");
+}
