@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -87,7 +88,7 @@ static void test_full(void **state)
 	assert_true(strstr(text, "\nWARNING   Worker 4244") > child);
 	has(text, "workers cpu 94 % (threshold 80 %)");
 	has(text, "host idle\n          cores ~2");
-	has(text, "gpu starved 41 % (bounded)");
+	lacks(text, "gpu starved 41 %"); /* a consequence's evidence */
 	has(text, "dataset.py:88");
 	has(text, "steps 1.8x as fast (1.6x\xe2\x80\x93" "2.0x)");
 	has(text, "busy 38 % (at least 31 %, at most 45 %), bounded");
@@ -97,9 +98,86 @@ static void test_full(void **state)
 	has(text, "slow 3.1x");
 	has(text, "12 LOST (ring_full 12)");
 	has(text, "tracer used 410 ms of CPU (1.4 % of one core)");
-	has(text, "Not seen  reads: single reads");
+	has(text, "that no verdict rests on (-v lists them)");
 	lacks(text, "\033");
 	lacks(text, "Step list");
+	free(text);
+	pt_report_free(r);
+}
+
+/* --verbose has the consequence's evidence too, and every limit; --quiet the
+ * sentences alone. */
+static void test_loudness(void **state)
+{
+	static const struct pt_r_verdict disk = {
+		.id = "io_bound", .title = "Disk.", .subject_pid = PT_NULL,
+		.subject_rank = PT_NULL, .expected_speedup = { NAN, NAN, NAN } };
+	struct pt_text_opts o = { .verbose = true };
+	struct pt_report *r = fixture_full();
+	char *text;
+
+	(void)state;
+	assert_non_null(r);
+	assert_int_equal(pt_report_limit(r, "nvtx", "nobody asked"), 0);
+	assert_int_equal(pt_report_limit(r, "records", "somebody lost some"), 0);
+	text = render(r, &o);
+	has(text, "gpu starved 41 % (bounded, threshold 30 %)");
+	has(text, "nvtx: nobody asked");
+	free(text);
+	o.verbose = false;
+	text = render(r, &o);
+	lacks(text, "nvtx: nobody asked");
+	has(text, "records: somebody lost some");
+	has(text, "that no verdict rests on (-v lists them)");
+	free(text);
+	o.quiet = true;
+	text = render(r, &o);
+	has(text, "[cpu_bound, high confidence]");
+	has(text, "[gpu_starved, medium confidence]");
+	lacks(text, "threshold");
+	lacks(text, "num_workers");
+	lacks(text, "Trainer");
+	lacks(text, "Capture");
+	free(text);
+	o.quiet = false;
+	r->verdicts = &disk;
+	r->n_verdicts = 1;
+	text = render(r, &o);
+	has(text, "Not seen  reads: single reads");
+	free(text);
+	pt_report_free(r);
+}
+
+/* Many charges of one cause through one thread are a line. */
+static void test_charges(void **state)
+{
+	static struct pt_r_charge c[90];
+	static char names[90][32];
+	struct pt_text_opts o = { 0 };
+	struct pt_report *r = fixture_full();
+	char *text;
+
+	(void)state;
+	assert_non_null(r);
+	for (size_t i = 0; i < NR(c); i++) {
+		snprintf(names[i], sizeof(names[i]), "/d/f%02zu", i);
+		c[i] = (struct pt_r_charge){
+			.cause = i ? PT_CAUSE_DISK : PT_CAUSE_CPU,
+			.share = i ? 0.01 : 0.11, .what = i ? names[i] : NULL,
+			.subject_pid = 4243, .subject_tid = PT_NULL };
+	}
+	r->data_wait.causes = c;
+	r->data_wait.n_causes = NR(c);
+	text = render(r, &o);
+	has(text, "89 %  disk          loader 4243      /d/f01 and 88 more\n");
+	has(text, "11 %  CPU           loader 4243\n");
+	assert_true(strstr(text, "89 %  disk") < strstr(text, "11 %  CPU"));
+	lacks(text, "/d/f02");
+	free(text);
+	o.verbose = true;
+	text = render(r, &o);
+	has(text, "/d/f02");
+	has(text, "/d/f89");
 	free(text);
 	pt_report_free(r);
 }
@@ -403,6 +481,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_full),
+		cmocka_unit_test(test_loudness),
+		cmocka_unit_test(test_charges),
 		cmocka_unit_test(test_null),
 		cmocka_unit_test(test_null_inside),
 		cmocka_unit_test(test_widths),

@@ -35,6 +35,7 @@ static int write_text(const struct pt_report *r, const struct pt_opts *o)
 		.unicode = !o->ascii,
 		.width = pt_terminal_width(),
 		.print_steps = o->print_steps,
+		.quiet = o->loud == PT_QUIET,
 		.verbose = o->loud == PT_VERBOSE,
 		.operations = o->operations,
 		.top = o->top,

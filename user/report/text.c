@@ -4,12 +4,15 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/str.h"
 #include "report/text_int.h"
 
 #define CAUSES_SHOWN 4
+#define CAUSE_MIN 0.005 /* of the data wait */
+#define GATHERED 64
 
 const char *pt_tx_cause(enum pt_cause c)
 {
@@ -54,6 +57,9 @@ const char *pt_tx_who(struct pt_tx *t, const struct pt_report *r, int64_t pid,
 	for (size_t i = 0; !role && i < r->n_workers; i++)
 		if (r->workers[i].pid == pid)
 			role = r->workers[i].role;
+	for (size_t i = 0; !role && i < r->n_ranks; i++)
+		if (r->ranks[i].pid == pid)
+			role = "trainer"; /* of another rank than the first */
 	return pt_tx_join(t, pt_tx_path(t, role ? role : "pid", 10),
 			  pt_tx_id(t, id));
 }
@@ -140,7 +146,7 @@ static void labels_line(struct pt_tx *t, const struct pt_report *r)
 
 /* Where the trainer's time went: a bar, then its parts, largest shares only
  * when they round to something. */
-static void time_lines(struct pt_tx *t, const struct pt_r_breakdown *d)
+void pt_tx_time(struct pt_tx *t, const struct pt_r_breakdown *d)
 {
 	const struct {
 		const struct pt_r_part *part;
@@ -205,6 +211,99 @@ static void phases_line(struct pt_tx *t, const struct pt_report *r)
 	pt_tx_wrap(t, PT_TX_LABEL, l.s);
 }
 
+/* What a cause costs through one thread, whichever the file. */
+struct charge {
+	struct pt_r_charge c;
+	size_t files; /* different texts of `what` */
+};
+
+/*
+ * Charges of one cause and thread together, largest first, the first `max` of
+ * them: a hundred files that cost 1 % each are one line. Returns how many
+ * there are in all.
+ */
+static size_t gather(const struct pt_r_data_wait *w, struct charge *out,
+		     size_t max)
+{
+	size_t n = 0, i, k;
+
+	/* the largest of each comes first: what is beyond `max` is small */
+	for (i = 0; i < w->n_causes; i++) {
+		const struct pt_r_charge *c = &w->causes[i];
+
+		for (k = 0; k < n; k++)
+			if (out[k].c.cause == c->cause &&
+			    out[k].c.subject_pid == c->subject_pid &&
+			    out[k].c.subject_tid == c->subject_tid)
+				break;
+		if (k == n && n == max)
+			continue;
+		if (k == n)
+			out[n++] = (struct charge){ .c = *c };
+		else
+			out[k].c.share += c->share;
+		out[k].files += c->what != NULL;
+	}
+	for (i = 1; i < n; i++) /* a few, nearly in order */
+		for (k = i; k && out[k].c.share > out[k - 1].c.share; k--) {
+			struct charge x = out[k];
+
+			out[k] = out[k - 1];
+			out[k - 1] = x;
+		}
+	return n;
+}
+
+static void charge_row(struct pt_tx *t, const struct pt_report *r,
+		       const struct charge *x)
+{
+	const struct pt_r_charge *c = &x->c;
+	const char *who = pt_tx_who(t, r, c->subject_pid, c->subject_tid);
+	size_t taken = pt_str_cols(who);
+	char more[48] = "";
+
+	if (x->files > 1)
+		snprintf(more, sizeof(more), " and %s more",
+			 pt_tx_int(t, (int64_t)x->files - 1));
+	taken = PT_TX_LABEL + 24 + (taken < 16 ? 16 : taken) + strlen(more);
+	pt_tx_printf(t, "%*s", PT_TX_LABEL, "");
+	pt_tx_cell(t, pt_tx_pct(t, c->share), 7, true);
+	pt_tx_put(t, "  ");
+	pt_tx_cell(t, pt_tx_cause(c->cause), 14, false);
+	pt_tx_cell(t, who, c->what ? 16 : 0, false);
+	if (c->what && (size_t)t->width > taken + 8)
+		pt_tx_printf(t, " %s%s",
+			     pt_tx_path(t, c->what, (size_t)t->width - taken),
+			     more);
+	pt_tx_put(t, "\n");
+}
+
+static void charge_rows(struct pt_tx *t, const struct pt_report *r)
+{
+	const struct pt_r_data_wait *w = &r->data_wait;
+	struct charge all[GATHERED];
+	size_t n, i, shown = 0;
+
+	if (t->o.verbose) { /* one by one */
+		for (i = 0; i < w->n_causes; i++) {
+			struct charge one = { .c = w->causes[i] };
+
+			charge_row(t, r, &one);
+		}
+		return;
+	}
+	n = gather(w, all, GATHERED);
+	/* the first one shows however small it is */
+	for (i = 0; i < n && i < CAUSES_SHOWN; i++)
+		if (!i || all[i].c.share >= CAUSE_MIN) {
+			charge_row(t, r, &all[i]);
+			shown++;
+		}
+	if (n > shown)
+		pt_tx_printf(t, "%*sand less through others (-v lists all)\n",
+			     PT_TX_LABEL + 9, "");
+}
+
 static void wait_lines(struct pt_tx *t, const struct pt_report *r)
 {
 	const struct pt_r_data_wait *w = &r->data_wait;
@@ -216,41 +315,21 @@ static void wait_lines(struct pt_tx *t, const struct pt_report *r)
 		{ w->own_cpu, "own CPU" },     { w->handover, "hand-over" },
 		{ w->lead, "lead" },
 	};
-	size_t n = t->o.verbose ? w->n_causes : CAUSES_SHOWN;
 	struct pt_line l = { .n = 0 };
 
 	if (r->breakdown.known && isfinite(r->breakdown.data_wait.seconds))
 		pt_line_item(t, &l, "%s in all",
 			     pt_tx_sec(t, r->breakdown.data_wait.seconds));
 	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
-		if (isfinite(parts[i].seconds))
+		if (isfinite(parts[i].seconds) &&
+		    (parts[i].seconds > 0 || t->o.verbose))
 			pt_line_item(t, &l, "%s" NB "%s", parts[i].name,
 				     pt_tx_sec(t, parts[i].seconds));
 	if (!l.n && !w->n_causes)
 		return;
 	pt_tx_label(t, "Data wait");
 	pt_tx_wrap(t, PT_TX_LABEL, l.n ? l.s : "caused by");
-	for (size_t i = 0; i < w->n_causes && i < n; i++) {
-		const struct pt_r_charge *c = &w->causes[i];
-		const char *who = pt_tx_who(t, r, c->subject_pid,
-					    c->subject_tid);
-		size_t taken = pt_str_cols(who);
-
-		taken = PT_TX_LABEL + 24 + (taken < 16 ? 16 : taken);
-		pt_tx_printf(t, "%*s", PT_TX_LABEL, "");
-		pt_tx_cell(t, pt_tx_pct(t, c->share), 7, true);
-		pt_tx_put(t, "  ");
-		pt_tx_cell(t, pt_tx_cause(c->cause), 14, false);
-		pt_tx_cell(t, who, c->what ? 16 : 0, false);
-		if (c->what && (size_t)t->width > taken + 8)
-			pt_tx_printf(t, " %s",
-				     pt_tx_path(t, c->what,
-						(size_t)t->width - taken));
-		pt_tx_put(t, "\n");
-	}
-	if (w->n_causes > n)
-		pt_tx_printf(t, "%*sand %zu more\n", PT_TX_LABEL + 9, "",
-			     w->n_causes - n);
+	charge_rows(t, r);
 }
 
 static void step_lines(struct pt_tx *t, const struct pt_r_steps *s)
@@ -318,12 +397,14 @@ int pt_report_text(const struct pt_report *r, FILE *out,
 		return -ENOMEM;
 
 	pt_tx_verdicts(t, r);
+	if (t->o.quiet)
+		return pt_tx_end(t);
 	pt_tx_put(t, "\n");
 	target_line(t, r);
 	labels_line(t, r);
 	thresholds_line(t, r);
 	loader_line(t, &r->loader);
-	time_lines(t, &r->breakdown);
+	pt_tx_time(t, &r->breakdown);
 	for (size_t i = 0; i < r->n_gpu; i++)
 		pt_tx_gpu(t, &r->gpu[i]);
 	if (!r->n_gpu) {

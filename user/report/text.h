@@ -13,6 +13,7 @@ struct pt_text_opts {
 	bool unicode;	 /* the terminal shows UTF-8; else ASCII only */
 	int width;	 /* columns, 60 to 200; 0: 80 */
 	int print_steps; /* the first so many steps as a table; 0: none */
+	bool quiet;	 /* the verdicts' sentences and nothing else */
 	bool verbose;	 /* every worker and limit, epochs, files, operations */
 	bool operations; /* the operations even when not verbose */
 	int top;	 /* so many of them; 0: 10; below 0: all */

@@ -5,7 +5,6 @@
 
 #include "report/text_int.h"
 
-#define LIMITS_SHOWN 6
 
 static void losses(struct pt_tx *t, struct pt_line *l,
 		   const struct pt_r_capture *c)
@@ -86,25 +85,84 @@ static void doors(struct pt_tx *t, const struct pt_r_capture *c)
 	pt_tx_wrap(t, PT_TX_LABEL, l.s);
 }
 
+/*
+ * What is not seen matters to the reader where a verdict rests on it. These do
+ * for the verdicts named alone; what is not listed here always does.
+ */
+static const struct {
+	const char *what, *verdicts; /* verdicts: separated by blanks */
+} aside[] = {
+	{ "nvtx", "" },
+	{ "phases", "" },
+	{ "data_wait.lead", "" },
+	{ "kernel.names", "" },
+	{ "operations.gpu_s", "" },
+	{ "whatif", "" },
+	{ "steps.epochs", "slow_first_batch" },
+	{ "memory.growth_per_min", "host_memory_growth" },
+	{ "gpu.memory", "gpu_memory_growth" },
+	{ "gpu.compute", "rank_straggler" },
+	{ "gpu.kernels", "launch_bound" },
+	{ "gpu.copies", "transfer_bound" },
+	{ "workers.batches", "slow_worker hung_worker" },
+	{ "reads", "io_bound slow_file page_fault_io network_bound "
+		   "main_thread_loading" },
+};
+
+static bool has_word(const char *list, const char *word)
+{
+	size_t n = strlen(word);
+	const char *at;
+
+	for (at = list; (at = strstr(at, word)); at += n)
+		if ((at == list || at[-1] == ' ') &&
+		    (at[n] == ' ' || !at[n]))
+			return n > 0;
+	return false;
+}
+
+static bool bears(const struct pt_report *r, const struct pt_limit *l)
+{
+	size_t i, k;
+
+	for (i = 0; i < sizeof(aside) / sizeof(*aside); i++)
+		if (l->what && !strcmp(l->what, aside[i].what))
+			break;
+	if (i == sizeof(aside) / sizeof(*aside))
+		return true;
+	for (k = 0; k < r->n_verdicts; k++) {
+		const char *id = r->verdicts[k].id;
+
+		/* whatever lacks may be what it would take to conclude */
+		if (id && (!strcmp(id, "insufficient_data") ||
+			   has_word(aside[i].verdicts, id)))
+			return true;
+	}
+	return !r->n_verdicts;
+}
+
 void pt_tx_capture(struct pt_tx *t, const struct pt_report *r)
 {
 	const struct pt_r_capture *c = &r->capture;
-	size_t n = c->n_limits;
+	size_t shown = 0;
 
 	summary(t, c);
 	doors(t, c);
-	if (!t->o.verbose && n > LIMITS_SHOWN)
-		n = LIMITS_SHOWN;
-	for (size_t i = 0; i < n; i++) {
+	for (size_t i = 0; i < c->n_limits; i++) {
 		char text[PT_TX_SLOT * 2];
 
+		if (!t->o.verbose && !bears(r, &c->limits[i]))
+			continue;
 		snprintf(text, sizeof(text), "%s: %s",
 			 pt_tx_esc(t, c->limits[i].what, 40),
 			 pt_tx_esc(t, c->limits[i].reason, 0));
-		pt_tx_label(t, i ? "" : "Not seen");
+		pt_tx_label(t, shown++ ? "" : "Not seen");
 		pt_tx_wrap(t, PT_TX_LABEL, text);
 	}
-	if (c->n_limits > n)
-		pt_tx_printf(t, "%*sand %zu more (--json - lists them all)\n",
-			     PT_TX_LABEL, "", c->n_limits - n);
+	if (c->n_limits == shown)
+		return;
+	pt_tx_label(t, shown ? "" : "Not seen");
+	pt_tx_printf(t, "%zu %sthat no verdict rests on (-v lists them)\n",
+		     c->n_limits - shown, shown ? "more " : c->n_limits > 1 ?
+			     "things " : "thing ");
 }

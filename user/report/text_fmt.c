@@ -104,23 +104,32 @@ void pt_tx_cell(struct pt_tx *t, const char *s, int cols, bool right)
 		blanks(t, fill);
 }
 
-void pt_tx_styled(struct pt_tx *t, enum pt_tx_style st, const char *s)
+void pt_tx_style_on(struct pt_tx *t, enum pt_tx_style st)
 {
 	static const char *const codes[] = {
 		[PT_ST_NONE] = "",	 [PT_ST_BOLD] = "1",
 		[PT_ST_DIM] = "2",	 [PT_ST_RED] = "1;31",
 		[PT_ST_YELLOW] = "1;33", [PT_ST_GREEN] = "32",
 		[PT_ST_CYAN] = "36",	 [PT_ST_BLUE] = "34",
-		[PT_ST_MAGENTA] = "35",
+		[PT_ST_MAGENTA] = "35",	 [PT_ST_REVERSE] = "7",
 	};
 
-	if (!t->o.color || st == PT_ST_NONE) {
-		pt_tx_put(t, s);
-		return;
-	}
-	pt_tx_printf(t, "\033[%sm", codes[st]);
+	if (t->o.color && st != PT_ST_NONE)
+		pt_tx_printf(t, "\033[%sm", codes[st]);
+}
+
+void pt_tx_style_off(struct pt_tx *t)
+{
+	if (t->o.color)
+		pt_tx_put(t, "\033[0m");
+}
+
+void pt_tx_styled(struct pt_tx *t, enum pt_tx_style st, const char *s)
+{
+	pt_tx_style_on(t, st);
 	pt_tx_put(t, s);
-	pt_tx_put(t, "\033[0m");
+	if (st != PT_ST_NONE)
+		pt_tx_style_off(t);
 }
 
 void pt_tx_label(struct pt_tx *t, const char *label)

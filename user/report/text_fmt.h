@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Formatting for the text renderer, private to it. */
+/* Formatting for what is read on a terminal: the text report and `top`. */
 #ifndef PT_REPORT_TEXT_FMT_H
 #define PT_REPORT_TEXT_FMT_H
 
@@ -58,9 +58,13 @@ enum pt_tx_style {
 	PT_ST_CYAN,
 	PT_ST_BLUE,
 	PT_ST_MAGENTA,
+	PT_ST_REVERSE,
 };
 /* Text of our own in a style; plain without colour. */
 void pt_tx_styled(struct pt_tx *t, enum pt_tx_style st, const char *s);
+/* The same for what is written between. */
+void pt_tx_style_on(struct pt_tx *t, enum pt_tx_style st);
+void pt_tx_style_off(struct pt_tx *t);
 
 /* The label of a line, bold, PT_TX_LABEL columns. */
 void pt_tx_label(struct pt_tx *t, const char *label);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The blocks of the text report, private to it. Each prints nothing when the
+/* The blocks of the text report, for it and for `top`. Each prints nothing when the
  * report has nothing for it. */
 #ifndef PT_REPORT_TEXT_INT_H
 #define PT_REPORT_TEXT_INT_H
@@ -10,6 +10,11 @@ void pt_tx_verdicts(struct pt_tx *t, const struct pt_report *r);
 void pt_tx_gpu(struct pt_tx *t, const struct pt_r_gpu *g);
 /* Allocations of a device that failed: what for, and what became of it. */
 void pt_tx_alloc_failures(struct pt_tx *t, const struct pt_r_gpu *g);
+/* "Time": where the trainer's time went, a bar and its parts. */
+void pt_tx_time(struct pt_tx *t, const struct pt_r_breakdown *d);
+/* What a worker did with its time, a bar of `cols`; and what its parts are. */
+void pt_tx_worker_bar(struct pt_tx *t, const struct pt_r_worker *w, int cols);
+void pt_tx_worker_legend(struct pt_tx *t);
 void pt_tx_workers(struct pt_tx *t, const struct pt_report *r);
 void pt_tx_ranks(struct pt_tx *t, const struct pt_report *r);
 void pt_tx_step_table(struct pt_tx *t, const struct pt_report *r);

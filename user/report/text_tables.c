@@ -36,7 +36,7 @@ static double known_sum(const double *v, size_t n)
 	return sum;
 }
 
-static void worker_bar(struct pt_tx *t, const struct pt_r_worker *w, int cols)
+void pt_tx_worker_bar(struct pt_tx *t, const struct pt_r_worker *w, int cols)
 {
 	const double disk[] = { w->disk, w->page_fault };
 	const double waits[] = { w->throttle, w->network, w->lock, w->ipc,
@@ -95,7 +95,7 @@ static void worker_row(struct pt_tx *t, const struct pt_r_worker *w, int id_cols
 	pt_tx_cell(t, pt_tx_ms(t, timed ? w->batch_ms.p50 : nothing), 8, true);
 	pt_tx_cell(t, pt_tx_ms(t, timed ? w->batch_ms.p95 : nothing), 8, true);
 	pt_tx_put(t, "  ");
-	worker_bar(t, w, bar_cols);
+	pt_tx_worker_bar(t, w, bar_cols);
 	pt_tx_put(t, " ");
 	pt_tx_styled(t, is_bad(w) ? PT_ST_RED : PT_ST_NONE,
 		     pt_worker_state_name(w->state));
@@ -104,7 +104,7 @@ static void worker_row(struct pt_tx *t, const struct pt_r_worker *w, int id_cols
 	pt_tx_put(t, "\n");
 }
 
-static void worker_legend(struct pt_tx *t)
+void pt_tx_worker_legend(struct pt_tx *t)
 {
 	struct pt_line l = { .n = 0 };
 
@@ -143,7 +143,7 @@ void pt_tx_workers(struct pt_tx *t, const struct pt_report *r)
 	bar_cols = t->width - id_cols - 47;
 	bar_cols = bar_cols < BAR_MIN ? BAR_MIN :
 		   bar_cols > BAR_MAX ? BAR_MAX : bar_cols;
-	worker_legend(t);
+	pt_tx_worker_legend(t);
 	pt_tx_put(t, "  ");
 	pt_tx_cell(t, "pid", id_cols, false);
 	pt_tx_put(t, " role     batches  p50 ms  p95 ms  ");

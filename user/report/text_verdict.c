@@ -63,6 +63,13 @@ static const char *amount(struct pt_tx *t, double v, const char *unit)
 	return pt_tx_esc(t, text, 0);
 }
 
+/* What says nothing to who only wants the reasons: a figure that is unknown,
+ * and the probability that a test of chance gave. */
+static bool is_detail(const struct pt_r_evidence *e)
+{
+	return !isfinite(e->value) || (e->metric && strstr(e->metric, "chance"));
+}
+
 static void evidence(struct pt_tx *t, const struct pt_r_verdict *v, int indent)
 {
 	struct pt_line l = { .n = 0 };
@@ -70,12 +77,17 @@ static void evidence(struct pt_tx *t, const struct pt_r_verdict *v, int indent)
 	for (size_t i = 0; i < v->n_evidence; i++) {
 		const struct pt_r_evidence *e = &v->evidence[i];
 
-		pt_line_item(t, &l, "%s %s%s%s", metric(t, e),
+		if (is_detail(e) && !t->o.verbose)
+			continue;
+		pt_line_item(t, &l, "%s" NB "%s%s", metric(t, e),
 			     e->certainty == PT_ESTIMATED ? "~" : "",
-			     amount(t, e->value, e->unit),
-			     e->certainty == PT_BOUNDED ? " (bounded)" : "");
+			     amount(t, e->value, e->unit));
+		if (e->certainty == PT_BOUNDED)
+			pt_line_add(&l, " (bounded%s", isfinite(e->threshold) ?
+				    ", " : ")");
 		if (isfinite(e->threshold))
-			pt_line_add(&l, " (threshold" NB "%s)",
+			pt_line_add(&l, "%sthreshold" NB "%s)",
+				    e->certainty == PT_BOUNDED ? "" : " (",
 				    amount(t, e->threshold, e->unit));
 	}
 	if (!l.n)
@@ -177,6 +189,9 @@ static void verdict(struct pt_tx *t, const struct pt_report *r,
 		pt_line_add(&l, "," NB "%s" NB "confidence", sure);
 	pt_line_add(&l, "]");
 	pt_tx_wrap(t, indent, l.s);
+	/* a consequence goes when its cause goes: its sentence will do */
+	if (t->o.quiet || (depth && !t->o.verbose))
+		return;
 	evidence(t, v, indent);
 	subject(t, r, v, indent, depth > 0);
 	if (v->advice)

@@ -70,6 +70,14 @@ static void counts(struct pt_tx *t, const struct pt_report *r,
 		pt_line_item(t, l, "best: %s", pt_tx_int(t, r->best_workers));
 }
 
+static bool wins(const struct pt_report *r)
+{
+	for (size_t i = 0; i < r->n_whatif; i++)
+		if (r->whatif[i].speedup.low > 1)
+			return true;
+	return false;
+}
+
 void pt_tx_whatif(struct pt_tx *t, const struct pt_report *r)
 {
 	struct pt_line l = { .n = 0 };
@@ -84,7 +92,8 @@ void pt_tx_whatif(struct pt_tx *t, const struct pt_report *r)
 		pt_line_item(t, &l, "%s" NB, name_of(w->change));
 		factor(t, &l, w, true);
 	}
-	if (!l.n)
+	/* that fewer workers would do is news, that more win nothing is not */
+	if (!l.n || (!wins(r) && r->best_workers == PT_NULL))
 		return;
 	pt_tx_label(t, "What if");
 	pt_tx_wrap(t, PT_TX_LABEL, l.s);
