@@ -26,6 +26,7 @@ int pt_cmd_trace(int argc, char **argv);
 int pt_cmd_list(int argc, char **argv);
 int pt_cmd_doctor(int argc, char **argv);
 int pt_cmd_demo(int argc, char **argv);
+int pt_cmd_top(int argc, char **argv);
 int pt_cmd_record(int argc, char **argv);
 int pt_cmd_report(int argc, char **argv);
 int pt_cmd_diff(int argc, char **argv);

@@ -13,6 +13,7 @@ const struct pt_command pt_commands[] = {
 	{ "doctor", pt_cmd_doctor, "what this machine allows" },
 	{ "demo", pt_cmd_demo, "trace a job on a simulated GPU" },
 	{ "record", pt_cmd_record, "record a job, to be diagnosed later" },
+	{ "top", pt_cmd_top, "watch a job live, on the whole screen" },
 	{ "report", pt_cmd_report, "diagnose a recorded file" },
 	{ "diff", pt_cmd_diff, "compare reports: what changed, and is it noise" },
 	{ "export", pt_cmd_export, "a recorded file for other programs" },
@@ -39,7 +40,7 @@ int pt_cmd_main(int argc, char **argv)
 			;
 		if (!c->name) {
 			pt_error("unknown command \"%s\": there are trace, "
-				 "record, report, diff, export, list, doctor and demo; to "
+				 "record, top, report, diff, export, list, doctor and demo; to "
 				 "start and trace a program write pipetrace -- %s",
 				 argv[1], argv[1]);
 			return PT_EXIT_USAGE;

@@ -115,6 +115,16 @@ static error_t parse_value(int key, char *arg, struct pt_opts *o)
 		}
 		o->labels[o->n_labels++] = arg;
 		return 0;
+	case K_INTERVAL:
+		if (pt_parse_seconds(arg, &o->interval_s) || o->interval_s < 0.5)
+			return reject("--interval", arg,
+				      "seconds, at least 0.5");
+		return 0;
+	case K_LAST:
+		if (pt_parse_seconds(arg, &o->last_s) || o->last_s < 1 ||
+		    o->last_s > 600)
+			return reject("--last", arg, "seconds from 1 to 600");
+		return 0;
 	case K_THRESHOLD:
 		return pt_opts_threshold(o, arg) ? EINVAL : 0;
 	case K_REGRESSION:
@@ -265,6 +275,8 @@ int pt_opts_parse(struct pt_opts *o, enum pt_optset set, const char *doc,
 	o->mode = PT_MODE_STANDARD;
 	o->fail_on = -1;
 	o->fail_on_regression = NAN;
+	o->interval_s = 2;
+	o->last_s = 10;
 	o->thresholds = pt_thresholds_default;
 	pt_log_init(PT_NORMAL, utf8);
 	/* a command to start is not ours to look into */

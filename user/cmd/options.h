@@ -55,6 +55,7 @@ struct pt_opts {
 	const char *export_to[PT_EXPORT_NR]; /* NULL: not asked for */
 	bool force; /* replace what exists */
 	double fail_on_regression; /* share of the throughput; NAN: never */
+	double interval_s, last_s; /* of top */
 	bool help, version; /* asked for and already answered */
 };
 
@@ -65,6 +66,7 @@ enum pt_optset {
 	PT_OPTS_REPORT, /* a file as argument */
 	PT_OPTS_DIFF,	/* files as arguments */
 	PT_OPTS_EXPORT, /* a file as argument */
+	PT_OPTS_TOP,
 	PT_OPTS_TARGET, /* -p PID only */
 	PT_OPTS_PLAIN,
 };

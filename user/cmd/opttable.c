@@ -3,7 +3,7 @@
 #include "cmd/opttable.h"
 
 #define COMMON                                                                 \
-	{ "quiet", 'q', NULL, 0, "Say only what went wrong", 20 },             \
+	{ "quiet", 'q', NULL, 0, "Say only what went wrong; of a diagnosis, the verdicts", 20 },             \
 	{ "verbose", 'v', NULL, 0, "Say more", 20 },                           \
 	{ "ascii", K_ASCII, NULL, 0, "Draw with ASCII only", 20 },             \
 	{ "help", 'h', NULL, 0, "Show this help", 21 },                        \
@@ -117,6 +117,22 @@ static const struct argp_option export_options[] = {
 	COMMON
 };
 
+static const struct argp_option top_options[] = {
+	{ "pid", 'p', "PID", 0, "Watch this job; by default the only one there "
+	  "is, or the one that is chosen on the screen", 1 },
+	{ "duration", 'd', "SEC", 0, "Quit after SEC seconds", 2 },
+	{ "interval", K_INTERVAL, "SEC", 0,
+	  "Diagnose anew every SEC seconds (default 2)", 2 },
+	{ "last", K_LAST, "SEC", 0,
+	  "Diagnose the last SEC seconds (default 10)", 2 },
+	MODE,
+	{ "batch-size", K_BATCH, "N", 0, "Samples per batch, for samples/s", 3 },
+	{ "threshold", K_THRESHOLD, "NAME=VALUE", 0,
+	  "Decide a verdict by another value than the default; may be given "
+	  "several times (names: pipetrace(8))", 3 },
+	COMMON
+};
+
 static const struct argp_option target_options[] = {
 	TARGET("Also look at this job"), COMMON
 };
@@ -129,6 +145,7 @@ const struct argp_option *const pt_opts_tables[] = {
 	[PT_OPTS_REPORT] = report_options,
 	[PT_OPTS_DIFF] = diff_options,
 	[PT_OPTS_EXPORT] = export_options,
+	[PT_OPTS_TOP] = top_options,
 	[PT_OPTS_TARGET] = target_options,
 	[PT_OPTS_PLAIN] = plain_options,
 };
@@ -140,5 +157,6 @@ const char *const pt_opts_arguments[] = {
 	[PT_OPTS_REPORT] = "report FILE",
 	[PT_OPTS_DIFF] = "diff BEFORE AFTER [MORE...]",
 	[PT_OPTS_EXPORT] = "export --FORMAT OUT... FILE",
+	[PT_OPTS_TOP] = "top [-p PID]",
 	[PT_OPTS_PLAIN] = NULL,
 };

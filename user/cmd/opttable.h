@@ -25,6 +25,8 @@ enum { /* options without a letter */
 	K_SORT,
 	K_TOP,
 	K_FORCE,
+	K_INTERVAL,
+	K_LAST,
 	K_EXPORT, /* and one for each format */
 };
 
