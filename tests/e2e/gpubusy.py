@@ -206,23 +206,21 @@ def judge(meta, report, logs):
     if c["lost"]["total"]:
         raise Broken("records were lost")
     true = truth(logs, c["begin_ns"], c["end_ns"])
-    # devices on which no traced process worked meanwhile are nobody's to report
-    traced = set()
-    for path in logs[:meta["traced"]]:
-        traced |= {d for d, v in intervals(path).items()
-                   if busy_share(v, c["begin_ns"], c["end_ns"])}
-    devices = sorted(traced)
+    # the devices of the process that the report speaks of, if it used them meanwhile
+    own = logs[meta["pids"].index(report["target"]["trainer"])]
+    devices = sorted(d for d, v in intervals(own).items()
+                     if busy_share(v, c["begin_ns"], c["end_ns"]))
     entries = [g for g in report["gpu"]]
-    if len(entries) == 1 and entries[0]["index"] is None:
-        # No choice was seen: devices that cannot be told apart have one entry,
-        # without an index, and its bounds hold for each.
-        return {d: judge_device(true[d], entries[0]) for d in devices}
-    if len(entries) != len(devices):
+    unnumbered = all(g["index"] is None for g in entries)
+    if len(entries) > len(devices) or len(entries) < len(devices) and not unnumbered:
         raise Broken("%d devices in the report, %d in the log"
                      % (len(entries), len(devices)))
-    if meta["plans"][0].get("set_once"):
-        # chosen before the trace began: which is which cannot be known
-        best = max(itertools.permutations(entries),
+    plan = meta["plans"][meta["pids"].index(report["target"]["trainer"])]
+    if unnumbered or plan.get("set_once"):
+        # chosen before the trace began: which is which cannot be known, and those
+        # that cannot be told apart have one entry, whose bounds hold for each
+        best = max((p for p in itertools.product(entries, repeat=len(devices))
+                    if all(any(e is x for x in p) for e in entries)),
                    key=lambda p: sum(judge_device(true[d], e)["hard_ok"] * 2
                                      + judge_device(true[d], e)["likely_ok"]
                                      for d, e in zip(devices, p)))

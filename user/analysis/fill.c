@@ -316,6 +316,7 @@ int pt_fill_report(struct pt_an *an)
 	int err = 0;
 
 	if (t) {
+		r->target.trainer = t->proc->tgid;
 		err = fill_steps(an, t);
 		if (!err)
 			err = pt_fill_step_health(an, t);

@@ -122,12 +122,29 @@ static int bind(struct pt_devices *d, const struct pt_gpu_call *c,
 	return 0;
 }
 
-/* Does the call wait for the caller's own device, whatever stream it names? */
+/* Does the call wait for the caller's own device, whatever stream it names? Of
+ * an event that is taken for granted. */
 static bool waits_here(const struct pt_gpu_call *c)
 {
 	return c->cls == PT_API_SYNC_DEVICE || c->cls == PT_API_COPY_SYNC ||
+	       c->cls == PT_API_SYNC_EVENT ||
 	       (c->cls == PT_API_SYNC_STREAM && pt_handle_is_local(c->stream)) ||
 	       (c->cls == PT_API_COPY_ASYNC && c->v[2] == PT_COPY_D2H);
+}
+
+/* The device of a stream that is waited for by its handle. */
+static void wait_for_handle(struct pt_devices *d, struct pt_gpu_thread *t,
+			    const struct pt_gpu_call *c)
+{
+	const struct pt_handle *h;
+
+	if (c->cls != PT_API_SYNC_STREAM || pt_handle_is_local(c->stream))
+		return;
+	HASH_FIND(hh, d->handles, &c->stream, sizeof(c->stream), h);
+	if (h)
+		d->node[h->node].waited = true;
+	else
+		t->waits = true;
 }
 
 /* A thread that always chooses the same had it before, too. */
@@ -143,7 +160,7 @@ static void join_first(struct pt_devices *d)
 	}
 }
 
-/* No thread chooses: those that never wait are where the one is that does. */
+/* No thread chooses: devices that nobody waits for are the one that is waited for. */
 static void join_silent(struct pt_devices *d)
 {
 	uint16_t at = PT_NODE_NONE, n;
@@ -151,9 +168,12 @@ static void join_silent(struct pt_devices *d)
 
 	if (d->chosen)
 		return;
-	for (i = 0; i < d->threads.n; i++) {
-		n = root(d, d->threads.v[i].own);
-		if (!d->threads.v[i].waits || n == at)
+	for (i = 0; i < d->threads.n; i++)
+		if (d->threads.v[i].waits)
+			d->node[d->threads.v[i].own].waited = true;
+	for (i = 0; i < d->n; i++) {
+		n = root(d, (uint16_t)i);
+		if (!d->node[i].waited || n == at)
 			continue;
 		if (at != PT_NODE_NONE)
 			return;
@@ -234,6 +254,7 @@ int pt_devices_learn(struct pt_devices *d, const struct pt_proc *p, uint64_t t1)
 		}
 		t->ordinal_ns = 0;
 		t->waits |= waits_here(c);
+		wait_for_handle(d, t, c);
 		d->node[t->now].used = true;
 		if (binds(c))
 			err = bind(d, c, t->now, true);

@@ -45,6 +45,7 @@ struct pt_node {
 	uint16_t same;	/* the node that it was found to be; itself */
 	uint8_t kind;
 	bool used;
+	bool waited; /* somebody waits for its work at times */
 	uint64_t chosen_ns; /* CONTEXT: last */
 };
 

@@ -53,6 +53,7 @@ static json_t *target(struct pt_jb *b, const struct pt_r_target *t)
 	pt_j_text(b, o, "user", t->user);
 	pt_j_put(b, o, "started", pt_j_num(t->started, PT_J_STD));
 	pt_j_put(b, o, "resolved_from", pt_j_int(t->resolved_from));
+	pt_j_put(b, o, "trainer", pt_j_int(t->trainer));
 	pt_j_text(b, o, "container", t->container);
 	pt_j_put(b, o, "job", job(b, t));
 	return o;

@@ -104,6 +104,7 @@ struct pt_report *pt_report_new(void)
 	r->host.cores = r->host.memory = r->host.shm_size = PT_NULL;
 	r->host.quota_cores = NAN;
 	r->target.pid = r->target.resolved_from = PT_NULL;
+	r->target.trainer = PT_NULL;
 	r->target.started = NAN;
 
 	r->capture.duration = r->capture.tracer_cpu_s = NAN;

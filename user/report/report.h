@@ -103,6 +103,8 @@ struct pt_r_target {
 	const char *cmdline, *comm, *user, *container;
 	double started;		  /* seconds since the epoch */
 	int64_t resolved_from;	  /* the pid that the user gave, when another */
+	int64_t trainer; /* the process that the top level speaks of: of several
+			  * ranks the worst */
 	const char *job_kind, *job_id, *job_name;
 };
 
