@@ -311,15 +311,33 @@ int BPF_PROG(pt_sys_exit, struct pt_regs *regs, long ret)
 /* ---- page ranges: buffered reads of files that have a page cache of their own */
 
 static __always_inline void pages_name(struct pt_thread *th,
-				       struct task_struct *task, __s32 nr,
-				       const __u64 arg[3])
+				       struct task_struct *task, __u64 file)
 {
 	struct pt_file_key key = { .inode = th->pages.inode,
 				   .dev = th->pages.dev };
-	__u64 file = pt_fd_file(task, nr == PT_NR_SENDFILE ? arg[1] : arg[0]);
 
 	if (file)
 		pt_file_note(th, task, file, &key, th->pages.ts);
+}
+
+/*
+ * The call began here at the latest. Its first event is not always that of its
+ * first page: pages that are there already go without one when those behind them
+ * are still on their way (filemap_get_pages gives them back and comes again).
+ */
+static __always_inline __u64 pages_from(struct task_struct *task, __s32 nr,
+					__u64 file, __u64 first)
+{
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+	__u64 at = PT_OFFSET_UNKNOWN;
+
+	if (nr == PT_NR_PREAD64 || nr == PT_NR_PREADV || nr == PT_NR_PREADV2)
+		at = regs->r10;
+	if ((nr == PT_NR_READ || nr == PT_NR_READV || at == PT_OFFSET_UNKNOWN) &&
+	    file && nr != PT_NR_SENDFILE && nr != PT_NR_COPY_RANGE)
+		at = BPF_CORE_READ((struct file *)file, f_pos);
+	at >>= PT_PAGE_SHIFT;
+	return at < first ? at : first;
 }
 
 SEC("tp_btf/mm_filemap_get_pages")
@@ -330,7 +348,7 @@ int BPF_PROG(pt_get_pages, struct address_space *mapping, unsigned long first,
 	struct pt_pages *g;
 	struct inode *inode;
 	struct pt_thread *th;
-	__u64 arg[3] = {}, ino, calls;
+	__u64 arg[3] = {}, ino, calls, file;
 	__s32 nr;
 	__u32 dev;
 
@@ -362,13 +380,15 @@ int BPF_PROG(pt_get_pages, struct address_space *mapping, unsigned long first,
 	g->inode = ino;
 	g->dev = dev;
 	g->size = BPF_CORE_READ(inode, i_size);
-	g->first = first;
+	file = pt_fd_file(task, nr == PT_NR_SENDFILE ? arg[1] : arg[0]);
+	g->first = nr == PT_NR_SPLICE ? first :
+					pages_from(task, nr, file, first);
 	g->last = last;
 	g->rchar = task->ioac.rchar;
 	g->calls = calls;
 	g->ts = bpf_ktime_get_ns();
 	g->active = 1;
 	g->counted = nr != PT_NR_SPLICE;
-	pages_name(th, task, nr, arg);
+	pages_name(th, task, file);
 	return 0;
 }

@@ -36,7 +36,7 @@
 
 #define FILES 100
 #define FILE_SIZE 65536
-#define MAP_SIZE (16 << 20)
+#define MAP_SIZE (8 << 20)
 
 static char buf[FILE_SIZE] __attribute__((aligned(4096)));
 static int ends[2][2]; /* of two pipes */
@@ -66,7 +66,7 @@ static uint64_t do_read(const char *dir)
 {
 	unsigned seed = 1, i, k, n = 0;
 
-	while (n < 20000) {
+	while (n < 5000) {
 		int fd = open_item(dir, (unsigned)rand_r(&seed) % FILES, O_RDONLY);
 
 		k = 1 + (unsigned)rand_r(&seed) % 4;
@@ -91,7 +91,7 @@ static void *echo(void *arg)
 /* Two threads wake each other: two switches and two wake-ups a turn. */
 static uint64_t do_switch(const char *dir)
 {
-	unsigned i, n = 10000;
+	unsigned i, n = 2000;
 	pthread_t t;
 	char c = 0;
 
@@ -154,10 +154,10 @@ static uint64_t do_fault_disk(const char *dir)
 static uint64_t do_block(const char *dir)
 {
 	int fd = open_item(dir, FILES, O_RDONLY | O_DIRECT);
-	unsigned i, n = 1000;
+	unsigned i, n = 500;
 
 	for (i = 0; i < n; i++)
-		if (pread(fd, buf, 4096, (i * 37 % 4096) * 4096) != 4096)
+		if (pread(fd, buf, 4096, (i * 37 % (MAP_SIZE / 4096)) * 4096) != 4096)
 			die("pread");
 	close(fd);
 	return n;
@@ -167,7 +167,7 @@ static uint64_t do_block(const char *dir)
 static uint64_t do_write(const char *dir)
 {
 	int fd = open_item(dir, FILES + 1, O_WRONLY | O_CREAT);
-	unsigned i, n = 5000;
+	unsigned i, n = 2000;
 
 	for (i = 0; i < n; i++) {
 		if (pwrite(fd, buf, 16384, (i % 64) * 16384) != 16384)
@@ -185,7 +185,7 @@ static uint64_t do_socket(const char *dir)
 	struct sockaddr_storage a;
 	socklen_t len = sizeof(a);
 	int l = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), out, in;
-	unsigned i, n = 5000;
+	unsigned i, n = 2000;
 
 	(void)dir;
 	if (l < 0 || listen(l, 1) || getsockname(l, (struct sockaddr *)&a, &len))

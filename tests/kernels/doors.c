@@ -207,6 +207,15 @@ static void compare(const char *kind)
 		n[5] += s.bytes >= f->bytes &&
 			s.bytes <= f->bytes + 2 * PAGE * s.bound;
 		n[6] += s.named && !strcmp(s.name, f->name);
+		if (s.calls && (s.bytes < f->bytes ||
+				s.bytes > f->bytes + 2 * PAGE * s.bound))
+			printf("off %s %s calls %llu seen %llu bytes %llu seen "
+			       "%llu bound %llu\n", kind, f->name,
+			       (unsigned long long)f->calls,
+			       (unsigned long long)s.calls,
+			       (unsigned long long)f->bytes,
+			       (unsigned long long)s.bytes,
+			       (unsigned long long)s.bound);
 	}
 	printf("sum %s %u", kind, n[0]);
 	for (i = 0; i < 8; i++)

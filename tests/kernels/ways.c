@@ -243,7 +243,7 @@ static int open_way(struct worker *w, struct file *f, unsigned kind)
 	return fd;
 }
 
-void visit(struct worker *w, struct file *f, unsigned kind)
+static void visit_one(struct worker *w, struct file *f, unsigned kind)
 {
 	int fd = open_way(w, f, kind);
 	size_t len = 1 + draw(w, BUF / 4);
@@ -304,6 +304,20 @@ void visit(struct worker *w, struct file *f, unsigned kind)
 		break;
 	}
 	close(fd);
+}
+
+/* Where files are dropped from the cache, nobody else reads this one then: a page
+ * that goes between its readahead and its use comes back without an event of the
+ * page door's tracepoint (filemap_create_folio). */
+void visit(struct worker *w, struct file *f, unsigned kind)
+{
+	bool alone = cold && kind != KIND_FIFO;
+
+	if (alone)
+		pthread_mutex_lock(&f->lock);
+	visit_one(w, f, kind);
+	if (alone)
+		pthread_mutex_unlock(&f->lock);
 }
 
 void ways_setup(struct worker *w)

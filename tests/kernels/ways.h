@@ -28,7 +28,8 @@ struct file {
 	size_t size;
 	struct stat st;
 	atomic_ullong calls, bytes, empty, failed;
-	pthread_mutex_t lock; /* of a FIFO: who writes into it reads it */
+	pthread_mutex_t lock; /* a FIFO's: who writes into it reads it; and
+			       * that of files in a cold cache */
 };
 
 struct ring {
