@@ -205,7 +205,7 @@ def outer_pid(starter, inner):
     raise Broken("the container's process was not found")
 
 
-def trace(argv, tmp, env, meanwhile=None, contained=False):
+def trace(argv, tmp, env, meanwhile=None, contained=False, during=None):
     """(report, what the job said: {kernel: count}, opened, rounds)"""
     out = os.path.join(tmp, "report.json")
     tracer = None
@@ -231,6 +231,8 @@ def trace(argv, tmp, env, meanwhile=None, contained=False):
         job.stdin.flush()
         if job.stdout.readline() != "done\n":
             raise Broken("the job failed")
+        if during:
+            during()
         time.sleep(LINGER)
         job.stdin.write("\n")
         job.stdin.flush()
@@ -326,6 +328,27 @@ def allocations(tmp):
     return wrong, "20 failures, 10 recovered"
 
 
+def passer_by(tmp):
+    """A process that uses a GPU for a moment, while the trace runs, may have had
+    ours: from then on no idle time of it is certain. One that was there alone has
+    certain idle time."""
+    def pass_by():
+        subprocess.run([findjob(), "-l", "1", "-n", "1", runtime(tmp, "libcudart.so.11")],
+                       env=env, input="\n\n", text=True, timeout=20, check=True,
+                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    env = dict(os.environ, PT_SIM_KERNEL_NS="2000")
+    argv = [findjob(), "-l", "1", "-n", "200", "-u", "1000", runtime(tmp)]
+    most = [trace(argv, tmp, env, during=f)[0]["gpu"][0]["busy"]["hard"][1]
+            for f in (None, pass_by)]
+    wrong = []
+    if not most[0] < 0.9:
+        wrong.append("alone, and no idle time is certain")
+    if most[1] < 1:
+        wrong.append("somebody else came by, and idle time is certain")
+    return wrong, "busy at most %.0f %%, with a passer-by %.0f %%" % (
+        100 * most[0], 100 * most[1])
+
+
 def run_case(c):
     with tempfile.TemporaryDirectory(prefix="pipetrace-finding-") as tmp:
         log = os.path.join(tmp, "gpu.csv")
@@ -362,6 +385,7 @@ def main():
             return run(tmp)
     runs.append(("late_gap", lambda: in_folder(late)))
     runs.append(("allocations", lambda: in_folder(allocations)))
+    runs.append(("passer_by", lambda: in_folder(passer_by)))
     for name, run in runs:
         if o.names and name not in o.names:
             continue

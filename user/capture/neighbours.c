@@ -65,6 +65,15 @@ static bool may_share(pid_t pid, pid_t trainer)
 	       !apart(a, b);
 }
 
+static void open_record(struct pt_rec_neighbours *r, const struct pt_capture *c)
+{
+	memset(r, 0, sizeof(*r));
+	r->hdr.size = sizeof(*r);
+	r->hdr.kind = PT_REC_NEIGHBOURS;
+	r->hdr.ts = pt_now_ns();
+	r->hdr.tid = r->hdr.tgid = (uint32_t)c->trainer;
+}
+
 void pt_neighbours(struct pt_capture *c)
 {
 	struct pt_rec_neighbours r;
@@ -73,11 +82,7 @@ void pt_neighbours(struct pt_capture *c)
 	struct pt_gpulib lib;
 	size_t i;
 
-	memset(&r, 0, sizeof(r));
-	r.hdr.size = sizeof(r);
-	r.hdr.kind = PT_REC_NEIGHBOURS;
-	r.hdr.ts = pt_now_ns();
-	r.hdr.tid = r.hdr.tgid = (uint32_t)c->trainer;
+	open_record(&r, c);
 	if (pt_tree_snapshot(&t))
 		goto out;
 	for (i = 0; i < t.n; i++) {
@@ -90,6 +95,22 @@ void pt_neighbours(struct pt_capture *c)
 			r.procs += may_share(pid, c->trainer);
 	}
 	pt_queue_record(c, &r, sizeof(r));
+	c->neighbours |= r.procs > 0;
 out:
 	pt_tree_free(&t);
+}
+
+void pt_neighbour_mapped(struct pt_capture *c, pid_t pid, const char *path)
+{
+	struct pt_rec_neighbours r;
+
+	/* One is enough: from then on nothing is certain. NCCL is for those
+	 * that have a runtime, too. */
+	if (c->neighbours || pid == getpid() || !pt_gpulib_kind(path) ||
+	    !may_share(pid, c->trainer))
+		return;
+	c->neighbours = true;
+	open_record(&r, c);
+	r.procs = 1;
+	pt_queue_record(c, &r, sizeof(r));
 }

@@ -290,8 +290,12 @@ static void on_mapped(void *ctx, pid_t pid, struct pt_gpulib *g)
 	struct pt_capture *c = ctx;
 	bool dropped = pt_uprobes_mapped(c, pid);
 
-	if (c->stopped || !pt_is_target(c, pid))
+	if (c->stopped)
 		return;
+	if (!pt_is_target(c, pid)) {
+		pt_neighbour_mapped(c, pid, g->path_display);
+		return;
+	}
 	if (dropped || pt_nvtx_lib(g->path_display) ||
 	    pt_gpulib_mapped(pid, g, pt_uprobes_driver(c, pid)))
 		pt_uprobes_process(c, pid);

@@ -61,6 +61,7 @@ struct pt_capture {
 	pt_record_fn fn; /* while draining */
 	void *fn_ctx;
 
+	bool neighbours; /* other users of GPUs were seen */
 	struct pt_hook_state hooks[PT_MAX_HOOKS];
 	size_t n_hooks;
 	uint64_t events;
@@ -75,6 +76,8 @@ void pt_warn(struct pt_capture *c, const char *fmt, ...)
 void pt_queue_record(struct pt_capture *c, const void *rec, size_t len);
 /* Look for other users of GPUs on this machine; queues what it finds. */
 void pt_neighbours(struct pt_capture *c);
+/* A process that is not traced has mapped this file: is it one more? */
+void pt_neighbour_mapped(struct pt_capture *c, pid_t pid, const char *path);
 
 /* The hook's entry in the table, added when new. Never NULL. */
 struct pt_hook_state *pt_hook(struct pt_capture *c, const char *need);
