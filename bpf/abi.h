@@ -49,6 +49,7 @@
 #define PT_REC_NAME 71	 /* a kernel's name, once */
 #define PT_REC_DEVICE 72 /* a device as its driver describes it (NVML) */
 #define PT_REC_NEIGHBOURS 73 /* who else on this machine uses a GPU */
+#define PT_REC_MEMORY 75 /* memory that there is, once a second */
 
 struct pt_hdr {
 	__u16 size;  /* whole record, bytes */
@@ -199,7 +200,8 @@ struct pt_rec_read {
 	__u64 begin_ts;
 	__u64 inode;
 	__s64 ret;	/* bytes, or -errno */
-	__u64 offset;	/* file position before the read; ~0 unknown */
+	__u64 offset;	/* file position before the read; ~0 unknown. PAGES: of
+			 * the page that it is in */
 	__u32 dev;
 	__u16 obj_kind;
 	__u16 door;	/* PT_DOOR_* */
@@ -223,14 +225,27 @@ struct pt_rec_reads {
 	__u64 bytes;	/* of all; PT_F_BOUND: at most */
 	__u64 busy_ns;	/* inside the calls; ~0: the door does not see it */
 	__u64 max_ns;	/* the longest; 0 unknown */
-	__u64 offset;	/* of the first; ~0 unknown */
+	__u64 offset;	/* of the first that is placed; ~0 unknown */
 	__u32 dev;
 	__u32 count;	/* calls, the failed ones too */
 	__u32 failed;
 	__u16 obj_kind;
 	__u16 door;	/* PT_DOOR_* */
+	/* Where they read. Records of older versions end before. All zero but
+	 * `placed` and `contiguous` where they are one run through the file. */
+	__s64 moved;	/* the last one ended at offset + bytes + moved */
+	__u64 before;	/* the lowest began so much before offset */
+	__s64 beyond;	/* the highest ended at offset + bytes + beyond */
+	__s64 stride;	/* from the begin of a run to that of the next, latest */
+	__u32 placed;	/* returned data, from a position that the door sees */
+	__u32 contiguous; /* of those: began where the one before had ended */
+	__u32 forward;	/* ... behind that */
+	__u32 backward; /* ... before that, but not at 0 */
+	__u32 again;	/* ... at 0 */
+	__u32 strided;	/* forward or backward by the same stride as before */
 };
-_Static_assert(sizeof(struct pt_rec_reads) == 96, "pt_rec_reads");
+_Static_assert(sizeof(struct pt_rec_reads) == 152, "pt_rec_reads");
+#define PT_READS_SIZE_MIN 96 /* of older versions */
 
 /* Path components, innermost first, each NUL-terminated, up to the mount's
  * root; `parts` of them. PT_F_READ_FAILED or parts == 0: no name. */
@@ -394,6 +409,24 @@ struct pt_rec_neighbours { /* hdr.tid, tgid: the process asked for */
 	__u32 pad;
 };
 _Static_assert(sizeof(struct pt_rec_neighbours) == 40, "pt_rec_neighbours");
+
+#define PT_MEMORY_UNKNOWN (~0ULL)
+#define PT_MEMORY_HOST 1
+#define PT_MEMORY_CGROUP 2
+struct pt_rec_memory { /* hdr.tid, tgid: the process asked for; bytes */
+	struct pt_hdr hdr;
+	__u64 total, available; /* of the machine, as /proc/meminfo has them */
+	__u64 cache;	  /* pages of files, without shared memory */
+	__u64 limit;	  /* the tightest memory limit of a cgroup; ~0: none */
+	__u64 used;	  /* in that cgroup, cache and shared memory included */
+	__u64 used_cache; /* pages of files and of shared memory in it */
+	__u64 used_shm;	  /* ... of those, of shared memory */
+	__u64 refaulted;  /* fetched again soon after they had been evicted,
+			   * pages of files; cumulative */
+	__u32 refaulted_in; /* PT_MEMORY_HOST, or CGROUP: in the process's own */
+	__u32 pad;
+};
+_Static_assert(sizeof(struct pt_rec_memory) == 104, "pt_rec_memory");
 
 #define PT_NVTX_PUSH 1
 #define PT_NVTX_POP 2

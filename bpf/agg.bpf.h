@@ -10,8 +10,13 @@
 #include "object.bpf.h"
 
 #define PT_AGG_MAX_NS 100000000 /* age at which a sum is written */
+/* A read elsewhere in the file ends a sum so often in that time, so that each
+ * record is one run; further ones are only counted. */
+#define PT_AGG_JUMPS 256
 #define PT_PAGE_SHIFT 12
 #define PT_EFAULT 14
+#define PT_PAGE_SIZE (1 << PT_PAGE_SHIFT)
+#define PT_NO_OFFSET (~0ULL)
 #define PT_BUSY_UNKNOWN (~0ULL)
 
 struct pt_read_end { /* one read call that is over */
@@ -21,6 +26,23 @@ struct pt_read_end { /* one read call that is over */
 	__u16 kind, door, flags;
 	__u16 pad[3];
 };
+
+static __always_inline void pt_agg_places(struct pt_rec_reads *r,
+					  const struct pt_agg *a)
+{
+	__u64 end = a->offset + a->bytes;
+
+	r->moved = a->last - end;
+	r->before = a->offset - a->low;
+	r->beyond = a->high - end;
+	r->stride = a->stride;
+	r->placed = a->placed;
+	r->contiguous = a->contiguous;
+	r->forward = a->forward;
+	r->backward = a->backward;
+	r->again = a->again;
+	r->strided = a->strided;
+}
 
 static __noinline int pt_agg_flush(struct pt_thread *th, struct task_struct *task)
 {
@@ -43,10 +65,76 @@ static __noinline int pt_agg_flush(struct pt_thread *th, struct task_struct *tas
 		r->obj_kind = th->agg.kind;
 		r->door = th->agg.door;
 		r->hdr.flags |= th->agg.flags;
+		if (th->agg.placed)
+			pt_agg_places(r, &th->agg);
 		pt_rec_submit(r);
 	}
 	th->agg.count = 0;
 	return 0;
+}
+
+/* Does a read that returned data begin where the one before it ended? A door
+ * that sees pages knows either only to the page. */
+static __always_inline bool pt_agg_joins(const struct pt_agg *a,
+					 const struct pt_read_end *e)
+{
+	__u64 off = e->offset - a->last;
+
+	if (e->door == PT_DOOR_PAGES)
+		return off + PT_PAGE_SIZE - 1 < 2 * PT_PAGE_SIZE - 1;
+	return !off;
+}
+
+/* Shall this read begin a sum of its own, so that its place is known? */
+static __always_inline bool pt_agg_jumps(struct pt_agg *a,
+					 const struct pt_read_end *e)
+{
+	if (e->ret <= 0 || e->offset == PT_NO_OFFSET || !a->placed ||
+	    pt_agg_joins(a, e))
+		return false;
+	if (e->end - a->slot > PT_AGG_MAX_NS) {
+		a->slot = e->end;
+		a->jumps = 0;
+	}
+	if (a->jumps >= PT_AGG_JUMPS)
+		return false;
+	a->jumps++;
+	return true;
+}
+
+static __always_inline void pt_agg_place(struct pt_agg *a,
+					 const struct pt_read_end *e)
+{
+	__u64 end = e->offset + e->ret;
+
+	if (!a->placed) {
+		a->offset = a->low = a->run = e->offset;
+		a->high = end;
+		a->stride = 0;
+		a->contiguous = a->forward = a->backward = a->again =
+			a->strided = 0;
+	} else if (pt_agg_joins(a, e)) {
+		a->contiguous++;
+	} else {
+		__s64 stride = e->offset - a->run;
+
+		if (!e->offset)
+			a->again++;
+		else if (stride && stride == a->stride)
+			a->strided++;
+		if (e->offset > a->last)
+			a->forward++;
+		else if (e->offset)
+			a->backward++;
+		a->stride = stride;
+		a->run = e->offset;
+	}
+	a->placed++;
+	a->last = end;
+	if (e->offset < a->low)
+		a->low = e->offset;
+	if (end > a->high)
+		a->high = end;
 }
 
 static __always_inline void pt_agg_add(struct pt_thread *th,
@@ -59,7 +147,8 @@ static __always_inline void pt_agg_add(struct pt_thread *th,
 	*(volatile __u32 *)&a->in_use = 1;
 	if (a->count &&
 	    (a->inode != e->inode || a->dev != e->dev || a->door != e->door ||
-	     a->flags != e->flags || e->end - a->begin > PT_AGG_MAX_NS))
+	     a->flags != e->flags || e->end - a->begin > PT_AGG_MAX_NS ||
+	     pt_agg_jumps(a, e)))
 		pt_agg_flush(th, task);
 	if (!a->count) {
 		a->inode = e->inode;
@@ -70,7 +159,7 @@ static __always_inline void pt_agg_add(struct pt_thread *th,
 		a->begin = e->begin;
 		a->offset = e->offset;
 		a->bytes = a->busy = a->max = 0;
-		a->failed = 0;
+		a->failed = a->placed = 0;
 	}
 	a->end = e->end;
 	a->busy += ns;
@@ -80,6 +169,8 @@ static __always_inline void pt_agg_add(struct pt_thread *th,
 		a->failed++;
 	else
 		a->bytes += e->ret;
+	if (e->ret > 0 && e->offset != PT_NO_OFFSET)
+		pt_agg_place(a, e);
 	a->count++;
 	*(volatile __u32 *)&a->in_use = 0;
 }
@@ -112,7 +203,7 @@ static __always_inline void pt_pages_end(struct pt_thread *th,
 	e.kind = PT_OBJ_FILE;
 	e.door = PT_DOOR_PAGES;
 	e.begin = e.end = g->ts;
-	e.offset = ~0ULL;
+	e.offset = begin;
 	if (calls == 1 && g->counted) {
 		/* The pages were there: none of their bytes, and it failed. */
 		e.ret = bytes ? (__s64)bytes : -PT_EFAULT;
@@ -162,6 +253,12 @@ static __always_inline void pt_read_note(struct pt_thread *th,
 	    th->since <= e->begin) {
 		pt_agg_add(th, task, e);
 		return;
+	}
+	/* What was summed came before it. */
+	if (th->agg.count && th->agg.inode == e->inode && th->agg.dev == e->dev) {
+		*(volatile __u32 *)&th->agg.in_use = 1;
+		pt_agg_flush(th, task);
+		*(volatile __u32 *)&th->agg.in_use = 0;
 	}
 	r = pt_rec_new(struct pt_rec_read, PT_REC_READ, th, task, e->end);
 	if (!r)

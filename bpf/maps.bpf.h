@@ -20,6 +20,14 @@ struct pt_agg {
 	__u32 dev, count, failed;
 	__u32 in_use; /* its thread is just changing it */
 	__u16 kind, door, flags, pad;
+	/* where they read; see struct pt_rec_reads */
+	__u64 last, low, high; /* ends of the last and of all */
+	__u64 run;	       /* where the present run began */
+	__s64 stride;
+	__u32 placed, contiguous, forward, backward, again, strided;
+	__u64 slot;  /* PT_AGG_MAX_NS long, since */
+	__u32 jumps; /* in it, each of which ended a sum */
+	__u32 pad2;
 };
 
 /* A buffered read that the page-range door saw begin. */

@@ -269,6 +269,35 @@ int BPF_KRETPROBE(pt_copy_kretprobe, ssize_t ret)
 
 /* ---- system calls: full mode only, every process pays for it ----------------- */
 
+/* From an argument, or from where it points to, else the file's own. */
+static __always_inline __u64 call_offset(struct pt_regs *regs, long nr,
+					 __u64 file)
+{
+	__u64 at = 0, offset;
+
+	switch (nr) {
+	case PT_NR_PREAD64:
+	case PT_NR_PREADV:
+		return regs->r10;
+	case PT_NR_PREADV2:
+		if (regs->r10 != PT_OFFSET_UNKNOWN)
+			return regs->r10;
+		break;
+	case PT_NR_SENDFILE:
+		at = regs->dx;
+		break;
+	case PT_NR_SPLICE:
+	case PT_NR_COPY_RANGE:
+		at = regs->si;
+		break;
+	}
+	if (!at)
+		return BPF_CORE_READ((struct file *)file, f_pos);
+	if (bpf_probe_read_user(&offset, sizeof(offset), (void *)at))
+		return PT_OFFSET_UNKNOWN;
+	return offset;
+}
+
 SEC("tp_btf/sys_enter")
 int BPF_PROG(pt_sys_enter, struct pt_regs *regs, long nr)
 {
@@ -282,10 +311,8 @@ int BPF_PROG(pt_sys_enter, struct pt_regs *regs, long nr)
 	if (!th)
 		return 0;
 	file = pt_fd_file(task, nr == PT_NR_SENDFILE ? regs->si : regs->di);
-	if (nr == PT_NR_PREAD64 || nr == PT_NR_PREADV || nr == PT_NR_PREADV2)
-		offset = regs->r10;
-	else if (file && (nr == PT_NR_READ || nr == PT_NR_READV))
-		offset = BPF_CORE_READ((struct file *)file, f_pos);
+	if (file)
+		offset = call_offset(regs, nr, file);
 	th->read_ts = 0; /* calls do not nest: a return was missed */
 	read_begin(th, task, (struct file *)file, offset, PT_FN_SYSCALL, false);
 	/* Out of a pipe: whatever is in it was read before. */

@@ -198,9 +198,11 @@ static void fixture_rest(struct pt_report *r)
 	};
 	static const struct pt_r_file files[] = {
 		{ "/data/a.bin", 0x800001, 18446744073709551615ULL, PT_NULL, 12,
-		  1 << 20, 0, 0.5, 0.25, 12.5, 0.5 },
+		  1 << 20, 0, 0.5, 0.25, 12.5, 0.5,
+		  { "stride", 0.25, 87381, 87381, 1 << 20, 2 }, 0, 0 },
 		{ "/data/\xff\\b.bin", 7, 9007199254740993ULL, 1, PT_NULL,
-		  PT_NULL, PT_NULL, NAN, NAN, NAN, NAN },
+		  PT_NULL, PT_NULL, NAN, NAN, NAN, NAN,
+		  { NULL, NAN, NAN, NAN, PT_NULL, PT_NULL }, PT_NULL, PT_NULL },
 	};
 	static const struct pt_r_point series[] = {
 		{ 0, 2.9, 4.1e9, 5e8, NAN, NAN, 8.7e7, 0.6 },

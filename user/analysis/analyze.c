@@ -7,6 +7,7 @@
 
 #include "analysis/health.h"
 #include "analysis/internal.h"
+#include "analysis/places.h"
 #include "analysis/verdicts/thresholds.h"
 #include "analysis/whatif_ask.h"
 
@@ -144,8 +145,9 @@ int pt_analyze(const struct pt_model *m, const struct pt_analysis_opts *o,
 	       struct pt_report *r)
 {
 	struct pt_shared_locks locks = { 0 };
+	struct pt_places places = { 0 };
 	struct pt_an an = { .m = m, .o = o, .r = r, .a = r->arena,
-			    .locks = &locks, .t0 = pt_exact_begin(m), .t1 = m->end,
+			    .locks = &locks, .places = &places, .t0 = pt_exact_begin(m), .t1 = m->end,
 			    .th = thresholds_of(o) };
 	int err;
 
@@ -170,6 +172,7 @@ int pt_analyze(const struct pt_model *m, const struct pt_analysis_opts *o,
 	if (!err && o->lanes)
 		err = pt_fill_lanes(&an, o->lanes);
 	pt_show_real_ids(r);
+	pt_free_places(&places);
 	release(&an);
 	return err;
 }

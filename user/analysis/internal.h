@@ -207,6 +207,8 @@ struct pt_shared_locks {
 	size_t n;
 };
 
+struct pt_places;
+
 struct pt_an {
 	const struct pt_model *m;
 	const struct pt_analysis_opts *o;
@@ -216,6 +218,7 @@ struct pt_an {
 	uint64_t t0, t1;
 	PT_VEC(struct pt_trainer) trainers;
 	struct pt_shared_locks *locks; /* those asked for last; may be NULL */
+	struct pt_places *places; /* where reads were; NULL: not looked at */
 	struct pt_trainer *top; /* worst trainer; NULL when there is none */
 };
 
@@ -239,6 +242,8 @@ int pt_fill_gpu(struct pt_an *an, struct pt_trainer *t);
 void pt_limit_reads(struct pt_an *an);
 int pt_fill_phases(struct pt_an *an, const struct pt_trainer *t);
 int pt_fill_tables(struct pt_an *an);
+/* working_set.c: behind the tables. */
+void pt_fill_working_set(struct pt_an *an);
 /* devices.c: behind the tables; with samples of NVML alone. */
 int pt_fill_devices(struct pt_an *an);
 int pt_fill_operations(struct pt_an *an, const struct pt_trainer *t);

@@ -6,6 +6,7 @@
 
 #include "analysis/health.h"
 #include "analysis/internal.h"
+#include "analysis/places.h"
 
 #define MAX_FILES 50
 #define SERIES_STEP_NS NS_PER_S
@@ -251,12 +252,13 @@ static int fill_files(struct pt_an *an)
 					    NULL;
 			o[n].dev = (uint32_t)f->key.dev;
 			o[n].inode = f->key.inode;
-			o[n].opens = o[n].reread_bytes = PT_NULL;
+			o[n].opens = PT_NULL;
 			o[n].reads = traced ? (int64_t)f->reads : PT_NULL;
 			o[n].bytes = traced ? (int64_t)f->bytes : PT_NULL;
 			o[n].read_s = traced && !f->untimed ? sec(f->read_ns) : NAN;
 			o[n].blocked_s = sec(f->blocked_ns);
 			o[n].p99_ms = o[n].cached_share = NAN;
+			pt_fill_place(an->places, &o[n]);
 			n++;
 		}
 		HASH_DEL(all, f);
@@ -355,7 +357,11 @@ int pt_fill_tables(struct pt_an *an)
 			err = pt_fill_operations(an, an->top);
 	}
 	if (!err)
+		err = pt_find_places(an, an->places);
+	if (!err)
 		err = fill_files(an);
+	if (!err)
+		pt_fill_working_set(an);
 	if (!err)
 		err = fill_series(an);
 	if (!err)

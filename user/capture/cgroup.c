@@ -41,13 +41,15 @@ int pt_proc_container(pid_t pid, char *buf, size_t size)
 	return len < 0 ? (int)len : pt_cgroup_container(text, buf, size);
 }
 
-/* Path of the controller "cpu" (v1) or of the unified tree (v2). */
-static bool cgroup_path(const char *text, int version, char *buf, size_t size)
+/* Path of the controller (v1) or of the unified tree (v2). */
+static bool cgroup_path(const char *text, const char *name, int version,
+			char *buf, size_t size)
 {
 	const char *line, *ctl, *path, *end;
-	char list[256];
+	char list[256], wanted[32];
 	size_t len;
 
+	snprintf(wanted, sizeof(wanted), ",%s,", name);
 	for (line = text; *line; line = *end ? end + 1 : end) {
 		end = line + strcspn(line, "\n");
 		ctl = memchr(line, ':', (size_t)(end - line));
@@ -58,7 +60,7 @@ static bool cgroup_path(const char *text, int version, char *buf, size_t size)
 		if (len >= sizeof(list) - 2)
 			continue;
 		snprintf(list, sizeof(list), ",%.*s,", (int)len, ctl + 1);
-		if (version == 1 ? !strstr(list, ",cpu,") : len != 0)
+		if (version == 1 ? !strstr(list, wanted) : len != 0)
 			continue;
 		len = (size_t)(end - path - 1);
 		if (len >= size)
@@ -70,7 +72,7 @@ static bool cgroup_path(const char *text, int version, char *buf, size_t size)
 	return false;
 }
 
-static bool cgroup_mount(int version, char *buf, size_t size)
+static bool cgroup_mount(const char *name, int version, char *buf, size_t size)
 {
 	struct mntent me, *m;
 	char line[4096];
@@ -82,7 +84,7 @@ static bool cgroup_mount(int version, char *buf, size_t size)
 	while (!ok && (m = getmntent_r(f, &me, line, sizeof(line)))) {
 		if (version == 1)
 			ok = !strcmp(m->mnt_type, "cgroup") &&
-			     hasmntopt(m, "cpu");
+			     hasmntopt(m, name);
 		else
 			ok = !strcmp(m->mnt_type, "cgroup2");
 		if (ok)
@@ -94,6 +96,11 @@ static bool cgroup_mount(int version, char *buf, size_t size)
 
 int pt_cgroup_cpu_dir(pid_t pid, char *buf, size_t size)
 {
+	return pt_cgroup_dir(pid, "cpu", buf, size);
+}
+
+int pt_cgroup_dir(pid_t pid, const char *name, char *buf, size_t size)
+{
 	char text[8192], path[1024], mount[512];
 	struct stat st;
 	ssize_t len;
@@ -103,8 +110,8 @@ int pt_cgroup_cpu_dir(pid_t pid, char *buf, size_t size)
 	if (len < 0)
 		return (int)len;
 	for (v = 1; v <= 2; v++) {
-		if (!cgroup_path(text, v, path, sizeof(path)) ||
-		    !cgroup_mount(v, mount, sizeof(mount)))
+		if (!cgroup_path(text, name, v, path, sizeof(path)) ||
+		    !cgroup_mount(name, v, mount, sizeof(mount)))
 			continue;
 		/* seen from another cgroup namespace: "/../.." */
 		if (strstr(path, ".."))

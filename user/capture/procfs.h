@@ -83,5 +83,7 @@ int pt_proc_container(pid_t pid, char *buf, size_t size);
  * version 1 or 2 as return value, or -errno (-ENOENT: none mounted).
  */
 int pt_cgroup_cpu_dir(pid_t pid, char *buf, size_t size);
+/* The same for another controller: "memory", "blkio" (version 1) ... */
+int pt_cgroup_dir(pid_t pid, const char *controller, char *buf, size_t size);
 
 #endif

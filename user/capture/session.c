@@ -264,6 +264,7 @@ int pt_capture_open(struct pt_capture **out, const struct pt_capture_opts *o,
 	if (r)
 		goto out;
 	pt_neighbours(c);
+	pt_memory(c);
 	queue_mark(c, PT_MARK_BEGIN, 0);
 	*out = c;
 out:
@@ -341,6 +342,7 @@ static void sample_tree(struct pt_capture *c)
 	struct pt_rec_sample s;
 	struct pt_rec_proc facts;
 
+	pt_memory(c);
 	if (!c->sampled)
 		c->sampled = calloc(PT_MAX_SAMPLED, sizeof(*c->sampled));
 	for (i = 0; i < n; i++) {

@@ -78,6 +78,8 @@ void pt_queue_record(struct pt_capture *c, const void *rec, size_t len);
 void pt_neighbours(struct pt_capture *c);
 /* A process that is not traced has mapped this file: is it one more? */
 void pt_neighbour_mapped(struct pt_capture *c, pid_t pid, const char *path);
+/* Queue a PT_REC_MEMORY. */
+void pt_memory(struct pt_capture *c);
 
 /* The hook's entry in the table, added when new. Never NULL. */
 struct pt_hook_state *pt_hook(struct pt_capture *c, const char *need);

@@ -34,6 +34,7 @@ void pt_model_free(struct pt_model *m)
 	for (i = 0; i < m->all_threads.n; i++) {
 		pt_vec_free(&m->all_threads.v[i]->iv);
 		pt_vec_free(&m->all_threads.v[i]->reads);
+		pt_vec_free(&m->all_threads.v[i]->scatters);
 	}
 	for (i = 0; i < m->all_procs.n; i++) {
 		pt_vec_free(&m->all_procs.v[i]->threads);
@@ -52,6 +53,7 @@ void pt_model_free(struct pt_model *m)
 	HASH_CLEAR(hh, m->names);
 	HASH_CLEAR(hh, m->aliases);
 	pt_vec_free(&m->devices);
+	pt_vec_free(&m->memory);
 	pt_vec_free(&m->all_threads);
 	pt_vec_free(&m->all_procs);
 	pt_arena_free(m->arena); /* threads, processes, files, paths */
@@ -262,6 +264,14 @@ static int feed_sample(struct pt_model *m, const struct pt_rec_sample *r)
 	return 0;
 }
 
+/* In order of time, one a moment; the capture makes no more than one a second. */
+static int feed_memory(struct pt_model *m, const struct pt_rec_memory *r)
+{
+	if (m->memory.n && m->memory.v[m->memory.n - 1].hdr.ts >= r->hdr.ts)
+		return 0;
+	return pt_vec_push(&m->memory, *r);
+}
+
 static int feed_proc(struct pt_model *m, const struct pt_rec_proc *r)
 {
 	struct pt_proc *p = pt_proc_make(m, r->hdr.tgid);
@@ -326,6 +336,7 @@ union any_rec {
 	struct pt_rec_nvtx nvtx;
 	struct pt_rec_device device;
 	struct pt_rec_neighbours neighbours;
+	struct pt_rec_memory memory;
 	struct pt_rec_act act;
 };
 
@@ -341,7 +352,7 @@ static size_t min_size(uint16_t kind)
 	case PT_REC_GPU_ENTER:
 	case PT_REC_GPU_RETURN: return sizeof(struct pt_rec_gpu);
 	case PT_REC_READ: return sizeof(struct pt_rec_read);
-	case PT_REC_READS: return sizeof(struct pt_rec_reads);
+	case PT_REC_READS: return PT_READS_SIZE_MIN; /* has grown */
 	case PT_REC_FILE: return sizeof(struct pt_rec_file);
 	case PT_REC_SAMPLE: return sizeof(struct pt_rec_sample);
 	case PT_REC_LOSS: /* has grown */
@@ -356,6 +367,7 @@ static size_t min_size(uint16_t kind)
 	case PT_REC_NVTX: return sizeof(struct pt_rec_nvtx);
 	case PT_REC_DEVICE: return sizeof(struct pt_rec_device);
 	case PT_REC_NEIGHBOURS: return sizeof(struct pt_rec_neighbours);
+	case PT_REC_MEMORY: return sizeof(struct pt_rec_memory);
 	default: return 0;
 	}
 }
@@ -400,6 +412,7 @@ static int dispatch(struct pt_model *m, union any_rec *r)
 		if (r->neighbours.procs > m->neighbours)
 			m->neighbours = r->neighbours.procs;
 		return 0;
+	case PT_REC_MEMORY: return feed_memory(m, &r->memory);
 	default:
 		m->skipped_kinds++;
 		return 0;

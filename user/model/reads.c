@@ -4,7 +4,9 @@
 
 #include "model/internal.h"
 
-static int push(struct pt_model *m, const struct pt_hdr *h, struct pt_read rd)
+/* `more`: where they were, or NULL: in one run, or unknown. */
+static int push(struct pt_model *m, const struct pt_hdr *h, struct pt_read rd,
+		const struct pt_scatter *more)
 {
 	struct pt_thread *t;
 
@@ -15,6 +17,13 @@ static int push(struct pt_model *m, const struct pt_hdr *h, struct pt_read rd)
 		return -ENOMEM;
 	if (!pt_take_seq(m, t, h->seq))
 		return 0;
+	if (more && t->scatters.n < UINT32_MAX - 1) {
+		if (pt_vec_push(&t->scatters, *more))
+			return -ENOMEM;
+		rd.more = (uint32_t)t->scatters.n;
+	} else if (more) {
+		rd.placed = false;
+	}
 	return pt_vec_push(&t->reads, rd);
 }
 
@@ -25,23 +34,62 @@ int pt_feed_read(struct pt_model *m, const struct pt_rec_read *r)
 		.offset = r->offset, .ret = r->ret, .dev = r->dev,
 		.obj_kind = (uint8_t)r->obj_kind, .door = (uint8_t)r->door,
 		.busy = r->hdr.ts - r->begin_ts, .count = 1, .timed = true,
-	});
+		.empty = r->ret <= 0,
+		.placed = r->ret > 0 && r->offset <= INT64_MAX &&
+			  (uint64_t)r->ret <= INT64_MAX - r->offset,
+	}, NULL);
+}
+
+/* Counts that cannot be. */
+static bool counts_wrong(const struct pt_rec_reads *r)
+{
+	uint64_t moves = (uint64_t)r->contiguous + r->forward + r->backward +
+			 r->again;
+
+	return !r->count || r->failed > r->count || r->bytes > INT64_MAX ||
+	       r->placed > r->count ||
+	       (r->placed ? moves != r->placed - 1u : moves || r->strided) ||
+	       r->strided > (uint64_t)r->forward + r->backward;
+}
+
+/* Where the reads of a record were. False: not known, or no file has it. */
+static bool place(const struct pt_rec_reads *r, struct pt_scatter *out)
+{
+	uint64_t end = r->offset + r->bytes;
+
+	if (!r->placed || r->offset > INT64_MAX || end > INT64_MAX)
+		return false;
+	*out = (struct pt_scatter){
+		.low = r->offset - r->before, .high = end + (uint64_t)r->beyond,
+		.last = end + (uint64_t)r->moved, .stride = r->stride,
+		.placed = r->placed, .contiguous = r->contiguous,
+		.forward = r->forward, .backward = r->backward,
+		.again = r->again, .strided = r->strided,
+	};
+	return r->before <= r->offset && out->high <= INT64_MAX &&
+	       out->last <= out->high && out->low < out->last &&
+	       r->offset < out->high;
 }
 
 int pt_feed_reads(struct pt_model *m, const struct pt_rec_reads *r)
 {
-	bool timed = r->busy_ns != UINT64_MAX;
+	bool timed = r->busy_ns != UINT64_MAX, placed, run;
+	struct pt_scatter s;
 
 	/* Reads of a ring overlap: they may take longer together than from the
 	 * first to the last. */
-	if (!r->count || r->failed > r->count || r->bytes > INT64_MAX)
+	if (counts_wrong(r))
 		return -EINVAL;
+	placed = place(r, &s);
+	run = placed && r->contiguous == r->placed - 1;
 	return push(m, &r->hdr, (struct pt_read){
 		.begin = r->begin_ts, .end = r->hdr.ts, .inode = r->inode,
 		.offset = r->offset, .dev = r->dev, .count = r->count,
 		.obj_kind = (uint8_t)r->obj_kind, .door = (uint8_t)r->door,
 		.busy = timed ? r->busy_ns : 0, .timed = timed,
 		.bound = r->hdr.flags & PT_F_BOUND,
-		.ret = (int64_t)r->bytes,
-	});
+		.ret = (int64_t)r->bytes, .placed = placed,
+		.empty = (uint8_t)(r->count - r->placed < UINT8_MAX ?
+					   r->count - r->placed : UINT8_MAX),
+	}, placed && !run ? &s : NULL);
 }

@@ -95,8 +95,20 @@ struct pt_read { /* one read call, or several short ones of one file */
 	int64_t ret;   /* bytes of all; of a single call -errno, too */
 	uint32_t dev, count;
 	uint8_t obj_kind, door;
-	bool timed;   /* busy is known */
-	bool bound;   /* ret is an upper bound */
+	uint8_t empty; /* calls without data (255: or more) */
+	bool timed : 1;  /* busy is known */
+	bool bound : 1;  /* ret is an upper bound */
+	bool placed : 1; /* offset is known; what returned data was one run of
+			  * bytes from there on ... */
+	uint32_t more;	 /* ... but where this is not 0: scatters.v[more - 1] */
+};
+
+/* Where summed reads were that did not follow each other. */
+struct pt_scatter {
+	uint64_t low, high; /* all lie in [low, high) */
+	uint64_t last;	    /* the last one ended there */
+	int64_t stride;	    /* see struct pt_rec_reads, as the counts */
+	uint32_t placed, contiguous, forward, backward, again, strided;
 };
 
 /* A runtime call inside a driver call inside ...; deeper ones lose their
@@ -154,6 +166,7 @@ struct pt_thread {
 	bool totals_known;
 	PT_VEC(struct pt_iv) iv;     /* by begin, not overlapping */
 	PT_VEC(struct pt_read) reads; /* by end */
+	PT_VEC(struct pt_scatter) scatters; /* of some of them */
 	struct pt_rec_off open;	     /* latest open interval; hdr.kind 0: none */
 	size_t settled; /* this many of iv are in order */
 	size_t near;	/* where pt_iv_after() was last */
@@ -232,6 +245,7 @@ struct pt_model {
 	PT_VEC(struct pt_thread *) all_threads;
 	PT_VEC(struct pt_proc *) all_procs;
 	PT_VEC(struct pt_rec_device) devices; /* samples, by ts */
+	PT_VEC(struct pt_rec_memory) memory;  /* samples, by ts */
 	struct pt_text_once *texts; /* uthash, by the text */
 	struct pt_file *files; /* uthash, by (dev, inode) */
 	struct pt_name *names; /* uthash, by process, space and key */

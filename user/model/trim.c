@@ -16,7 +16,8 @@ uint64_t pt_model_bytes(const struct pt_model *m)
 		const struct pt_thread *t = m->all_threads.v[i];
 
 		sum += sizeof(*t) + t->iv.cap * sizeof(*t->iv.v) +
-		       t->reads.cap * sizeof(*t->reads.v);
+		       t->reads.cap * sizeof(*t->reads.v) +
+		       t->scatters.cap * sizeof(*t->scatters.v);
 	}
 	for (i = 0; i < m->all_procs.n; i++) {
 		const struct pt_proc *p = m->all_procs.v[i];
@@ -51,6 +52,26 @@ static void keep_tail(void **v, size_t *n, size_t *cap, size_t drop, size_t size
 	keep_tail((void **)&(vec)->v, &(vec)->n, &(vec)->cap, drop,            \
 		  sizeof(*(vec)->v))
 
+/* Those of the reads that are left. */
+static void trim_scatters(struct pt_thread *t)
+{
+	uint32_t first = 0;
+	size_t i;
+
+	for (i = 0; i < t->reads.n; i++)
+		if (t->reads.v[i].more &&
+		    (!first || t->reads.v[i].more < first))
+			first = t->reads.v[i].more;
+	if (!first) {
+		KEEP_TAIL(&t->scatters, t->scatters.n);
+		return;
+	}
+	for (i = 0; i < t->reads.n; i++)
+		if (t->reads.v[i].more)
+			t->reads.v[i].more -= first - 1;
+	KEEP_TAIL(&t->scatters, first - 1);
+}
+
 static void trim_thread(struct pt_thread *t, uint64_t before)
 {
 	size_t n;
@@ -61,6 +82,7 @@ static void trim_thread(struct pt_thread *t, uint64_t before)
 	for (n = 0; n < t->reads.n && t->reads.v[n].end < before; n++)
 		;
 	KEEP_TAIL(&t->reads, n);
+	trim_scatters(t);
 	if (t->first < before)
 		t->first = before;
 }
@@ -104,6 +126,9 @@ int pt_model_trim(struct pt_model *m, uint64_t max_bytes)
 	for (i = 0; i < m->devices.n && m->devices.v[i].hdr.ts < before; i++)
 		;
 	KEEP_TAIL(&m->devices, i);
+	for (i = 0; i < m->memory.n && m->memory.v[i].hdr.ts < before; i++)
+		;
+	KEEP_TAIL(&m->memory, i);
 	if (m->begin_unix_ns)
 		m->begin_unix_ns += before - begin;
 	m->trimmed_ns += before - begin;

@@ -245,6 +245,7 @@ static json_t *document(struct pt_jb *b, const struct pt_report *r,
 		 pt_j_num(r->mem_growth_per_min, PT_J_WHOLE));
 	pt_j_put(b, mem, "certainty",
 		 pt_j_name(pt_certainty_name(r->mem_growth_certainty)));
+	pt_j_memory(b, mem, &r->memory);
 	pt_j_put(b, d, "memory", mem);
 	pt_j_put(b, d, "whatif", pt_j_whatif(b, r));
 	pt_j_put(b, d, "verdicts", pt_j_verdicts(b, r));

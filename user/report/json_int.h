@@ -17,6 +17,11 @@ json_t *pt_j_ranks(struct pt_jb *b, const struct pt_report *r);
 json_t *pt_j_phases(struct pt_jb *b, const struct pt_report *r); /* or null */
 json_t *pt_j_operations(struct pt_jb *b, const struct pt_report *r);
 json_t *pt_j_files(struct pt_jb *b, const struct pt_report *r);
+/* A pair of counts; null where both are. */
+json_t *pt_j_bounds(int64_t lo, int64_t hi);
+json_t *pt_j_pattern(struct pt_jb *b, const struct pt_r_pattern *p); /* or null */
+/* Adds to the object `o`. */
+void pt_j_memory(struct pt_jb *b, json_t *o, const struct pt_r_memory *m);
 json_t *pt_j_series(struct pt_jb *b, const struct pt_report *r);
 json_t *pt_j_whatif(struct pt_jb *b, const struct pt_report *r);
 json_t *pt_j_verdicts(struct pt_jb *b, const struct pt_report *r);

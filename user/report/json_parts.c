@@ -387,6 +387,8 @@ json_t *pt_j_files(struct pt_jb *b, const struct pt_report *r)
 		pt_j_put(b, o, "reads", pt_j_int(f->reads));
 		pt_j_put(b, o, "bytes", pt_j_int(f->bytes));
 		pt_j_put(b, o, "reread_bytes", pt_j_int(f->reread_bytes));
+		pt_j_put(b, o, "reread_bounds", pt_j_bounds(f->reread_lo, f->reread_hi));
+		pt_j_put(b, o, "pattern", pt_j_pattern(b, &f->pattern));
 		pt_j_put(b, o, "read_s", pt_j_num(f->read_s, PT_J_STD));
 		pt_j_put(b, o, "blocked_s", pt_j_num(f->blocked_s, PT_J_STD));
 		pt_j_put(b, o, "p99_ms", pt_j_num(f->p99_ms, PT_J_FINE));

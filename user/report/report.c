@@ -124,6 +124,13 @@ struct pt_report *pt_report_new(void)
 	r->data_wait.own_cpu = r->data_wait.handover = NAN;
 	r->data_wait.lead = NAN;
 	r->mem_growth_per_min = NAN;
+	r->memory.total = r->memory.available = r->memory.cache = PT_NULL;
+	r->memory.limit = r->memory.used = r->memory.room = PT_NULL;
+	r->memory.refaulted = PT_NULL;
+	r->memory.refault_s = NAN;
+	r->memory.set = (struct pt_r_working_set){
+		PT_NULL, PT_NULL, { PT_NULL, PT_NULL }, { PT_NULL, PT_NULL },
+		-1, PT_CERT_NONE };
 	return r;
 }
 

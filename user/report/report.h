@@ -314,12 +314,45 @@ enum pt_op_sort {
 };
 const char *pt_op_sort_name(enum pt_op_sort s); /* "total" ... */
 
+/* In which order a file was read, each thread by itself. */
+struct pt_r_pattern {
+	const char *kind; /* sequential random stride mixed; NULL unknown */
+	double sequential; /* share of the reads that begin where the thread's
+			    * last one ended, or at 0 again */
+	double read_bytes; /* a call with data, mean */
+	double run_bytes;  /* until the next jump or beginning, mean */
+	int64_t stride;	   /* bytes; PT_NULL: none */
+	int64_t readers;   /* threads */
+};
+
 struct pt_r_file {
 	const char *path;
 	uint32_t dev;
 	uint64_t inode;
 	int64_t opens, reads, bytes, reread_bytes;
 	double read_s, blocked_s, p99_ms, cached_share;
+	struct pt_r_pattern pattern;
+	int64_t reread_lo, reread_hi; /* bounds of reread_bytes; PT_NULL */
+};
+
+/* What was read from files that have a disk, or a network, behind them. */
+struct pt_r_working_set {
+	int64_t read_bytes, files;
+	int64_t seen[2];  /* different bytes in the window: bounds */
+	int64_t whole[2]; /* of all that the job goes through: bounds; the upper
+			   * one PT_NULL where more may follow */
+	int fits; /* in memory: 1, 0, or -1 cannot tell */
+	enum pt_certainty certainty; /* of `seen` */
+};
+
+struct pt_r_memory { /* bytes, at the end of the window; PT_NULL unknown */
+	int64_t total, available, cache;
+	int64_t limit, used; /* of the tightest cgroup; limit PT_NULL: none */
+	int64_t room;	     /* for pages of files */
+	int64_t refaulted; /* evicted and fetched again, in refault_s */
+	const char *refaulted_in; /* "cgroup" (the target's own) or "host" */
+	double refault_s;
+	struct pt_r_working_set set;
 };
 
 struct pt_r_point { /* series, one per interval, over the target's tree */
@@ -390,6 +423,7 @@ struct pt_report {
 	size_t n_series;
 	double mem_growth_per_min;
 	enum pt_certainty mem_growth_certainty;
+	struct pt_r_memory memory;
 	const struct pt_r_whatif *whatif; /* best single change first */
 	size_t n_whatif;
 	int64_t best_workers; /* PT_NULL: cannot tell, or no loader */

@@ -69,6 +69,8 @@ static const struct pt_col_field read_calls[] = {
 	F(pt_rec_reads, count, DICT),
 	F(pt_rec_reads, obj_kind, LAST),
 	F(pt_rec_reads, door, LAST),
+	F(pt_rec_reads, placed, DICT),
+	F(pt_rec_reads, contiguous, DICT2),
 };
 
 #define LIST(kind, l) { kind, sizeof(l) / sizeof((l)[0]), l }

@@ -55,6 +55,33 @@
 #define PT_ITEM_MS 10.0
 #define PT_SLOW_ITEM_MS 1000.0
 
+/* ---- order of reads in a file --------------------------------------------- */
+/* Jumps among the moves from one read to the next. A few (a table of contents,
+ * the next shard) do not keep the kernel from reading ahead. */
+#define PT_PATTERN_SOME 0.10
+/* A record that is fetched by its place takes up to three calls (its index, its
+ * header, its body): from one jump in three moves on, records are fetched in no
+ * order. */
+#define PT_PATTERN_MANY (1.0 / 3)
+/* So many of the jumps are as wide as the one before. */
+#define PT_PATTERN_STRIDE 0.75
+/* Fewer moves tell nothing. */
+#define PT_PATTERN_MOVES 4
+
+/* ---- kinds of waiting for storage (io_kind.c) ------------------------------- */
+/* The kernel reads ahead so far by default (VM_READAHEAD_PAGES). */
+#define PT_READ_AHEAD (128.0 * 1024)
+/* Most of what is fetched was evicted before. */
+#define PT_IO_REFAULT 0.5
+/* One file that half of the waiting is for has it in its name. */
+#define PT_IO_ONE_FILE 0.5
+/* A dataset of files has at least so many in a window. */
+#define PT_IO_MANY_FILES 16
+/* A fit needs so many waits, and what they were for must vary (its standard
+ * deviation, of its mean): else length and size cannot be told apart. */
+#define PT_IO_FIT_WAITS 20
+#define PT_IO_FIT_SPREAD 0.1
+
 /* ---- hanging ------------------------------------------------------------- */
 /* A stopped process is no matter of patience; a wait may end after all: slow
  * items take a second, loaders' time-outs minutes. */
