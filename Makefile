@@ -193,8 +193,8 @@ $(B)/perfetto.pb-c.c: user/export/perfetto.proto
 $(B)/perfetto.pb-c.o: $(B)/perfetto.pb-c.c $(B)/.flags.cc
 	$(call say,CC)
 	$(Q)$(CC) $(CPP) $(filter-out $(WARN),$(CBASE)) $(OPT) $(PIE) $(CFLAGS) -MMD -MP -c $< -o $@
-$(PROTO:$(B)/perfetto.pb-c=$(B)/obj/user/export/perfetto.o) \
-	$(PROTO:$(B)/perfetto.pb-c=$(B)/san/user/export/perfetto.o): | $(PROTO:%=%.c)
+$(foreach o,perfetto.o perfetto_out.o,$(PROTO:$(B)/perfetto.pb-c=$(B)/obj/user/export/$o) \
+	$(PROTO:$(B)/perfetto.pb-c=$(B)/san/user/export/$o)): | $(PROTO:%=%.c)
 
 $(B)/obj/%.o: %.c $(B)/.flags.cc | $(CONFIG)
 	@mkdir -p $(@D)

@@ -10,202 +10,32 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/hash.h"
 #include "base/str.h"
-#include "export/trace.h"
-#include "perfetto.pb-c.h"
-
-#define SEQUENCE 1	 /* all packets are of one sequence */
-#define CLOCK_ID_REALTIME 1
-#define CLOCK_ID_MONOTONIC 3
-#define STATE_CLEARED 1
-#define NEEDS_STATE 2
-#define NEST_MAX 32
-#define CACHE 1024 /* strings found by their address; a power of two */
-
-typedef Perfetto__Protos__TracePacket packet;
-typedef Perfetto__Protos__TrackEvent track_event;
-
-enum space { NAMES, CATS, KEYS, TEXTS, SPACES };
-
-struct text {
-	uint64_t iid;
-	UT_hash_handle hh;
-	char raw[];
-};
-
-struct seen { /* texts live as long as the walk, so an address is a text */
-	const char *at;
-	uint64_t iid;
-};
-
-struct perfetto {
-	struct pt_trace_writer w;
-	FILE *out;
-	uint8_t *buf;
-	size_t cap;
-	struct text *texts[SPACES];
-	uint64_t last_iid[SPACES];
-	struct seen cache[SPACES][CACHE];
-	/* what the next packet is the first to name */
-	Perfetto__Protos__EventName names[1], *names_at[1];
-	Perfetto__Protos__EventCategory cats[1], *cats_at[1];
-	Perfetto__Protos__DebugAnnotationName keys[PT_TRACE_ARGS],
-		*keys_at[PT_TRACE_ARGS];
-	Perfetto__Protos__InternedString strs[PT_TRACE_ARGS],
-		*strs_at[PT_TRACE_ARGS];
-	char *made[2 * PT_TRACE_ARGS + 2]; /* escaped copies of them */
-	size_t n_made;
-	Perfetto__Protos__InternedData fresh;
-	/* slices of this track that have not ended */
-	uint64_t track;
-	uint64_t nest[NEST_MAX]; /* when they end */
-	size_t depth;
-};
-
-/* ---- packets -------------------------------------------------------------- */
-
-static size_t put_varint(uint8_t *to, uint64_t v)
-{
-	size_t n = 0;
-
-	while (v >= 0x80) {
-		to[n++] = (uint8_t)(v | 0x80);
-		v >>= 7;
-	}
-	to[n++] = (uint8_t)v;
-	return n;
-}
-
-/* A member of Trace: its tag, its length, itself. */
-static int put_packet(struct perfetto *p, packet *pk)
-{
-	size_t n, head;
-
-	pk->has_trusted_packet_sequence_id = 1;
-	pk->trusted_packet_sequence_id = SEQUENCE;
-	n = perfetto__protos__trace_packet__get_packed_size(pk);
-	if (n + 16 > p->cap) {
-		uint8_t *more = realloc(p->buf, (n + 16) * 2);
-
-		if (!more)
-			return -ENOMEM;
-		p->buf = more;
-		p->cap = (n + 16) * 2;
-	}
-	p->buf[0] = 1 << 3 | 2;
-	head = 1 + put_varint(p->buf + 1, n);
-	perfetto__protos__trace_packet__pack(pk, p->buf + head);
-	errno = 0;
-	if (fwrite(p->buf, head + n, 1, p->out) != 1)
-		return errno ? -errno : -EIO;
-	return 0;
-}
-
-/* ---- texts by number ------------------------------------------------------ */
-
-static void forget_fresh(struct perfetto *p)
-{
-	size_t i;
-
-	for (i = 0; i < p->n_made; i++)
-		free(p->made[i]);
-	p->n_made = 0;
-	p->fresh.n_event_names = p->fresh.n_event_categories = 0;
-	p->fresh.n_debug_annotation_names = 0;
-	p->fresh.n_debug_annotation_string_values = 0;
-}
-
-/* Tell of it in the next packet; each packet's arrays are long enough. */
-static int tell(struct perfetto *p, enum space in, const char *raw,
-		uint64_t iid)
-{
-	Perfetto__Protos__InternedData *f = &p->fresh;
-	char *text = pt_str_utf8(raw, NULL);
-	size_t i;
-
-	if (!text)
-		return -ENOMEM;
-	p->made[p->n_made++] = text;
-#define TELL(list, count)                                                      \
-	i = f->count++;                                                        \
-	p->list[i].has_iid = 1;                                                \
-	p->list[i].iid = iid;                                                  \
-	p->list[i].name = text;                                                \
-	break
-	switch (in) {
-	case NAMES:
-		TELL(names, n_event_names);
-	case CATS:
-		TELL(cats, n_event_categories);
-	case KEYS:
-		TELL(keys, n_debug_annotation_names);
-	default:
-		i = f->n_debug_annotation_string_values++;
-		p->strs[i].has_iid = 1;
-		p->strs[i].iid = iid;
-		p->strs[i].has_str = 1;
-		p->strs[i].str.data = (uint8_t *)text;
-		p->strs[i].str.len = strlen(text);
-		break;
-	}
-	return 0;
-}
-
-static int number_of(struct perfetto *p, enum space in, const char *raw,
-		     uint64_t *iid)
-{
-	struct seen *c = &p->cache[in][((uintptr_t)raw >> 3 ^
-					(uintptr_t)raw >> 13) & (CACHE - 1)];
-	size_t len;
-	struct text *t;
-	int err;
-
-	if (c->at == raw) {
-		*iid = c->iid;
-		return 0;
-	}
-	len = strlen(raw);
-	HASH_FIND(hh, p->texts[in], raw, len, t);
-	if (!t) {
-		t = malloc(sizeof(*t) + len + 1);
-		if (!t)
-			return -ENOMEM;
-		memcpy(t->raw, raw, len + 1);
-		t->iid = ++p->last_iid[in];
-		HASH_ADD(hh, p->texts[in], raw[0], len, t);
-		if (!PT_HASHED(t)) {
-			free(t);
-			return -ENOMEM;
-		}
-		err = tell(p, in, raw, t->iid);
-		if (err)
-			return err;
-	}
-	c->at = raw;
-	c->iid = *iid = t->iid;
-	return 0;
-}
+#include "export/perfetto_int.h"
 
 /* ---- events --------------------------------------------------------------- */
 
-static int put_event(struct perfetto *p, uint64_t ts, track_event *e)
+/*
+ * Readers take for a flow's source what begins first, and the batch of a wait
+ * is made while the wait lasts: its flow ends in a moment behind the wait.
+ */
+static int batch_obtained(struct perfetto *p, uint64_t ts, uint64_t flow)
 {
-	packet pk = PERFETTO__PROTOS__TRACE_PACKET__INIT;
-	int err;
+	track_event e = PERFETTO__PROTOS__TRACK_EVENT__INIT;
+	uint64_t cat;
+	int err = pt_pf_number(p, PT_PF_CATS, "batch", &cat);
 
-	pk.has_timestamp = 1;
-	pk.timestamp = ts;
-	pk.has_sequence_flags = 1;
-	pk.sequence_flags = NEEDS_STATE;
-	pk.track_event = e;
-	if (p->n_made)
-		pk.interned_data = &p->fresh;
-	e->has_type = 1;
-	e->has_track_uuid = 1;
-	err = put_packet(p, &pk);
-	forget_fresh(p);
-	return err;
+	if (!err)
+		err = pt_pf_number(p, PT_PF_NAMES, "batch obtained", &e.name_iid);
+	if (err)
+		return err;
+	e.has_name_iid = 1;
+	e.n_category_iids = e.n_terminating_flow_ids = 1;
+	e.category_iids = &cat;
+	e.terminating_flow_ids = &flow;
+	e.track_uuid = p->track;
+	e.type = PERFETTO__PROTOS__TRACK_EVENT__TYPE__TYPE_INSTANT;
+	return pt_pf_event(p, ts, &e);
 }
 
 /* End the slices that are over at `ts`. */
@@ -216,8 +46,13 @@ static int end_until(struct perfetto *p, uint64_t ts)
 
 	e.track_uuid = p->track;
 	e.type = PERFETTO__PROTOS__TRACK_EVENT__TYPE__TYPE_SLICE_END;
-	while (p->depth && p->nest[p->depth - 1] <= ts && !err)
-		err = put_event(p, p->nest[--p->depth], &e);
+	while (p->depth && p->nest[p->depth - 1].end <= ts && !err) {
+		p->depth--;
+		err = pt_pf_event(p, p->nest[p->depth].end, &e);
+		if (!err && p->nest[p->depth].got)
+			err = batch_obtained(p, p->nest[p->depth].end,
+					     p->nest[p->depth].got);
+	}
 	return err;
 }
 
@@ -248,7 +83,7 @@ static int set_args(struct perfetto *p, const struct pt_trace_event *from,
 
 		perfetto__protos__debug_annotation__init(&a[i]);
 		a[i].has_name_iid = 1;
-		err = number_of(p, KEYS, x->key, &a[i].name_iid);
+		err = pt_pf_number(p, PT_PF_KEYS, x->key, &a[i].name_iid);
 		switch (x->type) {
 		case PT_ARG_INT:
 			a[i].has_int_value = 1;
@@ -265,7 +100,7 @@ static int set_args(struct perfetto *p, const struct pt_trace_event *from,
 		case PT_ARG_STR:
 			a[i].has_string_value_iid = 1;
 			if (!err)
-				err = number_of(p, TEXTS, x->s,
+				err = pt_pf_number(p, PT_PF_TEXTS, x->s,
 						&a[i].string_value_iid);
 			break;
 		}
@@ -279,14 +114,15 @@ static int begin_event(struct perfetto *p, const struct pt_trace_event *from,
 	Perfetto__Protos__DebugAnnotation args[PT_TRACE_ARGS],
 		*at[PT_TRACE_ARGS];
 	track_event e = PERFETTO__PROTOS__TRACK_EVENT__INIT;
-	uint64_t cat, out = from->flow_out, in = from->flow_in;
+	bool wait = from->cat == PT_CAT_WAIT && from->end > from->begin;
+	uint64_t cat, out = from->flow_out, in = wait ? 0 : from->flow_in;
 	unsigned i;
 	int err = set_args(p, from, args);
 
 	if (!err)
-		err = number_of(p, CATS, cat_names[from->cat], &cat);
+		err = pt_pf_number(p, PT_PF_CATS, cat_names[from->cat], &cat);
 	if (!err && !from->name_once)
-		err = number_of(p, NAMES, from->name, &e.name_iid);
+		err = pt_pf_number(p, PT_PF_NAMES, from->name, &e.name_iid);
 	if (err)
 		return err;
 	for (i = 0; i < from->n_args; i++)
@@ -304,7 +140,7 @@ static int begin_event(struct perfetto *p, const struct pt_trace_event *from,
 	e.terminating_flow_ids = &in;
 	e.type = type;
 	e.track_uuid = p->track;
-	return put_event(p, from->begin, &e);
+	return pt_pf_event(p, from->begin, &e);
 }
 
 static int put_slice(struct pt_trace_writer *w, const struct pt_trace_event *e)
@@ -317,7 +153,8 @@ static int put_slice(struct pt_trace_writer *w, const struct pt_trace_event *e)
 			PERFETTO__PROTOS__TRACK_EVENT__TYPE__TYPE_SLICE_BEGIN);
 	if (err || p->depth == NEST_MAX)
 		return err ? err : -E2BIG;
-	p->nest[p->depth++] = e->end;
+	p->nest[p->depth].got = e->cat == PT_CAT_WAIT ? e->flow_in : 0;
+	p->nest[p->depth++].end = e->end;
 	return 0;
 }
 
@@ -341,7 +178,7 @@ static int put_value(struct pt_trace_writer *w, const struct pt_trace_track *t,
 	e.track_uuid = t->id;
 	e.has_double_counter_value = 1;
 	e.double_counter_value = v;
-	return put_event(p, ts, &e);
+	return pt_pf_event(p, ts, &e);
 }
 
 /* ---- tracks --------------------------------------------------------------- */
@@ -404,7 +241,7 @@ static int put_track(struct pt_trace_writer *w, const struct pt_trace_track *t)
 		d.counter = &c;
 	}
 	pk.track_descriptor = &d;
-	err = put_packet(p, &pk);
+	err = pt_pf_packet(p, &pk);
 	free(name);
 	return err;
 }
@@ -432,13 +269,13 @@ static int put_clock(struct perfetto *p, const struct pt_report *r)
 	s.has_primary_trace_clock = 1;
 	s.primary_trace_clock = CLOCK_ID_MONOTONIC;
 	pk.clock_snapshot = &s;
-	err = put_packet(p, &pk);
+	err = pt_pf_packet(p, &pk);
 	d.has_timestamp_clock_id = 1;
 	d.timestamp_clock_id = CLOCK_ID_MONOTONIC;
 	first.trace_packet_defaults = &d;
 	first.has_sequence_flags = 1;
 	first.sequence_flags = STATE_CLEARED;
-	return err ? err : put_packet(p, &first);
+	return err ? err : pt_pf_packet(p, &first);
 }
 
 static void init_fresh(struct perfetto *p)
@@ -467,8 +304,8 @@ static void release(struct perfetto *p)
 	struct text *t, *next;
 	int i;
 
-	forget_fresh(p);
-	for (i = 0; i < SPACES; i++) {
+	pt_pf_forget(p);
+	for (i = 0; i < PT_PF_SPACES; i++) {
 		HASH_ITER(hh, p->texts[i], t, next) {
 			HASH_DEL(p->texts[i], t);
 			free(t);
