@@ -38,6 +38,8 @@
 #define PT_REC_TASK 10	    /* a thread that existed when tracing began */
 #define PT_REC_NVTX 11	    /* a range that the program named: begin or end */
 #define PT_REC_READS 12	    /* short read calls of a thread on one file, summed */
+#define PT_REC_BLOCK 14	    /* block requests of a thread at one disk, summed */
+#define PT_REC_WRITES 15    /* write and fsync calls of a thread on one file */
 /* 64 and up are made in user space and travel in the same stream */
 #define PT_REC_SAMPLE 64 /* per process, once a second: memory, CPU, bytes */
 #define PT_REC_LOSS 65	 /* loss counters, cumulative */
@@ -49,6 +51,7 @@
 #define PT_REC_NAME 71	 /* a kernel's name, once */
 #define PT_REC_DEVICE 72 /* a device as its driver describes it (NVML) */
 #define PT_REC_NEIGHBOURS 73 /* who else on this machine uses a GPU */
+#define PT_REC_DISK 74	/* what a device number stands for, and its counters */
 #define PT_REC_MEMORY 75 /* memory that there is, once a second */
 
 struct pt_hdr {
@@ -205,8 +208,11 @@ struct pt_rec_read {
 	__u32 dev;
 	__u16 obj_kind;
 	__u16 door;	/* PT_DOOR_* */
+	__u64 fetched;	/* bytes that the call had fetched from storage, by the
+			 * thread's I/O accounting; ~0 unknown. Has grown */
 };
-_Static_assert(sizeof(struct pt_rec_read) == 72, "pt_rec_read");
+_Static_assert(sizeof(struct pt_rec_read) == 80, "pt_rec_read");
+#define PT_REC_READ_MIN 72
 
 #define PT_DOOR_NONE 0
 #define PT_DOOR_FEXIT 1
@@ -243,8 +249,9 @@ struct pt_rec_reads {
 	__u32 backward; /* ... before that, but not at 0 */
 	__u32 again;	/* ... at 0 */
 	__u32 strided;	/* forward or backward by the same stride as before */
+	__u64 fetched;	/* as in pt_rec_read; PT_F_BOUND: at most */
 };
-_Static_assert(sizeof(struct pt_rec_reads) == 152, "pt_rec_reads");
+_Static_assert(sizeof(struct pt_rec_reads) == 160, "pt_rec_reads");
 #define PT_READS_SIZE_MIN 96 /* of older versions */
 
 /* Path components, innermost first, each NUL-terminated, up to the mount's
@@ -261,6 +268,84 @@ struct pt_rec_file {
 	char path[PT_PATH_LEN];
 };
 _Static_assert(sizeof(struct pt_rec_file) == 256, "pt_rec_file");
+
+/*
+ * Block requests that a thread caused at one disk and that completed in
+ * [begin_ts, hdr.ts]. Latency: from the request's making to its completion, as
+ * the kernel's own disk statistics have it; what a throttle holds back before
+ * is not in it. hdr.seq 0: these are not numbered. hdr.tid 0: of several threads.
+ */
+#define PT_BLOCK_READ 0
+#define PT_BLOCK_WRITE 1
+#define PT_BLOCK_SLOTS 48
+#define PT_BLOCK_UNIT_SHIFT 12 /* slot 0: below 4096 ns */
+struct pt_rec_block {
+	struct pt_hdr hdr;
+	__u64 begin_ts;
+	__u64 bytes;
+	__u64 lat_ns;	 /* sum */
+	__u64 max_ns;	 /* the longest since tracing began */
+	__u64 depth_sum; /* requests of the target in flight at that disk when
+			  * one came, itself included; summed */
+	__u32 dev;	 /* the whole disk: (major << 20) | minor */
+	__u32 count;
+	__u32 depth_max; /* since tracing began */
+	__u32 failed;
+	__u16 op;	 /* PT_BLOCK_READ, _WRITE */
+	__u16 pad[3];
+	/* requests by latency, two slots an octave: slot s from 1 holds
+	 * [b, b + b/2) or [b + b/2, 2b) with b = 4096 ns << (s - 1) / 2 */
+	__u32 hist[PT_BLOCK_SLOTS];
+};
+_Static_assert(sizeof(struct pt_rec_block) == 288, "pt_rec_block");
+
+/* Write and fsync calls of a thread on one file, one after the other.
+ * hdr.ts: the last of them returned. */
+struct pt_rec_writes {
+	struct pt_hdr hdr;
+	__u64 begin_ts; /* of the first */
+	__u64 inode;
+	__u64 bytes;	/* that write calls returned */
+	__u64 write_ns; /* inside write calls */
+	__u64 fsync_ns; /* inside fsync, fdatasync and msync */
+	__u64 max_ns;	/* the longest call */
+	__u32 dev;
+	__u32 writes;	/* calls, the failed ones too */
+	__u32 fsyncs;
+	__u32 failed;
+	__u16 obj_kind;
+	__u16 door;	/* PT_DOOR_* */
+	__u32 pad;
+};
+_Static_assert(sizeof(struct pt_rec_writes) == 104, "pt_rec_writes");
+
+/* User space: what a device number of FILE and BLOCK records stands for. A
+ * disk's comes again with every sample; hdr.tid, tgid 0. */
+#define PT_DISK_UNKNOWN (~0ULL)
+#define PT_FS_UNKNOWN 0
+#define PT_FS_LOCAL 1	/* on a disk of this machine */
+#define PT_FS_NETWORK 2 /* served by another machine */
+#define PT_FS_MEMORY 3
+#define PT_FS_USER 4	/* served by a process (FUSE) */
+#define PT_DISK_F_ROTATES 0x0001
+#define PT_DISK_F_SOLID 0x0002 /* neither: not known */
+struct pt_rec_disk {
+	struct pt_hdr hdr;
+	__u32 dev;
+	__u32 disk; /* the whole disk that it lies on; 0: none, or several */
+	/* The whole disk's counters since boot, of all processes; UNKNOWN */
+	__u64 reads, read_bytes, read_ms;
+	__u64 writes, write_bytes, write_ms;
+	__u64 busy_ms, queue_ms;
+	__u16 cls;   /* PT_FS_* of the file system */
+	__u16 flags; /* PT_DISK_F_* */
+	__u32 pad;
+	char name[32];	 /* the disk's */
+	char model[48];
+	char fstype[32]; /* "" where dev is a disk */
+	char mount[160]; /* where the target sees the file system */
+};
+_Static_assert(sizeof(struct pt_rec_disk) == 384, "pt_rec_disk");
 
 struct pt_rec_sample { /* user space; hdr.tid == hdr.tgid */
 	struct pt_hdr hdr;

@@ -21,6 +21,7 @@
 
 struct pt_read_end { /* one read call that is over */
 	__u64 inode, begin, end, offset;
+	__u64 fetched; /* from storage, bytes; ~0 unknown */
 	__s64 ret;
 	__u32 dev;
 	__u16 kind, door, flags;
@@ -64,6 +65,7 @@ static __noinline int pt_agg_flush(struct pt_thread *th, struct task_struct *tas
 		r->failed = th->agg.failed;
 		r->obj_kind = th->agg.kind;
 		r->door = th->agg.door;
+		r->fetched = th->agg.fetched;
 		r->hdr.flags |= th->agg.flags;
 		if (th->agg.placed)
 			pt_agg_places(r, &th->agg);
@@ -158,11 +160,15 @@ static __always_inline void pt_agg_add(struct pt_thread *th,
 		a->flags = e->flags;
 		a->begin = e->begin;
 		a->offset = e->offset;
-		a->bytes = a->busy = a->max = 0;
+		a->bytes = a->busy = a->max = a->fetched = 0;
 		a->failed = a->placed = 0;
 	}
 	a->end = e->end;
 	a->busy += ns;
+	if (e->fetched == ~0ULL)
+		a->fetched = ~0ULL;
+	else if (a->fetched != ~0ULL)
+		a->fetched += e->fetched;
 	if (ns > a->max)
 		a->max = ns;
 	if (e->ret < 0)
@@ -188,7 +194,7 @@ static __always_inline void pt_pages_end(struct pt_thread *th,
 {
 	struct pt_pages *g = &th->pages;
 	struct pt_read_end e = {};
-	__u64 most, begin, calls, bytes;
+	__u64 most, begin, calls, bytes, fetched;
 
 	if (!g->active || !bpf_core_field_exists(task->ioac.syscr))
 		return;
@@ -204,6 +210,14 @@ static __always_inline void pt_pages_end(struct pt_thread *th,
 	e.door = PT_DOOR_PAGES;
 	e.begin = e.end = g->ts;
 	e.offset = begin;
+	/* The event comes behind the fetching: from the read before it on, with
+	 * what faults and direct reads fetched in between. */
+	e.fetched = pt_task_fetched(task);
+	if (e.fetched != ~0ULL) {
+		fetched = e.fetched;
+		e.fetched -= th->fetch_seen;
+		th->fetch_seen = fetched;
+	}
 	if (calls == 1 && g->counted) {
 		/* The pages were there: none of their bytes, and it failed. */
 		e.ret = bytes ? (__s64)bytes : -PT_EFAULT;
@@ -270,6 +284,7 @@ static __always_inline void pt_read_note(struct pt_thread *th,
 	r->offset = e->offset;
 	r->obj_kind = e->kind;
 	r->door = e->door;
+	r->fetched = e->fetched;
 	if (!e->kind)
 		r->hdr.flags |= PT_F_READ_FAILED;
 	pt_rec_submit(r);

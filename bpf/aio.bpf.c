@@ -81,6 +81,7 @@ int BPF_PROG(pt_aio_fexit, struct kiocb *req, const struct iocb *iocb,
 	e.kind = o.kind;
 	e.offset = iocb->aio_offset;
 	e.door = PT_DOOR_AIO;
+	e.fetched = ~0ULL; /* not watched from its submission on */
 	if (ret) {
 		e.ret = ret;
 		pt_read_note(th, task, &e);

@@ -92,6 +92,13 @@ static __always_inline void pt_task_ioac(struct task_struct *t, struct pt_totals
 	}
 }
 
+/* Bytes that the task had fetched from storage so far; ~0 unknown. */
+static __always_inline __u64 pt_task_fetched(struct task_struct *t)
+{
+	return bpf_core_field_exists(t->ioac.read_bytes) ? t->ioac.read_bytes :
+							   ~0ULL;
+}
+
 /* The descriptor's file as an address for the readers below; 0 none. */
 static __always_inline __u64 pt_fd_file(struct task_struct *t, __u64 fd)
 {

@@ -11,8 +11,10 @@ struct pt_config {
 	__u32 read_door;  /* PT_DOOR_*: who writes READ records */
 	__u32 file_names; /* 1: FILE records */
 	__u64 slow_ns;	  /* a read that took longer is recorded by itself */
+	__u32 block;	  /* 1: block requests are counted */
+	__u32 pad;
 };
-_Static_assert(sizeof(struct pt_config) == 32, "pt_config");
+_Static_assert(sizeof(struct pt_config) == 40, "pt_config");
 
 /* Passes of the task iterator; the value is set before each run. */
 #define PT_PASS_SEED 1	/* make storage for the threads of the target set */
@@ -31,6 +33,21 @@ struct pt_text_key {
 struct pt_text {
 	__u64 begin, end;
 };
+
+/* Block requests, summed: key and value of a map that user space reads. All
+ * of it counts from the session's begin. */
+struct pt_block_key {
+	__u32 tid, tgid, start, dev;
+	__u32 op; /* PT_BLOCK_* */
+};
+struct pt_block_sum {
+	__u64 count, bytes, lat_ns, max_ns, depth_sum, failed;
+	__u32 depth_max;
+	__u32 hist[PT_BLOCK_SLOTS];
+	__u32 pad;
+};
+_Static_assert(sizeof(struct pt_block_key) == 20, "pt_block_key");
+_Static_assert(sizeof(struct pt_block_sum) == 248, "pt_block_sum");
 
 /* Value of the target set, by process id. */
 struct pt_target {

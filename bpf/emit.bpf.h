@@ -98,6 +98,7 @@ static __always_inline void pt_thread_init(struct pt_thread *th,
 	th->syscall = PT_SYSCALL_NONE;
 	th->waker_syscall = PT_SYSCALL_NONE;
 	pt_task_ioac(t, &th->base);
+	th->fetch_seen = pt_task_fetched(t);
 	th->live = 1;
 }
 

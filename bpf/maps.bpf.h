@@ -16,7 +16,7 @@
 
 /* Short reads of one file, not written yet. */
 struct pt_agg {
-	__u64 inode, begin, end, bytes, busy, max, offset;
+	__u64 inode, begin, end, bytes, busy, max, offset, fetched;
 	__u32 dev, count, failed;
 	__u32 in_use; /* its thread is just changing it */
 	__u16 kind, door, flags, pad;
@@ -28,6 +28,14 @@ struct pt_agg {
 	__u64 slot;  /* PT_AGG_MAX_NS long, since */
 	__u32 jumps; /* in it, each of which ended a sum */
 	__u32 pad2;
+};
+
+/* Writes of one file, not written yet. */
+struct pt_write_agg {
+	__u64 inode, begin, end, bytes, write_ns, fsync_ns, max;
+	__u32 dev, writes, fsyncs, failed;
+	__u32 in_use;
+	__u16 door, pad;
 };
 
 /* A buffered read that the page-range door saw begin. */
@@ -58,6 +66,8 @@ struct pt_thread {
 	__u64 read_file; /* its struct file, alive until the call returns */
 	__u64 read_inode;
 	__u64 read_offset;
+	__u64 read_bytes; /* fetched by the thread before it */
+	__u64 fetch_seen; /* ... before the read after the last one (pages) */
 	__u32 read_dev;
 	__u32 read_kind;
 	__u32 read_fn; /* which function it is in; see read.bpf.c */
@@ -67,6 +77,10 @@ struct pt_thread {
 	__s64 aio_res; /* ... what it got, if aio_done */
 	struct pt_agg agg;
 	struct pt_pages pages;
+	struct pt_write_agg wagg;
+	__u64 write_ts; /* a write or fsync call runs since; 0 none */
+	__u64 write_file, write_inode;
+	__u32 write_dev, write_fn;
 	__u32 seq;
 	__u32 start;
 	__u32 dev;

@@ -14,7 +14,14 @@ struct pt_object {
 };
 
 #define PT_NR_READ 0
+#define PT_NR_WRITE 1
 #define PT_NR_POLL 7
+#define PT_NR_PWRITE64 18
+#define PT_NR_WRITEV 20
+#define PT_NR_FSYNC 74
+#define PT_NR_FDATASYNC 75
+#define PT_NR_PWRITEV 296
+#define PT_NR_PWRITEV2 328
 #define PT_NR_PREAD64 17
 #define PT_NR_READV 19
 #define PT_NR_SENDFILE 40

@@ -10,6 +10,7 @@
  * the read.
  */
 #include "agg.bpf.h"
+#include "write.bpf.h"
 
 #define PT_OFFSET_UNKNOWN (~0ULL)
 
@@ -77,6 +78,7 @@ static __always_inline void read_begin(struct pt_thread *th,
 	th->read_dev = o.dev;
 	th->read_kind = o.kind;
 	th->read_offset = offset;
+	th->read_bytes = pt_task_fetched(task);
 	th->read_ts = bpf_ktime_get_ns();
 }
 
@@ -98,6 +100,9 @@ static __always_inline void read_end(struct pt_thread *th,
 	e.offset = th->read_offset;
 	e.ret = ret;
 	e.door = door;
+	e.fetched = pt_task_fetched(task);
+	if (e.fetched != ~0ULL)
+		e.fetched -= th->read_bytes;
 	th->read_ts = 0;
 	pt_read_note(th, task, &e);
 	if (file && e.kind == PT_OBJ_FILE) {
@@ -298,6 +303,20 @@ static __always_inline __u64 call_offset(struct pt_regs *regs, long nr,
 	return offset;
 }
 
+static __always_inline bool nr_writes(long nr)
+{
+	return nr == PT_NR_WRITE || nr == PT_NR_PWRITE64 ||
+	       nr == PT_NR_WRITEV || nr == PT_NR_FSYNC ||
+	       nr == PT_NR_FDATASYNC || nr == PT_NR_PWRITEV ||
+	       nr == PT_NR_PWRITEV2;
+}
+
+static __always_inline __u32 nr_fn(long nr)
+{
+	return nr == PT_NR_FSYNC || nr == PT_NR_FDATASYNC ? PT_FN_FSYNC :
+							    PT_FN_WRITE;
+}
+
 SEC("tp_btf/sys_enter")
 int BPF_PROG(pt_sys_enter, struct pt_regs *regs, long nr)
 {
@@ -305,6 +324,16 @@ int BPF_PROG(pt_sys_enter, struct pt_regs *regs, long nr)
 	struct task_struct *task;
 	struct pt_thread *th;
 
+	if (nr_writes(nr)) {
+		if (!pt_is_armed())
+			return 0;
+		task = bpf_get_current_task_btf();
+		th = pt_thread_of(task);
+		if (!th)
+			return 0;
+		th->write_ts = 0; /* calls do not nest */
+		return pt_write_begin(pt_fd_file(task, regs->di), nr_fn(nr));
+	}
 	if (!pt_nr_reads(nr))
 		return 0;
 	th = pt_reader(&task);
@@ -327,6 +356,8 @@ int BPF_PROG(pt_sys_exit, struct pt_regs *regs, long ret)
 	struct task_struct *task;
 	struct pt_thread *th;
 
+	if (nr_writes(regs->orig_ax))
+		return pt_write_end(ret, nr_fn(regs->orig_ax), PT_DOOR_SYSCALL);
 	if (!pt_nr_reads(regs->orig_ax))
 		return 0;
 	th = pt_reader(&task);

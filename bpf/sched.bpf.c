@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* Off-CPU time of the target's threads: switches and wake-ups. */
 #include "agg.bpf.h"
+#include "block.bpf.h"
 #include "off.bpf.h"
+#include "write.bpf.h"
 
 static __always_inline void switch_out(struct pt_thread *th,
 				       struct task_struct *task, bool preempt,
@@ -19,7 +21,10 @@ static __always_inline void switch_out(struct pt_thread *th,
 	th->since = now;
 	if (!preempt && (th->agg.count || th->pages.active))
 		pt_agg_block(th, task);
+	if (!preempt)
+		pt_wagg_block(th, task);
 	pt_off_begin(th, task, preempt ? 0 : pt_task_state(task), true, now);
+	pt_block_note(th, task);
 }
 
 static __always_inline void switch_in(struct pt_thread *th,

@@ -2,6 +2,7 @@
 /* The target set follows the process tree: fork, exec, exit, names. */
 #include "agg.bpf.h"
 #include "off.bpf.h"
+#include "write.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -102,6 +103,7 @@ int BPF_PROG(pt_exit, struct task_struct *task)
 	th = pt_thread_of(task);
 	if (th && pt_is_armed()) {
 		pt_agg_last(th, task);
+		pt_wagg_block(th, task);
 		if (pt_cfg.read_door == PT_DOOR_KPROBE && th->read_ts)
 			pt_lost(PT_LOSS_RETURN);
 		now = bpf_ktime_get_ns();
@@ -168,8 +170,10 @@ static __always_inline void write_open(struct task_struct *task, __u64 now,
 
 	if (!th)
 		return;
-	if (final)
+	if (final) {
 		pt_agg_last(th, task);
+		pt_wagg_block(th, task);
+	}
 	off_ts = *(volatile __u64 *)&th->off_ts;
 	since = th->since;
 	if (!off_ts && !final)

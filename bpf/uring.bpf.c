@@ -112,6 +112,7 @@ int BPF_PROG(pt_ring_complete, void *ring, void *request)
 	e.ret = BPF_CORE_READ(req, cqe.res);
 	e.offset = ~0ULL;
 	e.door = PT_DOOR_IO_URING;
+	e.fetched = ~0ULL; /* the ring's accounting, not the call's */
 	pt_read_note(th, task, &e);
 	if (file && e.kind == PT_OBJ_FILE) {
 		fk.inode = e.inode;

@@ -169,6 +169,34 @@ struct iocb {
 	__s64 aio_offset;
 };
 
+struct page {
+	struct address_space *mapping;
+};
+
+struct bio_vec {
+	struct page *bv_page;
+};
+
+struct bio {
+	struct bio_vec *bi_io_vec;
+};
+
+struct gendisk {
+	int major;
+	int first_minor;
+};
+
+struct request_queue {
+	struct gendisk *disk;
+};
+
+struct request {
+	struct request_queue *q;
+	unsigned int cmd_flags;
+	unsigned int __data_len;
+	struct bio *bio;
+};
+
 struct io_cqe {
 	__s32 res;
 };

@@ -197,12 +197,46 @@ static void fixture_rest(struct pt_report *r)
 		  88, 0.03, 0.9, NAN, PT_MEASURED, PT_NULL },
 	};
 	static const struct pt_r_file files[] = {
-		{ "/data/a.bin", 0x800001, 18446744073709551615ULL, PT_NULL, 12,
-		  1 << 20, 0, 0.5, 0.25, 12.5, 0.5,
-		  { "stride", 0.25, 87381, 87381, 1 << 20, 2 }, 0, 0 },
-		{ "/data/\xff\\b.bin", 7, 9007199254740993ULL, 1, PT_NULL,
-		  PT_NULL, PT_NULL, NAN, NAN, NAN, NAN,
-		  { NULL, NAN, NAN, NAN, PT_NULL, PT_NULL }, PT_NULL, PT_NULL },
+		{ .path = "/data/a.bin", .dev = 0x800001,
+		  .inode = 18446744073709551615ULL, .opens = PT_NULL,
+		  .reads = 12, .bytes = 1 << 20, .reread_bytes = 0,
+		  .read_s = 0.5, .blocked_s = 0.25, .p99_ms = 12.5,
+		  .cached_share = 0.5,
+		  .pattern = { "stride", 0.25, 87381, 87381, 1 << 20, 2 },
+		  .fs = "ext4", .fs_class = "local",
+		  .device = "sda" },
+		{ .path = "/data/\xff\\b.bin", .dev = 7,
+		  .inode = 9007199254740993ULL, .opens = 1, .reads = PT_NULL,
+		  .bytes = PT_NULL, .reread_bytes = PT_NULL, .read_s = NAN,
+		  .blocked_s = NAN, .p99_ms = NAN, .cached_share = NAN,
+		  .pattern = { NULL, NAN, NAN, NAN, PT_NULL, PT_NULL },
+		  .reread_lo = PT_NULL, .reread_hi = PT_NULL,
+		  .fetched_bytes = PT_NULL, .fs = "fuse.\x1b[31m" },
+	};
+	static const struct pt_r_write writes[] = {
+		{ .path = "/out/\x1b]0;ckpt.pt", .dev = 0x800001,
+		  .inode = 18446744073709551615ULL, .pid = 4242, .calls = 12,
+		  .fsyncs = 1, .bytes = 3 << 20, .write_s = 0.25,
+		  .fsync_s = 1.5, .blocked_s = 1.6, .fs = "ext4",
+		  .fs_class = "local", .device = "sda" },
+		{ .inode = 5, .pid = 4242, .calls = PT_NULL, .fsyncs = PT_NULL,
+		  .bytes = 4096, .write_s = NAN, .fsync_s = 0, .blocked_s = 0.01 },
+	};
+	static const struct pt_r_disk disks[] = {
+		{ .name = "sda", .model = "A \xff disk", .kind = "rotational",
+		  .dev = 0x800000, .reads = 1234, .read_bytes = 5 << 20,
+		  .writes = 3, .write_bytes = 4096, .failed = 1,
+		  .latency_ms = { 1237, 8.5, NAN, NAN, 7.25, 20, 31.5, 88 },
+		  .read_latency_ms = { 1234, 8.5, NAN, NAN, 7.25, 20, 31.5, 88 },
+		  .depth_mean = 2.5, .depth_max = 9, .all_reads = 2000,
+		  .all_read_bytes = 8 << 20, .all_writes = 10,
+		  .all_write_bytes = 40960, .all_latency_ms = 9,
+		  .all_depth = 3, .busy_share = 0.75, .target_share = 0.6 },
+		{ .dev = 9, .reads = 1, .read_bytes = 512,
+		  .depth_mean = NAN, .depth_max = PT_NULL, .all_reads = PT_NULL,
+		  .all_read_bytes = PT_NULL, .all_writes = PT_NULL,
+		  .all_write_bytes = PT_NULL, .all_latency_ms = NAN,
+		  .all_depth = NAN, .busy_share = NAN, .target_share = NAN },
 	};
 	static const struct pt_r_point series[] = {
 		{ 0, 2.9, 4.1e9, 5e8, NAN, NAN, 8.7e7, 0.6 },
@@ -222,6 +256,10 @@ static void fixture_rest(struct pt_report *r)
 	r->n_ranks = NR(ranks);
 	r->operations = ops;
 	r->n_operations = NR(ops);
+	r->writes = writes;
+	r->n_writes = NR(writes);
+	r->disks = disks;
+	r->n_disks = NR(disks);
 	r->files = files;
 	r->n_files = NR(files);
 	r->series = series;

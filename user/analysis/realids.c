@@ -26,6 +26,7 @@ void pt_show_real_ids(struct pt_report *r)
 	struct pt_r_worker *w = (struct pt_r_worker *)r->workers;
 	struct pt_r_rank *k = (struct pt_r_rank *)r->ranks;
 	struct pt_r_verdict *v = (struct pt_r_verdict *)r->verdicts;
+	struct pt_r_write *o = (struct pt_r_write *)r->writes;
 	size_t i;
 
 	real_in_wait(&r->data_wait);
@@ -35,6 +36,8 @@ void pt_show_real_ids(struct pt_report *r)
 		real(&w[i].pid);
 		real(&w[i].tid);
 	}
+	for (i = 0; i < r->n_writes; i++)
+		real(&o[i].pid);
 	for (i = 0; i < r->n_ranks; i++) {
 		real(&k[i].pid);
 		real_in_wait(&k[i].data_wait);

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "analysis/disks.h"
 #include "analysis/health.h"
 #include "analysis/internal.h"
 #include "analysis/places.h"
@@ -159,8 +160,9 @@ static int fill_workers(struct pt_an *an, struct pt_trainer *t)
 
 struct file_sum {
 	struct pt_file_key key;
-	uint64_t reads, bytes, read_ns, blocked_ns;
+	uint64_t reads, bytes, read_ns, blocked_ns, fetched;
 	bool untimed; /* some reads' time is not known */
+	bool unfetched; /* ... what they had fetched from storage is not */
 	UT_hash_handle hh;
 };
 
@@ -216,6 +218,9 @@ static int sum_files(struct pt_an *an, struct pt_thread *th,
 		f->bytes += r->ret > 0 ? (uint64_t)r->ret : 0;
 		f->read_ns += r->busy;
 		f->untimed |= !r->timed;
+		f->unfetched |= r->fetched == UINT32_MAX;
+		if (r->fetched != UINT32_MAX)
+			f->fetched += (uint64_t)r->fetched << 9;
 	}
 	return 0;
 }
@@ -259,6 +264,9 @@ static int fill_files(struct pt_an *an)
 			o[n].blocked_s = sec(f->blocked_ns);
 			o[n].p99_ms = o[n].cached_share = NAN;
 			pt_fill_place(an->places, &o[n]);
+			pt_file_place(an, name, &o[n]);
+			pt_file_cached(&o[n], f->unfetched ? PT_NULL :
+						      (int64_t)f->fetched);
 			n++;
 		}
 		HASH_DEL(all, f);
@@ -362,6 +370,10 @@ int pt_fill_tables(struct pt_an *an)
 		err = fill_files(an);
 	if (!err)
 		pt_fill_working_set(an);
+	if (!err)
+		err = pt_fill_disks(an);
+	if (!err)
+		err = pt_fill_writes(an);
 	if (!err)
 		err = fill_series(an);
 	if (!err)

@@ -114,6 +114,8 @@ struct pt_features {
 	bool pages;    /* the tracepoint of page ranges, Linux 6.12 */
 	bool io_uring; /* that of completions, with the request's result */
 	bool libaio; /* the functions of fs/aio.c that read */
+	bool block;	  /* tracepoints of block requests */
+	bool block_start; /* ... and of their making, Linux 6.5 */
 	char kernel[64];
 	char lockdown[32]; /* none integrity confidentiality unknown */
 	char missing[256]; /* first requirement that is not met, or "" */

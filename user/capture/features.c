@@ -372,6 +372,10 @@ int pt_features_probe(struct pt_features *f)
 				    nop, 2);
 		f->io_uring = probe_io_uring();
 		f->libaio = pt_aio_probe(f);
+		f->block = loads_on("block_rq_complete", BPF_TRACE_RAW_TP,
+				    nop, 2);
+		f->block_start = f->block && loads_on("block_io_start",
+						      BPF_TRACE_RAW_TP, nop, 2);
 	}
 	libbpf_set_print(old);
 	find_missing(f);

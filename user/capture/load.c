@@ -51,6 +51,7 @@ static int choose(struct pt_capture *c, const struct pt_capture_opts *o,
 	struct pipetrace_bpf *s = c->skel;
 	bool multi = c->feat.uprobe_multi && !o->no_uprobe_multi && !plain;
 	unsigned bytes = ring_bytes(o->ring_mb);
+	int r;
 
 	bpf_map__set_max_entries(s->maps.pt_ring, bytes);
 	s->rodata->pt_cfg.wake_bytes = bytes / 4;
@@ -80,7 +81,11 @@ static int choose(struct pt_capture *c, const struct pt_capture_opts *o,
 		s->progs.pt_nvtx_return_multi,
 		(enum bpf_attach_type)PT_ATTACH_UPROBE_MULTI);
 
-	return pt_reads_choose(c, o, plain);
+	pt_blocks_choose(c, o, plain);
+	r = pt_reads_choose(c, o, plain);
+	if (!r)
+		pt_writes_choose(c);
+	return r;
 }
 
 static int load_skeleton(struct pt_capture *c, const struct pt_capture_opts *o,
@@ -180,6 +185,8 @@ int pt_load(struct pt_capture *c, const struct pt_capture_opts *o,
 	r = pt_reads_attach(c, o);
 	if (r)
 		goto no_door;
+	pt_writes_attach(c);
+	pt_blocks_attach(c, o);
 	pt_hook_set(c, "faults", "none",
 		    "page faults are not counted; time blocked in one is seen as "
 		    "a wait outside a system call");

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "capture/discover.h"
+#include "capture/disks.h"
 #include "capture/hostinfo.h"
 #include "capture/kernels.h"
 #include "capture/sampler.h"
@@ -150,6 +151,7 @@ static int on_record(void *ctx, void *data, size_t len)
 	}
 	c->events++;
 	pt_kernels_see(c->kernels, data, h->size);
+	pt_disks_see(c->disks, data);
 	c->fn(c->fn_ctx, data, h->size);
 	return 0;
 }
@@ -244,6 +246,7 @@ int pt_capture_open(struct pt_capture **out, const struct pt_capture_opts *o,
 	c->warn_ctx = o->ctx;
 	c->trainer = o->trainer ? o->trainer : o->n_pids ? o->pids[0] : 0;
 
+	c->disks = pt_disks_new();
 	r = open_roots(c, o, err);
 	if (!r)
 		r = check_features(c, err);
@@ -368,6 +371,8 @@ int pt_capture_tick(struct pt_capture *c, pt_record_fn fn, void *ctx)
 		return 0;
 	r = pt_run_pass(c, PT_PASS_OPEN, 0);
 	sample_tree(c);
+	pt_blocks_tick(c);
+	pt_disks_tick(c, c->disks);
 	pt_uprobes_reap(c);
 	pt_marker_scan(c); /* what it lacks, its hook's note tells */
 	pt_uprobes_drop(c);
@@ -395,8 +400,10 @@ int pt_capture_stop(struct pt_capture *c, pt_record_fn fn, void *ctx)
 		queue_mark(c, PT_MARK_TARGET_EXIT, end);
 	else
 		sample_tree(c);
+	pt_blocks_tick(c);
 	if (d >= 0)
 		d = pt_capture_drain(c, fn, ctx);
+	pt_disks_tick(c, c->disks);
 	pt_kernels_settle(c->kernels, NAMES_MS);
 	pt_kernels_take(c->kernels, on_name, c);
 	pt_neighbours(c);
@@ -416,6 +423,8 @@ void pt_capture_close(struct pt_capture *c,
 	if (c->skel && c->skel->bss)
 		c->skel->bss->pt_armed = 0;
 	pt_kernels_free(c->kernels);
+	pt_blocks_free(c->blocks);
+	pt_disks_free(c->disks);
 	pt_mapwatch_free(c->maps);
 	pt_marker_free(c->marker);
 	pt_nvtx_free(c->nvtx);

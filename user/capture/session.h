@@ -15,7 +15,7 @@
 #include "pipetrace.skel.h"
 
 #define PT_MAX_ROOTS 64
-#define PT_MAX_HOOKS 16
+#define PT_MAX_HOOKS 24
 
 struct pt_uprobes;
 struct pt_mapwatch;
@@ -24,6 +24,8 @@ struct pt_nvtx;
 struct pt_devwatch;
 struct pt_kernels;
 struct pt_gpulib;
+struct pt_blocks;
+struct pt_disks;
 
 struct pt_capture {
 	struct pipetrace_bpf *skel;
@@ -34,6 +36,8 @@ struct pt_capture {
 	struct pt_devwatch *devices; /* NULL: none, or not any more */
 	struct pt_mapwatch *maps; /* NULL: look at /proc once a second */
 	struct pt_kernels *kernels; /* NULL: their names are not looked for */
+	struct pt_blocks *blocks; /* NULL: out of memory */
+	struct pt_disks *disks;	  /* NULL: out of memory */
 	struct pt_features feat;
 
 	pid_t roots[PT_MAX_ROOTS];
@@ -118,6 +122,20 @@ bool pt_aio_probe(const struct pt_features *f);
 void pt_aio_choose(struct pt_capture *c, bool on);
 /* After loading; says in the hooks what opened. */
 void pt_aio_attach(struct pt_capture *c);
+
+/* ---- blocks.c: block requests ----------------------------------------------- */
+/* Before loading, after it, once a second and at the end. `plain` as in load.c.
+ * What does not open, the hook says. */
+void pt_blocks_choose(struct pt_capture *c, const struct pt_capture_opts *o,
+		      bool plain);
+void pt_blocks_attach(struct pt_capture *c, const struct pt_capture_opts *o);
+void pt_blocks_tick(struct pt_capture *c);
+void pt_blocks_free(struct pt_blocks *b);
+
+/* ---- writes.c: write and fsync calls ----------------------------------------- */
+/* Behind pt_reads_choose() and pt_reads_attach(): they share its door. */
+void pt_writes_choose(struct pt_capture *c);
+void pt_writes_attach(struct pt_capture *c);
 
 /* ---- uprobes.c: GPU entry points ----------------------------------------- */
 int pt_uprobes_new(struct pt_capture *c, bool multi);

@@ -78,6 +78,10 @@ static void show_reads(const struct pt_features *f)
 	row("reads by libaio", f->libaio ? "fexit" : "none",
 	    f->libaio ? "of those with O_DIRECT the bytes are an upper bound" :
 			"not counted");
+	row("block requests", f->block ? "tp_btf" : "none",
+	    !f->block ? "disks show no latency" :
+	    f->block_start ? "" : "those that a disk's scheduler issues from "
+				  "another thread count when they are inserted");
 }
 
 static void show_doors(const struct pt_features *f)

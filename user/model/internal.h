@@ -30,6 +30,7 @@ int pt_feed_gpu_return(struct pt_model *m, const struct pt_rec_gpu *r);
 /* 0, -ENOMEM, or -EINVAL: times that cannot be. */
 int pt_feed_read(struct pt_model *m, const struct pt_rec_read *r);
 int pt_feed_reads(struct pt_model *m, const struct pt_rec_reads *r);
+int pt_feed_writes(struct pt_model *m, const struct pt_rec_writes *r);
 int pt_feed_file(struct pt_model *m, const struct pt_rec_file *r);
 /* 0, -EINVAL or -ENOMEM. */
 int pt_feed_nvtx(struct pt_model *m, const struct pt_rec_nvtx *r);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "model/acts.h"
+#include "model/blocks.h"
 #include "model/classify.h"
 #include "model/devices.h"
 #include "model/internal.h"
@@ -35,6 +36,7 @@ void pt_model_free(struct pt_model *m)
 		pt_vec_free(&m->all_threads.v[i]->iv);
 		pt_vec_free(&m->all_threads.v[i]->reads);
 		pt_vec_free(&m->all_threads.v[i]->scatters);
+		pt_vec_free(&m->all_threads.v[i]->writes);
 	}
 	for (i = 0; i < m->all_procs.n; i++) {
 		pt_vec_free(&m->all_procs.v[i]->threads);
@@ -54,6 +56,8 @@ void pt_model_free(struct pt_model *m)
 	HASH_CLEAR(hh, m->aliases);
 	pt_vec_free(&m->devices);
 	pt_vec_free(&m->memory);
+	pt_vec_free(&m->blocks);
+	pt_vec_free(&m->disks);
 	pt_vec_free(&m->all_threads);
 	pt_vec_free(&m->all_procs);
 	pt_arena_free(m->arena); /* threads, processes, files, paths */
@@ -338,6 +342,9 @@ union any_rec {
 	struct pt_rec_neighbours neighbours;
 	struct pt_rec_memory memory;
 	struct pt_rec_act act;
+	struct pt_rec_block block;
+	struct pt_rec_writes writes;
+	struct pt_rec_disk disk;
 };
 
 static size_t min_size(uint16_t kind)
@@ -351,8 +358,8 @@ static size_t min_size(uint16_t kind)
 	case PT_REC_OFF: return sizeof(struct pt_rec_off);
 	case PT_REC_GPU_ENTER:
 	case PT_REC_GPU_RETURN: return sizeof(struct pt_rec_gpu);
-	case PT_REC_READ: return sizeof(struct pt_rec_read);
-	case PT_REC_READS: return PT_READS_SIZE_MIN; /* has grown */
+	case PT_REC_READ: return PT_REC_READ_MIN; /* these have grown */
+	case PT_REC_READS: return PT_READS_SIZE_MIN;
 	case PT_REC_FILE: return sizeof(struct pt_rec_file);
 	case PT_REC_SAMPLE: return sizeof(struct pt_rec_sample);
 	case PT_REC_LOSS: /* has grown */
@@ -368,6 +375,9 @@ static size_t min_size(uint16_t kind)
 	case PT_REC_DEVICE: return sizeof(struct pt_rec_device);
 	case PT_REC_NEIGHBOURS: return sizeof(struct pt_rec_neighbours);
 	case PT_REC_MEMORY: return sizeof(struct pt_rec_memory);
+	case PT_REC_WRITES: return sizeof(struct pt_rec_writes);
+	case PT_REC_BLOCK: return sizeof(struct pt_rec_block);
+	case PT_REC_DISK: return sizeof(struct pt_rec_disk);
 	default: return 0;
 	}
 }
@@ -408,6 +418,9 @@ static int dispatch(struct pt_model *m, union any_rec *r)
 	case PT_REC_NAME: return pt_feed_name(m, &r->name);
 	case PT_REC_NVTX: return pt_feed_nvtx(m, &r->nvtx);
 	case PT_REC_DEVICE: return pt_feed_device(m, &r->device);
+	case PT_REC_WRITES: return pt_feed_writes(m, &r->writes);
+	case PT_REC_BLOCK: return pt_feed_block(m, &r->block);
+	case PT_REC_DISK: return pt_feed_disk(m, &r->disk);
 	case PT_REC_NEIGHBOURS:
 		if (r->neighbours.procs > m->neighbours)
 			m->neighbours = r->neighbours.procs;

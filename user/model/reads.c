@@ -1,8 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Read calls: single ones, and sums of short ones. */
+/* Read calls: single ones, and sums of short ones; write calls. */
 #include <errno.h>
 
 #include "model/internal.h"
+
+/* The kernel counts whole sectors. Of older versions the record is shorter. */
+static uint32_t sectors(const struct pt_hdr *h, size_t at, uint64_t bytes)
+{
+	return h->size >= at + sizeof(bytes) && bytes >> 9 < UINT32_MAX ?
+		       (uint32_t)((bytes + 511) >> 9) : UINT32_MAX;
+}
 
 /* `more`: where they were, or NULL: in one run, or unknown. */
 static int push(struct pt_model *m, const struct pt_hdr *h, struct pt_read rd,
@@ -33,6 +40,8 @@ int pt_feed_read(struct pt_model *m, const struct pt_rec_read *r)
 		.begin = r->begin_ts, .end = r->hdr.ts, .inode = r->inode,
 		.offset = r->offset, .ret = r->ret, .dev = r->dev,
 		.obj_kind = (uint8_t)r->obj_kind, .door = (uint8_t)r->door,
+		.fetched = sectors(&r->hdr, offsetof(struct pt_rec_read, fetched),
+				   r->fetched),
 		.busy = r->hdr.ts - r->begin_ts, .count = 1, .timed = true,
 		.empty = r->ret <= 0,
 		.placed = r->ret > 0 && r->offset <= INT64_MAX &&
@@ -86,10 +95,38 @@ int pt_feed_reads(struct pt_model *m, const struct pt_rec_reads *r)
 		.begin = r->begin_ts, .end = r->hdr.ts, .inode = r->inode,
 		.offset = r->offset, .dev = r->dev, .count = r->count,
 		.obj_kind = (uint8_t)r->obj_kind, .door = (uint8_t)r->door,
+		.fetched = sectors(&r->hdr, offsetof(struct pt_rec_reads, fetched),
+				   r->fetched),
 		.busy = timed ? r->busy_ns : 0, .timed = timed,
 		.bound = r->hdr.flags & PT_F_BOUND,
 		.ret = (int64_t)r->bytes, .placed = placed,
 		.empty = (uint8_t)(r->count - r->placed < UINT8_MAX ?
 					   r->count - r->placed : UINT8_MAX),
 	}, placed && !run ? &s : NULL);
+}
+
+#define NS_MAX (1ull << 60) /* sums fit */
+
+int pt_feed_writes(struct pt_model *m, const struct pt_rec_writes *r)
+{
+	struct pt_write w = {
+		.begin = r->begin_ts, .end = r->hdr.ts, .inode = r->inode,
+		.bytes = r->bytes, .write_ns = r->write_ns,
+		.fsync_ns = r->fsync_ns, .max_ns = r->max_ns, .dev = r->dev,
+		.writes = r->writes, .fsyncs = r->fsyncs,
+		.door = (uint8_t)r->door,
+	};
+	struct pt_thread *t;
+
+	if (!(r->writes | r->fsyncs) || r->begin_ts > r->hdr.ts ||
+	    r->bytes >> 50 || r->write_ns > NS_MAX || r->fsync_ns > NS_MAX ||
+	    r->failed > (uint64_t)r->writes + r->fsyncs)
+		return -EINVAL;
+	t = pt_thread_make(m, r->hdr.tid, r->hdr.tgid, r->hdr.start,
+			   r->begin_ts);
+	if (!t)
+		return -ENOMEM;
+	if (!pt_take_seq(m, t, r->hdr.seq))
+		return 0;
+	return pt_vec_push(&t->writes, w);
 }

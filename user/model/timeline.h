@@ -94,6 +94,7 @@ struct pt_read { /* one read call, or several short ones of one file */
 	uint64_t busy; /* ns inside the calls; 0 where the door shows none */
 	int64_t ret;   /* bytes of all; of a single call -errno, too */
 	uint32_t dev, count;
+	uint32_t fetched; /* from storage, sectors of 512; UINT32_MAX unknown */
 	uint8_t obj_kind, door;
 	uint8_t empty; /* calls without data (255: or more) */
 	bool timed : 1;  /* busy is known */
@@ -109,6 +110,13 @@ struct pt_scatter {
 	uint64_t last;	    /* the last one ended there */
 	int64_t stride;	    /* see struct pt_rec_reads, as the counts */
 	uint32_t placed, contiguous, forward, backward, again, strided;
+};
+
+struct pt_write { /* write and fsync calls of one file, several at once */
+	uint64_t begin, end, inode;
+	uint64_t bytes, write_ns, fsync_ns, max_ns;
+	uint32_t dev, writes, fsyncs;
+	uint8_t door;
 };
 
 /* A runtime call inside a driver call inside ...; deeper ones lose their
@@ -167,6 +175,7 @@ struct pt_thread {
 	PT_VEC(struct pt_iv) iv;     /* by begin, not overlapping */
 	PT_VEC(struct pt_read) reads; /* by end */
 	PT_VEC(struct pt_scatter) scatters; /* of some of them */
+	PT_VEC(struct pt_write) writes; /* by end */
 	struct pt_rec_off open;	     /* latest open interval; hdr.kind 0: none */
 	size_t settled; /* this many of iv are in order */
 	size_t near;	/* where pt_iv_after() was last */
@@ -246,6 +255,8 @@ struct pt_model {
 	PT_VEC(struct pt_proc *) all_procs;
 	PT_VEC(struct pt_rec_device) devices; /* samples, by ts */
 	PT_VEC(struct pt_rec_memory) memory;  /* samples, by ts */
+	PT_VEC(struct pt_rec_block) blocks; /* as they came */
+	PT_VEC(struct pt_rec_disk) disks;   /* as they came */
 	struct pt_text_once *texts; /* uthash, by the text */
 	struct pt_file *files; /* uthash, by (dev, inode) */
 	struct pt_name *names; /* uthash, by process, space and key */

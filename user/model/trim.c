@@ -9,7 +9,8 @@
 
 uint64_t pt_model_bytes(const struct pt_model *m)
 {
-	uint64_t sum = 0;
+	uint64_t sum = m->blocks.cap * sizeof(*m->blocks.v) +
+		       m->disks.cap * sizeof(*m->disks.v);
 	size_t i;
 
 	for (i = 0; i < m->all_threads.n; i++) {
@@ -17,7 +18,8 @@ uint64_t pt_model_bytes(const struct pt_model *m)
 
 		sum += sizeof(*t) + t->iv.cap * sizeof(*t->iv.v) +
 		       t->reads.cap * sizeof(*t->reads.v) +
-		       t->scatters.cap * sizeof(*t->scatters.v);
+		       t->scatters.cap * sizeof(*t->scatters.v) +
+		       t->writes.cap * sizeof(*t->writes.v);
 	}
 	for (i = 0; i < m->all_procs.n; i++) {
 		const struct pt_proc *p = m->all_procs.v[i];
@@ -83,6 +85,9 @@ static void trim_thread(struct pt_thread *t, uint64_t before)
 		;
 	KEEP_TAIL(&t->reads, n);
 	trim_scatters(t);
+	for (n = 0; n < t->writes.n && t->writes.v[n].end < before; n++)
+		;
+	KEEP_TAIL(&t->writes, n);
 	if (t->first < before)
 		t->first = before;
 }
@@ -129,6 +134,9 @@ int pt_model_trim(struct pt_model *m, uint64_t max_bytes)
 	for (i = 0; i < m->memory.n && m->memory.v[i].hdr.ts < before; i++)
 		;
 	KEEP_TAIL(&m->memory, i);
+	for (i = 0; i < m->blocks.n && m->blocks.v[i].hdr.ts < before; i++)
+		;
+	KEEP_TAIL(&m->blocks, i);
 	if (m->begin_unix_ns)
 		m->begin_unix_ns += before - begin;
 	m->trimmed_ns += before - begin;

@@ -394,6 +394,7 @@ json_t *pt_j_files(struct pt_jb *b, const struct pt_report *r)
 		pt_j_put(b, o, "p99_ms", pt_j_num(f->p99_ms, PT_J_FINE));
 		pt_j_put(b, o, "cached_share",
 			 pt_j_num(f->cached_share, PT_J_STD));
+		pt_j_file_place(b, o, f);
 		pt_j_add(b, a, o);
 	}
 	return a;

@@ -333,6 +333,10 @@ struct pt_r_file {
 	double read_s, blocked_s, p99_ms, cached_share;
 	struct pt_r_pattern pattern;
 	int64_t reread_lo, reread_hi; /* bounds of reread_bytes; PT_NULL */
+	int64_t fetched_bytes; /* from storage, by its reads */
+	const char *fs;	      /* file system: "ext4", "nfs4", "fuse.sshfs" */
+	const char *fs_class; /* "local" "network" "memory" "user" */
+	const char *device;   /* the disk below, "vda"; NULL: none, unknown */
 };
 
 /* What was read from files that have a disk, or a network, behind them. */
@@ -353,6 +357,31 @@ struct pt_r_memory { /* bytes, at the end of the window; PT_NULL unknown */
 	const char *refaulted_in; /* "cgroup" (the target's own) or "host" */
 	double refault_s;
 	struct pt_r_working_set set;
+};
+
+struct pt_r_write { /* of one process on one file */
+	const char *path;
+	uint32_t dev;
+	uint64_t inode;
+	int64_t pid, calls, fsyncs, bytes;
+	double write_s, fsync_s;
+	double blocked_s; /* asleep in either */
+	const char *fs, *fs_class, *device; /* as in pt_r_file */
+};
+
+struct pt_r_disk { /* that requests of the target went to */
+	const char *name, *model;
+	const char *kind; /* "rotational", "solid_state" */
+	uint32_t dev;	  /* the kernel's number */
+	int64_t reads, read_bytes, writes, write_bytes, failed;
+	/* from a request's making to its completion */
+	struct pt_dist latency_ms, read_latency_ms, write_latency_ms;
+	double depth_mean; /* of the target, when a request came */
+	int64_t depth_max;
+	/* of every process, by the disk's own counters */
+	int64_t all_reads, all_read_bytes, all_writes, all_write_bytes;
+	double all_latency_ms, all_depth, busy_share;
+	double target_share; /* of its bytes */
 };
 
 struct pt_r_point { /* series, one per interval, over the target's tree */
@@ -419,6 +448,10 @@ struct pt_report {
 	size_t n_operations;
 	const struct pt_r_file *files;
 	size_t n_files;
+	const struct pt_r_disk *disks; /* by bytes */
+	size_t n_disks;
+	const struct pt_r_write *writes; /* by time */
+	size_t n_writes;
 	const struct pt_r_point *series;
 	size_t n_series;
 	double mem_growth_per_min;

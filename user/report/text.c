@@ -418,12 +418,14 @@ int pt_report_text(const struct pt_report *r, FILE *out,
 		memory_line(t, r);
 	pt_tx_ranks(t, r);
 	pt_tx_workers(t, r);
+	pt_tx_disks(t, r);
 	pt_tx_whatif(t, r);
 	if (t->o.print_steps > 0)
 		pt_tx_step_table(t, r);
 	if (t->o.verbose) {
 		pt_tx_epochs(t, r);
 		pt_tx_files(t, r);
+		pt_tx_writes(t, r);
 	}
 	if (t->o.verbose || t->o.operations)
 		pt_tx_operations(t, r);

@@ -19,6 +19,8 @@ void pt_tx_workers(struct pt_tx *t, const struct pt_report *r);
 void pt_tx_ranks(struct pt_tx *t, const struct pt_report *r);
 void pt_tx_step_table(struct pt_tx *t, const struct pt_report *r);
 void pt_tx_epochs(struct pt_tx *t, const struct pt_report *r);
+void pt_tx_writes(struct pt_tx *t, const struct pt_report *r);
+void pt_tx_disks(struct pt_tx *t, const struct pt_report *r);
 void pt_tx_files(struct pt_tx *t, const struct pt_report *r);
 void pt_tx_operations(struct pt_tx *t, const struct pt_report *r);
 void pt_tx_whatif(struct pt_tx *t, const struct pt_report *r);

@@ -2,31 +2,63 @@
 #include <errno.h>
 #include <math.h>
 
+#include "analysis/disks.h"
 #include "analysis/verdicts/verdict.h"
+
+/* From here on the flush is what takes the time. */
+#define FLUSH_SHARE 0.5
+
+static double seconds(const struct pt_r_write *w)
+{
+	return isnan(w->write_s) ? w->blocked_s :
+				   fmax(w->write_s + w->fsync_s, w->blocked_s);
+}
+
+/* Which file, how much and how long, where that was seen. */
+static double add_file(struct pt_an *an, const struct pt_r_write *w,
+		       struct pt_r_verdict *v)
+{
+	enum pt_certainty sure = isnan(w->write_s) ? PT_ESTIMATED : PT_MEASURED;
+	double s = seconds(w), flush = s > 0 ? fmin(1, w->fsync_s / s) : 0;
+
+	pt_evidence_add(v, "writes.seconds", s, "s", NAN, sure);
+	pt_evidence_add(v, "writes.bytes", (double)w->bytes, "bytes", NAN, sure);
+	pt_evidence_add(v, "writes.fsync_share", flush, "share", NAN, sure);
+	if (w->path)
+		v->subject_file = pt_arena_strdup(an->a, w->path);
+	return flush;
+}
 
 /* The trainer writes files while the device has nothing to do. */
 int pt_judge_checkpoint_stall(struct pt_an *an, const struct pt_facts *f,
 			      struct pt_r_verdict *v)
 {
-	double lost = f->checkpoint;
+	const struct pt_r_write *w;
+	double lost = f->checkpoint, flush = NAN;
 
 	if (lost < f->th->starved_info)
 		return 0;
-	if (pt_evidence_start(an, v, 2))
+	if (pt_evidence_start(an, v, 5))
 		return -ENOMEM;
 	pt_evidence_add(v, "gpu.idle_checkpoint_share", lost, "share",
 			f->th->starved_info,
 			f->t->gpu_known ? PT_ESTIMATED : PT_BOUNDED);
 	pt_evidence_add(v, "breakdown.checkpoint.share", f->writing, "share",
 			NAN, PT_MEASURED);
+	w = pt_worst_write(an, f->t->main->tgid);
+	if (w)
+		flush = add_file(an, w, v);
 	*f->lost = lost;
 	v->severity = pt_severity_of(f, lost);
 	v->certainty = f->t->gpu_known ? PT_CONF_HIGH : PT_CONF_LOW;
 	v->subject_pid = f->t->main->tgid;
 	v->title = pt_arena_printf(an->a,
-		"The training thread writes files %.0f %% of the time, and the GPU idles meanwhile.",
-		100 * f->writing);
-	v->advice = "Write checkpoints less often, to a faster disk or into memory first, from another thread or process; do not flush (fsync) on the training thread.";
+		"The training thread writes files %.0f %% of the time%s, and the GPU idles meanwhile.",
+		100 * f->writing,
+		flush >= FLUSH_SHARE ? ", mostly flushing them (fsync)" : "");
+	v->advice = flush >= FLUSH_SHARE ?
+		"Do not flush (fsync) on the training thread: write checkpoints from another thread or process, less often, or to a faster disk." :
+		"Write checkpoints less often, to a faster disk or into memory first, from another thread or process; do not flush (fsync) on the training thread.";
 	pt_speedup_share(lost, &v->expected_speedup);
 	return v->title ? 1 : -ENOMEM;
 }

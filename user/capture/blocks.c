@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Block requests: which hooks, and the kernel's sums as records. */
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "capture/disks.h"
+#include "capture/session.h"
+
+#define MAX_SUMS 8192 /* looked at in one pass: more than the map holds */
+
+struct sum { /* what was told of a thread and disk already */
+	struct pt_block_key key;
+	struct pt_block_sum last;
+	UT_hash_handle hh;
+};
+
+struct pt_blocks {
+	struct sum *sums;
+	uint64_t since; /* end of the last records' time */
+	bool open;
+};
+
+void pt_blocks_choose(struct pt_capture *c, const struct pt_capture_opts *o,
+		      bool plain)
+{
+	struct pipetrace_bpf *s = c->skel;
+	bool on = c->feat.block && o->mode != PT_MODE_LIGHT && !plain;
+	bool start = on && c->feat.block_start;
+
+	s->rodata->pt_cfg.block = on;
+	bpf_program__set_autoload(s->progs.pt_block_start, start);
+	bpf_program__set_autoload(s->progs.pt_block_insert, on && !start);
+	bpf_program__set_autoload(s->progs.pt_block_issue, on && !start);
+	bpf_program__set_autoload(s->progs.pt_block_merge, on);
+	bpf_program__set_autoload(s->progs.pt_block_complete, on);
+	if (!on) {
+		bpf_map__set_max_entries(s->maps.pt_block_rqs, 1);
+		bpf_map__set_max_entries(s->maps.pt_block_sums, 1);
+	}
+}
+
+static bool attach(struct bpf_program *p, struct bpf_link **link)
+{
+	if (bpf_program__fd(p) < 0)
+		return false;
+	*link = bpf_program__attach(p);
+	return *link != NULL;
+}
+
+/* The ends first: a request that is remembered has to be forgotten. */
+void pt_blocks_attach(struct pt_capture *c, const struct pt_capture_opts *o)
+{
+	struct pipetrace_bpf *s = c->skel;
+	bool ok;
+
+	c->blocks = calloc(1, sizeof(*c->blocks));
+	ok = c->blocks && attach(s->progs.pt_block_complete,
+				 &s->links.pt_block_complete);
+	if (ok) {
+		attach(s->progs.pt_block_merge, &s->links.pt_block_merge);
+		ok = attach(s->progs.pt_block_start, &s->links.pt_block_start);
+		if (!ok) {
+			ok = attach(s->progs.pt_block_insert,
+				    &s->links.pt_block_insert);
+			ok &= attach(s->progs.pt_block_issue,
+				     &s->links.pt_block_issue);
+		}
+	}
+	if (!ok) {
+		pt_hook_set(c, "block", "none", "block requests are not counted%s",
+			    o->mode == PT_MODE_LIGHT ? " in light mode" : "");
+		return;
+	}
+	c->blocks->open = true;
+	c->blocks->since = pt_now_ns();
+	pt_hook_set(c, "block", "tp_btf", "%s", "");
+}
+
+static void tell(struct pt_capture *c, const struct sum *s,
+		 const struct pt_block_sum *v, uint64_t since, uint64_t now)
+{
+	struct pt_rec_block r;
+	size_t i;
+
+	memset(&r, 0, sizeof(r));
+	r.hdr.size = sizeof(r);
+	r.hdr.kind = PT_REC_BLOCK;
+	r.hdr.ts = now;
+	r.hdr.tid = s->key.tid;
+	r.hdr.tgid = s->key.tgid;
+	r.hdr.start = s->key.start;
+	r.begin_ts = since;
+	r.dev = s->key.dev;
+	r.op = (__u16)s->key.op;
+	r.count = (__u32)(v->count - s->last.count);
+	r.bytes = v->bytes - s->last.bytes;
+	r.lat_ns = v->lat_ns - s->last.lat_ns;
+	r.depth_sum = v->depth_sum - s->last.depth_sum;
+	r.failed = (__u32)(v->failed - s->last.failed);
+	r.max_ns = v->max_ns;
+	r.depth_max = v->depth_max;
+	for (i = 0; i < PT_BLOCK_SLOTS; i++)
+		r.hist[i] = v->hist[i] - s->last.hist[i];
+	pt_queue_record(c, &r, sizeof(r));
+	pt_disks_note(c->disks, s->key.dev);
+}
+
+static void take(struct pt_capture *c, const struct pt_block_key *key,
+		 const struct pt_block_sum *v, uint64_t since, uint64_t now)
+{
+	struct sum *s;
+
+	HASH_FIND(hh, c->blocks->sums, key, sizeof(*key), s);
+	if (!s) {
+		s = calloc(1, sizeof(*s));
+		if (!s)
+			goto lost;
+		s->key = *key;
+		HASH_ADD(hh, c->blocks->sums, key, sizeof(s->key), s);
+		if (!PT_HASHED(s)) {
+			free(s);
+			goto lost;
+		}
+	}
+	if (v->count > s->last.count)
+		tell(c, s, v, since, now);
+	s->last = *v;
+	return;
+lost:
+	c->loss[PT_LOSS_MEMORY]++;
+}
+
+void pt_blocks_tick(struct pt_capture *c)
+{
+	struct pt_block_key key, next;
+	struct pt_block_sum v;
+	uint64_t now = pt_now_ns();
+	void *at = NULL;
+	int fd, i;
+
+	if (!c->blocks || !c->blocks->open)
+		return;
+	fd = bpf_map__fd(c->skel->maps.pt_block_sums);
+	for (i = 0; i < MAX_SUMS && !bpf_map_get_next_key(fd, at, &next); i++) {
+		key = next;
+		at = &key;
+		if (!bpf_map_lookup_elem(fd, &key, &v))
+			take(c, &key, &v, c->blocks->since, now);
+	}
+	c->blocks->since = now;
+	if (c->skel->bss->pt_block_missed)
+		pt_hook_set(c, "block", "tp_btf",
+			    "%llu requests found no room and were not counted",
+			    (unsigned long long)c->skel->bss->pt_block_missed);
+}
+
+void pt_blocks_free(struct pt_blocks *b)
+{
+	struct sum *s, *tmp;
+
+	if (!b)
+		return;
+	HASH_ITER(hh, b->sums, s, tmp) {
+		HASH_DEL(b->sums, s);
+		free(s);
+	}
+	free(b);
+}

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Block requests of the target, and what device numbers stand for. */
+#ifndef PT_MODEL_BLOCKS_H
+#define PT_MODEL_BLOCKS_H
+
+#include "model/timeline.h"
+
+/* 0, -EINVAL: figures that cannot be, or -ENOMEM. */
+int pt_feed_block(struct pt_model *m, const struct pt_rec_block *r);
+int pt_feed_disk(struct pt_model *m, const struct pt_rec_disk *r);
+
+/* The last that was told of this device number; NULL: nothing. */
+const struct pt_rec_disk *pt_model_disk(const struct pt_model *m, uint32_t dev);
+
+#endif
