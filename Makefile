@@ -137,6 +137,9 @@ define stamp
 $(if $(findstring <$(file <$(1))>,<$(2)>),,$(if $(DRY),$(eval $(1): FORCE ; @: other flags),$(shell \
 	mkdir -p $(dir $(1)))$(file >$(1),$(2))))
 endef
+PAGE := $(B)/html/page.html
+UPLOT := build/npm/node_modules/uplot
+PAGE_SRCS := $(wildcard user/export/html/*)
 # Facts of the build that a few files need; only those are rebuilt with it.
 CONFIG := $(B)/version.h
 define CONFIG_TEXT
@@ -153,6 +156,7 @@ $(call stamp,$(B)/.flags.link,$(CC) $(LINK) $(LDFLAGS) $(LIBS) $(OBJS))
 $(call stamp,$(B)/.flags.ar,$(SAN_OBJS) $(UNIT_SHARED_OBJS))
 $(call stamp,$(B)/.flags.bpf,$(CLANG) $(BPF_CFLAGS) $(BPF_OBJS))
 $(call stamp,$(B)/.flags.sim,$(CC) $(CBASE) $(CFLAGS) $(SIM_LIB_SRCS) $(SIM_JOB_SRCS) $(SIM_CUDA))
+$(call stamp,$(B)/.flags.page,$(wildcard $(UPLOT)/dist/uPlot.iife.min.js) $(PAGE_SRCS))
 $(call stamp,$(CONFIG),$(subst \#,#,$(CONFIG_TEXT)))
 endif
 
@@ -326,6 +330,14 @@ $(NVML_BLOB): private CPP += -DPT_NVML_FILE='"$(NVML_HELPER)"'
 endif
 $(B)/obj/$(BLOB).o $(B)/san/$(BLOB).o: $(AGENT)
 $(B)/obj/$(BLOB).o $(B)/san/$(BLOB).o: private CPP += -DPT_AGENT_SO='"$(AGENT)"'
+# The HTML page without its data, of the program, too. uPlot is there when
+# tools/get-npm brought it; this build never goes to the network.
+$(PAGE): $(PAGE_SRCS) tools/html-page $(B)/.flags.page
+	@mkdir -p $(@D)
+	$(call say,PAGE)
+	$(Q)tools/html-page user/export/html $(UPLOT) > $@
+$(B)/obj/user/export/html_blob.o $(B)/san/user/export/html_blob.o: $(PAGE)
+$(B)/obj/user/export/html_blob.o $(B)/san/user/export/html_blob.o: private CPP += -DPT_HTML_FILE='"$(PAGE)"'
 # Loaded by whoever watches the devices, not by the job.
 $(B)/sim/cuda/libnvidia-ml.so.1: $(B)/sim/obj12/nvml.o $(B)/.flags.sim
 	$(call sim_export,nvml*)
@@ -420,6 +432,7 @@ purity: $(B)/tests/pure.o
 
 deps:
 	tools/install-deps build test
+	@tools/get-npm test
 
 check: all unit $(if $(PURE_SRCS),$(B)/tests/pure.o)
 	tests/run --no-root
@@ -427,6 +440,7 @@ check: all unit $(if $(PURE_SRCS),$(B)/tests/pure.o)
 test:
 	@rm -f $(B)/tests/summary
 	tools/install-deps build test
+	@tools/get-npm test
 	$(MAKE) all unit e2e $(KERNELS) $(if $(PURE_SRCS),$(B)/tests/pure.o)
 	tests/run
 
@@ -447,6 +461,7 @@ bench-export: $(B)/tests/bench/replay
 
 demo:
 	tools/install-deps build
+	@tools/get-npm build
 	$(MAKE) all
 	@if [ "$$(id -u)" = 0 ]; then exec $(B)/pipetrace demo; \
 	 else echo 'sudo $(B)/pipetrace demo'; exec sudo $(B)/pipetrace demo; fi

@@ -3,10 +3,12 @@
  * How fast records become a diagnosis, and what they take in memory:
  *
  *     replay [-n RECORDS] STREAM...
+ *     replay -w OUT [-n RECORDS] STREAM
  *
  * Repeats each recording until RECORDS (3 million) are reached, and feeds and
  * analyses them on one thread. Reading the file and moving the times is not
- * counted. Prints one line for each, tab-separated, with a head.
+ * counted. Prints one line for each, tab-separated, with a head. With -w it only
+ * writes the longer stream.
  */
 #include <math.h>
 #include <stdio.h>
@@ -20,6 +22,7 @@
 #include "base/vec.h"
 #include "bench/repeat.h"
 #include "model/timeline.h"
+#include "store/rawstream.h"
 
 struct batch { /* one round's records, back to back, each with its length */
 	PT_VEC(unsigned char) bytes;
@@ -183,22 +186,51 @@ out:
 	return 0;
 }
 
+static void put(void *ctx, const void *rec, size_t len)
+{
+	if (pt_raw_put(ctx, rec, len))
+		abort();
+}
+
+static int lengthen(const char *path, double records, const char *to)
+{
+	struct pt_repeat *in = pt_repeat_open(path);
+	FILE *f = fopen(to, "w");
+	unsigned rounds, i;
+
+	if (!in || !f || pt_raw_begin(f))
+		return 1;
+	rounds = (unsigned)ceil(records / (double)pt_repeat_records(in));
+	for (i = 0; i < rounds; i++)
+		pt_repeat_round(in, i, i + 1 == rounds, put, f);
+	pt_repeat_close(in);
+	return fclose(f) ? 1 : 0;
+}
+
 int main(int argc, char **argv)
 {
 	double records = 3e6;
 	bool export = argc > 1 && !strcmp(argv[1], "-e");
+	const char *to = NULL;
 	int i = 1, bad = 0;
 
 	argv += export;
 	argc -= export;
+	if (argc > 2 && !strcmp(argv[1], "-w")) {
+		to = argv[2];
+		argv += 2;
+		argc -= 2;
+	}
 	if (argc > 2 && !strcmp(argv[1], "-n")) {
 		records = atof(argv[2]);
 		i = 3;
 	}
 	if (i == argc || !(records > 0)) {
-		fprintf(stderr, "usage: replay [-e] [-n RECORDS] STREAM...\n");
+		fprintf(stderr, "usage: replay [-e | -w OUT] [-n RECORDS] STREAM...\n");
 		return 2;
 	}
+	if (to)
+		return lengthen(argv[i], records, to);
 	if (export)
 		printf("stream\trecords\tevents\tperfetto M/s\tchrome M/s\n");
 	else

@@ -9,6 +9,7 @@
 #include "analysis/compare.h"
 #include "cmd/cmd.h"
 #include "cmd/session.h"
+#include "export/html.h"
 #include "report/difftext.h"
 #include "report/readjson.h"
 
@@ -125,6 +126,25 @@ static int write_out(const struct pt_diff *d, const struct pt_opts *o,
 	return ret;
 }
 
+static int write_page(const struct pt_diff *d, struct pt_outfile *html)
+{
+	struct pt_err err = { "" };
+	int ret;
+
+	if (!html->f)
+		return 0;
+	ret = pt_diff_html(d, html->f);
+	if (ret) {
+		pt_error("cannot write the comparison to %s: %s", html->path,
+			 strerror(-ret));
+		return ret;
+	}
+	ret = pt_outfile_commit(html, &err);
+	if (ret)
+		pt_error("%s", err.msg);
+	return ret;
+}
+
 /* A gate that cannot tell must not pass. */
 static int judge(const struct pt_diff *d, double limit)
 {
@@ -149,7 +169,7 @@ static int judge(const struct pt_diff *d, double limit)
 }
 
 static int compare(const struct pt_opts *o, const struct loaded *l,
-		   struct pt_outfile *json)
+		   struct pt_outfile *json, struct pt_outfile *html)
 {
 	struct pt_diff *d = NULL;
 	int ret = pt_compare(l->src, l->n, &d), status;
@@ -159,6 +179,8 @@ static int compare(const struct pt_opts *o, const struct loaded *l,
 		return PT_EXIT_FAILED;
 	}
 	ret = write_out(d, o, json);
+	if (!ret)
+		ret = write_page(d, html);
 	status = ret ? PT_EXIT_FAILED : judge(d, o->fail_on_regression);
 	pt_diff_free(d);
 	return status;
@@ -166,7 +188,7 @@ static int compare(const struct pt_opts *o, const struct loaded *l,
 
 int pt_cmd_diff(int argc, char **argv)
 {
-	struct pt_outfile json = { .dir = -1 };
+	struct pt_outfile json = { .dir = -1 }, html = { .dir = -1 };
 	struct pt_err err = { "" };
 	struct loaded l = { .n = 0 };
 	int status = PT_EXIT_FAILED;
@@ -189,9 +211,14 @@ int pt_cmd_diff(int argc, char **argv)
 		pt_error("%s", err.msg);
 		goto out;
 	}
-	status = compare(&o, &l, &json);
+	if (pt_output_html_open(&o, &html, &err)) {
+		pt_error("%s", err.msg);
+		goto out;
+	}
+	status = compare(&o, &l, &json, &html);
 out:
 	pt_outfile_abandon(&json);
+	pt_outfile_abandon(&html);
 	for (i = 0; i < l.n; i++)
 		pt_report_free(l.r[i]);
 	return status;

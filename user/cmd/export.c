@@ -11,6 +11,7 @@
 #include "cmd/outdir.h"
 #include "cmd/session.h"
 #include "export/export.h"
+#include "export/html.h"
 #include "report/demangle.h"
 
 #define BUFFER (1 << 20) /* bytes: one write for many small pieces */
@@ -34,6 +35,7 @@ static int (*const writers[PT_EXPORT_NR])(const struct pt_export *, FILE *) = {
 	[PT_EXPORT_PERFETTO] = pt_export_perfetto,
 	[PT_EXPORT_CHROME] = pt_export_chrome,
 	[PT_EXPORT_FOLDED] = pt_export_folded,
+	[PT_EXPORT_HTML] = pt_export_html,
 };
 
 static int open_one(struct export *e, int i)
@@ -195,6 +197,40 @@ static int run(const struct pt_opts *o, const char *name, FILE *f)
 	return ret ? PT_EXIT_FAILED : PT_EXIT_OK;
 }
 
+/* --format NAME -o OUT is --NAME OUT. 0, or -EINVAL after a sentence. */
+static int take_format(struct pt_opts *o)
+{
+	static const char *const names[PT_EXPORT_NR] = {
+		[PT_EXPORT_PERFETTO] = "perfetto",
+		[PT_EXPORT_CHROME] = "chrome",
+		[PT_EXPORT_FOLDED] = "folded",
+		[PT_EXPORT_HTML] = "html",
+		[PT_EXPORT_SQLITE] = "sqlite",
+		[PT_EXPORT_CSV] = "csv",
+	};
+	int i;
+
+	if (!o->format && !o->output)
+		return 0;
+	if (!o->format || !o->output) {
+		pt_error("--format and -o go together: pipetrace export FILE "
+			 "--format html -o OUT");
+		return -EINVAL;
+	}
+	for (i = 0; i < PT_EXPORT_NR; i++)
+		if (!strcmp(o->format, names[i]))
+			break;
+	if (i == PT_EXPORT_NR || o->export_to[i]) {
+		pt_error(i == PT_EXPORT_NR ?
+				 "there is no format \"%s\": perfetto, chrome, "
+				 "folded, html, sqlite or csv" :
+				 "%s is asked for twice", o->format);
+		return -EINVAL;
+	}
+	o->export_to[i] = o->output;
+	return 0;
+}
+
 int pt_cmd_export(int argc, char **argv)
 {
 	struct pt_opts o;
@@ -205,6 +241,8 @@ int pt_cmd_export(int argc, char **argv)
 		return PT_EXIT_USAGE;
 	if (o.help || o.version)
 		return PT_EXIT_OK;
+	if (take_format(&o))
+		return PT_EXIT_USAGE;
 	for (i = 0; i < PT_EXPORT_NR; i++)
 		n += o.export_to[i] != NULL;
 	if (o.n_files != 1 || !n) {

@@ -233,6 +233,8 @@ static error_t parse_one(int key, char *arg, struct argp_state *state)
 	case K_EXPORT ... K_EXPORT + PT_EXPORT_NR - 1:
 		return take_name("an output", arg,
 				 &o->export_to[key - K_EXPORT]);
+	case K_FORMAT:
+		return take_name("--format", arg, &o->format);
 	case K_CUPTI:
 		o->cupti = true;
 		return 0;

@@ -20,6 +20,7 @@ enum pt_export_format {
 	PT_EXPORT_PERFETTO = 0,
 	PT_EXPORT_CHROME,
 	PT_EXPORT_FOLDED,
+	PT_EXPORT_HTML, /* also beside the diagnosis */
 	PT_EXPORT_SQLITE,
 	PT_EXPORT_CSV, /* a folder */
 	PT_EXPORT_NR
@@ -53,6 +54,7 @@ struct pt_opts {
 	char *files[PT_MAX_FILES];
 	size_t n_files;
 	const char *export_to[PT_EXPORT_NR]; /* NULL: not asked for */
+	const char *format; /* of `export`, where -o says where to; or NULL */
 	bool force; /* replace what exists */
 	double fail_on_regression; /* share of the throughput; NAN: never */
 	double interval_s, last_s; /* of top */

@@ -14,7 +14,10 @@
 	{ "label", K_LABEL, "KEY=VALUE", 0,                                    \
 	  "Store what this run is called in the report, for diff; may be "     \
 	  "given several times", 3 }
+#define HTML(text)                                                             \
+	{ "html", K_EXPORT + PT_EXPORT_HTML, "FILE", 0, text, 3 }
 #define RENDER                                                                 \
+	HTML("Write the report, with timeline and plots, as one HTML page"),   \
 	{ "json", K_JSON, "FILE", 0,                                           \
 	  "Write the report as JSON to FILE; - is standard output, with no "   \
 	  "text there", 3 },                                                   \
@@ -94,6 +97,7 @@ static const struct argp_option diff_options[] = {
 	{ "json", K_JSON, "FILE", 0,
 	  "Write the comparison as JSON to FILE; - is standard output, with no "
 	  "text there", 1 },
+	HTML("Write the comparison as one HTML page"),
 	{ "batch-size", K_BATCH, "N", 0,
 	  "Samples per batch of every capture that does not say it", 1 },
 	{ "fail-on-regression", K_REGRESSION, "PCT", 0,
@@ -112,6 +116,10 @@ static const struct argp_option export_options[] = {
 	FORMAT("sqlite", SQLITE, "FILE", "A database of the same tables"),
 	FORMAT("folded", FOLDED, "FILE",
 	       "Time off the CPU as folded stacks, for flame graphs"),
+	FORMAT("html", HTML, "FILE", "The report as one page for a browser"),
+	{ "format", K_FORMAT, "FORMAT", 0,
+	  "With -o: which of these, instead of the option of that name", 1 },
+	{ "output", 'o', "OUT", 0, "Where --format goes to", 1 },
 	{ "force", K_FORCE, NULL, 0, "Replace files that exist", 2 },
 	{ "batch-size", K_BATCH, "N", 0, "Samples per batch, for samples/s", 2 },
 	COMMON
@@ -156,7 +164,8 @@ const char *const pt_opts_arguments[] = {
 			   "record -o FILE -- CMD [ARG...]",
 	[PT_OPTS_REPORT] = "report FILE",
 	[PT_OPTS_DIFF] = "diff BEFORE AFTER [MORE...]",
-	[PT_OPTS_EXPORT] = "export --FORMAT OUT... FILE",
+	[PT_OPTS_EXPORT] = "export --FORMAT OUT... FILE\n"
+			   "export FILE --format FORMAT -o OUT",
 	[PT_OPTS_TOP] = "top [-p PID]",
 	[PT_OPTS_PLAIN] = NULL,
 };

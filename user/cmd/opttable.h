@@ -25,6 +25,7 @@ enum { /* options without a letter */
 	K_SORT,
 	K_TOP,
 	K_FORCE,
+	K_FORMAT,
 	K_INTERVAL,
 	K_LAST,
 	K_EXPORT, /* and one for each format */

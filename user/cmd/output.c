@@ -7,6 +7,7 @@
 
 #include "cmd/cmd.h"
 #include "cmd/session.h"
+#include "export/html.h"
 #include "report/demangle.h"
 #include "report/json.h"
 #include "report/text.h"
@@ -71,6 +72,41 @@ static int write_json(const struct pt_report *r, const struct pt_opts *o,
 		return ret;
 	}
 	ret = pt_outfile_commit(json, &err);
+	if (ret)
+		pt_error("%s", err.msg);
+	return ret;
+}
+
+int pt_output_html_open(const struct pt_opts *o, struct pt_outfile *html,
+			struct pt_err *err)
+{
+	const char *path = o->export_to[PT_EXPORT_HTML];
+
+	if (!path)
+		return 0;
+	if (!strcmp(path, "-"))
+		return pt_err_set(err, -EINVAL, "the page cannot go to standard "
+				  "output, where the diagnosis goes: name a file");
+	return pt_outfile_open(html, path, err);
+}
+
+int pt_output_html(const struct pt_report *r, const struct pt_model *m,
+		   const struct pt_lanes *lanes, struct pt_outfile *html)
+{
+	struct pt_export x = { .m = m, .r = r, .lanes = lanes };
+	struct pt_err err = { "" };
+	int ret;
+
+	if (!html->f)
+		return 0;
+	ret = pt_export_html(&x, html->f);
+	if (ret) {
+		pt_error("cannot write the page to %s: %s", html->path,
+			 strerror(-ret));
+		pt_outfile_abandon(html);
+		return ret;
+	}
+	ret = pt_outfile_commit(html, &err);
 	if (ret)
 		pt_error("%s", err.msg);
 	return ret;

@@ -10,33 +10,56 @@ static const char doc[] =
 	"Diagnose what `pipetrace record`, or a trace with -o FILE, recorded. The "
 	"report is the one that the live trace printed.";
 
+struct replayed {
+	const struct pt_opts *o;
+	struct pt_report *r;
+	struct pt_outfile json, html;
+	int status;
+};
+
+/* `m` and `lanes` are there where a page was asked for. */
+static int show(void *ctx, const struct pt_model *m,
+		const struct pt_lanes *lanes)
+{
+	struct replayed *k = ctx;
+
+	/* the user's own go before those that were recorded */
+	if (pt_opts_label(k->o, k->r)) {
+		pt_error("too many labels");
+		return -ENOSPC;
+	}
+	k->status = pt_output(k->r, k->o, &k->json);
+	return m ? pt_output_html(k->r, m, lanes, &k->html) : 0;
+}
+
 static int run(const struct pt_opts *o, const char *name, FILE *f)
 {
-	struct pt_outfile json = { .dir = -1 };
-	struct pt_report *r = pt_report_new();
+	struct replayed k = { .o = o, .r = pt_report_new(),
+			      .json = { .dir = -1 }, .html = { .dir = -1 },
+			      .status = PT_EXIT_FAILED };
 	struct pt_err err = { "" };
-	int status = PT_EXIT_FAILED;
+	int ret = -ENOMEM;
 
-	if (!r) {
+	if (!k.r) {
 		pt_error("out of memory");
 		goto out;
 	}
-	if (o->json && pt_outfile_open(&json, o->json, &err)) {
+	ret = o->json ? pt_outfile_open(&k.json, o->json, &err) : 0;
+	if (!ret)
+		ret = pt_output_html_open(o, &k.html, &err);
+	if (ret) {
 		pt_error("%s", err.msg);
 		goto out;
 	}
-	if (pt_replay(f, name, o, r))
-		goto out;
-	/* the user's own go before those that were recorded */
-	if (pt_opts_label(o, r)) {
-		pt_error("too many labels");
-		goto out;
-	}
-	status = pt_output(r, o, &json);
+	if (k.html.f) /* it is made from the model, too */
+		ret = pt_replay_then(f, name, o, k.r, show, &k);
+	else if (!(ret = pt_replay(f, name, o, k.r)))
+		ret = show(&k, NULL, NULL);
 out:
-	pt_outfile_abandon(&json);
-	pt_report_free(r);
-	return status;
+	pt_outfile_abandon(&k.json);
+	pt_outfile_abandon(&k.html);
+	pt_report_free(k.r);
+	return ret ? PT_EXIT_FAILED : k.status;
 }
 
 int pt_cmd_report(int argc, char **argv)

@@ -70,6 +70,8 @@ static int open_outputs(struct pt_session *s, struct pt_err *err)
 
 	if (s->o->json)
 		ret = pt_outfile_open(&s->json, s->o->json, err);
+	if (!ret)
+		ret = pt_output_html_open(s->o, &s->html, err);
 	if (!ret && s->o->output)
 		ret = pt_saving_open(&s->saving, s->o->output, err);
 	if (!ret && s->o->raw_stream) {
@@ -263,7 +265,8 @@ static double cpu_seconds(void)
 static int conclude(struct pt_session *s, struct pt_err *err)
 {
 	struct pt_analysis_opts a = { .batch_size = s->o->batch_size,
-				      .thresholds = &s->o->thresholds };
+				      .thresholds = &s->o->thresholds,
+				      .lanes = s->html.f ? &s->lanes : NULL };
 	struct pt_r_capture *c = &s->report->capture;
 	int ret, more;
 
@@ -307,6 +310,8 @@ static int finish(struct pt_session *s, struct pt_err *err)
 		pt_error("%s", err->msg);
 	status = s->o->record_only ? PT_EXIT_OK :
 				     pt_output(s->report, s->o, &s->json);
+	if (pt_output_html(s->report, s->model, &s->lanes, &s->html))
+		status = PT_EXIT_FAILED;
 	if (pt_saving_end(&s->saving, s->report))
 		s->raw_failed = true;
 	if (s->raw.f) {
@@ -337,6 +342,7 @@ static void release(struct pt_session *s)
 		if (s->pidfds[i] >= 0)
 			close(s->pidfds[i]);
 	pt_outfile_abandon(&s->json);
+	pt_outfile_abandon(&s->html);
 	pt_outfile_abandon(&s->raw);
 	pt_saving_abandon(&s->saving);
 	pt_model_free(s->model);
@@ -353,7 +359,7 @@ int pt_trace(const struct pt_opts *o, struct pt_spawn *cmd, bool cmd_is_ours)
 	struct pt_err err = { "" };
 	int status = PT_EXIT_FAILED;
 
-	s.json.dir = s.raw.dir = s.saving.out.dir = -1;
+	s.json.dir = s.html.dir = s.raw.dir = s.saving.out.dir = -1;
 	s.warn_stream = open_memstream(&s.warnings, &s.warnings_len);
 	s.model = pt_model_new();
 	s.report = pt_report_new();

@@ -9,6 +9,7 @@
 #include <sys/types.h>
 
 #include "analysis/analysis.h"
+#include "analysis/lanes.h"
 #include "capture/capture.h"
 #include "capture/discover.h"
 #include "cmd/options.h"
@@ -37,7 +38,8 @@ struct pt_session {
 	struct pt_cupti *cupti; /* NULL: not asked for */
 	struct pt_model *model;
 	struct pt_report *report;
-	struct pt_outfile json, raw;
+	struct pt_outfile json, raw, html;
+	struct pt_lanes lanes; /* for the page, in the report */
 	struct pt_saving saving;
 
 	pid_t roots[PT_MAX_PIDS];
@@ -112,6 +114,14 @@ void pt_live_tick(struct pt_session *s, unsigned tick);
  */
 int pt_output(struct pt_report *r, const struct pt_opts *o,
 	      struct pt_outfile *json);
+/* The page, where one was asked for (`html` is open). 0 or -errno after a
+ * sentence; the file is closed either way. */
+int pt_output_html(const struct pt_report *r, const struct pt_model *m,
+		   const struct pt_lanes *lanes, struct pt_outfile *html);
+/* Open it, if asked for: a page does not mix with the diagnosis on standard
+ * output. 0 or -errno with `err` filled. */
+int pt_output_html_open(const struct pt_opts *o, struct pt_outfile *html,
+			struct pt_err *err);
 /* Do colours go to standard output; how wide it is (0: unknown). */
 bool pt_want_color(void);
 int pt_terminal_width(void);

@@ -1,0 +1,29 @@
+/* Which page it is, and the theme. */
+
+function main() {
+	const dark = window.matchMedia("(prefers-color-scheme: dark)");
+	let chosen = null, printing = false, page = null;
+	const button = h("button", { type: "button", id: "theme", onclick: () => { chosen = theme() === "dark" ? "light" : "dark"; apply(); } });
+	const theme = () => printing ? "light" : chosen || (dark.matches ? "dark" : "light");
+	function apply() {
+		document.documentElement.dataset.theme = theme();
+		button.textContent = theme() === "dark" ? "☀ Light" : "☾ Dark";
+		button.setAttribute("aria-label", "Switch to the " + (theme() === "dark" ? "light" : "dark") + " theme");
+		if (!page) return;
+		drawPlots();
+		page.draw();
+	}
+	dark.addEventListener("change", apply);
+	window.matchMedia("print").addEventListener("change", (e) => { printing = e.matches; apply(); });
+	apply();
+	const C = data("diff");
+	if (!C) D = data("report");
+	const made = C ? diffPage(C) : reportPage(data("timeline"));
+	const wrap = h("div", { class: "wrap" }, made.parts);
+	const nav = h("nav", { "aria-label": "Parts of the page" }, made.nav.filter(([id]) => wrap.querySelector("#" + id)).map(([id, label]) => h("a", { href: "#" + id }, label)));
+	document.getElementById("page").replaceChildren(h("header", { class: "bar" }, h("span", { class: "name" }, "pipetrace"), nav, button), wrap);
+	page = made;
+	apply();
+	document.documentElement.dataset.ready = Math.round(performance.now());
+}
+main();
