@@ -138,7 +138,7 @@ $(if $(findstring <$(file <$(1))>,<$(2)>),,$(if $(DRY),$(eval $(1): FORCE ; @: o
 	mkdir -p $(dir $(1)))$(file >$(1),$(2))))
 endef
 PAGE := $(B)/html/page.html
-UPLOT := build/npm/node_modules/uplot
+UPLOT := build/npm-page/node_modules/uplot
 PAGE_SRCS := $(wildcard user/export/html/*)
 # Facts of the build that a few files need; only those are rebuilt with it.
 CONFIG := $(B)/version.h

@@ -19,9 +19,9 @@
 #include "report/json_build.h"
 
 #define PT_LOD_COARSE 1024
-#define PT_LOD_PIECES 200000 /* of all lanes: what keeps a page below 3 MB */
-#define PT_LOD_LANE_MAX 20000
-#define PT_HTML_STEPS 16384 /* more are put together */
+#define PT_LOD_BYTES 1600000u /* of all lanes: what keeps a page below 3 MB */
+#define PT_LOD_LANE_MAX 220000u
+#define PT_HTML_STEPS 20480 /* more are put together */
 #define PT_HTML_LANES 48    /* of threads */
 
 /* Categories; their names are what the page gets. */
@@ -63,8 +63,8 @@ void pt_lod_mix(struct pt_lod *l, uint64_t begin, uint64_t end,
 
 /* Adds all that a lane shows; called several times. */
 typedef void (*pt_lod_fn)(const void *src, struct pt_lod *l);
-/* Pack a lane over [begin, end) in at most about `cap` pieces: members
- * resolution_us, detail and coarse of `lane`. */
+/* Pack a lane over [begin, end) in at most `cap` bytes, but for a coarse level
+ * that alone is larger: members resolution_us, detail and coarse of `lane`. */
 void pt_lod_pack(struct pt_jb *b, json_t *lane, pt_lod_fn fn, const void *src,
 		 uint64_t begin, uint64_t end, size_t cap);
 

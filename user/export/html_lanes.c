@@ -17,7 +17,7 @@ struct page {
 	const struct pt_export *x;
 	uint64_t begin, end;
 	json_t *lanes;
-	size_t cap;   /* pieces of a lane */
+	size_t cap;   /* bytes of a lane */
 	size_t n, left_out; /* lanes of threads */
 	const struct pt_thread *shown[PT_HTML_LANES];
 };
@@ -400,11 +400,14 @@ static json_t *categories(struct pt_jb *b)
 /* How many lanes there will be, for the share of each. */
 static size_t count_lanes(const struct pt_export *x)
 {
-	size_t i, n = 2;
+	size_t i, threads = 0, n = 2;
 
-	for (i = 0; i < x->lanes->n_trainers; i++)
-		n += 4 + x->lanes->trainers[i].n_workers;
-	n += x->r->n_workers;
+	for (i = 0; i < x->lanes->n_trainers; i++) {
+		n += 4;
+		threads += x->lanes->trainers[i].n_workers;
+	}
+	/* most of the report's workers are these */
+	n += threads > x->r->n_workers ? threads : x->r->n_workers;
 	return n < PT_HTML_LANES + 32 ? n : PT_HTML_LANES + 32;
 }
 
@@ -417,7 +420,7 @@ json_t *pt_html_timeline(struct pt_jb *b, const struct pt_export *x)
 
 	p.begin = (uint64_t)c->begin_ns;
 	p.end = (uint64_t)c->end_ns;
-	p.cap = PT_LOD_PIECES / count_lanes(x);
+	p.cap = PT_LOD_BYTES / count_lanes(x);
 	p.cap = p.cap < PT_LOD_LANE_MAX ? p.cap : PT_LOD_LANE_MAX;
 	if (c->begin_ns > 0 && c->end_ns > c->begin_ns) {
 		add_uses(&p);

@@ -11,6 +11,8 @@
 #include "export/html_int.h"
 
 #define NS_PER_US 1000u
+#define LEAST 2 /* 255ths of a mix: less cannot be seen */
+#define LONG 10	/* bytes of a usual mixed piece */
 
 /* ---- bytes ------------------------------------------------------------------ */
 
@@ -68,7 +70,6 @@ struct pt_lod {
 	uint64_t resolution; /* ns */
 	struct mix mix;	     /* short ones, not put out yet */
 	struct pt_bytes out;
-	size_t n;
 	float (*coarse)[PT_HC_NR]; /* NULL: not wanted now; ns */
 };
 
@@ -80,7 +81,7 @@ static void put_mix(struct pt_bytes *out, const double *time, double all)
 	for (i = 1; i < PT_HC_NR; i++) {
 		double v = all > 0 ? time[i] / all * 255 + 0.5 : 0;
 
-		if (v < 1)
+		if (v < LEAST)
 			continue;
 		cat[n] = (uint8_t)i;
 		share[n++] = v > 255 ? 255 : (uint8_t)v;
@@ -105,7 +106,6 @@ static uint64_t us_of(const struct pt_lod *l, uint64_t ts)
 static void put_length(struct pt_lod *l, uint64_t begin, uint64_t end)
 {
 	pt_bytes_number(&l->out, us_of(l, end) - us_of(l, begin));
-	l->n++;
 }
 
 static void flush(struct pt_lod *l)
@@ -190,7 +190,6 @@ static void run(struct pt_lod *l, pt_lod_fn fn, const void *src)
 {
 	pt_vec_free(&l->out.b);
 	memset(&l->mix, 0, sizeof(l->mix));
-	l->n = 0;
 	l->at = l->mix.begin = l->mix.end = l->begin;
 	fn(src, l);
 	flush(l);
@@ -244,13 +243,14 @@ void pt_lod_pack(struct pt_jb *b, json_t *lane, pt_lod_fn fn, const void *src,
 	pack_coarse(&l, &coarse);
 	free(l.coarse);
 	l.coarse = NULL;
+	cap = cap > 2 * coarse.b.n ? cap - coarse.b.n : coarse.b.n + LONG;
 	/* two pieces at most for each time of the resolution: this ends */
-	if (l.n > cap && (end - begin) / cap / 4 > l.resolution)
-		l.resolution = (end - begin) / cap / 4;
-	while (l.n > cap && l.resolution < end - begin) {
+	if (l.out.b.n > cap && (end - begin) / (cap / LONG) / 4 > l.resolution)
+		l.resolution = (end - begin) / (cap / LONG) / 4;
+	while (l.out.b.n > cap && l.resolution < end - begin) {
 		run(&l, fn, src);
-		if (l.n > cap)
-			l.resolution *= 2;
+		if (l.out.b.n > cap)
+			l.resolution += l.resolution / 4 + 1;
 	}
 	pt_j_put(b, lane, "resolution_us",
 		 json_integer((json_int_t)(l.resolution / NS_PER_US)));

@@ -202,7 +202,7 @@ function table(cols, rows, opts) {
 		heads.push(th);
 	}
 	fill();
-	const t = h("div", { class: "scroll" }, h("table", { id: opts.id }, h("thead", {}, h("tr", {}, heads)), body));
+	const t = h("div", { class: "scroll" }, h("table", { id: opts.id, class: cols.some((c) => c.wide || c.mono) ? "full" : null }, h("thead", {}, h("tr", {}, heads)), body));
 	if (all) return t;
 	const more = h("button", { type: "button", onclick: () => { all = true; fill(); more.remove(); } }, "Show all " + count(rows.length));
 	return h("div", {}, t, h("p", { class: "note" }, more));

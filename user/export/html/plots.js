@@ -31,7 +31,7 @@ function plot(def) {
 				label: s.label, stroke: s.points && s.line === false ? look(s.look)[0] : s.ink ? css(s.ink) : look(s.look)[0],
 				width: s.line === false ? 0 : s.width || 1.6, dash: s.dash,
 				fill: s.fill ? look(s.look)[0] + (s.fill === true ? "55" : s.fill) : undefined,
-				paths: s.bars ? window.uPlot.paths.bars({ size: [1, Infinity], align: 1 }) : s.steps ? window.uPlot.paths.stepped({ align: -1 }) : s.line === false ? () => null : undefined,
+				paths: s.bars ? window.uPlot.paths.bars({ size: [1, Infinity], align: 1 }) : s.steps ? window.uPlot.paths.stepped({ align: 1 }) : s.line === false ? () => null : undefined,
 				points: { show: !!s.points, size: s.points || 5, fill: look(s.look)[0], stroke: css("--ink"), width: 1 },
 				spanGaps: false, value: (p, v) => known(v) ? (s.format || def.y.format)(v) : "–",
 			}))),
@@ -82,6 +82,23 @@ function unpackSteps(S) {
 		o.worker.push(r.number() - 1);
 	}
 	o.begin = Float64Array.from(o.begin);
+	return o;
+}
+/* As many columns as a plot can show, each with least, mean and largest. */
+function thin(s, most) {
+	const n = s.begin.length, k = Math.ceil(n / most);
+	if (k <= 1 && s.per === 1) return null;
+	const o = { x: [], mean: [], least: [], most: [], wait: [], per: k * s.per, k };
+	const mean = (v) => v.length ? v.reduce((a, b) => a + b, 0) / v.length : null;
+	for (let i = 0; i < n; i += k) {
+		const part = (v) => v.slice(i, i + k).filter(known), m = part(s.mean);
+		const lo = s.per > 1 ? part(s.least) : m, hi = s.per > 1 ? part(s.most) : m;
+		o.x.push(s.begin[i] / 1e6);
+		o.mean.push(mean(m));
+		o.least.push(lo.length ? Math.min(...lo) : null);
+		o.most.push(hi.length ? Math.max(...hi) : null);
+		o.wait.push(mean(part(s.wait)));
+	}
 	return o;
 }
 function histogram(def, H, series) {

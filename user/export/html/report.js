@@ -130,24 +130,24 @@ function grouped(causes) {
 function stepPlots(S, steps) {
 	const out = [], secs = (v) => digits(v, v < 10 ? 1 : 0) + " s";
 	if (!steps) return h("p", {}, unknown("steps"));
-	const xs = Array.from(steps.begin, (t) => t / 1e6), n = xs.length;
-	const odd = new Array(n).fill(null);
+	const few = thin(steps, 500), xs = few ? few.x : Array.from(steps.begin, (t) => t / 1e6), n = xs.length;
+	const per = few ? few.per : 1, odd = new Array(n).fill(null), wait = few ? few.wait : steps.wait;
 	let marked = 0;
 	for (const o of D.steps.outliers || []) {
-		const i = Math.floor((o.index - steps.first) / steps.per);
+		const i = Math.floor((o.index - steps.first) / per);
 		if (i >= 0 && i < n) { odd[i] = Math.max(odd[i] || 0, o.ms); marked++; }
 	}
-	const top = Math.max(...steps.mean.filter(known), ...odd.filter(known), 0), low = Math.min(...steps.mean.filter((v) => v > 0));
-	const base = [{ label: "step time" + (steps.per > 1 ? ", mean" : ""), look: "network", width: n > 2000 ? 1 : 1.4 }];
-	const cols = [xs, steps.mean];
-	if (steps.per > 1) {
-		base.push({ label: "longest", look: "sync", width: 1 });
-		cols.push(steps.most);
-	}
-	base.push({ label: "data wait", look: "data_wait", width: 1.2, dash: [5, 3] }, { label: "outlier", look: "page_fault", line: false, points: 8 });
-	out.push(plot({ id: "plot-steps", title: "Step time and data wait", height: 250, data: cols.concat([steps.wait, odd]), series: base,
-		x: { label: "time", format: secs }, y: { format: millis, log: low > 0 && top > 30 * low && !steps.wait.some((v) => v === 0) },
-		note: (steps.per > 1 ? "Each point stands for " + steps.per + " steps. " : "") + (marked ? count(marked) + " outliers are marked. " : "") + "Drag to zoom, double-click for all." }));
+	const all = (few ? few.most : steps.mean).filter(known), usual = D.steps.period_ms ? D.steps.period_ms.p50 : 0;
+	const log = usual > 0 && Math.max(...all, ...odd.filter(known)) > 25 * usual;
+	const waits = { label: "data wait" + (few ? ", mean" : ""), look: "data_wait", width: 1, fill: log ? undefined : "55" };
+	const data = few ? [xs, few.least, few.most, few.mean, wait, odd] : [xs, steps.mean, wait, odd];
+	const mark = { label: "outlier", look: "page_fault", line: false, points: 8 };
+	const series = few ? [{ label: "shortest", look: "gpu_idle", width: .6 }, { label: "longest", look: "gpu_idle", width: .6 }, { label: "mean", look: "network", width: 1.8 }, waits, mark] :
+		[{ label: "step time", look: "network", width: 1.5 }, waits, mark];
+	out.push(plot({ id: "plot-steps", title: "Step time and data wait", height: 250, series, bands: few ? [[2, 1]] : undefined,
+		data: log ? data.map((d, i) => i ? d.map((v) => v > 0 ? v : null) : d) : data,
+		x: { label: "time", format: secs }, y: { format: millis, log },
+		note: (per > 1 ? "Each point stands for " + per + " steps; the band is from the shortest to the longest. " : "") + (marked ? count(marked) + " outliers are marked. " : "") + "Drag to zoom, double-click for all." }));
 	if (S.histogram) out.push(histogram({ id: "plot-histogram", title: "How long steps take", height: 250, note: "Bins grow with the time, by equal ratios." }, S.histogram,
 		[{ label: "steps", look: "network", counts: S.histogram.counts }]));
 	return h("div", { class: "two" }, out);

@@ -82,7 +82,7 @@ function Timeline(T, steps) {
 
 	/* ---- geometry ---- */
 	const AXIS = 22, MAP = 20;
-	const left = () => width < 620 ? 92 : 178;
+	const left = () => width < 620 ? 106 : 178;
 	const heightOf = (l) => big(l) ? 34 : l.kind === "steps" ? 16 : 22;
 	let tops = [], height = 0;
 	function layout() {
@@ -116,6 +116,8 @@ function Timeline(T, steps) {
 		const bucket = (width - left()) * full / T.coarse_buckets / (view[1] - view[0]);
 		return j - i > 4000 && bucket <= 1.7 ? l.coarse : l.detail;
 	}
+	/* to whole pixels of the screen: no seams between neighbours */
+	const snap = (x) => { const r = window.devicePixelRatio || 1; return Math.round(x * r) / r; };
 	function bars(x, w, y, hgt, parts) {
 		let at = y + hgt;
 		for (const [c, s] of parts) {
@@ -137,10 +139,13 @@ function Timeline(T, steps) {
 			filled = 0;
 		}
 		for (; i < end.length && x < x1; i++) {
-			const to = Math.min(xOf(end[i]), x1), c = v.cat[i];
+			let to = Math.min(xOf(end[i]), x1);
+			const c = v.cat[i];
 			const parts = c >= 0 ? null : v.mix[-1 - c];
 			if (to - x >= 1) {
 				flushColumn();
+				x = snap(x);
+				to = snap(to);
 				if (c > 0) { ctx.fillStyle = fillOf(ctx, nameOf(c)); ctx.fillRect(x, y, to - x, hgt); }
 				if (parts) bars(x, to - x, y, hgt, pairs(parts));
 				col = Math.floor(to);
@@ -325,7 +330,7 @@ function Timeline(T, steps) {
 		return [...sum].sort((a, b) => b[1] - a[1]).map(([c, s]) => [c, s / (view[1] - view[0])]);
 	}
 	function said(l, parts) {
-		if (!parts.length) return l.kind === "wait" ? "no wait" : "nothing known";
+		if (!parts.length) return { wait: "no wait for data", disk: "no thread waits for storage", cpu: "no thread runs", steps: "no step" }[l.kind] || "not known";
 		return parts.map(([c, s]) => l.scale ? nameWord(c) + " " + three(s * l.scale) + " of " + three(l.scale) :
 			nameWord(c) + (s < .995 ? " " + percent(s) : "")).join(" · ");
 	}
@@ -506,7 +511,7 @@ function lowerBound(a, t) {
 }
 /* A moment, with as many digits as `step` needs. Both in us. */
 function clock(us, step) {
-	const unit = step >= 2e3 || us === 0 ? [1e6, " s"] : [1e3, " ms"];
+	const unit = step >= 2e3 || us === 0 || us >= 1e6 ? [1e6, " s"] : [1e3, " ms"];
 	const d = Math.max(0, Math.min(6, Math.ceil(-Math.log10(step / unit[0]) - 1e-9)));
 	return digits(us / unit[0], d) + unit[1];
 }
