@@ -133,13 +133,13 @@ function Timeline(T, steps) {
 		const add = (c, s) => acc.set(c, (acc.get(c) || 0) + s);
 		let i = firstAfter(end, view[0]), x = left(), col = Math.floor(x), acc = new Map(), filled = 0;
 		function flushColumn() { /* what is narrower than a pixel, by its share of it */
-			const all = Math.max(1, filled);
+			const all = Math.max(.5, filled);
 			if (acc.size) bars(col, 1, y, hgt, [...acc].sort((a, b) => a[0] - b[0]).map(([c, s]) => [c, s / all]));
 			acc = new Map();
 			filled = 0;
 		}
 		for (; i < end.length && x < x1; i++) {
-			let to = Math.min(xOf(end[i]), x1);
+			let to = Math.max(x, Math.min(xOf(end[i]), x1)); /* x may be rounded */
 			const c = v.cat[i];
 			const parts = c >= 0 ? null : v.mix[-1 - c];
 			if (to - x >= 1) {
