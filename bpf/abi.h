@@ -40,6 +40,7 @@
 #define PT_REC_READS 12	    /* short read calls of a thread on one file, summed */
 #define PT_REC_BLOCK 14	    /* block requests of a thread at one disk, summed */
 #define PT_REC_WRITES 15    /* write and fsync calls of a thread on one file */
+#define PT_REC_SOCK 16	    /* a socket: its two ends, and what came in so far */
 /* 64 and up are made in user space and travel in the same stream */
 #define PT_REC_SAMPLE 64 /* per process, once a second: memory, CPU, bytes */
 #define PT_REC_LOSS 65	 /* loss counters, cumulative */
@@ -77,6 +78,11 @@ _Static_assert(sizeof(struct pt_hdr) == 32, "pt_hdr");
 #define PT_F_READ_FAILED 0x0040	  /* a kernel or user read did not work:
 				   * object fields are unknown, not 0 */
 #define PT_F_BOUND 0x0080	  /* READS: no more bytes than this */
+#define PT_F_AWAITED 0x0100	  /* OFF: on a socket that was written to and had
+				   * not answered when the wait began */
+#define PT_F_AGAIN 0x0200	  /* OFF: ... as in the wait before on it */
+#define PT_F_READY_FIRST 0x0400	  /* OFF: the object is the first one that was
+				   * ready when an epoll wait ended */
 
 struct pt_rec_fork {
 	struct pt_hdr hdr; /* the parent */
@@ -346,6 +352,37 @@ struct pt_rec_disk {
 	char mount[160]; /* where the target sees the file system */
 };
 _Static_assert(sizeof(struct pt_rec_disk) == 384, "pt_rec_disk");
+
+/*
+ * A socket of the target: when it is first seen, connected, closed, once a
+ * second while it is waited on, and at the end. Counters are cumulative since
+ * the connection began; the last record of a connection counts.
+ * PT_F_SINCE_UNKNOWN: it was open before it was seen. hdr.tid: who was seen
+ * with it first; hdr.seq is 0: these records are not numbered, for an
+ * interrupt makes some of them. Addresses are in network byte order, IPv4 in
+ * the first four bytes.
+ */
+#define PT_SOCK_UNKNOWN (~0ULL)
+#define PT_SOCK_PATH 64
+struct pt_rec_sock {
+	struct pt_hdr hdr;
+	__u64 inode;
+	__u64 received;	  /* payload bytes; PT_SOCK_UNKNOWN: not TCP */
+	__u64 sent;
+	__u64 opened;	  /* connect() began; 0 not seen */
+	__u64 connect_ns; /* ... and took so long; 0 not seen */
+	__u32 family;	  /* AF_* */
+	__u16 protocol;	  /* IPPROTO_* */
+	__u16 state;	  /* TCP_*, 1: connected */
+	__u16 local_port, remote_port; /* host byte order */
+	__u32 srtt_us;	  /* smoothed round trip; 0 unknown */
+	__u32 retransmits; /* segments that this side sent again */
+	__u32 out_of_order; /* packets that came before earlier ones */
+	__u8 local[16], remote[16];
+	char path[PT_SOCK_PATH]; /* AF_UNIX: the name of the other end, or of
+				  * this one; may begin with NUL, may be cut */
+};
+_Static_assert(sizeof(struct pt_rec_sock) == 192, "pt_rec_sock");
 
 struct pt_rec_sample { /* user space; hdr.tid == hdr.tgid */
 	struct pt_hdr hdr;

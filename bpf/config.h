@@ -12,9 +12,11 @@ struct pt_config {
 	__u32 file_names; /* 1: FILE records */
 	__u64 slow_ns;	  /* a read that took longer is recorded by itself */
 	__u32 block;	  /* 1: block requests are counted */
+	__u32 sockets;	  /* 1: SOCK records */
+	__u32 epoll;	  /* 1: what ended an epoll wait is looked for */
 	__u32 pad;
 };
-_Static_assert(sizeof(struct pt_config) == 40, "pt_config");
+_Static_assert(sizeof(struct pt_config) == 48, "pt_config");
 
 /* Passes of the task iterator; the value is set before each run. */
 #define PT_PASS_SEED 1	/* make storage for the threads of the target set */
@@ -24,6 +26,7 @@ _Static_assert(sizeof(struct pt_config) == 40, "pt_config");
 #define PT_MAX_TARGETS 16384
 #define PT_MAX_FILES 16384
 #define PT_MAX_TEXTS 4096
+#define PT_MAX_SOCKS 16384
 
 /* Where a process has the code of an outer GPU library. */
 struct pt_text_key {

@@ -105,6 +105,7 @@ struct pt_thread {
 	__u64 skip_sp;
 	__u64 gpu_out;
 	__u64 gpu_name;
+	__u64 epoll; /* it waits there: a struct eventpoll; 0 none */
 };
 
 struct pt_file_key {

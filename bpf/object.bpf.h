@@ -77,6 +77,8 @@ static __always_inline bool pt_fd_first(__s32 nr)
 	return n < 512 && (pt_fd_calls[(n >> 6) & 7] & BIT64(n));
 }
 
+#define PT_ANON_INODE_MAGIC 0x09041934
+
 static __always_inline __u16 pt_mode_kind(__u16 mode)
 {
 	switch (mode & 0170000) {
@@ -119,6 +121,10 @@ static __always_inline void pt_file_object(__u64 file, struct pt_object *o)
 	o->id = BPF_CORE_READ(inode, i_ino);
 	o->dev = BPF_CORE_READ(inode, i_sb, s_dev);
 	o->kind = pt_mode_kind(BPF_CORE_READ(inode, i_mode));
+	/* Inside the kernel epolls, eventfds, ... are regular files since 6.16. */
+	if (o->kind == PT_OBJ_FILE &&
+	    BPF_CORE_READ(inode, i_sb, s_magic) == PT_ANON_INODE_MAGIC)
+		o->kind = PT_OBJ_OTHER;
 }
 
 #define PT_AF_UNIX 1
@@ -242,9 +248,9 @@ done:
 }
 
 /* Write the name of a regular file once. */
-static __noinline int pt_file_note(struct pt_thread *th, struct task_struct *t,
-				   __u64 file, struct pt_file_key *key,
-				   __u64 ts)
+static __noinline __attribute__((unused)) int
+pt_file_note(struct pt_thread *th, struct task_struct *t, __u64 file,
+	     struct pt_file_key *key, __u64 ts)
 {
 	struct pt_file_slot *s;
 	struct inode *inode;

@@ -3,7 +3,7 @@
 #ifndef PT_OFF_BPF_H
 #define PT_OFF_BPF_H
 
-#include "object.bpf.h"
+#include "sock.bpf.h"
 
 /*
  * The iterator found the thread off its CPU a moment ago, but it can be
@@ -41,6 +41,11 @@ static __always_inline void pt_off_begin(struct pt_thread *th,
 	} else {
 		flags |= PT_F_PREEMPTED;
 	}
+	th->epoll = 0;
+	if (own && pt_cfg.sockets && o.kind == PT_OBJ_SOCK)
+		flags |= pt_sock_wait(task, o.file, o.id, th->syscall, false);
+	else if (own && pt_cfg.epoll && o.file && pt_nr_epoll(th->syscall))
+		th->epoll = pt_file_epoll(o.file);
 	th->object = o.id;
 	th->dev = o.dev;
 	th->obj_kind = o.kind;
@@ -56,6 +61,26 @@ static __always_inline void pt_off_begin(struct pt_thread *th,
 
 		pt_file_note(th, task, o.file, &key, now);
 	}
+}
+
+/* An epoll wait is over: it was for the first socket that is ready. */
+static __always_inline void pt_off_epoll(struct pt_thread *th,
+					 struct task_struct *task)
+{
+	struct pt_object o = {};
+	__u64 file = pt_epoll_ready(th->epoll);
+
+	th->epoll = 0;
+	if (!file)
+		return;
+	pt_file_object(file, &o);
+	if (o.kind != PT_OBJ_SOCK)
+		return;
+	th->flags |= PT_F_READY_FIRST |
+		     pt_sock_wait(task, file, o.id, th->syscall, true);
+	th->object = o.id;
+	th->dev = o.dev;
+	th->obj_kind = o.kind;
 }
 
 static __always_inline void pt_off_fill(struct pt_rec_off *r, struct pt_thread *th,

@@ -51,6 +51,8 @@ static __always_inline void switch_in(struct pt_thread *th,
 		th->tot.block_ns += blocked;
 	if (now - off_ts < pt_cfg.min_off_ns)
 		return;
+	if (pt_cfg.epoll && th->epoll)
+		pt_off_epoll(th, task);
 	r = pt_rec_new(struct pt_rec_off, PT_REC_OFF, th, task, now);
 	if (!r)
 		return;

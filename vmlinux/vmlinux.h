@@ -105,14 +105,38 @@ struct files_struct {
 	struct fdtable *fdt;
 };
 
+struct in6_addr {
+	union {
+		__u8 u6_addr8[16];
+	} in6_u;
+};
+
 struct sock_common {
+	__be32 skc_daddr;
+	__be32 skc_rcv_saddr;
+	__be16 skc_dport;
+	__u16 skc_num;
 	unsigned short skc_family;
+	volatile unsigned char skc_state;
+	unsigned long skc_flags;
+	struct in6_addr skc_v6_daddr; /* optional */
+	struct in6_addr skc_v6_rcv_saddr; /* optional */
 };
 
 struct socket;
 
+struct upid {
+	int nr;
+};
+
+struct pid {
+	struct upid numbers[1];
+};
+
 struct sock {
 	struct sock_common __sk_common;
+	__u16 sk_protocol;
+	struct pid *sk_peer_pid;
 	struct socket *sk_socket;
 };
 
@@ -121,8 +145,44 @@ struct socket {
 	struct sock *sk;
 };
 
+struct tcp_sock {
+	__u32 write_seq;
+	__u32 srtt_us;
+	__u64 bytes_received;
+	__u64 bytes_sent;
+	__u32 total_retrans;
+	__u32 rcv_ooopack;
+};
+
+struct sockaddr_un {
+	char sun_path[108];
+};
+
+struct unix_address {
+	int len;
+	struct sockaddr_un name[0];
+};
+
 struct unix_sock {
+	struct unix_address *addr;
 	struct sock *peer;
+};
+
+struct list_head {
+	struct list_head *next, *prev;
+};
+
+struct epoll_filefd {
+	struct file *file;
+};
+
+struct epitem {
+	struct list_head rdllink;
+	struct epoll_filefd ffd;
+};
+
+struct eventpoll {
+	struct list_head rdllist;
 };
 
 struct signal_struct {
@@ -221,6 +281,13 @@ struct bpf_iter_meta {
 struct bpf_iter__task {
 	struct bpf_iter_meta *meta;
 	struct task_struct *task;
+};
+
+struct bpf_iter__task_file {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+	__u32 fd;
+	struct file *file;
 };
 
 #pragma clang attribute pop

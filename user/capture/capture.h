@@ -116,6 +116,9 @@ struct pt_features {
 	bool libaio; /* the functions of fs/aio.c that read */
 	bool block;	  /* tracepoints of block requests */
 	bool block_start; /* ... and of their making, Linux 6.5 */
+	bool sockets, sock_state, sock_iter; /* TCP's counters; connections as
+					      * they come and go; a walk */
+	bool epoll; /* what ended an epoll wait can be found */
 	char kernel[64];
 	char lockdown[32]; /* none integrity confidentiality unknown */
 	char missing[256]; /* first requirement that is not met, or "" */

@@ -59,25 +59,43 @@ bool pt_features_fentry(const char *function)
 	return loads_on(function, BPF_TRACE_FENTRY, nop, 2);
 }
 
-/* The result is read from the request: since 5.19 it is kept there. */
-static bool probe_io_uring(void)
+/* The kernel has this structure, with this member: of its own, or of an unnamed
+ * part of it. */
+static bool has_member(const struct btf *btf, const char *type,
+		       const char *member)
+{
+	int id = btf__find_by_name_kind(btf, type, BTF_KIND_STRUCT), i;
+	const struct btf_type *t;
+
+	t = id > 0 ? btf__type_by_id(btf, (uint32_t)id) : NULL;
+	for (i = 0; t && i < btf_vlen(t); i++)
+		if (!strcmp(btf__name_by_offset(btf, btf_members(t)[i].name_off),
+			    member))
+			return true;
+	return false;
+}
+
+/* The result is read from the request: since 5.19 it is kept there. Epoll's
+ * list of what is ready, and TCP's counters, have been there since 4.19. */
+static void probe_types(struct pt_features *f)
 {
 	struct btf *btf = btf__load_vmlinux_btf();
-	const struct btf_member *m;
-	const struct btf_type *t;
-	bool found = false;
-	int id, i;
 
 	if (libbpf_get_error(btf))
-		return false;
-	id = btf__find_by_name_kind(btf, "io_kiocb", BTF_KIND_STRUCT);
-	t = id > 0 ? btf__type_by_id(btf, (uint32_t)id) : NULL;
-	for (i = 0; t && i < btf_vlen(t) && !found; i++) {
-		m = btf_members(t) + i;
-		found = !strcmp(btf__name_by_offset(btf, m->name_off), "cqe");
-	}
+		return;
+	f->io_uring = has_member(btf, "io_kiocb", "cqe") &&
+		      loads_on("io_uring_complete", BPF_TRACE_RAW_TP, nop, 2);
+	f->sockets = has_member(btf, "tcp_sock", "bytes_received") &&
+		     has_member(btf, "tcp_sock", "bytes_sent") &&
+		     has_member(btf, "tcp_sock", "write_seq") &&
+		     has_member(btf, "sock", "sk_peer_pid");
+	f->sock_state = f->sockets &&
+			loads_on("inet_sock_set_state", BPF_TRACE_RAW_TP, nop, 2);
+	f->sock_iter = f->sockets && loads_on("task_file", BPF_TRACE_ITER, nop, 2);
+	f->epoll = f->sockets && has_member(btf, "eventpoll", "rdllist") &&
+		   has_member(btf, "epitem", "rdllink") &&
+		   has_member(btf, "epitem", "ffd");
 	btf__free(btf);
-	return found && loads_on("io_uring_complete", BPF_TRACE_RAW_TP, nop, 2);
 }
 
 static bool probe_task_pt_regs(void)
@@ -370,12 +388,12 @@ int pt_features_probe(struct pt_features *f)
 		f->kprobe = probe_kprobe();
 		f->pages = loads_on("mm_filemap_get_pages", BPF_TRACE_RAW_TP,
 				    nop, 2);
-		f->io_uring = probe_io_uring();
 		f->libaio = pt_aio_probe(f);
 		f->block = loads_on("block_rq_complete", BPF_TRACE_RAW_TP,
 				    nop, 2);
 		f->block_start = f->block && loads_on("block_io_start",
 						      BPF_TRACE_RAW_TP, nop, 2);
+		probe_types(f);
 	}
 	libbpf_set_print(old);
 	find_missing(f);

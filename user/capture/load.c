@@ -81,6 +81,7 @@ static int choose(struct pt_capture *c, const struct pt_capture_opts *o,
 		s->progs.pt_nvtx_return_multi,
 		(enum bpf_attach_type)PT_ATTACH_UPROBE_MULTI);
 
+	pt_socks_choose(c, o, plain);
 	pt_blocks_choose(c, o, plain);
 	r = pt_reads_choose(c, o, plain);
 	if (!r)
@@ -182,6 +183,7 @@ int pt_load(struct pt_capture *c, const struct pt_capture_opts *o,
 	}
 	pt_hook_set(c, "sched", "tp_btf", "%s", "");
 	pt_hook_set(c, "tasks", "tp_btf", "%s", "");
+	pt_socks_attach(c);
 	r = pt_reads_attach(c, o);
 	if (r)
 		goto no_door;

@@ -261,6 +261,7 @@ int pt_capture_open(struct pt_capture **out, const struct pt_capture_opts *o,
 	r = pt_targets_fill(c, err);
 	if (r)
 		goto out;
+	pt_socks_pass(c, PT_PASS_SEED, 0);
 	open_gpu(c, o);
 	if (o->step_marker)
 		r = pt_marker_open(c, o, err);
@@ -396,6 +397,7 @@ int pt_capture_stop(struct pt_capture *c, pt_record_fn fn, void *ctx)
 	/* Room for the final pass. */
 	d = pt_capture_drain(c, fn, ctx);
 	r = pt_run_pass(c, PT_PASS_FINAL, end);
+	pt_socks_pass(c, PT_PASS_FINAL, end);
 	if (pt_capture_target_gone(c))
 		queue_mark(c, PT_MARK_TARGET_EXIT, end);
 	else

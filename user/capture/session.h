@@ -122,6 +122,15 @@ bool pt_aio_probe(const struct pt_features *f);
 void pt_aio_choose(struct pt_capture *c, bool on);
 /* After loading; says in the hooks what opened. */
 void pt_aio_attach(struct pt_capture *c);
+/* ---- socks.c: who sockets are connected to --------------------------------- */
+/* Before loading: which programs. `plain` as in load.c. */
+void pt_socks_choose(struct pt_capture *c, const struct pt_capture_opts *o,
+		     bool plain);
+/* After loading; says in the hooks what opened. */
+void pt_socks_attach(struct pt_capture *c);
+/* Look at the target's open connections: PT_PASS_SEED those not known yet,
+ * PT_PASS_FINAL all; ts 0 means now. */
+void pt_socks_pass(struct pt_capture *c, uint32_t pass, uint64_t ts);
 
 /* ---- blocks.c: block requests ----------------------------------------------- */
 /* Before loading, after it, once a second and at the end. `plain` as in load.c.

@@ -84,6 +84,17 @@ static void show_reads(const struct pt_features *f)
 				  "another thread count when they are inserted");
 }
 
+static void show_sockets(const struct pt_features *f)
+{
+	row("network peers", f->sock_state ? "tp_btf" :
+			     f->sockets ? "sched" : "none",
+	    f->sock_state && f->sock_iter ? "" :
+	    f->sockets ? "connections are seen when a thread waits on them" :
+			 "waits for the network have no peer");
+	row("epoll waits", f->epoll ? "first ready socket" : "none",
+	    f->epoll ? "" : "what an epoll wait was for is not seen");
+}
+
 static void show_doors(const struct pt_features *f)
 {
 	bool uprobes = f->uprobe && f->attach_cookie;
@@ -96,6 +107,7 @@ static void show_doors(const struct pt_features *f)
 	    f->uprobe_multi ? "" : "detaching takes about 0.1 s per entry "
 				   "point");
 	show_reads(f);
+	show_sockets(f);
 	row("file names", f->probe_read_kernel ? "probe_read_kernel" : "none",
 	    f->probe_read_kernel ? "" : "files show by inode only");
 	row("lockdown", f->lockdown, "");

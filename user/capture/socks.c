@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Who the target's sockets are connected to. */
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <unistd.h>
+
+#include "capture/session.h"
+
+void pt_socks_choose(struct pt_capture *c, const struct pt_capture_opts *o,
+		     bool plain)
+{
+	struct pipetrace_bpf *s = c->skel;
+	bool on = c->feat.sockets && !plain;
+
+	s->rodata->pt_cfg.sockets = on;
+	s->rodata->pt_cfg.epoll = on && c->feat.epoll;
+	/* Every connection of the machine passes it, a few times in its life. */
+	bpf_program__set_autoload(s->progs.pt_sock_state,
+				  on && c->feat.sock_state &&
+					  o->mode != PT_MODE_LIGHT);
+	bpf_program__set_autoload(s->progs.pt_iter_socks,
+				  on && c->feat.sock_iter);
+}
+
+void pt_socks_attach(struct pt_capture *c)
+{
+	struct pipetrace_bpf *s = c->skel;
+
+	if (!s->rodata->pt_cfg.sockets) {
+		pt_hook_set(c, "sockets", "none",
+			    "this kernel does not show who a socket is connected "
+			    "to: waits for the network have no peer");
+		return;
+	}
+	if (bpf_program__fd(s->progs.pt_sock_state) >= 0)
+		s->links.pt_sock_state =
+			bpf_program__attach(s->progs.pt_sock_state);
+	if (bpf_program__fd(s->progs.pt_iter_socks) >= 0)
+		s->links.pt_iter_socks =
+			bpf_program__attach(s->progs.pt_iter_socks);
+	if (s->links.pt_sock_state)
+		pt_hook_set(c, "sockets", "tp_btf", "%s",
+			    s->rodata->pt_cfg.epoll ? "" :
+			    "what an epoll wait was for is not seen");
+	else
+		pt_hook_set(c, "sockets", "sched",
+			    "connections are seen when a thread waits on them: "
+			    "connect times, and bytes of those that nobody "
+			    "waited on, are not");
+}
+
+/* The walk passes every descriptor of the machine. */
+void pt_socks_pass(struct pt_capture *c, uint32_t pass, uint64_t ts)
+{
+	struct bpf_link *link = c->skel->links.pt_iter_socks;
+	char buf[256];
+	ssize_t n;
+	int fd;
+
+	if (!link)
+		return;
+	c->skel->bss->pt_pass_ts = ts;
+	c->skel->bss->pt_pass = pass;
+	fd = bpf_iter_create(bpf_link__fd(link));
+	if (fd < 0) {
+		pt_hook_set(c, "sockets", "sched",
+			    "connections that nobody waited on were not looked "
+			    "for");
+		return;
+	}
+	do {
+		n = read(fd, buf, sizeof(buf));
+	} while (n > 0 || (n < 0 && (errno == EINTR || errno == EAGAIN)));
+	close(fd);
+}
