@@ -368,7 +368,8 @@ void st_seal(struct stream *s)
 		}
 		/* file names and the like count for no thread */
 		if (rec->r.hdr.kind < PT_REC_SAMPLE &&
-		    rec->r.hdr.kind != PT_REC_FILE)
+		    rec->r.hdr.kind != PT_REC_FILE &&
+		    rec->r.hdr.kind != PT_REC_SOCK)
 			rec->r.hdr.seq = t->seq++;
 		add_up(t, rec);
 	}

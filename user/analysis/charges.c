@@ -23,6 +23,10 @@ static int by_subject(const void *a, const void *b)
 		return x->dev < y->dev ? -1 : 1;
 	if (x->inode != y->inode)
 		return x->inode < y->inode ? -1 : 1;
+	if (x->peer != y->peer)
+		return x->peer < y->peer ? -1 : 1;
+	if (x->awaited != y->awaited)
+		return x->awaited ? 1 : -1;
 	return x->syscall < y->syscall ? -1 : x->syscall > y->syscall;
 }
 

@@ -130,6 +130,8 @@ static const char *charge_what(struct pt_an *an, const struct pt_trainer *t,
 		if (f && f->path)
 			return pt_arena_strdup(an->a, f->path);
 	}
+	if (c->peer)
+		return pt_peer_name(an, c->peer - 1);
 	if (c->cause == PT_CAUSE_UNKNOWN && c->syscall == 35)
 		return "nanosleep";
 	if (c->cause == PT_CAUSE_UNKNOWN && c->syscall == 230)

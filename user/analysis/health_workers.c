@@ -292,6 +292,8 @@ struct demand {
  * fetches data reads from the one that it has asked. */
 static bool is_listening(const struct pt_an *an, const struct pt_iv *iv)
 {
+	if (!pt_is_asked(an, iv)) /* it asks */
+		return false;
 	switch (iv->syscall) {
 	case PT_NR_accept: case PT_NR_accept4:
 	case PT_NR_epoll_wait: case PT_NR_epoll_pwait: case PT_NR_epoll_pwait2:

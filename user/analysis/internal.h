@@ -32,13 +32,15 @@ struct pt_charge {
 	uint32_t pid, tid;
 	uint32_t dev;
 	uint64_t inode; /* 0: no file */
+	uint32_t peer;	/* 1 + its index, for NETWORK; 0 unknown */
+	bool awaited;	/* ... while its answer had not begun to come */
 	uint8_t cause;	/* enum pt_cause */
 	int16_t syscall; /* for UNKNOWN: what it was in */
 };
 typedef PT_VEC(struct pt_charge) pt_charges;
 /* charges.c: take one in, joined with its like now or later. 0 or -ENOMEM. */
 int pt_add_charge(pt_charges *c, const struct pt_charge *x);
-/* One for each cause, thread, file and call; in that order. */
+/* One for each cause, thread, file, peer and call; in that order. */
 void pt_join_charges(pt_charges *c);
 
 struct pt_worker {
@@ -244,6 +246,17 @@ int pt_fill_phases(struct pt_an *an, const struct pt_trainer *t);
 int pt_fill_tables(struct pt_an *an);
 /* working_set.c: behind the tables. */
 void pt_fill_working_set(struct pt_an *an);
+/* peers.c: who the job's sockets are connected to; behind the charges. */
+int pt_fill_peers(struct pt_an *an);
+/* The socket that a wait is for, where more than its inode is known; NULL. */
+const struct pt_sock *pt_wait_sock(const struct pt_an *an, const struct pt_iv *iv);
+/* The peer with this index as ADDRESS:PORT, [ADDRESS]:PORT or a Unix socket's
+ * name, in the report's arena; NULL: out of memory, or no address. */
+const char *pt_peer_name(struct pt_an *an, uint32_t index);
+/* The other side of this wait on a socket is of the job itself. */
+bool pt_wait_inside(const struct pt_an *an, const struct pt_iv *iv);
+/* ... is somebody who asks the job, or may be. */
+bool pt_is_asked(const struct pt_an *an, const struct pt_iv *iv);
 /* devices.c: behind the tables; with samples of NVML alone. */
 int pt_fill_devices(struct pt_an *an);
 int pt_fill_operations(struct pt_an *an, const struct pt_trainer *t);

@@ -375,6 +375,8 @@ int pt_fill_tables(struct pt_an *an)
 	if (!err)
 		err = pt_fill_writes(an);
 	if (!err)
+		err = pt_fill_peers(an);
+	if (!err)
 		err = fill_series(an);
 	if (!err)
 		err = pt_fill_devices(an);

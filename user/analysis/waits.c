@@ -46,6 +46,12 @@ static int charge(struct walker *k, enum pt_cause cause,
 		c.dev = iv->dev;
 		c.inode = iv->object;
 	}
+	if (iv && cause == PT_CAUSE_NETWORK) {
+		const struct pt_sock *s = pt_wait_sock(k->an, iv);
+
+		c.peer = s ? s->peer->index + 1 : 0;
+		c.awaited = iv->sock & PT_IV_SOCK_AWAITED;
+	}
 	if (iv && cause == PT_CAUSE_UNKNOWN)
 		c.syscall = iv->syscall;
 	return pt_add_charge(&k->t->charges, &c);
@@ -107,7 +113,8 @@ static int charge_futex(struct walker *k, uint64_t b, uint64_t e,
 enum pt_cause pt_piece_cause(const struct pt_an *an, const struct pt_worker *w,
 			     const struct pt_iv *iv)
 {
-	bool inside = iv->valid_wake && pt_model_proc(an->m, iv->waker_tgid);
+	bool inside = iv->wait == PT_WAIT_SOCK || iv->wait == PT_WAIT_POLL ?
+			      pt_wait_inside(an, iv) : false;
 
 	switch (iv->wait) {
 	case PT_WAIT_DISK:
@@ -327,7 +334,9 @@ static int main_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv,
 			return pt_walk(t->pin, b, e, pin_piece, k);
 		return charge_sender(k, b, e, iv);
 	}
-	if (iv->wait == PT_WAIT_SOCK && t->handoffs && iv->valid_wake) {
+	cause = pt_piece_cause(k->an, NULL, iv);
+	if (iv->wait == PT_WAIT_SOCK && t->handoffs && iv->valid_wake &&
+	    cause == PT_CAUSE_IPC) {
 		const struct pt_thread *peer = pt_model_thread(k->an->m,
 							       iv->waker_tid);
 
@@ -339,7 +348,6 @@ static int main_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv,
 			return pt_walk(peer, b, e, sender_piece, k);
 		}
 	}
-	cause = pt_piece_cause(k->an, NULL, iv);
 	if (iv->wait == PT_WAIT_DISK_WRITE) /* what is loaded is not written */
 		cause = PT_CAUSE_CHECKPOINT;
 	if (cause == PT_CAUSE_DISK || cause == PT_CAUSE_PAGE_FAULT)

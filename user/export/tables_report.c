@@ -171,6 +171,38 @@ static int files_rows(const struct pt_export *x, struct pt_rows *to)
 	return err;
 }
 
+static const struct pt_col peers_cols[] = {
+	TEXT("address"), INT("port"), TEXT("protocol"), INT("connections"),
+	INT("opened"), INT("bytes"), REAL("rate_bps"), REAL("wait_s"),
+	REAL("first_byte_share"), REAL("data_wait_s"), REAL("connect_p50_ms"),
+	REAL("first_byte_p50_ms"), REAL("first_byte_p99_ms"),
+	REAL("round_trip_ms"), INT("retransmits"), INT("out_of_order"),
+	INT("workers"), TEXT("certainty"),
+};
+static int peers_rows(const struct pt_export *x, struct pt_rows *to)
+{
+	size_t i;
+	int err = 0;
+
+	for (i = 0; i < x->r->n_peers && !err; i++) {
+		const struct pt_r_peer *p = &x->r->peers[i];
+		double open = p->connect_ms.n ? 0 : NAN;
+		double first = p->first_byte_ms.n ? 0 : NAN;
+
+		err = PT_ROW(to, S(p->address), I(p->port), S(p->protocol),
+			     I(p->connections), I(p->opened), I(p->bytes),
+			     D(p->rate_bps), D(p->wait_s),
+			     D(p->first_byte_share), D(p->data_wait_s),
+			     D(p->connect_ms.p50 + open),
+			     D(p->first_byte_ms.p50 + first),
+			     D(p->first_byte_ms.p99 + first),
+			     D(p->round_trip_ms), I(p->retransmits),
+			     I(p->out_of_order), I(p->workers),
+			     S(pt_certainty_name(p->certainty)));
+	}
+	return err;
+}
+
 static const struct pt_col verdicts_cols[] = {
 	INT("place"), TEXT("id"), TEXT("severity"), TEXT("certainty"),
 	TEXT("title"), TEXT("consequence_of"), INT("pid"), INT("rank"),
@@ -293,7 +325,8 @@ static int series_rows(const struct pt_export *x, struct pt_rows *to)
 		      sizeof(name##_cols) / sizeof(*name##_cols), name##_rows }
 const struct pt_table pt_report_tables[] = {
 	TABLE(capture),	 TABLE(steps),	    TABLE(breakdown), TABLE(causes),
-	TABLE(workers),	 TABLE(files),	    TABLE(verdicts),  TABLE(evidence),
+	TABLE(workers),	 TABLE(files),	    TABLE(peers),
+	TABLE(verdicts),  TABLE(evidence),
 	TABLE(operations), TABLE(gpu),	    TABLE(series),
 };
 const size_t pt_report_table_count =

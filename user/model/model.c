@@ -11,6 +11,7 @@
 #include "model/devices.h"
 #include "model/internal.h"
 #include "model/names.h"
+#include "model/socks.h"
 
 struct pt_model *pt_model_new(void)
 {
@@ -54,6 +55,7 @@ void pt_model_free(struct pt_model *m)
 	HASH_CLEAR(hh, m->texts);
 	HASH_CLEAR(hh, m->names);
 	HASH_CLEAR(hh, m->aliases);
+	pt_socks_free(m);
 	pt_vec_free(&m->devices);
 	pt_vec_free(&m->memory);
 	pt_vec_free(&m->blocks);
@@ -120,6 +122,11 @@ static void iv_from_record(const struct pt_model *m, struct pt_iv *iv,
 	iv->obj_kind = (uint8_t)r->obj_kind;
 	iv->waker_obj_kind = (uint8_t)r->waker_obj_kind;
 	iv->since_unknown = r->hdr.flags & PT_F_SINCE_UNKNOWN;
+	if (r->obj_kind == PT_OBJ_SOCK)
+		iv->sock = (r->hdr.flags & PT_F_AWAITED ? PT_IV_SOCK_AWAITED : 0) |
+			   (r->hdr.flags & PT_F_AGAIN ? PT_IV_SOCK_AGAIN : 0) |
+			   (r->hdr.flags & PT_F_READY_FIRST ?
+				    PT_IV_SOCK_FIRST_READY : 0);
 	iv->valid_wake = iv->wait != PT_WAIT_RUNQ && pt_waker_valid(r);
 	/* The descriptor that a poll waits on could not be read (a sleep that
 	 * was under way at attach): a valid waker's pipe is it. */
@@ -345,6 +352,7 @@ union any_rec {
 	struct pt_rec_block block;
 	struct pt_rec_writes writes;
 	struct pt_rec_disk disk;
+	struct pt_rec_sock sock;
 };
 
 static size_t min_size(uint16_t kind)
@@ -361,6 +369,7 @@ static size_t min_size(uint16_t kind)
 	case PT_REC_READ: return PT_REC_READ_MIN; /* these have grown */
 	case PT_REC_READS: return PT_READS_SIZE_MIN;
 	case PT_REC_FILE: return sizeof(struct pt_rec_file);
+	case PT_REC_SOCK: return sizeof(struct pt_rec_sock);
 	case PT_REC_SAMPLE: return sizeof(struct pt_rec_sample);
 	case PT_REC_LOSS: /* has grown */
 		return offsetof(struct pt_rec_loss, count) +
@@ -398,6 +407,7 @@ static int dispatch(struct pt_model *m, union any_rec *r)
 	case PT_REC_READ: return pt_feed_read(m, &r->read);
 	case PT_REC_READS: return pt_feed_reads(m, &r->reads);
 	case PT_REC_FILE: return pt_feed_file(m, &r->file);
+	case PT_REC_SOCK: return pt_feed_sock(m, &r->sock);
 	case PT_REC_SAMPLE: return feed_sample(m, &r->sample);
 	case PT_REC_LOSS:
 		feed_loss(m, &r->loss);

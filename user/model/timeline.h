@@ -52,8 +52,15 @@ struct pt_iv {
 	bool since_unknown; /* began before begin */
 	bool gap_before;    /* records of this thread are missing before it */
 	bool valid_wake;    /* the waker did it: a matching call and object */
+	uint8_t sock;	    /* PT_IV_SOCK_* */
 	uint64_t rchar, read_bytes, wchar; /* cumulative, at `end` */
 };
+
+/* Waits on sockets: began between a request and its answer; as the one before;
+ * of the socket that was ready first when an epoll wait ended. */
+#define PT_IV_SOCK_AWAITED 1
+#define PT_IV_SOCK_AGAIN 2
+#define PT_IV_SOCK_FIRST_READY 4
 
 struct pt_gpu_call {
 	uint64_t begin, end; /* end == begin where the return is not watched */
@@ -228,6 +235,49 @@ struct pt_file {
 	UT_hash_handle hh;
 };
 
+/* Both ends of a connection; addresses in network byte order, IPv4 in the
+ * first four bytes, also where it was mapped into IPv6. */
+struct pt_sock_ends {
+	uint8_t local[16], remote[16];
+	uint16_t local_port, remote_port;
+	uint8_t family, protocol; /* AF_*, IPPROTO_*; see socks.h */
+};
+
+struct pt_peer_key {
+	uint8_t address[16];
+	uint16_t port;
+	uint8_t family, protocol;
+	char path[PT_SOCK_PATH]; /* of a Unix socket */
+};
+
+struct pt_peer { /* an address and port that sockets are connected to */
+	struct pt_peer_key key;
+	uint32_t index; /* 0, 1, ... */
+	UT_hash_handle hh;
+};
+
+struct pt_sock_reading {
+	uint64_t ts, received;
+};
+
+struct pt_sock { /* one connection; see socks.h */
+	uint64_t inode;
+	struct pt_sock_ends ends;
+	struct pt_peer *peer;
+	uint64_t first, last; /* of what is known of it */
+	uint64_t opened;      /* connect() began; 0: it was open before */
+	uint64_t connect_ns;  /* ... and took so long; 0 not seen */
+	uint64_t sent;	      /* payload bytes; PT_SOCK_UNKNOWN */
+	uint32_t tgid;	      /* who was seen with it first */
+	uint32_t srtt_us, retransmits, out_of_order;
+	uint32_t n_at, cap_at;
+	struct pt_sock_reading *at; /* by ts */
+	uint8_t state;
+	bool inside; /* its other end is a socket of the target, too */
+	struct pt_sock *older; /* the same socket, connected elsewhere */
+	UT_hash_handle hh, by_ends;
+};
+
 struct pt_name_key {
 	uint64_t key;
 	uint32_t tgid, space; /* the process here; PT_NAME_* */
@@ -260,6 +310,11 @@ struct pt_model {
 	struct pt_text_once *texts; /* uthash, by the text */
 	struct pt_file *files; /* uthash, by (dev, inode) */
 	struct pt_name *names; /* uthash, by process, space and key */
+	struct pt_sock *socks; /* uthash hh, by inode: the latest each */
+	struct pt_sock *sock_ends; /* ... by_ends, by both ends */
+	struct pt_peer *peers; /* uthash, in order of index */
+	uint64_t n_socks;
+	uint8_t *listening; /* bit map of TCP ports; NULL: none */
 	uint64_t records, malformed, no_memory, skipped_kinds;
 	uint64_t doubled;    /* records that had come before: left out */
 	uint64_t disordered; /* records behind later ones of their thread */

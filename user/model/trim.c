@@ -5,11 +5,13 @@
 
 #include "model/acts.h"
 #include "model/model.h"
+#include "model/socks.h"
 #include "model/timeline.h"
 
 uint64_t pt_model_bytes(const struct pt_model *m)
 {
-	uint64_t sum = m->blocks.cap * sizeof(*m->blocks.v) +
+	uint64_t sum = pt_socks_bytes(m) +
+		       m->blocks.cap * sizeof(*m->blocks.v) +
 		       m->disks.cap * sizeof(*m->disks.v);
 	size_t i;
 
@@ -128,6 +130,7 @@ int pt_model_trim(struct pt_model *m, uint64_t max_bytes)
 		trim_thread(m->all_threads.v[i], before);
 	for (i = 0; i < m->all_procs.n; i++)
 		trim_proc(m->all_procs.v[i], before);
+	pt_trim_socks(m, before);
 	for (i = 0; i < m->devices.n && m->devices.v[i].hdr.ts < before; i++)
 		;
 	KEEP_TAIL(&m->devices, i);

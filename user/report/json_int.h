@@ -26,6 +26,7 @@ void pt_j_memory(struct pt_jb *b, json_t *o, const struct pt_r_memory *m);
 void pt_j_file_place(struct pt_jb *b, json_t *o, const struct pt_r_file *f);
 json_t *pt_j_writes(struct pt_jb *b, const struct pt_report *r);
 json_t *pt_j_disks(struct pt_jb *b, const struct pt_report *r);
+json_t *pt_j_peers(struct pt_jb *b, const struct pt_report *r);
 json_t *pt_j_series(struct pt_jb *b, const struct pt_report *r);
 json_t *pt_j_whatif(struct pt_jb *b, const struct pt_report *r);
 json_t *pt_j_verdicts(struct pt_jb *b, const struct pt_report *r);

@@ -480,6 +480,7 @@ json_t *pt_j_verdicts(struct pt_jb *b, const struct pt_report *r)
 		pt_j_put(b, subject, "rank", pt_j_int(v->subject_rank));
 		pt_j_text(b, subject, "file", v->subject_file);
 		pt_j_put(b, subject, "line", pt_j_int(v->subject_line));
+		pt_j_text(b, subject, "peer", v->subject_peer);
 		pt_j_put(b, o, "subject", subject);
 		pt_j_put(b, o, "evidence", evidence(b, v));
 		pt_j_text(b, o, "advice", v->advice);

@@ -358,6 +358,7 @@ static void read_verdict(const struct pt_rd_at *at, struct pt_r_verdict *v)
 	v->subject_rank = pt_rd_int(&subject, "rank", 0);
 	v->subject_line = pt_rd_int(&subject, "line", 0);
 	v->subject_file = pt_rd_text(&subject, "file");
+	v->subject_peer = pt_rd_text(&subject, "peer");
 	v->expected_speedup.value = pt_rd_num(&gain, "value", 0, 1e15);
 	v->expected_speedup.low = pt_rd_num(&gain, "low", 0, 1e15);
 	v->expected_speedup.high = pt_rd_num(&gain, "high", 0, 1e15);

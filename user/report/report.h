@@ -384,6 +384,22 @@ struct pt_r_disk { /* that requests of the target went to */
 	double target_share; /* of its bytes */
 };
 
+struct pt_r_peer { /* what sockets of the job are connected to */
+	const char *address;  /* NULL unknown; of a Unix socket its name */
+	const char *protocol; /* tcp udp unix vsock other */
+	int64_t port, connections, opened; /* opened: in the window, of those */
+	int64_t bytes;		  /* received */
+	double rate_bps;	  /* ... a second of the window */
+	double wait_s;		  /* of all threads of the job */
+	double first_byte_share;  /* ... before answers began to come */
+	double data_wait_s;	  /* charged to it, of the data wait */
+	struct pt_dist connect_ms, first_byte_ms;
+	double round_trip_ms;	  /* TCP's own smoothed measurement */
+	int64_t retransmits, out_of_order; /* of this side; of the other's */
+	int64_t workers;	  /* processes that waited */
+	enum pt_certainty certainty; /* of the waits */
+};
+
 struct pt_r_point { /* series, one per interval, over the target's tree */
 	double t; /* seconds since begin */
 	double cpu; /* cores in use */
@@ -416,6 +432,7 @@ struct pt_r_verdict {
 	const char *consequence_of; /* id of its root cause, NULL for a root */
 	int64_t subject_pid, subject_rank, subject_line;
 	const char *subject_file;
+	const char *subject_peer; /* ADDRESS:PORT */
 	const struct pt_r_evidence *evidence;
 	size_t n_evidence;
 	const char *advice; /* NULL: nothing to do */
@@ -452,6 +469,8 @@ struct pt_report {
 	size_t n_disks;
 	const struct pt_r_write *writes; /* by time */
 	size_t n_writes;
+	const struct pt_r_peer *peers; /* largest data wait first */
+	size_t n_peers;
 	const struct pt_r_point *series;
 	size_t n_series;
 	double mem_growth_per_min;

@@ -419,6 +419,7 @@ int pt_report_text(const struct pt_report *r, FILE *out,
 	pt_tx_ranks(t, r);
 	pt_tx_workers(t, r);
 	pt_tx_disks(t, r);
+	pt_tx_peers(t, r);
 	pt_tx_whatif(t, r);
 	if (t->o.print_steps > 0)
 		pt_tx_step_table(t, r);

@@ -54,7 +54,7 @@ static const char *amount(struct pt_tx *t, double v, const char *unit)
 		return pt_tx_sec(t, v / 1e6);
 	if (!strcmp(unit, "ns"))
 		return pt_tx_sec(t, v / 1e9);
-	if (!strcmp(unit, "bytes"))
+	if (!strcmp(unit, "bytes") || !strcmp(unit, "bytes/s"))
 		return pt_tx_bytes(t, v);
 	if (!strcmp(unit, "ratio") || !strcmp(unit, "x"))
 		snprintf(text, sizeof(text), "%s", times(t, v));
@@ -79,9 +79,10 @@ static void evidence(struct pt_tx *t, const struct pt_r_verdict *v, int indent)
 
 		if (is_detail(e) && !t->o.verbose)
 			continue;
-		pt_line_item(t, &l, "%s" NB "%s%s", metric(t, e),
+		pt_line_item(t, &l, "%s" NB "%s%s%s", metric(t, e),
 			     e->certainty == PT_ESTIMATED ? "~" : "",
-			     amount(t, e->value, e->unit));
+			     amount(t, e->value, e->unit),
+			     e->unit && !strcmp(e->unit, "bytes/s") ? "/s" : "");
 		if (e->certainty == PT_BOUNDED)
 			pt_line_add(&l, " (bounded%s", isfinite(e->threshold) ?
 				    ", " : ")");
@@ -125,6 +126,9 @@ static void subject(struct pt_tx *t, const struct pt_report *r,
 		if (v->subject_line != PT_NULL)
 			pt_line_add(&l, ":%s", pt_tx_id(t, v->subject_line));
 	}
+	if (v->subject_peer)
+		pt_line_item(t, &l, "%s",
+			     pt_tx_path(t, v->subject_peer, room - 8));
 	if (l.n)
 		field(t, indent, "who", l.s);
 }

@@ -1,27 +1,136 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include <errno.h>
 #include <math.h>
+#include <stdlib.h>
 
 #include "analysis/verdicts/verdict.h"
+
+/* More than half of the waiting is before answers begin: latency is what
+ * costs, else it is bandwidth. */
+#define LATENCY_SHARE 0.5
+#define DNS_PORT 53
+
+struct net_wait {
+	uint32_t peer; /* that was waited for longest: 1 + its index; 0 unknown */
+	uint64_t ns, awaited_ns; /* for it */
+	const struct pt_r_peer *row; /* of the report; NULL none */
+	bool latency;
+};
+
+/* The charges have been joined by what they name, not summed over threads. */
+static int find_peer(struct pt_an *an, const struct pt_trainer *t,
+		     struct net_wait *w)
+{
+	size_t n = HASH_COUNT(an->m->peers) + 1, i;
+	uint64_t *sum = calloc(2 * n, sizeof(*sum)), *awaited = sum + n;
+
+	if (!sum)
+		return -ENOMEM;
+	for (i = 0; i < t->charges.n; i++) {
+		const struct pt_charge *c = &t->charges.v[i];
+
+		if (c->cause != PT_CAUSE_NETWORK || c->peer >= n)
+			continue;
+		sum[c->peer] += c->ns;
+		awaited[c->peer] += c->awaited ? c->ns : 0;
+	}
+	for (i = 0; i < n; i++) {
+		if (sum[i] <= w->ns)
+			continue;
+		w->peer = (uint32_t)i;
+		w->ns = sum[i];
+		w->awaited_ns = awaited[i];
+	}
+	free(sum);
+	w->latency = (double)w->awaited_ns > LATENCY_SHARE * (double)w->ns;
+	/* the table has the peer that was waited for longest first */
+	if (w->peer && an->r->n_peers && an->r->peers[0].data_wait_s > 0)
+		w->row = &an->r->peers[0];
+	return 0;
+}
+
+static void add_evidence(const struct pt_facts *f, const struct net_wait *w,
+			 struct pt_r_verdict *v)
+{
+	uint64_t all = 0;
+	size_t i;
+
+	for (i = 0; i < PT_CAUSE_NR; i++)
+		all += f->t->cause_ns[i];
+	pt_evidence_add(v, "data_wait.network_share",
+			f->cause[PT_CAUSE_NETWORK], "share", f->th->root_share,
+			PT_MEASURED);
+	if (!w->row)
+		return;
+	pt_evidence_add(v, "peers.data_wait_share",
+			all ? (double)w->ns / (double)all : NAN, "share", NAN,
+			w->row->certainty);
+	if (isfinite(w->row->first_byte_share))
+		pt_evidence_add(v, "peers.first_byte_share",
+				(double)w->awaited_ns / (double)w->ns, "share",
+				LATENCY_SHARE, w->row->certainty);
+	if (w->row->first_byte_ms.n)
+		pt_evidence_add(v, "peers.first_byte_ms.p50",
+				w->row->first_byte_ms.p50, "ms", NAN,
+				PT_MEASURED);
+	if (isfinite(w->row->rate_bps))
+		pt_evidence_add(v, "peers.rate_bps", w->row->rate_bps,
+				"bytes/s", NAN, PT_MEASURED);
+	if (w->row->opened > 0)
+		pt_evidence_add(v, "peers.opened", (double)w->row->opened,
+				"count", NAN, PT_MEASURED);
+}
+
+/* A connection for every other answer at least. */
+static bool reconnects(const struct pt_r_peer *p)
+{
+	return p->first_byte_ms.n && p->opened > 0 &&
+	       2 * (uint64_t)p->opened >= p->first_byte_ms.n;
+}
+
+static const char *advise(struct pt_an *an, const struct pt_facts *f,
+			  const struct net_wait *w)
+{
+	const struct pt_r_peer *p = w->row;
+	const char *keep = p && reconnects(p) ?
+		"keep connections open instead of making one for each request, " : "";
+
+	if (p && p->port == DNS_PORT)
+		return "Names are looked up again and again: keep connections open, or let a resolver on this machine cache them.";
+	if (p && w->latency && p->first_byte_ms.n)
+		return pt_arena_printf(an->a,
+			"An answer takes %.1f ms to begin (median): %sask for more at a time (larger ranges, several items in one request), keep more requests in flight (num_workers is %zu today; waiting costs no core), or bring the data nearer (a closer store, a cache on a local disk).",
+			p->first_byte_ms.p50, keep, f->t->concurrent);
+	if (p && !w->latency && p->bytes != PT_NULL && p->wait_s > 0)
+		return pt_arena_printf(an->a,
+			"Answers begin soon and come slowly, %.1f MB/s while they are waited for: fetch less (compressed items, only the ranges that are used), use more connections where each is limited (num_workers is %zu today), or bring the data nearer (a closer store, a cache on a local disk).",
+			(double)p->bytes / p->wait_s / 1e6, f->t->concurrent);
+	return pt_arena_printf(an->a,
+		"Keep more requests in flight (num_workers is %zu today; waiting costs no core), fetch larger pieces, or cache the data on a local disk.",
+		f->t->concurrent);
+}
 
 /* Workers wait for the network, and the trainer for them. */
 int pt_judge_network_bound(struct pt_an *an, const struct pt_facts *f,
 			   struct pt_r_verdict *v)
 {
+	struct net_wait w = { 0 };
+	const char *who = NULL;
+
 	if (f->largest != PT_GROUP_NETWORK ||
 	    f->group[PT_GROUP_NETWORK] < f->th->root_share)
 		return 0;
-	if (pt_evidence_starved(an, f, v, 1))
+	if (find_peer(an, f->t, &w) || pt_evidence_starved(an, f, v, 6))
 		return -ENOMEM;
-	pt_evidence_add(v, "data_wait.network_share",
-			f->cause[PT_CAUSE_NETWORK], "share", f->th->root_share,
-			PT_MEASURED);
+	add_evidence(f, &w, v);
+	if (w.peer)
+		who = pt_peer_name(an, w.peer - 1);
+	v->subject_peer = who;
 	v->title = pt_arena_printf(an->a,
-		"The GPU waits for the network: %.0f %% of the waiting for data is workers waiting for a remote side to answer.",
-		100 * f->group[PT_GROUP_NETWORK]);
-	v->advice = pt_arena_printf(an->a,
-		"Keep more requests in flight (num_workers is %zu today; waiting costs no core), fetch larger pieces, or cache the data on a local disk.",
-		f->t->concurrent);
+		"The GPU waits for the network: %.0f %% of the waiting for data is workers waiting for %s to %s.",
+		100 * f->group[PT_GROUP_NETWORK], who ? who : "a remote side",
+		w.row && !w.latency ? "send" : "answer");
+	v->advice = advise(an, f, &w);
 	pt_expected_speedup(an, f, "workers", &v->expected_speedup);
 	return v->title && v->advice ? 1 : -ENOMEM;
 }

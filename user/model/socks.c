@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "model/socks.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- taking records in --------------------------------------------------- */
+
+/* ::ffff:a.b.c.d is an IPv4 address. */
+static bool mapped(const uint8_t a[16])
+{
+	static const uint8_t prefix[12] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+					    0xff, 0xff };
+
+	return !memcmp(a, prefix, sizeof(prefix));
+}
+
+static void take_address(uint8_t to[16], const uint8_t from[16], bool v4_in_v6)
+{
+	memset(to, 0, 16);
+	memcpy(to, v4_in_v6 ? from + 12 : from, v4_in_v6 ? 4 : 16);
+}
+
+static void ends_of(const struct pt_rec_sock *r, struct pt_sock_ends *e)
+{
+	bool v4_in_v6 = r->family == PT_AF_INET6 && mapped(r->remote);
+
+	memset(e, 0, sizeof(*e));
+	e->family = (uint8_t)(v4_in_v6 ? PT_AF_INET : r->family);
+	e->protocol = (uint8_t)r->protocol;
+	take_address(e->local, r->local, v4_in_v6);
+	take_address(e->remote, r->remote, v4_in_v6);
+	e->local_port = r->local_port;
+	e->remote_port = r->remote_port;
+}
+
+static struct pt_peer *peer_of(struct pt_model *m, const struct pt_rec_sock *r,
+			       const struct pt_sock_ends *e)
+{
+	struct pt_peer_key key;
+	struct pt_peer *p;
+
+	memset(&key, 0, sizeof(key));
+	memcpy(key.address, e->remote, sizeof(key.address));
+	key.port = e->remote_port;
+	key.family = e->family;
+	key.protocol = e->protocol;
+	if (e->family == PT_AF_UNIX)
+		memcpy(key.path, r->path, sizeof(key.path));
+	HASH_FIND(hh, m->peers, &key, sizeof(key), p);
+	if (p)
+		return p;
+	p = pt_arena_alloc(m->arena, sizeof(*p));
+	if (!p)
+		return NULL;
+	p->key = key;
+	p->index = (uint32_t)HASH_COUNT(m->peers);
+	HASH_ADD(hh, m->peers, key, sizeof(p->key), p);
+	return PT_HASHED(p) ? p : NULL;
+}
+
+/* Somebody of the target listens on this port. */
+static int note_listener(struct pt_model *m, uint16_t port)
+{
+	if (!m->listening) {
+		m->listening = pt_arena_calloc(m->arena, 65536 / 8, 1);
+		if (!m->listening)
+			return -ENOMEM;
+	}
+	m->listening[port / 8] |= (uint8_t)(1u << port % 8);
+	return 0;
+}
+
+/* Two sockets that are each other's ends. */
+static int pair_up(struct pt_model *m, struct pt_sock *s)
+{
+	struct pt_sock_ends turned = s->ends;
+	struct pt_sock *o;
+
+	if (s->ends.family == PT_AF_UNIX || !s->ends.remote_port)
+		return 0;
+	memcpy(turned.local, s->ends.remote, sizeof(turned.local));
+	memcpy(turned.remote, s->ends.local, sizeof(turned.remote));
+	turned.local_port = s->ends.remote_port;
+	turned.remote_port = s->ends.local_port;
+	HASH_FIND(by_ends, m->sock_ends, &turned, sizeof(turned), o);
+	if (o)
+		o->inside = s->inside = true;
+	HASH_FIND(by_ends, m->sock_ends, &s->ends, sizeof(s->ends), o);
+	if (o)
+		return 0;
+	HASH_ADD(by_ends, m->sock_ends, ends, sizeof(s->ends), s);
+	return s->by_ends.tbl ? 0 : -ENOMEM;
+}
+
+static struct pt_sock *sock_new(struct pt_model *m, const struct pt_rec_sock *r,
+				const struct pt_sock_ends *e,
+				struct pt_sock *newer_than)
+{
+	struct pt_sock *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return NULL;
+	s->inode = r->inode;
+	s->ends = *e;
+	s->tgid = pt_model_id(m, r->hdr.tgid);
+	s->first = s->last = r->hdr.ts;
+	s->peer = peer_of(m, r, e);
+	if (!s->peer)
+		goto failed;
+	if (newer_than) {
+		HASH_DELETE(hh, m->socks, newer_than);
+		s->older = newer_than;
+	}
+	HASH_ADD(hh, m->socks, inode, sizeof(s->inode), s);
+	if (!PT_HASHED(s)) {
+		if (newer_than)
+			HASH_ADD(hh, m->socks, inode, sizeof(s->inode),
+				 newer_than);
+		goto failed;
+	}
+	m->n_socks++;
+	return s;
+failed:
+	free(s);
+	return NULL;
+}
+
+/* What a counter said, in order of time. */
+static int add_reading(struct pt_sock *s, const struct pt_rec_sock *r)
+{
+	size_t i, cap;
+	void *v;
+
+	for (i = s->n_at; i && s->at[i - 1].ts >= r->hdr.ts; i--)
+		if (s->at[i - 1].ts == r->hdr.ts)
+			return 0;
+	if (s->n_at == s->cap_at) { /* most have two or three */
+		cap = s->cap_at ? 2 * (size_t)s->cap_at : 4;
+		if (cap > UINT32_MAX)
+			return -ENOMEM;
+		v = realloc(s->at, cap * sizeof(*s->at));
+		if (!v)
+			return -ENOMEM;
+		s->at = v;
+		s->cap_at = (uint32_t)cap;
+	}
+	memmove(s->at + i + 1, s->at + i, (s->n_at - i) * sizeof(*s->at));
+	s->at[i].ts = r->hdr.ts;
+	s->at[i].received = r->received;
+	s->n_at++;
+	return 0;
+}
+
+/* One socket connected so often is looked through; behind that it is new. */
+#define AGAIN_MAX 64
+
+/* More a counter cannot have: 4 EiB. */
+#define BYTES_MAX (1ull << 62)
+
+int pt_feed_sock(struct pt_model *m, const struct pt_rec_sock *r)
+{
+	struct pt_sock *newest, *s;
+	struct pt_sock_ends e;
+	unsigned n = 0;
+
+	if (r->family > 255 || !r->inode || r->opened > r->hdr.ts ||
+	    r->connect_ns > r->hdr.ts ||
+	    (r->received > BYTES_MAX && r->received != PT_SOCK_UNKNOWN))
+		return -EINVAL;
+	if (r->state == PT_TCP_LISTEN && r->protocol == PT_IPPROTO_TCP)
+		return note_listener(m, r->local_port);
+	ends_of(r, &e);
+	HASH_FIND(hh, m->socks, &r->inode, sizeof(r->inode), newest);
+	/* one socket can be connected again, to somebody else */
+	for (s = newest; s && n < AGAIN_MAX; s = s->older, n++)
+		if (!memcmp(&s->ends, &e, sizeof(e)))
+			break;
+	if (n == AGAIN_MAX)
+		s = NULL;
+	if (!s) {
+		s = sock_new(m, r, &e, newest);
+		if (!s)
+			return -ENOMEM;
+		if (pair_up(m, s))
+			return -ENOMEM;
+	}
+	if (r->hdr.ts < s->first)
+		s->first = r->hdr.ts;
+	if (r->opened) {
+		s->opened = r->opened;
+		s->first = r->opened < s->first ? r->opened : s->first;
+	}
+	if (r->connect_ns)
+		s->connect_ns = r->connect_ns;
+	if (r->hdr.ts >= s->last) {
+		s->last = r->hdr.ts;
+		s->sent = r->sent;
+		s->srtt_us = r->srtt_us;
+		s->retransmits = r->retransmits;
+		s->out_of_order = r->out_of_order;
+		s->state = (uint8_t)r->state;
+	}
+	return r->received == PT_SOCK_UNKNOWN ? 0 : add_reading(s, r);
+}
+
+/* ---- asking ------------------------------------------------------------------ */
+
+const struct pt_sock *pt_model_sock(const struct pt_model *m, uint64_t inode,
+				    uint64_t ts)
+{
+	struct pt_sock *s;
+	unsigned n;
+
+	HASH_FIND(hh, m->socks, &inode, sizeof(inode), s);
+	for (n = 0; s && s->older && s->first > ts && n < AGAIN_MAX; n++)
+		s = s->older;
+	return s;
+}
+
+bool pt_sock_inside(const struct pt_sock *s)
+{
+	return s->inside;
+}
+
+bool pt_sock_accepted(const struct pt_model *m, const struct pt_sock *s)
+{
+	uint16_t port = s->ends.local_port;
+
+	return !s->opened && s->ends.protocol == PT_IPPROTO_TCP &&
+	       m->listening && m->listening[port / 8] & 1u << port % 8;
+}
+
+bool pt_sock_loopback(const struct pt_sock *s)
+{
+	static const uint8_t one[16] = { [15] = 1 };
+
+	switch (s->ends.family) {
+	case PT_AF_INET: return s->ends.remote[0] == 127;
+	case PT_AF_INET6: return !memcmp(s->ends.remote, one, sizeof(one));
+	default: return s->ends.family == PT_AF_UNIX;
+	}
+}
+
+bool pt_sock_received(const struct pt_sock *s, uint64_t ts, double *bytes)
+{
+	/* a connection that was open before is counted from its first record */
+	uint64_t from = s->opened && s->n_at ? 0 : s->n_at ? s->at[0].received : 0;
+	uint64_t t0 = s->opened;
+	double v0 = 0;
+	size_t i;
+
+	if (!s->n_at)
+		return false;
+	for (i = 0; i < s->n_at; i++) {
+		double v = s->at[i].received > from ?
+				   (double)(s->at[i].received - from) : 0;
+
+		if (s->at[i].ts > ts) {
+			*bytes = !t0 || ts <= t0 ? v0 :
+				 v0 + (v - v0) * (double)(ts - t0) /
+					      (double)(s->at[i].ts - t0);
+			return true;
+		}
+		v0 = v;
+		t0 = s->at[i].ts;
+	}
+	*bytes = v0;
+	return true;
+}
+
+/* ---- names ------------------------------------------------------------------- */
+
+static void text_v6(const uint8_t a[16], char *out, size_t size)
+{
+	unsigned part[8], i, run, best = 8, best_run = 1;
+	size_t at = 0;
+
+	for (i = 0; i < 8; i++)
+		part[i] = (unsigned)a[2 * i] << 8 | a[2 * i + 1];
+	/* the longest run of zeros, of two at least (RFC 5952) */
+	for (i = 0; i < 8; i++) {
+		for (run = 0; i + run < 8 && !part[i + run]; run++)
+			;
+		if (run > best_run) {
+			best = i;
+			best_run = run;
+		}
+	}
+	out[0] = 0;
+	for (i = 0; i < 8 && at < size; i++) {
+		if (i == best) {
+			at += (size_t)snprintf(out + at, size - at, "::");
+			i += best_run - 1;
+			continue;
+		}
+		at += (size_t)snprintf(out + at, size - at, "%s%x",
+				       i && i != best + best_run ? ":" : "",
+				       part[i]);
+	}
+}
+
+static void text_path(const char path[PT_SOCK_PATH], char *out, size_t size)
+{
+	size_t n = PT_SOCK_PATH, at = 0, i;
+
+	while (n && !path[n - 1])
+		n--;
+	out[0] = 0;
+	for (i = 0; i < n && at + 5 < size; i++) {
+		unsigned char c = (unsigned char)path[i];
+
+		if (!i && !c)
+			out[at++] = '@'; /* an abstract name */
+		else if (c > ' ' && c < 127 && c != '\\')
+			out[at++] = (char)c;
+		else
+			at += (size_t)snprintf(out + at, size - at, "\\x%02x", c);
+	}
+	out[at] = 0;
+}
+
+void pt_peer_text(const struct pt_peer *p, char out[PT_PEER_TEXT])
+{
+	const uint8_t *a = p->key.address;
+
+	switch (p->key.family) {
+	case PT_AF_INET:
+		snprintf(out, PT_PEER_TEXT, "%u.%u.%u.%u", a[0], a[1], a[2],
+			 a[3]);
+		break;
+	case PT_AF_INET6:
+		text_v6(a, out, PT_PEER_TEXT);
+		break;
+	case PT_AF_UNIX:
+		text_path(p->key.path, out, PT_PEER_TEXT);
+		break;
+	default:
+		out[0] = 0;
+	}
+}
+
+/* ---- memory ------------------------------------------------------------------- */
+
+static void drop(struct pt_model *m, struct pt_sock *s)
+{
+	if (s->by_ends.tbl)
+		HASH_DELETE(by_ends, m->sock_ends, s);
+	free(s->at);
+	free(s);
+	m->n_socks--;
+}
+
+static void drop_older(struct pt_model *m, struct pt_sock *s)
+{
+	struct pt_sock *o = s->older, *next;
+
+	s->older = NULL;
+	for (; o; o = next) {
+		next = o->older;
+		drop(m, o);
+	}
+}
+
+void pt_trim_socks(struct pt_model *m, uint64_t before)
+{
+	struct pt_sock *s, *tmp;
+
+	HASH_ITER(hh, m->socks, s, tmp) {
+		drop_older(m, s);
+		if (s->last >= before || s->state != 7 /* closed */)
+			continue;
+		HASH_DELETE(hh, m->socks, s);
+		drop(m, s);
+	}
+}
+
+uint64_t pt_socks_bytes(const struct pt_model *m)
+{
+	return m->n_socks * (sizeof(struct pt_sock) +
+			     4 * sizeof(struct pt_sock_reading));
+}
+
+void pt_socks_free(struct pt_model *m)
+{
+	struct pt_sock *s, *tmp;
+
+	HASH_ITER(hh, m->socks, s, tmp) {
+		HASH_DELETE(hh, m->socks, s);
+		drop_older(m, s);
+		drop(m, s);
+	}
+	HASH_CLEAR(hh, m->peers);
+}
