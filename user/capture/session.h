@@ -122,6 +122,7 @@ bool pt_aio_probe(const struct pt_features *f);
 void pt_aio_choose(struct pt_capture *c, bool on);
 /* After loading; says in the hooks what opened. */
 void pt_aio_attach(struct pt_capture *c);
+
 /* ---- socks.c: who sockets are connected to --------------------------------- */
 /* Before loading: which programs. `plain` as in load.c. */
 void pt_socks_choose(struct pt_capture *c, const struct pt_capture_opts *o,
