@@ -2,16 +2,17 @@
 /*
  * What the hooks add to what a job does.
  *
- *   cost [--programs] WHAT DOOR traced|other DIR
- *   cost --job WHAT DIR
+ *   cost DOOR traced|other DIR WHAT...
+ *   cost --job DIR WHAT...
  *
- * One job does WHAT again and again; it is the target, or another process is.
+ * One job does each WHAT many times; it is the target, or another process is.
  * DOOR is that of the read calls; "off": no tracer at all; "empty": an fexit
  * program on vfs_read that does nothing; "pair": fentry and fexit programs that do
  * nothing. Meant for an emulated machine whose clock counts instructions. Writes
  *
  *   cpu WHAT DOOR WHO EVENTS NS      CPU time of the job
- *   prog WHAT DOOR WHO NAME RUNS NS  ... with --programs: of each BPF program
+ *   prog WHAT DOOR WHO NAME RUNS NS  ... of each BPF program, when it does WHAT
+ *                                    once more while the kernel counts
  *   error TEXT
  */
 #include <bpf/bpf.h>
@@ -19,6 +20,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/bpf.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
@@ -28,6 +30,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -37,9 +40,10 @@
 #define FILES 100
 #define FILE_SIZE 65536
 #define MAP_SIZE (8 << 20)
+#define TURNS 2000
 
 static char buf[FILE_SIZE] __attribute__((aligned(4096)));
-static int ends[2][2]; /* of two pipes */
+static uint32_t turn_of; /* which thread's turn it is; a futex */
 
 static void die(const char *what)
 {
@@ -78,32 +82,38 @@ static uint64_t do_read(const char *dir)
 	return n;
 }
 
+static void pass(uint32_t from, uint32_t to)
+{
+	while (__atomic_load_n(&turn_of, __ATOMIC_ACQUIRE) != from)
+		syscall(SYS_futex, &turn_of, FUTEX_WAIT_PRIVATE, to, NULL, NULL, 0);
+	__atomic_store_n(&turn_of, to, __ATOMIC_RELEASE);
+	syscall(SYS_futex, &turn_of, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
 static void *echo(void *arg)
 {
-	char c;
+	unsigned i;
 
 	(void)arg;
-	while (read(ends[0][0], &c, 1) == 1 && write(ends[1][1], &c, 1) == 1)
-		;
+	for (i = 0; i < TURNS; i++)
+		pass(1, 0);
 	return NULL;
 }
 
-/* Two threads wake each other: two switches and two wake-ups a turn. */
+/* Two threads wake each other by a futex: two switches and two wake-ups a turn. */
 static uint64_t do_switch(const char *dir)
 {
-	unsigned i, n = 2000;
+	unsigned i;
 	pthread_t t;
-	char c = 0;
 
 	(void)dir;
-	if (pipe(ends[0]) || pipe(ends[1]) || pthread_create(&t, NULL, echo, NULL))
-		die("pipe");
-	for (i = 0; i < n; i++)
-		if (write(ends[0][1], &c, 1) != 1 || read(ends[1][0], &c, 1) != 1)
-			die("pipe");
-	close(ends[0][1]);
+	turn_of = 0;
+	if (pthread_create(&t, NULL, echo, NULL))
+		die("pthread_create");
+	for (i = 0; i < TURNS; i++)
+		pass(0, 1);
 	pthread_join(t, NULL);
-	return 2 * n;
+	return 2 * TURNS;
 }
 
 /* Pages of memory that were never touched. */
@@ -239,7 +249,7 @@ static uint64_t cpu_now(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-static int job(const char *what, const char *dir)
+static int work(const char *what, const char *dir)
 {
 	unsigned long long n, ns;
 	char path[512], c;
@@ -250,9 +260,6 @@ static int job(const char *what, const char *dir)
 		;
 	if (i == N_WORKS)
 		return 2;
-	make_files(dir);
-	if (!strcmp(what, "read") || !strcmp(what, "write"))
-		works[i].run(dir); /* the page cache has it now */
 	printf("ready\n");
 	fflush(stdout);
 	if (read(0, &c, 1) != 1)
@@ -266,9 +273,26 @@ static int job(const char *what, const char *dir)
 		die(path);
 	printf("done\n");
 	fflush(stdout);
+	return 0;
+}
+
+/* Each twice. */
+static int job(const char *dir, char **what)
+{
+	char c;
+	int r = 0;
+
+	make_files(dir);
+	do_read(dir); /* the page cache has it all now */
+	do_write(dir);
+	for (; *what && !r; what++) {
+		r = work(*what, dir);
+		if (!r)
+			r = work(*what, dir);
+	}
 	while (read(0, &c, 1) > 0)
 		;
-	return 0;
+	return r;
 }
 
 /* ---- the tracer -------------------------------------------------------------- */
@@ -321,10 +345,19 @@ static uint32_t last_program(void)
 	return id;
 }
 
-/* Those with larger ids than `id`, which were loaded since. */
-static void programs(uint32_t id, const char *key)
+#define MAX_PROGS 256
+struct prog {
+	char name[16];
+	uint32_t id;
+	uint64_t runs, ns;
+};
+
+/* Those with larger ids than `id`, which were loaded since; how many. */
+static size_t programs(uint32_t id, struct prog *out)
 {
-	while (!bpf_prog_get_next_id(id, &id)) {
+	size_t n = 0;
+
+	while (n < MAX_PROGS && !bpf_prog_get_next_id(id, &id)) {
 		struct bpf_prog_info info;
 		uint32_t len = sizeof(info);
 		int fd = bpf_prog_get_fd_by_id(id);
@@ -332,68 +365,118 @@ static void programs(uint32_t id, const char *key)
 		if (fd < 0)
 			continue;
 		memset(&info, 0, sizeof(info));
-		if (!bpf_obj_get_info_by_fd(fd, &info, &len) && info.run_cnt)
-			printf("prog %s %s %llu %llu\n", key, info.name,
-			       (unsigned long long)info.run_cnt,
-			       (unsigned long long)info.run_time_ns);
+		if (!bpf_obj_get_info_by_fd(fd, &info, &len)) {
+			snprintf(out[n].name, sizeof(out[n].name), "%s", info.name);
+			out[n].id = id;
+			out[n].runs = info.run_cnt;
+			out[n++].ns = info.run_time_ns;
+		}
 		close(fd);
+	}
+	return n;
+}
+
+static void show(const char *key, uint32_t before, const struct prog *old, size_t n)
+{
+	static struct prog now[MAX_PROGS];
+	size_t i, k, m = programs(before, now);
+
+	for (i = 0; i < m; i++) {
+		for (k = 0; k < n && old[k].id != now[i].id; k++)
+			;
+		if (k < n && now[i].runs > old[k].runs)
+			printf("prog %s %s %llu %llu\n", key, now[i].name,
+			       (unsigned long long)(now[i].runs - old[k].runs),
+			       (unsigned long long)(now[i].ns - old[k].ns));
 	}
 }
 
-static int trace(char **argv, bool stats)
+struct tracer {
+	const char *door, *who, *dir;
+	struct pt_capture *c;
+	uint32_t before; /* programs with larger ids are ours */
+	int links[2], to, from;
+};
+
+/* One turn of the job. */
+static int turn(struct tracer *t, const char *key, bool counted)
 {
-	const char *what = argv[0], *door = argv[1], *who = argv[2];
-	char *self = "/proc/self/exe", path[512], key[96];
-	char *job_argv[] = { self, "--job", argv[0], argv[3], NULL };
-	bool off = !strcmp(door, "off"), empty = !strcmp(door, "empty"),
-	     pair = !strcmp(door, "pair"), other = !strcmp(who, "other");
-	struct pt_capture_opts o = { .n_pids = 1, .mode = PT_MODE_STANDARD,
-				     .ring_mb = 64 };
-	int to, from, r, links[2] = { -1, -1 }, count = -1;
-	uint32_t before = last_program();
-	struct pt_capture *c = NULL;
-	struct pt_err err = { "" };
-	unsigned long long n, ns;
-	pid_t pid, target;
+	static struct prog old[MAX_PROGS];
+	int count = counted ? bpf_enable_stats(BPF_STATS_RUN_TIME) : -1, r;
+	size_t n = counted ? programs(t->before, old) : 0;
+	unsigned long long calls, ns;
+	char path[512];
 	FILE *f;
 
-	snprintf(key, sizeof(key), "%s %s %s", what, door, who);
-	target = other ? idle() : 0;
-	pid = job_start(job_argv, &to, &from);
-	if (pid < 0 || target < 0)
-		return 1;
-	if (!target)
-		target = pid;
-	o.pids = &target;
-	r = job_await(from, "ready", NULL, on_record);
-	if (!r && (empty || pair)) {
-		links[0] = attach_empty(BPF_TRACE_FEXIT);
-		links[1] = pair ? attach_empty(BPF_TRACE_FENTRY) : 0;
-		r = links[0] < 0 || links[1] < 0 ? -ENOTSUP : 0;
-	} else if (!r && !off) {
-		r = pt_reads_parse(door, &o.reads);
-		if (!r)
-			r = pt_capture_open(&c, &o, &err);
-	}
-	if (stats)
-		count = bpf_enable_stats(BPF_STATS_RUN_TIME);
-	if (!r && write(to, "g", 1) == 1)
-		r = job_await(from, "done", c, on_record);
+	r = write(t->to, "g", 1) == 1 ? 0 : -EPIPE;
+	if (!r)
+		r = job_await(t->from, "done", t->c, on_record);
 	if (count >= 0)
 		close(count);
-	if (r)
-		printf("error %s: %s\n", key, err.msg[0] ? err.msg : strerror(-r));
-	if (stats)
-		programs(before, key);
-	if (c)
-		pt_capture_stop(c, on_record, NULL);
-	pt_capture_close(c, NULL, NULL);
-	snprintf(path, sizeof(path), "%s/truth", argv[3]);
-	f = r ? NULL : fopen(path, "re");
-	if (f && fscanf(f, "%llu %llu", &n, &ns) == 2 && !stats)
-		printf("cpu %s %llu %llu\n", key, n, ns);
+	if (!r && counted)
+		show(key, t->before, old, n);
+	snprintf(path, sizeof(path), "%s/truth", t->dir);
+	f = r || counted ? NULL : fopen(path, "re");
+	if (f && fscanf(f, "%llu %llu", &calls, &ns) == 2)
+		printf("cpu %s %llu %llu\n", key, calls, ns);
 	if (f)
 		fclose(f);
+	return r;
+}
+
+static int attach(struct tracer *t, pid_t target, struct pt_err *err)
+{
+	struct pt_capture_opts o = { .n_pids = 1, .mode = PT_MODE_STANDARD,
+				     .ring_mb = 64, .pids = &target };
+	bool pair = !strcmp(t->door, "pair");
+	int r;
+
+	if (!strcmp(t->door, "off"))
+		return 0;
+	if (pair || !strcmp(t->door, "empty")) {
+		t->links[0] = attach_empty(BPF_TRACE_FEXIT);
+		t->links[1] = pair ? attach_empty(BPF_TRACE_FENTRY) : 0;
+		return t->links[0] < 0 || t->links[1] < 0 ? -ENOTSUP : 0;
+	}
+	r = pt_reads_parse(t->door, &o.reads);
+	return r ? r : pt_capture_open(&t->c, &o, err);
+}
+
+static int trace(const char *door, const char *who, char *dir, char **what)
+{
+	struct tracer t = { .door = door, .who = who, .dir = dir,
+			    .before = last_program(), .links = { -1, -1 } };
+	char key[96], *job_argv[N_WORKS + 4] = { "/proc/self/exe", "--job", dir };
+	bool other = !strcmp(who, "other");
+	pid_t target = other ? idle() : 0, pid;
+	struct pt_err err = { "" };
+	size_t i;
+	int r;
+
+	for (i = 0; what[i] && i < N_WORKS; i++)
+		job_argv[3 + i] = what[i];
+	pid = job_start(job_argv, &t.to, &t.from);
+	if (pid < 0 || target < 0)
+		return 1;
+	r = job_await(t.from, "ready", NULL, on_record);
+	if (!r)
+		r = attach(&t, target ? target : pid, &err);
+	for (i = 0; what[i] && !r; i++) {
+		snprintf(key, sizeof(key), "%s %s %s", what[i], door, who);
+		r = turn(&t, key, false);
+		if (!r)
+			r = job_await(t.from, "ready", t.c, on_record);
+		if (!r)
+			r = turn(&t, key, true);
+		if (!r && what[i + 1])
+			r = job_await(t.from, "ready", t.c, on_record);
+	}
+	if (r)
+		printf("error %s %s: %s\n", door, who,
+		       err.msg[0] ? err.msg : strerror(-r));
+	if (t.c)
+		pt_capture_stop(t.c, on_record, NULL);
+	pt_capture_close(t.c, NULL, NULL);
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
 	if (other) {
@@ -405,16 +488,13 @@ static int trace(char **argv, bool stats)
 
 int main(int argc, char **argv)
 {
-	bool stats = argc > 1 && !strcmp(argv[1], "--programs");
-
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	signal(SIGPIPE, SIG_IGN);
-	if (argc == 4 && !strcmp(argv[1], "--job"))
-		return job(argv[2], argv[3]);
-	if (argc != 5 + stats) {
-		fprintf(stderr, "usage: cost [--programs] WHAT DOOR traced|other "
-				"DIR\n");
+	if (argc > 3 && !strcmp(argv[1], "--job"))
+		return job(argv[2], argv + 3);
+	if (argc < 5 || argc > 4 + (int)N_WORKS) {
+		fprintf(stderr, "usage: cost DOOR traced|other DIR WHAT...\n");
 		return 2;
 	}
-	return trace(argv + 1 + stats, stats);
+	return trace(argv[1], argv[2], argv[3], argv + 4);
 }

@@ -18,6 +18,7 @@
  *     the last six: files whose calls agree, whose calls that returned data
  *     agree, whose bytes agree, whose failed calls agree, whose bytes lie between the truth and two pages
  *     above it per call that is said to be bounded, and which have their name
+ *     of "mmap" the bytes are those that page faults brought in
  *   lost N
  *   cost PROGRAM instructions runs ns
  *   load MODE PROGRAM instructions
@@ -56,7 +57,7 @@ static bool by_name;
 struct seen {
 	uint32_t dev;
 	int used, named;
-	uint64_t inode, calls, bytes, bound, failed;
+	uint64_t inode, calls, bytes, bound, failed, faulted;
 	char name[32];
 };
 #define SLOTS 65536
@@ -113,6 +114,12 @@ static void on_record(void *ctx, const void *rec, size_t len)
 		s->bytes += r->bytes;
 		if (h->flags & PT_F_BOUND)
 			s->bound += r->count;
+#ifdef PT_REC_FAULTS
+	} else if (h->kind == PT_REC_FAULTS) {
+		const struct pt_rec_faults *r = rec;
+
+		slot(r->dev, r->inode)->faulted += r->bytes;
+#endif
 	} else if (h->kind == PT_REC_FILE) {
 		const struct pt_rec_file *f = rec;
 
@@ -174,6 +181,7 @@ static struct seen look(const struct file *f)
 		sum.bytes += s->bytes;
 		sum.bound += s->bound;
 		sum.failed += s->failed;
+		sum.faulted += s->faulted;
 	}
 	return sum;
 }
@@ -191,6 +199,8 @@ static void compare(const char *kind)
 		if (strcmp(f->kind, kind))
 			continue;
 		s = look(f);
+		if (!strcmp(kind, "mmap"))
+			s.bytes += s.faulted;
 		v[0] += f->calls;
 		v[1] += f->bytes;
 		v[2] += f->empty;
