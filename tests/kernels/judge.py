@@ -227,7 +227,7 @@ class Kernel:
             return
         hooks, wrong, said = report["capture"]["hooks"], [], []
         for row, need in DOCTOR.items():
-            if need in hooks and row not in rows:
+            if hooks.get(need, "none") != "none" and row not in rows:
                 wrong.append("nothing of %s" % row)
             elif row in rows and rows[row] != hooks.get(need, "none"):
                 wrong.append("%s by %s, and %s opened" % (row, rows[row], hooks.get(need)))

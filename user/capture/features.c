@@ -339,7 +339,9 @@ static void find_missing(struct pt_features *f)
 		{ f->task_iter, "the BPF task iterator (Linux 5.8)" },
 		{ f->task_pt_regs, "the BPF helper task_pt_regs (Linux 5.15)" },
 		{ f->probe_read_kernel,
-		  "reading kernel memory from BPF (refused by lockdown?)" },
+		  "to read kernel memory from BPF programs, which a kernel that "
+		  "is locked down for confidentiality refuses: boot it with "
+		  "lockdown=integrity, or without" },
 	};
 	size_t i;
 
