@@ -146,14 +146,15 @@ class SlowFs:
     name = "fuse"
     enter = None
 
-    def __init__(self, data, kib_per_s, program):
+    def __init__(self, data, kib_per_s, program, latency_us=0):
         if not os.path.exists("/dev/fuse"):
             raise Unavailable("no /dev/fuse")
         if not os.access(program, os.X_OK):
             raise Unavailable("%s is not built" % os.path.basename(program))
         self.source = os.path.realpath(data)
         self.data = "%s.slow-%d" % (self.source, os.getpid())
-        self.argv = [program, self.source, self.data, str(kib_per_s)]
+        self.argv = [program, self.source, self.data, str(kib_per_s),
+                     str(latency_us)]
         self.process = None
 
     @staticmethod
@@ -192,12 +193,22 @@ class SlowFs:
                                         stderr=subprocess.DEVNULL)
         for _ in range(50):
             if self.mounted():
+                self.read_ahead()
                 return
             if self.process.poll() is not None:
                 break
             time.sleep(0.1)
         self.stop()
         raise Unavailable("slowfs could not be mounted")
+
+    def read_ahead(self):
+        """A request as large as a read, so that latency is not by the piece."""
+        dev = os.stat(self.data).st_dev
+        try:
+            write("/sys/class/bdi/%d:%d/read_ahead_kb" % (
+                os.major(dev), os.minor(dev)), "1024")
+        except OSError:
+            pass  # smaller requests, then
 
     def throttle(self):
         pass  # always slow
@@ -214,7 +225,60 @@ class SlowFs:
         self.remove(self.data)
 
 
-def open_storage(way, data, kib_per_s, slowfs):
+class MemoryLimit:
+    """Little room for the pages of a job's files: a memory limit on its control
+    group (version 1 or 2), set once the job has its own memory."""
+
+    def __init__(self):
+        leaf = "pipetrace-test-mem-%d" % os.getpid()
+        if os.path.exists("/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+            self.group, self.version = "/sys/fs/cgroup/memory/" + leaf, 1
+        elif os.path.exists("/sys/fs/cgroup/cgroup.subtree_control"):
+            self.group, self.version = "/sys/fs/cgroup/" + leaf, 2
+        else:
+            raise Unavailable("no control group for memory")
+        try:
+            os.mkdir(self.group)
+        except OSError as e:
+            raise Unavailable("memory limit: %s" % e.strerror) from e
+        if not os.path.exists(os.path.join(self.group, "memory.stat")):
+            self.stop()
+            raise Unavailable("the memory controller is not on")
+
+    def enter(self):
+        write(self.group + "/cgroup.procs", "0")
+
+    def held(self):
+        """Bytes in it that are not pages of files."""
+        with open(self.group + "/memory.stat", encoding="ascii") as f:
+            stat = dict(line.split() for line in f)
+        names = ("total_rss", "total_shmem") if self.version == 1 else \
+            ("anon", "shmem", "kernel")
+        return sum(int(stat.get(n, 0)) for n in names)
+
+    def tighten(self, room):
+        limit = str(self.held() + room)
+        name = "memory.limit_in_bytes" if self.version == 1 else "memory.max"
+        for _ in range(20):  # it takes what it can now, and is asked again
+            try:
+                write(os.path.join(self.group, name), limit)
+                return
+            except OSError:
+                time.sleep(0.1)
+        raise Unavailable("the memory limit cannot be set")
+
+    def stop(self):
+        for _ in range(50):
+            try:
+                os.rmdir(self.group)
+                return
+            except FileNotFoundError:
+                return
+            except OSError:
+                time.sleep(0.1)
+
+
+def open_storage(way, data, kib_per_s, slowfs, latency_us=0):
     """A started slow storage; way: "blkio", "fuse" or "auto" (the first that
     works). Raises Unavailable, saying why."""
     reasons = []
@@ -223,7 +287,7 @@ def open_storage(way, data, kib_per_s, slowfs):
             if name == "blkio":
                 storage = Throttle(data, kib_per_s)
             else:
-                storage = SlowFs(data, kib_per_s, slowfs)
+                storage = SlowFs(data, kib_per_s, slowfs, latency_us)
             storage.start()
             return storage
         except Unavailable as e:

@@ -4,7 +4,10 @@
  * files of one directory and serves reads at a given rate, one at a time, as
  * a single spindle would.
  *
- *	slowfs DIRECTORY MOUNTPOINT KIB_PER_SECOND
+ *	slowfs DIRECTORY MOUNTPOINT KIB_PER_SECOND [LATENCY_US]
+ *
+ * LATENCY_US passes before each read's turn, of all reads at once, as on a
+ * network.
  *
  * Runs in the foreground; SIGTERM unmounts.
  */
@@ -26,7 +29,7 @@
 #include <unistd.h>
 
 static int top = -1;
-static long kib_per_s;
+static long kib_per_s, latency_us;
 static pthread_mutex_t spindle = PTHREAD_MUTEX_INITIALIZER;
 
 /* The name inside the one directory, "." for itself; NULL: not ours. */
@@ -105,23 +108,27 @@ static int slow_release(const char *path, struct fuse_file_info *fi)
 	return 0;
 }
 
+static void pass(uint64_t ns)
+{
+	struct timespec left = { (time_t)(ns / 1000000000ull),
+				 (long)(ns % 1000000000ull) };
+
+	while (nanosleep(&left, &left) && errno == EINTR)
+		;
+}
+
 static int slow_read(const char *path, char *buf, size_t size, off_t offset,
 		     struct fuse_file_info *fi)
 {
-	struct timespec left;
-	uint64_t ns;
 	ssize_t n;
 
 	(void)path;
 	n = pread((int)fi->fh, buf, size, offset);
 	if (n < 0)
 		return -errno;
-	ns = (uint64_t)n * 1000000000ull / 1024 / (uint64_t)kib_per_s;
-	left.tv_sec = (time_t)(ns / 1000000000ull);
-	left.tv_nsec = (long)(ns % 1000000000ull);
+	pass((uint64_t)latency_us * 1000);
 	pthread_mutex_lock(&spindle);
-	while (nanosleep(&left, &left) && errno == EINTR)
-		;
+	pass((uint64_t)n * 1000000000ull / 1024 / (uint64_t)kib_per_s);
 	pthread_mutex_unlock(&spindle);
 	return (int)n;
 }
@@ -141,15 +148,20 @@ int main(int argc, char **argv)
 	char *args[5];
 	char *end;
 
-	if (argc != 4) {
+	if (argc != 4 && argc != 5) {
 		fprintf(stderr, "usage: slowfs DIRECTORY MOUNTPOINT "
-				"KIB_PER_SECOND\n");
+				"KIB_PER_SECOND [LATENCY_US]\n");
 		return 2;
 	}
 	errno = 0;
 	kib_per_s = strtol(argv[3], &end, 10);
 	if (errno || *end || kib_per_s < 1) {
 		fprintf(stderr, "slowfs: bad rate %s\n", argv[3]);
+		return 2;
+	}
+	latency_us = argc == 5 ? strtol(argv[4], &end, 10) : 0;
+	if (errno || *end || latency_us < 0) {
+		fprintf(stderr, "slowfs: bad latency %s\n", argv[4]);
 		return 2;
 	}
 	top = open(argv[1], O_PATH | O_DIRECTORY | O_CLOEXEC);

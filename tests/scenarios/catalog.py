@@ -11,22 +11,27 @@ import collections
 
 Scenario = collections.namedtuple(
     "Scenario", "name aim draw about program slow_disk rate hogs net_ms ask_ms "
-    "env stop quota also roots checks")
+    "env stop quota also roots checks latency_us room_mb kinds pattern")
 ALL = frozenset("root wait steps guilty causes severity busy".split())
 
 
 def scenario(name, aim, about, draw, program="job.py", slow_disk=None,
              rate=(20, 32), hogs=0, net_ms=None, ask_ms=None, env=None,
-             stop=None, quota=False, also=(), roots=None, without=""):
+             stop=None, quota=False, also=(), roots=None, without="",
+             latency_us=(0, 0), room_mb=None, kinds=(), pattern=None):
     """draw(u, i) gives the arguments: u(a, b) is a real, i(a, b) an integer.
     rate: MiB/s of the slow disk; net_ms: delay of the data server; ask_ms:
     mean pause of the client; stop: index of the worker to stop; quota:
     the runner gives each worker a quarter of a core; also:
     verdicts that must be there beside the root; roots: where the runner
-    itself makes the cause; without: checks that the log cannot answer."""
+    itself makes the cause; without: checks that the log cannot answer;
+    latency_us: of the slow file system; room_mb: a memory limit leaves the
+    pages of files so much; kinds: of io_bound, by what the runner made slow;
+    pattern: in which order the job says that it reads its one large file."""
     return Scenario(name, aim, draw, about, program, slow_disk, rate, hogs,
                     net_ms, ask_ms, env or {}, stop, quota, tuple(also), roots,
-                    ALL - frozenset(without.split()))
+                    ALL - frozenset(without.split()), latency_us, room_mb,
+                    tuple(kinds), pattern)
 
 
 def plain(text):
@@ -76,6 +81,35 @@ TORCH = [
              slow_disk="fuse"),
     scenario("disk_hogs", "io_bound", "slow disk beside two hogs", disk(""),
              slow_disk="auto", hogs=2),
+    scenario("pack_seq", "io_bound", "one large file in order, slow disk",
+             lambda u, i: "--workers %d --cache dropped --access seq "
+             "--record-kb 256 --cpu-ms %.1f" % (i(2, 3), u(0.5, 1.5)),
+             slow_disk="blkio", kinds=("bandwidth",), pattern="sequential"),
+    scenario("pack_random", "io_bound", "records in no order, slow access",
+             lambda u, i: "--workers %d --cache dropped --access random "
+             "--record-kb 48 --cpu-ms %.1f" % (i(2, 3), u(0.5, 1.5)),
+             slow_disk="fuse", rate=(400, 600), latency_us=(8000, 12000),
+             kinds=("random_access",), pattern="random"),
+    scenario("pack_stride", "io_bound", "every eighth record, slow access",
+             lambda u, i: "--workers %d --cache dropped --access stride "
+             "--record-kb 32 --cpu-ms %.1f" % (i(2, 3), u(0.5, 1.5)),
+             slow_disk="fuse", rate=(400, 600), latency_us=(8000, 12000),
+             kinds=("random_access",), pattern="stride"),
+    scenario("small_files", "io_bound", "many small files, slow access",
+             lambda u, i: "--workers %d --cache dropped --files 400 --vary-kb "
+             "4:60 --cpu-ms %.1f" % (i(2, 3), u(0.5, 1.5)),
+             slow_disk="fuse", rate=(400, 600), latency_us=(8000, 12000),
+             kinds=("many_small_files",)),
+    scenario("one_reader", "io_bound", "one reader, storage far away",
+             lambda u, i: "--workers 1 --cache dropped --files 100 --vary-kb "
+             "160:640 --cpu-ms %.1f" % u(0.5, 1.5),
+             slow_disk="fuse", rate=(800, 1000), latency_us=(12000, 16000),
+             kinds=("latency",)),
+    scenario("small_cache", "io_bound", "less memory than is read",
+             lambda u, i: "--workers 2 --access random --record-kb 256 "
+             "--pack-mb 384 --warm-pack --cpu-ms %.1f" % u(0.5, 1.5),
+             slow_disk="blkio", rate=(20, 28), room_mb=80,
+             kinds=("page_cache_too_small",), pattern="random"),
     scenario("tiny_files", "cpu_bound", "fast disk, many tiny files",
              lambda u, i: "--workers 2 --cache dropped --files 512 --file-kb 4 "
              "--batch-size %d --cpu-ms 0" % i(48, 96)),

@@ -57,6 +57,66 @@ def read_mapped(path):
     return body
 
 
+class Pack:
+    """Records in one large file, fetched in one of several orders; each reader
+    goes through a part of its own, in order or by strides."""
+
+    def __init__(self, path, args):
+        self.path, self.args = path, args
+        self.size = os.path.getsize(path)
+        self.pid = None
+
+    def open(self):
+        info = get_worker_info()
+        self.pid = os.getpid()
+        self.fd = os.open(self.path, os.O_RDONLY)
+        part = self.size // (info.num_workers if info else 1)
+        self.begin = self.at = (info.id if info else 0) * part
+        self.end = self.begin + part
+        self.rng = random.Random(self.args.seed * 31 + self.pid)
+
+    def length(self):
+        kib = self.args.record_kb
+        if self.args.access == "stride":
+            return kib << 10
+        return self.rng.randrange(kib << 9, 3 * kib << 9)
+
+    def read(self):
+        if self.pid != os.getpid():
+            self.open()
+        n = self.length()
+        if self.args.access == "random":
+            self.at = self.rng.randrange(self.size - n)
+        elif self.at + n > self.end:
+            self.at = self.begin
+        body = os.pread(self.fd, n, self.at)
+        if self.args.cache == "dropped":
+            if self.args.access != "seq":
+                os.posix_fadvise(self.fd, 0, 0, os.POSIX_FADV_DONTNEED)
+            elif self.at > self.begin:  # not what was read ahead
+                os.posix_fadvise(self.fd, self.begin, self.at - self.begin,
+                                 os.POSIX_FADV_DONTNEED)
+        self.at += n
+        if self.args.access == "stride":
+            self.at += 7 * n
+        return body
+
+
+def vary_files(directory, count, low_kb, high_kb):
+    """Files of many sizes, written once."""
+    rng, paths = random.Random(low_kb * 1000 + high_kb), []
+    for i in range(count):
+        size = rng.randrange(low_kb << 10, high_kb << 10)
+        path = os.path.join(directory, "vary-%d-%d-%05d.bin" % (low_kb, high_kb, i))
+        paths.append(path)
+        if not os.path.exists(path) or os.path.getsize(path) != size:
+            with open(path, "wb") as f:
+                f.write(os.urandom(size))
+                f.flush()
+                os.fsync(f.fileno())
+    return paths
+
+
 class Remote:
     """Fetches bytes from a server over a socket of its own per process."""
 
@@ -87,6 +147,11 @@ class Items(Dataset):
         self.read = read_mapped if args.cache == "mapped" else \
             job_data.READERS[args.cache]
         self.remote = Remote(args.net_port) if args.net_port else None
+        self.pack = self.picture = None
+        if args.access or args.vary_kb:
+            self.picture = job_data.read_cached(args.picture)
+        if args.access:
+            self.pack = Pack(args.pack, args)
         self.elements = max(args.tensor_kb * 1024 // args.batch_size // 4, 1)
         self.epoch = torch.zeros(1, dtype=torch.int64).share_memory_()
 
@@ -129,9 +194,10 @@ class Items(Dataset):
             with Phase(NET):
                 self.remote.get(a.net_kb * 1024)
         with Phase(FAULT if a.cache == "mapped" else READ):
-            body = self.read(path)
+            body = self.pack.read() if self.pack else self.read(path)
             if big:
                 job_data.read_dropped(self.paths[-1])
+        body = self.picture or body
         if sleep > 0:
             with Phase(SLEEP):
                 time.sleep(sleep)

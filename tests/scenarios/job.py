@@ -375,7 +375,8 @@ def parse():
     for name, kind, default in (
             ("cudart", str, None), ("data", str, None), ("truth", str, None),
             ("cache", str, "cached"), ("loop", str, "plain"),
-            ("sharing", str, "file_descriptor"),
+            ("sharing", str, "file_descriptor"), ("access", str, ""),
+            ("pack-mb", int, 256), ("record-kb", int, 64), ("vary-kb", str, ""),
             ("slow", str, ""), ("files", int, 64), ("file-kb", int, 64),
             ("big-every", int, 0), ("big-mb", int, 32), ("workers", int, 2),
             ("batch-size", int, 4), ("parts", int, 1), ("prefetch", int, 2),
@@ -394,7 +395,7 @@ def parse():
             ("warmup", int, 5), ("seconds", float, 60), ("seed", int, 1)):
         p.add_argument("--" + name, type=kind, default=default)
     for name in ("numpy", "pin", "persistent", "loss-item", "lock-sleeps",
-                 "two-loaders", "serve"):
+                 "two-loaders", "serve", "warm-pack"):
         p.add_argument("--" + name, action="store_true")
     args = p.parse_args()
     args.slow = [float(x) for x in args.slow.split(":")] if args.slow else None
@@ -426,7 +427,16 @@ def build(args):
     if args.rank:
         args.cpu_ms *= args.rank_factor
         args.seed += 1000
-    paths = job_data.make_files(args.data, args.files, args.file_kb, args.seed)
+    paths = job_data.make_files(args.data, 64 if args.vary_kb else args.files,
+                                args.file_kb, args.seed)
+    args.picture = paths[0]
+    if args.vary_kb:
+        paths = data.vary_files(args.data, args.files,
+                                *map(int, args.vary_kb.split(":")))
+    if args.access:
+        args.pack = data.big_file(args.data, args.pack_mb)
+        if args.warm_pack:  # once all of it, as an epoch before would have
+            job_data.read_cached(args.pack)
     if args.big_every:
         paths.append(data.big_file(args.data, args.big_mb))
     gpu = Gpu(args, args.seed)

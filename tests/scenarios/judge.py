@@ -177,6 +177,27 @@ def check_quota(truth, report, f, wrong):
                      (told, true))
 
 
+def check_kind(s, report, f, wrong):
+    """What the runner made slow is what io_bound names."""
+    told = [v.get("kind") for v in report["verdicts"] if v["id"] == "io_bound"]
+    f["kind"] = told[0] if told else None
+    if told and told[0] not in s.kinds:
+        wrong.append("kind: io_bound of kind %s, not %s" % (
+            told[0], "/".join(s.kinds)))
+
+
+def check_pattern(s, report, f, wrong):
+    """The job's large file is read in the order that the job says."""
+    for file in report["files"]:
+        if file["path"] and "/big-" in file["path"]:
+            told = file["pattern"] and file["pattern"]["kind"]
+            f["pattern"] = told
+            if told != s.pattern:
+                wrong.append("pattern: %s, the job reads %s" % (told, s.pattern))
+            return
+    wrong.append("pattern: the large file is not in the table")
+
+
 def check_busy(truth, report, f, wrong):
     gpus = report["gpu"]
     if not truth.device.known or not gpus or not gpus[0]["busy"]["hard"]:
@@ -218,6 +239,10 @@ def judge(s, truth, report, status, validator):
         check_causes(truth, report, f, wrong)
     if s.quota:
         check_quota(truth, report, f, wrong)
+    if s.kinds:
+        check_kind(s, report, f, wrong)
+    if s.pattern:
+        check_pattern(s, report, f, wrong)
     if "busy" in s.checks:
         check_busy(truth, report, f, wrong)
     f["lost"] = report["capture"]["lost"]["total"]

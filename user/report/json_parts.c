@@ -470,6 +470,7 @@ json_t *pt_j_verdicts(struct pt_jb *b, const struct pt_report *r)
 		json_t *o = json_object(), *subject = json_object();
 
 		pt_j_text(b, o, "id", v->id);
+		pt_j_put(b, o, "kind", pt_j_name(v->kind));
 		pt_j_put(b, o, "severity",
 			 json_string(pt_severity_name(v->severity)));
 		pt_j_put(b, o, "certainty",

@@ -426,6 +426,7 @@ struct pt_r_evidence {
 
 struct pt_r_verdict {
 	const char *id; /* stable ids of DESIGN */
+	const char *kind; /* of io_bound; one of our own names. NULL */
 	enum pt_severity severity;
 	enum pt_confidence certainty;
 	const char *title;	  /* one sentence */

@@ -79,8 +79,14 @@
 #define PT_IO_MANY_FILES 16
 /* A fit needs so many waits, and what they were for must vary (its standard
  * deviation, of its mean): else length and size cannot be told apart. */
+/* Bytes a second of the slowest link in use (100 Mbit/s Ethernet); disks give
+ * several times that, in order. */
+#define PT_IO_SLOWEST 12.5e6
 #define PT_IO_FIT_WAITS 20
-#define PT_IO_FIT_SPREAD 0.1
+#define PT_IO_FIT_SPREAD 0.05
+/* ... sizes alone, beside who else waits: more, for few large or small ones at
+ * the edges of files would decide. */
+#define PT_IO_FIT_SIZES 0.25
 
 /* ---- hanging ------------------------------------------------------------- */
 /* A stopped process is no matter of patience; a wait may end after all: slow

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#ifndef PT_ANALYSIS_IO_UNITS_H
+#define PT_ANALYSIS_IO_UNITS_H
+
+#include "analysis/io_kind.h"
+
+/* The waits for storage inside one system call of a maker. */
+struct pt_io_unit {
+	double t; /* ms */
+	double c; /* makers that waited meanwhile, itself included */
+	double x; /* c times the bytes that the thread obtained for it */
+	uint64_t ns;
+	uint64_t inode; /* 0 unknown */
+	uint32_t dev;
+	bool opening; /* no read: open, stat, a folder's entries */
+};
+typedef PT_VEC(struct pt_io_unit) pt_io_units;
+
+/* Those of the makers of the trainer's batches, with the sums of `o` that they
+ * give. 0 or -ENOMEM. */
+int pt_io_collect(struct pt_an *an, struct pt_trainer *t, pt_io_units *out,
+		  struct pt_io *o);
+
+#endif
