@@ -394,7 +394,8 @@ $(B)/tests/e2e/hazards: tests/e2e/hazards.c $(B)/.flags.cc
 	$(call say,CC)
 	$(Q)$(CC) -D_GNU_SOURCE= $(CBASE) -O2 $(CFLAGS) $< $(LDFLAGS) -ldl -o $@
 
-$(B)/tests/bench/replay: $(BENCH_SRCS:%.c=$(B)/obj/%.o) $(B)/libpipetrace.a
+BENCH := $(B)/tests/bench/replay $(B)/tests/bench/grow
+$(BENCH): $(B)/tests/bench/%: $(B)/obj/tests/bench/%.o $(B)/obj/tests/bench/repeat.o $(B)/libpipetrace.a
 	@mkdir -p $(@D)
 	$(call say,LINK)
 	$(Q)$(CC) -pthread $^ $(LDFLAGS) $(LIBS) -o $@

@@ -54,6 +54,7 @@
 #define PT_REC_NEIGHBOURS 73 /* who else on this machine uses a GPU */
 #define PT_REC_DISK 74	/* what a device number stands for, and its counters */
 #define PT_REC_MEMORY 75 /* memory that there is, once a second */
+#define PT_REC_WINDOW 76 /* an active part of a schedule begins or ends */
 
 struct pt_hdr {
 	__u16 size;  /* whole record, bytes */
@@ -549,6 +550,14 @@ struct pt_rec_memory { /* hdr.tid, tgid: the process asked for; bytes */
 	__u32 pad;
 };
 _Static_assert(sizeof(struct pt_rec_memory) == 104, "pt_rec_memory");
+
+/* --schedule: what lies between two such parts was not watched. */
+struct pt_rec_window { /* hdr.tid, tgid: the process asked for */
+	struct pt_hdr hdr;
+	__u32 index; /* counted from 0 */
+	__u32 ended; /* 0: it begins at hdr.ts; 1: it ended then */
+};
+_Static_assert(sizeof(struct pt_rec_window) == 40, "pt_rec_window");
 
 #define PT_NVTX_PUSH 1
 #define PT_NVTX_POP 2

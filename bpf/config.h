@@ -19,8 +19,13 @@ struct pt_config {
 _Static_assert(sizeof(struct pt_config) == 48, "pt_config");
 
 /* Passes of the task iterator; the value is set before each run. */
+/* pt_armed */
+#define PT_ARMED 1
+#define PT_QUIET 2 /* only the process tree is followed */
+
 #define PT_PASS_SEED 1	/* make storage for the threads of the target set */
 #define PT_PASS_OPEN 2	/* write intervals that are open now */
+#define PT_PASS_AGAIN 4 /* behind a quiet time: where are the threads now? */
 #define PT_PASS_FINAL 3 /* the same, and totals of running threads */
 
 #define PT_MAX_TARGETS 16384

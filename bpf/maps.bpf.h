@@ -158,7 +158,7 @@ struct pt_texts_map pt_texts __weak SEC(".maps");
 struct pt_ring_map pt_ring __weak SEC(".maps");
 
 const volatile struct pt_config pt_cfg __weak = {};
-__u32 pt_armed __weak = 0;   /* 0: every hook is silent */
+__u32 pt_armed __weak = 0;   /* 0: every hook is silent; else PT_ARMED, _QUIET */
 __u32 pt_pass __weak = 0;    /* PT_PASS_* of the next iterator run */
 __u32 pt_inner __weak = 0;   /* 1: an inner GPU library is attached somewhere */
 __u64 pt_pass_ts __weak = 0; /* moment that the pass describes; 0: now */

@@ -57,7 +57,7 @@ int BPF_PROG(pt_fork, struct task_struct *parent, struct task_struct *child)
 	cth->off_ts = now;
 
 	pth = pt_thread_of(parent);
-	if (!pth || !pt_is_armed())
+	if (!pth || !pt_is_watching())
 		return 0;
 	r = pt_rec_new(struct pt_rec_fork, PT_REC_FORK, pth, parent, now);
 	if (!r)
@@ -77,7 +77,7 @@ int BPF_PROG(pt_exec, struct task_struct *task, pid_t old_pid)
 {
 	struct pt_thread *th;
 
-	if (!pt_is_armed())
+	if (!pt_is_watching())
 		return 0;
 	th = pt_thread_of(task);
 	if (!th)
@@ -101,7 +101,7 @@ int BPF_PROG(pt_exit, struct task_struct *task)
 	 * once may both see 0, and deleting twice does no harm. */
 	dead = task->signal->live.counter == 0;
 	th = pt_thread_of(task);
-	if (th && pt_is_armed()) {
+	if (th && pt_is_watching()) {
 		pt_agg_last(th, task);
 		pt_wagg_block(th, task);
 		if (pt_cfg.read_door == PT_DOOR_KPROBE && th->read_ts)
@@ -130,7 +130,7 @@ int BPF_PROG(pt_rename, struct task_struct *task, const char *comm)
 {
 	struct pt_thread *th;
 
-	if (!pt_is_armed())
+	if (!pt_is_watching())
 		return 0;
 	th = pt_thread_of(task);
 	if (th)
@@ -216,6 +216,21 @@ static __always_inline void write_open(struct task_struct *task, __u64 now,
 	pt_rec_submit(r);
 }
 
+/* What happened in a quiet time was not seen: begin anew from what is so now.
+ * A thread that moves on meanwhile is met at its next switch. */
+static __always_inline void again(struct task_struct *task, __u64 now)
+{
+	struct pt_thread *th = pt_thread_of(task);
+
+	if (!th)
+		return;
+	th->wake_ts = 0;
+	th->since = now;
+	th->off_ts = 0;
+	if (!pt_task_running(task))
+		pt_off_begin(th, task, pt_task_state(task), false, now);
+}
+
 SEC("iter/task")
 int pt_iter(struct bpf_iter__task *ctx)
 {
@@ -227,6 +242,8 @@ int pt_iter(struct bpf_iter__task *ctx)
 	now = pt_pass_ts ? pt_pass_ts : bpf_ktime_get_ns();
 	if (pt_pass == PT_PASS_SEED)
 		seed(task, now);
+	else if (pt_pass == PT_PASS_AGAIN)
+		again(task, now);
 	else
 		write_open(task, now, pt_pass == PT_PASS_FINAL);
 	return 0;

@@ -471,7 +471,7 @@ static void test_live_at_any_moment(void **state)
 	struct job j = usual();
 	struct pt_model *m = pt_model_new();
 	struct pt_analysis_opts opts = { 0 };
-	struct pt_provisional p;
+	struct pt_provisional p = { .steps = -1 };
 	size_t i;
 
 	(void)state;

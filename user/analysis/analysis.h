@@ -16,6 +16,13 @@ struct pt_analysis_opts {
 	/* Where what can be drawn goes; NULL: not wanted. The caller's; what
 	 * it points to is the report's. Empty after an error. */
 	struct pt_lanes *lanes;
+	/* Only this part of the capture, in ns from its begin; until_ns 0: to
+	 * its end. And of that, with by_steps, only steps first_step to
+	 * last_step (counted from 0, both included; by the step marker where it
+	 * was called). */
+	uint64_t from_ns, until_ns;
+	int64_t first_step, last_step;
+	bool by_steps;
 };
 
 /*
@@ -23,16 +30,21 @@ struct pt_analysis_opts {
  * operations, files, series, memory and verdicts, and capture's duration,
  * begin, end, events, lost and limits, from `m` (finished). host, target,
  * capture.hooks, mode and tracer_cpu_s are the caller's.
- * 0 or -ENOMEM; on error the report stays printable.
+ * 0; -ENOMEM; -ERANGE: the capture has no such part (capture.duration and, with
+ * by_steps, steps.count say what it has). On error the report stays
+ * printable.
  */
 int pt_analyze(const struct pt_model *m, const struct pt_analysis_opts *o,
 	       struct pt_report *r);
 
 /*
  * A provisional look at a running capture for the live line, over the last
- * `window_ns`. Any of the outputs may be unknown (-1, NAN, NULL).
+ * `window_ns`. `out` may ask for steps since a moment; else zeroed. Any of the outputs may be unknown (-1, NAN, NULL).
  */
 struct pt_provisional {
+	uint64_t since_ns;    /* in: for steps_since */
+	int64_t steps_since;  /* steps that began behind it, the last left out */
+	uint64_t newest_ns;   /* the last one of them began; 0: none */
 	int64_t steps;
 	double data_wait_share;
 	const char *verdict; /* static string */
@@ -40,5 +52,12 @@ struct pt_provisional {
 void pt_analyze_live(struct pt_model *m, const struct pt_analysis_opts *o,
 		     uint64_t now_ns, uint64_t window_ns,
 		     struct pt_provisional *out);
+
+/*
+ * One part of a capture, [t0, t1) of CLOCK_MONOTONIC ns, in short; `m` may still
+ * be fed afterwards. 0 or -ENOMEM.
+ */
+int pt_analyze_part(struct pt_model *m, const struct pt_analysis_opts *o,
+		    uint64_t t0, uint64_t t1, struct pt_r_window *out);
 
 #endif

@@ -66,12 +66,8 @@ static int fill_capture(struct pt_an *an)
 
 static int run_trainer(struct pt_an *an, struct pt_trainer *t)
 {
-	int err = pt_find_writing(an, t);
+	int err = pt_shape_steps(an, t);
 
-	if (!err)
-		err = pt_find_steps(an, t);
-	if (!err)
-		err = pt_shape_steps(an, t);
 	if (!err)
 		err = pt_charge_waits(an, t);
 	if (!err)
@@ -92,6 +88,15 @@ static int run(struct pt_an *an)
 	size_t i;
 	int err = pt_find_roles(an);
 
+	for (i = 0; i < an->trainers.n && !err; i++) {
+		err = pt_find_writing(an, &an->trainers.v[i]);
+		if (!err)
+			err = pt_find_steps(an, &an->trainers.v[i]);
+		if (!err)
+			err = pt_name_deliverers(an, &an->trainers.v[i]);
+	}
+	if (!err)
+		err = pt_narrow_to_steps(an);
 	for (i = 0; i < an->trainers.n && !err; i++)
 		err = run_trainer(an, &an->trainers.v[i]);
 	/* with several ranks the top level is the worst */
@@ -151,12 +156,18 @@ int pt_analyze(const struct pt_model *m, const struct pt_analysis_opts *o,
 			    .th = thresholds_of(o) };
 	int err;
 
-	err = fill_capture(&an);
+	err = fill_thresholds(&an);
 	if (!err)
-		err = fill_thresholds(&an);
-	if (err)
-		return err;
-	err = run(&an);
+		err = pt_set_window(&an);
+	if (!err)
+		err = run(&an);
+	if (err == -ERANGE)
+		r->capture.duration = (double)(m->end - m->begin +
+					       m->trimmed_ns) / NS_PER_S;
+	if (!err)
+		err = fill_capture(&an);
+	if (!err)
+		err = pt_limit_window(&an);
 	if (!err)
 		err = pt_fill_report(&an);
 	if (!err)
@@ -177,6 +188,72 @@ int pt_analyze(const struct pt_model *m, const struct pt_analysis_opts *o,
 	return err;
 }
 
+static void sum_up(const struct pt_an *an, struct pt_r_window *out)
+{
+	const struct pt_report *r = an->r;
+	uint64_t begin = an->m->begin - pt_min64(an->m->trimmed_ns, an->m->begin);
+	size_t i;
+
+	*out = (struct pt_r_window){
+		.at = (double)(an->t0 - pt_min64(begin, an->t0)) / NS_PER_S,
+		.duration = (double)(an->t1 - an->t0) / NS_PER_S,
+		.begin_ns = (int64_t)an->t0, .end_ns = (int64_t)an->t1,
+		.steps = an->top ? r->steps.count : PT_NULL,
+		.step_ms = NAN, .step_p95_ms = NAN, .data_wait_share = NAN,
+		.starved_share = NAN, .gpu_busy_share = NAN };
+	if (an->top && r->steps.period_ms.n) {
+		out->step_ms = r->steps.period_ms.mean;
+		out->step_p95_ms = r->steps.period_ms.p95;
+	}
+	if (r->breakdown.known)
+		out->data_wait_share = r->breakdown.data_wait.share;
+	if (r->n_gpu) {
+		out->starved_share = r->gpu[0].starved_share[1];
+		out->gpu_busy_share = r->gpu[0].busy_share;
+	}
+	for (i = 0; i < r->n_verdicts && i < PT_R_WINDOW_VERDICTS; i++)
+		out->verdicts[out->n_verdicts++] =
+			pt_verdict_static_id(r->verdicts[i].id);
+}
+
+int pt_analyze_part(struct pt_model *m, const struct pt_analysis_opts *o,
+		    uint64_t t0, uint64_t t1, struct pt_r_window *out)
+{
+	struct pt_report *r = pt_report_new();
+	struct pt_shared_locks locks = { 0 };
+	struct pt_places places = { 0 };
+	struct pt_an an = { .m = m, .o = o, .r = r, .locks = &locks,
+			    .places = &places,
+			    .th = thresholds_of(o), .part = true,
+			    .t0 = t0, .t1 = t1 };
+	int err = r ? pt_model_settle(m) : -ENOMEM;
+
+	if (err)
+		goto out;
+	err = pt_model_lend_open(m);
+	if (err)
+		goto back;
+	an.a = r->arena;
+	err = run(&an);
+	if (!err)
+		err = pt_fill_report(&an);
+	if (!err)
+		err = pt_mark_steps(&an);
+	if (!err)
+		err = pt_fill_tables(&an);
+	if (!err)
+		err = pt_issue_verdicts(&an);
+	if (!err)
+		sum_up(&an, out);
+back:
+	pt_model_take_back(m);
+	pt_free_places(&places);
+out:
+	release(&an);
+	pt_report_free(r);
+	return err;
+}
+
 void pt_analyze_live(struct pt_model *m, const struct pt_analysis_opts *o,
 		     uint64_t now_ns, uint64_t window_ns,
 		     struct pt_provisional *out)
@@ -185,8 +262,11 @@ void pt_analyze_live(struct pt_model *m, const struct pt_analysis_opts *o,
 	struct pt_shared_locks locks = { 0 };
 	struct pt_an an = { .m = m, .o = o, .r = r, .locks = &locks,
 			    .th = thresholds_of(o) };
+	size_t i;
 
 	out->steps = -1;
+	out->steps_since = 0;
+	out->newest_ns = 0;
 	out->data_wait_share = NAN;
 	out->verdict = NULL;
 	if (!r || pt_model_settle(m))
@@ -198,6 +278,12 @@ void pt_analyze_live(struct pt_model *m, const struct pt_analysis_opts *o,
 	if (an.t1 <= an.t0 || run(&an) || !an.top)
 		goto out;
 	out->steps = (int64_t)an.top->steps.n;
+	for (i = 0; i + 1 < an.top->steps.n; i++) {
+		if (an.top->steps.v[i].begin <= out->since_ns)
+			continue;
+		out->steps_since++;
+		out->newest_ns = an.top->steps.v[i].begin;
+	}
 	out->data_wait_share = (double)an.top->data_wait_ns /
 			       (double)(an.t1 - an.t0);
 	if (!pt_fill_report(&an) && !pt_issue_verdicts(&an) && r->n_verdicts)

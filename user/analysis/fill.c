@@ -43,7 +43,7 @@ static int fill_steps(struct pt_an *an, struct pt_trainer *t)
 		const struct pt_step *s = &t->steps.v[i];
 		struct pt_r_step *o = &list[i];
 
-		o->index = (int64_t)i;
+		o->index = (int64_t)(an->step0 + i);
 		o->begin_ns = (int64_t)s->begin;
 		o->end_ns = (int64_t)s->end;
 		o->period_ms = (double)(s->end - s->begin) / NS_PER_MS;
@@ -293,7 +293,7 @@ static void fill_limits(struct pt_an *an)
 		pt_report_limit(r, "gpu.memory", "Device memory is known from NVML, which did not answer.");
 	pt_report_limit(r, "data_wait.lead", "The time from a batch to its first use is not told apart in this version.");
 	pt_limit_reads(an);
-	if (an->m->trimmed_ns)
+	if (an->m->trimmed_ns && !an->part)
 		pt_report_limit(r, "capture", "The first %.0f s were dropped to save memory; the figures are of the rest.",
 				sec(an->m->trimmed_ns));
 	if (!t) {

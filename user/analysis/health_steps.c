@@ -296,7 +296,7 @@ static int fill_outliers(struct pt_an *an, const struct pt_trainer *t)
 		hi = fmax(hi, period_ms(s));
 		if (period_ms(s) <= an->th->unstable_ratio * u.period)
 			continue;
-		o[n].index = (int64_t)i;
+		o[n].index = (int64_t)(an->step0 + i);
 		o[n].ms = period_ms(s);
 		o[n++].cause = cause_of(t, s, &u, &device);
 	}

@@ -45,9 +45,8 @@ static double others_cpu(const struct pt_an *an, const struct pt_trainer *t)
 	for (i = 0; i < an->m->all_threads.n; i++) {
 		const struct pt_thread *th = an->m->all_threads.v[i];
 
-		if (th->totals_known && th->t1.run_ns > th->t0.run_ns &&
-		    !is_worker_main(t, th))
-			sum += (double)(th->t1.run_ns - th->t0.run_ns);
+		if (!is_worker_main(t, th))
+			sum += (double)pt_run_ns(an, th);
 	}
 	return sum;
 }

@@ -222,6 +222,8 @@ struct pt_an {
 	struct pt_shared_locks *locks; /* those asked for last; may be NULL */
 	struct pt_places *places; /* where reads were; NULL: not looked at */
 	struct pt_trainer *top; /* worst trainer; NULL when there is none */
+	bool part;    /* less than the whole capture is looked at */
+	size_t step0; /* the number of the first step in it */
 };
 
 /* A step's wait without its pause: one span or two into `out`; how many. */
@@ -273,6 +275,16 @@ int pt_fill_lanes(struct pt_an *an, struct pt_lanes *out);
 /* gpu_exact.c: when the window begins: with the capture, or a moment later when
  * device times are measured from then on. */
 uint64_t pt_exact_begin(const struct pt_model *m);
+/* window.c: the part of the capture that was asked for; before and behind the
+ * search for steps. 0, or -ERANGE where there is none. */
+int pt_set_window(struct pt_an *an);
+int pt_narrow_to_steps(struct pt_an *an);
+int pt_limit_window(struct pt_an *an);
+/* What a thread did in the part that is looked at: ns on a CPU, bytes read by
+ * its calls (PT_NULL unknown), records of reads. */
+uint64_t pt_run_ns(const struct pt_an *an, const struct pt_thread *th);
+int64_t pt_bytes_read(const struct pt_an *an, const struct pt_thread *th);
+size_t pt_reads_of(const struct pt_an *an, const struct pt_thread *th);
 /* realids.c: the model's ids of the report become the kernel's. */
 void pt_show_real_ids(struct pt_report *r);
 void pt_trainer_free(struct pt_trainer *t);

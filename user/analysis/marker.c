@@ -68,7 +68,7 @@ static int find_outliers(struct pt_an *an, struct pt_r_steps *r)
 	for (i = 0; i + 1 < r->n_list; i++) {
 		if (r->list[i].period_ms <= PT_UNSTABLE_RATIO * r->period_ms.p50)
 			continue;
-		o[n].index = (int64_t)i;
+		o[n].index = (int64_t)(an->step0 + i);
 		o[n].ms = r->list[i].period_ms;
 		o[n++].cause = r->list[i].cause;
 	}
@@ -93,7 +93,7 @@ static int fill(struct pt_an *an, const struct pt_trainer *t,
 	for (i = 0; i < n; i++) {
 		uint64_t e = i + 1 < n ? at[i + 1] : an->t1;
 
-		list[i].index = (int64_t)i;
+		list[i].index = (int64_t)(an->step0 + i);
 		list[i].begin_ns = (int64_t)at[i];
 		list[i].end_ns = (int64_t)e;
 		list[i].period_ms = period[i] = ms(e - at[i]);

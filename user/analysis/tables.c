@@ -104,10 +104,8 @@ static void fill_parts(struct worker_tally *k, struct pt_r_worker *o)
 	o->prefetch_full = sec(k->ns[PT_CAUSE_PREFETCH_FULL]);
 	o->window = sec(e - b);
 	o->other = sec(k->ns[PT_CAUSE_UNKNOWN]);
-	o->read_bytes = PT_NULL;
-	if (th->totals_known)
-		o->read_bytes = (int64_t)(th->t1.rchar - th->t0.rchar);
-	o->reads = th->reads.n ? (int64_t)th->reads.n : PT_NULL;
+	o->read_bytes = pt_bytes_read(k->an, th);
+	o->reads = th->reads.n ? (int64_t)pt_reads_of(k->an, th) : PT_NULL;
 }
 
 static void fill_worker(struct pt_an *an, struct pt_trainer *t,

@@ -423,9 +423,7 @@ int pt_charge_waits(struct pt_an *an, struct pt_trainer *t)
 	size_t i;
 	int err, c;
 
-	err = pt_name_deliverers(an, t);
-	if (!err)
-		err = pt_find_quota(an, t, t->proc);
+	err = pt_find_quota(an, t, t->proc);
 	for (i = 0; i < t->workers.n && !err; i++)
 		err = pt_find_quota(an, t, t->workers.v[i].proc);
 	for (i = 0; i < t->steps.n && !err; i++)

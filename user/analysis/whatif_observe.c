@@ -281,23 +281,18 @@ static int observe_steps(const struct pt_an *an, const struct pt_trainer *t,
 	return err;
 }
 
-static uint64_t run_ns(const struct pt_thread *th)
-{
-	return th->totals_known ? th->t1.run_ns - th->t0.run_ns : 0;
-}
-
 /* CPU time of all other threads of the job: senders, autograd, the rest. They
  * want cores too. */
 static void observe_extra(const struct pt_an *an, const struct pt_trainer *t,
 			  struct pt_wi_obs *o)
 {
-	uint64_t all = 0, known = run_ns(t->main);
+	uint64_t all = 0, known = pt_run_ns(an, t->main);
 	size_t i;
 
 	for (i = 0; i < an->m->all_threads.n; i++)
-		all += run_ns(an->m->all_threads.v[i]);
+		all += pt_run_ns(an, an->m->all_threads.v[i]);
 	for (i = 0; i < t->workers.n; i++)
-		known += run_ns(t->workers.v[i].main);
+		known += pt_run_ns(an, t->workers.v[i].main);
 	o->extra_cpu = ms(all - pt_min64(all, known)) / (double)t->steps.n;
 }
 

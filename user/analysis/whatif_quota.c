@@ -225,7 +225,7 @@ static bool says_throttled(const struct pt_an *an, const struct pt_worker *w,
 }
 
 /* CPU time of the worker's other threads, per batch. */
-static double others_cpu(const struct pt_worker *w)
+static double others_cpu(const struct pt_an *an, const struct pt_worker *w)
 {
 	double all = 0;
 	size_t i;
@@ -235,9 +235,8 @@ static double others_cpu(const struct pt_worker *w)
 	for (i = 0; i < w->proc->threads.n; i++) {
 		const struct pt_thread *th = w->proc->threads.v[i];
 
-		if (th != w->main && th->totals_known)
-			all += (double)(th->t1.run_ns - th->t0.run_ns) /
-			       NS_PER_MS;
+		if (th != w->main)
+			all += (double)pt_run_ns(an, th) / NS_PER_MS;
 	}
 	return all / (double)w->done.n;
 }
@@ -259,11 +258,10 @@ int pt_wi_observe_quota(const struct pt_an *an, const struct pt_trainer *t,
 		take_marks(an, w->main, &m);
 		on += m.on;
 		all += m.all;
-		cpu += w->main->totals_known ?
-			w->main->t1.run_ns - w->main->t0.run_ns : 0;
+		cpu += pt_run_ns(an, w->main);
 		if (t->respawned || i >= o->pools.n)
 			continue;
-		o->pools.v[i].aux = others_cpu(w);
+		o->pools.v[i].aux = others_cpu(an, w);
 		phase = phase_of(an, w->main, &m);
 		o->pools.v[i].phase = (double)phase / NS_PER_MS;
 		said |= says_throttled(an, w, &m);

@@ -78,6 +78,16 @@ int pt_capture_drain(struct pt_capture *c, pt_record_fn fn, void *ctx);
 int pt_capture_tick(struct pt_capture *c, pt_record_fn fn, void *ctx);
 
 /*
+ * A schedule. Quiet: the hooks stay attached and return at once, but for those
+ * that follow the process tree; a thread's waits begin anew behind it. An active
+ * part begins or has ended: what belongs to it goes to `fn`, then a record that
+ * says so. 0 or -errno.
+ */
+int pt_capture_quiet(struct pt_capture *c, bool quiet);
+int pt_capture_window(struct pt_capture *c, uint32_t index, bool ended,
+		      pt_record_fn fn, void *ctx);
+
+/*
  * Stop: final open intervals, final drain, loss counters, END mark. The hooks
  * are silent afterwards, though detaching may still be under way.
  */

@@ -175,7 +175,7 @@ int pt_load(struct pt_capture *c, const struct pt_capture_opts *o,
 		explain(err, r, "the kernel refused pipetrace's BPF programs");
 		goto out;
 	}
-	c->skel->bss->pt_armed = 1;
+	c->skel->bss->pt_armed = PT_ARMED;
 	r = attach_core(c);
 	if (r) {
 		explain(err, r, "the BPF programs could not be attached");

@@ -95,7 +95,7 @@ void pt_queue_record(struct pt_capture *c, const void *rec, size_t len)
 	c->queue_len += len;
 }
 
-static void flush_queue(struct pt_capture *c, pt_record_fn fn, void *ctx)
+void pt_flush_queue(struct pt_capture *c, pt_record_fn fn, void *ctx)
 {
 	size_t at = 0;
 	struct pt_hdr h;
@@ -124,7 +124,7 @@ static void queue_mark(struct pt_capture *c, uint32_t mark, uint64_t ts)
 	pt_queue_record(c, &m, sizeof(m));
 }
 
-static void queue_loss(struct pt_capture *c)
+void pt_queue_loss(struct pt_capture *c)
 {
 	struct pt_rec_loss l;
 
@@ -320,7 +320,7 @@ int pt_capture_drain(struct pt_capture *c, pt_record_fn fn, void *ctx)
 		pt_mapwatch_drain(c->maps, on_mapped, c);
 	pt_devwatch_drain(c);
 	pt_kernels_take(c->kernels, on_name, c);
-	flush_queue(c, fn, ctx);
+	pt_flush_queue(c, fn, ctx);
 	c->fn = fn;
 	c->fn_ctx = ctx;
 	r = ring_buffer__consume(c->rb);
@@ -339,7 +339,7 @@ static bool sampled_before(const struct pt_capture *c, pid_t pid)
 	return false;
 }
 
-static void sample_tree(struct pt_capture *c)
+void pt_sample_tree(struct pt_capture *c)
 {
 	pid_t pids[PT_MAX_SAMPLED];
 	size_t n = pt_capture_processes(c, pids, PT_MAX_SAMPLED), i;
@@ -370,16 +370,18 @@ int pt_capture_tick(struct pt_capture *c, pt_record_fn fn, void *ctx)
 
 	if (c->stopped)
 		return 0;
-	r = pt_run_pass(c, PT_PASS_OPEN, 0);
-	sample_tree(c);
-	pt_blocks_tick(c);
-	pt_disks_tick(c, c->disks);
+	r = c->quiet ? 0 : pt_run_pass(c, PT_PASS_OPEN, 0);
+	if (!c->quiet) {
+		pt_sample_tree(c);
+		pt_blocks_tick(c);
+		pt_disks_tick(c, c->disks);
+	}
 	pt_uprobes_reap(c);
 	pt_marker_scan(c); /* what it lacks, its hook's note tells */
 	pt_uprobes_drop(c);
 	if (!c->maps)
 		pt_uprobes_scan(c);
-	queue_loss(c);
+	pt_queue_loss(c);
 	d = pt_capture_drain(c, fn, ctx);
 	return r ? r : d;
 }
@@ -401,7 +403,7 @@ int pt_capture_stop(struct pt_capture *c, pt_record_fn fn, void *ctx)
 	if (pt_capture_target_gone(c))
 		queue_mark(c, PT_MARK_TARGET_EXIT, end);
 	else
-		sample_tree(c);
+		pt_sample_tree(c);
 	pt_blocks_tick(c);
 	if (d >= 0)
 		d = pt_capture_drain(c, fn, ctx);
@@ -409,9 +411,9 @@ int pt_capture_stop(struct pt_capture *c, pt_record_fn fn, void *ctx)
 	pt_kernels_settle(c->kernels, NAMES_MS);
 	pt_kernels_take(c->kernels, on_name, c);
 	pt_neighbours(c);
-	queue_loss(c);
+	pt_queue_loss(c);
 	queue_mark(c, PT_MARK_END, end);
-	flush_queue(c, fn, ctx);
+	pt_flush_queue(c, fn, ctx);
 	return r ? r : d < 0 ? d : 0;
 }
 

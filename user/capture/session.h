@@ -47,7 +47,7 @@ struct pt_capture {
 	enum pt_mode mode;
 	uint16_t read_door; /* PT_DOOR_* */
 	uint32_t read_more; /* as in pt_rec_host */
-	bool stopped;
+	bool stopped, quiet;
 	void (*warn)(void *ctx, const char *msg);
 	void *warn_ctx;
 
@@ -102,6 +102,11 @@ int pt_load(struct pt_capture *c, const struct pt_capture_opts *o,
 /* Map the ring and read it into `fn`. 0 or -errno with `err` filled. */
 int pt_records_open(struct pt_capture *c, ring_buffer_sample_fn fn,
 		 struct pt_err *err);
+/* Records made on this side: hand on those that wait; queue the loss counters,
+ * and a sample of each process. */
+void pt_flush_queue(struct pt_capture *c, pt_record_fn fn, void *ctx);
+void pt_queue_loss(struct pt_capture *c);
+void pt_sample_tree(struct pt_capture *c);
 /* Run the task iterator once; pass is PT_PASS_*, ts 0 means now. */
 int pt_run_pass(struct pt_capture *c, uint32_t pass, uint64_t ts);
 

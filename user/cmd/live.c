@@ -8,6 +8,39 @@
 #define WINDOW_NS 10000000000ull /* what the provisional verdict looks at */
 #define PLAIN_EVERY 5		 /* seconds between lines without a terminal */
 
+/* Does somebody want the number of steps? */
+static bool counts(const struct pt_session *s)
+{
+	const struct pt_schedule_opt *o = &s->o->schedule;
+
+	return s->o->by_steps || o->wait.steps || o->warmup.steps ||
+	       o->active.steps;
+}
+
+/* What to look at; longer than usual where a step is. */
+static uint64_t window(const struct pt_session *s, uint64_t now,
+		       struct pt_provisional *p)
+{
+	uint64_t counted = s->newest_step_ns ? s->newest_step_ns : s->begin_ns;
+
+	if (now < counted || (!counts(s) && !s->o->schedule.set))
+		return WINDOW_NS;
+	p->since_ns = s->newest_step_ns;
+	/* of a schedule, what was watched without a gap */
+	return s->o->by_steps ? now - counted + WINDOW_NS :
+				now - s->sched.since + 1;
+}
+
+/* --steps A..B: step B is over once the next one has begun. */
+static void count_steps(struct pt_session *s, const struct pt_provisional *p)
+{
+	s->steps_begun += p->steps_since;
+	if (p->newest_ns)
+		s->newest_step_ns = p->newest_ns;
+	if (s->o->by_steps && s->steps_begun - 2 >= s->o->last_step)
+		s->stop = PT_STOP_STEPS;
+}
+
 void pt_live_tick(struct pt_session *s, unsigned tick)
 {
 	struct pt_analysis_opts a = { .thresholds = &s->o->thresholds };
@@ -16,11 +49,12 @@ void pt_live_tick(struct pt_session *s, unsigned tick)
 	char steps[24] = "-", share[24] = "-", line[256];
 	int i;
 
-	if (!s->o->auto_duration && !pt_live_possible() &&
+	if (!s->o->auto_duration && !counts(s) && !pt_live_possible() &&
 	    (tick % PLAIN_EVERY || s->o->loud == PT_QUIET))
 		return;
-	if (!s->o->record_only)
-		pt_analyze_live(s->model, &a, now, WINDOW_NS, &p);
+	if (!s->o->record_only && !pt_schedule_quiet(s))
+		pt_analyze_live(s->model, &a, now, window(s, now, &p), &p);
+	count_steps(s, &p);
 	if (s->o->auto_duration && p.steps >= 20)
 		s->stop = PT_STOP_STEPS;
 	pt_capture_loss(s->cap, loss);

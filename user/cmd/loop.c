@@ -25,7 +25,7 @@ struct loop {
 	unsigned seconds;
 };
 
-static void stop_signals(sigset_t *set)
+void pt_stop_signals(sigset_t *set)
 {
 	sigemptyset(set);
 	sigaddset(set, SIGINT);
@@ -40,7 +40,7 @@ int pt_block_signals(void)
 	/* a reader of our output that goes away must not end us half-way */
 	if (signal(SIGPIPE, SIG_IGN) == SIG_ERR)
 		return -errno;
-	stop_signals(&set);
+	pt_stop_signals(&set);
 	return sigprocmask(SIG_BLOCK, &set, NULL) ? -errno : 0;
 }
 
@@ -86,7 +86,7 @@ static int loop_open(struct loop *l)
 	l->ep = epoll_create1(EPOLL_CLOEXEC);
 	if (l->ep < 0)
 		return -errno;
-	stop_signals(&set);
+	pt_stop_signals(&set);
 	l->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (l->signals < 0)
 		return -errno;
@@ -223,6 +223,8 @@ static int dispatch(struct loop *l, uint64_t data)
 		/* fall through */
 	case EV_CAPTURE:
 		ret = pt_capture_drain(l->s->cap, pt_session_record, l->s);
+		if (ret >= 0)
+			ret = pt_schedule_step(l->s);
 		break;
 	}
 	return ret < 0 ? ret : 0;
@@ -236,6 +238,8 @@ int pt_session_loop(struct pt_session *s, struct pt_err *err)
 	int ret, i, n;
 
 	ret = loop_open(&l);
+	if (!ret)
+		ret = pt_schedule_begin(s);
 	if (!ret && !pt_live_possible())
 		pt_note("attached to process %d; Ctrl-C stops", s->job.root);
 	while (!ret && !s->stop) {

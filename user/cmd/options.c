@@ -227,6 +227,26 @@ static error_t parse_one(int key, char *arg, struct argp_state *state)
 				      "LIBRARY:FUNCTION");
 		o->step_marker = arg;
 		return 0;
+	case K_WINDOW:
+		if (pt_parse_window(arg, &o->from_ns, &o->until_ns))
+			return reject("--window", arg,
+				      "times like 12s..20s or 500ms..");
+		return 0;
+	case K_RANGE:
+		if (pt_parse_steps(arg, &o->first_step, &o->last_step))
+			return reject("--steps", arg,
+				      "steps like 100..200 or 100..");
+		o->by_steps = true;
+		return 0;
+	case K_AT:
+		if (pt_parse_at(arg, &o->at_ns, &o->at_aligned))
+			return reject("--at", arg, "+30s or /10s");
+		return 0;
+	case K_SCHEDULE:
+		if (pt_parse_schedule(arg, &o->schedule))
+			return reject("--schedule", arg,
+				      "wait=10s,warmup=2s,active=10s,repeat=3");
+		return 0;
 	case K_FORCE:
 		o->force = true;
 		return 0;

@@ -26,6 +26,17 @@ enum pt_export_format {
 	PT_EXPORT_NR
 };
 
+/* A part of a schedule: so many steps, or so much time. */
+struct pt_span_opt {
+	uint64_t ns;   /* 0: counted in steps */
+	int64_t steps;
+};
+struct pt_schedule_opt {
+	struct pt_span_opt wait, warmup, active;
+	int64_t repeat; /* 0: until something else ends the trace */
+	bool set;
+};
+
 struct pt_opts {
 	pid_t pids[PT_MAX_PIDS];
 	size_t n_pids;
@@ -55,6 +66,12 @@ struct pt_opts {
 	size_t n_files;
 	const char *export_to[PT_EXPORT_NR]; /* NULL: not asked for */
 	const char *format; /* of `export`, where -o says where to; or NULL */
+	uint64_t from_ns, until_ns; /* --window; both 0: all */
+	int64_t first_step, last_step;
+	bool by_steps;
+	struct pt_schedule_opt schedule;
+	uint64_t at_ns; /* --at; 0: at once */
+	bool at_aligned;
 	bool force; /* replace what exists */
 	double fail_on_regression; /* share of the throughput; NAN: never */
 	double interval_s, last_s; /* of top */
@@ -99,6 +116,18 @@ int pt_parse_percent(const char *text, double *out);
 int pt_parse_pids(const char *text, pid_t *out, size_t max);
 /* "2.5": more than 0, at most a year. */
 int pt_parse_seconds(const char *text, double *out);
+/* "20s", "500ms", "1.5m", "2h", or seconds: ns, at most a year. 0 or -EINVAL. */
+int pt_parse_span(const char *text, uint64_t *ns);
+/* "12s..20s", "12s..", "..20s": ns; *until 0: to the end. 0 or -EINVAL. */
+int pt_parse_window(const char *text, uint64_t *from, uint64_t *until);
+/* "100..200", "100..", "..200", both included. 0 or -EINVAL. */
+int pt_parse_steps(const char *text, int64_t *first, int64_t *last);
+/* "wait=10s,warmup=2s,active=10s,repeat=3": in any order, active above 0, what is
+ * not said is 0. 0 or -EINVAL. */
+int pt_parse_schedule(const char *text, struct pt_schedule_opt *out);
+/* "+30s": in so long; "/10s": at the next multiple of it of the clock of the
+ * day (*aligned). 0 or -EINVAL. */
+int pt_parse_at(const char *text, uint64_t *ns, bool *aligned);
 /* A whole decimal number in [min, max]. */
 int pt_parse_int(const char *text, int64_t min, int64_t max, int64_t *out);
 

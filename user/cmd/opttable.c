@@ -34,6 +34,15 @@
 	{ "fail-on", K_FAIL, "SEVERITY", 0,                                    \
 	  "Exit with 3 when a verdict is info, warning or critical", 3 }
 
+#define STEPS(text) { "steps", K_RANGE, "A..B", 0, text, 2 }
+#define AT                                                                     \
+	{ "at", K_AT, "+TIME|/TIME", 0,                                        \
+	  "Begin in TIME (+30s), or when the clock of the day is next a "      \
+	  "multiple of TIME (/10s), so that several hosts begin together", 2 }
+#define SCHEDULE                                                               \
+	{ "schedule", K_SCHEDULE, "PARTS", 0,                                  \
+	  "Watch now and then: wait=10s,warmup=2s,active=10s,repeat=3, in "    \
+	  "time or, without a unit, in steps; no repeat: until the end", 2 }
 #define OUTPUT                                                                 \
 	{ "output", 'o', "FILE", 0,                                            \
 	  "Record the capture in FILE, for `pipetrace report FILE`", 3 }
@@ -53,6 +62,9 @@ static const struct argp_option trace_options[] = {
 	{ "duration", 'd', "SEC|auto", 0,
 	  "Stop after SEC seconds; auto: after 20 steps or 120 s (default: at "
 	  "Ctrl-C or when the job ends)", 2 },
+	STEPS("Report steps A to B only (the first is 0), and stop behind step B"),
+	AT,
+	SCHEDULE,
 	MODE,
 	CUPTI,
 	MARKER,
@@ -76,6 +88,8 @@ static const struct argp_option record_options[] = {
 	{ "duration", 'd', "SEC", 0,
 	  "Stop after SEC seconds (default: at Ctrl-C or when the job ends)",
 	  2 },
+	AT,
+	SCHEDULE,
 	MODE,
 	CUPTI,
 	MARKER,
@@ -88,6 +102,10 @@ static const struct argp_option report_options[] = {
 	{ "raw-stream", K_RAW, "FILE", 0,
 	  "Replay a record stream that a trace stored; for developers, its "
 	  "format may change at any time", 1 },
+	{ "window", K_WINDOW, "A..B", 0,
+	  "Report only from A to B after the capture's begin, like 12s..20s or "
+	  "500ms..", 2 },
+	STEPS("Report steps A to B only, both included (the first is 0)"),
 	RENDER,
 	LABEL,
 	COMMON

@@ -28,6 +28,10 @@ enum { /* options without a letter */
 	K_FORMAT,
 	K_INTERVAL,
 	K_LAST,
+	K_WINDOW,
+	K_RANGE,
+	K_AT,
+	K_SCHEDULE,
 	K_EXPORT, /* and one for each format */
 };
 

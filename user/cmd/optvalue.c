@@ -38,6 +38,134 @@ int pt_parse_seconds(const char *text, double *out)
 	return 0;
 }
 
+/* "20s", "500ms", "1.5m", "2h", or seconds; at most a year. What follows the
+ * number and its unit, or NULL. */
+static const char *span(const char *text, uint64_t *ns)
+{
+	static const struct {
+		const char *name;
+		double ns;
+	} units[] = { { "ms", 1e6 }, { "s", 1e9 }, { "m", 60e9 },
+		      { "h", 3600e9 } };
+	size_t digits = strspn(text, "0123456789"), part = 0, i, n = 0;
+	const char *end = text + digits;
+	double v, unit = 1e9;
+	char number[32];
+
+	/* the dots of a range are none of the number */
+	if (end[0] == '.')
+		part = strspn(end + 1, "0123456789");
+	if (part)
+		end += 1 + part;
+	if (!(digits + part) || (size_t)(end - text) >= sizeof(number))
+		return NULL;
+	memcpy(number, text, (size_t)(end - text));
+	number[end - text] = '\0';
+	v = strtod(number, NULL);
+	for (i = 0; i < sizeof(units) / sizeof(*units) && !n; i++) {
+		if (strncmp(end, units[i].name, strlen(units[i].name)))
+			continue;
+		n = strlen(units[i].name);
+		unit = units[i].ns;
+	}
+	v *= unit;
+	if (!(v <= 366.0 * 24 * 3600e9))
+		return NULL;
+	*ns = (uint64_t)(v + 0.5);
+	return end + n;
+}
+
+int pt_parse_span(const char *text, uint64_t *ns)
+{
+	const char *end = span(text, ns);
+
+	return end && !*end ? 0 : -EINVAL;
+}
+
+int pt_parse_window(const char *text, uint64_t *from, uint64_t *until)
+{
+	const char *at = text;
+
+	*from = *until = 0;
+	if (strncmp(at, "..", 2))
+		at = span(at, from);
+	if (!at || strncmp(at, "..", 2))
+		return -EINVAL;
+	at += 2;
+	if (*at && (pt_parse_span(at, until) || *until <= *from))
+		return -EINVAL;
+	return *from || *until ? 0 : -EINVAL;
+}
+
+int pt_parse_steps(const char *text, int64_t *first, int64_t *last)
+{
+	const char *dots = strstr(text, "..");
+	char one[24];
+	size_t n = dots ? (size_t)(dots - text) : 0;
+
+	*first = 0;
+	*last = INT64_MAX - 1;
+	if (!dots || n >= sizeof(one) || !strcmp(text, ".."))
+		return -EINVAL;
+	memcpy(one, text, n);
+	one[n] = '\0';
+	if (n && pt_parse_int(one, 0, INT32_MAX, first))
+		return -EINVAL;
+	if (dots[2] && pt_parse_int(dots + 2, *first, INT32_MAX, last))
+		return -EINVAL;
+	return 0;
+}
+
+/* "20": steps; "20s": time. */
+static int span_opt(const char *text, struct pt_span_opt *out)
+{
+	*out = (struct pt_span_opt){ 0 };
+	if (!pt_parse_int(text, 0, 1000000000, &out->steps))
+		return 0;
+	return pt_parse_span(text, &out->ns);
+}
+
+int pt_parse_schedule(const char *text, struct pt_schedule_opt *out)
+{
+	const struct {
+		const char *key;
+		struct pt_span_opt *span;
+	} keys[] = { { "wait=", &out->wait }, { "warmup=", &out->warmup },
+		     { "active=", &out->active } };
+	char one[48];
+	size_t i, n;
+
+	memset(out, 0, sizeof(*out));
+	for (;; text += n + 1) {
+		n = strcspn(text, ",");
+		if (n >= sizeof(one))
+			return -EINVAL;
+		memcpy(one, text, n);
+		one[n] = '\0';
+		for (i = 0; i < 3; i++)
+			if (!strncmp(one, keys[i].key, strlen(keys[i].key)))
+				break;
+		if (i < 3 ? span_opt(one + strlen(keys[i].key), keys[i].span) :
+			    strncmp(one, "repeat=", 7) ||
+				    pt_parse_int(one + 7, 0, 1000000,
+						 &out->repeat))
+			return -EINVAL;
+		if (!text[n])
+			break;
+	}
+	out->set = true;
+	return out->active.ns || out->active.steps ? 0 : -EINVAL;
+}
+
+int pt_parse_at(const char *text, uint64_t *ns, bool *aligned)
+{
+	*aligned = text[0] == '/';
+	if ((!*aligned && text[0] != '+') || pt_parse_span(text + 1, ns) ||
+	    !*ns)
+		return -EINVAL;
+	return 0;
+}
+
 int pt_parse_pids(const char *text, pid_t *out, size_t max)
 {
 	char one[16];

@@ -6,19 +6,50 @@
 
 #include "analysis/lanes.h"
 #include "cmd/cmd.h"
+#include "cmd/parts.h"
 #include "cmd/session.h"
 #include "report/about.h"
 #include "store/rawstream.h"
 #include "store/recording.h"
 #include "version.h"
 
+/* Of the timelines, about. */
+#define RECORD_BYTES 100
+/* A file that makes more than PT_MAX_MODEL_BYTES is read in parts of half this:
+ * many, so that what they take stays small. */
+#define PART_BYTES (128ull << 20)
+
 struct replay {
 	const char *name;
 	struct pt_model *m;
 	struct pt_report *r;
 	struct pt_about about;
+	struct pt_parts parts;
+	struct pt_thresholds thresholds;
+	struct pt_analysis_opts opts;
 	bool whole; /* the capture ended in good order, and all of it is here */
 };
+
+/* Judge as the live trace did, but for what the user says now. */
+static void set_thresholds(struct replay *k, const struct pt_opts *o)
+{
+	struct pt_thresholds *t = &k->thresholds;
+	const struct pt_threshold_def *d;
+	size_t i;
+
+	k->opts.thresholds = t;
+	*t = pt_thresholds_default;
+	/* what a damaged file says wrong stays at its default */
+	for (i = 0; i < k->about.n_thresholds; i++)
+		pt_threshold_set(t, k->about.thresholds[i], &d);
+	for (i = 0; i < pt_threshold_count; i++) {
+		d = &pt_threshold_defs[i];
+		if (pt_threshold_get(&o->thresholds, d) != d->value)
+			memcpy((char *)t + d->offset,
+			       (const char *)&o->thresholds + d->offset,
+			       sizeof(double));
+	}
+}
 
 /* What the stream itself says about host and target. */
 static void take_facts(struct pt_report *r, const void *rec, size_t len)
@@ -37,7 +68,7 @@ static void take_facts(struct pt_report *r, const void *rec, size_t len)
 	r->target.pid = h.target_pid;
 }
 
-static void take_record(struct replay *k, const void *rec, size_t len)
+static int take_record(struct replay *k, const void *rec, size_t len)
 {
 	struct pt_hdr h;
 
@@ -45,6 +76,9 @@ static void take_record(struct replay *k, const void *rec, size_t len)
 	pt_model_feed(k->m, rec, len);
 	if (h.kind == PT_REC_HOST)
 		take_facts(k->r, rec, len);
+	if (h.kind == PT_REC_WINDOW)
+		return pt_parts_see(&k->parts, k->m, &k->opts, rec);
+	return 0;
 }
 
 /* ---- recorded files ------------------------------------------------------- */
@@ -84,30 +118,58 @@ static int say_what_lacks(struct replay *k, const struct pt_rf_reader *in)
 	return err;
 }
 
-static int read_recording(struct replay *k, FILE *f)
+static int take_about(struct replay *k, const struct pt_opts *o,
+		      const struct pt_rf_reader *in)
 {
-	struct pt_rf_reader in;
+	int ret = pt_about_read(k->r, &k->about, in->about.v, in->about.n);
+
+	set_thresholds(k, o);
+	return ret;
+}
+
+/* The records of one chunk, and what parts they make. */
+static int take_chunk(struct replay *k, const pt_bytes *raw, uint64_t most)
+{
 	struct pt_hdr h;
 	size_t at;
+	int ret = 0;
+
+	for (at = 0; at < raw->n && !ret; at += h.size) {
+		memcpy(&h, raw->v + at, sizeof(h));
+		ret = take_record(k, raw->v + at, h.size);
+	}
+	return ret ? ret : pt_parts_spill(&k->parts, k->m, &k->opts, most);
+}
+
+static int read_recording(struct replay *k, const struct pt_opts *o, FILE *f)
+{
+	struct pt_rf_reader in;
+	uint64_t most = PT_MAX_MODEL_BYTES;
+	bool known = false;
 	int ret = pt_rf_open(&in, f);
 
 	if (ret) {
 		no_recording(k->name, ret);
 		goto out;
 	}
+	/* what cannot be held whole is better read in small parts */
+	if (pt_rf_count(&in) > most / RECORD_BYTES)
+		most = PART_BYTES;
 	while ((ret = pt_rf_next(&in)) == 1) {
-		for (at = 0; at < in.raw.n; at += h.size) {
-			memcpy(&h, in.raw.v + at, sizeof(h));
-			take_record(k, in.raw.v + at, h.size);
+		if (!known && take_about(k, o, &in)) {
+			ret = -ENOMEM;
+			break;
 		}
-		/* as the live trace does, so that both end up with the same */
-		pt_model_trim(k->m, PT_MAX_MODEL_BYTES);
+		known = true;
+		ret = take_chunk(k, &in.raw, most);
+		if (ret)
+			break;
 	}
 	if (ret) {
 		no_recording(k->name, ret);
 		goto out;
 	}
-	ret = pt_about_read(k->r, &k->about, in.about.v, in.about.n);
+	ret = take_about(k, o, &in);
 	if (!ret)
 		ret = say_what_lacks(k, &in);
 	if (ret)
@@ -120,10 +182,12 @@ out:
 
 /* ---- record streams for developers ------------------------------------------ */
 
-static int read_stream(struct replay *k, FILE *f)
+static int read_stream(struct replay *k, const struct pt_opts *o, FILE *f)
 {
 	struct pt_raw_reader in;
 	int len, ret = pt_raw_open(&in, f);
+
+	set_thresholds(k, o);
 
 	if (ret) {
 		pt_error(ret == -EPROTO ?
@@ -133,8 +197,10 @@ static int read_stream(struct replay *k, FILE *f)
 			 k->name);
 		return ret;
 	}
-	while ((len = pt_raw_next(&in)) > 0)
-		take_record(k, &in.rec, (size_t)len);
+	while ((len = pt_raw_next(&in)) > 0 && !ret)
+		ret = take_record(k, &in.rec, (size_t)len);
+	if (ret)
+		return no_recording(k->name, ret);
 	if (len) {
 		pt_error("cannot read %s: %s", k->name, strerror(-len));
 		return len;
@@ -165,39 +231,34 @@ bool pt_replay_is_recording(FILE *f)
 	       starts_with(f, PT_RECORDING_MAGIC, 8);
 }
 
-/* Judge as the live trace did, but for what the user says now. */
-static void set_thresholds(const struct replay *k, const struct pt_opts *o,
-			   struct pt_thresholds *t)
+static int no_such_part(const struct replay *k, const struct pt_opts *o)
 {
-	const struct pt_threshold_def *d;
-	size_t i;
-
-	*t = pt_thresholds_default;
-	/* what a damaged file says wrong stays at its default */
-	for (i = 0; i < k->about.n_thresholds; i++)
-		pt_threshold_set(t, k->about.thresholds[i], &d);
-	for (i = 0; i < pt_threshold_count; i++) {
-		d = &pt_threshold_defs[i];
-		if (pt_threshold_get(&o->thresholds, d) != d->value)
-			memcpy((char *)t + d->offset,
-			       (const char *)&o->thresholds + d->offset,
-			       sizeof(double));
-	}
+	if (o->by_steps)
+		pt_error("%s has no step %" PRId64 ": %" PRId64 " steps were "
+			 "found in it", k->name, o->first_step,
+			 k->r->steps.count);
+	else
+		pt_error("%s has no such part: it lasts %.3f s", k->name,
+			 k->r->capture.duration);
+	return -ERANGE;
 }
 
 static int analyse(struct replay *k, const struct pt_opts *o,
 		   struct pt_lanes *lanes)
 {
-	struct pt_thresholds t;
-	struct pt_analysis_opts a = { .batch_size = o->batch_size,
-				      .thresholds = &t,
-				      .lanes = lanes };
+	struct pt_analysis_opts *a = &k->opts;
 	int ret = pt_model_finish(k->m), more;
 
-	set_thresholds(k, o, &t);
-	if (a.batch_size <= 0 && k->r->steps.batch_size > 0)
-		a.batch_size = k->r->steps.batch_size;
-	more = pt_analyze(k->m, &a, k->r);
+	a->lanes = lanes;
+	if (a->batch_size <= 0 && k->r->steps.batch_size > 0)
+		a->batch_size = k->r->steps.batch_size;
+	more = pt_parts_choose(&k->parts, k->m, a);
+	ret = ret ? ret : more;
+	more = pt_analyze(k->m, a, k->r);
+	if (more == -ERANGE)
+		return no_such_part(k, o);
+	ret = ret ? ret : more;
+	more = pt_parts_fill(&k->parts, k->r);
 	ret = ret ? ret : more;
 	more = pt_about_limits(k->r);
 	ret = ret ? ret : more;
@@ -211,7 +272,13 @@ static int analyse(struct replay *k, const struct pt_opts *o,
 int pt_replay_then(FILE *f, const char *name, const struct pt_opts *o,
 		   struct pt_report *r, pt_replayed_fn then, void *ctx)
 {
-	struct replay k = { .name = name, .r = r, .m = pt_model_new() };
+	struct replay k = {
+		.name = name, .r = r, .m = pt_model_new(),
+		.parts.whole = o->from_ns || o->until_ns || o->by_steps,
+		.opts = { .batch_size = o->batch_size,
+			  .from_ns = o->from_ns, .until_ns = o->until_ns,
+			  .first_step = o->first_step,
+			  .last_step = o->last_step, .by_steps = o->by_steps } };
 	struct pt_lanes lanes = { 0 };
 	int ret;
 
@@ -220,11 +287,12 @@ int pt_replay_then(FILE *f, const char *name, const struct pt_opts *o,
 		return -ENOMEM;
 	}
 	ret = starts_with(f, PT_RAW_MAGIC, sizeof(PT_RAW_MAGIC)) ?
-		      read_stream(&k, f) : read_recording(&k, f);
+		      read_stream(&k, o, f) : read_recording(&k, o, f);
 	if (!ret)
 		ret = analyse(&k, o, then ? &lanes : NULL);
 	if (!ret && then)
 		ret = then(ctx, k.m, &lanes);
+	pt_parts_free(&k.parts);
 	pt_model_free(k.m);
 	return ret;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -27,9 +28,17 @@ void pt_session_record(void *ctx, const void *rec, size_t len)
 {
 	struct pt_session *s = ctx;
 
+	struct pt_analysis_opts a = { .batch_size = s->o->batch_size,
+				      .thresholds = &s->o->thresholds };
+	int err = 0;
+
 	/* the model counts what it cannot take */
 	if (!s->o->record_only)
 		pt_model_feed(s->model, rec, len);
+	if (!s->o->record_only && s->o->schedule.set)
+		err = pt_parts_see(&s->parts, s->model, &a, rec);
+	if (err && !s->error)
+		s->error = err;
 	pt_saving_record(&s->saving, rec, len);
 	if (!s->raw.f || s->raw_failed)
 		return;
@@ -266,18 +275,35 @@ static int conclude(struct pt_session *s, struct pt_err *err)
 {
 	struct pt_analysis_opts a = { .batch_size = s->o->batch_size,
 				      .thresholds = &s->o->thresholds,
-				      .lanes = s->html.f ? &s->lanes : NULL };
+				      .lanes = s->html.f ? &s->lanes : NULL,
+				      .first_step = s->o->first_step,
+				      .last_step = s->o->last_step,
+				      .by_steps = s->o->by_steps };
 	struct pt_r_capture *c = &s->report->capture;
 	int ret, more;
 
 	pt_live_clear();
 	pt_session_find_trainer(s);
 	pt_session_exact_quiet(s);
+	ret = pt_schedule_end(s);
+	if (ret < 0 && !s->error)
+		s->error = ret;
 	ret = pt_capture_stop(s->cap, pt_session_record, s);
 	if (ret < 0 && !s->error)
 		s->error = ret;
 	ret = pt_model_finish(s->model);
+	more = pt_parts_choose(&s->parts, s->model, &a);
+	ret = ret ? ret : more;
 	more = s->o->record_only ? 0 : pt_analyze(s->model, &a, s->report);
+	if (more == -ERANGE) {
+		pt_note("step %" PRId64 " did not come: %" PRId64 " steps were "
+			"seen, and all of them are reported",
+			s->o->first_step, s->report->steps.count);
+		a.by_steps = false;
+		more = pt_analyze(s->model, &a, s->report);
+	}
+	ret = ret ? ret : more;
+	more = pt_parts_fill(&s->parts, s->report);
 	ret = ret ? ret : more;
 	pt_session_exact_state(s);
 	more = fill_hooks(s);
@@ -345,6 +371,7 @@ static void release(struct pt_session *s)
 	pt_outfile_abandon(&s->html);
 	pt_outfile_abandon(&s->raw);
 	pt_saving_abandon(&s->saving);
+	pt_parts_free(&s->parts);
 	pt_model_free(s->model);
 	pt_report_free(s->report);
 	if (s->warn_stream)

@@ -3,6 +3,7 @@
 #ifndef PT_SESSION_H
 #define PT_SESSION_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -14,6 +15,7 @@
 #include "capture/discover.h"
 #include "cmd/options.h"
 #include "cmd/outfile.h"
+#include "cmd/parts.h"
 #include "cmd/saving.h"
 #include "cmd/spawn.h"
 #include "gpu/cupti.h"
@@ -28,6 +30,8 @@ enum pt_stop {
 	PT_STOP_STEPS,
 	PT_STOP_ERROR,
 };
+
+enum pt_phase { PT_PHASE_WAIT, PT_PHASE_WARMUP, PT_PHASE_ACTIVE };
 
 struct pt_session {
 	const struct pt_opts *o;
@@ -53,6 +57,15 @@ struct pt_session {
 	FILE *warn_stream;
 
 	uint64_t begin_ns;
+	int64_t steps_begun; /* so far, counted where --steps wants it */
+	uint64_t newest_step_ns; /* ... up to this one's begin */
+	struct { /* --schedule */
+		enum pt_phase phase;
+		uint64_t since;	  /* the phase began */
+		uint64_t step_ns; /* a step took, seen last; 0 unknown */
+		int64_t cycle;
+	} sched;
+	struct pt_parts parts;
 	enum pt_stop stop;
 	int error; /* first error of the capture */
 	bool raw_failed, interrupted;
@@ -68,6 +81,12 @@ int pt_trace(const struct pt_opts *o, struct pt_spawn *cmd, bool cmd_is_ours);
  * first thread or child. 0 or -errno. */
 int pt_block_signals(void);
 
+/* These signals. */
+void pt_stop_signals(sigset_t *set);
+/* when.c: wait for the moment of --at; with the signals blocked. 0; -EINTR:
+ * one of them came, and that was told. */
+int pt_wait_at(const struct pt_opts *o);
+
 /* session.c to loop.c: run until something stops it (s->stop). */
 int pt_session_loop(struct pt_session *s, struct pt_err *err);
 /* A record of the capture, for the model and the stream file. */
@@ -79,6 +98,12 @@ int pt_session_exact_begin(struct pt_session *s, struct pt_err *err);
 void pt_session_exact_tick(struct pt_session *s);
 void pt_session_exact_quiet(struct pt_session *s);
 void pt_session_exact_state(struct pt_session *s);
+/* schedule.c: before the loop, some ten times a second in it, and before the
+ * capture stops. 0 or -errno. */
+int pt_schedule_begin(struct pt_session *s);
+int pt_schedule_step(struct pt_session *s);
+int pt_schedule_end(struct pt_session *s);
+bool pt_schedule_quiet(const struct pt_session *s); /* are the hooks? */
 /* Look for the trainer of a job that had no GPU library at first. */
 void pt_session_find_trainer(struct pt_session *s);
 

@@ -40,6 +40,16 @@ static bool makes_sense(const struct pt_opts *o)
 		pt_error("a recorded file cannot go to standard output");
 	else if (o->record_only && !o->output)
 		pt_error("record needs -o FILE, the file to record to");
+	else if (o->schedule.set && (o->by_steps || o->auto_duration))
+		pt_error("--schedule goes with neither --steps nor -d auto");
+	else if (o->schedule.set && o->cupti)
+		pt_error("--schedule cannot silence the agent of --cupti: give "
+			 "only one of them");
+	else if (o->record_only && (o->schedule.wait.steps ||
+				    o->schedule.warmup.steps ||
+				    o->schedule.active.steps))
+		pt_error("record does not count steps: give the parts of the "
+			 "schedule in time, like active=10s");
 	else if (o->record_only && o->auto_duration)
 		pt_error("record takes -d SEC; it does not count steps");
 	else
@@ -66,6 +76,8 @@ static int run(enum pt_optset set, const char *text, int argc, char **argv)
 		pt_error("cannot block signals");
 		return PT_EXIT_FAILED;
 	}
+	if (pt_wait_at(&o))
+		return PT_EXIT_FAILED;
 	if (o.cmd && pt_spawn(&cmd, o.cmd, &so, &err)) {
 		pt_error("%s", err.msg);
 		return PT_EXIT_FAILED;

@@ -12,6 +12,7 @@
 #include "model/internal.h"
 #include "model/names.h"
 #include "model/socks.h"
+#include "model/windows.h"
 
 struct pt_model *pt_model_new(void)
 {
@@ -60,6 +61,7 @@ void pt_model_free(struct pt_model *m)
 	pt_vec_free(&m->memory);
 	pt_vec_free(&m->blocks);
 	pt_vec_free(&m->disks);
+	pt_vec_free(&m->windows);
 	pt_vec_free(&m->all_threads);
 	pt_vec_free(&m->all_procs);
 	pt_arena_free(m->arena); /* threads, processes, files, paths */
@@ -348,6 +350,7 @@ union any_rec {
 	struct pt_rec_device device;
 	struct pt_rec_neighbours neighbours;
 	struct pt_rec_memory memory;
+	struct pt_rec_window window;
 	struct pt_rec_act act;
 	struct pt_rec_block block;
 	struct pt_rec_writes writes;
@@ -387,6 +390,7 @@ static size_t min_size(uint16_t kind)
 	case PT_REC_WRITES: return sizeof(struct pt_rec_writes);
 	case PT_REC_BLOCK: return sizeof(struct pt_rec_block);
 	case PT_REC_DISK: return sizeof(struct pt_rec_disk);
+	case PT_REC_WINDOW: return sizeof(struct pt_rec_window);
 	default: return 0;
 	}
 }
@@ -436,6 +440,7 @@ static int dispatch(struct pt_model *m, union any_rec *r)
 			m->neighbours = r->neighbours.procs;
 		return 0;
 	case PT_REC_MEMORY: return feed_memory(m, &r->memory);
+	case PT_REC_WINDOW: return pt_feed_window(m, &r->window);
 	default:
 		m->skipped_kinds++;
 		return 0;

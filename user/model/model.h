@@ -29,6 +29,12 @@ int pt_model_feed(struct pt_model *m, const void *rec, size_t len);
 /* Memory of the timelines, bytes. */
 uint64_t pt_model_bytes(const struct pt_model *m);
 
+/* Drop what lies before `before` (CLOCK_MONOTONIC ns), as trimming does. 0 or
+ * -ENOMEM. */
+int pt_model_cut(struct pt_model *m, uint64_t before);
+/* The moment in the middle of what is held. */
+uint64_t pt_model_middle(const struct pt_model *m);
+
 /* Drop the older half of the capture when the timelines take more than
  * `max_bytes`; what is left is analysed and the report says so. 0 or
  * -ENOMEM. */

@@ -161,17 +161,17 @@ int pt_model_settle(struct pt_model *m)
 	return 0;
 }
 
-static int close_open(struct pt_model *m, struct pt_thread *t)
+static int close_open(struct pt_thread *t, uint64_t end)
 {
 	struct pt_rec_off *o = &t->open;
 	struct pt_iv iv;
 	uint64_t last = t->iv.n ? t->iv.v[t->iv.n - 1].end : 0;
 
-	if (!o->hdr.kind || t->exited || o->off_ts < last || o->off_ts >= m->end)
+	if (!o->hdr.kind || t->exited || o->off_ts < last || o->off_ts >= end)
 		return 0;
 	memset(&iv, 0, sizeof(iv));
 	iv.begin = o->off_ts;
-	iv.end = m->end;
+	iv.end = end;
 	iv.wait = (uint8_t)pt_classify(o);
 	iv.ready = iv.wait == PT_WAIT_RUNQ ? iv.begin :
 		   o->wake_ts >= iv.begin && o->wake_ts < iv.end ? o->wake_ts :
@@ -188,6 +188,51 @@ static int close_open(struct pt_model *m, struct pt_thread *t)
 	iv.read_bytes = o->tot.read_bytes;
 	t->settled = 0;
 	return pt_vec_push(&t->iv, iv);
+}
+
+int pt_close_part(struct pt_model *m, uint64_t end)
+{
+	size_t i;
+	int err = 0, e;
+
+	for (i = 0; i < m->all_threads.n; i++) {
+		struct pt_thread *t = m->all_threads.v[i];
+
+		e = close_open(t, end);
+		err = e ? e : err;
+		t->open.hdr.kind = 0;
+	}
+	return err;
+}
+
+int pt_model_lend_open(struct pt_model *m)
+{
+	size_t i;
+	int err = 0, e;
+
+	for (i = 0; i < m->all_threads.n; i++) {
+		struct pt_thread *t = m->all_threads.v[i];
+		size_t n = t->iv.n, settled = t->settled;
+
+		e = close_open(t, m->last_ts);
+		err = e ? e : err;
+		t->lent = t->iv.n > n;
+		t->settled = settled + t->lent;
+	}
+	return err;
+}
+
+void pt_model_take_back(struct pt_model *m)
+{
+	size_t i;
+
+	for (i = 0; i < m->all_threads.n; i++) {
+		struct pt_thread *t = m->all_threads.v[i];
+
+		t->iv.n -= t->lent;
+		t->settled -= t->lent;
+		t->lent = false;
+	}
 }
 
 static void close_calls(struct pt_thread *t)
@@ -259,7 +304,7 @@ int pt_model_finish(struct pt_model *m)
 
 		if (!t->exited)
 			t->last = m->end;
-		e = close_open(m, t);
+		e = close_open(t, m->end);
 		if (e)
 			err = e;
 		close_calls(t);

@@ -185,6 +185,7 @@ struct pt_thread {
 	PT_VEC(struct pt_write) writes; /* by end */
 	struct pt_rec_off open;	     /* latest open interval; hdr.kind 0: none */
 	size_t settled; /* this many of iv are in order */
+	bool lent;	/* the last of iv is the open one, for a while */
 	size_t near;	/* where pt_iv_after() was last */
 	struct pt_inflight {	     /* GPU calls, innermost last */
 		uint64_t begin;
@@ -295,6 +296,12 @@ struct pt_alias { /* a kernel's id that had several owners */
 	UT_hash_handle hh;
 };
 
+struct pt_window { /* an active part of a schedule */
+	uint64_t begin, end; /* end 0: it has not ended */
+	uint32_t index;
+};
+#define PT_WINDOWS_MAX 65536
+
 struct pt_model {
 	struct pt_arena *arena;
 	struct pt_thread *threads; /* uthash, by tid */
@@ -303,6 +310,7 @@ struct pt_model {
 	struct pt_thread *last;	   /* that a record was about */
 	PT_VEC(struct pt_thread *) all_threads;
 	PT_VEC(struct pt_proc *) all_procs;
+	PT_VEC(struct pt_window) windows; /* by begin; dropped ones too */
 	PT_VEC(struct pt_rec_device) devices; /* samples, by ts */
 	PT_VEC(struct pt_rec_memory) memory;  /* samples, by ts */
 	PT_VEC(struct pt_rec_block) blocks; /* as they came */
@@ -346,6 +354,11 @@ const struct pt_file *pt_model_file(const struct pt_model *m, uint32_t dev,
 /* Order what has come so far, so that a running capture can be analysed.
  * 0 or -ENOMEM. */
 int pt_model_settle(struct pt_model *m);
+
+/* A settled, running model: what is open now counts as an interval until the last
+ * record, until it is taken back. Nothing may be fed in between. 0 or -ENOMEM. */
+int pt_model_lend_open(struct pt_model *m);
+void pt_model_take_back(struct pt_model *m);
 
 /* Index of the first interval of `t` that ends after `ts`. */
 size_t pt_iv_after(const struct pt_thread *t, uint64_t ts);

@@ -76,11 +76,34 @@ static void trim_scatters(struct pt_thread *t)
 	KEEP_TAIL(&t->scatters, first - 1);
 }
 
+/* What the totals were before interval `n`, the first that stays: of a thread
+ * that is off the CPU but in its intervals, so the rest was run. */
+static void rebase_totals(struct pt_thread *t, size_t n)
+{
+	const struct pt_iv *v = t->iv.v;
+	size_t i;
+
+	if (!n || !t->totals_known)
+		return;
+	for (i = 1; i < n; i++)
+		t->t0.run_ns += v[i].begin - v[i - 1].end;
+	for (i = 0; i < n; i++)
+		t->t0.runq_ns += v[i].end - v[i].ready;
+	if (t->t0.run_ns > t->t1.run_ns)
+		t->t0.run_ns = t->t1.run_ns;
+	if (t->t0.runq_ns > t->t1.runq_ns)
+		t->t0.runq_ns = t->t1.runq_ns;
+	t->t0.rchar = v[n - 1].rchar;
+	t->t0.read_bytes = v[n - 1].read_bytes;
+	t->t0.wchar = v[n - 1].wchar;
+}
+
 static void trim_thread(struct pt_thread *t, uint64_t before)
 {
 	size_t n;
 
 	n = pt_iv_after(t, before);
+	rebase_totals(t, n);
 	KEEP_TAIL(&t->iv, n);
 	t->settled = t->iv.n;
 	for (n = 0; n < t->reads.n && t->reads.v[n].end < before; n++)
@@ -113,19 +136,17 @@ static void trim_proc(struct pt_proc *p, uint64_t before)
 	KEEP_TAIL(&p->nvtx, n);
 }
 
-int pt_model_trim(struct pt_model *m, uint64_t max_bytes)
+int pt_model_cut(struct pt_model *m, uint64_t before)
 {
-	uint64_t begin = m->begin ? m->begin : m->first_ts, before;
+	uint64_t begin = m->begin ? m->begin : m->first_ts;
 	size_t i;
 	int err;
 
-	if (m->finished || pt_model_bytes(m) <= max_bytes ||
-	    m->last_ts <= begin)
+	if (m->finished || before <= begin || before > m->last_ts)
 		return 0;
 	err = pt_model_settle(m);
 	if (err)
 		return err;
-	before = begin + (m->last_ts - begin) / 2;
 	for (i = 0; i < m->all_threads.n; i++)
 		trim_thread(m->all_threads.v[i], before);
 	for (i = 0; i < m->all_procs.n; i++)
@@ -145,4 +166,18 @@ int pt_model_trim(struct pt_model *m, uint64_t max_bytes)
 	m->trimmed_ns += before - begin;
 	m->begin = before;
 	return 0;
+}
+
+uint64_t pt_model_middle(const struct pt_model *m)
+{
+	uint64_t begin = m->begin ? m->begin : m->first_ts;
+
+	return m->last_ts > begin ? begin + (m->last_ts - begin) / 2 : begin;
+}
+
+int pt_model_trim(struct pt_model *m, uint64_t max_bytes)
+{
+	if (m->finished || pt_model_bytes(m) <= max_bytes)
+		return 0;
+	return pt_model_cut(m, pt_model_middle(m));
 }

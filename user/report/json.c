@@ -244,6 +244,7 @@ static json_t *document(struct pt_jb *b, const struct pt_report *r,
 	pt_j_put(b, d, "writes", pt_j_writes(b, r));
 	pt_j_put(b, d, "peers", pt_j_peers(b, r));
 	pt_j_put(b, d, "series", pt_j_series(b, r));
+	pt_j_put(b, d, "windows", pt_j_windows(b, r));
 	pt_j_put(b, mem, "growth_per_min",
 		 pt_j_num(r->mem_growth_per_min, PT_J_WHOLE));
 	pt_j_put(b, mem, "certainty",

@@ -28,6 +28,7 @@ json_t *pt_j_writes(struct pt_jb *b, const struct pt_report *r);
 json_t *pt_j_disks(struct pt_jb *b, const struct pt_report *r);
 json_t *pt_j_peers(struct pt_jb *b, const struct pt_report *r);
 json_t *pt_j_series(struct pt_jb *b, const struct pt_report *r);
+json_t *pt_j_windows(struct pt_jb *b, const struct pt_report *r);
 json_t *pt_j_whatif(struct pt_jb *b, const struct pt_report *r);
 json_t *pt_j_verdicts(struct pt_jb *b, const struct pt_report *r);
 

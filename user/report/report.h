@@ -440,6 +440,21 @@ struct pt_r_verdict {
 	struct pt_range expected_speedup; /* NAN: cannot tell */
 };
 
+#define PT_R_WINDOW_VERDICTS 8
+struct pt_r_window { /* a part of the capture, judged by itself */
+	double at, duration; /* s; at: from the capture's begin */
+	int64_t begin_ns, end_ns; /* CLOCK_MONOTONIC */
+	int64_t steps;
+	double step_ms, step_p95_ms; /* of whole steps */
+	double data_wait_share; /* of wall */
+	double starved_share;	/* device idle in data waits, likely; of wall */
+	double gpu_busy_share;	/* of the first device */
+	const char *verdicts[PT_R_WINDOW_VERDICTS]; /* ids, root cause first;
+						     * static */
+	size_t n_verdicts;
+	bool reported; /* the rest of the report is of this one */
+};
+
 struct pt_report {
 	struct pt_arena *arena;
 	struct pt_r_host host;
@@ -474,6 +489,8 @@ struct pt_report {
 	size_t n_peers;
 	const struct pt_r_point *series;
 	size_t n_series;
+	struct pt_r_window *windows; /* in order; none: the report is of all */
+	size_t n_windows;
 	double mem_growth_per_min;
 	enum pt_certainty mem_growth_certainty;
 	struct pt_r_memory memory;

@@ -416,6 +416,7 @@ int pt_report_text(const struct pt_report *r, FILE *out,
 	phases_line(t, r);
 	if (t->o.verbose)
 		memory_line(t, r);
+	pt_tx_windows(t, r);
 	pt_tx_ranks(t, r);
 	pt_tx_workers(t, r);
 	pt_tx_disks(t, r);

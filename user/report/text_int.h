@@ -26,6 +26,7 @@ void pt_tx_files(struct pt_tx *t, const struct pt_report *r);
 void pt_tx_peers(struct pt_tx *t, const struct pt_report *r);
 void pt_tx_operations(struct pt_tx *t, const struct pt_report *r);
 void pt_tx_whatif(struct pt_tx *t, const struct pt_report *r);
+void pt_tx_windows(struct pt_tx *t, const struct pt_report *r);
 void pt_tx_capture(struct pt_tx *t, const struct pt_report *r);
 
 /* Who a pid is to the reader: "trainer 42", "loader 43", "pid 44"; a dash for

@@ -125,6 +125,9 @@ int pt_rf_open(struct pt_rf_reader *r, FILE *f);
  * says why; -EIO, -ENOMEM.
  */
 int pt_rf_next(struct pt_rf_reader *r);
+/* How many records the chunks from here on say that they hold: a quick look at
+ * their heads, behind which `r` is where it was. */
+uint64_t pt_rf_count(struct pt_rf_reader *r);
 void pt_rf_reader_free(struct pt_rf_reader *r);
 
 #endif

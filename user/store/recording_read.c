@@ -184,6 +184,21 @@ int pt_rf_next(struct pt_rf_reader *r)
 	return 0;
 }
 
+uint64_t pt_rf_count(struct pt_rf_reader *r)
+{
+	struct pt_rf_chunk c;
+	uint64_t n = 0;
+	off_t at = ftello(r->f);
+
+	while (at >= 0 && exactly(r->f, &c, sizeof(c)) == 1 && head_is_good(&c) &&
+	       !fseeko(r->f, (off_t)(c.size - sizeof(c)) + c.stored, SEEK_CUR))
+		n += c.type == PT_RF_RECORDS ? c.records : 0;
+	clearerr(r->f);
+	if (at >= 0)
+		fseeko(r->f, at, SEEK_SET);
+	return n;
+}
+
 void pt_rf_reader_free(struct pt_rf_reader *r)
 {
 	pt_vec_free(&r->about);

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* A part of the capture, when only that is asked for: by time, or by steps. */
+#include <errno.h>
+#include <string.h>
+
+#include "analysis/internal.h"
+
+int pt_set_window(struct pt_an *an)
+{
+	const struct pt_analysis_opts *o = an->o;
+	/* offsets count from the capture's begin, dropped or not */
+	uint64_t begin = an->m->begin - pt_min64(an->m->trimmed_ns,
+						 an->m->begin);
+	uint64_t room = UINT64_MAX - begin;
+
+	if (!o->from_ns && !o->until_ns)
+		return 0;
+	an->part = true;
+	an->t0 = pt_max64(an->t0, begin + pt_min64(o->from_ns, room));
+	if (o->until_ns)
+		an->t1 = pt_min64(an->t1, begin + pt_min64(o->until_ns, room));
+	return an->t1 > an->t0 ? 0 : -ERANGE;
+}
+
+/* ---- steps ------------------------------------------------------------------ */
+
+/* Steps that the user's marker begins: they count, where it was called. */
+static bool by_marker(const struct pt_an *an, const struct pt_trainer *t,
+		      uint64_t *begin, uint64_t *end)
+{
+	const uint64_t *at = t->proc->markers.v;
+	size_t i, n = t->proc->markers.n, k = 0, first, last;
+
+	first = (size_t)an->o->first_step;
+	last = (size_t)an->o->last_step;
+	for (i = 0; i < n; i++) {
+		if (at[i] < an->t0 || at[i] >= an->t1)
+			continue;
+		if (k == first)
+			*begin = at[i];
+		if (k++ == last + 1) {
+			*end = at[i];
+			break;
+		}
+	}
+	return k > first;
+}
+
+static bool by_count(const struct pt_an *an, const struct pt_trainer *t,
+		     uint64_t *begin, uint64_t *end)
+{
+	size_t first = (size_t)an->o->first_step;
+	size_t last = (size_t)an->o->last_step;
+
+	if (first >= t->steps.n)
+		return false;
+	*begin = t->steps.v[first].begin;
+	if (last < t->steps.n)
+		*end = t->steps.v[last].end;
+	return true;
+}
+
+static void keep_steps(struct pt_trainer *t, uint64_t begin, uint64_t end)
+{
+	size_t i, k, n = 0;
+
+	for (i = 0; i < t->workers.n; i++) {
+		pt_times *done = &t->workers.v[i].done;
+		size_t kept = 0;
+
+		for (k = 0; k < done->n; k++)
+			if (done->v[k] >= begin && done->v[k] < end)
+				done->v[kept++] = done->v[k];
+		done->n = kept;
+	}
+	for (i = 0; i < t->steps.n; i++)
+		if (t->steps.v[i].begin >= begin && t->steps.v[i].begin < end)
+			t->steps.v[n++] = t->steps.v[i];
+	t->steps.n = n;
+	if (n && t->steps.v[n - 1].end > end) { /* of a rank out of step */
+		t->steps.v[n - 1].end = end;
+		t->steps.v[n - 1].wait_end =
+			pt_min64(t->steps.v[n - 1].wait_end, end);
+		t->steps.v[n - 1].partial = true;
+	}
+}
+
+int pt_narrow_to_steps(struct pt_an *an)
+{
+	const struct pt_trainer *lead = NULL;
+	uint64_t begin = an->t0, end = an->t1;
+	size_t i, before = 0;
+
+	if (!an->o->by_steps)
+		return 0;
+	/* the steps of the job are those of the rank that has most of them */
+	for (i = 0; i < an->trainers.n; i++) {
+		struct pt_trainer *t = &an->trainers.v[i];
+
+		if (!lead || t->steps.n > lead->steps.n)
+			lead = t;
+	}
+	an->r->steps.count = lead ? (int64_t)lead->steps.n : 0;
+	if (!lead || !(lead->proc->markers.n ?
+			       by_marker(an, lead, &begin, &end) :
+			       by_count(an, lead, &begin, &end)))
+		return -ERANGE;
+	for (i = 0; i < lead->steps.n && lead->steps.v[i].begin < begin; i++)
+		before++;
+	an->step0 = lead->proc->markers.n ? (size_t)an->o->first_step : before;
+	an->part = true;
+	an->t0 = begin;
+	an->t1 = end;
+	for (i = 0; i < an->trainers.n; i++)
+		keep_steps(&an->trainers.v[i], begin, end);
+	return 0;
+}
+
+int pt_limit_window(struct pt_an *an)
+{
+	const struct pt_model *m = an->m;
+	uint64_t begin = m->begin - pt_min64(m->trimmed_ns, m->begin);
+
+	if (!an->part)
+		return 0;
+	return pt_report_limit(an->r, "capture.window", "Only the part from %.3f s to %.3f s of the capture is reported, as asked.",
+			       (double)(an->t0 - begin) / NS_PER_S,
+			       (double)(an->t1 - begin) / NS_PER_S);
+}
+
+/* ---- what a thread did in it -------------------------------------------------- */
+
+static int add_cpu(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv,
+		   bool queued)
+{
+	(void)queued;
+	if (!iv)
+		*(uint64_t *)ctx += e - b;
+	return 0;
+}
+
+uint64_t pt_run_ns(const struct pt_an *an, const struct pt_thread *th)
+{
+	uint64_t b = pt_max64(an->t0, th->first), ns = 0;
+	uint64_t e = pt_min64(an->t1, pt_thread_end(an, th));
+
+	if (!an->part)
+		return th->totals_known && th->t1.run_ns > th->t0.run_ns ?
+			       th->t1.run_ns - th->t0.run_ns : 0;
+	if (e > b)
+		pt_walk(th, b, e, add_cpu, &ns);
+	return ns;
+}
+
+/* Bytes that the thread had read when its last interval before `ts` ended. */
+static uint64_t read_until(const struct pt_thread *th, uint64_t ts)
+{
+	size_t i = pt_iv_after(th, ts);
+
+	return i ? pt_max64(th->iv.v[i - 1].rchar, th->t0.rchar) : th->t0.rchar;
+}
+
+int64_t pt_bytes_read(const struct pt_an *an, const struct pt_thread *th)
+{
+	uint64_t from, until;
+
+	if (!th->totals_known)
+		return PT_NULL;
+	if (!an->part)
+		return (int64_t)(th->t1.rchar - th->t0.rchar);
+	from = read_until(th, an->t0);
+	until = read_until(th, an->t1);
+	return until > from ? (int64_t)(until - from) : 0;
+}
+
+size_t pt_reads_of(const struct pt_an *an, const struct pt_thread *th)
+{
+	size_t i, n = 0;
+
+	if (!an->part)
+		return th->reads.n;
+	for (i = 0; i < th->reads.n; i++)
+		n += th->reads.v[i].end >= an->t0 && th->reads.v[i].end <= an->t1;
+	return n;
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Times in which the hooks are quiet, and the parts between them. */
+#include <string.h>
+
+#include "capture/session.h"
+
+static void queue_window(struct pt_capture *c, uint32_t index, bool ended,
+			 uint64_t ts)
+{
+	struct pt_rec_window w;
+
+	memset(&w, 0, sizeof(w));
+	w.hdr.size = sizeof(w);
+	w.hdr.kind = PT_REC_WINDOW;
+	w.hdr.ts = ts;
+	w.hdr.tid = w.hdr.tgid = (uint32_t)c->trainer;
+	w.index = index;
+	w.ended = ended;
+	pt_queue_record(c, &w, sizeof(w));
+}
+
+int pt_capture_quiet(struct pt_capture *c, bool quiet)
+{
+	int r = 0;
+
+	if (c->stopped || c->quiet == quiet)
+		return 0;
+	if (!quiet)
+		r = pt_run_pass(c, PT_PASS_AGAIN, 0);
+	c->skel->bss->pt_armed = quiet ? PT_QUIET : PT_ARMED;
+	c->quiet = quiet;
+	return r;
+}
+
+int pt_capture_window(struct pt_capture *c, uint32_t index, bool ended,
+		      pt_record_fn fn, void *ctx)
+{
+	uint64_t ts = pt_now_ns();
+	int r = 0, d;
+
+	if (c->stopped)
+		return 0;
+	/* what is open at its end belongs to it */
+	if (ended)
+		r = pt_run_pass(c, PT_PASS_OPEN, ts);
+	pt_sample_tree(c);
+	d = pt_capture_drain(c, fn, ctx);
+	pt_queue_loss(c);
+	queue_window(c, index, ended, ts);
+	pt_flush_queue(c, fn, ctx);
+	return r ? r : d < 0 ? d : 0;
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * --schedule: wait, warm up, be active, again and again, as torch.profiler does.
+ * In the waits the hooks are quiet. Nothing can be counted then, so a wait that
+ * is given in steps lasts as long as so many of those took that were seen last;
+ * before any was seen, the first wait is watched to count them.
+ */
+#include "cmd/session.h"
+
+static const struct pt_span_opt *span_of(const struct pt_session *s)
+{
+	const struct pt_schedule_opt *o = &s->o->schedule;
+
+	switch (s->sched.phase) {
+	case PT_PHASE_WAIT:
+		return &o->wait;
+	case PT_PHASE_WARMUP:
+		return &o->warmup;
+	default:
+		return &o->active;
+	}
+}
+
+/* The steps of the phase that ends were counted while it was watched. */
+static void learn(struct pt_session *s)
+{
+	uint64_t took = s->newest_step_ns > s->sched.since ?
+				s->newest_step_ns - s->sched.since : 0;
+
+	if (s->steps_begun > 1 && took)
+		s->sched.step_ns = took / (uint64_t)s->steps_begun;
+}
+
+static bool is_over(const struct pt_session *s, uint64_t now)
+{
+	const struct pt_span_opt *p = span_of(s);
+	uint64_t gone = now > s->sched.since ? now - s->sched.since : 0;
+
+	if (!p->steps)
+		return gone >= p->ns;
+	if (s->sched.phase == PT_PHASE_WAIT && s->sched.step_ns)
+		return gone / s->sched.step_ns >= (uint64_t)p->steps;
+	return s->steps_begun > p->steps;
+}
+
+/* A wait in steps that cannot be timed yet is watched. */
+bool pt_schedule_quiet(const struct pt_session *s)
+{
+	return s->o->schedule.set && s->sched.phase == PT_PHASE_WAIT &&
+	       (!s->o->schedule.wait.steps || s->sched.step_ns);
+}
+
+static int enter(struct pt_session *s, enum pt_phase phase, uint64_t now)
+{
+	int ret;
+
+	learn(s);
+	s->sched.phase = phase;
+	s->sched.since = s->newest_step_ns = now;
+	s->steps_begun = 0;
+	/* what was on its way belongs to the phase before */
+	ret = pt_capture_drain(s->cap, pt_session_record, s);
+	if (ret >= 0)
+		ret = pt_capture_quiet(s->cap, pt_schedule_quiet(s));
+	if (!ret && phase == PT_PHASE_ACTIVE)
+		ret = pt_capture_window(s->cap, (uint32_t)s->sched.cycle, false,
+					pt_session_record, s);
+	return ret < 0 ? ret : 0;
+}
+
+/* The phase behind this one that is not empty. */
+static enum pt_phase next_phase(const struct pt_session *s)
+{
+	const struct pt_schedule_opt *o = &s->o->schedule;
+	bool waits = o->wait.steps || o->wait.ns;
+	bool warms = o->warmup.steps || o->warmup.ns;
+
+	if (s->sched.phase == PT_PHASE_ACTIVE && waits)
+		return PT_PHASE_WAIT;
+	if (s->sched.phase != PT_PHASE_WARMUP && warms)
+		return PT_PHASE_WARMUP;
+	return PT_PHASE_ACTIVE;
+}
+
+int pt_schedule_begin(struct pt_session *s)
+{
+	if (!s->o->schedule.set)
+		return 0;
+	s->sched.phase = PT_PHASE_ACTIVE; /* behind one comes the first */
+	return enter(s, next_phase(s), pt_clock_ns());
+}
+
+int pt_schedule_end(struct pt_session *s)
+{
+	int ret;
+
+	if (!s->o->schedule.set || s->sched.phase != PT_PHASE_ACTIVE)
+		return 0;
+	ret = pt_capture_window(s->cap, (uint32_t)s->sched.cycle, true,
+				pt_session_record, s);
+	return ret < 0 ? ret : 0;
+}
+
+int pt_schedule_step(struct pt_session *s)
+{
+	uint64_t now = pt_clock_ns();
+	int ret;
+
+	if (!s->o->schedule.set || s->stop || !is_over(s, now))
+		return 0;
+	ret = pt_schedule_end(s);
+	if (ret)
+		return ret;
+	if (s->sched.phase == PT_PHASE_ACTIVE &&
+	    ++s->sched.cycle == s->o->schedule.repeat) {
+		s->sched.phase = PT_PHASE_WAIT; /* nothing is active any more */
+		s->stop = PT_STOP_TIME;
+		return 0;
+	}
+	return enter(s, next_phase(s), now);
+}

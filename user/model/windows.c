@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "model/windows.h"
+
+#include <errno.h>
+
+#include "model/internal.h"
+
+int pt_feed_window(struct pt_model *m, const struct pt_rec_window *r)
+{
+	struct pt_window *last = m->windows.n ?
+					 &m->windows.v[m->windows.n - 1] : NULL;
+	struct pt_window w = { .begin = r->hdr.ts, .index = r->index };
+
+	if (r->ended) {
+		if (!last || last->end || last->index != r->index ||
+		    r->hdr.ts <= last->begin)
+			return -EINVAL;
+		last->end = r->hdr.ts;
+		return pt_close_part(m, last->end);
+	}
+	if (m->windows.n == PT_WINDOWS_MAX ||
+	    (last && r->hdr.ts < (last->end ? last->end : last->begin)))
+		return -EINVAL;
+	return pt_vec_push(&m->windows, w);
+}
