@@ -137,12 +137,15 @@ static void fixture_session(struct pt_report *r)
 static void fixture_work(struct pt_report *r)
 {
 	static const struct pt_r_charge causes[] = {
-		{ PT_CAUSE_CPU, 15.1, 0.8211, 4243, 4243, NULL },
-		{ PT_CAUSE_RUN_QUEUE, 1.9, 0.1033, 4244, 4244, NULL },
+		{ PT_CAUSE_CPU, 15.1, 0.8211, 4243, 4243, NULL, NULL },
+		{ PT_CAUSE_RUN_QUEUE, 1.9, 0.1033, 4244, 4244, NULL, NULL },
 		{ PT_CAUSE_DISK, 0.9, 0.0489, 4244, 4244,
-		  "/data/imagenet/train/n01440764/n01440764_10026.JPEG" },
-		{ PT_CAUSE_IPC, 0.39, 0.0212, PT_NULL, PT_NULL, "hand-over" },
-		{ PT_CAUSE_UNKNOWN, 0.1, 0.0055, PT_NULL, PT_NULL, NULL },
+		  "/data/imagenet/train/n01440764/n01440764_10026.JPEG",
+		  "network" },
+		{ PT_CAUSE_IPC, 0.39, 0.0212, PT_NULL, PT_NULL, "hand-over",
+		  NULL },
+		{ PT_CAUSE_UNKNOWN, 0.1, 0.0055, PT_NULL, PT_NULL, NULL,
+		  NULL },
 	};
 	static const struct pt_r_gpu gpu[] = {
 		{ .uuid = NULL, .index = 0, .certainty = PT_BOUNDED,

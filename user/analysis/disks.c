@@ -234,6 +234,17 @@ out:
 	return err;
 }
 
+const char *pt_fs_class_of(const struct pt_an *an, uint32_t dev, uint64_t inode)
+{
+	const struct pt_rec_disk *d = pt_model_disk(an->m, dev);
+	const struct pt_file *f;
+
+	if (d && d->cls)
+		return pt_fs_class_name(d->cls);
+	f = pt_model_file(an->m, dev, inode);
+	return f ? pt_fs_class_name(pt_fs_class(pt_fs_name(f->fs_magic))) : NULL;
+}
+
 void pt_file_place(struct pt_an *an, const struct pt_file *f,
 		   struct pt_r_file *o)
 {

@@ -13,6 +13,8 @@ void pt_file_place(struct pt_an *an, const struct pt_file *f,
 /* What the reads of a file had fetched from storage (bytes, or PT_NULL), into
  * fetched_bytes and cached_share; behind pt_file_place(). */
 void pt_file_cached(struct pt_r_file *o, int64_t fetched);
+/* "local", "network", ...: where a file lies; NULL unknown. Static. */
+const char *pt_fs_class_of(const struct pt_an *an, uint32_t dev, uint64_t inode);
 /* The disk that most of the target's requests went to, behind pt_fill_disks();
  * NULL: none that it read from. */
 const struct pt_r_disk *pt_main_disk(const struct pt_an *an);

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "analysis/disks.h"
 #include "analysis/health.h"
 #include "analysis/internal.h"
 
@@ -187,6 +188,8 @@ static int fill_data_wait(struct pt_an *an, struct pt_trainer *t,
 		out[i].subject_pid = c->pid ? c->pid : PT_NULL;
 		out[i].subject_tid = c->tid ? c->tid : PT_NULL;
 		out[i].what = charge_what(an, t, c);
+		if (c->inode)
+			out[i].fs_class = pt_fs_class_of(an, c->dev, c->inode);
 	}
 	/* so that charges still sum to the wait, and each cause to its own */
 	for (cause = 0; cause < PT_CAUSE_NR; cause++) {

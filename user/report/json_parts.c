@@ -29,6 +29,7 @@ static json_t *charges(struct pt_jb *b, const struct pt_r_charge *c, size_t n)
 		pt_j_put(b, o, "subject",
 			 pid_subject(b, c[i].subject_pid, c[i].subject_tid));
 		pt_j_text(b, o, "what", c[i].what);
+		pt_j_put(b, o, "fs_class", pt_j_name(c[i].fs_class));
 		pt_j_add(b, a, o);
 	}
 	return a;

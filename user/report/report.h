@@ -197,6 +197,7 @@ struct pt_r_charge {
 	int64_t subject_pid;	/* whose; PT_NULL */
 	int64_t subject_tid;
 	const char *what;	/* a file, a call, a free phrase; or NULL */
+	const char *fs_class;	/* where that file lies, as in pt_r_file; NULL */
 };
 
 struct pt_r_data_wait { /* charges sum to the data wait */

@@ -254,6 +254,18 @@ static size_t gather(const struct pt_r_data_wait *w, struct charge *out,
 	return n;
 }
 
+/* What kind of storage a file was waited for on. */
+static const char *storage(const struct pt_r_charge *c)
+{
+	if (c->cause == PT_CAUSE_DISK && c->fs_class) {
+		if (!strcmp(c->fs_class, "network"))
+			return "network disk";
+		if (!strcmp(c->fs_class, "user"))
+			return "FUSE";
+	}
+	return pt_tx_cause(c->cause);
+}
+
 static void charge_row(struct pt_tx *t, const struct pt_report *r,
 		       const struct charge *x)
 {
@@ -269,7 +281,7 @@ static void charge_row(struct pt_tx *t, const struct pt_report *r,
 	pt_tx_printf(t, "%*s", PT_TX_LABEL, "");
 	pt_tx_cell(t, pt_tx_pct(t, c->share), 7, true);
 	pt_tx_put(t, "  ");
-	pt_tx_cell(t, pt_tx_cause(c->cause), 14, false);
+	pt_tx_cell(t, storage(c), 14, false);
 	pt_tx_cell(t, who, c->what ? 16 : 0, false);
 	if (c->what && (size_t)t->width > taken + 8)
 		pt_tx_printf(t, " %s%s",

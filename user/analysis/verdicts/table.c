@@ -176,6 +176,9 @@ static int try_one(struct issue *k, const struct pt_verdict_def *d)
 	o->v.subject_pid = o->v.subject_rank = o->v.subject_line = PT_NULL;
 	o->v.expected_speedup = (struct pt_range){ NAN, NAN, NAN };
 	yes = d->judge(k->an, &k->f, &o->v);
+	if (yes > 0 && (d->judge == pt_judge_io_bound ||
+			d->judge == pt_judge_page_fault_io))
+		yes = pt_evidence_storage(k->an, &o->v);
 	if (yes <= 0)
 		return yes;
 	/* of several ranks the report shows the worst: say which */

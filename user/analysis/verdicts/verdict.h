@@ -107,6 +107,10 @@ int pt_judge_rank_straggler(struct pt_an *, const struct pt_facts *, struct pt_r
 int pt_judge_host_memory_growth(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
 int pt_judge_gpu_memory_growth(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
 
+/* Add to a verdict on storage which kind of it the data wait was for, and how
+ * its disk answers. 1, or -ENOMEM. */
+int pt_evidence_storage(struct pt_an *an, struct pt_r_verdict *v);
+
 /* Fill `f` (zeroed before) from what the passes found. 0 or -ENOMEM. */
 int pt_gather_facts(struct pt_an *an, struct pt_facts *f);
 
