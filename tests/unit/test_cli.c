@@ -156,7 +156,7 @@ static void nonsense_is_refused(void **state)
 	static const char *const bad[] = {
 		"--nope", "-p", "-p x", "-d", "-d never -p 1", "-p 1 stray",
 		"--mode fast -p 1", "--fail-on now", "--batch-size 0",
-		"--print-steps -1", "--sort size", "--top -1", "--batch-size 1k", "stray",
+		"--print-steps -1", "--sort size", "--sort files:size", "--sort workers:", "--sort files", "--top -1", "--batch-size 1k", "stray",
 	};
 	struct pt_opts o;
 	size_t i;

@@ -12,6 +12,7 @@
 #include <errno.h>
 
 #include "base/str.h"
+#include "report/rowsort.h"
 #include "report/text.h"
 #include "test_report_fixture.h"
 
@@ -179,6 +180,50 @@ static void test_charges(void **state)
 	has(text, "/d/f02");
 	has(text, "/d/f89");
 	free(text);
+	pt_report_free(r);
+}
+
+/* --sort and --top of files and workers. */
+static void test_rows(void **state)
+{
+	static const struct pt_r_file files[] = {
+		{ .path = "/d/first", .bytes = 1, .reads = 5, .blocked_s = NAN },
+		{ .path = "/d/second", .bytes = 9, .reads = PT_NULL,
+		  .blocked_s = 0.5 },
+		{ .path = "/d/third", .bytes = 9, .reads = 7, .blocked_s = 0.7 },
+	};
+	struct pt_text_opts o = { .files = true };
+	struct pt_report *r = fixture_full();
+	int64_t last;
+	char *text;
+
+	(void)state;
+	assert_non_null(r);
+	r->files = files;
+	r->n_files = NR(files);
+	assert_int_equal(pt_report_sort_files(r, PT_FILE_BYTES), 0);
+	text = render(r, &o);
+	assert_true(strstr(text, "/d/second") < strstr(text, "/d/third"));
+	assert_true(strstr(text, "/d/third") < strstr(text, "/d/first"));
+	free(text);
+	assert_int_equal(pt_report_sort_files(r, PT_FILE_READS), 0);
+	o.top = 1;
+	text = render(r, &o);
+	has(text, "/d/third");
+	lacks(text, "/d/first");
+	has(text, "and 2 more");
+	free(text);
+	assert_int_equal(pt_report_sort_files(r, PT_FILE_BLOCKED), 0);
+	assert_string_equal(r->files[0].path, "/d/third");
+	assert_string_equal(r->files[2].path, "/d/first");
+	assert_int_equal(pt_report_sort_workers(r, PT_WORKER_PID), 0);
+	last = r->workers[0].pid;
+	for (size_t i = 1; i < r->n_workers; last = r->workers[i++].pid)
+		assert_true(r->workers[i].pid >= last);
+	assert_int_equal(pt_report_sort_workers(r, PT_WORKER_SLOWDOWN), 0);
+	for (size_t i = 1; i < r->n_workers; i++)
+		assert_true(pt_worker_cmp(PT_WORKER_SLOWDOWN, &r->workers[i - 1],
+					  &r->workers[i]) <= 0);
 	pt_report_free(r);
 }
 
@@ -483,6 +528,7 @@ int main(void)
 		cmocka_unit_test(test_full),
 		cmocka_unit_test(test_loudness),
 		cmocka_unit_test(test_charges),
+		cmocka_unit_test(test_rows),
 		cmocka_unit_test(test_null),
 		cmocka_unit_test(test_null_inside),
 		cmocka_unit_test(test_widths),

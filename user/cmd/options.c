@@ -11,6 +11,7 @@
 #include "cmd/options.h"
 #include "cmd/opttable.h"
 #include "report/report.h"
+#include "report/rowsort.h"
 #include "version.h"
 
 static int parse_mode(const char *text, enum pt_mode *out)
@@ -39,13 +40,34 @@ static int parse_severity(const char *text, int *out)
 	return -EINVAL;
 }
 
-static int parse_sort(const char *text, enum pt_op_sort *out)
+static int find_name(const char *const *names, int n, const char *name)
+{
+	int i;
+
+	for (i = 0; i < n; i++)
+		if (!strcmp(name, names[i]))
+			return i;
+	return -EINVAL;
+}
+
+/* "KEY" of the operations, or "files:KEY", "workers:KEY". */
+static int parse_sort(const char *text, struct pt_opts *o)
 {
 	int s;
 
+	if (!strncmp(text, "files:", 6)) {
+		o->file_sort = find_name(pt_file_sorts, PT_FILE_SORTS, text + 6);
+		return o->file_sort < 0 ? -EINVAL : 0;
+	}
+	if (!strncmp(text, "workers:", 8)) {
+		o->worker_sort = find_name(pt_worker_sorts, PT_WORKER_SORTS,
+					   text + 8);
+		return o->worker_sort < 0 ? -EINVAL : 0;
+	}
 	for (s = 0; s < PT_SORT_NR; s++) {
 		if (!strcmp(text, pt_op_sort_name((enum pt_op_sort)s))) {
-			*out = (enum pt_op_sort)s;
+			o->sort = (enum pt_op_sort)s;
+			o->operations = true;
 			return 0;
 		}
 	}
@@ -88,10 +110,10 @@ static error_t parse_value(int key, char *arg, struct pt_opts *o)
 		o->print_steps = (int)v;
 		return 0;
 	case K_SORT:
-		if (parse_sort(arg, &o->sort))
+		if (parse_sort(arg, o))
 			return reject("--sort", arg, "total, calls, mean, max, "
-						     "gpu, cpu or name");
-		o->operations = true;
+				      "gpu, cpu or name, files:KEY or "
+				      "workers:KEY");
 		return 0;
 	case K_TOP:
 		if (pt_parse_int(arg, 0, 1000000, &v))
@@ -297,6 +319,7 @@ int pt_opts_parse(struct pt_opts *o, enum pt_optset set, const char *doc,
 	o->mode = PT_MODE_STANDARD;
 	o->fail_on = -1;
 	o->fail_on_regression = NAN;
+	o->file_sort = o->worker_sort = -1;
 	o->interval_s = 2;
 	o->last_s = 10;
 	o->thresholds = pt_thresholds_default;

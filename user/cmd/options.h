@@ -50,6 +50,7 @@ struct pt_opts {
 	int64_t batch_size;	/* 0 unknown */
 	int print_steps;
 	enum pt_op_sort sort; /* of the operations */
+	int file_sort, worker_sort; /* enum pt_file_sort ...; -1: as they are */
 	int top;	      /* of them; 0: the usual number; -1: all */
 	bool operations;      /* they are asked for */
 	int fail_on; /* enum pt_severity, -1: never */

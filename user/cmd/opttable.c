@@ -25,9 +25,11 @@
 	{ "print-steps", K_STEPS, "N", 0, "Print the first N steps", 3 },      \
 	{ "sort", K_SORT, "KEY", 0,                                            \
 	  "List the operations by total (default), calls, mean, max, gpu, "    \
-	  "cpu or name", 3 },                                                  \
+	  "cpu or name; files by files:bytes, reads, blocked, p99, again or "  \
+	  "path; workers by workers:slowdown, p50, batches, read, disk or "    \
+	  "pid; may be given for each", 3 },                                   \
 	{ "top", K_TOP, "N", 0,                                                \
-	  "List the first N operations (default 10); 0: all", 3 },             \
+	  "List the first N operations, files and workers; 0: all", 3 },       \
 	{ "threshold", K_THRESHOLD, "NAME=VALUE", 0,                           \
 	  "Decide a verdict by another value than the default; may be given "  \
 	  "several times (names: pipetrace(8))", 3 },                          \

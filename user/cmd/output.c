@@ -10,6 +10,7 @@
 #include "export/html.h"
 #include "report/demangle.h"
 #include "report/json.h"
+#include "report/rowsort.h"
 #include "report/text.h"
 
 bool pt_want_color(void)
@@ -39,6 +40,7 @@ static int write_text(const struct pt_report *r, const struct pt_opts *o)
 		.quiet = o->loud == PT_QUIET,
 		.verbose = o->loud == PT_VERBOSE,
 		.operations = o->operations,
+		.files = o->file_sort >= 0,
 		.top = o->top,
 		.sort = o->sort,
 	};
@@ -120,6 +122,11 @@ int pt_output(struct pt_report *r, const struct pt_opts *o,
 
 	if (!ret)
 		ret = pt_report_sort_operations(r, o->sort);
+	if (!ret && o->file_sort >= 0)
+		ret = pt_report_sort_files(r, (enum pt_file_sort)o->file_sort);
+	if (!ret && o->worker_sort >= 0)
+		ret = pt_report_sort_workers(r,
+				(enum pt_worker_sort)o->worker_sort);
 	if (ret) /* they stay as they are */
 		pt_error("out of memory");
 	ret = 0;

@@ -38,20 +38,28 @@ const char *pt_tx_cause(enum pt_cause c)
 	}
 }
 
+/* Whose id a reader knows: a thread that works in its own right goes by its
+ * own; its role, or NULL. */
+static const char *known_id(const struct pt_report *r, int64_t pid, int64_t tid,
+			    int64_t *id)
+{
+	*id = pid;
+	for (size_t i = 0; tid != PT_NULL && i < r->n_workers; i++)
+		if (r->workers[i].role && r->workers[i].tid == tid) {
+			*id = tid;
+			return r->workers[i].role;
+		}
+	return NULL;
+}
+
 const char *pt_tx_who(struct pt_tx *t, const struct pt_report *r, int64_t pid,
 		      int64_t tid)
 {
-	const char *role = NULL;
-	int64_t id = pid;
+	int64_t id;
+	const char *role = known_id(r, pid, tid, &id);
 
 	if (pid == PT_NULL)
 		return pt_tx_dash(t);
-	/* a thread that works in its own right goes by its own id */
-	for (size_t i = 0; tid != PT_NULL && i < r->n_workers; i++)
-		if (r->workers[i].role && r->workers[i].tid == tid) {
-			role = r->workers[i].role;
-			id = tid;
-		}
 	if (!role && pid == r->target.pid)
 		role = "trainer";
 	for (size_t i = 0; !role && i < r->n_workers; i++)
@@ -211,35 +219,37 @@ static void phases_line(struct pt_tx *t, const struct pt_report *r)
 	pt_tx_wrap(t, PT_TX_LABEL, l.s);
 }
 
-/* What a cause costs through one thread, whichever the file. */
+/* What a cause costs through one worker, whichever the file. */
 struct charge {
 	struct pt_r_charge c;
+	int64_t id;
 	size_t files; /* different texts of `what` */
 };
 
 /*
- * Charges of one cause and thread together, largest first, the first `max` of
+ * Charges of one cause and worker together, largest first, the first `max` of
  * them: a hundred files that cost 1 % each are one line. Returns how many
  * there are in all.
  */
-static size_t gather(const struct pt_r_data_wait *w, struct charge *out,
-		     size_t max)
+static size_t gather(const struct pt_report *r, struct charge *out, size_t max)
 {
+	const struct pt_r_data_wait *w = &r->data_wait;
 	size_t n = 0, i, k;
+	int64_t id;
 
 	/* the largest of each comes first: what is beyond `max` is small */
 	for (i = 0; i < w->n_causes; i++) {
 		const struct pt_r_charge *c = &w->causes[i];
 
+		known_id(r, c->subject_pid, c->subject_tid, &id);
 		for (k = 0; k < n; k++)
-			if (out[k].c.cause == c->cause &&
-			    out[k].c.subject_pid == c->subject_pid &&
-			    out[k].c.subject_tid == c->subject_tid)
+			if (out[k].c.cause == c->cause && out[k].id == id &&
+			    !out[k].c.what == !c->what)
 				break;
 		if (k == n && n == max)
 			continue;
 		if (k == n)
-			out[n++] = (struct charge){ .c = *c };
+			out[n++] = (struct charge){ .c = *c, .id = id };
 		else
 			out[k].c.share += c->share;
 		out[k].files += c->what != NULL;
@@ -304,7 +314,7 @@ static void charge_rows(struct pt_tx *t, const struct pt_report *r)
 		}
 		return;
 	}
-	n = gather(w, all, GATHERED);
+	n = gather(r, all, GATHERED);
 	/* the first one shows however small it is */
 	for (i = 0; i < n && i < CAUSES_SHOWN; i++)
 		if (!i || all[i].c.share >= CAUSE_MIN) {
@@ -436,11 +446,12 @@ int pt_report_text(const struct pt_report *r, FILE *out,
 	pt_tx_whatif(t, r);
 	if (t->o.print_steps > 0)
 		pt_tx_step_table(t, r);
-	if (t->o.verbose) {
+	if (t->o.verbose)
 		pt_tx_epochs(t, r);
+	if (t->o.verbose || t->o.files)
 		pt_tx_files(t, r);
+	if (t->o.verbose)
 		pt_tx_writes(t, r);
-	}
 	if (t->o.verbose || t->o.operations)
 		pt_tx_operations(t, r);
 	pt_tx_put(t, "\n");

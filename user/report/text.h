@@ -16,7 +16,9 @@ struct pt_text_opts {
 	bool quiet;	 /* the verdicts' sentences and nothing else */
 	bool verbose;	 /* every worker and limit, epochs, files, operations */
 	bool operations; /* the operations even when not verbose */
-	int top;	 /* so many of them; 0: 10; below 0: all */
+	bool files;	 /* likewise */
+	int top; /* so many of them, and of the workers; 0: as many as usual;
+		  * below 0: all */
 	enum pt_op_sort sort; /* the order that they are in, for the heading */
 };
 

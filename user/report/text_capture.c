@@ -85,6 +85,9 @@ static void doors(struct pt_tx *t, const struct pt_r_capture *c)
 	pt_tx_wrap(t, PT_TX_LABEL, l.s);
 }
 
+#define IO_VERDICTS                                                            \
+	"io_bound slow_file page_fault_io network_bound main_thread_loading"
+
 /*
  * What is not seen matters to the reader where a verdict rests on it. These do
  * for the verdicts named alone; what is not listed here always does.
@@ -105,8 +108,17 @@ static const struct {
 	{ "gpu.kernels", "launch_bound" },
 	{ "gpu.copies", "transfer_bound" },
 	{ "workers.batches", "slow_worker hung_worker" },
-	{ "reads", "io_bound slow_file page_fault_io network_bound "
-		   "main_thread_loading" },
+	{ "nvml", "gpu_memory_growth" },
+	{ "memory.total", "io_bound page_fault_io host_memory_growth" },
+	{ "reads", IO_VERDICTS },
+	{ "io_uring", IO_VERDICTS },
+	{ "libaio", IO_VERDICTS },
+	{ "faults", IO_VERDICTS },
+	{ "files.faults", IO_VERDICTS },
+	{ "block", IO_VERDICTS },
+	{ "writes", "checkpoint_stall" },
+	{ "sockets", "network_bound" },
+	{ "peers.wait_s", "network_bound" },
 };
 
 static bool has_word(const char *list, const char *word)
@@ -147,7 +159,8 @@ void pt_tx_capture(struct pt_tx *t, const struct pt_report *r)
 	size_t shown = 0;
 
 	summary(t, c);
-	doors(t, c);
+	if (t->o.verbose)
+		doors(t, c);
 	for (size_t i = 0; i < c->n_limits; i++) {
 		char text[PT_TX_SLOT * 2];
 

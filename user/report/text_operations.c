@@ -41,11 +41,8 @@ static void heading(struct pt_tx *t, const struct pt_report *r, size_t n)
 
 void pt_tx_operations(struct pt_tx *t, const struct pt_report *r)
 {
-	size_t n = t->o.top < 0 ? r->n_operations :
-		   t->o.top ? (size_t)t->o.top : ROWS_SHOWN;
+	size_t n = pt_tx_rows(t, ROWS_SHOWN, r->n_operations);
 
-	if (n > r->n_operations)
-		n = r->n_operations;
 	if (!n)
 		return;
 	heading(t, r, n);

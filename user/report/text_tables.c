@@ -25,6 +25,13 @@ static const struct {
 	[W_IDLE] = { "idle", "\xe2\x96\x91", '.', PT_ST_DIM },
 };
 
+size_t pt_tx_rows(const struct pt_tx *t, size_t usual, size_t n)
+{
+	if (t->o.top)
+		usual = t->o.top < 0 ? n : (size_t)t->o.top;
+	return usual < n ? usual : n;
+}
+
 /* Sum of what is known; NAN when nothing is. */
 static double known_sum(const double *v, size_t n)
 {
@@ -121,7 +128,8 @@ void pt_tx_worker_legend(struct pt_tx *t)
 
 void pt_tx_workers(struct pt_tx *t, const struct pt_report *r)
 {
-	size_t max = t->o.verbose ? r->n_workers : WORKERS_SHOWN, bad = 0;
+	size_t max = pt_tx_rows(t, t->o.verbose ? r->n_workers : WORKERS_SHOWN,
+				r->n_workers), bad = 0;
 	size_t good, left_bad, left_good, hidden;
 	int id_cols = 6, bar_cols;
 
@@ -250,7 +258,7 @@ void pt_tx_epochs(struct pt_tx *t, const struct pt_report *r)
 
 void pt_tx_files(struct pt_tx *t, const struct pt_report *r)
 {
-	size_t n = r->n_files < ROWS_SHOWN ? r->n_files : ROWS_SHOWN;
+	size_t n = pt_tx_rows(t, ROWS_SHOWN, r->n_files);
 
 	if (!n)
 		return;

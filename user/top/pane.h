@@ -31,9 +31,6 @@ typedef int (*pt_row_cmp)(const struct pt_report *r, size_t sort, size_t a,
 size_t *pt_top_order(const struct pt_top *v, enum pt_top_pane pane, size_t n,
 		     pt_row_cmp cmp);
 
-/* The larger first; unknown (NAN, PT_NULL) last. */
-int pt_top_by_double(double a, double b);
-int pt_top_by_int(int64_t a, int64_t b);
 /* From A to Z, unknown last. */
 int pt_top_by_text(const char *a, const char *b);
 

@@ -1,37 +1,19 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include <stdlib.h>
 
+#include "report/rowsort.h"
 #include "top/pane.h"
 
-enum { BY_BYTES, BY_READS, BY_BLOCKED, BY_P99, BY_AGAIN, BY_PATH, SORTS };
-static const char *const sorts[SORTS] = { "bytes", "reads", "blocked", "p99",
-					  "again", "path" };
-
 static const struct pt_col cols[] = {
-	{ "bytes", 11, true, BY_BYTES },   { "reads", 9, true, BY_READS },
-	{ "blocked", 10, true, BY_BLOCKED }, { "p99 ms", 9, true, BY_P99 },
-	{ "again", 11, true, BY_AGAIN },   { "cached", 8, true, -1 },
-	{ "  path", 0, false, BY_PATH },
+	{ "bytes", 11, true, PT_FILE_BYTES },   { "reads", 9, true, PT_FILE_READS },
+	{ "blocked", 10, true, PT_FILE_BLOCKED }, { "p99 ms", 9, true, PT_FILE_P99 },
+	{ "again", 11, true, PT_FILE_AGAIN },   { "cached", 8, true, -1 },
+	{ "  path", 0, false, PT_FILE_PATH },
 };
 
 static int cmp(const struct pt_report *r, size_t sort, size_t x, size_t y)
 {
-	const struct pt_r_file *a = &r->files[x], *b = &r->files[y];
-
-	switch (sort) {
-	case BY_READS:
-		return pt_top_by_int(a->reads, b->reads);
-	case BY_BLOCKED:
-		return pt_top_by_double(a->blocked_s, b->blocked_s);
-	case BY_P99:
-		return pt_top_by_double(a->p99_ms, b->p99_ms);
-	case BY_AGAIN:
-		return pt_top_by_int(a->reread_bytes, b->reread_bytes);
-	case BY_PATH:
-		return pt_top_by_text(a->path, b->path);
-	default:
-		return pt_top_by_int(a->bytes, b->bytes);
-	}
+	return pt_file_cmp((enum pt_file_sort)sort, &r->files[x], &r->files[y]);
 }
 
 static double bytes(int64_t v)
@@ -68,4 +50,5 @@ static size_t draw(struct pt_tx *t, const struct pt_top *v)
 	return 1;
 }
 
-const struct pt_pane pt_pane_files = { "Files", draw, sorts, SORTS, false };
+const struct pt_pane pt_pane_files = { "Files", draw, pt_file_sorts,
+				       PT_FILE_SORTS, false };

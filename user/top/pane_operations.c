@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include <stdlib.h>
 
+#include "report/rowsort.h"
 #include "top/pane.h"
 
 enum { BY_TOTAL, BY_CALLS, BY_MEAN, BY_P99, BY_NAME, SORTS };
@@ -21,15 +22,15 @@ static int cmp(const struct pt_report *r, size_t sort, size_t x, size_t y)
 
 	switch (sort) {
 	case BY_CALLS:
-		return pt_top_by_int(a->calls, b->calls);
+		return pt_larger((double)a->calls, (double)b->calls);
 	case BY_MEAN:
-		return pt_top_by_double(a->mean_us, b->mean_us);
+		return pt_larger(a->mean_us, b->mean_us);
 	case BY_P99:
-		return pt_top_by_double(a->p99_us, b->p99_us);
+		return pt_larger(a->p99_us, b->p99_us);
 	case BY_NAME:
 		return pt_top_by_text(a->name, b->name);
 	default:
-		return pt_top_by_double(a->total_s, b->total_s);
+		return pt_larger(a->total_s, b->total_s);
 	}
 }
 

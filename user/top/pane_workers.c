@@ -2,11 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "report/rowsort.h"
 #include "top/pane.h"
-
-enum { BY_SLOWDOWN, BY_P50, BY_BATCHES, BY_BYTES, BY_DISK, BY_PID, SORTS };
-static const char *const sorts[SORTS] = { "slowdown", "p50", "batches",
-					  "read", "disk", "pid" };
 
 /* In a narrow terminal the bar says what the columns of reads do. */
 #define NARROW 100
@@ -15,41 +12,24 @@ static const char *const sorts[SORTS] = { "slowdown", "p50", "batches",
 #define BAR_AT (57 + READS_COLS) /* columns before the bars */
 
 static const struct pt_col cols[] = {
-	{ "pid", 9, false, BY_PID },	 { "role", 8, false, -1 },
-	{ "batches", 9, true, BY_BATCHES }, { "p50 ms", 9, true, BY_P50 },
-	{ "p95 ms", 9, true, -1 },	 { "read", 11, true, BY_BYTES },
-	{ "disk", 7, true, BY_DISK },
-	{ "  state", STATE_COLS, false, BY_SLOWDOWN }, { "time", 0, false, -1 },
+	{ "pid", 9, false, PT_WORKER_PID },	 { "role", 8, false, -1 },
+	{ "batches", 9, true, PT_WORKER_BATCHES }, { "p50 ms", 9, true, PT_WORKER_P50 },
+	{ "p95 ms", 9, true, -1 },	 { "read", 11, true, PT_WORKER_READ },
+	{ "disk", 7, true, PT_WORKER_DISK },
+	{ "  state", STATE_COLS, false, PT_WORKER_SLOWDOWN }, { "time", 0, false, -1 },
 };
 
 static const struct pt_col few[] = {
-	{ "pid", 9, false, BY_PID },	 { "role", 8, false, -1 },
-	{ "batches", 9, true, BY_BATCHES }, { "p50 ms", 9, true, BY_P50 },
+	{ "pid", 9, false, PT_WORKER_PID },	 { "role", 8, false, -1 },
+	{ "batches", 9, true, PT_WORKER_BATCHES }, { "p50 ms", 9, true, PT_WORKER_P50 },
 	{ "p95 ms", 9, true, -1 },
-	{ "  state", STATE_COLS, false, BY_SLOWDOWN }, { "time", 0, false, -1 },
+	{ "  state", STATE_COLS, false, PT_WORKER_SLOWDOWN }, { "time", 0, false, -1 },
 };
 
 static int cmp(const struct pt_report *r, size_t sort, size_t x, size_t y)
 {
-	const struct pt_r_worker *a = &r->workers[x], *b = &r->workers[y];
-
-	switch (sort) {
-	case BY_P50:
-		return pt_top_by_double(a->batch_ms.n ? a->batch_ms.p50 : NAN,
-					b->batch_ms.n ? b->batch_ms.p50 : NAN);
-	case BY_BATCHES:
-		return pt_top_by_int(a->batches, b->batches);
-	case BY_BYTES:
-		return pt_top_by_int(a->read_bytes, b->read_bytes);
-	case BY_DISK:
-		return pt_top_by_double(a->disk, b->disk);
-	case BY_PID:
-		return -pt_top_by_int(a->pid, b->pid);
-	default: /* a hung one has no slowdown, and is the worst */
-		if ((a->state == PT_WORKER_HUNG) != (b->state == PT_WORKER_HUNG))
-			return a->state == PT_WORKER_HUNG ? -1 : 1;
-		return pt_top_by_double(a->slowdown, b->slowdown);
-	}
+	return pt_worker_cmp((enum pt_worker_sort)sort, &r->workers[x],
+			     &r->workers[y]);
 }
 
 static void row(struct pt_tx *t, const struct pt_r_worker *w)
@@ -108,4 +88,5 @@ static size_t draw(struct pt_tx *t, const struct pt_top *v)
 	return 2;
 }
 
-const struct pt_pane pt_pane_workers = { "Workers", draw, sorts, SORTS, false };
+const struct pt_pane pt_pane_workers = { "Workers", draw, pt_worker_sorts,
+					 PT_WORKER_SORTS, false };

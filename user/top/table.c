@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Sorting and titles of the panes' tables. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,18 +37,6 @@ size_t *pt_top_order(const struct pt_top *v, enum pt_top_pane pane, size_t n,
 		rows[i] = i;
 	qsort_r(rows, n, sizeof(*rows), by_order, &o);
 	return rows;
-}
-
-int pt_top_by_double(double a, double b)
-{
-	if (isnan(a) || isnan(b))
-		return isnan(a) - isnan(b);
-	return a > b ? -1 : a < b;
-}
-
-int pt_top_by_int(int64_t a, int64_t b)
-{
-	return a > b ? -1 : a < b; /* PT_NULL is the least there is */
 }
 
 int pt_top_by_text(const char *a, const char *b)
