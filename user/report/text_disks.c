@@ -44,7 +44,7 @@ void pt_tx_disks(struct pt_tx *t, const struct pt_report *r)
 
 void pt_tx_writes(struct pt_tx *t, const struct pt_report *r)
 {
-	size_t n = r->n_writes < WRITES_SHOWN ? r->n_writes : WRITES_SHOWN;
+	size_t n = pt_tx_rows(t, WRITES_SHOWN, r->n_writes);
 
 	if (!n)
 		return;

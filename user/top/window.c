@@ -163,6 +163,7 @@ static void leave(struct pt_window *w, const unsigned char *rec)
 		struct pt_rec_fork fork;
 		struct pt_rec_file file;
 		struct pt_rec_lib lib;
+		struct pt_rec_disk disk;
 		struct pt_rec_name name;
 		struct pt_rec_loss loss;
 		unsigned char b[PT_REC_MAX];
@@ -193,6 +194,9 @@ static void leave(struct pt_window *w, const unsigned char *rec)
 		/* whose it was no longer matters, and its number would only
 		 * look like a gap in that thread's records */
 		r.hdr.tid = r.hdr.tgid = 0;
+		break;
+	case PT_REC_DISK: /* its counters are what the window's begin at */
+		key.id = r.disk.dev;
 		break;
 	case PT_REC_LIB:
 		key.id = r.lib.lib;
