@@ -32,7 +32,7 @@ static void peer_name(struct pt_tx *t, const struct pt_r_peer *p)
 
 void pt_tx_peers(struct pt_tx *t, const struct pt_report *r)
 {
-	size_t n = r->n_peers < PEERS_SHOWN ? r->n_peers : PEERS_SHOWN;
+	size_t n = pt_tx_rows(t, PEERS_SHOWN, r->n_peers);
 
 	if (!n || (!t->o.verbose && !network_bound(r)))
 		return;

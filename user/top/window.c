@@ -164,6 +164,7 @@ static void leave(struct pt_window *w, const unsigned char *rec)
 		struct pt_rec_file file;
 		struct pt_rec_lib lib;
 		struct pt_rec_disk disk;
+		struct pt_rec_sock sock;
 		struct pt_rec_name name;
 		struct pt_rec_loss loss;
 		unsigned char b[PT_REC_MAX];
@@ -197,6 +198,11 @@ static void leave(struct pt_window *w, const unsigned char *rec)
 		break;
 	case PT_REC_DISK: /* its counters are what the window's begin at */
 		key.id = r.disk.dev;
+		break;
+	case PT_REC_SOCK: /* likewise; that it connected is past */
+		key.a = r.sock.inode;
+		key.tgid = r.hdr.tgid;
+		r.sock.opened = r.sock.connect_ns = 0;
 		break;
 	case PT_REC_LIB:
 		key.id = r.lib.lib;
