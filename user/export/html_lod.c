@@ -68,7 +68,10 @@ struct pt_lod {
 	uint64_t begin, end; /* of the capture */
 	uint64_t at;	     /* all before is in */
 	uint64_t resolution; /* ns */
-	struct mix mix;	     /* short ones, not put out yet */
+	/* not put out yet: a long piece of one category, or short ones */
+	struct mix mix;
+	bool pure;
+	uint8_t cat;
 	struct pt_bytes out;
 	float (*coarse)[PT_HC_NR]; /* NULL: not wanted now; ns */
 };
@@ -114,10 +117,14 @@ static void flush(struct pt_lod *l)
 
 	if (m->end > m->begin) {
 		put_length(l, m->begin, m->end);
-		put_mix(&l->out, m->time, (double)(m->end - m->begin));
+		if (l->pure)
+			pt_bytes_put(&l->out, l->cat);
+		else
+			put_mix(&l->out, m->time, (double)(m->end - m->begin));
 	}
 	memset(m->time, 0, sizeof(m->time));
 	m->begin = m->end;
+	l->pure = false;
 }
 
 static void put_coarse(struct pt_lod *l, uint64_t begin, uint64_t end,
@@ -141,17 +148,24 @@ static void take(struct pt_lod *l, uint64_t begin, uint64_t end,
 		 const uint8_t *cats, const double *shares, unsigned n)
 {
 	struct mix *m = &l->mix;
-	bool pure = n == 1 && shares[0] >= 1;
+	bool one = n == 1 && shares[0] >= 1;
 	unsigned i;
 
 	for (i = 0; l->coarse && i < n; i++)
 		if (cats[i])
 			put_coarse(l, begin, end, cats[i], shares[i]);
-	if (end - begin >= l->resolution && pure) {
+	if (one && l->pure && l->cat == cats[0]) { /* it goes on */
+		m->end = end;
+		return;
+	}
+	if (l->pure)
 		flush(l);
-		put_length(l, begin, end);
-		pt_bytes_put(&l->out, cats[0]);
-		m->begin = m->end = end;
+	if (one && end - begin >= l->resolution) {
+		flush(l);
+		l->pure = true;
+		l->cat = cats[0];
+		m->begin = begin;
+		m->end = end;
 		return;
 	}
 	m->end = end;
@@ -166,6 +180,7 @@ void pt_lod_mix(struct pt_lod *l, uint64_t begin, uint64_t end,
 {
 	static const uint8_t none = PT_HC_NOTHING;
 	static const double one = 1;
+	unsigned i;
 
 	begin = begin > l->at ? begin : l->at;
 	end = end < l->end ? end : l->end;
@@ -173,7 +188,12 @@ void pt_lod_mix(struct pt_lod *l, uint64_t begin, uint64_t end,
 		return;
 	if (begin > l->at)
 		take(l, l->at, begin, &none, &one, 1);
-	take(l, begin, end, cats, shares, n);
+	for (i = 0; i < n && shares[i] <= 0; i++)
+		;
+	if (i < n)
+		take(l, begin, end, cats, shares, n);
+	else
+		take(l, begin, end, &none, &one, 1);
 	l->at = end;
 }
 
@@ -190,6 +210,7 @@ static void run(struct pt_lod *l, pt_lod_fn fn, const void *src)
 {
 	pt_vec_free(&l->out.b);
 	memset(&l->mix, 0, sizeof(l->mix));
+	l->pure = false;
 	l->at = l->mix.begin = l->mix.end = l->begin;
 	fn(src, l);
 	flush(l);

@@ -39,7 +39,7 @@ function three(v) {
 	return digits(v, a >= 99.95 || a === 0 ? 0 : a >= 9.995 ? 1 : a >= .9995 ? 2 : 3);
 }
 const count = (v) => digits(v, 0);
-const percent = (v) => digits(v * 100, Math.abs(v) >= .0995 || v === 0 ? 0 : 1) + " %";
+const percent = (v) => digits(v * 100, Math.abs(v) >= .0995 || v === 0 ? 0 : Math.abs(v) >= .00095 ? 1 : 2) + " %";
 function seconds(v) {
 	const a = Math.abs(v);
 	if (v === 0) return "0 s";

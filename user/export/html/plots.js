@@ -26,7 +26,7 @@ function plot(def) {
 			scales: { x: Object.assign({ time: false }, def.x.range ? { range: def.x.range } : {}),
 				y: def.y.log ? { distr: 3 } : { range: (s, lo, hi) => [Math.min(0, lo), hi > 0 ? hi * 1.06 : 1] } },
 			axes: [axis({ values: (s, v) => v.map((t) => known(t) ? def.x.format(t) : ""), space: 70, splits: def.x.splits }),
-				axis({ values: (s, v) => v.map((t) => known(t) ? def.y.format(t) : ""), size: 72, label: def.y.label, labelSize: 18, labelFont: "12px system-ui" })],
+				axis({ values: (s, v) => v.map((t) => known(t) ? def.y.format(t) : ""), size: 86, incrs: def.y.bytes ? Array.from({ length: 50 }, (e, i) => Math.pow(2, i)) : undefined, label: def.y.label, labelSize: 18, labelFont: "12px system-ui" })],
 			series: [{ label: def.x.label, value: (s, v) => known(v) ? def.x.format(v) : "–" }].concat(def.series.map((s) => ({
 				label: s.label, stroke: s.points && s.line === false ? look(s.look)[0] : s.ink ? css(s.ink) : look(s.look)[0],
 				width: s.line === false ? 0 : s.width || 1.6, dash: s.dash,

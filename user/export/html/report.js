@@ -7,10 +7,11 @@ const PARTS = ["data_wait", "gpu_wait", "transfer", "sync", "launch", "collectiv
 const WORKER_PARTS = ["cpu", "run_queue", "throttle", "disk", "page_fault", "network", "lock", "ipc", "worker_idle", "prefetch_full", "other"];
 
 /* Between bounds: what is certain solid, what is possible hatched. */
-function meter(lo, hi) {
+function meter(lo, hi, color) {
+	const c = color || "#009e73";
 	return h("div", { class: "meter", "aria-hidden": "true" },
-		h("i", { style: { left: 0, width: 100 * lo + "%" } }),
-		h("i", { class: "between", style: { left: 100 * lo + "%", width: 100 * Math.max(0, hi - lo) + "%" } }));
+		h("i", { style: { left: 0, width: 100 * lo + "%", background: c } }),
+		h("i", { style: { left: 100 * lo + "%", width: 100 * Math.max(0, hi - lo) + "%", background: `repeating-linear-gradient(45deg,${c} 0 3px,transparent 3px 6px)` } }));
 }
 const tile = (k, v, ...d) => h("div", { class: "tile" }, h("div", { class: "k" }, k), h("div", { class: "v" }, v), d.length > 0 && h("div", { class: "d" }, d));
 
@@ -21,12 +22,17 @@ function busyTile(i, many) {
 		bounds && meter(b.hard[0], b.hard[1]),
 		bounds ? [fig(p + "busy.hard.0", "share"), " to ", fig(p + "busy.hard.1", "share"), ", " + word(b.certainty || "")] : b.certainty ? word(b.certainty) : null);
 }
+/* The best guess, and what is certain. */
+function starvedTile() {
+	const s = D.gpu[0].idle.starved || [], both = known(s[0]) && known(s[1]);
+	return tile("GPU idle for want of data", fig("gpu.0.idle.starved." + (known(s[1]) ? 1 : 0), "share"), both && meter(s[0], s[1], "#d55e00"),
+		both ? ["at least ", fig("gpu.0.idle.starved.0", "share"), " of the time"] : "of the time");
+}
 function tiles() {
 	const many = D.gpu.length > 1;
 	return h("div", { class: "tiles" },
 		D.gpu.slice(0, 4).map((g, i) => busyTile(i, many)),
-		D.gpu.length > 0 && tile("GPU idle for want of data", fig("gpu.0.idle.starved.0", "share"), "at least, of the time",
-			known(D.gpu[0].idle.starved && D.gpu[0].idle.starved[1]) && [" · probably ", fig("gpu.0.idle.starved.1", "share")]),
+		D.gpu.length > 0 && starvedTile(),
 		tile("Waiting for data", D.breakdown ? fig("breakdown.data_wait.share", "share") : unknown("breakdown"), "of the trainer's time",
 			D.breakdown && [" · ", fig("breakdown.data_wait.seconds", "s")]),
 		tile("Steps", fig("steps.per_second", "per_second"), fig("steps.count", "count"), " in ", fig("capture.duration", "s"),
@@ -174,7 +180,7 @@ function seriesPlots() {
 	const has = (k) => s.some((p) => known(p[k])), col = (k) => s.map((p) => known(p[k]) ? p[k] : null);
 	const one = (id, title, unit, list) => {
 		const here = list.filter(([k]) => has(k));
-		if (here.length) out.push(plot({ id, title, data: [xs].concat(here.map(([k]) => col(k))), x: { label: "time", format: secs }, y: { format: FORMATS[unit] },
+		if (here.length) out.push(plot({ id, title, data: [xs].concat(here.map(([k]) => col(k))), x: { label: "time", format: secs }, y: { format: FORMATS[unit], bytes: /^bytes/.test(unit) },
 			series: here.map(([, label, l, dash]) => ({ label, look: l, dash, fill: here.length === 1, points: xs.length < 40 ? 5 : 0 })) }));
 	};
 	one("plot-wait", "Share of the time that waits for data", "share", [["data_wait_share", "data wait", "data_wait"], ["gpu_util", "GPU utilization", "gpu_busy", [6, 3]]]);
@@ -294,7 +300,7 @@ function gpus() {
 /* What this page does not know yet: arrays that later versions add. */
 function others() {
 	return ["disks", "peers", "writes"].filter((k) => Array.isArray(D[k]) && D[k].length && typeof D[k][0] === "object").map((k) => {
-		const keys = [...new Set(D[k].flatMap((e) => Object.keys(e)))].filter((n) => D[k].some((e) => known(e[n]) && typeof e[n] !== "object")).slice(0, 12);
+		const keys = [...new Set(D[k].flatMap((e) => Object.keys(e)))].filter((n) => D[k].some((e) => known(e[n]) && typeof e[n] !== "object") && !/^(dev|inode|major|minor)$/.test(n)).slice(0, 12);
 		return section(k, { disks: "Disks", peers: "Network peers", writes: "Writes" }[k], table(keys.map((n) => {
 			const num = D[k].some((e) => typeof e[n] === "number");
 			const unit = /bps$/.test(n) ? "bytes_s" : /bytes|size$/.test(n) ? "bytes" : /_ms$/.test(n) ? "ms" : /_us$/.test(n) ? "us" : /_s$|seconds$/.test(n) ? "s" : /share$/.test(n) ? "share" : "count";
