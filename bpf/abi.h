@@ -84,6 +84,8 @@ _Static_assert(sizeof(struct pt_hdr) == 32, "pt_hdr");
 #define PT_F_AGAIN 0x0200	  /* OFF: ... as in the wait before on it */
 #define PT_F_READY_FIRST 0x0400	  /* OFF: the object is the first one that was
 				   * ready when an epoll wait ended */
+#define PT_F_INSIDE 0x0800	  /* OFF: on a Unix socket whose other end is
+				   * of the target */
 
 struct pt_rec_fork {
 	struct pt_hdr hdr; /* the parent */

@@ -215,7 +215,7 @@ static __always_inline struct pt_sock *pt_sock_get(const struct sock *sk,
 
 /*
  * Thread `t` waits on a socket (`over`: has just waited, found when it ended).
- * PT_F_AWAITED and PT_F_AGAIN, where they hold.
+ * PT_F_AWAITED and PT_F_AGAIN, where they hold; PT_F_INSIDE.
  */
 static __noinline __attribute__((unused)) __u32
 pt_sock_wait(struct task_struct *t, __u64 file, __u64 inode, __s32 nr,
@@ -229,7 +229,12 @@ pt_sock_wait(struct task_struct *t, __u64 file, __u64 inode, __s32 nr,
 	if (!t)
 		return 0;
 	sk = pt_file_sock(file);
-	s = sk ? pt_sock_get(sk, inode, t) : NULL;
+	if (!sk)
+		return 0;
+	if (BPF_CORE_READ(sk, __sk_common.skc_family) == PT_AF_UNIX &&
+	    pt_unix_inside(sk))
+		return PT_F_INSIDE;
+	s = pt_sock_get(sk, inode, t);
 	if (!s)
 		return 0;
 	now = bpf_ktime_get_ns();

@@ -41,6 +41,8 @@ bool pt_wait_inside(const struct pt_an *an, const struct pt_iv *iv)
 {
 	const struct pt_sock *s = pt_wait_sock(an, iv);
 
+	if (iv->sock & PT_IV_SOCK_INSIDE)
+		return true;
 	if (s && s->ends.family != PT_AF_UNIX)
 		return inside(an, s);
 	return iv->valid_wake && pt_model_proc(an->m, iv->waker_tgid);

@@ -128,7 +128,8 @@ static void iv_from_record(const struct pt_model *m, struct pt_iv *iv,
 		iv->sock = (r->hdr.flags & PT_F_AWAITED ? PT_IV_SOCK_AWAITED : 0) |
 			   (r->hdr.flags & PT_F_AGAIN ? PT_IV_SOCK_AGAIN : 0) |
 			   (r->hdr.flags & PT_F_READY_FIRST ?
-				    PT_IV_SOCK_FIRST_READY : 0);
+				    PT_IV_SOCK_FIRST_READY : 0) |
+			   (r->hdr.flags & PT_F_INSIDE ? PT_IV_SOCK_INSIDE : 0);
 	iv->valid_wake = iv->wait != PT_WAIT_RUNQ && pt_waker_valid(r);
 	/* The descriptor that a poll waits on could not be read (a sleep that
 	 * was under way at attach): a valid waker's pipe is it. */

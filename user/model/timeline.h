@@ -61,6 +61,7 @@ struct pt_iv {
 #define PT_IV_SOCK_AWAITED 1
 #define PT_IV_SOCK_AGAIN 2
 #define PT_IV_SOCK_FIRST_READY 4
+#define PT_IV_SOCK_INSIDE 8 /* a Unix socket to a process of the target */
 
 struct pt_gpu_call {
 	uint64_t begin, end; /* end == begin where the return is not watched */
