@@ -11,16 +11,19 @@ import collections
 
 Scenario = collections.namedtuple(
     "Scenario", "name aim draw about program slow_disk rate hogs net_ms ask_ms "
-    "env stop quota also roots checks latency_us room_mb kinds pattern")
+    "env stop quota also roots checks latency_us room_mb kinds pattern "
+    "net_rate")
 ALL = frozenset("root wait steps guilty causes severity busy".split())
 
 
 def scenario(name, aim, about, draw, program="job.py", slow_disk=None,
              rate=(20, 32), hogs=0, net_ms=None, ask_ms=None, env=None,
              stop=None, quota=False, also=(), roots=None, without="",
-             latency_us=(0, 0), room_mb=None, kinds=(), pattern=None):
+             latency_us=(0, 0), room_mb=None, kinds=(), pattern=None,
+             net_rate=None):
     """draw(u, i) gives the arguments: u(a, b) is a real, i(a, b) an integer.
-    rate: MiB/s of the slow disk; net_ms: delay of the data server; ask_ms:
+    rate: MiB/s of the slow disk; net_ms: delay of the data server, net_rate:
+    its bytes a second on each connection; ask_ms:
     mean pause of the client; stop: index of the worker to stop; quota:
     the runner gives each worker a quarter of a core; also:
     verdicts that must be there beside the root; roots: where the runner
@@ -31,7 +34,7 @@ def scenario(name, aim, about, draw, program="job.py", slow_disk=None,
     return Scenario(name, aim, draw, about, program, slow_disk, rate, hogs,
                     net_ms, ask_ms, env or {}, stop, quota, tuple(also), roots,
                     ALL - frozenset(without.split()), latency_us, room_mb,
-                    tuple(kinds), pattern)
+                    tuple(kinds), pattern, net_rate)
 
 
 def plain(text):
@@ -118,6 +121,9 @@ TORCH = [
              slow_disk="auto", rate=(8, 12)),
     scenario("network", "network_bound", "items from a late server",
              lambda u, i: "--workers %d --cpu-ms 1" % i(2, 3), net_ms=(8, 16)),
+    scenario("network_slow", "network_bound", "items from a slow server",
+             lambda u, i: "--workers %d --cpu-ms 1 --net-kb 128" % i(2, 3),
+             net_ms=(0.1, 0.5), net_rate=(6e6, 12e6)),
     scenario("lock_cpu", "lock_bound", "workers share a lock, computing",
              lambda u, i: "--workers 4 --lock-ms %.1f" % u(6, 9)),
     scenario("lock_sleep", "lock_bound", "workers share a lock, sleeping",

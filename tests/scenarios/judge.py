@@ -77,6 +77,16 @@ def severity_of(report, name):
     return None
 
 
+def check_peer(s, report, wrong):
+    """The runner's server, and what it makes slow: its rate, or its delay."""
+    v = next(v for v in report["verdicts"] if v["id"] == "network_bound")
+    kind = "send" if s.net_rate else "answer"
+    if not (v["subject"]["peer"] or "").startswith("127.0.0.1:"):
+        wrong.append("peer: %s" % v["subject"]["peer"])
+    if not v["title"].endswith(" to %s." % kind):
+        wrong.append("peer: not slow to %s: %s" % (kind, v["title"]))
+
+
 def check_root(s, truth, report, f, wrong):
     f["labels"] = sorted(s.roots or truth.roots())
     f["root"] = root_of(report)
@@ -84,6 +94,9 @@ def check_root(s, truth, report, f, wrong):
     if "root" in s.checks and f["root"] not in f["labels"]:
         wrong.append("root: %s, by the log %s %s" % (
             f["root"], "/".join(f["labels"]), f["loss"]))
+    if s.net_ms and f["root"] == "network_bound" and \
+            "sockets" in report["capture"]["hooks"]:
+        check_peer(s, report, wrong)
     if f["labels"] == ["balanced"]:
         loud = [v["id"] for v in report["verdicts"] if v["severity"] in LOUD
                 and v["id"] not in s.also and v["id"] != "unstable_steps"]
