@@ -100,6 +100,7 @@ static __always_inline void pt_unix_name(struct pt_rec_sock *r,
 	const struct unix_sock *u = (const struct unix_sock *)sk;
 	struct unix_address *a;
 	const struct sock *peer;
+	__u32 len;
 
 	if (!bpf_core_type_exists(struct unix_sock))
 		return;
@@ -107,9 +108,15 @@ static __always_inline void pt_unix_name(struct pt_rec_sock *r,
 	a = peer ? BPF_CORE_READ((const struct unix_sock *)peer, addr) : NULL;
 	if (!a)
 		a = BPF_CORE_READ(u, addr);
-	if (a)
-		bpf_probe_read_kernel(r->path, sizeof(r->path),
-				      &a->name[0].sun_path);
+	if (!a)
+		return;
+	/* Behind its end lies other memory of the kernel. */
+	len = BPF_CORE_READ(a, len) - sizeof(__u16);
+	if ((__s32)len <= 0)
+		return;
+	if (len > sizeof(r->path))
+		len = sizeof(r->path);
+	bpf_probe_read_kernel(r->path, len, &a->name[0].sun_path);
 }
 
 static __always_inline void pt_sock_ends(struct pt_rec_sock *r,
