@@ -29,7 +29,8 @@ def scenario(name, aim, about, draw, program="job.py", slow_disk=None,
     verdicts that must be there beside the root; roots: where the runner
     itself makes the cause; without: checks that the log cannot answer;
     latency_us: of the slow file system; room_mb: a memory limit leaves the
-    pages of files so much; kinds: of io_bound, by what the runner made slow;
+    pages of files so much; kinds: of io_bound, by what the runner made slow
+    (None: it may say that it cannot tell);
     pattern: in which order the job says that it reads its one large file."""
     return Scenario(name, aim, draw, about, program, slow_disk, rate, hogs,
                     net_ms, ask_ms, env or {}, stop, quota, tuple(also), roots,
@@ -87,7 +88,7 @@ TORCH = [
     scenario("pack_seq", "io_bound", "one large file in order, slow disk",
              lambda u, i: "--workers %d --cache dropped --access seq "
              "--record-kb 256 --cpu-ms %.1f" % (i(2, 3), u(0.5, 1.5)),
-             slow_disk="blkio", kinds=("bandwidth",), pattern="sequential"),
+             slow_disk="blkio", kinds=("bandwidth", None), pattern="sequential"),
     scenario("pack_random", "io_bound", "records in no order, slow access",
              lambda u, i: "--workers %d --cache dropped --access random "
              "--record-kb 48 --cpu-ms %.1f" % (i(2, 3), u(0.5, 1.5)),

@@ -48,60 +48,75 @@ struct moments {
 	double n, mt, mx, mc, sxc, scc;
 };
 
-/* Opening a file is another thing than reading it, and what brought no bytes
- * (the end of a file) says nothing of them. */
-static bool fits(const struct pt_io_unit *u)
+enum fit_on {
+	ON_C,	  /* who waited meanwhile */
+	ON_SHARE, /* n c */
+	ON_BYTES, /* n c, beside c */
+};
+
+/*
+ * Opening a file is another thing than reading it, and what brought no bytes
+ * (the end of a file) says nothing of them. On a long run the kernel reads
+ * ahead: what a call returns is not what its wait was for. Runs that one
+ * request can fetch are.
+ */
+static bool fits(const struct pt_io_unit *u, enum fit_on on)
 {
-	return !u->opening && u->x > 0;
+	return !u->opening && u->x > 0 && (on != ON_BYTES || u->sized);
 }
 
-static struct moments moments_of(const pt_io_units *v)
+static double x_of(const struct pt_io_unit *u, enum fit_on on)
+{
+	return on == ON_C ? u->c : u->x;
+}
+
+static struct moments moments_of(const pt_io_units *v, enum fit_on on)
 {
 	struct moments m = { 0 };
 	size_t i;
 
 	for (i = 0; i < v->n; i++)
-		m.n += fits(&v->v[i]);
+		m.n += fits(&v->v[i], on);
 	for (i = 0; i < v->n; i++) {
-		if (!fits(&v->v[i]))
+		if (!fits(&v->v[i], on))
 			continue;
 		m.mt += v->v[i].t / m.n;
-		m.mx += v->v[i].x / m.n;
+		m.mx += x_of(&v->v[i], on) / m.n;
 		m.mc += v->v[i].c / m.n;
 	}
 	for (i = 0; i < v->n; i++) {
 		double dc = v->v[i].c - m.mc;
 
-		if (!fits(&v->v[i]))
+		if (!fits(&v->v[i], on))
 			continue;
-
 		m.scc += dc * dc;
-		m.sxc += dc * (v->v[i].x - m.mx);
+		m.sxc += dc * (x_of(&v->v[i], on) - m.mx);
 	}
 	return m;
 }
 
 /*
- * Least squares of t on x, with an intercept and, where `beside`, with c: by the
- * part of x that those do not explain (Frisch and Waugh 1933). Single waits are
+ * Least squares of t on c, on n c, or on n c with an intercept and c beside it: by the
+ * part of n c that those do not explain (Frisch and Waugh 1933). Single waits are
  * noisy and skewed, so the error of the slope is White's (1980), which does not
  * take the spread to be the same everywhere.
  */
-static struct pt_io_part fit(const pt_io_units *v, bool beside, double spread)
+static struct pt_io_part fit(const pt_io_units *v, enum fit_on on, double spread)
 {
 	struct pt_io_part out = { NAN, NAN };
-	struct moments m = moments_of(v);
+	struct moments m = moments_of(v, on);
+	bool beside = on == ON_BYTES && m.scc > 0;
 	double k = 0, kt = 0, srr = 0, srt = 0, meat = 0, b;
 	size_t i;
 
 	if (m.n < PT_IO_FIT_WAITS || !(m.mt > 0) || !(m.mx > 0))
 		return out;
-	if (beside && m.scc > 0)
+	if (beside)
 		k = m.sxc / m.scc;
 	for (i = 0; i < v->n; i++) {
-		double r = v->v[i].x - m.mx - k * (v->v[i].c - m.mc);
+		double r = x_of(&v->v[i], on) - m.mx - k * (v->v[i].c - m.mc);
 
-		if (!fits(&v->v[i]))
+		if (!fits(&v->v[i], on))
 			continue;
 		srr += r * r;
 		srt += r * (v->v[i].t - m.mt);
@@ -109,14 +124,16 @@ static struct pt_io_part fit(const pt_io_units *v, bool beside, double spread)
 	if (!(sqrt(srr / m.n) >= spread * m.mx))
 		return out;
 	b = srt / srr;
-	for (i = 0; beside && m.scc > 0 && i < v->n; i++)
-		kt += !fits(&v->v[i]) ? 0 : (v->v[i].c - m.mc) *
-		      (v->v[i].t - m.mt - b * (v->v[i].x - m.mx)) / m.scc;
+	for (i = 0; beside && i < v->n; i++)
+		kt += !fits(&v->v[i], on) ? 0 : (v->v[i].c - m.mc) *
+		      (v->v[i].t - m.mt -
+			 b * (x_of(&v->v[i], on) - m.mx)) / m.scc;
 	for (i = 0; i < v->n; i++) {
-		double dc = v->v[i].c - m.mc, dx = v->v[i].x - m.mx;
+		double dc = v->v[i].c - m.mc;
+		double dx = x_of(&v->v[i], on) - m.mx;
 		double r = dx - k * dc, e = v->v[i].t - m.mt - b * dx - kt * dc;
 
-		if (!fits(&v->v[i]))
+		if (!fits(&v->v[i], on))
 			continue;
 		meat += r * r * e * e;
 	}
@@ -247,20 +264,34 @@ static void sum_files(const struct pt_an *an, struct cost *all, uint64_t sum,
 	o->random = sum ? (double)hopped / (double)sum : 0;
 }
 
-static int look_at_files(struct pt_an *an, const pt_io_units *v,
-			 struct pt_io *o)
+/* Are the file's runs short enough for one request? What waits for longer ones
+ * is summed up. */
+static bool sized(const struct pt_an *an, const struct pt_io_unit *u,
+		  uint64_t *longer)
+{
+	struct pt_file_key key = { u->inode, u->dev };
+	const struct pt_place *p = pt_place_of(an->places, &key);
+
+	if (p && pt_place_run(p) > PT_IO_REQUEST)
+		*longer += u->ns;
+	return p && pt_place_run(p) <= PT_IO_REQUEST;
+}
+
+static int look_at_files(struct pt_an *an, pt_io_units *v, struct pt_io *o)
 {
 	struct cost *all = NULL, *c, *tmp;
-	uint64_t sum = 0, opening = 0;
+	uint64_t sum = 0, opening = 0, longer = 0;
 	int err = 0;
 	size_t i;
 
 	for (i = 0; i < v->n && !err; i++) {
 		err = add_cost(&all, &v->v[i]);
+		v->v[i].sized = sized(an, &v->v[i], &longer);
 		sum += v->v[i].ns;
 		opening += v->v[i].opening ? v->v[i].ns : 0;
 	}
 	o->opening = sum ? (double)opening / (double)sum : 0;
+	o->long_runs = 2 * longer >= sum;
 	if (!err)
 		sum_files(an, all, sum, o);
 	if (!err)
@@ -340,8 +371,9 @@ int pt_measure_io(struct pt_an *an, struct pt_trainer *t, struct pt_io *out)
 	if (!err && v.n && an->places)
 		err = look_at_files(an, &v, out);
 	if (!err && v.n) {
-		out->by_bytes = fit(&v, true, PT_IO_FIT_SIZES);
-		out->by_share = fit(&v, false, PT_IO_FIT_SPREAD);
+		out->by_bytes = fit(&v, ON_BYTES, PT_IO_FIT_SIZES);
+		out->by_share = fit(&v, out->long_runs ? ON_C : ON_SHARE,
+				    PT_IO_FIT_SPREAD);
 		out->refault = refaults(an, out);
 		if (an->places)
 			decide(out);

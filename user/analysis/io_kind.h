@@ -31,6 +31,7 @@ struct pt_io {
 	struct pt_io_part {
 		double value, se; /* standard error */
 	} by_bytes, by_share;
+	bool long_runs;	   /* half of the waiting is for files read on and on */
 	double opening;	   /* part of the waiting in open, stat and the like */
 	double visits_per_s, visit_bytes; /* files gone through; NAN unknown */
 	uint64_t files;	   /* that were waited for, or read; 0 unknown */

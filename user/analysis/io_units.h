@@ -9,6 +9,7 @@ struct pt_io_unit {
 	double t; /* ms */
 	double c; /* makers that waited meanwhile, itself included */
 	double x; /* c times the bytes that the thread obtained for it */
+	bool sized; /* these are what the wait was for: see io_kind.c */
 	uint64_t ns;
 	uint64_t inode; /* 0 unknown */
 	uint32_t dev;

@@ -71,11 +71,19 @@ const struct pt_place *pt_place_of(const struct pt_places *all,
 	return p;
 }
 
+/* As wide, where places are known to the page only or exactly. */
+static bool as_wide(int64_t a, int64_t b, bool pages)
+{
+	uint64_t off = (uint64_t)a - (uint64_t)b;
+
+	return pages ? off + PAGE < 2 * PAGE + 1 : !off;
+}
+
 /* The stride that more than half of the votes are for, if one is (Boyer and
  * Moore's majority vote). */
-static void vote(struct pt_place *p, int64_t stride, uint64_t n)
+static void vote(struct pt_place *p, int64_t stride, uint64_t n, bool pages)
 {
-	if (p->stride == stride) {
+	if (as_wide(p->stride, stride, pages)) {
 		p->votes += n;
 	} else if (p->votes >= n) {
 		p->votes -= n;
@@ -110,9 +118,10 @@ static void move_to(struct reader *t, const struct pt_read *r)
 		p->jumps++;
 	if (t->run_known)
 		stride = (int64_t)(r->offset - t->run);
-	if (r->offset && stride && stride == t->stride) {
+	if (r->offset && stride && t->stride &&
+	    as_wide(stride, t->stride, r->door == PT_DOOR_PAGES)) {
 		p->strided++;
-		vote(p, stride, 1);
+		vote(p, stride, 1, r->door == PT_DOOR_PAGES);
 	}
 	t->stride = stride;
 	t->run = r->offset;
@@ -144,7 +153,7 @@ static void take_read(const struct pt_thread *th, struct reader *t,
 	p->jumps += (uint64_t)s->forward + s->backward;
 	p->strided += s->strided;
 	if (s->strided)
-		vote(p, s->stride, s->strided);
+		vote(p, s->stride, s->strided, r->door == PT_DOOR_PAGES);
 	t->last = s->last;
 	t->stride = s->stride;
 	t->run_known = false;

@@ -77,6 +77,8 @@
 #define PT_IO_ONE_FILE 0.5
 /* A dataset of files has at least so many in a window. */
 #define PT_IO_MANY_FILES 16
+/* Disks and network file systems take requests up to about that. */
+#define PT_IO_REQUEST (1024.0 * 1024)
 /* A fit needs so many waits, and what they were for must vary (its standard
  * deviation, of its mean): else length and size cannot be told apart. */
 /* Bytes a second of the slowest link in use (100 Mbit/s Ethernet); disks give
