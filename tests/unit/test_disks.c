@@ -231,6 +231,33 @@ static void damage(void **state)
 	st_free(&s);
 }
 
+/* A trace that is trimmed keeps where the disk's counters stood then, and what
+ * was told once. */
+static void trimmed(void **state)
+{
+	struct pt_model *m = pt_model_new();
+	struct stream s = { 0 };
+	size_t i;
+
+	(void)state;
+	begin(&s);
+	strcpy(disk(&s, 1, PART)->fstype, "xfs");
+	for (i = 0; i < 100; i++)
+		counters(disk(&s, 10 * i, DISK), i, i, i);
+	st_preempted(&s, P, P, T0 + 998 * ST_MS, T0 + ST_S);
+	st_seal(&s);
+	for (i = 0; i < s.recs.n; i++)
+		assert_int_equal(pt_model_feed(m, &s.recs.v[i].r,
+					       s.recs.v[i].r.hdr.size), 0);
+	assert_int_equal(m->disks.n, 101);
+	assert_int_equal(pt_model_trim(m, 1), 0);
+	assert_int_equal(m->disks.n, 52); /* 490 ms to 990 ms, and the other */
+	assert_int_equal(m->disks.v[0].dev, PART);
+	assert_int_equal(m->disks.v[1].reads, 49);
+	pt_model_free(m);
+	st_free(&s);
+}
+
 /* ---- mountinfo and counters ---------------------------------------------------- */
 
 static void mount_lines(void **state)
@@ -326,6 +353,7 @@ int main(void)
 		cmocka_unit_test(outside_of_the_window),
 		cmocka_unit_test(where_files_lie),
 		cmocka_unit_test(damage),
+		cmocka_unit_test(trimmed),
 		cmocka_unit_test(mount_lines),
 		cmocka_unit_test(hostile_mount_lines),
 		cmocka_unit_test(disk_counters),

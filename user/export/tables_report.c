@@ -171,6 +171,56 @@ static int files_rows(const struct pt_export *x, struct pt_rows *to)
 	return err;
 }
 
+static const struct pt_col disks_cols[] = {
+	TEXT("name"), INT("dev"), TEXT("kind"), TEXT("model"), INT("reads"),
+	INT("read_bytes"), INT("writes"), INT("write_bytes"), INT("failed"),
+	REAL("latency_mean_ms"), REAL("latency_p50_ms"),
+	REAL("latency_p99_ms"), REAL("latency_max_ms"), REAL("queue_depth"),
+	INT("queue_depth_max"), REAL("target_share"), REAL("busy_share"),
+};
+static int disks_rows(const struct pt_export *x, struct pt_rows *to)
+{
+	size_t i;
+	int err = 0;
+
+	for (i = 0; i < x->r->n_disks && !err; i++) {
+		const struct pt_r_disk *d = &x->r->disks[i];
+		double seen = d->latency_ms.n ? 0 : NAN;
+
+		err = PT_ROW(to, S(d->name), I(d->dev), S(d->kind), S(d->model),
+			     I(d->reads), I(d->read_bytes), I(d->writes),
+			     I(d->write_bytes), I(d->failed),
+			     D(d->latency_ms.mean + seen),
+			     D(d->latency_ms.p50 + seen),
+			     D(d->latency_ms.p99 + seen),
+			     D(d->latency_ms.max + seen), D(d->depth_mean),
+			     I(d->depth_max), D(d->target_share),
+			     D(d->busy_share));
+	}
+	return err;
+}
+
+static const struct pt_col writes_cols[] = {
+	TEXT("path"), INT("dev"), ID("inode"), INT("pid"), INT("calls"),
+	INT("fsyncs"), INT("bytes"), REAL("write_s"), REAL("fsync_s"),
+	REAL("blocked_s"), TEXT("fs"), TEXT("fs_class"), TEXT("device"),
+};
+static int writes_rows(const struct pt_export *x, struct pt_rows *to)
+{
+	size_t i;
+	int err = 0;
+
+	for (i = 0; i < x->r->n_writes && !err; i++) {
+		const struct pt_r_write *w = &x->r->writes[i];
+
+		err = PT_ROW(to, S(w->path), I(w->dev), pt_cell_id(w->inode),
+			     I(w->pid), I(w->calls), I(w->fsyncs), I(w->bytes),
+			     D(w->write_s), D(w->fsync_s), D(w->blocked_s),
+			     S(w->fs), S(w->fs_class), S(w->device));
+	}
+	return err;
+}
+
 static const struct pt_col peers_cols[] = {
 	TEXT("address"), INT("port"), TEXT("protocol"), INT("connections"),
 	INT("opened"), INT("bytes"), REAL("rate_bps"), REAL("wait_s"),
@@ -325,7 +375,8 @@ static int series_rows(const struct pt_export *x, struct pt_rows *to)
 		      sizeof(name##_cols) / sizeof(*name##_cols), name##_rows }
 const struct pt_table pt_report_tables[] = {
 	TABLE(capture),	 TABLE(steps),	    TABLE(breakdown), TABLE(causes),
-	TABLE(workers),	 TABLE(files),	    TABLE(peers),
+	TABLE(workers),	 TABLE(files),	    TABLE(disks),     TABLE(writes),
+	TABLE(peers),
 	TABLE(verdicts),  TABLE(evidence),
 	TABLE(operations), TABLE(gpu),	    TABLE(series),
 };

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
-#define MAX_DISK_RECORDS (1u << 20)
+#define MAX_DISK_RECORDS (1u << 16) /* 25 MB, 18 hours of one disk */
 #define LATENCY_MAX (1ull << 50) /* sums of it over all records fit */
 
 int pt_feed_block(struct pt_model *m, const struct pt_rec_block *r)
@@ -28,12 +28,52 @@ static uint64_t sane(uint64_t v)
 	return v >> 60 ? PT_DISK_UNKNOWN : v;
 }
 
+static bool is_counters(const struct pt_rec_disk *d)
+{
+	return d->disk == d->dev;
+}
+
+/* Every second sample of the counters goes; what is told once stays. */
+static void thin_out(struct pt_model *m)
+{
+	size_t i, n = 0, seen = 0;
+
+	for (i = 0; i < m->disks.n; i++) {
+		const struct pt_rec_disk *d = &m->disks.v[i];
+
+		/* the first ones are the trace's begin */
+		if (i >= MAX_DISK_RECORDS / 64 && is_counters(d) && ++seen % 2)
+			continue;
+		m->disks.v[n++] = *d;
+	}
+	m->disks.n = n;
+}
+
+void pt_trim_disks(struct pt_model *m, uint64_t before)
+{
+	size_t i, k, n = 0;
+
+	for (i = 0; i < m->disks.n; i++) {
+		const struct pt_rec_disk d = m->disks.v[i];
+		bool old = is_counters(&d) && d.hdr.ts < before;
+
+		/* the last one of each disk before is where the rest begins */
+		for (k = i + 1; old && k < m->disks.n; k++)
+			if (m->disks.v[k].dev == d.dev)
+				break;
+		if (old && k < m->disks.n && m->disks.v[k].hdr.ts < before)
+			continue;
+		m->disks.v[n++] = d;
+	}
+	m->disks.n = n;
+}
+
 int pt_feed_disk(struct pt_model *m, const struct pt_rec_disk *r)
 {
 	struct pt_rec_disk d = *r;
 
 	if (m->disks.n >= MAX_DISK_RECORDS)
-		return 0;
+		thin_out(m);
 	d.name[sizeof(d.name) - 1] = d.model[sizeof(d.model) - 1] = 0;
 	d.fstype[sizeof(d.fstype) - 1] = d.mount[sizeof(d.mount) - 1] = 0;
 	d.reads = sane(d.reads);

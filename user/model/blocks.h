@@ -9,6 +9,9 @@
 int pt_feed_block(struct pt_model *m, const struct pt_rec_block *r);
 int pt_feed_disk(struct pt_model *m, const struct pt_rec_disk *r);
 
+/* Drop counters from before this moment, but for the last ones. */
+void pt_trim_disks(struct pt_model *m, uint64_t before);
+
 /* The last that was told of this device number; NULL: nothing. */
 const struct pt_rec_disk *pt_model_disk(const struct pt_model *m, uint32_t dev);
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "model/acts.h"
+#include "model/blocks.h"
 #include "model/model.h"
 #include "model/socks.h"
 #include "model/timeline.h"
@@ -161,6 +162,7 @@ int pt_model_cut(struct pt_model *m, uint64_t before)
 	for (i = 0; i < m->blocks.n && m->blocks.v[i].hdr.ts < before; i++)
 		;
 	KEEP_TAIL(&m->blocks, i);
+	pt_trim_disks(m, before);
 	if (m->begin_unix_ns)
 		m->begin_unix_ns += before - begin;
 	m->trimmed_ns += before - begin;
