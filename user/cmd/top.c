@@ -353,9 +353,10 @@ static int run(void *ctx)
 	}
 	l->screen = !pt_term_open(pt_want_color());
 	pt_top_init(&l->v, !l->o->ascii, l->screen && pt_want_color());
+	l->status = begin(l);
+	/* from the attach on, which may have taken its time */
 	if (l->o->duration > 0)
 		l->end_ns = pt_clock_ns() + (uint64_t)(l->o->duration * 1e9);
-	l->status = begin(l);
 	if (l->status) /* the screen goes, the sentence must not */
 		memcpy(why, l->v.status, sizeof(why));
 	else

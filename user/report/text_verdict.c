@@ -63,11 +63,14 @@ static const char *amount(struct pt_tx *t, double v, const char *unit)
 	return pt_tx_esc(t, text, 0);
 }
 
-/* What says nothing to who only wants the reasons: a figure that is unknown,
- * and the probability that a test of chance gave. */
+/* What says nothing to who only wants the reasons: a figure that is unknown, or
+ * 0 where a threshold is to be reached, and the probability that a test of
+ * chance gave. */
 static bool is_detail(const struct pt_r_evidence *e)
 {
-	return !isfinite(e->value) || (e->metric && strstr(e->metric, "chance"));
+	return !isfinite(e->value) ||
+	       (e->value == 0 && isfinite(e->threshold)) ||
+	       (e->metric && strstr(e->metric, "chance"));
 }
 
 static void evidence(struct pt_tx *t, const struct pt_r_verdict *v, int indent)
