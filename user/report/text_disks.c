@@ -6,6 +6,7 @@
 
 #define DISKS_SHOWN 4
 #define WRITES_SHOWN 10
+#define BUSY_SHOWN 0.05 /* a disk that idles holds nobody up */
 #define REQUESTS_SHOWN 16 /* fewer are a start-up's, not the job's */
 
 static double bytes(int64_t v)
@@ -21,7 +22,8 @@ void pt_tx_disks(struct pt_tx *t, const struct pt_report *r)
 		const struct pt_r_disk *d = &r->disks[i];
 		const struct pt_dist *l = &d->latency_ms;
 
-		if (d->reads + d->writes < REQUESTS_SHOWN && !t->o.verbose)
+		if (!t->o.verbose && (d->reads + d->writes < REQUESTS_SHOWN ||
+				      d->busy_share < BUSY_SHOWN))
 			continue;
 		if (!shown++) {
 			pt_tx_label(t, "Disks");
