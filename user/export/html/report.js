@@ -256,22 +256,8 @@ function whatif() {
 		known(D.whatif.best_workers) && [" Best number of workers: ", fig("whatif.best_workers", "count"), "."]), h("div", { class: "two" }, out, h("div", {}, list)));
 }
 
-/* ---- files, operations ---------------------------------------------------------------- */
+/* ---- operations, GPU ------------------------------------------------------------------ */
 
-const share = (p, name) => ({ name: name || p, unit: "share", get: (e) => e[p], path: p });
-const col = (p, unit, name) => ({ name: name || p, unit, get: (e) => e[p], path: p });
-const lonely = (rows, cols) => cols.filter((c) => c.text || rows.some((r) => known(c.get(r))));
-function files() {
-	const f = D.files || [], i = limitOf("reads");
-	const why = i >= 0 && h("p", { class: "note" }, text(LIMITS[i].reason), " ", h("a", { href: "#limit-" + (i + 1) }, "limit " + (i + 1)));
-	if (!f.length) return section("files", "Files", h("p", {}, "No read of a file was told apart in this capture."), why);
-	const cols = lonely(f, [{ name: "file", text: true, mono: true, get: (e) => e.path, show: (e) => known(e.path) ? text(e.path, "mono") : h("span", { class: "unknown" }, "no name, inode " + clean(e.inode)) },
-		{ name: "file system", text: true, get: (e) => e.fs },
-		col("reads", "count"), col("bytes", "bytes", "read"), col("reread_bytes", "bytes", "read again"), col("read_s", "s", "time in reads"), col("blocked_s", "s", "blocked"),
-		col("p99_ms", "ms", "p99"), share("cached_share", "cached"), col("faults", "count"), col("fault_bytes", "bytes", "by faults"), col("fault_s", "s", "in faults"), col("opens", "count")])
-		.filter((c) => c.name !== "file system" || f.some((e) => known(e.fs)));
-	return section("files", "Files", table(cols, f, { path: "files", id: "files-table", first: 15 }), why);
-}
 function operations() {
 	const o = D.operations || [];
 	if (!o.length) return section("operations", "Operations", h("p", {}, "No call of a GPU library was seen."));
@@ -297,17 +283,6 @@ function gpus() {
 
 /* ---- the capture itself ------------------------------------------------------------------ */
 
-/* What this page does not know yet: arrays that later versions add. */
-function others() {
-	return ["disks", "peers", "writes"].filter((k) => Array.isArray(D[k]) && D[k].length && typeof D[k][0] === "object").map((k) => {
-		const keys = [...new Set(D[k].flatMap((e) => Object.keys(e)))].filter((n) => D[k].some((e) => known(e[n]) && typeof e[n] !== "object") && !/^(dev|inode|major|minor)$/.test(n)).slice(0, 12);
-		return section(k, { disks: "Disks", peers: "Network peers", writes: "Writes" }[k], table(keys.map((n) => {
-			const num = D[k].some((e) => typeof e[n] === "number");
-			const unit = /bps$/.test(n) ? "bytes_s" : /bytes|size$/.test(n) ? "bytes" : /_ms$/.test(n) ? "ms" : /_us$/.test(n) ? "us" : /_s$|seconds$/.test(n) ? "s" : /share$/.test(n) ? "share" : "count";
-			return { name: word(n), text: !num, unit, get: (e) => e[n], path: n, show: num ? null : (e) => known(e[n]) ? text(String(e[n])) : "" };
-		}), D[k], { path: k, id: k + "-table", first: 15 }));
-	});
-}
 function capture() {
 	const c = D.capture, hooks = Object.entries(c.hooks || {}), l = D.loader || {};
 	const value = (s) => s && known(s.value) ? String(s.value) : null;
@@ -330,13 +305,13 @@ function reportPage(T) {
 		h("h1", { class: "text" }, clean(name)),
 		h("p", { class: "sub" }, [known(t.pid) && "pid " + t.pid, known(t.user) && "user " + clean(t.user), known(D.host.hostname) && clean(D.host.hostname), known(D.host.kernel) && "Linux " + clean(D.host.kernel),
 			when && !isNaN(when) && when.toISOString().slice(0, 19).replace("T", " ") + " UTC", seconds(D.capture.duration || 0) + " traced"].concat(labels).filter((s) => s).join(" · ")),
-		tiles(), verdicts(),
+		tiles(), windows(), verdicts(),
 		section("timeline", "Timeline", line ? line.element : h("p", {}, "Nothing to draw.")),
 		breakdown(), section("steps", "Steps", stepFacts(), stepPlots(T.steps || {}, steps), outliers()),
 		ranks(), workers(), whatif(),
-		section("series", "Over time", h("div", { class: "two" }, seriesPlots()), h("p", { class: "note" }, "Growth of memory: ", known(D.memory && D.memory.growth_per_min) ? [fig("memory.growth_per_min", "bytes"), " a minute"] : unknown("memory.growth_per_min"))),
-		gpus(), files(), operations(), others(), capture(),
+		section("series", "Over time", h("div", { class: "two" }, seriesPlots()), memory(), h("p", { class: "note" }, "Growth of memory: ", known(D.memory && D.memory.growth_per_min) ? [fig("memory.growth_per_min", "bytes"), " a minute"] : unknown("memory.growth_per_min"))),
+		gpus(), files(), disks(), writes(), peers(), operations(), capture(),
 	];
 	return { parts, draw: line ? line.draw : () => 0,
-		nav: [["verdicts", "Verdicts"], ["timeline", "Timeline"], ["time", "Time"], ["steps", "Steps"], ["workers", "Workers"], ["whatif", "What if"], ["series", "Over time"], ["gpu", "GPU"], ["files", "Files"], ["operations", "Operations"], ["capture", "Capture"]] };
+		nav: [["windows", "Windows"], ["verdicts", "Verdicts"], ["timeline", "Timeline"], ["time", "Time"], ["steps", "Steps"], ["workers", "Workers"], ["whatif", "What if"], ["series", "Over time"], ["gpu", "GPU"], ["files", "Files"], ["disks", "Disks"], ["writes", "Writes"], ["peers", "Network"], ["operations", "Operations"], ["capture", "Capture"]] };
 }
