@@ -91,17 +91,17 @@ TORCH = [
              slow_disk="blkio", kinds=("bandwidth", None), pattern="sequential"),
     scenario("pack_random", "io_bound", "records in no order, slow access",
              lambda u, i: "--workers %d --cache dropped --access random "
-             "--record-kb 48 --cpu-ms %.1f" % (i(2, 3), u(0.5, 1.5)),
+             "--record-kb 48 --cpu-ms %.1f" % (i(2, 3), u(0.1, 0.5)),
              slow_disk="fuse", rate=(400, 600), latency_us=(8000, 12000),
              kinds=("random_access",), pattern="random"),
     scenario("pack_stride", "io_bound", "every eighth record, slow access",
              lambda u, i: "--workers %d --cache dropped --access stride "
-             "--record-kb 32 --cpu-ms %.1f" % (i(2, 3), u(0.5, 1.5)),
+             "--record-kb 32 --cpu-ms %.1f" % (i(2, 3), u(0.1, 0.5)),
              slow_disk="fuse", rate=(400, 600), latency_us=(8000, 12000),
              kinds=("random_access",), pattern="stride"),
     scenario("small_files", "io_bound", "many small files, slow access",
              lambda u, i: "--workers %d --cache dropped --files 400 --vary-kb "
-             "4:60 --cpu-ms %.1f" % (i(2, 3), u(0.5, 1.5)),
+             "4:60 --cpu-ms %.1f" % (i(2, 3), u(0.1, 0.5)),
              slow_disk="fuse", rate=(400, 600), latency_us=(8000, 12000),
              kinds=("many_small_files",)),
     scenario("one_reader", "io_bound", "one reader, storage far away",
@@ -111,8 +111,8 @@ TORCH = [
              kinds=("latency",)),
     scenario("small_cache", "io_bound", "less memory than is read",
              lambda u, i: "--workers 2 --access random --record-kb 256 "
-             "--pack-mb 384 --warm-pack --cpu-ms %.1f" % u(0.5, 1.5),
-             slow_disk="blkio", rate=(20, 28), room_mb=80,
+             "--pack-mb 384 --warm-pack --cpu-ms %.1f" % u(0.1, 0.5),
+             slow_disk="blkio", rate=(8, 12), room_mb=80,
              kinds=("page_cache_too_small",), pattern="random"),
     scenario("tiny_files", "cpu_bound", "fast disk, many tiny files",
              lambda u, i: "--workers 2 --cache dropped --files 512 --file-kb 4 "
