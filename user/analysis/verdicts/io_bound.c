@@ -43,7 +43,7 @@ static const char *title(struct pt_an *an, const struct pt_facts *f,
 	case PT_IO_CACHE:
 		n = bytes(an, (double)an->r->memory.room);
 		return n ? pt_arena_printf(an->a,
-			"The GPU waits for storage that memory is too small to spare it: %.0f %% of the waiting for data is workers blocked in file reads%s, and %.0f %% of what they fetch had been in memory and was evicted (%s is left for files).",
+			"The GPU waits for files that memory is too small to keep: %.0f %% of the waiting for data is workers blocked in file reads%s, and %.0f %% of what they fetch had been in memory and was evicted (%s is left for files).",
 			share, at, fmin(100, 100 * io->refault), n) : NULL;
 	case PT_IO_BANDWIDTH:
 		return pt_arena_printf(an->a,
@@ -114,19 +114,17 @@ static const char *advice(struct pt_an *an, const struct pt_facts *f,
 {
 	const struct pt_r_memory *m = &an->r->memory;
 	const char *more = more_workers(an, f), *keep = keep_it(an, io);
-	const char *a, *b;
+	const char *b;
 
 	if (!more || !keep)
 		return NULL;
 	switch (io->kind) {
 	case PT_IO_CACHE:
-		a = bytes(an, (double)m->set.seen[0]);
 		b = bytes(an, (double)m->room);
-		return a && b ? pt_arena_printf(an->a,
-			"Give the job more memory (%s), or let it go through less: %s has room for %s and at least %s is read. A smaller format of the data, or fewer copies of it in the workers, helps as well; else a faster disk.",
-			m->limit == PT_NULL ? "the machine's is full" : "it is limited by its control group",
-			m->limit == PT_NULL ? "the page cache" : "its control group",
-			b, a) : NULL;
+		return b ? pt_arena_printf(an->a,
+			"Give the job more memory (%s, and files have %s of it), or let it go through less data: a smaller format, or fewer copies of things in the workers. Else a faster disk: what is evicted is fetched again.",
+			m->limit == PT_NULL ? "the machine's is full" :
+			"its control group limits it", b) : NULL;
 	case PT_IO_BANDWIDTH:
 		return pt_arena_printf(an->a,
 			"Read fewer bytes (a smaller or compressed format) or move the data to a faster disk or into memory: more workers share the same bytes a second.%s",
