@@ -23,6 +23,7 @@
 #define PT_ABI_VERSION 1
 #define PT_COMM_LEN 16
 #define PT_PATH_LEN 192
+#define PT_LONG_PATH_LEN 448 /* of a FILE record that is PT_REC_MAX long */
 #define PT_REC_MAX 512 /* no record is longer; readers reject more */
 
 /* ---- record kinds: append only ---------------------------------------- */
@@ -38,6 +39,7 @@
 #define PT_REC_TASK 10	    /* a thread that existed when tracing began */
 #define PT_REC_NVTX 11	    /* a range that the program named: begin or end */
 #define PT_REC_READS 12	    /* short read calls of a thread on one file, summed */
+#define PT_REC_FAULTS 13    /* page faults of a thread on one mapped file, summed */
 #define PT_REC_BLOCK 14	    /* block requests of a thread at one disk, summed */
 #define PT_REC_WRITES 15    /* write and fsync calls of a thread on one file */
 #define PT_REC_SOCK 16	    /* a socket: its two ends, and what came in so far */
@@ -86,6 +88,10 @@ _Static_assert(sizeof(struct pt_hdr) == 32, "pt_hdr");
 				   * ready when an epoll wait ended */
 #define PT_F_INSIDE 0x0800	  /* OFF: on a Unix socket whose other end is
 				   * of the target */
+#define PT_F_FAULT 0x1000	  /* OFF: inside a page fault of a mapped file,
+				   * which is the object, in a call or not */
+#define PT_F_TEXT 0x2000	  /* FAULTS: of a file that is mapped to be
+				   * executed: a program or a library */
 
 struct pt_rec_fork {
 	struct pt_hdr hdr; /* the parent */
@@ -263,8 +269,32 @@ struct pt_rec_reads {
 _Static_assert(sizeof(struct pt_rec_reads) == 160, "pt_rec_reads");
 #define PT_READS_SIZE_MIN 96 /* of older versions */
 
-/* Path components, innermost first, each NUL-terminated, up to the mount's
- * root; `parts` of them. PT_F_READ_FAILED or parts == 0: no name. */
+/* Faults on pages of a mapped file that the page tables did not have, one
+ * after the other. hdr.ts: the last of them began. */
+struct pt_rec_faults {
+	struct pt_hdr hdr;
+	__u64 begin_ts; /* of the first */
+	__u64 inode;
+	__u64 bytes;	/* that they brought into the page cache, whole pages */
+	__u64 offset;	/* of the first one's page, bytes */
+	__u32 dev;
+	__u32 count;	/* all of them: some found their page in the page cache */
+	__u32 major;	/* those that brought pages in, or waited */
+	__u16 door;	/* PT_FAULT_DOOR_* */
+	__u16 pad;
+};
+_Static_assert(sizeof(struct pt_rec_faults) == 80, "pt_rec_faults");
+
+#define PT_FAULT_DOOR_NONE 0
+#define PT_FAULT_DOOR_TRACEPOINT 1 /* mm_filemap_fault, Linux 6.12 */
+#define PT_FAULT_DOOR_FENTRY 2	   /* filemap_fault() */
+#define PT_FAULT_DOOR_KPROBE 3	   /* the same */
+#define PT_FAULT_DOOR_ADDS 4 /* only pages that a thread outside of a call adds */
+
+/* Path components as the thread that met the file names them, innermost first,
+ * each NUL-terminated; `parts` of them. PT_F_READ_FAILED or parts == 0: no
+ * name. Written again when the file is met under another name: the one before
+ * it in time counts. Long paths make a longer record: `path` goes on behind. */
 struct pt_rec_file {
 	struct pt_hdr hdr;
 	__u64 inode;
@@ -449,8 +479,12 @@ struct pt_rec_host {
 	__u32 read_door;    /* PT_DOOR_* that opened */
 	__u32 read_more;    /* bit 1 << PT_DOOR_*: opened beside it */
 	char boot_id[40];
+	__u32 fault_door;   /* PT_FAULT_DOOR_*; records of older versions end
+			     * before it */
+	__u32 pad;
 };
-_Static_assert(sizeof(struct pt_rec_host) == 96, "pt_rec_host");
+_Static_assert(sizeof(struct pt_rec_host) == 104, "pt_rec_host");
+#define PT_HOST_SIZE_MIN 96 /* of older versions */
 
 #define PT_PROC_UNKNOWN (-1)
 struct pt_rec_proc { /* user space; hdr.tid == hdr.tgid */

@@ -7,13 +7,12 @@
 #ifndef PT_AGG_BPF_H
 #define PT_AGG_BPF_H
 
-#include "object.bpf.h"
+#include "name.bpf.h"
 
 #define PT_AGG_MAX_NS 100000000 /* age at which a sum is written */
 /* A read elsewhere in the file ends a sum so often in that time, so that each
  * record is one run; further ones are only counted. */
 #define PT_AGG_JUMPS 256
-#define PT_PAGE_SHIFT 12
 #define PT_EFAULT 14
 #define PT_PAGE_SIZE (1 << PT_PAGE_SHIFT)
 #define PT_NO_OFFSET (~0ULL)
@@ -253,6 +252,23 @@ static __always_inline void pt_agg_last(struct pt_thread *th,
 		pt_pages_end(th, task);
 	if (th->agg.count)
 		pt_agg_flush(th, task);
+}
+
+/* The file of a read that is not in the sum yet. What was summed before it got
+ * another name goes under the old one. */
+static __always_inline void pt_read_name(struct pt_thread *th,
+					 struct task_struct *task, __u64 file,
+					 struct pt_file_key *key, __u64 ts)
+{
+	if (!pt_file_new(file, key))
+		return;
+	if (th->agg.count && th->agg.inode == key->inode &&
+	    th->agg.dev == key->dev && !*(volatile __u32 *)&th->agg.in_use) {
+		*(volatile __u32 *)&th->agg.in_use = 1;
+		pt_agg_flush(th, task);
+		*(volatile __u32 *)&th->agg.in_use = 0;
+	}
+	pt_file_write(th, task, file, key, ts);
 }
 
 /* A read call is over: into the sum, or a record by itself. */

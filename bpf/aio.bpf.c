@@ -82,6 +82,9 @@ int BPF_PROG(pt_aio_fexit, struct kiocb *req, const struct iocb *iocb,
 	e.offset = iocb->aio_offset;
 	e.door = PT_DOOR_AIO;
 	e.fetched = ~0ULL; /* not watched from its submission on */
+	key.inode = e.inode;
+	key.dev = e.dev;
+	pt_read_name(th, task, file, &key, e.end);
 	if (ret) {
 		e.ret = ret;
 		pt_read_note(th, task, &e);
@@ -93,8 +96,5 @@ int BPF_PROG(pt_aio_fexit, struct kiocb *req, const struct iocb *iocb,
 		e.flags = PT_F_BOUND;
 		pt_agg_add(th, task, &e);
 	}
-	key.inode = e.inode;
-	key.dev = e.dev;
-	pt_file_note(th, task, file, &key, e.end);
 	return 0;
 }

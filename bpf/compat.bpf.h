@@ -118,10 +118,71 @@ static __always_inline __u64 pt_fd_file(struct task_struct *t, __u64 fd)
 	return file;
 }
 
-/* f_path is a plain member up to 6.12 and one of a union later: same name. */
-static __always_inline struct dentry *pt_file_dentry(__u64 file)
+#define PT_OVERLAYFS 0x794c7630 /* OVERLAYFS_SUPER_MAGIC */
+
+/* The inode below an overlay's open file, by its open file there; 0 unknown.
+ * 6.13 put a structure between the two. */
+static __always_inline __u64 pt_overlay_inode(__u64 file)
 {
-	return BPF_CORE_READ((struct file *)file, f_path.dentry);
+	struct file *below = BPF_CORE_READ((struct file *)file, private_data);
+
+	if (bpf_core_type_exists(struct ovl_file))
+		below = BPF_CORE_READ((struct ovl_file *)below, realfile);
+	return (__u64)BPF_CORE_READ(below, f_inode);
+}
+
+/*
+ * The path that a file was opened by. f_path is a plain member up to 6.12 and
+ * one of a union later: same name. Mapping an overlay's file maps the one below
+ * it; that has the overlay's path in f_path up to 6.7, and behind itself since
+ * 6.8, in which case a bit of its mode says so: FMODE_BACKING, which 6.14
+ * renumbered (the release that also gave dentries d_shortname).
+ */
+static __always_inline struct dentry *pt_file_dentry(__u64 file,
+						     struct vfsmount **mnt)
+{
+	struct file *f = (struct file *)file;
+
+	if (bpf_core_field_exists(struct backing_file, user_path)) {
+		__u32 bit = bpf_core_field_exists(struct dentry, d_shortname) ?
+				    1u << 24 : 1u << 25;
+
+		if (BPF_CORE_READ(f, f_mode) & bit) {
+			struct backing_file *b = (struct backing_file *)file;
+			struct dentry *d = BPF_CORE_READ(b, user_path.dentry);
+			struct vfsmount *m = BPF_CORE_READ(b, user_path.mnt);
+
+			/* or the bit means something else by now */
+			if (d && m && BPF_CORE_READ(d, d_sb) ==
+					      BPF_CORE_READ(m, mnt_sb)) {
+				*mnt = m;
+				return d;
+			}
+		}
+	}
+	*mnt = BPF_CORE_READ(f, f_path.mnt);
+	return BPF_CORE_READ(f, f_path.dentry);
+}
+
+/*
+ * Pages of a folio: one, or a power of two. Larger ones are told by PG_head in
+ * their first word, which is the flags whatever type they have. Their order is
+ * in the low byte of the next page's since 6.6, and a byte of its own before.
+ */
+static __always_inline __u64 pt_folio_pages(struct folio *folio)
+{
+	__u32 head = bpf_core_enum_value(enum pageflags, PG_head);
+	unsigned long flags = 0;
+	__u32 order = 0;
+
+	if (bpf_probe_read_kernel(&flags, sizeof(flags), folio) ||
+	    !(flags & (1ul << (head & 63))))
+		return 1;
+	if (bpf_core_field_exists(folio->_folio_order))
+		order = BPF_CORE_READ(folio, _folio_order);
+	else if (bpf_core_field_exists(folio->_flags_1))
+		order = BPF_CORE_READ(folio, _flags_1) & 0xff;
+	return order < 20 ? 1ull << order : 1;
 }
 
 #endif

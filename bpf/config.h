@@ -14,7 +14,7 @@ struct pt_config {
 	__u32 block;	  /* 1: block requests are counted */
 	__u32 sockets;	  /* 1: SOCK records */
 	__u32 epoll;	  /* 1: what ended an epoll wait is looked for */
-	__u32 pad;
+	__u32 fault_door; /* PT_FAULT_DOOR_* */
 };
 _Static_assert(sizeof(struct pt_config) == 48, "pt_config");
 

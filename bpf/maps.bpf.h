@@ -47,6 +47,20 @@ struct pt_pages {
 	__u16 active, counted; /* counted: the call will be, see pt_pages_end */
 };
 
+/* Page faults on one mapped file, not written yet; the last of them. */
+struct pt_faults {
+	__u64 inode, begin, end, bytes, offset;
+	__u64 index;   /* page of the last */
+	__u64 counted; /* the task's faults that were over when it began */
+	__u32 dev, count, major;
+	__s32 nr;      /* system call that it is in, or PT_SYSCALL_NONE */
+	__u32 in_use;  /* its thread is just changing it */
+	__u16 on;      /* there was a last */
+	__u16 hit;     /* ... and it has been counted as a major one */
+	__u16 flags;
+	__u16 pad[3];
+};
+
 /*
  * One thread of the target. Written by the CPU that switches the thread, and
  * its wake half by the CPU that wakes it; read by the iterator, which checks
@@ -81,6 +95,7 @@ struct pt_thread {
 	__u64 write_ts; /* a write or fsync call runs since; 0 none */
 	__u64 write_file, write_inode;
 	__u32 write_dev, write_fn;
+	struct pt_faults faults;
 	__u32 seq;
 	__u32 start;
 	__u32 dev;
@@ -130,12 +145,22 @@ struct pt_threads_map {
 	__type(value, struct pt_thread);
 };
 
+/* The name under which a file was written last. */
+struct pt_named {
+	__u64 id;   /* tells a name from another; see pt_name_id() */
+	__u32 text; /* PT_TEXT_*: is it mapped to be executed? */
+	__u32 pad;
+};
+#define PT_TEXT_UNKNOWN 0
+#define PT_TEXT_NO 1
+#define PT_TEXT_YES 2
+
 /* Files whose name was written; an evicted one is merely named again. */
 struct pt_files_map {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, PT_MAX_FILES);
 	__type(key, struct pt_file_key);
-	__type(value, __u8);
+	__type(value, struct pt_named);
 };
 
 struct pt_texts_map {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* What a system call works on: inode, socket, futex; and file names. */
+/* What a system call works on: inode, socket, futex. */
 #ifndef PT_OBJECT_BPF_H
 #define PT_OBJECT_BPF_H
 
@@ -96,21 +96,13 @@ static __always_inline __u16 pt_mode_kind(__u16 mode)
 	return PT_OBJ_OTHER;
 }
 
-/* By BTF's type of the argument of a tracing program: plain loads, where every
- * step of pt_file_object is a call. */
-static __always_inline void pt_typed_object(struct file *file, struct pt_object *o)
-{
-	struct inode *inode = file->f_inode;
-
-	o->file = (__u64)file;
-	o->id = inode->i_ino;
-	o->dev = inode->i_sb->s_dev;
-	o->kind = pt_mode_kind(inode->i_mode);
-}
-
+/* An overlay's file is known by the one that has its data: page faults and
+ * the page cache know no other. The name stays the overlay's. */
 static __always_inline void pt_file_object(__u64 file, struct pt_object *o)
 {
+	struct super_block *sb;
 	struct inode *inode;
+	__u64 below, magic;
 
 	o->file = file;
 	inode = BPF_CORE_READ((struct file *)file, f_inode);
@@ -118,13 +110,38 @@ static __always_inline void pt_file_object(__u64 file, struct pt_object *o)
 		o->failed = PT_F_READ_FAILED;
 		return;
 	}
-	o->id = BPF_CORE_READ(inode, i_ino);
-	o->dev = BPF_CORE_READ(inode, i_sb, s_dev);
 	o->kind = pt_mode_kind(BPF_CORE_READ(inode, i_mode));
+	sb = BPF_CORE_READ(inode, i_sb);
+	magic = o->kind == PT_OBJ_FILE ? BPF_CORE_READ(sb, s_magic) : 0;
 	/* Inside the kernel epolls, eventfds, ... are regular files since 6.16. */
-	if (o->kind == PT_OBJ_FILE &&
-	    BPF_CORE_READ(inode, i_sb, s_magic) == PT_ANON_INODE_MAGIC)
+	if (magic == PT_ANON_INODE_MAGIC)
 		o->kind = PT_OBJ_OTHER;
+	if (magic == PT_OVERLAYFS) {
+		below = pt_overlay_inode(file);
+		if (below) {
+			inode = (struct inode *)below;
+			sb = BPF_CORE_READ(inode, i_sb);
+		}
+	}
+	o->id = BPF_CORE_READ(inode, i_ino);
+	o->dev = BPF_CORE_READ(sb, s_dev);
+}
+
+/* By BTF's type of the argument of a tracing program: plain loads, where every
+ * step of pt_file_object is a call. */
+static __always_inline void pt_typed_object(struct file *file, struct pt_object *o)
+{
+	struct inode *inode = file->f_inode;
+	struct super_block *sb = inode->i_sb;
+
+	o->kind = pt_mode_kind(inode->i_mode);
+	if (sb->s_magic == PT_OVERLAYFS && o->kind == PT_OBJ_FILE) {
+		pt_file_object((__u64)file, o);
+		return;
+	}
+	o->file = (__u64)file;
+	o->id = inode->i_ino;
+	o->dev = sb->s_dev;
 }
 
 #define PT_AF_UNIX 1
@@ -193,92 +210,6 @@ static __always_inline void pt_call_object(struct task_struct *t, __s32 nr,
 		return;
 	}
 	pt_fd_object(t, fd, o);
-}
-
-/* The name has room to overrun: the verifier cannot relate offset and size,
- * so that every component may be as long as the whole path. */
-struct pt_file_slot {
-	struct pt_rec_file rec;
-	char spill[PT_PATH_LEN];
-};
-#define PT_MAX_PARTS 8
-
-static __noinline int pt_file_path(struct pt_file_slot *s, __u64 file)
-{
-	struct dentry *d = pt_file_dentry(file), *up;
-	__u32 off = 0, parts = 0, cut = 0;
-	const unsigned char *name;
-	long n;
-	int i;
-
-	for (i = 0; i < PT_MAX_PARTS; i++) {
-		if (!d)
-			break;
-		up = BPF_CORE_READ(d, d_parent);
-		if (up == d)
-			goto done; /* the root of its file system */
-		name = BPF_CORE_READ(d, d_name.name);
-		if (off >= PT_PATH_LEN)
-			break;
-		n = bpf_probe_read_kernel_str(s->rec.path + off, PT_PATH_LEN,
-					      name);
-		if (n <= 0 || n > PT_PATH_LEN)
-			break;
-		if (off + n > PT_PATH_LEN) {
-			cut = 1;
-			if (!parts)
-				parts = 1;
-			break;
-		}
-		/* A name that fills the field exactly was cut by the helper. */
-		if (n == PT_PATH_LEN)
-			cut = 1;
-		off += n;
-		parts++;
-		d = up;
-	}
-	cut = 1;
-done:
-	s->rec.path[PT_PATH_LEN - 1] = 0;
-	s->rec.parts = parts;
-	s->rec.truncated = cut;
-	if (!parts)
-		s->rec.hdr.flags |= PT_F_READ_FAILED;
-	return 0;
-}
-
-/* Write the name of a regular file once. */
-static __noinline __attribute__((unused)) int
-pt_file_note(struct pt_thread *th, struct task_struct *t, __u64 file,
-	     struct pt_file_key *key, __u64 ts)
-{
-	struct pt_file_slot *s;
-	struct inode *inode;
-	__u8 one = 1;
-
-	if (!pt_cfg.file_names || bpf_map_lookup_elem(&pt_files, key))
-		return 0;
-	/* At a system call's exit another thread may have closed the file. */
-	inode = BPF_CORE_READ((struct file *)file, f_inode);
-	if (BPF_CORE_READ(inode, i_ino) != key->inode)
-		return 0;
-	s = bpf_ringbuf_reserve(&pt_ring, sizeof(*s), 0);
-	if (!s) {
-		__sync_fetch_and_add(&th->seq, 1);
-		pt_lost(PT_LOSS_FILES_FULL);
-		return 0;
-	}
-	__builtin_memset(&s->rec, 0, sizeof(s->rec));
-	pt_hdr_fill(&s->rec.hdr, sizeof(s->rec), PT_REC_FILE, th, t, ts);
-	s->rec.inode = key->inode;
-	s->rec.dev = key->dev;
-	s->rec.size = BPF_CORE_READ(inode, i_size);
-	s->rec.mode = BPF_CORE_READ(inode, i_mode);
-	s->rec.fs_magic = (__u32)BPF_CORE_READ(inode, i_sb, s_magic);
-	pt_file_path(s, file);
-	bpf_map_update_elem(&pt_files, key, &one, BPF_ANY);
-	pt_rec_submit(s);
-	return 0;
 }
 
 #endif

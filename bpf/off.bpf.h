@@ -3,6 +3,7 @@
 #ifndef PT_OFF_BPF_H
 #define PT_OFF_BPF_H
 
+#include "name.bpf.h"
 #include "sock.bpf.h"
 
 /*
@@ -17,6 +18,31 @@ static __always_inline void pt_off_seed(struct pt_thread *th, __u64 now)
 		return;
 	if (*(volatile __u64 *)&th->since != now)
 		__sync_val_compare_and_swap(&th->off_ts, now, 0);
+}
+
+/* Faults of the task that are over. One that has to wait and look again counts
+ * when it is done, and so does one that the kernel makes for the thread. */
+static __always_inline __u64 pt_faults_over(struct task_struct *t)
+{
+	return t->maj_flt + t->min_flt;
+}
+
+/* Is it still in the fault that was noted last? The count stands still in one
+ * that failed too: the next call shows that it is over. */
+static __always_inline bool pt_in_fault(const struct pt_thread *th,
+					struct task_struct *t, __s32 nr)
+{
+	return th->faults.on && th->faults.nr == nr &&
+	       th->faults.counted == pt_faults_over(t);
+}
+
+/* The fault brings something in, or waits: that makes it a major one. */
+static __always_inline void pt_fault_hit(struct pt_thread *th)
+{
+	if (th->faults.hit)
+		return;
+	th->faults.hit = 1;
+	th->faults.major++;
 }
 
 /* Why the thread left the CPU. `own` as in pt_call_object: true in the
@@ -36,8 +62,16 @@ static __always_inline void pt_off_begin(struct pt_thread *th,
 	if (state) {
 		if (BPF_CORE_READ_BITFIELD(task, in_iowait))
 			flags |= PT_F_IOWAIT;
-		pt_call_object(task, th->syscall, arg, own, &o);
-		flags |= o.failed;
+		if (own && pt_in_fault(th, task, th->syscall)) {
+			o.id = th->faults.inode;
+			o.dev = th->faults.dev;
+			o.kind = PT_OBJ_FILE;
+			flags |= PT_F_FAULT;
+			pt_fault_hit(th);
+		} else {
+			pt_call_object(task, th->syscall, arg, own, &o);
+			flags |= o.failed;
+		}
 	} else {
 		flags |= PT_F_PREEMPTED;
 	}
@@ -56,7 +90,7 @@ static __always_inline void pt_off_begin(struct pt_thread *th,
 		th->off_ts = now;
 	else
 		pt_off_seed(th, now);
-	if (o.kind == PT_OBJ_FILE) {
+	if (o.kind == PT_OBJ_FILE && o.file) {
 		struct pt_file_key key = { .inode = o.id, .dev = o.dev };
 
 		pt_file_note(th, task, o.file, &key, now);

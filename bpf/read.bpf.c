@@ -104,12 +104,12 @@ static __always_inline void read_end(struct pt_thread *th,
 	if (e.fetched != ~0ULL)
 		e.fetched -= th->read_bytes;
 	th->read_ts = 0;
-	pt_read_note(th, task, &e);
 	if (file && e.kind == PT_OBJ_FILE) {
 		struct pt_file_key key = { .inode = e.inode, .dev = e.dev };
 
-		pt_file_note(th, task, file, &key, e.end);
+		pt_read_name(th, task, file, &key, e.end);
 	}
+	pt_read_note(th, task, &e);
 }
 
 static __always_inline int fn_begin(struct file *file, const loff_t *pos,
@@ -375,7 +375,7 @@ static __always_inline void pages_name(struct pt_thread *th,
 				   .dev = th->pages.dev };
 
 	if (file)
-		pt_file_note(th, task, file, &key, th->pages.ts);
+		pt_read_name(th, task, file, &key, th->pages.ts);
 }
 
 /*

@@ -4,6 +4,7 @@
 #include "block.bpf.h"
 #include "off.bpf.h"
 #include "write.bpf.h"
+#include "fault.bpf.h"
 
 static __always_inline void switch_out(struct pt_thread *th,
 				       struct task_struct *task, bool preempt,
@@ -23,6 +24,8 @@ static __always_inline void switch_out(struct pt_thread *th,
 		pt_agg_block(th, task);
 	if (!preempt)
 		pt_wagg_block(th, task);
+	if (!preempt && th->faults.count)
+		pt_faults_block(th, task, now);
 	pt_off_begin(th, task, preempt ? 0 : pt_task_state(task), true, now);
 	pt_block_note(th, task);
 }

@@ -3,6 +3,7 @@
 #include "agg.bpf.h"
 #include "off.bpf.h"
 #include "write.bpf.h"
+#include "fault.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -104,6 +105,7 @@ int BPF_PROG(pt_exit, struct task_struct *task)
 	if (th && pt_is_watching()) {
 		pt_agg_last(th, task);
 		pt_wagg_block(th, task);
+		pt_faults_last(th, task);
 		if (pt_cfg.read_door == PT_DOOR_KPROBE && th->read_ts)
 			pt_lost(PT_LOSS_RETURN);
 		now = bpf_ktime_get_ns();
@@ -173,6 +175,7 @@ static __always_inline void write_open(struct task_struct *task, __u64 now,
 	if (final) {
 		pt_agg_last(th, task);
 		pt_wagg_block(th, task);
+		pt_faults_last(th, task);
 	}
 	off_ts = *(volatile __u64 *)&th->off_ts;
 	since = th->since;

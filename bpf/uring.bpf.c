@@ -113,11 +113,11 @@ int BPF_PROG(pt_ring_complete, void *ring, void *request)
 	e.offset = ~0ULL;
 	e.door = PT_DOOR_IO_URING;
 	e.fetched = ~0ULL; /* the ring's accounting, not the call's */
-	pt_read_note(th, task, &e);
 	if (file && e.kind == PT_OBJ_FILE) {
 		fk.inode = e.inode;
 		fk.dev = e.dev;
-		pt_file_note(th, task, file, &fk, e.end);
+		pt_read_name(th, task, file, &fk, e.end);
 	}
+	pt_read_note(th, task, &e);
 	return 0;
 }

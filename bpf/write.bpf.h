@@ -7,7 +7,7 @@
 #ifndef PT_WRITE_BPF_H
 #define PT_WRITE_BPF_H
 
-#include "object.bpf.h"
+#include "name.bpf.h"
 
 #define PT_WAGG_MAX_NS 100000000
 

@@ -35,6 +35,11 @@ enum {
 	true = 1,
 };
 
+/* The number is the kernel's: relocated. */
+enum pageflags {
+	PG_head = 6,
+};
+
 /* Numbers of the bpf() interface (stable). */
 enum bpf_map_type {
 	BPF_MAP_TYPE_HASH = 1,
@@ -65,12 +70,17 @@ typedef struct {
 } atomic_t;
 
 struct qstr {
+	__u64 hash_len;
 	const unsigned char *name;
 };
 
 struct dentry {
 	struct dentry *d_parent;
 	struct qstr d_name;
+	struct super_block *d_sb;
+	union {
+		unsigned char string[40];
+	} d_shortname; /* optional: 6.14 */
 };
 
 struct super_block {
@@ -81,19 +91,45 @@ struct super_block {
 struct inode {
 	unsigned short i_mode;
 	struct super_block *i_sb;
+	struct address_space *i_mapping;
 	unsigned long i_ino;
 	loff_t i_size;
 };
 
+struct vfsmount {
+	struct dentry *mnt_root;
+	struct super_block *mnt_sb;
+};
+
+struct mount {
+	struct mount *mnt_parent;
+	struct dentry *mnt_mountpoint;
+	struct vfsmount mnt;
+};
+
 struct path {
+	struct vfsmount *mnt;
 	struct dentry *dentry;
 };
 
+struct fs_struct {
+	struct path root;
+};
+
 struct file {
+	unsigned int f_mode;
 	struct inode *f_inode;
 	struct path f_path;
 	loff_t f_pos;
 	void *private_data;
+};
+
+struct backing_file { /* optional: 6.5 */
+	struct path user_path; /* optional: 6.8 */
+};
+
+struct ovl_file { /* optional: 6.13, where overlayfs is there */
+	struct file *realfile;
 };
 
 struct fdtable {
@@ -208,15 +244,56 @@ struct task_struct {
 	pid_t tgid;
 	struct task_struct *real_parent;
 	__u64 start_time;
+	unsigned long min_flt;
+	unsigned long maj_flt;
 	char comm[16];
+	struct fs_struct *fs;
 	struct files_struct *files;
+	struct mm_struct *mm;
 	struct signal_struct *signal;
 	struct task_io_accounting ioac;
 	struct bpf_local_storage *bpf_storage;
 };
 
+struct rb_node {
+	struct rb_node *rb_right;
+	struct rb_node *rb_left;
+};
+
+struct rb_root {
+	struct rb_node *rb_node;
+};
+
+struct rb_root_cached {
+	struct rb_root rb_root;
+};
+
 struct address_space {
 	struct inode *host;
+	struct rb_root_cached i_mmap;
+};
+
+struct mm_struct;
+
+struct vm_area_struct {
+	struct mm_struct *vm_mm;
+	unsigned long vm_flags;
+	struct file *vm_file;
+	struct {
+		struct rb_node rb;
+	} shared;
+};
+
+struct vm_fault {
+	struct vm_area_struct *vma;
+	unsigned long pgoff;
+};
+
+struct folio {
+	struct address_space *mapping;
+	unsigned long index;
+	unsigned char _folio_order; /* optional: up to 6.5 */
+	unsigned long _flags_1; /* optional: 5.18 */
 };
 
 struct kiocb {

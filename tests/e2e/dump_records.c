@@ -6,6 +6,7 @@
  *   dump_records PID SECONDS [light|standard|full] [perf]
  */
 #include <poll.h>
+#include <stddef.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,16 +36,24 @@ static void print_name(const char *key, const char *s, size_t max)
 static void print_path(const struct pt_rec_file *f)
 {
 	const char *p = f->path;
-	const char *part[16];
-	int i, n = f->parts < 16 ? f->parts : 16;
+	size_t left = f->hdr.size - offsetof(struct pt_rec_file, path), l;
+	const char *part[32];
+	int i, n = f->parts < 32 ? f->parts : 32;
 
-	for (i = 0; i < n && p < f->path + PT_PATH_LEN; i++) {
+	for (i = 0; i < n && left; i++) {
+		l = strnlen(p, left);
 		part[i] = p;
-		p += strnlen(p, (size_t)(f->path + PT_PATH_LEN - p)) + 1;
+		l += l < left;
+		p += l;
+		left -= l;
 	}
 	printf(" path=");
-	while (i-- > 0)
-		printf("/%s", part[i]);
+	while (i-- > 0) {
+		printf("/");
+		for (p = part[i]; *p; p++)
+			printf(*p > 32 && *p < 127 && *p != '\\' ? "%c" :
+			       "\\x%02x", (unsigned char)*p);
+	}
 }
 
 static void print_off(const struct pt_rec_off *o)
@@ -69,7 +78,8 @@ static void print_record(void *ctx, const void *rec, size_t len)
 {
 	static const char *const names[] = { "?", "FORK", "EXEC", "EXIT", "COMM",
 					     "OFF", "ENTER", "RETURN", "READ",
-					     "FILE", "TASK", "NVTX", "READS" };
+					     "FILE", "TASK", "NVTX", "READS",
+					     "FAULTS" };
 	static const char *const user[] = { "SAMPLE", "LOSS", "LIB", "MARK",
 					    "HOST" };
 	const struct pt_hdr *h = rec;
@@ -78,7 +88,7 @@ static void print_record(void *ctx, const void *rec, size_t len)
 	(void)ctx;
 	(void)len;
 	printf("%s ts=%llu tid=%u tgid=%u cpu=%u flags=%x seq=%u start=%u",
-	       h->kind <= 12 ? names[h->kind] :
+	       h->kind <= 13 ? names[h->kind] :
 	       h->kind >= 64 && h->kind <= 68 ? user[h->kind - 64] : "?",
 	       h->ts, h->tid, h->tgid, h->cpu, h->flags, h->seq, h->start);
 	switch (h->kind) {
@@ -104,6 +114,14 @@ static void print_record(void *ctx, const void *rec, size_t len)
 
 		printf(" code=%x", e->exit_code);
 		print_totals(&e->tot);
+		break;
+	}
+	case PT_REC_FAULTS: {
+		const struct pt_rec_faults *f = rec;
+
+		printf(" begin=%llu obj=%u:%llu count=%u major=%u bytes=%llu pos=%llu door=%u",
+		       f->begin_ts, f->dev, f->inode, f->count, f->major,
+		       f->bytes, f->offset, f->door);
 		break;
 	}
 	case PT_REC_OFF:

@@ -33,6 +33,7 @@ union st_any {
 	struct pt_rec_gpu gpu;
 	struct pt_rec_read read;
 	struct pt_rec_reads reads;
+	struct pt_rec_faults faults;
 	struct pt_rec_file file;
 	struct pt_rec_sample sample;
 	struct pt_rec_loss loss;

@@ -105,6 +105,7 @@ static const uint16_t sizes[] = {
 	[PT_REC_GPU_RETURN] = sizeof(struct pt_rec_gpu),
 	[PT_REC_READ] = sizeof(struct pt_rec_read),
 	[PT_REC_READS] = sizeof(struct pt_rec_reads),
+	[PT_REC_FAULTS] = sizeof(struct pt_rec_faults),
 	[PT_REC_FILE] = sizeof(struct pt_rec_file),
 	[PT_REC_TASK] = sizeof(struct pt_rec_task),
 	[PT_REC_SAMPLE] = sizeof(struct pt_rec_sample),

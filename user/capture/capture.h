@@ -129,6 +129,9 @@ struct pt_features {
 	bool sockets, sock_state, sock_iter; /* TCP's counters; connections as
 					      * they come and go; a walk */
 	bool epoll; /* what ended an epoll wait can be found */
+	bool page_added;    /* that of pages added to the page cache */
+	bool filemap_fault; /* that of faults on mapped files, Linux 6.12 */
+	bool fault_fentry;  /* tracing programs on the function behind it */
 	char kernel[64];
 	char lockdown[32]; /* none integrity confidentiality unknown */
 	char missing[256]; /* first requirement that is not met, or "" */
@@ -136,5 +139,8 @@ struct pt_features {
 int pt_features_probe(struct pt_features *f);
 /* The door to reads (PT_DOOR_*) that a session in this mode opens first. */
 unsigned pt_reads_ladder(const struct pt_features *f, enum pt_mode mode);
+/* The same for page faults: PT_FAULT_DOOR_*, and a door's name (never NULL). */
+unsigned pt_faults_ladder(const struct pt_features *f, enum pt_mode mode);
+const char *pt_fault_door_name(unsigned door);
 
 #endif

@@ -396,6 +396,11 @@ int pt_features_probe(struct pt_features *f)
 		f->block_start = f->block && loads_on("block_io_start",
 						      BPF_TRACE_RAW_TP, nop, 2);
 		probe_types(f);
+		f->page_added = loads_on("mm_filemap_add_to_page_cache",
+					 BPF_TRACE_RAW_TP, nop, 2);
+		f->filemap_fault = loads_on("mm_filemap_fault",
+					    BPF_TRACE_RAW_TP, nop, 2);
+		f->fault_fentry = f->fentry && pt_features_fentry("filemap_fault");
 	}
 	libbpf_set_print(old);
 	find_missing(f);

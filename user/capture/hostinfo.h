@@ -12,7 +12,7 @@
 /* CPU quota of a process's cgroup and its parents in 1/1000 core; 0 none. */
 uint64_t pt_quota_mcores(pid_t pid);
 
-/* Fill the record, header included, but for read_door. */
+/* Fill the record, header included, but for the doors. */
 void pt_host_record(pid_t trainer, uint64_t now_ns, struct pt_rec_host *out);
 
 /*

@@ -83,6 +83,7 @@ static int choose(struct pt_capture *c, const struct pt_capture_opts *o,
 
 	pt_socks_choose(c, o, plain);
 	pt_blocks_choose(c, o, plain);
+	pt_faults_choose(c, o, plain);
 	r = pt_reads_choose(c, o, plain);
 	if (!r)
 		pt_writes_choose(c);
@@ -189,9 +190,7 @@ int pt_load(struct pt_capture *c, const struct pt_capture_opts *o,
 		goto no_door;
 	pt_writes_attach(c);
 	pt_blocks_attach(c, o);
-	pt_hook_set(c, "faults", "none",
-		    "page faults are not counted; time blocked in one is seen as "
-		    "a wait outside a system call");
+	pt_faults_attach(c);
 out:
 	libbpf_set_print(old);
 	return r;

@@ -226,6 +226,7 @@ static void queue_host(struct pt_capture *c)
 	pt_host_record(c->trainer, pt_now_ns(), &h);
 	h.read_door = c->read_door;
 	h.read_more = c->read_more;
+	h.fault_door = c->fault_door;
 	pt_queue_record(c, &h, sizeof(h));
 }
 

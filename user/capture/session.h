@@ -47,6 +47,7 @@ struct pt_capture {
 	enum pt_mode mode;
 	uint16_t read_door; /* PT_DOOR_* */
 	uint32_t read_more; /* as in pt_rec_host */
+	uint16_t fault_door; /* PT_FAULT_DOOR_* */
 	bool stopped, quiet;
 	void (*warn)(void *ctx, const char *msg);
 	void *warn_ctx;
@@ -151,6 +152,11 @@ void pt_blocks_free(struct pt_blocks *b);
 /* Behind pt_reads_choose() and pt_reads_attach(): they share its door. */
 void pt_writes_choose(struct pt_capture *c);
 void pt_writes_attach(struct pt_capture *c);
+/* ---- faults.c: the doors to page faults ------------------------------------ */
+/* Before and after loading, as for reads; says in the hooks what opened. */
+void pt_faults_choose(struct pt_capture *c, const struct pt_capture_opts *o,
+		      bool plain);
+void pt_faults_attach(struct pt_capture *c);
 
 /* ---- uprobes.c: GPU entry points ----------------------------------------- */
 int pt_uprobes_new(struct pt_capture *c, bool multi);

@@ -95,6 +95,18 @@ static void show_sockets(const struct pt_features *f)
 	    f->epoll ? "" : "what an epoll wait was for is not seen");
 }
 
+static void show_faults(const struct pt_features *f)
+{
+	unsigned door = pt_faults_ladder(f, PT_MODE_STANDARD);
+
+	row("page faults", pt_fault_door_name(door),
+	    door == PT_FAULT_DOOR_NONE ?
+		    "mapped files that are waited for have no name" :
+	    door == PT_FAULT_DOOR_ADDS ?
+		    "only those that bring pages in outside of a system call" :
+		    "");
+}
+
 static void show_doors(const struct pt_features *f)
 {
 	bool uprobes = f->uprobe && f->attach_cookie;
@@ -108,6 +120,7 @@ static void show_doors(const struct pt_features *f)
 				   "point");
 	show_reads(f);
 	show_sockets(f);
+	show_faults(f);
 	row("file names", f->probe_read_kernel ? "probe_read_kernel" : "none",
 	    f->probe_read_kernel ? "" : "files show by inode only");
 	row("lockdown", f->lockdown, "");

@@ -54,11 +54,11 @@ static void set_thresholds(struct replay *k, const struct pt_opts *o)
 /* What the stream itself says about host and target. */
 static void take_facts(struct pt_report *r, const void *rec, size_t len)
 {
-	struct pt_rec_host h;
+	struct pt_rec_host h = { 0 };
 
-	if (len < sizeof(h))
+	if (len < PT_HOST_SIZE_MIN)
 		return;
-	memcpy(&h, rec, sizeof(h));
+	memcpy(&h, rec, len < sizeof(h) ? len : sizeof(h));
 	h.boot_id[sizeof(h.boot_id) - 1] = '\0';
 	r->host.cores = h.cores;
 	if (h.quota_mcores)

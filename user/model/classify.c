@@ -87,6 +87,8 @@ enum pt_wait pt_classify(const struct pt_rec_off *r)
 		return PT_WAIT_RUNQ;
 	if (r->state & (STATE_STOPPED | STATE_TRACED))
 		return PT_WAIT_STOPPED;
+	if (r->hdr.flags & PT_F_FAULT)
+		return PT_WAIT_FAULT;
 	if (r->syscall == PT_SYSCALL_NONE)
 		return r->state & STATE_D || r->hdr.flags & PT_F_IOWAIT ?
 			       PT_WAIT_FAULT : PT_WAIT_OTHER;

@@ -29,12 +29,16 @@ bool pt_take_seq(struct pt_model *m, struct pt_thread *t, uint32_t seq);
 /* Records of GPU calls. 0 or -ENOMEM. */
 int pt_feed_gpu_enter(struct pt_model *m, const struct pt_rec_gpu *r);
 int pt_feed_gpu_return(struct pt_model *m, const struct pt_rec_gpu *r);
-/* A file's name; the first one stays. 0 or -ENOMEM. */
 /* 0, -ENOMEM, or -EINVAL: times that cannot be. */
 int pt_feed_read(struct pt_model *m, const struct pt_rec_read *r);
 int pt_feed_reads(struct pt_model *m, const struct pt_rec_reads *r);
 int pt_feed_writes(struct pt_model *m, const struct pt_rec_writes *r);
+int pt_feed_faults(struct pt_model *m, const struct pt_rec_faults *r);
+/* A file's name; `r` has room for PT_REC_MAX bytes, zeros behind its end. 0 or
+ * -ENOMEM. */
 int pt_feed_file(struct pt_model *m, const struct pt_rec_file *r);
+/* Every read, wait and fault to the name that its file had then. 0 or -ENOMEM. */
+int pt_settle_files(struct pt_model *m);
 /* 0, -EINVAL or -ENOMEM. */
 int pt_feed_nvtx(struct pt_model *m, const struct pt_rec_nvtx *r);
 /* Forget which calls a thread is in when records of it are missing: they may

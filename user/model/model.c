@@ -39,6 +39,7 @@ void pt_model_free(struct pt_model *m)
 		pt_vec_free(&m->all_threads.v[i]->reads);
 		pt_vec_free(&m->all_threads.v[i]->scatters);
 		pt_vec_free(&m->all_threads.v[i]->writes);
+		pt_vec_free(&m->all_threads.v[i]->faults);
 	}
 	for (i = 0; i < m->all_procs.n; i++) {
 		pt_vec_free(&m->all_procs.v[i]->threads);
@@ -339,7 +340,9 @@ union any_rec {
 	struct pt_rec_gpu gpu;
 	struct pt_rec_read read;
 	struct pt_rec_reads reads;
+	struct pt_rec_faults faults;
 	struct pt_rec_file file;
+	unsigned char long_file[PT_REC_MAX];
 	struct pt_rec_sample sample;
 	struct pt_rec_loss loss;
 	struct pt_rec_lib lib;
@@ -372,6 +375,7 @@ static size_t min_size(uint16_t kind)
 	case PT_REC_GPU_RETURN: return sizeof(struct pt_rec_gpu);
 	case PT_REC_READ: return PT_REC_READ_MIN; /* these have grown */
 	case PT_REC_READS: return PT_READS_SIZE_MIN;
+	case PT_REC_FAULTS: return sizeof(struct pt_rec_faults);
 	case PT_REC_FILE: return sizeof(struct pt_rec_file);
 	case PT_REC_SOCK: return sizeof(struct pt_rec_sock);
 	case PT_REC_SAMPLE: return sizeof(struct pt_rec_sample);
@@ -380,7 +384,7 @@ static size_t min_size(uint16_t kind)
 		       PT_LOSS_NR_MIN * sizeof(__u64);
 	case PT_REC_LIB: return sizeof(struct pt_rec_lib);
 	case PT_REC_MARK: return sizeof(struct pt_rec_mark);
-	case PT_REC_HOST: return sizeof(struct pt_rec_host);
+	case PT_REC_HOST: return PT_HOST_SIZE_MIN;
 	case PT_REC_PROC: return sizeof(struct pt_rec_proc);
 	case PT_REC_ACT: return sizeof(struct pt_rec_act);
 	case PT_REC_NAME: return sizeof(struct pt_rec_name);
@@ -411,6 +415,7 @@ static int dispatch(struct pt_model *m, union any_rec *r)
 	case PT_REC_GPU_RETURN: return pt_feed_gpu_return(m, &r->gpu);
 	case PT_REC_READ: return pt_feed_read(m, &r->read);
 	case PT_REC_READS: return pt_feed_reads(m, &r->reads);
+	case PT_REC_FAULTS: return pt_feed_faults(m, &r->faults);
 	case PT_REC_FILE: return pt_feed_file(m, &r->file);
 	case PT_REC_SOCK: return pt_feed_sock(m, &r->sock);
 	case PT_REC_SAMPLE: return feed_sample(m, &r->sample);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Read calls: single ones, and sums of short ones; write calls. */
+/* Read calls: single ones, and sums of short ones; and sums of page faults. */
 #include <errno.h>
 
 #include "model/internal.h"
@@ -129,4 +130,25 @@ int pt_feed_writes(struct pt_model *m, const struct pt_rec_writes *r)
 	if (!pt_take_seq(m, t, r->hdr.seq))
 		return 0;
 	return pt_vec_push(&t->writes, w);
+}
+
+int pt_feed_faults(struct pt_model *m, const struct pt_rec_faults *r)
+{
+	struct pt_fault_sum s = {
+		.begin = r->begin_ts, .end = r->hdr.ts, .inode = r->inode,
+		.offset = r->offset, .bytes = r->bytes, .dev = r->dev,
+		.count = r->count, .major = r->major,
+		.text = r->hdr.flags & PT_F_TEXT,
+	};
+	struct pt_thread *t;
+
+	if (r->begin_ts > r->hdr.ts || !r->count || r->major > r->count ||
+	    r->bytes > INT64_MAX)
+		return -EINVAL;
+	t = pt_thread_make(m, r->hdr.tid, r->hdr.tgid, r->hdr.start, s.begin);
+	if (!t)
+		return -ENOMEM;
+	if (!pt_take_seq(m, t, r->hdr.seq))
+		return 0;
+	return pt_vec_push(&t->faults, s);
 }

@@ -313,6 +313,8 @@ int pt_model_finish(struct pt_model *m)
 	e = pt_model_settle(m);
 	for (i = 0; i < m->all_procs.n; i++)
 		pt_join_acts(m->all_procs.v[i]);
+	if (!e)
+		e = pt_settle_files(m);
 	m->finished = true;
 	return err ? err : e;
 }

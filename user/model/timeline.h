@@ -23,7 +23,8 @@ enum pt_wait {
 	PT_WAIT_RUNQ = 0,   /* runnable all along (preempted) */
 	PT_WAIT_DISK,	    /* read, open, stat, ... of a file */
 	PT_WAIT_DISK_WRITE, /* write, fsync */
-	PT_WAIT_FAULT,	    /* page fault with I/O or a lock */
+	PT_WAIT_FAULT,	    /* page fault with I/O or a lock; object: the
+			     * mapped file, or none */
 	PT_WAIT_PIPE_IN,    /* read or poll of a pipe */
 	PT_WAIT_PIPE_OUT,   /* write to a full pipe */
 	PT_WAIT_SOCK,	    /* socket, either way */
@@ -127,6 +128,13 @@ struct pt_write { /* write and fsync calls of one file, several at once */
 	uint8_t door;
 };
 
+struct pt_fault_sum { /* page faults on one mapped file */
+	uint64_t begin, end, inode, offset; /* offset: of the first's page */
+	uint64_t bytes; /* brought into the page cache */
+	uint32_t dev, count, major; /* major: brought pages in, or waited */
+	bool text; /* of a program or library */
+};
+
 /* A runtime call inside a driver call inside ...; deeper ones lose their
  * return, not their entry. */
 #define PT_INFLIGHT_MAX 8
@@ -184,6 +192,7 @@ struct pt_thread {
 	PT_VEC(struct pt_read) reads; /* by end */
 	PT_VEC(struct pt_scatter) scatters; /* of some of them */
 	PT_VEC(struct pt_write) writes; /* by end */
+	PT_VEC(struct pt_fault_sum) faults; /* by end */
 	struct pt_rec_off open;	     /* latest open interval; hdr.kind 0: none */
 	size_t settled; /* this many of iv are in order */
 	bool lent;	/* the last of iv is the open one, for a while */
@@ -227,13 +236,31 @@ struct pt_file_key {
 	uint64_t inode, dev;
 };
 
+/*
+ * A file under one name. A file that was renamed, and one that got the number of
+ * a deleted one, are files of their own here: the first name that was met has
+ * the kernel's device number, another one a number that no device has. Which of
+ * them a read or a wait is of is settled when the model is finished.
+ */
+#define PT_DEV_RENAMED 0xfff00000u /* and a number in the bits below */
 struct pt_file {
 	struct pt_file_key key;
 	uint64_t size;
 	uint32_t fs_magic;
+	uint32_t dev; /* the kernel's number */
 	uint16_t mode;
 	bool truncated;
+	bool text; /* mapped to be executed: a program or a library */
 	const char *path; /* in the arena; NULL: no name */
+	/* of the first name: when which was met, the latest record first, and
+	 * once the model is finished by time */
+	struct pt_naming {
+		uint64_t ts;
+		struct pt_file *file;
+		struct pt_naming *next;
+	} *namings, *by_ts;
+	size_t n_namings;
+	bool renamed; /* ... there are others */
 	UT_hash_handle hh;
 };
 
@@ -318,6 +345,7 @@ struct pt_model {
 	PT_VEC(struct pt_rec_disk) disks;   /* as they came */
 	struct pt_text_once *texts; /* uthash, by the text */
 	struct pt_file *files; /* uthash, by (dev, inode) */
+	uint32_t renamed;      /* names beyond a file's first */
 	struct pt_name *names; /* uthash, by process, space and key */
 	struct pt_sock *socks; /* uthash hh, by inode: the latest each */
 	struct pt_sock *sock_ends; /* ... by_ends, by both ends */
@@ -351,6 +379,9 @@ uint64_t pt_model_missing(const struct pt_model *m);
 /* A file seen by (dev, inode), or NULL. */
 const struct pt_file *pt_model_file(const struct pt_model *m, uint32_t dev,
 				    uint64_t inode);
+
+/* The kernel's number of a device that is named in a read, wait or fault. */
+uint32_t pt_model_dev(const struct pt_model *m, uint32_t dev, uint64_t inode);
 
 /* Order what has come so far, so that a running capture can be analysed.
  * 0 or -ENOMEM. */

@@ -23,6 +23,7 @@ uint64_t pt_model_bytes(const struct pt_model *m)
 		       t->reads.cap * sizeof(*t->reads.v) +
 		       t->scatters.cap * sizeof(*t->scatters.v) +
 		       t->writes.cap * sizeof(*t->writes.v);
+		       t->faults.cap * sizeof(*t->faults.v);
 	}
 	for (i = 0; i < m->all_procs.n; i++) {
 		const struct pt_proc *p = m->all_procs.v[i];
@@ -114,6 +115,9 @@ static void trim_thread(struct pt_thread *t, uint64_t before)
 	for (n = 0; n < t->writes.n && t->writes.v[n].end < before; n++)
 		;
 	KEEP_TAIL(&t->writes, n);
+	for (n = 0; n < t->faults.n && t->faults.v[n].end < before; n++)
+		;
+	KEEP_TAIL(&t->faults, n);
 	if (t->first < before)
 		t->first = before;
 }

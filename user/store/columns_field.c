@@ -73,6 +73,16 @@ static const struct pt_col_field read_calls[] = {
 	F(pt_rec_reads, contiguous, DICT2),
 };
 
+static const struct pt_col_field faults[] = {
+	F(pt_rec_faults, begin_ts, TIME),
+	F(pt_rec_faults, inode, DICT),
+	F(pt_rec_faults, dev, DICT2),
+	F(pt_rec_faults, bytes, DICT),
+	F(pt_rec_faults, count, DICT),
+	F(pt_rec_faults, major, LAST),
+	F(pt_rec_faults, door, LAST),
+};
+
 #define LIST(kind, l) { kind, sizeof(l) / sizeof((l)[0]), l }
 static const struct {
 	uint16_t kind, n;
@@ -83,6 +93,7 @@ static const struct {
 	LIST(PT_REC_GPU_RETURN, gpu),
 	LIST(PT_REC_READ, read_call),
 	LIST(PT_REC_READS, read_calls),
+	LIST(PT_REC_FAULTS, faults),
 };
 
 static unsigned take(const struct pt_col_field *list, unsigned n, uint16_t size,
