@@ -90,7 +90,66 @@ static void single_and_summed(void **state)
 	assert_true(fabs(r->files[0].read_s - 0.02004) < 1e-9);
 	assert_int_equal(r->files[1].reads, 3);
 	assert_int_equal(r->files[1].bytes, 300);
-	assert_non_null(strstr(limit(r, "reads"), "mapped"));
+	assert_non_null(strstr(limit(r, "reads"), "libaio"));
+	/* an older recording: nothing is known of faults */
+	assert_non_null(limit(r, "files.faults"));
+	assert_true(r->files[0].faults == PT_NULL && isnan(r->files[0].fault_s));
+	pt_report_free(r);
+	pt_model_free(m);
+	st_free(&s);
+}
+
+static void faults_of(struct stream *s, unsigned at_ms, uint64_t inode,
+		      uint32_t major, uint64_t bytes, uint16_t flags)
+{
+	struct pt_rec_faults *f;
+
+	f = &st_add(s, PT_REC_FAULTS, sizeof(*f), T0 + at_ms * ST_MS, P, P)->faults;
+	f->begin_ts = f->hdr.ts - ST_MS;
+	f->hdr.flags = flags;
+	f->inode = inode;
+	f->dev = DEV;
+	f->count = major + 1;
+	f->major = major;
+	f->bytes = bytes;
+}
+
+/* What faults fetch is the file's, and so is the time that they wait. */
+static void mapped(void **state)
+{
+	struct stream s = { 0 };
+	struct pt_rec_off *o;
+	struct pt_report *r;
+	struct pt_model *m;
+
+	(void)state;
+	begin(&s, PT_DOOR_FEXIT);
+	s.recs.v[0].r.host.fault_door = PT_FAULT_DOOR_FENTRY;
+	st_file(&s, T0, DEV, 8, "lib.so", "lib");
+	sum(&s, 10, 7, 20, 81920, PT_DOOR_FEXIT);
+	faults_of(&s, 20, 7, 3, 12288, 0);
+	faults_of(&s, 30, 8, 1, 65536, PT_F_TEXT);
+	faults_of(&s, 40, 7, 2, 8192, 0);
+	o = &st_add(&s, PT_REC_OFF, sizeof(*o), T0 + 80 * ST_MS, P, P)->off;
+	o->hdr.flags = PT_F_FAULT;
+	o->off_ts = T0 + 50 * ST_MS;
+	o->wake_ts = T0 + 70 * ST_MS;
+	o->state = 2;
+	o->syscall = PT_SYSCALL_NONE;
+	o->obj_kind = PT_OBJ_FILE;
+	o->object = 7;
+	o->dev = DEV;
+	r = finish(&s, &m);
+	assert_int_equal(r->n_files, 2);
+	assert_int_equal(r->files[0].inode, 7); /* waited for */
+	assert_int_equal(r->files[0].faults, 5);
+	assert_int_equal(r->files[0].fault_bytes, 20480);
+	assert_true(fabs(r->files[0].fault_s - 0.02) < 1e-9);
+	assert_true(r->files[0].blocked_s == 0);
+	assert_int_equal(r->files[0].text, 0);
+	assert_int_equal(r->files[1].faults, 1);
+	assert_int_equal(r->files[1].text, 1);
+	assert_null(limit(r, "files.faults"));
 	pt_report_free(r);
 	pt_model_free(m);
 	st_free(&s);
@@ -149,6 +208,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(single_and_summed),
 		cmocka_unit_test(libaio),
+		cmocka_unit_test(mapped),
 		cmocka_unit_test(pages),
 	};
 

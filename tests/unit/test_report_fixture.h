@@ -204,7 +204,8 @@ static void fixture_rest(struct pt_report *r)
 		  .inode = 18446744073709551615ULL, .opens = PT_NULL,
 		  .reads = 12, .bytes = 1 << 20, .reread_bytes = 0,
 		  .read_s = 0.5, .blocked_s = 0.25, .p99_ms = 12.5,
-		  .cached_share = 0.5,
+		  .cached_share = 0.5, .faults = 40,
+		  .fault_bytes = 640 << 10, .fault_s = 0.75, .text = 0,
 		  .pattern = { "stride", 0.25, 87381, 87381, 1 << 20, 2 },
 		  .fs = "ext4", .fs_class = "local",
 		  .device = "sda" },
@@ -214,7 +215,8 @@ static void fixture_rest(struct pt_report *r)
 		  .blocked_s = NAN, .p99_ms = NAN, .cached_share = NAN,
 		  .pattern = { NULL, NAN, NAN, NAN, PT_NULL, PT_NULL },
 		  .reread_lo = PT_NULL, .reread_hi = PT_NULL,
-		  .fetched_bytes = PT_NULL, .fs = "fuse.\x1b[31m" },
+		  .fetched_bytes = PT_NULL, .faults = PT_NULL,
+		  .fault_bytes = PT_NULL, .fault_s = NAN, .text = PT_NULL, .fs = "fuse.\x1b[31m" },
 	};
 	static const struct pt_r_write writes[] = {
 		{ .path = "/out/\x1b]0;ckpt.pt", .dev = 0x800001,

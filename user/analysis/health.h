@@ -140,4 +140,20 @@ int pt_wait_spans(const struct pt_an *an, const struct pt_trainer *t,
 		  pt_spans *out);
 uint64_t pt_spans_sum(const pt_spans *s);
 
+/* faults.c: what the trainer's waiting in page faults was for. */
+struct pt_fault_facts {
+	uint64_t wait_ns;     /* charged to page faults, all of it */
+	uint64_t nameless_ns; /* ... of no file: swapped memory, or not traced */
+	uint64_t text_ns;     /* ... of programs and libraries */
+	uint64_t file_ns;     /* ... of the data file with most of it; 0: none */
+	const struct pt_file *file; /* that file; NULL: its name is not known */
+	uint32_t dev;
+	uint64_t inode;
+	uint64_t faults, bytes; /* of all threads on it in the window */
+	double p99_ms;		/* of single waits on it; NAN: none */
+};
+/* 0 or -ENOMEM. */
+int pt_measure_faults(const struct pt_an *an, const struct pt_trainer *t,
+		      struct pt_fault_facts *out);
+
 #endif

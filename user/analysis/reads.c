@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the door to read calls did not show. */
+/* What the doors to read calls and page faults did not show. */
 #include "analysis/internal.h"
 
 /* Calls whose bytes are only bounded, and all of them. */
@@ -19,14 +19,27 @@ static void bounds(const struct pt_an *an, uint64_t *bound, uint64_t *all)
 	}
 }
 
+static void limit_faults(struct pt_an *an)
+{
+	switch (an->m->host.fault_door) {
+	case PT_FAULT_DOOR_NONE:
+		pt_report_limit(an->r, "files.faults", "Page faults on mapped files were not traced: the time spent in them is known, not the file and the bytes.");
+		break;
+	case PT_FAULT_DOOR_ADDS:
+		pt_report_limit(an->r, "files.faults", "Of page faults only those were traced that brought pages in outside of a system call: others that waited have no file.");
+		break;
+	}
+}
+
 void pt_limit_reads(struct pt_an *an)
 {
 	uint64_t bound, all;
 
 	if (!an->m->host_known)
 		return;
+	limit_faults(an);
 	if (an->m->host.read_more & 1u << PT_DOOR_AIO) {
-		pt_report_limit(an->r, "reads", "Reads that no call makes (mapped files) are not counted; of those that libaio makes with O_DIRECT the bytes are an upper bound.");
+		pt_report_limit(an->r, "reads", "Of reads that libaio makes with O_DIRECT the bytes are an upper bound.");
 		return;
 	}
 	switch (an->m->host.read_door) {
@@ -40,11 +53,11 @@ void pt_limit_reads(struct pt_an *an)
 			pt_report_limit(an->r, "reads", "Reads were counted by their pages in the page cache: they have no duration, and those with O_DIRECT, of tmpfs and at a file's end are not seen.");
 		break;
 	case PT_DOOR_KPROBE:
-		pt_report_limit(an->r, "reads", "Reads that no call makes (mapped files) or that libaio makes are not counted; calls whose return the kernel did not keep, because too many were blocked at once, count as lost.");
+		pt_report_limit(an->r, "reads", "Reads that libaio makes are not counted; calls whose return the kernel did not keep, because too many were blocked at once, count as lost.");
 		break;
 	case PT_DOOR_FEXIT:
 	case PT_DOOR_SYSCALL:
-		pt_report_limit(an->r, "reads", "Reads that no call makes (mapped files) or that libaio makes are not counted.");
+		pt_report_limit(an->r, "reads", "Reads that libaio makes are not counted.");
 		break;
 	}
 }

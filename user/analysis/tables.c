@@ -159,6 +159,7 @@ static int fill_workers(struct pt_an *an, struct pt_trainer *t)
 struct file_sum {
 	struct pt_file_key key;
 	uint64_t reads, bytes, read_ns, blocked_ns, fetched;
+	uint64_t faults, fault_bytes, fault_ns;
 	bool untimed; /* some reads' time is not known */
 	bool unfetched; /* ... what they had fetched from storage is not */
 	UT_hash_handle hh;
@@ -196,12 +197,25 @@ static int sum_files(struct pt_an *an, struct pt_thread *th,
 
 		if (iv->begin >= an->t1)
 			break;
-		if (iv->wait != PT_WAIT_DISK || iv->obj_kind != PT_OBJ_FILE)
+		if ((iv->wait != PT_WAIT_DISK && iv->wait != PT_WAIT_FAULT) ||
+		    iv->obj_kind != PT_OBJ_FILE)
 			continue;
 		f = file_sum(all, iv->dev, iv->object);
 		if (!f)
 			return -ENOMEM;
-		f->blocked_ns += pt_overlap(an->t0, an->t1, iv->begin, iv->ready);
+		*(iv->wait == PT_WAIT_FAULT ? &f->fault_ns : &f->blocked_ns) +=
+			pt_overlap(an->t0, an->t1, iv->begin, iv->ready);
+	}
+	for (i = 0; i < th->faults.n; i++) {
+		const struct pt_fault_sum *s = &th->faults.v[i];
+
+		if (!s->major || s->end < an->t0 || s->end > an->t1)
+			continue;
+		f = file_sum(all, s->dev, s->inode);
+		if (!f)
+			return -ENOMEM;
+		f->faults += s->major;
+		f->fault_bytes += s->bytes;
 	}
 	for (i = 0; i < th->reads.n; i++) {
 		const struct pt_read *r = &th->reads.v[i];
@@ -225,9 +239,26 @@ static int sum_files(struct pt_an *an, struct pt_thread *th,
 
 static int by_cost(const struct file_sum *x, const struct file_sum *y)
 {
-	if (x->blocked_ns != y->blocked_ns)
-		return x->blocked_ns > y->blocked_ns ? -1 : 1;
-	return x->bytes > y->bytes ? -1 : x->bytes < y->bytes;
+	uint64_t a = x->blocked_ns + x->fault_ns, b = y->blocked_ns + y->fault_ns;
+
+	if (a != b)
+		return a > b ? -1 : 1;
+	a = x->bytes + x->fault_bytes;
+	b = y->bytes + y->fault_bytes;
+	return a > b ? -1 : a < b;
+}
+
+static void fill_faults(const struct pt_an *an, const struct file_sum *f,
+			const struct pt_file *name, struct pt_r_file *o)
+{
+	bool seen = an->m->host_known &&
+		    an->m->host.fault_door != PT_FAULT_DOOR_NONE;
+
+	o->faults = seen ? (int64_t)f->faults : PT_NULL;
+	o->fault_bytes = seen ? (int64_t)f->fault_bytes : PT_NULL;
+	o->fault_s = seen ? sec(f->fault_ns) : NAN;
+	/* it is looked up when a fault meets the file */
+	o->text = !f->faults ? PT_NULL : name ? name->text : PT_NULL;
 }
 
 static int fill_files(struct pt_an *an)
@@ -262,9 +293,11 @@ static int fill_files(struct pt_an *an)
 			o[n].blocked_s = sec(f->blocked_ns);
 			o[n].p99_ms = o[n].cached_share = NAN;
 			pt_fill_place(an->places, &o[n]);
+			o[n].dev = pt_model_dev(an->m, o[n].dev, o[n].inode);
 			pt_file_place(an, name, &o[n]);
 			pt_file_cached(&o[n], f->unfetched ? PT_NULL :
 						      (int64_t)f->fetched);
+			fill_faults(an, f, name, &o[n]);
 			n++;
 		}
 		HASH_DEL(all, f);

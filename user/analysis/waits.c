@@ -42,7 +42,8 @@ static int charge(struct walker *k, enum pt_cause cause,
 		c.pid = who->tgid;
 		c.tid = who->tid;
 	}
-	if (iv && (cause == PT_CAUSE_DISK) && iv->obj_kind == PT_OBJ_FILE) {
+	if (iv && (cause == PT_CAUSE_DISK || cause == PT_CAUSE_PAGE_FAULT) &&
+	    iv->obj_kind == PT_OBJ_FILE) {
 		c.dev = iv->dev;
 		c.inode = iv->object;
 	}

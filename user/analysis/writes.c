@@ -144,10 +144,11 @@ static void fill_one(struct pt_an *an, const struct sum *s, bool seen,
 		     struct pt_r_write *o)
 {
 	const struct pt_file *f = pt_model_file(an->m, s->key.dev, s->key.inode);
-	struct pt_r_file place = { .dev = s->key.dev };
+	struct pt_r_file place = { .dev = pt_model_dev(an->m, s->key.dev,
+						       s->key.inode) };
 
 	o->path = f && f->path ? pt_arena_strdup(an->a, f->path) : NULL;
-	o->dev = s->key.dev;
+	o->dev = place.dev;
 	o->inode = s->key.inode;
 	o->pid = s->key.tgid;
 	o->calls = seen ? (int64_t)s->writes : PT_NULL;

@@ -153,7 +153,8 @@ static int workers_rows(const struct pt_export *x, struct pt_rows *to)
 static const struct pt_col files_cols[] = {
 	TEXT("path"), INT("dev"), ID("inode"), INT("opens"), INT("reads"),
 	INT("bytes"), INT("reread_bytes"), REAL("read_s"), REAL("blocked_s"),
-	REAL("p99_ms"), REAL("cached_share"),
+	REAL("p99_ms"), REAL("cached_share"), INT("faults"), INT("fault_bytes"),
+	REAL("fault_s"), INT("text"),
 };
 static int files_rows(const struct pt_export *x, struct pt_rows *to)
 {
@@ -166,7 +167,8 @@ static int files_rows(const struct pt_export *x, struct pt_rows *to)
 		err = PT_ROW(to, S(f->path), I(f->dev), pt_cell_id(f->inode),
 			     I(f->opens), I(f->reads), I(f->bytes),
 			     I(f->reread_bytes), D(f->read_s), D(f->blocked_s),
-			     D(f->p99_ms), D(f->cached_share));
+			     D(f->p99_ms), D(f->cached_share), I(f->faults),
+			     I(f->fault_bytes), D(f->fault_s), I(f->text));
 	}
 	return err;
 }

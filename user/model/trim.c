@@ -22,7 +22,7 @@ uint64_t pt_model_bytes(const struct pt_model *m)
 		sum += sizeof(*t) + t->iv.cap * sizeof(*t->iv.v) +
 		       t->reads.cap * sizeof(*t->reads.v) +
 		       t->scatters.cap * sizeof(*t->scatters.v) +
-		       t->writes.cap * sizeof(*t->writes.v);
+		       t->writes.cap * sizeof(*t->writes.v) +
 		       t->faults.cap * sizeof(*t->faults.v);
 	}
 	for (i = 0; i < m->all_procs.n; i++) {

@@ -396,6 +396,11 @@ json_t *pt_j_files(struct pt_jb *b, const struct pt_report *r)
 		pt_j_put(b, o, "cached_share",
 			 pt_j_num(f->cached_share, PT_J_STD));
 		pt_j_file_place(b, o, f);
+		pt_j_put(b, o, "faults", pt_j_int(f->faults));
+		pt_j_put(b, o, "fault_bytes", pt_j_int(f->fault_bytes));
+		pt_j_put(b, o, "fault_s", pt_j_num(f->fault_s, PT_J_STD));
+		pt_j_put(b, o, "text", f->text == PT_NULL ? json_null() :
+						json_boolean(f->text));
 		pt_j_add(b, a, o);
 	}
 	return a;

@@ -338,6 +338,11 @@ struct pt_r_file {
 	const char *fs;	      /* file system: "ext4", "nfs4", "fuse.sshfs" */
 	const char *fs_class; /* "local" "network" "memory" "user" */
 	const char *device;   /* the disk below, "vda"; NULL: none, unknown */
+	/* page faults of those who mapped it: that had to bring pages in or to
+	 * wait, what they brought in, whole pages, and how long they waited */
+	int64_t faults, fault_bytes;
+	double fault_s;
+	int64_t text; /* 1: a program or library, 0: data, PT_NULL unknown */
 };
 
 /* What was read from files that have a disk, or a network, behind them. */

@@ -448,8 +448,10 @@ int pt_report_text(const struct pt_report *r, FILE *out,
 		pt_tx_step_table(t, r);
 	if (t->o.verbose)
 		pt_tx_epochs(t, r);
-	if (t->o.verbose || t->o.files)
+	if (t->o.verbose || t->o.files) {
 		pt_tx_files(t, r);
+		pt_tx_mapped(t, r);
+	}
 	if (t->o.verbose)
 		pt_tx_writes(t, r);
 	if (t->o.verbose || t->o.operations)

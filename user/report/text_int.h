@@ -24,6 +24,7 @@ void pt_tx_disks(struct pt_tx *t, const struct pt_report *r);
 void pt_tx_files(struct pt_tx *t, const struct pt_report *r);
 /* Network peers; without --verbose where the network is what holds it up. */
 void pt_tx_peers(struct pt_tx *t, const struct pt_report *r);
+void pt_tx_mapped(struct pt_tx *t, const struct pt_report *r);
 void pt_tx_operations(struct pt_tx *t, const struct pt_report *r);
 void pt_tx_whatif(struct pt_tx *t, const struct pt_report *r);
 void pt_tx_windows(struct pt_tx *t, const struct pt_report *r);

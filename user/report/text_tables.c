@@ -284,3 +284,39 @@ void pt_tx_files(struct pt_tx *t, const struct pt_report *r)
 		pt_tx_printf(t, "%*sand %zu more\n", PT_TX_LABEL + 2, "",
 			     r->n_files - n);
 }
+
+/* A program's or library's own code beside the data. */
+static bool is_text(const struct pt_r_file *f)
+{
+	return f->text != PT_NULL && f->text;
+}
+
+/* Mapped files: what page faults on them fetched and how long they waited. */
+void pt_tx_mapped(struct pt_tx *t, const struct pt_report *r)
+{
+	size_t shown = 0, n = 0;
+
+	for (size_t i = 0; i < r->n_files; i++) {
+		const struct pt_r_file *f = &r->files[i];
+
+		if (f->faults == PT_NULL || !f->faults || n++ >= ROWS_SHOWN)
+			continue;
+		if (!shown++) {
+			pt_tx_label(t, "Mapped");
+			pt_tx_put(t, "  faults      fetched   waited  path\n");
+		}
+		pt_tx_printf(t, "%*s", PT_TX_LABEL, "");
+		pt_tx_cell(t, pt_tx_int(t, f->faults), 8, true);
+		pt_tx_cell(t, pt_tx_bytes(t, f->fault_bytes == PT_NULL ?
+						     NAN :
+						     (double)f->fault_bytes),
+			   13, true);
+		pt_tx_cell(t, pt_tx_sec(t, f->fault_s), 9, true);
+		pt_tx_printf(t, "  %s%s\n",
+			     pt_tx_path(t, f->path, (size_t)t->width - 52),
+			     is_text(f) ? " (program)" : "");
+	}
+	if (n > shown)
+		pt_tx_printf(t, "%*sand %zu more\n", PT_TX_LABEL + 2, "",
+			     n - shown);
+}
