@@ -115,12 +115,15 @@ static const uint16_t sizes[] = {
 	[PT_REC_HOST] = sizeof(struct pt_rec_host),
 	[PT_REC_PROC] = sizeof(struct pt_rec_proc),
 	[PT_REC_NAME] = sizeof(struct pt_rec_name),
+	[PT_REC_BLOCK] = sizeof(struct pt_rec_block),
+	[PT_REC_WRITES] = sizeof(struct pt_rec_writes),
+	[PT_REC_DISK] = sizeof(struct pt_rec_disk),
 };
 
 /* Bytes by chance behind a header that is half right. */
 static void random_record(struct stream *s, uint64_t *rnd)
 {
-	uint16_t kind = (uint16_t)st_between(rnd, 0, 73);
+	uint16_t kind = (uint16_t)st_between(rnd, 0, 77);
 	uint16_t size = kind < sizeof(sizes) / sizeof(sizes[0]) && sizes[kind] ?
 				sizes[kind] : 40;
 	union st_any *r;

@@ -138,7 +138,8 @@ void pt_blocks_tick(struct pt_capture *c)
 {
 	struct pt_block_key key, next;
 	struct pt_block_sum v;
-	uint64_t now = pt_now_ns();
+	/* at the end: nothing is counted since the moment of the final pass */
+	uint64_t now = c->stopped ? c->skel->bss->pt_pass_ts : pt_now_ns();
 	void *at = NULL;
 	int fd, i;
 

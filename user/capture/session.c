@@ -270,6 +270,7 @@ int pt_capture_open(struct pt_capture **out, const struct pt_capture_opts *o,
 		goto out;
 	pt_neighbours(c);
 	pt_memory(c);
+	pt_blocks_tick(c); /* what was before is not of the capture */
 	queue_mark(c, PT_MARK_BEGIN, 0);
 	*out = c;
 out:
