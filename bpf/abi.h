@@ -463,6 +463,8 @@ _Static_assert(sizeof(struct pt_rec_lib) == 232, "pt_rec_lib");
 #define PT_MARK_BEGIN 1 /* every hook is attached, every thread is seeded */
 #define PT_MARK_END 2	/* last moment that was observed */
 #define PT_MARK_TARGET_EXIT 3
+#define PT_MARK_CUT 4 /* a file of limited size: what came between the begin and
+		       * here is not in it, but for names and the process tree */
 struct pt_rec_mark {
 	struct pt_hdr hdr;
 	__u32 mark;

@@ -11,11 +11,14 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "abi.h"
 #include "store/recorder.h"
 #include "store/recording.h"
+#include "cmd/saving.h"
 #include "stream_job.h"
 
 static uint64_t rnd_state;
@@ -355,7 +358,7 @@ static void test_recorder(void **state)
 	job_records(&raw, 10);
 	add(&raw, "\0\0\0\0", 4); /* what the last one may look at */
 	raw.n -= 4;
-	assert_int_equal(pt_recorder_open(&rec, f, 1), 0);
+	assert_int_equal(pt_recorder_open(&rec, f, 1, 0, NULL), 0);
 	put_all(rec, &raw);
 	pt_recorder_flush(rec);
 	put_all(rec, &raw);
@@ -393,11 +396,11 @@ static void test_recorder_full(void **state)
 	job_records(&raw, 5);
 	add(&raw, "\0\0\0\0", 4);
 	raw.n -= 4;
-	assert_int_equal(pt_recorder_open(&rec, f, 1), -ENOSPC);
+	assert_int_equal(pt_recorder_open(&rec, f, 1, 0, NULL), -ENOSPC);
 	fclose(f);
 	f = fopen("/dev/full", "w");
 	assert_non_null(f);
-	assert_int_equal(pt_recorder_open(&rec, f, 1), 0);
+	assert_int_equal(pt_recorder_open(&rec, f, 1, 0, NULL), 0);
 	put_all(rec, &raw);
 	assert_int_equal(pt_recorder_close(rec, 5000, NULL), -ENOSPC);
 	fclose(f);
@@ -422,7 +425,7 @@ static void test_recorder_stuck(void **state)
 	any_records(&raw, 20000); /* random: hardly compresses */
 	add(&raw, "\0\0\0\0", 4);
 	raw.n -= 4;
-	assert_int_equal(pt_recorder_open(&rec, f, 1), 0);
+	assert_int_equal(pt_recorder_open(&rec, f, 1, 0, NULL), 0);
 	for (int i = 0; i < 60; i++)
 		put_all(rec, &raw);
 	pt_recorder_state(rec, &s);
@@ -431,6 +434,75 @@ static void test_recorder_stuck(void **state)
 	/* its reader comes back: let the thread end before the test does */
 	close(ends[0]);
 	pt_vec_free(&raw);
+}
+
+/* A limited size: the newest records in their order, a whole file, the names of
+ * what went, and a mark that says so. */
+static void test_limited(void **state)
+{
+	enum { MAX = 24 << 10 };
+	char dir[] = "/tmp/pipetrace-unit-XXXXXX", path[64];
+	struct pt_saving s = { .out.dir = -1, .next.dir = -1, .max = MAX };
+	struct pt_report *r = pt_report_new();
+	pt_bytes raw = { 0 }, back = { 0 };
+	struct pt_rf_reader in;
+	size_t at, tasks = 0, cuts = 0, kept;
+	struct pt_err err;
+	struct pt_hdr h;
+	struct stat st;
+	FILE *f;
+
+	(void)state;
+	assert_non_null(mkdtemp(dir));
+	snprintf(path, sizeof(path), "%s/x", dir);
+	job_records(&raw, 600);
+	assert_int_equal(pt_saving_open(&s, path, &err), 0);
+	assert_int_equal(pt_saving_begin(&s, r, &err), 0);
+	for (at = 0; at < raw.n; at += h.size) {
+		memcpy(&h, raw.v + at, sizeof(h));
+		pt_saving_record(&s, raw.v + at, h.size);
+		if (at / 100000 != (at + h.size) / 100000) {
+			pt_saving_tick(&s);
+			usleep(20000); /* the writer has its turn */
+			assert_int_equal(stat(path, &st), 0);
+			assert_true(st.st_size < 2 * MAX);
+		}
+	}
+	assert_int_equal(pt_saving_end(&s, r), 0);
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(st.st_mode & 0777, 0600);
+	assert_true(st.st_size < 2 * MAX);
+	f = fopen(path, "re");
+	assert_non_null(f);
+	assert_int_equal(pt_rf_open(&in, f), 0);
+	while (pt_rf_next(&in) == 1)
+		add(&back, in.raw.v, in.raw.n);
+	assert_int_equal(in.state, PT_RF_WHOLE);
+	assert_int_equal(in.dropped, 0);
+	pt_rf_reader_free(&in);
+	fclose(f);
+	for (at = kept = 0; at < back.n; at += h.size) {
+		struct pt_rec_mark m;
+
+		memcpy(&h, back.v + at, sizeof(h));
+		tasks += h.kind == PT_REC_TASK && !cuts;
+		if (h.kind != PT_REC_MARK)
+			continue;
+		memcpy(&m, back.v + at, sizeof(m));
+		cuts += m.mark == PT_MARK_CUT;
+		if (m.mark == PT_MARK_CUT)
+			kept = at + h.size;
+	}
+	assert_int_equal(cuts, 1);
+	assert_true(tasks >= 5);
+	assert_true(kept && back.n - kept > raw.n / 50 && back.n - kept < raw.n);
+	assert_memory_equal(back.v + kept, raw.v + raw.n - (back.n - kept),
+			    back.n - kept);
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(rmdir(dir), 0); /* nothing else is left there */
+	pt_vec_free(&raw);
+	pt_vec_free(&back);
+	pt_report_free(r);
 }
 
 int main(void)
@@ -445,6 +517,8 @@ int main(void)
 		cmocka_unit_test(test_versions),
 		cmocka_unit_test(test_recorder),
 		cmocka_unit_test(test_recorder_full),
+		cmocka_unit_test(test_limited),
+		/* last: its thread never ends, and holds what it was given */
 		cmocka_unit_test(test_recorder_stuck),
 	};
 

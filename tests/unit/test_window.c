@@ -102,6 +102,16 @@ static void test_parse_schedule(void **state)
 	assert_int_equal(pt_parse_at("/10s", &ns, &aligned), 0);
 	assert_true(aligned);
 	assert_int_equal(pt_parse_at("10s", &ns, &aligned), -EINVAL);
+	assert_int_equal(pt_parse_size("64K", &ns), 0);
+	assert_int_equal(ns, 65536);
+	assert_int_equal(pt_parse_size("2G", &ns), 0);
+	assert_int_equal(ns, 2ull << 30);
+	assert_int_equal(pt_parse_size("1000000", &ns), 0);
+	assert_int_equal(pt_parse_size("63K", &ns), -EINVAL);
+	assert_int_equal(pt_parse_size("", &ns), -EINVAL);
+	assert_int_equal(pt_parse_size("M", &ns), -EINVAL);
+	assert_int_equal(pt_parse_size("1MM", &ns), -EINVAL);
+	assert_int_equal(pt_parse_size("9999999999T", &ns), -EINVAL);
 	assert_int_equal(pt_parse_at("+0", &ns, &aligned), -EINVAL);
 	assert_int_equal(pt_parse_at("/", &ns, &aligned), -EINVAL);
 }

@@ -297,7 +297,8 @@ static void fill_limits(struct pt_an *an)
 	pt_report_limit(r, "data_wait.lead", "The time from a batch to its first use is not told apart in this version.");
 	pt_limit_reads(an);
 	if (an->m->trimmed_ns && !an->part)
-		pt_report_limit(r, "capture", "The first %.0f s were dropped to save memory; the figures are of the rest.",
+		pt_report_limit(r, "capture", an->m->cut ? "The first %.0f s are not in the file, whose size was limited; the figures are of the rest." :
+				"The first %.0f s were dropped to save memory; the figures are of the rest.",
 				sec(an->m->trimmed_ns));
 	if (!t) {
 		pt_report_limit(r, "gpu", "No GPU library call was seen.");

@@ -264,6 +264,11 @@ static error_t parse_one(int key, char *arg, struct argp_state *state)
 		if (pt_parse_at(arg, &o->at_ns, &o->at_aligned))
 			return reject("--at", arg, "+30s or /10s");
 		return 0;
+	case K_MAXSIZE:
+		if (pt_parse_size(arg, &o->max_size))
+			return reject("--max-size", arg,
+				      "64K or more, like 500M or 2G");
+		return 0;
 	case K_SCHEDULE:
 		if (pt_parse_schedule(arg, &o->schedule))
 			return reject("--schedule", arg,

@@ -70,6 +70,7 @@ struct pt_opts {
 	uint64_t from_ns, until_ns; /* --window; both 0: all */
 	int64_t first_step, last_step;
 	bool by_steps;
+	uint64_t max_size; /* of the recorded file, bytes; 0: no limit */
 	struct pt_schedule_opt schedule;
 	uint64_t at_ns; /* --at; 0: at once */
 	bool at_aligned;
@@ -119,6 +120,8 @@ int pt_parse_pids(const char *text, pid_t *out, size_t max);
 int pt_parse_seconds(const char *text, double *out);
 /* "20s", "500ms", "1.5m", "2h", or seconds: ns, at most a year. 0 or -EINVAL. */
 int pt_parse_span(const char *text, uint64_t *ns);
+/* "500M", "2G", "64K" (of 1024), or bytes: 64 KiB to 1 PiB. 0 or -EINVAL. */
+int pt_parse_size(const char *text, uint64_t *bytes);
 /* "12s..20s", "12s..", "..20s": ns; *until 0: to the end. 0 or -EINVAL. */
 int pt_parse_window(const char *text, uint64_t *from, uint64_t *until);
 /* "100..200", "100..", "..200", both included. 0 or -EINVAL. */

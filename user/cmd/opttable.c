@@ -47,7 +47,10 @@
 	  "time or, without a unit, in steps; no repeat: until the end", 2 }
 #define OUTPUT                                                                 \
 	{ "output", 'o', "FILE", 0,                                            \
-	  "Record the capture in FILE, for `pipetrace report FILE`", 3 }
+	  "Record the capture in FILE, for `pipetrace report FILE`", 3 },      \
+	{ "max-size", K_MAXSIZE, "SIZE", 0,                                    \
+	  "Keep the recorded file below SIZE (500M, 2G): the oldest part of "  \
+	  "it goes", 3 }
 #define MODE                                                                   \
 	{ "mode", K_MODE, "MODE", 0, "light, standard (default) or full", 2 }
 #define CUPTI                                                                  \

@@ -32,6 +32,7 @@ enum { /* options without a letter */
 	K_RANGE,
 	K_AT,
 	K_SCHEDULE,
+	K_MAXSIZE,
 	K_EXPORT, /* and one for each format */
 };
 

@@ -82,6 +82,30 @@ int pt_parse_span(const char *text, uint64_t *ns)
 	return end && !*end ? 0 : -EINVAL;
 }
 
+int pt_parse_size(const char *text, uint64_t *bytes)
+{
+	static const char units[] = "KMGT";
+	size_t n = strlen(text);
+	const char *unit = n ? strchr(units, text[n - 1]) : NULL;
+	char number[16];
+	int64_t v;
+
+	if (unit && *unit)
+		n--;
+	if (!n || n >= sizeof(number))
+		return -EINVAL;
+	memcpy(number, text, n);
+	number[n] = '\0';
+	if (pt_parse_int(number, 1, 1ll << 50, &v))
+		return -EINVAL;
+	for (; unit && unit >= units && v <= 1ll << 50; unit--)
+		v *= 1024;
+	if (v < 64 * 1024 || v > 1ll << 50)
+		return -EINVAL;
+	*bytes = (uint64_t)v;
+	return 0;
+}
+
 int pt_parse_window(const char *text, uint64_t *from, uint64_t *until)
 {
 	const char *at = text;

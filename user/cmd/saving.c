@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "report/about.h"
 #include "store/recorder.h"
+#include "store/shrink.h"
 
 /* A disk that takes longer than this is not waited for. */
 #define CLOSE_MS 10000
@@ -34,21 +35,52 @@ static int put_about(struct pt_saving *s, const struct pt_report *r)
 	return ret;
 }
 
+/* On the recorder's thread; the session touches `out` before and behind it. */
+static int open_again(void *ctx, FILE **f)
+{
+	struct pt_saving *s = ctx;
+	struct pt_err err;
+	int ret;
+
+	pt_outfile_abandon(&s->next);
+	ret = pt_outfile_open(&s->next, s->out.path, &err);
+	*f = s->next.f;
+	return ret;
+}
+
+static int publish_again(void *ctx)
+{
+	struct pt_saving *s = ctx;
+	struct pt_err err;
+	int ret = pt_outfile_publish(&s->next, &err);
+
+	if (ret)
+		return ret;
+	pt_outfile_abandon(&s->out); /* the name is the new one's */
+	s->out = s->next;
+	memset(&s->next, 0, sizeof(s->next));
+	s->next.dir = -1;
+	return 0;
+}
+
 int pt_saving_begin(struct pt_saving *s, const struct pt_report *r,
 		    struct pt_err *err)
 {
+	const struct pt_again again = { open_again, publish_again, s };
 	struct timespec now;
 	int ret;
 
 	if (!s->out.f)
 		return 0;
+	s->next.dir = -1;
 	clock_gettime(CLOCK_REALTIME, &now);
 	ret = pt_outfile_publish(&s->out, err);
 	if (ret)
 		return ret;
 	ret = pt_recorder_open(&s->rec, s->out.f,
 			       (uint64_t)now.tv_sec * 1000000000u +
-				       (uint64_t)now.tv_nsec);
+				       (uint64_t)now.tv_nsec,
+			       s->max, &again);
 	if (!ret)
 		ret = put_about(s, r);
 	return ret ? pt_err_set(err, ret, "cannot write %s: %s", s->out.path,
@@ -103,6 +135,10 @@ int pt_saving_end(struct pt_saving *s, const struct pt_report *r)
 		s->out.dir = -1;
 		return ret;
 	}
+	pt_outfile_abandon(&s->next);
+	if (now.gone)
+		pt_note("%s holds the newest part: %" PRIu64 " older records "
+			"went to keep its size", s->out.path, now.gone);
 	if (now.dropped)
 		pt_note("%s lacks %" PRIu64 " records: the disk could not keep "
 			"up", s->out.path, now.dropped);

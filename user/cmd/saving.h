@@ -12,6 +12,8 @@ struct pt_recorder;
 
 struct pt_saving {
 	struct pt_outfile out;
+	struct pt_outfile next; /* while the file is made smaller */
+	uint64_t max; /* bytes; 0: no limit */
 	struct pt_recorder *rec; /* NULL: nothing is recorded (any more) */
 	bool failed;		 /* and told */
 };

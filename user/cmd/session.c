@@ -83,6 +83,7 @@ static int open_outputs(struct pt_session *s, struct pt_err *err)
 		ret = pt_output_html_open(s->o, &s->html, err);
 	if (!ret && s->o->output)
 		ret = pt_saving_open(&s->saving, s->o->output, err);
+	s->saving.max = s->o->max_size;
 	if (!ret && s->o->raw_stream) {
 		ret = pt_outfile_open(&s->raw, s->o->raw_stream, err);
 		if (!ret && pt_raw_begin(s->raw.f))

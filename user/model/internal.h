@@ -12,6 +12,9 @@
 struct pt_proc *pt_proc_make(struct pt_model *m, uint32_t tgid);
 struct pt_thread *pt_thread_make(struct pt_model *m, uint32_t tid,
 				 uint32_t tgid, uint32_t start, uint64_t ts);
+/* Records between the begin and `ts` are not there: what follows is counted and
+ * timed from then on. */
+void pt_model_resume(struct pt_model *m, uint64_t ts);
 /* A part of a schedule ended: what was open then lasted until `end`, as far as is
  * known. 0 or -ENOMEM. */
 int pt_close_part(struct pt_model *m, uint64_t end);

@@ -308,6 +308,9 @@ static void feed_mark(struct pt_model *m, const struct pt_rec_mark *r)
 		m->end = r->hdr.ts;
 		m->complete = true;
 		break;
+	case PT_MARK_CUT:
+		pt_model_resume(m, r->hdr.ts);
+		break;
 	case PT_MARK_TARGET_EXIT:
 		m->target_exited = true;
 		break;

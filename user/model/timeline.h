@@ -359,6 +359,7 @@ struct pt_model {
 	uint64_t lost[PT_LOSS_NR];
 	uint64_t begin, end;	 /* marks; 0 until seen */
 	uint64_t begin_unix_ns;
+	bool cut; /* a file of limited size lacks its first part */
 	uint64_t trimmed_ns; /* of the beginning, dropped to save memory */
 	uint64_t first_ts, last_ts; /* of any record */
 	bool target_exited, complete;

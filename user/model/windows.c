@@ -23,3 +23,26 @@ int pt_feed_window(struct pt_model *m, const struct pt_rec_window *r)
 		return -EINVAL;
 	return pt_vec_push(&m->windows, w);
 }
+
+void pt_model_resume(struct pt_model *m, uint64_t ts)
+{
+	size_t i;
+
+	for (i = 0; i < m->all_threads.n; i++) {
+		struct pt_thread *t = m->all_threads.v[i];
+
+		t->seq_known = t->totals_known = t->gap = false;
+		t->lost = t->stack_lost = 0;
+		t->open.hdr.kind = 0;
+		t->depth = 0;
+		if (t->first < ts)
+			t->first = ts;
+	}
+	if (!m->begin || ts <= m->begin)
+		return;
+	if (m->begin_unix_ns)
+		m->begin_unix_ns += ts - m->begin;
+	m->trimmed_ns += ts - m->begin;
+	m->begin = ts;
+	m->cut = true;
+}

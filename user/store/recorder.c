@@ -10,6 +10,7 @@
 
 #include "abi.h"
 #include "store/recording.h"
+#include "store/shrink.h"
 
 /* Large enough for the compressor to find what repeats, small enough for a cut
  * file to lose little: under a second of a busy job. */
@@ -33,6 +34,7 @@ struct pt_recorder {
 	pthread_t thread;
 	bool closing, finished;
 	struct pt_rf_writer w;
+	struct pt_shrink shrink;
 	struct pt_recorder_state state;
 };
 
@@ -40,10 +42,23 @@ struct pt_recorder {
 
 static int write_block(struct pt_recorder *r, struct block *b)
 {
+	int err;
+
 	r->w.dropped += b->dropped;
-	if (b->about)
+	if (b->about) {
+		if (r->shrink.max) { /* the old one is this function's to free */
+			pt_vec_free(&r->shrink.about);
+			r->shrink.about = b->b;
+			b->b = (pt_bytes){ 0 };
+			return pt_rf_about(&r->w, r->shrink.about.v,
+					   r->shrink.about.n);
+		}
 		return pt_rf_about(&r->w, b->b.v, b->b.n);
-	return pt_rf_put(&r->w, b->b.v, b->b.n);
+	}
+	err = pt_shrink_see(&r->shrink, b->b.v, b->b.n);
+	if (!err)
+		err = pt_rf_put(&r->w, b->b.v, b->b.n);
+	return err ? err : pt_shrink_step(&r->shrink, &r->w);
 }
 
 static int write_end(struct pt_recorder *r)
@@ -64,6 +79,7 @@ static void note(struct pt_recorder *r, int err)
 	if (err && !r->state.error)
 		r->state.error = err;
 	r->state.bytes = r->w.at;
+	r->state.gone = r->shrink.gone;
 	pthread_mutex_unlock(&r->lock);
 }
 
@@ -133,13 +149,15 @@ static void destroy(struct pt_recorder *r)
 	pt_vec_free(&r->now.b);
 	pt_vec_free(&r->spare.b);
 	pt_rf_writer_free(&r->w);
+	pt_shrink_free(&r->shrink);
 	pthread_mutex_destroy(&r->lock);
 	pthread_cond_destroy(&r->more);
 	pthread_cond_destroy(&r->done);
 	free(r);
 }
 
-int pt_recorder_open(struct pt_recorder **out, FILE *f, uint64_t unix_ns)
+int pt_recorder_open(struct pt_recorder **out, FILE *f, uint64_t unix_ns,
+		     uint64_t max, const struct pt_again *again)
 {
 	struct pt_recorder *r = calloc(1, sizeof(*r));
 	pthread_condattr_t clock;
@@ -148,6 +166,11 @@ int pt_recorder_open(struct pt_recorder **out, FILE *f, uint64_t unix_ns)
 	*out = NULL;
 	if (!r)
 		return -ENOMEM;
+	if (max && again) {
+		r->shrink.max = max;
+		r->shrink.again = *again;
+		r->shrink.unix_ns = unix_ns;
+	}
 	pthread_mutex_init(&r->lock, NULL);
 	pthread_cond_init(&r->more, NULL);
 	pthread_condattr_init(&clock);

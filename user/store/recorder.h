@@ -14,8 +14,12 @@
 struct pt_recorder;
 
 /* Records to `f` (stays the caller's, untouched until pt_recorder_close()).
+ * With `max` bytes the oldest chunks go; `again`, called on the recorder's thread,
+ * then gives another file for the rest, and `f` is closed by whoever gave it.
  * 0, -ENOMEM, or the negative errno of a thread that cannot be made. */
-int pt_recorder_open(struct pt_recorder **out, FILE *f, uint64_t unix_ns);
+struct pt_again; /* store/shrink.h */
+int pt_recorder_open(struct pt_recorder **out, FILE *f, uint64_t unix_ns,
+		     uint64_t max, const struct pt_again *again);
 
 /* One record. Never blocks, never fails: what cannot be kept is counted. */
 void pt_recorder_put(struct pt_recorder *r, const void *rec, size_t len);
@@ -31,6 +35,7 @@ int pt_recorder_about(struct pt_recorder *r, const void *data, size_t len);
 struct pt_recorder_state {
 	uint64_t records, bytes; /* on their way out or written */
 	uint64_t dropped;	 /* records */
+	uint64_t gone; /* records that went because the size is limited */
 	int error;		 /* the first, a negative errno; 0: none */
 };
 void pt_recorder_state(struct pt_recorder *r, struct pt_recorder_state *out);
