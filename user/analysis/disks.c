@@ -256,6 +256,9 @@ void pt_file_place(struct pt_an *an, const struct pt_file *f,
 		type = pt_fs_name(f->fs_magic);
 	o->fs = type ? pt_arena_strdup(an->a, type) : NULL;
 	o->fs_class = pt_fs_class_name(d && d->cls ? d->cls : pt_fs_class(type));
+	/* an overlay's file is known by the one below, on that one's disk */
+	if (!o->fs_class && d && d->disk)
+		o->fs_class = pt_fs_class_name(PT_FS_LOCAL);
 	if (!d || !d->disk)
 		return;
 	disk = pt_model_disk(an->m, d->disk);
