@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The text that Prometheus scrapes: OpenMetrics 1.0, or the older text format
+ * where a scraper does not ask for that. At most PT_PROM_SERIES series per job.
+ */
+#ifndef PT_AGENT_PROM_H
+#define PT_AGENT_PROM_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "agent/owner.h"
+#include "agent/tally.h"
+
+#define PT_PROM_SERIES 60
+#define PT_PROM_LABEL 128 /* bytes of a label's value, at most, before escaping */
+#define PT_PROM_FREE 8	  /* free labels of a job */
+
+struct pt_prom_label {
+	char name[64]; /* [a-zA-Z_][a-zA-Z0-9_]*, checked where it is read */
+	char value[PT_PROM_LABEL];
+};
+
+struct pt_prom_job {
+	const char *job; /* the label that all its series have: stable, unique */
+	const char *comm, *user;
+	long pid, rank, world; /* rank, world: -1 unknown */
+	const struct pt_owner *owner;
+	const struct pt_prom_label *labels; /* free ones, of the configuration */
+	size_t n_labels;
+	const struct pt_tally *t;
+};
+
+struct pt_prom_agent {
+	const char *version;
+	double cpu_s, resident_bytes; /* the agent's own, samples included */
+	double jobs, interval_s, sample_s; /* the schedule as it is now */
+	double dropped_jobs; /* found, not sampled: over the budget */
+};
+
+/* A label's value as it goes between quotes: cut to PT_PROM_LABEL bytes at a
+ * character's end, invalid UTF-8 as \xHH, then escaped. To `f`. */
+void pt_prom_value(FILE *f, const char *s);
+
+/* 0 or -EIO (of the stream: no memory). */
+int pt_prom_write(FILE *f, const struct pt_prom_agent *a,
+		  const struct pt_prom_job *jobs, size_t n, bool openmetrics);
+
+#endif
