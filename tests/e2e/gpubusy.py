@@ -212,7 +212,8 @@ def judge(meta, report, logs):
                      if busy_share(v, c["begin_ns"], c["end_ns"]))
     entries = [g for g in report["gpu"]]
     unnumbered = all(g["index"] is None for g in entries)
-    if len(entries) > len(devices) or len(entries) < len(devices) and not unnumbered:
+    if not entries or len(entries) > len(devices) or (
+            len(entries) < len(devices) and not unnumbered):
         raise Broken("%d devices in the report, %d in the log"
                      % (len(entries), len(devices)))
     plan = meta["plans"][meta["pids"].index(report["target"]["trainer"])]

@@ -244,17 +244,19 @@ class GpuBusy(unittest.TestCase):
 
     def meta(self, **more):
         plan = {"set_once": False, "phases": [{"sync": "item", "every": 1}]}
-        return dict({"name": "j", "traced": 1, "plans": [plan]}, **more)
+        return dict({"name": "j", "traced": 1, "pids": [7], "plans": [plan]}, **more)
 
     @staticmethod
     def entry(index, hard, likely):
         return {"index": index, "busy": {"hard": hard, "likely": likely, "share": 0.5}}
 
-    def judge(self, entries, meta=None, lost=0):
+    def judge(self, entries, meta=None, lost=0, trainer=7):
         log = self.log("x", ("kernel", 0, 50, 0), ("kernel", 0, 20, 1))
+        other = self.log("y", ("kernel", 60, 90, 0))
+        meta = meta or self.meta()
         r = {"capture": {"begin_ns": 0, "end_ns": 100, "lost": {"total": lost}},
-             "gpu": entries}
-        return gpubusy.judge(meta or self.meta(), r, [log])
+             "target": {"trainer": trainer}, "gpu": entries}
+        return gpubusy.judge(meta, r, [log, other][:len(meta["pids"])])
 
     def test_judge(self):
         right = [self.entry(0, [0.4, 0.6], [0.5, 0.5]), self.entry(1, [0, 1], [0.1, 0.3])]
@@ -269,6 +271,18 @@ class GpuBusy(unittest.TestCase):
                         right + right[:1], []):
             self.assertRaises(gpubusy.Broken, self.judge, entries)
         self.assertRaises(gpubusy.Broken, self.judge, right, lost=1)
+
+    def test_whose_devices(self):
+        """The report speaks of one process; the device works for both."""
+        meta = self.meta(pids=[7, 8], traced=2)
+        meta["plans"] *= 2
+        v = self.judge([self.entry(None, [0.7, 0.9], [0.8, 0.8])], meta, trainer=8)
+        self.assertEqual((list(v), v[0]["true"], v[0]["hard_ok"]), ([0], 0.8, True))
+        # two devices that nobody was seen to choose are one entry, which holds for both
+        v = self.judge([self.entry(None, [0.2, 0.5], [0.2, 0.5])])
+        self.assertTrue(v[0]["hard_ok"] and v[1]["hard_ok"])
+        v = self.judge([self.entry(None, [0.3, 0.5], [0.3, 0.5])])
+        self.assertTrue(v[0]["hard_ok"] and not v[1]["hard_ok"])
 
     def test_unknown_order(self):
         swapped = [self.entry(0, [0.1, 0.3], [0.2, 0.2]),
