@@ -240,7 +240,8 @@ static void on_record(void *ctx, const void *rec, size_t len)
 		return;
 	}
 	t->tgid = h->tgid;
-	t->records++;
+	/* of these kinds the ABI says that they are not numbered */
+	t->records += h->kind != PT_REC_SOCK && h->kind != PT_REC_BLOCK;
 	if (h->seq + 1 > t->max_seq)
 		t->max_seq = h->seq + 1;
 	switch (h->kind) {
