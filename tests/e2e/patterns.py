@@ -136,7 +136,8 @@ def memory_group(tmp):
         group = os.path.join(base, "pipetrace-pattern-%d" % os.getpid())
         try:
             os.mkdir(group)
-            with open(os.path.join(group, name), "w", encoding="ascii") as f:
+            # "r+": a folder that is no control group has no such file, and gets none
+            with open(os.path.join(group, name), "r+", encoding="ascii") as f:
                 f.write(str(1 << 30))
             return group
         except OSError:

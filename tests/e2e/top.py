@@ -367,6 +367,11 @@ def main():
     if not shutil.which("tmux"):
         print("tmux is not installed")
         return 77
+    try:
+        os.close(os.open("/dev/ptmx", os.O_RDWR))
+    except OSError as e:
+        print("no terminal can be made here: %s" % e)
+        return 77
     before = bpf_objects()
     with tempfile.TemporaryDirectory(prefix="pipetrace-top-") as tmp:
         Screen.mark = os.path.join(tmp, "tmux-")

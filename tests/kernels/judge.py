@@ -119,6 +119,11 @@ class Kernel:
                 costs[w[1]] = tuple(map(int, w[2:]))
         return hooks, sums, lost, errors, skipped, costs
 
+    def no_mounts(self):
+        """Why nothing could be mounted there; None: it could."""
+        said = [x[len("nomounts "):] for x in self.lines if x.startswith("nomounts ")]
+        return said[0] if said else None
+
     def opened(self, name):
         return self.door(name)[0].get("reads") == name
 
@@ -136,7 +141,7 @@ class Kernel:
         for d in doors:
             yield from self.judge_door(d, opens)
         for d in doors:
-            for v in VARIANTS:
+            for v in VARIANTS if not self.no_mounts() else ():
                 if "+" not in d and self.opened(d):
                     yield from self.judge_door(d, opens, v)
         yield from self.judge_doctor()
