@@ -102,6 +102,8 @@ struct usage { /* CPU time by period */
 	uint64_t begin; /* of period 0 */
 };
 
+#define PERIODS_MAX (1u << 20) /* more than a day of them */
+
 static int add_usage(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv,
 		     bool queued)
 {
@@ -133,6 +135,8 @@ static int periods_cut(const struct pt_an *an, const struct pt_worker *w,
 
 	u.begin = t0 - (t0 + PERIOD_NS - phase) % PERIOD_NS;
 	u.n = (size_t)((an->t1 - u.begin) / PERIOD_NS) + 1;
+	if (u.n > PERIODS_MAX) /* no trace, but a clock that somebody made up */
+		return 0;
 	u.ms = calloc(u.n, sizeof(*u.ms));
 	if (!u.ms)
 		return -ENOMEM;
