@@ -114,6 +114,7 @@ static void info(const struct out *o)
 		begin(o, "pipetrace_job_info", j);
 		label(o->f, "comm", j->comm);
 		label(o->f, "user", j->user);
+		label(o->f, "group", j->group);
 		snprintf(num, sizeof(num), "%ld", j->pid);
 		label(o->f, "pid", num);
 		snprintf(num, sizeof(num), "%ld", j->rank);

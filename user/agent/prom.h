@@ -24,6 +24,9 @@ struct pt_prom_label {
 struct pt_prom_job {
 	const char *job; /* the label that all its series have: stable, unique */
 	const char *comm, *user;
+	/* What all ranks of one job on all nodes have in common; NULL or "": not
+	 * known. */
+	const char *group;
 	long pid, rank, world; /* rank, world: -1 unknown */
 	const struct pt_owner *owner;
 	const struct pt_prom_label *labels; /* free ones, of the configuration */
