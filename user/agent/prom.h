@@ -45,7 +45,7 @@ struct pt_prom_agent {
  * character's end, invalid UTF-8 as \xHH, then escaped. To `f`. */
 void pt_prom_value(FILE *f, const char *s);
 
-/* 0 or -EIO (of the stream: no memory). */
+/* What is written: agent/series.h. 0; -EIO (of the stream: no memory), -ENOMEM. */
 int pt_prom_write(FILE *f, const struct pt_prom_agent *a,
 		  const struct pt_prom_job *jobs, size_t n, bool openmetrics);
 

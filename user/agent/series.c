@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A family's points must come together, so each is visited for all jobs in turn.
+ * Names follow the practice of Prometheus: base units.
+ */
+#include "agent/series.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/str.h"
+
+#define VERDICTS_SHOWN 7 /* roots come first */
+
+struct out {
+	const struct pt_series_visitor *v;
+	const struct pt_prom_job *job;
+	size_t n;
+	const struct pt_series_family *family; /* the one under way */
+	struct pt_series_label label[PT_SERIES_LABELS];
+	char *value[PT_SERIES_LABELS]; /* of `label`; to free */
+	size_t n_labels;
+	int err;
+};
+
+char *pt_series_value(const char *s)
+{
+	char *clean = pt_str_utf8(s ? s : "", NULL);
+	size_t i, len = 0, n;
+	uint32_t cp;
+
+	if (!clean)
+		return NULL;
+	while (clean[len]) {
+		n = pt_utf8_decode(clean + len, strlen(clean + len), &cp);
+		if (!n || len + n > PT_PROM_LABEL)
+			break;
+		len += n;
+	}
+	clean[len] = '\0';
+	for (i = 0; i < len; i++) {
+		unsigned char c = (unsigned char)clean[i];
+
+		if ((c < 0x20 && c != '\n') || c == 0x7f)
+			clean[i] = '?'; /* a log or a browser may run it */
+	}
+	return clean;
+}
+
+static void family(struct out *o, const struct pt_series_family *f)
+{
+	o->family = f;
+	o->v->family(o->v->ctx, f);
+}
+
+/* The labels after the first `n` are done with. */
+static void cut(struct out *o, size_t n)
+{
+	while (o->n_labels > n)
+		free(o->value[--o->n_labels]);
+}
+
+static void label(struct out *o, const char *name, const char *value)
+{
+	char *clean;
+
+	if (!value || !*value || o->n_labels == PT_SERIES_LABELS)
+		return;
+	clean = pt_series_value(value);
+	if (!clean) {
+		o->err = -ENOMEM;
+		return;
+	}
+	o->value[o->n_labels] = clean;
+	o->label[o->n_labels++] = (struct pt_series_label){ name, clean };
+}
+
+static void label_int(struct out *o, const char *name, long x)
+{
+	char num[24];
+
+	snprintf(num, sizeof(num), "%ld", x);
+	label(o, name, num);
+}
+
+/* Begins the points of one job, or ends them (NULL). */
+static void job(struct out *o, const struct pt_prom_job *j)
+{
+	cut(o, 0);
+	if (j)
+		label(o, "job_id", j->job && *j->job ? j->job : "?");
+}
+
+/* Gives the point and drops what labels it has beside the job's own. */
+static void point(struct out *o, const struct pt_prom_job *j,
+		  struct pt_series_point p)
+{
+	p.job = j;
+	p.label = o->label;
+	p.n_labels = o->n_labels;
+	if (!o->err)
+		o->v->point(o->v->ctx, o->family, &p);
+	cut(o, j ? 1 : 0);
+}
+
+static void value(struct out *o, const struct pt_prom_job *j, double x)
+{
+	point(o, j, (struct pt_series_point){ .value = x });
+}
+
+static void info(struct out *o)
+{
+	static const struct pt_series_family f = {
+		"pipetrace_job", PT_SERIES_INFO, NULL,
+		"A job that is sampled, and whose it is."
+	};
+	size_t i, k;
+
+	family(o, &f);
+	for (i = 0; i < o->n; i++) {
+		const struct pt_prom_job *j = &o->job[i];
+
+		job(o, j);
+		label(o, "comm", j->comm);
+		label(o, "user", j->user);
+		label(o, "group", j->group);
+		label_int(o, "pid", j->pid);
+		if (j->rank >= 0)
+			label_int(o, "rank", j->rank);
+		if (j->world >= 0)
+			label_int(o, "world_size", j->world);
+		if (j->owner) {
+			label(o, "runtime", j->owner->runtime);
+			label(o, "container_id", j->owner->container);
+			label(o, "pod_uid", j->owner->pod_uid);
+			label(o, "pod", j->owner->pod);
+			label(o, "namespace", j->owner->pod_namespace);
+			label(o, "container", j->owner->container_name);
+			label(o, "slurm_job", j->owner->slurm_job);
+			label(o, "slurm_step", j->owner->slurm_step);
+		}
+		for (k = 0; k < j->n_labels && k < PT_PROM_FREE; k++)
+			label(o, j->labels[k].name, j->labels[k].value);
+		value(o, j, 1);
+	}
+}
+
+/* Each cause for itself: one that came out of a common rest would make that rest
+ * fall, and a counter that falls is taken for a restart. */
+static void lost(struct out *o)
+{
+	static const struct pt_series_family f = {
+		"pipetrace_gpu_lost_seconds", PT_SERIES_COUNTER, "seconds",
+		"GPU-seconds idle, by cause (estimated: samples stand for the time between them)."
+	};
+	size_t i;
+	int c;
+
+	family(o, &f);
+	for (i = 0; i < o->n; i++) {
+		const struct pt_prom_job *j = &o->job[i];
+
+		job(o, j);
+		for (c = 0; c < PT_CAUSE_NR; c++) {
+			if (!(j->t->lost_s[c] > 0))
+				continue;
+			label(o, "cause", pt_cause_name((enum pt_cause)c));
+			value(o, j, j->t->lost_s[c]);
+		}
+	}
+}
+
+static void busy(struct out *o)
+{
+	static const struct pt_series_family f = {
+		"pipetrace_gpu_busy_ratio", PT_SERIES_GAUGE, "ratio",
+		"Busy share of the job's GPUs in its last sample: bounds that always hold, likely ones, and the best guess."
+	};
+	static const char *const bound[] = { "hard_low", "likely_low", "estimate",
+					     "likely_high", "hard_high" };
+	size_t i, k;
+
+	family(o, &f);
+	for (i = 0; i < o->n; i++) {
+		const struct pt_prom_job *j = &o->job[i];
+		const struct pt_sample *s = &j->t->last;
+		const double v[] = { s->busy_hard_s[0], s->busy_likely_s[0],
+				     s->busy_s, s->busy_likely_s[1],
+				     s->busy_hard_s[1] };
+		double of = s->duration * s->gpus;
+
+		job(o, j);
+		for (k = 0; j->t->has_last && of > 0 && k < 5; k++) {
+			if (isnan(v[k]))
+				continue;
+			label(o, "bound", bound[k]);
+			value(o, j, v[k] / of);
+		}
+	}
+}
+
+static void steps(struct out *o)
+{
+	static const struct pt_series_family f = {
+		"pipetrace_step_seconds", PT_SERIES_HISTOGRAM, "seconds",
+		"Time of training steps (estimated like the counters)."
+	};
+	size_t i;
+
+	family(o, &f);
+	for (i = 0; i < o->n; i++) {
+		const struct pt_prom_job *j = &o->job[i];
+
+		job(o, j);
+		point(o, j,
+		      (struct pt_series_point){ .value = j->t->step_sum_s,
+						.bound = pt_tally_bucket,
+						.count = j->t->step_bucket,
+						.n_bounds = PT_TALLY_BUCKETS });
+	}
+}
+
+static void verdicts(struct out *o)
+{
+	static const struct pt_series_family f = {
+		"pipetrace_verdict", PT_SERIES_GAUGE, NULL,
+		"1 for each verdict of the job's last sample."
+	};
+	size_t i, k;
+
+	family(o, &f);
+	for (i = 0; i < o->n; i++) {
+		const struct pt_prom_job *j = &o->job[i];
+		const struct pt_sample *s = &j->t->last;
+
+		job(o, j);
+		for (k = 0; k < s->n_verdicts && k < VERDICTS_SHOWN; k++) {
+			const struct pt_sample_verdict *v = &s->verdict[k];
+
+			label(o, "id", v->id);
+			label(o, "severity",
+			      pt_severity_name((enum pt_severity)v->severity));
+			label(o, "root", v->root ? "true" : "false");
+			value(o, j, 1);
+		}
+	}
+}
+
+#define OF(name, expr)                                                         \
+	static double of_##name(const struct pt_tally *t)                      \
+	{                                                                      \
+		return (expr);                                                 \
+	}
+OF(gpu, t->gpu_s)
+OF(covered, t->covered_s)
+OF(observed, t->observed_s)
+OF(low, t->busy_low_s)
+OF(high, t->busy_high_s)
+OF(bytes, t->read_bytes)
+OF(reading, t->read_s)
+OF(samples, t->samples)
+OF(failed, t->failed)
+OF(lost, t->lost_events)
+OF(tracer, t->tracer_cpu_s)
+OF(waiting, t->has_last ? t->last.data_wait_share : NAN)
+OF(slowdown, t->has_last ? t->last.slowdown : NAN)
+
+/* One point of each job; NAN: it has none. */
+static void singles(struct out *o)
+{
+	static const struct {
+		struct pt_series_family family;
+		double (*of)(const struct pt_tally *);
+	} all[] = {
+#define C(name, unit, help, of) { { "pipetrace_" name, PT_SERIES_COUNTER, unit, help }, of }
+#define G(name, unit, help, of) { { "pipetrace_" name, PT_SERIES_GAUGE, unit, help }, of }
+		C("gpu_seconds", "seconds", "GPU-seconds of the job that samples stand for.", of_gpu),
+		C("gpu_busy_low_seconds", "seconds", "GPU-seconds busy, low end of what is likely (estimated).", of_low),
+		C("gpu_busy_high_seconds", "seconds", "GPU-seconds busy, high end of what is likely (estimated).", of_high),
+		C("covered_seconds", "seconds", "Time of the job that samples stand for.", of_covered),
+		C("observed_seconds", "seconds", "Time of the job that samples saw.", of_observed),
+		G("data_wait_ratio", "ratio", "Share of its time that the trainer waited for data, in the last sample.", of_waiting),
+		G("worker_slowdown_ratio", "ratio", "How much slower the slowest loader worker is than its peers, in the last sample.", of_slowdown),
+		C("read_bytes", "bytes", "Bytes that loaders read (estimated).", of_bytes),
+		C("read_seconds", "seconds", "Time inside read calls (estimated).", of_reading),
+		C("samples", NULL, "Samples taken.", of_samples),
+		C("failed_samples", NULL, "Samples that gave no report.", of_failed),
+		C("lost_events", NULL, "Events that were lost in samples.", of_lost),
+		C("tracer_cpu_seconds", "seconds", "CPU time of taking samples of the job.", of_tracer),
+#undef C
+#undef G
+	};
+	size_t i, k;
+
+	for (i = 0; i < sizeof(all) / sizeof(*all); i++) {
+		family(o, &all[i].family);
+		for (k = 0; k < o->n; k++) {
+			double x = all[i].of(o->job[k].t);
+
+			if (isnan(x))
+				continue;
+			job(o, &o->job[k]);
+			value(o, &o->job[k], x);
+		}
+	}
+}
+
+static void own(struct out *o, const struct pt_prom_agent *a)
+{
+	static const struct pt_series_family agent = {
+		"pipetrace_agent", PT_SERIES_INFO, NULL, "The agent of this node."
+	};
+#define C(name, unit, help) { "pipetrace_agent_" name, PT_SERIES_COUNTER, unit, help }
+#define G(name, unit, help) { "pipetrace_agent_" name, PT_SERIES_GAUGE, unit, help }
+	static const struct pt_series_family f[] = {
+		C("cpu_seconds", "seconds", "CPU time of the agent, its samples included."),
+		G("resident_memory_bytes", "bytes", "Resident memory of the agent."),
+		G("jobs", NULL, "Jobs that are sampled."),
+		G("jobs_left_out", NULL, "Jobs that were found and are not sampled: the budget is spent."),
+		G("interval_seconds", "seconds", "Time from one sample of a job to its next, as it is now."),
+		G("sample_seconds", "seconds", "Length of a sample."),
+	};
+#undef C
+#undef G
+	const double v[] = { a->cpu_s, a->resident_bytes, a->jobs,
+			     a->dropped_jobs, a->interval_s, a->sample_s };
+	size_t i;
+
+	_Static_assert(sizeof(v) / sizeof(*v) == sizeof(f) / sizeof(*f),
+		       "a value for each");
+	job(o, NULL);
+	family(o, &agent);
+	label(o, "version", a->version);
+	value(o, NULL, 1);
+	for (i = 0; i < sizeof(f) / sizeof(*f); i++) {
+		family(o, &f[i]);
+		value(o, NULL, v[i]);
+	}
+}
+
+int pt_series_visit(const struct pt_prom_agent *a, const struct pt_prom_job *jobs,
+		    size_t n, const struct pt_series_visitor *v)
+{
+	struct out o = { .v = v, .job = jobs, .n = n };
+
+	own(&o, a);
+	info(&o);
+	lost(&o);
+	busy(&o);
+	steps(&o);
+	verdicts(&o);
+	singles(&o);
+	cut(&o, 0);
+	return o.err;
+}
