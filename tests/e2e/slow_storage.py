@@ -40,16 +40,30 @@ def disk_of(directory):
         return f.read().strip()
 
 
+def sweep_groups(parent, prefix):
+    """Remove what runs that were killed have left: groups named by a process
+    that is no more. Those of others who are at work now stay, empty or not."""
+    for stale in glob.glob(os.path.join(glob.escape(parent), prefix + "*")):
+        pid = os.path.basename(stale)[len(prefix):]
+        if not pid.isdigit() or os.path.exists("/proc/" + pid):
+            continue
+        try:
+            os.rmdir(stale)
+        except OSError:
+            pass  # in use
+
+
 class Throttle:
     """A limit on what the job may read from its disk."""
 
     name = "blkio"
+    prefix = "pipetrace-test-"
 
     def __init__(self, data, kib_per_s):
         self.data = data
         self.rate = kib_per_s * 1024
         self.disk = disk_of(data)
-        leaf = "pipetrace-test-%d" % os.getpid()
+        leaf = self.prefix + str(os.getpid())
         if os.path.exists("/sys/fs/cgroup/blkio/blkio.throttle.read_bps_device"):
             self.group = "/sys/fs/cgroup/blkio/" + leaf
             self.version = 1
@@ -59,15 +73,6 @@ class Throttle:
         else:
             raise Unavailable("no control group for block I/O")
         self.undo = None
-
-    def sweep(self):
-        """Remove empty groups that a killed run has left."""
-        for stale in glob.glob(os.path.join(os.path.dirname(self.group),
-                                            "pipetrace-test-*")):
-            try:
-                os.rmdir(stale)
-            except OSError:
-                pass  # in use
 
     def limit(self, rate):
         if self.version == 1:
@@ -86,7 +91,7 @@ class Throttle:
                     if "io" not in f.read().split():
                         write(control, "+io")
                         self.undo = control
-            self.sweep()
+            sweep_groups(os.path.dirname(self.group), self.prefix)
             os.mkdir(self.group)
             self.limit(PROBE_RATE)
             took = self.probe()
@@ -229,14 +234,17 @@ class MemoryLimit:
     """Little room for the pages of a job's files: a memory limit on its control
     group (version 1 or 2), set once the job has its own memory."""
 
+    prefix = "pipetrace-test-mem-"
+
     def __init__(self):
-        leaf = "pipetrace-test-mem-%d" % os.getpid()
+        leaf = self.prefix + str(os.getpid())
         if os.path.exists("/sys/fs/cgroup/memory/memory.limit_in_bytes"):
             self.group, self.version = "/sys/fs/cgroup/memory/" + leaf, 1
         elif os.path.exists("/sys/fs/cgroup/cgroup.subtree_control"):
             self.group, self.version = "/sys/fs/cgroup/" + leaf, 2
         else:
             raise Unavailable("no control group for memory")
+        sweep_groups(os.path.dirname(self.group), self.prefix)
         try:
             os.mkdir(self.group)
         except OSError as e:
