@@ -151,7 +151,7 @@ class SlowFs:
     name = "fuse"
     enter = None
 
-    def __init__(self, data, kib_per_s, program, latency_us=0):
+    def __init__(self, data, kib_per_s, program, latency_us=0, slow=None):
         if not os.path.exists("/dev/fuse"):
             raise Unavailable("no /dev/fuse")
         if not os.access(program, os.X_OK):
@@ -159,7 +159,7 @@ class SlowFs:
         self.source = os.path.realpath(data)
         self.data = "%s.slow-%d" % (self.source, os.getpid())
         self.argv = [program, self.source, self.data, str(kib_per_s),
-                     str(latency_us)]
+                     str(latency_us)] + list(map(str, slow or ()))
         self.process = None
 
     @staticmethod
@@ -286,16 +286,17 @@ class MemoryLimit:
                 time.sleep(0.1)
 
 
-def open_storage(way, data, kib_per_s, slowfs, latency_us=0):
+def open_storage(way, data, kib_per_s, slowfs, latency_us=0, slow=None):
     """A started slow storage; way: "blkio", "fuse" or "auto" (the first that
-    works). Raises Unavailable, saying why."""
+    works); slow: one file's (name, us more a read), which FUSE alone can do. Raises
+    Unavailable, saying why."""
     reasons = []
     for name in ("blkio", "fuse") if way == "auto" else (way,):
         try:
             if name == "blkio":
                 storage = Throttle(data, kib_per_s)
             else:
-                storage = SlowFs(data, kib_per_s, slowfs, latency_us)
+                storage = SlowFs(data, kib_per_s, slowfs, latency_us, slow)
             storage.start()
             return storage
         except Unavailable as e:

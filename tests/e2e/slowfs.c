@@ -4,10 +4,10 @@
  * files of one directory and serves reads at a given rate, one at a time, as
  * a single spindle would.
  *
- *	slowfs DIRECTORY MOUNTPOINT KIB_PER_SECOND [LATENCY_US]
+ *	slowfs DIRECTORY MOUNTPOINT KIB_PER_SECOND [LATENCY_US [NAME US]]
  *
  * LATENCY_US passes before each read's turn, of all reads at once, as on a
- * network.
+ * network; US more before those of the file NAME.
  *
  * Runs in the foreground; SIGTERM unmounts.
  */
@@ -29,7 +29,8 @@
 #include <unistd.h>
 
 static int top = -1;
-static long kib_per_s, latency_us;
+static long kib_per_s, latency_us, slow_us;
+static const char *slow_name = "";
 static pthread_mutex_t spindle = PTHREAD_MUTEX_INITIALIZER;
 
 /* The name inside the one directory, "." for itself; NULL: not ours. */
@@ -122,11 +123,12 @@ static int slow_read(const char *path, char *buf, size_t size, off_t offset,
 {
 	ssize_t n;
 
-	(void)path;
 	n = pread((int)fi->fh, buf, size, offset);
 	if (n < 0)
 		return -errno;
 	pass((uint64_t)latency_us * 1000);
+	if (!strcmp(path + 1, slow_name))
+		pass((uint64_t)slow_us * 1000);
 	pthread_mutex_lock(&spindle);
 	pass((uint64_t)n * 1000000000ull / 1024 / (uint64_t)kib_per_s);
 	pthread_mutex_unlock(&spindle);
@@ -148,9 +150,9 @@ int main(int argc, char **argv)
 	char *args[5];
 	char *end;
 
-	if (argc != 4 && argc != 5) {
+	if (argc != 4 && argc != 5 && argc != 7) {
 		fprintf(stderr, "usage: slowfs DIRECTORY MOUNTPOINT "
-				"KIB_PER_SECOND [LATENCY_US]\n");
+				"KIB_PER_SECOND [LATENCY_US [NAME US]]\n");
 		return 2;
 	}
 	errno = 0;
@@ -159,9 +161,13 @@ int main(int argc, char **argv)
 		fprintf(stderr, "slowfs: bad rate %s\n", argv[3]);
 		return 2;
 	}
-	latency_us = argc == 5 ? strtol(argv[4], &end, 10) : 0;
-	if (errno || *end || latency_us < 0) {
-		fprintf(stderr, "slowfs: bad latency %s\n", argv[4]);
+	latency_us = argc > 4 ? strtol(argv[4], &end, 10) : 0;
+	if (!errno && !*end && latency_us >= 0 && argc == 7) {
+		slow_name = argv[5];
+		slow_us = strtol(argv[6], &end, 10);
+	}
+	if (errno || *end || latency_us < 0 || slow_us < 0) {
+		fprintf(stderr, "slowfs: bad latency\n");
 		return 2;
 	}
 	top = open(argv[1], O_PATH | O_DIRECTORY | O_CLOEXEC);

@@ -12,7 +12,7 @@ import collections
 Scenario = collections.namedtuple(
     "Scenario", "name aim draw about program slow_disk rate hogs net_ms ask_ms "
     "env stop quota also roots checks latency_us room_mb kinds pattern "
-    "net_rate")
+    "net_rate slow_us file")
 ALL = frozenset("root wait steps guilty causes severity busy".split())
 
 
@@ -20,7 +20,7 @@ def scenario(name, aim, about, draw, program="job.py", slow_disk=None,
              rate=(20, 32), hogs=0, net_ms=None, ask_ms=None, env=None,
              stop=None, quota=False, also=(), roots=None, without="",
              latency_us=(0, 0), room_mb=None, kinds=(), pattern=None,
-             net_rate=None):
+             net_rate=None, slow_us=None, file=None):
     """draw(u, i) gives the arguments: u(a, b) is a real, i(a, b) an integer.
     rate: MiB/s of the slow disk; net_ms: delay of the data server, net_rate:
     its bytes a second on each connection; ask_ms:
@@ -29,13 +29,14 @@ def scenario(name, aim, about, draw, program="job.py", slow_disk=None,
     verdicts that must be there beside the root; roots: where the runner
     itself makes the cause; without: checks that the log cannot answer;
     latency_us: of the slow file system; room_mb: a memory limit leaves the
-    pages of files so much; kinds: of io_bound, by what the runner made slow
-    (None: it may say that it cannot tell);
+    pages of files so much; kinds: of io_bound or slow_file, by what the
+    runner made slow (None: it may say that it cannot tell); slow_us: more for
+    each read of `file`, of the slow file system; file: that the verdict names;
     pattern: in which order the job says that it reads its one large file."""
     return Scenario(name, aim, draw, about, program, slow_disk, rate, hogs,
                     net_ms, ask_ms, env or {}, stop, quota, tuple(also), roots,
                     ALL - frozenset(without.split()), latency_us, room_mb,
-                    tuple(kinds), pattern, net_rate)
+                    tuple(kinds), pattern, net_rate, slow_us, file)
 
 
 def plain(text):
@@ -120,6 +121,13 @@ TORCH = [
     scenario("page_faults", "page_fault_io", "mapped files on a slow disk",
              lambda u, i: "--workers 2 --cache mapped --file-kb 128 --cpu-ms 1",
              slow_disk="auto", rate=(8, 12)),
+    scenario("memmap", "page_fault_io", "records of a mapped array, slow disk",
+             lambda u, i: "--workers 2 --cache mapped --access random "
+             "--record-kb 64 --cpu-ms %.1f" % u(0.5, 1.5),
+             slow_disk="auto", rate=(12, 16), file="big-256.bin",
+             # a fault keeps the interpreter's lock, which the sender of the
+             # batch before needs: neither reading of the hand-over is right
+             without="causes"),
     scenario("network", "network_bound", "items from a late server",
              lambda u, i: "--workers %d --cpu-ms 1" % i(2, 3), net_ms=(8, 16)),
     scenario("network_slow", "network_bound", "items from a slow server",
@@ -154,7 +162,18 @@ TORCH = [
              roots=("hung_worker",), without="wait steps guilty causes severity"),
     scenario("slow_file", "slow_file", "one file takes above a second",
              lambda u, i: "--workers 2 --cpu-ms 1 --big-every %d --big-mb 34"
-             % i(160, 240), slow_disk="auto", rate=(20, 24)),
+             % i(160, 240), slow_disk="auto", rate=(20, 24), kinds=("large", None),
+             file="big-34.bin"),
+    scenario("slow_file_often", "slow_file", "one file is slow each time",
+             lambda u, i: "--workers 2 --cache dropped --file-kb 128 --cpu-ms "
+             "%.1f" % u(0.2, 0.6), slow_disk="fuse", rate=(400, 600),
+             latency_us=(300, 600), slow_us=(120000, 200000),
+             kinds=("slow",), file="sample-00017.jpg"),
+    scenario("large_file", "io_bound", "one file is large, and no slower",
+             lambda u, i: "--workers 2 --cache dropped --file-kb 128 --cpu-ms "
+             "%.1f --big-every 32 --big-mb %d" % (u(0.2, 0.6), i(12, 20)),
+             slow_disk="fuse", rate=(60, 80), latency_us=(300, 600),
+             file="big-"),
     # ---- health, and its look-alikes
     scenario("gpu_sync", "balanced", "GPU-bound, a sync every step",
              healthy("--loss-item")),

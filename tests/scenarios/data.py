@@ -5,7 +5,8 @@ A batch's truth travels with it, as integers: pid, begin and end of its making,
 the CPU time of its thread, the number of items and the duration of each, then
 the phases in order, four numbers each: kind, begin, end (CLOCK_MONOTONIC ns)
 and the thread's CPU ns in it. A phase's time that its thread did not compute
-is what the kind says; a "cpu" phase's is the run queue.
+is what the kind says; a "cpu" phase's is the run queue. A row of kind FILE is no
+phase: the number of the file that the reading before it read, its bytes and its ns.
 """
 
 import ctypes
@@ -22,7 +23,7 @@ from torch.utils.data import Dataset, default_collate, get_worker_info
 
 import job_data
 
-READ, CPU, SLEEP, LOCK, NET, FAULT = range(6)
+READ, CPU, SLEEP, LOCK, NET, FAULT, FILE = range(7)
 KINDS = ("read", "cpu", "sleep", "lock", "net", "fault")
 
 # Phases of the batch in the making; one batch is made at a time per process.
@@ -57,6 +58,11 @@ def read_mapped(path):
     return body
 
 
+def note_file(number, body):
+    """Behind the phase in which it was read."""
+    pending.extend((FILE, number, len(body), pending[-2] - pending[-3]))
+
+
 class Pack:
     """Records in one large file, fetched in one of several orders; each reader
     goes through a part of its own, in order or by strides."""
@@ -70,6 +76,10 @@ class Pack:
         info = get_worker_info()
         self.pid = os.getpid()
         self.fd = os.open(self.path, os.O_RDONLY)
+        self.map = np.memmap(self.path, dtype=np.uint8, mode="r") \
+            if self.args.cache == "mapped" else None
+        if self.map is not None:  # a disk may read megabytes around each fault
+            self.map._mmap.madvise(mmap.MADV_RANDOM)
         part = self.size // (info.num_workers if info else 1)
         self.begin = self.at = (info.id if info else 0) * part
         self.end = self.begin + part
@@ -89,8 +99,12 @@ class Pack:
             self.at = self.rng.randrange(self.size - n)
         elif self.at + n > self.end:
             self.at = self.begin
-        body = os.pread(self.fd, n, self.at)
-        if self.args.cache == "dropped":
+        if self.map is not None:
+            body = self.map[self.at:self.at + n].tobytes()
+            self.map._mmap.madvise(mmap.MADV_DONTNEED)  # else none can be dropped
+        else:
+            body = os.pread(self.fd, n, self.at)
+        if self.args.cache in ("dropped", "mapped"):
             if self.args.access != "seq":
                 os.posix_fadvise(self.fd, 0, 0, os.POSIX_FADV_DONTNEED)
             elif self.at > self.begin:  # not what was read ahead
@@ -195,8 +209,12 @@ class Items(Dataset):
                 self.remote.get(a.net_kb * 1024)
         with Phase(FAULT if a.cache == "mapped" else READ):
             body = self.pack.read() if self.pack else self.read(path)
-            if big:
-                job_data.read_dropped(self.paths[-1])
+        if not self.pack:
+            note_file(index % n, body)
+        if big:
+            with Phase(READ):
+                more = job_data.read_dropped(self.paths[-1])
+            note_file(n, more)
         body = self.picture or body
         if sleep > 0:
             with Phase(SLEEP):
@@ -246,7 +264,11 @@ def unpack(meta):
             "load_cpu": meta[3],
             "items": [round(ns / 1e6, 4) for ns in meta[5:5 + n]],
             "phases": [[KINDS[phases[i]]] + phases[i + 1:i + 4]
-                       for i in range(0, len(phases), 4)]}
+                       for i in range(0, len(phases), 4)
+                       if phases[i] != FILE],
+            # [number, bytes, begin, end] of each reading of one
+            "files": [[phases[i + 1], phases[i + 2], phases[i - 3], phases[i - 2]]
+                      for i in range(4, len(phases), 4) if phases[i] == FILE]}
 
 
 def big_file(directory, mib):

@@ -2,6 +2,7 @@
 """Compare a report with a labelled run."""
 
 import bisect
+import os
 import statistics
 
 import truth as truth_log
@@ -191,12 +192,26 @@ def check_quota(truth, report, f, wrong):
 
 
 def check_kind(s, report, f, wrong):
-    """What the runner made slow is what io_bound names."""
-    told = [v.get("kind") for v in report["verdicts"] if v["id"] == "io_bound"]
-    f["kind"] = told[0] if told else None
-    if told and told[0] not in s.kinds:
-        wrong.append("kind: io_bound of kind %s, not %s" % (
-            told[0], "/".join(s.kinds)))
+    """What the runner made slow is what the verdict names."""
+    told = [(v["id"], v.get("kind")) for v in report["verdicts"]
+            if v["id"] == s.aim and s.aim in ("io_bound", "slow_file")]
+    f["kind"] = told[0][1] if told else None
+    if told and told[0][1] not in s.kinds:
+        wrong.append("kind: %s of kind %s, not %s" % (
+            *told[0], "/".join(map(str, s.kinds))))
+
+
+def check_file(s, report, f, wrong):
+    """The root names the file that the scenario made so."""
+    for v in report["verdicts"]:
+        if v["id"] != s.aim or v["consequence_of"]:
+            continue
+        f["file"] = v["subject"].get("file")
+        name = os.path.basename(f["file"] or "")
+        if name == "x" * len(name) and name:
+            return  # a kept recording has no names
+        if s.file not in name:
+            wrong.append("file: %s names %s" % (v["id"], f["file"]))
 
 
 def check_pattern(s, report, f, wrong):
@@ -254,6 +269,8 @@ def judge(s, truth, report, status, validator):
         check_quota(truth, report, f, wrong)
     if s.kinds:
         check_kind(s, report, f, wrong)
+    if s.file:
+        check_file(s, report, f, wrong)
     if s.pattern:
         check_pattern(s, report, f, wrong)
     if "busy" in s.checks:

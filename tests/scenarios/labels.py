@@ -21,6 +21,8 @@ FREE_CORES = 0.6, 0.9  # below: no room for one more worker; above: there is
 SLOW_RATIO = 1.5, 0.15  # of the peers' median, margin
 SLOW_CHARGE = 0.5, 0.1  # of the waiting, margin
 SLOW_ITEM_MS = 1000
+SLOW_FILE = 3.0, 1.0    # times what as much of others takes, margin
+SLOW_READS, SLOW_READ_MS = 3, 10
 SYNC_NEAR_NS = 1000000  # a sync returns so soon behind the work it waited for
 
 CAUSE_OF = {"read": "disk", "sleep": "sleep", "lock": "lock", "net": "network",
@@ -288,6 +290,54 @@ class Scenario(truth_log.Truth):
         return sum(w for w, ms in waits if ms > SLOW_ITEM_MS) / total \
             if total else 0
 
+    def slower_files(self):
+        """{number of a file: its median over what as many bytes of others take}, of
+        files that were read three times or more, ten milliseconds each. Others'
+        time for as many bytes: as it is where they are half to twice as large,
+        else longer by as much as they are smaller."""
+        reads = {}
+        for s in self.all:
+            if self.begin <= s["load_end"] < self.end:
+                for number, size, b, e in s.get("files", ()):
+                    reads.setdefault(number, []).append((size, (e - b) / 1e6))
+        ratios = {}
+        for number, own in reads.items():
+            size = statistics.median(n for n, _ in own)
+            usual = statistics.median(ms for _, ms in own)
+            others = [ms if size / 2 <= n <= 2 * size else ms * max(1, size / n)
+                      for o, v in reads.items() if o != number for n, ms in v]
+            if len(own) >= SLOW_READS and usual >= SLOW_READ_MS and others:
+                ratios[number] = usual / statistics.median(others)
+        return ratios
+
+    def slow_file_shares(self):
+        """{number: (that ratio, share of the waiting in which the needed batch's
+        maker read the file)}."""
+        ratios, spans = self.slower_files(), {}
+        for s in self.all:
+            for number, _, b, e in s.get("files", ()):
+                if number in ratios:
+                    spans.setdefault((s["worker"], number), []).append((b, e))
+        spans = {k: Spans(v) for k, v in spans.items()}
+        total, out = 0, dict.fromkeys(ratios, 0)
+        for s in self.steps:
+            total += s["wait_end"] - s["wait_begin"]
+            for number in ratios:
+                v = spans.get((s["worker"], number))
+                if v:
+                    out[number] += v.overlap(s["wait_begin"], s["wait_end"])
+        return {k: (ratios[k], v / total) for k, v in out.items()} if total else {}
+
+    def slow_file_labels(self):
+        """(may a file be the root, must it)"""
+        may = must = False
+        for ratio, share in self.slow_file_shares().values():
+            may |= ratio >= SLOW_FILE[0] - SLOW_FILE[1] and \
+                share >= SLOW_CHARGE[0] - SLOW_CHARGE[1]
+            must |= ratio >= SLOW_FILE[0] + SLOW_FILE[1] and \
+                share >= SLOW_CHARGE[0] + SLOW_CHARGE[1]
+        return may, must
+
     def free_cores(self):
         """Cores that loading and other jobs leave free."""
         cpu = sum(s["load_cpu"] for s in self.all
@@ -319,6 +369,11 @@ class Scenario(truth_log.Truth):
         if slow >= SLOW_CHARGE[0] - SLOW_CHARGE[1]:
             out.add("slow_file")
             if slow > SLOW_CHARGE[0] + SLOW_CHARGE[1]:
+                return out
+        may, must = self.slow_file_labels()
+        if may:
+            out.add("slow_file")
+            if must:
                 return out
         _, low, high, held = self.slow_worker()
         if high >= SLOW_RATIO[0] - SLOW_RATIO[1] and \

@@ -30,10 +30,19 @@ def phases(kind, begin, end, cpu_share=None):
     return [[kind, begin, end, int((end - begin) * cpu_share)]]
 
 
+def file_rows(k, files, load, begin, made):
+    """Each batch reads one of four files for a millisecond, and file 0, which is so
+    many times as large, for 40 ms: while it is waited for, or before."""
+    times, waited = files
+    end = made if waited else begin - 30 * MS
+    return [[0, 100000 * times, end - 40 * MS, end],
+            [1 + k % 4, 100000, load, load + MS]]
+
+
 def log(wait_ms, kind="cpu", load_ms=95, workers=WORKERS, cpu_share=None,
-        item_ms=10.0, pause=None, slow=None, sending=0.01):
+        item_ms=10.0, pause=None, slow=None, sending=0.01, files=None):
     """Steps of 50 ms that begin with a wait, of which the share `sending` is
-    behind the making; the GPU works for the rest."""
+    behind the making; the GPU works for the rest. files: as in file_rows()."""
     rows = [{"truth": 1, "pid": TRAINER, "args": {}, "workers": []},
             {"epoch": 0, "begin": 0, "end": 1, "workers": workers}]
     for k in range(STEPS + 10):
@@ -52,6 +61,7 @@ def log(wait_ms, kind="cpu", load_ms=95, workers=WORKERS, cpu_share=None,
             "load_cpu": sum(p[3] for p in phases(kind, load, int(made),
                                                  cpu_share)),
             "items": [item_ms],
+            "files": file_rows(k, files, load, begin, made) if files else [],
             "phases": phases(kind, load, int(made), cpu_share)})
         if pause:
             rows.append({"pause": pause, "begin": begin + STEP // 2,
@@ -99,6 +109,12 @@ LABELS = [  # name, job's log, device's log, roots
     ("lock", log(25, "lock"), device(25), {"lock_bound"}),
     ("no workers", log(25, workers=[]), device(25), {"main_thread_loading"}),
     ("slow file", log(25, item_ms=1500.0), device(25), {"slow_file"}),
+    ("one file slow each time", log(25, "read", files=(1, True)), device(25),
+     {"slow_file"}),
+    ("one file large, and no slower", log(25, "read", files=(50, True)),
+     device(25), {"io_bound"}),
+    ("one file slow, and not waited for", log(25, "read", files=(1, False)),
+     device(25), {"io_bound"}),
     ("slow worker", log(25, slow=20), device(25, odd=True), {"slow_worker"}),
     ("slow worker, but its sending is waited for",
      log(25, slow=20, sending=0.8), device(25, odd=True),

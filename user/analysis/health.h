@@ -94,16 +94,41 @@ void pt_measure_crowd(const struct pt_trainer *t, struct pt_crowd *out);
  * itself or its own front-end threads: it waits to be asked. */
 double pt_demand_share(struct pt_an *an, const struct pt_trainer *t);
 
-struct pt_item { /* one visit to one file by one thread */
-	const struct pt_thread *thread; /* NULL: none */
+struct pt_visit { /* of one thread to one file, in which it waited for storage */
+	uint64_t begin, end, ns; /* ns: in calls, or blocked; CLOCK_MONOTONIC */
+	uint64_t inode;
+	uint64_t bytes; /* that its calls returned; 0 unknown */
+	uint32_t dev;
+};
+typedef PT_VEC(struct pt_visit) pt_visits;
+
+struct pt_item { /* one file that takes long, by its longest visit */
+	const struct pt_thread *thread; /* whose visit; NULL: none, or many */
 	uint64_t inode;
 	uint32_t dev;
 	double ms, median_ms; /* ... of all visits */
 	size_t visits;
-	double slow_share; /* of the data wait: by files from a second */
+	double slow_share; /* of the data wait: by files from a second, or for
+			    * the file that is slower than the others */
+	/* The file against the others that were waited for (health_peers.c). */
+	size_t waits;	   /* visits to it with waiting */
+	double bytes;	   /* of one, median; NAN unknown */
+	double usual_ms;   /* of one, median; NAN none */
+	double peers_ms;   /* what so many bytes of others take; NAN unknown */
+	size_t peers;	   /* visits to others that this rests on */
+	double slower;	   /* times that; NAN unknown */
+	double chance;	   /* of being so much slower by chance; NAN not asked */
+	bool repeated;	   /* slower by more than chance, time and again */
 };
 int pt_slowest_item(struct pt_an *an, struct pt_trainer *t,
 		    struct pt_item *out);
+/*
+ * Fill what stands behind slow_share: of the file that `out` names, else of the
+ * one that is slower than its peers and waited for the most, if there is one: that
+ * one it names, with no thread. Puts `v` into another order. 0 or -ENOMEM.
+ */
+int pt_compare_files(const struct pt_an *an, const struct pt_trainer *t,
+		     pt_visits *v, struct pt_item *out);
 
 struct pt_steady {
 	size_t n; /* whole steps, first batches left out */

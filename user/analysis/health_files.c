@@ -18,9 +18,15 @@
  * others come from files that are in memory, and no file holds them all. */
 #define RARE_SHARE 0.5
 
+/* Visits with waiting that are kept to be compared, of all threads: 12 MiB. */
+#define MAX_VISITS (1u << 18)
+/* A read's record is written a little after the wait that it was for. */
+#define NEAR_NS NS_PER_MS
+
 struct touch {
 	uint64_t begin, end, inode;
 	uint32_t dev;
+	bool waited;
 };
 typedef PT_VEC(struct touch) touches;
 
@@ -29,6 +35,8 @@ struct search {
 	double slow_ms;
 	pt_doubles ms;
 	pt_spans slow;
+	pt_visits waited;
+	size_t threads, room; /* room: for more visits of this thread */
 };
 
 static int by_begin(const void *a, const void *b)
@@ -55,7 +63,7 @@ static int collect(const struct pt_an *an, const struct pt_thread *th,
 		const struct pt_iv *iv = &th->iv.v[i];
 		struct touch x = { pt_max64(iv->begin, an->t0),
 				   pt_min64(iv->ready, an->t1), iv->object,
-				   iv->dev };
+				   iv->dev, true };
 
 		if (iv->begin >= an->t1)
 			break;
@@ -67,7 +75,7 @@ static int collect(const struct pt_an *an, const struct pt_thread *th,
 		const struct pt_read *r = &th->reads.v[i];
 		/* of several calls the time in them, where the last ended */
 		struct touch x = { r->end - pt_min64(r->busy, r->end - r->begin),
-				   r->end, r->inode, r->dev };
+				   r->end, r->inode, r->dev, false };
 
 		if (r->obj_kind == PT_OBJ_FILE && x.end > x.begin &&
 		    r->end > an->t0 && r->end <= an->t1 && pt_vec_push(out, x))
@@ -82,10 +90,16 @@ static int take_visit(struct search *s, const struct pt_thread *th,
 		      const struct touch *x, uint64_t ns)
 {
 	struct pt_span span = { x->begin, x->end };
+	struct pt_visit visit = { x->begin, x->end, ns, x->inode, 0, x->dev };
 	double ms = (double)ns / NS_PER_MS;
 
 	if (pt_vec_push(&s->ms, ms))
 		return -ENOMEM;
+	if (x->waited && s->room) {
+		s->room--;
+		if (pt_vec_push(&s->waited, visit))
+			return -ENOMEM;
+	}
 	if (ms > s->out->ms) {
 		s->out->ms = ms;
 		s->out->thread = th;
@@ -116,6 +130,27 @@ static bool shows_items(const touches *v, const pt_times *done)
 		(double)batches < RARE_SHARE * (double)(done->n + 1));
 }
 
+/* What the thread's visits from `first` on returned: each read belongs to the
+ * last one that had begun when it ended. */
+static void add_bytes(const struct pt_thread *th, pt_visits *v, size_t first)
+{
+	size_t i, k = first;
+
+	for (i = 0; i < th->reads.n && first < v->n; i++) {
+		const struct pt_read *r = &th->reads.v[i];
+		struct pt_visit *x;
+
+		while (k + 1 < v->n && v->v[k + 1].begin <= r->end + NEAR_NS)
+			k++;
+		x = &v->v[k];
+		if (r->ret > 0 && r->obj_kind == PT_OBJ_FILE &&
+		    r->inode == x->inode && r->dev == x->dev &&
+		    x->begin <= r->end + NEAR_NS &&
+		    r->begin <= x->end + APART_NS)
+			x->bytes += (uint64_t)r->ret;
+	}
+}
+
 /* `done`: when the thread had made its batches, which no item spans. */
 static int visits_of(const struct pt_an *an, const struct pt_thread *th,
 		     const pt_times *done, struct search *s)
@@ -123,9 +158,11 @@ static int visits_of(const struct pt_an *an, const struct pt_thread *th,
 	struct touch cur = { 0 };
 	uint64_t ns = 0;
 	touches v = { 0 };
-	size_t i;
+	size_t i, first = s->waited.n;
 	int err = collect(an, th, &v);
 	bool shown = shows_items(&v, done);
+
+	s->room = MAX_VISITS / (s->threads);
 
 	for (i = 0; i < v.n && !err; i++) {
 		const struct touch *x = &v.v[i];
@@ -139,13 +176,15 @@ static int visits_of(const struct pt_an *an, const struct pt_thread *th,
 		}
 		if (!ns)
 			cur = *x;
-		else if (x->end <= cur.end)
+		cur.waited |= x->waited;
+		if (ns && x->end <= cur.end)
 			continue;
 		ns += x->end - (ns ? pt_max64(x->begin, cur.end) : x->begin);
 		cur.end = x->end;
 	}
 	if (ns && !err)
 		err = take_visit(s, th, &cur, ns);
+	add_bytes(th, &s->waited, first);
 	pt_vec_free(&v);
 	return err;
 }
@@ -191,7 +230,8 @@ static int share_of_waits(const struct pt_an *an, const struct pt_trainer *t,
 
 int pt_slowest_item(struct pt_an *an, struct pt_trainer *t, struct pt_item *out)
 {
-	struct search s = { .out = out, .slow_ms = an->th->slow_item_ms };
+	struct search s = { .out = out, .slow_ms = an->th->slow_item_ms,
+			    .threads = t->workers.n ? t->workers.n : 1 };
 	size_t i;
 	int err = 0;
 
@@ -205,7 +245,10 @@ int pt_slowest_item(struct pt_an *an, struct pt_trainer *t, struct pt_item *out)
 	out->median_ms = s.ms.n >= MIN_VISITS ? pt_median(s.ms.v, s.ms.n) : NAN;
 	if (!err)
 		err = share_of_waits(an, t, &s.slow, &out->slow_share);
+	if (!err)
+		err = pt_compare_files(an, t, &s.waited, out);
 	pt_vec_free(&s.ms);
 	pt_vec_free(&s.slow);
+	pt_vec_free(&s.waited);
 	return err;
 }

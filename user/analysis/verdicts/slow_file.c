@@ -1,20 +1,28 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* One file that takes a second and more, or several times what files of its size
+ * take, time and again. */
 #include <errno.h>
 #include <math.h>
 
+#include "analysis/disks.h"
 #include "analysis/verdicts/verdict.h"
 
-/* One file that takes a second and more. */
-int pt_judge_slow_file(struct pt_an *an, const struct pt_facts *f,
-		       struct pt_r_verdict *v)
+enum kind { UNKNOWN, LARGE, SLOW };
+
+/* Large: what it takes is what so many bytes of other files take. */
+static enum kind kind_of(const struct pt_item *i)
+{
+	if (i->ms < PT_SLOW_FILE_FACTOR * i->peers_ms)
+		return LARGE;
+	return i->slower >= PT_SLOW_FILE_FACTOR ? SLOW : UNKNOWN;
+}
+
+static int add_evidence(struct pt_an *an, const struct pt_facts *f,
+			struct pt_r_verdict *v)
 {
 	const struct pt_item *i = &f->item;
-	const struct pt_file *file;
-	double lost = i->slow_share * f->wait_share;
 
-	if (!i->thread || i->ms < f->th->slow_item_ms)
-		return 0;
-	if (pt_evidence_start(an, v, 3))
+	if (pt_evidence_start(an, v, 10))
 		return -ENOMEM;
 	pt_evidence_add(v, "item_ms.max", i->ms, "ms", f->th->slow_item_ms,
 			PT_MEASURED);
@@ -22,22 +30,95 @@ int pt_judge_slow_file(struct pt_an *an, const struct pt_facts *f,
 			PT_MEASURED);
 	pt_evidence_add(v, "data_wait.slow_files_share", i->slow_share, "share",
 			f->th->slow_share, PT_MEASURED);
+	if (i->waits)
+		pt_evidence_add(v, "file.waits", (double)i->waits, "count", NAN,
+				PT_MEASURED);
+	if (isfinite(i->bytes))
+		pt_evidence_add(v, "file.bytes", i->bytes, "bytes", NAN,
+				PT_MEASURED);
+	if (i->waits)
+		pt_evidence_add(v, "file.ms.p50", i->usual_ms, "ms",
+				f->th->item_ms, PT_MEASURED);
+	if (isfinite(i->slower)) {
+		pt_evidence_add(v, "file.peers_ms.p50", i->peers_ms, "ms", NAN,
+				PT_ESTIMATED);
+		pt_evidence_add(v, "file.peers", (double)i->peers, "count", NAN,
+				PT_MEASURED);
+		pt_evidence_add(v, "file.slower", i->slower, "ratio",
+				PT_SLOW_FILE_FACTOR, PT_ESTIMATED);
+	}
+	if (isfinite(i->chance))
+		pt_evidence_add(v, "file.slower_chance", i->chance, "share",
+				f->th->slow_chance, PT_MEASURED);
+	return 0;
+}
+
+/* " on vda (ext4)", as far as it is known. */
+static const char *where(struct pt_an *an, const struct pt_file *f, uint32_t dev)
+{
+	struct pt_r_file o = { .dev = dev };
+
+	pt_file_place(an, f, &o);
+	if (o.device && o.fs)
+		return pt_arena_printf(an->a, " on %s (%s)", o.device, o.fs);
+	return o.device || o.fs ? pt_arena_printf(an->a, " on %s",
+						  o.device ? o.device : o.fs) : "";
+}
+
+static const char *title(struct pt_an *an, const struct pt_item *i, enum kind kind,
+			 const char *at)
+{
+	double share = 100 * i->slow_share, mib = i->bytes / (1 << 20);
+
+	if (i->repeated)
+		return pt_arena_printf(an->a,
+			"One file%s is slow time and again: %.1f ms a visit (%zu of them) where files of its size take %.1f ms; %.0f %% of the waiting for data is for it.",
+			at, i->usual_ms, i->waits, i->peers_ms, share);
+	if (kind == LARGE)
+		return pt_arena_printf(an->a,
+			"One file%s took %.1f s to read because it is large (%.1f MiB, at the speed of the others); files like it hold up %.0f %% of the waiting for data.",
+			at, i->ms / 1000, mib, share);
+	if (kind == SLOW)
+		return pt_arena_printf(an->a,
+			"One file%s took %.1f s to read, where so much of others takes %.1f ms; files like it hold up %.0f %% of the waiting for data.",
+			at, i->ms / 1000, i->peers_ms, share);
+	return pt_arena_printf(an->a,
+		"One file%s took %.1f s to read%s; files like it hold up %.0f %% of the waiting for data.",
+		at, i->ms / 1000, isnan(i->median_ms) ? "" :
+		pt_arena_printf(an->a, " (a usual one %.1f ms)", i->median_ms),
+		share);
+}
+
+int pt_judge_slow_file(struct pt_an *an, const struct pt_facts *f,
+		       struct pt_r_verdict *v)
+{
+	const struct pt_item *i = &f->item;
+	double lost = i->slow_share * f->wait_share;
+	enum kind kind = kind_of(i);
+	const struct pt_file *file;
+	const char *at;
+
+	if (!i->repeated && (!i->thread || i->ms < f->th->slow_item_ms))
+		return 0;
+	if (add_evidence(an, f, v))
+		return -ENOMEM;
 	*f->lost = lost;
 	v->severity = lost >= f->th->starved_info ? PT_WARNING : PT_INFO;
 	if (f->is_starved && i->slow_share >= f->th->slow_share)
 		v->severity = f->severity;
 	v->certainty = PT_CONF_HIGH;
-	v->subject_pid = i->thread->tgid;
+	v->subject_pid = i->thread ? i->thread->tgid : PT_NULL;
 	file = pt_model_file(an->m, i->dev, i->inode);
 	if (file && file->path)
 		v->subject_file = pt_arena_strdup(an->a, file->path);
-	v->title = pt_arena_printf(an->a,
-		"One file took %.1f s to read%s; files like it hold up %.0f %% of the waiting for data.",
-		i->ms / 1000,
-		isnan(i->median_ms) ? "" :
-		pt_arena_printf(an->a, " (a usual one %.1f ms)", i->median_ms),
-		100 * i->slow_share);
-	v->advice = "Look at this file: its size, its place (another disk, a network mount, a damaged sector), and who else reads it.";
+	at = where(an, file, i->dev);
+	if (!at)
+		return -ENOMEM;
+	v->kind = kind == LARGE ? "large" : kind == SLOW ? "slow" : NULL;
+	v->title = title(an, i, kind, at);
+	v->advice = kind == LARGE ?
+		"Split this file into pieces as large as the others, or leave it out: it comes no slower than they do, but one batch waits for all of it." :
+		"Look at this file: its size, its place (another disk, a network mount, a damaged sector), and who else reads it.";
 	pt_speedup_share(lost, &v->expected_speedup);
 	return v->title ? 1 : -ENOMEM;
 }

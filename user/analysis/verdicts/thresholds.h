@@ -54,6 +54,9 @@
 /* Guides: above 10 ms an item is slow, above 1 s it deserves a warning. */
 #define PT_ITEM_MS 10.0
 #define PT_SLOW_ITEM_MS 1000.0
+/* A file is slower than others of its size from several times their time:
+ * below, where on the disk it lies and who else reads may be the reason. */
+#define PT_SLOW_FILE_FACTOR 3.0
 
 /* ---- order of reads in a file --------------------------------------------- */
 /* Jumps among the moves from one read to the next. A few (a table of contents,
