@@ -21,6 +21,15 @@ static struct pt_tally *worst(void)
 	assert_non_null(t);
 	for (i = 0; i < PT_CAUSE_NR; i++)
 		t->lost_s[i] = 1 + (double)i;
+	for (i = 0; i < PT_TALLY_CAUSES; i++)
+		t->cause[i] = (uint8_t)i;
+	t->n_causes = PT_TALLY_CAUSES;
+	t->steps = 1;
+	t->n_mounts = PT_TALLY_MOUNTS;
+	for (i = 0; i < PT_TALLY_MOUNTS; i++) {
+		snprintf(t->mount[i].name, sizeof(t->mount[i].name), "m%zu", i);
+		t->mount[i].read_s = (double)i;
+	}
 	t->has_last = true;
 	t->last.duration = 5;
 	t->last.gpus = 2;
@@ -30,6 +39,7 @@ static struct pt_tally *worst(void)
 	for (i = 0; i < PT_SAMPLE_VERDICTS; i++)
 		snprintf(t->last.verdict[i].id, sizeof(t->last.verdict[i].id),
 			 "v%zu", i);
+	strcpy(t->last.verdict[PT_SAMPLE_VERDICTS - 1].id, "gpu_starved");
 	return t;
 }
 
@@ -90,11 +100,19 @@ static void bounded_series(void **state)
 {
 	struct pt_tally *t = worst();
 	struct pt_prom_job j = { .job = "a", .t = t, .pid = 1, .rank = -1,
-				 .world = -1 };
+				 .world = -1, .since_unix = 1e9 };
 	char *text = write_one(&j, 1, true);
 
 	(void)state;
-	assert_true(count(text, "job_id=\"a\"") <= PT_PROM_SERIES);
+	/* all of them at once: what a job has at the most */
+	assert_int_equal(count(text, "job_id=\"a\""), PT_PROM_SERIES);
+	assert_non_null(strstr(text, "cause=\"no_demand\"} 17\n"));
+	assert_non_null(strstr(text, "cause=\"other\"} "));
+	assert_non_null(strstr(text, "{job_id=\"a\",id=\"gpu_starved\""));
+	assert_int_equal(count(text, "pipetrace_verdict{"), 5);
+	assert_non_null(strstr(text, "mount_read_seconds_total{job_id=\"a\",mount=\"m31\"} 31\n"));
+	assert_int_equal(count(text, "mount=\""), 6);
+	assert_int_equal(count(text, "phase=\""), 4);
 	assert_non_null(strstr(text, "cause=\"disk\"} 4\n"));
 	assert_non_null(strstr(text, "bound=\"estimate\"} 0.5\n"));
 	assert_string_equal(text + strlen(text) - 6, "# EOF\n");

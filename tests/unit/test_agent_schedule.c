@@ -37,11 +37,13 @@ static void others_spread(void **state)
 		snprintf(name, sizeof(name), "node%u", i);
 		s.node = pt_schedule_hash(name);
 		t = pt_schedule_next(&s, 7, 6000);
-		assert_true(t > 6000 && t <= 6060);
-		/* the next one an interval later, whenever one asks */
-		again = pt_schedule_next(&s, 7, t + 20);
-		assert_true(fabs(again - t - 60) < 1e-6);
-		bin[(unsigned)((t - 6000) / 6.0001)]++;
+		assert_true(t > 6000 && t <= 6055);
+		/* one in each interval, inside it, at another place each time */
+		again = pt_schedule_next(&s, 7, t);
+		assert_true(again > 6060 && again <= 6115);
+		assert_true(fabs(again - t - 60) > 1e-9);
+		assert_true(pt_schedule_next(&s, 7, t - 1e-3) == t);
+		bin[(unsigned)((t - 6000) / 5.5001)]++;
 	}
 	for (i = 0; i < 10; i++)
 		assert_true(bin[i] > 140 && bin[i] < 260);

@@ -6,11 +6,13 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
+#include "agent/schedule.h"
 #include "agent/tally.h"
 
 #define NEAR(a, b) assert_true(fabs((a) - (b)) < 1e-6)
@@ -101,37 +103,237 @@ static void others_are_refused(void **state)
 /* Five seconds in each sixty stand for the sixty. */
 static void samples_are_scaled(void **state)
 {
-	struct pt_tally t = { 0 };
+	struct pt_tally *t = calloc(1, sizeof(*t));
 	struct pt_sample s;
 
 	(void)state;
+	assert_non_null(t);
 	assert_int_equal(sample(two_gpus, &s), 0);
-	pt_tally_add(&t, &s, 1000, 1010, 120); /* born 10 s before */
-	NEAR(t.covered_s, 10);
-	NEAR(t.observed_s, 5);
-	NEAR(t.gpu_s, 20);
-	NEAR(t.lost_s[PT_CAUSE_DISK], 6);
-	pt_tally_add(&t, &s, 1000, 1070, 120);
-	NEAR(t.covered_s, 70);
-	NEAR(t.lost_s[PT_CAUSE_DISK], 42);
-	NEAR(t.read_bytes, 150 * 14);
-	NEAR(t.steps, 4 * 14);
-	NEAR(t.busy_low_s, 5.5 * 14);
+	pt_tally_add(t, &s, 1000, 1010, 120); /* born 10 s before */
+	NEAR(t->covered_s, 10);
+	NEAR(t->observed_s, 5);
+	NEAR(t->gpu_s, 20);
+	NEAR(t->lost_s[PT_CAUSE_DISK], 6);
+	NEAR(t->starved_high_s, 6);
+	pt_tally_add(t, &s, 1000, 1070, 120);
+	NEAR(t->covered_s, 70);
+	NEAR(t->lost_s[PT_CAUSE_DISK], 42);
+	NEAR(t->read_bytes, 150 * 14);
+	NEAR(t->steps, 4 * 14);
+	NEAR(t->busy_low_s, 5.5 * 14);
 	/* two of four steps were listed: 20 and 30 ms */
-	NEAR(t.step_bucket[2], 28);
-	NEAR(t.step_bucket[3], 28);
-	NEAR(t.step_sum_s, 0.05 * 28);
-	pt_tally_failed(&t);
-	NEAR(t.failed, 1);
+	NEAR(t->step_bucket[1], 56);
+	NEAR(t->step_sum_s, 0.05 * 28);
+	pt_tally_failed(t);
+	NEAR(t->failed, 1);
 	/* the agent slept for an hour: that stays uncovered */
-	pt_tally_add(&t, &s, 1000, 4670, 120);
-	NEAR(t.covered_s, 190);
-	NEAR(t.observed_s, 15);
+	pt_tally_add(t, &s, 1000, 4670, 120);
+	NEAR(t->covered_s, 190);
+	NEAR(t->observed_s, 15);
+	NEAR(t->lost_s[PT_CAUSE_DISK], 114);
 	/* a sample that saw nothing adds nothing */
 	s.duration = 0;
-	pt_tally_add(&t, &s, 1000, 4730, 120);
-	NEAR(t.covered_s, 190);
-	NEAR(t.samples, 4);
+	pt_tally_add(t, &s, 1000, 4730, 120);
+	NEAR(t->covered_s, 190);
+	NEAR(t->samples, 4);
+	free(t);
+}
+
+/* Between two samples it is half like the one and half like the other. */
+static void the_time_between_is_shared(void **state)
+{
+	struct pt_tally *t = calloc(1, sizeof(*t));
+	struct pt_sample s;
+
+	(void)state;
+	assert_non_null(t);
+	assert_int_equal(sample(two_gpus, &s), 0);
+	pt_tally_add(t, &s, 1000, 1005, 120);
+	s.idle_s[PT_CAUSE_DISK] = 0;
+	pt_tally_add(t, &s, 1000, 1065, 120);
+	NEAR(t->lost_s[PT_CAUSE_DISK], 3 + 3.0 / 5 * 30);
+	/* too long ago: that one says nothing of it */
+	s.idle_s[PT_CAUSE_DISK] = 5;
+	pt_tally_add(t, &s, 1000, 2000, 120);
+	NEAR(t->lost_s[PT_CAUSE_DISK], 21 + 120);
+	free(t);
+}
+
+/* ---- is it right on average? ---- */
+
+static uint64_t rng;
+static double uniform(void)
+{
+	rng ^= rng << 13;
+	rng ^= rng >> 7;
+	rng ^= rng << 17;
+	return (double)(rng >> 11) / 9007199254740992.0;
+}
+
+#define PHASES 4000
+struct process { /* idle and busy in turns; ends[i]: of phase i */
+	double ends[PHASES];
+};
+
+static double idle_in(const struct process *p, double from, double to)
+{
+	double sum = 0, begin = 0;
+	int i;
+
+	for (i = 0; i < PHASES && begin < to; begin = p->ends[i++])
+		if (i % 2)
+			sum += fmax(0, fmin(to, p->ends[i]) - fmax(from, begin));
+	return sum;
+}
+
+/* The error of the estimate for `span` s of the job, as a share of the span. */
+static double error_of(const struct process *p, uint64_t job, double span)
+{
+	const struct pt_schedule s = { .interval = 60, .sample = 5, .node = job };
+	struct pt_tally *t = calloc(1, sizeof(*t));
+	struct pt_sample x = { .duration = 5, .gpus = 1 };
+	double at, truth, err;
+
+	assert_non_null(t);
+	for (at = pt_schedule_next(&s, job, 0); at < span;
+	     at = pt_schedule_next(&s, job, at)) {
+		x.idle_s[PT_CAUSE_DISK] = idle_in(p, at, at + 5);
+		pt_tally_add(t, &x, 0, at + 5, 120);
+	}
+	NEAR(t->covered_s, t->last_end);
+	truth = idle_in(p, 0, t->last_end);
+	err = (t->lost_s[PT_CAUSE_DISK] - truth) / t->last_end;
+	free(t);
+	return err;
+}
+
+enum kind { RANDOM, MINUTES, EVERY_MINUTE, KINDS };
+
+/* Phases of random length; of minutes; and one that is as long as the interval. */
+static void make(struct process *p, enum kind kind)
+{
+	double at = kind == EVERY_MINUTE ? 60 * uniform() : 0, x;
+	int i;
+
+	for (i = 0; i < PHASES; i++) {
+		x = -log(1 - uniform());
+		at += kind == RANDOM ? (i % 2 ? 7 : 13) * x :
+		      kind == MINUTES ? (i % 2 ? 200 : 300) * x : i % 2 ? 20 : 40;
+		p->ends[i] = at;
+	}
+}
+
+static void unbiased(void **state)
+{
+	enum { SEEDS = 400 };
+	struct process *p = calloc(1, sizeof(*p));
+	double rms[KINDS][2];
+	int kind, length, seed;
+
+	(void)state;
+	assert_non_null(p);
+	for (kind = 0; kind < KINDS; kind++) {
+		for (length = 0; length < 2; length++) {
+			double sum = 0, squares = 0, e, mean, se;
+
+			rng = 88172645463325252ull + (uint64_t)kind;
+			for (seed = 0; seed < SEEDS; seed++) {
+				make(p, (enum kind)kind);
+				e = error_of(p, 1 + (uint64_t)seed,
+					     length ? 14400 : 1800);
+				sum += e;
+				squares += e * e;
+			}
+			mean = sum / SEEDS;
+			se = sqrt((squares / SEEDS - mean * mean) / SEEDS);
+			rms[kind][length] = sqrt(squares / SEEDS);
+			print_message("kind %d, %s: bias %+.4f +- %.4f, rms %.4f\n",
+				      kind, length ? "4 h" : "30 min", mean, se,
+				      rms[kind][length]);
+			assert_true(fabs(mean) < 4 * se + 0.002);
+		}
+		/* Eight times the samples: by the root of eight, or nearly. Phases as
+		 * long as the interval keep an error: samples lie inside it, so its
+		 * ends are seen less often. */
+		assert_true(rms[kind][1] < rms[kind][0] *
+			    (kind == EVERY_MINUTE ? 0.7 : 0.5));
+		assert_true(rms[kind][1] < 0.06);
+	}
+	free(p);
+}
+
+static void mounts_are_told_apart(void **state)
+{
+	static const char report[] =
+		"{\"schema\":\"pipetrace.report/1\",\"capture\":{\"duration\":5},\"files\":["
+		"{\"path\":\"/mnt/data set/a\",\"read_s\":1,\"bytes\":10,\"fs\":\"ext4\",\"device\":\"sda\"},"
+		"{\"path\":\"/mnt/data set/b\",\"read_s\":2,\"bytes\":10,\"fs\":\"ext4\",\"device\":\"sda\"},"
+		"{\"path\":\"/mnt/data settings\",\"read_s\":4,\"bytes\":1,\"fs\":\"overlay\",\"device\":null},"
+		"{\"path\":\"/nfs/x/y\",\"read_s\":8,\"bytes\":5},"
+		"{\"path\":null,\"read_s\":16}]}";
+	static const char info[] =
+		"22 1 0:21 / / rw - overlay overlay rw\n"
+		"broken\n\n23 22 8:1 / /mnt/data\\040set rw,x shared:5 master:1 - ext4 /dev/sda1 rw\n"
+		"24 22 0:50 / /nfs rw - autofs none rw\n"
+		"25 24 0:51 / /nfs/x rw - nfs4 store:/export rw";
+	struct pt_sample s;
+	struct pt_tally *t = calloc(1, sizeof(*t));
+	size_t top[3], i;
+	json_t *j = json_loads(report, 0, NULL);
+
+	(void)state;
+	assert_non_null(j);
+	assert_int_equal(sample(report, &s), 0);
+	assert_int_equal(s.n_mounts, 2);
+	assert_string_equal(s.mount[0].name, "ext4 on sda");
+	assert_string_equal(s.mount[1].name, "overlay");
+	pt_sample_mounts(j, info, &s);
+	assert_int_equal(s.n_mounts, 3);
+	assert_string_equal(s.mount[0].name, "/mnt/data set");
+	NEAR(s.mount[0].read_s, 3);
+	NEAR(s.mount[0].bytes, 20);
+	assert_string_equal(s.mount[1].name, "/");
+	assert_string_equal(s.mount[2].name, "store:/export");
+	json_decref(j);
+	pt_tally_add(t, &s, 0, 5, 120);
+	assert_int_equal(pt_tally_top_mounts(t, top, 2), 2);
+	assert_string_equal(t->mount[top[0]].name, "store:/export");
+	assert_string_equal(t->mount[top[1]].name, "/");
+	/* more than there is room for become one */
+	for (i = 0; i < 2 * PT_TALLY_MOUNTS; i++) {
+		s.n_mounts = 1;
+		snprintf(s.mount[0].name, sizeof(s.mount[0].name), "/%zu", i);
+		pt_tally_add(t, &s, 0, 10 + (double)i, 120);
+	}
+	assert_int_equal(t->n_mounts, PT_TALLY_MOUNTS);
+	assert_string_equal(t->mount[PT_TALLY_MOUNTS - 1].name, "other");
+	free(t);
+}
+
+/* A counter never changes what it counts. */
+static void causes_keep_their_counters(void **state)
+{
+	struct pt_tally *t = calloc(1, sizeof(*t));
+	struct pt_sample s = { .duration = 1, .gpus = 1 };
+	double other = 0, sum = 0;
+	int i, k;
+
+	(void)state;
+	assert_non_null(t);
+	for (i = PT_CAUSE_NR - 1; i >= 0; i--) {
+		memset(s.idle_s, 0, sizeof(s.idle_s));
+		s.idle_s[i] = 1;
+		t->has_last = false;
+		pt_tally_add(t, &s, 0, 100 - i, 1);
+		assert_true(pt_tally_other_s(t) >= other);
+		other = pt_tally_other_s(t);
+	}
+	assert_int_equal(t->n_causes, PT_TALLY_CAUSES);
+	for (k = 0; k < PT_TALLY_CAUSES; k++)
+		sum += t->lost_s[t->cause[k]];
+	NEAR(sum + other + t->lost_s[PT_CAUSE_NO_DEMAND], PT_CAUSE_NR);
+	NEAR(other, PT_CAUSE_NR - PT_TALLY_CAUSES - 1);
+	free(t);
 }
 
 int main(void)
@@ -140,6 +342,10 @@ int main(void)
 		cmocka_unit_test(a_report_is_read),
 		cmocka_unit_test(others_are_refused),
 		cmocka_unit_test(samples_are_scaled),
+		cmocka_unit_test(the_time_between_is_shared),
+		cmocka_unit_test(unbiased),
+		cmocka_unit_test(mounts_are_told_apart),
+		cmocka_unit_test(causes_keep_their_counters),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

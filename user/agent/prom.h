@@ -31,6 +31,7 @@ struct pt_prom_job {
 	const struct pt_owner *owner;
 	const struct pt_prom_label *labels; /* free ones, of the configuration */
 	size_t n_labels;
+	double since_unix; /* when its counters began, Unix time; 0: not known */
 	const struct pt_tally *t;
 };
 
@@ -39,6 +40,10 @@ struct pt_prom_agent {
 	double cpu_s, resident_bytes; /* the agent's own, samples included */
 	double jobs, interval_s, sample_s; /* the schedule as it is now */
 	double dropped_jobs; /* found, not sampled: over the budget */
+	const char *host;	  /* its name, or NULL */
+	double interval_wanted_s; /* as configured; 0: not known */
+	double cpu_budget;	  /* cores; 0: no budget */
+	double memory_budget;	  /* bytes; 0 */
 };
 
 /* A label's value as it goes between quotes: cut to PT_PROM_LABEL bytes at a

@@ -122,6 +122,51 @@ static void add_steps(struct pt_sample *s, const json_t *steps)
 	}
 }
 
+const char *pt_phase_name(enum pt_phase p)
+{
+	static const char *const name[] = { "data_wait", "host", "gpu_wait",
+					    "collective" };
+
+	return name[p];
+}
+
+/* Several ranks: the breakdown is that of the worst. */
+static void add_phases(struct pt_sample *s, const json_t *breakdown)
+{
+	static const struct {
+		const char *key;
+		enum pt_phase phase;
+	} all[] = { { "data_wait", PT_PHASE_DATA_WAIT },
+		    { "gpu_wait", PT_PHASE_GPU_WAIT },
+		    { "sync", PT_PHASE_GPU_WAIT },
+		    { "collective", PT_PHASE_COLLECTIVE },
+		    { "transfer", PT_PHASE_HOST },
+		    { "launch", PT_PHASE_HOST },
+		    { "checkpoint", PT_PHASE_HOST },
+		    { "other", PT_PHASE_HOST } };
+	size_t i;
+
+	for (i = 0; i < sizeof(all) / sizeof(*all); i++)
+		s->phase_s[all[i].phase] +=
+			number(json_object_get(breakdown, all[i].key), "seconds",
+			       DURATION_MAX);
+}
+
+static void add_files(struct pt_sample *s, const json_t *files)
+{
+	double bytes = 0;
+	const json_t *f;
+	size_t i;
+
+	json_array_foreach(files, i, f) {
+		s->read_s += or_zero(number(f, "read_s", 1e9));
+		s->reads += or_zero(number(f, "reads", 1e15));
+		bytes += or_zero(number(f, "bytes", 1e18));
+	}
+	/* a job without workers reads, too */
+	s->read_bytes = fmax(s->read_bytes, bytes);
+}
+
 static void add_workers(struct pt_sample *s, const json_t *workers)
 {
 	const json_t *w;
@@ -138,7 +183,7 @@ static void add_workers(struct pt_sample *s, const json_t *workers)
 
 int pt_sample_read(const json_t *r, struct pt_sample *s, const char **why)
 {
-	const json_t *c = json_object_get(r, "capture"), *gpu, *v, *f;
+	const json_t *c = json_object_get(r, "capture"), *gpu, *v;
 	const char *schema = json_string_value(json_object_get(r, "schema"));
 	size_t i;
 
@@ -165,8 +210,9 @@ int pt_sample_read(const json_t *r, struct pt_sample *s, const char **why)
 		"share", 1);
 	s->slowdown = NAN;
 	add_workers(s, json_object_get(r, "workers"));
-	json_array_foreach(json_object_get(r, "files"), i, f)
-		s->read_s += or_zero(number(f, "read_s", 1e9));
+	add_files(s, json_object_get(r, "files"));
+	add_phases(s, json_object_get(r, "breakdown"));
+	pt_sample_mounts(r, NULL, s);
 	add_steps(s, json_object_get(r, "steps"));
 	json_array_foreach(json_object_get(r, "verdicts"), i, v)
 		add_verdict(s, v);

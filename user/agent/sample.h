@@ -14,6 +14,19 @@
 
 #define PT_SAMPLE_VERDICTS 24 /* there are as many ids, and one more */
 #define PT_SAMPLE_STEPS 4096  /* kept of one sample, at most */
+#define PT_SAMPLE_MOUNTS 16   /* told apart in one sample, at most */
+#define PT_SAMPLE_MOUNT 96    /* bytes of a mount's name, with the NUL */
+
+/* Where a step's time goes, for the comparison of ranks: they wait for each other
+ * in collectives, or for the device, which may be in one. */
+enum pt_phase { PT_PHASE_DATA_WAIT, PT_PHASE_HOST, PT_PHASE_GPU_WAIT,
+		PT_PHASE_COLLECTIVE, PT_PHASE_NR };
+const char *pt_phase_name(enum pt_phase p);
+
+struct pt_sample_mount {
+	char name[PT_SAMPLE_MOUNT];
+	double read_s, bytes;
+};
 
 struct pt_sample_verdict {
 	char id[32];
@@ -30,16 +43,28 @@ struct pt_sample { /* NAN: not known. GPU-seconds: over all devices */
 	double data_wait_share; /* of the trainer's time */
 	double steps;		/* NAN: none were told apart */
 	double slowdown;	/* of the slowest worker */
-	double read_bytes, read_s;
+	double read_bytes, read_s, reads;
+	double phase_s[PT_PHASE_NR]; /* of the trainer; the worst rank's */
 	double events, lost, tracer_cpu_s;
 	bool complete;
 	size_t n_verdicts;
 	struct pt_sample_verdict verdict[PT_SAMPLE_VERDICTS];
+	size_t n_mounts;
+	struct pt_sample_mount mount[PT_SAMPLE_MOUNTS];
 	size_t n_step_s; /* steps.list, where the report has it */
 	float step_s[PT_SAMPLE_STEPS];
 };
 
 /* 0, or -EINVAL with one sentence in `why` (a static text). */
 int pt_sample_read(const json_t *report, struct pt_sample *s, const char **why);
+
+/*
+ * What was read by mount. `mountinfo` is the text of the job's
+ * /proc/PID/mountinfo: mounts of a server are named by it (as nodes share them),
+ * others by where they are mounted. NULL: by file system and disk, which the
+ * report has; pt_sample_read() does that. Pure.
+ */
+void pt_sample_mounts(const json_t *report, const char *mountinfo,
+		      struct pt_sample *s);
 
 #endif

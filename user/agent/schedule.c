@@ -22,13 +22,17 @@ static uint64_t mix(uint64_t x)
 
 double pt_schedule_next(const struct pt_schedule *s, uint64_t job, double after)
 {
-	double shift = 0, n;
+	double n = floor(after / s->interval), begin;
 
-	if (!s->aligned) /* 53 bits: a share of the interval */
-		shift = s->interval * (double)(mix(s->node ^ mix(job)) >> 11) /
-			9007199254740992.0;
-	n = floor((after - shift) / s->interval) + 1;
-	return n * s->interval + shift;
+	for (;; n++) {
+		begin = n * s->interval;
+		if (!s->aligned) /* 53 bits: a share of what the interval leaves */
+			begin += (s->interval - s->sample) *
+				 (double)(mix(s->node ^ mix(job ^ mix((uint64_t)n))) >> 11) /
+				 9007199254740992.0;
+		if (begin > after)
+			return begin;
+	}
 }
 
 /* A budget that is met by so little is left alone: the rate would swing. */

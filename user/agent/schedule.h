@@ -17,9 +17,10 @@ struct pt_schedule {
 	uint64_t node;	 /* spreads nodes where they are not aligned */
 };
 
-/* The first begin of a sample of job `job` behind `after`. Aligned: at multiples
- * of the interval of the clock. Else shifted by a hash of node and job, the same
- * one always, so that a restart does not change it. */
+/* The first begin of a sample of job `job` behind `after`, one in each interval of
+ * the clock. Aligned: at its begin. Else somewhere within it, by a hash of node, job
+ * and interval: what a job does in turns is not met at the same place each time, and
+ * a restart of the agent changes nothing. */
 double pt_schedule_next(const struct pt_schedule *s, uint64_t job, double after);
 
 /* A number for a name (FNV-1a, 64 bits). */

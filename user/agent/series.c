@@ -12,7 +12,8 @@
 
 #include "base/str.h"
 
-#define VERDICTS_SHOWN 7 /* roots come first */
+#define VERDICTS_SHOWN 5
+#define MOUNTS_SHOWN 3
 
 struct out {
 	const struct pt_series_visitor *v;
@@ -147,27 +148,83 @@ static void info(struct out *o)
 	}
 }
 
-/* Each cause for itself: one that came out of a common rest would make that rest
- * fall, and a counter that falls is taken for a restart. */
+/* A cause keeps its counter, and what is in the common rest stays there: a counter
+ * that falls is taken for a restart. */
 static void lost(struct out *o)
 {
 	static const struct pt_series_family f = {
 		"pipetrace_gpu_lost_seconds", PT_SERIES_COUNTER, "seconds",
 		"GPU-seconds idle, by cause (estimated: samples stand for the time between them)."
 	};
+	size_t i, k;
+
+	family(o, &f);
+	for (i = 0; i < o->n; i++) {
+		const struct pt_prom_job *j = &o->job[i];
+		const struct pt_tally *t = j->t;
+		double other = pt_tally_other_s(t);
+
+		job(o, j);
+		for (k = 0; k < t->n_causes; k++) {
+			label(o, "cause", pt_cause_name((enum pt_cause)t->cause[k]));
+			value(o, j, t->lost_s[t->cause[k]]);
+		}
+		if (t->lost_s[PT_CAUSE_NO_DEMAND] > 0) {
+			label(o, "cause", pt_cause_name(PT_CAUSE_NO_DEMAND));
+			value(o, j, t->lost_s[PT_CAUSE_NO_DEMAND]);
+		}
+		if (other > 0) {
+			label(o, "cause", "other");
+			value(o, j, other);
+		}
+	}
+}
+
+static void phases(struct out *o)
+{
+	static const struct pt_series_family f = {
+		"pipetrace_step_phase_seconds", PT_SERIES_COUNTER, "seconds",
+		"Time of training steps by what the trainer did: data_wait, host, gpu_wait, collective (estimated)."
+	};
 	size_t i;
-	int c;
+	int k;
 
 	family(o, &f);
 	for (i = 0; i < o->n; i++) {
 		const struct pt_prom_job *j = &o->job[i];
 
 		job(o, j);
-		for (c = 0; c < PT_CAUSE_NR; c++) {
-			if (!(j->t->lost_s[c] > 0))
-				continue;
-			label(o, "cause", pt_cause_name((enum pt_cause)c));
-			value(o, j, j->t->lost_s[c]);
+		for (k = 0; k < PT_PHASE_NR && j->t->steps > 0; k++) {
+			label(o, "phase", pt_phase_name((enum pt_phase)k));
+			value(o, j, j->t->phase_s[k]);
+		}
+	}
+}
+
+/* A family each, for the mounts that were waited for the longest. */
+static void mounts(struct out *o)
+{
+	static const struct pt_series_family f[] = {
+		{ "pipetrace_mount_read_seconds", PT_SERIES_COUNTER, "seconds",
+		  "Time inside read calls, of the job's three worst mounts (estimated)." },
+		{ "pipetrace_mount_read_bytes", PT_SERIES_COUNTER, "bytes",
+		  "Bytes read, of the job's three worst mounts (estimated)." },
+	};
+	size_t top[MOUNTS_SHOWN], n, i, k, which;
+
+	for (which = 0; which < 2; which++) {
+		family(o, &f[which]);
+		for (i = 0; i < o->n; i++) {
+			const struct pt_prom_job *j = &o->job[i];
+
+			job(o, j);
+			n = pt_tally_top_mounts(j->t, top, MOUNTS_SHOWN);
+			for (k = 0; k < n; k++) {
+				const struct pt_sample_mount *m = &j->t->mount[top[k]];
+
+				label(o, "mount", m->name);
+				value(o, j, which ? m->bytes : m->read_s);
+			}
 		}
 	}
 }
@@ -222,13 +279,37 @@ static void steps(struct out *o)
 	}
 }
 
+/* What is worst comes first; whether the device starved is always told. */
+static int weight(const struct pt_sample_verdict *v)
+{
+	return (strcmp(v->id, "gpu_starved") ? 0 : 100) + 2 * v->severity + v->root;
+}
+
+/* The places of those that are shown. */
+static size_t choose(const struct pt_sample *s, size_t *shown)
+{
+	size_t i, k, n = 0;
+
+	for (i = 0; i < s->n_verdicts; i++) {
+		for (k = n; k > 0 && weight(&s->verdict[shown[k - 1]]) <
+					     weight(&s->verdict[i]); k--)
+			if (k < VERDICTS_SHOWN)
+				shown[k] = shown[k - 1];
+		if (k < VERDICTS_SHOWN) {
+			shown[k] = i;
+			n += n < VERDICTS_SHOWN;
+		}
+	}
+	return n;
+}
+
 static void verdicts(struct out *o)
 {
 	static const struct pt_series_family f = {
 		"pipetrace_verdict", PT_SERIES_GAUGE, NULL,
 		"1 for each verdict of the job's last sample."
 	};
-	size_t i, k;
+	size_t shown[VERDICTS_SHOWN], i, k, n;
 
 	family(o, &f);
 	for (i = 0; i < o->n; i++) {
@@ -236,8 +317,9 @@ static void verdicts(struct out *o)
 		const struct pt_sample *s = &j->t->last;
 
 		job(o, j);
-		for (k = 0; k < s->n_verdicts && k < VERDICTS_SHOWN; k++) {
-			const struct pt_sample_verdict *v = &s->verdict[k];
+		n = choose(s, shown);
+		for (k = 0; k < n; k++) {
+			const struct pt_sample_verdict *v = &s->verdict[shown[k]];
 
 			label(o, "id", v->id);
 			label(o, "severity",
@@ -260,6 +342,11 @@ OF(low, t->busy_low_s)
 OF(high, t->busy_high_s)
 OF(bytes, t->read_bytes)
 OF(reading, t->read_s)
+OF(starved_low, t->starved_low_s)
+OF(starved_high, t->starved_high_s)
+OF(steps, t->steps)
+OF(reads, t->reads)
+OF(events, t->events)
 OF(samples, t->samples)
 OF(failed, t->failed)
 OF(lost, t->lost_events)
@@ -279,14 +366,19 @@ static void singles(struct out *o)
 		C("gpu_seconds", "seconds", "GPU-seconds of the job that samples stand for.", of_gpu),
 		C("gpu_busy_low_seconds", "seconds", "GPU-seconds busy, low end of what is likely (estimated).", of_low),
 		C("gpu_busy_high_seconds", "seconds", "GPU-seconds busy, high end of what is likely (estimated).", of_high),
+		C("gpu_starved_low_seconds", "seconds", "GPU-seconds idle in data waits, for certain (estimated from samples).", of_starved_low),
+		C("gpu_starved_high_seconds", "seconds", "GPU-seconds idle in data waits, most likely (estimated).", of_starved_high),
+		C("steps", NULL, "Training steps (estimated).", of_steps),
 		C("covered_seconds", "seconds", "Time of the job that samples stand for.", of_covered),
 		C("observed_seconds", "seconds", "Time of the job that samples saw.", of_observed),
 		G("data_wait_ratio", "ratio", "Share of its time that the trainer waited for data, in the last sample.", of_waiting),
 		G("worker_slowdown_ratio", "ratio", "How much slower the slowest loader worker is than its peers, in the last sample.", of_slowdown),
-		C("read_bytes", "bytes", "Bytes that loaders read (estimated).", of_bytes),
+		C("read_bytes", "bytes", "Bytes that the job read (estimated).", of_bytes),
 		C("read_seconds", "seconds", "Time inside read calls (estimated).", of_reading),
+		C("reads", NULL, "Read calls (estimated).", of_reads),
 		C("samples", NULL, "Samples taken.", of_samples),
 		C("failed_samples", NULL, "Samples that gave no report.", of_failed),
+		C("events", NULL, "Events that samples got.", of_events),
 		C("lost_events", NULL, "Events that were lost in samples.", of_lost),
 		C("tracer_cpu_seconds", "seconds", "CPU time of taking samples of the job.", of_tracer),
 #undef C
@@ -307,6 +399,23 @@ static void singles(struct out *o)
 	}
 }
 
+static void since(struct out *o)
+{
+	static const struct pt_series_family f = {
+		"pipetrace_job_counting_start_time_seconds", PT_SERIES_GAUGE, "seconds",
+		"Unix time at which the job's counters began at nothing."
+	};
+	size_t i;
+
+	family(o, &f);
+	for (i = 0; i < o->n; i++) {
+		if (!(o->job[i].since_unix > 0))
+			continue;
+		job(o, &o->job[i]);
+		value(o, &o->job[i], o->job[i].since_unix);
+	}
+}
+
 static void own(struct out *o, const struct pt_prom_agent *a)
 {
 	static const struct pt_series_family agent = {
@@ -321,11 +430,17 @@ static void own(struct out *o, const struct pt_prom_agent *a)
 		G("jobs_left_out", NULL, "Jobs that were found and are not sampled: the budget is spent."),
 		G("interval_seconds", "seconds", "Time from one sample of a job to its next, as it is now."),
 		G("sample_seconds", "seconds", "Length of a sample."),
+		G("interval_configured_seconds", "seconds", "Time from one sample of a job to its next, as configured."),
+		G("cpu_budget_cores", NULL, "What the agent may use, on average."),
+		G("memory_budget_bytes", "bytes", "Resident memory that the agent may use."),
 	};
 #undef C
 #undef G
 	const double v[] = { a->cpu_s, a->resident_bytes, a->jobs,
-			     a->dropped_jobs, a->interval_s, a->sample_s };
+			     a->dropped_jobs, a->interval_s, a->sample_s,
+			     a->interval_wanted_s > 0 ? a->interval_wanted_s : NAN,
+			     a->cpu_budget > 0 ? a->cpu_budget : NAN,
+			     a->memory_budget > 0 ? a->memory_budget : NAN };
 	size_t i;
 
 	_Static_assert(sizeof(v) / sizeof(*v) == sizeof(f) / sizeof(*f),
@@ -333,10 +448,12 @@ static void own(struct out *o, const struct pt_prom_agent *a)
 	job(o, NULL);
 	family(o, &agent);
 	label(o, "version", a->version);
+	label(o, "host", a->host);
 	value(o, NULL, 1);
 	for (i = 0; i < sizeof(f) / sizeof(*f); i++) {
 		family(o, &f[i]);
-		value(o, NULL, v[i]);
+		if (!isnan(v[i]))
+			value(o, NULL, v[i]);
 	}
 }
 
@@ -350,8 +467,11 @@ int pt_series_visit(const struct pt_prom_agent *a, const struct pt_prom_job *job
 	lost(&o);
 	busy(&o);
 	steps(&o);
+	phases(&o);
+	mounts(&o);
 	verdicts(&o);
 	singles(&o);
+	since(&o);
 	cut(&o, 0);
 	return o.err;
 }

@@ -2,9 +2,10 @@
 #include "agent/tally.h"
 
 #include <math.h>
+#include <string.h>
 
 const double pt_tally_bucket[PT_TALLY_BUCKETS] = {
-	0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60,
+	0.01, 0.05, 0.1, 0.25, 1, 5, 30,
 };
 
 static void add(double *to, double x)
@@ -31,36 +32,131 @@ static void add_steps(struct pt_tally *t, const struct pt_sample *s, double scal
 	}
 }
 
+/* What no place is left for goes into the last one, which has no name. */
+static void add_mounts(struct pt_tally *t, const struct pt_sample *s, double scale)
+{
+	size_t i, k;
+
+	for (i = 0; i < s->n_mounts; i++) {
+		for (k = 0; k < t->n_mounts; k++)
+			if (!strcmp(t->mount[k].name, s->mount[i].name))
+				break;
+		if (k == PT_TALLY_MOUNTS) {
+			k--;
+			snprintf(t->mount[k].name, sizeof(t->mount[k].name), "other");
+		} else if (k == t->n_mounts) {
+			memcpy(t->mount[k].name, s->mount[i].name,
+			       sizeof(t->mount[k].name));
+			t->n_mounts++;
+		}
+		add(&t->mount[k].read_s, s->mount[i].read_s * scale);
+		add(&t->mount[k].bytes, s->mount[i].bytes * scale);
+	}
+}
+
+static void add_causes(struct pt_tally *t, const struct pt_sample *s, double scale)
+{
+	size_t k;
+	int i;
+
+	for (i = 0; i < PT_CAUSE_NR; i++) {
+		if (!(s->idle_s[i] > 0))
+			continue;
+		add(&t->lost_s[i], s->idle_s[i] * scale);
+		for (k = 0; k < t->n_causes && t->cause[k] != i; k++)
+			;
+		if (k == t->n_causes && k < PT_TALLY_CAUSES &&
+		    i != PT_CAUSE_NO_DEMAND)
+			t->cause[t->n_causes++] = (uint8_t)i;
+	}
+}
+
+/* `stands` seconds that are like those of the sample. */
+static void charge(struct pt_tally *t, const struct pt_sample *s, double stands)
+{
+	double scale = stands / s->duration;
+	int i;
+
+	t->gpu_s += s->gpus * stands;
+	add(&t->busy_low_s, s->busy_likely_s[0] * scale);
+	add(&t->busy_high_s, s->busy_likely_s[1] * scale);
+	add(&t->starved_low_s, s->starved_s[0] * scale);
+	add(&t->starved_high_s, s->starved_s[1] * scale);
+	add_causes(t, s, scale);
+	add(&t->steps, s->steps * scale);
+	for (i = 0; i < PT_PHASE_NR && s->steps > 0; i++)
+		add(&t->phase_s[i], s->phase_s[i] * scale);
+	add(&t->read_bytes, s->read_bytes * scale);
+	add(&t->read_s, s->read_s * scale);
+	add(&t->reads, s->reads * scale);
+	add_steps(t, s, scale);
+	add_mounts(t, s, scale);
+}
+
 void pt_tally_add(struct pt_tally *t, const struct pt_sample *s, double born,
 		  double end, double most)
 {
 	double since = t->last_end > 0 ? t->last_end : born;
-	double stands = fmax(s->duration, fmin(end - since, most)), scale;
-	int i;
+	double stands = fmax(s->duration, fmin(end - since, most));
+	bool two = t->has_last && t->last.duration > 0 && end - since <= most;
 
+	t->samples++;
+	add(&t->events, s->events);
+	add(&t->lost_events, s->lost);
+	add(&t->tracer_cpu_s, s->tracer_cpu_s);
+	if (s->duration > 0) {
+		t->covered_s += stands;
+		t->observed_s += s->duration;
+		/* one that is long ago says little of the time before this one */
+		charge(t, s, two ? stands / 2 : stands);
+		if (two)
+			charge(t, &t->last, stands / 2);
+	}
 	t->last = *s;
 	t->has_last = true;
 	t->last_end = end;
-	t->samples++;
-	add(&t->lost_events, s->lost);
-	add(&t->tracer_cpu_s, s->tracer_cpu_s);
-	if (!(s->duration > 0))
-		return;
-	scale = stands / s->duration;
-	t->covered_s += stands;
-	t->observed_s += s->duration;
-	t->gpu_s += s->gpus * stands;
-	add(&t->busy_low_s, s->busy_likely_s[0] * scale);
-	add(&t->busy_high_s, s->busy_likely_s[1] * scale);
-	for (i = 0; i < PT_CAUSE_NR; i++)
-		add(&t->lost_s[i], s->idle_s[i] * scale);
-	add(&t->steps, s->steps * scale);
-	add(&t->read_bytes, s->read_bytes * scale);
-	add(&t->read_s, s->read_s * scale);
-	add_steps(t, s, scale);
 }
 
 void pt_tally_failed(struct pt_tally *t)
 {
 	t->failed++;
+}
+
+double pt_tally_other_s(const struct pt_tally *t)
+{
+	double sum = 0;
+	size_t k;
+	int i;
+
+	for (i = 0; i < PT_CAUSE_NR; i++) {
+		for (k = 0; k < t->n_causes && t->cause[k] != i; k++)
+			;
+		if (k == t->n_causes && i != PT_CAUSE_NO_DEMAND)
+			sum += t->lost_s[i];
+	}
+	return sum;
+}
+
+size_t pt_tally_top_mounts(const struct pt_tally *t, size_t *top, size_t n)
+{
+	size_t i, k, count = 0;
+
+	for (i = 0; i < t->n_mounts; i++) {
+		const struct pt_sample_mount *m = &t->mount[i];
+
+		for (k = count; k > 0; k--) {
+			const struct pt_sample_mount *x = &t->mount[top[k - 1]];
+
+			if (x->read_s > m->read_s ||
+			    (x->read_s == m->read_s && x->bytes >= m->bytes))
+				break;
+			if (k < n)
+				top[k] = top[k - 1];
+		}
+		if (k < n) {
+			top[k] = i;
+			count += count < n;
+		}
+	}
+	return count;
 }

@@ -9,7 +9,9 @@
 
 #include "agent/sample.h"
 
-#define PT_TALLY_BUCKETS 12
+#define PT_TALLY_BUCKETS 7
+#define PT_TALLY_CAUSES 8 /* that have a counter of their own, and no_demand */
+#define PT_TALLY_MOUNTS 32
 /* Upper ends in seconds: from a small inference step to a slow epoch's batch. */
 extern const double pt_tally_bucket[PT_TALLY_BUCKETS];
 
@@ -20,12 +22,20 @@ struct pt_tally {
 	double gpu_s;	   /* GPU-seconds in covered_s */
 	double busy_low_s, busy_high_s;
 	double lost_s[PT_CAUSE_NR]; /* GPU-seconds idle */
+	double starved_low_s, starved_high_s; /* ... in data waits */
 	double steps;
-	double read_bytes, read_s;
+	double phase_s[PT_PHASE_NR]; /* where steps are known */
+	double read_bytes, read_s, reads;
+	struct pt_sample_mount mount[PT_TALLY_MOUNTS]; /* as they came */
+	size_t n_mounts;
 	double step_bucket[PT_TALLY_BUCKETS + 1]; /* the last: above all */
 	double step_sum_s;
 	/* counters of what was done, not scaled */
-	double samples, failed, lost_events, tracer_cpu_s;
+	double samples, failed, events, lost_events, tracer_cpu_s;
+	/* Causes in the order in which they came, as far as they are told apart:
+	 * what a counter counts never changes. */
+	uint8_t cause[PT_TALLY_CAUSES];
+	size_t n_causes;
 	/* the last sample */
 	struct pt_sample last;
 	bool has_last;
@@ -34,12 +44,20 @@ struct pt_tally {
 
 /*
  * A sample that ended at `end` (s, monotonic) of a job that lives since `born`.
- * It stands for the time since the last one ended, or since the job was born, but
- * for no more than `most` seconds: what was longer ago nobody saw.
+ * The time since the last one ended (or since the job was born) is charged half by
+ * that one and half by this one, so that how much a sample counts does not depend
+ * on when it was taken: the sums are right on average, whatever the job does in
+ * turns. No more than `most` seconds: what was longer ago nobody saw.
  */
 void pt_tally_add(struct pt_tally *t, const struct pt_sample *s, double born,
 		  double end, double most);
 /* One that failed: its time stays uncovered. */
 void pt_tally_failed(struct pt_tally *t);
+
+/* GPU-seconds of the causes that have no counter of their own. */
+double pt_tally_other_s(const struct pt_tally *t);
+/* The first `n` mounts by read time, and of bytes where nothing was waited for:
+ * their places in t->mount. Returns how many. */
+size_t pt_tally_top_mounts(const struct pt_tally *t, size_t *top, size_t n);
 
 #endif
