@@ -41,7 +41,7 @@ HARDEN := -O2 -D_FORTIFY_SOURCE=2 -fstack-protector-strong
 SANITIZE := -O1 -fno-omit-frame-pointer -fsanitize=address,undefined \
 	    -fno-sanitize-recover=undefined
 
-LIBS := -lbpf -lelf -lz -lzstd -ljansson -liberty -lprotobuf-c -lsqlite3 -lncursesw -ltinfo -lmicrohttpd -lm
+LIBS := -lbpf -lelf -lz -lzstd -ljansson -liberty -lprotobuf-c -lsqlite3 -lncursesw -ltinfo -lmicrohttpd -linih -lcap -lm
 ifeq ($(STATIC),1)
 LINK := -static -no-pie
 PIE := -fno-pie

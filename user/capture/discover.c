@@ -238,6 +238,40 @@ out:
 	return stored;
 }
 
+static bool listed(const pid_t *pids, size_t n, pid_t pid)
+{
+	while (n--)
+		if (pids[n] == pid)
+			return true;
+	return false;
+}
+
+size_t pt_all_trainers(const struct pt_tree *t, pid_t *out, size_t max,
+		       bool *unreadable)
+{
+	size_t i, k, n = 0, got;
+	pid_t found[PT_MAX_TRAINERS];
+	const struct pt_process *p;
+	struct pt_gpulib g;
+
+	for (i = 0; i < t->n; i++) {
+		p = &t->p[i];
+		/* trees from the top, but not from init: its tree is
+		 * everybody's, so that is looked at by its children */
+		if (p->ppid != 1 && pt_tree_find(t, p->ppid))
+			continue;
+		if (p->pid == 1 && pt_gpulibs(1, &g, 1) <= 0)
+			continue;
+		got = pt_trainers(t, p->pid, found, PT_MAX_TRAINERS, unreadable);
+		if (got > PT_MAX_TRAINERS)
+			got = PT_MAX_TRAINERS;
+		for (k = 0; k < got && n < max; k++)
+			if (!listed(out, n, found[k]))
+				out[n++] = found[k];
+	}
+	return n;
+}
+
 /* Names come from the target: keep what is safe on a terminal. */
 static const char *name_of(const struct pt_tree *t, pid_t pid, char *buf)
 {

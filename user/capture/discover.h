@@ -123,6 +123,10 @@ int pt_discover_in(const struct pt_tree *t, pid_t given, struct pt_job *out,
 size_t pt_trainers(const struct pt_tree *t, pid_t root, pid_t *out, size_t max,
 		   bool *unreadable);
 
+/* The same for the whole machine, each once. */
+size_t pt_all_trainers(const struct pt_tree *t, pid_t *out, size_t max,
+		       bool *unreadable);
+
 /*
  * The process that `pid` works for: the topmost one with a GPU library that
  * it was forked or spawned from as a helper of the same program; `pid` itself

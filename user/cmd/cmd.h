@@ -31,5 +31,6 @@ int pt_cmd_record(int argc, char **argv);
 int pt_cmd_report(int argc, char **argv);
 int pt_cmd_diff(int argc, char **argv);
 int pt_cmd_export(int argc, char **argv);
+int pt_cmd_agent(int argc, char **argv);
 
 #endif

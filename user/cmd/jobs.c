@@ -66,42 +66,6 @@ static void devices_of(const struct pt_nvml_answer *a, pid_t pid, char *out,
 	}
 }
 
-static bool listed(const pid_t *pids, size_t n, pid_t pid)
-{
-	while (n--)
-		if (pids[n] == pid)
-			return true;
-	return false;
-}
-
-/* Trainers of the whole machine, each once. */
-static size_t all_trainers(const struct pt_tree *t, pid_t *out, size_t max,
-			   bool *unreadable)
-{
-	size_t i, k, n = 0, got;
-	pid_t found[PT_MAX_TRAINERS];
-	const struct pt_process *p;
-	struct pt_gpulib g;
-
-	for (i = 0; i < t->n; i++) {
-		p = &t->p[i];
-		/* trees from the top, but not from init: its tree is
-		 * everybody's, so that is looked at by its children */
-		if (p->ppid != 1 && pt_tree_find(t, p->ppid))
-			continue;
-		if (p->pid == 1 && pt_gpulibs(1, &g, 1) <= 0)
-			continue;
-		got = pt_trainers(t, p->pid, found, PT_MAX_TRAINERS,
-				  unreadable);
-		if (got > PT_MAX_TRAINERS)
-			got = PT_MAX_TRAINERS;
-		for (k = 0; k < got && n < max; k++)
-			if (!listed(out, n, found[k]))
-				out[n++] = found[k];
-	}
-	return n;
-}
-
 static void describe(struct pt_top_job *j, pid_t pid)
 {
 	int r = pt_rank_of(pid);
@@ -147,7 +111,7 @@ int pt_jobs_find(struct pt_jobs *out, const struct pt_jobs *before)
 	ret = pt_tree_snapshot(&t);
 	if (ret)
 		goto out;
-	out->n = all_trainers(&t, pids, JOBS_MAX, &out->hidden);
+	out->n = pt_all_trainers(&t, pids, JOBS_MAX, &out->hidden);
 	out->v = calloc(out->n ? out->n : 1, sizeof(*out->v));
 	if (!out->v) {
 		out->n = 0;

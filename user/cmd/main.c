@@ -17,6 +17,7 @@ const struct pt_command pt_commands[] = {
 	{ "report", pt_cmd_report, "diagnose a recorded file" },
 	{ "diff", pt_cmd_diff, "compare reports: what changed, and is it noise" },
 	{ "export", pt_cmd_export, "a recorded file for other programs" },
+	{ "agent", pt_cmd_agent, "sample the jobs of this node, and tell Prometheus" },
 	{ NULL, NULL, NULL },
 };
 
@@ -40,7 +41,7 @@ int pt_cmd_main(int argc, char **argv)
 			;
 		if (!c->name) {
 			pt_error("unknown command \"%s\": there are trace, "
-				 "record, top, report, diff, export, list, doctor and demo; to "
+				 "record, top, report, diff, export, agent, list, doctor and demo; to "
 				 "start and trace a program write pipetrace -- %s",
 				 argv[1], argv[1]);
 			return PT_EXIT_USAGE;

@@ -274,6 +274,13 @@ static error_t parse_one(int key, char *arg, struct argp_state *state)
 			return reject("--schedule", arg,
 				      "wait=10s,warmup=2s,active=10s,repeat=3");
 		return 0;
+	case K_CONFIG:
+		return take_name("--config", arg, &o->config);
+	case K_LISTEN:
+		return take_name("--listen", arg, &o->listen);
+	case K_CHECK:
+		o->check = true;
+		return 0;
 	case K_FORCE:
 		o->force = true;
 		return 0;

@@ -77,6 +77,8 @@ struct pt_opts {
 	bool force; /* replace what exists */
 	double fail_on_regression; /* share of the throughput; NAN: never */
 	double interval_s, last_s; /* of top */
+	const char *config, *listen; /* of agent */
+	bool check; /* the configuration, and end */
 	bool help, version; /* asked for and already answered */
 };
 
@@ -89,6 +91,7 @@ enum pt_optset {
 	PT_OPTS_EXPORT, /* a file as argument */
 	PT_OPTS_TOP,
 	PT_OPTS_TARGET, /* -p PID only */
+	PT_OPTS_AGENT,
 	PT_OPTS_PLAIN,
 };
 

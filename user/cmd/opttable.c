@@ -168,6 +168,15 @@ static const struct argp_option target_options[] = {
 	TARGET("Also look at this job"), COMMON
 };
 
+static const struct argp_option agent_options[] = {
+	{ "config", K_CONFIG, "FILE", 0, "Read the configuration from FILE", 1 },
+	{ "listen", K_LISTEN, "ADDR:PORT", 0,
+	  "Serve there instead of where the configuration says", 1 },
+	{ "check", K_CHECK, NULL, 0,
+	  "Only say whether the configuration is right", 1 },
+	COMMON
+};
+
 static const struct argp_option plain_options[] = { COMMON };
 
 const struct argp_option *const pt_opts_tables[] = {
@@ -178,6 +187,7 @@ const struct argp_option *const pt_opts_tables[] = {
 	[PT_OPTS_EXPORT] = export_options,
 	[PT_OPTS_TOP] = top_options,
 	[PT_OPTS_TARGET] = target_options,
+	[PT_OPTS_AGENT] = agent_options,
 	[PT_OPTS_PLAIN] = plain_options,
 };
 
@@ -190,5 +200,6 @@ const char *const pt_opts_arguments[] = {
 	[PT_OPTS_EXPORT] = "export --FORMAT OUT... FILE\n"
 			   "export FILE --format FORMAT -o OUT",
 	[PT_OPTS_TOP] = "top [-p PID]",
+	[PT_OPTS_AGENT] = "agent --config FILE",
 	[PT_OPTS_PLAIN] = NULL,
 };

@@ -33,6 +33,9 @@ enum { /* options without a letter */
 	K_AT,
 	K_SCHEDULE,
 	K_MAXSIZE,
+	K_CONFIG,
+	K_LISTEN,
+	K_CHECK,
 	K_EXPORT, /* and one for each format */
 };
 

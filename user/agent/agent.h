@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Between the agent's files: its state, of which there is one. */
+#ifndef PT_AGENT_AGENT_H
+#define PT_AGENT_AGENT_H
+
+#include <jansson.h>
+
+#include "agent/child.h"
+#include "agent/config.h"
+#include "agent/daemon.h"
+#include "agent/evidence.h"
+#include "agent/http.h"
+#include "agent/jobs.h"
+#include "agent/otlp.h"
+#include "agent/say.h"
+#include "agent/schedule.h"
+
+#define PT_SLOTS 16
+#define PT_PAGES 64 /* of evidence that wait to be made */
+
+struct pt_slot { /* a sample that runs */
+	struct pt_child child;
+	struct pt_ajob *job; /* NULL: free */
+	char recording[PATH_MAX]; /* "": none is made */
+	double length; /* s */
+};
+
+struct pt_agent {
+	const struct pt_agent_options *o;
+	struct pt_config c;
+	int signals;
+	bool stopping;
+
+	struct pt_ajobs jobs;
+	double next_search; /* monotonic, as all of these */
+	struct pt_slot slot[PT_SLOTS];
+
+	struct pt_evidence kept;
+	bool keeps;	  /* evidence is configured, and its folder is open */
+	bool disk_is_full; /* told */
+	struct pt_child page;
+	char page_id[PT_EVIDENCE_ID];
+	char pages[PT_PAGES][PT_EVIDENCE_ID];
+	size_t n_pages;
+
+	struct pt_budget budget;
+	double began, window, window_cpu; /* of the budget's present window */
+	double sample_resident, window_resident; /* bytes; of the last window */
+
+	struct pt_http *http;
+	struct pt_otlp *otlp;
+	uint64_t start_ns; /* unix */
+	double next_otlp, next_publish;
+	bool changed; /* what the pages say */
+};
+
+double pt_agent_realtime(void);
+
+/* sampling.c: starts what is due; takes what has ended. The next moment
+ * (monotonic) when there may be something to do. */
+double pt_agent_sample(struct pt_agent *a);
+/* Gives every job its next moment anew. */
+void pt_agent_reschedule(struct pt_agent *a);
+void pt_agent_schedule_job(struct pt_agent *a, struct pt_ajob *j);
+bool pt_agent_is_sampled(void *agent, const struct pt_ajob *j);
+unsigned pt_agent_running(const struct pt_agent *a);
+
+/* budget.c: CPU seconds so far, of samples as well; own memory in bytes. */
+double pt_agent_cpu(void);
+double pt_agent_resident(void);
+void pt_agent_budget_begin(struct pt_agent *a);
+/* Once in a while: does the rate have to change? */
+void pt_agent_budget_tick(struct pt_agent *a, double now);
+/* After a sample that took so many bytes: is there memory for such a one? */
+void pt_agent_budget_memory(struct pt_agent *a, struct pt_ajob *j,
+			    double resident);
+/* s from one sample of a job to its next, as it is now. */
+double pt_agent_interval(const struct pt_agent *a);
+
+/* keep.c: evidence of a sample, its pages, and what changed. */
+void pt_agent_keep(struct pt_agent *a, struct pt_ajob *j, const json_t *report,
+		   const char *text, size_t len, const char *recording,
+		   char id[PT_EVIDENCE_ID]);
+int pt_agent_keep_open(struct pt_agent *a, struct pt_err *err);
+/* A path for the recording of this slot's sample; "": none is made. */
+void pt_agent_keep_path(struct pt_agent *a, struct pt_slot *s);
+/* Starts the next page, or takes the one that is made. */
+void pt_agent_keep_pages(struct pt_agent *a);
+/* Verdicts of `was` (NULL: none) and of the job's last sample. `report`: of that;
+ * NULL: the job has ended, and so have its verdicts. */
+void pt_agent_changes(struct pt_agent *a, struct pt_ajob *j,
+		      const struct pt_sample *was, const json_t *report,
+		      const char *kept);
+
+/* pages.c: what is served and sent. */
+void pt_agent_prom_job(const struct pt_agent *a, const struct pt_ajob *j,
+		       struct pt_prom_job *out);
+void pt_agent_publish(struct pt_agent *a);
+void pt_agent_push(struct pt_agent *a);
+
+#endif

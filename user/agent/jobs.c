@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "agent/jobs.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "agent/child.h"
+#include "agent/rule.h"
+#include "agent/schedule.h"
+#include "capture/procfs.h"
+
+#define FULL_SEARCH_S 60.0
+#define TRAINERS_MAX 1024
+
+int pt_ajobs_init(struct pt_ajobs *j)
+{
+	ssize_t n;
+
+	memset(j, 0, sizeof(*j));
+	n = pt_file_read("/proc/sys/kernel/random/boot_id", j->boot,
+			 sizeof(j->boot));
+	if (n < 0)
+		return (int)n;
+	j->boot[strcspn(j->boot, "\n")] = '\0';
+	if (gethostname(j->host, sizeof(j->host)))
+		return -errno;
+	j->host[sizeof(j->host) - 1] = '\0';
+	return 0;
+}
+
+static void free_one(struct pt_ajob *a)
+{
+	if (a->pidfd >= 0)
+		close(a->pidfd);
+	free(a);
+}
+
+void pt_ajobs_free(struct pt_ajobs *j)
+{
+	struct pt_ajob *a, *next;
+
+	for (a = j->first; a; a = next) {
+		next = a->next;
+		free_one(a);
+	}
+	memset(j, 0, sizeof(*j));
+}
+
+static bool known(const struct pt_ajobs *j, pid_t root, uint64_t start)
+{
+	const struct pt_ajob *a;
+
+	for (a = j->first; a; a = a->next)
+		if (a->root == root && a->start_ticks == start)
+			return true;
+	return false;
+}
+
+struct facts { /* what rules are asked about, and where it lies */
+	char comm[PT_PROC_COMM], cmdline[4096], user[64], cgroup[8192];
+};
+
+static void read_facts(pid_t pid, const char *comm, struct facts *f)
+{
+	uid_t uid;
+
+	snprintf(f->comm, sizeof(f->comm), "%s", comm);
+	if (pt_proc_cmdline(pid, f->cmdline, sizeof(f->cmdline)) < 0)
+		f->cmdline[0] = '\0';
+	f->user[0] = '\0';
+	if (!pt_proc_uid(pid, &uid))
+		pt_user_name(uid, f->user, sizeof(f->user));
+	if (pt_proc_read(pid, "cgroup", f->cgroup, sizeof(f->cgroup)) < 0)
+		f->cgroup[0] = '\0';
+}
+
+static enum pt_rule_verdict decide(const struct pt_config *c, pid_t pid,
+				   const char *comm)
+{
+	struct pt_rule_facts r;
+	enum pt_rule_verdict v;
+	struct facts *f;
+
+	if (!c->n_rules)
+		return PT_RULE_NONE;
+	f = malloc(sizeof(*f));
+	if (!f)
+		return PT_RULE_NONE;
+	read_facts(pid, comm, f);
+	r = (struct pt_rule_facts){ f->comm, f->cmdline, f->user, f->cgroup };
+	v = pt_rule_decide(c, &r);
+	free(f);
+	return v;
+}
+
+static void name_it(const struct pt_ajobs *j, struct pt_ajob *a)
+{
+	char text[128];
+
+	snprintf(text, sizeof(text), "%s %d %" PRIu64, j->boot, a->root,
+		 a->start_ticks);
+	a->hash = pt_schedule_hash(text);
+	snprintf(a->id, sizeof(a->id), "%016" PRIx64, a->hash);
+}
+
+/* Names and labels, of the first rank where there are several. */
+static void describe(const struct pt_ajobs *j, const struct pt_config *c,
+		     struct pt_ajob *a)
+{
+	struct pt_proc_stat st;
+	uid_t uid;
+
+	/* what cannot be read stays empty: a job without a label is one */
+	if (!pt_proc_stat(a->trainer, &st))
+		snprintf(a->comm, sizeof(a->comm), "%.15s", st.comm);
+	if (!pt_proc_uid(a->trainer, &uid))
+		pt_user_name(uid, a->user, sizeof(a->user));
+	pt_owner_of(a->trainer, c->logs, &a->owner);
+	pt_ranks_of(a->trainer, j->host, &a->ranks);
+	if (a->n_trainers > 1)
+		a->ranks.rank = -1;
+	/* the kernel's word goes before the environment's */
+	if (!*a->owner.slurm_job) {
+		memcpy(a->owner.slurm_job, a->ranks.slurm_job,
+		       sizeof(a->owner.slurm_job));
+		memcpy(a->owner.slurm_step, a->ranks.slurm_step,
+		       sizeof(a->owner.slurm_step));
+	}
+}
+
+/* A descriptor of this very process: one that took over its number since has
+ * another start. */
+static int open_job(const struct pt_process *p)
+{
+	struct pt_proc_stat st;
+	int fd = (int)syscall(SYS_pidfd_open, p->pid, 0);
+
+	if (fd < 0)
+		return -errno;
+	if (!pt_proc_stat(p->pid, &st) && st.start_ticks == p->start_ticks)
+		return fd;
+	close(fd);
+	return -ESRCH;
+}
+
+/* Behind the last one. NULL: it has ended already, or there is no memory. */
+static struct pt_ajob *add(struct pt_ajobs *j, const struct pt_config *c,
+			   const struct pt_process *p, const struct pt_job *job,
+			   double now)
+{
+	struct pt_ajob **end = &j->first, *a = calloc(1, sizeof(*a));
+
+	if (!a)
+		return NULL;
+	a->pidfd = open_job(p);
+	if (a->pidfd < 0) {
+		free(a);
+		return NULL;
+	}
+	a->root = p->pid;
+	a->start_ticks = p->start_ticks;
+	a->trainer = job->trainer ? job->trainer : p->pid;
+	a->n_trainers = job->n_trainers;
+	a->seen = now;
+	a->sample_s = c->sample_s;
+	name_it(j, a);
+	describe(j, c, a);
+	while (*end)
+		end = &(*end)->next;
+	*end = a;
+	j->n++;
+	j->n_live++;
+	return a;
+}
+
+struct search {
+	struct pt_ajobs *j;
+	const struct pt_config *c;
+	const struct pt_tree *t;
+	double now;
+	void (*on_new)(void *ctx, struct pt_ajob *a);
+	void *ctx;
+	pid_t roots[TRAINERS_MAX]; /* of jobs that there are */
+	size_t n_roots;
+	pid_t covered[TRAINERS_MAX]; /* trainers of those */
+	size_t n_covered;
+};
+
+static bool among(const pid_t *v, size_t n, pid_t pid)
+{
+	while (n--)
+		if (v[n] == pid)
+			return true;
+	return false;
+}
+
+static void found(struct search *s, const struct pt_job *job)
+{
+	const struct pt_process *p = pt_tree_find(s->t, job->root);
+	struct pt_ajob *a;
+	size_t i;
+
+	for (i = 0; i < job->n_trainers && s->n_covered < TRAINERS_MAX; i++)
+		s->covered[s->n_covered++] = job->trainers[i];
+	if (!p || p->pid == getpid() ||
+	    among(s->roots, s->n_roots, p->pid) || s->n_roots == TRAINERS_MAX)
+		return;
+	s->roots[s->n_roots++] = p->pid;
+	if (known(s->j, p->pid, p->start_ticks))
+		return;
+	if (s->j->n_live >= s->c->max_jobs) {
+		s->j->dropped++;
+		return;
+	}
+	a = add(s->j, s->c, p, job, s->now);
+	if (a)
+		s->on_new(s->ctx, a);
+}
+
+/* A launcher's ranks are one job; a trainer that nobody launched is its own. */
+static void found_trainer(struct search *s, pid_t pid)
+{
+	const struct pt_process *p = pt_tree_find(s->t, pid), *up;
+	struct pt_job job, above;
+	struct pt_err err;
+	size_t i;
+
+	if (!p || among(s->covered, s->n_covered, pid) || decide(s->c, pid, p->comm) == PT_RULE_EXCLUDED ||
+	    pt_discover_in(s->t, pid, &job, &err))
+		return; /* one that is no rank of a job seen before */
+	up = pt_tree_find(s->t, p->ppid);
+	/* torchrun and mpirun have ranks for children, and two at least: that a
+	 * shell has one is no launch */
+	if (up && up->pid != 1 && job.root == pid && pt_rank_of(pid) >= 0 &&
+	    !pt_discover_in(s->t, up->pid, &above, &err) &&
+	    above.root == up->pid && above.n_trainers > 1) {
+		for (i = 0; i < above.n_trainers; i++)
+			if (pt_rank_of(above.trainers[i]) < 0)
+				break;
+		if (i == above.n_trainers)
+			job = above;
+	}
+	found(s, &job);
+}
+
+static void search_gpu(struct search *s)
+{
+	pid_t *pids = calloc(TRAINERS_MAX, sizeof(*pids));
+	bool unreadable = false;
+	size_t i, n = 0;
+
+	if (pids)
+		n = pt_all_trainers(s->t, pids, TRAINERS_MAX, &unreadable);
+	for (i = 0; i < n; i++)
+		found_trainer(s, pids[i]);
+	free(pids);
+}
+
+/* The topmost process that a rule names: its children are a part of it. */
+static void search_rules(struct search *s)
+{
+	const struct pt_process *p, *up;
+	struct pt_job job = { 0 };
+	size_t i;
+
+	for (i = 0; i < s->t->n; i++) {
+		p = &s->t->p[i];
+		if (p->pid == 1 ||
+		    decide(s->c, p->pid, p->comm) != PT_RULE_JOB)
+			continue;
+		up = pt_tree_find(s->t, p->ppid);
+		if (up && up->pid != 1 &&
+		    decide(s->c, up->pid, up->comm) == PT_RULE_JOB)
+			continue;
+		job.root = job.trainer = p->pid;
+		found(s, &job);
+	}
+}
+
+static bool has_job_rules(const struct pt_config *c)
+{
+	size_t i;
+
+	for (i = 0; i < c->n_rules; i++)
+		if (!c->rules[i].exclude)
+			return true;
+	return false;
+}
+
+/* Which processes there are, as one number. Its own and its samples' do not
+ * count. */
+static uint64_t scan_of(const struct pt_tree *t)
+{
+	uint64_t h = 0;
+	size_t i;
+
+	for (i = 0; i < t->n; i++) {
+		char text[48];
+
+		if (t->p[i].pid == getpid() || t->p[i].ppid == getpid())
+			continue;
+		snprintf(text, sizeof(text), "%d %" PRIu64, t->p[i].pid,
+			 t->p[i].start_ticks);
+		h += pt_schedule_hash(text);
+	}
+	return h;
+}
+
+int pt_ajobs_search(struct pt_ajobs *j, const struct pt_config *c, double now,
+		    void (*on_new)(void *, struct pt_ajob *), void *ctx)
+{
+	struct search *s = calloc(1, sizeof(*s));
+	struct pt_tree t = { 0 };
+	uint64_t scan;
+	int ret = s ? pt_tree_snapshot(&t) : -ENOMEM;
+
+	if (ret)
+		goto out;
+	scan = scan_of(&t);
+	if (scan == j->scan && now - j->scanned < FULL_SEARCH_S)
+		goto out;
+	j->scan = scan;
+	j->scanned = now;
+	j->dropped = 0;
+	*s = (struct search){ .j = j, .c = c, .t = &t, .now = now,
+			      .on_new = on_new, .ctx = ctx };
+	if (c->gpu_jobs)
+		search_gpu(s);
+	if (has_job_rules(c))
+		search_rules(s);
+out:
+	pt_tree_free(&t);
+	free(s);
+	return ret;
+}
+
+void pt_ajob_end(struct pt_ajobs *j, struct pt_ajob *a, double now)
+{
+	if (a->ended)
+		return;
+	close(a->pidfd);
+	a->pidfd = -1;
+	a->ended = now;
+	j->n_live--;
+}
+
+bool pt_ajobs_expire(struct pt_ajobs *j, double before,
+		     bool (*busy)(void *, const struct pt_ajob *), void *ctx)
+{
+	struct pt_ajob **at = &j->first, *a;
+	bool some = false;
+
+	while ((a = *at)) {
+		if (!a->ended || a->ended > before || busy(ctx, a)) {
+			at = &a->next;
+			continue;
+		}
+		*at = a->next;
+		free_one(a);
+		j->n--;
+		some = true;
+	}
+	return some;
+}
+
+void pt_ajobs_recheck(struct pt_ajobs *j, const struct pt_config *c, double now)
+{
+	struct pt_ajob *a;
+
+	for (a = j->first; a; a = a->next)
+		if (!a->ended && decide(c, a->trainer, a->comm) ==
+				 PT_RULE_EXCLUDED)
+			pt_ajob_end(j, a, now);
+	j->scan = 0; /* new rules may name processes that were there before */
+}

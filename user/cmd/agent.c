@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The node's agent. */
+#include "agent/daemon.h"
+#include "cmd/cmd.h"
+#include "cmd/options.h"
+
+static const char doc[] =
+	"Find the jobs of this node that use a GPU, and those that the "
+	"configuration names, sample each now and then inside a budget, and "
+	"serve what was found: /metrics for Prometheus, /jobs, and /evidence, "
+	"the samples in which something was wrong (docs/agent.md).\v"
+	"SIGHUP reads the configuration again; SIGTERM ends.\n\n"
+	"Exit status: 0 it was told to end, 1 failed, 2 bad usage or "
+	"configuration.";
+
+int pt_cmd_agent(int argc, char **argv)
+{
+	struct pt_agent_options a = { 0 };
+	struct pt_opts o;
+
+	if (pt_opts_parse(&o, PT_OPTS_AGENT, doc, argc, argv))
+		return PT_EXIT_USAGE;
+	if (o.help || o.version)
+		return PT_EXIT_OK;
+	if (!o.config) {
+		pt_error("the agent needs --config FILE (an example: "
+			 "docs/agent.md)");
+		return PT_EXIT_USAGE;
+	}
+	a.config = o.config;
+	a.listen = o.listen;
+	return o.check ? pt_agent_check(&a) : pt_agent_run(&a);
+}
