@@ -66,8 +66,9 @@ ROOMS ?=
 SRCS := $(sort $(shell find $(if $(ROOMS),$(addprefix user/,$(ROOMS)),user) -name '*.c' 2>/dev/null))
 # What is loaded into a target is built apart.
 SRCS := $(filter-out user/gpu/agent/%,$(SRCS))
-# Made from the trace format's description.
+# Made from formats' descriptions: user/export/perfetto.proto, user/agent/otlp.proto.
 PROTO := $(if $(filter user/export/perfetto.c,$(SRCS)),$(B)/perfetto.pb-c)
+PROTO += $(if $(filter user/agent/otlp_parts.c,$(SRCS)),$(B)/otlp.pb-c)
 OBJS := $(SRCS:%.c=$(B)/obj/%.o) $(PROTO:%=%.o)
 SAN_OBJS := $(filter-out %/user/main.o,$(SRCS:%.c=$(B)/san/%.o)) $(PROTO:%=%.o)
 # The rooms without I/O, clock or kernel, and all that they may lean on.
@@ -191,14 +192,17 @@ $(CAPTURE_OBJS): | $(if $(BPF_SRCS),$(SKEL))
 
 # protobuf-c's own code, with its own idea of warnings and alignment.
 $(B)/perfetto.pb-c.c: user/export/perfetto.proto
+$(B)/otlp.pb-c.c: user/agent/otlp.proto
+$(B)/%.pb-c.c:
 	@mkdir -p $(@D)
 	$(call say,PROTO)
 	$(Q)$(PROTOC_C) --c_out=$(@D) -I$(<D) $(<F)
-$(B)/perfetto.pb-c.o: $(B)/perfetto.pb-c.c $(B)/.flags.cc
+$(B)/%.pb-c.o: $(B)/%.pb-c.c $(B)/.flags.cc
 	$(call say,CC)
 	$(Q)$(CC) $(CPP) $(filter-out $(WARN),$(CBASE)) $(OPT) $(PIE) $(CFLAGS) -MMD -MP -c $< -o $@
-$(foreach o,perfetto.o perfetto_out.o,$(PROTO:$(B)/perfetto.pb-c=$(B)/obj/user/export/$o) \
-	$(PROTO:$(B)/perfetto.pb-c=$(B)/san/user/export/$o)): | $(PROTO:%=%.c)
+PROTO_USERS := user/export/perfetto.o user/export/perfetto_out.o \
+	$(addprefix user/agent/otlp_,parts.o metrics.o logs.o)
+$(PROTO_USERS:%=$(B)/obj/%) $(PROTO_USERS:%=$(B)/san/%): | $(strip $(PROTO:%=%.c))
 
 $(B)/obj/%.o: %.c $(B)/.flags.cc | $(CONFIG)
 	@mkdir -p $(@D)

@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <zlib.h>
+
+#include "agent/gzip.h"
 
 #define GZIP_LEAST 1024 /* bytes; below that it is not worth a header */
 
@@ -110,34 +111,18 @@ static struct MHD_Response *vary(struct MHD_Response *r)
 	return NULL;
 }
 
-static struct MHD_Response *compress_text(const struct pt_http_text *t,
-					  enum pt_http_page page)
+static struct MHD_Response *compressed(const struct pt_http_text *t,
+				       enum pt_http_page page)
 {
-	z_stream z = { 0 };
-	struct MHD_Response *r = NULL;
-	uLong most;
-	Bytef *to;
+	struct MHD_Response *r;
+	void *to;
+	size_t len;
 
-	if (t->len < GZIP_LEAST || t->len > UINT32_MAX / 2)
+	if (t->len < GZIP_LEAST || pt_gzip(t->text, t->len, &to, &len))
 		return NULL;
-	/* 15 + 16: with the head that says gzip. Level 1: our text shrinks tenfold,
-	 * and more costs more CPU than it saves bytes. */
-	if (deflateInit2(&z, 1, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK)
-		return NULL;
-	most = deflateBound(&z, t->len);
-	to = malloc(most);
-	if (to) {
-		z.next_in = (Bytef *)t->text;
-		z.avail_in = (uInt)t->len;
-		z.next_out = to;
-		z.avail_out = (uInt)most;
-		if (deflate(&z, Z_FINISH) == Z_STREAM_END)
-			r = MHD_create_response_from_buffer(z.total_out, to,
-							    MHD_RESPMEM_MUST_FREE);
-		if (!r)
-			free(to);
-	}
-	deflateEnd(&z);
+	r = MHD_create_response_from_buffer(len, to, MHD_RESPMEM_MUST_FREE);
+	if (!r)
+		free(to);
 	r = vary(dressed(r, type_of(page), CSP_NONE));
 	if (r && !add(r, "Content-Encoding", "gzip")) {
 		MHD_destroy_response(r);
@@ -184,7 +169,7 @@ static enum MHD_Result page(struct pt_http *h, struct MHD_Connection *c,
 		return queue(c, MHD_HTTP_SERVICE_UNAVAILABLE, h->unready, 0);
 	*request = t; /* given back when the request is over */
 	if (gzip && !t->gzip && !t->no_gzip) {
-		t->gzip = compress_text(t, which);
+		t->gzip = compressed(t, which);
 		t->no_gzip = !t->gzip;
 	}
 	if (gzip && t->gzip)

@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "agent/otlp_post.h"
+
+#include <curl/curl.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "agent/http_int.h"
+#include "version.h"
+
+#define CONNECT_S 5
+#define REQUEST_S 15  /* of one request in all: it is some kilobytes */
+#define ANSWER_MAX (1 << 20) /* whoever sends more is cut off */
+#define HEADERS_MAX (64 << 10)
+#define ENDPOINT_MAX 2000
+
+#define FUNCTIONS(X)                                                           \
+	X(global_init) X(easy_init) X(easy_setopt) X(easy_getinfo)             \
+	X(easy_cleanup) X(slist_append) X(slist_free_all) X(multi_init)        \
+	X(multi_cleanup) X(multi_add_handle) X(multi_remove_handle)            \
+	X(multi_perform) X(multi_poll) X(multi_wakeup) X(multi_info_read)
+
+/* The header's checks of types are macros over these names. */
+#undef curl_easy_setopt
+#undef curl_easy_getinfo
+static struct {
+#define X(name) __typeof__(curl_##name) *name;
+	FUNCTIONS(X)
+#undef X
+} lib;
+
+struct pt_otlp_post {
+	CURLM *multi;
+	CURL *easy;
+	struct curl_slist *headers;
+	char *url[PT_OTLP_SIGNALS];
+	char *headers_file; /* NULL: none */
+	struct stat seen;   /* of it */
+	struct pt_otlp_answer *answer;
+	size_t got; /* bytes of the answer, kept or not */
+};
+
+#ifndef PT_STATIC
+static int loaded; /* 0; -errno */
+
+static void load(void)
+{
+	/* Never unloaded: its libraries leave functions behind for exit(). */
+	void *so = dlopen("libcurl.so.4", RTLD_NOW | RTLD_LOCAL);
+
+	if (!so)
+		so = dlopen("libcurl-gnutls.so.4", RTLD_NOW | RTLD_LOCAL);
+	loaded = so ? 0 : -ENOENT;
+#define X(name)                                                                \
+	if (!loaded && !(*(void **)&lib.name = dlsym(so, "curl_" #name)))      \
+		loaded = -ENOSYS;
+	FUNCTIONS(X)
+#undef X
+	if (!loaded && lib.global_init(CURL_GLOBAL_DEFAULT))
+		loaded = -EIO;
+}
+#endif
+
+static int load_library(char *why, size_t n)
+{
+#ifdef PT_STATIC
+	snprintf(why, n, "this program was linked statically and cannot load libcurl, which OTLP needs");
+	return -ENOTSUP;
+#else
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, load);
+	if (loaded)
+		snprintf(why, n, "%s",
+			 loaded == -ENOENT ? "OTLP needs libcurl.so.4, which is not here" :
+					     "the libcurl that is here is too old for OTLP");
+	return loaded;
+#endif
+}
+
+static int check_endpoint(const char *s, char *why, size_t n)
+{
+	size_t i, len = s ? strlen(s) : 0;
+
+	if (len > ENDPOINT_MAX || !s ||
+	    (strncmp(s, "http://", 7) && strncmp(s, "https://", 8)) ||
+	    !s[strcspn(s, "/") + 2])
+		goto bad;
+	for (i = 0; i < len; i++)
+		if ((unsigned char)s[i] <= 0x20 || (unsigned char)s[i] >= 0x7f ||
+		    strchr("?#\"<>\\^`{|}", s[i]))
+			goto bad;
+	return 0;
+bad:
+	snprintf(why, n, "%.200s is no endpoint: http://HOST:PORT or https://HOST:PORT",
+		 s ? s : "nothing");
+	return -EINVAL;
+}
+
+static int check_files(const struct pt_otlp_options *o, char *why, size_t n)
+{
+	const char *const file[] = { o->ca, o->cert, o->key };
+	size_t i;
+
+	for (i = 0; i < 3; i++) {
+		if (!file[i] || !access(file[i], R_OK))
+			continue;
+		snprintf(why, n, "cannot read %s: %s", file[i], strerror(errno));
+		return -errno;
+	}
+	if (!o->cert != !o->key) {
+		snprintf(why, n, "a client's certificate needs its key");
+		return -EINVAL;
+	}
+	return 0;
+}
+
+/* ---- headers ------------------------------------------------------------------- */
+
+static int append(void *ctx, const char *line)
+{
+	struct curl_slist **list = ctx, *more = lib.slist_append(*list, line);
+
+	if (!more)
+		return -ENOMEM;
+	*list = more;
+	return 0;
+}
+
+static struct curl_slist *own_headers(void)
+{
+	static const char *const own[] = { "Content-Type: application/x-protobuf",
+					   "Content-Encoding: gzip", "Expect:" };
+	struct curl_slist *list = NULL;
+	size_t i;
+
+	for (i = 0; i < sizeof(own) / sizeof(*own); i++) {
+		if (append(&list, own[i])) {
+			lib.slist_free_all(list);
+			return NULL;
+		}
+	}
+	return list;
+}
+
+/* Reads the file again where it has changed; the old ones hold where it is no good. */
+static int look_at_headers(struct pt_otlp_post *p, char *why, size_t n)
+{
+	struct curl_slist *list;
+	struct stat st = { 0 };
+	char *text = NULL, reason[120] = "";
+	size_t len = 0;
+	int err = 0;
+
+	if (p->headers && (!p->headers_file ||
+			   (!stat(p->headers_file, &st) && st.st_ino == p->seen.st_ino &&
+			    st.st_size == p->seen.st_size &&
+			    st.st_mtim.tv_sec == p->seen.st_mtim.tv_sec &&
+			    st.st_mtim.tv_nsec == p->seen.st_mtim.tv_nsec)))
+		return 0;
+	list = own_headers();
+	if (!list)
+		err = -ENOMEM;
+	if (!err && p->headers_file) {
+		(void)!stat(p->headers_file, &st);
+		err = pt_http_read_file(p->headers_file, HEADERS_MAX, &text, &len);
+		if (!err && strlen(text) != len)
+			err = -EINVAL;
+		if (!err)
+			err = pt_otlp_headers(text, append, &list, reason,
+					      sizeof(reason));
+		err = err > 0 ? 0 : err;
+	}
+	if (err) {
+		snprintf(why, n, "headers of %s: %s",
+			 p->headers_file ? p->headers_file : "OTLP",
+			 *reason ? reason : strerror(-err));
+		lib.slist_free_all(list);
+	} else {
+		lib.slist_free_all(p->headers);
+		p->headers = list;
+		p->seen = st;
+	}
+	if (text)
+		explicit_bzero(text, len);
+	free(text);
+	return err;
+}
+
+/* ---- set up -------------------------------------------------------------------- */
+
+static size_t on_answer(char *data, size_t one, size_t n, void *ctx)
+{
+	struct pt_otlp_post *p = ctx;
+	struct pt_otlp_answer *a = p->answer;
+	size_t keep = PT_OTLP_ANSWER - a->len;
+
+	(void)one; /* always 1 */
+	if (keep > n)
+		keep = n;
+	memcpy(a->body + a->len, data, keep);
+	a->len += keep;
+	p->got += n;
+	return p->got > ANSWER_MAX ? 0 : n; /* 0 ends the transfer */
+}
+
+#define SET(option, value) (err = err ? err : lib.easy_setopt(p->easy, option, value))
+
+static int set_up(struct pt_otlp_post *p, const struct pt_otlp_options *o)
+{
+	const char *scheme = o->endpoint[4] == 's' ? "https" : "http";
+	CURLcode err = CURLE_OK;
+
+	SET(CURLOPT_NOSIGNAL, 1L);
+	SET(CURLOPT_POST, 1L);
+	SET(CURLOPT_USERAGENT, "pipetrace/" PT_VERSION);
+	SET(CURLOPT_PROTOCOLS_STR, scheme);
+	SET(CURLOPT_FOLLOWLOCATION, 0L);
+	SET(CURLOPT_CONNECTTIMEOUT, (long)CONNECT_S);
+	SET(CURLOPT_TIMEOUT, (long)REQUEST_S);
+	SET(CURLOPT_WRITEFUNCTION, on_answer);
+	SET(CURLOPT_WRITEDATA, p);
+	SET(CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
+	SET(CURLOPT_KEYPASSWD, ""); /* nobody is there to be asked for one */
+	if (o->ca)
+		SET(CURLOPT_CAINFO, o->ca);
+	if (o->cert) {
+		SET(CURLOPT_SSLCERT, o->cert);
+		SET(CURLOPT_SSLKEY, o->key);
+	}
+	if (err)
+		return -ENOTSUP;
+	/* Newer than the rest: a name that is never resolved does not hold the end. */
+	lib.easy_setopt(p->easy, CURLOPT_QUICK_EXIT, 1L);
+	return 0;
+}
+
+int pt_otlp_post_new(const struct pt_otlp_options *o, struct pt_otlp_post **out,
+		     char *why, size_t n)
+{
+	static const char *const path[] = { [PT_OTLP_LOGS] = "logs",
+					    [PT_OTLP_METRICS] = "metrics" };
+	struct pt_otlp_post *p;
+	size_t len;
+	int err, i;
+
+	*out = NULL;
+	err = check_endpoint(o->endpoint, why, n);
+	if (!err)
+		err = check_files(o, why, n);
+	if (!err)
+		err = load_library(why, n);
+	if (err)
+		return err;
+	p = calloc(1, sizeof(*p));
+	if (!p)
+		goto no_memory;
+	len = strlen(o->endpoint);
+	while (o->endpoint[len - 1] == '/')
+		len--;
+	for (i = 0; i < PT_OTLP_SIGNALS; i++)
+		if (asprintf(&p->url[i], "%.*s/v1/%s", (int)len, o->endpoint,
+			     path[i]) < 0)
+			p->url[i] = NULL;
+	if (o->headers_file)
+		p->headers_file = strdup(o->headers_file);
+	p->multi = lib.multi_init();
+	p->easy = lib.easy_init();
+	if (!p->url[0] || !p->url[1] || !p->multi || !p->easy ||
+	    (o->headers_file && !p->headers_file))
+		goto no_memory;
+	err = look_at_headers(p, why, n);
+	if (!err) {
+		err = set_up(p, o);
+		if (err)
+			snprintf(why, n, "the libcurl that is here is too old for OTLP");
+	}
+	if (err) {
+		pt_otlp_post_free(p);
+		return err;
+	}
+	*out = p;
+	return 0;
+no_memory:
+	pt_otlp_post_free(p);
+	snprintf(why, n, "no memory");
+	return -ENOMEM;
+}
+
+void pt_otlp_post_free(struct pt_otlp_post *p)
+{
+	int i;
+
+	if (!p)
+		return;
+	if (p->easy)
+		lib.easy_cleanup(p->easy);
+	if (p->multi)
+		lib.multi_cleanup(p->multi);
+	lib.slist_free_all(p->headers);
+	for (i = 0; i < PT_OTLP_SIGNALS; i++)
+		free(p->url[i]);
+	free(p->headers_file);
+	free(p);
+}
+
+void pt_otlp_post_wake(struct pt_otlp_post *p)
+{
+	lib.multi_wakeup(p->multi);
+}
+
+/* ---- a request ----------------------------------------------------------------- */
+
+/* Whether the transfer has ended, and how. */
+static bool ended(struct pt_otlp_post *p, CURLcode *how)
+{
+	CURLMsg *m;
+	int left;
+
+	while ((m = lib.multi_info_read(p->multi, &left))) {
+		if (m->msg != CURLMSG_DONE)
+			continue;
+		*how = m->data.result;
+		return true;
+	}
+	return false;
+}
+
+int pt_otlp_post(struct pt_otlp_post *p, enum pt_otlp_signal s, const void *data,
+		 size_t len, double (*until)(void *), void *ctx,
+		 struct pt_otlp_answer *a)
+{
+	CURLcode err = CURLE_OK, how = CURLE_ABORTED_BY_CALLBACK;
+	curl_off_t after = 0;
+	char why[200];
+	int running;
+
+	a->status = 0;
+	a->len = 0;
+	a->retry_after = 0;
+	p->answer = a;
+	p->got = 0;
+	look_at_headers(p, why, sizeof(why)); /* the old ones hold where it fails */
+	SET(CURLOPT_URL, p->url[s]);
+	SET(CURLOPT_HTTPHEADER, p->headers);
+	SET(CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)len);
+	SET(CURLOPT_POSTFIELDS, data);
+	if (err || lib.multi_add_handle(p->multi, p->easy))
+		return -EIO;
+	for (;;) {
+		double left;
+
+		if (lib.multi_perform(p->multi, &running) || ended(p, &how))
+			break;
+		left = until(ctx) - pt_http_now();
+		if (left <= 0)
+			break;
+		if (lib.multi_poll(p->multi, NULL, 0, left > 1 ? 1000 : (int)(left * 1e3) + 1,
+				   NULL))
+			break;
+	}
+	/* An answer that breaks off after its head is none. */
+	if (how == CURLE_OK) {
+		lib.easy_getinfo(p->easy, CURLINFO_RESPONSE_CODE, &a->status);
+		if (!lib.easy_getinfo(p->easy, CURLINFO_RETRY_AFTER, &after) && after > 0)
+			a->retry_after = (double)after;
+	}
+	lib.multi_remove_handle(p->multi, p->easy);
+	return how == CURLE_OK && a->status ? 0 : -EIO;
+}
