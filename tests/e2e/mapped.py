@@ -5,7 +5,8 @@
 Two workers copy blocks of an np.memmap in random order, on a disk that is slow
 for real; the report must say page_fault_io and name the array. What it says of
 the file is held against the job's own log: the bytes against what became
-resident (mincore) while it ran, the faults against the major faults that the
+resident (mincore) while it ran, and what the kernel's own trace (tracefs) says was
+evicted meanwhile: it may reclaim pages that were read ahead and not used (DAMON); the faults against the major faults that the
 kernel counted for the workers, the waiting against wall time less CPU time less
 run-queue delay around each copy. A library that a worker loads from the same
 cold disk is program text, not data.
@@ -21,6 +22,8 @@ import json
 import mmap
 import os
 import random
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -31,6 +34,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(os.path.dirname(HERE))
 sys.path.insert(0, HERE)
 sys.dont_write_bytecode = True
+import slow_storage  # noqa: E402
+
 PIPETRACE = os.path.join(TOP, "build/pipetrace")
 CUDART = os.path.join(TOP, "build/sim/libcudart.so.12")
 BLOCK = 64 << 10
@@ -123,7 +128,8 @@ def job(data, library, truth, seconds, advice):
     gpu = job_gpu.Gpu(CUDART, 300, 6, BLOCK)
     before = resident(data)
     steps, end = 0, time.monotonic() + seconds
-    batches = iter(DataLoader(Blocks(), batch_size=4, sampler=order, num_workers=2))
+    batches = iter(DataLoader(Blocks(), batch_size=4, num_workers=2,
+                              sampler=order * 100))  # on, once all is in memory
     for x in batches:
         gpu.upload(x.data_ptr(), BLOCK)
         gpu.forward()
@@ -138,13 +144,72 @@ def job(data, library, truth, seconds, advice):
         next(batches)
     batches._shutdown_workers()
     total = cost.sum(0)
+    after, at = settled(data), time.monotonic_ns()
     with open(truth, "w", encoding="ascii") as f:
-        json.dump({"before": before, "after": settled(data), "steps": steps,
+        json.dump({"before": before, "after": after, "after_ns": at, "steps": steps,
                    "library": resident(library), "wait_ns": int(total[0]),
                    "delay_ns": int(total[1]), "majflt": int(total[2])}, f)
 
 
 # ---- the test -------------------------------------------------------------------
+
+def die_with_parent():
+    ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)  # PR_SET_PDEATHSIG, SIGKILL
+
+
+class Evictions:
+    """Bytes of a file that left the page cache, by the kernel's own trace: read
+    through a process that has tracefs mounted for itself alone. With no tracefs it
+    is None: then some may have."""
+
+    HOLD = "mount -t tracefs none %s && echo on && exec sleep 600"
+    EVENT = "events/filemap/mm_filemap_delete_from_page_cache"
+    PREFIX = "pipetrace-test-"
+
+    def __init__(self, path, where):
+        self.at = self.instance = None
+        mount = os.path.join(where, "tracefs")
+        os.makedirs(mount, exist_ok=True)
+        self.holder = subprocess.Popen(
+            ["unshare", "-m", "--propagation", "private", "sh", "-c",
+             self.HOLD % shlex.quote(mount)], stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, preexec_fn=die_with_parent)
+        if not self.holder.stdout.readline():
+            return
+        top = "/proc/%d/root%s" % (self.holder.pid, os.path.realpath(mount))
+        slow_storage.sweep_groups(os.path.join(top, "instances"), self.PREFIX)
+        at = os.path.join(top, "instances", self.PREFIX + str(os.getpid()))
+        st = os.stat(path)
+        dev = os.major(st.st_dev) << 20 | os.minor(st.st_dev)
+        try:
+            os.mkdir(at)
+            self.instance = at
+            slow_storage.write(os.path.join(at, "trace_clock"), "mono")
+            slow_storage.write(os.path.join(at, self.EVENT, "filter"),
+                               "i_ino == %d && s_dev == %d" % (st.st_ino, dev))
+            slow_storage.write(os.path.join(at, self.EVENT, "enable"), "1")
+            self.at = at
+        except OSError:
+            pass
+
+    def bytes(self, until_ns):
+        if not self.at:
+            return None
+        with open(os.path.join(self.at, "trace"), encoding="ascii", errors="replace") as f:
+            rows = re.findall(r" (\d+)\.(\d{6}): mm_filemap_delete_from_page_cache:.*?"
+                              r"(?:order=(\d+))?$", f.read(), re.M)
+        return sum(PAGE << int(order or 0) for s, us, order in rows
+                   if int(s) * 10**9 + int(us) * 1000 <= until_ns)
+
+    def stop(self):
+        if self.at:
+            slow_storage.write(os.path.join(self.at, self.EVENT, "enable"), "0")
+        if self.instance:
+            os.rmdir(self.instance)
+        self.holder.kill()
+        self.holder.wait()
+        self.holder.stdout.close()
+
 
 class Judge:
     def __init__(self):
@@ -173,16 +238,27 @@ def trace(where, storage, seconds, advice):
     shutil.copyfile(os.path.realpath(LIBRARY), library)
     if not (cold(data) and cold(library)):
         raise RuntimeError("the files cannot be dropped from memory")
+    gone = Evictions(data, where)
+    try:
+        done = run_traced(where, storage, seconds, advice, (data, library, truth, report))
+        if done.returncode or not os.path.exists(truth):
+            raise RuntimeError("status %d: %s" % (done.returncode, done.stderr[-800:]))
+        with open(truth, encoding="ascii") as f, open(report, encoding="utf-8") as g:
+            log = json.load(f)
+            log["evicted"] = gone.bytes(log["after_ns"])
+            return data, library, log, json.load(g), done.stdout
+    finally:
+        gone.stop()
+
+
+def run_traced(where, storage, seconds, advice, paths):
+    data, library, truth, report = paths
     storage.throttle()
     argv = [PIPETRACE, "--json", report, "-o", os.path.join(where, "mapped.ptrace"), "--",
             "/usr/bin/python3", os.path.abspath(__file__), "job", data, library, truth,
             str(seconds), advice]
-    done = subprocess.run(argv, preexec_fn=storage.enter, timeout=seconds + 90,
+    return subprocess.run(argv, preexec_fn=storage.enter, timeout=seconds + 90,
                           stdin=subprocess.DEVNULL, capture_output=True, text=True)
-    if done.returncode or not os.path.exists(truth):
-        raise RuntimeError("status %d: %s" % (done.returncode, done.stderr[-800:]))
-    with open(truth, encoding="ascii") as f, open(report, encoding="utf-8") as g:
-        return data, library, json.load(f), json.load(g), done.stdout
 
 
 def judge(j, how, data, library, truth, report, text):
@@ -197,8 +273,13 @@ def judge(j, how, data, library, truth, report, text):
         check(False, "file", "not among %s" % sorted(map(str, rows))[:5])
         return
     check(f["text"] is False, "data", "text is %s" % f["text"])
-    fetched = truth["after"] - truth["before"]
-    check(f["fault_bytes"] == fetched, "bytes", "%d of %d" % (f["fault_bytes"], fetched))
+    fetched, gone = truth["after"] - truth["before"], truth["evicted"]
+    if gone is None:
+        check(f["fault_bytes"] >= fetched, "bytes", "%d, %d are resident (no tracefs here to "
+              "say what was evicted)" % (f["fault_bytes"], fetched))
+    else:
+        check(f["fault_bytes"] == fetched + gone, "bytes", "%d of %d: %d resident, %d evicted"
+              % (f["fault_bytes"], fetched + gone, fetched, gone))
     # A fault that meets the mark of the last read-ahead begins the next one,
     # though its own page is there: one to each at most.
     most = truth["majflt"] * (1 if how == "random" else 2)
@@ -221,6 +302,16 @@ def judge(j, how, data, library, truth, report, text):
     check(os.path.basename(data) in text, "text", "the file is named")
 
 
+def rate(where, how):
+    """KiB/s. A disk may be set to read megabytes around each fault: then as much
+    faster, for a fault is not to take a second."""
+    if how == "random":
+        return RATE_KIB
+    node = "/sys/dev/block/%s/queue/read_ahead_kb" % slow_storage.disk_of(where)
+    with open(node, encoding="ascii") as f:
+        return min(max(RATE_KIB, 8 * int(f.read())), 8 * RATE_KIB)
+
+
 def main():
     if sys.argv[1:2] == ["job"]:
         job(*sys.argv[2:5], float(sys.argv[5]), sys.argv[6])
@@ -231,7 +322,6 @@ def main():
                     help="what madvise is told: read ahead, or page by page")
     ap.add_argument("--keep", help="keep the report and the recording in this folder")
     args = ap.parse_args()
-    import slow_storage
     if os.geteuid():
         print("needs root")
         return 77
@@ -249,9 +339,11 @@ def main():
     j = Judge()
     storage = None
     try:
-        storage = slow_storage.open_storage("blkio", where, RATE_KIB, None)
         for how in args.advice or ("normal", "random"):
+            storage = slow_storage.open_storage("blkio", where, rate(where, how), None)
             judge(j, how, *trace(where, storage, args.seconds, how))
+            storage.stop()
+            storage = None
     except slow_storage.Unavailable as e:
         print("no slow disk: %s" % e)
         return 77
