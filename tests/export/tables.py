@@ -49,6 +49,17 @@ def check_queries(name, db, report, ok):
         got[p][0] == w["batches"] and near(got[p][1], w["cpu"], ROUNDED) and
         near(got[p][2], w["worker_idle"], ROUNDED) and got[p][3] == w["state"] and
         got[p][4] == w["read_bytes"] for p, w in want.items()), (got, want))
+    got = {r[:2]: r[2:] for r in every(
+        "SELECT dev, inode, pattern, sequential_share, run_bytes, stride_bytes, readers, "
+        "fetched_bytes, fs, fs_class, device FROM files")}
+    want = {(f["dev"], f["inode"]): (f["pattern"] or {}, f) for f in report["files"]}
+    ok(name + ": files, and the order of their reads", set(got) == {
+        (d, int(i)) for d, i in want} and all(
+            g[0] == p.get("kind") and near(g[1] or 0, p.get("sequential") or 0, ROUNDED) and
+            near(g[2] or 0, p.get("run_bytes") or 0, 1) and g[3] == p.get("stride") and
+            g[4] == p.get("readers") and g[5] == f["fetched_bytes"] and
+            list(g[6:]) == [f["fs"], f["fs_class"], f["device"]]
+            for (d, i), (p, f) in want.items() for g in (got[d, int(i)],)), len(got))
     if not report["ranks"]:
         got = {r[0]: r[1:] for r in every("SELECT name, calls, seconds FROM calls")}
         want = {o["name"]: o for o in report["operations"] if o["kind"] == "api"}

@@ -298,6 +298,12 @@ static void test_widths(void **state)
 			char *text = render(r[k], &o);
 
 			check_safe(text, o.unicode, o.width ? o.width : 80);
+			/* the order of a file's reads, where there is room */
+			if (!k)
+				assert_true(!strstr(text, "       order  path") ==
+					    (o.width < 100));
+			if (!k && o.width >= 100)
+				assert_non_null(strstr(text, "      stride  "));
 			free(text);
 		}
 		pt_report_free(r[k]);

@@ -154,7 +154,9 @@ static const struct pt_col files_cols[] = {
 	TEXT("path"), INT("dev"), ID("inode"), INT("opens"), INT("reads"),
 	INT("bytes"), INT("reread_bytes"), REAL("read_s"), REAL("blocked_s"),
 	REAL("p99_ms"), REAL("cached_share"), INT("faults"), INT("fault_bytes"),
-	REAL("fault_s"), INT("text"),
+	REAL("fault_s"), INT("text"), TEXT("pattern"), REAL("sequential_share"),
+	REAL("run_bytes"), INT("stride_bytes"), INT("readers"),
+	INT("fetched_bytes"), TEXT("fs"), TEXT("fs_class"), TEXT("device"),
 };
 static int files_rows(const struct pt_export *x, struct pt_rows *to)
 {
@@ -163,12 +165,20 @@ static int files_rows(const struct pt_export *x, struct pt_rows *to)
 
 	for (i = 0; i < x->r->n_files && !err; i++) {
 		const struct pt_r_file *f = &x->r->files[i];
+		const struct pt_r_pattern *p = &f->pattern;
+		double none = p->kind ? 0 : NAN;
 
 		err = PT_ROW(to, S(f->path), I(f->dev), pt_cell_id(f->inode),
 			     I(f->opens), I(f->reads), I(f->bytes),
 			     I(f->reread_bytes), D(f->read_s), D(f->blocked_s),
 			     D(f->p99_ms), D(f->cached_share), I(f->faults),
-			     I(f->fault_bytes), D(f->fault_s), I(f->text));
+			     I(f->fault_bytes), D(f->fault_s), I(f->text),
+			     S(p->kind), D(p->sequential + none),
+			     D(p->run_bytes + none),
+			     I(p->kind ? p->stride : PT_NULL),
+			     I(p->kind ? p->readers : PT_NULL),
+			     I(f->fetched_bytes), S(f->fs), S(f->fs_class),
+			     S(f->device));
 	}
 	return err;
 }

@@ -8,6 +8,8 @@
 
 #define WORKERS_SHOWN 12
 #define ROWS_SHOWN 10
+/* Lines from here on have room for the order in which a file is read. */
+#define ORDER_WIDTH 92
 #define BAR_MIN 12
 #define BAR_MAX 60
 
@@ -259,11 +261,14 @@ void pt_tx_epochs(struct pt_tx *t, const struct pt_report *r)
 void pt_tx_files(struct pt_tx *t, const struct pt_report *r)
 {
 	size_t n = pt_tx_rows(t, ROWS_SHOWN, r->n_files);
+	/* the path is worth more than the order of its reads */
+	int order = t->width >= ORDER_WIDTH ? 12 : 0;
 
 	if (!n)
 		return;
 	pt_tx_label(t, "Files");
-	pt_tx_put(t, "   opens    reads       bytes    read s  blocked  path\n");
+	pt_tx_printf(t, "   opens    reads       bytes    read s  blocked%s  path\n",
+		     order ? "       order" : "");
 	for (size_t i = 0; i < n; i++) {
 		const struct pt_r_file *f = &r->files[i];
 
@@ -277,8 +282,13 @@ void pt_tx_files(struct pt_tx *t, const struct pt_report *r)
 			   12, true);
 		pt_tx_cell(t, pt_tx_sec(t, f->read_s), 10, true);
 		pt_tx_cell(t, pt_tx_sec(t, f->blocked_s), 9, true);
+		if (order)
+			pt_tx_cell(t, f->pattern.kind ? f->pattern.kind :
+							pt_tx_dash(t),
+				   order, true);
 		pt_tx_printf(t, "  %s\n",
-			     pt_tx_path(t, f->path, (size_t)t->width - 60));
+			     pt_tx_path(t, f->path,
+					(size_t)(t->width - 60 - order)));
 	}
 	if (r->n_files > n)
 		pt_tx_printf(t, "%*sand %zu more\n", PT_TX_LABEL + 2, "",
