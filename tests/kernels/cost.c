@@ -16,6 +16,7 @@
  *   error TEXT
  */
 #include <bpf/bpf.h>
+#include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -128,6 +129,7 @@ static uint64_t do_fault(const char *dir)
 		die("mmap");
 	for (i = 0; i < MAP_SIZE; i += 4096)
 		m[i] = 1;
+	munmap((void *)m, MAP_SIZE);
 	return MAP_SIZE / 4096;
 }
 
@@ -146,6 +148,7 @@ static uint64_t touch_file(const char *dir, bool cold)
 	for (i = 0; i < MAP_SIZE; i += step)
 		sum += (size_t)m[i];
 	buf[0] = (char)sum;
+	munmap((void *)m, MAP_SIZE); /* pages that are mapped cannot be dropped */
 	close(fd);
 	return MAP_SIZE / step;
 }
@@ -189,29 +192,31 @@ static uint64_t do_write(const char *dir)
 	return n;
 }
 
-/* Bytes through a connection over the loopback device. */
+/* Connections over the loopback device, and bytes through each. */
 static uint64_t do_socket(const char *dir)
 {
 	struct sockaddr_storage a;
 	socklen_t len = sizeof(a);
 	int l = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), out, in;
-	unsigned i, n = 2000;
+	unsigned i, k, n = 200, sends = 10;
 
 	(void)dir;
 	if (l < 0 || listen(l, 1) || getsockname(l, (struct sockaddr *)&a, &len))
 		die("listen");
-	out = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (out < 0 || connect(out, (struct sockaddr *)&a, len))
-		die("connect");
-	in = accept4(l, NULL, NULL, SOCK_CLOEXEC);
-	for (i = 0; i < n; i++)
-		if (send(out, buf, 1000, 0) != 1000 ||
-		    recv(in, buf, 1000, MSG_WAITALL) != 1000)
-			die("send");
-	close(in);
-	close(out);
+	for (i = 0; i < n; i++) {
+		out = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		if (out < 0 || connect(out, (struct sockaddr *)&a, len))
+			die("connect");
+		in = accept4(l, NULL, NULL, SOCK_CLOEXEC);
+		for (k = 0; k < sends; k++)
+			if (send(out, buf, 1000, 0) != 1000 ||
+			    recv(in, buf, 1000, MSG_WAITALL) != 1000)
+				die("send");
+		close(in);
+		close(out);
+	}
 	close(l);
-	return n;
+	return n * sends;
 }
 
 static const struct {
@@ -347,10 +352,36 @@ static uint32_t last_program(void)
 
 #define MAX_PROGS 256
 struct prog {
-	char name[16];
+	char name[64];
 	uint32_t id;
 	uint64_t runs, ns;
 };
+
+/* The whole name of a program: the kernel keeps 15 characters of it beside its type
+ * information, which has all. */
+static void name_of(int fd, const struct bpf_prog_info *info, struct prog *out)
+{
+	struct bpf_func_info first = { 0, 0 };
+	struct bpf_prog_info again;
+	uint32_t len = sizeof(again);
+	const struct btf_type *t = NULL;
+	const char *name = NULL;
+	struct btf *btf = NULL;
+
+	memset(&again, 0, sizeof(again));
+	again.nr_func_info = 1;
+	again.func_info_rec_size = sizeof(first);
+	again.func_info = (uint64_t)(uintptr_t)&first;
+	if (info->btf_id && !bpf_obj_get_info_by_fd(fd, &again, &len) &&
+	    again.nr_func_info)
+		btf = btf__load_from_kernel_by_id(info->btf_id);
+	if (btf)
+		t = btf__type_by_id(btf, first.type_id);
+	if (t)
+		name = btf__name_by_offset(btf, t->name_off);
+	snprintf(out->name, sizeof(out->name), "%s", name ? name : info->name);
+	btf__free(btf);
+}
 
 /* Those with larger ids than `id`, which were loaded since; how many. */
 static size_t programs(uint32_t id, struct prog *out)
@@ -366,7 +397,7 @@ static size_t programs(uint32_t id, struct prog *out)
 			continue;
 		memset(&info, 0, sizeof(info));
 		if (!bpf_obj_get_info_by_fd(fd, &info, &len)) {
-			snprintf(out[n].name, sizeof(out[n].name), "%s", info.name);
+			name_of(fd, &info, &out[n]);
 			out[n].id = id;
 			out[n].runs = info.run_cnt;
 			out[n++].ns = info.run_time_ns;
