@@ -385,7 +385,9 @@ int pt_config_parse(const char *text, const char *name, struct pt_config *c,
 
 	pt_config_default(c);
 	line = ini_parse_stream(next_line, &p, on_pair, &p);
-	if (!p.ret && line) {
+	/* inih's first bad line may be before the one that we did not like */
+	if (line > 0 && (!p.ret || line < p.line)) {
+		p.ret = 0;
 		p.line = line;
 		wrong(&p, "this is neither [section] nor key = value", "");
 	}

@@ -191,7 +191,8 @@ static void apply(struct pt_agent *a, const struct pt_config *new)
 		reload_http(a, old);
 	if (!same_otlp(old, new))
 		reload_otlp(a);
-	a->budget.cpu_max = new->cpu;
+	if (new->cpu != old->cpu || new->interval_s != old->interval_s)
+		a->budget = (struct pt_budget)PT_BUDGET_OPEN(new->cpu);
 	for (j = a->jobs.first; j; j = j->next)
 		j->sample_s = new->sample_s;
 	pt_ajobs_recheck(&a->jobs, &a->c, pt_now());

@@ -16,7 +16,8 @@ void pt_agent_prom_job(const struct pt_agent *a, const struct pt_ajob *j,
 		.group = j->ranks.group, .pid = j->trainer,
 		.rank = j->ranks.rank, .world = j->ranks.world,
 		.owner = &j->owner, .labels = a->c.labels,
-		.n_labels = a->c.n_labels, .t = &j->tally,
+		.n_labels = a->c.n_labels, .since_unix = j->found_unix,
+		.t = &j->tally,
 	};
 }
 
@@ -35,6 +36,10 @@ static void describe(const struct pt_agent *a, struct pt_prom_agent *out)
 		.interval_s = pt_agent_interval(a),
 		.sample_s = a->c.sample_s,
 		.dropped_jobs = (double)a->jobs.dropped + left_out,
+		.host = a->jobs.host,
+		.interval_wanted_s = a->c.interval_s,
+		.cpu_budget = a->c.cpu,
+		.memory_budget = (double)a->c.memory,
 	};
 }
 

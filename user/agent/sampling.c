@@ -12,6 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "capture/procfs.h"
+
 #define MIB 1048576.0
 /* Attaching takes a second or two, and detaching up to ten where probes are perf
  * events; a machine that is overloaded takes longer. */
@@ -21,6 +23,7 @@
 #define ADDRESS_SPACE (256 * 1048576ull)
 /* A sample stands for so many intervals at most: what was longer ago nobody saw. */
 #define STANDS_FOR 3
+#define MOUNTINFO_MAX (256 * 1024)
 
 double pt_agent_realtime(void)
 {
@@ -192,6 +195,17 @@ static void failed(struct pt_ajob *j, const struct pt_child_result *r,
 		       j->id, j->root, *r->last ? r->last : why);
 }
 
+/* By the job's own mounts, while it lives. */
+static void name_mounts(const struct pt_ajob *j, const json_t *report,
+			struct pt_sample *s)
+{
+	char *text = malloc(MOUNTINFO_MAX);
+
+	if (text && pt_proc_read(j->trainer, "mountinfo", text, MOUNTINFO_MAX) > 0)
+		pt_sample_mounts(report, text, s);
+	free(text);
+}
+
 static void take(struct pt_agent *a, struct pt_slot *s, const json_t *report,
 		 const struct pt_child_result *r)
 {
@@ -206,6 +220,7 @@ static void take(struct pt_agent *a, struct pt_slot *s, const json_t *report,
 		failed(j, r, why);
 		goto out;
 	}
+	name_mounts(j, report, new);
 	*was = j->tally.last;
 	pt_tally_add(&j->tally, new, j->seen, now,
 		     STANDS_FOR * pt_agent_interval(a));
