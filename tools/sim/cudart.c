@@ -53,7 +53,8 @@ static bool dims_ok(dim3 g, dim3 b)
 cudaError_t sim_do_launch(const char *api, const void *func, dim3 grid,
 			  dim3 block, cudaStream_t stream, bool ptsz)
 {
-	struct sim_work w = { .kind = SIM_OP_KERNEL, .api = api, .func = func };
+	struct sim_work w = { .kind = SIM_OP_KERNEL, .api = api, .func = func,
+			      .meet = sim_meet_taken() };
 	uint64_t enter = sim_now();
 	struct sim_stream *s;
 	bool blocked = false;
@@ -67,6 +68,8 @@ cudaError_t sim_do_launch(const char *api, const void *func, dim3 grid,
 	if (!dims_ok(grid, block))
 		return sim_ret(cudaErrorInvalidConfiguration);
 	w.ns = kernel_ns ? kernel_ns : sim_cfg.kernel_ns;
+	if (w.meet)
+		w.api = "ncclAllReduce"; /* for the log */
 
 	sim_lock();
 	s = sim_stream_find(stream, ptsz);

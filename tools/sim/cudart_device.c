@@ -85,7 +85,7 @@ static void *device_main(void *arg)
 		}
 		sim_nvml_publish(now);
 		dev.wake = sim_nvml_due();
-		if (sim_shared() && sched_next_end() < dev.wake)
+		if ((sim_shared() || sim_meets()) && sched_next_end() < dev.wake)
 			dev.wake = sched_next_end();
 		if (sim_log_pending() || (dev.n_run && sim_log_enabled()))
 			device_wake_by(next_flush > now ? next_flush :
@@ -109,6 +109,7 @@ static void *device_main(void *arg)
 	for (unsigned i = 0; i < dev.n_run; i++)
 		if (dev.run[i]->start < dev.vt)
 			sched_log_op(dev.run[i], dev.vt);
+	sim_meet_leave();
 	sim_shared_close(dev.vt);
 	sim_nvml_close();
 	sim_log_flush();

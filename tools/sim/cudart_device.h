@@ -79,6 +79,7 @@ struct sim_work {
 	uint32_t correlation; /* of the call; 0: nobody listened */
 	uint32_t graph;	      /* the executable graph's number; 0 none */
 	bool pageable;	      /* host memory that is not pinned */
+	unsigned meet; /* KERNEL: 1 + the group that it meets; 0 none */
 };
 
 struct sim_op {
@@ -92,6 +93,8 @@ struct sim_op {
 	void *ptr; /* FREE */
 	int32_t tid;
 	bool running;
+	bool meeting; /* `end` is when to look again whether all are there */
+	uint64_t meet_number;
 };
 
 struct sim_log_rec {
@@ -176,6 +179,17 @@ bool sim_shared(void);
 /* When a device that is free from `from` on begins `ns` of work of ours. */
 uint64_t sim_shared_reserve(unsigned device, uint64_t from, uint64_t ns);
 void sim_shared_close(uint64_t now); /* what is reserved and cannot run */
+
+/* ---- cudart_meet.c: under the lock -------------------------------------- */
+/* The group that the calling thread's next kernel meets, as in sim_work.meet;
+ * asking takes it. */
+unsigned sim_meet_taken(void);
+bool sim_meets(void); /* some kernels of this process meet others */
+/* The kernel has begun, at op->start. */
+void sim_meet_begin(struct sim_op *op);
+/* Have all begun? Then *end is when it ends. */
+bool sim_meet_over(const struct sim_op *op, uint64_t now, uint64_t *end);
+void sim_meet_leave(void);
 
 /* ---- cudart_nvml.c: under the lock -------------------------------------- */
 void sim_nvml_open(void); /* PT_SIM_NVML; says what fails */

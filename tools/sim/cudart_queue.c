@@ -149,8 +149,9 @@ static uint64_t op_queue(struct sim_op *op)
 		s->head = op;
 	s->tail = op;
 	sched_kick();
-	/* others wait for what we have reserved: it goes on in real time */
-	if (sim_shared())
+	/* others wait for what we have reserved, or for us: it goes on in real
+	 * time */
+	if (sim_shared() || sim_meets())
 		device_wake_by(sched_next_end());
 	sched_check_waiters(); /* room made by an operation without device time */
 	if (sim_log_enabled())

@@ -259,6 +259,9 @@ static void start(struct sim_op *op)
 		op->start = sim_shared_reserve(op->stream->device, dev.vt,
 					       op->work.ns);
 	op->end = op->start + op->work.ns;
+	op->meeting = op->work.meet != 0;
+	if (op->meeting)
+		sim_meet_begin(op);
 	dev.run[dev.n_run++] = op;
 	dev.busy_slots[op->stream->device][engine_of(op->work.kind)]++;
 }
@@ -321,6 +324,18 @@ void sched_advance(uint64_t now)
 	bool any = false;
 
 	while ((op = earliest_running()) && op->end <= now) {
+		uint64_t end = op->end;
+
+		if (op->meeting && !sim_meet_over(op, now, &end)) {
+			op->end = now + MEET_LOOK_NS;
+			continue;
+		}
+		if (op->meeting) {
+			/* what was replayed lies behind us */
+			op->end = end > dev.vt ? end : dev.vt;
+			op->meeting = false;
+			continue;
+		}
 		finish(op);
 		sched_kick();
 		any = true;

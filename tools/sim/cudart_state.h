@@ -12,6 +12,7 @@
 #define RUN_MAX (SIM_DEVICES * (SIM_CONCURRENT + SIM_ENG_NR))
 #define FLUSH_NS (SIM_NS_PER_S / 2)
 #define NEVER UINT64_MAX
+#define MEET_LOOK_NS 200000 /* how often a kernel looks for its peers */
 
 enum wait_scope { WAIT_STREAM, WAIT_BLOCKING, WAIT_DEVICE, WAIT_ROOM };
 

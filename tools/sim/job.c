@@ -27,7 +27,7 @@ enum {
 	O_WORKERS = 256, O_PREFETCH, O_STEPS, O_SECONDS, O_ITEMS, O_BYTES,
 	O_CPU, O_SLEEP, O_DIR, O_FILES, O_COLD, O_KERNEL, O_LAUNCHES, O_SYNC,
 	O_PINNED, O_THREADS, O_SLOW, O_JITTER, O_SEED, O_TRUTH, O_API, O_LATE,
-	O_HOLD, O_GRAPH, O_NCCL, O_DEVICES,
+	O_HOLD, O_GRAPH, O_NCCL, O_DEVICES, O_CLIP, O_HOST, O_HOST_SLEEP,
 };
 
 static const struct argp_option options[] = {
@@ -63,7 +63,11 @@ static const struct argp_option options[] = {
 	{ "devices", O_DEVICES, "N", 0,
 	  "devices that the runtime's launches take turns on (1)", 2 },
 	{ "graph", O_GRAPH, NULL, 0, "launch a step's kernels as one graph", 2 },
-	{ "collectives", O_NCCL, "N", 0, "NCCL all-reduces per step (0)", 2 },
+	{ "collectives", O_NCCL, "N", 0, "NCCL all-reduces per step (0); of rank "
+	  "RANK of WORLD_SIZE, by the file PT_SIM_NCCL", 2 },
+	{ "clip", O_CLIP, NULL, 0, "wait for the device before them", 2 },
+	{ "host-us", O_HOST, "US", 0, "CPU time of the trainer per step (0)", 2 },
+	{ "host-sleep-us", O_HOST_SLEEP, "US", 0, "... and sleep (0)", 2 },
 	{ "steps", O_STEPS, "N", 0, "stop after N steps (0: no limit)", 3 },
 	{ "seconds", O_SECONDS, "S", 0, "stop after S seconds (30; 0: no limit)",
 	  3 },
@@ -193,6 +197,15 @@ static error_t parse(int key, char *arg, struct argp_state *st)
 	case O_NCCL:
 		o->collectives = (unsigned)number(st, arg, 0, 1000);
 		break;
+	case O_CLIP:
+		o->clip = true;
+		break;
+	case O_HOST:
+		o->host_us = (unsigned)number(st, arg, 0, 10000000);
+		break;
+	case O_HOST_SLEEP:
+		o->host_sleep_us = (unsigned)number(st, arg, 0, 10000000);
+		break;
 	case ARGP_KEY_ARG:
 		argp_error(st, "unexpected argument '%s'", arg);
 		break;
@@ -204,6 +217,8 @@ static error_t parse(int key, char *arg, struct argp_state *st)
 
 /* ---- training ---------------------------------------------------------------- */
 
+#define CALLS 16 /* of a step's collectives, in the log */
+
 struct trainer {
 	const struct job_opts *o;
 	struct job_loader *l;
@@ -211,6 +226,7 @@ struct trainer {
 	void *dev_batch, *dev_loss;
 	float loss;
 	uint64_t step, wait_ns, begin;
+	uint64_t calls[CALLS]; /* when its all-reduces were called */
 };
 
 /* A kernel is known by an address; these two stand for a model's layers. */
@@ -228,6 +244,19 @@ static int launch_all(const struct job_opts *o)
 	return err;
 }
 
+/* What a step does on the host beside loading: CPU time, then sleep. */
+static void own_work(const struct job_opts *o)
+{
+	struct timespec ts = { o->host_sleep_us / 1000000,
+			       (long)(o->host_sleep_us % 1000000) * 1000 };
+	uint64_t end = job_cpu_now() + o->host_us * 1000ull;
+
+	while (o->host_us && job_cpu_now() < end)
+		;
+	while (o->host_sleep_us && nanosleep(&ts, &ts) && errno == EINTR && !stop)
+		;
+}
+
 static int compute(struct trainer *t, const unsigned char *data)
 {
 	const struct job_opts *o = t->o;
@@ -236,10 +265,16 @@ static int compute(struct trainer *t, const unsigned char *data)
 	if (!job_gpu_ready())
 		return 0;
 	err = job_gpu_upload(t->dev_batch, data, t->l->batch_bytes);
+	own_work(o);
 	if (!err)
 		err = launch_all(o);
-	for (unsigned i = 0; i < o->collectives && !err; i++)
+	if (!err && o->clip)
+		err = job_gpu_sync();
+	for (unsigned i = 0; i < o->collectives && !err; i++) {
+		if (i < CALLS)
+			t->calls[i] = job_now();
 		err = job_gpu_allreduce(t->dev_batch, t->l->batch_bytes / 4);
+	}
 	if (err || !o->sync_every || (t->step + 1) % o->sync_every)
 		return err;
 	/* loss.item(): a copy to pageable memory, and a sync */
@@ -261,6 +296,11 @@ static int truth_line(struct trainer *t, const struct job_result *r,
 		",\"ready\":%d",
 		t->step, at[0], at[1], at[2], at[3], r->pid, r->batch,
 		t->l->n && r->done_ns <= at[0]);
+	for (unsigned i = 0; i < t->o->collectives && i < CALLS; i++)
+		fprintf(t->truth, "%s%" PRIu64, i ? "," : ",\"calls\":[",
+			t->calls[i]);
+	if (t->o->collectives)
+		fprintf(t->truth, "]");
 	fprintf(t->truth,
 		",\"load_begin\":%" PRIu64 ",\"load_end\":%" PRIu64
 		",\"load_cpu\":%" PRIu64 ",\"items\":[],\"totals\":{\"read\":[%" PRIu64

@@ -42,6 +42,8 @@ struct job_opts {
 	unsigned devices;  /* that the launches take turns on */
 	bool graph;	   /* the kernels of a step as one graph */
 	unsigned collectives; /* all-reduces per step */
+	bool clip;	   /* wait for the device before the first of them */
+	unsigned host_us, host_sleep_us; /* the trainer's own work per step */
 };
 
 /* What making a batch took: wall time, and CPU time of the thread, in ns. */
@@ -86,6 +88,8 @@ struct job_loader {
 };
 
 uint64_t job_now(void); /* CLOCK_MONOTONIC, ns */
+
+uint64_t job_cpu_now(void); /* CPU time of the calling thread, ns */
 
 /* Make the files of --read-dir that are not there. 0 or -errno, said. */
 int job_files_make(const struct job_opts *o);

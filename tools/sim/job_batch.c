@@ -19,7 +19,7 @@ uint64_t job_now(void)
 	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
 }
 
-static uint64_t thread_cpu(void)
+uint64_t job_cpu_now(void)
 {
 	struct timespec ts;
 
@@ -39,9 +39,9 @@ static uint64_t mix(uint64_t x) /* splitmix64 */
  * spent: with too few cores a batch takes longer, as a real transform would. */
 static void transform(unsigned char *p, size_t len, uint64_t ns, uint64_t key)
 {
-	uint64_t until = thread_cpu() + ns;
+	uint64_t until = job_cpu_now() + ns;
 
-	for (size_t at = 0; thread_cpu() < until; at += CHUNK) {
+	for (size_t at = 0; job_cpu_now() < until; at += CHUNK) {
 		size_t n = len < CHUNK ? len : CHUNK;
 
 		if (at + n > len)
@@ -113,7 +113,7 @@ static double cost_factor(const struct job_opts *o, unsigned worker,
 int job_batch_make(const struct job_opts *o, unsigned worker, uint64_t batch,
 		   unsigned char *out, struct job_cost *cost)
 {
-	uint64_t cpu = thread_cpu();
+	uint64_t cpu = job_cpu_now();
 
 	memset(cost, 0, sizeof(*cost));
 	cost->begin_ns = job_now();
@@ -123,12 +123,12 @@ int job_batch_make(const struct job_opts *o, unsigned worker, uint64_t batch,
 		unsigned char *item = out + i * o->item_bytes;
 
 		if (o->read_dir) {
-			uint64_t at = job_now(), at_cpu = thread_cpu();
+			uint64_t at = job_now(), at_cpu = job_cpu_now();
 			int err = read_item(o, (unsigned)(r % o->files), item);
 
 			if (err)
 				return err;
-			cost->read_cpu_ns += thread_cpu() - at_cpu;
+			cost->read_cpu_ns += job_cpu_now() - at_cpu;
 			cost->read_ns += job_now() - at;
 		}
 		if (o->item_sleep_us) {
@@ -141,7 +141,7 @@ int job_batch_make(const struct job_opts *o, unsigned worker, uint64_t batch,
 			transform(item, o->item_bytes,
 				  (uint64_t)(o->item_cpu_us * 1e3 * f), r);
 	}
-	cost->cpu_ns = thread_cpu() - cpu;
+	cost->cpu_ns = job_cpu_now() - cpu;
 	return 0;
 }
 

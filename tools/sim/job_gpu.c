@@ -388,10 +388,14 @@ int job_gpu_nccl_open(void)
 	int (*init)(void **, int, __typeof__(id), int);
 	const struct name v[] = { { &init, "ncclCommInitRank" },
 				  { &g.allreduce, "ncclAllReduce" } };
+	const char *world = getenv("WORLD_SIZE"), *rank = getenv("RANK");
+	int ranks = getenv("PT_SIM_NCCL") && world ? atoi(world) : 1;
 	void *h = open_lib("cuda/libnccl.so.2");
 	int err = h ? take(h, v, 2, NULL) : -ENOENT;
 
-	return err ? err : check("ncclCommInitRank", init(&g.comm, 1, id, 0));
+	return err ? err : check("ncclCommInitRank",
+				 init(&g.comm, ranks, id,
+				      ranks > 1 && rank ? atoi(rank) : 0));
 }
 
 int job_gpu_allreduce(void *p, size_t n)

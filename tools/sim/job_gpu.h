@@ -44,7 +44,8 @@ uint64_t job_gpu_busy_ns(void);
 int job_gpu_record(const void *func, unsigned n);
 int job_gpu_replay(void); /* the graph, on the default stream */
 
-/* NCCL's all-reduce of `n` floats at `p`, one rank. */
+/* NCCL's all-reduce of `n` floats at `p`: of one rank, or of RANK among
+ * WORLD_SIZE where PT_SIM_NCCL names a file that they share. */
 int job_gpu_nccl_open(void);
 int job_gpu_allreduce(void *p, size_t n);
 

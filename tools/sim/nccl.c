@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * NCCL's and RCCL's names (libnccl, librccl) with the signatures of nccl.h, for
- * one rank: a collective is one kernel on the stream that it is given. Like
+ * NCCL's and RCCL's names (libnccl, librccl) with the signatures of nccl.h. A
+ * collective is one kernel on the stream that it is given; those of several ranks
+ * meet on their devices, by the file that PT_SIM_NCCL names. Like
  * NCCL, which has a runtime linked into it, it launches through the driver
  * where the process has one; else through the runtime, CUDA's or HIP's.
  * PT_SIM_NCCL_HOLD_US: how long each call sleeps before it launches, as a call
@@ -23,6 +24,7 @@
 
 typedef struct sim_comm {
 	int ranks, rank;
+	unsigned group;
 } *ncclComm_t;
 typedef struct {
 	char internal[128];
@@ -34,6 +36,9 @@ static CUresult (*drv)(CUfunction, unsigned int, unsigned int, unsigned int,
 static cudaError_t (*rt)(const void *, dim3, dim3, void **, size_t,
 			 cudaStream_t);
 static long hold_us;
+static unsigned groups; /* made so far */
+static int (*join)(const char *, unsigned, unsigned, unsigned);
+static void (*meet)(unsigned);
 static const char the_kernel;
 
 static void *symbol(const char *lib, const char *name)
@@ -59,8 +64,14 @@ static void find_layers(void)
 		void (*call)(const void *, const char *);
 
 		*(void **)&call = symbol(libs[i], "ptsim_name_kernel");
-		if (call)
-			call(&the_kernel, name);
+		if (!call)
+			continue;
+		call(&the_kernel, name);
+		/* the first one: a runtime over a driver has no device */
+		if (!join) {
+			*(void **)&join = symbol(libs[i], "ptsim_meet_join");
+			*(void **)&meet = symbol(libs[i], "ptsim_meet_next");
+		}
 	}
 	*(void **)&drv = symbol("libcuda.so.1", "cuLaunchKernel");
 	*(void **)&rt = symbol("libcudart.so.12", "cudaLaunchKernel");
@@ -80,6 +91,8 @@ static int collective(ncclComm_t comm, cudaStream_t stream)
 		return NCCL_INVALID_ARGUMENT;
 	while (hold_us && nanosleep(&ts, &ts) && errno == EINTR)
 		;
+	if (comm->ranks > 1)
+		meet(comm->group);
 	if (drv)
 		err = drv((CUfunction)(uintptr_t)&the_kernel, g.x, g.y, g.z,
 			  b.x, b.y, b.z, 0, stream, NULL, NULL);
@@ -98,6 +111,8 @@ API ncclGetUniqueId(ncclUniqueId *id)
 
 API ncclCommInitRank(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank)
 {
+	const char *path = getenv("PT_SIM_NCCL");
+
 	(void)id;
 	find_layers();
 	*comm = calloc(1, sizeof(**comm));
@@ -105,6 +120,11 @@ API ncclCommInitRank(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank)
 		return NCCL_SYSTEM_ERROR;
 	(*comm)->ranks = ranks;
 	(*comm)->rank = rank;
+	(*comm)->group = groups++;
+	if (ranks > 1 && (!path || !join ||
+			  join(path, (*comm)->group, (unsigned)ranks,
+			       (unsigned)rank)))
+		return NCCL_SYSTEM_ERROR;
 	return NCCL_SUCCESS;
 }
 

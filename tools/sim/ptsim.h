@@ -50,4 +50,15 @@ void ptsim_poll(void);
 /* What a kernel is called; `func` as it is launched. Copied; the last counts. */
 void ptsim_name_kernel(const void *func, const char *name);
 
+/*
+ * The kernels of several processes meet: ptsim_meet_join() says which rank this
+ * process is in a group of `ranks` that share the file `path` (up to 4 groups in
+ * a file, 64 ranks), and the next kernel that the thread launches behind
+ * ptsim_meet_next() ends its own time after the last rank's has begun. 0 or
+ * -errno.
+ */
+int ptsim_meet_join(const char *path, unsigned group, unsigned ranks,
+		    unsigned rank);
+void ptsim_meet_next(unsigned group);
+
 #endif
