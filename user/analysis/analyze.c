@@ -7,6 +7,7 @@
 
 #include "analysis/health.h"
 #include "analysis/internal.h"
+#include "analysis/meets.h"
 #include "analysis/places.h"
 #include "analysis/verdicts/thresholds.h"
 #include "analysis/whatif_ask.h"
@@ -99,6 +100,8 @@ static int run(struct pt_an *an)
 		err = pt_narrow_to_steps(an);
 	for (i = 0; i < an->trainers.n && !err; i++)
 		err = run_trainer(an, &an->trainers.v[i]);
+	if (!err)
+		err = pt_find_meets(an);
 	/* with several ranks the top level is the worst */
 	for (i = 0; i < an->trainers.n; i++) {
 		struct pt_trainer *t = &an->trainers.v[i];
@@ -117,6 +120,7 @@ static void release(struct pt_an *an)
 	for (i = 0; i < an->trainers.n; i++)
 		pt_trainer_free(&an->trainers.v[i]);
 	pt_vec_free(&an->trainers);
+	pt_meets_free(an->meets);
 }
 
 static const struct pt_thresholds *thresholds_of(
@@ -150,9 +154,10 @@ int pt_analyze(const struct pt_model *m, const struct pt_analysis_opts *o,
 	       struct pt_report *r)
 {
 	struct pt_shared_locks locks = { 0 };
+	struct pt_meets meets = { 0 };
 	struct pt_places places = { 0 };
 	struct pt_an an = { .m = m, .o = o, .r = r, .a = r->arena,
-			    .locks = &locks, .places = &places, .t0 = pt_exact_begin(m), .t1 = m->end,
+			    .locks = &locks, .meets = &meets, .places = &places, .t0 = pt_exact_begin(m), .t1 = m->end,
 			    .th = thresholds_of(o) };
 	int err;
 
@@ -221,8 +226,9 @@ int pt_analyze_part(struct pt_model *m, const struct pt_analysis_opts *o,
 {
 	struct pt_report *r = pt_report_new();
 	struct pt_shared_locks locks = { 0 };
+	struct pt_meets meets = { 0 };
 	struct pt_places places = { 0 };
-	struct pt_an an = { .m = m, .o = o, .r = r, .locks = &locks,
+	struct pt_an an = { .m = m, .o = o, .r = r, .locks = &locks, .meets = &meets,
 			    .places = &places,
 			    .th = thresholds_of(o), .part = true,
 			    .t0 = t0, .t1 = t1 };
@@ -260,7 +266,8 @@ void pt_analyze_live(struct pt_model *m, const struct pt_analysis_opts *o,
 {
 	struct pt_report *r = pt_report_new();
 	struct pt_shared_locks locks = { 0 };
-	struct pt_an an = { .m = m, .o = o, .r = r, .locks = &locks,
+	struct pt_meets meets = { 0 };
+	struct pt_an an = { .m = m, .o = o, .r = r, .locks = &locks, .meets = &meets,
 			    .th = thresholds_of(o) };
 	size_t i;
 

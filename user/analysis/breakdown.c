@@ -20,12 +20,16 @@ static uint64_t in_waits(const struct pt_trainer *t, size_t *hint, uint64_t b,
 }
 
 static void add_to_step(struct pt_trainer *t, size_t *hint,
-			const struct pt_gpu_call *c)
+			const struct pt_gpu_call *c, uint64_t ns)
 {
 	while (*hint < t->steps.n && t->steps.v[*hint].end <= c->begin)
 		(*hint)++;
-	if (*hint < t->steps.n && t->steps.v[*hint].begin <= c->begin)
+	if (*hint == t->steps.n || t->steps.v[*hint].begin > c->begin)
+		return;
+	if (pt_call_is_sync(c) || pt_call_is_copy(c))
 		t->steps.v[*hint].gpu_wait_ns += c->end - c->begin;
+	else
+		t->steps.v[*hint].collective_ns += ns;
 }
 
 /* A shorter collective has only put its kernel into the queue. */
@@ -59,12 +63,13 @@ static void host_blocked(struct pt_an *an, struct pt_trainer *t)
 		ns = e - b - in_waits(t, &hint, b, e);
 		if (pt_call_is_sync(c) || (pt_call_is_copy(c) && !empty)) {
 			t->gpu_wait_ns += ns;
-			add_to_step(t, &step, c);
+			add_to_step(t, &step, c, ns);
 		} else if (pt_call_is_copy(c)) {
 			t->transfer_ns += ns;
 		} else if ((c->cls == PT_API_COLLECTIVE ||
 			    c->cls == PT_API_COMM) && e - b >= COLLECTIVE_NS) {
 			t->collective_ns += ns;
+			add_to_step(t, &step, c, ns);
 		}
 		if (c->cls == PT_API_SYNC_DEVICE || c->cls == PT_API_SYNC_STREAM ||
 		    (pt_call_is_copy(c) && c->v[2] == PT_COPY_D2H))

@@ -69,6 +69,8 @@ static int fill_steps(struct pt_an *an, struct pt_trainer *t)
 		       t->handoffs ? PT_CONF_HIGH : PT_CONF_MEDIUM;
 	pt_dist_of(ms, k, &r->period_ms);
 	free(ms);
+	if (pt_fill_step_parts(an, t, &r->parts))
+		return -ENOMEM;
 	if (k && r->period_ms.mean > 0) {
 		r->per_second = 1000 / r->period_ms.mean;
 	}
@@ -259,6 +261,10 @@ static int fill_ranks(struct pt_an *an)
 			return err;
 		r[i].gpu_busy_share = t->gpu_known ?
 			1 - share(t->idle_likely_ns, an->t1 - an->t0) : NAN;
+		err = pt_fill_step_parts(an, t, &r[i].parts);
+		if (err)
+			return err;
+		pt_fill_meetings(an, i, &r[i].meetings);
 	}
 	an->r->ranks = r;
 	an->r->n_ranks = an->trainers.n;
@@ -308,6 +314,7 @@ static void fill_limits(struct pt_an *an)
 		pt_report_limit(r, "gpu.kernels", "%llu launches were of graphs that were made before the trace began, so the number of kernels is not known.",
 				(unsigned long long)t->counts.graphs_unknown);
 	limit_measured(an, t);
+	pt_limit_ranks(an);
 	if (!t->gpu_known)
 		pt_report_limit(r, "gpu.busy", "The job never waited for the device, so its idle time is only bounded.");
 	if (an->m->host_known && an->m->host.read_door == PT_DOOR_NONE)

@@ -78,6 +78,7 @@ struct pt_step {
 	uint64_t begin, end;	       /* wait_begin to the next wait_begin */
 	uint64_t pause_begin, pause_end; /* inside the wait, between batches of
 					  * two loaders: copying; 0: none */
+	uint64_t collective_ns;	       /* the host blocked in collectives */
 	uint64_t blocked_ns;	       /* asleep for a batch */
 	uint64_t handover_ns, own_read_ns, own_cpu_ns, gpu_wait_ns;
 	int worker;		       /* index; -1 unknown */
@@ -210,6 +211,7 @@ struct pt_shared_locks {
 };
 
 struct pt_places;
+struct pt_meets;
 
 struct pt_an {
 	const struct pt_model *m;
@@ -221,6 +223,7 @@ struct pt_an {
 	PT_VEC(struct pt_trainer) trainers;
 	struct pt_shared_locks *locks; /* those asked for last; may be NULL */
 	struct pt_places *places; /* where reads were; NULL: not looked at */
+	struct pt_meets *meets; /* of the ranks; NULL: not looked at */
 	struct pt_trainer *top; /* worst trainer; NULL when there is none */
 	bool part;    /* less than the whole capture is looked at */
 	size_t step0; /* the number of the first step in it */
@@ -240,6 +243,12 @@ void pt_dev_free(struct pt_dev *d); /* what it holds */
 int pt_measure_workers(struct pt_an *an, struct pt_trainer *t);
 int pt_sum_breakdown(struct pt_an *an, struct pt_trainer *t);
 int pt_fill_report(struct pt_an *an);
+/* fill_ranks.c: what the trainer's whole steps were spent on. 0 or -ENOMEM. */
+int pt_fill_step_parts(const struct pt_an *an, const struct pt_trainer *t,
+		       struct pt_r_step_parts *out);
+/* ... the meetings of trainer `i` with the others; and what they do not tell. */
+void pt_fill_meetings(const struct pt_an *an, size_t i, struct pt_r_meetings *out);
+void pt_limit_ranks(struct pt_an *an);
 /* gpu of the report, one entry per device. */
 int pt_fill_gpu(struct pt_an *an, struct pt_trainer *t);
 /* Say in the limits what the door to read calls did not show. */

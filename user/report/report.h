@@ -164,11 +164,20 @@ struct pt_r_step { /* for --print-steps */
 	bool blocked;		    /* the trainer blocked for this batch */
 };
 
+/* Durations per whole step, ms; they need no clock that ranks or nodes share. Own:
+ * what is left of the step. Medians of parts do not sum to that of the step. */
+struct pt_r_step_parts {
+	struct pt_dist own, data_wait, gpu_wait, collective;
+	struct pt_dist collective_gpu; /* the device in kernels of collectives;
+					* n 0: not measured */
+};
+
 struct pt_r_steps {
 	int64_t count, batches, optimizer_steps;
 	enum pt_confidence certainty;
 	const char *source; /* "handoff", "gpu_gap", "marker" */
 	struct pt_dist period_ms;
+	struct pt_r_step_parts parts;
 	double per_second;
 	int64_t batch_size;
 	double samples_per_second;
@@ -277,12 +286,29 @@ struct pt_r_worker {
 	enum pt_worker_state state;
 };
 
+/* The collectives in which this rank meets the others that were traced. */
+struct pt_r_meetings {
+	int64_t count; /* joined on all ranks; PT_NULL: could not be */
+	bool measured; /* by times of devices, else by calls */
+	enum pt_confidence certainty;
+	int64_t late_count;	/* ... to which one rank was clearly last */
+	double last_share;	/* ... and it was this one */
+	struct pt_dist late_ms; /* in those, behind the first one */
+	double waits_for_others; /* s: it had come, and somebody had not */
+	double held_others;	 /* s: all others had come, and only it had not */
+	double lost;	    /* s of those that they lost by it, likely */
+	const char *reason; /* data_wait gpu checkpoint host; NULL: never last */
+	double reason_s;    /* what it did so much longer than the others */
+};
+
 struct pt_r_rank {
 	int64_t pid, rank;
 	int64_t steps;
 	struct pt_r_breakdown breakdown;
 	struct pt_r_data_wait data_wait;
 	double gpu_busy_share;
+	struct pt_r_step_parts parts;
+	struct pt_r_meetings meetings;
 };
 
 struct pt_r_phase {

@@ -171,12 +171,26 @@ void pt_tx_workers(struct pt_tx *t, const struct pt_report *r)
 		pt_tx_printf(t, "  and %zu more\n", hidden);
 }
 
+/* In few words; nothing where it is nobody's business. */
+static const char *late_reason(const struct pt_r_meetings *m, double wall)
+{
+	if (!m->reason || !(m->lost >= 0.01 * wall))
+		return "";
+	return !strcmp(m->reason, "data_wait") ? "data wait" :
+	       !strcmp(m->reason, "gpu") ? "GPU work" : m->reason;
+}
+
 void pt_tx_ranks(struct pt_tx *t, const struct pt_report *r)
 {
+	bool meet = false;
+
 	if (!r->n_ranks)
 		return;
 	pt_tx_label(t, "Ranks");
-	pt_tx_put(t, "rank  pid         steps  data wait  GPU busy\n");
+	for (size_t i = 0; i < r->n_ranks; i++)
+		meet |= r->ranks[i].meetings.count > 0;
+	pt_tx_put(t, "rank  pid         steps  data wait  GPU busy");
+	pt_tx_put(t, meet ? "  last  held others  why\n" : "\n");
 	for (size_t i = 0; i < r->n_ranks; i++) {
 		const struct pt_r_rank *k = &r->ranks[i];
 
@@ -190,6 +204,13 @@ void pt_tx_ranks(struct pt_tx *t, const struct pt_report *r)
 						NAN),
 			   11, true);
 		pt_tx_cell(t, pt_tx_pct(t, k->gpu_busy_share), 10, true);
+		if (k->meetings.count > 0) {
+			pt_tx_cell(t, pt_tx_pct(t, k->meetings.last_share), 6,
+				   true);
+			pt_tx_cell(t, pt_tx_sec(t, k->meetings.lost), 13, true);
+			pt_tx_printf(t, "  %s", late_reason(&k->meetings,
+						  r->capture.duration));
+		}
 		pt_tx_put(t, "\n");
 	}
 }

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <math.h>
 
+#include "analysis/meets.h"
 #include "analysis/verdicts/verdict.h"
 
 /* The GPU does not starve for data. */
@@ -30,7 +31,10 @@ int pt_judge_balanced(struct pt_an *an, const struct pt_facts *f,
 		v->advice = "Look at what the training thread does between its GPU calls (the breakdown's sync, transfer and other shares).";
 		return v->title ? 1 : -ENOMEM;
 	}
-	v->certainty = f->t->gpu_known ? PT_CONF_HIGH : PT_CONF_MEDIUM;
+	/* a rank's GPU may be the slow one, which calls alone do not show */
+	v->certainty = f->t->gpu_known && (!an->meets || !an->meets->known ||
+					   an->meets->measured) ?
+			       PT_CONF_HIGH : PT_CONF_MEDIUM;
 	v->title = f->wait_share >= f->th->starved_info ?
 		pt_arena_printf(an->a,
 			"The GPU does not starve: waiting for data (%.0f %% of the time) is hidden by queued work.",

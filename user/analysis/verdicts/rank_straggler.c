@@ -2,12 +2,13 @@
 #include <errno.h>
 #include <math.h>
 
+#include "analysis/meets.h"
 #include "analysis/verdicts/verdict.h"
 
 /* Ranks in lock step of which one waits for its own loader: the others spend
  * that time in a collective, which looks like GPU work from outside. */
-int pt_judge_rank_straggler(struct pt_an *an, const struct pt_facts *f,
-			    struct pt_r_verdict *v)
+static int by_data_wait(struct pt_an *an, const struct pt_facts *f,
+			struct pt_r_verdict *v)
 {
 	double own = f->wait_share, others = 0, wall = f->wall_s * NS_PER_S;
 	size_t i;
@@ -43,4 +44,90 @@ int pt_judge_rank_straggler(struct pt_an *an, const struct pt_facts *f,
 		pt_real_id(f->t->proc->tgid), 100 * own, 100 * others);
 	v->advice = "Fix this rank's loading: its shard of the data, its node's disk or its cores.";
 	return v->title ? 1 : -ENOMEM;
+}
+
+static const char *advice_of(enum pt_late_part reason)
+{
+	switch (reason) {
+	case PT_LATE_DATA:
+		return "Fix this rank's loading: its shard of the data, its node's disk or its cores.";
+	case PT_LATE_GPU:
+		return "Look at this rank's GPU (clocks, temperature, power limit, who else is on it) and at how much work its part of the batch is.";
+	case PT_LATE_WRITE:
+		return "Write checkpoints beside the training (asynchronously), or from every rank in turn.";
+	default:
+		return "Look at what this rank's process does beside training (logging, evaluation, garbage collection) and at the cores that it may run on.";
+	}
+}
+
+static const char *did_of(enum pt_late_part reason)
+{
+	switch (reason) {
+	case PT_LATE_DATA:
+		return "it waits for data";
+	case PT_LATE_GPU:
+		return "its GPU works longer";
+	case PT_LATE_WRITE:
+		return "it writes files";
+	default:
+		return "its host does other work";
+	}
+}
+
+/* By the collectives that all ranks meet in: one of them comes last, and the others'
+ * devices wait for it. */
+static int by_meetings(struct pt_an *an, const struct pt_facts *f,
+		       struct pt_r_verdict *v)
+{
+	const struct pt_meets *m = an->meets;
+	const struct pt_meet_rank *r;
+	const struct pt_trainer *t;
+	enum pt_late_part reason;
+	double share, last;
+	uint64_t excess;
+	int worst = pt_meets_worst(an, &excess);
+
+	if (worst < 0)
+		return 0;
+	r = &m->rank[worst];
+	t = &an->trainers.v[worst];
+	share = (double)excess / (f->wall_s * NS_PER_S);
+	if (share < f->th->rank_excess)
+		return 0;
+	reason = pt_late_reason(r);
+	last = m->clear ? (double)r->last / (double)m->clear : 0;
+	if (pt_evidence_start(an, v, 4))
+		return -ENOMEM;
+	pt_evidence_add(v, "rank.held_others_excess", share, "share",
+			f->th->rank_excess, m->measured ? PT_MEASURED : PT_ESTIMATED);
+	pt_evidence_add(v, "rank.last_share", last, "share", NAN, PT_MEASURED);
+	pt_evidence_add(v, "rank.late_p50", r->late_ms.p50 / 1000, "s", NAN,
+			PT_MEASURED);
+	pt_evidence_add(v, "rank.reason_excess",
+			(double)r->part_ns[reason] / (f->wall_s * NS_PER_S),
+			"share", NAN, m->measured ? PT_MEASURED : PT_ESTIMATED);
+	*f->lost = reason == PT_LATE_DATA && f->t == t && f->starved_shown > share ?
+			   f->starved_shown + 1e-6 : share;
+	v->severity = pt_severity_of(f, share);
+	v->certainty = !m->sure || m->several ? PT_CONF_LOW :
+		       m->measured	      ? PT_CONF_HIGH : PT_CONF_MEDIUM;
+	v->subject_pid = t->proc->tgid;
+	v->subject_rank = pt_rank_of_proc(t->proc);
+	pt_speedup_share(share, &v->expected_speedup);
+	v->title = pt_arena_printf(an->a,
+		"One rank holds the others up: process %u is last in %.0f %% of the collectives that somebody is late to, and the others lose %.0f %% of the time by it; meanwhile %s.",
+		pt_real_id(t->proc->tgid), 100 * last, 100 * share,
+		did_of(reason));
+	v->advice = advice_of(reason);
+	return v->title ? 1 : -ENOMEM;
+}
+
+/* Where the collectives tell it, they do. */
+int pt_judge_rank_straggler(struct pt_an *an, const struct pt_facts *f,
+			    struct pt_r_verdict *v)
+{
+	if (!f->t)
+		return 0;
+	return an->meets && an->meets->known ? by_meetings(an, f, v) :
+					       by_data_wait(an, f, v);
 }

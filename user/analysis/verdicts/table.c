@@ -184,7 +184,8 @@ static int try_one(struct issue *k, const struct pt_verdict_def *d)
 	/* of several ranks the report shows the worst: say which */
 	if (k->an->trainers.n > 1 && o->v.subject_pid == PT_NULL && k->f.t)
 		o->v.subject_pid = k->f.t->proc->tgid;
-	if (k->an->trainers.n > 1 && k->f.t)
+	if (k->an->trainers.n > 1 && k->f.t &&
+	    o->v.subject_pid == k->f.t->proc->tgid)
 		o->v.subject_rank = pt_rank_of_proc(k->f.t->proc);
 	place(k, d, o);
 	k->n++;
