@@ -388,6 +388,11 @@ $(B)/tests/e2e/%: $(B)/obj/tests/e2e/%.o $(B)/libpipetrace.a
 	@mkdir -p $(@D)
 	$(call say,LINK)
 	$(Q)$(CC) -pthread $^ $(LDFLAGS) $(E2E_LIBS) $(LIBS) -o $@
+# Many agents in one process.
+$(B)/fleet/simulate: $(B)/obj/tools/fleet/simulate.o $(B)/libpipetrace.a
+	@mkdir -p $(@D)
+	$(call say,LINK)
+	$(Q)$(CC) -pthread $^ $(LDFLAGS) $(LIBS) -o $@
 # A file system in user space that is slow on purpose.
 $(B)/tests/e2e/slowfs $(B)/obj/tests/e2e/slowfs.o: private CPP += $(shell pkg-config --cflags fuse3 2>/dev/null)
 $(B)/tests/e2e/slowfs: private E2E_LIBS = $(shell pkg-config --libs fuse3 2>/dev/null)
@@ -424,7 +429,7 @@ $(B)/tests/kernels/%: $(B)/obj/tests/kernels/%.o $(B)/libpipetrace.a
 
 unit: $(UNIT)
 e2e: $(INJECT_AGENTS)
-e2e: $(E2E) $(SIM_FIND) $(B)/san/pipetrace
+e2e: $(E2E) $(SIM_FIND) $(B)/fleet/simulate $(B)/san/pipetrace
 
 # One relocatable object of the pure rooms; the check reads its undefined symbols.
 $(B)/tests/pure.o: $(PURE_SRCS:%.c=$(B)/obj/%.o) $(PURE_BASE:%.c=$(B)/obj/%.o)
@@ -495,6 +500,7 @@ clean:
 
 -include $(OBJS:.o=.d) $(SAN_OBJS:.o=.d) $(B)/san/user/main.d $(BPF_OBJS:.o=.d)
 -include $(UNIT_SRCS:%.c=$(B)/san/%.d) $(UNIT_SHARED_OBJS:.o=.d) $(E2E_SRCS:%.c=$(B)/obj/%.d)
+-include $(B)/obj/tools/fleet/simulate.d
 -include $(BENCH_SRCS:%.c=$(B)/obj/%.d)
 -include $(AGENT_OBJS:.o=.d)
 -include $(wildcard $(B)/sim/obj12/*.d $(B)/sim/obj13/*.d)
