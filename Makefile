@@ -490,9 +490,15 @@ install: all
 	for f in $(DOCS); do $(INSTALL) -m 644 $$f $(D)/share/doc/pipetrace/ || exit 1; done
 	for f in $(SCHEMAS); do $(INSTALL) -m 644 $$f $(D)/share/pipetrace/ || exit 1; done
 	for f in $(MAN8); do $(INSTALL) -m 644 $$f $(D)/share/man/man8/ || exit 1; done
+	$(INSTALL) -m 644 tools/packaging/agent.conf $(D)/share/pipetrace/
+	$(INSTALL) -d $(D)/lib/systemd/system
+	sed 's|/usr/local/bin/|$(PREFIX)/bin/|' tools/packaging/pipetrace-agent.service \
+		> $(D)/lib/systemd/system/pipetrace-agent.service
+	chmod 644 $(D)/lib/systemd/system/pipetrace-agent.service
 
 uninstall:
 	rm -f $(D)/bin/pipetrace $(addprefix $(D)/share/man/man8/,$(notdir $(MAN8)))
+	rm -f $(D)/lib/systemd/system/pipetrace-agent.service
 	rm -rf $(D)/libexec/pipetrace $(D)/share/doc/pipetrace $(D)/share/pipetrace
 
 clean:

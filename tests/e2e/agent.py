@@ -6,13 +6,14 @@ itself are killed, and nothing may be left of either. Needs root and a build.
 """
 import json
 import os
+import shutil
 import signal
 import sys
 import tempfile
 import time
 
 from agent_tools import Agent, slowest, start_job, wait_share
-from badinput_tools import PIPETRACE, SIMJOB, bpf_objects, left_behind, run
+from badinput_tools import LIBCUDART, PIPETRACE, SIMJOB, bpf_objects, left_behind, run
 
 results = []
 SAMPLE_S = 2
@@ -233,10 +234,18 @@ def main():
     with tempfile.TemporaryDirectory(prefix="pipetrace-agent-") as tmp:
         agent = Agent(tmp)
         try:
+            gone = os.path.join(tmp, "gone")
+            os.mkdir(gone)
+            for path in (SIMJOB, LIBCUDART):
+                shutil.copy(path, gone)
             for name, shape in SHAPES.items():
                 env = dict(os.environ, **(SLURM if name == "slow" else {}))
-                jobs[name], logs[name] = start_job(tmp, name, shape, 170, env)
+                program = os.path.join(gone, "simjob") if name == "starved" else SIMJOB
+                jobs[name], logs[name] = start_job(tmp, name, shape, 170, env, program)
             time.sleep(1)
+            # as in a container, or behind an update: what is mapped has no name any
+            # more, and only the kept capabilities open it
+            shutil.rmtree(gone)
             if not ok("it starts", agent.start(), agent.text()):
                 return 1
             judge(agent, jobs, logs)

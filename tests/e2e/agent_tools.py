@@ -177,10 +177,10 @@ class Agent:
             s.sendto(b"", os.path.join(self.tmp, "notify"))
 
 
-def start_job(tmp, name, args, seconds, env=None):
+def start_job(tmp, name, args, seconds, env=None, program=SIMJOB):
     """A simulated training job; the path of its log marks it as this test's."""
     log = os.path.join(tmp, name + ".truth.jsonl")
-    return subprocess.Popen([SIMJOB, "--seconds", str(seconds), "--truth", log] + args.split(),
+    return subprocess.Popen([program, "--seconds", str(seconds), "--truth", log] + args.split(),
                             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                             stderr=subprocess.DEVNULL, env=env), log
 

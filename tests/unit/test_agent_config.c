@@ -138,6 +138,27 @@ static void files(void **state)
 	assert_int_not_equal(pt_config_read("/tmp", &c, &err), 0);
 }
 
+/* "Every line here is the default", the example says. */
+static void example(void **state)
+{
+	static struct pt_config defaults;
+	static char text[65536];
+	FILE *f = fopen("tools/packaging/agent.conf", "r");
+	size_t n;
+
+	(void)state;
+	if (!f) {
+		/* not run from the sources' folder */
+		skip();
+	}
+	n = fread(text, 1, sizeof(text) - 1, f);
+	fclose(f);
+	text[n] = '\0';
+	assert_int_equal(parse(text), 0);
+	pt_config_default(&defaults);
+	assert_memory_equal(&c, &defaults, sizeof(c));
+}
+
 /* Against what each pattern means, letter by letter. */
 static bool slow_glob(const char *p, const char *s)
 {
@@ -286,7 +307,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(values), cmocka_unit_test(slips),
-		cmocka_unit_test(files), cmocka_unit_test(globs),
+		cmocka_unit_test(files), cmocka_unit_test(example), cmocka_unit_test(globs),
 		cmocka_unit_test(rules), cmocka_unit_test(launchers),
 		cmocka_unit_test(hostile),
 	};

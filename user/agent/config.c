@@ -40,6 +40,7 @@ static const struct key keys[] = {
 	{ "agent", "mode", MODE, AT(mode), 0, 0, 0 },
 	{ "agent", "state", PATH, TEXT_AT(state) },
 	{ "agent", "logs", PATH, TEXT_AT(logs) },
+	{ "agent", "node", TEXT, TEXT_AT(node) },
 	{ "budget", "cpu", CORES, AT(cpu), 0, 0.01, 100 },
 	{ "budget", "memory", SIZE, AT(memory), 0, 64 * MIB, 1048576 * MIB },
 	{ "evidence", "keep", BOOL, AT(evidence), 0, 0, 0 },
@@ -170,6 +171,15 @@ static int take_text(struct parse *p, char *dst, size_t cap, const char *value)
 	return 1;
 }
 
+/* "$NAME" is a variable of the agent's environment, as Kubernetes' downward API
+ * sets them. */
+static const char *variable(const char *value)
+{
+	const char *v = value[0] == '$' ? getenv(value + 1) : value;
+
+	return v ? v : "";
+}
+
 static int take_number(struct parse *p, const struct key *k, char *at,
 		       const char *value)
 {
@@ -228,7 +238,7 @@ static int take_key(struct parse *p, const struct key *k, const char *value)
 			return wrong(p, "takes a path from the root, not", value);
 		return take_text(p, at, k->cap, value);
 	case TEXT:
-		return take_text(p, at, k->cap, value);
+		return take_text(p, at, k->cap, variable(value));
 	default:
 		return take_number(p, k, at, value);
 	}
@@ -244,8 +254,6 @@ static bool label_name(const char *s)
 	       !(s[0] >= '0' && s[0] <= '9') && strncmp(s, "__", 2) != 0;
 }
 
-/* "$NAME" is a variable of the agent's environment, as Kubernetes' downward API
- * sets them. */
 static int take_label(struct parse *p, const char *name, const char *value)
 {
 	struct pt_config *c = p->c;
@@ -258,11 +266,7 @@ static int take_label(struct parse *p, const char *name, const char *value)
 	for (i = 0; i < c->n_labels; i++)
 		if (!strcmp(c->labels[i].name, name))
 			return wrong(p, "this label is here twice:", name);
-	if (value[0] == '$') {
-		value = getenv(value + 1);
-		if (!value)
-			value = "";
-	}
+	value = variable(value);
 	snprintf(c->labels[i].name, sizeof(c->labels[i].name), "%s", name);
 	if (!take_text(p, c->labels[i].value, sizeof(c->labels[i].value), value))
 		return 0;

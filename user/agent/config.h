@@ -35,6 +35,7 @@ struct pt_config {
 	enum pt_mode mode;
 	char state[PT_CONFIG_TEXT]; /* folder of samples and evidence */
 	char logs[PT_CONFIG_TEXT];  /* the host's /var/log */
+	char node[256];		    /* its name; "": the host's */
 	/* [budget] */
 	double cpu;	 /* cores, on average */
 	uint64_t memory; /* bytes, of the agent and a sample together */

@@ -111,6 +111,8 @@ static int start(struct pt_agent *a, struct pt_err *err)
 	if (ret)
 		return pt_err_set(err, ret, "cannot read this machine's names: %s",
 				  strerror(-ret));
+	if (*a->c.node)
+		snprintf(a->jobs.host, sizeof(a->jobs.host), "%s", a->c.node);
 	if (a->c.evidence && mkdir(a->c.state, 0700) && errno != EEXIST)
 		return pt_err_set(err, -errno, "cannot make the folder %s: %s",
 				  a->c.state, strerror(errno));
