@@ -483,6 +483,8 @@ def last_words(_):
 
 
 def tls(where):
+    if not shutil.which("openssl"):
+        return "skip: no openssl here"
     ca = certificate(where, "ca")
     client = certificate(where, "client")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -523,10 +525,9 @@ def main():
     if not os.path.exists(PROGRAM):
         print("no build/tests/e2e/agent_net: make e2e")
         return 77
-    for tool in ("protoc", "openssl"):
-        if not shutil.which(tool):
-            print("no %s here" % tool)
-            return 77
+    if not shutil.which("protoc"):
+        print("no protoc here")
+        return 77
     t = Tests()
     with tempfile.TemporaryDirectory(prefix="pt-otlp-") as where:
         try:

@@ -111,7 +111,7 @@ static void *serve(void *arg)
 {
 	struct pt_http *h = arg;
 	int epoll = MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd;
-	double window = pt_http_now(), cpu = cpu_now(), now;
+	double window = pt_http_now(), cpu = cpu_now(), look = 0, now;
 
 	for (;;) {
 		/* With nobody there, only for descriptors that lacked and are back. */
@@ -125,8 +125,11 @@ static void *serve(void *arg)
 			break;
 		MHD_run(h->daemon);
 		now = pt_http_now();
-		atomic_fetch_add(&h->refused,
-				 pt_http_clients_expire(&h->clients, now));
+		if (now >= look) {
+			look = now + LOOK_MS / 1e3;
+			atomic_fetch_add(&h->refused,
+					 pt_http_clients_expire(&h->clients, now));
+		}
 		if (now >= window + CPU_WINDOW_S) {
 			window = now;
 			cpu = cpu_now();

@@ -140,16 +140,28 @@ void pt_http_client_answered(struct pt_http_client *c, double now)
 	c->deadline = now + PT_HTTP_IDLE_S;
 }
 
+/* libmicrohttpd misses some ends: those that come while it is answering. */
+static bool left(const struct pt_http_client *c)
+{
+	char byte;
+
+	return !c->answering && recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
 unsigned pt_http_clients_expire(struct pt_http_clients *all, double now)
 {
 	struct pt_http_client *c;
 	unsigned n = 0;
 
 	for (c = all->newest; c; c = c->next) {
-		if (c->doomed || now < c->deadline)
+		if (c->doomed)
 			continue;
-		doom(all, c);
-		n++;
+		if (now >= c->deadline) {
+			doom(all, c);
+			n++;
+		} else if (left(c)) {
+			doom(all, c);
+		}
 	}
 	return n;
 }

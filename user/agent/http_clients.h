@@ -58,7 +58,7 @@ void pt_http_client_answers(struct pt_http_client *c, uint64_t bytes, double now
 /* ... and that is done. */
 void pt_http_client_answered(struct pt_http_client *c, double now);
 
-/* Shuts those down whose time is over. How many. */
+/* Shuts those down whose time is over (how many), and whose client has left. */
 unsigned pt_http_clients_expire(struct pt_http_clients *all, double now);
 
 #endif
