@@ -130,9 +130,10 @@ static int start(struct pt_agent *a, struct pt_err *err)
 
 /* ---- reload ---------------------------------------------------------------- */
 
+/* With TLS never: the certificate may be a new one in the same file. */
 static bool same_http(const struct pt_config *a, const struct pt_config *b)
 {
-	return !strcmp(a->listen, b->listen) && !strcmp(a->cert, b->cert) &&
+	return !*b->cert && !strcmp(a->listen, b->listen) && !strcmp(a->cert, b->cert) &&
 	       !strcmp(a->key, b->key) && !strcmp(a->token_file, b->token_file);
 }
 
