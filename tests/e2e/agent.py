@@ -249,13 +249,12 @@ def main():
             if not ok("it starts", agent.start(), agent.text()):
                 return 1
             judge(agent, jobs, logs)
-            agent.idle()
-            open_at_first = agent.descriptors()
+            open_at_first = agent.until(lambda: not agent.children() and agent.descriptors(), 20)
             kept = evidence(agent, jobs)
             kill_sample(agent)
             kill_job(agent, tmp)
-            agent.idle()
-            ok("no descriptor is left of all that", agent.descriptors() <= open_at_first,
+            ok("no descriptor is left of all that", agent.until(
+                lambda: agent.descriptors() <= open_at_first, 20),
                (open_at_first, agent.descriptors()))
             reload(agent)
             kill_agent(agent, jobs, kept, before)

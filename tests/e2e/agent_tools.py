@@ -141,10 +141,6 @@ class Agent:
                 return got
             time.sleep(0.1)
 
-    def idle(self, limit=15):
-        """Until no sample runs."""
-        return self.until(lambda: not self.children(), limit)
-
     def sampling(self, limit=15):
         """Until one runs: its process."""
         def first():
