@@ -141,6 +141,15 @@ class Agent:
                 return got
             time.sleep(0.1)
 
+    def fewest(self, seconds=3):
+        """Descriptors at the quietest moment of so long."""
+        end = time.monotonic() + seconds
+        least = self.descriptors()
+        while time.monotonic() < end:
+            least = min(least, self.descriptors())
+            time.sleep(0.05)
+        return least
+
     def sampling(self, limit=15):
         """Until one runs: its process."""
         def first():

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -22,6 +23,7 @@
 #define IDLE_S 10.0    /* the clock of the day may be set meanwhile */
 #define STOP_S 2.5     /* for samples to end by themselves */
 #define FLUSH_S 1.0
+#define FILES_MAX 8192
 
 static int block_signals(struct pt_agent *a)
 {
@@ -37,6 +39,21 @@ static int block_signals(struct pt_agent *a)
 		return -errno;
 	a->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	return a->signals < 0 ? -errno : 0;
+}
+
+/* A descriptor for each job and each client: more than the usual 1024. */
+static void raise_limits(void)
+{
+	struct rlimit r;
+
+	if (getrlimit(RLIMIT_NOFILE, &r))
+		return;
+	if (r.rlim_cur < r.rlim_max && r.rlim_cur < FILES_MAX) {
+		r.rlim_cur = r.rlim_max < FILES_MAX ? r.rlim_max : FILES_MAX;
+		/* with fewer, the last jobs are not found */
+		if (setrlimit(RLIMIT_NOFILE, &r))
+			return;
+	}
 }
 
 static int read_config(const struct pt_agent_options *o, struct pt_config *c,
@@ -201,7 +218,7 @@ static void apply(struct pt_agent *a, const struct pt_config *new)
 	pt_ajobs_recheck(&a->jobs, &a->c, pt_now());
 	pt_agent_budget_begin(a);
 	pt_agent_reschedule(a);
-	a->next_search = 0;
+	a->next_search = a->next_publish = 0;
 	a->changed = true;
 	free(old);
 }
@@ -428,6 +445,7 @@ int pt_agent_run(const struct pt_agent_options *o)
 		pt_say(PT_SAY_ERROR, "%s", err.msg);
 		goto out;
 	}
+	raise_limits();
 	pt_agent_budget_begin(a);
 	turn(a);
 	ready(a);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "agent/child.h"
@@ -14,7 +15,8 @@
 #include "agent/schedule.h"
 #include "capture/procfs.h"
 
-#define FULL_SEARCH_S 60.0
+#define FULL_SEARCH_S 600.0
+#define CHAIN_MAX 64 /* processes between a worker and its job */
 #define TRAINERS_MAX 1024
 
 int pt_ajobs_init(struct pt_ajobs *j)
@@ -48,6 +50,7 @@ void pt_ajobs_free(struct pt_ajobs *j)
 		next = a->next;
 		free_one(a);
 	}
+	pt_seen_free(&j->seen);
 	memset(j, 0, sizeof(*j));
 }
 
@@ -292,23 +295,48 @@ static bool has_job_rules(const struct pt_config *c)
 	return false;
 }
 
-/* Which processes there are, as one number. Its own and its samples' do not
- * count. */
-static uint64_t scan_of(const struct pt_tree *t)
+/* Of the agent itself, or of a job that it knows. */
+static bool is_known(void *ctx, const struct pt_process *p)
 {
-	uint64_t h = 0;
-	size_t i;
+	const struct search *s = ctx;
+	const struct pt_ajob *a;
+	int i;
 
-	for (i = 0; i < t->n; i++) {
-		char text[48];
-
-		if (t->p[i].pid == getpid() || t->p[i].ppid == getpid())
-			continue;
-		snprintf(text, sizeof(text), "%d %" PRIu64, t->p[i].pid,
-			 t->p[i].start_ticks);
-		h += pt_schedule_hash(text);
+	for (i = 0; p && i < CHAIN_MAX; i++) {
+		if (p->pid == getpid())
+			return true;
+		for (a = s->j->first; a; a = a->next)
+			if (!a->ended && a->root == p->pid)
+				return true;
+		p = pt_tree_find(s->t, p->ppid);
 	}
-	return h;
+	return false;
+}
+
+static bool is_interesting(void *ctx, const struct pt_process *p)
+{
+	const struct search *s = ctx;
+	struct pt_gpulib g;
+
+	return (s->c->gpu_jobs && pt_gpulibs(p->pid, &g, 1) > 0) ||
+	       (has_job_rules(s->c) &&
+		decide(s->c, p->pid, p->comm) == PT_RULE_JOB);
+}
+
+/* Is it worth it to look at everything? */
+static int worth(const struct search *s)
+{
+	struct pt_ajobs *j = s->j;
+	struct timespec boot;
+	int news;
+
+	clock_gettime(CLOCK_BOOTTIME, &boot);
+	news = pt_seen_news(&j->seen, s->t, (double)boot.tv_sec, is_known,
+			    is_interesting, (void *)s);
+	if (news || !j->scanned || s->now - j->scanned >= FULL_SEARCH_S)
+		return news < 0 ? news : 1;
+	/* there is room now for one that there was none for */
+	return j->dropped && j->n_live < s->c->max_jobs;
 }
 
 int pt_ajobs_search(struct pt_ajobs *j, const struct pt_config *c, double now,
@@ -316,19 +344,18 @@ int pt_ajobs_search(struct pt_ajobs *j, const struct pt_config *c, double now,
 {
 	struct search *s = calloc(1, sizeof(*s));
 	struct pt_tree t = { 0 };
-	uint64_t scan;
 	int ret = s ? pt_tree_snapshot(&t) : -ENOMEM;
 
 	if (ret)
 		goto out;
-	scan = scan_of(&t);
-	if (scan == j->scan && now - j->scanned < FULL_SEARCH_S)
-		goto out;
-	j->scan = scan;
-	j->scanned = now;
-	j->dropped = 0;
 	*s = (struct search){ .j = j, .c = c, .t = &t, .now = now,
 			      .on_new = on_new, .ctx = ctx };
+	ret = worth(s);
+	if (ret <= 0)
+		goto out;
+	ret = 0;
+	j->scanned = now;
+	j->dropped = 0;
 	if (c->gpu_jobs)
 		search_gpu(s);
 	if (has_job_rules(c))
@@ -376,5 +403,7 @@ void pt_ajobs_recheck(struct pt_ajobs *j, const struct pt_config *c, double now)
 		if (!a->ended && decide(c, a->trainer, a->comm) ==
 				 PT_RULE_EXCLUDED)
 			pt_ajob_end(j, a, now);
-	j->scan = 0; /* new rules may name processes that were there before */
+	/* new rules may name processes that were there before */
+	pt_seen_free(&j->seen);
+	j->scanned = 0;
 }

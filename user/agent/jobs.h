@@ -6,6 +6,7 @@
 #include "agent/config.h"
 #include "agent/owner.h"
 #include "agent/ranks.h"
+#include "agent/seen.h"
 #include "agent/tally.h"
 #include "capture/discover.h"
 
@@ -41,8 +42,8 @@ struct pt_ajobs {
 	size_t n, n_live;
 	size_t dropped; /* found by the last search, above max_jobs */
 	char boot[40], host[256];
-	uint64_t scan; /* of the processes that there were, to see a change */
-	double scanned;
+	struct pt_seen seen;
+	double scanned; /* when all was looked at; 0: not yet, or to be done */
 };
 
 /* 0 or -errno. */
@@ -51,8 +52,8 @@ void pt_ajobs_free(struct pt_ajobs *j);
 
 /*
  * Looks for new jobs. What costs is reading every process's mappings, so that is
- * done where processes came or went, or a minute has passed (a library may be
- * loaded late). `on_new` is called for each. 0 or -errno.
+ * done where a young process that is of no known job has a GPU library, or is named
+ * by a rule, and every ten minutes. `on_new` is called for each. 0 or -errno.
  */
 int pt_ajobs_search(struct pt_ajobs *j, const struct pt_config *c, double now,
 		    void (*on_new)(void *ctx, struct pt_ajob *a), void *ctx);

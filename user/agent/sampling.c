@@ -3,6 +3,7 @@
 #include "agent/agent.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <math.h>
 #include <poll.h>
 #include <signal.h>
@@ -258,6 +259,8 @@ static void finish(struct pt_agent *a, struct pt_slot *s)
 	pt_child_result_free(&r);
 	s->job = NULL;
 	a->changed = true;
+	/* a report's tree is large and short-lived: give its pages back */
+	malloc_trim(0);
 }
 
 double pt_agent_sample(struct pt_agent *a)
