@@ -4,6 +4,10 @@
 costs.
 
     tests/fleet/scale.py [--nodes 2000] [--jobs 8] [--interval 60] [--minutes 6]
+    tests/fleet/scale.py --nodes 100 --interval 6 --minutes 12 --blocks
+
+The second form says how much disk a sample takes: a block of Prometheus holds 2 hours,
+120 samples of a series at 60 s, and so it has as many.
 
 The nodes' pages are made by the agent's own code (tools/fleet/simulate.c). Fails where
 a scrape fails, where `pipetrace fleet` does not rank what was simulated, or where a
@@ -64,6 +68,7 @@ def main():
     ap.add_argument("--jobs", type=int, default=8)
     ap.add_argument("--interval", type=float, default=60)
     ap.add_argument("--minutes", type=float, default=6)
+    ap.add_argument("--blocks", action="store_true", help="measure the disk that samples take")
     args = ap.parse_args()
     sim = Simulate(args.nodes, args.jobs, args.interval)
     with open(RULES, encoding="utf-8") as f:
@@ -94,14 +99,19 @@ def main():
         for q in (0.5, 0.99, 1):
             line("scrape duration, quantile %g" % q,
                  p.one("quantile(%g, scrape_duration_seconds{job='pipetrace'})" % q) * 1e3, "ms")
-        for name, t in rule_times(p).items():
+        rules_s = rule_times(p)
+        for name, t in rules_s.items():
             line("rule evaluation, %s" % name, t, "s")
+        line("rule evaluation, all", sum(rules_s.values()), "s")
         line("Prometheus' CPU, rules included", (p.cpu() - before[1]) / seconds, "cores")
         line("Prometheus' resident memory", p.rss() / 2**20, "MiB")
         line("write-ahead log, growth", (p.disk() - before[2]) / seconds / 1024, "KiB/s")
         for more in ([], ["--top", "100"], ["--sort", "share"]):
-            page, took, why, _ = fleet(p.url, "--since", "%ds" % (args.minutes * 60 + 60), *more)
+            used = p.cpu()
+            page, took, why, _ = fleet(p.url, "--since", "%ds" % (args.minutes * 60 + 60), "--timeout", "300",
+                                       *more, timeout=320)
             line("pipetrace fleet %s" % " ".join(more), took, "s")
+            line("... Prometheus' CPU for it, scrapes included", p.cpu() - used, "s")
             if page is None:
                 bad.append("pipetrace fleet: " + why.strip())
             elif not more:
@@ -109,10 +119,12 @@ def main():
                 line("wasted, of the fleet's GPU time", page["totals"]["wasted_gpu_seconds"] /
                      page["totals"]["gpu_seconds"])
         # a block as it is kept: what the head holds now, compacted
-        size = blocks(p)
+        size = blocks(p) if args.blocks else None
         if size:
             line("bytes per sample in a block", size[0] / size[1])
-            line("disk per day, by that", size[0] / size[1] * samples / args.interval * 86400 / 2**30, "GiB")
+            line("... samples per series there", size[1] / status["numSeries"])
+            line("disk per day and job, scraped every 60 s",
+                 size[0] / size[1] * status["numSeries"] / (args.nodes * args.jobs) * 1440 / 2**20, "MiB")
     finally:
         p.close()
         sim.close()

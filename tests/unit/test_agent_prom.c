@@ -118,6 +118,13 @@ static void bounded_series(void **state)
 	assert_string_equal(text + strlen(text) - 6, "# EOF\n");
 	assert_non_null(strstr(text, "# TYPE pipetrace_samples counter\n"));
 	free(text);
+	/* ended: it starves no more, but what it lost stays lost */
+	j.ended = true;
+	text = write_one(&j, 1, true);
+	assert_int_equal(count(text, "pipetrace_verdict{"), 0);
+	assert_int_equal(count(text, "_ratio{"), 0);
+	assert_non_null(strstr(text, "cause=\"no_demand\"} 17\n"));
+	free(text);
 	text = write_one(&j, 1, false);
 	assert_null(strstr(text, "# EOF"));
 	assert_non_null(strstr(text, "# TYPE pipetrace_samples_total counter\n"));

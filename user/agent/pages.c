@@ -17,6 +17,7 @@ void pt_agent_prom_job(const struct pt_agent *a, const struct pt_ajob *j,
 		.rank = j->ranks.rank, .world = j->ranks.world,
 		.owner = &j->owner, .labels = a->c.labels,
 		.n_labels = a->c.n_labels, .since_unix = j->found_unix,
+		.ended = j->ended > 0,
 		.t = &j->tally,
 	};
 }

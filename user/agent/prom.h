@@ -31,6 +31,7 @@ struct pt_prom_job {
 	const struct pt_owner *owner;
 	const struct pt_prom_label *labels; /* free ones, of the configuration */
 	size_t n_labels;
+	bool ended; /* what its last sample said holds no more; its counters do */
 	double since_unix; /* when its counters began, Unix time; 0: not known */
 	const struct pt_tally *t;
 };

@@ -249,7 +249,7 @@ static void busy(struct out *o)
 		double of = s->duration * s->gpus;
 
 		job(o, j);
-		for (k = 0; j->t->has_last && of > 0 && k < 5; k++) {
+		for (k = 0; j->t->has_last && !j->ended && of > 0 && k < 5; k++) {
 			if (isnan(v[k]))
 				continue;
 			label(o, "bound", bound[k]);
@@ -317,7 +317,7 @@ static void verdicts(struct out *o)
 		const struct pt_sample *s = &j->t->last;
 
 		job(o, j);
-		n = choose(s, shown);
+		n = j->ended ? 0 : choose(s, shown);
 		for (k = 0; k < n; k++) {
 			const struct pt_sample_verdict *v = &s->verdict[shown[k]];
 
@@ -391,7 +391,8 @@ static void singles(struct out *o)
 		for (k = 0; k < o->n; k++) {
 			double x = all[i].of(o->job[k].t);
 
-			if (isnan(x))
+			if (isnan(x) || (all[i].family.type == PT_SERIES_GAUGE &&
+					 o->job[k].ended))
 				continue;
 			job(o, &o->job[k]);
 			value(o, &o->job[k], x);

@@ -25,6 +25,10 @@ int pt_fleet_query(struct pt_fleet_asking *k, json_t **rows, const char *fmt, ..
 char *pt_fleet_grown(const struct pt_fleet_asking *k, const char *by,
 		     const char *metric, const char *selector);
 
+/* `,job_id=~"a|b"`, of an array of labels: a regular expression between PromQL's
+ * quotes. 0 or -ENOMEM; to be freed. */
+int pt_fleet_select(const json_t *labels, char **only);
+
 static inline double pt_fleet_value(const json_t *row)
 {
 	return json_number_value(json_object_get(row, "value"));

@@ -12,6 +12,8 @@
 
 #include "fleet/ask.h"
 
+#define VERDICT_SHARE 0.2 /* of the scrapes */
+
 
 const char *const pt_fleet_sorts[] = { "wasted", "share", "gpu", NULL };
 
@@ -65,13 +67,13 @@ char *pt_fleet_grown(const struct pt_fleet_asking *k, const char *by, const char
 	long w = lround(k->a->window_s);
 	char *s;
 
+	/* the label keeps a series' two values apart, so that both are summed */
 	if (asprintf(&s,
-		     "sum %s((increase(%s{%s}[%lds]) + (min_over_time(%s{%s}[%lds]) "
-		     "and on (instance, job_id) (min_over_time("
-		     "pipetrace_job_counting_start_time_seconds[%lds]) >= time() - %ld)))"
-		     " or increase(%s{%s}[%lds]))",
-		     by, metric, selector, w, metric, selector, w, w, w, metric,
-		     selector, w) < 0)
+		     "sum %s(increase(%s{%s}[%lds]) or label_replace(min_over_time("
+		     "%s{%s}[%lds]) and on (instance, job_id) (min_over_time("
+		     "pipetrace_job_counting_start_time_seconds[%lds]) >= time() - %ld),"
+		     " \"first\", \"1\", \"\", \"\"))",
+		     by, metric, selector, w, metric, selector, w, w, w) < 0)
 		return NULL;
 	return s;
 }
@@ -115,19 +117,17 @@ static int at_server_time(struct pt_fleet_asking *k)
 	return -EPROTO;
 }
 
-/* Sums over all jobs. */
+/* Sums over all jobs; what came before a series was first scraped is left out, it
+ * is little of so much. */
 static int totals(struct pt_fleet_asking *k)
 {
 	long w = lround(k->a->window_s);
-	char *expr = pt_fleet_grown(k, "by (cause) ", "pipetrace_gpu_lost_seconds_total", "");
 	const json_t *row;
-	json_t *rows = NULL;
-	int ret = -ENOMEM;
+	json_t *rows;
 	size_t i;
+	int ret = pt_fleet_query(k, &rows, "sum by (cause) (increase("
+				 "pipetrace_gpu_lost_seconds_total[%lds]))", w);
 
-	if (!expr)
-		return ret;
-	ret = pt_fleet_query(k, &rows, "%s", expr);
 	json_array_foreach(rows, i, row) {
 		size_t c = cause_index(json_object_get(row, "metric"));
 
@@ -136,17 +136,14 @@ static int totals(struct pt_fleet_asking *k)
 			k->f->wasted_s += fmax(0, pt_fleet_value(row));
 	}
 	json_decref(rows);
-	free(expr);
-	expr = ret ? NULL : pt_fleet_grown(k, "", "pipetrace_gpu_seconds_total", "");
 	if (!ret)
-		ret = expr ? pt_fleet_query(k, &rows,
-				   "label_replace(%s, \"of\", \"gpu\", \"\", \"\") or "
-				   "label_replace(count(count by (instance) (last_over_time("
-				   "pipetrace_agent_info[%lds]))), \"of\", \"nodes\", \"\", \"\") or "
-				   "label_replace(count(count " PT_FLEET_BY "(last_over_time("
-				   "pipetrace_samples_total[%lds]))), \"of\", \"jobs\", \"\", \"\")",
-				   expr, w, w) : -ENOMEM;
-	free(expr);
+		ret = pt_fleet_query(k, &rows,
+			"label_replace(sum(increase(pipetrace_gpu_seconds_total[%lds])),"
+			" \"of\", \"gpu\", \"\", \"\") or label_replace(count(count by "
+			"(instance) (last_over_time(pipetrace_agent_info[%lds]))), \"of\","
+			" \"nodes\", \"\", \"\") or label_replace(count(last_over_time("
+			"pipetrace_samples_total[%lds])), \"of\", \"jobs\", \"\", \"\")",
+			w, w, w);
 	if (ret)
 		return ret;
 	json_array_foreach(rows, i, row) {
@@ -159,20 +156,20 @@ static int totals(struct pt_fleet_asking *k)
 	return 0;
 }
 
-/* job_id=~"a|b": a regular expression between PromQL's quotes. */
-static int select_jobs(struct pt_fleet_asking *k)
+int pt_fleet_select(const json_t *labels, char **only)
 {
+	const json_t *l;
 	size_t len, i;
-	FILE *f = open_memstream(&k->only, &len);
+	FILE *f = open_memstream(only, &len);
 	const char *s;
 
 	if (!f)
 		return -ENOMEM;
-	fputs("job_id=~\"", f);
-	for (i = 0; i < k->f->n_jobs; i++) {
+	fputs(",job_id=~\"", f);
+	json_array_foreach(labels, i, l) {
 		if (i)
 			fputc('|', f);
-		for (s = pt_fleet_label(k->f->job[i].labels, "job_id"); *s; s++) {
+		for (s = pt_fleet_label(l, "job_id"); *s; s++) {
 			if (*s == '\n') {
 				fputs("\\n", f);
 				continue;
@@ -186,6 +183,24 @@ static int select_jobs(struct pt_fleet_asking *k)
 	}
 	fputc('"', f);
 	return fclose(f) ? -ENOMEM : 0;
+}
+
+static int select_jobs(struct pt_fleet_asking *k)
+{
+	json_t *labels = json_array();
+	char *only = NULL;
+	int ret = labels ? 0 : -ENOMEM;
+	size_t i;
+
+	for (i = 0; !ret && i < k->f->n_jobs; i++)
+		if (json_array_append(labels, k->f->job[i].labels))
+			ret = -ENOMEM;
+	if (!ret)
+		ret = pt_fleet_select(labels, &only);
+	k->only = ret ? NULL : strdup(only + 1);
+	free(only);
+	json_decref(labels);
+	return ret || !k->only ? -ENOMEM : 0;
 }
 
 /* The jobs, most wasteful first. */
@@ -275,6 +290,13 @@ static int causes(struct pt_fleet_asking *k)
 	return ret;
 }
 
+/* What is worth a warning goes before what is none, unless it was there for a moment
+ * only. */
+static double order(int severity, double share)
+{
+	return share + (severity > PT_INFO && share >= VERDICT_SHARE);
+}
+
 /* Whose they are, and the root verdict that held longest. */
 static int about(struct pt_fleet_asking *k)
 {
@@ -311,10 +333,8 @@ static int about(struct pt_fleet_asking *k)
 		for (s = PT_CRITICAL; s > PT_INFO; s--)
 			if (!strcmp(severity, pt_severity_name((enum pt_severity)s)))
 				break;
-		/* what is worth a warning goes before what is none */
-		if (!j || (*j->verdict && (s > PT_INFO) < (j->severity > PT_INFO)) ||
-		    ((s > PT_INFO) == (j->severity > PT_INFO) &&
-		     pt_fleet_value(row) <= j->verdict_share))
+		if (!j || (*j->verdict && order(s, pt_fleet_value(row)) <=
+						  order(j->severity, j->verdict_share)))
 			continue;
 		snprintf(j->verdict, sizeof(j->verdict), "%s", pt_fleet_label(l, "id"));
 		j->severity = s;

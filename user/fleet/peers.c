@@ -9,19 +9,22 @@
 
 #define MOUNTS 10
 #define STRAGGLERS 50
+#define MEMBERS 2000 /* of groups with one, asked for more */
 
-/* Seconds of each step in some phases of it, of the jobs that have a group. */
-static int per_step(struct pt_fleet_asking *k, const char *phases, json_t **rows)
+/* Seconds of each step in some phases of it, of the jobs of `only` that have a
+ * group. */
+static int per_step(struct pt_fleet_asking *k, const char *phases, const char *only,
+		    json_t **rows)
 {
 	long w = lround(k->a->window_s);
 
 	return pt_fleet_query(k, rows,
-		     "sum " PT_FLEET_BY "(increase(pipetrace_step_phase_seconds_total{phase=~\"%s\"}"
-		     "[%lds])) / (sum " PT_FLEET_BY "(increase(pipetrace_steps_total[%lds])) > 0)"
-		     " * on (instance, job_id) group_left (group, rank) max by (instance, "
-		     "job_id, group, rank) (last_over_time(pipetrace_job_info{"
-		     "group!=\"\"}[%lds]))",
-		     phases, w, w, w);
+		     "sum " PT_FLEET_BY "(increase(pipetrace_step_phase_seconds_total{"
+		     "phase=~\"%s\"%s}[%lds])) / (sum " PT_FLEET_BY "(increase("
+		     "pipetrace_steps_total{%s}[%lds])) > 0) * on (instance, job_id) "
+		     "group_left (group, rank) max by (instance, job_id, group, rank) ("
+		     "last_over_time(pipetrace_job_info{group!=\"\"%s}[%lds]))",
+		     phases, only, w, *only ? only + 1 : "", w, only, w);
 }
 
 static int worse(const void *a, const void *b)
@@ -97,64 +100,102 @@ static double look_up(const json_t *index, const json_t *l)
 	return x;
 }
 
+/* What members of groups with a straggler wait for data: asked for them alone. */
+static int add_data(struct pt_fleet_asking *k, struct pt_fleet_member *m, size_t n,
+		    const json_t *steps)
+{
+	json_t *labels = json_array(), *data = NULL, *index = NULL;
+	const char *group = NULL;
+	char *only = NULL;
+	size_t i, j, end;
+	int ret = -ENOMEM;
+
+	/* they lie together, by group */
+	for (i = 0; labels && i < n && json_array_size(labels) < MEMBERS; i = end) {
+		bool any = false;
+
+		group = m[i].group;
+		for (end = i; end < n && !strcmp(m[end].group, group); end++)
+			any = any || m[end].straggles;
+		for (j = i; any && j < end; j++)
+			if (json_array_append(labels, json_object_get(
+				    json_array_get(steps, m[j].index), "metric")))
+				goto out;
+	}
+	if (!labels)
+		goto out;
+	ret = 0;
+	if (!json_array_size(labels))
+		goto out;
+	ret = pt_fleet_select(labels, &only);
+	if (!ret)
+		ret = per_step(k, "data_wait", only, &data);
+	index = ret ? NULL : index_of(data);
+	for (i = 0; index && i < n; i++)
+		m[i].data_s = look_up(index, json_object_get(
+					      json_array_get(steps, m[i].index), "metric"));
+out:
+	json_decref(index);
+	json_decref(data);
+	json_decref(labels);
+	free(only);
+	return ret;
+}
+
 int pt_fleet_stragglers(struct pt_fleet_asking *k)
 {
-	json_t *steps = NULL, *data = NULL, *index = NULL;
 	struct pt_fleet_member *m = NULL;
 	size_t n, i, groups, small;
 	double *scratch = NULL;
+	json_t *steps = NULL;
 	const json_t *row;
-	int ret = per_step(k, "data_wait|host", &steps);
+	int ret = per_step(k, "data_wait|host", "", &steps);
 
-	if (!ret)
-		ret = per_step(k, "data_wait", &data);
 	if (ret)
 		goto out;
 	n = json_array_size(steps);
 	m = calloc(n + 1, sizeof(*m));
 	scratch = calloc(n + 1, sizeof(*scratch));
-	index = index_of(data);
 	ret = -ENOMEM;
-	if (!m || !scratch || !index)
+	if (!m || !scratch)
 		goto out;
 	json_array_foreach(steps, i, row) {
-		const json_t *l = json_object_get(row, "metric");
-
-		m[i].group = pt_fleet_label(l, "group");
+		m[i].group = pt_fleet_label(json_object_get(row, "metric"), "group");
 		m[i].step_s = pt_fleet_value(row);
-		m[i].data_s = look_up(index, l);
+		m[i].data_s = NAN;
 		m[i].index = i;
 	}
 	pt_fleet_judge(m, n, scratch, &groups, &small);
+	ret = add_data(k, m, n, steps);
+	if (ret)
+		goto out;
+	pt_fleet_judge(m, n, scratch, &groups, &small); /* and why */
 	k->f->groups = (double)groups;
 	k->f->small_groups = (double)small;
 	ret = keep_stragglers(k->f, m, n, steps);
 out:
 	free(m);
 	free(scratch);
-	json_decref(index);
 	json_decref(steps);
-	json_decref(data);
 	return ret;
 }
 
 int pt_fleet_mounts(struct pt_fleet_asking *k)
 {
-	char *time = pt_fleet_grown(k, "by (mount) ", "pipetrace_mount_read_seconds_total", "");
-	char *bytes = pt_fleet_grown(k, "by (mount) ", "pipetrace_mount_read_bytes_total", "");
 	long w = lround(k->a->window_s);
 	json_t *rows = NULL, *more = NULL, *count = NULL;
 	const json_t *row;
-	int ret = -ENOMEM;
 	size_t i, j, n;
+	int ret;
 
-	if (time && bytes)
-		ret = pt_fleet_query(k, &rows, "topk(%d, %s)", MOUNTS, time);
+	ret = pt_fleet_query(k, &rows, "topk(%d, sum by (mount) (increase("
+			     "pipetrace_mount_read_seconds_total[%lds])))", MOUNTS, w);
 	if (!ret)
-		ret = pt_fleet_query(k, &more, "%s", bytes);
+		ret = pt_fleet_query(k, &more, "sum by (mount) (increase("
+				     "pipetrace_mount_read_bytes_total[%lds]))", w);
 	if (!ret)
-		ret = pt_fleet_query(k, &count, "count by (mount) (last_over_time("
-			    "pipetrace_mount_read_seconds_total[%lds]))", w);
+		ret = pt_fleet_query(k, &count, "count by (mount) ("
+				     "pipetrace_mount_read_seconds_total)");
 	n = json_array_size(rows) < MOUNTS ? json_array_size(rows) : MOUNTS;
 	if (ret || !n)
 		goto out;
@@ -181,7 +222,5 @@ out:
 	json_decref(rows);
 	json_decref(more);
 	json_decref(count);
-	free(time);
-	free(bytes);
 	return ret;
 }
