@@ -86,6 +86,38 @@ def check_same(tmp):
     return stem
 
 
+def seconds_by_cause(report):
+    sums = {}
+    for c in report["data_wait"]["causes"]:
+        sums[c["cause"]] = sums.get(c["cause"], 0) + c["seconds"]
+    return sums
+
+
+def check_pieces(path):
+    """Read in pieces, as a file that memory does not hold: the same report."""
+    whole, cut = (json.loads(run(["report", path, "--json", "-"] + more).out)
+                  for more in ([], ["--piece-bytes", "200000"]))
+    n = len(cut["windows"])
+    ok("in %d pieces" % n, n >= 3 and all(w["reported"] for w in cut["windows"]), n)
+    checked = subprocess.run([CHECKER, "/dev/stdin"], input=json.dumps(cut).encode(),
+                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    ok("by the schema, too", checked.returncode == 0, checked.stdout[-400:])
+    for part in ("count", "batches"):
+        ok("pieces: steps.%s" % part, whole["steps"][part] == cut["steps"][part],
+           (whole["steps"][part], cut["steps"][part]))
+    # a wait at a cut may be charged otherwise, what came long before it being gone
+    step = whole["breakdown"]["data_wait"]["seconds"] / max(whole["steps"]["count"], 1)
+    a, b = (r["breakdown"]["data_wait"]["seconds"] for r in (whole, cut))
+    ok("pieces: the data wait", abs(a - b) <= 1e-3 + 0.1 * n * step, (a, b))
+    a, b = seconds_by_cause(whole), seconds_by_cause(cut)
+    ok("pieces: its causes", all(abs(a.get(c, 0) - b.get(c, 0)) <= 1e-3 + n * step
+                                 for c in set(a) | set(b)), (a, b))
+    a, b = ([(w["pid"], w["batches"]) for w in r["workers"]] for r in (whole, cut))
+    ok("pieces: the workers' batches", a == b, (a, b))
+    a, b = ([v["id"] for v in r["verdicts"]] for r in (whole, cut))
+    ok("pieces: the verdicts", a == b, (a, b))
+
+
 def check_record(tmp):
     """Recorded without a diagnosis, diagnosed later."""
     path = os.path.join(tmp, "only")
@@ -184,7 +216,8 @@ def check_damage(path, cuts):
             data[rng.randrange(len(data))] ^= rng.randrange(1, 256)
         with open(bad, "wb") as f:
             f.write(data)
-        r = run(["report", bad, "--json", "-"], limit=60, binary=SANITIZED)
+        pieces = ["--piece-bytes", "200000"] if i // 2 % 2 else []
+        r = run(["report", bad, "--json", "-"] + pieces, limit=60, binary=SANITIZED)
         try:
             good_run = json.loads(r.out)["schema"] if r.status == 0 else \
                 r.status == 1 and len(r.lines) == 1
@@ -216,6 +249,7 @@ def main():
             return 77
     with tempfile.TemporaryDirectory(prefix="pipetrace-recording-") as tmp:
         path = check_same(tmp)
+        check_pieces(path)
         check_record(tmp)
         check_usage(tmp)
         check_links(tmp)

@@ -60,4 +60,23 @@ void pt_analyze_live(struct pt_model *m, const struct pt_analysis_opts *o,
 int pt_analyze_part(struct pt_model *m, const struct pt_analysis_opts *o,
 		    uint64_t t0, uint64_t t1, struct pt_r_window *out);
 
+/*
+ * A capture too long to be held at once, in pieces (see piece.h). Make the one
+ * from `from` to the first step that begins at `cut` or later, of what `m`
+ * holds: the margin below before `from`, if it has begun by then, and as much
+ * behind `cut`; `before` is the piece that ends there, or NULL. All of it lies in `a`; threads, processes and files stay the
+ * model's. `whatif`: this one is asked what a change would win. 0 or -ENOMEM.
+ */
+struct pt_piece;
+int pt_piece_make(struct pt_model *m, const struct pt_analysis_opts *o,
+		  const struct pt_piece *before, uint64_t cut, bool whatif,
+		  struct pt_arena *a, struct pt_piece **out);
+uint64_t pt_piece_end(const struct pt_piece *p); /* where the next one begins */
+const struct pt_r_window *pt_piece_row(const struct pt_piece *p);
+/* pt_analyze() of a finished model that holds what is behind the last of the
+ * pieces (and the margin). There is no window. 0, -EINVAL: no piece, -ENOMEM. */
+int pt_analyze_pieces(struct pt_model *m, const struct pt_analysis_opts *o,
+		      struct pt_piece *const *pieces, size_t n,
+		      struct pt_report *r);
+
 #endif

@@ -8,6 +8,7 @@
 #include "analysis/health.h"
 #include "analysis/internal.h"
 #include "analysis/meets.h"
+#include "analysis/piece.h"
 #include "analysis/places.h"
 #include "analysis/verdicts/thresholds.h"
 #include "analysis/whatif_ask.h"
@@ -84,7 +85,21 @@ static int run_trainer(struct pt_an *an, struct pt_trainer *t)
 	return err;
 }
 
-static int run(struct pt_an *an)
+/* With several ranks the top level is the worst. */
+void pt_choose_top(struct pt_an *an)
+{
+	size_t i;
+
+	for (i = 0; i < an->trainers.n; i++) {
+		struct pt_trainer *t = &an->trainers.v[i];
+
+		if (!an->top || t->starved_likely_ns > an->top->starved_likely_ns ||
+		    (!an->top->steps.n && t->steps.n))
+			an->top = t;
+	}
+}
+
+int pt_run_passes(struct pt_an *an)
 {
 	size_t i;
 	int err = pt_find_roles(an);
@@ -102,18 +117,11 @@ static int run(struct pt_an *an)
 		err = run_trainer(an, &an->trainers.v[i]);
 	if (!err)
 		err = pt_find_meets(an);
-	/* with several ranks the top level is the worst */
-	for (i = 0; i < an->trainers.n; i++) {
-		struct pt_trainer *t = &an->trainers.v[i];
-
-		if (!an->top || t->starved_likely_ns > an->top->starved_likely_ns ||
-		    (!an->top->steps.n && t->steps.n))
-			an->top = t;
-	}
+	pt_choose_top(an);
 	return err;
 }
 
-static void release(struct pt_an *an)
+void pt_release_trainers(struct pt_an *an)
 {
 	size_t i;
 
@@ -123,8 +131,7 @@ static void release(struct pt_an *an)
 	pt_meets_free(an->meets);
 }
 
-static const struct pt_thresholds *thresholds_of(
-	const struct pt_analysis_opts *o)
+const struct pt_thresholds *pt_thresholds_of(const struct pt_analysis_opts *o)
 {
 	return o->thresholds ? o->thresholds : &pt_thresholds_default;
 }
@@ -150,6 +157,28 @@ static int fill_thresholds(struct pt_an *an)
 	return 0;
 }
 
+/* Behind the passes: the report, whole. */
+int pt_report_all(struct pt_an *an)
+{
+	int err = fill_thresholds(an);
+
+	if (!err)
+		err = fill_capture(an);
+	if (!err)
+		err = pt_limit_window(an);
+	if (!err)
+		err = pt_fill_report(an);
+	if (!err)
+		err = pt_mark_steps(an);
+	if (!err)
+		err = pt_fill_tables(an);
+	if (!err)
+		err = an->merge ? pt_merge_whatif(an) : pt_whatif(an);
+	if (!err)
+		err = pt_issue_verdicts(an);
+	return err ? err : pt_judge_damage(an);
+}
+
 int pt_analyze(const struct pt_model *m, const struct pt_analysis_opts *o,
 	       struct pt_report *r)
 {
@@ -157,43 +186,27 @@ int pt_analyze(const struct pt_model *m, const struct pt_analysis_opts *o,
 	struct pt_meets meets = { 0 };
 	struct pt_places places = { 0 };
 	struct pt_an an = { .m = m, .o = o, .r = r, .a = r->arena,
-			    .locks = &locks, .meets = &meets, .places = &places, .t0 = pt_exact_begin(m), .t1 = m->end,
-			    .th = thresholds_of(o) };
-	int err;
+			    .locks = &locks, .meets = &meets, .places = &places,
+			    .t0 = pt_exact_begin(m), .t1 = m->end,
+			    .th = pt_thresholds_of(o) };
+	int err = pt_set_window(&an);
 
-	err = fill_thresholds(&an);
 	if (!err)
-		err = pt_set_window(&an);
-	if (!err)
-		err = run(&an);
+		err = pt_run_passes(&an);
 	if (err == -ERANGE)
 		r->capture.duration = (double)(m->end - m->begin +
 					       m->trimmed_ns) / NS_PER_S;
 	if (!err)
-		err = fill_capture(&an);
-	if (!err)
-		err = pt_limit_window(&an);
-	if (!err)
-		err = pt_fill_report(&an);
-	if (!err)
-		err = pt_mark_steps(&an);
-	if (!err)
-		err = pt_fill_tables(&an);
-	if (!err)
-		err = pt_whatif(&an);
-	if (!err)
-		err = pt_issue_verdicts(&an);
-	if (!err)
-		err = pt_judge_damage(&an);
+		err = pt_report_all(&an);
 	if (!err && o->lanes)
 		err = pt_fill_lanes(&an, o->lanes);
 	pt_show_real_ids(r);
 	pt_free_places(&places);
-	release(&an);
+	pt_release_trainers(&an);
 	return err;
 }
 
-static void sum_up(const struct pt_an *an, struct pt_r_window *out)
+void pt_sum_row(const struct pt_an *an, struct pt_r_window *out)
 {
 	const struct pt_report *r = an->r;
 	uint64_t begin = an->m->begin - pt_min64(an->m->trimmed_ns, an->m->begin);
@@ -230,7 +243,7 @@ int pt_analyze_part(struct pt_model *m, const struct pt_analysis_opts *o,
 	struct pt_places places = { 0 };
 	struct pt_an an = { .m = m, .o = o, .r = r, .locks = &locks, .meets = &meets,
 			    .places = &places,
-			    .th = thresholds_of(o), .part = true,
+			    .th = pt_thresholds_of(o), .part = true,
 			    .t0 = t0, .t1 = t1 };
 	int err = r ? pt_model_settle(m) : -ENOMEM;
 
@@ -240,7 +253,7 @@ int pt_analyze_part(struct pt_model *m, const struct pt_analysis_opts *o,
 	if (err)
 		goto back;
 	an.a = r->arena;
-	err = run(&an);
+	err = pt_run_passes(&an);
 	if (!err)
 		err = pt_fill_report(&an);
 	if (!err)
@@ -250,12 +263,12 @@ int pt_analyze_part(struct pt_model *m, const struct pt_analysis_opts *o,
 	if (!err)
 		err = pt_issue_verdicts(&an);
 	if (!err)
-		sum_up(&an, out);
+		pt_sum_row(&an, out);
 back:
 	pt_model_take_back(m);
 	pt_free_places(&places);
 out:
-	release(&an);
+	pt_release_trainers(&an);
 	pt_report_free(r);
 	return err;
 }
@@ -268,7 +281,7 @@ void pt_analyze_live(struct pt_model *m, const struct pt_analysis_opts *o,
 	struct pt_shared_locks locks = { 0 };
 	struct pt_meets meets = { 0 };
 	struct pt_an an = { .m = m, .o = o, .r = r, .locks = &locks, .meets = &meets,
-			    .th = thresholds_of(o) };
+			    .th = pt_thresholds_of(o) };
 	size_t i;
 
 	out->steps = -1;
@@ -282,7 +295,7 @@ void pt_analyze_live(struct pt_model *m, const struct pt_analysis_opts *o,
 	an.t1 = pt_min64(now_ns, m->last_ts);
 	an.t0 = an.t1 > window_ns ? an.t1 - window_ns : 0;
 	an.t0 = pt_max64(an.t0, m->begin ? m->begin : m->first_ts);
-	if (an.t1 <= an.t0 || run(&an) || !an.top)
+	if (an.t1 <= an.t0 || pt_run_passes(&an) || !an.top)
 		goto out;
 	out->steps = (int64_t)an.top->steps.n;
 	for (i = 0; i + 1 < an.top->steps.n; i++) {
@@ -296,6 +309,6 @@ void pt_analyze_live(struct pt_model *m, const struct pt_analysis_opts *o,
 	if (!pt_fill_report(&an) && !pt_issue_verdicts(&an) && r->n_verdicts)
 		out->verdict = pt_verdict_static_id(r->verdicts[0].id);
 out:
-	release(&an);
+	pt_release_trainers(&an);
 	pt_report_free(r);
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "analysis/health.h"
+#include "analysis/piece.h"
 
 static int by_file(const void *a, const void *b)
 {
@@ -113,5 +114,10 @@ int pt_measure_faults(const struct pt_an *an, const struct pt_trainer *t,
 
 	*out = (struct pt_fault_facts){ .p99_ms = NAN };
 	err = charged(an, t, out);
-	return !err && out->file_ns ? faults_on(an, out) : err;
+	if (err || !out->file_ns)
+		return err;
+	if (!an->merge)
+		return faults_on(an, out);
+	pt_merge_faults(an, out);
+	return 0;
 }

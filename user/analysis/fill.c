@@ -244,7 +244,7 @@ static int fill_ranks(struct pt_an *an)
 	size_t i;
 	int err;
 
-	if (an->trainers.n < 2)
+	if (an->trainers.n < 2 || an->piece)
 		return 0;
 	r = pt_arena_calloc(an->a, an->trainers.n, sizeof(*r));
 	if (!r)
@@ -302,7 +302,7 @@ static void fill_limits(struct pt_an *an)
 		pt_report_limit(r, "gpu.memory", "Device memory is known from NVML, which did not answer.");
 	pt_report_limit(r, "data_wait.lead", "The time from a batch to its first use is not told apart in this version.");
 	pt_limit_reads(an);
-	if (an->m->trimmed_ns && !an->part)
+	if (an->m->trimmed_ns && !an->part && !an->merge)
 		pt_report_limit(r, "capture", an->m->cut ? "The first %.0f s are not in the file, whose size was limited; the figures are of the rest." :
 				"The first %.0f s were dropped to save memory; the figures are of the rest.",
 				sec(an->m->trimmed_ns));

@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "analysis/internal.h"
-#include "analysis/meets.h"
+#include "analysis/piece.h"
 #include "model/acts.h"
 #include "model/names.h"
 
@@ -44,7 +44,7 @@ static int parts_of(const struct pt_an *an, const struct pt_trainer *t,
 	double *own = v, *data = v + n, *gpu = v + 2 * n, *coll = v + 3 * n;
 	double *dev = v + 4 * n;
 	struct pt_span in;
-	bool measured = collective_kernels(an, t, dev, &in);
+	bool measured = !an->merge && collective_kernels(an, t, dev, &in);
 
 	for (i = 0; i < n; i++) {
 		const struct pt_step *s = &t->steps.v[i];
@@ -64,7 +64,10 @@ static int parts_of(const struct pt_an *an, const struct pt_trainer *t,
 	pt_dist_of(data, k, &out->data_wait);
 	pt_dist_of(gpu, k, &out->gpu_wait);
 	pt_dist_of(coll, k, &out->collective);
-	pt_dist_of(dev, m, &out->collective_gpu);
+	if (an->merge)
+		pt_merge_collectives(an, t, &out->collective_gpu);
+	else
+		pt_dist_of(dev, m, &out->collective_gpu);
 	return 0;
 }
 

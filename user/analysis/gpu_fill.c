@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "analysis/gpu_int.h"
+#include "analysis/piece.h"
 
 static double share(uint64_t ns, uint64_t of)
 {
@@ -58,7 +59,7 @@ int pt_fill_gpu(struct pt_an *an, struct pt_trainer *t)
 	uint64_t wall = an->t1 - an->t0;
 	struct pt_r_gpu *g = pt_arena_calloc(an->a, t->devs.n + 1, sizeof(*g));
 	size_t i;
-	int err = g ? pt_share_gpu(an, t) : -ENOMEM;
+	int err = !g ? -ENOMEM : an->merge ? 0 : pt_share_gpu(an, t);
 
 	for (i = 0; i < t->devs.n && !err; i++) {
 		const struct pt_dev *d = &t->devs.v[i];
@@ -72,11 +73,12 @@ int pt_fill_gpu(struct pt_an *an, struct pt_trainer *t)
 		g[i].pageable_share = d->pageable_share;
 		g[i].mem_reserved = g[i].mem_peak = PT_NULL;
 		g[i].mem_growth_per_min = NAN;
-		if (d->known)
+		if (d->known && !an->merge)
 			err = pt_fill_idle_causes(an, t, d, &g[i]);
 	}
 	if (!err)
-		err = pt_fill_alloc_failures(an, t, g);
+		err = an->merge ? pt_merge_gpu(an, t, g) :
+				  pt_fill_alloc_failures(an, t, g);
 	an->r->gpu = g;
 	an->r->n_gpu = t->devs.n;
 	return err;

@@ -55,8 +55,16 @@ int pt_fill_step_health(struct pt_an *an, struct pt_trainer *t);
 int pt_fill_memory(struct pt_an *an);
 /* Bytes a minute by which the process' device memory grows, judged by the
  * allocations and frees that were seen; NAN: no growth can be shown. */
+#define PT_GPU_PARTS 6 /* of the window */
+struct pt_gpu_balance { /* of allocations and frees */
+	uint64_t allocs, frees;
+	double bytes; /* allocated */
+	int64_t net[PT_GPU_PARTS]; /* allocations less frees in each part */
+};
 double pt_gpu_growth(const struct pt_an *an, const struct pt_trainer *t,
-		     uint64_t *allocs, uint64_t *frees);
+		     struct pt_gpu_balance *out);
+/* ... by the balance of `wall` ns. */
+double pt_gpu_growth_of(const struct pt_gpu_balance *b, uint64_t wall);
 
 /* ---- facts for the judges ------------------------------------------------- */
 enum pt_hang { PT_HANG_NONE, PT_HANG_STOPPED, PT_HANG_UNINTERRUPTIBLE,

@@ -90,21 +90,33 @@ int pt_fill_memory(struct pt_an *an)
 
 /* ---- the device ----------------------------------------------------------------- */
 
-#define PARTS 6 /* of the window */
-
 /* A free does not tell how much: it is taken for a mean allocation. Growth
  * is shown only where the balance rises in all parts of the window but the
  * first (allocators that keep memory take it while they warm up). */
+double pt_gpu_growth_of(const struct pt_gpu_balance *b, uint64_t wall)
+{
+	double late = 0, minutes;
+	size_t i;
+
+	if (!b->allocs || !wall)
+		return NAN;
+	for (i = 1; i < PT_GPU_PARTS; i++) {
+		if (b->net[i] <= 0)
+			return NAN;
+		late += (double)b->net[i];
+	}
+	minutes = (double)wall / NS_PER_S / 60 * (PT_GPU_PARTS - 1) / PT_GPU_PARTS;
+	return late * b->bytes / (double)b->allocs / minutes;
+}
+
 double pt_gpu_growth(const struct pt_an *an, const struct pt_trainer *t,
-		     uint64_t *allocs, uint64_t *frees)
+		     struct pt_gpu_balance *out)
 {
 	const struct pt_proc *p = t->proc;
-	double bytes = 0, late = 0, minutes;
-	int64_t net[PARTS] = { 0 };
 	uint64_t wall = an->t1 - an->t0;
 	size_t i;
 
-	*allocs = *frees = 0;
+	*out = (struct pt_gpu_balance){ 0 };
 	for (i = pt_gpu_after(p, an->t0); i < p->gpu.n && wall; i++) {
 		const struct pt_gpu_call *c = &p->gpu.v[i];
 		bool get = c->cls == PT_API_ALLOC && !c->open && c->ret <= 0;
@@ -112,23 +124,15 @@ double pt_gpu_growth(const struct pt_an *an, const struct pt_trainer *t,
 
 		if (c->begin >= an->t1)
 			break;
-		k = (size_t)((c->begin - an->t0) * PARTS / wall);
+		k = (size_t)((c->begin - an->t0) * PT_GPU_PARTS / wall);
 		if (get && (c->ret == 0 || c->ret == INT64_MIN)) {
-			++*allocs;
-			bytes += (double)c->v[1];
-			net[k]++;
+			out->allocs++;
+			out->bytes += (double)c->v[1];
+			out->net[k]++;
 		} else if (c->cls == PT_API_FREE && c->v[0]) {
-			++*frees;
-			net[k]--;
+			out->frees++;
+			out->net[k]--;
 		}
 	}
-	if (!*allocs)
-		return NAN;
-	for (i = 1; i < PARTS; i++) {
-		if (net[i] <= 0)
-			return NAN;
-		late += (double)net[i];
-	}
-	minutes = (double)wall / NS_PER_S / 60 * (PARTS - 1) / PARTS;
-	return late * bytes / (double)*allocs / minutes;
+	return pt_gpu_growth_of(out, wall);
 }

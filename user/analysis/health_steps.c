@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "analysis/health.h"
+#include "analysis/piece.h"
 #include "analysis/verdicts/thresholds.h"
 
 /* A loader that starts hands every worker work at once. */
@@ -465,7 +466,10 @@ int pt_measure_steady(struct pt_an *an, const struct pt_trainer *t,
 				   .max_over_min = NAN, .p99_over_p50 = NAN };
 	if (err)
 		goto out;
-	out->ahead = !in_step(t);
+	if (an->merge)
+		pt_merge_steady(an, out);
+	else
+		out->ahead = !in_step(t);
 	collect_periods(t, &u, buf, out);
 	pt_dist_of(buf, out->n, &d);
 	if (out->n && d.min > 0) {
@@ -475,7 +479,8 @@ int pt_measure_steady(struct pt_an *an, const struct pt_trainer *t,
 	}
 	sum_firsts(t, &u, wall_ms, buf, out);
 	sum_outliers(t, &u, an->th->unstable_ratio, wall_ms, out);
-	err = size_effect(t, out);
+	if (!an->merge)
+		err = size_effect(t, out);
 out:
 	free(buf);
 	return err;

@@ -50,6 +50,8 @@ struct pt_worker {
 	uint64_t index_pipe;	  /* inode that it takes work from; 0 unknown */
 	uint32_t index_dev;
 	pt_times done;	  /* batch made, handed to the feeder */
+	size_t earlier;	  /* ... of which so many before the window: where the
+			   * first one in it began */
 	uint64_t wakes;	  /* deliveries that woke the receiver */
 	uint64_t delivered; /* data waits that it ended */
 	uint64_t charged_ns; /* blocked waiting charged to it ... */
@@ -212,6 +214,8 @@ struct pt_shared_locks {
 
 struct pt_places;
 struct pt_meets;
+struct pt_piece_at;
+struct pt_pieces;
 
 struct pt_an {
 	const struct pt_model *m;
@@ -227,6 +231,10 @@ struct pt_an {
 	struct pt_trainer *top; /* worst trainer; NULL when there is none */
 	bool part;    /* less than the whole capture is looked at */
 	size_t step0; /* the number of the first step in it */
+	const struct pt_piece_at *piece; /* it is this piece of a long capture */
+	bool met; /* ... and a step begins where it ends */
+	const struct pt_pieces *merge; /* it is all of these, and the model has
+					* the last one only; see piece.h */
 };
 
 /* A step's wait without its pause: one span or two into `out`; how many. */
@@ -255,6 +263,9 @@ int pt_fill_gpu(struct pt_an *an, struct pt_trainer *t);
 void pt_limit_reads(struct pt_an *an);
 int pt_fill_phases(struct pt_an *an, const struct pt_trainer *t);
 int pt_fill_tables(struct pt_an *an);
+/* ... those of the top trainer; those of the whole target. */
+int pt_fill_rank_tables(struct pt_an *an);
+int pt_fill_host_tables(struct pt_an *an);
 /* working_set.c: behind the tables. */
 void pt_fill_working_set(struct pt_an *an);
 /* peers.c: who the job's sockets are connected to; behind the charges. */
@@ -264,6 +275,8 @@ const struct pt_sock *pt_wait_sock(const struct pt_an *an, const struct pt_iv *i
 /* The peer with this index as ADDRESS:PORT, [ADDRESS]:PORT or a Unix socket's
  * name, in the report's arena; NULL: out of memory, or no address. */
 const char *pt_peer_name(struct pt_an *an, uint32_t index);
+/* ... its address, port and protocol, as in the report. 0 or -ENOMEM. */
+int pt_peer_row(struct pt_an *an, uint32_t index, struct pt_r_peer *o);
 /* The other side of this wait on a socket is of the job itself. */
 bool pt_wait_inside(const struct pt_an *an, const struct pt_iv *iv);
 /* ... is somebody who asks the job, or may be. */
@@ -297,6 +310,16 @@ size_t pt_reads_of(const struct pt_an *an, const struct pt_thread *th);
 /* realids.c: the model's ids of the report become the kernel's. */
 void pt_show_real_ids(struct pt_report *r);
 void pt_trainer_free(struct pt_trainer *t);
+/* analyze.c: all passes over the trainers; the report behind them; its line in
+ * `windows`. */
+int pt_run_passes(struct pt_an *an);
+void pt_choose_top(struct pt_an *an);
+int pt_report_all(struct pt_an *an);
+void pt_sum_row(const struct pt_an *an, struct pt_r_window *out);
+void pt_release_trainers(struct pt_an *an);
+const struct pt_thresholds *pt_thresholds_of(const struct pt_analysis_opts *o);
+/* Slow ones among the workers, by service_ms and median_ms. 0 or -ENOMEM. */
+int pt_compare_workers(const struct pt_an *an, struct pt_trainer *t);
 
 /* ---- helpers ------------------------------------------------------------ */
 static inline uint64_t pt_max64(uint64_t a, uint64_t b)

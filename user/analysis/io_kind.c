@@ -30,6 +30,7 @@
 #include <string.h>
 
 #include "analysis/io_units.h"
+#include "analysis/piece.h"
 #include "analysis/verdicts/thresholds.h"
 
 const char *pt_io_kind_name(enum pt_io_kind k)
@@ -363,6 +364,10 @@ int pt_measure_io(struct pt_an *an, struct pt_trainer *t, struct pt_io *out)
 	pt_io_units v = { 0 };
 	int err;
 
+	if (an->merge) {
+		pt_merge_io(an, out);
+		return 0;
+	}
 	*out = (struct pt_io){ .refault = NAN, .stride = PT_NULL,
 			       .read_bytes = NAN, .visit_bytes = NAN,
 			       .visits_per_s = NAN, .by_bytes = { NAN, NAN },

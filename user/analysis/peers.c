@@ -278,6 +278,22 @@ static int fill_peer(struct pt_an *an, struct peer_sum *p, struct pt_r_peer *o)
 	return 0;
 }
 
+int pt_peer_row(struct pt_an *an, uint32_t index, struct pt_r_peer *o)
+{
+	char text[PT_PEER_TEXT];
+	const struct pt_peer *p;
+
+	for (p = an->m->peers; p && p->index != index; p = p->hh.next)
+		;
+	if (!p)
+		return 0;
+	pt_peer_text(p, text);
+	o->address = text[0] ? pt_arena_strdup(an->a, text) : NULL;
+	o->protocol = protocol_of(&p->key);
+	o->port = p->key.port ? p->key.port : PT_NULL;
+	return text[0] && !o->address ? -ENOMEM : 0;
+}
+
 int pt_fill_peers(struct pt_an *an)
 {
 	size_t n = HASH_COUNT(an->m->peers), i, k = 0;

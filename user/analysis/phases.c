@@ -16,6 +16,7 @@
 #include <stdlib.h>
 
 #include "analysis/internal.h"
+#include "analysis/piece.h"
 
 enum { DATA, FORWARD, BACKWARD, OPTIMIZER, GPU_WAIT, REST, PHASES };
 
@@ -219,6 +220,10 @@ int pt_fill_phases(struct pt_an *an, const struct pt_trainer *t)
 	bool backward;
 	int err;
 
+	if (an->merge) {
+		free(sites);
+		return pt_merge_phases(an);
+	}
 	if (!sites)
 		return -ENOMEM;
 	n = t->micro_shape != t->update_shape ? micro_sites(t, sites) : 0;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "analysis/internal.h"
+#include "analysis/piece.h"
 
 /* Calls of the process, or of one thread of it: those lie in its life, and
  * there may be very many short-lived ones. */
@@ -304,6 +305,31 @@ static void count_concurrent(const struct pt_an *an, struct pt_trainer *t)
 	}
 }
 
+/* Workers that the piece before knew, and that were not waited for in this one. */
+static int find_known(struct pt_an *an, struct pt_trainer *t)
+{
+	const struct pt_piece_rank *k = an->piece && an->piece->before ?
+		pt_piece_rank_of(an->piece->before, t->proc) : NULL;
+	size_t i;
+
+	for (i = 0; k && i < k->t.workers.n; i++) {
+		const struct pt_worker *old = &k->t.workers.v[i];
+		struct pt_worker *w;
+
+		if (old->main->exited && old->main->last < an->piece->from)
+			continue;
+		w = worker_make(an, t, old->proc->tgid);
+		if (!w)
+			return -ENOMEM;
+		if (w->index_pipe)
+			continue;
+		w->main = old->main;
+		w->index_pipe = old->index_pipe;
+		w->index_dev = old->index_dev;
+	}
+	return 0;
+}
+
 static int find_loader(struct pt_an *an, struct pt_trainer *t)
 {
 	uint64_t best = 0, n;
@@ -324,6 +350,8 @@ static int find_loader(struct pt_an *an, struct pt_trainer *t)
 	if (t->receiver != t->main)
 		t->pin = t->receiver;
 	err = find_demand(an, t);
+	if (!err)
+		err = find_known(an, t);
 	if (!err)
 		err = find_feeders(an, t);
 	if (!err)

@@ -7,6 +7,7 @@
 #include "analysis/disks.h"
 #include "analysis/health.h"
 #include "analysis/internal.h"
+#include "analysis/piece.h"
 #include "analysis/places.h"
 
 #define MAX_FILES 50
@@ -70,7 +71,7 @@ static int64_t batches_of(const struct pt_trainer *t, const struct pt_worker *w)
 	size_t i;
 
 	if (w->feeder != w->main && w->done.n)
-		return (int64_t)w->done.n;
+		return (int64_t)(w->done.n - w->earlier);
 	for (i = 0; i < t->steps.n; i++)
 		if (t->steps.v[i].worker < 0)
 			return PT_NULL;
@@ -265,20 +266,21 @@ static int fill_files(struct pt_an *an)
 {
 	bool traced = an->m->host_known && an->m->host.read_door != PT_DOOR_NONE;
 	struct file_sum *all = NULL, *f, *tmp;
+	size_t i, n = 0, most = an->piece ? PT_PIECE_FILES : MAX_FILES;
 	struct pt_r_file *o;
-	size_t i, n = 0;
 	int err = 0;
 
 	for (i = 0; i < an->m->all_threads.n && !err; i++)
 		err = sum_files(an, an->m->all_threads.v[i], &all);
 	HASH_SORT(all, by_cost);
-	o = pt_arena_calloc(an->a, MAX_FILES, sizeof(*o));
+	most = HASH_COUNT(all) < most ? HASH_COUNT(all) : most;
+	o = pt_arena_calloc(an->a, most + 1, sizeof(*o));
 	if (!o)
 		err = -ENOMEM;
 	HASH_ITER(hh, all, f, tmp) {
 		const struct pt_file *name;
 
-		if (!err && n < MAX_FILES) {
+		if (!err && n < most) {
 			name = pt_model_file(an->m, (uint32_t)f->key.dev,
 					     f->key.inode);
 			o[n].path = name && name->path ?
@@ -386,17 +388,23 @@ static int fill_series(struct pt_an *an)
 	return 0;
 }
 
-int pt_fill_tables(struct pt_an *an)
+int pt_fill_rank_tables(struct pt_an *an)
 {
-	int err = 0;
+	int err;
 
-	if (an->top) {
-		err = fill_workers(an, an->top);
-		if (!err)
-			err = pt_fill_operations(an, an->top);
-	}
-	if (!err)
-		err = pt_find_places(an, an->places);
+	if (!an->top)
+		return 0;
+	err = an->merge ? pt_merge_workers(an) : fill_workers(an, an->top);
+	if (err)
+		return err;
+	return an->merge ? pt_merge_operations(an) :
+			   pt_fill_operations(an, an->top);
+}
+
+int pt_fill_host_tables(struct pt_an *an)
+{
+	int err = pt_find_places(an, an->places);
+
 	if (!err)
 		err = fill_files(an);
 	if (!err)
@@ -405,8 +413,28 @@ int pt_fill_tables(struct pt_an *an)
 		err = pt_fill_disks(an);
 	if (!err)
 		err = pt_fill_writes(an);
+	return err ? err : pt_fill_peers(an);
+}
+
+static int merge_host_tables(struct pt_an *an)
+{
+	int err = pt_merge_files(an);
+
 	if (!err)
-		err = pt_fill_peers(an);
+		pt_fill_working_set(an);
+	if (!err)
+		err = pt_merge_disks(an);
+	if (!err)
+		err = pt_merge_writes(an);
+	return err ? err : pt_merge_peers(an);
+}
+
+int pt_fill_tables(struct pt_an *an)
+{
+	int err = pt_fill_rank_tables(an);
+
+	if (!err)
+		err = an->merge ? merge_host_tables(an) : pt_fill_host_tables(an);
 	if (!err)
 		err = fill_series(an);
 	if (!err)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "analysis/internal.h"
+#include "analysis/piece.h"
 
 int pt_set_window(struct pt_an *an)
 {
@@ -60,9 +61,9 @@ static bool by_count(const struct pt_an *an, const struct pt_trainer *t,
 	return true;
 }
 
-static void keep_steps(struct pt_trainer *t, uint64_t begin, uint64_t end)
+static void keep_made(struct pt_trainer *t, uint64_t begin, uint64_t end)
 {
-	size_t i, k, n = 0;
+	size_t i, k;
 
 	for (i = 0; i < t->workers.n; i++) {
 		pt_times *done = &t->workers.v[i].done;
@@ -73,6 +74,29 @@ static void keep_steps(struct pt_trainer *t, uint64_t begin, uint64_t end)
 				done->v[kept++] = done->v[k];
 		done->n = kept;
 	}
+}
+
+static void keep_writing(struct pt_trainer *t, uint64_t begin, uint64_t end)
+{
+	pt_spans *s = &t->writing;
+	size_t i, n = 0;
+
+	for (i = 0; i < s->n; i++) {
+		struct pt_span x = { pt_max64(s->v[i].begin, begin),
+				     pt_min64(s->v[i].end, end) };
+
+		if (x.end > x.begin)
+			s->v[n++] = x;
+	}
+	s->n = n;
+}
+
+static void keep_steps(struct pt_trainer *t, uint64_t begin, uint64_t end)
+{
+	size_t i, n = 0;
+
+	keep_writing(t, begin, end);
+
 	for (i = 0; i < t->steps.n; i++)
 		if (t->steps.v[i].begin >= begin && t->steps.v[i].begin < end)
 			t->steps.v[n++] = t->steps.v[i];
@@ -85,13 +109,96 @@ static void keep_steps(struct pt_trainer *t, uint64_t begin, uint64_t end)
 	}
 }
 
+/* The batch that was made first in it began where the one before was done. */
+static void keep_done(struct pt_worker *w, uint64_t begin, uint64_t end)
+{
+	size_t i, n = 0;
+
+	w->earlier = 0;
+	for (i = 0; i < w->done.n && w->done.v[i] < end; i++) {
+		if (i + 1 < w->done.n && w->done.v[i + 1] < begin)
+			continue;
+		w->earlier += w->done.v[i] < begin;
+		w->done.v[n++] = w->done.v[i];
+	}
+	w->done.n = n;
+}
+
+/*
+ * Seen from the piece before, a step begins at `from`; seen from here, with other
+ * evidence, it may begin a little earlier. What lies mostly in here is here.
+ */
+static void meet_begin(struct pt_trainer *t, uint64_t from)
+{
+	size_t i;
+
+	for (i = 0; i < t->steps.n && t->steps.v[i].end <= from; i++)
+		;
+	if (i == t->steps.n || t->steps.v[i].begin >= from ||
+	    from - t->steps.v[i].begin > t->steps.v[i].end - from)
+		return;
+	t->steps.v[i].begin = from;
+	t->steps.v[i].wait_begin = from;
+	t->steps.v[i].wait_end = pt_max64(t->steps.v[i].wait_end, from);
+	if (t->steps.v[i].pause_begin < from) /* it lay before, or none */
+		t->steps.v[i].pause_begin = t->steps.v[i].pause_end = 0;
+}
+
+/* ... and what lies mostly behind the piece is in the next one. */
+static void meet_end(struct pt_trainer *t, uint64_t end)
+{
+	size_t i;
+
+	for (i = 0; i < t->steps.n && t->steps.v[i].end <= end; i++)
+		;
+	if (i < t->steps.n && t->steps.v[i].begin < end &&
+	    end - t->steps.v[i].begin <= t->steps.v[i].end - end)
+		t->steps.n = i;
+}
+
+/* A piece ends where a step of the rank that has most of them does. */
+static void narrow_to_piece(struct pt_an *an)
+{
+	uint64_t from = pt_max64(an->piece->from, an->t0), end = an->t1;
+	const struct pt_trainer *lead = NULL;
+	size_t i, k;
+
+	for (i = 0; i < an->trainers.n; i++)
+		if (!lead || an->trainers.v[i].steps.n > lead->steps.n)
+			lead = &an->trainers.v[i];
+	if (an->piece->cut > from)
+		end = pt_min64(end, an->piece->cut);
+	for (k = 0; lead && an->piece->cut > from && k < lead->steps.n; k++) {
+		if (lead->steps.v[k].begin < an->piece->cut)
+			continue;
+		end = lead->steps.v[k].begin;
+		an->met = true;
+		break;
+	}
+	an->t0 = from;
+	an->t1 = end;
+	for (i = 0; i < an->trainers.n; i++) {
+		struct pt_trainer *t = &an->trainers.v[i];
+
+		for (k = 0; k < t->workers.n; k++)
+			keep_done(&t->workers.v[k], from, end);
+		if (an->piece->before)
+			meet_begin(t, from);
+		if (an->piece->cut)
+			meet_end(t, end);
+		keep_steps(t, from, end);
+	}
+}
+
 int pt_narrow_to_steps(struct pt_an *an)
 {
 	const struct pt_trainer *lead = NULL;
 	uint64_t begin = an->t0, end = an->t1;
 	size_t i, before = 0;
 
-	if (!an->o->by_steps)
+	if (an->piece)
+		narrow_to_piece(an);
+	if (an->piece || !an->o->by_steps)
 		return 0;
 	/* the steps of the job are those of the rank that has most of them */
 	for (i = 0; i < an->trainers.n; i++) {
@@ -111,8 +218,10 @@ int pt_narrow_to_steps(struct pt_an *an)
 	an->part = true;
 	an->t0 = begin;
 	an->t1 = end;
-	for (i = 0; i < an->trainers.n; i++)
+	for (i = 0; i < an->trainers.n; i++) {
+		keep_made(&an->trainers.v[i], begin, end);
 		keep_steps(&an->trainers.v[i], begin, end);
+	}
 	return 0;
 }
 
@@ -168,8 +277,11 @@ int64_t pt_bytes_read(const struct pt_an *an, const struct pt_thread *th)
 		return PT_NULL;
 	if (!an->part)
 		return (int64_t)(th->t1.rchar - th->t0.rchar);
-	from = read_until(th, an->t0);
-	until = read_until(th, an->t1);
+	/* at its ends the same as of the whole capture */
+	from = an->t0 <= an->m->begin && !an->m->trimmed_ns ?
+		       th->t0.rchar : read_until(th, an->t0);
+	until = an->t1 >= an->m->end && an->m->finished ? th->t1.rchar :
+							  read_until(th, an->t1);
 	return until > from ? (int64_t)(until - from) : 0;
 }
 

@@ -129,7 +129,7 @@ static int compare_one(const struct pt_an *an, const struct pt_trainer *t,
 	return err;
 }
 
-static int compare(const struct pt_an *an, struct pt_trainer *t)
+int pt_compare_workers(const struct pt_an *an, struct pt_trainer *t)
 {
 	struct peers p = { 0 };
 	size_t i;
@@ -149,5 +149,5 @@ int pt_measure_workers(struct pt_an *an, struct pt_trainer *t)
 
 	for (i = 0; i < t->workers.n && !err; i++)
 		err = service_times(an, &t->workers.v[i]);
-	return err ? err : compare(an, t);
+	return err ? err : pt_compare_workers(an, t);
 }

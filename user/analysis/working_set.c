@@ -2,6 +2,7 @@
 /* What the job reads, against the memory that there is for it. */
 #include <math.h>
 
+#include "analysis/piece.h"
 #include "analysis/places.h"
 
 /* Read so often that the window has gone round: whatever is read again is most
@@ -103,5 +104,8 @@ void pt_fill_working_set(struct pt_an *an)
 	struct pt_r_memory *m = &an->r->memory;
 
 	fill_memory(an, m);
-	fill_set(an, an->places, m);
+	if (an->merge)
+		pt_merge_set(an);
+	else
+		fill_set(an, an->places, m);
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "base/arena.h"
 
+#include <errno.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,8 +17,16 @@ struct block {
 	_Alignas(ALIGN) unsigned char data[];
 };
 
+struct owned {
+	struct owned *next;
+	void (*drop)(void *what);
+	void *what;
+};
+
 struct pt_arena {
 	struct block *head;
+	struct owned *owned;
+	bool fixed; /* the caller's memory: one block, and no other */
 };
 
 struct pt_arena *pt_arena_new(void)
@@ -24,17 +34,47 @@ struct pt_arena *pt_arena_new(void)
 	return calloc(1, sizeof(struct pt_arena));
 }
 
+struct pt_arena *pt_arena_in(void *mem, size_t size)
+{
+	uintptr_t at = ((uintptr_t)mem + ALIGN - 1) & ~(uintptr_t)(ALIGN - 1);
+	size_t head = sizeof(struct pt_arena) + ALIGN +
+		      (at - (uintptr_t)mem) + sizeof(struct block);
+	struct pt_arena *a = (struct pt_arena *)at;
+
+	if (size < head + ALIGN)
+		return NULL;
+	a->head = (struct block *)((at + sizeof(*a) + ALIGN - 1) &
+				   ~(uintptr_t)(ALIGN - 1));
+	a->head->size = (size - head) & ~(size_t)(ALIGN - 1);
+	a->fixed = true;
+	return a;
+}
+
 void pt_arena_free(struct pt_arena *a)
 {
 	struct block *b, *next;
+	struct owned *o;
 
-	if (!a)
+	if (!a || a->fixed)
 		return;
+	for (o = a->owned; o; o = o->next) /* they lie in it */
+		o->drop(o->what);
 	for (b = a->head; b; b = next) {
 		next = b->next;
 		free(b);
 	}
 	free(a);
+}
+
+int pt_arena_own(struct pt_arena *a, void (*drop)(void *what), void *what)
+{
+	struct owned *o = pt_arena_alloc(a, sizeof(*o));
+
+	if (!o)
+		return -ENOMEM;
+	*o = (struct owned){ a->owned, drop, what };
+	a->owned = o;
+	return 0;
 }
 
 void *pt_arena_alloc(struct pt_arena *a, size_t size)
@@ -46,6 +86,8 @@ void *pt_arena_alloc(struct pt_arena *a, size_t size)
 		return NULL;
 	need = (size + ALIGN - 1) & ~(size_t)(ALIGN - 1);
 	if (!b || b->size - b->used < need) {
+		if (a->fixed)
+			return NULL;
 		cap = need > BLOCK_SIZE ? need : BLOCK_SIZE;
 		b = calloc(1, sizeof(*b) + cap);
 		if (!b)

@@ -10,7 +10,13 @@
 struct pt_arena;
 
 struct pt_arena *pt_arena_new(void);
+/* An arena that lies in `size` bytes of the caller's zeroed memory and hands out
+ * no more than these; freeing it does nothing. NULL: there is no room. */
+struct pt_arena *pt_arena_in(void *mem, size_t size);
 void pt_arena_free(struct pt_arena *a);
+/* Call drop(what) when the arena is freed; not for one of pt_arena_in(). 0 or
+ * -ENOMEM. */
+int pt_arena_own(struct pt_arena *a, void (*drop)(void *what), void *what);
 void *pt_arena_alloc(struct pt_arena *a, size_t size);
 /* n * size with an overflow check. */
 void *pt_arena_calloc(struct pt_arena *a, size_t n, size_t size);

@@ -209,6 +209,7 @@ static error_t parse_one(int key, char *arg, struct argp_state *state)
 {
 	struct parse *p = state->input;
 	struct pt_opts *o = p->o;
+	int64_t v;
 
 	switch (key) {
 	case ARGP_KEY_INIT:
@@ -240,6 +241,11 @@ static error_t parse_one(int key, char *arg, struct argp_state *state)
 		return take_name("--json", arg, &o->json);
 	case K_RAW:
 		return take_name("--raw-stream", arg, &o->raw_stream);
+	case K_PIECE:
+		if (pt_parse_int(arg, 4096, INT64_C(1) << 40, &v))
+			return reject("--piece-bytes", arg, "bytes");
+		o->piece_bytes = (uint64_t)v;
+		return 0;
 	case 'o':
 		return take_name("-o", arg, &o->output);
 	case K_MARKER:

@@ -107,6 +107,8 @@ static const struct argp_option report_options[] = {
 	{ "raw-stream", K_RAW, "FILE", 0,
 	  "Replay a record stream that a trace stored; for developers, its "
 	  "format may change at any time", 1 },
+	{ "piece-bytes", K_PIECE, "N", OPTION_HIDDEN,
+	  "Read the file in pieces where its timelines take more; for tests", 1 },
 	{ "window", K_WINDOW, "A..B", 0,
 	  "Report only from A to B after the capture's begin, like 12s..20s or "
 	  "500ms..", 2 },

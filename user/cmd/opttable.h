@@ -18,6 +18,7 @@ enum { /* options without a letter */
 	K_READS,
 	K_MARKER,
 	K_RAW,
+	K_PIECE,
 	K_ASCII,
 	K_LABEL,
 	K_REGRESSION,

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A capture in parts, each judged by itself: the active parts of a schedule,
- * and a file that is too long to be held in memory at once. The report is of
- * the last part; of the others a line each is kept.
+ * A capture in parts, each judged by itself: the active parts of a schedule. The
+ * report is of the last part; of the others a line each is kept.
  */
 #ifndef PT_PARTS_H
 #define PT_PARTS_H
@@ -18,17 +17,11 @@
 struct pt_parts {
 	PT_VEC(struct pt_r_window) rows;
 	bool whole; /* nothing is dropped: the user asks for a part himself */
-	bool long_file; /* parts that memory makes, not a schedule */
-	void *helpers; /* of pt_parts_spill() */
 };
 
 /* A record that the model has taken: judge the part that it ends. 0 or -ENOMEM. */
 int pt_parts_see(struct pt_parts *p, struct pt_model *m,
 		 const struct pt_analysis_opts *o, const void *rec);
-/* The timelines take more than `max_bytes`: judge the older half, by a process of
- * its own beside this one where that can be had, and drop it. 0 or -errno. */
-int pt_parts_spill(struct pt_parts *p, struct pt_model *m,
-		   const struct pt_analysis_opts *o, uint64_t max_bytes);
 /* Before the analysis: which part the report is of goes into `o`, unless the
  * user has asked for one. 0 or -errno. */
 int pt_parts_choose(struct pt_parts *p, const struct pt_model *m,

@@ -7,6 +7,7 @@
 #include "analysis/lanes.h"
 #include "cmd/cmd.h"
 #include "cmd/parts.h"
+#include "cmd/pieces.h"
 #include "cmd/session.h"
 #include "report/about.h"
 #include "store/rawstream.h"
@@ -15,9 +16,12 @@
 
 /* Of the timelines, about. */
 #define RECORD_BYTES 100
-/* A file that makes more than PT_MAX_MODEL_BYTES is read in parts of half this:
- * many, so that what they take stays small. */
-#define PART_BYTES (128ull << 20)
+/* A file of more records is read in pieces of half of this: many, so that what
+ * they take stays small. */
+#define WHOLE_RECORDS (PT_MAX_MODEL_BYTES / RECORD_BYTES)
+#define PIECE_BYTES (128ull << 20)
+/* So many pieces are asked what a change would win. */
+#define ASK 4
 
 struct replay {
 	const char *name;
@@ -25,6 +29,8 @@ struct replay {
 	struct pt_report *r;
 	struct pt_about about;
 	struct pt_parts parts;
+	struct pt_long pieces;
+	uint64_t most; /* bytes of timelines, before they are cut */
 	struct pt_thresholds thresholds;
 	struct pt_analysis_opts opts;
 	bool whole; /* the capture ended in good order, and all of it is here */
@@ -127,8 +133,16 @@ static int take_about(struct replay *k, const struct pt_opts *o,
 	return ret;
 }
 
-/* The records of one chunk, and what parts they make. */
-static int take_chunk(struct replay *k, const pt_bytes *raw, uint64_t most)
+/* A part that was asked for, by the user or by a schedule, is of the end. */
+static int spill(struct replay *k)
+{
+	if (k->parts.whole || k->parts.rows.n)
+		return pt_model_trim(k->m, k->most);
+	return pt_long_spill(&k->pieces, k->m, &k->opts, k->most);
+}
+
+/* The records of one chunk, and what pieces they make. */
+static int take_chunk(struct replay *k, const pt_bytes *raw)
 {
 	struct pt_hdr h;
 	size_t at;
@@ -138,13 +152,27 @@ static int take_chunk(struct replay *k, const pt_bytes *raw, uint64_t most)
 		memcpy(&h, raw->v + at, sizeof(h));
 		ret = take_record(k, raw->v + at, h.size);
 	}
-	return ret ? ret : pt_parts_spill(&k->parts, k->m, &k->opts, most);
+	return ret ? ret : spill(k);
+}
+
+/* What cannot be held whole is better read in small pieces. */
+static void choose_pieces(struct replay *k, const struct pt_opts *o,
+			  uint64_t records)
+{
+	uint64_t pieces;
+
+	k->most = PT_MAX_MODEL_BYTES;
+	if (records > WHOLE_RECORDS)
+		k->most = PIECE_BYTES;
+	if (o->piece_bytes)
+		k->most = o->piece_bytes;
+	pieces = records * RECORD_BYTES / (k->most / 2);
+	k->pieces.ask_every = pieces > ASK ? pieces / ASK : 1;
 }
 
 static int read_recording(struct replay *k, const struct pt_opts *o, FILE *f)
 {
 	struct pt_rf_reader in;
-	uint64_t most = PT_MAX_MODEL_BYTES;
 	bool known = false;
 	int ret = pt_rf_open(&in, f);
 
@@ -152,16 +180,14 @@ static int read_recording(struct replay *k, const struct pt_opts *o, FILE *f)
 		no_recording(k->name, ret);
 		goto out;
 	}
-	/* what cannot be held whole is better read in small parts */
-	if (pt_rf_count(&in) > most / RECORD_BYTES)
-		most = PART_BYTES;
+	choose_pieces(k, o, pt_rf_count(&in));
 	while ((ret = pt_rf_next(&in)) == 1) {
 		if (!known && take_about(k, o, &in)) {
 			ret = -ENOMEM;
 			break;
 		}
 		known = true;
-		ret = take_chunk(k, &in.raw, most);
+		ret = take_chunk(k, &in.raw);
 		if (ret)
 			break;
 	}
@@ -182,6 +208,8 @@ out:
 
 /* ---- record streams for developers ------------------------------------------ */
 
+#define STREAM_BLOCK 1024 /* a chunk of it, in records */
+
 static int read_stream(struct replay *k, const struct pt_opts *o, FILE *f)
 {
 	struct pt_raw_reader in;
@@ -197,8 +225,12 @@ static int read_stream(struct replay *k, const struct pt_opts *o, FILE *f)
 			 k->name);
 		return ret;
 	}
-	while ((len = pt_raw_next(&in)) > 0 && !ret)
+	choose_pieces(k, o, 0);
+	while ((len = pt_raw_next(&in)) > 0 && !ret) {
 		ret = take_record(k, &in.rec, (size_t)len);
+		if (!ret && o->piece_bytes && in.records % STREAM_BLOCK == 0)
+			ret = spill(k);
+	}
 	if (ret)
 		return no_recording(k->name, ret);
 	if (len) {
@@ -254,11 +286,15 @@ static int analyse(struct replay *k, const struct pt_opts *o,
 		a->batch_size = k->r->steps.batch_size;
 	more = pt_parts_choose(&k->parts, k->m, a);
 	ret = ret ? ret : more;
-	more = pt_analyze(k->m, a, k->r);
+	more = pt_long_ready(&k->pieces) ?
+		       pt_long_analyze(&k->pieces, k->m, a, k->r) :
+		       pt_analyze(k->m, a, k->r);
 	if (more == -ERANGE)
 		return no_such_part(k, o);
 	ret = ret ? ret : more;
 	more = pt_parts_fill(&k->parts, k->r);
+	ret = ret ? ret : more;
+	more = pt_long_limit(&k->pieces, k->m, k->r);
 	ret = ret ? ret : more;
 	more = pt_about_limits(k->r);
 	ret = ret ? ret : more;
@@ -293,6 +329,7 @@ int pt_replay_then(FILE *f, const char *name, const struct pt_opts *o,
 	if (!ret && then)
 		ret = then(ctx, k.m, &lanes);
 	pt_parts_free(&k.parts);
+	pt_long_free(&k.pieces);
 	pt_model_free(k.m);
 	return ret;
 }

@@ -32,6 +32,9 @@ uint64_t pt_model_bytes(const struct pt_model *m);
 /* Drop what lies before `before` (CLOCK_MONOTONIC ns), as trimming does. 0 or
  * -ENOMEM. */
 int pt_model_cut(struct pt_model *m, uint64_t before);
+/* From now on cuts leave what comes once a second (samples, step markers), up to
+ * 32 MiB of it: the figures that rest on it are of the whole capture. */
+void pt_model_keep_samples(struct pt_model *m);
 /* The moment in the middle of what is held. */
 uint64_t pt_model_middle(const struct pt_model *m);
 

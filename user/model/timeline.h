@@ -361,6 +361,8 @@ struct pt_model {
 	uint64_t begin_unix_ns;
 	bool cut; /* a file of limited size lacks its first part */
 	uint64_t trimmed_ns; /* of the beginning, dropped to save memory */
+	bool keep_samples; /* ... without what comes once a second: samples of
+			    * processes, memory and devices, step markers */
 	uint64_t first_ts, last_ts; /* of any record */
 	bool target_exited, complete;
 	uint32_t neighbours; /* GPU users beside the target, at most at once */

@@ -122,6 +122,18 @@ static void trim_thread(struct pt_thread *t, uint64_t before)
 		t->first = before;
 }
 
+static void trim_samples(struct pt_proc *p, uint64_t before)
+{
+	size_t n;
+
+	for (n = 0; n < p->samples.n && p->samples.v[n].hdr.ts < before; n++)
+		;
+	KEEP_TAIL(&p->samples, n);
+	for (n = 0; n < p->markers.n && p->markers.v[n] < before; n++)
+		;
+	KEEP_TAIL(&p->markers, n);
+}
+
 static void trim_proc(struct pt_proc *p, uint64_t before)
 {
 	size_t n = pt_gpu_after(p, before);
@@ -130,15 +142,40 @@ static void trim_proc(struct pt_proc *p, uint64_t before)
 	KEEP_TAIL(&p->gpu, n ? n - 1 : 0);
 	p->settled = p->gpu.n;
 	pt_trim_acts(p, before);
-	for (n = 0; n < p->samples.n && p->samples.v[n].hdr.ts < before; n++)
-		;
-	KEEP_TAIL(&p->samples, n);
-	for (n = 0; n < p->markers.n && p->markers.v[n] < before; n++)
-		;
-	KEEP_TAIL(&p->markers, n);
 	for (n = 0; n < p->nvtx.n && p->nvtx.v[n].ts < before; n++)
 		;
 	KEEP_TAIL(&p->nvtx, n);
+}
+
+/* A process a second for ten minutes is 70 kB; a stream of nothing else must not
+ * fill the memory. */
+#define SAMPLES_MAX (32u << 20)
+
+static uint64_t sample_bytes(const struct pt_model *m)
+{
+	uint64_t sum = m->devices.n * sizeof(*m->devices.v) +
+		       m->memory.n * sizeof(*m->memory.v);
+	size_t i;
+
+	for (i = 0; i < m->all_procs.n; i++)
+		sum += m->all_procs.v[i]->samples.n *
+			       sizeof(struct pt_rec_sample) +
+		       m->all_procs.v[i]->markers.n * sizeof(uint64_t);
+	return sum;
+}
+
+static void trim_all_samples(struct pt_model *m, uint64_t before)
+{
+	size_t i;
+
+	for (i = 0; i < m->all_procs.n; i++)
+		trim_samples(m->all_procs.v[i], before);
+	for (i = 0; i < m->devices.n && m->devices.v[i].hdr.ts < before; i++)
+		;
+	KEEP_TAIL(&m->devices, i);
+	for (i = 0; i < m->memory.n && m->memory.v[i].hdr.ts < before; i++)
+		;
+	KEEP_TAIL(&m->memory, i);
 }
 
 int pt_model_cut(struct pt_model *m, uint64_t before)
@@ -157,12 +194,8 @@ int pt_model_cut(struct pt_model *m, uint64_t before)
 	for (i = 0; i < m->all_procs.n; i++)
 		trim_proc(m->all_procs.v[i], before);
 	pt_trim_socks(m, before);
-	for (i = 0; i < m->devices.n && m->devices.v[i].hdr.ts < before; i++)
-		;
-	KEEP_TAIL(&m->devices, i);
-	for (i = 0; i < m->memory.n && m->memory.v[i].hdr.ts < before; i++)
-		;
-	KEEP_TAIL(&m->memory, i);
+	if (!m->keep_samples || sample_bytes(m) > SAMPLES_MAX)
+		trim_all_samples(m, before);
 	for (i = 0; i < m->blocks.n && m->blocks.v[i].hdr.ts < before; i++)
 		;
 	KEEP_TAIL(&m->blocks, i);
@@ -172,6 +205,11 @@ int pt_model_cut(struct pt_model *m, uint64_t before)
 	m->trimmed_ns += before - begin;
 	m->begin = before;
 	return 0;
+}
+
+void pt_model_keep_samples(struct pt_model *m)
+{
+	m->keep_samples = true;
 }
 
 uint64_t pt_model_middle(const struct pt_model *m)

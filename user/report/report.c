@@ -88,17 +88,21 @@ static void null_breakdown(struct pt_r_breakdown *b)
 
 struct pt_report *pt_report_new(void)
 {
-	const struct pt_range no_range = { NAN, NAN, NAN };
 	struct pt_arena *arena = pt_arena_new();
-	struct pt_report *r;
+	struct pt_report *r = arena ? pt_report_new_in(arena) : NULL;
 
-	if (!arena)
-		return NULL;
-	r = pt_arena_alloc(arena, sizeof(*r));
-	if (!r) {
+	if (!r)
 		pt_arena_free(arena);
+	return r;
+}
+
+struct pt_report *pt_report_new_in(struct pt_arena *arena)
+{
+	const struct pt_range no_range = { NAN, NAN, NAN };
+	struct pt_report *r = pt_arena_alloc(arena, sizeof(*r));
+
+	if (!r)
 		return NULL;
-	}
 	r->arena = arena;
 
 	r->host.cores = r->host.memory = r->host.shm_size = PT_NULL;

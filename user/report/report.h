@@ -535,6 +535,8 @@ struct pt_report {
 
 /* An empty report: every figure null. NULL when out of memory. */
 struct pt_report *pt_report_new(void);
+/* ... in an arena of the caller's, with which it is freed. */
+struct pt_report *pt_report_new_in(struct pt_arena *arena);
 void pt_report_free(struct pt_report *r);
 
 /* Add a limit; `reason` is copied, duplicates (same what and reason) are

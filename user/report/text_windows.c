@@ -22,7 +22,7 @@ static void add(struct all *k, const struct pt_r_window *w)
 	k->starved += w->duration * w->starved_share;
 }
 
-static void row(struct pt_tx *t, const struct pt_r_window *w)
+static void row(struct pt_tx *t, const struct pt_r_window *w, bool all)
 {
 	pt_tx_cell(t, pt_tx_sec(t, w->at), 10, true);
 	pt_tx_cell(t, pt_tx_sec(t, w->duration), 9, true);
@@ -34,18 +34,21 @@ static void row(struct pt_tx *t, const struct pt_r_window *w)
 	pt_tx_cell(t, pt_tx_pct(t, w->gpu_busy_share), 9, true);
 	pt_tx_printf(t, "  %s%s\n",
 		     w->n_verdicts && w->verdicts[0] ? w->verdicts[0] : "-",
-		     w->reported ? " (this report)" : "");
+		     w->reported && !all ? " (this report)" : "");
 }
 
 void pt_tx_windows(struct pt_tx *t, const struct pt_report *r)
 {
 	struct all k = { .waits = true, .starves = true };
 	size_t i, from = r->n_windows > ROWS_SHOWN ? r->n_windows - ROWS_SHOWN : 0;
+	size_t reported = 0;
 
 	if (!r->n_windows)
 		return;
-	for (i = 0; i < r->n_windows; i++)
+	for (i = 0; i < r->n_windows; i++) {
 		add(&k, &r->windows[i]);
+		reported += r->windows[i].reported;
+	}
 	pt_tx_label(t, "Parts");
 	pt_tx_printf(t, "%zu, %s, %s steps; waiting for data %s, GPU starved "
 		     "~%s of it\n", r->n_windows, pt_tx_sec(t, k.seconds),
@@ -58,5 +61,5 @@ void pt_tx_windows(struct pt_tx *t, const struct pt_report *r)
 		pt_tx_printf(t, "%*sthe first %zu are in the JSON\n",
 			     PT_TX_LABEL + 2, "", from);
 	for (i = from; i < r->n_windows; i++)
-		row(t, &r->windows[i]);
+		row(t, &r->windows[i], reported == r->n_windows);
 }

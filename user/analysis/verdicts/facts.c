@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <math.h>
 
+#include "analysis/piece.h"
 #include "analysis/verdicts/verdict.h"
 
 static void fill_groups(struct pt_facts *f)
@@ -147,9 +148,28 @@ static void gather_shares(struct pt_an *an, struct pt_facts *f)
 	find_slow(f);
 	judge_starvation(f);
 	f->worker_waits = nameless_waits(t);
-	f->demand = pt_demand_share(an, t);
+	f->demand = an->merge ? pt_merge_demand(an) : pt_demand_share(an, t);
 	f->no_demand = f->demand >= f->th->demand_share &&
 		       f->wait_share >= f->th->starved_info;
+}
+
+static int measure(struct pt_an *an, struct pt_facts *f)
+{
+	int err;
+
+	pt_measure_pool(an, f->t, &f->pool);
+	gather_shares(an, f);
+	f->gpu_growth = pt_gpu_growth(an, f->t, &f->gpu_balance);
+	err = pt_measure_steady(an, f->t, &f->steady);
+	return err ? err : pt_slowest_item(an, f->t, &f->item);
+}
+
+/* The pieces have measured what the model does not hold any more. */
+static int measure_merged(struct pt_an *an, struct pt_facts *f)
+{
+	pt_merge_facts(an, f);
+	gather_shares(an, f);
+	return pt_measure_steady(an, f->t, &f->steady);
 }
 
 int pt_gather_facts(struct pt_an *an, struct pt_facts *f)
@@ -163,16 +183,11 @@ int pt_gather_facts(struct pt_an *an, struct pt_facts *f)
 	if (an->m->host_known && an->m->host.quota_mcores >= 1000)
 		f->cores = (int64_t)pt_min64((uint64_t)f->cores,
 					     an->m->host.quota_mcores / 1000);
-	pt_find_hung(an, f->t, &f->hung);
+	if (!an->merge || !f->t)
+		pt_find_hung(an, f->t, &f->hung);
 	f->gpu_growth = NAN;
 	if (f->t && an->t1 > an->t0) {
-		pt_measure_pool(an, f->t, &f->pool);
-		gather_shares(an, f);
-		f->gpu_growth = pt_gpu_growth(an, f->t, &f->gpu_allocs,
-					      &f->gpu_frees);
-		err = pt_measure_steady(an, f->t, &f->steady);
-		if (!err)
-			err = pt_slowest_item(an, f->t, &f->item);
+		err = an->merge ? measure_merged(an, f) : measure(an, f);
 		if (!err)
 			err = pt_measure_growth(an, &f->growth);
 	}

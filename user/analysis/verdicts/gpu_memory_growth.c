@@ -14,19 +14,19 @@ int pt_judge_gpu_memory_growth(struct pt_an *an, const struct pt_facts *f,
 		return -ENOMEM;
 	pt_evidence_add(v, "gpu.memory.growth_per_min", f->gpu_growth, "bytes",
 			NAN, PT_ESTIMATED);
-	pt_evidence_add(v, "gpu.allocations", (double)f->gpu_allocs, "count",
+	pt_evidence_add(v, "gpu.allocations", (double)f->gpu_balance.allocs, "count",
 			NAN, PT_MEASURED);
-	pt_evidence_add(v, "gpu.frees", (double)f->gpu_frees, "count", NAN,
+	pt_evidence_add(v, "gpu.frees", (double)f->gpu_balance.frees, "count", NAN,
 			PT_MEASURED);
 	pt_evidence_add(v, "gpu.failed_allocations",
 			(double)f->t->counts.failed_allocs, "count", NAN, PT_MEASURED);
 	v->severity = f->t->counts.failed_allocs ? PT_CRITICAL : PT_WARNING;
-	v->certainty = f->gpu_frees ? PT_CONF_LOW : PT_CONF_MEDIUM;
+	v->certainty = f->gpu_balance.frees ? PT_CONF_LOW : PT_CONF_MEDIUM;
 	v->subject_pid = f->t->proc->tgid;
 	v->title = pt_arena_printf(an->a,
 		"GPU memory grows steadily, by about %.0f MiB a minute: %llu allocations, %llu frees.",
-		f->gpu_growth / (1 << 20), (unsigned long long)f->gpu_allocs,
-		(unsigned long long)f->gpu_frees);
+		f->gpu_growth / (1 << 20), (unsigned long long)f->gpu_balance.allocs,
+		(unsigned long long)f->gpu_balance.frees);
 	v->advice = "Keep no tensors of past steps (append loss.item(), not the loss; detach what is stored), and let inputs vary in few sizes, so that the allocator can use its memory again.";
 	return v->title ? 1 : -ENOMEM;
 }

@@ -192,15 +192,15 @@ static int try_one(struct issue *k, const struct pt_verdict_def *d)
 	return 0;
 }
 
-int pt_issue_verdicts(struct pt_an *an)
+int pt_judge(struct pt_an *an, const struct pt_facts *f)
 {
-	struct issue k = { .an = an };
+	struct issue k = { .an = an, .f = *f };
 	struct pt_r_verdict *list;
 	size_t i;
-	int err = pt_gather_facts(an, &k.f);
+	int err = 0;
 
 	k.out = calloc(pt_verdict_count, sizeof(*k.out));
-	if (!k.out && !err)
+	if (!k.out)
 		err = -ENOMEM;
 	for (i = 0; i < pt_verdict_count && !err; i++)
 		err = try_one(&k, &pt_verdicts[i]);
@@ -216,4 +216,12 @@ int pt_issue_verdicts(struct pt_an *an)
 	an->r->verdicts = list;
 	an->r->n_verdicts = k.n;
 	return 0;
+}
+
+int pt_issue_verdicts(struct pt_an *an)
+{
+	struct pt_facts f = { 0 };
+	int err = pt_gather_facts(an, &f);
+
+	return err ? err : pt_judge(an, &f);
 }

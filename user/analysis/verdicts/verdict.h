@@ -51,7 +51,7 @@ struct pt_facts {
 	struct pt_steady steady;
 	struct pt_growth growth;
 	double gpu_growth; /* bytes a minute; NAN: none shown */
-	uint64_t gpu_allocs, gpu_frees;
+	struct pt_gpu_balance gpu_balance;
 	size_t whole_steps;
 	const char *insufficient;	/* reason, or NULL */
 	double step_ms;
@@ -113,6 +113,8 @@ int pt_evidence_storage(struct pt_an *an, struct pt_r_verdict *v);
 
 /* Fill `f` (zeroed before) from what the passes found. 0 or -ENOMEM. */
 int pt_gather_facts(struct pt_an *an, struct pt_facts *f);
+/* The verdicts by these facts, into the report. 0 or -ENOMEM. */
+int pt_judge(struct pt_an *an, const struct pt_facts *f);
 
 /* ---- for the judges ----------------------------------------------------- */
 /* Room for `max` pieces of evidence; then add them. -ENOMEM or 0. */

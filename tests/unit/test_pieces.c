@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A capture looked at in pieces: its report is the one of the whole. Simulated
+ * jobs of many kinds, each read whole and in pieces of some hundred steps; and
+ * against their own truth.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <math.h>
+
+#include "analysis/piece.h"
+#include "cmd/pieces.h"
+#include "model/timeline.h"
+#include "stream_case.h"
+
+struct pieces {
+	struct pt_model *m;
+	struct pt_report *r;
+	size_t n;
+};
+
+static struct pieces read_pieces(const struct stream *s, uint64_t bytes)
+{
+	struct pt_analysis_opts o = { 0 };
+	struct pt_long l = { .ask_every = 2 };
+	struct pieces p = { pt_model_new(), pt_report_new(), 0 };
+	size_t i;
+
+	assert_true(p.m && p.r);
+	for (i = 0; i < s->recs.n; i++) {
+		const struct pt_hdr *h = &s->recs.v[i].r.hdr;
+
+		pt_model_feed(p.m, h, h->size);
+		if (i % 256 == 255)
+			assert_int_equal(pt_long_spill(&l, p.m, &o, bytes), 0);
+	}
+	assert_int_equal(pt_model_finish(p.m), 0);
+	assert_true(pt_long_ready(&l));
+	assert_int_equal(pt_long_analyze(&l, p.m, &o, p.r), 0);
+	assert_int_equal(pt_long_limit(&l, p.m, p.r), 0);
+	p.n = p.r->n_windows;
+	pt_long_free(&l);
+	return p;
+}
+
+static void done(struct pieces *p)
+{
+	pt_report_free(p->r);
+	pt_model_free(p->m);
+}
+
+static void same(const char *what, unsigned kind, double a, double b,
+		 double slack)
+{
+	if (isnan(a) && isnan(b))
+		return;
+	if (!(fabs(a - b) <= slack))
+		fail_msg("job %u: %s is %.9g of the whole and %.9g of the pieces",
+			 kind, what, a, b);
+}
+
+/* The trainer's lines, each second of which is one charge. */
+static void same_causes(unsigned kind, const struct pt_report *a,
+			const struct pt_report *b, double slack)
+{
+	int c;
+
+	for (c = 0; c < PT_CAUSE_NR; c++)
+		same(pt_cause_name((enum pt_cause)c), kind,
+		     case_charged(a, (enum pt_cause)c),
+		     case_charged(b, (enum pt_cause)c), slack);
+}
+
+static void same_steps(unsigned kind, const struct pt_report *a,
+		       const struct pt_report *b)
+{
+	size_t i;
+
+	same("steps", kind, (double)a->steps.count, (double)b->steps.count, 0);
+	same("batches", kind, (double)a->steps.batches,
+	     (double)b->steps.batches, 0);
+	for (i = 0; i < a->steps.n_list; i++) {
+		same("a begin", kind, (double)a->steps.list[i].begin_ns / 1e6,
+		     (double)b->steps.list[i].begin_ns / 1e6, 0.2);
+		same("an end", kind, (double)a->steps.list[i].end_ns / 1e6,
+		     (double)b->steps.list[i].end_ns / 1e6, 0.2);
+	}
+}
+
+static void same_workers(unsigned kind, const struct pt_report *a,
+			 const struct pt_report *b)
+{
+	size_t i, k;
+
+	same("workers", kind, (double)a->n_workers, (double)b->n_workers, 0);
+	for (i = 0; i < a->n_workers; i++) {
+		const struct pt_r_worker *x = &a->workers[i], *y = NULL;
+
+		for (k = 0; k < b->n_workers; k++)
+			if (b->workers[k].tid == x->tid)
+				y = &b->workers[k];
+		assert_non_null(y);
+		same("batches", kind, (double)x->batches, (double)y->batches, 0);
+		same("batch times", kind, (double)x->batch_ms.n,
+		     (double)y->batch_ms.n, 0);
+		same("cpu", kind, x->cpu, y->cpu, 1e-6);
+		same("disk", kind, x->disk, y->disk, 1e-6);
+		same("observed", kind, x->window, y->window, 1e-6);
+		same("read", kind, (double)x->read_bytes,
+		     (double)y->read_bytes, 0);
+		assert_int_equal(x->state, y->state);
+	}
+}
+
+static void same_verdicts(unsigned kind, const struct pt_report *a,
+			  const struct pt_report *b)
+{
+	size_t i;
+
+	for (i = 0; i < a->n_verdicts || i < b->n_verdicts; i++) {
+		const char *x = i < a->n_verdicts ? a->verdicts[i].id : "none";
+		const char *y = i < b->n_verdicts ? b->verdicts[i].id : "none";
+
+		if (strcmp(x, y))
+			fail_msg("job %u: verdict %zu is %s of the whole and %s of the pieces",
+				 kind, i, x, y);
+	}
+}
+
+static struct job_opts kind_of(unsigned kind)
+{
+	struct job_opts o = job_defaults();
+
+	o.run_s_x10 = 80;
+	o.seed = 7 + kind;
+	switch (kind % 6) {
+	case 1:
+		o.mix[JOB_DISK] = 0.7;
+		break;
+	case 2:
+		o.workers = 3;
+		o.factor[1] = 3;
+		break;
+	case 3:
+		o.batch_ns /= 6; /* it keeps up */
+		break;
+	case 4:
+		o.workers = 0;
+		break;
+	case 5:
+		o.pin = true;
+		break;
+	}
+	return o;
+}
+
+static void test_same_report(void **state)
+{
+	unsigned kind;
+
+	(void)state;
+	for (kind = 0; kind < 6; kind++) {
+		struct job_opts o = kind_of(kind);
+		char buf[160];
+		const char *trouble;
+		struct pieces p;
+		struct st_case c;
+		double slack;
+
+		case_open(&c, &o, 0, 0);
+		p = read_pieces(&c.j.s, pt_model_bytes(c.m) / 3);
+		if (p.n < 3)
+			fail_msg("job %u is in %zu pieces", kind, p.n);
+		trouble = case_trouble(p.r, buf, sizeof(buf));
+		if (trouble)
+			fail_msg("job %u: %s", kind, trouble);
+		same_steps(kind, c.r, p.r);
+		same_workers(kind, c.r, p.r);
+		same_verdicts(kind, c.r, p.r);
+		/* a wait at each cut may lack what came long before it */
+		slack = 1e-3 + 0.003 * (double)p.n * c.r->data_wait.blocked /
+				       (double)c.r->steps.count;
+		same_causes(kind, c.r, p.r, 1e-3 + (double)p.n *
+			    c.r->breakdown.data_wait.seconds /
+			    (double)c.r->steps.count);
+		same("data wait", kind, c.r->breakdown.data_wait.seconds,
+		     p.r->breakdown.data_wait.seconds, slack);
+		same("data wait, by the job", kind,
+		     (double)job_wait_ns(&c.j) / 1e9,
+		     p.r->breakdown.data_wait.seconds,
+		     1e-3 + 100e-6 * (double)c.r->steps.count);
+		/* hard bounds of pieces hold, and are no better */
+		assert_int_equal(p.r->n_gpu, c.r->n_gpu);
+		assert_true(p.r->gpu[0].busy_hard[0] <=
+			    c.r->gpu[0].busy_hard[0] + 1e-3);
+		assert_true(p.r->gpu[0].busy_hard[1] >=
+			    c.r->gpu[0].busy_hard[1] - 1e-3);
+		same("kernels", kind, (double)c.r->gpu[0].kernels,
+		     (double)p.r->gpu[0].kernels, 0);
+		done(&p);
+		case_close(&c);
+	}
+}
+
+/* The pieces follow each other without a gap, from begin to end. */
+static void test_no_gap(void **state)
+{
+	struct job_opts o = job_defaults();
+	struct pieces p;
+	struct st_case c;
+	size_t i;
+
+	(void)state;
+	o.run_s_x10 = 80;
+	case_open(&c, &o, 0, 0);
+	p = read_pieces(&c.j.s, pt_model_bytes(c.m) / 3);
+	assert_int_equal(p.r->windows[0].begin_ns, c.r->capture.begin_ns);
+	for (i = 1; i < p.r->n_windows; i++)
+		assert_int_equal(p.r->windows[i].begin_ns,
+				 p.r->windows[i - 1].end_ns);
+	assert_int_equal(p.r->windows[i - 1].end_ns, c.r->capture.end_ns);
+	assert_int_equal(p.r->capture.begin_ns, c.r->capture.begin_ns);
+	assert_int_equal(p.r->capture.end_ns, c.r->capture.end_ns);
+	done(&p);
+	case_close(&c);
+}
+
+static void test_join_distributions(void **state)
+{
+	double v[] = { 1, 2, 3, 4, 10, 20, 30 }, w[7];
+	struct pt_dist all, a = { 0 }, b;
+
+	(void)state;
+	memcpy(w, v, sizeof(v));
+	pt_dist_of(w, 7, &all);
+	pt_dist_join(&a, &(struct pt_dist){ 0 });
+	assert_int_equal(a.n, 0);
+	memcpy(w, v, sizeof(v));
+	pt_dist_of(w, 4, &b);
+	pt_dist_join(&a, &b);
+	pt_dist_of(w + 4, 3, &b);
+	pt_dist_join(&a, &b);
+	assert_int_equal(a.n, 7);
+	assert_true(fabs(a.mean - all.mean) < 1e-9);
+	assert_true(fabs(a.min - all.min) < 1e-9);
+	assert_true(fabs(a.max - all.max) < 1e-9);
+	assert_true(a.p50 >= 2.5 && a.p50 <= 20); /* between theirs */
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_same_report),
+		cmocka_unit_test(test_no_gap),
+		cmocka_unit_test(test_join_distributions),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A file that is too long to be held in memory at once: read in pieces, each
+ * looked at by a process of its own beside the reader, which goes on meanwhile.
+ * The report is of all of them (analysis/piece.h).
+ */
+#ifndef PT_PIECES_H
+#define PT_PIECES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "analysis/analysis.h"
+#include "base/vec.h"
+#include "model/model.h"
+#include "report/report.h"
+
+struct pt_piece_room { /* what a piece lies in */
+	void *shared;	       /* with the process that makes it; or NULL ... */
+	struct pt_arena *heap; /* ... where there is no such process */
+};
+
+struct pt_long {
+	PT_VEC(struct pt_piece *) pieces;
+	PT_VEC(struct pt_piece_room) rooms;
+	size_t ask_every;  /* what-if of every so-many-th piece; 0: of none */
+	int pid;	   /* the process at work; 0: none */
+	bool broken;	   /* a piece is lost: the report is of the last alone */
+};
+
+/* The timelines take more than `max_bytes`: look at the older half and drop it. 0
+ * or -errno. */
+int pt_long_spill(struct pt_long *l, struct pt_model *m,
+		  const struct pt_analysis_opts *o, uint64_t max_bytes);
+/* Behind the last record: wait for the process at work. Whether there are
+ * pieces, for pt_long_analyze(). */
+bool pt_long_ready(struct pt_long *l);
+/* pt_analyze() of them and of what the model still holds; they are the report's
+ * then. */
+int pt_long_analyze(struct pt_long *l, struct pt_model *m,
+		    const struct pt_analysis_opts *o, struct pt_report *r);
+/* Say in the limits what a file read so does not show. 0 or -ENOMEM. */
+int pt_long_limit(const struct pt_long *l, const struct pt_model *m,
+		  struct pt_report *r);
+void pt_long_free(struct pt_long *l);
+
+#endif
