@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 
-from agent_tools import Agent, slowest, start_job, wait_share
+from agent_tools import Agent, Collector, collect, slowest, start_job, wait_share
 from badinput_tools import LIBCUDART, PIPETRACE, SIMJOB, bpf_objects, left_behind, run
 
 results = []
@@ -41,7 +41,7 @@ def sampled(agent, jobs, at_least=1):
         now = agent.jobs()
         mine = [now.get(j.pid) for j in jobs.values()]
         return all(j and j["samples"] >= at_least for j in mine) and now
-    return agent.until(look, 30)
+    return agent.until(look, 60)  # a busy machine attaches slowly
 
 
 def verdicts(job):
@@ -123,6 +123,24 @@ def evidence(agent, jobs):
     return kept["id"]
 
 
+def pushed(agent, kept):
+    """A change of a verdict is told with its evidence, and metrics come by themselves."""
+    def told():
+        return [b for path, b in Collector.got if path == "/v1/logs" and b"gpu_starved" in b]
+    ok("a record tells of gpu_starved", agent.until(told, 10), len(Collector.got))
+    ok("... and names what is kept of it", any((kept or "?").encode() in b for b in told()), kept)
+    ok("metrics are pushed", any(path == "/v1/metrics" and b"pipetrace" in b
+                                 for path, b in Collector.got), len(Collector.got))
+
+
+def first_kept(agent, jobs):
+    """The first sample of the starved job that was kept."""
+    ids = {j["pid"]: j["job"] for j in agent.jobs().values()}
+    rows = [e["id"] for e in agent.page("/evidence")["evidence"]
+            if e["job"] == ids[jobs["starved"].pid]]
+    return rows and rows[-1]
+
+
 def reload(agent):
     with open(agent.conf, "a", encoding="ascii") as f:
         f.write("[agent]\nspeed = 11\n")
@@ -160,13 +178,10 @@ def kill_sample(agent):
 
 def kill_job(agent, tmp):
     """A job that dies in its sample: what was seen counts, nothing failed."""
-    job, _ = start_job(tmp, "dies", SHAPES["starved"], 60)
+    job, _ = start_job(tmp, "dies", SHAPES["starved"], 100)
     try:
-        def running():
-            mine = agent.jobs().get(job.pid)
-            return mine and mine["sampling"]
-        hit = agent.until(running, 20)
-        time.sleep(SAMPLE_S * 0.75)
+        hit = agent.until(lambda: agent.attached(job.pid), 60)
+        time.sleep(SAMPLE_S * 0.5)
     finally:
         job.kill()
         job.wait()
@@ -232,7 +247,9 @@ def main():
     before = bpf_objects()
     jobs, logs = {}, {}
     with tempfile.TemporaryDirectory(prefix="pipetrace-agent-") as tmp:
-        agent = Agent(tmp)
+        server = collect()
+        agent = Agent(tmp, otlp="[otlp]\nendpoint = http://127.0.0.1:%d\ninterval = 2s\n"
+                      % server.server_port)
         try:
             gone = os.path.join(tmp, "gone")
             os.mkdir(gone)
@@ -241,7 +258,7 @@ def main():
             for name, shape in SHAPES.items():
                 env = dict(os.environ, **(SLURM if name == "slow" else {}))
                 program = os.path.join(gone, "simjob") if name == "starved" else SIMJOB
-                jobs[name], logs[name] = start_job(tmp, name, shape, 170, env, program)
+                jobs[name], logs[name] = start_job(tmp, name, shape, 290, env, program)
             time.sleep(1)
             # as in a container, or behind an update: what is mapped has no name any
             # more, and only the kept capabilities open it
@@ -251,6 +268,7 @@ def main():
             judge(agent, jobs, logs)
             open_at_first = agent.fewest()
             kept = evidence(agent, jobs)
+            pushed(agent, first_kept(agent, jobs))
             kill_sample(agent)
             kill_job(agent, tmp)
             # two samples that run have three each
@@ -265,6 +283,7 @@ def main():
                 ok("%s: the job never noticed" % name, job.poll() is None)
         finally:
             agent.close()
+            server.shutdown()
             for job in jobs.values():
                 job.terminate()
                 job.wait()

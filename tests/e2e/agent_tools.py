@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What agent.py and soak.py share: a live agent, its pages, jobs and their logs."""
+"""What agent.py, agent_limits.py and soak.py share: a live agent, its pages, jobs and
+their logs."""
+import gzip
+import http.server
 import json
 import os
 import re
@@ -11,7 +14,7 @@ import threading
 import time
 import urllib.request
 
-from badinput_tools import PIPETRACE, SIMJOB, descendants
+from badinput_tools import PIPETRACE, SIMJOB, descendants, holders
 
 CONFIG = """[agent]
 interval = %(interval)s
@@ -26,7 +29,7 @@ cpu = %(cpu)s
 listen = 127.0.0.1:0
 [evidence]
 size = %(size)s
-[labels]
+%(otlp)s[labels]
 cluster = %(label)s
 # the jobs of this test, and no others of this machine
 [job ours]
@@ -37,13 +40,39 @@ exclude = yes
 """
 
 
+class Collector(http.server.BaseHTTPRequestHandler):
+    """Takes what is pushed, as bytes: tests/e2e/agent_otlp.py decodes it."""
+    got = []
+
+    def do_POST(self):  # the name that http.server wants
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.got.append((self.path, gzip.decompress(body)
+                         if self.headers.get("Content-Encoding") == "gzip" else body))
+        self.send_response(200)
+        self.send_header("Content-Type", "application/x-protobuf")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *args):
+        pass
+
+
+def collect():
+    """A server of it; its port is server_port."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Collector)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server
+
+
 class Agent:
     """A live agent; its configuration is `tmp`/agent.conf."""
 
     def __init__(self, tmp, **settings):
         self.tmp = tmp
         self.settings = dict(tmp=tmp, interval="6s", sample="2s", cpu="100", size="64M",
-                             label="test", at_once=2, expire="60s", **settings)
+                             label="test", at_once=2, expire="60s", otlp="")
+        self.settings.update(settings)
         self.conf = os.path.join(tmp, "agent.conf")
         self.log = os.path.join(tmp, "agent.log")
         self.proc = self.port = None
@@ -162,6 +191,19 @@ class Agent:
                     pass
             return None
         return self.until(first, limit)
+
+    def attached(self, pid):
+        """Does a sample of this process hold BPF links?"""
+        for child in self.children():
+            try:
+                with open("/proc/%d/cmdline" % child, "rb") as f:
+                    args = f.read().split(b"\0")
+            except OSError:
+                continue
+            if b"%d" % pid in args and any(
+                    kind == "link" and child in pids for (kind, _), pids in holders().items()):
+                return True
+        return False
 
     def end(self, sig=signal.SIGTERM, limit=10):
         """(exit status or None, seconds)."""
