@@ -322,7 +322,7 @@ struct pt_rec_block {
 	struct pt_hdr hdr;
 	__u64 begin_ts;
 	__u64 bytes;
-	__u64 lat_ns;	 /* sum */
+	__u64 lat_ns;	 /* sum, of those in `hist`: others' ends were not seen */
 	__u64 max_ns;	 /* the longest since tracing began */
 	__u64 depth_sum; /* requests of the target in flight at that disk when
 			  * one came, itself included; summed */

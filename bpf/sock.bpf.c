@@ -6,6 +6,16 @@
  */
 #include "sock.bpf.h"
 
+/* A new socket at this address: what was known is another's, whose end was not
+ * seen. */
+static __always_inline void born(const struct sock *sk)
+{
+	__u64 key = (__u64)sk;
+
+	if (bpf_map_lookup_elem(&pt_socks, &key))
+		bpf_map_delete_elem(&pt_socks, &key);
+}
+
 /* connect(), in its caller's context. */
 static __always_inline void connecting(const struct sock *sk)
 {
@@ -15,11 +25,12 @@ static __always_inline void connecting(const struct sock *sk)
 	struct pt_thread *th;
 
 	th = pt_thread_of(task);
-	if (!th)
+	if (th)
+		s.inode = BPF_CORE_READ(sk, sk_socket, file, f_inode, i_ino);
+	if (!s.inode) { /* another process', or the kernel's own */
+		born(sk);
 		return;
-	s.inode = BPF_CORE_READ(sk, sk_socket, file, f_inode, i_ino);
-	if (!s.inode) /* the kernel's own */
-		return;
+	}
 	s.opened = bpf_ktime_get_ns();
 	s.tid = task->pid;
 	s.tgid = task->tgid;
@@ -43,16 +54,25 @@ static __always_inline void listening(const struct sock *sk)
 	pt_sock_note(&s, sk, PT_TCP_LISTEN, bpf_ktime_get_ns());
 }
 
-SEC("tp_btf/inet_sock_set_state")
-int BPF_PROG(pt_sock_state, const struct sock *sk, int from, int to)
+/* The first program below runs on this CPU. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} pt_sock_busy SEC(".maps");
+
+static __always_inline int changed(const struct sock *sk, int from, int to)
 {
 	__u64 key = (__u64)sk, now;
 	struct pt_sock *s;
 
-	if (!pt_is_armed())
-		return 0;
 	if (to == PT_TCP_SYN_SENT) {
 		connecting(sk);
+		return 0;
+	}
+	if (to == PT_TCP_SYN_RECV) {
+		born(sk);
 		return 0;
 	}
 	if (to == PT_TCP_LISTEN) {
@@ -75,6 +95,40 @@ int BPF_PROG(pt_sock_state, const struct sock *sk, int from, int to)
 	pt_sock_note(s, sk, (__u32)to, now);
 	if (to == PT_TCP_CLOSE)
 		bpf_map_delete_elem(&pt_socks, &key);
+	return 0;
+}
+
+/*
+ * The kernel skips a program that an interrupt runs again on the same CPU while
+ * it is running there. TCP's timers end whole crowds of connections in one such
+ * interrupt, so a second program takes what the first had to skip.
+ */
+SEC("tp_btf/inet_sock_set_state")
+int BPF_PROG(pt_sock_state, const struct sock *sk, int from, int to)
+{
+	__u32 zero = 0, *busy;
+
+	if (!pt_is_armed())
+		return 0;
+	busy = bpf_map_lookup_elem(&pt_sock_busy, &zero);
+	if (!busy)
+		return 0;
+	*(volatile __u32 *)busy = 1;
+	changed(sk, from, to);
+	*(volatile __u32 *)busy = 0;
+	return 0;
+}
+
+SEC("tp_btf/inet_sock_set_state")
+int BPF_PROG(pt_sock_nested, const struct sock *sk, int from, int to)
+{
+	__u32 zero = 0, *busy;
+
+	if (!pt_is_armed())
+		return 0;
+	busy = bpf_map_lookup_elem(&pt_sock_busy, &zero);
+	if (busy && *(volatile __u32 *)busy)
+		changed(sk, from, to);
 	return 0;
 }
 

@@ -19,6 +19,7 @@
 #define PT_IPPROTO_TCP 6
 #define PT_TCP_ESTABLISHED 1
 #define PT_TCP_SYN_SENT 2
+#define PT_TCP_SYN_RECV 3
 #define PT_TCP_CLOSE 7
 #define PT_TCP_LISTEN 10
 #define PT_SOCK_DONE 0x2 /* skc_flags: the other end's FIN has come */

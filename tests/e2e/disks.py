@@ -217,6 +217,28 @@ def depth_truth(rows):
     return total / len(rows)
 
 
+def blind():
+    """Some sandboxes' kernels run no BPF program while a thread of their first
+    process is the current task, interrupts that hit it included: such threads are
+    switched, but never seen to be."""
+    def switches():
+        total = 0
+        for tid in os.listdir("/proc/1/task"):
+            with open("/proc/1/task/%s/status" % tid, encoding="utf-8") as f:
+                total += sum(int(line.split()[1]) for line in f if "ctxt_switches" in line)
+        return total
+    before = switches()
+    out = subprocess.run([os.path.join(BUILD, "tests/e2e/dump_records"), "1", "3", "light"],
+                         stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,
+                         errors="replace", check=False).stdout
+    did = switches() - before
+    # bit 0: still open, told by the walk over all tasks
+    seen = sum(1 for line in out.splitlines() if line.startswith("OFF ") and " tgid=1 " in line
+               and not int(line.split(" flags=")[1].split()[0]) & 1)
+    print("# the first process: %d switches, %d seen" % (did, seen), flush=True)
+    return did >= 10 and seen < did // 10
+
+
 def latency(tmp, where, disk, name, threads, size, enter):
     log = os.path.join(tmp, "log.%d" % time.monotonic_ns())
     report, before, after = traced(tmp, READER,
@@ -231,8 +253,12 @@ def latency(tmp, where, disk, name, threads, size, enter):
     bytes_ = sum(n for _, _, n in rows)
     ms = [(b - a) / 1e6 for a, b, _ in rows]
     # a read can be cut where the file's extents end, and metadata is read too
-    # Known defect (docs/disks.md): one or two requests of each thread can be missing.
-    few = 2 * threads
+    few = 0
+    if d["reads"] < len(rows) and blind():
+        # such requests are counted when their place is taken again: not the last ones
+        few = 4 * threads
+        print("# this kernel runs no BPF program in some task's time: %d requests are missing, "
+              "%d may be" % (len(rows) - d["reads"], few), flush=True)
     ok(name + ": bytes are the job's", bytes_ - few * size <= d["read_bytes"] <= 1.02 * bytes_ + 64 * 4096,
        (bytes_, d["read_bytes"]))
     ok(name + ": as many requests", len(rows) - few <= d["reads"] <= 1.1 * len(rows) + 64,
@@ -257,7 +283,7 @@ def latency(tmp, where, disk, name, threads, size, enter):
     depth = depth_truth(rows)
     ok(name + ": queue depth", 0.6 * depth <= d["queue_depth"]["mean"] <= 1.1 * depth + 0.1,
        (d["queue_depth"], depth))
-    ok(name + ": no deeper than the job goes", d["queue_depth"]["max"] <= threads + 4,
+    ok(name + ": no deeper than the job goes", d["queue_depth"]["max"] <= threads + 4 + 2 * few,
        d["queue_depth"])
 
 

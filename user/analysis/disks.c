@@ -61,14 +61,16 @@ static double quantile(const uint64_t *hist, double share, double max_ns)
 
 static void latency(const struct ops *a, const struct ops *b, struct pt_dist *d)
 {
-	uint64_t hist[PT_BLOCK_SLOTS], n = a->count + b->count;
+	uint64_t hist[PT_BLOCK_SLOTS], n = 0;
 	double max = (double)pt_max64(a->max_ns, b->max_ns);
 	size_t i;
 
+	for (i = 0; i < PT_BLOCK_SLOTS; i++) {
+		hist[i] = a->hist[i] + b->hist[i];
+		n += hist[i]; /* fewer than requests where ends were not seen */
+	}
 	if (!n)
 		return;
-	for (i = 0; i < PT_BLOCK_SLOTS; i++)
-		hist[i] = a->hist[i] + b->hist[i];
 	d->n = n;
 	d->mean = (double)(a->lat_ns + b->lat_ns) / (double)n / NS_PER_MS;
 	d->std = d->min = NAN; /* the sums do not hold them */

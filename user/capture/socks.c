@@ -19,6 +19,9 @@ void pt_socks_choose(struct pt_capture *c, const struct pt_capture_opts *o,
 	bpf_program__set_autoload(s->progs.pt_sock_state,
 				  on && c->feat.sock_state &&
 					  o->mode != PT_MODE_LIGHT);
+	bpf_program__set_autoload(s->progs.pt_sock_nested,
+				  on && c->feat.sock_state &&
+					  o->mode != PT_MODE_LIGHT);
 	bpf_program__set_autoload(s->progs.pt_iter_socks,
 				  on && c->feat.sock_iter);
 }
@@ -36,6 +39,9 @@ void pt_socks_attach(struct pt_capture *c)
 	if (bpf_program__fd(s->progs.pt_sock_state) >= 0)
 		s->links.pt_sock_state =
 			bpf_program__attach(s->progs.pt_sock_state);
+	if (bpf_program__fd(s->progs.pt_sock_nested) >= 0)
+		s->links.pt_sock_nested =
+			bpf_program__attach(s->progs.pt_sock_nested);
 	if (bpf_program__fd(s->progs.pt_iter_socks) >= 0)
 		s->links.pt_iter_socks =
 			bpf_program__attach(s->progs.pt_iter_socks);
