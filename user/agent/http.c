@@ -59,13 +59,15 @@ struct pt_http_client *pt_http_client_of(struct MHD_Connection *c)
 static enum MHD_Result may_come(void *cls, const struct sockaddr *sa, socklen_t len)
 {
 	struct pt_http *h = cls;
+	unsigned doomed = h->clients.doomed;
 	uint64_t who[2];
+	bool room;
 
 	pt_http_who(sa, len, who);
-	if (pt_http_clients_room(&h->clients, who))
-		return MHD_YES;
-	atomic_fetch_add(&h->refused, 1);
-	return MHD_NO;
+	room = pt_http_clients_room(&h->clients, who);
+	if (!room || h->clients.doomed > doomed)
+		atomic_fetch_add(&h->refused, 1); /* this one, or another for it */
+	return room ? MHD_YES : MHD_NO;
 }
 
 static void comes_or_goes(void *cls, struct MHD_Connection *c, void **context,
