@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Which command is meant. */
+#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -35,6 +36,9 @@ int pt_cmd_main(int argc, char **argv)
 	if (argc == 2 && !strcmp(argv[1], PT_NVML_COMMAND))
 		return pt_nvml_child(STDIN_FILENO, STDOUT_FILENO);
 	pt_log_init(PT_NORMAL, pt_locale_is_utf8());
+	/* a file that reached RLIMIT_FSIZE is an error to tell (EFBIG), not an
+	 * end without a diagnosis */
+	signal(SIGXFSZ, SIG_IGN);
 	if (argc == 1) {
 		run = pt_cmd_list;
 	} else if (argv[1][0] != '-') {

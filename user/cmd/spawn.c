@@ -44,6 +44,7 @@ static int child(char *const argv[], const struct pt_spawn_opts *o, int go,
 	if (ret != 1)
 		return 0; /* the tracer gave up */
 	signal(SIGPIPE, SIG_DFL);
+	signal(SIGXFSZ, SIG_DFL);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	execvp(argv[0], argv);
