@@ -193,7 +193,7 @@ def odd_by(tmp, name, args):
             started(job)
             compare(name, [job.pid], tmp, args, None, lambda r: name != "odd" or all((
                 r["peers"], r["writes"], any(f["reads"] or 0 for f in r["files"]),
-                any(f["path"].endswith("/big") and f["bytes"] for f in r["files"]),
+                any(f["path"].endswith("/big") and f["faults"] for f in r["files"]),
                 any(o["kind"] == "nvtx" for o in r["operations"]))))
     finally:
         store.close()
