@@ -26,8 +26,8 @@ static size_t late(struct pt_fleet_member *m, const double *step_s, size_t n)
 
 	assert_true(n <= MAX);
 	for (i = 0; i < n; i++)
-		m[i] = (struct pt_fleet_member){ .group = "g", .step_s = step_s[i],
-						 .data_s = NAN, .index = i };
+		m[i] = (struct pt_fleet_member){ .group = "g", .own_s = step_s[i],
+						 .data_s = NAN, .length_s = NAN, .index = i };
 	pt_fleet_judge(m, n, scratch, &groups, &small);
 	for (i = 0; i < n; i++)
 		count += m[i].straggles;
@@ -74,9 +74,10 @@ static void groups_and_reasons(void **state)
 	for (i = 0; i < 12; i++)
 		m[n++] = (struct pt_fleet_member){
 			.group = i % 3 == 0 ? "a" : i % 3 == 1 ? "b" : "c",
-			.step_s = i == 4 ? 5 : i == 8 ? 30 : i % 3 == 2 ? 10 : 1,
-			.data_s = i == 4 ? 4.2 : 0.2, .index = i };
-	m[n++] = (struct pt_fleet_member){ .group = "alone", .step_s = 99, .index = 12 };
+			.own_s = i == 4 ? 5 : i == 8 ? 30 : i % 3 == 2 ? 10 : 1,
+			.data_s = i == 4 ? 4.2 : 0.2, .length_s = NAN,
+			.index = i };
+	m[n++] = (struct pt_fleet_member){ .group = "alone", .own_s = 99, .length_s = NAN, .index = 12 };
 	pt_fleet_judge(m, n, scratch, &groups, &small);
 	assert_int_equal(groups, 3);
 	assert_int_equal(small, 0); /* alone, there is nothing to compare */
@@ -84,6 +85,26 @@ static void groups_and_reasons(void **state)
 		assert_int_equal(m[i].straggles, m[i].index == 4 || m[i].index == 8);
 		if (m[i].straggles)
 			assert_int_equal(m[i].by_data, m[i].index == 4);
+	}
+}
+
+/* Host work that is three times another's is nothing in a long step. */
+static void a_tenth_of_the_step(void **state)
+{
+	struct pt_fleet_member m[4];
+	double scratch[4], length;
+	size_t i, late = 0;
+
+	(void)state;
+	for (length = 1; length <= 10; length += 9) {
+		for (i = 0; i < 4; i++)
+			m[i] = (struct pt_fleet_member){
+				.group = "g", .own_s = i ? 0.1 : 0.3, .data_s = NAN,
+				.length_s = length, .index = i };
+		pt_fleet_judge(m, 4, scratch, &groups, &small);
+		for (i = 0, late = 0; i < 4; i++)
+			late += m[i].straggles;
+		assert_int_equal(late, length < 2);
 	}
 }
 
@@ -185,6 +206,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(one_is_late),
 		cmocka_unit_test(groups_and_reasons),
+		cmocka_unit_test(a_tenth_of_the_step),
 		cmocka_unit_test(noise),
 		cmocka_unit_test(answers),
 		cmocka_unit_test(urls),

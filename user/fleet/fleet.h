@@ -38,7 +38,7 @@ struct pt_fleet_job {
 struct pt_fleet_straggler {
 	json_t *labels; /* instance, job_id, group, rank */
 	bool by_data;	/* most of it is waiting for data, else other host work */
-	double step_s;	/* host work and data wait of a step, s */
+	double own_s;	/* host work and data wait of a step, s */
 	double median_s, mad_s; /* of all in the group */
 	size_t members;
 };
@@ -84,7 +84,9 @@ void pt_fleet_whose(const json_t *labels, char *out, size_t n);
 /* A member of a group, for the comparison. */
 struct pt_fleet_member {
 	const char *group;
-	double step_s, data_s; /* of a step; data_s NAN: not known */
+	double own_s;	 /* host work and data wait of a step */
+	double data_s;	 /* ... data wait; NAN: not known */
+	double length_s; /* of the whole step; NAN: not known */
 	double median_s, mad_s, median_data_s; /* out: of its group */
 	size_t members; /* out */
 	bool straggles, by_data; /* out */
@@ -93,7 +95,7 @@ struct pt_fleet_member {
 #define PT_FLEET_PEERS 3 /* members that a median needs to tell who is late */
 /*
  * Sorts by group and judges each member by its group's median: late by more than
- * a tenth of it, and by more than four times what members usually differ (the
+ * a tenth of the median step (of its own part, where that is not known), and by more than four times what members usually differ (the
  * median absolute deviation, scaled to a normal distribution's sigma). Durations
  * are compared, never times, so clocks need not agree. Counts groups, and those
  * of two or more members that are too few. Pure.

@@ -75,7 +75,7 @@ static json_t *straggler(struct pt_jb *b, const struct pt_fleet_straggler *s)
 	label(b, o, "group", s->labels, "group");
 	label(b, o, "rank", s->labels, "rank");
 	pt_j_put(b, o, "reason", pt_j_name(s->by_data ? "data_wait" : "host"));
-	pt_j_put(b, o, "step_seconds", pt_j_num(s->step_s, PT_J_STD));
+	pt_j_put(b, o, "own_seconds", pt_j_num(s->own_s, PT_J_STD));
 	pt_j_put(b, o, "median_seconds", pt_j_num(s->median_s, PT_J_STD));
 	pt_j_put(b, o, "median_absolute_deviation", pt_j_num(s->mad_s, PT_J_STD));
 	pt_j_put(b, o, "members", pt_j_int((int64_t)s->members));

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,41 +33,39 @@ static double median(double *v, size_t n)
 	return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
 }
 
-static double median_step(const struct pt_fleet_member *m, size_t n, double *v)
-{
-	size_t i;
-
-	for (i = 0; i < n; i++)
-		v[i] = m[i].step_s;
-	return median(v, n);
-}
-
-static double median_data(const struct pt_fleet_member *m, size_t n, double *v)
+/* Of one figure of the members, where it is known; `at`: its place. */
+static double median_of(const struct pt_fleet_member *m, size_t n, size_t at, double *v)
 {
 	size_t i, k = 0;
 
-	for (i = 0; i < n; i++)
-		if (!isnan(m[i].data_s))
-			v[k++] = m[i].data_s;
+	for (i = 0; i < n; i++) {
+		double x = *(const double *)(const void *)((const char *)&m[i] + at);
+
+		if (!isnan(x))
+			v[k++] = x;
+	}
 	return median(v, k);
 }
+#define MEDIAN(what) median_of(m, n, offsetof(struct pt_fleet_member, what), v)
 
 static void judge_group(struct pt_fleet_member *m, size_t n, double *v)
 {
-	double step = median_step(m, n, v), data = median_data(m, n, v), mad, limit;
+	double own = MEDIAN(own_s), data = MEDIAN(data_s), step = MEDIAN(length_s);
+	double mad, limit;
 	size_t i;
 
 	for (i = 0; i < n; i++)
-		v[i] = fabs(m[i].step_s - step);
+		v[i] = fabs(m[i].own_s - own);
 	mad = median(v, n);
-	limit = step + fmax(LATE_SHARE * step, LATE_SIGMAS * SIGMA_OF_MAD * mad);
+	limit = own + fmax(LATE_SHARE * (isnan(step) ? own : step),
+			   LATE_SIGMAS * SIGMA_OF_MAD * mad);
 	for (i = 0; i < n; i++) {
-		m[i].median_s = step;
+		m[i].median_s = own;
 		m[i].mad_s = mad;
 		m[i].median_data_s = data;
 		m[i].members = n;
-		m[i].straggles = n >= PT_FLEET_PEERS && m[i].step_s > limit;
-		m[i].by_data = m[i].data_s - data >= (m[i].step_s - step) / 2;
+		m[i].straggles = n >= PT_FLEET_PEERS && m[i].own_s > limit;
+		m[i].by_data = m[i].data_s - data >= (m[i].own_s - own) / 2;
 	}
 }
 

@@ -11,26 +11,27 @@
 #define STRAGGLERS 50
 #define MEMBERS 2000 /* of groups with one, asked for more */
 
-/* Seconds of each step in some phases of it, of the jobs of `only` that have a
- * group. */
-static int per_step(struct pt_fleet_asking *k, const char *phases, const char *only,
-		    json_t **rows)
+/* Seconds of a counter for each step, of the jobs of `only` that have a group. */
+static int per_step(struct pt_fleet_asking *k, const char *counter, const char *phases,
+		    const char *only, json_t **rows)
 {
 	long w = lround(k->a->window_s);
 
 	return pt_fleet_query(k, rows,
-		     "sum " PT_FLEET_BY "(increase(pipetrace_step_phase_seconds_total{"
-		     "phase=~\"%s\"%s}[%lds])) / (sum " PT_FLEET_BY "(increase("
-		     "pipetrace_steps_total{%s}[%lds])) > 0) * on (instance, job_id) "
-		     "group_left (group, rank) max by (instance, job_id, group, rank) ("
-		     "last_over_time(pipetrace_job_info{group!=\"\"%s}[%lds]))",
-		     phases, only, w, *only ? only + 1 : "", w, only, w);
+		     "sum " PT_FLEET_BY "(increase(%s{job_id!=\"\"%s%s}[%lds])) / (sum "
+		     PT_FLEET_BY "(increase(pipetrace_steps_total{%s}[%lds])) > 0) * on "
+		     "(instance, job_id) group_left (group, rank) max by (instance, "
+		     "job_id, group, rank) (last_over_time(pipetrace_job_info{"
+		     "group!=\"\"%s}[%lds]))",
+		     counter, phases, only, w, *only ? only + 1 : "", w, only, w);
 }
+#define PHASES "pipetrace_step_phase_seconds_total"
+#define LENGTH "pipetrace_covered_seconds_total"
 
 static int worse(const void *a, const void *b)
 {
 	const struct pt_fleet_straggler *x = a, *y = b;
-	double p = x->step_s / x->median_s, q = y->step_s / y->median_s;
+	double p = x->own_s / x->median_s, q = y->own_s / y->median_s;
 
 	return (p < q) - (p > q);
 }
@@ -55,7 +56,7 @@ static int keep_stragglers(struct pt_fleet *f, const struct pt_fleet_member *m,
 		*s = (struct pt_fleet_straggler){
 			.labels = json_incref(json_object_get(
 				json_array_get(rows, m[i].index), "metric")),
-			.by_data = m[i].by_data, .step_s = m[i].step_s,
+			.by_data = m[i].by_data, .own_s = m[i].own_s,
 			.median_s = m[i].median_s, .mad_s = m[i].mad_s,
 			.members = m[i].members };
 		f->n_stragglers++;
@@ -100,43 +101,65 @@ static double look_up(const json_t *index, const json_t *l)
 	return x;
 }
 
-/* What members of groups with a straggler wait for data: asked for them alone. */
-static int add_data(struct pt_fleet_asking *k, struct pt_fleet_member *m, size_t n,
-		    const json_t *steps)
+/* The labels of all members of groups with a straggler; they lie together. */
+static json_t *suspects(const struct pt_fleet_member *m, size_t n, const json_t *steps)
 {
-	json_t *labels = json_array(), *data = NULL, *index = NULL;
-	const char *group = NULL;
-	char *only = NULL;
+	json_t *labels = json_array();
 	size_t i, j, end;
-	int ret = -ENOMEM;
 
-	/* they lie together, by group */
-	for (i = 0; labels && i < n && json_array_size(labels) < MEMBERS; i = end) {
+	for (i = 0; labels && i < n; i = end) {
 		bool any = false;
 
-		group = m[i].group;
-		for (end = i; end < n && !strcmp(m[end].group, group); end++)
+		for (end = i; end < n && !strcmp(m[end].group, m[i].group); end++)
 			any = any || m[end].straggles;
-		for (j = i; any && j < end; j++)
-			if (json_array_append(labels, json_object_get(
+		for (j = i; any && labels && j < end; j++) {
+			if (!json_array_append(labels, json_object_get(
 				    json_array_get(steps, m[j].index), "metric")))
-				goto out;
+				continue;
+			json_decref(labels);
+			labels = NULL;
+		}
 	}
-	if (!labels)
+	return labels;
+}
+
+/* How long their steps are and how long they wait for data: asked for them alone. */
+static int look_closer(struct pt_fleet_asking *k, struct pt_fleet_member *m, size_t n,
+		       const json_t *steps)
+{
+	json_t *labels = suspects(m, n, steps), *data = NULL, *length = NULL;
+	json_t *by_data = NULL, *by_length = NULL;
+	char *only = NULL;
+	int ret = labels ? 0 : -ENOMEM;
+	size_t i;
+
+	if (ret || !json_array_size(labels))
 		goto out;
-	ret = 0;
-	if (!json_array_size(labels))
-		goto out;
-	ret = pt_fleet_select(labels, &only);
+	/* of so many, all are asked for */
+	if (json_array_size(labels) > MEMBERS)
+		only = strdup("");
+	else
+		ret = pt_fleet_select(labels, &only);
+	if (!only)
+		ret = -ENOMEM;
 	if (!ret)
-		ret = per_step(k, "data_wait", only, &data);
-	index = ret ? NULL : index_of(data);
-	for (i = 0; index && i < n; i++)
-		m[i].data_s = look_up(index, json_object_get(
-					      json_array_get(steps, m[i].index), "metric"));
+		ret = per_step(k, PHASES, ",phase=\"data_wait\"", only, &data);
+	if (!ret)
+		ret = per_step(k, LENGTH, "", only, &length);
+	by_data = ret ? NULL : index_of(data);
+	by_length = ret ? NULL : index_of(length);
+	for (i = 0; by_data && by_length && i < n; i++) {
+		const json_t *l = json_object_get(json_array_get(steps, m[i].index),
+						  "metric");
+
+		m[i].data_s = look_up(by_data, l);
+		m[i].length_s = look_up(by_length, l);
+	}
 out:
-	json_decref(index);
+	json_decref(by_data);
+	json_decref(by_length);
 	json_decref(data);
+	json_decref(length);
 	json_decref(labels);
 	free(only);
 	return ret;
@@ -149,7 +172,7 @@ int pt_fleet_stragglers(struct pt_fleet_asking *k)
 	double *scratch = NULL;
 	json_t *steps = NULL;
 	const json_t *row;
-	int ret = per_step(k, "data_wait|host", "", &steps);
+	int ret = per_step(k, PHASES, ",phase=~\"data_wait|host\"", "", &steps);
 
 	if (ret)
 		goto out;
@@ -161,15 +184,15 @@ int pt_fleet_stragglers(struct pt_fleet_asking *k)
 		goto out;
 	json_array_foreach(steps, i, row) {
 		m[i].group = pt_fleet_label(json_object_get(row, "metric"), "group");
-		m[i].step_s = pt_fleet_value(row);
-		m[i].data_s = NAN;
+		m[i].own_s = pt_fleet_value(row);
+		m[i].data_s = m[i].length_s = NAN;
 		m[i].index = i;
 	}
 	pt_fleet_judge(m, n, scratch, &groups, &small);
-	ret = add_data(k, m, n, steps);
+	ret = look_closer(k, m, n, steps);
 	if (ret)
 		goto out;
-	pt_fleet_judge(m, n, scratch, &groups, &small); /* and why */
+	pt_fleet_judge(m, n, scratch, &groups, &small); /* by a tenth of a step, and why */
 	k->f->groups = (double)groups;
 	k->f->small_groups = (double)small;
 	ret = keep_stragglers(k->f, m, n, steps);

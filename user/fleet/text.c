@@ -133,7 +133,7 @@ static void stragglers(struct pt_tx *t, const struct pt_fleet *f)
 			    pt_tx_esc(t, pt_fleet_label(s->labels, "instance"), 40),
 			    pt_tx_esc(t, pt_fleet_label(s->labels, "group"), 40));
 		pt_line_add(&l, "%s of host work and data wait in a step, %s in the "
-			    "median of %zu; %s", pt_tx_sec(t, s->step_s),
+			    "median of %zu; %s", pt_tx_sec(t, s->own_s),
 			    pt_tx_sec(t, s->median_s), s->members,
 			    s->by_data ? "it waits for data" : "its host is slow");
 		pt_tx_wrap(t, 5, l.s);
