@@ -38,6 +38,7 @@ struct pt_agent {
 	struct pt_evidence kept;
 	bool keeps;	  /* evidence is configured, and its folder is open */
 	bool disk_is_full; /* told */
+	bool is_late;	   /* told: there are more jobs than can be sampled */
 	struct pt_child page;
 	char page_id[PT_EVIDENCE_ID];
 	char pages[PT_PAGES][PT_EVIDENCE_ID];

@@ -70,7 +70,7 @@ void pt_config_default(struct pt_config *c)
 	c->discover_s = 10;
 	c->expire_s = 300;
 	c->gpu_jobs = true;
-	c->at_once = 1;
+	c->at_once = 2;
 	c->max_jobs = 256;
 	c->mode = PT_MODE_STANDARD;
 	c->cpu = 0.05;

@@ -10,7 +10,6 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "agent/agent.h"
@@ -130,9 +129,6 @@ static int start(struct pt_agent *a, struct pt_err *err)
 				  strerror(-ret));
 	if (*a->c.node)
 		snprintf(a->jobs.host, sizeof(a->jobs.host), "%s", a->c.node);
-	if (a->c.evidence && mkdir(a->c.state, 0700) && errno != EEXIST)
-		return pt_err_set(err, -errno, "cannot make the folder %s: %s",
-				  a->c.state, strerror(errno));
 	ret = pt_agent_keep_open(a, err);
 	if (ret)
 		return ret;

@@ -33,6 +33,7 @@ struct pt_ajob {
 	double due;   /* s of the realtime clock: its next sample */
 	double sample_s; /* shorter than configured, where memory is short */
 	unsigned left_out; /* samples that were left out since, for memory */
+	bool failing; /* its last sample failed, which was told */
 	bool waits;   /* due, and no place was free yet */
 	struct pt_ajob *next;
 };

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/wait.h>
 
@@ -35,6 +36,9 @@ int pt_agent_keep_open(struct pt_agent *a, struct pt_err *err)
 	}
 	if (!a->c.evidence || a->keeps)
 		return 0;
+	if (!*a->c.evidence_dir && mkdir(a->c.state, 0700) && errno != EEXIST)
+		return pt_err_set(err, -errno, "cannot make the folder %s: %s",
+				  a->c.state, strerror(errno));
 	ret = pt_evidence_open(&e, path, err);
 	if (ret)
 		return ret;

@@ -146,6 +146,20 @@ static bool together(const struct pt_agent *a, const struct pt_ajob *j)
 	return false;
 }
 
+/* With too many jobs for the places there are, each is sampled less often than the
+ * metrics say; their coverage tells how much. */
+static void watch_delay(struct pt_agent *a, const struct pt_ajob *j, double now)
+{
+	double late = now - j->due, interval = pt_agent_interval(a);
+
+	if (late > interval && !a->is_late)
+		pt_say(PT_SAY_WARNING, "job %s waited %.0f s for its sample: %zu jobs "
+		       "at %u a time are more than fit into %.0f s (at-once, "
+		       "interval)", j->id, late, a->jobs.n_live, a->c.at_once,
+		       interval);
+	a->is_late = late > interval || (a->is_late && late > interval / 2);
+}
+
 static void start_due(struct pt_agent *a)
 {
 	double now = pt_agent_realtime();
@@ -162,6 +176,7 @@ static void start_due(struct pt_agent *a)
 		if (!s || (pt_agent_running(a) >= a->c.at_once &&
 			   !together(a, j)))
 			return;
+		watch_delay(a, j, now);
 		start(a, s, j);
 	}
 }
@@ -188,6 +203,9 @@ static void failed(struct pt_ajob *j, const struct pt_child_result *r,
 	if (j->pidfd < 0 || poll(&p, 1, 0))
 		return; /* the job's end is no failure */
 	pt_tally_failed(&j->tally);
+	if (j->failing) /* told, and counted */
+		return;
+	j->failing = true;
 	if (WIFSIGNALED(r->status))
 		pt_say(PT_SAY_WARNING, "a sample of job %s (process %d) was ended by "
 		       "signal %d", j->id, j->root, WTERMSIG(r->status));
@@ -221,6 +239,7 @@ static void take(struct pt_agent *a, struct pt_slot *s, const json_t *report,
 		failed(j, r, why);
 		goto out;
 	}
+	j->failing = false;
 	name_mounts(j, report, new);
 	*was = j->tally.last;
 	pt_tally_add(&j->tally, new, j->seen, now,
