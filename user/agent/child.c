@@ -55,6 +55,10 @@ static int become(char *const argv[], const struct pt_child *c,
 	if (null < 0 || dup2(null, STDIN_FILENO) < 0 ||
 	    dup2(c->out, STDOUT_FILENO) < 0 || dup2(c->err, STDERR_FILENO) < 0)
 		return 126;
+	/* libcurl's sockets are not closed by exec by themselves; where this kernel
+	 * cannot do it, the child has a few descriptors that it does not use */
+	if (close_range(STDERR_FILENO + 1, ~0u, CLOSE_RANGE_CLOEXEC))
+		errno = 0;
 	/* both only make it yield to the job: without them it goes on */
 	if (setpriority(PRIO_PROCESS, 0, NICENESS) ||
 	    sched_setscheduler(0, SCHED_BATCH, &batch))
