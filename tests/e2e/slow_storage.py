@@ -59,9 +59,10 @@ class Throttle:
     name = "blkio"
     prefix = "pipetrace-test-"
 
-    def __init__(self, data, kib_per_s):
+    def __init__(self, data, kib_per_s, requests=0):
+        """requests: so many a second, and as many bytes as they have."""
         self.data = data
-        self.rate = kib_per_s * 1024
+        self.rate, self.requests = kib_per_s * 1024, requests
         self.disk = disk_of(data)
         leaf = self.prefix + str(os.getpid())
         if os.path.exists("/sys/fs/cgroup/blkio/blkio.throttle.read_bps_device"):
@@ -127,7 +128,13 @@ class Throttle:
         write(self.group + "/cgroup.procs", "0")
 
     def throttle(self):
-        self.limit(self.rate)
+        if not self.requests:
+            self.limit(self.rate)
+        elif self.version == 1:
+            write(self.group + "/blkio.throttle.read_iops_device",
+                  "%s %d" % (self.disk, self.requests))
+        else:
+            write(self.group + "/io.max", "%s riops=%d" % (self.disk, self.requests))
 
     def stop(self):
         for _ in range(50):  # members may still be on their way out
@@ -286,15 +293,16 @@ class MemoryLimit:
                 time.sleep(0.1)
 
 
-def open_storage(way, data, kib_per_s, slowfs, latency_us=0, slow=None):
+def open_storage(way, data, kib_per_s, slowfs, latency_us=0, slow=None, requests=0):
     """A started slow storage; way: "blkio", "fuse" or "auto" (the first that
-    works); slow: one file's (name, us more a read), which FUSE alone can do. Raises
+    works); slow: one file's (name, us more a read), which FUSE alone can do; requests:
+    so many a second and no limit of bytes, which a throttle can do. Raises
     Unavailable, saying why."""
     reasons = []
     for name in ("blkio", "fuse") if way == "auto" else (way,):
         try:
             if name == "blkio":
-                storage = Throttle(data, kib_per_s)
+                storage = Throttle(data, kib_per_s, requests)
             else:
                 storage = SlowFs(data, kib_per_s, slowfs, latency_us, slow)
             storage.start()

@@ -12,7 +12,7 @@ import collections
 Scenario = collections.namedtuple(
     "Scenario", "name aim draw about program slow_disk rate hogs net_ms ask_ms "
     "env stop quota also roots checks latency_us room_mb kinds pattern "
-    "net_rate slow_us file")
+    "net_rate slow_us file requests")
 ALL = frozenset("root wait steps guilty causes severity busy".split())
 
 
@@ -20,7 +20,8 @@ def scenario(name, aim, about, draw, program="job.py", slow_disk=None,
              rate=(20, 32), hogs=0, net_ms=None, ask_ms=None, env=None,
              stop=None, quota=False, also=(), roots=None, without="",
              latency_us=(0, 0), room_mb=None, kinds=(), pattern=None,
-             net_rate=None, slow_us=None, file=None):
+             net_rate=None, slow_us=None, file=None,
+             requests=None):
     """draw(u, i) gives the arguments: u(a, b) is a real, i(a, b) an integer.
     rate: MiB/s of the slow disk; net_ms: delay of the data server, net_rate:
     its bytes a second on each connection; ask_ms:
@@ -32,11 +33,12 @@ def scenario(name, aim, about, draw, program="job.py", slow_disk=None,
     pages of files so much; kinds: of io_bound or slow_file, by what the
     runner made slow (None: it may say that it cannot tell); slow_us: more for
     each read of `file`, of the slow file system; file: that the verdict names;
+    requests: a second, of the throttled disk, instead of bytes;
     pattern: in which order the job says that it reads its one large file."""
     return Scenario(name, aim, draw, about, program, slow_disk, rate, hogs,
                     net_ms, ask_ms, env or {}, stop, quota, tuple(also), roots,
                     ALL - frozenset(without.split()), latency_us, room_mb,
-                    tuple(kinds), pattern, net_rate, slow_us, file)
+                    tuple(kinds), pattern, net_rate, slow_us, file, requests)
 
 
 def plain(text):
@@ -110,6 +112,19 @@ TORCH = [
              "160:640 --cpu-ms %.1f" % u(0.5, 1.5),
              slow_disk="fuse", rate=(800, 1000), latency_us=(12000, 16000),
              kinds=("latency",)),
+    scenario("throttled", "io_bound", "a disk of few bytes a second",
+             lambda u, i: "--workers %d --cache dropped --files 200 --vary-kb "
+             "64:512 --cpu-ms %.1f" % (i(2, 4), u(0.1, 0.5)),
+             # a second's reads may vary too little within six
+             slow_disk="blkio", kinds=("bandwidth", None)),
+    scenario("throttled_count", "io_bound", "a disk of few requests a second",
+             lambda u, i: "--workers %d --cache dropped --files 200 --vary-kb "
+             "64:512 --cpu-ms %.1f" % (i(2, 4), u(0.1, 0.5)),
+             slow_disk="blkio", requests=(40, 60), kinds=("latency", None)),
+    scenario("slow_link", "io_bound", "a file system of few bytes a second",
+             lambda u, i: "--workers %d --cache dropped --files 200 --vary-kb "
+             "64:512 --cpu-ms %.1f" % (i(2, 4), u(0.1, 0.5)),
+             slow_disk="fuse", latency_us=(200, 600), kinds=("bandwidth",)),
     scenario("small_cache", "io_bound", "less memory than is read",
              lambda u, i: "--workers 2 --access random --record-kb 256 "
              "--pack-mb 384 --warm-pack --cpu-ms %.1f" % u(0.1, 0.5),

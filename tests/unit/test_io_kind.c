@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "analysis/io_kind.h"
+#include "analysis/io_units.h"
 #include "model/model.h"
 #include "stream.h"
 
@@ -24,6 +25,7 @@
 struct device {
 	double bytes_per_ms; /* shared by all who wait; 0: as fast as you like */
 	double latency_ms;   /* of each, by itself */
+	bool in_turn;	     /* serves one after the other, as they came */
 };
 
 struct load {
@@ -95,6 +97,18 @@ static void note(struct world *w, unsigned i, double now)
 	c->door = PT_DOOR_FEXIT;
 }
 
+static bool first_of(const struct world *w, unsigned i)
+{
+	unsigned k;
+
+	for (k = 0; k < READERS; k++)
+		if (w->r[k].begin >= 0 && k != i &&
+		    (w->r[k].begin < w->r[i].begin ||
+		     (w->r[k].begin == w->r[i].begin && k < i)))
+			return false;
+	return true;
+}
+
 /* In steps of 20 us. */
 static void simulate(struct world *w, const struct device *d,
 		     const struct load *l)
@@ -119,10 +133,13 @@ static void simulate(struct world *w, const struct device *d,
 					r->begin = now;
 				continue;
 			}
+			if (d->in_turn && !first_of(w, i))
+				continue;
 			if (r->left_ms > 0)
 				r->left_ms -= dt;
 			else if (r->left_bytes > 0)
-				r->left_bytes -= d->bytes_per_ms * dt / waiting;
+				r->left_bytes -= d->bytes_per_ms * dt /
+						 (d->in_turn ? 1 : waiting);
 			if (r->left_ms > 0 || r->left_bytes > 0)
 				continue;
 			note(w, i, now);
@@ -193,8 +210,11 @@ static void expect(const struct device *d, const struct load *l,
 	}
 }
 
-static const struct device narrow = { 20 * KB, 0.1 }; /* 20 MiB/s */
-static const struct device far = { 0, 9 };
+static const struct device narrow = { 20 * KB, 0.1, false }; /* 20 MiB/s */
+static const struct device far = { 0, 9, false };
+/* ... that serve one after the other */
+static const struct device queue = { 20 * KB, 0.1, true };
+static const struct device arm = { 0, 7, true };
 
 static void bandwidth(void **state)
 {
@@ -203,7 +223,7 @@ static void bandwidth(void **state)
 	/* of one size: who shares it tells, of long reads */
 	expect(&narrow, &(struct load){ 256 * KB, 256 * KB, 80, false }, PT_IO_BANDWIDTH);
 	/* small files of many sizes: it is the bytes all the same */
-	expect(&(struct device){ 2 * KB, 0.1 },
+	expect(&(struct device){ 2 * KB, 0.1, false },
 	       &(struct load){ 4 * KB, 90 * KB, 80, false }, PT_IO_BANDWIDTH);
 }
 
@@ -235,7 +255,66 @@ static void cannot_tell(void **state)
 	struct load l = { 64 * KB, 64 * KB, 80, false };
 
 	(void)state;
-	expect(&(struct device){ 40 * KB, 0.1 }, &l, PT_IO_UNKNOWN);
+	expect(&(struct device){ 40 * KB, 0.1, false }, &l, PT_IO_UNKNOWN);
+}
+
+static void in_turn(void **state)
+{
+	(void)state;
+	expect(&queue, &(struct load){ 64 * KB, 600 * KB, 80, false }, PT_IO_BANDWIDTH);
+	expect(&arm, &(struct load){ 140 * KB, 600 * KB, 80, false }, PT_IO_LATENCY);
+	expect(&arm, &(struct load){ 4 * KB, 60 * KB, 200, false }, PT_IO_SMALL_FILES);
+	expect(&arm, &(struct load){ 4 * KB, 60 * KB, 0, false }, PT_IO_RANDOM);
+}
+
+/* A throttle: each second so many bytes, or so many reads; a disk that answers at
+ * once. Reads of a second are of a size of their own. */
+static void held(struct world *w, unsigned seconds, bool by_bytes, double vary,
+		 struct pt_io *o)
+{
+	struct pt_r_disk disk = { .reads = 400, .read_bytes = 1 << 30,
+				  .read_latency_ms = { .n = 400, .mean = 1 } };
+	struct pt_report r = { .disks = &disk, .n_disks = 1 };
+	struct pt_an an = { .r = &r, .t0 = T0, .t1 = T0 + seconds * ST_S };
+	pt_io_units v = { 0 };
+	unsigned i, k, n;
+
+	for (i = 0; i < seconds; i++) {
+		double size = 1e5 * (1 + vary * (rnd(w) - 0.5));
+
+		n = by_bytes ? (unsigned)(4e6 / size + rnd(w)) : 40;
+		for (k = 0; k < n; k++) {
+			struct pt_io_unit u = { .t = 20, .n = size, .ns = 20 * ST_MS };
+
+			u.end = T0 + i * ST_S + (k + 1) * (ST_S / 80);
+			assert_int_equal(pt_vec_push(&v, u), 0);
+		}
+	}
+	*o = (struct pt_io){ .fetched_per_s = 4e6 };
+	assert_int_equal(pt_io_held(&an, &v, o), 0);
+	pt_vec_free(&v);
+}
+
+static void held_back(void **state)
+{
+	struct world w = { .seed = 11 };
+	struct pt_io o;
+	unsigned i;
+
+	(void)state;
+	for (i = 0; i < 5; i++) {
+		held(&w, 12, true, 0.6, &o);
+		assert_true(o.held > 0.9);
+		assert_int_equal(o.limit, PT_IO_LIMIT_BYTES);
+		held(&w, 12, false, 0.6, &o);
+		assert_true(o.held > 0.9);
+		assert_int_equal(o.limit, PT_IO_LIMIT_COUNT);
+		/* nothing varies, or too short */
+		held(&w, 12, true, 0, &o);
+		assert_int_equal(o.limit, PT_IO_LIMIT_UNKNOWN);
+		held(&w, 4, true, 0.6, &o);
+		assert_int_equal(o.limit, PT_IO_LIMIT_UNKNOWN);
+	}
 }
 
 int main(void)
@@ -243,7 +322,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(bandwidth),   cmocka_unit_test(latency),
 		cmocka_unit_test(small_files), cmocka_unit_test(random_access),
-		cmocka_unit_test(cannot_tell),
+		cmocka_unit_test(cannot_tell), cmocka_unit_test(in_turn),
+		cmocka_unit_test(held_back),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,13 +7,18 @@
  *     admin-guide/cgroup-v2.rst, workingset_refault_file).
  *  2. bandwidth: the waiting goes with the bytes. A device that is limited by
  *     bandwidth shares it among those who wait (processor sharing; Kleinrock
- *     1967), so a wait for n bytes with c waiting takes n c / B. One that serves
+ *     1967), so a wait for n bytes with c waiting takes n c / B; or it serves them
+ *     in turn (a queue, as a throttle and a single link have it), so that a wait
+ *     takes w / B, w the bytes of all whose waits ended meanwhile. One that serves
  *     a request at a time, whatever its size, takes c A (a disk arm; a limit of
- *     operations); one that serves all at their own pace takes L. Waits are
- *     fitted by L + c A + n c / B; what the last term has of the mean wait says
- *     whether bytes are what lacks. Where sizes do not vary the last two cannot
+ *     operations), or k A, k the number of those; one that serves all at their own
+ *     pace takes L. Waits are fitted by L + c A + n c / B and by L + k A + w / B;
+ *     of the two that which leaves less unexplained holds. What its last term has
+ *     of the mean wait says whether bytes are what lacks. Where sizes do not vary the last two cannot
  *     be told apart: then bandwidth is said of long accesses only, of which it
  *     takes most on every kind of device.
+ *     A throttle makes bursts, which no such fit shows: where the disk answers in a
+ *     small part of the waiting (io_held.c), bytes are held back, or requests.
  *  3. many_small_files: files shorter than the kernel reads ahead by default
  *     (128 KiB, VM_READAHEAD_PAGES in include/linux/mm.h), many of them: reading
  *     ahead cannot help, every file costs a wait. Or the waiting is for opening.
@@ -53,6 +58,7 @@ enum fit_on {
 	ON_C,	  /* who waited meanwhile */
 	ON_SHARE, /* n c */
 	ON_BYTES, /* n c, beside c */
+	ON_QUEUE, /* w, beside k */
 };
 
 /*
@@ -63,12 +69,17 @@ enum fit_on {
  */
 static bool fits(const struct pt_io_unit *u, enum fit_on on)
 {
-	return !u->opening && u->x > 0 && (on != ON_BYTES || u->sized);
+	return !u->opening && u->x > 0 && (on < ON_BYTES || u->sized);
 }
 
 static double x_of(const struct pt_io_unit *u, enum fit_on on)
 {
-	return on == ON_C ? u->c : u->x;
+	return on == ON_C ? u->c : on == ON_QUEUE ? u->w : u->x;
+}
+
+static double beside_of(const struct pt_io_unit *u, enum fit_on on)
+{
+	return on == ON_QUEUE ? u->k : u->c;
 }
 
 static struct moments moments_of(const pt_io_units *v, enum fit_on on)
@@ -83,10 +94,10 @@ static struct moments moments_of(const pt_io_units *v, enum fit_on on)
 			continue;
 		m.mt += v->v[i].t / m.n;
 		m.mx += x_of(&v->v[i], on) / m.n;
-		m.mc += v->v[i].c / m.n;
+		m.mc += beside_of(&v->v[i], on) / m.n;
 	}
 	for (i = 0; i < v->n; i++) {
-		double dc = v->v[i].c - m.mc;
+		double dc = beside_of(&v->v[i], on) - m.mc;
 
 		if (!fits(&v->v[i], on))
 			continue;
@@ -102,41 +113,48 @@ static struct moments moments_of(const pt_io_units *v, enum fit_on on)
  * noisy and skewed, so the error of the slope is White's (1980), which does not
  * take the spread to be the same everywhere.
  */
-static struct pt_io_part fit(const pt_io_units *v, enum fit_on on, double spread)
+static struct pt_io_part fit(const pt_io_units *v, enum fit_on on, double spread,
+			     double *left)
 {
 	struct pt_io_part out = { NAN, NAN };
 	struct moments m = moments_of(v, on);
-	bool beside = on == ON_BYTES && m.scc > 0;
+	bool beside = on >= ON_BYTES && m.scc > 0;
 	double k = 0, kt = 0, srr = 0, srt = 0, meat = 0, b;
 	size_t i;
 
+	*left = INFINITY;
 	if (m.n < PT_IO_FIT_WAITS || !(m.mt > 0) || !(m.mx > 0))
 		return out;
 	if (beside)
 		k = m.sxc / m.scc;
 	for (i = 0; i < v->n; i++) {
-		double r = x_of(&v->v[i], on) - m.mx - k * (v->v[i].c - m.mc);
+		double r = x_of(&v->v[i], on) - m.mx -
+			   k * (beside_of(&v->v[i], on) - m.mc);
 
 		if (!fits(&v->v[i], on))
 			continue;
 		srr += r * r;
 		srt += r * (v->v[i].t - m.mt);
 	}
+	if (on == ON_QUEUE && m.mc > 1) /* a sum of so many sizes varies less */
+		spread /= sqrt(m.mc);
 	if (!(sqrt(srr / m.n) >= spread * m.mx))
 		return out;
 	b = srt / srr;
 	for (i = 0; beside && i < v->n; i++)
-		kt += !fits(&v->v[i], on) ? 0 : (v->v[i].c - m.mc) *
+		kt += !fits(&v->v[i], on) ? 0 :
+		      (beside_of(&v->v[i], on) - m.mc) *
 		      (v->v[i].t - m.mt -
 			 b * (x_of(&v->v[i], on) - m.mx)) / m.scc;
-	for (i = 0; i < v->n; i++) {
-		double dc = v->v[i].c - m.mc;
+	for (i = 0, *left = 0; i < v->n; i++) {
+		double dc = beside_of(&v->v[i], on) - m.mc;
 		double dx = x_of(&v->v[i], on) - m.mx;
 		double r = dx - k * dc, e = v->v[i].t - m.mt - b * dx - kt * dc;
 
 		if (!fits(&v->v[i], on))
 			continue;
 		meat += r * r * e * e;
+		*left += e * e;
 	}
 	out.value = b * m.mx / m.mt;
 	out.se = sqrt(meat) / srr * m.mx / m.mt;
@@ -349,7 +367,13 @@ static void decide(struct pt_io *o)
 	else if (mostly(&o->by_bytes) || (!isfinite(o->by_bytes.value) &&
 					  mostly(&o->by_share) && !by_shape))
 		o->kind = PT_IO_BANDWIDTH;
-	else if (hardly(&o->by_bytes) || hardly(&o->by_share))
+	else if (o->held >= PT_IO_HELD) {
+		o->kind = o->limit == PT_IO_LIMIT_BYTES ? PT_IO_BANDWIDTH :
+			  o->limit == PT_IO_LIMIT_COUNT && by_shape ? by_shape :
+			  o->limit == PT_IO_LIMIT_COUNT ? PT_IO_LATENCY :
+							  PT_IO_UNKNOWN;
+		o->certainty = PT_CONF_MEDIUM;
+	} else if (hardly(&o->by_bytes) || hardly(&o->by_share))
 		o->kind = by_shape ? by_shape : PT_IO_LATENCY;
 	else if (by_shape && o->busy_per_s < PT_IO_SLOWEST) {
 		o->kind = by_shape;
@@ -368,7 +392,7 @@ int pt_measure_io(struct pt_an *an, struct pt_trainer *t, struct pt_io *out)
 		pt_merge_io(an, out);
 		return 0;
 	}
-	*out = (struct pt_io){ .refault = NAN, .stride = PT_NULL,
+	*out = (struct pt_io){ .refault = NAN, .held = NAN, .stride = PT_NULL,
 			       .read_bytes = NAN, .visit_bytes = NAN,
 			       .visits_per_s = NAN, .by_bytes = { NAN, NAN },
 			       .by_share = { NAN, NAN }, .certainty = PT_CONF_LOW };
@@ -376,10 +400,17 @@ int pt_measure_io(struct pt_an *an, struct pt_trainer *t, struct pt_io *out)
 	if (!err && v.n && an->places)
 		err = look_at_files(an, &v, out);
 	if (!err && v.n) {
-		out->by_bytes = fit(&v, ON_BYTES, PT_IO_FIT_SIZES);
+		struct pt_io_part queue;
+		double shared, queued, any;
+
+		out->by_bytes = fit(&v, ON_BYTES, PT_IO_FIT_SIZES, &shared);
+		queue = fit(&v, ON_QUEUE, PT_IO_FIT_SIZES, &queued);
+		if (queued < shared)
+			out->by_bytes = queue;
 		out->by_share = fit(&v, out->long_runs ? ON_C : ON_SHARE,
-				    PT_IO_FIT_SPREAD);
+				    PT_IO_FIT_SPREAD, &any);
 		out->refault = refaults(an, out);
+		err = pt_io_held(an, &v, out);
 		if (an->places)
 			decide(out);
 	}

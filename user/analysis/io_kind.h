@@ -15,6 +15,8 @@ enum pt_io_kind {
 };
 const char *pt_io_kind_name(enum pt_io_kind k); /* NULL: unknown */
 
+enum pt_io_limit { PT_IO_LIMIT_UNKNOWN, PT_IO_LIMIT_BYTES, PT_IO_LIMIT_COUNT };
+
 struct pt_io {
 	enum pt_io_kind kind;
 	enum pt_confidence certainty;
@@ -31,6 +33,9 @@ struct pt_io {
 	struct pt_io_part {
 		double value, se; /* standard error */
 	} by_bytes, by_share;
+	double held; /* part of the waiting that is above the disks: what they
+		      * were asked for they answered in the rest; NAN unknown */
+	enum pt_io_limit limit; /* ... and what is limited there */
 	bool long_runs;	   /* half of the waiting is for files read on and on */
 	double opening;	   /* part of the waiting in open, stat and the like */
 	double visits_per_s, visit_bytes; /* files gone through; NAN unknown */

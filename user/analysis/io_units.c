@@ -3,8 +3,8 @@
  * Waits for storage, one unit for each call. Seen from the scheduler alone, so
  * that it holds behind every door to reads: while a call lasts the thread's
  * count of bytes read (task I/O accounting) stands still, and what it has gained
- * by the thread's next sleep is what the call, and those from memory behind it,
- * returned.
+ * by the thread's next wait, but for a core or a lock, is what the call, and those
+ * from memory behind it, returned: what was fetched while it waited.
  */
 #include <errno.h>
 #include <math.h>
@@ -132,12 +132,26 @@ static double all_until(const struct sums *s, uint64_t ts)
 	return s->all[lo] + (double)(ts - s->v->v[lo].ts) * s->waiting[lo];
 }
 
-/* Units of one thread. A call's waits follow each other; what it returned shows
- * in the next interval of the thread, of whatever kind. */
+/* Where it shows what the call that waited until `k` was for: the thread's next
+ * wait, but for a core or a lock. False: not known. */
+static bool shows_at(const struct pt_thread *th, size_t *k)
+{
+	for (; *k < th->iv.n; ++*k) {
+		const struct pt_iv *iv = &th->iv.v[*k];
+
+		if (iv->gap_before)
+			return false;
+		if (iv->wait != PT_WAIT_RUNQ && iv->wait != PT_WAIT_FUTEX)
+			return true;
+	}
+	return false;
+}
+
+/* Units of one thread. A call's waits follow each other. */
 static int units_of(const struct pt_an *an, const struct pt_thread *th,
 		    const struct sums *s, pt_io_units *out)
 {
-	size_t i, k;
+	size_t i, k, at;
 
 	for (i = pt_iv_after(th, an->t0); i < th->iv.n; i = k) {
 		const struct pt_iv *iv = &th->iv.v[i];
@@ -163,18 +177,78 @@ static int units_of(const struct pt_an *an, const struct pt_thread *th,
 			if (!is_disk(an, o))
 				continue;
 			u.ns += o->ready - o->begin;
+			u.end = o->ready;
 			shared += all_until(s, o->ready) - all_until(s, o->begin);
 		}
-		if (k >= th->iv.n || th->iv.v[k].gap_before)
-			continue; /* what it returned is not known */
-		got = u.opening ? 0 : (double)(th->iv.v[k].rchar - iv->rchar);
+		at = k;
+		if (!shows_at(th, &at))
+			continue;
+		got = u.opening ? 0 : (double)(th->iv.v[at].rchar - iv->rchar);
+		u.begin = iv->begin;
 		u.t = (double)u.ns / NS_PER_MS;
 		u.c = shared / (double)u.ns;
+		u.n = got;
 		u.x = got * u.c;
 		if (pt_vec_push(out, u))
 			return -ENOMEM;
 	}
 	return 0;
+}
+
+struct done { /* a wait is over */
+	uint64_t ts;
+	double bytes; /* of it and of all before */
+};
+typedef PT_VEC(struct done) dones;
+
+static int by_end(const void *a, const void *b)
+{
+	const struct done *x = a, *y = b;
+
+	return x->ts < y->ts ? -1 : x->ts > y->ts;
+}
+
+/* How many were over until `ts`. */
+static size_t over_until(const dones *v, uint64_t ts)
+{
+	size_t lo = 0, hi = v->n;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (v->v[mid].ts <= ts)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+/* w and k of all units. */
+static int add_meanwhile(pt_io_units *out)
+{
+	dones v = { 0 };
+	int err = 0;
+	size_t i;
+
+	for (i = 0; i < out->n && !err; i++) {
+		struct done d = { out->v[i].end, out->v[i].n };
+
+		err = pt_vec_push(&v, d);
+	}
+	if (v.n)
+		qsort(v.v, v.n, sizeof(*v.v), by_end);
+	for (i = 1; i < v.n; i++)
+		v.v[i].bytes += v.v[i - 1].bytes;
+	for (i = 0; i < out->n && !err; i++) {
+		struct pt_io_unit *u = &out->v[i];
+		size_t a = over_until(&v, u->begin), b = over_until(&v, u->end);
+
+		u->k = (double)(b - a);
+		u->w = v.v[b - 1].bytes - (a ? v.v[a - 1].bytes : 0);
+	}
+	pt_vec_free(&v);
+	return err ? -ENOMEM : 0;
 }
 
 /* What the makers read in all, and fetched. */
@@ -215,6 +289,8 @@ int pt_io_collect(struct pt_an *an, struct pt_trainer *t, pt_io_units *out,
 	for (i = 0; i < an->m->all_threads.n && !err && v.n; i++)
 		if (makes(t, an->m->all_threads.v[i]))
 			err = units_of(an, an->m->all_threads.v[i], &s, out);
+	if (!err)
+		err = add_meanwhile(out);
 	o->waits = out->n;
 	o->bytes_per_s = read / wall;
 	o->fetched_per_s = fetched > 0 ? fetched / wall : NAN;

@@ -8,7 +8,13 @@
 struct pt_io_unit {
 	double t; /* ms */
 	double c; /* makers that waited meanwhile, itself included */
-	double x; /* c times the bytes that the thread obtained for it */
+	double x; /* c times n */
+	double n; /* bytes that the thread obtained for it */
+	/* Bytes and units of all makers whose waits ended meanwhile, itself
+	 * included: what the storage did in that time. */
+	double w, k;
+	uint64_t end; /* CLOCK_MONOTONIC ns */
+	uint64_t begin;
 	bool sized; /* these are what the wait was for: see io_kind.c */
 	uint64_t ns;
 	uint64_t inode; /* 0 unknown */
@@ -21,5 +27,9 @@ typedef PT_VEC(struct pt_io_unit) pt_io_units;
  * give. 0 or -ENOMEM. */
 int pt_io_collect(struct pt_an *an, struct pt_trainer *t, pt_io_units *out,
 		  struct pt_io *o);
+
+/* held and limit of `o`, by the disks of the report; behind pt_io_collect().
+ * 0 or -ENOMEM. */
+int pt_io_held(const struct pt_an *an, const pt_io_units *v, struct pt_io *o);
 
 #endif

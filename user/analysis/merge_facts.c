@@ -173,7 +173,7 @@ void pt_merge_faults(const struct pt_an *an, struct pt_fault_facts *out)
 
 struct io_means {
 	struct mean wait, depth, bytes, fetched, busy, read, by_bytes, se_bytes,
-		by_share, se_share, opening, visits, visit, random, refault;
+		by_share, se_share, opening, visits, visit, random, refault, held;
 	double kind[PT_IO_CACHE + 1]; /* waiting by kind, s */
 };
 
@@ -196,6 +196,7 @@ static void add_io(struct io_means *m, const struct pt_io *io, double ns)
 	add(&m->visit, io->visit_bytes, waits);
 	add(&m->random, io->random, s);
 	add(&m->refault, io->refault, s);
+	add(&m->held, io->held, s);
 	if (isfinite(s))
 		m->kind[io->kind] += s;
 }
@@ -217,6 +218,7 @@ static void put_io(const struct io_means *m, struct pt_io *out)
 	out->visit_bytes = mean_of(&m->visit);
 	out->random = m->random.weight > 0 ? mean_of(&m->random) : 0;
 	out->refault = mean_of(&m->refault);
+	out->held = mean_of(&m->held);
 }
 
 /* The kind that most of the waiting is of, as the pieces say. */
@@ -250,6 +252,7 @@ void pt_merge_io(struct pt_an *an, struct pt_io *out)
 		most = s;
 		out->certainty = k->io.certainty;
 		out->long_runs = k->io.long_runs;
+		out->limit = k->io.limit;
 		out->files = k->io.files;
 		out->where = k->io.where;
 		out->where_folder = k->io.where_folder;

@@ -176,6 +176,9 @@ static void add_evidence(const struct pt_facts *f, const struct pt_io *io,
 		pt_evidence_add(v, "io.wait_share_by_sharing",
 				fmax(0, fmin(1, io->by_share.value)), "share",
 				0.5, PT_ESTIMATED);
+	if (isfinite(io->held))
+		pt_evidence_add(v, "io.wait_share_above_disk", io->held, "share",
+				PT_IO_HELD, PT_BOUNDED);
 	if (isfinite(io->visit_bytes)) {
 		pt_evidence_add(v, "io.bytes_per_file", io->visit_bytes, "bytes",
 				PT_READ_AHEAD, PT_MEASURED);
@@ -203,7 +206,7 @@ int pt_judge_io_bound(struct pt_an *an, const struct pt_facts *f,
 
 	if (f->largest != PT_GROUP_IO || f->group[PT_GROUP_IO] < f->th->root_share)
 		return 0;
-	if (pt_measure_io(an, f->t, &io) || pt_evidence_starved(an, f, v, 15))
+	if (pt_measure_io(an, f->t, &io) || pt_evidence_starved(an, f, v, 16))
 		return -ENOMEM;
 	add_evidence(f, &io, v);
 	v->kind = pt_io_kind_name(io.kind);

@@ -80,6 +80,8 @@
 #define PT_IO_ONE_FILE 0.5
 /* A dataset of files has at least so many in a window. */
 #define PT_IO_MANY_FILES 16
+/* Most of the waiting is above the disk, which answers in the rest. */
+#define PT_IO_HELD 0.5
 /* Disks and network file systems take requests up to about that. */
 #define PT_IO_REQUEST (1024.0 * 1024)
 /* A fit needs so many waits, and what they were for must vary (its standard
