@@ -14,6 +14,7 @@ json_t *pt_j_gpus(struct pt_jb *b, const struct pt_report *r);
 json_t *pt_j_alloc_failures(struct pt_jb *b, const struct pt_r_gpu *g);
 json_t *pt_j_workers(struct pt_jb *b, const struct pt_report *r);
 json_t *pt_j_ranks(struct pt_jb *b, const struct pt_report *r);
+json_t *pt_j_step_parts(struct pt_jb *b, const struct pt_r_step_parts *p);
 json_t *pt_j_phases(struct pt_jb *b, const struct pt_report *r); /* or null */
 json_t *pt_j_operations(struct pt_jb *b, const struct pt_report *r);
 json_t *pt_j_files(struct pt_jb *b, const struct pt_report *r);
