@@ -282,6 +282,31 @@ static void finish(struct pt_agent *a, struct pt_slot *s)
 	malloc_trim(0);
 }
 
+static bool is_ours(const struct pt_agent *a, pid_t pid)
+{
+	size_t i;
+
+	for (i = 0; i < PT_SLOTS; i++)
+		if (a->slot[i].job && a->slot[i].child.pid == pid)
+			return true;
+	return a->page.pid == pid;
+}
+
+/* What a sample left outside of its group became a child of ours as it ended. */
+static void reap_strays(const struct pt_agent *a)
+{
+	siginfo_t si;
+	int i;
+
+	for (i = 0; i < 64; i++) {
+		si.si_pid = 0;
+		if (waitid(P_ALL, 0, &si, WEXITED | WNOHANG | WNOWAIT) ||
+		    !si.si_pid || is_ours(a, si.si_pid))
+			return;
+		waitpid(si.si_pid, NULL, WNOHANG);
+	}
+}
+
 double pt_agent_sample(struct pt_agent *a)
 {
 	double now = pt_now(), real = pt_agent_realtime(), next = INFINITY;
@@ -296,6 +321,7 @@ double pt_agent_sample(struct pt_agent *a)
 		else
 			next = fmin(next, pt_child_tick(&a->slot[i].child, now));
 	}
+	reap_strays(a);
 	start_due(a);
 	for (j = a->jobs.first; j; j = j->next)
 		if (!j->ended && !j->waits && !a->stopping)
