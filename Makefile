@@ -491,6 +491,8 @@ install: all
 	for f in $(SCHEMAS); do $(INSTALL) -m 644 $$f $(D)/share/pipetrace/ || exit 1; done
 	for f in $(MAN8); do $(INSTALL) -m 644 $$f $(D)/share/man/man8/ || exit 1; done
 	$(INSTALL) -m 644 tools/packaging/agent.conf $(D)/share/pipetrace/
+	$(INSTALL) -d $(D)/share/pipetrace/fleet
+	$(INSTALL) -m 644 tools/fleet/rules.yml tools/fleet/dashboard.json $(D)/share/pipetrace/fleet/
 	$(INSTALL) -d $(D)/lib/systemd/system
 	sed 's|/usr/local/bin/|$(PREFIX)/bin/|' tools/packaging/pipetrace-agent.service \
 		> $(D)/lib/systemd/system/pipetrace-agent.service

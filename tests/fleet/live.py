@@ -107,7 +107,7 @@ def watch(tmp, p, agent, minutes):
     # what the last samples saw is to be scraped
     for j in jobs[:3]:
         j.stop()
-    agent.idle(20)
+    agent.until(lambda: not agent.children(), 20)
     time.sleep(3 * EVERY)
     return jobs
 
