@@ -1,8 +1,33 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What the replay's stretches say of the costs of their kinds of operations. */
 #include <errno.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "analysis/gpu_replay.h"
+
+/* Where nothing is known yet: of a kernel (any value will do, it is scaled),
+ * of a copy (PCI Express 3.0 with 16 lanes), of a memset. */
+#define KERNEL_NS 10000.0
+#define COPY_START_NS 8000.0
+#define COPY_BYTES_PER_NS 12.0
+#define SET_START_NS 2000.0
+#define SET_BYTES_PER_NS 500.0
+
+/* The time of an operation whose class costs 1. */
+double pt_gop_nominal(const struct pt_gop *op)
+{
+	switch (op->kind) {
+	case PT_GOP_COPY:
+		return COPY_START_NS + (double)op->bytes / COPY_BYTES_PER_NS;
+	case PT_GOP_MEMSET:
+		return SET_START_NS + (double)op->bytes / SET_BYTES_PER_NS;
+	case PT_GOP_GRAPH:
+		return KERNEL_NS * (double)(op->bytes ? op->bytes : 1);
+	default:
+		return KERNEL_NS;
+	}
+}
 
 /* Fewer copies that held their caller tell nothing. */
 #define COPIES_MIN 5
@@ -55,6 +80,36 @@ static int by_class(const void *a, const void *b)
 	if (x->cls != y->cls)
 		return x->cls < y->cls ? -1 : 1;
 	return x->ns < y->ns ? -1 : x->ns > y->ns;
+}
+
+/* By class, then by time; those that are equal stay in their order. First by
+ * class, counting: what is left to compare is a few times less. */
+static int sort_samples(struct pt_replay *r)
+{
+	size_t n = r->samples.n, classes = r->classes.n, i, from, to;
+	struct pt_gsample *v = malloc((n + 1) * sizeof(*v));
+	size_t *at = calloc(classes + 1, sizeof(*at));
+
+	if (!v || !at) {
+		free(v);
+		free(at);
+		return -ENOMEM;
+	}
+	for (i = 0; i < n; i++)
+		at[r->samples.v[i].cls + 1]++;
+	for (i = 1; i <= classes; i++)
+		at[i] += at[i - 1];
+	for (i = 0; i < n; i++)
+		v[at[r->samples.v[i].cls]++] = r->samples.v[i];
+	for (i = 0, from = 0; i < classes; i++, from = to) {
+		to = at[i];
+		if (to > from + 1)
+			qsort(v + from, to - from, sizeof(*v), by_class);
+	}
+	memcpy(r->samples.v, v, n * sizeof(*v));
+	free(v);
+	free(at);
+	return 0;
 }
 
 /* The value below which a part of the weight lies; sorted. */
@@ -123,8 +178,8 @@ int pt_replay_learn(struct pt_replay *r)
 	size_t i, k;
 	double other;
 
-	if (r->samples.n)
-		qsort(r->samples.v, r->samples.n, sizeof(*r->samples.v), by_class);
+	if (r->samples.n && sort_samples(r))
+		return -ENOMEM;
 	for (i = 0; i < r->samples.n; i = k) {
 		struct pt_gclass *c = r->classes.v[r->samples.v[i].cls];
 

@@ -5,13 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-/* Where nothing is known yet: of a kernel (any value will do, it is scaled),
- * of a copy (PCI Express 3.0 with 16 lanes), of a memset. */
-#define KERNEL_NS 10000.0
-#define COPY_START_NS 8000.0
-#define COPY_BYTES_PER_NS 12.0
-#define SET_START_NS 2000.0
-#define SET_BYTES_PER_NS 500.0
 #define SCALE_MAX 1e9
 /* So much (of the logarithm) may a copy of known time differ from it. */
 #define FIXED_OFF 0.5
@@ -22,21 +15,6 @@
 static bool is_unit(const struct pt_gop *op)
 {
 	return op->kind <= PT_GOP_MEMSET;
-}
-
-/* The time of an operation whose class costs 1. */
-double pt_gop_nominal(const struct pt_gop *op)
-{
-	switch (op->kind) {
-	case PT_GOP_COPY:
-		return COPY_START_NS + (double)op->bytes / COPY_BYTES_PER_NS;
-	case PT_GOP_MEMSET:
-		return SET_START_NS + (double)op->bytes / SET_BYTES_PER_NS;
-	case PT_GOP_GRAPH:
-		return KERNEL_NS * (double)(op->bytes ? op->bytes : 1);
-	default:
-		return KERNEL_NS;
-	}
 }
 
 static struct pt_gclass *class_of(struct pt_replay *r, const struct pt_gop *op)
@@ -107,6 +85,12 @@ void pt_replay_close(struct pt_replay *r)
 	free(r->streams);
 }
 
+/* Of numbers: fmax() is a call. */
+static inline double later(double a, double b)
+{
+	return a > b ? a : b;
+}
+
 /* ---- one stretch ---------------------------------------------------------- */
 
 /* How the costs of a stretch are scaled so that it ends when it did. */
@@ -142,24 +126,23 @@ static double simulate(struct pt_replay *r, const struct scaling *x, size_t *las
 	rewind_streams(r);
 	for (i = 0; i < r->open.n; i++) {
 		const struct pt_gopen *u = &r->open.v[i];
-		const struct pt_gop *op = &r->q->ops.v[u->op];
-		struct pt_replay_stream *s;
+		struct pt_replay_stream *s = &r->streams[u->stream];
 
 		if (!u->in)
 			continue;
-		s = &r->streams[op->stream];
-		if (op->kind == PT_GOP_RECORD) {
+		if (u->kind == PT_GOP_RECORD) {
 			r->ended[u->op] = (uint64_t)s->now;
-		} else if (op->kind == PT_GOP_WAIT) {
-			s->now = fmax(s->now, (double)r->ended[op->event - 1]);
+		} else if (u->kind == PT_GOP_WAIT) {
+			s->now = later(s->now, (double)r->ended[
+					r->q->ops.v[u->op].event - 1]);
 		} else {
 			if (last && (double)u->at >= end)
 				*last = i;
-			s->now = fmax(s->now, (double)u->at) + scaled(u, i, x);
-			end = fmax(end, s->now);
+			s->now = later(s->now, (double)u->at) + scaled(u, i, x);
+			end = later(end, s->now);
 		}
 	}
-	return fmin(end, (double)UINT64_MAX / 2);
+	return end < (double)UINT64_MAX / 2 ? end : (double)UINT64_MAX / 2;
 }
 
 /* The scale with which the stretch ends at `end`; it grows with the scale, so
@@ -286,9 +269,9 @@ static int close_open(struct pt_replay *r, const struct scaling *x)
 		if (op->kind == PT_GOP_RECORD) {
 			r->ended[u->op] = (uint64_t)s->now;
 		} else if (op->kind == PT_GOP_WAIT) {
-			s->now = fmax(s->now, (double)r->ended[op->event - 1]);
+			s->now = later(s->now, (double)r->ended[op->event - 1]);
 		} else {
-			double b = fmax(s->now, (double)u->at);
+			double b = later(s->now, (double)u->at);
 
 			s->now = b + scaled(u, i, x);
 			if (!err)
@@ -337,7 +320,8 @@ static int sample(struct pt_replay *r, const struct scaling *x)
 static int take_open(struct pt_replay *r, uint32_t i, const struct pt_gop *op)
 {
 	struct pt_replay_stream *s;
-	struct pt_gopen u = { .at = op->at + r->submit_ns, .op = i };
+	struct pt_gopen u = { .at = op->at + r->submit_ns, .op = i,
+			      .stream = op->stream, .kind = op->kind };
 	size_t k;
 
 	if (op->stream == PT_GOP_ALL)
@@ -451,7 +435,7 @@ static int take_sync(struct pt_replay *r, uint32_t at, const struct pt_gop *op)
 	if (op->blocked) {
 		end = r->mode == PT_REPLAY_HIGH ? (double)op->told - TOLD_NS :
 						  end - r->late_ns;
-		end = fmax((double)op->at, end);
+		end = later((double)op->at, end);
 		err = take_old(r, op, end);
 		if (err)
 			return err;

@@ -26,7 +26,8 @@ struct pt_gsample {
 struct pt_gopen {
 	uint64_t at; /* may begin */
 	double ns;   /* by its class; RECORD and WAIT take none */
-	uint32_t op;
+	uint32_t op, stream;
+	uint8_t kind; /* both as of the operation, which lies far away */
 	bool fixed;  /* known too well to be scaled */
 	bool in;     /* the sync that is looked at waits for it */
 };

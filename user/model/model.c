@@ -403,6 +403,19 @@ static size_t min_size(uint16_t kind)
 	}
 }
 
+/* Nearly all records are of these kinds, and no longer than this. */
+#define OFTEN_MAX 192
+static bool often(uint16_t kind)
+{
+	_Static_assert(sizeof(struct pt_rec_off) <= OFTEN_MAX &&
+		       sizeof(struct pt_rec_gpu) <= OFTEN_MAX &&
+		       sizeof(struct pt_rec_read) <= OFTEN_MAX &&
+		       sizeof(struct pt_rec_reads) <= OFTEN_MAX, "all of it");
+	return kind == PT_REC_OFF || kind == PT_REC_GPU_ENTER ||
+	       kind == PT_REC_GPU_RETURN || kind == PT_REC_READ ||
+	       kind == PT_REC_READS;
+}
+
 static int dispatch(struct pt_model *m, union any_rec *r)
 {
 	switch (r->hdr.kind) {
@@ -464,7 +477,7 @@ int pt_model_feed(struct pt_model *m, const void *rec, size_t len)
 {
 	union any_rec r;
 	struct pt_hdr h;
-	size_t n;
+	size_t n, known;
 	int err;
 
 	m->records++;
@@ -475,8 +488,10 @@ int pt_model_feed(struct pt_model *m, const void *rec, size_t len)
 	    h.ts > TS_MAX || (h.tid | h.tgid) >> PT_ID_BITS)
 		goto malformed;
 	n = h.size < sizeof(r) ? h.size : sizeof(r);
-	memset(&r, 0, sizeof(r));
 	memcpy(&r, rec, n);
+	known = often(h.kind) ? OFTEN_MAX : sizeof(r);
+	if (n < known) /* of an older version: its fields end earlier */
+		memset((char *)&r + n, 0, known - n);
 	if (h.kind < PT_REC_SAMPLE) {
 		if (!m->first_ts || h.ts < m->first_ts)
 			m->first_ts = h.ts;
