@@ -92,6 +92,7 @@ struct pt_step {
 	bool end_seen;	  /* wait_end from a mark, not from the next call */
 	bool first;	  /* of an epoch, or behind another loader start */
 	bool partial;	  /* cut by the capture's begin or end */
+	bool clipped;	  /* ... by the end of the part that is looked at */
 	bool cut_end;	  /* its wait had not ended when the capture did */
 };
 

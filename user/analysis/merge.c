@@ -132,8 +132,8 @@ static int add_steps(struct pt_trainer *to, const struct pt_trainer *t,
 			s.worker = map[s.worker];
 		/* a rank out of step with the one that the cut is by */
 		if (last && last->end == p->t0 && s.begin >= last->end) {
-			last->partial &= last->begin == last->end ||
-					 last->cut_end;
+			last->partial &= !last->clipped;
+			last->clipped = false;
 			last->end = s.begin;
 		}
 		if (pt_vec_push(&to->steps, s))

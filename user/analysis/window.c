@@ -105,6 +105,7 @@ static void keep_steps(struct pt_trainer *t, uint64_t begin, uint64_t end)
 		t->steps.v[n - 1].end = end;
 		t->steps.v[n - 1].wait_end =
 			pt_min64(t->steps.v[n - 1].wait_end, end);
+		t->steps.v[n - 1].clipped = !t->steps.v[n - 1].partial;
 		t->steps.v[n - 1].partial = true;
 	}
 }
