@@ -76,7 +76,7 @@ static void one_job(struct pt_tx *t, const struct pt_fleet_job *j, size_t i)
 	pt_tx_printf(t, "%3zu  ", i + 1);
 	pt_tx_cell(t, hours(t, j->wasted_s), 7, true);
 	pt_tx_put(t, "  ");
-	pt_tx_cell(t, range, 13, false);
+	pt_tx_cell(t, range, 15, false);
 	pt_tx_put(t, "  ");
 	pt_tx_cell(t, j->gpu_s > 0 ? pt_tx_pct(t, j->wasted_s / j->gpu_s) :
 				     pt_tx_dash(t), 6, true);
@@ -109,7 +109,7 @@ static void jobs(struct pt_tx *t, const struct pt_fleet *f)
 			     "time.\n");
 		return;
 	}
-	pt_tx_put(t, "\n  #   GPU-h  range           share  whose"
+	pt_tx_put(t, "\n  #   GPU-h  range             share  whose"
 		     "                     user        node\n");
 	for (i = 0; i < f->n_jobs; i++)
 		one_job(t, &f->job[i], i);
