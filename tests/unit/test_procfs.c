@@ -438,6 +438,17 @@ static void the_environment_is_read(void **state)
 	assert_int_equal(pt_proc_getenv(pid, "RANK", buf, 4), 0);
 	assert_string_equal(buf, "7");
 	end(pid);
+	/* below mpirun, Slurm's rank is that of mpirun's helper */
+	setenv("SLURM_PROCID", "0", 1);
+	pid = start("plain", NULL);
+	assert_int_equal(pt_rank_of(pid), 0);
+	end(pid);
+	setenv("OMPI_COMM_WORLD_RANK", "5", 1);
+	pid = start("plain", NULL);
+	assert_int_equal(pt_rank_of(pid), 5);
+	end(pid);
+	unsetenv("OMPI_COMM_WORLD_RANK");
+	unsetenv("SLURM_PROCID");
 }
 
 static void host_facts_are_plausible(void **state)

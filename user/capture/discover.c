@@ -139,9 +139,11 @@ pid_t pt_worker_owner(const struct pt_tree *t, pid_t pid)
 
 int pt_rank_of(pid_t pid)
 {
-	static const char *const names[] = { "RANK", "SLURM_PROCID",
-					     "OMPI_COMM_WORLD_RANK",
-					     "LOCAL_RANK" };
+	/* Slurm's behind those of MPI: below mpirun it counts mpirun's helpers.
+	 * The agent's labels have the same order. */
+	static const char *const names[] = { "RANK", "OMPI_COMM_WORLD_RANK",
+					     "PMIX_RANK", "PMI_RANK",
+					     "SLURM_PROCID", "LOCAL_RANK" };
 	char buf[16], *end;
 	size_t i;
 	long v;

@@ -138,7 +138,7 @@ pid_t pt_worker_owner(const struct pt_tree *t, pid_t pid);
  * has? (A simulated GPU has none.) */
 bool pt_owns_gpu(pid_t pid);
 
-/* Global rank from RANK, SLURM_PROCID, OMPI_COMM_WORLD_RANK or LOCAL_RANK of
+/* Global rank from RANK, those of MPI, SLURM_PROCID or LOCAL_RANK of
  * the environment; -1 unknown. */
 int pt_rank_of(pid_t pid);
 
