@@ -5,9 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-#define SCALE_MAX 1e9
-/* So much (of the logarithm) may a copy of known time differ from it. */
-#define FIXED_OFF 0.5
 /* A host that was told returns so long behind that at least. */
 #define TOLD_NS 10000.0
 #define OLD_WORK_NS 100000.0
@@ -48,8 +45,10 @@ int pt_replay_open(struct pt_replay *r)
 
 	r->cls = calloc(q->ops.n + 1, sizeof(*r->cls));
 	r->ended = calloc(q->ops.n + 1, sizeof(*r->ended));
+	r->place = calloc(q->ops.n + 1, sizeof(*r->place));
 	r->streams = calloc(q->streams.n + 1, sizeof(*r->streams));
-	if (!r->cls || !r->ended || !r->streams)
+	r->now = calloc(q->streams.n + 1, sizeof(*r->now));
+	if (!r->cls || !r->ended || !r->place || !r->streams || !r->now)
 		return -ENOMEM;
 	for (i = 0; i < q->ops.n; i++) {
 		struct pt_gclass *c;
@@ -80,148 +79,19 @@ void pt_replay_close(struct pt_replay *r)
 	pt_vec_free(&r->classes);
 	pt_vec_free(&r->samples);
 	pt_vec_free(&r->open);
+	pt_vec_free(&r->work);
+	pt_vec_free(&r->ended_at);
 	free(r->cls);
 	free(r->ended);
+	free(r->place);
 	free(r->streams);
+	free(r->now);
 }
 
-/* Of numbers: fmax() is a call. */
-static inline double later(double a, double b)
-{
-	return a > b ? a : b;
-}
-
-/* ---- one stretch ---------------------------------------------------------- */
-
-/* How the costs of a stretch are scaled so that it ends when it did. */
-struct scaling {
-	size_t from;  /* operations before this one stay as they are */
-	double scale;
-	bool fixed;   /* also those whose time is known */
-};
-static const struct scaling as_is = { .scale = 1 };
-
-static double scaled(const struct pt_gopen *u, size_t i, const struct scaling *x)
+static double scaled(const struct pt_gopen *u, size_t i,
+		     const struct pt_scaling *x)
 {
 	return i < x->from || (u->fixed && !x->fixed) ? u->ns : u->ns * x->scale;
-}
-
-/* Each stream stands where the stretch before left it. */
-static void rewind_streams(struct pt_replay *r)
-{
-	size_t i;
-
-	for (i = 0; i < r->q->streams.n; i++)
-		r->streams[i].now = (double)pt_max64(r->streams[i].free,
-						     r->streams[i].waits);
-}
-
-/* Run what the sync waits for; when it ends. *last: where its last piece of
- * work without a pause begins. */
-static double simulate(struct pt_replay *r, const struct scaling *x, size_t *last)
-{
-	double end = 0;
-	size_t i;
-
-	rewind_streams(r);
-	for (i = 0; i < r->open.n; i++) {
-		const struct pt_gopen *u = &r->open.v[i];
-		struct pt_replay_stream *s = &r->streams[u->stream];
-
-		if (!u->in)
-			continue;
-		if (u->kind == PT_GOP_RECORD) {
-			r->ended[u->op] = (uint64_t)s->now;
-		} else if (u->kind == PT_GOP_WAIT) {
-			s->now = later(s->now, (double)r->ended[
-					r->q->ops.v[u->op].event - 1]);
-		} else {
-			if (last && (double)u->at >= end)
-				*last = i;
-			s->now = later(s->now, (double)u->at) + scaled(u, i, x);
-			end = later(end, s->now);
-		}
-	}
-	return end < (double)UINT64_MAX / 2 ? end : (double)UINT64_MAX / 2;
-}
-
-/* The scale with which the stretch ends at `end`; it grows with the scale, so
- * bisection finds it. False: no scale does. */
-static bool bisect(struct pt_replay *r, double end, struct scaling *x)
-{
-	double lo = 0, hi = 1;
-	int i;
-
-	x->scale = 0;
-	if (simulate(r, x, NULL) > end)
-		return false;
-	for (x->scale = hi; simulate(r, x, NULL) < end; x->scale = hi) {
-		if (hi > SCALE_MAX)
-			return false;
-		lo = hi;
-		hi *= 2;
-	}
-	for (i = 0; i < 30 && hi - lo > 1e-4 * hi; i++) {
-		x->scale = (lo + hi) / 2;
-		if (simulate(r, x, NULL) < end)
-			lo = x->scale;
-		else
-			hi = x->scale;
-	}
-	x->scale = hi;
-	return true;
-}
-
-/* Is there something of which no stretch showed how long it takes? */
-static bool unseen(const struct pt_replay *r)
-{
-	size_t i;
-
-	for (i = 0; i < r->open.n; i++)
-		if (r->open.v[i].in && !r->open.v[i].fixed &&
-		    is_unit(&r->q->ops.v[r->open.v[i].op]) &&
-		    !r->classes.v[r->cls[r->open.v[i].op]]->seen)
-			return true;
-	return false;
-}
-
-static double off(const struct scaling *x)
-{
-	return fabs(log(x->scale + 1e-9));
-}
-
-/*
- * Either all of the stretch takes longer or shorter than thought, or just its
- * last piece of work does: what came before that had ended before it. Of both,
- * the one that changes less; all of it while nothing is known.
- */
-static struct scaling solve(struct pt_replay *r, double end)
-{
-	struct scaling all = { 0 }, last = { 0 };
-	bool known = !unseen(r), has_all, has_last;
-	size_t i;
-
-	simulate(r, &as_is, &last.from);
-	for (i = last.from, last.fixed = true; i < r->open.n; i++)
-		last.fixed &= !r->open.v[i].in || r->open.v[i].fixed;
-	has_last = last.from && (known || last.fixed) && bisect(r, end, &last);
-	/* a copy that the host was told of late teaches nothing of kernels
-	 * that syncs may show */
-	if (has_last && last.fixed &&
-	    (off(&last) < FIXED_OFF || (!known && r->round < 2)))
-		return last;
-	has_all = bisect(r, end, &all);
-	if (has_last && known && (!has_all || off(&last) < off(&all)))
-		return last;
-	if (has_all)
-		return all;
-	/* what seemed known has to give way */
-	last.fixed = true;
-	if (bisect(r, end, &last))
-		return last;
-	all.fixed = true;
-	bisect(r, end, &all);
-	return all;
 }
 
 static int put(pt_spans *s, uint64_t b, uint64_t e)
@@ -237,11 +107,11 @@ static int put(pt_spans *s, uint64_t b, uint64_t e)
 	return pt_vec_push(s, x);
 }
 
-static int emit(struct pt_replay *r, const struct pt_gop *op, double b, double e)
+static int emit(struct pt_replay *r, const struct pt_gopen *u, double b, double e)
 {
-	struct pt_replay_dev *d = &r->dev[r->q->streams.v[op->stream].dev];
-	pt_spans *kind = op->kind == PT_GOP_COPY ? &d->copy :
-			 op->collective ? &d->collective : &d->compute;
+	struct pt_replay_dev *d = &r->dev[r->q->streams.v[u->stream].dev];
+	pt_spans *kind = u->kind == PT_GOP_COPY ? &d->copy :
+			 u->collective ? &d->collective : &d->compute;
 	int err = put(&d->busy, (uint64_t)b, (uint64_t)e);
 
 	if (!err && r->mode == PT_REPLAY_MID)
@@ -250,32 +120,33 @@ static int emit(struct pt_replay *r, const struct pt_gop *op, double b, double e
 }
 
 /* What the sync waits for is over, at this scale. */
-static int close_open(struct pt_replay *r, const struct scaling *x)
+static int close_open(struct pt_replay *r, const struct pt_scaling *x)
 {
 	size_t i, n = 0;
 	int err = 0;
 
-	rewind_streams(r);
+	pt_replay_rewind(r);
 	for (i = 0; i < r->open.n; i++) {
 		const struct pt_gopen *u = &r->open.v[i];
-		const struct pt_gop *op = &r->q->ops.v[u->op];
-		struct pt_replay_stream *s = &r->streams[op->stream];
+		struct pt_replay_stream *s = &r->streams[u->stream];
 
 		if (!u->in) {
 			r->open.v[n++] = *u;
 			continue;
 		}
 		s->open--;
-		if (op->kind == PT_GOP_RECORD) {
+		if (u->kind == PT_GOP_RECORD) {
 			r->ended[u->op] = (uint64_t)s->now;
-		} else if (op->kind == PT_GOP_WAIT) {
-			s->now = later(s->now, (double)r->ended[op->event - 1]);
+			r->place[u->op] = 0;
+		} else if (u->kind == PT_GOP_WAIT) {
+			s->now = pt_later(s->now, (double)r->ended[
+					r->q->ops.v[u->op].event - 1]);
 		} else {
-			double b = later(s->now, (double)u->at);
+			double b = pt_later(s->now, (double)u->at);
 
 			s->now = b + scaled(u, i, x);
 			if (!err)
-				err = emit(r, op, b, s->now);
+				err = emit(r, u, b, s->now);
 		}
 		s->free = (uint64_t)s->now;
 	}
@@ -285,24 +156,24 @@ static int close_open(struct pt_replay *r, const struct scaling *x)
 
 /* What the stretch says of its classes: those of its last piece of work decide
  * when it ends. */
-static int sample(struct pt_replay *r, const struct scaling *x)
+static int sample(struct pt_replay *r, const struct pt_scaling *x)
 {
 	size_t i, from = 0, first = r->samples.n;
-	double end = simulate(r, x, &from), piece;
+	double end = pt_replay_simulate(r, x, &from), piece;
 	int err = 0;
 
-	piece = from < r->open.n ? end - (double)r->open.v[from].at : 0;
-	for (i = from; i < r->open.n && !err; i++) {
-		const struct pt_gopen *u = &r->open.v[i];
-		struct pt_gsample one = { .cls = r->cls[u->op], .piece = piece };
+	piece = end - r->work.v[from].at;
+	for (i = from; i < r->work.n && !err; i++) {
+		const struct pt_gwork *w = &r->work.v[i];
+		struct pt_gsample one = { .piece = piece };
 		size_t last = r->samples.n;
 
-		if (!u->in || !is_unit(&r->q->ops.v[u->op]) ||
-		    (u->fixed && !x->fixed))
+		if (w->kind > PT_GOP_MEMSET || (w->fixed && !x->fixed))
 			continue;
-		one.weight = u->ns; /* not scaled: what is off weighs no more */
+		one.cls = r->cls[w->op];
+		one.weight = w->ns; /* not scaled: what is off weighs no more */
 		one.ns = r->classes.v[one.cls]->ns[r->mode] *
-			 (i < x->from ? 1 : x->scale);
+			 (w->open < x->from ? 1 : x->scale);
 		if (last > first && r->samples.v[last - 1].cls == one.cls)
 			r->samples.v[last - 1].weight += one.weight;
 		else
@@ -321,7 +192,8 @@ static int take_open(struct pt_replay *r, uint32_t i, const struct pt_gop *op)
 {
 	struct pt_replay_stream *s;
 	struct pt_gopen u = { .at = op->at + r->submit_ns, .op = i,
-			      .stream = op->stream, .kind = op->kind };
+			      .stream = op->stream, .kind = op->kind,
+			      .collective = op->collective };
 	size_t k;
 
 	if (op->stream == PT_GOP_ALL)
@@ -346,38 +218,7 @@ static int take_open(struct pt_replay *r, uint32_t i, const struct pt_gop *op)
 		return 0;
 	for (k = 0; k < r->open.n; k++)
 		r->open.v[k].in = k < OPEN_MAX / 2;
-	return close_open(r, &as_is);
-}
-
-/* Mark what the sync waits for: of its streams, and of those whose events they
- * wait for. How many operations. */
-static size_t mark(struct pt_replay *r, uint32_t at, const struct pt_gop *op)
-{
-	size_t i, n = 0;
-
-	for (i = 0; i < r->q->streams.n; i++) {
-		bool of = op->stream == PT_GOP_ALL ?
-				  r->q->streams.v[i].dev == op->dev :
-				  op->stream == i;
-
-		r->streams[i].limit = !of ? 0 : op->event ? op->event : at;
-	}
-	for (i = r->open.n; i-- > 0;) {
-		struct pt_gopen *u = &r->open.v[i];
-		const struct pt_gop *o = &r->q->ops.v[u->op];
-
-		u->in = u->op < r->streams[o->stream].limit;
-		if (!u->in)
-			continue;
-		n += is_unit(o);
-		if (o->kind == PT_GOP_WAIT) {
-			struct pt_replay_stream *s = &r->streams[
-				r->q->ops.v[o->event - 1].stream];
-
-			s->limit = s->limit > o->event ? s->limit : o->event;
-		}
-	}
-	return n;
+	return close_open(r, &pt_as_is);
 }
 
 /*
@@ -395,25 +236,25 @@ static int take_old(struct pt_replay *r, const struct pt_gop *op, double end)
 
 	for (i = 0; i < r->open.n; i++)
 		if (r->open.v[i].in) {
-			struct pt_replay_stream *s = &r->streams[
-				r->q->ops.v[r->open.v[i].op].stream];
+			struct pt_replay_stream *s =
+				&r->streams[r->open.v[i].stream];
 
 			shown &= s->shown;
 			s->shown = true;
 		}
-	if (shown || unseen(r) || simulate(r, &as_is, &from) >= end)
+	if (shown || r->unseen || pt_replay_simulate(r, &pt_as_is, &from) >= end)
 		return 0;
 	for (i = 0; i < from; i++) /* with a pause, only its last piece counts */
-		if (r->open.v[i].in && is_unit(&r->q->ops.v[r->open.v[i].op]))
+		if (r->work.v[i].kind <= PT_GOP_MEMSET)
 			return 0;
 	for (k = 0; k < 40 && hi - lo > 1000; k++) {
 		double mid = (lo + hi) / 2;
 
 		for (i = 0; i < r->open.n; i++)
 			if (r->open.v[i].in)
-				r->streams[r->q->ops.v[r->open.v[i].op].stream]
-					.free = (uint64_t)mid;
-		if (simulate(r, &as_is, NULL) < end)
+				r->streams[r->open.v[i].stream].free =
+					(uint64_t)mid;
+		if (pt_replay_simulate(r, &pt_as_is, NULL) < end)
 			lo = mid;
 		else
 			hi = mid;
@@ -427,28 +268,30 @@ static int take_old(struct pt_replay *r, const struct pt_gop *op, double end)
 static int take_sync(struct pt_replay *r, uint32_t at, const struct pt_gop *op)
 {
 	double end = (double)op->done;
-	struct scaling x = as_is;
-	int err = 0;
+	struct pt_scaling x = pt_as_is;
+	int err = pt_replay_stretch(r, at, op);
 
-	if (!mark(r, at, op))
-		return close_open(r, &as_is);
+	if (err)
+		return err;
+	if (!r->work.n)
+		return close_open(r, &pt_as_is);
 	if (op->blocked) {
 		end = r->mode == PT_REPLAY_HIGH ? (double)op->told - TOLD_NS :
 						  end - r->late_ns;
-		end = later((double)op->at, end);
+		end = pt_later((double)op->at, end);
 		err = take_old(r, op, end);
 		if (err)
 			return err;
-		x = solve(r, end);
+		x = pt_replay_solve(r, end);
 		if (x.scale > 0)
 			err = sample(r, &x);
-	} else if (unseen(r)) {
+	} else if (r->unseen) {
 		/* as long as can be: it had ended by then */
 		x.scale = 0;
 		if (r->mode != PT_REPLAY_LOW)
-			x = solve(r, (double)op->at);
-	} else if (simulate(r, &as_is, NULL) > end) {
-		x = solve(r, end);
+			x = pt_replay_solve(r, (double)op->at);
+	} else if (pt_replay_simulate(r, &pt_as_is, NULL) > end) {
+		x = pt_replay_solve(r, end);
 	}
 	return err ? err : close_open(r, &x);
 }
@@ -483,5 +326,5 @@ int pt_replay_pass(struct pt_replay *r, enum pt_replay_mode mode,
 	}
 	for (i = 0; i < r->open.n; i++)
 		r->open.v[i].in = true;
-	return err ? err : close_open(r, &as_is);
+	return err ? err : close_open(r, &pt_as_is);
 }

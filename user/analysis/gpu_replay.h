@@ -29,8 +29,44 @@ struct pt_gopen {
 	uint32_t op, stream;
 	uint8_t kind; /* both as of the operation, which lies far away */
 	bool fixed;  /* known too well to be scaled */
+	bool collective;
 	bool in;     /* the sync that is looked at waits for it */
 };
+
+/* One of the stretch that is looked at, all that a sync waits for, in order. */
+struct pt_gwork {
+	double at, ns;	 /* as of the open operation; both exact in it */
+	uint32_t op;	 /* WAIT: its RECORD */
+	uint32_t stream;
+	uint32_t open;	 /* index of the open operation */
+	uint32_t place;	 /* RECORD, WAIT: in ended_at; 0: ended is known */
+	uint8_t kind;	 /* a RECORD that nothing of the stretch waits for lacks */
+	bool fixed;
+};
+
+/* Simulations that run beside each other. */
+#define PT_LANES 8
+typedef double pt_pair __attribute__((vector_size(16)));
+typedef long long pt_bits __attribute__((vector_size(16)));
+union pt_eight {
+	pt_pair p[PT_LANES / 2];
+	double v[PT_LANES];
+};
+
+/* How the costs of a stretch are scaled so that it ends when it did. */
+struct pt_scaling {
+	size_t from;  /* open operations before this one stay as they are, ... */
+	size_t at;    /* ... and those of `work` before this one */
+	double scale;
+	bool fixed;   /* also those whose time is known */
+};
+static const struct pt_scaling pt_as_is = { .scale = 1 };
+
+/* Of numbers: fmax() is a call. */
+static inline double pt_later(double a, double b)
+{
+	return a > b ? a : b;
+}
 
 struct pt_replay_stream {
 	uint64_t free;	/* what is no longer open is over */
@@ -53,6 +89,14 @@ struct pt_replay {
 	uint64_t *ended; /* of each RECORD: when what came before it was done */
 	struct pt_replay_stream *streams;
 	PT_VEC(struct pt_gopen) open;
+	/* the stretch (gpu_solve.c) */
+	PT_VEC(struct pt_gwork) work;
+	size_t loose;	 /* behind its last open operation that is not fixed */
+	bool unseen;	 /* something of which no stretch showed how long it takes */
+	uint32_t *place; /* of each RECORD of it, + 1 */
+	uint32_t places;
+	PT_VEC(union pt_eight) ended_at; /* by place */
+	union pt_eight *now;		 /* of each stream */
 	PT_VEC(struct pt_gsample) samples;
 	struct pt_replay_dev dev[PT_NODES_MAX];
 	enum pt_replay_mode mode;
@@ -75,5 +119,18 @@ int pt_replay_time_copies(struct pt_replay *r);
 /* New costs from the samples of the last pass (gpu_costs.c). */
 int pt_replay_learn(struct pt_replay *r);
 void pt_replay_close(struct pt_replay *r);
+
+/* ---- gpu_solve.c ----------------------------------------------------------- */
+/* The stretch that sync `op`, operation `at`, waits for; work is empty where
+ * there is nothing to run. 0 or -ENOMEM. */
+int pt_replay_stretch(struct pt_replay *r, uint32_t at, const struct pt_gop *op);
+/* Each stream to where the stretch before left it. */
+void pt_replay_rewind(struct pt_replay *r);
+/* Run the stretch; when it ends, ns. *last (may be NULL): where in `work` its
+ * last piece of work without a pause begins. */
+double pt_replay_simulate(struct pt_replay *r, const struct pt_scaling *x,
+			  size_t *last);
+/* The scaling with which the stretch, which is not empty, ends at `end` ns. */
+struct pt_scaling pt_replay_solve(struct pt_replay *r, double end);
 
 #endif
