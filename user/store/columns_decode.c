@@ -3,7 +3,30 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "store/columns_fill.h"
 #include "store/columns_table.h"
+
+struct part { /* a column, of one field or of several that share a dictionary */
+	struct pt_col_planes planes;
+	unsigned field, fields;
+	uint32_t n;	  /* of different values; 0: it is no dictionary */
+	uint64_t *values; /* n of each field */
+};
+
+struct decoder {
+	struct pt_col_shape shapes[PT_COL_MAX_SHAPES]; /* first: of its places */
+	unsigned n_shapes;
+	PT_VEC(struct pt_col_slot) slots;
+	uint32_t n;			/* records */
+	unsigned char *shape;		/* of each */
+	struct pt_col_place *places;	/* by form, then in their order */
+	struct pt_col_field field[PT_COL_MAX_FIELDS]; /* of one form */
+	struct part part[PT_COL_MAX_FIELDS];
+	unsigned n_parts;
+};
+
+/* So many at once: what a field is told from is still near. */
+#define RUN 128
 
 struct input {
 	const unsigned char *p;
@@ -20,11 +43,11 @@ static int get32(struct input *in, uint32_t *v)
 	return 0;
 }
 
-/* Numbers of at most `most` bytes. */
-static int get_planes(struct input *in, uint64_t *v, size_t n, unsigned most)
+/* A column of n numbers of at most `most` bytes. */
+static int get_planes(struct input *in, size_t n, unsigned most,
+		      struct pt_col_planes *c)
 {
-	unsigned width, w;
-	size_t i;
+	unsigned width;
 
 	if (!in->left)
 		return -EBADMSG;
@@ -32,47 +55,13 @@ static int get_planes(struct input *in, uint64_t *v, size_t n, unsigned most)
 	in->left--;
 	if (width > most || (width && in->left / width < n))
 		return -EBADMSG;
-	memset(v, 0, n * sizeof(*v));
-	for (w = 0; w < width; w++)
-		for (i = 0; i < n; i++)
-			v[i] |= (uint64_t)*in->p++ << (8 * w);
+	*c = (struct pt_col_planes){ in->p, n, width };
+	in->p += n * width;
 	in->left -= n * width;
 	return 0;
 }
 
-/* Indices into a dictionary of `n` fields; set them in every record. */
-static int get_dictionary(const struct pt_col_table *t, const struct pt_col_shape *s,
-			  const struct pt_col_field *f, unsigned n,
-			  struct input *in, uint64_t *v, unsigned char *base)
-{
-	uint64_t *values = NULL;
-	uint32_t m, i, k;
-	unsigned j;
-	int err = get32(in, &m);
-
-	if (err)
-		return err;
-	if (m > s->n)
-		return -EBADMSG;
-	values = malloc(((size_t)m * n + 1) * sizeof(*values));
-	if (!values)
-		return -ENOMEM;
-	for (j = 0; j < n && !err; j++)
-		err = get_planes(in, values + (size_t)m * j, m, f[j].width);
-	err = err ? err : get_planes(in, v, s->n, 4);
-	for (k = 0; k < s->n && !err; k++)
-		if (v[k] >= m)
-			err = -EBADMSG;
-	for (i = s->first, k = 0; i && !err; i = t->recs.v[i - 1].next, k++)
-		for (j = 0; j < n; j++)
-			pt_col_set(base + t->recs.v[i - 1].at + f[j].off,
-				   f[j].width,
-				   values[(size_t)m * j + v[k]]);
-	free(values);
-	return err;
-}
-
-static int get_shapes(struct pt_col_table *t, struct input *in)
+static int get_shapes(struct decoder *t, struct input *in)
 {
 	uint32_t i, x, n;
 	int err = get32(in, &n);
@@ -93,7 +82,7 @@ static int get_shapes(struct pt_col_table *t, struct input *in)
 	return err;
 }
 
-static int get_slots(struct pt_col_table *t, struct input *in, uint32_t records)
+static int get_slots(struct decoder *t, struct input *in, uint32_t records)
 {
 	struct pt_col_slot s = { 0 };
 	uint32_t i, n;
@@ -110,120 +99,216 @@ static int get_slots(struct pt_col_table *t, struct input *in, uint32_t records)
 	return err;
 }
 
-/* Forms and threads of the records, which gives their places; then their
- * times. v and shapes: room for a number and a byte per record. */
-static int get_common(struct pt_col_table *t, struct input *in, uint32_t n,
-		      uint64_t *v, unsigned char *shapes, pt_bytes *out)
+static int get_forms(struct decoder *t, struct input *in)
+{
+	struct pt_col_planes c;
+	uint32_t i, sum = 0;
+	unsigned k;
+	int err = get_planes(in, t->n, 1, &c);
+
+	for (i = 0; !err && i < t->n; i++) {
+		t->shape[i] = c.width ? c.p[i] : 0;
+		if (t->shape[i] >= t->n_shapes)
+			return -EBADMSG;
+		t->shapes[t->shape[i]].n++;
+	}
+	for (k = 0; k < t->n_shapes; k++) {
+		t->shapes[k].first = t->shapes[k].last = sum;
+		sum += t->shapes[k].n;
+	}
+	return err;
+}
+
+/* The places of the records. slot: of each; *size: of all, bytes. */
+static int get_places(struct decoder *t, const uint64_t *slot, size_t *size)
 {
 	size_t at = 0;
-	uint32_t i;
-	unsigned char *base;
-	uint64_t last = 0;
-	int err = get_planes(in, v, n, 1);
+	uint32_t i, *last = malloc((t->slots.n * t->n_shapes + 1) * sizeof(*last));
+	int err = last ? 0 : -ENOMEM;
 
-	for (i = 0; !err && i < n; i++) {
-		if (v[i] >= t->n_shapes)
-			return -EBADMSG;
-		shapes[i] = (unsigned char)v[i];
-	}
-	err = err ? err : get_planes(in, v, n, 4);
-	for (i = 0; !err && i < n; i++) {
-		if (v[i] >= t->slots.n)
-			return -EBADMSG;
-		err = pt_col_table_add(t, (uint32_t)at, shapes[i], (uint32_t)v[i]);
-		at += t->shapes[shapes[i]].size;
+	if (last)
+		memset(last, 0xff, t->slots.n * t->n_shapes * sizeof(*last));
+	for (i = 0; i < t->n && !err; i++) {
+		struct pt_col_shape *s = &t->shapes[t->shape[i]];
+		struct pt_col_place *p = &t->places[s->last++];
+		uint32_t *prev;
+
+		if (slot[i] >= t->slots.n) {
+			err = -EBADMSG;
+			break;
+		}
+		prev = &last[slot[i] * t->n_shapes + t->shape[i]];
+		*p = (struct pt_col_place){ (uint32_t)at, *prev };
+		*prev = (uint32_t)at;
+		at += s->size;
 		if (at > PT_COL_MAX_RAW)
-			return -EBADMSG;
+			err = -EBADMSG;
 	}
-	err = err ? err : get_planes(in, v, n, 8);
-	if (err || !n)
+	free(last);
+	*size = at;
+	return err;
+}
+
+/* Forms, threads and times of the records, into their headers. v: room for two
+ * numbers per record. The fields, which are all the rest, come later. */
+static int get_common(struct decoder *t, struct input *in, uint64_t *v,
+		      pt_bytes *out)
+{
+	uint64_t *slot = v + t->n, last = 0;
+	struct pt_col_planes c;
+	unsigned char *p;
+	size_t size;
+	uint32_t i;
+	int err = get_forms(t, in);
+
+	err = err ? err : get_planes(in, t->n, 4, &c);
+	if (err)
 		return err;
-	base = pt_col_extend(out, at);
-	if (!base)
+	pt_col_unpack(&c, 0, t->n, slot);
+	err = get_places(t, slot, &size);
+	err = err ? err : get_planes(in, t->n, 8, &c);
+	if (err || !t->n)
+		return err;
+	pt_col_unpack(&c, 0, t->n, v);
+	p = pt_col_extend(out, size);
+	if (!p)
 		return -ENOMEM;
-	memset(base, 0, at);
-	for (i = 0; i < n; i++) {
-		const struct pt_col_rec *r = &t->recs.v[i];
-		const struct pt_col_slot *s = &t->slots.v[r->slot];
-		struct pt_hdr h = { .size = t->shapes[r->shape].size,
-				    .kind = t->shapes[r->shape].kind,
+	for (i = 0; i < t->n; i++) {
+		const struct pt_col_shape *shape = &t->shapes[t->shape[i]];
+		const struct pt_col_slot *s = &t->slots.v[slot[i]];
+		struct pt_hdr h = { .size = shape->size, .kind = shape->kind,
 				    .tid = s->tid, .tgid = s->tgid,
 				    .start = s->start };
 
 		last += pt_col_zagzig(v[i]);
 		h.ts = last;
-		memcpy(base + r->at, &h, sizeof(h));
+		memcpy(p, &h, sizeof(h));
+		p += shape->size;
 	}
 	return 0;
 }
 
-static int get_field(const struct pt_col_table *t, const struct pt_col_shape *s,
-		     const struct pt_col_field *f, struct input *in,
-		     uint64_t *v, unsigned char *base)
+static int get_dictionary(const struct pt_col_shape *s, const struct pt_col_field *f,
+			  struct input *in, struct part *p)
 {
-	uint32_t i, k = 0;
-	int err = get_planes(in, v, s->n, f->width);
+	struct pt_col_planes c;
+	unsigned j;
+	int err = get32(in, &p->n);
 
-	for (i = s->first; i && !err; i = t->recs.v[i - 1].next) {
-		const struct pt_col_rec *r = &t->recs.v[i - 1];
-		unsigned char *p = base + r->at;
+	if (err)
+		return err;
+	if (p->n > s->n || (s->n && !p->n))
+		return -EBADMSG;
+	p->values = malloc(((size_t)p->n * p->fields + 1) * sizeof(*p->values));
+	if (!p->values)
+		return -ENOMEM;
+	for (j = 0; j < p->fields && !err; j++) {
+		err = get_planes(in, p->n, f[j].width, &c);
+		if (!err)
+			pt_col_unpack(&c, 0, p->n, p->values + (size_t)p->n * j);
+	}
+	return err ? err : get_planes(in, s->n, 4, &p->planes);
+}
 
-		pt_col_set(p + f->off, f->width,
-			   pt_col_value(f, v[k++], p, pt_col_prev(t, r, base)));
+/* Where the columns of a form lie. */
+static int get_parts(struct decoder *t, const struct pt_col_shape *s,
+		     struct input *in)
+{
+	unsigned n = pt_col_fields(s->kind, s->size, t->field), i;
+	int err = 0;
+
+	for (i = 0; i < n && !err;) {
+		const struct pt_col_field *f = &t->field[i];
+		struct part *p = &t->part[t->n_parts++];
+
+		*p = (struct part){ .field = i, .fields = 1 };
+		if (pt_col_is_dict(f)) {
+			p->fields = pt_col_together(f, n - i);
+			err = get_dictionary(s, f, in, p);
+		} else {
+			err = get_planes(in, s->n, f->width, &p->planes);
+		}
+		i += p->fields;
 	}
 	return err;
 }
 
-static int get_shape(const struct pt_col_table *t, const struct pt_col_shape *s,
-		     struct input *in, uint64_t *v, unsigned char *base)
+/* One column, for some records from number `from` of the form on. */
+static int fill(const struct decoder *t, const struct part *p,
+		const struct pt_col_run *r, size_t from)
 {
-	struct pt_col_field f[PT_COL_MAX_FIELDS];
-	unsigned n = pt_col_fields(s->kind, s->size, f), i, k;
-	int err = 0;
+	const struct pt_col_field *f = &t->field[p->field];
+	size_t i;
 
-	for (i = 0; i < n && !err; i += k) {
-		k = 1;
-		if (pt_col_is_dict(&f[i])) {
-			k = pt_col_together(f + i, n - i);
-			err = get_dictionary(t, s, f + i, k, in, v, base);
-		} else {
-			err = get_field(t, s, f + i, in, v, base);
-		}
+	pt_col_unpack(&p->planes, from, r->n, r->v);
+	if (!p->values) {
+		pt_col_fill(r, f);
+		return 0;
 	}
+	for (i = 0; i < r->n; i++)
+		if (r->v[i] >= p->n)
+			return -EBADMSG;
+	for (i = 0; i < p->fields; i++)
+		pt_col_fill_of(r, &f[i], p->values + (size_t)p->n * i);
+	return 0;
+}
+
+static int get_shape(struct decoder *t, const struct pt_col_shape *s,
+		     struct input *in, unsigned char *base)
+{
+	uint64_t v[RUN];
+	struct pt_col_run r = { .base = base, .v = v };
+	size_t from;
+	unsigned i;
+	int err;
+
+	t->n_parts = 0;
+	err = get_parts(t, s, in);
+	for (from = 0; from < s->n && !err; from += r.n) {
+		r.at = t->places + s->first + from;
+		r.n = s->n - from < RUN ? s->n - from : RUN;
+		for (i = 0; i < t->n_parts && !err; i++)
+			err = fill(t, &t->part[i], &r, from);
+	}
+	for (i = 0; i < t->n_parts; i++)
+		free(t->part[i].values);
 	return err;
 }
 
 int pt_columns_decode(const void *data, size_t len, pt_bytes *out, uint64_t *n)
 {
 	struct input in = { data, len };
-	struct pt_col_table t = { 0 };
-	unsigned char *shapes = NULL;
+	struct decoder *t = calloc(1, sizeof(*t));
 	size_t begin = out->n;
 	uint64_t *v = NULL;
-	uint32_t count = 0;
 	unsigned i;
-	int err = get32(&in, &count);
+	int err = t ? get32(&in, &t->n) : -ENOMEM;
 
-	if (!err && count > PT_COL_MAX_RAW / sizeof(struct pt_hdr))
+	if (!err && t->n > PT_COL_MAX_RAW / sizeof(struct pt_hdr))
 		err = -EBADMSG;
-	err = err ? err : get_shapes(&t, &in);
-	err = err ? err : get_slots(&t, &in, count);
+	err = err ? err : get_shapes(t, &in);
+	err = err ? err : get_slots(t, &in, t->n);
 	if (err)
 		goto out;
-	v = malloc(((size_t)count + 1) * sizeof(*v));
-	shapes = malloc((size_t)count + 1);
-	err = v && shapes ? get_common(&t, &in, count, v, shapes, out) : -ENOMEM;
-	for (i = 0; i < t.n_shapes && !err; i++)
-		err = get_shape(&t, &t.shapes[i], &in, v, out->v + begin);
+	v = malloc(((size_t)t->n * 2 + 1) * sizeof(*v));
+	t->shape = malloc((size_t)t->n + 1);
+	t->places = malloc(((size_t)t->n + 1) * sizeof(*t->places));
+	err = v && t->shape && t->places ? get_common(t, &in, v, out) : -ENOMEM;
+	for (i = 0; !err && i < t->n_shapes; i++)
+		err = get_shape(t, &t->shapes[i], &in, out->v + begin);
 	if (!err && in.left)
 		err = -EBADMSG;
 	if (!err)
-		*n += count;
+		*n += t->n;
 out:
 	if (err)
 		out->n = begin;
 	free(v);
-	free(shapes);
-	pt_col_table_free(&t);
+	if (t) {
+		free(t->shape);
+		free(t->places);
+		pt_vec_free(&t->slots);
+	}
+	free(t);
 	return err;
 }

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Which fields the records have, and what each is likely to be. */
-#include <stddef.h>
-
 #include "store/columns_int.h"
 
 #define F(type, member, m)                                                     \
@@ -142,52 +140,6 @@ unsigned pt_col_fields(uint16_t kind, uint16_t size, struct pt_col_field *f)
 	return n;
 }
 
-static uint64_t time_of(const unsigned char *r)
-{
-	return pt_col_get(r + offsetof(struct pt_hdr, ts), 8);
-}
-
-/*
- * What a total should be: the last one, and what this interval adds, by its
- * times: it ran from its last switch-in to this switch-out, slept until it was
- * woken, and then waited for a core.
- */
-static uint64_t expected(uint8_t mode, uint64_t last, const unsigned char *r,
-			 const unsigned char *prev)
-{
-	uint64_t now = time_of(r), ran = time_of(prev);
-	uint64_t off = pt_col_get(r + offsetof(struct pt_rec_off, off_ts), 8);
-	uint64_t wake = pt_col_get(r + offsetof(struct pt_rec_off, wake_ts), 8);
-	uint64_t flags = pt_col_get(r + offsetof(struct pt_hdr, flags), 2);
-	uint64_t state = pt_col_get(r + offsetof(struct pt_rec_off, state), 2);
-	bool iowait = flags & PT_F_IOWAIT, slept = state != 0;
-
-	if (!wake)
-		wake = slept ? now : off;
-	switch (mode) {
-	case PT_COL_RUN:
-		return last + (ran ? off - ran : 0);
-	case PT_COL_RUNQ:
-		return last + (now - wake);
-	case PT_COL_IOWAIT:
-		return last + (slept && iowait ? wake - off : 0);
-	default:
-		return last + (slept && !iowait ? wake - off : 0);
-	}
-}
-
-static uint64_t guess(const struct pt_col_field *f, const unsigned char *r,
-		      const unsigned char *prev)
-{
-	uint64_t last = pt_col_get(prev + f->off, f->width);
-
-	if (f->mode == PT_COL_SEQ)
-		return last + 1;
-	if (f->mode == PT_COL_LAST)
-		return last;
-	return expected(f->mode, last, r, prev);
-}
-
 /* Sign-extend a difference of `width` bytes, so that zigzag sees its sign. */
 static uint64_t extend(uint64_t v, unsigned width)
 {
@@ -197,29 +149,11 @@ static uint64_t extend(uint64_t v, unsigned width)
 	return (v ^ top) - top;
 }
 
-/* A time is coded by its distance, and 0 (unknown) by 0: the two codes change
- * places, so that each value still has one. */
-static uint64_t swap_zero(uint64_t code, uint64_t now)
-{
-	uint64_t of_zero = pt_col_zigzag(now);
-
-	return code == of_zero ? 0 : code == 0 ? of_zero : code;
-}
-
 uint64_t pt_col_code(const struct pt_col_field *f, uint64_t value,
 		     const unsigned char *r, const unsigned char *prev)
 {
 	if (f->mode == PT_COL_TIME)
-		return swap_zero(pt_col_zigzag(time_of(r) - value), time_of(r));
-	return pt_col_zigzag(extend(value - guess(f, r, prev), f->width)) &
+		return pt_col_swap_zero(pt_col_zigzag(pt_col_time(r) - value), pt_col_time(r));
+	return pt_col_zigzag(extend(value - pt_col_guess(f, r, prev), f->width)) &
 	       pt_col_mask(f->width);
-}
-
-uint64_t pt_col_value(const struct pt_col_field *f, uint64_t code,
-		      const unsigned char *r, const unsigned char *prev)
-{
-	if (f->mode == PT_COL_TIME)
-		return time_of(r) -
-		       pt_col_zagzig(swap_zero(code, time_of(r)));
-	return (guess(f, r, prev) + pt_col_zagzig(code)) & pt_col_mask(f->width);
 }

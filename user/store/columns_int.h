@@ -5,6 +5,7 @@
 #define PT_STORE_COLUMNS_INT_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -114,13 +115,81 @@ static inline unsigned pt_col_together(const struct pt_col_field *f, unsigned le
 }
 
 /*
- * The number that stands for field `f` of record `r` (the reverse gives the
- * value), where `prev` is the thread's last record of this form, or zeros. Of
- * `r` only the time and the fields before `f` are looked at.
+ * The number that stands for field `f` of record `r` (pt_col_value() gives the
+ * value back), where `prev` is the thread's last record of this form, or
+ * zeros. Of `r` only the time and the fields before `f` are looked at.
  */
 uint64_t pt_col_code(const struct pt_col_field *f, uint64_t value,
 		     const unsigned char *r, const unsigned char *prev);
-uint64_t pt_col_value(const struct pt_col_field *f, uint64_t code,
-		      const unsigned char *r, const unsigned char *prev);
+
+/* ---- inline: decoding asks once a field of each record --------------------- */
+
+static inline uint64_t pt_col_time(const unsigned char *r)
+{
+	return pt_col_get(r + offsetof(struct pt_hdr, ts), 8);
+}
+
+/*
+ * What a total should be: the last one, and what this interval adds, by its
+ * times: it ran from its last switch-in to this switch-out, slept until it was
+ * woken, and then waited for a core.
+ */
+static inline uint64_t pt_col_expected(uint8_t mode, uint64_t last,
+				       const unsigned char *r,
+				       const unsigned char *prev)
+{
+	uint64_t now = pt_col_time(r), ran = pt_col_time(prev);
+	uint64_t off = pt_col_get(r + offsetof(struct pt_rec_off, off_ts), 8);
+	uint64_t wake = pt_col_get(r + offsetof(struct pt_rec_off, wake_ts), 8);
+	uint64_t flags = pt_col_get(r + offsetof(struct pt_hdr, flags), 2);
+	uint64_t state = pt_col_get(r + offsetof(struct pt_rec_off, state), 2);
+	bool iowait = flags & PT_F_IOWAIT, slept = state != 0;
+
+	if (!wake)
+		wake = slept ? now : off;
+	switch (mode) {
+	case PT_COL_RUN:
+		return last + (ran ? off - ran : 0);
+	case PT_COL_RUNQ:
+		return last + (now - wake);
+	case PT_COL_IOWAIT:
+		return last + (slept && iowait ? wake - off : 0);
+	default:
+		return last + (slept && !iowait ? wake - off : 0);
+	}
+}
+
+static inline uint64_t pt_col_guess(const struct pt_col_field *f,
+				    const unsigned char *r,
+				    const unsigned char *prev)
+{
+	uint64_t last = pt_col_get(prev + f->off, f->width);
+
+	if (f->mode == PT_COL_SEQ)
+		return last + 1;
+	if (f->mode == PT_COL_LAST)
+		return last;
+	return pt_col_expected(f->mode, last, r, prev);
+}
+
+/* A time is coded by its distance, and 0 (unknown) by 0: the two codes change
+ * places, so that each value still has one. */
+static inline uint64_t pt_col_swap_zero(uint64_t code, uint64_t now)
+{
+	uint64_t of_zero = pt_col_zigzag(now);
+
+	return code == of_zero ? 0 : code == 0 ? of_zero : code;
+}
+
+static inline uint64_t pt_col_value(const struct pt_col_field *f, uint64_t code,
+				    const unsigned char *r,
+				    const unsigned char *prev)
+{
+	if (f->mode == PT_COL_TIME)
+		return pt_col_time(r) -
+		       pt_col_zagzig(pt_col_swap_zero(code, pt_col_time(r)));
+	return (pt_col_guess(f, r, prev) + pt_col_zagzig(code)) &
+	       pt_col_mask(f->width);
+}
 
 #endif
