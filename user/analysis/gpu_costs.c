@@ -73,43 +73,62 @@ int pt_replay_time_copies(struct pt_replay *r)
 	return err;
 }
 
-static int by_class(const void *a, const void *b)
-{
-	const struct pt_gsample *x = a, *y = b;
+struct key { /* a sample's time; as a whole number it has the same order */
+	uint64_t ns;
+	uint32_t at;
+};
 
-	if (x->cls != y->cls)
-		return x->cls < y->cls ? -1 : 1;
-	return x->ns < y->ns ? -1 : x->ns > y->ns;
+/* By the byte at `shift`; what is equal stays in its order. False: all are. */
+static bool sort_byte(const struct key *from, struct key *to, size_t n,
+		      unsigned shift)
+{
+	size_t at[257] = { 0 }, i;
+
+	for (i = 0; i < n; i++)
+		at[(from[i].ns >> shift & 255) + 1]++;
+	if (n && at[(from[0].ns >> shift & 255) + 1] == n)
+		return false;
+	for (i = 1; i < 257; i++)
+		at[i] += at[i - 1];
+	for (i = 0; i < n; i++)
+		to[at[from[i].ns >> shift & 255]++] = from[i];
+	return true;
 }
 
-/* By class, then by time; those that are equal stay in their order. First by
- * class, counting: what is left to compare is a few times less. */
+/* By class, then by time; those that are equal stay in their order: by bytes, as
+ * there are many, and as often as the costs are fitted. */
 static int sort_samples(struct pt_replay *r)
 {
-	size_t n = r->samples.n, classes = r->classes.n, i, from, to;
+	size_t n = r->samples.n, classes = r->classes.n, i;
+	struct key *k = malloc((2 * n + 1) * sizeof(*k)), *a = k, *b = k + n, *x;
 	struct pt_gsample *v = malloc((n + 1) * sizeof(*v));
 	size_t *at = calloc(classes + 1, sizeof(*at));
+	int err = k && v && at ? 0 : -ENOMEM;
+	unsigned shift;
 
-	if (!v || !at) {
-		free(v);
-		free(at);
-		return -ENOMEM;
-	}
-	for (i = 0; i < n; i++)
+	if (err)
+		goto out;
+	for (i = 0; i < n; i++) {
+		memcpy(&a[i].ns, &r->samples.v[i].ns, sizeof(a[i].ns));
+		a[i].at = (uint32_t)i;
 		at[r->samples.v[i].cls + 1]++;
+	}
+	for (shift = 0; shift < 64; shift += 8)
+		if (sort_byte(a, b, n, shift)) {
+			x = a;
+			a = b;
+			b = x;
+		}
 	for (i = 1; i <= classes; i++)
 		at[i] += at[i - 1];
 	for (i = 0; i < n; i++)
-		v[at[r->samples.v[i].cls]++] = r->samples.v[i];
-	for (i = 0, from = 0; i < classes; i++, from = to) {
-		to = at[i];
-		if (to > from + 1)
-			qsort(v + from, to - from, sizeof(*v), by_class);
-	}
+		v[at[r->samples.v[a[i].at].cls]++] = r->samples.v[a[i].at];
 	memcpy(r->samples.v, v, n * sizeof(*v));
+out:
+	free(k);
 	free(v);
 	free(at);
-	return 0;
+	return err;
 }
 
 /* The value below which a part of the weight lies; sorted. */
@@ -158,7 +177,7 @@ static double typical(const struct pt_gsample *s, size_t n, enum pt_replay_mode 
 
 /* What launches cost whose function was seen: the weighted median, by the
  * samples, whose order it changes. */
-static double usual(struct pt_replay *r)
+static int usual(struct pt_replay *r, double *ns)
 {
 	size_t i, n = 0;
 
@@ -167,16 +186,39 @@ static double usual(struct pt_replay *r)
 			r->samples.v[n] = r->samples.v[i];
 			r->samples.v[n++].cls = 0;
 		}
+	r->samples.n = n;
+	*ns = 1;
 	if (!n)
-		return 1;
-	qsort(r->samples.v, n, sizeof(*r->samples.v), by_class);
-	return typical(r->samples.v, n, r->mode);
+		return 0;
+	if (sort_samples(r))
+		return -ENOMEM;
+	*ns = typical(r->samples.v, n, r->mode);
+	return 0;
+}
+
+/* A function of which nothing is known is taken to be like the others. */
+static int guess_others(struct pt_replay *r)
+{
+	bool asked = false;
+	double other;
+	size_t i;
+
+	for (i = 0; i < r->classes.n; i++) {
+		struct pt_gclass *c = r->classes.v[i];
+
+		if (c->seen || c->id[0] != PT_GOP_LAUNCH)
+			continue;
+		if (!asked && usual(r, &other))
+			return -ENOMEM;
+		asked = true;
+		c->ns[r->mode] = other;
+	}
+	return 0;
 }
 
 int pt_replay_learn(struct pt_replay *r)
 {
 	size_t i, k;
-	double other;
 
 	if (r->samples.n && sort_samples(r))
 		return -ENOMEM;
@@ -191,13 +233,5 @@ int pt_replay_learn(struct pt_replay *r)
 				c->ns[PT_REPLAY_MID];
 		c->seen = true;
 	}
-	/* A function of which nothing is known is taken to be like the others. */
-	other = usual(r);
-	for (i = 0; i < r->classes.n; i++) {
-		struct pt_gclass *c = r->classes.v[i];
-
-		if (!c->seen && c->id[0] == PT_GOP_LAUNCH)
-			c->ns[r->mode] = other;
-	}
-	return 0;
+	return guess_others(r);
 }
