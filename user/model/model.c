@@ -81,22 +81,25 @@ static void note_totals(struct pt_thread *t, const struct pt_totals *tot)
 static void set_waker(const struct pt_model *m, struct pt_iv *iv,
 		      const struct pt_rec_off *r)
 {
-	const struct pt_thread *w = NULL;
+	const struct pt_thread *w;
 	const struct pt_proc *p;
 
 	iv->waker_tid = r->waker_tid;
 	iv->waker_tgid = r->waker_tgid;
 	if (!m->aliases || !r->waker_tid)
 		return;
-	p = pt_model_proc(m, pt_model_id(m, r->waker_tgid));
 	w = pt_thread_at(m, r->waker_tid, r->wake_ts);
+	if (w && pt_real_id(w->tgid) == r->waker_tgid &&
+	    !(w->exited && w->last < r->wake_ts)) {
+		iv->waker_tid = w->tid;
+		iv->waker_tgid = w->tgid;
+		return;
+	}
+	p = pt_model_proc(m, pt_model_id(m, r->waker_tgid));
 	if (w && w->exited && w->last < r->wake_ts) {
 		/* the next owner, of whom nothing is known yet */
 		iv->waker_tid = w->tid + (1u << PT_ID_BITS);
 		iv->waker_tgid = p ? p->tgid : r->waker_tgid;
-	} else if (w && pt_real_id(w->tgid) == r->waker_tgid) {
-		iv->waker_tid = w->tid;
-		iv->waker_tgid = w->tgid;
 	} else if (p) {
 		iv->waker_tgid = p->tgid;
 	}
@@ -488,8 +491,8 @@ int pt_model_feed(struct pt_model *m, const void *rec, size_t len)
 	    h.ts > TS_MAX || (h.tid | h.tgid) >> PT_ID_BITS)
 		goto malformed;
 	n = h.size < sizeof(r) ? h.size : sizeof(r);
-	memcpy(&r, rec, n);
 	known = often(h.kind) ? OFTEN_MAX : sizeof(r);
+	memcpy(&r, rec, n < known ? n : known);
 	if (n < known) /* of an older version: its fields end earlier */
 		memset((char *)&r + n, 0, known - n);
 	if (h.kind < PT_REC_SAMPLE) {

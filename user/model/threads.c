@@ -83,6 +83,16 @@ static bool is_it(const struct pt_thread *t, uint32_t tid, uint32_t tgid,
 	       (!start || !t->start || start == t->start);
 }
 
+/* Who has the kernel's id now: mostly without asking two tables. */
+static struct pt_thread *newest(const struct pt_model *m, uint32_t tid)
+{
+	struct pt_thread *t = m->newest[tid % PT_NEWEST];
+
+	if (t && pt_real_id(t->tid) == tid)
+		return t;
+	return pt_model_thread(m, pt_model_id(m, tid));
+}
+
 /* Among `t`, the newest owner of the id, and those before it. */
 static struct pt_thread *owner(struct pt_thread *t, uint32_t tid, uint32_t tgid,
 			       uint32_t start)
@@ -101,13 +111,13 @@ static struct pt_thread *owner(struct pt_thread *t, uint32_t tid, uint32_t tgid,
 struct pt_thread *pt_thread_find(const struct pt_model *m, uint32_t tid,
 				 uint32_t tgid, uint32_t start)
 {
-	return owner(pt_model_thread(m, pt_model_id(m, tid)), tid, tgid, start);
+	return owner(newest(m, tid), tid, tgid, start);
 }
 
 struct pt_thread *pt_thread_at(const struct pt_model *m, uint32_t tid,
 			       uint64_t ts)
 {
-	struct pt_thread *t = pt_model_thread(m, pt_model_id(m, tid));
+	struct pt_thread *t = newest(m, tid);
 
 	while (t && t->older && t->first > ts)
 		t = t->older;
@@ -155,7 +165,10 @@ static struct pt_thread *new_thread(struct pt_model *m, uint32_t tid,
 	}
 	t->older = old;
 	HASH_ADD(hh, m->threads, tid, sizeof(t->tid), t);
-	return PT_HASHED(t) ? t : NULL;
+	if (!PT_HASHED(t))
+		return NULL;
+	m->newest[tid % PT_NEWEST] = t;
+	return t;
 }
 
 struct pt_thread *pt_thread_make(struct pt_model *m, uint32_t tid,
@@ -166,7 +179,9 @@ struct pt_thread *pt_thread_make(struct pt_model *m, uint32_t tid,
 	/* records of one thread mostly come in a row */
 	if (t && start && t->start == start && is_it(t, tid, tgid, start))
 		return t;
-	old = pt_model_thread(m, pt_model_id(m, tid));
+	old = newest(m, tid);
+	if (old)
+		m->newest[tid % PT_NEWEST] = old;
 	t = owner(old, tid, tgid, start);
 	/* nobody reuses an id so often: a stream of nonsense */
 	if (!t && old && old->tid >> PT_ID_BITS == PT_ID_REUSE_MAX)

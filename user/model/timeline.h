@@ -330,12 +330,14 @@ struct pt_window { /* an active part of a schedule */
 };
 #define PT_WINDOWS_MAX 65536
 
+#define PT_NEWEST 256 /* a power of two */
 struct pt_model {
 	struct pt_arena *arena;
 	struct pt_thread *threads; /* uthash, by tid */
 	struct pt_proc *procs;	   /* uthash, by tgid */
 	struct pt_alias *aliases;  /* uthash, by real */
 	struct pt_thread *last;	   /* that a record was about */
+	struct pt_thread *newest[PT_NEWEST]; /* owners of ids, by their low bits */
 	PT_VEC(struct pt_thread *) all_threads;
 	PT_VEC(struct pt_proc *) all_procs;
 	PT_VEC(struct pt_window) windows; /* by begin; dropped ones too */
