@@ -454,7 +454,7 @@ test:
 	$(MAKE) all unit e2e $(KERNELS) $(if $(PURE_SRCS),$(B)/tests/pure.o)
 	tests/run
 
-# Takes about ten minutes: two emulated kernels, and this one.
+# Takes a quarter of an hour: two emulated kernels in four boots each, and this one.
 kernels:
 	tools/install-deps build kernels
 	$(MAKE) all $(KERNELS)

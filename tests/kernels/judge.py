@@ -29,6 +29,8 @@ CLAIMS = {
 ODD = {
     ("pages", "tmpfs"): dict(dict.fromkeys(KINDS, UNSEEN), io_uring=EXACT),
     ("pages", "cold"): dict(CLAIMS["pages"], splice=OVER),
+    # a copy is the server's work
+    ("pages", "nfs"): dict(CLAIMS["pages"], splice=OVER, copy_file_range=UNSEEN),
 }
 # Rows of pipetrace doctor, and the need of capture.hooks that each of them is about.
 DOCTOR = {"reads": "reads", "reads by io_uring": "io_uring",
@@ -181,7 +183,7 @@ class Kernel:
                 claim = UNSEEN
             if kind == "mmap" and hooks.get("faults", "none") != "none":
                 claim = FAULTED
-                if variant == "cold" and s and not s.bytes:
+                if variant in ("cold", "nfs") and s and not s.bytes:
                     wrong.append("mmap: nothing was brought in")
             if not s or kind != "mmap" and not s.calls:
                 wrong.append("%s: the job made no call" % kind)
@@ -211,9 +213,9 @@ class Kernel:
         return calls > 0 and lost > 0 and seen + lost == calls, \
             "%s: of %d calls %d are seen and %d counted as lost" % (name, calls, seen, lost)
 
-    def report(self):
-        """The trace's report, or None."""
-        text = "\n".join(x[5:] for x in self.parts.get("report", []) if x.startswith("json "))
+    def report(self, part="report"):
+        """The report of a part's trace, or None."""
+        text = "\n".join(x[5:] for x in self.parts.get(part, []) if x.startswith("json "))
         try:
             return json.loads(text)
         except ValueError:
