@@ -167,7 +167,7 @@ static void advance(struct job *j, size_t node, size_t slot, double at)
 	int c;
 
 	if (!j->born) /* it was there before */
-		begin_job(j, node, slot, at - 3 * sim.interval);
+		begin_job(j, node, slot, at - 6 * sim.interval);
 	if ((uint64_t)epoch != j->id)
 		begin_job(j, node, slot, at);
 	for (j->next = pt_schedule_next(&s, slot, fmax(j->next, at - 10 * sim.interval));

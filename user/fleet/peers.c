@@ -10,8 +10,12 @@
 #define MOUNTS 10
 #define STRAGGLERS 50
 #define MEMBERS 2000 /* of groups with one, asked for more */
+/* A rank of which fewer were seen may have been seen in another phase of the job
+ * than its peers. */
+#define SAMPLES 5
 
-/* Seconds of a counter for each step, of the jobs of `only` that have a group. */
+/* Seconds of a counter for each step, of the jobs of `only` that have a group and
+ * samples enough. */
 static int per_step(struct pt_fleet_asking *k, const char *counter, const char *phases,
 		    const char *only, json_t **rows)
 {
@@ -22,8 +26,10 @@ static int per_step(struct pt_fleet_asking *k, const char *counter, const char *
 		     PT_FLEET_BY "(increase(pipetrace_steps_total{%s}[%lds])) > 0) * on "
 		     "(instance, job_id) group_left (group, rank) max by (instance, "
 		     "job_id, group, rank) (last_over_time(pipetrace_job_info{"
-		     "group!=\"\"%s}[%lds]))",
-		     counter, phases, only, w, *only ? only + 1 : "", w, only, w);
+		     "group!=\"\"%s}[%lds])) and on (instance, job_id) max by (instance, "
+		     "job_id) (max_over_time(pipetrace_samples_total{%s}[%lds])) >= %d",
+		     counter, phases, only, w, *only ? only + 1 : "", w, only, w,
+		     *only ? only + 1 : "", w, SAMPLES);
 }
 #define PHASES "pipetrace_step_phase_seconds_total"
 #define LENGTH "pipetrace_covered_seconds_total"
