@@ -119,7 +119,8 @@ int pt_long_spill(struct pt_long *l, struct pt_model *m,
 	collect(l);
 	from = pt_max64(l->pieces.n ? pt_piece_end(latest(l)) : 0,
 			m->begin ? m->begin : m->first_ts);
-	cut = from + (m->last_ts - pt_min64(from, m->last_ts)) / 2;
+	cut = from + (uint64_t)(PT_PIECE_SHARE *
+				(double)(m->last_ts - pt_min64(from, m->last_ts)));
 	if (l->broken || cut <= from)
 		return pt_model_trim(m, max_bytes);
 	pt_model_keep_samples(m);

@@ -20,6 +20,11 @@ struct pt_piece_room { /* what a piece lies in */
 	struct pt_arena *heap; /* ... where there is no such process */
 };
 
+/* Of what is held, a piece has so much. The rest is what follows it, of which an
+ * eighth of its length is looked at with it; that, and as much from before, is
+ * held on, moved to the front and looked at again. */
+#define PT_PIECE_SHARE 0.8
+
 struct pt_long {
 	PT_VEC(struct pt_piece *) pieces;
 	PT_VEC(struct pt_piece_room) rooms;
@@ -28,8 +33,8 @@ struct pt_long {
 	bool broken;	   /* a piece is lost: the report is of the last alone */
 };
 
-/* The timelines take more than `max_bytes`: look at the older half and drop it. 0
- * or -errno. */
+/* The timelines take more than `max_bytes`: look at PT_PIECE_SHARE of them, the
+ * oldest, and drop it. 0 or -errno. */
 int pt_long_spill(struct pt_long *l, struct pt_model *m,
 		  const struct pt_analysis_opts *o, uint64_t max_bytes);
 /* Behind the last record: wait for the process at work. Whether there are

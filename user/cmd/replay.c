@@ -16,10 +16,10 @@
 
 /* Of the timelines, about. */
 #define RECORD_BYTES 100
-/* A file of more records is read in pieces of half of this: many, so that what
+/* A file of more records is read in pieces of nearly this: many, so that what
  * they take stays small. */
 #define WHOLE_RECORDS (PT_MAX_MODEL_BYTES / RECORD_BYTES)
-#define PIECE_BYTES (128ull << 20)
+#define PIECE_BYTES (96ull << 20)
 /* So many pieces are asked what a change would win. */
 #define ASK 4
 
@@ -166,7 +166,8 @@ static void choose_pieces(struct replay *k, const struct pt_opts *o,
 		k->most = PIECE_BYTES;
 	if (o->piece_bytes)
 		k->most = o->piece_bytes;
-	pieces = records * RECORD_BYTES / (k->most / 2);
+	pieces = (uint64_t)((double)(records * RECORD_BYTES) /
+			    (PT_PIECE_SHARE * (double)k->most));
 	k->pieces.ask_every = pieces > ASK ? pieces / ASK : 1;
 }
 
