@@ -126,7 +126,7 @@ class Simulate:
     """Many nodes; targets are paths of one port, named by relabelling."""
 
     def __init__(self, nodes, jobs, interval, seed=1):
-        self.nodes = nodes
+        self.nodes, self.interval = nodes, interval
         self.proc = subprocess.Popen(["nice", SIMULATE, str(nodes), str(jobs), str(interval), str(seed)],
                                      stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.port = int(self.proc.stdout.readline())
