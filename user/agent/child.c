@@ -23,14 +23,6 @@
 #define OUT_MAX (32u << 20)
 #define REAP_MS 2000
 
-double pt_now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
-}
-
 static void limit(int what, uint64_t value)
 {
 	struct rlimit r = { .rlim_cur = value, .rlim_max = value };

@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "base/clock.h"
 #include "capture/capture.h"
 
 struct pt_child {
@@ -58,6 +59,5 @@ void pt_child_ask(struct pt_child *c, double now);
 /* Kills it, and waits until it is gone. Harmless when there is none. */
 void pt_child_kill(struct pt_child *c);
 
-double pt_now(void); /* s, monotonic */
 
 #endif

@@ -18,6 +18,7 @@
 #include <unistd.h>
 #include <netinet/in.h>
 
+#include "base/readfile.h"
 #include "version.h"
 
 #define MEMORY (16 << 10)     /* of a connection: its request's head, and buffers */
@@ -29,14 +30,6 @@
 #define CPU_SHARE 0.2
 #define CPU_WINDOW_S 0.25
 #define LOOK_MS 500 /* for those whose time is over */
-
-double pt_http_now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
 
 static double cpu_now(void)
 {
@@ -87,7 +80,7 @@ static void comes_or_goes(void *cls, struct MHD_Connection *c, void **context,
 			return;
 		pt_http_who(addr->client_addr, sizeof(struct sockaddr_storage), who);
 		*context = pt_http_clients_add(&h->clients, who, fd->connect_fd,
-					       pt_http_now());
+					       pt_now());
 	}
 	atomic_store(&h->connections, h->clients.n + h->clients.doomed);
 }
@@ -113,7 +106,7 @@ static void *serve(void *arg)
 {
 	struct pt_http *h = arg;
 	int epoll = MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd;
-	double window = pt_http_now(), cpu = cpu_now(), look = 0, now;
+	double window = pt_now(), cpu = cpu_now(), look = 0, now;
 
 	for (;;) {
 		/* With nobody there, only for descriptors that lacked and are back. */
@@ -126,7 +119,7 @@ static void *serve(void *arg)
 		if (woken(h, epoll, ms))
 			break;
 		MHD_run(h->daemon);
-		now = pt_http_now();
+		now = pt_now();
 		if (now >= look) {
 			look = now + LOOK_MS / 1e3;
 			atomic_fetch_add(&h->refused,
@@ -182,7 +175,7 @@ err:
 static int read_pem(const char *path, char **text, char *why, size_t n)
 {
 	size_t len;
-	int err = pt_http_read_file(path, PEM_MAX, text, &len);
+	int err = pt_read_file(path, PEM_MAX, text, &len);
 
 	if (err)
 		snprintf(why, n, "cannot read %s: %s", path, strerror(-err));
@@ -210,7 +203,7 @@ static int read_files(struct pt_http *h, const struct pt_http_options *o, char *
 	if (!err && o->token_file) {
 		h->token.path = strdup(o->token_file);
 		err = h->token.path ?
-			      pt_http_token_look(&h->token, pt_http_now(), true) :
+			      pt_http_token_look(&h->token, pt_now(), true) :
 			      -ENOMEM;
 		if (err)
 			snprintf(why, n, "no token in %s: %s", o->token_file,

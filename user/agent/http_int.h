@@ -13,6 +13,7 @@
 #include "agent/http.h"
 #include "agent/http_clients.h"
 #include "agent/http_request.h"
+#include "base/clock.h"
 
 /* A published text. The server and the one that publishes hold it in common. */
 struct pt_http_text {
@@ -53,12 +54,6 @@ struct pt_http {
 	atomic_ulong requests, refused;
 	atomic_uint connections;
 };
-
-double pt_http_now(void); /* s, monotonic */
-
-/* Reads the whole of a file of at most `most` bytes; a NUL is put behind it. 0;
- * -errno, -EFBIG. The caller frees it. */
-int pt_http_read_file(const char *path, size_t most, char **text, size_t *len);
 
 /* Looks at the file again, at most once a second (`force`: now). 0; -errno: there
  * is no usable token. */

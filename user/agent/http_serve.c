@@ -145,7 +145,7 @@ static enum MHD_Result queue(struct MHD_Connection *c, unsigned status,
 
 	if (!r || !client)
 		return MHD_NO; /* the connection is closed */
-	pt_http_client_answers(client, bytes, pt_http_now());
+	pt_http_client_answers(client, bytes, pt_now());
 	return MHD_queue_response(c, status, r);
 }
 
@@ -223,7 +223,7 @@ static bool let_in(struct pt_http *h, struct MHD_Connection *c)
 {
 	if (!h->token.path)
 		return true;
-	pt_http_token_look(&h->token, pt_http_now(), false);
+	pt_http_token_look(&h->token, pt_now(), false);
 	return pt_http_bearer(header(c, "Authorization"), h->token.text, h->token.len);
 }
 
@@ -242,7 +242,7 @@ void pt_http_completed(void *cls, struct MHD_Connection *c, void **request,
 		pt_http_text_unref(*request);
 	*request = NULL;
 	if (client)
-		pt_http_client_answered(client, pt_http_now());
+		pt_http_client_answered(client, pt_now());
 }
 
 enum MHD_Result pt_http_answer(void *cls, struct MHD_Connection *c, const char *url,

@@ -18,7 +18,7 @@
 #include <time.h>
 
 #include "agent/gzip.h"
-#include "agent/http_int.h"
+#include "base/clock.h"
 #include "agent/otlp_encode.h"
 #include "agent/otlp_post.h"
 #include "agent/otlp_queue.h"
@@ -93,7 +93,7 @@ static int choose(const struct pt_otlp *o, double *when)
 {
 	const struct lane *l = o->lane;
 	double log_at = INFINITY, metrics_at = INFINITY;
-	double now = pt_http_now();
+	double now = pt_now();
 
 	if (o->queue.first[PT_OTLP_LOGS])
 		log_at = l[PT_OTLP_LOGS].next;
@@ -111,7 +111,7 @@ static int choose(const struct pt_otlp *o, double *when)
 static int await(struct pt_otlp *o)
 {
 	for (;;) {
-		double when, now = pt_http_now();
+		double when, now = pt_now();
 		struct timespec ts;
 		int s = choose(o, &when);
 
@@ -150,7 +150,7 @@ static int gather_logs(struct pt_otlp *o, struct request *r)
 	int err = 0;
 
 	n = pt_otlp_queue_take(&o->queue, PT_OTLP_LOGS, BATCH, &bytes);
-	if (to_tell(o) && pt_http_now() >= o->tell) {
+	if (to_tell(o) && pt_now() >= o->tell) {
 		r->tells[0] = o->queue.lost[0] - o->told[0];
 		r->tells[1] = o->queue.lost[1] - o->told[1];
 		err = pt_otlp_encode_loss(who(o, &w), r->tells[PT_OTLP_METRICS],
@@ -211,7 +211,7 @@ static void wait_longer(struct pt_otlp *o, enum pt_otlp_signal s,
 		wait = LAST_S;
 	if (a->retry_after > 0)
 		wait = fmin(a->retry_after, AFTER_MOST_S) * (0.95 + jitter() / 10);
-	l->next = pt_http_now() + wait;
+	l->next = pt_now() + wait;
 }
 
 static void settle(struct pt_otlp *o, const struct request *r, int err,
@@ -236,7 +236,7 @@ static void settle(struct pt_otlp *o, const struct request *r, int err,
 		part = pt_otlp_rejected(a->body, a->len);
 		o->rejected[r->s] += part < n ? part : n;
 	} else if (r->tells[0] || r->tells[1]) {
-		o->tell = pt_http_now() + TELL_AGAIN_S;
+		o->tell = pt_now() + TELL_AGAIN_S;
 	}
 }
 
@@ -249,7 +249,7 @@ static double until(void *ctx)
 	end = o->end;
 	pthread_mutex_unlock(&o->lock);
 	/* libcurl has a limit of its own for one request. */
-	return isinf(end) ? pt_http_now() + 60 : end;
+	return isinf(end) ? pt_now() + 60 : end;
 }
 
 static void *sender(void *arg)
@@ -334,7 +334,7 @@ void pt_otlp_stop(struct pt_otlp *o, double seconds)
 		return;
 	if (o->threaded) {
 		pthread_mutex_lock(&o->lock);
-		o->end = pt_http_now() + fmax(seconds, 0);
+		o->end = pt_now() + fmax(seconds, 0);
 		for (s = 0; s < PT_OTLP_SIGNALS; s++)
 			o->lane[s].next = 0;
 		pthread_cond_signal(&o->changed);

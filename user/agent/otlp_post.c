@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "agent/otlp_post.h"
 
-#include <curl/curl.h>
-#include <dlfcn.h>
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +9,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "agent/http_int.h"
+#include "base/clock.h"
+#include "base/readfile.h"
+#include "net/libcurl.h"
 #include "version.h"
 
 #define CONNECT_S 5
@@ -20,21 +19,6 @@
 #define ANSWER_MAX (1 << 20) /* whoever sends more is cut off */
 #define HEADERS_MAX (64 << 10)
 #define ENDPOINT_MAX 2000
-
-#define FUNCTIONS(X)                                                           \
-	X(global_init) X(easy_init) X(easy_setopt) X(easy_getinfo)             \
-	X(easy_cleanup) X(slist_append) X(slist_free_all) X(multi_init)        \
-	X(multi_cleanup) X(multi_add_handle) X(multi_remove_handle)            \
-	X(multi_perform) X(multi_poll) X(multi_wakeup) X(multi_info_read)
-
-/* The header's checks of types are macros over these names. */
-#undef curl_easy_setopt
-#undef curl_easy_getinfo
-static struct {
-#define X(name) __typeof__(curl_##name) *name;
-	FUNCTIONS(X)
-#undef X
-} lib;
 
 struct pt_otlp_post {
 	CURLM *multi;
@@ -46,44 +30,6 @@ struct pt_otlp_post {
 	struct pt_otlp_answer *answer;
 	size_t got; /* bytes of the answer, kept or not */
 };
-
-#ifndef PT_STATIC
-static int loaded; /* 0; -errno */
-
-static void load(void)
-{
-	/* Never unloaded: its libraries leave functions behind for exit(). */
-	void *so = dlopen("libcurl.so.4", RTLD_NOW | RTLD_LOCAL);
-
-	if (!so)
-		so = dlopen("libcurl-gnutls.so.4", RTLD_NOW | RTLD_LOCAL);
-	loaded = so ? 0 : -ENOENT;
-#define X(name)                                                                \
-	if (!loaded && !(*(void **)&lib.name = dlsym(so, "curl_" #name)))      \
-		loaded = -ENOSYS;
-	FUNCTIONS(X)
-#undef X
-	if (!loaded && lib.global_init(CURL_GLOBAL_DEFAULT))
-		loaded = -EIO;
-}
-#endif
-
-static int load_library(char *why, size_t n)
-{
-#ifdef PT_STATIC
-	snprintf(why, n, "this program was linked statically and cannot load libcurl, which OTLP needs");
-	return -ENOTSUP;
-#else
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-	pthread_once(&once, load);
-	if (loaded)
-		snprintf(why, n, "%s",
-			 loaded == -ENOENT ? "OTLP needs libcurl.so.4, which is not here" :
-					     "the libcurl that is here is too old for OTLP");
-	return loaded;
-#endif
-}
 
 static int check_endpoint(const char *s, char *why, size_t n)
 {
@@ -126,7 +72,7 @@ static int check_files(const struct pt_otlp_options *o, char *why, size_t n)
 
 static int append(void *ctx, const char *line)
 {
-	struct curl_slist **list = ctx, *more = lib.slist_append(*list, line);
+	struct curl_slist **list = ctx, *more = pt_curl.slist_append(*list, line);
 
 	if (!more)
 		return -ENOMEM;
@@ -143,7 +89,7 @@ static struct curl_slist *own_headers(void)
 
 	for (i = 0; i < sizeof(own) / sizeof(*own); i++) {
 		if (append(&list, own[i])) {
-			lib.slist_free_all(list);
+			pt_curl.slist_free_all(list);
 			return NULL;
 		}
 	}
@@ -160,17 +106,15 @@ static int look_at_headers(struct pt_otlp_post *p, char *why, size_t n)
 	int err = 0;
 
 	if (p->headers && (!p->headers_file ||
-			   (!stat(p->headers_file, &st) && st.st_ino == p->seen.st_ino &&
-			    st.st_size == p->seen.st_size &&
-			    st.st_mtim.tv_sec == p->seen.st_mtim.tv_sec &&
-			    st.st_mtim.tv_nsec == p->seen.st_mtim.tv_nsec)))
+			   (!stat(p->headers_file, &st) &&
+			    pt_stat_same(&st, &p->seen))))
 		return 0;
 	list = own_headers();
 	if (!list)
 		err = -ENOMEM;
 	if (!err && p->headers_file) {
 		(void)!stat(p->headers_file, &st);
-		err = pt_http_read_file(p->headers_file, HEADERS_MAX, &text, &len);
+		err = pt_read_file(p->headers_file, HEADERS_MAX, &text, &len);
 		if (!err && strlen(text) != len)
 			err = -EINVAL;
 		if (!err)
@@ -182,9 +126,9 @@ static int look_at_headers(struct pt_otlp_post *p, char *why, size_t n)
 		snprintf(why, n, "headers of %s: %s",
 			 p->headers_file ? p->headers_file : "OTLP",
 			 *reason ? reason : strerror(-err));
-		lib.slist_free_all(list);
+		pt_curl.slist_free_all(list);
 	} else {
-		lib.slist_free_all(p->headers);
+		pt_curl.slist_free_all(p->headers);
 		p->headers = list;
 		p->seen = st;
 	}
@@ -211,7 +155,7 @@ static size_t on_answer(char *data, size_t one, size_t n, void *ctx)
 	return p->got > ANSWER_MAX ? 0 : n; /* 0 ends the transfer */
 }
 
-#define SET(option, value) (err = err ? err : lib.easy_setopt(p->easy, option, value))
+#define SET(option, value) (err = err ? err : pt_curl.easy_setopt(p->easy, option, value))
 
 static int set_up(struct pt_otlp_post *p, const struct pt_otlp_options *o)
 {
@@ -238,7 +182,7 @@ static int set_up(struct pt_otlp_post *p, const struct pt_otlp_options *o)
 	if (err)
 		return -ENOTSUP;
 	/* Newer than the rest: a name that is never resolved does not hold the end. */
-	lib.easy_setopt(p->easy, CURLOPT_QUICK_EXIT, 1L);
+	pt_curl.easy_setopt(p->easy, CURLOPT_QUICK_EXIT, 1L);
 	return 0;
 }
 
@@ -256,7 +200,7 @@ int pt_otlp_post_new(const struct pt_otlp_options *o, struct pt_otlp_post **out,
 	if (!err)
 		err = check_files(o, why, n);
 	if (!err)
-		err = load_library(why, n);
+		err = pt_libcurl_load("OTLP", why, n);
 	if (err)
 		return err;
 	p = calloc(1, sizeof(*p));
@@ -271,8 +215,8 @@ int pt_otlp_post_new(const struct pt_otlp_options *o, struct pt_otlp_post **out,
 			p->url[i] = NULL;
 	if (o->headers_file)
 		p->headers_file = strdup(o->headers_file);
-	p->multi = lib.multi_init();
-	p->easy = lib.easy_init();
+	p->multi = pt_curl.multi_init();
+	p->easy = pt_curl.easy_init();
 	if (!p->url[0] || !p->url[1] || !p->multi || !p->easy ||
 	    (o->headers_file && !p->headers_file))
 		goto no_memory;
@@ -301,10 +245,10 @@ void pt_otlp_post_free(struct pt_otlp_post *p)
 	if (!p)
 		return;
 	if (p->easy)
-		lib.easy_cleanup(p->easy);
+		pt_curl.easy_cleanup(p->easy);
 	if (p->multi)
-		lib.multi_cleanup(p->multi);
-	lib.slist_free_all(p->headers);
+		pt_curl.multi_cleanup(p->multi);
+	pt_curl.slist_free_all(p->headers);
 	for (i = 0; i < PT_OTLP_SIGNALS; i++)
 		free(p->url[i]);
 	free(p->headers_file);
@@ -313,7 +257,7 @@ void pt_otlp_post_free(struct pt_otlp_post *p)
 
 void pt_otlp_post_wake(struct pt_otlp_post *p)
 {
-	lib.multi_wakeup(p->multi);
+	pt_curl.multi_wakeup(p->multi);
 }
 
 /* ---- a request ----------------------------------------------------------------- */
@@ -324,7 +268,7 @@ static bool ended(struct pt_otlp_post *p, CURLcode *how)
 	CURLMsg *m;
 	int left;
 
-	while ((m = lib.multi_info_read(p->multi, &left))) {
+	while ((m = pt_curl.multi_info_read(p->multi, &left))) {
 		if (m->msg != CURLMSG_DONE)
 			continue;
 		*how = m->data.result;
@@ -352,26 +296,26 @@ int pt_otlp_post(struct pt_otlp_post *p, enum pt_otlp_signal s, const void *data
 	SET(CURLOPT_HTTPHEADER, p->headers);
 	SET(CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)len);
 	SET(CURLOPT_POSTFIELDS, data);
-	if (err || lib.multi_add_handle(p->multi, p->easy))
+	if (err || pt_curl.multi_add_handle(p->multi, p->easy))
 		return -EIO;
 	for (;;) {
 		double left;
 
-		if (lib.multi_perform(p->multi, &running) || ended(p, &how))
+		if (pt_curl.multi_perform(p->multi, &running) || ended(p, &how))
 			break;
-		left = until(ctx) - pt_http_now();
+		left = until(ctx) - pt_now();
 		if (left <= 0)
 			break;
-		if (lib.multi_poll(p->multi, NULL, 0, left > 1 ? 1000 : (int)(left * 1e3) + 1,
+		if (pt_curl.multi_poll(p->multi, NULL, 0, left > 1 ? 1000 : (int)(left * 1e3) + 1,
 				   NULL))
 			break;
 	}
 	/* An answer that breaks off after its head is none. */
 	if (how == CURLE_OK) {
-		lib.easy_getinfo(p->easy, CURLINFO_RESPONSE_CODE, &a->status);
-		if (!lib.easy_getinfo(p->easy, CURLINFO_RETRY_AFTER, &after) && after > 0)
+		pt_curl.easy_getinfo(p->easy, CURLINFO_RESPONSE_CODE, &a->status);
+		if (!pt_curl.easy_getinfo(p->easy, CURLINFO_RETRY_AFTER, &after) && after > 0)
 			a->retry_after = (double)after;
 	}
-	lib.multi_remove_handle(p->multi, p->easy);
+	pt_curl.multi_remove_handle(p->multi, p->easy);
 	return how == CURLE_OK && a->status ? 0 : -EIO;
 }

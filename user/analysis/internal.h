@@ -269,6 +269,8 @@ int pt_fill_rank_tables(struct pt_an *an);
 int pt_fill_host_tables(struct pt_an *an);
 /* working_set.c: behind the tables. */
 void pt_fill_working_set(struct pt_an *an);
+/* Whether the set fits into the memory that there is, where both are known. */
+void pt_working_set_fits(struct pt_r_memory *m);
 /* peers.c: who the job's sockets are connected to; behind the charges. */
 int pt_fill_peers(struct pt_an *an);
 /* The socket that a wait is for, where more than its inode is known; NULL. */

@@ -488,10 +488,5 @@ void pt_merge_set(struct pt_an *an)
 		o->seen[1] = o->whole[1];
 	pt_report_limit(an->r, "memory.working_set", "The capture was looked at in %zu pieces: how many different bytes and files were read lies between the most of one piece and the sum of all; files is the former.",
 			an->merge->n);
-	if (m->room == PT_NULL)
-		return;
-	if (o->whole[1] != PT_NULL && o->whole[1] <= m->room)
-		o->fits = 1;
-	else if (o->whole[0] > m->room)
-		o->fits = 0;
+	pt_working_set_fits(m);
 }

@@ -66,6 +66,18 @@ static void fill_memory(struct pt_an *an, struct pt_r_memory *o)
 	o->refault_s = (double)(last->hdr.ts - first->hdr.ts) / NS_PER_S;
 }
 
+void pt_working_set_fits(struct pt_r_memory *m)
+{
+	struct pt_r_working_set *o = &m->set;
+
+	if (m->room == PT_NULL)
+		return;
+	if (o->whole[1] != PT_NULL && o->whole[1] <= m->room)
+		o->fits = 1;
+	else if (o->whole[0] > m->room)
+		o->fits = 0;
+}
+
 /*
  * The whole set: no less than what was seen of it. No more than that where the
  * window held an epoch from end to end, nor than the files' sizes where it went
@@ -91,12 +103,7 @@ static void fill_set(struct pt_an *an, const struct pt_places *p,
 		o->whole[1] = o->seen[1];
 	else if ((double)again >= ROUND * (double)p->bytes && !p->unsized)
 		o->whole[1] = known(pt_max64(p->size, p->distinct_hi));
-	if (m->room == PT_NULL)
-		return;
-	if (o->whole[1] != PT_NULL && o->whole[1] <= m->room)
-		o->fits = 1;
-	else if (o->whole[0] > m->room)
-		o->fits = 0;
+	pt_working_set_fits(m);
 }
 
 void pt_fill_working_set(struct pt_an *an)

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/vec.h"
 #include "capture/discover.h"
 #include "capture/elfname.h"
@@ -285,13 +286,7 @@ static int wait_idle(struct pt_kernels *k, unsigned ms)
 	struct timespec t;
 	int r = 0;
 
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	t.tv_sec += ms / 1000;
-	t.tv_nsec += (long)(ms % 1000) * 1000000;
-	if (t.tv_nsec >= 1000000000) {
-		t.tv_sec++;
-		t.tv_nsec -= 1000000000;
-	}
+	pt_deadline(&t, ms);
 	while ((k->busy || (k->todo.n && !k->stop)) && !r)
 		r = pthread_cond_timedwait(&k->idle, &k->lock, &t);
 	return r;

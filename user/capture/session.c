@@ -31,11 +31,6 @@ static uint64_t clock_ns(clockid_t id)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-uint64_t pt_now_ns(void)
-{
-	return clock_ns(CLOCK_MONOTONIC);
-}
-
 void pt_warn(struct pt_capture *c, const char *fmt, ...)
 {
 	char msg[PT_ERR_LEN];

@@ -10,6 +10,7 @@
 
 #include <bpf/libbpf.h>
 
+#include "base/clock.h"
 #include "capture/capture.h"
 #include "config.h"
 #include "pipetrace.skel.h"
@@ -73,7 +74,6 @@ struct pt_capture {
 	uint64_t loss[PT_LOSS_NR]; /* this side's; the kernel's come on top */
 };
 
-uint64_t pt_now_ns(void); /* CLOCK_MONOTONIC */
 void pt_warn(struct pt_capture *c, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 

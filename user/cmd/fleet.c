@@ -208,8 +208,7 @@ int pt_cmd_fleet(int argc, char **argv)
 	warn_of_token(&a);
 	bad = pt_prometheus_open(&a.server, &p, why, sizeof(why));
 	if (bad) {
-		if (*why)
-			pt_error("%s", why);
+		pt_error("%s", why);
 		return bad == -EINVAL ? PT_EXIT_USAGE : PT_EXIT_FAILED;
 	}
 	if (a.json && pt_outfile_open(&json, a.json, &err)) {

@@ -198,7 +198,7 @@ bool pt_follow_ended(struct pt_follow *w)
 	    !pt_capture_target_gone(w->cap))
 		return false;
 	pt_capture_stop(w->cap, on_record, w);
-	w->end_ns = pt_clock_ns();
+	w->end_ns = pt_now_ns();
 	detach(w);
 	return true;
 }
@@ -242,7 +242,7 @@ const struct pt_report *pt_follow_look(struct pt_follow *w, double *window_s)
 
 	if (!m || !r)
 		goto out;
-	ns = pt_window_feed(w->win, w->end_ns ? w->end_ns : pt_clock_ns(),
+	ns = pt_window_feed(w->win, w->end_ns ? w->end_ns : pt_now_ns(),
 			    feed_model, m);
 	ret = pt_model_finish(m);
 	if (!ret)

@@ -45,7 +45,7 @@ void pt_live_tick(struct pt_session *s, unsigned tick)
 {
 	struct pt_analysis_opts a = { .thresholds = &s->o->thresholds };
 	struct pt_provisional p = { .steps = -1, .data_wait_share = NAN };
-	uint64_t loss[PT_LOSS_NR] = { 0 }, lost = 0, now = pt_clock_ns();
+	uint64_t loss[PT_LOSS_NR] = { 0 }, lost = 0, now = pt_now_ns();
 	char steps[24] = "-", share[24] = "-", line[256];
 	int i;
 

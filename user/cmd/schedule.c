@@ -87,7 +87,7 @@ int pt_schedule_begin(struct pt_session *s)
 	if (!s->o->schedule.set)
 		return 0;
 	s->sched.phase = PT_PHASE_ACTIVE; /* behind one comes the first */
-	return enter(s, next_phase(s), pt_clock_ns());
+	return enter(s, next_phase(s), pt_now_ns());
 }
 
 int pt_schedule_end(struct pt_session *s)
@@ -103,7 +103,7 @@ int pt_schedule_end(struct pt_session *s)
 
 int pt_schedule_step(struct pt_session *s)
 {
-	uint64_t now = pt_clock_ns();
+	uint64_t now = pt_now_ns();
 	int ret;
 
 	if (!s->o->schedule.set || s->stop || !is_over(s, now))

@@ -16,14 +16,6 @@
 #include "report/about.h"
 #include "store/rawstream.h"
 
-uint64_t pt_clock_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
-
 void pt_session_record(void *ctx, const void *rec, size_t len)
 {
 	struct pt_session *s = ctx;
@@ -241,7 +233,7 @@ static int attach(struct pt_session *s, struct pt_err *err)
 				   s->roots[0]);
 		return ret;
 	}
-	s->begin_ns = pt_clock_ns();
+	s->begin_ns = pt_now_ns();
 	if (s->cmd) {
 		ret = pt_spawn_go(s->cmd, s->o->cmd ? s->o->cmd[0] : "the job",
 				  err);

@@ -11,6 +11,7 @@
 
 #include "analysis/analysis.h"
 #include "analysis/lanes.h"
+#include "base/clock.h"
 #include "capture/capture.h"
 #include "capture/discover.h"
 #include "cmd/options.h"
@@ -107,7 +108,6 @@ bool pt_schedule_quiet(const struct pt_session *s); /* are the hooks? */
 /* Look for the trainer of a job that had no GPU library at first. */
 void pt_session_find_trainer(struct pt_session *s);
 
-uint64_t pt_clock_ns(void); /* CLOCK_MONOTONIC */
 
 /*
  * replay.c: fill a new report from a recorded file, or a record stream for

@@ -123,7 +123,7 @@ static int trace(struct live *l, pid_t pid)
 	l->v.pane = PT_TOP_OVERVIEW;
 	if (pt_follow_note(l->watch)[0])
 		say(l, pt_follow_note(l->watch));
-	now = pt_clock_ns();
+	now = pt_now_ns();
 	l->tick_ns = now + SECOND_NS;
 	l->look_ns = now + SECOND_NS; /* of one second already something shows */
 	l->cpu_at = own_cpu_ns();
@@ -161,7 +161,7 @@ static void on_end(struct live *l)
 {
 	l->v.ended = true;
 	l->v.paused = false;
-	look(l, pt_clock_ns());
+	look(l, pt_now_ns());
 	say(l, l->screen ? "The job has ended. This is the last of it; q quits, "
 			   "Esc goes back to the jobs." : "the job has ended");
 	if (!l->screen) {
@@ -276,7 +276,7 @@ static int wait_ms(const struct live *l, uint64_t now)
 static void one_round(struct live *l)
 {
 	struct pollfd fds[FDS_MAX];
-	uint64_t now = pt_clock_ns();
+	uint64_t now = pt_now_ns();
 	size_t n = 2;
 
 	fds[0] = (struct pollfd){ .fd = l->signals, .events = POLLIN };
@@ -294,7 +294,7 @@ static void one_round(struct live *l)
 		l->stop = true; /* the terminal is gone */
 	else if (fds[1].revents)
 		on_keys(l);
-	now = pt_clock_ns();
+	now = pt_now_ns();
 	if (l->end_ns && now >= l->end_ns)
 		l->stop = true;
 	if (l->stop)
@@ -313,7 +313,7 @@ static int begin(struct live *l)
 {
 	pid_t pid = l->o->n_pids ? l->o->pids[0] : 0;
 
-	find_jobs(l, pt_clock_ns());
+	find_jobs(l, pt_now_ns());
 	if (!pid && l->jobs.n == 1)
 		pid = l->jobs.v[0].pid;
 	l->v.pane = PT_TOP_JOBS;
@@ -356,7 +356,7 @@ static int run(void *ctx)
 	l->status = begin(l);
 	/* from the attach on, which may have taken its time */
 	if (l->o->duration > 0)
-		l->end_ns = pt_clock_ns() + (uint64_t)(l->o->duration * 1e9);
+		l->end_ns = pt_now_ns() + (uint64_t)(l->o->duration * 1e9);
 	if (l->status) /* the screen goes, the sentence must not */
 		memcpy(why, l->v.status, sizeof(why));
 	else

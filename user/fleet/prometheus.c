@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * libcurl is opened when it is needed: it brings some thirty libraries, which cost
- * every other command four milliseconds at its start.
- */
+/* The HTTP API of a Prometheus. */
 #include "fleet/prometheus.h"
 
-#define CURL_DISABLE_TYPECHECK /* its macros call by name */
-#include <curl/curl.h>
-#include <dlfcn.h>
 #include <errno.h>
 #include <math.h>
 #include <stdbool.h>
@@ -16,35 +10,16 @@
 #include <string.h>
 #include <time.h>
 
-#include "cmd/outfile.h"
+#include "base/clock.h"
+#include "base/readfile.h"
+#include "net/libcurl.h"
 #include "version.h"
 
 #define TOKEN_MAX 4096
 #define URL_MAX 2048
 #define CONNECT_MS 10000L
 
-#define FUNCTIONS(X)                                                           \
-	X(curl_global_init)                                                    \
-	X(curl_easy_init)                                                      \
-	X(curl_easy_cleanup)                                                   \
-	X(curl_easy_setopt)                                                    \
-	X(curl_easy_perform)                                                   \
-	X(curl_easy_getinfo)                                                   \
-	X(curl_easy_strerror)                                                  \
-	X(curl_easy_escape)                                                    \
-	X(curl_free)                                                           \
-	X(curl_slist_append)                                                   \
-	X(curl_slist_free_all)
-
-struct lib {
-	void *handle;
-#define X(f) __typeof__(&(f)) f;
-	FUNCTIONS(X)
-#undef X
-};
-
 struct pt_prometheus {
-	struct lib c;
 	CURL *h;
 	struct curl_slist *headers;
 	char url[URL_MAX + 32];
@@ -54,38 +29,6 @@ struct pt_prometheus {
 	size_t len, cap;
 	bool too_long;
 };
-
-static double monotonic(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
-
-static int open_library(struct lib *c, char *why, size_t n)
-{
-#ifdef PT_STATIC
-	(void)c;
-	snprintf(why, n, "this binary is linked statically, without libcurl");
-	return -ENOSYS;
-#else
-	c->handle = dlopen("libcurl.so.4", RTLD_NOW | RTLD_LOCAL);
-	if (!c->handle) {
-		snprintf(why, n, "libcurl is not here: install it (Debian: libcurl4)");
-		return -ENOENT;
-	}
-#define X(f)                                                                   \
-	*(void **)&c->f = dlsym(c->handle, #f);                                \
-	if (!c->f) {                                                           \
-		snprintf(why, n, "libcurl has no %s", #f);                     \
-		return -ENOSYS;                                                \
-	}
-	FUNCTIONS(X)
-#undef X
-	return c->curl_global_init(CURL_GLOBAL_DEFAULT) ? -EIO : 0;
-#endif
-}
 
 /* Ours is the path below the given one. */
 static int take_url(struct pt_prometheus *p, const char *url, char *why, size_t n)
@@ -115,34 +58,26 @@ static int take_url(struct pt_prometheus *p, const char *url, char *why, size_t 
 static int take_token(struct pt_prometheus *p, const char *path, char *why,
 		      size_t n)
 {
-	char line[TOKEN_MAX + 32] = "Authorization: Bearer ";
-	size_t at = strlen(line), len, i;
-	FILE *f = pt_open_regular(path, NULL);
+	char line[TOKEN_MAX + 32], *token;
 	struct curl_slist *more;
-	int ret = -EINVAL;
+	size_t len;
+	int err = pt_read_token(path, TOKEN_MAX, &token, &len);
 
-	if (!f) {
-		*why = '\0'; /* that was said */
-		return -EIO;
-	}
-	len = fread(line + at, 1, TOKEN_MAX + 1, f);
-	fclose(f);
-	while (len && strchr("\r\n \t", line[at + len - 1]))
-		len--;
-	for (i = 0; i < len; i++)
-		if (line[at + i] <= ' ' || line[at + i] >= 0x7f)
-			len = 0;
-	line[at + len] = '\0';
-	snprintf(why, n, "%s holds no token: one line of at most %d characters",
-		 path, TOKEN_MAX);
-	if (len && len <= TOKEN_MAX) {
-		more = p->c.curl_slist_append(p->headers, line);
-		ret = more ? 0 : -ENOMEM;
-		if (more)
-			p->headers = more;
-	}
+	if (err == -EINVAL || err == -EFBIG)
+		snprintf(why, n, "%s holds no token: one line of at most %d characters",
+			 path, TOKEN_MAX);
+	else if (err)
+		snprintf(why, n, "cannot read %s: %s", path, strerror(-err));
+	if (err)
+		return err;
+	snprintf(line, sizeof(line), "Authorization: Bearer %s", token);
+	more = pt_curl.slist_append(p->headers, line);
+	if (more)
+		p->headers = more;
 	explicit_bzero(line, sizeof(line));
-	return ret;
+	explicit_bzero(token, len);
+	free(token);
+	return more ? 0 : -ENOMEM;
 }
 
 static size_t take_body(char *data, size_t one, size_t count, void *arg)
@@ -170,7 +105,7 @@ static size_t take_body(char *data, size_t one, size_t count, void *arg)
 	return n;
 }
 
-#define SET(opt, value) bad |= p->c.curl_easy_setopt(p->h, CURLOPT_##opt, value)
+#define SET(opt, value) bad |= pt_curl.easy_setopt(p->h, CURLOPT_##opt, value)
 
 static int set_up(struct pt_prometheus *p, const char *ca)
 {
@@ -204,15 +139,15 @@ int pt_prometheus_open(const struct pt_prometheus_options *o,
 		return ret;
 	ret = take_url(p, o->url, why, n);
 	if (!ret)
-		ret = open_library(&p->c, why, n);
+		ret = pt_libcurl_load("pipetrace fleet", why, n);
 	if (!ret)
 		ret = o->token_file ? take_token(p, o->token_file, why, n) : 0;
 	if (ret)
 		goto out;
 	snprintf(why, n, "libcurl cannot be set up");
-	p->h = p->c.curl_easy_init();
+	p->h = pt_curl.easy_init();
 	ret = p->h ? set_up(p, o->ca) : -ENOMEM;
-	p->deadline = monotonic() + o->timeout_s;
+	p->deadline = pt_now() + o->timeout_s;
 out:
 	if (ret)
 		pt_prometheus_close(p);
@@ -317,7 +252,7 @@ static int answer(struct pt_prometheus *p, json_t **rows, char *why, size_t n)
 	long status = 0;
 	json_t *j;
 
-	p->c.curl_easy_getinfo(p->h, CURLINFO_RESPONSE_CODE, &status);
+	pt_curl.easy_getinfo(p->h, CURLINFO_RESPONSE_CODE, &status);
 	if (status == 200)
 		return pt_prometheus_parse(p->body ? p->body : "", p->len, rows,
 					   why, n);
@@ -330,7 +265,7 @@ static int answer(struct pt_prometheus *p, json_t **rows, char *why, size_t n)
 int pt_prometheus_query(struct pt_prometheus *p, const char *expr, double at,
 			json_t **rows, char *why, size_t n)
 {
-	double left = p->deadline - monotonic();
+	double left = p->deadline - pt_now();
 	char *escaped = NULL, *post = NULL;
 	int bad = 0, ret = -ENOMEM;
 	CURLcode code;
@@ -340,7 +275,7 @@ int pt_prometheus_query(struct pt_prometheus *p, const char *expr, double at,
 	if (left <= 0)
 		return -ETIMEDOUT;
 	snprintf(why, n, "out of memory");
-	escaped = p->c.curl_easy_escape(p->h, expr, 0);
+	escaped = pt_curl.easy_escape(p->h, expr, 0);
 	if (!escaped)
 		return ret;
 	if ((at > 0 ? asprintf(&post, "time=%.3f&query=%s", at, escaped) :
@@ -353,7 +288,7 @@ int pt_prometheus_query(struct pt_prometheus *p, const char *expr, double at,
 	p->error[0] = '\0';
 	SET(POSTFIELDS, post);
 	SET(TIMEOUT_MS, (long)fmax(1, fmin(left, 86400) * 1000));
-	code = bad ? CURLE_FAILED_INIT : p->c.curl_easy_perform(p->h);
+	code = bad ? CURLE_FAILED_INIT : pt_curl.easy_perform(p->h);
 	ret = -EIO;
 	if (p->too_long)
 		snprintf(why, n, "the server answers with more than %u MiB",
@@ -362,13 +297,13 @@ int pt_prometheus_query(struct pt_prometheus *p, const char *expr, double at,
 		snprintf(why, n, "the server took too long");
 	else if (code)
 		snprintf(why, n, "%s", *p->error ? p->error :
-					     p->c.curl_easy_strerror(code));
+					     pt_curl.easy_strerror(code));
 	else
 		ret = answer(p, rows, why, n);
 	if (!bad)
-		p->c.curl_easy_setopt(p->h, CURLOPT_POSTFIELDS, NULL);
+		pt_curl.easy_setopt(p->h, CURLOPT_POSTFIELDS, NULL);
 out:
-	p->c.curl_free(escaped);
+	pt_curl.free(escaped);
 	free(post);
 	return ret;
 }
@@ -378,9 +313,9 @@ void pt_prometheus_close(struct pt_prometheus *p)
 	if (!p)
 		return;
 	if (p->h)
-		p->c.curl_easy_cleanup(p->h);
+		pt_curl.easy_cleanup(p->h);
 	if (p->headers)
-		p->c.curl_slist_free_all(p->headers);
+		pt_curl.slist_free_all(p->headers);
 	/* the library stays: others of its threads and handlers may */
 	free(p->body);
 	free(p);

@@ -162,7 +162,7 @@ static void wake_dormant(struct pt_cupti *c, struct agent *a, int fd)
 	}
 	pt_ring_want(a->ring, PT_AGENT_RUN);
 	a->phase = P_RUNNING;
-	a->since_ns = pt_inj_now_ns();
+	a->since_ns = pt_now_ns();
 }
 
 /* ---- bringing it in ---------------------------------------------------------------- */
@@ -200,7 +200,7 @@ static void on_loaded(struct pt_cupti *c, struct agent *a)
 	else if (ret == -EAGAIN && a->tries < RETRIES && !c->ending) {
 		snprintf(a->last, sizeof(a->last), "%s", err.msg);
 		a->phase = P_WAITING;
-		a->next_ns = pt_inj_now_ns() + RETRY_NS;
+		a->next_ns = pt_now_ns() + RETRY_NS;
 		return;
 	}
 	if (ret == -ECANCELED) {
@@ -212,7 +212,7 @@ static void on_loaded(struct pt_cupti *c, struct agent *a)
 		return;
 	}
 	a->phase = P_RUNNING;
-	a->since_ns = pt_inj_now_ns();
+	a->since_ns = pt_now_ns();
 }
 
 void pt_cupti_add(struct pt_cupti *c, pid_t pid)
@@ -260,7 +260,7 @@ static void on_running(struct pt_cupti *c, struct agent *a)
 		snprintf(why, sizeof(why), "%s%s%s",
 			 pt_agent_why_text(a->st.why), a->st.said[0] ? ": " : "",
 			 a->st.said);
-	} else if (!a->started && pt_inj_now_ns() - a->since_ns > START_NS) {
+	} else if (!a->started && pt_now_ns() - a->since_ns > START_NS) {
 		snprintf(why, sizeof(why), "its agent has not got going in "
 			 "%d s", (int)(START_NS / 1000000000u));
 	} else {
@@ -307,7 +307,7 @@ static void on_removed(struct agent *a)
 
 void pt_cupti_poll(struct pt_cupti *c)
 {
-	uint64_t now = pt_inj_now_ns();
+	uint64_t now = pt_now_ns();
 	size_t i;
 
 	for (i = 0; i < c->n; i++) {
@@ -366,7 +366,7 @@ static void want_quiet(struct pt_cupti *c)
 
 void pt_cupti_quiet(struct pt_cupti *c, void (*meanwhile)(void *ctx), void *ctx)
 {
-	uint64_t end = pt_inj_now_ns() + QUIET_MS * 1000000ull;
+	uint64_t end = pt_now_ns() + QUIET_MS * 1000000ull;
 	size_t i;
 
 	c->ending = true;
@@ -375,7 +375,7 @@ void pt_cupti_quiet(struct pt_cupti *c, void (*meanwhile)(void *ctx), void *ctx)
 		/* one that is being loaded only now: as soon as it is there */
 		want_quiet(c);
 		if ((!any(c, P_RUNNING) && !any(c, P_LOADING)) ||
-		    pt_inj_now_ns() >= end)
+		    pt_now_ns() >= end)
 			break;
 		if (meanwhile)
 			meanwhile(ctx);
@@ -391,11 +391,11 @@ void pt_cupti_quiet(struct pt_cupti *c, void (*meanwhile)(void *ctx), void *ctx)
 
 void pt_cupti_settle(struct pt_cupti *c, unsigned ms)
 {
-	uint64_t end = pt_inj_now_ns() + ms * 1000000ull;
+	uint64_t end = pt_now_ns() + ms * 1000000ull;
 
 	for (;;) {
 		pt_cupti_poll(c);
-		if (!any(c, P_REMOVING) || pt_inj_now_ns() >= end)
+		if (!any(c, P_REMOVING) || pt_now_ns() >= end)
 			return;
 		pt_inj_sleep_us(1000);
 	}

@@ -382,7 +382,7 @@ fail:
 static void give_back(struct work *w)
 {
 	w->out->stopped_us =
-		(uint32_t)((pt_inj_now_ns() - w->c.stopped_ns) / 1000);
+		(uint32_t)((pt_now_ns() - w->c.stopped_ns) / 1000);
 	pt_calls_end(&w->c);
 	pt_place_close(&w->place);
 }

@@ -89,7 +89,7 @@ int pt_call(struct pt_calls *c, uint64_t fn, const uint64_t *arg, size_t n,
 	    int64_t *out)
 {
 	unsigned ms = c->o->call_ms ? c->o->call_ms : PT_INJECT_CALL_MS;
-	uint64_t deadline = pt_inj_now_ns() + ms * 1000000ull;
+	uint64_t deadline = pt_now_ns() + ms * 1000000ull;
 	struct pt_thread_hold *h = &c->p->hold;
 	int ret = set_regs(c, fn, arg, n);
 

@@ -6,9 +6,9 @@
 #include <signal.h>
 #include <sys/user.h>
 
+#include "base/clock.h"
 #include "gpu/inject.h"
 
-uint64_t pt_inj_now_ns(void); /* CLOCK_MONOTONIC */
 void pt_inj_sleep_us(unsigned us);
 
 /* ---- inject_maps.c: what is mapped where, and functions in it ------------- */

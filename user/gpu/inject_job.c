@@ -101,12 +101,12 @@ int pt_inject_result(struct pt_inject_job *j, struct pt_injected *out,
 int pt_inject_wait(struct pt_inject_job *j, unsigned ms,
 		   struct pt_injected *out, struct pt_err *err)
 {
-	uint64_t end = pt_inj_now_ns() + ms * 1000000ull;
+	uint64_t end = pt_now_ns() + ms * 1000000ull;
 	int ret;
 
 	for (;;) {
 		ret = pt_inject_result(j, out, err);
-		if (ret != -EINPROGRESS || pt_inj_now_ns() >= end)
+		if (ret != -EINPROGRESS || pt_now_ns() >= end)
 			return ret;
 		pt_inj_sleep_us(WAIT_US);
 	}

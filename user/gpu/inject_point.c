@@ -221,7 +221,7 @@ static uint64_t sooner(uint64_t a, uint64_t b)
 static int try_set(struct search *s, const struct set *set, struct pt_err *err)
 {
 	uint64_t until = sooner(s->deadline,
-				pt_inj_now_ns() + ROUND_MS * 1000000ull);
+				pt_now_ns() + ROUND_MS * 1000000ull);
 	struct pt_watch *w = &s->p->watch;
 	pid_t tid = 0;
 	int which, ret;
@@ -240,7 +240,7 @@ static int try_set(struct search *s, const struct set *set, struct pt_err *err)
 				  strerror(-ret));
 	}
 	pt_stage(s->o, PT_STAGE_WATCHED);
-	while (!(tid = pt_watch_hit(w, &which)) && pt_inj_now_ns() < until)
+	while (!(tid = pt_watch_hit(w, &which)) && pt_now_ns() < until)
 		pt_inj_sleep_us(LOOK_US);
 	pt_watch_clear(w);
 	if (!tid)
@@ -389,7 +389,7 @@ static int search(struct search *s, struct pt_err *err)
 	size_t round = 0;
 	int ret;
 
-	while (pt_inj_now_ns() < s->deadline) {
+	while (pt_now_ns() < s->deadline) {
 		if (s->n_sets) {
 			ret = try_set(s, choose_set(s, round), err);
 			if (ret != -EAGAIN)
@@ -448,7 +448,7 @@ int pt_place_find(const struct pt_inject_opts *o, struct pt_place *p,
 	memset(p, 0, sizeof(*p));
 	p->hold.mem = -1;
 	p->watch.prog = -1;
-	s.deadline = pt_inj_now_ns() + ms * 1000000ull;
+	s.deadline = pt_now_ns() + ms * 1000000ull;
 	ret = setup(&s, err);
 	if (ret)
 		goto fail;

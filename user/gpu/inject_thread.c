@@ -14,14 +14,6 @@
 
 #define LOOK_NS 2000000
 
-uint64_t pt_inj_now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 void pt_inj_sleep_us(unsigned us)
 {
 	struct timespec t = { us / 1000000, (long)(us % 1000000) * 1000 };
@@ -98,7 +90,7 @@ int pt_hold_write(struct pt_thread_hold *h, uint64_t at, const void *buf,
 
 static int take_regs(struct pt_thread_hold *h)
 {
-	h->stopped_ns = pt_inj_now_ns();
+	h->stopped_ns = pt_now_ns();
 	if (!ptrace(PTRACE_GETREGS, h->tid, NULL, &h->regs))
 		return 0;
 	return -errno;
@@ -185,7 +177,7 @@ static int wait_for(struct pt_thread_hold *h, uint64_t deadline,
 				return ret;
 			continue;
 		}
-		if (pt_inj_now_ns() >= deadline)
+		if (pt_now_ns() >= deadline)
 			return -ETIMEDOUT;
 		/* a stop, which may be over at once, is told by SIGCHLD; one
 		 * that was told before is found by the next look */

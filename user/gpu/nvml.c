@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "gpu/nvml_int.h"
 
 #define REAP_MS 100
@@ -51,14 +52,6 @@ const char *pt_nvml_state_text(enum pt_nvml_state s)
 		return "asking NVML failed: the devices' utilisation, memory "
 		       "and clocks are not known from then on";
 	}
-}
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
 static void close_fd(int *fd)
@@ -203,7 +196,7 @@ void pt_nvml_ask(struct pt_nvml *n)
 	/* one that has gone is found by the poll */
 	if (send(n->ask, "?", 1, MSG_NOSIGNAL) == 1 || errno == EPIPE) {
 		n->asked = true;
-		n->asked_ns = now_ns();
+		n->asked_ns = pt_now_ns();
 		n->got = 0;
 	}
 }
@@ -246,7 +239,7 @@ int pt_nvml_poll(struct pt_nvml *n, struct pt_nvml_answer *a)
 			continue;
 		if (!r || errno != EAGAIN)
 			return fail(n, PT_NVML_DIED, a);
-		if (now_ns() - n->asked_ns > PT_NVML_WAIT_MS * 1000000ull)
+		if (pt_now_ns() - n->asked_ns > PT_NVML_WAIT_MS * 1000000ull)
 			return fail(n, PT_NVML_STUCK, a);
 		return 0;
 	}
@@ -261,11 +254,11 @@ int pt_nvml_poll(struct pt_nvml *n, struct pt_nvml_answer *a)
 
 int pt_nvml_wait(struct pt_nvml *n, unsigned ms, struct pt_nvml_answer *a)
 {
-	uint64_t until = now_ns() + ms * 1000000ull, now;
+	uint64_t until = pt_now_ns() + ms * 1000000ull, now;
 	struct pollfd p = { .fd = n->answer, .events = POLLIN };
 	int done;
 
-	while (!(done = pt_nvml_poll(n, a)) && (now = now_ns()) < until) {
+	while (!(done = pt_nvml_poll(n, a)) && (now = pt_now_ns()) < until) {
 		uint64_t left = (until - now) / 1000000 + 1;
 
 		/* the deadline of the answer may come first */

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "abi.h"
+#include "base/clock.h"
 
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
 #define SIZE_MAX_RING (256u << 20)
@@ -30,14 +31,6 @@ struct pt_ring {
 	uint64_t tail; /* ours: what the target writes there is not believed */
 	uint64_t taken, bad;
 };
-
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
-}
 
 #define GET(r, field) __atomic_load_n(&(r)->shm->field, __ATOMIC_ACQUIRE)
 #define PUT(shm, field, x) __atomic_store_n(&(shm)->field, (x), __ATOMIC_RELEASE)
@@ -87,7 +80,7 @@ int pt_ring_setup(int fd, const struct pt_ring_opts *opts)
 		shm->version = PT_AGENT_VERSION;
 		shm->size = size;
 		shm->ring = PT_AGENT_RING;
-		shm->beat_ns = now_ns();
+		shm->beat_ns = pt_now_ns();
 		shm->want = PT_AGENT_RUN;
 		PUT(shm, magic, PT_AGENT_MAGIC);
 	}
@@ -168,7 +161,7 @@ void pt_ring_close(struct pt_ring *r)
 
 void pt_ring_beat(struct pt_ring *r)
 {
-	PUT(r->shm, beat_ns, now_ns());
+	PUT(r->shm, beat_ns, pt_now_ns());
 }
 
 void pt_ring_want(struct pt_ring *r, enum pt_agent_want want)
@@ -236,7 +229,7 @@ int pt_ring_drain(struct pt_ring *r, pt_ring_sink sink, void *ctx)
 		uint64_t align;
 		uint8_t bytes[PT_REC_MAX];
 	} rec;
-	uint64_t head = GET(r, head), now = now_ns();
+	uint64_t head = GET(r, head), now = pt_now_ns();
 	int ret = 0;
 
 	if (head - r->tail > r->ring || head & 7 || r->tail & 7) {

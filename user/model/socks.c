@@ -2,9 +2,10 @@
 #include "model/socks.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/address.h"
 
 /* ---- taking records in --------------------------------------------------- */
 
@@ -273,69 +274,19 @@ bool pt_sock_received(const struct pt_sock *s, uint64_t ts, double *bytes)
 
 /* ---- names ------------------------------------------------------------------- */
 
-static void text_v6(const uint8_t a[16], char *out, size_t size)
-{
-	unsigned part[8], i, run, best = 8, best_run = 1;
-	size_t at = 0;
-
-	for (i = 0; i < 8; i++)
-		part[i] = (unsigned)a[2 * i] << 8 | a[2 * i + 1];
-	/* the longest run of zeros, of two at least (RFC 5952) */
-	for (i = 0; i < 8; i++) {
-		for (run = 0; i + run < 8 && !part[i + run]; run++)
-			;
-		if (run > best_run) {
-			best = i;
-			best_run = run;
-		}
-	}
-	out[0] = 0;
-	for (i = 0; i < 8 && at < size; i++) {
-		if (i == best) {
-			at += (size_t)snprintf(out + at, size - at, "::");
-			i += best_run - 1;
-			continue;
-		}
-		at += (size_t)snprintf(out + at, size - at, "%s%x",
-				       i && i != best + best_run ? ":" : "",
-				       part[i]);
-	}
-}
-
-static void text_path(const char path[PT_SOCK_PATH], char *out, size_t size)
-{
-	size_t n = PT_SOCK_PATH, at = 0, i;
-
-	while (n && !path[n - 1])
-		n--;
-	out[0] = 0;
-	for (i = 0; i < n && at + 5 < size; i++) {
-		unsigned char c = (unsigned char)path[i];
-
-		if (!i && !c)
-			out[at++] = '@'; /* an abstract name */
-		else if (c > ' ' && c < 127 && c != '\\')
-			out[at++] = (char)c;
-		else
-			at += (size_t)snprintf(out + at, size - at, "\\x%02x", c);
-	}
-	out[at] = 0;
-}
-
 void pt_peer_text(const struct pt_peer *p, char out[PT_PEER_TEXT])
 {
 	const uint8_t *a = p->key.address;
 
 	switch (p->key.family) {
 	case PT_AF_INET:
-		snprintf(out, PT_PEER_TEXT, "%u.%u.%u.%u", a[0], a[1], a[2],
-			 a[3]);
+		pt_address_text(a, 4, out, PT_PEER_TEXT);
 		break;
 	case PT_AF_INET6:
-		text_v6(a, out, PT_PEER_TEXT);
+		pt_address_text(a, 16, out, PT_PEER_TEXT);
 		break;
 	case PT_AF_UNIX:
-		text_path(p->key.path, out, PT_PEER_TEXT);
+		pt_address_path(p->key.path, PT_SOCK_PATH, out, PT_PEER_TEXT);
 		break;
 	default:
 		out[0] = 0;

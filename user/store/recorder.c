@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "abi.h"
+#include "base/clock.h"
 #include "store/recording.h"
 #include "store/shrink.h"
 
@@ -251,17 +252,6 @@ void pt_recorder_state(struct pt_recorder *r, struct pt_recorder_state *out)
 	pthread_mutex_unlock(&r->lock);
 }
 
-static void deadline(struct timespec *t, unsigned ms)
-{
-	clock_gettime(CLOCK_MONOTONIC, t);
-	t->tv_sec += ms / 1000;
-	t->tv_nsec += (long)(ms % 1000) * 1000000;
-	if (t->tv_nsec >= 1000000000) {
-		t->tv_sec++;
-		t->tv_nsec -= 1000000000;
-	}
-}
-
 int pt_recorder_about(struct pt_recorder *r, const void *data, size_t len)
 {
 	struct block b = { .about = true };
@@ -296,7 +286,7 @@ int pt_recorder_close(struct pt_recorder *r, unsigned timeout_ms,
 	pthread_mutex_lock(&r->lock);
 	r->closing = true;
 	pthread_cond_signal(&r->more);
-	deadline(&until, timeout_ms);
+	pt_deadline(&until, timeout_ms);
 	while (!r->finished && err != ETIMEDOUT)
 		err = pthread_cond_timedwait(&r->done, &r->lock, &until);
 	finished = r->finished;
