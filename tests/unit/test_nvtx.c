@@ -124,6 +124,24 @@ static void test_nesting(void **state)
 	close_job(&j);
 }
 
+/* Hooks are put in one after another: a push from before the capture began
+ * may have had its pop unseen. */
+static void test_before(void **state)
+{
+	struct job j;
+
+	(void)state;
+	open_job(&j);
+	push(&j, PID, 8, "early"); /* its pop, at 9 ms, came before the hook */
+	push(&j, PID, 100, "step");
+	pop(&j, PID, 150);
+	pop(&j, PID, 160); /* one too many */
+	finish(&j);
+	expect(&j, "early", -1, 0, 0);
+	expect(&j, "step", 1, 50, 50);
+	close_job(&j);
+}
+
 static void test_domains(void **state)
 {
 	struct job j;
@@ -274,6 +292,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_nesting),
+		cmocka_unit_test(test_before),
 		cmocka_unit_test(test_domains),
 		cmocka_unit_test(test_handles),
 		cmocka_unit_test(test_no_handles),

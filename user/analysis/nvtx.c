@@ -3,8 +3,8 @@
  * Ranges that the program named: push and pop nest in a thread and a domain,
  * start and end pair by the handle, whichever thread ends it. An end without a
  * begin belongs to a range from before the trace; its text is not known, so it
- * does not count. A range that is open at the end counts until then, but its
- * length is nobody's.
+ * does not count, and neither does a begin from before the capture's. A range
+ * that is open at the end counts until then, but its length is nobody's.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -136,11 +136,11 @@ static int end(struct ranges *k, const struct pt_nvtx_event *e)
  * never are two, and but for the first event no end comes unasked (its range
  * would be one from before the trace).
  */
-static bool mixed_up(const struct pt_proc *p)
+static bool mixed_up(const struct pt_proc *p, size_t first)
 {
 	size_t i, open = 0, n = 0;
 
-	for (i = 0; i < p->nvtx.n; i++) {
+	for (i = first; i < p->nvtx.n; i++) {
 		const struct pt_nvtx_event *e = &p->nvtx.v[i];
 
 		if (e->id || !paired(e))
@@ -188,17 +188,22 @@ static int by_thread(const void *a, const void *b)
 int pt_op_ranges(struct pt_ops *o, const struct pt_proc *p)
 {
 	const struct pt_nvtx_event **e = NULL;
+	/* While hooks were put in, a push may have been seen and its pop not:
+	 * what was seen then would never end. */
+	uint64_t hooked = o->an->m->begin - o->an->m->trimmed_ns;
 	struct ranges k = { .o = o };
-	size_t i, n = 0;
+	size_t i, first = 0, n = 0;
 	int err = 0;
 
-	if (!p->nvtx.n)
+	while (first < p->nvtx.n && p->nvtx.v[first].ts < hooked)
+		first++;
+	if (first == p->nvtx.n)
 		return 0;
 	e = malloc(p->nvtx.n * sizeof(*e));
 	if (!e)
 		return -ENOMEM;
 	/* those that nest, thread by thread */
-	for (i = 0; i < p->nvtx.n; i++)
+	for (i = first; i < p->nvtx.n; i++)
 		if (!paired(&p->nvtx.v[i]))
 			e[n++] = &p->nvtx.v[i];
 	qsort(e, n, sizeof(*e), by_thread);
@@ -211,8 +216,8 @@ int pt_op_ranges(struct pt_ops *o, const struct pt_proc *p)
 	if (!err)
 		err = close_all(&k, false);
 	/* the others, in time */
-	k.mixed_up = mixed_up(p);
-	for (i = 0; i < p->nvtx.n && !err; i++)
+	k.mixed_up = mixed_up(p, first);
+	for (i = first; i < p->nvtx.n && !err; i++)
 		if (paired(&p->nvtx.v[i]))
 			err = take(&k, &p->nvtx.v[i]);
 	if (!err)
