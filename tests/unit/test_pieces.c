@@ -13,6 +13,8 @@
 
 #include <cmocka.h>
 #include <math.h>
+#include <signal.h>
+#include <sys/resource.h>
 
 #include "analysis/piece.h"
 #include "cmd/pieces.h"
@@ -25,7 +27,24 @@ struct pieces {
 	size_t n;
 };
 
-static struct pieces read_pieces(const struct stream *s, uint64_t bytes)
+enum how {
+	AS_IT_IS,
+	ONE_AT_ONCE,
+	THREE_AT_ONCE,
+	NO_PROCESS,
+};
+
+/* Without descriptors no process can be started. */
+static void allow_descriptors(bool yes)
+{
+	struct rlimit l;
+
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &l), 0);
+	l.rlim_cur = yes ? l.rlim_max : 0;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &l), 0);
+}
+
+static struct pieces read_so(const struct stream *s, uint64_t bytes, enum how how)
 {
 	struct pt_analysis_opts o = { 0 };
 	struct pt_long l = { .ask_every = 2 };
@@ -33,13 +52,19 @@ static struct pieces read_pieces(const struct stream *s, uint64_t bytes)
 	size_t i;
 
 	assert_true(p.m && p.r);
+	if (how == ONE_AT_ONCE || how == THREE_AT_ONCE)
+		l.at_once = how == ONE_AT_ONCE ? 1 : 3;
+	allow_descriptors(how != NO_PROCESS);
 	for (i = 0; i < s->recs.n; i++) {
 		const struct pt_hdr *h = &s->recs.v[i].r.hdr;
 
 		pt_model_feed(p.m, h, h->size);
 		if (i % 256 == 255)
 			assert_int_equal(pt_long_spill(&l, p.m, &o, bytes), 0);
+		if (how == NO_PROCESS)
+			assert_int_equal(l.pieces.n, l.rooms.n);
 	}
+	allow_descriptors(true);
 	assert_int_equal(pt_model_finish(p.m), 0);
 	assert_true(pt_long_ready(&l));
 	assert_int_equal(pt_long_analyze(&l, p.m, &o, p.r), 0);
@@ -47,6 +72,11 @@ static struct pieces read_pieces(const struct stream *s, uint64_t bytes)
 	p.n = p.r->n_windows;
 	pt_long_free(&l);
 	return p;
+}
+
+static struct pieces read_pieces(const struct stream *s, uint64_t bytes)
+{
+	return read_so(s, bytes, AS_IT_IS);
 }
 
 static void done(struct pieces *p)
@@ -231,6 +261,75 @@ static void test_no_gap(void **state)
 	case_close(&c);
 }
 
+/* However many processes look at them. */
+static void test_at_once(void **state)
+{
+	struct job_opts o = kind_of(1);
+	char *first = NULL, *other;
+	struct pieces p;
+	struct st_case c;
+	int how;
+
+	(void)state;
+	case_open(&c, &o, 0, 0);
+	for (how = ONE_AT_ONCE; how <= NO_PROCESS; how++) {
+		p = read_so(&c.j.s, pt_model_bytes(c.m) / 5, (enum how)how);
+		assert_true(p.n >= 5);
+		other = case_json(p.r);
+		if (first)
+			assert_string_equal(first, other);
+		else
+			first = other;
+		if (first != other)
+			free(other);
+		done(&p);
+	}
+	free(first);
+	case_close(&c);
+}
+
+/* A piece is lost: what is left is of the end, and says so. */
+static void test_lost(void **state)
+{
+	struct pt_analysis_opts a = { 0 };
+	struct job_opts o = kind_of(0);
+	struct pt_long l = { .at_once = 2 };
+	struct pt_report *r = pt_report_new();
+	struct pt_model *m = pt_model_new();
+	struct st_case c;
+	size_t i, told = 0;
+	bool killed = false;
+
+	(void)state;
+	assert_true(m && r);
+	case_open(&c, &o, 0, 0);
+	for (i = 0; i < c.j.s.recs.n; i++) {
+		const struct pt_hdr *h = &c.j.s.recs.v[i].r.hdr;
+
+		pt_model_feed(m, h, h->size);
+		if (i % 256 == 255)
+			assert_int_equal(pt_long_spill(&l, m, &a,
+						       pt_model_bytes(c.m) / 5), 0);
+		if (!killed && l.rooms.n)
+			killed = kill(l.rooms.v[0].pid, SIGKILL) == 0;
+	}
+	assert_true(killed);
+	assert_int_equal(pt_model_finish(m), 0);
+	assert_false(pt_long_ready(&l));
+	assert_int_equal(pt_analyze(m, &a, r), 0);
+	assert_int_equal(pt_long_limit(&l, m, r), 0);
+	for (i = 0; i < r->capture.n_limits; i++)
+		told += strstr(r->capture.limits[i].reason, "a piece of it") != NULL;
+	assert_int_equal(told, 1);
+	assert_true(r->capture.duration > 0.5);
+	assert_true(r->capture.begin_ns > c.r->capture.begin_ns);
+	assert_int_equal(r->capture.end_ns, c.r->capture.end_ns);
+	pt_report_free(r);
+	pt_long_free(&l);
+	pt_model_free(m);
+	case_close(&c);
+}
+
 static void test_join_distributions(void **state)
 {
 	double v[] = { 1, 2, 3, 4, 10, 20, 30 }, w[7];
@@ -258,6 +357,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_same_report),
 		cmocka_unit_test(test_no_gap),
+		cmocka_unit_test(test_at_once),
+		cmocka_unit_test(test_lost),
 		cmocka_unit_test(test_join_distributions),
 	};
 

@@ -62,16 +62,27 @@ int pt_analyze_part(struct pt_model *m, const struct pt_analysis_opts *o,
 
 /*
  * A capture too long to be held at once, in pieces (see piece.h). Make the one
- * from `from` to the first step that begins at `cut` or later, of what `m`
- * holds: the margin below before `from`, if it has begun by then, and as much
- * behind `cut`; `before` is the piece that ends there, or NULL. All of it lies in `a`; threads, processes and files stay the
- * model's. `whatif`: this one is asked what a change would win. 0 or -ENOMEM.
+ * from the end of the one before to the first step that begins at `cut` or later
+ * (0: to the model's end), of what `m` holds: the margin below before the begin,
+ * if it has begun by then, and as much behind `cut`. All of it lies in `a`;
+ * threads, processes and files stay the model's. 0 or -ENOMEM.
  */
 struct pt_piece;
+struct pt_piece_head; /* what the next piece must know of one */
+struct pt_piece_ask {
+	const struct pt_piece_head *before; /* NULL: it is the first */
+	uint64_t cut;
+	bool whatif; /* this one is asked what a change would win */
+	/* Called with what the next piece must know, long before all is done; it
+	 * lies in the arena. Or NULL. */
+	void (*known)(void *ctx, const struct pt_piece_head *head);
+	void *ctx;
+};
 int pt_piece_make(struct pt_model *m, const struct pt_analysis_opts *o,
-		  const struct pt_piece *before, uint64_t cut, bool whatif,
-		  struct pt_arena *a, struct pt_piece **out);
-uint64_t pt_piece_end(const struct pt_piece *p); /* where the next one begins */
+		  const struct pt_piece_ask *ask, struct pt_arena *a,
+		  struct pt_piece **out);
+const struct pt_piece_head *pt_piece_head(const struct pt_piece *p);
+uint64_t pt_piece_end(const struct pt_piece_head *h); /* the next one begins */
 const struct pt_r_window *pt_piece_row(const struct pt_piece *p);
 /* pt_analyze() of a finished model that holds what is behind the last of the
  * pieces (and the margin). There is no window. 0, -EINVAL: no piece, -ENOMEM. */

@@ -99,7 +99,7 @@ void pt_choose_top(struct pt_an *an)
 	}
 }
 
-int pt_run_passes(struct pt_an *an)
+int pt_find_all_steps(struct pt_an *an)
 {
 	size_t i;
 	int err = pt_find_roles(an);
@@ -111,14 +111,27 @@ int pt_run_passes(struct pt_an *an)
 		if (!err)
 			err = pt_name_deliverers(an, &an->trainers.v[i]);
 	}
-	if (!err)
-		err = pt_narrow_to_steps(an);
+	return err ? err : pt_narrow_to_steps(an);
+}
+
+int pt_explain_steps(struct pt_an *an)
+{
+	size_t i;
+	int err = 0;
+
 	for (i = 0; i < an->trainers.n && !err; i++)
 		err = run_trainer(an, &an->trainers.v[i]);
 	if (!err)
 		err = pt_find_meets(an);
 	pt_choose_top(an);
 	return err;
+}
+
+int pt_run_passes(struct pt_an *an)
+{
+	int err = pt_find_all_steps(an);
+
+	return err ? err : pt_explain_steps(an);
 }
 
 void pt_release_trainers(struct pt_an *an)

@@ -313,8 +313,11 @@ size_t pt_reads_of(const struct pt_an *an, const struct pt_thread *th);
 /* realids.c: the model's ids of the report become the kernel's. */
 void pt_show_real_ids(struct pt_report *r);
 void pt_trainer_free(struct pt_trainer *t);
-/* analyze.c: all passes over the trainers; the report behind them; its line in
+/* analyze.c: all passes over the trainers, in two halves: who they are and their
+ * steps, and what these waited for; the report behind them; its line in
  * `windows`. */
+int pt_find_all_steps(struct pt_an *an);
+int pt_explain_steps(struct pt_an *an);
 int pt_run_passes(struct pt_an *an);
 void pt_choose_top(struct pt_an *an);
 int pt_report_all(struct pt_an *an);

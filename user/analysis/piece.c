@@ -161,9 +161,37 @@ static int fill(struct pt_an *an, struct pt_piece *p, bool whatif)
 	return err;
 }
 
+/* Where the piece ends and who works in it is known. */
+static int make_head(const struct pt_an *an, struct pt_piece *p)
+{
+	struct pt_piece_head *h = pt_arena_alloc(an->a, sizeof(*h));
+	size_t i, k, n = 0;
+
+	for (i = 0; i < an->trainers.n; i++)
+		n += an->trainers.v[i].workers.n;
+	if (h)
+		h->workers = pt_arena_calloc(an->a, n + 1, sizeof(*h->workers));
+	if (!h || !h->workers)
+		return -ENOMEM;
+	h->end = an->t1;
+	for (i = 0; i < an->trainers.n; i++) {
+		const struct pt_trainer *t = &an->trainers.v[i];
+
+		for (k = 0; k < t->workers.n; k++) {
+			const struct pt_worker *w = &t->workers.v[k];
+
+			h->workers[h->n_workers++] = (struct pt_piece_worker){
+				t->proc, w->proc, w->main, w->index_pipe,
+				w->index_dev };
+		}
+	}
+	p->head = h;
+	return 0;
+}
+
 /* The model is settled. Steps are looked for in [begin, end). */
-static int make(struct pt_an *an, uint64_t begin, uint64_t end, bool whatif,
-		struct pt_piece *p)
+static int make(struct pt_an *an, uint64_t begin, uint64_t end,
+		const struct pt_piece_ask *ask, struct pt_piece *p)
 {
 	const struct pt_model *m = an->m;
 	int err;
@@ -171,28 +199,34 @@ static int make(struct pt_an *an, uint64_t begin, uint64_t end, bool whatif,
 	an->t0 = begin;
 	an->t1 = end;
 	an->met = false;
-	err = pt_run_passes(an);
+	err = pt_find_all_steps(an);
 	/* a long wait, or none at all: look further */
 	if (!err && !an->met && an->piece->cut && end < m->last_ts) {
 		pt_release_trainers(an);
-		an->top = NULL;
 		an->t0 = begin;
 		an->t1 = m->last_ts;
-		err = pt_run_passes(an);
+		err = pt_find_all_steps(an);
 	}
 	if (!err)
-		err = fill(an, p, whatif);
+		err = make_head(an, p);
+	if (!err && ask->known)
+		ask->known(ask->ctx, p->head);
+	if (!err)
+		err = pt_explain_steps(an);
+	if (!err)
+		err = fill(an, p, ask->whatif);
 	if (!err && an->o->lanes && m->finished)
 		err = pt_fill_lanes(an, an->o->lanes);
 	return err;
 }
 
 int pt_piece_make(struct pt_model *m, const struct pt_analysis_opts *o,
-		  const struct pt_piece *before, uint64_t cut, bool whatif,
-		  struct pt_arena *a, struct pt_piece **out)
+		  const struct pt_piece_ask *ask, struct pt_arena *a,
+		  struct pt_piece **out)
 {
-	struct pt_piece_at at = { before ? before->t1 : pt_exact_begin(m), cut,
-				  before };
+	struct pt_piece_at at = { ask->before ? ask->before->end :
+						pt_exact_begin(m),
+				  ask->cut, ask->before };
 	struct pt_shared_locks locks = { 0 };
 	struct pt_places places = { 0 };
 	struct pt_meets meets = { 0 };
@@ -203,8 +237,8 @@ int pt_piece_make(struct pt_model *m, const struct pt_analysis_opts *o,
 	uint64_t end = m->finished ? m->end : m->last_ts;
 	int err = p ? 0 : -ENOMEM;
 
-	if (cut > at.from)
-		end = pt_min64(end, cut + (cut - at.from) / PT_PIECE_MARGIN);
+	if (at.cut > at.from)
+		end = pt_min64(end, at.cut + (at.cut - at.from) / PT_PIECE_MARGIN);
 	an.r = pt_report_new_in(a);
 	if (!an.r)
 		err = -ENOMEM;
@@ -214,7 +248,7 @@ int pt_piece_make(struct pt_model *m, const struct pt_analysis_opts *o,
 		err = pt_model_lend_open(m);
 	if (err)
 		goto out;
-	err = make(&an, m->begin ? m->begin : m->first_ts, end, whatif, p);
+	err = make(&an, m->begin ? m->begin : m->first_ts, end, ask, p);
 	if (!m->finished)
 		pt_model_take_back(m);
 	if (!err)
@@ -225,9 +259,14 @@ out:
 	return err;
 }
 
-uint64_t pt_piece_end(const struct pt_piece *p)
+const struct pt_piece_head *pt_piece_head(const struct pt_piece *p)
 {
-	return p->t1;
+	return p->head;
+}
+
+uint64_t pt_piece_end(const struct pt_piece_head *h)
+{
+	return h->end;
 }
 
 const struct pt_r_window *pt_piece_row(const struct pt_piece *p)
@@ -242,6 +281,7 @@ static int last_piece(struct pt_model *m, const struct pt_analysis_opts *o,
 		      struct pt_report *r, struct pt_pieces *all)
 {
 	const struct pt_piece *before = all->v[all->n - 1];
+	struct pt_piece_ask ask = { .before = before->head, .whatif = true };
 	struct pt_piece **v = pt_arena_calloc(r->arena, all->n + 1, sizeof(*v));
 	int err;
 
@@ -251,7 +291,7 @@ static int last_piece(struct pt_model *m, const struct pt_analysis_opts *o,
 	all->v = v;
 	if (m->end <= before->t1) /* nothing is left */
 		return 0;
-	err = pt_piece_make(m, o, before, 0, true, r->arena, &v[all->n]);
+	err = pt_piece_make(m, o, &ask, r->arena, &v[all->n]);
 	all->n += !err;
 	return err;
 }

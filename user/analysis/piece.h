@@ -24,12 +24,27 @@
 #include "analysis/meets.h"
 #include "analysis/verdicts/verdict.h"
 
+/* What the next piece must know of one: where it begins, and the workers, which
+ * may not be waited for in it. */
+struct pt_piece_worker {
+	const struct pt_proc *trainer;
+	struct pt_proc *proc;
+	struct pt_thread *main;
+	uint64_t index_pipe;
+	uint32_t index_dev;
+};
+struct pt_piece_head {
+	uint64_t end;
+	struct pt_piece_worker *workers;
+	size_t n_workers;
+};
+
 /* Which: steps that begin in [from, the first step that begins from `cut` on);
  * cut 0: all that follow. */
 struct pt_piece;
 struct pt_piece_at {
 	uint64_t from, cut;
-	const struct pt_piece *before; /* that one; NULL: it is the first */
+	const struct pt_piece_head *before; /* NULL: it is the first */
 };
 
 struct pt_piece_rank { /* one trainer */
@@ -43,6 +58,7 @@ struct pt_piece_rank { /* one trainer */
 
 struct pt_piece {
 	uint64_t t0, t1;
+	const struct pt_piece_head *head;
 	struct pt_piece_rank *rank;
 	size_t n;
 	const struct pt_report *r; /* what is not of one trainer */

@@ -308,15 +308,15 @@ static void count_concurrent(const struct pt_an *an, struct pt_trainer *t)
 /* Workers that the piece before knew, and that were not waited for in this one. */
 static int find_known(struct pt_an *an, struct pt_trainer *t)
 {
-	const struct pt_piece_rank *k = an->piece && an->piece->before ?
-		pt_piece_rank_of(an->piece->before, t->proc) : NULL;
+	const struct pt_piece_head *h = an->piece ? an->piece->before : NULL;
 	size_t i;
 
-	for (i = 0; k && i < k->t.workers.n; i++) {
-		const struct pt_worker *old = &k->t.workers.v[i];
+	for (i = 0; h && i < h->n_workers; i++) {
+		const struct pt_piece_worker *old = &h->workers[i];
 		struct pt_worker *w;
 
-		if (old->main->exited && old->main->last < an->piece->from)
+		if (old->trainer != t->proc ||
+		    (old->main->exited && old->main->last < an->piece->from))
 			continue;
 		w = worker_make(an, t, old->proc->tgid);
 		if (!w)

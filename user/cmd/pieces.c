@@ -2,6 +2,8 @@
 #include "cmd/pieces.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -15,95 +17,158 @@
 #define ROOM (256ull << 20)
 
 struct result { /* at the begin of the room */
+	const struct pt_piece_head *head;
 	struct pt_piece *piece; /* NULL: it could not be made */
 };
 #define HEAD 64
+/* Each takes memory of its own: what it changes, and its results. */
+#define MAX_AT_ONCE 3
 
-static const struct pt_piece *latest(const struct pt_long *l)
-{
-	return l->pieces.n ? l->pieces.v[l->pieces.n - 1] : NULL;
-}
-
+/* The oldest of those at work. */
 static void collect(struct pt_long *l)
 {
-	struct result *r;
+	struct pt_piece_room *x = &l->rooms.v[l->pieces.n];
+	struct result *r = x->shared;
 	int status;
 
-	if (l->pid <= 0)
-		return;
-	while (waitpid(l->pid, &status, 0) < 0 && errno == EINTR)
+	while (waitpid(x->pid, &status, 0) < 0 && errno == EINTR)
 		;
-	l->pid = 0;
-	r = l->rooms.v[l->rooms.n - 1].shared;
-	if (!r->piece || pt_vec_push(&l->pieces, r->piece)) {
+	x->pid = 0;
+	if (x->known >= 0)
+		close(x->known);
+	x->known = -1;
+	if (!r->piece || pt_vec_push(&l->pieces, r->piece))
 		l->broken = true;
-		return;
+}
+
+static void collect_all(struct pt_long *l)
+{
+	while (!l->broken && l->pieces.n < l->rooms.n)
+		collect(l);
+}
+
+/* Where the last piece ends; NULL: there is none, or it is lost. */
+static const struct pt_piece_head *newest(struct pt_long *l)
+{
+	struct pt_piece_room *x;
+	ssize_t n;
+	char c;
+
+	if (!l->newest && l->rooms.n && l->pieces.n == l->rooms.n)
+		l->newest = pt_piece_head(l->pieces.v[l->pieces.n - 1]);
+	if (l->newest || !l->rooms.n)
+		return l->newest;
+	x = &l->rooms.v[l->rooms.n - 1];
+	while ((n = read(x->known, &c, 1)) < 0 && errno == EINTR)
+		;
+	if (n == 1)
+		l->newest = ((struct result *)x->shared)->head;
+	else
+		l->broken = true;
+	return l->newest;
+}
+
+static size_t at_once(struct pt_long *l)
+{
+	cpu_set_t cpus;
+	int n;
+
+	if (!l->at_once) {
+		n = sched_getaffinity(0, sizeof(cpus), &cpus) ? 1 : CPU_COUNT(&cpus);
+		l->at_once = n < MAX_AT_ONCE ? (size_t)n : MAX_AT_ONCE;
 	}
+	return l->at_once;
+}
+
+struct channel {
+	struct result *r;
+	int fd;
+};
+
+static void tell_head(void *ctx, const struct pt_piece_head *h)
+{
+	struct channel *c = ctx;
+
+	c->r->head = h;
+	if (write(c->fd, "h", 1) != 1)
+		_exit(1); /* nobody waits any more */
 }
 
 /* The piece, in memory that both processes see at the same place. */
-static int make_shared(struct pt_model *m, const struct pt_analysis_opts *o,
-		       const struct pt_piece *before, uint64_t cut, bool whatif,
-		       void *room)
+static void make_shared(struct pt_model *m, const struct pt_analysis_opts *o,
+			const struct pt_piece_ask *ask, void *room, int fd)
 {
 	struct pt_arena *a = pt_arena_in((char *)room + HEAD, ROOM - HEAD);
-	struct result *r = room;
+	struct pt_piece_ask mine = *ask;
+	struct channel c = { room, fd };
 	struct pt_piece *p;
 
-	if (!a || pt_piece_make(m, o, before, cut, whatif, a, &p))
-		return -ENOMEM;
-	r->piece = p;
-	return 0;
+	mine.known = tell_head;
+	mine.ctx = &c;
+	if (a && !pt_piece_make(m, o, &mine, a, &p))
+		c.r->piece = p;
 }
 
 /* No process can be had: here, then. */
 static int make_here(struct pt_long *l, struct pt_model *m,
-		     const struct pt_analysis_opts *o, uint64_t cut, bool whatif)
+		     const struct pt_analysis_opts *o,
+		     const struct pt_piece_ask *ask)
 {
-	struct pt_piece_room room = { .heap = pt_arena_new() };
+	struct pt_piece_room *x = &l->rooms.v[l->rooms.n - 1];
 	struct pt_piece *p;
 	int err;
 
-	if (!room.heap)
-		return -ENOMEM;
-	err = pt_piece_make(m, o, latest(l), cut, whatif, room.heap, &p);
-	if (!err && pt_vec_push(&l->rooms, room))
-		err = -ENOMEM;
-	if (err) {
-		pt_arena_free(room.heap);
-		return err;
-	}
-	return pt_vec_push(&l->pieces, p);
+	l->rooms.n--;
+	collect_all(l);
+	l->rooms.n++;
+	x->heap = pt_arena_new();
+	err = x->heap && !l->broken ? pt_piece_make(m, o, ask, x->heap, &p) :
+				      -ENOMEM;
+	if (!err)
+		err = pt_vec_push(&l->pieces, p);
+	if (!err)
+		l->newest = pt_piece_head(p);
+	return err;
+}
+
+static void *new_room(void)
+{
+	void *p = mmap(NULL, ROOM, PROT_READ | PROT_WRITE,
+		       MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	return p == MAP_FAILED ? NULL : p;
 }
 
 static int start(struct pt_long *l, struct pt_model *m,
-		 const struct pt_analysis_opts *o, uint64_t cut)
+		 const struct pt_analysis_opts *o, struct pt_piece_ask *ask)
 {
-	bool whatif = l->ask_every && l->rooms.n % l->ask_every == l->ask_every / 2;
-	struct pt_piece_room room = { 0 };
-	pid_t pid;
+	struct pt_piece_room room = { .known = -1 };
+	int fds[2] = { -1, -1 };
 
-	room.shared = mmap(NULL, ROOM, PROT_READ | PROT_WRITE,
-			   MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (room.shared == MAP_FAILED)
-		return make_here(l, m, o, cut, whatif);
-	pid = fork();
-	if (pid == 0) {
-		make_shared(m, o, latest(l), cut, whatif, room.shared);
+	ask->whatif = l->ask_every &&
+		      l->rooms.n % l->ask_every == l->ask_every / 2;
+	if (pt_vec_push(&l->rooms, room))
+		return -ENOMEM;
+	l->newest = NULL;
+	room.shared = new_room();
+	if (room.shared && !pipe2(fds, O_CLOEXEC))
+		room.pid = fork();
+	if (room.shared && fds[0] >= 0 && room.pid == 0) {
+		make_shared(m, o, ask, room.shared, fds[1]);
 		_exit(0);
 	}
-	if (pid < 0) {
-		munmap(room.shared, ROOM);
-		return make_here(l, m, o, cut, whatif);
-	}
-	l->pid = pid;
-	if (!pt_vec_push(&l->rooms, room))
+	if (fds[1] >= 0)
+		close(fds[1]);
+	if (room.pid > 0) {
+		room.known = fds[0];
+		l->rooms.v[l->rooms.n - 1] = room;
 		return 0;
-	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
-		;
-	l->pid = 0;
-	munmap(room.shared, ROOM);
-	return -ENOMEM;
+	}
+	if (fds[0] >= 0)
+		close(fds[0]);
+	if (room.shared)
+		munmap(room.shared, ROOM);
+	return make_here(l, m, o, ask);
 }
 
 int pt_long_spill(struct pt_long *l, struct pt_model *m,
@@ -111,32 +176,36 @@ int pt_long_spill(struct pt_long *l, struct pt_model *m,
 {
 	struct pt_analysis_opts a = { .batch_size = o->batch_size,
 				      .thresholds = o->thresholds };
-	uint64_t from, cut;
+	struct pt_piece_ask ask = { 0 };
+	uint64_t from;
 	int err;
 
 	if (pt_model_bytes(m) <= max_bytes)
 		return 0;
-	collect(l);
-	from = pt_max64(l->pieces.n ? pt_piece_end(latest(l)) : 0,
+	while (!l->broken && l->rooms.n - l->pieces.n >= at_once(l))
+		collect(l);
+	if (!l->broken)
+		ask.before = newest(l);
+	from = pt_max64(ask.before ? pt_piece_end(ask.before) : 0,
 			m->begin ? m->begin : m->first_ts);
-	cut = from + (uint64_t)(PT_PIECE_SHARE *
-				(double)(m->last_ts - pt_min64(from, m->last_ts)));
-	if (l->broken || cut <= from)
+	ask.cut = from + (uint64_t)(PT_PIECE_SHARE *
+				    (double)(m->last_ts - pt_min64(from, m->last_ts)));
+	if (l->broken || ask.cut <= from)
 		return pt_model_trim(m, max_bytes);
 	pt_model_keep_samples(m);
 	err = pt_model_settle(m);
 	if (!err)
-		err = start(l, m, &a, cut);
+		err = start(l, m, &a, &ask);
 	if (err) {
 		l->broken = true;
 		return pt_model_trim(m, max_bytes);
 	}
-	return pt_model_cut(m, cut - (cut - from) / PT_PIECE_MARGIN);
+	return pt_model_cut(m, ask.cut - (ask.cut - from) / PT_PIECE_MARGIN);
 }
 
 bool pt_long_ready(struct pt_long *l)
 {
-	collect(l);
+	collect_all(l);
 	return l->pieces.n && !l->broken;
 }
 
@@ -193,9 +262,15 @@ void pt_long_free(struct pt_long *l)
 {
 	size_t i;
 
-	collect(l);
-	for (i = 0; i < l->rooms.n; i++)
-		drop_room(&l->rooms.v[i]);
+	for (i = 0; i < l->rooms.n; i++) {
+		struct pt_piece_room *x = &l->rooms.v[i];
+
+		while (x->pid > 0 && waitpid(x->pid, NULL, 0) < 0 && errno == EINTR)
+			;
+		if (x->pid > 0 && x->known >= 0)
+			close(x->known);
+		drop_room(x);
+	}
 	pt_vec_free(&l->rooms);
 	pt_vec_free(&l->pieces);
 }

@@ -2,7 +2,8 @@
 /*
  * A file that is too long to be held in memory at once: read in pieces, each
  * looked at by a process of its own beside the reader, which goes on meanwhile.
- * The report is of all of them (analysis/piece.h).
+ * The next one starts as soon as it is known where the piece ends, so that two or
+ * three are at work where there are cores for them. The report is of all of them (analysis/piece.h).
  */
 #ifndef PT_PIECES_H
 #define PT_PIECES_H
@@ -18,6 +19,8 @@
 struct pt_piece_room { /* what a piece lies in */
 	void *shared;	       /* with the process that makes it; or NULL ... */
 	struct pt_arena *heap; /* ... where there is no such process */
+	int pid;	       /* at work; 0: it has ended */
+	int known;	       /* a byte can be read when its head is there; -1 */
 };
 
 /* Of what is held, a piece has so much. The rest is what follows it, of which an
@@ -26,10 +29,11 @@ struct pt_piece_room { /* what a piece lies in */
 #define PT_PIECE_SHARE 0.8
 
 struct pt_long {
-	PT_VEC(struct pt_piece *) pieces;
-	PT_VEC(struct pt_piece_room) rooms;
+	PT_VEC(struct pt_piece *) pieces;    /* of the first rooms: collected */
+	PT_VEC(struct pt_piece_room) rooms;  /* in time's order */
+	const struct pt_piece_head *newest;  /* of the last room; NULL: not yet */
 	size_t ask_every;  /* what-if of every so-many-th piece; 0: of none */
-	int pid;	   /* the process at work; 0: none */
+	size_t at_once;	   /* processes at work; 0: as many as there are cores */
 	bool broken;	   /* a piece is lost: the report is of the last alone */
 };
 
@@ -37,7 +41,7 @@ struct pt_long {
  * oldest, and drop it. 0 or -errno. */
 int pt_long_spill(struct pt_long *l, struct pt_model *m,
 		  const struct pt_analysis_opts *o, uint64_t max_bytes);
-/* Behind the last record: wait for the process at work. Whether there are
+/* Behind the last record: wait for the processes at work. Whether there are
  * pieces, for pt_long_analyze(). */
 bool pt_long_ready(struct pt_long *l);
 /* pt_analyze() of them and of what the model still holds; they are the report's

@@ -19,7 +19,7 @@
 /* A file of more records is read in pieces of nearly this: many, so that what
  * they take stays small. */
 #define WHOLE_RECORDS (PT_MAX_MODEL_BYTES / RECORD_BYTES)
-#define PIECE_BYTES (96ull << 20)
+#define PIECE_BYTES (64ull << 20)
 /* So many pieces are asked what a change would win. */
 #define ASK 4
 
