@@ -23,6 +23,10 @@ struct pt_analysis_opts {
 	uint64_t from_ns, until_ns;
 	int64_t first_step, last_step;
 	bool by_steps;
+	/* Where these begin and end is known already, CLOCK_MONOTONIC ns: the
+	 * model does not hold all the steps before them. until 0: to its end. */
+	bool steps_known;
+	uint64_t steps_from, steps_until;
 };
 
 /*

@@ -61,6 +61,15 @@ static bool by_count(const struct pt_an *an, const struct pt_trainer *t,
 	return true;
 }
 
+/* Of a capture of which the model holds a part. */
+static bool by_time(const struct pt_an *an, uint64_t *begin, uint64_t *end)
+{
+	*begin = pt_max64(an->t0, an->o->steps_from);
+	if (an->o->steps_until)
+		*end = pt_min64(an->t1, an->o->steps_until);
+	return *begin < *end;
+}
+
 static void keep_made(struct pt_trainer *t, uint64_t begin, uint64_t end)
 {
 	size_t i, k;
@@ -209,13 +218,15 @@ int pt_narrow_to_steps(struct pt_an *an)
 			lead = t;
 	}
 	an->r->steps.count = lead ? (int64_t)lead->steps.n : 0;
-	if (!lead || !(lead->proc->markers.n ?
+	if (!lead || !(an->o->steps_known ? by_time(an, &begin, &end) :
+		       lead->proc->markers.n ?
 			       by_marker(an, lead, &begin, &end) :
 			       by_count(an, lead, &begin, &end)))
 		return -ERANGE;
 	for (i = 0; i < lead->steps.n && lead->steps.v[i].begin < begin; i++)
 		before++;
-	an->step0 = lead->proc->markers.n ? (size_t)an->o->first_step : before;
+	an->step0 = lead->proc->markers.n || an->o->steps_known ?
+			    (size_t)an->o->first_step : before;
 	an->part = true;
 	an->t0 = begin;
 	an->t1 = end;

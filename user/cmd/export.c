@@ -158,11 +158,17 @@ static int write_csv(struct export *e, const struct pt_export *x)
 	return ret;
 }
 
+static bool of_part(const struct pt_opts *o)
+{
+	return o->from_ns || o->until_ns || o->by_steps;
+}
+
 static int write_all(void *ctx, const struct pt_model *m,
 		     const struct pt_lanes *lanes)
 {
 	struct export *e = ctx;
-	struct pt_export x = { .m = m, .r = e->r, .lanes = lanes };
+	struct pt_export x = { .m = m, .r = e->r, .lanes = lanes,
+			       .part = of_part(e->o) };
 	int i, ret = pt_report_demangle(e->r);
 
 	if (ret)
@@ -248,6 +254,13 @@ int pt_cmd_export(int argc, char **argv)
 	if (o.n_files != 1 || !n) {
 		pt_error("export needs a format and one recorded file: pipetrace "
 			 "export --perfetto OUT FILE");
+		return PT_EXIT_USAGE;
+	}
+	if (of_part(&o) && (o.export_to[PT_EXPORT_CSV] ||
+			    o.export_to[PT_EXPORT_SQLITE] ||
+			    o.export_to[PT_EXPORT_FOLDED])) {
+		pt_error("tables and stacks are of the whole capture: --window and "
+			 "--steps are for --perfetto, --chrome and --html");
 		return PT_EXIT_USAGE;
 	}
 	f = pt_open_regular(o.files[0], NULL);

@@ -36,6 +36,7 @@
 	{ "fail-on", K_FAIL, "SEVERITY", 0,                                    \
 	  "Exit with 3 when a verdict is info, warning or critical", 3 }
 
+#define WINDOW(text) { "window", K_WINDOW, "A..B", 0, text, 2 }
 #define STEPS(text) { "steps", K_RANGE, "A..B", 0, text, 2 }
 #define AT                                                                     \
 	{ "at", K_AT, "+TIME|/TIME", 0,                                        \
@@ -109,9 +110,8 @@ static const struct argp_option report_options[] = {
 	  "format may change at any time", 1 },
 	{ "piece-bytes", K_PIECE, "N", OPTION_HIDDEN,
 	  "Read the file in pieces where its timelines take more; for tests", 1 },
-	{ "window", K_WINDOW, "A..B", 0,
-	  "Report only from A to B after the capture's begin, like 12s..20s or "
-	  "500ms..", 2 },
+	WINDOW("Report only from A to B after the capture's begin, like 12s..20s or "
+	       "500ms.."),
 	STEPS("Report steps A to B only, both included (the first is 0)"),
 	RENDER,
 	LABEL,
@@ -146,6 +146,9 @@ static const struct argp_option export_options[] = {
 	  "With -o: which of these, instead of the option of that name", 1 },
 	{ "output", 'o', "OUT", 0, "Where --format goes to", 1 },
 	{ "force", K_FORCE, NULL, 0, "Replace files that exist", 2 },
+	WINDOW("Only from A to B after the capture's begin, like 12s..20s; not for "
+	       "tables and stacks"),
+	STEPS("Only steps A to B (the first is 0); not for tables and stacks"),
 	{ "batch-size", K_BATCH, "N", 0, "Samples per batch, for samples/s", 2 },
 	COMMON
 };

@@ -8,7 +8,9 @@
 #include "cmd/cmd.h"
 #include "cmd/parts.h"
 #include "cmd/pieces.h"
+#include "cmd/reach.h"
 #include "cmd/session.h"
+#include "model/timeline.h"
 #include "report/about.h"
 #include "store/rawstream.h"
 #include "store/recording.h"
@@ -30,6 +32,7 @@ struct replay {
 	struct pt_about about;
 	struct pt_parts parts;
 	struct pt_long pieces;
+	struct pt_reach reach;
 	uint64_t most; /* bytes of timelines, before they are cut */
 	struct pt_thresholds thresholds;
 	struct pt_analysis_opts opts;
@@ -74,11 +77,13 @@ static void take_facts(struct pt_report *r, const void *rec, size_t len)
 	r->target.pid = h.target_pid;
 }
 
-static int take_record(struct replay *k, const void *rec, size_t len)
+static int take_record(struct replay *k, void *rec, size_t len)
 {
 	struct pt_hdr h;
 
 	memcpy(&h, rec, sizeof(h));
+	if (!pt_reach_wants(&k->reach, k->m, rec, len))
+		return 0;
 	pt_model_feed(k->m, rec, len);
 	if (h.kind == PT_REC_HOST)
 		take_facts(k->r, rec, len);
@@ -96,6 +101,8 @@ static int no_recording(const char *name, int err)
 			 "which can read it", name);
 	else if (err == -ENOEXEC)
 		pt_error("%s is not a recorded file of pipetrace", name);
+	else if (err == -E2BIG)
+		return err; /* spill() has said it */
 	else
 		pt_error("cannot read %s: %s", name, strerror(-err));
 	return err;
@@ -136,6 +143,18 @@ static int take_about(struct replay *k, const struct pt_opts *o,
 /* A part that was asked for, by the user or by a schedule, is of the end. */
 static int spill(struct replay *k)
 {
+	if (k->reach.on) {
+		int ret = pt_reach_drop(&k->reach, k->m, k->most,
+					PT_MAX_MODEL_BYTES);
+
+		if (ret == -E2BIG)
+			pt_error("the part of %s that was asked for is too long to be "
+				 "held at once: some %.0f s, with %.0f s on "
+				 "either side, is what can be", k->name,
+				 (double)pt_reach_fits(&k->reach, k->m) / 1e9,
+				 (double)k->reach.margin / 1e9);
+		return ret;
+	}
 	if (k->parts.whole || k->parts.rows.n)
 		return pt_model_trim(k->m, k->most);
 	return pt_long_spill(&k->pieces, k->m, &k->opts, k->most);
@@ -155,12 +174,19 @@ static int take_chunk(struct replay *k, const pt_bytes *raw)
 	return ret ? ret : spill(k);
 }
 
+static bool too_long(const struct pt_opts *o, uint64_t records)
+{
+	return records > WHOLE_RECORDS || o->piece_bytes;
+}
+
 /* What cannot be held whole is better read in small pieces. */
 static void choose_pieces(struct replay *k, const struct pt_opts *o,
 			  uint64_t records)
 {
 	uint64_t pieces;
 
+	if (k->parts.whole && too_long(o, records))
+		pt_reach_set(&k->reach, &k->opts);
 	k->most = PT_MAX_MODEL_BYTES;
 	if (records > WHOLE_RECORDS)
 		k->most = PIECE_BYTES;
@@ -264,12 +290,16 @@ bool pt_replay_is_recording(FILE *f)
 	       starts_with(f, PT_RECORDING_MAGIC, 8);
 }
 
+static void no_such_step(const char *name, int64_t step, int64_t steps)
+{
+	pt_error("%s has no step %" PRId64 ": %" PRId64 " steps were found in it",
+		 name, step, steps);
+}
+
 static int no_such_part(const struct replay *k, const struct pt_opts *o)
 {
 	if (o->by_steps)
-		pt_error("%s has no step %" PRId64 ": %" PRId64 " steps were "
-			 "found in it", k->name, o->first_step,
-			 k->r->steps.count);
+		no_such_step(k->name, o->first_step, k->r->steps.count);
 	else
 		pt_error("%s has no such part: it lasts %.3f s", k->name,
 			 k->r->capture.duration);
@@ -306,6 +336,55 @@ static int analyse(struct replay *k, const struct pt_opts *o,
 	return ret;
 }
 
+/* A file that is not held whole, of which some steps are asked for. */
+static bool must_look_twice(FILE *f, const struct pt_opts *o)
+{
+	struct pt_rf_reader in;
+	bool yes = o->by_steps && o->piece_bytes;
+
+	if (o->by_steps && !yes && starts_with(f, PT_RECORDING_MAGIC, 8)) {
+		yes = !pt_rf_open(&in, f) && too_long(o, pt_rf_count(&in));
+		pt_rf_reader_free(&in);
+		rewind(f);
+	}
+	return yes;
+}
+
+/* Where they lie: only all the steps before them tell. */
+static int find_steps(FILE *f, const char *name, const struct pt_opts *o,
+		      struct pt_analysis_opts *out)
+{
+	struct pt_report *r = pt_report_new();
+	struct pt_opts all = *o;
+	const struct pt_r_step *s;
+	int64_t first = o->first_step, last = o->last_step;
+	size_t i;
+	int ret;
+
+	if (!r) {
+		pt_error("out of memory");
+		return -ENOMEM;
+	}
+	all.by_steps = false;
+	all.from_ns = all.until_ns = 0;
+	ret = pt_replay(f, name, &all, r);
+	for (i = 0; i < r->steps.n_list && !ret; i++) {
+		s = &r->steps.list[i];
+		if (s->index == first)
+			out->steps_from = (uint64_t)s->begin_ns;
+		if (s->index == last)
+			out->steps_until = (uint64_t)s->end_ns;
+	}
+	if (!ret && !out->steps_from) {
+		no_such_step(name, first, r->steps.count);
+		ret = -ERANGE;
+	}
+	out->steps_known = true;
+	rewind(f);
+	pt_report_free(r);
+	return ret;
+}
+
 int pt_replay_then(FILE *f, const char *name, const struct pt_opts *o,
 		   struct pt_report *r, pt_replayed_fn then, void *ctx)
 {
@@ -317,14 +396,17 @@ int pt_replay_then(FILE *f, const char *name, const struct pt_opts *o,
 			  .first_step = o->first_step,
 			  .last_step = o->last_step, .by_steps = o->by_steps } };
 	struct pt_lanes lanes = { 0 };
-	int ret;
+	int ret = 0;
 
 	if (!k.m) {
 		pt_error("out of memory");
 		return -ENOMEM;
 	}
-	ret = starts_with(f, PT_RAW_MAGIC, sizeof(PT_RAW_MAGIC)) ?
-		      read_stream(&k, o, f) : read_recording(&k, o, f);
+	if (must_look_twice(f, o))
+		ret = find_steps(f, name, o, &k.opts);
+	if (!ret)
+		ret = starts_with(f, PT_RAW_MAGIC, sizeof(PT_RAW_MAGIC)) ?
+			      read_stream(&k, o, f) : read_recording(&k, o, f);
 	if (!ret)
 		ret = analyse(&k, o, then ? &lanes : NULL);
 	if (!ret && then)

@@ -12,6 +12,7 @@
 #ifndef PT_EXPORT_H
 #define PT_EXPORT_H
 
+#include <stdbool.h>
 #include <stdio.h>
 
 #include "analysis/lanes.h"
@@ -22,6 +23,7 @@ struct pt_export {
 	const struct pt_model *m;
 	const struct pt_report *r;
 	const struct pt_lanes *lanes;
+	bool part; /* timelines are of the report's part of the capture alone */
 };
 
 /* Perfetto's protobuf format (user/export/perfetto.proto). */

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "export/trace_int.h"
+#include "export/trace_clip.h"
 #include "report/demangle.h"
 
 #define NS_PER_S 1e9
@@ -318,9 +319,14 @@ int pt_trace_walk(const struct pt_export *x, struct pt_trace_writer *w)
 {
 	struct pt_walk k = { .x = x, .w = w };
 	const struct pt_model *m = x->m;
+	struct pt_trace_clip clip;
 	size_t i, j;
 	int err = 0;
 
+	if (x->part) {
+		pt_trace_clip(&clip, x->r, w);
+		k.w = &clip.w;
+	}
 	for (i = 0; i < m->all_procs.n && !err; i++) {
 		const struct pt_proc *p = m->all_procs.v[i];
 
