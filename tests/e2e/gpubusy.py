@@ -34,6 +34,10 @@ import tempfile
 import time
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(TOP, "tests"))
+from noise import pressure_s  # noqa: E402
+
 LEAD_S, TRACE_S, TAIL_S = 0.5, 2.5, 30   # the tail is cut short by SIGTERM
 HALF_S = 1.9             # a job of two phases changes then, inside the trace
 EPS = 0.0005             # the report's shares are rounded
@@ -129,16 +133,6 @@ class Job:
         self.p.communicate()
 
 
-def pressure_s():
-    """For how long tasks have waited for a core, seconds (Linux PSI, "some"); 0
-    where the kernel does not say, so that nothing is excused there."""
-    try:
-        with open("/proc/pressure/cpu", encoding="ascii") as f:
-            return int(f.readline().rpartition("=")[2]) / 1e6
-    except (OSError, ValueError):
-        return 0
-
-
 def run_job(o, seed, d):
     """Trace one; leaves NAME.raw, NAME.json, NAME.meta.json, NAME.N.csv in d."""
     name = "job%d" % seed
@@ -164,7 +158,9 @@ def run_job(o, seed, d):
              str(TRACE_S), "--raw-stream", stem + ".raw", "--json",
              stem + ".json"] + ["--cupti"] * o.cupti,
             capture_output=True, text=True, timeout=60, check=False)
-        meta["waited"] = (pressure_s() - waited) / (time.monotonic() - at)
+        # where the kernel does not say, nothing is excused
+        meta["waited"] = 0 if waited is None else \
+            (pressure_s() - waited) / (time.monotonic() - at)
         for j in jobs:
             j.end()
     finally:

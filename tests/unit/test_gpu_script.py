@@ -244,7 +244,8 @@ class GpuBusy(unittest.TestCase):
 
     def meta(self, **more):
         plan = {"set_once": False, "phases": [{"sync": "item", "every": 1}]}
-        return dict({"name": "j", "traced": 1, "pids": [7], "plans": [plan]}, **more)
+        return dict({"name": "j", "traced": 1, "seeds": [3], "pids": [7],
+                     "plans": [plan]}, **more)
 
     @staticmethod
     def entry(index, hard, likely):
@@ -295,8 +296,9 @@ class GpuBusy(unittest.TestCase):
 
     def test_rules(self):
         def results(n, hard=0, likely=0, width=0.05):
-            d = {"hard_ok": True, "likely_ok": True, "width": width, "error": 0.0}
-            return [(self.meta(), {0: dict(d, hard_ok=i >= hard, likely_ok=i >= likely)})
+            d = {"hard_ok": True, "likely_ok": True, "width": width, "error": 0.0,
+                 "measured": True}
+            return [(dict(self.meta(), name="job", waited=0.02), {0: dict(d, hard_ok=i >= hard, likely_ok=i >= likely)})
                     for i in range(n)]
 
         def failed(r, broken=0, cupti=False):
@@ -311,8 +313,28 @@ class GpuBusy(unittest.TestCase):
         self.assertEqual(failed(results(199), broken=1), 1)
         self.assertEqual(failed([]), 1)
         far = results(3)
+        self.assertEqual(failed(far, cupti=True), 0)
         far[0][1][0]["error"] = 0.02
         self.assertEqual(failed(far, cupti=True), 1)
+
+    def test_not_measured(self):
+        """Excused by noise in both runs, by a neighbour, by a job that never waits."""
+        def failed(waited=0.02, first=0.02, traced=1, sync="item", pids=(7,)):
+            meta = dict(self.meta(pids=list(pids), traced=traced), name="job",
+                        waited=waited, waited_first=first)
+            meta["plans"][0]["phases"] = [{"sync": sync, "every": 1}]
+            meta["seeds"] = list(pids)
+            d = {"hard_ok": True, "likely_ok": True, "width": 0.05, "error": 0.0,
+                 "measured": True}
+            far = dict(d, error=0.3, measured=False)
+            good = (dict(self.meta(), name="job", waited=0.02), {0: d})
+            return gpubusy.summary([good, (meta, {0: far})], 0, True)[1]
+
+        self.assertEqual(failed(), 1)
+        self.assertEqual(failed(waited=0.5), 1)
+        self.assertEqual(failed(waited=0.5, first=0.5), 0)
+        self.assertEqual(failed(sync="never"), 0)
+        self.assertEqual(failed(pids=(7, 8)), 0)
 
 
 if __name__ == "__main__":

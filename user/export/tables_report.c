@@ -265,6 +265,50 @@ static int peers_rows(const struct pt_export *x, struct pt_rows *to)
 	return err;
 }
 
+static const struct pt_col ranks_cols[] = {
+	INT("rank"), INT("pid"), INT("steps"), REAL("data_wait_s"),
+	REAL("data_wait_share"), REAL("gpu_busy_share"), REAL("own_p50_ms"),
+	REAL("data_wait_p50_ms"), REAL("gpu_wait_p50_ms"),
+	REAL("collective_p50_ms"), INT("collectives"), INT("late_count"),
+	REAL("last_share"), REAL("late_p50_ms"), REAL("waits_for_others_s"),
+	REAL("held_others_s"), REAL("lost_s"), TEXT("reason"),
+	TEXT("certainty"),
+};
+
+static double median(const struct pt_dist *d)
+{
+	return d->n ? d->p50 : NAN;
+}
+
+static int ranks_rows(const struct pt_export *x, struct pt_rows *to)
+{
+	size_t i;
+	int err = 0;
+
+	for (i = 0; i < x->r->n_ranks && !err; i++) {
+		const struct pt_r_rank *k = &x->r->ranks[i];
+		const struct pt_r_meetings *m = &k->meetings;
+		bool met = m->count > 0;
+		double some = met ? 0 : NAN;
+
+		err = PT_ROW(to, I(k->rank), I(k->pid), I(k->steps),
+			     D(k->breakdown.data_wait.seconds),
+			     D(k->breakdown.data_wait.share),
+			     D(k->gpu_busy_share), D(median(&k->parts.own)),
+			     D(median(&k->parts.data_wait)),
+			     D(median(&k->parts.gpu_wait)),
+			     D(median(&k->parts.collective)),
+			     I(met ? m->count : PT_NULL),
+			     I(met ? m->late_count : PT_NULL),
+			     D(m->last_share + some), D(median(&m->late_ms)),
+			     D(m->waits_for_others + some),
+			     D(m->held_others + some), D(m->lost + some),
+			     S(met ? m->reason : NULL),
+			     S(met ? pt_confidence_name(m->certainty) : NULL));
+	}
+	return err;
+}
+
 static const struct pt_col verdicts_cols[] = {
 	INT("place"), TEXT("id"), TEXT("severity"), TEXT("certainty"),
 	TEXT("title"), TEXT("consequence_of"), INT("pid"), INT("rank"),
@@ -388,8 +432,7 @@ static int series_rows(const struct pt_export *x, struct pt_rows *to)
 const struct pt_table pt_report_tables[] = {
 	TABLE(capture),	 TABLE(steps),	    TABLE(breakdown), TABLE(causes),
 	TABLE(workers),	 TABLE(files),	    TABLE(disks),     TABLE(writes),
-	TABLE(peers),
-	TABLE(verdicts),  TABLE(evidence),
+	TABLE(peers),	 TABLE(ranks),	    TABLE(verdicts),  TABLE(evidence),
 	TABLE(operations), TABLE(gpu),	    TABLE(series),
 };
 const size_t pt_report_table_count =

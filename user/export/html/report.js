@@ -217,11 +217,20 @@ function workers() {
 function ranks() {
 	const r = D.ranks || [];
 	if (!r.length) return null;
+	const met = r.some((e) => e.collectives);
 	return section("ranks", "Ranks", legend(PARTS.map((p) => [p])), table([
 		{ name: "pid", unit: "id", get: (e) => e.pid, show: (e) => String(e.pid) }, { name: "rank", unit: "count", get: (e) => e.rank, path: "rank" },
 		{ name: "steps", unit: "count", get: (e) => e.steps, path: "steps" },
 		{ name: "time", text: true, wide: true, fixed: true, get: () => 0, show: (e) => e.breakdown ? stack(PARTS.filter((p) => e.breakdown[p]).map((p) => ({ v: e.breakdown[p].share, label: word(p), look: p })), 1) : unknown("ranks") },
 		{ name: "data wait", unit: "share", get: (e) => e.breakdown ? e.breakdown.data_wait.share : null, path: "breakdown.data_wait.share" },
+		{ name: "own p50", unit: "ms", get: (e) => e.parts_ms && e.parts_ms.own ? e.parts_ms.own.p50 : null, path: "parts_ms.own.p50" },
+		...(met ? [
+			{ name: "collectives", unit: "count", get: (e) => e.collectives ? e.collectives.count : null, path: "collectives.count" },
+			{ name: "was last", unit: "share", get: (e) => e.collectives ? e.collectives.last_share : null, path: "collectives.last_share" },
+			{ name: "late p50", unit: "ms", get: (e) => e.collectives && e.collectives.late_ms ? e.collectives.late_ms.p50 : null, path: "collectives.late_ms.p50" },
+			{ name: "others waited", unit: "s", get: (e) => e.collectives ? e.collectives.held_others_s : null, path: "collectives.held_others_s" },
+			{ name: "for", text: true, get: (e) => e.collectives ? e.collectives.reason : null, show: (e) => e.collectives && e.collectives.reason ? word(e.collectives.reason) : "" },
+		] : []),
 	], r, { path: "ranks", id: "ranks-table" }));
 }
 
