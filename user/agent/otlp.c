@@ -18,10 +18,10 @@
 #include <time.h>
 
 #include "agent/gzip.h"
-#include "base/clock.h"
 #include "agent/otlp_encode.h"
 #include "agent/otlp_post.h"
 #include "agent/otlp_queue.h"
+#include "base/clock.h"
 
 #define BATCH (256 << 10) /* bytes of records in one request, before gzip */
 /* Seconds to wait before another attempt: doubled each time, a random share of up to

@@ -36,6 +36,7 @@ struct replay {
 	uint64_t most; /* bytes of timelines, before they are cut */
 	struct pt_thresholds thresholds;
 	struct pt_analysis_opts opts;
+	bool again; /* it was looked at before, for its steps */
 	bool whole; /* the capture ended in good order, and all of it is here */
 };
 
@@ -124,7 +125,7 @@ static int say_what_lacks(struct replay *k, const struct pt_rf_reader *in)
 		err = pt_report_limit(k->r, "capture.records",
 			"%llu records are not in the recorded file: the disk "
 			"could not keep up.", (unsigned long long)in->dropped);
-	if (in->state != PT_RF_WHOLE)
+	if (in->state != PT_RF_WHOLE && !k->again)
 		pt_note("%s %s after %llu records: what came before is reported",
 			k->name, in->state == PT_RF_CUT ? "is cut" : "is damaged",
 			n);
@@ -140,7 +141,7 @@ static int take_about(struct replay *k, const struct pt_opts *o,
 	return ret;
 }
 
-/* A part that was asked for, by the user or by a schedule, is of the end. */
+/* Of a schedule's parts the report is of the last. */
 static int spill(struct replay *k)
 {
 	if (k->reach.on) {
@@ -402,7 +403,8 @@ int pt_replay_then(FILE *f, const char *name, const struct pt_opts *o,
 		pt_error("out of memory");
 		return -ENOMEM;
 	}
-	if (must_look_twice(f, o))
+	k.again = must_look_twice(f, o);
+	if (k.again)
 		ret = find_steps(f, name, o, &k.opts);
 	if (!ret)
 		ret = starts_with(f, PT_RAW_MAGIC, sizeof(PT_RAW_MAGIC)) ?

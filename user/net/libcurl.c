@@ -15,6 +15,7 @@ static int loaded; /* 0; -errno */
 
 static void load(void)
 {
+	/* Never unloaded: its libraries leave functions behind for exit(). */
 	void *so = dlopen("libcurl.so.4", RTLD_NOW | RTLD_LOCAL);
 
 	if (!so)
