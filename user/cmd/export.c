@@ -194,6 +194,9 @@ static int run(const struct pt_opts *o, const char *name, FILE *f)
 		ret = open_all(&e);
 	if (!ret)
 		ret = pt_replay_then(f, name, o, e.r, write_all, &e);
+	for (i = 0; !ret && (size_t)i < e.r->capture.n_limits; i++)
+		if (!strcmp(e.r->capture.limits[i].what, "capture.timeline"))
+			pt_note("%s: %s", name, e.r->capture.limits[i].reason);
 	for (i = 0; i < PT_EXPORT_NR; i++) {
 		pt_outfile_abandon(&e.out[i]);
 		free(e.buffer[i]);

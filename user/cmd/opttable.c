@@ -36,6 +36,9 @@
 	{ "fail-on", K_FAIL, "SEVERITY", 0,                                    \
 	  "Exit with 3 when a verdict is info, warning or critical", 3 }
 
+#define PIECE                                                                  \
+	{ "piece-bytes", K_PIECE, "N", OPTION_HIDDEN,                          \
+	  "Read the file in pieces where its timelines take more; for tests", 1 }
 #define WINDOW(text) { "window", K_WINDOW, "A..B", 0, text, 2 }
 #define STEPS(text) { "steps", K_RANGE, "A..B", 0, text, 2 }
 #define AT                                                                     \
@@ -108,8 +111,7 @@ static const struct argp_option report_options[] = {
 	{ "raw-stream", K_RAW, "FILE", 0,
 	  "Replay a record stream that a trace stored; for developers, its "
 	  "format may change at any time", 1 },
-	{ "piece-bytes", K_PIECE, "N", OPTION_HIDDEN,
-	  "Read the file in pieces where its timelines take more; for tests", 1 },
+	PIECE,
 	WINDOW("Report only from A to B after the capture's begin, like 12s..20s or "
 	       "500ms.."),
 	STEPS("Report steps A to B only, both included (the first is 0)"),
@@ -146,6 +148,7 @@ static const struct argp_option export_options[] = {
 	  "With -o: which of these, instead of the option of that name", 1 },
 	{ "output", 'o', "OUT", 0, "Where --format goes to", 1 },
 	{ "force", K_FORCE, NULL, 0, "Replace files that exist", 2 },
+	PIECE,
 	WINDOW("Only from A to B after the capture's begin, like 12s..20s; not for "
 	       "tables and stacks"),
 	STEPS("Only steps A to B (the first is 0); not for tables and stacks"),

@@ -254,7 +254,7 @@ int pt_long_limit(const struct pt_long *l, const struct pt_model *m,
 				       s);
 	if (!l->pieces.n)
 		return 0;
-	return pt_report_limit(r, "capture.timeline", "The capture is too long to be held at once: the report is of all of it, put together of %zu pieces; timelines, in pages and exports, have its last %.1f s.",
+	return pt_report_limit(r, "capture.timeline", "The capture is too long to be held at once: the report is of all of it, put together of %zu pieces; timelines, in pages and exports, have its last %.1f s; --window shows those of any other part.",
 			       l->pieces.n + 1, s);
 }
 
