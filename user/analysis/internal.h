@@ -297,6 +297,9 @@ int pt_judge_damage(struct pt_an *an);
 int pt_mark_steps(struct pt_an *an);
 /* lanes.c: what can be drawn, into the report's arena. */
 int pt_fill_lanes(struct pt_an *an, struct pt_lanes *out);
+/* Those of all pieces; `last`: of the last one. */
+int pt_join_lanes(struct pt_an *an, const struct pt_lanes *last,
+		  struct pt_lanes *out);
 /* gpu_exact.c: when the window begins: with the capture, or a moment later when
  * device times are measured from then on. */
 uint64_t pt_exact_begin(const struct pt_model *m);

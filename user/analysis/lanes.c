@@ -3,10 +3,12 @@
 #include "analysis/lanes.h"
 
 #include <errno.h>
+#include <math.h>
 #include <string.h>
 
 #include "analysis/gpu_int.h"
 #include "analysis/internal.h"
+#include "analysis/piece.h"
 
 static int copy_spans(struct pt_an *an, const pt_spans *from,
 		      const struct pt_lane_span **to, size_t *n)
@@ -128,6 +130,64 @@ static int copy_trainer(struct pt_an *an, const struct pt_trainer *t,
 				 &o->n_idle_likely);
 	pt_vec_free(&hard);
 	pt_vec_free(&likely);
+	return err;
+}
+
+/* ---- of pieces ---------------------------------------------------------------- */
+
+static double part(uint64_t ns, uint64_t of)
+{
+	return of ? (double)pt_min64(ns, of) / (double)of : 0;
+}
+
+static int mix_devices(struct pt_an *an, const struct pt_trainer *t,
+		       struct pt_lane_trainer *o)
+{
+	const struct pt_pieces *all = an->merge;
+	struct pt_lane_mix *v = pt_arena_calloc(an->a, all->n, sizeof(*v));
+	size_t i;
+
+	if (!v)
+		return -ENOMEM;
+	o->before = v;
+	for (i = 0; i + 1 < all->n; i++) {
+		const struct pt_piece *p = all->v[i];
+		const struct pt_piece_rank *k = pt_piece_rank_of(p, t->proc);
+		double idle, starved;
+
+		if (!k || !k->t.gpu_known)
+			continue;
+		idle = part(k->t.idle_likely_ns, pt_piece_ns(p));
+		starved = part(k->t.starved_likely_ns, pt_piece_ns(p));
+		v[o->n_before++] = (struct pt_lane_mix){
+			p->t0, p->t1, 1 - idle, fmin(starved, idle),
+			fmax(idle - starved, 0) };
+	}
+	return 0;
+}
+
+int pt_join_lanes(struct pt_an *an, const struct pt_lanes *last,
+		  struct pt_lanes *out)
+{
+	struct pt_lane_trainer *t;
+	size_t i, k;
+	int err = pt_fill_lanes(an, out);
+
+	for (i = 0; i < out->n_trainers && !err; i++) {
+		t = (struct pt_lane_trainer *)&out->trainers[i];
+		err = mix_devices(an, &an->trainers.v[i], t);
+		for (k = 0; k < last->n_trainers; k++) {
+			const struct pt_lane_trainer *from = &last->trainers[k];
+
+			if (from->tgid != t->tgid)
+				continue;
+			t->idle_hard = from->idle_hard;
+			t->n_idle_hard = from->n_idle_hard;
+			t->idle_likely = from->idle_likely;
+			t->n_idle_likely = from->n_idle_likely;
+			t->device_known = from->device_known;
+		}
+	}
 	return err;
 }
 

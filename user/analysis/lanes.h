@@ -31,6 +31,12 @@ struct pt_lane_step {
 	bool partial;  /* cut by the capture's begin or end */
 };
 
+/* What a device did in a time of which no spans are kept: shares. */
+struct pt_lane_mix {
+	uint64_t begin, end;
+	double busy, starved, idle; /* best guess; starved: idle in a data wait */
+};
+
 struct pt_lane_worker {
 	uint32_t tgid, tid; /* the thread that makes the batches */
 	/* the moments at which it had made a batch, in order; none where not
@@ -53,9 +59,16 @@ struct pt_lane_trainer {
 	const struct pt_lane_span *idle_hard, *idle_likely;
 	size_t n_idle_hard, n_idle_likely;
 	bool device_known;
+	/* Of a capture that was looked at in pieces: the spans are of the last
+	 * one, and of those before it there is this. */
+	const struct pt_lane_mix *before;
+	size_t n_before;
 };
 
+struct pt_past;
+
 struct pt_lanes {
+	const struct pt_past *past; /* what the model has not; or NULL */
 	const struct pt_lane_trainer *trainers;
 	size_t n_trainers;
 };

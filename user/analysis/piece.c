@@ -334,6 +334,11 @@ int pt_analyze_pieces(struct pt_model *m, const struct pt_analysis_opts *o,
 		err = pt_merge_limits(&an);
 	if (!err)
 		err = list_rows(r, &all);
+	if (!err && o->lanes) {
+		struct pt_lanes last = *o->lanes;
+
+		err = pt_join_lanes(&an, &last, o->lanes);
+	}
 	pt_show_real_ids(r);
 	pt_release_trainers(&an);
 	return err;

@@ -177,7 +177,7 @@ int pt_long_spill(struct pt_long *l, struct pt_model *m,
 	struct pt_analysis_opts a = { .batch_size = o->batch_size,
 				      .thresholds = o->thresholds };
 	struct pt_piece_ask ask = { 0 };
-	uint64_t from;
+	uint64_t from, keep;
 	int err;
 
 	if (pt_model_bytes(m) <= max_bytes)
@@ -200,7 +200,9 @@ int pt_long_spill(struct pt_long *l, struct pt_model *m,
 		l->broken = true;
 		return pt_model_trim(m, max_bytes);
 	}
-	return pt_model_cut(m, ask.cut - (ask.cut - from) / PT_PIECE_MARGIN);
+	keep = ask.cut - (ask.cut - from) / PT_PIECE_MARGIN;
+	err = l->past ? pt_past_take(l->past, m, keep) : 0;
+	return err ? err : pt_model_cut(m, keep);
 }
 
 bool pt_long_ready(struct pt_long *l)
@@ -254,7 +256,7 @@ int pt_long_limit(const struct pt_long *l, const struct pt_model *m,
 				       s);
 	if (!l->pieces.n)
 		return 0;
-	return pt_report_limit(r, "capture.timeline", "The capture is too long to be held at once: the report is of all of it, put together of %zu pieces; timelines, in pages and exports, have its last %.1f s; --window shows those of any other part.",
+	return pt_report_limit(r, "capture.timeline", "The capture is too long to be held at once: the report is of all of it, put together of %zu pieces; before its last %.1f s the timeline of a page has averages of what threads and devices did, that of an export only steps and waits; --window shows all of any part.",
 			       l->pieces.n + 1, s);
 }
 

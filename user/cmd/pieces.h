@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "analysis/analysis.h"
+#include "analysis/past.h"
 #include "base/vec.h"
 #include "model/model.h"
 #include "report/report.h"
@@ -32,6 +33,7 @@ struct pt_long {
 	PT_VEC(struct pt_piece *) pieces;    /* of the first rooms: collected */
 	PT_VEC(struct pt_piece_room) rooms;  /* in time's order */
 	const struct pt_piece_head *newest;  /* of the last room; NULL: not yet */
+	struct pt_past *past; /* what is dropped is summed up there; or NULL */
 	size_t ask_every;  /* what-if of every so-many-th piece; 0: of none */
 	size_t at_once;	   /* processes at work; 0: as many as there are cores */
 	bool broken;	   /* a piece is lost: the report is of the last alone */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "analysis/lanes.h"
+#include "analysis/past.h"
 #include "cmd/cmd.h"
 #include "cmd/parts.h"
 #include "cmd/pieces.h"
@@ -397,12 +398,15 @@ int pt_replay_then(FILE *f, const char *name, const struct pt_opts *o,
 			  .first_step = o->first_step,
 			  .last_step = o->last_step, .by_steps = o->by_steps } };
 	struct pt_lanes lanes = { 0 };
+	struct pt_past past = { 0 };
 	int ret = 0;
 
 	if (!k.m) {
 		pt_error("out of memory");
 		return -ENOMEM;
 	}
+	if (then)
+		k.pieces.past = &past;
 	k.again = must_look_twice(f, o);
 	if (k.again)
 		ret = find_steps(f, name, o, &k.opts);
@@ -411,8 +415,11 @@ int pt_replay_then(FILE *f, const char *name, const struct pt_opts *o,
 			      read_stream(&k, o, f) : read_recording(&k, o, f);
 	if (!ret)
 		ret = analyse(&k, o, then ? &lanes : NULL);
+	if (past.sum)
+		lanes.past = &past;
 	if (!ret && then)
 		ret = then(ctx, k.m, &lanes);
+	pt_past_free(&past);
 	pt_parts_free(&k.parts);
 	pt_long_free(&k.pieces);
 	pt_model_free(k.m);

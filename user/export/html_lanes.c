@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "analysis/past.h"
 #include "export/html_int.h"
 #include "export/trace.h"
 
@@ -39,7 +40,7 @@ static void pack(struct page *p, json_t *o, pt_lod_fn fn, const void *src)
 
 /* ---- threads ------------------------------------------------------------------ */
 
-static enum pt_html_cat cat_of(uint8_t wait)
+static enum pt_html_cat cat_of(unsigned wait)
 {
 	static const uint8_t cats[PT_WAIT_NR] = {
 		[PT_WAIT_RUNQ] = PT_HC_RUNQ,
@@ -56,45 +57,50 @@ static enum pt_html_cat cat_of(uint8_t wait)
 		[PT_WAIT_OTHER] = PT_HC_BLOCKED,
 	};
 
-	return wait < PT_WAIT_NR ? cats[wait] : PT_HC_BLOCKED;
+	return wait == PT_PAST_RUNNING ? PT_HC_RUNNING :
+	       wait < PT_WAIT_NR      ? cats[wait] : PT_HC_BLOCKED;
 }
 
-/* All that a thread did, in order; where records are missing, nothing. */
-typedef void (*state_fn)(void *ctx, uint64_t begin, uint64_t end,
-			 enum pt_html_cat cat);
-static void walk(const struct pt_thread *th, state_fn fn, void *ctx)
+static void state_in(void *ctx, uint64_t begin, uint64_t end, unsigned state)
 {
-	uint64_t at = th->first;
+	pt_lod_add(ctx, begin, end, cat_of(state));
+}
+
+struct thread {
+	const struct pt_thread *th;
+	const struct pt_past *past;
+};
+
+/* What was summed up, as shares of its time. */
+static void past_lane(const struct pt_past *p, const struct pt_past_thread *t,
+		      struct pt_lod *l)
+{
+	uint8_t cats[PT_PAST_STATES];
+	double share[PT_PAST_STATES];
+	uint64_t at = p->begin, next;
+	unsigned k;
 	size_t i;
 
-	for (i = 0; i < th->iv.n; i++) {
-		const struct pt_iv *v = &th->iv.v[i];
-		uint64_t end = v->end > at ? v->end : at;
-		uint64_t ready = v->ready < end ? v->ready : end;
+	for (i = 0; i < PT_PAST_BUCKETS && at < t->until; i++, at = next) {
+		uint64_t end = at + p->width < t->until ? at + p->width : t->until;
 
-		if (!v->gap_before && v->begin > at)
-			fn(ctx, at, v->begin, PT_HC_RUNNING);
-		at = v->begin > at ? v->begin : at;
-		if (ready > at)
-			fn(ctx, at, ready, cat_of(v->wait));
-		at = ready > at ? ready : at;
-		if (end > at)
-			fn(ctx, at, end, PT_HC_RUNQ);
-		at = end;
+		next = at + p->width;
+		for (k = 0; k < PT_PAST_STATES; k++) {
+			cats[k] = (uint8_t)cat_of(k);
+			share[k] = (double)t->v[i][k] / (double)(end - at);
+		}
+		pt_lod_mix(l, at, end, cats, share, PT_PAST_STATES);
 	}
-	if (th->iv.n && !th->gap && th->last > at)
-		fn(ctx, at, th->last, PT_HC_RUNNING);
-}
-
-static void state_in(void *ctx, uint64_t begin, uint64_t end,
-		     enum pt_html_cat cat)
-{
-	pt_lod_add(ctx, begin, end, cat);
 }
 
 static void thread_lane(const void *src, struct pt_lod *l)
 {
-	walk(src, state_in, l);
+	const struct thread *s = src;
+	const struct pt_past_thread *t = pt_past_of(s->past, s->th->tid);
+
+	if (t)
+		past_lane(s->past, t, l);
+	pt_thread_states(s->th, t, state_in, l);
 }
 
 static bool shown(const struct page *p, const struct pt_thread *th)
@@ -125,7 +131,7 @@ static void add_thread(struct page *p, const struct pt_thread *th,
 	pt_j_put(p->b, o, "tid", json_integer(pt_real_id(th->tid)));
 	pt_j_text(p->b, o, "role", role);
 	pt_j_text(p->b, o, "name", th->comm);
-	pack(p, o, thread_lane, th);
+	pack(p, o, thread_lane, &(struct thread){ th, p->x->lanes->past });
 }
 
 /* ---- disk and CPU: sums over all threads ------------------------------------------ */
@@ -141,15 +147,14 @@ struct uses {
 	bool waited; /* the thread that is walked over did, for storage */
 };
 
-static void use_in(void *ctx, uint64_t begin, uint64_t end,
-		   enum pt_html_cat cat)
+static void use_mean(struct uses *u, uint64_t begin, uint64_t end,
+		     enum pt_html_cat cat, double threads)
 {
 	static const uint8_t uses[PT_HC_NR] = {
 		[PT_HC_RUNNING] = USE_RUN + 1, [PT_HC_RUNQ] = USE_RUNQ + 1,
 		[PT_HC_DISK] = USE_DISK + 1, [PT_HC_FAULT] = USE_FAULT + 1,
 		[PT_HC_DISK_WRITE] = USE_WRITE + 1,
 	};
-	struct uses *u = ctx;
 	double from, to;
 	size_t i;
 
@@ -164,8 +169,37 @@ static void use_in(void *ctx, uint64_t begin, uint64_t end,
 		double a = from > (double)i ? from : (double)i;
 		double z = to < (double)i + 1 ? to : (double)i + 1;
 
-		u->v[i][uses[cat] - 1] += (float)(z - a);
+		u->v[i][uses[cat] - 1] += (float)((z - a) * threads);
 	}
+}
+
+static void use_in(void *ctx, uint64_t begin, uint64_t end, unsigned state)
+{
+	use_mean(ctx, begin, end, cat_of(state), 1);
+}
+
+static void use_past(struct uses *u, const struct pt_past *p)
+{
+	uint64_t at = p->begin;
+	size_t i;
+	unsigned k;
+
+	for (i = 0; i < PT_PAST_BUCKETS; i++, at += p->width)
+		for (k = 0; k < PT_PAST_STATES; k++)
+			if (p->sum[i][k] > 0)
+				use_mean(u, at, at + p->width, cat_of(k),
+					 (double)p->sum[i][k] / (double)p->width);
+}
+
+static bool waited_for_storage(const struct pt_past_thread *t)
+{
+	size_t i;
+
+	for (i = 0; t && i < PT_PAST_BUCKETS; i++)
+		if (t->v[i][PT_WAIT_DISK] > 0 || t->v[i][PT_WAIT_FAULT] > 0 ||
+		    t->v[i][PT_WAIT_DISK_WRITE] > 0)
+			return true;
+	return false;
 }
 
 static void use_lane(const void *src, struct pt_lod *l)
@@ -206,6 +240,7 @@ static void add_uses(struct page *p)
 {
 	const struct pt_model *m = p->x->m;
 	struct uses u = { .begin = p->begin, .end = p->end };
+	const struct pt_past *past = p->x->lanes->past;
 	int64_t cores = p->x->r->host.cores;
 	size_t i, waiters = 0;
 	double most = 1;
@@ -216,9 +251,14 @@ static void add_uses(struct page *p)
 		p->b->failed = true;
 		return;
 	}
+	if (past)
+		use_past(&u, past);
 	for (i = 0; i < m->all_threads.n; i++) {
-		u.waited = false;
-		walk(m->all_threads.v[i], use_in, &u);
+		const struct pt_thread *th = m->all_threads.v[i];
+		const struct pt_past_thread *t = pt_past_of(past, th->tid);
+
+		u.waited = waited_for_storage(t);
+		pt_thread_states(th, t, use_in, &u);
 		waiters += u.waited;
 	}
 	for (i = 0; i < USE_BUCKETS; i++)
@@ -283,9 +323,20 @@ static void device_lane(const void *src, struct pt_lod *l)
 	struct cursor likely = { .spans = t->idle_likely,
 				 .n = t->n_idle_likely };
 	struct cursor wait = { .steps = t->steps, .n = t->n_steps };
-	uint64_t at, next;
+	uint64_t at, next, begin = d->begin;
+	size_t i;
 
-	for (at = d->begin; at < d->end; at = next) {
+	for (i = 0; i < t->n_before; i++) {
+		static const uint8_t cats[] = { PT_HC_GPU_BUSY,
+						PT_HC_GPU_STARVED_LIKELY,
+						PT_HC_GPU_IDLE_LIKELY };
+		const struct pt_lane_mix *x = &t->before[i];
+		const double shares[] = { x->busy, x->starved, x->idle };
+
+		pt_lod_mix(l, x->begin, x->end, cats, shares, 3);
+		begin = x->end;
+	}
+	for (at = begin; at < d->end; at = next) {
 		bool h, k, w;
 
 		next = d->end;
@@ -341,7 +392,7 @@ static json_t *add_trainer(struct page *p, size_t i)
 	int64_t at = (int64_t)i;
 	size_t w;
 
-	if (t->device_known || t->n_idle_hard)
+	if (t->device_known || t->n_idle_hard || t->n_before)
 		pack(p, lane(p, "gpu", at), device_lane, &d);
 	if (t->n_steps) {
 		pack(p, lane(p, "wait", at), waits_lane, t);

@@ -163,7 +163,9 @@ static int walk_device(struct pt_walk *k, const struct pt_lane_trainer *t)
 		t, PT_SPACE_DEVICE, PT_CAT_DEVICE, PT_LANE_DEVICE,
 		guess ? "GPU (estimated)" : "GPU (certainly idle)");
 	struct pt_trace_event e = { .track = &track, .cat = PT_CAT_DEVICE };
-	uint64_t at = k->x->m->begin;
+	/* of what lies before, there are no spans */
+	uint64_t at = t->n_before ? t->before[t->n_before - 1].end :
+				    k->x->m->begin;
 	int err = n || guess ? k->w->track(k->w, &track) : 0;
 
 	for (i = 0; i <= n && !err; i++) {
