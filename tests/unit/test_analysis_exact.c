@@ -198,6 +198,39 @@ static void test_under_way(void **state)
 	close_one(&o);
 }
 
+/* What began later on another stream is over and has its record: what is under
+ * way on this one has none, and hides behind it no less. */
+static void test_under_way_beside(void **state)
+{
+	const struct pt_r_gpu *g;
+	uint64_t at = T1 - 10 * ST_MS, t;
+	struct pt_rec_act *a;
+	struct one o;
+
+	(void)state;
+	open_one(&o);
+	for (t = T0; t < T1; t += STEP) {
+		bool last = t + STEP == T1;
+		uint64_t beside = last ? at + ST_MS : t + 30 * ST_MS;
+
+		step(&o, t, true);
+		if (last) {
+			st_gpu(&o.s, "cudaLaunchKernel", PID, PID, at, 0, 0, 1,
+			       0, 0);
+			o.number++;
+		}
+		st_gpu(&o.s, "cudaLaunchKernel", PID, PID, beside, 0, 0xaaa0, 1,
+		       0, 0);
+		a = act(&o, PT_ACT_KERNEL, beside + 1000, beside + ST_MS);
+		a->stream = 9;
+	}
+	cover(&o, T0 - ST_MS, T1, 0);
+	g = analyse(&o);
+	/* 19 ms a step, 999 us beside it, and the last 10 ms */
+	assert_true(g->busy_hard[1] >= 20 * 0.019 + 19 * 0.000999 + 0.010 - EPS);
+	close_one(&o);
+}
+
 /* Measuring began in the middle of a launch storm on two streams: until each
  * has told its first record, older work may run. */
 static void test_from_before(void **state)
@@ -269,6 +302,7 @@ int main(void)
 		cmocka_unit_test(test_none),
 		cmocka_unit_test(test_lost),
 		cmocka_unit_test(test_under_way),
+		cmocka_unit_test(test_under_way_beside),
 		cmocka_unit_test(test_from_before),
 		cmocka_unit_test(test_graphs),
 	};

@@ -5,6 +5,7 @@ import importlib.machinery
 import importlib.util
 import os
 import sys
+import tempfile
 import time
 import unittest
 
@@ -107,6 +108,39 @@ class Execute(unittest.TestCase):
     def test_program_that_is_not_there(self):
         status, _ = runner.execute(runner.Suite("x", ["/no/such/program"], 5))
         self.assertEqual(status, 126)
+
+
+class Again(unittest.TestCase):
+    """A live suite that fails runs once more; what failed at first is said."""
+
+    def tries(self, script, live=True):
+        with tempfile.TemporaryDirectory() as tmp:
+            suite = runner.Suite("x", ["sh", "-c", script.replace("@", tmp)], 5)
+            first = runner.Run(suite)
+            first.live = lambda: live
+            runs = [first]
+            said = runner.second_tries(runs, time.monotonic())
+            return runs[0].res.failed, said, runs[0] is first
+
+    ONCE = ("test -e @/f && echo '1 passed, 0 failed, 0 skipped' && exit; touch @/f; "
+            "echo 'not ok b: late'; echo '0 passed, 1 failed, 0 skipped'; exit 1")
+
+    def test_noise(self):
+        failed, said, _ = self.tries(self.ONCE)
+        self.assertEqual((failed, len(said)), (0, 1))
+        self.assertIn("not ok b: late", said[0])
+
+    def test_twice(self):
+        self.assertEqual(self.tries("echo '0 passed, 1 failed, 0 skipped'; exit 1")[:2], (1, []))
+
+    def test_not_live(self):
+        self.assertEqual(self.tries(self.ONCE, live=False), (1, [], True))
+
+    def test_no_time_left(self):
+        runs = [runner.Run(runner.Suite("x", ["false"], 5))]
+        runs[0].live = lambda: True
+        self.assertEqual(runner.second_tries(runs, time.monotonic() - runner.ALL_S), [])
+        self.assertEqual(runs[0].res.failed, 1)
 
 
 if __name__ == "__main__":

@@ -107,35 +107,83 @@ static bool nothing_before(const struct pt_an *an, const struct pt_proc *p,
 	       (!p->gpu.n || p->gpu.v[0].begin >= ts);
 }
 
-/* Until when the records tell all: work that was submitted and has no record
- * may have been under way at the end. */
-static uint64_t told_until(const struct pt_proc *p, const struct pt_act_cover *c)
+/* What the records say of the end of a device's work. */
+struct tails {
+	uint32_t stream[STREAMS_MAX];
+	uint64_t end[STREAMS_MAX]; /* of the last record of each */
+	size_t n;
+	bool too_many;
+	uint64_t longest;    /* piece of work */
+	bool any, others;    /* any device's; another one's */
+	uint32_t last_call;  /* that has a record, of any device */
+};
+
+static void find_tails(const struct pt_proc *p, const struct pt_act_cover *c,
+		       uint16_t device, struct tails *t)
 {
-	uint32_t last_call = 0;
-	uint64_t last_end = c->begin;
-	bool any = false;
-	size_t i, k;
+	size_t i, s;
 
 	for (i = 0; i < p->acts.n; i++) {
 		const struct pt_act *a = &p->acts.v[i];
 
 		if (a->begin < c->begin || a->begin >= c->end)
 			continue;
-		last_end = pt_max64(last_end, a->end);
 		if (a->call != PT_ACT_NO_CALL) {
-			last_call = any && last_call > a->call ? last_call : a->call;
-			any = true;
+			t->last_call = t->any && t->last_call > a->call ?
+					       t->last_call : a->call;
+			t->any = true;
 		}
+		if (a->device != device) {
+			t->others = true;
+			continue;
+		}
+		for (s = 0; s < t->n && t->stream[s] != a->stream; s++)
+			;
+		if (s == STREAMS_MAX) {
+			t->too_many = true;
+			return;
+		}
+		if (s == t->n) {
+			t->stream[t->n] = a->stream;
+			t->end[t->n++] = 0;
+		}
+		t->end[s] = pt_max64(t->end[s], a->end);
+		t->longest = pt_max64(t->longest, a->end - a->begin);
 	}
-	for (k = any ? last_call + 1 : pt_gpu_after(p, c->begin); k < p->gpu.n; k++) {
-		const struct pt_gpu_call *g = &p->gpu.v[k];
+}
 
-		if (g->begin >= c->end)
-			break;
-		if (pt_call_is_submit(g)) /* from here on, or from its turn on */
-			return pt_min64(c->end, pt_max64(g->begin, last_end));
-	}
-	return pt_max64(c->end, c->begin);
+/*
+ * Until when the records tell all of a device: work that was submitted and has no
+ * record may have been under way at the end. Numbers of records and calls are laid
+ * side by side in their order, so of several streams the newest call lacks a record
+ * also where it is an older one's that is missing: then each stream may have been at
+ * work since its last record, but for those that have been silent for longer than
+ * LONG times the longest piece of work took.
+ */
+#define LONG 4
+
+static uint64_t told_until(const struct pt_proc *p, const struct pt_act_cover *c,
+			   uint16_t device)
+{
+	struct tails t = { 0 };
+	uint64_t at = pt_max64(c->end, c->begin);
+	size_t i, k;
+
+	find_tails(p, c, device, &t);
+	if (t.too_many)
+		return c->begin;
+	for (k = t.any ? t.last_call + 1 : pt_gpu_after(p, c->begin);
+	     k < p->gpu.n && !pt_call_is_submit(&p->gpu.v[k]); k++)
+		;
+	if (k >= p->gpu.n || p->gpu.v[k].begin >= c->end)
+		return at;
+	if (t.n + t.others <= 1) /* from here on, or from its turn on */
+		return pt_min64(at, pt_max64(p->gpu.v[k].begin,
+					     t.n ? t.end[0] : c->begin));
+	for (i = 0; i < t.n; i++)
+		if (t.end[i] + LONG * t.longest >= c->end)
+			at = pt_min64(at, t.end[i]);
+	return pt_max64(at, c->begin);
 }
 
 static int find_stretches(struct exact *x, const struct pt_trainer *t,
@@ -147,7 +195,7 @@ static int find_stretches(struct exact *x, const struct pt_trainer *t,
 
 	for (i = 0; i < x->p->covers.n && !err; i++) {
 		const struct pt_act_cover *c = &x->p->covers.v[i];
-		struct pt_span s = { c->begin, told_until(x->p, c) };
+		struct pt_span s = { c->begin, told_until(x->p, c, device) };
 
 		if (!nothing_before(an, x->p, c->begin))
 			s.begin = pt_min64(streams_begun(x->p, device, c->begin,
