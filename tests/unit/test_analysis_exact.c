@@ -295,6 +295,28 @@ static void test_graphs(void **state)
 	close_one(&o);
 }
 
+/* The last one's first piece is over, the second is not: one call has both. */
+static void test_graph_under_way(void **state)
+{
+	const struct pt_r_gpu *g;
+	uint64_t at = T1 - 10 * ST_MS;
+	struct pt_rec_act *a;
+	struct one o;
+
+	(void)state;
+	open_one(&o);
+	for (uint64_t t = T0; t < T1; t += STEP)
+		step(&o, t, true);
+	st_gpu(&o.s, "cudaGraphLaunch", PID, PID, at, 0, 0, 0xfeed, 0, 0);
+	a = act(&o, PT_ACT_KERNEL, at + 1000, at + 2 * ST_MS);
+	a->flags = PT_ACT_F_GRAPH;
+	cover(&o, T0 - ST_MS, T1, 0);
+	g = analyse(&o);
+	assert_true(g->busy_hard[0] <= 19.0 / 50 + 0.002 + EPS);
+	assert_true(g->busy_hard[1] >= 19.0 / 50 + 0.009999 - EPS);
+	close_one(&o);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -305,6 +327,7 @@ int main(void)
 		cmocka_unit_test(test_under_way_beside),
 		cmocka_unit_test(test_from_before),
 		cmocka_unit_test(test_graphs),
+		cmocka_unit_test(test_graph_under_way),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

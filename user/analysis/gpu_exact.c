@@ -114,6 +114,7 @@ struct tails {
 	size_t n;
 	bool too_many;
 	uint64_t longest;    /* piece of work */
+	uint64_t graph;	     /* the last one of a graph ended */
 	bool any, others;    /* any device's; another one's */
 	uint32_t last_call;  /* that has a record, of any device */
 };
@@ -149,7 +150,31 @@ static void find_tails(const struct pt_proc *p, const struct pt_act_cover *c,
 		}
 		t->end[s] = pt_max64(t->end[s], a->end);
 		t->longest = pt_max64(t->longest, a->end - a->begin);
+		if (a->flags & PT_ACT_F_GRAPH)
+			t->graph = pt_max64(t->graph, a->end);
 	}
+}
+
+/* The last that the host did was to wait for the whole device, and that is over.
+ * Of several devices it is not known here which one it was. */
+static bool waited_out(const struct pt_trainer *t, const struct pt_act_cover *c)
+{
+	size_t k;
+
+	if (!t || t->devs.n > 1)
+		return false;
+	for (k = t->proc->gpu.n; k-- > 0;) {
+		const struct pt_gpu_call *g = &t->proc->gpu.v[k];
+
+		if (g->begin >= c->end)
+			continue;
+		if (pt_call_is_submit(g))
+			return false;
+		if (g->cls == PT_API_SYNC_DEVICE && !g->open && g->ret == 0 &&
+		    g->end <= c->end)
+			return true;
+	}
+	return false;
 }
 
 /*
@@ -158,12 +183,13 @@ static void find_tails(const struct pt_proc *p, const struct pt_act_cover *c,
  * side by side in their order, so of several streams the newest call lacks a record
  * also where it is an older one's that is missing: then each stream may have been at
  * work since its last record, but for those that have been silent for longer than
- * LONG times the longest piece of work took.
+ * LONG times the longest piece of work took. A graph has one call for all of its
+ * work, so a record of that call does not say that the rest of it is over.
  */
 #define LONG 4
 
-static uint64_t told_until(const struct pt_proc *p, const struct pt_act_cover *c,
-			   uint16_t device)
+static uint64_t told_until(const struct pt_proc *p, const struct pt_trainer *trainer,
+			   const struct pt_act_cover *c, uint16_t device)
 {
 	struct tails t = { 0 };
 	uint64_t at = pt_max64(c->end, c->begin);
@@ -172,6 +198,9 @@ static uint64_t told_until(const struct pt_proc *p, const struct pt_act_cover *c
 	find_tails(p, c, device, &t);
 	if (t.too_many)
 		return c->begin;
+	if (t.graph && t.graph + LONG * t.longest >= c->end &&
+	    !waited_out(trainer, c))
+		at = pt_max64(pt_min64(at, t.graph), c->begin);
 	for (k = t.any ? t.last_call + 1 : pt_gpu_after(p, c->begin);
 	     k < p->gpu.n && !pt_call_is_submit(&p->gpu.v[k]); k++)
 		;
@@ -195,7 +224,7 @@ static int find_stretches(struct exact *x, const struct pt_trainer *t,
 
 	for (i = 0; i < x->p->covers.n && !err; i++) {
 		const struct pt_act_cover *c = &x->p->covers.v[i];
-		struct pt_span s = { c->begin, told_until(x->p, c, device) };
+		struct pt_span s = { c->begin, told_until(x->p, t, c, device) };
 
 		if (!nothing_before(an, x->p, c->begin))
 			s.begin = pt_min64(streams_begun(x->p, device, c->begin,
