@@ -319,18 +319,20 @@ class GpuBusy(unittest.TestCase):
 
     def test_not_measured(self):
         """Excused by noise in both runs, by a neighbour, by a job that never waits."""
-        def failed(waited=0.02, first=0.02, traced=1, sync="item", pids=(7,)):
+        def failed(waited=0.02, first=0.02, traced=1, sync="item", pids=(7,), error=0.3):
             meta = dict(self.meta(pids=list(pids), traced=traced), name="job",
                         waited=waited, waited_first=first)
             meta["plans"][0]["phases"] = [{"sync": sync, "every": 1}]
             meta["seeds"] = list(pids)
             d = {"hard_ok": True, "likely_ok": True, "width": 0.05, "error": 0.0,
                  "measured": True}
-            far = dict(d, error=0.3, measured=False)
+            far = dict(d, error=error, measured=False)
             good = (dict(self.meta(), name="job", waited=0.02), {0: d})
             return gpubusy.summary([good, (meta, {0: far})], 0, True)[1]
 
         self.assertEqual(failed(), 1)
+        self.assertEqual(failed(error=0.011), 1)
+        self.assertEqual(failed(error=0.009), 0)
         self.assertEqual(failed(waited=0.5), 1)
         self.assertEqual(failed(waited=0.5, first=0.5), 0)
         self.assertEqual(failed(sync="never"), 0)

@@ -7,6 +7,23 @@
 #include <string.h>
 #include <unistd.h>
 
+int pt_read_fd(int fd, char *buf, size_t size, size_t *len)
+{
+	*len = 0;
+	while (*len < size) {
+		ssize_t got = read(fd, buf + *len, size - *len);
+
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0)
+			return -errno;
+		if (got == 0)
+			break;
+		*len += (size_t)got;
+	}
+	return 0;
+}
+
 int pt_read_file(const char *path, size_t most, char **text, size_t *len)
 {
 	/* A FIFO in its place must not hold us. */
@@ -25,17 +42,8 @@ int pt_read_file(const char *path, size_t most, char **text, size_t *len)
 		err = -EINVAL;
 	else if (!(buf = malloc(most + 2)))
 		err = -ENOMEM;
-	while (!err && n <= most) {
-		ssize_t got = read(fd, buf + n, most + 1 - n);
-
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got < 0)
-			err = -errno;
-		if (got <= 0)
-			break;
-		n += (size_t)got;
-	}
+	if (!err)
+		err = pt_read_fd(fd, buf, most + 1, &n);
 	if (!err && n > most)
 		err = -EFBIG;
 	close(fd);

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Small files that somebody configured: secrets, certificates, headers. */
+/* Small files, whole: of /proc, and those that somebody configured (secrets,
+ * certificates, headers). */
 #ifndef PT_READFILE_H
 #define PT_READFILE_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/stat.h>
+
+/* What there is, up to `size` bytes. 0 or -errno; *len holds what came either way. */
+int pt_read_fd(int fd, char *buf, size_t size, size_t *len);
 
 /* Reads the whole of a regular file of at most `most` bytes; a NUL is put behind
  * it. 0; -errno, -EINVAL (no regular file), -EFBIG. The caller frees it. */

@@ -9,31 +9,22 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/readfile.h"
 #include "capture/procfs.h"
 
 #define PF_KTHREAD 0x00200000
 
 ssize_t pt_file_read(const char *path, char *buf, size_t size)
 {
-	size_t len = 0;
-	ssize_t got;
-	int fd, err = 0;
+	size_t len;
+	int fd, err;
 
 	if (size < 2)
 		return -EINVAL;
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
-	while (len < size - 1) {
-		got = read(fd, buf + len, size - 1 - len);
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got < 0)
-			err = -errno;
-		if (got <= 0)
-			break;
-		len += (size_t)got;
-	}
+	err = pt_read_fd(fd, buf, size - 1, &len);
 	close(fd);
 	buf[len] = '\0';
 	return err && !len ? err : (ssize_t)len;
