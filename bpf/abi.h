@@ -92,6 +92,8 @@ _Static_assert(sizeof(struct pt_hdr) == 32, "pt_hdr");
 				   * which is the object, in a call or not */
 #define PT_F_TEXT 0x2000	  /* FAULTS: of a file that is mapped to be
 				   * executed: a program or a library */
+#define PT_F_RECLAIM 0x4000	  /* OFF: while it had to free memory, or was
+				   * held back for the lack of it */
 
 struct pt_rec_fork {
 	struct pt_hdr hdr; /* the parent */
@@ -141,9 +143,26 @@ _Static_assert(sizeof(struct pt_rec_exit) == 104, "pt_rec_exit");
 #define PT_OBJ_FUTEX 4 /* object = user address */
 #define PT_OBJ_CHR 5
 #define PT_OBJ_DIR 6
-#define PT_OBJ_OTHER 7 /* eventfd, epoll, ... */
+#define PT_OBJ_OTHER 7 /* none of these */
+#define PT_OBJ_ANON 8  /* eventfd, epoll, timerfd, ...: a number made of the open
+			* file, the same in this session for all who share it.
+			* Older versions: OTHER, with the inode of them all */
+#define PT_OBJ_MSGQ 9  /* message queue: System V's id, or POSIX' dev, inode */
+#define PT_OBJ_SEM 10  /* System V semaphores: their id */
 
 #define PT_SYSCALL_NONE (-1) /* not in a system call: a fault, or unknown */
+
+/* In what the wake-up was made; 0: not known (older versions, or a kernel that
+ * does not tell). Neither SOFTIRQ nor HARDIRQ: the waker itself made it, in its
+ * call. In an interrupt the waker may be a victim that has nothing to do with it. */
+#define PT_WAKER_KNOWN 0x01
+#define PT_WAKER_SOFTIRQ 0x02
+#define PT_WAKER_HARDIRQ 0x04
+#define PT_WAKER_EXITING 0x08  /* it was about to end, whatever its call */
+#define PT_WAKER_KTHREAD 0x10  /* it was a thread of the kernel */
+#define PT_WAKER_PEER 0x20     /* its internet socket is the other end of the
+				* one that was waited on, by both ports */
+#define PT_WAKER_STRANGER 0x40 /* ... is another connection's */
 
 struct pt_rec_off {
 	struct pt_hdr hdr;    /* ts: switched in again, or now if PT_F_OPEN */
@@ -164,7 +183,7 @@ struct pt_rec_off {
 	__u16 state;	      /* task state masked to its low byte; 0 runnable */
 	__u16 obj_kind;	      /* PT_OBJ_* */
 	__u16 waker_obj_kind;
-	__u16 pad;
+	__u16 waker_in;	      /* PT_WAKER_* */
 	__u64 waker_arg0;     /* waker's first argument (futex address, fd) */
 };
 _Static_assert(sizeof(struct pt_rec_off) == 192, "pt_rec_off");

@@ -60,6 +60,55 @@ static __always_inline bool pt_task_running(struct task_struct *t)
 						  pt_task_state(t) == 0;
 }
 
+/*
+ * Is this CPU in an interrupt? Its preemption count tells, whose bits are the same
+ * since 3.16. A program may take the address of a variable of each CPU's only where
+ * the kernel has the names of data (CONFIG_KALLSYMS_ALL). But the current task
+ * points to its CPU's run queue, which is another of these variables, and BTF says
+ * how far apart the two lie (user/capture/percpu.c). 0: not known.
+ */
+#define PT_COUNT_SOFTIRQ 0x000100
+#define PT_COUNT_HARDIRQ 0xff0000 /* and NMI */
+#define PT_COUNT_NEVER 0x7f000000
+
+static __always_inline __u16 pt_waker_context(struct task_struct *cur)
+{
+	__u32 count = 0;
+
+	if (!pt_cfg.count_off || !bpf_core_field_exists(cur->se.cfs_rq))
+		return 0;
+	if (bpf_probe_read_kernel(&count, sizeof(count),
+				  (void *)cur->se.cfs_rq->rq + pt_cfg.count_off))
+		return 0;
+	/* A tracepoint's program cannot be preempted: else this is no count. */
+	if (count & PT_COUNT_NEVER || !(count & 0xff))
+		return 0;
+	return PT_WAKER_KNOWN |
+	       (count & PT_COUNT_SOFTIRQ ? PT_WAKER_SOFTIRQ : 0) |
+	       (count & PT_COUNT_HARDIRQ ? PT_WAKER_HARDIRQ : 0);
+}
+
+#define PT_PF_EXITING 0x00000004 /* include/linux/sched.h, unchanged since 2.6 */
+#define PT_PF_MEMALLOC 0x00000800
+
+static __always_inline __u16 pt_waker_in(struct task_struct *t)
+{
+	return pt_waker_context(t) |
+	       (t->flags & PT_PF_EXITING ? PT_WAKER_EXITING : 0) |
+	       (t->flags & PT_PF_KTHREAD ? PT_WAKER_KTHREAD : 0);
+}
+
+/* It frees memory for itself, or is held back because there is none; not where
+ * it waits for a page that has to be fetched again. */
+static __always_inline bool pt_task_reclaims(struct task_struct *t)
+{
+	if (t->flags & PT_PF_MEMALLOC)
+		return true;
+	return bpf_core_field_exists(t->in_memstall) &&
+	       BPF_CORE_READ_BITFIELD(t, in_memstall) &&
+	       !BPF_CORE_READ_BITFIELD(t, in_iowait);
+}
+
 /* System call that the task is in and its first three arguments. */
 static __always_inline __s32 pt_task_syscall(struct task_struct *t, __u64 arg[3])
 {

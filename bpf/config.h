@@ -15,8 +15,11 @@ struct pt_config {
 	__u32 sockets;	  /* 1: SOCK records */
 	__u32 epoll;	  /* 1: what ended an epoll wait is looked for */
 	__u32 fault_door; /* PT_FAULT_DOOR_* */
+	__u64 secret[2];  /* of this session: what kernel addresses are hidden with */
+	__s64 count_off;  /* from a CPU's run queue to its preemption count; 0:
+			   * not known */
 };
-_Static_assert(sizeof(struct pt_config) == 48, "pt_config");
+_Static_assert(sizeof(struct pt_config) == 72, "pt_config");
 
 /* Passes of the task iterator; the value is set before each run. */
 /* pt_armed */

@@ -108,6 +108,10 @@ struct pt_thread {
 	__u16 obj_kind;
 	__u16 waker_obj_kind;
 	__u16 flags;
+	__u16 waker_in; /* PT_WAKER_* */
+	__u16 pad;
+	__u32 ports;	   /* of the internet socket that it waits on, and of its */
+	__u32 waker_ports; /* waker's: as the kernel has them; 0 none */
 	__u32 live; /* 1: initialised and not exited */
 	__u32 outer_lib;
 	__u32 aio_done;

@@ -31,6 +31,14 @@ struct pt_object {
 #define PT_NR_PREADV 295
 #define PT_NR_COPY_RANGE 326
 #define PT_NR_PREADV2 327
+#define PT_NR_SEMOP 65
+#define PT_NR_SEMCTL 66
+#define PT_NR_MSGSND 69
+#define PT_NR_MSGRCV 70
+#define PT_NR_MSGCTL 71
+#define PT_NR_SEMTIMEDOP 220
+#define PT_NR_MQ_SEND 242
+#define PT_NR_MQ_RECEIVE 243
 
 /* Calls that read what a descriptor stands for. */
 static __always_inline bool pt_nr_reads(long nr)
@@ -56,8 +64,8 @@ static const __u64 pt_fd_calls[8] = {
 	BIT64(72) | BIT64(73) | BIT64(74) | BIT64(75) | BIT64(77) | BIT64(78),
 	/* readahead (187) */
 	BIT64(187),
-	/* getdents64 fadvise64 epoll_wait */
-	BIT64(217) | BIT64(221) | BIT64(232),
+	/* getdents64 fadvise64 epoll_wait mq_timedsend mq_timedreceive */
+	BIT64(217) | BIT64(221) | BIT64(232) | BIT64(242) | BIT64(243),
 	/* splice tee sync_file_range vmsplice epoll_pwait fallocate accept4
 	 * preadv pwritev recvmmsg syncfs sendmmsg */
 	BIT64(275) | BIT64(276) | BIT64(277) | BIT64(278) | BIT64(281) |
@@ -78,6 +86,33 @@ static __always_inline bool pt_fd_first(__s32 nr)
 }
 
 #define PT_ANON_INODE_MAGIC 0x09041934
+
+#define PT_ROTL(x, b) (((x) << (b)) | ((x) >> (64 - (b))))
+#define PT_SIP_ROUND(a, b, c, d)                                               \
+	do {                                                                   \
+		a += b, b = PT_ROTL(b, 13) ^ a, a = PT_ROTL(a, 32);            \
+		c += d, d = PT_ROTL(d, 16) ^ c;                                \
+		a += d, d = PT_ROTL(d, 21) ^ a;                                \
+		c += b, b = PT_ROTL(b, 17) ^ c, c = PT_ROTL(c, 32);            \
+	} while (0)
+
+/* A number in place of a kernel address: SipHash-1-3 of that one word, keyed for
+ * this session. 48 bits, which every reader of JSON takes for a whole number. */
+static __noinline __attribute__((unused)) __u64 pt_hide(__u64 address)
+{
+	__u64 a = pt_cfg.secret[0] ^ 0x736f6d6570736575ULL;
+	__u64 b = pt_cfg.secret[1] ^ 0x646f72616e646f6dULL;
+	__u64 c = pt_cfg.secret[0] ^ 0x6c7967656e657261ULL;
+	__u64 d = pt_cfg.secret[1] ^ 0x7465646279746573ULL ^ address;
+
+	PT_SIP_ROUND(a, b, c, d);
+	a ^= address;
+	c ^= 0xff;
+	PT_SIP_ROUND(a, b, c, d);
+	PT_SIP_ROUND(a, b, c, d);
+	PT_SIP_ROUND(a, b, c, d);
+	return (a ^ b ^ c ^ d) >> 16;
+}
 
 static __always_inline __u16 pt_mode_kind(__u16 mode)
 {
@@ -111,11 +146,21 @@ static __always_inline void pt_file_object(__u64 file, struct pt_object *o)
 		return;
 	}
 	o->kind = pt_mode_kind(BPF_CORE_READ(inode, i_mode));
+	/* Their numbers are their own, whatever device they are said to be of:
+	 * each read is a call, and most waits are for one of these. */
+	if (o->kind == PT_OBJ_PIPE || o->kind == PT_OBJ_SOCK) {
+		o->id = BPF_CORE_READ(inode, i_ino);
+		return;
+	}
 	sb = BPF_CORE_READ(inode, i_sb);
 	magic = o->kind == PT_OBJ_FILE ? BPF_CORE_READ(sb, s_magic) : 0;
-	/* Inside the kernel epolls, eventfds, ... are regular files since 6.16. */
-	if (magic == PT_ANON_INODE_MAGIC)
-		o->kind = PT_OBJ_OTHER;
+	/* Epolls, eventfds, ... share one inode, which has no type, and inside
+	 * the kernel is a regular file since 6.16. */
+	if (magic == PT_ANON_INODE_MAGIC || o->kind == PT_OBJ_OTHER) {
+		o->kind = PT_OBJ_ANON;
+		o->id = pt_hide(file);
+		return;
+	}
 	if (magic == PT_OVERLAYFS) {
 		below = pt_overlay_inode(file);
 		if (below) {
@@ -135,6 +180,8 @@ static __always_inline void pt_typed_object(struct file *file, struct pt_object 
 	struct super_block *sb = inode->i_sb;
 
 	o->kind = pt_mode_kind(inode->i_mode);
+	if (sb->s_magic == PT_ANON_INODE_MAGIC)
+		o->kind = PT_OBJ_OTHER;
 	if (sb->s_magic == PT_OVERLAYFS && o->kind == PT_OBJ_FILE) {
 		pt_file_object((__u64)file, o);
 		return;
@@ -145,20 +192,31 @@ static __always_inline void pt_typed_object(struct file *file, struct pt_object 
 }
 
 #define PT_AF_UNIX 1
+#define PT_AF_INET 2
+#define PT_AF_INET6 10
 
-/* A Unix socket's other end, where that has a descriptor. */
-static __always_inline void pt_sock_peer(struct pt_object *o)
+/* The other end's and the own port, as the kernel keeps them in one word. */
+static __always_inline __u32 pt_sock_ports(const struct sock *sk)
+{
+	return BPF_CORE_READ(sk, __sk_common.skc_portpair);
+}
+
+/* A Unix socket's other end, where that has a descriptor; an internet socket's
+ * ports into *ports. */
+static __always_inline void pt_sock_peer(struct pt_object *o, __u32 *ports)
 {
 	struct file *file = (struct file *)o->file;
 	struct socket *socket;
 	struct sock *sk;
+	__u16 family;
 	__u64 id;
 
-	if (!bpf_core_type_exists(struct unix_sock))
-		return;
 	socket = BPF_CORE_READ(file, private_data);
 	sk = BPF_CORE_READ(socket, sk);
-	if (BPF_CORE_READ(sk, __sk_common.skc_family) != PT_AF_UNIX)
+	family = BPF_CORE_READ(sk, __sk_common.skc_family);
+	if (family == PT_AF_INET || family == PT_AF_INET6)
+		*ports = pt_sock_ports(sk);
+	if (family != PT_AF_UNIX || !bpf_core_type_exists(struct unix_sock))
 		return;
 	id = BPF_CORE_READ((struct unix_sock *)sk, peer, sk_socket, file,
 			   f_inode, i_ino);
@@ -175,6 +233,19 @@ static __always_inline void pt_fd_object(struct task_struct *t, __u64 fd,
 		pt_file_object(file, o);
 	else
 		o->failed = PT_F_READ_FAILED;
+}
+
+static __always_inline void pt_sysv_object(__s32 nr, const __u64 arg[3],
+					   struct pt_object *o)
+{
+	if (nr == PT_NR_MSGSND || nr == PT_NR_MSGRCV || nr == PT_NR_MSGCTL)
+		o->kind = PT_OBJ_MSGQ;
+	else if (nr == PT_NR_SEMOP || nr == PT_NR_SEMCTL ||
+		 nr == PT_NR_SEMTIMEDOP)
+		o->kind = PT_OBJ_SEM;
+	else
+		return;
+	o->id = (__u32)arg[0];
 }
 
 /*
@@ -207,9 +278,13 @@ static __always_inline void pt_call_object(struct task_struct *t, __s32 nr,
 			return;
 		fd = pfd.fd;
 	} else if (!pt_fd_first(nr)) {
+		pt_sysv_object(nr, arg, o);
 		return;
 	}
 	pt_fd_object(t, fd, o);
+	/* a POSIX queue's descriptor is a file of its own file system */
+	if (nr == PT_NR_MQ_SEND || nr == PT_NR_MQ_RECEIVE)
+		o->kind = PT_OBJ_MSGQ;
 }
 
 #endif

@@ -52,7 +52,7 @@ static __always_inline void pt_off_begin(struct pt_thread *th,
 					 bool own, __u64 now)
 {
 	struct pt_object o = {};
-	__u64 arg[3] = {};
+	__u64 arg[3] = {}, sock;
 	__u16 flags = 0;
 
 	th->syscall = pt_task_syscall(task, arg);
@@ -62,6 +62,8 @@ static __always_inline void pt_off_begin(struct pt_thread *th,
 	if (state) {
 		if (BPF_CORE_READ_BITFIELD(task, in_iowait))
 			flags |= PT_F_IOWAIT;
+		if (pt_task_reclaims(task))
+			flags |= PT_F_RECLAIM;
 		if (own && pt_in_fault(th, task, th->syscall)) {
 			o.id = th->faults.inode;
 			o.dev = th->faults.dev;
@@ -76,10 +78,14 @@ static __always_inline void pt_off_begin(struct pt_thread *th,
 		flags |= PT_F_PREEMPTED;
 	}
 	th->epoll = 0;
-	if (own && pt_cfg.sockets && o.kind == PT_OBJ_SOCK)
-		flags |= pt_sock_wait(task, o.file, o.id, th->syscall, false);
-	else if (own && pt_cfg.epoll && o.file && pt_nr_epoll(th->syscall))
+	th->ports = 0;
+	if (own && pt_cfg.sockets && o.kind == PT_OBJ_SOCK) {
+		sock = pt_sock_wait(task, o.file, o.id, th->syscall, false);
+		flags |= (__u16)sock;
+		th->ports = sock >> 32;
+	} else if (own && pt_cfg.epoll && o.file && pt_nr_epoll(th->syscall)) {
 		th->epoll = pt_file_epoll(o.file);
+	}
 	th->object = o.id;
 	th->dev = o.dev;
 	th->obj_kind = o.kind;
@@ -97,24 +103,42 @@ static __always_inline void pt_off_begin(struct pt_thread *th,
 	}
 }
 
-/* An epoll wait is over: it was for the first socket that is ready. */
+/* An epoll wait is over: it was for the first thing that is ready. */
 static __always_inline void pt_off_epoll(struct pt_thread *th,
 					 struct task_struct *task)
 {
 	struct pt_object o = {};
-	__u64 file = pt_epoll_ready(th->epoll);
+	__u64 file = pt_epoll_ready(th->epoll), sock;
 
 	th->epoll = 0;
 	if (!file)
 		return;
 	pt_file_object(file, &o);
-	if (o.kind != PT_OBJ_SOCK)
+	if (o.kind == PT_OBJ_SOCK) {
+		sock = pt_sock_wait(task, file, o.id, th->syscall, true);
+		th->flags |= (__u16)sock;
+		th->ports = sock >> 32;
+	} else if (o.kind != PT_OBJ_PIPE && o.kind != PT_OBJ_ANON) {
 		return;
-	th->flags |= PT_F_READY_FIRST |
-		     pt_sock_wait(task, file, o.id, th->syscall, true);
+	}
+	th->flags |= PT_F_READY_FIRST;
 	th->object = o.id;
 	th->dev = o.dev;
 	th->obj_kind = o.kind;
+}
+
+/* Are the waker's socket and the one that was waited on the two ends of one
+ * connection? One port alone may have been translated on the way. */
+static __always_inline __u16 pt_ports_match(const struct pt_thread *th)
+{
+	__u16 to = __builtin_bswap16(th->waker_ports), from = th->waker_ports >> 16;
+	__u16 remote = __builtin_bswap16(th->ports), local = th->ports >> 16;
+
+	if (!th->ports || !to) /* no connection */
+		return 0;
+	if (to == local)
+		return from == remote ? PT_WAKER_PEER : 0;
+	return from == remote ? 0 : PT_WAKER_STRANGER;
 }
 
 static __always_inline void pt_off_fill(struct pt_rec_off *r, struct pt_thread *th,
@@ -141,6 +165,9 @@ static __always_inline void pt_off_fill(struct pt_rec_off *r, struct pt_thread *
 		r->waker_syscall = th->waker_syscall;
 		r->waker_obj_kind = th->waker_obj_kind;
 		r->waker_arg0 = th->waker_arg0;
+		r->waker_in = th->waker_in;
+		if (th->waker_ports)
+			r->waker_in |= pt_ports_match(th);
 	}
 	pt_totals_fill(&r->tot, th, t);
 }

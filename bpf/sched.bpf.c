@@ -102,11 +102,12 @@ int BPF_PROG(pt_sched_waking, struct task_struct *task)
 	th->waker_tgid = cur->tgid;
 	th->waker_syscall = pt_task_syscall(cur, arg);
 	th->waker_arg0 = arg[0];
-	/* A poll's descriptors say nothing about what it wakes. */
-	if (th->waker_syscall == PT_NR_FUTEX || pt_fd_first(th->waker_syscall))
-		pt_call_object(cur, th->waker_syscall, arg, false, &o);
+	th->waker_in = pt_waker_in(cur);
+	th->waker_ports = 0;
+	/* A poll's descriptors say nothing about what it wakes: not read. */
+	pt_call_object(cur, th->waker_syscall, arg, false, &o);
 	if (o.kind == PT_OBJ_SOCK)
-		pt_sock_peer(&o);
+		pt_sock_peer(&o, &th->waker_ports);
 	th->waker_object = o.id;
 	th->waker_dev = o.dev;
 	th->waker_obj_kind = o.kind;

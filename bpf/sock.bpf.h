@@ -13,8 +13,6 @@
 
 #include "object.bpf.h"
 
-#define PT_AF_INET 2
-#define PT_AF_INET6 10
 #define PT_AF_VSOCK 40
 #define PT_IPPROTO_TCP 6
 #define PT_TCP_ESTABLISHED 1
@@ -42,6 +40,8 @@ struct pt_sock {
 	__u32 pending;		  /* written to, and no answer since */
 	__u32 tid, tgid, start;	  /* who was seen with it first */
 	__u32 port;		  /* local; given back before the last record */
+	__u32 ports;		  /* both, as pt_sock_ports() has them; 0 unknown */
+	__u32 pad;
 };
 
 struct {
@@ -223,16 +223,17 @@ static __always_inline struct pt_sock *pt_sock_get(const struct sock *sk,
 
 /*
  * Thread `t` waits on a socket (`over`: has just waited, found when it ended).
- * PT_F_AWAITED and PT_F_AGAIN, where they hold; PT_F_INSIDE.
+ * PT_F_AWAITED and PT_F_AGAIN, where they hold; PT_F_INSIDE. In the upper half
+ * the socket's ports, where it has any.
  */
-static __noinline __attribute__((unused)) __u32
+static __noinline __attribute__((unused)) __u64
 pt_sock_wait(struct task_struct *t, __u64 file, __u64 inode, __s32 nr,
 	     bool over)
 {
 	const struct sock *sk;
 	struct pt_sock *s;
 	__u32 seq, flags = 0;
-	__u64 now, received;
+	__u64 now, received, ports;
 
 	if (!t)
 		return 0;
@@ -249,8 +250,12 @@ pt_sock_wait(struct task_struct *t, __u64 file, __u64 inode, __s32 nr,
 	if (now - s->noted > PT_SOCK_NOTE_NS)
 		pt_sock_note(s, sk, BPF_CORE_READ(sk, __sk_common.skc_state),
 			     now);
+	/* connect() begins before the socket has a port of its own */
+	if (!(s->ports >> 16))
+		s->ports = pt_sock_ports(sk);
+	ports = (__u64)s->ports << 32;
 	if (!pt_is_tcp(sk, BPF_CORE_READ(sk, __sk_common.skc_family)))
-		return 0;
+		return ports;
 	seq = BPF_CORE_READ((const struct tcp_sock *)sk, write_seq);
 	received = pt_tcp_received(sk);
 	if (seq != s->write_seq) {
@@ -263,10 +268,10 @@ pt_sock_wait(struct task_struct *t, __u64 file, __u64 inode, __s32 nr,
 		flags = PT_F_AGAIN;
 	}
 	if (!s->pending || !pt_nr_receives(nr))
-		return 0;
+		return ports;
 	if (over)
 		s->pending = 0;
-	return flags | PT_F_AWAITED;
+	return ports | flags | PT_F_AWAITED;
 }
 
 /* The struct eventpoll of an epoll's file. */

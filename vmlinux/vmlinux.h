@@ -151,6 +151,7 @@ struct in6_addr {
 struct sock_common {
 	__be32 skc_daddr;
 	__be32 skc_rcv_saddr;
+	__u32 skc_portpair;
 	__be16 skc_dport;
 	__u16 skc_num;
 	unsigned short skc_family;
@@ -234,13 +235,25 @@ struct task_io_accounting {
 	__u64 write_bytes;
 };
 
+struct rq;
+
+struct cfs_rq {
+	struct rq *rq; /* optional: CONFIG_FAIR_GROUP_SCHED */
+};
+
+struct sched_entity {
+	struct cfs_rq *cfs_rq; /* optional: CONFIG_FAIR_GROUP_SCHED */
+};
+
 struct task_struct {
 	unsigned int __state;
 	unsigned int flags;
 	int on_cpu;
+	struct sched_entity se;
 	int exit_state;
 	int exit_code;
 	unsigned in_iowait : 1;
+	unsigned in_memstall : 1; /* optional: where the kernel has CONFIG_PSI */
 	pid_t pid;
 	pid_t tgid;
 	struct task_struct *real_parent;

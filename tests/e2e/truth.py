@@ -11,6 +11,7 @@ BLOCKED_NS = 1000000     # a wait above this counts as blocked
 WAIT_SHARE = 0.02        # tolerance of the data wait: this share of it,
 WAIT_STEP_MS = 1.0       # or this much per step, whichever is larger
 GUILTY_SHARE = 0.95
+START_NS = 5000000       # from a loader's start to the first wait
 EDGE_STEPS = 2           # one step at each end of the capture
 EDGE_BATCHES = 4         # begun before it, or never trained on behind it
 
@@ -22,7 +23,7 @@ class Truth:
         self.pid = None
         self.workers = []
         self.complete = False
-        steps = []
+        steps, started = [], None
         with open(path, encoding="utf-8") as f:
             for line in f:
                 record = json.loads(line)
@@ -30,7 +31,13 @@ class Truth:
                     self.pid = record["pid"]
                 elif "epoch" in record:
                     self.workers = record["workers"]
+                    started = record
                 elif "step" in record:
+                    # starting the loader is part of obtaining its first batch
+                    if started and record["wait_begin"] - \
+                            started.get("end", 0) < START_NS:
+                        record["wait_begin"] = started["begin"]
+                    started = None
                     steps.append(record)
                 elif "end" in record:
                     self.complete = True

@@ -204,7 +204,9 @@ struct pt_rec_off *st_futex(struct stream *s, uint32_t tgid, uint32_t tid,
 
 	r->syscall = PT_NR_futex;
 	r->arg[0] = addr;
-	r->arg[1] = 0x189;
+	/* FUTEX_WAIT_BITSET | FUTEX_CLOCK_REALTIME, private unless another
+	 * process wakes it */
+	r->arg[1] = from_tgid && from_tgid != tgid ? 0x109 : 0x189;
 	r->obj_kind = PT_OBJ_FUTEX;
 	r->object = addr;
 	woken_by(r, from_tgid, from_tid, PT_NR_futex, PT_OBJ_FUTEX, addr);

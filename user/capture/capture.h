@@ -129,6 +129,8 @@ struct pt_features {
 	bool sockets, sock_state, sock_iter; /* TCP's counters; connections as
 					      * they come and go; a walk */
 	bool epoll; /* what ended an epoll wait can be found */
+	int64_t count_off; /* see struct pt_config; 0: whether a wake-up came
+			    * from an interrupt is not known */
 	bool page_added;    /* that of pages added to the page cache */
 	bool filemap_fault; /* that of faults on mapped files, Linux 6.12 */
 	bool fault_fentry;  /* tracing programs on the function behind it */

@@ -95,6 +95,7 @@ static void probe_types(struct pt_features *f)
 	f->epoll = f->sockets && has_member(btf, "eventpoll", "rdllist") &&
 		   has_member(btf, "epitem", "rdllink") &&
 		   has_member(btf, "epitem", "ffd");
+	f->count_off = pt_count_offset(btf);
 	btf__free(btf);
 }
 

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include "capture/load.h"
@@ -58,6 +59,10 @@ static int choose(struct pt_capture *c, const struct pt_capture_opts *o,
 	s->rodata->pt_cfg.min_off_ns =
 		o->mode == PT_MODE_LIGHT ? PT_LIGHT_MIN_OFF_NS : 0;
 	s->rodata->pt_cfg.file_names = 1;
+	s->rodata->pt_cfg.count_off = plain ? 0 : c->feat.count_off;
+	if (getrandom(s->rodata->pt_cfg.secret, sizeof(s->rodata->pt_cfg.secret),
+		      0) != sizeof(s->rodata->pt_cfg.secret))
+		return -EIO;
 
 	bpf_program__set_autoload(s->progs.pt_gpu_enter, c->feat.uprobe && !multi);
 	bpf_program__set_autoload(s->progs.pt_gpu_return, c->feat.uprobe && !multi);

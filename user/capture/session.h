@@ -111,6 +111,12 @@ void pt_sample_tree(struct pt_capture *c);
 /* Run the task iterator once; pass is PT_PASS_*, ts 0 means now. */
 int pt_run_pass(struct pt_capture *c, uint32_t pass, uint64_t ts);
 
+/* ---- percpu.c -------------------------------------------------------------- */
+struct btf;
+/* From a CPU's run queue to its preemption count, by the kernel's BTF; 0: it does
+ * not say. */
+int64_t pt_count_offset(const struct btf *btf);
+
 /* ---- reads.c: the doors to read calls -------------------------------------- */
 /* Before loading: the door, and which programs that takes. `plain` as in
  * load.c. 0, or -ENOTSUP when the door that was asked for is not there. */

@@ -8,12 +8,16 @@
 enum pt_wait pt_classify(const struct pt_rec_off *r);
 
 /*
- * True when the recorded waker can have ended this wait: it was in a system
- * call that wakes, on a matching object. Otherwise an interrupt hit
- * somebody's time slice, and that somebody is nobody's cause: with two
- * CPU-bound processes beside a disk reader, 94 % of its wake-ups named one
- * of them (measured).
+ * What ended it. `*valid`: the recorded waker did. An interrupt's wake-up names
+ * whoever ran there, who is nobody's cause: with two CPU-bound processes beside a
+ * disk reader, 94 % of its wake-ups named one of them (measured). So where the
+ * kernel told what the wake-up was made in (PT_WAKER_KNOWN), that decides; of a
+ * network's softirq, and in records of older versions, the waker's call and what
+ * it works on have to fit as well.
  */
+enum pt_wake pt_wake_of(const struct pt_rec_off *r, bool *valid);
+
+/* The second half of it. */
 bool pt_waker_valid(const struct pt_rec_off *r);
 
 #endif

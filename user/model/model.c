@@ -7,6 +7,7 @@
 
 #include "model/acts.h"
 #include "model/blocks.h"
+#include "model/callclass.h"
 #include "model/classify.h"
 #include "model/devices.h"
 #include "model/internal.h"
@@ -105,9 +106,31 @@ static void set_waker(const struct pt_model *m, struct pt_iv *iv,
 	}
 }
 
+/*
+ * What a poll waits on is its first descriptor, or not known (a select; a sleep
+ * that was under way at attach): a valid waker's pipe is it. Where it is known
+ * that the waker made the wake-up, it is also where another pipe came first.
+ */
+static void take_object(struct pt_iv *iv, const struct pt_rec_off *r)
+{
+	bool sure = r->waker_in & PT_WAKER_KNOWN &&
+		    pt_call_class(r->syscall) & PT_C_POLL;
+
+	if (iv->waker_obj_kind != PT_OBJ_PIPE ||
+	    (iv->wait != PT_WAIT_POLL && iv->wait != PT_WAIT_PIPE_IN) ||
+	    (iv->obj_kind != PT_OBJ_NONE && !sure))
+		return;
+	iv->wait = PT_WAIT_PIPE_IN;
+	iv->obj_kind = PT_OBJ_PIPE;
+	iv->object = iv->waker_object;
+	iv->dev = r->waker_dev;
+}
+
 static void iv_from_record(const struct pt_model *m, struct pt_iv *iv,
 			   const struct pt_rec_off *r)
 {
+	bool valid;
+
 	memset(iv, 0, sizeof(*iv));
 	iv->begin = r->off_ts;
 	iv->end = r->hdr.ts;
@@ -134,15 +157,10 @@ static void iv_from_record(const struct pt_model *m, struct pt_iv *iv,
 			   (r->hdr.flags & PT_F_READY_FIRST ?
 				    PT_IV_SOCK_FIRST_READY : 0) |
 			   (r->hdr.flags & PT_F_INSIDE ? PT_IV_SOCK_INSIDE : 0);
-	iv->valid_wake = iv->wait != PT_WAIT_RUNQ && pt_waker_valid(r);
-	/* The descriptor that a poll waits on could not be read (a sleep that
-	 * was under way at attach): a valid waker's pipe is it. */
-	if (iv->wait == PT_WAIT_POLL && iv->obj_kind == PT_OBJ_NONE &&
-	    iv->valid_wake && iv->waker_obj_kind == PT_OBJ_PIPE) {
-		iv->wait = PT_WAIT_PIPE_IN;
-		iv->obj_kind = PT_OBJ_PIPE;
-		iv->object = iv->waker_object;
-	}
+	iv->wake = (uint8_t)pt_wake_of(r, &valid);
+	iv->valid_wake = valid;
+	if (valid)
+		take_object(iv, r);
 	iv->rchar = r->tot.rchar;
 	iv->read_bytes = r->tot.read_bytes;
 	iv->wchar = r->tot.wchar;
@@ -180,6 +198,7 @@ static int feed_fork(struct pt_model *m, const struct pt_rec_fork *r)
 	bool process = r->child_tgid == r->child_tid;
 	struct pt_thread *t = pt_thread_find(m, r->hdr.tid, r->hdr.tgid,
 					     r->hdr.start);
+	const struct pt_thread *parent = t;
 	struct pt_proc *p;
 
 	if ((r->child_tid | r->child_tgid) >> PT_ID_BITS)
@@ -194,6 +213,7 @@ static int feed_fork(struct pt_model *m, const struct pt_rec_fork *r)
 	memcpy(t->comm, r->comm, sizeof(t->comm) - 1);
 	if (r->hdr.ts < t->first) /* the child's own records came before */
 		t->first = r->hdr.ts;
+	t->parent = parent;
 	p = t->proc;
 	if (process) {
 		p->ppid = pt_model_id(m, r->hdr.tgid);

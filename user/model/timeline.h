@@ -33,7 +33,39 @@ enum pt_wait {
 	PT_WAIT_POLL,	    /* poll, epoll, select on something else */
 	PT_WAIT_STOPPED,    /* SIGSTOP, ptrace */
 	PT_WAIT_OTHER,
+	PT_WAIT_FLOCK,	    /* flock(), or a lock by fcntl() */
+	PT_WAIT_CHILD,	    /* the end of a child, or of its vfork() */
+	PT_WAIT_MSGQ,	    /* System V's or POSIX' message queue, either way */
+	PT_WAIT_SEM,	    /* System V semaphores; POSIX' are futexes */
+	PT_WAIT_EVENT,	    /* read or write of an eventfd, timerfd, signalfd, ... */
+	PT_WAIT_INODE_LOCK, /* a file call, while another thread's call on that
+			     * file (or in that folder) had it locked */
+	PT_WAIT_RECLAIM,    /* memory had to be freed first */
+	PT_WAIT_URING,	    /* completions of an io_uring; of reads from a disk
+			     * that an interrupt completed: DISK */
+	PT_WAIT_SIGNAL,	    /* pause, sigsuspend, sigtimedwait */
 	PT_WAIT_NR
+};
+
+/* What ended a wait. Of the first group the waker in the interval did it. */
+enum pt_wake {
+	PT_WAKE_NONE = 0, /* not seen, not over, or nobody can tell */
+	PT_WAKE_DATA,	  /* it put something where the thread waits: bytes, a
+			   * message, a connection, or their end */
+	PT_WAKE_ROOM,	  /* it took something away: there is room to write, or
+			   * it read what the thread had written. Ends no wait
+			   * for data: half of a socket's wake-ups are such */
+	PT_WAKE_LOCK,	  /* it gave a lock back: of a file, an inode, memory */
+	PT_WAKE_FUTEX,	  /* it woke a futex or posted a semaphore */
+	PT_WAKE_CHILD,	  /* it ended (a child, a joined thread), or a child by
+			   * vfork() gave the memory back */
+	PT_WAKE_SIGNAL,	  /* it sent a signal: says nothing of data */
+	PT_WAKE_OTHER,	  /* it did it, in a call that is none of these */
+	/* ... here nobody of this machine did, or nobody knows who. */
+	PT_WAKE_TIMER,	  /* the sleep was over, or its time-out */
+	PT_WAKE_DEVICE,	  /* an interrupt, or a thread of the kernel: a disk's
+			   * completion or the network's, as the wait says */
+	PT_WAKE_NR
 };
 
 /* One off-CPU interval: blocked in [begin, ready), on the run queue in
@@ -48,12 +80,14 @@ struct pt_iv {
 	uint32_t waker_tid, waker_tgid;
 	int16_t syscall, waker_syscall;
 	uint8_t wait; /* enum pt_wait */
+	uint8_t wake; /* enum pt_wake */
 	uint8_t obj_kind, waker_obj_kind;
-	bool open;	    /* not over when the capture ended */
-	bool since_unknown; /* began before begin */
-	bool gap_before;    /* records of this thread are missing before it */
-	bool valid_wake;    /* the waker did it: a matching call and object */
-	uint8_t sock;	    /* PT_IV_SOCK_* */
+	bool open : 1;		/* not over when the capture ended */
+	bool since_unknown : 1; /* began before begin */
+	bool gap_before : 1; /* records of this thread are missing before it */
+	bool valid_wake : 1; /* the waker did it; else it is only whoever ran
+			      * where an interrupt came */
+	uint8_t sock;	     /* PT_IV_SOCK_* */
 	uint64_t rchar, read_bytes, wchar; /* cumulative, at `end` */
 };
 
@@ -179,6 +213,7 @@ struct pt_thread {
 	struct pt_proc *proc;
 	char comm[PT_COMM_LEN];
 	uint64_t first, last; /* observed within; last = exit or end mark */
+	const struct pt_thread *parent; /* that made it at `first`; NULL: not seen */
 	bool exited;
 	uint32_t first_seq, next_seq;
 	uint64_t seq_seen; /* bit i: next_seq - 1 - i has come */

@@ -38,7 +38,7 @@ static const struct pt_col_field off_cpu[] = {
 	F(pt_rec_off, waker_object, DICT2),
 	F(pt_rec_off, waker_dev, DICT2),
 	F(pt_rec_off, waker_arg0, DICT2),
-	F(pt_rec_off, pad, LAST),
+	F(pt_rec_off, waker_in, LAST),
 };
 
 static const struct pt_col_field gpu[] = {
