@@ -43,6 +43,8 @@
 #define PT_REC_BLOCK 14	    /* block requests of a thread at one disk, summed */
 #define PT_REC_WRITES 15    /* write and fsync calls of a thread on one file */
 #define PT_REC_SOCK 16	    /* a socket: its two ends, and what came in so far */
+#define PT_REC_OUTSIDE 17    /* a process that is not of the target's tree is
+			     * followed as well: it ends waits of the target */
 /* 64 and up are made in user space and travel in the same stream */
 #define PT_REC_SAMPLE 64 /* per process, once a second: memory, CPU, bytes */
 #define PT_REC_LOSS 65	 /* loss counters, cumulative */
@@ -435,6 +437,23 @@ struct pt_rec_sock {
 				  * this one; may begin with NUL, may be cut */
 };
 _Static_assert(sizeof(struct pt_rec_sock) == 192, "pt_rec_sock");
+
+/*
+ * A process outside of the target's tree that is followed from now on, with the
+ * same records as the target: its wake-ups ended waits of the target, or of one
+ * that is followed already. hdr.tid: a thread of it, mostly its first; hdr.seq is
+ * 0: these are not numbered. What it forks later is outside, too.
+ */
+struct pt_rec_outside {
+	struct pt_hdr hdr;
+	__u64 slept_ns; /* of the waits that it was seen to end before */
+	__u32 wakes;	/* so many; 0: forked by one that is followed */
+	__u32 waiter;	/* the process whose waits they were; or which forked it */
+	__u32 ppid;
+	__u32 pad;
+	char comm[PT_COMM_LEN];
+};
+_Static_assert(sizeof(struct pt_rec_outside) == 72, "pt_rec_outside");
 
 struct pt_rec_sample { /* user space; hdr.tid == hdr.tgid */
 	struct pt_hdr hdr;

@@ -32,6 +32,7 @@ _Static_assert(sizeof(struct pt_config) == 72, "pt_config");
 #define PT_PASS_FINAL 3 /* the same, and totals of running threads */
 
 #define PT_MAX_TARGETS 16384
+#define PT_MAX_OUTSIDE 64 /* ... of them outside of the tree */
 #define PT_MAX_FILES 16384
 #define PT_MAX_TEXTS 4096
 #define PT_MAX_SOCKS 16384
@@ -63,6 +64,13 @@ _Static_assert(sizeof(struct pt_block_sum) == 248, "pt_block_sum");
 /* Value of the target set, by process id. */
 struct pt_target {
 	__u64 since; /* CLOCK_MONOTONIC */
+	/* not of the tree; the rest as in pt_rec_outside */
+	__u32 outside;
+	__u32 waiter;
+	__u64 slept_ns;
+	__u32 wakes;
+	__u32 named; /* its record is made */
 };
+_Static_assert(sizeof(struct pt_target) == 32, "pt_target");
 
 #endif

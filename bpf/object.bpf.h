@@ -133,7 +133,8 @@ static __always_inline __u16 pt_mode_kind(__u16 mode)
 
 /* An overlay's file is known by the one that has its data: page faults and
  * the page cache know no other. The name stays the overlay's. */
-static __always_inline void pt_file_object(__u64 file, struct pt_object *o)
+static __always_inline void pt_any_object(__u64 file, struct pt_object *o,
+					  bool waited)
 {
 	struct super_block *sb;
 	struct inode *inode;
@@ -148,7 +149,7 @@ static __always_inline void pt_file_object(__u64 file, struct pt_object *o)
 	o->kind = pt_mode_kind(BPF_CORE_READ(inode, i_mode));
 	/* Their numbers are their own, whatever device they are said to be of:
 	 * each read is a call, and most waits are for one of these. */
-	if (o->kind == PT_OBJ_PIPE || o->kind == PT_OBJ_SOCK) {
+	if (waited && (o->kind == PT_OBJ_PIPE || o->kind == PT_OBJ_SOCK)) {
 		o->id = BPF_CORE_READ(inode, i_ino);
 		return;
 	}
@@ -156,7 +157,9 @@ static __always_inline void pt_file_object(__u64 file, struct pt_object *o)
 	magic = o->kind == PT_OBJ_FILE ? BPF_CORE_READ(sb, s_magic) : 0;
 	/* Epolls, eventfds, ... share one inode, which has no type, and inside
 	 * the kernel is a regular file since 6.16. */
-	if (magic == PT_ANON_INODE_MAGIC || o->kind == PT_OBJ_OTHER) {
+	if (magic == PT_ANON_INODE_MAGIC)
+		o->kind = PT_OBJ_OTHER;
+	if (waited && o->kind == PT_OBJ_OTHER) {
 		o->kind = PT_OBJ_ANON;
 		o->id = pt_hide(file);
 		return;
@@ -170,6 +173,19 @@ static __always_inline void pt_file_object(__u64 file, struct pt_object *o)
 	}
 	o->id = BPF_CORE_READ(inode, i_ino);
 	o->dev = BPF_CORE_READ(sb, s_dev);
+}
+
+/* What is read, and what is waited for: a FIFO that is read is a file of its file
+ * system, and of those that share an inode only a wait asks which it is. The programs for reads so call no function of their own, which
+ * those on functions of the kernel may not on 6.1. */
+static __always_inline void pt_file_object(__u64 file, struct pt_object *o)
+{
+	pt_any_object(file, o, false);
+}
+
+static __always_inline void pt_wait_object(__u64 file, struct pt_object *o)
+{
+	pt_any_object(file, o, true);
 }
 
 /* By BTF's type of the argument of a tracing program: plain loads, where every
@@ -230,7 +246,7 @@ static __always_inline void pt_fd_object(struct task_struct *t, __u64 fd,
 	__u64 file = pt_fd_file(t, fd);
 
 	if (file)
-		pt_file_object(file, o);
+		pt_wait_object(file, o);
 	else
 		o->failed = PT_F_READ_FAILED;
 }

@@ -113,7 +113,7 @@ static __always_inline void pt_off_epoll(struct pt_thread *th,
 	th->epoll = 0;
 	if (!file)
 		return;
-	pt_file_object(file, &o);
+	pt_wait_object(file, &o);
 	if (o.kind == PT_OBJ_SOCK) {
 		sock = pt_sock_wait(task, file, o.id, th->syscall, true);
 		th->flags |= (__u16)sock;

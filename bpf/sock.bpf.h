@@ -91,8 +91,10 @@ static __always_inline __u64 pt_tcp_received(const struct sock *sk)
 static __always_inline bool pt_unix_inside(const struct sock *sk)
 {
 	__u32 tgid = BPF_CORE_READ(sk, sk_peer_pid, numbers[0].nr);
+	struct pt_target *v;
 
-	return tgid && bpf_map_lookup_elem(&pt_targets, &tgid);
+	v = tgid ? bpf_map_lookup_elem(&pt_targets, &tgid) : NULL;
+	return v && !v->outside;
 }
 
 static __always_inline void pt_unix_name(struct pt_rec_sock *r,

@@ -27,25 +27,84 @@ static __always_inline void task_record(__u16 kind, struct pt_thread *th,
 	pt_rec_submit(r);
 }
 
+/* Name a process outside of the tree that is followed from here on. */
+static __always_inline void outside_record(struct pt_thread *th,
+					   struct task_struct *task,
+					   const struct pt_target *v, __u64 now)
+{
+	struct pt_rec_outside *r;
+
+	r = bpf_ringbuf_reserve(&pt_ring, sizeof(*r), 0);
+	if (!r) {
+		pt_lost(PT_LOSS_RING_FULL);
+		return;
+	}
+	__builtin_memset(r, 0, sizeof(*r));
+	r->hdr.size = sizeof(*r);
+	r->hdr.kind = PT_REC_OUTSIDE;
+	r->hdr.cpu = (__u16)bpf_get_smp_processor_id();
+	r->hdr.ts = now;
+	r->hdr.tid = task->pid;
+	r->hdr.tgid = task->tgid;
+	r->hdr.start = th->start;
+	r->slept_ns = v->slept_ns;
+	r->wakes = v->wakes;
+	r->waiter = v->waiter;
+	r->ppid = task->real_parent->tgid;
+	copy_comm(r->comm, task->comm);
+	pt_rec_submit(r);
+}
+
+/* Put a child into the set. False: it is not to be followed. */
+static __always_inline bool add_child(__u32 tgid, struct pt_target *v)
+{
+	if (v->outside &&
+	    __sync_fetch_and_add(&pt_outsiders, 1) >= PT_MAX_OUTSIDE) {
+		__sync_fetch_and_add(&pt_outsiders, -1);
+		return false;
+	}
+	if (!bpf_map_update_elem(&pt_targets, &tgid, v, BPF_ANY))
+		return true;
+	if (v->outside)
+		__sync_fetch_and_add(&pt_outsiders, -1);
+	pt_lost(PT_LOSS_TARGETS_FULL);
+	return false;
+}
+
+static __always_inline void drop_target(__u32 tgid)
+{
+	struct pt_target *v = bpf_map_lookup_elem(&pt_targets, &tgid);
+	__u32 outside = v ? v->outside : 0;
+
+	/* of two last threads that exit at once one deletes it */
+	if (v && !bpf_map_delete_elem(&pt_targets, &tgid) && outside)
+		__sync_fetch_and_add(&pt_outsiders, -1);
+}
+
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(pt_fork, struct task_struct *parent, struct task_struct *child)
 {
 	__u32 ptgid = parent->tgid, ctgid = child->tgid;
+	struct pt_target v = {}, *of;
 	struct pt_thread *pth, *cth;
 	struct pt_rec_fork *r;
 	__u64 now;
 
-	if (!bpf_map_lookup_elem(&pt_targets, &ptgid))
+	of = bpf_map_lookup_elem(&pt_targets, &ptgid);
+	if (!of)
 		return 0;
 	now = bpf_ktime_get_ns();
-	if (ctgid != ptgid) {
-		struct pt_target v = { .since = now };
-
-		if (bpf_map_update_elem(&pt_targets, &ctgid, &v, BPF_ANY)) {
-			pt_lost(PT_LOSS_TARGETS_FULL);
-			return 0;
-		}
-	}
+	pth = pt_thread_of(parent);
+	v.since = now;
+	v.outside = of->outside;
+	v.waiter = ptgid;
+	v.named = pth != NULL;
+	if (ctgid != ptgid && !add_child(ctgid, &v))
+		return 0;
+	/* The pass that makes it one of us is under way: it or the next names
+	 * the child, too. */
+	if (v.outside && !pth)
+		return 0;
 	cth = bpf_task_storage_get(&pt_threads, child, 0,
 				   BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!cth) {
@@ -57,7 +116,6 @@ int BPF_PROG(pt_fork, struct task_struct *parent, struct task_struct *child)
 	cth->flags = PT_F_PREEMPTED;
 	cth->off_ts = now;
 
-	pth = pt_thread_of(parent);
 	if (!pth || !pt_is_watching())
 		return 0;
 	r = pt_rec_new(struct pt_rec_fork, PT_REC_FORK, pth, parent, now);
@@ -70,6 +128,8 @@ int BPF_PROG(pt_fork, struct task_struct *parent, struct task_struct *child)
 	r->child_start = cth->start;
 	copy_comm(r->comm, child->comm);
 	pt_rec_submit(r);
+	if (v.outside && ctgid != ptgid)
+		outside_record(cth, child, &v, now);
 	return 0;
 }
 
@@ -123,7 +183,7 @@ int BPF_PROG(pt_exit, struct task_struct *task)
 	if (th)
 		th->live = 0;
 	if (dead && th)
-		bpf_map_delete_elem(&pt_targets, &tgid);
+		drop_target(tgid);
 	return 0;
 }
 
@@ -145,9 +205,11 @@ int BPF_PROG(pt_rename, struct task_struct *task, const char *comm)
 static __always_inline void seed(struct task_struct *task, __u64 now)
 {
 	__u32 tgid = task->tgid;
+	struct pt_target *v;
 	struct pt_thread *th;
 
-	if (!bpf_map_lookup_elem(&pt_targets, &tgid) || task->exit_state)
+	v = bpf_map_lookup_elem(&pt_targets, &tgid);
+	if (!v || task->exit_state)
 		return;
 	th = bpf_task_storage_get(&pt_threads, task, 0,
 				  BPF_LOCAL_STORAGE_GET_F_CREATE);
@@ -161,6 +223,10 @@ static __always_inline void seed(struct task_struct *task, __u64 now)
 	if (!pt_task_running(task))
 		pt_off_begin(th, task, pt_task_state(task), false, now);
 	task_record(PT_REC_TASK, th, task, task->comm, 0);
+	if (!v->outside || v->named)
+		return;
+	v->named = 1;
+	outside_record(th, task, v, now);
 }
 
 static __always_inline void write_open(struct task_struct *task, __u64 now,

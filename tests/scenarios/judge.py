@@ -52,7 +52,7 @@ def told_causes(report, truth):
     makers |= set(truth.workers)  # threads of the trainer, by their ids
     for c in wait["causes"]:
         subject = c["subject"] or {}
-        name = {"unknown": "sleep", "worker_idle": "idle",
+        name = {"unknown": "sleep", "sleep": "sleep", "worker_idle": "idle",
                 "prefetch_full": "idle",
                 # for lack of a core, whoever keeps it: the log's clocks
                 "throttle": "run_queue"}.get(c["cause"], c["cause"])

@@ -23,7 +23,12 @@ SLOW_CHARGE = 0.5, 0.1  # of the waiting, margin
 SLOW_ITEM_MS = 1000
 SLOW_FILE = 3.0, 1.0    # times what as much of others takes, margin
 SLOW_READS, SLOW_READ_MS = 3, 10
+TAIL_FACTOR, TAIL_PART = 4.0, 0.2  # a few batches of many times the median ...
+TAIL_NEAR = 0.2         # ... so near to a limit of theirs both sides are right
+TAIL_CHANCE = 0.05      # that all of them are of one worker
 SYNC_NEAR_NS = 1000000  # a sync returns so soon behind the work it waited for
+BY_BOTH = "host", "sync"  # either change wins the same idle time back, or half of it
+HOST_NS = 300000, 1000000  # an idle stretch: shorter is launching, longer host work
 
 CAUSE_OF = {"read": "disk", "sleep": "sleep", "lock": "lock", "net": "network",
             "fault": "page_fault", "cpu": "run_queue"}
@@ -163,9 +168,13 @@ class Scenario(truth_log.Truth):
                      for p in self.pauses if p["pause"] == what
                      and p["end"] > self.begin and p["begin"] < self.end)
 
-    def losses(self):
-        """Shares of wall, by what the device was idle for."""
-        out = dict.fromkeys(("starved", "transfer", "sync", "launch",
+    def losses(self, host_ns=HOST_NS[0]):
+        """Shares of wall, by what the device was idle for. An idle device begins
+        what is put in its queue at once: in a stretch of host_ns or more the host
+        has not called it, and did something else. Behind a sync that is the
+        sync's doing, too, as far as work could have been queued instead: a step's
+        at each of them, and over all no more than there is."""
+        out = dict.fromkeys(("starved", "transfer", "sync", "launch", "host",
                              "checkpoint", "collective", "no_demand"), 0)
         if not self.device.known:
             return out
@@ -181,9 +190,17 @@ class Scenario(truth_log.Truth):
             out[name] = d.idle.common(spans)
             named += spans.v
         others = Spans(named)
+        step = d.busy.total() / max(len(self.boundaries()), 1)
+        hidden = 0
         for b, e in d.idle.v:
             rest = e - b - others.overlap(b, e)
-            out["sync" if d.follows_sync(b) else "launch"] += rest
+            kind = "sync" if d.follows_sync(b) else "launch"
+            if rest < host_ns:
+                out[kind] += rest
+                continue
+            out["host"] += rest
+            hidden += min(rest, step) if kind == "sync" else 0
+        out["sync"] += min(hidden, d.busy.total())
         return {k: v / self.wall for k, v in out.items()}
 
     # ---- what the waits were for
@@ -338,6 +355,37 @@ class Scenario(truth_log.Truth):
                 share >= SLOW_CHARGE[0] + SLOW_CHARGE[1]
         return may, must
 
+    def tail(self, factor):
+        """Of the batches that take so many times the median: their part of all,
+        their share of the waiting, how many, and the workers that made them."""
+        made = [s for s in self.steps if s["worker"] in self.workers]
+        times = [s["load_end"] - s["load_begin"] for s in made]
+        total = sum(s["wait_end"] - s["wait_begin"] for s in made)
+        if not total:
+            return 0, 0, 0, set()
+        limit = factor * statistics.median(times)
+        slow = [s for s, t in zip(made, times) if t >= limit]
+        return (len(slow) / len(made),
+                sum(s["wait_end"] - s["wait_begin"] for s in slow) / total,
+                len(slow), {s["worker"] for s in slow})
+
+    def tail_labels(self):
+        """(roots that a few slow batches make right, whether no other is)"""
+        def holds(tail, sign):
+            return tail[2] and tail[0] <= TAIL_PART * (1 - sign * TAIL_NEAR) and \
+                tail[1] >= SLOW_CHARGE[0] + sign * SLOW_CHARGE[1]
+
+        tails = [self.tail(TAIL_FACTOR * x) for x in (1 - TAIL_NEAR, 1, 1 + TAIL_NEAR)]
+        may = [t for t in tails if holds(t, -1)]
+        must = all(holds(t, 1) for t in tails)
+        if not may:
+            return set(), False
+        if any(len(t[3]) > 1 for t in may) or len(self.workers) < 2:
+            return {"slow_item"}, must
+        chance = len(self.workers) ** (1 - may[0][2])
+        return {"slow_worker"} | \
+            ({"slow_item"} if chance > TAIL_CHANCE else set()), must
+
     def free_cores(self):
         """Cores that loading and other jobs leave free."""
         cpu = sum(s["load_cpu"] for s in self.all
@@ -375,6 +423,10 @@ class Scenario(truth_log.Truth):
             out.add("slow_file")
             if must:
                 return out
+        roots, must = self.tail_labels()
+        out |= roots
+        if must:
+            return out
         _, low, high, held = self.slow_worker()
         if high >= SLOW_RATIO[0] - SLOW_RATIO[1] and \
                 held >= SLOW_CHARGE[0] - SLOW_CHARGE[1]:
@@ -408,18 +460,24 @@ class Scenario(truth_log.Truth):
 
     def roots(self):
         """The root verdicts that are right for this run."""
-        losses = self.losses()
+        return set.union(*(self.roots_by(self.losses(ns)) for ns in HOST_NS))
+
+    def roots_by(self, losses):
         top = max(losses.values())
         if top < STARVED - MARGIN:
             return {"balanced"}
         out = {"balanced"} if top < STARVED + MARGIN else set()
         for name, share in losses.items():
-            if share < max(top - MARGIN, STARVED - MARGIN):
+            least = top - MARGIN
+            if name in BY_BOTH and max(losses[k] for k in BY_BOTH) == top:
+                least = top / 2
+            if share < max(least, STARVED - MARGIN):
                 continue
             out |= {"starved": self.data_labels,
                     "transfer": lambda: {"transfer_bound"},
                     "sync": lambda: {"sync_bound"},
                     "launch": lambda: {"launch_bound"},
+                    "host": lambda: {"host_bound"},
                     "checkpoint": lambda: {"checkpoint_stall"},
                     "collective": lambda: {"rank_straggler"},
                     "no_demand": lambda: {"no_demand"}}[name]()

@@ -40,9 +40,11 @@ def file_rows(k, files, load, begin, made):
 
 
 def log(wait_ms, kind="cpu", load_ms=95, workers=WORKERS, cpu_share=None,
-        item_ms=10.0, pause=None, slow=None, sending=0.01, files=None):
+        item_ms=10.0, pause=None, slow=None, sending=0.01, files=None, tail=None):
     """Steps of 50 ms that begin with a wait, of which the share `sending` is
-    behind the making; the GPU works for the rest. files: as in file_rows()."""
+    behind the making; the GPU works for the rest. files: as in file_rows().
+    tail: (n, factor): every nth batch takes so much longer, and only it is
+    waited for."""
     rows = [{"truth": 1, "pid": TRAINER, "args": {}, "workers": []},
             {"epoch": 0, "begin": 0, "end": 1, "workers": workers}]
     for k in range(STEPS + 10):
@@ -52,6 +54,10 @@ def log(wait_ms, kind="cpu", load_ms=95, workers=WORKERS, cpu_share=None,
             end = begin
         made = end - int(wait_ms * MS * sending)
         ms = slow if slow is not None and k % 2 == 0 else load_ms
+        if tail:
+            heavy = k % tail[0] == 0
+            end = begin + (int(wait_ms * MS) if heavy else MS)
+            made, ms = end - MS // 4, 10 * (tail[1] if heavy else 1)
         load = int(made - ms * MS)
         rows.append({
             "step": k, "wait_begin": begin, "wait_end": end,
@@ -69,14 +75,17 @@ def log(wait_ms, kind="cpu", load_ms=95, workers=WORKERS, cpu_share=None,
     return rows + [{"end": 0, "steps": STEPS + 10}]
 
 
-def device(wait_ms, busy_ms=None, calls=1, copy_ms=0, sync=True, odd=False):
+def device(wait_ms, busy_ms=None, calls=1, copy_ms=0, sync=True, odd=False,
+           every=None):
     """Device rows that fill each step behind its wait, for busy_ms of it,
     in so many kernels; each behind a sync if `sync`. odd: only every
-    other step waits."""
+    other step waits; every: only each nth."""
     rows = ["# pipetrace-sim 1 pid=%d" % TRAINER,
             "op,stream,submit_ns,start_ns,end_ns,bytes,tid,api"]
     for k in range(STEPS + 10):
         wait = 0 if odd and k % 2 == 0 else int(wait_ms * MS)
+        if every and k % every:
+            wait = 0
         begin = BEGIN + (k - 5) * STEP + wait
         rest = STEP - wait
         busy = rest if busy_ms is None else int(busy_ms * MS)
@@ -119,9 +128,24 @@ LABELS = [  # name, job's log, device's log, roots
     ("slow worker, but its sending is waited for",
      log(25, slow=20, sending=0.8), device(25, odd=True),
      {"ipc_bound", "cpu_bound", "too_few_workers"}),
+    ("a few slow batches", log(48, tail=(7, 8)), device(48, every=7),
+     {"slow_item"}),
+    ("a few slow batches, all of one worker", log(48, tail=(7, 8),
+     workers=list(range(1001, 1008))), device(48, every=7), {"slow_worker"}),
+    ("more than a few slow batches", log(45, tail=(3, 8)), device(45, every=3),
+     {"too_few_workers"}),
+    ("a few batches, not much slower", log(48, tail=(7, 2.5)),
+     device(48, every=7), {"too_few_workers"}),
     ("hidden by queued work", log(25), device(0), {"balanced"}),
-    ("syncs", log(1), device(1, 25, calls=5), {"sync_bound"}),
-    ("launches", log(1), device(1, 25, calls=50, sync=False),
+    ("short work behind syncs", log(1), device(1, 40, calls=200),
+     {"sync_bound"}),
+    ("long work behind syncs, as long as the device's", log(1),
+     device(1, 25, calls=5), {"sync_bound", "host_bound"}),
+    ("long work behind syncs, and little for the device", log(1),
+     device(1, 5), {"host_bound"}),
+    ("long work without a sync", log(1), device(1, 25, calls=5, sync=False),
+     {"host_bound"}),
+    ("launches", log(1), device(1, 25, calls=200, sync=False),
      {"launch_bound"}),
     ("copies", log(1), device(1, copy_ms=20), {"transfer_bound"}),
     ("checkpoint", log(1, pause="checkpoint"), device(1, 24),

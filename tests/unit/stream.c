@@ -258,6 +258,23 @@ struct pt_rec_off *st_fault(struct stream *s, uint32_t tgid, uint32_t tid,
 	return r;
 }
 
+struct pt_rec_read *st_read(struct stream *s, uint32_t tgid, uint32_t tid,
+			    uint64_t begin, uint64_t end, uint32_t dev,
+			    uint64_t inode, int64_t bytes)
+{
+	struct pt_rec_read *r = &st_add(s, PT_REC_READ, sizeof(*r), end, tgid,
+					tid)->read;
+
+	r->begin_ts = begin;
+	r->ret = bytes;
+	r->dev = dev;
+	r->inode = inode;
+	r->obj_kind = PT_OBJ_FILE;
+	r->door = PT_DOOR_FEXIT;
+	r->fetched = UINT64_MAX;
+	return r;
+}
+
 /* ---- window and order ---------------------------------------------------- */
 
 /* False: not in the window. */

@@ -104,6 +104,10 @@ struct pt_rec_off *st_sock(struct stream *s, uint32_t tgid, uint32_t tid,
 struct pt_rec_off *st_disk(struct stream *s, uint32_t tgid, uint32_t tid,
 			   uint64_t begin, uint64_t wake, uint64_t end,
 			   uint32_t dev, uint64_t inode, uint32_t victim);
+/* A call that reads a file, without a sleep. */
+struct pt_rec_read *st_read(struct stream *s, uint32_t tgid, uint32_t tid,
+			    uint64_t begin, uint64_t end, uint32_t dev,
+			    uint64_t inode, int64_t bytes);
 struct pt_rec_off *st_fault(struct stream *s, uint32_t tgid, uint32_t tid,
 			    uint64_t begin, uint64_t wake, uint64_t end);
 

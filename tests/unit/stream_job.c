@@ -8,10 +8,12 @@
 #define TAKE_NS (60 * ST_US)  /* take a message out of the pipe, unpickle */
 #define FEED_NS (20 * ST_US)  /* feeder: write an index */
 #define ASK_NS (90 * ST_US)   /* a worker answers for its descriptors */
+#define DONE_NS (12 * ST_US)  /* from the last launch to waking who waits */
 #define SYNC_NS (4 * ST_US)   /* a sync that finds nothing to wait for */
 #define COPY_CALL_NS (8 * ST_US)
 #define COPY_DEV_NS (30 * ST_US)
 
+#define READ_NS (15 * ST_US) /* from the page cache; the rest of a slice works on it */
 #define BETWEEN_NS (120 * ST_US) /* two batches obtained in a row */
 #define MESSAGE_BYTES 72 /* of a worker that sends by itself */
 
@@ -164,6 +166,9 @@ static uint64_t load(struct job *j, struct job_worker *w, uint32_t tid,
 	for (i = 0; i < j->o.slices; i++) {
 		double slice = (double)ns / j->o.slices;
 
+		if (!j->o.workers && !j->o.no_reads)
+			st_read(&j->s, tid, tid, t, t + READ_NS, JOB_FILE_DEV,
+				JOB_FILE(0), 16384);
 		t = compute(j, w, tid, t, (uint64_t)(slice * cpu));
 		for (seg = JOB_RUNQ; seg < JOB_SEND; seg++) {
 			t = segment(j, w, tid, t, t + (uint64_t)
@@ -435,9 +440,11 @@ static void obtain_pinned(struct job *j, struct job_step *s, size_t k)
 
 static void obtain(struct job *j)
 {
-	struct job_step s = { .wait_begin = j->now, .worker = -1 };
+	struct job_step s = { .wait_begin = j->starting ? j->starting : j->now,
+			      .worker = -1 };
 	size_t k = j->steps.n;
 
+	j->starting = 0;
 	j->now += j->o.lead_ns;
 	if (j->o.late_every && k % j->o.late_every == 0)
 		j->now += 700 * ST_US;
@@ -511,6 +518,8 @@ static void use_with_thread(struct job *j, unsigned half)
 			 t, REST_ADDR(JOB_GRAD), JOB_TRAINER, JOB_TRAINER);
 	for (i = half; i < j->o.launches; i++)
 		launch(j, JOB_GRAD, &t, i);
+	t -= j->o.launch_gap_ns; /* no launch follows: it returns */
+	t += DONE_NS;
 	st_futex(&j->s, JOB_TRAINER, JOB_TRAINER, slept, t, t + d,
 		 REST_ADDR(JOB_TRAINER) + 8, JOB_TRAINER, JOB_GRAD);
 	j->grad_free = t + 2000;
@@ -560,6 +569,7 @@ static void start_epoch(struct job *j)
 {
 	size_t i;
 
+	j->starting = j->now;
 	j->now += j->o.start_ns;
 	for (i = 0; i < (size_t)j->o.workers * j->o.prefetch; i++)
 		dispatch(j, j->now += 10 * ST_US);

@@ -45,6 +45,7 @@ struct job_opts {
 			    * workers share */
 	uint64_t quota_ns; /* CPU time of each worker per 100 ms; 0: no limit */
 	unsigned slices;		/* the mix comes round so often */
+	bool no_reads; /* who loads by itself reads no files: it makes its data up */
 	unsigned heavy_every;		/* worker 0: each such batch ... */
 	double heavy;			/* ... takes so much longer */
 	bool heavy_mix;			/* ... and only these have the mix */
@@ -56,7 +57,8 @@ struct job_opts {
 	bool awake;	    /* the first answer comes before it falls asleep */
 	uint64_t piped_ns;  /* the batch comes through the pipe, piece by piece */
 	unsigned epoch;	    /* batches of one; 0: no end. The workers stay */
-	uint64_t start_ns;  /* the trainer's work to start an epoch's loading */
+	uint64_t start_ns;  /* the trainer's work to start an epoch's loading, which
+			     * belongs to obtaining its first batch */
 	unsigned train, validate; /* so many steps of each in turn; 0: no
 				   * validation. It launches a third. */
 	unsigned save_every; /* each such step: a checkpoint behind its sync */
@@ -135,6 +137,7 @@ struct job {
 	uint64_t now, dev_free, pin_free, grad_free, rnd;
 	uint64_t lock_free; /* when ... */
 	unsigned lock_had;  /* ... this worker lets go of it */
+	uint64_t starting; /* an epoch, since then; 0: not */
 	uint64_t synced; /* in syncs, from the job's first second on */
 	size_t dispatched;
 };

@@ -236,31 +236,75 @@ static void test_host_work(void **state)
 	case_close(&c);
 }
 
-/* Threads of the trainer that hand pieces of a batch to its main thread over a
- * pipe are not workers: it loads by itself. */
-static void test_own_threads(void **state)
+/* Computing between calls with no sign of loading is the loop's own work. */
+static void test_own_work(void **state)
 {
 	struct job_opts o = job_defaults();
 	struct st_case c;
-	size_t i;
 
 	(void)state;
-	memset(&c, 0, sizeof(c));
 	o.workers = 0;
 	o.batch_ns = 8 * ST_MS;
-	job_run(&c.j, &o);
-	st_task(&c.j.s, JOB_BEGIN, JOB_TRAINER, 1050, 1, "helper");
-	for (i = 0; i < c.j.steps.n; i++) {
-		uint64_t t = c.j.steps.v[i].wait_begin + 2 * ST_MS;
+	o.no_reads = true;
+	case_open(&c, &o, 0, 0);
+	assert_true(c.r->breakdown.data_wait.seconds < 1e-9);
+	assert_null(c.r->data_wait.evidence);
+	assert_true(fabs(c.r->breakdown.host[PT_HOST_COMPUTING].seconds -
+			 (double)job_wait_ns(&c.j) / 1e9) < 0.02);
+	assert_string_equal(case_root(c.r), "host_bound");
+	/* its steps come out the same */
+	assert_true(llabs(c.r->steps.count - (int64_t)job_count(&c.j)) <= 1);
+	case_close(&c);
+	o.no_reads = false;
+	case_open(&c, &o, 0, 0);
+	assert_string_equal(c.r->data_wait.evidence, "read");
+	assert_string_equal(case_root(c.r), "main_thread_loading");
+	case_close(&c);
+}
 
-		st_pipe_in(&c.j.s, JOB_TRAINER, JOB_TRAINER, t, t + ST_MS,
-			   t + ST_MS + 5000, 99, JOB_TRAINER, 1050);
+/* A thread of the trainer hands a piece of each batch to its main thread over a
+ * pipe, on which it works 2 ms: when it is asked to, or ahead. */
+static void open_own_threads(struct st_case *c, bool asked)
+{
+	struct job_opts o = job_defaults();
+	size_t i;
+
+	memset(c, 0, sizeof(*c));
+	o.workers = 0;
+	o.batch_ns = 8 * ST_MS;
+	job_run(&c->j, &o);
+	st_task(&c->j.s, JOB_BEGIN, JOB_TRAINER, 1050, 1, "helper");
+	for (i = 1; i < c->j.steps.n; i++) {
+		uint64_t t = c->j.steps.v[i].wait_begin + 2 * ST_MS;
+		uint64_t last = c->j.steps.v[i - 1].wait_begin + 4 * ST_MS;
+
+		if (asked)
+			st_futex(&c->j.s, JOB_TRAINER, 1050, last + 10000, t,
+				 t + 5000, 0x9990000, JOB_TRAINER, JOB_TRAINER);
+		st_pipe_in(&c->j.s, JOB_TRAINER, JOB_TRAINER, t + 20000,
+			   t + 2 * ST_MS, t + 2 * ST_MS + 5000, 99,
+			   JOB_TRAINER, 1050);
 	}
-	job_window(&c.j, JOB_BEGIN + 400 * ST_MS, JOB_BEGIN + 2900 * ST_MS);
-	c.r = st_analyze(&c.j.s, &c.m);
+	job_window(&c->j, JOB_BEGIN + 400 * ST_MS, JOB_BEGIN + 2900 * ST_MS);
+	c->r = st_analyze(&c->j.s, &c->m);
+}
+
+/* Who works only when asked helps the trainer, which loads by itself; who works
+ * ahead is a loader. */
+static void test_own_threads(void **state)
+{
+	struct st_case c;
+
+	(void)state;
+	open_own_threads(&c, true);
 	assert_int_equal(c.r->n_workers, 0);
 	assert_string_equal(case_root(c.r), "main_thread_loading");
 	check_case(&c, 20 * ST_US);
+	case_close(&c);
+	open_own_threads(&c, false);
+	assert_string_equal(c.r->loader.kind.value, "threads");
+	assert_int_equal(c.r->n_workers, 1);
+	assert_int_equal(c.r->workers[0].tid, 1050);
 	case_close(&c);
 }
 
@@ -387,6 +431,7 @@ int main(void)
 		cmocka_unit_test(test_syncs),
 		cmocka_unit_test(test_own_loading),
 		cmocka_unit_test(test_host_work),
+		cmocka_unit_test(test_own_work),
 		cmocka_unit_test(test_own_threads),
 		cmocka_unit_test(test_woken_helpers),
 		cmocka_unit_test(test_partial_waits),

@@ -178,11 +178,14 @@ static void look(struct world *w, uint64_t seed, const struct device *d,
 	an.places = &w->places;
 	w->t.thread_loader = true;
 	w->t.main = pt_model_thread(w->m, P);
+	w->t.proc = w->t.main->proc;
 	for (i = 0; i < READERS; i++) {
-		struct pt_pool_thread p = { .thread = pt_model_thread(w->m, P + 1 + i) };
+		struct pt_worker x = { .main = pt_model_thread(w->m, P + 1 + i),
+				       .role = PT_ROLE_THREAD };
 
-		assert_non_null(p.thread);
-		assert_int_equal(pt_vec_push(&w->t.pool, p), 0);
+		assert_non_null(x.main);
+		x.proc = x.main->proc;
+		assert_int_equal(pt_vec_push(&w->t.workers, x), 0);
 	}
 	assert_int_equal(pt_measure_io(&an, &w->t, &w->io), 0);
 	assert_true(w->io.waits > 100);
@@ -190,7 +193,7 @@ static void look(struct world *w, uint64_t seed, const struct device *d,
 
 static void forget(struct world *w)
 {
-	pt_vec_free(&w->t.pool);
+	pt_vec_free(&w->t.workers);
 	pt_free_places(&w->places);
 	pt_report_free(w->rep);
 	pt_model_free(w->m);

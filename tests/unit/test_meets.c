@@ -63,6 +63,7 @@ static void drop(struct job *j)
 		pt_vec_free(&j->p[r].acts);
 		pt_vec_free(&j->p[r].covers);
 		pt_vec_free(&j->an.trainers.v[r].steps);
+		pt_vec_free(&j->an.trainers.v[r].waits);
 		pt_vec_free(&j->an.trainers.v[r].devs.v[0].idle_likely);
 		pt_vec_free(&j->an.trainers.v[r].devs);
 	}
@@ -86,12 +87,16 @@ static void steps(struct job *j, const uint64_t late[RANKS], bool data,
 				.wait_begin = BASE + at * US,
 				.wait_end = BASE + (at + (data ? late[r] : 0)) * US,
 				.end = BASE + (at + STEP) * US };
+			struct pt_fetch wait = { .begin = step.wait_begin,
+						 .end = step.wait_end,
+						 .worker = -1 };
 			struct pt_span idle = { step.begin, step.begin + late[r] * US };
 
 			call(&j->p[r], PT_API_COLLECTIVE, at + late[r], 5, 4096);
 			call(&j->p[r], PT_API_SYNC_STREAM, at + late[r] + 10,
 			     STEP - late[r] - 300, 0);
 			assert_int_equal(pt_vec_push(&t->steps, step), 0);
+			assert_int_equal(pt_vec_push(&t->waits, wait), 0);
 			if (late[r])
 				assert_int_equal(pt_vec_push(
 					&t->devs.v[0].idle_likely, idle), 0);

@@ -108,6 +108,7 @@ static const uint16_t sizes[] = {
 	[PT_REC_FAULTS] = sizeof(struct pt_rec_faults),
 	[PT_REC_FILE] = sizeof(struct pt_rec_file),
 	[PT_REC_TASK] = sizeof(struct pt_rec_task),
+	[PT_REC_OUTSIDE] = sizeof(struct pt_rec_outside),
 	[PT_REC_SAMPLE] = sizeof(struct pt_rec_sample),
 	[PT_REC_LOSS] = sizeof(struct pt_rec_loss),
 	[PT_REC_LIB] = sizeof(struct pt_rec_lib),

@@ -194,7 +194,7 @@ static void test_inside(void **state)
 	assert_int_equal(r->n_peers, 0);
 	assert_true(pt_sock_accepted(m, pt_model_sock(m, 84, at(20))));
 	assert_false(pt_sock_accepted(m, pt_model_sock(m, 81, at(20))));
-	assert_true(pt_sock_inside(pt_model_sock(m, 81, at(20))));
+	assert_true(pt_sock_inside(m, pt_model_sock(m, 81, at(20))));
 	done(&s, m, r);
 }
 

@@ -181,10 +181,14 @@ static void fixture_work(struct pt_report *r)
 		.transfer = { 0.9, 0.03 }, .sync = { 0, 0 },
 		.launch = { 1.2, 0.04 }, .collective = { 0, 0 },
 		.checkpoint = { 0, 0 }, .other = { 2.91, 0.097 },
+		.host = { [PT_HOST_COMPUTING] = { 1.8, 0.06 },
+			  [PT_HOST_SLEEPING] = { 0.9, 0.03 },
+			  [PT_HOST_WRITING] = { 0.03, 0.001 } },
 	};
 	r->data_wait = (struct pt_r_data_wait){
 		.blocked = 15.3, .own_read = 0, .own_cpu = 1.09,
-		.handover = 2.0, .lead = 0.8,
+		.handover = 2.0, .lead = 0.8, .restart = 0.4,
+		.evidence = "supplied",
 		.causes = causes, .n_causes = NR(causes),
 	};
 	r->gpu = gpu;

@@ -367,6 +367,30 @@ static void test_bar(void **state)
 	pt_report_free(r);
 }
 
+/* The loop's own work is told by kind where there is more of it than any loop has. */
+static void test_host_work(void **state)
+{
+	struct pt_text_opts o = { 0 };
+	struct pt_report *r = fixture_full();
+	char *text;
+
+	(void)state;
+	assert_non_null(r);
+	text = render(r, &o);
+	has(text, "Host work computing 6.0 %, sleeping 3.0 %\n");
+	has(text, "starting the loader");
+	free(text);
+	r->breakdown.host[PT_HOST_COMPUTING].share = 0.015;
+	text = render(r, &o);
+	assert_null(strstr(text, "Host work"));
+	free(text);
+	o.verbose = true;
+	text = render(r, &o);
+	has(text, "Host work computing 1.5 %, sleeping 3.0 %, writing 0.1 %\n");
+	free(text);
+	pt_report_free(r);
+}
+
 static void test_order(void **state)
 {
 	static const struct pt_r_verdict v[] = {
@@ -540,6 +564,7 @@ int main(void)
 		cmocka_unit_test(test_widths),
 		cmocka_unit_test(test_color),
 		cmocka_unit_test(test_bar),
+		cmocka_unit_test(test_host_work),
 		cmocka_unit_test(test_order),
 		cmocka_unit_test(test_many_workers),
 		cmocka_unit_test(test_labels),

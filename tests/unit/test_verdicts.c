@@ -148,19 +148,45 @@ static void test_too_few_workers(void **state)
 	expect_root(&o, NULL, "too_few_workers");
 	o.cores = 1;
 	expect_root(&o, NULL, "cpu_bound");
-	/* one worker has a hard batch now and then, the other runs out of
+	/* one worker has a harder batch now and then, the other runs out of
 	 * indices meanwhile: not busy, and yet more of them would help */
 	o = job_defaults();
 	o.cores = 8;
 	o.batch_ns = 30 * ST_MS;
 	o.heavy_every = 6;
-	o.heavy = 12;
+	o.heavy = 3.5;
 	expect_root(&o, NULL, "too_few_workers");
 	o = job_defaults();
 	o.workers = 2;
 	o.cores = 8; /* cores, but not for this job */
 	o.mix[JOB_RUNQ] = 0.4;
 	expect_root(&o, NULL, "cpu_oversubscribed");
+}
+
+/* A few batches of many times the usual, and most of the waiting for them. */
+static void test_slow_item(void **state)
+{
+	struct job_opts o = job_defaults();
+
+	(void)state;
+	o.cores = 8;
+	o.batch_ns = 30 * ST_MS;
+	o.run_s_x10 = 60;
+	o.heavy_every = 6; /* of worker 0: a twelfth of all */
+	o.heavy = 12;
+	expect_root(&o, NULL, "slow_item");
+	o.heavy = 3.5; /* times the usual: below four */
+	expect_root(&o, NULL, "too_few_workers");
+	o.heavy = 12;
+	o.workers = 1; /* a sixth of all, and a quarter: that is how this data is */
+	expect_root(&o, NULL, "slow_item");
+	o.heavy_every = 4;
+	expect_root(&o, NULL, "too_few_workers");
+	o.workers = 2;
+	o.heavy_every = 12; /* as slow, and hardly anything else */
+	o.heavy = 5;
+	o.kernel_ns = 100 * ST_US; /* ... is waited for: all are */
+	expect_root(&o, NULL, "too_few_workers");
 }
 
 /* The device has all it needs but for `host_ns` behind each sync. */
@@ -366,6 +392,10 @@ static void test_hung_worker(void **state)
 	case_close(&c);
 }
 
+#define CLIENT 9000 /* not of the job's tree */
+#define NR_SENDTO 44
+
+/* Each wait of the trainer's is for a client of this host that speaks first. */
 static void serve(struct job *j)
 {
 	size_t i;
@@ -375,7 +405,10 @@ static void serve(struct job *j)
 
 		if (r->hdr.kind == PT_REC_OFF && r->obj_kind == PT_OBJ_SOCK) {
 			r->syscall = NR_EPOLL_WAIT;
-			r->obj_kind = PT_OBJ_OTHER;
+			r->waker_tgid = r->waker_tid = CLIENT;
+			r->waker_syscall = NR_SENDTO;
+			r->waker_obj_kind = PT_OBJ_SOCK;
+			r->waker_object = r->object + 1;
 		}
 	}
 }
@@ -387,6 +420,7 @@ static void test_no_demand(void **state)
 
 	(void)state;
 	o.workers = 0;
+	o.no_reads = true;
 	o.mix[JOB_NET] = 0.9;
 	open_edited(&c, &o, serve, 0);
 	assert_string_equal(case_root(c.r), "no_demand");
@@ -670,6 +704,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_causes),
 		cmocka_unit_test(test_too_few_workers),
+		cmocka_unit_test(test_slow_item),
 		cmocka_unit_test(test_idle_causes),
 		cmocka_unit_test(test_launch_bound),
 		cmocka_unit_test(test_hung_worker),

@@ -11,6 +11,7 @@
 #include "analysis/piece.h"
 #include "analysis/places.h"
 #include "analysis/verdicts/thresholds.h"
+#include "analysis/waits/look.h"
 #include "analysis/whatif_ask.h"
 
 static const char *const loss_names[PT_LOSS_NR] = {
@@ -71,15 +72,19 @@ static int run_trainer(struct pt_an *an, struct pt_trainer *t)
 	int err = pt_shape_steps(an, t);
 
 	if (!err)
-		err = pt_charge_waits(an, t);
+		err = pt_charge_waits(an, t, &t->look->actor, t->look->paths);
 	if (!err)
 		err = pt_model_gpu(an, t);
 	if (!err)
 		err = pt_measure_workers(an, t);
 	if (!err)
+		err = pt_sum_asked(an, t);
+	if (!err)
 		err = pt_sum_breakdown(an, t);
 	if (!err)
 		err = pt_split_idle(an, t);
+	if (!err)
+		err = pt_sum_host(an, t);
 	if (!err)
 		pt_find_epochs(an, t);
 	return err;
@@ -102,15 +107,10 @@ void pt_choose_top(struct pt_an *an)
 int pt_find_all_steps(struct pt_an *an)
 {
 	size_t i;
-	int err = pt_find_roles(an);
+	int err = pt_find_trainers(an);
 
-	for (i = 0; i < an->trainers.n && !err; i++) {
-		err = pt_find_writing(an, &an->trainers.v[i]);
-		if (!err)
-			err = pt_find_steps(an, &an->trainers.v[i]);
-		if (!err)
-			err = pt_name_deliverers(an, &an->trainers.v[i]);
-	}
+	for (i = 0; i < an->trainers.n && !err; i++)
+		err = pt_look_at(an, &an->trainers.v[i]);
 	return err ? err : pt_narrow_to_steps(an);
 }
 
@@ -195,11 +195,10 @@ int pt_report_all(struct pt_an *an)
 int pt_analyze(const struct pt_model *m, const struct pt_analysis_opts *o,
 	       struct pt_report *r)
 {
-	struct pt_shared_locks locks = { 0 };
 	struct pt_meets meets = { 0 };
 	struct pt_places places = { 0 };
 	struct pt_an an = { .m = m, .o = o, .r = r, .a = r->arena,
-			    .locks = &locks, .meets = &meets, .places = &places,
+			    .meets = &meets, .places = &places,
 			    .t0 = pt_exact_begin(m), .t1 = m->end,
 			    .th = pt_thresholds_of(o) };
 	int err = pt_set_window(&an);
@@ -251,10 +250,9 @@ int pt_analyze_part(struct pt_model *m, const struct pt_analysis_opts *o,
 		    uint64_t t0, uint64_t t1, struct pt_r_window *out)
 {
 	struct pt_report *r = pt_report_new();
-	struct pt_shared_locks locks = { 0 };
 	struct pt_meets meets = { 0 };
 	struct pt_places places = { 0 };
-	struct pt_an an = { .m = m, .o = o, .r = r, .locks = &locks, .meets = &meets,
+	struct pt_an an = { .m = m, .o = o, .r = r, .meets = &meets,
 			    .places = &places,
 			    .th = pt_thresholds_of(o), .part = true,
 			    .t0 = t0, .t1 = t1 };
@@ -291,9 +289,8 @@ void pt_analyze_live(struct pt_model *m, const struct pt_analysis_opts *o,
 		     struct pt_provisional *out)
 {
 	struct pt_report *r = pt_report_new();
-	struct pt_shared_locks locks = { 0 };
 	struct pt_meets meets = { 0 };
-	struct pt_an an = { .m = m, .o = o, .r = r, .locks = &locks, .meets = &meets,
+	struct pt_an an = { .m = m, .o = o, .r = r, .meets = &meets,
 			    .th = pt_thresholds_of(o) };
 	size_t i;
 

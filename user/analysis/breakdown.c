@@ -5,20 +5,6 @@
 
 #include "analysis/internal.h"
 
-/* Time of [b,e) that lies inside data waits. */
-static uint64_t in_waits(const struct pt_trainer *t, size_t *hint, uint64_t b,
-			 uint64_t e)
-{
-	uint64_t sum = 0;
-	size_t i;
-
-	while (*hint < t->steps.n && t->steps.v[*hint].wait_end <= b)
-		(*hint)++;
-	for (i = *hint; i < t->steps.n && t->steps.v[i].wait_begin < e; i++)
-		sum += pt_step_wait_in(&t->steps.v[i], b, e);
-	return sum;
-}
-
 static void add_to_step(struct pt_trainer *t, size_t *hint,
 			const struct pt_gpu_call *c, uint64_t ns)
 {
@@ -35,14 +21,55 @@ static void add_to_step(struct pt_trainer *t, size_t *hint,
 /* A shorter collective has only put its kernel into the queue. */
 #define COLLECTIVE_NS 30000ull
 
+static bool drains(const struct pt_gpu_call *c)
+{
+	return c->cls == PT_API_SYNC_DEVICE || c->cls == PT_API_SYNC_STREAM ||
+	       (pt_call_is_copy(c) && c->v[2] == PT_COPY_D2H);
+}
+
+/* Fewer copies of an empty device tell no price. */
+#define PRICE_MIN 3
+
+/*
+ * What a copy from pageable memory takes by itself, ns a byte: the median of those
+ * that found the device empty. Of the others the rest of their time is waiting for
+ * what was before them. 0: not known.
+ */
+static int price_of_copies(const struct pt_an *an, const struct pt_trainer *t,
+			   double *out)
+{
+	const struct pt_proc *p = t->proc;
+	pt_doubles v = { 0 };
+	bool empty = false;
+	size_t i;
+	int err = 0;
+
+	for (i = pt_gpu_after(p, an->t0); i < p->gpu.n && !err; i++) {
+		const struct pt_gpu_call *c = &p->gpu.v[i];
+
+		if (c->begin >= an->t1)
+			break;
+		if (c->cls == PT_API_LAUNCH || c->cls == PT_API_GRAPH_LAUNCH)
+			empty = false;
+		if (empty && pt_call_is_copy(c) && c->v[2] == PT_COPY_H2D &&
+		    c->tid == t->main->tid && c->end > c->begin && c->v[1])
+			err = pt_vec_push(&v, (double)(c->end - c->begin) /
+						      (double)c->v[1]);
+		empty |= drains(c);
+	}
+	*out = v.n >= PRICE_MIN ? pt_median(v.v, v.n) : 0;
+	pt_vec_free(&v);
+	return err;
+}
+
 /* The host blocked in calls of the main thread: for the device (gpu_wait),
  * for a copy while the device had nothing to compute (transfer), or for the
  * other ranks (collective). */
-static void host_blocked(struct pt_an *an, struct pt_trainer *t)
+static void host_blocked(struct pt_an *an, struct pt_trainer *t, double price)
 {
 	const struct pt_proc *p = t->proc;
 	size_t i, hint = 0, step = 0;
-	uint64_t last = an->t0;
+	uint64_t last = an->t0, copied;
 	bool empty = false; /* drained since the last launch */
 
 	for (i = pt_gpu_after(p, an->t0); i < p->gpu.n; i++) {
@@ -60,9 +87,13 @@ static void host_blocked(struct pt_an *an, struct pt_trainer *t)
 		if (e <= b)
 			continue;
 		last = e;
-		ns = e - b - in_waits(t, &hint, b, e);
+		ns = e - b - pt_waits_in(t, &hint, b, e);
 		if (pt_call_is_sync(c) || (pt_call_is_copy(c) && !empty)) {
-			t->gpu_wait_ns += ns;
+			copied = pt_call_is_copy(c) && c->v[2] == PT_COPY_H2D ?
+				(uint64_t)(price * (double)c->v[1]) : 0;
+			copied = pt_min64(ns, copied);
+			t->transfer_ns += copied;
+			t->gpu_wait_ns += ns - copied;
 			add_to_step(t, &step, c, ns);
 		} else if (pt_call_is_copy(c)) {
 			t->transfer_ns += ns;
@@ -71,25 +102,26 @@ static void host_blocked(struct pt_an *an, struct pt_trainer *t)
 			t->collective_ns += ns;
 			add_to_step(t, &step, c, ns);
 		}
-		if (c->cls == PT_API_SYNC_DEVICE || c->cls == PT_API_SYNC_STREAM ||
-		    (pt_call_is_copy(c) && c->v[2] == PT_COPY_D2H))
-			empty = true;
+		empty |= drains(c);
 	}
 }
 
 int pt_sum_breakdown(struct pt_an *an, struct pt_trainer *t)
 {
+	double price;
 	size_t i;
+	int err = price_of_copies(an, t, &price);
 
-	for (i = 0; i < t->steps.n; i++) {
-		const struct pt_step *s = &t->steps.v[i];
+	for (i = 0; i < t->waits.n; i++) {
+		const struct pt_fetch *w = &t->waits.v[i];
 
-		t->data_wait_ns += pt_step_wait(s);
-		t->blocked_ns += s->blocked_ns;
-		t->own_read_ns += s->own_read_ns;
-		t->own_cpu_ns += s->own_cpu_ns;
-		t->handover_ns += s->handover_ns;
+		t->data_wait_ns += w->end - w->begin;
+		t->blocked_ns += w->blocked_ns;
+		t->own_read_ns += w->own_read_ns;
+		t->own_cpu_ns += w->own_cpu_ns;
+		t->handover_ns += w->handover_ns;
 	}
-	host_blocked(an, t);
-	return 0;
+	if (!err)
+		host_blocked(an, t, price);
+	return err;
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/gpu_int.h"
 #include "analysis/health.h"
 #include "analysis/internal.h"
 #include "analysis/verdicts/thresholds.h"
@@ -216,6 +217,25 @@ static void narrow(const struct sums *s, struct pt_r_gpu *g)
 	g->busy_likely[1] = hi;
 	g->idle_likely[0] = 1 - hi;
 	g->idle_likely[1] = 1 - lo;
+}
+
+double pt_idle_most(const struct pt_an *an)
+{
+	double sum = 0;
+	size_t i, n = 0;
+
+	for (i = 0; i < an->m->devices.n; i++) {
+		const struct pt_rec_device *d = &an->m->devices.v[i];
+
+		if (!in_window(an, d) || !d->traced || d->util == PT_DEVICE_UNKNOWN)
+			continue;
+		if (d->procs != d->traced)
+			return NAN;
+		sum += d->util / 100.0;
+		n++;
+	}
+	return n < 2 ? NAN :
+		       fmin(1, 1 - sum / (double)n + UTIL_OFF + 0.5 / (double)n);
 }
 
 /* Free memory by the last sample before `ts`; PT_NULL: unknown. */

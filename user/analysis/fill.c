@@ -48,7 +48,7 @@ static int fill_steps(struct pt_an *an, struct pt_trainer *t)
 		o->begin_ns = (int64_t)s->begin;
 		o->end_ns = (int64_t)s->end;
 		o->period_ms = (double)(s->end - s->begin) / NS_PER_MS;
-		o->data_wait_ms = (double)pt_step_wait(s) / NS_PER_MS;
+		o->data_wait_ms = (double)s->wait_ns / NS_PER_MS;
 		o->gpu_wait_ms = (double)s->gpu_wait_ns / NS_PER_MS;
 		o->cause = s->cause;
 		o->worker = s->worker >= 0 ?
@@ -96,6 +96,7 @@ static void fill_breakdown(struct pt_r_breakdown *b, const struct pt_trainer *t,
 	uint64_t used = t->data_wait_ns + t->gpu_wait_ns + t->transfer_ns +
 			t->collective_ns;
 	uint64_t sync, launch, writing, rest = wall > used ? wall - used : 0;
+	size_t i;
 
 	writing = pt_min64(t->checkpoint_ns, rest);
 	rest -= writing;
@@ -112,6 +113,8 @@ static void fill_breakdown(struct pt_r_breakdown *b, const struct pt_trainer *t,
 	part(&b->collective, t->collective_ns, wall);
 	part(&b->checkpoint, writing, wall);
 	part(&b->other, rest, wall);
+	for (i = 0; i < PT_HOST_NR; i++)
+		part(&b->host[i], t->host_ns[i], wall);
 }
 
 static int by_ns(const void *a, const void *b)
@@ -155,6 +158,23 @@ static int by_seconds(const void *a, const void *b)
 	return (x < y) - (x > y);
 }
 
+/* On what most of the waiting rests, and what starting the loader took of it. */
+static void fill_evidence(const struct pt_trainer *t, struct pt_r_data_wait *d)
+{
+	uint64_t supplied = 0, all = 0, restart = 0;
+	size_t i;
+
+	for (i = 0; i < t->waits.n; i++) {
+		const struct pt_fetch *w = &t->waits.v[i];
+
+		all += w->end - w->begin;
+		supplied += w->supplied ? w->end - w->begin : 0;
+		restart += w->restart_ns;
+	}
+	d->restart = sec(restart);
+	d->evidence = !all ? NULL : supplied * 2 >= all ? "supplied" : "read";
+}
+
 static int fill_data_wait(struct pt_an *an, struct pt_trainer *t,
 			  struct pt_r_data_wait *d)
 {
@@ -168,6 +188,7 @@ static int fill_data_wait(struct pt_an *an, struct pt_trainer *t,
 	d->own_cpu = sec(t->own_cpu_ns);
 	d->handover = sec(t->handover_ns);
 	d->lead = NAN;
+	fill_evidence(t, d);
 	pt_join_charges(&t->charges);
 	if (t->charges.n)
 		qsort(t->charges.v, t->charges.n, sizeof(*t->charges.v), by_ns);
@@ -220,11 +241,9 @@ static void fill_loader(struct pt_an *an, struct pt_trainer *t)
 		return;
 	l->kind.value = t->handoffs	   ? "processes" :
 			t->thread_loader ? "threads" : "in_trainer";
-	if (t->pool.n && t->pool.v[0].batches == PT_NULL)
-		pt_report_limit(an->r, "workers.batches", "The loader is threads of the trainer: a batch that nobody waits for leaves no trace, so their batches are not counted.");
 	l->workers.value = n;
 	if (t->handoffs) {
-		l->pinned.value = t->pin ? "pin_thread" : NULL;
+		l->pinned.value = t->relays.n ? "pin_thread" : NULL;
 		l->sharing.value = t->fd_sharing ? "file_descriptor" : NULL;
 	}
 	if (t->respawned)

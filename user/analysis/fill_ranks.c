@@ -52,7 +52,7 @@ static int parts_of(const struct pt_an *an, const struct pt_trainer *t,
 
 		if (s->partial)
 			continue;
-		data[k] = (double)pt_step_wait(s) / NS_PER_MS;
+		data[k] = (double)s->wait_ns / NS_PER_MS;
 		gpu[k] = (double)s->gpu_wait_ns / NS_PER_MS;
 		coll[k] = (double)s->collective_ns / NS_PER_MS;
 		if (measured && s->begin >= in.begin && s->end <= in.end)

@@ -247,6 +247,9 @@ static int make_devs(struct pt_gqueue *q, struct pt_glikely *likely)
 		d->has_node = true;
 		err = add_node(d, &q->node[n], &likely[n], first);
 	}
+	/* of several the launches do not say which one was full */
+	if (!err && t->devs.n == 1)
+		err = pt_full_queue(t, &t->devs.v[0].busy_hard);
 	for (i = 0; i < t->devs.n && !err; i++)
 		err = finish(q->an, &t->devs.v[i],
 			     t->devs.n > 1 && q->devices.threads.n > 1);
@@ -274,6 +277,20 @@ static void starve(struct pt_trainer *t, struct pt_dev *d,
 	t->starved_lo_ns += lo;
 	t->starved_likely_ns += likely;
 	t->starved_hi_ns += hi;
+}
+
+/* Never found empty: the driver may know better what is possible. */
+static void limit_idle(const struct pt_an *an, struct pt_trainer *t)
+{
+	double most = pt_idle_most(an);
+	uint64_t ns;
+
+	if (!isfinite(most))
+		return;
+	ns = (uint64_t)(most * (double)(an->t1 - an->t0));
+	t->idle_likely_ns = pt_min64(t->idle_likely_ns, ns);
+	t->starved_hi_ns = pt_min64(t->starved_hi_ns, ns);
+	t->starved_likely_ns = pt_min64(t->starved_likely_ns, ns);
 }
 
 /* The trainer's figures are the mean over its devices: with one that works and
@@ -305,6 +322,8 @@ static int sum_up(struct pt_an *an, struct pt_trainer *t)
 	t->starved_lo_ns /= n;
 	t->starved_likely_ns /= n;
 	t->starved_hi_ns /= n;
+	if (!t->gpu_known)
+		limit_idle(an, t);
 	t->counts = all;
 	t->never_drained = !t->gpu_known;
 	pt_vec_free(&waits);

@@ -34,25 +34,20 @@ struct idle {
 static int take_waits(struct idle *x)
 {
 	const struct pt_trainer *t = x->t;
-	struct pt_span w[2];
 	pt_spans all = { 0 };
-	size_t i;
-	int n, k, err = 0;
+	size_t i, at, j;
+	int err = 0;
 
-	for (i = 0; i < t->steps.n && !err; i++) {
-		const struct pt_step *s = &t->steps.v[i];
+	for (i = 0; i < t->waits.n && !err; i++) {
+		const struct pt_fetch *w = &t->waits.v[i];
+		struct pt_span one = { w->begin, w->end };
 
-		n = pt_step_spans(s, w);
-		for (k = 0; k < n && !err; k++) {
-			size_t at = pt_spans_after(&x->rest, w[k].begin), j;
-
-			for (j = at; j < x->rest.n &&
-				     x->rest.v[j].begin < w[k].end; j++)
-				;
-			x->wait_ns[s->cause] +=
-				pt_spans_overlap(x->rest.v + at, j - at, &w[k], 1);
-			err = pt_vec_push(&all, w[k]);
-		}
+		at = pt_spans_after(&x->rest, one.begin);
+		for (j = at; j < x->rest.n && x->rest.v[j].begin < one.end; j++)
+			;
+		x->wait_ns[w->cause] += pt_spans_overlap(x->rest.v + at, j - at,
+							 &one, 1);
+		err = pt_vec_push(&all, one);
 	}
 	pt_spans_tidy(&all, x->an->t0, x->an->t1);
 	if (!err)

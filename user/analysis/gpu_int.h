@@ -133,7 +133,10 @@ struct pt_gstream {
 	uint64_t handle;
 	uint16_t dev;
 	uint64_t last_submit;
+	uint64_t work_submit; /* ... but for small copies back behind it; 0 none */
+	uint64_t copies_ns;   /* what these take at most by themselves */
 	uint64_t done;	/* when it was found empty; pending: before that */
+	bool kernels; /* had some: who waits for it learns when they end */
 	bool pending;
 	bool foreign; /* waits for what is not of this device, or not seen */
 	bool peer;    /* has work that another device takes part in, perhaps */
@@ -224,5 +227,12 @@ int pt_fill_idle_causes(const struct pt_an *an, const struct pt_trainer *t,
  * left to whoever has the driver's samples. 0 or -ENOMEM. */
 int pt_fill_alloc_failures(const struct pt_an *an, const struct pt_trainer *t,
 			   struct pt_r_gpu *g);
+
+/* devices.c: the share of the time that the job's devices were idle at most, by the
+ * driver's samples; NAN: there are too few, or others use them, too. */
+double pt_idle_most(const struct pt_an *an);
+/* gpu_full.c: adds to `busy` the time in which the device certainly had work because
+ * its queue was full. 0 or -ENOMEM. */
+int pt_full_queue(struct pt_trainer *t, pt_spans *busy);
 
 #endif

@@ -97,6 +97,12 @@ static int take_wait(struct pt_gqueue *q, const struct pt_gpu_call *c,
 	return emit(q, &op);
 }
 
+/* Does waiting for the stream tell when kernels are done? */
+static bool tells(const struct pt_gqueue *q, uint32_t stream)
+{
+	return stream >= q->streams.n || q->streams.v[stream].kernels;
+}
+
 static int take_sync(struct pt_gqueue *q, const struct pt_gpu_call *c,
 		     uint16_t n)
 {
@@ -121,10 +127,10 @@ static int take_sync(struct pt_gqueue *q, const struct pt_gpu_call *c,
 	} else if (c->cls == PT_API_SYNC_STREAM) {
 		op.stream = pt_gq_stream(q, c->stream, n);
 	}
-	q->node[n].known = true;
+	q->node[n].known |= tells(q, op.stream);
 	end = pt_wait_end(q->an, q->t->proc, c, true, &likely);
 	if (end) {
-		from = pt_gq_busy_since(q, n, op.stream, c->begin);
+		from = pt_gq_busy_since(q, n, op.stream, c->begin, end);
 		if (e && from != UINT64_MAX)
 			from = pt_max64(from, c->begin);
 		op.done = likely;
@@ -161,7 +167,7 @@ static int take_copy(struct pt_gqueue *q, const struct pt_gpu_call *c,
 	bool returned = !c->ret && !c->open;
 	bool waits = returned && c->cls == PT_API_COPY_SYNC &&
 		     c->v[2] == PT_COPY_D2H;
-	uint64_t end = 0, held = 0, likely = c->end;
+	uint64_t end = 0, held = 0, likely = c->end, from;
 	int err;
 
 	if (returned) {
@@ -181,12 +187,14 @@ static int take_copy(struct pt_gqueue *q, const struct pt_gpu_call *c,
 	op.told = c->end;
 	op.blocked = held != 0;
 	if (waits)
-		q->node[n].known = true;
+		q->node[n].known |= tells(q, op.stream);
 	/* A host that sleeps in a copy waits for it, for what is before it, or
 	 * for room in the queue: of one device, or of any. */
 	if (end && (waits || q->devices.roots == 1) &&
-	    pt_gq_busy_since(q, n, op.stream, c->begin) != UINT64_MAX)
-		err = pt_gq_note_busy(q, n, c->begin, end);
+	    pt_gq_busy_since(q, n, op.stream, c->begin, 0) != UINT64_MAX) {
+		from = pt_gq_busy_since(q, n, PT_GOP_ALL, c->begin, end);
+		err = pt_gq_note_busy(q, n, waits ? from : c->begin, end);
+	}
 	if (!err && (waits || (held && !q->at_once[c->v[2] & 7])))
 		err = emit(q, &op);
 	if (waits) {

@@ -45,6 +45,29 @@ static bool touches_all(const struct pt_gqueue *q, const struct pt_gpu_call *c,
 		c->v[2] != PT_COPY_H2D && c->v[2] != PT_COPY_D2H);
 }
 
+/* A small copy back takes no longer by itself, however slow its memory is: a wait
+ * that lasts longer is for what was before it. */
+#define COPY_MAX (1 << 20)
+#define COPY_NS(bytes) (500000 + 4 * (bytes))
+
+static void note_submit(struct pt_gstream *s, const struct pt_gpu_call *c)
+{
+	s->last_submit = c->begin;
+	if (pt_call_is_copy(c) && c->v[2] == PT_COPY_D2H && c->v[1] <= COPY_MAX) {
+		s->copies_ns += COPY_NS(c->v[1]);
+		return;
+	}
+	s->work_submit = c->begin;
+	s->copies_ns = 0;
+}
+
+static void forget_submits(struct pt_gstream *s, uint64_t at)
+{
+	s->pending = s->foreign = s->peer = false;
+	s->work_submit = s->copies_ns = 0;
+	s->done = at;
+}
+
 int pt_gq_submit(struct pt_gqueue *q, const struct pt_gpu_call *c, uint16_t n,
 		  uint32_t at)
 {
@@ -58,8 +81,9 @@ int pt_gq_submit(struct pt_gqueue *q, const struct pt_gpu_call *c, uint16_t n,
 	if (at < q->streams.n) {
 		struct pt_gstream *s = &q->streams.v[at];
 
+		s->kernels |= c->cls == PT_API_LAUNCH || c->cls == PT_API_GRAPH_LAUNCH;
 		s->pending = true;
-		s->last_submit = c->begin;
+		note_submit(s, c);
 		s->peer |= all;
 		s->cleared = 0;
 	}
@@ -96,8 +120,7 @@ static void clear_unsure(struct pt_gqueue *q, uint16_t n, bool all,
 			continue;
 		s->cleared |= 1ull << n;
 		if ((s->cleared & used) == used) {
-			s->pending = s->foreign = s->peer = false;
-			s->done = at;
+			forget_submits(s, at);
 		}
 	}
 }
@@ -113,8 +136,7 @@ void pt_gq_complete(struct pt_gqueue *q, uint16_t n, uint32_t stream,
 
 		if ((all ? s->dev == n : i == stream) && s->pending &&
 		    s->last_submit <= before) {
-			s->pending = s->foreign = s->peer = false;
-			s->done = at;
+			forget_submits(s, at);
 		}
 	}
 	if (all || stream < q->streams.n)
@@ -160,9 +182,9 @@ static bool foreign_on(const struct pt_gqueue *q, uint16_t n)
 }
 
 uint64_t pt_gq_busy_since(const struct pt_gqueue *q, uint16_t n,
-			   uint32_t stream, uint64_t begin)
+			  uint32_t stream, uint64_t begin, uint64_t end)
 {
-	uint64_t from = 0;
+	uint64_t from = 0, at;
 	bool any = false;
 	size_t i;
 
@@ -175,10 +197,11 @@ uint64_t pt_gq_busy_since(const struct pt_gqueue *q, uint16_t n,
 		    (stream != PT_GOP_ALL && i != stream))
 			continue;
 		any = true;
+		at = s->work_submit && end > s->last_submit + s->copies_ns ?
+			     s->work_submit : s->last_submit;
 		/* what comes from another thread meanwhile, it need not wait
 		 * for */
-		from = pt_max64(from, s->last_submit <= begin ? s->last_submit :
-								begin);
+		from = pt_max64(from, pt_min64(at, begin));
 	}
 	return any ? from ? from : begin : UINT64_MAX;
 }

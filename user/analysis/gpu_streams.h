@@ -27,7 +27,7 @@ void pt_gq_find_drained(struct pt_gqueue *q, uint64_t at);
 /* Since when the device must have been at work, if a wait of `stream` that
  * began at `begin` found it so; UINT64_MAX: it need not have been. */
 uint64_t pt_gq_busy_since(const struct pt_gqueue *q, uint16_t n,
-			  uint32_t stream, uint64_t begin);
+			  uint32_t stream, uint64_t begin, uint64_t end);
 /* ... and so it was certainly busy from then until shortly before `end`. */
 int pt_gq_note_busy(struct pt_gqueue *q, uint16_t n, uint64_t from,
 		    uint64_t end);

@@ -98,10 +98,6 @@ struct pt_crowd { /* what the workers want of the cores, and may have */
 };
 void pt_measure_crowd(const struct pt_trainer *t, struct pt_crowd *out);
 
-/* Share of the data wait that the trainer sits in accept, epoll and the like,
- * itself or its own front-end threads: it waits to be asked. */
-double pt_demand_share(struct pt_an *an, const struct pt_trainer *t);
-
 struct pt_visit { /* of one thread to one file, in which it waited for storage */
 	uint64_t begin, end, ns; /* ns: in calls, or blocked; CLOCK_MONOTONIC */
 	uint64_t inode;
@@ -137,6 +133,18 @@ int pt_slowest_item(struct pt_an *an, struct pt_trainer *t,
  */
 int pt_compare_files(const struct pt_an *an, const struct pt_trainer *t,
 		     pt_visits *v, struct pt_item *out);
+
+struct pt_tail { /* of the batches by how long they took to make */
+	size_t n, all;	 /* slow ones; all that were seen */
+	double ms, usual_ms; /* medians of the slow ones, of all */
+	double share;	 /* of the data wait, for slow ones */
+	enum pt_cause cause; /* of most of that */
+	/* the wait among them that was longest for one file or peer */
+	uint64_t inode;
+	uint32_t dev, peer; /* 1 + its index; 0 none */
+};
+/* waits/tail.c. 0 or -ENOMEM. */
+int pt_measure_tail(const struct pt_trainer *t, struct pt_tail *out);
 
 struct pt_steady {
 	size_t n; /* whole steps, first batches left out */

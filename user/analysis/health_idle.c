@@ -132,16 +132,12 @@ int pt_find_writing(const struct pt_an *an, struct pt_trainer *t)
 int pt_wait_spans(const struct pt_an *an, const struct pt_trainer *t,
 		  pt_spans *out)
 {
-	struct pt_span w[2];
 	size_t i;
-	int err = 0, n, k;
+	int err = 0;
 
-	for (i = 0; i < t->steps.n && !err; i++) {
-		n = pt_step_spans(&t->steps.v[i], w);
-		for (k = 0; k < n && !err; k++)
-			err = add_span(out, pt_max64(w[k].begin, an->t0),
-				       pt_min64(w[k].end, an->t1));
-	}
+	for (i = 0; i < t->waits.n && !err; i++)
+		err = add_span(out, pt_max64(t->waits.v[i].begin, an->t0),
+			       pt_min64(t->waits.v[i].end, an->t1));
 	return err;
 }
 

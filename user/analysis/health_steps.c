@@ -9,47 +9,9 @@
 #include "analysis/piece.h"
 #include "analysis/verdicts/thresholds.h"
 
-/* A loader that starts hands every worker work at once. */
-#define BURST_NS (5 * NS_PER_MS)
 #define MAX_OUTLIERS 20
 
 /* ---- epochs ----------------------------------------------------------------- */
-
-static bool born_within(const struct pt_trainer *t, uint64_t b, uint64_t e)
-{
-	size_t i;
-
-	for (i = 0; i < t->workers.n; i++)
-		if (t->workers.v[i].proc->born > b &&
-		    t->workers.v[i].proc->born <= e)
-			return true;
-	return false;
-}
-
-/* Did marks of every sender come in one burst within (b,e]? */
-static bool burst_within(const struct pt_trainer *t, size_t *from, uint64_t b,
-			 uint64_t e, size_t *marks)
-{
-	uint64_t senders = 0, first = 0;
-	size_t n = 0;
-
-	while (*from < t->marks.n && t->marks.v[*from].ts <= b)
-		(*from)++;
-	*marks = 0;
-	for (; *from < t->marks.n && t->marks.v[*from].ts <= e; (*from)++) {
-		const struct pt_mark *m = &t->marks.v[*from];
-
-		(*marks)++;
-		if (!first)
-			first = m->ts;
-		if (m->ts - first > BURST_NS)
-			continue;
-		senders |= 1ull << (m->source & 63);
-	}
-	for (; senders; senders &= senders - 1)
-		n++;
-	return n >= 2 && n >= t->concurrent;
-}
 
 /* A change of the GPU's work counts when it lasts for so many steps. Gradient
  * accumulation changes it for one; a loop that alternates, for a few. */
@@ -98,7 +60,7 @@ static void find_regimes(const struct pt_an *an, struct pt_trainer *t)
 
 void pt_find_epochs(const struct pt_an *an, struct pt_trainer *t)
 {
-	size_t i, from = 0, bare = 0, marks;
+	size_t i, bare = 0;
 
 	if (!t->handoffs) {
 		find_regimes(an, t);
@@ -106,14 +68,11 @@ void pt_find_epochs(const struct pt_an *an, struct pt_trainer *t)
 	}
 	for (i = 0; i < t->steps.n; i++) {
 		struct pt_step *s = &t->steps.v[i];
-		uint64_t b = i ? s[-1].wait_end : an->t0;
-		bool burst = burst_within(t, &from, b, s->wait_end, &marks);
 
 		/* Towards its end an epoch has nothing left to hand out. */
-		s->first = born_within(t, b, s->wait_end) ||
-			   (burst && bare >= t->concurrent) ||
+		s->first = s->started || (s->burst && bare >= t->concurrent) ||
 			   (!i && !s->partial && t->proc->born > an->t0);
-		bare = marks ? 0 : bare + 1;
+		bare = s->asks ? 0 : bare + 1;
 	}
 }
 
@@ -194,7 +153,7 @@ struct usual { /* medians, ms; first batches left out */
 
 static double wait_ms(const struct pt_step *s)
 {
-	return (double)pt_step_wait(s) / NS_PER_MS;
+	return (double)s->wait_ns / NS_PER_MS;
 }
 
 static double gpu_ms(const struct pt_step *s)

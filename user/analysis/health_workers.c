@@ -9,7 +9,7 @@
 #include "model/syscalls.h"
 
 struct tally {
-	const struct pt_an *an;
+	const struct pt_trainer *t;
 	const struct pt_worker *w;
 	uint64_t cpu, queued, idle;
 };
@@ -23,7 +23,7 @@ static int tally_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv
 		k->cpu += e - b;
 	else if (queued)
 		k->queued += e - b;
-	else if (pt_piece_cause(k->an, k->w, iv) == PT_CAUSE_WORKER_IDLE)
+	else if (pt_rests(k->t, k->w, iv))
 		k->idle += e - b;
 	return 0;
 }
@@ -33,7 +33,7 @@ static bool is_worker_main(const struct pt_trainer *t,
 {
 	int i;
 
-	return pt_is_worker(t, th->tgid, &i) && t->workers.v[i].main == th;
+	return pt_worker_index(t, th, &i) && t->workers.v[i].main == th;
 }
 
 /* By all threads but the workers' own, ns. */
@@ -107,7 +107,7 @@ void pt_measure_pool(struct pt_an *an, struct pt_trainer *t,
 
 	for (i = 0; i < t->workers.n; i++) {
 		const struct pt_worker *w = &t->workers.v[i];
-		struct tally k = { an, w, 0, 0, 0 };
+		struct tally k = { t, w, 0, 0, 0 };
 		uint64_t b = pt_max64(an->t0, w->main->first);
 		uint64_t e = pt_min64(an->t1, pt_thread_end(an, w->main));
 
@@ -177,6 +177,15 @@ static enum pt_hang hang_of(const struct pt_an *an, const struct pt_iv *iv,
 	case PT_WAIT_POLL:
 	case PT_WAIT_SLEEP:
 	case PT_WAIT_OTHER:
+	case PT_WAIT_FLOCK:
+	case PT_WAIT_CHILD:
+	case PT_WAIT_MSGQ:
+	case PT_WAIT_SEM:
+	case PT_WAIT_EVENT:
+	case PT_WAIT_INODE_LOCK:
+	case PT_WAIT_RECLAIM:
+	case PT_WAIT_URING:
+	case PT_WAIT_SIGNAL:
 		/* a helper process of some library may rest like this */
 		return known ? PT_HANG_WAITING : PT_HANG_NONE;
 	default:
@@ -188,7 +197,7 @@ static enum pt_hang hang_of(const struct pt_an *an, const struct pt_iv *iv,
 static bool spins(const struct pt_an *an, const struct pt_trainer *t,
 		  const struct pt_worker *w, double *s)
 {
-	struct tally k = { an, w, 0, 0, 0 };
+	struct tally k = { t, w, 0, 0, 0 };
 	uint64_t since = pt_max64(an->t0, w->main->first);
 	double peers = 0;
 	size_t i;
@@ -243,7 +252,7 @@ static void unknown_children(const struct pt_an *an, const struct pt_trainer *t,
 
 		if (p->ppid != parent || p->died || !th ||
 		    pt_model_proc(an->m, p->tgid) != p ||
-		    (t && pt_is_worker(t, p->tgid, NULL)))
+		    (t && pt_worker_index(t, th, NULL)))
 			continue;
 		iv = last_wait(an, th, &s);
 		if (iv)
@@ -263,7 +272,7 @@ void pt_find_hung(const struct pt_an *an, struct pt_trainer *t,
 		const struct pt_iv *iv = last_wait(an, w->main, &s);
 
 		w->hung = false;
-		if (iv && pt_piece_cause(an, w, iv) != PT_CAUSE_WORKER_IDLE &&
+		if (iv && !pt_rests(t, w, iv) &&
 		    iv->wait != PT_WAIT_PIPE_IN) {
 			enum pt_hang how = hang_of(an, iv, s, true);
 
@@ -276,77 +285,4 @@ void pt_find_hung(const struct pt_an *an, struct pt_trainer *t,
 		}
 	}
 	unknown_children(an, t, out);
-}
-
-/* ---- demand ----------------------------------------------------------------- */
-
-struct demand {
-	struct pt_an *an;
-	const struct pt_trainer *t;
-	uint64_t ns;
-	int depth;
-};
-
-/* Waits to be asked: for a connection, or for any of many. A client that
- * fetches data reads from the one that it has asked. */
-static bool is_listening(const struct pt_an *an, const struct pt_iv *iv)
-{
-	if (!pt_is_asked(an, iv)) /* it asks */
-		return false;
-	switch (iv->syscall) {
-	case PT_NR_accept: case PT_NR_accept4:
-	case PT_NR_epoll_wait: case PT_NR_epoll_pwait: case PT_NR_epoll_pwait2:
-		return true;
-	case PT_NR_poll: case PT_NR_ppoll: case PT_NR_select:
-	case PT_NR_pselect6:
-		return iv->obj_kind == PT_OBJ_SOCK;
-	case PT_NR_recvfrom: case PT_NR_recvmsg: case PT_NR_read:
-		/* somebody on this machine who is not of the job */
-		return iv->wait == PT_WAIT_SOCK && iv->valid_wake &&
-		       !pt_model_proc(an->m, iv->waker_tgid);
-	default:
-		return false;
-	}
-}
-
-static int demand_piece(void *ctx, uint64_t b, uint64_t e,
-			const struct pt_iv *iv, bool queued)
-{
-	struct demand *k = ctx;
-	const struct pt_thread *th;
-	int err;
-
-	if (!iv || queued)
-		return 0;
-	if (is_listening(k->an, iv)) {
-		k->ns += e - b;
-		return 0;
-	}
-	if (iv->wait != PT_WAIT_FUTEX || !iv->valid_wake || k->depth ||
-	    iv->waker_tgid != k->t->proc->tgid)
-		return 0;
-	th = pt_model_thread(k->an->m, iv->waker_tid);
-	if (!th || th == k->t->main)
-		return 0;
-	k->depth++;
-	err = pt_walk(th, b, e, demand_piece, k);
-	k->depth--;
-	return err;
-}
-
-double pt_demand_share(struct pt_an *an, const struct pt_trainer *t)
-{
-	struct demand k = { an, t, 0, 0 };
-	uint64_t all = 0;
-	size_t i;
-
-	if (t->handoffs)
-		return 0;
-	for (i = 0; i < t->steps.n; i++) {
-		const struct pt_step *s = &t->steps.v[i];
-
-		all += s->wait_end - s->wait_begin;
-		pt_walk(t->main, s->wait_begin, s->wait_end, demand_piece, &k);
-	}
-	return all ? (double)k.ns / (double)all : 0;
 }

@@ -43,51 +43,87 @@ int pt_add_charge(pt_charges *c, const struct pt_charge *x);
 /* One for each cause, thread, file, peer and call; in that order. */
 void pt_join_charges(pt_charges *c);
 
+enum pt_worker_role {
+	PT_ROLE_LOADER, /* a process that delivers */
+	PT_ROLE_THREAD, /* of the trainer itself */
+	PT_ROLE_HELPER, /* works for one that delivers */
+	PT_ROLE_OUTSIDE, /* not of the job's tree */
+};
+
 struct pt_worker {
 	struct pt_proc *proc;
 	struct pt_thread *main;	  /* makes the batches */
 	struct pt_thread *feeder; /* sends them; main when it does so itself */
-	uint64_t index_pipe;	  /* inode that it takes work from; 0 unknown */
-	uint32_t index_dev;
+	uint8_t role;		  /* enum pt_worker_role */
 	pt_times done;	  /* batch made, handed to the feeder */
 	size_t earlier;	  /* ... of which so many before the window: where the
 			   * first one in it began */
-	uint64_t wakes;	  /* deliveries that woke the receiver */
-	uint64_t delivered; /* data waits that it ended */
-	uint64_t charged_ns; /* blocked waiting charged to it ... */
+	pt_times rests;	  /* keys of what it sleeps on for want of work */
+	uint64_t delivered; /* waits that it ended */
+	uint64_t charged_ns; /* of the ways back from the waits' ends ... */
 	uint64_t making_ns;  /* ... while it made the batch */
 	pt_doubles service_ms; /* busy time per batch */
+	pt_doubles unsorted_ms; /* ... in the order of `done`, from the second on */
 	double median_ms, slowdown;
 	double slow_chance; /* ... is by chance; NAN not looked at */
+	uint32_t slot;	  /* its place among the workers; others had it before */
+	uint32_t respawn; /* ... so many */
 	bool slow;
 	bool hung;
 };
 
-/* A moment at which the consumer had a batch: it refilled a worker's queue.
- * A bounded loader hands out a new index for each batch that it delivers. */
-struct pt_mark {
-	uint64_t ts;
-	uint32_t source; /* index in feeders, or in workers (direct writes) */
+/* What a piece of the host's time between GPU calls is: host work (enum
+ * pt_host_kind), or one of these. */
+enum pt_host_what {
+	PT_HOST_NOTHING = PT_HOST_NR,
+	PT_HOST_SUPPLIED,  /* asleep until a supplier ended it */
+	PT_HOST_READING,   /* asleep for its own reading */
+	PT_HOST_LAUNCHING, /* another thread of the actor calls the device, or the
+			    * call itself sleeps */
+	PT_HOST_HELPED,	   /* threads of its own work while it waits for them */
 };
 
-struct pt_feeder {
-	struct pt_thread *thread;
-	int worker; /* index of the worker whose slot it refills; -1 unknown */
+/* Where the loop does work of its own: between these two calls. */
+#define PT_HOST_PLACES 32
+struct pt_host_place {
+	uint64_t prev, next; /* call sites */
+	uint64_t n;	     /* times, of those longer than launching */
+	uint64_t ns[PT_HOST_NR], idle_ns;
+};
+
+/* A stretch in which data is obtained. */
+struct pt_fetch {
+	uint64_t begin, end;
+	const struct pt_thread *th; /* the consumer's */
+	uint64_t made; /* the batch was made then; UINT64_MAX unknown */
+	uint64_t blocked_ns; /* asleep until a supplier acted */
+	uint64_t handover_ns, own_read_ns, own_cpu_ns;
+	uint64_t restart_ns; /* in which the loader was started */
+	int worker;	/* index: who made it; -1 unknown */
+	/* what most of it was for, where it was a file or a peer; see vote() */
+	uint64_t inode, on_ns;
+	uint32_t dev, peer; /* 1 + its index; 0 none */
+	uint8_t cause;	/* the largest charge */
+	bool supplied;	/* by others; else the consumer reads by itself */
+	bool end_seen;	/* end from an ask, not from the next call */
 };
 
 struct pt_step {
-	uint64_t wait_begin, wait_end; /* the data wait */
-	uint64_t begin, end;	       /* wait_begin to the next wait_begin */
-	uint64_t pause_begin, pause_end; /* inside the wait, between batches of
-					  * two loaders: copying; 0: none */
+	uint64_t begin, end;
+	size_t wait0, n_waits; /* of pt_trainer.waits */
+	uint64_t wait_begin, wait_end; /* of the first one, of the last; with
+					* none both are the begin */
+	uint64_t wait_ns;	       /* all of them */
 	uint64_t collective_ns;	       /* the host blocked in collectives */
 	uint64_t blocked_ns;	       /* asleep for a batch */
 	uint64_t handover_ns, own_read_ns, own_cpu_ns, gpu_wait_ns;
 	int worker;		       /* index; -1 unknown */
 	uint32_t batches; /* obtained in this wait: 1, or micro-batches */
-	uint64_t kind;	  /* the calls around its obtaining */
+	uint64_t kind;	  /* the calls around its begin */
 	uint64_t shape;	  /* of its GPU calls: the set of call sites */
-	int mark_source;	       /* -1 none */
+	uint32_t asks;	  /* items that were asked for at its begin */
+	bool started;	  /* ... a worker was born */
+	bool burst;	  /* ... all workers were asked at once */
 	uint8_t cause;		       /* the largest charge */
 	bool end_seen;	  /* wait_end from a mark, not from the next call */
 	bool first;	  /* of an epoch, or behind another loader start */
@@ -98,13 +134,6 @@ struct pt_step {
 
 struct pt_worker_key {
 	uint32_t tgid, at;
-};
-
-/* A thread of the trainer that makes batches for its main thread. */
-struct pt_pool_thread {
-	struct pt_thread *thread;
-	uint64_t charged_ns; /* of the waits */
-	int64_t batches; /* PT_NULL: cannot be told */
 };
 
 /* A process that a CPU quota holds back. */
@@ -149,31 +178,28 @@ struct pt_dev {
 };
 
 
+struct pt_look;
+
 struct pt_trainer {
 	struct pt_proc *proc;
-	struct pt_thread *main; /* obtains the batches */
-	struct pt_thread *pin;	/* hands them over inside the trainer; NULL */
-	struct pt_thread *receiver; /* pin, or main: reads the result pipe */
+	struct pt_thread *main; /* leads its GPU calls */
+	PT_VEC(const struct pt_thread *) relays; /* hand on what others make */
 	PT_VEC(struct pt_worker) workers;
 	PT_VEC(struct pt_worker_key) index; /* of workers, by tgid */
-	PT_VEC(struct pt_feeder) feeders;
-	PT_VEC(uint64_t) result_pipes;
-	PT_VEC(struct pt_mark) marks;
 	PT_VEC(struct pt_step) steps;
+	PT_VEC(struct pt_fetch) waits; /* by begin */
 	pt_charges charges;
 	PT_VEC(struct pt_quota) quotas;
-	PT_VEC(struct pt_pool_thread) pool; /* of a loader of threads */
-	pt_times pool_rests; /* futexes that they sleep on for want of work */
 	int64_t optimizer_steps; /* PT_NULL: cannot be told */
 	uint64_t micro_shape, update_shape; /* of steps without and with an
 		* update, under gradient accumulation; else equal */
 	bool handoffs;	  /* batches come from somebody else */
 	bool thread_loader; /* from threads of the trainer itself */
-	bool fd_sharing;  /* sockets carry descriptors */
 	size_t concurrent; /* workers alive at once, at most */
 	bool respawned;	   /* a worker was born during the capture */
-	bool marks_direct; /* marks come from workers, not feeders */
-	double message_bytes; /* read for a batch in one go; NAN unknown */
+	bool fd_sharing;   /* descriptors are handed over by workers */
+	bool evident;	   /* data was seen to be obtained */
+	struct pt_look *look; /* what its steps and waits were found by */
 
 	/* devices, by the queue model or measured; the sums are the mean over
 	 * them, so that a share of wall time stays one */
@@ -182,11 +208,18 @@ struct pt_trainer {
 	bool gpu_known;	     /* a sync was seen: the model has footing */
 	bool never_drained;
 	uint64_t cause_ns[PT_CAUSE_NR]; /* sums of the charges */
+	uint64_t lock_asked_ns; /* of the data wait: makers wait for each other's locks */
+	uint64_t handover_queue_ns; /* of RUN_QUEUE: whoever hands on lacks a core */
 	uint8_t top_cause;
 	uint64_t starved_lo_ns, starved_likely_ns, starved_hi_ns;
 	uint64_t idle_hard_ns, idle_likely_ns;
 	struct pt_dev_counts counts; /* over all devices */
 	uint64_t collective_ns; /* the main thread in them, outside data waits */
+
+	uint64_t host_ns[PT_HOST_NR]; /* host work: in gaps, no data obtained */
+	uint64_t host_idle_ns; /* the device idles meanwhile, in longer gaps */
+	uint64_t host_hidden_ns; /* ... and would not, were there no sync */
+	PT_VEC(struct pt_host_place) host_places; /* by when they came first */
 
 	/* sums over the window */
 	uint64_t data_wait_ns, blocked_ns, own_read_ns, own_cpu_ns,
@@ -203,16 +236,6 @@ struct pt_trainer {
 				      * behind which no sync had to wait */
 };
 
-#define PT_SHARED_LOCKS 16
-/* Futexes on which a feeding thread itself sleeps. The thread that it feeds
- * sleeps there too, but that is not its rest: it waits for a lock of the
- * whole process, such as the interpreter's. */
-struct pt_shared_locks {
-	const struct pt_thread *from; /* whose these are */
-	uint64_t addr[PT_SHARED_LOCKS];
-	size_t n;
-};
-
 struct pt_places;
 struct pt_meets;
 struct pt_piece_at;
@@ -226,7 +249,6 @@ struct pt_an {
 	const struct pt_thresholds *th; /* what the verdicts decide by */
 	uint64_t t0, t1;
 	PT_VEC(struct pt_trainer) trainers;
-	struct pt_shared_locks *locks; /* those asked for last; may be NULL */
 	struct pt_places *places; /* where reads were; NULL: not looked at */
 	struct pt_meets *meets; /* of the ranks; NULL: not looked at */
 	struct pt_trainer *top; /* worst trainer; NULL when there is none */
@@ -238,15 +260,12 @@ struct pt_an {
 					* the last one only; see piece.h */
 };
 
-/* A step's wait without its pause: one span or two into `out`; how many. */
-int pt_step_spans(const struct pt_step *s, struct pt_span *out);
-
 /* Every pass: 0 or -ENOMEM. */
-int pt_find_roles(struct pt_an *an);
+int pt_find_trainers(struct pt_an *an);
 int pt_find_writing(const struct pt_an *an, struct pt_trainer *t);
-int pt_find_steps(struct pt_an *an, struct pt_trainer *t);
 int pt_shape_steps(struct pt_an *an, struct pt_trainer *t);
-int pt_charge_waits(struct pt_an *an, struct pt_trainer *t);
+/* steps/join.c: obtainings that together feed one update become one step. */
+int pt_join_steps(struct pt_trainer *t);
 int pt_model_gpu(struct pt_an *an, struct pt_trainer *t);
 void pt_dev_free(struct pt_dev *d); /* what it holds */
 int pt_measure_workers(struct pt_an *an, struct pt_trainer *t);
@@ -283,8 +302,6 @@ int pt_peer_row(struct pt_an *an, uint32_t index, struct pt_r_peer *o);
 /* The other side of this wait on a socket is of the job itself. */
 bool pt_wait_inside(const struct pt_an *an, const struct pt_iv *iv);
 /* ... is somebody who asks the job, or may be. */
-bool pt_is_asked(const struct pt_an *an, const struct pt_iv *iv);
-/* devices.c: behind the tables; with samples of NVML alone. */
 int pt_fill_devices(struct pt_an *an);
 int pt_fill_operations(struct pt_an *an, const struct pt_trainer *t);
 int pt_issue_verdicts(struct pt_an *an);
@@ -346,17 +363,10 @@ static inline uint64_t pt_overlap(uint64_t a, uint64_t b, uint64_t c, uint64_t d
 
 	return hi > lo ? hi - lo : 0;
 }
-/* The data wait of a step, ns; and the part of it inside [b,e). */
-static inline uint64_t pt_step_wait(const struct pt_step *s)
-{
-	return s->wait_end - s->wait_begin - (s->pause_end - s->pause_begin);
-}
-static inline uint64_t pt_step_wait_in(const struct pt_step *s, uint64_t b,
-				       uint64_t e)
-{
-	return pt_overlap(b, e, s->wait_begin, s->wait_end) -
-	       pt_overlap(b, e, s->pause_begin, s->pause_end);
-}
+/* The part of the data waits inside [b,e), ns. Called with ascending b: *hint is
+ * where to begin, 0 at first. */
+uint64_t pt_waits_in(const struct pt_trainer *t, size_t *hint, uint64_t b,
+		     uint64_t e);
 /* When a thread ended; the window's end while it lives. */
 static inline uint64_t pt_thread_end(const struct pt_an *an,
 				     const struct pt_thread *th)
@@ -416,31 +426,13 @@ int pt_walk(const struct pt_thread *t, uint64_t b, uint64_t e, pt_piece_fn fn,
  * send, in order, appended to `out`. One an item: between two wake-ups the
  * sender has written something. *wakes counts every wake-up by `from`.
  */
-int pt_rest_wakes(const struct pt_an *an, const struct pt_thread *th,
-		  const struct pt_thread *from, pt_times *out, uint64_t *wakes);
+struct pt_paths;
+int pt_rest_wakes(const struct pt_an *an, struct pt_paths *paths,
+		  const struct pt_thread *th, const struct pt_thread *from,
+		  pt_times *out, uint64_t *wakes);
 
-/* Name each step's worker and fill the workers' `done`. 0 or -ENOMEM. */
-int pt_name_deliverers(struct pt_an *an, struct pt_trainer *t);
-/*
- * The part of the wait of `s` that begins at `from` (a moment in it): until
- * the trainer had its next batch, without the pause. A copy of the step with
- * these bounds (its end is that of the part, but for the last) and the worker
- * that delivered this batch (that of the step where the part itself shows
- * none). A wait for one batch is one part.
- */
-struct pt_step pt_wait_part(struct pt_trainer *t, const struct pt_step *s,
-			    uint64_t from);
-/* Does this wait span several result pipes (a loop that draws from two
- * loaders)? Then each sleep has a sender of its own: the last on its pipe;
- * -1 unknown. */
-bool pt_waits_on_several(const struct pt_trainer *t, const struct pt_step *s);
-int pt_sender_on(const struct pt_trainer *t, const struct pt_step *s,
-		 uint64_t pipe);
-/* When worker `w` had made the batch that ended the wait of `s`: its last
- * mark before the batch arrived. A worker that is ahead may have made another
- * since. UINT64_MAX when it cannot be told. */
-uint64_t pt_made_at(const struct pt_trainer *t, const struct pt_worker *w,
-		    const struct pt_step *s);
+/* Bytes that `th` read in [b,e), and until its switches on both sides of it. */
+uint64_t pt_read_between(const struct pt_thread *th, uint64_t b, uint64_t e);
 
 /* How many different call sites the launches of `p` in [b,e) have, 512 at
  * most, and in *shape a number that is the same for the same set of them.
@@ -452,22 +444,12 @@ size_t pt_shape_of(const struct pt_proc *p, uint64_t b, uint64_t e,
 /* A call site, as far as the call's name and its telling argument show it. */
 uint64_t pt_call_site(const struct pt_gpu_call *c);
 
-/* What a blocked piece is charged to; `w` is the worker whose main thread it
- * is of, or NULL. */
-enum pt_cause pt_piece_cause(const struct pt_an *an, const struct pt_worker *w,
-			     const struct pt_iv *iv);
+/* What a sleep of a thread of `w` (NULL: of none) is for, by itself. */
+enum pt_cause pt_piece_cause(const struct pt_an *an, const struct pt_trainer *t,
+			     const struct pt_worker *w, const struct pt_iv *iv);
 
 /* All workers are known: from now on they are found quickly. 0 or -ENOMEM. */
 int pt_index_workers(struct pt_trainer *t);
-/*
- * pool.c: without worker processes the batches may still come from a pool of
- * threads of the trainer: then most of its data wait is sleep that one of them
- * ends (`helped`, of the charges). Fills t->pool. 0 or -ENOMEM.
- */
-int pt_find_pool(const struct pt_an *an, struct pt_trainer *t, uint64_t helped);
-/* Does a thread of the pool sleep in `iv` because it has nothing to do? */
-bool pt_pool_rests(const struct pt_trainer *t, const struct pt_iv *iv);
-
 /* quota.c: does a quota hold the process back? Adds to t->quotas. 0 or
  * -ENOMEM. */
 int pt_find_quota(const struct pt_an *an, struct pt_trainer *t,
@@ -477,11 +459,19 @@ int pt_find_quota(const struct pt_an *an, struct pt_trainer *t,
 enum pt_cause pt_queue_cause(const struct pt_trainer *t,
 			     const struct pt_thread *th, const struct pt_iv *iv);
 
-/* True when `tgid` is one of t's workers; its index in *idx. */
-bool pt_is_worker(const struct pt_trainer *t, uint32_t tgid, int *idx);
-/* Is this interval of `th` (main or pin) a sleep for the next batch? */
-bool pt_is_batch_wait(const struct pt_trainer *t, const struct pt_thread *th,
-		      const struct pt_iv *iv);
+/* The worker that `th` is, or is a thread of; its index in *idx, or NULL. */
+bool pt_worker_index(const struct pt_trainer *t, const struct pt_thread *th,
+		     int *idx);
+/* Does the worker sleep in `iv` for want of work? */
+bool pt_rests(const struct pt_trainer *t, const struct pt_worker *w,
+	      const struct pt_iv *iv);
+/* waits/asked.c: lock_asked_ns; behind the workers' rests. 0 or -ENOMEM. */
+int pt_sum_asked(const struct pt_an *an, struct pt_trainer *t);
+/* waits/hostwork.c: host work and what it costs; behind the device's idle time. 0 */
+int pt_sum_host(const struct pt_an *an, struct pt_trainer *t);
+/* workers.c: when each had a batch made, and what they rest on. Behind the
+ * search for the loader. 0 or -ENOMEM. */
+int pt_find_made(const struct pt_an *an, struct pt_trainer *t);
 
 /* The rank that a process was started as; PT_NULL unknown. */
 int64_t pt_rank_of_proc(const struct pt_proc *p);

@@ -40,7 +40,7 @@ static bool makes(const struct pt_trainer *t, const struct pt_thread *th)
 {
 	size_t i;
 
-	if (!t->handoffs && !t->thread_loader)
+	if (!t->workers.n)
 		return th == t->main;
 	for (i = 0; i < t->workers.n; i++)
 		if (t->workers.v[i].proc == th->proc &&
@@ -48,9 +48,6 @@ static bool makes(const struct pt_trainer *t, const struct pt_thread *th)
 			return true;
 	for (i = 0; i < t->workers.n; i++)
 		if (t->workers.v[i].main == th)
-			return true;
-	for (i = 0; i < t->pool.n; i++)
-		if (t->pool.v[i].thread == th)
 			return true;
 	return false;
 }

@@ -28,22 +28,25 @@ static int copy_spans(struct pt_an *an, const pt_spans *from,
 	return 0;
 }
 
+/* Of more than two waits those between are shown as one with the first. */
 static void copy_step(const struct pt_trainer *t, const struct pt_step *s,
 		      struct pt_lane_step *o)
 {
-	struct pt_span wait[2];
-	int i, n = pt_step_spans(s, wait);
+	const struct pt_fetch *w = s->n_waits ? &t->waits.v[s->wait0] : NULL;
+	size_t n = s->n_waits;
 
 	o->begin = s->begin;
 	o->end = s->end;
-	for (i = 0; i < n; i++) {
-		o->wait[i].begin = wait[i].begin;
-		o->wait[i].end = wait[i].end;
+	o->made = UINT64_MAX;
+	if (w) {
+		o->wait[0] = (struct pt_lane_span){ w[0].begin,
+						    w[n > 1 ? n - 2 : 0].end };
+		o->wait[1] = (struct pt_lane_span){ w[n - 1].begin,
+						    w[n - 1].end };
+		o->made = w[n - 1].made;
 	}
-	o->n_wait = (unsigned)n;
+	o->n_wait = n < 2 ? (unsigned)n : 2;
 	o->worker = s->worker;
-	o->made = s->worker < 0 ? UINT64_MAX :
-				  pt_made_at(t, &t->workers.v[s->worker], s);
 	o->batches = s->batches;
 	o->cause = s->cause;
 	o->partial = s->partial;

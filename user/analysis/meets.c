@@ -102,12 +102,11 @@ static int view_parts(const struct pt_an *an, struct rank_view *v, bool measured
 	pt_spans *part = v->part;
 	int err = 0;
 
-	for (size_t i = 0; i < v->t->steps.n && !err; i++) {
-		struct pt_span s[2];
-		int n = pt_step_spans(&v->t->steps.v[i], s);
+	for (size_t i = 0; i < v->t->waits.n && !err; i++) {
+		struct pt_span s = { v->t->waits.v[i].begin,
+				     v->t->waits.v[i].end };
 
-		for (int k = 0; k < n && !err; k++)
-			err = pt_vec_push(&part[PT_LATE_DATA], s[k]);
+		err = pt_vec_push(&part[PT_LATE_DATA], s);
 	}
 	pt_spans_tidy(&part[PT_LATE_DATA], an->t0, an->t1);
 	if (!err)

@@ -36,13 +36,15 @@ const struct pt_piece_rank *pt_piece_rank_of(const struct pt_piece *p,
 
 /* ---- workers ------------------------------------------------------------------ */
 
-static struct pt_worker *worker_of(struct pt_trainer *t, struct pt_proc *proc)
+static struct pt_worker *worker_of(struct pt_trainer *t, struct pt_proc *proc,
+				   const struct pt_thread *th)
 {
 	struct pt_worker w = { .proc = proc };
 	size_t i;
 
 	for (i = t->workers.n; i-- > 0;)
-		if (t->workers.v[i].proc == proc)
+		if (t->workers.v[i].proc == proc &&
+		    (proc != t->proc || t->workers.v[i].main == th))
 			return &t->workers.v[i];
 	return pt_vec_push(&t->workers, w) ? NULL :
 					     &t->workers.v[t->workers.n - 1];
@@ -58,9 +60,7 @@ static int add_worker(struct pt_worker *to, const struct pt_worker *w)
 	to->main = w->main;
 	if (!to->feeder || w->feeder != w->main)
 		to->feeder = w->feeder;
-	to->index_pipe = w->index_pipe;
-	to->index_dev = w->index_dev;
-	to->wakes += w->wakes;
+	to->role = w->role;
 	to->delivered += w->delivered;
 	to->charged_ns += w->charged_ns;
 	to->making_ns += w->making_ns;
@@ -71,6 +71,8 @@ static int add_worker(struct pt_worker *to, const struct pt_worker *w)
 		err = pt_vec_push(&to->done, w->done.v[i]);
 	for (i = 0; i < w->service_ms.n && !err; i++)
 		err = pt_vec_push(&to->service_ms, w->service_ms.v[i]);
+	for (i = 0; i < w->unsorted_ms.n && !err; i++)
+		err = pt_vec_push(&to->unsorted_ms, w->unsorted_ms.v[i]);
 	return err;
 }
 
@@ -82,7 +84,8 @@ static int add_workers(struct pt_trainer *to, const struct pt_trainer *t,
 	int err = 0;
 
 	for (i = 0; i < t->workers.n && !err; i++) {
-		struct pt_worker *w = worker_of(to, t->workers.v[i].proc);
+		struct pt_worker *w = worker_of(to, t->workers.v[i].proc,
+						t->workers.v[i].main);
 
 		if (!w)
 			return -ENOMEM;
@@ -92,30 +95,6 @@ static int add_workers(struct pt_trainer *to, const struct pt_trainer *t,
 	return err;
 }
 
-static int add_pool(struct pt_trainer *to, const struct pt_trainer *t)
-{
-	size_t i, k;
-
-	for (i = 0; i < t->pool.n; i++) {
-		const struct pt_pool_thread *p = &t->pool.v[i];
-
-		for (k = 0; k < to->pool.n; k++)
-			if (to->pool.v[k].thread == p->thread)
-				break;
-		if (k == to->pool.n) {
-			if (pt_vec_push(&to->pool, *p))
-				return -ENOMEM;
-			continue;
-		}
-		to->pool.v[k].charged_ns += p->charged_ns;
-		if (p->batches == PT_NULL || to->pool.v[k].batches == PT_NULL)
-			to->pool.v[k].batches = PT_NULL;
-		else
-			to->pool.v[k].batches += p->batches;
-	}
-	return 0;
-}
-
 /* ---- steps -------------------------------------------------------------------- */
 
 static int add_steps(struct pt_trainer *to, const struct pt_trainer *t,
@@ -123,6 +102,14 @@ static int add_steps(struct pt_trainer *to, const struct pt_trainer *t,
 {
 	size_t i;
 
+	for (i = 0; i < t->waits.n; i++) {
+		struct pt_fetch w = t->waits.v[i];
+
+		if (w.worker >= 0)
+			w.worker = map[w.worker];
+		if (pt_vec_push(&to->waits, w))
+			return -ENOMEM;
+	}
 	for (i = 0; i < t->steps.n; i++) {
 		struct pt_step s = t->steps.v[i];
 		struct pt_step *last = to->steps.n ?
@@ -130,6 +117,7 @@ static int add_steps(struct pt_trainer *to, const struct pt_trainer *t,
 
 		if (s.worker >= 0)
 			s.worker = map[s.worker];
+		s.wait0 += to->waits.n - t->waits.n;
 		/* a rank out of step with the one that the cut is by */
 		if (last && last->end == p->t0 && s.begin >= last->end) {
 			last->partial &= !last->clipped;
@@ -142,6 +130,24 @@ static int add_steps(struct pt_trainer *to, const struct pt_trainer *t,
 	return 0;
 }
 
+static int add_place(struct pt_trainer *to, const struct pt_host_place *p)
+{
+	size_t i, k;
+
+	for (i = 0; i < to->host_places.n; i++) {
+		struct pt_host_place *x = &to->host_places.v[i];
+
+		if (x->prev != p->prev || x->next != p->next)
+			continue;
+		x->n += p->n;
+		x->idle_ns += p->idle_ns;
+		for (k = 0; k < PT_HOST_NR; k++)
+			x->ns[k] += p->ns[k];
+		return 0;
+	}
+	return pt_vec_push(&to->host_places, *p);
+}
+
 static int add_lists(struct pt_trainer *to, const struct pt_trainer *t)
 {
 	size_t i;
@@ -149,10 +155,10 @@ static int add_lists(struct pt_trainer *to, const struct pt_trainer *t)
 
 	for (i = 0; i < t->charges.n && !err; i++)
 		err = pt_add_charge(&to->charges, &t->charges.v[i]);
-	for (i = 0; i < t->marks.n && !err; i++)
-		err = pt_vec_push(&to->marks, t->marks.v[i]);
 	for (i = 0; i < t->writing.n && !err; i++)
 		err = pt_vec_push(&to->writing, t->writing.v[i]);
+	for (i = 0; i < t->host_places.n && !err; i++)
+		err = add_place(to, &t->host_places.v[i]);
 	for (i = 0; i < t->quotas.n && !err && !to->quotas.n; i++)
 		err = pt_vec_push(&to->quotas, t->quotas.v[i]);
 	return err;
@@ -254,10 +260,11 @@ static void add_sums(struct pt_trainer *to, const struct pt_trainer *t)
 		S(busy_hard_ns), S(starved_lo_ns), S(starved_likely_ns),
 		S(starved_hi_ns), S(idle_hard_ns), S(idle_likely_ns),
 		S(collective_ns), S(data_wait_ns), S(blocked_ns),
-		S(own_read_ns), S(own_cpu_ns), S(handover_ns), S(lead_ns),
+		S(own_read_ns), S(own_cpu_ns), S(handover_ns), S(handover_queue_ns), S(lock_asked_ns), S(lead_ns),
 		S(gpu_wait_ns), S(transfer_ns), S(sync_ns), S(checkpoint_ns),
 		S(checkpoint_wait_ns), S(checkpoint_idle_ns), S(launch_ns),
 		S(lack_ns), S(host_bound_ns), S(host_bound_launches),
+		S(host_idle_ns), S(host_hidden_ns),
 #undef S
 	};
 	size_t i;
@@ -267,6 +274,8 @@ static void add_sums(struct pt_trainer *to, const struct pt_trainer *t)
 			*(const uint64_t *)((const char *)t + sums[i]);
 	for (i = 0; i < PT_CAUSE_NR; i++)
 		to->cause_ns[i] += t->cause_ns[i];
+	for (i = 0; i < PT_HOST_NR; i++)
+		to->host_ns[i] += t->host_ns[i];
 	add_counts(&to->counts, &t->counts);
 }
 
@@ -275,11 +284,8 @@ static void add_facts(struct pt_trainer *to, const struct pt_trainer *t)
 	/* who calls most, and what a step looks like, by the latest steps */
 	if (t->steps.n || !to->main) {
 		to->main = t->main;
-		to->pin = t->pin ? t->pin : to->pin;
-		to->receiver = t->receiver;
 		to->micro_shape = t->micro_shape;
 		to->update_shape = t->update_shape;
-		to->message_bytes = t->message_bytes;
 	}
 	if (t->optimizer_steps == PT_NULL && t->steps.n)
 		to->optimizer_steps = PT_NULL;
@@ -288,8 +294,8 @@ static void add_facts(struct pt_trainer *to, const struct pt_trainer *t)
 	to->handoffs |= t->handoffs;
 	to->thread_loader |= t->thread_loader;
 	to->fd_sharing |= t->fd_sharing;
+	to->evident |= t->evident;
 	to->respawned |= t->respawned;
-	to->marks_direct |= t->marks_direct;
 	if (t->concurrent > to->concurrent)
 		to->concurrent = t->concurrent;
 }
@@ -311,8 +317,6 @@ static int add_piece(struct merge *k, const struct pt_piece *p)
 	k->self.ns += ns;
 	k->self.known_ns += r->t.gpu_known ? ns : 0;
 	err = add_workers(k->to, &r->t, map);
-	if (!err)
-		err = add_pool(k->to, &r->t);
 	if (!err)
 		err = add_steps(k->to, &r->t, p, map);
 	if (!err)

@@ -119,22 +119,6 @@ void pt_merge_facts(struct pt_an *an, struct pt_facts *f)
 	f->gpu_growth = pt_gpu_growth_of(&f->gpu_balance, an->t1 - an->t0);
 }
 
-double pt_merge_demand(const struct pt_an *an)
-{
-	struct mean m = { 0 };
-	size_t i;
-
-	if (an->top->handoffs)
-		return 0;
-	for (i = 0; i < an->merge->n; i++) {
-		const struct pt_piece_rank *k = rank_at(an, i);
-
-		if (k)
-			add(&m, k->f.demand, (double)k->t.data_wait_ns);
-	}
-	return m.weight > 0 ? mean_of(&m) : 0;
-}
-
 void pt_merge_steady(const struct pt_an *an, struct pt_steady *out)
 {
 	struct mean ahead = { 0 }, rho = { 0 };

@@ -244,7 +244,7 @@ static struct pt_r_worker *row_of(struct pt_r_worker *o, size_t n, int64_t pid,
 int pt_merge_workers(struct pt_an *an)
 {
 	const struct pt_trainer *t = an->top;
-	size_t max = t->workers.n + t->pool.n, i, k, n = 0;
+	size_t max = t->workers.n, i, k, n = 0;
 	struct pt_r_worker *o = pt_arena_calloc(an->a, max + 1, sizeof(*o));
 
 	if (!o)

@@ -25,18 +25,6 @@ const struct pt_sock *pt_wait_sock(const struct pt_an *an, const struct pt_iv *i
 	return pt_model_sock(an->m, iv->object, iv->end);
 }
 
-/* Its other end is of the job: the socket was seen, or a process of the job
- * listens where it is connected to. */
-static bool inside(const struct pt_an *an, const struct pt_sock *s)
-{
-	uint16_t port = s->ends.remote_port;
-
-	return pt_sock_inside(s) ||
-	       (pt_sock_loopback(s) && s->ends.protocol == PT_IPPROTO_TCP &&
-		an->m->listening &&
-		an->m->listening[port / 8] & 1u << port % 8);
-}
-
 bool pt_wait_inside(const struct pt_an *an, const struct pt_iv *iv)
 {
 	const struct pt_sock *s = pt_wait_sock(an, iv);
@@ -44,17 +32,8 @@ bool pt_wait_inside(const struct pt_an *an, const struct pt_iv *iv)
 	if (iv->sock & PT_IV_SOCK_INSIDE)
 		return true;
 	if (s && s->ends.family != PT_AF_UNIX)
-		return inside(an, s);
+		return pt_sock_inside(an->m, s);
 	return iv->valid_wake && pt_model_proc(an->m, iv->waker_tgid);
-}
-
-bool pt_is_asked(const struct pt_an *an, const struct pt_iv *iv)
-{
-	const struct pt_sock *s = pt_wait_sock(an, iv);
-
-	/* the connection was accepted, or nothing is known of it */
-	return !s || s->ends.family == PT_AF_UNIX || !s->ends.remote_port ||
-	       pt_sock_accepted(an->m, s);
 }
 
 const char *pt_peer_name(struct pt_an *an, uint32_t index)
@@ -93,7 +72,7 @@ struct peer_sum {
 static struct peer_sum *sum_of(const struct pt_an *an, struct peer_sum *all,
 			       const struct pt_sock *s)
 {
-	if (!s || inside(an, s) || pt_sock_accepted(an->m, s))
+	if (!s || pt_sock_inside(an->m, s) || pt_sock_accepted(an->m, s))
 		return NULL;
 	all[s->peer->index].peer = s->peer;
 	return &all[s->peer->index];
@@ -304,7 +283,8 @@ int pt_fill_peers(struct pt_an *an)
 	bool guessed = false;
 
 	for (i = 0; i < an->m->all_procs.n && !err; i++)
-		err = sum_proc(an, all, an->m->all_procs.v[i]);
+		if (!an->m->all_procs.v[i]->outside)
+			err = sum_proc(an, all, an->m->all_procs.v[i]);
 	for (s = an->m->socks; s; s = s->hh.next)
 		for (old = s; old && !err; old = old->older)
 			err = sum_sock(an, all, old);

@@ -162,7 +162,7 @@ static void add_step(const struct pt_trainer *t, const struct pt_step *s,
 		     const uint64_t *sites, size_t n, struct phases *k)
 {
 	struct pt_span back = backward_of(t, s), opt = { 0, 0 };
-	uint64_t forward = 0, used, wait = pt_step_wait(s);
+	uint64_t forward = 0, used, wait = s->wait_ns;
 
 	if (back.end > back.begin) {
 		opt = optimizer_of(t, s, back.end, NULL, 0);

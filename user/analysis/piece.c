@@ -30,17 +30,6 @@ static void *keep(struct pt_arena *a, const void *v, size_t n, size_t size,
 	((vec)->v = keep(a, (vec)->v, (vec)->n, sizeof(*(vec)->v), err),       \
 	 (vec)->cap = 0)
 
-/* Those inside the piece: others are in their own. */
-static void clip_marks(struct pt_trainer *t, uint64_t t0, uint64_t t1)
-{
-	size_t i, n = 0;
-
-	for (i = 0; i < t->marks.n; i++)
-		if (t->marks.v[i].ts >= t0 && t->marks.v[i].ts < t1)
-			t->marks.v[n++] = t->marks.v[i];
-	t->marks.n = n;
-}
-
 static int keep_trainer(const struct pt_an *an, struct pt_trainer *from,
 			struct pt_trainer *to)
 {
@@ -48,24 +37,24 @@ static int keep_trainer(const struct pt_an *an, struct pt_trainer *from,
 	size_t i;
 	int err = 0;
 
-	clip_marks(from, an->t0, an->t1);
 	*to = *from;
 	KEEP(a, &to->steps, &err);
 	KEEP(a, &to->charges, &err);
-	KEEP(a, &to->marks, &err);
+	KEEP(a, &to->waits, &err);
 	KEEP(a, &to->writing, &err);
-	KEEP(a, &to->pool, &err);
+	KEEP(a, &to->relays, &err);
+	KEEP(a, &to->host_places, &err);
 	KEEP(a, &to->quotas, &err);
 	KEEP(a, &to->devs, &err);
 	KEEP(a, &to->workers, &err);
 	for (i = 0; i < to->workers.n && !err; i++) {
 		KEEP(a, &to->workers.v[i].done, &err);
+		KEEP(a, &to->workers.v[i].rests, &err);
 		KEEP(a, &to->workers.v[i].service_ms, &err);
+		KEEP(a, &to->workers.v[i].unsorted_ms, &err);
 	}
 	memset(&to->index, 0, sizeof(to->index));
-	memset(&to->feeders, 0, sizeof(to->feeders));
-	memset(&to->result_pipes, 0, sizeof(to->result_pipes));
-	memset(&to->pool_rests, 0, sizeof(to->pool_rests));
+	to->look = NULL;
 	for (i = 0; i < to->devs.n && !err; i++) {
 		struct pt_dev *d = &to->devs.v[i];
 
@@ -181,8 +170,7 @@ static int make_head(const struct pt_an *an, struct pt_piece *p)
 			const struct pt_worker *w = &t->workers.v[k];
 
 			h->workers[h->n_workers++] = (struct pt_piece_worker){
-				t->proc, w->proc, w->main, w->index_pipe,
-				w->index_dev };
+				t->proc, w->proc, w->main };
 		}
 	}
 	p->head = h;
@@ -227,10 +215,9 @@ int pt_piece_make(struct pt_model *m, const struct pt_analysis_opts *o,
 	struct pt_piece_at at = { ask->before ? ask->before->end :
 						pt_exact_begin(m),
 				  ask->cut, ask->before };
-	struct pt_shared_locks locks = { 0 };
 	struct pt_places places = { 0 };
 	struct pt_meets meets = { 0 };
-	struct pt_an an = { .m = m, .o = o, .a = a, .locks = &locks,
+	struct pt_an an = { .m = m, .o = o, .a = a, 
 			    .meets = &meets, .places = &places, .th = pt_thresholds_of(o),
 			    .part = true, .piece = &at };
 	struct pt_piece *p = pt_arena_alloc(a, sizeof(*p));
@@ -316,10 +303,9 @@ int pt_analyze_pieces(struct pt_model *m, const struct pt_analysis_opts *o,
 		      struct pt_report *r)
 {
 	struct pt_pieces all = { (struct pt_piece **)pieces, n };
-	struct pt_shared_locks locks = { 0 };
 	struct pt_meets meets = { 0 };
 	struct pt_an an = { .m = m, .o = o, .r = r, .a = r->arena,
-			    .locks = &locks, .meets = &meets, .th = pt_thresholds_of(o),
+			    .meets = &meets, .th = pt_thresholds_of(o),
 			    .merge = &all };
 	int err = n ? last_piece(m, o, r, &all) : -EINVAL;
 

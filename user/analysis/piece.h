@@ -30,8 +30,6 @@ struct pt_piece_worker {
 	const struct pt_proc *trainer;
 	struct pt_proc *proc;
 	struct pt_thread *main;
-	uint64_t index_pipe;
-	uint32_t index_dev;
 };
 struct pt_piece_head {
 	uint64_t end;
@@ -108,7 +106,6 @@ void pt_merge_set(struct pt_an *an);
 /* merge_facts.c: what the judges ask, that only the pieces can tell. */
 void pt_merge_facts(struct pt_an *an, struct pt_facts *f);
 void pt_merge_io(struct pt_an *an, struct pt_io *out);
-double pt_merge_demand(const struct pt_an *an);
 void pt_merge_steady(const struct pt_an *an, struct pt_steady *out);
 void pt_merge_faults(const struct pt_an *an, struct pt_fault_facts *out);
 

@@ -23,7 +23,7 @@ static double sec(uint64_t ns)
 struct worker_tally {
 	struct pt_an *an;
 	struct pt_trainer *t;
-	const struct pt_worker *w; /* NULL: a thread of the trainer */
+	const struct pt_worker *w;
 	const struct pt_thread *th;
 	uint64_t ns[PT_CAUSE_NR];
 	size_t hint;
@@ -33,14 +33,8 @@ struct worker_tally {
  * it has made all that it may (prefetch full). */
 static void split_idle(struct worker_tally *k, uint64_t b, uint64_t e)
 {
-	const struct pt_trainer *t = k->t;
-	uint64_t waiting = 0;
-	size_t i;
+	uint64_t waiting = pt_waits_in(k->t, &k->hint, b, e);
 
-	while (k->hint < t->steps.n && t->steps.v[k->hint].wait_end <= b)
-		k->hint++;
-	for (i = k->hint; i < t->steps.n && t->steps.v[i].wait_begin < e; i++)
-		waiting += pt_step_wait_in(&t->steps.v[i], b, e);
 	k->ns[PT_CAUSE_WORKER_IDLE] += waiting;
 	k->ns[PT_CAUSE_PREFETCH_FULL] += e - b - waiting;
 }
@@ -51,10 +45,7 @@ static int tally_piece(void *ctx, uint64_t b, uint64_t e,
 	struct worker_tally *k = ctx;
 	enum pt_cause c = !iv ? PT_CAUSE_CPU :
 			  queued ? pt_queue_cause(k->t, k->th, iv) :
-				   pt_piece_cause(k->an, k->w, iv);
-
-	if (!k->w && iv && !queued && pt_pool_rests(k->t, iv))
-		c = PT_CAUSE_WORKER_IDLE;
+				   pt_piece_cause(k->an, k->t, k->w, iv);
 
 	if (c == PT_CAUSE_WORKER_IDLE)
 		split_idle(k, b, e);
@@ -78,6 +69,11 @@ static int64_t batches_of(const struct pt_trainer *t, const struct pt_worker *w)
 	return (int64_t)w->delivered;
 }
 
+static const char *const roles[] = {
+	[PT_ROLE_LOADER] = "loader", [PT_ROLE_THREAD] = "thread",
+	[PT_ROLE_HELPER] = "helper", [PT_ROLE_OUTSIDE] = "outside",
+};
+
 /* What the row's thread did with its time. */
 static void fill_parts(struct worker_tally *k, struct pt_r_worker *o)
 {
@@ -92,7 +88,7 @@ static void fill_parts(struct worker_tally *k, struct pt_r_worker *o)
 	o->pid = th->tgid;
 	o->tid = th->tid;
 	o->rank = pt_rank_of_proc(k->t->proc);
-	o->role = "loader";
+	o->role = roles[k->w->role];
 	o->cpu = sec(k->ns[PT_CAUSE_CPU]);
 	o->run_queue = sec(k->ns[PT_CAUSE_RUN_QUEUE]);
 	o->throttle = k->t->quotas.n ? sec(k->ns[PT_CAUSE_THROTTLE]) : NAN;
@@ -104,7 +100,7 @@ static void fill_parts(struct worker_tally *k, struct pt_r_worker *o)
 	o->worker_idle = sec(k->ns[PT_CAUSE_WORKER_IDLE]);
 	o->prefetch_full = sec(k->ns[PT_CAUSE_PREFETCH_FULL]);
 	o->window = sec(e - b);
-	o->other = sec(k->ns[PT_CAUSE_UNKNOWN]);
+	o->other = sec(k->ns[PT_CAUSE_UNKNOWN] + k->ns[PT_CAUSE_SLEEP]);
 	o->read_bytes = pt_bytes_read(k->an, th);
 	o->reads = th->reads.n ? (int64_t)pt_reads_of(k->an, th) : PT_NULL;
 }
@@ -123,35 +119,25 @@ static void fill_worker(struct pt_an *an, struct pt_trainer *t,
 		   w->slow ? PT_WORKER_SLOW : PT_WORKER_OK;
 }
 
-static void fill_pool_thread(struct pt_an *an, struct pt_trainer *t,
-			     const struct pt_pool_thread *p,
-			     struct pt_r_worker *o)
-{
-	struct worker_tally k = { .an = an, .t = t, .th = p->thread };
-
-	fill_parts(&k, o);
-	o->batches = p->batches;
-	o->slowdown = NAN;
-	o->state = p->thread->exited ? PT_WORKER_EXITED : PT_WORKER_OK;
-}
-
 static int fill_workers(struct pt_an *an, struct pt_trainer *t)
 {
-	struct pt_r_worker *o = pt_arena_calloc(an->a, t->workers.n +
-						       t->pool.n + 1,
+	struct pt_r_worker *o = pt_arena_calloc(an->a, t->workers.n + 1,
 						sizeof(*o));
 	struct pt_hung hung;
+	bool uncounted = false;
 	size_t i;
 
 	if (!o)
 		return -ENOMEM;
 	pt_find_hung(an, t, &hung); /* marks the worker */
-	for (i = 0; i < t->workers.n; i++)
+	for (i = 0; i < t->workers.n; i++) {
 		fill_worker(an, t, &t->workers.v[i], &o[i]);
-	for (i = 0; i < t->pool.n; i++)
-		fill_pool_thread(an, t, &t->pool.v[i], &o[t->workers.n + i]);
+		uncounted |= o[i].batches == PT_NULL;
+	}
+	if (uncounted)
+		pt_report_limit(an->r, "workers.batches", "A worker that sends by itself leaves no trace of a batch that nobody waits for, so its batches are not counted.");
 	an->r->workers = o;
-	an->r->n_workers = t->workers.n + t->pool.n;
+	an->r->n_workers = t->workers.n;
 	return 0;
 }
 
@@ -312,20 +298,6 @@ static int fill_files(struct pt_an *an)
 
 /* ---- series -------------------------------------------------- */
 
-/* Called with ascending b; *hint: steps before it are over. */
-static double waits_in(const struct pt_trainer *t, size_t *hint, uint64_t b,
-		       uint64_t e)
-{
-	uint64_t sum = 0;
-	size_t i;
-
-	while (*hint < t->steps.n && t->steps.v[*hint].wait_end <= b)
-		(*hint)++;
-	for (i = *hint; i < t->steps.n && t->steps.v[i].wait_begin < e; i++)
-		sum += pt_step_wait_in(&t->steps.v[i], b, e);
-	return e > b ? (double)sum / (double)(e - b) : NAN;
-}
-
 static void add_sample(struct pt_r_point *pt, const struct pt_rec_sample *a,
 		       const struct pt_rec_sample *b)
 {
@@ -359,6 +331,8 @@ static int fill_series(struct pt_an *an)
 
 		size_t last = 0; /* one sample a process and interval */
 
+		if (p->outside)
+			continue;
 		for (j = 1; j < p->samples.n; j++) {
 			const struct pt_rec_sample *b = &p->samples.v[j];
 
@@ -373,12 +347,13 @@ static int fill_series(struct pt_an *an)
 		}
 	}
 	for (i = 0; i < n; i++) {
-		uint64_t b = an->t0 + i * SERIES_STEP_NS;
+		uint64_t b = an->t0 + i * SERIES_STEP_NS, e = b + SERIES_STEP_NS;
 
 		o[i].t = (double)(i + 1);
 		o[i].gpu_util = o[i].gpu_mem = NAN;
 		o[i].data_wait_share = an->top ?
-			waits_in(an->top, &hint, b, b + SERIES_STEP_NS) : NAN;
+			(double)pt_waits_in(an->top, &hint, b, e) /
+				(double)SERIES_STEP_NS : NAN;
 		if (!seen[i])
 			o[i].cpu = o[i].rss = o[i].shm = o[i].read_bps = NAN;
 	}

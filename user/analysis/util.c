@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "analysis/internal.h"
+#include "analysis/waits/path.h"
 
 uint64_t pt_spans_overlap(const struct pt_span *a, size_t na,
 			  const struct pt_span *b, size_t nb)
@@ -22,14 +23,27 @@ uint64_t pt_spans_overlap(const struct pt_span *a, size_t na,
 	return sum;
 }
 
-int pt_step_spans(const struct pt_step *s, struct pt_span *out)
+uint64_t pt_waits_in(const struct pt_trainer *t, size_t *hint, uint64_t b,
+		     uint64_t e)
 {
-	out[0] = (struct pt_span){ s->wait_begin, s->wait_end };
-	if (s->pause_end <= s->pause_begin)
-		return 1;
-	out[0].end = s->pause_begin;
-	out[1] = (struct pt_span){ s->pause_end, s->wait_end };
-	return 2;
+	uint64_t sum = 0;
+	size_t i;
+
+	while (*hint < t->waits.n && t->waits.v[*hint].end <= b)
+		(*hint)++;
+	for (i = *hint; i < t->waits.n && t->waits.v[i].begin < e; i++)
+		sum += pt_overlap(b, e, t->waits.v[i].begin, t->waits.v[i].end);
+	return sum;
+}
+
+uint64_t pt_read_between(const struct pt_thread *th, uint64_t b, uint64_t e)
+{
+	size_t i = pt_iv_after(th, b), k;
+	uint64_t before = i ? th->iv.v[i - 1].rchar : th->t0.rchar, after;
+
+	k = pt_iv_after(th, e);
+	after = k < th->iv.n ? th->iv.v[k].rchar : th->t1.rchar;
+	return after > before ? after - before : 0;
 }
 
 static int cmp_double(const void *a, const void *b)
@@ -210,110 +224,39 @@ int pt_index_workers(struct pt_trainer *t)
 	return 0;
 }
 
-bool pt_is_worker(const struct pt_trainer *t, uint32_t tgid, int *idx)
+bool pt_worker_index(const struct pt_trainer *t, const struct pt_thread *th,
+		     int *idx)
 {
-	size_t lo = 0, hi = t->index.n, at;
+	size_t lo = 0, hi = t->index.n;
 
 	while (lo < hi) {
 		size_t mid = lo + (hi - lo) / 2;
 
-		if (t->index.v[mid].tgid < tgid)
+		if (t->index.v[mid].tgid < th->tgid)
 			lo = mid + 1;
 		else
 			hi = mid;
 	}
-	at = lo < t->index.n && t->index.v[lo].tgid == tgid ?
-		     t->index.v[lo].at : t->workers.n;
-	/* those that have come since */
-	for (hi = t->index.n; at == t->workers.n && hi < t->workers.n; hi++)
-		if (t->workers.v[hi].proc->tgid == tgid)
-			at = hi;
-	if (at == t->workers.n)
-		return false;
-	if (idx)
-		*idx = (int)at;
-	return true;
-}
+	for (; lo < t->index.n && t->index.v[lo].tgid == th->tgid; lo++) {
+		const struct pt_worker *w = &t->workers.v[t->index.v[lo].at];
 
-static bool woken_by_pin(const struct pt_trainer *t, const struct pt_iv *iv)
-{
-	return iv->wait == PT_WAIT_FUTEX && iv->valid_wake &&
-	       iv->waker_tid == t->pin->tid;
-}
-
-/* Still asleep when the capture ended, where the pin thread has woken it
- * before: a batch that is waited for, and perhaps never comes. */
-static bool awaits_pin(const struct pt_trainer *t, const struct pt_iv *iv)
-{
-	size_t i;
-
-	for (i = 0; i < t->main->iv.n; i++)
-		if (woken_by_pin(t, &t->main->iv.v[i]) &&
-		    t->main->iv.v[i].arg0 == iv->arg0)
-			return true;
-	return false;
-}
-
-bool pt_is_batch_wait(const struct pt_trainer *t, const struct pt_thread *th,
-		      const struct pt_iv *iv)
-{
-	size_t i;
-
-	if (iv->wait == PT_WAIT_FUTEX && th == t->main && t->pin)
-		return woken_by_pin(t, iv) || (iv->open && awaits_pin(t, iv));
-	if (iv->wait != PT_WAIT_PIPE_IN || th != t->receiver)
-		return false;
-	for (i = 0; i < t->result_pipes.n; i++)
-		if (t->result_pipes.v[i] == iv->object)
-			return true;
-	return false;
-}
-
-/* The words of one lock (a mutex, its condition variables) lie together. */
-#define LOCK_SPAN 96
-
-static bool is_shared(const struct pt_shared_locks *l, uint64_t addr)
-{
-	size_t i;
-
-	for (i = 0; i < l->n; i++) {
-		uint64_t x = l->addr[i];
-
-		if ((x > addr ? x - addr : addr - x) < LOCK_SPAN)
-			return true;
+		if (w->proc == t->proc && w->main != th)
+			continue;
+		if (idx)
+			*idx = (int)t->index.v[lo].at;
+		return true;
 	}
 	return false;
 }
 
-static void find_shared(const struct pt_an *an, const struct pt_thread *from,
-			struct pt_shared_locks *l)
-{
-	size_t i;
-
-	if (l->from == from)
-		return;
-	l->from = from;
-	l->n = 0;
-	for (i = pt_iv_after(from, an->t0); i < from->iv.n; i++) {
-		const struct pt_iv *iv = &from->iv.v[i];
-
-		if (iv->begin >= an->t1 || l->n == PT_SHARED_LOCKS)
-			break;
-		if (iv->wait == PT_WAIT_FUTEX && !is_shared(l, iv->arg0))
-			l->addr[l->n++] = iv->arg0;
-	}
-}
-
-int pt_rest_wakes(const struct pt_an *an, const struct pt_thread *th,
-		  const struct pt_thread *from, pt_times *out, uint64_t *wakes)
+int pt_rest_wakes(const struct pt_an *an, struct pt_paths *paths,
+		  const struct pt_thread *th, const struct pt_thread *from,
+		  pt_times *out, uint64_t *wakes)
 {
 	uint64_t longest = 0, written = 0;
-	struct pt_shared_locks here = { 0 };
-	struct pt_shared_locks *locks = an->locks ? an->locks : &here;
 	bool any = false;
 	size_t i;
 
-	find_shared(an, from, locks);
 	for (i = pt_iv_after(th, an->t0); i < th->iv.n; i++) {
 		const struct pt_iv *iv = &th->iv.v[i];
 		uint64_t slept = iv->ready - iv->begin;
@@ -321,7 +264,7 @@ int pt_rest_wakes(const struct pt_an *an, const struct pt_thread *th,
 		if (iv->begin >= an->t1 || iv->ready > an->t1)
 			break;
 		if (iv->wait != PT_WAIT_FUTEX || !iv->valid_wake ||
-		    iv->waker_tid != from->tid || is_shared(locks, iv->arg0))
+		    iv->waker_tid != from->tid || pt_is_lock(paths, th, iv))
 			continue;
 		(*wakes)++;
 		/* With nothing written since, it is one item: the longest of

@@ -26,6 +26,7 @@ static double ms(uint64_t ns)
 
 struct split {
 	const struct pt_an *an;
+	const struct pt_trainer *t;
 	const struct pt_worker *w; /* NULL: the trainer */
 	uint64_t cpu, runq, disk, lock, other, idle;
 	uint64_t together; /* of runq, in short stretches */
@@ -93,7 +94,7 @@ static int split_piece(void *ctx, uint64_t b, uint64_t e,
 	k->socks += iv->wait == PT_WAIT_SOCK;
 	if (!k->w)
 		k->throttled += answerer_queued(k->an, b, e, iv);
-	switch (pt_piece_cause(k->an, k->w, iv)) {
+	switch (pt_piece_cause(k->an, k->t, k->w, iv)) {
 	case PT_CAUSE_WORKER_IDLE:
 		k->idle += e - b;
 		break;
@@ -125,13 +126,14 @@ static struct pt_wi_batch to_batch(const struct split *k, double n)
 }
 
 /* Between two batches made lies the work on the second. */
-static int sample_marks(const struct pt_an *an, const struct pt_worker *w,
+static int sample_marks(const struct pt_an *an, const struct pt_trainer *t,
+			const struct pt_worker *w,
 			struct pt_wi_obs *o, pt_wi_batches *out)
 {
 	size_t i;
 
 	for (i = 1; i < w->done.n; i++) {
-		struct split k = { .an = an, .w = w };
+		struct split k = { .an = an, .t = t, .w = w };
 
 		pt_walk(w->main, w->done.v[i - 1], w->done.v[i], split_piece,
 			&k);
@@ -144,10 +146,11 @@ static int sample_marks(const struct pt_an *an, const struct pt_worker *w,
 
 /* A worker that sends by itself is seen to finish only when somebody waits
  * for it: only its mean is known. */
-static int sample_mean(const struct pt_an *an, const struct pt_worker *w,
+static int sample_mean(const struct pt_an *an, const struct pt_trainer *t,
+		       const struct pt_worker *w,
 		       pt_wi_batches *out)
 {
-	struct split k = { .an = an, .w = w };
+	struct split k = { .an = an, .t = t, .w = w };
 	uint64_t b = pt_max64(an->t0, w->main->first);
 	uint64_t e = pt_min64(an->t1, pt_thread_end(an, w->main));
 
@@ -176,8 +179,8 @@ static int observe_workers(const struct pt_an *an, const struct pt_trainer *t,
 				return -ENOMEM;
 		}
 		p = &o->pools.v[o->pools.n - 1];
-		err = w->feeder != w->main ? sample_marks(an, w, o, &p->b) :
-					     sample_mean(an, w, &p->b);
+		err = w->feeder != w->main ? sample_marks(an, t, w, o, &p->b) :
+					     sample_mean(an, t, w, &p->b);
 		if (err)
 			return err;
 	}
@@ -211,7 +214,7 @@ static bool is_restart(const struct pt_trainer *t, const struct pt_step *s)
 static int observe_step(const struct pt_an *an, const struct pt_trainer *t,
 			const struct pt_step *s, struct pt_wi_obs *o)
 {
-	struct split wait = { .an = an }, host = { .an = an };
+	struct split wait = { .an = an, .t = t }, host = { .an = an, .t = t };
 	struct pt_wi_step p = { 0 };
 	double asleep;
 
@@ -290,7 +293,8 @@ static void observe_extra(const struct pt_an *an, const struct pt_trainer *t,
 	size_t i;
 
 	for (i = 0; i < an->m->all_threads.n; i++)
-		all += pt_run_ns(an, an->m->all_threads.v[i]);
+		if (!an->m->all_threads.v[i]->proc->outside)
+			all += pt_run_ns(an, an->m->all_threads.v[i]);
 	for (i = 0; i < t->workers.n; i++)
 		known += pt_run_ns(an, t->workers.v[i].main);
 	o->extra_cpu = ms(all - pt_min64(all, known)) / (double)t->steps.n;
@@ -301,11 +305,11 @@ static void observe_extra(const struct pt_an *an, const struct pt_trainer *t,
 static void observe_pin(const struct pt_an *an, const struct pt_trainer *t,
 			struct pt_wi_obs *o)
 {
-	struct split k = { .an = an };
+	struct split k = { .an = an, .t = t };
 
-	if (!t->pin)
+	if (!t->relays.n)
 		return;
-	pt_walk(t->pin, an->t0, an->t1, split_piece, &k);
+	pt_walk(t->relays.v[0], an->t0, an->t1, split_piece, &k);
 	o->pin = ms(k.cpu) / (double)t->steps.n;
 }
 

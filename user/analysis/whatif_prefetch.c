@@ -59,7 +59,8 @@ static bool find_zero(const struct pt_trainer *t, int i, const pt_times *taken,
 
 		if (s->worker != i || s->partial || !s->blocked_ns)
 			continue;
-		made = pt_made_at(t, w, s);
+		made = s->n_waits ? t->waits.v[s->wait0 + s->n_waits - 1].made :
+				    UINT64_MAX;
 		if (made == UINT64_MAX || made <= s->wait_begin)
 			continue;
 		vote(&v, (long)pt_times_until(&w->done, made) - 1 -
@@ -68,7 +69,8 @@ static bool find_zero(const struct pt_trainer *t, int i, const pt_times *taken,
 	return agreed(&v, zero);
 }
 
-static bool find_limit(const struct pt_an *an, const struct pt_worker *w,
+static bool find_limit(const struct pt_an *an, const struct pt_trainer *t,
+		       const struct pt_worker *w,
 		       const pt_times *taken, long zero, long *limit)
 {
 	const struct pt_thread *th = w->main;
@@ -81,7 +83,7 @@ static bool find_limit(const struct pt_an *an, const struct pt_worker *w,
 		if (iv->begin >= an->t1)
 			break;
 		if (iv->begin < an->t0 || iv->ready - iv->begin < IDLE_NS ||
-		    pt_piece_cause(an, w, iv) != PT_CAUSE_WORKER_IDLE)
+		    !pt_rests(t, w, iv))
 			continue;
 		/* at its end: an index has just been handed out for a batch
 		 * that was taken */
@@ -113,7 +115,7 @@ int pt_wi_observe_prefetch(const struct pt_an *an, const struct pt_trainer *t,
 		}
 		if (err || w->feeder == w->main ||
 		    !find_zero(t, (int)i, &taken, &zero) ||
-		    !find_limit(an, w, &taken, zero, &limit) || limit < 1)
+		    !find_limit(an, t, w, &taken, zero, &limit) || limit < 1)
 			continue;
 		if (found && limit != found)
 			goto out; /* they do not agree: one is miscounted */

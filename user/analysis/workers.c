@@ -3,17 +3,195 @@
  * one is slower than its peers. */
 #include <errno.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "analysis/health.h"
 #include "analysis/internal.h"
 #include "analysis/verdicts/thresholds.h"
+#include "analysis/waits/look.h"
 
 /* Fewer batches tell nothing of a worker. */
 #define SLOW_MIN_BATCHES 3
 
+/* ---- when batches were made ------------------------------------------------------ */
+
+/* What is slept on, as one number. */
+static uint64_t rest_key(const struct pt_iv *iv)
+{
+	return (uint64_t)iv->wait << 56 ^
+	       (iv->wait == PT_WAIT_FUTEX ? iv->arg0 >> 3 : iv->object);
+}
+
+static bool has(const pt_times *v, uint64_t key)
+{
+	size_t i;
+
+	for (i = 0; i < v->n; i++)
+		if (v->v[i] == key)
+			return true;
+	return false;
+}
+
+/* Is `th` on the side that asks: the consumer, or who hands on its wishes; for a
+ * helper whoever it works for? */
+static bool asks(const struct pt_trainer *t, const struct pt_worker *w,
+		 const struct pt_thread *th)
+{
+	int i;
+
+	if (pt_worker_index(t, th, &i))
+		return w->role == PT_ROLE_HELPER &&
+		       t->workers.v[i].role != PT_ROLE_HELPER;
+	return th->tgid == t->proc->tgid;
+}
+
+static bool may_rest(const struct pt_iv *iv)
+{
+	return iv->wait == PT_WAIT_PIPE_IN || iv->wait == PT_WAIT_SOCK ||
+	       iv->wait == PT_WAIT_FUTEX || iv->wait == PT_WAIT_POLL ||
+	       iv->wait == PT_WAIT_MSGQ || iv->wait == PT_WAIT_SEM ||
+	       iv->wait == PT_WAIT_EVENT || iv->wait == PT_WAIT_URING ||
+	       iv->wait == PT_WAIT_OTHER;
+}
+
+/* More places to rest than these are something else. */
+#define RESTS_MAX 64
+
+/* A worker rests where it sleeps until somebody asks it for something; not for a
+ * lock of the interpreter, that others sleep on too. */
+static int find_rests(const struct pt_an *an, const struct pt_trainer *t,
+		      struct pt_paths *paths, struct pt_worker *w)
+{
+	const struct pt_thread *th = w->main;
+	size_t i;
+
+	for (i = pt_iv_after(th, an->t0); i < th->iv.n; i++) {
+		const struct pt_iv *iv = &th->iv.v[i];
+		const struct pt_thread *who;
+
+		if (iv->begin >= an->t1)
+			break;
+		if (!iv->valid_wake || !may_rest(iv) ||
+		    has(&w->rests, rest_key(iv)))
+			continue;
+		who = pt_model_thread(an->m, iv->waker_tid);
+		if (!who || !asks(t, w, who) || pt_is_lock(paths, th, iv))
+			continue;
+		if (w->rests.n < RESTS_MAX && pt_vec_push(&w->rests, rest_key(iv)))
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+bool pt_rests(const struct pt_trainer *t, const struct pt_worker *w,
+	      const struct pt_iv *iv)
+{
+	(void)t;
+	return w && iv->wait != PT_WAIT_RUNQ && w->rests.n &&
+	       has(&w->rests, rest_key(iv));
+}
+
+enum pt_cause pt_piece_cause(const struct pt_an *an, const struct pt_trainer *t,
+			     const struct pt_worker *w, const struct pt_iv *iv)
+{
+	return pt_rests(t, w, iv) ? PT_CAUSE_WORKER_IDLE :
+				    pt_sleep_cause(an, iv);
+}
+
+static int cmp_time(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* A batch that came while nobody slept for it woke nobody: the worker has written
+ * something, and rests. */
+static int collect_unnoticed(const struct pt_an *an, const struct pt_trainer *t,
+			     struct pt_worker *w)
+{
+	const struct pt_thread *th = w->main;
+	size_t i, first = pt_iv_after(th, an->t0), known = w->done.n, k = 0;
+	uint64_t written = first < th->iv.n ? th->iv.v[first].wchar : 0;
+
+	for (i = first + 1; i < th->iv.n && th->iv.v[i].begin < an->t1; i++) {
+		const struct pt_iv *iv = &th->iv.v[i];
+		uint64_t since = th->iv.v[i - 1].end;
+
+		if (!pt_rests(t, w, iv) || iv->wchar <= written)
+			continue;
+		written = iv->wchar;
+		while (k < known && w->done.v[k] <= since)
+			k++;
+		if (k < known && w->done.v[k] <= iv->begin)
+			continue; /* the one whose wake-up was seen */
+		if (pt_vec_push(&w->done, iv->begin))
+			return -ENOMEM;
+	}
+	if (w->done.n > known)
+		qsort(w->done.v, w->done.n, sizeof(*w->done.v), cmp_time);
+	return 0;
+}
+
+/* Wake-ups of `th` by workers that send by themselves. */
+static int collect_direct(const struct pt_an *an, struct pt_trainer *t,
+			  struct pt_paths *paths, const struct pt_thread *th)
+{
+	const struct pt_thread *who;
+	size_t i;
+	int w;
+
+	for (i = pt_iv_after(th, an->t0); i < th->iv.n; i++) {
+		const struct pt_iv *iv = &th->iv.v[i];
+
+		if (iv->begin >= an->t1)
+			break;
+		who = iv->valid_wake ? pt_model_thread(an->m, iv->waker_tid) : NULL;
+		if (who && pt_worker_index(t, who, &w) &&
+		    t->workers.v[w].feeder == t->workers.v[w].main &&
+		    t->workers.v[w].main == who && !pt_is_lock(paths, th, iv) &&
+		    pt_vec_push(&t->workers.v[w].done, iv->ready))
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+int pt_find_made(const struct pt_an *an, struct pt_trainer *t)
+{
+	struct pt_paths *paths = t->look->paths;
+	const struct pt_actor *a = &t->look->actor;
+	size_t i;
+	int err = 0;
+
+	for (i = 0; i < t->workers.n && !err; i++) {
+		struct pt_worker *w = &t->workers.v[i];
+		uint64_t wakes = 0;
+
+		err = find_rests(an, t, paths, w);
+		if (!err && w->feeder != w->main)
+			err = pt_rest_wakes(an, paths, w->feeder, w->main,
+					    &w->done, &wakes);
+	}
+	for (i = 0; i < a->threads.n && !err; i++)
+		err = collect_direct(an, t, paths, a->threads.v[i]);
+	for (i = 0; i < t->relays.n && !err; i++)
+		err = collect_direct(an, t, paths, t->relays.v[i]);
+	for (i = 0; i < t->workers.n && !err; i++) {
+		struct pt_worker *w = &t->workers.v[i];
+
+		if (w->done.n)
+			qsort(w->done.v, w->done.n, sizeof(*w->done.v), cmp_time);
+		if (w->feeder == w->main)
+			err = collect_unnoticed(an, t, w);
+	}
+	return err;
+}
+
+/* ---- how long they took ----------------------------------------------------------- */
+
 struct tally {
-	const struct pt_an *an;
+	const struct pt_trainer *t;
 	const struct pt_worker *w;
 	uint64_t idle_ns;
 };
@@ -23,63 +201,100 @@ static int idle_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv,
 {
 	struct tally *k = ctx;
 
-	if (iv && !queued &&
-	    pt_piece_cause(k->an, k->w, iv) == PT_CAUSE_WORKER_IDLE)
+	if (iv && !queued && pt_rests(k->t, k->w, iv))
 		k->idle_ns += e - b;
 	return 0;
 }
 
 /* Busy time between two batches made: what the second one took. */
-static int service_times(struct pt_an *an, struct pt_worker *w)
+static int service_times(const struct pt_trainer *t, struct pt_worker *w)
 {
 	size_t i;
 
 	for (i = 1; i < w->done.n; i++) {
-		struct tally k = { an, w, 0 };
+		struct tally k = { t, w, 0 };
 		uint64_t b = w->done.v[i - 1], e = w->done.v[i];
 		double ms;
 
 		pt_walk(w->main, b, e, idle_piece, &k);
 		ms = (double)(e - b - k.idle_ns) / NS_PER_MS;
-		if (pt_vec_push(&w->service_ms, ms))
+		if (pt_vec_push(&w->service_ms, ms) ||
+		    pt_vec_push(&w->unsorted_ms, ms))
 			return -ENOMEM;
 	}
 	w->median_ms = pt_median(w->service_ms.v, w->service_ms.n);
 	return 0;
 }
 
-/* Workers are respawned at each epoch unless they are persistent: those of
- * another epoch are no peers. */
-static bool alive_together(const struct pt_an *an, const struct pt_worker *a,
-			   const struct pt_worker *b)
+/*
+ * Workers are born anew at each epoch unless they are persistent. One that begins when
+ * another has ended takes its place, which a framework gives the same share of the
+ * work: the lowest that is free, as workers are made in order.
+ */
+static int find_slots(const struct pt_an *an, struct pt_trainer *t, uint8_t role)
 {
-	return pt_overlap(a->main->first, pt_thread_end(an, a->main),
-			  b->main->first, pt_thread_end(an, b->main)) > 0;
+	pt_times ends = { 0 }; /* when each slot was last left */
+	pt_times had = { 0 };  /* ... and by how many it was had */
+	size_t i, k;
+	int err = 0;
+
+	for (i = 0; i < t->workers.n && !err; i++) {
+		struct pt_worker *w = &t->workers.v[i];
+
+		if (w->role != role)
+			continue;
+		for (k = 0; k < ends.n && ends.v[k] > w->main->first; k++)
+			;
+		if (k == ends.n)
+			err = pt_vec_push(&ends, 0) || pt_vec_push(&had, 0) ?
+				      -ENOMEM : 0;
+		if (err)
+			break;
+		ends.v[k] = pt_thread_end(an, w->main);
+		w->slot = (uint32_t)k;
+		w->respawn = (uint32_t)had.v[k]++;
+	}
+	pt_vec_free(&ends);
+	pt_vec_free(&had);
+	return err;
 }
 
 struct peers {
-	pt_doubles medians, service_ms;
+	pt_doubles own, medians, service_ms;
 };
 
-static int find_peers(const struct pt_an *an, const struct pt_trainer *t,
-		      const struct pt_worker *w, struct peers *p)
+static int add_times(pt_doubles *to, const struct pt_worker *w)
 {
-	size_t i, k;
+	size_t i;
+	int err = 0;
 
-	p->medians.n = p->service_ms.n = 0;
-	for (i = 0; i < t->workers.n; i++) {
+	for (i = 0; i < w->service_ms.n && !err; i++)
+		err = pt_vec_push(to, w->service_ms.v[i]);
+	return err;
+}
+
+/* The times of all that had the slot of `w`, and those of other slots. */
+static int find_peers(const struct pt_trainer *t, const struct pt_worker *w,
+		      struct peers *p)
+{
+	size_t i;
+	int err = 0;
+
+	p->own.n = p->medians.n = p->service_ms.n = 0;
+	for (i = 0; i < t->workers.n && !err; i++) {
 		const struct pt_worker *o = &t->workers.v[i];
 
-		if (o == w || o->service_ms.n < SLOW_MIN_BATCHES ||
-		    !alive_together(an, w, o))
+		if (o->role != w->role)
 			continue;
-		if (pt_vec_push(&p->medians, o->median_ms))
-			return -ENOMEM;
-		for (k = 0; k < o->service_ms.n; k++)
-			if (pt_vec_push(&p->service_ms, o->service_ms.v[k]))
-				return -ENOMEM;
+		if (o->slot == w->slot)
+			err = add_times(&p->own, o);
+		if (o->slot == w->slot || o->service_ms.n < SLOW_MIN_BATCHES)
+			continue;
+		err = pt_vec_push(&p->medians, o->median_ms);
+		if (!err)
+			err = add_times(&p->service_ms, o);
 	}
-	return 0;
+	return err;
 }
 
 /* A worker that is slow half of the time (in every other epoch) has no median
@@ -88,6 +303,38 @@ static int find_peers(const struct pt_an *an, const struct pt_trainer *t,
 static double upper_middle(const pt_doubles *sorted) /* by pt_median() */
 {
 	return sorted->v[(size_t)(0.6 * (double)(sorted->n - 1))];
+}
+
+/* A few slow batches make a worker slow where they come one behind the other and next
+ * to none are its peers': it was slow for a while. Single ones are slow items. */
+static bool slow_for_a_while(const struct pt_trainer *t, struct pt_worker *w,
+			     const struct peers *p, double others)
+{
+	double limit = PT_TAIL_FACTOR * others, slow = 0, behind = 0, ms = 0;
+	double peers = 0;
+	size_t i, k;
+
+	for (i = 0; i < p->service_ms.n; i++)
+		peers += p->service_ms.v[i] > limit;
+	for (i = 0; i < t->workers.n; i++) {
+		const struct pt_worker *o = &t->workers.v[i];
+
+		if (o->role != w->role || o->slot != w->slot)
+			continue;
+		for (k = 0; k < o->unsorted_ms.n; k++) {
+			if (o->unsorted_ms.v[k] <= limit)
+				continue;
+			slow++;
+			ms += o->unsorted_ms.v[k];
+			behind += k && o->unsorted_ms.v[k - 1] > limit;
+		}
+	}
+	if (slow < SLOW_MIN_BATCHES || behind * 2 < slow || peers * 5 > slow)
+		return false;
+	w->slowdown = ms / slow / others;
+	/* that all but the first fall to the same one */
+	w->slow_chance = pow(1.0 / (double)(p->medians.n + 1), slow - 1);
+	return true;
 }
 
 /*
@@ -105,23 +352,25 @@ static int compare_one(const struct pt_an *an, const struct pt_trainer *t,
 
 	w->slowdown = w->slow_chance = NAN;
 	w->slow = false;
-	if (w->service_ms.n < SLOW_MIN_BATCHES)
-		return 0;
-	err = find_peers(an, t, w, p);
-	n = p->medians.n;
-	others = err ? NAN : pt_median(p->medians.v, n);
-	if (err || !(others > 0))
+	err = find_peers(t, w, p);
+	if (err || p->own.n < SLOW_MIN_BATCHES)
 		return err;
-	ratio = w->slowdown = w->median_ms / others;
+	n = p->medians.n;
+	others = pt_median(p->medians.v, n);
+	if (!(others > 0))
+		return 0;
+	ratio = w->slowdown = pt_median(p->own.v, p->own.n) / others;
 	if (ratio < an->th->slow_factor) {
 		/* twice as much: two humps, not one wide one */
-		ratio = upper_middle(&w->service_ms) / others;
-		if (ratio < 2 * an->th->slow_factor)
+		ratio = upper_middle(&p->own) / others;
+		if (ratio < 2 * an->th->slow_factor) {
+			w->slow = slow_for_a_while(t, w, p, others) &&
+				  w->slow_chance <= an->th->slow_chance;
 			return 0;
+		}
 	}
-	err = pt_rank_sum_chance(w->service_ms.v, w->service_ms.n,
-				 p->service_ms.v, p->service_ms.n,
-				 &w->slow_chance);
+	err = pt_rank_sum_chance(p->own.v, p->own.n, p->service_ms.v,
+				 p->service_ms.n, &w->slow_chance);
 	w->slow_chance = fmin(1, w->slow_chance * (double)(n + 1));
 	w->slow = !err && w->slow_chance <= an->th->slow_chance;
 	if (w->slow)
@@ -133,10 +382,14 @@ int pt_compare_workers(const struct pt_an *an, struct pt_trainer *t)
 {
 	struct peers p = { 0 };
 	size_t i;
+	uint8_t role;
 	int err = 0;
 
+	for (role = 0; role <= PT_ROLE_OUTSIDE && !err; role++)
+		err = find_slots(an, t, role);
 	for (i = 0; i < t->workers.n && !err; i++)
 		err = compare_one(an, t, &t->workers.v[i], &p);
+	pt_vec_free(&p.own);
 	pt_vec_free(&p.medians);
 	pt_vec_free(&p.service_ms);
 	return err;
@@ -148,6 +401,6 @@ int pt_measure_workers(struct pt_an *an, struct pt_trainer *t)
 	int err = 0;
 
 	for (i = 0; i < t->workers.n && !err; i++)
-		err = service_times(an, &t->workers.v[i]);
+		err = service_times(t, &t->workers.v[i]);
 	return err ? err : pt_compare_workers(an, t);
 }

@@ -98,6 +98,21 @@ int pt_capture_stop(struct pt_capture *c, pt_record_fn fn, void *ctx);
 void pt_capture_close(struct pt_capture *c,
 		      void (*pending)(void *ctx, unsigned left), void *ctx);
 
+/*
+ * A process outside of the tree that was seen to end waits of `waiter`: follow it
+ * from the end of this drain on, if it is one to be followed. Not to be are: the
+ * tracer, init, the kernel's; who ends waits of one outside and is no part of the
+ * same service; and, unless it supplies `surely`, who started the job, shells,
+ * loggers and their like. No more than 64 are.
+ */
+struct pt_supplier {
+	pid_t pid, waiter;
+	uint32_t wakes;
+	uint64_t slept_ns; /* in the waits that these ended */
+	bool surely;
+};
+void pt_capture_adopt(struct pt_capture *c, const struct pt_supplier *s);
+
 size_t pt_capture_hooks(const struct pt_capture *c,
 			const struct pt_hook_state **out);
 /* A need that is met outside of this room: how. `need` and `door` are constants;

@@ -92,6 +92,7 @@ int pt_proc_parse_stat(const char *text, struct pt_proc_stat *out)
 	if (out->pid <= 0 || !stat_fields(close + 3, f, 28))
 		return -EINVAL;
 	out->ppid = (pid_t)f[4];
+	out->session = (pid_t)f[6];
 	out->kthread = f[9] & PF_KTHREAD;
 	out->utime_ns = ticks_to_ns(f[14]);
 	out->stime_ns = ticks_to_ns(f[15]);

@@ -15,7 +15,7 @@
 #define PT_PROC_COMM 64 /* kernel threads have longer names than 15 bytes */
 
 struct pt_proc_stat {
-	pid_t pid, ppid;
+	pid_t pid, ppid, session;
 	char comm[PT_PROC_COMM];
 	char state; /* R S D Z T ... */
 	uint64_t utime_ns, stime_ns;

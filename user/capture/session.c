@@ -321,6 +321,7 @@ int pt_capture_drain(struct pt_capture *c, pt_record_fn fn, void *ctx)
 	c->fn = fn;
 	c->fn_ctx = ctx;
 	r = ring_buffer__consume(c->rb);
+	pt_outside_take(c);
 	if (r < 0)
 		return r;
 	return (int)(c->events - before);
@@ -373,6 +374,7 @@ int pt_capture_tick(struct pt_capture *c, pt_record_fn fn, void *ctx)
 		pt_blocks_tick(c);
 		pt_disks_tick(c, c->disks);
 	}
+	pt_outside_tick(c);
 	pt_uprobes_reap(c);
 	pt_marker_scan(c); /* what it lacks, its hook's note tells */
 	pt_uprobes_drop(c);

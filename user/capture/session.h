@@ -67,6 +67,12 @@ struct pt_capture {
 	pt_record_fn fn; /* while draining */
 	void *fn_ctx;
 
+	/* Who may be followed from outside of the tree, when the drain is over;
+	 * somebody is; and there may be more of it than was seen. */
+	struct pt_supplier suppliers[PT_MAX_OUTSIDE];
+	size_t n_suppliers;
+	bool outside, outside_again;
+
 	bool neighbours; /* other users of GPUs were seen */
 	struct pt_hook_state hooks[PT_MAX_HOOKS];
 	size_t n_hooks;
@@ -92,9 +98,15 @@ void pt_hook_set(struct pt_capture *c, const char *need, const char *door,
 		 const char *note, ...) __attribute__((format(printf, 4, 5)));
 
 /* ---- targets.c: the processes that are followed --------------------------- */
+/* Of the tree, that is. */
 bool pt_is_target(struct pt_capture *c, pid_t pid);
 /* Put the tree of every root into the set and seed its threads. */
 int pt_targets_fill(struct pt_capture *c, struct pt_err *err);
+
+/* ---- outside.c: suppliers that are not of the tree ------------------------ */
+/* Behind a drain, and once a second. */
+void pt_outside_take(struct pt_capture *c);
+void pt_outside_tick(struct pt_capture *c);
 
 /* ---- load.c: which programs, and attaching them -------------------------- */
 /* 0 or -errno with err filled; c->skel is loaded and attached then. */

@@ -19,8 +19,8 @@ bool pt_is_target(struct pt_capture *c, pid_t pid)
 	struct pt_target v;
 	uint32_t key = (uint32_t)pid;
 
-	return bpf_map_lookup_elem(bpf_map__fd(c->skel->maps.pt_targets), &key,
-				   &v) == 0;
+	return !bpf_map_lookup_elem(bpf_map__fd(c->skel->maps.pt_targets), &key,
+				    &v) && !v.outside;
 }
 
 /* Add the tree as it is now. How many were new, or -errno. */

@@ -22,6 +22,7 @@ struct pt_follow {
 	const struct pt_opts *o;
 	struct pt_capture *cap; /* NULL: it has ended */
 	struct pt_window *win;
+	struct pt_outside outside; /* who supplies the job from there */
 	struct pt_report *base;	  /* host, target, hooks: what all reports share */
 	struct pt_report *report; /* the last one */
 	struct pt_job job;
@@ -33,8 +34,11 @@ struct pt_follow {
 
 static void on_record(void *ctx, const void *rec, size_t len)
 {
+	struct pt_follow *w = ctx;
+
+	pt_adopt(w->o, &w->outside, w->cap, rec);
 	/* a window without memory lacks records: what it shows has a gap */
-	pt_window_put(((struct pt_follow *)ctx)->win, rec, len);
+	pt_window_put(w->win, rec, len);
 }
 
 /* Warnings would tear the screen: the last one is shown there. */

@@ -303,6 +303,9 @@ static error_t parse_one(int key, char *arg, struct argp_state *state)
 			return reject("--reads", arg, "auto, fexit, kprobe, "
 				      "pages, syscall or none");
 		return 0;
+	case K_NOADOPT:
+		o->no_adopt = true;
+		return 0;
 	case K_NOMULTI:
 		o->no_uprobe_multi = true;
 		return 0;

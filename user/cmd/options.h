@@ -59,6 +59,7 @@ struct pt_opts {
 	enum pt_loudness loud;
 	const char *step_marker; /* [LIBRARY:]FUNCTION, or NULL */
 	bool ascii, no_uprobe_multi;
+	bool no_adopt; /* follow nobody outside of the tree */
 	bool cupti; /* exact GPU times, by an agent in the job */
 	unsigned reads; /* PT_READS_* */
 	char *labels[PT_LABELS_MAX]; /* "key=value", checked */

@@ -61,6 +61,10 @@
 	{ "cupti", K_CUPTI, NULL, 0,                                           \
 	  "Exact GPU times: load an agent into the job for the time of the "   \
 	  "trace, which asks CUPTI; without it they are bounded", 2 }
+#define ADOPT                                                                  \
+	{ "no-adopt", K_NOADOPT, NULL, 0,                                      \
+	  "Follow nobody but the job's own processes; by default also those "  \
+	  "that end its waits from outside, like a data service", 2 }
 #define MARKER                                                                 \
 	{ "step-marker", K_MARKER, "[LIBRARY:]FUNCTION", 0,                    \
 	  "Each call of this function of the job begins a step; by default "   \
@@ -75,6 +79,7 @@ static const struct argp_option trace_options[] = {
 	AT,
 	SCHEDULE,
 	MODE,
+	ADOPT,
 	CUPTI,
 	MARKER,
 	OUTPUT,
@@ -100,6 +105,7 @@ static const struct argp_option record_options[] = {
 	AT,
 	SCHEDULE,
 	MODE,
+	ADOPT,
 	CUPTI,
 	MARKER,
 	OUTPUT,
@@ -165,6 +171,7 @@ static const struct argp_option top_options[] = {
 	{ "last", K_LAST, "SEC", 0,
 	  "Diagnose the last SEC seconds (default 10)", 2 },
 	MODE,
+	ADOPT,
 	{ "batch-size", K_BATCH, "N", 0, "Samples per batch, for samples/s", 3 },
 	{ "threshold", K_THRESHOLD, "NAME=VALUE", 0,
 	  "Decide a verdict by another value than the default; may be given "

@@ -14,6 +14,7 @@ enum { /* options without a letter */
 	K_FAIL,
 	K_MODE,
 	K_NOMULTI,
+	K_NOADOPT,
 	K_CUPTI,
 	K_READS,
 	K_MARKER,

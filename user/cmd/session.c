@@ -16,6 +16,22 @@
 #include "report/about.h"
 #include "store/rawstream.h"
 
+void pt_adopt(const struct pt_opts *o, struct pt_outside *seen,
+	      struct pt_capture *cap, const void *rec)
+{
+	struct pt_outside_seen by;
+	struct pt_supplier s;
+
+	if (o->no_adopt || !cap || !pt_outside_see(seen, rec, &by))
+		return;
+	s = (struct pt_supplier){ .pid = (pid_t)by.waker,
+				  .waiter = (pid_t)by.waiter,
+				  .wakes = by.wakes,
+				  .slept_ns = by.slept_ns,
+				  .surely = pt_outside_surely(&by) };
+	pt_capture_adopt(cap, &s);
+}
+
 void pt_session_record(void *ctx, const void *rec, size_t len)
 {
 	struct pt_session *s = ctx;
@@ -24,6 +40,7 @@ void pt_session_record(void *ctx, const void *rec, size_t len)
 				      .thresholds = &s->o->thresholds };
 	int err = 0;
 
+	pt_adopt(s->o, &s->outside, s->cap, rec);
 	/* the model counts what it cannot take */
 	if (!s->o->record_only)
 		pt_model_feed(s->model, rec, len);

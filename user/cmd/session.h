@@ -21,6 +21,7 @@
 #include "cmd/spawn.h"
 #include "gpu/cupti.h"
 #include "model/model.h"
+#include "model/outside.h"
 #include "report/report.h"
 
 enum pt_stop {
@@ -42,6 +43,7 @@ struct pt_session {
 	struct pt_capture *cap;
 	struct pt_cupti *cupti; /* NULL: not asked for */
 	struct pt_model *model;
+	struct pt_outside outside; /* who supplies the job from there */
 	struct pt_report *report;
 	struct pt_outfile json, raw, html;
 	struct pt_lanes lanes; /* for the page, in the report */
@@ -71,6 +73,11 @@ struct pt_session {
 	int error; /* first error of the capture */
 	bool raw_failed, interrupted;
 };
+
+/* A record of a running capture: does it show somebody outside of the tree who is
+ * to be followed? Nothing where `o` says so. */
+void pt_adopt(const struct pt_opts *o, struct pt_outside *seen,
+	      struct pt_capture *cap, const void *rec);
 
 /*
  * Trace the pids of `o`, or `cmd`, and print the diagnosis. Returns the exit

@@ -17,6 +17,15 @@ const char *pt_wait_name(enum pt_wait w)
 		[PT_WAIT_POLL] = "poll",
 		[PT_WAIT_STOPPED] = "stopped",
 		[PT_WAIT_OTHER] = "blocked",
+		[PT_WAIT_FLOCK] = "file lock",
+		[PT_WAIT_CHILD] = "child",
+		[PT_WAIT_MSGQ] = "message queue",
+		[PT_WAIT_SEM] = "semaphore",
+		[PT_WAIT_EVENT] = "event",
+		[PT_WAIT_INODE_LOCK] = "inode lock",
+		[PT_WAIT_RECLAIM] = "memory reclaim",
+		[PT_WAIT_URING] = "io_uring",
+		[PT_WAIT_SIGNAL] = "signal",
 	};
 
 	return (unsigned)w < PT_WAIT_NR ? names[w] : names[PT_WAIT_OTHER];

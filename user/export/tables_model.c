@@ -63,7 +63,7 @@ static int waits_rows(const struct pt_export *x, struct pt_rows *to)
 
 static const struct pt_col processes_cols[] = {
 	INT("pid"), INT("parent_pid"), TEXT("name"), INT("born_ns"),
-	INT("died_ns"), INT("rank"),
+	INT("died_ns"), INT("rank"), INT("outside"),
 };
 static int processes_rows(const struct pt_export *x, struct pt_rows *to)
 {
@@ -77,7 +77,8 @@ static int processes_rows(const struct pt_export *x, struct pt_rows *to)
 		err = PT_ROW(to, I(pt_real_id(p->tgid)),
 			     p->ppid ? I(pt_real_id(p->ppid)) : pt_cell_null(),
 			     S(p->comm), T(p->born), T(p->died),
-			     rank ? I(p->facts.rank) : pt_cell_null());
+			     rank ? I(p->facts.rank) : pt_cell_null(),
+			     I(p->outside));
 	}
 	return err;
 }

@@ -41,6 +41,8 @@ int pt_feed_gpu_enter(struct pt_model *m, const struct pt_rec_gpu *r)
 		return -ENOMEM;
 	if (!pt_take_seq(m, t, r->hdr.seq))
 		return 0;
+	if (t->proc->outside) /* a stranger's: another program shares its hooks */
+		return 0;
 	if (r->api == PT_API_STEP_MARKER)
 		return pt_vec_push(&t->proc->markers, r->hdr.ts);
 	if (!api)
@@ -89,7 +91,7 @@ int pt_feed_gpu_return(struct pt_model *m, const struct pt_rec_gpu *r)
 	t = pt_thread_make(m, r->hdr.tid, r->hdr.tgid, r->hdr.start, r->hdr.ts);
 	if (!t)
 		return -ENOMEM;
-	if (!pt_take_seq(m, t, r->hdr.seq) || !api)
+	if (!pt_take_seq(m, t, r->hdr.seq) || !api || t->proc->outside)
 		return 0;
 	pt_check_stack(t);
 	while (t->depth && !c) {

@@ -216,7 +216,11 @@ static int feed_fork(struct pt_model *m, const struct pt_rec_fork *r)
 	t->parent = parent;
 	p = t->proc;
 	if (process) {
+		const struct pt_proc *from;
+
 		p->ppid = pt_model_id(m, r->hdr.tgid);
+		from = pt_model_proc(m, p->ppid);
+		p->outside |= from && from->outside;
 		p->born = r->hdr.ts;
 		memcpy(p->comm, r->comm, sizeof(p->comm) - 1);
 	}
@@ -238,6 +242,24 @@ static void take_over(struct pt_model *m, const struct pt_rec_task *r)
 		t->start = r->hdr.start;
 		t->seq_known = false;
 	}
+}
+
+static int feed_outside(struct pt_model *m, const struct pt_rec_outside *r)
+{
+	struct pt_thread *t = pt_thread_make(m, r->hdr.tid, r->hdr.tgid,
+					     r->hdr.start, r->hdr.ts);
+	struct pt_proc *p;
+
+	if (!t)
+		return -ENOMEM;
+	p = t->proc;
+	p->outside = true;
+	p->adopted = *r;
+	if (r->ppid)
+		p->ppid = pt_model_id(m, r->ppid);
+	if (!p->comm[0])
+		memcpy(p->comm, r->comm, sizeof(p->comm) - 1);
+	return 0;
 }
 
 static int feed_task(struct pt_model *m, const struct pt_rec_task *r)
@@ -386,6 +408,7 @@ union any_rec {
 	struct pt_rec_writes writes;
 	struct pt_rec_disk disk;
 	struct pt_rec_sock sock;
+	struct pt_rec_outside outside;
 };
 
 static size_t min_size(uint16_t kind)
@@ -404,6 +427,7 @@ static size_t min_size(uint16_t kind)
 	case PT_REC_FAULTS: return sizeof(struct pt_rec_faults);
 	case PT_REC_FILE: return sizeof(struct pt_rec_file);
 	case PT_REC_SOCK: return sizeof(struct pt_rec_sock);
+	case PT_REC_OUTSIDE: return sizeof(struct pt_rec_outside);
 	case PT_REC_SAMPLE: return sizeof(struct pt_rec_sample);
 	case PT_REC_LOSS: /* has grown */
 		return offsetof(struct pt_rec_loss, count) +
@@ -457,6 +481,9 @@ static int dispatch(struct pt_model *m, union any_rec *r)
 	case PT_REC_FAULTS: return pt_feed_faults(m, &r->faults);
 	case PT_REC_FILE: return pt_feed_file(m, &r->file);
 	case PT_REC_SOCK: return pt_feed_sock(m, &r->sock);
+	case PT_REC_OUTSIDE:
+		r->outside.comm[PT_COMM_LEN - 1] = 0;
+		return feed_outside(m, &r->outside);
 	case PT_REC_SAMPLE: return feed_sample(m, &r->sample);
 	case PT_REC_LOSS:
 		feed_loss(m, &r->loss);

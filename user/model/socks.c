@@ -62,16 +62,32 @@ static struct pt_peer *peer_of(struct pt_model *m, const struct pt_rec_sock *r,
 	return PT_HASHED(p) ? p : NULL;
 }
 
-/* Somebody of the target listens on this port. */
-static int note_listener(struct pt_model *m, uint16_t port)
+static bool is_outside(const struct pt_model *m, uint32_t tgid)
 {
-	if (!m->listening) {
-		m->listening = pt_arena_calloc(m->arena, 65536 / 8, 1);
-		if (!m->listening)
+	const struct pt_proc *p = pt_model_proc(m, tgid);
+
+	return p && p->outside;
+}
+
+/* Somebody of the target, or outside of it, listens on this port. */
+static int note_listener(struct pt_model *m, uint32_t tgid, uint16_t port)
+{
+	uint8_t **map = &m->listening[is_outside(m, tgid)];
+
+	if (!*map) {
+		*map = pt_arena_calloc(m->arena, 65536 / 8, 1);
+		if (!*map)
 			return -ENOMEM;
 	}
-	m->listening[port / 8] |= (uint8_t)(1u << port % 8);
+	(*map)[port / 8] |= (uint8_t)(1u << port % 8);
 	return 0;
+}
+
+static bool listens(const struct pt_model *m, bool outside, uint16_t port)
+{
+	const uint8_t *map = m->listening[outside];
+
+	return map && map[port / 8] & 1u << port % 8;
 }
 
 /* Two sockets that are each other's ends. */
@@ -87,7 +103,8 @@ static int pair_up(struct pt_model *m, struct pt_sock *s)
 	turned.local_port = s->ends.remote_port;
 	turned.remote_port = s->ends.local_port;
 	HASH_FIND(by_ends, m->sock_ends, &turned, sizeof(turned), o);
-	if (o)
+	/* a service that is followed from outside is a peer all the same */
+	if (o && is_outside(m, o->tgid) == is_outside(m, s->tgid))
 		o->inside = s->inside = true;
 	HASH_FIND(by_ends, m->sock_ends, &s->ends, sizeof(s->ends), o);
 	if (o)
@@ -172,7 +189,8 @@ int pt_feed_sock(struct pt_model *m, const struct pt_rec_sock *r)
 	    (r->received > BYTES_MAX && r->received != PT_SOCK_UNKNOWN))
 		return -EINVAL;
 	if (r->state == PT_TCP_LISTEN && r->protocol == PT_IPPROTO_TCP)
-		return note_listener(m, r->local_port);
+		return note_listener(m, pt_model_id(m, r->hdr.tgid),
+				     r->local_port);
 	ends_of(r, &e);
 	HASH_FIND(hh, m->socks, &r->inode, sizeof(r->inode), newest);
 	/* one socket can be connected again, to somebody else */
@@ -221,17 +239,18 @@ const struct pt_sock *pt_model_sock(const struct pt_model *m, uint64_t inode,
 	return s;
 }
 
-bool pt_sock_inside(const struct pt_sock *s)
+bool pt_sock_inside(const struct pt_model *m, const struct pt_sock *s)
 {
-	return s->inside;
+	return s->inside ||
+	       (pt_sock_loopback(s) && s->ends.protocol == PT_IPPROTO_TCP &&
+		listens(m, false, s->ends.remote_port));
 }
 
 bool pt_sock_accepted(const struct pt_model *m, const struct pt_sock *s)
 {
-	uint16_t port = s->ends.local_port;
-
 	return !s->opened && s->ends.protocol == PT_IPPROTO_TCP &&
-	       m->listening && m->listening[port / 8] & 1u << port % 8;
+	       listens(m, is_outside(m, s->tgid),
+		       s->ends.local_port);
 }
 
 bool pt_sock_loopback(const struct pt_sock *s)

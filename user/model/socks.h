@@ -29,8 +29,9 @@ int pt_feed_sock(struct pt_model *m, const struct pt_rec_sock *r);
 const struct pt_sock *pt_model_sock(const struct pt_model *m, uint64_t inode,
 				    uint64_t ts);
 
-/* The other end is a socket of the target itself. */
-bool pt_sock_inside(const struct pt_sock *s);
+/* The other end is a socket of the target itself: it was seen, or a process of the
+ * target listens there. */
+bool pt_sock_inside(const struct pt_model *m, const struct pt_sock *s);
 /* It was accepted by the target: its local port is one that a process of it
  * listens on. */
 bool pt_sock_accepted(const struct pt_model *m, const struct pt_sock *s);

@@ -251,6 +251,8 @@ struct pt_proc {
 	char comm[PT_COMM_LEN];
 	uint64_t born, died; /* 0: before / not seen */
 	bool execed;
+	bool outside; /* not of the target's tree: it ends waits of the target */
+	struct pt_rec_outside adopted; /* ... as it was told; hdr.size 0: not */
 	PT_VEC(struct pt_thread *) threads;
 	PT_VEC(struct pt_gpu_call) gpu; /* by begin */
 	size_t settled;
@@ -388,7 +390,8 @@ struct pt_model {
 	struct pt_sock *sock_ends; /* ... by_ends, by both ends */
 	struct pt_peer *peers; /* uthash, in order of index */
 	uint64_t n_socks;
-	uint8_t *listening; /* bit map of TCP ports; NULL: none */
+	uint8_t *listening[2]; /* bit maps of TCP ports, [1] those of processes
+				* outside; NULL: none */
 	uint64_t records, malformed, no_memory, skipped_kinds;
 	uint64_t doubled;    /* records that had come before: left out */
 	uint64_t disordered; /* records behind later ones of their thread */

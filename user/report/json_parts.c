@@ -124,6 +124,15 @@ json_t *pt_j_steps(struct pt_jb *b, const struct pt_r_steps *s, size_t max)
 	return o;
 }
 
+static json_t *part(struct pt_jb *b, const struct pt_r_part *p, bool known)
+{
+	json_t *v = json_object();
+
+	pt_j_put(b, v, "seconds", pt_j_num(known ? p->seconds : NAN, PT_J_STD));
+	pt_j_put(b, v, "share", pt_j_num(known ? p->share : NAN, PT_J_STD));
+	return v;
+}
+
 json_t *pt_j_breakdown(struct pt_jb *b, const struct pt_r_breakdown *p)
 {
 	const struct {
@@ -135,19 +144,14 @@ json_t *pt_j_breakdown(struct pt_jb *b, const struct pt_r_breakdown *p)
 		{ "launch", &p->launch },	  { "collective", &p->collective },
 		{ "checkpoint", &p->checkpoint }, { "other", &p->other },
 	};
-	json_t *o = json_object();
+	json_t *o = json_object(), *host = json_object();
 
-	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
-		json_t *v = json_object();
-
-		pt_j_put(b, v, "seconds",
-			 pt_j_num(p->known ? parts[i].part->seconds : NAN,
-				  PT_J_STD));
-		pt_j_put(b, v, "share",
-			 pt_j_num(p->known ? parts[i].part->share : NAN,
-				  PT_J_STD));
-		pt_j_put(b, o, parts[i].key, v);
-	}
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+		pt_j_put(b, o, parts[i].key, part(b, parts[i].part, p->known));
+	for (int k = 0; k < PT_HOST_NR; k++)
+		pt_j_put(b, host, pt_host_kind_name((enum pt_host_kind)k),
+			 part(b, &p->host[k], p->known));
+	pt_j_put(b, o, "host", host);
 	return o;
 }
 
@@ -160,6 +164,8 @@ json_t *pt_j_data_wait(struct pt_jb *b, const struct pt_r_data_wait *w)
 	pt_j_put(b, o, "own_cpu", pt_j_num(w->own_cpu, PT_J_STD));
 	pt_j_put(b, o, "handover", pt_j_num(w->handover, PT_J_STD));
 	pt_j_put(b, o, "lead", pt_j_num(w->lead, PT_J_STD));
+	pt_j_put(b, o, "restart", pt_j_num(w->restart, PT_J_STD));
+	pt_j_text(b, o, "evidence", w->evidence);
 	pt_j_put(b, o, "causes", charges(b, w->causes, w->n_causes));
 	return o;
 }

@@ -240,7 +240,7 @@ static void read_part(const struct pt_rd_at *o, const char *key,
 
 static void read_breakdown(const struct pt_rd_at *top)
 {
-	struct pt_rd_at at = pt_rd_object(top, "breakdown", false);
+	struct pt_rd_at at = pt_rd_object(top, "breakdown", false), host;
 	struct pt_r_breakdown *b = &top->d->r->breakdown;
 	const struct {
 		const char *key;
@@ -257,6 +257,10 @@ static void read_breakdown(const struct pt_rd_at *top)
 		read_part(&at, parts[i].key, parts[i].part);
 		known += isfinite(parts[i].part->seconds);
 	}
+	host = pt_rd_object(&at, "host", false);
+	for (i = 0; i < PT_HOST_NR; i++)
+		read_part(&host, pt_host_kind_name((enum pt_host_kind)i),
+			  &b->host[i]);
 	b->known = known == n;
 	if (known && known < n)
 		pt_rd_fail(top->d, "breakdown knows only some of its parts");
@@ -275,6 +279,8 @@ static void read_data_wait(const struct pt_rd_at *top)
 	w->own_cpu = pt_rd_num(&at, "own_cpu", 0, SECONDS_MAX);
 	w->handover = pt_rd_num(&at, "handover", 0, SECONDS_MAX);
 	w->lead = pt_rd_num(&at, "lead", 0, SECONDS_MAX);
+	w->restart = pt_rd_num(&at, "restart", 0, SECONDS_MAX);
+	w->evidence = pt_rd_text(&at, "evidence");
 	a = pt_rd_array(&at, "causes", CHARGES_MAX, &n);
 	c = pt_rd_room(top->d, n, sizeof(*c));
 	for (i = 0; c && i < n && !top->d->err; i++) {

@@ -78,9 +78,24 @@ const char *pt_worker_state_name(enum pt_worker_state s)
 	return "ok";
 }
 
+const char *pt_host_kind_name(enum pt_host_kind k)
+{
+	static const char *const names[PT_HOST_NR] = {
+#define X(id, name) [PT_HOST_##id] = name,
+		PT_HOST_KINDS(X)
+#undef X
+	};
+
+	return k < PT_HOST_NR ? names[k] : NULL;
+}
+
 static void null_breakdown(struct pt_r_breakdown *b)
 {
 	const struct pt_r_part unknown = { NAN, NAN };
+	size_t i;
+
+	for (i = 0; i < PT_HOST_NR; i++)
+		b->host[i] = unknown;
 
 	b->data_wait = b->gpu_wait = b->transfer = b->sync = b->launch =
 		b->collective = b->checkpoint = b->other = unknown;
@@ -126,7 +141,7 @@ struct pt_report *pt_report_new_in(struct pt_arena *arena)
 	null_breakdown(&r->breakdown);
 	r->data_wait.blocked = r->data_wait.own_read = NAN;
 	r->data_wait.own_cpu = r->data_wait.handover = NAN;
-	r->data_wait.lead = NAN;
+	r->data_wait.lead = r->data_wait.restart = NAN;
 	r->mem_growth_per_min = NAN;
 	r->memory.total = r->memory.available = r->memory.cache = PT_NULL;
 	r->memory.limit = r->memory.used = r->memory.room = PT_NULL;

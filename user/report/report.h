@@ -52,7 +52,7 @@ const char *pt_severity_name(enum pt_severity s);
 	X(COLLECTIVE, "collective") X(TRANSFER, "transfer") X(SYNC, "sync")    \
 	X(LAUNCH, "launch") X(CHECKPOINT, "checkpoint")                        \
 	X(NO_DEMAND, "no_demand") X(OTHER_HOST, "other_host")                  \
-	X(UNKNOWN, "unknown")
+	X(SLEEP, "sleep") X(UNKNOWN, "unknown")
 enum pt_cause {
 #define X(id, name) PT_CAUSE_##id,
 	PT_CAUSES(X)
@@ -194,10 +194,26 @@ struct pt_r_part {
 	double seconds, share;
 };
 
+/* What the host does between GPU calls while no data is obtained. */
+#define PT_HOST_KINDS(X)                                                       \
+	X(COMPUTING, "computing") X(QUEUED, "run_queue")                       \
+	X(SLEEPING, "sleeping") X(WRITING, "writing") X(LOCK, "lock")          \
+	X(CHILD, "child") X(COLLECTIVE, "collective") X(CLIENT, "client")      \
+	X(OTHER, "other")
+enum pt_host_kind {
+#define X(id, name) PT_HOST_##id,
+	PT_HOST_KINDS(X)
+#undef X
+	PT_HOST_NR
+};
+const char *pt_host_kind_name(enum pt_host_kind k);
+
 struct pt_r_breakdown { /* of trainer wall time; shares sum to 1 */
 	bool known;
 	struct pt_r_part data_wait, gpu_wait, transfer, sync, launch,
 		collective, checkpoint, other;
+	struct pt_r_part host[PT_HOST_NR]; /* detail of the last four, and of
+					    * sync and launch */
 };
 
 struct pt_r_charge {
@@ -211,6 +227,8 @@ struct pt_r_charge {
 
 struct pt_r_data_wait { /* charges sum to the data wait */
 	double blocked, own_read, own_cpu, handover, lead;
+	double restart; /* ... of it, in which the loader was started */
+	const char *evidence; /* most of it rests on: "supplied", "read"; NULL none */
 	const struct pt_r_charge *causes; /* largest first */
 	size_t n_causes;
 };

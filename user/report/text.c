@@ -198,6 +198,46 @@ void pt_tx_time(struct pt_tx *t, const struct pt_r_breakdown *d)
 	pt_tx_wrap(t, PT_TX_LABEL, l.s);
 }
 
+/* Less of it all than this is any loop's; a kind is named from the second on. */
+#define HOST_MIN 0.05
+#define HOST_KIND_MIN 0.01
+
+/* What the loop itself does between its GPU calls. What waits for other ranks is in
+ * the line above. */
+static void host_line(struct pt_tx *t, const struct pt_r_breakdown *d)
+{
+	static const struct {
+		enum pt_host_kind kind;
+		const char *name;
+	} kinds[] = {
+		{ PT_HOST_COMPUTING, "computing" },
+		{ PT_HOST_QUEUED, "waiting for a core" },
+		{ PT_HOST_SLEEPING, "sleeping" },
+		{ PT_HOST_WRITING, "writing" },
+		{ PT_HOST_LOCK, "waiting for a lock" },
+		{ PT_HOST_CHILD, "waiting for a child" },
+		{ PT_HOST_CLIENT, "waiting to be asked" },
+		{ PT_HOST_OTHER, "waiting for something else" },
+	};
+	struct pt_line l = { .n = 0 };
+	double all = 0;
+
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		double share = d->host[kinds[i].kind].share;
+
+		if (!d->known || !isfinite(share))
+			continue;
+		all += share;
+		if (share >= HOST_KIND_MIN || (t->o.verbose && share > 0))
+			pt_line_item(t, &l, "%s" NB "%s", kinds[i].name,
+				     pt_tx_pct(t, share));
+	}
+	if (!l.n || (all < HOST_MIN && !t->o.verbose))
+		return;
+	pt_tx_label(t, "Host work");
+	pt_tx_wrap(t, PT_TX_LABEL, l.s);
+}
+
 /* Only where more is known than the breakdown shows. */
 static void phases_line(struct pt_tx *t, const struct pt_report *r)
 {
@@ -335,7 +375,7 @@ static void wait_lines(struct pt_tx *t, const struct pt_report *r)
 	} parts[] = {
 		{ w->blocked, "blocked" },     { w->own_read, "own reads" },
 		{ w->own_cpu, "own CPU" },     { w->handover, "hand-over" },
-		{ w->lead, "lead" },
+		{ w->lead, "lead" },	       { w->restart, "starting the loader" },
 	};
 	struct pt_line l = { .n = 0 };
 
@@ -427,6 +467,7 @@ int pt_report_text(const struct pt_report *r, FILE *out,
 	thresholds_line(t, r);
 	loader_line(t, &r->loader);
 	pt_tx_time(t, &r->breakdown);
+	host_line(t, &r->breakdown);
 	for (size_t i = 0; i < r->n_gpu; i++)
 		pt_tx_gpu(t, &r->gpu[i]);
 	if (!r->n_gpu) {

@@ -38,6 +38,7 @@ static bool stays(uint16_t kind)
 	case PT_REC_EXIT:
 	case PT_REC_COMM:
 	case PT_REC_TASK:
+	case PT_REC_OUTSIDE:
 	case PT_REC_FILE:
 	case PT_REC_LIB:
 	case PT_REC_HOST:

@@ -214,6 +214,7 @@ static void leave(struct pt_window *w, const unsigned char *rec)
 		key.tgid = r.hdr.tgid;
 		break;
 	case PT_REC_PROC:
+	case PT_REC_OUTSIDE:
 		key.tgid = r.hdr.tgid;
 		break;
 	case PT_REC_HOST:

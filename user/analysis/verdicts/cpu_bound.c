@@ -22,7 +22,7 @@ int pt_judge_cpu_bound(struct pt_an *an, const struct pt_facts *f,
 	v->title = pt_arena_printf(an->a,
 		"Loading is CPU-bound: %.0f %% of the waiting for data is workers computing, %.0f %% workers waiting for a core.",
 		100 * f->cause[PT_CAUSE_CPU],
-		100 * f->cause[PT_CAUSE_RUN_QUEUE]);
+		100 * f->queue);
 	better = pt_better_workers(an, f);
 	need = pt_workers_needed(f);
 	v->advice = better ?

@@ -65,14 +65,14 @@ int pt_judge_cpu_oversubscribed(struct pt_an *an, const struct pt_facts *f,
 
 	if (f->largest != PT_GROUP_CPU || cpu < f->th->root_share)
 		return 0;
-	runq = (f->cause[PT_CAUSE_RUN_QUEUE] + f->cause[PT_CAUSE_THROTTLE]) /
+	runq = (f->queue + f->cause[PT_CAUSE_THROTTLE]) /
 	       cpu;
 	if (runq < f->th->run_queue_share)
 		return 0;
 	if (pt_evidence_starved(an, f, v, 8))
 		return -ENOMEM;
 	pt_evidence_add(v, "data_wait.run_queue_share",
-			f->cause[PT_CAUSE_RUN_QUEUE], "share", f->th->run_queue_share,
+			f->queue, "share", f->th->run_queue_share,
 			PT_MEASURED);
 	if (f->cause[PT_CAUSE_THROTTLE] > 0)
 		pt_evidence_add(v, "data_wait.throttle_share",
@@ -85,7 +85,7 @@ int pt_judge_cpu_oversubscribed(struct pt_an *an, const struct pt_facts *f,
 				PT_MEASURED);
 	pt_measure_crowd(f->t, &crowd);
 	crowd_evidence(f, &crowd, v);
-	if (f->cause[PT_CAUSE_THROTTLE] > f->cause[PT_CAUSE_RUN_QUEUE])
+	if (f->cause[PT_CAUSE_THROTTLE] > f->queue)
 		return quota_words(an, f, v, runq);
 	v->title = pt_arena_printf(an->a,
 		"The workers lack cores: %.0f %% of their loading time they wait for a CPU.",

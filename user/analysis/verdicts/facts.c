@@ -6,28 +6,82 @@
 #include "analysis/piece.h"
 #include "analysis/verdicts/verdict.h"
 
-static void fill_groups(struct pt_facts *f)
+static enum pt_root_group group_of(int cause)
+{
+	switch (cause) {
+	case PT_CAUSE_CPU:
+	case PT_CAUSE_RUN_QUEUE:
+	case PT_CAUSE_THROTTLE:
+		return PT_GROUP_CPU;
+	case PT_CAUSE_DISK:
+	case PT_CAUSE_PAGE_FAULT:
+		return PT_GROUP_IO;
+	case PT_CAUSE_IPC:
+		return PT_GROUP_IPC;
+	case PT_CAUSE_NETWORK:
+		return PT_GROUP_NETWORK;
+	case PT_CAUSE_LOCK:
+		return PT_GROUP_LOCK;
+	case PT_CAUSE_SLEEP:
+		return PT_GROUP_SLEEP;
+	case PT_CAUSE_WORKER_IDLE:
+		return PT_GROUP_IDLE;
+	case PT_CAUSE_UNKNOWN:
+		return PT_GROUP_UNKNOWN;
+	default:
+		return PT_GROUP_NR; /* explained elsewhere */
+	}
+}
+
+/* Do the waits of both halves of the time have the same largest group? */
+static bool halves_agree(const struct pt_an *an, const struct pt_trainer *t)
+{
+	uint64_t ns[2][PT_GROUP_NR + 1] = { { 0 } };
+	uint64_t mid = an->t0 + (an->t1 - an->t0) / 2;
+	int most[2] = { PT_GROUP_UNKNOWN, PT_GROUP_UNKNOWN }, h, g;
+	size_t i;
+
+	for (i = 0; i < t->waits.n; i++)
+		ns[t->waits.v[i].begin >= mid][group_of(t->waits.v[i].cause)] +=
+			t->waits.v[i].end - t->waits.v[i].begin;
+	for (h = 0; h < 2; h++)
+		for (g = 0; g < PT_GROUP_NR; g++)
+			if (ns[h][g] > ns[h][most[h]])
+				most[h] = g;
+	return most[0] == most[1];
+}
+
+/* A core that the consumer lacks while it takes a batch is the hand-over's. */
+static void fill_groups(struct pt_facts *f, double handover_queue)
 {
 	int g;
 
-	f->group[PT_GROUP_CPU] = f->cause[PT_CAUSE_CPU] +
-				 f->cause[PT_CAUSE_RUN_QUEUE] +
-				 f->cause[PT_CAUSE_THROTTLE];
-	f->group[PT_GROUP_IO] = f->cause[PT_CAUSE_DISK] +
-				f->cause[PT_CAUSE_PAGE_FAULT];
-	f->group[PT_GROUP_IPC] = f->cause[PT_CAUSE_IPC];
-	f->group[PT_GROUP_NETWORK] = f->cause[PT_CAUSE_NETWORK];
-	f->group[PT_GROUP_LOCK] = f->cause[PT_CAUSE_LOCK];
-	f->group[PT_GROUP_IDLE] = f->cause[PT_CAUSE_WORKER_IDLE];
+	for (g = 0; g < PT_CAUSE_NR; g++)
+		if (group_of(g) < PT_GROUP_NR)
+			f->group[group_of(g)] += f->cause[g];
+	f->queue = f->cause[PT_CAUSE_RUN_QUEUE] - handover_queue;
+	f->group[PT_GROUP_CPU] -= handover_queue;
+	f->group[PT_GROUP_IPC] += handover_queue;
 	if (f->pool.sending >= f->th->pool_sending) {
 		f->group[PT_GROUP_IPC] += f->group[PT_GROUP_IDLE];
 		f->group[PT_GROUP_IDLE] = 0;
 	}
-	f->group[PT_GROUP_UNKNOWN] = f->cause[PT_CAUSE_UNKNOWN];
 	f->largest = PT_GROUP_UNKNOWN;
 	for (g = 0; g < PT_GROUP_NR; g++)
 		if (f->group[g] > f->group[f->largest])
 			f->largest = g;
+}
+
+/* Of the ways back from the waits, while batches were made in the place of `w`. */
+static uint64_t made_in_slot(const struct pt_trainer *t, const struct pt_worker *w)
+{
+	uint64_t ns = 0;
+	size_t i;
+
+	for (i = 0; i < t->workers.n; i++)
+		if (t->workers.v[i].role == w->role && t->workers.v[i].slot == w->slot)
+			ns += t->workers.v[i].making_ns;
+	return ns;
 }
 
 static void find_slow(struct pt_facts *f)
@@ -40,11 +94,12 @@ static void find_slow(struct pt_facts *f)
 	for (i = 0; i < f->t->workers.n; i++) {
 		const struct pt_worker *w = &f->t->workers.v[i];
 		/* a batch that is stuck on its way is no slow worker's */
-		double share = sum ? (double)w->making_ns / (double)sum : 0;
+		double share = !w->slow || !sum ? 0 :
+			(double)made_in_slot(f->t, w) / (double)sum;
 
 		if (!w->slow || share < f->th->slow_share)
 			continue;
-		f->slow = w;
+		f->slow = w; /* of one place the last one */
 		f->slow_charge = share;
 	}
 }
@@ -118,6 +173,22 @@ static double nameless_waits(const struct pt_trainer *t)
 	return all ? (double)n / (double)all : 0;
 }
 
+/* Idle time behind a sync is the host's work and the sync's doing both. Without the
+ * work all of it would go, without the sync what can be hidden: where that is next to
+ * all, the sync is what to mend first. */
+#define HIDDEN_PART 0.87
+
+static void gather_host(struct pt_facts *f, uint64_t wall)
+{
+	const struct pt_trainer *t = f->t;
+	bool host = (double)t->host_hidden_ns <
+		    HIDDEN_PART * (double)t->host_idle_ns;
+	uint64_t left = t->host_idle_ns - t->host_hidden_ns;
+
+	f->host = host ? share_of(t->host_idle_ns, wall) : 0;
+	f->sync = share_of(t->sync_ns - pt_min64(t->sync_ns, host ? left : 0), wall);
+}
+
 static void gather_shares(struct pt_an *an, struct pt_facts *f)
 {
 	struct pt_trainer *t = f->t;
@@ -125,12 +196,14 @@ static void gather_shares(struct pt_an *an, struct pt_facts *f)
 	size_t i;
 
 	f->wait_share = share_of(t->data_wait_ns, wall);
+	f->own = share_of(t->own_read_ns + t->own_cpu_ns,
+			  pt_max64(t->data_wait_ns, 1));
 	f->starved_lo = share_of(t->starved_lo_ns, wall);
 	f->starved = share_of(t->starved_likely_ns, wall);
 	f->starved_hi = share_of(t->starved_hi_ns, wall);
 	f->idle_hard = share_of(t->idle_hard_ns, wall);
 	f->idle = t->gpu_known ? share_of(t->idle_likely_ns, wall) : NAN;
-	f->sync = share_of(t->sync_ns, wall);
+	gather_host(f, wall);
 	f->launch = share_of(t->launch_ns, wall);
 	f->transfer = share_of(t->transfer_ns, wall);
 	f->checkpoint = share_of(t->checkpoint_idle_ns, wall);
@@ -144,13 +217,17 @@ static void gather_shares(struct pt_an *an, struct pt_facts *f)
 		f->whole_steps += !t->steps.v[i].partial;
 	f->step_ms = an->r->steps.period_ms.mean;
 	leave_out_checkpoints(f);
-	fill_groups(f);
+	fill_groups(f, sum ? (double)t->handover_queue_ns / (double)sum : 0);
+	f->asked = share_of(t->lock_asked_ns, pt_max64(t->data_wait_ns, 1));
+	f->halves_agree = halves_agree(an, t);
 	find_slow(f);
 	judge_starvation(f);
 	f->worker_waits = nameless_waits(t);
-	f->demand = an->merge ? pt_merge_demand(an) : pt_demand_share(an, t);
+	f->demand = share_of(t->host_ns[PT_HOST_CLIENT],
+			     t->host_ns[PT_HOST_CLIENT] + t->data_wait_ns + 1);
+	f->client = share_of(t->host_ns[PT_HOST_CLIENT], wall);
 	f->no_demand = f->demand >= f->th->demand_share &&
-		       f->wait_share >= f->th->starved_info;
+		       f->client >= f->th->starved_info;
 }
 
 static int measure(struct pt_an *an, struct pt_facts *f)
@@ -161,15 +238,20 @@ static int measure(struct pt_an *an, struct pt_facts *f)
 	gather_shares(an, f);
 	f->gpu_growth = pt_gpu_growth(an, f->t, &f->gpu_balance);
 	err = pt_measure_steady(an, f->t, &f->steady);
+	if (!err)
+		err = pt_measure_tail(f->t, &f->tail);
 	return err ? err : pt_slowest_item(an, f->t, &f->item);
 }
 
 /* The pieces have measured what the model does not hold any more. */
 static int measure_merged(struct pt_an *an, struct pt_facts *f)
 {
+	int err;
+
 	pt_merge_facts(an, f);
 	gather_shares(an, f);
-	return pt_measure_steady(an, f->t, &f->steady);
+	err = pt_measure_tail(f->t, &f->tail);
+	return err ? err : pt_measure_steady(an, f->t, &f->steady);
 }
 
 int pt_gather_facts(struct pt_an *an, struct pt_facts *f)

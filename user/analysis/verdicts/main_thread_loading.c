@@ -11,7 +11,7 @@ int pt_judge_main_thread_loading(struct pt_an *an, const struct pt_facts *f,
 	int64_t better;
 	double io = f->group[PT_GROUP_IO], cpu = f->group[PT_GROUP_CPU];
 
-	if (f->t->handoffs || f->t->thread_loader)
+	if (f->own < f->th->slow_share)
 		return 0;
 	if (pt_evidence_starved(an, f, v, 2))
 		return -ENOMEM;

@@ -14,13 +14,13 @@ int pt_judge_no_demand(struct pt_an *an, const struct pt_facts *f,
 		return -ENOMEM;
 	pt_evidence_add(v, "wait.listening_share", f->demand, "share",
 			f->th->demand_share, PT_MEASURED);
-	pt_evidence_add(v, "breakdown.data_wait.share", f->wait_share, "share",
-			NAN, PT_MEASURED);
+	pt_evidence_add(v, "breakdown.host.client.share", f->client, "share",
+			f->th->starved_info, PT_MEASURED);
 	v->severity = PT_INFO;
 	v->certainty = PT_CONF_MEDIUM;
 	v->title = pt_arena_printf(an->a,
 		"The process waits to be asked %.0f %% of the time: no demand, not a slow loader.",
-		100 * f->wait_share * f->demand);
+		100 * f->client);
 	v->advice = "Nothing is wrong with the data; send it more requests at once, or let it share the GPU.";
 	return v->title ? 1 : -ENOMEM;
 }

@@ -23,9 +23,15 @@ int pt_judge_slow_worker(struct pt_an *an, const struct pt_facts *f,
 	pt_evidence_add(v, "data_wait.charged_to_worker", f->slow_charge,
 			"share", f->th->slow_share, PT_MEASURED);
 	v->subject_pid = w->proc->tgid;
-	v->title = pt_arena_printf(an->a,
-		"Worker %u takes %.1f times as long as its peers and holds up %.0f %% of the waiting for batches.",
-		pt_real_id(w->proc->tgid), w->slowdown, 100 * f->slow_charge);
+	v->title = w->respawn ?
+		pt_arena_printf(an->a,
+			"Worker %u and the %u before it in its place take %.1f times as long as their peers and hold up %.0f %% of the waiting for batches.",
+			pt_real_id(w->proc->tgid), w->respawn, w->slowdown,
+			100 * f->slow_charge) :
+		pt_arena_printf(an->a,
+			"Worker %u takes %.1f times as long as its peers and holds up %.0f %% of the waiting for batches.",
+			pt_real_id(w->proc->tgid), w->slowdown,
+			100 * f->slow_charge);
 	v->advice = "Look at what this worker does differently: its files, its node's disk or its core; batches come in order, so the others wait for it.";
 	pt_expected_speedup(an, f, "slow_worker_fixed", &v->expected_speedup);
 	return v->title ? 1 : -ENOMEM;

@@ -18,6 +18,11 @@ static bool mostly_slow_files(const struct pt_facts *f)
 	return f->item.slow_share >= f->th->slow_share;
 }
 
+static bool takes_turns(const struct pt_facts *f)
+{
+	return f->asked >= f->th->lock_asked;
+}
+
 /* In the order of a practitioner's decisions: can it be told at all; inside
  * the trainer or its workers; one batch, file or worker or all; which
  * resource. An id may stand twice: as a root under a condition, and beside. */
@@ -27,10 +32,13 @@ const struct pt_verdict_def pt_verdicts[] = {
 	V(insufficient_data, PT_V_FRONT, NULL),
 	V(no_demand, PT_V_FRONT, NULL),
 	V(rank_straggler, PT_V_RANK, NULL),
+	V(loader_restart, PT_V_DATA, mostly_first_batches),
 	V(slow_first_batch, PT_V_DATA, mostly_first_batches),
 	V(main_thread_loading, PT_V_DATA, NULL),
 	V(slow_file, PT_V_DATA, mostly_slow_files),
+	V(lock_bound, PT_V_DATA, takes_turns),
 	V(slow_worker, PT_V_DATA, NULL),
+	V(slow_item, PT_V_DATA, NULL),
 	V(network_bound, PT_V_DATA, NULL),
 	V(page_fault_io, PT_V_DATA, NULL),
 	V(io_bound, PT_V_DATA, NULL),
@@ -42,9 +50,12 @@ const struct pt_verdict_def pt_verdicts[] = {
 	V(gpu_starved, PT_V_RESULT, NULL),
 	V(checkpoint_stall, PT_V_IDLE, NULL),
 	V(transfer_bound, PT_V_IDLE, NULL),
+	V(host_bound, PT_V_IDLE, NULL),
+	{ "lock_bound", PT_V_IDLE, pt_judge_host_lock, NULL },
 	V(sync_bound, PT_V_IDLE, NULL),
 	V(launch_bound, PT_V_IDLE, NULL),
 	V(balanced, PT_V_CALM, NULL),
+	V(loader_restart, PT_V_BESIDE, NULL),
 	V(slow_first_batch, PT_V_BESIDE, NULL),
 	V(slow_file, PT_V_BESIDE, NULL),
 	V(unstable_steps, PT_V_BESIDE, NULL),
@@ -181,6 +192,7 @@ static int try_one(struct issue *k, const struct pt_verdict_def *d)
 		yes = pt_evidence_storage(k->an, &o->v);
 	if (yes <= 0)
 		return yes;
+	pt_lower_certainty(&k->f, d->kind, &o->v);
 	/* of several ranks the report shows the worst: say which */
 	if (k->an->trainers.n > 1 && o->v.subject_pid == PT_NULL && k->f.t)
 		o->v.subject_pid = k->f.t->proc->tgid;

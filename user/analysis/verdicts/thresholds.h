@@ -29,6 +29,9 @@
 /* A cause is the root from this share of the data wait, when no other group
  * has more. */
 #define PT_ROOT_SHARE 0.30
+/* Makers that take turns under a lock for so much of the wait are no more of them:
+ * what is under it decides. */
+#define PT_LOCK_ASKED 0.50
 /* CPU-bound loading whose wait is a quarter run queue lacks cores. */
 #define PT_RUNQ_SHARE 0.25
 /* One worker, file or first batch is the root from half of the wait. */
@@ -49,6 +52,11 @@
 /* So many cores must be unused for one more worker that computes: most of one.
  * The trainer and the helper threads always use a little of it. */
 #define PT_CORE_FREE 0.75
+
+/* A batch is slow from so many times the usual, where no more than this part of all
+ * are: else the work is uneven, not a few items. */
+#define PT_TAIL_FACTOR 4.0
+#define PT_TAIL_PART 0.2
 
 /* ---- items --------------------------------------------------------------- */
 /* Guides: above 10 ms an item is slow, above 1 s it deserves a warning. */
@@ -147,6 +155,7 @@
 	X(host_bound_share, PT_HOST_BOUND_SHARE, 0, 1, "share")                \
 	X(demand_share, PT_DEMAND_SHARE, 0, 1, "share")                        \
 	X(root_share, PT_ROOT_SHARE, 0, 1, "share")                            \
+	X(lock_asked, PT_LOCK_ASKED, 0, 1, "share")                             \
 	X(run_queue_share, PT_RUNQ_SHARE, 0, 1, "share")                       \
 	X(slow_share, PT_SLOW_SHARE, 0, 1, "share")                            \
 	X(slow_factor, PT_SLOW_FACTOR, 1, 1000, "ratio")                       \

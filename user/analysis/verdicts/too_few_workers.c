@@ -35,13 +35,16 @@ int pt_judge_too_few_workers(struct pt_an *an, const struct pt_facts *f,
 	double left;
 	bool room = has_room(f, &left);
 	bool busy = f->pool.busy >= f->th->pool_busy;
-	bool waits = f->largest == PT_GROUP_UNKNOWN && busy &&
-		     f->worker_waits >= f->th->root_share;
+	bool sleeps = f->largest == PT_GROUP_SLEEP &&
+		      f->group[PT_GROUP_SLEEP] >= f->th->root_share;
+	bool waits = sleeps || (f->largest == PT_GROUP_UNKNOWN && busy &&
+				f->worker_waits >= f->th->root_share);
 	bool computes = room && f->largest == PT_GROUP_CPU &&
 			f->group[PT_GROUP_CPU] >= f->th->root_share;
 
-	if (!f->t->handoffs || !(f->pool.run_queue <= f->th->pool_run_queue) ||
-	    !(waits || computes))
+	if (!f->t->workers.n || !(waits || computes) ||
+	    (!sleeps && (!f->t->handoffs ||
+			 !(f->pool.run_queue <= f->th->pool_run_queue))))
 		return 0;
 	if (pt_evidence_starved(an, f, v, 5))
 		return -ENOMEM;

@@ -28,7 +28,7 @@ int pt_judge_transfer_bound(struct pt_an *an, const struct pt_facts *f,
 	v->title = pt_arena_printf(an->a,
 		"Copies to and from the GPU block the training thread %.0f %% of the time while nothing else runs there.",
 		100 * lost);
-	v->advice = f->t->pin ?
+	v->advice = f->t->relays.n ?
 		"Copy with non_blocking=True (the loader pins memory already), copy the next batch while this one computes, and keep results on the device." :
 		"Pin the loader's memory (pin_memory=True) and copy with non_blocking=True, copy the next batch while this one computes, and keep results on the device.";
 	if (!pt_expected_speedup(an, f, "transfers_overlapped", &v->expected_speedup))

@@ -15,6 +15,7 @@ enum pt_root_group {
 	PT_GROUP_IPC,
 	PT_GROUP_NETWORK,
 	PT_GROUP_LOCK,
+	PT_GROUP_SLEEP,
 	PT_GROUP_IDLE,
 	PT_GROUP_UNKNOWN,
 	PT_GROUP_NR
@@ -25,6 +26,7 @@ struct pt_facts {
 	struct pt_trainer *t; /* NULL: no GPU job was seen */
 	double wall_s;
 	double wait_share;		/* data wait of wall */
+	double own;  /* of the data wait: the trainer loads by itself */
 	double starved_lo, starved, starved_hi; /* share of wall */
 	double starved_shown; /* what the verdict rests on */
 	bool bounded;	      /* ... is the lower bound, not the likely value */
@@ -33,6 +35,8 @@ struct pt_facts {
 	enum pt_confidence confidence;
 	double cause[PT_CAUSE_NR];	/* share of the data wait */
 	double group[PT_GROUP_NR];
+	double asked; /* share of the data wait: makers wait for each other's lock */
+	double queue; /* share of it: those who make batches lack a core */
 	enum pt_root_group largest;
 	double idle_hard;		/* share of wall */
 	double idle;			/* likely; NAN unknown */
@@ -42,17 +46,21 @@ struct pt_facts {
 			      * has no name (a sleep, a device of their own) */
 	/* device idle for other reasons, shares of wall */
 	double sync, launch, transfer, checkpoint, host_bound;
+	double host; /* its own work between GPU calls */
 	double writing; /* trainer writes files, idle or not */
-	double demand;	/* share of the data wait spent listening */
+	double demand; /* share of what was waited for that is to be asked */
+	double client; /* ... share of wall */
 	bool no_demand;
 	struct pt_hung hung;
 	struct pt_pool pool;
 	struct pt_item item;
+	struct pt_tail tail;
 	struct pt_steady steady;
 	struct pt_growth growth;
 	double gpu_growth; /* bytes a minute; NAN: none shown */
 	struct pt_gpu_balance gpu_balance;
 	size_t whole_steps;
+	bool halves_agree; /* both halves of the capture have the same largest group */
 	const char *insufficient;	/* reason, or NULL */
 	double step_ms;
 	int64_t cores;			/* 0 unknown */
@@ -87,6 +95,8 @@ int pt_judge_hung_worker(struct pt_an *, const struct pt_facts *, struct pt_r_ve
 int pt_judge_main_thread_loading(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
 int pt_judge_slow_first_batch(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
 int pt_judge_slow_file(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
+int pt_judge_loader_restart(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
+int pt_judge_slow_item(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
 int pt_judge_slow_worker(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
 int pt_judge_network_bound(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
 int pt_judge_page_fault_io(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
@@ -99,6 +109,8 @@ int pt_judge_cpu_bound(struct pt_an *, const struct pt_facts *, struct pt_r_verd
 int pt_judge_gpu_starved(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
 int pt_judge_checkpoint_stall(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
 int pt_judge_transfer_bound(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
+int pt_judge_host_bound(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
+int pt_judge_host_lock(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
 int pt_judge_sync_bound(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
 int pt_judge_launch_bound(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
 int pt_judge_balanced(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
@@ -110,6 +122,10 @@ int pt_judge_gpu_memory_growth(struct pt_an *, const struct pt_facts *, struct p
 /* Add to a verdict on storage which kind of it the data wait was for, and how
  * its disk answers. 1, or -ENOMEM. */
 int pt_evidence_storage(struct pt_an *an, struct pt_r_verdict *v);
+
+/* certainty.c: by the evidence that the facts rest on; behind the judge. */
+void pt_lower_certainty(const struct pt_facts *f, enum pt_verdict_kind kind,
+			struct pt_r_verdict *v);
 
 /* Fill `f` (zeroed before) from what the passes found. 0 or -ENOMEM. */
 int pt_gather_facts(struct pt_an *an, struct pt_facts *f);

@@ -100,6 +100,36 @@ static void keep_writing(struct pt_trainer *t, uint64_t begin, uint64_t end)
 	s->n = n;
 }
 
+/* Of the steps that are left those waits, or parts of them, that are in it. */
+static void keep_waits(struct pt_trainer *t, uint64_t begin, uint64_t end)
+{
+	size_t i, k, n = 0;
+
+	for (i = 0; i < t->steps.n; i++) {
+		struct pt_step *s = &t->steps.v[i];
+		size_t first = n, last = s->wait0 + s->n_waits;
+
+		s->wait_begin = s->wait_end = s->begin;
+		s->wait_ns = 0;
+		for (k = s->wait0; k < last; k++) {
+			struct pt_fetch w = t->waits.v[k];
+
+			w.begin = pt_max64(w.begin, begin);
+			w.end = pt_min64(w.end, end);
+			if (w.end <= w.begin)
+				continue;
+			if (n == first)
+				s->wait_begin = w.begin;
+			s->wait_end = w.end;
+			s->wait_ns += w.end - w.begin;
+			t->waits.v[n++] = w;
+		}
+		s->wait0 = first;
+		s->n_waits = n - first;
+	}
+	t->waits.n = n;
+}
+
 static void keep_steps(struct pt_trainer *t, uint64_t begin, uint64_t end)
 {
 	size_t i, n = 0;
@@ -112,11 +142,10 @@ static void keep_steps(struct pt_trainer *t, uint64_t begin, uint64_t end)
 	t->steps.n = n;
 	if (n && t->steps.v[n - 1].end > end) { /* of a rank out of step */
 		t->steps.v[n - 1].end = end;
-		t->steps.v[n - 1].wait_end =
-			pt_min64(t->steps.v[n - 1].wait_end, end);
 		t->steps.v[n - 1].clipped = !t->steps.v[n - 1].partial;
 		t->steps.v[n - 1].partial = true;
 	}
+	keep_waits(t, begin, end);
 }
 
 /* The batch that was made first in it began where the one before was done. */
@@ -148,10 +177,6 @@ static void meet_begin(struct pt_trainer *t, uint64_t from)
 	    from - t->steps.v[i].begin > t->steps.v[i].end - from)
 		return;
 	t->steps.v[i].begin = from;
-	t->steps.v[i].wait_begin = from;
-	t->steps.v[i].wait_end = pt_max64(t->steps.v[i].wait_end, from);
-	if (t->steps.v[i].pause_begin < from) /* it lay before, or none */
-		t->steps.v[i].pause_begin = t->steps.v[i].pause_end = 0;
 }
 
 /* ... and what lies mostly behind the piece is in the next one. */

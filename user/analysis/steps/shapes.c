@@ -20,6 +20,29 @@ static uint64_t scramble(uint64_t x)
 	return x ^ (x >> 33);
 }
 
+/* FNV-1a over the parts that tell one call site from another. */
+static uint64_t mix(uint64_t h, uint64_t v)
+{
+	int i;
+
+	for (i = 0; i < 8; i++) {
+		h ^= (v >> (8 * i)) & 0xff;
+		h *= 0x100000001b3ull;
+	}
+	return h;
+}
+
+uint64_t pt_call_site(const struct pt_gpu_call *c)
+{
+	uint64_t h = mix(0xcbf29ce484222325ull, c->api);
+
+	if (c->cls == PT_API_LAUNCH || c->cls == PT_API_GRAPH_LAUNCH)
+		h = mix(h, c->v[0]);
+	else if (pt_call_is_copy(c))
+		h = mix(h, c->v[2]);
+	return h;
+}
+
 static int cmp_u64(const void *a, const void *b)
 {
 	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;

@@ -13,7 +13,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "analysis/steps.h"
+#include "analysis/internal.h"
 
 /* A stretch of GPU work with at most a quarter of the call sites that a full
  * step has is no step. A forward pass alone, as in a validation, has a third
@@ -84,19 +84,19 @@ static bool is_light(const struct turn *v, size_t n, const struct pt_step *s,
 	return false;
 }
 
-/* `b` follows `a`: from the begin of the one obtaining to the other's end. */
+/* `b` follows `a`: its waits are next to those of `a`. */
 static void join(struct pt_step *a, const struct pt_step *b)
 {
-	/* of several pauses the longest is kept */
-	if (b->wait_begin - a->wait_end >= a->pause_end - a->pause_begin) {
-		a->pause_begin = a->wait_end;
-		a->pause_end = b->wait_begin;
-	}
+	if (!a->n_waits)
+		a->wait_begin = b->wait_begin;
+	a->n_waits += b->n_waits;
 	a->wait_end = b->wait_end;
-	a->blocked_ns += b->blocked_ns;
+	a->wait_ns += b->wait_ns;
 	a->batches += b->batches;
 	a->kind = b->kind; /* for a third one */
-	a->mark_source = -1;
+	a->asks += b->asks;
+	a->started |= b->started;
+	a->burst |= b->burst;
 	a->end_seen = b->end_seen;
 	a->partial |= b->partial;
 	a->cut_end = b->cut_end;

@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "analysis/steps/period.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What stands out: so many times the usual gap between two launches. */
+#define STANDS_OUT 5
+/* So many of a place's gaps have evidence where it is its rule: by chance a lock,
+ * or an interrupt, makes some. */
+#define RULE_PART 5
+/* A place that leads to the same call and comes so seldom is the loop's begin by
+ * another way: behind the sync, or the loss, of every N-th step. */
+#define SELDOM_PART 5
+/* Without evidence: so many places are looked at, and so much of all calls must
+ * have their kind in each of the parts that a place makes. */
+#define TRY_MAX 12
+#define WHOLE_SHARE 0.9
+/* What else there is comes in few of the parts (an evaluation, a log line); what is in
+ * every second one says that two parts make a turn. */
+#define EXTRA_PARTS 0.2
+#define EXTRA_SHARE 0.97
+
+static struct pt_place_at *place_make(struct pt_period *p, uint64_t prev,
+				      uint64_t next)
+{
+	uint64_t key[2] = { prev, next };
+	struct pt_place_at *x;
+
+	HASH_FIND(hh, p->places, key, sizeof(key), x);
+	if (x)
+		return x;
+	x = calloc(1, sizeof(*x));
+	if (!x)
+		return NULL;
+	x->prev = x->key[0] = prev;
+	x->next = x->key[1] = next;
+	HASH_ADD(hh, p->places, key, sizeof(x->key), x);
+	if (PT_HASHED(x))
+		return x;
+	free(x);
+	return NULL;
+}
+
+const struct pt_place_at *pt_place_of_gap(const struct pt_period *p,
+					  const struct pt_host_gap *g)
+{
+	uint64_t key[2] = { g->g.prev, g->g.next };
+	struct pt_place_at *x;
+
+	HASH_FIND(hh, p->places, key, sizeof(key), x);
+	return x;
+}
+
+void pt_period_free(struct pt_period *p)
+{
+	struct pt_place_at *x, *tmp;
+
+	HASH_ITER(hh, p->places, x, tmp) {
+		HASH_DEL(p->places, x);
+		free(x);
+	}
+}
+
+/* ---- counting ---------------------------------------------------------------------- */
+
+static bool is_cut(const struct pt_host_gap *g)
+{
+	return !g->g.prev || !g->g.next;
+}
+
+/* A call that had to sleep is back some time after it was woken. */
+#define WOKEN_NS 60000ull
+
+/* What of the gap is not launching. */
+static uint64_t own_ns(const struct pt_host_gap *g)
+{
+	bool slept = g->own_ns < g->g.end - g->g.begin;
+
+	return slept && g->own_ns < WOKEN_NS ? 0 : g->own_ns;
+}
+
+static int find_cadence(const struct pt_host *h, uint64_t *out)
+{
+	const struct pt_actor *a = h->a;
+	double *v = malloc((a->calls.n + 1) * sizeof(*v));
+	size_t i, n = 0, k = 0;
+
+	if (!v)
+		return -ENOMEM;
+	for (i = 1; i < a->calls.n; i++) {
+		while (k < h->gaps.n && h->gaps.v[k].call < i)
+			k++;
+		if (k < h->gaps.n && h->gaps.v[k].call == i)
+			v[n++] = (double)h->gaps.v[k].own_ns;
+		else if (a->calls.v[i].begin > a->calls.v[i - 1].end)
+			v[n++] = (double)(a->calls.v[i].begin -
+					  a->calls.v[i - 1].end);
+	}
+	*out = n ? (uint64_t)(STANDS_OUT * pt_median(v, n)) : 0;
+	free(v);
+	return 0;
+}
+
+static int count_places(const struct pt_host *h, struct pt_period *p)
+{
+	const struct pt_actor *a = h->a;
+	struct pt_place_at *x;
+	size_t i;
+
+	for (i = 1; i < a->calls.n; i++) {
+		x = place_make(p, a->calls.v[i - 1].site, a->calls.v[i].site);
+		if (!x)
+			return -ENOMEM;
+		x->n++;
+		x->syncs = a->calls.v[i - 1].syncs;
+		x->uploads += a->calls.v[i].uploads;
+	}
+	for (i = 0; i < h->gaps.n; i++) {
+		const struct pt_host_gap *g = &h->gaps.v[i];
+		uint64_t ns = own_ns(g);
+
+		if (is_cut(g) || (!ns && !pt_gap_is_evident(g)))
+			continue;
+		x = place_make(p, g->g.prev, g->g.next);
+		if (!x)
+			return -ENOMEM;
+		x->gaps++;
+		x->ns += ns;
+		if (ns >= p->cadence_ns)
+			x->big_ns += ns;
+		x->evident += pt_gap_is_evident(g);
+		x->reads += g->reads || g->read_bytes || g->read_ns;
+	}
+	return 0;
+}
+
+/* ---- with evidence ------------------------------------------------------------------ */
+
+/* Data is obtained at a place where evidence is the rule. Where both call sites
+ * are the same it may be any pause between two launches: then most have it. */
+static bool is_rule(const struct pt_place_at *x)
+{
+	return x->evident * (x->prev != x->next ? RULE_PART : 2) >= x->n;
+}
+
+static struct pt_place_at *most_evident(struct pt_period *p)
+{
+	struct pt_place_at *best = NULL, *x;
+
+	for (x = p->places; x; x = x->hh.next)
+		if (!best || x->evident > best->evident)
+			best = x;
+	return best && best->evident >= 2 ? best : NULL;
+}
+
+/* A gap is the rule; behind a sync a batch may be there at once. */
+static bool has_gaps(const struct pt_place_at *x)
+{
+	return x->syncs || x->gaps * 10 >= x->n * 8;
+}
+
+/* What is copied there is no batch, but something small in the middle of a step. */
+static bool is_small(const struct pt_place_at *x, const struct pt_place_at *best)
+{
+	return best->uploads && x->uploads * 2 * best->n < best->uploads * x->n;
+}
+
+/*
+ * The ways to the loop's begin: they lead to the same call. Either a gap is the
+ * rule there (a micro-batch that is fetched by itself), or it comes seldom (behind
+ * the sync of every N-th step). Micro-batches that are fetched together have a gap
+ * before the first only.
+ */
+static void mark_begins(struct pt_period *p, struct pt_place_at *best)
+{
+	struct pt_place_at *x;
+	bool any = false;
+
+	for (x = p->places; x; x = x->hh.next)
+		any |= x->next == best->next && x->prev != x->next &&
+		       has_gaps(x) && !is_small(x, best);
+	for (x = p->places; x; x = x->hh.next) {
+		bool rule = has_gaps(x);
+
+		x->begins = x == best || x->data;
+		if (x->next != best->next || x->prev == x->next)
+			continue;
+		x->begins |= x->n * SELDOM_PART <= best->n;
+		if (!best->data && !best->uploads)
+			continue;
+		x->begins |= !is_small(x, best) &&
+			     (rule || (!any && x->gaps * 10 >= x->n));
+		x->partly = !rule && x->gaps * 10 >= x->n;
+	}
+	p->best = best;
+}
+
+static void choose_by_evidence(struct pt_period *p, struct pt_place_at *best)
+{
+	struct pt_place_at *x;
+
+	for (x = p->places; x; x = x->hh.next)
+		x->data = x->evident && is_rule(x);
+	best->data = true;
+	mark_begins(p, best);
+}
+
+/* ---- without ------------------------------------------------------------------------- */
+
+struct site_count {
+	uint64_t site, n, part; /* part: the last that it was seen in */
+	uint64_t parts;		/* that have it */
+	UT_hash_handle hh;
+};
+
+static struct site_count *site_of(struct site_count **all, uint64_t site)
+{
+	struct site_count *x;
+
+	HASH_FIND(hh, *all, &site, sizeof(site), x);
+	if (x)
+		return x;
+	x = calloc(1, sizeof(*x));
+	if (!x)
+		return NULL;
+	x->site = site;
+	HASH_ADD(hh, *all, site, sizeof(x->site), x);
+	if (PT_HASHED(x))
+		return x;
+	free(x);
+	return NULL;
+}
+
+static bool is_at(const struct pt_actor *a, size_t i, const struct pt_place_at *x)
+{
+	return x && a->calls.v[i - 1].site == x->prev && a->calls.v[i].site == x->next;
+}
+
+/* Are the parts between two visits to the place (or to another one) the loop's turns,
+ * not pieces of one? Nearly all calls are of kinds that are in nearly every part.
+ * Negative: -ENOMEM. */
+static int is_turn(const struct pt_actor *a, const struct pt_place_at *at,
+		   const struct pt_place_at *other)
+{
+	struct site_count *all = NULL, *x, *tmp;
+	uint64_t part = 0, n = 0, kept = 0, extra = 0;
+	bool failed = false;
+	size_t i;
+
+	for (i = 1; i < a->calls.n && !failed; i++) {
+		part += is_at(a, i, at) || is_at(a, i, other);
+		/* a loop may sync every N steps */
+		if (!part || a->calls.v[i].syncs)
+			continue;
+		x = site_of(&all, a->calls.v[i].site);
+		failed = !x;
+		if (failed)
+			break;
+		x->n++;
+		n++;
+		x->parts += x->part != part;
+		x->part = part;
+	}
+	HASH_ITER(hh, all, x, tmp) {
+		if ((double)x->parts >= WHOLE_SHARE * (double)part)
+			kept += x->n;
+		else if ((double)x->parts <= EXTRA_PARTS * (double)part)
+			extra += x->n;
+		HASH_DEL(all, x);
+		free(x);
+	}
+	return failed ? -ENOMEM :
+	       n && (double)kept >= WHOLE_SHARE * (double)n &&
+	       (double)(kept + extra) >= EXTRA_SHARE * (double)n;
+}
+
+static int by_big(const struct pt_place_at *x, const struct pt_place_at *y)
+{
+	if (x->big_ns != y->big_ns)
+		return x->big_ns > y->big_ns ? -1 : 1;
+	if (x->ns != y->ns)
+		return x->ns > y->ns ? -1 : 1;
+	return x->key[1] < y->key[1] ? -1 : x->key[1] > y->key[1];
+}
+
+/* A loop written in Python leaves a gap at its begin each time; the kernel that is
+ * launched once a layer does not. */
+static bool has_breaks(const struct pt_place_at *x)
+{
+	return x->gaps * 2 >= x->n;
+}
+
+/* A step begins where a batch is copied to the device, if that is seen. */
+static bool may_begin(const struct pt_place_at *x, bool uploads)
+{
+	return x->n >= 3 && x->gaps &&
+	       (!uploads || (x->uploads && x->prev != x->next));
+}
+
+/* The place that is visited most often of those that divide the calls into whole
+ * turns; else the one whose gaps take the most time. */
+static int choose_by_pattern(const struct pt_host *h, struct pt_period *p)
+{
+	struct pt_place_at *best = NULL, *first = NULL, *x;
+	bool uploads = false;
+	int tried = 0;
+
+	for (x = p->places; x; x = x->hh.next)
+		uploads |= may_begin(x, true);
+	HASH_SORT(p->places, by_big);
+	for (x = p->places; x && tried < TRY_MAX; x = x->hh.next) {
+		int turn;
+
+		if (!may_begin(x, uploads))
+			continue;
+		tried++;
+		first = first ? first : x;
+		if (uploads || (best && (x->n <= best->n ||
+					 has_breaks(x) < has_breaks(best))))
+			continue;
+		turn = is_turn(h->a, x, NULL);
+		if (turn < 0)
+			return turn;
+		if (turn)
+			best = x;
+	}
+	best = best ? best : first;
+	if (!best)
+		return 0;
+	mark_begins(p, best);
+	for (x = p->places; x; x = x->hh.next) {
+		int turn = x != best && x->syncs && x->next == best->next ?
+				   is_turn(h->a, best, x) : 0;
+
+		if (turn < 0)
+			return turn;
+		x->begins |= turn; /* behind the sync of every N-th step */
+	}
+	return 0;
+}
+
+/* ---- the answer ------------------------------------------------------------------------ */
+
+int pt_find_period(const struct pt_host *h, struct pt_period *out)
+{
+	struct pt_place_at *best;
+	int err;
+
+	*out = (struct pt_period){ 0 };
+	err = find_cadence(h, &out->cadence_ns);
+	if (!err)
+		err = count_places(h, out);
+	if (err)
+		return err;
+	best = most_evident(out);
+	if (!best || !is_rule(best))
+		return choose_by_pattern(h, out);
+	choose_by_evidence(out, best);
+	return 0;
+}
+
+bool pt_begins_step(const struct pt_period *p, const struct pt_host_gap *g)
+{
+	const struct pt_place_at *x = pt_place_of_gap(p, g);
+
+	if (!x) /* cut by the begin or the end of the time that is looked at: of
+		 * what may yet come nothing is known */
+		return pt_gap_is_evident(g) ||
+		       (p->best && g->g.next == p->best->next);
+	if (!x->begins)
+		return false;
+	if (x->partly && own_ns(g) < p->cadence_ns &&
+	    !pt_gap_is_evident(g))
+		return false;
+	/* One call site can serve a whole step (the same kernel over and over):
+	 * then only the gaps that stand out count. */
+	return x->prev != x->next || pt_gap_is_evident(g) ||
+	       x->big_ns * 10 >= x->ns * 9 ||
+	       g->own_ns * x->gaps >= x->ns;
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * How sure a verdict is. High is a promise: right 99 times in 100; medium, 90. A judge
+ * says what it knows itself (a process is stopped, or seems to be); here is what all
+ * verdicts share. Each rule lowers, none raises.
+ */
+#include <math.h>
+
+#include "analysis/verdicts/verdict.h"
+
+/* A figure so near to the threshold that it had to pass could as well have failed. */
+#define NEAR 0.2
+/* So much of the wait was not followed to a cause: half may hide another root, a
+ * fifth makes its share unsure. */
+#define UNFOLLOWED 0.5
+#define PARTLY_FOLLOWED 0.2
+/* Two causes so near to each other, as shares of the wait, are both to blame. */
+#define LEAD_OVER_NEXT 0.15
+/* Fewer steps are few of anything. */
+#define FEW_STEPS 10
+
+static void at_most(enum pt_confidence *c, enum pt_confidence most)
+{
+	if (*c > most)
+		*c = most;
+}
+
+static bool near_threshold(const struct pt_r_verdict *v)
+{
+	size_t i;
+
+	for (i = 0; i < v->n_evidence; i++) {
+		const struct pt_r_evidence *e = &v->evidence[i];
+
+		if (e->threshold > 0 && isfinite(e->value) &&
+		    fabs(e->value - e->threshold) < NEAR * e->threshold)
+			return true;
+	}
+	return false;
+}
+
+static double second_group(const struct pt_facts *f)
+{
+	double most = 0;
+	int g;
+
+	for (g = 0; g < PT_GROUP_NR; g++)
+		if (g != (int)f->largest && f->group[g] > most)
+			most = f->group[g];
+	return most;
+}
+
+/* What the data wait was for. */
+static enum pt_confidence of_causes(const struct pt_facts *f)
+{
+	double unfollowed = f->group[PT_GROUP_UNKNOWN];
+
+	if (unfollowed >= UNFOLLOWED)
+		return PT_CONF_LOW;
+	if (unfollowed >= PARTLY_FOLLOWED || !f->halves_agree ||
+	    f->group[f->largest] - second_group(f) < LEAD_OVER_NEXT)
+		return PT_CONF_MEDIUM;
+	return PT_CONF_HIGH;
+}
+
+void pt_lower_certainty(const struct pt_facts *f, enum pt_verdict_kind kind,
+			struct pt_r_verdict *v)
+{
+	if (kind == PT_V_FRONT || !f->t)
+		return;
+	/* it is idle for something that has no name */
+	if (kind == PT_V_CALM && !(f->idle - f->starved < f->th->starved_info))
+		at_most(&v->certainty, PT_CONF_MEDIUM);
+	if (kind == PT_V_CALM)
+		return;
+	if (near_threshold(v) || f->whole_steps < FEW_STEPS)
+		at_most(&v->certainty, PT_CONF_MEDIUM);
+	if (kind == PT_V_DATA)
+		at_most(&v->certainty, of_causes(f));
+	/* its own reads are seen; the time between them is taken for loading */
+	if (kind == PT_V_DATA && f->own >= f->th->slow_share)
+		at_most(&v->certainty, PT_CONF_MEDIUM);
+}

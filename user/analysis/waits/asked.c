@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Locks that those who make batches share: for how much of the waiting for data one
+ * of them waits for a lock while another has it and works. Where that is nearly
+ * always, what is under the lock is done in turn, and no other worker helps: the lock
+ * is the root, whatever its holder does.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "analysis/health.h"
+#include "analysis/waits/look.h"
+
+static bool makes(const struct pt_trainer *t, const struct pt_thread *th, int *w)
+{
+	return pt_worker_index(t, th, w) && t->workers.v[*w].main == th &&
+	       t->workers.v[*w].role != PT_ROLE_HELPER;
+}
+
+struct rest {
+	const struct pt_trainer *t;
+	const struct pt_worker *w;
+	uint64_t ns;
+};
+
+static int rest_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv,
+		      bool queued)
+{
+	struct rest *k = ctx;
+
+	if (iv && !queued && pt_rests(k->t, k->w, iv))
+		k->ns += e - b;
+	return 0;
+}
+
+/* Did the maker that ended the sleep work for most of it? Those who wait for work in
+ * turn share a lock, too. */
+static bool holder_works(const struct pt_trainer *t, const struct pt_thread *who,
+			 const struct pt_iv *iv)
+{
+	struct rest k = { .t = t };
+	int w;
+
+	if (!makes(t, who, &w))
+		return false;
+	k.w = &t->workers.v[w];
+	pt_walk(who, iv->begin, iv->ready, rest_piece, &k);
+	return 2 * k.ns < iv->ready - iv->begin;
+}
+
+static int cmp_span(const void *a, const void *b)
+{
+	const struct pt_span *x = a, *y = b;
+
+	return x->begin < y->begin ? -1 : x->begin > y->begin;
+}
+
+static void join(pt_spans *s)
+{
+	size_t i, n = 0;
+
+	if (s->n)
+		qsort(s->v, s->n, sizeof(*s->v), cmp_span);
+	for (i = 0; i < s->n; i++) {
+		if (n && s->v[i].begin <= s->v[n - 1].end)
+			s->v[n - 1].end = pt_max64(s->v[n - 1].end, s->v[i].end);
+		else
+			s->v[n++] = s->v[i];
+	}
+	s->n = n;
+}
+
+static int take_sleeps(const struct pt_an *an, const struct pt_trainer *t,
+		       const struct pt_worker *w, pt_spans *out)
+{
+	const struct pt_thread *th = w->main, *who;
+	size_t i;
+	int err = 0;
+
+	for (i = pt_iv_after(th, an->t0); i < th->iv.n && !err; i++) {
+		const struct pt_iv *iv = &th->iv.v[i];
+		struct pt_span s = { iv->begin, iv->ready };
+
+		if (iv->begin >= an->t1)
+			break;
+		who = iv->valid_wake ? pt_model_thread(an->m, iv->waker_tid) : NULL;
+		if (iv->wait == PT_WAIT_RUNQ || pt_rests(t, w, iv) ||
+		    !pt_is_lock(t->look->paths, th, iv) ||
+		    (who && !holder_works(t, who, iv)))
+			continue;
+		err = pt_vec_push(out, s);
+	}
+	return err;
+}
+
+int pt_sum_asked(const struct pt_an *an, struct pt_trainer *t)
+{
+	pt_spans asked = { 0 }, waits = { 0 };
+	size_t i;
+	int err = pt_wait_spans(an, t, &waits);
+
+	for (i = 0; i < t->workers.n && !err; i++)
+		if (t->workers.v[i].role != PT_ROLE_HELPER)
+			err = take_sleeps(an, t, &t->workers.v[i], &asked);
+	join(&asked);
+	if (!err)
+		t->lock_asked_ns = pt_spans_overlap(asked.v, asked.n, waits.v, waits.n);
+	pt_vec_free(&asked);
+	pt_vec_free(&waits);
+	return err;
+}

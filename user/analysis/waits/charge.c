@@ -1,0 +1,421 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Waits to causes: the way back from the end of each wait to its begin, leg by
+ * leg. Legs cover a wait exactly, so charges sum to it. What the consumer itself,
+ * or whoever only hands on, does on a CPU is the hand-over's.
+ */
+#include "analysis/waits/look.h"
+
+#include <errno.h>
+#include <string.h>
+
+struct charger {
+	struct pt_an *an;
+	struct pt_trainer *t;
+	const struct pt_actor *a;
+	struct pt_paths *paths;
+	struct pt_fetch *w;
+	uint64_t by_cause[PT_CAUSE_NR];
+	PT_VEC(uint64_t) by_worker; /* ns of this wait, by its index */
+	const struct pt_thread *holder; /* of a lock, while it is looked at */
+	int deliverer; /* of the batch that the walk is at; -1 not met yet */
+	size_t ask;    /* the consumer's ask for more before that */
+};
+
+#define PT_TURN_MAX 64 /* workers whose turns are looked at */
+
+/* ---- whose batch it is ------------------------------------------------------------ */
+
+static bool receives(const struct charger *k, const struct pt_thread *th)
+{
+	size_t i;
+
+	for (i = 0; i < k->t->relays.n; i++)
+		if (k->t->relays.v[i] == th)
+			return true;
+	return pt_is_actor(k->a, th);
+}
+
+/* At the end of the time that is looked at all others rest, and this one works;
+ * -1: there is none, or are several. */
+static int last_at_work(const struct charger *k)
+{
+	const struct pt_trainer *t = k->t;
+	int found = -1;
+	size_t i;
+
+	for (i = 0; i < t->workers.n; i++) {
+		const struct pt_worker *w = &t->workers.v[i];
+		const struct pt_iv *iv = w->main->iv.n ?
+			&w->main->iv.v[w->main->iv.n - 1] : NULL;
+
+		if (w->role == PT_ROLE_HELPER || w->main->exited ||
+		    (iv && iv->ready >= k->an->t1 && pt_rests(t, w, iv)))
+			continue;
+		if (found >= 0)
+			return -1;
+		found = (int)i;
+	}
+	return found;
+}
+
+/* Where batches have been taken from the workers in turn, the next in turn is waited
+ * for; -1: they were not. */
+static int next_in_turn(const struct charger *k)
+{
+	size_t n = k->t->concurrent, i, seen = 0;
+	int last[2 * PT_TURN_MAX];
+
+	if (!n || n > PT_TURN_MAX)
+		return -1;
+	for (i = k->t->look->asks.n; i-- > 0 && seen < 2 * n;)
+		if (k->t->look->asks.v[i].item)
+			last[seen++] = k->t->look->asks.v[i].worker;
+	if (seen < 2 * n)
+		return -1;
+	for (i = 0; i < n; i++)
+		if (last[i] < 0 || last[i] != last[i + n])
+			return -1;
+	return last[n - 1];
+}
+
+/* The walk comes to a sleep of whoever receives. Batches come in order: what
+ * another worker sent in the meantime was not what was waited for. */
+static const struct pt_thread *awaited(struct charger *k, uint64_t at,
+				       const struct pt_iv *iv,
+				       const struct pt_thread *who)
+{
+	const pt_asks *asks = &k->t->look->asks;
+	int w;
+
+	/* before it asked for more it waited for another batch */
+	while (k->ask && asks->v[k->ask - 1].ts >= at) {
+		const struct pt_ask *x = &asks->v[--k->ask];
+
+		if (x->item)
+			k->deliverer = x->worker;
+		else if (k->deliverer < 0 && x->worker >= 0 &&
+			 k->t->workers.v[x->worker].role != PT_ROLE_HELPER)
+			k->deliverer = x->worker;
+	}
+	if (!who && iv->open && k->deliverer < 0)
+		k->deliverer = last_at_work(k);
+	if (!who && iv->open && k->deliverer < 0)
+		k->deliverer = next_in_turn(k);
+	if (k->deliverer < 0)
+		return who;
+	if (who && (!pt_worker_index(k->t, who, &w) || w == k->deliverer ||
+		    k->t->workers.v[w].role == PT_ROLE_HELPER))
+		return who;
+	return k->t->workers.v[k->deliverer].feeder;
+}
+
+/* Two that deliver do not feed each other: what one waits for until the other acts
+ * is a lock that they share. */
+static bool are_peers(const struct pt_trainer *t, const struct pt_thread *a,
+		      const struct pt_thread *b)
+{
+	int i, k;
+
+	return b && pt_worker_index(t, a, &i) && pt_worker_index(t, b, &k) &&
+	       i != k && t->workers.v[i].role == t->workers.v[k].role &&
+	       t->workers.v[i].role != PT_ROLE_HELPER;
+}
+
+static enum pt_link link_of(void *ctx, const struct pt_thread *th,
+			    const struct pt_iv *iv, uint64_t at,
+			    const struct pt_thread **who)
+{
+	struct charger *k = ctx;
+	int w;
+
+	if (receives(k, th) && iv->wait != PT_WAIT_SLEEP &&
+	    !(*who && pt_is_lock(k->paths, th, iv)))
+		*who = awaited(k, at, iv, *who);
+	if (!*who && pt_worker_index(k->t, th, &w) &&
+	    k->t->workers.v[w].feeder == th) /* at rest until there is a batch */
+		*who = k->t->workers.v[w].main != th ? k->t->workers.v[w].main :
+						       NULL;
+	if (*who && k->deliverer < 0 && pt_worker_index(k->t, *who, &w) &&
+	    k->t->workers.v[w].role != PT_ROLE_HELPER)
+		k->deliverer = w;
+	if (are_peers(k->t, th, *who))
+		return PT_LINK_LOCK;
+	return pt_cause_link(k->an, k->paths, th, iv, *who);
+}
+
+/* ---- charges ---------------------------------------------------------------------- */
+
+/* The file or the peer with more than half of the wait, if there is one: a majority
+ * vote in one pass (Boyer and Moore, 1981), by time. */
+static void vote(struct pt_fetch *w, const struct pt_charge *c)
+{
+	if (c->inode == w->inode && c->dev == w->dev && c->peer == w->peer) {
+		w->on_ns += c->ns;
+	} else if (c->ns <= w->on_ns) {
+		w->on_ns -= c->ns;
+	} else {
+		w->inode = c->inode;
+		w->dev = c->dev;
+		w->peer = c->peer;
+		w->on_ns = c->ns - w->on_ns;
+	}
+}
+
+static int charge(struct charger *k, enum pt_cause cause,
+		  const struct pt_leg *l)
+{
+	struct pt_charge c = { .cause = (uint8_t)cause, .ns = l->end - l->begin,
+			       .syscall = PT_SYSCALL_NONE, .pid = l->th->tgid,
+			       .tid = l->th->tid };
+	const struct pt_iv *iv = l->iv;
+
+	k->by_cause[cause] += c.ns;
+	if (iv && (cause == PT_CAUSE_DISK || cause == PT_CAUSE_PAGE_FAULT) &&
+	    iv->obj_kind == PT_OBJ_FILE) {
+		c.dev = iv->dev;
+		c.inode = iv->object;
+	}
+	if (iv && cause == PT_CAUSE_NETWORK) {
+		const struct pt_sock *s = pt_wait_sock(k->an, iv);
+
+		c.peer = s ? s->peer->index + 1 : 0;
+		c.awaited = iv->sock & PT_IV_SOCK_AWAITED;
+	}
+	if (l->kind == PT_LEG_GIVEN && !l->who && cause != PT_CAUSE_NETWORK) {
+		c.pid = iv->waker_tgid;
+		c.tid = iv->waker_tid;
+	}
+	if (iv && cause == PT_CAUSE_UNKNOWN)
+		c.syscall = iv->syscall;
+	vote(k->w, &c);
+	return pt_add_charge(&k->t->charges, &c);
+}
+
+/* It is no worker's own: whose part of the way back is the hand-over. */
+static bool hands_on(const struct charger *k, const struct pt_thread *th)
+{
+	const struct pt_trainer *t = k->t;
+	size_t i;
+	int w;
+
+	if (pt_is_actor(k->a, th))
+		return k->w->supplied;
+	for (i = 0; i < t->relays.n; i++)
+		if (t->relays.v[i] == th)
+			return true;
+	return pt_worker_index(t, th, &w) && t->workers.v[w].feeder == th &&
+	       t->workers.v[w].main != th;
+}
+
+enum pt_cause pt_sleep_cause(const struct pt_an *an, const struct pt_iv *iv)
+{
+	bool inside = iv->wait == PT_WAIT_SOCK || iv->wait == PT_WAIT_POLL ?
+			      pt_wait_inside(an, iv) : false;
+
+	switch (iv->wait) {
+	case PT_WAIT_DISK:
+	case PT_WAIT_DISK_WRITE:
+		return PT_CAUSE_DISK;
+	case PT_WAIT_FAULT:
+		return PT_CAUSE_PAGE_FAULT;
+	case PT_WAIT_PIPE_IN:
+	case PT_WAIT_PIPE_OUT:
+		return PT_CAUSE_IPC;
+	case PT_WAIT_SOCK:
+		return inside ? PT_CAUSE_IPC : PT_CAUSE_NETWORK;
+	case PT_WAIT_POLL:
+		return inside ? PT_CAUSE_IPC :
+		       iv->obj_kind == PT_OBJ_SOCK ? PT_CAUSE_NETWORK :
+						     PT_CAUSE_UNKNOWN;
+	case PT_WAIT_FUTEX:
+	case PT_WAIT_SEM:
+	case PT_WAIT_FLOCK:
+	case PT_WAIT_INODE_LOCK:
+		return PT_CAUSE_LOCK;
+	case PT_WAIT_EVENT:
+	case PT_WAIT_MSGQ:
+		return PT_CAUSE_IPC;
+	case PT_WAIT_RECLAIM:
+		return PT_CAUSE_PAGE_FAULT;
+	case PT_WAIT_SLEEP:
+		return PT_CAUSE_SLEEP;
+	default:
+		return PT_CAUSE_UNKNOWN;
+	}
+}
+
+static enum pt_cause cause_of(struct charger *k, const struct pt_leg *l)
+{
+	enum pt_cause c;
+
+	switch (l->kind) {
+	case PT_LEG_RUN:
+		return hands_on(k, l->th) ? PT_CAUSE_IPC : PT_CAUSE_CPU;
+	case PT_LEG_QUEUE:
+		c = pt_queue_cause(k->t, l->th, l->iv);
+		if (c == PT_CAUSE_RUN_QUEUE && hands_on(k, l->th))
+			k->t->handover_queue_ns += l->end - l->begin;
+		return c;
+	case PT_LEG_LOCK:
+		return PT_CAUSE_LOCK;
+	case PT_LEG_GIVEN:
+		if (pt_waits_for_client(k->an, l->th, l->iv))
+			return PT_CAUSE_NO_DEMAND;
+		if (l->who) /* a circle */
+			return PT_CAUSE_LOCK;
+		c = pt_sleep_cause(k->an, l->iv);
+		return c == PT_CAUSE_NETWORK ? c : PT_CAUSE_UNKNOWN;
+	case PT_LEG_BLOCKED:
+		if (l->iv->wait == PT_WAIT_DISK_WRITE && pt_is_actor(k->a, l->th))
+			return PT_CAUSE_CHECKPOINT; /* what is loaded is not written */
+		return pt_sleep_cause(k->an, l->iv);
+	default:
+		return PT_CAUSE_UNKNOWN;
+	}
+}
+
+/* The holder of a lock that kept a batch from being handed on: what it waited for
+ * meanwhile; else the lock. */
+static int holder_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv,
+			bool queued)
+{
+	struct charger *k = ctx;
+	struct pt_leg l = { .begin = b, .end = e, .th = k->holder, .iv = iv };
+	enum pt_cause c = !iv ? PT_CAUSE_LOCK :
+			  queued ? pt_queue_cause(k->t, k->holder, iv) :
+				   pt_sleep_cause(k->an, iv);
+
+	if (c == PT_CAUSE_UNKNOWN || c == PT_CAUSE_IPC)
+		c = PT_CAUSE_LOCK;
+	l.kind = c == PT_CAUSE_LOCK ? PT_LEG_LOCK : PT_LEG_BLOCKED;
+	return charge(k, c, &l);
+}
+
+static int charge_lock(struct charger *k, const struct pt_leg *l)
+{
+	int w;
+
+	if (!l->who || l->who->tgid != l->th->tgid ||
+	    (pt_worker_index(k->t, l->th, &w) && k->t->workers.v[w].main == l->th))
+		return charge(k, PT_CAUSE_LOCK, l);
+	k->holder = l->who;
+	return pt_walk(l->who, l->begin, l->end, holder_piece, k);
+}
+
+static void note_worker(struct charger *k, const struct pt_leg *l)
+{
+	struct pt_worker *w;
+	int i;
+
+	if (!pt_worker_index(k->t, l->th, &i))
+		return;
+	w = &k->t->workers.v[i];
+	k->by_worker.v[i] += l->end - l->begin;
+	w->charged_ns += l->end - l->begin;
+	if (l->th == w->feeder && w->feeder != w->main)
+		return;
+	w->making_ns += l->end - l->begin;
+	if (l->th == w->main && k->w->made == UINT64_MAX)
+		k->w->made = l->end;
+}
+
+static int take_leg(void *ctx, const struct pt_leg *l)
+{
+	struct charger *k = ctx;
+
+	note_worker(k, l);
+	return l->kind == PT_LEG_LOCK ? charge_lock(k, l) :
+					charge(k, cause_of(k, l), l);
+}
+
+/* The worker with most of the way back; one that delivers before a helper. */
+static void name_worker(struct charger *k)
+{
+	uint64_t most = 0;
+	size_t i;
+
+	for (i = 0; i < k->by_worker.n; i++) {
+		if (k->by_worker.v[i] > most) {
+			most = k->by_worker.v[i];
+			k->w->worker = (int)i;
+		}
+		k->by_worker.v[i] = 0;
+	}
+}
+
+static int charge_wait(struct charger *k, struct pt_fetch *w)
+{
+	struct pt_walk_opts o = { .link = link_of, .leg = take_leg, .ctx = k };
+	const pt_asks *asks = &k->t->look->asks;
+	uint64_t most = 0;
+	int err, c;
+
+	k->w = w;
+	k->deliverer = -1;
+	while (k->ask < asks->n && asks->v[k->ask].ts <= w->end)
+		k->ask++;
+	memset(k->by_cause, 0, sizeof(k->by_cause));
+	err = pt_walk_back(k->paths, w->th, w->begin, w->end, &o);
+	name_worker(k);
+	w->cause = PT_CAUSE_UNKNOWN;
+	for (c = 0; c < PT_CAUSE_NR; c++) {
+		k->t->cause_ns[c] += k->by_cause[c];
+		if (k->by_cause[c] <= most)
+			continue;
+		most = k->by_cause[c];
+		w->cause = (uint8_t)c;
+	}
+	if (w->worker >= 0 && w->blocked_ns)
+		k->t->workers.v[w->worker].delivered++;
+	return err;
+}
+
+/* Of several waits of a step the longest speaks for it. */
+static void sum_step(struct pt_trainer *t, struct pt_step *s)
+{
+	uint64_t most = 0;
+	size_t i;
+
+	for (i = s->wait0; i < s->wait0 + s->n_waits; i++) {
+		const struct pt_fetch *w = &t->waits.v[i];
+		uint64_t ns = w->end - w->begin;
+
+		s->blocked_ns += w->blocked_ns;
+		s->handover_ns += w->handover_ns;
+		s->own_read_ns += w->own_read_ns;
+		s->own_cpu_ns += w->own_cpu_ns;
+		if (ns <= most)
+			continue;
+		most = ns;
+		s->cause = w->cause;
+		s->worker = w->worker;
+	}
+}
+
+int pt_charge_waits(struct pt_an *an, struct pt_trainer *t,
+		    const struct pt_actor *a, struct pt_paths *paths)
+{
+	struct charger k = { .an = an, .t = t, .a = a, .paths = paths };
+	size_t i;
+	int err = pt_find_quota(an, t, t->proc), c;
+
+	if (!err)
+		err = pt_learn_refills(an, t);
+
+	for (i = 0; i < t->workers.n && !err; i++) {
+		err = pt_find_quota(an, t, t->workers.v[i].proc);
+		if (!err)
+			err = pt_vec_push(&k.by_worker, 0);
+	}
+	for (i = 0; i < t->waits.n && !err; i++)
+		err = charge_wait(&k, &t->waits.v[i]);
+	for (i = 0; i < t->steps.n; i++)
+		sum_step(t, &t->steps.v[i]);
+	t->top_cause = PT_CAUSE_UNKNOWN;
+	for (c = 0; c < PT_CAUSE_NR; c++)
+		if (t->cause_ns[c] > t->cause_ns[t->top_cause])
+			t->top_cause = (uint8_t)c;
+	pt_vec_free(&k.by_worker);
+	return err;
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The host's time between GPU calls. All threads of a process that feed its
+ * device are one actor. The gaps are those between the calls of the thread that
+ * leads; where no thread does, between the calls of all. What the others do
+ * meanwhile belongs to a gap where the lead waited for them, as a walk back from
+ * its end shows.
+ */
+#ifndef PT_WAITS_GAPS_H
+#define PT_WAITS_GAPS_H
+
+#include "analysis/internal.h"
+
+struct pt_lead_call {
+	uint64_t begin, end, site; /* pt_call_site() */
+	const struct pt_thread *th;
+	bool syncs; /* the host waits for the device in it */
+	uint64_t uploads; /* bytes that it copies to the device */
+};
+
+struct pt_actor {
+	const struct pt_proc *proc;
+	const struct pt_thread *lead; /* makes most calls; NULL: there are none */
+	PT_VEC(const struct pt_thread *) threads; /* all that call the device */
+	PT_VEC(struct pt_lead_call) calls;	  /* by begin */
+};
+
+/* The actor of `proc` in [t0,t1). 0 or -ENOMEM; free in any case. */
+int pt_find_actor(const struct pt_model *m, const struct pt_proc *proc,
+		  uint64_t t0, uint64_t t1, struct pt_actor *out);
+void pt_actor_free(struct pt_actor *a);
+bool pt_is_actor(const struct pt_actor *a, const struct pt_thread *th);
+
+/* A thread that the CUDA driver made for itself: they are named so. */
+bool pt_is_driver_thread(const struct pt_thread *th);
+
+/* Was `tid`, a thread of `p`, inside a call of the GPU's at `ts`? The CUDA library
+ * has threads of its own, which its calls wake. */
+bool pt_inside_call(const struct pt_proc *p, uint32_t tid, uint64_t ts);
+
+/* Shorter gaps are launching: no thread sleeps and is woken in less (a context
+ * switch there and back costs about 3 us). */
+#define PT_GAP_MIN_NS 20000ull
+
+/* The gap before call `i`, or behind the last one (i == calls.n). */
+struct pt_gap {
+	uint64_t begin, end;
+	const struct pt_thread *th; /* whose call ends it; the lead at the end */
+	uint64_t prev, next;	    /* call sites around it; 0: not seen */
+};
+/* False: it is shorter than PT_GAP_MIN_NS. */
+bool pt_gap_before(const struct pt_actor *a, size_t i, uint64_t t0, uint64_t t1,
+		   struct pt_gap *out);
+
+#endif

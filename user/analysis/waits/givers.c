@@ -1,0 +1,484 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "analysis/waits/givers.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/socks.h"
+#include "model/syscalls.h"
+
+/* A role takes so many sleeps: one or two are chance. */
+#define SLEEPS_MIN 3
+/* Of the way back from a giver's wake-ups; more of another kind decides. */
+#define ROLE_SHARE 0.5
+/* A supplier's own part of the way back may be small: it relays. */
+#define MADE_SHARE 0.1
+/* ... of its sleeps: a supplier works ahead, a helper when it is asked. */
+#define AHEAD_SHARE 0.5
+
+/* ---- clients and ranks ---------------------------------------------------------- */
+
+static bool is_listening_call(int nr)
+{
+	return nr == PT_NR_accept || nr == PT_NR_accept4;
+}
+
+/* Is whoever ended the sleep a process of the job's own tree? */
+static bool ended_inside(const struct pt_an *an, const struct pt_iv *iv)
+{
+	return iv->valid_wake && pt_model_proc(an->m, iv->waker_tgid);
+}
+
+bool pt_waits_for_client(const struct pt_an *an, const struct pt_thread *th,
+			 const struct pt_iv *iv)
+{
+	const struct pt_sock *s;
+
+	if (is_listening_call(iv->syscall))
+		return !ended_inside(an, iv);
+	if (iv->obj_kind != PT_OBJ_SOCK ||
+	    (iv->wait != PT_WAIT_SOCK && iv->wait != PT_WAIT_POLL) ||
+	    iv->sock & PT_IV_SOCK_INSIDE || ended_inside(an, iv))
+		return false;
+	s = pt_wait_sock(an, iv);
+	/* who connects asks, also when it has had an answer; but for one who only
+	 * sends, and is never answered */
+	if (s && s->ends.family != PT_AF_UNIX)
+		return s->ends.remote_port && s->sent &&
+		       pt_sock_accepted(an->m, s);
+	/* who speaks first asks: of a process that feeds the device, for loaders
+	 * are not asked from outside */
+	return !(iv->sock & PT_IV_SOCK_AWAITED) && iv->valid_wake &&
+	       (s || pt_feeds_device(an, th->proc));
+}
+
+static bool descends_from(const struct pt_model *m, const struct pt_proc *p,
+			  uint32_t ancestor)
+{
+	int depth;
+
+	for (depth = 0; p && depth < 32; depth++) {
+		if (p->ppid == ancestor)
+			return true;
+		p = p->ppid ? pt_model_proc(m, p->ppid) : NULL;
+	}
+	return false;
+}
+
+bool pt_feeds_device(const struct pt_an *an, const struct pt_proc *p)
+{
+	size_t i;
+
+	for (i = pt_gpu_after(p, an->t0); i < p->gpu.n; i++) {
+		if (p->gpu.v[i].begin >= an->t1)
+			break;
+		if (pt_call_is_step(&p->gpu.v[i]))
+			return true;
+	}
+	return false;
+}
+
+/* ---- walks ----------------------------------------------------------------------- */
+
+struct host_walk {
+	const struct pt_an *an;
+	struct pt_paths *paths;
+	const struct pt_actor *a;
+};
+
+static enum pt_link host_link(void *ctx, const struct pt_thread *th,
+			      const struct pt_iv *iv, uint64_t at,
+			      const struct pt_thread **who)
+{
+	const struct host_walk *k = ctx;
+
+	(void)at;
+	if (*who && pt_is_lock(k->paths, th, iv))
+		return PT_LINK_LOCK;
+	return *who && pt_is_actor(k->a, *who) ? PT_LINK_FOLLOW : PT_LINK_STOP;
+}
+
+struct host_ctx {
+	struct host_walk k;
+	int (*leg)(void *ctx, const struct pt_leg *leg);
+	void *ctx;
+};
+
+static int host_leg(void *ctx, const struct pt_leg *leg)
+{
+	struct host_ctx *x = ctx;
+
+	return x->leg(x->ctx, leg);
+}
+
+int pt_walk_host(const struct pt_an *an, struct pt_paths *paths,
+		 const struct pt_actor *a, const struct pt_gap *g,
+		 int (*leg)(void *ctx, const struct pt_leg *leg), void *ctx)
+{
+	struct host_ctx x = { { an, paths, a }, leg, ctx };
+	struct pt_walk_opts o = { .link = host_link, .leg = host_leg, .ctx = &x };
+
+	return pt_walk_back(paths, g->th, g->begin, g->end, &o);
+}
+
+enum pt_link pt_cause_link(const struct pt_an *an, struct pt_paths *paths,
+			   const struct pt_thread *th, const struct pt_iv *iv,
+			   const struct pt_thread *who)
+{
+	if (!who || pt_waits_for_client(an, th, iv))
+		return PT_LINK_STOP;
+	return pt_is_lock(paths, th, iv) ? PT_LINK_LOCK : PT_LINK_FOLLOW;
+}
+
+static enum pt_link cause_link(void *ctx, const struct pt_thread *th,
+			       const struct pt_iv *iv, uint64_t at,
+			       const struct pt_thread **who)
+{
+	const struct host_walk *k = ctx;
+
+	(void)at;
+	return pt_cause_link(k->an, k->paths, th, iv, *who);
+}
+
+static int walk_cause(const struct pt_an *an, struct pt_paths *paths,
+		      const struct pt_thread *th, uint64_t begin, uint64_t end,
+		      int (*leg)(void *ctx, const struct pt_leg *leg), void *ctx)
+{
+	struct host_ctx x = { { an, paths, NULL }, leg, ctx };
+	struct pt_walk_opts o = { .link = cause_link, .leg = host_leg, .ctx = &x };
+
+	return pt_walk_back(paths, th, begin, end, &o);
+}
+
+/* ---- sums over the sleeps that one thread ends ------------------------------------- */
+
+struct sums {
+	struct pt_givers *g;
+	const struct pt_actor *a;
+	const struct pt_gap *gap;
+	struct pt_giver *x; /* whose sleep it is */
+	bool asked; /* the walk has come upon the consumer itself */
+	bool rank; /* the walk has entered another rank: what lies behind is why
+		    * that one was late */
+};
+
+/* Takes input: sleeps for a disk, a page of a file, or for somebody far away. */
+static bool takes_input(const struct pt_iv *iv)
+{
+	return iv && (iv->wait == PT_WAIT_DISK || iv->wait == PT_WAIT_FAULT ||
+		      iv->wait == PT_WAIT_SOCK);
+}
+
+/* A loader may use a device for its work, too: it is the consumer's child. */
+static bool is_rank(const struct sums *k, const struct pt_proc *p)
+{
+	return p != k->a->proc && pt_feeds_device(k->g->an, p) &&
+	       !descends_from(k->g->an->m, p, k->a->proc->tgid);
+}
+
+static int origin_leg(void *ctx, const struct pt_leg *l)
+{
+	struct sums *k = ctx;
+	const struct pt_proc *p = l->th->proc;
+	uint64_t ns = l->end - l->begin;
+
+	if (l->kind == PT_LEG_UNSEEN)
+		return 0;
+	k->rank |= is_rank(k, p);
+	if (k->rank)
+		k->x->ranks_ns += ns;
+	else if (l->kind == PT_LEG_GIVEN && pt_waits_for_client(k->g->an, l->th, l->iv))
+		k->x->clients_ns += ns;
+	else if (p != k->a->proc || takes_input(l->iv))
+		k->x->made_ns += ns;
+	else
+		k->x->helped_ns += ns;
+	return 0;
+}
+
+static int asked_leg(void *ctx, const struct pt_leg *l)
+{
+	struct sums *k = ctx;
+
+	k->asked |= pt_is_actor(k->a, l->th);
+	return 0;
+}
+
+/* A thread of the consumer's process: had it begun before the gap, or did the
+ * consumer ask it first? */
+static int sum_ahead(struct sums *k, const struct pt_leg *l)
+{
+	int err;
+
+	if (l->who->proc != k->a->proc)
+		return 0;
+	k->asked = false;
+	err = walk_cause(k->g->an, k->g->paths, l->who, k->gap->begin, l->end,
+			 asked_leg, k);
+	k->x->ahead_ns += k->asked ? 0 : l->end - l->begin;
+	return err;
+}
+
+static struct pt_giver *giver_make(struct pt_givers *g, const struct pt_iv *iv,
+				   const struct pt_thread *who)
+{
+	struct pt_giver *x;
+
+	HASH_FIND(hh, g->all, &iv->waker_tid, sizeof(iv->waker_tid), x);
+	if (x)
+		return x;
+	x = calloc(1, sizeof(*x));
+	if (!x)
+		return NULL;
+	x->tid = iv->waker_tid;
+	x->tgid = iv->waker_tgid;
+	x->th = who;
+	HASH_ADD(hh, g->all, tid, sizeof(x->tid), x);
+	if (PT_HASHED(x))
+		return x;
+	free(x);
+	return NULL;
+}
+
+/* What a sleep was on: the end of it that the sleeper sees. */
+struct pt_given_at {
+	uint64_t key[2]; /* kind of wait, object */
+	struct pt_giver *last; /* who ended the last one */
+	UT_hash_handle hh;
+};
+
+static void key_of(const struct pt_iv *iv, uint64_t key[2])
+{
+	key[0] = iv->wait;
+	key[1] = iv->wait == PT_WAIT_FUTEX ? iv->arg0 >> 3 : iv->object;
+}
+
+static struct pt_given_at *given_at(struct pt_givers *g, const struct pt_iv *iv)
+{
+	struct pt_given_at *x;
+	uint64_t key[2];
+
+	key_of(iv, key);
+	HASH_FIND(hh, g->at, key, sizeof(key), x);
+	if (x)
+		return x;
+	x = calloc(1, sizeof(*x));
+	if (!x)
+		return NULL;
+	x->key[0] = key[0];
+	x->key[1] = key[1];
+	HASH_ADD(hh, g->at, key, sizeof(x->key), x);
+	if (PT_HASHED(x))
+		return x;
+	free(x);
+	return NULL;
+}
+
+static int sum_leg(void *ctx, const struct pt_leg *l)
+{
+	struct pt_given_at *at;
+	struct sums *k = ctx;
+	int err;
+
+	if (l->kind != PT_LEG_GIVEN)
+		return 0;
+	k->x = giver_make(k->g, l->iv, l->who);
+	at = given_at(k->g, l->iv);
+	if (!k->x || !at)
+		return -ENOMEM;
+	at->last = k->x;
+	k->x->sleeps++;
+	k->x->ns += l->end - l->begin;
+	if (pt_waits_for_client(k->g->an, l->th, l->iv)) {
+		k->x->clients_ns += l->end - l->begin;
+		return 0;
+	}
+	if (!l->who) { /* of a process that is not followed */
+		k->x->made_ns += l->end - l->begin;
+		return 0;
+	}
+	err = sum_ahead(k, l);
+	k->rank = false;
+	return err ? err : walk_cause(k->g->an, k->g->paths, l->who, l->begin,
+				      l->end, origin_leg, k);
+}
+
+/* ---- roles --------------------------------------------------------------------------- */
+
+static void find_role(struct pt_giver *x)
+{
+	double all = (double)(x->made_ns + x->ranks_ns + x->clients_ns +
+			      x->helped_ns);
+
+	if (x->th && pt_is_driver_thread(x->th))
+		x->role = PT_GIVER_HELPER;
+	else if (x->sleeps < SLEEPS_MIN || !(all > 0))
+		x->role = PT_GIVER_UNKNOWN;
+	else if ((double)x->clients_ns >= ROLE_SHARE * all)
+		x->role = PT_GIVER_CLIENT;
+	else if ((double)x->ranks_ns >= ROLE_SHARE * all)
+		x->role = PT_GIVER_RANK;
+	else if ((double)x->made_ns >= MADE_SHARE * all ||
+		 (double)x->ahead_ns > AHEAD_SHARE * (double)x->ns)
+		x->role = PT_GIVER_SUPPLIER;
+	else
+		x->role = PT_GIVER_HELPER;
+}
+
+/* ---- makers --------------------------------------------------------------------------- */
+
+static int add_maker(struct pt_givers *g, const struct pt_thread *th, uint64_t ns)
+{
+	struct pt_maker *x;
+
+	HASH_FIND(hh, g->makers, &th, sizeof(th), x);
+	if (!x) {
+		x = calloc(1, sizeof(*x));
+		if (!x)
+			return -ENOMEM;
+		x->th = th;
+		HASH_ADD(hh, g->makers, th, sizeof(x->th), x);
+		if (!PT_HASHED(x)) {
+			free(x);
+			return -ENOMEM;
+		}
+	}
+	x->ns += ns;
+	return 0;
+}
+
+static int maker_leg(void *ctx, const struct pt_leg *l)
+{
+	struct sums *k = ctx;
+
+	k->rank |= is_rank(k, l->th->proc);
+	if (l->kind == PT_LEG_UNSEEN || pt_is_actor(k->a, l->th) || k->rank)
+		return 0;
+	/* what keeps a batch from being handed on is the next one's making */
+	return add_maker(k->g, l->kind == PT_LEG_LOCK && l->who ? l->who : l->th,
+			 l->end - l->begin);
+}
+
+static int find_makers(void *ctx, const struct pt_leg *l)
+{
+	const struct pt_giver *x;
+	struct sums *k = ctx;
+
+	if (l->kind != PT_LEG_GIVEN || !l->who)
+		return 0;
+	x = pt_giver_of(k->g, l->iv);
+	if (!x || x->role != PT_GIVER_SUPPLIER)
+		return 0;
+	k->rank = false;
+	return walk_cause(k->g->an, k->g->paths, l->who, l->begin, l->end,
+			     maker_leg, k);
+}
+
+static int each_gap(struct sums *k, int (*leg)(void *, const struct pt_leg *))
+{
+	const struct pt_an *an = k->g->an;
+	struct pt_gap g;
+	size_t i;
+	int err = 0;
+
+	k->gap = &g;
+	for (i = 0; i <= k->a->calls.n && !err; i++)
+		if (pt_gap_before(k->a, i, an->t0, an->t1, &g))
+			err = pt_walk_host(an, k->g->paths, k->a, &g, leg, k);
+	k->gap = NULL;
+	return err;
+}
+
+/* Threads and processes that come and go (a loader started anew, a program run for
+ * each item) are known by their kin: who made them, and their name. */
+static bool kin(const struct pt_giver *x, const struct pt_giver *y,
+		const struct pt_proc *own)
+{
+	if (!x->th || !y->th)
+		return x->tgid == y->tgid;
+	if (x->tgid == own->tgid || y->tgid == own->tgid)
+		return x->tgid == y->tgid &&
+		       !strncmp(x->th->comm, y->th->comm, sizeof(x->th->comm));
+	return x->th->proc->ppid == y->th->proc->ppid &&
+	       !strncmp(x->th->proc->comm, y->th->proc->comm,
+			sizeof(x->th->proc->comm));
+}
+
+static void find_role_of_kin(const struct pt_actor *a, const struct pt_givers *g,
+			     struct pt_giver *x)
+{
+	struct pt_giver all = *x;
+	const struct pt_giver *y;
+
+	for (y = g->all; y; y = y->hh.next) {
+		if (y == x || !kin(x, y, a->proc))
+			continue;
+		all.sleeps += y->sleeps;
+		all.ns += y->ns;
+		all.ahead_ns += y->ahead_ns;
+		all.made_ns += y->made_ns;
+		all.ranks_ns += y->ranks_ns;
+		all.clients_ns += y->clients_ns;
+		all.helped_ns += y->helped_ns;
+	}
+	find_role(&all);
+	x->role = all.role;
+}
+
+int pt_find_givers(const struct pt_an *an, struct pt_paths *paths,
+		   const struct pt_actor *a, struct pt_givers *out)
+{
+	struct sums k = { .g = out, .a = a };
+	struct pt_giver *x;
+	int err;
+
+	*out = (struct pt_givers){ .an = an, .paths = paths };
+	err = each_gap(&k, sum_leg);
+	for (x = out->all; x && !err; x = x->hh.next)
+		find_role(x);
+	for (x = out->all; x && !err; x = x->hh.next)
+		if (x->sleeps < SLEEPS_MIN)
+			find_role_of_kin(a, out, x);
+	return err ? err : each_gap(&k, find_makers);
+}
+
+void pt_givers_free(struct pt_givers *g)
+{
+	struct pt_given_at *at, *next;
+	struct pt_maker *mk, *after;
+	struct pt_giver *x, *tmp;
+
+	HASH_ITER(hh, g->makers, mk, after) {
+		HASH_DEL(g->makers, mk);
+		free(mk);
+	}
+	HASH_ITER(hh, g->at, at, next) {
+		HASH_DEL(g->at, at);
+		free(at);
+	}
+
+	HASH_ITER(hh, g->all, x, tmp) {
+		HASH_DEL(g->all, x);
+		free(x);
+	}
+}
+
+const struct pt_giver *pt_giver_of(const struct pt_givers *g,
+				   const struct pt_iv *iv)
+{
+	struct pt_giver *x;
+
+	HASH_FIND(hh, g->all, &iv->waker_tid, sizeof(iv->waker_tid), x);
+	return x;
+}
+
+enum pt_giver_role pt_role_at(const struct pt_givers *g, const struct pt_iv *iv)
+{
+	const struct pt_given_at *x;
+	uint64_t key[2];
+
+	key_of(iv, key);
+	HASH_FIND(hh, g->at, key, sizeof(key), x);
+	return x ? x->last->role : PT_GIVER_UNKNOWN;
+}

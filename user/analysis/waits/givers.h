@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Who ends the consumer's sleeps, and what that says of them: a supplier of data,
+ * another rank, a client that has to ask first, a helper. Told by what the walk
+ * back from those moments meets, over all of them together: one sleep may be too
+ * short to show where its end came from.
+ */
+#ifndef PT_WAITS_GIVERS_H
+#define PT_WAITS_GIVERS_H
+
+#include "analysis/waits/gaps.h"
+#include "analysis/waits/path.h"
+
+enum pt_giver_role {
+	PT_GIVER_UNKNOWN,  /* too little was seen */
+	PT_GIVER_SUPPLIER, /* took input, or computed in another process */
+	PT_GIVER_RANK,	   /* feeds a device of its own */
+	PT_GIVER_CLIENT,   /* asks the job for something */
+	PT_GIVER_HELPER,   /* computes for the consumer, and only when asked */
+};
+
+struct pt_giver {
+	uint32_t tid, tgid; /* ids of the model; it need not be traced */
+	const struct pt_thread *th; /* NULL: not traced */
+	uint64_t sleeps, ns; /* that it ended, of the consumer's */
+	/* where the way back from their ends leads, ns */
+	uint64_t made_ns;   /* other processes, or input of this one */
+	uint64_t ranks_ns;
+	uint64_t clients_ns;
+	uint64_t helped_ns; /* threads of the consumer's process */
+	uint64_t ahead_ns; /* of ns: one of those had begun before the gap */
+	enum pt_giver_role role;
+	UT_hash_handle hh;
+};
+
+/* A thread that makes what the consumer waits for: it is met on the way back. */
+struct pt_maker {
+	const struct pt_thread *th;
+	uint64_t ns; /* of all ways back from sleeps that suppliers ended */
+	UT_hash_handle hh; /* by th */
+};
+
+struct pt_given_at; /* an object that the consumer sleeps on */
+struct pt_givers {
+	const struct pt_an *an;
+	struct pt_paths *paths;
+	struct pt_giver *all; /* uthash, by tid */
+	struct pt_given_at *at;
+	struct pt_maker *makers; /* of other processes, and own suppliers */
+};
+
+/* Of all gaps of the actor. 0 or -ENOMEM; free in any case. */
+int pt_find_givers(const struct pt_an *an, struct pt_paths *paths,
+		   const struct pt_actor *a, struct pt_givers *out);
+void pt_givers_free(struct pt_givers *g);
+/* Who ended this sleep of the consumer; NULL: nobody that is known. */
+const struct pt_giver *pt_giver_of(const struct pt_givers *g,
+				   const struct pt_iv *iv);
+/* The role of whoever ends sleeps like this one, as a rule: for one that the
+ * capture's end or a time-out ended. */
+enum pt_giver_role pt_role_at(const struct pt_givers *g, const struct pt_iv *iv);
+
+/* The walk back from the end of a gap, on the consumer's own threads: what others
+ * ended is a leg GIVEN or LOCK. 0, -ENOMEM, or what leg() returned. */
+int pt_walk_host(const struct pt_an *an, struct pt_paths *paths,
+		 const struct pt_actor *a, const struct pt_gap *g,
+		 int (*leg)(void *ctx, const struct pt_leg *leg), void *ctx);
+/* ... through everybody but clients and holders of locks. */
+enum pt_link pt_cause_link(const struct pt_an *an, struct pt_paths *paths,
+			   const struct pt_thread *th, const struct pt_iv *iv,
+			   const struct pt_thread *who);
+
+/* Does `th` sleep in `iv` until somebody from outside asks the job? */
+bool pt_waits_for_client(const struct pt_an *an, const struct pt_thread *th,
+			 const struct pt_iv *iv);
+/* Is the process another rank: does it feed a device? */
+bool pt_feeds_device(const struct pt_an *an, const struct pt_proc *p);
+
+#endif

@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "analysis/waits/host.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "model/syscalls.h"
+
+/* A consumer that reads a log or a clock's file does not load: a call, and all of
+ * a gap where calls are not seen. */
+#define READ_MIN 512
+#define READ_GAP_MIN 4096
+
+struct finder {
+	const struct pt_an *an;
+	const struct pt_givers *givers;
+	const pt_spans *writing;
+	struct pt_host *out;
+	struct pt_host_gap *gap;
+};
+
+/* ---- what a leg of the host's is ------------------------------------------------ */
+
+static unsigned by_role(enum pt_giver_role role)
+{
+	switch (role) {
+	case PT_GIVER_SUPPLIER:
+		return PT_HOST_SUPPLIED;
+	case PT_GIVER_RANK:
+		return PT_HOST_COLLECTIVE;
+	case PT_GIVER_CLIENT:
+		return PT_HOST_CLIENT;
+	case PT_GIVER_HELPER:
+		return PT_HOST_HELPED;
+	default:
+		return PT_HOST_NOTHING;
+	}
+}
+
+static unsigned by_kind(const struct pt_an *an,
+				 const struct pt_thread *th,
+				 const struct pt_iv *iv)
+{
+	switch (iv->wait) {
+	case PT_WAIT_SLEEP:
+		return PT_HOST_SLEEPING;
+	case PT_WAIT_DISK:
+	case PT_WAIT_FAULT:
+		return PT_HOST_READING;
+	case PT_WAIT_DISK_WRITE:
+		return PT_HOST_WRITING;
+	case PT_WAIT_FUTEX:
+	case PT_WAIT_SEM:
+	case PT_WAIT_FLOCK:
+	case PT_WAIT_INODE_LOCK:
+		return PT_HOST_LOCK;
+	case PT_WAIT_CHILD:
+		return PT_HOST_CHILD;
+	case PT_WAIT_SOCK:
+	case PT_WAIT_POLL:
+		if (pt_waits_for_client(an, th, iv))
+			return PT_HOST_CLIENT;
+		return iv->obj_kind == PT_OBJ_SOCK ? PT_HOST_READING :
+						     PT_HOST_OTHER;
+	default:
+		return PT_HOST_OTHER;
+	}
+}
+
+static unsigned what_of(const struct finder *k, const struct pt_leg *l)
+{
+	unsigned w = PT_HOST_NOTHING;
+	const struct pt_giver *x;
+
+	switch (l->kind) {
+	case PT_LEG_RUN:
+		return PT_HOST_COMPUTING;
+	case PT_LEG_QUEUE:
+		return PT_HOST_QUEUED;
+	case PT_LEG_LOCK:
+		return PT_HOST_LOCK;
+	case PT_LEG_UNSEEN:
+		return PT_HOST_OTHER;
+	case PT_LEG_GIVEN:
+		/* a call whose return is not watched waits for room in its queue */
+		if (l->who && pt_is_driver_thread(l->who))
+			return PT_HOST_LAUNCHING;
+		x = pt_giver_of(k->givers, l->iv);
+		w = by_role(x ? x->role : PT_GIVER_UNKNOWN);
+		break;
+	case PT_LEG_BLOCKED:
+		w = by_role(pt_role_at(k->givers, l->iv));
+		break;
+	}
+	if (w != PT_HOST_NOTHING)
+		return w;
+	return by_kind(k->an, l->th, l->iv);
+}
+
+static int push(struct finder *k, uint64_t b, uint64_t e, const struct pt_iv *iv,
+		unsigned w)
+{
+	struct pt_host_piece x = { b, e, iv, (uint8_t)w };
+
+	return e > b ? pt_vec_push(&k->out->pieces, x) : 0;
+}
+
+/* Calls of another thread of the actor in [b,e): the last of them ends then. */
+static uint64_t launching_until(const struct pt_leg *l)
+{
+	const struct pt_proc *p = l->th->proc;
+	uint64_t until = 0;
+	size_t i;
+
+	for (i = pt_gpu_after(p, l->begin); i < p->gpu.n; i++) {
+		const struct pt_gpu_call *c = &p->gpu.v[i];
+
+		if (c->begin >= l->end)
+			break;
+		if (c->tid == l->th->tid && pt_call_is_step(c))
+			until = pt_max64(pt_max64(c->end, c->begin + 1), until);
+	}
+	return pt_min64(until, l->end);
+}
+
+/* Legs come latest first. */
+static int host_leg(void *ctx, const struct pt_leg *l)
+{
+	struct finder *k = ctx;
+	unsigned w = what_of(k, l);
+	uint64_t mid = l->begin;
+	int err;
+
+	if (l->th != k->gap->g.th && l->kind == PT_LEG_RUN)
+		mid = pt_max64(mid, launching_until(l));
+	err = push(k, mid, l->end, l->iv, w);
+	return err ? err : push(k, l->begin, mid, NULL, PT_HOST_LAUNCHING);
+}
+
+/* ---- a gap -------------------------------------------------------------------- */
+
+static void reverse(struct pt_host *h, size_t first)
+{
+	struct pt_host_piece *v = h->pieces.v, x;
+	size_t a = first, b = h->pieces.n;
+
+	for (; a + 1 < b; a++) {
+		x = v[a];
+		v[a] = v[--b];
+		v[b] = x;
+	}
+}
+
+/* What was written counts as that, whatever the thread did meanwhile. */
+static int cut_writing(struct finder *k, size_t first)
+{
+	struct pt_host *h = k->out;
+	size_t i, at, n = h->pieces.n;
+
+	for (i = first; i < n; i++) {
+		struct pt_host_piece *x = &h->pieces.v[i];
+		const struct pt_span *s;
+
+		at = pt_spans_after(k->writing, x->begin);
+		s = at < k->writing->n ? &k->writing->v[at] : NULL;
+		if (!s || s->begin >= x->end || x->what == PT_HOST_SUPPLIED)
+			continue;
+		/* the most of it decides: pieces are short, or all of it */
+		if (2 * pt_overlap(s->begin, s->end, x->begin, x->end) >
+		    x->end - x->begin)
+			x->what = PT_HOST_WRITING;
+	}
+	return 0;
+}
+
+static void sum_gap(const struct pt_host *h, struct pt_host_gap *g)
+{
+	size_t i;
+
+	for (i = g->first; i < g->first + g->n; i++) {
+		const struct pt_host_piece *x = &h->pieces.v[i];
+		bool supplied = x->what == PT_HOST_SUPPLIED;
+
+		if (x->what != PT_HOST_LAUNCHING)
+			g->own_ns += x->end - x->begin;
+		if (!supplied && x->what != PT_HOST_READING)
+			continue;
+		*(supplied ? &g->supplied_ns : &g->read_ns) += x->end - x->begin;
+		if (!g->begins)
+			g->begins = x->begin;
+		g->ends = x->end;
+	}
+}
+
+/* ... where calls are not traced, by the accounting of the thread's switches. */
+static void take_read_bytes(const struct finder *k, struct pt_host_gap *g)
+{
+	const struct pt_model *m = k->an->m;
+	uint64_t n = pt_read_between(g->g.th, g->g.begin, g->g.end);
+
+	if (m->host_known && m->host.read_door != PT_DOOR_NONE)
+		return;
+	if (!g->supplied_ns && n >= READ_GAP_MIN)
+		g->read_bytes = n;
+}
+
+static int take_gap(struct finder *k, size_t call, const struct pt_gap *g)
+{
+	struct pt_host *h = k->out;
+	struct pt_host_gap x = { .g = *g, .call = call, .first = h->pieces.n };
+	int err;
+
+	k->gap = &x;
+	err = pt_walk_host(k->an, k->givers->paths, h->a, g, host_leg, k);
+	if (err)
+		return err;
+	reverse(h, x.first);
+	err = cut_writing(k, x.first);
+	x.n = h->pieces.n - x.first;
+	sum_gap(h, &x);
+	take_read_bytes(k, &x);
+	h->supplied |= x.supplied_ns > 0;
+	return err ? err : pt_vec_push(&h->gaps, x);
+}
+
+/* Own reads of files: a turn is what follows no other within a moment. */
+#define TURN_NS 200000ull
+
+static void take_reads(const struct pt_thread *th, struct pt_host *h)
+{
+	size_t i, k = 0;
+
+	for (i = 0; i < th->reads.n; i++) {
+		const struct pt_read *r = &th->reads.v[i];
+		struct pt_host_gap *g;
+
+		if (r->obj_kind != PT_OBJ_FILE || r->ret < READ_MIN)
+			continue;
+		while (k < h->gaps.n && h->gaps.v[k].g.end <= r->begin)
+			k++;
+		if (k == h->gaps.n)
+			return;
+		g = &h->gaps.v[k];
+		if (r->begin < g->g.begin)
+			continue;
+		if (!g->reads)
+			g->read_first = r->begin;
+		g->reads += !g->reads || r->begin > g->read_last + TURN_NS;
+		g->read_last = pt_max64(g->read_last, r->end);
+	}
+}
+
+static struct pt_host_gap *gap_at(struct pt_host *h, uint64_t ts)
+{
+	size_t lo = 0, hi = h->gaps.n;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (h->gaps.v[mid].g.end <= ts)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < h->gaps.n && h->gaps.v[lo].g.begin <= ts ? &h->gaps.v[lo] :
+							       NULL;
+}
+
+/* Refills closer than this are one burst: a batch takes longer to receive. */
+#define BURST_NS 100000ull
+
+/* A loader that starts hands every worker work at once. */
+#define START_BURST_NS (5 * NS_PER_MS)
+
+static bool bursts(uint64_t senders, size_t concurrent)
+{
+	size_t n = 0;
+
+	for (; senders; senders &= senders - 1)
+		n++;
+	return n >= 2 && n >= concurrent;
+}
+
+/* ... and all of them had rested until then: else two batches were taken at once. */
+static bool all_rested(const struct pt_trainer *t, uint64_t ts)
+{
+	size_t i, k;
+
+	for (i = 0; i < t->workers.n; i++) {
+		const struct pt_thread *th = t->workers.v[i].main;
+		const struct pt_iv *iv;
+
+		if (t->workers.v[i].role == PT_ROLE_HELPER || th->first > ts ||
+		    (th->exited && th->last <= ts))
+			continue;
+		k = pt_iv_after(th, ts);
+		iv = k < th->iv.n ? &th->iv.v[k] : NULL;
+		if (!iv || iv->begin > ts || !iv->valid_wake ||
+		    iv->waker_tgid != t->proc->tgid ||
+		    iv->ready > ts + START_BURST_NS)
+			return false;
+	}
+	return true;
+}
+
+void pt_host_take_asks(struct pt_host *h, const struct pt_trainer *t,
+		       const pt_asks *asks)
+{
+	struct pt_host_gap *g, *last = NULL;
+	uint64_t senders = 0, first = 0;
+	size_t i;
+
+	for (i = 0; i < t->workers.n; i++) {
+		uint64_t born = t->workers.v[i].main->parent ?
+					t->workers.v[i].main->first : 0;
+
+		g = born ? gap_at(h, born) : NULL;
+		if (g && (t->workers.v[i].proc != t->proc || g->supplied_ns))
+			g->started = pt_max64(g->started, born);
+	}
+	for (i = 0; i < asks->n; i++) {
+		const struct pt_ask *x = &asks->v[i];
+
+		g = gap_at(h, x->ts);
+		if (!g || x->ts < g->started)
+			continue;
+		/* threads of one process wake each other for locks, too: that
+		 * alone shows nothing */
+		if (x->thread && !g->supplied_ns && !g->asked)
+			continue;
+		if (!g->asked)
+			g->asked = x->ts;
+		if (!x->item)
+			continue;
+		g->asks++;
+		g->asks_after += g->begins && x->ts >= g->begins &&
+				 x->ts > g->told + BURST_NS;
+		g->told = x->ts;
+		if (g != last) {
+			senders = 0;
+			first = x->ts;
+		}
+		last = g;
+		if (x->ts - first <= START_BURST_NS)
+			senders |= 1ull << (x->source & 63);
+		g->burst = bursts(senders, t->concurrent) &&
+			   all_rested(t, first);
+	}
+}
+
+int pt_find_host(const struct pt_an *an, const struct pt_actor *a,
+		 const struct pt_givers *givers, const pt_spans *writing,
+		 struct pt_host *out)
+{
+	struct finder k = { .an = an, .givers = givers, .writing = writing,
+			    .out = out };
+	struct pt_gap g;
+	size_t i;
+	int err = 0;
+
+	*out = (struct pt_host){ .an = an, .a = a };
+	for (i = 0; i <= a->calls.n && !err; i++)
+		if (pt_gap_before(a, i, an->t0, an->t1, &g))
+			err = take_gap(&k, i, &g);
+	for (i = 0; i < a->threads.n && !err; i++)
+		take_reads(a->threads.v[i], out);
+	return err;
+}
+
+void pt_host_free(struct pt_host *h)
+{
+	pt_vec_free(&h->pieces);
+	pt_vec_free(&h->gaps);
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What the host did in each gap between GPU calls, and on what evidence a part
+ * of it may be called obtaining data: somebody who supplies ended its sleep, it
+ * read by itself, or it asked a supplier for more. Everything else is host work.
+ */
+#ifndef PT_WAITS_HOST_H
+#define PT_WAITS_HOST_H
+
+#include "analysis/waits/loader.h"
+
+struct pt_host_piece {
+	uint64_t begin, end;
+	const struct pt_iv *iv; /* of a sleep */
+	uint8_t what;
+};
+
+struct pt_host_gap {
+	struct pt_gap g;
+	size_t call;	 /* it lies before this call of the lead */
+	size_t first, n; /* its pieces, in order of time; they cover it */
+	/* Evidence of obtaining; times are 0 where there is none. */
+	uint64_t supplied_ns, read_ns;
+	uint64_t own_ns; /* of the gap; the rest is launching */
+	uint64_t begins, ends; /* of its first such sleep, of its last */
+	uint64_t asked; /* a supplier was woken first */
+	uint64_t told;	/* ... and given something to do last */
+	uint64_t started; /* the last supplier was born in it */
+	uint32_t asks;	  /* items asked for */
+	uint32_t asks_after; /* ... since the first evidence */
+	bool burst;	     /* every worker was asked at once */
+	uint64_t read_first, read_last; /* its own reads of files */
+	uint32_t reads;			/* ... in so many turns */
+	uint64_t read_bytes; /* where single reads are not traced */
+};
+
+struct pt_host {
+	const struct pt_an *an;
+	const struct pt_actor *a;
+	PT_VEC(struct pt_host_piece) pieces;
+	PT_VEC(struct pt_host_gap) gaps;
+	bool supplied; /* some supplier is known */
+};
+
+static inline bool pt_gap_is_evident(const struct pt_host_gap *g)
+{
+	return g->supplied_ns || g->asked || g->reads || g->read_bytes ||
+	       g->read_ns || g->started;
+}
+
+/* 0 or -ENOMEM; free in any case. `writing`: when files were written. */
+int pt_find_host(const struct pt_an *an, const struct pt_actor *a,
+		 const struct pt_givers *givers, const pt_spans *writing,
+		 struct pt_host *out);
+void pt_host_free(struct pt_host *h);
+/* Put into the gaps what the loader shows: whom the consumer asked, and who was
+ * born. */
+void pt_host_take_asks(struct pt_host *h, const struct pt_trainer *t,
+		       const pt_asks *asks);
+
+#endif

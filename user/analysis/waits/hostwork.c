@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The host's own work between GPU calls: how much of it there is, of which kind, and
+ * how much of the device's idle time it costs. Where a loop waits for its device in
+ * each step, idle time behind the sync is the host's work and the sync's doing both:
+ * without the sync the device would have the next step's work, but no more than
+ * that. So of each gap's idle time as much as the device works in a step would be
+ * hidden without the sync, and over all no more than it works.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "analysis/gpu_int.h"
+#include "analysis/health.h"
+#include "analysis/waits/look.h"
+
+/* What threads of its own do for it is its own computing. PT_HOST_NR: no host work. */
+static unsigned kind_of(const struct pt_host_piece *x)
+{
+	return x->what == PT_HOST_HELPED ? PT_HOST_COMPUTING :
+	       x->what < PT_HOST_NR	 ? x->what :
+					   PT_HOST_NR;
+}
+
+/* Outside of data waits, clipped to the time that is looked at. */
+static uint64_t piece_ns(const struct pt_an *an, const struct pt_trainer *t,
+			 size_t *hint, const struct pt_host_piece *x)
+{
+	uint64_t b = pt_max64(x->begin, an->t0), e = pt_min64(x->end, an->t1);
+
+	if (e <= b || kind_of(x) == PT_HOST_NR)
+		return 0;
+	return e - b - pt_waits_in(t, hint, b, e);
+}
+
+/* Idle time of all devices in [b,e), as a mean. */
+static uint64_t idle_in(const struct pt_trainer *t, uint64_t b, uint64_t e)
+{
+	struct pt_span one = { b, e };
+	uint64_t sum = 0;
+	size_t i;
+
+	for (i = 0; i < t->devs.n; i++) {
+		const pt_spans *s = &t->devs.v[i].idle_likely;
+		size_t at = pt_spans_after(s, b), k = at;
+
+		while (k < s->n && s->v[k].begin < e)
+			k++;
+		sum += pt_spans_overlap(s->v + at, k - at, &one, 1);
+	}
+	return t->devs.n ? sum / t->devs.n : e - b;
+}
+
+/* What counts as host work of a gap, by its largest kind. */
+struct work {
+	uint64_t ns[PT_HOST_NR], all, idle;
+};
+
+static void sum_gap(const struct pt_an *an, const struct pt_trainer *t,
+		    const struct pt_host_gap *g, size_t *hint, struct work *w)
+{
+	const struct pt_host *h = &t->look->host;
+	size_t i;
+
+	memset(w, 0, sizeof(*w));
+	for (i = g->first; i < g->first + g->n; i++) {
+		const struct pt_host_piece *x = &h->pieces.v[i];
+		uint64_t ns = piece_ns(an, t, hint, x);
+
+		if (!ns)
+			continue;
+		w->ns[kind_of(x)] += ns;
+		if (x->what == PT_HOST_COLLECTIVE || x->what == PT_HOST_CLIENT ||
+		    x->what == PT_HOST_WRITING)
+			continue;
+		w->all += ns;
+		/* a wait in the middle of a piece is seldom, and short */
+		w->idle += ns * idle_in(t, x->begin, x->end) /
+			   pt_max64(x->end - x->begin, 1);
+	}
+}
+
+static void note_place(struct pt_trainer *t, const struct pt_host_gap *g,
+		       const struct work *w)
+{
+	struct pt_host_place *p = NULL, fresh = { .prev = g->g.prev,
+						  .next = g->g.next };
+	size_t i;
+
+	for (i = 0; i < t->host_places.n && !p; i++)
+		if (t->host_places.v[i].prev == g->g.prev &&
+		    t->host_places.v[i].next == g->g.next)
+			p = &t->host_places.v[i];
+	if (!p) {
+		if (t->host_places.n == PT_HOST_PLACES ||
+		    pt_vec_push(&t->host_places, fresh))
+			return;
+		p = &t->host_places.v[t->host_places.n - 1];
+	}
+	p->n++;
+	p->idle_ns += w->idle;
+	for (i = 0; i < PT_HOST_NR; i++)
+		p->ns[i] += w->ns[i];
+}
+
+int pt_sum_host(const struct pt_an *an, struct pt_trainer *t)
+{
+	const struct pt_host *h = &t->look->host;
+	uint64_t wall = an->t1 - an->t0, step, idle = 0, hidden = 0;
+	uint64_t busy = wall - pt_min64(wall, t->idle_likely_ns);
+	size_t i, k, hint = 0;
+	struct work w;
+
+	step = t->steps.n ? busy / t->steps.n : 0;
+	for (i = 0; i < h->gaps.n; i++) {
+		const struct pt_host_gap *g = &h->gaps.v[i];
+
+		if (g->g.end <= an->t0 || g->g.begin >= an->t1)
+			continue;
+		sum_gap(an, t, g, &hint, &w);
+		for (k = 0; k < PT_HOST_NR; k++)
+			t->host_ns[k] += w.ns[k];
+		if (w.all <= PT_LAUNCH_GAP_NS)
+			continue;
+		idle += w.idle;
+		hidden += pt_min64(w.idle, step);
+		note_place(t, g, &w);
+	}
+	if (!t->gpu_known)
+		idle = pt_min64(idle, t->idle_likely_ns);
+	t->host_idle_ns = idle;
+	t->host_hidden_ns = pt_min64(pt_min64(hidden, busy), idle);
+	return 0;
+}

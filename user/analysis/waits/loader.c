@@ -1,0 +1,741 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "analysis/waits/loader.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Who has less of the way back from the consumer's sleeps is no worker, unless it
+ * ends them itself. */
+#define MAKER_SHARE 0.05
+/* A thread that hands on is on the way back for less than this of what lies
+ * behind it. */
+#define RELAY_SHARE 0.5
+
+/* ---- workers ---------------------------------------------------------------------- */
+
+static struct pt_worker *worker_of(struct pt_trainer *t, const struct pt_proc *p,
+				   const struct pt_thread *th)
+{
+	size_t i;
+
+	for (i = t->workers.n; i-- > 0;)
+		if (t->workers.v[i].proc == p &&
+		    (p != t->proc || t->workers.v[i].main == th))
+			return &t->workers.v[i];
+	return NULL;
+}
+
+static struct pt_worker *worker_make(struct pt_trainer *t, struct pt_proc *p,
+				     struct pt_thread *th)
+{
+	struct pt_worker w = { .proc = p, .main = th, .feeder = th,
+			       .role = p == t->proc ? PT_ROLE_THREAD :
+				       p->outside   ? PT_ROLE_OUTSIDE :
+						      PT_ROLE_LOADER };
+	struct pt_worker *old = worker_of(t, p, th);
+
+	if (old)
+		return old;
+	return pt_vec_push(&t->workers, w) ? NULL :
+					     &t->workers.v[t->workers.n - 1];
+}
+
+static uint64_t made_by(const struct pt_givers *g, const struct pt_thread *th)
+{
+	const struct pt_maker *x;
+
+	HASH_FIND(hh, g->makers, &th, sizeof(th), x);
+	return x ? x->ns : 0;
+}
+
+/* Less of the way back than this part of the time tells nothing of a process. */
+#define MET_SHARE 0.02
+
+static int busy_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv,
+		      bool queued)
+{
+	if (!iv || queued || iv->wait == PT_WAIT_DISK || iv->wait == PT_WAIT_FAULT)
+		*(uint64_t *)ctx += e - b;
+	return 0;
+}
+
+/* A thread that another one of the process wakes for each item that it writes only
+ * sends: who wakes it makes. `th` where there is none, or out of memory. */
+static struct pt_thread *maker_behind(const struct pt_an *an,
+				      const struct pt_givers *g,
+				      struct pt_proc *p, struct pt_thread *th)
+{
+	struct pt_thread *found = th;
+	pt_times items = { 0 };
+	size_t i, most = 2;
+
+	for (i = 0; i < p->threads.n; i++) {
+		uint64_t wakes = 0;
+
+		items.n = 0;
+		if (p->threads.v[i] == th ||
+		    pt_rest_wakes(an, g->paths, th, p->threads.v[i], &items,
+				  &wakes) ||
+		    items.n <= most || items.n * 4 < wakes)
+			continue;
+		most = items.n;
+		found = p->threads.v[i];
+	}
+	pt_vec_free(&items);
+	return found;
+}
+
+#define ASKED_MIN 3
+
+/* How often others than its own process ended a sleep of the thread with data. */
+static size_t times_asked(const struct pt_an *an, const struct pt_thread *th,
+			  uint32_t by)
+{
+	size_t i, n = 0;
+
+	for (i = pt_iv_after(th, an->t0); i < th->iv.n; i++) {
+		const struct pt_iv *iv = &th->iv.v[i];
+
+		if (iv->begin >= an->t1)
+			break;
+		n += iv->valid_wake && iv->waker_tgid == by &&
+		     (iv->wake == PT_WAKE_DATA || iv->wake == PT_WAKE_FUTEX);
+	}
+	return n;
+}
+
+/* Does it spend more time asleep for a timer, a disk or a page than on a CPU? Who only
+ * sends does not. */
+static bool waits_itself(const struct pt_an *an, const struct pt_thread *th)
+{
+	uint64_t ns = 0;
+	size_t i;
+
+	for (i = pt_iv_after(th, an->t0); i < th->iv.n; i++) {
+		const struct pt_iv *iv = &th->iv.v[i];
+
+		if (iv->begin >= an->t1)
+			break;
+		if (iv->wait == PT_WAIT_SLEEP || iv->wait == PT_WAIT_DISK ||
+		    iv->wait == PT_WAIT_FAULT)
+			ns += iv->ready - iv->begin;
+	}
+	return ns > pt_run_ns(an, th);
+}
+
+/* A thread that sends may never rest for want of something to send. Then the one
+ * that is asked makes what it sends; of several the one that computes most. */
+static struct pt_thread *maker_asked(const struct pt_an *an, struct pt_proc *p,
+				     struct pt_thread *th)
+{
+	struct pt_thread *best = NULL;
+	uint64_t most = pt_run_ns(an, th) / 10, ns;
+	size_t i;
+
+	if (times_asked(an, th, p->ppid) >= ASKED_MIN || waits_itself(an, th))
+		return th;
+	for (i = 0; i < p->threads.n; i++) {
+		ns = pt_run_ns(an, p->threads.v[i]);
+		if (ns <= most ||
+		    times_asked(an, p->threads.v[i], p->ppid) < ASKED_MIN)
+			continue;
+		best = p->threads.v[i];
+		most = ns;
+	}
+	return best ? best : th;
+}
+
+/* Of its threads the one that is met most; where hardly any was, the busiest. */
+static struct pt_thread *maker_of(const struct pt_an *an,
+				  const struct pt_givers *g, struct pt_proc *p)
+{
+	struct pt_thread *best = NULL, *busiest = NULL;
+	uint64_t most = 0, longest = 0, ns;
+	size_t i;
+
+	for (i = 0; i < p->threads.n; i++) {
+		struct pt_thread *th = p->threads.v[i];
+
+		ns = made_by(g, th);
+		if (ns > most) {
+			best = th;
+			most = ns;
+		}
+		ns = 0;
+		pt_walk(th, pt_max64(an->t0, th->first),
+			pt_max64(pt_min64(an->t1, pt_thread_end(an, th)),
+				 pt_max64(an->t0, th->first)), busy_piece, &ns);
+		if (!busiest || ns > longest) {
+			busiest = th;
+			longest = ns;
+		}
+	}
+	if ((double)most < MET_SHARE * (double)(an->t1 - an->t0))
+		best = busiest;
+	if (best)
+		best = maker_behind(an, g, p, best);
+	return best ? maker_asked(an, p, best) : NULL;
+}
+
+static bool is_relay(const struct pt_trainer *t, const struct pt_thread *th)
+{
+	size_t i;
+
+	for (i = 0; i < t->relays.n; i++)
+		if (t->relays.v[i] == th)
+			return true;
+	return false;
+}
+
+/* A thread of the trainer that ends the consumer's sleeps and hands on what others
+ * make. */
+static int add_relay(struct pt_trainer *t, const struct pt_thread *th)
+{
+	return is_relay(t, th) ? 0 : pt_vec_push(&t->relays, th);
+}
+
+/* Of the threads of `p` the one that ended most of the time that the trainer's own
+ * threads slept for it; NULL: none did. */
+struct sender {
+	const struct pt_proc *p;
+	const struct pt_thread *th;
+	uint64_t ns;
+};
+typedef PT_VEC(struct sender) senders;
+
+static int add_sender(senders *v, const struct pt_thread *th, uint64_t ns)
+{
+	struct sender fresh = { th->proc, th, ns };
+	size_t i;
+
+	for (i = 0; i < v->n; i++)
+		if (v->v[i].th == th) {
+			v->v[i].ns += ns;
+			return 0;
+		}
+	return pt_vec_push(v, fresh);
+}
+
+static int take_givers(struct pt_an *an, struct pt_trainer *t,
+		       const struct pt_givers *g, senders *sent)
+{
+	const struct pt_giver *x;
+	uint64_t all = 0;
+
+	for (x = g->all; x; x = x->hh.next)
+		all += x->role == PT_GIVER_SUPPLIER ? x->ns : 0;
+	for (x = g->all; x; x = x->hh.next) {
+		double behind = (double)(x->made_ns + x->helped_ns);
+		struct pt_proc *p = pt_model_proc(an->m, x->tgid);
+		struct pt_worker *w;
+
+		if (x->role != PT_GIVER_SUPPLIER || !x->th || !p)
+			continue;
+		/* a lock that its own threads share now and then */
+		if (p == t->proc && (double)x->ns < MAKER_SHARE * (double)all)
+			continue;
+		if (p == t->proc && (double)made_by(g, x->th) < RELAY_SHARE * behind) {
+			if (add_relay(t, x->th))
+				return -ENOMEM;
+			continue;
+		}
+		w = worker_make(t, p, p == t->proc ? (struct pt_thread *)x->th :
+						     maker_of(an, g, p));
+		if (!w || add_sender(sent, x->th, x->ns))
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+/* Does a thread of the trainer that ends a relay's sleeps make what that hands on? */
+static bool makes_inside(const struct pt_trainer *t, const struct pt_givers *g,
+			 const struct pt_thread *th)
+{
+	const struct pt_maker *x;
+	uint64_t sum = 0;
+
+	for (x = g->makers; x; x = x->hh.next)
+		sum += x->ns;
+	return !is_relay(t, th) && !pt_is_driver_thread(th) && th != t->main &&
+	       (double)made_by(g, th) >= MAKER_SHARE * (double)sum;
+}
+
+/* Who ends the sleeps of a relay delivers as if to the consumer. */
+static int take_relayed(struct pt_an *an, struct pt_trainer *t,
+			const struct pt_givers *g, const struct pt_thread *th,
+			senders *sent)
+{
+	const struct pt_thread *who;
+	size_t i;
+
+	for (i = pt_iv_after(th, an->t0); i < th->iv.n; i++) {
+		const struct pt_iv *iv = &th->iv.v[i];
+		struct pt_proc *p;
+
+		if (iv->begin >= an->t1)
+			break;
+		if (!iv->valid_wake || pt_waits_for_client(an, th, iv))
+			continue;
+		who = pt_model_thread(an->m, iv->waker_tid);
+		p = who ? pt_model_proc(an->m, iv->waker_tgid) : NULL;
+		if (!p || pt_is_lock(g->paths, th, iv) ||
+		    (p == t->proc && !makes_inside(t, g, who)))
+			continue;
+		if (!worker_make(t, p, p == t->proc ? (struct pt_thread *)who :
+						      maker_of(an, g, p)) ||
+		    add_sender(sent, who, iv->ready - iv->begin))
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+/* Met on the way back, though somebody else delivers: makers for makers. */
+static int take_makers(const struct pt_an *an, struct pt_trainer *t,
+		       const struct pt_givers *g)
+{
+	const struct pt_maker *x;
+	uint64_t sum = 0;
+
+	for (x = g->makers; x; x = x->hh.next)
+		sum += x->ns;
+	for (x = g->makers; x; x = x->hh.next) {
+		struct pt_proc *p = x->th->proc;
+		struct pt_worker *w;
+
+		/* a thread of the trainer that does not end its sleeps passes
+		 * its wishes on */
+		if (p == t->proc || worker_of(t, p, x->th) ||
+		    (double)x->ns < MAKER_SHARE * (double)sum)
+			continue;
+		w = worker_make(t, p, maker_of(an, g, p));
+		if (!w)
+			return -ENOMEM;
+		if (!p->outside)
+			w->role = PT_ROLE_HELPER;
+	}
+	return 0;
+}
+
+/* ... and computes for so much of the time: less is a manager of the loader's. */
+#define ASKED_CPU 0.002
+
+/* Who delivers next to nothing of what is waited for, and all of its kind, manages
+ * something for the others. */
+static void find_managers(struct pt_trainer *t, const struct pt_givers *g)
+{
+	const struct pt_maker *x;
+	uint64_t sum = 0, kin;
+	size_t i;
+
+	for (x = g->makers; x; x = x->hh.next)
+		sum += x->ns;
+	for (i = 0; i < t->workers.n; i++) {
+		const struct pt_proc *p = t->workers.v[i].proc;
+
+		kin = 0;
+		for (x = g->makers; x; x = x->hh.next)
+			if (x->th->proc == p ||
+			    (p != t->proc && x->th->proc->ppid == p->ppid &&
+			     !strncmp(x->th->proc->comm, p->comm, sizeof(p->comm))))
+				kin += x->ns;
+		if (sum && !p->outside && (double)kin < MAKER_SHARE * (double)sum)
+			t->workers.v[i].role = PT_ROLE_HELPER;
+	}
+}
+
+/* A child that sleeps until the trainer asks it for something, and has something to send back, works for it though nobody has waited
+ * for it. */
+static bool is_asked(const struct pt_an *an, const struct pt_trainer *t,
+		     const struct pt_thread *th)
+{
+	bool asked = false;
+	size_t i;
+
+	for (i = pt_iv_after(th, an->t0); i < th->iv.n; i++) {
+		const struct pt_iv *iv = &th->iv.v[i];
+
+		if (iv->begin >= an->t1)
+			break;
+		asked |= iv->valid_wake && iv->waker_tgid == t->proc->tgid &&
+			 (iv->wake == PT_WAKE_DATA || iv->wake == PT_WAKE_FUTEX ||
+			  iv->wake == PT_WAKE_ROOM) &&
+			 !pt_inside_call(t->proc, iv->waker_tid, iv->ready);
+	}
+	return asked && (double)pt_run_ns(an, th) >=
+				ASKED_CPU * (double)(an->t1 - an->t0);
+}
+
+static int take_asked(struct pt_an *an, struct pt_trainer *t,
+		      const struct pt_givers *g)
+{
+	size_t i, j;
+
+	for (i = 0; i < an->m->all_procs.n; i++) {
+		struct pt_proc *p = an->m->all_procs.v[i];
+
+		if (p == t->proc || p->ppid != t->proc->tgid ||
+		    pt_model_proc(an->m, p->tgid) != p || worker_of(t, p, NULL) ||
+		    pt_feeds_device(an, p))
+			continue;
+		for (j = 0; j < p->threads.n; j++) {
+			struct pt_worker *w;
+
+			if (p->threads.v[j]->tid != p->tgid ||
+			    !is_asked(an, t, p->threads.v[j]))
+				continue;
+			w = worker_make(t, p, p->threads.v[j]);
+			if (!w)
+				return -ENOMEM;
+			w->main = maker_of(an, g, p);
+			break;
+		}
+	}
+	return 0;
+}
+
+/* Nobody has waited for this worker: its sender is the thread that its maker wakes
+ * for each batch, and that writes. */
+static int guess_sender(struct pt_an *an, const struct pt_givers *g,
+			struct pt_worker *w)
+{
+	pt_times items = { 0 };
+	size_t j, most = 1;
+	int err = 0;
+
+	for (j = 0; w->main && j < w->proc->threads.n && !err; j++) {
+		struct pt_thread *th = w->proc->threads.v[j];
+		uint64_t wakes = 0;
+
+		if (th == w->main)
+			continue;
+		items.n = 0;
+		err = pt_rest_wakes(an, g->paths, th, w->main, &items, &wakes);
+		if (err || items.n <= most || items.n * 4 < wakes)
+			continue;
+		most = items.n;
+		w->feeder = th;
+	}
+	pt_vec_free(&items);
+	return err;
+}
+
+/* Does the trainer wake `th`? Then that answers what it is asked for, as the thread
+ * of a worker does that hands over descriptors of memory. */
+static bool answers(const struct pt_an *an, const struct pt_trainer *t,
+		    const struct pt_thread *th)
+{
+	size_t i;
+
+	for (i = pt_iv_after(th, an->t0); i < th->iv.n; i++) {
+		const struct pt_iv *iv = &th->iv.v[i];
+
+		if (iv->begin >= an->t1)
+			break;
+		if (iv->valid_wake && iv->waker_tgid == t->proc->tgid &&
+		    iv->wait != PT_WAIT_PIPE_OUT)
+			return true;
+	}
+	return false;
+}
+
+static int find_senders(struct pt_an *an, struct pt_trainer *t,
+			const struct pt_givers *g, const senders *sent)
+{
+	size_t i, j;
+	int err = 0;
+
+	for (i = 0; i < t->workers.n && !err; i++) {
+		struct pt_worker *w = &t->workers.v[i];
+		uint64_t most = 0;
+
+		w->feeder = w->main;
+		if (w->proc == t->proc)
+			continue;
+		for (j = 0; j < sent->n; j++) {
+			if (sent->v[j].p != w->proc || sent->v[j].ns <= most ||
+			    sent->v[j].th == w->main ||
+			    answers(an, t, sent->v[j].th))
+				continue;
+			most = sent->v[j].ns;
+			w->feeder = (struct pt_thread *)sent->v[j].th;
+		}
+		if (!most)
+			err = guess_sender(an, g, w);
+	}
+	return err;
+}
+
+static int by_age(const void *a, const void *b)
+{
+	const struct pt_worker *x = a, *y = b;
+
+	if (x->proc != y->proc)
+		return x->proc->tgid < y->proc->tgid ? -1 : 1;
+	return x->main->tid < y->main->tid ? -1 : 1;
+}
+
+/* The most that lived at once: the loader's num_workers. */
+static void count_concurrent(const struct pt_an *an, struct pt_trainer *t)
+{
+	size_t i, j, n;
+
+	for (i = 0; i < t->workers.n; i++) {
+		uint64_t at = t->workers.v[i].main->first;
+
+		/* nobody sets how many there are outside */
+		if (t->workers.v[i].role == PT_ROLE_HELPER ||
+		    t->workers.v[i].role == PT_ROLE_OUTSIDE)
+			continue;
+		n = 0;
+		for (j = 0; j < t->workers.n; j++)
+			n += t->workers.v[j].role != PT_ROLE_HELPER &&
+			     t->workers.v[j].role != PT_ROLE_OUTSIDE &&
+			     t->workers.v[j].main->first <= at &&
+			     pt_thread_end(an, t->workers.v[j].main) > at;
+		if (n > t->concurrent)
+			t->concurrent = n;
+		t->handoffs |= t->workers.v[i].proc != t->proc;
+		t->thread_loader |= t->workers.v[i].proc == t->proc;
+		t->respawned |= t->workers.v[i].proc != t->proc &&
+				t->workers.v[i].proc->born > 0;
+	}
+	t->thread_loader &= !t->handoffs;
+}
+
+int pt_find_loader(struct pt_an *an, struct pt_trainer *t,
+		   const struct pt_givers *g)
+{
+	senders sent = { 0 };
+	size_t i;
+	int err = take_givers(an, t, g, &sent);
+
+	for (i = 0; i < t->relays.n && !err; i++)
+		err = take_relayed(an, t, g, t->relays.v[i], &sent);
+	if (!err)
+		err = take_makers(an, t, g);
+	find_managers(t, g);
+	if (!err)
+		err = take_asked(an, t, g);
+	if (!err)
+		err = find_senders(an, t, g, &sent);
+	pt_vec_free(&sent);
+	if (err)
+		return err;
+	if (t->workers.n)
+		qsort(t->workers.v, t->workers.n, sizeof(*t->workers.v), by_age);
+	count_concurrent(an, t);
+	return pt_index_workers(t);
+}
+
+/* ---- asks ------------------------------------------------------------------------- */
+
+static int cmp_ask(const void *a, const void *b)
+{
+	const struct pt_ask *x = a, *y = b;
+
+	return x->ts < y->ts ? -1 : x->ts > y->ts;
+}
+
+/* Does `th` end sleeps of a worker? Then it passes the consumer's wishes on. */
+static bool feeds_workers(const struct pt_an *an, const struct pt_trainer *t,
+			  const struct pt_thread *th)
+{
+	size_t w, i;
+
+	for (w = 0; w < t->workers.n; w++) {
+		const struct pt_thread *x = t->workers.v[w].main;
+
+		if (t->workers.v[w].proc == t->proc)
+			continue;
+		for (i = pt_iv_after(x, an->t0); i < x->iv.n; i++) {
+			if (x->iv.v[i].begin >= an->t1)
+				break;
+			if (x->iv.v[i].valid_wake &&
+			    x->iv.v[i].waker_tid == th->tid)
+				return true;
+		}
+	}
+	return false;
+}
+
+/* The worker whose message the consumer, or who hands on to it, was woken for in
+ * [b,e) last; -1: there was none. */
+static int delivered_in(const struct pt_an *an, const struct pt_trainer *t,
+			const struct pt_actor *a, uint64_t b, uint64_t e)
+{
+	size_t i, r;
+	int w = -1;
+
+	for (r = 0; r <= t->relays.n && w < 0; r++) {
+		const struct pt_thread *th = r < t->relays.n ? t->relays.v[r] :
+							       a->lead;
+
+		for (i = pt_iv_after(th, b); i < th->iv.n; i++) {
+			const struct pt_iv *iv = &th->iv.v[i];
+			const struct pt_thread *who;
+
+			if (iv->begin >= e || iv->ready > e)
+				break;
+			who = iv->valid_wake ?
+				      pt_model_thread(an->m, iv->waker_tid) : NULL;
+			if (who && who->tgid != th->tgid)
+				pt_worker_index(t, who, &w);
+		}
+	}
+	return w;
+}
+
+/* The end of the consumer's last call before `ts`. */
+static uint64_t call_before(const struct pt_actor *a, uint64_t ts)
+{
+	size_t lo = 0, hi = a->calls.n;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (a->calls.v[mid].begin < ts)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo ? pt_min64(a->calls.v[lo - 1].end, ts) : 0;
+}
+
+/* Fewer speak for nobody; a third as many for another are chance. */
+#define FED_MIN 4
+#define FED_LEAD 3
+
+/*
+ * Workers that always have work never sleep for it, and show no one who hands it to
+ * them. Is `th` given something each time behind the message of one and the same
+ * worker, and as often as that makes a batch? *wrong: out of memory.
+ */
+static bool follows_worker(const struct pt_an *an, const struct pt_trainer *t,
+			   const struct pt_actor *a, struct pt_paths *paths,
+			   const pt_times *at, bool *wrong)
+{
+	uint32_t *votes = calloc(t->workers.n + 1, sizeof(*votes)), second = 0;
+	const struct pt_worker *x;
+	pt_times made = { 0 };
+	uint64_t wakes = 0;
+	size_t i, best = 0;
+	bool fits;
+
+	*wrong = !votes;
+	for (i = 0; i < at->n && votes; i++) {
+		int w = delivered_in(an, t, a, call_before(a, at->v[i]),
+				     at->v[i]);
+
+		if (w >= 0)
+			votes[w]++;
+	}
+	for (i = 1; i < t->workers.n && votes; i++)
+		best = votes[i] > votes[best] ? i : best;
+	for (i = 0; i < t->workers.n && votes; i++)
+		if (i != best && votes[i] > second)
+			second = votes[i];
+	fits = votes && votes[best] >= FED_MIN &&
+	       votes[best] >= FED_LEAD * second;
+	free(votes);
+	if (!fits)
+		return false;
+	x = &t->workers.v[best];
+	*wrong = pt_rest_wakes(an, paths, x->feeder, x->main, &made, &wakes);
+	fits = made.n <= at->n + at->n / 10 + FED_MIN &&
+	       at->n <= made.n + made.n / 10 + FED_MIN;
+	pt_vec_free(&made);
+	return fits && !*wrong;
+}
+
+static int take_feeder(const struct pt_an *an, const struct pt_trainer *t,
+		       const struct pt_thread *th,
+		       const struct pt_actor *a, struct pt_paths *paths,
+		       uint32_t source, pt_asks *out)
+{
+	pt_times at = { 0 };
+	bool wrong = false;
+	uint64_t wakes = 0;
+	size_t i;
+	int err = pt_rest_wakes(an, paths, th, a->lead, &at, &wakes);
+
+	if (!err && at.n && !feeds_workers(an, t, th) &&
+	    !follows_worker(an, t, a, paths, &at, &wrong))
+		at.n = 0;
+	if (wrong)
+		err = -ENOMEM;
+	for (i = 0; i < at.n && !err; i++) {
+		struct pt_ask x = { at.v[i], source, -1, false, true };
+
+		err = pt_vec_push(out, x);
+	}
+	pt_vec_free(&at);
+	return err;
+}
+
+/* ... woken by a thread of the actor itself. */
+static int take_direct(const struct pt_an *an, const struct pt_thread *th,
+		       const struct pt_actor *a, struct pt_paths *paths,
+		       uint32_t source, int worker, bool item, pt_asks *out)
+{
+	size_t i;
+
+	for (i = pt_iv_after(th, an->t0); i < th->iv.n; i++) {
+		const struct pt_iv *iv = &th->iv.v[i];
+		/* room in a pipe was made by taking what was in it */
+		struct pt_ask x = { iv->ready, source, worker,
+				    th->proc == a->proc, item && iv->wait != PT_WAIT_PIPE_OUT };
+		const struct pt_thread *who;
+
+		if (iv->begin >= an->t1 || iv->ready > an->t1)
+			break;
+		if (!iv->valid_wake || iv->waker_tgid != a->proc->tgid ||
+		    pt_inside_call(a->proc, iv->waker_tid, iv->ready))
+			continue;
+		who = pt_model_thread(an->m, iv->waker_tid);
+		if (who && pt_is_actor(a, who) && !pt_is_lock(paths, th, iv) &&
+		    pt_vec_push(out, x))
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static int take_worker(const struct pt_an *an, const struct pt_worker *w,
+		       const struct pt_actor *a, struct pt_paths *paths,
+		       uint32_t source, int worker, pt_asks *out)
+{
+	size_t i;
+	int err = 0;
+
+	if (w->proc == a->proc)
+		return take_direct(an, w->main, a, paths, source, worker, true,
+				   out);
+	for (i = 0; i < w->proc->threads.n && !err; i++)
+		err = take_direct(an, w->proc->threads.v[i], a, paths, source,
+				  worker, w->proc->threads.v[i] == w->main &&
+					  w->role != PT_ROLE_HELPER, out);
+	return err;
+}
+
+int pt_find_asks(const struct pt_an *an, const struct pt_trainer *t,
+		 const struct pt_actor *a, struct pt_paths *paths, pt_asks *out)
+{
+	uint32_t source = 0;
+	size_t i;
+	int err = 0;
+
+	for (i = 0; i < t->proc->threads.n && !err; i++) {
+		const struct pt_thread *th = t->proc->threads.v[i];
+
+		if (!pt_is_actor(a, th) && !worker_of((struct pt_trainer *)t,
+						      t->proc, th))
+			err = take_feeder(an, t, th, a, paths, source, out);
+		source++;
+	}
+	for (i = 0; i < t->workers.n && !err; i++)
+		err = take_worker(an, &t->workers.v[i], a, paths, source++,
+				  (int)i, out);
+	if (!err && out->n)
+		qsort(out->v, out->n, sizeof(*out->v), cmp_ask);
+	return err;
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Who makes the batches, from what the ways back from the consumer's sleeps met:
+ * processes and threads that work for it, threads that only hand on (a pin
+ * thread, a sender), and the moments at which the consumer asked for more.
+ */
+#ifndef PT_WAITS_LOADER_H
+#define PT_WAITS_LOADER_H
+
+#include "analysis/waits/givers.h"
+
+/* Fills workers, relays, handoffs, thread_loader, concurrent and respawned of
+ * `t`, whose proc and main are known. 0 or -ENOMEM. */
+int pt_find_loader(struct pt_an *an, struct pt_trainer *t,
+		   const struct pt_givers *g);
+
+/* The consumer woke somebody who works for it. */
+struct pt_ask {
+	uint64_t ts;
+	uint32_t source; /* who: a number of its own */
+	int worker;	 /* index; -1: who passes the wish on */
+	bool thread;	 /* ... of the trainer itself */
+	bool item; /* it was given something to do; else it hands over what it
+		    * has made (a worker's thread that answers for memory) */
+};
+typedef PT_VEC(struct pt_ask) pt_asks;
+
+/* In order of time. 0 or -ENOMEM; the caller frees `out`. */
+int pt_find_asks(const struct pt_an *an, const struct pt_trainer *t,
+		 const struct pt_actor *a, struct pt_paths *paths, pt_asks *out);
+
+#endif

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "analysis/waits/look.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "analysis/waits/obtain.h"
+
+void pt_look_free(struct pt_look *l)
+{
+	if (!l)
+		return;
+	pt_vec_free(&l->asks);
+	pt_period_free(&l->period);
+	pt_host_free(&l->host);
+	pt_givers_free(&l->givers);
+	pt_actor_free(&l->actor);
+	pt_paths_free(l->paths);
+	free(l);
+}
+
+static int find_asks(struct pt_an *an, struct pt_trainer *t, struct pt_look *l)
+{
+	size_t i, handed = 0;
+	int err = pt_find_asks(an, t, &l->actor, l->paths, &l->asks);
+
+	for (i = 0; i < l->asks.n; i++)
+		handed += !l->asks.v[i].item;
+	t->fd_sharing = t->handoffs && handed >= 3;
+	if (!err)
+		pt_host_take_asks(&l->host, t, &l->asks);
+	return err;
+}
+
+/* A worker of the loader supplies, though it may have ended one sleep only: in a loop
+ * that hardly ever waits that one is what counts. */
+static void adopt_givers(const struct pt_trainer *t, struct pt_givers *g)
+{
+	struct pt_giver *x;
+	int w;
+
+	for (x = g->all; x; x = x->hh.next)
+		if (x->role == PT_GIVER_UNKNOWN && x->th &&
+		    x->tgid != t->proc->tgid &&
+		    pt_worker_index(t, x->th, &w) &&
+		    t->workers.v[w].role != PT_ROLE_HELPER)
+			x->role = PT_GIVER_SUPPLIER;
+}
+
+int pt_look_at(struct pt_an *an, struct pt_trainer *t)
+{
+	struct pt_look *l = calloc(1, sizeof(*l));
+	int err;
+
+	t->look = l;
+	if (!l)
+		return -ENOMEM;
+	l->paths = pt_paths_new(an->m, t->proc->tgid);
+	if (!l->paths)
+		return -ENOMEM;
+	err = pt_find_actor(an->m, t->proc, an->t0, an->t1, &l->actor);
+	if (err || !l->actor.lead)
+		return err;
+	t->main = (struct pt_thread *)l->actor.lead;
+	err = pt_find_writing(an, t);
+	if (!err)
+		err = pt_find_givers(an, l->paths, &l->actor, &l->givers);
+	if (!err)
+		err = pt_find_loader(an, t, &l->givers);
+	if (!err)
+		adopt_givers(t, &l->givers);
+	if (!err)
+		err = pt_find_host(an, &l->actor, &l->givers, &t->writing,
+				   &l->host);
+	if (!err)
+		err = find_asks(an, t, l);
+	if (!err)
+		err = pt_find_period(&l->host, &l->period);
+	if (!err)
+		err = pt_find_made(an, t);
+	return err ? err : pt_find_obtaining(an, t, &l->host, &l->period);
+}

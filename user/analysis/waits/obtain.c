@@ -1,0 +1,565 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Where in a gap between two GPU calls the obtaining of a batch begins and ends.
+ * Its sleeps are seen, and whom it asked; the time on the CPU before the first of
+ * these and behind the last belongs to it as far as a loader needs it: the gaps of
+ * the loop show how much that is. What is more is the loop's own work.
+ */
+#include "analysis/waits/obtain.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* A loader written in Python computes for 0.05 to 0.5 ms before it first sleeps
+ * or wakes somebody (measured; most after a long sleep, with cold caches); a queue
+ * between threads takes less. Where a loop's gaps have more, it does something else
+ * first. */
+#define LEAD_IN_NS 100000ull
+#define LEAD_IN_THREAD_NS 60000ull
+#define LEAD_IN_MAX_NS 700000ull
+/* In a loop that asks at once, so much more than usual is the loop's own work
+ * of some steps only (a log line); less may be the loader's bad luck. */
+#define LEAD_EXTRA_NS 1000000ull
+/* From the refill to the loop's having its batch: a queue's locks and a few
+ * returns, 0.1 to 0.2 ms in a loader written in Python (measured). */
+#define LEAD_OUT_NS 200000ull
+#define LEAD_OUT_MIN_NS 100000ull
+/* Obtaining a batch that was ready: unpickle and map. Used only where neither its
+ * begin nor its hand-over can be seen. */
+#define READY_NS 2000000ull
+/* Unpickling what came by itself through a pipe or a socket: bytes a ns. */
+#define UNPICKLED 0.5
+
+/* Own CPU time in the gaps of one place, medians: before the first evidence, and in
+ * gaps without any; 0 none. Behind the sync of every N-th step a loop may do more. */
+struct usual {
+	const struct pt_place_at *at;
+	uint64_t lead, ready;
+};
+#define USUAL_MAX 16
+
+struct obtain {
+	const struct pt_an *an;
+	struct pt_trainer *t;
+	const struct pt_host *h;
+	const struct pt_period *p;
+	struct usual usual[USUAL_MAX]; /* the first is of where most steps begin */
+	size_t n_usual;
+	uint64_t lead_in; /* of the loader's own */
+};
+
+/* ---- the consumer's CPU time ---------------------------------------------------------- */
+
+static uint64_t cpu_between(const struct pt_thread *th, uint64_t b, uint64_t e)
+{
+	uint64_t off = 0;
+	size_t i;
+
+	if (e <= b)
+		return 0;
+	for (i = pt_iv_after(th, b); i < th->iv.n && th->iv.v[i].begin < e; i++)
+		off += pt_overlap(b, e, th->iv.v[i].begin, th->iv.v[i].end);
+	return e - b - pt_min64(off, e - b);
+}
+
+/* The moment in [from, limit] at which `th` has run for `ns` since `from`. */
+static uint64_t cpu_forward(const struct pt_thread *th, uint64_t from,
+			    uint64_t limit, uint64_t ns)
+{
+	uint64_t pos = from;
+	size_t i;
+
+	for (i = pt_iv_after(th, from); i < th->iv.n; i++) {
+		const struct pt_iv *iv = &th->iv.v[i];
+
+		if (iv->begin >= limit || iv->begin >= pos + ns)
+			break;
+		if (iv->begin > pos)
+			ns -= iv->begin - pos;
+		pos = pt_max64(pos, iv->end);
+	}
+	return pt_min64(pos + ns, limit);
+}
+
+/* ... in [floor, to] from which on it runs for `ns` until `to`. */
+static uint64_t cpu_back(const struct pt_thread *th, uint64_t to, uint64_t floor,
+			 uint64_t ns)
+{
+	uint64_t own = cpu_between(th, floor, to);
+
+	return own <= ns ? floor : cpu_forward(th, floor, to, own - ns);
+}
+
+/* ---- one gap ------------------------------------------------------------------------------ */
+
+static uint64_t first_evidence(const struct pt_host_gap *g)
+{
+	/* a few of many reads sleep: not the first, where reads are not traced */
+	uint64_t at = g->supplied_ns || g->reads ? g->begins : 0;
+
+	if (g->asked && (!at || g->asked < at))
+		at = g->asked;
+	if (g->reads && (!at || g->read_first < at))
+		at = g->read_first;
+	return at;
+}
+
+static uint64_t last_evidence(const struct pt_host_gap *g)
+{
+	return pt_max64(pt_max64(g->ends, g->started),
+			g->reads ? g->read_last : 0);
+}
+
+/* A call that has returned takes the interpreter again: so little of its own time
+ * comes before, in pieces so small that they are switches. */
+#define RETAKE_NS 60000ull
+#define SWITCH_NS 40000ull
+/* A shorter wait for threads of its own is one of the loader's own locks. */
+#define HELPED_NS 100000ull
+
+/* Work that is certainly not for the loader. Where that is stopped and started anew,
+ * what the consumer waits for is its end. */
+static bool is_else(const struct pt_host_gap *g, const struct pt_host_piece *x)
+{
+	switch (x->what) {
+	case PT_HOST_COMPUTING:
+	case PT_HOST_QUEUED:
+	case PT_HOST_LOCK:
+	case PT_HOST_SUPPLIED:
+	case PT_HOST_READING:
+	case PT_HOST_HELPED:
+		return false;
+	case PT_HOST_CHILD:
+	case PT_HOST_OTHER:
+		return !g->started;
+	default:
+		return true;
+	}
+}
+
+/* The consumer did something else until then: it launched, wrote, slept, started
+ * the loader, or waited for the interpreter behind a call. */
+static uint64_t no_sooner_than(const struct obtain *o, const struct pt_host_gap *g)
+{
+	uint64_t b = g->g.begin, first = first_evidence(g), own = 0;
+	size_t i;
+
+	if (!first)
+		first = g->g.end;
+	for (i = g->first; i < g->first + g->n; i++) {
+		const struct pt_host_piece *x = &o->h->pieces.v[i];
+		bool cut = is_else(g, x);
+
+		if (x->begin >= first)
+			break;
+		if (x->what == PT_HOST_COMPUTING && x->end - x->begin > SWITCH_NS)
+			own += x->end - x->begin;
+		cut |= x->what == PT_HOST_LOCK && own < RETAKE_NS;
+		cut |= x->what == PT_HOST_HELPED && !g->started &&
+		       x->end - x->begin >= HELPED_NS;
+		if (cut)
+			b = pt_min64(x->end, first);
+	}
+	return b;
+}
+
+static uint64_t own_lead(const struct pt_host_gap *g, uint64_t from)
+{
+	uint64_t first = first_evidence(g);
+
+	return first > from ? cpu_between(g->g.th, from, first) : 0;
+}
+
+/* Of one place, into `out`; what is not seen there stays. `room`: for as many as
+ * there are gaps, twice. */
+static void learn_place(const struct obtain *o, const struct pt_place_at *at,
+			double *room, struct usual *out)
+{
+	double *lead = room, *ready = room + o->h->gaps.n;
+	size_t i, nl = 0, nr = 0;
+
+	for (i = 0; i < o->h->gaps.n; i++) {
+		const struct pt_host_gap *g = &o->h->gaps.v[i];
+		uint64_t from;
+
+		if (g->started || pt_place_of_gap(o->p, g) != at)
+			continue;
+		from = no_sooner_than(o, g);
+		if (first_evidence(g))
+			lead[nl++] = (double)own_lead(g, from);
+		else
+			ready[nr++] = (double)cpu_between(g->g.th, from, g->g.end);
+	}
+	if (nl)
+		out->lead = (uint64_t)pt_median(lead, nl);
+	if (nr)
+		out->ready = (uint64_t)pt_median(ready, nr);
+}
+
+/* A place of its own, or one of many. */
+static struct usual usual_of(const struct obtain *o, const struct pt_host_gap *g)
+{
+	const struct pt_place_at *at = pt_place_of_gap(o->p, g);
+	size_t i;
+
+	for (i = 0; at && i < o->n_usual; i++)
+		if (o->usual[i].at == at)
+			return o->usual[i];
+	return o->n_usual ? o->usual[0] : (struct usual){ 0 };
+}
+
+static int learn_leads(struct obtain *o)
+{
+	double *room = malloc((2 * o->h->gaps.n + 1) * sizeof(*room));
+	const struct pt_place_at *x;
+
+	if (!room)
+		return -ENOMEM;
+	if (o->p->best && o->p->best->data) {
+		o->usual[0].at = o->p->best;
+		learn_place(o, o->p->best, room, &o->usual[o->n_usual++]);
+	}
+	for (x = o->p->places; x && o->n_usual < USUAL_MAX; x = x->hh.next) {
+		if (!x->data || x == o->p->best)
+			continue;
+		o->usual[o->n_usual] = o->n_usual ? o->usual[0] :
+						    (struct usual){ 0 };
+		o->usual[o->n_usual].at = x;
+		learn_place(o, x, room, &o->usual[o->n_usual++]);
+	}
+	free(room);
+	return 0;
+}
+
+/* From a sender's getting a batch to the consumer's taking it: pickled, written,
+ * read, all of them with a core to wait for. */
+#define JUST_SENT_NS 5000000ull
+
+/*
+ * Was a batch given to its sender shortly before `ts`? Then the consumer has most
+ * likely waited for it, though no sleep was seen: a few switches reach no
+ * tracepoint, and a sleep that is missing looks like work of its own.
+ */
+static bool just_sent(const struct pt_trainer *t, uint64_t ts)
+{
+	size_t i, at;
+
+	for (i = 0; i < t->workers.n; i++) {
+		const struct pt_worker *w = &t->workers.v[i];
+
+		at = pt_times_until(&w->done, ts);
+		if (w->feeder != w->main && at &&
+		    w->done.v[at - 1] + JUST_SENT_NS >= ts)
+			return true;
+	}
+	return false;
+}
+
+/* When a batch was asked for of which something was seen. */
+static uint64_t asked_at(const struct obtain *o, const struct pt_host_gap *g,
+			 uint64_t from)
+{
+	uint64_t usual = usual_of(o, g).lead, first = first_evidence(g);
+	uint64_t own = own_lead(g, from), most = usual + LEAD_EXTRA_NS;
+	bool at_once = usual <= LEAD_IN_MAX_NS;
+
+	if (!at_once)
+		usual = most = o->lead_in;
+	if (g->started) /* the loader was started: that belongs to it */
+		return from;
+	if (own <= most ||
+	    (at_once && just_sent(o->t, first)))
+		return pt_min64(from, first);
+	return cpu_back(g->g.th, first, from, usual);
+}
+
+/* When the loop has the batch: some time behind the refill. Half way is least
+ * wrong, but for what a refill takes and no later than it can be. */
+static uint64_t behind_refill(const struct pt_host_gap *g)
+{
+	uint64_t own = cpu_between(g->g.th, g->told, g->g.end);
+	uint64_t after = pt_max64(pt_min64(own / 2, LEAD_OUT_NS),
+				  LEAD_OUT_MIN_NS);
+
+	return cpu_forward(g->g.th, g->told, g->g.end, after);
+}
+
+/* The capture ended in this gap with the consumer asleep behind its last refill:
+ * it waits on, for a loader that has just been started. */
+static bool still_waits(const struct pt_host_gap *g)
+{
+	return !g->g.next &&
+	       cpu_between(g->g.th, g->told, g->g.end) * 2 < g->g.end - g->told;
+}
+
+/* A thread that has its batch, and has worked for a moment, waits for the interpreter
+ * to go on with the step. */
+static uint64_t before_retaking(const struct obtain *o, const struct pt_host_gap *g,
+				uint64_t last)
+{
+	uint64_t own = 0;
+	size_t i;
+
+	for (i = g->first; i < g->first + g->n; i++) {
+		const struct pt_host_piece *x = &o->h->pieces.v[i];
+
+		if (x->begin < last)
+			continue;
+		if (x->what == PT_HOST_COMPUTING && x->end - x->begin > SWITCH_NS)
+			own += x->end - x->begin;
+		if (x->what == PT_HOST_LOCK && own >= LEAD_OUT_MIN_NS)
+			return x->begin;
+	}
+	return g->g.end;
+}
+
+/* ... behind its last sleep: what it unpickles, and a few returns. */
+static uint64_t behind_sleep(const struct obtain *o, const struct pt_host_gap *g)
+{
+	uint64_t last = last_evidence(g), own, most;
+	double bytes = (double)pt_read_between(o->h->a->lead, g->begins, g->g.end);
+
+	/* a loader that was just started is waited for in any case */
+	if (g->started == last || (!g->g.next && last >= g->g.end))
+		return g->g.end;
+	own = cpu_between(g->g.th, last, g->g.end);
+	most = LEAD_IN_NS + (uint64_t)(bytes / UNPICKLED);
+	return own <= most + LEAD_EXTRA_NS ? before_retaking(o, g, last) :
+			     cpu_forward(g->g.th, last, g->g.end, most);
+}
+
+/* The consumer reads by itself: until it has worked on the last of what it read as
+ * long as on the others. */
+static uint64_t behind_reads(const struct pt_host_gap *g)
+{
+	uint64_t own = cpu_between(g->g.th, g->read_last, g->g.end);
+	uint64_t between = g->read_last - g->read_first, each;
+
+	if (g->reads < 2)
+		return g->g.end;
+	each = between / (g->reads - 1);
+	return own <= each + each / 2 + READY_NS ?
+		       g->g.end :
+		       cpu_forward(g->g.th, g->read_last, g->g.end, each);
+}
+
+/* Nothing was seen, for the batch was there: how much of the consumer's CPU time
+ * in the gap was for it. */
+static uint64_t ready_ns(const struct obtain *o, const struct pt_host_gap *g,
+			 uint64_t own)
+{
+	struct usual u = usual_of(o, g);
+	uint64_t rest = u.lead > LEAD_IN_MAX_NS ? u.lead - o->lead_in : 0;
+
+	if (rest) /* the loop's own work varies more than the loader's */
+		return pt_min64(pt_max64(u.ready - pt_min64(u.ready, rest),
+					 o->lead_in),
+				pt_min64(own, READY_NS));
+	return own > READY_NS ? pt_min64(u.ready, READY_NS) : own;
+}
+
+struct window {
+	uint64_t begin, end;
+	bool end_seen;
+};
+
+static void bound(const struct obtain *o, const struct pt_host_gap *g,
+		  struct window *w)
+{
+	uint64_t from = no_sooner_than(o, g), first = first_evidence(g);
+
+	*w = (struct window){ .begin = from, .end = g->g.end };
+	if (g->told > from && g->told >= last_evidence(g) && !still_waits(g)) {
+		w->end = behind_refill(g);
+		w->end_seen = true;
+	} else if (g->supplied_ns || g->started) {
+		w->end = behind_sleep(o, g);
+	} else if (g->reads) {
+		w->end = behind_reads(g);
+	}
+	if (first > from) {
+		w->begin = asked_at(o, g, from);
+	} else if (!first && !g->read_bytes) {
+		w->begin = cpu_back(g->g.th, w->end, from,
+				    ready_ns(o, g, cpu_between(g->g.th, from,
+							       w->end)));
+		/* it slept for its own reading, of which nothing else is seen */
+		if (g->read_ns && g->begins)
+			w->begin = pt_min64(w->begin,
+					    cpu_back(g->g.th, g->begins, from,
+						     READY_NS));
+	}
+}
+
+/* ---- waits ----------------------------------------------------------------------------- */
+
+/* What the consumer did in it. */
+static int push_wait(struct obtain *o, const struct pt_host_gap *g,
+		     struct pt_fetch *x)
+{
+	size_t i;
+
+	x->supplied = g->supplied_ns || g->asked ||
+		      (o->t->workers.n && !g->reads && !g->read_ns &&
+		       !g->read_bytes);
+	x->blocked_ns = x->own_read_ns = x->own_cpu_ns = x->handover_ns = 0;
+	x->restart_ns = pt_overlap(x->begin, x->end, g->g.begin,
+				   pt_max64(g->started, g->g.begin));
+	for (i = g->first; i < g->first + g->n; i++) {
+		const struct pt_host_piece *q = &o->h->pieces.v[i];
+		uint64_t ns = pt_overlap(x->begin, x->end, q->begin, q->end);
+
+		if (q->what == PT_HOST_SUPPLIED)
+			x->blocked_ns += ns;
+		else if (q->what == PT_HOST_READING)
+			x->own_read_ns += ns;
+		else
+			*(x->supplied ? &x->handover_ns : &x->own_cpu_ns) += ns;
+	}
+	return pt_vec_push(&o->t->waits, *x);
+}
+
+/* The parts of the window in which the consumer did not do something else. */
+static int push_waits(struct obtain *o, const struct pt_host_gap *g,
+		      const struct window *w)
+{
+	struct pt_fetch x = { .begin = w->begin, .worker = -1,
+			     .made = UINT64_MAX, .th = g->g.th };
+	size_t i;
+	int err = 0;
+
+	for (i = g->first; i < g->first + g->n && !err; i++) {
+		const struct pt_host_piece *q = &o->h->pieces.v[i];
+
+		if (q->begin >= w->end)
+			break;
+		if (q->end <= x.begin || !is_else(g, q))
+			continue;
+		x.end = q->begin;
+		if (x.end > x.begin)
+			err = push_wait(o, g, &x);
+		x.begin = q->end;
+	}
+	x.end = w->end;
+	x.end_seen = w->end_seen;
+	return err || x.end <= x.begin ? err : push_wait(o, g, &x);
+}
+
+static void sum_waits(struct pt_trainer *t, struct pt_step *s, size_t from)
+{
+	size_t i;
+
+	s->wait0 = from;
+	s->n_waits = t->waits.n - from;
+	s->wait_begin = s->wait_end = s->begin;
+	s->wait_ns = 0;
+	for (i = from; i < t->waits.n; i++) {
+		if (i == from)
+			s->wait_begin = t->waits.v[i].begin;
+		s->wait_end = t->waits.v[i].end;
+		s->wait_ns += s->wait_end - t->waits.v[i].begin;
+		s->end_seen = t->waits.v[i].end_seen;
+	}
+}
+
+/* A step begins in the gap before call `i`; g: the gap, if it is worth the name. */
+static int begin_step(struct obtain *o, const struct pt_host_gap *g, size_t i)
+{
+	const struct pt_actor *a = o->h->a;
+	const struct pt_place_at *at = g ? pt_place_of_gap(o->p, g) : NULL;
+	struct pt_step s = { .worker = -1, .batches = 1,
+			     .cause = PT_CAUSE_UNKNOWN };
+	size_t from = o->t->waits.n;
+	struct window w;
+	int err = 0;
+
+	s.begin = i ? a->calls.v[i - 1].end : o->an->t0;
+	if (g) {
+		s.partial = !g->g.prev || !g->g.next;
+		s.cut_end = !g->g.next;
+		s.kind = g->g.prev * 31 + g->g.next;
+		if (g->asks_after || (!g->begins && g->asks))
+			s.batches = g->begins ? g->asks_after : g->asks;
+		s.asks = g->asks;
+		s.started = g->started;
+		s.burst = g->burst;
+		if ((at && at->data) || pt_gap_is_evident(g)) {
+			bound(o, g, &w);
+			err = push_waits(o, g, &w);
+			s.begin = w.begin;
+		}
+	}
+	sum_waits(o->t, &s, from);
+	return err ? err : pt_vec_push(&o->t->steps, s);
+}
+
+/* Data is waited for within a step, too. */
+static int wait_within(struct obtain *o, const struct pt_host_gap *g)
+{
+	struct pt_step *s = o->t->steps.n ? &o->t->steps.v[o->t->steps.n - 1] :
+					    NULL;
+	struct window w;
+	int err;
+
+	if (!g->supplied_ns || !s)
+		return 0;
+	bound(o, g, &w);
+	err = push_waits(o, g, &w);
+	if (!err)
+		sum_waits(o->t, s, s->wait0);
+	return err;
+}
+
+static bool at_begin(const struct obtain *o, const struct pt_host_gap *g, size_t i)
+{
+	const struct pt_actor *a = o->h->a;
+	struct pt_host_gap bare = { .g = { .prev = i ? a->calls.v[i - 1].site : 0 } };
+	const struct pt_place_at *at;
+
+	if (g)
+		return pt_begins_step(o->p, g);
+	if (i == a->calls.n || !i)
+		return false;
+	bare.g.next = a->calls.v[i].site;
+	at = pt_place_of_gap(o->p, &bare);
+	return at && at->begins && at->prev != at->next &&
+	       !at->partly;
+}
+
+static void end_steps(const struct obtain *o)
+{
+	struct pt_trainer *t = o->t;
+	size_t i;
+
+	for (i = 0; i < t->steps.n; i++)
+		t->steps.v[i].end = i + 1 < t->steps.n ?
+					    t->steps.v[i + 1].begin : o->an->t1;
+	if (t->steps.n)
+		t->steps.v[t->steps.n - 1].partial = true;
+}
+
+int pt_find_obtaining(const struct pt_an *an, struct pt_trainer *t,
+		      const struct pt_host *h, const struct pt_period *p)
+{
+	struct obtain o = { .an = an, .t = t, .h = h, .p = p,
+			    .lead_in = t->thread_loader ? LEAD_IN_THREAD_NS :
+							  LEAD_IN_NS };
+	size_t i, k = 0;
+	int err = learn_leads(&o);
+
+	for (i = 0; i <= h->a->calls.n && !err; i++) {
+		const struct pt_host_gap *g = NULL;
+
+		if (k < h->gaps.n && h->gaps.v[k].call == i)
+			g = &h->gaps.v[k++];
+		if (at_begin(&o, g, i))
+			err = begin_step(&o, g, i);
+		else if (g)
+			err = wait_within(&o, g);
+	}
+	if (!err)
+		err = pt_join_steps(t);
+	end_steps(&o);
+	t->evident = t->waits.n > 0;
+	return err;
+}

@@ -1,0 +1,480 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "analysis/waits/path.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/internal.h"
+#include "base/hash.h"
+
+/* Threads that end each other's sleeps at one moment, as clocks of two cores
+ * may have it: the walk stays where it is. */
+#define HOPS_MAX 64
+
+/*
+ * What threads sleep on, as one process sees it: who slept on it, and who ended that.
+ * Of a futex the two words of a condition variable lie in eight bytes (glibc since
+ * 2.25).
+ */
+struct wakeup {
+	uint64_t ts;
+	uint32_t sleeper, waker;
+};
+struct word {
+	uint64_t key[2]; /* process, or a kind of object; address or object */
+	PT_VEC(struct wakeup) wakeups; /* by ts, once all are in */
+	PT_VEC(uint8_t) lock; /* of each: 0 not asked yet, 1 no, 2 yes */
+	UT_hash_handle hh;
+};
+
+/* An interpreter's lock: mutexes and conditions in one structure. */
+struct interpreter {
+	uint32_t tgid, seen;
+	uint64_t address; /* of a word in it */
+};
+
+struct pt_paths {
+	const struct pt_model *m;
+	uint32_t consumer; /* its process */
+	struct word *words; /* uthash, by key */
+	PT_VEC(struct interpreter) interpreters;
+};
+
+/* ---- locks ------------------------------------------------------------------- */
+
+/* What may be a lock of the job's own making: a futex, a semaphore, a token that is
+ * taken out of a pipe or an eventfd and put back. */
+static bool may_lock(const struct pt_iv *iv)
+{
+	return iv->wait == PT_WAIT_FUTEX || iv->wait == PT_WAIT_SEM ||
+	       iv->wait == PT_WAIT_EVENT || iv->wait == PT_WAIT_PIPE_IN;
+}
+
+static void sleep_key(const struct pt_thread *th, const struct pt_iv *iv,
+		      uint64_t key[2])
+{
+	bool futex = iv->wait == PT_WAIT_FUTEX;
+
+	key[0] = futex ? th->tgid : (uint64_t)iv->wait << 32;
+	key[1] = futex ? iv->arg0 >> 3 : iv->object;
+}
+
+/* A futex has an address in each process. */
+static void wake_key(const struct pt_thread *th, const struct pt_iv *iv,
+		     uint64_t key[2])
+{
+	sleep_key(th, iv, key);
+	if (iv->wait != PT_WAIT_FUTEX)
+		return;
+	key[0] = iv->waker_tgid;
+	if (iv->waker_object)
+		key[1] = iv->waker_object >> 3;
+}
+
+static struct word *word_of(const struct pt_paths *p, const uint64_t key[2])
+{
+	struct word *w;
+
+	HASH_FIND(hh, p->words, key, 2 * sizeof(*key), w);
+	return w;
+}
+
+static struct word *word_make(struct pt_paths *p, const uint64_t key[2])
+{
+	struct word *w = word_of(p, key);
+
+	if (w)
+		return w;
+	w = calloc(1, sizeof(*w));
+	if (!w)
+		return NULL;
+	memcpy(w->key, key, sizeof(w->key));
+	HASH_ADD(hh, p->words, key, sizeof(w->key), w);
+	if (PT_HASHED(w))
+		return w;
+	free(w);
+	return NULL;
+}
+
+/* CPython asks for its lock again and again: a sleep of 5 ms (sys.setswitchinterval
+ * is hardly ever used) that nobody ends, and the next one at once. */
+#define SWITCH_MIN_NS 4900000ull
+#define SWITCH_MAX_NS 7000000ull
+#define AT_ONCE_NS 200000ull
+#define SWITCHES_MIN 3
+/* The lock's structure is so large (3.8 to 3.13: 200 bytes and less). */
+#define INTERPRETER_SIZE 256
+
+static bool is_near(uint64_t a, uint64_t b)
+{
+	return a < b ? b - a < INTERPRETER_SIZE : a - b < INTERPRETER_SIZE;
+}
+
+static int note_switch(struct pt_paths *p, uint32_t tgid, uint64_t address)
+{
+	struct interpreter fresh = { tgid, 1, address };
+	size_t i;
+
+	for (i = 0; i < p->interpreters.n; i++) {
+		struct interpreter *x = &p->interpreters.v[i];
+
+		if (x->tgid != tgid || !is_near(x->address, address))
+			continue;
+		x->seen++;
+		return 0;
+	}
+	return pt_vec_push(&p->interpreters, fresh);
+}
+
+static int find_switches(struct pt_paths *p, const struct pt_thread *th)
+{
+	size_t i;
+	int err = 0;
+
+	for (i = 0; i + 1 < th->iv.n && !err; i++) {
+		const struct pt_iv *x = &th->iv.v[i], *y = x + 1;
+		uint64_t ns = x->ready - x->begin;
+
+		if (x->wait == PT_WAIT_FUTEX && !x->valid_wake &&
+		    ns >= SWITCH_MIN_NS && ns <= SWITCH_MAX_NS &&
+		    y->wait == PT_WAIT_FUTEX && y->begin <= x->end + AT_ONCE_NS &&
+		    x->arg0 >> 4 == y->arg0 >> 4)
+			err = note_switch(p, th->tgid, x->arg0);
+	}
+	return err;
+}
+
+static bool is_interpreter(const struct pt_paths *p, uint32_t tgid, uint64_t address)
+{
+	size_t i;
+
+	for (i = 0; i < p->interpreters.n; i++)
+		if (p->interpreters.v[i].tgid == tgid &&
+		    p->interpreters.v[i].seen >= SWITCHES_MIN &&
+		    is_near(p->interpreters.v[i].address, address))
+			return true;
+	return false;
+}
+
+static int add_wakeup(struct pt_paths *p, const uint64_t key[2],
+		      const struct pt_thread *th, const struct pt_iv *iv)
+{
+	struct wakeup x = { iv->ready, th->tid, iv->waker_tid };
+	struct word *w = word_make(p, key);
+
+	return !w || pt_vec_push(&w->wakeups, x) || pt_vec_push(&w->lock, 0) ?
+		       -ENOMEM : 0;
+}
+
+static int take_words(struct pt_paths *p, const struct pt_thread *th)
+{
+	size_t i;
+	int err = 0;
+
+	for (i = 0; i < th->iv.n && !err; i++) {
+		const struct pt_iv *iv = &th->iv.v[i];
+		uint64_t slept[2], woken[2];
+
+		if (!may_lock(iv) || !iv->valid_wake || iv->waker_tid == th->tid)
+			continue;
+		sleep_key(th, iv, slept);
+		wake_key(th, iv, woken);
+		err = add_wakeup(p, slept, th, iv);
+		if (!err && memcmp(slept, woken, sizeof(slept)))
+			err = add_wakeup(p, woken, th, iv);
+	}
+	return err;
+}
+
+static int by_time(const void *a, const void *b)
+{
+	const struct wakeup *x = a, *y = b;
+
+	return x->ts < y->ts ? -1 : x->ts > y->ts;
+}
+
+/* An address is a lock now and something else later (CPython makes a lock for each
+ * wait for a condition): what so many wake-ups around one say. */
+#define LOCK_AROUND 8
+/* A few sleeps of each kind are chance. */
+#define LOCK_MIN 3
+#define LOCK_PART 5
+
+/* Does `tid` sleep there, and end others' sleeps there? The smaller count. */
+static unsigned both_sides(const struct word *w, size_t lo, size_t hi, uint32_t tid)
+{
+	unsigned slept = 0, woke = 0;
+	size_t i;
+
+	for (i = lo; i < hi; i++) {
+		slept += w->wakeups.v[i].sleeper == tid;
+		woke += w->wakeups.v[i].waker == tid;
+	}
+	return slept < woke ? slept : woke;
+}
+
+static bool is_lock_at(struct word *w, uint64_t ts)
+{
+	size_t at = 0, end = w ? w->wakeups.n : 0, lo, hi, i, k;
+	unsigned both = 0;
+
+	if (!end)
+		return false;
+	while (at < end) {
+		size_t mid = at + (end - at) / 2;
+
+		if (w->wakeups.v[mid].ts < ts)
+			at = mid + 1;
+		else
+			end = mid;
+	}
+	at -= at == w->wakeups.n;
+	if (w->lock.v[at])
+		return w->lock.v[at] == 2;
+	lo = at > LOCK_AROUND ? at - LOCK_AROUND : 0;
+	hi = at + LOCK_AROUND < w->wakeups.n ? at + LOCK_AROUND + 1 : w->wakeups.n;
+	for (i = lo; i < hi; i++) {
+		uint32_t tid = w->wakeups.v[i].sleeper;
+
+		for (k = lo; k < i && w->wakeups.v[k].sleeper != tid; k++)
+			;
+		if (k == i)
+			both += both_sides(w, lo, hi, tid);
+	}
+	w->lock.v[at] = both >= LOCK_MIN && both * LOCK_PART >= hi - lo ? 2 : 1;
+	return w->lock.v[at] == 2;
+}
+
+struct pt_paths *pt_paths_new(const struct pt_model *m, uint32_t consumer)
+{
+	struct pt_paths *p = calloc(1, sizeof(*p));
+	struct word *w;
+	size_t i;
+
+	if (!p)
+		return NULL;
+	p->m = m;
+	p->consumer = consumer;
+	for (i = 0; i < m->all_threads.n; i++)
+		if (take_words(p, m->all_threads.v[i]) ||
+		    find_switches(p, m->all_threads.v[i])) {
+			pt_paths_free(p);
+			return NULL;
+		}
+	for (w = p->words; w; w = w->hh.next)
+		if (w->wakeups.n)
+			qsort(w->wakeups.v, w->wakeups.n, sizeof(*w->wakeups.v),
+			      by_time);
+	return p;
+}
+
+void pt_paths_free(struct pt_paths *p)
+{
+	struct word *w, *tmp;
+
+	if (!p)
+		return;
+	HASH_ITER(hh, p->words, w, tmp) {
+		HASH_DEL(p->words, w);
+		pt_vec_free(&w->wakeups);
+		pt_vec_free(&w->lock);
+		free(w);
+	}
+	pt_vec_free(&p->interpreters);
+	free(p);
+}
+
+static bool is_lock_word(const struct pt_paths *p, const struct pt_thread *th,
+			 const struct pt_iv *iv)
+{
+	uint64_t key[2];
+
+	if (!may_lock(iv))
+		return false;
+	/* what the consumer and another process wait for of each other is a batch, or
+	 * room for one: a condition's semaphore has two sides, too */
+	if (iv->valid_wake && iv->waker_tgid != th->tgid &&
+	    (th->tgid == p->consumer || iv->waker_tgid == p->consumer))
+		return false;
+	sleep_key(th, iv, key);
+	if (is_lock_at(word_of(p, key), iv->ready))
+		return true;
+	if (!iv->valid_wake || iv->waker_tgid == th->tgid || !iv->waker_object)
+		return false;
+	wake_key(th, iv, key);
+	return is_lock_at(word_of(p, key), iv->ready);
+}
+
+/* Did whoever ended the sleep wait for something itself for most of that time, other
+ * than a lock? Then it had none, and hands on what it was given. */
+static bool hands_on(const struct pt_paths *p, const struct pt_iv *iv)
+{
+	const struct pt_thread *x = pt_model_thread(p->m, iv->waker_tid);
+	uint64_t given_ns = 0;
+	size_t i;
+
+	for (i = x ? pt_iv_after(x, iv->ready) : 0; i-- > 0;) {
+		const struct pt_iv *o = &x->iv.v[i];
+
+		if (o->ready <= iv->begin)
+			break;
+		if (o->ready > iv->ready || !o->valid_wake)
+			continue;
+		if (o->wake == PT_WAKE_LOCK || is_lock_word(p, x, o))
+			break;
+		if (o->wake == PT_WAKE_DATA || o->wake == PT_WAKE_FUTEX)
+			given_ns += pt_overlap(o->begin, o->ready, iv->begin,
+					       iv->ready);
+	}
+	return 2 * given_ns > iv->ready - iv->begin;
+}
+
+/* From a thread's being woken for a lock to its saying that it has it, on a CPU. */
+#define TAKEN_NS 30000ull
+
+/* Who gives CPython's lock up because it is asked to sleeps until the other one has
+ * it: whoever ended the sleep had just been given a lock by the sleeper. */
+static bool took_over(const struct pt_paths *p, const struct pt_thread *th,
+		      const struct pt_iv *iv)
+{
+	const struct pt_thread *x = pt_model_thread(p->m, iv->waker_tid);
+	size_t i = x && x != th ? pt_iv_after(x, iv->ready) : 0;
+	const struct pt_iv *o;
+
+	while (i-- > 0 && x->iv.v[i].end > iv->ready)
+		;
+	o = i + 1 ? &x->iv.v[i] : NULL;
+	return o && o->valid_wake && o->waker_tid == th->tid &&
+	       o->end + TAKEN_NS >= iv->ready && is_lock_word(p, x, o);
+}
+
+bool pt_is_lock(const struct pt_paths *p, const struct pt_thread *th,
+		const struct pt_iv *iv)
+{
+	if (iv->valid_wake && iv->wake == PT_WAKE_LOCK)
+		return true;
+	if (iv->wait == PT_WAIT_FUTEX && is_interpreter(p, th->tgid, iv->arg0))
+		return true;
+	if (iv->wait != PT_WAIT_FUTEX || !iv->valid_wake)
+		return is_lock_word(p, th, iv);
+	return is_lock_word(p, th, iv) ? !hands_on(p, iv) : took_over(p, th, iv);
+}
+
+/* ---- the walk ------------------------------------------------------------------ */
+
+struct walk {
+	struct pt_paths *p;
+	const struct pt_walk_opts *o;
+	const struct pt_thread *th;
+	uint64_t begin, at;
+	unsigned hops; /* without a step back in time */
+	struct pt_leg lock; /* the last lock that was waited for */
+};
+
+/* The last interval that begins before `ts`, or NULL. */
+static const struct pt_iv *iv_before(const struct pt_thread *th, uint64_t ts)
+{
+	size_t i = pt_iv_after(th, ts);
+
+	if (i < th->iv.n && th->iv.v[i].begin < ts)
+		return &th->iv.v[i];
+	while (i && th->iv.v[i - 1].begin >= ts)
+		i--;
+	return i ? &th->iv.v[i - 1] : NULL;
+}
+
+/* A leg from `lo`, or the walk's begin, to where the walk is. */
+static int step_back(struct walk *k, uint64_t lo, enum pt_leg_kind kind,
+		     const struct pt_iv *iv, const struct pt_thread *who)
+{
+	struct pt_leg leg = { .kind = kind, .end = k->at, .th = k->th, .iv = iv,
+			      .who = who,
+			      .begin = lo > k->begin ? lo : k->begin };
+
+	if (leg.begin >= leg.end)
+		return 0;
+	k->at = leg.begin;
+	k->hops = 0;
+	return k->o->leg(k->o->ctx, &leg);
+}
+
+/* A thread can have ended it: a disk, a page, a timer end theirs by an interrupt. */
+static bool given(const struct pt_iv *iv)
+{
+	switch (iv->wait) {
+	case PT_WAIT_DISK: case PT_WAIT_DISK_WRITE: case PT_WAIT_FAULT:
+	case PT_WAIT_SLEEP: case PT_WAIT_STOPPED: case PT_WAIT_RUNQ:
+		return false;
+	default:
+		return iv->valid_wake && iv->wake != PT_WAKE_SIGNAL;
+	}
+}
+
+/* Asleep before k->at. Who comes upon a sleep in its middle waits for what it was
+ * for, too. */
+static int sleep_back(struct walk *k, const struct pt_iv *iv)
+{
+	const struct pt_thread *who = NULL;
+	enum pt_link link;
+
+	if (given(iv))
+		who = pt_model_thread(k->p->m, iv->waker_tid);
+	if (who == k->th)
+		who = NULL;
+	/* a lock is asked for again and again (the interpreter's, every 5 ms) */
+	if (!iv->valid_wake && iv->wait == PT_WAIT_FUTEX && k->lock.th == k->th &&
+	    k->lock.iv->wait == PT_WAIT_FUTEX &&
+	    k->lock.iv->arg0 >> 3 == iv->arg0 >> 3)
+		return step_back(k, iv->begin, PT_LEG_LOCK, iv, k->lock.who);
+	link = k->o->link(k->o->ctx, k->th, iv, k->at, &who);
+	if (link == PT_LINK_LOCK) {
+		k->lock = (struct pt_leg){ .th = k->th, .iv = iv, .who = who };
+		return step_back(k, iv->begin, PT_LEG_LOCK, iv, who);
+	}
+	if (link == PT_LINK_FOLLOW && who && k->hops++ < HOPS_MAX) {
+		k->th = who;
+		return 0;
+	}
+	return step_back(k, iv->begin,
+			 given(iv) ? PT_LEG_GIVEN : PT_LEG_BLOCKED, iv, who);
+}
+
+/* Nothing of the thread is known before: it was made then, or records of it
+ * begin only there. */
+static int birth_back(struct walk *k)
+{
+	const struct pt_thread *parent = k->th->parent;
+	int err = step_back(k, k->th->first, PT_LEG_RUN, NULL, NULL);
+
+	if (err || k->at <= k->begin)
+		return err;
+	if (parent && parent != k->th && k->hops++ < HOPS_MAX) {
+		k->th = parent;
+		return 0;
+	}
+	return step_back(k, 0, PT_LEG_UNSEEN, NULL, NULL);
+}
+
+int pt_walk_back(struct pt_paths *p, const struct pt_thread *th, uint64_t begin,
+		 uint64_t end, const struct pt_walk_opts *o)
+{
+	struct walk k = { .p = p, .o = o, .th = th, .begin = begin, .at = end };
+	int err = 0;
+
+	while (k.at > k.begin && !err) {
+		const struct pt_iv *iv = iv_before(k.th, k.at);
+
+		if (!iv || iv->end <= k.th->first) {
+			err = birth_back(&k);
+			continue;
+		}
+		if (k.at > iv->end)
+			err = step_back(&k, iv->end, PT_LEG_RUN, NULL, NULL);
+		if (!err && k.at > iv->ready && k.at > k.begin)
+			err = step_back(&k, iv->ready, PT_LEG_QUEUE, iv, NULL);
+		if (!err && k.at > k.begin && iv->ready > iv->begin)
+			err = sleep_back(&k, iv);
+	}
+	return err;
+}

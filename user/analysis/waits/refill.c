@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Who is asked for more has just delivered: a loader with a bounded number of
+ * batches in flight hands its next wish to the worker whose batch it took. That
+ * names the deliverer also where its message came while the consumer was busy with
+ * another one and woke nobody. Learned from the waits that show who delivered, and
+ * trusted only where it fits nearly always.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "analysis/waits/charge.h"
+#include "analysis/waits/look.h"
+
+/* What speaks for another worker is chance, not a second rule. */
+#define VOTES_MIN 4
+#define VOTES_LEAD 3
+
+/* Who ended a sleep of `th` in [b,e) last, of the workers that deliver; or `found`. */
+static int last_giver(const struct pt_trainer *t, const struct pt_thread *th,
+		      const struct pt_model *m, uint64_t b, uint64_t e, int found)
+{
+	size_t i;
+	int w;
+
+	for (i = pt_iv_after(th, b); i < th->iv.n; i++) {
+		const struct pt_iv *iv = &th->iv.v[i];
+		const struct pt_thread *who;
+
+		if (iv->begin >= e || iv->ready > e)
+			break;
+		who = iv->valid_wake ? pt_model_thread(m, iv->waker_tid) : NULL;
+		if (who && who->tgid != th->tgid && pt_worker_index(t, who, &w) &&
+		    t->workers.v[w].role != PT_ROLE_HELPER)
+			found = w;
+	}
+	return found;
+}
+
+static int deliverer_of(const struct pt_trainer *t, const struct pt_model *m,
+			const struct pt_fetch *f)
+{
+	size_t i;
+	int w = -1;
+
+	for (i = 0; i < t->relays.n && w < 0; i++)
+		w = last_giver(t, t->relays.v[i], m, f->begin, f->end, -1);
+	return w < 0 ? last_giver(t, f->th, m, f->begin, f->end, -1) : w;
+}
+
+/* The only ask for an item in [b,e), or NULL. */
+static const struct pt_ask *refill_of(const pt_asks *asks, size_t *hint, uint64_t b,
+				      uint64_t e)
+{
+	const struct pt_ask *x = NULL;
+	size_t i;
+
+	while (*hint < asks->n && asks->v[*hint].ts < b)
+		(*hint)++;
+	for (i = *hint; i < asks->n && asks->v[i].ts < e; i++) {
+		if (!asks->v[i].item)
+			continue;
+		if (x)
+			return NULL;
+		x = &asks->v[i];
+	}
+	return x;
+}
+
+static int winner(const uint32_t *v, size_t n)
+{
+	uint32_t best = 0, second = 0;
+	int at = -1;
+	size_t i;
+
+	for (i = 0; i < n; i++) {
+		if (v[i] > best) {
+			second = best;
+			best = v[i];
+			at = (int)i;
+		} else if (v[i] > second) {
+			second = v[i];
+		}
+	}
+	return best >= VOTES_MIN && best >= VOTES_LEAD * second ? at : -1;
+}
+
+int pt_learn_refills(const struct pt_an *an, struct pt_trainer *t)
+{
+	pt_asks *asks = &t->look->asks;
+	size_t nw = t->workers.n, ns = t->proc->threads.n, i, hint = 0;
+	uint32_t *votes = calloc(ns * nw + 1, sizeof(*votes));
+
+	if (!votes)
+		return -ENOMEM;
+	for (i = 0; i < t->waits.n; i++) {
+		const struct pt_fetch *f = &t->waits.v[i];
+		const struct pt_ask *x = refill_of(asks, &hint, f->begin, f->end);
+		int w = x && x->worker < 0 && f->blocked_ns ?
+				deliverer_of(t, an->m, f) : -1;
+
+		if (w >= 0)
+			votes[(size_t)x->source * nw + (size_t)w]++;
+	}
+	for (i = 0; i < asks->n; i++)
+		if (asks->v[i].item && asks->v[i].worker < 0)
+			asks->v[i].worker = winner(
+				votes + (size_t)asks->v[i].source * nw, nw);
+	free(votes);
+	return 0;
+}
