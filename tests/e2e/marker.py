@@ -61,8 +61,14 @@ def judge(name, report, begins):
     near = sum(d < NEAR_NS for d in off)
     ok(name + ": where the job logged them", near >= 0.98 * len(true),
        "%d of %d" % (near, len(true)))
-    ok(name + ": its waits are found as before", report["breakdown"]["data_wait"]["seconds"] > 0.1,
-       report["breakdown"]["data_wait"])
+    parts = report["breakdown"]
+    if name == "Python":  # it sleeps and reads nothing: that is its own work, not a wait for data
+        worked = sum(p["seconds"] or 0 for p in parts["host"].values())
+        ok(name + ": its own work is found as before",
+           worked > 0.1 and not parts["data_wait"]["seconds"], parts)
+    else:
+        ok(name + ": its waits are found as before", parts["data_wait"]["seconds"] > 0.1,
+           parts["data_wait"])
 
 
 def logged(path):

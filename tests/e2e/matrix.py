@@ -130,6 +130,7 @@ class Run:
         self.stem = stem
         self.storage = None
         self.children = []
+        self.foreign = 0.0  # cores in use by others, the tracer included
 
     def spawn(self, argv, **more):
         process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, **more)
@@ -182,6 +183,7 @@ class Run:
                 "--print-steps", "100000"]
         if o.keep:
             argv += ["--raw-stream", self.stem + ".raw"]
+        others = noise.Others(noise.tree(job.pid) + [p.pid for p in self.children])
         with open(self.stem + ".txt", "wb") as out, \
                 open(self.stem + ".err", "wb") as err:
             tracer = self.spawn(argv, stdout=out, stderr=err)
@@ -189,6 +191,7 @@ class Run:
             status = tracer.wait(o.duration + 20)
         except subprocess.TimeoutExpired:
             raise Broken("pipetrace did not end in time") from None
+        self.foreign = others.cores()
         if status != 0:
             raise Broken("pipetrace ended with status %d: %s" % (
                 status, tail(self.stem + ".err")))

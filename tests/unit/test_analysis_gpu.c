@@ -211,7 +211,7 @@ static void check_spans(struct world *w, const struct pt_model *m, uint64_t seed
 	const pt_spans *idle;
 	size_t i, k;
 
-	assert_int_equal(pt_find_all_steps(&an), 0);
+	assert_int_equal(pt_find_trainers(&an), 0);
 	t = &an.trainers.v[0];
 	assert_int_equal(pt_model_gpu(&an, t), 0);
 	assert_int_equal(t->devs.n, 1);

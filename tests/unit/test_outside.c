@@ -65,6 +65,10 @@ static void test_supplier(void **state)
 	/* a batch in five seconds is a supplier's, too */
 	r = sleep_of(1000, 4000);
 	assert_int_equal(takes(&r, 10, 5000, &s), 3);
+	/* who takes what it was asked, on a Unix socket, was asked */
+	r = sleep_of(1000, 4);
+	r.waker_syscall = PT_NR_recvfrom;
+	assert_int_equal(takes(&r, 100, 10, &s), 3);
 	/* a line a minute is a logger's */
 	r = sleep_of(1000, 1);
 	assert_int_equal(takes(&r, 1000, 60000, &s), 0);
@@ -109,7 +113,10 @@ static void test_not(void **state)
 	r.waker_syscall = PT_NR_kill; /* a signal */
 	none(&r);
 	r = sleep_of(1000, 4);
-	r.waker_syscall = PT_NR_recvfrom; /* it took something */
+	r.waker_syscall = PT_NR_recvfrom; /* it took something, over the network */
+	r.waker_in |= PT_WAKER_SOFTIRQ;
+	none(&r);
+	r.waker_in = 0; /* ... or nobody knows */
 	none(&r);
 	r = sleep_of(1000, 4);
 	r.waker_in |= PT_WAKER_HARDIRQ; /* a victim of an interrupt */

@@ -170,7 +170,7 @@ static void fixture_work(struct pt_report *r)
 		  { 207, 431.2, 6, 120, 430.1, 466.9, 480, 512 },
 		  20.1, 3.1, 0, 5.2, 0.3, 0, 0.2, 0.4, 0.6, 0, 0.1, 30.0,
 		  1290000000, 206400, 3.1, PT_WORKER_SLOW },
-		{ 4242, 4250, PT_NULL, PT_NULL, "pin", { .n = 0 },
+		{ 4242, 4250, PT_NULL, PT_NULL, "helper", { .n = 0 },
 		  NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN,
 		  PT_NULL, PT_NULL, NAN, PT_WORKER_EXITED },
 	};

@@ -274,7 +274,7 @@ static void test_null_inside(void **state)
 	has(text, "GPU       busy unknown (at least 20 %)\n");
 	has(text, "Time      unknown\n");
 	lacks(text, "ms: mean");
-	has(text, "4242/4250 pin            -       -       -  unknown");
+	has(text, "4242/4250 helper         -       -       -  unknown");
 	has(text, "       1   0.074     71.0       1.25      61.0       no  -");
 	lacks(text, "nan");
 	lacks(text, "922337");

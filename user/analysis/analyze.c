@@ -12,7 +12,7 @@
 #include "analysis/places.h"
 #include "analysis/verdicts/thresholds.h"
 #include "analysis/waits/look.h"
-#include "analysis/whatif_ask.h"
+#include "analysis/whatif/whatif.h"
 
 static const char *const loss_names[PT_LOSS_NR] = {
 	[PT_LOSS_RING_FULL] = "ring_full",

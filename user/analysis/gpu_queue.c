@@ -97,10 +97,16 @@ static int take_wait(struct pt_gqueue *q, const struct pt_gpu_call *c,
 	return emit(q, &op);
 }
 
-/* Does waiting for the stream tell when kernels are done? */
-static bool tells(const struct pt_gqueue *q, uint32_t stream)
+/* The default stream waits for others unless they were made not to; a copy alone is back
+ * sooner than this. */
+#define WAITED_NS 2000000ull
+
+/* Does waiting for the stream in [begin,end) tell when kernels are done? */
+static bool tells(const struct pt_gqueue *q, uint32_t stream, uint64_t begin,
+		  uint64_t end)
 {
-	return stream >= q->streams.n || q->streams.v[stream].kernels;
+	return stream >= q->streams.n || q->streams.v[stream].kernels ||
+	       (!q->streams.v[stream].handle && end >= begin + WAITED_NS);
 }
 
 static int take_sync(struct pt_gqueue *q, const struct pt_gpu_call *c,
@@ -127,7 +133,7 @@ static int take_sync(struct pt_gqueue *q, const struct pt_gpu_call *c,
 	} else if (c->cls == PT_API_SYNC_STREAM) {
 		op.stream = pt_gq_stream(q, c->stream, n);
 	}
-	q->node[n].known |= tells(q, op.stream);
+	q->node[n].known |= tells(q, op.stream, c->begin, c->end);
 	end = pt_wait_end(q->an, q->t->proc, c, true, &likely);
 	if (end) {
 		from = pt_gq_busy_since(q, n, op.stream, c->begin, end);
@@ -187,7 +193,7 @@ static int take_copy(struct pt_gqueue *q, const struct pt_gpu_call *c,
 	op.told = c->end;
 	op.blocked = held != 0;
 	if (waits)
-		q->node[n].known |= tells(q, op.stream);
+		q->node[n].known |= tells(q, op.stream, c->begin, c->end);
 	/* A host that sleeps in a copy waits for it, for what is before it, or
 	 * for room in the queue: of one device, or of any. */
 	if (end && (waits || q->devices.roots == 1) &&

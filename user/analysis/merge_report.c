@@ -378,7 +378,7 @@ int pt_merge_operations(struct pt_an *an)
 /* ---- what-if -------------------------------------------------------------------- */
 
 #define MAX_ROWS 64
-/* As for a range of one replay (see docs/whatif.md): wider is no answer. */
+/* As for a range of one simulation (docs/interventions.md): wider is no answer. */
 #define WIDEST 1.25
 
 static struct pt_r_whatif *whatif_row(struct pt_r_whatif *o, size_t n,

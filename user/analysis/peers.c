@@ -28,12 +28,14 @@ const struct pt_sock *pt_wait_sock(const struct pt_an *an, const struct pt_iv *i
 bool pt_wait_inside(const struct pt_an *an, const struct pt_iv *iv)
 {
 	const struct pt_sock *s = pt_wait_sock(an, iv);
+	const struct pt_proc *p;
 
 	if (iv->sock & PT_IV_SOCK_INSIDE)
 		return true;
 	if (s && s->ends.family != PT_AF_UNIX)
 		return pt_sock_inside(an->m, s);
-	return iv->valid_wake && pt_model_proc(an->m, iv->waker_tgid);
+	p = iv->valid_wake ? pt_model_proc(an->m, iv->waker_tgid) : NULL;
+	return p && !p->outside;
 }
 
 const char *pt_peer_name(struct pt_an *an, uint32_t index)

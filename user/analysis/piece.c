@@ -7,7 +7,7 @@
 
 #include "analysis/lanes.h"
 #include "analysis/places.h"
-#include "analysis/whatif_ask.h"
+#include "analysis/whatif/whatif.h"
 
 /* From this share of a data wait on storage may be the answer. */
 #define IO_SHARE 0.05

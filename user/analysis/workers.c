@@ -88,6 +88,9 @@ bool pt_rests(const struct pt_trainer *t, const struct pt_worker *w,
 	      const struct pt_iv *iv)
 {
 	(void)t;
+	/* what it has made is not taken: it is ahead */
+	if (w && iv->wait == PT_WAIT_PIPE_OUT && w->feeder == w->main)
+		return true;
 	return w && iv->wait != PT_WAIT_RUNQ && w->rests.n &&
 	       has(&w->rests, rest_key(iv));
 }
@@ -157,6 +160,24 @@ static int collect_direct(const struct pt_an *an, struct pt_trainer *t,
 	return 0;
 }
 
+/* The head of a message and what follows it wake its reader twice, with nothing made
+ * in between. */
+#define PARTS_NS 300000ull
+
+static void join_parts(struct pt_worker *w)
+{
+	size_t i, n = 0;
+
+	for (i = 0; i < w->done.n; i++) {
+		uint64_t at = w->done.v[i], since = i ? w->done.v[i - 1] : 0;
+
+		if (!i || at - since >= PARTS_NS)
+			n++;
+		w->done.v[n - 1] = at;
+	}
+	w->done.n = n;
+}
+
 int pt_find_made(const struct pt_an *an, struct pt_trainer *t)
 {
 	struct pt_paths *paths = t->look->paths;
@@ -182,6 +203,8 @@ int pt_find_made(const struct pt_an *an, struct pt_trainer *t)
 
 		if (w->done.n)
 			qsort(w->done.v, w->done.n, sizeof(*w->done.v), cmp_time);
+		if (w->feeder == w->main)
+			join_parts(w);
 		if (w->feeder == w->main)
 			err = collect_unnoticed(an, t, w);
 	}

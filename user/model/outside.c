@@ -34,6 +34,15 @@ bool pt_outside_surely(const struct pt_outside_seen *s)
 	return takes(s, SURELY_WAKES, SURELY_SHARE) && s->slept_ns >= SURELY_NS;
 }
 
+/* Whoever waits for data on a Unix socket is woken as well when the other end reads
+ * what it had asked: its own next call, in the reader's own context, not the network's. */
+static bool was_asked(const struct pt_rec_off *r)
+{
+	return (r->syscall == PT_NR_recvfrom || r->syscall == PT_NR_recvmsg ||
+		r->syscall == PT_NR_read) && r->obj_kind == PT_OBJ_SOCK &&
+	       r->waker_in & PT_WAKER_KNOWN && !(r->waker_in & PT_WAKER_SOFTIRQ);
+}
+
 /* A wait of one process that another one ended by giving it something. Who makes
  * a connection asks for something. */
 static bool counts(const struct pt_rec_off *r)
@@ -50,7 +59,8 @@ static bool counts(const struct pt_rec_off *r)
 	    r->syscall == PT_NR_accept4)
 		return false;
 	wake = pt_wake_of(r, &valid);
-	return valid && (wake == PT_WAKE_DATA || wake == PT_WAKE_FUTEX);
+	return valid && (wake == PT_WAKE_DATA || wake == PT_WAKE_FUTEX ||
+			 (wake == PT_WAKE_ROOM && was_asked(r)));
 }
 
 /* The pair's entry, made from the one that was seen longest ago. */

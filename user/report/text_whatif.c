@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What a change would win, by the replay of the observed steps. */
+/* What a change would win, by the simulation of the observed job. */
 #include <math.h>
 #include <string.h>
 
@@ -14,6 +14,12 @@ static const char *name_of(const char *change)
 		const char *id, *text;
 	} names[] = {
 		{ "no_disk_wait", "no waiting for the disk" },
+		{ "no_network_wait", "no waiting for the network" },
+		{ "no_lock", "nothing that the workers hold each other up by" },
+		{ "slow_items_fixed", "no batch much longer than others" },
+		{ "any_order", "batches in any order" },
+		{ "cores", "a core more" },
+		{ "no_host_pause", "no sleeping in the loop" },
 		{ "slow_worker_fixed", "slow worker like its peers" },
 		{ "transfers_overlapped", "copies overlapped" },
 		{ "fewer_syncs", "no sync in each step" },

@@ -19,6 +19,7 @@
 #define WHOLE_SHARE 0.9
 /* What else there is comes in few of the parts (an evaluation, a log line); what is in
  * every second one says that two parts make a turn. */
+#define ALL_SHARE 0.995
 #define EXTRA_PARTS 0.2
 #define EXTRA_SHARE 0.97
 
@@ -242,7 +243,7 @@ static bool is_at(const struct pt_actor *a, size_t i, const struct pt_place_at *
  * not pieces of one? Nearly all calls are of kinds that are in nearly every part.
  * Negative: -ENOMEM. */
 static int is_turn(const struct pt_actor *a, const struct pt_place_at *at,
-		   const struct pt_place_at *other)
+		   const struct pt_place_at *other, double whole)
 {
 	struct site_count *all = NULL, *x, *tmp;
 	uint64_t part = 0, n = 0, kept = 0, extra = 0;
@@ -272,7 +273,7 @@ static int is_turn(const struct pt_actor *a, const struct pt_place_at *at,
 		free(x);
 	}
 	return failed ? -ENOMEM :
-	       n && (double)kept >= WHOLE_SHARE * (double)n &&
+	       n && (double)kept >= whole * (double)n &&
 	       (double)(kept + extra) >= EXTRA_SHARE * (double)n;
 }
 
@@ -320,7 +321,7 @@ static int choose_by_pattern(const struct pt_host *h, struct pt_period *p)
 		if (uploads || (best && (x->n <= best->n ||
 					 has_breaks(x) < has_breaks(best))))
 			continue;
-		turn = is_turn(h->a, x, NULL);
+		turn = is_turn(h->a, x, NULL, WHOLE_SHARE);
 		if (turn < 0)
 			return turn;
 		if (turn)
@@ -331,12 +332,17 @@ static int choose_by_pattern(const struct pt_host *h, struct pt_period *p)
 		return 0;
 	mark_begins(p, best);
 	for (x = p->places; x; x = x->hh.next) {
-		int turn = x != best && x->syncs && x->next == best->next ?
-				   is_turn(h->a, best, x) : 0;
+		bool like = x != best && x->next == best->next && !x->begins &&
+			    (x->syncs || (x->uploads && !is_small(x, best)));
+		int turn = like ? is_turn(h->a, best, x, x->syncs ? WHOLE_SHARE :
+							 ALL_SHARE) : 0;
 
 		if (turn < 0)
 			return turn;
-		x->begins |= turn; /* behind the sync of every N-th step */
+		/* behind the sync of every N-th step; or all but that one, with
+		 * a batch that was there. A micro-batch lacks the update. */
+		x->begins |= turn;
+		x->partly &= !turn;
 	}
 	return 0;
 }

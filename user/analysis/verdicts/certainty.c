@@ -70,9 +70,11 @@ void pt_lower_certainty(const struct pt_facts *f, enum pt_verdict_kind kind,
 		return;
 	/* it is idle for something that has no name */
 	if (kind == PT_V_CALM && !(f->idle - f->starved < f->th->starved_info))
-		at_most(&v->certainty, PT_CONF_MEDIUM);
+		at_most(&v->certainty, PT_CONF_LOW);
 	if (kind == PT_V_CALM)
 		return;
+	if (kind == PT_V_RESULT && !f->data_root) /* why is not known */
+		at_most(&v->certainty, PT_CONF_LOW);
 	if (near_threshold(v) || f->whole_steps < FEW_STEPS)
 		at_most(&v->certainty, PT_CONF_MEDIUM);
 	if (kind == PT_V_DATA)

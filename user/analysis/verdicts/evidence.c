@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "analysis/verdicts/verdict.h"
-#include "analysis/whatif_ask.h"
+#include "analysis/whatif/whatif.h"
 
 int pt_evidence_start(struct pt_an *an, struct pt_r_verdict *v, size_t max)
 {

@@ -170,6 +170,17 @@ static void place(struct issue *k, const struct pt_verdict_def *d,
 	o->v.expected_speedup = (struct pt_range){ NAN, NAN, NAN };
 }
 
+/* Whoever makes the batches is not of the job: nothing in it can be set. */
+static void advise_outside(const struct pt_facts *f, struct pt_r_verdict *v)
+{
+	size_t i, outside = 0;
+
+	for (i = 0; f->t && i < f->t->workers.n; i++)
+		outside += f->t->workers.v[i].role == PT_ROLE_OUTSIDE;
+	if (outside && !f->t->concurrent)
+		v->advice = "The batches are made by a service outside of the job (role outside in the workers' table): give it more cores or processes, or make its items cheaper. Settings of the job's own loader do not change that.";
+}
+
 static int try_one(struct issue *k, const struct pt_verdict_def *d)
 {
 	struct issued *o = &k->out[k->n];
@@ -193,6 +204,8 @@ static int try_one(struct issue *k, const struct pt_verdict_def *d)
 	if (yes <= 0)
 		return yes;
 	pt_lower_certainty(&k->f, d->kind, &o->v);
+	if (d->kind == PT_V_DATA)
+		advise_outside(&k->f, &o->v);
 	/* of several ranks the report shows the worst: say which */
 	if (k->an->trainers.n > 1 && o->v.subject_pid == PT_NULL && k->f.t)
 		o->v.subject_pid = k->f.t->proc->tgid;

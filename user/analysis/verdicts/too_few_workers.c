@@ -42,7 +42,8 @@ int pt_judge_too_few_workers(struct pt_an *an, const struct pt_facts *f,
 	bool computes = room && f->largest == PT_GROUP_CPU &&
 			f->group[PT_GROUP_CPU] >= f->th->root_share;
 
-	if (!f->t->workers.n || !(waits || computes) ||
+	/* how many there are outside of the job is not its own to say */
+	if (!f->t->concurrent || !(waits || computes) ||
 	    (!sleeps && (!f->t->handoffs ||
 			 !(f->pool.run_queue <= f->th->pool_run_queue))))
 		return 0;

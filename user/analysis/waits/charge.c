@@ -18,6 +18,8 @@ struct charger {
 	uint64_t by_cause[PT_CAUSE_NR];
 	PT_VEC(uint64_t) by_worker; /* ns of this wait, by its index */
 	const struct pt_thread *holder; /* of a lock, while it is looked at */
+	const struct pt_iv *door; /* the socket through which the walk left the job */
+	const struct pt_thread *at_door; /* who slept on it */
 	int deliverer; /* of the batch that the walk is at; -1 not met yet */
 	size_t ask;    /* the consumer's ask for more before that */
 };
@@ -141,6 +143,13 @@ static enum pt_link link_of(void *ctx, const struct pt_thread *th,
 		k->deliverer = w;
 	if (are_peers(k->t, th, *who))
 		return PT_LINK_LOCK;
+	if (*who && (*who)->proc->outside && !th->proc->outside) {
+		/* of a worker's; who serves the consumer itself is one */
+		k->door = !receives(k, th) && (iv->wait == PT_WAIT_SOCK ||
+					       iv->wait == PT_WAIT_POLL) ?
+				  iv : NULL;
+		k->at_door = th;
+	}
 	return pt_cause_link(k->an, k->paths, th, iv, *who);
 }
 
@@ -162,14 +171,31 @@ static void vote(struct pt_fetch *w, const struct pt_charge *c)
 	}
 }
 
+/* Whoever serves the job from outside and neither computes nor reads for it is late to
+ * answer, as any store may be: that is the network's, and its address the subject. */
+static const struct pt_iv *late_answer(const struct charger *k, enum pt_cause cause,
+				       const struct pt_leg *l)
+{
+	if (!l->th->proc->outside)
+		return NULL;
+	return cause == PT_CAUSE_SLEEP || cause == PT_CAUSE_UNKNOWN ||
+	       cause == PT_CAUSE_IPC || cause == PT_CAUSE_NETWORK ? k->door : NULL;
+}
+
 static int charge(struct charger *k, enum pt_cause cause,
 		  const struct pt_leg *l)
 {
+	const struct pt_iv *door = late_answer(k, cause, l);
 	struct pt_charge c = { .cause = (uint8_t)cause, .ns = l->end - l->begin,
 			       .syscall = PT_SYSCALL_NONE, .pid = l->th->tgid,
 			       .tid = l->th->tid };
-	const struct pt_iv *iv = l->iv;
+	const struct pt_iv *iv = door ? door : l->iv;
 
+	if (door) {
+		c.cause = cause = PT_CAUSE_NETWORK;
+		c.pid = k->at_door->tgid;
+		c.tid = k->at_door->tid;
+	}
 	k->by_cause[cause] += c.ns;
 	if (iv && (cause == PT_CAUSE_DISK || cause == PT_CAUSE_PAGE_FAULT) &&
 	    iv->obj_kind == PT_OBJ_FILE) {
@@ -353,6 +379,7 @@ static int charge_wait(struct charger *k, struct pt_fetch *w)
 
 	k->w = w;
 	k->deliverer = -1;
+	k->door = NULL;
 	while (k->ask < asks->n && asks->v[k->ask].ts <= w->end)
 		k->ask++;
 	memset(k->by_cause, 0, sizeof(k->by_cause));

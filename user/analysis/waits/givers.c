@@ -27,7 +27,10 @@ static bool is_listening_call(int nr)
 /* Is whoever ended the sleep a process of the job's own tree? */
 static bool ended_inside(const struct pt_an *an, const struct pt_iv *iv)
 {
-	return iv->valid_wake && pt_model_proc(an->m, iv->waker_tgid);
+	const struct pt_proc *p = iv->valid_wake ?
+				pt_model_proc(an->m, iv->waker_tgid) : NULL;
+
+	return p && !p->outside;
 }
 
 bool pt_waits_for_client(const struct pt_an *an, const struct pt_thread *th,
@@ -47,6 +50,9 @@ bool pt_waits_for_client(const struct pt_an *an, const struct pt_thread *th,
 	if (s && s->ends.family != PT_AF_UNIX)
 		return s->ends.remote_port && s->sent &&
 		       pt_sock_accepted(an->m, s);
+	/* whoever is followed from there was seen to supply */
+	if (pt_model_proc(an->m, iv->waker_tgid))
+		return false;
 	/* who speaks first asks: of a process that feeds the device, for loaders
 	 * are not asked from outside */
 	return !(iv->sock & PT_IV_SOCK_AWAITED) && iv->valid_wake &&

@@ -120,7 +120,8 @@ int pt_sum_host(const struct pt_an *an, struct pt_trainer *t)
 		sum_gap(an, t, g, &hint, &w);
 		for (k = 0; k < PT_HOST_NR; k++)
 			t->host_ns[k] += w.ns[k];
-		if (w.all <= PT_LAUNCH_GAP_NS)
+		/* what comes before the first call is no part of a loop */
+		if (w.all <= PT_LAUNCH_GAP_NS || !g->g.prev)
 			continue;
 		idle += w.idle;
 		hidden += pt_min64(w.idle, step);

@@ -60,6 +60,39 @@ static int busy_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv,
 	return 0;
 }
 
+/* Of the time: who only sends sleeps less for what no other thread gives. */
+#define OWN_SLEEP 0.1
+
+/* Nobody of the job ended it. */
+static bool is_outside(const struct pt_an *an, const struct pt_iv *iv)
+{
+	const struct pt_proc *p = iv->valid_wake ?
+				pt_model_proc(an->m, iv->waker_tgid) : NULL;
+
+	return !p || p->outside;
+}
+
+/* It sleeps, for so much of the time, for what no other thread gives: a sender does
+ * not. */
+static bool sleeps_by_itself(const struct pt_an *an, const struct pt_thread *th)
+{
+	uint64_t sum = 0;
+	size_t i;
+
+	for (i = pt_iv_after(th, an->t0); i < th->iv.n; i++) {
+		const struct pt_iv *iv = &th->iv.v[i];
+
+		if (iv->begin >= an->t1)
+			break;
+		if (iv->wait == PT_WAIT_SLEEP || iv->wait == PT_WAIT_DISK ||
+		    iv->wait == PT_WAIT_FAULT || iv->wait == PT_WAIT_FLOCK ||
+		    (iv->wait == PT_WAIT_SOCK && is_outside(an, iv)))
+			sum += pt_min64(iv->ready, an->t1) -
+			       pt_max64(iv->begin, an->t0);
+	}
+	return (double)sum >= OWN_SLEEP * (double)(an->t1 - an->t0);
+}
+
 /* A thread that another one of the process wakes for each item that it writes only
  * sends: who wakes it makes. `th` where there is none, or out of memory. */
 static struct pt_thread *maker_behind(const struct pt_an *an,
@@ -105,25 +138,6 @@ static size_t times_asked(const struct pt_an *an, const struct pt_thread *th,
 	return n;
 }
 
-/* Does it spend more time asleep for a timer, a disk or a page than on a CPU? Who only
- * sends does not. */
-static bool waits_itself(const struct pt_an *an, const struct pt_thread *th)
-{
-	uint64_t ns = 0;
-	size_t i;
-
-	for (i = pt_iv_after(th, an->t0); i < th->iv.n; i++) {
-		const struct pt_iv *iv = &th->iv.v[i];
-
-		if (iv->begin >= an->t1)
-			break;
-		if (iv->wait == PT_WAIT_SLEEP || iv->wait == PT_WAIT_DISK ||
-		    iv->wait == PT_WAIT_FAULT)
-			ns += iv->ready - iv->begin;
-	}
-	return ns > pt_run_ns(an, th);
-}
-
 /* A thread that sends may never rest for want of something to send. Then the one
  * that is asked makes what it sends; of several the one that computes most. */
 static struct pt_thread *maker_asked(const struct pt_an *an, struct pt_proc *p,
@@ -133,7 +147,7 @@ static struct pt_thread *maker_asked(const struct pt_an *an, struct pt_proc *p,
 	uint64_t most = pt_run_ns(an, th) / 10, ns;
 	size_t i;
 
-	if (times_asked(an, th, p->ppid) >= ASKED_MIN || waits_itself(an, th))
+	if (times_asked(an, th, p->ppid) >= ASKED_MIN)
 		return th;
 	for (i = 0; i < p->threads.n; i++) {
 		ns = pt_run_ns(an, p->threads.v[i]);
@@ -173,6 +187,8 @@ static struct pt_thread *maker_of(const struct pt_an *an,
 	}
 	if ((double)most < MET_SHARE * (double)(an->t1 - an->t0))
 		best = busiest;
+	if (best && sleeps_by_itself(an, best))
+		return best;
 	if (best)
 		best = maker_behind(an, g, p, best);
 	return best ? maker_asked(an, p, best) : NULL;
@@ -295,13 +311,21 @@ static int take_makers(const struct pt_an *an, struct pt_trainer *t,
 		       const struct pt_givers *g)
 {
 	const struct pt_maker *x;
-	uint64_t sum = 0;
+	uint64_t sum = 0, inside = 0;
 
-	for (x = g->makers; x; x = x->hh.next)
+	for (x = g->makers; x; x = x->hh.next) {
 		sum += x->ns;
+		inside += x->th->proc == t->proc ? x->ns : 0;
+	}
 	for (x = g->makers; x; x = x->hh.next) {
 		struct pt_proc *p = x->th->proc;
 		struct pt_worker *w;
+
+		/* a pool of threads, through a relay and another */
+		if (p == t->proc && inside * 2 > sum && t->relays.n &&
+		    makes_inside(t, g, x->th) &&
+		    !worker_make(t, p, (struct pt_thread *)x->th))
+			return -ENOMEM;
 
 		/* a thread of the trainer that does not end its sleeps passes
 		 * its wishes on */
@@ -469,7 +493,13 @@ static int find_senders(struct pt_an *an, struct pt_trainer *t,
 static int by_age(const void *a, const void *b)
 {
 	const struct pt_worker *x = a, *y = b;
+	/* microseconds, of which the upper half is not kept */
+	int32_t later = (int32_t)(x->main->start - y->main->start);
 
+	if (x->main->first != y->main->first)
+		return x->main->first < y->main->first ? -1 : 1;
+	if (later)
+		return later < 0 ? -1 : 1;
 	if (x->proc != y->proc)
 		return x->proc->tgid < y->proc->tgid ? -1 : 1;
 	return x->main->tid < y->main->tid ? -1 : 1;
@@ -483,6 +513,7 @@ static void count_concurrent(const struct pt_an *an, struct pt_trainer *t)
 	for (i = 0; i < t->workers.n; i++) {
 		uint64_t at = t->workers.v[i].main->first;
 
+		t->handoffs |= t->workers.v[i].role == PT_ROLE_OUTSIDE;
 		/* nobody sets how many there are outside */
 		if (t->workers.v[i].role == PT_ROLE_HELPER ||
 		    t->workers.v[i].role == PT_ROLE_OUTSIDE)

@@ -255,6 +255,23 @@ static bool just_sent(const struct pt_trainer *t, uint64_t ts)
 	return false;
 }
 
+/* A job that is traced from its first instruction imports, and builds its model, in one
+ * gap with the start of its loader: that begins with the first worker. */
+static uint64_t first_born(const struct obtain *o, const struct pt_host_gap *g,
+			   uint64_t from)
+{
+	uint64_t first = UINT64_MAX;
+	size_t i;
+
+	for (i = 0; i < o->t->workers.n; i++) {
+		uint64_t at = o->t->workers.v[i].main->first;
+
+		if (at > from && at <= g->g.end)
+			first = pt_min64(first, at);
+	}
+	return first == UINT64_MAX ? from : first;
+}
+
 /* When a batch was asked for of which something was seen. */
 static uint64_t asked_at(const struct obtain *o, const struct pt_host_gap *g,
 			 uint64_t from)
@@ -266,7 +283,7 @@ static uint64_t asked_at(const struct obtain *o, const struct pt_host_gap *g,
 	if (!at_once)
 		usual = most = o->lead_in;
 	if (g->started) /* the loader was started: that belongs to it */
-		return from;
+		return g->g.prev ? from : first_born(o, g, from);
 	if (own <= most ||
 	    (at_once && just_sent(o->t, first)))
 		return pt_min64(from, first);
