@@ -3,12 +3,10 @@
 
     outside.py serve SPEC INDEX    makes batches for it (Unix socket, TCP, shared memory)
     outside.py http                a store that answers GET /MICROSECONDS so late
-    outside.py ask PORT MEAN_MS SEED   a client of an inference server
 """
 
 import json
 import os
-import random
 import socket
 import sys
 import threading
@@ -74,25 +72,10 @@ def store():
         threading.Thread(target=answer, args=(conn,), daemon=True).start()
 
 
-def ask(port, mean_ms, seed):
-    rng = random.Random(seed)
-    conn = socket.create_connection(("127.0.0.1", port))
-    try:
-        while True:
-            conn.sendall(b"?" * 64)
-            if not conn.recv(64):
-                return
-            time.sleep(rng.expovariate(1e3 / mean_ms))
-    except ConnectionError:
-        return
-
-
 if __name__ == "__main__":
     journal.die_with_parent()
     if sys.argv[1] == "serve":
         with open(sys.argv[2], encoding="utf-8") as spec_file:
             serve(json.load(spec_file), int(sys.argv[3]))
-    elif sys.argv[1] == "http":
-        store()
     else:
-        ask(int(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4]))
+        store()

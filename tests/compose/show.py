@@ -7,11 +7,13 @@ made the batch did meanwhile; "|" lines are the report's steps. Ends with what t
 says of the whole window.
 """
 import json
+import os
 import sys
 
 sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../e2e"))
 
-import logs
+import logs  # noqa: E402
 
 
 def line(r, t0, indent):
