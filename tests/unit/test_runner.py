@@ -116,8 +116,8 @@ class Again(unittest.TestCase):
     def tries(self, script, live=True):
         with tempfile.TemporaryDirectory() as tmp:
             suite = runner.Suite("x", ["sh", "-c", script.replace("@", tmp)], 5)
+            suite.live = lambda: live
             first = runner.Run(suite)
-            first.live = lambda: live
             runs = [first]
             said = runner.second_tries(runs, time.monotonic())
             return runs[0].res.failed, said, runs[0] is first
@@ -138,7 +138,7 @@ class Again(unittest.TestCase):
 
     def test_no_time_left(self):
         runs = [runner.Run(runner.Suite("x", ["false"], 5))]
-        runs[0].live = lambda: True
+        runs[0].suite.live = lambda: True
         self.assertEqual(runner.second_tries(runs, time.monotonic() - runner.ALL_S), [])
         self.assertEqual(runs[0].res.failed, 1)
 
