@@ -219,23 +219,33 @@ static void narrow(const struct sums *s, struct pt_r_gpu *g)
 	g->idle_likely[1] = 1 - lo;
 }
 
-double pt_idle_most(const struct pt_an *an)
+/* Samples that lie half a second apart see a part of the time: by chance their mean
+ * is off by twice its standard error. */
+double pt_idle_by_driver(const struct pt_an *an, double *most)
 {
-	double sum = 0;
+	double sum = 0, squares = 0, mean, off;
 	size_t i, n = 0;
 
 	for (i = 0; i < an->m->devices.n; i++) {
 		const struct pt_rec_device *d = &an->m->devices.v[i];
+		double util = d->util / 100.0;
 
 		if (!in_window(an, d) || !d->traced || d->util == PT_DEVICE_UNKNOWN)
 			continue;
-		if (d->procs != d->traced)
+		if (d->procs != 1) /* whose kernels are they? */
 			return NAN;
-		sum += d->util / 100.0;
+		sum += util;
+		squares += util * util;
 		n++;
 	}
-	return n < 2 ? NAN :
-		       fmin(1, 1 - sum / (double)n + UTIL_OFF + 0.5 / (double)n);
+	if (n < 2)
+		return NAN;
+	mean = sum / (double)n;
+	off = UTIL_OFF + 0.5 / (double)n +
+	      2 * sqrt(fmax(0, squares / (double)n - mean * mean) /
+		       (double)(n - 1));
+	*most = fmin(1, 1 - mean + off);
+	return 1 - mean;
 }
 
 /* Free memory by the last sample before `ts`; PT_NULL: unknown. */

@@ -335,7 +335,7 @@ static void fill_limits(struct pt_an *an)
 	limit_measured(an, t);
 	pt_limit_ranks(an);
 	if (!t->gpu_known)
-		pt_report_limit(r, "gpu.busy", "The job never waited for the device, so its idle time is only bounded.");
+		pt_report_limit(r, "gpu.busy", "The calls do not tell when the device was idle: that time is only bounded.");
 	if (an->m->host_known && an->m->host.read_door == PT_DOOR_NONE)
 		pt_report_limit(r, "reads", "Reads were not traced one by one: bytes come from I/O accounting, files only from reads that blocked.");
 }

@@ -228,9 +228,10 @@ int pt_fill_idle_causes(const struct pt_an *an, const struct pt_trainer *t,
 int pt_fill_alloc_failures(const struct pt_an *an, const struct pt_trainer *t,
 			   struct pt_r_gpu *g);
 
-/* devices.c: the share of the time that the job's devices were idle at most, by the
- * driver's samples; NAN: there are too few, or others use them, too. */
-double pt_idle_most(const struct pt_an *an);
+/* devices.c: the share of the time that the job's devices were idle by the driver's
+ * samples, and *most, with their error; NAN: there are too few, or it is not one
+ * process alone that uses a device. */
+double pt_idle_by_driver(const struct pt_an *an, double *most);
 /* gpu_full.c: adds to `busy` the time in which the device certainly had work because
  * its queue was full. 0 or -ENOMEM. */
 int pt_full_queue(struct pt_trainer *t, pt_spans *busy);

@@ -25,7 +25,9 @@ int pt_judge_cpu_bound(struct pt_an *an, const struct pt_facts *f,
 		100 * f->queue);
 	better = pt_better_workers(an, f);
 	need = pt_workers_needed(f);
-	v->advice = better ?
+	v->advice = !f->t->concurrent ?
+		"Make what is computed for a batch cheaper, or share it out among more processes." :
+		better ?
 		pt_arena_printf(an->a,
 			"Raise num_workers from %zu to %lld, or make __getitem__ cheaper.",
 			f->t->concurrent, (long long)better) :

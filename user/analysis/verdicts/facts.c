@@ -185,8 +185,10 @@ static void gather_host(struct pt_facts *f, uint64_t wall)
 		    HIDDEN_PART * (double)t->host_idle_ns;
 	uint64_t left = t->host_idle_ns - t->host_hidden_ns;
 
-	f->host = host ? share_of(t->host_idle_ns, wall) : 0;
 	f->sync = share_of(t->sync_ns - pt_min64(t->sync_ns, host ? left : 0), wall);
+	/* what is idle behind syncs by the estimate alone is told as the host's */
+	host |= f->sync < f->th->starved_info;
+	f->host = host ? share_of(t->host_idle_ns, wall) : 0;
 }
 
 static void gather_shares(struct pt_an *an, struct pt_facts *f)

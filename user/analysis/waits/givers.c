@@ -167,6 +167,8 @@ struct sums {
 	bool asked; /* the walk has come upon the consumer itself */
 	bool rank; /* the walk has entered another rank: what lies behind is why
 		    * that one was late */
+	const struct pt_thread *before; /* whose part of the way came last */
+	const struct pt_thread *via; /* ... of the consumer's process, if that did */
 };
 
 /* Takes input: sleeps for a disk, a page of a file, or for somebody far away. */
@@ -334,7 +336,8 @@ static void find_role(struct pt_giver *x)
 
 /* ---- makers --------------------------------------------------------------------------- */
 
-static int add_maker(struct pt_givers *g, const struct pt_thread *th, uint64_t ns)
+static int add_maker(struct pt_givers *g, const struct pt_thread *th,
+		     const struct pt_thread *via, uint64_t ns)
 {
 	struct pt_maker *x;
 
@@ -351,6 +354,7 @@ static int add_maker(struct pt_givers *g, const struct pt_thread *th, uint64_t n
 		}
 	}
 	x->ns += ns;
+	x->via = via ? via : x->via;
 	return 0;
 }
 
@@ -358,12 +362,16 @@ static int maker_leg(void *ctx, const struct pt_leg *l)
 {
 	struct sums *k = ctx;
 
+	if (l->th->proc != k->before->proc)
+		k->via = k->before->proc == k->a->proc ? k->before : NULL;
+	k->before = l->th;
 	k->rank |= is_rank(k, l->th->proc);
 	if (l->kind == PT_LEG_UNSEEN || pt_is_actor(k->a, l->th) || k->rank)
 		return 0;
 	/* what keeps a batch from being handed on is the next one's making */
-	return add_maker(k->g, l->kind == PT_LEG_LOCK && l->who ? l->who : l->th,
-			 l->end - l->begin);
+	if (l->kind == PT_LEG_LOCK && l->who)
+		return add_maker(k->g, l->who, NULL, l->end - l->begin);
+	return add_maker(k->g, l->th, k->via, l->end - l->begin);
 }
 
 static int find_makers(void *ctx, const struct pt_leg *l)
@@ -377,6 +385,8 @@ static int find_makers(void *ctx, const struct pt_leg *l)
 	if (!x || x->role != PT_GIVER_SUPPLIER)
 		return 0;
 	k->rank = false;
+	k->before = l->th;
+	k->via = NULL;
 	return walk_cause(k->g->an, k->g->paths, l->who, l->begin, l->end,
 			     maker_leg, k);
 }

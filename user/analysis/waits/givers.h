@@ -37,6 +37,9 @@ struct pt_giver {
 struct pt_maker {
 	const struct pt_thread *th;
 	uint64_t ns; /* of all ways back from sleeps that suppliers ended */
+	/* the consumer's thread from which such a way came to its process; NULL: it
+	 * came from another process */
+	const struct pt_thread *via;
 	UT_hash_handle hh; /* by th */
 };
 

@@ -306,7 +306,22 @@ static int take_relayed(struct pt_an *an, struct pt_trainer *t,
 	return 0;
 }
 
-/* Met on the way back, though somebody else delivers: makers for makers. */
+/* The way came to the process from a thread of the trainer's that only hands on:
+ * however many of those there are, it delivers. */
+static bool delivers(struct pt_trainer *t, const struct pt_givers *g,
+		     const struct pt_proc *p)
+{
+	const struct pt_maker *x;
+
+	for (x = g->makers; x; x = x->hh.next)
+		if (x->th->proc == p && x->via &&
+		    !worker_of(t, t->proc, x->via) &&
+		    (double)made_by(g, x->via) < RELAY_SHARE * (double)x->ns)
+			return true;
+	return false;
+}
+
+/* Met on the way back; where somebody else delivers, makers for makers. */
 static int take_makers(const struct pt_an *an, struct pt_trainer *t,
 		       const struct pt_givers *g)
 {
@@ -335,7 +350,7 @@ static int take_makers(const struct pt_an *an, struct pt_trainer *t,
 		w = worker_make(t, p, maker_of(an, g, p));
 		if (!w)
 			return -ENOMEM;
-		if (!p->outside)
+		if (!p->outside && !delivers(t, g, p))
 			w->role = PT_ROLE_HELPER;
 	}
 	return 0;
