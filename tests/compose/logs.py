@@ -309,9 +309,13 @@ class Truth:
             free = self.free_cores()
             if free >= FREE * (1 - NEAR):
                 out.add("too_few_workers")
-            if free <= FREE * (1 + NEAR):
+            # how many a service has is not the job's to set
+            if free <= FREE * (1 + NEAR) or self.outside():
                 out.add("cpu_bound")
         return out
+
+    def outside(self):
+        return self.spec["transport"].endswith("_out")
 
     def reads(self):
         return self.spec["work"] in ("read", "direct", "mapped", "http")

@@ -296,8 +296,8 @@ static void test_shared(void **state)
 	close_job(&j);
 }
 
-/* Launches that nobody waits for: only the driver tells how busy the device is. */
-static struct pt_r_gpu never_waited_for(uint32_t util, uint32_t procs)
+/* Launches that nobody waits for, or one time only, in vain: `once`. */
+static struct pt_r_gpu hardly_waited_for(uint32_t util, uint32_t procs, bool once)
 {
 	struct pt_r_gpu g;
 	struct job j;
@@ -308,6 +308,10 @@ static struct pt_r_gpu never_waited_for(uint32_t util, uint32_t procs)
 	st_task(&j.s, BEGIN, PID, PID, 1, "train");
 	for (t = BEGIN + 15 * ST_MS; t < BEGIN + 5 * ST_S; t += 50 * ST_MS)
 		st_gpu(&j.s, "cudaLaunchKernel", PID, PID, t, t, 0, 1, 0, 0);
+	if (once)
+		st_gpu(&j.s, "cudaStreamSynchronize", PID, PID,
+		       BEGIN + 2020 * ST_MS, BEGIN + 2020 * ST_MS + 2000, 0, 0, 0,
+		       0);
 	for (t = 250; util && t < 5000; t += 500)
 		sample(&j, t, 0, util)->procs = procs;
 	finish(&j);
@@ -316,19 +320,36 @@ static struct pt_r_gpu never_waited_for(uint32_t util, uint32_t procs)
 	return g;
 }
 
+/* Only the driver tells how busy the device is. */
 static void test_narrows(void **state)
 {
-	struct pt_r_gpu g = never_waited_for(0, 0);
+	struct pt_r_gpu g = hardly_waited_for(0, 0, false);
 
 	(void)state;
 	assert_true(g.busy_likely[0] < 0.01 && g.busy_likely[1] > 0.99);
-	g = never_waited_for(60, 1);
+	g = hardly_waited_for(60, 1, false);
 	assert_true(g.busy_likely[0] > 0.45 && g.busy_likely[0] < 0.6);
 	assert_true(g.busy_likely[1] > 0.99); /* copies come on top */
 	assert_true(g.busy_hard[0] < 0.01);
 	assert_true(fabs(g.idle_likely[1] + g.busy_likely[0] - 1) < 1e-9);
-	g = never_waited_for(60, 2); /* whose work is it? */
+	g = hardly_waited_for(60, 2, false); /* whose work is it? */
 	assert_true(g.busy_likely[0] < 0.01);
+}
+
+/* A guess from few calls that the driver rules out is none. */
+static void test_contradicts(void **state)
+{
+	struct pt_r_gpu g = hardly_waited_for(0, 0, true);
+
+	(void)state;
+	assert_true(g.busy_share < 0.1);
+	g = hardly_waited_for(2, 1, true);
+	assert_true(g.busy_share < 0.1);
+	g = hardly_waited_for(98, 1, true);
+	assert_true(isnan(g.busy_share));
+	assert_true(g.busy_likely[0] > 0.8);
+	g = hardly_waited_for(98, 2, true); /* whose work is it? */
+	assert_true(g.busy_share < 0.1);
 }
 
 /* Several in the machine: the one that the job uses, or none. */
@@ -393,6 +414,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_report),
 		cmocka_unit_test(test_shared),
 		cmocka_unit_test(test_narrows),
+		cmocka_unit_test(test_contradicts),
 		cmocka_unit_test(test_which),
 		cmocka_unit_test(test_damaged),
 	};

@@ -194,7 +194,8 @@ static int split_likely(struct pt_trainer *t, const struct pt_dev *d,
 }
 
 /* The mean over the devices. */
-static int split_devices(struct pt_trainer *t, const pt_spans *waits)
+static int split_devices(const struct pt_an *an, struct pt_trainer *t,
+			 const pt_spans *waits)
 {
 	uint64_t n = t->devs.n ? t->devs.n : 1, written = 0;
 	size_t i;
@@ -213,8 +214,11 @@ static int split_devices(struct pt_trainer *t, const pt_spans *waits)
 	t->sync_ns /= n;
 	t->lack_ns /= n;
 	t->launch_ns /= n;
+	/* unknown: all but what the device certainly worked, of the whole */
 	t->checkpoint_idle_ns = t->gpu_known ? written / n :
-					       pt_spans_sum(&t->writing);
+		pt_min64(pt_spans_sum(&t->writing),
+			 pt_min64(t->idle_likely_ns,
+				  an->t1 - an->t0 - t->busy_hard_ns));
 	return err;
 }
 
@@ -280,7 +284,7 @@ int pt_split_idle(struct pt_an *an, struct pt_trainer *t)
 	int err = pt_wait_spans(an, t, &waits);
 
 	if (!err)
-		err = split_devices(t, &waits);
+		err = split_devices(an, t, &waits);
 	if (!err)
 		err = pt_spans_subtract(&t->writing, &waits, &out);
 	if (!err)

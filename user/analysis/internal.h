@@ -430,6 +430,11 @@ struct pt_paths;
 int pt_rest_wakes(const struct pt_an *an, struct pt_paths *paths,
 		  const struct pt_thread *th, const struct pt_thread *from,
 		  pt_times *out, uint64_t *wakes);
+/* The same of a sender that writes nothing (shared memory), into `out`: each time at
+ * the word on which it rests longest. 0 or -ENOMEM. */
+int pt_word_wakes(const struct pt_an *an, struct pt_paths *paths,
+		  const struct pt_thread *th, const struct pt_thread *from,
+		  pt_times *out);
 
 /* Bytes that `th` read in [b,e), and until its switches on both sides of it. */
 uint64_t pt_read_between(const struct pt_thread *th, uint64_t b, uint64_t e);

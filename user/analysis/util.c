@@ -249,6 +249,63 @@ bool pt_worker_index(const struct pt_trainer *t, const struct pt_thread *th,
 	return false;
 }
 
+/* Did `from` end this sleep of `th`, other than for a lock? */
+static bool ended_by(struct pt_paths *paths, const struct pt_thread *th,
+		     const struct pt_iv *iv, const struct pt_thread *from)
+{
+	return iv->wait == PT_WAIT_FUTEX && iv->valid_wake &&
+	       iv->waker_tid == from->tid && !pt_is_lock(paths, th, iv);
+}
+
+/* Words that are told apart; what else a thread sleeps on is seldom. */
+#define WORDS_MAX 8
+
+/* The word on which `th` sleeps longest until `from` wakes it; 0: none. */
+static uint64_t rest_word(const struct pt_an *an, struct pt_paths *paths,
+			  const struct pt_thread *th, const struct pt_thread *from)
+{
+	struct { uint64_t at, ns; } word[WORDS_MAX] = { { 0 } };
+	size_t i, k, n = 0, best = 0;
+
+	for (i = pt_iv_after(th, an->t0); i < th->iv.n; i++) {
+		const struct pt_iv *iv = &th->iv.v[i];
+
+		if (iv->begin >= an->t1 || iv->ready > an->t1)
+			break;
+		if (!ended_by(paths, th, iv, from))
+			continue;
+		for (k = 0; k < n && word[k].at != iv->arg0 >> 3; k++)
+			;
+		if (k == WORDS_MAX)
+			continue;
+		n = k == n ? n + 1 : n;
+		word[k].at = iv->arg0 >> 3;
+		word[k].ns += iv->ready - iv->begin;
+		best = word[k].ns > word[best].ns ? k : best;
+	}
+	return word[best].at;
+}
+
+int pt_word_wakes(const struct pt_an *an, struct pt_paths *paths,
+		  const struct pt_thread *th, const struct pt_thread *from,
+		  pt_times *out)
+{
+	uint64_t word = rest_word(an, paths, th, from);
+	size_t i;
+
+	out->n = 0;
+	for (i = pt_iv_after(th, an->t0); i < th->iv.n; i++) {
+		const struct pt_iv *iv = &th->iv.v[i];
+
+		if (iv->begin >= an->t1 || iv->ready > an->t1)
+			break;
+		if (ended_by(paths, th, iv, from) && iv->arg0 >> 3 == word &&
+		    pt_vec_push(out, iv->ready))
+			return -ENOMEM;
+	}
+	return 0;
+}
+
 int pt_rest_wakes(const struct pt_an *an, struct pt_paths *paths,
 		  const struct pt_thread *th, const struct pt_thread *from,
 		  pt_times *out, uint64_t *wakes)
@@ -263,8 +320,7 @@ int pt_rest_wakes(const struct pt_an *an, struct pt_paths *paths,
 
 		if (iv->begin >= an->t1 || iv->ready > an->t1)
 			break;
-		if (iv->wait != PT_WAIT_FUTEX || !iv->valid_wake ||
-		    iv->waker_tid != from->tid || pt_is_lock(paths, th, iv))
+		if (!ended_by(paths, th, iv, from))
 			continue;
 		(*wakes)++;
 		/* With nothing written since, it is one item: the longest of

@@ -193,6 +193,10 @@ int pt_find_made(const struct pt_an *an, struct pt_trainer *t)
 		if (!err && w->feeder != w->main)
 			err = pt_rest_wakes(an, paths, w->feeder, w->main,
 					    &w->done, &wakes);
+		/* by shared memory: no bytes tell one item from the next */
+		if (!err && w->feeder != w->main && w->done.n <= 1 && wakes > 1)
+			err = pt_word_wakes(an, paths, w->feeder, w->main,
+					    &w->done);
 	}
 	for (i = 0; i < a->threads.n && !err; i++)
 		err = collect_direct(an, t, paths, a->threads.v[i]);

@@ -33,8 +33,8 @@ static int rest_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv,
 	return 0;
 }
 
-/* Did the maker that ended the sleep work for most of it? Those who wait for work in
- * turn share a lock, too. */
+/* Did who ended the sleep work for most of it? Makers that wait for work in turn share
+ * a lock, too. Another rank's maker had the lock, in any case. */
 static bool holder_works(const struct pt_trainer *t, const struct pt_thread *who,
 			 const struct pt_iv *iv)
 {
@@ -42,7 +42,7 @@ static bool holder_works(const struct pt_trainer *t, const struct pt_thread *who
 	int w;
 
 	if (!makes(t, who, &w))
-		return false;
+		return who->proc != t->proc;
 	k.w = &t->workers.v[w];
 	pt_walk(who, iv->begin, iv->ready, rest_piece, &k);
 	return 2 * k.ns < iv->ready - iv->begin;

@@ -9,6 +9,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "model/socks.h"
+
 struct charger {
 	struct pt_an *an;
 	struct pt_trainer *t;
@@ -121,7 +123,21 @@ static bool are_peers(const struct pt_trainer *t, const struct pt_thread *a,
 
 	return b && pt_worker_index(t, a, &i) && pt_worker_index(t, b, &k) &&
 	       i != k && t->workers.v[i].role == t->workers.v[k].role &&
-	       t->workers.v[i].role != PT_ROLE_HELPER;
+	       t->workers.v[i].role != PT_ROLE_HELPER &&
+	       t->workers.v[i].role != PT_ROLE_OUTSIDE; /* a store of theirs is one, too */
+}
+
+/* Whom a worker asks over a socket; within a service over a network's only: its parts
+ * talk over others. */
+static bool is_store(const struct charger *k, const struct pt_thread *th,
+		     const struct pt_iv *iv)
+{
+	const struct pt_sock *s;
+
+	if (iv->wait != PT_WAIT_SOCK && iv->wait != PT_WAIT_POLL)
+		return false;
+	s = pt_wait_sock(k->an, iv);
+	return !th->proc->outside || (s && s->ends.family != PT_AF_UNIX);
 }
 
 static enum pt_link link_of(void *ctx, const struct pt_thread *th,
@@ -143,11 +159,9 @@ static enum pt_link link_of(void *ctx, const struct pt_thread *th,
 		k->deliverer = w;
 	if (are_peers(k->t, th, *who))
 		return PT_LINK_LOCK;
-	if (*who && (*who)->proc->outside && !th->proc->outside) {
+	if (*who && (*who)->proc->outside && (*who)->proc != th->proc) {
 		/* of a worker's; who serves the consumer itself is one */
-		k->door = !receives(k, th) && (iv->wait == PT_WAIT_SOCK ||
-					       iv->wait == PT_WAIT_POLL) ?
-				  iv : NULL;
+		k->door = !receives(k, th) && is_store(k, th, iv) ? iv : NULL;
 		k->at_door = th;
 	}
 	return pt_cause_link(k->an, k->paths, th, iv, *who);
@@ -291,7 +305,8 @@ static enum pt_cause cause_of(struct charger *k, const struct pt_leg *l)
 		if (l->who) /* a circle */
 			return PT_CAUSE_LOCK;
 		c = pt_sleep_cause(k->an, l->iv);
-		return c == PT_CAUSE_NETWORK ? c : PT_CAUSE_UNKNOWN;
+		return c == PT_CAUSE_NETWORK || l->iv->wait == PT_WAIT_FLOCK ?
+			       c : PT_CAUSE_UNKNOWN;
 	case PT_LEG_BLOCKED:
 		if (l->iv->wait == PT_WAIT_DISK_WRITE && pt_is_actor(k->a, l->th))
 			return PT_CAUSE_CHECKPOINT; /* what is loaded is not written */

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* When the consumer asked for more, and whom. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "analysis/waits/loader.h"
+
+static int cmp_ask(const void *a, const void *b)
+{
+	const struct pt_ask *x = a, *y = b;
+
+	return x->ts < y->ts ? -1 : x->ts > y->ts;
+}
+
+/* Does `th` end sleeps of a worker? Then it passes the consumer's wishes on. */
+static bool feeds_workers(const struct pt_an *an, const struct pt_trainer *t,
+			  const struct pt_thread *th)
+{
+	size_t w, i;
+
+	for (w = 0; w < t->workers.n; w++) {
+		const struct pt_thread *x = t->workers.v[w].main;
+
+		if (t->workers.v[w].proc == t->proc)
+			continue;
+		for (i = pt_iv_after(x, an->t0); i < x->iv.n; i++) {
+			if (x->iv.v[i].begin >= an->t1)
+				break;
+			if (x->iv.v[i].valid_wake &&
+			    x->iv.v[i].waker_tid == th->tid)
+				return true;
+		}
+	}
+	return false;
+}
+
+/* The worker whose message the consumer, or who hands on to it, was woken for in
+ * [b,e) last; -1: there was none. */
+static int delivered_in(const struct pt_an *an, const struct pt_trainer *t,
+			const struct pt_actor *a, uint64_t b, uint64_t e)
+{
+	size_t i, r;
+	int w = -1;
+
+	for (r = 0; r <= t->relays.n && w < 0; r++) {
+		const struct pt_thread *th = r < t->relays.n ? t->relays.v[r] :
+							       a->lead;
+
+		for (i = pt_iv_after(th, b); i < th->iv.n; i++) {
+			const struct pt_iv *iv = &th->iv.v[i];
+			const struct pt_thread *who;
+
+			if (iv->begin >= e || iv->ready > e)
+				break;
+			who = iv->valid_wake ?
+				      pt_model_thread(an->m, iv->waker_tid) : NULL;
+			if (who && who->tgid != th->tgid)
+				pt_worker_index(t, who, &w);
+		}
+	}
+	return w;
+}
+
+/* The end of the consumer's last call before `ts`. */
+static uint64_t call_before(const struct pt_actor *a, uint64_t ts)
+{
+	size_t lo = 0, hi = a->calls.n;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (a->calls.v[mid].begin < ts)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo ? pt_min64(a->calls.v[lo - 1].end, ts) : 0;
+}
+
+/* Fewer speak for nobody; a third as many for another are chance. */
+#define FED_MIN 4
+#define FED_LEAD 3
+
+/*
+ * Workers that always have work never sleep for it, and show no one who hands it to
+ * them. Is `th` given something each time behind the message of one and the same
+ * worker, and as often as that makes a batch? *wrong: out of memory.
+ */
+static bool follows_worker(const struct pt_an *an, const struct pt_trainer *t,
+			   const struct pt_actor *a, struct pt_paths *paths,
+			   const pt_times *at, bool *wrong)
+{
+	uint32_t *votes = calloc(t->workers.n + 1, sizeof(*votes)), second = 0;
+	const struct pt_worker *x;
+	pt_times made = { 0 };
+	uint64_t wakes = 0;
+	size_t i, best = 0;
+	bool fits;
+
+	*wrong = !votes;
+	for (i = 0; i < at->n && votes; i++) {
+		int w = delivered_in(an, t, a, call_before(a, at->v[i]),
+				     at->v[i]);
+
+		if (w >= 0)
+			votes[w]++;
+	}
+	for (i = 1; i < t->workers.n && votes; i++)
+		best = votes[i] > votes[best] ? i : best;
+	for (i = 0; i < t->workers.n && votes; i++)
+		if (i != best && votes[i] > second)
+			second = votes[i];
+	fits = votes && votes[best] >= FED_MIN &&
+	       votes[best] >= FED_LEAD * second;
+	free(votes);
+	if (!fits)
+		return false;
+	x = &t->workers.v[best];
+	*wrong = pt_rest_wakes(an, paths, x->feeder, x->main, &made, &wakes);
+	fits = made.n <= at->n + at->n / 10 + FED_MIN &&
+	       at->n <= made.n + made.n / 10 + FED_MIN;
+	pt_vec_free(&made);
+	return fits && !*wrong;
+}
+
+static int take_feeder(const struct pt_an *an, const struct pt_trainer *t,
+		       const struct pt_thread *th,
+		       const struct pt_actor *a, struct pt_paths *paths,
+		       uint32_t source, pt_asks *out)
+{
+	pt_times at = { 0 };
+	bool wrong = false;
+	uint64_t wakes = 0;
+	size_t i;
+	int err = pt_rest_wakes(an, paths, th, a->lead, &at, &wakes);
+
+	if (!err && at.n && !feeds_workers(an, t, th) &&
+	    !follows_worker(an, t, a, paths, &at, &wrong))
+		at.n = 0;
+	if (wrong)
+		err = -ENOMEM;
+	for (i = 0; i < at.n && !err; i++) {
+		struct pt_ask x = { at.v[i], source, -1, false, true };
+
+		err = pt_vec_push(out, x);
+	}
+	pt_vec_free(&at);
+	return err;
+}
+
+/* ... woken by a thread of the actor itself. */
+static int take_direct(const struct pt_an *an, const struct pt_thread *th,
+		       const struct pt_actor *a, struct pt_paths *paths,
+		       uint32_t source, int worker, bool item, pt_asks *out)
+{
+	size_t i;
+
+	for (i = pt_iv_after(th, an->t0); i < th->iv.n; i++) {
+		const struct pt_iv *iv = &th->iv.v[i];
+		/* room in a pipe was made by taking what was in it */
+		struct pt_ask x = { iv->ready, source, worker,
+				    th->proc == a->proc, item && iv->wait != PT_WAIT_PIPE_OUT };
+		const struct pt_thread *who;
+
+		if (iv->begin >= an->t1 || iv->ready > an->t1)
+			break;
+		if (!iv->valid_wake || iv->waker_tgid != a->proc->tgid ||
+		    pt_inside_call(a->proc, iv->waker_tid, iv->ready))
+			continue;
+		who = pt_model_thread(an->m, iv->waker_tid);
+		if (who && pt_is_actor(a, who) && !pt_is_lock(paths, th, iv) &&
+		    pt_vec_push(out, x))
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static int take_worker(const struct pt_an *an, const struct pt_worker *w,
+		       const struct pt_actor *a, struct pt_paths *paths,
+		       uint32_t source, int worker, pt_asks *out)
+{
+	size_t i;
+	int err = 0;
+
+	if (w->proc == a->proc)
+		return take_direct(an, w->main, a, paths, source, worker, true,
+				   out);
+	for (i = 0; i < w->proc->threads.n && !err; i++)
+		err = take_direct(an, w->proc->threads.v[i], a, paths, source,
+				  worker, w->proc->threads.v[i] == w->main &&
+					  w->role != PT_ROLE_HELPER, out);
+	return err;
+}
+
+int pt_find_asks(const struct pt_an *an, const struct pt_trainer *t,
+		 const struct pt_actor *a, struct pt_paths *paths, pt_asks *out)
+{
+	uint32_t source = 0;
+	size_t i;
+	int err = 0, w;
+
+	for (i = 0; i < t->proc->threads.n && !err; i++) {
+		const struct pt_thread *th = t->proc->threads.v[i];
+
+		if (!pt_is_actor(a, th) && !pt_worker_index(t, th, &w))
+			err = take_feeder(an, t, th, a, paths, source, out);
+		source++;
+	}
+	for (i = 0; i < t->workers.n && !err; i++)
+		err = take_worker(an, &t->workers.v[i], a, paths, source++,
+				  (int)i, out);
+	if (!err && out->n)
+		qsort(out->v, out->n, sizeof(*out->v), cmp_ask);
+	return err;
+}
