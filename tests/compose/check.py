@@ -247,6 +247,7 @@ def checks(folder):
 
 
 def main():
+    """(passed, failed)"""
     failed = passed = 0
     with tempfile.TemporaryDirectory(prefix="pipetrace-compose-check-") as d:
         for name, problem in checks(d):
@@ -254,9 +255,4 @@ def main():
                 print("FAIL: compose: %s: %s" % (name, problem))
             failed += bool(problem)
             passed += not problem
-    print("%d passed, %d failed, 0 skipped" % (passed, failed))
-    return 1 if failed else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    return passed, failed

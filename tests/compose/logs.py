@@ -374,8 +374,9 @@ class Truth:
                 out.add("loader_restart")
             else:
                 out.add(ROOT[name])
-                if name == "handover" and self.spec["transport"] in THREADS:
-                    out.add("lock_bound")  # the interpreter's
+                if name == "handover" and (self.spec["transport"] in THREADS or
+                                           self.spec["stages"] > 1):
+                    out.add("lock_bound")  # the interpreter's, which its threads share
                 if name == "handover" and self.free_cores() <= FREE * (1 - NEAR):
                     out.add("cpu_oversubscribed")  # who takes it may have had no core
         return out

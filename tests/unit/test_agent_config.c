@@ -39,7 +39,7 @@ static void values(void **state)
 	(void)state;
 	setenv("TEST_NODE", "n17", 1);
 	assert_int_equal(parse("# a comment\n[agent]\ninterval = 2m\nsample=7500ms\n"
-			       "aligned = yes\nat-once = 3\nmode = light\n"
+			       "aligned = yes\nadopt = no\nat-once = 3\nmode = light\n"
 			       "[budget]\ncpu = 2.5%\nmemory = 1G\n"
 			       "[evidence]\nage = 2d\nkeep = no\n"
 			       "[http]\nlisten =\n[otlp]\nendpoint = http://x:4318\n"
@@ -47,6 +47,7 @@ static void values(void **state)
 			       "[job a b]\ncmdline = *train*\nuser = ml\n"
 			       "[job c]\ncgroup = */x\nexclude = yes\n"), 0);
 	assert_true(c.interval_s == 120 && c.sample_s == 7.5 && c.aligned);
+	assert_false(c.adopt);
 	assert_true(c.at_once == 3 && c.mode == PT_MODE_LIGHT);
 	assert_true(c.cpu == 0.025 && c.memory == 1ull << 30);
 	assert_true(c.evidence_age_s == 2 * 86400 && !c.evidence);

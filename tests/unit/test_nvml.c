@@ -352,6 +352,35 @@ static void test_contradicts(void **state)
 	assert_true(g.busy_share < 0.1);
 }
 
+/* It launches for 100 ms and computes for 400: of what the driver counts as idle, all is
+ * at the end of those. */
+static void test_places_idle(void **state)
+{
+	const struct pt_r_verdict *v;
+	struct job j;
+	uint64_t t, k;
+
+	(void)state;
+	memset(&j, 0, sizeof(j));
+	st_host(&j.s, BEGIN, 4, PID);
+	st_task(&j.s, BEGIN, PID, PID, 1, "train");
+	for (t = BEGIN + 15 * ST_MS; t < BEGIN + 5 * ST_S; t += 500 * ST_MS)
+		for (k = 0; k < 100; k++)
+			st_gpu(&j.s, "cudaLaunchKernel", PID, PID, t + k * ST_MS,
+			       t + k * ST_MS, 0, 1, 0, 0);
+	for (t = 250; t < 5000; t += 500)
+		sample(&j, t, 0, 60);
+	finish(&j);
+	v = j.r->verdicts;
+	assert_true(j.r->n_verdicts > 0);
+	assert_string_equal(v->id, "host_bound");
+	assert_int_equal(v->certainty, PT_CONF_LOW);
+	assert_string_equal(v->evidence->metric, "gpu.idle_host_share");
+	assert_true(fabs(v->evidence->value - 0.4) < 0.02);
+	assert_true(isnan(j.r->gpu->busy_share));
+	close_job(&j);
+}
+
 /* Several in the machine: the one that the job uses, or none. */
 static void test_which(void **state)
 {
@@ -415,6 +444,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_shared),
 		cmocka_unit_test(test_narrows),
 		cmocka_unit_test(test_contradicts),
+		cmocka_unit_test(test_places_idle),
 		cmocka_unit_test(test_which),
 		cmocka_unit_test(test_damaged),
 	};

@@ -35,6 +35,7 @@ static const struct key keys[] = {
 	{ "agent", "expire", SECONDS, AT(expire_s), 0, 0, DAY },
 	{ "agent", "aligned", BOOL, AT(aligned), 0, 0, 0 },
 	{ "agent", "gpu-jobs", BOOL, AT(gpu_jobs), 0, 0, 0 },
+	{ "agent", "adopt", BOOL, AT(adopt), 0, 0, 0 },
 	{ "agent", "at-once", COUNT, AT(at_once), 0, 1, 16 },
 	{ "agent", "max-jobs", COUNT, AT(max_jobs), 0, 1, 1024 },
 	{ "agent", "mode", MODE, AT(mode), 0, 0, 0 },
@@ -69,7 +70,7 @@ void pt_config_default(struct pt_config *c)
 	c->sample_s = 5;
 	c->discover_s = 10;
 	c->expire_s = 300;
-	c->gpu_jobs = true;
+	c->gpu_jobs = c->adopt = true;
 	c->at_once = 2;
 	c->max_jobs = 256;
 	c->mode = PT_MODE_STANDARD;

@@ -31,6 +31,7 @@ struct pt_config {
 	/* [agent] */
 	double interval_s, sample_s, discover_s, expire_s;
 	bool aligned, gpu_jobs;
+	bool adopt; /* who supplies a job from outside is followed in its samples */
 	unsigned at_once, max_jobs;
 	enum pt_mode mode;
 	char state[PT_CONFIG_TEXT]; /* folder of samples and evidence */

@@ -83,7 +83,8 @@ static void start(struct pt_agent *a, struct pt_slot *s, struct pt_ajob *j)
 			 (char *)"--print-steps", (char *)"4096",
 			 (char *)"--mode", (char *)pt_mode_name(a->c.mode),
 			 (char *)"--max-size", size, (char *)"-o", s->recording,
-			 NULL };
+			 NULL, NULL };
+	size_t n = 15; /* 11 without a recording, nor a size of it */
 	struct pt_child_limits l = {
 		.memory = a->c.memory + ADDRESS_SPACE,
 		.file_size = 2 * a->c.sample_size + (uint64_t)(32 * MIB),
@@ -99,7 +100,10 @@ static void start(struct pt_agent *a, struct pt_slot *s, struct pt_ajob *j)
 		 (unsigned long long)a->c.sample_size);
 	pt_agent_keep_path(a, s);
 	if (!*s->recording)
-		argv[11] = NULL; /* nor a size of it */
+		n = 11;
+	if (!a->c.adopt)
+		argv[n++] = (char *)"--no-adopt";
+	argv[n] = NULL;
 	if (pt_child_start(&s->child, argv, &l, &err)) {
 		pt_say(PT_SAY_WARNING, "job %s is not sampled: %s", j->id, err.msg);
 		pt_tally_failed(&j->tally);

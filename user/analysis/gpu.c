@@ -270,41 +270,13 @@ static void starve(struct pt_trainer *t, struct pt_dev *d,
 	likely = pt_max64(likely, lo);
 	/* Never found empty. A host that waits for the device more than for
 	 * data is ahead of it: its waiting is hidden. */
-	if (!d->known)
+	if (!d->known && !d->by_driver)
 		likely = pt_max64(hi - pt_min64(hi, d->busy_hard_ns), lo);
 	d->starved_lo_ns = lo;
 	d->starved_likely_ns = likely;
 	t->starved_lo_ns += lo;
 	t->starved_likely_ns += likely;
 	t->starved_hi_ns += hi;
-}
-
-/* The driver knows better what was idle where the calls never found the device empty,
- * or the guess from them is out of the question. What is certain by them is believed. */
-static void take_driver(const struct pt_an *an, struct pt_trainer *t, double idle,
-			double most)
-{
-	double wall = (double)(an->t1 - an->t0);
-	uint64_t ns;
-
-	if (t->gpu_known)
-		return;
-	ns = pt_max64((uint64_t)(most * wall), t->idle_hard_ns);
-	t->starved_hi_ns = pt_min64(t->starved_hi_ns, ns);
-	ns = pt_max64((uint64_t)(idle * wall), t->idle_hard_ns);
-	t->idle_likely_ns = pt_min64(t->idle_likely_ns, ns);
-	t->starved_likely_ns = pt_min64(t->starved_likely_ns, ns);
-	t->starved_likely_ns = pt_max64(t->starved_likely_ns, t->starved_lo_ns);
-}
-
-/* A guess that the driver contradicts is none. */
-static void doubt(const struct pt_an *an, struct pt_dev *d, double most)
-{
-	double ns = most * (double)(an->t1 - an->t0);
-
-	if (!d->measured && (double)d->idle_likely_ns > ns &&
-	    (double)d->idle_hard_ns <= ns)
-		d->known = false;
 }
 
 /* The trainer's figures are the mean over its devices: with one that works and
@@ -314,13 +286,11 @@ static int sum_up(struct pt_an *an, struct pt_trainer *t)
 	pt_spans waits = { 0 };
 	struct pt_dev_counts all = { 0 };
 	uint64_t wait_ns, n = t->devs.n ? t->devs.n : 1;
-	double most = NAN, idle = pt_idle_by_driver(an, &most);
 	size_t i;
 	int err = pt_wait_spans(an, t, &waits);
 
-	if (t->devs.n == 1 && isfinite(most))
-		doubt(an, &t->devs.v[0], most);
-
+	if (!err)
+		err = pt_take_driver(an, t);
 	wait_ns = pt_spans_tidy(&waits, an->t0, an->t1);
 	for (i = 0; i < t->devs.n && !err; i++) {
 		struct pt_dev *d = &t->devs.v[i];
@@ -340,8 +310,7 @@ static int sum_up(struct pt_an *an, struct pt_trainer *t)
 	t->starved_lo_ns /= n;
 	t->starved_likely_ns /= n;
 	t->starved_hi_ns /= n;
-	if (isfinite(most))
-		take_driver(an, t, idle, most);
+	pt_limit_by_driver(an, t);
 	t->counts = all;
 	t->never_drained = !t->gpu_known;
 	pt_vec_free(&waits);

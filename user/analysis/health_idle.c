@@ -198,6 +198,7 @@ static int split_devices(const struct pt_an *an, struct pt_trainer *t,
 			 const pt_spans *waits)
 {
 	uint64_t n = t->devs.n ? t->devs.n : 1, written = 0;
+	bool placed = t->devs.n == 1 && t->devs.v[0].by_driver;
 	size_t i;
 	int err = 0;
 
@@ -215,7 +216,7 @@ static int split_devices(const struct pt_an *an, struct pt_trainer *t,
 	t->lack_ns /= n;
 	t->launch_ns /= n;
 	/* unknown: all but what the device certainly worked, of the whole */
-	t->checkpoint_idle_ns = t->gpu_known ? written / n :
+	t->checkpoint_idle_ns = t->gpu_known || placed ? written / n :
 		pt_min64(pt_spans_sum(&t->writing),
 			 pt_min64(t->idle_likely_ns,
 				  an->t1 - an->t0 - t->busy_hard_ns));

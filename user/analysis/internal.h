@@ -169,6 +169,7 @@ struct pt_dev {
 	uint64_t busy_lo_ns, busy_hi_ns; /* likely bounds */
 	uint64_t starved_lo_ns, starved_likely_ns; /* idle in data waits */
 	bool known;	/* a sync was seen, or it was measured */
+	bool by_driver; /* else: idle_likely is as much as the driver counts */
 	bool measured;	/* by activity records */
 	bool shared;	/* other processes, not seen here, may use it too */
 	uint64_t compute_ns, copy_ns, collective_ns; /* ~0: cannot be told */
@@ -463,6 +464,14 @@ int pt_find_quota(const struct pt_an *an, struct pt_trainer *t,
  * a quota ended it, else RUN_QUEUE. */
 enum pt_cause pt_queue_cause(const struct pt_trainer *t,
 			     const struct pt_thread *th, const struct pt_iv *iv);
+
+/* Does it make batches? Whoever serves the job's own workers from outside does not. */
+static inline bool pt_makes_batches(const struct pt_trainer *t,
+				    const struct pt_worker *w)
+{
+	return w->role != PT_ROLE_HELPER &&
+	       !(w->role == PT_ROLE_OUTSIDE && t->concurrent);
+}
 
 /* The worker that `th` is, or is a thread of; its index in *idx, or NULL. */
 bool pt_worker_index(const struct pt_trainer *t, const struct pt_thread *th,

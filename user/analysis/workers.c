@@ -109,22 +109,34 @@ static int cmp_time(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
+/* The head of a message and what follows it wake its reader several times, with nothing
+ * made in between: in so little time, or so small a part of what a batch takes. */
+#define PARTS_NS 300000ull
+#define PARTS_MOST_NS (2 * NS_PER_MS)
+#define PARTS_PART 50
+
 /* A batch that came while nobody slept for it woke nobody: the worker has written
- * something, and rests. */
+ * something, and rests. One that never writes (shared memory) has made something from
+ * one rest to the next. */
 static int collect_unnoticed(const struct pt_an *an, const struct pt_trainer *t,
 			     struct pt_worker *w)
 {
 	const struct pt_thread *th = w->main;
-	size_t i, first = pt_iv_after(th, an->t0), known = w->done.n, k = 0;
-	uint64_t written = first < th->iv.n ? th->iv.v[first].wchar : 0;
+	size_t i, first = pt_iv_after(th, an->t0), end = pt_iv_after(th, an->t1);
+	size_t known = w->done.n, k = 0;
+	uint64_t written = first < end ? th->iv.v[first].wchar : 0, rested = 0;
+	bool writes = first < end && th->iv.v[end - 1].wchar > written;
 
-	for (i = first + 1; i < th->iv.n && th->iv.v[i].begin < an->t1; i++) {
+	for (i = first + 1; i < end; i++) {
 		const struct pt_iv *iv = &th->iv.v[i];
-		uint64_t since = th->iv.v[i - 1].end;
+		uint64_t since = writes ? th->iv.v[i - 1].end : rested;
 
-		if (!pt_rests(t, w, iv) || iv->wchar <= written)
+		if (!pt_rests(t, w, iv) || (writes && iv->wchar <= written))
 			continue;
 		written = iv->wchar;
+		rested = iv->ready;
+		if (!writes && (!since || iv->begin < since + PARTS_NS))
+			continue;
 		while (k < known && w->done.v[k] <= since)
 			k++;
 		if (k < known && w->done.v[k] <= iv->begin)
@@ -160,22 +172,44 @@ static int collect_direct(const struct pt_an *an, struct pt_trainer *t,
 	return 0;
 }
 
-/* The head of a message and what follows it wake its reader twice, with nothing made
- * in between. */
-#define PARTS_NS 300000ull
-
-static void join_parts(struct pt_worker *w)
+/* From one wake-up to the next: half of the time passes in gaps of this length or longer,
+ * however many parts a message has. 0 or -ENOMEM. */
+static int usual_gap(const struct pt_worker *w, uint64_t *out)
 {
-	size_t i, n = 0;
+	pt_times gaps = { 0 };
+	uint64_t sum = 0, all;
+	size_t i;
+	int err = 0;
 
+	*out = 0;
+	for (i = 1; i < w->done.n && !err; i++)
+		err = pt_vec_push(&gaps, w->done.v[i] - w->done.v[i - 1]);
+	if (gaps.n && !err) {
+		qsort(gaps.v, gaps.n, sizeof(*gaps.v), cmp_time);
+		all = w->done.v[w->done.n - 1] - w->done.v[0];
+		for (i = gaps.n; i-- > 0 && sum * 2 < all; sum += gaps.v[i])
+			*out = gaps.v[i];
+	}
+	pt_vec_free(&gaps);
+	return err;
+}
+
+static int join_parts(struct pt_worker *w)
+{
+	uint64_t least;
+	size_t i, n = 0;
+	int err = usual_gap(w, &least);
+
+	least = pt_max64(PARTS_NS, pt_min64(PARTS_MOST_NS, least / PARTS_PART));
 	for (i = 0; i < w->done.n; i++) {
 		uint64_t at = w->done.v[i], since = i ? w->done.v[i - 1] : 0;
 
-		if (!i || at - since >= PARTS_NS)
+		if (!i || at - since >= least)
 			n++;
 		w->done.v[n - 1] = at;
 	}
 	w->done.n = n;
+	return err;
 }
 
 int pt_find_made(const struct pt_an *an, struct pt_trainer *t)
@@ -207,9 +241,10 @@ int pt_find_made(const struct pt_an *an, struct pt_trainer *t)
 
 		if (w->done.n)
 			qsort(w->done.v, w->done.n, sizeof(*w->done.v), cmp_time);
-		if (w->feeder == w->main)
-			join_parts(w);
-		if (w->feeder == w->main)
+		if (w->feeder != w->main)
+			continue;
+		err = join_parts(w);
+		if (!err)
 			err = collect_unnoticed(an, t, w);
 	}
 	return err;

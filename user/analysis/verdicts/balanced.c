@@ -14,7 +14,7 @@ int pt_judge_balanced(struct pt_an *an, const struct pt_facts *f,
 	if (f->insufficient || f->is_starved)
 		return 0;
 	v->severity = PT_INFO;
-	if (pt_evidence_start(an, v, 3))
+	if (pt_evidence_start(an, v))
 		return -ENOMEM;
 	pt_evidence_add(v, "gpu.starved_share", f->starved, "share",
 			f->th->starved_info, PT_ESTIMATED);

@@ -66,7 +66,7 @@ static enum pt_confidence of_causes(const struct pt_facts *f)
 void pt_lower_certainty(const struct pt_facts *f, enum pt_verdict_kind kind,
 			struct pt_r_verdict *v)
 {
-	if (kind == PT_V_FRONT || !f->t)
+	if (kind == PT_V_FRONT || kind == PT_V_HUNG || !f->t)
 		return;
 	/* it is idle for something that has no name */
 	if (kind == PT_V_CALM && !(f->idle - f->starved < f->th->starved_info))

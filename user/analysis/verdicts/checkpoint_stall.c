@@ -38,7 +38,7 @@ int pt_judge_checkpoint_stall(struct pt_an *an, const struct pt_facts *f,
 
 	if (lost < f->th->starved_info)
 		return 0;
-	if (pt_evidence_start(an, v, 5))
+	if (pt_evidence_start(an, v))
 		return -ENOMEM;
 	pt_evidence_add(v, "gpu.idle_checkpoint_share", lost, "share",
 			f->th->starved_info,

@@ -13,7 +13,7 @@ int pt_judge_cpu_bound(struct pt_an *an, const struct pt_facts *f,
 
 	if (f->largest != PT_GROUP_CPU || f->group[PT_GROUP_CPU] < f->th->root_share)
 		return 0;
-	if (pt_evidence_starved(an, f, v, 2))
+	if (pt_evidence_starved(an, f, v))
 		return -ENOMEM;
 	pt_evidence_add(v, "data_wait.cpu_share", f->cause[PT_CAUSE_CPU],
 			"share", f->th->root_share, PT_MEASURED);

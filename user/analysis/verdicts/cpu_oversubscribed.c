@@ -69,7 +69,7 @@ int pt_judge_cpu_oversubscribed(struct pt_an *an, const struct pt_facts *f,
 	       cpu;
 	if (runq < f->th->run_queue_share)
 		return 0;
-	if (pt_evidence_starved(an, f, v, 8))
+	if (pt_evidence_starved(an, f, v))
 		return -ENOMEM;
 	pt_evidence_add(v, "data_wait.run_queue_share",
 			f->queue, "share", f->th->run_queue_share,

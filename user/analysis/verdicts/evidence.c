@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What the judges share: evidence, severities, bounds on what can be won. */
+#include <assert.h>
 #include <errno.h>
 #include <math.h>
 
 #include "analysis/verdicts/verdict.h"
 #include "analysis/whatif/whatif.h"
 
-int pt_evidence_start(struct pt_an *an, struct pt_r_verdict *v, size_t max)
+/* What a judge and all that is added to its words have room for. */
+#define EVIDENCE_MAX 32
+
+int pt_evidence_start(struct pt_an *an, struct pt_r_verdict *v)
 {
-	v->evidence = pt_arena_calloc(an->a, max, sizeof(*v->evidence));
+	v->evidence = pt_arena_calloc(an->a, EVIDENCE_MAX, sizeof(*v->evidence));
 	return v->evidence ? 0 : -ENOMEM;
 }
 
@@ -17,8 +21,12 @@ void pt_evidence_add(struct pt_r_verdict *v, const char *metric, double value,
 		     enum pt_certainty certainty)
 {
 	struct pt_r_evidence *e =
-		(struct pt_r_evidence *)&v->evidence[v->n_evidence++];
+		(struct pt_r_evidence *)&v->evidence[v->n_evidence];
 
+	assert(v->n_evidence < EVIDENCE_MAX);
+	if (v->n_evidence == EVIDENCE_MAX)
+		return;
+	v->n_evidence++;
 	e->metric = metric;
 	e->value = value;
 	e->unit = unit;
@@ -27,9 +35,9 @@ void pt_evidence_add(struct pt_r_verdict *v, const char *metric, double value,
 }
 
 int pt_evidence_starved(struct pt_an *an, const struct pt_facts *f,
-			struct pt_r_verdict *v, size_t more)
+			struct pt_r_verdict *v)
 {
-	int err = pt_evidence_start(an, v, 2 + more);
+	int err = pt_evidence_start(an, v);
 
 	if (err)
 		return err;

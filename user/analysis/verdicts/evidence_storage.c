@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What stands behind waits for files: which storage, and how it answers. */
-#include <errno.h>
 #include <math.h>
 #include <string.h>
 
 #include "analysis/disks.h"
 #include "analysis/verdicts/verdict.h"
 
-#define MORE 6
 /* Of fewer requests a latency tells nothing. */
 #define MIN_REQUESTS 16
 
@@ -37,18 +35,11 @@ static void add_disk(const struct pt_r_disk *d, struct pt_r_verdict *v)
 				NAN, PT_MEASURED);
 }
 
-int pt_evidence_storage(struct pt_an *an, struct pt_r_verdict *v)
+void pt_evidence_storage(struct pt_an *an, struct pt_r_verdict *v)
 {
 	const struct pt_r_disk *d = pt_main_disk(an);
 	double network = class_share(an, "network"), user = class_share(an, "user");
-	struct pt_r_evidence *all;
 
-	all = pt_arena_calloc(an->a, v->n_evidence + MORE, sizeof(*all));
-	if (!all)
-		return -ENOMEM;
-	if (v->n_evidence)
-		memcpy(all, v->evidence, v->n_evidence * sizeof(*all));
-	v->evidence = all;
 	if (network > 0)
 		pt_evidence_add(v, "data_wait.network_fs_share", network, "share",
 				NAN, PT_MEASURED);
@@ -58,5 +49,4 @@ int pt_evidence_storage(struct pt_an *an, struct pt_r_verdict *v)
 	/* of a disk that was waited for, or that nothing else is known of */
 	if (d && d->reads >= MIN_REQUESTS && class_share(an, "local") >= network + user)
 		add_disk(d, v);
-	return 1;
 }

@@ -97,9 +97,11 @@ static void find_slow(struct pt_facts *f)
 		double share = !w->slow || !sum ? 0 :
 			(double)made_in_slot(f->t, w) / (double)sum;
 
-		if (!w->slow || share < f->th->slow_share)
+		/* the worst; of one place the last one */
+		if (!w->slow || share < f->th->slow_share ||
+		    share < f->slow_charge)
 			continue;
-		f->slow = w; /* of one place the last one */
+		f->slow = w;
 		f->slow_charge = share;
 	}
 }

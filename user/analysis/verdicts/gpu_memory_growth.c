@@ -10,7 +10,7 @@ int pt_judge_gpu_memory_growth(struct pt_an *an, const struct pt_facts *f,
 {
 	if (!(f->gpu_growth > 0))
 		return 0;
-	if (pt_evidence_start(an, v, 4))
+	if (pt_evidence_start(an, v))
 		return -ENOMEM;
 	pt_evidence_add(v, "gpu.memory.growth_per_min", f->gpu_growth, "bytes",
 			NAN, PT_ESTIMATED);

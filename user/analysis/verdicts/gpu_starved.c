@@ -11,7 +11,7 @@ int pt_judge_gpu_starved(struct pt_an *an, const struct pt_facts *f,
 {
 	if (f->insufficient || !f->is_starved)
 		return 0;
-	if (pt_evidence_starved(an, f, v, 1))
+	if (pt_evidence_starved(an, f, v))
 		return -ENOMEM;
 	pt_evidence_add(v, "data_wait.unknown_share",
 			f->cause[PT_CAUSE_UNKNOWN], "share", NAN, PT_MEASURED);

@@ -47,7 +47,7 @@ int pt_judge_host_lock(struct pt_an *an, const struct pt_facts *f,
 	p = worst_place(f->t, &what);
 	if (!p || !p->n || what != PT_HOST_LOCK)
 		return 0;
-	if (pt_evidence_start(an, v, 2))
+	if (pt_evidence_start(an, v))
 		return -ENOMEM;
 	share = (double)f->t->host_ns[PT_HOST_LOCK] / NS_PER_S / f->wall_s;
 	pt_evidence_add(v, "gpu.idle_host_share", f->host, "share",
@@ -97,7 +97,7 @@ int pt_judge_host_bound(struct pt_an *an, const struct pt_facts *f,
 	p = worst_place(f->t, &what);
 	if (!p || !p->n || what == PT_HOST_LOCK)
 		return 0;
-	if (pt_evidence_start(an, v, 4))
+	if (pt_evidence_start(an, v))
 		return -ENOMEM;
 	each = (double)p->ns[what] / (double)p->n / NS_PER_MS;
 	every = (double)f->t->steps.n / (double)p->n;

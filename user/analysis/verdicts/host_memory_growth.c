@@ -14,7 +14,7 @@ int pt_judge_host_memory_growth(struct pt_an *an, const struct pt_facts *f,
 
 	if (!pt_growth_shown(g) || !(share >= f->th->growth_share))
 		return 0;
-	if (pt_evidence_start(an, v, 5))
+	if (pt_evidence_start(an, v))
 		return -ENOMEM;
 	pt_evidence_add(v, "memory.growth_per_min", g->per_min, "bytes", NAN,
 			PT_ESTIMATED);

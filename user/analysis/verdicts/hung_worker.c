@@ -22,7 +22,7 @@ int pt_judge_hung_worker(struct pt_an *an, const struct pt_facts *f,
 	if (!h->proc)
 		return 0;
 	pid = pt_real_id(h->proc->tgid);
-	if (pt_evidence_start(an, v, 2))
+	if (pt_evidence_start(an, v))
 		return -ENOMEM;
 	pt_evidence_add(v, "worker.no_progress_s", h->seconds, "s",
 			h->how == PT_HANG_STOPPED ? f->th->stopped_s : f->th->hung_s,

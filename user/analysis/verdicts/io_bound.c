@@ -206,9 +206,10 @@ int pt_judge_io_bound(struct pt_an *an, const struct pt_facts *f,
 
 	if (f->largest != PT_GROUP_IO || f->group[PT_GROUP_IO] < f->th->root_share)
 		return 0;
-	if (pt_measure_io(an, f->t, &io) || pt_evidence_starved(an, f, v, 16))
+	if (pt_measure_io(an, f->t, &io) || pt_evidence_starved(an, f, v))
 		return -ENOMEM;
 	add_evidence(f, &io, v);
+	pt_evidence_storage(an, v);
 	v->kind = pt_io_kind_name(io.kind);
 	if (io.kind && io.certainty < v->certainty)
 		v->certainty = io.certainty;

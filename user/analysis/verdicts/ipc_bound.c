@@ -13,7 +13,7 @@ int pt_judge_ipc_bound(struct pt_an *an, const struct pt_facts *f,
 
 	if (f->largest != PT_GROUP_IPC || f->group[PT_GROUP_IPC] < f->th->root_share)
 		return 0;
-	if (pt_evidence_starved(an, f, v, 3))
+	if (pt_evidence_starved(an, f, v))
 		return -ENOMEM;
 	pt_evidence_add(v, "data_wait.ipc_share", f->group[PT_GROUP_IPC],
 			"share", f->th->root_share, PT_MEASURED);

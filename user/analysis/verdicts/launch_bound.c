@@ -17,7 +17,7 @@ int pt_judge_launch_bound(struct pt_an *an, const struct pt_facts *f,
 	us = f->t->host_bound_launches ?
 		(double)f->t->host_bound_ns / 1000 /
 		(double)f->t->host_bound_launches : NAN;
-	if (pt_evidence_start(an, v, 3))
+	if (pt_evidence_start(an, v))
 		return -ENOMEM;
 	pt_evidence_add(v, "gpu.idle_between_launches_share", f->launch,
 			"share", f->th->starved_info, PT_ESTIMATED);

@@ -15,7 +15,7 @@ int pt_judge_loader_restart(struct pt_an *an, const struct pt_facts *f,
 	    s->first_share < f->th->starved_info)
 		return 0;
 	starting = an->r->data_wait.restart / f->wall_s;
-	if (pt_evidence_start(an, v, 4))
+	if (pt_evidence_start(an, v))
 		return -ENOMEM;
 	pt_evidence_add(v, "loader.starts", (double)s->firsts, "count", NAN,
 			PT_MEASURED);

@@ -13,7 +13,7 @@ int pt_judge_lock_bound(struct pt_an *an, const struct pt_facts *f,
 	if (!turns && (f->largest != PT_GROUP_LOCK ||
 		       f->group[PT_GROUP_LOCK] < f->th->root_share))
 		return 0;
-	if (pt_evidence_starved(an, f, v, 2))
+	if (pt_evidence_starved(an, f, v))
 		return -ENOMEM;
 	pt_evidence_add(v, "data_wait.lock_share", f->cause[PT_CAUSE_LOCK],
 			"share", turns ? NAN : f->th->root_share, PT_MEASURED);

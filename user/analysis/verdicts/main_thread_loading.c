@@ -13,7 +13,7 @@ int pt_judge_main_thread_loading(struct pt_an *an, const struct pt_facts *f,
 
 	if (f->own < f->th->slow_share)
 		return 0;
-	if (pt_evidence_starved(an, f, v, 2))
+	if (pt_evidence_starved(an, f, v))
 		return -ENOMEM;
 	pt_evidence_add(v, "data_wait.cpu_share", cpu, "share", NAN, PT_MEASURED);
 	pt_evidence_add(v, "data_wait.io_share", io, "share", NAN, PT_MEASURED);

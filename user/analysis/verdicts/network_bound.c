@@ -120,7 +120,7 @@ int pt_judge_network_bound(struct pt_an *an, const struct pt_facts *f,
 	if (f->largest != PT_GROUP_NETWORK ||
 	    f->group[PT_GROUP_NETWORK] < f->th->root_share)
 		return 0;
-	if (find_peer(an, f->t, &w) || pt_evidence_starved(an, f, v, 6))
+	if (find_peer(an, f->t, &w) || pt_evidence_starved(an, f, v))
 		return -ENOMEM;
 	add_evidence(f, &w, v);
 	if (w.peer)

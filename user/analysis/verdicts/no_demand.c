@@ -10,7 +10,7 @@ int pt_judge_no_demand(struct pt_an *an, const struct pt_facts *f,
 {
 	if (!f->no_demand)
 		return 0;
-	if (pt_evidence_start(an, v, 2))
+	if (pt_evidence_start(an, v))
 		return -ENOMEM;
 	pt_evidence_add(v, "wait.listening_share", f->demand, "share",
 			f->th->demand_share, PT_MEASURED);

@@ -11,7 +11,7 @@ static bool evidence(struct pt_an *an, const struct pt_facts *f,
 		      an->m->host.fault_door != PT_FAULT_DOOR_NONE;
 	double all = (double)x->wait_ns;
 
-	if (pt_evidence_starved(an, f, v, 7))
+	if (pt_evidence_starved(an, f, v))
 		return false;
 	pt_evidence_add(v, "data_wait.page_fault_share",
 			f->cause[PT_CAUSE_PAGE_FAULT], "share", f->th->root_share,
@@ -83,6 +83,7 @@ int pt_judge_page_fault_io(struct pt_an *an, const struct pt_facts *f,
 	if (pt_measure_faults(an, f->t, &x) || !evidence(an, f, &x, v) ||
 	    !words(an, f, &x, v))
 		return -ENOMEM;
+	pt_evidence_storage(an, v);
 	pt_expected_speedup(an, f, "no_disk_wait", &v->expected_speedup);
 	return 1;
 }

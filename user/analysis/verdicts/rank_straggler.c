@@ -27,7 +27,7 @@ static int by_data_wait(struct pt_an *an, const struct pt_facts *f,
 	}
 	if (own - others < f->th->rank_excess)
 		return 0;
-	if (pt_evidence_start(an, v, 2))
+	if (pt_evidence_start(an, v))
 		return -ENOMEM;
 	pt_evidence_add(v, "rank.data_wait_share", own, "share", NAN,
 			PT_MEASURED);
@@ -96,7 +96,7 @@ static int by_meetings(struct pt_an *an, const struct pt_facts *f,
 		return 0;
 	reason = pt_late_reason(r);
 	last = m->clear ? (double)r->last / (double)m->clear : 0;
-	if (pt_evidence_start(an, v, 4))
+	if (pt_evidence_start(an, v))
 		return -ENOMEM;
 	pt_evidence_add(v, "rank.held_others_excess", share, "share",
 			f->th->rank_excess, m->measured ? PT_MEASURED : PT_ESTIMATED);

@@ -22,7 +22,7 @@ static int add_evidence(struct pt_an *an, const struct pt_facts *f,
 {
 	const struct pt_item *i = &f->item;
 
-	if (pt_evidence_start(an, v, 10))
+	if (pt_evidence_start(an, v))
 		return -ENOMEM;
 	pt_evidence_add(v, "item_ms.max", i->ms, "ms", f->th->slow_item_ms,
 			PT_MEASURED);

@@ -14,7 +14,7 @@ int pt_judge_slow_first_batch(struct pt_an *an, const struct pt_facts *f,
 	if (!s->firsts || s->n < PT_MIN_STEPS ||
 	    !(s->first_ratio >= f->th->first_ratio))
 		return 0;
-	if (pt_evidence_start(an, v, 3))
+	if (pt_evidence_start(an, v))
 		return -ENOMEM;
 	pt_evidence_add(v, "steps.first_over_p50", s->first_ratio, "ratio",
 			f->th->first_ratio, PT_MEASURED);

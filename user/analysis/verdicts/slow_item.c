@@ -14,7 +14,7 @@ int pt_judge_slow_item(struct pt_an *an, const struct pt_facts *f,
 
 	if (!t->n || t->share < f->th->slow_share)
 		return 0;
-	if (pt_evidence_starved(an, f, v, 4))
+	if (pt_evidence_starved(an, f, v))
 		return -ENOMEM;
 	pt_evidence_add(v, "batches.slow", (double)t->n, "count", NAN,
 			PT_MEASURED);

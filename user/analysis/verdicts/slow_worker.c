@@ -12,7 +12,7 @@ int pt_judge_slow_worker(struct pt_an *an, const struct pt_facts *f,
 
 	if (!w)
 		return 0;
-	if (pt_evidence_starved(an, f, v, 4))
+	if (pt_evidence_starved(an, f, v))
 		return -ENOMEM;
 	pt_evidence_add(v, "worker.slowdown", w->slowdown, "ratio",
 			f->th->slow_factor, PT_MEASURED);

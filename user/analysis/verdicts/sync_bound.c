@@ -13,7 +13,7 @@ int pt_judge_sync_bound(struct pt_an *an, const struct pt_facts *f,
 
 	if (lost < f->th->starved_info)
 		return 0;
-	if (pt_evidence_start(an, v, 2))
+	if (pt_evidence_start(an, v))
 		return -ENOMEM;
 	pt_evidence_add(v, "gpu.idle_after_sync_share", lost, "share",
 			f->th->starved_info, PT_BOUNDED);

@@ -28,7 +28,7 @@ static bool takes_turns(const struct pt_facts *f)
  * resource. An id may stand twice: as a root under a condition, and beside. */
 #define V(name, kind, when) { #name, kind, pt_judge_##name, when }
 const struct pt_verdict_def pt_verdicts[] = {
-	V(hung_worker, PT_V_FRONT, NULL),
+	V(hung_worker, PT_V_HUNG, NULL),
 	V(insufficient_data, PT_V_FRONT, NULL),
 	V(no_demand, PT_V_FRONT, NULL),
 	V(rank_straggler, PT_V_RANK, NULL),
@@ -117,6 +117,7 @@ static bool due(const struct issue *k, const struct pt_verdict_def *d)
 		return false;
 	switch (d->kind) {
 	case PT_V_FRONT:
+	case PT_V_HUNG:
 		return !k->front;
 	case PT_V_DATA:
 		return !k->front && k->f.is_starved && !k->f.data_root;
@@ -136,11 +137,12 @@ static void place(struct issue *k, const struct pt_verdict_def *d,
 		  struct issued *o)
 {
 	switch (d->kind) {
+	case PT_V_HUNG:
+		k->hung = true;
+		k->f.data_root = d->id;
+		/* fall through */
 	case PT_V_FRONT:
 		k->front = true;
-		k->hung = d->judge == pt_judge_hung_worker;
-		if (k->hung)
-			k->f.data_root = d->id;
 		o->lost = 2; /* before every other */
 		break;
 	case PT_V_RANK: /* why that rank is late is a root of its own */
@@ -198,9 +200,6 @@ static int try_one(struct issue *k, const struct pt_verdict_def *d)
 	o->v.subject_pid = o->v.subject_rank = o->v.subject_line = PT_NULL;
 	o->v.expected_speedup = (struct pt_range){ NAN, NAN, NAN };
 	yes = d->judge(k->an, &k->f, &o->v);
-	if (yes > 0 && (d->judge == pt_judge_io_bound ||
-			d->judge == pt_judge_page_fault_io))
-		yes = pt_evidence_storage(k->an, &o->v);
 	if (yes <= 0)
 		return yes;
 	pt_lower_certainty(&k->f, d->kind, &o->v);

@@ -47,7 +47,7 @@ int pt_judge_too_few_workers(struct pt_an *an, const struct pt_facts *f,
 	    (!sleeps && (!f->t->handoffs ||
 			 !(f->pool.run_queue <= f->th->pool_run_queue))))
 		return 0;
-	if (pt_evidence_starved(an, f, v, 5))
+	if (pt_evidence_starved(an, f, v))
 		return -ENOMEM;
 	pt_evidence_add(v, "workers.busy_share", f->pool.busy, "share",
 			waits ? f->th->pool_busy : NAN, PT_MEASURED);

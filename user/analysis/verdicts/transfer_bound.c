@@ -12,7 +12,7 @@ int pt_judge_transfer_bound(struct pt_an *an, const struct pt_facts *f,
 
 	if (lost < f->th->starved_info)
 		return 0;
-	if (pt_evidence_start(an, v, 3))
+	if (pt_evidence_start(an, v))
 		return -ENOMEM;
 	pt_evidence_add(v, "breakdown.transfer.share", lost, "share",
 			f->th->starved_info, PT_ESTIMATED);

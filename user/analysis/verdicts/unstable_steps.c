@@ -33,7 +33,7 @@ int pt_judge_unstable_steps(struct pt_an *an, const struct pt_facts *f,
 	    !(s->max_over_min > f->th->unstable_ratio ||
 	      s->p99_over_p50 > f->th->unstable_ratio))
 		return 0;
-	if (pt_evidence_start(an, v, 4))
+	if (pt_evidence_start(an, v))
 		return -ENOMEM;
 	pt_evidence_add(v, s->ahead ? "steps.max_over_p50" :
 				      "steps.max_over_min",

@@ -71,6 +71,7 @@ struct pt_facts {
 
 enum pt_verdict_kind {
 	PT_V_FRONT,  /* makes the others meaningless */
+	PT_V_HUNG,   /* ... and is why the device starves */
 	PT_V_RANK,   /* which of several ranks the whole job waits for */
 	PT_V_DATA,   /* explains starvation; the first that says yes wins */
 	PT_V_RESULT, /* what a root of starvation leads to */
@@ -120,8 +121,8 @@ int pt_judge_host_memory_growth(struct pt_an *, const struct pt_facts *, struct 
 int pt_judge_gpu_memory_growth(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
 
 /* Add to a verdict on storage which kind of it the data wait was for, and how
- * its disk answers. 1, or -ENOMEM. */
-int pt_evidence_storage(struct pt_an *an, struct pt_r_verdict *v);
+ * its disk answers. */
+void pt_evidence_storage(struct pt_an *an, struct pt_r_verdict *v);
 
 /* certainty.c: by the evidence that the facts rest on; behind the judge. */
 void pt_lower_certainty(const struct pt_facts *f, enum pt_verdict_kind kind,
@@ -133,14 +134,14 @@ int pt_gather_facts(struct pt_an *an, struct pt_facts *f);
 int pt_judge(struct pt_an *an, const struct pt_facts *f);
 
 /* ---- for the judges ----------------------------------------------------- */
-/* Room for `max` pieces of evidence; then add them. -ENOMEM or 0. */
-int pt_evidence_start(struct pt_an *an, struct pt_r_verdict *v, size_t max);
+/* Room for evidence; then add it. -ENOMEM or 0. */
+int pt_evidence_start(struct pt_an *an, struct pt_r_verdict *v);
 void pt_evidence_add(struct pt_r_verdict *v, const char *metric, double value,
 		     const char *unit, double threshold,
 		     enum pt_certainty certainty);
 /* The evidence that every verdict about starvation carries. */
 int pt_evidence_starved(struct pt_an *an, const struct pt_facts *f,
-			struct pt_r_verdict *v, size_t more);
+			struct pt_r_verdict *v);
 /* Old step time over new: at least 1, at most that without the starved time.
  * What a change would win of it is for a replay of the loader to say. */
 void pt_speedup_bound(const struct pt_facts *f, struct pt_range *out);

@@ -305,7 +305,7 @@ static double batches_each(const struct pt_trainer *t)
 	for (i = 0; i < t->steps.n; i++)
 		sum += t->steps.v[i].batches ? t->steps.v[i].batches : 1;
 	for (i = 0; i < t->workers.n; i++)
-		workers += t->workers.v[i].role != PT_ROLE_HELPER;
+		workers += pt_makes_batches(t, &t->workers.v[i]);
 	return workers > 0 ? sum / workers : 0;
 }
 
@@ -339,7 +339,7 @@ static int cut_batches(struct pt_wi_look *k)
 		struct pt_wi_pool empty = { .slow = w->slow };
 		struct pt_wi_pool *to;
 
-		if (w->role == PT_ROLE_HELPER)
+		if (!pt_makes_batches(k->t, w))
 			continue;
 		/* those of an earlier epoch and their successors share one */
 		if ((!k->t->respawned || !o->pools.n) &&

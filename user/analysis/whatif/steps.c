@@ -425,7 +425,7 @@ int pt_wi_observe(const struct pt_an *an, const struct pt_trainer *t,
 
 	memset(o, 0, sizeof(*o));
 	for (i = 0; i < t->workers.n; i++)
-		made += t->workers.v[i].role != PT_ROLE_HELPER;
+		made += pt_makes_batches(t, &t->workers.v[i]);
 	o->own_loading = !t->handoffs || !made;
 	o->workers = o->own_loading ? 0 : t->respawned && t->concurrent ?
 						  t->concurrent : made;

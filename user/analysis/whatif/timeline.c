@@ -287,7 +287,7 @@ int pt_wi_take_pieces(struct pt_wi_look *k)
 		k->w = w;
 		k->index = (int)i;
 		k->now = &k->v[i];
-		if (w->role != PT_ROLE_HELPER && e > b)
+		if (pt_makes_batches(k->t, w) && e > b)
 			err = pt_walk(w->main, b, e, take_piece, k);
 	}
 	return err ? err : mark_holds(k);
