@@ -211,6 +211,7 @@ struct pt_trainer {
 	uint64_t cause_ns[PT_CAUSE_NR]; /* sums of the charges */
 	uint64_t lock_asked_ns; /* of the data wait: makers wait for each other's locks */
 	uint64_t handover_queue_ns; /* of RUN_QUEUE: whoever hands on lacks a core */
+	uint64_t unadopted_ns; /* of UNKNOWN: its supplier was not followed yet */
 	uint8_t top_cause;
 	uint64_t starved_lo_ns, starved_likely_ns, starved_hi_ns;
 	uint64_t idle_hard_ns, idle_likely_ns;

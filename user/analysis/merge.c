@@ -260,7 +260,7 @@ static void add_sums(struct pt_trainer *to, const struct pt_trainer *t)
 		S(busy_hard_ns), S(starved_lo_ns), S(starved_likely_ns),
 		S(starved_hi_ns), S(idle_hard_ns), S(idle_likely_ns),
 		S(collective_ns), S(data_wait_ns), S(blocked_ns),
-		S(own_read_ns), S(own_cpu_ns), S(handover_ns), S(handover_queue_ns), S(lock_asked_ns), S(lead_ns),
+		S(own_read_ns), S(own_cpu_ns), S(handover_ns), S(handover_queue_ns), S(unadopted_ns), S(lock_asked_ns), S(lead_ns),
 		S(gpu_wait_ns), S(transfer_ns), S(sync_ns), S(checkpoint_ns),
 		S(checkpoint_wait_ns), S(checkpoint_idle_ns), S(launch_ns),
 		S(lack_ns), S(host_bound_ns), S(host_bound_launches),

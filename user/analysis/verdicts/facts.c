@@ -52,8 +52,9 @@ static bool halves_agree(const struct pt_an *an, const struct pt_trainer *t)
 }
 
 /* A core that the consumer lacks while it takes a batch is the hand-over's. */
-static void fill_groups(struct pt_facts *f, double handover_queue)
+static void fill_groups(struct pt_facts *f, double handover_queue, double unadopted)
 {
+	double most;
 	int g;
 
 	for (g = 0; g < PT_CAUSE_NR; g++)
@@ -66,10 +67,14 @@ static void fill_groups(struct pt_facts *f, double handover_queue)
 		f->group[PT_GROUP_IPC] += f->group[PT_GROUP_IDLE];
 		f->group[PT_GROUP_IDLE] = 0;
 	}
+	/* what a supplier did before it was followed is likely what it did then */
 	f->largest = PT_GROUP_UNKNOWN;
+	most = f->group[PT_GROUP_UNKNOWN] - unadopted;
 	for (g = 0; g < PT_GROUP_NR; g++)
-		if (f->group[g] > f->group[f->largest])
+		if (g != PT_GROUP_UNKNOWN && f->group[g] > most) {
 			f->largest = g;
+			most = f->group[g];
+		}
 }
 
 /* Of the ways back from the waits, while batches were made in the place of `w`. */
@@ -221,7 +226,8 @@ static void gather_shares(struct pt_an *an, struct pt_facts *f)
 		f->whole_steps += !t->steps.v[i].partial;
 	f->step_ms = an->r->steps.period_ms.mean;
 	leave_out_checkpoints(f);
-	fill_groups(f, sum ? (double)t->handover_queue_ns / (double)sum : 0);
+	fill_groups(f, sum ? (double)t->handover_queue_ns / (double)sum : 0,
+		    sum ? (double)t->unadopted_ns / (double)sum : 0);
 	f->asked = share_of(t->lock_asked_ns, pt_max64(t->data_wait_ns, 1));
 	f->halves_agree = halves_agree(an, t);
 	find_slow(f);

@@ -11,7 +11,8 @@ int pt_judge_main_thread_loading(struct pt_an *an, const struct pt_facts *f,
 	int64_t better;
 	double io = f->group[PT_GROUP_IO], cpu = f->group[PT_GROUP_CPU];
 
-	if (f->own < f->th->slow_share)
+	/* somebody who was not followed may keep it waiting */
+	if (f->own < f->th->slow_share || f->worker_waits >= f->th->slow_share)
 		return 0;
 	if (pt_evidence_starved(an, f, v))
 		return -ENOMEM;

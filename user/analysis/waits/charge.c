@@ -312,6 +312,8 @@ static enum pt_cause cause_of(struct charger *k, const struct pt_leg *l)
 			return PT_CAUSE_CHECKPOINT; /* what is loaded is not written */
 		return pt_sleep_cause(k->an, l->iv);
 	default:
+		if (l->th->proc->outside)
+			k->t->unadopted_ns += l->end - l->begin;
 		return PT_CAUSE_UNKNOWN;
 	}
 }

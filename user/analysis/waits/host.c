@@ -314,7 +314,9 @@ void pt_host_take_asks(struct pt_host *h, const struct pt_trainer *t,
 		uint64_t born = t->workers.v[i].main->parent ?
 					t->workers.v[i].main->first : 0;
 
-		g = born ? gap_at(h, born) : NULL;
+		/* whom a maker runs for an item is no start of the loader */
+		g = born && t->workers.v[i].role != PT_ROLE_HELPER ?
+			    gap_at(h, born) : NULL;
 		if (g && (t->workers.v[i].proc != t->proc || g->supplied_ns))
 			g->started = pt_max64(g->started, born);
 	}
