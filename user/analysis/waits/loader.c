@@ -93,6 +93,22 @@ static bool sleeps_by_itself(const struct pt_an *an, const struct pt_thread *th)
 	return (double)sum >= OWN_SLEEP * (double)(an->t1 - an->t0);
 }
 
+/* Whoever is given items sleeps for them; fewer than one in so many of all its sleeps
+ * are some that a lock's word was not known for. */
+#define RESTS_PART 10
+
+static size_t sleeps_of(const struct pt_an *an, const struct pt_thread *th)
+{
+	size_t i, n = 0;
+
+	for (i = pt_iv_after(th, an->t0); i < th->iv.n; i++) {
+		if (th->iv.v[i].begin >= an->t1)
+			break;
+		n += th->iv.v[i].wait != PT_WAIT_RUNQ;
+	}
+	return n;
+}
+
 /* A thread that another one of the process wakes for each item that it writes only
  * sends: who wakes it makes. `th` where there is none, or out of memory. */
 static struct pt_thread *maker_behind(const struct pt_an *an,
@@ -101,7 +117,7 @@ static struct pt_thread *maker_behind(const struct pt_an *an,
 {
 	struct pt_thread *found = th;
 	pt_times items = { 0 };
-	size_t i, most = 2;
+	size_t i, most = pt_max64(2, sleeps_of(an, th) / RESTS_PART);
 
 	for (i = 0; i < p->threads.n; i++) {
 		uint64_t wakes = 0;
@@ -138,9 +154,20 @@ static size_t times_asked(const struct pt_an *an, const struct pt_thread *th,
 	return n;
 }
 
+/* Does it end sleeps of the consumer itself? */
+static bool gives(const struct pt_givers *g, const struct pt_thread *th)
+{
+	const struct pt_giver *x;
+
+	HASH_FIND(hh, g->all, &th->tid, sizeof(th->tid), x);
+	return x && x->sleeps >= ASKED_MIN;
+}
+
 /* A thread that sends may never rest for want of something to send. Then the one
- * that is asked makes what it sends; of several the one that computes most. */
-static struct pt_thread *maker_asked(const struct pt_an *an, struct pt_proc *p,
+ * that is asked makes what it sends; of several the one that computes most. One that
+ * answers for memory is asked, too, but answers by itself. */
+static struct pt_thread *maker_asked(const struct pt_an *an,
+				     const struct pt_givers *g, struct pt_proc *p,
 				     struct pt_thread *th)
 {
 	struct pt_thread *best = NULL;
@@ -151,7 +178,7 @@ static struct pt_thread *maker_asked(const struct pt_an *an, struct pt_proc *p,
 		return th;
 	for (i = 0; i < p->threads.n; i++) {
 		ns = pt_run_ns(an, p->threads.v[i]);
-		if (ns <= most ||
+		if (ns <= most || gives(g, p->threads.v[i]) ||
 		    times_asked(an, p->threads.v[i], p->ppid) < ASKED_MIN)
 			continue;
 		best = p->threads.v[i];
@@ -191,7 +218,7 @@ static struct pt_thread *maker_of(const struct pt_an *an,
 		return best;
 	if (best)
 		best = maker_behind(an, g, p, best);
-	return best ? maker_asked(an, p, best) : NULL;
+	return best ? maker_asked(an, g, p, best) : NULL;
 }
 
 static bool is_relay(const struct pt_trainer *t, const struct pt_thread *th)
