@@ -54,9 +54,9 @@ static int ask(const struct pt_model *m, struct answer *out)
 	out->who = r->n_verdicts ? r->verdicts[0].subject_pid : 0;
 	out->steps = r->steps.count;
 	out->wait = r->breakdown.data_wait.seconds;
-	out->wall = r->capture.duration_s;
+	out->wall = r->capture.duration;
 	for (i = 0; i < r->n_whatif && i < ROWS; i++)
-		out->gain[out->n_gains++] = r->whatif[i].speedup.mid;
+		out->gain[out->n_gains++] = r->whatif[i].speedup.value;
 	return 0;
 }
 

@@ -87,7 +87,6 @@ int pt_piece_make(struct pt_model *m, const struct pt_analysis_opts *o,
 		  struct pt_piece **out);
 const struct pt_piece_head *pt_piece_head(const struct pt_piece *p);
 uint64_t pt_piece_end(const struct pt_piece_head *h); /* the next one begins */
-const struct pt_r_window *pt_piece_row(const struct pt_piece *p);
 /* pt_analyze() of a finished model that holds what is behind the last of the
  * pieces (and the margin). There is no window. 0, -EINVAL: no piece, -ENOMEM. */
 int pt_analyze_pieces(struct pt_model *m, const struct pt_analysis_opts *o,

@@ -139,7 +139,7 @@ static int take_input(struct pt_arena *a, const struct pt_d_source *src,
 
 /* ---- two of them ---------------------------------------------------------- */
 
-double pt_d_throughput(const struct pt_diff *d, const struct pt_d_input *in)
+static double pt_d_throughput(const struct pt_diff *d, const struct pt_d_input *in)
 {
 	return d->by == PT_D_BY_SAMPLES ? in->samples_per_second :
 					  in->per_second;

@@ -6,7 +6,6 @@
 #include "report/diff.h"
 
 /* Per second, in the measure of the comparison. */
-double pt_d_throughput(const struct pt_diff *d, const struct pt_d_input *in);
 
 /* Each 0 or -ENOMEM. */
 /* Names of the inputs: labels, else what tells the files apart. */

@@ -61,7 +61,8 @@ static void free_rows(struct pt_ops *o)
 	}
 }
 
-bool pt_op_in_tree(const struct pt_an *an, const struct pt_trainer *t,
+/* Is `p` of the process tree of the trainer, without other trainers' trees? */
+static bool op_in_tree(const struct pt_an *an, const struct pt_trainer *t,
 		   const struct pt_proc *p)
 {
 	int depth = 64; /* a damaged stream may hold a circle */
@@ -399,7 +400,7 @@ int pt_fill_operations(struct pt_an *an, const struct pt_trainer *t)
 	for (i = 0; i < an->m->all_procs.n && !err; i++) {
 		const struct pt_proc *p = an->m->all_procs.v[i];
 
-		if (!pt_op_in_tree(an, t, p))
+		if (!op_in_tree(an, t, p))
 			continue;
 		err = walk_process(&o, p);
 		if (!err)

@@ -49,10 +49,6 @@ struct pt_ops {
 struct pt_op *pt_op_row(struct pt_ops *o, enum pt_op_kind kind, uint32_t tgid,
 			uint64_t id);
 
-/* Is `p` of the process tree of the trainer, without other trainers' trees? */
-bool pt_op_in_tree(const struct pt_an *an, const struct pt_trainer *t,
-		   const struct pt_proc *p);
-
 /* CPU time that the thread used in [b,e), ns: what it was not off a CPU. */
 uint64_t pt_op_cpu(const struct pt_thread *t, uint64_t b, uint64_t e);
 

@@ -256,11 +256,6 @@ uint64_t pt_piece_end(const struct pt_piece_head *h)
 	return h->end;
 }
 
-const struct pt_r_window *pt_piece_row(const struct pt_piece *p)
-{
-	return &p->row;
-}
-
 /* ---- the whole ------------------------------------------------------------------ */
 
 /* The rest of the model is the last piece. */

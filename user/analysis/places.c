@@ -242,7 +242,8 @@ void pt_free_places(struct pt_places *places)
 	}
 }
 
-double pt_place_sequential(const struct pt_place *p)
+/* Share of the moves that went on or began again; NAN: no move. */
+static double sequential(const struct pt_place *p)
 {
 	uint64_t moves = p->on + p->again + p->jumps;
 
@@ -288,7 +289,7 @@ void pt_fill_place(const struct pt_places *places, struct pt_r_file *o)
 	if (!p || !p->starts)
 		return;
 	o->pattern.kind = pt_place_kind(p);
-	o->pattern.sequential = pt_place_sequential(p);
+	o->pattern.sequential = sequential(p);
 	o->pattern.read_bytes = (double)p->bytes / (double)p->calls;
 	o->pattern.run_bytes = pt_place_run(p);
 	o->pattern.readers = (int64_t)p->starts;

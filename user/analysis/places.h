@@ -50,8 +50,6 @@ const struct pt_place *pt_place_of(const struct pt_places *p,
 
 /* "sequential", "random", "stride" or "mixed"; NULL: too little was seen. */
 const char *pt_place_kind(const struct pt_place *p);
-/* Share of the moves that went on or began again; NAN: no move. */
-double pt_place_sequential(const struct pt_place *p);
 /* Bytes between two jumps or beginnings; NAN unknown. */
 double pt_place_run(const struct pt_place *p);
 

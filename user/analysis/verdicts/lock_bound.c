@@ -24,6 +24,9 @@ int pt_judge_lock_bound(struct pt_an *an, const struct pt_facts *f,
 		100 * f->asked) : pt_arena_printf(an->a,
 		"Loading waits for locks: %.0f %% of the waiting for data is threads asleep for one another.",
 		100 * f->group[PT_GROUP_LOCK]);
+	/* what the holders did meanwhile was not seen to be all there is */
+	if (!turns && v->certainty > PT_CONF_MEDIUM)
+		v->certainty = PT_CONF_MEDIUM;
 	v->advice = "Find what the loading shares: a lock around a file handle, a database or a cache, or the interpreter's own lock where threads load (processes do not share it).";
 	pt_speedup_bound(f, &v->expected_speedup);
 	return v->title && v->advice ? 1 : -ENOMEM;

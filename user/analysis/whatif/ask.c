@@ -370,29 +370,3 @@ bool pt_speedup_of(const struct pt_an *an, const char *change, int64_t value,
 	}
 	return false;
 }
-
-int pt_serial_share(const struct pt_an *an, const struct pt_trainer *t,
-		    struct pt_serial *out)
-{
-	struct pt_wi_job o;
-	size_t i;
-	int err;
-
-	memset(out, 0, sizeof(*out));
-	err = pt_wi_observe(an, t, &o);
-	for (i = PT_WI_CORES; i < o.n_places && !err; i++) {
-		const struct pt_wi_place *p = &o.place[i];
-		bool serial = p->v.what == PT_WI_SERIAL || p->v.what == PT_WI_IN_TURN;
-		double share = (p->ms + p->held_ms) / o.work_ms;
-
-		if ((!serial && !(p->is_lock && p->held_ms > 0)) ||
-		    !(share > out->share))
-			continue;
-		*out = (struct pt_serial){ .share = fmin(1, share),
-					   .cause = p->cause, .object = p->object,
-					   .in_turn = p->v.what == PT_WI_IN_TURN,
-					   .seen = p->is_lock };
-	}
-	pt_wi_job_free(&o);
-	return err;
-}

@@ -98,9 +98,6 @@ int pt_wi_find_usual(struct pt_wi_pool *p);
 int pt_wi_observe(const struct pt_an *an, const struct pt_trainer *t,
 		  struct pt_wi_job *o);
 void pt_wi_job_free(struct pt_wi_job *o);
-/* steps.c: the trainer's part of it. 0 or -ENOMEM. */
-int pt_wi_observe_steps(const struct pt_an *an, const struct pt_trainer *t,
-			struct pt_wi_job *o);
 /* cut.c: the workers', and the places where they were. */
 int pt_wi_observe_workers(const struct pt_an *an, const struct pt_trainer *t,
 			  struct pt_wi_job *o);

@@ -338,7 +338,7 @@ static void device(const struct pt_an *an, const struct pt_trainer *t,
 	o->handed_bytes = (double)t->counts.copy_bytes / n;
 }
 
-int pt_wi_observe_steps(const struct pt_an *an, const struct pt_trainer *t,
+static int observe_steps(const struct pt_an *an, const struct pt_trainer *t,
 			struct pt_wi_job *o)
 {
 	int err = take_steps(t, o);
@@ -437,7 +437,7 @@ int pt_wi_observe(const struct pt_an *an, const struct pt_trainer *t,
 	o->batch_bytes = (double)t->counts.copy_bytes / (double)t->steps.n;
 	err = pt_wi_observe_workers(an, t, o);
 	if (!err)
-		err = pt_wi_observe_steps(an, t, o);
+		err = observe_steps(an, t, o);
 	if (err)
 		return err;
 	finish_pools(o);

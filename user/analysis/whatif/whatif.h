@@ -20,19 +20,4 @@ int pt_whatif(struct pt_an *an);
 bool pt_speedup_of(const struct pt_an *an, const char *change, int64_t value,
 		   struct pt_range *out);
 
-/* Where the workers can be only one at a time, of all places the one with most of
- * their time. */
-struct pt_serial {
-	double share;	 /* of the workers' work in it, and waiting for it; 0: there
-			  * is none */
-	uint8_t cause;	 /* enum pt_cause: what it looks like by itself */
-	uint64_t object; /* the lock, device, peer (1 + index) or call, by cause */
-	bool in_turn;	 /* they wait in it together and are served one by one: a
-			  * disk or server; else a lock, seen or out of sight */
-	bool seen;	 /* they sleep for the lock itself */
-};
-/* 0 or -ENOMEM. */
-int pt_serial_share(const struct pt_an *an, const struct pt_trainer *t,
-		    struct pt_serial *out);
-
 #endif
