@@ -35,14 +35,14 @@ static int rest_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv,
 
 /* Did who ended the sleep work for most of it? Makers that wait for work in turn share
  * a lock, too. Another rank's maker had the lock, in any case. */
-static bool holder_works(const struct pt_trainer *t, const struct pt_thread *who,
-			 const struct pt_iv *iv)
+static bool holder_works(const struct pt_trainer *t, const struct pt_thread *th,
+			 const struct pt_thread *who, const struct pt_iv *iv)
 {
 	struct rest k = { .t = t };
 	int w;
 
 	if (!makes(t, who, &w))
-		return who->proc != t->proc;
+		return who->proc != t->proc && who->proc != th->proc;
 	k.w = &t->workers.v[w];
 	pt_walk(who, iv->begin, iv->ready, rest_piece, &k);
 	return 2 * k.ns < iv->ready - iv->begin;
@@ -86,7 +86,8 @@ static int take_sleeps(const struct pt_an *an, const struct pt_trainer *t,
 		who = iv->valid_wake ? pt_model_thread(an->m, iv->waker_tid) : NULL;
 		if (iv->wait == PT_WAIT_RUNQ || pt_rests(t, w, iv) ||
 		    !pt_is_lock(t->look->paths, th, iv) ||
-		    (who && !holder_works(t, who, iv)))
+		    (who ? !holder_works(t, th, who, iv) :
+			   iv->wait == PT_WAIT_FUTEX))
 			continue;
 		err = pt_vec_push(out, s);
 	}

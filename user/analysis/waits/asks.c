@@ -77,9 +77,8 @@ static uint64_t call_before(const struct pt_actor *a, uint64_t ts)
 	return lo ? pt_min64(a->calls.v[lo - 1].end, ts) : 0;
 }
 
-/* Fewer speak for nobody; a third as many for another are chance. */
+/* Fewer speak for nobody. */
 #define FED_MIN 4
-#define FED_LEAD 3
 
 /*
  * Workers that always have work never sleep for it, and show no one who hands it to
@@ -90,7 +89,7 @@ static bool follows_worker(const struct pt_an *an, const struct pt_trainer *t,
 			   const struct pt_actor *a, struct pt_paths *paths,
 			   const pt_times *at, bool *wrong)
 {
-	uint32_t *votes = calloc(t->workers.n + 1, sizeof(*votes)), second = 0;
+	uint32_t *votes = calloc(t->workers.n + 1, sizeof(*votes));
 	const struct pt_worker *x;
 	pt_times made = { 0 };
 	uint64_t wakes = 0;
@@ -107,11 +106,7 @@ static bool follows_worker(const struct pt_an *an, const struct pt_trainer *t,
 	}
 	for (i = 1; i < t->workers.n && votes; i++)
 		best = votes[i] > votes[best] ? i : best;
-	for (i = 0; i < t->workers.n && votes; i++)
-		if (i != best && votes[i] > second)
-			second = votes[i];
-	fits = votes && votes[best] >= FED_MIN &&
-	       votes[best] >= FED_LEAD * second;
+	fits = votes && votes[best] >= FED_MIN;
 	free(votes);
 	if (!fits)
 		return false;

@@ -5,10 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of the calls; a thread that makes fewer does not lead where the process's
- * first thread is another. */
-#define LEAD_SHARE 50
-
 struct caller {
 	uint32_t tid;
 	uint64_t calls;
@@ -63,7 +59,7 @@ static int choose(const struct pt_model *m, const callers *c,
 			continue;
 		if (pt_vec_push(&out->threads, th))
 			return -ENOMEM;
-		if (th->tid == th->tgid && n * LEAD_SHARE >= all)
+		if (th->tid == th->tgid && n)
 			n = UINT64_MAX;
 		if (n > most) {
 			most = n;

@@ -223,9 +223,7 @@ static int take_gap(struct finder *k, size_t call, const struct pt_gap *g)
 	return err ? err : pt_vec_push(&h->gaps, x);
 }
 
-/* Own reads of files: a turn is what follows no other within a moment. */
-#define TURN_NS 200000ull
-
+/* Own reads of files. */
 static void take_reads(const struct pt_thread *th, struct pt_host *h)
 {
 	size_t i, k = 0;
@@ -245,7 +243,7 @@ static void take_reads(const struct pt_thread *th, struct pt_host *h)
 			continue;
 		if (!g->reads)
 			g->read_first = r->begin;
-		g->reads += !g->reads || r->begin > g->read_last + TURN_NS;
+		g->reads++;
 		g->read_last = pt_max64(g->read_last, r->end);
 	}
 }

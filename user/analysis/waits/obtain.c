@@ -11,11 +11,9 @@
 #include <stdlib.h>
 
 /* A loader written in Python computes for 0.05 to 0.5 ms before it first sleeps
- * or wakes somebody (measured; most after a long sleep, with cold caches); a queue
- * between threads takes less. Where a loop's gaps have more, it does something else
- * first. */
+ * or wakes somebody (measured; most after a long sleep, with cold caches). Where a
+ * loop's gaps have more, it does something else first. */
 #define LEAD_IN_NS 100000ull
-#define LEAD_IN_THREAD_NS 60000ull
 #define LEAD_IN_MAX_NS 700000ull
 /* In a loop that asks at once, so much more than usual is the loop's own work
  * of some steps only (a log line); less may be the loader's bad luck. */
@@ -27,8 +25,6 @@
 /* Obtaining a batch that was ready: unpickle and map. Used only where neither its
  * begin nor its hand-over can be seen. */
 #define READY_NS 2000000ull
-/* Unpickling what came by itself through a pipe or a socket: bytes a ns. */
-#define UNPICKLED 0.5
 
 /* Own CPU time in the gaps of one place, medians: before the first evidence, and in
  * gaps without any; 0 none. Behind the sync of every N-th step a loop may do more. */
@@ -45,7 +41,6 @@ struct obtain {
 	const struct pt_period *p;
 	struct usual usual[USUAL_MAX]; /* the first is of where most steps begin */
 	size_t n_usual;
-	uint64_t lead_in; /* of the loader's own */
 };
 
 /* ---- the consumer's CPU time ---------------------------------------------------------- */
@@ -114,8 +109,6 @@ static uint64_t last_evidence(const struct pt_host_gap *g)
  * comes before, in pieces so small that they are switches. */
 #define RETAKE_NS 60000ull
 #define SWITCH_NS 40000ull
-/* A shorter wait for threads of its own is one of the loader's own locks. */
-#define HELPED_NS 100000ull
 
 /* Work that is certainly not for the loader. Where that is stopped and started anew,
  * what the consumer waits for is its end. */
@@ -155,8 +148,6 @@ static uint64_t no_sooner_than(const struct obtain *o, const struct pt_host_gap 
 		if (x->what == PT_HOST_COMPUTING && x->end - x->begin > SWITCH_NS)
 			own += x->end - x->begin;
 		cut |= x->what == PT_HOST_LOCK && own < RETAKE_NS;
-		cut |= x->what == PT_HOST_HELPED && !g->started &&
-		       x->end - x->begin >= HELPED_NS;
 		if (cut)
 			b = pt_min64(x->end, first);
 	}
@@ -281,7 +272,7 @@ static uint64_t asked_at(const struct obtain *o, const struct pt_host_gap *g,
 	bool at_once = usual <= LEAD_IN_MAX_NS;
 
 	if (!at_once)
-		usual = most = o->lead_in;
+		usual = most = LEAD_IN_NS;
 	if (g->started) /* the loader was started: that belongs to it */
 		return g->g.prev ? from : first_born(o, g, from);
 	if (own <= most ||
@@ -333,16 +324,15 @@ static uint64_t before_retaking(const struct obtain *o, const struct pt_host_gap
 /* ... behind its last sleep: what it unpickles, and a few returns. */
 static uint64_t behind_sleep(const struct obtain *o, const struct pt_host_gap *g)
 {
-	uint64_t last = last_evidence(g), own, most;
-	double bytes = (double)pt_read_between(o->h->a->lead, g->begins, g->g.end);
+	uint64_t last = last_evidence(g), own;
 
 	/* a loader that was just started is waited for in any case */
 	if (g->started == last || (!g->g.next && last >= g->g.end))
 		return g->g.end;
 	own = cpu_between(g->g.th, last, g->g.end);
-	most = LEAD_IN_NS + (uint64_t)(bytes / UNPICKLED);
-	return own <= most + LEAD_EXTRA_NS ? before_retaking(o, g, last) :
-			     cpu_forward(g->g.th, last, g->g.end, most);
+	return own <= LEAD_IN_NS + LEAD_EXTRA_NS ?
+		       before_retaking(o, g, last) :
+		       cpu_forward(g->g.th, last, g->g.end, LEAD_IN_NS);
 }
 
 /* The consumer reads by itself: until it has worked on the last of what it read as
@@ -366,11 +356,11 @@ static uint64_t ready_ns(const struct obtain *o, const struct pt_host_gap *g,
 			 uint64_t own)
 {
 	struct usual u = usual_of(o, g);
-	uint64_t rest = u.lead > LEAD_IN_MAX_NS ? u.lead - o->lead_in : 0;
+	uint64_t rest = u.lead > LEAD_IN_MAX_NS ? u.lead - LEAD_IN_NS : 0;
 
 	if (rest) /* the loop's own work varies more than the loader's */
 		return pt_min64(pt_max64(u.ready - pt_min64(u.ready, rest),
-					 o->lead_in),
+					 LEAD_IN_NS),
 				pt_min64(own, READY_NS));
 	return own > READY_NS ? pt_min64(u.ready, READY_NS) : own;
 }
@@ -558,9 +548,7 @@ static void end_steps(const struct obtain *o)
 int pt_find_obtaining(const struct pt_an *an, struct pt_trainer *t,
 		      const struct pt_host *h, const struct pt_period *p)
 {
-	struct obtain o = { .an = an, .t = t, .h = h, .p = p,
-			    .lead_in = t->thread_loader ? LEAD_IN_THREAD_NS :
-							  LEAD_IN_NS };
+	struct obtain o = { .an = an, .t = t, .h = h, .p = p };
 	size_t i, k = 0;
 	int err = learn_leads(&o);
 
