@@ -67,6 +67,25 @@ static __always_inline void pt_hdr_fill(struct pt_hdr *h, __u16 size, __u16 kind
 		__r;                                                           \
 	})
 
+/* A zeroed record that is not numbered among a thread's, or NULL with the loss
+ * counted. */
+#define pt_rec_apart(type, what, when, thread, process)                        \
+	({                                                                     \
+		type *__r = bpf_ringbuf_reserve(&pt_ring, sizeof(type), 0);    \
+		if (__r) {                                                     \
+			__builtin_memset(__r, 0, sizeof(type));                \
+			__r->hdr.size = sizeof(type);                          \
+			__r->hdr.kind = what;                                  \
+			__r->hdr.cpu = (__u16)bpf_get_smp_processor_id();      \
+			__r->hdr.ts = when;                                    \
+			__r->hdr.tid = thread;                                 \
+			__r->hdr.tgid = process;                               \
+		} else {                                                       \
+			pt_lost(PT_LOSS_RING_FULL);                            \
+		}                                                              \
+		__r;                                                           \
+	})
+
 /* Wake the reader by backlog only: it also looks by itself on a timer. */
 static __always_inline void pt_rec_submit(void *rec)
 {

@@ -148,18 +148,10 @@ static __always_inline void name_made(struct pt_thread *th,
 	th->gpu_name = 0;
 	if (!at || !handle)
 		return;
-	r = bpf_ringbuf_reserve(&pt_ring, sizeof(*r), 0);
-	if (!r) {
-		pt_lost(PT_LOSS_RING_FULL);
+	r = pt_rec_apart(struct pt_rec_name, PT_REC_NAME, bpf_ktime_get_ns(),
+			 task->pid, task->tgid);
+	if (!r)
 		return;
-	}
-	__builtin_memset(r, 0, sizeof(*r));
-	r->hdr.size = sizeof(*r);
-	r->hdr.kind = PT_REC_NAME;
-	r->hdr.cpu = (__u16)bpf_get_smp_processor_id();
-	r->hdr.ts = bpf_ktime_get_ns();
-	r->hdr.tid = task->pid;
-	r->hdr.tgid = task->tgid;
 	r->key = handle;
 	r->space = PT_NAME_FUNCTION;
 	n = bpf_probe_read_user_str(r->name, sizeof(r->name), (void *)at);

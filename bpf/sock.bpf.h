@@ -147,18 +147,9 @@ static __noinline int pt_sock_note(struct pt_sock *s, const struct sock *sk,
 
 	if (!s)
 		return 0;
-	r = bpf_ringbuf_reserve(&pt_ring, sizeof(*r), 0);
-	if (!r) {
-		pt_lost(PT_LOSS_RING_FULL);
+	r = pt_rec_apart(struct pt_rec_sock, PT_REC_SOCK, now, s->tid, s->tgid);
+	if (!r)
 		return 0;
-	}
-	__builtin_memset(r, 0, sizeof(*r));
-	r->hdr.size = sizeof(*r);
-	r->hdr.kind = PT_REC_SOCK;
-	r->hdr.cpu = (__u16)bpf_get_smp_processor_id();
-	r->hdr.ts = now;
-	r->hdr.tid = s->tid;
-	r->hdr.tgid = s->tgid;
 	r->hdr.start = s->start;
 	if (!s->opened)
 		r->hdr.flags |= PT_F_SINCE_UNKNOWN;

@@ -34,18 +34,10 @@ static __always_inline void outside_record(struct pt_thread *th,
 {
 	struct pt_rec_outside *r;
 
-	r = bpf_ringbuf_reserve(&pt_ring, sizeof(*r), 0);
-	if (!r) {
-		pt_lost(PT_LOSS_RING_FULL);
+	r = pt_rec_apart(struct pt_rec_outside, PT_REC_OUTSIDE, now, task->pid,
+			 task->tgid);
+	if (!r)
 		return;
-	}
-	__builtin_memset(r, 0, sizeof(*r));
-	r->hdr.size = sizeof(*r);
-	r->hdr.kind = PT_REC_OUTSIDE;
-	r->hdr.cpu = (__u16)bpf_get_smp_processor_id();
-	r->hdr.ts = now;
-	r->hdr.tid = task->pid;
-	r->hdr.tgid = task->tgid;
 	r->hdr.start = th->start;
 	r->slept_ns = v->slept_ns;
 	r->wakes = v->wakes;

@@ -29,7 +29,7 @@ SPEC = {"transport": "mppipe", "work": "cpu", "workers": 2, "feature": "plain",
 
 
 def job(wait=25, maker=None, workers=(A, B), load=95, feeder=False, more=None,
-        extra=(), born=None):
+        extra=(), born=None, place=lambda k: 0):
     """Steps of 50 ms that begin with a wait of so many ms. maker(k, begin, end): the
     rows of batch k's making, which takes `load` ms, the last of it in the wait."""
     threads = collections.defaultdict(list)
@@ -41,7 +41,7 @@ def job(wait=25, maker=None, workers=(A, B), load=95, feeder=False, more=None,
         made = end - MS // 10
         took = load(k) if callable(load) else load
         start = made - int(took * MS)
-        threads[who] += maker(k, start, made) + [["made", start, made, None, k, 0]]
+        threads[who] += maker(k, start, made) + [["made", start, made, None, k, place(k)]]
         if feeder:
             threads[FEEDER] += [["take", end - STEP + MS // 20, end - MS // 20, 0, k, None],
                                 ["cpu", end - MS // 20, end - MS // 40, 0, k, None],
@@ -115,6 +115,11 @@ ROOTS = (  # name, spec, log, device, the right roots
                                              maker=sleeping, workers=(A, B, B),
                                              load=lambda k: 100 if k % 3 == 0 else 20),
      device(lambda k: 40 if k % 3 == 0 else 1), {"slow_worker"}),
+    ("a slow place among workers that are started anew", {"work": "sleep", "feature": "restart"},
+     job(wait=lambda k: 40 if k % 2 == 0 else 1, maker=sleeping, place=lambda k: k % 2,
+         workers=tuple((2000 + i, 2000 + i) for i in range(8)),
+         load=lambda k: 100 if k % 2 == 0 else 20),
+     device(lambda k: 40 if k % 2 == 0 else 1), {"slow_worker"}),
     ("a few slow items", {"work": "sleep"},
      job(maker=sleeping, load=lambda k: 900 if k % 10 == 0 else 10), device(),
      {"slow_item"}),

@@ -237,10 +237,14 @@ class Truth:
                 if r.kind == kind and self.begin <= r.end < self.end]
 
     def slow_worker(self):
-        """(ratio to its peers, share of the wait, who), or None: the slowest maker."""
-        times = collections.defaultdict(list)
+        """(ratio to its peers, share of the wait, who), or None: the slowest maker; where
+        makers are started anew, the slowest place among them."""
+        anew = self.spec["feature"] == "restart"
+        times, whos = collections.defaultdict(list), collections.defaultdict(set)
         for r in self.made():
-            times[r.who].append(r.end - r.begin)
+            place = r.more if anew else r.who
+            times[place].append(r.end - r.begin)
+            whos[place].add(r.who)
         medians = {w: statistics.median(v) for w, v in times.items()}
         shares = {w: s for s, w in self.suppliers()}
         best = None
@@ -248,7 +252,7 @@ class Truth:
             peers = [medians[o] for o in medians if o != w]
             if peers:
                 found = (m / max(statistics.median(peers), 1),
-                         self.share_of(w, shares), w)
+                         sum(self.share_of(x, shares) for x in whos[w]), w)
                 best = max(best, found) if best else found
         return best
 

@@ -286,11 +286,12 @@ static int sum_up(struct pt_an *an, struct pt_trainer *t)
 	pt_spans waits = { 0 };
 	struct pt_dev_counts all = { 0 };
 	uint64_t wait_ns, n = t->devs.n ? t->devs.n : 1;
+	double most = NAN, idle = pt_idle_by_driver(an, &most);
 	size_t i;
 	int err = pt_wait_spans(an, t, &waits);
 
 	if (!err)
-		err = pt_take_driver(an, t);
+		err = pt_take_driver(an, t, idle, most);
 	wait_ns = pt_spans_tidy(&waits, an->t0, an->t1);
 	for (i = 0; i < t->devs.n && !err; i++) {
 		struct pt_dev *d = &t->devs.v[i];
@@ -310,7 +311,7 @@ static int sum_up(struct pt_an *an, struct pt_trainer *t)
 	t->starved_lo_ns /= n;
 	t->starved_likely_ns /= n;
 	t->starved_hi_ns /= n;
-	pt_limit_by_driver(an, t);
+	pt_limit_by_driver(an, t, idle, most);
 	t->counts = all;
 	t->never_drained = !t->gpu_known;
 	pt_vec_free(&waits);

@@ -79,9 +79,9 @@ static int place_idle(const struct pt_an *an, const struct pt_host *h,
 	return err;
 }
 
-int pt_take_driver(const struct pt_an *an, struct pt_trainer *t)
+int pt_take_driver(const struct pt_an *an, struct pt_trainer *t, double idle,
+		   double most)
 {
-	double most = NAN, idle = pt_idle_by_driver(an, &most);
 	double wall = (double)(an->t1 - an->t0);
 	struct pt_dev *d = t->devs.v;
 
@@ -95,9 +95,9 @@ int pt_take_driver(const struct pt_an *an, struct pt_trainer *t)
 			  place_idle(an, &t->look->host, d, (uint64_t)(idle * wall));
 }
 
-void pt_limit_by_driver(const struct pt_an *an, struct pt_trainer *t)
+void pt_limit_by_driver(const struct pt_an *an, struct pt_trainer *t, double idle,
+			double most)
 {
-	double most = NAN, idle = pt_idle_by_driver(an, &most);
 	double wall = (double)(an->t1 - an->t0);
 	uint64_t ns;
 

@@ -232,11 +232,14 @@ int pt_fill_alloc_failures(const struct pt_an *an, const struct pt_trainer *t,
  * samples, and *most, with their error; NAN: there are too few, or it is not one
  * process alone that uses a device. */
 double pt_idle_by_driver(const struct pt_an *an, double *most);
-/* gpu_driver.c: where the calls do not tell when the device was idle, or tell what the
- * driver rules out, idle_likely is as much as the driver says. 0 or -ENOMEM. */
-int pt_take_driver(const struct pt_an *an, struct pt_trainer *t);
+/* gpu_driver.c, of these two: where the calls do not tell when the device was idle, or
+ * tell what the driver rules out, idle_likely is as much as the driver says. 0 or
+ * -ENOMEM. */
+int pt_take_driver(const struct pt_an *an, struct pt_trainer *t, double idle,
+		   double most);
 /* ... and the trainer's sums are no more than that. */
-void pt_limit_by_driver(const struct pt_an *an, struct pt_trainer *t);
+void pt_limit_by_driver(const struct pt_an *an, struct pt_trainer *t, double idle,
+			double most);
 /* gpu_full.c: adds to `busy` the time in which the device certainly had work because
  * its queue was full. 0 or -ENOMEM. */
 int pt_full_queue(struct pt_trainer *t, pt_spans *busy);

@@ -268,18 +268,24 @@ static int idle_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv,
 	return 0;
 }
 
+uint64_t pt_rest_ns(const struct pt_trainer *t, const struct pt_worker *w, uint64_t b,
+		    uint64_t e)
+{
+	struct tally k = { t, w, 0 };
+
+	pt_walk(w->main, b, e, idle_piece, &k);
+	return k.idle_ns;
+}
+
 /* Busy time between two batches made: what the second one took. */
 static int service_times(const struct pt_trainer *t, struct pt_worker *w)
 {
 	size_t i;
 
 	for (i = 1; i < w->done.n; i++) {
-		struct tally k = { t, w, 0 };
 		uint64_t b = w->done.v[i - 1], e = w->done.v[i];
-		double ms;
+		double ms = (double)(e - b - pt_rest_ns(t, w, b, e)) / NS_PER_MS;
 
-		pt_walk(w->main, b, e, idle_piece, &k);
-		ms = (double)(e - b - k.idle_ns) / NS_PER_MS;
 		if (pt_vec_push(&w->service_ms, ms) ||
 		    pt_vec_push(&w->unsorted_ms, ms))
 			return -ENOMEM;

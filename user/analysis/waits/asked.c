@@ -17,35 +17,17 @@ static bool makes(const struct pt_trainer *t, const struct pt_thread *th, int *w
 	       t->workers.v[*w].role != PT_ROLE_HELPER;
 }
 
-struct rest {
-	const struct pt_trainer *t;
-	const struct pt_worker *w;
-	uint64_t ns;
-};
-
-static int rest_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv,
-		      bool queued)
-{
-	struct rest *k = ctx;
-
-	if (iv && !queued && pt_rests(k->t, k->w, iv))
-		k->ns += e - b;
-	return 0;
-}
-
 /* Did who ended the sleep work for most of it? Makers that wait for work in turn share
  * a lock, too. Another rank's maker had the lock, in any case. */
 static bool holder_works(const struct pt_trainer *t, const struct pt_thread *th,
 			 const struct pt_thread *who, const struct pt_iv *iv)
 {
-	struct rest k = { .t = t };
 	int w;
 
 	if (!makes(t, who, &w))
 		return who->proc != t->proc && who->proc != th->proc;
-	k.w = &t->workers.v[w];
-	pt_walk(who, iv->begin, iv->ready, rest_piece, &k);
-	return 2 * k.ns < iv->ready - iv->begin;
+	return 2 * pt_rest_ns(t, &t->workers.v[w], iv->begin, iv->ready) <
+	       iv->ready - iv->begin;
 }
 
 static int cmp_span(const void *a, const void *b)

@@ -14,6 +14,12 @@
 int pt_find_loader(struct pt_an *an, struct pt_trainer *t,
 		   const struct pt_givers *g);
 
+/* within.c: of all ways back, ns for this thread. */
+uint64_t pt_made_by(const struct pt_givers *g, const struct pt_thread *th);
+/* ... the thread of `p` that makes; NULL: it has none. */
+struct pt_thread *pt_maker_in(const struct pt_an *an, const struct pt_givers *g,
+			      struct pt_proc *p);
+
 /* The consumer woke somebody who works for it. */
 struct pt_ask {
 	uint64_t ts;

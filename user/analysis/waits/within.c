@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Which thread of a process makes the batches that come out of it: not the one that only
+ * sends them, nor the one that answers for memory.
+ */
+#include "analysis/waits/loader.h"
+
+#include <errno.h>
+
+uint64_t pt_made_by(const struct pt_givers *g, const struct pt_thread *th)
+{
+	const struct pt_maker *x;
+
+	HASH_FIND(hh, g->makers, &th, sizeof(th), x);
+	return x ? x->ns : 0;
+}
+
+/* Less of the way back than this part of the time tells nothing of a process. */
+#define MET_SHARE 0.02
+
+static int busy_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv,
+		      bool queued)
+{
+	if (!iv || queued || iv->wait == PT_WAIT_DISK || iv->wait == PT_WAIT_FAULT)
+		*(uint64_t *)ctx += e - b;
+	return 0;
+}
+
+/* Of the time: who only sends sleeps less for what no other thread gives. */
+#define OWN_SLEEP 0.1
+
+/* Nobody of the job ended it. */
+static bool is_outside(const struct pt_an *an, const struct pt_iv *iv)
+{
+	const struct pt_proc *p = iv->valid_wake ?
+				pt_model_proc(an->m, iv->waker_tgid) : NULL;
+
+	return !p || p->outside;
+}
+
+/* It sleeps, for so much of the time, for what no other thread gives: a sender does
+ * not. */
+static bool sleeps_by_itself(const struct pt_an *an, const struct pt_thread *th)
+{
+	uint64_t sum = 0;
+	size_t i;
+
+	for (i = pt_iv_after(th, an->t0); i < th->iv.n; i++) {
+		const struct pt_iv *iv = &th->iv.v[i];
+
+		if (iv->begin >= an->t1)
+			break;
+		if (iv->wait == PT_WAIT_SLEEP || iv->wait == PT_WAIT_DISK ||
+		    iv->wait == PT_WAIT_FAULT || iv->wait == PT_WAIT_FLOCK ||
+		    (iv->wait == PT_WAIT_SOCK && is_outside(an, iv)))
+			sum += pt_min64(iv->ready, an->t1) -
+			       pt_max64(iv->begin, an->t0);
+	}
+	return (double)sum >= OWN_SLEEP * (double)(an->t1 - an->t0);
+}
+
+/* Whoever is given items sleeps for them; fewer than one in so many of all its sleeps
+ * are some that a lock's word was not known for. */
+#define RESTS_PART 10
+
+static size_t sleeps_of(const struct pt_an *an, const struct pt_thread *th)
+{
+	size_t i, n = 0;
+
+	for (i = pt_iv_after(th, an->t0); i < th->iv.n; i++) {
+		if (th->iv.v[i].begin >= an->t1)
+			break;
+		n += th->iv.v[i].wait != PT_WAIT_RUNQ;
+	}
+	return n;
+}
+
+/* A thread that another one of the process wakes for each item that it writes only
+ * sends: who wakes it makes. `th` where there is none, or out of memory. */
+static struct pt_thread *maker_behind(const struct pt_an *an,
+				      const struct pt_givers *g,
+				      struct pt_proc *p, struct pt_thread *th)
+{
+	struct pt_thread *found = th;
+	pt_times items = { 0 };
+	size_t i, most = pt_max64(2, sleeps_of(an, th) / RESTS_PART);
+
+	for (i = 0; i < p->threads.n; i++) {
+		uint64_t wakes = 0;
+
+		items.n = 0;
+		if (p->threads.v[i] == th ||
+		    pt_rest_wakes(an, g->paths, th, p->threads.v[i], &items,
+				  &wakes) ||
+		    items.n <= most || items.n * 4 < wakes)
+			continue;
+		most = items.n;
+		found = p->threads.v[i];
+	}
+	pt_vec_free(&items);
+	return found;
+}
+
+#define ASKED_MIN 3
+
+/* How often others than its own process ended a sleep of the thread with data. */
+static size_t times_asked(const struct pt_an *an, const struct pt_thread *th,
+			  uint32_t by)
+{
+	size_t i, n = 0;
+
+	for (i = pt_iv_after(th, an->t0); i < th->iv.n; i++) {
+		const struct pt_iv *iv = &th->iv.v[i];
+
+		if (iv->begin >= an->t1)
+			break;
+		n += iv->valid_wake && iv->waker_tgid == by &&
+		     (iv->wake == PT_WAKE_DATA || iv->wake == PT_WAKE_FUTEX);
+	}
+	return n;
+}
+
+/* Does it end sleeps of the consumer itself? */
+static bool gives(const struct pt_givers *g, const struct pt_thread *th)
+{
+	const struct pt_giver *x;
+
+	HASH_FIND(hh, g->all, &th->tid, sizeof(th->tid), x);
+	return x && x->sleeps >= ASKED_MIN;
+}
+
+/* A thread that sends may never rest for want of something to send. Then the one
+ * that is asked makes what it sends; of several the one that computes most. One that
+ * answers for memory is asked, too, but answers by itself. */
+static struct pt_thread *maker_asked(const struct pt_an *an,
+				     const struct pt_givers *g, struct pt_proc *p,
+				     struct pt_thread *th)
+{
+	struct pt_thread *best = NULL;
+	uint64_t most = pt_run_ns(an, th) / 10, ns;
+	size_t i;
+
+	if (times_asked(an, th, p->ppid) >= ASKED_MIN)
+		return th;
+	for (i = 0; i < p->threads.n; i++) {
+		ns = pt_run_ns(an, p->threads.v[i]);
+		if (ns <= most || gives(g, p->threads.v[i]) ||
+		    times_asked(an, p->threads.v[i], p->ppid) < ASKED_MIN)
+			continue;
+		best = p->threads.v[i];
+		most = ns;
+	}
+	return best ? best : th;
+}
+
+/* Of its threads the one that is met most; where hardly any was, the busiest. */
+struct pt_thread *pt_maker_in(const struct pt_an *an,
+				  const struct pt_givers *g, struct pt_proc *p)
+{
+	struct pt_thread *best = NULL, *busiest = NULL;
+	uint64_t most = 0, longest = 0, ns;
+	size_t i;
+
+	for (i = 0; i < p->threads.n; i++) {
+		struct pt_thread *th = p->threads.v[i];
+
+		ns = pt_made_by(g, th);
+		if (ns > most) {
+			best = th;
+			most = ns;
+		}
+		ns = 0;
+		pt_walk(th, pt_max64(an->t0, th->first),
+			pt_max64(pt_min64(an->t1, pt_thread_end(an, th)),
+				 pt_max64(an->t0, th->first)), busy_piece, &ns);
+		if (!busiest || ns > longest) {
+			busiest = th;
+			longest = ns;
+		}
+	}
+	if ((double)most < MET_SHARE * (double)(an->t1 - an->t0))
+		best = busiest;
+	if (best && sleeps_by_itself(an, best))
+		return best;
+	if (best)
+		best = maker_behind(an, g, p, best);
+	return best ? maker_asked(an, g, p, best) : NULL;
+}
