@@ -173,9 +173,11 @@ static int close_open(struct pt_thread *t, uint64_t end)
 	iv.begin = o->off_ts;
 	iv.end = end;
 	iv.wait = (uint8_t)pt_classify(o);
+	/* A wake-up just as it begins was one that found the thread running: that of a
+	 * sleep that goes on is still to come. */
 	iv.ready = iv.wait == PT_WAIT_RUNQ ? iv.begin :
-		   o->wake_ts >= iv.begin && o->wake_ts < iv.end ? o->wake_ts :
-								    iv.end;
+		   o->wake_ts > iv.begin && o->wake_ts < iv.end ? o->wake_ts :
+								   iv.end;
 	iv.object = o->object;
 	iv.dev = o->dev;
 	iv.arg0 = o->arg[0];

@@ -124,6 +124,7 @@ static bool are_peers(const struct pt_trainer *t, const struct pt_thread *a,
 	return b && pt_worker_index(t, a, &i) && pt_worker_index(t, b, &k) &&
 	       i != k && t->workers.v[i].role == t->workers.v[k].role &&
 	       t->workers.v[i].role != PT_ROLE_HELPER &&
+	       t->workers.v[i].role != PT_ROLE_THREAD &&
 	       t->workers.v[i].role != PT_ROLE_OUTSIDE; /* a store of theirs is one, too */
 }
 

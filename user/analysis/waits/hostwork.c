@@ -5,7 +5,8 @@
  * each step, idle time behind the sync is the host's work and the sync's doing both:
  * without the sync the device would have the next step's work, but no more than
  * that. So of each gap's idle time as much as the device works in a step would be
- * hidden without the sync, and over all no more than it works.
+ * hidden without the sync, and over all no more than it works. What passes behind a
+ * sync until another rank or a client comes is theirs, and no sync's.
  */
 #include <errno.h>
 #include <string.h>
@@ -33,27 +34,34 @@ static uint64_t piece_ns(const struct pt_an *an, const struct pt_trainer *t,
 	return e - b - pt_waits_in(t, hint, b, e);
 }
 
-/* Idle time of all devices in [b,e), as a mean. */
-static uint64_t idle_in(const struct pt_trainer *t, uint64_t b, uint64_t e)
+/* Of `ns` of work in [b,e), what falls into idle time (likely, or certain) of all
+ * devices, as a mean. */
+static uint64_t idle_of(const struct pt_trainer *t, uint64_t ns, uint64_t b,
+			uint64_t e, bool certain)
 {
 	struct pt_span one = { b, e };
 	uint64_t sum = 0;
 	size_t i;
 
 	for (i = 0; i < t->devs.n; i++) {
-		const pt_spans *s = &t->devs.v[i].idle_likely;
+		const struct pt_dev *d = &t->devs.v[i];
+		const pt_spans *s = certain ? &d->idle_hard : &d->idle_likely;
 		size_t at = pt_spans_after(s, b), k = at;
 
 		while (k < s->n && s->v[k].begin < e)
 			k++;
 		sum += pt_spans_overlap(s->v + at, k - at, &one, 1);
 	}
-	return t->devs.n ? sum / t->devs.n : e - b;
+	if (!t->devs.n)
+		return certain ? 0 : ns;
+	/* a wait in the middle of a piece is seldom, and short */
+	return ns * (sum / t->devs.n) / pt_max64(e - b, 1);
 }
 
 /* What counts as host work of a gap, by its largest kind. */
 struct work {
 	uint64_t ns[PT_HOST_NR], all, idle;
+	uint64_t others; /* certainly idle while another rank, or a client, is late */
 };
 
 static void sum_gap(const struct pt_an *an, const struct pt_trainer *t,
@@ -70,13 +78,14 @@ static void sum_gap(const struct pt_an *an, const struct pt_trainer *t,
 		if (!ns)
 			continue;
 		w->ns[kind_of(x)] += ns;
-		if (x->what == PT_HOST_COLLECTIVE || x->what == PT_HOST_CLIENT ||
-		    x->what == PT_HOST_WRITING)
+		if (x->what == PT_HOST_WRITING)
 			continue;
+		if (x->what == PT_HOST_COLLECTIVE || x->what == PT_HOST_CLIENT) {
+			w->others += idle_of(t, ns, x->begin, x->end, true);
+			continue;
+		}
 		w->all += ns;
-		/* a wait in the middle of a piece is seldom, and short */
-		w->idle += ns * idle_in(t, x->begin, x->end) /
-			   pt_max64(x->end - x->begin, 1);
+		w->idle += idle_of(t, ns, x->begin, x->end, false);
 	}
 }
 
@@ -106,7 +115,7 @@ static void note_place(struct pt_trainer *t, const struct pt_host_gap *g,
 int pt_sum_host(const struct pt_an *an, struct pt_trainer *t)
 {
 	const struct pt_host *h = &t->look->host;
-	uint64_t wall = an->t1 - an->t0, step, idle = 0, hidden = 0;
+	uint64_t wall = an->t1 - an->t0, step, idle = 0, hidden = 0, others = 0;
 	uint64_t busy = wall - pt_min64(wall, t->idle_likely_ns);
 	size_t i, k, hint = 0;
 	struct work w;
@@ -120,6 +129,7 @@ int pt_sum_host(const struct pt_an *an, struct pt_trainer *t)
 		sum_gap(an, t, g, &hint, &w);
 		for (k = 0; k < PT_HOST_NR; k++)
 			t->host_ns[k] += w.ns[k];
+		others += w.others;
 		/* what comes before the first call is no part of a loop */
 		if (w.all <= PT_LAUNCH_GAP_NS || !g->g.prev)
 			continue;
@@ -127,6 +137,7 @@ int pt_sum_host(const struct pt_an *an, struct pt_trainer *t)
 		hidden += pt_min64(w.idle, step);
 		note_place(t, g, &w);
 	}
+	t->sync_ns -= pt_min64(t->sync_ns, others);
 	if (!t->gpu_known)
 		idle = pt_min64(idle, t->idle_likely_ns);
 	t->host_idle_ns = idle;

@@ -330,7 +330,7 @@ static uint64_t behind_sleep(const struct obtain *o, const struct pt_host_gap *g
 	if (g->started == last || (!g->g.next && last >= g->g.end))
 		return g->g.end;
 	own = cpu_between(g->g.th, last, g->g.end);
-	return own <= LEAD_IN_NS + LEAD_EXTRA_NS ?
+	return own <= LEAD_IN_MAX_NS ?
 		       before_retaking(o, g, last) :
 		       cpu_forward(g->g.th, last, g->g.end, LEAD_IN_NS);
 }
