@@ -176,7 +176,24 @@ class Truth:
         if born > begin:
             out[last.who, "restart"] += min(born, made) - begin
         self.charge(out, last.who, min(max(begin, born), made), made, depth)
-        out[last.who, "handover"] += end - made
+        out[last.who, "handover"] += end - made - self.held(out, last.who[0], made, end)
+
+    def held(self, out, pid, begin, end):
+        """A process that faults in its next batch keeps its interpreter from handing on
+        the last one. Without the faults both would be there; handing on sooner would
+        gain nothing, for the next one takes as long."""
+        ns = 0
+        for who, line in self.log.lines.items():
+            starts = self.log.starts[who]
+            for r in line[max(bisect.bisect_right(starts, begin) - 2, 0):
+                          bisect.bisect_left(starts, end)] if who[0] == pid else ():
+                b, e = max(r.begin, begin), min(r.end, end)
+                if r.kind == "fault" and e > b:
+                    cpu = (e - b) * min((r.cpu or 0) / max(r.end - r.begin, 1), 1)
+                    out[who, "cpu"] += cpu
+                    out[who, CAUSE[r.kind]] += e - b - cpu
+                    ns += e - b
+        return min(ns, end - begin)
 
     def born(self, who, default):
         """A maker's first row, where it began in the trace."""
