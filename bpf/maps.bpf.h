@@ -69,6 +69,7 @@ struct pt_faults {
 struct pt_thread {
 	__u64 since;  /* last switch in or out */
 	__u64 off_ts; /* switched out at; 0 while on a CPU */
+	__u64 exec_ns; /* ... the scheduler's count of its CPU time then */
 	__u64 wake_ts;
 	__u64 object;
 	__u64 arg[3];

@@ -55,6 +55,7 @@ static __always_inline void pt_off_begin(struct pt_thread *th,
 	__u64 arg[3] = {}, sock;
 	__u16 flags = 0;
 
+	th->exec_ns = task->se.sum_exec_runtime;
 	th->syscall = pt_task_syscall(task, arg);
 	th->arg[0] = arg[0];
 	th->arg[1] = arg[1];

@@ -6,30 +6,6 @@
 #include "write.bpf.h"
 #include "fault.bpf.h"
 
-static __always_inline void switch_out(struct pt_thread *th,
-				       struct task_struct *task, bool preempt,
-				       __u64 now)
-{
-	__u64 since = th->since;
-
-	if (now >= since)
-		th->tot.run_ns += now - since;
-	else
-		pt_lost(PT_LOSS_CLOCK);
-	/* A wake-up of an earlier block, or one that found it running. */
-	if (th->wake_ts < since)
-		th->wake_ts = 0;
-	th->since = now;
-	if (!preempt && (th->agg.count || th->pages.active))
-		pt_agg_block(th, task);
-	if (!preempt)
-		pt_wagg_block(th, task);
-	if (!preempt && th->faults.count)
-		pt_faults_block(th, task, now);
-	pt_off_begin(th, task, preempt ? 0 : pt_task_state(task), true, now);
-	pt_block_note(th, task);
-}
-
 static __always_inline void switch_in(struct pt_thread *th,
 				      struct task_struct *task, __u64 now)
 {
@@ -61,6 +37,50 @@ static __always_inline void switch_in(struct pt_thread *th,
 		return;
 	pt_off_fill(r, th, task, off_ts, wake);
 	pt_rec_submit(r);
+}
+
+/*
+ * The thread leaves the CPU, and is off it already: that it came back was not seen. (A
+ * kernel may hide what one of its tasks does; a virtual machine's agent is such a one.)
+ * The scheduler's own count tells how long it has run since.
+ */
+static __noinline void missed_in(struct pt_thread *th, struct task_struct *task,
+				      __u64 now)
+{
+	__u64 ran = task->se.sum_exec_runtime - th->exec_ns, at = th->off_ts;
+
+	if (ran < now - at)
+		at = now - ran;
+	if (th->wake_ts > at && th->wake_ts < now)
+		at = th->wake_ts;
+	switch_in(th, task, at);
+}
+
+static __always_inline void switch_out(struct pt_thread *th,
+				       struct task_struct *task, bool preempt,
+				       __u64 now)
+{
+	__u64 since;
+
+	if (th->off_ts)
+		missed_in(th, task, now);
+	since = th->since;
+	if (now >= since)
+		th->tot.run_ns += now - since;
+	else
+		pt_lost(PT_LOSS_CLOCK);
+	/* A wake-up of an earlier block, or one that found it running. */
+	if (th->wake_ts < since)
+		th->wake_ts = 0;
+	th->since = now;
+	if (!preempt && (th->agg.count || th->pages.active))
+		pt_agg_block(th, task);
+	if (!preempt)
+		pt_wagg_block(th, task);
+	if (!preempt && th->faults.count)
+		pt_faults_block(th, task, now);
+	pt_off_begin(th, task, preempt ? 0 : pt_task_state(task), true, now);
+	pt_block_note(th, task);
 }
 
 SEC("tp_btf/sched_switch")

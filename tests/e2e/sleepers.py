@@ -1,0 +1,98 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""Every sleep of a job is in the records, also where the kernel does not tell that the
+thread came back: what a virtual machine's agent hands its CPU to can be hidden.
+
+Sixty threads sleep again and again, and log each sleep. Each one that lies within the
+trace must be covered by a recorded sleep of that thread, but for its ends.
+
+Needs root and a build. Ends with "N passed, N failed, N skipped".
+"""
+import bisect
+import collections
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BUILD = os.environ.get("BUILD", os.path.join(TOP, "build"))
+DUMP = os.path.join(BUILD, "tests/e2e/dump_waits")
+THREADS, SECONDS, SLEEP_S = 60, 6, 0.02
+ENDS_NS = 2000000  # until it is asleep, and at the begin and the end of the trace
+RUNQ = 0
+
+
+def job(seconds):
+    end = time.monotonic() + seconds
+    log = collections.defaultdict(list)
+
+    def sleeper(length):
+        mine = log[threading.get_native_id()]
+        while time.monotonic() < end:
+            begin = time.monotonic_ns()
+            time.sleep(length)
+            mine.append((begin, begin + int(length * 1e9)))
+
+    threads = [threading.Thread(target=sleeper, args=(SLEEP_S + i / 10000,))
+               for i in range(THREADS)]
+    for t in threads:
+        t.start()
+    print("READY", flush=True)
+    for t in threads:
+        t.join()
+    for tid, rows in log.items():
+        for row in rows:
+            print(tid, *row)
+
+
+def main():
+    if os.geteuid():
+        print("not root: skipped\n0 passed, 0 failed, 1 skipped")
+        return 0
+    with tempfile.TemporaryDirectory(prefix="pipetrace-sleepers-") as d:
+        raw = os.path.join(d, "raw")
+        with subprocess.Popen([sys.executable, os.path.abspath(__file__), "--job",
+                               str(SECONDS + 4)], stdout=subprocess.PIPE, text=True) as p:
+            try:
+                p.stdout.readline()
+                subprocess.run([os.path.join(BUILD, "pipetrace"), "-p", str(p.pid), "-d",
+                                str(SECONDS), "--raw-stream", raw], check=True, timeout=60,
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                slept = [tuple(map(int, line.split())) for line in p.stdout]
+            finally:
+                p.kill()
+        out = subprocess.run([DUMP, raw], capture_output=True, text=True, timeout=60,
+                             check=True).stdout
+    seen = collections.defaultdict(list)
+    for line in out.splitlines():
+        _, tid, begin, us, kind = map(int, line.split()[:5])
+        if kind != RUNQ:
+            seen[tid].append((begin, begin + us * 1000))
+    first = min(v[0][0] for v in seen.values())
+    last = max(v[-1][1] for v in seen.values())
+    count, missed = 0, []
+    for tid, begin, end in slept:
+        if begin < first + ENDS_NS or end > last - ENDS_NS - int(SLEEP_S * 1e9):
+            continue
+        count += 1
+        rows = seen[tid]
+        i = max(bisect.bisect(rows, (begin,)) - 1, 0)
+        told = sum(max(0, min(e, end) - max(b, begin)) for b, e in rows[i:i + 4])
+        if told < end - begin - ENDS_NS:
+            missed.append((tid, begin, told))
+    for m in missed[:5]:
+        print("thread %d: of the sleep that began at %d only %d ns are told" % m)
+    good = count > THREADS * SECONDS and not missed
+    print("%s %d of %d sleeps are whole" % ("ok  " if good else "FAIL", count - len(missed),
+                                            count))
+    print("%d passed, %d failed, 0 skipped" % (good, not good))
+    return not good
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--job"]:
+        sys.exit(job(float(sys.argv[2])))
+    sys.exit(main())
