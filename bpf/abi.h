@@ -447,7 +447,7 @@ _Static_assert(sizeof(struct pt_rec_sock) == 192, "pt_rec_sock");
 struct pt_rec_outside {
 	struct pt_hdr hdr;
 	__u64 slept_ns; /* of the waits that it was seen to end before */
-	__u32 wakes;	/* so many; 0: forked by one that is followed */
+	__u32 wakes;	/* so many; 0: forked by one that is followed, or of its pool */
 	__u32 waiter;	/* the process whose waits they were; or which forked it */
 	__u32 ppid;
 	__u32 pad;

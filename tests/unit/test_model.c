@@ -87,7 +87,8 @@ static void test_open_intervals(void **state)
 	}
 	st_off(&s, B, B, T0 + 100, T0 + 850, T0 + 900); /* ended */
 	/* a wake-up that found it running is stamped where the sleep begins */
-	st_off(&s, A + 1, A + 1, T0 + 100, T0 + 100, T0 + 900)->hdr.flags = PT_F_OPEN;
+	st_off(&s, A + 1, A + 1, T0 + 100, T0 + 100, T0 + 900)->hdr.flags =
+		PT_F_OPEN | PT_F_SINCE_UNKNOWN;
 	/* on a CPU: only its totals are meant */
 	st_off(&s, B + 1, B + 1, T0 + 500, 0, T0 + 500)->hdr.flags = PT_F_OPEN;
 	st_window(&s, T0, T0 + 1000);
@@ -98,9 +99,11 @@ static void test_open_intervals(void **state)
 	assert_int_equal(t->iv.v[0].end, T0 + 1000);
 	assert_int_equal(t->iv.v[0].ready, T0 + 1000);
 	assert_true(t->iv.v[0].open);
+	assert_false(t->iv.v[0].since_unknown);
 	t = pt_model_thread(m, A + 1);
 	assert_int_equal(t->iv.n, 1);
 	assert_int_equal(t->iv.v[0].ready, T0 + 1000);
+	assert_true(t->iv.v[0].since_unknown);
 	t = pt_model_thread(m, B);
 	assert_int_equal(t->iv.n, 1);
 	assert_int_equal(t->iv.v[0].end, T0 + 900);

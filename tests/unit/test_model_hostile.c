@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "analysis/analysis.h"
+#include "model/timeline.h"
 #include "stream_case.h"
 
 #define HANG_S 120
@@ -501,9 +502,52 @@ static void test_live_at_any_moment(void **state)
 	job_free(&j);
 }
 
+/* Strings without an end, and counters that no disk has. */
+static void test_devices_and_disks(void **state)
+{
+	struct stream s = { 0 };
+	struct pt_rec_device *g =
+		(void *)st_add(&s, PT_REC_DEVICE, sizeof(*g), 1000, 0, 0);
+	struct pt_rec_disk *d;
+	struct pt_model *m = pt_model_new();
+	const struct pt_rec_device *dev;
+	const struct pt_rec_disk *disk;
+	size_t i;
+
+	(void)state;
+	memset((char *)g + sizeof(g->hdr), 'x', sizeof(*g) - sizeof(g->hdr));
+	g->index = 1;
+	d = (void *)st_add(&s, PT_REC_DISK, sizeof(*d), 2000, 0, 0);
+	memset((char *)d + sizeof(d->hdr), 'x', sizeof(*d) - sizeof(d->hdr));
+	st_seal(&s);
+	for (i = 0; i < s.recs.n; i++)
+		pt_model_feed(m, &s.recs.v[i].r, s.recs.v[i].r.hdr.size);
+	assert_int_equal(m->devices.n, 1);
+	dev = &m->devices.v[0];
+	assert_int_equal(strnlen(dev->uuid, sizeof(dev->uuid)), sizeof(dev->uuid) - 1);
+	assert_int_equal(strnlen(dev->name, sizeof(dev->name)), sizeof(dev->name) - 1);
+	assert_int_equal(dev->util, PT_DEVICE_UNKNOWN);
+	assert_int_equal(dev->mem_util, PT_DEVICE_UNKNOWN);
+	assert_true(dev->mem_total == ~(uint64_t)0);
+	assert_int_equal(m->disks.n, 1);
+	disk = &m->disks.v[0];
+	assert_int_equal(strnlen(disk->name, sizeof(disk->name)), sizeof(disk->name) - 1);
+	assert_int_equal(strnlen(disk->model, sizeof(disk->model)),
+			 sizeof(disk->model) - 1);
+	assert_int_equal(strnlen(disk->fstype, sizeof(disk->fstype)),
+			 sizeof(disk->fstype) - 1);
+	assert_int_equal(strnlen(disk->mount, sizeof(disk->mount)),
+			 sizeof(disk->mount) - 1);
+	for (i = 0; i < 8; i++)
+		assert_true((&disk->reads)[i] == PT_DISK_UNKNOWN);
+	pt_model_free(m);
+	st_free(&s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_devices_and_disks),
 		cmocka_unit_test(test_empty),
 		cmocka_unit_test(test_few_steps),
 		cmocka_unit_test(test_noise),

@@ -5,8 +5,10 @@
  * fork from then on, its exit hook ends it.
  */
 #include <bpf/bpf.h>
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -144,6 +146,64 @@ static bool add(struct pt_capture *c, const struct pt_supplier *s)
 	return true;
 }
 
+/* ---- a pool of them ------------------------------------------------------------- */
+
+#define KIN_MAX 32     /* of one pool */
+#define COMMAND_MAX 4096
+
+/* The command line without its digits: those of a pool differ in a number, a port or the
+ * name of a socket. */
+static size_t command_of(pid_t pid, char buf[COMMAND_MAX])
+{
+	ssize_t n = pt_proc_read(pid, "cmdline", buf, COMMAND_MAX);
+	size_t i, len = 0;
+
+	for (i = 0; n > 0 && i < (size_t)n; i++)
+		if (buf[i] < '0' || buf[i] > '9')
+			buf[len++] = buf[i];
+	return len;
+}
+
+/* Of one pool: one parent has started both, by the same command. */
+static bool is_kin(pid_t pid, const struct pt_proc_stat *st, const char *command,
+		   size_t len)
+{
+	struct pt_proc_stat other;
+	char own[COMMAND_MAX];
+
+	return !pt_proc_stat(pid, &other) && other.ppid == st->ppid &&
+	       !strcmp(other.comm, st->comm) && command_of(pid, own) == len &&
+	       !memcmp(own, command, len);
+}
+
+/*
+ * Of several that make batches in turn the job may wait for the slowest alone. How slow
+ * that is only the others show, who are never waited for.
+ */
+static void add_kin(struct pt_capture *c, const struct pt_supplier *s)
+{
+	struct pt_supplier other = { .waiter = s->waiter };
+	struct pt_proc_stat st;
+	char command[COMMAND_MAX];
+	struct dirent *e;
+	size_t len, n = 0;
+	DIR *d;
+
+	if (pt_proc_stat(s->pid, &st) || st.ppid <= 1)
+		return;
+	len = command_of(s->pid, command);
+	d = len ? opendir("/proc") : NULL;
+	while (d && n < KIN_MAX && (e = readdir(d))) {
+		other.pid = (pid_t)strtol(e->d_name, NULL, 10);
+		if (other.pid <= 1 || other.pid == s->pid ||
+		    !is_kin(other.pid, &st, command, len) || !wanted(c, &other))
+			continue;
+		n += add(c, &other);
+	}
+	if (d)
+		closedir(d);
+}
+
 void pt_capture_adopt(struct pt_capture *c, const struct pt_supplier *s)
 {
 	size_t i;
@@ -160,9 +220,13 @@ void pt_outside_take(struct pt_capture *c)
 	bool more = false;
 	size_t i;
 
-	for (i = 0; i < c->n_suppliers; i++)
-		if (!c->stopped && wanted(c, &c->suppliers[i]))
-			more |= add(c, &c->suppliers[i]);
+	for (i = 0; i < c->n_suppliers; i++) {
+		if (c->stopped || !wanted(c, &c->suppliers[i]) ||
+		    !add(c, &c->suppliers[i]))
+			continue;
+		more = true;
+		add_kin(c, &c->suppliers[i]);
+	}
 	c->n_suppliers = 0;
 	if (!more)
 		return;

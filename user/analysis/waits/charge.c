@@ -20,6 +20,7 @@ struct charger {
 	uint64_t by_cause[PT_CAUSE_NR];
 	PT_VEC(uint64_t) by_worker; /* ns of this wait, by its index */
 	const struct pt_thread *holder; /* of a lock, while it is looked at */
+	const struct pt_thread *held_up; /* ... who waits for it */
 	const struct pt_iv *door; /* the socket through which the walk left the job */
 	const struct pt_thread *at_door; /* who slept on it */
 	int deliverer; /* of the batch that the walk is at; -1 not met yet */
@@ -197,8 +198,27 @@ static const struct pt_iv *late_answer(const struct charger *k, enum pt_cause ca
 	       cause == PT_CAUSE_IPC || cause == PT_CAUSE_NETWORK ? k->door : NULL;
 }
 
+static void note_worker(struct charger *k, const struct pt_thread *th,
+			const struct pt_leg *l)
+{
+	struct pt_worker *w;
+	int i;
+
+	if (!pt_worker_index(k->t, th, &i))
+		return;
+	w = &k->t->workers.v[i];
+	k->by_worker.v[i] += l->end - l->begin;
+	w->charged_ns += l->end - l->begin;
+	if (th == w->feeder && w->feeder != w->main)
+		return;
+	w->making_ns += l->end - l->begin;
+	if (th == w->main && k->w->made == UINT64_MAX)
+		k->w->made = l->end;
+}
+
+/* `who`: whose part of the way back it is. */
 static int charge(struct charger *k, enum pt_cause cause,
-		  const struct pt_leg *l)
+		  const struct pt_leg *l, const struct pt_thread *who)
 {
 	const struct pt_iv *door = late_answer(k, cause, l);
 	struct pt_charge c = { .cause = (uint8_t)cause, .ns = l->end - l->begin,
@@ -212,6 +232,8 @@ static int charge(struct charger *k, enum pt_cause cause,
 		c.tid = k->at_door->tid;
 	}
 	k->by_cause[cause] += c.ns;
+	/* who waits at the door for a store makes the batch */
+	note_worker(k, door ? k->at_door : who, l);
 	if (iv && (cause == PT_CAUSE_DISK || cause == PT_CAUSE_PAGE_FAULT) &&
 	    iv->obj_kind == PT_OBJ_FILE) {
 		c.dev = iv->dev;
@@ -333,7 +355,7 @@ static int holder_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *i
 	if (c == PT_CAUSE_UNKNOWN || c == PT_CAUSE_IPC)
 		c = PT_CAUSE_LOCK;
 	l.kind = c == PT_CAUSE_LOCK ? PT_LEG_LOCK : PT_LEG_BLOCKED;
-	return charge(k, c, &l);
+	return charge(k, c, &l, k->held_up);
 }
 
 static int charge_lock(struct charger *k, const struct pt_leg *l)
@@ -342,35 +364,18 @@ static int charge_lock(struct charger *k, const struct pt_leg *l)
 
 	if (!l->who || l->who->tgid != l->th->tgid ||
 	    (pt_worker_index(k->t, l->th, &w) && k->t->workers.v[w].main == l->th))
-		return charge(k, PT_CAUSE_LOCK, l);
+		return charge(k, PT_CAUSE_LOCK, l, l->th);
 	k->holder = l->who;
+	k->held_up = l->th;
 	return pt_walk(l->who, l->begin, l->end, holder_piece, k);
-}
-
-static void note_worker(struct charger *k, const struct pt_leg *l)
-{
-	struct pt_worker *w;
-	int i;
-
-	if (!pt_worker_index(k->t, l->th, &i))
-		return;
-	w = &k->t->workers.v[i];
-	k->by_worker.v[i] += l->end - l->begin;
-	w->charged_ns += l->end - l->begin;
-	if (l->th == w->feeder && w->feeder != w->main)
-		return;
-	w->making_ns += l->end - l->begin;
-	if (l->th == w->main && k->w->made == UINT64_MAX)
-		k->w->made = l->end;
 }
 
 static int take_leg(void *ctx, const struct pt_leg *l)
 {
 	struct charger *k = ctx;
 
-	note_worker(k, l);
 	return l->kind == PT_LEG_LOCK ? charge_lock(k, l) :
-					charge(k, cause_of(k, l), l);
+					charge(k, cause_of(k, l), l, l->th);
 }
 
 /* The worker with most of the way back; one that delivers before a helper. */

@@ -230,10 +230,10 @@ static void find_managers(struct pt_trainer *t, const struct pt_givers *g)
 	}
 }
 
-/* A child that sleeps until the trainer asks it for something, and has something to send back, works for it though nobody has waited
- * for it. */
+/* A child, or one of a pool, that sleeps until the trainer asks it for something, and has
+ * something to send back, works for it though nobody has waited for it. */
 static bool is_asked(const struct pt_an *an, const struct pt_trainer *t,
-		     const struct pt_thread *th)
+		     const struct pt_thread *th, bool pool)
 {
 	bool asked = false;
 	size_t i;
@@ -248,8 +248,21 @@ static bool is_asked(const struct pt_an *an, const struct pt_trainer *t,
 			  iv->wake == PT_WAKE_ROOM) &&
 			 !pt_inside_call(t->proc, iv->waker_tid, iv->ready);
 	}
-	return asked && (double)pt_run_ns(an, th) >=
-				ASKED_CPU * (double)(an->t1 - an->t0);
+	return asked && (pool || (double)pt_run_ns(an, th) >=
+					 ASKED_CPU * (double)(an->t1 - an->t0));
+}
+
+/* One of a pool outside of the job of which the trainer waits for another. */
+static bool is_of_pool(const struct pt_trainer *t, const struct pt_proc *p)
+{
+	size_t i;
+
+	for (i = 0; p->outside && p->ppid && i < t->workers.n; i++)
+		if (t->workers.v[i].role == PT_ROLE_OUTSIDE &&
+		    t->workers.v[i].proc->ppid == p->ppid &&
+		    !strncmp(t->workers.v[i].proc->comm, p->comm, sizeof(p->comm)))
+			return true;
+	return false;
 }
 
 static int take_asked(struct pt_an *an, struct pt_trainer *t,
@@ -259,8 +272,9 @@ static int take_asked(struct pt_an *an, struct pt_trainer *t,
 
 	for (i = 0; i < an->m->all_procs.n; i++) {
 		struct pt_proc *p = an->m->all_procs.v[i];
+		bool pool = is_of_pool(t, p);
 
-		if (p == t->proc || p->ppid != t->proc->tgid ||
+		if (p == t->proc || (p->ppid != t->proc->tgid && !pool) ||
 		    pt_model_proc(an->m, p->tgid) != p || worker_of(t, p, NULL) ||
 		    pt_feeds_device(an, p))
 			continue;
@@ -268,7 +282,7 @@ static int take_asked(struct pt_an *an, struct pt_trainer *t,
 			struct pt_worker *w;
 
 			if (p->threads.v[j]->tid != p->tgid ||
-			    !is_asked(an, t, p->threads.v[j]))
+			    !is_asked(an, t, p->threads.v[j], pool))
 				continue;
 			w = worker_make(t, p, p->threads.v[j]);
 			if (!w)
