@@ -440,6 +440,8 @@ class Truth:
                 out |= {"launch_bound", "host_bound" if name == "launch" else "sync_bound"}
                 if self.free_cores() <= FREE * (1 - NEAR):
                     out.add("cpu_oversubscribed")  # who launches may have had no core
+                if self.spec["transport"] in THREADS:
+                    out.add("lock_bound")  # ... or not the interpreter, which they have
             else:
                 out.add({"transfer": "transfer_bound", "checkpoint": "checkpoint_stall",
                          "collective": "rank_straggler", "no_demand": "no_demand"}[name])

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Who is followed from outside of the job's tree (adopt_job.py): a service of 32
 processes over TCP on this host, one over a Unix socket, one by a futex in shared
-memory; and who is not: another client of the first, one that sends signals, one
-that does nothing, this test.
+memory, and others of a pool, whom the job never asks; and who is not: another client
+of the first, one that sends signals, one that does nothing, this test.
 
 Told by the exported tables: who is outside, that each of these has waits of its own,
 that one that ends has an end, that the report from the file is the live one, that no
@@ -163,6 +163,21 @@ def case_followed(tmp):
     return "%d processes outside" % (len(parts) + 3)
 
 
+def case_pool(tmp):
+    """Two more of the Unix services, whom the job never asks: of the same pool."""
+    with Cast(tmp) as cast:
+        who = services(cast, 2)
+        pool = [cast.start("unix", os.path.join(tmp, "unix%d" % i)) for i in (2, 3)]
+        parts = children(who["tcp"])
+        out, _ = trace(tmp, who["job"])
+    got = outsiders(tables(tmp, out))
+    want = {who[x] for x in ("tcp", "unix", "shm")} | set(parts) | set(pool)
+    if got != want:
+        raise Wrong("not followed: %r; followed for nothing: %r" % (
+            sorted(want - got), sorted(got - want)))
+    return "%d processes outside" % len(got)
+
+
 def case_ended(tmp):
     """A service that ends in mid-trace, and its place is somebody else's."""
     with Cast(tmp) as cast:
@@ -210,7 +225,7 @@ def case_off(tmp):
     return ""
 
 
-CASES = {"followed": case_followed, "ended": case_ended, "many": case_many, "off": case_off}
+CASES = {"followed": case_followed, "pool": case_pool, "ended": case_ended, "many": case_many, "off": case_off}
 
 
 def main():

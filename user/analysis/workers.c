@@ -34,7 +34,7 @@ static bool has(const pt_times *v, uint64_t key)
 }
 
 /* Is `th` on the side that asks: the consumer, or who hands on its wishes; for a
- * helper whoever it works for? */
+ * helper whoever it works for, which no service outside is? */
 static bool asks(const struct pt_trainer *t, const struct pt_worker *w,
 		 const struct pt_thread *th)
 {
@@ -42,7 +42,8 @@ static bool asks(const struct pt_trainer *t, const struct pt_worker *w,
 
 	if (pt_worker_index(t, th, &i))
 		return w->role == PT_ROLE_HELPER &&
-		       t->workers.v[i].role != PT_ROLE_HELPER;
+		       t->workers.v[i].role != PT_ROLE_HELPER &&
+		       t->workers.v[i].role != PT_ROLE_OUTSIDE;
 	return th->tgid == t->proc->tgid;
 }
 
@@ -129,12 +130,14 @@ static int collect_unnoticed(const struct pt_an *an, const struct pt_trainer *t,
 
 	for (i = first + 1; i < end; i++) {
 		const struct pt_iv *iv = &th->iv.v[i];
-		uint64_t since = writes ? th->iv.v[i - 1].end : rested;
+		uint64_t since = rested;
 
-		if (!pt_rests(t, w, iv) || (writes && iv->wchar <= written))
+		if (!pt_rests(t, w, iv))
+			continue;
+		rested = iv->ready;
+		if (writes && iv->wchar <= written)
 			continue;
 		written = iv->wchar;
-		rested = iv->ready;
 		if (!writes && (!since || iv->begin < since + PARTS_NS))
 			continue;
 		while (k < known && w->done.v[k] <= since)
@@ -243,9 +246,9 @@ int pt_find_made(const struct pt_an *an, struct pt_trainer *t)
 			qsort(w->done.v, w->done.n, sizeof(*w->done.v), cmp_time);
 		if (w->feeder != w->main)
 			continue;
-		err = join_parts(w);
+		err = collect_unnoticed(an, t, w);
 		if (!err)
-			err = collect_unnoticed(an, t, w);
+			err = join_parts(w);
 	}
 	return err;
 }
