@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <dirent.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -407,6 +408,18 @@ static void test_recorder_full(void **state)
 	pt_vec_free(&raw);
 }
 
+static int threads_now(void)
+{
+	DIR *d = opendir("/proc/self/task");
+	int n = 0;
+
+	while (d && readdir(d))
+		n++;
+	if (d)
+		closedir(d);
+	return n;
+}
+
 /* A disk that does not answer (a pipe that nobody reads): the tracer goes on,
  * the end waits no longer than it was told to, what was dropped is counted. */
 static void test_recorder_stuck(void **state)
@@ -414,7 +427,7 @@ static void test_recorder_stuck(void **state)
 	struct pt_recorder_state s;
 	struct pt_recorder *rec;
 	pt_bytes raw = { 0 };
-	int ends[2];
+	int ends[2], i, before = threads_now();
 	FILE *f;
 
 	(void)state;
@@ -426,13 +439,16 @@ static void test_recorder_stuck(void **state)
 	add(&raw, "\0\0\0\0", 4);
 	raw.n -= 4;
 	assert_int_equal(pt_recorder_open(&rec, f, 1, 0, NULL), 0);
-	for (int i = 0; i < 60; i++)
+	for (i = 0; i < 60; i++)
 		put_all(rec, &raw);
 	pt_recorder_state(rec, &s);
 	assert_true(s.dropped > 0);
 	assert_int_equal(pt_recorder_close(rec, 50, NULL), -ETIMEDOUT);
-	/* its reader comes back: let the thread end before the test does */
+	/* nobody will read: the thread ends, and frees what it has, before the test does */
 	close(ends[0]);
+	for (i = 0; i < 1000 && threads_now() > before; i++)
+		usleep(10000);
+	assert_int_equal(threads_now(), before);
 	pt_vec_free(&raw);
 }
 

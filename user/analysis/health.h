@@ -144,7 +144,8 @@ struct pt_tail { /* of the batches by how long they took to make */
 	uint32_t dev, peer; /* 1 + its index; 0 none */
 };
 /* waits/tail.c. 0 or -ENOMEM. */
-int pt_measure_tail(const struct pt_trainer *t, struct pt_tail *out);
+int pt_measure_tail(const struct pt_an *an, const struct pt_trainer *t,
+		    struct pt_tail *out);
 
 struct pt_steady {
 	size_t n; /* whole steps, first batches left out */

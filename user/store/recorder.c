@@ -34,6 +34,7 @@ struct pt_recorder {
 	pthread_cond_t more, done;
 	pthread_t thread;
 	bool closing, finished;
+	bool abandoned; /* the thread frees it when it ends */
 	struct pt_rf_writer w;
 	struct pt_shrink shrink;
 	struct pt_recorder_state state;
@@ -115,32 +116,6 @@ static void give_back(struct pt_recorder *r, struct block *b)
 	free(b->b.v);
 }
 
-static void *writer(void *arg)
-{
-	struct pt_recorder *r = arg;
-	struct block b;
-	int err = 0;
-
-	while (take(r, &b)) {
-		errno = 0;
-		if (!err)
-			err = reason(write_block(r, &b));
-		note(r, err);
-		give_back(r, &b);
-	}
-	errno = 0;
-	if (!err)
-		err = reason(write_end(r));
-	note(r, err);
-	pthread_mutex_lock(&r->lock);
-	r->finished = true;
-	pthread_cond_signal(&r->done);
-	pthread_mutex_unlock(&r->lock);
-	return NULL;
-}
-
-/* ---- the tracer's side -------------------------------------------------------- */
-
 static void destroy(struct pt_recorder *r)
 {
 	size_t i;
@@ -156,6 +131,36 @@ static void destroy(struct pt_recorder *r)
 	pthread_cond_destroy(&r->done);
 	free(r);
 }
+
+static void *writer(void *arg)
+{
+	struct pt_recorder *r = arg;
+	struct block b;
+	bool mine;
+	int err = 0;
+
+	while (take(r, &b)) {
+		errno = 0;
+		if (!err)
+			err = reason(write_block(r, &b));
+		note(r, err);
+		give_back(r, &b);
+	}
+	errno = 0;
+	if (!err)
+		err = reason(write_end(r));
+	note(r, err);
+	pthread_mutex_lock(&r->lock);
+	r->finished = true;
+	mine = r->abandoned;
+	pthread_cond_signal(&r->done);
+	pthread_mutex_unlock(&r->lock);
+	if (mine)
+		destroy(r);
+	return NULL;
+}
+
+/* ---- the tracer's side -------------------------------------------------------- */
 
 int pt_recorder_open(struct pt_recorder **out, FILE *f, uint64_t unix_ns,
 		     uint64_t max, const struct pt_again *again)
@@ -279,6 +284,7 @@ int pt_recorder_close(struct pt_recorder *r, unsigned timeout_ms,
 		      struct pt_recorder_state *last)
 {
 	struct timespec until;
+	pthread_t thread;
 	bool finished;
 	int err = 0;
 
@@ -290,15 +296,17 @@ int pt_recorder_close(struct pt_recorder *r, unsigned timeout_ms,
 	while (!r->finished && err != ETIMEDOUT)
 		err = pthread_cond_timedwait(&r->done, &r->lock, &until);
 	finished = r->finished;
+	r->abandoned = !finished;
 	if (last)
 		*last = r->state;
+	thread = r->thread;
 	pthread_mutex_unlock(&r->lock);
 	if (!finished) {
-		/* it sits in a write that may never end; what it uses stays */
-		pthread_detach(r->thread);
+		/* it sits in a write that may never end: what it uses is its own now */
+		pthread_detach(thread);
 		return -ETIMEDOUT;
 	}
-	pthread_join(r->thread, NULL);
+	pthread_join(thread, NULL);
 	err = r->state.error;
 	destroy(r);
 	return err;

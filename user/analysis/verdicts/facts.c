@@ -249,7 +249,7 @@ static int measure(struct pt_an *an, struct pt_facts *f)
 	f->gpu_growth = pt_gpu_growth(an, f->t, &f->gpu_balance);
 	err = pt_measure_steady(an, f->t, &f->steady);
 	if (!err)
-		err = pt_measure_tail(f->t, &f->tail);
+		err = pt_measure_tail(an, f->t, &f->tail);
 	return err ? err : pt_slowest_item(an, f->t, &f->item);
 }
 
@@ -260,7 +260,7 @@ static int measure_merged(struct pt_an *an, struct pt_facts *f)
 
 	pt_merge_facts(an, f);
 	gather_shares(an, f);
-	err = pt_measure_tail(f->t, &f->tail);
+	err = pt_measure_tail(an, f->t, &f->tail);
 	return err ? err : pt_measure_steady(an, f->t, &f->steady);
 }
 

@@ -5,7 +5,7 @@
 #include "analysis/verdicts/verdict.h"
 
 /* A few batches take many times as long to make as the others, and most of the
- * waiting is for them. */
+ * waiting passes meanwhile. */
 int pt_judge_slow_item(struct pt_an *an, const struct pt_facts *f,
 		       struct pt_r_verdict *v)
 {
@@ -29,7 +29,7 @@ int pt_judge_slow_item(struct pt_an *an, const struct pt_facts *f,
 	if (t->peer)
 		v->subject_peer = pt_peer_name(an, t->peer - 1);
 	v->title = pt_arena_printf(an->a,
-		"A few items hold up the line: %zu of %zu batches took %.0f ms to make where the others take %.1f ms, and %.0f %% of the waiting for data is for them (most of it: %s).",
+		"A few items hold up the line: %zu of %zu batches took %.0f ms to make where the others take %.1f ms, and %.0f %% of the waiting for data passes meanwhile (most of it: %s).",
 		t->n, t->all, t->ms, t->usual_ms, 100 * t->share,
 		pt_cause_name(t->cause));
 	v->advice = "Find what these items have in common (their size, their source, a retry) and make them cheaper, or hand out items so that one slow one does not hold up the others: smaller batches, more prefetching, delivery out of order where the loader has it.";

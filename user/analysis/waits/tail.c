@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Batches that take many times as long to make as the others, and how much of the
- * waiting is for them. */
+ * waiting passes meanwhile. */
 #include <errno.h>
 #include <math.h>
 #include <string.h>
 
+#include "analysis/gpu_int.h"
 #include "analysis/health.h"
 #include "analysis/verdicts/thresholds.h"
 
@@ -27,25 +28,83 @@ static double made_ms(const struct pt_trainer *t, const struct pt_fetch *w)
 	return at >= 2 && at - 2 < k->service_ms.n ? k->unsorted_ms.v[at - 2] : NAN;
 }
 
+/* Were all batches noticed? Else one that was not makes the next one look slow. */
+#define NOTICED_PART 0.15
+
+static bool all_noticed(const struct pt_trainer *t)
+{
+	double made = 0, taken = 0;
+	size_t i;
+
+	for (i = 0; i < t->workers.n; i++)
+		if (t->workers.v[i].role != PT_ROLE_HELPER)
+			made += (double)t->workers.v[i].done.n;
+	for (i = 0; i < t->steps.n; i++)
+		taken += t->steps.v[i].batches;
+	return fabs(made - taken) <= NOTICED_PART * taken;
+}
+
+/* When batches were made that take longer than `limit`: meanwhile the others make what is
+ * waited for. Where not all are noticed, the waits that such a batch ends; tidy. */
+static int slow_times(const struct pt_an *an, const struct pt_trainer *t, double limit,
+		      pt_spans *out)
+{
+	bool noticed = t->workers.n && all_noticed(t);
+	size_t i, k;
+	int err = 0;
+
+	for (i = 0; i < t->workers.n && noticed && !err; i++) {
+		const struct pt_worker *w = &t->workers.v[i];
+
+		if (w->role == PT_ROLE_HELPER)
+			continue;
+		/* [k] is of done[k + 1]; where it rested, it did so before */
+		for (k = 0; k < w->unsorted_ms.n && k + 1 < w->done.n && !err; k++) {
+			double ms = w->unsorted_ms.v[k];
+			struct pt_span x = { w->done.v[k + 1] -
+						     (uint64_t)(ms * NS_PER_MS),
+					     w->done.v[k + 1] };
+
+			if (ms > limit)
+				err = pt_vec_push(out, x);
+		}
+	}
+	for (i = 0; i < t->waits.n && !err; i++) {
+		const struct pt_fetch *w = &t->waits.v[i];
+		struct pt_span x = { w->begin, w->end };
+
+		if (made_ms(t, w) > limit)
+			err = pt_vec_push(out, x);
+	}
+	pt_spans_tidy(out, an->t0, an->t1);
+	return err;
+}
+
 static int usual(const struct pt_trainer *t, pt_doubles *v)
 {
 	size_t i, k;
 	int err = 0;
 
-	for (i = 0; i < t->workers.n && !err; i++)
-		for (k = t->workers.v[i].role == PT_ROLE_HELPER ?
-				 t->workers.v[i].service_ms.n : 0; k < t->workers.v[i].service_ms.n && !err; k++)
-			err = pt_vec_push(v, t->workers.v[i].service_ms.v[k]);
+	for (i = 0; i < t->workers.n && !err; i++) {
+		const struct pt_worker *w = &t->workers.v[i];
+
+		if (w->role == PT_ROLE_HELPER)
+			continue;
+		for (k = 0; k < w->service_ms.n && !err; k++)
+			err = pt_vec_push(v, w->service_ms.v[k]);
+	}
 	for (i = 0; i < t->waits.n && !t->workers.n && !err; i++)
 		err = pt_vec_push(v, (double)(t->waits.v[i].end -
 					      t->waits.v[i].begin) / NS_PER_MS);
 	return err;
 }
 
-int pt_measure_tail(const struct pt_trainer *t, struct pt_tail *out)
+int pt_measure_tail(const struct pt_an *an, const struct pt_trainer *t,
+		    struct pt_tail *out)
 {
 	uint64_t by[PT_CAUSE_NR] = { 0 }, slow = 0, all = 0, most = 0;
 	pt_doubles v = { 0 }, tail = { 0 };
+	pt_spans made = { 0 };
 	double limit;
 	size_t i;
 	int err = usual(t, &v), c;
@@ -60,16 +119,16 @@ int pt_measure_tail(const struct pt_trainer *t, struct pt_tail *out)
 	if (err || v.n < TAIL_MIN_BATCHES || !tail.n ||
 	    (double)tail.n > PT_TAIL_PART * (double)v.n)
 		goto out;
-	for (i = 0; i < t->waits.n; i++) {
+	err = slow_times(an, t, limit, &made);
+	for (i = 0; i < t->waits.n && !err; i++) {
 		const struct pt_fetch *w = &t->waits.v[i];
-		uint64_t ns = w->end - w->begin;
+		struct pt_span one = { w->begin, w->end };
+		uint64_t ns = pt_spans_overlap(made.v, made.n, &one, 1);
 
-		all += ns;
-		if (!(made_ms(t, w) > limit))
-			continue;
+		all += w->end - w->begin;
 		slow += ns;
 		by[w->cause] += ns;
-		if (!(w->inode || w->peer) || w->on_ns <= most)
+		if (!ns || !(w->inode || w->peer) || w->on_ns <= most)
 			continue;
 		most = w->on_ns;
 		out->inode = w->inode;
@@ -86,5 +145,6 @@ int pt_measure_tail(const struct pt_trainer *t, struct pt_tail *out)
 out:
 	pt_vec_free(&v);
 	pt_vec_free(&tail);
+	pt_vec_free(&made);
 	return err;
 }
