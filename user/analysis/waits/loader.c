@@ -168,43 +168,6 @@ static bool delivers(struct pt_trainer *t, const struct pt_givers *g,
 	return false;
 }
 
-/* Who computes less of the time manages something for the loader. */
-#define ASKED_CPU 0.002
-
-/* A child, or one of a pool, that sleeps until the trainer asks it for something, and has
- * something to send back, works for it though nobody has waited for it. */
-static bool is_asked(const struct pt_an *an, const struct pt_trainer *t,
-		     const struct pt_thread *th, bool pool)
-{
-	bool asked = false;
-	size_t i;
-
-	for (i = pt_iv_after(th, an->t0); i < th->iv.n; i++) {
-		const struct pt_iv *iv = &th->iv.v[i];
-
-		if (iv->begin >= an->t1)
-			break;
-		asked |= iv->valid_wake && iv->waker_tgid == t->proc->tgid &&
-			 (iv->wake == PT_WAKE_DATA || iv->wake == PT_WAKE_FUTEX ||
-			  iv->wake == PT_WAKE_ROOM) &&
-			 !pt_inside_call(t->proc, iv->waker_tid, iv->ready);
-	}
-	return asked && (pool || (double)pt_run_ns(an, th) >=
-					 ASKED_CPU * (double)(an->t1 - an->t0));
-}
-
-/* The trainer itself asks it. */
-static bool is_asked_itself(const struct pt_an *an, const struct pt_trainer *t,
-			    const struct pt_proc *p)
-{
-	size_t i;
-
-	for (i = 0; i < p->threads.n; i++)
-		if (p->threads.v[i]->tid == p->tgid)
-			return is_asked(an, t, p->threads.v[i], false);
-	return false;
-}
-
 /* Met on the way back; where somebody else delivers, makers for makers. */
 static int take_makers(const struct pt_an *an, struct pt_trainer *t,
 		       const struct pt_givers *g)
@@ -234,8 +197,7 @@ static int take_makers(const struct pt_an *an, struct pt_trainer *t,
 		w = worker_make(t, p, pt_maker_in(an, g, p));
 		if (!w)
 			return -ENOMEM;
-		/* two that share a lock are met through each other */
-		if (!p->outside && !delivers(t, g, p) && !is_asked_itself(an, t, p))
+		if (!p->outside && !delivers(t, g, p))
 			w->role = PT_ROLE_HELPER;
 	}
 	return 0;
@@ -263,6 +225,31 @@ static void find_managers(struct pt_trainer *t, const struct pt_givers *g)
 		if (sum && !p->outside && (double)kin < MAKER_SHARE * (double)sum)
 			t->workers.v[i].role = PT_ROLE_HELPER;
 	}
+}
+
+/* Who computes less of the time manages something for the loader. */
+#define ASKED_CPU 0.002
+
+/* A child, or one of a pool, that sleeps until the trainer asks it for something, and has
+ * something to send back, works for it though nobody has waited for it. */
+static bool is_asked(const struct pt_an *an, const struct pt_trainer *t,
+		     const struct pt_thread *th, bool pool)
+{
+	bool asked = false;
+	size_t i;
+
+	for (i = pt_iv_after(th, an->t0); i < th->iv.n; i++) {
+		const struct pt_iv *iv = &th->iv.v[i];
+
+		if (iv->begin >= an->t1)
+			break;
+		asked |= iv->valid_wake && iv->waker_tgid == t->proc->tgid &&
+			 (iv->wake == PT_WAKE_DATA || iv->wake == PT_WAKE_FUTEX ||
+			  iv->wake == PT_WAKE_ROOM) &&
+			 !pt_inside_call(t->proc, iv->waker_tid, iv->ready);
+	}
+	return asked && (pool || (double)pt_run_ns(an, th) >=
+					 ASKED_CPU * (double)(an->t1 - an->t0));
 }
 
 /* One of a pool outside of the job of which the trainer waits for another. */
