@@ -16,8 +16,8 @@
 #include <cmocka.h>
 #include <jansson.h>
 
-#include "analysis/bootstrap.h"
-#include "analysis/compare.h"
+#include "analysis/compare/bootstrap.h"
+#include "analysis/compare/compare.h"
 #include "base/str.h"
 #include "report/difftext.h"
 #include "test_report_fixture.h"

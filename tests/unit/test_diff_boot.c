@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-#include "analysis/bootstrap.h"
+#include "analysis/compare/bootstrap.h"
 
 #define TRIALS 400
 #define N_MAX 1000

@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
-#include "analysis/io_kind.h"
-#include "analysis/io_units.h"
+#include "analysis/io/kind.h"
+#include "analysis/io/units.h"
 #include "model/model.h"
 #include "stream.h"
 

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "analysis/meets.h"
+#include "analysis/ranks/meets.h"
 
 #define RANKS 3
 #define STEPS 60

@@ -16,7 +16,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 
-#include "analysis/piece.h"
+#include "analysis/parts/piece.h"
 #include "cmd/pieces.h"
 #include "model/timeline.h"
 #include "stream_case.h"

@@ -65,7 +65,7 @@ int pt_analyze_part(struct pt_model *m, const struct pt_analysis_opts *o,
 		    uint64_t t0, uint64_t t1, struct pt_r_window *out);
 
 /*
- * A capture too long to be held at once, in pieces (see piece.h). Make the one
+ * A capture too long to be held at once, in pieces (see parts/piece.h). Make the one
  * from the end of the one before to the first step that begins at `cut` or later
  * (0: to the model's end), of what `m` holds: the margin below before the begin,
  * if it has begun by then, and as much behind `cut`. All of it lies in `a`;

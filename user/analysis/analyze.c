@@ -7,9 +7,9 @@
 
 #include "analysis/health.h"
 #include "analysis/internal.h"
-#include "analysis/meets.h"
-#include "analysis/piece.h"
-#include "analysis/places.h"
+#include "analysis/ranks/meets.h"
+#include "analysis/parts/piece.h"
+#include "analysis/io/places.h"
 #include "analysis/verdicts/thresholds.h"
 #include "analysis/waits/look.h"
 #include "analysis/whatif/whatif.h"

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "analysis/disks.h"
+#include "analysis/io/disks.h"
 #include "analysis/health.h"
 #include "analysis/internal.h"
 

@@ -15,7 +15,7 @@
  * something else. */
 #define PT_LAUNCH_GAP_NS 500000ull
 
-/* ---- statistics (health_stat.c) ------------------------------------------ */
+/* ---- statistics (stat.c) ------------------------------------------------- */
 /*
  * Median of the slopes of all pairs (Theil 1950, Sen 1968): up to 29 % of the
  * points may be wrong. At most 400 points are looked at, evenly chosen. Unit:
@@ -114,7 +114,7 @@ struct pt_item { /* one file that takes long, by its longest visit */
 	size_t visits;
 	double slow_share; /* of the data wait: by files from a second, or for
 			    * the file that is slower than the others */
-	/* The file against the others that were waited for (health_peers.c). */
+	/* The file against the others that were waited for (io/slow_file_peers.c). */
 	size_t waits;	   /* visits to it with waiting */
 	double bytes;	   /* of one, median; NAN unknown */
 	double usual_ms;   /* of one, median; NAN none */
@@ -182,7 +182,7 @@ int pt_wait_spans(const struct pt_an *an, const struct pt_trainer *t,
 		  pt_spans *out);
 uint64_t pt_spans_sum(const pt_spans *s);
 
-/* faults.c: what the trainer's waiting in page faults was for. */
+/* io/faults.c: what the trainer's waiting in page faults was for. */
 struct pt_fault_facts {
 	uint64_t wait_ns;     /* charged to page faults, all of it */
 	uint64_t nameless_ns; /* ... of no file: swapped memory, or not traced */

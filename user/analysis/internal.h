@@ -38,7 +38,7 @@ struct pt_charge {
 	int16_t syscall; /* for UNKNOWN: what it was in */
 };
 typedef PT_VEC(struct pt_charge) pt_charges;
-/* charges.c: take one in, joined with its like now or later. 0 or -ENOMEM. */
+/* waits/charges.c: take one in, joined with its like now or later. 0 or -ENOMEM. */
 int pt_add_charge(pt_charges *c, const struct pt_charge *x);
 /* One for each cause, thread, file, peer and call; in that order. */
 void pt_join_charges(pt_charges *c);
@@ -259,7 +259,7 @@ struct pt_an {
 	const struct pt_piece_at *piece; /* it is this piece of a long capture */
 	bool met; /* ... and a step begins where it ends */
 	const struct pt_pieces *merge; /* it is all of these, and the model has
-					* the last one only; see piece.h */
+					* the last one only; see parts/piece.h */
 };
 
 /* Every pass: 0 or -ENOMEM. */
@@ -273,7 +273,7 @@ void pt_dev_free(struct pt_dev *d); /* what it holds */
 int pt_measure_workers(struct pt_an *an, struct pt_trainer *t);
 int pt_sum_breakdown(struct pt_an *an, struct pt_trainer *t);
 int pt_fill_report(struct pt_an *an);
-/* fill_ranks.c: what the trainer's whole steps were spent on. 0 or -ENOMEM. */
+/* ranks/fill_ranks.c: what the trainer's whole steps were spent on. 0 or -ENOMEM. */
 int pt_fill_step_parts(const struct pt_an *an, const struct pt_trainer *t,
 		       struct pt_r_step_parts *out);
 /* ... the meetings of trainer `i` with the others; and what they do not tell. */
@@ -288,11 +288,11 @@ int pt_fill_tables(struct pt_an *an);
 /* ... those of the top trainer; those of the whole target. */
 int pt_fill_rank_tables(struct pt_an *an);
 int pt_fill_host_tables(struct pt_an *an);
-/* working_set.c: behind the tables. */
+/* io/working_set.c: behind the tables. */
 void pt_fill_working_set(struct pt_an *an);
 /* Whether the set fits into the memory that there is, where both are known. */
 void pt_working_set_fits(struct pt_r_memory *m);
-/* peers.c: who the job's sockets are connected to; behind the charges. */
+/* io/network.c: who the job's sockets are connected to; behind the charges. */
 int pt_fill_peers(struct pt_an *an);
 /* The socket that a wait is for, where more than its inode is known; NULL. */
 const struct pt_sock *pt_wait_sock(const struct pt_an *an, const struct pt_iv *iv);
@@ -311,7 +311,7 @@ int pt_issue_verdicts(struct pt_an *an);
  * of the whole report, judged by the records that it rests on (last pass). */
 int64_t pt_uncounted_losses(const struct pt_model *m);
 int pt_judge_damage(struct pt_an *an);
-/* marker.c: steps by the function that the user named, where it was called;
+/* steps/marker.c: steps by the function that the user named, where it was called;
  * behind pt_fill_report(). */
 int pt_mark_steps(struct pt_an *an);
 /* lanes.c: what can be drawn, into the report's arena. */
@@ -319,7 +319,7 @@ int pt_fill_lanes(struct pt_an *an, struct pt_lanes *out);
 /* Those of all pieces; `last`: of the last one. */
 int pt_join_lanes(struct pt_an *an, const struct pt_lanes *last,
 		  struct pt_lanes *out);
-/* gpu_exact.c: when the window begins: with the capture, or a moment later when
+/* gpu/exact.c: when the window begins: with the capture, or a moment later when
  * device times are measured from then on. */
 uint64_t pt_exact_begin(const struct pt_model *m);
 /* window.c: the part of the capture that was asked for; before and behind the
@@ -457,7 +457,7 @@ enum pt_cause pt_piece_cause(const struct pt_an *an, const struct pt_trainer *t,
 
 /* All workers are known: from now on they are found quickly. 0 or -ENOMEM. */
 int pt_index_workers(struct pt_trainer *t);
-/* quota.c: does a quota hold the process back? Adds to t->quotas. 0 or
+/* waits/quota.c: does a quota hold the process back? Adds to t->quotas. 0 or
  * -ENOMEM. */
 int pt_find_quota(const struct pt_an *an, struct pt_trainer *t,
 		  const struct pt_proc *p);
@@ -487,7 +487,7 @@ uint64_t pt_rest_ns(const struct pt_trainer *t, const struct pt_worker *w, uint6
 int pt_sum_asked(const struct pt_an *an, struct pt_trainer *t);
 /* waits/hostwork.c: host work and what it costs; behind the device's idle time. 0 */
 int pt_sum_host(const struct pt_an *an, struct pt_trainer *t);
-/* workers.c: when each had a batch made, and what they rest on. Behind the
+/* workers/workers.c: when each had a batch made, and what they rest on. Behind the
  * search for the loader. 0 or -ENOMEM. */
 int pt_find_made(const struct pt_an *an, struct pt_trainer *t);
 

@@ -6,9 +6,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "analysis/gpu_int.h"
+#include "analysis/gpu/passes.h"
 #include "analysis/internal.h"
-#include "analysis/piece.h"
+#include "analysis/parts/piece.h"
 
 static int copy_spans(struct pt_an *an, const pt_spans *from,
 		      const struct pt_lane_span **to, size_t *n)

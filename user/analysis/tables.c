@@ -4,11 +4,11 @@
 #include <math.h>
 #include <string.h>
 
-#include "analysis/disks.h"
+#include "analysis/io/disks.h"
 #include "analysis/health.h"
 #include "analysis/internal.h"
-#include "analysis/piece.h"
-#include "analysis/places.h"
+#include "analysis/parts/piece.h"
+#include "analysis/io/places.h"
 
 #define MAX_FILES 50
 #define SERIES_STEP_NS NS_PER_S

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "analysis/compare.h"
+#include "analysis/compare/compare.h"
 #include "cmd/cmd.h"
 #include "cmd/session.h"
 #include "export/html.h"

@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "analysis/piece.h"
+#include "analysis/parts/piece.h"
 #include "model/timeline.h"
 
 /* For what a piece keeps: some hundred kilobytes, and more with many steps.

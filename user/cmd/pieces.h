@@ -3,7 +3,7 @@
  * A file that is too long to be held in memory at once: read in pieces, each
  * looked at by a process of its own beside the reader, which goes on meanwhile.
  * The next one starts as soon as it is known where the piece ends, so that two or
- * three are at work where there are cores for them. The report is of all of them (analysis/piece.h).
+ * three are at work where there are cores for them. The report is of all of them (analysis/parts/piece.h).
  */
 #ifndef PT_PIECES_H
 #define PT_PIECES_H
@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #include "analysis/analysis.h"
-#include "analysis/past.h"
+#include "analysis/parts/past.h"
 #include "base/vec.h"
 #include "model/model.h"
 #include "report/report.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "analysis/lanes.h"
-#include "analysis/past.h"
+#include "analysis/parts/past.h"
 #include "cmd/cmd.h"
 #include "cmd/parts.h"
 #include "cmd/pieces.h"

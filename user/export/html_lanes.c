@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "analysis/past.h"
+#include "analysis/parts/past.h"
 #include "export/html_int.h"
 #include "export/trace.h"
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "analysis/internal.h"
-#include "analysis/piece.h"
+#include "analysis/parts/piece.h"
 
 int pt_set_window(struct pt_an *an)
 {

@@ -2,7 +2,7 @@
 #include <errno.h>
 #include <math.h>
 
-#include "analysis/meets.h"
+#include "analysis/ranks/meets.h"
 #include "analysis/verdicts/verdict.h"
 
 /* The GPU does not starve for data. */

@@ -2,7 +2,7 @@
 #include <errno.h>
 #include <math.h>
 
-#include "analysis/disks.h"
+#include "analysis/io/disks.h"
 #include "analysis/verdicts/verdict.h"
 
 /* From here on the flush is what takes the time. */

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "analysis/disks.h"
+#include "analysis/io/disks.h"
 #include "analysis/verdicts/verdict.h"
 
 /* Of fewer requests a latency tells nothing. */

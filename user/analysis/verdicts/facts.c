@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <math.h>
 
-#include "analysis/piece.h"
+#include "analysis/parts/piece.h"
 #include "analysis/verdicts/verdict.h"
 
 static enum pt_root_group group_of(int cause)

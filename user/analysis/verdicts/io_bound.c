@@ -2,7 +2,7 @@
 #include <errno.h>
 #include <math.h>
 
-#include "analysis/io_kind.h"
+#include "analysis/io/kind.h"
 #include "analysis/verdicts/verdict.h"
 
 /* A number of bytes as people read it; NULL: no memory. */

@@ -2,7 +2,7 @@
 #include <errno.h>
 #include <math.h>
 
-#include "analysis/meets.h"
+#include "analysis/ranks/meets.h"
 #include "analysis/verdicts/verdict.h"
 
 /* Ranks in lock step of which one waits for its own loader: the others spend

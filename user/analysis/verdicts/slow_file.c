@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <math.h>
 
-#include "analysis/disks.h"
+#include "analysis/io/disks.h"
 #include "analysis/verdicts/verdict.h"
 
 enum kind { UNKNOWN, LARGE, SLOW };

@@ -79,7 +79,7 @@
 /* Fewer moves tell nothing. */
 #define PT_PATTERN_MOVES 4
 
-/* ---- kinds of waiting for storage (io_kind.c) ------------------------------- */
+/* ---- kinds of waiting for storage (io/kind.c) ------------------------------- */
 /* The kernel reads ahead so far by default (VM_READAHEAD_PAGES). */
 #define PT_READ_AHEAD (128.0 * 1024)
 /* Most of what is fetched was evicted before. */

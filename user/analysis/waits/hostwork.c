@@ -11,7 +11,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "analysis/gpu_int.h"
+#include "analysis/gpu/passes.h"
 #include "analysis/health.h"
 #include "analysis/waits/look.h"
 

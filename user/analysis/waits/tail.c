@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "analysis/gpu_int.h"
+#include "analysis/gpu/passes.h"
 #include "analysis/health.h"
 #include "analysis/verdicts/thresholds.h"
 

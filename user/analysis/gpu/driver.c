@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The device's idle time as the driver counts it, for jobs whose calls do not tell: they
+ * hardly ever wait for the device. How much is idle, the driver says; where, the gaps
+ * between the calls: a queue that holds so many seconds of work bridges each gap for as
+ * long, and the device idles for the rest of it. With the gaps known, that length
+ * follows from the sum.
+ */
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+#include "analysis/gpu/passes.h"
+#include "analysis/health.h"
+#include "analysis/waits/look.h"
+
+static struct pt_span clipped(const struct pt_an *an, const struct pt_gap *g)
+{
+	struct pt_span s = { pt_max64(g->begin, an->t0), pt_min64(g->end, an->t1) };
+
+	s.end = pt_max64(s.begin, s.end);
+	return s;
+}
+
+/* Idle time with a queue of `depth`. */
+static uint64_t idle_with(const struct pt_an *an, const struct pt_host *h,
+			  uint64_t depth)
+{
+	uint64_t sum = 0;
+	size_t i;
+
+	for (i = 0; i < h->gaps.n; i++) {
+		struct pt_span s = clipped(an, &h->gaps.v[i].g);
+		uint64_t ns = s.end - s.begin;
+
+		sum += ns > depth ? ns - depth : 0;
+	}
+	return sum;
+}
+
+static uint64_t depth_for(const struct pt_an *an, const struct pt_host *h,
+			  uint64_t idle)
+{
+	uint64_t lo = 0, hi = an->t1 - an->t0;
+
+	while (lo + 1 < hi) {
+		uint64_t mid = lo + (hi - lo) / 2;
+
+		if (idle_with(an, h, mid) > idle)
+			lo = mid;
+		else
+			hi = mid;
+	}
+	return hi;
+}
+
+static int place_idle(const struct pt_an *an, const struct pt_host *h,
+		      struct pt_dev *d, uint64_t idle)
+{
+	uint64_t depth = depth_for(an, h, idle);
+	size_t i;
+	int err = 0;
+
+	d->idle_likely.n = 0;
+	for (i = 0; i < d->idle_hard.n && !err; i++)
+		err = pt_vec_push(&d->idle_likely, d->idle_hard.v[i]);
+	for (i = 0; i < h->gaps.n && !err; i++) {
+		struct pt_span s = clipped(an, &h->gaps.v[i].g);
+
+		s.begin += depth;
+		if (s.begin < s.end)
+			err = pt_vec_push(&d->idle_likely, s);
+	}
+	pt_spans_tidy(&d->idle_likely, an->t0, an->t1);
+	if (!err)
+		err = pt_spans_remove(&d->idle_likely, &d->busy_hard);
+	d->idle_likely_ns = pt_spans_sum(&d->idle_likely);
+	d->by_driver = true;
+	return err;
+}
+
+int pt_take_driver(const struct pt_an *an, struct pt_trainer *t, double idle,
+		   double most)
+{
+	double wall = (double)(an->t1 - an->t0);
+	struct pt_dev *d = t->devs.v;
+
+	if (!isfinite(idle) || t->devs.n != 1 || d->measured || !t->look)
+		return 0;
+	/* a guess that the driver contradicts is none; what is certain is believed */
+	if ((double)d->idle_likely_ns > most * wall &&
+	    (double)d->idle_hard_ns <= most * wall)
+		d->known = false;
+	return d->known ? 0 :
+			  place_idle(an, &t->look->host, d, (uint64_t)(idle * wall));
+}
+
+void pt_limit_by_driver(const struct pt_an *an, struct pt_trainer *t, double idle,
+			double most)
+{
+	double wall = (double)(an->t1 - an->t0);
+	uint64_t ns;
+
+	if (!isfinite(idle) || t->gpu_known)
+		return;
+	ns = pt_max64((uint64_t)(most * wall), t->idle_hard_ns);
+	t->starved_hi_ns = pt_min64(t->starved_hi_ns, ns);
+	ns = pt_max64((uint64_t)(idle * wall), t->idle_hard_ns);
+	t->idle_likely_ns = pt_min64(t->idle_likely_ns, ns);
+	t->starved_likely_ns = pt_max64(pt_min64(t->starved_likely_ns, ns),
+					t->starved_lo_ns);
+}

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A device's likely idle time by what the host did instead of feeding it. Every
+ * nanosecond is charged once, by the first rule that holds:
+ *
+ *   a data wait        the largest cause of that wait
+ *   checkpoint         the main thread writes a file
+ *   compile            a compiler that the job started is at work
+ *   collective, transfer, sync    the main thread is inside such a call
+ *   run_queue, sync    certainly idle behind a sync: the host lacks a core, or
+ *                      does something else before it launches again
+ *   launch             a pause between two launches
+ *   other_host         anything else
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "analysis/gpu/passes.h"
+#include "analysis/health.h"
+
+static const char *const compilers[] = {
+	"cc1", "cc1plus", "gcc", "g++", "cc", "c++", "clang", "clang++", "nvcc",
+	"cicc", "ptxas", "nvlink", "fatbinary", "as", "ld", "ld.lld", "collect2",
+};
+
+struct idle {
+	const struct pt_an *an;
+	const struct pt_trainer *t;
+	pt_spans rest; /* not charged yet; tidy */
+	uint64_t wait_ns[PT_CAUSE_NR]; /* in data waits */
+	uint64_t ns[PT_CAUSE_NR];      /* elsewhere */
+};
+
+static int take_waits(struct idle *x)
+{
+	const struct pt_trainer *t = x->t;
+	pt_spans all = { 0 };
+	size_t i, at, j;
+	int err = 0;
+
+	for (i = 0; i < t->waits.n && !err; i++) {
+		const struct pt_fetch *w = &t->waits.v[i];
+		struct pt_span one = { w->begin, w->end };
+
+		at = pt_spans_after(&x->rest, one.begin);
+		for (j = at; j < x->rest.n && x->rest.v[j].begin < one.end; j++)
+			;
+		x->wait_ns[w->cause] += pt_spans_overlap(x->rest.v + at, j - at,
+							 &one, 1);
+		err = pt_vec_push(&all, one);
+	}
+	pt_spans_tidy(&all, x->an->t0, x->an->t1);
+	if (!err)
+		err = pt_spans_remove(&x->rest, &all);
+	pt_vec_free(&all);
+	return err;
+}
+
+/* Charge what lies in `s`, which it tidies. */
+static int take(struct idle *x, pt_spans *s, enum pt_cause cause)
+{
+	pt_spans_tidy(s, x->an->t0, x->an->t1);
+	x->ns[cause] += pt_spans_overlap(x->rest.v, x->rest.n, s->v, s->n);
+	return pt_spans_remove(&x->rest, s);
+}
+
+static int take_writing(struct idle *x)
+{
+	const pt_spans *w = &x->t->writing;
+
+	x->ns[PT_CAUSE_CHECKPOINT] += pt_spans_overlap(x->rest.v, x->rest.n,
+						       w->v, w->n);
+	return pt_spans_remove(&x->rest, w);
+}
+
+static bool compiles(const struct pt_proc *p)
+{
+	size_t i;
+
+	for (i = 0; i < sizeof(compilers) / sizeof(compilers[0]); i++)
+		if (!strncmp(p->comm, compilers[i], sizeof(p->comm)))
+			return true;
+	return false;
+}
+
+static int take_compilers(struct idle *x)
+{
+	const struct pt_model *m = x->an->m;
+	pt_spans s = { 0 };
+	size_t i;
+	int err = 0;
+
+	for (i = 0; i < m->all_procs.n && !err; i++) {
+		const struct pt_proc *p = m->all_procs.v[i];
+		struct pt_span one = { pt_max64(p->born, x->an->t0),
+				       p->died ? p->died : x->an->t1 };
+
+		if (p != x->t->proc && compiles(p))
+			err = pt_vec_push(&s, one);
+	}
+	if (!err)
+		err = take(x, &s, PT_CAUSE_COMPILE);
+	pt_vec_free(&s);
+	return err;
+}
+
+/* What holds the host in this call, while the device idles. */
+static enum pt_cause cause_of(const struct pt_gpu_call *c)
+{
+	if (c->cls == PT_API_COLLECTIVE || c->cls == PT_API_COMM)
+		return PT_CAUSE_COLLECTIVE;
+	if (pt_call_is_copy(c))
+		return PT_CAUSE_TRANSFER;
+	return pt_call_is_sync(c) ? PT_CAUSE_SYNC : PT_CAUSE_NR;
+}
+
+static int take_calls(struct idle *x, enum pt_cause cause)
+{
+	const struct pt_proc *p = x->t->proc;
+	pt_spans s = { 0 };
+	size_t i;
+	int err = 0;
+
+	for (i = pt_gpu_after(p, x->an->t0); i < p->gpu.n && !err; i++) {
+		const struct pt_gpu_call *c = &p->gpu.v[i];
+		struct pt_span one = { c->begin, c->end };
+
+		if (c->begin >= x->an->t1)
+			break;
+		if (c->tid == x->t->main->tid && c->end > c->begin &&
+		    cause_of(c) == cause)
+			err = pt_vec_push(&s, one);
+	}
+	if (!err)
+		err = take(x, &s, cause);
+	pt_vec_free(&s);
+	return err;
+}
+
+static int host_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv,
+		      bool queued)
+{
+	struct idle *x = ctx;
+
+	(void)iv;
+	x->ns[queued ? PT_CAUSE_RUN_QUEUE : PT_CAUSE_SYNC] += e - b;
+	return 0;
+}
+
+/* Certainly idle, and none of the above: behind a sync. */
+static int take_behind_syncs(struct idle *x, const pt_spans *hard)
+{
+	pt_spans s = { 0 };
+	size_t i;
+	int err = 0;
+
+	for (i = 0; i < hard->n && !err; i++)
+		err = pt_vec_push(&s, hard->v[i]);
+	if (!err)
+		err = pt_spans_meet(&s, &x->rest);
+	for (i = 0; i < s.n && !err; i++)
+		err = pt_walk(x->t->main, s.v[i].begin, s.v[i].end, host_piece, x);
+	if (!err)
+		err = pt_spans_remove(&x->rest, &s);
+	pt_vec_free(&s);
+	return err;
+}
+
+static void take_rest(struct idle *x)
+{
+	size_t i;
+
+	for (i = 0; i < x->rest.n; i++) {
+		uint64_t ns = x->rest.v[i].end - x->rest.v[i].begin;
+
+		x->ns[ns <= PT_LAUNCH_GAP_NS ? PT_CAUSE_LAUNCH :
+					       PT_CAUSE_OTHER_HOST] += ns;
+	}
+}
+
+static int by_seconds(const void *a, const void *b)
+{
+	const struct pt_r_charge *x = a, *y = b;
+
+	if (x->seconds != y->seconds)
+		return x->seconds > y->seconds ? -1 : 1;
+	return (int)x->cause - (int)y->cause;
+}
+
+static void put(struct pt_r_charge *out, size_t *n, uint64_t ns, uint64_t wall,
+		enum pt_cause cause, const char *what)
+{
+	if (!ns || !wall)
+		return;
+	out[(*n)++] = (struct pt_r_charge){
+		.cause = cause, .seconds = (double)ns / NS_PER_S,
+		.share = (double)ns / (double)wall, .subject_pid = PT_NULL,
+		.subject_tid = PT_NULL, .what = what,
+	};
+}
+
+static const char *const what[PT_CAUSE_NR] = {
+	[PT_CAUSE_CHECKPOINT] = "writing a file",
+	[PT_CAUSE_SYNC] = "in a sync or behind one",
+	[PT_CAUSE_RUN_QUEUE] = "behind a sync",
+};
+
+static int report(const struct idle *x, struct pt_r_gpu *g)
+{
+	uint64_t wall = x->an->t1 - x->an->t0;
+	struct pt_r_charge *out = pt_arena_calloc(x->an->a, 2 * PT_CAUSE_NR,
+						  sizeof(*out));
+	size_t n = 0;
+	int c;
+
+	if (!out)
+		return -ENOMEM;
+	for (c = 0; c < PT_CAUSE_NR; c++) {
+		put(out, &n, x->wait_ns[c], wall, (enum pt_cause)c,
+		    "waiting for data");
+		put(out, &n, x->ns[c], wall, (enum pt_cause)c, what[c]);
+	}
+	qsort(out, n, sizeof(*out), by_seconds);
+	g->idle_causes = out;
+	g->n_idle_causes = n;
+	return 0;
+}
+
+int pt_fill_idle_causes(const struct pt_an *an, const struct pt_trainer *t,
+			const struct pt_dev *d, struct pt_r_gpu *g)
+{
+	struct idle x = { .an = an, .t = t };
+	size_t i;
+	int err = 0;
+
+	for (i = 0; i < d->idle_likely.n && !err; i++)
+		err = pt_vec_push(&x.rest, d->idle_likely.v[i]);
+	if (!err)
+		err = take_waits(&x);
+	if (!err)
+		err = take_writing(&x);
+	if (!err)
+		err = take_compilers(&x);
+	if (!err)
+		err = take_calls(&x, PT_CAUSE_COLLECTIVE);
+	if (!err)
+		err = take_calls(&x, PT_CAUSE_TRANSFER);
+	if (!err)
+		err = take_calls(&x, PT_CAUSE_SYNC);
+	if (!err)
+		err = take_behind_syncs(&x, &d->idle_hard);
+	if (!err) {
+		take_rest(&x);
+		err = report(&x, g);
+	}
+	pt_vec_free(&x.rest);
+	return err;
+}

@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the driver's own samples (NVML) add to the report: each device's name,
+ * utilisation, memory, clocks and what held them down; and the series. */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/gpu/passes.h"
+#include "analysis/health.h"
+#include "analysis/internal.h"
+#include "analysis/verdicts/thresholds.h"
+#include "model/devices.h"
+
+#define NONE UINT32_MAX
+#define GROWTH_POINTS 400 /* the slope takes the square of them */
+
+/* nvmlClocksThrottleReasons bits; the first (idle) holds nothing down. */
+static const char *const reasons[] = {
+	NULL, "applications_clocks_setting", "sw_power_cap", "hw_slowdown",
+	"sync_boost", "sw_thermal_slowdown", "hw_thermal_slowdown",
+	"hw_power_brake_slowdown", "display_clock_setting",
+};
+#define N_REASONS (sizeof(reasons) / sizeof(reasons[0]))
+
+static bool in_window(const struct pt_an *an, const struct pt_rec_device *d)
+{
+	return d->hdr.ts >= an->t0 && d->hdr.ts < an->t1;
+}
+
+/*
+ * The one device of which `fits` is true in some sample; NONE: there is none, or
+ * there are several, and which is meant nobody knows.
+ */
+static uint32_t only(const struct pt_an *an, uint32_t pid, int64_t ordinal,
+		     bool (*fits)(const struct pt_rec_device *d, uint32_t pid,
+				  int64_t ordinal))
+{
+	uint32_t index = NONE;
+	size_t i;
+
+	for (i = 0; i < an->m->devices.n; i++) {
+		const struct pt_rec_device *d = &an->m->devices.v[i];
+
+		if (!in_window(an, d) || !fits(d, pid, ordinal))
+			continue;
+		if (index != NONE && index != d->index)
+			return NONE;
+		index = d->index;
+	}
+	return index;
+}
+
+static bool by_process(const struct pt_rec_device *d, uint32_t pid, int64_t o)
+{
+	return d->pid == pid && o >= 0 && pt_device_is(d, (uint32_t)o);
+}
+
+static bool by_ordinal(const struct pt_rec_device *d, uint32_t pid, int64_t o)
+{
+	(void)pid;
+	return o >= 0 && pt_device_is(d, (uint32_t)o);
+}
+
+static bool by_use(const struct pt_rec_device *d, uint32_t pid, int64_t o)
+{
+	(void)pid;
+	(void)o;
+	return d->traced > 0;
+}
+
+static bool by_being(const struct pt_rec_device *d, uint32_t pid, int64_t o)
+{
+	(void)d;
+	(void)pid;
+	(void)o;
+	return true;
+}
+
+/* The driver's number of a device of the report. */
+static uint32_t index_of(const struct pt_an *an, const struct pt_r_gpu *g)
+{
+	int64_t o = g->index == PT_NULL ? -1 : g->index;
+	uint32_t pid = pt_real_id(an->top->proc->tgid), i;
+
+	i = only(an, pid, o, by_process);
+	if (i == NONE)
+		i = only(an, pid, o, by_ordinal);
+	/* one device of the job, and one that is used */
+	if (i == NONE && an->r->n_gpu == 1)
+		i = only(an, pid, o, by_use);
+	/* or one in the machine, whoever uses it */
+	if (i == NONE && an->r->n_gpu == 1 &&
+	    only(an, pid, o, by_being) != NONE)
+		i = only(an, pid, o, by_being);
+	return i;
+}
+
+struct sums {
+	double *util, *mhz, *x, *mem;
+	size_t n_util, n_mhz, n_mem;
+	uint64_t reasons; /* in any sample */
+	bool alone; /* one process, a traced one, in every sample */
+	const struct pt_rec_device *last;
+};
+
+static void add_sample(const struct pt_an *an, struct sums *s,
+		       const struct pt_rec_device *d)
+{
+	if (d->util != PT_DEVICE_UNKNOWN)
+		s->util[s->n_util++] = d->util / 100.0;
+	if (d->sm_mhz != PT_DEVICE_UNKNOWN)
+		s->mhz[s->n_mhz++] = d->sm_mhz;
+	if (d->mem_used != UINT64_MAX) {
+		s->x[s->n_mem] = (double)(d->hdr.ts - an->t0) / NS_PER_S;
+		s->mem[s->n_mem++] = (double)d->mem_used;
+	}
+	if (d->throttle != UINT64_MAX)
+		s->reasons |= d->throttle;
+	s->alone &= d->procs == 1 && d->traced == 1;
+	s->last = d;
+}
+
+static int fill_memory(const struct sums *s, struct pt_r_gpu *g)
+{
+	size_t n = s->n_mem < GROWTH_POINTS ? s->n_mem : GROWTH_POINTS, i;
+	double peak = 0, slope;
+	int err;
+
+	if (!s->n_mem)
+		return 0;
+	for (i = 0; i < s->n_mem; i++)
+		peak = fmax(peak, s->mem[i]);
+	g->mem_reserved = (int64_t)s->mem[s->n_mem - 1];
+	g->mem_peak = (int64_t)peak;
+	/* of the job only when nobody else is there */
+	if (!s->alone || n < PT_GROWTH_SURE_POINTS)
+		return 0;
+	err = pt_theil_sen(s->x + s->n_mem - n, s->mem + s->n_mem - n, n,
+			   &slope);
+	if (!err)
+		g->mem_growth_per_min = 60 * slope;
+	return err;
+}
+
+static int fill_reasons(const struct pt_an *an, const struct sums *s,
+			struct pt_r_device *o)
+{
+	const char **list = pt_arena_calloc(an->a, N_REASONS, sizeof(*list));
+	size_t i;
+
+	if (!list)
+		return -ENOMEM;
+	for (i = 0; i < N_REASONS; i++)
+		if (reasons[i] && s->reasons & 1ull << i)
+			list[o->n_throttle++] = reasons[i];
+	o->throttle = list;
+	return 0;
+}
+
+static int64_t count_of(uint32_t n)
+{
+	return n == PT_DEVICE_UNKNOWN ? PT_NULL : (int64_t)n;
+}
+
+static int fill_device(const struct pt_an *an, const struct sums *s,
+		       struct pt_r_gpu *g)
+{
+	struct pt_r_device *o = &g->device;
+	const struct pt_rec_device *d = s->last;
+	int err = fill_reasons(an, s, o);
+
+	if (err)
+		return err;
+	o->known = true;
+	o->name = d->name[0] ? pt_arena_strdup(an->a, d->name) : NULL;
+	g->uuid = d->uuid[0] ? pt_arena_strdup(an->a, d->uuid) : NULL;
+	if ((d->name[0] && !o->name) || (d->uuid[0] && !g->uuid))
+		return -ENOMEM;
+	if (s->n_util)
+		pt_dist_of(s->util, s->n_util, &o->util);
+	if (s->n_mhz)
+		pt_dist_of(s->mhz, s->n_mhz, &o->sm_mhz);
+	o->sm_max_mhz = count_of(d->sm_max_mhz);
+	o->processes = count_of(d->procs);
+	o->traced = d->procs == PT_DEVICE_UNKNOWN ? PT_NULL : d->traced;
+	o->mem_total = d->mem_total == UINT64_MAX ? PT_NULL :
+						    (int64_t)d->mem_total;
+	return fill_memory(s, g);
+}
+
+/*
+ * The driver's utilisation is the share of its sample period in which a kernel ran
+ * (nvml.h, nvmlUtilization_t), so copies come on top. It narrows what is likely
+ * where the job has the device alone; what is certain stays, and where the two
+ * contradict each other the calls are believed. Of two samples a second the first
+ * and the last reach over the window's edges, and the counter has its own error.
+ */
+#define UTIL_OFF 0.05
+static void narrow(const struct sums *s, struct pt_r_gpu *g)
+{
+	double off = UTIL_OFF + 0.5 / (double)(s->n_util ? s->n_util : 1);
+	double lo = g->device.util.mean - off, hi = g->device.util.mean + off;
+
+	if (!s->alone || s->n_util < 2 || g->certainty == PT_MEASURED)
+		return;
+	hi = isfinite(g->copy) ? hi + g->copy : 1;
+	lo = fmax(lo, g->busy_likely[0]);
+	hi = fmin(hi, g->busy_likely[1]);
+	if (isfinite(g->busy_share)) { /* the guess stays inside */
+		lo = fmin(lo, g->busy_share);
+		hi = fmax(hi, g->busy_share);
+	}
+	if (lo > hi)
+		return;
+	g->busy_likely[0] = lo;
+	g->busy_likely[1] = hi;
+	g->idle_likely[0] = 1 - hi;
+	g->idle_likely[1] = 1 - lo;
+}
+
+/* Samples that lie half a second apart see a part of the time: by chance their mean
+ * is off by twice its standard error. */
+double pt_idle_by_driver(const struct pt_an *an, double *most)
+{
+	double sum = 0, squares = 0, mean, off;
+	size_t i, n = 0;
+
+	for (i = 0; i < an->m->devices.n; i++) {
+		const struct pt_rec_device *d = &an->m->devices.v[i];
+		double util = d->util / 100.0;
+
+		if (!in_window(an, d) || !d->traced || d->util == PT_DEVICE_UNKNOWN)
+			continue;
+		if (d->procs != 1) /* whose kernels are they? */
+			return NAN;
+		sum += util;
+		squares += util * util;
+		n++;
+	}
+	if (n < 2)
+		return NAN;
+	mean = sum / (double)n;
+	off = UTIL_OFF + 0.5 / (double)n +
+	      2 * sqrt(fmax(0, squares / (double)n - mean * mean) /
+		       (double)(n - 1));
+	*most = fmin(1, 1 - mean + off);
+	return 1 - mean;
+}
+
+/* Free memory by the last sample before `ts`; PT_NULL: unknown. */
+static int64_t free_before(const struct pt_an *an, uint32_t index, uint64_t ts)
+{
+	int64_t bytes = PT_NULL;
+	size_t i;
+
+	for (i = 0; i < an->m->devices.n; i++) {
+		const struct pt_rec_device *d = &an->m->devices.v[i];
+
+		if (d->hdr.ts > ts)
+			break;
+		if (d->index == index && d->mem_total != UINT64_MAX &&
+		    d->mem_used <= d->mem_total &&
+		    d->mem_total - d->mem_used <= INT64_MAX)
+			bytes = (int64_t)(d->mem_total - d->mem_used);
+	}
+	return bytes;
+}
+
+static int fill_gpu(const struct pt_an *an, struct pt_r_gpu *g)
+{
+	uint32_t index = index_of(an, g);
+	size_t n = an->m->devices.n, i;
+	struct sums s = { .alone = true };
+	double *room;
+	int err = 0;
+
+	if (index == NONE)
+		return 0;
+	room = malloc(4 * n * sizeof(*room));
+	if (!room)
+		return -ENOMEM;
+	s.util = room;
+	s.mhz = room + n;
+	s.x = room + 2 * n;
+	s.mem = room + 3 * n;
+	for (i = 0; i < n; i++)
+		if (an->m->devices.v[i].index == index &&
+		    in_window(an, &an->m->devices.v[i]))
+			add_sample(an, &s, &an->m->devices.v[i]);
+	if (s.last)
+		err = fill_device(an, &s, g);
+	if (!err && s.last)
+		narrow(&s, g);
+	for (i = 0; i < g->n_alloc_failures; i++)
+		g->alloc_failures[i].free_bytes =
+			free_before(an, index, g->alloc_failures[i].last_ns);
+	free(room);
+	return err;
+}
+
+/* Mean utilisation and sum of the memory of the devices that the target uses,
+ * each by its last sample in the interval. */
+static void fill_point(const struct pt_an *an, size_t from, size_t to,
+		       uint32_t machine, struct pt_r_point *p)
+{
+	double util = 0, mem = 0;
+	size_t i, k, n_util = 0, n_mem = 0;
+
+	for (i = from; i < to; i++) {
+		const struct pt_rec_device *d = &an->m->devices.v[i];
+
+		if (!d->traced && d->index != machine)
+			continue;
+		for (k = i + 1; k < to; k++)
+			if (an->m->devices.v[k].index == d->index)
+				break;
+		if (k < to) /* a later one of it */
+			continue;
+		if (d->util != PT_DEVICE_UNKNOWN) {
+			util += d->util / 100.0;
+			n_util++;
+		}
+		if (d->mem_used != UINT64_MAX) {
+			mem += (double)d->mem_used;
+			n_mem++;
+		}
+	}
+	if (n_util)
+		p->gpu_util = util / (double)n_util;
+	if (n_mem)
+		p->gpu_mem = mem;
+}
+
+static void fill_series(const struct pt_an *an, struct pt_r_point *v, size_t n)
+{
+	uint32_t machine = only(an, 0, 0, by_being);
+	size_t i = 0, from, k;
+
+	while (i < an->m->devices.n && an->m->devices.v[i].hdr.ts < an->t0)
+		i++;
+	for (k = 0; k < n; k++) {
+		uint64_t end = an->t0 + (k + 1) * NS_PER_S;
+
+		from = i;
+		while (i < an->m->devices.n && an->m->devices.v[i].hdr.ts < end)
+			i++;
+		fill_point(an, from, i, machine, &v[k]);
+	}
+}
+
+int pt_fill_devices(struct pt_an *an)
+{
+	size_t i;
+	int err = 0;
+
+	if (!an->m->devices.n)
+		return 0;
+	fill_series(an, (struct pt_r_point *)an->r->series, an->r->n_series);
+	for (i = 0; i < an->r->n_gpu && an->top && !err; i++)
+		err = fill_gpu(an, (struct pt_r_gpu *)&an->r->gpu[i]);
+	return err;
+}

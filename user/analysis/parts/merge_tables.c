@@ -1,0 +1,492 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The report's tables of the whole target, from the pieces' own; piece.h. */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/io/disks.h"
+#include "analysis/parts/piece.h"
+#include "base/hash.h"
+
+#define MAX_FILES 50
+#define MAX_ROWS 50
+
+static void sum_count(int64_t *to, int64_t n)
+{
+	*to = *to == PT_NULL || n == PT_NULL ? PT_NULL : *to + n;
+}
+
+static bool same_text(const char *a, const char *b)
+{
+	return a == b || (a && b && !strcmp(a, b));
+}
+
+static double mean_by(double a, double na, double b, double nb)
+{
+	if (!isfinite(a) || !(na > 0))
+		return b;
+	return isfinite(b) && nb > 0 ? (a * na + b * nb) / (na + nb) : a;
+}
+
+/* ---- files -------------------------------------------------------------------- */
+
+struct file_row {
+	struct {
+		uint64_t inode, dev, path; /* path: a hash of it */
+	} key;
+	struct pt_r_file f;
+	int64_t most_distinct; /* in one piece, at least */
+	bool fetched_unknown;
+	UT_hash_handle hh;
+};
+
+static uint64_t hash_of(const char *s)
+{
+	uint64_t h = 0xcbf29ce484222325ull; /* FNV-1a */
+
+	for (; s && *s; s++)
+		h = (h ^ (unsigned char)*s) * 0x100000001b3ull;
+	return h;
+}
+
+static void add_pattern(struct pt_r_pattern *o, double n,
+			const struct pt_r_pattern *p, double m)
+{
+	if (!p->kind && !isfinite(p->sequential))
+		return;
+	o->sequential = mean_by(o->sequential, n, p->sequential, m);
+	o->read_bytes = mean_by(o->read_bytes, n, p->read_bytes, m);
+	o->run_bytes = mean_by(o->run_bytes, n, p->run_bytes, m);
+	if (!o->kind)
+		o->kind = p->kind;
+	else if (p->kind && strcmp(o->kind, p->kind))
+		o->kind = "mixed";
+	if (o->stride != p->stride)
+		o->stride = PT_NULL;
+	if (p->readers > o->readers)
+		o->readers = p->readers;
+}
+
+static double reads_of(const struct pt_r_file *f)
+{
+	return f->reads > 0 ? (double)f->reads : 0;
+}
+
+static void add_file(struct file_row *to, const struct pt_r_file *f)
+{
+	struct pt_r_file *o = &to->f;
+
+	add_pattern(&o->pattern, reads_of(o), &f->pattern, reads_of(f));
+	sum_count(&o->reads, f->reads);
+	sum_count(&o->bytes, f->bytes);
+	sum_count(&o->reread_lo, f->reread_lo);
+	o->read_s += f->read_s; /* unknown stays so */
+	o->blocked_s += f->blocked_s;
+	sum_count(&o->faults, f->faults);
+	sum_count(&o->fault_bytes, f->fault_bytes);
+	o->fault_s += f->fault_s;
+	if (o->text == PT_NULL)
+		o->text = f->text;
+}
+
+static int take_file(struct file_row **all, const struct pt_r_file *f)
+{
+	struct file_row *row, *x = calloc(1, sizeof(*x));
+	int64_t distinct = 0;
+
+	if (!x)
+		return -ENOMEM;
+	x->key.inode = f->inode;
+	x->key.dev = f->dev;
+	x->key.path = hash_of(f->path);
+	HASH_FIND(hh, *all, &x->key, sizeof(x->key), row);
+	if (row) {
+		add_file(row, f);
+		free(x);
+	} else {
+		row = x;
+		row->f = *f;
+		row->f.fetched_bytes = 0;
+		HASH_ADD(hh, *all, key, sizeof(row->key), row);
+		if (!PT_HASHED(row)) {
+			free(row);
+			return -ENOMEM;
+		}
+	}
+	if (f->bytes > 0 && f->reread_hi != PT_NULL)
+		distinct = f->bytes - f->reread_hi;
+	if (distinct > row->most_distinct)
+		row->most_distinct = distinct;
+	row->fetched_unknown |= f->bytes > 0 && f->fetched_bytes == PT_NULL;
+	if (f->fetched_bytes > 0)
+		row->f.fetched_bytes += f->fetched_bytes;
+	return 0;
+}
+
+/* Read again: all but what is different. No more of it differs than the pieces
+ * say in all, nor than the file is long; no less than one of them says. */
+static void finish_file(const struct pt_an *an, struct file_row *row)
+{
+	struct pt_r_file *f = &row->f;
+	const struct pt_file *name;
+	int64_t over;
+
+	pt_file_cached(f, row->fetched_unknown ? PT_NULL : f->fetched_bytes);
+	f->reread_bytes = f->reread_hi = PT_NULL;
+	if (f->reread_lo == PT_NULL || f->bytes == PT_NULL)
+		return;
+	name = pt_model_file(an->m, f->dev, f->inode);
+	over = name && name->size && name->size < (uint64_t)f->bytes &&
+			       same_text(name->path, f->path) ?
+		       f->bytes - (int64_t)name->size : 0;
+	f->reread_hi = f->bytes - row->most_distinct;
+	if (over > f->reread_lo && over <= f->reread_hi)
+		f->reread_lo = over;
+	if (f->reread_lo == f->reread_hi)
+		f->reread_bytes = f->reread_lo;
+}
+
+static int by_cost(const struct file_row *x, const struct file_row *y)
+{
+	double a = x->f.blocked_s + (x->f.fault_s > 0 ? x->f.fault_s : 0);
+	double b = y->f.blocked_s + (y->f.fault_s > 0 ? y->f.fault_s : 0);
+	int64_t m = x->f.bytes + (x->f.fault_bytes > 0 ? x->f.fault_bytes : 0);
+	int64_t n = y->f.bytes + (y->f.fault_bytes > 0 ? y->f.fault_bytes : 0);
+
+	if (a < b || a > b)
+		return a > b ? -1 : 1;
+	return m > n ? -1 : m < n;
+}
+
+int pt_merge_files(struct pt_an *an)
+{
+	struct pt_r_file *o = pt_arena_calloc(an->a, MAX_FILES, sizeof(*o));
+	struct file_row *all = NULL, *row, *tmp;
+	bool cut = false;
+	size_t i, k, n = 0;
+	int err = o ? 0 : -ENOMEM;
+
+	for (i = 0; i < an->merge->n; i++) {
+		const struct pt_report *r = an->merge->v[i]->r;
+
+		cut |= r->n_files == PT_PIECE_FILES;
+		for (k = 0; k < r->n_files && !err; k++)
+			err = take_file(&all, &r->files[k]);
+	}
+	HASH_SORT(all, by_cost);
+	HASH_ITER(hh, all, row, tmp) {
+		if (!err && n < MAX_FILES) {
+			finish_file(an, row);
+			o[n++] = row->f;
+		}
+		HASH_DEL(all, row);
+		free(row);
+	}
+	an->r->files = o;
+	an->r->n_files = err ? 0 : n;
+	if (!err && cut)
+		err = pt_report_limit(an->r, "files", "More files were read in a piece of the capture than are kept of it (%d): what a file took is a lower bound.",
+				      PT_PIECE_FILES);
+	return err;
+}
+
+/* ---- disks -------------------------------------------------------------------- */
+
+static double requests(const struct pt_r_disk *d)
+{
+	return (double)(d->reads + d->writes);
+}
+
+static double all_requests(const struct pt_r_disk *d)
+{
+	return d->all_reads == PT_NULL ? 0 : (double)(d->all_reads +
+						      d->all_writes);
+}
+
+static void add_disk(struct pt_r_disk *o, double ns, const struct pt_r_disk *d,
+		     double m)
+{
+	o->depth_mean = mean_by(o->depth_mean, requests(o), d->depth_mean,
+				requests(d));
+	o->all_latency_ms = mean_by(o->all_latency_ms, all_requests(o),
+				    d->all_latency_ms, all_requests(d));
+	o->all_depth = mean_by(o->all_depth, ns, d->all_depth, m);
+	o->busy_share = mean_by(o->busy_share, ns, d->busy_share, m);
+	o->reads += d->reads;
+	o->read_bytes += d->read_bytes;
+	o->writes += d->writes;
+	o->write_bytes += d->write_bytes;
+	o->failed += d->failed;
+	pt_dist_join(&o->latency_ms, &d->latency_ms);
+	pt_dist_join(&o->read_latency_ms, &d->read_latency_ms);
+	pt_dist_join(&o->write_latency_ms, &d->write_latency_ms);
+	if (d->depth_max > o->depth_max)
+		o->depth_max = d->depth_max;
+	sum_count(&o->all_reads, d->all_reads);
+	sum_count(&o->all_read_bytes, d->all_read_bytes);
+	sum_count(&o->all_writes, d->all_writes);
+	sum_count(&o->all_write_bytes, d->all_write_bytes);
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+	const struct pt_r_disk *x = a, *y = b;
+	int64_t i = x->read_bytes + x->write_bytes;
+	int64_t k = y->read_bytes + y->write_bytes;
+
+	return i != k ? (i > k ? -1 : 1) : (x->dev > y->dev) - (x->dev < y->dev);
+}
+
+int pt_merge_disks(struct pt_an *an)
+{
+	struct pt_r_disk *o = pt_arena_calloc(an->a, MAX_ROWS, sizeof(*o));
+	size_t i, k, j, n = 0;
+	double all, ns[MAX_ROWS] = { 0 };
+
+	if (!o)
+		return -ENOMEM;
+	for (i = 0; i < an->merge->n; i++) {
+		const struct pt_piece *p = an->merge->v[i];
+
+		for (k = 0; k < p->r->n_disks; k++) {
+			const struct pt_r_disk *d = &p->r->disks[k];
+
+			for (j = 0; j < n && o[j].dev != d->dev; j++)
+				;
+			if (j == MAX_ROWS)
+				continue;
+			if (j == n)
+				o[n++] = *d;
+			else
+				add_disk(&o[j], ns[j], d,
+					 (double)pt_piece_ns(p));
+			ns[j] += (double)pt_piece_ns(p);
+		}
+	}
+	for (i = 0; i < n; i++) {
+		all = o[i].all_read_bytes == PT_NULL ? 0 :
+			(double)(o[i].all_read_bytes + o[i].all_write_bytes);
+		o[i].target_share = all > 0 ?
+			fmin(1, (double)(o[i].read_bytes + o[i].write_bytes) /
+					all) : NAN;
+	}
+	qsort(o, n, sizeof(*o), by_bytes);
+	an->r->disks = o;
+	an->r->n_disks = n;
+	return 0;
+}
+
+/* ---- writes ------------------------------------------------------------------- */
+
+static double write_time(const struct pt_r_write *w)
+{
+	double s = (isfinite(w->write_s) ? w->write_s : 0) +
+		   (isfinite(w->fsync_s) ? w->fsync_s : 0);
+
+	return fmax(s, w->blocked_s);
+}
+
+static int by_time(const void *a, const void *b)
+{
+	const struct pt_r_write *x = a, *y = b;
+	double s = write_time(x), t = write_time(y);
+
+	if (s < t || s > t)
+		return s > t ? -1 : 1;
+	if (x->bytes != y->bytes)
+		return x->bytes > y->bytes ? -1 : 1;
+	return x->inode < y->inode ? -1 : x->inode > y->inode;
+}
+
+static void add_write(struct pt_r_write *o, const struct pt_r_write *w)
+{
+	sum_count(&o->calls, w->calls);
+	sum_count(&o->fsyncs, w->fsyncs);
+	sum_count(&o->bytes, w->bytes);
+	o->write_s += w->write_s;
+	o->fsync_s += w->fsync_s;
+	o->blocked_s += w->blocked_s;
+}
+
+int pt_merge_writes(struct pt_an *an)
+{
+	size_t i, k, j, n = 0, max = 1;
+	struct pt_r_write *o;
+
+	for (i = 0; i < an->merge->n; i++)
+		max += an->merge->v[i]->r->n_writes;
+	o = pt_arena_calloc(an->a, max, sizeof(*o));
+	if (!o)
+		return -ENOMEM;
+	for (i = 0; i < an->merge->n; i++) {
+		const struct pt_report *r = an->merge->v[i]->r;
+
+		for (k = 0; k < r->n_writes; k++) {
+			const struct pt_r_write *w = &r->writes[k];
+
+			for (j = 0; j < n; j++)
+				if (o[j].inode == w->inode &&
+				    o[j].dev == w->dev && o[j].pid == w->pid &&
+				    same_text(o[j].path, w->path))
+					break;
+			if (j < n)
+				add_write(&o[j], w);
+			else
+				o[n++] = *w;
+		}
+	}
+	qsort(o, n, sizeof(*o), by_time);
+	an->r->writes = o;
+	an->r->n_writes = n < MAX_ROWS ? n : MAX_ROWS;
+	return 0;
+}
+
+/* ---- peers -------------------------------------------------------------------- */
+
+static void add_peer(struct pt_r_peer *o, const struct pt_r_peer *p)
+{
+	double a = o->wait_s, b = p->wait_s;
+
+	o->first_byte_share = mean_by(o->first_byte_share, a,
+				      p->first_byte_share, b);
+	o->round_trip_ms = mean_by(o->round_trip_ms, (double)o->connections,
+				   p->round_trip_ms, (double)p->connections);
+	o->wait_s += p->wait_s;
+	o->connections += p->opened; /* the others were there before */
+	if (o->connections < p->connections)
+		o->connections = p->connections;
+	o->opened += p->opened;
+	if (p->bytes != PT_NULL)
+		o->bytes = o->bytes == PT_NULL ? p->bytes : o->bytes + p->bytes;
+	/* of all their life, by the kernel's own counters */
+	if (p->retransmits > o->retransmits)
+		o->retransmits = p->retransmits;
+	if (p->out_of_order > o->out_of_order)
+		o->out_of_order = p->out_of_order;
+	pt_dist_join(&o->connect_ms, &p->connect_ms);
+	pt_dist_join(&o->first_byte_ms, &p->first_byte_ms);
+	if (p->workers > o->workers)
+		o->workers = p->workers;
+	if (p->certainty > o->certainty)
+		o->certainty = p->certainty;
+}
+
+static bool same_peer(const struct pt_r_peer *a, const struct pt_r_peer *b)
+{
+	return a->port == b->port && same_text(a->address, b->address) &&
+	       same_text(a->protocol, b->protocol);
+}
+
+static int by_wait(const void *a, const void *b)
+{
+	const struct pt_r_peer *x = a, *y = b;
+
+	if (x->data_wait_s > y->data_wait_s || x->data_wait_s < y->data_wait_s)
+		return x->data_wait_s > y->data_wait_s ? -1 : 1;
+	if (x->wait_s > y->wait_s || x->wait_s < y->wait_s)
+		return x->wait_s > y->wait_s ? -1 : 1;
+	return x->bytes > y->bytes ? -1 : x->bytes < y->bytes;
+}
+
+/* What the trainer's waits are charged to, by the peer's name. */
+static int charge_peers(struct pt_an *an, struct pt_r_peer *o, size_t n)
+{
+	double wall = (double)(an->t1 - an->t0) / NS_PER_S;
+	size_t i, k;
+
+	for (i = 0; i < n; i++) {
+		o[i].data_wait_s = an->top ? 0 : NAN;
+		o[i].rate_bps = o[i].bytes != PT_NULL ?
+					(double)o[i].bytes / wall : NAN;
+	}
+	for (i = 0; an->top && i < an->top->charges.n; i++) {
+		const struct pt_charge *c = &an->top->charges.v[i];
+		struct pt_r_peer p = { 0 };
+
+		if (!c->peer)
+			continue;
+		if (pt_peer_row(an, c->peer - 1, &p))
+			return -ENOMEM;
+		for (k = 0; k < n && !same_peer(&o[k], &p); k++)
+			;
+		if (k < n)
+			o[k].data_wait_s += (double)c->ns / NS_PER_S;
+	}
+	return 0;
+}
+
+int pt_merge_peers(struct pt_an *an)
+{
+	size_t i, k, j, n = 0, max = 1;
+	struct pt_r_peer *o;
+	int err;
+
+	for (i = 0; i < an->merge->n; i++)
+		max += an->merge->v[i]->r->n_peers;
+	o = pt_arena_calloc(an->a, max, sizeof(*o));
+	if (!o)
+		return -ENOMEM;
+	for (i = 0; i < an->merge->n; i++) {
+		const struct pt_report *r = an->merge->v[i]->r;
+
+		for (k = 0; k < r->n_peers; k++) {
+			for (j = 0; j < n && !same_peer(&o[j], &r->peers[k]); j++)
+				;
+			if (j < n)
+				add_peer(&o[j], &r->peers[k]);
+			else
+				o[n++] = r->peers[k];
+		}
+	}
+	err = charge_peers(an, o, n);
+	if (err)
+		return err;
+	qsort(o, n, sizeof(*o), by_wait);
+	an->r->peers = o;
+	an->r->n_peers = n < MAX_ROWS ? n : MAX_ROWS;
+	return 0;
+}
+
+/* ---- what is read --------------------------------------------------------------- */
+
+/* No less is different than in one piece, no more than in all together. */
+void pt_merge_set(struct pt_an *an)
+{
+	struct pt_r_memory *m = &an->r->memory;
+	struct pt_r_working_set *o = &m->set;
+	size_t i;
+
+	for (i = 0; i < an->merge->n; i++) {
+		const struct pt_r_working_set *s = &an->merge->v[i]->r->memory.set;
+
+		if (s->read_bytes == PT_NULL)
+			continue;
+		if (o->read_bytes == PT_NULL) {
+			*o = *s;
+			o->fits = -1;
+			continue;
+		}
+		sum_count(&o->read_bytes, s->read_bytes);
+		if (s->files > o->files)
+			o->files = s->files;
+		if (s->seen[0] > o->seen[0])
+			o->seen[0] = s->seen[0];
+		sum_count(&o->seen[1], s->seen[1]);
+		/* one that went round has shown all of it */
+		if (s->whole[1] != PT_NULL &&
+		    (o->whole[1] == PT_NULL || s->whole[1] < o->whole[1]))
+			o->whole[1] = s->whole[1];
+		o->certainty = PT_BOUNDED;
+	}
+	if (o->read_bytes == PT_NULL)
+		return;
+	o->whole[0] = o->seen[0];
+	if (o->whole[1] != PT_NULL && o->whole[1] < o->whole[0])
+		o->whole[1] = PT_NULL; /* another epoch was of more */
+	if (o->whole[1] != PT_NULL && o->seen[1] > o->whole[1])
+		o->seen[1] = o->whole[1];
+	pt_report_limit(an->r, "memory.working_set", "The capture was looked at in %zu pieces: how many different bytes and files were read lies between the most of one piece and the sum of all; files is the former.",
+			an->merge->n);
+	pt_working_set_fits(m);
+}

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Steps by what they are spent on, and the ranks' meetings, as figures. */
+#include <errno.h>
+#include <math.h>
+
+#include "analysis/internal.h"
+#include "analysis/parts/piece.h"
+#include "model/acts.h"
+#include "model/names.h"
+
+/* Kernels of collectives by the step that they begin in, ms, into `ms` (one per
+ * step). *in: the stretch that was measured. False: none was. */
+static bool collective_kernels(const struct pt_an *an, const struct pt_trainer *t,
+			       double *ms, struct pt_span *in)
+{
+	const struct pt_proc *p = t->proc;
+	uint64_t key = 0;
+	bool is = false;
+	size_t i, at = 0;
+
+	if (!pt_meets_measured(p, &in->begin, &in->end))
+		return false;
+	for (i = 0; i < p->acts.n; i++) {
+		const struct pt_act *a = &p->acts.v[i];
+
+		if (a->what != PT_ACT_KERNEL)
+			continue;
+		if (a->name != key) {
+			key = a->name;
+			is = pt_name_is_collective(pt_act_name(an->m, p, key));
+		}
+		while (at < t->steps.n && t->steps.v[at].end <= a->begin)
+			at++;
+		if (is && at < t->steps.n && a->begin >= t->steps.v[at].begin)
+			ms[at] += (double)(a->end - a->begin) / NS_PER_MS;
+	}
+	return true;
+}
+
+static int parts_of(const struct pt_an *an, const struct pt_trainer *t,
+		    double *v, struct pt_r_step_parts *out)
+{
+	size_t n = t->steps.n, k = 0, m = 0, i;
+	double *own = v, *data = v + n, *gpu = v + 2 * n, *coll = v + 3 * n;
+	double *dev = v + 4 * n;
+	struct pt_span in;
+	bool measured = !an->merge && collective_kernels(an, t, dev, &in);
+
+	for (i = 0; i < n; i++) {
+		const struct pt_step *s = &t->steps.v[i];
+		double all = (double)(s->end - s->begin) / NS_PER_MS;
+
+		if (s->partial)
+			continue;
+		data[k] = (double)s->wait_ns / NS_PER_MS;
+		gpu[k] = (double)s->gpu_wait_ns / NS_PER_MS;
+		coll[k] = (double)s->collective_ns / NS_PER_MS;
+		if (measured && s->begin >= in.begin && s->end <= in.end)
+			dev[m++] = dev[i];
+		own[k] = fmax(0, all - data[k] - gpu[k] - coll[k]);
+		k++;
+	}
+	pt_dist_of(own, k, &out->own);
+	pt_dist_of(data, k, &out->data_wait);
+	pt_dist_of(gpu, k, &out->gpu_wait);
+	pt_dist_of(coll, k, &out->collective);
+	if (an->merge)
+		pt_merge_collectives(an, t, &out->collective_gpu);
+	else
+		pt_dist_of(dev, m, &out->collective_gpu);
+	return 0;
+}
+
+int pt_fill_step_parts(const struct pt_an *an, const struct pt_trainer *t,
+		       struct pt_r_step_parts *out)
+{
+	double *v;
+	int err;
+
+	if (!t->steps.n)
+		return 0;
+	v = calloc(t->steps.n, 5 * sizeof(*v));
+	if (!v)
+		return -ENOMEM;
+	err = parts_of(an, t, v, out);
+	free(v);
+	return err;
+}
+
+void pt_fill_meetings(const struct pt_an *an, size_t i, struct pt_r_meetings *out)
+{
+	const struct pt_meets *m = an->meets;
+	const struct pt_meet_rank *r;
+	enum pt_late_part reason;
+
+	out->count = PT_NULL;
+	if (!m || !m->known)
+		return;
+	r = &m->rank[i];
+	out->count = (int64_t)m->n;
+	out->measured = m->measured;
+	out->certainty = !m->sure || m->several ? PT_CONF_LOW :
+			 m->measured ? PT_CONF_HIGH : PT_CONF_MEDIUM;
+	out->late_count = (int64_t)m->clear;
+	out->last_share = m->clear ? (double)r->last / (double)m->clear : NAN;
+	out->late_ms = r->late_ms;
+	out->waits_for_others = (double)r->waits_ns / NS_PER_S;
+	out->held_others = (double)r->held_ns / NS_PER_S;
+	out->lost = (double)r->cost_ns / NS_PER_S;
+	out->reason_s = NAN;
+	if (!r->last)
+		return;
+	reason = pt_late_reason(r);
+	out->reason = pt_late_part_name(reason);
+	out->reason_s = fmax(0, (double)r->part_ns[reason] / NS_PER_S);
+}
+
+/* Ranks of the job that are not traced: by the number in a rank's environment. */
+static int64_t not_seen(const struct pt_an *an)
+{
+	int64_t world = 0;
+
+	for (size_t i = 0; i < an->trainers.n; i++)
+		if (an->trainers.v[i].proc->facts.world > world)
+			world = an->trainers.v[i].proc->facts.world;
+	return world - (int64_t)an->trainers.n;
+}
+
+void pt_limit_ranks(struct pt_an *an)
+{
+	const struct pt_meets *m = an->meets;
+	struct pt_report *r = an->r;
+	int64_t away = not_seen(an);
+	uint64_t collectives = 0;
+	size_t i;
+
+	for (i = 0; i < an->trainers.n; i++)
+		collectives += an->trainers.v[i].counts.collectives;
+	if (!collectives)
+		return;
+	if (away > 0)
+		pt_report_limit(r, "ranks", "%lld of the job's ranks were not seen here: what the others wait for them in collectives reads as work of the GPU.",
+				(long long)away);
+	if (!m || an->trainers.n < 2)
+		return;
+	if (m->why)
+		pt_report_limit(r, "ranks.collectives", "Who comes last to the collectives is not known: %s.",
+				m->why);
+	if (!m->known)
+		return;
+	if (!m->measured)
+		pt_report_limit(r, "ranks.gpu", "Ranks were compared by when they called collectives. A rank whose GPU is slower calls in time and comes late on its device; that takes exact device times (--cupti).");
+	if (!m->sure)
+		pt_report_limit(r, "ranks.collectives", "The ranks' collectives can be joined in more than one way; the one nearest in time was taken.");
+	if (m->several)
+		pt_report_limit(r, "ranks.collectives", "Ranks have several communicators; those with most calls were taken for one and the same.");
+}
