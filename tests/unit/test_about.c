@@ -21,7 +21,7 @@ static struct pt_report *filled(void)
 		{ "faults", "none", NULL },
 	};
 	static const struct pt_r_threshold th[] = {
-		{ "starved_info", "share", 0.125, 0.1 },
+		{ "starved_info", 0.125, 0.1, "share" },
 	};
 	struct pt_report *r = pt_report_new();
 

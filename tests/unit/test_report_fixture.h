@@ -63,8 +63,10 @@ static void fixture_steps(struct pt_report *r)
 {
 	static const struct pt_r_epoch epochs[] = {
 		{ 0, 200, 14.6,
-		  { 200, 73.004, 4.1, 61.2, 72.1, 80.2, 92.1, 140.25 }, 812.5 },
-		{ 1, 212, 15.4, { 212, 72.6, 3.9, 60.9, 72, 79, 90, 101 }, 77 },
+		  { 200, 73.004, 4.1, 61.2, 72.1, 80.2, 92.1, 140.25 },
+		  200 / 14.6, 812.5 },
+		{ 1, 212, 15.4, { 212, 72.6, 3.9, 60.9, 72, 79, 90, 101 },
+		  212 / 15.4, 77 },
 	};
 	static const struct pt_r_outlier outliers[] = {
 		{ 131, 140.25, PT_CAUSE_CPU },
@@ -159,18 +161,19 @@ static void fixture_work(struct pt_report *r)
 		  .copies_other = 0, .copy_bytes = 5049942016,
 		  .pageable_share = 1.0, .syncs = 412,
 		  .failed_allocations = 0, .mem_reserved = PT_NULL,
-		  .mem_peak = 2147483648, .mem_growth_per_min = 0 },
+		  .mem_peak = 2147483648, .mem_growth_per_min = 0,
+		  .mem_total = PT_NULL },
 	};
 	static const struct pt_r_worker workers[] = {
-		{ 4243, 4243, PT_NULL, 206, "loader",
+		{ 4243, 4243, "loader", PT_NULL, 206,
 		  { 206, 139.1, 6, 120, 138.2, 151.4, 160, 171.3 },
 		  28.2, 0.9, 0, 0.1, 0, 0, 0.2, 0.3, 0.2, 0, 0.1, 30.0,
 		  1288490188, 206000, NAN, PT_WORKER_OK },
-		{ 4244, 4244, PT_NULL, 207, "loader",
+		{ 4244, 4244, "loader", PT_NULL, 207,
 		  { 207, 431.2, 6, 120, 430.1, 466.9, 480, 512 },
 		  20.1, 3.1, 0, 5.2, 0.3, 0, 0.2, 0.4, 0.6, 0, 0.1, 30.0,
 		  1290000000, 206400, 3.1, PT_WORKER_SLOW },
-		{ 4242, 4250, PT_NULL, PT_NULL, "helper", { .n = 0 },
+		{ 4242, 4250, "helper", PT_NULL, PT_NULL, { .n = 0 },
 		  NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN,
 		  PT_NULL, PT_NULL, NAN, PT_WORKER_EXITED },
 	};
@@ -201,7 +204,7 @@ static void fixture_rest(struct pt_report *r)
 {
 	static const struct pt_r_operation ops[] = {
 		{ "cudaLaunchKernel", "api", 51912, 0.9, 17.3, 5.1, 812.25, 9,
-		  88, 0.03, 0.9, NAN, PT_MEASURED, PT_NULL },
+		  88, 0.03, 0.9, NAN, PT_NULL, PT_MEASURED },
 	};
 	static const struct pt_r_file files[] = {
 		{ .path = "/data/a.bin", .dev = 0x800001,
@@ -260,6 +263,7 @@ static void fixture_rest(struct pt_report *r)
 		ranks[i].breakdown = r->breakdown;
 		ranks[i].data_wait = r->data_wait;
 		ranks[i].gpu_busy_share = i ? NAN : 0.38;
+		ranks[i].meetings.count = PT_NULL;
 	}
 	r->ranks = ranks;
 	r->n_ranks = NR(ranks);

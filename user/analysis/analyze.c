@@ -162,8 +162,9 @@ static int fill_thresholds(struct pt_an *an)
 		double v = pt_threshold_get(an->th, d);
 
 		if (v != d->value)
-			list[n++] = (struct pt_r_threshold){ d->name, d->unit,
-							     v, d->value };
+			list[n++] = (struct pt_r_threshold){
+				.name = d->name, .unit = d->unit, .value = v,
+				.usual = d->value };
 	}
 	an->r->thresholds = list;
 	an->r->n_thresholds = n;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The document and the parts that describe the session: who, where, how. */
+/* The document: every field of report.def by its class, and what has no class. */
 #include "report/json.h"
 
 #include <errno.h>
@@ -7,57 +7,19 @@
 #include <string.h>
 
 #include "base/str.h"
-#include "report/json_int.h"
+#include "report/fields.h"
+#include "report/json_build.h"
 
 /* 15 digits hold every value that pt_j_num() rounds, and no binary noise. */
 #define REAL_DIGITS 15
 
-static json_t *host(struct pt_jb *b, const struct pt_r_host *h)
-{
-	json_t *o = json_object();
+struct writer {
+	struct pt_jb b;
+	const struct pt_report *r;
+	size_t steps; /* of lists that are given on demand */
+};
 
-	pt_j_text(b, o, "version", h->version);
-	pt_j_text(b, o, "hostname", h->hostname);
-	pt_j_text(b, o, "boot_id", h->boot_id);
-	pt_j_text(b, o, "kernel", h->kernel);
-	pt_j_put(b, o, "cores", pt_j_int(h->cores));
-	pt_j_put(b, o, "quota_cores", pt_j_num(h->quota_cores, PT_J_STD));
-	pt_j_put(b, o, "memory", pt_j_int(h->memory));
-	pt_j_put(b, o, "shm_size", pt_j_int(h->shm_size));
-	pt_j_text(b, o, "numa", h->numa);
-	pt_j_text(b, o, "driver", h->driver);
-	pt_j_text(b, o, "lockdown", h->lockdown);
-	return o;
-}
-
-static json_t *job(struct pt_jb *b, const struct pt_r_target *t)
-{
-	json_t *o;
-
-	if (!t->job_kind && !t->job_id && !t->job_name)
-		return json_null();
-	o = json_object();
-	pt_j_text(b, o, "kind", t->job_kind);
-	pt_j_text(b, o, "id", t->job_id);
-	pt_j_text(b, o, "name", t->job_name);
-	return o;
-}
-
-static json_t *target(struct pt_jb *b, const struct pt_r_target *t)
-{
-	json_t *o = json_object();
-
-	pt_j_put(b, o, "pid", pt_j_int(t->pid));
-	pt_j_text(b, o, "cmdline", t->cmdline);
-	pt_j_text(b, o, "comm", t->comm);
-	pt_j_text(b, o, "user", t->user);
-	pt_j_put(b, o, "started", pt_j_num(t->started, PT_J_STD));
-	pt_j_put(b, o, "resolved_from", pt_j_int(t->resolved_from));
-	pt_j_put(b, o, "trainer", pt_j_int(t->trainer));
-	pt_j_text(b, o, "container", t->container);
-	pt_j_put(b, o, "job", job(b, t));
-	return o;
-}
+/* ---- what has no class -------------------------------------------------------- */
 
 /* Settings are text in the report; those that are numbers or truths become
  * such in JSON. `kind` and the like stay text because no name is numeric. */
@@ -81,29 +43,14 @@ static json_t *setting_value(struct pt_jb *b, const char *s)
 	return v;
 }
 
-static void setting(struct pt_jb *b, json_t *o, const char *key,
-		    const struct pt_sourced *s)
+static json_t *setting(struct pt_jb *b, const struct pt_sourced *s)
 {
 	json_t *v = json_object();
 
 	pt_j_put(b, v, "value",
 		 s->value ? setting_value(b, s->value) : json_null());
 	pt_j_text(b, v, "source", s->source);
-	pt_j_put(b, o, key, v);
-}
-
-static json_t *loader(struct pt_jb *b, const struct pt_r_loader *l)
-{
-	json_t *o = json_object();
-
-	setting(b, o, "kind", &l->kind);
-	setting(b, o, "workers", &l->workers);
-	setting(b, o, "prefetch", &l->prefetch);
-	setting(b, o, "pinned", &l->pinned);
-	setting(b, o, "persistent", &l->persistent);
-	setting(b, o, "start_method", &l->start_method);
-	setting(b, o, "sharing", &l->sharing);
-	return o;
+	return v;
 }
 
 /* Keyed text, e.g. need -> door. One need with several doors (libraries that
@@ -127,29 +74,28 @@ out:
 	free(t);
 }
 
-static void hooks(struct pt_jb *b, json_t *o, const struct pt_r_capture *c)
+static json_t *hooks(struct pt_jb *b, const struct pt_r_capture *c, bool notes)
 {
 	static const char *const always[] = { "reads", "sched", "gpu",
 					      "faults" };
-	json_t *doors = json_object(), *notes = json_object();
+	json_t *o = json_object();
+	size_t i;
 
-	for (size_t i = 0; i < sizeof(always) / sizeof(always[0]); i++)
-		pt_j_put(b, doors, always[i], json_null());
-	for (size_t i = 0; i < c->n_hooks; i++) {
+	for (i = 0; i < sizeof(always) / sizeof(always[0]) && !notes; i++)
+		pt_j_put(b, o, always[i], json_null());
+	for (i = 0; i < c->n_hooks; i++) {
 		const struct pt_r_hook *h = &c->hooks[i];
+		const char *text = notes ? h->note : h->door;
 
-		if (h->need && h->door)
-			keyed(b, doors, h->need, h->door);
-		if (h->need && h->note && *h->note)
-			keyed(b, notes, h->need, h->note);
+		if (h->need && text && (*text || !notes))
+			keyed(b, o, h->need, text);
 	}
-	pt_j_put(b, o, "hooks", doors);
-	pt_j_put(b, o, "hook_notes", notes);
+	return o;
 }
 
-static json_t *lost(struct pt_jb *b, const struct pt_r_capture *c)
+static json_t *lost_by_cause(struct pt_jb *b, const struct pt_r_capture *c)
 {
-	json_t *o = json_object(), *by = json_object();
+	json_t *by = json_object();
 
 	for (size_t i = 0; i < c->n_lost; i++) {
 		char *cause = pt_str_utf8(
@@ -161,116 +107,280 @@ static json_t *lost(struct pt_jb *b, const struct pt_r_capture *c)
 			b->failed = true;
 		free(cause);
 	}
-	pt_j_put(b, o, "total", pt_j_int(c->lost_total));
-	pt_j_put(b, o, "by_cause", by);
-	return o;
+	return by;
 }
 
-static void limit(struct pt_jb *b, json_t *a, const char *what,
-		  const char *reason)
+/* A key is always null; a report that was read says it already. */
+static void own_limit(struct pt_jb *b, json_t *a, const struct pt_r_capture *c,
+		      const char *what, const char *reason)
 {
-	json_t *o = json_object();
+	json_t *o;
 
+	for (size_t i = 0; i < c->n_limits; i++)
+		if (!strcmp(c->limits[i].what, what) &&
+		    !strcmp(c->limits[i].reason, reason))
+			return;
+	o = json_object();
 	pt_j_text(b, o, "what", what);
 	pt_j_text(b, o, "reason", reason);
 	pt_j_add(b, a, o);
 }
 
-static json_t *limits(struct pt_jb *b, const struct pt_report *r)
+static void own_limits(struct pt_jb *b, json_t *a, const struct pt_report *r)
 {
 	const struct pt_r_capture *c = &r->capture;
-	json_t *a = json_array();
 
-	for (size_t i = 0; i < c->n_limits; i++)
-		limit(b, a, c->limits[i].what, c->limits[i].reason);
-	/* keys of the contract that struct pt_report cannot carry yet */
 	if (!r->n_phases)
-		limit(b, a, "phases", "no whole step was seen");
+		own_limit(b, a, c, "phases", "no whole step was seen");
 	if (r->n_workers) {
-		limit(b, a, "workers.item_ms",
-		      "single items are not told apart in this version");
-		limit(b, a, "workers.lines",
-		      "source lines are not sampled in this version");
+		own_limit(b, a, c, "workers.item_ms",
+			  "single items are not told apart in this version");
+		own_limit(b, a, c, "workers.lines",
+			  "source lines are not sampled in this version");
 	}
+}
+
+static json_t *special(struct writer *w, enum pt_special which)
+{
+	switch (which) {
+	case PT_S_hooks:
+	case PT_S_hook_notes:
+		return hooks(&w->b, &w->r->capture, which == PT_S_hook_notes);
+	case PT_S_by_cause:
+		return lost_by_cause(&w->b, &w->r->capture);
+	case PT_S_labels:
+		break;
+	}
+	return pt_j_labels(&w->b, w->r);
+}
+
+/* ---- what has one ------------------------------------------------------------- */
+
+static json_t *counts(struct pt_jb *b, const int64_t v[2])
+{
+	json_t *a;
+
+	if (v[0] == PT_NULL && v[1] == PT_NULL)
+		return json_null();
+	a = json_array();
+	pt_j_add(b, a, pt_j_int(v[0]));
+	pt_j_add(b, a, pt_j_int(v[1]));
 	return a;
 }
 
-static json_t *capture(struct pt_jb *b, const struct pt_report *r)
+static json_t *two(struct pt_jb *b, const char *k1, json_t *v1, const char *k2,
+		   json_t *v2)
 {
-	const struct pt_r_capture *c = &r->capture;
 	json_t *o = json_object();
 
-	pt_j_put(b, o, "duration", pt_j_num(c->duration, PT_J_STD));
-	pt_j_put(b, o, "begin_ns", pt_j_int(c->begin_ns));
-	pt_j_put(b, o, "end_ns", pt_j_int(c->end_ns));
-	pt_j_put(b, o, "begin_unix_ns",
-		 c->begin_unix_ns == PT_NULL ?
-			 json_null() :
-			 pt_j_u64((uint64_t)c->begin_unix_ns));
-	pt_j_text(b, o, "mode", c->mode);
-	hooks(b, o, c);
-	pt_j_put(b, o, "events", pt_j_int(c->events));
-	pt_j_put(b, o, "lost", lost(b, c));
-	pt_j_put(b, o, "tracer_cpu_s", pt_j_num(c->tracer_cpu_s, PT_J_STD));
-	pt_j_put(b, o, "target_overhead", pt_j_range(&c->target_overhead));
-	pt_j_put(b, o, "complete", json_boolean(c->complete));
-	pt_j_put(b, o, "limits", limits(b, r));
+	pt_j_put(b, o, k1, v1);
+	pt_j_put(b, o, k2, v2);
 	return o;
 }
 
-static json_t *document(struct pt_jb *b, const struct pt_report *r,
-			const struct pt_json_opts *o)
+static json_t *quantiles(struct pt_jb *b, const struct pt_dist *d)
 {
-	json_t *d = json_object(), *mem = json_object();
+	return !d->n ? json_null() :
+		       two(b, "p50", pt_j_num(d->p50, PT_J_FINE), "p95",
+			   pt_j_num(d->p95, PT_J_FINE));
+}
 
-	pt_j_put(b, d, "schema", json_string(PT_REPORT_SCHEMA));
-	pt_j_put(b, d, "tool", json_string("pipetrace"));
-	pt_j_put(b, d, "host", host(b, &r->host));
-	pt_j_put(b, d, "target", target(b, &r->target));
-	pt_j_put(b, d, "loader", loader(b, &r->loader));
-	pt_j_put(b, d, "labels", pt_j_labels(b, r));
-	pt_j_put(b, d, "thresholds", pt_j_thresholds(b, r));
-	pt_j_put(b, d, "capture", capture(b, r));
-	pt_j_put(b, d, "steps", pt_j_steps(b, &r->steps, o->steps));
-	pt_j_put(b, d, "breakdown", pt_j_breakdown(b, &r->breakdown));
-	pt_j_put(b, d, "data_wait", pt_j_data_wait(b, &r->data_wait));
-	pt_j_put(b, d, "gpu", pt_j_gpus(b, r));
-	pt_j_put(b, d, "workers", pt_j_workers(b, r));
-	pt_j_put(b, d, "ranks", pt_j_ranks(b, r));
-	pt_j_put(b, d, "phases", pt_j_phases(b, r));
-	pt_j_put(b, d, "operations", pt_j_operations(b, r));
-	pt_j_put(b, d, "files", pt_j_files(b, r));
-	pt_j_put(b, d, "disks", pt_j_disks(b, r));
-	pt_j_put(b, d, "writes", pt_j_writes(b, r));
-	pt_j_put(b, d, "peers", pt_j_peers(b, r));
-	pt_j_put(b, d, "series", pt_j_series(b, r));
-	pt_j_put(b, d, "windows", pt_j_windows(b, r));
-	pt_j_put(b, mem, "growth_per_min",
-		 pt_j_num(r->mem_growth_per_min, PT_J_WHOLE));
-	pt_j_put(b, mem, "certainty",
-		 pt_j_name(pt_certainty_name(r->mem_growth_certainty)));
-	pt_j_memory(b, mem, &r->memory);
-	pt_j_put(b, d, "memory", mem);
-	pt_j_put(b, d, "whatif", pt_j_whatif(b, r));
-	pt_j_put(b, d, "verdicts", pt_j_verdicts(b, r));
-	return d;
+static json_t *part(struct pt_jb *b, const struct pt_r_part *p, bool unknown)
+{
+	return two(b, "seconds", pt_j_num(unknown ? NAN : p->seconds, PT_J_STD),
+		   "share", pt_j_num(unknown ? NAN : p->share, PT_J_STD));
+}
+
+static json_t *names(struct pt_jb *b, const char *const *v, size_t n)
+{
+	json_t *a = json_array();
+
+	for (size_t i = 0; i < n; i++)
+		if (v[i])
+			pt_j_add(b, a, pt_j_name(v[i]));
+	return a;
+}
+
+static json_t *integer(const struct pt_field *f, int64_t v)
+{
+	bool clock = !strcmp(f->measure->schema, "decimal_or_null");
+
+	return clock && v != PT_NULL ? pt_j_u64((uint64_t)v) : pt_j_int(v);
+}
+
+static json_t *truth(const struct pt_field *f, bool v)
+{
+	return f->names ? pt_j_name(pt_enum_name(f->names, v)) : json_boolean(v);
+}
+
+/* One value that is no row; `unknown`: its row knows nothing. */
+static json_t *value(struct pt_jb *b, const struct pt_field *f, const void *m,
+		     bool unknown)
+{
+	switch (f->cls) {
+	case PT_F_REAL:
+		return pt_j_num(unknown ? NAN : *(const double *)m,
+				(enum pt_jdec)f->measure->decimals);
+	case PT_F_INT:
+		return integer(f, unknown ? PT_NULL : *(const int64_t *)m);
+	case PT_F_NUMBER32:
+		return json_integer(*(const uint32_t *)m);
+	case PT_F_NUMBER64:
+		return pt_j_u64(*(const uint64_t *)m);
+	case PT_F_BOOL:
+		return truth(f, *(const bool *)m);
+	case PT_F_TRI:
+		return *(const int64_t *)m == PT_NULL ?
+			       json_null() : json_boolean(*(const int64_t *)m);
+	case PT_F_ENUM:
+		return pt_j_name(pt_enum_name(f->names, *(const unsigned *)m));
+	case PT_F_SHARES:
+		return pt_j_pair(m, PT_J_STD);
+	case PT_F_COUNTS:
+		return counts(b, m);
+	case PT_F_DIST:
+		return pt_j_dist(m);
+	case PT_F_QUANTILES:
+		return quantiles(b, m);
+	case PT_F_RANGE:
+		return pt_j_range(m);
+	case PT_F_PART:
+		return part(b, m, unknown);
+	case PT_F_SETTING:
+		return setting(b, m);
+	default:
+		return json_null();
+	}
+}
+
+static const struct pt_field *put_fields(struct writer *w, json_t *o,
+					 const struct pt_field *f,
+					 const char *row, bool unknown);
+
+static json_t *object(struct writer *w, const struct pt_row *r, const void *row)
+{
+	json_t *o = json_object();
+
+	put_fields(w, o, r->fields, row, false);
+	return o;
+}
+
+static json_t *rows(struct writer *w, const struct pt_field *f, const char *row,
+		    size_t n)
+{
+	const char *v = *(const char *const *)(row + f->off);
+	const struct pt_row *r = f->row();
+	json_t *a;
+
+	if (!n && f->empty_null)
+		return json_null();
+	a = json_array();
+	for (size_t i = 0; i < n; i++)
+		pt_j_add(&w->b, a, object(w, r, v + i * r->size));
+	return a;
+}
+
+static void put_array(struct writer *w, json_t *o, const struct pt_field *f,
+		      const char *row, bool unknown)
+{
+	size_t n = *(const size_t *)(row + f->off_n);
+	const void *m = row + f->off;
+
+	if (f->on_demand && !w->steps)
+		return;
+	if (f->on_demand && n > w->steps)
+		n = w->steps;
+	if (f->cls == PT_F_ROWS)
+		pt_j_put(&w->b, o, f->key, rows(w, f, row, n));
+	else if (unknown)
+		pt_j_put(&w->b, o, f->key, json_null());
+	else
+		pt_j_put(&w->b, o, f->key,
+			 names(&w->b, f->cls == PT_F_NAMES_IN ?
+					      m : *(const char *const *const *)m, n));
+}
+
+/* A group of keys; the field behind it. */
+static const struct pt_field *put_group(struct writer *w, json_t *o,
+					const struct pt_field *f,
+					const char *row, bool unknown)
+{
+	const struct pt_field *next;
+	json_t *group;
+
+	if (f->first && pt_field_is_null(f + 1, row)) {
+		pt_j_put(&w->b, o, f->key, json_null());
+		return pt_field_behind(f);
+	}
+	group = json_object();
+	next = put_fields(w, group, f + 1, row, unknown);
+	pt_j_put(&w->b, o, f->key, group);
+	return next;
+}
+
+/* Put the row's fields up to the end, or of a group; the field behind that. */
+static const struct pt_field *put_fields(struct writer *w, json_t *o,
+					 const struct pt_field *f,
+					 const char *row, bool unknown)
+{
+	const struct pt_field *next;
+
+	for (; f->cls != PT_F_END && f->cls != PT_F_CLOSE; f = next) {
+		const void *m = row + f->off;
+
+		next = f + 1;
+		switch (f->cls) {
+		case PT_F_KNOWN:
+			unknown = !*(const bool *)m;
+			break;
+		case PT_F_OPEN:
+			next = put_group(w, o, f, row, unknown);
+			break;
+		case PT_F_TEXT:
+			pt_j_text(&w->b, o, f->key,
+				  unknown ? NULL : *(const char *const *)m);
+			break;
+		case PT_F_FLAT:
+			put_fields(w, o, f->row()->fields, m, false);
+			break;
+		case PT_F_OBJ:
+			pt_j_put(&w->b, o, f->key,
+				 f->first && pt_field_is_null(f->row()->fields, m) ?
+					 json_null() : object(w, f->row(), m));
+			break;
+		case PT_F_ROWS:
+		case PT_F_NAMES:
+		case PT_F_NAMES_IN:
+			put_array(w, o, f, row, unknown);
+			break;
+		case PT_F_SPECIAL:
+			pt_j_put(&w->b, o, f->key, special(w, f->special));
+			break;
+		default:
+			pt_j_put(&w->b, o, f->key,
+				 value(&w->b, f, m, unknown));
+			break;
+		}
+	}
+	return f + 1;
 }
 
 int pt_report_json(const struct pt_report *r, FILE *out,
 		   const struct pt_json_opts *o)
 {
-	static const struct pt_json_opts defaults = { 0 };
-	struct pt_jb b = { 0 };
+	struct writer w = { .r = r, .steps = o ? o->steps : 0 };
 	size_t flags = JSON_REAL_PRECISION(REAL_DIGITS);
+	unsigned indent = o && o->indent > 8 ? 8 : o ? o->indent : 0;
+	json_t *d = json_object();
 	int err = 0;
-	json_t *d;
 
-	if (!o)
-		o = &defaults;
-	flags |= o->indent ? JSON_INDENT(o->indent > 8 ? 8 : o->indent) :
-			     JSON_COMPACT;
-	d = document(&b, r, o);
-	if (b.failed || !d)
+	flags |= indent ? JSON_INDENT(indent) : JSON_COMPACT;
+	pt_j_put(&w.b, d, "schema", json_string(PT_REPORT_SCHEMA));
+	pt_j_put(&w.b, d, "tool", json_string("pipetrace"));
+	put_fields(&w, d, pt_row_report()->fields, (const char *)r, false);
+	own_limits(&w.b, json_object_get(json_object_get(d, "capture"), "limits"),
+		   r);
+	if (w.b.failed || !d)
 		err = -ENOMEM;
 	else if (json_dumpf(d, out, flags) || fputc('\n', out) == EOF ||
 		 fflush(out))

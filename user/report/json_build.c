@@ -146,20 +146,3 @@ json_t *pt_j_labels(struct pt_jb *b, const struct pt_report *r)
 	}
 	return o;
 }
-
-json_t *pt_j_thresholds(struct pt_jb *b, const struct pt_report *r)
-{
-	json_t *list = json_array();
-
-	for (size_t i = 0; i < r->n_thresholds; i++) {
-		const struct pt_r_threshold *t = &r->thresholds[i];
-		json_t *o = json_object();
-
-		pt_j_text(b, o, "name", t->name);
-		pt_j_put(b, o, "value", pt_j_num(t->value, PT_J_STD));
-		pt_j_put(b, o, "default", pt_j_num(t->usual, PT_J_STD));
-		pt_j_text(b, o, "unit", t->unit);
-		pt_j_add(b, list, o);
-	}
-	return list;
-}

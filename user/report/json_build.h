@@ -36,8 +36,6 @@ json_t *pt_j_dist(const struct pt_dist *d); /* n == 0: null */
 void pt_j_text(struct pt_jb *b, json_t *o, const char *key, const char *s);
 
 /* The labels as an object; an outside report's may hold any bytes. */
-/* Thresholds that are not at their defaults. */
-json_t *pt_j_thresholds(struct pt_jb *b, const struct pt_report *r);
 json_t *pt_j_labels(struct pt_jb *b, const struct pt_report *r);
 
 #endif

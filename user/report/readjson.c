@@ -2,67 +2,15 @@
 #include "report/readjson.h"
 
 #include <errno.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "report/fields.h"
 #include "report/readjson_get.h"
 
-#define SECONDS_MAX 1e10 /* some centuries */
-#define MS_MAX (1e3 * SECONDS_MAX)
-#define STEPS_MAX (1u << 20)
-#define VERDICTS_MAX 256
-#define CHARGES_MAX 4096
-#define GPUS_MAX 1024
+#define KEYED_MAX 256 /* hooks, causes of losses */
+#define KEY_MAX 1024  /* bytes */
 
-static const char *cause_name(int i)
-{
-	return pt_cause_name((enum pt_cause)i);
-}
-
-static const char *severity_name(int i)
-{
-	return pt_severity_name((enum pt_severity)i);
-}
-
-static const char *confidence_name(int i)
-{
-	return pt_confidence_name((enum pt_confidence)i);
-}
-
-static const char *certainty_name(int i)
-{
-	return pt_certainty_name((enum pt_certainty)i);
-}
-
-static enum pt_confidence confidence(const struct pt_rd_at *at)
-{
-	return (enum pt_confidence)pt_rd_name(at, "certainty", PT_CONF_HIGH + 1,
-					      PT_CONF_NONE, confidence_name);
-}
-
-/* ---- who and where -------------------------------------------------------- */
-
-static void read_host(const struct pt_rd_at *top)
-{
-	struct pt_rd_at at = pt_rd_object(top, "host", false);
-	struct pt_r_host *h = &top->d->r->host;
-
-	h->version = pt_rd_text(&at, "version");
-	h->hostname = pt_rd_text(&at, "hostname");
-	h->boot_id = pt_rd_text(&at, "boot_id");
-	h->kernel = pt_rd_text(&at, "kernel");
-	h->driver = pt_rd_text(&at, "driver");
-	h->cores = pt_rd_int(&at, "cores", 0);
-	h->quota_cores = pt_rd_num(&at, "quota_cores", 0, 1e9);
-	h->memory = pt_rd_int(&at, "memory", 0);
-	at = pt_rd_object(top, "target", false);
-	top->d->r->target.pid = pt_rd_int(&at, "pid", 0);
-	top->d->r->target.cmdline = pt_rd_text(&at, "cmdline");
-	top->d->r->target.comm = pt_rd_text(&at, "comm");
-	top->d->r->target.user = pt_rd_text(&at, "user");
-}
+/* ---- what has no class -------------------------------------------------------- */
 
 /* Text again, whatever JSON type the writer gave it. */
 static void read_setting(const struct pt_rd_at *loader, const char *key,
@@ -83,21 +31,6 @@ static void read_setting(const struct pt_rd_at *loader, const char *key,
 		at.d->err = -ENOMEM;
 }
 
-static void read_loader(const struct pt_rd_at *top)
-{
-	struct pt_rd_at at = pt_rd_object(top, "loader", false);
-	struct pt_r_loader *l = &top->d->r->loader;
-
-	read_setting(&at, "kind", &l->kind);
-	read_setting(&at, "workers", &l->workers);
-	read_setting(&at, "prefetch", &l->prefetch);
-	read_setting(&at, "pinned", &l->pinned);
-	read_setting(&at, "persistent", &l->persistent);
-	read_setting(&at, "start_method", &l->start_method);
-	read_setting(&at, "sharing", &l->sharing);
-}
-
-/* Reports of versions before labels have none. */
 static void read_labels(const struct pt_rd_at *top)
 {
 	struct pt_rd *d = top->d;
@@ -106,16 +39,14 @@ static void read_labels(const struct pt_rd_at *top)
 	json_t *v;
 	int err;
 
-	if (d->err || !json_object_get(top->o, "labels"))
-		return;
 	at = pt_rd_object(top, "labels", false);
-	if (d->err)
+	if (!at.o)
 		return;
 	json_object_foreach((json_t *)at.o, key, v) {
-		value = strlen(key) > 1024 ? NULL : json_string_value(v);
-		if (!value || strlen(value) > 1024) {
-			pt_rd_fail(d, "a label is not a text of at most 1024 "
-				      "bytes");
+		value = strlen(key) > KEY_MAX ? NULL : json_string_value(v);
+		if (!value || strlen(value) > KEY_MAX) {
+			pt_rd_fail(d, "a label is not a text of at most %d "
+				      "bytes", KEY_MAX);
 			return;
 		}
 		err = pt_report_label(d->r, key, value);
@@ -129,265 +60,393 @@ static void read_labels(const struct pt_rd_at *top)
 	}
 }
 
-static void read_capture(const struct pt_rd_at *top)
+static const char *kept(struct pt_rd *d, const char *s)
 {
-	struct pt_rd_at at = pt_rd_object(top, "capture", false), lost;
-	struct pt_r_capture *c = &top->d->r->capture;
+	char *copy = d->err ? NULL : pt_arena_strdup(d->r->arena, s);
 
-	c->duration = pt_rd_num(&at, "duration", 0, SECONDS_MAX);
-	c->begin_ns = pt_rd_int(&at, "begin_ns", 0);
-	c->end_ns = pt_rd_int(&at, "end_ns", 0);
-	c->mode = pt_rd_text(&at, "mode");
-	c->events = pt_rd_int(&at, "events", 0);
-	c->complete = pt_rd_bool(&at, "complete");
-	lost = pt_rd_object(&at, "lost", false);
-	c->lost_total = pt_rd_int(&lost, "total", 0);
-	if (c->begin_ns > c->end_ns && c->end_ns != PT_NULL)
-		pt_rd_fail(top->d, "the capture ends before it begins");
+	if (!copy && !d->err)
+		d->err = -ENOMEM;
+	return copy;
 }
 
-/* ---- steps ---------------------------------------------------------------- */
+/* An object of keys that are not ours: its size; 0 after an error. */
+static size_t keyed(const struct pt_rd_at *at, const char *key,
+		    struct pt_rd_at *to)
+{
+	const char *k;
+	json_t *v;
 
-static void read_dist(const struct pt_rd_at *o, const char *key,
+	*to = pt_rd_object(at, key, false);
+	if (!to->o)
+		return 0;
+	if (json_object_size(to->o) > KEYED_MAX)
+		pt_rd_fail(at->d, "%s%s has more than %d keys", at->path, key,
+			   KEYED_MAX);
+	json_object_foreach((json_t *)to->o, k, v)
+		if (strlen(k) > KEY_MAX)
+			pt_rd_fail(at->d, "%s%s has a key of more than %d bytes",
+				   at->path, key, KEY_MAX);
+	return at->d->err ? 0 : json_object_size(to->o);
+}
+
+static void read_hooks(const struct pt_rd_at *capture)
+{
+	struct pt_r_capture *c = &capture->d->r->capture;
+	struct pt_rd_at at;
+	struct pt_r_hook *h = pt_rd_room(capture->d,
+					 keyed(capture, "hooks", &at), sizeof(*h));
+	const char *key;
+	json_t *v;
+
+	if (!h)
+		return;
+	c->hooks = h;
+	json_object_foreach((json_t *)at.o, key, v) {
+		if (json_is_null(v))
+			continue;
+		h->need = kept(at.d, key);
+		h->door = pt_rd_text(&at, key);
+		h++;
+		c->n_hooks++;
+	}
+}
+
+/* Behind the hooks that they are of. */
+static void read_hook_notes(const struct pt_rd_at *capture)
+{
+	struct pt_r_capture *c = &capture->d->r->capture;
+	struct pt_rd_at at;
+	size_t i;
+
+	if (!keyed(capture, "hook_notes", &at))
+		return;
+	for (i = 0; i < c->n_hooks && !at.d->err; i++)
+		if (json_object_get(at.o, c->hooks[i].need))
+			((struct pt_r_hook *)c->hooks)[i].note =
+				pt_rd_text(&at, c->hooks[i].need);
+}
+
+static void read_losses(const struct pt_rd_at *lost)
+{
+	struct pt_r_capture *c = &lost->d->r->capture;
+	struct pt_rd_at at;
+	struct pt_r_loss *l = pt_rd_room(lost->d, keyed(lost, "by_cause", &at),
+					 sizeof(*l));
+	const char *key;
+	json_t *v;
+
+	if (!l)
+		return;
+	c->lost = l;
+	json_object_foreach((json_t *)at.o, key, v) {
+		l->cause = kept(at.d, key);
+		l->count = pt_rd_int(&at, key, 0);
+		l++;
+		c->n_lost++;
+	}
+}
+
+static void read_special(const struct pt_rd_at *at, enum pt_special which)
+{
+	switch (which) {
+	case PT_S_hooks:
+		read_hooks(at);
+		break;
+	case PT_S_hook_notes:
+		read_hook_notes(at);
+		break;
+	case PT_S_by_cause:
+		read_losses(at);
+		break;
+	case PT_S_labels:
+		read_labels(at);
+		break;
+	}
+}
+
+/* ---- what has one ------------------------------------------------------------- */
+
+#define FACTOR_MAX 1e15 /* of a speed-up */
+
+static void read_dist(const struct pt_rd_at *o, const struct pt_field *f,
 		      struct pt_dist *d)
 {
-	struct pt_rd_at at = pt_rd_object(o, key, true);
+	struct pt_rd_at at = pt_rd_object(o, f->key, true);
+	bool all = f->cls == PT_F_DIST;
 	int64_t n;
 
 	if (!at.o)
 		return;
-	n = pt_rd_int(&at, "count", 1);
-	d->mean = pt_rd_num(&at, "mean", 0, MS_MAX);
-	d->std = pt_rd_num(&at, "std", 0, MS_MAX);
-	d->min = pt_rd_num(&at, "min", 0, MS_MAX);
-	d->p50 = pt_rd_num(&at, "p50", 0, MS_MAX);
-	d->p95 = pt_rd_num(&at, "p95", 0, MS_MAX);
-	d->p99 = pt_rd_num(&at, "p99", 0, MS_MAX);
-	d->max = pt_rd_num(&at, "max", 0, MS_MAX);
-	if (n == PT_NULL || isnan(d->mean))
-		pt_rd_fail(o->d, "%s%s has no count or no mean", o->path, key);
+	n = all ? pt_rd_int(&at, "count", 1) : 1;
+	d->mean = pt_rd_num(&at, "mean", 0, PT_RD_FIGURE);
+	d->std = pt_rd_num(&at, "std", 0, PT_RD_FIGURE);
+	d->min = pt_rd_num(&at, "min", 0, PT_RD_FIGURE);
+	d->p50 = pt_rd_num(&at, "p50", 0, PT_RD_FIGURE);
+	d->p95 = pt_rd_num(&at, "p95", 0, PT_RD_FIGURE);
+	d->p99 = pt_rd_num(&at, "p99", 0, PT_RD_FIGURE);
+	d->max = pt_rd_num(&at, "max", 0, PT_RD_FIGURE);
+	if (n == PT_NULL || (all && isnan(d->mean)))
+		pt_rd_fail(o->d, "%s%s has no count or no mean", o->path, f->key);
 	else
 		d->n = (uint64_t)n;
 }
 
-static void read_step(const struct pt_rd_at *at, struct pt_r_step *x)
+static void read_range(const struct pt_rd_at *o, const char *key,
+		       struct pt_range *r)
 {
-	x->index = pt_rd_int(at, "index", 0);
-	x->begin_ns = pt_rd_int(at, "begin_ns", 0);
-	x->end_ns = pt_rd_int(at, "end_ns", 0);
-	x->period_ms = pt_rd_num(at, "period_ms", 0, MS_MAX);
-	x->data_wait_ms = pt_rd_num(at, "data_wait_ms", 0, MS_MAX);
-	x->gpu_wait_ms = pt_rd_num(at, "gpu_wait_ms", 0, MS_MAX);
-	x->cause = (enum pt_cause)pt_rd_name(at, "cause", PT_CAUSE_NR,
-					     PT_CAUSE_UNKNOWN, cause_name);
-	x->worker = pt_rd_int(at, "worker", 0);
-	x->blocked = pt_rd_bool(at, "blocked");
-	if (x->begin_ns == PT_NULL || x->end_ns == PT_NULL ||
-	    x->begin_ns > x->end_ns)
-		pt_rd_fail(at->d, "%.90s ends before it begins", at->path);
+	struct pt_rd_at at = pt_rd_object(o, key, false);
+
+	r->value = pt_rd_num(&at, "value", 0, FACTOR_MAX);
+	r->low = pt_rd_num(&at, "low", 0, FACTOR_MAX);
+	r->high = pt_rd_num(&at, "high", 0, FACTOR_MAX);
 }
-
-static void read_list(const struct pt_rd_at *steps)
-{
-	struct pt_r_steps *s = &steps->d->r->steps;
-	struct pt_r_step *list;
-	const json_t *a;
-	size_t n, i;
-
-	if (!steps->o || !json_object_get(steps->o, "list"))
-		return;
-	a = pt_rd_array(steps, "list", STEPS_MAX, &n);
-	list = pt_rd_room(steps->d, n, sizeof(*list));
-	for (i = 0; list && i < n && !steps->d->err; i++) {
-		struct pt_rd_at at = pt_rd_element(steps, "list", a, i);
-
-		read_step(&at, &list[i]);
-		if (i && list[i].begin_ns < list[i - 1].begin_ns)
-			pt_rd_fail(steps->d, "steps.list is not in order");
-	}
-	s->list = list;
-	s->n_list = list ? n : 0;
-}
-
-static void read_steps(const struct pt_rd_at *top)
-{
-	struct pt_rd_at at = pt_rd_object(top, "steps", false);
-	struct pt_r_steps *s = &top->d->r->steps;
-
-	s->count = pt_rd_int(&at, "count", 0);
-	s->batches = pt_rd_int(&at, "batches", 0);
-	s->certainty = confidence(&at);
-	s->source = pt_rd_text(&at, "source");
-	read_dist(&at, "period_ms", &s->period_ms);
-	s->per_second = pt_rd_num(&at, "per_second", 0, 1e12);
-	s->batch_size = pt_rd_int(&at, "batch_size", 0);
-	s->samples_per_second = pt_rd_num(&at, "samples_per_second", 0, 1e21);
-	s->first_ms = pt_rd_num(&at, "first_ms", 0, MS_MAX);
-	s->max_over_min = pt_rd_num(&at, "max_over_min", 0, INFINITY);
-	read_list(&at);
-}
-
-/* ---- where the time went -------------------------------------------------- */
 
 static void read_part(const struct pt_rd_at *o, const char *key,
 		      struct pt_r_part *p)
 {
 	struct pt_rd_at at = pt_rd_object(o, key, false);
 
-	p->seconds = pt_rd_num(&at, "seconds", 0, SECONDS_MAX);
+	p->seconds = pt_rd_num(&at, "seconds", 0, PT_RD_FIGURE);
 	p->share = pt_rd_share(&at, "share");
 }
 
-static void read_breakdown(const struct pt_rd_at *top)
+static double read_real(const struct pt_rd_at *at, const struct pt_field *f)
 {
-	struct pt_rd_at at = pt_rd_object(top, "breakdown", false), host;
-	struct pt_r_breakdown *b = &top->d->r->breakdown;
-	const struct {
-		const char *key;
-		struct pt_r_part *part;
-	} parts[] = {
-		{ "data_wait", &b->data_wait },	  { "gpu_wait", &b->gpu_wait },
-		{ "transfer", &b->transfer },	  { "sync", &b->sync },
-		{ "launch", &b->launch },	  { "collective", &b->collective },
-		{ "checkpoint", &b->checkpoint }, { "other", &b->other },
-	};
-	size_t i, known = 0, n = sizeof(parts) / sizeof(parts[0]);
+	const struct pt_measure *m = f->measure;
 
-	for (i = 0; i < n; i++) {
-		read_part(&at, parts[i].key, parts[i].part);
-		known += isfinite(parts[i].part->seconds);
-	}
-	host = pt_rd_object(&at, "host", false);
-	for (i = 0; i < PT_HOST_NR; i++)
-		read_part(&host, pt_host_kind_name((enum pt_host_kind)i),
-			  &b->host[i]);
-	b->known = known == n;
-	if (known && known < n)
-		pt_rd_fail(top->d, "breakdown knows only some of its parts");
+	return !strcmp(m->schema, "share") ?
+		       pt_rd_share(at, f->key) :
+		       pt_rd_num(at, f->key, m->min, m->max);
 }
 
-static void read_data_wait(const struct pt_rd_at *top)
+static int64_t read_int(const struct pt_rd_at *at, const struct pt_field *f)
 {
-	struct pt_rd_at at = pt_rd_object(top, "data_wait", false);
-	struct pt_r_data_wait *w = &top->d->r->data_wait;
-	struct pt_r_charge *c;
-	const json_t *a;
+	uint64_t v;
+
+	if (strcmp(f->measure->schema, "decimal_or_null"))
+		return pt_rd_int(at, f->key, (int64_t)f->measure->min);
+	return pt_rd_decimal(at, f->key, INT64_MAX, &v) ? (int64_t)v : PT_NULL;
+}
+
+static bool read_bool(const struct pt_rd_at *at, const struct pt_field *f)
+{
+	return f->names ? pt_rd_name(at, f->key, f->names) : pt_rd_bool(at, f->key);
+}
+
+/* One value that is no row. */
+static void read_value(const struct pt_rd_at *at, const struct pt_field *f,
+		       void *m)
+{
+	uint64_t number = 0;
+
+	switch (f->cls) {
+	case PT_F_REAL:
+		*(double *)m = read_real(at, f);
+		break;
+	case PT_F_INT:
+		*(int64_t *)m = read_int(at, f);
+		break;
+	case PT_F_NUMBER32:
+		pt_rd_number(at, f->key, UINT32_MAX, &number);
+		*(uint32_t *)m = (uint32_t)number;
+		break;
+	case PT_F_NUMBER64:
+		pt_rd_decimal(at, f->key, UINT64_MAX, m);
+		break;
+	case PT_F_BOOL:
+		*(bool *)m = read_bool(at, f);
+		break;
+	case PT_F_TRI:
+		*(int64_t *)m = pt_rd_tri(at, f->key);
+		break;
+	case PT_F_TEXT:
+		*(const char **)m = pt_rd_text(at, f->key);
+		break;
+	case PT_F_ENUM:
+		*(unsigned *)m = (unsigned)pt_rd_name(at, f->key, f->names);
+		break;
+	case PT_F_SHARES:
+		pt_rd_shares(at, f->key, m);
+		break;
+	case PT_F_COUNTS:
+		pt_rd_counts(at, f->key, m);
+		break;
+	case PT_F_DIST:
+	case PT_F_QUANTILES:
+		read_dist(at, f, m);
+		break;
+	case PT_F_RANGE:
+		read_range(at, f->key, m);
+		break;
+	case PT_F_PART:
+		read_part(at, f->key, m);
+		break;
+	case PT_F_SETTING:
+		read_setting(at, f->key, m);
+		break;
+	default:
+		break;
+	}
+}
+
+static void read_names(const struct pt_rd_at *at, const struct pt_field *f,
+		       char *row)
+{
 	size_t n, i;
+	const json_t *a = pt_rd_array(at, f->key, f->max, &n);
+	const char **v = f->cls == PT_F_NAMES_IN ?
+				 (const char **)(void *)(row + f->off) :
+				 pt_rd_room(at->d, n, sizeof(*v));
 
-	w->blocked = pt_rd_num(&at, "blocked", 0, SECONDS_MAX);
-	w->own_read = pt_rd_num(&at, "own_read", 0, SECONDS_MAX);
-	w->own_cpu = pt_rd_num(&at, "own_cpu", 0, SECONDS_MAX);
-	w->handover = pt_rd_num(&at, "handover", 0, SECONDS_MAX);
-	w->lead = pt_rd_num(&at, "lead", 0, SECONDS_MAX);
-	w->restart = pt_rd_num(&at, "restart", 0, SECONDS_MAX);
-	w->evidence = pt_rd_text(&at, "evidence");
-	a = pt_rd_array(&at, "causes", CHARGES_MAX, &n);
-	c = pt_rd_room(top->d, n, sizeof(*c));
-	for (i = 0; c && i < n && !top->d->err; i++) {
-		struct pt_rd_at e = pt_rd_element(&at, "causes", a, i);
+	if (a)
+		at->d->values++;
+	for (i = 0; v && i < n && !at->d->err; i++) {
+		const char *s = json_string_value(json_array_get(a, i));
 
-		c[i].cause = (enum pt_cause)pt_rd_name(&e, "cause", PT_CAUSE_NR,
-						       PT_CAUSE_UNKNOWN,
-						       cause_name);
-		c[i].seconds = pt_rd_num(&e, "seconds", 0, SECONDS_MAX);
-		c[i].share = pt_rd_share(&e, "share");
-		c[i].what = pt_rd_text(&e, "what");
-		c[i].subject_pid = c[i].subject_tid = PT_NULL;
+		if (!s || strlen(s) > KEY_MAX)
+			pt_rd_fail(at->d, "%s%s has what is no name", at->path,
+				   f->key);
+		else
+			v[i] = kept(at->d, s);
 	}
-	w->causes = c;
-	w->n_causes = c ? n : 0;
+	if (f->cls == PT_F_NAMES)
+		*(const char *const **)(row + f->off) = v;
+	*(size_t *)(row + f->off_n) = v ? n : 0;
 }
 
-static void null_gpu(struct pt_r_gpu *g)
-{
-	g->starved_share[0] = g->starved_share[1] = NAN;
-	g->compute = g->copy = g->collective = g->pageable_share = NAN;
-	g->kernels = g->copies_h2d = g->copies_d2h = g->copies_other = PT_NULL;
-	g->copy_bytes = g->syncs = g->failed_allocations = PT_NULL;
-	g->graph_launches = g->collectives = g->collective_bytes = PT_NULL;
-	g->mem_reserved = g->mem_peak = PT_NULL;
-	g->mem_growth_per_min = NAN;
-}
+static const struct pt_field *read_fields(const struct pt_rd_at *at,
+					  const struct pt_field *f, char *row);
 
-static void read_gpu(const struct pt_rd_at *at, struct pt_r_gpu *g)
+static void read_rows(const struct pt_rd_at *at, const struct pt_field *f,
+		      char *row)
 {
-	struct pt_rd_at busy = pt_rd_object(at, "busy", false);
-	struct pt_rd_at idle = pt_rd_object(at, "idle", false);
-
-	null_gpu(g);
-	g->uuid = pt_rd_text(at, "uuid");
-	g->index = pt_rd_int(at, "index", 0);
-	g->certainty = (enum pt_certainty)pt_rd_name(&idle, "certainty",
-						     PT_ESTIMATED + 1,
-						     PT_CERT_NONE,
-						     certainty_name);
-	g->busy_share = pt_rd_share(&busy, "share");
-	pt_rd_pair(&busy, "hard", g->busy_hard);
-	pt_rd_pair(&busy, "likely", g->busy_likely);
-	g->idle_share = pt_rd_share(&idle, "share");
-	pt_rd_pair(&idle, "hard", g->idle_hard);
-	pt_rd_pair(&idle, "likely", g->idle_likely);
-}
-
-static void read_gpus(const struct pt_rd_at *top)
-{
-	struct pt_report *r = top->d->r;
-	struct pt_r_gpu *g;
-	const json_t *a;
+	const struct pt_row *r = f->row();
 	size_t n, i;
+	const json_t *a = pt_rd_array(at, f->key, f->max, &n);
+	char *v = pt_rd_room(at->d, n, r->size);
 
-	a = pt_rd_array(top, "gpu", GPUS_MAX, &n);
-	g = pt_rd_room(top->d, n, sizeof(*g));
-	for (i = 0; g && i < n && !top->d->err; i++) {
-		struct pt_rd_at at = pt_rd_element(top, "gpu", a, i);
+	for (i = 0; v && i < n && !at->d->err; i++) {
+		struct pt_rd_at one = pt_rd_element(at, f->key, a, i);
 
-		read_gpu(&at, &g[i]);
+		pt_row_null(r, v + i * r->size);
+		read_fields(&one, r->fields, v + i * r->size);
 	}
-	r->gpu = g;
-	r->n_gpu = g ? n : 0;
+	*(void **)(row + f->off) = v;
+	*(size_t *)(row + f->off_n) = v ? n : 0;
 }
 
-static void read_verdict(const struct pt_rd_at *at, struct pt_r_verdict *v)
+/* Fields up to the end, or of a group; the field behind that. The row is null. */
+static const struct pt_field *read_fields(const struct pt_rd_at *at,
+					  const struct pt_field *f, char *row)
 {
-	struct pt_rd_at gain = pt_rd_object(at, "expected_speedup", false);
-	struct pt_rd_at subject = pt_rd_object(at, "subject", false);
+	const struct pt_field *next;
+	size_t before = at->d->values;
+	struct pt_rd_at sub;
+	bool *known = NULL;
 
-	v->id = pt_rd_text(at, "id");
-	v->severity = (enum pt_severity)pt_rd_name(at, "severity",
-						   PT_CRITICAL + 1, PT_INFO,
-						   severity_name);
-	v->certainty = confidence(at);
-	v->title = pt_rd_text(at, "title");
-	v->consequence_of = pt_rd_text(at, "consequence_of");
-	v->advice = pt_rd_text(at, "advice");
-	v->subject_pid = pt_rd_int(&subject, "pid", 0);
-	v->subject_rank = pt_rd_int(&subject, "rank", 0);
-	v->subject_line = pt_rd_int(&subject, "line", 0);
-	v->subject_file = pt_rd_text(&subject, "file");
-	v->subject_peer = pt_rd_text(&subject, "peer");
-	v->expected_speedup.value = pt_rd_num(&gain, "value", 0, 1e15);
-	v->expected_speedup.low = pt_rd_num(&gain, "low", 0, 1e15);
-	v->expected_speedup.high = pt_rd_num(&gain, "high", 0, 1e15);
-	if (!v->id || !v->title)
-		pt_rd_fail(at->d, "%.80s has no id or no title", at->path);
+	for (; f->cls != PT_F_END && f->cls != PT_F_CLOSE; f = next) {
+		next = f + 1;
+		if (at->d->err)
+			continue;
+		if (f->needed && at->o && !json_object_get(at->o, f->key))
+			pt_rd_fail(at->d, "%s%s is missing", at->path, f->key);
+		switch (f->cls) {
+		case PT_F_KNOWN:
+			known = (bool *)(row + f->off);
+			break;
+		case PT_F_OPEN:
+			sub = pt_rd_object(at, f->key, f->first);
+			next = read_fields(&sub, f + 1, row);
+			break;
+		case PT_F_FLAT:
+			read_fields(at, f->row()->fields, row + f->off);
+			break;
+		case PT_F_OBJ:
+			sub = pt_rd_object(at, f->key, f->first);
+			read_fields(&sub, f->row()->fields, row + f->off);
+			break;
+		case PT_F_ROWS:
+			read_rows(at, f, row);
+			break;
+		case PT_F_NAMES:
+		case PT_F_NAMES_IN:
+			read_names(at, f, row);
+			break;
+		case PT_F_SPECIAL:
+			read_special(at, f->special);
+			break;
+		default:
+			read_value(at, f, row + f->off);
+			break;
+		}
+	}
+	if (known)
+		*known = at->d->values > before;
+	return f + 1;
 }
 
-static void read_verdicts(const struct pt_rd_at *top)
+/* ---- what must hold between values --------------------------------------------- */
+
+static void check_steps(struct pt_rd *d, const struct pt_r_steps *s)
 {
-	struct pt_report *r = top->d->r;
-	struct pt_r_verdict *v;
-	const json_t *a;
-	size_t n, i;
+	size_t i;
 
-	a = pt_rd_array(top, "verdicts", VERDICTS_MAX, &n);
-	v = pt_rd_room(top->d, n, sizeof(*v));
-	for (i = 0; v && i < n && !top->d->err; i++) {
-		struct pt_rd_at at = pt_rd_element(top, "verdicts", a, i);
+	for (i = 0; i < s->n_list; i++) {
+		const struct pt_r_step *x = &s->list[i];
 
-		read_verdict(&at, &v[i]);
+		if (x->begin_ns == PT_NULL || x->end_ns == PT_NULL ||
+		    x->begin_ns > x->end_ns)
+			pt_rd_fail(d, "steps.list[%zu] ends before it begins", i);
+		else if (i && x->begin_ns < x[-1].begin_ns)
+			pt_rd_fail(d, "steps.list is not in order");
 	}
-	r->verdicts = v;
-	r->n_verdicts = v ? n : 0;
+}
+
+static void check_breakdown(struct pt_rd *d, const struct pt_r_breakdown *b)
+{
+	double sum = b->data_wait.seconds + b->gpu_wait.seconds +
+		     b->transfer.seconds + b->sync.seconds + b->launch.seconds +
+		     b->collective.seconds + b->checkpoint.seconds +
+		     b->other.seconds;
+
+	if (b->known && !isfinite(sum))
+		pt_rd_fail(d, "breakdown knows only some of its parts");
+}
+
+static void check_idle(struct pt_rd *d, const struct pt_r_gpu *g)
+{
+	if (g->idle_hard[0] > g->idle_hard[1] + PT_RD_ROUNDING ||
+	    g->idle_likely[0] > g->idle_likely[1] + PT_RD_ROUNDING)
+		pt_rd_fail(d, "gpu.idle has its bounds the wrong way round");
+}
+
+static void check_limits(struct pt_rd *d, struct pt_r_capture *c)
+{
+	size_t i;
+
+	for (i = 0; i < c->n_limits; i++)
+		if (!c->limits[i].what || !c->limits[i].reason)
+			pt_rd_fail(d, "capture.limits[%zu] has no what or no reason",
+				   i);
+	c->cap_limits = c->n_limits;
+}
+
+static void check(struct pt_rd *d)
+{
+	struct pt_report *r = d->r;
+	size_t i;
+
+	if (r->capture.begin_ns > r->capture.end_ns &&
+	    r->capture.end_ns != PT_NULL)
+		pt_rd_fail(d, "the capture ends before it begins");
+	check_limits(d, &r->capture);
+	check_steps(d, &r->steps);
+	check_breakdown(d, &r->breakdown);
+	for (i = 0; i < r->n_gpu; i++)
+		check_idle(d, &r->gpu[i]);
+	for (i = 0; i < r->n_verdicts; i++)
+		if (!r->verdicts[i].id || !r->verdicts[i].title)
+			pt_rd_fail(d, "verdicts[%zu] has no id or no title", i);
 }
 
 /* ---- the document --------------------------------------------------------- */
@@ -433,17 +492,10 @@ int pt_report_read_json(const char *text, size_t len, struct pt_report *r,
 		check_schema(&top);
 	else
 		pt_rd_fail(&d, "it is JSON, but no report of pipetrace");
-	if (!d.err) {
-		read_host(&top);
-		read_loader(&top);
-		read_labels(&top);
-		read_capture(&top);
-		read_steps(&top);
-		read_breakdown(&top);
-		read_data_wait(&top);
-		read_gpus(&top);
-		read_verdicts(&top);
-	}
+	if (!d.err)
+		read_fields(&top, pt_row_report()->fields, (char *)r);
+	if (!d.err)
+		check(&d);
 	json_decref(doc);
 	return d.err;
 }

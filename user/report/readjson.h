@@ -15,12 +15,11 @@ struct pt_read_error {
 };
 
 /*
- * Fill `r` (new) from the document in `text`: host, target, loader, labels,
- * capture (hooks and limits left out), steps with their list, breakdown,
- * data_wait, gpu shares and verdicts (evidence left out). The rest stays as
- * pt_report_new() made it. Texts keep the escapes that they have in JSON.
- * 0; -EINVAL with `why` filled when it is not a report of this version or a
- * value is not what the schema allows; -ENOMEM.
+ * Fill `r` (new) from the document in `text`. Keys that are not there are null, those
+ * that this version does not know are skipped; texts that were escaped are raw bytes
+ * again. What pt_report_json() wrote it writes the same from `r`. 0; -EINVAL with
+ * `why` filled when it is not a report of this version or a value is not what the
+ * schema allows; -ENOMEM.
  */
 int pt_report_read_json(const char *text, size_t len, struct pt_report *r,
 			struct pt_read_error *why);

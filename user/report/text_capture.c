@@ -133,7 +133,7 @@ static bool has_word(const char *list, const char *word)
 	return false;
 }
 
-static bool bears(const struct pt_report *r, const struct pt_limit *l)
+static bool bears(const struct pt_report *r, const struct pt_r_limit *l)
 {
 	size_t i, k;
 

@@ -100,8 +100,8 @@ static void device_lines(struct pt_tx *t, const struct pt_r_gpu *g)
 	if (g->mem_peak != PT_NULL)
 		pt_line_item(t, &l, "memory peak %s",
 			     pt_tx_bytes(t, (double)g->mem_peak));
-	if (g->mem_peak != PT_NULL && d->known && d->mem_total != PT_NULL)
-		pt_line_add(&l, " of %s", pt_tx_bytes(t, (double)d->mem_total));
+	if (g->mem_peak != PT_NULL && g->mem_total != PT_NULL)
+		pt_line_add(&l, " of %s", pt_tx_bytes(t, (double)g->mem_total));
 	if (d->known && d->sm_mhz.n) {
 		pt_line_item(t, &l, "%s", pt_tx_num(t, d->sm_mhz.mean));
 		if (d->sm_max_mhz != PT_NULL)

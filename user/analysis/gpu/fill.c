@@ -71,7 +71,7 @@ int pt_fill_gpu(struct pt_an *an, struct pt_trainer *t)
 		g[i].starved_share[0] = share(d->starved_lo_ns, wall);
 		g[i].starved_share[1] = share(d->starved_likely_ns, wall);
 		g[i].pageable_share = d->pageable_share;
-		g[i].mem_reserved = g[i].mem_peak = PT_NULL;
+		g[i].mem_reserved = g[i].mem_peak = g[i].mem_total = PT_NULL;
 		g[i].mem_growth_per_min = NAN;
 		if (d->known && !an->merge)
 			err = pt_fill_idle_causes(an, t, d, &g[i]);

@@ -184,7 +184,7 @@ static int fill_device(const struct pt_an *an, const struct sums *s,
 	o->sm_max_mhz = count_of(d->sm_max_mhz);
 	o->processes = count_of(d->procs);
 	o->traced = d->procs == PT_DEVICE_UNKNOWN ? PT_NULL : d->traced;
-	o->mem_total = d->mem_total == UINT64_MAX ? PT_NULL :
+	g->mem_total = d->mem_total == UINT64_MAX ? PT_NULL :
 						    (int64_t)d->mem_total;
 	return fill_memory(s, g);
 }

@@ -472,7 +472,7 @@ static int take_limits(struct pt_report *r, const struct pt_report *from)
 	int err = 0;
 
 	for (i = 0; i < n && !err; i++) {
-		const struct pt_limit *l = &from->capture.limits[i];
+		const struct pt_r_limit *l = &from->capture.limits[i];
 
 		if (!said(r, l->what))
 			err = pt_report_limit(r, l->what, "%s", l->reason);

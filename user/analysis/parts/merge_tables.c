@@ -464,7 +464,7 @@ void pt_merge_set(struct pt_an *an)
 			continue;
 		if (o->read_bytes == PT_NULL) {
 			*o = *s;
-			o->fits = -1;
+			o->fits = PT_NULL;
 			continue;
 		}
 		sum_count(&o->read_bytes, s->read_bytes);

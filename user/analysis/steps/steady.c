@@ -105,6 +105,7 @@ static int fill_epoch(const struct pt_trainer *t, size_t b, size_t e,
 			ms[n++] = period_ms(s);
 	}
 	pt_dist_of(ms, n, &o->period_ms);
+	o->per_second = o->total > 0 ? (double)o->batches / o->total : NAN;
 	free(ms);
 	return 0;
 }

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The lines of report.def as data. Whatever treats the report field by field (JSON
+ * and its reader, tables, schema) walks these and knows no field by name.
+ */
+#ifndef PT_REPORT_FIELDS_H
+#define PT_REPORT_FIELDS_H
+
+#include "report/report.h"
+
+enum pt_field_class { /* report.def says what each is */
+	PT_F_END = 0,
+	PT_F_CLOSE,
+	PT_F_OPEN,
+	PT_F_KNOWN,
+	PT_F_REAL,
+	PT_F_INT,
+	PT_F_NUMBER32,
+	PT_F_NUMBER64,
+	PT_F_BOOL,
+	PT_F_TRI,
+	PT_F_TEXT,
+	PT_F_ENUM,
+	PT_F_SHARES,
+	PT_F_COUNTS,
+	PT_F_DIST,
+	PT_F_QUANTILES,
+	PT_F_RANGE,
+	PT_F_PART,
+	PT_F_SETTING,
+	PT_F_OBJ,
+	PT_F_FLAT,
+	PT_F_ROWS,
+	PT_F_NAMES,
+	PT_F_NAMES_IN,
+	PT_F_NONE,
+	PT_F_SPECIAL,
+};
+
+/* How a figure is written and what a reader takes for possible. */
+struct pt_measure {
+	const char *schema; /* its name among the schema's $defs */
+	int decimals;	    /* what was measured, without noise */
+	double min, max;    /* of REAL; min of INT, too */
+};
+
+struct pt_enum {
+	const char *const *name; /* NULL: no name, null */
+	int n, null;
+};
+extern const struct pt_enum pt_enum_certainty, pt_enum_confidence,
+	pt_enum_severity, pt_enum_cause, pt_enum_worker_state;
+/* A value out of range has the name of `null`. */
+const char *pt_enum_name(const struct pt_enum *e, unsigned value);
+
+enum pt_special { /* keys with functions of their own, in json.c and readjson.c */
+	PT_S_hooks,
+	PT_S_hook_notes,
+	PT_S_by_cause,
+	PT_S_labels,
+};
+
+/* Columns that a DIST gives, in this order. */
+enum { PT_STAT_MEAN = 1, PT_STAT_P50 = 2, PT_STAT_P95 = 4, PT_STAT_P99 = 8,
+       PT_STAT_MAX = 16 };
+
+struct pt_row;
+struct pt_field {
+	const char *key, *doc; /* key NULL: END, CLOSE, KNOWN, FLAT */
+	enum pt_field_class cls;
+	size_t off, off_n;
+	const struct pt_row *(*row)(void);
+	const struct pt_measure *measure;
+	const struct pt_enum *names;
+	const char *const *set;	 /* NULL-terminated; NULL: any */
+	const char *schema;	 /* of NONE */
+	enum pt_special special;
+	size_t max;		 /* elements that a reader takes */
+	bool later, first, empty_null, on_demand, table, needed;
+	const char *col, *col_2; /* col_2: how the second of SHARES ends */
+	unsigned place, stats;
+};
+
+struct pt_row {
+	const char *name;
+	size_t size;
+	const struct pt_field *fields; /* up to END */
+};
+const struct pt_row *pt_row_report(void);
+
+/* The fields behind a group that `open` opens. */
+const struct pt_field *pt_field_behind(const struct pt_field *open);
+/* Whether the member is null (REAL, INT, TEXT; others never are). */
+bool pt_field_is_null(const struct pt_field *f, const void *row);
+/* Makes every member of a row null: rows that lie in it, too. */
+void pt_row_null(const struct pt_row *r, void *row);
+
+#endif
