@@ -65,9 +65,9 @@ BPF_CFLAGS := -g -O2 -target bpf -mcpu=v3 -D__TARGET_ARCH_x86 -Ivmlinux -Ibpf $(
 ROOMS ?=
 SRCS := $(sort $(shell find $(if $(ROOMS),$(addprefix user/,$(ROOMS)),user) -name '*.c' 2>/dev/null))
 # What is loaded into a target is built apart.
-SRCS := $(filter-out user/gpu/agent/%,$(SRCS))
-# Made from formats' descriptions: user/export/perfetto.proto, user/agent/otlp.proto.
-PROTO := $(if $(filter user/export/perfetto.c,$(SRCS)),$(B)/perfetto.pb-c)
+SRCS := $(filter-out user/inject/agent/%,$(SRCS))
+# Made from formats' descriptions: user/view/timeline/perfetto.proto, user/agent/otlp.proto.
+PROTO := $(if $(filter user/view/timeline/perfetto.c,$(SRCS)),$(B)/perfetto.pb-c)
 PROTO += $(if $(filter user/agent/otlp_parts.c,$(SRCS)),$(B)/otlp.pb-c)
 OBJS := $(SRCS:%.c=$(B)/obj/%.o) $(PROTO:%=%.o)
 SAN_OBJS := $(filter-out %/user/main.o,$(SRCS:%.c=$(B)/san/%.o)) $(PROTO:%=%.o)
@@ -140,7 +140,7 @@ $(if $(findstring <$(file <$(1))>,<$(2)>),,$(if $(DRY),$(eval $(1): FORCE ; @: o
 endef
 PAGE := $(B)/html/page.html
 UPLOT := build/npm-page/node_modules/uplot
-PAGE_SRCS := $(wildcard user/export/html/*)
+PAGE_SRCS := $(wildcard user/view/html/page/*)
 # Facts of the build that a few files need; only those are rebuilt with it.
 CONFIG := $(B)/version.h
 define CONFIG_TEXT
@@ -191,7 +191,7 @@ CAPTURE_OBJS := $(foreach o,$(OBJS) $(SAN_OBJS),$(if $(findstring /user/capture/
 $(CAPTURE_OBJS): | $(if $(BPF_SRCS),$(SKEL))
 
 # protobuf-c's own code, with its own idea of warnings and alignment.
-$(B)/perfetto.pb-c.c: user/export/perfetto.proto
+$(B)/perfetto.pb-c.c: user/view/timeline/perfetto.proto
 $(B)/otlp.pb-c.c: user/agent/otlp.proto
 $(B)/%.pb-c.c:
 	@mkdir -p $(@D)
@@ -200,7 +200,7 @@ $(B)/%.pb-c.c:
 $(B)/%.pb-c.o: $(B)/%.pb-c.c $(B)/.flags.cc
 	$(call say,CC)
 	$(Q)$(CC) $(CPP) $(filter-out $(WARN),$(CBASE)) $(OPT) $(PIE) $(CFLAGS) -MMD -MP -c $< -o $@
-PROTO_USERS := user/export/perfetto.o user/export/perfetto_out.o \
+PROTO_USERS := user/view/timeline/perfetto.o user/view/timeline/perfetto_out.o \
 	$(addprefix user/agent/otlp_,parts.o metrics.o logs.o)
 $(PROTO_USERS:%=$(B)/obj/%) $(PROTO_USERS:%=$(B)/san/%): | $(strip $(PROTO:%=%.c))
 
@@ -308,7 +308,7 @@ $(B)/sim/cuda/libcupti.so.%: $(SIM_CUPTI) $(B)/.flags.sim
 # The library that is brought into a target: nothing but old names of libc, no
 # constructor; it may be loaded by whatever glibc the target has.
 AGENT := $(B)/libpipetrace_agent.so
-AGENT_SRCS := $(sort $(wildcard user/gpu/agent/*.c))
+AGENT_SRCS := $(sort $(wildcard user/inject/agent/*.c))
 AGENT_OBJS := $(AGENT_SRCS:%.c=$(B)/agent/%.o)
 AGENT_CFLAGS := -D_GNU_SOURCE= -Ibpf -Iuser -std=gnu11 -g -O2 -fPIC -fvisibility=hidden \
 	-fno-strict-aliasing -fno-stack-protector -fno-builtin-printf $(WARN)
@@ -321,7 +321,7 @@ $(AGENT): $(AGENT_OBJS)
 	$(Q)$(CC) -shared -nostartfiles -Wl,-soname,libpipetrace_agent.so -Wl,-z,relro,-z,now \
 		-Wl,-z,noexecstack -Wl,--hash-style=both $^ -lc -o $@
 # Its bytes are a part of the program.
-BLOB := user/gpu/agent_blob
+BLOB := user/inject/agent_blob
 # A static program cannot open libnvidia-ml: it carries one along that can.
 NVML_HELPER := $(B)/nvml_helper
 $(NVML_HELPER): user/gpu/nvml_child.c user/gpu/nvml.h user/gpu/nvml_int.h bpf/abi.h $(B)/.flags.cc | $(CONFIG)
@@ -339,9 +339,9 @@ $(B)/obj/$(BLOB).o $(B)/san/$(BLOB).o: private CPP += -DPT_AGENT_SO='"$(AGENT)"'
 $(PAGE): $(PAGE_SRCS) tools/html-page $(B)/.flags.page
 	@mkdir -p $(@D)
 	$(call say,PAGE)
-	$(Q)tools/html-page user/export/html $(UPLOT) > $@
-$(B)/obj/user/export/html_blob.o $(B)/san/user/export/html_blob.o: $(PAGE)
-$(B)/obj/user/export/html_blob.o $(B)/san/user/export/html_blob.o: private CPP += -DPT_HTML_FILE='"$(PAGE)"'
+	$(Q)tools/html-page user/view/html/page $(UPLOT) > $@
+$(B)/obj/user/view/html/blob.o $(B)/san/user/view/html/blob.o: $(PAGE)
+$(B)/obj/user/view/html/blob.o $(B)/san/user/view/html/blob.o: private CPP += -DPT_HTML_FILE='"$(PAGE)"'
 # Loaded by whoever watches the devices, not by the job.
 $(B)/sim/cuda/libnvidia-ml.so.1: $(B)/sim/obj12/nvml.o $(B)/.flags.sim
 	$(call sim_export,nvml*)
@@ -413,7 +413,7 @@ $(BENCH_SRCS:%.c=$(B)/obj/%.o): private CPP += -Itests
 # Stand-ins for the agent: one that can be unloaded, one that says it cannot.
 INJECT_AGENTS := $(addprefix $(B)/tests/inject/,agent.so agent_stays.so)
 $(B)/tests/inject/agent_stays.so: private CPP += -DAGENT_STAYS=1
-$(INJECT_AGENTS): tests/inject/agent.c user/gpu/agent/agent.h bpf/abi.h $(B)/.flags.cc
+$(INJECT_AGENTS): tests/inject/agent.c user/inject/agent/agent.h bpf/abi.h $(B)/.flags.cc
 	@mkdir -p $(@D)
 	$(call say,CC)
 	$(Q)$(CC) $(CPP) $(CBASE) -O2 -fPIC -fvisibility=hidden -shared $(CFLAGS) $< -o $@

@@ -538,7 +538,7 @@ struct pt_rec_proc { /* user space; hdr.tid == hdr.tgid */
 };
 _Static_assert(sizeof(struct pt_rec_proc) == 56, "pt_rec_proc");
 
-/* Made in the target by the agent (user/gpu/agent). hdr.ts = end; hdr.tid: the
+/* Made in the target by the agent (user/inject/agent). hdr.ts = end; hdr.tid: the
  * thread that called, where known, else the tgid; hdr.seq 0. */
 #define PT_ACT_KERNEL 1
 #define PT_ACT_COPY 2	/* detail: cudaMemcpyKind */

@@ -18,7 +18,7 @@
 #include <malloc.h>
 
 #include "analysis/analysis.h"
-#include "export/trace.h"
+#include "view/timeline/trace.h"
 #include "base/vec.h"
 #include "bench/repeat.h"
 #include "model/timeline.h"

@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 #include "abi.h"
-#include "gpu/ring.h"
+#include "inject/ring.h"
 
 static uint64_t now(void)
 {

@@ -21,8 +21,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "gpu/inject.h"
-#include "gpu/ring.h"
+#include "inject/inject.h"
+#include "inject/ring.h"
 
 static struct {
 	int cycles, hold, points, point, call, kill, killms, pause, keep;

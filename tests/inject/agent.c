@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "abi.h"
-#include "gpu/agent/agent.h"
+#include "inject/agent/agent.h"
 
 #ifndef AGENT_STAYS
 #define AGENT_STAYS 0

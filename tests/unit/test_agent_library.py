@@ -107,7 +107,7 @@ def source():
                          % (macro, major, t, t, major))
     lines.append('_Static_assert(sizeof(struct cupti_subscriber_params) =='
                  ' sizeof(CUpti_SubscriberParams), "params");')
-    with open(os.path.join(TOP, "user/gpu/agent/cupti_abi.h"), encoding="utf-8") as f:
+    with open(os.path.join(TOP, "user/inject/agent/cupti_abi.h"), encoding="utf-8") as f:
         ours = f.read()
     numbers = re.findall(r"^#define (CUPTI_(?:ERROR|ACTIVITY)_\w+) ", ours, re.M)
     values = ["enum { ours_%s = %s };" % (n, n) for n in numbers]

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "abi.h"
-#include "gpu/ring.h"
+#include "inject/ring.h"
 
 #define PID 4321u
 #define RING PT_AGENT_RING

@@ -19,7 +19,8 @@
 #include "analysis/compare/bootstrap.h"
 #include "analysis/compare/compare.h"
 #include "base/str.h"
-#include "report/difftext.h"
+#include "report/json.h"
+#include "view/text/difftext.h"
 #include "test_report_fixture.h"
 
 #define CHECKER "tests/unit/schema_check.py"

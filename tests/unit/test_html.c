@@ -11,8 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "export/html.h"
-#include "export/html_int.h"
+#include "view/html/html.h"
+#include "view/html/html_int.h"
 #include "model/model.h"
 #include "report/json.h"
 #include "stream.h"

@@ -17,7 +17,7 @@
 
 #include <cmocka.h>
 
-#include "gpu/inject_int.h"
+#include "inject/inject_int.h"
 
 #define KILL SECCOMP_RET_KILL_PROCESS
 #define ALLOW SECCOMP_RET_ALLOW

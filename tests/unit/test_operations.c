@@ -13,7 +13,7 @@
 
 #include "base/str.h"
 #include "report/demangle.h"
-#include "report/text.h"
+#include "view/text/text.h"
 #include "stream.h"
 
 #define PID 1000u

@@ -13,7 +13,7 @@
 
 #include "base/str.h"
 #include "report/rowsort.h"
-#include "report/text.h"
+#include "view/text/text.h"
 #include "test_report_fixture.h"
 
 static char *render(const struct pt_report *r, const struct pt_text_opts *o)

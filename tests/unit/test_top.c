@@ -13,8 +13,8 @@
 
 #include "base/str.h"
 #include "test_report_fixture.h"
-#include "top/top.h"
-#include "top/window.h"
+#include "view/top/top.h"
+#include "view/top/window.h"
 
 static void has(const char *text, const char *part)
 {

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <time.h>
 
-#include "../../user/gpu/agent/cupti_abi.h"
+#include "../../user/inject/agent/cupti_abi.h"
 #include "ptsim.h"
 
 #pragma GCC visibility push(hidden)

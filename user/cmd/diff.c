@@ -9,8 +9,9 @@
 #include "analysis/compare/compare.h"
 #include "cmd/cmd.h"
 #include "cmd/session.h"
-#include "export/html.h"
-#include "report/difftext.h"
+#include "view/html/html.h"
+#include "report/json.h"
+#include "view/text/difftext.h"
 #include "report/readjson.h"
 
 static const char doc[] =

@@ -14,7 +14,7 @@
 #include "cmd/options.h"
 #include "gpu/api.h"
 #include "gpu/nvml.h"
-#include "gpu/cupti.h"
+#include "inject/cupti.h"
 
 #define MAX_LIBS 16
 #define MAX_APIS 512

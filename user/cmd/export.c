@@ -10,8 +10,8 @@
 #include "cmd/cmd.h"
 #include "cmd/outdir.h"
 #include "cmd/session.h"
-#include "export/export.h"
-#include "export/html.h"
+#include "view/export.h"
+#include "view/html/html.h"
 #include "report/demangle.h"
 
 #define BUFFER (1 << 20) /* bytes: one write for many small pieces */

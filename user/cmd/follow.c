@@ -12,7 +12,7 @@
 #include "cmd/session.h"
 #include "report/about.h"
 #include "report/demangle.h"
-#include "top/window.h"
+#include "view/top/window.h"
 
 #define WINDOW_BYTES (64u << 20)
 #define CAPTURE_FDS 256

@@ -3,7 +3,7 @@
 #ifndef PT_JOBS_H
 #define PT_JOBS_H
 
-#include "top/top.h"
+#include "view/top/top.h"
 
 struct pt_jobs {
 	struct pt_top_job *v;

@@ -7,11 +7,11 @@
 
 #include "cmd/cmd.h"
 #include "cmd/session.h"
-#include "export/html.h"
+#include "view/html/html.h"
 #include "report/demangle.h"
 #include "report/json.h"
 #include "report/rowsort.h"
-#include "report/text.h"
+#include "view/text/text.h"
 
 bool pt_want_color(void)
 {

@@ -19,7 +19,7 @@
 #include "cmd/parts.h"
 #include "cmd/saving.h"
 #include "cmd/spawn.h"
-#include "gpu/cupti.h"
+#include "inject/cupti.h"
 #include "model/model.h"
 #include "model/outside.h"
 #include "report/report.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The live view: what a job does now, on the whole screen. */
-#include "top/top.h"
+#include "view/top/top.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -16,7 +16,7 @@
 #include "cmd/jobs.h"
 #include "cmd/session.h"
 #include "cmd/follow.h"
-#include "top/term.h"
+#include "view/top/term.h"
 
 #define DRAIN_MS 100
 #define JOBS_NS 5000000000ull

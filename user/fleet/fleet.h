@@ -11,7 +11,7 @@
 
 #include "fleet/prometheus.h"
 #include "report/report.h"
-#include "report/text.h"
+#include "view/text/text.h"
 
 #define PT_FLEET_TOP_MAX 1000
 #define PT_FLEET_CAUSES (PT_CAUSE_NR + 1) /* the last: others, together */

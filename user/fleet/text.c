@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "fleet/fleet.h"
-#include "report/text_fmt.h"
+#include "view/text/fmt.h"
 
 #define CAUSES_SHOWN 3
 

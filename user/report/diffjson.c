@@ -4,7 +4,8 @@
 #include <stdlib.h>
 
 #include "base/str.h"
-#include "report/difftext.h"
+#include "report/diff.h"
+#include "report/json.h"
 #include "report/json_build.h"
 
 #define REAL_DIGITS 15

@@ -19,4 +19,9 @@ struct pt_json_opts {
 int pt_report_json(const struct pt_report *r, FILE *out,
 		   const struct pt_json_opts *o);
 
+/* A comparison, "pipetrace.diff/1" (docs/diff.schema.json): one document,
+ * indented by `indent` (0: compact), and a newline. As above. */
+struct pt_diff;
+int pt_diff_json(const struct pt_diff *d, FILE *out, unsigned indent);
+
 #endif

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "inject/agent_blob.h"
+
+__asm__(".pushsection .rodata\n"
+	".balign 16\n"
+	".local pt_agent_begin, pt_agent_end\n"
+	"pt_agent_begin:\n"
+	".incbin \"" PT_AGENT_SO "\"\n"
+	"pt_agent_end:\n"
+	".popsection\n");
+extern const char pt_agent_begin[], pt_agent_end[];
+
+const void *pt_agent_blob(size_t *len)
+{
+	*len = (size_t)(pt_agent_end - pt_agent_begin);
+	return pt_agent_begin;
+}

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Processes that are refused, as far as /proc tells, and seccomp filters. */
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "capture/procfs.h"
+#include "inject/inject_int.h"
+
+#define MAX_FILTERS 64
+#ifndef PTRACE_SECCOMP_GET_FILTER
+#define PTRACE_SECCOMP_GET_FILTER 0x420c
+#endif
+
+static int check_exe(pid_t pid, struct pt_err *err)
+{
+	unsigned char e[EI_NIDENT];
+	char path[32];
+	int fd, ret;
+
+	snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	if (fd < 0) {
+		ret = errno == ENOENT ? -ESRCH : -errno;
+		return pt_err_set(err, ret, ret == -EACCES ?
+				  "process %d may not be looked at: run as root" :
+				  "process %d has no program any more",
+				  (int)pid);
+	}
+	ret = pread(fd, e, sizeof(e), 0) == sizeof(e) &&
+	      !memcmp(e, ELFMAG, SELFMAG) && e[EI_CLASS] != ELFCLASS64;
+	close(fd);
+	return ret ? pt_err_set(err, -EOPNOTSUPP, "it is a 32-bit program") : 0;
+}
+
+int pt_inj_allowed(pid_t pid, struct pt_err *err)
+{
+	struct pt_proc_stat st;
+	char text[8192], *at;
+	uint64_t tracer;
+	int ret;
+
+	ret = pt_proc_stat(pid, &st);
+	if (!ret && (st.kthread || st.state == 'Z' || st.state == 'X'))
+		ret = -ESRCH;
+	if (ret || pt_proc_read(pid, "status", text, sizeof(text)) < 0)
+		return pt_err_set(err, -ESRCH, "process %d has ended", (int)pid);
+	if (st.state == 'T')
+		return pt_err_set(err, -EAGAIN, "process %d is stopped",
+				  (int)pid);
+	if (!pt_proc_field(text, "TracerPid", &tracer) && tracer)
+		return pt_err_set(err, -EBUSY,
+				  "process %d is traced by process %d already, "
+				  "and there can be only one tracer", (int)pid,
+				  (int)tracer);
+	at = strstr(text, "\nx86_Thread_features:");
+	if (at && memmem(at + 1, strcspn(at + 1, "\n"), "shstk", 5))
+		return pt_err_set(err, -EOPNOTSUPP,
+				  "it runs with a shadow stack, on which no call "
+				  "can be placed");
+	at = strstr(text, "\nSeccomp:");
+	if (at && strtol(at + 9, NULL, 10) == 1)
+		return pt_err_set(err, -EOPNOTSUPP,
+				  "seccomp allows it no system call that is "
+				  "needed");
+	return check_exe(pid, err);
+}
+
+int pt_inject_check(pid_t pid, struct pt_err *err)
+{
+	struct pt_maps m = { 0 };
+	struct pt_libc libc;
+	int ret = pt_inj_allowed(pid, err);
+
+	if (ret)
+		return ret;
+	ret = pt_maps_read(pid, &m);
+	ret = ret ? pt_err_set(err, ret, "process %d cannot be looked at: %s",
+			       (int)pid, strerror(-ret)) :
+		    pt_libc_find(pid, &m, &libc, err);
+	pt_maps_free(&m);
+	return ret;
+}
+
+bool pt_inj_filtered(pid_t pid)
+{
+	char text[8192], *at;
+
+	if (pt_proc_read(pid, "status", text, sizeof(text)) < 0)
+		return true;
+	at = strstr(text, "\nSeccomp:");
+	return at && strtol(at + 9, NULL, 10) != 0;
+}
+
+/* ---- seccomp's classic BPF --------------------------------------------------- */
+
+static bool alu(uint16_t code, uint32_t *a, uint32_t v)
+{
+	switch (BPF_OP(code)) {
+	case BPF_ADD:
+		*a += v;
+		return true;
+	case BPF_SUB:
+		*a -= v;
+		return true;
+	case BPF_MUL:
+		*a *= v;
+		return true;
+	case BPF_DIV:
+		if (!v)
+			return false;
+		*a /= v;
+		return true;
+	case BPF_OR:
+		*a |= v;
+		return true;
+	case BPF_AND:
+		*a &= v;
+		return true;
+	case BPF_XOR:
+		*a ^= v;
+		return true;
+	case BPF_LSH:
+		*a = v < 32 ? *a << v : 0;
+		return true;
+	case BPF_RSH:
+		*a = v < 32 ? *a >> v : 0;
+		return true;
+	case BPF_NEG:
+		*a = 0u - *a;
+		return true;
+	default:
+		return false;
+	}
+}
+
+static bool jump(uint16_t code, uint32_t a, uint32_t v)
+{
+	switch (BPF_OP(code)) {
+	case BPF_JEQ:
+		return a == v;
+	case BPF_JGT:
+		return a > v;
+	case BPF_JGE:
+		return a >= v;
+	default:
+		return (a & v) != 0;
+	}
+}
+
+uint32_t pt_cbpf_run(const struct sock_filter *f, size_t n,
+		     const struct seccomp_data *d)
+{
+	uint32_t a = 0, x = 0, mem[BPF_MEMWORDS] = { 0 }, v;
+	size_t pc;
+
+	/* jumps only go forward: it ends */
+	for (pc = 0; pc < n; pc++) {
+		const struct sock_filter *i = &f[pc];
+
+		v = BPF_SRC(i->code) == BPF_X ? x : i->k;
+		switch (BPF_CLASS(i->code)) {
+		case BPF_LD:
+		case BPF_LDX:
+			if (BPF_MODE(i->code) == BPF_ABS &&
+			    i->k <= sizeof(*d) - 4 && !(i->k & 3))
+				memcpy(&v, (const char *)d + i->k, 4);
+			else if (BPF_MODE(i->code) == BPF_IMM)
+				v = i->k;
+			else if (BPF_MODE(i->code) == BPF_LEN)
+				v = sizeof(*d);
+			else if (BPF_MODE(i->code) == BPF_MEM &&
+				 i->k < BPF_MEMWORDS)
+				v = mem[i->k];
+			else
+				return SECCOMP_RET_KILL_PROCESS;
+			*(BPF_CLASS(i->code) == BPF_LD ? &a : &x) = v;
+			break;
+		case BPF_ST:
+		case BPF_STX:
+			if (i->k >= BPF_MEMWORDS)
+				return SECCOMP_RET_KILL_PROCESS;
+			mem[i->k] = BPF_CLASS(i->code) == BPF_ST ? a : x;
+			break;
+		case BPF_ALU:
+			if (!alu(i->code, &a, v))
+				return SECCOMP_RET_KILL_PROCESS;
+			break;
+		case BPF_JMP:
+			if (BPF_OP(i->code) == BPF_JA)
+				pc += i->k;
+			else
+				pc += jump(i->code, a, v) ? i->jt : i->jf;
+			break;
+		case BPF_RET:
+			return BPF_RVAL(i->code) == BPF_A ? a : i->k;
+		default: /* BPF_MISC */
+			if (BPF_MISCOP(i->code) == BPF_TAX)
+				x = a;
+			else
+				a = x;
+		}
+	}
+	return SECCOMP_RET_KILL_PROCESS;
+}
+
+/* What loading and running the agent takes, with arguments as they will be. */
+static const struct need {
+	const char *name;
+	int nr;
+	uint64_t arg[6];
+	bool or_nosys; /* the C library does without */
+} needs[] = {
+	{ "memfd_create", SYS_memfd_create, { 0, 3 }, false },
+	{ "openat", SYS_openat, { (uint32_t)-100, 0, 0x80000 }, false },
+	{ "read", SYS_read, { 3, 0, 832 }, false },
+	{ "pread64", SYS_pread64, { 3, 0, 784, 64 }, false },
+	{ "fstat", SYS_fstat, { 3 }, true },
+	{ "newfstatat", SYS_newfstatat, { 3, 0, 0, 0x1000 }, true },
+	{ "mmap", SYS_mmap, { 0, 65536, 1, 2, 3 }, false },
+	{ "mmap", SYS_mmap, { 4096, 65536, 5, 0x812, 3 }, false },
+	{ "mmap", SYS_mmap, { 0, 65536, 3, 1, 3 }, false },
+	{ "mmap", SYS_mmap, { 0, 65536, 3, 0x22, (uint32_t)-1 }, false },
+	{ "mprotect", SYS_mprotect, { 4096, 4096, 1 }, false },
+	{ "munmap", SYS_munmap, { 4096, 4096 }, false },
+	{ "brk", SYS_brk, { 0 }, false },
+	{ "close", SYS_close, { 3 }, false },
+	{ "rt_sigreturn", SYS_rt_sigreturn, { 0 }, false },
+	{ "rt_sigprocmask", SYS_rt_sigprocmask, { 0, 0, 0, 8 }, false },
+	{ "clone", SYS_clone, { 0x3d0f00 }, false },
+	{ "clone3", SYS_clone3, { 0, 88 }, true },
+	{ "set_robust_list", SYS_set_robust_list, { 0, 24 }, true },
+	{ "rseq", 334 /* SYS_rseq */, { 0, 32, 0, 0x53053053 }, true },
+	{ "futex", SYS_futex, { 0, 0x80 }, false },
+	{ "madvise", SYS_madvise, { 4096, 4096, 4 }, false },
+	{ "gettid", SYS_gettid, { 0 }, false },
+	{ "getpid", SYS_getpid, { 0 }, false },
+	{ "nanosleep", SYS_clock_nanosleep, { 1 }, false },
+	{ "fcntl", SYS_fcntl, { 3, 1 }, false },
+	{ "exit", SYS_exit, { 0 }, false },
+};
+
+static bool allows(const struct sock_filter *f, size_t n, const struct need *w)
+{
+	struct seccomp_data d = { .nr = w->nr, .arch = AUDIT_ARCH_X86_64 };
+	uint32_t ret;
+
+	memcpy(d.args, w->arg, sizeof(d.args));
+	ret = pt_cbpf_run(f, n, &d);
+	return ret == SECCOMP_RET_ALLOW ||
+	       (w->or_nosys && ret == (SECCOMP_RET_ERRNO | ENOSYS));
+}
+
+int pt_inj_filter_allows(pid_t tid, struct pt_err *err)
+{
+	static struct sock_filter f[BPF_MAXINSNS];
+	unsigned long k;
+	size_t i;
+	long n;
+
+	for (k = 0; k < MAX_FILTERS; k++) {
+		n = ptrace(PTRACE_SECCOMP_GET_FILTER, tid, (void *)k, NULL);
+		if (n < 0 && errno == ENOENT && k)
+			return 0; /* that was the last */
+		if (n < 0 || n > BPF_MAXINSNS ||
+		    ptrace(PTRACE_SECCOMP_GET_FILTER, tid, (void *)k, f) != n)
+			return pt_err_set(err, -EOPNOTSUPP,
+					  "it is filtered by seccomp, and what "
+					  "the filter allows cannot be read");
+		for (i = 0; i < sizeof(needs) / sizeof(needs[0]); i++)
+			if (!allows(f, (size_t)n, &needs[i]))
+				return pt_err_set(err, -EOPNOTSUPP,
+						  "its seccomp filter does not "
+						  "allow the system call %s",
+						  needs[i].name);
+	}
+	return pt_err_set(err, -EOPNOTSUPP, "it has too many seccomp filters");
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * The way back: a signal frame as the kernel itself would lay it. Layouts are
+ * those of Linux's asm/ucontext.h and asm/sigcontext.h for x86-64, which are
+ * part of its stable interface.
+ */
+#include <cpuid.h>
+#include <errno.h>
+#include <string.h>
+
+#include "inject/inject_int.h"
+
+#define RED_ZONE 128 /* bytes below rsp that belong to the function */
+
+#define UC_FP_XSTATE 1
+#define UC_SIGCONTEXT_SS 2
+#define UC_STRICT_RESTORE_SS 4
+
+#define FP_MAGIC1 0x46505853u
+#define FP_MAGIC2 0x46505845u
+#define FX_SW_OFF 464	   /* software bytes in the FXSAVE area */
+#define XSTATE_BV_OFF 512  /* of the XSAVE header */
+#define XSTATE_HEAD 576	   /* FXSAVE area and header */
+#define XFEATURE_AMX 18	   /* tile data: room for it is granted on request */
+#define XFEATURES 63
+
+struct k_sigcontext {
+	uint64_t r8, r9, r10, r11, r12, r13, r14, r15;
+	uint64_t di, si, bp, bx, dx, ax, cx, sp, ip, flags;
+	uint16_t cs, gs, fs, ss;
+	uint64_t err, trapno, oldmask, cr2, fpstate, reserved[8];
+};
+
+struct k_frame {
+	uint64_t restorer;
+	uint64_t uc_flags, uc_link;
+	uint64_t stack_sp;
+	uint32_t stack_flags, pad;
+	uint64_t stack_size;
+	struct k_sigcontext mc;
+	uint64_t mask;
+};
+_Static_assert(sizeof(struct k_sigcontext) == 256, "sigcontext_64");
+_Static_assert(sizeof(struct k_frame) == 8 + 40 + 256 + 8, "rt_sigframe");
+
+struct fx_sw {
+	uint32_t magic1, extended_size;
+	uint64_t xfeatures;
+	uint32_t xstate_size, padding[7];
+};
+_Static_assert(sizeof(struct fx_sw) == 48, "_fpx_sw_bytes");
+
+/*
+ * How much of the state a signal frame of this thread holds: the kernel takes no
+ * more than the thread's own buffer has. AMX tiles are part of it only for a
+ * process that asked for them; one whose tiles hold something has.
+ */
+static size_t state_size(uint64_t features)
+{
+	size_t size = XSTATE_HEAD;
+	unsigned i, a, b, c, d;
+
+	for (i = 2; i < XFEATURES; i++) {
+		if (!(features >> i & 1))
+			continue;
+		if (!__get_cpuid_count(0xd, i, &a, &b, &c, &d) || !a || (c & 1))
+			continue; /* unknown, or the kernel's own */
+		if ((size_t)a + b > size)
+			size = (size_t)a + b;
+	}
+	return size;
+}
+
+/* The state with its software bytes and the closing magic; its length or 0. */
+static size_t make_state(unsigned char *to, const void *xstate, size_t xlen)
+{
+	struct fx_sw sw = { .magic1 = FP_MAGIC1 };
+	uint32_t magic2 = FP_MAGIC2;
+	uint64_t features, in_use;
+	size_t size;
+
+	if (xlen < XSTATE_HEAD || xlen > PT_XSTATE_MAX)
+		return 0;
+	/* what the kernel enabled, as PTRACE_GETREGSET tells it */
+	memcpy(&features, (const char *)xstate + FX_SW_OFF, sizeof(features));
+	memcpy(&in_use, (const char *)xstate + XSTATE_BV_OFF, sizeof(in_use));
+	if (!(in_use >> XFEATURE_AMX & 1))
+		features &= ~(1ull << XFEATURE_AMX);
+	size = state_size(features);
+	if (size > xlen)
+		return 0;
+	memcpy(to, xstate, size);
+	sw.xfeatures = features;
+	sw.xstate_size = (uint32_t)size;
+	sw.extended_size = (uint32_t)(size + sizeof(magic2));
+	memcpy(to + FX_SW_OFF, &sw, sizeof(sw));
+	memcpy(to + size, &magic2, sizeof(magic2));
+	return size + sizeof(magic2);
+}
+
+static void fill(struct k_frame *k, const struct user_regs_struct *r,
+		 uint64_t mask, uint64_t restorer, uint64_t fpstate)
+{
+	memset(k, 0, sizeof(*k));
+	k->restorer = restorer;
+	k->uc_flags = UC_FP_XSTATE | UC_SIGCONTEXT_SS | UC_STRICT_RESTORE_SS;
+	/*
+	 * Which alternate stack the thread has cannot be seen from here. The
+	 * kernel takes over none that is not valid, and keeps the thread's.
+	 */
+	k->stack_flags = 3;
+	k->mc = (struct k_sigcontext){
+		.r8 = r->r8, .r9 = r->r9, .r10 = r->r10, .r11 = r->r11,
+		.r12 = r->r12, .r13 = r->r13, .r14 = r->r14, .r15 = r->r15,
+		.di = r->rdi, .si = r->rsi, .bp = r->rbp, .bx = r->rbx,
+		.dx = r->rdx, .ax = r->rax, .cx = r->rcx, .sp = r->rsp,
+		.ip = r->rip, .flags = r->eflags, .cs = (uint16_t)r->cs,
+		.ss = (uint16_t)r->ss, .fpstate = fpstate,
+	};
+	k->mask = mask;
+}
+
+int pt_frame_make(struct pt_frame *f, const struct user_regs_struct *regs,
+		  const void *xstate, size_t xlen, uint64_t mask,
+		  uint64_t restorer)
+{
+	static __thread unsigned char state[PT_XSTATE_MAX + 64];
+	size_t len = make_state(state, xstate, xlen);
+	uint64_t top, fp, at;
+	struct k_frame k;
+
+	if (!len)
+		return -EINVAL;
+	if (regs->rsp < PT_FRAME_MAX + RED_ZONE)
+		return -EINVAL;
+	/* from the thread's stack pointer down: red zone, names, state, frame */
+	f->scratch = ((regs->rsp - RED_ZONE - PT_SCRATCH) & ~15ull);
+	fp = (f->scratch - len) & ~63ull;
+	at = ((fp - sizeof(k)) & ~15ull) - 8;
+	top = f->scratch + PT_SCRATCH;
+	if (top - at > sizeof(f->bytes))
+		return -E2BIG;
+	fill(&k, regs, mask, restorer, fp);
+	memset(f->bytes, 0, sizeof(f->bytes));
+	memcpy(f->bytes, &k, sizeof(k));
+	memcpy(f->bytes + (fp - at), state, len);
+	f->at = at;
+	f->len = (size_t)(top - at);
+	f->scratch_off = (size_t)(f->scratch - at);
+	return 0;
+}

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The inside of the injector; for user/gpu/inject*.c only. */
+#ifndef PT_INJECT_INT_H
+#define PT_INJECT_INT_H
+
+#include <signal.h>
+#include <sys/user.h>
+
+#include "base/clock.h"
+#include "inject/inject.h"
+
+void pt_inj_sleep_us(unsigned us);
+
+/* ---- maps.c: what is mapped where, and functions in it ------------------- */
+
+struct pt_map {
+	uint64_t start, end, offset, inode;
+	uint32_t dev; /* (major << 20) | minor */
+	bool r, w, x;
+	uint32_t path; /* into `names`; 0: none */
+};
+
+struct pt_maps {
+	struct pt_map *v; /* ascending */
+	size_t n, cap;
+	char *names; /* NUL-separated; the first is empty */
+	size_t names_len, names_cap;
+};
+
+/* 0, -ESRCH, -EACCES, -ENOMEM, -E2BIG. Free with pt_maps_free(), also after an
+ * error. */
+int pt_maps_read(pid_t pid, struct pt_maps *m);
+void pt_maps_free(struct pt_maps *m);
+/* The mapping that holds the address, or NULL. */
+const struct pt_map *pt_maps_at(const struct pt_maps *m, uint64_t addr);
+const char *pt_maps_path(const struct pt_maps *m, const struct pt_map *at);
+/* The base name of a path is one of glibc's (libc.so.6, libc-2.31.so). */
+bool pt_is_glibc(const char *path);
+bool pt_is_musl(const char *path);
+/*
+ * Addresses in the process of functions of the file that is mapped for execution
+ * at `x`; 0: absent, or not within the mapping. How many were found, or -errno.
+ */
+int pt_maps_symbols(pid_t pid, const struct pt_maps *m, const struct pt_map *x,
+		    const char *const *names, size_t n, uint64_t *addr);
+
+/* What of the C library is needed; addresses in the process. */
+struct pt_libc {
+	uint64_t begin, end; /* its text */
+	uint64_t restorer;   /* mov $15,%rax; syscall */
+	uint64_t sys;	     /* syscall(), whose arguments are those of the call */
+	uint64_t errno_at;   /* __errno_location() */
+	uint64_t dlopen, dlclose;
+	uint64_t dlerror; /* 0: none */
+	bool old_dlopen;     /* __libc_dlopen_mode(): its mode has a bit more */
+	uint64_t wait[8];    /* functions that wait; 0 absent */
+};
+extern const char *const pt_libc_waits[8];
+/* 0 or -EOPNOTSUPP/-errno with a sentence. */
+int pt_libc_find(pid_t pid, const struct pt_maps *m, struct pt_libc *out,
+		 struct pt_err *err);
+
+/* GPU functions to stop at, the best first; name[i] are constants. */
+#define PT_GPU_POINTS 12
+size_t pt_gpu_points(pid_t pid, uint64_t addr[PT_GPU_POINTS],
+		     const char *name[PT_GPU_POINTS]);
+
+/* ---- check.c: processes that are refused --------------------------------- */
+/* Everything that can be told from /proc. 0 or -errno with a sentence. */
+int pt_inj_allowed(pid_t pid, struct pt_err *err);
+/* The process uses seccomp, so that its filter must be asked. */
+bool pt_inj_filtered(pid_t pid);
+/* The filters of a stopped tracee allow every call that we need. */
+int pt_inj_filter_allows(pid_t tid, struct pt_err *err);
+
+struct sock_filter;
+struct seccomp_data;
+/* What a filter returns (SECCOMP_RET_*); a program that is not sound kills. */
+uint32_t pt_cbpf_run(const struct sock_filter *f, size_t n,
+		     const struct seccomp_data *d);
+
+/* ---- frame.c: the way back ----------------------------------------------- */
+
+#define PT_XSTATE_MAX 16384
+#define PT_FRAME_MAX (PT_XSTATE_MAX + 2048)
+#define PT_SCRATCH 256 /* bytes for names, between the red zone and the frame */
+
+struct pt_frame {
+	unsigned char bytes[PT_FRAME_MAX];
+	size_t len;
+	uint64_t at;	  /* where they belong; the first word is the restorer */
+	uint64_t scratch; /* address of the room for names */
+	size_t scratch_off; /* and where it lies in `bytes` */
+};
+
+/*
+ * The signal frame from which rt_sigreturn() restores `regs`, `xstate` (as
+ * PTRACE_GETREGSET gives it) and `mask`, below `regs->rsp`. Pure. 0, -E2BIG, or
+ * -EINVAL: the state is not one that this knows.
+ */
+int pt_frame_make(struct pt_frame *f, const struct user_regs_struct *regs,
+		  const void *xstate, size_t xlen, uint64_t mask,
+		  uint64_t restorer);
+
+/* ---- watch.c: break points of ours --------------------------------------- */
+
+struct pt_watch {
+	int prog;	/* sends `sig` to the thread that hits one */
+	int sig;
+	struct watched {
+		int fd, which;
+		pid_t tid;
+	} *v;
+	size_t n, cap;
+};
+
+/* 0 or -errno with a sentence. */
+int pt_watch_open(struct pt_watch *w, int sig, struct pt_err *err);
+/* Stop `tid` at these addresses from now on (4 at most). 0 or -errno. */
+int pt_watch_add(struct pt_watch *w, pid_t tid, const uint64_t *addr, int n);
+/* A thread that has passed one, and which address; 0 none yet. */
+pid_t pt_watch_hit(struct pt_watch *w, int *which);
+void pt_watch_clear(struct pt_watch *w);
+void pt_watch_close(struct pt_watch *w);
+
+/* ---- thread.c: one thread, seized ---------------------------------------- */
+
+struct pt_thread_hold {
+	pid_t pid, tid;
+	int mem; /* /proc/PID/mem */
+	bool seized, stopped, gone;
+	int sig;	  /* ours */
+	int pass;	  /* a signal to deliver when it goes on */
+	bool in_group_stop;
+	bool in_syscall;  /* stopped inside a call, by the interrupt */
+	uint64_t stopped_ns; /* when that was seen */
+	struct user_regs_struct regs;
+};
+
+int pt_hold_seize(struct pt_thread_hold *h, struct pt_err *err);
+/*
+ * Wait until it stops with our signal, passing on everything else. 0 stopped;
+ * -ETIMEDOUT; -ESRCH.
+ */
+int pt_hold_wait(struct pt_thread_hold *h, uint64_t deadline, bool trace_calls);
+/* Stop it where it is. 0 stopped (h->regs), or -errno. */
+int pt_hold_interrupt(struct pt_thread_hold *h, uint64_t deadline);
+int pt_hold_cont(struct pt_thread_hold *h, bool trace_calls);
+/* Let it go as it is; a running one is let go by the end of this process. */
+void pt_hold_release(struct pt_thread_hold *h);
+int pt_hold_read(struct pt_thread_hold *h, uint64_t at, void *buf, size_t len);
+int pt_hold_write(struct pt_thread_hold *h, uint64_t at, const void *buf,
+		  size_t len);
+
+/* ---- safe.c: is this a safe point? --------------------------------------- */
+/*
+ * 0; or -EAGAIN, where another moment may be: `why` says (static text).
+ * `at_libc`: at the entry of a waiting function, so that its caller counts.
+ */
+int pt_safe_here(struct pt_thread_hold *h, const struct pt_maps *m,
+		 const struct pt_libc *libc, bool at_libc, const char **why);
+/* The wait that the thread is in may be begun anew: without end, or until an
+ * absolute time. By its number and arguments. */
+bool pt_safe_wait(uint64_t nr, const uint64_t arg[6]);
+
+/* ---- point.c: find one --------------------------------------------------- */
+struct pt_place {
+	struct pt_thread_hold hold;
+	struct pt_maps maps; /* as of the stop */
+	struct pt_libc libc;
+	struct pt_watch watch; /* free of break points again */
+	char name[64];
+};
+int pt_place_find(const struct pt_inject_opts *o, struct pt_place *p,
+		  struct pt_err *err);
+void pt_place_close(struct pt_place *p);
+
+/* ---- call.c: borrowed calls ---------------------------------------------- */
+struct pt_calls {
+	struct pt_place *p;
+	const struct pt_inject_opts *o;
+	struct pt_frame *frame;
+	uint64_t stopped_ns;
+	int saved_errno;
+	uint64_t errno_addr;
+	bool sent; /* the first call's registers have been set */
+	size_t names; /* bytes of the room for names that are taken */
+	enum pt_inject_stage inside; /* told once a call has begun; 0: none */
+};
+/* Lay the way back. */
+int pt_calls_begin(struct pt_calls *c, struct pt_err *err);
+/* Call `fn` with up to six arguments. 0; -ETIMEDOUT: it goes on by itself;
+ * -ESRCH. */
+int pt_call(struct pt_calls *c, uint64_t fn, const uint64_t *arg, size_t n,
+	    int64_t *ret);
+/* Put a name where a call's argument can point; its address. */
+int pt_calls_name(struct pt_calls *c, const char *text, uint64_t *addr);
+void pt_calls_end(struct pt_calls *c);
+
+static inline void pt_stage(const struct pt_inject_opts *o,
+			    enum pt_inject_stage s)
+{
+	if (o->stage)
+		o->stage(o->ctx, s);
+}
+
+#endif

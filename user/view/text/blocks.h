@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The blocks of the text report, for it and for `top`. Each prints nothing when the
+ * report has nothing for it. */
+#ifndef PT_VIEW_TEXT_BLOCKS_H
+#define PT_VIEW_TEXT_BLOCKS_H
+
+#include "view/text/fmt.h"
+
+void pt_tx_verdicts(struct pt_tx *t, const struct pt_report *r);
+void pt_tx_gpu(struct pt_tx *t, const struct pt_r_gpu *g);
+/* Allocations of a device that failed: what for, and what became of it. */
+void pt_tx_alloc_failures(struct pt_tx *t, const struct pt_r_gpu *g);
+/* "Time": where the trainer's time went, a bar and its parts. */
+void pt_tx_time(struct pt_tx *t, const struct pt_r_breakdown *d);
+/* What a worker did with its time, a bar of `cols`; and what its parts are. */
+void pt_tx_worker_bar(struct pt_tx *t, const struct pt_r_worker *w, int cols);
+void pt_tx_worker_legend(struct pt_tx *t);
+void pt_tx_workers(struct pt_tx *t, const struct pt_report *r);
+void pt_tx_ranks(struct pt_tx *t, const struct pt_report *r);
+void pt_tx_step_table(struct pt_tx *t, const struct pt_report *r);
+void pt_tx_epochs(struct pt_tx *t, const struct pt_report *r);
+void pt_tx_writes(struct pt_tx *t, const struct pt_report *r);
+void pt_tx_disks(struct pt_tx *t, const struct pt_report *r);
+void pt_tx_files(struct pt_tx *t, const struct pt_report *r);
+/* Network peers; without --verbose where the network is what holds it up. */
+void pt_tx_peers(struct pt_tx *t, const struct pt_report *r);
+void pt_tx_mapped(struct pt_tx *t, const struct pt_report *r);
+void pt_tx_operations(struct pt_tx *t, const struct pt_report *r);
+void pt_tx_whatif(struct pt_tx *t, const struct pt_report *r);
+void pt_tx_windows(struct pt_tx *t, const struct pt_report *r);
+void pt_tx_capture(struct pt_tx *t, const struct pt_report *r);
+
+/* How many of `n` rows are shown, where --top does not say it `usual` ones. */
+size_t pt_tx_rows(const struct pt_tx *t, size_t usual, size_t n);
+
+/* Who a pid is to the reader: "trainer 42", "loader 43", "pid 44"; a dash for
+ * PT_NULL. */
+const char *pt_tx_who(struct pt_tx *t, const struct pt_report *r, int64_t pid,
+		      int64_t tid);
+/* A cause for the reader: "run queue". */
+const char *pt_tx_cause(enum pt_cause c);
+
+#endif

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The foot of the text report: how it was captured, and what it cannot see. */
+#include <math.h>
+#include <string.h>
+
+#include "view/text/blocks.h"
+
+
+static void losses(struct pt_tx *t, struct pt_line *l,
+		   const struct pt_r_capture *c)
+{
+	bool first = true;
+
+	if (c->lost_total == PT_NULL) {
+		pt_line_item(t, l, "losses unknown");
+		return;
+	}
+	if (!c->lost_total) {
+		pt_line_item(t, l, "none lost");
+		return;
+	}
+	pt_line_item(t, l, "%s" NB "LOST", pt_tx_int(t, c->lost_total));
+	for (size_t i = 0; i < c->n_lost; i++) {
+		if (c->lost[i].count == PT_NULL || !c->lost[i].count)
+			continue;
+		pt_line_add(l, "%s%s" NB "%s", first ? " (" : ", ",
+			    pt_tx_esc(t, c->lost[i].cause, 32),
+			    pt_tx_int(t, c->lost[i].count));
+		first = false;
+	}
+	if (!first)
+		pt_line_add(l, ")");
+}
+
+static void summary(struct pt_tx *t, const struct pt_r_capture *c)
+{
+	const struct pt_range *over = &c->target_overhead;
+	struct pt_line l = { .n = 0 };
+
+	if (isfinite(c->duration))
+		pt_line_item(t, &l, "%s", pt_tx_sec(t, c->duration));
+	if (!c->complete)
+		pt_line_item(t, &l, "BROKE OFF EARLY");
+	if (c->mode)
+		pt_line_item(t, &l, "%s" NB "mode", pt_tx_esc(t, c->mode, 16));
+	if (c->events != PT_NULL)
+		pt_line_item(t, &l, "%s" NB "events", pt_tx_int(t, c->events));
+	losses(t, &l, c);
+	if (isfinite(c->tracer_cpu_s)) {
+		pt_line_item(t, &l, "tracer used %s of CPU",
+			     pt_tx_sec(t, c->tracer_cpu_s));
+		if (c->duration > 0)
+			pt_line_add(&l, " (%s of one core)",
+				    pt_tx_pct(t, c->tracer_cpu_s /
+							 c->duration));
+	}
+	if (isfinite(over->value)) {
+		pt_line_item(t, &l, "cost to the job %s",
+			     pt_tx_pct(t, over->value));
+		if (isfinite(over->low) && isfinite(over->high))
+			pt_line_add(&l, " (%s to %s)", pt_tx_pct(t, over->low),
+				    pt_tx_pct(t, over->high));
+	}
+	pt_tx_label(t, "Capture");
+	pt_tx_wrap(t, PT_TX_LABEL, l.s);
+}
+
+static void doors(struct pt_tx *t, const struct pt_r_capture *c)
+{
+	struct pt_line l = { .n = 0 };
+
+	for (size_t i = 0; i < c->n_hooks; i++) {
+		const struct pt_r_hook *h = &c->hooks[i];
+
+		if (!h->need)
+			continue;
+		pt_line_item(t, &l, "%s" NB "%s", pt_tx_esc(t, h->need, 24),
+			     pt_tx_esc(t, h->door ? h->door : "unknown", 32));
+		if (t->o.verbose && h->note && *h->note)
+			pt_line_add(&l, " (%s)", pt_tx_esc(t, h->note, 0));
+	}
+	if (!l.n)
+		return;
+	pt_tx_label(t, "Hooks");
+	pt_tx_wrap(t, PT_TX_LABEL, l.s);
+}
+
+#define IO_VERDICTS                                                            \
+	"io_bound slow_file page_fault_io network_bound main_thread_loading"
+
+/*
+ * What is not seen matters to the reader where a verdict rests on it. These do
+ * for the verdicts named alone; what is not listed here always does.
+ */
+static const struct {
+	const char *what, *verdicts; /* verdicts: separated by blanks */
+} aside[] = {
+	{ "nvtx", "" },
+	{ "phases", "" },
+	{ "data_wait.lead", "" },
+	{ "kernel.names", "" },
+	{ "operations.gpu_s", "" },
+	{ "whatif", "" },
+	{ "steps.epochs", "slow_first_batch" },
+	{ "memory.growth_per_min", "host_memory_growth" },
+	{ "gpu.memory", "gpu_memory_growth" },
+	{ "gpu.compute", "rank_straggler" },
+	{ "gpu.kernels", "launch_bound" },
+	{ "gpu.copies", "transfer_bound" },
+	{ "workers.batches", "slow_worker hung_worker" },
+	{ "nvml", "gpu_memory_growth" },
+	{ "memory.total", "io_bound page_fault_io host_memory_growth" },
+	{ "reads", IO_VERDICTS },
+	{ "io_uring", IO_VERDICTS },
+	{ "libaio", IO_VERDICTS },
+	{ "faults", IO_VERDICTS },
+	{ "files.faults", IO_VERDICTS },
+	{ "block", IO_VERDICTS },
+	{ "writes", "checkpoint_stall" },
+	{ "sockets", "network_bound" },
+	{ "peers.wait_s", "network_bound" },
+};
+
+static bool has_word(const char *list, const char *word)
+{
+	size_t n = strlen(word);
+	const char *at;
+
+	for (at = list; (at = strstr(at, word)); at += n)
+		if ((at == list || at[-1] == ' ') &&
+		    (at[n] == ' ' || !at[n]))
+			return n > 0;
+	return false;
+}
+
+static bool bears(const struct pt_report *r, const struct pt_r_limit *l)
+{
+	size_t i, k;
+
+	for (i = 0; i < sizeof(aside) / sizeof(*aside); i++)
+		if (l->what && !strcmp(l->what, aside[i].what))
+			break;
+	if (i == sizeof(aside) / sizeof(*aside))
+		return true;
+	for (k = 0; k < r->n_verdicts; k++) {
+		const char *id = r->verdicts[k].id;
+
+		/* whatever lacks may be what it would take to conclude */
+		if (id && (!strcmp(id, "insufficient_data") ||
+			   has_word(aside[i].verdicts, id)))
+			return true;
+	}
+	return !r->n_verdicts;
+}
+
+void pt_tx_capture(struct pt_tx *t, const struct pt_report *r)
+{
+	const struct pt_r_capture *c = &r->capture;
+	size_t shown = 0;
+
+	summary(t, c);
+	if (t->o.verbose)
+		doors(t, c);
+	for (size_t i = 0; i < c->n_limits; i++) {
+		char text[PT_TX_SLOT * 2];
+
+		if (!t->o.verbose && !bears(r, &c->limits[i]))
+			continue;
+		snprintf(text, sizeof(text), "%s: %s",
+			 pt_tx_esc(t, c->limits[i].what, 40),
+			 pt_tx_esc(t, c->limits[i].reason, 0));
+		pt_tx_label(t, shown++ ? "" : "Not seen");
+		pt_tx_wrap(t, PT_TX_LABEL, text);
+	}
+	if (c->n_limits == shown)
+		return;
+	pt_tx_label(t, shown ? "" : "Not seen");
+	pt_tx_printf(t, "%zu %sthat no verdict rests on (-v lists them)\n",
+		     c->n_limits - shown, shown ? "more " : c->n_limits > 1 ?
+			     "things " : "thing ");
+}

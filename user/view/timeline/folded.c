@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Folded stacks, as flame graph programs read them: "process;thread;state;what
+ * count". No stacks of functions: the frames are whose time it is, in which
+ * state, and for what; the count is microseconds off the CPU, each interval
+ * once. Lines are in no order.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/str.h"
+#include "view/timeline/trace.h"
+
+struct stack_key {
+	const char *state, *what; /* addresses: constants, or the model's */
+};
+
+struct stack {
+	struct stack_key key;
+	uint64_t ns;
+	UT_hash_handle hh;
+};
+
+static int add(struct stack **all, const char *state, const char *what,
+	       uint64_t ns)
+{
+	struct stack_key key;
+	struct stack *s;
+
+	if (!ns)
+		return 0;
+	memset(&key, 0, sizeof(key));
+	key.state = state;
+	key.what = what;
+	HASH_FIND(hh, *all, &key, sizeof(key), s);
+	if (!s) {
+		s = calloc(1, sizeof(*s));
+		if (!s)
+			return -ENOMEM;
+		s->key = key;
+		HASH_ADD(hh, *all, key, sizeof(s->key), s);
+		if (!PT_HASHED(s)) {
+			free(s);
+			return -ENOMEM;
+		}
+	}
+	s->ns += ns;
+	return 0;
+}
+
+/* A frame: nothing that would end it or the line. */
+static int put_frame(FILE *f, const char *raw)
+{
+	char *text = pt_str_utf8(raw, NULL), *c;
+
+	if (!text)
+		return -ENOMEM;
+	for (c = text; *c; c++)
+		putc_unlocked(*c == ';' ? ',' :
+			      (unsigned char)*c < ' ' || *c == 0x7f ? '?' : *c,
+			      f);
+	free(text);
+	return 0;
+}
+
+static int put_stacks(FILE *f, const struct pt_thread *t,
+		      const struct stack *all)
+{
+	const char *comm = t->proc ? t->proc->comm : "";
+	int err = 0;
+
+	for (; all && !err; all = all->hh.next) {
+		if (all->ns < 1000)
+			continue;
+		err = put_frame(f, comm);
+		fprintf(f, " %" PRIu32 ";", pt_real_id(t->tgid));
+		if (!err)
+			err = put_frame(f, t->comm);
+		fprintf(f, " %" PRIu32 ";%s", pt_real_id(t->tid),
+			all->key.state);
+		if (all->key.what) {
+			putc_unlocked(';', f);
+			err = err ? err : put_frame(f, all->key.what);
+		}
+		fprintf(f, " %" PRIu64 "\n", all->ns / 1000);
+	}
+	if (!err && ferror(f))
+		err = errno ? -errno : -EIO;
+	return err;
+}
+
+static int fold_thread(const struct pt_export *x, const struct pt_thread *t,
+		       FILE *out)
+{
+	struct stack *all = NULL, *s, *next;
+	size_t i;
+	int err = 0;
+
+	for (i = 0; i < t->iv.n && !err; i++) {
+		const struct pt_iv *v = &t->iv.v[i];
+
+		if (v->end <= v->begin || v->ready < v->begin ||
+		    v->ready > v->end)
+			continue;
+		err = add(&all, pt_wait_name(v->wait), pt_iv_path(x->m, v),
+			  v->ready - v->begin);
+		if (!err)
+			err = add(&all, pt_wait_name(PT_WAIT_RUNQ), NULL,
+				  v->end - v->ready);
+	}
+	if (!err)
+		err = put_stacks(out, t, all);
+	HASH_ITER(hh, all, s, next) {
+		HASH_DEL(all, s);
+		free(s);
+	}
+	return err;
+}
+
+int pt_export_folded(const struct pt_export *x, FILE *out)
+{
+	size_t i;
+	int err = 0;
+
+	errno = 0;
+	for (i = 0; i < x->m->all_threads.n && !err; i++)
+		err = fold_thread(x, x->m->all_threads.v[i], out);
+	return err;
+}

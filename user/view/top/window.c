@@ -1,0 +1,419 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "view/top/window.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <uthash.h>
+
+#define FACTS_MAX 32768 /* the oldest go first */
+#define FIRST_CAP (1u << 20)
+
+struct fact_key {
+	uint64_t a;
+	uint32_t kind, id, tgid, pad;
+};
+
+struct fact { /* the last record that says it */
+	struct fact_key key;
+	UT_hash_handle hh;
+	uint16_t len;
+	unsigned char rec[];
+};
+
+struct pt_window {
+	uint64_t span;
+	size_t max, cap, head, tail; /* of buf */
+	unsigned char *buf;
+	uint64_t begin, begin_unix; /* of the capture */
+	uint64_t kept_from; /* later records were never let go for want of room */
+	struct pt_rec_loss loss; /* what was lost before the window */
+	struct fact *facts;	 /* uthash, in the order in which they were said */
+	size_t fact_bytes;
+};
+
+struct pt_window *pt_window_new(uint64_t span_ns, size_t max_bytes)
+{
+	struct pt_window *w = calloc(1, sizeof(*w));
+
+	if (!w)
+		return NULL;
+	w->span = span_ns;
+	w->max = max_bytes > FIRST_CAP ? max_bytes : FIRST_CAP;
+	w->cap = FIRST_CAP;
+	w->buf = malloc(w->cap);
+	if (!w->buf) {
+		free(w);
+		return NULL;
+	}
+	return w;
+}
+
+static void drop_fact(struct pt_window *w, struct fact *f)
+{
+	HASH_DEL(w->facts, f);
+	w->fact_bytes -= sizeof(*f) + f->len;
+	free(f);
+}
+
+void pt_window_free(struct pt_window *w)
+{
+	struct fact *f, *next;
+
+	if (!w)
+		return;
+	HASH_ITER(hh, w->facts, f, next)
+		drop_fact(w, f);
+	free(w->buf);
+	free(w);
+}
+
+size_t pt_window_bytes(const struct pt_window *w)
+{
+	return w->cap + w->fact_bytes;
+}
+
+/* ---- what holds until something else is said ------------------------------- */
+
+static struct fact *find_fact(const struct pt_window *w,
+			      const struct fact_key *key)
+{
+	struct fact *f;
+
+	HASH_FIND(hh, w->facts, key, sizeof(*key), f);
+	return f;
+}
+
+/* Without memory the fact is missing, which costs a name, not the window. */
+static void set_fact(struct pt_window *w, const struct fact_key *key,
+		     const void *rec, uint16_t len)
+{
+	struct fact *f = find_fact(w, key);
+
+	if (f)
+		drop_fact(w, f);
+	else if (HASH_COUNT(w->facts) >= FACTS_MAX)
+		drop_fact(w, w->facts);
+	f = malloc(sizeof(*f) + len);
+	if (!f)
+		return;
+	f->key = *key;
+	f->len = len;
+	memcpy(f->rec, rec, len);
+	HASH_ADD(hh, w->facts, key, sizeof(f->key), f);
+	w->fact_bytes += sizeof(*f) + len;
+}
+
+static struct fact_key task_key(uint32_t tid, uint32_t tgid)
+{
+	return (struct fact_key){ .kind = PT_REC_TASK, .id = tid, .tgid = tgid };
+}
+
+static void set_task(struct pt_window *w, struct pt_rec_task *r)
+{
+	struct fact_key key = task_key(r->hdr.tid, r->hdr.tgid);
+	const struct fact *old = find_fact(w, &key);
+	struct pt_rec_task was;
+
+	if (old && !r->ppid) { /* a new name only: its parent is the same */
+		memcpy(&was, old->rec, sizeof(was));
+		r->ppid = was.ppid;
+	}
+	r->hdr.kind = PT_REC_TASK;
+	r->hdr.size = sizeof(*r);
+	r->hdr.flags = 0;
+	r->old_tid = 0;
+	set_fact(w, &key, r, sizeof(*r));
+}
+
+static void set_child(struct pt_window *w, const struct pt_rec_fork *r)
+{
+	struct pt_rec_task t = { .hdr = r->hdr };
+
+	t.hdr.tid = r->child_tid;
+	t.hdr.tgid = r->child_tgid;
+	t.hdr.start = r->child_start;
+	if (r->child_tid == r->child_tgid)
+		t.ppid = r->hdr.tgid;
+	memcpy(t.comm, r->comm, sizeof(t.comm));
+	set_task(w, &t);
+}
+
+static void forget(struct pt_window *w, const struct pt_hdr *h)
+{
+	struct fact_key key = task_key(h->tid, h->tgid);
+	struct fact *f = find_fact(w, &key), *next;
+
+	if (f)
+		drop_fact(w, f);
+	if (!(h->flags & PT_F_GROUP_DEAD))
+		return;
+	HASH_ITER(hh, w->facts, f, next)
+		if (f->key.tgid == h->tgid)
+			drop_fact(w, f);
+}
+
+/* A record leaves the window: keep what it says about the time after it. */
+static void leave(struct pt_window *w, const unsigned char *rec)
+{
+	union {
+		struct pt_hdr hdr;
+		struct pt_rec_task task;
+		struct pt_rec_fork fork;
+		struct pt_rec_file file;
+		struct pt_rec_lib lib;
+		struct pt_rec_disk disk;
+		struct pt_rec_sock sock;
+		struct pt_rec_name name;
+		struct pt_rec_loss loss;
+		unsigned char b[PT_REC_MAX];
+	} r = { .b = { 0 } };
+	struct fact_key key = { 0 };
+
+	memcpy(&r.hdr, rec, sizeof(r.hdr));
+	memcpy(r.b, rec, r.hdr.size);
+	key.kind = r.hdr.kind;
+	switch (r.hdr.kind) {
+	case PT_REC_TASK:
+	case PT_REC_EXEC:
+	case PT_REC_COMM:
+		set_task(w, &r.task);
+		return;
+	case PT_REC_FORK:
+		set_child(w, &r.fork);
+		return;
+	case PT_REC_EXIT:
+		forget(w, &r.hdr);
+		return;
+	case PT_REC_LOSS:
+		w->loss = r.loss;
+		return;
+	case PT_REC_FILE:
+		key.a = r.file.inode;
+		key.id = r.file.dev;
+		/* whose it was no longer matters, and its number would only
+		 * look like a gap in that thread's records */
+		r.hdr.tid = r.hdr.tgid = 0;
+		break;
+	case PT_REC_DISK: /* its counters are what the window's begin at */
+		key.id = r.disk.dev;
+		break;
+	case PT_REC_SOCK: /* likewise; that it connected is past */
+		key.a = r.sock.inode;
+		key.tgid = r.hdr.tgid;
+		r.sock.opened = r.sock.connect_ns = 0;
+		break;
+	case PT_REC_LIB:
+		key.id = r.lib.lib;
+		key.tgid = r.hdr.tgid;
+		break;
+	case PT_REC_NAME:
+		key.a = r.name.key;
+		key.id = r.name.space;
+		key.tgid = r.hdr.tgid;
+		break;
+	case PT_REC_PROC:
+	case PT_REC_OUTSIDE:
+		key.tgid = r.hdr.tgid;
+		break;
+	case PT_REC_HOST:
+	case PT_REC_NEIGHBOURS:
+		break;
+	default:
+		return; /* it was an event of its time */
+	}
+	set_fact(w, &key, r.b, r.hdr.size);
+}
+
+/* ---- the records of the window ----------------------------------------------- */
+
+static uint16_t size_at(const struct pt_window *w, size_t at)
+{
+	uint16_t size;
+
+	memcpy(&size, w->buf + at, sizeof(size));
+	return size;
+}
+
+static uint64_t ts_at(const struct pt_window *w, size_t at)
+{
+	struct pt_hdr h;
+
+	memcpy(&h, w->buf + at, sizeof(h));
+	return h.ts;
+}
+
+static void drop_first(struct pt_window *w)
+{
+	leave(w, w->buf + w->head);
+	w->head += size_at(w, w->head);
+}
+
+/* Room for `len` more bytes at the tail. */
+static int make_room(struct pt_window *w, size_t len)
+{
+	size_t cap;
+	void *buf;
+
+	while (w->tail - w->head + len > w->max) {
+		if (ts_at(w, w->head) > w->kept_from)
+			w->kept_from = ts_at(w, w->head);
+		drop_first(w);
+	}
+	if (w->tail + len <= w->cap)
+		return 0;
+	/* by halves at least, so that a byte moves once on average */
+	if (w->head < w->cap / 2 && w->cap < 2 * w->max) {
+		cap = 2 * w->cap;
+		buf = realloc(w->buf, cap);
+		if (buf) {
+			w->buf = buf;
+			w->cap = cap;
+			return 0;
+		}
+	}
+	memmove(w->buf, w->buf + w->head, w->tail - w->head);
+	w->tail -= w->head;
+	w->head = 0;
+	return w->tail + len <= w->cap ? 0 : -ENOMEM;
+}
+
+static void take_mark(struct pt_window *w, const void *rec, size_t size)
+{
+	struct pt_rec_mark m = { .mark = 0 };
+
+	memcpy(&m, rec, size < sizeof(m) ? size : sizeof(m));
+	if (m.mark != PT_MARK_BEGIN)
+		return;
+	w->begin = m.hdr.ts;
+	w->begin_unix = m.unix_ns;
+}
+
+int pt_window_put(struct pt_window *w, const void *rec, size_t len)
+{
+	struct pt_hdr h;
+	uint64_t from;
+
+	if (len < sizeof(h))
+		return -EINVAL;
+	memcpy(&h, rec, sizeof(h));
+	if (h.size < sizeof(h) || h.size > len || h.size > PT_REC_MAX)
+		return -EINVAL;
+	if (h.kind == PT_REC_MARK) {
+		take_mark(w, rec, h.size);
+		return 0;
+	}
+	/* twice the span, so that the window can still end a while ago */
+	from = h.ts > 2 * w->span ? h.ts - 2 * w->span : 0;
+	while (w->head < w->tail && ts_at(w, w->head) < from)
+		drop_first(w);
+	if (make_room(w, h.size))
+		return -ENOMEM;
+	memcpy(w->buf + w->tail, rec, h.size);
+	w->tail += h.size;
+	return 0;
+}
+
+/* ---- out again ----------------------------------------------------------------- */
+
+struct feed {
+	uint64_t from;
+	void (*fn)(void *ctx, const void *rec, size_t len);
+	void *ctx;
+	const struct pt_rec_loss *before;
+};
+
+static void put_mark(const struct feed *f, const struct pt_window *w,
+		     uint32_t mark, uint64_t ts)
+{
+	struct pt_rec_mark m = { .mark = mark };
+
+	m.hdr.size = sizeof(m);
+	m.hdr.kind = PT_REC_MARK;
+	m.hdr.ts = ts;
+	if (w->begin_unix && ts >= w->begin)
+		m.unix_ns = w->begin_unix + (ts - w->begin);
+	f->fn(f->ctx, &m, sizeof(m));
+}
+
+/* An interval that began before the window, as one that began before attach. */
+static void put_off(const struct feed *f, struct pt_rec_off *r)
+{
+	if (r->off_ts < f->from) {
+		r->off_ts = f->from;
+		r->hdr.flags |= PT_F_SINCE_UNKNOWN;
+		if (r->wake_ts && r->wake_ts < f->from)
+			r->wake_ts = f->from;
+	}
+	f->fn(f->ctx, r, r->hdr.size);
+}
+
+static void put_loss(const struct feed *f, struct pt_rec_loss *r)
+{
+	size_t i;
+
+	for (i = 0; i < PT_LOSS_NR; i++)
+		r->count[i] -= r->count[i] > f->before->count[i] ?
+				       f->before->count[i] : r->count[i];
+	f->fn(f->ctx, r, r->hdr.size);
+}
+
+static void put_one(const struct feed *f, const unsigned char *rec)
+{
+	union {
+		struct pt_hdr hdr;
+		struct pt_rec_off off;
+		struct pt_rec_loss loss;
+		unsigned char b[PT_REC_MAX];
+	} r = { .b = { 0 } };
+
+	memcpy(&r.hdr, rec, sizeof(r.hdr));
+	memcpy(r.b, rec, r.hdr.size);
+	if (r.hdr.kind == PT_REC_OFF && r.hdr.size >= sizeof(r.off))
+		put_off(f, &r.off);
+	else if (r.hdr.kind == PT_REC_LOSS)
+		put_loss(f, &r.loss);
+	else
+		f->fn(f->ctx, r.b, r.hdr.size);
+}
+
+static void put_facts(const struct feed *f, struct pt_window *w)
+{
+	struct fact *x, *next;
+	struct pt_hdr h;
+
+	HASH_ITER(hh, w->facts, x, next) {
+		memcpy(&h, x->rec, sizeof(h));
+		h.ts = f->from; /* it held then */
+		memcpy(x->rec, &h, sizeof(h));
+		f->fn(f->ctx, x->rec, x->len);
+	}
+}
+
+uint64_t pt_window_feed(struct pt_window *w, uint64_t now_ns,
+			void (*fn)(void *ctx, const void *rec, size_t len),
+			void *ctx)
+{
+	uint64_t from = now_ns > w->span ? now_ns - w->span : 0;
+	struct feed f = { .fn = fn, .ctx = ctx, .before = &w->loss };
+	size_t at;
+
+	if (from < w->begin)
+		from = w->begin;
+	if (from < w->kept_from)
+		from = w->kept_from;
+	if (from > now_ns)
+		from = now_ns;
+	f.from = from;
+	/* what is older than the window now will be so for ever */
+	while (w->head < w->tail && ts_at(w, w->head) < from)
+		drop_first(w);
+	put_mark(&f, w, PT_MARK_BEGIN, from);
+	put_facts(&f, w);
+	for (at = w->head; at < w->tail; at += size_at(w, at))
+		if (ts_at(w, at) >= from)
+			put_one(&f, w->buf + at);
+	put_mark(&f, w, PT_MARK_END, now_ns);
+	return now_ns - from;
+}
