@@ -10,7 +10,7 @@
 #include <cmocka.h>
 #include <math.h>
 
-#include "analysis/parts/past.h"
+#include "model/past.h"
 #include "stream_case.h"
 
 #define ROWS 64

@@ -23,6 +23,7 @@
 
 #include "capture/discover.h"
 #include "capture/hostinfo.h"
+#include "cmd/host.h"
 #include "capture/procfs.h"
 #include "capture/sampler.h"
 

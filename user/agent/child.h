@@ -12,7 +12,7 @@
 #include <sys/types.h>
 
 #include "base/clock.h"
-#include "capture/capture.h"
+#include "base/err.h"
 
 struct pt_child {
 	pid_t pid; /* 0: none */

@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/parse.h"
 #include "base/str.h"
-#include "cmd/options.h"
 
 enum kind { SECONDS, BOOL, COUNT, CORES, SIZE, TEXT, PATH, MODE };
 
@@ -141,19 +141,6 @@ static int parse_bool(const char *text, bool *out)
 								       -EINVAL;
 }
 
-static int parse_mode(const char *text, enum pt_mode *out)
-{
-	int m;
-
-	for (m = PT_MODE_LIGHT; m <= PT_MODE_FULL; m++) {
-		if (!strcmp(text, pt_mode_name((enum pt_mode)m))) {
-			*out = (enum pt_mode)m;
-			return 0;
-		}
-	}
-	return -EINVAL;
-}
-
 static bool printable(const char *s)
 {
 	for (; *s; s++)
@@ -231,7 +218,7 @@ static int take_key(struct parse *p, const struct key *k, const char *value)
 		return parse_bool(value, (bool *)at) ?
 			       wrong(p, "takes yes or no, not", value) : 1;
 	case MODE:
-		return parse_mode(value, (enum pt_mode *)at) ?
+		return pt_mode_parse(value, (enum pt_mode *)at) ?
 			       wrong(p, "takes light, standard or full, not",
 				     value) : 1;
 	case PATH:

@@ -14,7 +14,6 @@
 
 #include "agent/agent.h"
 #include "agent/privileges.h"
-#include "cmd/cmd.h"
 #include "version.h"
 
 #define PUBLISH_S 1.0  /* at least, between two renderings */
@@ -413,12 +412,12 @@ int pt_agent_run(const struct pt_agent_options *o)
 {
 	struct pt_agent *a = calloc(1, sizeof(*a));
 	struct pt_err err = { "" };
-	int ret, status = PT_EXIT_FAILED;
+	int ret, status = -EIO;
 	size_t i;
 
 	if (!a) {
 		pt_say(PT_SAY_ERROR, "out of memory");
-		return PT_EXIT_FAILED;
+		return -ENOMEM;
 	}
 	a->o = o;
 	a->signals = a->kept.dir = a->page.pidfd = -1;
@@ -426,7 +425,7 @@ int pt_agent_run(const struct pt_agent_options *o)
 		a->slot[i].child.pidfd = -1;
 	ret = read_config(o, &a->c, &err);
 	if (ret)
-		status = PT_EXIT_USAGE;
+		status = -EINVAL;
 	/* files are the agent's, not those of whoever called sudo; and what a
 	 * sample leaves behind becomes a child of this process */
 	if (!ret && (unsetenv("SUDO_UID") || block_signals(a) ||
@@ -449,7 +448,7 @@ int pt_agent_run(const struct pt_agent_options *o)
 	if (ret < 0)
 		pt_say(PT_SAY_ERROR, "cannot go on: %s", strerror(-ret));
 	else
-		status = PT_EXIT_OK;
+		status = 0;
 	stop(a);
 out:
 	release(a);
@@ -466,5 +465,5 @@ int pt_agent_check(const struct pt_agent_options *o)
 	if (ret)
 		pt_say(PT_SAY_ERROR, "%s", err.msg);
 	free(c);
-	return ret ? PT_EXIT_USAGE : PT_EXIT_OK;
+	return ret ? -EINVAL : 0;
 }

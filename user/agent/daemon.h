@@ -8,11 +8,12 @@ struct pt_agent_options {
 	const char *listen; /* instead of the configured one, or NULL */
 };
 
-/* Runs until it is told to end. The program's exit status; every error has been
- * told. SIGHUP reads the configuration again, SIGTERM and SIGINT end it. */
+/* Runs until it is told to end. 0; -EINVAL: the configuration is wrong; or another
+ * -errno. Every error has been told. SIGHUP reads the configuration again, SIGTERM
+ * and SIGINT end it. */
 int pt_agent_run(const struct pt_agent_options *o);
 
-/* Reads the configuration and says what is wrong with it. Exit status. */
+/* Reads the configuration and says what is wrong with it. 0 or -EINVAL. */
 int pt_agent_check(const struct pt_agent_options *o);
 
 #endif

@@ -13,7 +13,7 @@
 #include <stdio.h>
 
 #include "agent/sample.h"
-#include "capture/capture.h"
+#include "base/err.h"
 
 #define PT_EVIDENCE_ID 40	/* letters a-z, digits and dashes, with the end */
 #define PT_EVIDENCE_MAX 4096 /* that are listed; the oldest go before */

@@ -3,7 +3,7 @@
 #ifndef PT_AGENT_PRIVILEGES_H
 #define PT_AGENT_PRIVILEGES_H
 
-#include "capture/capture.h"
+#include "base/err.h"
 
 /*
  * Drops every capability but these, for itself and all that it will start, and

@@ -7,7 +7,7 @@
 #include "report/report.h"
 
 struct pt_thresholds; /* analysis/verdicts/thresholds.h */
-struct pt_lanes;      /* analysis/lanes.h */
+struct pt_lanes;      /* report/lanes.h */
 
 struct pt_analysis_opts {
 	int64_t batch_size; /* 0: unknown */

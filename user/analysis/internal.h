@@ -12,6 +12,7 @@
 
 #include "analysis/analysis.h"
 #include "base/arena.h"
+#include "base/minmax.h"
 #include "base/vec.h"
 #include "model/timeline.h"
 #include "report/report.h"
@@ -350,21 +351,6 @@ const struct pt_thresholds *pt_thresholds_of(const struct pt_analysis_opts *o);
 int pt_compare_workers(const struct pt_an *an, struct pt_trainer *t);
 
 /* ---- helpers ------------------------------------------------------------ */
-static inline uint64_t pt_max64(uint64_t a, uint64_t b)
-{
-	return a > b ? a : b;
-}
-static inline uint64_t pt_min64(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-/* Length of [a,b) inside [c,d). */
-static inline uint64_t pt_overlap(uint64_t a, uint64_t b, uint64_t c, uint64_t d)
-{
-	uint64_t lo = pt_max64(a, c), hi = pt_min64(b, d);
-
-	return hi > lo ? hi - lo : 0;
-}
 /* The part of the data waits inside [b,e), ns. Called with ascending b: *hint is
  * where to begin, 0 at first. */
 uint64_t pt_waits_in(const struct pt_trainer *t, size_t *hint, uint64_t b,

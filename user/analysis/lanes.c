@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Copies of what the passes found, for those who draw it. */
-#include "analysis/lanes.h"
+#include "report/lanes.h"
 
 #include <errno.h>
 #include <math.h>

@@ -12,17 +12,11 @@
 #include <sys/types.h>
 
 #include "abi.h"
-
-#define PT_ERR_LEN 512
-/* One plain sentence for the user, with the remedy. */
-struct pt_err {
-	char msg[PT_ERR_LEN];
-};
-int pt_err_set(struct pt_err *e, int err, const char *fmt, ...)
-	__attribute__((format(printf, 3, 4))); /* returns err */
+#include "base/err.h"
 
 enum pt_mode { PT_MODE_LIGHT, PT_MODE_STANDARD, PT_MODE_FULL };
 const char *pt_mode_name(enum pt_mode m);
+int pt_mode_parse(const char *name, enum pt_mode *out); /* 0 or -EINVAL */
 
 #define PT_READS_AUTO 0
 #define PT_READS(door) (1 + (door)) /* this door (PT_DOOR_*) or fail */

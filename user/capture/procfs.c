@@ -30,6 +30,14 @@ ssize_t pt_file_read(const char *path, char *buf, size_t size)
 	return err && !len ? err : (ssize_t)len;
 }
 
+const char *pt_file_line(const char *path, char *buf, size_t size)
+{
+	if (pt_file_read(path, buf, size) <= 0)
+		return NULL;
+	buf[strcspn(buf, "\n")] = '\0';
+	return buf[0] ? buf : NULL;
+}
+
 ssize_t pt_proc_read(pid_t pid, const char *name, char *buf, size_t size)
 {
 	char path[96];

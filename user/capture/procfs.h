@@ -35,6 +35,8 @@ ssize_t pt_proc_read(pid_t pid, const char *name, char *buf, size_t size);
 
 /* The same for any small file of the kernel's own file systems. */
 ssize_t pt_file_read(const char *path, char *buf, size_t size);
+/* Its first line into buf. NULL: it cannot be read, or the line is empty. */
+const char *pt_file_line(const char *path, char *buf, size_t size);
 
 /* Parse the text of a stat file: separate for its unit test. 0 or -EINVAL. */
 int pt_proc_parse_stat(const char *text, struct pt_proc_stat *out);

@@ -22,6 +22,28 @@
 #define PT_MAX_QUEUE (4u << 20)
 #define NAMES_MS 300 /* at the end, for the names of the last kernels */
 
+static const char *const modes[] = { [PT_MODE_LIGHT] = "light",
+				     [PT_MODE_STANDARD] = "standard",
+				     [PT_MODE_FULL] = "full" };
+
+const char *pt_mode_name(enum pt_mode m)
+{
+	return m <= PT_MODE_FULL ? modes[m] : "unknown";
+}
+
+int pt_mode_parse(const char *name, enum pt_mode *out)
+{
+	unsigned m;
+
+	for (m = PT_MODE_LIGHT; m <= PT_MODE_FULL; m++) {
+		if (!strcmp(name, modes[m])) {
+			*out = (enum pt_mode)m;
+			return 0;
+		}
+	}
+	return -EINVAL;
+}
+
 static uint64_t clock_ns(clockid_t id)
 {
 	struct timespec t;

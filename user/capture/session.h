@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The inside of a capture session; for the files of user/capture only. */
-#ifndef PT_SESSION_H
-#define PT_SESSION_H
+#ifndef PT_CAPTURE_SESSION_H
+#define PT_CAPTURE_SESSION_H
 
 #include <stdbool.h>
 #include <stddef.h>

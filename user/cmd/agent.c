@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The node's agent. */
+#include <errno.h>
+
 #include "agent/daemon.h"
 #include "cmd/cmd.h"
 #include "cmd/options.h"
@@ -17,6 +19,7 @@ int pt_cmd_agent(int argc, char **argv)
 {
 	struct pt_agent_options a = { 0 };
 	struct pt_opts o;
+	int ret;
 
 	if (pt_opts_parse(&o, PT_OPTS_AGENT, doc, argc, argv))
 		return PT_EXIT_USAGE;
@@ -29,5 +32,6 @@ int pt_cmd_agent(int argc, char **argv)
 	}
 	a.config = o.config;
 	a.listen = o.listen;
-	return o.check ? pt_agent_check(&a) : pt_agent_run(&a);
+	ret = o.check ? pt_agent_check(&a) : pt_agent_run(&a);
+	return !ret ? PT_EXIT_OK : ret == -EINVAL ? PT_EXIT_USAGE : PT_EXIT_FAILED;
 }

@@ -30,12 +30,17 @@ struct export {
 	struct pt_outdir csv;
 };
 
-/* Those that go to a stream. */
-static int (*const writers[PT_EXPORT_NR])(const struct pt_export *, FILE *) = {
-	[PT_EXPORT_PERFETTO] = pt_export_perfetto,
-	[PT_EXPORT_CHROME] = pt_export_chrome,
-	[PT_EXPORT_FOLDED] = pt_export_folded,
-	[PT_EXPORT_HTML] = pt_export_html,
+static const struct {
+	const char *name;
+	/* NULL: it does not go to a stream */
+	int (*write)(const struct pt_export *x, FILE *out);
+} formats[PT_EXPORT_NR] = {
+	[PT_EXPORT_PERFETTO] = { "perfetto", pt_export_perfetto },
+	[PT_EXPORT_CHROME] = { "chrome", pt_export_chrome },
+	[PT_EXPORT_FOLDED] = { "folded", pt_export_folded },
+	[PT_EXPORT_HTML] = { "html", pt_export_html },
+	[PT_EXPORT_SQLITE] = { "sqlite", NULL },
+	[PT_EXPORT_CSV] = { "csv", NULL },
 };
 
 static int open_one(struct export *e, int i)
@@ -120,7 +125,7 @@ static int write_one(struct export *e, const struct pt_export *x, int i)
 	struct pt_outfile *out = &e->out[i];
 	struct pt_err err = { "" };
 	int ret = i == PT_EXPORT_SQLITE ? write_sqlite(x, out) :
-					  writers[i](x, out->f);
+					  formats[i].write(x, out->f);
 
 	if (ret)
 		return failed(out->is_stdout ? "standard output" : out->path,
@@ -209,14 +214,6 @@ static int run(const struct pt_opts *o, const char *name, FILE *f)
 /* --format NAME -o OUT is --NAME OUT. 0, or -EINVAL after a sentence. */
 static int take_format(struct pt_opts *o)
 {
-	static const char *const names[PT_EXPORT_NR] = {
-		[PT_EXPORT_PERFETTO] = "perfetto",
-		[PT_EXPORT_CHROME] = "chrome",
-		[PT_EXPORT_FOLDED] = "folded",
-		[PT_EXPORT_HTML] = "html",
-		[PT_EXPORT_SQLITE] = "sqlite",
-		[PT_EXPORT_CSV] = "csv",
-	};
 	int i;
 
 	if (!o->format && !o->output)
@@ -227,7 +224,7 @@ static int take_format(struct pt_opts *o)
 		return -EINVAL;
 	}
 	for (i = 0; i < PT_EXPORT_NR; i++)
-		if (!strcmp(o->format, names[i]))
+		if (!strcmp(o->format, formats[i].name))
 			break;
 	if (i == PT_EXPORT_NR || o->export_to[i]) {
 		pt_error(i == PT_EXPORT_NR ?

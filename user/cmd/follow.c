@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "analysis/analysis.h"
-#include "capture/hostinfo.h"
+#include "cmd/host.h"
 #include "cmd/session.h"
 #include "report/about.h"
 #include "report/demangle.h"

@@ -14,19 +14,6 @@
 #include "report/rowsort.h"
 #include "version.h"
 
-static int parse_mode(const char *text, enum pt_mode *out)
-{
-	enum pt_mode m;
-
-	for (m = PT_MODE_LIGHT; m <= PT_MODE_FULL; m++) {
-		if (!strcmp(text, pt_mode_name(m))) {
-			*out = m;
-			return 0;
-		}
-	}
-	return -EINVAL;
-}
-
 static int parse_severity(const char *text, int *out)
 {
 	int s;
@@ -155,7 +142,7 @@ static error_t parse_value(int key, char *arg, struct pt_opts *o)
 				      "percent from 0 to 100");
 		return 0;
 	case K_MODE:
-		if (parse_mode(arg, &o->mode))
+		if (pt_mode_parse(arg, &o->mode))
 			return reject("--mode", arg, "light, standard or full");
 		return 0;
 	default:
@@ -362,4 +349,19 @@ int pt_opts_parse(struct pt_opts *o, enum pt_optset set, const char *doc,
 	pt_log_init(o->loud, utf8);
 	o->ascii = !utf8;
 	return err && err != ECANCELED ? -EINVAL : 0;
+}
+
+int pt_opts_label(const struct pt_opts *o, struct pt_report *r)
+{
+	char key[65];
+	size_t i, n;
+	int ret = 0;
+
+	for (i = 0; i < o->n_labels && !ret; i++) {
+		n = strcspn(o->labels[i], "=");
+		memcpy(key, o->labels[i], n);
+		key[n] = '\0';
+		ret = pt_report_label(r, key, o->labels[i] + n + 1);
+	}
+	return ret;
 }

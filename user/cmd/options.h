@@ -9,6 +9,7 @@
 
 #include "analysis/verdicts/thresholds.h"
 #include "base/log.h"
+#include "base/parse.h"
 #include "capture/capture.h"
 #include "report/report.h"
 
@@ -109,37 +110,9 @@ int pt_opts_label(const struct pt_opts *o, struct pt_report *r);
 /* "NAME=VALUE" of --threshold. 0; or -EINVAL after one sentence on standard
  * error, which lists the names where there is none such. */
 int pt_opts_threshold(struct pt_opts *o, const char *text);
-/* "KEY=VALUE": a key of 1 to 64 letters, digits, '_', '-', '.' and '/', and
- * at most 256 bytes of value, of which none is a control character. 0 or
- * -EINVAL. */
-int pt_parse_label(const char *text);
-/* "function" or "library:function": neither part empty, no blanks, at most 512
- * bytes. 0 or -EINVAL. */
-int pt_parse_marker(const char *text);
-/* "2.5" or "2.5%": percent from 0 to 100, as a share. */
-int pt_parse_percent(const char *text, double *out);
-
-/* "12,34": 1 to max different positive ids. Count, or -EINVAL. */
-int pt_parse_pids(const char *text, pid_t *out, size_t max);
-/* "2.5": more than 0, at most a year. */
-int pt_parse_seconds(const char *text, double *out);
-/* "20s", "500ms", "1.5m", "2h", or seconds: ns, at most a year. 0 or -EINVAL. */
-int pt_parse_span(const char *text, uint64_t *ns);
-/* "500M", "2G", "64K" (of 1024), or bytes: 64 KiB to 1 PiB. 0 or -EINVAL. */
-int pt_parse_size(const char *text, uint64_t *bytes);
-/* "12s..20s", "12s..", "..20s": ns; *until 0: to the end. 0 or -EINVAL. */
-int pt_parse_window(const char *text, uint64_t *from, uint64_t *until);
-/* "100..200", "100..", "..200", both included. 0 or -EINVAL. */
-int pt_parse_steps(const char *text, int64_t *first, int64_t *last);
 /* "wait=10s,warmup=2s,active=10s,repeat=3": in any order, active above 0, what is
  * not said is 0. 0 or -EINVAL. */
 int pt_parse_schedule(const char *text, struct pt_schedule_opt *out);
-/* "+30s": in so long; "/10s": at the next multiple of it of the clock of the
- * day (*aligned). 0 or -EINVAL. */
-int pt_parse_at(const char *text, uint64_t *ns, bool *aligned);
-/* A whole decimal number in [min, max]. */
-int pt_parse_int(const char *text, int64_t min, int64_t max, int64_t *out);
-
 /* Does this terminal show UTF-8 (by the locale)? */
 bool pt_locale_is_utf8(void);
 

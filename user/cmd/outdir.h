@@ -8,7 +8,7 @@
 
 #include <stdio.h>
 
-#include "capture/capture.h"
+#include "base/err.h"
 
 #define PT_OUTDIR_FILES 64
 

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <sys/types.h>
 
-#include "capture/capture.h"
+#include "base/err.h"
 
 struct pt_outfile {
 	FILE *f; /* NULL: not open */

@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #include "analysis/analysis.h"
-#include "analysis/parts/past.h"
+#include "model/past.h"
 #include "base/vec.h"
 #include "model/model.h"
 #include "report/report.h"

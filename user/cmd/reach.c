@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "abi.h"
-#include "analysis/internal.h"
+#include "base/minmax.h"
 #include "model/timeline.h"
 
 /* Roles, hand-offs and queues are known from what lies around a part: as much as

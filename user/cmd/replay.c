@@ -4,8 +4,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "analysis/lanes.h"
-#include "analysis/parts/past.h"
+#include "report/lanes.h"
+#include "model/past.h"
 #include "cmd/cmd.h"
 #include "cmd/parts.h"
 #include "cmd/pieces.h"

@@ -5,7 +5,51 @@
  * is given in steps lasts as long as so many of those took that were seen last;
  * before any was seen, the first wait is watched to count them.
  */
+#include <errno.h>
+#include <string.h>
+
 #include "cmd/session.h"
+
+/* "20": steps; "20s": time. */
+static int span_opt(const char *text, struct pt_span_opt *out)
+{
+	*out = (struct pt_span_opt){ 0 };
+	if (!pt_parse_int(text, 0, 1000000000, &out->steps))
+		return 0;
+	return pt_parse_span(text, &out->ns);
+}
+
+int pt_parse_schedule(const char *text, struct pt_schedule_opt *out)
+{
+	const struct {
+		const char *key;
+		struct pt_span_opt *span;
+	} keys[] = { { "wait=", &out->wait }, { "warmup=", &out->warmup },
+		     { "active=", &out->active } };
+	char one[48];
+	size_t i, n;
+
+	memset(out, 0, sizeof(*out));
+	for (;; text += n + 1) {
+		n = strcspn(text, ",");
+		if (n >= sizeof(one))
+			return -EINVAL;
+		memcpy(one, text, n);
+		one[n] = '\0';
+		for (i = 0; i < 3; i++)
+			if (!strncmp(one, keys[i].key, strlen(keys[i].key)))
+				break;
+		if (i < 3 ? span_opt(one + strlen(keys[i].key), keys[i].span) :
+			    strncmp(one, "repeat=", 7) ||
+				    pt_parse_int(one + 7, 0, 1000000,
+						 &out->repeat))
+			return -EINVAL;
+		if (!text[n])
+			break;
+	}
+	out->set = true;
+	return out->active.ns || out->active.steps ? 0 : -EINVAL;
+}
 
 static const struct pt_span_opt *span_of(const struct pt_session *s)
 {

@@ -10,8 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "capture/hostinfo.h"
 #include "cmd/cmd.h"
+#include "cmd/host.h"
 #include "cmd/session.h"
 #include "report/about.h"
 #include "store/rawstream.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* One trace from attach to report, as `trace` and `demo` run it. */
-#ifndef PT_SESSION_H
-#define PT_SESSION_H
+#ifndef PT_CMD_SESSION_H
+#define PT_CMD_SESSION_H
 
 #include <signal.h>
 #include <stdbool.h>
@@ -10,7 +10,7 @@
 #include <sys/types.h>
 
 #include "analysis/analysis.h"
-#include "analysis/lanes.h"
+#include "report/lanes.h"
 #include "base/clock.h"
 #include "capture/capture.h"
 #include "capture/discover.h"

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include "capture/capture.h"
+#include "base/err.h"
 
 struct pt_spawn {
 	pid_t pid; /* 0: none, or reaped */

@@ -21,7 +21,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "capture/capture.h"
+#include "base/err.h"
 #include "inject/ring.h"
 
 #define PT_INJECT_POINT_MS 2000 /* to find a safe point */

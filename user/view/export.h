@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#include "analysis/lanes.h"
+#include "report/lanes.h"
 #include "model/timeline.h"
 #include "report/report.h"
 

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "analysis/lanes.h"
+#include "report/lanes.h"
 #include "analysis/io/places.h"
 #include "analysis/whatif/whatif.h"
 

@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "analysis/parts/past.h"
+#include "model/past.h"
 #include "view/html/html_int.h"
 #include "view/timeline/trace.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "analysis/parts/past.h"
+#include "model/past.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What options say, as text: numbers, times, ids, names. */
+#include "base/parse.h"
+
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "cmd/options.h"
 
 int pt_parse_int(const char *text, int64_t min, int64_t max, int64_t *out)
 {
@@ -140,47 +139,6 @@ int pt_parse_steps(const char *text, int64_t *first, int64_t *last)
 	return 0;
 }
 
-/* "20": steps; "20s": time. */
-static int span_opt(const char *text, struct pt_span_opt *out)
-{
-	*out = (struct pt_span_opt){ 0 };
-	if (!pt_parse_int(text, 0, 1000000000, &out->steps))
-		return 0;
-	return pt_parse_span(text, &out->ns);
-}
-
-int pt_parse_schedule(const char *text, struct pt_schedule_opt *out)
-{
-	const struct {
-		const char *key;
-		struct pt_span_opt *span;
-	} keys[] = { { "wait=", &out->wait }, { "warmup=", &out->warmup },
-		     { "active=", &out->active } };
-	char one[48];
-	size_t i, n;
-
-	memset(out, 0, sizeof(*out));
-	for (;; text += n + 1) {
-		n = strcspn(text, ",");
-		if (n >= sizeof(one))
-			return -EINVAL;
-		memcpy(one, text, n);
-		one[n] = '\0';
-		for (i = 0; i < 3; i++)
-			if (!strncmp(one, keys[i].key, strlen(keys[i].key)))
-				break;
-		if (i < 3 ? span_opt(one + strlen(keys[i].key), keys[i].span) :
-			    strncmp(one, "repeat=", 7) ||
-				    pt_parse_int(one + 7, 0, 1000000,
-						 &out->repeat))
-			return -EINVAL;
-		if (!text[n])
-			break;
-	}
-	out->set = true;
-	return out->active.ns || out->active.steps ? 0 : -EINVAL;
-}
-
 int pt_parse_at(const char *text, uint64_t *ns, bool *aligned)
 {
 	*aligned = text[0] == '/';
@@ -257,19 +215,4 @@ int pt_parse_marker(const char *text)
 		if ((unsigned char)text[i] <= ' ' || text[i] == 0x7f)
 			return -EINVAL;
 	return 0;
-}
-
-int pt_opts_label(const struct pt_opts *o, struct pt_report *r)
-{
-	char key[65];
-	size_t i, n;
-	int ret = 0;
-
-	for (i = 0; i < o->n_labels && !ret; i++) {
-		n = strcspn(o->labels[i], "=");
-		memcpy(key, o->labels[i], n);
-		key[n] = '\0';
-		ret = pt_report_label(r, key, o->labels[i] + n + 1);
-	}
-	return ret;
 }

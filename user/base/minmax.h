@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#ifndef PT_MINMAX_H
+#define PT_MINMAX_H
+
+#include <stdint.h>
+
+static inline uint64_t pt_max64(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+static inline uint64_t pt_min64(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* Length of [a,b) inside [c,d). */
+static inline uint64_t pt_overlap(uint64_t a, uint64_t b, uint64_t c, uint64_t d)
+{
+	uint64_t lo = pt_max64(a, c), hi = pt_min64(b, d);
+
+	return hi > lo ? hi - lo : 0;
+}
+
+#endif
