@@ -349,7 +349,7 @@ static double turn(struct pt_agent *a)
 	return a->otlp ? fmin(next, a->next_otlp) : next;
 }
 
-static int run(struct pt_agent *a)
+static int serve_until_told(struct pt_agent *a)
 {
 	double watchdog = pt_notify_watchdog(), alive = 0, next;
 	int ret = 0;
@@ -444,7 +444,7 @@ int pt_agent_run(const struct pt_agent_options *o)
 	pt_agent_budget_begin(a);
 	turn(a);
 	ready(a);
-	ret = run(a);
+	ret = serve_until_told(a);
 	if (ret < 0)
 		pt_say(PT_SAY_ERROR, "cannot go on: %s", strerror(-ret));
 	else

@@ -24,7 +24,7 @@
 #define HTML_TYPE "text/html; charset=utf-8"
 #define TEXT_TYPE "text/plain; charset=utf-8"
 
-static bool add(struct MHD_Response *r, const char *name, const char *value)
+static bool add_header(struct MHD_Response *r, const char *name, const char *value)
 {
 	return MHD_add_response_header(r, name, value) == MHD_YES;
 }
@@ -33,11 +33,11 @@ static bool add(struct MHD_Response *r, const char *name, const char *value)
 static struct MHD_Response *dressed(struct MHD_Response *r, const char *type,
 				    const char *csp)
 {
-	if (r && add(r, "Content-Type", type) &&
-	    add(r, "Content-Security-Policy", csp) &&
-	    add(r, "X-Content-Type-Options", "nosniff") &&
-	    add(r, "Cache-Control", "no-store") &&
-	    add(r, "Referrer-Policy", "no-referrer"))
+	if (r && add_header(r, "Content-Type", type) &&
+	    add_header(r, "Content-Security-Policy", csp) &&
+	    add_header(r, "X-Content-Type-Options", "nosniff") &&
+	    add_header(r, "Cache-Control", "no-store") &&
+	    add_header(r, "Referrer-Policy", "no-referrer"))
 		return r;
 	if (r)
 		MHD_destroy_response(r);
@@ -59,10 +59,10 @@ int pt_http_answers_make(struct pt_http *h)
 	h->unready = fixed("nothing yet\n");
 	h->healthy = fixed("ok\n");
 	if (!h->not_found || !h->not_allowed || !h->unauthorized || !h->unready ||
-	    !h->healthy || !add(h->not_allowed, "Allow", "GET, HEAD") ||
-	    !add(h->not_allowed, "Connection", "close") ||
-	    !add(h->unauthorized, "WWW-Authenticate", "Bearer") ||
-	    !add(h->unready, "Retry-After", "5"))
+	    !h->healthy || !add_header(h->not_allowed, "Allow", "GET, HEAD") ||
+	    !add_header(h->not_allowed, "Connection", "close") ||
+	    !add_header(h->unauthorized, "WWW-Authenticate", "Bearer") ||
+	    !add_header(h->unready, "Retry-After", "5"))
 		return -ENOMEM;
 	return 0;
 }
@@ -104,7 +104,7 @@ static const char *type_of(enum pt_http_page page)
 
 static struct MHD_Response *vary(struct MHD_Response *r)
 {
-	if (r && add(r, "Vary", "Accept, Accept-Encoding"))
+	if (r && add_header(r, "Vary", "Accept, Accept-Encoding"))
 		return r;
 	if (r)
 		MHD_destroy_response(r);
@@ -124,7 +124,7 @@ static struct MHD_Response *compressed(const struct pt_http_text *t,
 	if (!r)
 		free(to);
 	r = vary(dressed(r, type_of(page), CSP_NONE));
-	if (r && !add(r, "Content-Encoding", "gzip")) {
+	if (r && !add_header(r, "Content-Encoding", "gzip")) {
 		MHD_destroy_response(r);
 		r = NULL;
 	}
@@ -209,7 +209,7 @@ static enum MHD_Result evidence(struct pt_http *h, struct MHD_Connection *c,
 	}
 	r = dressed(r, type[file], file == PT_FILE_HTML ? CSP_HTML : CSP_NONE);
 	if (r && file == PT_FILE_PTRACE &&
-	    !add(r, "Content-Disposition", "attachment")) {
+	    !add_header(r, "Content-Disposition", "attachment")) {
 		MHD_destroy_response(r);
 		r = NULL;
 	}

@@ -152,9 +152,9 @@ static int open_job(const struct pt_process *p)
 }
 
 /* Behind the last one. NULL: it has ended already, or there is no memory. */
-static struct pt_ajob *add(struct pt_ajobs *j, const struct pt_config *c,
-			   const struct pt_process *p, const struct pt_job *job,
-			   double now)
+static struct pt_ajob *append_job(struct pt_ajobs *j, const struct pt_config *c,
+				  const struct pt_process *p, const struct pt_job *job,
+				  double now)
 {
 	struct pt_ajob **end = &j->first, *a = calloc(1, sizeof(*a));
 
@@ -220,7 +220,7 @@ static void found(struct search *s, const struct pt_job *job)
 		s->j->dropped++;
 		return;
 	}
-	a = add(s->j, s->c, p, job, s->now);
+	a = append_job(s->j, s->c, p, job, s->now);
 	if (a)
 		s->on_new(s->ctx, a);
 }

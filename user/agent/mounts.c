@@ -114,7 +114,7 @@ static double figure(const json_t *o, const char *key)
 	return x > 0 && x < 1e18 ? x : 0;
 }
 
-static void add(struct pt_sample *s, const char *name, const json_t *file)
+static void add_mount(struct pt_sample *s, const char *name, const json_t *file)
 {
 	size_t i;
 
@@ -145,6 +145,6 @@ void pt_sample_mounts(const json_t *report, const char *mountinfo,
 
 		if ((mountinfo && path && *path == '/' &&
 		     by_mountinfo(mountinfo, path, name)) || by_report(f, name))
-			add(s, name, f);
+			add_mount(s, name, f);
 	}
 }

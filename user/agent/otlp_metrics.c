@@ -34,7 +34,7 @@ static const char *unit_of(const struct pt_series_family *f)
 }
 
 /* Copies a vector of pointers into the arena and empties it. */
-static void *take(struct build *b, void *v, size_t *n)
+static void *move_to_arena(struct build *b, void *v, size_t *n)
 {
 	void **kept = pt_arena_calloc(b->a, *n, sizeof(*kept));
 
@@ -55,7 +55,7 @@ static void fill(struct build *b, Otlp__Metric *m, size_t n)
 		otlp__histogram__init(m->histogram);
 		m->histogram->n_data_points = n;
 		m->histogram->data_points =
-			take(b, b->histogram.v, &b->histogram.n);
+			move_to_arena(b, b->histogram.v, &b->histogram.n);
 		m->histogram->has_aggregation_temporality = 1;
 		m->histogram->aggregation_temporality = CUMULATIVE;
 	} else if (b->family->type == PT_SERIES_COUNTER) {
@@ -64,7 +64,7 @@ static void fill(struct build *b, Otlp__Metric *m, size_t n)
 			goto err;
 		otlp__sum__init(m->sum);
 		m->sum->n_data_points = n;
-		m->sum->data_points = take(b, b->number.v, &b->number.n);
+		m->sum->data_points = move_to_arena(b, b->number.v, &b->number.n);
 		m->sum->has_aggregation_temporality = 1;
 		m->sum->aggregation_temporality = CUMULATIVE;
 		m->sum->has_is_monotonic = m->sum->is_monotonic = 1;
@@ -74,7 +74,7 @@ static void fill(struct build *b, Otlp__Metric *m, size_t n)
 			goto err;
 		otlp__gauge__init(m->gauge);
 		m->gauge->n_data_points = n;
-		m->gauge->data_points = take(b, b->number.v, &b->number.n);
+		m->gauge->data_points = move_to_arena(b, b->number.v, &b->number.n);
 	}
 	return;
 err:

@@ -40,8 +40,8 @@ static bool is_name(char c)
 }
 
 /* The `len` bytes at `s`, where they fit and are all `ok`. */
-static bool take(char *dst, size_t cap, const char *s, size_t len,
-		 bool (*ok)(char))
+static bool copy_checked(char *dst, size_t cap, const char *s, size_t len,
+			 bool (*ok)(char))
 {
 	size_t i;
 
@@ -93,8 +93,8 @@ static void take_container(struct pt_owner *o, const char *s, size_t len,
 		}
 	if (len == ID_LEN + strlen(".scope") && !strncmp(s + ID_LEN, ".scope", 6))
 		len = ID_LEN;
-	if (len != ID_LEN || !take(o->container, sizeof(o->container), s, len,
-				   is_hex))
+	if (len != ID_LEN || !copy_checked(o->container, sizeof(o->container), s, len,
+					   is_hex))
 		return;
 	if (!*runtime && parent_len == 6 && !strncmp(parent, "docker", 6))
 		runtime = "docker";
@@ -117,7 +117,7 @@ static void take_pod(struct pt_owner *o, const char *s, size_t len)
 	uid[i] = '\0';
 	/* static pods have a hash of 32 hex digits */
 	if (i < UID_LEN && ((len > 32 && is_hex(s[32])) ||
-			    !take(uid, sizeof(uid), s, len < 32 ? 0 : 32, is_hex)))
+			    !copy_checked(uid, sizeof(uid), s, len < 32 ? 0 : 32, is_hex)))
 		return;
 	memcpy(o->pod_uid, uid, strlen(uid) + 1);
 }
@@ -132,19 +132,19 @@ static void take_lxc(struct pt_owner *o, const char *s, size_t len,
 	else if (parent_len == 3 && !strncmp(parent, "lxc", 3))
 		name = s;
 	if (name && !*o->container &&
-	    take(o->container, sizeof(o->container), name,
-		 len - (size_t)(name - s), is_name))
+	    copy_checked(o->container, sizeof(o->container), name,
+			 len - (size_t)(name - s), is_name))
 		snprintf(o->runtime, sizeof(o->runtime), "lxc");
 }
 
 static void take_slurm(struct pt_owner *o, const char *s, size_t len)
 {
 	if (starts(s, len, "job_"))
-		take(o->slurm_job, sizeof(o->slurm_job), s + 4, len - 4,
-		     is_digit);
+		copy_checked(o->slurm_job, sizeof(o->slurm_job), s + 4, len - 4,
+			     is_digit);
 	else if (*o->slurm_job && starts(s, len, "step_"))
-		take(o->slurm_step, sizeof(o->slurm_step), s + 5, len - 5,
-		     is_name);
+		copy_checked(o->slurm_step, sizeof(o->slurm_step), s + 5, len - 5,
+			     is_name);
 }
 
 static void take_part(struct pt_owner *o, const char *s, size_t len,
@@ -204,11 +204,11 @@ int pt_owner_container_log(const char *name, struct pt_owner *o)
 	ns = strchr(name, '_');
 	ctr = ns ? strchr(ns + 1, '_') : NULL;
 	if (!ctr || ctr >= end ||
-	    !take(o->pod, sizeof(o->pod), name, (size_t)(ns - name), is_name) ||
-	    !take(o->pod_namespace, sizeof(o->pod_namespace), ns + 1,
-		  (size_t)(ctr - ns - 1), is_name) ||
-	    !take(o->container_name, sizeof(o->container_name), ctr + 1,
-		  (size_t)(end - ctr - 1), is_name)) {
+	    !copy_checked(o->pod, sizeof(o->pod), name, (size_t)(ns - name), is_name) ||
+	    !copy_checked(o->pod_namespace, sizeof(o->pod_namespace), ns + 1,
+			  (size_t)(ctr - ns - 1), is_name) ||
+	    !copy_checked(o->container_name, sizeof(o->container_name), ctr + 1,
+			  (size_t)(end - ctr - 1), is_name)) {
 		o->pod[0] = o->pod_namespace[0] = o->container_name[0] = '\0';
 		return -ENOENT;
 	}
@@ -221,10 +221,10 @@ int pt_owner_pod_log(const char *name, struct pt_owner *o)
 
 	if (!pod || uid == pod || !*o->pod_uid || strcmp(uid + 1, o->pod_uid))
 		return -ENOENT;
-	if (!take(o->pod_namespace, sizeof(o->pod_namespace), name,
-		  (size_t)(pod - name), is_name) ||
-	    !take(o->pod, sizeof(o->pod), pod + 1, (size_t)(uid - pod - 1),
-		  is_name)) {
+	if (!copy_checked(o->pod_namespace, sizeof(o->pod_namespace), name,
+			  (size_t)(pod - name), is_name) ||
+	    !copy_checked(o->pod, sizeof(o->pod), pod + 1, (size_t)(uid - pod - 1),
+			  is_name)) {
 		o->pod[0] = o->pod_namespace[0] = '\0';
 		return -ENOENT;
 	}

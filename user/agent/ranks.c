@@ -42,7 +42,7 @@ struct value {
 	char text[254]; /* a host's name, the longest of them */
 };
 
-static void take(struct value *v, const char *s, size_t n)
+static void copy_printable(struct value *v, const char *s, size_t n)
 {
 	size_t i;
 
@@ -133,7 +133,7 @@ void pt_ranks_environ(const char *env, size_t len, const char *host,
 			name = strlen(names[i]);
 			if (n > name && p[name] == '=' &&
 			    !strncmp(p, names[i], name))
-				take(&v[i], p + name + 1, n - name - 1);
+				copy_printable(&v[i], p + name + 1, n - name - 1);
 		}
 	}
 	o->rank = number(v, ranks, sizeof(ranks) / sizeof(*ranks));

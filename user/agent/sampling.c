@@ -229,8 +229,8 @@ static void name_mounts(const struct pt_ajob *j, const json_t *report,
 	free(text);
 }
 
-static void take(struct pt_agent *a, struct pt_slot *s, const json_t *report,
-		 const struct pt_child_result *r)
+static void take_sample(struct pt_agent *a, struct pt_slot *s, const json_t *report,
+			const struct pt_child_result *r)
 {
 	struct pt_sample *new = malloc(sizeof(*new)), *was = malloc(sizeof(*was));
 	struct pt_ajob *j = s->job;
@@ -269,7 +269,7 @@ static void finish(struct pt_agent *a, struct pt_slot *s)
 		report = json_loadb(r.out, r.out_len, JSON_REJECT_DUPLICATES, NULL);
 	pt_agent_budget_memory(a, j, r.resident);
 	if (report && is_of(j, report))
-		take(a, s, report, &r);
+		take_sample(a, s, report, &r);
 	else
 		failed(j, &r, "it left no report");
 	json_decref(report);

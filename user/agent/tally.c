@@ -8,7 +8,7 @@ const double pt_tally_bucket[PT_TALLY_BUCKETS] = {
 	0.01, 0.05, 0.1, 0.25, 1, 5, 30,
 };
 
-static void add(double *to, double x)
+static void add_known(double *to, double x)
 {
 	if (!isnan(x))
 		*to += x;
@@ -49,8 +49,8 @@ static void add_mounts(struct pt_tally *t, const struct pt_sample *s, double sca
 			       sizeof(t->mount[k].name));
 			t->n_mounts++;
 		}
-		add(&t->mount[k].read_s, s->mount[i].read_s * scale);
-		add(&t->mount[k].bytes, s->mount[i].bytes * scale);
+		add_known(&t->mount[k].read_s, s->mount[i].read_s * scale);
+		add_known(&t->mount[k].bytes, s->mount[i].bytes * scale);
 	}
 }
 
@@ -62,7 +62,7 @@ static void add_causes(struct pt_tally *t, const struct pt_sample *s, double sca
 	for (i = 0; i < PT_CAUSE_NR; i++) {
 		if (!(s->idle_s[i] > 0))
 			continue;
-		add(&t->lost_s[i], s->idle_s[i] * scale);
+		add_known(&t->lost_s[i], s->idle_s[i] * scale);
 		for (k = 0; k < t->n_causes && t->cause[k] != i; k++)
 			;
 		if (k == t->n_causes && k < PT_TALLY_CAUSES &&
@@ -78,17 +78,17 @@ static void charge(struct pt_tally *t, const struct pt_sample *s, double stands)
 	int i;
 
 	t->gpu_s += s->gpus * stands;
-	add(&t->busy_low_s, s->busy_likely_s[0] * scale);
-	add(&t->busy_high_s, s->busy_likely_s[1] * scale);
-	add(&t->starved_low_s, s->starved_s[0] * scale);
-	add(&t->starved_high_s, s->starved_s[1] * scale);
+	add_known(&t->busy_low_s, s->busy_likely_s[0] * scale);
+	add_known(&t->busy_high_s, s->busy_likely_s[1] * scale);
+	add_known(&t->starved_low_s, s->starved_s[0] * scale);
+	add_known(&t->starved_high_s, s->starved_s[1] * scale);
 	add_causes(t, s, scale);
-	add(&t->steps, s->steps * scale);
+	add_known(&t->steps, s->steps * scale);
 	for (i = 0; i < PT_PHASE_NR && s->steps > 0; i++)
-		add(&t->phase_s[i], s->phase_s[i] * scale);
-	add(&t->read_bytes, s->read_bytes * scale);
-	add(&t->read_s, s->read_s * scale);
-	add(&t->reads, s->reads * scale);
+		add_known(&t->phase_s[i], s->phase_s[i] * scale);
+	add_known(&t->read_bytes, s->read_bytes * scale);
+	add_known(&t->read_s, s->read_s * scale);
+	add_known(&t->reads, s->reads * scale);
 	add_steps(t, s, scale);
 	add_mounts(t, s, scale);
 }
@@ -101,9 +101,9 @@ void pt_tally_add(struct pt_tally *t, const struct pt_sample *s, double born,
 	bool two = t->has_last && t->last.duration > 0 && end - since <= most;
 
 	t->samples++;
-	add(&t->events, s->events);
-	add(&t->lost_events, s->lost);
-	add(&t->tracer_cpu_s, s->tracer_cpu_s);
+	add_known(&t->events, s->events);
+	add_known(&t->lost_events, s->lost);
+	add_known(&t->tracer_cpu_s, s->tracer_cpu_s);
 	if (s->duration > 0) {
 		t->covered_s += stands;
 		t->observed_s += s->duration;

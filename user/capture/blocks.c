@@ -109,8 +109,8 @@ static void tell(struct pt_capture *c, const struct sum *s,
 	pt_disks_note(c->disks, s->key.dev);
 }
 
-static void take(struct pt_capture *c, const struct pt_block_key *key,
-		 const struct pt_block_sum *v, uint64_t since, uint64_t now)
+static void add_to_sum(struct pt_capture *c, const struct pt_block_key *key,
+		       const struct pt_block_sum *v, uint64_t since, uint64_t now)
 {
 	struct sum *s;
 
@@ -150,7 +150,7 @@ void pt_blocks_tick(struct pt_capture *c)
 		key = next;
 		at = &key;
 		if (!bpf_map_lookup_elem(fd, &key, &v))
-			take(c, &key, &v, c->blocks->since, now);
+			add_to_sum(c, &key, &v, c->blocks->since, now);
 	}
 	c->blocks->since = now;
 	if (c->skel->bss->pt_block_missed)

@@ -60,7 +60,7 @@ static uint32_t rank_of(const Elf64_Sym *s, uint64_t vaddr)
 	       (ELF64_ST_BIND(s->st_info) != STB_LOCAL);
 }
 
-static void take(struct names *k, const Elf64_Sym *s, const GElf_Shdr *str)
+static void insert_symbol(struct names *k, const Elf64_Sym *s, const GElf_Shdr *str)
 {
 	unsigned type = ELF64_ST_TYPE(s->st_info);
 	size_t lo = 0, hi = k->n;
@@ -116,7 +116,7 @@ static void scan(struct names *k, const GElf_Shdr *sh)
 			return;
 		got /= (ssize_t)sizeof(*k->buf);
 		for (i = 0; i < (size_t)got; i++)
-			take(k, &k->buf[i], &str);
+			insert_symbol(k, &k->buf[i], &str);
 		at += (uint64_t)got * sizeof(*k->buf);
 		left -= (uint64_t)got;
 	}

@@ -157,7 +157,7 @@ static void name_file(struct pt_kernels *k, struct func *f, size_t *n)
 	free(v);
 }
 
-static void *run(void *arg)
+static void *name_kernels(void *arg)
 {
 	struct func batch[MAX_BATCH];
 	struct pt_kernels *k = arg;
@@ -212,7 +212,7 @@ struct pt_kernels *pt_kernels_new(void)
 	/* Signals are the main thread's. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	r = pthread_create(&k->thread, NULL, run, k);
+	r = pthread_create(&k->thread, NULL, name_kernels, k);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (!r)
 		return k;

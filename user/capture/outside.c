@@ -120,7 +120,7 @@ static bool wanted(struct pt_capture *c, const struct pt_supplier *s)
 }
 
 /* True: it is in the set now, of which a look at the tasks has to follow. */
-static bool add(struct pt_capture *c, const struct pt_supplier *s)
+static bool adopt_process(struct pt_capture *c, const struct pt_supplier *s)
 {
 	struct pt_target v = { .since = pt_now_ns(), .outside = 1,
 			       .waiter = (uint32_t)s->waiter,
@@ -198,7 +198,7 @@ static void add_kin(struct pt_capture *c, const struct pt_supplier *s)
 		if (other.pid <= 1 || other.pid == s->pid ||
 		    !is_kin(other.pid, &st, command, len) || !wanted(c, &other))
 			continue;
-		n += add(c, &other);
+		n += adopt_process(c, &other);
 	}
 	if (d)
 		closedir(d);
@@ -222,7 +222,7 @@ void pt_outside_take(struct pt_capture *c)
 
 	for (i = 0; i < c->n_suppliers; i++) {
 		if (c->stopped || !wanted(c, &c->suppliers[i]) ||
-		    !add(c, &c->suppliers[i]))
+		    !adopt_process(c, &c->suppliers[i]))
 			continue;
 		more = true;
 		add_kin(c, &c->suppliers[i]);

@@ -90,7 +90,7 @@ static int start_job(struct pt_spawn *s, char *job, struct pt_err *err)
 	return ret ? ret : pt_spawn_go(s, job, err);
 }
 
-static int run(const struct pt_opts *o)
+static int run_demo(const struct pt_opts *o)
 {
 	struct pt_spawn job = { .go = -1, .failed = -1 };
 	struct pt_err err = { "" };
@@ -141,5 +141,5 @@ int pt_cmd_demo(int argc, char **argv)
 		pt_error("cannot block signals");
 		return PT_EXIT_FAILED;
 	}
-	return run(&o);
+	return run_demo(&o);
 }

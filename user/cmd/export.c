@@ -186,7 +186,7 @@ static int write_all(void *ctx, const struct pt_model *m,
 	return ret;
 }
 
-static int run(const struct pt_opts *o, const char *name, FILE *f)
+static int export_file(const struct pt_opts *o, const char *name, FILE *f)
 {
 	struct export e = { .o = o, .r = pt_report_new() };
 	int i, ret = -ENOMEM;
@@ -266,7 +266,7 @@ int pt_cmd_export(int argc, char **argv)
 	f = pt_open_regular(o.files[0], NULL);
 	if (!f)
 		return PT_EXIT_FAILED;
-	status = run(&o, o.files[0], f);
+	status = export_file(&o, o.files[0], f);
 	fclose(f);
 	return status;
 }

@@ -32,7 +32,7 @@ static int show(void *ctx, const struct pt_model *m,
 	return m ? pt_output_html(k->r, m, lanes, &k->html) : 0;
 }
 
-static int run(const struct pt_opts *o, const char *name, FILE *f)
+static int report_file(const struct pt_opts *o, const char *name, FILE *f)
 {
 	struct replayed k = { .o = o, .r = pt_report_new(),
 			      .json = { .dir = -1 }, .html = { .dir = -1 },
@@ -81,7 +81,7 @@ int pt_cmd_report(int argc, char **argv)
 	f = pt_open_regular(name, NULL);
 	if (!f)
 		return PT_EXIT_FAILED;
-	status = run(&o, name, f);
+	status = report_file(&o, name, f);
 	fclose(f);
 	return status;
 }

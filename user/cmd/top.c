@@ -341,7 +341,7 @@ static int open_signals(void)
 	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-static int run(void *ctx)
+static int top_loop(void *ctx)
 {
 	struct live *l = ctx;
 	char why[sizeof(l->v.status)] = "";
@@ -390,5 +390,5 @@ int pt_cmd_top(int argc, char **argv)
 		return PT_EXIT_FAILED;
 	}
 	l.o = &o;
-	return pt_guard(run, &l);
+	return pt_guard(top_loop, &l);
 }

@@ -57,7 +57,7 @@ static bool makes_sense(const struct pt_opts *o)
 	return false;
 }
 
-static int run(enum pt_optset set, const char *text, int argc, char **argv)
+static int trace_or_record(enum pt_optset set, const char *text, int argc, char **argv)
 {
 	struct pt_spawn_opts so = { 0 };
 	struct pt_spawn cmd = { .go = -1, .failed = -1 };
@@ -89,10 +89,10 @@ static int run(enum pt_optset set, const char *text, int argc, char **argv)
 
 int pt_cmd_trace(int argc, char **argv)
 {
-	return run(PT_OPTS_TRACE, doc, argc, argv);
+	return trace_or_record(PT_OPTS_TRACE, doc, argc, argv);
 }
 
 int pt_cmd_record(int argc, char **argv)
 {
-	return run(PT_OPTS_RECORD, record_doc, argc, argv);
+	return trace_or_record(PT_OPTS_RECORD, record_doc, argc, argv);
 }

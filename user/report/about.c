@@ -171,7 +171,7 @@ static int add_threshold(struct reading *k, const char *text)
 	return set_text(k->r, &k->a->thresholds[k->a->n_thresholds++], text);
 }
 
-static int take(struct reading *k, const char *name, const char *value)
+static int read_fact(struct reading *k, const char *name, const char *value)
 {
 	struct pt_r_capture *c = &k->r->capture;
 	struct pt_r_hook *last = c->n_hooks && k->hooks ?
@@ -221,7 +221,7 @@ int pt_about_read(struct pt_report *r, struct pt_about *a, const void *data,
 
 	while (!err && (name = next(&at, end)) && (value = next(&at, end)))
 		if (strlen(value) <= PT_ABOUT_TEXT)
-			err = take(&k, name, value);
+			err = read_fact(&k, name, value);
 	for (i = 0; i < r->capture.n_hooks && !err; i++)
 		if (!r->capture.hooks[i].door)
 			err = set_text(r, &k.hooks[i].door, "unknown");

@@ -18,7 +18,7 @@ struct sink {
 /* A few hundred bytes of substitutions can stand for gigabytes of text, and
  * the library has no bound of its own: it is left by a jump. It holds no memory
  * then, since this way of calling it keeps everything on its stack. */
-static void take(const char *s, size_t n, void *ctx)
+static void append_demangled(const char *s, size_t n, void *ctx)
 {
 	struct sink *k = ctx;
 
@@ -44,7 +44,7 @@ char *pt_demangle(const char *symbol)
 	k->n = 0;
 	if (!setjmp(k->full))
 		ok = cplus_demangle_v3_callback(symbol, DMGL_PARAMS | DMGL_ANSI,
-						take, k);
+						append_demangled, k);
 	text[k->n] = '\0';
 	ok = ok && k->n;
 out:

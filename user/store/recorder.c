@@ -86,7 +86,7 @@ static void note(struct pt_recorder *r, int err)
 }
 
 /* The next block, moved to *b; false: all is written and none will come. */
-static bool take(struct pt_recorder *r, struct block *b)
+static bool next_block(struct pt_recorder *r, struct block *b)
 {
 	bool got;
 
@@ -139,7 +139,7 @@ static void *writer(void *arg)
 	bool mine;
 	int err = 0;
 
-	while (take(r, &b)) {
+	while (next_block(r, &b)) {
 		errno = 0;
 		if (!err)
 			err = reason(write_block(r, &b));

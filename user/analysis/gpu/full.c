@@ -26,7 +26,7 @@ static size_t launches_in(const struct pt_proc *p, uint64_t b, uint64_t e)
 	return pt_gpu_after(p, e) - pt_gpu_after(p, b);
 }
 
-static int take(struct full *k, const struct pt_host_piece *x)
+static int add_piece(struct full *k, const struct pt_host_piece *x)
 {
 	struct pt_span now = { x->begin, x->end }, between;
 
@@ -51,6 +51,6 @@ int pt_full_queue(struct pt_trainer *t, pt_spans *busy)
 	if (!h) /* another process on the device: only its calls are known */
 		return 0;
 	for (i = 0; i < h->pieces.n && !err; i++)
-		err = take(&k, &h->pieces.v[i]);
+		err = add_piece(&k, &h->pieces.v[i]);
 	return err;
 }

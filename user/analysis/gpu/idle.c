@@ -57,7 +57,7 @@ static int take_waits(struct idle *x)
 }
 
 /* Charge what lies in `s`, which it tidies. */
-static int take(struct idle *x, pt_spans *s, enum pt_cause cause)
+static int charge_spans(struct idle *x, pt_spans *s, enum pt_cause cause)
 {
 	pt_spans_tidy(s, x->an->t0, x->an->t1);
 	x->ns[cause] += pt_spans_overlap(x->rest.v, x->rest.n, s->v, s->n);
@@ -99,7 +99,7 @@ static int take_compilers(struct idle *x)
 			err = pt_vec_push(&s, one);
 	}
 	if (!err)
-		err = take(x, &s, PT_CAUSE_COMPILE);
+		err = charge_spans(x, &s, PT_CAUSE_COMPILE);
 	pt_vec_free(&s);
 	return err;
 }
@@ -132,7 +132,7 @@ static int take_calls(struct idle *x, enum pt_cause cause)
 			err = pt_vec_push(&s, one);
 	}
 	if (!err)
-		err = take(x, &s, cause);
+		err = charge_spans(x, &s, cause);
 	pt_vec_free(&s);
 	return err;
 }

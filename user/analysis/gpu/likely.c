@@ -44,7 +44,7 @@ static int fit(struct pt_replay *r, enum pt_replay_mode m, int rounds)
 	return err;
 }
 
-static int take(struct pt_replay *r, struct pt_glikely *out, enum pt_replay_mode m)
+static int keep_busy(struct pt_replay *r, struct pt_glikely *out, enum pt_replay_mode m)
 {
 	const struct pt_an *an = r->q->an;
 	size_t n;
@@ -93,7 +93,7 @@ static int run_mode(struct pt_replay *r, struct pt_glikely *out,
 
 	if (!err)
 		err = pt_replay_pass(r, m, late_ns[m], submit_ns[m]);
-	return err ? err : take(r, out, m);
+	return err ? err : keep_busy(r, out, m);
 }
 
 int pt_glikely_run(const struct pt_gqueue *q, struct pt_glikely *out)

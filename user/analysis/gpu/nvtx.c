@@ -154,7 +154,7 @@ static bool mixed_up(const struct pt_proc *p, size_t first)
 	return false;
 }
 
-static int take(struct ranges *k, const struct pt_nvtx_event *e)
+static int take_event(struct ranges *k, const struct pt_nvtx_event *e)
 {
 	struct range mark = { .begin = e, .unknown = true };
 
@@ -211,7 +211,7 @@ int pt_op_ranges(struct pt_ops *o, const struct pt_proc *p)
 		if (i && e[i]->tid != e[i - 1]->tid)
 			err = close_all(&k, false);
 		if (!err)
-			err = take(&k, e[i]);
+			err = take_event(&k, e[i]);
 	}
 	if (!err)
 		err = close_all(&k, false);
@@ -219,7 +219,7 @@ int pt_op_ranges(struct pt_ops *o, const struct pt_proc *p)
 	k.mixed_up = mixed_up(p, first);
 	for (i = first; i < p->nvtx.n && !err; i++)
 		if (paired(&p->nvtx.v[i]))
-			err = take(&k, &p->nvtx.v[i]);
+			err = take_event(&k, &p->nvtx.v[i]);
 	if (!err)
 		err = close_all(&k, false);
 	pt_vec_free(&k.open);

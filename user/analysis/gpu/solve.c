@@ -52,7 +52,7 @@ static size_t mark(struct pt_replay *r, uint32_t at, const struct pt_gop *op)
 
 /* One operation of the stretch into r->work; a RECORD comes before the WAITs
  * that ask for it. */
-static int take(struct pt_replay *r, uint32_t i)
+static int add_to_stretch(struct pt_replay *r, uint32_t i)
 {
 	const struct pt_gopen *u = &r->open.v[i];
 	struct pt_gwork w = { .at = (double)u->at, .ns = u->ns, .op = u->op,
@@ -89,7 +89,7 @@ int pt_replay_stretch(struct pt_replay *r, uint32_t at, const struct pt_gop *op)
 		return 0;
 	for (i = 0; i < r->open.n && !err; i++)
 		if (r->open.v[i].in)
-			err = take(r, (uint32_t)i);
+			err = add_to_stretch(r, (uint32_t)i);
 	while (r->ended_at.n <= r->places && !err)
 		err = pt_vec_push(&r->ended_at, (union pt_eight){ 0 });
 	return err;
@@ -109,8 +109,8 @@ void pt_replay_rewind(struct pt_replay *r)
 
 /* The operations before `n`; when they end. *last: where the last piece of work
  * without a pause begins; NULL: nobody asks. */
-static double run(struct pt_replay *r, const struct pt_scaling *x, size_t n,
-		  size_t *last)
+static double replay_stretch(struct pt_replay *r, const struct pt_scaling *x, size_t n,
+			     size_t *last)
 {
 	double end = 0;
 	size_t i;
@@ -144,7 +144,7 @@ static double bounded(double end)
 double pt_replay_simulate(struct pt_replay *r, const struct pt_scaling *x,
 			  size_t *last)
 {
-	return bounded(run(r, x, r->work.n, last));
+	return bounded(replay_stretch(r, x, r->work.n, last));
 }
 
 /* ---- eight of them -------------------------------------------------------- */
@@ -243,7 +243,7 @@ static bool apart(double lo, double hi)
  * bisection finds it. False: no scale does. */
 static bool bisect(struct pt_replay *r, double end, struct pt_scaling *x)
 {
-	double lo = 0, hi = 1, before = run(r, x, x->at, NULL);
+	double lo = 0, hi = 1, before = replay_stretch(r, x, x->at, NULL);
 	union pt_eight s, e;
 	uint32_t done = 0;
 	size_t i;

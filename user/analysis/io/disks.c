@@ -80,7 +80,7 @@ static void latency(const struct ops *a, const struct ops *b, struct pt_dist *d)
 	d->max = max / NS_PER_MS;
 }
 
-static void add(struct ops *o, const struct pt_rec_block *r)
+static void add_requests(struct ops *o, const struct pt_rec_block *r)
 {
 	size_t i;
 
@@ -223,7 +223,7 @@ int pt_fill_disks(struct pt_an *an)
 			continue;
 		if (k == n)
 			all[n++].dev = r->dev;
-		add(&all[k].op[r->op == PT_BLOCK_WRITE], r);
+		add_requests(&all[k].op[r->op == PT_BLOCK_WRITE], r);
 	}
 	for (i = 0; i < n; i++)
 		fill_one(an, &all[i], &out[i]);

@@ -95,8 +95,8 @@ static int make_pools(struct pt_wi_study *s)
 
 /* ---- does it reproduce the job? -------------------------------------------------------- */
 
-static int run(struct pt_wi_study *s, struct pt_wi_variant *v, size_t most,
-	       double *queued)
+static int simulate_base(struct pt_wi_study *s, struct pt_wi_variant *v, size_t most,
+			 double *queued)
 {
 	struct pt_wi_run r = pt_wi_base_run(s, v, 0);
 	int err;
@@ -111,7 +111,7 @@ static int run(struct pt_wi_study *s, struct pt_wi_variant *v, size_t most,
 static int try_variant(struct pt_wi_study *s, struct pt_wi_variant v)
 {
 	double queued;
-	int err = run(s, &v, STEPS_MAX, &queued);
+	int err = simulate_base(s, &v, STEPS_MAX, &queued);
 
 	if (err || !(fabs(v.miss) <= VALID_MAX) ||
 	    s->n_variants == PT_WI_MAX_VARIANTS)
@@ -130,7 +130,7 @@ static int fit(struct pt_wi_study *s, struct pt_wi_variant *v, bool threads)
 
 	for (i = 0; i < FIT_ROUNDS && !err; i++) {
 		*x = (lo + hi) / 2;
-		err = run(s, v, STEPS_MIN, &q);
+		err = simulate_base(s, v, STEPS_MIN, &q);
 		if ((q > s->o.queued) == threads)
 			hi = *x;
 		else
@@ -153,7 +153,7 @@ static int variants_of_cores(struct pt_wi_study *s, struct pt_wi_variant v)
 	if (v.private_share)
 		return try_variant(s, v);
 	group = v;
-	err = run(s, &v, STEPS_MIN, &own);
+	err = simulate_base(s, &v, STEPS_MIN, &own);
 	if (err || !(s->o.queued - own > fmax(UNEXPLAINED * s->o.mean_ms,
 					      UNEXPLAINED_CPU * s->o.cpu)))
 		return err ? err : try_variant(s, v);

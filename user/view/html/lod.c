@@ -144,8 +144,8 @@ static void put_coarse(struct pt_lod *l, uint64_t begin, uint64_t end,
 }
 
 /* [begin, end) directly behind the last. */
-static void take(struct pt_lod *l, uint64_t begin, uint64_t end,
-		 const uint8_t *cats, const double *shares, unsigned n)
+static void append_mix(struct pt_lod *l, uint64_t begin, uint64_t end,
+		       const uint8_t *cats, const double *shares, unsigned n)
 {
 	struct mix *m = &l->mix;
 	bool one = n == 1 && shares[0] >= 1;
@@ -187,13 +187,13 @@ void pt_lod_mix(struct pt_lod *l, uint64_t begin, uint64_t end,
 	if (end <= begin)
 		return;
 	if (begin > l->at)
-		take(l, l->at, begin, &none, &one, 1);
+		append_mix(l, l->at, begin, &none, &one, 1);
 	for (i = 0; i < n && shares[i] <= 0; i++)
 		;
 	if (i < n)
-		take(l, begin, end, cats, shares, n);
+		append_mix(l, begin, end, cats, shares, n);
 	else
-		take(l, begin, end, &none, &one, 1);
+		append_mix(l, begin, end, &none, &one, 1);
 	l->at = end;
 }
 
@@ -206,7 +206,7 @@ void pt_lod_add(struct pt_lod *l, uint64_t begin, uint64_t end,
 	pt_lod_mix(l, begin, end, &c, &one, 1);
 }
 
-static void run(struct pt_lod *l, pt_lod_fn fn, const void *src)
+static void feed_from(struct pt_lod *l, pt_lod_fn fn, const void *src)
 {
 	pt_vec_free(&l->out.b);
 	memset(&l->mix, 0, sizeof(l->mix));
@@ -260,7 +260,7 @@ void pt_lod_pack(struct pt_jb *b, json_t *lane, pt_lod_fn fn, const void *src,
 		b->failed = true;
 		return;
 	}
-	run(&l, fn, src);
+	feed_from(&l, fn, src);
 	pack_coarse(&l, &coarse);
 	free(l.coarse);
 	l.coarse = NULL;
@@ -269,7 +269,7 @@ void pt_lod_pack(struct pt_jb *b, json_t *lane, pt_lod_fn fn, const void *src,
 	if (l.out.b.n > cap && (end - begin) / (cap / LONG) / 4 > l.resolution)
 		l.resolution = (end - begin) / (cap / LONG) / 4;
 	while (l.out.b.n > cap && l.resolution < end - begin) {
-		run(&l, fn, src);
+		feed_from(&l, fn, src);
 		if (l.out.b.n > cap)
 			l.resolution += l.resolution / 4 + 1;
 	}

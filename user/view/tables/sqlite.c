@@ -71,7 +71,7 @@ static int to_errno(sqlite3 *db, int rc)
 	}
 }
 
-static int run(struct db *d, const char *sql)
+static int exec_sql(struct db *d, const char *sql)
 {
 	return to_errno(d->db, sqlite3_exec(d->db, sql, NULL, NULL, NULL));
 }
@@ -144,7 +144,7 @@ static int open_table(struct db *d, const struct pt_table *t)
 	sqlite3_str_appendall(add, ")");
 	make_sql = sqlite3_str_finish(make);
 	add_sql = sqlite3_str_finish(add);
-	err = make_sql && add_sql ? run(d, make_sql) : -ENOMEM;
+	err = make_sql && add_sql ? exec_sql(d, make_sql) : -ENOMEM;
 	if (!err)
 		err = to_errno(d->db, sqlite3_prepare_v2(d->db, add_sql, -1,
 							 &d->insert, NULL));
@@ -183,13 +183,13 @@ int pt_export_sqlite(const struct pt_export *x, const char *path)
 		 "PRAGMA application_id=%d; PRAGMA user_version=%d; BEGIN;",
 		 APPLICATION_ID, SCHEMA);
 	if (!err)
-		err = run(&d, pragmas);
+		err = exec_sql(&d, pragmas);
 	if (!err)
 		err = put_tables(x, &d);
 	if (!err)
-		err = run(&d, views);
+		err = exec_sql(&d, views);
 	if (!err)
-		err = run(&d, "COMMIT;");
+		err = exec_sql(&d, "COMMIT;");
 	if (sqlite3_close(d.db) != SQLITE_OK && !err)
 		err = -EIO;
 	return err;

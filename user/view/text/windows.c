@@ -12,7 +12,7 @@ struct all { /* over the parts; times weigh them */
 	bool waits, starves;
 };
 
-static void add(struct all *k, const struct pt_r_window *w)
+static void add_window(struct all *k, const struct pt_r_window *w)
 {
 	k->seconds += w->duration;
 	k->steps += w->steps > 0 ? w->steps : 0;
@@ -46,7 +46,7 @@ void pt_tx_windows(struct pt_tx *t, const struct pt_report *r)
 	if (!r->n_windows)
 		return;
 	for (i = 0; i < r->n_windows; i++) {
-		add(&k, &r->windows[i]);
+		add_window(&k, &r->windows[i]);
 		reported += r->windows[i].reported;
 	}
 	pt_tx_label(t, "Parts");

@@ -24,8 +24,8 @@ struct stack {
 	UT_hash_handle hh;
 };
 
-static int add(struct stack **all, const char *state, const char *what,
-	       uint64_t ns)
+static int add_to_stack(struct stack **all, const char *state, const char *what,
+			uint64_t ns)
 {
 	struct stack_key key;
 	struct stack *s;
@@ -105,11 +105,11 @@ static int fold_thread(const struct pt_export *x, const struct pt_thread *t,
 		if (v->end <= v->begin || v->ready < v->begin ||
 		    v->ready > v->end)
 			continue;
-		err = add(&all, pt_wait_name(v->wait), pt_iv_path(x->m, v),
-			  v->ready - v->begin);
+		err = add_to_stack(&all, pt_wait_name(v->wait), pt_iv_path(x->m, v),
+				   v->ready - v->begin);
 		if (!err)
-			err = add(&all, pt_wait_name(PT_WAIT_RUNQ), NULL,
-				  v->end - v->ready);
+			err = add_to_stack(&all, pt_wait_name(PT_WAIT_RUNQ), NULL,
+					   v->end - v->ready);
 	}
 	if (!err)
 		err = put_stacks(out, t, all);
