@@ -44,7 +44,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct pt_model *m = pt_model_new();
 	struct pt_report *r = pt_report_new();
 	struct pt_provisional live;
-	struct pt_model_live figures;
 	const char *trouble;
 	char buf[160];
 
@@ -54,7 +53,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	pt_analyze_live(m, &o, UINT64_MAX, 500 * ST_MS, &live);
 	feed(m, data + size / 2, size - size / 2);
 	pt_model_trim(m, 1 << 20);
-	pt_model_live(m, &figures);
 	if (pt_model_finish(m) || pt_analyze(m, &o, r)) {
 		fprintf(stderr, "out of memory?\n");
 		abort();

@@ -44,18 +44,6 @@ static struct pt_model *begin(void)
 	return m;
 }
 
-static void name(struct pt_model *m, uint64_t key, const char *text)
-{
-	struct pt_rec_name n = {
-		.hdr = { .size = sizeof(n), .kind = PT_REC_NAME, .ts = T0,
-			 .tid = P, .tgid = P },
-		.key = key, .space = PT_NAME_ACT,
-	};
-
-	strncpy(n.name, text, sizeof(n.name) - 1);
-	assert_int_equal(pt_model_feed(m, &n, sizeof(n)), 0);
-}
-
 static void test_order_and_cover(void **state)
 {
 	struct pt_model *m = begin();
@@ -201,47 +189,12 @@ static void test_join(void **state)
 	st_free(&s);
 }
 
-static void test_sums(void **state)
+static void test_collective_names(void **state)
 {
-	struct pt_model *m = begin();
-	pt_act_totals v = { 0 };
-	const struct pt_proc *p;
-	struct pt_rec_act a;
-
 	(void)state;
-	name(m, 77, "_Z6matmulPf");
-	name(m, 88, "_Z40ncclDevKernel_AllReduce_Sum_f32_RING_LLv");
-	for (uint64_t i = 0; i < 10; i++) {
-		a = act(PT_ACT_KERNEL, T0 + i * 100, T0 + i * 100 + 10 + i, 1);
-		a.name = 77;
-		feed(m, a);
-	}
-	a = act(PT_ACT_KERNEL, T0 + 5000, T0 + 9000, 2);
-	a.name = 88;
-	feed(m, a);
-	a = act(PT_ACT_COPY, T0 + 9000, T0 + 9001, 2);
-	a.bytes = 64;
-	a.detail = 2;
-	feed(m, a);
-	a = act(PT_ACT_KERNEL, T0 + 20000, T0 + 20001, 2); /* outside */
-	feed(m, a);
-	assert_int_equal(pt_model_finish(m), 0);
-	p = pt_model_proc(m, P);
-	assert_int_equal(pt_acts_sum(p, T0, T0 + 10000, &v), 0);
-	assert_int_equal(v.n, 3);
-	assert_int_equal(v.v[0].name, 88);
-	assert_true(pt_name_is_collective(pt_act_name(m, p, v.v[0].name)));
-	assert_int_equal(v.v[1].name, 77);
-	assert_false(pt_name_is_collective(pt_act_name(m, p, v.v[1].name)));
-	assert_int_equal(v.v[1].calls, 10);
-	assert_int_equal(v.v[1].total_ns, 145);
-	assert_int_equal(v.v[1].min_ns, 10);
-	assert_int_equal(v.v[1].max_ns, 19);
-	assert_int_equal(v.v[2].what, PT_ACT_COPY);
-	assert_int_equal(v.v[2].detail, 2);
-	assert_int_equal(v.v[2].bytes, 64);
-	pt_vec_free(&v);
-	pt_model_free(m);
+	assert_true(pt_name_is_collective(
+		"_Z40ncclDevKernel_AllReduce_Sum_f32_RING_LLv"));
+	assert_false(pt_name_is_collective("_Z6matmulPf"));
 }
 
 int main(void)
@@ -251,7 +204,7 @@ int main(void)
 		cmocka_unit_test(test_nonsense),
 		cmocka_unit_test(test_trim),
 		cmocka_unit_test(test_join),
-		cmocka_unit_test(test_sums),
+		cmocka_unit_test(test_collective_names),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -319,10 +319,10 @@ static void test_wants(void **state)
 	memset(path, 'p', sizeof(path));
 	path[sizeof(path) - 1] = 0;
 	struct pt_ring_opts o = { .cupti_path = path };
-	assert_int_equal(pt_ring_configure(e.r, &o), -ENAMETOOLONG);
+	assert_int_equal(pt_ring_setup(e.fd, &o), -ENAMETOOLONG);
 	o.cupti_path = "/x/libcupti.so.13";
 	o.flush_ms = 50;
-	assert_int_equal(pt_ring_configure(e.r, &o), 0);
+	assert_int_equal(pt_ring_setup(e.fd, &o), 0);
 	assert_string_equal(e.shm->cupti_path, "/x/libcupti.so.13");
 	assert_int_equal(e.shm->flush_ms, 50);
 	end(&e);

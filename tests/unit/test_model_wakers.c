@@ -13,6 +13,14 @@
 #define A 500u /* a process and its main thread */
 #define B 600u
 
+static bool waker_valid(const struct pt_rec_off *r)
+{
+	bool valid;
+
+	pt_wake_of(r, &valid);
+	return valid;
+}
+
 /* ---- what a wait is ------------------------------------------------------ */
 
 struct wait_case {
@@ -88,41 +96,41 @@ static void test_pipe_wakers(void **state)
 	struct pt_rec_off r = on_pipe();
 
 	(void)state;
-	assert_true(pt_waker_valid(&r));
+	assert_true(waker_valid(&r));
 	r.waker_object = 43; /* another pipe */
-	assert_false(pt_waker_valid(&r));
+	assert_false(waker_valid(&r));
 	r = on_pipe();
 	r.waker_syscall = PT_SYSCALL_NONE; /* an interrupt's victim */
-	assert_false(pt_waker_valid(&r));
+	assert_false(waker_valid(&r));
 	r = on_pipe();
 	r.waker_syscall = PT_NR_read; /* takes from it, does not feed it */
-	assert_false(pt_waker_valid(&r));
+	assert_false(waker_valid(&r));
 	r = on_pipe();
 	r.waker_syscall = PT_NR_futex;
-	assert_false(pt_waker_valid(&r));
+	assert_false(waker_valid(&r));
 	r = on_pipe();
 	r.waker_obj_kind = PT_OBJ_FILE; /* same number, another thing */
-	assert_false(pt_waker_valid(&r));
+	assert_false(waker_valid(&r));
 	r = on_pipe();
 	r.wake_ts = 0;
-	assert_false(pt_waker_valid(&r));
+	assert_false(waker_valid(&r));
 	r = on_pipe();
 	r.waker_tid = 0; /* the idle task: an interrupt */
-	assert_false(pt_waker_valid(&r));
+	assert_false(waker_valid(&r));
 	r = on_pipe();
 	r.waker_syscall = PT_NR_close; /* end of file */
-	assert_true(pt_waker_valid(&r));
+	assert_true(waker_valid(&r));
 	r.waker_obj_kind = PT_OBJ_NONE;
 	r.waker_syscall = PT_NR_exit_group; /* closed with its process */
-	assert_true(pt_waker_valid(&r));
+	assert_true(waker_valid(&r));
 
 	r = on_pipe(); /* a full pipe: whoever reads ends it */
 	r.syscall = PT_NR_write;
-	assert_false(pt_waker_valid(&r));
+	assert_false(waker_valid(&r));
 	r.waker_syscall = PT_NR_read;
-	assert_true(pt_waker_valid(&r));
+	assert_true(waker_valid(&r));
 	r.waker_object = 43;
-	assert_false(pt_waker_valid(&r));
+	assert_false(waker_valid(&r));
 }
 
 static void test_futex_wakers(void **state)
@@ -135,19 +143,19 @@ static void test_futex_wakers(void **state)
 	};
 
 	(void)state;
-	assert_true(pt_waker_valid(&r));
+	assert_true(waker_valid(&r));
 	r.waker_arg0 = 0x2000; /* another lock */
-	assert_false(pt_waker_valid(&r));
+	assert_false(waker_valid(&r));
 	r.waker_tgid = B; /* shared memory lies elsewhere there */
-	assert_true(pt_waker_valid(&r));
+	assert_true(waker_valid(&r));
 	r.waker_tgid = A;
 	r.waker_arg0 = 0x1000;
 	r.waker_syscall = PT_NR_write;
-	assert_false(pt_waker_valid(&r));
+	assert_false(waker_valid(&r));
 	r.waker_syscall = PT_SYSCALL_NONE;
-	assert_false(pt_waker_valid(&r));
+	assert_false(waker_valid(&r));
 	r.waker_syscall = PT_NR_exit; /* a thread that is joined */
-	assert_true(pt_waker_valid(&r));
+	assert_true(waker_valid(&r));
 }
 
 static void test_other_wakers(void **state)
@@ -160,19 +168,19 @@ static void test_other_wakers(void **state)
 	};
 
 	(void)state;
-	assert_false(pt_waker_valid(&r)); /* storage answers by interrupt */
+	assert_false(waker_valid(&r)); /* storage answers by interrupt */
 	r.state = 1;
 	r.syscall = PT_NR_recvmsg;
 	r.obj_kind = PT_OBJ_SOCK;
 	r.waker_obj_kind = PT_OBJ_SOCK;
 	r.waker_object = 8; /* the other end */
 	r.waker_syscall = PT_NR_sendmsg;
-	assert_true(pt_waker_valid(&r));
+	assert_true(waker_valid(&r));
 	r.waker_syscall = PT_NR_futex;
-	assert_false(pt_waker_valid(&r));
+	assert_false(waker_valid(&r));
 	r.waker_syscall = PT_NR_write;
 	r.waker_obj_kind = PT_OBJ_PIPE;
-	assert_false(pt_waker_valid(&r));
+	assert_false(waker_valid(&r));
 }
 
 int main(void)

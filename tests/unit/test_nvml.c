@@ -237,7 +237,6 @@ static void test_report(void **state)
 {
 	const struct pt_r_device *d;
 	struct pt_rec_device *x;
-	double mean;
 	struct job j;
 
 	(void)state;
@@ -267,12 +266,6 @@ static void test_report(void **state)
 	assert_true(fabs(j.r->series[1].gpu_util - 0.6) < 1e-9);
 	assert_true(isnan(j.r->series[2].gpu_util));
 	assert_true(fabs(j.r->series[2].gpu_mem - (7 << 20)) < 1);
-	assert_int_equal(pt_model_device_util(j.m, 0, j.m->begin, j.m->end,
-					      &mean), 2);
-	assert_true(fabs(mean - 0.5) < 1e-9);
-	assert_false(pt_model_device_shared(j.m, 0, j.m->begin, j.m->end));
-	assert_int_equal(pt_model_device_util(j.m, 1, j.m->begin, j.m->end,
-					      &mean), 0);
 	close_job(&j);
 }
 
@@ -280,7 +273,6 @@ static void test_report(void **state)
 static void test_shared(void **state)
 {
 	struct job j;
-	double mean;
 
 	(void)state;
 	open_job(&j);
@@ -289,10 +281,6 @@ static void test_shared(void **state)
 	finish(&j);
 	assert_int_equal(j.r->gpu->device.processes, 3);
 	assert_int_equal(j.r->gpu->device.traced, 1);
-	assert_true(pt_model_device_shared(j.m, 0, j.m->begin, j.m->end));
-	assert_int_equal(pt_model_device_util(j.m, 0, j.m->begin, j.m->end,
-					      &mean), 0);
-	assert_true(isnan(mean));
 	close_job(&j);
 }
 

@@ -311,8 +311,6 @@ static void workers_lead_to_their_trainer(void **state)
 	(void)state;
 	assert_int_equal(pt_tree_snapshot(&t), 0);
 	worker = child_of(&t, pid);
-	assert_int_equal(pt_worker_owner(&t, worker), pid);
-	assert_int_equal(pt_worker_owner(&t, pid), pid);
 	assert_int_equal(pt_discover_in(&t, worker, &j, &err), 0);
 	assert_int_equal(j.root, pid);
 	assert_int_equal(j.trainer, pid);
@@ -324,7 +322,7 @@ static void workers_lead_to_their_trainer(void **state)
 
 static void launcher_case(const char *role)
 {
-	pid_t pid = start(role, NULL), worker;
+	pid_t pid = start(role, NULL), worker, rank;
 	struct pt_err err;
 	struct pt_tree t;
 	struct pt_job j;
@@ -337,8 +335,10 @@ static void launcher_case(const char *role)
 	assert_int_equal(pt_rank_of(j.trainers[1]), 1);
 	assert_int_equal(j.trainer, j.trainers[0]);
 	/* a rank's worker belongs to the rank, not to the launcher */
-	worker = child_of(&t, j.trainers[1]);
-	assert_int_equal(pt_worker_owner(&t, worker), j.trainers[1]);
+	rank = j.trainers[1];
+	worker = child_of(&t, rank);
+	assert_int_equal(pt_discover_in(&t, worker, &j, &err), 0);
+	assert_int_equal(j.root, rank);
 	pt_tree_free(&t);
 	end(pid);
 }

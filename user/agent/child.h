@@ -22,7 +22,6 @@ struct pt_child {
 	double soft, hard; /* monotonic: when it is asked to end, and killed */
 	bool asked, killed;
 };
-#define PT_CHILD_NONE { .pidfd = -1, .out = -1, .err = -1 }
 
 struct pt_child_limits {
 	uint64_t memory;    /* bytes of address space */

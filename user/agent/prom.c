@@ -25,16 +25,6 @@ static void escaped(FILE *f, const char *s)
 	}
 }
 
-void pt_prom_value(FILE *f, const char *s)
-{
-	char *clean = pt_series_value(s);
-
-	if (!clean)
-		return; /* an empty value; the stream has no memory either */
-	escaped(f, clean);
-	free(clean);
-}
-
 static void family(void *ctx, const struct pt_series_family *s)
 {
 	static const char *const type[] = {

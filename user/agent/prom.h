@@ -47,10 +47,6 @@ struct pt_prom_agent {
 	double memory_budget;	  /* bytes; 0 */
 };
 
-/* A label's value as it goes between quotes: cut to PT_PROM_LABEL bytes at a
- * character's end, invalid UTF-8 as \xHH, then escaped. To `f`. */
-void pt_prom_value(FILE *f, const char *s);
-
 /* What is written: agent/series.h. 0; -EIO (of the stream: no memory), -ENOMEM. */
 int pt_prom_write(FILE *f, const struct pt_prom_agent *a,
 		  const struct pt_prom_job *jobs, size_t n, bool openmetrics);

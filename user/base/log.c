@@ -63,15 +63,6 @@ void pt_note(const char *fmt, ...)
 	va_end(ap);
 }
 
-void pt_debug(const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	message(PT_VERBOSE, fmt, ap);
-	va_end(ap);
-}
-
 bool pt_live_possible(void)
 {
 	return st.loud > PT_QUIET && isatty(STDERR_FILENO);

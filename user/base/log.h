@@ -17,8 +17,6 @@ void pt_log_init(enum pt_loudness loud, bool unicode);
 void pt_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Shown unless --quiet. */
 void pt_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* Shown with --verbose. */
-void pt_debug(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* Replace the live line. On a terminal only; elsewhere nothing happens. */
 void pt_live(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

@@ -130,13 +130,6 @@ static pid_t owner_of(const struct pt_tree *t, pid_t pid, bool *unreadable)
 	return owner;
 }
 
-pid_t pt_worker_owner(const struct pt_tree *t, pid_t pid)
-{
-	bool unreadable = false;
-
-	return owner_of(t, pid, &unreadable);
-}
-
 int pt_rank_of(pid_t pid)
 {
 	/* Slurm's behind those of MPI: below mpirun it counts mpirun's helpers.

@@ -127,13 +127,6 @@ size_t pt_trainers(const struct pt_tree *t, pid_t root, pid_t *out, size_t max,
 size_t pt_all_trainers(const struct pt_tree *t, pid_t *out, size_t max,
 		       bool *unreadable);
 
-/*
- * The process that `pid` works for: the topmost one with a GPU library that
- * it was forked or spawned from as a helper of the same program; `pid` itself
- * when it is nobody's worker.
- */
-pid_t pt_worker_owner(const struct pt_tree *t, pid_t pid);
-
 /* Does the process have a GPU's device node open, as one that computes there
  * has? (A simulated GPU has none.) */
 bool pt_owns_gpu(pid_t pid);

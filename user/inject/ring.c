@@ -176,11 +176,6 @@ void pt_ring_want(struct pt_ring *r, enum pt_agent_want want)
 	syscall(SYS_futex, &r->shm->want, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
 }
 
-int pt_ring_configure(struct pt_ring *r, const struct pt_ring_opts *opts)
-{
-	return fill_opts(r->shm, opts);
-}
-
 /* ---- records -------------------------------------------------------------- */
 
 static int act_ok(const struct pt_rec_act *a, uint64_t now)

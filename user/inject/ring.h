@@ -51,8 +51,6 @@ void pt_ring_close(struct pt_ring *r);
 void pt_ring_beat(struct pt_ring *r);
 /* Also a sign of life. RUN: also clears what an earlier use left to read. */
 void pt_ring_want(struct pt_ring *r, enum pt_agent_want want);
-/* Only before PT_AGENT_RUN is wanted of a dormant agent. 0, -ENAMETOOLONG. */
-int pt_ring_configure(struct pt_ring *r, const struct pt_ring_opts *opts);
 
 /* Returns 0 to go on; anything else ends the drain and is returned by it, and
  * the record counts as taken. `rec`: `len` bytes, aligned, valid in the call. */

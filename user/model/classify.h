@@ -17,7 +17,4 @@ enum pt_wait pt_classify(const struct pt_rec_off *r);
  */
 enum pt_wake pt_wake_of(const struct pt_rec_off *r, bool *valid);
 
-/* The second half of it. */
-bool pt_waker_valid(const struct pt_rec_off *r);
-
 #endif

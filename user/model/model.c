@@ -559,12 +559,3 @@ malformed:
 	m->malformed++;
 	return -EINVAL;
 }
-
-void pt_model_live(const struct pt_model *m, struct pt_model_live *out)
-{
-	out->records = m->records;
-	out->malformed = m->malformed;
-	out->gpu_calls = m->gpu_calls;
-	out->processes = (uint32_t)HASH_COUNT(m->procs);
-	out->threads = (uint32_t)HASH_COUNT(m->threads);
-}

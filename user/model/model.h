@@ -46,11 +46,4 @@ int pt_model_trim(struct pt_model *m, uint64_t max_bytes);
 /* Sort and close every timeline at the end mark; feed nothing afterwards. */
 int pt_model_finish(struct pt_model *m);
 
-/* Cheap running figures for the live line. */
-struct pt_model_live {
-	uint64_t records, malformed, gpu_calls;
-	uint32_t processes, threads;
-};
-void pt_model_live(const struct pt_model *m, struct pt_model_live *out);
-
 #endif

@@ -281,11 +281,3 @@ enum pt_wake pt_wake_of(const struct pt_rec_off *r, bool *valid)
 	*valid = true;
 	return by_server(r, sleep, by) ? PT_WAKE_DATA : (enum pt_wake)t->wake;
 }
-
-bool pt_waker_valid(const struct pt_rec_off *r)
-{
-	bool valid;
-
-	pt_wake_of(r, &valid);
-	return valid;
-}

@@ -44,7 +44,6 @@ struct pt_table {
 	/* Hand every row to `to`. 0 or -errno. */
 	int (*rows)(const struct pt_export *x, struct pt_rows *to);
 };
-#define PT_COLS_MAX 32
 
 /* Takes a row of the table that is being written; 0 or -errno. */
 struct pt_rows {

@@ -92,7 +92,4 @@ enum pt_top_act pt_top_key(struct pt_top *v, int key, int rows);
  */
 char *pt_top_draw(struct pt_top *v, int cols, int rows);
 
-/* Names of the pane's sort keys, and how many it has (0: it has none). */
-size_t pt_top_sorts(enum pt_top_pane pane, const char *const **names);
-
 #endif

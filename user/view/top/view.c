@@ -36,12 +36,6 @@ void pt_top_note_share(struct pt_top *v, double share)
 	v->history[v->n_history++] = share;
 }
 
-size_t pt_top_sorts(enum pt_top_pane pane, const char *const **names)
-{
-	*names = panes[pane]->sorts;
-	return panes[pane]->n_sorts;
-}
-
 /* ---- text ------------------------------------------------------------------- */
 
 static void body(struct pt_tx *t, const struct pt_top *v, size_t *fixed)
