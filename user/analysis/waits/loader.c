@@ -203,26 +203,55 @@ static int take_makers(const struct pt_an *an, struct pt_trainer *t,
 	return 0;
 }
 
-/* Who delivers next to nothing of what is waited for, and all of its kind, manages
- * something for the others. */
-static void find_managers(struct pt_trainer *t, const struct pt_givers *g)
+static bool is_kin(const struct pt_trainer *t, const struct pt_proc *p,
+		   const struct pt_proc *q)
 {
-	const struct pt_maker *x;
-	uint64_t sum = 0, kin;
+	return p == q || (p != t->proc && p->ppid == q->ppid &&
+			  !strncmp(p->comm, q->comm, sizeof(p->comm)));
+}
+
+/* What `p` and its siblings of the same name sent; NULL: what all did. */
+static uint64_t sent_by(const struct pt_trainer *t, const senders *v,
+			const struct pt_proc *p)
+{
+	uint64_t ns = 0;
 	size_t i;
 
+	for (i = 0; i < v->n; i++)
+		ns += !p || is_kin(t, p, v->v[i].p) ? v->v[i].ns : 0;
+	return ns;
+}
+
+/* ... and made of what is waited for. A service outside that sends nothing to the
+ * trainer is asked by the loader: its work is the loader's. */
+static uint64_t made_by(const struct pt_trainer *t, const struct pt_givers *g,
+			const senders *v, const struct pt_proc *p)
+{
+	const struct pt_maker *x;
+	uint64_t ns = 0;
+
 	for (x = g->makers; x; x = x->hh.next)
-		sum += x->ns;
+		if (p ? is_kin(t, p, x->th->proc) :
+			!x->th->proc->outside || sent_by(t, v, x->th->proc))
+			ns += x->ns;
+	return ns;
+}
+
+/* Who makes or sends next to nothing of what is waited for, and all of its kind, manages
+ * something for the others. */
+static void find_managers(struct pt_trainer *t, const struct pt_givers *g,
+			  const senders *v)
+{
+	double made = MAKER_SHARE * (double)made_by(t, g, v, NULL);
+	double sent = MAKER_SHARE * (double)sent_by(t, v, NULL);
+	size_t i;
+
 	for (i = 0; i < t->workers.n; i++) {
 		const struct pt_proc *p = t->workers.v[i].proc;
+		uint64_t own = sent_by(t, v, p);
 
-		kin = 0;
-		for (x = g->makers; x; x = x->hh.next)
-			if (x->th->proc == p ||
-			    (p != t->proc && x->th->proc->ppid == p->ppid &&
-			     !strncmp(x->th->proc->comm, p->comm, sizeof(p->comm))))
-				kin += x->ns;
-		if (sum && !p->outside && (double)kin < MAKER_SHARE * (double)sum)
+		if (!p->outside && ((double)made_by(t, g, v, p) < made ||
+				    (own && (double)own < sent)))
 			t->workers.v[i].role = PT_ROLE_HELPER;
 	}
 }
@@ -422,7 +451,7 @@ int pt_find_loader(struct pt_an *an, struct pt_trainer *t,
 		err = take_relayed(an, t, g, t->relays.v[i], &sent);
 	if (!err)
 		err = take_makers(an, t, g);
-	find_managers(t, g);
+	find_managers(t, g, &sent);
 	if (!err)
 		err = take_asked(an, t, g);
 	if (!err)
