@@ -463,9 +463,46 @@ static void test_thresholds(void **state)
 	case_close(&c);
 }
 
+/* Two slow workers hold the others up: the worse one is named, wherever it stands. */
+static void test_worst_of_two(void **state)
+{
+	static const double factors[2][2] = { { 6, 3 }, { 3, 6 } };
+	struct pt_thresholds t = pt_thresholds_default;
+	struct pt_analysis_opts with = { .thresholds = &t };
+	struct job_opts o = job_defaults();
+	const struct pt_threshold_def *d;
+	size_t i;
+
+	(void)state;
+	o.workers = 5;
+	o.jitter = 0.05;
+	o.kernel_ns = 100 * ST_US;
+	o.run_s_x10 = 60;
+	assert_int_equal(pt_threshold_set(&t, "slow_share=0.01", &d), 0);
+	for (i = 0; i < 2; i++) {
+		struct pt_report *r = pt_report_new();
+		struct st_case c;
+		size_t k, slow = 0;
+
+		assert_non_null(r);
+		o.factor[1] = factors[i][0];
+		o.factor[3] = factors[i][1];
+		case_open(&c, &o, 0, 0);
+		assert_int_equal(pt_analyze(c.m, &with, r), 0);
+		for (k = 0; k < r->n_workers; k++)
+			slow += r->workers[k].state == PT_WORKER_SLOW;
+		assert_int_equal(slow, 2);
+		assert_string_equal(case_root(r), "slow_worker");
+		assert_int_equal(r->verdicts[0].subject_pid, JOB_WORKER(i ? 3 : 1));
+		case_close(&c);
+		pt_report_free(r);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_worst_of_two),
 		cmocka_unit_test(test_straggler),
 		cmocka_unit_test(test_crowd),
 		cmocka_unit_test(test_ranks_without_straggler),

@@ -10,9 +10,9 @@
 #include <jansson.h>
 #include <stdint.h>
 
-#include "report/report.h"
+#include "report/verdicts.h"
 
-#define PT_SAMPLE_VERDICTS 24 /* there are as many ids, and one more */
+#define PT_SAMPLE_VERDICTS PT_VERDICT_NR /* of one sample, at most */
 #define PT_SAMPLE_STEPS 4096  /* kept of one sample, at most */
 #define PT_SAMPLE_MOUNTS 16   /* told apart in one sample, at most */
 #define PT_SAMPLE_MOUNT 96    /* bytes of a mount's name, with the NUL */

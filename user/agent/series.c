@@ -279,10 +279,11 @@ static void steps(struct out *o)
 	}
 }
 
-/* What is worst comes first; whether the device starved is always told. */
+/* What is worst comes first. */
 static int weight(const struct pt_sample_verdict *v)
 {
-	return (strcmp(v->id, "gpu_starved") ? 0 : 100) + 2 * v->severity + v->root;
+	return (pt_verdict_is(v->id, PT_VERDICT_ALWAYS) ? 100 : 0) + 2 * v->severity +
+	       v->root;
 }
 
 /* The places of those that are shown. */

@@ -243,8 +243,7 @@ void pt_sum_row(const struct pt_an *an, struct pt_r_window *out)
 		out->gpu_busy_share = r->gpu[0].busy_share;
 	}
 	for (i = 0; i < r->n_verdicts && i < PT_R_WINDOW_VERDICTS; i++)
-		out->verdicts[out->n_verdicts++] =
-			pt_verdict_static_id(r->verdicts[i].id);
+		out->verdicts[out->n_verdicts++] = r->verdicts[i].id;
 }
 
 int pt_analyze_part(struct pt_model *m, const struct pt_analysis_opts *o,
@@ -318,7 +317,7 @@ void pt_analyze_live(struct pt_model *m, const struct pt_analysis_opts *o,
 	out->data_wait_share = (double)an.top->data_wait_ns /
 			       (double)(an.t1 - an.t0);
 	if (!pt_fill_report(&an) && !pt_issue_verdicts(&an) && r->n_verdicts)
-		out->verdict = pt_verdict_static_id(r->verdicts[0].id);
+		out->verdict = r->verdicts[0].id;
 out:
 	pt_release_trainers(&an);
 	pt_report_free(r);

@@ -480,7 +480,4 @@ int pt_find_made(const struct pt_an *an, struct pt_trainer *t);
 /* The rank that a process was started as; PT_NULL unknown. */
 int64_t pt_rank_of_proc(const struct pt_proc *p);
 
-/* The id with static lifetime, or NULL. */
-const char *pt_verdict_static_id(const char *id);
-
 #endif

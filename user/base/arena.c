@@ -27,6 +27,7 @@ struct pt_arena {
 	struct block *head;
 	struct owned *owned;
 	bool fixed; /* the caller's memory: one block, and no other */
+	bool failed;
 };
 
 struct pt_arena *pt_arena_new(void)
@@ -77,21 +78,27 @@ int pt_arena_own(struct pt_arena *a, void (*drop)(void *what), void *what)
 	return 0;
 }
 
+static void *refuse(struct pt_arena *a)
+{
+	a->failed = true;
+	return NULL;
+}
+
 void *pt_arena_alloc(struct pt_arena *a, size_t size)
 {
 	struct block *b = a->head;
 	size_t need, cap;
 
 	if (size > SIZE_MAX / 2)
-		return NULL;
+		return refuse(a);
 	need = (size + ALIGN - 1) & ~(size_t)(ALIGN - 1);
 	if (!b || b->size - b->used < need) {
 		if (a->fixed)
-			return NULL;
+			return refuse(a);
 		cap = need > BLOCK_SIZE ? need : BLOCK_SIZE;
 		b = calloc(1, sizeof(*b) + cap);
 		if (!b)
-			return NULL;
+			return refuse(a);
 		b->size = cap;
 		b->next = a->head;
 		a->head = b;
@@ -100,12 +107,17 @@ void *pt_arena_alloc(struct pt_arena *a, size_t size)
 	return b->data + b->used - need;
 }
 
+bool pt_arena_failed(const struct pt_arena *a)
+{
+	return a->failed;
+}
+
 void *pt_arena_calloc(struct pt_arena *a, size_t n, size_t size)
 {
 	size_t bytes;
 
 	if (__builtin_mul_overflow(n, size, &bytes))
-		return NULL;
+		return refuse(a);
 	return pt_arena_alloc(a, bytes);
 }
 

@@ -5,6 +5,7 @@
 #define PT_ARENA_H
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 struct pt_arena;
@@ -18,6 +19,8 @@ void pt_arena_free(struct pt_arena *a);
  * -ENOMEM. */
 int pt_arena_own(struct pt_arena *a, void (*drop)(void *what), void *what);
 void *pt_arena_alloc(struct pt_arena *a, size_t size);
+/* Has any of its allocations come back NULL? Whoever makes many asks once, behind them. */
+bool pt_arena_failed(const struct pt_arena *a);
 /* n * size with an overflow check. */
 void *pt_arena_calloc(struct pt_arena *a, size_t n, size_t size);
 char *pt_arena_strndup(struct pt_arena *a, const char *s, size_t max);

@@ -63,23 +63,23 @@ static enum pt_confidence of_causes(const struct pt_facts *f)
 	return PT_CONF_HIGH;
 }
 
-void pt_lower_certainty(const struct pt_facts *f, enum pt_verdict_kind kind,
+void pt_lower_certainty(const struct pt_facts *f, enum pt_verdict_stage stage,
 			struct pt_r_verdict *v)
 {
-	if (kind == PT_V_FRONT || kind == PT_V_HUNG || !f->t)
+	if (stage == PT_V_FRONT || stage == PT_V_HUNG || !f->t)
 		return;
 	/* it is idle for something that has no name */
-	if (kind == PT_V_CALM && !(f->idle - f->starved < f->th->starved_info))
+	if (stage == PT_V_CALM && !(f->idle - f->starved < f->th->starved_info))
 		at_most(&v->certainty, PT_CONF_LOW);
-	if (kind == PT_V_CALM)
+	if (stage == PT_V_CALM)
 		return;
-	if (kind == PT_V_RESULT && !f->data_root) /* why is not known */
+	if (stage == PT_V_RESULT && !f->data_root) /* why is not known */
 		at_most(&v->certainty, PT_CONF_LOW);
 	if (near_threshold(v) || f->whole_steps < FEW_STEPS)
 		at_most(&v->certainty, PT_CONF_MEDIUM);
-	if (kind == PT_V_DATA)
+	if (pt_explains_starving(stage))
 		at_most(&v->certainty, of_causes(f));
 	/* its own reads are seen; the time between them is taken for loading */
-	if (kind == PT_V_DATA && f->own >= f->th->slow_share)
+	if (pt_explains_starving(stage) && f->own >= f->th->slow_share)
 		at_most(&v->certainty, PT_CONF_MEDIUM);
 }

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include <errno.h>
 #include <math.h>
 
 #include "analysis/io/disks.h"
@@ -30,35 +29,30 @@ static double add_file(struct pt_an *an, const struct pt_r_write *w,
 }
 
 /* The trainer writes files while the device has nothing to do. */
-int pt_judge_checkpoint_stall(struct pt_an *an, const struct pt_facts *f,
-			      struct pt_r_verdict *v)
+static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
 {
 	const struct pt_r_write *w;
 	double lost = f->checkpoint, flush = NAN;
 
 	if (lost < f->th->starved_info)
 		return 0;
-	if (pt_evidence_start(an, v))
-		return -ENOMEM;
-	pt_evidence_add(v, "gpu.idle_checkpoint_share", lost, "share",
-			f->th->starved_info,
+	pt_evidence_add(v, "gpu.idle_checkpoint_share", lost, "share", f->th->starved_info,
 			f->t->gpu_known ? PT_ESTIMATED : PT_BOUNDED);
-	pt_evidence_add(v, "breakdown.checkpoint.share", f->writing, "share",
-			NAN, PT_MEASURED);
+	pt_evidence(v, "breakdown.checkpoint.share", f->writing, "share");
 	w = pt_worst_write(an, f->t->main->tgid);
 	if (w)
 		flush = add_file(an, w, v);
-	*f->lost = lost;
-	v->severity = pt_severity_of(f, lost);
+	pt_verdict_costs(f, v, lost);
 	v->certainty = f->t->gpu_known ? PT_CONF_HIGH : PT_CONF_LOW;
 	v->subject_pid = f->t->main->tgid;
-	v->title = pt_arena_printf(an->a,
+	v->title = pt_sentence(an,
 		"The training thread writes files %.0f %% of the time%s, and the GPU idles meanwhile.",
 		100 * f->writing,
 		flush >= FLUSH_SHARE ? ", mostly flushing them (fsync)" : "");
 	v->advice = flush >= FLUSH_SHARE ?
 		"Do not flush (fsync) on the training thread: write checkpoints from another thread or process, less often, or to a faster disk." :
 		"Write checkpoints less often, to a faster disk or into memory first, from another thread or process; do not flush (fsync) on the training thread.";
-	pt_speedup_share(lost, &v->expected_speedup);
-	return v->title ? 1 : -ENOMEM;
+	return 1;
 }
+
+const struct pt_verdict pt_verdict_checkpoint_stall = { { { PT_V_IDLE, judge } } };

@@ -1,51 +1,62 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What the judges share: evidence, severities, bounds on what can be won. */
 #include <assert.h>
-#include <errno.h>
 #include <math.h>
+#include <string.h>
 
+#include "analysis/io/disks.h"
 #include "analysis/verdicts/verdict.h"
 #include "analysis/whatif/whatif.h"
 
-/* What a judge and all that is added to its words have room for. */
-#define EVIDENCE_MAX 32
-
-int pt_evidence_start(struct pt_an *an, struct pt_r_verdict *v)
+const char *pt_sentence(struct pt_an *an, const char *fmt, ...)
 {
-	v->evidence = pt_arena_calloc(an->a, EVIDENCE_MAX, sizeof(*v->evidence));
-	return v->evidence ? 0 : -ENOMEM;
+	const char *s;
+	va_list ap;
+
+	va_start(ap, fmt);
+	s = pt_arena_vprintf(an->a, fmt, ap);
+	va_end(ap);
+	return s ? s : "";
 }
 
 void pt_evidence_add(struct pt_r_verdict *v, const char *metric, double value,
-		     const char *unit, double threshold,
-		     enum pt_certainty certainty)
+		     const char *unit, double threshold, enum pt_certainty certainty)
 {
-	struct pt_r_evidence *e =
-		(struct pt_r_evidence *)&v->evidence[v->n_evidence];
+	struct pt_r_evidence *e = (struct pt_r_evidence *)&v->evidence[v->n_evidence];
 
-	assert(v->n_evidence < EVIDENCE_MAX);
-	if (v->n_evidence == EVIDENCE_MAX)
+	assert(v->n_evidence < PT_EVIDENCE_MAX);
+	if (v->n_evidence >= PT_EVIDENCE_MAX)
 		return;
 	v->n_evidence++;
-	e->metric = metric;
-	e->value = value;
-	e->unit = unit;
-	e->threshold = threshold;
-	e->certainty = certainty;
+	*e = (struct pt_r_evidence){ metric, value, unit, threshold, certainty };
 }
 
-int pt_evidence_starved(struct pt_an *an, const struct pt_facts *f,
-			struct pt_r_verdict *v)
+void pt_evidence_against(struct pt_r_verdict *v, const char *metric, double value,
+			 const char *unit, double threshold)
 {
-	int err = pt_evidence_start(an, v);
+	pt_evidence_add(v, metric, value, unit, threshold, PT_MEASURED);
+}
 
-	if (err)
-		return err;
+void pt_evidence(struct pt_r_verdict *v, const char *metric, double value,
+		 const char *unit)
+{
+	pt_evidence_against(v, metric, value, unit, NAN);
+}
+
+void pt_evidence_starved(const struct pt_facts *f, struct pt_r_verdict *v)
+{
 	pt_evidence_add(v, "gpu.starved_share", f->starved_shown, "share",
 			f->th->starved_info, f->bounded ? PT_BOUNDED : PT_ESTIMATED);
-	pt_evidence_add(v, "breakdown.data_wait.share", f->wait_share, "share",
-			NAN, PT_MEASURED);
-	return 0;
+	pt_evidence(v, "breakdown.data_wait.share", f->wait_share, "share");
+}
+
+void pt_evidence_calm(const struct pt_facts *f, struct pt_r_verdict *v)
+{
+	pt_evidence_add(v, "gpu.starved_share", f->starved, "share", f->th->starved_info,
+			PT_ESTIMATED);
+	pt_evidence(v, "breakdown.data_wait.share", f->wait_share, "share");
+	pt_evidence_add(v, "gpu.idle_share", f->idle, "share", f->th->idle_bad,
+			PT_ESTIMATED);
 }
 
 void pt_speedup_share(double share, struct pt_range *out)
@@ -58,24 +69,21 @@ void pt_speedup_share(double share, struct pt_range *out)
 enum pt_severity pt_severity_of(const struct pt_facts *f, double share)
 {
 	return share >= f->th->starved_critical ? PT_CRITICAL :
-	       share >= f->th->starved_warning  ? PT_WARNING :
-					      PT_INFO;
+	       share >= f->th->starved_warning	? PT_WARNING :
+						  PT_INFO;
 }
 
-void pt_speedup_bound(const struct pt_facts *f, struct pt_range *out)
+void pt_verdict_costs(const struct pt_facts *f, struct pt_r_verdict *v, double share)
 {
-	/* Hidden waiting costs nothing: only starved time can be won, and no
-	 * change wins more than all of it. */
-	pt_speedup_share(f->starved_hi, out);
+	*f->lost = share;
+	v->severity = pt_severity_of(f, share);
+	pt_speedup_share(share, &v->expected_speedup);
 }
 
-bool pt_expected_speedup(const struct pt_an *an, const struct pt_facts *f,
-			 const char *change, struct pt_range *out)
+void pt_replayed_speedup(const struct pt_an *an, const char *change,
+			 struct pt_r_verdict *v)
 {
-	if (pt_speedup_of(an, change, PT_NULL, out))
-		return true;
-	pt_speedup_bound(f, out);
-	return false;
+	pt_speedup_of(an, change, PT_NULL, &v->expected_speedup);
 }
 
 int64_t pt_better_workers(const struct pt_an *an, const struct pt_facts *f)
@@ -93,4 +101,46 @@ int pt_workers_needed(const struct pt_facts *f)
 	double left = 1 - fmin(f->starved, 0.98);
 
 	return (int)ceil((double)f->t->concurrent / left);
+}
+
+/* ---- storage: which kind of it, and how it answers ------------------------- */
+
+/* Of fewer requests a latency tells nothing. */
+#define MIN_REQUESTS 16
+
+/* Waits for files of this class, share of the data wait. */
+static double class_share(const struct pt_an *an, const char *cls)
+{
+	const struct pt_r_data_wait *w = &an->r->data_wait;
+	double sum = 0;
+	size_t i;
+
+	for (i = 0; i < w->n_causes; i++)
+		if (w->causes[i].fs_class && !strcmp(w->causes[i].fs_class, cls))
+			sum += w->causes[i].share;
+	return sum;
+}
+
+static void add_disk(const struct pt_r_disk *d, struct pt_r_verdict *v)
+{
+	pt_evidence(v, "disk.read_latency_ms.mean", d->read_latency_ms.mean, "ms");
+	pt_evidence_add(v, "disk.read_latency_ms.p99", d->read_latency_ms.p99, "ms", NAN,
+			PT_BOUNDED);
+	pt_evidence(v, "disk.queue_depth.mean", d->depth_mean, "requests");
+	if (!isnan(d->busy_share))
+		pt_evidence(v, "disk.busy_share", d->busy_share, "share");
+}
+
+void pt_evidence_storage(struct pt_an *an, struct pt_r_verdict *v)
+{
+	const struct pt_r_disk *d = pt_main_disk(an);
+	double network = class_share(an, "network"), user = class_share(an, "user");
+
+	if (network > 0)
+		pt_evidence(v, "data_wait.network_fs_share", network, "share");
+	if (user > 0)
+		pt_evidence(v, "data_wait.fuse_share", user, "share");
+	/* of a disk that was waited for, or that nothing else is known of */
+	if (d && d->reads >= MIN_REQUESTS && class_share(an, "local") >= network + user)
+		add_disk(d, v);
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What the verdicts are judged by. */
-#include <errno.h>
 #include <math.h>
 
 #include "analysis/parts/piece.h"
@@ -89,6 +88,16 @@ static uint64_t made_in_slot(const struct pt_trainer *t, const struct pt_worker 
 	return ns;
 }
 
+/* Is this one worse than the slow worker so far? It is charged with more of the waiting, or
+ * with as much and slower; of those that had one place the last one is shown. */
+static bool is_worse(const struct pt_facts *f, const struct pt_worker *w, double share)
+{
+	if (!f->slow || share != f->slow_charge)
+		return share > f->slow_charge;
+	return w->slowdown > f->slow->slowdown ||
+	       (w->role == f->slow->role && w->slot == f->slow->slot);
+}
+
 static void find_slow(struct pt_facts *f)
 {
 	uint64_t sum = 0;
@@ -96,19 +105,37 @@ static void find_slow(struct pt_facts *f)
 
 	for (i = 0; i < f->t->workers.n; i++)
 		sum += f->t->workers.v[i].charged_ns;
-	for (i = 0; i < f->t->workers.n; i++) {
+	for (i = 0; i < f->t->workers.n && sum; i++) {
 		const struct pt_worker *w = &f->t->workers.v[i];
 		/* a batch that is stuck on its way is no slow worker's */
-		double share = !w->slow || !sum ? 0 :
-			(double)made_in_slot(f->t, w) / (double)sum;
+		double share = (double)made_in_slot(f->t, w) / (double)sum;
 
-		/* the worst; of one place the last one */
-		if (!w->slow || share < f->th->slow_share ||
-		    share < f->slow_charge)
+		if (!w->slow || share < f->th->slow_share || !is_worse(f, w, share))
 			continue;
 		f->slow = w;
 		f->slow_charge = share;
 	}
+}
+
+/* The place of the loop whose own work costs the most, and what is done there. */
+static void find_host_place(struct pt_facts *f)
+{
+	const struct pt_host_place *p, *best = NULL;
+	size_t i;
+	int k;
+
+	for (i = 0; i < f->t->host_places.n; i++) {
+		p = &f->t->host_places.v[i];
+		if (!best || p->idle_ns > best->idle_ns)
+			best = p;
+	}
+	if (!best || !best->n)
+		return;
+	f->host_place = best;
+	f->host_what = PT_HOST_OTHER;
+	for (k = 0; k < PT_HOST_NR; k++)
+		if (best->ns[k] > best->ns[f->host_what])
+			f->host_what = (enum pt_host_kind)k;
 }
 
 /* By the lower bound where that alone gives the severity; else by the likely
@@ -196,6 +223,7 @@ static void gather_host(struct pt_facts *f, uint64_t wall)
 	/* what is idle behind syncs by the estimate alone is told as the host's */
 	host |= f->sync < f->th->starved_info;
 	f->host = host ? share_of(t->host_idle_ns, wall) : 0;
+	find_host_place(f);
 }
 
 static void gather_shares(struct pt_an *an, struct pt_facts *f)
@@ -282,6 +310,9 @@ int pt_gather_facts(struct pt_an *an, struct pt_facts *f)
 		err = an->merge ? measure_merged(an, f) : measure(an, f);
 		if (!err)
 			err = pt_measure_growth(an, &f->growth);
+		f->mostly_first = f->wait_share > 0 &&
+				  f->steady.first_share >=
+					  f->th->slow_share * f->wait_share;
 	}
 	f->insufficient = insufficient(an, f);
 	return err;

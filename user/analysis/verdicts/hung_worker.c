@@ -1,7 +1,4 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include <errno.h>
-#include <math.h>
-
 #include "analysis/verdicts/verdict.h"
 
 static const char *const ways[] = {
@@ -12,8 +9,7 @@ static const char *const ways[] = {
 };
 
 /* One worker makes no progress; batches come in order, so all wait for it. */
-int pt_judge_hung_worker(struct pt_an *an, const struct pt_facts *f,
-			 struct pt_r_verdict *v)
+static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
 {
 	const struct pt_hung *h = &f->hung;
 	const struct pt_file *file = NULL;
@@ -22,18 +18,14 @@ int pt_judge_hung_worker(struct pt_an *an, const struct pt_facts *f,
 	if (!h->proc)
 		return 0;
 	pid = pt_real_id(h->proc->tgid);
-	if (pt_evidence_start(an, v))
-		return -ENOMEM;
-	pt_evidence_add(v, "worker.no_progress_s", h->seconds, "s",
-			h->how == PT_HANG_STOPPED ? f->th->stopped_s : f->th->hung_s,
-			PT_MEASURED);
-	pt_evidence_add(v, "breakdown.data_wait.share", f->wait_share, "share",
-			NAN, PT_MEASURED);
+	pt_evidence_against(v, "worker.no_progress_s", h->seconds, "s",
+			    h->how == PT_HANG_STOPPED ? f->th->stopped_s : f->th->hung_s);
+	pt_evidence(v, "breakdown.data_wait.share", f->wait_share, "share");
 	*f->lost = 1; /* it ends in a standstill */
 	v->subject_pid = pid;
 	v->severity = PT_CRITICAL;
 	v->certainty = h->how == PT_HANG_STOPPED ? PT_CONF_HIGH : PT_CONF_MEDIUM;
-	v->title = pt_arena_printf(an->a,
+	v->title = pt_sentence(an,
 		"Worker %u hangs: for %.0f s it %s and delivers nothing, and batches come in order.",
 		pid, h->seconds, ways[h->how]);
 	if (h->iv && h->iv->obj_kind == PT_OBJ_FILE)
@@ -41,7 +33,9 @@ int pt_judge_hung_worker(struct pt_an *an, const struct pt_facts *f,
 	if (file && file->path)
 		v->subject_file = pt_arena_strdup(an->a, file->path);
 	v->advice = h->how == PT_HANG_STOPPED ?
-		pt_arena_printf(an->a, "Find who stopped it; kill -CONT %u lets it run on.", pid) :
-		pt_arena_printf(an->a, "Look at what it waits for (/proc/%u/stack), give the loader a timeout, and try the same item with num_workers=0.", pid);
-	return v->title && v->advice ? 1 : -ENOMEM;
+		pt_sentence(an, "Find who stopped it; kill -CONT %u lets it run on.", pid) :
+		pt_sentence(an, "Look at what it waits for (/proc/%u/stack), give the loader a timeout, and try the same item with num_workers=0.", pid);
+	return 1;
 }
+
+const struct pt_verdict pt_verdict_hung_worker = { { { PT_V_HUNG, judge } } };

@@ -1,19 +1,37 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include <errno.h>
-
 #include "analysis/verdicts/verdict.h"
 
 /* Says what is missing, rather than guess. */
-int pt_judge_insufficient_data(struct pt_an *an, const struct pt_facts *f,
-			       struct pt_r_verdict *v)
+static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
 {
 	if (!f->insufficient)
 		return 0;
 	v->severity = PT_INFO;
 	v->certainty = PT_CONF_HIGH;
-	v->title = pt_arena_printf(an->a, "Not enough was seen for a diagnosis: %s.",
+	v->title = pt_sentence(an, "Not enough was seen for a diagnosis: %s.",
 				   f->insufficient);
 	v->advice = f->t ? "Trace for longer, while the job is in its training loop." :
 			   "Trace the process that launches the GPU work, while it trains; pipetrace without arguments lists the GPU jobs.";
-	return v->title ? 1 : -ENOMEM;
+	return 1;
 }
+
+/* Nothing was found, and yet the device idles: that is not balanced. */
+static int judge_idle(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
+{
+	double other = f->idle_hard - f->starved_lo;
+
+	if (f->is_starved || other < f->th->idle_bad)
+		return 0;
+	v->severity = PT_INFO;
+	v->certainty = PT_CONF_HIGH;
+	pt_evidence_calm(f, v);
+	v->title = pt_sentence(an,
+		"Data is not the problem, yet the GPU idles at least %.0f %% of the time for reasons that were not found.",
+		100 * other);
+	v->advice = "Look at what the training thread does between its GPU calls (the breakdown's sync, transfer and other shares).";
+	return 1;
+}
+
+const struct pt_verdict pt_verdict_insufficient_data = {
+	{ { PT_V_FRONT, judge }, { PT_V_CALM, judge_idle } }
+};

@@ -5,7 +5,7 @@
 #include "analysis/io/kind.h"
 #include "analysis/verdicts/verdict.h"
 
-/* A number of bytes as people read it; NULL: no memory. */
+/* A number of bytes as people read it. */
 static const char *bytes(struct pt_an *an, double v)
 {
 	static const char *const units[] = { "B",   "KiB", "MiB", "GiB",
@@ -16,7 +16,7 @@ static const char *bytes(struct pt_an *an, double v)
 		v /= 1024;
 		u++;
 	}
-	return pt_arena_printf(an->a, u && v < 99.95 ? "%.1f %s" : "%.0f %s", v,
+	return pt_sentence(an, u && v < 99.95 ? "%.1f %s" : "%.0f %s", v,
 			       units[u]);
 }
 
@@ -25,7 +25,7 @@ static const char *where(struct pt_an *an, const struct pt_io *io)
 {
 	if (!io->where)
 		return "";
-	return pt_arena_printf(an->a, io->where_folder ? " in %s" : " of %s",
+	return pt_sentence(an, io->where_folder ? " in %s" : " of %s",
 			       io->where);
 }
 
@@ -35,44 +35,38 @@ static const char *title(struct pt_an *an, const struct pt_facts *f,
 {
 	double share = 100 * f->group[PT_GROUP_IO];
 	const char *rate = bytes(an, io->bytes_per_s), *at = where(an, io);
-	const char *n;
 
-	if (!rate || !at)
-		return NULL;
 	switch (io->kind) {
 	case PT_IO_CACHE:
-		n = bytes(an, (double)an->r->memory.room);
-		return n ? pt_arena_printf(an->a,
+		return pt_sentence(an,
 			"The GPU waits for files that memory is too small to keep: %.0f %% of the waiting for data is workers blocked in file reads%s, and %.0f %% of what they fetch had been in memory and was evicted (%s is left for files).",
-			share, at, fmin(100, 100 * io->refault), n) : NULL;
+			share, at, fmin(100, 100 * io->refault),
+			bytes(an, (double)an->r->memory.room));
 	case PT_IO_BANDWIDTH:
-		return pt_arena_printf(an->a,
+		return pt_sentence(an,
 			"The GPU waits for storage that gives no more than %s a second: %.0f %% of the waiting for data is workers blocked in file reads%s.",
 			rate, share, at);
 	case PT_IO_SMALL_FILES:
-		n = bytes(an, io->visit_bytes);
-		if (!n)
-			return NULL;
 		if (!isfinite(io->visit_bytes))
-			return pt_arena_printf(an->a,
+			return pt_sentence(an,
 				"The GPU waits for files to be opened: %.0f %% of the waiting for data is workers blocked in storage, mostly to find files%s.",
 				share, at);
-		return pt_arena_printf(an->a,
+		return pt_sentence(an,
 			"The GPU waits for many small files: %.0f %% of the waiting for data is workers blocked on files%s, %s each and %.0f a second, a wait of %.1f ms at a time.",
-			share, at, n, io->visits_per_s, io->wait_ms);
+			share, at, bytes(an, io->visit_bytes), io->visits_per_s,
+			io->wait_ms);
 	case PT_IO_RANDOM:
-		n = bytes(an, io->read_bytes);
-		return n ? pt_arena_printf(an->a,
+		return pt_sentence(an,
 			"The GPU waits for reads in no order: %.0f %% of the waiting for data is workers blocked in jumps through files%s, %s at a time and %s a second, a wait of %.1f ms each.",
-			share, at, n, rate, io->wait_ms) : NULL;
+			share, at, bytes(an, io->read_bytes), rate, io->wait_ms);
 	case PT_IO_LATENCY:
-		return pt_arena_printf(an->a,
+		return pt_sentence(an,
 			"The GPU waits for storage that answers slowly: %.0f %% of the waiting for data is workers blocked in file reads%s, %.1f ms at a time whatever their size, %s a second.",
 			share, at, io->wait_ms, rate);
 	case PT_IO_UNKNOWN:
 		break;
 	}
-	return pt_arena_printf(an->a,
+	return pt_sentence(an,
 		"The GPU waits for storage: %.0f %% of the waiting for data is workers blocked in file reads%s, at %s a second.",
 		share, at, rate);
 }
@@ -86,9 +80,9 @@ static const char *more_workers(struct pt_an *an, const struct pt_facts *f)
 	if (!f->t->handoffs)
 		return "read in worker processes (num_workers is 0 today)";
 	return better ?
-		pt_arena_printf(an->a, "raise num_workers from %zu to %lld",
+		pt_sentence(an, "raise num_workers from %zu to %lld",
 				f->t->concurrent, (long long)better) :
-		pt_arena_printf(an->a, "read ahead with more workers (num_workers is %zu today)",
+		pt_sentence(an, "read ahead with more workers (num_workers is %zu today)",
 				f->t->concurrent);
 }
 
@@ -97,16 +91,13 @@ static const char *more_workers(struct pt_an *an, const struct pt_facts *f)
 static const char *keep_it(struct pt_an *an, const struct pt_io *io)
 {
 	const struct pt_r_memory *m = &an->r->memory;
-	const char *set, *room;
 
 	if (io->kind == PT_IO_CACHE || m->set.fits != 1 ||
 	    m->set.read_bytes == PT_NULL || m->set.seen[1] >= m->set.read_bytes)
 		return "";
-	set = bytes(an, (double)m->set.whole[1]);
-	room = bytes(an, (double)m->room);
-	return set && room ? pt_arena_printf(an->a,
+	return pt_sentence(an,
 		" It is read more than once, and all of it (%s) fits into memory (%s): do not drop it from the cache, or copy it to a tmpfs first.",
-		set, room) : NULL;
+		bytes(an, (double)m->set.whole[1]), bytes(an, (double)m->room));
 }
 
 static const char *advice(struct pt_an *an, const struct pt_facts *f,
@@ -114,38 +105,34 @@ static const char *advice(struct pt_an *an, const struct pt_facts *f,
 {
 	const struct pt_r_memory *m = &an->r->memory;
 	const char *more = more_workers(an, f), *keep = keep_it(an, io);
-	const char *b;
 
-	if (!more || !keep)
-		return NULL;
 	switch (io->kind) {
 	case PT_IO_CACHE:
-		b = bytes(an, (double)m->room);
-		return b ? pt_arena_printf(an->a,
+		return pt_sentence(an,
 			"Give the job more memory (%s, and files have %s of it), or let it go through less data: a smaller format, or fewer copies of things in the workers. Else a faster disk: what is evicted is fetched again.",
 			m->limit == PT_NULL ? "the machine's is full" :
-			"its control group limits it", b) : NULL;
+			"its control group limits it", bytes(an, (double)m->room));
 	case PT_IO_BANDWIDTH:
-		return pt_arena_printf(an->a,
+		return pt_sentence(an,
 			"Read fewer bytes (a smaller or compressed format) or move the data to a faster disk or into memory: more workers share the same bytes a second.%s",
 			keep);
 	case PT_IO_SMALL_FILES:
-		return pt_arena_printf(an->a,
+		return pt_sentence(an,
 			"Pack the files into larger ones (tar shards, an LMDB, Arrow): every file costs waits of its own, %.0f files a second today. Until then, %s.%s",
 			isfinite(io->visits_per_s) ? io->visits_per_s : 0, more,
 			keep);
 	case PT_IO_RANDOM:
-		return pt_arena_printf(an->a,
+		return pt_sentence(an,
 			"Read in order and shuffle in memory (shards and a shuffle buffer), or in larger pieces than today's %s; else %s, or move the data to a disk with faster access.%s",
 			bytes(an, io->read_bytes), more, keep);
 	case PT_IO_LATENCY:
-		return pt_arena_printf(an->a,
+		return pt_sentence(an,
 			"Read larger pieces at a time, or keep more reads under way (%.1f are today): %s.%s",
 			io->depth, more, keep);
 	case PT_IO_UNKNOWN:
 		break;
 	}
-	return pt_arena_printf(an->a,
+	return pt_sentence(an,
 		"Move the data to a faster disk or into memory, pack small files into larger ones, or %s.%s",
 		more, keep);
 }
@@ -153,61 +140,54 @@ static const char *advice(struct pt_an *an, const struct pt_facts *f,
 static void add_evidence(const struct pt_facts *f, const struct pt_io *io,
 			 struct pt_r_verdict *v)
 {
-	pt_evidence_add(v, "data_wait.disk_share", f->cause[PT_CAUSE_DISK],
-			"share", f->th->root_share, PT_MEASURED);
-	pt_evidence_add(v, "data_wait.page_fault_share",
-			f->cause[PT_CAUSE_PAGE_FAULT], "share", f->th->root_share,
-			PT_MEASURED);
+	pt_evidence_against(v, "data_wait.disk_share", f->cause[PT_CAUSE_DISK], "share",
+			    f->th->root_share);
+	pt_evidence_against(v, "data_wait.page_fault_share", f->cause[PT_CAUSE_PAGE_FAULT],
+			    "share", f->th->root_share);
 	if (f->item.median_ms >= f->th->item_ms)
-		pt_evidence_add(v, "item_ms.p50", f->item.median_ms, "ms",
-				f->th->item_ms, PT_MEASURED);
+		pt_evidence_against(v, "item_ms.p50", f->item.median_ms, "ms",
+				    f->th->item_ms);
 	if (!io->waits)
 		return;
-	pt_evidence_add(v, "io.bytes_per_s", io->bytes_per_s, "bytes/s", NAN,
-			PT_MEASURED);
-	pt_evidence_add(v, "io.wait_ms", io->wait_ms, "ms", NAN, PT_MEASURED);
-	pt_evidence_add(v, "io.readers_waiting", io->depth, "count", NAN,
-			PT_MEASURED);
+	pt_evidence(v, "io.bytes_per_s", io->bytes_per_s, "bytes/s");
+	pt_evidence(v, "io.wait_ms", io->wait_ms, "ms");
+	pt_evidence(v, "io.readers_waiting", io->depth, "count");
 	if (isfinite(io->by_bytes.value))
 		pt_evidence_add(v, "io.wait_share_by_bytes",
-				fmax(0, fmin(1, io->by_bytes.value)), "share",
-				0.5, PT_ESTIMATED);
+				fmax(0, fmin(1, io->by_bytes.value)), "share", 0.5,
+				PT_ESTIMATED);
 	if (isfinite(io->by_share.value))
 		pt_evidence_add(v, "io.wait_share_by_sharing",
-				fmax(0, fmin(1, io->by_share.value)), "share",
-				0.5, PT_ESTIMATED);
+				fmax(0, fmin(1, io->by_share.value)), "share", 0.5,
+				PT_ESTIMATED);
 	if (isfinite(io->held))
 		pt_evidence_add(v, "io.wait_share_above_disk", io->held, "share",
 				PT_IO_HELD, PT_BOUNDED);
 	if (isfinite(io->visit_bytes)) {
-		pt_evidence_add(v, "io.bytes_per_file", io->visit_bytes, "bytes",
-				PT_READ_AHEAD, PT_MEASURED);
-		pt_evidence_add(v, "io.files_per_s", io->visits_per_s,
-				"per_second", NAN, PT_MEASURED);
+		pt_evidence_against(v, "io.bytes_per_file", io->visit_bytes, "bytes",
+				    PT_READ_AHEAD);
+		pt_evidence(v, "io.files_per_s", io->visits_per_s, "per_second");
 	}
-	pt_evidence_add(v, "io.wait_share_opening", io->opening, "share", 0.5,
-			PT_MEASURED);
-	pt_evidence_add(v, "io.wait_share_jumping", io->random, "share", 0.5,
-			PT_MEASURED);
+	pt_evidence_against(v, "io.wait_share_opening", io->opening, "share", 0.5);
+	pt_evidence_against(v, "io.wait_share_jumping", io->random, "share", 0.5);
 	if (isfinite(io->refault))
-		pt_evidence_add(v, "io.refetched_share", fmin(1, io->refault),
-				"share", PT_IO_REFAULT, PT_MEASURED);
+		pt_evidence_against(v, "io.refetched_share", fmin(1, io->refault), "share",
+				    PT_IO_REFAULT);
 	if (isfinite(io->read_bytes))
-		pt_evidence_add(v, "io.read_bytes", io->read_bytes, "bytes", NAN,
-				PT_MEASURED);
+		pt_evidence(v, "io.read_bytes", io->read_bytes, "bytes");
 }
 
 /* Workers wait for storage, and the trainer for them. */
-int pt_judge_io_bound(struct pt_an *an, const struct pt_facts *f,
-		      struct pt_r_verdict *v)
+static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
 {
 	struct pt_io io;
 	bool by_workers;
 
 	if (f->largest != PT_GROUP_IO || f->group[PT_GROUP_IO] < f->th->root_share)
 		return 0;
-	if (pt_measure_io(an, f->t, &io) || pt_evidence_starved(an, f, v))
+	if (pt_measure_io(an, f->t, &io))
 		return -ENOMEM;
+	pt_evidence_starved(f, v);
 	add_evidence(f, &io, v);
 	pt_evidence_storage(an, v);
 	v->kind = pt_io_kind_name(io.kind);
@@ -222,7 +202,8 @@ int pt_judge_io_bound(struct pt_an *an, const struct pt_facts *f,
 			"Where in the files the reads were is not known, and what the waits were for varied too little to tell a slow disk from one that answers slowly.");
 	by_workers = io.kind != PT_IO_BANDWIDTH && io.kind != PT_IO_CACHE &&
 		     pt_better_workers(an, f);
-	pt_expected_speedup(an, f, by_workers ? "workers" : "no_disk_wait",
-			    &v->expected_speedup);
-	return v->title && v->advice ? 1 : -ENOMEM;
+	pt_replayed_speedup(an, by_workers ? "workers" : "no_disk_wait", v);
+	return 1;
 }
+
+const struct pt_verdict pt_verdict_io_bound = { { { PT_V_WHAT, judge } } };

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include <errno.h>
 #include <math.h>
 
 #include "analysis/verdicts/verdict.h"
 
 /* Kernels are shorter than the host's pauses between their launches. Where no
  * sync ever had to wait, that is certain, but how much shorter is not seen. */
-int pt_judge_launch_bound(struct pt_an *an, const struct pt_facts *f,
-			  struct pt_r_verdict *v)
+static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
 {
 	bool seen = f->launch >= f->th->starved_info;
 	double us;
@@ -17,24 +15,26 @@ int pt_judge_launch_bound(struct pt_an *an, const struct pt_facts *f,
 	us = f->t->host_bound_launches ?
 		(double)f->t->host_bound_ns / 1000 /
 		(double)f->t->host_bound_launches : NAN;
-	if (pt_evidence_start(an, v))
-		return -ENOMEM;
-	pt_evidence_add(v, "gpu.idle_between_launches_share", f->launch,
-			"share", f->th->starved_info, PT_ESTIMATED);
-	pt_evidence_add(v, "gpu.host_bound_share", f->host_bound, "share",
-			f->th->host_bound_share, PT_MEASURED);
-	pt_evidence_add(v, "gpu.launch_interval_us", us, "us", NAN, PT_MEASURED);
-	*f->lost = seen ? f->launch : 0;
-	v->severity = seen ? pt_severity_of(f, f->launch) : PT_INFO;
+	pt_evidence_add(v, "gpu.idle_between_launches_share", f->launch, "share",
+			f->th->starved_info, PT_ESTIMATED);
+	pt_evidence_against(v, "gpu.host_bound_share", f->host_bound, "share",
+			    f->th->host_bound_share);
+	pt_evidence(v, "gpu.launch_interval_us", us, "us");
+	pt_verdict_costs(f, v, seen ? f->launch : 0);
 	v->certainty = seen ? PT_CONF_MEDIUM : PT_CONF_LOW;
 	v->title = seen ?
-		pt_arena_printf(an->a,
+		pt_sentence(an,
 			"The GPU idles about %.0f %% of the time between short kernels, while the host launches the next.",
 			100 * f->launch) :
-		pt_arena_printf(an->a,
+		pt_sentence(an,
 			"The GPU keeps up with every launch: for %.0f %% of the time the host's pace (one launch in %.0f us) sets the speed; how much of that the GPU idles cannot be seen from outside.",
 			100 * f->host_bound, us);
 	v->advice = "Launch fewer, larger kernels: a larger batch, fused operations, compilation or CUDA graphs.";
-	pt_speedup_share(seen ? f->launch : f->host_bound, &v->expected_speedup);
-	return v->title ? 1 : -ENOMEM;
+	if (!seen) {
+		v->severity = PT_INFO;
+		pt_speedup_share(f->host_bound, &v->expected_speedup);
+	}
+	return 1;
 }
+
+const struct pt_verdict pt_verdict_launch_bound = { { { PT_V_IDLE, judge } } };

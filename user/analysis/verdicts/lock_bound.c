@@ -1,37 +1,65 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include <errno.h>
 #include <math.h>
 
 #include "analysis/verdicts/verdict.h"
 
 /* Loading waits for locks: threads of a process hold each other up. */
-int pt_judge_lock_bound(struct pt_an *an, const struct pt_facts *f,
-			struct pt_r_verdict *v)
+static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
 {
 	bool turns = f->asked >= f->th->lock_asked;
 	/* Threads that load share the interpreter for certain; what threads of a worker
 	 * sleep for is often whoever computes for the next batch. */
-	enum pt_confidence most = f->t && f->t->thread_loader ? PT_CONF_MEDIUM :
-								PT_CONF_LOW;
+	enum pt_confidence most = f->t->thread_loader ? PT_CONF_MEDIUM :
+							PT_CONF_LOW;
 
 	if (!turns && (f->largest != PT_GROUP_LOCK ||
 		       f->group[PT_GROUP_LOCK] < f->th->root_share))
 		return 0;
-	if (pt_evidence_starved(an, f, v))
-		return -ENOMEM;
-	pt_evidence_add(v, "data_wait.lock_share", f->cause[PT_CAUSE_LOCK],
-			"share", turns ? NAN : f->th->root_share, PT_MEASURED);
-	pt_evidence_add(v, "data_wait.lock_asked_share", f->asked, "share",
-			turns ? f->th->lock_asked : NAN, PT_MEASURED);
-	v->title = turns ? pt_arena_printf(an->a,
+	pt_evidence_starved(f, v);
+	pt_evidence_against(v, "data_wait.lock_share", f->cause[PT_CAUSE_LOCK], "share",
+			    turns ? NAN : f->th->root_share);
+	pt_evidence_against(v, "data_wait.lock_asked_share", f->asked, "share",
+			    turns ? f->th->lock_asked : NAN);
+	v->title = turns ? pt_sentence(an,
 		"The workers take turns: for %.0f %% of the waiting for data one of them waits for a lock that another one has meanwhile.",
-		100 * f->asked) : pt_arena_printf(an->a,
+		100 * f->asked) : pt_sentence(an,
 		"Loading waits for locks: %.0f %% of the waiting for data is threads asleep for one another.",
 		100 * f->group[PT_GROUP_LOCK]);
 	/* what the holders did meanwhile was not seen to be all there is */
 	if (!turns && v->certainty > most)
 		v->certainty = most;
 	v->advice = "Find what the loading shares: a lock around a file handle, a database or a cache, or the interpreter's own lock where threads load (processes do not share it).";
-	pt_speedup_bound(f, &v->expected_speedup);
-	return v->title && v->advice ? 1 : -ENOMEM;
+	return 1;
 }
+
+/* Before it is asked which worker or item is slow: what is under the lock decides. */
+static int judge_turns(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
+{
+	return f->asked >= f->th->lock_asked ? judge(an, f, v) : 0;
+}
+
+/* The training thread's own work waits for one: what holds the loop up is whoever has
+ * it. */
+static int judge_host(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
+{
+	double share = (double)f->t->host_ns[PT_HOST_LOCK] / NS_PER_S / f->wall_s;
+
+	if (f->host < f->th->starved_info || !f->host_place ||
+	    f->host_what != PT_HOST_LOCK)
+		return 0;
+	pt_evidence_add(v, "gpu.idle_host_share", f->host, "share", f->th->starved_info,
+			PT_ESTIMATED);
+	pt_evidence(v, "host.lock_share", share, "share");
+	pt_verdict_costs(f, v, f->host);
+	v->certainty = f->t->gpu_known ? PT_CONF_MEDIUM : PT_CONF_LOW;
+	v->subject_pid = f->t->main->tgid;
+	v->title = pt_sentence(an,
+		"Between GPU calls the training thread waits for a lock that other threads of its process have, %.0f %% of the time, and the GPU idles meanwhile.",
+		100 * share);
+	v->advice = "In Python that is the interpreter's lock: let threads that compute (loaders, loggers) do so in a process, or in code that lets go of it.";
+	return 1;
+}
+
+const struct pt_verdict pt_verdict_lock_bound = {
+	{ { PT_V_WHERE, judge_turns }, { PT_V_WHAT, judge }, { PT_V_IDLE, judge_host } }
+};

@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include <errno.h>
-#include <math.h>
-
 #include "analysis/verdicts/verdict.h"
 
 /* The trainer loads its own batches (num_workers=0): nothing overlaps. */
-int pt_judge_main_thread_loading(struct pt_an *an, const struct pt_facts *f,
-				 struct pt_r_verdict *v)
+static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
 {
 	int64_t better;
 	double io = f->group[PT_GROUP_IO], cpu = f->group[PT_GROUP_CPU];
@@ -14,25 +10,24 @@ int pt_judge_main_thread_loading(struct pt_an *an, const struct pt_facts *f,
 	/* somebody who was not followed may keep it waiting */
 	if (f->own < f->th->slow_share || f->worker_waits >= f->th->slow_share)
 		return 0;
-	if (pt_evidence_starved(an, f, v))
-		return -ENOMEM;
-	pt_evidence_add(v, "data_wait.cpu_share", cpu, "share", NAN, PT_MEASURED);
-	pt_evidence_add(v, "data_wait.io_share", io, "share", NAN, PT_MEASURED);
+	pt_evidence_starved(f, v);
+	pt_evidence(v, "data_wait.cpu_share", cpu, "share");
+	pt_evidence(v, "data_wait.io_share", io, "share");
 	v->subject_pid = f->t->main->tgid;
-	v->title = pt_arena_printf(an->a,
+	v->title = pt_sentence(an,
 		"The training thread loads every batch itself, %.0f %% of the time, and the GPU waits meanwhile.",
 		100 * f->wait_share);
 	better = pt_better_workers(an, f);
 	v->advice = better ?
-		pt_arena_printf(an->a,
+		pt_sentence(an,
 			"Load in worker processes (num_workers is 0 today; %lld would do), so that loading overlaps with GPU work.",
 			(long long)better) :
 		io > cpu ?
 		"Load in worker processes (num_workers is 0 today; start with 2 to 4), so that reads overlap with GPU work." :
 		"Load in worker processes (num_workers is 0 today; start with 2, at most one a core), so that loading overlaps with GPU work.";
 	if (better)
-		pt_expected_speedup(an, f, "workers", &v->expected_speedup);
-	else
-		pt_speedup_bound(f, &v->expected_speedup);
-	return v->title && v->advice ? 1 : -ENOMEM;
+		pt_replayed_speedup(an, "workers", v);
+	return 1;
 }
+
+const struct pt_verdict pt_verdict_main_thread_loading = { { { PT_V_WHERE, judge } } };

@@ -57,28 +57,22 @@ static void add_evidence(const struct pt_facts *f, const struct net_wait *w,
 
 	for (i = 0; i < PT_CAUSE_NR; i++)
 		all += f->t->cause_ns[i];
-	pt_evidence_add(v, "data_wait.network_share",
-			f->cause[PT_CAUSE_NETWORK], "share", f->th->root_share,
-			PT_MEASURED);
+	pt_evidence_against(v, "data_wait.network_share", f->cause[PT_CAUSE_NETWORK],
+			    "share", f->th->root_share);
 	if (!w->row)
 		return;
-	pt_evidence_add(v, "peers.data_wait_share",
-			all ? (double)w->ns / (double)all : NAN, "share", NAN,
-			w->row->certainty);
+	pt_evidence_add(v, "peers.data_wait_share", all ? (double)w->ns / (double)all : NAN,
+			"share", NAN, w->row->certainty);
 	if (isfinite(w->row->first_byte_share))
 		pt_evidence_add(v, "peers.first_byte_share",
 				(double)w->awaited_ns / (double)w->ns, "share",
 				LATENCY_SHARE, w->row->certainty);
 	if (w->row->first_byte_ms.n)
-		pt_evidence_add(v, "peers.first_byte_ms.p50",
-				w->row->first_byte_ms.p50, "ms", NAN,
-				PT_MEASURED);
+		pt_evidence(v, "peers.first_byte_ms.p50", w->row->first_byte_ms.p50, "ms");
 	if (isfinite(w->row->rate_bps))
-		pt_evidence_add(v, "peers.rate_bps", w->row->rate_bps,
-				"bytes/s", NAN, PT_MEASURED);
+		pt_evidence(v, "peers.rate_bps", w->row->rate_bps, "bytes/s");
 	if (w->row->opened > 0)
-		pt_evidence_add(v, "peers.opened", (double)w->row->opened,
-				"count", NAN, PT_MEASURED);
+		pt_evidence(v, "peers.opened", (double)w->row->opened, "count");
 }
 
 /* A connection for every other answer at least. */
@@ -98,21 +92,20 @@ static const char *advise(struct pt_an *an, const struct pt_facts *f,
 	if (p && p->port == DNS_PORT)
 		return "Names are looked up again and again: keep connections open, or let a resolver on this machine cache them.";
 	if (p && w->latency && p->first_byte_ms.n)
-		return pt_arena_printf(an->a,
+		return pt_sentence(an,
 			"An answer takes %.1f ms to begin (median): %sask for more at a time (larger ranges, several items in one request), keep more requests in flight (num_workers is %zu today; waiting costs no core), or bring the data nearer (a closer store, a cache on a local disk).",
 			p->first_byte_ms.p50, keep, f->t->concurrent);
 	if (p && !w->latency && p->bytes != PT_NULL && p->wait_s > 0)
-		return pt_arena_printf(an->a,
+		return pt_sentence(an,
 			"Answers begin soon and come slowly, %.1f MB/s while they are waited for: fetch less (compressed items, only the ranges that are used), use more connections where each is limited (num_workers is %zu today), or bring the data nearer (a closer store, a cache on a local disk).",
 			(double)p->bytes / p->wait_s / 1e6, f->t->concurrent);
-	return pt_arena_printf(an->a,
+	return pt_sentence(an,
 		"Keep more requests in flight (num_workers is %zu today; waiting costs no core), fetch larger pieces, or cache the data on a local disk.",
 		f->t->concurrent);
 }
 
 /* Workers wait for the network, and the trainer for them. */
-int pt_judge_network_bound(struct pt_an *an, const struct pt_facts *f,
-			   struct pt_r_verdict *v)
+static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
 {
 	struct net_wait w = { 0 };
 	const char *who = NULL;
@@ -120,17 +113,20 @@ int pt_judge_network_bound(struct pt_an *an, const struct pt_facts *f,
 	if (f->largest != PT_GROUP_NETWORK ||
 	    f->group[PT_GROUP_NETWORK] < f->th->root_share)
 		return 0;
-	if (find_peer(an, f->t, &w) || pt_evidence_starved(an, f, v))
+	if (find_peer(an, f->t, &w))
 		return -ENOMEM;
+	pt_evidence_starved(f, v);
 	add_evidence(f, &w, v);
 	if (w.peer)
 		who = pt_peer_name(an, w.peer - 1);
 	v->subject_peer = who;
-	v->title = pt_arena_printf(an->a,
+	v->title = pt_sentence(an,
 		"The GPU waits for the network: %.0f %% of the waiting for data is workers waiting for %s to %s.",
 		100 * f->group[PT_GROUP_NETWORK], who ? who : "a remote side",
 		w.row && !w.latency ? "send" : "answer");
 	v->advice = advise(an, f, &w);
-	pt_expected_speedup(an, f, "workers", &v->expected_speedup);
-	return v->title && v->advice ? 1 : -ENOMEM;
+	pt_replayed_speedup(an, "workers", v);
+	return 1;
 }
+
+const struct pt_verdict pt_verdict_network_bound = { { { PT_V_WHAT, judge } } };

@@ -4,86 +4,78 @@
 
 #include "analysis/verdicts/verdict.h"
 
-static bool evidence(struct pt_an *an, const struct pt_facts *f,
+static void evidence(struct pt_an *an, const struct pt_facts *f,
 		     const struct pt_fault_facts *x, struct pt_r_verdict *v)
 {
 	bool traced = an->m->host_known &&
 		      an->m->host.fault_door != PT_FAULT_DOOR_NONE;
 	double all = (double)x->wait_ns;
 
-	if (pt_evidence_starved(an, f, v))
-		return false;
-	pt_evidence_add(v, "data_wait.page_fault_share",
-			f->cause[PT_CAUSE_PAGE_FAULT], "share", f->th->root_share,
-			PT_MEASURED);
-	pt_evidence_add(v, "data_wait.disk_share", f->cause[PT_CAUSE_DISK],
-			"share", NAN, PT_MEASURED);
+	pt_evidence_starved(f, v);
+	pt_evidence_against(v, "data_wait.page_fault_share", f->cause[PT_CAUSE_PAGE_FAULT],
+			    "share", f->th->root_share);
+	pt_evidence(v, "data_wait.disk_share", f->cause[PT_CAUSE_DISK], "share");
 	if (!traced || !x->wait_ns)
-		return true;
-	pt_evidence_add(v, "page_fault.text_share", (double)x->text_ns / all,
-			"share", NAN, PT_MEASURED);
+		return;
+	pt_evidence(v, "page_fault.text_share", (double)x->text_ns / all, "share");
 	if (!x->file_ns)
-		return true;
-	pt_evidence_add(v, "page_fault.file_share", (double)x->file_ns / all,
-			"share", NAN, PT_MEASURED);
-	pt_evidence_add(v, "page_fault.file_bytes", (double)x->bytes, "bytes",
-			NAN, PT_MEASURED);
-	pt_evidence_add(v, "page_fault.file_per_second",
-			(double)x->faults / f->wall_s, "per_second", NAN,
-			PT_MEASURED);
+		return;
+	pt_evidence(v, "page_fault.file_share", (double)x->file_ns / all, "share");
+	pt_evidence(v, "page_fault.file_bytes", (double)x->bytes, "bytes");
+	pt_evidence(v, "page_fault.file_per_second", (double)x->faults / f->wall_s,
+		    "per_second");
 	if (!isnan(x->p99_ms))
-		pt_evidence_add(v, "page_fault.file_wait_ms.p99", x->p99_ms,
-				"ms", NAN, PT_MEASURED);
-	return true;
+		pt_evidence(v, "page_fault.file_wait_ms.p99", x->p99_ms, "ms");
 }
 
 /* Most of it is of one kind, and that has a remedy of its own. */
-static bool words(struct pt_an *an, const struct pt_facts *f,
+static void words(struct pt_an *an, const struct pt_facts *f,
 		  const struct pt_fault_facts *x, struct pt_r_verdict *v)
 {
 	uint64_t data = x->wait_ns - x->text_ns - x->nameless_ns;
 	double share = 100 * f->cause[PT_CAUSE_PAGE_FAULT];
 
 	if (x->text_ns > data && x->text_ns > x->nameless_ns) {
-		v->title = pt_arena_printf(an->a,
+		v->title = pt_sentence(an,
 			"The GPU waits for page faults: %.0f %% of the waiting for data is workers fetching code of programs and libraries from storage.",
 			share);
 		v->advice = "The program's own code is dropped from memory, or read for the first time: give the host or container more memory, put the environment (Python and its libraries) on a faster disk, and start workers once (persistent_workers=True).";
-		return v->title;
+		return;
 	}
 	if (!data) {
-		v->title = pt_arena_printf(an->a,
+		v->title = pt_sentence(an,
 			"The GPU waits for page faults: %.0f %% of the waiting for data is workers touching mapped memory that has to come from storage.",
 			share);
 		v->advice = "Read the mapped data sequentially or ahead (MADV_WILLNEED), leave the host memory to keep it in the page cache, and check for swapping: random access to a mapped file fetches page by page.";
-		return v->title;
+		return;
 	}
 	if (x->file && x->file->path)
 		v->subject_file = pt_arena_strdup(an->a, x->file->path);
-	v->title = pt_arena_printf(an->a,
+	v->title = pt_sentence(an,
 		"The GPU waits for page faults: %.0f %% of the waiting for data is workers touching mapped files that have to come from storage%s.",
 		share, x->file_ns * 2 > data ? ", most of it one file" : "");
-	v->advice = pt_arena_printf(an->a,
+	v->advice = pt_sentence(an,
 		"Fetch the mapped data before it is touched (MADV_WILLNEED on what the next items need, or a read ahead of use), copy it to a faster disk or into memory, or leave the host memory to keep it in the page cache: a fault fetches %.0f KiB at a time here, and the worker stands still for it.",
 		x->faults ? (double)x->bytes / (double)x->faults / 1024 : NAN);
 	if (!x->faults)
 		v->advice = "Fetch the mapped data before it is touched (MADV_WILLNEED on what the next items need, or a read ahead of use), copy it to a faster disk or into memory, or leave the host memory to keep it in the page cache.";
-	return v->title && v->advice;
 }
 
 /* Workers read mapped files that are not in memory: faults wait for storage. */
-int pt_judge_page_fault_io(struct pt_an *an, const struct pt_facts *f,
-			   struct pt_r_verdict *v)
+static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
 {
 	struct pt_fault_facts x;
 
 	if (f->largest != PT_GROUP_IO || f->group[PT_GROUP_IO] < f->th->root_share ||
 	    f->cause[PT_CAUSE_PAGE_FAULT] <= f->cause[PT_CAUSE_DISK])
 		return 0;
-	if (pt_measure_faults(an, f->t, &x) || !evidence(an, f, &x, v) ||
-	    !words(an, f, &x, v))
+	if (pt_measure_faults(an, f->t, &x))
 		return -ENOMEM;
+	evidence(an, f, &x, v);
+	words(an, f, &x, v);
 	pt_evidence_storage(an, v);
-	pt_expected_speedup(an, f, "no_disk_wait", &v->expected_speedup);
+	pt_replayed_speedup(an, "no_disk_wait", v);
 	return 1;
 }
+
+const struct pt_verdict pt_verdict_page_fault_io = { { { PT_V_WHAT, judge } } };

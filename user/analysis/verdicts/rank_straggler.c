@@ -1,9 +1,22 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include <errno.h>
 #include <math.h>
 
 #include "analysis/ranks/meets.h"
 #include "analysis/verdicts/verdict.h"
+
+static const char *advice_of(enum pt_late_part reason)
+{
+	switch (reason) {
+	case PT_LATE_DATA:
+		return "Fix this rank's loading: its shard of the data, its node's disk or its cores.";
+	case PT_LATE_GPU:
+		return "Look at this rank's GPU (clocks, temperature, power limit, who else is on it) and at how much work its part of the batch is.";
+	case PT_LATE_WRITE:
+		return "Write checkpoints beside the training (asynchronously), or from every rank in turn.";
+	default:
+		return "Look at what this rank's process does beside training (logging, evaluation, garbage collection) and at the cores that it may run on.";
+	}
+}
 
 /* Ranks in lock step of which one waits for its own loader: the others spend
  * that time in a collective, which looks like GPU work from outside. */
@@ -27,37 +40,20 @@ static int by_data_wait(struct pt_an *an, const struct pt_facts *f,
 	}
 	if (own - others < f->th->rank_excess)
 		return 0;
-	if (pt_evidence_start(an, v))
-		return -ENOMEM;
-	pt_evidence_add(v, "rank.data_wait_share", own, "share", NAN,
-			PT_MEASURED);
-	pt_evidence_add(v, "rank.data_wait_excess", own - others, "share",
-			f->th->rank_excess, PT_MEASURED);
+	pt_evidence(v, "rank.data_wait_share", own, "share");
+	pt_evidence_against(v, "rank.data_wait_excess", own - others, "share",
+			    f->th->rank_excess);
 	/* Before that rank's own reason; but behind what all ranks suffer from,
 	 * where that is more. */
 	*f->lost = own - others >= others ? 1 : own - others;
 	v->severity = pt_severity_of(f, own - others);
+	v->advice = advice_of(PT_LATE_DATA);
 	v->certainty = PT_CONF_MEDIUM; /* the lock step may be an accident */
 	v->subject_pid = f->t->proc->tgid;
-	v->title = pt_arena_printf(an->a,
+	v->title = pt_sentence(an,
 		"One rank holds the others up: process %u waits for data %.0f %% of the time, the others at most %.0f %%, and all make the same steps.",
 		pt_real_id(f->t->proc->tgid), 100 * own, 100 * others);
-	v->advice = "Fix this rank's loading: its shard of the data, its node's disk or its cores.";
-	return v->title ? 1 : -ENOMEM;
-}
-
-static const char *advice_of(enum pt_late_part reason)
-{
-	switch (reason) {
-	case PT_LATE_DATA:
-		return "Fix this rank's loading: its shard of the data, its node's disk or its cores.";
-	case PT_LATE_GPU:
-		return "Look at this rank's GPU (clocks, temperature, power limit, who else is on it) and at how much work its part of the batch is.";
-	case PT_LATE_WRITE:
-		return "Write checkpoints beside the training (asynchronously), or from every rank in turn.";
-	default:
-		return "Look at what this rank's process does beside training (logging, evaluation, garbage collection) and at the cores that it may run on.";
-	}
+	return 1;
 }
 
 static const char *did_of(enum pt_late_part reason)
@@ -96,38 +92,33 @@ static int by_meetings(struct pt_an *an, const struct pt_facts *f,
 		return 0;
 	reason = pt_late_reason(r);
 	last = m->clear ? (double)r->last / (double)m->clear : 0;
-	if (pt_evidence_start(an, v))
-		return -ENOMEM;
-	pt_evidence_add(v, "rank.held_others_excess", share, "share",
-			f->th->rank_excess, m->measured ? PT_MEASURED : PT_ESTIMATED);
-	pt_evidence_add(v, "rank.last_share", last, "share", NAN, PT_MEASURED);
-	pt_evidence_add(v, "rank.late_p50", r->late_ms.p50 / 1000, "s", NAN,
-			PT_MEASURED);
+	pt_evidence_add(v, "rank.held_others_excess", share, "share", f->th->rank_excess,
+			m->measured ? PT_MEASURED : PT_ESTIMATED);
+	pt_evidence(v, "rank.last_share", last, "share");
+	pt_evidence(v, "rank.late_p50", r->late_ms.p50 / 1000, "s");
 	pt_evidence_add(v, "rank.reason_excess",
-			(double)r->part_ns[reason] / (f->wall_s * NS_PER_S),
-			"share", NAN, m->measured ? PT_MEASURED : PT_ESTIMATED);
-	*f->lost = reason == PT_LATE_DATA && f->t == t && f->starved_shown > share ?
-			   f->starved_shown + 1e-6 : share;
-	v->severity = pt_severity_of(f, share);
+			(double)r->part_ns[reason] / (f->wall_s * NS_PER_S), "share", NAN,
+			m->measured ? PT_MEASURED : PT_ESTIMATED);
+	pt_verdict_costs(f, v, share);
+	if (reason == PT_LATE_DATA && f->t == t && f->starved_shown > share)
+		*f->lost = f->starved_shown + 1e-6; /* before its own reason */
 	v->certainty = !m->sure || m->several ? PT_CONF_LOW :
 		       m->measured	      ? PT_CONF_HIGH : PT_CONF_MEDIUM;
 	v->subject_pid = t->proc->tgid;
 	v->subject_rank = pt_rank_of_proc(t->proc);
-	pt_speedup_share(share, &v->expected_speedup);
-	v->title = pt_arena_printf(an->a,
+	v->title = pt_sentence(an,
 		"One rank holds the others up: process %u is last in %.0f %% of the collectives that somebody is late to, and the others lose %.0f %% of the time by it; meanwhile %s.",
 		pt_real_id(t->proc->tgid), 100 * last, 100 * share,
 		did_of(reason));
 	v->advice = advice_of(reason);
-	return v->title ? 1 : -ENOMEM;
+	return 1;
 }
 
 /* Where the collectives tell it, they do. */
-int pt_judge_rank_straggler(struct pt_an *an, const struct pt_facts *f,
-			    struct pt_r_verdict *v)
+static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
 {
-	if (!f->t)
-		return 0;
 	return an->meets && an->meets->known ? by_meetings(an, f, v) :
 					       by_data_wait(an, f, v);
 }
+
+const struct pt_verdict pt_verdict_rank_straggler = { { { PT_V_RANK, judge } } };

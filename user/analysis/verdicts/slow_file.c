@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* One file that takes a second and more, or several times what files of its size
  * take, time and again. */
-#include <errno.h>
 #include <math.h>
 
 #include "analysis/io/disks.h"
@@ -17,40 +16,30 @@ static enum kind kind_of(const struct pt_item *i)
 	return i->slower >= PT_SLOW_FILE_FACTOR ? SLOW : UNKNOWN;
 }
 
-static int add_evidence(struct pt_an *an, const struct pt_facts *f,
-			struct pt_r_verdict *v)
+static void add_evidence(const struct pt_facts *f, struct pt_r_verdict *v)
 {
 	const struct pt_item *i = &f->item;
 
-	if (pt_evidence_start(an, v))
-		return -ENOMEM;
-	pt_evidence_add(v, "item_ms.max", i->ms, "ms", f->th->slow_item_ms,
-			PT_MEASURED);
-	pt_evidence_add(v, "item_ms.p50", i->median_ms, "ms", f->th->item_ms,
-			PT_MEASURED);
-	pt_evidence_add(v, "data_wait.slow_files_share", i->slow_share, "share",
-			f->th->slow_share, PT_MEASURED);
+	pt_evidence_against(v, "item_ms.max", i->ms, "ms", f->th->slow_item_ms);
+	pt_evidence_against(v, "item_ms.p50", i->median_ms, "ms", f->th->item_ms);
+	pt_evidence_against(v, "data_wait.slow_files_share", i->slow_share, "share",
+			    f->th->slow_share);
 	if (i->waits)
-		pt_evidence_add(v, "file.waits", (double)i->waits, "count", NAN,
-				PT_MEASURED);
+		pt_evidence(v, "file.waits", (double)i->waits, "count");
 	if (isfinite(i->bytes))
-		pt_evidence_add(v, "file.bytes", i->bytes, "bytes", NAN,
-				PT_MEASURED);
+		pt_evidence(v, "file.bytes", i->bytes, "bytes");
 	if (i->waits)
-		pt_evidence_add(v, "file.ms.p50", i->usual_ms, "ms",
-				f->th->item_ms, PT_MEASURED);
+		pt_evidence_against(v, "file.ms.p50", i->usual_ms, "ms", f->th->item_ms);
 	if (isfinite(i->slower)) {
 		pt_evidence_add(v, "file.peers_ms.p50", i->peers_ms, "ms", NAN,
 				PT_ESTIMATED);
-		pt_evidence_add(v, "file.peers", (double)i->peers, "count", NAN,
-				PT_MEASURED);
-		pt_evidence_add(v, "file.slower", i->slower, "ratio",
-				PT_SLOW_FILE_FACTOR, PT_ESTIMATED);
+		pt_evidence(v, "file.peers", (double)i->peers, "count");
+		pt_evidence_add(v, "file.slower", i->slower, "ratio", PT_SLOW_FILE_FACTOR,
+				PT_ESTIMATED);
 	}
 	if (isfinite(i->chance))
-		pt_evidence_add(v, "file.slower_chance", i->chance, "share",
-				f->th->slow_chance, PT_MEASURED);
-	return 0;
+		pt_evidence_against(v, "file.slower_chance", i->chance, "share",
+				    f->th->slow_chance);
 }
 
 /* " on vda (ext4)", as far as it is known. */
@@ -60,8 +49,8 @@ static const char *where(struct pt_an *an, const struct pt_file *f, uint32_t dev
 
 	pt_file_place(an, f, &o);
 	if (o.device && o.fs)
-		return pt_arena_printf(an->a, " on %s (%s)", o.device, o.fs);
-	return o.device || o.fs ? pt_arena_printf(an->a, " on %s",
+		return pt_sentence(an, " on %s (%s)", o.device, o.fs);
+	return o.device || o.fs ? pt_sentence(an, " on %s",
 						  o.device ? o.device : o.fs) : "";
 }
 
@@ -71,38 +60,35 @@ static const char *title(struct pt_an *an, const struct pt_item *i, enum kind ki
 	double share = 100 * i->slow_share, mib = i->bytes / (1 << 20);
 
 	if (i->repeated)
-		return pt_arena_printf(an->a,
+		return pt_sentence(an,
 			"One file%s is slow time and again: %.1f ms a visit (%zu of them) where files of its size take %.1f ms; %.0f %% of the waiting for data is for it.",
 			at, i->usual_ms, i->waits, i->peers_ms, share);
 	if (kind == LARGE)
-		return pt_arena_printf(an->a,
+		return pt_sentence(an,
 			"One file%s took %.1f s to read because it is large (%.1f MiB, at the speed of the others); files like it hold up %.0f %% of the waiting for data.",
 			at, i->ms / 1000, mib, share);
 	if (kind == SLOW)
-		return pt_arena_printf(an->a,
+		return pt_sentence(an,
 			"One file%s took %.1f s to read, where so much of others takes %.1f ms; files like it hold up %.0f %% of the waiting for data.",
 			at, i->ms / 1000, i->peers_ms, share);
-	return pt_arena_printf(an->a,
+	return pt_sentence(an,
 		"One file%s took %.1f s to read%s; files like it hold up %.0f %% of the waiting for data.",
 		at, i->ms / 1000, isnan(i->median_ms) ? "" :
-		pt_arena_printf(an->a, " (a usual one %.1f ms)", i->median_ms),
+		pt_sentence(an, " (a usual one %.1f ms)", i->median_ms),
 		share);
 }
 
-int pt_judge_slow_file(struct pt_an *an, const struct pt_facts *f,
-		       struct pt_r_verdict *v)
+static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
 {
 	const struct pt_item *i = &f->item;
 	double lost = i->slow_share * f->wait_share;
 	enum kind kind = kind_of(i);
 	const struct pt_file *file;
-	const char *at;
 
 	if (!i->repeated && (!i->thread || i->ms < f->th->slow_item_ms))
 		return 0;
-	if (add_evidence(an, f, v))
-		return -ENOMEM;
-	*f->lost = lost;
+	add_evidence(f, v);
+	pt_verdict_costs(f, v, lost);
 	v->severity = lost >= f->th->starved_info ? PT_WARNING : PT_INFO;
 	if (f->is_starved && i->slow_share >= f->th->slow_share)
 		v->severity = f->severity;
@@ -111,14 +97,19 @@ int pt_judge_slow_file(struct pt_an *an, const struct pt_facts *f,
 	file = pt_model_file(an->m, i->dev, i->inode);
 	if (file && file->path)
 		v->subject_file = pt_arena_strdup(an->a, file->path);
-	at = where(an, file, i->dev);
-	if (!at)
-		return -ENOMEM;
 	v->kind = kind == LARGE ? "large" : kind == SLOW ? "slow" : NULL;
-	v->title = title(an, i, kind, at);
+	v->title = title(an, i, kind, where(an, file, i->dev));
 	v->advice = kind == LARGE ?
 		"Split this file into pieces as large as the others, or leave it out: it comes no slower than they do, but one batch waits for all of it." :
 		"Look at this file: its size, its place (another disk, a network mount, a damaged sector), and who else reads it.";
-	pt_speedup_share(lost, &v->expected_speedup);
-	return v->title ? 1 : -ENOMEM;
+	return 1;
 }
+
+static int judge_root(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
+{
+	return f->item.slow_share >= f->th->slow_share ? judge(an, f, v) : 0;
+}
+
+const struct pt_verdict pt_verdict_slow_file = {
+	{ { PT_V_WHERE, judge_root }, { PT_V_BESIDE, judge } }
+};

@@ -1,38 +1,33 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include <errno.h>
-#include <math.h>
-
 #include "analysis/verdicts/verdict.h"
 
 /* A few batches take many times as long to make as the others, and most of the
  * waiting passes meanwhile. */
-int pt_judge_slow_item(struct pt_an *an, const struct pt_facts *f,
-		       struct pt_r_verdict *v)
+static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
 {
 	const struct pt_tail *t = &f->tail;
 	const struct pt_file *file;
 
 	if (!t->n || t->share < f->th->slow_share)
 		return 0;
-	if (pt_evidence_starved(an, f, v))
-		return -ENOMEM;
-	pt_evidence_add(v, "batches.slow", (double)t->n, "count", NAN,
-			PT_MEASURED);
-	pt_evidence_add(v, "batches.slow_ms.p50", t->ms, "ms", NAN, PT_MEASURED);
-	pt_evidence_add(v, "batches.usual_ms.p50", t->usual_ms, "ms", NAN,
-			PT_MEASURED);
-	pt_evidence_add(v, "data_wait.slow_batches_share", t->share, "share",
-			f->th->slow_share, PT_MEASURED);
+	pt_evidence_starved(f, v);
+	pt_evidence(v, "batches.slow", (double)t->n, "count");
+	pt_evidence(v, "batches.slow_ms.p50", t->ms, "ms");
+	pt_evidence(v, "batches.usual_ms.p50", t->usual_ms, "ms");
+	pt_evidence_against(v, "data_wait.slow_batches_share", t->share, "share",
+			    f->th->slow_share);
 	file = t->inode ? pt_model_file(an->m, t->dev, t->inode) : NULL;
 	if (file && file->path)
 		v->subject_file = pt_arena_strdup(an->a, file->path);
 	if (t->peer)
 		v->subject_peer = pt_peer_name(an, t->peer - 1);
-	v->title = pt_arena_printf(an->a,
+	v->title = pt_sentence(an,
 		"A few items hold up the line: %zu of %zu batches took %.0f ms to make where the others take %.1f ms, and %.0f %% of the waiting for data passes meanwhile (most of it: %s).",
 		t->n, t->all, t->ms, t->usual_ms, 100 * t->share,
 		pt_cause_name(t->cause));
 	v->advice = "Find what these items have in common (their size, their source, a retry) and make them cheaper, or hand out items so that one slow one does not hold up the others: smaller batches, more prefetching, delivery out of order where the loader has it.";
 	pt_speedup_share(t->share * f->starved_hi, &v->expected_speedup);
-	return v->title ? 1 : -ENOMEM;
+	return 1;
 }
+
+const struct pt_verdict pt_verdict_slow_item = { { { PT_V_WHERE, judge } } };

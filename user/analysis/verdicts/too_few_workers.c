@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include <errno.h>
 #include <math.h>
 
 #include "analysis/verdicts/verdict.h"
@@ -14,23 +13,20 @@ static bool has_room(const struct pt_facts *f, double *left)
 	return f->cores && *left >= f->th->core_free;
 }
 
-static int advise(struct pt_an *an, const struct pt_facts *f,
-		  struct pt_r_verdict *v)
+static void advise(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
 {
 	int64_t better = pt_better_workers(an, f);
 
 	v->advice = better ?
-		pt_arena_printf(an->a, "Raise num_workers from %zu to %lld.",
+		pt_sentence(an, "Raise num_workers from %zu to %lld.",
 				f->t->concurrent, (long long)better) :
-		pt_arena_printf(an->a,
+		pt_sentence(an,
 			"Raise num_workers from %zu to about %d, as far as there are cores for them.",
 			f->t->concurrent, pt_workers_needed(f));
-	pt_expected_speedup(an, f, "workers", &v->expected_speedup);
-	return v->advice ? 0 : -ENOMEM;
+	pt_replayed_speedup(an, "workers", v);
 }
 
-int pt_judge_too_few_workers(struct pt_an *an, const struct pt_facts *f,
-			     struct pt_r_verdict *v)
+static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
 {
 	double left;
 	bool room = has_room(f, &left);
@@ -47,24 +43,24 @@ int pt_judge_too_few_workers(struct pt_an *an, const struct pt_facts *f,
 	    (!sleeps && (!f->t->handoffs ||
 			 !(f->pool.run_queue <= f->th->pool_run_queue))))
 		return 0;
-	if (pt_evidence_starved(an, f, v))
-		return -ENOMEM;
-	pt_evidence_add(v, "workers.busy_share", f->pool.busy, "share",
-			waits ? f->th->pool_busy : NAN, PT_MEASURED);
-	pt_evidence_add(v, "workers.run_queue_share", f->pool.run_queue,
-			"share", f->th->pool_run_queue, PT_MEASURED);
-	pt_evidence_add(v, "workers.cpu_share", f->pool.cpu, "share", NAN,
-			PT_MEASURED);
-	pt_evidence_add(v, "loader.workers", (double)f->t->concurrent, "count",
-			NAN, PT_MEASURED);
+	pt_evidence_starved(f, v);
+	pt_evidence_against(v, "workers.busy_share", f->pool.busy, "share",
+			    waits ? f->th->pool_busy : NAN);
+	pt_evidence_against(v, "workers.run_queue_share", f->pool.run_queue, "share",
+			    f->th->pool_run_queue);
+	pt_evidence(v, "workers.cpu_share", f->pool.cpu, "share");
+	pt_evidence(v, "loader.workers", (double)f->t->concurrent, "count");
 	if (f->cores)
-		pt_evidence_add(v, "host.cores_not_used_by_job", left, "count",
-				f->th->core_free, PT_MEASURED);
-	v->title = pt_arena_printf(an->a, waits ?
+		pt_evidence_against(v, "host.cores_not_used_by_job", left, "count",
+				    f->th->core_free);
+	v->title = pt_sentence(an, waits ?
 		"Too few workers: num_workers is %zu, all are busy, and most of that is waiting for something that takes no core." :
 		busy ?
 		"Too few workers: num_workers is %zu, all are busy computing, and cores are left." :
 		"Too few workers: num_workers is %zu, the batches that are waited for take long to compute, and cores are left.",
 		f->t->concurrent);
-	return !v->title || advise(an, f, v) ? -ENOMEM : 1;
+	advise(an, f, v);
+	return 1;
 }
+
+const struct pt_verdict pt_verdict_too_few_workers = { { { PT_V_WHAT, judge } } };

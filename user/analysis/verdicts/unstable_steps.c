@@ -1,7 +1,4 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include <errno.h>
-#include <math.h>
-
 #include "analysis/verdicts/verdict.h"
 
 static const char *what(const struct pt_steady *s)
@@ -21,8 +18,7 @@ static const char *what(const struct pt_steady *s)
 }
 
 /* Steps of very different length; first batches are left out. */
-int pt_judge_unstable_steps(struct pt_an *an, const struct pt_facts *f,
-			    struct pt_r_verdict *v)
+static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
 {
 	const struct pt_steady *s = &f->steady;
 	bool sized = s->size_rho >= f->th->size_rho;
@@ -33,18 +29,14 @@ int pt_judge_unstable_steps(struct pt_an *an, const struct pt_facts *f,
 	    !(s->max_over_min > f->th->unstable_ratio ||
 	      s->p99_over_p50 > f->th->unstable_ratio))
 		return 0;
-	if (pt_evidence_start(an, v))
-		return -ENOMEM;
-	pt_evidence_add(v, s->ahead ? "steps.max_over_p50" :
-				      "steps.max_over_min",
-			s->max_over_min, "ratio", f->th->unstable_ratio,
-			PT_MEASURED);
-	pt_evidence_add(v, "steps.p99_over_p50", s->p99_over_p50, "ratio",
-			f->th->unstable_ratio, PT_MEASURED);
-	pt_evidence_add(v, "steps.outliers_lost_share", s->lost_share, "share",
-			f->th->starved_info, PT_MEASURED);
-	pt_evidence_add(v, "steps.size_correlation", s->size_rho, "ratio",
-			f->th->size_rho, PT_MEASURED);
+	pt_evidence_against(v, s->ahead ? "steps.max_over_p50" : "steps.max_over_min",
+			    s->max_over_min, "ratio", f->th->unstable_ratio);
+	pt_evidence_against(v, "steps.p99_over_p50", s->p99_over_p50, "ratio",
+			    f->th->unstable_ratio);
+	pt_evidence_against(v, "steps.outliers_lost_share", s->lost_share, "share",
+			    f->th->starved_info);
+	pt_evidence_against(v, "steps.size_correlation", s->size_rho, "ratio",
+			    f->th->size_rho);
 	v->severity = s->lost_share >= f->th->starved_info ? PT_WARNING : PT_INFO;
 	v->certainty = PT_CONF_HIGH;
 	*f->lost = s->lost_share;
@@ -53,16 +45,18 @@ int pt_judge_unstable_steps(struct pt_an *an, const struct pt_facts *f,
 	    s->cause != PT_CAUSE_CHECKPOINT)
 		v->consequence_of = f->data_root;
 	v->title = !s->outliers ?
-		pt_arena_printf(an->a,
+		pt_sentence(an,
 			"Steps vary: the longest takes %.1f times the %s, though none twice the median%s.",
 			s->max_over_min, s->ahead ? "median" : "shortest",
 			sized ? ", and longer ones copy more data" : "") :
-		pt_arena_printf(an->a,
+		pt_sentence(an,
 			"Steps vary: the longest takes %.1f times the %s; most of the outliers' time is %s%s.",
 			s->max_over_min, s->ahead ? "median" : "shortest", what(s),
 			sized ? ", and longer steps copy more data" : "");
 	v->advice = sized ?
 		"Inputs vary in size: sort or bucket them by length, or pad to a few sizes." :
 		"Look at the outliers in the step list: a slow file or node, a cache that thrashes, a heavy augmentation, or something else on this host.";
-	return v->title ? 1 : -ENOMEM;
+	return 1;
 }
+
+const struct pt_verdict pt_verdict_unstable_steps = { { { PT_V_BESIDE, judge } } };

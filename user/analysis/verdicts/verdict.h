@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Verdicts: one file each, one line in table.c each. A judge looks at the
- * facts and says yes (1), no (0) or -ENOMEM; on yes it fills `v`.
+ * Verdicts: a line in report/verdicts.def each, and a file here of the same name,
+ * which looks at the facts, decides, and writes sentence, evidence and advice.
  */
 #ifndef PT_VERDICT_H
 #define PT_VERDICT_H
 
 #include "analysis/health.h"
 #include "analysis/verdicts/thresholds.h"
+#include "report/verdicts.h"
 
 enum pt_root_group {
 	PT_GROUP_CPU, /* cpu and run queue */
@@ -46,7 +47,9 @@ struct pt_facts {
 			      * has no name (a sleep, a device of their own) */
 	/* device idle for other reasons, shares of wall */
 	double sync, launch, transfer, checkpoint, host_bound;
-	double host; /* its own work between GPU calls */
+	double host; /* its own work between GPU calls ... */
+	const struct pt_host_place *host_place; /* where it costs most; NULL none */
+	enum pt_host_kind host_what; /* ... and what most of that is */
 	double writing; /* trainer writes files, idle or not */
 	double demand; /* share of what was waited for that is to be asked */
 	double client; /* ... share of wall */
@@ -56,6 +59,7 @@ struct pt_facts {
 	struct pt_item item;
 	struct pt_tail tail;
 	struct pt_steady steady;
+	bool mostly_first; /* the data wait is, for first batches */
 	struct pt_growth growth;
 	double gpu_growth; /* bytes a minute; NAN: none shown */
 	struct pt_gpu_balance gpu_balance;
@@ -69,90 +73,78 @@ struct pt_facts {
 		       * preset to the starved share for causes of starvation */
 };
 
-enum pt_verdict_kind {
+/* When a judge is asked, in this order; of those asked together, in the list's. */
+enum pt_verdict_stage {
+	PT_V_NEVER,
+	PT_V_HUNG,   /* makes the others meaningless, and is why the device starves */
 	PT_V_FRONT,  /* makes the others meaningless */
-	PT_V_HUNG,   /* ... and is why the device starves */
 	PT_V_RANK,   /* which of several ranks the whole job waits for */
-	PT_V_DATA,   /* explains starvation; the first that says yes wins */
+	PT_V_WHERE,  /* explains starvation by a part of the loading: the trainer itself,
+		      * one batch, file or worker; the first that says yes wins */
+	PT_V_WHAT,   /* ... by what all of it lacks; likewise, behind those */
 	PT_V_RESULT, /* what a root of starvation leads to */
 	PT_V_IDLE,   /* explains other idle time; several may hold */
 	PT_V_CALM,   /* where nothing else was found */
 	PT_V_BESIDE, /* a finding of its own */
+	PT_V_STAGES
 };
 
-struct pt_verdict_def {
-	const char *id;
-	enum pt_verdict_kind kind;
-	int (*judge)(struct pt_an *an, const struct pt_facts *f,
-		     struct pt_r_verdict *v);
-	bool (*when)(const struct pt_facts *f); /* NULL: always */
+/* 1: yes, and `v` has sentence, evidence, advice and what differs from the presets
+ * (see try_one()); 0: no, and `v` is dropped; -ENOMEM, for memory that is not from the
+ * report's arena, which is looked at behind every judge. */
+typedef int pt_judge_fn(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v);
+
+struct pt_verdict {
+	struct {
+		enum pt_verdict_stage stage;
+		pt_judge_fn *judge;
+	} asked[3]; /* one stage each; in no order, the rest zero */
 };
-extern const struct pt_verdict_def pt_verdicts[];
-extern const size_t pt_verdict_count;
-
-int pt_judge_insufficient_data(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
-int pt_judge_no_demand(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
-int pt_judge_hung_worker(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
-int pt_judge_main_thread_loading(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
-int pt_judge_slow_first_batch(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
-int pt_judge_slow_file(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
-int pt_judge_loader_restart(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
-int pt_judge_slow_item(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
-int pt_judge_slow_worker(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
-int pt_judge_network_bound(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
-int pt_judge_page_fault_io(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
-int pt_judge_io_bound(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
-int pt_judge_lock_bound(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
-int pt_judge_ipc_bound(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
-int pt_judge_cpu_oversubscribed(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
-int pt_judge_too_few_workers(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
-int pt_judge_cpu_bound(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
-int pt_judge_gpu_starved(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
-int pt_judge_checkpoint_stall(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
-int pt_judge_transfer_bound(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
-int pt_judge_host_bound(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
-int pt_judge_host_lock(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
-int pt_judge_sync_bound(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
-int pt_judge_launch_bound(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
-int pt_judge_balanced(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
-int pt_judge_unstable_steps(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
-int pt_judge_rank_straggler(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
-int pt_judge_host_memory_growth(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
-int pt_judge_gpu_memory_growth(struct pt_an *, const struct pt_facts *, struct pt_r_verdict *);
-
-/* Add to a verdict on storage which kind of it the data wait was for, and how
- * its disk answers. */
-void pt_evidence_storage(struct pt_an *an, struct pt_r_verdict *v);
+#define PT_VERDICT(id, flags, limits) extern const struct pt_verdict pt_verdict_##id;
+#include "report/verdicts.def"
 
 /* certainty.c: by the evidence that the facts rest on; behind the judge. */
-void pt_lower_certainty(const struct pt_facts *f, enum pt_verdict_kind kind,
+void pt_lower_certainty(const struct pt_facts *f, enum pt_verdict_stage stage,
 			struct pt_r_verdict *v);
+static inline bool pt_explains_starving(enum pt_verdict_stage stage)
+{
+	return stage == PT_V_WHERE || stage == PT_V_WHAT;
+}
 
 /* Fill `f` (zeroed before) from what the passes found. 0 or -ENOMEM. */
 int pt_gather_facts(struct pt_an *an, struct pt_facts *f);
 /* The verdicts by these facts, into the report. 0 or -ENOMEM. */
 int pt_judge(struct pt_an *an, const struct pt_facts *f);
 
-/* ---- for the judges ----------------------------------------------------- */
-/* Room for evidence; then add it. -ENOMEM or 0. */
-int pt_evidence_start(struct pt_an *an, struct pt_r_verdict *v);
+/* ---- for the judges (evidence.c) ------------------------------------------ */
+/* What is said, as by printf; in the report's arena, which knows when it had no room:
+ * never NULL. */
+const char *pt_sentence(struct pt_an *an, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+#define PT_EVIDENCE_MAX 32 /* of one verdict: a judge's and all that is added */
+/* A figure that was measured; one held against a threshold; any. */
+void pt_evidence(struct pt_r_verdict *v, const char *metric, double value,
+		 const char *unit);
+void pt_evidence_against(struct pt_r_verdict *v, const char *metric, double value,
+			 const char *unit, double threshold);
 void pt_evidence_add(struct pt_r_verdict *v, const char *metric, double value,
-		     const char *unit, double threshold,
-		     enum pt_certainty certainty);
+		     const char *unit, double threshold, enum pt_certainty certainty);
 /* The evidence that every verdict about starvation carries. */
-int pt_evidence_starved(struct pt_an *an, const struct pt_facts *f,
-			struct pt_r_verdict *v);
-/* Old step time over new: at least 1, at most that without the starved time.
- * What a change would win of it is for a replay of the loader to say. */
-void pt_speedup_bound(const struct pt_facts *f, struct pt_range *out);
-/* The bound where `share` of the wall time is what can be won. */
-void pt_speedup_share(double share, struct pt_range *out);
-/* By the thresholds of idle time. */
+void pt_evidence_starved(const struct pt_facts *f, struct pt_r_verdict *v);
+/* ... that nothing was found. */
+void pt_evidence_calm(const struct pt_facts *f, struct pt_r_verdict *v);
+/* ... on storage: which kind of it the data wait was for, how its disk answers. */
+void pt_evidence_storage(struct pt_an *an, struct pt_r_verdict *v);
+/* It costs this share of the wall time: its place among the roots, its severity by the
+ * thresholds of idle time, and what can be won at most. */
+void pt_verdict_costs(const struct pt_facts *f, struct pt_r_verdict *v, double share);
 enum pt_severity pt_severity_of(const struct pt_facts *f, double share);
-/* The same for one change (a row of the report's what-if), as its replay tells;
- * the bound where it cannot. Whether it could be told. */
-bool pt_expected_speedup(const struct pt_an *an, const struct pt_facts *f,
-			 const char *change, struct pt_range *out);
+/* Old step time over new: at least 1, at most that without this share of wall. */
+void pt_speedup_share(double share, struct pt_range *out);
+/* ... for one change (a row of the report's what-if), as its replay tells; where it
+ * cannot, what `v` says stays. */
+void pt_replayed_speedup(const struct pt_an *an, const char *change,
+			 struct pt_r_verdict *v);
 /* The best worker count by the replay, if it is told to win something. 0 */
 int64_t pt_better_workers(const struct pt_an *an, const struct pt_facts *f);
 /* Workers that would hide the loading at today's cost of a batch. */

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "report/verdicts.h"
 #include "view/text/blocks.h"
 
 
@@ -85,74 +86,6 @@ static void doors(struct pt_tx *t, const struct pt_r_capture *c)
 	pt_tx_wrap(t, PT_TX_LABEL, l.s);
 }
 
-#define IO_VERDICTS                                                            \
-	"io_bound slow_file page_fault_io network_bound main_thread_loading"
-
-/*
- * What is not seen matters to the reader where a verdict rests on it. These do
- * for the verdicts named alone; what is not listed here always does.
- */
-static const struct {
-	const char *what, *verdicts; /* verdicts: separated by blanks */
-} aside[] = {
-	{ "nvtx", "" },
-	{ "phases", "" },
-	{ "data_wait.lead", "" },
-	{ "kernel.names", "" },
-	{ "operations.gpu_s", "" },
-	{ "whatif", "" },
-	{ "steps.epochs", "slow_first_batch" },
-	{ "memory.growth_per_min", "host_memory_growth" },
-	{ "gpu.memory", "gpu_memory_growth" },
-	{ "gpu.compute", "rank_straggler" },
-	{ "gpu.kernels", "launch_bound" },
-	{ "gpu.copies", "transfer_bound" },
-	{ "workers.batches", "slow_worker hung_worker" },
-	{ "nvml", "gpu_memory_growth" },
-	{ "memory.total", "io_bound page_fault_io host_memory_growth" },
-	{ "reads", IO_VERDICTS },
-	{ "io_uring", IO_VERDICTS },
-	{ "libaio", IO_VERDICTS },
-	{ "faults", IO_VERDICTS },
-	{ "files.faults", IO_VERDICTS },
-	{ "block", IO_VERDICTS },
-	{ "writes", "checkpoint_stall" },
-	{ "sockets", "network_bound" },
-	{ "peers.wait_s", "network_bound" },
-};
-
-static bool has_word(const char *list, const char *word)
-{
-	size_t n = strlen(word);
-	const char *at;
-
-	for (at = list; (at = strstr(at, word)); at += n)
-		if ((at == list || at[-1] == ' ') &&
-		    (at[n] == ' ' || !at[n]))
-			return n > 0;
-	return false;
-}
-
-static bool bears(const struct pt_report *r, const struct pt_r_limit *l)
-{
-	size_t i, k;
-
-	for (i = 0; i < sizeof(aside) / sizeof(*aside); i++)
-		if (l->what && !strcmp(l->what, aside[i].what))
-			break;
-	if (i == sizeof(aside) / sizeof(*aside))
-		return true;
-	for (k = 0; k < r->n_verdicts; k++) {
-		const char *id = r->verdicts[k].id;
-
-		/* whatever lacks may be what it would take to conclude */
-		if (id && (!strcmp(id, "insufficient_data") ||
-			   has_word(aside[i].verdicts, id)))
-			return true;
-	}
-	return !r->n_verdicts;
-}
-
 void pt_tx_capture(struct pt_tx *t, const struct pt_report *r)
 {
 	const struct pt_r_capture *c = &r->capture;
@@ -164,7 +97,7 @@ void pt_tx_capture(struct pt_tx *t, const struct pt_report *r)
 	for (size_t i = 0; i < c->n_limits; i++) {
 		char text[PT_TX_SLOT * 2];
 
-		if (!t->o.verbose && !bears(r, &c->limits[i]))
+		if (!t->o.verbose && !pt_limit_matters(r, c->limits[i].what))
 			continue;
 		snprintf(text, sizeof(text), "%s: %s",
 			 pt_tx_esc(t, c->limits[i].what, 40),

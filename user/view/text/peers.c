@@ -2,17 +2,10 @@
 #include <math.h>
 #include <string.h>
 
+#include "report/verdicts.h"
 #include "view/text/blocks.h"
 
 #define PEERS_SHOWN 10
-
-static bool network_bound(const struct pt_report *r)
-{
-	for (size_t i = 0; i < r->n_verdicts; i++)
-		if (r->verdicts[i].id && !strcmp(r->verdicts[i].id, "network_bound"))
-			return true;
-	return false;
-}
 
 static double bytes_of(int64_t n)
 {
@@ -34,7 +27,7 @@ void pt_tx_peers(struct pt_tx *t, const struct pt_report *r)
 {
 	size_t n = pt_tx_rows(t, PEERS_SHOWN, r->n_peers);
 
-	if (!n || (!t->o.verbose && !network_bound(r)))
+	if (!n || (!t->o.verbose && !pt_verdicts_rest_on(r, "peers.wait_s")))
 		return;
 	pt_tx_label(t, "Peers");
 	pt_tx_put(t, "   conns       bytes  wait s  for data  first byte ms"

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "report/verdicts.h"
 #include "view/text/blocks.h"
 
 #define DEPTH_MAX 4
@@ -163,7 +164,7 @@ static enum pt_tx_style style_of(const struct pt_r_verdict *v)
 		return PT_ST_RED;
 	if (v->severity == PT_WARNING)
 		return PT_ST_YELLOW;
-	if (v->id && !strcmp(v->id, "balanced"))
+	if (pt_verdict_is(v->id, PT_VERDICT_WELL))
 		return PT_ST_GREEN;
 	return PT_ST_CYAN;
 }

@@ -1,0 +1,42 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""Nobody but its own file names a verdict: what views must know of one stands in its line of
+user/report/verdicts.def. Looks at every string in user/."""
+
+import glob
+import os
+import re
+import sys
+
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+LIST = os.path.join(TOP, "user/report/verdicts.def")
+HOME = os.path.join(TOP, "user/analysis/verdicts/")
+# Names of other things, too: a cause, and a state that the HTML's timeline draws.
+OTHERS = {"no_demand", "gpu_starved"}
+STRING = re.compile(r"\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'")
+
+
+def main():
+    with open(LIST, encoding="utf-8") as f:
+        ids = set(re.findall(r"^PT_VERDICT\((\w+),", f.read(), re.M))
+    wrong = [] if len(ids) >= 28 else ["the list was not understood"]
+    word = re.compile(r"\b(%s)\b" % "|".join(sorted(ids - OTHERS)))
+    for path in sorted(glob.glob(TOP + "/user/**/*", recursive=True)):
+        if path == LIST or path.startswith(HOME) or not re.search(r"\.([ch]|js|def)$", path):
+            continue
+        with open(path, encoding="utf-8") as f:
+            for n, line in enumerate(f, 1):
+                for m in STRING.finditer(line):
+                    if word.search(m.group(0)):
+                        wrong.append("%s:%d: %s" % (os.path.relpath(path, TOP), n, m.group(0)))
+    for name in sorted(ids):
+        if not os.path.exists(HOME + name + ".c"):
+            wrong.append("%s: no file in user/analysis/verdicts" % name)
+    if wrong:
+        print("verdicts are known elsewhere:\n  " + "\n  ".join(wrong))
+        sys.exit(1)
+    print("PASS %d verdicts, each known to its file and its line alone" % len(ids))
+
+
+if __name__ == "__main__":
+    main()

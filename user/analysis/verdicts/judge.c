@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* All judges are asked; what they found is put in order. */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/verdicts/verdict.h"
+
+static const struct {
+	const char *id;
+	const struct pt_verdict *verdict;
+} list[] = {
+#define PT_VERDICT(id, flags, limits) { #id, &pt_verdict_##id },
+#include "report/verdicts.def"
+};
+
+struct issued {
+	struct pt_r_verdict v;
+	double lost;
+	int place; /* roots, their consequences, findings beside */
+	size_t order;
+};
+
+struct issue {
+	struct pt_an *an;
+	struct pt_facts f;
+	struct issued *out;
+	size_t n;
+	struct pt_r_evidence evidence[PT_EVIDENCE_MAX]; /* of the one being judged */
+	bool front, hung, root;
+};
+
+static int by_place(const void *a, const void *b)
+{
+	const struct issued *x = a, *y = b;
+
+	if (x->place != y->place)
+		return x->place < y->place ? -1 : 1;
+	if (!x->place && x->lost != y->lost)
+		return x->lost > y->lost ? -1 : 1;
+	return x->order < y->order ? -1 : x->order > y->order;
+}
+
+static bool issued_already(const struct issue *k, const char *id)
+{
+	size_t i;
+
+	for (i = 0; i < k->n; i++)
+		if (!strcmp(k->out[i].v.id, id))
+			return true;
+	return false;
+}
+
+/* May this one still speak? */
+static bool due(const struct issue *k, const char *id, enum pt_verdict_stage stage)
+{
+	bool told = k->f.t && !k->f.insufficient;
+
+	if (issued_already(k, id))
+		return false;
+	switch (stage) {
+	case PT_V_WHERE:
+	case PT_V_WHAT:
+		return !k->front && k->f.is_starved && !k->f.data_root;
+	case PT_V_RESULT:
+		return told && (!k->front || k->hung);
+	case PT_V_CALM:
+		return !k->front && !k->root;
+	case PT_V_BESIDE:
+		return told && !k->f.no_demand;
+	default:
+		return !k->front;
+	}
+}
+
+static void place(struct issue *k, enum pt_verdict_stage stage, struct issued *o)
+{
+	switch (stage) {
+	case PT_V_HUNG:
+		k->hung = true;
+		k->f.data_root = o->v.id;
+		/* fall through */
+	case PT_V_FRONT:
+		k->front = true;
+		o->lost = 2; /* before every other */
+		break;
+	case PT_V_WHERE:
+	case PT_V_WHAT:
+		k->f.data_root = o->v.id;
+		k->root = true;
+		break;
+	case PT_V_RESULT:
+		o->v.consequence_of = k->f.data_root;
+		k->root = true;
+		break;
+	case PT_V_RANK: /* why that rank is late is a root of its own */
+	case PT_V_IDLE:
+		k->root = true;
+		break;
+	case PT_V_BESIDE:
+		o->place = 2;
+		break;
+	default:
+		break;
+	}
+	if (!o->v.consequence_of)
+		return;
+	o->place = 1;
+	/* what to do is the root's to say */
+	o->v.advice = NULL;
+	o->v.expected_speedup = (struct pt_range){ NAN, NAN, NAN };
+}
+
+/* Whoever makes the batches is not of the job: nothing in it can be set. */
+static void advise_outside(const struct pt_facts *f, struct pt_r_verdict *v)
+{
+	size_t i, outside = 0;
+
+	for (i = 0; f->t && i < f->t->workers.n; i++)
+		outside += f->t->workers.v[i].role == PT_ROLE_OUTSIDE;
+	if (outside && !f->t->concurrent)
+		v->advice = "The batches are made by a service outside of the job (role outside in the workers' table): give it more cores or processes, or make its items cheaper. Settings of the job's own loader do not change that.";
+}
+
+/* What holds unless a judge says otherwise. */
+static void preset(struct issue *k, const char *id, enum pt_verdict_stage stage,
+		   struct issued *o)
+{
+	*o = (struct issued){ .order = k->n, .lost = k->f.starved_shown };
+	k->f.lost = &o->lost;
+	o->v = (struct pt_r_verdict){
+		.id = id, .severity = k->f.severity, .certainty = k->f.confidence,
+		.subject_pid = PT_NULL, .subject_rank = PT_NULL, .subject_line = PT_NULL,
+		.evidence = k->evidence, .expected_speedup = { NAN, NAN, NAN } };
+	/* hidden waiting costs nothing: no change wins more than the starved time */
+	if (pt_explains_starving(stage))
+		pt_speedup_share(k->f.starved_hi, &o->v.expected_speedup);
+}
+
+/* Of several ranks the report shows the worst: say which. */
+static void name_rank(const struct issue *k, struct pt_r_verdict *v)
+{
+	if (k->an->trainers.n < 2 || !k->f.t)
+		return;
+	if (v->subject_pid == PT_NULL)
+		v->subject_pid = k->f.t->proc->tgid;
+	if (v->subject_pid == k->f.t->proc->tgid)
+		v->subject_rank = pt_rank_of_proc(k->f.t->proc);
+}
+
+static int ask(struct issue *k, const char *id, enum pt_verdict_stage stage,
+	       pt_judge_fn *judge)
+{
+	struct issued *o = &k->out[k->n];
+	struct pt_r_evidence *e;
+	int yes;
+
+	if (!due(k, id, stage))
+		return 0;
+	preset(k, id, stage, o);
+	yes = judge(k->an, &k->f, &o->v);
+	if (yes <= 0)
+		return yes;
+	pt_lower_certainty(&k->f, stage, &o->v);
+	if (pt_explains_starving(stage))
+		advise_outside(&k->f, &o->v);
+	name_rank(k, &o->v);
+	place(k, stage, o);
+	e = pt_arena_calloc(k->an->a, o->v.n_evidence + 1, sizeof(*e));
+	if (!e || pt_arena_failed(k->an->a)) /* a sentence lacks */
+		return -ENOMEM;
+	memcpy(e, k->evidence, o->v.n_evidence * sizeof(*e));
+	o->v.evidence = e;
+	k->n++;
+	return 0;
+}
+
+static int ask_all(struct issue *k, enum pt_verdict_stage stage)
+{
+	size_t i, n, times = sizeof(list->verdict->asked) / sizeof(*list->verdict->asked);
+	int err = 0;
+
+	for (i = 0; i < PT_VERDICT_NR; i++)
+		for (n = 0; n < times && !err; n++)
+			if (list[i].verdict->asked[n].stage == stage)
+				err = ask(k, list[i].id, stage,
+					  list[i].verdict->asked[n].judge);
+	return err;
+}
+
+int pt_judge(struct pt_an *an, const struct pt_facts *f)
+{
+	struct issue k = { .an = an, .f = *f };
+	struct pt_r_verdict *to;
+	int stage, err = 0;
+	size_t i;
+
+	k.out = calloc(PT_VERDICT_NR + 1, sizeof(*k.out));
+	if (!k.out)
+		return -ENOMEM;
+	for (stage = PT_V_NEVER + 1; stage < PT_V_STAGES && !err; stage++)
+		err = ask_all(&k, (enum pt_verdict_stage)stage);
+	to = err ? NULL : pt_arena_calloc(an->a, k.n + 1, sizeof(*to));
+	if (!to) {
+		err = err ? err : -ENOMEM;
+		goto out;
+	}
+	qsort(k.out, k.n, sizeof(*k.out), by_place);
+	for (i = 0; i < k.n; i++)
+		to[i] = k.out[i].v;
+	an->r->verdicts = to;
+	an->r->n_verdicts = k.n;
+out:
+	free(k.out);
+	return err;
+}
+
+int pt_issue_verdicts(struct pt_an *an)
+{
+	struct pt_facts f = { 0 };
+	int err = pt_gather_facts(an, &f);
+
+	return err ? err : pt_judge(an, &f);
+}
