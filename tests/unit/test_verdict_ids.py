@@ -1,9 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause
 """Nobody but its own file names a verdict: what views must know of one stands in its line of
-user/report/verdicts.def. Looks at every string in user/."""
+user/report/verdicts.def. Looks at every string in user/; and the schema promises the same."""
 
 import glob
+import json
 import os
 import re
 import sys
@@ -29,6 +30,12 @@ def main():
                 for m in STRING.finditer(line):
                     if word.search(m.group(0)):
                         wrong.append("%s:%d: %s" % (os.path.relpath(path, TOP), n, m.group(0)))
+    with open(os.path.join(TOP, "docs/report.schema.json"), encoding="utf-8") as f:
+        verdict = json.load(f)["$defs"]["verdict"]["properties"]
+    for key in "id", "consequence_of":
+        promised = set(verdict[key]["enum"]) - {None}
+        if promised != ids:
+            wrong.append("docs/report.schema.json, %s: %s" % (key, sorted(promised ^ ids)))
     for name in sorted(ids):
         if not os.path.exists(HOME + name + ".c"):
             wrong.append("%s: no file in user/analysis/verdicts" % name)

@@ -5,11 +5,8 @@
  * damaged records is said with less certainty.
  */
 #include "analysis/internal.h"
+#include "analysis/verdicts/thresholds.h"
 
-/* Times are promised within 1 %: with a tenth of that share of the records
- * damaged, one can no longer be sure; beyond 1 % nothing is. */
-#define UNSURE 0.001
-#define WRONG 0.01
 
 /* Missing by their numbers, and in no counter: a stream that was damaged on
  * its way, not by a full ring. */
@@ -43,8 +40,8 @@ int pt_judge_damage(struct pt_an *an)
 	if (r->capture.events <= 0 || !(lost > 0 || late > 0))
 		return 0;
 	share = (double)(lost + late) / (double)r->capture.events;
-	if (share > UNSURE) {
-		enum pt_confidence most = share > WRONG ? PT_CONF_LOW :
+	if (share > PT_DAMAGE_UNSURE) {
+		enum pt_confidence most = share > PT_DAMAGE_WRONG ? PT_CONF_LOW :
 							  PT_CONF_MEDIUM;
 
 		at_most(&r->steps.certainty, most);

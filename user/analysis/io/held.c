@@ -10,11 +10,8 @@
 #include <stdlib.h>
 
 #include "analysis/io/units.h"
+#include "analysis/verdicts/thresholds.h"
 
-/* Of fewer requests a latency tells nothing. */
-#define MIN_REQUESTS 16
-/* Requests of so much of what was fetched are known. */
-#define MIN_SEEN 0.5
 /* Many rounds of a throttle, whose slices are of a tenth of a second. */
 #define BIN_NS NS_PER_S
 #define MIN_BINS 5
@@ -113,8 +110,8 @@ int pt_io_held(const struct pt_an *an, const pt_io_units *v, struct pt_io *o)
 	}
 	for (i = 0; i < v->n; i++)
 		waited += v->v[i].t;
-	if (requests < MIN_REQUESTS || !(waited > 0) ||
-	    !(bytes >= MIN_SEEN * o->fetched_per_s * wall))
+	if (requests < PT_IO_REQUESTS || !(waited > 0) ||
+	    !(bytes >= PT_IO_SEEN * o->fetched_per_s * wall))
 		return 0;
 	o->held = fmax(0, 1 - answered / waited);
 	return find_limit(an, v, o);

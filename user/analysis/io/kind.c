@@ -340,21 +340,21 @@ static double refaults(const struct pt_an *an, const struct pt_io *o)
 
 static bool mostly(const struct pt_io_part *p)
 {
-	return p->value - 2 * p->se >= 0.5;
+	return p->value - PT_IO_ERRORS * p->se >= PT_IO_MOSTLY;
 }
 
 static bool hardly(const struct pt_io_part *p)
 {
-	return p->value + 2 * p->se < 0.5;
+	return p->value + PT_IO_ERRORS * p->se < PT_IO_MOSTLY;
 }
 
 /* By what is read: short files, short runs; or nothing of the kind. */
 static enum pt_io_kind shape(const struct pt_io *o)
 {
-	if (o->opening >= 0.5 || (o->files >= PT_IO_MANY_FILES &&
-				  o->visit_bytes < PT_READ_AHEAD))
+	if (o->opening >= PT_IO_MOSTLY ||
+	    (o->files >= PT_IO_MANY_FILES && o->visit_bytes < PT_READ_AHEAD))
 		return PT_IO_SMALL_FILES;
-	return o->random >= 0.5 ? PT_IO_RANDOM : PT_IO_UNKNOWN;
+	return o->random >= PT_IO_MOSTLY ? PT_IO_RANDOM : PT_IO_UNKNOWN;
 }
 
 static void decide(struct pt_io *o)

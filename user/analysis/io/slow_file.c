@@ -9,8 +9,6 @@
 
 /* Away from a file for longer than this, it is another item. */
 #define APART_NS (50 * NS_PER_MS)
-/* Of fewer visits a median tells nothing. */
-#define MIN_VISITS 8
 /* A thread that changes its file less often than so many times does not show
  * by the file where an item ends: then each read is looked at by itself ... */
 #define MIN_CHANGES 4
@@ -126,7 +124,7 @@ static bool shows_items(const touches *v, const pt_times *done)
 		last = at;
 	}
 	return changes >= MIN_CHANGES ||
-	       (done->n >= MIN_VISITS &&
+	       (done->n >= PT_ITEM_VISITS &&
 		(double)batches < RARE_SHARE * (double)(done->n + 1));
 }
 
@@ -242,7 +240,7 @@ int pt_slowest_item(struct pt_an *an, struct pt_trainer *t, struct pt_item *out)
 		err = visits_of(an, t->workers.v[i].main,
 				&t->workers.v[i].done, &s);
 	out->visits = s.ms.n;
-	out->median_ms = s.ms.n >= MIN_VISITS ? pt_median(s.ms.v, s.ms.n) : NAN;
+	out->median_ms = s.ms.n >= PT_ITEM_VISITS ? pt_median(s.ms.v, s.ms.n) : NAN;
 	if (!err)
 		err = share_of_waits(an, t, &s.slow, &out->slow_share);
 	if (!err)

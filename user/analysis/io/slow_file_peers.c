@@ -11,10 +11,6 @@
 #include "analysis/health.h"
 #include "analysis/verdicts/thresholds.h"
 
-/* Of fewer visits a median tells nothing. */
-#define MIN_PEERS 8
-/* Slower time and again: two visits are no habit. */
-#define MIN_REPEATED 3
 /* Files that are looked at closely: those that take the most time. */
 #define MAX_CANDIDATES 8
 
@@ -96,7 +92,7 @@ static int find_peers(struct looking *k, const struct pt_visit *of, double bytes
 					(near ? 1 : fmax(1, bytes / b))))
 				return -ENOMEM;
 		}
-		if (k->peers.n >= MIN_PEERS)
+		if (k->peers.n >= PT_ITEM_VISITS)
 			return 0;
 	}
 	k->peers.n = 0;
@@ -125,7 +121,7 @@ static int compare(struct looking *k, const struct group *g, struct pt_item *o)
 	if (err || !(o->peers_ms > 0))
 		return err;
 	o->slower = o->usual_ms / o->peers_ms;
-	if (g->n < MIN_REPEATED || o->slower < PT_SLOW_FILE_FACTOR ||
+	if (g->n < PT_SLOW_FILE_VISITS || o->slower < PT_SLOW_FILE_FACTOR ||
 	    o->usual_ms < k->an->th->item_ms)
 		return 0;
 	err = pt_rank_sum_chance(k->own.v, k->own.n, k->peers.v, k->peers.n,

@@ -8,16 +8,6 @@
 
 #include "analysis/verdicts/verdict.h"
 
-/* A figure so near to the threshold that it had to pass could as well have failed. */
-#define NEAR 0.2
-/* So much of the wait was not followed to a cause: half may hide another root, a
- * fifth makes its share unsure. */
-#define UNFOLLOWED 0.5
-#define PARTLY_FOLLOWED 0.2
-/* Two causes so near to each other, as shares of the wait, are both to blame. */
-#define LEAD_OVER_NEXT 0.15
-/* Fewer steps are few of anything. */
-#define FEW_STEPS 10
 
 static void at_most(enum pt_confidence *c, enum pt_confidence most)
 {
@@ -33,7 +23,7 @@ static bool near_threshold(const struct pt_r_verdict *v)
 		const struct pt_r_evidence *e = &v->evidence[i];
 
 		if (e->threshold > 0 && isfinite(e->value) &&
-		    fabs(e->value - e->threshold) < NEAR * e->threshold)
+		    fabs(e->value - e->threshold) < PT_SURE_NEAR * e->threshold)
 			return true;
 	}
 	return false;
@@ -55,10 +45,10 @@ static enum pt_confidence of_causes(const struct pt_facts *f)
 {
 	double unfollowed = f->group[PT_GROUP_UNKNOWN];
 
-	if (unfollowed >= UNFOLLOWED)
+	if (unfollowed >= PT_SURE_UNFOLLOWED)
 		return PT_CONF_LOW;
-	if (unfollowed >= PARTLY_FOLLOWED || !f->halves_agree ||
-	    f->group[f->largest] - second_group(f) < LEAD_OVER_NEXT)
+	if (unfollowed >= PT_SURE_PARTLY || !f->halves_agree ||
+	    f->group[f->largest] - second_group(f) < PT_SURE_LEAD)
 		return PT_CONF_MEDIUM;
 	return PT_CONF_HIGH;
 }
@@ -75,7 +65,7 @@ void pt_lower_certainty(const struct pt_facts *f, enum pt_verdict_stage stage,
 		return;
 	if (stage == PT_V_RESULT && !f->data_root) /* why is not known */
 		at_most(&v->certainty, PT_CONF_LOW);
-	if (near_threshold(v) || f->whole_steps < FEW_STEPS)
+	if (near_threshold(v) || f->whole_steps < PT_SURE_STEPS)
 		at_most(&v->certainty, PT_CONF_MEDIUM);
 	if (pt_explains_starving(stage))
 		at_most(&v->certainty, of_causes(f));

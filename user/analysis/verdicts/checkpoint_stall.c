@@ -4,8 +4,6 @@
 #include "analysis/io/disks.h"
 #include "analysis/verdicts/verdict.h"
 
-/* From here on the flush is what takes the time. */
-#define FLUSH_SHARE 0.5
 
 static double seconds(const struct pt_r_write *w)
 {
@@ -48,8 +46,8 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	v->title = pt_sentence(an,
 		"The training thread writes files %.0f %% of the time%s, and the GPU idles meanwhile.",
 		100 * f->writing,
-		flush >= FLUSH_SHARE ? ", mostly flushing them (fsync)" : "");
-	v->advice = flush >= FLUSH_SHARE ?
+		flush >= PT_FLUSH_SHARE ? ", mostly flushing them (fsync)" : "");
+	v->advice = flush >= PT_FLUSH_SHARE ?
 		"Do not flush (fsync) on the training thread: write checkpoints from another thread or process, less often, or to a faster disk." :
 		"Write checkpoints less often, to a faster disk or into memory first, from another thread or process; do not flush (fsync) on the training thread.";
 	return 1;

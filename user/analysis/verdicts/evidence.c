@@ -105,8 +105,6 @@ int pt_workers_needed(const struct pt_facts *f)
 
 /* ---- storage: which kind of it, and how it answers ------------------------- */
 
-/* Of fewer requests a latency tells nothing. */
-#define MIN_REQUESTS 16
 
 /* Waits for files of this class, share of the data wait. */
 static double class_share(const struct pt_an *an, const char *cls)
@@ -141,6 +139,6 @@ void pt_evidence_storage(struct pt_an *an, struct pt_r_verdict *v)
 	if (user > 0)
 		pt_evidence(v, "data_wait.fuse_share", user, "share");
 	/* of a disk that was waited for, or that nothing else is known of */
-	if (d && d->reads >= MIN_REQUESTS && class_share(an, "local") >= network + user)
+	if (d && d->reads >= PT_IO_REQUESTS && class_share(an, "local") >= network + user)
 		add_disk(d, v);
 }

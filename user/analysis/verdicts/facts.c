@@ -160,11 +160,11 @@ static const char *insufficient(struct pt_an *an, const struct pt_facts *f)
 
 	if (!f->t)
 		return "no call of a GPU library was seen";
-	if (f->wall_s < 0.5)
+	if (f->wall_s < PT_MIN_S)
 		return "the capture is shorter than half a second";
 	if (f->whole_steps < PT_MIN_STEPS)
 		return "fewer than three whole steps were seen";
-	if (c->events > 0 && c->lost_total * 100 > c->events)
+	if (c->events > 0 && (double)c->lost_total > PT_LOST_SHARE * (double)c->events)
 		return "more than 1 % of the events were lost";
 	return NULL;
 }
@@ -207,16 +207,12 @@ static double nameless_waits(const struct pt_trainer *t)
 	return all ? (double)n / (double)all : 0;
 }
 
-/* Idle time behind a sync is the host's work and the sync's doing both. Without the
- * work all of it would go, without the sync what can be hidden: where that is next to
- * all, the sync is what to mend first. */
-#define HIDDEN_PART 0.87
 
 static void gather_host(struct pt_facts *f, uint64_t wall)
 {
 	const struct pt_trainer *t = f->t;
 	bool host = (double)t->host_hidden_ns <
-		    HIDDEN_PART * (double)t->host_idle_ns;
+		    PT_SYNC_HIDDEN * (double)t->host_idle_ns;
 	uint64_t left = t->host_idle_ns - t->host_hidden_ns;
 
 	f->sync = share_of(t->sync_ns - pt_min64(t->sync_ns, host ? left : 0), wall);

@@ -51,14 +51,14 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	pt_verdict_costs(f, v, f->host);
 	v->certainty = f->t->gpu_known ? PT_CONF_HIGH : PT_CONF_LOW;
 	v->subject_pid = f->t->main->tgid;
-	v->title = every >= 1.5 ?
+	v->title = every >= PT_HOST_EVERY ?
 		pt_sentence(an,
 			"Every %.0f steps the training thread %s for %.0f ms between two GPU calls, and the GPU idles meanwhile: %.0f %% of the time. It was not seen to load data there.",
 			every, does[what], each, 100 * f->host) :
 		pt_sentence(an,
 			"Between GPU calls the training thread %s for %.1f ms at a time, and the GPU idles meanwhile: %.0f %% of the time. It was not seen to load data there.",
 			does[what], each, 100 * f->host);
-	v->advice = advice_of(what, every < 1.5);
+	v->advice = advice_of(what, every < PT_HOST_EVERY);
 	return 1;
 }
 

@@ -154,11 +154,11 @@ static void add_evidence(const struct pt_facts *f, const struct pt_io *io,
 	pt_evidence(v, "io.readers_waiting", io->depth, "count");
 	if (isfinite(io->by_bytes.value))
 		pt_evidence_add(v, "io.wait_share_by_bytes",
-				fmax(0, fmin(1, io->by_bytes.value)), "share", 0.5,
+				fmax(0, fmin(1, io->by_bytes.value)), "share", PT_IO_MOSTLY,
 				PT_ESTIMATED);
 	if (isfinite(io->by_share.value))
 		pt_evidence_add(v, "io.wait_share_by_sharing",
-				fmax(0, fmin(1, io->by_share.value)), "share", 0.5,
+				fmax(0, fmin(1, io->by_share.value)), "share", PT_IO_MOSTLY,
 				PT_ESTIMATED);
 	if (isfinite(io->held))
 		pt_evidence_add(v, "io.wait_share_above_disk", io->held, "share",
@@ -168,8 +168,10 @@ static void add_evidence(const struct pt_facts *f, const struct pt_io *io,
 				    PT_READ_AHEAD);
 		pt_evidence(v, "io.files_per_s", io->visits_per_s, "per_second");
 	}
-	pt_evidence_against(v, "io.wait_share_opening", io->opening, "share", 0.5);
-	pt_evidence_against(v, "io.wait_share_jumping", io->random, "share", 0.5);
+	pt_evidence_against(v, "io.wait_share_opening", io->opening, "share",
+			    PT_IO_MOSTLY);
+	pt_evidence_against(v, "io.wait_share_jumping", io->random, "share",
+			    PT_IO_MOSTLY);
 	if (isfinite(io->refault))
 		pt_evidence_against(v, "io.refetched_share", fmin(1, io->refault), "share",
 				    PT_IO_REFAULT);

@@ -5,9 +5,6 @@
 
 #include "analysis/verdicts/verdict.h"
 
-/* More than half of the waiting is before answers begin: latency is what
- * costs, else it is bandwidth. */
-#define LATENCY_SHARE 0.5
 #define DNS_PORT 53
 
 struct net_wait {
@@ -42,7 +39,7 @@ static int find_peer(struct pt_an *an, const struct pt_trainer *t,
 		w->awaited_ns = awaited[i];
 	}
 	free(sum);
-	w->latency = (double)w->awaited_ns > LATENCY_SHARE * (double)w->ns;
+	w->latency = (double)w->awaited_ns > PT_LATENCY_SHARE * (double)w->ns;
 	/* the table has the peer that was waited for longest first */
 	if (w->peer && an->r->n_peers && an->r->peers[0].data_wait_s > 0)
 		w->row = &an->r->peers[0];
@@ -66,7 +63,7 @@ static void add_evidence(const struct pt_facts *f, const struct net_wait *w,
 	if (isfinite(w->row->first_byte_share))
 		pt_evidence_add(v, "peers.first_byte_share",
 				(double)w->awaited_ns / (double)w->ns, "share",
-				LATENCY_SHARE, w->row->certainty);
+				PT_LATENCY_SHARE, w->row->certainty);
 	if (w->row->first_byte_ms.n)
 		pt_evidence(v, "peers.first_byte_ms.p50", w->row->first_byte_ms.p50, "ms");
 	if (isfinite(w->row->rate_bps))
@@ -75,11 +72,10 @@ static void add_evidence(const struct pt_facts *f, const struct net_wait *w,
 		pt_evidence(v, "peers.opened", (double)w->row->opened, "count");
 }
 
-/* A connection for every other answer at least. */
 static bool reconnects(const struct pt_r_peer *p)
 {
 	return p->first_byte_ms.n && p->opened > 0 &&
-	       2 * (uint64_t)p->opened >= p->first_byte_ms.n;
+	       (double)p->opened >= PT_RECONNECTS * (double)p->first_byte_ms.n;
 }
 
 static const char *advise(struct pt_an *an, const struct pt_facts *f,

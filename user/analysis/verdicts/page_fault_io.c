@@ -53,7 +53,7 @@ static void words(struct pt_an *an, const struct pt_facts *f,
 		v->subject_file = pt_arena_strdup(an->a, x->file->path);
 	v->title = pt_sentence(an,
 		"The GPU waits for page faults: %.0f %% of the waiting for data is workers touching mapped files that have to come from storage%s.",
-		share, x->file_ns * 2 > data ? ", most of it one file" : "");
+		share, (double)x->file_ns > PT_IO_ONE_FILE * (double)data ? ", most of it one file" : "");
 	v->advice = pt_sentence(an,
 		"Fetch the mapped data before it is touched (MADV_WILLNEED on what the next items need, or a read ahead of use), copy it to a faster disk or into memory, or leave the host memory to keep it in the page cache: a fault fetches %.0f KiB at a time here, and the worker stands still for it.",
 		x->faults ? (double)x->bytes / (double)x->faults / 1024 : NAN);

@@ -25,6 +25,39 @@
 /* The trainer waits to be asked from this share of its data wait. */
 #define PT_DEMAND_SHARE 0.50
 
+/* Idle time behind a sync is the host's work and the sync's doing both. Without the
+ * work all of it would go, without the sync what can be hidden: from so much of it on the
+ * sync is what to mend first. */
+#define PT_SYNC_HIDDEN 0.87
+/* Host work is told as of every so many steps from here on, in steps; else as of each. */
+#define PT_HOST_EVERY 1.5
+/* Flushing is what a checkpoint's time goes to from this share of it. */
+#define PT_FLUSH_SHARE 0.5
+
+/* ---- enough to tell ------------------------------------------------------- */
+/* A capture of fewer seconds has no share of anything. */
+#define PT_MIN_S 0.5
+/* Records lost, share of all: times are promised within 1 %. */
+#define PT_LOST_SHARE 0.01
+/* Records damaged, share of all: with a tenth of the promise one can no longer be sure
+ * of what the report says; beyond it nothing is. */
+#define PT_DAMAGE_UNSURE 0.001
+#define PT_DAMAGE_WRONG 0.01
+
+/* ---- how sure (certainty.c) ------------------------------------------------ */
+/* High is right 99 times in 100, medium 90: by these, on recordings of composed jobs
+ * (docs/composed-jobs.md). A figure so near to its threshold, as a share of that, could as
+ * well have failed. */
+#define PT_SURE_NEAR 0.2
+/* So much of the data wait was not followed to a cause: half may hide another root, a
+ * fifth makes its share unsure. */
+#define PT_SURE_UNFOLLOWED 0.5
+#define PT_SURE_PARTLY 0.2
+/* Two causes so near to each other, as shares of the data wait, are both to blame. */
+#define PT_SURE_LEAD 0.15
+/* Fewer steps are few of anything. */
+#define PT_SURE_STEPS 10
+
 /* ---- causes of a data wait ----------------------------------------------- */
 /* A cause is the root from this share of the data wait, when no other group
  * has more. */
@@ -38,6 +71,16 @@
 #define PT_SLOW_SHARE 0.50
 /* A worker is slow from this many times its peers' batch time. */
 #define PT_SLOW_FACTOR 1.5
+/* A worker that is slow half of the time (every other epoch) has no median to speak of:
+ * what 40 % of its batches take at least is so many times the factor above. Twice as
+ * much: two humps, not one wide one. */
+#define PT_SLOW_HUMPS 2.0
+/* One that was slow for a while: of its slow batches so much came one behind the other,
+ * and its peers had no more than so much as many. */
+#define PT_SLOW_BEHIND 0.5
+#define PT_SLOW_PEERS 0.2
+/* Fewer batches tell nothing of a worker. */
+#define PT_SLOW_BATCHES 3
 /* ... and chance, in any of the workers, makes it so less often than this. */
 #define PT_SLOW_CHANCE 0.01
 /* Workers that are idle for less than this are all busy ... */
@@ -49,6 +92,9 @@
 #define PT_POOL_SENDING 0.50
 /* A loader's worker computes in one thread; from here on in more. */
 #define PT_CROWD_THREADS 1.5
+/* A thread that runs for less than this share of what the busiest one of its process
+ * does is no part of its computing: a sender, a helper at rest. */
+#define PT_CROWD_COMPUTES 0.2
 /* So many cores must be unused for one more worker that computes: most of one.
  * The trainer and the helper threads always use a little of it. */
 #define PT_CORE_FREE 0.75
@@ -57,6 +103,18 @@
  * are: else the work is uneven, not a few items. */
 #define PT_TAIL_FACTOR 4.0
 #define PT_TAIL_PART 0.2
+/* Fewer batches do not tell a few from many. */
+#define PT_TAIL_BATCHES 16
+/* Batches that were not noticed, share of all, at most: behind one that was not the next
+ * one looks slow. */
+#define PT_TAIL_NOTICED 0.15
+
+/* ---- network --------------------------------------------------------------- */
+/* More than so much of the waiting is before answers begin: latency is what costs, else
+ * it is bandwidth. */
+#define PT_LATENCY_SHARE 0.5
+/* Connections made for each answer, from which on keeping them open is advised. */
+#define PT_RECONNECTS 0.5
 
 /* ---- items --------------------------------------------------------------- */
 /* Guides: above 10 ms an item is slow, above 1 s it deserves a warning. */
@@ -65,6 +123,10 @@
 /* A file is slower than others of its size from several times their time:
  * below, where on the disk it lies and who else reads may be the reason. */
 #define PT_SLOW_FILE_FACTOR 3.0
+/* ... time and again from so many visits: two are no habit. */
+#define PT_SLOW_FILE_VISITS 3
+/* Of fewer visits a median tells nothing. */
+#define PT_ITEM_VISITS 8
 
 /* ---- order of reads in a file --------------------------------------------- */
 /* Jumps among the moves from one read to the next. A few (a table of contents,
@@ -88,6 +150,14 @@
 #define PT_IO_ONE_FILE 0.5
 /* A dataset of files has at least so many in a window. */
 #define PT_IO_MANY_FILES 16
+/* ... most of the waiting is for a thing (the bytes, others who wait, opening files,
+ * jumps); what is fitted is held against it with so many standard errors, two being 95 %. */
+#define PT_IO_MOSTLY 0.5
+#define PT_IO_ERRORS 2
+/* Of fewer requests a latency tells nothing. */
+#define PT_IO_REQUESTS 16
+/* Requests of so much of what was fetched are known. */
+#define PT_IO_SEEN 0.5
 /* Most of the waiting is above the disk, which answers in the rest. */
 #define PT_IO_HELD 0.5
 /* Disks and network file systems take requests up to about that. */
@@ -110,6 +180,8 @@
 #define PT_HUNG_S 5.0
 /* ... and longer than so many batches of its peers. */
 #define PT_HUNG_BATCHES 10
+/* ... and computes for so much of that time: it does not wait. */
+#define PT_HUNG_SPINS 0.9
 
 /* ---- steps ----------------------------------------------------------------- */
 #define PT_MIN_STEPS 3

@@ -9,8 +9,6 @@
 #include "analysis/health.h"
 #include "analysis/verdicts/thresholds.h"
 
-/* Fewer batches do not tell a few from many. */
-#define TAIL_MIN_BATCHES 16
 
 /* How long the batch took that ended this wait; NAN not seen. */
 static double made_ms(const struct pt_trainer *t, const struct pt_fetch *w)
@@ -28,8 +26,6 @@ static double made_ms(const struct pt_trainer *t, const struct pt_fetch *w)
 	return at >= 2 && at - 2 < k->service_ms.n ? k->unsorted_ms.v[at - 2] : NAN;
 }
 
-/* Were all batches noticed? Else one that was not makes the next one look slow. */
-#define NOTICED_PART 0.15
 
 static bool all_noticed(const struct pt_trainer *t)
 {
@@ -41,7 +37,7 @@ static bool all_noticed(const struct pt_trainer *t)
 			made += (double)t->workers.v[i].done.n;
 	for (i = 0; i < t->steps.n; i++)
 		taken += t->steps.v[i].batches;
-	return fabs(made - taken) <= NOTICED_PART * taken;
+	return fabs(made - taken) <= PT_TAIL_NOTICED * taken;
 }
 
 /* When batches were made that take longer than `limit`: meanwhile the others make what is
@@ -116,7 +112,7 @@ int pt_measure_tail(const struct pt_an *an, const struct pt_trainer *t,
 	for (i = 0; i < v.n && !err; i++)
 		if (v.v[i] > limit)
 			err = pt_vec_push(&tail, v.v[i]);
-	if (err || v.n < TAIL_MIN_BATCHES || !tail.n ||
+	if (err || v.n < PT_TAIL_BATCHES || !tail.n ||
 	    (double)tail.n > PT_TAIL_PART * (double)v.n)
 		goto out;
 	err = slow_times(an, t, limit, &made);

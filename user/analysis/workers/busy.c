@@ -215,7 +215,7 @@ static bool spins(const struct pt_an *an, const struct pt_trainer *t,
 	if (!(peers > 0) || *s * 1000 < PT_HUNG_BATCHES * peers)
 		return false;
 	pt_walk(w->main, since, an->t1, tally_piece, &k);
-	return k.cpu * 10 > (an->t1 - since) * 9;
+	return (double)k.cpu > PT_HUNG_SPINS * (double)(an->t1 - since);
 }
 
 static void consider(struct pt_hung *out, const struct pt_proc *p,

@@ -4,10 +4,8 @@
 #include <math.h>
 
 #include "analysis/health.h"
+#include "analysis/verdicts/thresholds.h"
 
-/* A thread that runs for less than this share of what the busiest one of its
- * process does is no part of its computing: a sender, a helper at rest. */
-#define COMPUTES 0.2
 
 static uint64_t ran_ns(const struct pt_thread *th)
 {
@@ -24,7 +22,7 @@ static size_t computing(const struct pt_proc *p)
 	for (i = 0; i < p->threads.n; i++)
 		most = pt_max64(most, ran_ns(p->threads.v[i]));
 	for (i = 0; i < p->threads.n && most; i++)
-		n += (double)ran_ns(p->threads.v[i]) >= COMPUTES * (double)most;
+		n += (double)ran_ns(p->threads.v[i]) >= PT_CROWD_COMPUTES * (double)most;
 	return n;
 }
 

@@ -11,8 +11,6 @@
 #include "analysis/verdicts/thresholds.h"
 #include "analysis/waits/look.h"
 
-/* Fewer batches tell nothing of a worker. */
-#define SLOW_MIN_BATCHES 3
 
 /* ---- when batches were made ------------------------------------------------------ */
 
@@ -359,7 +357,7 @@ static int find_peers(const struct pt_trainer *t, const struct pt_worker *w,
 			continue;
 		if (o->slot == w->slot)
 			err = add_times(&p->own, o);
-		if (o->slot == w->slot || o->service_ms.n < SLOW_MIN_BATCHES)
+		if (o->slot == w->slot || o->service_ms.n < PT_SLOW_BATCHES)
 			continue;
 		err = pt_vec_push(&p->medians, o->median_ms);
 		if (!err)
@@ -400,7 +398,8 @@ static bool slow_for_a_while(const struct pt_trainer *t, struct pt_worker *w,
 			behind += k && o->unsorted_ms.v[k - 1] > limit;
 		}
 	}
-	if (slow < SLOW_MIN_BATCHES || behind * 2 < slow || peers * 5 > slow)
+	if (slow < PT_SLOW_BATCHES || behind < PT_SLOW_BEHIND * slow ||
+	    peers > PT_SLOW_PEERS * slow)
 		return false;
 	w->slowdown = ms / slow / others;
 	/* that all but the first fall to the same one */
@@ -424,7 +423,7 @@ static int compare_one(const struct pt_an *an, const struct pt_trainer *t,
 	w->slowdown = w->slow_chance = NAN;
 	w->slow = false;
 	err = find_peers(t, w, p);
-	if (err || p->own.n < SLOW_MIN_BATCHES)
+	if (err || p->own.n < PT_SLOW_BATCHES)
 		return err;
 	n = p->medians.n;
 	others = pt_median(p->medians.v, n);
@@ -432,9 +431,8 @@ static int compare_one(const struct pt_an *an, const struct pt_trainer *t,
 		return 0;
 	ratio = w->slowdown = pt_median(p->own.v, p->own.n) / others;
 	if (ratio < an->th->slow_factor) {
-		/* twice as much: two humps, not one wide one */
 		ratio = upper_middle(&p->own) / others;
-		if (ratio < 2 * an->th->slow_factor) {
+		if (ratio < PT_SLOW_HUMPS * an->th->slow_factor) {
 			w->slow = slow_for_a_while(t, w, p, others) &&
 				  w->slow_chance <= an->th->slow_chance;
 			return 0;
