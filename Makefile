@@ -398,7 +398,7 @@ $(B)/tests/e2e/slowfs $(B)/obj/tests/e2e/slowfs.o: private CPP += $(shell pkg-co
 $(B)/tests/e2e/slowfs: private E2E_LIBS = $(shell pkg-config --libs fuse3 2>/dev/null)
 
 # Targets of the injector: nothing of the program is in them.
-$(B)/tests/e2e/hazards: tests/e2e/hazards.c $(B)/.flags.cc
+$(B)/tests/e2e/hazards $(B)/tests/e2e/attacker: $(B)/tests/e2e/%: tests/e2e/%.c $(B)/.flags.cc
 	@mkdir -p $(@D)
 	$(call say,CC)
 	$(Q)$(CC) -D_GNU_SOURCE= $(CBASE) -O2 $(CFLAGS) $< $(LDFLAGS) -ldl -o $@

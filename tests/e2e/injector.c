@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "inject/inject.h"
+#include "inject/memfd.h"
 #include "inject/ring.h"
 
 static struct {
@@ -80,11 +81,8 @@ static void use(const struct pt_injected *in, int *records, int *state)
 {
 	struct pt_ring_status st;
 	struct pt_ring *r = NULL;
-	char path[48];
-	int fd, i;
+	int fd = pt_memfd_take(in->pid, in->fd, false, PT_MEMFD_ANY), i;
 
-	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)in->pid, in->fd);
-	fd = open(path, O_RDWR | O_CLOEXEC);
 	if (fd < 0 || pt_ring_open(fd, (uint32_t)in->pid, &r)) {
 		*state = -1;
 		goto out;

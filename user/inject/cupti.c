@@ -4,7 +4,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +13,7 @@
 #include "capture/procfs.h"
 #include "inject/agent_blob.h"
 #include "inject/inject_int.h"
+#include "inject/memfd.h"
 
 #define QUIET_MS 2000
 #define OUT_MS 3000
@@ -97,13 +97,10 @@ static int on_record(void *ctx, const void *rec, size_t len)
 
 static int open_ring(struct agent *a, int fd)
 {
-	char path[48];
-	int mine, ret;
+	int mine = pt_memfd_take(a->pid, fd, false, PT_MEMFD_ANY), ret;
 
-	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)a->pid, fd);
-	mine = open(path, O_RDWR | O_CLOEXEC);
 	if (mine < 0)
-		return -errno;
+		return mine;
 	ret = pt_ring_open(mine, (uint32_t)a->pid, &a->ring);
 	close(mine);
 	return ret;

@@ -15,6 +15,7 @@
 #include "capture/procfs.h"
 #include "inject/inject_int.h"
 #include "inject/job.h"
+#include "inject/memfd.h"
 
 #define MFD_FLAGS (MFD_CLOEXEC | MFD_ALLOW_SEALING)
 #define RTLD_NOW_LAZY 2		      /* RTLD_NOW */
@@ -69,14 +70,29 @@ static int note_errno(struct work *w)
 	return 0;
 }
 
-static int open_fd(struct work *w, int fd)
+/* The memory file that the thread has just made: whoever answers for its C
+ * library may have named another descriptor. */
+static int take_fd(struct work *w, int fd)
 {
-	char path[48];
-	int mine;
+	char name[32], text[4096], *p;
+	uid_t owner;
+	ssize_t n;
 
-	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)w->o->pid, fd);
-	mine = open(path, O_RDWR | O_CLOEXEC);
-	return mine < 0 ? -errno : mine;
+	snprintf(name, sizeof(name), "task/%d/status", (int)w->place.hold.tid);
+	n = pt_proc_read(w->o->pid, name, text, sizeof(text));
+	p = n > 0 ? strstr(text, "\nUid:") : NULL;
+	/* the last of four is the one that files are made with */
+	if (!p || sscanf(p, "\nUid: %*u %*u %*u %u", &owner) != 1)
+		return -ESRCH;
+	return pt_memfd_take(w->o->pid, fd, true, owner);
+}
+
+static int not_taken(struct work *w, int err)
+{
+	if (err != -EMEDIUMTYPE && err != -EBADF)
+		return gave_up(w, err, "opening the memory file");
+	return pt_err_set(w->err, -EPERM, "what it gave as a new memory file is "
+			  "none of its own: nothing was written to it");
 }
 
 /* A memfd in the target: its number there. */
@@ -110,9 +126,9 @@ static int make_ring(struct work *w)
 	if (fd < 0)
 		return fd;
 	w->out->fd = fd;
-	mine = open_fd(w, fd);
+	mine = take_fd(w, fd);
 	if (mine < 0)
-		return gave_up(w, mine, "opening the memory file");
+		return not_taken(w, mine);
 	ret = pt_ring_setup(mine, w->o->ring);
 	close(mine);
 	return ret ? gave_up(w, ret, "preparing the memory file") : 0;
@@ -141,9 +157,9 @@ static int send_lib(struct work *w, struct stat *st)
 	w->lib_fd = remote_memfd(w, w->names[1]);
 	if (w->lib_fd < 0)
 		return w->lib_fd;
-	mine = open_fd(w, w->lib_fd);
+	mine = take_fd(w, w->lib_fd);
 	if (mine < 0)
-		return gave_up(w, mine, "opening the memory file");
+		return not_taken(w, mine);
 	ret = write_all(mine, w->o->so, w->o->so_len);
 	if (!ret && fstat(mine, st))
 		ret = -errno;
@@ -259,14 +275,15 @@ static void undo(struct work *w)
 static int find_left(struct work *w)
 {
 	const struct pt_maps *m = &w->place.maps;
+	const uint32_t dev = pt_memfd_dev();
 	char path[64], *now = NULL;
 	int fd = -1, ret = 0;
 	struct stat st;
 	size_t i;
 
 	for (i = 0; i < m->n; i++)
-		if (m->v[i].x && strstr(pt_maps_path(m, &m->v[i]),
-					"memfd:" PT_INJECT_LIB))
+		if (m->v[i].x && m->v[i].dev == dev &&
+		    strstr(pt_maps_path(m, &m->v[i]), "memfd:" PT_INJECT_LIB))
 			break;
 	if (i == m->n) {
 		/* one that the program brought along itself is not ours */

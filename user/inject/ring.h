@@ -24,8 +24,8 @@ struct pt_ring_opts {
 };
 
 /*
- * Make the memfd behind `fd` (empty, made with MFD_ALLOW_SEALING; a descriptor
- * of /proc/PID/fd/N opened read-write will do) what pt_agent_start() expects:
+ * Make the memfd behind `fd` (empty, made with MFD_ALLOW_SEALING; one of
+ * pt_memfd_take() will do) what pt_agent_start() expects:
  * sized, sealed against shrinking and growing, its head filled in with
  * want = PT_AGENT_RUN and the present as beat. 0 or -errno.
  */
@@ -33,7 +33,7 @@ int pt_ring_setup(int fd, const struct pt_ring_opts *opts);
 
 /*
  * Map one that stands, and claim it for this tracer. `fd`: read-write, of an
- * open file description of our own (open("/proc/PID/fd/N"), not pidfd_getfd);
+ * open file description of our own (pt_memfd_take());
  * it is duplicated, the caller closes its own. `pid`: the process that records
  * are of, as the tracer knows it; they are stamped with it whatever they say.
  * 0; -EPROTO: not such a memory, or of another version; -EBUSY: another tracer

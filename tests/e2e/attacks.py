@@ -1,0 +1,191 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""What an ordinary user can try against the machine through a tracer that is root.
+
+    attacks.py [NAME...] [--tries N] [--program FILE] [--injector FILE]
+
+Each case does an attack as user "nobody" (SECURITY.md lists them) and looks at what
+became of what it was aimed at. --tries: of the races (default 200; the record is of
+1,000). --program, --injector: of another build, to see that an attack works there.
+Needs root and a build. Ends with "N passed, N failed, N skipped".
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+B = os.path.join(TOP, "build")
+ATTACKER = os.path.join(B, "tests/e2e/attacker")
+AGENT = os.path.join(B, "tests/inject/agent.so")
+CUDART = os.path.join(B, "sim/libcudart.so.12")
+CUDA = os.path.join(B, "sim/cuda/libcudart.so.12")
+NOBODY = 65534
+
+opts = None
+results = []
+
+
+def as_nobody():
+    os.setgroups([])
+    os.setgid(NOBODY)
+    os.setuid(NOBODY)
+
+
+def row(name, ok, what):
+    results.append(ok)
+    print("%-4s %-28s %s" % ("ok" if ok else "FAIL", name, what), flush=True)
+
+
+def skip(name, why):
+    results.append(None)
+    print("skip %s: %s" % (name, why), flush=True)
+
+
+class Place:
+    """A folder of root's that everybody may search, and one of nobody's in it."""
+
+    def __enter__(self):
+        self.dir = tempfile.mkdtemp(prefix="pt-attack-", dir="/tmp")
+        os.chmod(self.dir, 0o755)
+        self.theirs = os.path.join(self.dir, "theirs")
+        os.mkdir(self.theirs)
+        os.chown(self.theirs, NOBODY, NOBODY)
+        return self
+
+    def __exit__(self, *_):
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+    def file(self, name, mode, content=b"secret\n" * 271, owner=0):
+        path = os.path.join(self.dir, name)
+        with open(path, "wb") as f:
+            f.write(content)
+        os.chown(path, owner, owner)
+        os.chmod(path, mode)
+        return path
+
+    def shared(self, path, name=None):
+        """A copy of a program's or library's file that nobody can read."""
+        to = os.path.join(self.dir, name or os.path.basename(path))
+        shutil.copy(path, to)
+        os.chmod(to, 0o755)
+        return to
+
+
+def attack(*argv):
+    p = subprocess.Popen(argv, preexec_fn=as_nobody, cwd="/", stdin=subprocess.DEVNULL,
+                         stdout=subprocess.PIPE)
+    line = p.stdout.readline().split()
+    if not line or line[0] != b"READY":
+        p.kill()
+        p.wait()
+        raise RuntimeError("the attacker did not start")
+    return p
+
+
+def end(p):
+    p.kill()
+    p.wait()
+    p.stdout.close()
+
+
+def looks(path):
+    st = os.stat(path)
+    with open(path, "rb") as f:
+        return (st.st_size, st.st_mode, st.st_uid, hashlib.sha256(f.read()).hexdigest())
+
+
+# ---- descriptors that are no memory files --------------------------------------------
+
+def inject(pid, *words):
+    p = subprocess.run([opts.injector, str(pid), AGENT, *words], stdin=subprocess.DEVNULL,
+                       stdout=subprocess.PIPE, timeout=600, check=False)
+    return [json.loads(line) for line in p.stdout.decode("utf-8", "replace").splitlines()]
+
+
+def memfd_one(at, kind, victim):
+    """The injector against one kind of descriptor; then pipetrace itself."""
+    before = looks(victim)
+    p = attack(at.shared(ATTACKER), "memfd", kind, victim, at.shared(CUDART))
+    try:
+        runs = inject(p.pid)
+        err = subprocess.run([opts.program, "-p", str(p.pid), "--cupti", "-d", "1", "-q"],
+                             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                             stderr=subprocess.PIPE, timeout=60, check=False)
+        alive = p.poll() is None
+    finally:
+        end(p)
+    after = looks(victim)
+    ok = before == after and alive and err.returncode == 0 and all(
+        "none of its own" in r["said"] for r in runs)
+    row("memfd/" + kind, ok, "%s; %s" % (
+        "untouched" if before == after else "%d -> %d bytes" % (before[0], after[0]),
+        runs[0]["said"] or "loaded"))
+
+
+def memfd():
+    with Place() as at:
+        for kind, mode, owner in (("path", 0o600, 0), ("read_only", 0o644, 0),
+                                  ("own_file", 0o600, NOBODY), ("tmpfile", 0o600, 0),
+                                  ("sealed", 0o600, 0), ("memfd_read_only", 0o600, 0),
+                                  ("huge", 0o600, 0)):
+            try:
+                memfd_one(at, kind, at.file("victim-" + kind, mode, owner=owner))
+            except RuntimeError:
+                skip("memfd/" + kind, "no such descriptor can be made here")
+
+
+def memfd_race():
+    """The number is a true one's half of the time."""
+    with Place() as at:
+        victim = at.file("victim", 0o600)
+        before = looks(victim)
+        p = attack(at.shared(ATTACKER), "memfd", "swap", victim, at.shared(CUDART))
+        try:
+            runs = inject(p.pid, "cycles=%d" % opts.tries, "point=500")
+            harmed = before != looks(victim)
+        finally:
+            end(p)
+        refused = sum("none of its own" in r["said"] for r in runs)
+        taken = sum("did not take the agent library" in r["said"] for r in runs)
+        row("memfd_race", not harmed and refused > 0 and taken > 0 and len(runs) == opts.tries,
+            "%d tries, %d refused, %d were true: %s" % (
+                len(runs), refused, taken, "HARMED" if harmed else "untouched"))
+
+
+CASES = {"memfd": memfd, "memfd_race": memfd_race}
+
+
+def main():
+    global opts
+    ap = argparse.ArgumentParser(description="Attacks of an ordinary user.")
+    ap.add_argument("name", nargs="*")
+    ap.add_argument("--tries", type=int, default=200, metavar="N")
+    ap.add_argument("--program", default=os.path.join(B, "pipetrace"), metavar="FILE")
+    ap.add_argument("--injector", default=os.path.join(B, "tests/e2e/injector"), metavar="FILE")
+    opts = ap.parse_args()
+    if os.geteuid():
+        print("needs root")
+        return 77
+    for f in (ATTACKER, AGENT, CUDART):
+        if not os.path.exists(f):
+            print("needs %s: make all e2e" % os.path.relpath(f, TOP))
+            return 77
+    for name, run in CASES.items():
+        if not opts.name or name in opts.name:
+            run()
+    ok, bad = results.count(True), results.count(False)
+    print("%d passed, %d failed, %d skipped" % (ok, bad, len(results) - ok - bad))
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
