@@ -8,7 +8,7 @@
  *       (KIND), of VICTIM or of something else that is no new memory file. With
  *       "swap" it gives a true one, whose number a second thread turns into
  *       VICTIM's and back, all the time.
- *   attacker library MINE OTHER CUDART
+ *   attacker library MINE OTHER
  *       maps MINE (a path), a GPU library, whose path a second thread turns
  *       into a link to OTHER and back, all the time.
  *   attacker maps FILE COUNT
@@ -257,11 +257,7 @@ static int run_library(char **argv)
 		die(link);
 	paths[0] = argv[2];
 	paths[1] = link;
-	open_gpu(argv[4]);
-	if (!dlopen(argv[2], RTLD_NOW)) {
-		fprintf(stderr, "attacker: %s\n", dlerror());
-		return 3;
-	}
+	open_gpu(argv[2]);
 	pthread_create(&t, NULL, rename_all, NULL);
 	ready();
 	work();
@@ -305,7 +301,7 @@ int main(int argc, char **argv)
 	prctl(PR_SET_DUMPABLE, 1);
 	if (argc == 5 && !strcmp(argv[1], "memfd"))
 		return run_memfd(argv);
-	if (argc == 5 && !strcmp(argv[1], "library"))
+	if (argc == 4 && !strcmp(argv[1], "library"))
 		return run_library(argv);
 	if (argc == 4 && !strcmp(argv[1], "maps"))
 		return run_maps(argv);

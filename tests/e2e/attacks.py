@@ -13,6 +13,7 @@ Needs root and a build. Ends with "N passed, N failed, N skipped".
 import argparse
 import hashlib
 import json
+import mmap
 import os
 import re
 import shutil
@@ -161,7 +162,56 @@ def memfd_race():
                 len(runs), refused, taken, "HARMED" if harmed else "untouched"))
 
 
-CASES = {"memfd": memfd, "memfd_race": memfd_race}
+# ---- a library that becomes another ----------------------------------------------------
+
+def library_race():
+    """Its name leads to a file of root's now and then; constants of another process, which
+    has that one mapped, are where the library's functions are."""
+    with Place() as at:
+        mine = os.path.join(at.theirs, "libcudart.so.12")
+        shutil.copy(CUDART, mine)
+        os.chown(mine, NOBODY, NOBODY)
+        size = os.path.getsize(CUDART) + 4095 & ~4095
+        other = at.file("constants", 0o644, bytes(size))
+        with open(other, "rb") as f:
+            constants = mmap.mmap(f.fileno(), size, mmap.MAP_PRIVATE, mmap.PROT_READ |
+                                  mmap.PROT_EXEC)
+        p = attack(at.shared(ATTACKER), "library", mine, other)
+        hit = probes = runs = 0
+        try:
+            while probes < opts.tries:
+                t = subprocess.Popen([opts.program, "-p", str(p.pid), "-d", "1", "-q",
+                                      "--no-uprobe-multi"], stdin=subprocess.DEVNULL,
+                                     stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                seen = 0
+                while t.poll() is None:
+                    if constants[:] != bytes(size):
+                        hit = max(hit, size - constants[:].count(0))
+                    seen = max(seen, hooked())
+                    time.sleep(0.02)
+                if t.returncode:
+                    row("library_race", False, "pipetrace ended with %d" % t.returncode)
+                    return
+                runs += 1
+                probes += max(seen, 1)
+        finally:
+            end(p)
+        row("library_race", not hit and probes > 10 * runs,
+            "%d probes of %d traces: %d constants of another process overwritten" %
+            (probes, runs, hit))
+
+
+def hooked():
+    """Probes that the tracer has now."""
+    p = subprocess.run(["/usr/sbin/bpftool", "-j", "link"], stdout=subprocess.PIPE,
+                       stderr=subprocess.DEVNULL, check=False)
+    try:
+        return sum(1 for link in json.loads(p.stdout) if link.get("type") == "perf_event")
+    except ValueError:
+        return 0
+
+
+CASES = {"library_race": library_race, "memfd": memfd, "memfd_race": memfd_race}
 
 
 def main():

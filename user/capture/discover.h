@@ -28,8 +28,8 @@ enum pt_gpulib_kind {
 struct pt_gpulib { /* one executable mapping of a GPU library */
 	enum pt_gpulib_kind kind;
 	char path_display[PT_GPULIB_PATH]; /* as the target named it */
-	char path_open[PT_GPULIB_PATH];	   /* what this process can open */
-	uint32_t dev;			   /* (major << 20) | minor */
+	pid_t pid;
+	uint32_t dev; /* (major << 20) | minor */
 	uint64_t inode;
 	uint64_t start, end, offset; /* of the executable mapping */
 	bool deleted;		     /* removed or replaced on disk */
@@ -58,12 +58,16 @@ int pt_mapping_at(pid_t pid, uint64_t addr, struct pt_gpulib *out);
  * the rest. `driver`: the process has the CUDA driver. True: a GPU library. */
 bool pt_gpulib_mapped(pid_t pid, struct pt_gpulib *g, bool driver);
 
+/* The mapped file, to be read and probed through this descriptor, which the
+ * caller closes; see pt_mapped_open(). */
+int pt_gpulib_open(const struct pt_gpulib *g);
+
 /* What a file is by its name; 0: no GPU library. */
 enum pt_gpulib_kind pt_gpulib_kind(const char *path);
 
 /*
  * Is this line of /proc/PID/maps an executable mapping of a GPU library?
- * Fills all of `out` but path_open. Separate for its unit test.
+ * Fills all of `out` but pid. Separate for its unit test.
  */
 bool pt_gpulib_parse(const char *line, struct pt_gpulib *out);
 

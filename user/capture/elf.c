@@ -1,163 +1,137 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include <errno.h>
-#include <fcntl.h>
-#include <gelf.h>
-#include <libelf.h>
-#include <stdbool.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include "capture/elf.h"
 
-/* A hostile file may claim any number of symbols; the largest real libraries
- * have a few hundred thousand. */
-#define MAX_SYMBOLS (8u << 20)
-#define MAX_PHDRS 4096
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
 
-struct lookup {
-	Elf *elf;
-	uint64_t file_size;
-	size_t n_phdrs;
-	const char *const *names;
-	size_t n;
-	uint64_t *offsets;
+#include "capture/elffile.h"
+
+#define NAME_MAX_LEN 256 /* bytes of a symbol's name that are looked at */
+/* Pieces of the string table that are kept: symbols next to each other mostly
+ * have names near each other. */
+#define PIECE 4096
+#define PIECES 1024
+
+struct piece {
+	uint64_t at; /* in the file, + 1; 0: empty */
+	size_t len;
+	char text[PIECE + NAME_MAX_LEN];
 };
 
-static bool name_matches(const char *sym, const char *want)
-{
-	size_t len = strlen(want);
-
-	return !strncmp(sym, want, len) && (!sym[len] || sym[len] == '@');
-}
-
-/* Where in the file the byte at `vaddr` lies; 0 when no segment that is
- * mapped for execution holds it. */
-static uint64_t file_offset(const struct lookup *l, uint64_t vaddr)
-{
-	GElf_Phdr ph;
-	uint64_t off;
-	size_t i;
-
-	for (i = 0; i < l->n_phdrs; i++) {
-		if (!gelf_getphdr(l->elf, (int)i, &ph))
-			continue;
-		if (ph.p_type != PT_LOAD || !(ph.p_flags & PF_X))
-			continue;
-		if (vaddr < ph.p_vaddr || vaddr - ph.p_vaddr >= ph.p_filesz)
-			continue;
-		off = vaddr - ph.p_vaddr;
-		if (__builtin_add_overflow(off, ph.p_offset, &off))
-			return 0;
-		return off < l->file_size ? off : 0;
-	}
-	return 0;
-}
-
-static void take_symbol(struct lookup *l, const GElf_Sym *sym, const char *name)
-{
-	size_t i;
-
-	if (GELF_ST_TYPE(sym->st_info) != STT_FUNC ||
-	    sym->st_shndx == SHN_UNDEF || !sym->st_value)
-		return;
-	for (i = 0; i < l->n; i++)
-		if (!l->offsets[i] && name_matches(name, l->names[i]))
-			l->offsets[i] = file_offset(l, sym->st_value);
-}
-
-static void scan_table(struct lookup *l, Elf_Scn *scn, const GElf_Shdr *sh)
-{
-	Elf_Data *data = elf_getdata(scn, NULL);
-	size_t i, count;
-	GElf_Sym sym;
+struct wanted {
 	const char *name;
+	uint64_t *offset;
+};
 
-	if (!data || !data->d_buf || !sh->sh_entsize)
-		return;
-	/* d_size, not sh_size: libelf has checked it against the file */
-	count = data->d_size / sh->sh_entsize;
-	if (count > MAX_SYMBOLS)
-		count = MAX_SYMBOLS;
-	for (i = 0; i < count; i++) {
-		if (!gelf_getsym(data, (int)i, &sym))
-			return;
-		/* NULL unless the string is inside its section and ends */
-		name = elf_strptr(l->elf, sh->sh_link, sym.st_name);
-		if (name && *name)
-			take_symbol(l, &sym, name);
+struct lookup {
+	struct pt_elf e;
+	struct wanted *v; /* by name */
+	size_t n, found;
+	struct piece *piece;
+};
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(((const struct wanted *)a)->name,
+		      ((const struct wanted *)b)->name);
+}
+
+/* The name at `at` of the file without its version; false: none that counts. */
+static bool name_at(struct lookup *l, uint64_t at, char out[NAME_MAX_LEN])
+{
+	uint64_t begin = at & ~(uint64_t)(PIECE - 1);
+	struct piece *p = &l->piece[begin / PIECE % PIECES];
+	size_t off = (size_t)(at - begin), i;
+
+	if (p->at != begin + 1) {
+		p->at = begin + 1;
+		p->len = sizeof(p->text);
+		if (p->len > l->e.size - begin)
+			p->len = (size_t)(l->e.size - begin);
+		if (!pt_elf_get(&l->e, begin, p->text, p->len))
+			p->len = 0;
 	}
+	for (i = 0; i < NAME_MAX_LEN && off + i < p->len; i++) {
+		out[i] = p->text[off + i];
+		if (out[i] == '@')
+			out[i] = '\0';
+		if (!out[i])
+			return i > 0;
+	}
+	return false;
 }
 
-static void scan_type(struct lookup *l, uint32_t type)
+static void take(void *ctx, const Elf64_Sym *s, const Elf64_Shdr *strings)
 {
-	Elf_Scn *scn = NULL;
-	GElf_Shdr sh;
+	char name[NAME_MAX_LEN];
+	struct lookup *l = ctx;
+	struct wanted key = { .name = name }, *w;
+	uint64_t off;
 
-	while ((scn = elf_nextscn(l->elf, scn)))
-		if (gelf_getshdr(scn, &sh) && sh.sh_type == type)
-			scan_table(l, scn, &sh);
+	if (ELF64_ST_TYPE(s->st_info) != STT_FUNC ||
+	    !name_at(l, strings->sh_offset + s->st_name, name))
+		return;
+	w = bsearch(&key, l->v, l->n, sizeof(*l->v), by_name);
+	if (!w || !pt_elf_offset(&l->e, s->st_value, PF_X, &off))
+		return;
+	/* a name may be wanted twice */
+	while (w > l->v && !strcmp(w[-1].name, name))
+		w--;
+	for (; w < l->v + l->n && !strcmp(w->name, name); w++) {
+		if (*w->offset || !off)
+			continue;
+		*w->offset = off;
+		l->found++;
+	}
+	if (l->found == l->n)
+		l->e.symbols = 0; /* there is no more to look for */
 }
 
-static size_t found(const struct lookup *l)
+static int open_file(struct lookup *l, int fd, struct pt_err *err)
 {
-	size_t i, k = 0;
+	int ret = pt_elf_open(&l->e, fd);
 
-	for (i = 0; i < l->n; i++)
-		k += l->offsets[i] != 0;
-	return k;
+	if (ret == -EINVAL)
+		return pt_err_set(err, ret, "it is not a regular file");
+	if (ret == -ENOEXEC)
+		return pt_err_set(err, ret, "it is no sound ELF file for x86-64");
+	return ret ? pt_err_set(err, ret, "it cannot be read: %s",
+				strerror(-ret)) : 0;
 }
 
-int pt_elf_symbols(const char *path, const char *const *names, size_t n,
+int pt_elf_symbols(int fd, const char *const *names, size_t n,
 		   uint64_t *file_offsets, struct pt_err *err)
 {
-	struct lookup l = { .names = names, .n = n, .offsets = file_offsets };
-	struct stat st;
-	GElf_Ehdr eh;
-	int fd, ret;
+	struct lookup l = { .n = n };
+	size_t i;
+	int ret;
 
 	memset(file_offsets, 0, n * sizeof(*file_offsets));
-	if (elf_version(EV_CURRENT) == EV_NONE)
-		return pt_err_set(err, -EINVAL,
-				  "the ELF library is too old for this program");
-
-	/* O_NONBLOCK: a path of the target's choice may be a FIFO by now */
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	if (fd < 0) {
-		ret = -errno;
-		return pt_err_set(err, ret, "cannot open library %s: %s", path,
-				  strerror(-ret));
-	}
-	if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
-		ret = pt_err_set(err, -EINVAL, "%s is not a regular file",
-				 path);
+	ret = open_file(&l, fd, err);
+	if (ret)
+		return ret;
+	l.v = calloc(n + 1, sizeof(*l.v));
+	l.piece = calloc(PIECES, sizeof(*l.piece)); /* pages come when used */
+	if (!l.v || !l.piece) {
+		ret = pt_err_set(err, -ENOMEM, "out of memory");
 		goto out;
 	}
-	l.file_size = (uint64_t)st.st_size;
-
-	/* READ, not MMAP: a file truncated meanwhile must not raise SIGBUS */
-	l.elf = elf_begin(fd, ELF_C_READ, NULL);
-	if (!l.elf || elf_kind(l.elf) != ELF_K_ELF || !gelf_getehdr(l.elf, &eh)) {
-		ret = pt_err_set(err, -ENOEXEC, "%s is not an ELF file", path);
-		goto out;
-	}
-	if (eh.e_machine != EM_X86_64 || gelf_getclass(l.elf) != ELFCLASS64) {
-		ret = pt_err_set(err, -ENOEXEC,
-				 "%s is not a library for x86-64", path);
-		goto out;
-	}
-	if (elf_getphdrnum(l.elf, &l.n_phdrs) || l.n_phdrs > MAX_PHDRS) {
-		ret = pt_err_set(err, -ENOEXEC,
-				 "%s has damaged program headers", path);
-		goto out;
-	}
-	scan_type(&l, SHT_DYNSYM);
-	if (found(&l) < n)
-		scan_type(&l, SHT_SYMTAB);
-	ret = (int)found(&l);
+	for (i = 0; i < n; i++)
+		l.v[i] = (struct wanted){ names[i], &file_offsets[i] };
+	qsort(l.v, n, sizeof(*l.v), by_name);
+	ret = pt_elf_symbols_of(&l.e, SHT_DYNSYM, take, &l);
+	if (!ret && l.found < n)
+		ret = pt_elf_symbols_of(&l.e, SHT_SYMTAB, take, &l);
+	if (ret)
+		pt_err_set(err, ret, "out of memory");
+	else if (!l.found && pt_elf_spent(&l.e))
+		ret = pt_err_set(err, -EFBIG, "it claims more symbols than are "
+				 "looked at");
+	else
+		ret = (int)l.found;
 out:
-	if (l.elf)
-		elf_end(l.elf);
-	close(fd);
+	free(l.piece);
+	free(l.v);
 	return ret;
 }

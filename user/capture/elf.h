@@ -9,15 +9,16 @@
 #include "capture/capture.h"
 
 /*
- * Look up `names` in the file at `path`: .dynsym first, then .symtab; defined
+ * Look up `names` in the file behind `fd`: .dynsym first, then .symtab; defined
  * functions only (an indirect function's address is its resolver, so it
  * counts as absent). A name matches with or without a version suffix
  * ("f@@V1"). file_offsets[i] is 0 for an absent name.
  *
- * Returns how many names were found, or -errno with `err` filled. The file is
- * not trusted: sizes, indices and offsets are checked against it.
+ * Returns how many names were found, or -errno with `err` filled (no name of the
+ * file is in it). The file is not trusted: see elffile.h. -EFBIG: nothing was
+ * found within its bounds.
  */
-int pt_elf_symbols(const char *path, const char *const *names, size_t n,
+int pt_elf_symbols(int fd, const char *const *names, size_t n,
 		   uint64_t *file_offsets, struct pt_err *err);
 
 #endif

@@ -1,86 +1,50 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "capture/elfdyn.h"
 
-#include <elf.h>
 #include <errno.h>
-#include <stdint.h>
 #include <string.h>
-#include <unistd.h>
 
-#define MAX_PHDRS 64
+#include "capture/elffile.h"
+
 #define MAX_DYN 512
 #define MAX_CHAIN 4096 /* symbols of one bucket that are looked at */
 #define MAX_SECTIONS 512
 #define NAME_MAX_LEN 64
 
 struct file {
-	int fd;
-	Elf64_Phdr ph[MAX_PHDRS];
-	size_t n_ph;
+	struct pt_elf e;
 	uint64_t symtab, strtab, strsz, hash, soname; /* addresses; 0: none */
 };
 
-static bool get(int fd, uint64_t at, void *out, size_t len)
-{
-	return at <= INT64_MAX - len &&
-	       pread(fd, out, len, (off_t)at) == (ssize_t)len;
-}
-
 /* Bytes at an address of the loaded file. */
-static bool get_at(const struct file *f, uint64_t vaddr, void *out, size_t len)
+static bool get_at(struct file *f, uint64_t vaddr, void *out, size_t len)
 {
-	size_t i;
+	uint64_t off;
 
-	for (i = 0; i < f->n_ph; i++) {
-		const Elf64_Phdr *p = &f->ph[i];
-		uint64_t off = vaddr - p->p_vaddr;
-
-		if (p->p_type != PT_LOAD || vaddr < p->p_vaddr ||
-		    off >= p->p_filesz || len > p->p_filesz - off ||
-		    off > UINT64_MAX - p->p_offset)
-			continue;
-		return get(f->fd, p->p_offset + off, out, len);
-	}
-	return false;
+	return pt_elf_offset(&f->e, vaddr, 0, &off) &&
+	       pt_elf_get(&f->e, off, out, len);
 }
 
 /* Both tables' sizes; a size that is not true only says "too large". */
-static uint64_t table_bytes(int fd, const Elf64_Ehdr *eh, const Elf64_Shdr *sh)
+static uint64_t table_bytes(struct pt_elf *e, const Elf64_Shdr *sh)
 {
 	Elf64_Shdr str;
 
-	if (sh->sh_link >= MAX_SECTIONS ||
-	    !get(fd, eh->e_shoff + sh->sh_link * sizeof(str), &str, sizeof(str)))
+	if (!pt_elf_section(e, sh->sh_link, &str))
 		return 0;
 	return sh->sh_size > UINT64_MAX - str.sh_size ? UINT64_MAX :
 						       sh->sh_size + str.sh_size;
 }
 
-static bool read_headers(struct file *f, struct pt_elf_dyn *out)
+static void read_sections(struct file *f, struct pt_elf_dyn *out)
 {
-	Elf64_Ehdr eh;
 	Elf64_Shdr sh;
 	size_t i;
 
-	if (!get(f->fd, 0, &eh, sizeof(eh)) ||
-	    memcmp(eh.e_ident, ELFMAG, SELFMAG) ||
-	    eh.e_ident[EI_CLASS] != ELFCLASS64 ||
-	    eh.e_ident[EI_DATA] != ELFDATA2LSB || eh.e_machine != EM_X86_64 ||
-	    eh.e_phentsize != sizeof(f->ph[0]) || !eh.e_phnum ||
-	    eh.e_phnum > MAX_PHDRS)
-		return false;
-	f->n_ph = eh.e_phnum;
-	if (!get(f->fd, eh.e_phoff, f->ph, f->n_ph * sizeof(f->ph[0])))
-		return false;
-	for (i = 0; i < eh.e_shnum && i < MAX_SECTIONS &&
-		    eh.e_shentsize == sizeof(sh) &&
-		    eh.e_shoff < UINT64_MAX / 2; i++) {
-		if (!get(f->fd, eh.e_shoff + i * sizeof(sh), &sh, sizeof(sh)))
-			break;
+	for (i = 0; i < f->e.n_sh && i < MAX_SECTIONS &&
+		    pt_elf_section(&f->e, i, &sh); i++)
 		if (sh.sh_type == SHT_SYMTAB)
-			out->symtab_bytes = table_bytes(f->fd, &eh, &sh);
-	}
-	return true;
+			out->symtab_bytes = table_bytes(&f->e, &sh);
 }
 
 static bool read_dynamic(struct file *f)
@@ -88,11 +52,12 @@ static bool read_dynamic(struct file *f)
 	Elf64_Dyn d[MAX_DYN];
 	size_t i, n = 0;
 
-	for (i = 0; i < f->n_ph && !n; i++)
-		if (f->ph[i].p_type == PT_DYNAMIC) {
-			n = f->ph[i].p_filesz / sizeof(*d);
+	for (i = 0; i < f->e.n_ph && !n; i++)
+		if (f->e.ph[i].p_type == PT_DYNAMIC) {
+			n = f->e.ph[i].p_filesz / sizeof(*d);
 			n = n < MAX_DYN ? n : MAX_DYN;
-			if (!get(f->fd, f->ph[i].p_offset, d, n * sizeof(*d)))
+			if (!pt_elf_get(&f->e, f->e.ph[i].p_offset, d,
+					n * sizeof(*d)))
 				return false;
 		}
 	for (i = 0; i < n && d[i].d_tag != DT_NULL; i++) {
@@ -110,7 +75,7 @@ static bool read_dynamic(struct file *f)
 }
 
 /* The string at `off` of the string table; cut to what fits. */
-static void get_string(const struct file *f, uint64_t off, char *out, size_t max)
+static void get_string(struct file *f, uint64_t off, char *out, size_t max)
 {
 	size_t len = max - 1;
 
@@ -136,7 +101,7 @@ struct gnu {
 	uint32_t buckets, first, bloom, shift;
 };
 
-static bool defines(const struct file *f, const struct gnu *g, const char *name)
+static bool defines(struct file *f, const struct gnu *g, const char *name)
 {
 	uint64_t bucket = f->hash + sizeof(*g) + 8ull * g->bloom;
 	uint64_t chain = bucket + 4ull * g->buckets;
@@ -168,13 +133,16 @@ static bool defines(const struct file *f, const struct gnu *g, const char *name)
 int pt_elf_dyn(int fd, const char *const *names, size_t n, bool *exports,
 	       struct pt_elf_dyn *out)
 {
-	struct file f = { .fd = fd };
+	struct file f = { 0 };
 	struct gnu g;
 	size_t i;
 
 	memset(out, 0, sizeof(*out));
 	memset(exports, 0, n * sizeof(*exports));
-	if (!read_headers(&f, out) || !read_dynamic(&f))
+	if (pt_elf_open(&f.e, fd))
+		return -ENOEXEC;
+	read_sections(&f, out);
+	if (!read_dynamic(&f))
 		return -ENOEXEC;
 	if (f.soname)
 		get_string(&f, f.soname, out->soname, sizeof(out->soname));

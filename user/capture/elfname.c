@@ -1,40 +1,31 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "capture/elfname.h"
 
-#include <errno.h>
-#include <gelf.h>
-#include <libelf.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#define MAX_SYMBOLS (8u << 20)
-#define MAX_PHDRS 4096
-#define CHUNK 4096 /* symbols read at once */
+#include "capture/elffile.h"
 
 struct names {
-	int fd;
-	Elf *elf;
-	uint64_t size; /* of the file */
+	struct pt_elf e;
 	struct pt_elf_place *v;
 	size_t n;
-	Elf64_Sym *buf;
 };
 
 /* The address that the file's own headers give this byte; 0: none. */
-static uint64_t vaddr_of(const struct names *k, size_t n_phdrs, uint64_t off)
+static uint64_t vaddr_of(const struct pt_elf *e, uint64_t off)
 {
-	GElf_Phdr ph;
 	uint64_t at;
 	size_t i;
 
-	for (i = 0; i < n_phdrs; i++) {
-		if (!gelf_getphdr(k->elf, (int)i, &ph) || ph.p_type != PT_LOAD)
+	for (i = 0; i < e->n_ph; i++) {
+		const Elf64_Phdr *p = &e->ph[i];
+
+		if (p->p_type != PT_LOAD || off < p->p_offset ||
+		    off - p->p_offset >= p->p_filesz)
 			continue;
-		if (off < ph.p_offset || off - ph.p_offset >= ph.p_filesz)
-			continue;
-		if (__builtin_add_overflow(off - ph.p_offset, ph.p_vaddr, &at))
+		if (__builtin_add_overflow(off - p->p_offset, p->p_vaddr, &at))
 			return 0;
 		return at;
 	}
@@ -60,14 +51,11 @@ static uint32_t rank_of(const Elf64_Sym *s, uint64_t vaddr)
 	       (ELF64_ST_BIND(s->st_info) != STB_LOCAL);
 }
 
-static void insert_symbol(struct names *k, const Elf64_Sym *s, const GElf_Shdr *str)
+static void insert_symbol(void *ctx, const Elf64_Sym *s, const Elf64_Shdr *str)
 {
-	unsigned type = ELF64_ST_TYPE(s->st_info);
+	struct names *k = ctx;
 	size_t lo = 0, hi = k->n;
 
-	if ((type != STT_FUNC && type != STT_OBJECT) || !s->st_value ||
-	    s->st_shndx == SHN_UNDEF || s->st_name >= str->sh_size)
-		return;
 	while (lo < hi) { /* the first place at or behind the symbol */
 		size_t mid = (lo + hi) / 2;
 
@@ -89,49 +77,6 @@ static void insert_symbol(struct names *k, const Elf64_Sym *s, const GElf_Shdr *
 	}
 }
 
-static bool inside(const struct names *k, const GElf_Shdr *sh)
-{
-	return sh->sh_type != SHT_NOBITS && sh->sh_offset <= k->size &&
-	       sh->sh_size <= k->size - sh->sh_offset;
-}
-
-static void scan(struct names *k, const GElf_Shdr *sh)
-{
-	uint64_t at = sh->sh_offset, left = sh->sh_size / sizeof(Elf64_Sym);
-	GElf_Shdr str;
-	Elf_Scn *scn;
-
-	scn = elf_getscn(k->elf, sh->sh_link);
-	if (sh->sh_entsize != sizeof(Elf64_Sym) || !inside(k, sh) || !scn ||
-	    !gelf_getshdr(scn, &str) || !inside(k, &str))
-		return;
-	if (left > MAX_SYMBOLS)
-		left = MAX_SYMBOLS;
-	while (left) {
-		size_t want = left < CHUNK ? left : CHUNK, i;
-		ssize_t got = pread(k->fd, k->buf, want * sizeof(*k->buf),
-				    (off_t)at);
-
-		if (got < (ssize_t)sizeof(*k->buf))
-			return;
-		got /= (ssize_t)sizeof(*k->buf);
-		for (i = 0; i < (size_t)got; i++)
-			insert_symbol(k, &k->buf[i], &str);
-		at += (uint64_t)got * sizeof(*k->buf);
-		left -= (uint64_t)got;
-	}
-}
-
-static void scan_type(struct names *k, uint32_t type)
-{
-	Elf_Scn *scn = NULL;
-	GElf_Shdr sh;
-
-	while ((scn = elf_nextscn(k->elf, scn)))
-		if (gelf_getshdr(scn, &sh) && sh.sh_type == type)
-			scan(k, &sh);
-}
-
 static void read_name(int fd, struct pt_elf_place *p)
 {
 	ssize_t n = pread(fd, p->name, sizeof(p->name), (off_t)p->str);
@@ -145,49 +90,27 @@ static void read_name(int fd, struct pt_elf_place *p)
 
 int pt_elf_names(int fd, struct pt_elf_place *v, size_t n)
 {
-	struct names k = { .fd = fd, .v = v, .n = n };
-	size_t n_phdrs, i;
-	struct stat st;
-	GElf_Ehdr eh;
-	int ret = 0;
+	struct names k = { .v = v, .n = n };
+	int ret = pt_elf_open(&k.e, fd);
+	size_t i;
 
 	for (i = 0; i < n; i++) {
 		v[i].found = v[i].truncated = false;
 		v[i].rank = 0;
-		v[i].vaddr = 0;
+		v[i].vaddr = ret ? 0 : vaddr_of(&k.e, v[i].offset);
 	}
-	if (elf_version(EV_CURRENT) == EV_NONE)
-		return -EINVAL;
-	if (fstat(fd, &st))
-		return -errno;
-	if (!S_ISREG(st.st_mode))
-		return -EINVAL;
-	k.size = (uint64_t)st.st_size;
-	k.buf = malloc(CHUNK * sizeof(*k.buf));
-	if (!k.buf)
-		return -ENOMEM;
-	/* READ, not MMAP: a file truncated meanwhile must not raise SIGBUS */
-	k.elf = elf_begin(fd, ELF_C_READ, NULL);
-	if (!k.elf || elf_kind(k.elf) != ELF_K_ELF ||
-	    !gelf_getehdr(k.elf, &eh) || gelf_getclass(k.elf) != ELFCLASS64 ||
-	    eh.e_ident[EI_DATA] != ELFDATA2LSB ||
-	    elf_getphdrnum(k.elf, &n_phdrs) || n_phdrs > MAX_PHDRS) {
-		ret = -ENOEXEC;
-		goto out;
-	}
-	for (i = 0; i < n; i++)
-		v[i].vaddr = vaddr_of(&k, n_phdrs, v[i].offset);
+	if (ret)
+		return ret;
 	qsort(v, n, sizeof(*v), by_vaddr);
-	scan_type(&k, SHT_SYMTAB);
-	scan_type(&k, SHT_DYNSYM);
+	ret = pt_elf_symbols_of(&k.e, SHT_SYMTAB, insert_symbol, &k);
+	if (!ret)
+		ret = pt_elf_symbols_of(&k.e, SHT_DYNSYM, insert_symbol, &k);
+	if (ret)
+		return ret;
 	for (i = 0; i < n; i++) {
 		if (v[i].rank && v[i].vaddr)
 			read_name(fd, &v[i]);
 		ret += v[i].found;
 	}
-out:
-	if (k.elf)
-		elf_end(k.elf);
-	free(k.buf);
 	return ret;
 }

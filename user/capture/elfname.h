@@ -23,9 +23,8 @@ struct pt_elf_place {
 
 /*
  * Name each of `n` places by the function or object that holds it: of .symtab,
- * else of .dynsym. The file is not trusted: tables are read in pieces, names
- * from where they are, nothing beyond the file or 8 million symbols; memory
- * does not grow with the file. Returns how many were found, or -errno.
+ * else of .dynsym. The file is not trusted: see elffile.h; names are read from
+ * where they are. Returns how many were found, or -errno.
  */
 int pt_elf_names(int fd, struct pt_elf_place *v, size_t n);
 

@@ -5,11 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/sysmacros.h>
 
 #include "capture/discover.h"
 #include "capture/libkind.h"
+#include "capture/mapped.h"
 
 /* A process may map as much as vm.max_map_count allows; more is refused. */
 #define MAX_LINES (1u << 20)
@@ -85,26 +84,14 @@ bool pt_gpulib_parse(const char *line, struct pt_gpulib *out)
 	return parse_exec(line, out) && out->kind != 0;
 }
 
-/*
- * By name through the target's root where that still is the mapped file; else
- * by the mapping itself, which works for files that were deleted, replaced or
- * lie in another mount namespace.
- */
-static void choose_path(pid_t pid, struct pt_gpulib *g)
+int pt_gpulib_open(const struct pt_gpulib *g)
 {
-	struct stat st;
-	int len;
+	const struct pt_mapped m = {
+		.pid = g->pid, .start = g->start, .end = g->end,
+		.dev = g->dev, .inode = g->inode, .name = g->path_display,
+	};
 
-	len = snprintf(g->path_open, sizeof(g->path_open), "/proc/%d/root%s",
-		       pid, g->path_display);
-	if (!g->deleted && len < (int)sizeof(g->path_open) &&
-	    !stat(g->path_open, &st) && S_ISREG(st.st_mode) &&
-	    st.st_ino == g->inode &&
-	    (major(st.st_dev) << 20 | minor(st.st_dev)) == g->dev)
-		return;
-	snprintf(g->path_open, sizeof(g->path_open),
-		 "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, pid, g->start,
-		 g->end);
+	return pt_mapped_open(&m);
 }
 
 static bool listed(const struct pt_gpulib *v, size_t n, const struct pt_gpulib *g)
@@ -134,7 +121,7 @@ static ssize_t read_maps(pid_t pid, struct pt_gpulib *out, size_t max, bool gpu)
 	while (n < max && lines++ < MAX_LINES && getline(&line, &cap, f) > 0) {
 		if (!parse_exec(line, &g) || listed(out, n, &g))
 			continue;
-		choose_path(pid, &g);
+		g.pid = pid;
 		if (gpu)
 			g.kind = pt_libkind(&g, &g.by_symbols);
 		if (g.kind || !gpu)
@@ -198,7 +185,7 @@ ssize_t pt_gpulibs(pid_t pid, struct pt_gpulib *out, size_t max)
 
 bool pt_gpulib_mapped(pid_t pid, struct pt_gpulib *g, bool driver)
 {
-	choose_path(pid, g);
+	g->pid = pid;
 	g->kind = pt_libkind(g, &g->by_symbols);
 	return g->kind || (driver && pt_libkind_inside(g));
 }
@@ -225,7 +212,7 @@ int pt_mapping_at(pid_t pid, uint64_t addr, struct pt_gpulib *out)
 		    addr < begin || addr >= end)
 			continue;
 		if (parse_file(line, out, perms)) {
-			choose_path(pid, out);
+			out->pid = pid;
 			ret = 0;
 		}
 		break;

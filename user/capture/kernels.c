@@ -91,13 +91,6 @@ static const struct pt_gpulib *mapping_of(struct pt_kernels *k,
 	return &m->g;
 }
 
-static int open_file(const struct pt_gpulib *g)
-{
-	/* O_NONBLOCK: a path of the target's choice may be a FIFO by now */
-	return open(g->path_open,
-		    O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-}
-
 static void deliver(struct pt_kernels *k, uint32_t tgid,
 		    const struct pt_elf_place *p)
 {
@@ -146,7 +139,7 @@ static void name_file(struct pt_kernels *k, struct func *f, size_t *n)
 		v[m++].offset = f[i].addr - other->start + other->offset;
 	}
 	*n = kept;
-	fd = open_file(&first);
+	fd = pt_gpulib_open(&first);
 	if (fd >= 0) {
 		(void)pt_elf_names(fd, v, m);
 		close(fd);

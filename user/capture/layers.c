@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "capture/layers.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -97,11 +96,10 @@ static bool file_names(struct pt_layers *l, const struct pt_gpulib *g,
 		*budget -= f->size < *budget ? f->size : *budget;
 		return f->names;
 	}
-	fd = open(g->path_open, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	fd = pt_gpulib_open(g);
 	if (fd < 0)
 		return true;
-	if (fstat(fd, &st) || !S_ISREG(st.st_mode) ||
-	    (uint64_t)st.st_size > *budget) {
+	if (fstat(fd, &st) || (uint64_t)st.st_size > *budget) {
 		close(fd);
 		return true;
 	}

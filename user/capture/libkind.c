@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "capture/libkind.h"
 
-#include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "capture/elf.h"
 #include "capture/elfdyn.h"
 
@@ -26,6 +26,21 @@ struct known {
 };
 static struct known cache[CACHE];
 
+/* A process may map thousands of files that are made to be long to read: in any
+ * ten seconds they get three. What is not looked at now is when it is seen again. */
+#define WINDOW_NS 10000000000ull
+#define LOOK_NS 3000000000ull
+static uint64_t window_ns, spent_ns;
+
+static bool may_look(uint64_t now)
+{
+	if (now - window_ns >= WINDOW_NS) {
+		window_ns = now;
+		spent_ns = 0;
+	}
+	return spent_ns < LOOK_NS;
+}
+
 static uint32_t hash_of(const char *s)
 {
 	uint32_t h = 2166136261u;
@@ -35,18 +50,11 @@ static uint32_t hash_of(const char *s)
 	return h;
 }
 
-static int open_file(const struct pt_gpulib *g)
-{
-	/* O_NONBLOCK: a path of the target's choice may be a FIFO by now */
-	return open(g->path_open,
-		    O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-}
-
 static void look(const struct pt_gpulib *g, struct known *k)
 {
 	bool exports[N_MARKS];
 	struct pt_elf_dyn dyn;
-	int fd = open_file(g);
+	int fd = pt_gpulib_open(g);
 	size_t i;
 
 	if (fd < 0)
@@ -71,13 +79,18 @@ static struct known *known(const struct pt_gpulib *g)
 	uint64_t h = (g->inode ^ (uint64_t)g->dev << 32 ^ path) *
 		     0x9e3779b97f4a7c15ull;
 	struct known *k = &cache[(h >> 40) & (CACHE - 1)];
+	uint64_t now;
 
 	if (k->used && k->inode == g->inode && k->dev == g->dev &&
 	    k->path == path)
 		return k;
-	*k = (struct known){ .inode = g->inode, .dev = g->dev, .path = path,
-			     .used = 1 };
+	*k = (struct known){ .inode = g->inode, .dev = g->dev, .path = path };
+	now = pt_now_ns();
+	if (!may_look(now))
+		return k;
+	k->used = 1;
 	look(g, k);
+	spent_ns += pt_now_ns() - now;
 	return k;
 }
 
@@ -99,16 +112,22 @@ unsigned pt_libkind_inside(const struct pt_gpulib *g)
 	static const char *const names[] = { "cudaLaunchKernel",
 					     "ncclAllReduce" };
 	struct known *k = known(g);
-	uint64_t off[2];
+	uint64_t off[2], now = pt_now_ns();
 	struct pt_err err;
+	int fd;
 
-	if (k->looked_inside)
+	if (k->looked_inside || !may_look(now))
 		return k->inside;
 	k->looked_inside = 1;
 	if (!k->static_symbols)
 		return 0;
-	if (pt_elf_symbols(g->path_open, names, 2, off, &err) > 0)
+	fd = pt_gpulib_open(g);
+	if (fd < 0)
+		return 0;
+	if (pt_elf_symbols(fd, names, 2, off, &err) > 0)
 		k->inside = (uint8_t)((off[0] ? 1u << PT_GPULIB_CUDART : 0) |
 				      (off[1] ? 1u << PT_GPULIB_NCCL : 0));
+	close(fd);
+	spent_ns += pt_now_ns() - now;
 	return k->inside;
 }

@@ -11,7 +11,7 @@
 #include "capture/discover.h"
 
 /*
- * The kind of a mapped file (path_open, dev, inode and path_display are read);
+ * The kind of a mapped file (its place, dev, inode and path_display are read);
  * 0: no GPU library. *by_symbols: it exports the functions and has another
  * library's name: it may be one that goes on to the real one.
  */

@@ -12,6 +12,7 @@
 
 #include "capture/discover.h"
 #include "capture/elf.h"
+#include "capture/mapped.h"
 #include "capture/session.h"
 
 #define MAX_FILES 2048 /* executable mappings that are looked through */
@@ -69,19 +70,22 @@ static int attach_process(struct pt_capture *c, struct pt_marker *k, pid_t pid)
 {
 	struct pt_gpulib *files = calloc(MAX_FILES, sizeof(*files));
 	uint64_t offset;
+	int ret = -ENOENT, fd;
+	char path[PT_FD_PATH];
 	struct pt_err e;
 	ssize_t n, i;
-	int ret = -ENOENT;
 
 	if (!files)
 		return -ENOMEM;
 	n = pt_exec_files(pid, files, MAX_FILES);
 	for (i = 0; i < n && ret == -ENOENT; i++) {
-		if (!right_file(k, &files[i]) ||
-		    pt_elf_symbols(files[i].path_open, &k->symbol, 1, &offset,
-				   &e) != 1 || !offset)
+		fd = right_file(k, &files[i]) ? pt_gpulib_open(&files[i]) : -1;
+		if (fd < 0)
 			continue;
-		ret = attach_at(c, k, pid, files[i].path_open, offset);
+		if (pt_elf_symbols(fd, &k->symbol, 1, &offset, &e) == 1)
+			ret = attach_at(c, k, pid, pt_fd_path(fd, path),
+					offset);
+		close(fd);
 	}
 	free(files);
 	return n < 0 ? (int)n : ret;

@@ -13,6 +13,7 @@
 
 #include "capture/discover.h"
 #include "capture/elf.h"
+#include "capture/mapped.h"
 #include "capture/procfs.h"
 #include "capture/session.h"
 
@@ -141,9 +142,10 @@ static void attach_file(struct pt_capture *c, pid_t pid, uint64_t start,
 	const char *names[N_POINTS];
 	uint64_t at[N_POINTS] = { 0 };
 	struct pt_err err = { "" };
+	char path[PT_FD_PATH];
 	struct attached *a;
+	int found, r, fd;
 	size_t i;
-	int found, r;
 
 	for (i = 0; i < n->n_libs; i++)
 		if (n->lib[i].inode == f->inode && n->lib[i].dev == f->dev &&
@@ -154,7 +156,9 @@ static void attach_file(struct pt_capture *c, pid_t pid, uint64_t start,
 		return;
 	for (i = 0; i < N_POINTS; i++)
 		names[i] = points[i].symbol;
-	found = pt_elf_symbols(f->path_open, names, N_POINTS, at, &err);
+	fd = pt_gpulib_open(f);
+	found = fd < 0 ? pt_err_set(&err, fd, "%s", strerror(-fd)) :
+			 pt_elf_symbols(fd, names, N_POINTS, at, &err);
 	/* kept even when it fails: it would fail every time */
 	a = &n->lib[n->n_libs++];
 	*a = (struct attached){ .pid = n->multi ? pid : 0, .start = start,
@@ -162,8 +166,10 @@ static void attach_file(struct pt_capture *c, pid_t pid, uint64_t start,
 				.fd = { -1, -1 } };
 	r = found < 0 ? found :
 	    !found    ? -ENOENT :
-	    n->multi  ? attach_multi(c, a, f->path_open, at) :
-			attach_perf(c, f->path_open, at);
+	    n->multi  ? attach_multi(c, a, pt_fd_path(fd, path), at) :
+			attach_perf(c, pt_fd_path(fd, path), at);
+	if (fd >= 0)
+		close(fd);
 	if (!r)
 		n->symbols += (unsigned)found;
 	if (!n->symbols)

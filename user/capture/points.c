@@ -13,7 +13,7 @@ unsigned pt_layer_of(enum pt_gpulib_kind kind)
 					  PT_LAYER_ONLY;
 }
 
-int pt_points_find(const struct pt_gpulib *l, uint32_t lib,
+int pt_points_find(int fd, enum pt_gpulib_kind kind, uint32_t lib,
 		   struct pt_point *out, struct pt_err *err)
 {
 	const char *names[PT_MAX_POINTS] = { NULL };
@@ -25,7 +25,7 @@ int pt_points_find(const struct pt_gpulib *l, uint32_t lib,
 	/* A library's own names only: another's may be in it too, as local
 	 * symbols of a copy that was linked in. */
 	for (i = 0; i < pt_api_count && n < PT_MAX_POINTS; i++) {
-		if ((int)pt_api_lib(&pt_apis[i]) != (int)l->kind)
+		if ((int)pt_api_lib(&pt_apis[i]) != (int)kind)
 			continue;
 		names[n] = pt_apis[i].symbol;
 		id[n++] = (uint16_t)i;
@@ -33,7 +33,7 @@ int pt_points_find(const struct pt_gpulib *l, uint32_t lib,
 	if (!n)
 		return 0;
 	memset(off, 0, sizeof(off));
-	r = pt_elf_symbols(l->path_open, names, n, off, err);
+	r = pt_elf_symbols(fd, names, n, off, err);
 	if (r < 0)
 		return r;
 	for (i = 0; i < n; i++) {
@@ -50,7 +50,7 @@ int pt_points_find(const struct pt_gpulib *l, uint32_t lib,
 		out[found].cookie =
 			PT_COOKIE(id[i], lib, a->stream, a->v[0], a->v[1],
 				  a->v[2]) |
-			PT_COOKIE_WITH(a->how & 15, pt_layer_of(l->kind),
+			PT_COOKIE_WITH(a->how & 15, pt_layer_of(kind),
 				       a->ret);
 		out[found].ret = a->ret;
 		found++;

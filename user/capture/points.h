@@ -20,9 +20,10 @@ struct pt_point {
 /* PT_LAYER_* of a library. */
 unsigned pt_layer_of(enum pt_gpulib_kind kind);
 
-/* Points of a library with the number `lib`, at most PT_MAX_POINTS; an address
- * with two names is taken once. How many, or -errno with `err` filled. */
-int pt_points_find(const struct pt_gpulib *l, uint32_t lib,
+/* Points of a library with the number `lib`, at most PT_MAX_POINTS, in the file
+ * behind `fd`; an address with two names is taken once. How many, or -errno with
+ * `err` filled. */
+int pt_points_find(int fd, enum pt_gpulib_kind kind, uint32_t lib,
 		   struct pt_point *out, struct pt_err *err);
 
 #endif

@@ -14,6 +14,7 @@
 
 #include "capture/discover.h"
 #include "capture/layers.h"
+#include "capture/mapped.h"
 #include "capture/points.h"
 #include "capture/procfs.h"
 #include "capture/session.h"
@@ -184,6 +185,28 @@ static void queue_lib(struct pt_capture *c, uint32_t id, uint32_t symbols,
 	pt_queue_record(c, &rec, sizeof(rec));
 }
 
+/* What there is to hook in a library, and the descriptor through which it was
+ * read: it is hooked through the same, so that both are of one file. *fd is -1 or
+ * the caller's to close. */
+static int find_points(const struct pt_gpulib *l, uint32_t id,
+		       struct pt_point *points, int *fd, struct pt_err *err)
+{
+	*fd = pt_gpulib_open(l);
+	if (*fd < 0)
+		return pt_err_set(err, *fd, "%s", strerror(-*fd));
+	return pt_points_find(*fd, l->kind, id, points, err);
+}
+
+static int attach_points(struct pt_capture *c, int fd, struct attached *a,
+			 const struct pt_point *p, int n)
+{
+	char path[PT_FD_PATH];
+
+	pt_fd_path(fd, path);
+	return c->uprobes->multi ? attach_multi(c, path, a, p, n) :
+				   attach_perf(c, path, p, n);
+}
+
 /* Hooks that were dropped, again: the process has mapped something since. */
 static void reattach(struct pt_capture *c, uint32_t id,
 		     const struct pt_gpulib *l)
@@ -191,10 +214,13 @@ static void reattach(struct pt_capture *c, uint32_t id,
 	struct attached *a = &c->uprobes->lib[id];
 	struct pt_point points[PT_MAX_POINTS];
 	struct pt_err err = { "" };
-	int n = pt_points_find(l, id, points, &err), r;
+	int n, r, fd;
 
 	a->dropped = false;
-	r = n > 0 ? attach_multi(c, l->path_open, a, points, n) : n;
+	n = find_points(l, id, points, &fd, &err);
+	r = n > 0 ? attach_points(c, fd, a, points, n) : n;
+	if (fd >= 0)
+		close(fd);
 	if (!r || r == -ESRCH)
 		return;
 	c->uprobes->failed++;
@@ -210,7 +236,7 @@ static void attach_lib(struct pt_capture *c, pid_t pid, uint64_t start,
 	struct pt_err err = { "" };
 	struct attached *a;
 	uint32_t id;
-	int n, r;
+	int n, r, fd;
 
 	for (id = 0; id < u->n_libs; id++) {
 		if (!is_lib(u, &u->lib[id], pid, start, l))
@@ -232,25 +258,23 @@ static void attach_lib(struct pt_capture *c, pid_t pid, uint64_t start,
 				.fd = { -1, -1 }, .kind = l->kind,
 				.by_symbols = l->by_symbols,
 				.mapped_ns = pt_now_ns() };
-	n = pt_points_find(l, id, points, &err);
-	if (n == 0) /* a library of GPU functions that we have no line for */
-		return;
-	if (n < 0) {
-		u->failed++;
-		pt_warn(c, "%s: no hooks: %s", l->path_display, err.msg);
-		return;
+	n = find_points(l, id, points, &fd, &err);
+	if (n > 0) {
+		note_text(c, pid, id, l);
+		/* Before the hooks: from the first call on they must know. */
+		if (pt_layer_of(l->kind) == PT_LAYER_INNER)
+			c->skel->bss->pt_inner = 1;
 	}
-	note_text(c, pid, id, l);
-	/* Before the hooks: from the first call on they must know. */
-	if (pt_layer_of(l->kind) == PT_LAYER_INNER)
-		c->skel->bss->pt_inner = 1;
-	r = u->multi ? attach_multi(c, l->path_open, a, points, n) :
-		       attach_perf(c, l->path_open, points, n);
-	if (r == -ESRCH) /* gone meanwhile */
+	r = n > 0 ? attach_points(c, fd, a, points, n) : n;
+	if (fd >= 0)
+		close(fd);
+	/* a library of GPU functions that we have no line for, or gone meanwhile */
+	if (n == 0 || r == -ESRCH)
 		return;
 	if (r) {
 		u->failed++;
-		pt_warn(c, "%s: no hooks: %s", l->path_display, strerror(-r));
+		pt_warn(c, "%s: no hooks: %s", l->path_display,
+			n < 0 ? err.msg : strerror(-r));
 		return;
 	}
 	u->symbols += (uint32_t)n;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/str.h"
 #include "capture/capture.h"
@@ -165,7 +166,7 @@ static void show_lib(const struct pt_gpulib *g, unsigned flags)
 	char safe[2048];
 	struct pt_err err = { "" };
 	unsigned i, n = pt_api_count < MAX_APIS ? pt_api_count : MAX_APIS;
-	int found;
+	int found, fd;
 
 	for (i = 0; i < n; i++)
 		names[i] = pt_apis[i].symbol;
@@ -173,7 +174,12 @@ static void show_lib(const struct pt_gpulib *g, unsigned flags)
 		    flags | PT_TERM_TAIL, 60);
 	printf("    %s%s\n", safe,
 	       g->deleted ? " (replaced on disk: taken from memory)" : "");
-	found = pt_elf_symbols(g->path_open, names, n, offsets, &err);
+	fd = pt_gpulib_open(g);
+	found = fd < 0 ? pt_err_set(&err, fd, "it cannot be opened: %s",
+				    strerror(-fd)) :
+			 pt_elf_symbols(fd, names, n, offsets, &err);
+	if (fd >= 0)
+		close(fd);
 	if (found < 0) {
 		pt_str_term(safe, sizeof(safe), err.msg, flags, 0);
 		printf("      %s\n", safe);

@@ -12,6 +12,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "capture/mapped.h"
 #include "capture/procfs.h"
 #include "inject/inject_int.h"
 #include "inject/job.h"
@@ -276,9 +277,10 @@ static int find_left(struct work *w)
 {
 	const struct pt_maps *m = &w->place.maps;
 	const uint32_t dev = pt_memfd_dev();
-	char path[64], *now = NULL;
-	int fd = -1, ret = 0;
+	struct pt_mapped file = { .pid = w->o->pid, .dev = dev, .name = "" };
 	struct stat st;
+	int fd, ret = 0;
+	char *now;
 	size_t i;
 
 	for (i = 0; i < m->n; i++)
@@ -295,9 +297,10 @@ static int find_left(struct work *w)
 						  "already");
 		return 0;
 	}
-	snprintf(path, sizeof(path), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64,
-		 (int)w->o->pid, m->v[i].start, m->v[i].end);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
+	file.start = m->v[i].start;
+	file.end = m->v[i].end;
+	file.inode = m->v[i].inode;
+	fd = pt_mapped_open(&file);
 	now = malloc(w->o->so_len + 1);
 	if (fd >= 0 && now && !fstat(fd, &st) &&
 	    (size_t)st.st_size == w->o->so_len &&

@@ -6,13 +6,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "base/vec.h"
 #include "capture/discover.h"
 #include "capture/elf.h"
+#include "capture/mapped.h"
 #include "inject/inject_int.h"
 
 #define MAX_MAPS (1u << 17) /* the kernel's default limit is 65530 */
@@ -160,33 +159,21 @@ static bool is_libdl(const char *path)
 	return !strncmp(b, "libdl.so.2", 10) || !strncmp(b, "libdl-2.", 8);
 }
 
-/* A path under which this process can open the mapped file itself. */
-static void file_path(pid_t pid, const struct pt_maps *m,
-		      const struct pt_map *x, char *buf, size_t size)
-{
-	struct stat st;
-	int n;
-
-	n = snprintf(buf, size, "/proc/%d/root%s", (int)pid,
-		     pt_maps_path(m, x));
-	if (n > 0 && (size_t)n < size && !stat(buf, &st) &&
-	    S_ISREG(st.st_mode) && st.st_ino == x->inode &&
-	    (major(st.st_dev) << 20 | minor(st.st_dev)) == x->dev)
-		return;
-	snprintf(buf, size, "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, (int)pid,
-		 x->start, x->end);
-}
-
 int pt_maps_symbols(pid_t pid, const struct pt_maps *m, const struct pt_map *x,
 		    const char *const *names, size_t n, uint64_t *addr)
 {
+	const struct pt_mapped file = {
+		.pid = pid, .start = x->start, .end = x->end, .dev = x->dev,
+		.inode = x->inode, .name = pt_maps_path(m, x),
+	};
 	struct pt_err err = { "" };
-	char path[8192];
+	int ret, fd = pt_mapped_open(&file);
 	size_t i;
-	int ret;
 
-	file_path(pid, m, x, path, sizeof(path));
-	ret = pt_elf_symbols(path, names, n, addr, &err);
+	if (fd < 0)
+		return fd;
+	ret = pt_elf_symbols(fd, names, n, addr, &err);
+	close(fd);
 	if (ret < 0)
 		return ret;
 	for (i = 0, ret = 0; i < n; i++) {
@@ -363,13 +350,18 @@ size_t pt_gpu_points(pid_t pid, uint64_t addr[PT_GPU_POINTS],
 	size_t n = 0, k, j;
 	ssize_t found, i;
 	uint64_t off[4];
+	int fd, r;
 
 	found = pt_gpulibs(pid, libs, 16);
 	for (k = 0; k < 3; k++) {
 		for (i = 0; i < found && i < 16; i++) {
-			if (libs[i].kind != want[k].kind ||
-			    pt_elf_symbols(libs[i].path_open, want[k].names, 4,
-					   off, &err) <= 0)
+			fd = libs[i].kind == want[k].kind ?
+				     pt_gpulib_open(&libs[i]) : -1;
+			if (fd < 0)
+				continue;
+			r = pt_elf_symbols(fd, want[k].names, 4, off, &err);
+			close(fd);
+			if (r <= 0)
 				continue;
 			for (j = 0; j < 4 && n < PT_GPU_POINTS; j++) {
 				if (off[j] < libs[i].offset ||
