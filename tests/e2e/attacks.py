@@ -211,7 +211,75 @@ def hooked():
         return 0
 
 
-CASES = {"library_race": library_race, "memfd": memfd, "memfd_race": memfd_race}
+# ---- outputs under sudo -------------------------------------------------------------
+
+SUDO = dict(os.environ, SUDO_UID=str(NOBODY), SUDO_GID=str(NOBODY), SUDO_USER="nobody")
+
+
+def by_sudo(*args):
+    """pipetrace as sudo starts it for nobody: (exit status, what it said)."""
+    p = subprocess.run([opts.program, *args], env=SUDO, stdin=subprocess.DEVNULL,
+                       stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=60, check=False)
+    return p.returncode, p.stderr.decode("utf-8", "replace")
+
+
+def outputs():
+    with Place() as at:
+        p = attack(at.shared(ATTACKER), "memfd", "path", at.file("any", 0o600),
+                   at.shared(CUDART))
+        try:
+            outputs_of(at, p.pid)
+            killed(at, p.pid)
+        finally:
+            end(p)
+
+
+def outputs_of(at, pid):
+    root = os.path.join(at.dir, "roots")
+    os.mkdir(root)
+    there = at.file("roots/there", 0o644)
+    trace = ["-p", str(pid), "-d", "1", "-q"]
+    rec = os.path.join(at.theirs, "mine.ptrace")
+    code, said = by_sudo("record", *trace, "-o", rec)
+    ok = code == 0 and os.stat(rec).st_uid == NOBODY
+    before = looks(there)
+    for name in ("new", "there"):
+        to = os.path.join(root, name)
+        for args in (["report", rec, "--json", to], ["report", rec, "--html", to],
+                     ["export", rec, "--force", "--sqlite", to], ["export", rec, "--csv", to],
+                     ["export", rec, "--force", "--perfetto", to], [*trace, "--json", to],
+                     ["record", *trace, "-o", to]):
+            code, said = by_sudo(*args)
+            if code == 0 or os.listdir(root) != ["there"] or looks(there) != before:
+                row("outputs", False, "%s: status %d, %s" % (" ".join(args), code,
+                                                             os.listdir(root)))
+                return
+    # a file of root's in the caller's own folder is not for him to replace either
+    foreign = at.file("theirs/foreign", 0o600)
+    mine = at.file("theirs/mine", 0o600, owner=NOBODY)
+    refused = by_sudo("report", rec, "--json", foreign)[0]
+    replaced = by_sudo("report", rec, "--json", mine)[0]
+    ok = ok and refused == 1 and os.path.getsize(foreign) == 1897
+    ok = ok and replaced == 0 and looks(mine)[1:3] == (0o100600, NOBODY)
+    row("outputs", ok and not [n for n in os.listdir(at.theirs) if n.endswith(".tmp")],
+        "14 into a folder of root's: none written; own file replaced, root's not: %s" % said[:80])
+
+
+def killed(at, pid):
+    place = os.path.join(at.theirs, "killed")
+    os.mkdir(place)
+    os.chown(place, NOBODY, NOBODY)
+    for ms in (300, 700, 1200):
+        p = subprocess.Popen([opts.program, "-p", str(pid), "-q", "--json", place + "/x",
+                              "--html", place + "/y"], env=SUDO, stdin=subprocess.DEVNULL,
+                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(ms / 1000)
+        p.send_signal(signal.SIGKILL)
+        p.wait()
+    row("outputs_killed", not os.listdir(place), "left behind: %s" % (os.listdir(place) or "nothing"))
+
+
+CASES = {"outputs": outputs, "library_race": library_race, "memfd": memfd, "memfd_race": memfd_race}
 
 
 def main():

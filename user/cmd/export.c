@@ -10,6 +10,7 @@
 #include "cmd/cmd.h"
 #include "cmd/outdir.h"
 #include "cmd/session.h"
+#include "cmd/sudo.h"
 #include "view/export.h"
 #include "view/html/html.h"
 #include "report/demangle.h"
@@ -84,7 +85,7 @@ static int open_all(struct export *e)
 		return -EINVAL;
 	}
 	/* a database is written in places, and only to a file of ours */
-	if (e->out[PT_EXPORT_SQLITE].f && !e->out[PT_EXPORT_SQLITE].tmp[0]) {
+	if (e->out[PT_EXPORT_SQLITE].f && !e->out[PT_EXPORT_SQLITE].pending) {
 		pt_error("a database can only be written to a file");
 		return -EINVAL;
 	}
@@ -106,18 +107,27 @@ static int failed(const char *path, int err)
 
 /* SQLite opens files by name: the temporary one, in the folder that is open.
  * Is it still the file that we made there? */
-static int write_sqlite(const struct pt_export *x, const struct pt_outfile *out)
+static int write_sqlite(const struct pt_export *x, struct pt_outfile *out)
 {
 	struct stat ours, named;
+	struct pt_rights old;
 	char path[128];
+	int ret = pt_outfile_temp(out);
 
+	if (ret)
+		return ret;
 	if (fstat(fileno(out->f), &ours) ||
 	    fstatat(out->dir, out->tmp, &named, AT_SYMLINK_NOFOLLOW))
 		return -errno;
 	if (ours.st_ino != named.st_ino || ours.st_dev != named.st_dev)
 		return -EEXIST;
 	snprintf(path, sizeof(path), "/proc/self/fd/%d/%s", out->dir, out->tmp);
-	return pt_export_sqlite(x, path);
+	ret = pt_rights_take(&old);
+	if (ret)
+		return ret;
+	ret = pt_export_sqlite(x, path);
+	pt_rights_back(&old);
+	return ret;
 }
 
 static int write_one(struct export *e, const struct pt_export *x, int i)

@@ -24,15 +24,6 @@ static int cannot(struct pt_outdir *o, int err, struct pt_err *e)
 	return err;
 }
 
-/* Whose it is: best effort, some file systems know no owners. */
-static void give_away(int fd)
-{
-	struct pt_invoker who;
-
-	if (pt_invoker(&who) && fchown(fd, who.uid, who.gid))
-		return;
-}
-
 static int open_parent(struct pt_outdir *o)
 {
 	size_t n = strlen(o->path);
@@ -53,10 +44,32 @@ static int open_parent(struct pt_outdir *o)
 	return o->parent < 0 ? -errno : 0;
 }
 
-int pt_outdir_open(struct pt_outdir *o, const char *path, struct pt_err *err)
+static int make(struct pt_outdir *o)
 {
+	int ret = open_parent(o);
 	uint64_t random;
 	struct stat st;
+
+	if (ret)
+		return ret;
+	if (!fstatat(o->parent, o->base, &st, AT_SYMLINK_NOFOLLOW))
+		return -EEXIST;
+	if (getrandom(&random, sizeof(random), 0) != sizeof(random))
+		return -EIO;
+	snprintf(o->tmp, sizeof(o->tmp), ".pipetrace-%016llx.tmp",
+		 (unsigned long long)random);
+	if (mkdirat(o->parent, o->tmp, 0700)) {
+		o->tmp[0] = '\0';
+		return -errno;
+	}
+	o->dir = openat(o->parent, o->tmp,
+			O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	return o->dir < 0 ? -errno : 0;
+}
+
+int pt_outdir_open(struct pt_outdir *o, const char *path, struct pt_err *err)
+{
+	struct pt_rights old;
 	int ret;
 
 	memset(o, 0, sizeof(*o));
@@ -64,30 +77,17 @@ int pt_outdir_open(struct pt_outdir *o, const char *path, struct pt_err *err)
 	o->path = strdup(path);
 	if (!o->path)
 		return pt_err_set(err, -ENOMEM, "out of memory");
-	ret = open_parent(o);
-	if (ret)
-		return cannot(o, ret, err);
-	if (!fstatat(o->parent, o->base, &st, AT_SYMLINK_NOFOLLOW))
-		return cannot(o, -EEXIST, err);
-	if (getrandom(&random, sizeof(random), 0) != sizeof(random))
-		return cannot(o, -EIO, err);
-	snprintf(o->tmp, sizeof(o->tmp), ".pipetrace-%016llx.tmp",
-		 (unsigned long long)random);
-	if (mkdirat(o->parent, o->tmp, 0700)) {
-		ret = -errno;
-		o->tmp[0] = '\0';
-		return cannot(o, ret, err);
+	ret = pt_rights_take(&old);
+	if (!ret) {
+		ret = make(o);
+		pt_rights_back(&old);
 	}
-	o->dir = openat(o->parent, o->tmp,
-			O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (o->dir < 0)
-		return cannot(o, -errno, err);
-	give_away(o->dir);
-	return 0;
+	return ret ? cannot(o, ret, err) : 0;
 }
 
 FILE *pt_outdir_file(struct pt_outdir *o, const char *name)
 {
+	struct pt_rights old;
 	FILE *f;
 	int fd;
 
@@ -99,11 +99,16 @@ FILE *pt_outdir_file(struct pt_outdir *o, const char *name)
 	if (!o->names[o->n])
 		return NULL;
 	o->n++;
+	fd = pt_rights_take(&old);
+	if (fd) {
+		errno = -fd;
+		return NULL;
+	}
 	fd = openat(o->dir, name,
 		    O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	pt_rights_back(&old);
 	if (fd < 0)
 		return NULL;
-	give_away(fd);
 	f = fdopen(fd, "w");
 	if (!f)
 		close(fd);
@@ -112,12 +117,20 @@ FILE *pt_outdir_file(struct pt_outdir *o, const char *name)
 
 int pt_outdir_commit(struct pt_outdir *o, struct pt_err *err)
 {
+	struct pt_rights old;
+	int ret = pt_rights_take(&old);
+
+	if (ret)
+		return cannot(o, ret, err);
 	/* an empty folder that appeared since would be replaced by rename() */
 	if (renameat2(o->parent, o->tmp, o->parent, o->base,
 		      RENAME_NOREPLACE) &&
 	    ((errno != EINVAL && errno != ENOSYS) ||
 	     renameat(o->parent, o->tmp, o->parent, o->base)))
-		return cannot(o, -errno, err);
+		ret = -errno;
+	pt_rights_back(&old);
+	if (ret)
+		return cannot(o, ret, err);
 	o->tmp[0] = '\0';
 	pt_outdir_abandon(o);
 	return 0;
@@ -125,17 +138,23 @@ int pt_outdir_commit(struct pt_outdir *o, struct pt_err *err)
 
 void pt_outdir_abandon(struct pt_outdir *o)
 {
+	struct pt_rights old;
+	bool gone = false;
 	size_t i;
 
 	if (!o->path)
 		return;
+	if (o->tmp[0])
+		gone = !pt_rights_take(&old);
 	for (i = 0; i < o->n; i++) {
-		if (o->tmp[0])
+		if (gone)
 			unlinkat(o->dir, o->names[i], 0);
 		free(o->names[i]);
 	}
-	if (o->tmp[0])
+	if (gone) {
 		unlinkat(o->parent, o->tmp, AT_REMOVEDIR);
+		pt_rights_back(&old);
+	}
 	if (o->dir >= 0)
 		close(o->dir);
 	if (o->parent >= 0)

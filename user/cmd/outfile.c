@@ -14,6 +14,12 @@
 
 static int cannot(const struct pt_outfile *o, int err, struct pt_err *e)
 {
+	struct pt_invoker who;
+
+	if ((err == -EACCES || err == -EPERM) && pt_invoker(&who))
+		return pt_err_set(e, err, "cannot write %s with the rights of "
+				  "user %u, who called sudo: %s", o->path,
+				  (unsigned)who.uid, strerror(-err));
 	return pt_err_set(e, err, "cannot write %s: %s", o->path,
 			  strerror(-err));
 }
@@ -38,26 +44,48 @@ static int open_dir(struct pt_outfile *o)
 	return err;
 }
 
-static int open_temp(struct pt_outfile *o)
+/* A name for the time until it has its own. */
+static int choose_temp(struct pt_outfile *o)
 {
-	struct pt_invoker who;
 	uint64_t random;
-	int fd;
 
 	if (getrandom(&random, sizeof(random), 0) != sizeof(random))
 		return -EIO;
 	snprintf(o->tmp, sizeof(o->tmp), ".pipetrace-%016llx.tmp",
 		 (unsigned long long)random);
+	return 0;
+}
+
+/* Without a name, so that a killed writer leaves nothing; by one where the file
+ * system knows no such files. */
+static int open_temp(struct pt_outfile *o)
+{
+	int fd = openat(o->dir, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600), ret;
+
+	o->pending = true;
+	if (fd >= 0)
+		return fd;
+	if (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL &&
+	    errno != ENOENT)
+		return -errno;
+	ret = choose_temp(o);
+	if (ret)
+		return ret;
 	fd = openat(o->dir, o->tmp,
-		    O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+		    O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0) {
 		o->tmp[0] = '\0';
 		return -errno;
 	}
-	/* best effort: some file systems know no owners */
-	if (pt_invoker(&who) && fchown(fd, who.uid, who.gid))
-		return fd;
 	return fd;
+}
+
+/* Whose files may be replaced: those of who asks. */
+static uid_t asker(void)
+{
+	struct pt_invoker who;
+
+	return pt_invoker(&who) ? who.uid : geteuid();
 }
 
 static int open_fd(struct pt_outfile *o, struct pt_err *err)
@@ -79,9 +107,25 @@ static int open_fd(struct pt_outfile *o, struct pt_err *err)
 					  "cannot write %s: something that is "
 					  "not a plain file has that name",
 					  o->path);
+		if (st.st_uid != asker())
+			return pt_err_set(err, -EEXIST, "cannot write %s: a file "
+					  "of another user has that name",
+					  o->path);
 	}
 	ret = open_temp(o);
 	return ret < 0 ? cannot(o, ret, err) : ret;
+}
+
+static int open_as_asker(struct pt_outfile *o, struct pt_err *err)
+{
+	struct pt_rights old;
+	int fd = pt_rights_take(&old);
+
+	if (fd)
+		return cannot(o, fd, err);
+	fd = open_fd(o, err);
+	pt_rights_back(&old);
+	return fd;
 }
 
 int pt_outfile_open(struct pt_outfile *o, const char *path, struct pt_err *err)
@@ -96,7 +140,7 @@ int pt_outfile_open(struct pt_outfile *o, const char *path, struct pt_err *err)
 	o->is_stdout = !strcmp(path, "-");
 	/* a copy, so that closing it tells of errors and stdout stays */
 	fd = o->is_stdout ? fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3) :
-			    open_fd(o, err);
+			    open_as_asker(o, err);
 	if (fd < 0) {
 		ret = o->is_stdout ? cannot(o, -errno, err) : fd;
 		pt_outfile_abandon(o);
@@ -111,14 +155,24 @@ int pt_outfile_open(struct pt_outfile *o, const char *path, struct pt_err *err)
 	return 0;
 }
 
+static void remove_temp(const struct pt_outfile *o)
+{
+	struct pt_rights old;
+
+	if (!o->tmp[0] || pt_rights_take(&old))
+		return;
+	unlinkat(o->dir, o->tmp, 0);
+	pt_rights_back(&old);
+}
+
 void pt_outfile_abandon(struct pt_outfile *o)
 {
 	if (o->f)
 		fclose(o->f);
-	if (o->tmp[0])
-		unlinkat(o->dir, o->tmp, 0);
-	if (o->path && o->dir >= 0)
+	if (o->path && o->dir >= 0) {
+		remove_temp(o);
 		close(o->dir);
+	}
 	free(o->path);
 	memset(o, 0, sizeof(*o));
 	o->dir = -1;
@@ -136,10 +190,39 @@ int pt_outfile_keep(struct pt_outfile *o, struct pt_err *err)
 	int ret;
 
 	o->keep = true;
-	if (!o->tmp[0] || fstatat(o->dir, o->base, &st, AT_SYMLINK_NOFOLLOW))
+	if (!o->pending || fstatat(o->dir, o->base, &st, AT_SYMLINK_NOFOLLOW))
 		return 0;
 	ret = exists(o, err);
 	pt_outfile_abandon(o);
+	return ret;
+}
+
+/* Give a file without a name one. */
+static int link_as(const struct pt_outfile *o, const char *name)
+{
+	char fd[32];
+
+	snprintf(fd, sizeof(fd), "/proc/self/fd/%d", fileno(o->f));
+	return linkat(AT_FDCWD, fd, o->dir, name, AT_SYMLINK_FOLLOW) ? -errno :
+								       0;
+}
+
+int pt_outfile_temp(struct pt_outfile *o)
+{
+	struct pt_rights old;
+	int ret;
+
+	if (!o->pending || o->tmp[0])
+		return 0;
+	ret = pt_rights_take(&old);
+	if (ret)
+		return ret;
+	ret = choose_temp(o);
+	if (!ret)
+		ret = link_as(o, o->tmp);
+	if (ret)
+		o->tmp[0] = '\0';
+	pt_rights_back(&old);
 	return ret;
 }
 
@@ -151,36 +234,60 @@ static int rename_new(const struct pt_outfile *o)
 	if (!renameat2(o->dir, o->tmp, o->dir, o->base, RENAME_NOREPLACE))
 		return 0;
 	if (errno != EINVAL && errno != ENOSYS)
-		return -1;
-	if (!fstatat(o->dir, o->base, &st, AT_SYMLINK_NOFOLLOW)) {
-		errno = EEXIST;
-		return -1;
+		return -errno;
+	if (!fstatat(o->dir, o->base, &st, AT_SYMLINK_NOFOLLOW))
+		return -EEXIST;
+	return renameat(o->dir, o->tmp, o->dir, o->base) ? -errno : 0;
+}
+
+static int give_name(struct pt_outfile *o)
+{
+	int ret;
+
+	if (!o->tmp[0]) {
+		ret = link_as(o, o->base);
+		if (ret != -EEXIST || o->keep)
+			return ret;
 	}
-	return renameat(o->dir, o->tmp, o->dir, o->base);
+	ret = pt_outfile_temp(o);
+	if (ret)
+		return ret;
+	ret = o->keep ? rename_new(o) :
+	      renameat(o->dir, o->tmp, o->dir, o->base) ? -errno : 0;
+	if (!ret)
+		o->tmp[0] = '\0';
+	return ret;
 }
 
 int pt_outfile_publish(struct pt_outfile *o, struct pt_err *err)
 {
-	if (!o->tmp[0])
+	struct pt_rights old;
+	int ret;
+
+	if (!o->pending)
 		return 0;
-	if (o->keep && rename_new(o))
-		return errno == EEXIST ? exists(o, err) : cannot(o, -errno, err);
-	if (!o->keep && renameat(o->dir, o->tmp, o->dir, o->base))
-		return cannot(o, -errno, err);
-	o->tmp[0] = '\0';
-	return 0;
+	ret = pt_rights_take(&old);
+	if (ret)
+		return cannot(o, ret, err);
+	ret = give_name(o);
+	pt_rights_back(&old);
+	if (!ret)
+		o->pending = false;
+	return ret == -EEXIST ? exists(o, err) :
+	       ret	      ? cannot(o, ret, err) : 0;
 }
 
 int pt_outfile_commit(struct pt_outfile *o, struct pt_err *err)
 {
-	int ret = 0;
+	int ret = 0, fd;
 
 	errno = 0;
 	if (fflush(o->f) || ferror(o->f))
 		ret = errno ? -errno : -EIO;
-	if (fclose(o->f) && !ret)
+	/* some file systems tell only now that they have no room */
+	fd = ret ? -1 : dup(fileno(o->f));
+	if (!ret && (fd < 0 || close(fd)))
 		ret = -errno;
-	o->f = NULL;
 	if (ret)
 		cannot(o, ret, err);
 	else

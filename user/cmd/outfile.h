@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A file that appears whole or not at all: written under a temporary name
- * beside its own, renamed at the end. Opened before the capture, so that what
- * cannot be written is known at once.
+ * A file that appears whole or not at all: it has no name until the end (where the
+ * file system knows no such files, a temporary one beside its own). Opened before
+ * the capture, so that what cannot be written is known at once. Under sudo all of
+ * it is done with the rights of the user who called, see pt_rights_take().
  */
 #ifndef PT_OUTFILE_H
 #define PT_OUTFILE_H
@@ -17,7 +18,8 @@ struct pt_outfile {
 	FILE *f; /* NULL: not open */
 	char *path;
 	char *base;	/* last component, inside path */
-	char tmp[64];	/* temporary name; "" when written in place */
+	char tmp[64];	/* temporary name; "": none */
+	bool pending;	/* it is to get its name; else written in place */
 	int dir;
 	bool is_stdout;
 	bool keep; /* do not replace a file of this name */
@@ -25,15 +27,18 @@ struct pt_outfile {
 
 /*
  * "-" is standard output. Under sudo the file belongs to the invoking user;
- * its mode is 0600. An existing regular file is only replaced by
+ * its mode is 0600. An existing regular file of who asks is only replaced by
  * pt_outfile_commit(); a character device is written in place; anything else
- * that exists is refused. 0, or -errno with `err` filled.
+ * that exists, and a file of another user, is refused. 0, or -errno with `err` filled.
  */
 int pt_outfile_open(struct pt_outfile *o, const char *path, struct pt_err *err);
 /* After pt_outfile_open(): a regular file that exists is not to be replaced,
  * nor one that appears until the commit. 0, or -errno with `err` filled and the
  * file given up. */
 int pt_outfile_keep(struct pt_outfile *o, struct pt_err *err);
+/* A name for what must open it by one: o->tmp in o->dir. It is removed again. 0 or
+ * -errno. */
+int pt_outfile_temp(struct pt_outfile *o);
 /* Give the file its name now, for one that is worth having though it may be
  * cut: what had the name is gone. 0, or -errno with `err` filled. */
 int pt_outfile_publish(struct pt_outfile *o, struct pt_err *err);

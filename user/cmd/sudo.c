@@ -5,13 +5,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "capture/procfs.h"
 #include "cmd/options.h"
 #include "cmd/sudo.h"
-
-#define MAX_GROUPS 1024
 
 static bool id_from_env(const char *name, int64_t *out)
 {
@@ -66,6 +65,66 @@ static int groups_of_shell(uid_t uid, gid_t *out, int max)
 	return -ESRCH;
 }
 
+/* Told once: the shell may have ended by the time that an output gets its name. */
+static const gid_t *groups_of(const struct pt_invoker *who, int *n)
+{
+	static gid_t groups[PT_SUDO_GROUPS];
+	static int count;
+
+	if (!count) {
+		count = groups_of_shell(who->uid, groups, PT_SUDO_GROUPS);
+		if (count <= 0) {
+			groups[0] = who->gid;
+			count = 1;
+		}
+	}
+	*n = count;
+	return groups;
+}
+
+/* Of this thread alone: the C library's calls are of all of them. */
+static int set_fs(uid_t uid, gid_t gid, const gid_t *groups, int n)
+{
+	if (syscall(SYS_setgroups, n, groups))
+		return -errno;
+	syscall(SYS_setfsgid, gid);
+	syscall(SYS_setfsuid, uid);
+	/* these tell of no error, but of what holds now */
+	if ((gid_t)syscall(SYS_setfsgid, -1) != gid ||
+	    (uid_t)syscall(SYS_setfsuid, -1) != uid)
+		return -EPERM;
+	return 0;
+}
+
+int pt_rights_take(struct pt_rights *old)
+{
+	struct pt_invoker who;
+	const gid_t *groups;
+	int n, ret;
+
+	old->other = false;
+	if (!pt_invoker(&who))
+		return 0;
+	old->n = getgroups(PT_SUDO_GROUPS, old->groups);
+	if (old->n < 0)
+		return -errno;
+	groups = groups_of(&who, &n);
+	old->other = true;
+	ret = set_fs(who.uid, who.gid, groups, n);
+	if (ret)
+		pt_rights_back(old);
+	return ret;
+}
+
+void pt_rights_back(const struct pt_rights *old)
+{
+	int err = errno;
+
+	if (old->other)
+		(void)set_fs(geteuid(), getegid(), old->groups, old->n);
+	errno = err;
+}
+
 static bool find_user(uid_t uid, char *name, size_t name_size, char *home,
 		      size_t home_size)
 {
@@ -90,14 +149,10 @@ static bool find_user(uid_t uid, char *name, size_t name_size, char *home,
 int pt_become(const struct pt_invoker *who)
 {
 	char name[256], home[1024];
-	gid_t groups[MAX_GROUPS];
+	const gid_t *groups;
 	int n;
 
-	n = groups_of_shell(who->uid, groups, MAX_GROUPS);
-	if (n < 0) {
-		groups[0] = who->gid;
-		n = 1;
-	}
+	groups = groups_of(who, &n);
 	if (setgroups((size_t)n, groups) ||
 	    setresgid(who->gid, who->gid, who->gid) ||
 	    setresuid(who->uid, who->uid, who->uid))
