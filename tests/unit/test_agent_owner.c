@@ -49,6 +49,38 @@ static void paths(void **state)
 		{ "9:memory:/slurm/uid_1000/job_99/step_batch/task_0\n", "", "", "", "99",
 		  "batch" },
 		{ "0::/user.slice/user-1000.slice/session-3.scope\n", "", "", "", "", "" },
+		{ "0::/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-besteffort.slice/"
+		  "kubelet-kubepods-besteffort-pod" UID_ ".slice/cri-containerd-" ID
+		  ".scope\n", "containerd", ID, UID, "", "" },
+		{ "3:cpu:/kubelet/kubepods/burstable/pod" UID "/" ID "\n", "", ID, UID, "",
+		  "" },
+		/* told from inside of another pod, of another class and of the same */
+		{ "0::/../../../kubepods-burstable.slice/kubepods-burstable-pod" UID_
+		  ".slice/cri-containerd-" ID ".scope\n", "containerd", ID, UID, "", "" },
+		{ "0::/../../kubepods-besteffort-pod" UID_ ".slice/crio-" ID ".scope\n",
+		  "cri-o", ID, UID, "", "" },
+		{ "2:cpu:/slurm_node7/uid_5/job_7/step_extern\n", "", "", "", "7",
+		  "extern" },
+		{ "0::/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-" ID
+		  ".scope/container\n", "podman", ID, "", "", "" },
+		/* a user to whom a group was given, and what he makes below it */
+		{ "0::/user.slice/user-1000.slice/user@1000.service/kubepods.slice/"
+		  "kubepods-pod" UID_ ".slice/cri-containerd-" ID ".scope\n", "containerd",
+		  ID, "", "", "" },
+		{ "0::/user.slice/user-1000.slice/user@1000.service/slurm/uid_0/job_1/step_0",
+		  "", "", "", "", "" },
+		{ "0::/user.slice/user-1000.slice/user@1000.service/system.slice/"
+		  "slurmstepd.scope/job_1/step_0\n", "", "", "", "", "" },
+		{ "0::/system.slice/job_1/step_0\n", "", "", "", "", "" },
+		{ "0::/system.slice/my.service/kubepods-pod" UID_ ".slice/x\n", "", "", "",
+		  "", "" },
+		{ "0::/../../user.slice/user-1000.slice/kubepods-pod" UID_ ".slice\n", "",
+		  "", "", "", "" },
+		{ "0::/kubepods/pod" UID "/" ID "/pod" HASH "/" HASH HASH "\n", "", ID, UID,
+		  "", "" },
+		{ "1:name=systemd:/user.slice/a/docker-" HASH HASH ".scope\n"
+		  "0::/kubepods/pod" UID "/" ID "\n", "", ID, UID, "", "" },
+		{ "0::/slurm/uid_1/job_5/step_0/job_6/step_1\n", "", "", "", "5", "0" },
 		/* what others may name their groups */
 		{ "0::/docker-" ID "0.scope\n", "", "", "", "", "" },
 		{ "0::/docker-" ID "\n", "docker", ID, "", "", "" },

@@ -137,57 +137,171 @@ static void take_lxc(struct pt_owner *o, const char *s, size_t len,
 		snprintf(o->runtime, sizeof(o->runtime), "lxc");
 }
 
-static void take_slurm(struct pt_owner *o, const char *s, size_t len)
+/* ---- where in the tree ------------------------------------------------------- */
+
+/*
+ * A user to whom a group was given (systemd's Delegate, a container's own tree) may
+ * name the groups below it as he likes. Pods and batch jobs are told by the groups
+ * that only the system makes: from the root on, part by part, and nothing below
+ * the container counts. A path that begins with "/.." is told from inside another
+ * container's namespace: what comes then is a child of a group of the system's.
+ */
+#define PARTS 32
+
+struct part {
+	const char *s;
+	size_t len;
+};
+
+static bool is(const struct part *p, const char *name)
 {
-	if (starts(s, len, "job_"))
-		copy_checked(o->slurm_job, sizeof(o->slurm_job), s + 4, len - 4,
-			     is_digit);
-	else if (*o->slurm_job && starts(s, len, "step_"))
-		copy_checked(o->slurm_step, sizeof(o->slurm_step), s + 5, len - 5,
-			     is_name);
+	return p->len == strlen(name) && !memcmp(p->s, name, p->len);
 }
 
-static void take_part(struct pt_owner *o, const char *s, size_t len,
-		      const char *parent, size_t parent_len)
+static bool ends(const struct part *p, const char *with)
 {
-	const char *pod;
+	size_t n = strlen(with);
 
-	take_container(o, s, len, parent, parent_len);
-	if (starts(s, len, "pod")) {
-		take_pod(o, s + 3, len - 3);
-	} else if (starts(s, len, "kubepods-")) {
-		for (pod = s; pod + 4 < s + len; pod++)
-			if (!strncmp(pod, "-pod", 4))
-				take_pod(o, pod + 4, (size_t)(s + len - pod - 4));
+	return p->len > n && !memcmp(p->s + p->len - n, with, n);
+}
+
+/* The parts of one line's path; those that lead up are left out. */
+static size_t split(const char *s, const char *end, struct part *v)
+{
+	size_t n = 0, len;
+
+	for (; s < end && n < PARTS; s += len) {
+		if (*s == '/') {
+			len = 1;
+			continue;
+		}
+		for (len = 0; s + len < end && s[len] != '/'; len++)
+			;
+		v[n].s = s;
+		v[n].len = len;
+		if (n || !is(&v[n], ".."))
+			n++;
 	}
-	take_lxc(o, s, len, parent, parent_len);
-	take_slurm(o, s, len);
+	return n;
+}
+
+/* "kubepods-burstable-podUID.slice", the kubelet's own prefix before it or not. */
+static const char *pod_slice(const struct part *p)
+{
+	size_t i;
+
+	if (!starts(p->s, p->len, "kubepods-") &&
+	    !starts(p->s, p->len, "kubelet-kubepods-"))
+		return NULL;
+	for (i = 0; i + 4 < p->len; i++)
+		if (!memcmp(p->s + i, "-pod", 4))
+			return p->s + i + 4;
+	return NULL;
+}
+
+static bool is_kube_group(const struct part *p, bool within)
+{
+	return is(p, "kubepods") || is(p, "kubepods.slice") ||
+	       is(p, "kubelet-kubepods.slice") ||
+	       ((starts(p->s, p->len, "kubepods-") ||
+		 starts(p->s, p->len, "kubelet-kubepods-")) &&
+		ends(p, ".slice")) ||
+	       (within && (is(p, "burstable") || is(p, "besteffort") ||
+			   is(p, "guaranteed")));
+}
+
+/* As the kubelet and its runtimes make them. */
+static void take_kube(struct pt_owner *o, const struct part *v, size_t n)
+{
+	static const struct part none = { "", 0 };
+	const struct part *up;
+	const char *pod = NULL;
+	size_t i = 0, first;
+
+	if (n && (is(&v[0], "kubelet.slice") || is(&v[0], "kubelet")))
+		i = 1;
+	else if (n > 2 && is(&v[0], "system.slice") && ends(&v[1], ".service") &&
+		 memchr(v[2].s, ':', v[2].len))
+		i = 2; /* containerd's own, without a driver */
+	for (first = i; i < n; i++) {
+		pod = pod_slice(&v[i]);
+		if (!pod && i > first && starts(v[i].s, v[i].len, "pod"))
+			pod = v[i].s + 3;
+		if (pod || !is_kube_group(&v[i], i > first))
+			break;
+	}
+	if (!pod)
+		return;
+	take_pod(o, pod, (size_t)(v[i].s + v[i].len - pod));
+	up = i ? &v[i - 1] : &none;
+	if (!memchr(v[i].s, ':', v[i].len))
+		up = &v[i++];
+	if (i < n)
+		take_container(o, v[i].s, v[i].len, up->s, up->len);
+	o->kubelet = *o->pod_uid != '\0';
+}
+
+/* "/slurm/uid_N/job_N/step_N", or below the scope of its daemon. */
+static void take_slurm(struct pt_owner *o, const struct part *v, size_t n)
+{
+	size_t i;
+
+	if (n > 1 && (is(&v[0], "slurm") || starts(v[0].s, v[0].len, "slurm_")) &&
+	    starts(v[1].s, v[1].len, "uid_"))
+		i = 2;
+	else if (n > 1 && is(&v[0], "system.slice") &&
+		 (is(&v[1], "slurmstepd.scope") ||
+		  ends(&v[1], "_slurmstepd.scope")))
+		i = 2; /* several daemons on a node: NODE_slurmstepd */
+	else
+		return;
+	if (i >= n || !starts(v[i].s, v[i].len, "job_") ||
+	    !copy_checked(o->slurm_job, sizeof(o->slurm_job), v[i].s + 4, v[i].len - 4,
+		  is_digit))
+		return;
+	if (++i < n && starts(v[i].s, v[i].len, "step_"))
+		copy_checked(o->slurm_step, sizeof(o->slurm_step), v[i].s + 5,
+		     v[i].len - 5, is_name);
+}
+
+/* A container of no pod; a user's own ones are among these. */
+static void take_other(struct pt_owner *o, const struct part *v, size_t n)
+{
+	static const struct part none = { "", 0 };
+	size_t i;
+
+	for (i = 0; i < n; i++) {
+		const struct part *up = i ? &v[i - 1] : &none;
+
+		take_container(o, v[i].s, v[i].len, up->s, up->len);
+		take_lxc(o, v[i].s, v[i].len, up->s, up->len);
+	}
 }
 
 void pt_owner_cgroup(const char *text, struct pt_owner *o)
 {
-	const char *line, *end, *s, *parent;
-	size_t len, parent_len;
-	int colons;
+	const char *line, *end, *s;
+	struct part v[PARTS];
+	int colons, pass;
+	size_t n;
 
 	memset(o, 0, sizeof(*o));
-	for (line = text; *line; line = *end ? end + 1 : end) {
-		end = line + strcspn(line, "\n");
-		for (s = line, colons = 0; s < end && colons < 2; s++)
-			colons += *s == ':';
-		parent = s;
-		parent_len = 0;
-		for (; s < end; s += len) {
-			if (*s == '/') {
-				len = 1;
+	/* the word of the system in any hierarchy before a user's in another */
+	for (pass = 0; pass < 2 && !o->kubelet; pass++)
+		for (line = text; *line; line = *end ? end + 1 : end) {
+			end = line + strcspn(line, "\n");
+			for (s = line, colons = 0; s < end && colons < 2; s++)
+				colons += *s == ':';
+			n = split(s, end, v);
+			if (pass) {
+				take_other(o, v, n);
 				continue;
 			}
-			len = strcspn(s, "/\n");
-			take_part(o, s, len, parent, parent_len);
-			parent = s;
-			parent_len = len;
+			if (!o->kubelet)
+				take_kube(o, v, n);
+			if (!*o->slurm_job)
+				take_slurm(o, v, n);
 		}
-	}
 }
 
 int pt_owner_container_log(const char *name, struct pt_owner *o)
@@ -260,7 +374,8 @@ int pt_owner_of(pid_t pid, const char *logs, struct pt_owner *o)
 	if (len < 0)
 		return (int)len;
 	pt_owner_cgroup(text, o);
-	if (*o->container)
+	/* a container's id is anybody's to claim, where the kubelet made no group */
+	if (o->kubelet && *o->container)
 		search(logs, "containers", o, pt_owner_container_log);
 	if (!*o->pod && *o->pod_uid)
 		search(logs, "pods", o, pt_owner_pod_log);

@@ -10,6 +10,7 @@
 #ifndef PT_AGENT_OWNER_H
 #define PT_AGENT_OWNER_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 #define PT_OWNER_NAME 254 /* a DNS subdomain, and its end */
@@ -20,10 +21,12 @@ struct pt_owner { /* "": not known */
 	char pod_uid[40];
 	char pod[PT_OWNER_NAME], pod_namespace[64], container_name[64];
 	char slurm_job[24], slurm_step[24];
+	bool kubelet; /* it is in a group of the kubelet's own */
 };
 
 /* Fills runtime, container, pod_uid, slurm_job and slurm_step from the text of
- * /proc/PID/cgroup; the rest is cleared. Pure. */
+ * /proc/PID/cgroup; the rest is cleared. Pods and batch jobs are believed where only
+ * the system makes groups, and nowhere else. Pure. */
 void pt_owner_cgroup(const char *text, struct pt_owner *o);
 
 /*
