@@ -36,6 +36,17 @@ OTHER = "127.0.0.2"  # who scrapes while 127.0.0.1 attacks
 OPENMETRICS = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"
 
 
+OWN = {"Authorization": "Bearer owntoken"}  # what pages but /metrics ask for
+BEAR = "Authorization: Bearer owntoken\r\n"
+
+
+def own_token(where):
+    path = where + "/own"
+    with open(path, "w") as f:
+        f.write("owntoken\n")
+    return path
+
+
 def request(port, path="/metrics", method="GET", headers=None, source="127.0.0.1", limit=10,
             tls=None, body=None):
     """(status, headers, body)"""
@@ -45,7 +56,8 @@ def request(port, path="/metrics", method="GET", headers=None, source="127.0.0.1
         conn = http.client.HTTPConnection("127.0.0.1", port, timeout=limit,
                                           source_address=(source, 0))
     try:
-        conn.request(method, path, body=body, headers=headers or {})
+        conn.request(method, path, body=body, headers={**OWN, **(headers or {})}
+                     if headers != {} else {})
         r = conn.getresponse()
         return r.status, dict(r.getheaders()), r.read()
     finally:
@@ -139,7 +151,8 @@ def pages(where, _port):
     names = where + "/names"
     with open(names, "wb") as f:
         f.write(b"\n".join(n.encode() for n in EVIL) + b"\n\xff\xfe\xc3\n")
-    with Net("http", "127.0.0.1:0", "-n", len(EVIL) + 1, "-j", names) as net:
+    with Net("http", "127.0.0.1:0", "-n", len(EVIL) + 1, "-j", names,
+             "-T", own_token(where)) as net:
         status, headers, _ = request(net.port)
         assert status == 503 and headers["Retry-After"], status  # nothing yet
         net.ask("publish")
@@ -236,7 +249,8 @@ def paths(where, port, _net):
             "%32%30260101-abc.json", "file:///etc/passwd", "20260101-abc"]
     for prefix in ("/evidence/", "/", "/jobs/", "/evidence/../", "/evidence/./"):
         for rest in bad:
-            back = raw(port, ("GET %s%s HTTP/1.0\r\n\r\n" % (prefix, rest)).encode("latin-1"))
+            back = raw(port, ("GET %s%s HTTP/1.0\r\n%s\r\n" % (prefix, rest, BEAR))
+                       .encode("latin-1"))
             head = back.split(b"\r\n")[0]
             assert secret not in back and b"root:" not in back, (prefix, rest)
             own = prefix + rest in ("/evidence/", "/evidence//", "/evidence/./", "/evidence/../")
@@ -245,7 +259,8 @@ def paths(where, port, _net):
             tried += 1
     # A NUL ends a name: what is before it is judged as any other.
     for name in (b"../outside.json\0.html", b"secret.txt\0.json", b"link.json\0.html"):
-        back = raw(port, b"GET /evidence/" + name + b" HTTP/1.0\r\n\r\n")
+        back = raw(port, b"GET /evidence/" + name + b" HTTP/1.0\r\n" + BEAR.encode() +
+                   b"\r\n")
         assert b" 200 " not in back.split(b"\r\n")[0] and secret not in back, (name, back)
     return "%d paths" % tried
 
@@ -306,6 +321,22 @@ def garbage(_where, port, _net):
 
 
 # ---- who may -----------------------------------------------------------------------
+
+def nobody(where, _port):
+    """Without a token that is configured, what jobs do is for who can read its file."""
+    path = own_token(where)
+    for options in (["-T", path], []):
+        with Net("http", "127.0.0.1:0", "-e", where, *options) as net:
+            net.ask("publish")
+            for page in ("/jobs", "/evidence", "/evidence/", "/evidence/a.json", "/", "/nothing",
+                         "//metrics", "/metrics/", "/metrics/../jobs", "/healthz/../jobs"):
+                for headers in ({}, {"Authorization": "Bearer"}, {"Authorization": "Bearer x"}):
+                    got = request(net.port, page, headers=headers)
+                    assert got[0] == 401, (page, headers, got)
+            for page in ("/metrics", "/healthz"):
+                assert request(net.port, page, headers={})[0] == 200, page
+            assert request(net.port, "/jobs")[0] == (200 if options else 401)
+
 
 def tokens(where, _port):
     path = where + "/token"
@@ -430,7 +461,7 @@ def slow(where, port, net, long):
         s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         s.settimeout(5)
         s.connect(("127.0.0.1", port))
-        s.sendall(b"GET /evidence/big.ptrace HTTP/1.1\r\nHost: x\r\n\r\n")
+        s.sendall(b"GET /evidence/big.ptrace HTTP/1.1\r\nHost: x\r\n" + BEAR.encode() + b"\r\n")
         readers.append(s)
     time.sleep(0.5)
     for _ in range(5):
@@ -563,11 +594,12 @@ def main():
     t = Tests()
     with tempfile.TemporaryDirectory(prefix="pt-http-") as where:
         t.run("pages", pages, where, 0)
+        t.run("nobody", nobody, where, 0)
         t.run("tokens", tokens, where, 0)
         t.run("tls", tls, where, 0)
         os.mkdir(where + "/evidence")
         with Net("http", "127.0.0.1:0", "-e", where + "/evidence", "-n", 16,
-                 limit=300 if args.long else 150) as net:
+                 "-T", own_token(where), limit=300 if args.long else 150) as net:
             port = net.port
             net.ask("publish")
             alive(port)

@@ -217,16 +217,18 @@ static void obey(void)
 int main(int argc, char **argv)
 {
 	const char *names = NULL, *headers = NULL, *ca = NULL, *cert = NULL,
-		   *key = NULL, *token = NULL, *evidence = NULL;
+		   *key = NULL, *token = NULL, *own = NULL,
+		   *evidence = NULL;
 	size_t n = 3, bytes = 4 << 20;
 	char why[256] = "usage: agent_net http|otlp WHERE ...";
 	int opt, err = -1;
 
-	while ((opt = getopt(argc, argv, "c:k:t:e:n:j:H:a:q:")) != -1) {
+	while ((opt = getopt(argc, argv, "c:k:t:T:e:n:j:H:a:q:")) != -1) {
 		switch (opt) {
 		case 'c': cert = optarg; break;
 		case 'k': key = optarg; break;
 		case 't': token = optarg; break;
+		case 'T': own = optarg; break;
 		case 'e': evidence = optarg; break;
 		case 'n': n = strtoul(optarg, NULL, 10); break;
 		case 'j': names = optarg; break;
@@ -241,7 +243,7 @@ int main(int argc, char **argv)
 		goto out;
 	if (!strcmp(argv[optind], "http")) {
 		struct pt_http_options o = { argv[optind + 1], cert, key, token,
-					     evidence };
+					     evidence, own };
 
 		err = pt_http_start(&o, &g.http, why, sizeof(why));
 		if (!err)

@@ -119,8 +119,12 @@ class Agent:
             self.said.append(said)
 
     def get(self, path, accept=None):
+        with open(os.path.join(self.tmp, "state/token"), encoding="ascii") as f:
+            headers = {"Authorization": "Bearer " + f.read().strip()}
+        if accept:
+            headers["Accept"] = accept
         request = urllib.request.Request("http://127.0.0.1:%d%s" % (self.port, path),
-                                         headers={"Accept": accept} if accept else {})
+                                         headers=headers)
         with urllib.request.urlopen(request, timeout=10) as answer:
             return answer.read()
 

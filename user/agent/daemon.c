@@ -14,6 +14,7 @@
 
 #include "agent/agent.h"
 #include "agent/privileges.h"
+#include "agent/token.h"
 #include "version.h"
 
 #define PUBLISH_S 1.0  /* at least, between two renderings */
@@ -80,9 +81,15 @@ static int start_http(struct pt_agent *a, struct pt_err *err)
 		.token_file = or_null(a->c.token_file),
 		.evidence = a->keeps ? a->kept.path : NULL,
 	};
+	char own[PT_CONFIG_TEXT + 16];
 
 	if (!*a->c.listen)
 		return 0;
+	if (!o.token_file && !pt_agent_token(a->c.state, own, sizeof(own), err))
+		o.own_token = own;
+	else if (!o.token_file)
+		pt_say(PT_SAY_WARNING, "jobs and evidence are served to nobody: %s",
+		       err->msg);
 	return pt_http_start(&o, &a->http, err->msg, sizeof(err->msg));
 }
 
@@ -146,7 +153,8 @@ static int start(struct pt_agent *a, struct pt_err *err)
 static bool same_http(const struct pt_config *a, const struct pt_config *b)
 {
 	return !*b->cert && !strcmp(a->listen, b->listen) && !strcmp(a->cert, b->cert) &&
-	       !strcmp(a->key, b->key) && !strcmp(a->token_file, b->token_file);
+	       !strcmp(a->key, b->key) && !strcmp(a->token_file, b->token_file) &&
+	       !strcmp(a->state, b->state);
 }
 
 static bool same_otlp(const struct pt_config *a, const struct pt_config *b)

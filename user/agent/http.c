@@ -185,6 +185,7 @@ static int read_pem(const char *path, char **text, char *why, size_t n)
 static int read_files(struct pt_http *h, const struct pt_http_options *o, char *why,
 		      size_t n)
 {
+	const char *token = o->token_file ? o->token_file : o->own_token;
 	int err = 0;
 
 	if (!o->cert != !o->key) {
@@ -200,13 +201,14 @@ static int read_files(struct pt_http *h, const struct pt_http_options *o, char *
 		if (!err)
 			err = read_pem(o->key, &h->key, why, n);
 	}
-	if (!err && o->token_file) {
-		h->token.path = strdup(o->token_file);
+	h->open_metrics = !o->token_file;
+	if (!err && token) {
+		h->token.path = strdup(token);
 		err = h->token.path ?
 			      pt_http_token_look(&h->token, pt_now(), true) :
 			      -ENOMEM;
 		if (err)
-			snprintf(why, n, "no token in %s: %s", o->token_file,
+			snprintf(why, n, "no token in %s: %s", token,
 				 err == -EINVAL ? "one line of printable characters" :
 						  strerror(-err));
 	}

@@ -20,9 +20,12 @@ enum pt_http_page {
 struct pt_http_options {
 	const char *listen;	/* ADDR:PORT or [ADDR]:PORT */
 	const char *cert, *key; /* PEM files; NULL: no TLS */
-	const char *token_file; /* a bearer token; NULL: none is asked for */
+	const char *token_file; /* a bearer token, for all but /healthz */
 	/* Where evidence lies: /evidence/ID.json, .html and .ptrace are its files. */
 	const char *evidence;
+	/* Without a token_file: /metrics is for everybody, and all else for who has
+	 * the token in this file. NULL: for nobody. */
+	const char *own_token;
 };
 
 struct pt_http;

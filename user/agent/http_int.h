@@ -26,7 +26,7 @@ struct pt_http_text {
 };
 
 struct pt_http_token {
-	char *path; /* NULL: no token is asked for */
+	char *path; /* NULL: there is none, and nobody has it */
 	char text[PT_HTTP_TOKEN_MAX];
 	size_t len; /* 0: none could be read; nobody is let in */
 	struct stat seen;
@@ -42,6 +42,7 @@ struct pt_http {
 	unsigned port;
 	char *cert, *key; /* PEM; NULL: no TLS */
 	struct pt_http_token token;
+	bool open_metrics; /* the token is not asked for there */
 
 	pthread_mutex_t lock; /* of `page` */
 	struct pt_http_text *page[PT_PAGE_NR];

@@ -222,7 +222,7 @@ static enum MHD_Result evidence(struct pt_http *h, struct MHD_Connection *c,
 static bool let_in(struct pt_http *h, struct MHD_Connection *c)
 {
 	if (!h->token.path)
-		return true;
+		return false;
 	pt_http_token_look(&h->token, pt_now(), false);
 	return pt_http_bearer(header(c, "Authorization"), h->token.text, h->token.len);
 }
@@ -250,6 +250,7 @@ enum MHD_Result pt_http_answer(void *cls, struct MHD_Connection *c, const char *
 			       const char *upload, size_t *upload_size, void **request)
 {
 	struct pt_http *h = cls;
+	bool metrics;
 
 	(void)version;
 	(void)upload;
@@ -268,11 +269,12 @@ enum MHD_Result pt_http_answer(void *cls, struct MHD_Connection *c, const char *
 	*request = NULL;
 	if (!strcmp(url, "/healthz"))
 		return queue(c, MHD_HTTP_OK, h->healthy, 0);
-	if (!let_in(h, c)) {
+	metrics = !strcmp(url, "/metrics");
+	if (!(metrics && h->open_metrics) && !let_in(h, c)) {
 		atomic_fetch_add(&h->refused, 1);
 		return queue(c, MHD_HTTP_UNAUTHORIZED, h->unauthorized, 0);
 	}
-	if (!strcmp(url, "/metrics"))
+	if (metrics)
 		return page(h, c,
 			    pt_http_wants_openmetrics(header(c, "Accept")) ?
 				    PT_PAGE_OPENMETRICS :
