@@ -119,8 +119,10 @@ class Agent:
             self.said.append(said)
 
     def get(self, path, accept=None):
-        with open(os.path.join(self.tmp, "state/token"), encoding="ascii") as f:
-            headers = {"Authorization": "Bearer " + f.read().strip()}
+        headers = {}
+        if os.path.exists(os.path.join(self.tmp, "state/token")):
+            with open(os.path.join(self.tmp, "state/token"), encoding="ascii") as f:
+                headers["Authorization"] = "Bearer " + f.read().strip()
         if accept:
             headers["Accept"] = accept
         request = urllib.request.Request("http://127.0.0.1:%d%s" % (self.port, path),

@@ -12,7 +12,8 @@
  *       maps MINE (a path), a GPU library, whose path a second thread turns
  *       into a link to OTHER and back, all the time.
  *   attacker maps FILE COUNT
- *       maps FILE for execution in COUNT processes, which then do nothing.
+ *       maps FILE for execution, and starts COUNT programs that do; none of them
+ *       does anything.
  *
  * It writes "READY" when it is set up.
  */
@@ -32,6 +33,7 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -273,21 +275,20 @@ static int run_maps(char **argv)
 	if (fd < 0 || mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd,
 			   0) == MAP_FAILED)
 		die(argv[2]);
-	setpgid(0, 0);
 	while (n-- > 0) {
 		pid_t p = fork();
 
 		if (p < 0)
 			die("fork");
-		if (!p) {
-			prctl(PR_SET_PDEATHSIG, SIGKILL);
-			/* a program of its own, not its parent's helper */
-			if (!mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, fd, 0))
-				_exit(3);
-			for (;;)
-				pause();
-		}
+		/* programs of their own, nobody's helpers or ranks */
+		if (!p && !fork())
+			execl("/proc/self/exe", argv[0], "maps", argv[2], "0",
+			      NULL);
+		if (!p)
+			_exit(0);
+		waitpid(p, NULL, 0);
 	}
+	rest_us(300000);
 	ready();
 	for (;;)
 		pause();

@@ -23,12 +23,15 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import agent_tools  # noqa: E402
+
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 B = os.path.join(TOP, "build")
 ATTACKER = os.path.join(B, "tests/e2e/attacker")
 AGENT = os.path.join(B, "tests/inject/agent.so")
 CUDART = os.path.join(B, "sim/libcudart.so.12")
-CUDA = os.path.join(B, "sim/cuda/libcudart.so.12")
+SIMJOB = os.path.join(B, "sim/simjob")
 NOBODY = 65534
 
 opts = None
@@ -83,7 +86,7 @@ class Place:
 
 def attack(*argv):
     p = subprocess.Popen(argv, preexec_fn=as_nobody, cwd="/", stdin=subprocess.DEVNULL,
-                         stdout=subprocess.PIPE)
+                         stdout=subprocess.PIPE, start_new_session=True)
     line = p.stdout.readline().split()
     if not line or line[0] != b"READY":
         p.kill()
@@ -93,7 +96,7 @@ def attack(*argv):
 
 
 def end(p):
-    p.kill()
+    os.killpg(p.pid, signal.SIGKILL)
     p.wait()
     p.stdout.close()
 
@@ -279,7 +282,41 @@ def killed(at, pid):
     row("outputs_killed", not os.listdir(place), "left behind: %s" % (os.listdir(place) or "nothing"))
 
 
-CASES = {"outputs": outputs, "library_race": library_race, "memfd": memfd, "memfd_race": memfd_race}
+# ---- places of the agent --------------------------------------------------------------
+
+def slots():
+    """One user's processes that map a file called libcuda.so.1, more than there are places;
+    then another's job comes."""
+    with Place() as at:
+        fake = os.path.join(at.theirs, "libcuda.so.1")
+        shutil.copy(at.file("any", 0o644, bytes(8192)), fake)
+        os.chmod(fake, 0o755)
+        agent_tools.PIPETRACE = opts.program
+        agent = agent_tools.Agent(at.dir)
+        with open(agent.conf, encoding="ascii") as f:
+            text = f.read()
+        with open(agent.conf, "w", encoding="ascii") as f:
+            f.write(text.replace("[agent]\n", "[agent]\nmax-jobs = 8\n", 1))
+        p, job = attack(at.shared(ATTACKER), "maps", fake, "100"), None
+        try:
+            agent.start()
+            full = agent.until(lambda: len(agent.jobs()) >= 8, 20)
+            job, _ = agent_tools.start_job(at.dir, "real", "--workers 2 --items 16 --item-cpu-us 0 "
+                                           "--launches 4 --kernel-us 200", 60, os.environ, SIMJOB)
+            seen = agent.until(lambda: job.pid in agent.jobs(), 20)
+            told = re.search(r"(\d+) jobs are not sampled.*user (\w+)", agent.text())
+            row("slots", full and seen and told and told.group(2) == "nobody",
+                "the other's job is %s; the log: %s" % ("there" if seen else "NOT THERE",
+                                                        told and told.group(0)))
+        finally:
+            agent.close()
+            end(p)
+            if job:
+                job.kill()
+                job.wait()
+
+
+CASES = {"slots": slots, "outputs": outputs, "library_race": library_race, "memfd": memfd, "memfd_race": memfd_race}
 
 
 def main():

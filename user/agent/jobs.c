@@ -12,12 +12,12 @@
 
 #include "agent/child.h"
 #include "agent/rule.h"
+#include "agent/say.h"
 #include "agent/schedule.h"
 #include "capture/procfs.h"
 
 #define FULL_SEARCH_S 600.0
 #define CHAIN_MAX 64 /* processes between a worker and its job */
-#define TRAINERS_MAX 1024
 
 int pt_ajobs_init(struct pt_ajobs *j)
 {
@@ -111,6 +111,20 @@ static void name_it(const struct pt_ajobs *j, struct pt_ajob *a)
 	snprintf(a->id, sizeof(a->id), "%016" PRIx64, a->hash);
 }
 
+/* Whose places count together. A group that a user named himself does not make
+ * another owner of him. */
+static uint64_t whose(const struct pt_ajob *a)
+{
+	char text[128];
+	uid_t uid = 0;
+
+	if (pt_proc_uid(a->trainer, &uid))
+		uid = (uid_t)-1;
+	snprintf(text, sizeof(text), "%u %s %s", (unsigned)uid,
+		 a->owner.pod_uid, a->owner.slurm_job);
+	return pt_schedule_hash(text);
+}
+
 /* Names and labels, of the first rank where there are several. */
 static void describe(const struct pt_ajobs *j, const struct pt_config *c,
 		     struct pt_ajob *a)
@@ -124,6 +138,7 @@ static void describe(const struct pt_ajobs *j, const struct pt_config *c,
 	if (!pt_proc_uid(a->trainer, &uid))
 		pt_user_name(uid, a->user, sizeof(a->user));
 	pt_owner_of(a->trainer, c->logs, &a->owner);
+	a->whose = whose(a);
 	pt_ranks_of(a->trainer, j->host, &a->ranks);
 	if (a->n_trainers > 1)
 		a->ranks.rank = -1;
@@ -151,12 +166,13 @@ static int open_job(const struct pt_process *p)
 	return -ESRCH;
 }
 
-/* Behind the last one. NULL: it has ended already, or there is no memory. */
-static struct pt_ajob *append_job(struct pt_ajobs *j, const struct pt_config *c,
-				  const struct pt_process *p, const struct pt_job *job,
-				  double now)
+/* NULL: it has ended already, or there is no memory. */
+static struct pt_ajob *make_job(struct pt_ajobs *j, const struct pt_config *c,
+				const struct pt_process *p, const struct pt_job *job,
+				double now)
 {
-	struct pt_ajob **end = &j->first, *a = calloc(1, sizeof(*a));
+	struct pt_ajob *a = calloc(1, sizeof(*a));
+	size_t i;
 
 	if (!a)
 		return NULL;
@@ -171,14 +187,60 @@ static struct pt_ajob *append_job(struct pt_ajobs *j, const struct pt_config *c,
 	a->n_trainers = job->n_trainers;
 	a->seen = now;
 	a->sample_s = c->sample_s;
+	a->device = pt_owns_gpu(a->trainer);
+	for (i = 0; i < job->n_trainers && i < PT_MAX_TRAINERS; i++)
+		a->device |= pt_owns_gpu(job->trainers[i]);
 	name_it(j, a);
 	describe(j, c, a);
+	return a;
+}
+
+/* Behind the last one. */
+static void append_job(struct pt_ajobs *j, struct pt_ajob *a)
+{
+	struct pt_ajob **end = &j->first;
+
 	while (*end)
 		end = &(*end)->next;
 	*end = a;
 	j->n++;
 	j->n_live++;
-	return a;
+}
+
+static size_t places_of(const struct pt_ajobs *j, uint64_t owner)
+{
+	const struct pt_ajob *a;
+	size_t n = 0;
+
+	for (a = j->first; a; a = a->next)
+		n += !a->ended && a->whose == owner;
+	return n;
+}
+
+/* Who gives up a place for `a`, where all are taken: of the owner with the most
+ * places, and more than `a`'s has with this one, or one without a device for one
+ * that has. NULL: nobody. */
+static struct pt_ajob *gives_way(struct pt_ajobs *j, const struct pt_ajob *a)
+{
+	size_t mine = places_of(j, a->whose) + 1, most = 0, n;
+	struct pt_ajob *v, *best = NULL;
+
+	for (v = j->first; v; v = v->next) {
+		if (v->ended)
+			continue;
+		n = places_of(j, v->whose);
+		if (n <= mine &&
+		    !(a->device && !v->device &&
+		      (n == mine || v->whose == a->whose)))
+			continue;
+		/* the newest of the worst: what was there first stays */
+		if (!best || v->device < best->device ||
+		    (v->device == best->device && n >= most)) {
+			best = v;
+			most = n;
+		}
+	}
+	return best;
 }
 
 struct search {
@@ -188,9 +250,10 @@ struct search {
 	double now;
 	void (*on_new)(void *ctx, struct pt_ajob *a);
 	void *ctx;
-	pid_t roots[TRAINERS_MAX]; /* of jobs that there are */
+	size_t max;   /* processes that there are: of each of these */
+	pid_t *roots; /* of jobs that there are */
 	size_t n_roots;
-	pid_t covered[TRAINERS_MAX]; /* trainers of those */
+	pid_t *covered; /* trainers of those */
 	size_t n_covered;
 };
 
@@ -205,24 +268,31 @@ static bool among(const pid_t *v, size_t n, pid_t pid)
 static void found(struct search *s, const struct pt_job *job)
 {
 	const struct pt_process *p = pt_tree_find(s->t, job->root);
-	struct pt_ajob *a;
+	struct pt_ajob *a, *less = NULL;
 	size_t i;
 
-	for (i = 0; i < job->n_trainers && s->n_covered < TRAINERS_MAX; i++)
+	for (i = 0; i < job->n_trainers && s->n_covered < s->max; i++)
 		s->covered[s->n_covered++] = job->trainers[i];
 	if (!p || p->pid == getpid() ||
-	    among(s->roots, s->n_roots, p->pid) || s->n_roots == TRAINERS_MAX)
+	    among(s->roots, s->n_roots, p->pid) || s->n_roots == s->max)
 		return;
 	s->roots[s->n_roots++] = p->pid;
 	if (known(s->j, p->pid, p->start_ticks))
 		return;
+	a = make_job(s->j, s->c, p, job, s->now);
+	if (!a)
+		return;
 	if (s->j->n_live >= s->c->max_jobs) {
 		s->j->dropped++;
-		return;
+		less = gives_way(s->j, a);
+		if (!less) {
+			free_one(a);
+			return;
+		}
+		pt_ajob_end(s->j, less, s->now);
 	}
-	a = append_job(s->j, s->c, p, job, s->now);
-	if (a)
-		s->on_new(s->ctx, a);
+	append_job(s->j, a);
+	s->on_new(s->ctx, a);
 }
 
 /* A launcher's ranks are one job; a trainer that nobody launched is its own. */
@@ -253,12 +323,12 @@ static void found_trainer(struct search *s, pid_t pid)
 
 static void search_gpu(struct search *s)
 {
-	pid_t *pids = calloc(TRAINERS_MAX, sizeof(*pids));
+	pid_t *pids = calloc(s->max, sizeof(*pids));
 	bool unreadable = false;
 	size_t i, n = 0;
 
 	if (pids)
-		n = pt_all_trainers(s->t, pids, TRAINERS_MAX, &unreadable);
+		n = pt_all_trainers(s->t, pids, s->max, &unreadable);
 	for (i = 0; i < n; i++)
 		found_trainer(s, pids[i]);
 	free(pids);
@@ -339,6 +409,30 @@ static int worth(const struct search *s)
 	return j->dropped && j->n_live < s->c->max_jobs;
 }
 
+/* Once for each new number. */
+static void tell_dropped(struct pt_ajobs *j, const struct pt_config *c)
+{
+	const struct pt_ajob *a, *most = NULL;
+	size_t n, top = 0;
+
+	if (j->dropped == j->told)
+		return;
+	j->told = j->dropped;
+	for (a = j->first; a; a = a->next) {
+		n = a->ended ? 0 : places_of(j, a->whose);
+		if (n > top) {
+			top = n;
+			most = a;
+		}
+	}
+	if (j->dropped && most)
+		pt_say(PT_SAY_WARNING, "%zu jobs are not sampled: there are more "
+		       "than max-jobs (%u); %zu of those that are belong to user "
+		       "%s", j->dropped, c->max_jobs, top, most->user);
+	else if (!j->dropped)
+		pt_say(PT_SAY_INFO, "there are places for all jobs again");
+}
+
 int pt_ajobs_search(struct pt_ajobs *j, const struct pt_config *c, double now,
 		    void (*on_new)(void *, struct pt_ajob *), void *ctx)
 {
@@ -353,15 +447,26 @@ int pt_ajobs_search(struct pt_ajobs *j, const struct pt_config *c, double now,
 	ret = worth(s);
 	if (ret <= 0)
 		goto out;
-	ret = 0;
+	ret = -ENOMEM;
+	s->max = t.n + 1;
+	s->roots = calloc(s->max, sizeof(*s->roots));
+	s->covered = calloc(s->max, sizeof(*s->covered));
+	if (!s->roots || !s->covered)
+		goto out;
 	j->scanned = now;
 	j->dropped = 0;
 	if (c->gpu_jobs)
 		search_gpu(s);
 	if (has_job_rules(c))
 		search_rules(s);
+	tell_dropped(j, c);
+	ret = 0;
 out:
 	pt_tree_free(&t);
+	if (s) {
+		free(s->roots);
+		free(s->covered);
+	}
 	free(s);
 	return ret;
 }

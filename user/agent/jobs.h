@@ -25,6 +25,8 @@ struct pt_ajob {
 	struct pt_owner owner;
 	struct pt_ranks ranks;
 	size_t n_trainers;
+	uint64_t whose; /* who takes up a place by it: user, and pod or batch job */
+	bool device;	/* a trainer has a GPU's device node open */
 
 	struct pt_tally tally;
 	double seen;  /* monotonic s: since when samples stand for it */
@@ -42,6 +44,7 @@ struct pt_ajobs {
 	struct pt_ajob *first; /* in the order in which they were found */
 	size_t n, n_live;
 	size_t dropped; /* found by the last search, above max_jobs */
+	size_t told;	/* ... and how many were said to be */
 	char boot[40], host[256];
 	struct pt_seen seen;
 	double scanned; /* when all was looked at; 0: not yet, or to be done */
@@ -55,6 +58,9 @@ void pt_ajobs_free(struct pt_ajobs *j);
  * Looks for new jobs. What costs is reading every process's mappings, so that is
  * done where a young process that is of no known job has a GPU library, or is named
  * by a rule, and every ten minutes. `on_new` is called for each. 0 or -errno.
+ *
+ * Where there are more than max_jobs, no owner keeps others out: one that has more
+ * places than another gives one up, first of what holds no device.
  */
 int pt_ajobs_search(struct pt_ajobs *j, const struct pt_config *c, double now,
 		    void (*on_new)(void *ctx, struct pt_ajob *a), void *ctx);

@@ -256,12 +256,12 @@ static void take_slurm(struct pt_owner *o, const struct part *v, size_t n)
 	else
 		return;
 	if (i >= n || !starts(v[i].s, v[i].len, "job_") ||
-	    !copy_checked(o->slurm_job, sizeof(o->slurm_job), v[i].s + 4, v[i].len - 4,
-		  is_digit))
+	    !copy_checked(o->slurm_job, sizeof(o->slurm_job), v[i].s + 4,
+			  v[i].len - 4, is_digit))
 		return;
 	if (++i < n && starts(v[i].s, v[i].len, "step_"))
 		copy_checked(o->slurm_step, sizeof(o->slurm_step), v[i].s + 5,
-		     v[i].len - 5, is_name);
+			     v[i].len - 5, is_name);
 }
 
 /* A container of no pod; a user's own ones are among these. */

@@ -23,7 +23,7 @@ static bool is_good(const char *path)
 	       st.st_size == DIGITS + 1;
 }
 
-static int make(const char *path)
+static int make_token(const char *path)
 {
 	unsigned char random[BYTES];
 	char text[DIGITS + 2];
@@ -60,7 +60,7 @@ int pt_agent_token(const char *state, char *path, size_t size, struct pt_err *er
 	if (mkdir(state, 0700) && errno != EEXIST)
 		ret = -errno;
 	if (!ret)
-		ret = make(path);
+		ret = make_token(path);
 	return ret ? pt_err_set(err, ret, "cannot make %s: %s", path,
 				strerror(-ret)) : 0;
 }

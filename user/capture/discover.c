@@ -244,12 +244,13 @@ static bool listed(const pid_t *pids, size_t n, pid_t pid)
 size_t pt_all_trainers(const struct pt_tree *t, pid_t *out, size_t max,
 		       bool *unreadable)
 {
+	/* All of a tree's: somebody may have put hundreds before another's. */
+	pid_t *found = calloc(t->n + 1, sizeof(*found));
 	size_t i, k, n = 0, got;
-	pid_t found[PT_MAX_TRAINERS];
 	const struct pt_process *p;
 	struct pt_gpulib g;
 
-	for (i = 0; i < t->n; i++) {
+	for (i = 0; found && i < t->n; i++) {
 		p = &t->p[i];
 		/* trees from the top, but not from init: its tree is
 		 * everybody's, so that is looked at by its children */
@@ -257,13 +258,14 @@ size_t pt_all_trainers(const struct pt_tree *t, pid_t *out, size_t max,
 			continue;
 		if (p->pid == 1 && pt_gpulibs(1, &g, 1) <= 0)
 			continue;
-		got = pt_trainers(t, p->pid, found, PT_MAX_TRAINERS, unreadable);
-		if (got > PT_MAX_TRAINERS)
-			got = PT_MAX_TRAINERS;
+		got = pt_trainers(t, p->pid, found, t->n, unreadable);
+		if (got > t->n)
+			got = t->n;
 		for (k = 0; k < got && n < max; k++)
 			if (!listed(out, n, found[k]))
 				out[n++] = found[k];
 	}
+	free(found);
 	return n;
 }
 

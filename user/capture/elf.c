@@ -62,7 +62,7 @@ static bool name_at(struct lookup *l, uint64_t at, char out[NAME_MAX_LEN])
 	return false;
 }
 
-static void take(void *ctx, const Elf64_Sym *s, const Elf64_Shdr *strings)
+static void note_symbol(void *ctx, const Elf64_Sym *s, const Elf64_Shdr *strings)
 {
 	char name[NAME_MAX_LEN];
 	struct lookup *l = ctx;
@@ -120,9 +120,9 @@ int pt_elf_symbols(int fd, const char *const *names, size_t n,
 	for (i = 0; i < n; i++)
 		l.v[i] = (struct wanted){ names[i], &file_offsets[i] };
 	qsort(l.v, n, sizeof(*l.v), by_name);
-	ret = pt_elf_symbols_of(&l.e, SHT_DYNSYM, take, &l);
+	ret = pt_elf_symbols_of(&l.e, SHT_DYNSYM, note_symbol, &l);
 	if (!ret && l.found < n)
-		ret = pt_elf_symbols_of(&l.e, SHT_SYMTAB, take, &l);
+		ret = pt_elf_symbols_of(&l.e, SHT_SYMTAB, note_symbol, &l);
 	if (ret)
 		pt_err_set(err, ret, "out of memory");
 	else if (!l.found && pt_elf_spent(&l.e))

@@ -44,7 +44,7 @@ static int open_parent(struct pt_outdir *o)
 	return o->parent < 0 ? -errno : 0;
 }
 
-static int make(struct pt_outdir *o)
+static int make_folder(struct pt_outdir *o)
 {
 	int ret = open_parent(o);
 	uint64_t random;
@@ -79,7 +79,7 @@ int pt_outdir_open(struct pt_outdir *o, const char *path, struct pt_err *err)
 		return pt_err_set(err, -ENOMEM, "out of memory");
 	ret = pt_rights_take(&old);
 	if (!ret) {
-		ret = make(o);
+		ret = make_folder(o);
 		pt_rights_back(&old);
 	}
 	return ret ? cannot(o, ret, err) : 0;
