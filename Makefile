@@ -478,7 +478,7 @@ demo:
 
 # ---- install ----------------------------------------------------------------
 D = $(DESTDIR)$(PREFIX)
-DOCS = $(wildcard README.md LICENSE docs/*.md)
+DOCS = $(wildcard README.md SECURITY.md LICENSE docs/*.md)
 SCHEMAS = $(wildcard docs/*.schema.json user/report/*.schema.json)
 MAN8 = $(wildcard docs/*.8)
 
