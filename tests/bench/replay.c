@@ -166,7 +166,7 @@ static int one(const char *path, double records, bool export)
 	n = (double)m->records;
 	threads = (double)m->all_threads.n;
 	if (export) {
-		struct pt_export x = { m, r, &lanes };
+		struct pt_export x = { .m = m, .r = r, .lanes = &lanes };
 
 		exported(&x, name ? name + 1 : path);
 		goto out;
