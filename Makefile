@@ -73,7 +73,7 @@ OBJS := $(SRCS:%.c=$(B)/obj/%.o) $(PROTO:%=%.o)
 SAN_OBJS := $(filter-out %/user/main.o,$(SRCS:%.c=$(B)/san/%.o)) $(PROTO:%=%.o)
 # The rooms without I/O, clock or kernel, and all that they may lean on.
 PURE_SRCS := $(filter user/model/% user/analysis/%,$(SRCS))
-PURE_BASE := $(filter user/base/address.c user/base/arena.c user/base/fsname.c user/gpu/api.c user/report/report.c user/report/opsort.c user/report/diff.c,$(SRCS))
+PURE_BASE := $(filter user/base/address.c user/base/arena.c user/base/fsname.c user/base/records.c user/gpu/api.c user/report/report.c user/report/opsort.c user/report/diff.c,$(SRCS))
 
 BPF_SRCS := $(sort $(wildcard bpf/*.bpf.c))
 BPF_OBJS := $(BPF_SRCS:bpf/%.bpf.c=$(B)/bpf/%.bpf.o)
@@ -168,7 +168,7 @@ $(B)/bpf/%.bpf.o: bpf/%.bpf.c $(B)/.flags.bpf
 	$(Q)$(CLANG) $(BPF_CFLAGS) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
 
 # Records must have no hidden padding, in either world.
-$(B)/bpf/abi.ok: bpf/abi.h
+$(B)/bpf/abi.ok: bpf/abi.h bpf/records.def
 	@mkdir -p $(@D)
 	$(call say,ABI)
 	$(Q)$(CC) -x c -std=gnu11 -Wall -Wextra -Wpadded -Werror -fsyntax-only $<
@@ -324,7 +324,7 @@ $(AGENT): $(AGENT_OBJS)
 BLOB := user/inject/agent_blob
 # A static program cannot open libnvidia-ml: it carries one along that can.
 NVML_HELPER := $(B)/nvml_helper
-$(NVML_HELPER): user/gpu/nvml_child.c user/gpu/nvml.h user/gpu/nvml_int.h bpf/abi.h $(B)/.flags.cc | $(CONFIG)
+$(NVML_HELPER): user/gpu/nvml_child.c user/gpu/nvml.h user/gpu/nvml_int.h bpf/abi.h bpf/records.def $(B)/.flags.cc | $(CONFIG)
 	$(call say,LINK)
 	$(Q)$(CC) $(CPP) -DPT_NVML_HELPER $(CBASE) $(HARDEN) -fPIE -pie $< -o $@
 ifeq ($(STATIC),1)
@@ -413,7 +413,7 @@ $(BENCH_SRCS:%.c=$(B)/obj/%.o): private CPP += -Itests
 # Stand-ins for the agent: one that can be unloaded, one that says it cannot.
 INJECT_AGENTS := $(addprefix $(B)/tests/inject/,agent.so agent_stays.so)
 $(B)/tests/inject/agent_stays.so: private CPP += -DAGENT_STAYS=1
-$(INJECT_AGENTS): tests/inject/agent.c user/inject/agent/agent.h bpf/abi.h $(B)/.flags.cc
+$(INJECT_AGENTS): tests/inject/agent.c user/inject/agent/agent.h bpf/abi.h bpf/records.def $(B)/.flags.cc
 	@mkdir -p $(@D)
 	$(call say,CC)
 	$(Q)$(CC) $(CPP) $(CBASE) -O2 -fPIC -fvisibility=hidden -shared $(CFLAGS) $< -o $@

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/records.h"
 #include "base/vec.h"
 #include "store/rawstream.h"
 
@@ -88,7 +89,7 @@ static void learn(struct pt_repeat *r, struct thread *t, const struct pt_hdr *h)
 		t->sample[1] = *(const struct pt_rec_sample *)h;
 		return;
 	}
-	if (h->kind >= PT_REC_SAMPLE || h->kind == PT_REC_TASK)
+	if (h->kind >= PT_REC_USER || h->kind == PT_REC_TASK)
 		return;
 	if (!t->counted)
 		t->first_seq = h->seq;
@@ -186,19 +187,8 @@ static void add_sample(struct pt_rec_sample *o, const struct thread *t,
 	o->write_bytes += k * (b->write_bytes - a->write_bytes);
 }
 
-union any {
-	struct pt_hdr hdr;
-	struct pt_rec_fork fork;
-	struct pt_rec_exit exit;
-	struct pt_rec_off off;
-	struct pt_rec_read read;
-	struct pt_rec_sample sample;
-	struct pt_rec_mark mark;
-	unsigned char bytes[PT_REC_MAX];
-};
-
 /* Does this round have the record? */
-static bool belongs(const union any *u, const struct thread *t, unsigned round,
+static bool belongs(const union pt_rec_any *u, const struct thread *t, unsigned round,
 		    int last)
 {
 	switch (u->hdr.kind) {
@@ -214,7 +204,7 @@ static bool belongs(const union any *u, const struct thread *t, unsigned round,
 	}
 }
 
-static void move_times(union any *u, uint64_t by)
+static void move_times(union pt_rec_any *u, uint64_t by)
 {
 	u->hdr.ts += by;
 	if (u->hdr.kind == PT_REC_OFF) {
@@ -235,9 +225,9 @@ void pt_repeat_round(struct pt_repeat *r, unsigned round, int last,
 	for (i = 0; i < r->recs.n; i++) {
 		const struct thread *t = r->recs.v[i].t;
 		const struct pt_hdr *h = (const void *)&r->bytes.v[r->recs.v[i].at];
-		size_t len = h->size < sizeof(union any) ? h->size :
-							   sizeof(union any);
-		union any u;
+		size_t len = h->size < sizeof(union pt_rec_any) ? h->size :
+							   sizeof(union pt_rec_any);
+		union pt_rec_any u;
 
 		memcpy(&u, h, len);
 		if (!belongs(&u, t, round, last) ||

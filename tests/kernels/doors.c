@@ -114,12 +114,10 @@ static void on_record(void *ctx, const void *rec, size_t len)
 		s->bytes += r->bytes;
 		if (h->flags & PT_F_BOUND)
 			s->bound += r->count;
-#ifdef PT_REC_FAULTS
 	} else if (h->kind == PT_REC_FAULTS) {
 		const struct pt_rec_faults *r = rec;
 
 		slot(r->dev, r->inode)->faulted += r->bytes;
-#endif
 	} else if (h->kind == PT_REC_FILE) {
 		const struct pt_rec_file *f = rec;
 

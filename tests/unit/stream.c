@@ -24,7 +24,7 @@ void st_free(struct stream *s)
 	pt_vec_free(&s->recs);
 }
 
-union st_any *st_add(struct stream *s, uint16_t kind, size_t size, uint64_t ts,
+union pt_rec_any *st_add(struct stream *s, uint16_t kind, size_t size, uint64_t ts,
 		     uint32_t tgid, uint32_t tid)
 {
 	struct st_rec rec = { .order = s->recs.n };
@@ -278,7 +278,7 @@ struct pt_rec_read *st_read(struct stream *s, uint32_t tgid, uint32_t tid,
 /* ---- window and order ---------------------------------------------------- */
 
 /* False: not in the window. */
-static bool cut(union st_any *r, uint64_t t0, uint64_t t1)
+static bool cut(union pt_rec_any *r, uint64_t t0, uint64_t t1)
 {
 	struct pt_rec_off *o = &r->off;
 
@@ -386,7 +386,7 @@ void st_seal(struct stream *s)
 			HASH_ADD(hh, all, tid, sizeof(t->tid), t);
 		}
 		/* file names and the like count for no thread */
-		if (rec->r.hdr.kind < PT_REC_SAMPLE &&
+		if (rec->r.hdr.kind < PT_REC_USER &&
 		    rec->r.hdr.kind != PT_REC_FILE &&
 		    rec->r.hdr.kind != PT_REC_SOCK)
 			rec->r.hdr.seq = t->seq++;

@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "abi.h"
+#include "base/records.h"
 #include "base/vec.h"
 #include "model/model.h"
 #include "report/report.h"
@@ -24,28 +24,8 @@
 #define ST_S 1000000000ull
 #define ST_NEVER UINT64_MAX /* an interval that nobody ends */
 
-union st_any {
-	struct pt_hdr hdr;
-	struct pt_rec_fork fork;
-	struct pt_rec_task task;
-	struct pt_rec_exit exit;
-	struct pt_rec_off off;
-	struct pt_rec_gpu gpu;
-	struct pt_rec_read read;
-	struct pt_rec_reads reads;
-	struct pt_rec_faults faults;
-	struct pt_rec_file file;
-	struct pt_rec_sample sample;
-	struct pt_rec_loss loss;
-	struct pt_rec_lib lib;
-	struct pt_rec_mark mark;
-	struct pt_rec_host host;
-	struct pt_rec_proc proc;
-	unsigned char bytes[PT_REC_MAX];
-};
-
 struct st_rec {
-	union st_any r;
+	union pt_rec_any r;
 	uint64_t order;	       /* ties keep the order of making */
 	uint64_t rchar, wchar; /* bytes since the thread's record before */
 };
@@ -56,7 +36,7 @@ struct stream {
 
 void st_free(struct stream *s);
 /* Append an empty record of this size; valid until the next one is made. */
-union st_any *st_add(struct stream *s, uint16_t kind, size_t size, uint64_t ts,
+union pt_rec_any *st_add(struct stream *s, uint16_t kind, size_t size, uint64_t ts,
 		     uint32_t tgid, uint32_t tid);
 /* Bytes that the thread of the latest record read or wrote before it. */
 void st_bytes(struct stream *s, uint64_t rchar, uint64_t wchar);

@@ -32,7 +32,7 @@ struct one {
 static struct pt_rec_act *act(struct one *o, uint16_t what, uint64_t begin,
 			      uint64_t end)
 {
-	union st_any *u = st_add(&o->s, PT_REC_ACT, sizeof(struct pt_rec_act),
+	union pt_rec_any *u = st_add(&o->s, PT_REC_ACT, sizeof(struct pt_rec_act),
 				 end < T1 ? end : T1 - 1, PID, PID);
 	struct pt_rec_act *a = (void *)u;
 

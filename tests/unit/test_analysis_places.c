@@ -296,7 +296,7 @@ static void unknown(void **state)
 	begin(&j);
 	r = run(&j, 7, 0, 20, 20000);
 	r->placed = r->contiguous = 0;
-	r->hdr.size = PT_READS_SIZE_MIN;
+	r->hdr.size = pt_rec_kind(PT_REC_READS)->oldest;
 	one(&j, P, 8, UINT64_MAX, 5000);
 	f = done(&j, 7);
 	assert_non_null(f);

@@ -191,7 +191,7 @@ static void miss(struct job *j, uint64_t b, uint64_t e, uint16_t kind,
 	size_t i, n = 0;
 
 	for (i = 0; i < j->s.recs.n; i++) {
-		const union st_any *r = &j->s.recs.v[i].r;
+		const union pt_rec_any *r = &j->s.recs.v[i].r;
 		uint64_t ts = kind == PT_REC_OFF ? r->off.off_ts : r->hdr.ts;
 
 		if (r->hdr.kind == kind && r->hdr.tid == JOB_TRAINER &&

@@ -238,7 +238,7 @@ static size_t drop_between(struct stream *s, uint64_t from, uint64_t to)
 	for (i = 0; i < s->recs.n; i++) {
 		const struct pt_hdr *h = &s->recs.v[i].r.hdr;
 
-		if (h->kind < PT_REC_SAMPLE && h->ts >= from && h->ts < to) {
+		if (h->kind < PT_REC_USER && h->ts >= from && h->ts < to) {
 			numbered++;
 			continue;
 		}
@@ -337,7 +337,7 @@ static uint32_t of_generation(uint32_t id, bool distinct)
 	return distinct && id >= JOB_WORKER(0) && id < JOB_HOG ? id + 5000 : id;
 }
 
-static void second_half(union st_any *r, bool distinct)
+static void second_half(union pt_rec_any *r, bool distinct)
 {
 	bool other = r->hdr.tgid >= JOB_WORKER(0) && r->hdr.tgid < JOB_HOG;
 
@@ -532,10 +532,10 @@ static void test_clock_between_cpus(void **state)
 
 	(void)state;
 	for (i = 0; i < j.s.recs.n; i++) {
-		union st_any *r = &j.s.recs.v[i].r;
+		union pt_rec_any *r = &j.s.recs.v[i].r;
 		uint64_t lag = st_rand(&rnd) % 2 ? 3000 : 0;
 
-		if (r->hdr.kind >= PT_REC_SAMPLE)
+		if (r->hdr.kind >= PT_REC_USER)
 			continue;
 		if (r->hdr.kind != PT_REC_OFF) {
 			r->hdr.ts -= lag;

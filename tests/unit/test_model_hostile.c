@@ -96,39 +96,13 @@ static void test_few_steps(void **state)
 
 /* ---- noise ---------------------------------------------------------------- */
 
-static const uint16_t sizes[] = {
-	[PT_REC_FORK] = sizeof(struct pt_rec_fork),
-	[PT_REC_EXEC] = sizeof(struct pt_rec_task),
-	[PT_REC_EXIT] = sizeof(struct pt_rec_exit),
-	[PT_REC_COMM] = sizeof(struct pt_rec_task),
-	[PT_REC_OFF] = sizeof(struct pt_rec_off),
-	[PT_REC_GPU_ENTER] = sizeof(struct pt_rec_gpu),
-	[PT_REC_GPU_RETURN] = sizeof(struct pt_rec_gpu),
-	[PT_REC_READ] = sizeof(struct pt_rec_read),
-	[PT_REC_READS] = sizeof(struct pt_rec_reads),
-	[PT_REC_FAULTS] = sizeof(struct pt_rec_faults),
-	[PT_REC_FILE] = sizeof(struct pt_rec_file),
-	[PT_REC_TASK] = sizeof(struct pt_rec_task),
-	[PT_REC_OUTSIDE] = sizeof(struct pt_rec_outside),
-	[PT_REC_SAMPLE] = sizeof(struct pt_rec_sample),
-	[PT_REC_LOSS] = sizeof(struct pt_rec_loss),
-	[PT_REC_LIB] = sizeof(struct pt_rec_lib),
-	[PT_REC_MARK] = sizeof(struct pt_rec_mark),
-	[PT_REC_HOST] = sizeof(struct pt_rec_host),
-	[PT_REC_PROC] = sizeof(struct pt_rec_proc),
-	[PT_REC_NAME] = sizeof(struct pt_rec_name),
-	[PT_REC_BLOCK] = sizeof(struct pt_rec_block),
-	[PT_REC_WRITES] = sizeof(struct pt_rec_writes),
-	[PT_REC_DISK] = sizeof(struct pt_rec_disk),
-};
-
 /* Bytes by chance behind a header that is half right. */
 static void random_record(struct stream *s, uint64_t *rnd)
 {
 	uint16_t kind = (uint16_t)st_between(rnd, 0, 77);
-	uint16_t size = kind < sizeof(sizes) / sizeof(sizes[0]) && sizes[kind] ?
-				sizes[kind] : 40;
-	union st_any *r;
+	const struct pt_rec_kind *k = pt_rec_kind(kind);
+	uint16_t size = k ? k->size : 40;
+	union pt_rec_any *r;
 	size_t i;
 
 	if (st_rand(rnd) % 16 == 0)
@@ -482,7 +456,7 @@ static void test_live_at_any_moment(void **state)
 
 	(void)state;
 	for (i = 0; i < j.s.recs.n; i++) {
-		const union st_any *r = &j.s.recs.v[i].r;
+		const union pt_rec_any *r = &j.s.recs.v[i].r;
 
 		if (r->hdr.kind == PT_REC_MARK &&
 		    r->mark.mark == PT_MARK_END)

@@ -243,7 +243,7 @@ static void test_gap(void **state)
 	st_window(&j.s, BEGIN + 10 * ST_MS, BEGIN + ST_S);
 	st_seal(&j.s);
 	for (i = 0; i < j.s.recs.n; i++) {
-		union st_any *r = &j.s.recs.v[i].r;
+		union pt_rec_any *r = &j.s.recs.v[i].r;
 
 		if (r->hdr.kind == PT_REC_NVTX &&
 		    r->hdr.ts == BEGIN + 120 * ST_MS)

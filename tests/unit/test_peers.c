@@ -316,7 +316,7 @@ static void network(struct job *j, uint16_t flags)
 	size_t i;
 
 	for (i = 0; i < j->s.recs.n; i++) {
-		union st_any *r = &j->s.recs.v[i].r;
+		union pt_rec_any *r = &j->s.recs.v[i].r;
 
 		if (r->hdr.kind == PT_REC_OFF && r->off.obj_kind == PT_OBJ_SOCK)
 			r->hdr.flags |= flags;

@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "abi.h"
+#include "base/records.h"
 #include "store/recorder.h"
 #include "store/recording.h"
 #include "cmd/saving.h"
@@ -52,6 +52,39 @@ static void job_records(pt_bytes *out, uint64_t tenths)
 	for (size_t i = 0; i < j.s.recs.n; i++)
 		add(out, j.s.recs.v[i].r.bytes, j.s.recs.v[i].r.hdr.size);
 	job_free(&j);
+}
+
+/* Every byte of a record is in one member, and what tells of members means one. */
+static void test_kinds(void **state)
+{
+	const struct pt_rec_line *l;
+	unsigned kind, n, i, known = 0;
+
+	(void)state;
+	for (kind = 0; kind < PT_REC_KINDS; kind++) {
+		const struct pt_rec_kind *k = pt_rec_kind((uint16_t)kind);
+		size_t at = sizeof(struct pt_hdr);
+
+		if (!k)
+			continue;
+		known++;
+		assert_int_equal(k->number, kind);
+		l = k->lines(&n);
+		for (i = 0; i < n; i++) {
+			if (l[i].says > PT_SAYS_TEXT) {
+				assert_true(l[i].off + l[i].width <= k->size);
+				assert_true(l[i].width == 1 || l[i].width == 2 ||
+					    l[i].width == 4 || l[i].width == 8);
+				continue;
+			}
+			assert_int_equal(l[i].off, at);
+			at += (size_t)l[i].width * l[i].n;
+		}
+		assert_int_equal(at, k->size);
+	}
+	assert_true(known >= 30);
+	assert_null(pt_rec_kind(0));
+	assert_null(pt_rec_kind(UINT16_MAX));
 }
 
 /* Records of any kind, size and content; a few threads. */
@@ -524,6 +557,7 @@ static void test_limited(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_kinds),
 		cmocka_unit_test(test_columns),
 		cmocka_unit_test(test_columns_refuse),
 		cmocka_unit_test(test_columns_hostile),

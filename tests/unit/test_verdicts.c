@@ -512,7 +512,7 @@ static void sample(struct job *j)
 	unsigned s;
 
 	for (s = 0; s < 40; s++) {
-		union st_any *r = st_add(&j->s, PT_REC_SAMPLE,
+		union pt_rec_any *r = st_add(&j->s, PT_REC_SAMPLE,
 					 sizeof(r->sample),
 					 JOB_BEGIN + s * ST_S + 900 * ST_MS,
 					 JOB_TRAINER, JOB_TRAINER);

@@ -213,7 +213,7 @@ static void from_memory(void **state)
 	was_read(&s, 130, 9, DEV, ~0ull);
 	was_read(&s, 140, 10, 77, 0); /* FUSE does not account */
 	/* a record of an older version ends before */
-	was_read(&s, 150, 11, DEV, 0)->hdr.size = PT_READS_SIZE_MIN;
+	was_read(&s, 150, 11, DEV, 0)->hdr.size = pt_rec_kind(PT_REC_READS)->oldest;
 	r = finish(&s, &m);
 	assert_int_equal(file(r, 7)->fetched_bytes, 1 << 18);
 	assert_true(fabs(file(r, 7)->cached_share - 0.875) < 1e-9);

@@ -4,8 +4,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "abi.h"
 #include "base/minmax.h"
+#include "base/records.h"
 #include "model/timeline.h"
 
 /* Roles, hand-offs and queues are known from what lies around a part: as much as
@@ -48,8 +48,9 @@ static uint64_t last_of(const struct pt_reach *h, const struct pt_model *m)
 /* Names and counters are small, and what they tell may be of the part. */
 static bool is_timeline(uint16_t kind)
 {
-	return (kind < PT_REC_SAMPLE && kind != PT_REC_FILE &&
-		kind != PT_REC_SOCK) || kind == PT_REC_ACT;
+	const struct pt_rec_kind *k = pt_rec_kind(kind);
+
+	return k && (k->life == PT_LIFE_EVENT || k->life == PT_LIFE_TREE);
 }
 
 bool pt_reach_wants(struct pt_reach *h, const struct pt_model *m, void *rec,

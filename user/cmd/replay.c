@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/records.h"
 #include "report/lanes.h"
 #include "model/past.h"
 #include "cmd/cmd.h"
@@ -67,7 +68,7 @@ static void take_facts(struct pt_report *r, const void *rec, size_t len)
 {
 	struct pt_rec_host h = { 0 };
 
-	if (len < PT_HOST_SIZE_MIN)
+	if (len < pt_rec_kind(PT_REC_HOST)->oldest)
 		return;
 	memcpy(&h, rec, len < sizeof(h) ? len : sizeof(h));
 	h.boot_id[sizeof(h.boot_id) - 1] = '\0';

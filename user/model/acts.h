@@ -5,8 +5,6 @@
 
 #include "model/timeline.h"
 
-/* Take a record. 0, -ENOMEM, or -EINVAL: its times or its kind make no sense. */
-int pt_feed_act(struct pt_model *m, const struct pt_rec_act *r);
 /* In order of their begin; and which call each is of (pt_act.call). */
 void pt_settle_acts(struct pt_proc *p);
 void pt_join_acts(struct pt_proc *p);

@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "model/internal.h"
+
 #define MAX_DISK_RECORDS (1u << 16) /* 25 MB, 18 hours of one disk */
 #define LATENCY_MAX (1ull << 50) /* sums of it over all records fit */
 

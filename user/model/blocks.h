@@ -5,10 +5,6 @@
 
 #include "model/timeline.h"
 
-/* 0, -EINVAL: figures that cannot be, or -ENOMEM. */
-int pt_feed_block(struct pt_model *m, const struct pt_rec_block *r);
-int pt_feed_disk(struct pt_model *m, const struct pt_rec_disk *r);
-
 /* Drop counters from before this moment, but for the last ones. */
 void pt_trim_disks(struct pt_model *m, uint64_t before);
 

@@ -5,6 +5,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "model/internal.h"
+
 #define MAX_DEVICES 64
 
 int pt_feed_device(struct pt_model *m, const struct pt_rec_device *r)

@@ -5,9 +5,6 @@
 
 #include "model/timeline.h"
 
-/* Take a sample. 0, -EINVAL or -ENOMEM. */
-int pt_feed_device(struct pt_model *m, const struct pt_rec_device *r);
-
 /* Is this sample of the device that traced processes call `ordinal`? */
 bool pt_device_is(const struct pt_rec_device *d, uint32_t ordinal);
 

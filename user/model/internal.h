@@ -29,21 +29,16 @@ struct pt_thread *pt_thread_at(const struct pt_model *m, uint32_t tid,
  * that comes late back. False: it had come before. */
 bool pt_take_seq(struct pt_model *m, struct pt_thread *t, uint32_t seq);
 
-/* Records of GPU calls. 0 or -ENOMEM. */
-int pt_feed_gpu_enter(struct pt_model *m, const struct pt_rec_gpu *r);
-int pt_feed_gpu_return(struct pt_model *m, const struct pt_rec_gpu *r);
-/* 0, -ENOMEM, or -EINVAL: times that cannot be. */
-int pt_feed_read(struct pt_model *m, const struct pt_rec_read *r);
-int pt_feed_reads(struct pt_model *m, const struct pt_rec_reads *r);
-int pt_feed_writes(struct pt_model *m, const struct pt_rec_writes *r);
-int pt_feed_faults(struct pt_model *m, const struct pt_rec_faults *r);
-/* A file's name; `r` has room for PT_REC_MAX bytes, zeros behind its end. 0 or
- * -ENOMEM. */
-int pt_feed_file(struct pt_model *m, const struct pt_rec_file *r);
+/*
+ * Take a record in, one of its longest version whose members, where it is older or
+ * cut, are 0 (a FILE's path goes on behind it up to hdr.size). 0; -ENOMEM; -EINVAL: it
+ * makes no sense. By their names in records.def.
+ */
+#define PT_KIND(kind, number, name, life, feed)                                \
+	int pt_feed_##feed(struct pt_model *m, const struct pt_rec_##name *r);
+#include "records.def"
 /* Every read, wait and fault to the name that its file had then. 0 or -ENOMEM. */
 int pt_settle_files(struct pt_model *m);
-/* 0, -EINVAL or -ENOMEM. */
-int pt_feed_nvtx(struct pt_model *m, const struct pt_rec_nvtx *r);
 /* Forget which calls a thread is in when records of it are missing: they may
  * have returned. */
 void pt_check_stack(struct pt_thread *t);

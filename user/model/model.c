@@ -5,15 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/acts.h"
-#include "model/blocks.h"
+#include "base/records.h"
 #include "model/callclass.h"
 #include "model/classify.h"
-#include "model/devices.h"
 #include "model/internal.h"
-#include "model/names.h"
 #include "model/socks.h"
-#include "model/windows.h"
 
 struct pt_model *pt_model_new(void)
 {
@@ -166,7 +162,7 @@ static void iv_from_record(const struct pt_model *m, struct pt_iv *iv,
 	iv->wchar = r->tot.wchar;
 }
 
-static int feed_off(struct pt_model *m, const struct pt_rec_off *r)
+int pt_feed_off(struct pt_model *m, const struct pt_rec_off *r)
 {
 	struct pt_thread *t;
 	struct pt_iv iv;
@@ -193,7 +189,7 @@ static int feed_off(struct pt_model *m, const struct pt_rec_off *r)
 	return pt_vec_push(&t->iv, iv);
 }
 
-static int feed_fork(struct pt_model *m, const struct pt_rec_fork *r)
+int pt_feed_fork(struct pt_model *m, const struct pt_rec_fork *r)
 {
 	bool process = r->child_tgid == r->child_tid;
 	struct pt_thread *t = pt_thread_find(m, r->hdr.tid, r->hdr.tgid,
@@ -244,7 +240,7 @@ static void take_over(struct pt_model *m, const struct pt_rec_task *r)
 	}
 }
 
-static int feed_outside(struct pt_model *m, const struct pt_rec_outside *r)
+int pt_feed_outside(struct pt_model *m, const struct pt_rec_outside *r)
 {
 	struct pt_thread *t = pt_thread_make(m, r->hdr.tid, r->hdr.tgid,
 					     r->hdr.start, r->hdr.ts);
@@ -255,6 +251,7 @@ static int feed_outside(struct pt_model *m, const struct pt_rec_outside *r)
 	p = t->proc;
 	p->outside = true;
 	p->adopted = *r;
+	p->adopted.comm[PT_COMM_LEN - 1] = 0;
 	if (r->ppid)
 		p->ppid = pt_model_id(m, r->ppid);
 	if (!p->comm[0])
@@ -262,7 +259,7 @@ static int feed_outside(struct pt_model *m, const struct pt_rec_outside *r)
 	return 0;
 }
 
-static int feed_task(struct pt_model *m, const struct pt_rec_task *r)
+int pt_feed_task(struct pt_model *m, const struct pt_rec_task *r)
 {
 	bool exec = r->hdr.kind == PT_REC_EXEC;
 	struct pt_thread *t;
@@ -287,7 +284,7 @@ static int feed_task(struct pt_model *m, const struct pt_rec_task *r)
 	return 0;
 }
 
-static int feed_exit(struct pt_model *m, const struct pt_rec_exit *r)
+int pt_feed_exit(struct pt_model *m, const struct pt_rec_exit *r)
 {
 	struct pt_thread *t = pt_thread_make(m, r->hdr.tid, r->hdr.tgid,
 					     r->hdr.start, r->hdr.ts);
@@ -306,7 +303,7 @@ static int feed_exit(struct pt_model *m, const struct pt_rec_exit *r)
 }
 
 /* In order of time: their differences count. */
-static int feed_sample(struct pt_model *m, const struct pt_rec_sample *r)
+int pt_feed_sample(struct pt_model *m, const struct pt_rec_sample *r)
 {
 	struct pt_proc *p = pt_proc_make(m, r->hdr.tgid);
 	size_t i;
@@ -325,14 +322,14 @@ static int feed_sample(struct pt_model *m, const struct pt_rec_sample *r)
 }
 
 /* In order of time, one a moment; the capture makes no more than one a second. */
-static int feed_memory(struct pt_model *m, const struct pt_rec_memory *r)
+int pt_feed_memory(struct pt_model *m, const struct pt_rec_memory *r)
 {
 	if (m->memory.n && m->memory.v[m->memory.n - 1].hdr.ts >= r->hdr.ts)
 		return 0;
 	return pt_vec_push(&m->memory, *r);
 }
 
-static int feed_proc(struct pt_model *m, const struct pt_rec_proc *r)
+int pt_feed_proc(struct pt_model *m, const struct pt_rec_proc *r)
 {
 	struct pt_proc *p = pt_proc_make(m, r->hdr.tgid);
 
@@ -342,7 +339,7 @@ static int feed_proc(struct pt_model *m, const struct pt_rec_proc *r)
 	return 0;
 }
 
-static void feed_mark(struct pt_model *m, const struct pt_rec_mark *r)
+int pt_feed_mark(struct pt_model *m, const struct pt_rec_mark *r)
 {
 	switch (r->mark) {
 	case PT_MARK_BEGIN:
@@ -360,12 +357,13 @@ static void feed_mark(struct pt_model *m, const struct pt_rec_mark *r)
 		m->target_exited = true;
 		break;
 	}
+	return 0;
 }
 
 /* More than this no counter reaches; percentages of their sum fit in 64 bits. */
 #define LOSS_MAX (1ull << 48)
 
-static void feed_loss(struct pt_model *m, const struct pt_rec_loss *r)
+int pt_feed_loss(struct pt_model *m, const struct pt_rec_loss *r)
 {
 	size_t i;
 
@@ -375,144 +373,38 @@ static void feed_loss(struct pt_model *m, const struct pt_rec_loss *r)
 		if (n > m->lost[i]) /* an older one may come late */
 			m->lost[i] = n;
 	}
+	return 0;
 }
 
-/* The largest record known, so that a shorter or longer one can be copied
- * into aligned, zero-filled memory. */
-union any_rec {
-	struct pt_hdr hdr;
-	struct pt_rec_fork fork;
-	struct pt_rec_task task;
-	struct pt_rec_exit exit;
-	struct pt_rec_off off;
-	struct pt_rec_gpu gpu;
-	struct pt_rec_read read;
-	struct pt_rec_reads reads;
-	struct pt_rec_faults faults;
-	struct pt_rec_file file;
-	unsigned char long_file[PT_REC_MAX];
-	struct pt_rec_sample sample;
-	struct pt_rec_loss loss;
-	struct pt_rec_lib lib;
-	struct pt_rec_mark mark;
-	struct pt_rec_host host;
-	struct pt_rec_proc proc;
-	struct pt_rec_name name;
-	struct pt_rec_nvtx nvtx;
-	struct pt_rec_device device;
-	struct pt_rec_neighbours neighbours;
-	struct pt_rec_memory memory;
-	struct pt_rec_window window;
-	struct pt_rec_act act;
-	struct pt_rec_block block;
-	struct pt_rec_writes writes;
-	struct pt_rec_disk disk;
-	struct pt_rec_sock sock;
-	struct pt_rec_outside outside;
-};
-
-static size_t min_size(uint16_t kind)
+int pt_feed_lib(struct pt_model *m, const struct pt_rec_lib *r)
 {
-	switch (kind) {
-	case PT_REC_FORK: return sizeof(struct pt_rec_fork);
-	case PT_REC_EXEC:
-	case PT_REC_COMM:
-	case PT_REC_TASK: return sizeof(struct pt_rec_task);
-	case PT_REC_EXIT: return sizeof(struct pt_rec_exit);
-	case PT_REC_OFF: return sizeof(struct pt_rec_off);
-	case PT_REC_GPU_ENTER:
-	case PT_REC_GPU_RETURN: return sizeof(struct pt_rec_gpu);
-	case PT_REC_READ: return PT_REC_READ_MIN; /* these have grown */
-	case PT_REC_READS: return PT_READS_SIZE_MIN;
-	case PT_REC_FAULTS: return sizeof(struct pt_rec_faults);
-	case PT_REC_FILE: return sizeof(struct pt_rec_file);
-	case PT_REC_SOCK: return sizeof(struct pt_rec_sock);
-	case PT_REC_OUTSIDE: return sizeof(struct pt_rec_outside);
-	case PT_REC_SAMPLE: return sizeof(struct pt_rec_sample);
-	case PT_REC_LOSS: /* has grown */
-		return offsetof(struct pt_rec_loss, count) +
-		       PT_LOSS_NR_MIN * sizeof(__u64);
-	case PT_REC_LIB: return sizeof(struct pt_rec_lib);
-	case PT_REC_MARK: return sizeof(struct pt_rec_mark);
-	case PT_REC_HOST: return PT_HOST_SIZE_MIN;
-	case PT_REC_PROC: return sizeof(struct pt_rec_proc);
-	case PT_REC_ACT: return sizeof(struct pt_rec_act);
-	case PT_REC_NAME: return sizeof(struct pt_rec_name);
-	case PT_REC_NVTX: return sizeof(struct pt_rec_nvtx);
-	case PT_REC_DEVICE: return sizeof(struct pt_rec_device);
-	case PT_REC_NEIGHBOURS: return sizeof(struct pt_rec_neighbours);
-	case PT_REC_MEMORY: return sizeof(struct pt_rec_memory);
-	case PT_REC_WRITES: return sizeof(struct pt_rec_writes);
-	case PT_REC_BLOCK: return sizeof(struct pt_rec_block);
-	case PT_REC_DISK: return sizeof(struct pt_rec_disk);
-	case PT_REC_WINDOW: return sizeof(struct pt_rec_window);
-	default: return 0;
-	}
+	(void)r;
+	m->gpu_libs = true;
+	return 0;
 }
 
-/* Nearly all records are of these kinds, and no longer than this. */
-#define OFTEN_MAX 192
-static bool often(uint16_t kind)
+int pt_feed_host(struct pt_model *m, const struct pt_rec_host *r)
 {
-	_Static_assert(sizeof(struct pt_rec_off) <= OFTEN_MAX &&
-		       sizeof(struct pt_rec_gpu) <= OFTEN_MAX &&
-		       sizeof(struct pt_rec_read) <= OFTEN_MAX &&
-		       sizeof(struct pt_rec_reads) <= OFTEN_MAX, "all of it");
-	return kind == PT_REC_OFF || kind == PT_REC_GPU_ENTER ||
-	       kind == PT_REC_GPU_RETURN || kind == PT_REC_READ ||
-	       kind == PT_REC_READS;
+	m->host = *r;
+	m->host.boot_id[sizeof(m->host.boot_id) - 1] = 0;
+	m->host_known = true;
+	return 0;
 }
 
-static int dispatch(struct pt_model *m, union any_rec *r)
+int pt_feed_neighbours(struct pt_model *m, const struct pt_rec_neighbours *r)
+{
+	if (r->procs > m->neighbours)
+		m->neighbours = r->procs;
+	return 0;
+}
+
+static int dispatch(struct pt_model *m, const union pt_rec_any *r)
 {
 	switch (r->hdr.kind) {
-	case PT_REC_FORK: return feed_fork(m, &r->fork);
-	case PT_REC_EXEC:
-	case PT_REC_COMM:
-	case PT_REC_TASK:
-		r->task.comm[PT_COMM_LEN - 1] = 0;
-		return feed_task(m, &r->task);
-	case PT_REC_EXIT: return feed_exit(m, &r->exit);
-	case PT_REC_OFF: return feed_off(m, &r->off);
-	case PT_REC_GPU_ENTER: return pt_feed_gpu_enter(m, &r->gpu);
-	case PT_REC_GPU_RETURN: return pt_feed_gpu_return(m, &r->gpu);
-	case PT_REC_READ: return pt_feed_read(m, &r->read);
-	case PT_REC_READS: return pt_feed_reads(m, &r->reads);
-	case PT_REC_FAULTS: return pt_feed_faults(m, &r->faults);
-	case PT_REC_FILE: return pt_feed_file(m, &r->file);
-	case PT_REC_SOCK: return pt_feed_sock(m, &r->sock);
-	case PT_REC_OUTSIDE:
-		r->outside.comm[PT_COMM_LEN - 1] = 0;
-		return feed_outside(m, &r->outside);
-	case PT_REC_SAMPLE: return feed_sample(m, &r->sample);
-	case PT_REC_LOSS:
-		feed_loss(m, &r->loss);
-		return 0;
-	case PT_REC_LIB:
-		m->gpu_libs = true;
-		return 0;
-	case PT_REC_MARK:
-		feed_mark(m, &r->mark);
-		return 0;
-	case PT_REC_HOST:
-		m->host = r->host;
-		m->host.boot_id[sizeof(m->host.boot_id) - 1] = 0;
-		m->host_known = true;
-		return 0;
-	case PT_REC_PROC: return feed_proc(m, &r->proc);
-	case PT_REC_ACT: return pt_feed_act(m, &r->act);
-	case PT_REC_NAME: return pt_feed_name(m, &r->name);
-	case PT_REC_NVTX: return pt_feed_nvtx(m, &r->nvtx);
-	case PT_REC_DEVICE: return pt_feed_device(m, &r->device);
-	case PT_REC_WRITES: return pt_feed_writes(m, &r->writes);
-	case PT_REC_BLOCK: return pt_feed_block(m, &r->block);
-	case PT_REC_DISK: return pt_feed_disk(m, &r->disk);
-	case PT_REC_NEIGHBOURS:
-		if (r->neighbours.procs > m->neighbours)
-			m->neighbours = r->neighbours.procs;
-		return 0;
-	case PT_REC_MEMORY: return feed_memory(m, &r->memory);
-	case PT_REC_WINDOW: return pt_feed_window(m, &r->window);
+#define PT_KIND(kind, number, name, life, feed)                                \
+	case PT_REC_##kind:                                                    \
+		return pt_feed_##feed(m, &r->name);
+#include "records.def"
 	default:
 		m->skipped_kinds++;
 		return 0;
@@ -525,7 +417,8 @@ static int dispatch(struct pt_model *m, union any_rec *r)
 
 int pt_model_feed(struct pt_model *m, const void *rec, size_t len)
 {
-	union any_rec r;
+	const struct pt_rec_kind *k;
+	union pt_rec_any r;
 	struct pt_hdr h;
 	size_t n, known;
 	int err;
@@ -534,15 +427,16 @@ int pt_model_feed(struct pt_model *m, const void *rec, size_t len)
 	if (m->finished || len < sizeof(h))
 		goto malformed;
 	memcpy(&h, rec, sizeof(h));
-	if (h.size < sizeof(h) || h.size > len || h.size < min_size(h.kind) ||
+	k = pt_rec_kind(h.kind);
+	if (h.size < sizeof(h) || h.size > len || (k && h.size < k->oldest) ||
 	    h.ts > TS_MAX || (h.tid | h.tgid) >> PT_ID_BITS)
 		goto malformed;
-	n = h.size < sizeof(r) ? h.size : sizeof(r);
-	known = often(h.kind) ? OFTEN_MAX : sizeof(r);
-	memcpy(&r, rec, n < known ? n : known);
+	known = k ? k->longest : sizeof(h);
+	n = h.size < known ? h.size : known;
+	memcpy(&r, rec, n);
 	if (n < known) /* of an older version: its fields end earlier */
-		memset((char *)&r + n, 0, known - n);
-	if (h.kind < PT_REC_SAMPLE) {
+		memset(r.bytes + n, 0, known - n);
+	if (h.kind < PT_REC_USER) {
 		if (!m->first_ts || h.ts < m->first_ts)
 			m->first_ts = h.ts;
 		if (h.ts > m->last_ts)

@@ -18,9 +18,6 @@ const char *pt_kernel_name(const struct pt_model *m, const struct pt_proc *p,
 const char *pt_act_name(const struct pt_model *m, const struct pt_proc *p,
 			uint64_t key);
 
-/* Take a name. 0 or -ENOMEM; -EINVAL: an unknown space. The latest holds. */
-int pt_feed_name(struct pt_model *m, const struct pt_rec_name *r);
-
 /* `function` of `p` is the same kernel as `of`, whose name may come later.
  * 0 or -ENOMEM. */
 int pt_name_alias(struct pt_model *m, const struct pt_proc *p,

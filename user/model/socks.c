@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/address.h"
+#include "model/internal.h"
 
 /* ---- taking records in --------------------------------------------------- */
 

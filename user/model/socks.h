@@ -21,9 +21,6 @@
 /* Room for pt_peer_text(): a Unix socket's name, every byte escaped. */
 #define PT_PEER_TEXT (4 * PT_SOCK_PATH + 16)
 
-/* 0, -EINVAL or -ENOMEM. */
-int pt_feed_sock(struct pt_model *m, const struct pt_rec_sock *r);
-
 /* The socket with this inode that was open at `ts`, or the nearest one; NULL
  * unknown. */
 const struct pt_sock *pt_model_sock(const struct pt_model *m, uint64_t inode,

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "model/windows.h"
+/* The active parts of a scheduled capture. */
+#include "model/internal.h"
 
 #include <errno.h>
-
-#include "model/internal.h"
 
 int pt_feed_window(struct pt_model *m, const struct pt_rec_window *r)
 {

@@ -9,19 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "abi.h"
-
-enum pt_col_mode {
-	PT_COL_LAST,  /* against the thread's last record of this form */
-	PT_COL_SEQ,   /* ... plus one */
-	PT_COL_TIME,  /* a time before the record's own; 0 is common */
-	PT_COL_DICT,  /* one of a few values: handles, addresses, ids */
-	PT_COL_DICT2, /* one of a few together with the field before it */
-	PT_COL_RUN,   /* struct pt_totals of an off-CPU record, by its times */
-	PT_COL_RUNQ,
-	PT_COL_IOWAIT,
-	PT_COL_BLOCK,
-};
+#include "base/records.h"
 
 struct pt_col_field {
 	uint16_t off;

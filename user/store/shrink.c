@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "abi.h"
+#include "base/records.h"
 
 /* More names than this are left out: they are the files' of a job that opens
  * hundreds of thousands. */
@@ -30,25 +30,13 @@ static int append(pt_bytes *b, const void *data, size_t n)
 	return 0;
 }
 
+/* What names something, who is there, and what was watched. */
 static bool stays(uint16_t kind)
 {
-	switch (kind) {
-	case PT_REC_FORK:
-	case PT_REC_EXEC:
-	case PT_REC_EXIT:
-	case PT_REC_COMM:
-	case PT_REC_TASK:
-	case PT_REC_OUTSIDE:
-	case PT_REC_FILE:
-	case PT_REC_LIB:
-	case PT_REC_HOST:
-	case PT_REC_PROC:
-	case PT_REC_NAME:
-	case PT_REC_WINDOW:
-		return true;
-	default:
-		return false;
-	}
+	const struct pt_rec_kind *k = pt_rec_kind(kind);
+
+	return k && (k->life == PT_LIFE_TREE || k->life == PT_LIFE_FACT ||
+		     k->life == PT_LIFE_FRAME);
 }
 
 int pt_shrink_see(struct pt_shrink *s, const void *records, size_t len)

@@ -3,16 +3,21 @@
 
 #include <errno.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <uthash.h>
 
+#include "base/records.h"
+
 #define FACTS_MAX 32768 /* the oldest go first */
 #define FIRST_CAP (1u << 20)
 
+#define FACT_KEYS 2 /* beside the process */
+
 struct fact_key {
-	uint64_t a;
-	uint32_t kind, id, tgid, pad;
+	uint64_t v[FACT_KEYS];
+	uint32_t kind, tgid; /* tgid 0: not of a process */
 };
 
 struct fact { /* the last record that says it */
@@ -107,7 +112,7 @@ static void set_fact(struct pt_window *w, const struct fact_key *key,
 
 static struct fact_key task_key(uint32_t tid, uint32_t tgid)
 {
-	return (struct fact_key){ .kind = PT_REC_TASK, .id = tid, .tgid = tgid };
+	return (struct fact_key){ .v = { tid }, .kind = PT_REC_TASK, .tgid = tgid };
 }
 
 static void set_task(struct pt_window *w, struct pt_rec_task *r)
@@ -154,76 +159,72 @@ static void forget(struct pt_window *w, const struct pt_hdr *h)
 			drop_fact(w, f);
 }
 
-/* A record leaves the window: keep what it says about the time after it. */
-static void leave(struct pt_window *w, const unsigned char *rec)
+/* By what its kind's keys say; r: with room behind a shorter one. */
+static struct fact_key key_of(const struct pt_rec_kind *k,
+			      const union pt_rec_any *r)
 {
-	union {
-		struct pt_hdr hdr;
-		struct pt_rec_task task;
-		struct pt_rec_fork fork;
-		struct pt_rec_file file;
-		struct pt_rec_lib lib;
-		struct pt_rec_disk disk;
-		struct pt_rec_sock sock;
-		struct pt_rec_name name;
-		struct pt_rec_loss loss;
-		unsigned char b[PT_REC_MAX];
-	} r = { .b = { 0 } };
-	struct fact_key key = { 0 };
+	struct fact_key key = { .kind = k->number };
+	unsigned n, i, at = 0;
+	const struct pt_rec_line *l = k->lines(&n);
 
-	memcpy(&r.hdr, rec, sizeof(r.hdr));
-	memcpy(r.b, rec, r.hdr.size);
-	key.kind = r.hdr.kind;
-	switch (r.hdr.kind) {
+	for (i = 0; i < n; i++) {
+		const unsigned char *p = r->bytes + l[i].off;
+
+		if (l[i].says != PT_SAYS_KEY)
+			continue;
+		if (l[i].off == offsetof(struct pt_hdr, tgid))
+			key.tgid = r->hdr.tgid;
+		else if (at < FACT_KEYS) /* little-endian */
+			memcpy(&key.v[at++], p, l[i].width);
+	}
+	return key;
+}
+
+/* Who is there. False: a kind that is kept as it is. */
+static bool leave_tree(struct pt_window *w, union pt_rec_any *r)
+{
+	switch (r->hdr.kind) {
 	case PT_REC_TASK:
 	case PT_REC_EXEC:
 	case PT_REC_COMM:
-		set_task(w, &r.task);
-		return;
+		set_task(w, &r->task);
+		return true;
 	case PT_REC_FORK:
-		set_child(w, &r.fork);
-		return;
+		set_child(w, &r->fork);
+		return true;
 	case PT_REC_EXIT:
-		forget(w, &r.hdr);
+		forget(w, &r->hdr);
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* A record leaves the window: keep what it says about the time after it. */
+static void leave(struct pt_window *w, const unsigned char *rec)
+{
+	union pt_rec_any r = { .bytes = { 0 } };
+	const struct pt_rec_kind *k;
+	struct fact_key key;
+
+	memcpy(&r.hdr, rec, sizeof(r.hdr));
+	memcpy(r.bytes, rec, r.hdr.size);
+	k = pt_rec_kind(r.hdr.kind);
+	if (!k || (k->life != PT_LIFE_TREE && k->life != PT_LIFE_FACT &&
+		   k->life != PT_LIFE_STATUS) || leave_tree(w, &r))
 		return;
-	case PT_REC_LOSS:
+	key = key_of(k, &r);
+	if (k->number == PT_REC_LOSS) {
 		w->loss = r.loss;
 		return;
-	case PT_REC_FILE:
-		key.a = r.file.inode;
-		key.id = r.file.dev;
-		/* whose it was no longer matters, and its number would only
-		 * look like a gap in that thread's records */
-		r.hdr.tid = r.hdr.tgid = 0;
-		break;
-	case PT_REC_DISK: /* its counters are what the window's begin at */
-		key.id = r.disk.dev;
-		break;
-	case PT_REC_SOCK: /* likewise; that it connected is past */
-		key.a = r.sock.inode;
-		key.tgid = r.hdr.tgid;
-		r.sock.opened = r.sock.connect_ns = 0;
-		break;
-	case PT_REC_LIB:
-		key.id = r.lib.lib;
-		key.tgid = r.hdr.tgid;
-		break;
-	case PT_REC_NAME:
-		key.a = r.name.key;
-		key.id = r.name.space;
-		key.tgid = r.hdr.tgid;
-		break;
-	case PT_REC_PROC:
-	case PT_REC_OUTSIDE:
-		key.tgid = r.hdr.tgid;
-		break;
-	case PT_REC_HOST:
-	case PT_REC_NEIGHBOURS:
-		break;
-	default:
-		return; /* it was an event of its time */
 	}
-	set_fact(w, &key, r.b, r.hdr.size);
+	/* whose it was no longer matters, and its number would only look like
+	 * a gap in that thread's records */
+	if (k->number == PT_REC_FILE)
+		r.hdr.tid = r.hdr.tgid = 0;
+	if (k->number == PT_REC_SOCK) /* that it connected is past */
+		r.sock.opened = r.sock.connect_ns = 0;
+	set_fact(w, &key, r.bytes, r.hdr.size);
 }
 
 /* ---- the records of the window ----------------------------------------------- */
@@ -361,21 +362,16 @@ static void put_loss(const struct feed *f, struct pt_rec_loss *r)
 
 static void put_one(const struct feed *f, const unsigned char *rec)
 {
-	union {
-		struct pt_hdr hdr;
-		struct pt_rec_off off;
-		struct pt_rec_loss loss;
-		unsigned char b[PT_REC_MAX];
-	} r = { .b = { 0 } };
+	union pt_rec_any r = { .bytes = { 0 } };
 
 	memcpy(&r.hdr, rec, sizeof(r.hdr));
-	memcpy(r.b, rec, r.hdr.size);
+	memcpy(r.bytes, rec, r.hdr.size);
 	if (r.hdr.kind == PT_REC_OFF && r.hdr.size >= sizeof(r.off))
 		put_off(f, &r.off);
 	else if (r.hdr.kind == PT_REC_LOSS)
 		put_loss(f, &r.loss);
 	else
-		f->fn(f->ctx, r.b, r.hdr.size);
+		f->fn(f->ctx, r.bytes, r.hdr.size);
 }
 
 static void put_facts(const struct feed *f, struct pt_window *w)
