@@ -335,11 +335,11 @@ static void published(void **state)
 	assert_int_equal(pt_http_start(&o, &h, why, sizeof(why)), 0);
 	snprintf(addr, sizeof(addr), "127.0.0.1:%u", pt_http_port(h));
 	assert_int_equal(pt_http_address(addr, &sa, &len), 0);
-	assert_int_equal(pt_http_publish(h, PT_PAGE_JOBS, NULL, 0), -ENOMEM);
+	assert_int_equal(pt_http_publish(h, PT_PAGE_METRICS, NULL, 0), -ENOMEM);
 	for (i = 0; i < 3; i++) {
 		s = socket(AF_INET, SOCK_STREAM, 0);
 		assert_int_equal(connect(s, (struct sockaddr *)&sa, len), 0);
-		assert_int_equal(write(s, "GET /jobs HTTP/1.0\r\n\r\n", 22), 22);
+		assert_int_equal(write(s, "GET /metrics HTTP/1.0\r\n\r\n", 25), 25);
 		for (n = 0; (got = read(s, buf + n, sizeof(buf) - 1 - n)) > 0;)
 			n += (size_t)got;
 		buf[n] = '\0';
@@ -348,7 +348,7 @@ static void published(void **state)
 			assert_non_null(strstr(buf, " 503 "));
 		else
 			assert_non_null(strstr(buf, i == 1 ? "\r\n\r\none" : "\r\n\r\ntwo"));
-		assert_int_equal(pt_http_publish(h, PT_PAGE_JOBS,
+		assert_int_equal(pt_http_publish(h, PT_PAGE_METRICS,
 						 strdup(i ? "two" : "one"), 3),
 				 0);
 	}
