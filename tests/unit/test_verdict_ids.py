@@ -40,10 +40,10 @@ def main():
     for name in sorted(ids):
         if not os.path.exists(HOME + name + ".c"):
             wrong.append("%s: no file in user/analysis/verdicts" % name)
-    if wrong:
-        print("verdicts are known elsewhere:\n  " + "\n  ".join(wrong))
-        sys.exit(1)
-    print("PASS %d verdicts, each known to its file and its line alone" % len(ids))
+    print("\n".join(["not ok " + w for w in wrong]) or
+          "ok %d verdicts, each known to its file and its line alone" % len(ids))
+    print("%d passed, %d failed, 0 skipped" % (not wrong, len(wrong)))
+    sys.exit(1 if wrong else 0)
 
 
 if __name__ == "__main__":
