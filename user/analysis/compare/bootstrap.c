@@ -232,8 +232,7 @@ int pt_boot_ratio(const double *x, size_t nx, const double *y, size_t ny,
 	int err;
 
 	err = prepare(&s[0], x, nx);
-	if (!err)
-		err = prepare(&s[1], y, ny);
+	err = err ?: prepare(&s[1], y, ny);
 	if (err)
 		goto out;
 	dev = malloc(2 * reps * sizeof(*dev));

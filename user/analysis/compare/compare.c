@@ -216,8 +216,7 @@ static int compare_pairs(struct pt_diff *d)
 		p->other = i;
 		p->idle = compare_idle(&d->inputs[0], &d->inputs[i]);
 		err = test_pair(d, &d->inputs[0], &d->inputs[i], p);
-		if (!err)
-			err = pt_d_compare_settings(d, p);
+		err = err ?: pt_d_compare_settings(d, p);
 		d->n_pairs = i;
 	}
 	return err;
@@ -291,14 +290,10 @@ int pt_compare(const struct pt_d_source *src, size_t n, struct pt_diff **out)
 		if (in[i].batch_size == PT_NULL)
 			d->by = PT_D_BY_STEPS;
 	}
-	if (!err)
-		err = pt_d_name_inputs(d, in);
-	if (!err)
-		err = compare_pairs(d);
-	if (!err)
-		err = rank(d);
-	if (!err)
-		err = pt_d_notes(d);
+	err = err ?: pt_d_name_inputs(d, in);
+	err = err ?: compare_pairs(d);
+	err = err ?: rank(d);
+	err = err ?: pt_d_notes(d);
 out:
 	if (err)
 		pt_arena_free(a);

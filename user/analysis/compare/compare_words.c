@@ -165,12 +165,8 @@ int pt_d_compare_settings(struct pt_diff *d, struct pt_d_pair *p)
 	LOADER(start_method);
 	LOADER(sharing);
 #undef LOADER
-	if (!err)
-		err = differ_int(d->arena, &s, "batch size", x->batch_size,
-				 y->batch_size);
-	if (!err)
-		err = differ_int(d->arena, &s, "host.cores", a->host.cores,
-				 b->host.cores);
+	err = err ?: differ_int(d->arena, &s, "batch size", x->batch_size, y->batch_size);
+	err = err ?: differ_int(d->arena, &s, "host.cores", a->host.cores, b->host.cores);
 	differ(&s, "host.hostname", a->host.hostname, b->host.hostname);
 	differ(&s, "host.kernel", a->host.kernel, b->host.kernel);
 	differ(&s, "host.driver", a->host.driver, b->host.driver);

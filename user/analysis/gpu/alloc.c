@@ -270,8 +270,7 @@ int pt_fill_alloc_failures(const struct pt_an *an, const struct pt_trainer *t,
 	a->t = t;
 	a->held = calloc(t->devs.n, sizeof(*a->held));
 	err = a->held ? forwards(a) : -ENOMEM;
-	if (!err)
-		err = backwards(a);
+	err = err ?: backwards(a);
 	/* also those of threads that gave no device any work */
 	for (i = 0; i < t->devs.n && !err; i++)
 		g[i].failed_allocations = 0;

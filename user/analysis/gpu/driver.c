@@ -72,8 +72,7 @@ static int place_idle(const struct pt_an *an, const struct pt_host *h,
 			err = pt_vec_push(&d->idle_likely, s);
 	}
 	pt_spans_tidy(&d->idle_likely, an->t0, an->t1);
-	if (!err)
-		err = pt_spans_remove(&d->idle_likely, &d->busy_hard);
+	err = err ?: pt_spans_remove(&d->idle_likely, &d->busy_hard);
 	d->idle_likely_ns = pt_spans_sum(&d->idle_likely);
 	d->by_driver = true;
 	return err;

@@ -330,8 +330,7 @@ static int untold(struct pt_an *an, const struct pt_proc *q, uint16_t device,
 	int err = find_stretches(&y, NULL, device);
 
 	pt_spans_tidy(&y.whole, an->t0, an->t1);
-	if (!err)
-		err = pt_spans_invert(&y.whole, an->t0, an->t1, out);
+	err = err ?: pt_spans_invert(&y.whole, an->t0, an->t1, out);
 	exact_free(&y);
 	return err;
 }
@@ -352,10 +351,8 @@ static int consider(struct exact *x, const struct pt_proc *q, uint16_t device)
 	if (chance > CHANCE_NS && (double)both > chance / CHANCE_SHARE)
 		goto out; /* on another device */
 	err = untold(an, q, device, &gap);
-	if (!err)
-		err = join(&x->doubt, &busy, an);
-	if (!err)
-		err = join(&x->doubt, &gap, an);
+	err = err ?: join(&x->doubt, &busy, an);
+	err = err ?: join(&x->doubt, &gap, an);
 	if (!err && chance > CHANCE_NS) /* on this one */
 		err = join(&x->busy, &busy, an);
 out:
@@ -393,12 +390,9 @@ static int replace_in(pt_spans *list, const pt_spans *in, const pt_spans *is,
 	pt_spans piece = { 0 };
 	int err = join(&piece, is, an);
 
-	if (!err)
-		err = pt_spans_meet(&piece, in);
-	if (!err)
-		err = pt_spans_remove(list, in);
-	if (!err)
-		err = join(list, &piece, an);
+	err = err ?: pt_spans_meet(&piece, in);
+	err = err ?: pt_spans_remove(list, in);
+	err = err ?: join(list, &piece, an);
 	pt_vec_free(&piece);
 	return err;
 }
@@ -443,19 +437,13 @@ static int into_dev(struct exact *x, struct pt_dev *d)
 
 	if (!err && !d->shared)
 		err = replace_in(&d->idle_hard, &x->whole, &idle, an);
-	if (!err)
-		err = pt_spans_remove(&d->idle_hard, &x->doubt);
-	if (!err)
-		err = replace_in(&d->idle_likely, &x->whole, &idle, an);
-	if (!err)
-		err = replace_in(&d->busy_hard, &x->whole, &x->busy, an);
+	err = err ?: pt_spans_remove(&d->idle_hard, &x->doubt);
+	err = err ?: replace_in(&d->idle_likely, &x->whole, &idle, an);
+	err = err ?: replace_in(&d->busy_hard, &x->whole, &x->busy, an);
 	/* records that came are true wherever they lie */
-	if (!err)
-		err = join(&d->busy_hard, &x->busy, an);
-	if (!err)
-		err = pt_spans_remove(&d->idle_hard, &x->busy);
-	if (!err)
-		err = pt_spans_remove(&d->idle_likely, &x->busy);
+	err = err ?: join(&d->busy_hard, &x->busy, an);
+	err = err ?: pt_spans_remove(&d->idle_hard, &x->busy);
+	err = err ?: pt_spans_remove(&d->idle_likely, &x->busy);
 	pt_vec_free(&idle);
 	if (err)
 		return err;
@@ -553,12 +541,9 @@ int pt_exact_gpu(struct pt_an *an, struct pt_trainer *t)
 		if (!d)
 			return -ENOMEM;
 		err = find_stretches(&x, t, (uint16_t)i);
-		if (!err)
-			err = gather(&x, (uint16_t)i);
-		if (!err)
-			err = consider_others(&x, (uint16_t)i);
-		if (!err)
-			err = into_dev(&x, d);
+		err = err ?: gather(&x, (uint16_t)i);
+		err = err ?: consider_others(&x, (uint16_t)i);
+		err = err ?: into_dev(&x, d);
 		exact_free(&x);
 	}
 	return err;

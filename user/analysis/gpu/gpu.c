@@ -62,8 +62,7 @@ static int add_node(struct pt_dev *d, struct pt_gnode *n,
 		d->busy_lo_ns = l->lo_ns;
 	} else {
 		err = pt_spans_meet(&d->idle_hard, &n->idle);
-		if (!err)
-			err = pt_spans_meet(&d->busy_hard, &n->busy);
+		err = err ?: pt_spans_meet(&d->busy_hard, &n->busy);
 		if (err)
 			return err;
 		d->busy_lo_ns = pt_min64(d->busy_lo_ns, l->lo_ns);
@@ -160,13 +159,10 @@ static int finish(struct pt_an *an, struct pt_dev *d, bool crowd)
 	d->shared = pt_gpu_others(an);
 	if (d->shared)
 		d->idle_hard.n = 0;
-	if (!err)
-		err = append(&busy, &d->busy_hard);
+	err = err ?: append(&busy, &d->busy_hard);
 	pt_spans_tidy(&busy, an->t0, an->t1);
-	if (!err)
-		err = pt_spans_remove(&busy, &d->idle_hard);
-	if (!err)
-		err = pt_spans_invert(&busy, an->t0, an->t1, idle);
+	err = err ?: pt_spans_remove(&busy, &d->idle_hard);
+	err = err ?: pt_spans_invert(&busy, an->t0, an->t1, idle);
 	pt_vec_free(&busy);
 	if (err)
 		return err;
@@ -290,8 +286,7 @@ static int sum_up(struct pt_an *an, struct pt_trainer *t)
 	size_t i;
 	int err = pt_wait_spans(an, t, &waits);
 
-	if (!err)
-		err = pt_take_driver(an, t, idle, most);
+	err = err ?: pt_take_driver(an, t, idle, most);
 	wait_ns = pt_spans_tidy(&waits, an->t0, an->t1);
 	for (i = 0; i < t->devs.n && !err; i++) {
 		struct pt_dev *d = &t->devs.v[i];
@@ -330,16 +325,12 @@ int pt_model_gpu(struct pt_an *an, struct pt_trainer *t)
 	q->an = an;
 	q->t = t;
 	err = pt_gqueue_run(q);
-	if (!err)
-		err = pt_glikely_run(q, likely);
-	if (!err)
-		err = make_devs(q, likely);
-	if (!err)
-		err = pt_exact_gpu(an, t);
+	err = err ?: pt_glikely_run(q, likely);
+	err = err ?: make_devs(q, likely);
+	err = err ?: pt_exact_gpu(an, t);
 	if (t->devs.n)
 		qsort(t->devs.v, t->devs.n, sizeof(*t->devs.v), by_ordinal);
-	if (!err)
-		err = sum_up(an, t);
+	err = err ?: sum_up(an, t);
 	for (i = 0; i < PT_NODES_MAX; i++)
 		pt_vec_free(&likely[i].busy);
 	pt_gqueue_free(q);

@@ -50,8 +50,7 @@ static int take_waits(struct idle *x)
 		err = pt_vec_push(&all, one);
 	}
 	pt_spans_tidy(&all, x->an->t0, x->an->t1);
-	if (!err)
-		err = pt_spans_remove(&x->rest, &all);
+	err = err ?: pt_spans_remove(&x->rest, &all);
 	pt_vec_free(&all);
 	return err;
 }
@@ -98,8 +97,7 @@ static int take_compilers(struct idle *x)
 		if (p != x->t->proc && compiles(p))
 			err = pt_vec_push(&s, one);
 	}
-	if (!err)
-		err = charge_spans(x, &s, PT_CAUSE_COMPILE);
+	err = err ?: charge_spans(x, &s, PT_CAUSE_COMPILE);
 	pt_vec_free(&s);
 	return err;
 }
@@ -131,8 +129,7 @@ static int take_calls(struct idle *x, enum pt_cause cause)
 		    cause_of(c) == cause)
 			err = pt_vec_push(&s, one);
 	}
-	if (!err)
-		err = charge_spans(x, &s, cause);
+	err = err ?: charge_spans(x, &s, cause);
 	pt_vec_free(&s);
 	return err;
 }
@@ -156,12 +153,10 @@ static int take_behind_syncs(struct idle *x, const pt_spans *hard)
 
 	for (i = 0; i < hard->n && !err; i++)
 		err = pt_vec_push(&s, hard->v[i]);
-	if (!err)
-		err = pt_spans_meet(&s, &x->rest);
+	err = err ?: pt_spans_meet(&s, &x->rest);
 	for (i = 0; i < s.n && !err; i++)
 		err = pt_walk(x->t->main, s.v[i].begin, s.v[i].end, host_piece, x);
-	if (!err)
-		err = pt_spans_remove(&x->rest, &s);
+	err = err ?: pt_spans_remove(&x->rest, &s);
 	pt_vec_free(&s);
 	return err;
 }
@@ -235,20 +230,13 @@ int pt_fill_idle_causes(const struct pt_an *an, const struct pt_trainer *t,
 
 	for (i = 0; i < d->idle_likely.n && !err; i++)
 		err = pt_vec_push(&x.rest, d->idle_likely.v[i]);
-	if (!err)
-		err = take_waits(&x);
-	if (!err)
-		err = take_writing(&x);
-	if (!err)
-		err = take_compilers(&x);
-	if (!err)
-		err = take_calls(&x, PT_CAUSE_COLLECTIVE);
-	if (!err)
-		err = take_calls(&x, PT_CAUSE_TRANSFER);
-	if (!err)
-		err = take_calls(&x, PT_CAUSE_SYNC);
-	if (!err)
-		err = take_behind_syncs(&x, &d->idle_hard);
+	err = err ?: take_waits(&x);
+	err = err ?: take_writing(&x);
+	err = err ?: take_compilers(&x);
+	err = err ?: take_calls(&x, PT_CAUSE_COLLECTIVE);
+	err = err ?: take_calls(&x, PT_CAUSE_TRANSFER);
+	err = err ?: take_calls(&x, PT_CAUSE_SYNC);
+	err = err ?: take_behind_syncs(&x, &d->idle_hard);
 	if (!err) {
 		take_rest(&x);
 		err = report(&x, g);

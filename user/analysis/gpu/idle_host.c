@@ -159,8 +159,7 @@ static int split_hard(struct pt_trainer *t, const struct pt_dev *d,
 	size_t i;
 	int err = pt_spans_subtract(&d->idle_hard, waits, &idle);
 
-	if (!err)
-		err = pt_spans_subtract(&idle, &t->writing, &rest);
+	err = err ?: pt_spans_subtract(&idle, &t->writing, &rest);
 	for (i = 0; i < rest.n && !err; i++)
 		err = pt_walk(t->main, rest.v[i].begin, rest.v[i].end,
 			      host_piece, t);
@@ -177,14 +176,12 @@ static int split_likely(struct pt_trainer *t, const struct pt_dev *d,
 	size_t i, n = 0;
 	int err = pt_spans_subtract(&d->idle_likely, &d->idle_hard, &a);
 
-	if (!err)
-		err = pt_spans_subtract(&a, waits, &b);
+	err = err ?: pt_spans_subtract(&a, waits, &b);
 	for (i = 0; i < b.n; i++)
 		if (b.v[i].end - b.v[i].begin <= PT_LAUNCH_GAP_NS)
 			b.v[n++] = b.v[i];
 	b.n = n;
-	if (!err)
-		err = pt_spans_subtract(&b, &t->writing, &c);
+	err = err ?: pt_spans_subtract(&b, &t->writing, &c);
 	if (!err)
 		t->launch_ns += pt_spans_sum(&c);
 	pt_vec_free(&a);
@@ -207,8 +204,7 @@ static int split_devices(const struct pt_an *an, struct pt_trainer *t,
 		const struct pt_dev *d = &t->devs.v[i];
 
 		err = split_hard(t, d, waits);
-		if (!err)
-			err = split_likely(t, d, waits);
+		err = err ?: split_likely(t, d, waits);
 		written += pt_spans_overlap(d->idle_likely.v, d->idle_likely.n,
 					    t->writing.v, t->writing.n);
 	}
@@ -284,12 +280,9 @@ int pt_split_idle(struct pt_an *an, struct pt_trainer *t)
 	pt_spans waits = { 0 }, out = { 0 };
 	int err = pt_wait_spans(an, t, &waits);
 
-	if (!err)
-		err = split_devices(an, t, &waits);
-	if (!err)
-		err = pt_spans_subtract(&t->writing, &waits, &out);
-	if (!err)
-		err = find_host_bound(an, t, &waits);
+	err = err ?: split_devices(an, t, &waits);
+	err = err ?: pt_spans_subtract(&t->writing, &waits, &out);
+	err = err ?: find_host_bound(an, t, &waits);
 	if (err)
 		goto out;
 	t->checkpoint_ns = pt_spans_sum(&out);

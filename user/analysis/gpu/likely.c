@@ -38,8 +38,7 @@ static int fit(struct pt_replay *r, enum pt_replay_mode m, int rounds)
 	for (i = 0; i < rounds && !err; i++) {
 		r->round++;
 		err = pt_replay_pass(r, m, late_ns[m], submit_ns[m]);
-		if (!err)
-			err = pt_replay_learn(r);
+		err = err ?: pt_replay_learn(r);
 	}
 	return err;
 }
@@ -91,8 +90,7 @@ static int run_mode(struct pt_replay *r, struct pt_glikely *out,
 {
 	int err = fit(r, m, rounds);
 
-	if (!err)
-		err = pt_replay_pass(r, m, late_ns[m], submit_ns[m]);
+	err = err ?: pt_replay_pass(r, m, late_ns[m], submit_ns[m]);
 	return err ? err : keep_busy(r, out, m);
 }
 
@@ -101,16 +99,12 @@ int pt_glikely_run(const struct pt_gqueue *q, struct pt_glikely *out)
 	struct pt_replay r = { .q = q };
 	int err = pt_replay_open(&r);
 
-	if (!err)
-		err = fit(&r, PT_REPLAY_MID, ROUNDS);
-	if (!err)
-		err = run_mode(&r, out, PT_REPLAY_HIGH, 2);
+	err = err ?: fit(&r, PT_REPLAY_MID, ROUNDS);
+	err = err ?: run_mode(&r, out, PT_REPLAY_HIGH, 2);
 	start_low(&r, PT_REPLAY_MID);
-	if (!err)
-		err = run_mode(&r, out, PT_REPLAY_MID, ROUNDS);
+	err = err ?: run_mode(&r, out, PT_REPLAY_MID, ROUNDS);
 	start_low(&r, PT_REPLAY_LOW);
-	if (!err)
-		err = run_mode(&r, out, PT_REPLAY_LOW, ROUNDS);
+	err = err ?: run_mode(&r, out, PT_REPLAY_LOW, ROUNDS);
 	pt_replay_close(&r);
 	return err;
 }

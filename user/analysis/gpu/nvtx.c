@@ -210,18 +210,15 @@ int pt_op_ranges(struct pt_ops *o, const struct pt_proc *p)
 	for (i = 0; i < n && !err; i++) {
 		if (i && e[i]->tid != e[i - 1]->tid)
 			err = close_all(&k, false);
-		if (!err)
-			err = take_event(&k, e[i]);
+		err = err ?: take_event(&k, e[i]);
 	}
-	if (!err)
-		err = close_all(&k, false);
+	err = err ?: close_all(&k, false);
 	/* the others, in time */
 	k.mixed_up = mixed_up(p, first);
 	for (i = first; i < p->nvtx.n && !err; i++)
 		if (paired(&p->nvtx.v[i]))
 			err = take_event(&k, &p->nvtx.v[i]);
-	if (!err)
-		err = close_all(&k, false);
+	err = err ?: close_all(&k, false);
 	pt_vec_free(&k.open);
 	free(e);
 	return err;

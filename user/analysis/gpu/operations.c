@@ -403,24 +403,19 @@ int pt_fill_operations(struct pt_an *an, const struct pt_trainer *t)
 		if (!op_in_tree(an, t, p))
 			continue;
 		err = walk_process(&o, p);
-		if (!err)
-			err = pt_op_measured(&o, p);
-		if (!err)
-			err = pt_op_ranges(&o, p);
+		err = err ?: pt_op_measured(&o, p);
+		err = err ?: pt_op_ranges(&o, p);
 		ranges |= p->nvtx.n > 0;
 	}
 	if (!err && !ranges)
 		err = pt_report_limit(an->r, "nvtx", "NVTX ranges are seen where a library exports its functions (libnvToolsExt, until CUDA 12); the header-only NVTX 3 is compiled into the program.");
 	if (!err && !o.timed)
 		err = pt_report_limit(an->r, "operations.gpu_s", "How long single kernels and copies took on the device is known with --cupti only: without it the calls show sums.");
-	if (!err)
-		err = join_names(&o);
+	err = err ?: join_names(&o);
 	say_unnamed(&o);
 	say_batches(&o);
-	if (!err)
-		err = fill_rows(&o);
-	if (!err)
-		err = pt_report_sort_operations(an->r, PT_SORT_TOTAL);
+	err = err ?: fill_rows(&o);
+	err = err ?: pt_report_sort_operations(an->r, PT_SORT_TOTAL);
 	free_rows(&o);
 	return err;
 }

@@ -183,8 +183,7 @@ static int take_copy(struct pt_gqueue *q, const struct pt_gpu_call *c,
 	}
 	op.stream = pt_gq_stream(q, c->stream, n);
 	err = pt_gq_submit(q, c, n, op.stream);
-	if (!err)
-		err = emit(q, &op);
+	err = err ?: emit(q, &op);
 	if (err)
 		return err;
 	op.kind = PT_GOP_SYNC;
@@ -354,8 +353,7 @@ int pt_gqueue_run(struct pt_gqueue *q)
 	uint16_t n;
 
 	look_at_copies(q);
-	if (!err)
-		err = expect_old_work(q);
+	err = err ?: expect_old_work(q);
 	pt_devices_rewind(&q->devices);
 	for (i = 0; i < p->gpu.n && p->gpu.v[i].begin < q->an->t1 && !err; i++) {
 		if (i < from)

@@ -145,8 +145,7 @@ static int close_open(struct pt_replay *r, const struct pt_scaling *x)
 			double b = pt_later(s->now, (double)u->at);
 
 			s->now = b + scaled(u, i, x);
-			if (!err)
-				err = emit(r, u, b, s->now);
+			err = err ?: emit(r, u, b, s->now);
 		}
 		s->free = (uint64_t)s->now;
 	}

@@ -120,8 +120,7 @@ int pt_share_gpu(struct pt_an *an, struct pt_trainer *t)
 			o = &own;
 			err = pt_model_gpu(an, o);
 		}
-		if (!err)
-			err = meet_all(an, t, o);
+		err = err ?: meet_all(an, t, o);
 		pt_trainer_free(&own);
 	}
 	return err;

@@ -227,8 +227,7 @@ int pt_find_places(const struct pt_an *an, struct pt_places *out)
 	*out = (struct pt_places){ 0 };
 	for (i = 0; i < an->m->all_threads.n && !err; i++)
 		err = take_thread(an, an->m->all_threads.v[i], out);
-	if (!err)
-		err = pt_find_distinct(an, out);
+	err = err ?: pt_find_distinct(an, out);
 	return err;
 }
 

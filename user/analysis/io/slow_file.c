@@ -197,8 +197,7 @@ static int own_visits(const struct pt_an *an, const struct pt_trainer *t,
 
 	for (i = 0; i < t->steps.n && !err; i++)
 		err = pt_vec_push(&done, t->steps.v[i].wait_end);
-	if (!err)
-		err = visits_of(an, t->main, &done, s);
+	err = err ?: visits_of(an, t->main, &done, s);
 	pt_vec_free(&done);
 	return err;
 }
@@ -241,10 +240,8 @@ int pt_slowest_item(struct pt_an *an, struct pt_trainer *t, struct pt_item *out)
 				&t->workers.v[i].done, &s);
 	out->visits = s.ms.n;
 	out->median_ms = s.ms.n >= PT_ITEM_VISITS ? pt_median(s.ms.v, s.ms.n) : NAN;
-	if (!err)
-		err = share_of_waits(an, t, &s.slow, &out->slow_share);
-	if (!err)
-		err = pt_compare_files(an, t, &s.waited, out);
+	err = err ?: share_of_waits(an, t, &s.slow, &out->slow_share);
+	err = err ?: pt_compare_files(an, t, &s.waited, out);
 	pt_vec_free(&s.ms);
 	pt_vec_free(&s.slow);
 	pt_vec_free(&s.waited);

@@ -281,13 +281,11 @@ int pt_io_collect(struct pt_an *an, struct pt_trainer *t, pt_io_units *out,
 	}
 	if (v.n)
 		qsort(v.v, v.n, sizeof(*v.v), by_ts);
-	if (!err)
-		err = sum_up(&v, &s);
+	err = err ?: sum_up(&v, &s);
 	for (i = 0; i < an->m->all_threads.n && !err && v.n; i++)
 		if (makes(t, an->m->all_threads.v[i]))
 			err = units_of(an, an->m->all_threads.v[i], &s, out);
-	if (!err)
-		err = add_meanwhile(out);
+	err = err ?: add_meanwhile(out);
 	o->waits = out->n;
 	o->bytes_per_s = read / wall;
 	o->fetched_per_s = fetched > 0 ? fetched / wall : NAN;

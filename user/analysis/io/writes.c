@@ -189,8 +189,7 @@ int pt_fill_writes(struct pt_an *an)
 
 		seen |= th->writes.n > 0;
 		err = sum_blocked(an, th, &all);
-		if (!err)
-			err = sum_calls(an, th, &all);
+		err = err ?: sum_calls(an, th, &all);
 	}
 	HASH_SORT(all, by_time);
 	HASH_ITER(hh, all, s, tmp) {

@@ -450,13 +450,11 @@ int pt_charge_waits(struct pt_an *an, struct pt_trainer *t,
 	size_t i;
 	int err = pt_find_quota(an, t, t->proc), c;
 
-	if (!err)
-		err = pt_learn_refills(an, t);
+	err = err ?: pt_learn_refills(an, t);
 
 	for (i = 0; i < t->workers.n && !err; i++) {
 		err = pt_find_quota(an, t, t->workers.v[i].proc);
-		if (!err)
-			err = pt_vec_push(&k.by_worker, 0);
+		err = err ?: pt_vec_push(&k.by_worker, 0);
 	}
 	for (i = 0; i < t->waits.n && !err; i++)
 		err = charge_wait(&k, &t->waits.v[i]);

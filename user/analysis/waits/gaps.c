@@ -119,8 +119,7 @@ int pt_find_actor(const struct pt_model *m, const struct pt_proc *proc,
 	bool leads = true;
 
 	*out = (struct pt_actor){ .proc = proc };
-	if (!err)
-		err = choose(m, &c, out, &leads);
+	err = err ?: choose(m, &c, out, &leads);
 	if (!err && out->lead)
 		err = collect(m, t0, t1, !leads, out);
 	pt_vec_free(&c);

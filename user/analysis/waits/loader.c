@@ -449,13 +449,10 @@ int pt_find_loader(struct pt_an *an, struct pt_trainer *t,
 
 	for (i = 0; i < t->relays.n && !err; i++)
 		err = take_relayed(an, t, g, t->relays.v[i], &sent);
-	if (!err)
-		err = take_makers(an, t, g);
+	err = err ?: take_makers(an, t, g);
 	find_managers(t, g, &sent);
-	if (!err)
-		err = take_asked(an, t, g);
-	if (!err)
-		err = find_senders(an, t, g, &sent);
+	err = err ?: take_asked(an, t, g);
+	err = err ?: find_senders(an, t, g, &sent);
 	pt_vec_free(&sent);
 	if (err)
 		return err;

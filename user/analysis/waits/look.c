@@ -63,20 +63,13 @@ int pt_look_at(struct pt_an *an, struct pt_trainer *t)
 		return err;
 	t->main = (struct pt_thread *)l->actor.lead;
 	err = pt_find_writing(an, t);
-	if (!err)
-		err = pt_find_givers(an, l->paths, &l->actor, &l->givers);
-	if (!err)
-		err = pt_find_loader(an, t, &l->givers);
+	err = err ?: pt_find_givers(an, l->paths, &l->actor, &l->givers);
+	err = err ?: pt_find_loader(an, t, &l->givers);
 	if (!err)
 		adopt_givers(t, &l->givers);
-	if (!err)
-		err = pt_find_host(an, &l->actor, &l->givers, &t->writing,
-				   &l->host);
-	if (!err)
-		err = find_asks(an, t, l);
-	if (!err)
-		err = pt_find_period(&l->host, &l->period);
-	if (!err)
-		err = pt_find_made(an, t);
+	err = err ?: pt_find_host(an, &l->actor, &l->givers, &t->writing, &l->host);
+	err = err ?: find_asks(an, t, l);
+	err = err ?: pt_find_period(&l->host, &l->period);
+	err = err ?: pt_find_made(an, t);
 	return err ? err : pt_find_obtaining(an, t, &l->host, &l->period);
 }

@@ -562,8 +562,7 @@ int pt_find_obtaining(const struct pt_an *an, struct pt_trainer *t,
 		else if (g)
 			err = wait_within(&o, g);
 	}
-	if (!err)
-		err = pt_join_steps(t);
+	err = err ?: pt_join_steps(t);
 	end_steps(&o);
 	t->evident = t->waits.n > 0;
 	return err;

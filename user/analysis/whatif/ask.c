@@ -130,8 +130,7 @@ static int ask_workers(struct pt_wi_study *s)
 		if (today > last && today < counts[i])
 			err = ask(s, c);
 		c.value = last = counts[i];
-		if (!err)
-			err = ask(s, c);
+		err = err ?: ask(s, c);
 	}
 	return err;
 }
@@ -322,8 +321,7 @@ static int study(struct pt_wi_study *s)
 	if (err || s->unfit)
 		return err;
 	err = ask_workers(s);
-	if (!err)
-		err = ask_others(s);
+	err = err ?: ask_others(s);
 	return err ? err : fill(s);
 }
 

@@ -79,10 +79,9 @@ static int judge(struct pt_wi_look *k, uint8_t place, const pt_wi_works *works,
 		qsort(all.v, all.n, sizeof(*all.v), cmp_at);
 	for (i = 0; i < all.n && !err; i++)
 		err = pt_vec_push(&v, all.v[i].v);
-	if (!err)
-		err = pt_wi_judge_place(v.v, v.n, works->v, works->n,
-					p->cause == PT_CAUSE_SLEEP ||
-					place == PT_WI_CORES, &p->v);
+	err = err ?: pt_wi_judge_place(v.v, v.n, works->v, works->n,
+				       p->cause == PT_CAUSE_SLEEP ||
+				       place == PT_WI_CORES, &p->v);
 	p->ms = 0;
 	for (i = 0; i < v.n && !err; i++) {
 		all.v[i].p->own = v.v[i].own;
@@ -387,10 +386,8 @@ int pt_wi_observe_workers(const struct pt_an *an, const struct pt_trainer *t,
 	if (!k.v)
 		return -ENOMEM;
 	err = pt_wi_take_pieces(&k);
-	if (!err)
-		err = judge_places(&k);
-	if (!err)
-		err = cut_batches(&k);
+	err = err ?: judge_places(&k);
+	err = err ?: cut_batches(&k);
 	for (i = 0; i < t->workers.n; i++)
 		pt_vec_free(&k.v[i]);
 	free(k.v);

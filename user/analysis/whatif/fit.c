@@ -88,8 +88,7 @@ static int make_pools(struct pt_wi_study *s)
 			err = join(&s->peers, p);
 	}
 	pt_wi_todays_pools(s);
-	if (!err)
-		err = pt_wi_find_usual(&s->all);
+	err = err ?: pt_wi_find_usual(&s->all);
 	return err ? err : pt_wi_find_usual(&s->peers);
 }
 
@@ -158,10 +157,8 @@ static int variants_of_cores(struct pt_wi_study *s, struct pt_wi_variant v)
 					      UNEXPLAINED_CPU * s->o.cpu)))
 		return err ? err : try_variant(s, v);
 	err = fit(s, &v, true);
-	if (!err)
-		err = try_variant(s, v);
-	if (!err)
-		err = fit(s, &group, false);
+	err = err ?: try_variant(s, v);
+	err = err ?: fit(s, &group, false);
 	return err ? err : try_variant(s, group);
 }
 
@@ -212,8 +209,7 @@ int pt_wi_fit(struct pt_wi_study *s)
 	size_t i, k;
 	int err = make_pools(s);
 
-	if (!err)
-		err = find_variants(s);
+	err = err ?: find_variants(s);
 	for (i = 0; i < s->n_variants; i++)
 		for (k = 0; k < PT_WI_SEEDS && !err; k++) {
 			struct pt_wi_run r = pt_wi_base_run(s, &s->v[i], k + 1);

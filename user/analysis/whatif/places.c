@@ -287,8 +287,7 @@ int pt_wi_judge_place(struct pt_wi_visit *v, size_t n, const struct pt_wi_work *
 	if (!n)
 		return 0;
 	err = sweep(v, n, w, n_work, out);
-	if (!err)
-		err = usual_stay(v, n, &stay);
+	err = err ?: usual_stay(v, n, &stay);
 	if (err)
 		return err;
 	for (i = 0; i < n; i++) {

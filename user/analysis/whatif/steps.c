@@ -344,8 +344,7 @@ static int observe_steps(const struct pt_an *an, const struct pt_trainer *t,
 	int err = take_steps(t, o);
 
 	host_cores(an, o);
-	if (!err)
-		err = cores_had(an, o);
+	err = err ?: cores_had(an, o);
 	if (err)
 		return err;
 	o->throttled = own_quotas(an, t);
@@ -436,8 +435,7 @@ int pt_wi_observe(const struct pt_an *an, const struct pt_trainer *t,
 	}
 	o->batch_bytes = (double)t->counts.copy_bytes / (double)t->steps.n;
 	err = pt_wi_observe_workers(an, t, o);
-	if (!err)
-		err = observe_steps(an, t, o);
+	err = err ?: observe_steps(an, t, o);
 	if (err)
 		return err;
 	finish_pools(o);

@@ -172,14 +172,12 @@ static int mark(pt_wi_pieces *v, const holds *h)
 			double to = fmin(p->end, h->v[k].end);
 
 			err = add_part(&out, p, at, from, 0);
-			if (!err)
-				err = add_part(&out, p, from, to, h->v[k].lock);
+			err = err ?: add_part(&out, p, from, to, h->v[k].lock);
 			at = fmax(at, to);
 			if (h->v[k].end > p->end)
 				break;
 		}
-		if (!err)
-			err = add_part(&out, p, at, p->end, 0);
+		err = err ?: add_part(&out, p, at, p->end, 0);
 	}
 	pt_vec_free(v);
 	*v = out;
@@ -255,8 +253,7 @@ static int mark_holds(struct pt_wi_look *k)
 		holds h = { 0 };
 
 		err = releases_by(k, (int16_t)i, &r);
-		if (!err)
-			err = find_holds(k, &r, &k->v[i], &h);
+		err = err ?: find_holds(k, &r, &k->v[i], &h);
 		if (!err && h.n)
 			err = mark(&k->v[i], &h);
 		pt_vec_free(&r);

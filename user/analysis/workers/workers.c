@@ -245,8 +245,7 @@ int pt_find_made(const struct pt_an *an, struct pt_trainer *t)
 		if (w->feeder != w->main)
 			continue;
 		err = collect_unnoticed(an, t, w);
-		if (!err)
-			err = join_parts(w);
+		err = err ?: join_parts(w);
 	}
 	return err;
 }
@@ -360,8 +359,7 @@ static int find_peers(const struct pt_trainer *t, const struct pt_worker *w,
 		if (o->slot == w->slot || o->service_ms.n < PT_SLOW_BATCHES)
 			continue;
 		err = pt_vec_push(&p->medians, o->median_ms);
-		if (!err)
-			err = add_times(&p->service_ms, o);
+		err = err ?: add_times(&p->service_ms, o);
 	}
 	return err;
 }
