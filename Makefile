@@ -371,7 +371,7 @@ $(B)/san/libunit.a: $(UNIT_SHARED_OBJS) $(B)/.flags.ar
 $(B)/tests/%: $(B)/san/tests/unit/%.o $(B)/san/libunit.a $(B)/san/libpipetrace.a
 	@mkdir -p $(@D)
 	$(call say,LINK)
-	$(Q)$(CC) $(SANITIZE) -pthread $^ -Wl,-rpath,'$$ORIGIN/../sim' $(LDFLAGS) -lcmocka $(LIBS) -o $@
+	$(Q)$(CC) $(SANITIZE) -pthread -Wl,-u,unit_case $^ -Wl,-rpath,'$$ORIGIN/../sim' $(LDFLAGS) -lcmocka $(LIBS) -o $@
 .SECONDARY: $(UNIT_SRCS:%.c=$(B)/san/%.o) $(E2E_SRCS:%.c=$(B)/obj/%.o)
 
 # What some tests need beside the rooms.

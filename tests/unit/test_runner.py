@@ -110,6 +110,37 @@ class Execute(unittest.TestCase):
         self.assertEqual(status, 126)
 
 
+class Choice(unittest.TestCase):
+    """Suites and cases by name; what is listed and not there fails."""
+
+    def names(self, *asked):
+        return [s.name for s in runner.choose(runner.suites(), asked)]
+
+    def test_beginnings(self):
+        self.assertEqual(self.names("unit/diff"), ["unit/diff", "unit/diff_boot", "unit/diff_read"])
+        self.assertEqual(self.names("unit/diff_boot", "unit/diff_b"), ["unit/diff_boot"])
+        self.assertEqual(self.names(""), [s.name for s in runner.suites()])
+
+    def test_unknown(self):
+        for name in ("capture_smoke", "unit/no_such", "golden:x", "unit/dif:test_same", "unit/api_headers:x"):
+            self.assertRaises(ValueError, self.names, name)
+
+    def test_one_case(self):
+        self.assertEqual(self.names("unit/diff:test_x"), ["unit/diff:test_x"])
+        one = runner.choose(runner.suites(), ["unit/runner:test_twice"])[0]
+        self.assertEqual(runner.judge(one, *runner.execute(one))[0].passed, 1)
+
+    def test_all_are_there(self):
+        for s in runner.suites():
+            missing = [a for a in s.argv if a.startswith(runner.TOP + "/tests") and not os.path.exists(a)]
+            self.assertEqual(missing, [], s.name)
+
+    def test_one_that_is_gone(self):
+        gone = runner.Suite("x", [runner.PYTHON, os.path.join(runner.TOP, "tests/e2e/gone.py")], 5)
+        run = runner.Run(gone)
+        self.assertEqual((run.res.failed, run.text), (1, "tests/e2e/gone.py is not there\n"))
+
+
 class Again(unittest.TestCase):
     """A live suite that fails runs once more; what failed at first is said."""
 
