@@ -128,7 +128,7 @@ static void complaints_are_clear(void **state)
 		{ "data_wait/causes/0", "seconds", "-3", "out of its range" },
 		{ "gpu/0/idle", "hard", "[0.1]", "not a pair of numbers" },
 		{ "gpu/0/idle", "hard", "[0.9, 0.1]", "the wrong way round" },
-		{ "verdicts/0", "title", "null", "has no id or no title" },
+		{ "verdicts/0", "title", "null", "verdicts[0].title is missing" },
 		{ "verdicts/0", "severity", "\"fatal\"", "not a name" },
 		{ "loader/workers", "value", "{}", "loader.workers.value" },
 	};

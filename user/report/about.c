@@ -6,41 +6,34 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum type { TEXT, INT, REAL, BOOL };
+#include "report/fields.h"
 
-#define F(name, type, member) { name, type, offsetof(struct pt_report, member) }
-static const struct fact {
-	const char *name;
-	enum type type;
-	size_t off;
-} facts[] = {
-	F("host.hostname", TEXT, host.hostname),
-	F("host.boot_id", TEXT, host.boot_id),
-	F("host.kernel", TEXT, host.kernel),
-	F("host.numa", TEXT, host.numa),
-	F("host.driver", TEXT, host.driver),
-	F("host.lockdown", TEXT, host.lockdown),
-	F("host.cores", INT, host.cores),
-	F("host.quota_cores", REAL, host.quota_cores),
-	F("host.memory", INT, host.memory),
-	F("host.shm_size", INT, host.shm_size),
-	F("target.pid", INT, target.pid),
-	F("target.cmdline", TEXT, target.cmdline),
-	F("target.comm", TEXT, target.comm),
-	F("target.user", TEXT, target.user),
-	F("target.container", TEXT, target.container),
-	F("target.started", REAL, target.started),
-	F("target.resolved_from", INT, target.resolved_from),
-	F("target.job_kind", TEXT, target.job_kind),
-	F("target.job_id", TEXT, target.job_id),
-	F("target.job_name", TEXT, target.job_name),
-	F("capture.mode", TEXT, capture.mode),
-	F("capture.tracer_cpu_s", REAL, capture.tracer_cpu_s),
-	F("capture.complete", BOOL, capture.complete),
-	F("capture.no_gpu_library", BOOL, capture.no_gpu_library),
-	F("steps.batch_size", INT, steps.batch_size),
+/* A field of report.def that is KEPT. */
+struct fact {
+	char name[64]; /* OBJECT.MEMBER */
+	const struct pt_field *f;
+	void *member;
 };
-#undef F
+#define FACTS_MAX 64
+
+static size_t facts_of(struct pt_report *r, struct fact all[FACTS_MAX])
+{
+	const struct pt_field *of = pt_row_report()->fields, *f;
+	size_t n = 0;
+
+	for (; of->cls != PT_FIELD_END; of++) {
+		f = of->cls == PT_FIELD_OBJ ? of->row()->fields : NULL;
+		for (; f && f->cls != PT_FIELD_END; f++) {
+			if (!f->kept || n == FACTS_MAX)
+				continue;
+			snprintf(all[n].name, sizeof(all->name), "%s.%s", of->key,
+				 f->member);
+			all[n].f = f;
+			all[n++].member = (char *)r + of->off + f->off;
+		}
+	}
+	return n;
+}
 
 /* ---- writing ------------------------------------------------------------- */
 
@@ -50,28 +43,25 @@ static void put(FILE *f, const char *name, const char *value)
 	fwrite(value, strlen(value) + 1, 1, f);
 }
 
-static void put_fact(FILE *f, const struct fact *x, const struct pt_report *r)
+static void put_fact(FILE *f, const struct fact *x)
 {
-	const void *p = (const char *)r + x->off;
+	const void *p = x->member;
 	char number[64];
 
-	switch (x->type) {
-	case TEXT:
-		if (*(const char *const *)p)
-			put(f, x->name, *(const char *const *)p);
+	if (pt_field_is_null(x->f, (const char *)p - x->f->off))
 		return;
-	case INT:
-		if (*(const int64_t *)p == PT_NULL)
-			return;
+	switch (x->f->cls) {
+	case PT_FIELD_TEXT:
+		put(f, x->name, *(const char *const *)p);
+		return;
+	case PT_FIELD_INT:
 		snprintf(number, sizeof(number), "%" PRId64,
 			 *(const int64_t *)p);
 		break;
-	case REAL:
-		if (!isfinite(*(const double *)p))
-			return;
+	case PT_FIELD_REAL:
 		snprintf(number, sizeof(number), "%a", *(const double *)p);
 		break;
-	case BOOL:
+	default:
 		snprintf(number, sizeof(number), "%d", *(const bool *)p);
 		break;
 	}
@@ -81,10 +71,11 @@ static void put_fact(FILE *f, const struct fact *x, const struct pt_report *r)
 int pt_about_write(const struct pt_report *r, FILE *out)
 {
 	const struct pt_r_capture *c = &r->capture;
-	size_t i;
+	struct fact all[FACTS_MAX];
+	size_t n = facts_of((struct pt_report *)r, all), i;
 
-	for (i = 0; i < sizeof(facts) / sizeof(facts[0]); i++)
-		put_fact(out, &facts[i], r);
+	for (i = 0; i < n; i++)
+		put_fact(out, &all[i]);
 	for (i = 0; i < c->n_hooks; i++) {
 		put(out, "hook.need", c->hooks[i].need);
 		put(out, "hook.door", c->hooks[i].door);
@@ -123,26 +114,26 @@ static int set_text(struct pt_report *r, const char **to, const char *value)
 static int set_fact(struct pt_report *r, const struct fact *x,
 		    const char *value)
 {
-	void *p = (char *)r + x->off;
+	void *p = x->member;
 	double real;
 	long long n;
 	char *end;
 
 	errno = 0;
-	switch (x->type) {
-	case TEXT:
+	switch (x->f->cls) {
+	case PT_FIELD_TEXT:
 		return set_text(r, p, value);
-	case INT:
+	case PT_FIELD_INT:
 		n = strtoll(value, &end, 10);
 		if (!errno && end != value && !*end)
 			*(int64_t *)p = n;
 		break;
-	case REAL:
+	case PT_FIELD_REAL:
 		real = strtod(value, &end);
 		if (end != value && !*end && isfinite(real))
 			*(double *)p = real;
 		break;
-	case BOOL:
+	default:
 		*(bool *)p = !strcmp(value, "1");
 		break;
 	}
@@ -176,12 +167,13 @@ static int read_fact(struct reading *k, const char *name, const char *value)
 	struct pt_r_capture *c = &k->r->capture;
 	struct pt_r_hook *last = c->n_hooks && k->hooks ?
 					 &k->hooks[c->n_hooks - 1] : NULL;
-	size_t i;
+	struct fact all[FACTS_MAX];
+	size_t n = facts_of(k->r, all), i;
 	int err;
 
-	for (i = 0; i < sizeof(facts) / sizeof(facts[0]); i++)
-		if (!strcmp(name, facts[i].name))
-			return set_fact(k->r, &facts[i], value);
+	for (i = 0; i < n; i++)
+		if (!strcmp(name, all[i].name))
+			return set_fact(k->r, &all[i], value);
 	if (!strcmp(name, "hook.need"))
 		return add_hook(k, value);
 	if (!strcmp(name, "hook.door") && last)

@@ -50,6 +50,11 @@ const char *pt_enum_name(const struct pt_enum *e, unsigned value)
 /* The sets that texts of our own come from. */
 #define SET(id, ...) static const char *const set_##id[] = { __VA_ARGS__, NULL };
 #define set_ANY NULL
+static const char *const set_verdict[] = {
+#define PT_VERDICT(id, flags, limits) #id,
+#include "report/verdicts.def"
+	NULL
+};
 SET(fs_class, "local", "network", "memory", "user")
 SET(evidence, "supplied", "read", "named")
 SET(throttle, "applications_clocks_setting", "sw_power_cap", "hw_slowdown",
@@ -78,16 +83,16 @@ _Static_assert(offsetof(struct pt_r_file, reread_hi) ==
 		static const struct pt_field fields[] = {
 #define ROW(id) ROW_OF(id, pt_r_##id)
 #define END(id)                                                                \
-		{ .cls = PT_F_END } };                                         \
+		{ .cls = PT_FIELD_END } };                                         \
 		static const struct pt_row row = { name, sizeof(row_t),        \
 						   fields };                   \
 		return &row;                                                   \
 	}
-#define FIELD(class, member, k, d, ...)                                        \
-	{ .cls = PT_F_##class, .off = offsetof(row_t, member), .key = k,       \
-	  .doc = d, __VA_ARGS__ },
+#define FIELD(class, m, k, d, ...)                                             \
+	{ .cls = PT_FIELD_##class, .off = offsetof(row_t, m), .member = #m,    \
+	  .key = k, .doc = d, __VA_ARGS__ },
 #define NO_MEMBER(class, k, d, ...)                                            \
-	{ .cls = PT_F_##class, .key = k, .doc = d, __VA_ARGS__ },
+	{ .cls = PT_FIELD_##class, .key = k, .doc = d, __VA_ARGS__ },
 #define NUMBERED(m) .off_n = offsetof(row_t, n_##m)
 
 #define PLAIN(...)
@@ -125,13 +130,13 @@ _Static_assert(offsetof(struct pt_r_file, reread_hi) ==
 #define NAMES_IN(m, k, most, d, ...)                                           \
 	FIELD(NAMES_IN, m, #k, d, .max = most, NUMBERED(m), __VA_ARGS__)
 #define OPEN(k, d, ...) NO_MEMBER(OPEN, #k, d, __VA_ARGS__)
-#define CLOSE { .cls = PT_F_CLOSE },
+#define CLOSE { .cls = PT_FIELD_CLOSE },
 #define NONE(k, s, d) NO_MEMBER(NONE, #k, d, .schema = #s)
 #define SPECIAL(k, d, ...)                                                     \
 	NO_MEMBER(SPECIAL, #k, d, .special = PT_S_##k, __VA_ARGS__)
 #define AGAIN_ENUM ENUM
 #define AGAIN_PART(m, k, d)                                                    \
-	{ .cls = PT_F_PART, .off = offsetof(row_t, m), .key = #k, .doc = d },
+	{ .cls = PT_FIELD_PART, .off = offsetof(row_t, m), .key = #k, .doc = d },
 #define AGAIN_COUNTS COUNTS
 
 #define LATER .later = true
@@ -140,6 +145,9 @@ _Static_assert(offsetof(struct pt_r_file, reread_hi) ==
 #define ON_DEMAND .on_demand = true
 #define TABLE .table = true
 #define NEEDED .needed = true
+#define KEPT .kept = true
+#define HIDDEN .hidden = true
+#define JOIN(how) .join = PT_JOIN_##how
 #define COL(at, name) .place = at, .col = name, .col_2 = "_high"
 #define LIKELY(at, name) .place = at, .col = name, .col_2 = "_likely"
 #define STATS(at, name, what) .place = at, .col = name, .stats = what
@@ -155,6 +163,22 @@ const struct pt_row *pt_row_report(void)
 	return row_report();
 }
 
+static const struct pt_row *find(const struct pt_row *r, const char *name)
+{
+	const struct pt_row *found = strcmp(r->name, name) ? NULL : r;
+	const struct pt_field *f;
+
+	for (f = r->fields; f->cls != PT_FIELD_END && !found; f++)
+		if (f->row)
+			found = find(f->row(), name);
+	return found;
+}
+
+const struct pt_row *pt_row_find(const char *name)
+{
+	return find(pt_row_report(), name);
+}
+
 /* ---- what every user of them needs ------------------------------------------ */
 
 const struct pt_field *pt_field_behind(const struct pt_field *open)
@@ -163,7 +187,7 @@ const struct pt_field *pt_field_behind(const struct pt_field *open)
 	int depth = 1;
 
 	for (; depth; f++)
-		depth += (f->cls == PT_F_OPEN) - (f->cls == PT_F_CLOSE);
+		depth += (f->cls == PT_FIELD_OPEN) - (f->cls == PT_FIELD_CLOSE);
 	return f;
 }
 
@@ -172,11 +196,11 @@ bool pt_field_is_null(const struct pt_field *f, const void *row)
 	const void *m = (const char *)row + f->off;
 
 	switch (f->cls) {
-	case PT_F_REAL:
+	case PT_FIELD_REAL:
 		return !isfinite(*(const double *)m);
-	case PT_F_INT:
+	case PT_FIELD_INT:
 		return *(const int64_t *)m == PT_NULL;
-	case PT_F_TEXT:
+	case PT_FIELD_TEXT:
 		return !*(const char *const *)m;
 	default:
 		return false;
@@ -191,30 +215,30 @@ static void null_member(const struct pt_field *f, void *m)
 	int64_t *count = m;
 
 	switch (f->cls) {
-	case PT_F_REAL:
+	case PT_FIELD_REAL:
 		*share = NAN;
 		break;
-	case PT_F_SHARES:
+	case PT_FIELD_SHARES:
 		share[0] = share[1] = NAN;
 		break;
-	case PT_F_INT:
-	case PT_F_TRI:
+	case PT_FIELD_INT:
+	case PT_FIELD_TRI:
 		*count = PT_NULL;
 		break;
-	case PT_F_COUNTS:
+	case PT_FIELD_COUNTS:
 		count[0] = count[1] = PT_NULL;
 		break;
-	case PT_F_ENUM:
+	case PT_FIELD_ENUM:
 		*(unsigned *)m = (unsigned)f->names->null;
 		break;
-	case PT_F_PART:
+	case PT_FIELD_PART:
 		*(struct pt_r_part *)m = no_part;
 		break;
-	case PT_F_RANGE:
+	case PT_FIELD_RANGE:
 		*(struct pt_range *)m = no_range;
 		break;
-	case PT_F_OBJ:
-	case PT_F_FLAT:
+	case PT_FIELD_OBJ:
+	case PT_FIELD_FLAT:
 		pt_row_null(f->row(), m);
 		break;
 	default: /* zero is null */
@@ -227,6 +251,6 @@ void pt_row_null(const struct pt_row *r, void *row)
 	const struct pt_field *f;
 
 	memset(row, 0, r->size);
-	for (f = r->fields; f->cls != PT_F_END; f++)
+	for (f = r->fields; f->cls != PT_FIELD_END; f++)
 		null_member(f, (char *)row + f->off);
 }

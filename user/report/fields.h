@@ -9,32 +9,32 @@
 #include "report/report.h"
 
 enum pt_field_class { /* report.def says what each is */
-	PT_F_END = 0,
-	PT_F_CLOSE,
-	PT_F_OPEN,
-	PT_F_KNOWN,
-	PT_F_REAL,
-	PT_F_INT,
-	PT_F_NUMBER32,
-	PT_F_NUMBER64,
-	PT_F_BOOL,
-	PT_F_TRI,
-	PT_F_TEXT,
-	PT_F_ENUM,
-	PT_F_SHARES,
-	PT_F_COUNTS,
-	PT_F_DIST,
-	PT_F_QUANTILES,
-	PT_F_RANGE,
-	PT_F_PART,
-	PT_F_SETTING,
-	PT_F_OBJ,
-	PT_F_FLAT,
-	PT_F_ROWS,
-	PT_F_NAMES,
-	PT_F_NAMES_IN,
-	PT_F_NONE,
-	PT_F_SPECIAL,
+	PT_FIELD_END = 0,
+	PT_FIELD_CLOSE,
+	PT_FIELD_OPEN,
+	PT_FIELD_KNOWN,
+	PT_FIELD_REAL,
+	PT_FIELD_INT,
+	PT_FIELD_NUMBER32,
+	PT_FIELD_NUMBER64,
+	PT_FIELD_BOOL,
+	PT_FIELD_TRI,
+	PT_FIELD_TEXT,
+	PT_FIELD_ENUM,
+	PT_FIELD_SHARES,
+	PT_FIELD_COUNTS,
+	PT_FIELD_DIST,
+	PT_FIELD_QUANTILES,
+	PT_FIELD_RANGE,
+	PT_FIELD_PART,
+	PT_FIELD_SETTING,
+	PT_FIELD_OBJ,
+	PT_FIELD_FLAT,
+	PT_FIELD_ROWS,
+	PT_FIELD_NAMES,
+	PT_FIELD_NAMES_IN,
+	PT_FIELD_NONE,
+	PT_FIELD_SPECIAL,
 };
 
 /* How a figure is written and what a reader takes for possible. */
@@ -64,8 +64,21 @@ enum pt_special { /* keys with functions of their own, in json.c and readjson.c 
 enum { PT_STAT_MEAN = 1, PT_STAT_P50 = 2, PT_STAT_P95 = 4, PT_STAT_P99 = 8,
        PT_STAT_MAX = 16 };
 
+enum pt_join { /* of two parts of a capture; report.def says what each is */
+	PT_JOIN_UNSAID = 0,
+	PT_JOIN_SAME,
+	PT_JOIN_SUM,
+	PT_JOIN_SUM_KNOWN,
+	PT_JOIN_MEAN,
+	PT_JOIN_LEAST,
+	PT_JOIN_MOST,
+	PT_JOIN_LAST,
+	PT_JOIN_ANEW,
+};
+
 struct pt_row;
 struct pt_field {
+	const char *member;    /* NULL: none */
 	const char *key, *doc; /* key NULL: END, CLOSE, KNOWN, FLAT */
 	enum pt_field_class cls;
 	size_t off, off_n;
@@ -76,9 +89,10 @@ struct pt_field {
 	const char *schema;	 /* of NONE */
 	enum pt_special special;
 	size_t max;		 /* elements that a reader takes */
-	bool later, first, empty_null, on_demand, table, needed;
+	bool later, first, empty_null, on_demand, table, needed, kept, hidden;
 	const char *col, *col_2; /* col_2: how the second of SHARES ends */
 	unsigned place, stats;
+	enum pt_join join;
 };
 
 struct pt_row {
@@ -87,6 +101,8 @@ struct pt_row {
 	const struct pt_field *fields; /* up to END */
 };
 const struct pt_row *pt_row_report(void);
+/* The row of that name, which is in the report; NULL: none is. */
+const struct pt_row *pt_row_find(const char *name);
 
 /* The fields behind a group that `open` opens. */
 const struct pt_field *pt_field_behind(const struct pt_field *open);

@@ -218,35 +218,35 @@ static json_t *value(struct pt_jb *b, const struct pt_field *f, const void *m,
 		     bool unknown)
 {
 	switch (f->cls) {
-	case PT_F_REAL:
+	case PT_FIELD_REAL:
 		return pt_j_num(unknown ? NAN : *(const double *)m,
 				(enum pt_jdec)f->measure->decimals);
-	case PT_F_INT:
+	case PT_FIELD_INT:
 		return integer(f, unknown ? PT_NULL : *(const int64_t *)m);
-	case PT_F_NUMBER32:
+	case PT_FIELD_NUMBER32:
 		return json_integer(*(const uint32_t *)m);
-	case PT_F_NUMBER64:
+	case PT_FIELD_NUMBER64:
 		return pt_j_u64(*(const uint64_t *)m);
-	case PT_F_BOOL:
+	case PT_FIELD_BOOL:
 		return truth(f, *(const bool *)m);
-	case PT_F_TRI:
+	case PT_FIELD_TRI:
 		return *(const int64_t *)m == PT_NULL ?
 			       json_null() : json_boolean(*(const int64_t *)m);
-	case PT_F_ENUM:
+	case PT_FIELD_ENUM:
 		return pt_j_name(pt_enum_name(f->names, *(const unsigned *)m));
-	case PT_F_SHARES:
+	case PT_FIELD_SHARES:
 		return pt_j_pair(m, PT_J_STD);
-	case PT_F_COUNTS:
+	case PT_FIELD_COUNTS:
 		return counts(b, m);
-	case PT_F_DIST:
+	case PT_FIELD_DIST:
 		return pt_j_dist(m);
-	case PT_F_QUANTILES:
+	case PT_FIELD_QUANTILES:
 		return quantiles(b, m);
-	case PT_F_RANGE:
+	case PT_FIELD_RANGE:
 		return pt_j_range(m);
-	case PT_F_PART:
+	case PT_FIELD_PART:
 		return part(b, m, unknown);
-	case PT_F_SETTING:
+	case PT_FIELD_SETTING:
 		return setting(b, m);
 	default:
 		return json_null();
@@ -290,13 +290,13 @@ static void put_array(struct writer *w, json_t *o, const struct pt_field *f,
 		return;
 	if (f->on_demand && n > w->steps)
 		n = w->steps;
-	if (f->cls == PT_F_ROWS)
+	if (f->cls == PT_FIELD_ROWS)
 		pt_j_put(&w->b, o, f->key, rows(w, f, row, n));
 	else if (unknown)
 		pt_j_put(&w->b, o, f->key, json_null());
 	else
 		pt_j_put(&w->b, o, f->key,
-			 names(&w->b, f->cls == PT_F_NAMES_IN ?
+			 names(&w->b, f->cls == PT_FIELD_NAMES_IN ?
 					      m : *(const char *const *const *)m, n));
 }
 
@@ -325,35 +325,37 @@ static const struct pt_field *put_fields(struct writer *w, json_t *o,
 {
 	const struct pt_field *next;
 
-	for (; f->cls != PT_F_END && f->cls != PT_F_CLOSE; f = next) {
+	for (; f->cls != PT_FIELD_END && f->cls != PT_FIELD_CLOSE; f = next) {
 		const void *m = row + f->off;
 
 		next = f + 1;
+		if (f->hidden)
+			continue;
 		switch (f->cls) {
-		case PT_F_KNOWN:
+		case PT_FIELD_KNOWN:
 			unknown = !*(const bool *)m;
 			break;
-		case PT_F_OPEN:
+		case PT_FIELD_OPEN:
 			next = put_group(w, o, f, row, unknown);
 			break;
-		case PT_F_TEXT:
+		case PT_FIELD_TEXT:
 			pt_j_text(&w->b, o, f->key,
 				  unknown ? NULL : *(const char *const *)m);
 			break;
-		case PT_F_FLAT:
+		case PT_FIELD_FLAT:
 			put_fields(w, o, f->row()->fields, m, false);
 			break;
-		case PT_F_OBJ:
+		case PT_FIELD_OBJ:
 			pt_j_put(&w->b, o, f->key,
 				 f->first && pt_field_is_null(f->row()->fields, m) ?
 					 json_null() : object(w, f->row(), m));
 			break;
-		case PT_F_ROWS:
-		case PT_F_NAMES:
-		case PT_F_NAMES_IN:
+		case PT_FIELD_ROWS:
+		case PT_FIELD_NAMES:
+		case PT_FIELD_NAMES_IN:
 			put_array(w, o, f, row, unknown);
 			break;
-		case PT_F_SPECIAL:
+		case PT_FIELD_SPECIAL:
 			pt_j_put(&w->b, o, f->key, special(w, f->special));
 			break;
 		default:
@@ -387,4 +389,21 @@ int pt_report_json(const struct pt_report *r, FILE *out,
 		err = -EIO;
 	json_decref(d);
 	return err;
+}
+
+char *pt_report_evidence_json(const struct pt_r_verdict *v)
+{
+	struct writer w = { .r = NULL };
+	const struct pt_field *f = pt_row_find("verdict")->fields;
+	json_t *o = json_object();
+	char *text = NULL;
+
+	while (f->off_n != offsetof(struct pt_r_verdict, n_evidence))
+		f++;
+	put_array(&w, o, f, (const char *)v, false);
+	if (!w.b.failed)
+		text = json_dumps(o, JSON_COMPACT |
+				     JSON_REAL_PRECISION(REAL_DIGITS));
+	json_decref(o);
+	return text;
 }

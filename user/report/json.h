@@ -18,6 +18,8 @@ struct pt_json_opts {
  * 0, -ENOMEM, or -EIO when `out` did not take it. */
 int pt_report_json(const struct pt_report *r, FILE *out,
 		   const struct pt_json_opts *o);
+/* {"evidence": [...]} of a verdict; the caller frees it. NULL: no memory. */
+char *pt_report_evidence_json(const struct pt_r_verdict *v);
 
 /* A comparison, "pipetrace.diff/1" (docs/diff.schema.json): one document,
  * indented by `indent` (0: compact), and a newline. As above. */

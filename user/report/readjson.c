@@ -172,7 +172,7 @@ static void read_dist(const struct pt_rd_at *o, const struct pt_field *f,
 		      struct pt_dist *d)
 {
 	struct pt_rd_at at = pt_rd_object(o, f->key, true);
-	bool all = f->cls == PT_F_DIST;
+	bool all = f->cls == PT_FIELD_DIST;
 	int64_t n;
 
 	if (!at.o)
@@ -240,48 +240,48 @@ static void read_value(const struct pt_rd_at *at, const struct pt_field *f,
 	uint64_t number = 0;
 
 	switch (f->cls) {
-	case PT_F_REAL:
+	case PT_FIELD_REAL:
 		*(double *)m = read_real(at, f);
 		break;
-	case PT_F_INT:
+	case PT_FIELD_INT:
 		*(int64_t *)m = read_int(at, f);
 		break;
-	case PT_F_NUMBER32:
+	case PT_FIELD_NUMBER32:
 		pt_rd_number(at, f->key, UINT32_MAX, &number);
 		*(uint32_t *)m = (uint32_t)number;
 		break;
-	case PT_F_NUMBER64:
+	case PT_FIELD_NUMBER64:
 		pt_rd_decimal(at, f->key, UINT64_MAX, m);
 		break;
-	case PT_F_BOOL:
+	case PT_FIELD_BOOL:
 		*(bool *)m = read_bool(at, f);
 		break;
-	case PT_F_TRI:
+	case PT_FIELD_TRI:
 		*(int64_t *)m = pt_rd_tri(at, f->key);
 		break;
-	case PT_F_TEXT:
+	case PT_FIELD_TEXT:
 		*(const char **)m = pt_rd_text(at, f->key);
 		break;
-	case PT_F_ENUM:
+	case PT_FIELD_ENUM:
 		*(unsigned *)m = (unsigned)pt_rd_name(at, f->key, f->names);
 		break;
-	case PT_F_SHARES:
+	case PT_FIELD_SHARES:
 		pt_rd_shares(at, f->key, m);
 		break;
-	case PT_F_COUNTS:
+	case PT_FIELD_COUNTS:
 		pt_rd_counts(at, f->key, m);
 		break;
-	case PT_F_DIST:
-	case PT_F_QUANTILES:
+	case PT_FIELD_DIST:
+	case PT_FIELD_QUANTILES:
 		read_dist(at, f, m);
 		break;
-	case PT_F_RANGE:
+	case PT_FIELD_RANGE:
 		read_range(at, f->key, m);
 		break;
-	case PT_F_PART:
+	case PT_FIELD_PART:
 		read_part(at, f->key, m);
 		break;
-	case PT_F_SETTING:
+	case PT_FIELD_SETTING:
 		read_setting(at, f->key, m);
 		break;
 	default:
@@ -294,7 +294,7 @@ static void read_names(const struct pt_rd_at *at, const struct pt_field *f,
 {
 	size_t n, i;
 	const json_t *a = pt_rd_array(at, f->key, f->max, &n);
-	const char **v = f->cls == PT_F_NAMES_IN ?
+	const char **v = f->cls == PT_FIELD_NAMES_IN ?
 				 (const char **)(void *)(row + f->off) :
 				 pt_rd_room(at->d, n, sizeof(*v));
 
@@ -309,7 +309,7 @@ static void read_names(const struct pt_rd_at *at, const struct pt_field *f,
 		else
 			v[i] = kept(at->d, s);
 	}
-	if (f->cls == PT_F_NAMES)
+	if (f->cls == PT_FIELD_NAMES)
 		*(const char *const **)(row + f->off) = v;
 	*(size_t *)(row + f->off_n) = v ? n : 0;
 }
@@ -343,36 +343,38 @@ static const struct pt_field *read_fields(const struct pt_rd_at *at,
 	size_t before = at->d->values;
 	struct pt_rd_at sub;
 	bool *known = NULL;
+	const json_t *v;
 
-	for (; f->cls != PT_F_END && f->cls != PT_F_CLOSE; f = next) {
+	for (; f->cls != PT_FIELD_END && f->cls != PT_FIELD_CLOSE; f = next) {
 		next = f + 1;
-		if (at->d->err)
+		if (at->d->err || f->hidden)
 			continue;
-		if (f->needed && at->o && !json_object_get(at->o, f->key))
+		v = f->needed ? json_object_get(at->o, f->key) : NULL;
+		if (f->needed && at->o && (!v || json_is_null(v)))
 			pt_rd_fail(at->d, "%s%s is missing", at->path, f->key);
 		switch (f->cls) {
-		case PT_F_KNOWN:
+		case PT_FIELD_KNOWN:
 			known = (bool *)(row + f->off);
 			break;
-		case PT_F_OPEN:
+		case PT_FIELD_OPEN:
 			sub = pt_rd_object(at, f->key, f->first);
 			next = read_fields(&sub, f + 1, row);
 			break;
-		case PT_F_FLAT:
+		case PT_FIELD_FLAT:
 			read_fields(at, f->row()->fields, row + f->off);
 			break;
-		case PT_F_OBJ:
+		case PT_FIELD_OBJ:
 			sub = pt_rd_object(at, f->key, f->first);
 			read_fields(&sub, f->row()->fields, row + f->off);
 			break;
-		case PT_F_ROWS:
+		case PT_FIELD_ROWS:
 			read_rows(at, f, row);
 			break;
-		case PT_F_NAMES:
-		case PT_F_NAMES_IN:
+		case PT_FIELD_NAMES:
+		case PT_FIELD_NAMES_IN:
 			read_names(at, f, row);
 			break;
-		case PT_F_SPECIAL:
+		case PT_FIELD_SPECIAL:
 			read_special(at, f->special);
 			break;
 		default:
@@ -420,33 +422,18 @@ static void check_idle(struct pt_rd *d, const struct pt_r_gpu *g)
 		pt_rd_fail(d, "gpu.idle has its bounds the wrong way round");
 }
 
-static void check_limits(struct pt_rd *d, struct pt_r_capture *c)
-{
-	size_t i;
-
-	for (i = 0; i < c->n_limits; i++)
-		if (!c->limits[i].what || !c->limits[i].reason)
-			pt_rd_fail(d, "capture.limits[%zu] has no what or no reason",
-				   i);
-	c->cap_limits = c->n_limits;
-}
-
 static void check(struct pt_rd *d)
 {
-	struct pt_report *r = d->r;
+	const struct pt_report *r = d->r;
 	size_t i;
 
 	if (r->capture.begin_ns > r->capture.end_ns &&
 	    r->capture.end_ns != PT_NULL)
 		pt_rd_fail(d, "the capture ends before it begins");
-	check_limits(d, &r->capture);
 	check_steps(d, &r->steps);
 	check_breakdown(d, &r->breakdown);
 	for (i = 0; i < r->n_gpu; i++)
 		check_idle(d, &r->gpu[i]);
-	for (i = 0; i < r->n_verdicts; i++)
-		if (!r->verdicts[i].id || !r->verdicts[i].title)
-			pt_rd_fail(d, "verdicts[%zu] has no id or no title", i);
 }
 
 /* ---- the document --------------------------------------------------------- */
@@ -494,6 +481,7 @@ int pt_report_read_json(const char *text, size_t len, struct pt_report *r,
 		pt_rd_fail(&d, "it is JSON, but no report of pipetrace");
 	if (!d.err)
 		read_fields(&top, pt_row_report()->fields, (char *)r);
+	r->capture.cap_limits = r->capture.n_limits;
 	if (!d.err)
 		check(&d);
 	json_decref(doc);
