@@ -15,7 +15,6 @@
 
 struct csv {
 	struct pt_rows rows;
-	const struct pt_table *table;
 	FILE *out;
 };
 
@@ -66,12 +65,12 @@ static int put_row(struct pt_rows *r, const struct pt_cell *cells, size_t n)
 {
 	struct csv *c = (struct csv *)r;
 	size_t i;
-	int err = n == c->table->n_cols ? 0 : -EINVAL;
+	int err = n == r->n_cols ? 0 : -EINVAL;
 
 	for (i = 0; i < n && !err; i++) {
 		if (i)
 			putc_unlocked(',', c->out);
-		err = put_cell(c->out, c->table->cols[i].type, &cells[i]);
+		err = put_cell(c->out, r->cols[i].type, &cells[i]);
 	}
 	putc_unlocked('\n', c->out);
 	if (!err && ferror(c->out))
@@ -89,12 +88,13 @@ const char *pt_export_csv_name(size_t i)
 int pt_export_csv(const struct pt_export *x, size_t table, FILE *out)
 {
 	const struct pt_table *t = pt_table_at(table);
-	struct csv c = { .rows = { put_row }, .table = t, .out = out };
+	struct csv c = { .rows = { .row = put_row }, .out = out };
 	size_t i;
 
 	errno = 0;
-	for (i = 0; i < t->n_cols; i++)
-		fprintf(out, "%s%s", i ? "," : "", t->cols[i].name);
+	pt_rows_begin(&c.rows, t);
+	for (i = 0; i < c.rows.n_cols; i++)
+		fprintf(out, "%s%s", i ? "," : "", c.rows.cols[i].name);
 	putc('\n', out);
 	return t->rows(x, &c.rows);
 }

@@ -47,7 +47,6 @@ static const char views[] =
 
 struct db {
 	struct pt_rows rows;
-	const struct pt_table *table;
 	sqlite3 *db;
 	sqlite3_stmt *insert;
 };
@@ -109,10 +108,10 @@ static int put_row(struct pt_rows *r, const struct pt_cell *cells, size_t n)
 	int rc = SQLITE_OK;
 	size_t i;
 
-	if (n != d->table->n_cols)
+	if (n != r->n_cols)
 		return -EINVAL;
 	for (i = 0; i < n && rc == SQLITE_OK; i++)
-		rc = bind(d, (int)i + 1, d->table->cols[i].type, &cells[i]);
+		rc = bind(d, (int)i + 1, r->cols[i].type, &cells[i]);
 	if (rc == SQLITE_OK)
 		rc = sqlite3_step(d->insert);
 	if (rc == SQLITE_DONE)
@@ -133,11 +132,13 @@ static int open_table(struct db *d, const struct pt_table *t)
 	size_t i;
 	int err;
 
+	pt_rows_begin(&d->rows, t);
 	sqlite3_str_appendf(make, "CREATE TABLE %s (", t->name);
 	sqlite3_str_appendf(add, "INSERT INTO %s VALUES (", t->name);
-	for (i = 0; i < t->n_cols; i++) {
+	for (i = 0; i < d->rows.n_cols; i++) {
 		sqlite3_str_appendf(make, "%s%s %s", i ? ", " : "",
-				    t->cols[i].name, types[t->cols[i].type]);
+				    d->rows.cols[i].name,
+				    types[d->rows.cols[i].type]);
 		sqlite3_str_appendall(add, i ? ",?" : "?");
 	}
 	sqlite3_str_appendall(make, ")");
@@ -150,7 +151,6 @@ static int open_table(struct db *d, const struct pt_table *t)
 							 &d->insert, NULL));
 	sqlite3_free(make_sql);
 	sqlite3_free(add_sql);
-	d->table = t;
 	return err;
 }
 
@@ -172,7 +172,7 @@ static int put_tables(const struct pt_export *x, struct db *d)
 
 int pt_export_sqlite(const struct pt_export *x, const char *path)
 {
-	struct db d = { .rows = { put_row } };
+	struct db d = { .rows = { .row = put_row } };
 	char pragmas[160];
 	int err = to_errno(d.db, sqlite3_open_v2(path, &d.db,
 						 SQLITE_OPEN_READWRITE, NULL));

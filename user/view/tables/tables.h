@@ -22,7 +22,7 @@ enum pt_col_type {
 };
 
 struct pt_col {
-	const char *name;
+	char name[32];
 	enum pt_col_type type;
 };
 
@@ -36,19 +36,31 @@ struct pt_cell {
 	};
 };
 
+#define PT_COLS_MAX 32
 struct pt_rows;
 struct pt_table {
 	const char *name;
-	const struct pt_col *cols;
+	const struct pt_col *cols; /* NULL: those of the report's row */
 	size_t n_cols;
 	/* Hand every row to `to`. 0 or -errno. */
 	int (*rows)(const struct pt_export *x, struct pt_rows *to);
+	/* Of a table of the report: the row of report.def, where the report has the
+	 * array and its size (0: it is the row), and a column that is no field. */
+	const char *row;
+	size_t off, off_n;
+	struct pt_col more;
+	unsigned more_place; /* from 1 on; 0: none */
 };
 
 /* Takes a row of the table that is being written; 0 or -errno. */
 struct pt_rows {
 	int (*row)(struct pt_rows *r, const struct pt_cell *cells, size_t n);
+	const struct pt_table *table;
+	struct pt_col cols[PT_COLS_MAX];
+	size_t n_cols;
 };
+/* Makes ready for the table's rows: its columns. */
+void pt_rows_begin(struct pt_rows *to, const struct pt_table *t);
 
 extern const struct pt_table pt_report_tables[]; /* tables_report.c */
 extern const size_t pt_report_table_count;

@@ -269,8 +269,8 @@ static int samples_rows(const struct pt_export *x, struct pt_rows *to)
 	return err;
 }
 
-#define TABLE(name) { #name, name##_cols,                                      \
-		      sizeof(name##_cols) / sizeof(*name##_cols), name##_rows }
+#define TABLE(id) { .name = #id, .cols = id##_cols, .rows = id##_rows,         \
+		    .n_cols = sizeof(id##_cols) / sizeof(*id##_cols) }
 const struct pt_table pt_model_tables[] = {
 	TABLE(waits),	TABLE(processes), TABLE(threads),
 	TABLE(off_cpu), TABLE(gpu_calls), TABLE(device_work),

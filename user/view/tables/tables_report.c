@@ -1,33 +1,169 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The report's tables. */
+/* The report's tables: of each row of report.def the fields that have a column. */
 #include "view/tables/tables.h"
 
+#include <stdio.h>
 #include <string.h>
 
-#define I pt_cell_int
-#define D pt_cell_real
-#define S pt_cell_text
-#define INT(name) { name, PT_COL_INT }
-#define ID(name) { name, PT_COL_ID }
-#define REAL(name) { name, PT_COL_REAL }
-#define TEXT(name) { name, PT_COL_TEXT }
+#include "report/fields.h"
 
-static const struct pt_col capture_cols[] = {
-	TEXT("version"), TEXT("hostname"), TEXT("kernel"), INT("cores"),
-	INT("target_pid"), TEXT("cmdline"), TEXT("mode"), REAL("duration_s"),
-	INT("begin_ns"), INT("end_ns"), INT("begin_unix_ns"), INT("events"),
-	INT("lost"), INT("complete"),
+/* ---- a field's columns ---------------------------------------------------------- */
+
+/* Columns, or a row's cells: the other is NULL. */
+struct out {
+	struct pt_col *cols;
+	struct pt_cell *cells;
+	size_t n; /* up to the last one */
+	bool null; /* the cells are of an object that is null */
 };
-static int capture_rows(const struct pt_export *x, struct pt_rows *to)
-{
-	const struct pt_report *r = x->r;
-	const struct pt_r_capture *c = &r->capture;
 
-	return PT_ROW(to, S(r->host.version), S(r->host.hostname),
-		      S(r->host.kernel), I(r->host.cores), I(r->target.pid),
-		      S(r->target.cmdline), S(c->mode), D(c->duration),
-		      I(c->begin_ns), I(c->end_ns), I(c->begin_unix_ns),
-		      I(c->events), I(c->lost_total), I(c->complete));
+static void put(struct out *o, unsigned place, const char *name, const char *end,
+		enum pt_col_type type, struct pt_cell cell)
+{
+	if (place > o->n)
+		o->n = place;
+	if (o->cells) {
+		o->cells[place - 1] = o->null ? pt_cell_null() : cell;
+		return;
+	}
+	o->cols[place - 1].type = type;
+	snprintf(o->cols[place - 1].name, sizeof(o->cols->name), "%s%s", name, end);
+}
+
+static void put_real(struct out *o, unsigned place, const char *name,
+		     const char *end, double v)
+{
+	put(o, place, name, end, PT_COL_REAL, pt_cell_real(v));
+}
+
+static void put_int(struct out *o, const struct pt_field *f, int64_t v)
+{
+	put(o, f->place, f->col, "", PT_COL_INT, pt_cell_int(v));
+}
+
+static void put_text(struct out *o, const struct pt_field *f, const char *v)
+{
+	put(o, f->place, f->col, "", PT_COL_TEXT, pt_cell_text(v));
+}
+
+static void put_dist(struct out *o, const struct pt_field *f,
+		     const struct pt_dist *d)
+{
+	const struct {
+		unsigned stat;
+		const char *end;
+		double v;
+	} all[] = {
+		{ PT_STAT_MEAN, "_mean_ms", d->mean }, { PT_STAT_P50, "_p50_ms", d->p50 },
+		{ PT_STAT_P95, "_p95_ms", d->p95 },    { PT_STAT_P99, "_p99_ms", d->p99 },
+		{ PT_STAT_MAX, "_max_ms", d->max },
+	};
+	unsigned place = f->place;
+	size_t i;
+
+	for (i = 0; i < sizeof(all) / sizeof(*all); i++)
+		if (f->stats & all[i].stat)
+			put_real(o, place++, f->col, all[i].end,
+				 d->n ? all[i].v : NAN);
+}
+
+static void put_field(struct out *o, const struct pt_field *f, const void *m)
+{
+	const struct pt_range *range = m;
+	const double *real = m;
+
+	switch (f->cls) {
+	case PT_FIELD_REAL:
+		put_real(o, f->place, f->col, "", *real);
+		break;
+	case PT_FIELD_INT:
+	case PT_FIELD_TRI:
+		put_int(o, f, *(const int64_t *)m);
+		break;
+	case PT_FIELD_NUMBER32:
+		put_int(o, f, *(const uint32_t *)m);
+		break;
+	case PT_FIELD_NUMBER64:
+		put(o, f->place, f->col, "", PT_COL_ID,
+		    pt_cell_id(*(const uint64_t *)m));
+		break;
+	case PT_FIELD_BOOL:
+		put_int(o, f, *(const bool *)m);
+		break;
+	case PT_FIELD_TEXT:
+		put_text(o, f, *(const char *const *)m);
+		break;
+	case PT_FIELD_ENUM:
+		put_text(o, f, pt_enum_name(f->names, *(const unsigned *)m));
+		break;
+	case PT_FIELD_SHARES:
+		put_real(o, f->place, f->col, "_low", real[0]);
+		put_real(o, f->place + 1, f->col, f->col_2, real[1]);
+		break;
+	case PT_FIELD_PART:
+		put_real(o, f->place, f->col, "_s", real[0]);
+		put_real(o, f->place + 1, f->col, "_share", real[1]);
+		break;
+	case PT_FIELD_RANGE:
+		put_real(o, f->place, f->col, "", range->value);
+		put_real(o, f->place + 1, f->col, "_low", range->low);
+		put_real(o, f->place + 2, f->col, "_high", range->high);
+		break;
+	default:
+		put_dist(o, f, m);
+		break;
+	}
+}
+
+/* ... and those of the objects whose columns are of the same table. */
+static void put_fields(struct out *o, const struct pt_field *f, const char *row)
+{
+	for (; f->cls != PT_FIELD_END; f++) {
+		const struct pt_row *sub = f->table ? f->row() : NULL;
+		bool null = o->null;
+
+		if (f->place)
+			put_field(o, f, row + f->off);
+		if (!sub)
+			continue;
+		o->null |= f->first && pt_field_is_null(sub->fields, row + f->off);
+		put_fields(o, sub->fields, row + f->off);
+		o->null = null;
+	}
+}
+
+void pt_rows_begin(struct pt_rows *to, const struct pt_table *t)
+{
+	static const struct pt_report none; /* the largest row: of zeroes */
+	struct out o = { .cols = to->cols };
+
+	to->table = t;
+	to->n_cols = t->n_cols;
+	if (t->cols) {
+		memcpy(to->cols, t->cols, t->n_cols * sizeof(*t->cols));
+		return;
+	}
+	if (t->row)
+		put_fields(&o, pt_row_find(t->row)->fields,
+			   (const char *)&none);
+	if (t->more_place)
+		to->cols[t->more_place - 1] = t->more;
+	to->n_cols = o.n > t->more_place ? o.n : t->more_place;
+}
+
+/* ---- rows ------------------------------------------------------------------------ */
+
+/* One row; `more` is the column that is no field. */
+static int put_row(struct pt_rows *to, const struct pt_row *r, const void *row,
+		   int64_t more)
+{
+	struct pt_cell cells[PT_COLS_MAX] = { { 0 } };
+	struct out o = { .cells = cells };
+
+	put_fields(&o, r->fields, row);
+	if (to->table->more_place)
+		cells[to->table->more_place - 1] = pt_cell_int(more);
+	return to->row(to, cells, to->n_cols);
 }
 
 /* The lanes' step at this place; NULL where the user marked the steps, which
@@ -48,392 +184,89 @@ static const struct pt_lane_step *lane_step(const struct pt_export *x, size_t i)
 	return NULL;
 }
 
-static const struct pt_col steps_cols[] = {
-	INT("step"), INT("begin_ns"), INT("end_ns"), REAL("period_ms"),
-	REAL("data_wait_ms"), REAL("gpu_wait_ms"), TEXT("cause"),
-	INT("worker_pid"), INT("blocked"), INT("whole"),
-};
-static int steps_rows(const struct pt_export *x, struct pt_rows *to)
+/* Of steps: was it whole? Of marked ones the last is cut. */
+static bool is_whole(const struct pt_export *x, size_t i)
 {
-	const struct pt_r_steps *r = &x->r->steps;
-	size_t i;
+	const struct pt_lane_step *l = lane_step(x, i);
+
+	return l ? !l->partial : i + 1 < x->r->steps.n_list;
+}
+
+static int rows_of(const struct pt_export *x, struct pt_rows *to)
+{
+	const struct pt_table *t = to->table;
+	const struct pt_row *r = pt_row_find(t->row);
+	const char *base = (const char *)x->r;
+	const char *v = t->off_n ? *(const char *const *)(base + t->off) : base;
+	size_t n = t->off_n ? *(const size_t *)(base + t->off_n) : 1, i;
+	bool steps = v == (const char *)x->r->steps.list;
 	int err = 0;
 
-	for (i = 0; i < r->n_list && !err; i++) {
-		const struct pt_r_step *s = &r->list[i];
-		const struct pt_lane_step *l = lane_step(x, i);
-		/* of marked ones the last is cut */
-		bool whole = l ? !l->partial : i + 1 < r->n_list;
-
-		err = PT_ROW(to, I(s->index), I(s->begin_ns), I(s->end_ns),
-			     D(s->period_ms), D(s->data_wait_ms),
-			     D(s->gpu_wait_ms), S(pt_cause_name(s->cause)),
-			     I(s->worker), I(s->blocked), I(whole));
-	}
+	for (i = 0; i < n && !err; i++)
+		err = put_row(to, r, v + i * r->size,
+			      steps ? is_whole(x, i) : (int64_t)i + 1);
 	return err;
 }
 
-static const struct pt_col causes_cols[] = {
-	TEXT("cause"), REAL("seconds"), REAL("share"), INT("pid"), INT("tid"),
-	TEXT("what"),
-};
-static int causes_rows(const struct pt_export *x, struct pt_rows *to)
+static int evidence_rows(const struct pt_export *x, struct pt_rows *to)
 {
-	const struct pt_r_data_wait *w = &x->r->data_wait;
-	size_t i;
+	const struct pt_row *r = pt_row_find(to->table->row);
+	size_t i, k;
 	int err = 0;
 
-	for (i = 0; i < w->n_causes && !err; i++) {
-		const struct pt_r_charge *c = &w->causes[i];
-
-		err = PT_ROW(to, S(pt_cause_name(c->cause)), D(c->seconds),
-			     D(c->share), I(c->subject_pid), I(c->subject_tid),
-			     S(c->what));
-	}
+	for (i = 0; i < x->r->n_verdicts; i++)
+		for (k = 0; k < x->r->verdicts[i].n_evidence && !err; k++)
+			err = put_row(to, r, &x->r->verdicts[i].evidence[k],
+				      (int64_t)i + 1);
 	return err;
 }
 
 static const struct pt_col breakdown_cols[] = {
-	TEXT("part"), REAL("seconds"), REAL("share"),
+	{ "part", PT_COL_TEXT }, { "seconds", PT_COL_REAL },
+	{ "share", PT_COL_REAL },
 };
 static int breakdown_rows(const struct pt_export *x, struct pt_rows *to)
 {
+	const struct pt_field *f = pt_row_find("breakdown")->fields;
 	const struct pt_r_breakdown *b = &x->r->breakdown;
-	const struct {
-		const char *name;
-		const struct pt_r_part *p;
-	} parts[] = {
-		{ "data_wait", &b->data_wait }, { "gpu_wait", &b->gpu_wait },
-		{ "transfer", &b->transfer },	{ "sync", &b->sync },
-		{ "launch", &b->launch },	{ "collective", &b->collective },
-		{ "checkpoint", &b->checkpoint }, { "other", &b->other },
-	};
-	size_t i;
 	int err = 0;
 
-	for (i = 0; b->known && i < sizeof(parts) / sizeof(*parts) && !err; i++)
-		err = PT_ROW(to, S(parts[i].name), D(parts[i].p->seconds),
-			     D(parts[i].p->share));
-	return err;
-}
+	for (; f->cls != PT_FIELD_OPEN && b->known && !err; f++) {
+		const struct pt_r_part *p =
+			(const void *)((const char *)b + f->off);
 
-static const struct pt_col workers_cols[] = {
-	INT("pid"), INT("tid"), INT("rank"), TEXT("role"), TEXT("state"),
-	INT("batches"), REAL("batch_mean_ms"), REAL("batch_p50_ms"),
-	REAL("batch_p95_ms"), REAL("batch_max_ms"), REAL("window_s"),
-	REAL("cpu_s"), REAL("run_queue_s"), REAL("throttle_s"), REAL("disk_s"),
-	REAL("page_fault_s"), REAL("network_s"), REAL("lock_s"), REAL("ipc_s"),
-	REAL("worker_idle_s"), REAL("prefetch_full_s"), REAL("other_s"),
-	INT("read_bytes"), INT("reads"), REAL("slowdown"),
-};
-static int workers_rows(const struct pt_export *x, struct pt_rows *to)
-{
-	size_t i;
-	int err = 0;
-
-	for (i = 0; i < x->r->n_workers && !err; i++) {
-		const struct pt_r_worker *w = &x->r->workers[i];
-		double none = w->batch_ms.n ? 0 : NAN;
-
-		err = PT_ROW(to, I(w->pid), I(w->tid), I(w->rank), S(w->role),
-			     S(pt_worker_state_name(w->state)), I(w->batches),
-			     D(w->batch_ms.mean + none),
-			     D(w->batch_ms.p50 + none),
-			     D(w->batch_ms.p95 + none),
-			     D(w->batch_ms.max + none), D(w->window), D(w->cpu),
-			     D(w->run_queue), D(w->throttle), D(w->disk),
-			     D(w->page_fault), D(w->network), D(w->lock),
-			     D(w->ipc), D(w->worker_idle), D(w->prefetch_full),
-			     D(w->other), I(w->read_bytes), I(w->reads),
-			     D(w->slowdown));
+		if (f->cls == PT_FIELD_PART)
+			err = PT_ROW(to, pt_cell_text(f->key),
+				     pt_cell_real(p->seconds),
+				     pt_cell_real(p->share));
 	}
 	return err;
 }
 
-static const struct pt_col files_cols[] = {
-	TEXT("path"), INT("dev"), ID("inode"), INT("opens"), INT("reads"),
-	INT("bytes"), INT("reread_bytes"), REAL("read_s"), REAL("blocked_s"),
-	REAL("p99_ms"), REAL("cached_share"), INT("faults"), INT("fault_bytes"),
-	REAL("fault_s"), INT("text"), TEXT("pattern"), REAL("sequential_share"),
-	REAL("run_bytes"), INT("stride_bytes"), INT("readers"),
-	INT("fetched_bytes"), TEXT("fs"), TEXT("fs_class"), TEXT("device"),
-};
-static int files_rows(const struct pt_export *x, struct pt_rows *to)
-{
-	size_t i;
-	int err = 0;
-
-	for (i = 0; i < x->r->n_files && !err; i++) {
-		const struct pt_r_file *f = &x->r->files[i];
-		const struct pt_r_pattern *p = &f->pattern;
-		double none = p->kind ? 0 : NAN;
-
-		err = PT_ROW(to, S(f->path), I(f->dev), pt_cell_id(f->inode),
-			     I(f->opens), I(f->reads), I(f->bytes),
-			     I(f->reread_bytes), D(f->read_s), D(f->blocked_s),
-			     D(f->p99_ms), D(f->cached_share), I(f->faults),
-			     I(f->fault_bytes), D(f->fault_s), I(f->text),
-			     S(p->kind), D(p->sequential + none),
-			     D(p->run_bytes + none),
-			     I(p->kind ? p->stride : PT_NULL),
-			     I(p->kind ? p->readers : PT_NULL),
-			     I(f->fetched_bytes), S(f->fs), S(f->fs_class),
-			     S(f->device));
-	}
-	return err;
-}
-
-static const struct pt_col disks_cols[] = {
-	TEXT("name"), INT("dev"), TEXT("kind"), TEXT("model"), INT("reads"),
-	INT("read_bytes"), INT("writes"), INT("write_bytes"), INT("failed"),
-	REAL("latency_mean_ms"), REAL("latency_p50_ms"),
-	REAL("latency_p99_ms"), REAL("latency_max_ms"), REAL("queue_depth"),
-	INT("queue_depth_max"), REAL("target_share"), REAL("busy_share"),
-};
-static int disks_rows(const struct pt_export *x, struct pt_rows *to)
-{
-	size_t i;
-	int err = 0;
-
-	for (i = 0; i < x->r->n_disks && !err; i++) {
-		const struct pt_r_disk *d = &x->r->disks[i];
-		double seen = d->latency_ms.n ? 0 : NAN;
-
-		err = PT_ROW(to, S(d->name), I(d->dev), S(d->kind), S(d->model),
-			     I(d->reads), I(d->read_bytes), I(d->writes),
-			     I(d->write_bytes), I(d->failed),
-			     D(d->latency_ms.mean + seen),
-			     D(d->latency_ms.p50 + seen),
-			     D(d->latency_ms.p99 + seen),
-			     D(d->latency_ms.max + seen), D(d->depth_mean),
-			     I(d->depth_max), D(d->target_share),
-			     D(d->busy_share));
-	}
-	return err;
-}
-
-static const struct pt_col writes_cols[] = {
-	TEXT("path"), INT("dev"), ID("inode"), INT("pid"), INT("calls"),
-	INT("fsyncs"), INT("bytes"), REAL("write_s"), REAL("fsync_s"),
-	REAL("blocked_s"), TEXT("fs"), TEXT("fs_class"), TEXT("device"),
-};
-static int writes_rows(const struct pt_export *x, struct pt_rows *to)
-{
-	size_t i;
-	int err = 0;
-
-	for (i = 0; i < x->r->n_writes && !err; i++) {
-		const struct pt_r_write *w = &x->r->writes[i];
-
-		err = PT_ROW(to, S(w->path), I(w->dev), pt_cell_id(w->inode),
-			     I(w->pid), I(w->calls), I(w->fsyncs), I(w->bytes),
-			     D(w->write_s), D(w->fsync_s), D(w->blocked_s),
-			     S(w->fs), S(w->fs_class), S(w->device));
-	}
-	return err;
-}
-
-static const struct pt_col peers_cols[] = {
-	TEXT("address"), INT("port"), TEXT("protocol"), INT("connections"),
-	INT("opened"), INT("bytes"), REAL("rate_bps"), REAL("wait_s"),
-	REAL("first_byte_share"), REAL("data_wait_s"), REAL("connect_p50_ms"),
-	REAL("first_byte_p50_ms"), REAL("first_byte_p99_ms"),
-	REAL("round_trip_ms"), INT("retransmits"), INT("out_of_order"),
-	INT("workers"), TEXT("certainty"),
-};
-static int peers_rows(const struct pt_export *x, struct pt_rows *to)
-{
-	size_t i;
-	int err = 0;
-
-	for (i = 0; i < x->r->n_peers && !err; i++) {
-		const struct pt_r_peer *p = &x->r->peers[i];
-		double open = p->connect_ms.n ? 0 : NAN;
-		double first = p->first_byte_ms.n ? 0 : NAN;
-
-		err = PT_ROW(to, S(p->address), I(p->port), S(p->protocol),
-			     I(p->connections), I(p->opened), I(p->bytes),
-			     D(p->rate_bps), D(p->wait_s),
-			     D(p->first_byte_share), D(p->data_wait_s),
-			     D(p->connect_ms.p50 + open),
-			     D(p->first_byte_ms.p50 + first),
-			     D(p->first_byte_ms.p99 + first),
-			     D(p->round_trip_ms), I(p->retransmits),
-			     I(p->out_of_order), I(p->workers),
-			     S(pt_certainty_name(p->certainty)));
-	}
-	return err;
-}
-
-static const struct pt_col ranks_cols[] = {
-	INT("rank"), INT("pid"), INT("steps"), REAL("data_wait_s"),
-	REAL("data_wait_share"), REAL("gpu_busy_share"), REAL("own_p50_ms"),
-	REAL("data_wait_p50_ms"), REAL("gpu_wait_p50_ms"),
-	REAL("collective_p50_ms"), INT("collectives"), INT("late_count"),
-	REAL("last_share"), REAL("late_p50_ms"), REAL("waits_for_others_s"),
-	REAL("held_others_s"), REAL("lost_s"), TEXT("reason"),
-	TEXT("certainty"),
-};
-
-static double median(const struct pt_dist *d)
-{
-	return d->n ? d->p50 : NAN;
-}
-
-static int ranks_rows(const struct pt_export *x, struct pt_rows *to)
-{
-	size_t i;
-	int err = 0;
-
-	for (i = 0; i < x->r->n_ranks && !err; i++) {
-		const struct pt_r_rank *k = &x->r->ranks[i];
-		const struct pt_r_meetings *m = &k->meetings;
-		bool met = m->count > 0;
-		double some = met ? 0 : NAN;
-
-		err = PT_ROW(to, I(k->rank), I(k->pid), I(k->steps),
-			     D(k->breakdown.data_wait.seconds),
-			     D(k->breakdown.data_wait.share),
-			     D(k->gpu_busy_share), D(median(&k->parts.own)),
-			     D(median(&k->parts.data_wait)),
-			     D(median(&k->parts.gpu_wait)),
-			     D(median(&k->parts.collective)),
-			     I(met ? m->count : PT_NULL),
-			     I(met ? m->late_count : PT_NULL),
-			     D(m->last_share + some), D(median(&m->late_ms)),
-			     D(m->waits_for_others + some),
-			     D(m->held_others + some), D(m->lost + some),
-			     S(met ? m->reason : NULL),
-			     S(met ? pt_confidence_name(m->certainty) : NULL));
-	}
-	return err;
-}
-
-static const struct pt_col verdicts_cols[] = {
-	INT("place"), TEXT("id"), TEXT("severity"), TEXT("certainty"),
-	TEXT("title"), TEXT("consequence_of"), INT("pid"), INT("rank"),
-	TEXT("file"), INT("line"), TEXT("advice"), REAL("speedup"),
-	REAL("speedup_low"), REAL("speedup_high"),
-};
-static int verdicts_rows(const struct pt_export *x, struct pt_rows *to)
-{
-	size_t i;
-	int err = 0;
-
-	for (i = 0; i < x->r->n_verdicts && !err; i++) {
-		const struct pt_r_verdict *v = &x->r->verdicts[i];
-
-		err = PT_ROW(to, I((int64_t)i + 1), S(v->id),
-			     S(pt_severity_name(v->severity)),
-			     S(pt_confidence_name(v->certainty)), S(v->title),
-			     S(v->consequence_of), I(v->subject_pid),
-			     I(v->subject_rank), S(v->subject_file),
-			     I(v->subject_line), S(v->advice),
-			     D(v->expected_speedup.value),
-			     D(v->expected_speedup.low),
-			     D(v->expected_speedup.high));
-	}
-	return err;
-}
-
-static const struct pt_col evidence_cols[] = {
-	INT("verdict_place"), TEXT("metric"), REAL("value"), TEXT("unit"),
-	REAL("threshold"), TEXT("certainty"),
-};
-static int evidence_rows(const struct pt_export *x, struct pt_rows *to)
-{
-	size_t i, j;
-	int err = 0;
-
-	for (i = 0; i < x->r->n_verdicts; i++) {
-		const struct pt_r_verdict *v = &x->r->verdicts[i];
-
-		for (j = 0; j < v->n_evidence && !err; j++) {
-			const struct pt_r_evidence *e = &v->evidence[j];
-
-			err = PT_ROW(to, I((int64_t)i + 1), S(e->metric),
-				     D(e->value), S(e->unit), D(e->threshold),
-				     S(pt_certainty_name(e->certainty)));
-		}
-	}
-	return err;
-}
-
-static const struct pt_col operations_cols[] = {
-	TEXT("name"), TEXT("kind"), INT("calls"), REAL("total_s"),
-	REAL("mean_us"), REAL("min_us"), REAL("max_us"), REAL("p50_us"),
-	REAL("p99_us"), REAL("share"), REAL("cpu_s"), REAL("gpu_s"),
-	INT("bytes"),
-};
-static int operations_rows(const struct pt_export *x, struct pt_rows *to)
-{
-	size_t i;
-	int err = 0;
-
-	for (i = 0; i < x->r->n_operations && !err; i++) {
-		const struct pt_r_operation *o = &x->r->operations[i];
-
-		err = PT_ROW(to, S(o->name), S(o->kind), I(o->calls),
-			     D(o->total_s), D(o->mean_us), D(o->min_us),
-			     D(o->max_us), D(o->p50_us), D(o->p99_us),
-			     D(o->share), D(o->cpu_s), D(o->gpu_s), I(o->bytes));
-	}
-	return err;
-}
-
-static const struct pt_col gpu_cols[] = {
-	INT("device"), TEXT("certainty"), REAL("busy_share"),
-	REAL("busy_hard_low"), REAL("busy_hard_high"), REAL("idle_share"),
-	REAL("starved_low"), REAL("starved_likely"), INT("kernels"),
-	INT("copies_h2d"), INT("copies_d2h"), INT("copies_other"),
-	INT("copy_bytes"), INT("syncs"), INT("collectives"),
-};
-static int gpu_rows(const struct pt_export *x, struct pt_rows *to)
-{
-	size_t i;
-	int err = 0;
-
-	for (i = 0; i < x->r->n_gpu && !err; i++) {
-		const struct pt_r_gpu *g = &x->r->gpu[i];
-
-		err = PT_ROW(to, I(g->index), S(pt_certainty_name(g->certainty)),
-			     D(g->busy_share), D(g->busy_hard[0]),
-			     D(g->busy_hard[1]), D(g->idle_share),
-			     D(g->starved_share[0]), D(g->starved_share[1]),
-			     I(g->kernels), I(g->copies_h2d), I(g->copies_d2h),
-			     I(g->copies_other), I(g->copy_bytes), I(g->syncs),
-			     I(g->collectives));
-	}
-	return err;
-}
-
-static const struct pt_col series_cols[] = {
-	REAL("t_s"), REAL("cpu_cores"), REAL("rss_bytes"), REAL("shm_bytes"),
-	REAL("gpu_util"), REAL("gpu_mem_bytes"), REAL("read_bps"),
-	REAL("data_wait_share"),
-};
-static int series_rows(const struct pt_export *x, struct pt_rows *to)
-{
-	size_t i;
-	int err = 0;
-
-	for (i = 0; i < x->r->n_series && !err; i++) {
-		const struct pt_r_point *p = &x->r->series[i];
-
-		err = PT_ROW(to, D(p->t), D(p->cpu), D(p->rss), D(p->shm),
-			     D(p->gpu_util), D(p->gpu_mem), D(p->read_bps),
-			     D(p->data_wait_share));
-	}
-	return err;
-}
-
-#define TABLE(name) { #name, name##_cols,                                      \
-		      sizeof(name##_cols) / sizeof(*name##_cols), name##_rows }
+#define MORE(at, col) .more_place = at, .more = { col, PT_COL_INT }
+#define OF(id, from, ...)                                                      \
+	{ .name = #id, .row = #from, .rows = rows_of, __VA_ARGS__ }
+#define ROWS(id, from, before, member, ...)                                    \
+	OF(id, from, .off = offsetof(struct pt_report, before member),         \
+	   .off_n = offsetof(struct pt_report, before n_##member), __VA_ARGS__)
 const struct pt_table pt_report_tables[] = {
-	TABLE(capture),	 TABLE(steps),	    TABLE(breakdown), TABLE(causes),
-	TABLE(workers),	 TABLE(files),	    TABLE(disks),     TABLE(writes),
-	TABLE(peers),	 TABLE(ranks),	    TABLE(verdicts),  TABLE(evidence),
-	TABLE(operations), TABLE(gpu),	    TABLE(series),
+	OF(capture, report),
+	ROWS(steps, step, steps., list, MORE(10, "whole")),
+	{ .name = "breakdown", .cols = breakdown_cols, .n_cols = 3,
+	  .rows = breakdown_rows },
+	ROWS(causes, charge, data_wait., causes),
+	ROWS(workers, worker, , workers),
+	ROWS(files, file, , files),
+	ROWS(disks, disk, , disks),
+	ROWS(writes, write, , writes),
+	ROWS(peers, peer, , peers),
+	ROWS(ranks, rank, , ranks),
+	ROWS(verdicts, verdict, , verdicts, MORE(1, "place")),
+	{ .name = "evidence", .row = "evidence", .rows = evidence_rows,
+	  MORE(1, "verdict_place") },
+	ROWS(operations, operation, , operations),
+	ROWS(gpu, gpu, , gpu),
+	ROWS(series, point, , series),
 };
 const size_t pt_report_table_count =
 	sizeof(pt_report_tables) / sizeof(*pt_report_tables);
