@@ -14,6 +14,7 @@
 
 #include "agent/schedule.h"
 #include "agent/tally.h"
+#include "report/readjson.h"
 
 #define NEAR(a, b) assert_true(fabs((a) - (b)) < 1e-6)
 
@@ -23,31 +24,39 @@ static const char two_gpus[] =
 	"\"gpu\":[{\"busy\":{\"share\":0.4,\"hard\":[0.3,0.9],\"likely\":[0.35,0.5]},"
 	"\"idle\":{\"starved\":[0.1,0.5]},\"idle_causes\":["
 	"{\"cause\":\"disk\",\"seconds\":2.0,\"share\":0.4},"
-	"{\"cause\":\"of_tomorrow\",\"seconds\":1.0,\"share\":0.2}]},"
+	"{\"cause\":\"unknown\",\"seconds\":1.0,\"share\":0.2}]},"
 	"{\"busy\":{\"share\":0.8,\"hard\":[0.7,1.0],\"likely\":[0.75,0.9]},"
 	"\"idle\":{\"starved\":[0.0,0.1]},\"idle_causes\":["
 	"{\"cause\":\"disk\",\"seconds\":1.0,\"share\":0.2}]}],"
-	"\"breakdown\":{\"data_wait\":{\"seconds\":2.5,\"share\":0.5}},"
+	"\"breakdown\":{\"data_wait\":{\"seconds\":2.5,\"share\":0.5},"
+	"\"gpu_wait\":{\"seconds\":1},\"transfer\":{\"seconds\":0},"
+	"\"sync\":{\"seconds\":0.5},\"launch\":{\"seconds\":0.25},"
+	"\"collective\":{\"seconds\":0},\"checkpoint\":{\"seconds\":0},"
+	"\"other\":{\"seconds\":0.75}},"
 	"\"steps\":{\"count\":4,\"list\":[{\"begin_ns\":0,\"end_ns\":20000000},"
 	"{\"begin_ns\":0,\"end_ns\":30000000}]},"
 	"\"workers\":[{\"slowdown\":null,\"read_bytes\":100},"
 	"{\"slowdown\":1.5,\"read_bytes\":50},{\"slowdown\":1.1,\"read_bytes\":null}],"
 	"\"files\":[{\"read_s\":0.5},{\"read_s\":null}],"
 	"\"verdicts\":[{\"id\":\"io_bound\",\"severity\":\"critical\","
-	"\"consequence_of\":null},{\"id\":\"gpu_starved\",\"severity\":\"warning\","
-	"\"consequence_of\":\"io_bound\"},{\"id\":\"x\\\"} 1\",\"severity\":\"info\"},"
-	"{\"id\":\"balanced\",\"severity\":\"loud\"},{\"severity\":\"info\"}]}";
+	"\"title\":\"-\",\"consequence_of\":null},{\"id\":\"gpu_starved\","
+	"\"severity\":\"warning\",\"title\":\"-\",\"consequence_of\":\"io_bound\"},"
+	"{\"id\":\"x\\\"} 1\",\"severity\":\"info\",\"title\":\"-\"}]}";
 
 static int sample(const char *text, struct pt_sample *s)
 {
-	json_t *j = json_loads(text, 0, NULL);
+	struct pt_report *r = pt_report_new();
+	struct pt_read_error what = { "" };
 	const char *why = "";
 	int err;
 
-	assert_non_null(j);
-	err = pt_sample_read(j, s, &why);
-	assert_int_equal(!err, !why);
-	json_decref(j);
+	assert_non_null(r);
+	err = pt_report_read_json(text, strlen(text), r, &what);
+	if (!err) {
+		err = pt_sample_of(r, s, &why);
+		assert_int_equal(!err, !why);
+	}
+	pt_report_free(r);
 	return err;
 }
 
@@ -66,6 +75,9 @@ static void a_report_is_read(void **state)
 	NEAR(s.idle_s[PT_CAUSE_DISK], 3);
 	NEAR(s.idle_s[PT_CAUSE_UNKNOWN], 1);
 	NEAR(s.data_wait_share, 0.5);
+	NEAR(s.phase_s[PT_PHASE_DATA_WAIT], 2.5);
+	NEAR(s.phase_s[PT_PHASE_GPU_WAIT], 1.5);
+	NEAR(s.phase_s[PT_PHASE_HOST], 1);
 	NEAR(s.slowdown, 1.5);
 	NEAR(s.read_bytes, 150);
 	NEAR(s.read_s, 0.5);
@@ -279,22 +291,25 @@ static void mounts_are_told_apart(void **state)
 	struct pt_sample s;
 	struct pt_tally *t = calloc(1, sizeof(*t));
 	size_t top[3], i;
-	json_t *j = json_loads(report, 0, NULL);
+	struct pt_report *r = pt_report_new();
+	struct pt_read_error why;
 
 	(void)state;
-	assert_non_null(j);
+	assert_non_null(r);
+	assert_int_equal(pt_report_read_json(report, sizeof(report) - 1, r, &why),
+			 0);
 	assert_int_equal(sample(report, &s), 0);
 	assert_int_equal(s.n_mounts, 2);
 	assert_string_equal(s.mount[0].name, "ext4 on sda");
 	assert_string_equal(s.mount[1].name, "overlay");
-	pt_sample_mounts(j, info, &s);
+	pt_sample_mounts(r, info, &s);
 	assert_int_equal(s.n_mounts, 3);
 	assert_string_equal(s.mount[0].name, "/mnt/data set");
 	NEAR(s.mount[0].read_s, 3);
 	NEAR(s.mount[0].bytes, 20);
 	assert_string_equal(s.mount[1].name, "/");
 	assert_string_equal(s.mount[2].name, "store:/export");
-	json_decref(j);
+	pt_report_free(r);
 	pt_tally_add(t, &s, 0, 5, 120);
 	assert_int_equal(pt_tally_top_mounts(t, top, 2), 2);
 	assert_string_equal(t->mount[top[0]].name, "store:/export");

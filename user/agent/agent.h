@@ -79,18 +79,17 @@ void pt_agent_budget_memory(struct pt_agent *a, struct pt_ajob *j,
 double pt_agent_interval(const struct pt_agent *a);
 
 /* keep.c: evidence of a sample, its pages, and what changed. */
-void pt_agent_keep(struct pt_agent *a, struct pt_ajob *j, const json_t *report,
-		   const char *text, size_t len, const char *recording,
-		   char id[PT_EVIDENCE_ID]);
+void pt_agent_keep(struct pt_agent *a, struct pt_ajob *j, const char *text,
+		   size_t len, const char *recording, char id[PT_EVIDENCE_ID]);
 int pt_agent_keep_open(struct pt_agent *a, struct pt_err *err);
 /* A path for the recording of this slot's sample; "": none is made. */
 void pt_agent_keep_path(struct pt_agent *a, struct pt_slot *s);
 /* Starts the next page, or takes the one that is made. */
 void pt_agent_keep_pages(struct pt_agent *a);
-/* Verdicts of `was` (NULL: none) and of the job's last sample. `report`: of that;
+/* Verdicts of `was` (NULL: none) and of the job's last sample. `r`: of that;
  * NULL: the job has ended, and so have its verdicts. */
 void pt_agent_changes(struct pt_agent *a, struct pt_ajob *j,
-		      const struct pt_sample *was, const json_t *report,
+		      const struct pt_sample *was, const struct pt_report *r,
 		      const char *kept);
 
 /* pages.c: what is served and sent. */

@@ -3,12 +3,14 @@
 #include "agent/agent.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/wait.h>
 
 #include "base/str.h"
+#include "report/json.h"
 
 #define PAGE_S 60.0 /* that the page of one sample may take */
 #define FREE_MIN (64 * 1048576ull)
@@ -80,16 +82,14 @@ static void want_page(struct pt_agent *a, const char *id)
 	snprintf(a->pages[a->n_pages++], sizeof(*a->pages), "%s", id);
 }
 
-void pt_agent_keep(struct pt_agent *a, struct pt_ajob *j, const json_t *report,
-		   const char *text, size_t len, const char *recording,
-		   char id[PT_EVIDENCE_ID])
+void pt_agent_keep(struct pt_agent *a, struct pt_ajob *j, const char *text,
+		   size_t len, const char *recording, char id[PT_EVIDENCE_ID])
 {
 	const struct pt_sample *s = &j->tally.last;
 	struct pt_kept k = { .unix_s = (uint64_t)pt_agent_realtime() };
 	size_t i;
 	int ret;
 
-	(void)report;
 	id[0] = '\0';
 	for (i = 0; i < s->n_verdicts; i++) {
 		if (s->verdict[i].severity < PT_WARNING)
@@ -172,16 +172,9 @@ static const struct pt_sample_verdict *find(const struct pt_sample *s,
 	return NULL;
 }
 
-static const char *text_of(const json_t *o, const char *key)
-{
-	const char *s = json_string_value(json_object_get(o, key));
-
-	return s ? s : "";
-}
-
 /* The report's own words on a verdict. */
 static void tell(struct pt_agent *a, const struct pt_ajob *j,
-		 const struct pt_sample_verdict *v, const json_t *report,
+		 const struct pt_sample_verdict *v, const struct pt_report *r,
 		 bool ended, const char *kept)
 {
 	struct pt_prom_job job;
@@ -191,37 +184,31 @@ static void tell(struct pt_agent *a, const struct pt_ajob *j,
 		.advice = "", .kept = kept,
 		.unix_ns = (uint64_t)(pt_agent_realtime() * 1e9),
 	};
-	const json_t *one, *subject;
 	char *evidence = NULL;
-	json_t *wrap = NULL;
 	size_t i;
 
 	pt_agent_prom_job(a, j, &job);
-	json_array_foreach(json_object_get(report, "verdicts"), i, one) {
-		if (ended || strcmp(text_of(one, "id"), v->id))
+	for (i = 0; !ended && i < r->n_verdicts && !evidence; i++) {
+		const struct pt_r_verdict *one = &r->verdicts[i];
+
+		if (strcmp(one->id, v->id))
 			continue;
-		c.title = text_of(one, "title");
-		c.advice = text_of(one, "advice");
-		subject = json_object_get(one, "subject");
-		c.subject = json_string_value(json_object_get(subject, "file"));
-		wrap = json_pack("{s:O?}", "evidence",
-				 json_object_get(one, "evidence"));
-		evidence = wrap ? json_dumps(wrap, JSON_COMPACT) : NULL;
-		c.evidence = evidence;
-		break;
+		c.title = one->title;
+		c.advice = one->advice ? one->advice : "";
+		c.subject = one->subject_file;
+		c.evidence = evidence = pt_report_evidence_json(one);
 	}
 	if (pt_otlp_change(a->otlp, &c))
 		pt_say(PT_SAY_WARNING, "a change of %s is not sent: no memory",
 		       v->id);
 	free(evidence);
-	json_decref(wrap);
 }
 
 void pt_agent_changes(struct pt_agent *a, struct pt_ajob *j,
-		      const struct pt_sample *was, const json_t *report,
+		      const struct pt_sample *was, const struct pt_report *r,
 		      const char *kept)
 {
-	const struct pt_sample *is = report ? &j->tally.last : NULL;
+	const struct pt_sample *is = r ? &j->tally.last : NULL;
 	const struct pt_sample_verdict *old;
 	size_t i;
 
@@ -230,9 +217,9 @@ void pt_agent_changes(struct pt_agent *a, struct pt_ajob *j,
 	for (i = 0; is && i < is->n_verdicts; i++) {
 		old = find(was, is->verdict[i].id);
 		if (!old || old->severity != is->verdict[i].severity)
-			tell(a, j, &is->verdict[i], report, false, kept);
+			tell(a, j, &is->verdict[i], r, false, kept);
 	}
 	for (i = 0; was && i < was->n_verdicts; i++)
 		if (!find(is, was->verdict[i].id))
-			tell(a, j, &was->verdict[i], report, true, NULL);
+			tell(a, j, &was->verdict[i], r, true, NULL);
 }

@@ -96,25 +96,22 @@ static bool by_mountinfo(const char *text, const char *path, char *name)
 	return best > 0;
 }
 
-static bool by_report(const json_t *file, char *name)
+static bool by_report(const struct pt_r_file *f, char *name)
 {
-	const char *fs = json_string_value(json_object_get(file, "fs"));
-	const char *device = json_string_value(json_object_get(file, "device"));
-
-	if (!fs)
+	if (!f->fs)
 		return false;
-	snprintf(name, PT_SAMPLE_MOUNT, device ? "%s on %s" : "%s", fs, device);
+	snprintf(name, PT_SAMPLE_MOUNT, f->device ? "%s on %s" : "%s", f->fs,
+		 f->device);
 	return true;
 }
 
-static double figure(const json_t *o, const char *key)
+static double figure(double x)
 {
-	double x = json_number_value(json_object_get(o, key));
-
 	return x > 0 && x < 1e18 ? x : 0;
 }
 
-static void add_mount(struct pt_sample *s, const char *name, const json_t *file)
+static void add_mount(struct pt_sample *s, const char *name,
+		      const struct pt_r_file *f)
 {
 	size_t i;
 
@@ -128,23 +125,23 @@ static void add_mount(struct pt_sample *s, const char *name, const json_t *file)
 		copy(s->mount[i].name, name);
 		s->n_mounts++;
 	}
-	s->mount[i].read_s += figure(file, "read_s");
-	s->mount[i].bytes += figure(file, "bytes");
+	s->mount[i].read_s += figure(f->read_s);
+	s->mount[i].bytes += figure((double)f->bytes);
 }
 
-void pt_sample_mounts(const json_t *report, const char *mountinfo,
+void pt_sample_mounts(const struct pt_report *r, const char *mountinfo,
 		      struct pt_sample *s)
 {
 	char name[PT_SAMPLE_MOUNT];
-	const json_t *f;
 	size_t i;
 
 	s->n_mounts = 0;
-	json_array_foreach(json_object_get(report, "files"), i, f) {
-		const char *path = json_string_value(json_object_get(f, "path"));
+	for (i = 0; i < r->n_files; i++) {
+		const struct pt_r_file *f = &r->files[i];
 
-		if ((mountinfo && path && *path == '/' &&
-		     by_mountinfo(mountinfo, path, name)) || by_report(f, name))
+		if ((mountinfo && f->path && *f->path == '/' &&
+		     by_mountinfo(mountinfo, f->path, name)) ||
+		    by_report(f, name))
 			add_mount(s, name, f);
 	}
 }

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What one sample of a job said, out of its report (schema pipetrace.report/1).
- * The report comes from a process of ours, about a job of somebody else: numbers
- * out of range are refused, names are bounded.
+ * What one sample of a job said, out of its report. That comes from a process of
+ * ours, about a job of somebody else: figures that no sample can have are left out,
+ * names are bounded.
  */
 #ifndef PT_AGENT_SAMPLE_H
 #define PT_AGENT_SAMPLE_H
 
-#include <jansson.h>
 #include <stdint.h>
 
 #include "report/verdicts.h"
@@ -55,16 +54,16 @@ struct pt_sample { /* NAN: not known. GPU-seconds: over all devices */
 	float step_s[PT_SAMPLE_STEPS];
 };
 
-/* 0, or -EINVAL with one sentence in `why` (a static text). */
-int pt_sample_read(const json_t *report, struct pt_sample *s, const char **why);
+/* 0, or -EINVAL with one sentence in `why` (a static text). Pure. */
+int pt_sample_of(const struct pt_report *r, struct pt_sample *s, const char **why);
 
 /*
  * What was read by mount. `mountinfo` is the text of the job's
  * /proc/PID/mountinfo: mounts of a server are named by it (as nodes share them),
  * others by where they are mounted. NULL: by file system and disk, which the
- * report has; pt_sample_read() does that. Pure.
+ * report has; pt_sample_of() does that. Pure.
  */
-void pt_sample_mounts(const json_t *report, const char *mountinfo,
+void pt_sample_mounts(const struct pt_report *r, const char *mountinfo,
 		      struct pt_sample *s);
 
 #endif

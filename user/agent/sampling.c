@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "capture/procfs.h"
+#include "report/readjson.h"
 
 #define MIB 1048576.0
 /* Attaching takes a second or two, and detaching up to ten where probes are perf
@@ -187,16 +188,13 @@ static void start_due(struct pt_agent *a)
 
 /* The report of the very process that was meant: another one may have its number
  * by now. */
-static bool is_of(const struct pt_ajob *j, const json_t *report)
+static bool is_of(const struct pt_ajob *j, const struct pt_report *r)
 {
-	const json_t *t = json_object_get(report, "target");
-	const json_t *started = json_object_get(t, "started");
 	struct pollfd p = { .fd = j->pidfd, .events = POLLIN };
 
 	if (j->pidfd >= 0 && !poll(&p, 1, 0))
 		return true; /* it lives, so its number is its own */
-	return json_is_number(started) &&
-	       json_number_value(started) < j->found_unix + 1;
+	return r->target.started < j->found_unix + 1; /* NAN: it does not say */
 }
 
 static void failed(struct pt_ajob *j, const struct pt_child_result *r,
@@ -219,17 +217,18 @@ static void failed(struct pt_ajob *j, const struct pt_child_result *r,
 }
 
 /* By the job's own mounts, while it lives. */
-static void name_mounts(const struct pt_ajob *j, const json_t *report,
+static void name_mounts(const struct pt_ajob *j, const struct pt_report *r,
 			struct pt_sample *s)
 {
 	char *text = malloc(MOUNTINFO_MAX);
 
 	if (text && pt_proc_read(j->trainer, "mountinfo", text, MOUNTINFO_MAX) > 0)
-		pt_sample_mounts(report, text, s);
+		pt_sample_mounts(r, text, s);
 	free(text);
 }
 
-static void take_sample(struct pt_agent *a, struct pt_slot *s, const json_t *report,
+static void take_sample(struct pt_agent *a, struct pt_slot *s,
+			const struct pt_report *report,
 			const struct pt_child_result *r)
 {
 	struct pt_sample *new = malloc(sizeof(*new)), *was = malloc(sizeof(*was));
@@ -239,7 +238,7 @@ static void take_sample(struct pt_agent *a, struct pt_slot *s, const json_t *rep
 	double now = pt_now();
 	bool had = j->tally.has_last;
 
-	if (!new || !was || pt_sample_read(report, new, &why)) {
+	if (!new || !was || pt_sample_of(report, new, &why)) {
 		failed(j, r, why);
 		goto out;
 	}
@@ -249,7 +248,7 @@ static void take_sample(struct pt_agent *a, struct pt_slot *s, const json_t *rep
 	pt_tally_add(&j->tally, new, j->seen, now,
 		     STANDS_FOR * pt_agent_interval(a));
 	if (a->keeps)
-		pt_agent_keep(a, j, report, r->out, r->out_len,
+		pt_agent_keep(a, j, r->out, r->out_len,
 			      *s->recording && !WIFSIGNALED(r->status) &&
 					      WEXITSTATUS(r->status) == 0 ?
 				      s->recording : NULL, kept);
@@ -263,16 +262,17 @@ static void finish(struct pt_agent *a, struct pt_slot *s)
 {
 	struct pt_child_result r;
 	struct pt_ajob *j = s->job;
-	json_t *report = NULL;
+	struct pt_read_error why = { "it left no report" };
+	struct pt_report *report = pt_report_new();
+	bool read = !pt_child_finish(&s->child, &r) && r.out_len && report &&
+		    !pt_report_read_json(r.out, r.out_len, report, &why);
 
-	if (!pt_child_finish(&s->child, &r))
-		report = json_loadb(r.out, r.out_len, JSON_REJECT_DUPLICATES, NULL);
 	pt_agent_budget_memory(a, j, r.resident);
-	if (report && is_of(j, report))
+	if (read && is_of(j, report))
 		take_sample(a, s, report, &r);
 	else
-		failed(j, &r, "it left no report");
-	json_decref(report);
+		failed(j, &r, read ? "its report is of another process" : why.text);
+	pt_report_free(report);
 	if (j->ended && j->tally.has_last) /* nor do its verdicts hold any more */
 		pt_agent_changes(a, j, &j->tally.last, NULL, NULL);
 	/* what was kept has another name by now */

@@ -2,6 +2,7 @@
 #include "agent/tally.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 const double pt_tally_bucket[PT_TALLY_BUCKETS] = {
