@@ -21,6 +21,8 @@
 #include "model/timeline.h"
 #include "stream_case.h"
 
+#define NR_READ 0
+
 struct pieces {
 	struct pt_model *m;
 	struct pt_report *r;
@@ -330,6 +332,71 @@ static void test_lost(void **state)
 	case_close(&c);
 }
 
+static void sit_in_read(struct pt_rec_off *off)
+{
+	off->syscall = NR_READ;
+	off->obj_kind = PT_OBJ_FILE;
+	off->object = JOB_FILE(1);
+	off->dev = JOB_FILE_DEV;
+	off->state = 2; /* uninterruptible */
+	off->wake_ts = 0;
+}
+
+/* One that hangs, of a capture whose end mark lies before the last cut: nothing is
+ * left behind the piece that found it. */
+static void test_hung(void **state)
+{
+	struct pt_analysis_opts a = { 0 };
+	struct pt_long l = { .ask_every = 2 };
+	struct pt_report *r = pt_report_new();
+	struct pt_model *m = pt_model_new();
+	struct job_opts o = job_defaults();
+	struct st_rec *end = NULL;
+	struct job j;
+	size_t i;
+
+	(void)state;
+	assert_true(m && r);
+	o.run_s_x10 = 20;
+	job_run(&j, &o);
+	for (i = 0; i < j.s.recs.n; i++)
+		if (j.s.recs.v[i].r.hdr.kind == PT_REC_OFF &&
+		    j.s.recs.v[i].r.hdr.tid == JOB_WORKER(1) &&
+		    j.s.recs.v[i].r.hdr.ts >= JOB_BEGIN + 1000 * ST_S)
+			break;
+	assert_true(i < j.s.recs.n);
+	sit_in_read(&j.s.recs.v[i].r.off);
+	j.s.recs.v[i].r.hdr.ts = JOB_BEGIN + 9 * ST_S;
+	sit_in_read(st_off(&j.s, JOB_WORKER(1), JOB_WORKER(1),
+			   JOB_BEGIN + 9 * ST_S, ST_NEVER, ST_NEVER));
+	job_window(&j, JOB_BEGIN + 400 * ST_MS, JOB_BEGIN + 12 * ST_S);
+	st_file(&j.s, JOB_BEGIN + 400 * ST_MS, JOB_FILE_DEV, JOB_FILE(1), "one",
+		"data");
+	for (i = 0; i < j.s.recs.n; i++) {
+		struct st_rec *x = &j.s.recs.v[i];
+
+		if (x->r.hdr.kind == PT_REC_MARK && x->r.mark.mark == PT_MARK_END)
+			end = x;
+		else
+			pt_model_feed(m, &x->r, x->r.hdr.size);
+	}
+	assert_non_null(end);
+	assert_int_equal(pt_long_spill(&l, m, &a, 0), 0);
+	end->r.hdr.ts = JOB_BEGIN + 9500 * ST_MS;
+	pt_model_feed(m, &end->r, end->r.hdr.size);
+	assert_int_equal(pt_model_finish(m), 0);
+	assert_true(pt_long_ready(&l));
+	assert_int_equal(pt_long_analyze(&l, m, &a, r), 0);
+	assert_int_equal(r->n_windows, 1);
+	assert_string_equal(case_root(r), "hung_worker");
+	assert_int_equal(r->verdicts[0].subject_pid, JOB_WORKER(1));
+	assert_string_equal(r->verdicts[0].subject_file, "/data/one");
+	pt_report_free(r);
+	pt_long_free(&l);
+	pt_model_free(m);
+	job_free(&j);
+}
+
 static void test_join_distributions(void **state)
 {
 	double v[] = { 1, 2, 3, 4, 10, 20, 30 }, w[7];
@@ -359,6 +426,7 @@ int main(void)
 		cmocka_unit_test(test_no_gap),
 		cmocka_unit_test(test_at_once),
 		cmocka_unit_test(test_lost),
+		cmocka_unit_test(test_hung),
 		cmocka_unit_test(test_join_distributions),
 	};
 

@@ -74,7 +74,8 @@ struct pt_hung { /* a worker that makes no progress while others could */
 	const struct pt_proc *proc; /* NULL: none */
 	enum pt_hang how;
 	double seconds;
-	const struct pt_iv *iv; /* what it sits in; NULL: on a CPU */
+	uint64_t inode; /* of the file that it waits for; 0: none */
+	uint32_t dev;
 };
 /* With `t` NULL: a child of the target that is stopped or uninterruptible. */
 void pt_find_hung(const struct pt_an *an, struct pt_trainer *t,

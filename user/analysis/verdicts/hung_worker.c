@@ -28,8 +28,8 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	v->title = pt_sentence(an,
 		"Worker %u hangs: for %.0f s it %s and delivers nothing, and batches come in order.",
 		pid, h->seconds, ways[h->how]);
-	if (h->iv && h->iv->obj_kind == PT_OBJ_FILE)
-		file = pt_model_file(an->m, h->iv->dev, h->iv->object);
+	if (h->inode)
+		file = pt_model_file(an->m, h->dev, h->inode);
 	if (file && file->path)
 		v->subject_file = pt_arena_strdup(an->a, file->path);
 	v->advice = h->how == PT_HANG_STOPPED ?

@@ -223,7 +223,11 @@ static void consider(struct pt_hung *out, const struct pt_proc *p,
 {
 	if (how == PT_HANG_NONE || (out->proc && out->seconds >= s))
 		return;
-	*out = (struct pt_hung){ p, how, s, iv };
+	*out = (struct pt_hung){ .proc = p, .how = how, .seconds = s };
+	if (iv && iv->obj_kind == PT_OBJ_FILE) {
+		out->inode = iv->object;
+		out->dev = iv->dev;
+	}
 }
 
 static struct pt_thread *main_of(const struct pt_proc *p)
