@@ -188,6 +188,7 @@ static void look(struct world *w, uint64_t seed, const struct device *d,
 		assert_int_equal(pt_vec_push(&w->t.workers, x), 0);
 	}
 	assert_int_equal(pt_measure_io(&an, &w->t, &w->io), 0);
+	pt_io_decide(&an.r->memory, &w->io);
 	assert_true(w->io.waits > 100);
 }
 

@@ -16,7 +16,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 
-#include "analysis/parts/piece.h"
+#include "analysis/parts/part.h"
 #include "cmd/pieces.h"
 #include "model/timeline.h"
 #include "stream_case.h"

@@ -119,7 +119,7 @@ static void test_parse_schedule(void **state)
 
 /* ---- what they hold ------------------------------------------------------------ */
 
-static struct pt_report *look(const struct pt_model *m,
+static struct pt_report *look(struct pt_model *m,
 			      const struct pt_analysis_opts *o, int want)
 {
 	struct pt_report *r = pt_report_new();

@@ -38,7 +38,7 @@ struct pt_analysis_opts {
  * by_steps, steps.count say what it has). On error the report stays
  * printable.
  */
-int pt_analyze(const struct pt_model *m, const struct pt_analysis_opts *o,
+int pt_analyze(struct pt_model *m, const struct pt_analysis_opts *o,
 	       struct pt_report *r);
 
 /*
@@ -65,32 +65,42 @@ int pt_analyze_part(struct pt_model *m, const struct pt_analysis_opts *o,
 		    uint64_t t0, uint64_t t1, struct pt_r_window *out);
 
 /*
- * A capture too long to be held at once, in pieces (see parts/piece.h). Make the one
- * from the end of the one before to the first step that begins at `cut` or later
- * (0: to the model's end), of what `m` holds: the margin below before the begin,
- * if it has begun by then, and as much behind `cut`. All of it lies in `a`;
- * threads, processes and files stay the model's. 0 or -ENOMEM.
+ * A stretch of the model as a part of a capture (parts/part.h). The caller of
+ * pt_part_make() has `a`, in which it lies but for its trainers, and drops it.
  */
-struct pt_piece;
-struct pt_piece_head; /* what the next piece must know of one */
-struct pt_piece_ask {
-	const struct pt_piece_head *before; /* NULL: it is the first */
+struct pt_part;
+struct pt_part_head; /* what the next part must know of one */
+struct pt_part_ask {
+	/* Parts that follow each other: this one is from the end of the one before
+	 * (NULL: the model's begin) to the first step that begins at `cut` or later
+	 * (0: the model's end). The model holds a margin before the begin, if it had
+	 * begun by then, and as much behind `cut`. */
+	const struct pt_part_head *before;
 	uint64_t cut;
-	bool whatif; /* this one is asked what a change would win */
-	/* Called with what the next piece must know, long before all is done; it
+	/* Or this stretch, CLOCK_MONOTONIC ns; until 0: all of the model, or what
+	 * the options say. */
+	uint64_t from, until;
+	bool as_it_is; /* intervals that have not ended are left out */
+	bool tables;   /* with what is listed: workers, operations, files ... */
+	bool whatif;   /* ... and what a change would win */
+	/* Called with what the next part must know, long before all is done; it
 	 * lies in the arena. Or NULL. */
-	void (*known)(void *ctx, const struct pt_piece_head *head);
+	void (*known)(void *ctx, const struct pt_part_head *head);
 	void *ctx;
 };
-int pt_piece_make(struct pt_model *m, const struct pt_analysis_opts *o,
-		  const struct pt_piece_ask *ask, struct pt_arena *a,
-		  struct pt_piece **out);
-const struct pt_piece_head *pt_piece_head(const struct pt_piece *p);
-uint64_t pt_piece_end(const struct pt_piece_head *h); /* the next one begins */
-/* pt_analyze() of a finished model that holds what is behind the last of the
- * pieces (and the margin). There is no window. 0, -EINVAL: no piece, -ENOMEM. */
-int pt_analyze_pieces(struct pt_model *m, const struct pt_analysis_opts *o,
-		      struct pt_piece *const *pieces, size_t n,
-		      struct pt_report *r);
+/* 0, -ENOMEM, or -ERANGE: there is no such stretch. Drop *out in any case. */
+int pt_part_make(struct pt_model *m, const struct pt_analysis_opts *o,
+		 const struct pt_part_ask *ask, struct pt_arena *a,
+		 struct pt_part **out);
+void pt_part_drop(struct pt_part *p); /* NULL: nothing */
+/* Once more into the arena alone: nothing is to be dropped then. 0 or -ENOMEM. */
+int pt_part_keep(struct pt_part *p, struct pt_arena *a);
+const struct pt_part_head *pt_part_head(const struct pt_part *p);
+uint64_t pt_part_end(const struct pt_part_head *h); /* the next one begins */
+/* pt_analyze() of a finished model that holds what is behind the last of these
+ * parts (and the margin). There is no window. 0, -EINVAL: no part, -ENOMEM. */
+int pt_analyze_parts(struct pt_model *m, const struct pt_analysis_opts *o,
+		     struct pt_part *const *parts, size_t n,
+		     struct pt_report *r);
 
 #endif

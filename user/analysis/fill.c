@@ -7,6 +7,7 @@
 #include "analysis/io/disks.h"
 #include "analysis/health.h"
 #include "analysis/internal.h"
+#include "analysis/parts/part.h"
 
 static double sec(uint64_t ns)
 {
@@ -69,7 +70,7 @@ static int fill_steps(struct pt_an *an, struct pt_trainer *t)
 		       t->handoffs ? PT_CONF_HIGH : PT_CONF_MEDIUM;
 	pt_dist_of(ms, k, &r->period_ms);
 	free(ms);
-	if (pt_fill_step_parts(an, t, &r->parts))
+	if (pt_fill_step_parts(t, &r->parts))
 		return -ENOMEM;
 	if (k && r->period_ms.mean > 0) {
 		r->per_second = 1000 / r->period_ms.mean;
@@ -263,7 +264,7 @@ static int fill_ranks(struct pt_an *an)
 	size_t i;
 	int err;
 
-	if (an->trainers.n < 2 || an->piece)
+	if (an->trainers.n < 2)
 		return 0;
 	r = pt_arena_calloc(an->a, an->trainers.n, sizeof(*r));
 	if (!r)
@@ -280,7 +281,7 @@ static int fill_ranks(struct pt_an *an)
 			return err;
 		r[i].gpu_busy_share = t->gpu_known ?
 			1 - share(t->idle_likely_ns, an->t1 - an->t0) : NAN;
-		err = pt_fill_step_parts(an, t, &r[i].parts);
+		err = pt_fill_step_parts(t, &r[i].parts);
 		if (err)
 			return err;
 		pt_fill_meetings(an, i, &r[i].meetings);
@@ -321,7 +322,8 @@ static void fill_limits(struct pt_an *an)
 		pt_report_limit(r, "gpu.memory", "Device memory is known from NVML, which did not answer.");
 	pt_report_limit(r, "data_wait.lead", "The time from a batch to its first use is not told apart in this version.");
 	pt_limit_reads(an);
-	if (an->m->trimmed_ns && !an->part && !an->merge)
+	/* of parts the first begins where the model did, before that was cut */
+	if (an->m->trimmed_ns && !an->part && an->t0 >= an->m->begin)
 		pt_report_limit(r, "capture", an->m->cut ? "The first %.0f s are not in the file, whose size was limited; the figures are of the rest." :
 				"The first %.0f s were dropped to save memory; the figures are of the rest.",
 				sec(an->m->trimmed_ns));
@@ -340,7 +342,7 @@ static void fill_limits(struct pt_an *an)
 		pt_report_limit(r, "reads", "Reads were not traced one by one: bytes come from I/O accounting, files only from reads that blocked.");
 }
 
-int pt_fill_report(struct pt_an *an)
+int pt_fill_report(struct pt_an *an, const struct pt_measured *k)
 {
 	struct pt_report *r = an->r;
 	struct pt_trainer *t = an->top;
@@ -353,12 +355,12 @@ int pt_fill_report(struct pt_an *an)
 		if (!err)
 			err = pt_fill_step_health(an, t);
 		if (!err)
-			err = pt_fill_phases(an, t);
+			err = pt_fill_phases(an, &k->phases);
 		fill_breakdown(&r->breakdown, t, wall);
 		if (!err)
 			err = fill_data_wait(an, t, &r->data_wait);
 		if (!err)
-			err = pt_fill_gpu(an, t);
+			err = pt_fill_gpu(an, t, k->rows);
 		fill_loader(an, t);
 		if (!err)
 			err = fill_ranks(an);

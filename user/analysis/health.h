@@ -46,6 +46,8 @@ int pt_spearman(const double *x, const double *y, size_t n, double *rho);
 /* ---- passes over a trainer ------------------------------------------------ */
 /* Marks the first step behind each start of the loader (pt_step.first). */
 void pt_find_epochs(const struct pt_an *an, struct pt_trainer *t);
+/* Each step's copied and synced. */
+void pt_mark_calls(struct pt_trainer *t);
 /* Where the device's idle time outside of data waits goes: sync_ns, launch_ns,
  * checkpoint_ns and their kin of pt_trainer. */
 int pt_split_idle(struct pt_an *an, struct pt_trainer *t);
@@ -61,10 +63,9 @@ struct pt_gpu_balance { /* of allocations and frees */
 	double bytes; /* allocated */
 	int64_t net[PT_GPU_PARTS]; /* allocations less frees in each part */
 };
-double pt_gpu_growth(const struct pt_an *an, const struct pt_trainer *t,
-		     struct pt_gpu_balance *out);
-/* ... by the balance of `wall` ns. */
-double pt_gpu_growth_of(const struct pt_gpu_balance *b, uint64_t wall);
+double pt_gpu_growth(const struct pt_gpu_balance *b, uint64_t wall);
+void pt_measure_balance(const struct pt_an *an, const struct pt_trainer *t,
+			struct pt_gpu_balance *out);
 
 /* ---- facts for the judges ------------------------------------------------- */
 enum pt_hang { PT_HANG_NONE, PT_HANG_STOPPED, PT_HANG_UNINTERRUPTIBLE,
@@ -88,8 +89,13 @@ struct pt_pool { /* the workers' time, shares of what they were alive */
 	double cores_used; /* by the whole target, but for polling the device;
 			    * NAN unknown */
 };
+struct pt_pool_time { /* ... in ns; all: that they were alive */
+	double all, cpu, run_queue, idle, sending;
+	double cores; /* of the whole target, but for polling */
+};
 void pt_measure_pool(struct pt_an *an, struct pt_trainer *t,
-		     struct pt_pool *out);
+		     struct pt_pool_time *out);
+void pt_fill_pool(const struct pt_pool_time *k, uint64_t wall, struct pt_pool *out);
 
 struct pt_crowd { /* what the workers want of the cores, and may have */
 	double threads;	  /* mean number that compute, per worker; NAN unknown */
@@ -183,7 +189,14 @@ int pt_wait_spans(const struct pt_an *an, const struct pt_trainer *t,
 		  pt_spans *out);
 uint64_t pt_spans_sum(const pt_spans *s);
 
-/* io/faults.c: what the trainer's waiting in page faults was for. */
+/* io/faults.c: faults on the data file that most waiting in them is charged to. */
+struct pt_fault_file {
+	uint32_t dev;
+	uint64_t inode; /* 0: not looked at */
+	uint64_t faults, bytes; /* of all threads on it in the window */
+	double p99_ms;		/* of single waits on it; NAN: none */
+};
+/* ... and what the trainer's waiting in them was for. */
 struct pt_fault_facts {
 	uint64_t wait_ns;     /* charged to page faults, all of it */
 	uint64_t nameless_ns; /* ... of no file: swapped memory, or not traced */
@@ -192,11 +205,12 @@ struct pt_fault_facts {
 	const struct pt_file *file; /* that file; NULL: its name is not known */
 	uint32_t dev;
 	uint64_t inode;
-	uint64_t faults, bytes; /* of all threads on it in the window */
-	double p99_ms;		/* of single waits on it; NAN: none */
+	struct pt_fault_file on; /* that file's */
 };
 /* 0 or -ENOMEM. */
 int pt_measure_faults(const struct pt_an *an, const struct pt_trainer *t,
-		      struct pt_fault_facts *out);
+		      struct pt_fault_file *out);
+int pt_fault_facts_of(const struct pt_an *an, const struct pt_trainer *t,
+		      const struct pt_fault_file *on, struct pt_fault_facts *out);
 
 #endif

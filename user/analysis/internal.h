@@ -122,7 +122,11 @@ struct pt_step {
 	uint32_t batches; /* obtained in this wait: 1, or micro-batches */
 	uint64_t kind;	  /* the calls around its begin */
 	uint64_t shape;	  /* of its GPU calls: the set of call sites */
+	uint64_t copied;  /* bytes to the device, by calls in it */
+	double collective_ms; /* the device in kernels of collectives that begin in
+			       * it; NAN: not measured, all of it */
 	uint32_t asks;	  /* items that were asked for at its begin */
+	bool synced;	  /* a call in it waits for the device */
 	bool started;	  /* ... a worker was born */
 	bool burst;	  /* ... all workers were asked at once */
 	uint8_t cause;		       /* the largest charge */
@@ -162,6 +166,10 @@ struct pt_dev {
 	uint32_t ordinal; /* in the process; PT_DEV_NO_ORDINAL: it never chose */
 	uint16_t node;	  /* of the device model */
 	bool has_node;
+	bool known;	/* a sync was seen, or it was measured */
+	bool by_driver; /* else: idle_likely is as much as the driver counts */
+	bool measured;	/* by activity records */
+	bool shared;	/* other processes, not seen here, may use it too */
 	struct pt_dev_counts counts;
 	pt_spans idle_hard; /* certainly nothing to do */
 	pt_spans busy_hard; /* certainly at work */
@@ -169,10 +177,6 @@ struct pt_dev {
 	uint64_t idle_hard_ns, busy_hard_ns, idle_likely_ns;
 	uint64_t busy_lo_ns, busy_hi_ns; /* likely bounds */
 	uint64_t starved_lo_ns, starved_likely_ns; /* idle in data waits */
-	bool known;	/* a sync was seen, or it was measured */
-	bool by_driver; /* else: idle_likely is as much as the driver counts */
-	bool measured;	/* by activity records */
-	bool shared;	/* other processes, not seen here, may use it too */
 	uint64_t compute_ns, copy_ns, collective_ns; /* ~0: cannot be told */
 	uint64_t covered_ns; /* of the window, by activity records */
 	uint64_t act_lost;   /* such records that never came */
@@ -182,6 +186,7 @@ struct pt_dev {
 
 struct pt_look;
 
+/* How two parts' join is said in parts/join.c, for each field. */
 struct pt_trainer {
 	struct pt_proc *proc;
 	struct pt_thread *main; /* leads its GPU calls */
@@ -195,25 +200,25 @@ struct pt_trainer {
 	int64_t optimizer_steps; /* PT_NULL: cannot be told */
 	uint64_t micro_shape, update_shape; /* of steps without and with an
 		* update, under gradient accumulation; else equal */
+	size_t concurrent; /* workers alive at once, at most */
 	bool handoffs;	  /* batches come from somebody else */
 	bool thread_loader; /* from threads of the trainer itself */
-	size_t concurrent; /* workers alive at once, at most */
 	bool respawned;	   /* a worker was born during the capture */
 	bool fd_sharing;   /* descriptors are handed over by workers */
 	bool evident;	   /* data was seen to be obtained */
+	bool gpu_known;	     /* a sync was seen: the model has footing */
+	bool never_drained;
+	uint8_t top_cause;
 	struct pt_look *look; /* what its steps and waits were found by */
 
 	/* devices, by the queue model or measured; the sums are the mean over
 	 * them, so that a share of wall time stays one */
 	PT_VEC(struct pt_dev) devs; /* by ordinal */
 	uint64_t busy_hard_ns; /* certainly busy */
-	bool gpu_known;	     /* a sync was seen: the model has footing */
-	bool never_drained;
 	uint64_t cause_ns[PT_CAUSE_NR]; /* sums of the charges */
 	uint64_t lock_asked_ns; /* of the data wait: makers wait for each other's locks */
 	uint64_t handover_queue_ns; /* of RUN_QUEUE: whoever hands on lacks a core */
 	uint64_t unadopted_ns; /* of UNKNOWN: its supplier was not followed yet */
-	uint8_t top_cause;
 	uint64_t starved_lo_ns, starved_likely_ns, starved_hi_ns;
 	uint64_t idle_hard_ns, idle_likely_ns;
 	struct pt_dev_counts counts; /* over all devices */
@@ -241,8 +246,9 @@ struct pt_trainer {
 
 struct pt_places;
 struct pt_meets;
-struct pt_piece_at;
-struct pt_pieces;
+struct pt_part_ask;
+struct pt_measured;
+struct pt_phases;
 
 struct pt_an {
 	const struct pt_model *m;
@@ -256,11 +262,8 @@ struct pt_an {
 	struct pt_meets *meets; /* of the ranks; NULL: not looked at */
 	struct pt_trainer *top; /* worst trainer; NULL when there is none */
 	bool part;    /* less than the whole capture is looked at */
+	bool asked;   /* ... as the user asked */
 	size_t step0; /* the number of the first step in it */
-	const struct pt_piece_at *piece; /* it is this piece of a long capture */
-	bool met; /* ... and a step begins where it ends */
-	const struct pt_pieces *merge; /* it is all of these, and the model has
-					* the last one only; see parts/piece.h */
 };
 
 /* Every pass: 0 or -ENOMEM. */
@@ -273,26 +276,36 @@ int pt_model_gpu(struct pt_an *an, struct pt_trainer *t);
 void pt_dev_free(struct pt_dev *d); /* what it holds */
 int pt_measure_workers(struct pt_an *an, struct pt_trainer *t);
 int pt_sum_breakdown(struct pt_an *an, struct pt_trainer *t);
-int pt_fill_report(struct pt_an *an);
+/* Report of the joined trainers, and of `k`, the top one's. */
+int pt_fill_report(struct pt_an *an, const struct pt_measured *k);
 /* ranks/fill_ranks.c: what the trainer's whole steps were spent on. 0 or -ENOMEM. */
-int pt_fill_step_parts(const struct pt_an *an, const struct pt_trainer *t,
-		       struct pt_r_step_parts *out);
+int pt_fill_step_parts(const struct pt_trainer *t, struct pt_r_step_parts *out);
+/* ... and their collective_ms. 0 or -ENOMEM. */
+int pt_measure_collectives(const struct pt_an *an, struct pt_trainer *t);
 /* ... the meetings of trainer `i` with the others; and what they do not tell. */
 void pt_fill_meetings(const struct pt_an *an, size_t i, struct pt_r_meetings *out);
 void pt_limit_ranks(struct pt_an *an);
-/* gpu of the report, one entry per device. */
-int pt_fill_gpu(struct pt_an *an, struct pt_trainer *t);
+/* Idle causes and failed allocations of its devices: rows of `gpu` for
+ * pt_fill_gpu(), which fills the rest of them from the devices' sums. */
+int pt_measure_gpu(struct pt_an *an, struct pt_trainer *t);
+int pt_fill_gpu(struct pt_an *an, const struct pt_trainer *t,
+		const struct pt_report *rows);
+int64_t pt_dev_index(const struct pt_dev *d); /* as in the report */
 /* Say in the limits what the door to read calls did not show. */
 void pt_limit_reads(struct pt_an *an);
-int pt_fill_phases(struct pt_an *an, const struct pt_trainer *t);
-int pt_fill_tables(struct pt_an *an);
-/* ... those of the top trainer; those of the whole target. */
-int pt_fill_rank_tables(struct pt_an *an);
-int pt_fill_host_tables(struct pt_an *an);
-/* io/working_set.c: behind the tables. */
-void pt_fill_working_set(struct pt_an *an);
-/* Whether the set fits into the memory that there is, where both are known. */
-void pt_working_set_fits(struct pt_r_memory *m);
+/* phases.c: what the whole steps hold; and the report's rows of it. */
+int pt_measure_phases(const struct pt_trainer *t, struct pt_phases *k);
+int pt_fill_phases(struct pt_an *an, const struct pt_phases *k);
+/* tables.c: rows of a part: of the trainer `t`; of the whole target. */
+int pt_measure_rank_tables(struct pt_an *an, struct pt_trainer *t);
+int pt_measure_host_tables(struct pt_an *an);
+/* ... of the model's samples, which are kept for the whole. */
+int pt_fill_samples(struct pt_an *an);
+/* io/working_set.c: memory, and what was seen to be read; behind the tables. */
+void pt_measure_memory(struct pt_an *an);
+void pt_measure_working_set(struct pt_an *an);
+/* ... how much of it there is, and whether it fits; behind the steps. */
+void pt_finish_working_set(struct pt_report *r);
 /* io/network.c: who the job's sockets are connected to; behind the charges. */
 int pt_fill_peers(struct pt_an *an);
 /* The socket that a wait is for, where more than its inode is known; NULL. */
@@ -307,7 +320,6 @@ bool pt_wait_inside(const struct pt_an *an, const struct pt_iv *iv);
 /* ... is somebody who asks the job, or may be. */
 int pt_fill_devices(struct pt_an *an);
 int pt_fill_operations(struct pt_an *an, const struct pt_trainer *t);
-int pt_issue_verdicts(struct pt_an *an);
 /* damage.c: records missing that no loss counter tells of; and the certainty
  * of the whole report, judged by the records that it rests on (last pass). */
 int64_t pt_uncounted_losses(const struct pt_model *m);
@@ -315,18 +327,14 @@ int pt_judge_damage(struct pt_an *an);
 /* steps/marker.c: steps by the function that the user named, where it was called;
  * behind pt_fill_report(). */
 int pt_mark_steps(struct pt_an *an);
-/* lanes.c: what can be drawn, into the report's arena. */
-int pt_fill_lanes(struct pt_an *an, struct pt_lanes *out);
-/* Those of all pieces; `last`: of the last one. */
-int pt_join_lanes(struct pt_an *an, const struct pt_lanes *last,
-		  struct pt_lanes *out);
 /* gpu/exact.c: when the window begins: with the capture, or a moment later when
  * device times are measured from then on. */
 uint64_t pt_exact_begin(const struct pt_model *m);
 /* window.c: the part of the capture that was asked for; before and behind the
- * search for steps. 0, or -ERANGE where there is none. */
+ * search for steps. 0, or -ERANGE where there is none. *met: a step begins where
+ * the part ends. */
 int pt_set_window(struct pt_an *an);
-int pt_narrow_to_steps(struct pt_an *an);
+int pt_narrow_to_steps(struct pt_an *an, const struct pt_part_ask *ask, bool *met);
 int pt_limit_window(struct pt_an *an);
 /* What a thread did in the part that is looked at: ns on a CPU, bytes read by
  * its calls (PT_NULL unknown), records of reads. */
@@ -336,15 +344,8 @@ size_t pt_reads_of(const struct pt_an *an, const struct pt_thread *th);
 /* realids.c: the model's ids of the report become the kernel's. */
 void pt_show_real_ids(struct pt_report *r);
 void pt_trainer_free(struct pt_trainer *t);
-/* analyze.c: all passes over the trainers, in two halves: who they are and their
- * steps, and what these waited for; the report behind them; its line in
- * `windows`. */
-int pt_find_all_steps(struct pt_an *an);
-int pt_explain_steps(struct pt_an *an);
-int pt_run_passes(struct pt_an *an);
-void pt_choose_top(struct pt_an *an);
-int pt_report_all(struct pt_an *an);
-void pt_sum_row(const struct pt_an *an, struct pt_r_window *out);
+/* parts/finish.c: duration, events, losses. 0 or -ENOMEM. */
+int pt_fill_capture(const struct pt_an *an, struct pt_report *r);
 void pt_release_trainers(struct pt_an *an);
 const struct pt_thresholds *pt_thresholds_of(const struct pt_analysis_opts *o);
 /* Slow ones among the workers, by service_ms and median_ms. 0 or -ENOMEM. */

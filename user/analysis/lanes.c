@@ -8,7 +8,7 @@
 
 #include "analysis/gpu/passes.h"
 #include "analysis/internal.h"
-#include "analysis/parts/piece.h"
+#include "analysis/parts/part.h"
 
 static int copy_spans(struct pt_an *an, const pt_spans *from,
 		      const struct pt_lane_span **to, size_t *n)
@@ -105,8 +105,43 @@ static int all_idle(const struct pt_trainer *t, pt_spans *hard, pt_spans *likely
 	return err;
 }
 
+/* ---- of several parts --------------------------------------------------------- */
+
+static double part(uint64_t ns, uint64_t of)
+{
+	return of ? (double)pt_min64(ns, of) / (double)of : 0;
+}
+
+/* Of the last part the spans are there, of those before it sums. */
+static int mix_devices(struct pt_an *an, const struct pt_trainer *t,
+		       const struct pt_parts_of *all, struct pt_lane_trainer *o)
+{
+	struct pt_lane_mix *v = pt_arena_calloc(an->a, all->n, sizeof(*v));
+	size_t i, k;
+
+	if (!v)
+		return -ENOMEM;
+	o->before = v;
+	for (i = 0; i < all->n; i++) {
+		const struct pt_part *p = all->v[i];
+		const struct pt_trainer *own = pt_part_trainer(p, t->proc, &k);
+		double idle, starved;
+
+		if (i + 1 == all->n)
+			o->device_known = own && own->gpu_known;
+		if (i + 1 == all->n || !own || !own->gpu_known)
+			continue;
+		idle = part(own->idle_likely_ns, pt_part_ns(p));
+		starved = part(own->starved_likely_ns, pt_part_ns(p));
+		v[o->n_before++] = (struct pt_lane_mix){
+			p->t0, p->t1, 1 - idle, fmin(starved, idle),
+			fmax(idle - starved, 0) };
+	}
+	return 0;
+}
+
 static int copy_trainer(struct pt_an *an, const struct pt_trainer *t,
-			struct pt_lane_trainer *o)
+			const struct pt_parts_of *all, struct pt_lane_trainer *o)
 {
 	struct pt_lane_step *steps =
 		pt_arena_calloc(an->a, t->steps.n + 1, sizeof(*steps));
@@ -124,11 +159,12 @@ static int copy_trainer(struct pt_an *an, const struct pt_trainer *t,
 		copy_step(t, &t->steps.v[i], &steps[i]);
 	o->steps = steps;
 	o->n_steps = t->steps.n;
-	o->device_known = t->gpu_known;
-	err = all_idle(t, &hard, &likely);
+	err = mix_devices(an, t, all, o);
+	if (!err)
+		err = all_idle(t, &hard, &likely);
 	if (!err)
 		err = copy_spans(an, &hard, &o->idle_hard, &o->n_idle_hard);
-	if (!err && t->gpu_known)
+	if (!err && o->device_known)
 		err = copy_spans(an, &likely, &o->idle_likely,
 				 &o->n_idle_likely);
 	pt_vec_free(&hard);
@@ -136,65 +172,8 @@ static int copy_trainer(struct pt_an *an, const struct pt_trainer *t,
 	return err;
 }
 
-/* ---- of pieces ---------------------------------------------------------------- */
-
-static double part(uint64_t ns, uint64_t of)
-{
-	return of ? (double)pt_min64(ns, of) / (double)of : 0;
-}
-
-static int mix_devices(struct pt_an *an, const struct pt_trainer *t,
-		       struct pt_lane_trainer *o)
-{
-	const struct pt_pieces *all = an->merge;
-	struct pt_lane_mix *v = pt_arena_calloc(an->a, all->n, sizeof(*v));
-	size_t i;
-
-	if (!v)
-		return -ENOMEM;
-	o->before = v;
-	for (i = 0; i + 1 < all->n; i++) {
-		const struct pt_piece *p = all->v[i];
-		const struct pt_piece_rank *k = pt_piece_rank_of(p, t->proc);
-		double idle, starved;
-
-		if (!k || !k->t.gpu_known)
-			continue;
-		idle = part(k->t.idle_likely_ns, pt_piece_ns(p));
-		starved = part(k->t.starved_likely_ns, pt_piece_ns(p));
-		v[o->n_before++] = (struct pt_lane_mix){
-			p->t0, p->t1, 1 - idle, fmin(starved, idle),
-			fmax(idle - starved, 0) };
-	}
-	return 0;
-}
-
-int pt_join_lanes(struct pt_an *an, const struct pt_lanes *last,
+int pt_fill_lanes(struct pt_an *an, const struct pt_parts_of *all,
 		  struct pt_lanes *out)
-{
-	struct pt_lane_trainer *t;
-	size_t i, k;
-	int err = pt_fill_lanes(an, out);
-
-	for (i = 0; i < out->n_trainers && !err; i++) {
-		t = (struct pt_lane_trainer *)&out->trainers[i];
-		err = mix_devices(an, &an->trainers.v[i], t);
-		for (k = 0; k < last->n_trainers; k++) {
-			const struct pt_lane_trainer *from = &last->trainers[k];
-
-			if (from->tgid != t->tgid)
-				continue;
-			t->idle_hard = from->idle_hard;
-			t->n_idle_hard = from->n_idle_hard;
-			t->idle_likely = from->idle_likely;
-			t->n_idle_likely = from->n_idle_likely;
-			t->device_known = from->device_known;
-		}
-	}
-	return err;
-}
-
-int pt_fill_lanes(struct pt_an *an, struct pt_lanes *out)
 {
 	struct pt_lane_trainer *t =
 		pt_arena_calloc(an->a, an->trainers.n + 1, sizeof(*t));
@@ -205,7 +184,7 @@ int pt_fill_lanes(struct pt_an *an, struct pt_lanes *out)
 	if (!t)
 		return -ENOMEM;
 	for (i = 0; i < an->trainers.n && !err; i++)
-		err = copy_trainer(an, &an->trainers.v[i], &t[i]);
+		err = copy_trainer(an, &an->trainers.v[i], all, &t[i]);
 	if (!err) {
 		out->trainers = t;
 		out->n_trainers = an->trainers.n;

@@ -7,10 +7,9 @@
 #include "analysis/io/disks.h"
 #include "analysis/health.h"
 #include "analysis/internal.h"
-#include "analysis/parts/piece.h"
+#include "analysis/parts/part.h"
 #include "analysis/io/places.h"
 
-#define MAX_FILES 50
 #define SERIES_STEP_NS NS_PER_S
 
 static double sec(uint64_t ns)
@@ -123,13 +122,11 @@ static int fill_workers(struct pt_an *an, struct pt_trainer *t)
 {
 	struct pt_r_worker *o = pt_arena_calloc(an->a, t->workers.n + 1,
 						sizeof(*o));
-	struct pt_hung hung;
 	bool uncounted = false;
 	size_t i;
 
 	if (!o)
 		return -ENOMEM;
-	pt_find_hung(an, t, &hung); /* marks the worker */
 	for (i = 0; i < t->workers.n; i++) {
 		fill_worker(an, t, &t->workers.v[i], &o[i]);
 		uncounted |= o[i].batches == PT_NULL;
@@ -252,7 +249,7 @@ static int fill_files(struct pt_an *an)
 {
 	bool traced = an->m->host_known && an->m->host.read_door != PT_DOOR_NONE;
 	struct file_sum *all = NULL, *f, *tmp;
-	size_t i, n = 0, most = an->piece ? PT_PIECE_FILES : MAX_FILES;
+	size_t i, n = 0, most = PT_PART_FILES;
 	struct pt_r_file *o;
 	int err = 0;
 
@@ -363,27 +360,23 @@ static int fill_series(struct pt_an *an)
 	return 0;
 }
 
-int pt_fill_rank_tables(struct pt_an *an)
+int pt_measure_rank_tables(struct pt_an *an, struct pt_trainer *t)
 {
-	int err;
+	int err = pt_measure_gpu(an, t);
 
-	if (!an->top)
-		return 0;
-	err = an->merge ? pt_merge_workers(an) : fill_workers(an, an->top);
-	if (err)
-		return err;
-	return an->merge ? pt_merge_operations(an) :
-			   pt_fill_operations(an, an->top);
+	if (!err)
+		err = fill_workers(an, t);
+	return err ? err : pt_fill_operations(an, t);
 }
 
-int pt_fill_host_tables(struct pt_an *an)
+int pt_measure_host_tables(struct pt_an *an)
 {
 	int err = pt_find_places(an, an->places);
 
 	if (!err)
 		err = fill_files(an);
 	if (!err)
-		pt_fill_working_set(an);
+		pt_measure_working_set(an);
 	if (!err)
 		err = pt_fill_disks(an);
 	if (!err)
@@ -391,27 +384,10 @@ int pt_fill_host_tables(struct pt_an *an)
 	return err ? err : pt_fill_peers(an);
 }
 
-static int merge_host_tables(struct pt_an *an)
+int pt_fill_samples(struct pt_an *an)
 {
-	int err = pt_merge_files(an);
+	int err = fill_series(an);
 
-	if (!err)
-		pt_fill_working_set(an);
-	if (!err)
-		err = pt_merge_disks(an);
-	if (!err)
-		err = pt_merge_writes(an);
-	return err ? err : pt_merge_peers(an);
-}
-
-int pt_fill_tables(struct pt_an *an)
-{
-	int err = pt_fill_rank_tables(an);
-
-	if (!err)
-		err = an->merge ? merge_host_tables(an) : pt_fill_host_tables(an);
-	if (!err)
-		err = fill_series(an);
 	if (!err)
 		err = pt_fill_devices(an);
 	return err ? err : pt_fill_memory(an);

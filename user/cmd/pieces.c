@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "analysis/parts/piece.h"
+#include "analysis/parts/part.h"
 #include "model/timeline.h"
 
 /* For what a piece keeps: some hundred kilobytes, and more with many steps.
@@ -17,8 +17,8 @@
 #define ROOM (256ull << 20)
 
 struct result { /* at the begin of the room */
-	const struct pt_piece_head *head;
-	struct pt_piece *piece; /* NULL: it could not be made */
+	const struct pt_part_head *head;
+	struct pt_part *piece; /* NULL: it could not be made */
 };
 #define HEAD 64
 /* Each takes memory of its own: what it changes, and its results. */
@@ -48,14 +48,14 @@ static void collect_all(struct pt_long *l)
 }
 
 /* Where the last piece ends; NULL: there is none, or it is lost. */
-static const struct pt_piece_head *newest(struct pt_long *l)
+static const struct pt_part_head *newest(struct pt_long *l)
 {
 	struct pt_piece_room *x;
 	ssize_t n;
 	char c;
 
 	if (!l->newest && l->rooms.n && l->pieces.n == l->rooms.n)
-		l->newest = pt_piece_head(l->pieces.v[l->pieces.n - 1]);
+		l->newest = pt_part_head(l->pieces.v[l->pieces.n - 1]);
 	if (l->newest || !l->rooms.n)
 		return l->newest;
 	x = &l->rooms.v[l->rooms.n - 1];
@@ -85,7 +85,7 @@ struct channel {
 	int fd;
 };
 
-static void tell_head(void *ctx, const struct pt_piece_head *h)
+static void tell_head(void *ctx, const struct pt_part_head *h)
 {
 	struct channel *c = ctx;
 
@@ -96,38 +96,40 @@ static void tell_head(void *ctx, const struct pt_piece_head *h)
 
 /* The piece, in memory that both processes see at the same place. */
 static void make_shared(struct pt_model *m, const struct pt_analysis_opts *o,
-			const struct pt_piece_ask *ask, void *room, int fd)
+			const struct pt_part_ask *ask, void *room, int fd)
 {
 	struct pt_arena *a = pt_arena_in((char *)room + HEAD, ROOM - HEAD);
-	struct pt_piece_ask mine = *ask;
+	struct pt_part_ask mine = *ask;
 	struct channel c = { room, fd };
-	struct pt_piece *p;
+	struct pt_part *p;
 
 	mine.known = tell_head;
 	mine.ctx = &c;
-	if (a && !pt_piece_make(m, o, &mine, a, &p))
+	if (a && !pt_part_make(m, o, &mine, a, &p) && !pt_part_keep(p, a))
 		c.r->piece = p;
 }
 
 /* No process can be had: here, then. */
 static int make_here(struct pt_long *l, struct pt_model *m,
 		     const struct pt_analysis_opts *o,
-		     const struct pt_piece_ask *ask)
+		     const struct pt_part_ask *ask)
 {
 	struct pt_piece_room *x = &l->rooms.v[l->rooms.n - 1];
-	struct pt_piece *p;
+	struct pt_part *p;
 	int err;
 
 	l->rooms.n--;
 	collect_all(l);
 	l->rooms.n++;
 	x->heap = pt_arena_new();
-	err = x->heap && !l->broken ? pt_piece_make(m, o, ask, x->heap, &p) :
+	err = x->heap && !l->broken ? pt_part_make(m, o, ask, x->heap, &p) :
 				      -ENOMEM;
+	if (!err)
+		err = pt_part_keep(p, x->heap);
 	if (!err)
 		err = pt_vec_push(&l->pieces, p);
 	if (!err)
-		l->newest = pt_piece_head(p);
+		l->newest = pt_part_head(p);
 	return err;
 }
 
@@ -140,7 +142,7 @@ static void *new_room(void)
 }
 
 static int start(struct pt_long *l, struct pt_model *m,
-		 const struct pt_analysis_opts *o, struct pt_piece_ask *ask)
+		 const struct pt_analysis_opts *o, struct pt_part_ask *ask)
 {
 	struct pt_piece_room room = { .known = -1 };
 	int fds[2] = { -1, -1 };
@@ -176,7 +178,7 @@ int pt_long_spill(struct pt_long *l, struct pt_model *m,
 {
 	struct pt_analysis_opts a = { .batch_size = o->batch_size,
 				      .thresholds = o->thresholds };
-	struct pt_piece_ask ask = { 0 };
+	struct pt_part_ask ask = { .tables = true };
 	uint64_t from, keep;
 	int err;
 
@@ -186,7 +188,7 @@ int pt_long_spill(struct pt_long *l, struct pt_model *m,
 		collect(l);
 	if (!l->broken)
 		ask.before = newest(l);
-	from = pt_max64(ask.before ? pt_piece_end(ask.before) : 0,
+	from = pt_max64(ask.before ? pt_part_end(ask.before) : 0,
 			m->begin ? m->begin : m->first_ts);
 	ask.cut = from + (uint64_t)(PT_PIECE_SHARE *
 				    (double)(m->last_ts - pt_min64(from, m->last_ts)));
@@ -200,7 +202,7 @@ int pt_long_spill(struct pt_long *l, struct pt_model *m,
 		l->broken = true;
 		return pt_model_trim(m, max_bytes);
 	}
-	keep = ask.cut - (ask.cut - from) / PT_PIECE_MARGIN;
+	keep = ask.cut - (ask.cut - from) / PT_PART_MARGIN;
 	err = l->past ? pt_past_take(l->past, m, keep) : 0;
 	return err ? err : pt_model_cut(m, keep);
 }
@@ -243,7 +245,7 @@ int pt_long_analyze(struct pt_long *l, struct pt_model *m,
 
 	if (err)
 		return err;
-	return pt_analyze_pieces(m, o, l->pieces.v, l->pieces.n, r);
+	return pt_analyze_parts(m, o, l->pieces.v, l->pieces.n, r);
 }
 
 int pt_long_limit(const struct pt_long *l, const struct pt_model *m,

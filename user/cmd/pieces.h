@@ -3,7 +3,7 @@
  * A file that is too long to be held in memory at once: read in pieces, each
  * looked at by a process of its own beside the reader, which goes on meanwhile.
  * The next one starts as soon as it is known where the piece ends, so that two or
- * three are at work where there are cores for them. The report is of all of them (analysis/parts/piece.h).
+ * three are at work where there are cores for them. The report is of all of them (analysis/parts/part.h).
  */
 #ifndef PT_PIECES_H
 #define PT_PIECES_H
@@ -30,9 +30,9 @@ struct pt_piece_room { /* what a piece lies in */
 #define PT_PIECE_SHARE 0.8
 
 struct pt_long {
-	PT_VEC(struct pt_piece *) pieces;    /* of the first rooms: collected */
+	PT_VEC(struct pt_part *) pieces;    /* of the first rooms: collected */
 	PT_VEC(struct pt_piece_room) rooms;  /* in time's order */
-	const struct pt_piece_head *newest;  /* of the last room; NULL: not yet */
+	const struct pt_part_head *newest;  /* of the last room; NULL: not yet */
 	struct pt_past *past; /* what is dropped is summed up there; or NULL */
 	size_t ask_every;  /* what-if of every so-many-th piece; 0: of none */
 	size_t at_once;	   /* processes at work; 0: as many as there are cores */

@@ -4,7 +4,6 @@
 #include <math.h>
 
 #include "analysis/gpu/passes.h"
-#include "analysis/parts/piece.h"
 
 static double share(uint64_t ns, uint64_t of)
 {
@@ -54,18 +53,59 @@ static void fill_counts(struct pt_r_gpu *g, const struct pt_dev_counts *c)
 	g->failed_allocations = (int64_t)c->failed_allocs;
 }
 
-int pt_fill_gpu(struct pt_an *an, struct pt_trainer *t)
+int64_t pt_dev_index(const struct pt_dev *d)
+{
+	return d->ordinal == PT_DEV_NO_ORDINAL ? PT_NULL : d->ordinal;
+}
+
+int pt_measure_gpu(struct pt_an *an, struct pt_trainer *t)
+{
+	struct pt_r_gpu *g = pt_arena_calloc(an->a, t->devs.n + 1, sizeof(*g));
+	size_t i;
+	int err = g ? pt_share_gpu(an, t) : -ENOMEM;
+
+	for (i = 0; i < t->devs.n && !err; i++) {
+		g[i].index = pt_dev_index(&t->devs.v[i]);
+		if (t->devs.v[i].known)
+			err = pt_fill_idle_causes(an, t, &t->devs.v[i], &g[i]);
+	}
+	if (!err)
+		err = pt_fill_alloc_failures(an, t, g);
+	an->r->gpu = g;
+	an->r->n_gpu = t->devs.n;
+	return err;
+}
+
+static void take_row(struct pt_r_gpu *o, const struct pt_report *rows)
+{
+	size_t i;
+
+	for (i = 0; i < rows->n_gpu; i++) {
+		const struct pt_r_gpu *g = &rows->gpu[i];
+
+		if (g->index != o->index)
+			continue;
+		o->idle_causes = g->idle_causes;
+		o->n_idle_causes = g->n_idle_causes;
+		o->failed_allocations = g->failed_allocations;
+		o->alloc_failures = g->alloc_failures;
+		o->n_alloc_failures = g->n_alloc_failures;
+	}
+}
+
+int pt_fill_gpu(struct pt_an *an, const struct pt_trainer *t,
+		const struct pt_report *rows)
 {
 	uint64_t wall = an->t1 - an->t0;
 	struct pt_r_gpu *g = pt_arena_calloc(an->a, t->devs.n + 1, sizeof(*g));
 	size_t i;
-	int err = !g ? -ENOMEM : an->merge ? 0 : pt_share_gpu(an, t);
 
-	for (i = 0; i < t->devs.n && !err; i++) {
+	if (!g)
+		return -ENOMEM;
+	for (i = 0; i < t->devs.n; i++) {
 		const struct pt_dev *d = &t->devs.v[i];
 
-		g[i].index = d->ordinal == PT_DEV_NO_ORDINAL ? PT_NULL :
-							       d->ordinal;
+		g[i].index = pt_dev_index(d);
 		fill_shares(&g[i], d, wall);
 		fill_counts(&g[i], &d->counts);
 		g[i].starved_share[0] = share(d->starved_lo_ns, wall);
@@ -73,13 +113,9 @@ int pt_fill_gpu(struct pt_an *an, struct pt_trainer *t)
 		g[i].pageable_share = d->pageable_share;
 		g[i].mem_reserved = g[i].mem_peak = g[i].mem_total = PT_NULL;
 		g[i].mem_growth_per_min = NAN;
-		if (d->known && !an->merge)
-			err = pt_fill_idle_causes(an, t, d, &g[i]);
+		take_row(&g[i], rows);
 	}
-	if (!err)
-		err = an->merge ? pt_merge_gpu(an, t, g) :
-				  pt_fill_alloc_failures(an, t, g);
 	an->r->gpu = g;
 	an->r->n_gpu = t->devs.n;
-	return err;
+	return 0;
 }

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include "analysis/health.h"
-#include "analysis/parts/piece.h"
 
 static int by_file(const void *a, const void *b)
 {
@@ -27,8 +26,8 @@ static void take_file(const struct pt_an *an, const struct pt_charge *c,
 	} else if (c->ns > out->file_ns) {
 		out->file_ns = c->ns;
 		out->file = f;
-		out->dev = c->dev;
-		out->inode = c->inode;
+		out->on.dev = c->dev;
+		out->on.inode = c->inode;
 	}
 }
 
@@ -68,7 +67,7 @@ static int charged(const struct pt_an *an, const struct pt_trainer *t,
 
 /* Faults on that file, by whomever: what they fetched and how long each
  * waited. */
-static int faults_on(const struct pt_an *an, struct pt_fault_facts *out)
+static int faults_on(const struct pt_an *an, struct pt_fault_file *out)
 {
 	pt_doubles ms = { 0 };
 	struct pt_dist d;
@@ -108,16 +107,23 @@ static int faults_on(const struct pt_an *an, struct pt_fault_facts *out)
 }
 
 int pt_measure_faults(const struct pt_an *an, const struct pt_trainer *t,
-		      struct pt_fault_facts *out)
+		      struct pt_fault_file *out)
+{
+	struct pt_fault_facts x = { .on.p99_ms = NAN };
+	int err = charged(an, t, &x);
+
+	*out = x.on;
+	return err || !x.file_ns ? err : faults_on(an, out);
+}
+
+int pt_fault_facts_of(const struct pt_an *an, const struct pt_trainer *t,
+		      const struct pt_fault_file *on, struct pt_fault_facts *out)
 {
 	int err;
 
-	*out = (struct pt_fault_facts){ .p99_ms = NAN };
+	*out = (struct pt_fault_facts){ .on.p99_ms = NAN };
 	err = charged(an, t, out);
-	if (err || !out->file_ns)
-		return err;
-	if (!an->merge)
-		return faults_on(an, out);
-	pt_merge_faults(an, out);
-	return 0;
+	if (out->on.inode == on->inode && out->on.dev == on->dev)
+		out->on = *on;
+	return err;
 }

@@ -35,7 +35,6 @@
 #include <string.h>
 
 #include "analysis/io/units.h"
-#include "analysis/parts/piece.h"
 #include "analysis/verdicts/thresholds.h"
 
 const char *pt_io_kind_name(enum pt_io_kind k)
@@ -324,10 +323,8 @@ static int look_at_files(struct pt_an *an, pt_io_units *v, struct pt_io *o)
 
 /* ---- the decision ----------------------------------------------------------- */
 
-static double refaults(const struct pt_an *an, const struct pt_io *o)
+static double refaults(const struct pt_r_memory *m, const struct pt_io *o)
 {
-	const struct pt_r_memory *m = &an->r->memory;
-
 	if (m->refaulted == PT_NULL || !(m->refault_s > 0) ||
 	    !(o->fetched_per_s > 0))
 		return NAN;
@@ -357,10 +354,15 @@ static enum pt_io_kind shape(const struct pt_io *o)
 	return o->random >= PT_IO_MOSTLY ? PT_IO_RANDOM : PT_IO_UNKNOWN;
 }
 
-static void decide(struct pt_io *o)
+void pt_io_decide(const struct pt_r_memory *m, struct pt_io *o)
 {
 	enum pt_io_kind by_shape = shape(o);
 
+	if (!o->measured)
+		return;
+	o->refault = refaults(m, o);
+	if (!o->looked)
+		return;
 	o->certainty = PT_CONF_HIGH;
 	if (o->refault >= PT_IO_REFAULT)
 		o->kind = PT_IO_CACHE;
@@ -388,10 +390,6 @@ int pt_measure_io(struct pt_an *an, struct pt_trainer *t, struct pt_io *out)
 	pt_io_units v = { 0 };
 	int err;
 
-	if (an->merge) {
-		pt_merge_io(an, out);
-		return 0;
-	}
 	*out = (struct pt_io){ .refault = NAN, .held = NAN, .stride = PT_NULL,
 			       .read_bytes = NAN, .visit_bytes = NAN,
 			       .visits_per_s = NAN, .by_bytes = { NAN, NAN },
@@ -409,11 +407,11 @@ int pt_measure_io(struct pt_an *an, struct pt_trainer *t, struct pt_io *out)
 			out->by_bytes = queue;
 		out->by_share = fit(&v, out->long_runs ? ON_C : ON_SHARE,
 				    PT_IO_FIT_SPREAD, &any);
-		out->refault = refaults(an, out);
 		err = pt_io_held(an, &v, out);
-		if (an->places)
-			decide(out);
+		out->measured = true;
 	}
+	out->looked = an->places;
+	out->placed = out->place && out->place->starts;
 	if (out->place) {
 		const char *kind = pt_place_kind(out->place);
 

@@ -44,7 +44,10 @@ struct pt_io {
 			    * jumps, with short runs */
 	double refault;	   /* bytes evicted and fetched again, of those fetched;
 			    * NAN unknown */
-	const struct pt_place *place; /* the file waited for most; NULL */
+	bool measured;	   /* there were such waits */
+	bool looked;	   /* ... and it was looked where in the files */
+	bool placed;	   /* ... which is known of the file waited for most */
+	const struct pt_place *place; /* that file, while it is measured; NULL */
 	const char *where; /* that file, or the folder of all; NULL */
 	bool where_folder;
 	int64_t stride;	   /* of `place`; PT_NULL */
@@ -52,5 +55,7 @@ struct pt_io {
 
 /* Of the top trainer. 0 or -ENOMEM. */
 int pt_measure_io(struct pt_an *an, struct pt_trainer *t, struct pt_io *out);
+/* Its kind, certainty and refault, by all of it and the report's memory. */
+void pt_io_decide(const struct pt_r_memory *m, struct pt_io *o);
 
 #endif

@@ -2,7 +2,6 @@
 /* What the job reads, against the memory that there is for it. */
 #include <math.h>
 
-#include "analysis/parts/piece.h"
 #include "analysis/io/places.h"
 
 /* Read so often that the window has gone round: whatever is read again is most
@@ -31,8 +30,9 @@ static int64_t room_in(const struct pt_rec_memory *m)
 	return known(pt_min64(room, m->limit - pt_min64(m->limit, held)));
 }
 
-static void fill_memory(struct pt_an *an, struct pt_r_memory *o)
+void pt_measure_memory(struct pt_an *an)
 {
+	struct pt_r_memory *o = &an->r->memory;
 	const struct pt_rec_memory *first = NULL, *last = NULL;
 	size_t i;
 
@@ -66,7 +66,7 @@ static void fill_memory(struct pt_an *an, struct pt_r_memory *o)
 	o->refault_s = (double)(last->hdr.ts - first->hdr.ts) / NS_PER_S;
 }
 
-void pt_working_set_fits(struct pt_r_memory *m)
+static void find_fits(struct pt_r_memory *m)
 {
 	struct pt_r_working_set *o = &m->set;
 
@@ -83,8 +83,7 @@ void pt_working_set_fits(struct pt_r_memory *m)
  * window held an epoch from end to end, nor than the files' sizes where it went
  * round them; else more may follow.
  */
-static void fill_set(struct pt_an *an, const struct pt_places *p,
-		     struct pt_r_memory *m)
+static void fill_set(const struct pt_places *p, struct pt_r_memory *m)
 {
 	struct pt_r_working_set *o = &m->set;
 	uint64_t again = p->bytes - pt_min64(p->bytes, p->distinct_hi);
@@ -99,20 +98,28 @@ static void fill_set(struct pt_an *an, const struct pt_places *p,
 		       p->distinct_lo == p->distinct_hi ? PT_MEASURED :
 							  PT_BOUNDED;
 	o->whole[0] = o->seen[0];
-	if (an->r->steps.n_epochs >= 3) /* the first and the last may be cut */
-		o->whole[1] = o->seen[1];
-	else if ((double)again >= ROUND * (double)p->bytes && !p->unsized)
+	if ((double)again >= ROUND * (double)p->bytes && !p->unsized)
 		o->whole[1] = known(pt_max64(p->size, p->distinct_hi));
-	pt_working_set_fits(m);
 }
 
-void pt_fill_working_set(struct pt_an *an)
+void pt_measure_working_set(struct pt_an *an)
 {
-	struct pt_r_memory *m = &an->r->memory;
+	pt_measure_memory(an);
+	fill_set(an->places, &an->r->memory);
+}
 
-	fill_memory(an, m);
-	if (an->merge)
-		pt_merge_set(an);
-	else
-		fill_set(an, an->places, m);
+void pt_finish_working_set(struct pt_report *r)
+{
+	struct pt_r_working_set *o = &r->memory.set;
+
+	if (o->read_bytes == PT_NULL)
+		return;
+	if (r->steps.n_epochs >= 3 && /* the first and the last may be cut */
+	    (o->whole[1] == PT_NULL || o->seen[1] < o->whole[1]))
+		o->whole[1] = o->seen[1];
+	if (o->whole[1] != PT_NULL && o->whole[1] < o->whole[0])
+		o->whole[1] = PT_NULL; /* another epoch was of more */
+	if (o->whole[1] != PT_NULL && o->seen[1] > o->whole[1])
+		o->seen[1] = o->whole[1];
+	find_fits(&r->memory);
 }

@@ -2,25 +2,28 @@
 /* Steps by what they are spent on, and the ranks' meetings, as figures. */
 #include <errno.h>
 #include <math.h>
+#include <stdlib.h>
 
 #include "analysis/internal.h"
-#include "analysis/parts/piece.h"
+#include "analysis/ranks/meets.h"
 #include "model/acts.h"
 #include "model/names.h"
 
-/* Kernels of collectives by the step that they begin in, ms, into `ms` (one per
- * step). *in: the stretch that was measured. False: none was. */
-static bool collective_kernels(const struct pt_an *an, const struct pt_trainer *t,
-			       double *ms, struct pt_span *in)
+/* Kernels of collectives by the step that they begin in, where all of it was
+ * measured. */
+int pt_measure_collectives(const struct pt_an *an, struct pt_trainer *t)
 {
 	const struct pt_proc *p = t->proc;
+	double *ms = calloc(t->steps.n + 1, sizeof(*ms));
+	struct pt_span in = { 0, 0 };
+	bool measured, is = false;
 	uint64_t key = 0;
-	bool is = false;
 	size_t i, at = 0;
 
-	if (!pt_meets_measured(p, &in->begin, &in->end))
-		return false;
-	for (i = 0; i < p->acts.n; i++) {
+	if (!ms)
+		return -ENOMEM;
+	measured = pt_meets_measured(p, &in.begin, &in.end);
+	for (i = 0; measured && i < p->acts.n; i++) {
 		const struct pt_act *a = &p->acts.v[i];
 
 		if (a->what != PT_ACT_KERNEL)
@@ -34,18 +37,25 @@ static bool collective_kernels(const struct pt_an *an, const struct pt_trainer *
 		if (is && at < t->steps.n && a->begin >= t->steps.v[at].begin)
 			ms[at] += (double)(a->end - a->begin) / NS_PER_MS;
 	}
-	return true;
+	for (i = 0; i < t->steps.n; i++) {
+		struct pt_step *s = &t->steps.v[i];
+
+		s->collective_ms = measured && s->begin >= in.begin &&
+				   s->end <= in.end ? ms[i] : NAN;
+	}
+	free(ms);
+	return 0;
 }
 
-static int parts_of(const struct pt_an *an, const struct pt_trainer *t,
-		    double *v, struct pt_r_step_parts *out)
+int pt_fill_step_parts(const struct pt_trainer *t, struct pt_r_step_parts *out)
 {
 	size_t n = t->steps.n, k = 0, m = 0, i;
-	double *own = v, *data = v + n, *gpu = v + 2 * n, *coll = v + 3 * n;
-	double *dev = v + 4 * n;
-	struct pt_span in;
-	bool measured = !an->merge && collective_kernels(an, t, dev, &in);
+	double *own = n ? calloc(n, 5 * sizeof(*own)) : NULL;
+	double *data = own + n, *gpu = own + 2 * n, *coll = own + 3 * n;
+	double *dev = own + 4 * n;
 
+	if (!own)
+		return n ? -ENOMEM : 0;
 	for (i = 0; i < n; i++) {
 		const struct pt_step *s = &t->steps.v[i];
 		double all = (double)(s->end - s->begin) / NS_PER_MS;
@@ -55,8 +65,8 @@ static int parts_of(const struct pt_an *an, const struct pt_trainer *t,
 		data[k] = (double)s->wait_ns / NS_PER_MS;
 		gpu[k] = (double)s->gpu_wait_ns / NS_PER_MS;
 		coll[k] = (double)s->collective_ns / NS_PER_MS;
-		if (measured && s->begin >= in.begin && s->end <= in.end)
-			dev[m++] = dev[i];
+		if (!isnan(s->collective_ms))
+			dev[m++] = s->collective_ms;
 		own[k] = fmax(0, all - data[k] - gpu[k] - coll[k]);
 		k++;
 	}
@@ -64,27 +74,9 @@ static int parts_of(const struct pt_an *an, const struct pt_trainer *t,
 	pt_dist_of(data, k, &out->data_wait);
 	pt_dist_of(gpu, k, &out->gpu_wait);
 	pt_dist_of(coll, k, &out->collective);
-	if (an->merge)
-		pt_merge_collectives(an, t, &out->collective_gpu);
-	else
-		pt_dist_of(dev, m, &out->collective_gpu);
+	pt_dist_of(dev, m, &out->collective_gpu);
+	free(own);
 	return 0;
-}
-
-int pt_fill_step_parts(const struct pt_an *an, const struct pt_trainer *t,
-		       struct pt_r_step_parts *out)
-{
-	double *v;
-	int err;
-
-	if (!t->steps.n)
-		return 0;
-	v = calloc(t->steps.n, 5 * sizeof(*v));
-	if (!v)
-		return -ENOMEM;
-	err = parts_of(an, t, v, out);
-	free(v);
-	return err;
 }
 
 void pt_fill_meetings(const struct pt_an *an, size_t i, struct pt_r_meetings *out)

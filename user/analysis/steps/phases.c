@@ -16,14 +16,9 @@
 #include <stdlib.h>
 
 #include "analysis/internal.h"
-#include "analysis/parts/piece.h"
+#include "analysis/parts/part.h"
 
-enum { DATA, FORWARD, BACKWARD, OPTIMIZER, GPU_WAIT, REST, PHASES };
-
-struct phases {
-	uint64_t ns[PHASES];
-	size_t steps, backward, optimizer; /* steps that have it */
-};
+enum { DATA, FORWARD, BACKWARD, OPTIMIZER, GPU_WAIT, REST, PHASES = PT_PHASES };
 
 static bool launches_in(const struct pt_trainer *t, uint64_t b, uint64_t e)
 {
@@ -159,7 +154,7 @@ static uint64_t device_waits(const struct pt_trainer *t, uint64_t begin,
 }
 
 static void add_step(const struct pt_trainer *t, const struct pt_step *s,
-		     const uint64_t *sites, size_t n, struct phases *k)
+		     const uint64_t *sites, size_t n, struct pt_phases *k)
 {
 	struct pt_span back = backward_of(t, s), opt = { 0, 0 };
 	uint64_t forward = 0, used, wait = s->wait_ns;
@@ -173,7 +168,6 @@ static void add_step(const struct pt_trainer *t, const struct pt_step *s,
 		opt = optimizer_of(t, s, s->wait_end, sites, n);
 	}
 	k->steps++;
-	k->optimizer += opt.end > opt.begin;
 	k->ns[DATA] += wait;
 	k->ns[FORWARD] += forward;
 	k->ns[BACKWARD] += back.end - back.begin;
@@ -186,7 +180,7 @@ static void add_step(const struct pt_trainer *t, const struct pt_step *s,
 	k->ns[REST] += s->end - s->begin - pt_min64(used, s->end - s->begin);
 }
 
-static int put(struct pt_an *an, const struct phases *k, bool backward)
+static int put(struct pt_an *an, const struct pt_phases *k, bool backward)
 {
 	static const char *const names[PHASES] = {
 		"data", "forward", "backward", "optimizer", "gpu_wait", NULL,
@@ -212,32 +206,34 @@ static int put(struct pt_an *an, const struct phases *k, bool backward)
 	return 0;
 }
 
-int pt_fill_phases(struct pt_an *an, const struct pt_trainer *t)
+int pt_measure_phases(const struct pt_trainer *t, struct pt_phases *k)
 {
 	uint64_t *sites = malloc(PT_MAX_SITES * sizeof(*sites));
-	struct phases k = { 0 };
 	size_t i, n;
-	bool backward;
-	int err;
 
-	if (an->merge) {
-		free(sites);
-		return pt_merge_phases(an);
-	}
 	if (!sites)
 		return -ENOMEM;
 	n = t->micro_shape != t->update_shape ? micro_sites(t, sites) : 0;
+	k->told = n > 0;
 	for (i = 0; i < t->steps.n; i++)
 		if (!t->steps.v[i].partial)
-			add_step(t, &t->steps.v[i], sites, n, &k);
+			add_step(t, &t->steps.v[i], sites, n, k);
 	free(sites);
+	return 0;
+}
+
+int pt_fill_phases(struct pt_an *an, const struct pt_phases *all)
+{
+	struct pt_phases k = *all;
+	bool backward = k.backward * 2 >= k.steps;
+	int err;
+
 	if (!k.steps)
 		return 0;
-	backward = k.backward * 2 >= k.steps;
 	if (!backward) { /* now and then is something else */
 		k.ns[REST] += k.ns[FORWARD] + k.ns[BACKWARD];
 		k.ns[FORWARD] = k.ns[BACKWARD] = 0;
-		if (!n) {
+		if (!k.told) {
 			k.ns[REST] += k.ns[OPTIMIZER];
 			k.ns[OPTIMIZER] = 0;
 		}

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "analysis/health.h"
-#include "analysis/parts/piece.h"
 #include "analysis/verdicts/thresholds.h"
 
 #define MAX_OUTLIERS 20
@@ -275,24 +274,33 @@ int pt_fill_step_health(struct pt_an *an, struct pt_trainer *t)
 	return err ? err : fill_outliers(an, t);
 }
 
-/* ---- facts for the judges ------------------------------------------------------ */
-
-static uint64_t copied_in(const struct pt_trainer *t, const struct pt_step *s)
+/* What the calls in each step do: the last of it that is of single calls. */
+void pt_mark_calls(struct pt_trainer *t)
 {
 	const struct pt_proc *p = t->proc;
-	uint64_t sum = 0;
-	size_t i;
+	size_t i, k;
 
-	for (i = pt_gpu_after(p, s->begin); i < p->gpu.n; i++) {
-		const struct pt_gpu_call *c = &p->gpu.v[i];
+	for (i = 0; i < t->steps.n; i++) {
+		struct pt_step *s = &t->steps.v[i];
 
-		if (c->begin >= s->end)
-			break;
-		if (pt_call_is_copy(c) && c->v[2] == PT_COPY_H2D)
-			sum += c->v[1];
+		s->copied = 0;
+		s->synced = false;
+		for (k = pt_gpu_after(p, s->begin); k < p->gpu.n; k++) {
+			const struct pt_gpu_call *c = &p->gpu.v[k];
+
+			if (c->begin >= s->end)
+				break;
+			s->synced |= pt_call_is_sync(c);
+			if (!pt_call_is_copy(c))
+				continue;
+			s->synced |= c->v[2] == PT_COPY_D2H;
+			if (c->v[2] == PT_COPY_H2D)
+				s->copied += c->v[1];
+		}
 	}
-	return sum;
 }
+
+/* ---- facts for the judges ------------------------------------------------------ */
 
 /* Does a step take longer the more it copies to the device? */
 static int size_effect(const struct pt_trainer *t, struct pt_steady *out)
@@ -307,7 +315,7 @@ static int size_effect(const struct pt_trainer *t, struct pt_steady *out)
 		if (!counts(&t->steps.v[i]))
 			continue;
 		v[n] = period_ms(&t->steps.v[i]);
-		v[t->steps.n + n++] = (double)copied_in(t, &t->steps.v[i]);
+		v[t->steps.n + n++] = (double)t->steps.v[i].copied;
 	}
 	err = pt_spearman(v, v + t->steps.n, n, &out->size_rho);
 	free(v);
@@ -363,23 +371,6 @@ static void sum_firsts(const struct pt_trainer *t, const struct usual *u,
 	out->first_share = wall_ms > 0 ? over / wall_ms : 0;
 }
 
-static bool has_sync(const struct pt_trainer *t, const struct pt_step *s)
-{
-	const struct pt_proc *p = t->proc;
-	size_t i;
-
-	for (i = pt_gpu_after(p, s->begin); i < p->gpu.n; i++) {
-		const struct pt_gpu_call *c = &p->gpu.v[i];
-
-		if (c->begin >= s->end)
-			return false;
-		if (pt_call_is_sync(c) ||
-		    (pt_call_is_copy(c) && c->v[2] == PT_COPY_D2H))
-			return true;
-	}
-	return false;
-}
-
 /* Does nearly every step end with the device? Where the loop runs ahead of
  * it, one step's time on the host is not what the step takes. */
 static bool in_step(const struct pt_trainer *t)
@@ -390,7 +381,7 @@ static bool in_step(const struct pt_trainer *t)
 		if (!counts(&t->steps.v[i]))
 			continue;
 		n++;
-		synced += has_sync(t, &t->steps.v[i]);
+		synced += t->steps.v[i].synced;
 	}
 	return synced * 10 >= n * 9;
 }
@@ -426,10 +417,7 @@ int pt_measure_steady(struct pt_an *an, const struct pt_trainer *t,
 				   .max_over_min = NAN, .p99_over_p50 = NAN };
 	if (err)
 		goto out;
-	if (an->merge)
-		pt_merge_steady(an, out);
-	else
-		out->ahead = !in_step(t);
+	out->ahead = !in_step(t);
 	collect_periods(t, &u, buf, out);
 	pt_dist_of(buf, out->n, &d);
 	if (out->n && d.min > 0) {
@@ -439,8 +427,7 @@ int pt_measure_steady(struct pt_an *an, const struct pt_trainer *t,
 	}
 	sum_firsts(t, &u, wall_ms, buf, out);
 	sum_outliers(t, &u, an->th->unstable_ratio, wall_ms, out);
-	if (!an->merge)
-		err = size_effect(t, out);
+	err = size_effect(t, out);
 out:
 	free(buf);
 	return err;

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "analysis/internal.h"
-#include "analysis/parts/piece.h"
+#include "analysis/parts/part.h"
 
 int pt_set_window(struct pt_an *an)
 {
@@ -16,7 +16,7 @@ int pt_set_window(struct pt_an *an)
 
 	if (!o->from_ns && !o->until_ns)
 		return 0;
-	an->part = true;
+	an->part = an->asked = true;
 	an->t0 = pt_max64(an->t0, begin + pt_min64(o->from_ns, room));
 	if (o->until_ns)
 		an->t1 = pt_min64(an->t1, begin + pt_min64(o->until_ns, room));
@@ -191,23 +191,26 @@ static void meet_end(struct pt_trainer *t, uint64_t end)
 		t->steps.n = i;
 }
 
-/* A piece ends where a step of the rank that has most of them does. */
-static void narrow_to_piece(struct pt_an *an)
+/* A part with another one beside it ends where a step of the rank that has most of
+ * them does. */
+static void narrow_to_part(struct pt_an *an, const struct pt_part_ask *ask,
+			   bool *met)
 {
-	uint64_t from = pt_max64(an->piece->from, an->t0), end = an->t1;
+	uint64_t before = ask->before ? pt_part_end(ask->before) : 0;
+	uint64_t from = pt_max64(before, an->t0), end = an->t1;
 	const struct pt_trainer *lead = NULL;
 	size_t i, k;
 
 	for (i = 0; i < an->trainers.n; i++)
 		if (!lead || an->trainers.v[i].steps.n > lead->steps.n)
 			lead = &an->trainers.v[i];
-	if (an->piece->cut > from)
-		end = pt_min64(end, an->piece->cut);
-	for (k = 0; lead && an->piece->cut > from && k < lead->steps.n; k++) {
-		if (lead->steps.v[k].begin < an->piece->cut)
+	if (ask->cut > from)
+		end = pt_min64(end, ask->cut);
+	for (k = 0; lead && ask->cut > from && k < lead->steps.n; k++) {
+		if (lead->steps.v[k].begin < ask->cut)
 			continue;
 		end = lead->steps.v[k].begin;
-		an->met = true;
+		*met = true;
 		break;
 	}
 	an->t0 = from;
@@ -217,23 +220,24 @@ static void narrow_to_piece(struct pt_an *an)
 
 		for (k = 0; k < t->workers.n; k++)
 			keep_done(&t->workers.v[k], from, end);
-		if (an->piece->before)
+		if (ask->before)
 			meet_begin(t, from);
-		if (an->piece->cut)
+		if (ask->cut)
 			meet_end(t, end);
 		keep_steps(t, from, end);
 	}
 }
 
-int pt_narrow_to_steps(struct pt_an *an)
+int pt_narrow_to_steps(struct pt_an *an, const struct pt_part_ask *ask, bool *met)
 {
 	const struct pt_trainer *lead = NULL;
 	uint64_t begin = an->t0, end = an->t1;
 	size_t i, before = 0;
 
-	if (an->piece)
-		narrow_to_piece(an);
-	if (an->piece || !an->o->by_steps)
+	*met = false;
+	if (ask->before || ask->cut)
+		narrow_to_part(an, ask, met);
+	if (!an->o->by_steps)
 		return 0;
 	/* the steps of the job are those of the rank that has most of them */
 	for (i = 0; i < an->trainers.n; i++) {
@@ -252,7 +256,7 @@ int pt_narrow_to_steps(struct pt_an *an)
 		before++;
 	an->step0 = lead->proc->markers.n || an->o->steps_known ?
 			    (size_t)an->o->first_step : before;
-	an->part = true;
+	an->part = an->asked = true;
 	an->t0 = begin;
 	an->t1 = end;
 	for (i = 0; i < an->trainers.n; i++) {
@@ -267,7 +271,7 @@ int pt_limit_window(struct pt_an *an)
 	const struct pt_model *m = an->m;
 	uint64_t begin = m->begin - pt_min64(m->trimmed_ns, m->begin);
 
-	if (!an->part)
+	if (!an->asked)
 		return 0;
 	return pt_report_limit(an->r, "capture.window", "Only the part from %.3f s to %.3f s of the capture is reported, as asked.",
 			       (double)(an->t0 - begin) / NS_PER_S,

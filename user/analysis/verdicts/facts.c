@@ -2,7 +2,7 @@
 /* What the verdicts are judged by. */
 #include <math.h>
 
-#include "analysis/parts/piece.h"
+#include "analysis/parts/part.h"
 #include "analysis/verdicts/verdict.h"
 
 static enum pt_root_group group_of(int cause)
@@ -264,46 +264,32 @@ static void gather_shares(struct pt_an *an, struct pt_facts *f)
 		       f->client >= f->th->starved_info;
 }
 
-static int measure(struct pt_an *an, struct pt_facts *f)
+int pt_gather_facts(struct pt_an *an, const struct pt_measured *k,
+		    struct pt_facts *f)
 {
-	int err;
-
-	pt_measure_pool(an, f->t, &f->pool);
-	gather_shares(an, f);
-	f->gpu_growth = pt_gpu_growth(an, f->t, &f->gpu_balance);
-	err = pt_measure_steady(an, f->t, &f->steady);
-	if (!err)
-		err = pt_measure_tail(an, f->t, &f->tail);
-	return err ? err : pt_slowest_item(an, f->t, &f->item);
-}
-
-/* The pieces have measured what the model does not hold any more. */
-static int measure_merged(struct pt_an *an, struct pt_facts *f)
-{
-	int err;
-
-	pt_merge_facts(an, f);
-	gather_shares(an, f);
-	err = pt_measure_tail(an, f->t, &f->tail);
-	return err ? err : pt_measure_steady(an, f->t, &f->steady);
-}
-
-int pt_gather_facts(struct pt_an *an, struct pt_facts *f)
-{
+	uint64_t wall = an->t1 - an->t0;
 	int err = 0;
 
 	f->th = an->th;
 	f->t = an->top;
-	f->wall_s = (double)(an->t1 - an->t0) / NS_PER_S;
+	f->wall_s = (double)wall / NS_PER_S;
 	f->cores = an->m->host_known ? an->m->host.cores : 0;
 	if (an->m->host_known && an->m->host.quota_mcores >= 1000)
 		f->cores = (int64_t)pt_min64((uint64_t)f->cores,
 					     an->m->host.quota_mcores / 1000);
-	if (!an->merge || !f->t)
-		pt_find_hung(an, f->t, &f->hung);
+	f->hung = k->hung;
 	f->gpu_growth = NAN;
-	if (f->t && an->t1 > an->t0) {
-		err = an->merge ? measure_merged(an, f) : measure(an, f);
+	if (f->t && wall) {
+		pt_fill_pool(&k->pool, wall, &f->pool);
+		f->item = k->item;
+		f->io = k->io;
+		f->faults = k->faults;
+		f->gpu_balance = k->balance;
+		f->gpu_growth = pt_gpu_growth(&k->balance, wall);
+		gather_shares(an, f);
+		err = pt_measure_steady(an, f->t, &f->steady);
+		if (!err)
+			err = pt_measure_tail(an, f->t, &f->tail);
 		if (!err)
 			err = pt_measure_growth(an, &f->growth);
 		f->mostly_first = f->wait_share > 0 &&

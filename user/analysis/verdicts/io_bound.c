@@ -182,13 +182,12 @@ static void add_evidence(const struct pt_facts *f, const struct pt_io *io,
 /* Workers wait for storage, and the trainer for them. */
 static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
 {
-	struct pt_io io;
+	struct pt_io io = f->io;
 	bool by_workers;
 
 	if (f->largest != PT_GROUP_IO || f->group[PT_GROUP_IO] < f->th->root_share)
 		return 0;
-	if (pt_measure_io(an, f->t, &io))
-		return -ENOMEM;
+	pt_io_decide(&an->r->memory, &io);
 	pt_evidence_starved(f, v);
 	add_evidence(f, &io, v);
 	pt_evidence_storage(an, v);
@@ -198,8 +197,8 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	v->subject_file = io.where;
 	v->title = title(an, f, &io);
 	v->advice = advice(an, f, &io);
-	if (!io.kind && an->places)
-		pt_report_limit(an->r, "verdicts.io_bound.kind", io.place && io.place->starts ?
+	if (!io.kind && io.looked)
+		pt_report_limit(an->r, "verdicts.io_bound.kind", io.placed ?
 			"What the waits for storage were for varied too little to tell a slow disk from one that answers slowly." :
 			"Where in the files the reads were is not known, and what the waits were for varied too little to tell a slow disk from one that answers slowly.");
 	by_workers = io.kind != PT_IO_BANDWIDTH && io.kind != PT_IO_CACHE &&

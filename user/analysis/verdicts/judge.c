@@ -216,10 +216,10 @@ out:
 	return err;
 }
 
-int pt_issue_verdicts(struct pt_an *an)
+int pt_issue_verdicts(struct pt_an *an, const struct pt_measured *k)
 {
 	struct pt_facts f = { 0 };
-	int err = pt_gather_facts(an, &f);
+	int err = pt_gather_facts(an, k, &f);
 
 	return err ? err : pt_judge(an, &f);
 }

@@ -21,11 +21,11 @@ static void evidence(struct pt_an *an, const struct pt_facts *f,
 	if (!x->file_ns)
 		return;
 	pt_evidence(v, "page_fault.file_share", (double)x->file_ns / all, "share");
-	pt_evidence(v, "page_fault.file_bytes", (double)x->bytes, "bytes");
-	pt_evidence(v, "page_fault.file_per_second", (double)x->faults / f->wall_s,
+	pt_evidence(v, "page_fault.file_bytes", (double)x->on.bytes, "bytes");
+	pt_evidence(v, "page_fault.file_per_second", (double)x->on.faults / f->wall_s,
 		    "per_second");
-	if (!isnan(x->p99_ms))
-		pt_evidence(v, "page_fault.file_wait_ms.p99", x->p99_ms, "ms");
+	if (!isnan(x->on.p99_ms))
+		pt_evidence(v, "page_fault.file_wait_ms.p99", x->on.p99_ms, "ms");
 }
 
 /* Most of it is of one kind, and that has a remedy of its own. */
@@ -56,8 +56,8 @@ static void words(struct pt_an *an, const struct pt_facts *f,
 		share, (double)x->file_ns > PT_IO_ONE_FILE * (double)data ? ", most of it one file" : "");
 	v->advice = pt_sentence(an,
 		"Fetch the mapped data before it is touched (MADV_WILLNEED on what the next items need, or a read ahead of use), copy it to a faster disk or into memory, or leave the host memory to keep it in the page cache: a fault fetches %.0f KiB at a time here, and the worker stands still for it.",
-		x->faults ? (double)x->bytes / (double)x->faults / 1024 : NAN);
-	if (!x->faults)
+		x->on.faults ? (double)x->on.bytes / (double)x->on.faults / 1024 : NAN);
+	if (!x->on.faults)
 		v->advice = "Fetch the mapped data before it is touched (MADV_WILLNEED on what the next items need, or a read ahead of use), copy it to a faster disk or into memory, or leave the host memory to keep it in the page cache.";
 }
 
@@ -69,7 +69,7 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	if (f->largest != PT_GROUP_IO || f->group[PT_GROUP_IO] < f->th->root_share ||
 	    f->cause[PT_CAUSE_PAGE_FAULT] <= f->cause[PT_CAUSE_DISK])
 		return 0;
-	if (pt_measure_faults(an, f->t, &x))
+	if (pt_fault_facts_of(an, f->t, &f->faults, &x))
 		return -ENOMEM;
 	evidence(an, f, &x, v);
 	words(an, f, &x, v);

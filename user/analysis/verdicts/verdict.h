@@ -7,6 +7,7 @@
 #define PT_VERDICT_H
 
 #include "analysis/health.h"
+#include "analysis/io/kind.h"
 #include "analysis/verdicts/thresholds.h"
 #include "report/verdicts.h"
 
@@ -57,6 +58,8 @@ struct pt_facts {
 	struct pt_hung hung;
 	struct pt_pool pool;
 	struct pt_item item;
+	struct pt_io io; /* what storage was waited for; see pt_io_decide() */
+	struct pt_fault_file faults;
 	struct pt_tail tail;
 	struct pt_steady steady;
 	bool mostly_first; /* the data wait is, for first batches */
@@ -112,7 +115,11 @@ static inline bool pt_explains_starving(enum pt_verdict_stage stage)
 }
 
 /* Fill `f` (zeroed before) from what the passes found. 0 or -ENOMEM. */
-int pt_gather_facts(struct pt_an *an, struct pt_facts *f);
+struct pt_measured; /* analysis/parts/part.h */
+int pt_gather_facts(struct pt_an *an, const struct pt_measured *k,
+		    struct pt_facts *f);
+/* ... and judge by them. */
+int pt_issue_verdicts(struct pt_an *an, const struct pt_measured *k);
 /* The verdicts by these facts, into the report. 0 or -ENOMEM. */
 int pt_judge(struct pt_an *an, const struct pt_facts *f);
 

@@ -100,10 +100,11 @@ static double polling(const struct pt_an *an)
 }
 
 void pt_measure_pool(struct pt_an *an, struct pt_trainer *t,
-		     struct pt_pool *out)
+		     struct pt_pool_time *out)
 {
-	double all = 0, cpu = 0, queued = 0, idle = 0, sending = 0;
 	size_t i;
+
+	*out = (struct pt_pool_time){ 0 };
 
 	for (i = 0; i < t->workers.n; i++) {
 		const struct pt_worker *w = &t->workers.v[i];
@@ -114,24 +115,28 @@ void pt_measure_pool(struct pt_an *an, struct pt_trainer *t,
 		if (e <= b)
 			continue;
 		pt_walk(w->main, b, e, tally_piece, &k);
-		all += (double)(e - b);
-		cpu += (double)k.cpu;
-		queued += (double)k.queued;
-		idle += (double)k.idle;
+		out->all += (double)(e - b);
+		out->cpu += (double)k.cpu;
+		out->run_queue += (double)k.queued;
+		out->idle += (double)k.idle;
 		if (w->feeder == w->main)
 			continue;
 		k.cpu = 0;
 		pt_walk(w->feeder, b, e, sending_piece, &k);
-		sending += (double)k.cpu;
+		out->sending += (double)k.cpu;
 	}
-	out->sending = all > 0 ? sending / all : 0;
-	out->busy = all > 0 ? 1 - idle / all : NAN;
-	out->cpu = all > 0 ? cpu / all : NAN;
-	out->run_queue = all > 0 ? queued / all : NAN;
 	/* Totals come with a thread's next record; a worker that computes all
 	 * the time may not make one for long. */
-	out->cores_used = fmax(cpu + others_cpu(an, t) - polling(an), cpu) /
-			  (double)pt_max64(an->t1 - an->t0, 1);
+	out->cores = fmax(out->cpu + others_cpu(an, t) - polling(an), out->cpu);
+}
+
+void pt_fill_pool(const struct pt_pool_time *k, uint64_t wall, struct pt_pool *out)
+{
+	out->sending = k->all > 0 ? k->sending / k->all : 0;
+	out->busy = k->all > 0 ? 1 - k->idle / k->all : NAN;
+	out->cpu = k->all > 0 ? k->cpu / k->all : NAN;
+	out->run_queue = k->all > 0 ? k->run_queue / k->all : NAN;
+	out->cores_used = k->cores / (double)pt_max64(wall, 1);
 }
 
 /* ---- hung ------------------------------------------------------------------ */

@@ -93,7 +93,7 @@ int pt_fill_memory(struct pt_an *an)
 /* A free does not tell how much: it is taken for a mean allocation. Growth
  * is shown only where the balance rises in all parts of the window but the
  * first (allocators that keep memory take it while they warm up). */
-double pt_gpu_growth_of(const struct pt_gpu_balance *b, uint64_t wall)
+double pt_gpu_growth(const struct pt_gpu_balance *b, uint64_t wall)
 {
 	double late = 0, minutes;
 	size_t i;
@@ -109,8 +109,8 @@ double pt_gpu_growth_of(const struct pt_gpu_balance *b, uint64_t wall)
 	return late * b->bytes / (double)b->allocs / minutes;
 }
 
-double pt_gpu_growth(const struct pt_an *an, const struct pt_trainer *t,
-		     struct pt_gpu_balance *out)
+void pt_measure_balance(const struct pt_an *an, const struct pt_trainer *t,
+			struct pt_gpu_balance *out)
 {
 	const struct pt_proc *p = t->proc;
 	uint64_t wall = an->t1 - an->t0;
@@ -134,5 +134,4 @@ double pt_gpu_growth(const struct pt_an *an, const struct pt_trainer *t,
 			out->net[k]--;
 		}
 	}
-	return pt_gpu_growth_of(out, wall);
 }

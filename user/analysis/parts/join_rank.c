@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The report's parts that are of one trainer, from the pieces' own; piece.h. */
+/* The report's parts that are of one trainer, from those of the parts; part.h. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -7,74 +7,7 @@
 
 #include "analysis/gpu/passes.h"
 #include "analysis/gpu/operations.h"
-#include "analysis/parts/piece.h"
-
-static const struct pt_piece_rank *rank_at(const struct pt_an *an, size_t i)
-{
-	return pt_piece_rank_of(an->merge->v[i], an->top->proc);
-}
-
-void pt_dist_join(struct pt_dist *to, const struct pt_dist *d)
-{
-	double a, b, mean, sq;
-
-	if (!d->n)
-		return;
-	if (!to->n) {
-		*to = *d;
-		return;
-	}
-	a = (double)to->n / (double)(to->n + d->n);
-	b = 1 - a;
-	mean = a * to->mean + b * d->mean;
-	sq = a * (to->std * to->std + (to->mean - mean) * (to->mean - mean)) +
-	     b * (d->std * d->std + (d->mean - mean) * (d->mean - mean));
-	to->std = sqrt(sq);
-	to->mean = mean;
-	to->p50 = a * to->p50 + b * d->p50;
-	to->p95 = a * to->p95 + b * d->p95;
-	to->p99 = a * to->p99 + b * d->p99;
-	to->min = fmin(to->min, d->min);
-	to->max = fmax(to->max, d->max);
-	to->n += d->n;
-}
-
-/* ---- phases ------------------------------------------------------------------- */
-
-#define MAX_PHASES 16
-
-int pt_merge_phases(struct pt_an *an)
-{
-	struct pt_r_phase *o = pt_arena_calloc(an->a, MAX_PHASES, sizeof(*o));
-	double sum = 0;
-	size_t i, k, j, n = 0;
-
-	if (!o)
-		return -ENOMEM;
-	for (i = 0; i < an->merge->n; i++) {
-		const struct pt_piece_rank *r = rank_at(an, i);
-
-		for (k = 0; r && k < r->r->n_phases; k++) {
-			const struct pt_r_phase *p = &r->r->phases[k];
-
-			for (j = 0; j < n && strcmp(o[j].name, p->name); j++)
-				;
-			if (j == MAX_PHASES)
-				continue;
-			if (j == n) {
-				o[n] = *p;
-				o[n++].seconds = 0;
-			}
-			o[j].seconds += p->seconds;
-			sum += p->seconds;
-		}
-	}
-	for (i = 0; i < n; i++)
-		o[i].share = sum > 0 ? o[i].seconds / sum : 0;
-	an->r->phases = o;
-	an->r->n_phases = n;
-	return 0;
-}
+#include "analysis/parts/part.h"
 
 /* ---- gpu ---------------------------------------------------------------------- */
 
@@ -114,6 +47,13 @@ static void add_idle(struct pt_r_charge *o, size_t *n, size_t max,
 	}
 }
 
+#define FAILURE(X, T)                                                          \
+	X(T, FIRST, code) X(T, FIRST, name) X(T, SUM, count)                    \
+	X(T, MAX, largest_bytes) X(T, MIN, smallest_bytes) X(T, SUM, retried)   \
+	X(T, SUM, recovered) X(T, OWN, held_bytes) X(T, FIRST, free_bytes)      \
+	X(T, LAST, last_ns)
+PT_JOIN_LIST(failure, struct pt_r_alloc_failure, FAILURE, 0);
+
 static int add_failures(struct pt_an *an, struct pt_r_gpu *to,
 			const struct pt_r_gpu *g)
 {
@@ -139,20 +79,13 @@ static int add_failures(struct pt_an *an, struct pt_r_gpu *to,
 			to->n_alloc_failures++;
 			continue;
 		}
-		r = &to->alloc_failures[k];
-		r->count += f->count;
-		r->retried += f->retried;
-		r->recovered += f->recovered;
-		if (f->largest_bytes > r->largest_bytes)
-			r->largest_bytes = f->largest_bytes;
-		if (f->smallest_bytes < r->smallest_bytes)
-			r->smallest_bytes = f->smallest_bytes;
-		r->last_ns = f->last_ns;
+		PT_JOIN(failure, &to->alloc_failures[k], f, NULL);
 	}
 	return 0;
 }
 
-static int merge_one_gpu(struct pt_an *an, struct pt_r_gpu *o)
+static int join_gpu(struct pt_an *an, const struct pt_parts_of *all,
+		    struct pt_r_gpu *o)
 {
 	double wall = (double)(an->t1 - an->t0) / NS_PER_S;
 	size_t max = 2 * PT_CAUSE_NR, i, k, n = 0;
@@ -160,11 +93,11 @@ static int merge_one_gpu(struct pt_an *an, struct pt_r_gpu *o)
 	int err = idle ? 0 : -ENOMEM;
 
 	o->failed_allocations = 0;
-	for (i = 0; i < an->merge->n && !err; i++) {
-		const struct pt_piece_rank *r = rank_at(an, i);
+	for (i = 0; i < all->n && !err; i++) {
+		const struct pt_measured *r = pt_part_got(an, all, i);
 
-		for (k = 0; r && k < r->r->n_gpu && !err; k++) {
-			const struct pt_r_gpu *g = &r->r->gpu[k];
+		for (k = 0; r && k < r->rows->n_gpu && !err; k++) {
+			const struct pt_r_gpu *g = &r->rows->gpu[k];
 
 			if (g->index != o->index)
 				continue;
@@ -183,51 +116,34 @@ static int merge_one_gpu(struct pt_an *an, struct pt_r_gpu *o)
 	return 0;
 }
 
-int pt_merge_gpu(struct pt_an *an, const struct pt_trainer *t,
-		 struct pt_r_gpu *g)
+static int join_gpus(struct pt_an *an, const struct pt_parts_of *all,
+		     struct pt_report *to)
 {
+	const struct pt_trainer *t = an->top;
+	struct pt_r_gpu *g = pt_arena_calloc(an->a, t->devs.n + 1, sizeof(*g));
 	size_t i;
-	int err = 0;
+	int err = g ? 0 : -ENOMEM;
 
-	for (i = 0; i < t->devs.n && !err; i++)
-		err = merge_one_gpu(an, &g[i]);
+	for (i = 0; i < t->devs.n && !err; i++) {
+		g[i].index = pt_dev_index(&t->devs.v[i]);
+		err = join_gpu(an, all, &g[i]);
+	}
+	to->gpu = g;
+	to->n_gpu = err ? 0 : t->devs.n;
 	return err;
 }
 
 /* ---- workers ------------------------------------------------------------------ */
 
-static void sum_count(int64_t *to, int64_t n)
-{
-	*to = *to == PT_NULL || n == PT_NULL ? PT_NULL : *to + n;
-}
-
-static void sum_time(double *to, double s)
-{
-	if (isfinite(s))
-		*to = isfinite(*to) ? *to + s : s;
-}
-
-static void add_worker(struct pt_r_worker *o, const struct pt_r_worker *w)
-{
-	sum_time(&o->cpu, w->cpu);
-	sum_time(&o->run_queue, w->run_queue);
-	sum_time(&o->throttle, w->throttle);
-	sum_time(&o->disk, w->disk);
-	sum_time(&o->page_fault, w->page_fault);
-	sum_time(&o->network, w->network);
-	sum_time(&o->lock, w->lock);
-	sum_time(&o->ipc, w->ipc);
-	sum_time(&o->worker_idle, w->worker_idle);
-	sum_time(&o->prefetch_full, w->prefetch_full);
-	sum_time(&o->other, w->other);
-	sum_time(&o->window, w->window);
-	sum_count(&o->batches, w->batches);
-	sum_count(&o->read_bytes, w->read_bytes);
-	/* none seen in a piece are none */
-	if (w->reads != PT_NULL)
-		o->reads = o->reads == PT_NULL ? w->reads : o->reads + w->reads;
-	o->state = w->state;
-}
+#define WORKER(X, T)                                                           \
+	X(T, FIRST, pid) X(T, FIRST, tid) X(T, FIRST, rank) X(T, SUM, batches)  \
+	X(T, FIRST, role) X(T, OWN, batch_ms) X(T, SEEN, cpu)                   \
+	X(T, SEEN, run_queue) X(T, SEEN, throttle) X(T, SEEN, disk)             \
+	X(T, SEEN, page_fault) X(T, SEEN, network) X(T, SEEN, lock)             \
+	X(T, SEEN, ipc) X(T, SEEN, worker_idle) X(T, SEEN, prefetch_full)       \
+	X(T, SEEN, other) X(T, SEEN, window) X(T, SUM, read_bytes)              \
+	X(T, SEEN, reads) X(T, OWN, slowdown) X(T, LAST, state)
+PT_JOIN_LIST(worker, struct pt_r_worker, WORKER, 4);
 
 /* A process' row is its latest main thread's. */
 static struct pt_r_worker *row_of(struct pt_r_worker *o, size_t n, int64_t pid,
@@ -241,7 +157,8 @@ static struct pt_r_worker *row_of(struct pt_r_worker *o, size_t n, int64_t pid,
 	return NULL;
 }
 
-int pt_merge_workers(struct pt_an *an)
+static int join_workers(struct pt_an *an, const struct pt_parts_of *all,
+			struct pt_report *to_r)
 {
 	const struct pt_trainer *t = an->top;
 	size_t max = t->workers.n, i, k, n = 0;
@@ -249,16 +166,16 @@ int pt_merge_workers(struct pt_an *an)
 
 	if (!o)
 		return -ENOMEM;
-	for (i = 0; i < an->merge->n; i++) {
-		const struct pt_piece_rank *r = rank_at(an, i);
+	for (i = 0; i < all->n; i++) {
+		const struct pt_measured *r = pt_part_got(an, all, i);
 
-		for (k = 0; r && k < r->r->n_workers; k++) {
-			const struct pt_r_worker *w = &r->r->workers[k];
+		for (k = 0; r && k < r->rows->n_workers; k++) {
+			const struct pt_r_worker *w = &r->rows->workers[k];
 			struct pt_r_worker *to = row_of(o, n, w->pid, w->tid,
 							w->pid == t->proc->tgid);
 
 			if (to)
-				add_worker(to, w);
+				PT_JOIN(worker, to, w, NULL);
 			else if (n < max)
 				o[n++] = *w;
 		}
@@ -275,42 +192,31 @@ int pt_merge_workers(struct pt_an *an)
 			    w->hung ? PT_WORKER_HUNG :
 			    w->slow ? PT_WORKER_SLOW : PT_WORKER_OK;
 	}
-	an->r->workers = o;
-	an->r->n_workers = n;
+	to_r->workers = o;
+	to_r->n_workers = n;
 	return 0;
 }
 
 /* ---- operations ---------------------------------------------------------------- */
-
-static double mean_by(double a, double na, double b, double nb)
-{
-	if (!isfinite(a) || !(na > 0))
-		return b;
-	return isfinite(b) && nb > 0 ? (a * na + b * nb) / (na + nb) : a;
-}
 
 static double calls_of(const struct pt_r_operation *o)
 {
 	return o->calls > 0 ? (double)o->calls : 0;
 }
 
+#define OPERATION(X, T)                                                        \
+	X(T, FIRST, name) X(T, FIRST, kind) X(T, SUM, calls) X(T, SEEN, total_s) \
+	X(T, MEAN0, mean_us) X(T, MIN, min_us) X(T, MAX, max_us)                \
+	X(T, MEAN0, p50_us) X(T, MEAN0, p99_us) X(T, OWN, share) X(T, SEEN, cpu_s) \
+	X(T, SEEN, gpu_s) X(T, MAX, certainty) X(T, SUM, bytes)
+PT_JOIN_LIST(operation, struct pt_r_operation, OPERATION, 4);
+
 static void add_operation(struct pt_r_operation *o,
 			  const struct pt_r_operation *p)
 {
-	double a = calls_of(o), b = calls_of(p);
+	struct pt_join_weights w = { { calls_of(o) }, { calls_of(p) } };
 
-	o->mean_us = mean_by(o->mean_us, a, p->mean_us, b);
-	o->p50_us = mean_by(o->p50_us, a, p->p50_us, b);
-	o->p99_us = mean_by(o->p99_us, a, p->p99_us, b);
-	o->min_us = fmin(o->min_us, p->min_us); /* that of numbers */
-	o->max_us = fmax(o->max_us, p->max_us);
-	sum_time(&o->total_s, p->total_s);
-	sum_time(&o->cpu_s, p->cpu_s);
-	sum_time(&o->gpu_s, p->gpu_s);
-	sum_count(&o->calls, p->calls);
-	sum_count(&o->bytes, p->bytes);
-	if (p->certainty > o->certainty)
-		o->certainty = p->certainty;
+	PT_JOIN(operation, o, p, &w);
 }
 
 struct op_row {
@@ -347,32 +253,33 @@ static int take_operation(struct pt_an *an, struct op_row **all,
 	return 0;
 }
 
-int pt_merge_operations(struct pt_an *an)
+static int join_operations(struct pt_an *an, const struct pt_parts_of *all,
+			   struct pt_report *to)
 {
 	double wall = (double)(an->t1 - an->t0) / NS_PER_S;
 	size_t i, k, n = 0, max = PT_OPS_MAX + PT_CAUSE_NR;
 	struct pt_r_operation *o = pt_arena_calloc(an->a, max, sizeof(*o));
-	struct op_row *all = NULL;
+	struct op_row *names = NULL;
 	int err = o ? 0 : -ENOMEM;
 
-	for (i = 0; i < an->merge->n; i++) {
-		const struct pt_piece_rank *r = rank_at(an, i);
+	for (i = 0; i < all->n; i++) {
+		const struct pt_measured *r = pt_part_got(an, all, i);
 
-		for (k = 0; r && k < r->r->n_operations && !err; k++)
-			err = take_operation(an, &all, o, &n, max,
-					     &r->r->operations[k]);
+		for (k = 0; r && k < r->rows->n_operations && !err; k++)
+			err = take_operation(an, &names, o, &n, max,
+					     &r->rows->operations[k]);
 	}
-	HASH_CLEAR(hh, all);
+	HASH_CLEAR(hh, names);
 	if (err)
 		return err;
 	for (i = 0; i < n; i++)
 		o[i].share = isfinite(o[i].total_s) ?
 				     fmin(1, o[i].total_s / wall) : NAN;
-	an->r->operations = o;
-	an->r->n_operations = n;
-	err = pt_report_sort_operations(an->r, PT_SORT_TOTAL);
-	return err ? err : pt_report_limit(an->r, "operations.quantiles", "The capture was looked at in %zu pieces: p50 and p99 of single calls, and of requests to disks and peers, are means of theirs.",
-					   an->merge->n);
+	to->operations = o;
+	to->n_operations = n;
+	err = pt_report_sort_operations(to, PT_SORT_TOTAL);
+	return err ? err : pt_report_limit(to, "operations.quantiles", "The capture was looked at in %zu pieces: p50 and p99 of single calls, and of requests to disks and peers, are means of theirs.",
+					   all->n);
 }
 
 /* ---- what-if -------------------------------------------------------------------- */
@@ -408,32 +315,31 @@ static void add_whatif(struct pt_r_whatif *o, const struct pt_r_whatif *w,
 		o->note = w->note;
 }
 
-int pt_merge_whatif(struct pt_an *an)
+static int join_whatif(struct pt_an *an, const struct pt_parts_of *all,
+		       struct pt_report *to)
 {
 	struct pt_r_whatif *o = pt_arena_calloc(an->a, MAX_ROWS, sizeof(*o));
 	size_t i, k, n = 0, asked = 0, times[MAX_ROWS] = { 0 };
 
 	if (!o)
 		return -ENOMEM;
-	if (!an->top)
-		return 0;
-	for (i = 0; i < an->merge->n; i++) {
-		const struct pt_piece_rank *r = rank_at(an, i);
+	for (i = 0; i < all->n; i++) {
+		const struct pt_measured *r = pt_part_got(an, all, i);
 
-		if (!r || !r->whatif || !r->r->n_whatif)
+		if (!r || !r->asked || !r->asked->n_whatif)
 			continue;
 		if (!asked++)
-			an->r->best_workers = r->r->best_workers;
-		else if (an->r->best_workers != r->r->best_workers)
-			an->r->best_workers = PT_NULL;
-		for (k = 0; k < r->r->n_whatif; k++) {
-			const struct pt_r_whatif *w = &r->r->whatif[k];
-			struct pt_r_whatif *to = whatif_row(o, n, w);
+			to->best_workers = r->asked->best_workers;
+		else if (to->best_workers != r->asked->best_workers)
+			to->best_workers = PT_NULL;
+		for (k = 0; k < r->asked->n_whatif; k++) {
+			const struct pt_r_whatif *w = &r->asked->whatif[k];
+			struct pt_r_whatif *have = whatif_row(o, n, w);
 
-			if (!to && n == MAX_ROWS)
+			if (!have && n == MAX_ROWS)
 				continue;
-			if (to)
-				add_whatif(to, w, (double)times[to - o]++);
+			if (have)
+				add_whatif(have, w, (double)times[have - o]++);
 			else
 				times[n] = 1, o[n++] = *w;
 		}
@@ -448,13 +354,13 @@ int pt_merge_whatif(struct pt_an *an)
 		if (!o[i].note)
 			o[i].note = "pieces of the capture differ too much";
 	}
-	an->r->whatif = o;
-	an->r->n_whatif = n;
-	return pt_report_limit(an->r, "whatif.sample", "What a change would win was replayed in %zu of %zu pieces of the capture; the range is over theirs.",
-			       asked, an->merge->n);
+	to->whatif = o;
+	to->n_whatif = n;
+	return pt_report_limit(to, "whatif.sample", "What a change would win was replayed in %zu of %zu pieces of the capture; the range is over theirs.",
+			       asked, all->n);
 }
 
-/* ---- limits --------------------------------------------------------------------- */
+/* ---- all of them ----------------------------------------------------------------- */
 
 static bool said(const struct pt_report *r, const char *what)
 {
@@ -466,32 +372,45 @@ static bool said(const struct pt_report *r, const char *what)
 	return false;
 }
 
-static int take_limits(struct pt_report *r, const struct pt_report *from)
-{
-	size_t i, n = from->capture.n_limits;
-	int err = 0;
-
-	for (i = 0; i < n && !err; i++) {
-		const struct pt_r_limit *l = &from->capture.limits[i];
-
-		if (!said(r, l->what))
-			err = pt_report_limit(r, l->what, "%s", l->reason);
-	}
-	return err;
-}
-
-/* What a piece could not show, the whole does not; one reason each, the latest. */
-int pt_merge_limits(struct pt_an *an)
+int pt_join_limits(struct pt_report *to, const struct pt_report *from)
 {
 	size_t i;
 	int err = 0;
 
-	for (i = an->merge->n; i-- > 0 && !err;) {
-		const struct pt_piece_rank *r = an->top ? rank_at(an, i) : NULL;
+	for (i = 0; i < from->capture.n_limits && !err; i++) {
+		const struct pt_r_limit *l = &from->capture.limits[i];
 
-		err = take_limits(an->r, an->merge->v[i]->r);
-		if (!err && r)
-			err = take_limits(an->r, r->r);
+		if (!said(to, l->what))
+			err = pt_report_limit(to, l->what, "%s", l->reason);
+	}
+	return err;
+}
+
+int pt_join_rank(struct pt_an *an, const struct pt_parts_of *all,
+		 struct pt_measured *to)
+{
+	struct pt_report *rows = pt_report_new_in(an->a);
+	struct pt_report *asked = pt_report_new_in(an->a);
+	size_t i;
+	int err = rows && asked ? 0 : -ENOMEM;
+
+	to->rows = rows;
+	to->asked = asked;
+	if (!err)
+		err = join_gpus(an, all, rows);
+	if (!err)
+		err = join_workers(an, all, rows);
+	if (!err)
+		err = join_operations(an, all, rows);
+	if (!err)
+		err = join_whatif(an, all, asked);
+	for (i = all->n; i-- > 0 && !err;) {
+		const struct pt_measured *r = pt_part_got(an, all, i);
+
+		if (r)
+			err = pt_join_limits(rows, r->rows);
+		if (r && !err && r->asked)
+			err = pt_join_limits(asked, r->asked);
 	}
 	return err;
 }

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The report's tables of the whole target, from the pieces' own; piece.h. */
+/* The report's tables of the whole target, from those of the parts; part.h. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "analysis/io/disks.h"
-#include "analysis/parts/piece.h"
+#include "analysis/parts/part.h"
 #include "base/hash.h"
 
-#define MAX_FILES 50
 #define MAX_ROWS 50
 
 static void sum_count(int64_t *to, int64_t n)
@@ -20,13 +19,6 @@ static void sum_count(int64_t *to, int64_t n)
 static bool same_text(const char *a, const char *b)
 {
 	return a == b || (a && b && !strcmp(a, b));
-}
-
-static double mean_by(double a, double na, double b, double nb)
-{
-	if (!isfinite(a) || !(na > 0))
-		return b;
-	return isfinite(b) && nb > 0 ? (a * na + b * nb) / (na + nb) : a;
 }
 
 /* ---- files -------------------------------------------------------------------- */
@@ -55,9 +47,9 @@ static void add_pattern(struct pt_r_pattern *o, double n,
 {
 	if (!p->kind && !isfinite(p->sequential))
 		return;
-	o->sequential = mean_by(o->sequential, n, p->sequential, m);
-	o->read_bytes = mean_by(o->read_bytes, n, p->read_bytes, m);
-	o->run_bytes = mean_by(o->run_bytes, n, p->run_bytes, m);
+	o->sequential = pt_mean_by(o->sequential, n, p->sequential, m);
+	o->read_bytes = pt_mean_by(o->read_bytes, n, p->read_bytes, m);
+	o->run_bytes = pt_mean_by(o->run_bytes, n, p->run_bytes, m);
 	if (!o->kind)
 		o->kind = p->kind;
 	else if (p->kind && strcmp(o->kind, p->kind))
@@ -73,21 +65,22 @@ static double reads_of(const struct pt_r_file *f)
 	return f->reads > 0 ? (double)f->reads : 0;
 }
 
+#define FILE_ROW(X, T)                                                         \
+	X(T, FIRST, path) X(T, FIRST, dev) X(T, FIRST, inode) X(T, FIRST, opens) \
+	X(T, SUM, reads) X(T, SUM, bytes) X(T, OWN, reread_bytes)               \
+	X(T, SUM, read_s) X(T, SUM, blocked_s) X(T, FIRST, p99_ms)              \
+	X(T, OWN, cached_share) X(T, OWN, pattern) X(T, SUM, reread_lo)         \
+	X(T, OWN, reread_hi) X(T, OWN, fetched_bytes) X(T, FIRST, fs)           \
+	X(T, FIRST, fs_class) X(T, FIRST, device) X(T, SUM, faults)             \
+	X(T, SUM, fault_bytes) X(T, SUM, fault_s) X(T, OWN, text)
+PT_JOIN_LIST(file_row, struct pt_r_file, FILE_ROW, 4);
+
 static void add_file(struct file_row *to, const struct pt_r_file *f)
 {
-	struct pt_r_file *o = &to->f;
-
-	add_pattern(&o->pattern, reads_of(o), &f->pattern, reads_of(f));
-	sum_count(&o->reads, f->reads);
-	sum_count(&o->bytes, f->bytes);
-	sum_count(&o->reread_lo, f->reread_lo);
-	o->read_s += f->read_s; /* unknown stays so */
-	o->blocked_s += f->blocked_s;
-	sum_count(&o->faults, f->faults);
-	sum_count(&o->fault_bytes, f->fault_bytes);
-	o->fault_s += f->fault_s;
-	if (o->text == PT_NULL)
-		o->text = f->text;
+	add_pattern(&to->f.pattern, reads_of(&to->f), &f->pattern, reads_of(f));
+	PT_JOIN(file_row, &to->f, f, NULL);
+	if (to->f.text == PT_NULL)
+		to->f.text = f->text;
 }
 
 static int take_file(struct file_row **all, const struct pt_r_file *f)
@@ -159,35 +152,35 @@ static int by_cost(const struct file_row *x, const struct file_row *y)
 	return m > n ? -1 : m < n;
 }
 
-int pt_merge_files(struct pt_an *an)
+static int join_files(struct pt_an *an, const struct pt_parts_of *all)
 {
-	struct pt_r_file *o = pt_arena_calloc(an->a, MAX_FILES, sizeof(*o));
-	struct file_row *all = NULL, *row, *tmp;
+	struct pt_r_file *o = pt_arena_calloc(an->a, PT_PART_FILES, sizeof(*o));
+	struct file_row *rows = NULL, *row, *tmp;
 	bool cut = false;
 	size_t i, k, n = 0;
 	int err = o ? 0 : -ENOMEM;
 
-	for (i = 0; i < an->merge->n; i++) {
-		const struct pt_report *r = an->merge->v[i]->r;
+	for (i = 0; i < all->n; i++) {
+		const struct pt_report *r = all->v[i]->r;
 
-		cut |= r->n_files == PT_PIECE_FILES;
+		cut |= r->n_files == PT_PART_FILES;
 		for (k = 0; k < r->n_files && !err; k++)
-			err = take_file(&all, &r->files[k]);
+			err = take_file(&rows, &r->files[k]);
 	}
-	HASH_SORT(all, by_cost);
-	HASH_ITER(hh, all, row, tmp) {
-		if (!err && n < MAX_FILES) {
+	HASH_SORT(rows, by_cost);
+	HASH_ITER(hh, rows, row, tmp) {
+		if (!err && n < PT_PART_FILES) {
 			finish_file(an, row);
 			o[n++] = row->f;
 		}
-		HASH_DEL(all, row);
+		HASH_DEL(rows, row);
 		free(row);
 	}
 	an->r->files = o;
 	an->r->n_files = err ? 0 : n;
 	if (!err && cut)
 		err = pt_report_limit(an->r, "files", "More files were read in a piece of the capture than are kept of it (%d): what a file took is a lower bound.",
-				      PT_PIECE_FILES);
+				      PT_PART_FILES);
 	return err;
 }
 
@@ -204,29 +197,24 @@ static double all_requests(const struct pt_r_disk *d)
 						      d->all_writes);
 }
 
+#define DISK(X, T)                                                             \
+	X(T, FIRST, name) X(T, FIRST, model) X(T, FIRST, kind) X(T, FIRST, dev)  \
+	X(T, SUM, reads) X(T, SUM, read_bytes) X(T, SUM, writes)                \
+	X(T, SUM, write_bytes) X(T, SUM, failed) X(T, DIST, latency_ms)         \
+	X(T, DIST, read_latency_ms) X(T, DIST, write_latency_ms)                \
+	X(T, MEAN0, depth_mean) X(T, MAX, depth_max) X(T, SUM, all_reads)       \
+	X(T, SUM, all_read_bytes) X(T, SUM, all_writes)                         \
+	X(T, SUM, all_write_bytes) X(T, MEAN1, all_latency_ms)                  \
+	X(T, MEAN2, all_depth) X(T, MEAN2, busy_share) X(T, OWN, target_share)
+PT_JOIN_LIST(disk, struct pt_r_disk, DISK, 4);
+
 static void add_disk(struct pt_r_disk *o, double ns, const struct pt_r_disk *d,
 		     double m)
 {
-	o->depth_mean = mean_by(o->depth_mean, requests(o), d->depth_mean,
-				requests(d));
-	o->all_latency_ms = mean_by(o->all_latency_ms, all_requests(o),
-				    d->all_latency_ms, all_requests(d));
-	o->all_depth = mean_by(o->all_depth, ns, d->all_depth, m);
-	o->busy_share = mean_by(o->busy_share, ns, d->busy_share, m);
-	o->reads += d->reads;
-	o->read_bytes += d->read_bytes;
-	o->writes += d->writes;
-	o->write_bytes += d->write_bytes;
-	o->failed += d->failed;
-	pt_dist_join(&o->latency_ms, &d->latency_ms);
-	pt_dist_join(&o->read_latency_ms, &d->read_latency_ms);
-	pt_dist_join(&o->write_latency_ms, &d->write_latency_ms);
-	if (d->depth_max > o->depth_max)
-		o->depth_max = d->depth_max;
-	sum_count(&o->all_reads, d->all_reads);
-	sum_count(&o->all_read_bytes, d->all_read_bytes);
-	sum_count(&o->all_writes, d->all_writes);
-	sum_count(&o->all_write_bytes, d->all_write_bytes);
+	struct pt_join_weights w = { { requests(o), all_requests(o), ns },
+				     { requests(d), all_requests(d), m } };
+
+	PT_JOIN(disk, o, d, &w);
 }
 
 static int by_bytes(const void *a, const void *b)
@@ -238,16 +226,16 @@ static int by_bytes(const void *a, const void *b)
 	return i != k ? (i > k ? -1 : 1) : (x->dev > y->dev) - (x->dev < y->dev);
 }
 
-int pt_merge_disks(struct pt_an *an)
+static int join_disks(struct pt_an *an, const struct pt_parts_of *all)
 {
 	struct pt_r_disk *o = pt_arena_calloc(an->a, MAX_ROWS, sizeof(*o));
 	size_t i, k, j, n = 0;
-	double all, ns[MAX_ROWS] = { 0 };
+	double moved, ns[MAX_ROWS] = { 0 };
 
 	if (!o)
 		return -ENOMEM;
-	for (i = 0; i < an->merge->n; i++) {
-		const struct pt_piece *p = an->merge->v[i];
+	for (i = 0; i < all->n; i++) {
+		const struct pt_part *p = all->v[i];
 
 		for (k = 0; k < p->r->n_disks; k++) {
 			const struct pt_r_disk *d = &p->r->disks[k];
@@ -260,16 +248,16 @@ int pt_merge_disks(struct pt_an *an)
 				o[n++] = *d;
 			else
 				add_disk(&o[j], ns[j], d,
-					 (double)pt_piece_ns(p));
-			ns[j] += (double)pt_piece_ns(p);
+					 (double)pt_part_ns(p));
+			ns[j] += (double)pt_part_ns(p);
 		}
 	}
 	for (i = 0; i < n; i++) {
-		all = o[i].all_read_bytes == PT_NULL ? 0 :
+		moved = o[i].all_read_bytes == PT_NULL ? 0 :
 			(double)(o[i].all_read_bytes + o[i].all_write_bytes);
-		o[i].target_share = all > 0 ?
+		o[i].target_share = moved > 0 ?
 			fmin(1, (double)(o[i].read_bytes + o[i].write_bytes) /
-					all) : NAN;
+					moved) : NAN;
 	}
 	qsort(o, n, sizeof(*o), by_bytes);
 	an->r->disks = o;
@@ -299,28 +287,25 @@ static int by_time(const void *a, const void *b)
 	return x->inode < y->inode ? -1 : x->inode > y->inode;
 }
 
-static void add_write(struct pt_r_write *o, const struct pt_r_write *w)
-{
-	sum_count(&o->calls, w->calls);
-	sum_count(&o->fsyncs, w->fsyncs);
-	sum_count(&o->bytes, w->bytes);
-	o->write_s += w->write_s;
-	o->fsync_s += w->fsync_s;
-	o->blocked_s += w->blocked_s;
-}
+#define WRITE(X, T)                                                            \
+	X(T, FIRST, path) X(T, FIRST, dev) X(T, FIRST, inode) X(T, FIRST, pid)  \
+	X(T, SUM, calls) X(T, SUM, fsyncs) X(T, SUM, bytes) X(T, SUM, write_s)  \
+	X(T, SUM, fsync_s) X(T, SUM, blocked_s) X(T, FIRST, fs)                 \
+	X(T, FIRST, fs_class) X(T, FIRST, device)
+PT_JOIN_LIST(write_row, struct pt_r_write, WRITE, 4);
 
-int pt_merge_writes(struct pt_an *an)
+static int join_writes(struct pt_an *an, const struct pt_parts_of *all)
 {
 	size_t i, k, j, n = 0, max = 1;
 	struct pt_r_write *o;
 
-	for (i = 0; i < an->merge->n; i++)
-		max += an->merge->v[i]->r->n_writes;
+	for (i = 0; i < all->n; i++)
+		max += all->v[i]->r->n_writes;
 	o = pt_arena_calloc(an->a, max, sizeof(*o));
 	if (!o)
 		return -ENOMEM;
-	for (i = 0; i < an->merge->n; i++) {
-		const struct pt_report *r = an->merge->v[i]->r;
+	for (i = 0; i < all->n; i++) {
+		const struct pt_report *r = all->v[i]->r;
 
 		for (k = 0; k < r->n_writes; k++) {
 			const struct pt_r_write *w = &r->writes[k];
@@ -331,7 +316,7 @@ int pt_merge_writes(struct pt_an *an)
 				    same_text(o[j].path, w->path))
 					break;
 			if (j < n)
-				add_write(&o[j], w);
+				PT_JOIN(write_row, &o[j], w, NULL);
 			else
 				o[n++] = *w;
 		}
@@ -344,32 +329,25 @@ int pt_merge_writes(struct pt_an *an)
 
 /* ---- peers -------------------------------------------------------------------- */
 
+/* Its round trips and losses are of all its life, by the kernel's own counters. */
+#define PEER(X, T)                                                             \
+	X(T, FIRST, address) X(T, FIRST, protocol) X(T, FIRST, port)            \
+	X(T, OWN, connections) X(T, SUM, opened) X(T, SEEN, bytes)              \
+	X(T, OWN, rate_bps) X(T, SUM, wait_s) X(T, MEAN0, first_byte_share)     \
+	X(T, OWN, data_wait_s) X(T, DIST, connect_ms) X(T, DIST, first_byte_ms) \
+	X(T, MEAN1, round_trip_ms) X(T, MAX, retransmits) X(T, MAX, out_of_order) \
+	X(T, MAX, workers) X(T, MAX, certainty)
+PT_JOIN_LIST(peer, struct pt_r_peer, PEER, 4);
+
 static void add_peer(struct pt_r_peer *o, const struct pt_r_peer *p)
 {
-	double a = o->wait_s, b = p->wait_s;
+	struct pt_join_weights w = { { o->wait_s, (double)o->connections },
+				     { p->wait_s, (double)p->connections } };
 
-	o->first_byte_share = mean_by(o->first_byte_share, a,
-				      p->first_byte_share, b);
-	o->round_trip_ms = mean_by(o->round_trip_ms, (double)o->connections,
-				   p->round_trip_ms, (double)p->connections);
-	o->wait_s += p->wait_s;
+	PT_JOIN(peer, o, p, &w);
 	o->connections += p->opened; /* the others were there before */
 	if (o->connections < p->connections)
 		o->connections = p->connections;
-	o->opened += p->opened;
-	if (p->bytes != PT_NULL)
-		o->bytes = o->bytes == PT_NULL ? p->bytes : o->bytes + p->bytes;
-	/* of all their life, by the kernel's own counters */
-	if (p->retransmits > o->retransmits)
-		o->retransmits = p->retransmits;
-	if (p->out_of_order > o->out_of_order)
-		o->out_of_order = p->out_of_order;
-	pt_dist_join(&o->connect_ms, &p->connect_ms);
-	pt_dist_join(&o->first_byte_ms, &p->first_byte_ms);
-	if (p->workers > o->workers)
-		o->workers = p->workers;
-	if (p->certainty > o->certainty)
-		o->certainty = p->certainty;
 }
 
 static bool same_peer(const struct pt_r_peer *a, const struct pt_r_peer *b)
@@ -416,19 +394,19 @@ static int charge_peers(struct pt_an *an, struct pt_r_peer *o, size_t n)
 	return 0;
 }
 
-int pt_merge_peers(struct pt_an *an)
+static int join_peers(struct pt_an *an, const struct pt_parts_of *all)
 {
 	size_t i, k, j, n = 0, max = 1;
 	struct pt_r_peer *o;
 	int err;
 
-	for (i = 0; i < an->merge->n; i++)
-		max += an->merge->v[i]->r->n_peers;
+	for (i = 0; i < all->n; i++)
+		max += all->v[i]->r->n_peers;
 	o = pt_arena_calloc(an->a, max, sizeof(*o));
 	if (!o)
 		return -ENOMEM;
-	for (i = 0; i < an->merge->n; i++) {
-		const struct pt_report *r = an->merge->v[i]->r;
+	for (i = 0; i < all->n; i++) {
+		const struct pt_report *r = all->v[i]->r;
 
 		for (k = 0; k < r->n_peers; k++) {
 			for (j = 0; j < n && !same_peer(&o[j], &r->peers[k]); j++)
@@ -450,21 +428,19 @@ int pt_merge_peers(struct pt_an *an)
 
 /* ---- what is read --------------------------------------------------------------- */
 
-/* No less is different than in one piece, no more than in all together. */
-void pt_merge_set(struct pt_an *an)
+/* No less is different than in one part, no more than in all together. */
+static void join_set(struct pt_an *an, const struct pt_parts_of *all)
 {
-	struct pt_r_memory *m = &an->r->memory;
-	struct pt_r_working_set *o = &m->set;
+	struct pt_r_working_set *o = &an->r->memory.set;
 	size_t i;
 
-	for (i = 0; i < an->merge->n; i++) {
-		const struct pt_r_working_set *s = &an->merge->v[i]->r->memory.set;
+	for (i = 0; i < all->n; i++) {
+		const struct pt_r_working_set *s = &all->v[i]->r->memory.set;
 
 		if (s->read_bytes == PT_NULL)
 			continue;
 		if (o->read_bytes == PT_NULL) {
 			*o = *s;
-			o->fits = PT_NULL;
 			continue;
 		}
 		sum_count(&o->read_bytes, s->read_bytes);
@@ -482,11 +458,24 @@ void pt_merge_set(struct pt_an *an)
 	if (o->read_bytes == PT_NULL)
 		return;
 	o->whole[0] = o->seen[0];
-	if (o->whole[1] != PT_NULL && o->whole[1] < o->whole[0])
-		o->whole[1] = PT_NULL; /* another epoch was of more */
-	if (o->whole[1] != PT_NULL && o->seen[1] > o->whole[1])
-		o->seen[1] = o->whole[1];
 	pt_report_limit(an->r, "memory.working_set", "The capture was looked at in %zu pieces: how many different bytes and files were read lies between the most of one piece and the sum of all; files is the former.",
-			an->merge->n);
-	pt_working_set_fits(m);
+			all->n);
+}
+
+int pt_join_host(struct pt_an *an, const struct pt_parts_of *all)
+{
+	size_t i;
+	int err = join_files(an, all);
+
+	pt_measure_memory(an);
+	join_set(an, all);
+	if (!err)
+		err = join_disks(an, all);
+	if (!err)
+		err = join_writes(an, all);
+	if (!err)
+		err = join_peers(an, all);
+	for (i = all->n; i-- > 0 && !err;)
+		err = pt_join_limits(an->r, all->v[i]->r);
+	return err;
 }

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "analysis/parts/fields.h"
+
+#include <math.h>
+#include <string.h>
+
+void pt_dist_join(struct pt_dist *to, const struct pt_dist *d)
+{
+	double a, b, mean, sq;
+
+	if (!d->n)
+		return;
+	if (!to->n) {
+		*to = *d;
+		return;
+	}
+	a = (double)to->n / (double)(to->n + d->n);
+	b = 1 - a;
+	mean = a * to->mean + b * d->mean;
+	sq = a * (to->std * to->std + (to->mean - mean) * (to->mean - mean)) +
+	     b * (d->std * d->std + (d->mean - mean) * (d->mean - mean));
+	to->std = sqrt(sq);
+	to->mean = mean;
+	to->p50 = a * to->p50 + b * d->p50;
+	to->p95 = a * to->p95 + b * d->p95;
+	to->p99 = a * to->p99 + b * d->p99;
+	to->min = fmin(to->min, d->min);
+	to->max = fmax(to->max, d->max);
+	to->n += d->n;
+}
+
+double pt_mean_by(double a, double na, double b, double nb)
+{
+	if (!isfinite(a) || !(na > 0))
+		return b;
+	return isfinite(b) && nb > 0 ? (a * na + b * nb) / (na + nb) : a;
+}
+
+static uint64_t join_u64(enum pt_join_how how, uint64_t a, uint64_t b)
+{
+	switch (how) {
+	case PT_JOIN_SPLIT:
+		return a == UINT64_MAX || b == UINT64_MAX ? UINT64_MAX : a + b;
+	case PT_JOIN_MIN:
+		return a < b ? a : b;
+	case PT_JOIN_MAX:
+		return a > b ? a : b;
+	default:
+		return a + b;
+	}
+}
+
+static int64_t join_i64(enum pt_join_how how, int64_t a, int64_t b)
+{
+	bool none = a == PT_NULL, both = !none && b != PT_NULL;
+
+	switch (how) {
+	case PT_JOIN_MIN:
+		return a < b ? a : b;
+	case PT_JOIN_MAX:
+		return a > b ? a : b;
+	case PT_JOIN_SEEN:
+		return both ? a + b : none ? b : a;
+	default:
+		return both ? a + b : PT_NULL;
+	}
+}
+
+static double join_double(enum pt_join_how how, double a, double b,
+			  const struct pt_join_weights *w)
+{
+	size_t k = how - PT_JOIN_MEAN0;
+
+	switch (how) {
+	case PT_JOIN_MIN:
+		return fmin(a, b); /* that of numbers */
+	case PT_JOIN_MAX:
+		return fmax(a, b);
+	case PT_JOIN_SEEN:
+		return !isfinite(b) ? a : isfinite(a) ? a + b : b;
+	case PT_JOIN_SUM:
+		return a + b; /* unknown stays so */
+	default:
+		return pt_mean_by(a, w->to[k], b, w->from[k]);
+	}
+}
+
+static void join_one(const struct pt_join_field *f, char *to, const char *from,
+		     const struct pt_join_weights *w)
+{
+	size_t i;
+
+	switch ((enum pt_join_type)f->type) {
+	case PT_JOIN_U64:
+		for (i = 0; i < f->size / sizeof(uint64_t); i++)
+			((uint64_t *)to)[i] = join_u64(f->how, ((uint64_t *)to)[i],
+						       ((const uint64_t *)from)[i]);
+		break;
+	case PT_JOIN_I64:
+		for (i = 0; i < f->size / sizeof(int64_t); i++)
+			((int64_t *)to)[i] = join_i64(f->how, ((int64_t *)to)[i],
+						      ((const int64_t *)from)[i]);
+		break;
+	case PT_JOIN_U32:
+		if ((*(const uint32_t *)from > *(uint32_t *)to) ==
+		    (f->how == PT_JOIN_MAX))
+			*(uint32_t *)to = *(const uint32_t *)from;
+		break;
+	case PT_JOIN_DOUBLE:
+		*(double *)to = join_double(f->how, *(double *)to,
+					    *(const double *)from, w);
+		break;
+	case PT_JOIN_BOOL:
+		*(bool *)to = f->how == PT_JOIN_ANY ?
+				      *(bool *)to || *(const bool *)from :
+				      *(bool *)to && *(const bool *)from;
+		break;
+	case PT_JOIN_OTHER:
+		break;
+	}
+}
+
+void pt_join_fields(const struct pt_join_field *f, size_t n, void *to,
+		    const void *from, const struct pt_join_weights *w)
+{
+	size_t i;
+
+	for (i = 0; i < n; i++) {
+		char *x = (char *)to + f[i].at;
+		const char *y = (const char *)from + f[i].at;
+
+		switch ((enum pt_join_how)f[i].how) {
+		case PT_JOIN_OWN:
+		case PT_JOIN_FIRST:
+			break;
+		case PT_JOIN_LAST:
+			memcpy(x, y, f[i].size);
+			break;
+		case PT_JOIN_DIST:
+			pt_dist_join((struct pt_dist *)x, (const struct pt_dist *)y);
+			break;
+		default:
+			join_one(&f[i], x, y, w);
+		}
+	}
+}
