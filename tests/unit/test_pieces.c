@@ -358,6 +358,7 @@ static void test_hung(void **state)
 	(void)state;
 	assert_true(m && r);
 	o.run_s_x10 = 20;
+	o.mix[JOB_DISK] = 0.3; /* it has slept before, too */
 	job_run(&j, &o);
 	for (i = 0; i < j.s.recs.n; i++)
 		if (j.s.recs.v[i].r.hdr.kind == PT_REC_OFF &&
