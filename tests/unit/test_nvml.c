@@ -19,7 +19,6 @@
 #include "capture/session.h"
 #include "gpu/nvml.h"
 #include "gpu/nvml_int.h"
-#include "model/devices.h"
 #include "stream.h"
 
 #define PID 1000u

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "abi.h"
 
@@ -60,6 +61,16 @@ static inline const struct pt_rec_kind *pt_rec_kind(uint16_t number)
 {
 	return number < PT_REC_KINDS && pt_rec_kinds[number].life ?
 		       &pt_rec_kinds[number] : NULL;
+}
+
+/* The header of the record at `rec`, of which `len` bytes are there. False: they are no
+ * whole record, of any kind or version. */
+static inline bool pt_rec_head(const void *rec, size_t len, struct pt_hdr *h)
+{
+	if (len < sizeof(*h))
+		return false;
+	memcpy(h, rec, sizeof(*h));
+	return h->size >= sizeof(*h) && h->size <= len && h->size <= PT_REC_MAX;
 }
 
 /* Room for a record of any kind. */

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "model/blocks.h"
-
+/* Block requests of the target, and what device numbers stand for. */
 #include <errno.h>
 #include <string.h>
 

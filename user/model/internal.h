@@ -37,6 +37,8 @@ bool pt_take_seq(struct pt_model *m, struct pt_thread *t, uint32_t seq);
 #define PT_KIND(kind, number, name, life, feed)                                \
 	int pt_feed_##feed(struct pt_model *m, const struct pt_rec_##name *r);
 #include "records.def"
+/* Drop counters of disks from before this moment, but for the last ones. */
+void pt_trim_disks(struct pt_model *m, uint64_t before);
 /* Every read, wait and fault to the name that its file had then. 0 or -ENOMEM. */
 int pt_settle_files(struct pt_model *m);
 /* Forget which calls a thread is in when records of it are missing: they may

@@ -423,6 +423,11 @@ uint64_t pt_model_missing(const struct pt_model *m);
 const struct pt_file *pt_model_file(const struct pt_model *m, uint32_t dev,
 				    uint64_t inode);
 
+/* The last that was told of this device number; NULL: nothing. */
+const struct pt_rec_disk *pt_model_disk(const struct pt_model *m, uint32_t dev);
+/* Is this sample of the device that traced processes call `ordinal`? */
+bool pt_device_is(const struct pt_rec_device *d, uint32_t ordinal);
+
 /* The kernel's number of a device that is named in a read, wait or fault. */
 uint32_t pt_model_dev(const struct pt_model *m, uint32_t dev, uint64_t inode);
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "model/acts.h"
-#include "model/blocks.h"
+#include "model/internal.h"
 #include "model/model.h"
 #include "model/socks.h"
 #include "model/timeline.h"

@@ -93,11 +93,7 @@ static int scan(struct pt_col_table *t, const unsigned char *raw, size_t len)
 
 	while (at < len && !err) {
 		err = -EINVAL;
-		if (len - at < sizeof(h))
-			break;
-		memcpy(&h, raw + at, sizeof(h));
-		if (h.size < sizeof(h) || h.size > PT_REC_MAX ||
-		    h.size > len - at)
+		if (!pt_rec_head(raw + at, len - at, &h))
 			break;
 		shape = shape_of(t, h.kind, h.size);
 		if (shape < 0)

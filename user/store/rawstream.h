@@ -15,7 +15,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "abi.h"
+#include "base/records.h"
 
 #define PT_RAW_MAGIC "PTRAWST" /* and its NUL: 8 bytes */
 #define PT_RAW_VERSION 1
@@ -35,11 +35,7 @@ struct pt_raw_reader {
 	uint64_t records;
 	bool truncated; /* the file ends inside a record */
 	bool damaged;	/* a size that no record can have: reading stopped */
-	union {
-		struct pt_hdr hdr;
-		unsigned char bytes[PT_REC_MAX];
-		uint64_t align;
-	} rec;
+	union pt_rec_any rec;
 };
 
 /* 0; -ENOEXEC: not such a file; -EPROTO: another version; -EIO. */

@@ -8,8 +8,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "abi.h"
 #include "base/clock.h"
+#include "base/records.h"
 #include "store/recording.h"
 #include "store/shrink.h"
 
@@ -230,10 +230,7 @@ void pt_recorder_put(struct pt_recorder *r, const void *rec, size_t len)
 	pt_bytes *b = &r->now.b;
 	struct pt_hdr h;
 
-	if (len < sizeof(h))
-		return;
-	memcpy(&h, rec, sizeof(h));
-	if (h.size < sizeof(h) || h.size > len || h.size > PT_REC_MAX)
+	if (!pt_rec_head(rec, len, &h))
 		return; /* the model has counted it as malformed */
 	if (b->n + h.size > BLOCK)
 		pt_recorder_flush(r);

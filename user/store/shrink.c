@@ -4,11 +4,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/records.h"
+#include "store/columns_table.h"
 
 /* More names than this are left out: they are the files' of a job that opens
  * hundreds of thousands. */
@@ -16,17 +16,11 @@
 
 static int append(pt_bytes *b, const void *data, size_t n)
 {
-	unsigned char *p;
+	unsigned char *p = pt_col_extend(b, n);
 
-	if (b->n + n > b->cap) {
-		p = realloc(b->v, 2 * (b->n + n));
-		if (!p)
-			return -ENOMEM;
-		b->v = p;
-		b->cap = 2 * (b->n + n);
-	}
-	memcpy(b->v + b->n, data, n);
-	b->n += n;
+	if (!p)
+		return -ENOMEM;
+	memcpy(p, data, n);
 	return 0;
 }
 

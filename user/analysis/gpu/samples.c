@@ -10,7 +10,6 @@
 #include "analysis/health.h"
 #include "analysis/internal.h"
 #include "analysis/verdicts/thresholds.h"
-#include "model/devices.h"
 
 #define NONE UINT32_MAX
 #define GROWTH_POINTS 400 /* the slope takes the square of them */

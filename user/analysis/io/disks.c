@@ -7,7 +7,6 @@
 
 #include "analysis/io/disks.h"
 #include "base/fsname.h"
-#include "model/blocks.h"
 
 #define MAX_DISKS 32
 

@@ -296,10 +296,7 @@ int pt_window_put(struct pt_window *w, const void *rec, size_t len)
 	struct pt_hdr h;
 	uint64_t from;
 
-	if (len < sizeof(h))
-		return -EINVAL;
-	memcpy(&h, rec, sizeof(h));
-	if (h.size < sizeof(h) || h.size > len || h.size > PT_REC_MAX)
+	if (!pt_rec_head(rec, len, &h))
 		return -EINVAL;
 	if (h.kind == PT_REC_MARK) {
 		take_mark(w, rec, h.size);

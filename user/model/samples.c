@@ -1,11 +1,36 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "model/devices.h"
-
+/* What is measured about once a second: processes, memory, devices. */
 #include <errno.h>
-#include <math.h>
 #include <string.h>
 
 #include "model/internal.h"
+
+/* In order of time: their differences count. */
+int pt_feed_sample(struct pt_model *m, const struct pt_rec_sample *r)
+{
+	struct pt_proc *p = pt_proc_make(m, r->hdr.tgid);
+	size_t i;
+
+	if (!p)
+		return -ENOMEM;
+	for (i = p->samples.n; i && p->samples.v[i - 1].hdr.ts >= r->hdr.ts; i--)
+		if (p->samples.v[i - 1].hdr.ts == r->hdr.ts)
+			return 0;
+	if (pt_vec_push(&p->samples, *r))
+		return -ENOMEM;
+	memmove(&p->samples.v[i + 1], &p->samples.v[i],
+		(p->samples.n - 1 - i) * sizeof(*r));
+	p->samples.v[i] = *r;
+	return 0;
+}
+
+/* In order of time, one a moment; the capture makes no more than one a second. */
+int pt_feed_memory(struct pt_model *m, const struct pt_rec_memory *r)
+{
+	if (m->memory.n && m->memory.v[m->memory.n - 1].hdr.ts >= r->hdr.ts)
+		return 0;
+	return pt_vec_push(&m->memory, *r);
+}
 
 #define MAX_DEVICES 64
 
