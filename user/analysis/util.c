@@ -227,16 +227,8 @@ int pt_index_workers(struct pt_trainer *t)
 bool pt_worker_index(const struct pt_trainer *t, const struct pt_thread *th,
 		     int *idx)
 {
-	size_t lo = 0, hi = t->index.n;
+	size_t lo = pt_bisect(t->index.n, i, t->index.v[i].tgid < th->tgid);
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (t->index.v[mid].tgid < th->tgid)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
 	for (; lo < t->index.n && t->index.v[lo].tgid == th->tgid; lo++) {
 		const struct pt_worker *w = &t->workers.v[t->index.v[lo].at];
 
@@ -349,30 +341,10 @@ int64_t pt_rank_of_proc(const struct pt_proc *p)
 
 size_t pt_times_until(const pt_times *v, uint64_t ts)
 {
-	size_t lo = 0, hi = v->n;
-
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (v->v[mid] <= ts)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
+	return pt_bisect(v->n, i, v->v[i] <= ts);
 }
 
 size_t pt_spans_after(const pt_spans *v, uint64_t ts)
 {
-	size_t lo = 0, hi = v->n;
-
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (v->v[mid].end <= ts)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
+	return pt_bisect(v->n, i, v->v[i].end <= ts);
 }

@@ -47,4 +47,21 @@ static inline int pt_vec_grow(void **v, size_t n, size_t *cap, size_t size)
 		(vec)->n = (vec)->cap = 0;                                     \
 	} while (0)
 
+/* How many of the first `n` indices `i` fulfil `before`, which the smaller ones do and
+ * the larger ones do not: by bisection. */
+#define pt_bisect(n, i, before)                                                \
+	({                                                                     \
+		size_t lo_ = 0, hi_ = (n);                                     \
+                                                                               \
+		while (lo_ < hi_) {                                            \
+			size_t i = lo_ + (hi_ - lo_) / 2;                      \
+                                                                               \
+			if (before)                                            \
+				lo_ = i + 1;                                   \
+			else                                                   \
+				hi_ = i;                                       \
+		}                                                              \
+		lo_;                                                           \
+	})
+
 #endif

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/vec.h"
 #include "capture/elffile.h"
 
 struct names {
@@ -54,16 +55,9 @@ static uint32_t rank_of(const Elf64_Sym *s, uint64_t vaddr)
 static void insert_symbol(void *ctx, const Elf64_Sym *s, const Elf64_Shdr *str)
 {
 	struct names *k = ctx;
-	size_t lo = 0, hi = k->n;
+	/* the first place at or behind the symbol */
+	size_t lo = pt_bisect(k->n, i, k->v[i].vaddr < s->st_value);
 
-	while (lo < hi) { /* the first place at or behind the symbol */
-		size_t mid = (lo + hi) / 2;
-
-		if (k->v[mid].vaddr < s->st_value)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
 	for (; lo < k->n; lo++) {
 		struct pt_elf_place *p = &k->v[lo];
 		uint32_t rank = rank_of(s, p->vaddr);

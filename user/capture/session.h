@@ -194,11 +194,6 @@ void pt_uprobes_drop(struct pt_capture *c);
 void pt_uprobes_free(struct pt_uprobes *u,
 		     void (*pending)(void *ctx, unsigned left), void *ctx);
 
-/* ---- closelinks.c --------------------------------------------------------- */
-/* Close multi-uprobe links. Each close waits for the kernel to see every CPU and
- * task out of the breakpoints; threads wait side by side. -1 is skipped. */
-void pt_close_links(int *fd, size_t n);
-
 /* ---- marker.c: the function that begins steps ----------------------------- */
 /* 0 or -errno with `err` filled: -ENOENT no such function. */
 int pt_marker_open(struct pt_capture *c, const struct pt_capture_opts *o,
@@ -238,12 +233,15 @@ void pt_mapwatch_drain(struct pt_mapwatch *w,
 		       void *ctx);
 void pt_mapwatch_free(struct pt_mapwatch *w);
 
-/* ---- bpfsys.c: bpf() calls that libbpf 1.1 has no wrapper for -------------- */
+/* ---- links.c: multi-uprobe links ------------------------------------------- */
 #define PT_ATTACH_UPROBE_MULTI 48 /* BPF_TRACE_UPROBE_MULTI, Linux 6.6 */
 #define PT_UPROBE_MULTI_RETURN 1  /* BPF_F_UPROBE_MULTI_RETURN */
 /* Link descriptor or -errno. pid 0: every process. */
 int pt_uprobe_multi(int prog_fd, const char *path, const uint64_t *offsets,
 		    const uint64_t *cookies, uint32_t n, uint32_t flags,
 		    pid_t pid);
+/* Close multi-uprobe links. Each close waits for the kernel to see every CPU and
+ * task out of the breakpoints; threads wait side by side. -1 is skipped. */
+void pt_close_links(int *fd, size_t n);
 
 #endif

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/vec.h"
 #include "capture/discover.h"
 #include "capture/procfs.h"
 
@@ -108,16 +109,7 @@ const struct pt_process *pt_tree_find(const struct pt_tree *t, pid_t pid)
 /* First position in by_parent whose ppid is at least `ppid`. */
 static size_t first_child(const struct pt_tree *t, pid_t ppid)
 {
-	size_t lo = 0, hi = t->n, mid;
-
-	while (lo < hi) {
-		mid = lo + (hi - lo) / 2;
-		if (t->p[t->by_parent[mid]].ppid < ppid)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
+	return pt_bisect(t->n, i, t->p[t->by_parent[i]].ppid < ppid);
 }
 
 size_t pt_tree_descendants(const struct pt_tree *t, pid_t root, pid_t *out,

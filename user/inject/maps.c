@@ -110,16 +110,8 @@ void pt_maps_free(struct pt_maps *m)
 
 const struct pt_map *pt_maps_at(const struct pt_maps *m, uint64_t addr)
 {
-	size_t lo = 0, hi = m->n;
+	size_t lo = pt_bisect(m->n, i, m->v[i].end <= addr);
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (m->v[mid].end <= addr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
 	return lo < m->n && m->v[lo].start <= addr ? &m->v[lo] : NULL;
 }
 

@@ -203,16 +203,8 @@ static int make_groups(const struct pt_proc *p, groups *out)
 /* The call of a number, found by halves. */
 static uint32_t call_of(const groups *g, const uint32_t *calls, uint32_t number)
 {
-	size_t lo = 0, hi = g->n;
+	size_t lo = pt_bisect(g->n, i, g->v[i].correlation < number);
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (g->v[mid].correlation < number)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
 	return lo < g->n && g->v[lo].correlation == number ? calls[lo] :
 							     PT_ACT_NO_CALL;
 }

@@ -180,16 +180,8 @@ static int order_namings(struct pt_model *m, struct pt_file *f)
 /* The name that was met last until `ts`; where that is none, the first. */
 static const struct pt_file *named_at(const struct pt_file *first, uint64_t ts)
 {
-	size_t lo = 0, hi = first->n_namings;
+	size_t lo = pt_bisect(first->n_namings, i, first->by_ts[i].ts <= ts);
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (first->by_ts[mid].ts <= ts)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
 	return first->by_ts[lo ? lo - 1 : 0].file;
 }
 

@@ -355,15 +355,5 @@ size_t pt_iv_after(const struct pt_thread *t, uint64_t ts)
 
 size_t pt_gpu_after(const struct pt_proc *p, uint64_t ts)
 {
-	size_t lo = 0, hi = p->gpu.n;
-
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (p->gpu.v[mid].begin < ts)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
+	return pt_bisect(p->gpu.n, i, p->gpu.v[i].begin < ts);
 }

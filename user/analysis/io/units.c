@@ -113,16 +113,8 @@ static int sum_up(const edges *v, struct sums *s)
 
 static double all_until(const struct sums *s, uint64_t ts)
 {
-	size_t lo = 0, hi = s->v->n;
+	size_t lo = pt_bisect(s->v->n, i, s->v->v[i].ts <= ts);
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (s->v->v[mid].ts <= ts)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
 	if (!lo)
 		return 0;
 	lo--;
@@ -208,17 +200,7 @@ static int by_end(const void *a, const void *b)
 /* How many were over until `ts`. */
 static size_t over_until(const dones *v, uint64_t ts)
 {
-	size_t lo = 0, hi = v->n;
-
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (v->v[mid].ts <= ts)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
+	return pt_bisect(v->n, i, v->v[i].ts <= ts);
 }
 
 /* w and k of all units. */

@@ -64,16 +64,8 @@ static int delivered_in(const struct pt_an *an, const struct pt_trainer *t,
 /* The end of the consumer's last call before `ts`. */
 static uint64_t call_before(const struct pt_actor *a, uint64_t ts)
 {
-	size_t lo = 0, hi = a->calls.n;
+	size_t lo = pt_bisect(a->calls.n, i, a->calls.v[i].begin < ts);
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (a->calls.v[mid].begin < ts)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
 	return lo ? pt_min64(a->calls.v[lo - 1].end, ts) : 0;
 }
 

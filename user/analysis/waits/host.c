@@ -250,16 +250,8 @@ static void take_reads(const struct pt_thread *th, struct pt_host *h)
 
 static struct pt_host_gap *gap_at(struct pt_host *h, uint64_t ts)
 {
-	size_t lo = 0, hi = h->gaps.n;
+	size_t lo = pt_bisect(h->gaps.n, i, h->gaps.v[i].g.end <= ts);
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (h->gaps.v[mid].g.end <= ts)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
 	return lo < h->gaps.n && h->gaps.v[lo].g.begin <= ts ? &h->gaps.v[lo] :
 							       NULL;
 }

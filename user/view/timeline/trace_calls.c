@@ -67,16 +67,7 @@ int pt_sort_calls(struct pt_walk *k, const struct pt_proc *p)
 
 static size_t first_of(const struct pt_walk *k, uint32_t tid)
 {
-	size_t lo = 0, hi = k->n_calls, mid;
-
-	while (lo < hi) {
-		mid = lo + (hi - lo) / 2;
-		if (k->calls[mid].tid < tid)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
+	return pt_bisect(k->n_calls, i, k->calls[i].tid < tid);
 }
 
 static const char *copy_kind(uint64_t kind)
