@@ -45,11 +45,11 @@ int pt_child_start(struct pt_child *c, char *const argv[],
  * (monotonic) when this is to be called again. */
 double pt_child_tick(struct pt_child *c, double now);
 
-/* Has it ended? */
+/* Has the child ended? */
 bool pt_child_done(const struct pt_child *c);
 
-/* After that: takes what it left and every process of its group. 0 or -ENOMEM;
- * the result is filled all the same, the child is none any more. */
+/* Once it has ended: collects its output and ends every process of its group. 0 or
+ * -ENOMEM; the result is filled either way, and `c` has no child any more. */
 int pt_child_finish(struct pt_child *c, struct pt_child_result *r);
 void pt_child_result_free(struct pt_child_result *r);
 

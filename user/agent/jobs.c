@@ -393,7 +393,7 @@ static bool is_interesting(void *ctx, const struct pt_process *p)
 		decide(s->c, p->pid, p->comm) == PT_RULE_JOB);
 }
 
-/* Is it worth it to look at everything? */
+/* Has enough changed since the last search to look at every process? */
 static int worth(const struct search *s)
 {
 	struct pt_ajobs *j = s->j;

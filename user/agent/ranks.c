@@ -47,7 +47,7 @@ static void copy_printable(struct value *v, const char *s, size_t n)
 	size_t i;
 
 	if (n >= sizeof(v->text))
-		return; /* none of these is so long */
+		return; /* no rank, size or host name is so long */
 	for (i = 0; i < n; i++)
 		if (s[i] <= ' ' || s[i] > '~')
 			return;

@@ -124,7 +124,7 @@ static struct pt_slot *free_slot(struct pt_agent *a)
 	return NULL;
 }
 
-/* The one that waits longest. */
+/* The job that waits longest for its sample. */
 static struct pt_ajob *next_due(struct pt_agent *a, double now)
 {
 	struct pt_ajob *j, *best = NULL;

@@ -36,19 +36,19 @@ struct mapping {
 };
 
 struct pt_kernels {
-	/* The caller's own. */
+	/* Used by the caller's thread alone. */
 	struct func seen[2 * MAX_SEEN]; /* open addressing; addr 0: free */
 	struct func last;
 	size_t n_seen;
 
-	/* Shared. */
+	/* Used by both, under the lock. */
 	pthread_mutex_t lock;
 	pthread_cond_t work, idle; /* idle: on CLOCK_MONOTONIC */
 	PT_VEC(struct func) todo;
 	PT_VEC(struct pt_rec_name) done;
 	bool busy, stop, left; /* left: nobody waits for the thread any more */
 
-	/* The thread's own. */
+	/* Used by the thread that reads names alone. */
 	struct mapping map[MAX_MAPS];
 	size_t n_maps;
 	pthread_t thread;

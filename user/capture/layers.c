@@ -112,7 +112,7 @@ static bool file_names(struct pt_layers *l, const struct pt_gpulib *g,
 	return s.names;
 }
 
-/* Calls whatever a script names. */
+/* Calls any function that a script names. */
 static bool calls_by_name(const char *path)
 {
 	const char *base = strrchr(path, '/');

@@ -140,7 +140,7 @@ int pt_reads_choose(struct pt_capture *c, const struct pt_capture_opts *o,
 	return 0;
 }
 
-/* Two hooks; both or none. */
+/* Attach two hooks; both or none. */
 static bool attach_pair(struct bpf_program *a, struct bpf_link **la,
 			struct bpf_program *b, struct bpf_link **lb)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Which command is meant. */
+/* Which command the arguments name. */
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>

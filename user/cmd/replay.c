@@ -18,7 +18,7 @@
 #include "store/recording.h"
 #include "version.h"
 
-/* Of the timelines, about. */
+/* What a record takes in the timelines, about. */
 #define RECORD_BYTES 100
 /* A file of more records is read in pieces of nearly this: many, so that what
  * they take stays small. */

@@ -131,7 +131,7 @@ typedef int (*pt_replayed_fn)(void *ctx, const struct pt_model *m,
 			      const struct pt_lanes *lanes);
 int pt_replay_then(FILE *f, const char *name, const struct pt_opts *o,
 		   struct pt_report *r, pt_replayed_fn then, void *ctx);
-/* Is it one of these? Rewinds. */
+/* Is the file a recording of ours? Rewinds it. */
 bool pt_replay_is_recording(FILE *f);
 
 /* Timelines in memory; a busy job makes about half a megabyte a second. */

@@ -36,7 +36,7 @@ int pt_prometheus_open(const struct pt_prometheus_options *o,
 int pt_prometheus_query(struct pt_prometheus *p, const char *expr, double at,
 			json_t **rows, char *why, size_t n);
 
-/* The same of an answer's text. Pure but for memory. */
+/* The rows of an answer's text, as above. No I/O. */
 int pt_prometheus_parse(const char *text, size_t len, json_t **rows, char *why,
 			size_t n);
 

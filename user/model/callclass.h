@@ -32,7 +32,7 @@ enum {
 	PT_C_OTHER = 1 << 23,
 	PT_C_NONE = 1 << 24,	/* not in a call */
 	PT_C_ANY = (1 << 25) - 1,
-	/* beside one of these */
+	/* flags beside the classes above */
 	PT_C_SOCK = 1 << 25,	/* a socket's call, whatever the descriptor */
 	PT_C_SYNC = 1 << 26,	/* fsync and such: a PUT that writes no bytes */
 };

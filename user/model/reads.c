@@ -50,7 +50,7 @@ int pt_feed_read(struct pt_model *m, const struct pt_rec_read *r)
 	}, NULL);
 }
 
-/* Counts that cannot be. */
+/* Are the counts impossible? */
 static bool counts_wrong(const struct pt_rec_reads *r)
 {
 	uint64_t moves = (uint64_t)r->contiguous + r->forward + r->backward +

@@ -16,7 +16,7 @@ enum {
 	S_SOCK_IN = 1 << 2, /* and polls: mostly for something to come */
 	S_SOCK_OUT = 1 << 3,
 	S_CONNECT = 1 << 4,
-	S_POLL = 1 << 5, /* on several things, or none of these */
+	S_POLL = 1 << 5, /* poll of several things, or of something else */
 	S_EVENT_IN = 1 << 6,
 	S_EVENT_OUT = 1 << 7,
 	S_MSG_IN = 1 << 8,

@@ -190,7 +190,7 @@ static int split_likely(struct pt_trainer *t, const struct pt_dev *d,
 	return err;
 }
 
-/* The mean over the devices. */
+/* Idle time by what the host did meanwhile: the mean over the devices. */
 static int split_devices(const struct pt_an *an, struct pt_trainer *t,
 			 const pt_spans *waits)
 {

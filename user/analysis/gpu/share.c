@@ -57,7 +57,7 @@ static bool ranks_of_one_job(const struct pt_proc *a, const struct pt_proc *b)
 /* So much of what is likely, but not certain, may be the other one's. */
 #define OPEN_CROWD 3
 
-/* Both devices' work, on one. */
+/* The work of two processes' devices, taken for one. */
 static int join(const struct pt_an *an, struct pt_dev *d, const struct pt_dev *o)
 {
 	uint64_t wall = an->t1 - an->t0, mid, down;

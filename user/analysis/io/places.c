@@ -13,7 +13,7 @@
 /* A door that sees pages knows places to one. */
 #define PAGE 4096
 
-/* A thread in a file. */
+/* How one thread goes through one file. */
 struct reader {
 	struct pt_file_key key;
 	struct pt_place *p;

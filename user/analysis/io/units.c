@@ -197,7 +197,7 @@ static int by_end(const void *a, const void *b)
 	return x->ts < y->ts ? -1 : x->ts > y->ts;
 }
 
-/* How many were over until `ts`. */
+/* How many waits were over by `ts`. */
 static size_t over_until(const dones *v, uint64_t ts)
 {
 	return pt_bisect(v->n, i, v->v[i].ts <= ts);

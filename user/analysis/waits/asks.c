@@ -69,7 +69,7 @@ static uint64_t call_before(const struct pt_actor *a, uint64_t ts)
 	return lo ? pt_min64(a->calls.v[lo - 1].end, ts) : 0;
 }
 
-/* Fewer speak for nobody. */
+/* Of fewer hand-offs it cannot be told who feeds whom. */
 #define FED_MIN 4
 
 /*

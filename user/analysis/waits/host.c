@@ -223,7 +223,7 @@ static int take_gap(struct finder *k, size_t call, const struct pt_gap *g)
 	return err ? err : pt_vec_push(&h->gaps, x);
 }
 
-/* Own reads of files. */
+/* The trainer's own reads of files. */
 static void take_reads(const struct pt_thread *th, struct pt_host *h)
 {
 	size_t i, k = 0;

@@ -400,7 +400,7 @@ static void bound(const struct obtain *o, const struct pt_host_gap *g,
 
 /* ---- waits ----------------------------------------------------------------------------- */
 
-/* What the consumer did in it. */
+/* What the consumer did in the gap. */
 static int push_wait(struct obtain *o, const struct pt_host_gap *g,
 		     struct pt_fetch *x)
 {

@@ -120,7 +120,7 @@ static size_t times_asked(const struct pt_an *an, const struct pt_thread *th,
 	return n;
 }
 
-/* Does it end sleeps of the consumer itself? */
+/* Does the thread end sleeps of the consumer itself? */
 static bool gives(const struct pt_givers *g, const struct pt_thread *th)
 {
 	const struct pt_giver *x;

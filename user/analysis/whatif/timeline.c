@@ -141,7 +141,7 @@ struct hold { /* of a lock, by one worker */
 };
 typedef PT_VEC(struct hold) holds;
 
-/* Part of a piece. */
+/* The part of a piece that lies in [begin,end). */
 static int add_part(pt_wi_pieces *to, const struct pt_wi_piece *p, double begin, double end,
 		    uint8_t lock)
 {

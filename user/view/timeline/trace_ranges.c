@@ -47,7 +47,7 @@ static int begin_range(struct ranges *r, uint32_t at)
 	return pt_vec_push(&r->done, s);
 }
 
-/* Is this the one that `end` ends? */
+/* Does `end` end the range that `b` began? */
 static bool ends(const struct pt_nvtx_event *b, const struct pt_nvtx_event *end)
 {
 	if (end->op == PT_NVTX_POP)
