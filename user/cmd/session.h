@@ -91,7 +91,7 @@ int pt_block_signals(void);
 
 /* These signals. */
 void pt_stop_signals(sigset_t *set);
-/* when.c: wait for the moment of --at; with the signals blocked. 0; -EINTR:
+/* schedule.c: wait for the moment of --at; with the signals blocked. 0; -EINTR:
  * one of them came, and that was told. */
 int pt_wait_at(const struct pt_opts *o);
 

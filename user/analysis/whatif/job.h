@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * What-if: the observed job as workers that make batches out of phases, and a
- * trainer that takes them. observe.c takes it from the trace, sim.c runs it,
+ * trainer that takes them. timeline.c and steps.c take it from the trace, sim.c runs it,
  * ask.c asks what a change would win. Times are milliseconds.
  */
 #ifndef PT_WHATIF_JOB_H
