@@ -20,8 +20,8 @@
 #include "analysis/compare/compare.h"
 #include "base/str.h"
 #include "report/json.h"
-#include "view/text/difftext.h"
 #include "test_report_fixture.h"
+#include "view/text/difftext.h"
 
 #define CHECKER "tests/unit/schema_check.py"
 #define STEPS 200

@@ -11,12 +11,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "view/html/html.h"
-#include "view/html/html_int.h"
 #include "model/model.h"
 #include "report/json.h"
 #include "stream.h"
 #include "test_report_fixture.h"
+#include "view/html/html.h"
+#include "view/html/html_int.h"
 
 #define BEGIN (1000 * ST_S)
 

@@ -13,8 +13,8 @@
 
 #include "base/str.h"
 #include "report/demangle.h"
-#include "view/text/text.h"
 #include "stream.h"
+#include "view/text/text.h"
 
 #define PID 1000u
 #define HELPER 1100u /* forked by PID: its calls are the job's */

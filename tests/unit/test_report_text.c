@@ -13,8 +13,8 @@
 
 #include "base/str.h"
 #include "report/rowsort.h"
-#include "view/text/text.h"
 #include "test_report_fixture.h"
+#include "view/text/text.h"
 
 static char *render(const struct pt_report *r, const struct pt_text_opts *o)
 {

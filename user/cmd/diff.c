@@ -9,10 +9,10 @@
 #include "analysis/compare/compare.h"
 #include "cmd/cmd.h"
 #include "cmd/session.h"
-#include "view/html/html.h"
 #include "report/json.h"
-#include "view/text/difftext.h"
 #include "report/readjson.h"
+#include "view/html/html.h"
+#include "view/text/difftext.h"
 
 static const char doc[] =
 	"Compare reports: throughput with a confidence interval, GPU idle, where "

@@ -7,10 +7,10 @@
 
 #include "cmd/cmd.h"
 #include "cmd/session.h"
-#include "view/html/html.h"
 #include "report/demangle.h"
 #include "report/json.h"
 #include "report/rowsort.h"
+#include "view/html/html.h"
 #include "view/text/text.h"
 
 bool pt_want_color(void)

@@ -10,7 +10,6 @@
 #include <sys/types.h>
 
 #include "analysis/analysis.h"
-#include "report/lanes.h"
 #include "base/clock.h"
 #include "capture/capture.h"
 #include "capture/discover.h"
@@ -22,6 +21,7 @@
 #include "inject/cupti.h"
 #include "model/model.h"
 #include "model/outside.h"
+#include "report/lanes.h"
 #include "report/report.h"
 
 enum pt_stop {

@@ -12,10 +12,10 @@
 #include <unistd.h>
 
 #include "cmd/cmd.h"
+#include "cmd/follow.h"
 #include "cmd/guard.h"
 #include "cmd/jobs.h"
 #include "cmd/session.h"
-#include "cmd/follow.h"
 #include "view/top/term.h"
 
 #define DRAIN_MS 100

@@ -15,8 +15,8 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#include "report/lanes.h"
 #include "model/timeline.h"
+#include "report/lanes.h"
 #include "report/report.h"
 
 struct pt_export {

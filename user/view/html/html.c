@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "view/html/html_int.h"
 #include "report/json.h"
+#include "view/html/html_int.h"
 
 #define REAL_DIGITS 15
 

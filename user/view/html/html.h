@@ -6,8 +6,8 @@
 #ifndef PT_VIEW_HTML_H
 #define PT_VIEW_HTML_H
 
-#include "view/export.h"
 #include "report/diff.h"
+#include "view/export.h"
 
 /* A capture: verdicts, timeline, plots, tables. */
 int pt_export_html(const struct pt_export *x, FILE *out);

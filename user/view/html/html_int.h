@@ -15,8 +15,8 @@
 
 #include <jansson.h>
 
-#include "view/export.h"
 #include "report/json_build.h"
+#include "view/export.h"
 
 #define PT_LOD_COARSE 1024
 #define PT_LOD_BYTES 1600000u /* of all lanes: what keeps a page below 3 MB */

@@ -2,11 +2,11 @@
 /* The timelines' tables: a row for each thing that was seen. */
 #include <stdlib.h>
 
-#include "view/tables/tables.h"
-#include "view/timeline/trace.h"
 #include "model/acts.h"
 #include "model/names.h"
 #include "report/demangle.h"
+#include "view/tables/tables.h"
+#include "view/timeline/trace.h"
 
 #define I pt_cell_int
 #define U pt_cell_id

@@ -6,8 +6,8 @@
 #include <stdio.h>
 
 #include "base/hash.h"
-#include "view/timeline/trace.h"
 #include "perfetto.pb-c.h"
+#include "view/timeline/trace.h"
 
 #define SEQUENCE 1	 /* all packets are of one sequence */
 #define CLOCK_ID_REALTIME 1

@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "view/timeline/trace_int.h"
-#include "view/timeline/trace_clip.h"
 #include "report/demangle.h"
+#include "view/timeline/trace_clip.h"
+#include "view/timeline/trace_int.h"
 
 #define NS_PER_S 1e9
 

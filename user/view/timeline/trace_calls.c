@@ -3,8 +3,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "view/timeline/trace_int.h"
 #include "model/names.h"
+#include "view/timeline/trace_int.h"
 
 static int by_thread(const void *a, const void *b)
 {

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "view/timeline/trace_int.h"
 #include "model/names.h"
+#include "view/timeline/trace_int.h"
 
 struct device_walk {
 	struct pt_walk *k;
