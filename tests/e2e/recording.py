@@ -99,8 +99,21 @@ def seconds_by_cause(report):
 
 def check_pieces(path):
     """Read in pieces, as a file that memory does not hold: the same report."""
-    whole, cut = (json.loads(run(["report", path, "--json", "-"] + more).out)
-                  for more in ([], ["--piece-bytes", "200000"]))
+    compare_pieces(*(json.loads(run(["report", path, "--json", "-"] + more).out)
+                     for more in ([], ["--piece-bytes", "200000"])))
+
+
+def check_live_pieces(tmp):
+    """A live trace that memory does not hold: the report of its recording."""
+    path = os.path.join(tmp, "long")
+    with job() as target:
+        live = run(["-p", str(target.pid), "-d", "6", "-o", path, "--json", "-",
+                    "--piece-bytes", "400000"], limit=60)
+    ok("a trace in pieces", live.status == 0, live.describe())
+    compare_pieces(json.loads(run(["report", path, "--json", "-"]).out), json.loads(live.out))
+
+
+def compare_pieces(whole, cut):
     n = len(cut["windows"])
     ok("in %d pieces" % n, n >= 3 and all(w["reported"] for w in cut["windows"]), n)
     checked = subprocess.run([CHECKER, "/dev/stdin"], input=json.dumps(cut).encode(),
@@ -256,6 +269,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="pipetrace-recording-") as tmp:
         path = check_same(tmp)
         check_pieces(path)
+        check_live_pieces(tmp)
         check_record(tmp)
         check_usage(tmp)
         check_links(tmp)

@@ -175,6 +175,23 @@ static void on_target(struct loop *l, size_t i)
 		s->stop = PT_STOP_TARGET;
 }
 
+/* A trace that nobody stops must not eat the memory of the machine that it watches:
+ * what is older is looked at and dropped. Of a schedule the parts are, and of steps
+ * that are asked for only the end of the trace tells which they were. */
+static int bound_memory(struct pt_session *s)
+{
+	struct pt_analysis_opts a = { .batch_size = s->o->batch_size,
+				      .thresholds = &s->o->thresholds };
+
+	if (s->o->record_only || s->o->schedule.set || s->o->by_steps)
+		return pt_model_trim(s->model, PT_MAX_MODEL_BYTES);
+	s->pieces.at_once = 1; /* beside the job */
+	s->pieces.ask_every = 2;
+	s->pieces.past = s->html.f ? &s->past : NULL;
+	return pt_long_spill(&s->pieces, s->model, &a, s->o->piece_bytes ?
+			     s->o->piece_bytes : PT_MAX_MODEL_BYTES);
+}
+
 static int on_tick(struct loop *l)
 {
 	struct pt_session *s = l->s;
@@ -184,7 +201,7 @@ static int on_tick(struct loop *l)
 	ret = pt_capture_tick(s->cap, pt_session_record, s);
 	if (ret < 0)
 		return ret;
-	ret = pt_model_trim(s->model, PT_MAX_MODEL_BYTES);
+	ret = bound_memory(s);
 	if (ret < 0)
 		return ret;
 	pt_session_exact_tick(s);

@@ -47,7 +47,7 @@ struct pt_opts {
 	const char *json;	/* file, "-", or NULL */
 	const char *output;	/* file to record to, or NULL */
 	bool record_only;	/* no diagnosis, and no memory for one */
-	uint64_t piece_bytes; /* report: cut the timelines there; 0: as fits */
+	uint64_t piece_bytes; /* cut the timelines there; 0: as fits */
 	const char *raw_stream; /* file to write (trace) or read (report) */
 	int64_t batch_size;	/* 0 unknown */
 	int print_steps;

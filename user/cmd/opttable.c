@@ -38,7 +38,7 @@
 
 #define PIECE                                                                  \
 	{ "piece-bytes", K_PIECE, "N", OPTION_HIDDEN,                          \
-	  "Read the file in pieces where its timelines take more; for tests", 1 }
+	  "Look at it in pieces where its timelines take more; for tests", 1 }
 #define WINDOW(text) { "window", K_WINDOW, "A..B", 0, text, 2 }
 #define STEPS(text) { "steps", K_RANGE, "A..B", 0, text, 2 }
 #define AT                                                                     \
@@ -71,6 +71,7 @@
 	  "steps are found without a marker", 2 }
 
 static const struct argp_option trace_options[] = {
+	PIECE,
 	TARGET("Trace these processes and all their descendants"),
 	{ "duration", 'd', "SEC|auto", 0,
 	  "Stop after SEC seconds; auto: after 20 steps or 120 s (default: at "

@@ -304,7 +304,10 @@ static int conclude(struct pt_session *s, struct pt_err *err)
 	ret = pt_model_finish(s->model);
 	more = pt_parts_choose(&s->parts, s->model, &a);
 	ret = ret ? ret : more;
-	more = s->o->record_only ? 0 : pt_analyze(s->model, &a, s->report);
+	more = s->o->record_only ? 0 :
+	       pt_long_ready(&s->pieces) ?
+	       pt_long_analyze(&s->pieces, s->model, &a, s->report) :
+	       pt_analyze(s->model, &a, s->report);
 	if (more == -ERANGE) {
 		pt_note("step %" PRId64 " did not come: %" PRId64 " steps were "
 			"seen, and all of them are reported",
@@ -313,6 +316,9 @@ static int conclude(struct pt_session *s, struct pt_err *err)
 		more = pt_analyze(s->model, &a, s->report);
 	}
 	ret = ret ? ret : more;
+	more = pt_long_limit(&s->pieces, s->model, s->report);
+	ret = ret ? ret : more;
+	s->lanes.past = s->past.sum ? &s->past : NULL;
 	more = pt_parts_fill(&s->parts, s->report);
 	ret = ret ? ret : more;
 	pt_session_exact_state(s);
@@ -381,6 +387,8 @@ static void release(struct pt_session *s)
 	pt_outfile_abandon(&s->html);
 	pt_outfile_abandon(&s->raw);
 	pt_saving_abandon(&s->saving);
+	pt_past_free(&s->past);
+	pt_long_free(&s->pieces);
 	pt_parts_free(&s->parts);
 	pt_model_free(s->model);
 	pt_report_free(s->report);

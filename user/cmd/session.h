@@ -16,6 +16,7 @@
 #include "cmd/options.h"
 #include "cmd/outfile.h"
 #include "cmd/parts.h"
+#include "cmd/pieces.h"
 #include "cmd/saving.h"
 #include "cmd/spawn.h"
 #include "inject/cupti.h"
@@ -69,6 +70,8 @@ struct pt_session {
 		int64_t cycle;
 	} sched;
 	struct pt_parts parts;
+	struct pt_long pieces; /* of a trace that is too long to be held */
+	struct pt_past past;   /* ... for the page */
 	enum pt_stop stop;
 	int error; /* first error of the capture */
 	bool raw_failed, interrupted;
