@@ -37,14 +37,21 @@ WARN := -Wall -Wextra -Wstrict-prototypes -Wmissing-prototypes
 WARN += $(if $(filter 1,$(WERROR)),-Werror)
 CPP := -D_GNU_SOURCE= -Ibpf -Iuser -I$(B)
 CBASE := -std=gnu11 -g -fno-strict-aliasing -fno-common -pthread $(WARN)
-HARDEN := -O2 -D_FORTIFY_SOURCE=2 -fstack-protector-strong
+# The highest level that compiler and C library do without a warning.
+FORTIFY := $(firstword $(foreach n,3 2,$(if $(shell echo '\#include <stdio.h>' | $(CC) -O2 \
+	-D_FORTIFY_SOURCE=$n -E -x c -o /dev/null - 2>&1),,$n)))
+HARDEN := -O2 -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=$(or $(FORTIFY),2) -fstack-protector-strong \
+	-fstack-clash-protection -fcf-protection=full
 SANITIZE := -O1 -fno-omit-frame-pointer -fsanitize=address,undefined \
 	    -fno-sanitize-recover=undefined
 
+comma := ,
 LIBS := -lbpf -lelf -lz -lzstd -ljansson -liberty -lprotobuf-c -lsqlite3 -lncursesw -ltinfo -lmicrohttpd -linih -lcap -lm
 ifeq ($(STATIC),1)
-LINK := -static -no-pie
-PIE := -fno-pie
+# At another address each time, too, where the C library has what that begins with.
+STATIC_PIE := $(findstring /,$(shell $(CC) -print-file-name=rcrt1.o))
+LINK := $(if $(STATIC_PIE),-static-pie -Wl$(comma)-z$(comma)relro$(comma)-z$(comma)now,-static -no-pie)
+PIE := $(if $(STATIC_PIE),-fPIE,-fno-pie)
 else
 LINK := -pie -Wl,-z,relro,-z,now
 PIE := -fPIE
