@@ -12,7 +12,6 @@ record, thread and step. Nothing passes or fails here; no root.
 """
 import argparse
 import glob
-import lzma
 import os
 import statistics
 import subprocess
@@ -20,6 +19,10 @@ import sys
 import tempfile
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(TOP, "tests"))
+from kept import unpack  # noqa: E402
+
 GOAL = 3.0  # million records per second
 EXPORT_GOAL = 1.0  # million events per second
 
@@ -38,9 +41,7 @@ def main():
         for path in streams:
             name = os.path.basename(path).split(".raw")[0]
             if path.endswith(".xz"):
-                with lzma.open(path) as f, open(os.path.join(tmp, name), "wb") as out:
-                    out.write(f.read())
-                path = os.path.join(tmp, name)
+                path = unpack(path, os.path.join(tmp, name))
             done = subprocess.run([args.program] + ["-e"] * args.export +
                                   ["-n", str(args.records), path],
                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=True)
