@@ -24,6 +24,7 @@ import tempfile
 import time
 
 from badinput_tools import breakpoints
+from held import traced
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PIPETRACE = os.path.join(TOP, "build/pipetrace")
@@ -31,7 +32,7 @@ SIMJOB = os.path.join(TOP, "build/sim/simjob")
 STORM = os.path.join(TOP, "build/tests/e2e/storm")
 STEPS, HOLD_MS = 40, 800
 # A device that the job waits for, so that its calls are close together.
-JOB = ["--steps", str(STEPS), "--hold-ms", str(HOLD_MS), "--workers", "1",
+JOB = ["--steps", str(STEPS), "--hold", "--hold-ms", str(HOLD_MS), "--workers", "1",
        "--item-cpu-us", "20", "--launches", "25", "--kernel-us", "50"]
 
 Case = collections.namedtuple("Case", "name args trace env")
@@ -100,20 +101,18 @@ def trace(c, tmp):
     env = dict(os.environ, PT_SIM_LOG=log, **c.env)
     with open(os.path.join(tmp, "job.out"), "w+") as said:
         job = subprocess.Popen([SIMJOB, *JOB, *c.args], env=env, text=True,
-                               stdout=subprocess.PIPE, stderr=said)
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said)
         try:
             if "pid" not in job.stdout.readline():
                 raise Broken("the job did not start")
-            # It pauses behind opening a library: attach meanwhile.
-            t = subprocess.run([PIPETRACE, "-p", str(job.pid), "--json", out,
-                                *c.trace], capture_output=True, text=True,
-                               timeout=90)
+            t = traced(job, [PIPETRACE, "-p", str(job.pid), "--json", out, *c.trace], 90)
             status = job.wait(30)
         finally:
             if job.poll() is None:
                 job.kill()
                 job.wait()
             job.stdout.close()
+            job.stdin.close()
         said.seek(0)
         if status:
             raise Broken("the job failed: " + said.read().strip()[-200:])

@@ -21,6 +21,8 @@ import sys
 import tempfile
 import time
 
+from held import traced
+
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("BUILD", os.path.join(TOP, "build"))
 PIPETRACE = os.path.join(BUILD, "pipetrace")
@@ -35,6 +37,8 @@ device, host = ctypes.c_void_p(), ctypes.create_string_buffer(65536)
 gpu.cudaMalloc(ctypes.byref(device), ctypes.c_size_t(65536))
 late = float(sys.argv[4])
 print("ready", flush=True)
+if late:
+    sys.stdin.readline()
 for i in range(int(late * 50)):   # a job already, without ranges
     time.sleep(0.015)
     gpu.cudaMemcpy(device, host, ctypes.c_size_t(65536), 1)
@@ -170,7 +174,7 @@ def run(case, tmp):
          os.path.join(BUILD, "sim/cuda/libnvToolsExt.so.1"), "5.5", str(case.late),
          json.dumps([LONG, NASTY]), truth],
         env=dict(os.environ, PT_SIM_NVTX_TOOL="1" if case.tool else "0"),
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         if job.stdout.readline() != "ready\n":
             raise ValueError("the job did not start")
@@ -178,15 +182,14 @@ def run(case, tmp):
         wait = [] if case.late else ["-d", "3"]
         if not case.late:
             time.sleep(0.7)
-        t = subprocess.run([PIPETRACE, "-p", str(job.pid), "--json", out, "-o", rec]
-                           + wait + case.trace, stdin=subprocess.DEVNULL,
-                           stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-                           timeout=60, check=False)
+        t = traced(job, [PIPETRACE, "-p", str(job.pid), "--json", out, "-o", rec] + wait +
+                   case.trace, 60)
         job.wait(30)
     finally:
         job.kill()
         job.wait()
         job.stdout.close()
+        job.stdin.close()
     if t.returncode or job.returncode:
         raise ValueError("pipetrace %s, the job %s: %s"
                          % (t.returncode, job.returncode, t.stderr[-300:]))

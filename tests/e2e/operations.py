@@ -15,12 +15,14 @@ import subprocess
 import sys
 import tempfile
 
+from held import traced
+
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("BUILD", os.path.join(TOP, "build"))
 PIPETRACE = os.path.join(BUILD, "pipetrace")
 SIMJOB = os.path.join(BUILD, "sim/simjob")
 STEPS = 500
-JOB = ["--steps", str(STEPS), "--hold-ms", "1500", "--workers", "1", "--item-cpu-us", "20",
+JOB = ["--steps", str(STEPS), "--hold", "--workers", "1", "--item-cpu-us", "20",
        "--launches", "25", "--kernel-us", "50"]
 NAMES = {"h2d": "host to device", "d2h": "device to host"}
 EXACT = 0.01  # of the time
@@ -53,19 +55,19 @@ def run(case, tmp):
     log, out = os.path.join(tmp, "gpu.csv"), os.path.join(tmp, "r.json")
     rec = os.path.join(tmp, "r.rec")
     env = dict(os.environ, PT_SIM_LOG=log, LD_LIBRARY_PATH=os.path.join(BUILD, "sim/cuda"))
-    job = subprocess.Popen([SIMJOB, *JOB, *case.job], env=env, stdin=subprocess.DEVNULL,
+    job = subprocess.Popen([SIMJOB, *JOB, *case.job], env=env, stdin=subprocess.PIPE,
                            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
         if "pid" not in job.stdout.readline():
             raise ValueError("the job did not start")
-        t = subprocess.run([PIPETRACE, "-p", str(job.pid), "--json", out, "-o", rec, "--sort",
-                            "calls", "--top", "3"] + case.trace, stdin=subprocess.DEVNULL,
-                           capture_output=True, text=True, timeout=90, check=False)
+        t = traced(job, [PIPETRACE, "-p", str(job.pid), "--json", out, "-o", rec, "--sort",
+                         "calls", "--top", "3"] + case.trace, 90)
         status = job.wait(30)
     finally:
         job.kill()
         job.wait()
         job.stdout.close()
+        job.stdin.close()
     if t.returncode or status:
         raise ValueError("pipetrace %d, the job %d: %s" % (t.returncode, status, t.stderr[-300:]))
     with open(out, encoding="utf-8") as f:

@@ -17,12 +17,14 @@ import subprocess
 import sys
 import tempfile
 
+from held import traced
+
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("BUILD", os.path.join(TOP, "build"))
 PIPETRACE = os.path.join(BUILD, "pipetrace")
 CUDA = os.path.abspath(os.path.join(BUILD, "sim/cuda"))
 SIMJOB = os.path.join(BUILD, "sim/simjob")
-JOB = ["--seconds", "5", "--hold-ms", "1000", "--api", "over", "--workers", "2", "--item-cpu-us", "300",
+JOB = ["--seconds", "5", "--hold", "--api", "over", "--workers", "2", "--item-cpu-us", "300",
        "--launches", "20", "--kernel-us", "100"]
 NEAR_NS = 20000  # two clocks, on a machine that does other things too
 results = []
@@ -107,15 +109,12 @@ def overlap(spans, busy):
 def trace(tmp):
     log = os.path.join(tmp, "device.csv")
     names = {k: os.path.join(tmp, k) for k in ("page", "json", "rec", "again", "truth")}
-    with subprocess.Popen([SIMJOB] + JOB + ["--truth", names["truth"]], stdin=subprocess.DEVNULL,
-                          stdout=subprocess.DEVNULL, env=dict(os.environ, PT_SIM_LOG=log,
+    with subprocess.Popen([SIMJOB] + JOB + ["--truth", names["truth"]], stdin=subprocess.PIPE,
+                          text=True, stdout=subprocess.DEVNULL, env=dict(os.environ, PT_SIM_LOG=log,
                                    LD_LIBRARY_PATH=CUDA)) as job:
         try:
-            done = subprocess.run([PIPETRACE, "-p", str(job.pid), "-d", "3", "--cupti",
-                                   "--html",
-                                   names["page"], "--json", names["json"], "-o", names["rec"]],
-                                  stdin=subprocess.DEVNULL, capture_output=True, timeout=60,
-                                  check=False)
+            done = traced(job, [PIPETRACE, "-p", str(job.pid), "-d", "3", "--cupti", "--html",
+                                names["page"], "--json", names["json"], "-o", names["rec"]], 60)
             job.wait(30)
         finally:
             job.kill()

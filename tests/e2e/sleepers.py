@@ -25,13 +25,14 @@ ENDS_NS = 2000000  # until it is asleep, and at the begin and the end of the tra
 RUNQ = 0
 
 
-def job(seconds):
-    end = time.monotonic() + seconds
+def job():
+    """Until its standard input ends."""
+    end = threading.Event()
     log = collections.defaultdict(list)
 
     def sleeper(length):
         mine = log[threading.get_native_id()]
-        while time.monotonic() < end:
+        while not end.is_set():
             begin = time.monotonic_ns()
             time.sleep(length)
             mine.append((begin, begin + int(length * 1e9)))
@@ -41,6 +42,8 @@ def job(seconds):
     for t in threads:
         t.start()
     print("READY", flush=True)
+    sys.stdin.read()
+    end.set()
     for t in threads:
         t.join()
     for tid, rows in log.items():
@@ -54,13 +57,14 @@ def main():
         return 0
     with tempfile.TemporaryDirectory(prefix="pipetrace-sleepers-") as d:
         raw = os.path.join(d, "raw")
-        with subprocess.Popen([sys.executable, os.path.abspath(__file__), "--job",
-                               str(SECONDS + 4)], stdout=subprocess.PIPE, text=True) as p:
+        with subprocess.Popen([sys.executable, os.path.abspath(__file__), "--job"],
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as p:
             try:
                 p.stdout.readline()
                 subprocess.run([os.path.join(BUILD, "pipetrace"), "-p", str(p.pid), "-d",
                                 str(SECONDS), "--raw-stream", raw], check=True, timeout=60,
                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                p.stdin.close()
                 slept = [tuple(map(int, line.split())) for line in p.stdout]
             finally:
                 p.kill()
@@ -94,5 +98,5 @@ def main():
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--job"]:
-        sys.exit(job(float(sys.argv[2])))
+        sys.exit(job())
     sys.exit(main())

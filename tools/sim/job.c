@@ -27,7 +27,8 @@ enum {
 	O_WORKERS = 256, O_PREFETCH, O_STEPS, O_SECONDS, O_ITEMS, O_BYTES,
 	O_CPU, O_SLEEP, O_DIR, O_FILES, O_COLD, O_KERNEL, O_LAUNCHES, O_SYNC,
 	O_PINNED, O_THREADS, O_SLOW, O_JITTER, O_SEED, O_TRUTH, O_API, O_LATE,
-	O_HOLD, O_GRAPH, O_NCCL, O_DEVICES, O_CLIP, O_HOST, O_HOST_SLEEP,
+	O_HOLD, O_HOLD_MS, O_GRAPH, O_NCCL, O_DEVICES, O_CLIP, O_HOST,
+	O_HOST_SLEEP,
 };
 
 static const struct argp_option options[] = {
@@ -59,7 +60,10 @@ static const struct argp_option options[] = {
 	  "(runtime)", 2 },
 	{ "late", O_LATE, "N", 0,
 	  "load the library, or the second of two, at step N (0: at once)", 2 },
-	{ "hold-ms", O_HOLD, "MS", 0, "pause behind loading a library (0)", 2 },
+	{ "hold", O_HOLD, NULL, 0,
+	  "wait for a line on standard input before the first step", 2 },
+	{ "hold-ms", O_HOLD_MS, "MS", 0,
+	  "pause behind loading a library late (0)", 2 },
 	{ "devices", O_DEVICES, "N", 0,
 	  "devices that the runtime's launches take turns on (1)", 2 },
 	{ "graph", O_GRAPH, NULL, 0, "launch a step's kernels as one graph", 2 },
@@ -186,6 +190,9 @@ static error_t parse(int key, char *arg, struct argp_state *st)
 		o->late = number(st, arg, 0, UINT64_MAX);
 		break;
 	case O_HOLD:
+		o->hold = true;
+		break;
+	case O_HOLD_MS:
 		o->hold_ms = (unsigned)number(st, arg, 0, 600000);
 		break;
 	case O_DEVICES:
@@ -226,6 +233,7 @@ struct trainer {
 	void *dev_batch, *dev_loss;
 	float loss;
 	uint64_t step, wait_ns, begin;
+	bool let_go;
 	uint64_t calls[CALLS]; /* when its all-reduces were called */
 };
 
@@ -327,12 +335,25 @@ static void truth_header(const struct trainer *t)
 	fprintf(t->truth, "]}\n");
 }
 
-static void hold(const struct job_opts *o)
+/* Somebody wants to watch all of it, and says when. */
+static void wait_for_line(struct trainer *t)
 {
+	char c;
+
+	while (t->o->hold && !t->let_go && !stop &&
+	       read(STDIN_FILENO, &c, 1) < 0 && errno == EINTR)
+		;
+	t->let_go = true;
+}
+
+static void pause_late(const struct trainer *t)
+{
+	const struct job_opts *o = t->o;
 	struct timespec ts = { o->hold_ms / 1000,
 			       (long)(o->hold_ms % 1000) * 1000000 };
 
-	while (o->hold_ms && nanosleep(&ts, &ts) && errno == EINTR && !stop)
+	while (t->begin && o->hold_ms && nanosleep(&ts, &ts) &&
+	       errno == EINTR && !stop)
 		;
 }
 
@@ -342,7 +363,8 @@ static int gpu_setup(struct trainer *t)
 	const struct job_opts *o = t->o;
 	int err = 0;
 
-	hold(o);
+	wait_for_line(t);
+	pause_late(t);
 	if (!job_gpu_ready() || t->dev_batch)
 		return 0;
 	err = job_gpu_malloc(&t->dev_batch, t->l->batch_bytes);
@@ -368,6 +390,7 @@ static int train(struct trainer *t)
 	const struct job_opts *o = t->o;
 	int err = 0;
 
+	wait_for_line(t);
 	t->begin = job_now();
 	truth_header(t);
 	while (!stop && (!o->steps || t->step < o->steps)) {

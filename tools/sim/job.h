@@ -38,7 +38,8 @@ struct job_opts {
 	const char *truth; /* NULL: none */
 	enum job_api api;
 	uint64_t late;	   /* the (second) library from this step on; 0: at once */
-	unsigned hold_ms;  /* pause behind opening a library */
+	bool hold;	   /* wait for a line before the first step */
+	unsigned hold_ms;  /* pause behind opening a library late */
 	unsigned devices;  /* that the launches take turns on */
 	bool graph;	   /* the kernels of a step as one graph */
 	unsigned collectives; /* all-reduces per step */
