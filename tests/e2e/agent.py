@@ -166,7 +166,8 @@ def budget(agent):
 
 
 def kill_sample(agent):
-    child = agent.sampling(30)
+    # at its end it may have its report written, and then counts
+    child = agent.sampling(30, begins=True)
     if not ok("a sample runs", child, agent.text()):
         return
     before = agent.value("pipetrace_agent_jobs")

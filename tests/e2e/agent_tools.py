@@ -185,10 +185,14 @@ class Agent:
             time.sleep(0.05)
         return least
 
-    def sampling(self, limit=15):
-        """Until one runs: its process."""
+    def sampling(self, limit=15, begins=False):
+        """Until one runs, or until one BEGINS: its process."""
+        old = set(self.children()) if begins else ()
+
         def first():
             for pid in self.children():
+                if pid in old:
+                    continue
                 try:
                     with open("/proc/%d/cmdline" % pid, "rb") as f:
                         if b"--json" in f.read().split(b"\0"):
