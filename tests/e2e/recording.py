@@ -104,13 +104,17 @@ def check_pieces(path):
 
 
 def check_live_pieces(tmp):
-    """A live trace that memory does not hold: the report of its recording."""
+    """A live trace that memory does not hold: its recording is cut where it was."""
     path = os.path.join(tmp, "long")
     with job() as target:
-        live = run(["-p", str(target.pid), "-d", "6", "-o", path, "--json", "-",
-                    "--piece-bytes", "400000"], limit=60)
+        live = run(["-p", str(target.pid), "-d", "6", "-o", path, "--json", "-", "--html",
+                    path + ".html", "--piece-bytes", "400000"], limit=60)
     ok("a trace in pieces", live.status == 0, live.describe())
-    compare_pieces(json.loads(run(["report", path, "--json", "-"]).out), json.loads(live.out))
+    again = run(["report", path, "--json", "-", "--html", path + ".again"])
+    ok("pieces: the same JSON, byte for byte", live.out == again.out, again.describe())
+    ok("pieces: the same page", read(path + ".html") == read(path + ".again"))
+    whole = run(["report", path, "--json", "-", "--piece-bytes", str(1 << 30)])
+    compare_pieces(json.loads(whole.out), json.loads(live.out))
 
 
 def compare_pieces(whole, cut):

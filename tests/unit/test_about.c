@@ -52,7 +52,7 @@ static char *written(const struct pt_report *r, size_t *n)
 	FILE *f = open_memstream(&text, n);
 
 	assert_non_null(f);
-	assert_int_equal(pt_about_write(r, f), 0);
+	assert_int_equal(pt_about_write(r, false, f), 0);
 	assert_int_equal(fclose(f), 0);
 	return text;
 }

@@ -176,20 +176,30 @@ static void on_target(struct loop *l, size_t i)
 }
 
 /* A trace that nobody stops must not eat the memory of the machine that it watches:
- * what is older is looked at and dropped. Of a schedule the parts are, and of steps
- * that are asked for only the end of the trace tells which they were. */
+ * what is older is looked at and dropped, and a mark says where, for the replay. */
 static int bound_memory(struct pt_session *s)
 {
 	struct pt_analysis_opts a = { .batch_size = s->o->batch_size,
 				      .thresholds = &s->o->thresholds };
+	struct pt_rec_mark m = { .hdr = { .size = sizeof(m), .kind = PT_REC_MARK,
+					  .ts = pt_now_ns() },
+				 .mark = PT_MARK_PART };
+	bool more = pt_model_bytes(s->model) > PT_MAX_MODEL_BYTES;
+	uint64_t most = PT_MAX_MODEL_BYTES;
 
-	if (s->o->record_only || s->o->schedule.set || s->o->by_steps)
-		return pt_model_trim(s->model, PT_MAX_MODEL_BYTES);
+	if (!s->saving.marks)
+		return pt_model_trim(s->model, most);
+	if (s->o->piece_bytes)
+		most = s->o->piece_bytes;
+	else if (s->pieces.rooms.n)
+		most = PT_PIECE_BYTES;
+	if (pt_model_bytes(s->model) <= most || (!more && pt_long_busy(&s->pieces)))
+		return 0;
 	s->pieces.at_once = 1; /* beside the job */
-	s->pieces.ask_every = 2;
+	s->pieces.ask_every = PT_ASK_MARKED;
 	s->pieces.past = s->html.f ? &s->past : NULL;
-	return pt_long_spill(&s->pieces, s->model, &a, s->o->piece_bytes ?
-			     s->o->piece_bytes : PT_MAX_MODEL_BYTES);
+	pt_session_record(s, &m, sizeof(m));
+	return pt_long_cut(&s->pieces, s->model, &a);
 }
 
 static int on_tick(struct loop *l)

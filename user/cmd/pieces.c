@@ -21,6 +21,8 @@ struct result { /* at the begin of the room */
 	struct pt_part *piece; /* NULL: it could not be made */
 };
 #define HEAD 64
+/* A part of fewer is not worth its process: a file may ask for one at each record. */
+#define LEAST_RECORDS 200
 /* Each takes memory of its own: what it changes, and its results. */
 #define MAX_AT_ONCE 3
 
@@ -173,8 +175,18 @@ static int start(struct pt_long *l, struct pt_model *m,
 	return make_here(l, m, o, ask);
 }
 
-int pt_long_spill(struct pt_long *l, struct pt_model *m,
-		  const struct pt_analysis_opts *o, uint64_t max_bytes)
+bool pt_long_busy(const struct pt_long *l)
+{
+	const struct pt_piece_room *x = &l->rooms.v[l->rooms.n - 1];
+	siginfo_t ended = { 0 };
+
+	return l->rooms.n > l->pieces.n && x->pid > 0 &&
+	       !waitid(P_PID, (id_t)x->pid, &ended, WEXITED | WNOHANG | WNOWAIT) &&
+	       !ended.si_pid;
+}
+
+int pt_long_cut(struct pt_long *l, struct pt_model *m,
+		const struct pt_analysis_opts *o)
 {
 	struct pt_analysis_opts a = { .batch_size = o->batch_size,
 				      .thresholds = o->thresholds };
@@ -182,8 +194,9 @@ int pt_long_spill(struct pt_long *l, struct pt_model *m,
 	uint64_t from, keep;
 	int err;
 
-	if (pt_model_bytes(m) <= max_bytes)
+	if (m->records - l->records < LEAST_RECORDS)
 		return 0;
+	l->records = m->records;
 	while (!l->broken && l->rooms.n - l->pieces.n >= at_once(l))
 		collect(l);
 	if (!l->broken)
@@ -193,18 +206,24 @@ int pt_long_spill(struct pt_long *l, struct pt_model *m,
 	ask.cut = from + (uint64_t)(PT_PIECE_SHARE *
 				    (double)(m->last_ts - pt_min64(from, m->last_ts)));
 	if (l->broken || ask.cut <= from)
-		return pt_model_trim(m, max_bytes);
+		return pt_model_cut(m, pt_model_middle(m));
 	pt_model_keep_samples(m);
 	err = pt_model_settle(m);
 	if (!err)
 		err = start(l, m, &a, &ask);
 	if (err) {
 		l->broken = true;
-		return pt_model_trim(m, max_bytes);
+		return pt_model_cut(m, pt_model_middle(m));
 	}
 	keep = ask.cut - (ask.cut - from) / PT_PART_MARGIN;
 	err = l->past ? pt_past_take(l->past, m, keep) : 0;
 	return err ? err : pt_model_cut(m, keep);
+}
+
+int pt_long_spill(struct pt_long *l, struct pt_model *m,
+		  const struct pt_analysis_opts *o, uint64_t max_bytes)
+{
+	return pt_model_bytes(m) > max_bytes ? pt_long_cut(l, m, o) : 0;
 }
 
 bool pt_long_ready(struct pt_long *l)

@@ -28,6 +28,8 @@ struct pt_piece_room { /* what a piece lies in */
  * eighth of its length is looked at with it; that, and as much from before, is
  * held on, moved to the front and looked at again. */
 #define PT_PIECE_SHARE 0.8
+/* Of a live trace, whose length nobody knows: ask_every. */
+#define PT_ASK_MARKED 4
 
 struct pt_long {
 	PT_VEC(struct pt_part *) pieces;    /* of the first rooms: collected */
@@ -36,13 +38,19 @@ struct pt_long {
 	struct pt_past *past; /* what is dropped is summed up there; or NULL */
 	size_t ask_every;  /* what-if of every so-many-th piece; 0: of none */
 	size_t at_once;	   /* processes at work; 0: as many as there are cores */
+	uint64_t records;  /* that the model had taken when it was cut last */
 	bool broken;	   /* a piece is lost: the report is of the last alone */
 };
 
-/* The timelines take more than `max_bytes`: look at PT_PIECE_SHARE of them, the
- * oldest, and drop it. 0 or -errno. */
+/* Look at PT_PIECE_SHARE of the timelines, the oldest, and drop it; where it was done
+ * just before, nothing. 0 or -errno. */
+int pt_long_cut(struct pt_long *l, struct pt_model *m,
+		const struct pt_analysis_opts *o);
+/* ... where they take more than `max_bytes`. */
 int pt_long_spill(struct pt_long *l, struct pt_model *m,
 		  const struct pt_analysis_opts *o, uint64_t max_bytes);
+/* Would the next cut wait for the process of the last one? */
+bool pt_long_busy(const struct pt_long *l);
 /* Behind the last record: wait for the processes at work. Whether there are
  * pieces, for pt_long_analyze(). */
 bool pt_long_ready(struct pt_long *l);

@@ -20,10 +20,8 @@
 
 /* What a record takes in the timelines, about. */
 #define RECORD_BYTES 100
-/* A file of more records is read in pieces of nearly this: many, so that what
- * they take stays small. */
+/* A file of more records is read in pieces. */
 #define WHOLE_RECORDS (PT_MAX_MODEL_BYTES / RECORD_BYTES)
-#define PIECE_BYTES (64ull << 20)
 /* So many pieces are asked what a change would win. */
 #define ASK 4
 
@@ -38,6 +36,7 @@ struct replay {
 	uint64_t most; /* bytes of timelines, before they are cut */
 	struct pt_thresholds thresholds;
 	struct pt_analysis_opts opts;
+	bool sized; /* the user says how much is held */
 	bool again; /* it was looked at before, for its steps */
 	bool whole; /* the capture ended in good order, and all of it is here */
 };
@@ -80,6 +79,15 @@ static void take_facts(struct pt_report *r, const void *rec, size_t len)
 	r->target.pid = h.target_pid;
 }
 
+/* Where the live trace was cut, so is this; unless the user wants it otherwise. */
+static bool cut_here(const struct replay *k, const void *rec, size_t len)
+{
+	struct pt_rec_mark m = { .mark = 0 };
+
+	memcpy(&m, rec, len < sizeof(m) ? len : sizeof(m));
+	return m.mark == PT_MARK_PART && !k->sized && !k->parts.whole;
+}
+
 static int take_record(struct replay *k, void *rec, size_t len)
 {
 	struct pt_hdr h;
@@ -92,6 +100,8 @@ static int take_record(struct replay *k, void *rec, size_t len)
 		take_facts(k->r, rec, len);
 	if (h.kind == PT_REC_WINDOW)
 		return pt_parts_see(&k->parts, k->m, &k->opts, rec);
+	if (h.kind == PT_REC_MARK && cut_here(k, rec, len))
+		return pt_long_cut(&k->pieces, k->m, &k->opts);
 	return 0;
 }
 
@@ -140,6 +150,12 @@ static int take_about(struct replay *k, const struct pt_opts *o,
 	int ret = pt_about_read(k->r, &k->about, in->about.v, in->about.n);
 
 	set_thresholds(k, o);
+	if (k->opts.batch_size <= 0 && k->r->steps.batch_size > 0)
+		k->opts.batch_size = k->r->steps.batch_size;
+	if (k->about.marked && !k->sized && !k->parts.whole) {
+		k->most = 2 * PT_MAX_MODEL_BYTES;
+		k->pieces.ask_every = PT_ASK_MARKED;
+	}
 	return ret;
 }
 
@@ -192,7 +208,7 @@ static void choose_pieces(struct replay *k, const struct pt_opts *o,
 		pt_reach_set(&k->reach, &k->opts);
 	k->most = PT_MAX_MODEL_BYTES;
 	if (records > WHOLE_RECORDS)
-		k->most = PIECE_BYTES;
+		k->most = PT_PIECE_BYTES;
 	if (o->piece_bytes)
 		k->most = o->piece_bytes;
 	pieces = (uint64_t)((double)(records * RECORD_BYTES) /
@@ -316,8 +332,6 @@ static int analyse(struct replay *k, const struct pt_opts *o,
 	int ret = pt_model_finish(k->m), more;
 
 	a->lanes = lanes;
-	if (a->batch_size <= 0 && k->r->steps.batch_size > 0)
-		a->batch_size = k->r->steps.batch_size;
 	more = pt_parts_choose(&k->parts, k->m, a);
 	ret = ret ? ret : more;
 	more = pt_long_ready(&k->pieces) ?
@@ -394,6 +408,7 @@ int pt_replay_then(FILE *f, const char *name, const struct pt_opts *o,
 	struct replay k = {
 		.name = name, .r = r, .m = pt_model_new(),
 		.parts.whole = o->from_ns || o->until_ns || o->by_steps,
+		.sized = o->piece_bytes,
 		.opts = { .batch_size = o->batch_size,
 			  .from_ns = o->from_ns, .until_ns = o->until_ns,
 			  .first_step = o->first_step,

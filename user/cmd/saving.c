@@ -25,7 +25,7 @@ static int put_about(struct pt_saving *s, const struct pt_report *r)
 	char *text = NULL;
 	size_t n = 0;
 	FILE *f = open_memstream(&text, &n);
-	int ret = f ? pt_about_write(r, f) : -ENOMEM;
+	int ret = f ? pt_about_write(r, s->marks, f) : -ENOMEM;
 
 	if (f && fclose(f) && !ret)
 		ret = -ENOMEM;

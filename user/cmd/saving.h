@@ -14,6 +14,7 @@ struct pt_saving {
 	struct pt_outfile out;
 	struct pt_outfile next; /* while the file is made smaller */
 	uint64_t max; /* bytes; 0: no limit */
+	bool marks;   /* marks say where the trace was cut into parts */
 	struct pt_recorder *rec; /* NULL: nothing is recorded (any more) */
 	bool failed;		 /* and told */
 };

@@ -137,8 +137,11 @@ int pt_replay_then(FILE *f, const char *name, const struct pt_opts *o,
 /* Is the file a recording of ours? Rewinds it. */
 bool pt_replay_is_recording(FILE *f);
 
-/* Timelines in memory; a busy job makes about half a megabyte a second. */
+/* Timelines in memory; a busy job makes about half a megabyte a second. What takes
+ * more is looked at in pieces of nearly the latter: many, so that what they take
+ * stays small. A live trace, once it has come to that. */
 #define PT_MAX_MODEL_BYTES (512ull << 20)
+#define PT_PIECE_BYTES (64ull << 20)
 
 /* live.c: the line that tells how it goes. `tick` counts seconds. */
 void pt_live_tick(struct pt_session *s, unsigned tick);

@@ -68,7 +68,7 @@ static void put_fact(FILE *f, const struct fact *x)
 	put(f, x->name, number);
 }
 
-int pt_about_write(const struct pt_report *r, FILE *out)
+int pt_about_write(const struct pt_report *r, bool marked, FILE *out)
 {
 	const struct pt_r_capture *c = &r->capture;
 	struct fact all[FACTS_MAX];
@@ -76,6 +76,8 @@ int pt_about_write(const struct pt_report *r, FILE *out)
 
 	for (i = 0; i < n; i++)
 		put_fact(out, &all[i]);
+	if (marked)
+		put(out, "capture.parts", "marked");
 	for (i = 0; i < c->n_hooks; i++) {
 		put(out, "hook.need", c->hooks[i].need);
 		put(out, "hook.door", c->hooks[i].door);
@@ -174,6 +176,8 @@ static int read_fact(struct reading *k, const char *name, const char *value)
 	for (i = 0; i < n; i++)
 		if (!strcmp(name, all[i].name))
 			return set_fact(k->r, &all[i], value);
+	if (!strcmp(name, "capture.parts"))
+		k->a->marked = !strcmp(value, "marked");
 	if (!strcmp(name, "hook.need"))
 		return add_hook(k, value);
 	if (!strcmp(name, "hook.door") && last)

@@ -20,13 +20,14 @@
 #define PT_ABOUT_TEXT 65536
 #define PT_ABOUT_LIST 4096
 
-/* 0 or -EIO (of `out`). */
-int pt_about_write(const struct pt_report *r, FILE *out);
+/* `marked`: see below. 0 or -EIO (of `out`). */
+int pt_about_write(const struct pt_report *r, bool marked, FILE *out);
 
 #define PT_ABOUT_THRESHOLDS 64
 struct pt_about { /* what the report itself has no place for before it is made */
 	const char *thresholds[PT_ABOUT_THRESHOLDS]; /* NAME=VALUE */
 	size_t n_thresholds;
+	bool marked; /* where it was cut into parts, marks in the stream say */
 };
 
 /* Fill r's host, target, labels and the session's part of its capture, and
