@@ -83,6 +83,7 @@ struct pt_part_ask {
 	bool as_it_is; /* intervals that have not ended are left out */
 	bool tables;   /* with what is listed: workers, operations, files ... */
 	bool whatif;   /* ... and what a change would win */
+	bool row;      /* and its line in `windows` */
 	/* Called with what the next part must know, long before all is done; it
 	 * lies in the arena. Or NULL. */
 	void (*known)(void *ctx, const struct pt_part_head *head);

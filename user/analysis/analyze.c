@@ -45,7 +45,8 @@ int pt_analyze_parts(struct pt_model *m, const struct pt_analysis_opts *o,
 	/* else nothing is left */
 	if (m->end > pt_part_end(pt_part_head(v[n - 1]))) {
 		struct pt_part_ask ask = { .before = pt_part_head(v[n - 1]),
-					   .tables = true, .whatif = true };
+					   .tables = true, .whatif = true,
+					   .row = true };
 
 		err = pt_part_make(m, o, &ask, r->arena, &last);
 		v[n++] = last;
@@ -54,7 +55,7 @@ int pt_analyze_parts(struct pt_model *m, const struct pt_analysis_opts *o,
 	if (!err && !r->windows)
 		err = -ENOMEM;
 	for (i = 0; i < n && !err; i++) {
-		err = pt_finish_row(m, o, v[i], &r->windows[i]);
+		r->windows[i] = v[i]->row;
 		r->windows[i].reported = true;
 		r->n_windows = i + 1;
 	}
@@ -67,13 +68,14 @@ int pt_analyze_parts(struct pt_model *m, const struct pt_analysis_opts *o,
 int pt_analyze_part(struct pt_model *m, const struct pt_analysis_opts *o,
 		    uint64_t t0, uint64_t t1, struct pt_r_window *out)
 {
-	struct pt_part_ask ask = { .from = t0, .until = t1, .tables = true };
+	struct pt_part_ask ask = { .from = t0, .until = t1, .tables = true,
+				   .row = true };
 	struct pt_arena *a = pt_arena_new();
 	struct pt_part *p = NULL;
 	int err = a ? pt_part_make(m, o, &ask, a, &p) : -ENOMEM;
 
 	if (!err)
-		err = pt_finish_row(m, o, p, out);
+		*out = p->row;
 	pt_part_drop(p);
 	pt_arena_free(a);
 	return err;
@@ -96,10 +98,9 @@ void pt_analyze_live(struct pt_model *m, const struct pt_analysis_opts *o,
 		     uint64_t now_ns, uint64_t window_ns,
 		     struct pt_provisional *out)
 {
-	struct pt_part_ask ask = { .as_it_is = true };
+	struct pt_part_ask ask = { .as_it_is = true, .row = true };
 	struct pt_arena *a = pt_arena_new();
 	struct pt_part *p = NULL;
-	struct pt_r_window row;
 	const struct pt_trainer *top;
 
 	out->steps = -1;
@@ -111,12 +112,12 @@ void pt_analyze_live(struct pt_model *m, const struct pt_analysis_opts *o,
 	ask.from = ask.until > window_ns ? ask.until - window_ns : 0;
 	ask.from = pt_max64(ask.from, m->begin ? m->begin : m->first_ts);
 	if (a && ask.until > ask.from && !pt_part_make(m, o, &ask, a, &p) &&
-	    p->n && !pt_finish_row(m, o, p, &row)) {
+	    p->n) {
 		top = pt_top_of(p->t, p->n);
 		count_steps(top, out);
 		out->data_wait_share = (double)top->data_wait_ns /
 				       (double)pt_part_ns(p);
-		out->verdict = row.n_verdicts ? row.verdicts[0] : NULL;
+		out->verdict = p->row.n_verdicts ? p->row.verdicts[0] : NULL;
 	}
 	pt_part_drop(p);
 	pt_arena_free(a);

@@ -313,7 +313,7 @@ static void limit_measured(struct pt_an *an, const struct pt_trainer *t)
 				sec(covered), sec(an->t1 - an->t0));
 }
 
-static void fill_limits(struct pt_an *an)
+static void fill_limits(struct pt_an *an, const struct pt_read_calls *reads)
 {
 	struct pt_trainer *t = an->top;
 	struct pt_report *r = an->r;
@@ -321,7 +321,7 @@ static void fill_limits(struct pt_an *an)
 	if (!an->m->devices.n)
 		pt_report_limit(r, "gpu.memory", "Device memory is known from NVML, which did not answer.");
 	pt_report_limit(r, "data_wait.lead", "The time from a batch to its first use is not told apart in this version.");
-	pt_limit_reads(an);
+	pt_limit_reads(an, reads);
 	/* of parts the first begins where the model did, before that was cut */
 	if (an->m->trimmed_ns && !an->part && an->t0 >= an->m->begin)
 		pt_report_limit(r, "capture", an->m->cut ? "The first %.0f s are not in the file, whose size was limited; the figures are of the rest." :
@@ -342,7 +342,8 @@ static void fill_limits(struct pt_an *an)
 		pt_report_limit(r, "reads", "Reads were not traced one by one: bytes come from I/O accounting, files only from reads that blocked.");
 }
 
-int pt_fill_report(struct pt_an *an, const struct pt_measured *k)
+int pt_fill_report(struct pt_an *an, const struct pt_measured *k,
+		   const struct pt_read_calls *reads)
 {
 	struct pt_report *r = an->r;
 	struct pt_trainer *t = an->top;
@@ -365,6 +366,6 @@ int pt_fill_report(struct pt_an *an, const struct pt_measured *k)
 		if (!err)
 			err = fill_ranks(an);
 	}
-	fill_limits(an);
+	fill_limits(an, reads);
 	return err;
 }

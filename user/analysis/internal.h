@@ -244,6 +244,10 @@ struct pt_trainer {
 				      * behind which no sync had to wait */
 };
 
+struct pt_read_calls {
+	uint64_t bound, all; /* those whose bytes are only bounded; all of them */
+};
+
 struct pt_places;
 struct pt_meets;
 struct pt_part_ask;
@@ -277,7 +281,8 @@ void pt_dev_free(struct pt_dev *d); /* what it holds */
 int pt_measure_workers(struct pt_an *an, struct pt_trainer *t);
 int pt_sum_breakdown(struct pt_an *an, struct pt_trainer *t);
 /* Report of the joined trainers, and of `k`, the top one's. */
-int pt_fill_report(struct pt_an *an, const struct pt_measured *k);
+int pt_fill_report(struct pt_an *an, const struct pt_measured *k,
+		   const struct pt_read_calls *reads);
 /* ranks/fill_ranks.c: what the trainer's whole steps were spent on. 0 or -ENOMEM. */
 int pt_fill_step_parts(const struct pt_trainer *t, struct pt_r_step_parts *out);
 /* ... and their collective_ms. 0 or -ENOMEM. */
@@ -291,8 +296,9 @@ int pt_measure_gpu(struct pt_an *an, struct pt_trainer *t);
 int pt_fill_gpu(struct pt_an *an, const struct pt_trainer *t,
 		const struct pt_report *rows);
 int64_t pt_dev_index(const struct pt_dev *d); /* as in the report */
-/* Say in the limits what the door to read calls did not show. */
-void pt_limit_reads(struct pt_an *an);
+/* io/reads.c: those of the part; say in the limits what their door did not show. */
+void pt_count_reads(const struct pt_an *an, struct pt_read_calls *out);
+void pt_limit_reads(struct pt_an *an, const struct pt_read_calls *calls);
 /* phases.c: what the whole steps hold; and the report's rows of it. */
 int pt_measure_phases(const struct pt_trainer *t, struct pt_phases *k);
 int pt_fill_phases(struct pt_an *an, const struct pt_phases *k);

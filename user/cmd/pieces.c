@@ -190,7 +190,7 @@ int pt_long_cut(struct pt_long *l, struct pt_model *m,
 {
 	struct pt_analysis_opts a = { .batch_size = o->batch_size,
 				      .thresholds = o->thresholds };
-	struct pt_part_ask ask = { .tables = true };
+	struct pt_part_ask ask = { .tables = true, .row = true };
 	uint64_t from, keep;
 	int err;
 

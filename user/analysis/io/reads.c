@@ -2,19 +2,20 @@
 /* What the doors to read calls and page faults did not show. */
 #include "analysis/internal.h"
 
-/* Calls whose bytes are only bounded, and all of them. */
-static void bounds(const struct pt_an *an, uint64_t *bound, uint64_t *all)
+void pt_count_reads(const struct pt_an *an, struct pt_read_calls *out)
 {
 	size_t i, k;
 
-	*bound = *all = 0;
 	for (i = 0; i < an->m->all_threads.n; i++) {
 		const struct pt_thread *th = an->m->all_threads.v[i];
 
 		for (k = 0; k < th->reads.n; k++) {
-			*all += th->reads.v[k].count;
-			if (th->reads.v[k].bound)
-				*bound += th->reads.v[k].count;
+			const struct pt_read *r = &th->reads.v[k];
+
+			if (r->end < an->t0 || r->end > an->t1)
+				continue;
+			out->all += r->count;
+			out->bound += r->bound ? r->count : 0;
 		}
 	}
 }
@@ -31,10 +32,8 @@ static void limit_faults(struct pt_an *an)
 	}
 }
 
-void pt_limit_reads(struct pt_an *an)
+void pt_limit_reads(struct pt_an *an, const struct pt_read_calls *calls)
 {
-	uint64_t bound, all;
-
 	if (!an->m->host_known)
 		return;
 	limit_faults(an);
@@ -44,11 +43,10 @@ void pt_limit_reads(struct pt_an *an)
 	}
 	switch (an->m->host.read_door) {
 	case PT_DOOR_PAGES:
-		bounds(an, &bound, &all);
-		if (bound)
+		if (calls->bound)
 			pt_report_limit(an->r, "reads", "Reads were counted by their pages in the page cache: they have no duration, those with O_DIRECT, of tmpfs and at a file's end are not seen, and the bytes of %llu of %llu are an upper bound.",
-					(unsigned long long)bound,
-					(unsigned long long)all);
+					(unsigned long long)calls->bound,
+					(unsigned long long)calls->all);
 		else
 			pt_report_limit(an->r, "reads", "Reads were counted by their pages in the page cache: they have no duration, and those with O_DIRECT, of tmpfs and at a file's end are not seen.");
 		break;

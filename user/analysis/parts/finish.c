@@ -174,7 +174,7 @@ static int conclude(struct pt_an *an, const struct pt_part *all,
 	if (!err)
 		err = pt_limit_window(an);
 	if (!err)
-		err = pt_fill_report(an, k);
+		err = pt_fill_report(an, k, &all->reads);
 	if (!err)
 		err = pt_mark_steps(an);
 	if (!err)
@@ -242,14 +242,14 @@ static void sum_row(const struct pt_an *an, struct pt_r_window *out)
 }
 
 int pt_finish_row(const struct pt_model *m, const struct pt_analysis_opts *o,
-		  struct pt_part *p, struct pt_r_window *out)
+		  struct pt_part *p)
 {
 	struct pt_report *r = pt_report_new();
 	struct pt_an an = { .m = m, .o = o, .r = r };
 	int err = r ? finish(&an, &(struct pt_parts_of){ &p, 1 }, NULL) : -ENOMEM;
 
 	if (!err)
-		sum_row(&an, out);
+		sum_row(&an, &p->row);
 	pt_report_free(r);
 	return err;
 }

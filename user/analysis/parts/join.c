@@ -442,12 +442,16 @@ static int join_all(struct pt_an *an, const struct pt_parts_of *all,
 		    struct pt_part *to)
 {
 	struct pt_report *shown = an->r;
-	size_t top;
+	size_t i, top;
 	int err;
 
 	to->t0 = an->t0 = all->v[0]->t0;
 	to->t1 = an->t1 = all->v[all->n - 1]->t1;
 	to->hung = all->v[all->n - 1]->hung;
+	for (i = 0; i < all->n; i++) {
+		to->reads.bound += all->v[i]->reads.bound;
+		to->reads.all += all->v[i]->reads.all;
+	}
 	err = join_trainers(an, all);
 	to->t = an->trainers.v;
 	to->n = an->trainers.n;

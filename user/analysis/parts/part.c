@@ -134,6 +134,8 @@ static int fill(struct pt_an *an, const struct pt_part_ask *ask, struct pt_part 
 	an->r = p->r;
 	if (ask->tables)
 		err = pt_measure_host_tables(an);
+	if (ask->tables)
+		pt_count_reads(an, &p->reads);
 	if (!top)
 		pt_find_hung(an, NULL, &p->hung);
 	for (i = 0; i < p->n && !err; i++) {
@@ -262,6 +264,8 @@ int pt_part_make(struct pt_model *m, const struct pt_analysis_opts *o,
 		err = make(&an, ask, p);
 	p->t = an.trainers.v;
 	p->n = an.trainers.n;
+	if (!err && ask->row)
+		err = pt_finish_row(m, o, p);
 	if (lend)
 		pt_model_take_back(m);
 	pt_free_places(&places);

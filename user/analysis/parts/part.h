@@ -72,7 +72,9 @@ struct pt_part {
 	struct pt_measured *got; /* of each */
 	size_t n;
 	struct pt_hung hung;	 /* where there is no trainer */
+	struct pt_read_calls reads;
 	struct pt_report *r;	 /* tables that are not of one trainer */
+	struct pt_r_window row;	 /* its line in `windows`, where that was asked for */
 	struct pt_meets meets;	 /* of the trainers in their order */
 };
 
@@ -119,7 +121,7 @@ int pt_finish(const struct pt_model *m, const struct pt_analysis_opts *o,
 	      const struct pt_parts_of *all, struct pt_report *r);
 /* ... of one, as its line in `windows`. */
 int pt_finish_row(const struct pt_model *m, const struct pt_analysis_opts *o,
-		  struct pt_part *p, struct pt_r_window *out);
+		  struct pt_part *p);
 
 /* lanes.c: what can be drawn, into the report's arena. */
 int pt_fill_lanes(struct pt_an *an, const struct pt_parts_of *all,
