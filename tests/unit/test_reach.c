@@ -44,7 +44,7 @@ static struct part read_part(const struct stream *s,
 	for (i = 0; i < s->recs.n && !p.err; i++) {
 		struct st_rec rec = s->recs.v[i];
 
-		if (pt_reach_wants(&h, p.m, rec.r.bytes, rec.r.hdr.size))
+		if (pt_reach_wants(&h, p.m, &rec.r.hdr))
 			pt_model_feed(p.m, rec.r.bytes, rec.r.hdr.size);
 		if (i % 256 != 255)
 			continue;

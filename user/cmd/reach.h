@@ -1,32 +1,30 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * A part of a file that is too long to be held: what lies well before it is
- * dropped while the file is read, and what lies well behind it is not taken.
+ * What is held of a file of which less than all is asked for, and which is too long to
+ * be held: what lies well before that is dropped while the file is read, what lies well
+ * behind is not taken. The analysis is the same, pt_analyze().
  */
 #ifndef PT_REACH_H
 #define PT_REACH_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "analysis/analysis.h"
 #include "model/model.h"
 
 struct pt_reach {
-	bool on;
-	uint64_t from, until; /* ns: offsets from the capture's begin ... */
-	bool absolute;	      /* ... or CLOCK_MONOTONIC; until 0: to the end */
-	uint64_t margin;      /* ns on either side that is held with it */
-	bool ended;	      /* something behind it was not taken */
+	bool on, placed;
+	/* What is held, ns: from the capture's begin, once placed CLOCK_MONOTONIC. */
+	uint64_t from, until;
+	uint64_t margin; /* ... of that, on either side of the part */
 };
 
 /* The part that `o` asks for. */
 void pt_reach_set(struct pt_reach *h, const struct pt_analysis_opts *o);
-/* Whether the model shall have the record. One that marks the end of the capture
- * is changed, if what lies before it was not taken. `rec`: `len` bytes, whole. */
-bool pt_reach_wants(struct pt_reach *h, const struct pt_model *m, void *rec,
-		    size_t len);
+/* Whether the model shall have the record. */
+bool pt_reach_wants(struct pt_reach *h, const struct pt_model *m,
+		    const struct pt_hdr *rec);
 /* Between records: drop what lies before, when more than `stride` bytes are held.
  * 0; -E2BIG: what is left takes more than `most`; -ENOMEM. */
 int pt_reach_drop(const struct pt_reach *h, struct pt_model *m, uint64_t stride,

@@ -88,12 +88,12 @@ static bool cut_here(const struct replay *k, const void *rec, size_t len)
 	return m.mark == PT_MARK_PART && !k->sized && !k->parts.whole;
 }
 
-static int take_record(struct replay *k, void *rec, size_t len)
+static int take_record(struct replay *k, const void *rec, size_t len)
 {
 	struct pt_hdr h;
 
 	memcpy(&h, rec, sizeof(h));
-	if (!pt_reach_wants(&k->reach, k->m, rec, len))
+	if (!pt_reach_wants(&k->reach, k->m, &h))
 		return 0;
 	pt_model_feed(k->m, rec, len);
 	if (h.kind == PT_REC_HOST)

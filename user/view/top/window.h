@@ -2,9 +2,10 @@
 /*
  * The last seconds of a running capture, as a capture of their own: the records
  * of that time, after what was said earlier and still holds (who the threads
- * are, names of files and kernels). Fed to a new model they are diagnosed like
- * any other capture. Memory is bounded: where records come faster than it can
- * keep them, the window gets shorter.
+ * are, names of files and kernels). Fed to a new model they are one part, like
+ * any other capture; a running model would keep all that ever lived for days.
+ * Memory is bounded: where records come faster than it can keep them, the window
+ * gets shorter.
  */
 #ifndef PT_TOP_WINDOW_H
 #define PT_TOP_WINDOW_H
