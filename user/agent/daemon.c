@@ -140,10 +140,8 @@ static int start(struct pt_agent *a, struct pt_err *err)
 		return ret;
 	/* while there is one thread; its files are its own, so it needs no more */
 	ret = pt_privileges_drop(err);
-	if (!ret)
-		ret = start_http(a, err);
-	if (!ret)
-		ret = start_otlp(a, err);
+	ret = ret ?: start_http(a, err);
+	ret = ret ?: start_otlp(a, err);
 	return ret;
 }
 
@@ -442,8 +440,7 @@ int pt_agent_run(const struct pt_agent_options *o)
 	a->budget = (struct pt_budget)PT_BUDGET_OPEN(a->c.cpu);
 	a->began = pt_now();
 	a->start_ns = (uint64_t)(pt_agent_realtime() * 1e9);
-	if (!ret)
-		ret = start(a, &err);
+	ret = ret ?: start(a, &err);
 	if (ret) {
 		pt_say(PT_SAY_ERROR, "%s", err.msg);
 		goto out;

@@ -338,8 +338,7 @@ int pt_evidence_keep(struct pt_evidence *e, const struct pt_kept *given,
 
 	file_name(name, k.id, PT_KEPT_JSON);
 	file_name(trace, k.id, PT_KEPT_PTRACE);
-	if (!ret)
-		ret = write_file(e->dir, name, json, len);
+	ret = ret ?: write_file(e->dir, name, json, len);
 	if (!ret && recording &&
 	    renameat(AT_FDCWD, recording, e->dir, trace)) {
 		ret = -errno;

@@ -198,8 +198,7 @@ static int read_files(struct pt_http *h, const struct pt_http_options *o, char *
 		return -ENOTSUP;
 #endif
 		err = read_pem(o->cert, &h->cert, why, n);
-		if (!err)
-			err = read_pem(o->key, &h->key, why, n);
+		err = err ?: read_pem(o->key, &h->key, why, n);
 	}
 	h->open_metrics = !o->token_file;
 	if (!err && token) {
@@ -286,8 +285,7 @@ int pt_http_start(const struct pt_http_options *o, struct pt_http **out, char *w
 	h->listen = h->evidence = h->wake = -1;
 	pthread_mutex_init(&h->lock, NULL);
 	err = read_files(h, o, why, n);
-	if (!err)
-		err = listen_on(h, o->listen, why, n);
+	err = err ?: listen_on(h, o->listen, why, n);
 	if (!err) {
 		h->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 		err = h->wake < 0 ? -errno : pt_http_answers_make(h);
@@ -295,10 +293,8 @@ int pt_http_start(const struct pt_http_options *o, struct pt_http **out, char *w
 			snprintf(why, n, "the HTTP server does not start: %s",
 				 strerror(-err));
 	}
-	if (!err)
-		err = start_daemon(h, why, n);
-	if (!err)
-		err = start_thread(h, why, n);
+	err = err ?: start_daemon(h, why, n);
+	err = err ?: start_thread(h, why, n);
 	if (err) {
 		pt_http_stop(h);
 		return err;

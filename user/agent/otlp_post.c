@@ -117,9 +117,7 @@ static int look_at_headers(struct pt_otlp_post *p, char *why, size_t n)
 		err = pt_read_file(p->headers_file, HEADERS_MAX, &text, &len);
 		if (!err && strlen(text) != len)
 			err = -EINVAL;
-		if (!err)
-			err = pt_otlp_headers(text, append, &list, reason,
-					      sizeof(reason));
+		err = err ?: pt_otlp_headers(text, append, &list, reason, sizeof(reason));
 		err = err > 0 ? 0 : err;
 	}
 	if (err) {
@@ -197,10 +195,8 @@ int pt_otlp_post_new(const struct pt_otlp_options *o, struct pt_otlp_post **out,
 
 	*out = NULL;
 	err = check_endpoint(o->endpoint, why, n);
-	if (!err)
-		err = check_files(o, why, n);
-	if (!err)
-		err = pt_libcurl_load("OTLP", why, n);
+	err = err ?: check_files(o, why, n);
+	err = err ?: pt_libcurl_load("OTLP", why, n);
 	if (err)
 		return err;
 	p = calloc(1, sizeof(*p));

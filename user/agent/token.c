@@ -59,8 +59,7 @@ int pt_agent_token(const char *state, char *path, size_t size, struct pt_err *er
 		return 0;
 	if (mkdir(state, 0700) && errno != EEXIST)
 		ret = -errno;
-	if (!ret)
-		ret = make_token(path);
+	ret = ret ?: make_token(path);
 	return ret ? pt_err_set(err, ret, "cannot make %s: %s", path,
 				strerror(-ret)) : 0;
 }

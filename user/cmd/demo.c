@@ -80,8 +80,7 @@ static int start_job(struct pt_spawn *s, char *job, struct pt_err *err)
 	int ret;
 
 	ret = pt_spawn(s, args, &so, err);
-	if (!ret)
-		ret = pt_spawn_go(s, job, err);
+	ret = ret ?: pt_spawn_go(s, job, err);
 	if (ret != -EACCES)
 		return ret;
 	pt_spawn_kill(s);

@@ -180,8 +180,7 @@ static int compare(const struct pt_opts *o, const struct loaded *l,
 		return PT_EXIT_FAILED;
 	}
 	ret = write_out(d, o, json);
-	if (!ret)
-		ret = write_page(d, html);
+	ret = ret ?: write_page(d, html);
 	status = ret ? PT_EXIT_FAILED : judge(d, o->fail_on_regression);
 	pt_diff_free(d);
 	return status;

@@ -207,8 +207,7 @@ static int export_file(const struct pt_opts *o, const char *name, FILE *f)
 		pt_error("out of memory");
 	else
 		ret = open_all(&e);
-	if (!ret)
-		ret = pt_replay_then(f, name, o, e.r, write_all, &e);
+	ret = ret ?: pt_replay_then(f, name, o, e.r, write_all, &e);
 	for (i = 0; !ret && (size_t)i < e.r->capture.n_limits; i++)
 		if (!strcmp(e.r->capture.limits[i].what, "capture.timeline"))
 			pt_note("%s: %s", name, e.r->capture.limits[i].reason);

@@ -61,8 +61,7 @@ static int describe(struct pt_follow *w, struct pt_err *err)
 
 	pt_features_probe(&f);
 	ret = pt_host_report(w->base, subject(w), f.lockdown);
-	if (!ret)
-		ret = pt_target_report(w->base, subject(w), w->job.given);
+	ret = ret ?: pt_target_report(w->base, subject(w), w->job.given);
 	return ret ? pt_err_set(err, ret, "out of memory") : 0;
 }
 
@@ -249,14 +248,10 @@ const struct pt_report *pt_follow_look(struct pt_follow *w, double *window_s)
 	ns = pt_window_feed(w->win, w->end_ns ? w->end_ns : pt_now_ns(),
 			    feed_model, m);
 	ret = pt_model_finish(m);
-	if (!ret)
-		ret = share_facts(w, r);
-	if (!ret)
-		ret = pt_analyze(m, &a, r);
-	if (!ret)
-		ret = pt_about_limits(r);
-	if (!ret)
-		ret = pt_report_demangle(r);
+	ret = ret ?: share_facts(w, r);
+	ret = ret ?: pt_analyze(m, &a, r);
+	ret = ret ?: pt_about_limits(r);
+	ret = ret ?: pt_report_demangle(r);
 	*window_s = (double)ns / 1e9;
 out:
 	pt_model_free(m);

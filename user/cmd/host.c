@@ -105,12 +105,8 @@ int pt_host_report(struct pt_report *r, pid_t trainer, const char *lockdown)
 		h->kernel = pt_arena_strdup(r->arena, u.release);
 		err = h->hostname && h->kernel ? 0 : -ENOMEM;
 	}
-	if (!err)
-		err = dup_line(r->arena, "/proc/sys/kernel/random/boot_id",
-			       &h->boot_id);
-	if (!err)
-		err = dup_line(r->arena, "/sys/devices/system/node/online",
-			       &h->numa);
+	err = err ?: dup_line(r->arena, "/proc/sys/kernel/random/boot_id", &h->boot_id);
+	err = err ?: dup_line(r->arena, "/sys/devices/system/node/online", &h->numa);
 	if (!err && lockdown && strcmp(lockdown, "unknown")) {
 		h->lockdown = pt_arena_strdup(r->arena, lockdown);
 		err = h->lockdown ? 0 : -ENOMEM;

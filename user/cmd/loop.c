@@ -265,8 +265,7 @@ int pt_session_loop(struct pt_session *s, struct pt_err *err)
 	int ret, i, n;
 
 	ret = loop_open(&l);
-	if (!ret)
-		ret = pt_schedule_begin(s);
+	ret = ret ?: pt_schedule_begin(s);
 	if (!ret && !pt_live_possible())
 		pt_note("attached to process %d; Ctrl-C stops", s->job.root);
 	while (!ret && !s->stop) {

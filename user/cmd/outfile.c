@@ -218,8 +218,7 @@ int pt_outfile_temp(struct pt_outfile *o)
 	if (ret)
 		return ret;
 	ret = choose_temp(o);
-	if (!ret)
-		ret = link_as(o, o->tmp);
+	ret = ret ?: link_as(o, o->tmp);
 	if (ret)
 		o->tmp[0] = '\0';
 	pt_rights_back(&old);

@@ -120,8 +120,7 @@ int pt_output(struct pt_report *r, const struct pt_opts *o,
 	bool only_json = json->f && json->is_stdout;
 	int ret = pt_report_demangle(r), more;
 
-	if (!ret)
-		ret = pt_report_sort_operations(r, o->sort);
+	ret = ret ?: pt_report_sort_operations(r, o->sort);
 	if (!ret && o->file_sort >= 0)
 		ret = pt_report_sort_files(r, (enum pt_file_sort)o->file_sort);
 	if (!ret && o->worker_sort >= 0)

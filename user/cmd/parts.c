@@ -35,8 +35,7 @@ int pt_parts_see(struct pt_parts *p, struct pt_model *m,
 	if (w->end != h.ts || w->end <= t0)
 		return 0;
 	err = pt_analyze_part(m, &a, t0, w->end, &row);
-	if (!err)
-		err = pt_vec_push(&p->rows, row);
+	err = err ?: pt_vec_push(&p->rows, row);
 	/* the part before it is not needed any more, and this one still is */
 	return err ? err : pt_model_cut(m, t0);
 }

@@ -45,8 +45,7 @@ static int report_file(const struct pt_opts *o, const char *name, FILE *f)
 		goto out;
 	}
 	ret = o->json ? pt_outfile_open(&k.json, o->json, &err) : 0;
-	if (!ret)
-		ret = pt_output_html_open(o, &k.html, &err);
+	ret = ret ?: pt_output_html_open(o, &k.html, &err);
 	if (ret) {
 		pt_error("%s", err.msg);
 		goto out;

@@ -29,8 +29,7 @@ static int put_about(struct pt_saving *s, const struct pt_report *r)
 
 	if (f && fclose(f) && !ret)
 		ret = -ENOMEM;
-	if (!ret)
-		ret = pt_recorder_about(s->rec, text, n);
+	ret = ret ?: pt_recorder_about(s->rec, text, n);
 	free(text);
 	return ret;
 }
@@ -81,8 +80,7 @@ int pt_saving_begin(struct pt_saving *s, const struct pt_report *r,
 			       (uint64_t)now.tv_sec * 1000000000u +
 				       (uint64_t)now.tv_nsec,
 			       s->max, &again);
-	if (!ret)
-		ret = put_about(s, r);
+	ret = ret ?: put_about(s, r);
 	return ret ? pt_err_set(err, ret, "cannot write %s: %s", s->out.path,
 				strerror(-ret)) : 0;
 }

@@ -88,8 +88,7 @@ static int open_outputs(struct pt_session *s, struct pt_err *err)
 
 	if (s->o->json)
 		ret = pt_outfile_open(&s->json, s->o->json, err);
-	if (!ret)
-		ret = pt_output_html_open(s->o, &s->html, err);
+	ret = ret ?: pt_output_html_open(s->o, &s->html, err);
 	if (!ret && s->o->output)
 		ret = pt_saving_open(&s->saving, s->o->output, err);
 	s->saving.max = s->o->max_size;
@@ -268,9 +267,8 @@ static int attach(struct pt_session *s, struct pt_err *err)
 	if (ret)
 		return pt_err_set(err, ret, "out of memory");
 	ret = describe(s, err);
-	if (!ret)
-		ret = fill_hooks(s) ? pt_err_set(err, -ENOMEM, "out of memory") :
-				      0;
+	if (!ret && fill_hooks(s))
+		ret = pt_err_set(err, -ENOMEM, "out of memory");
 	return ret ? ret : pt_saving_begin(&s->saving, s->report, err);
 }
 

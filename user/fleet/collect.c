@@ -136,14 +136,13 @@ static int totals(struct pt_fleet_asking *k)
 			k->f->wasted_s += fmax(0, pt_fleet_value(row));
 	}
 	json_decref(rows);
-	if (!ret)
-		ret = pt_fleet_query(k, &rows,
-			"label_replace(sum(increase(pipetrace_gpu_seconds_total[%lds])),"
-			" \"of\", \"gpu\", \"\", \"\") or label_replace(count(count by "
-			"(instance) (last_over_time(pipetrace_agent_info[%lds]))), \"of\","
-			" \"nodes\", \"\", \"\") or label_replace(count(last_over_time("
-			"pipetrace_samples_total[%lds])), \"of\", \"jobs\", \"\", \"\")",
-			w, w, w);
+	ret = ret ?: pt_fleet_query(k, &rows,
+		       "label_replace(sum(increase(pipetrace_gpu_seconds_total[%lds])),"
+		       " \"of\", \"gpu\", \"\", \"\") or label_replace(count(count by "
+		       "(instance) (last_over_time(pipetrace_agent_info[%lds]))), \"of\","
+		       " \"nodes\", \"\", \"\") or label_replace(count(last_over_time("
+		       "pipetrace_samples_total[%lds])), \"of\", \"jobs\", \"\", \"\")",
+		       w, w, w);
 	if (ret)
 		return ret;
 	json_array_foreach(rows, i, row) {
@@ -195,8 +194,7 @@ static int select_jobs(struct pt_fleet_asking *k)
 	for (i = 0; !ret && i < k->f->n_jobs; i++)
 		if (json_array_append(labels, k->f->job[i].labels))
 			ret = -ENOMEM;
-	if (!ret)
-		ret = pt_fleet_select(labels, &only);
+	ret = ret ?: pt_fleet_select(labels, &only);
 	k->only = ret ? NULL : strdup(only + 1);
 	free(only);
 	json_decref(labels);
@@ -315,13 +313,12 @@ static int about(struct pt_fleet_asking *k)
 			ret = -ENOMEM;
 	}
 	json_decref(rows);
-	if (!ret)
-		ret = pt_fleet_query(k, &rows,
-			    "sum by (instance, job_id, id, severity) (count_over_time("
-			    "pipetrace_verdict{%s,root=\"true\"}[%lds])) / on (instance, "
-			    "job_id) group_left () sum " PT_FLEET_BY "(count_over_time("
-			    "pipetrace_samples_total{%s}[%lds]))",
-			    k->only, w, k->only, w);
+	ret = ret ?: pt_fleet_query(k, &rows,
+			   "sum by (instance, job_id, id, severity) (count_over_time("
+			   "pipetrace_verdict{%s,root=\"true\"}[%lds])) / on (instance, "
+			   "job_id) group_left () sum " PT_FLEET_BY "(count_over_time("
+			   "pipetrace_samples_total{%s}[%lds]))",
+			   k->only, w, k->only, w);
 	if (ret)
 		return ret;
 	json_array_foreach(rows, i, row) {
@@ -392,16 +389,12 @@ int pt_fleet_collect(struct pt_prometheus *p, const struct pt_fleet_ask *ask,
 	memset(f, 0, sizeof(*f));
 	f->window_s = ask->window_s;
 	ret = at_server_time(&k);
-	if (!ret)
-		ret = totals(&k);
-	if (!ret)
-		ret = top_jobs(&k);
+	ret = ret ?: totals(&k);
+	ret = ret ?: top_jobs(&k);
 	if (!ret && f->n_jobs)
 		ret = details(&k);
-	if (!ret)
-		ret = pt_fleet_stragglers(&k);
-	if (!ret)
-		ret = pt_fleet_mounts(&k);
+	ret = ret ?: pt_fleet_stragglers(&k);
+	ret = ret ?: pt_fleet_mounts(&k);
 	if (ret == -ENOMEM)
 		snprintf(why, n, "out of memory");
 	free(k.only);

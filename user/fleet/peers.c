@@ -148,10 +148,8 @@ static int look_closer(struct pt_fleet_asking *k, struct pt_fleet_member *m, siz
 		ret = pt_fleet_select(labels, &only);
 	if (!only)
 		ret = -ENOMEM;
-	if (!ret)
-		ret = per_step(k, PHASES, ",phase=\"data_wait\"", only, &data);
-	if (!ret)
-		ret = per_step(k, LENGTH, "", only, &length);
+	ret = ret ?: per_step(k, PHASES, ",phase=\"data_wait\"", only, &data);
+	ret = ret ?: per_step(k, LENGTH, "", only, &length);
 	by_data = ret ? NULL : index_of(data);
 	by_length = ret ? NULL : index_of(length);
 	for (i = 0; by_data && by_length && i < n; i++) {
@@ -219,12 +217,10 @@ int pt_fleet_mounts(struct pt_fleet_asking *k)
 
 	ret = pt_fleet_query(k, &rows, "topk(%d, sum by (mount) (increase("
 			     "pipetrace_mount_read_seconds_total[%lds])))", MOUNTS, w);
-	if (!ret)
-		ret = pt_fleet_query(k, &more, "sum by (mount) (increase("
-				     "pipetrace_mount_read_bytes_total[%lds]))", w);
-	if (!ret)
-		ret = pt_fleet_query(k, &count, "count by (mount) ("
-				     "pipetrace_mount_read_seconds_total)");
+	ret = ret ?: pt_fleet_query(k, &more, "sum by (mount) (increase("
+				    "pipetrace_mount_read_bytes_total[%lds]))", w);
+	ret = ret ?: pt_fleet_query(k, &count, "count by (mount) ("
+				    "pipetrace_mount_read_seconds_total)");
 	n = json_array_size(rows) < MOUNTS ? json_array_size(rows) : MOUNTS;
 	if (ret || !n)
 		goto out;

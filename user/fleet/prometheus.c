@@ -138,10 +138,9 @@ int pt_prometheus_open(const struct pt_prometheus_options *o,
 	if (!p)
 		return ret;
 	ret = take_url(p, o->url, why, n);
-	if (!ret)
-		ret = pt_libcurl_load("pipetrace fleet", why, n);
-	if (!ret)
-		ret = o->token_file ? take_token(p, o->token_file, why, n) : 0;
+	ret = ret ?: pt_libcurl_load("pipetrace fleet", why, n);
+	if (!ret && o->token_file)
+		ret = take_token(p, o->token_file, why, n);
 	if (ret)
 		goto out;
 	snprintf(why, n, "libcurl cannot be set up");

@@ -38,12 +38,10 @@ static void head(struct pt_tx *t, const struct pt_fleet *f)
 {
 	struct pt_line l = { .n = 0 };
 
-	pt_tx_label(t, "Fleet");
 	pt_line_item(t, &l, "%s nodes", pt_tx_int(t, (int64_t)f->nodes));
 	pt_line_item(t, &l, "%s jobs", pt_tx_int(t, (int64_t)f->jobs));
 	pt_line_item(t, &l, "last %s", pt_tx_sec(t, f->window_s));
-	pt_tx_wrap(t, PT_TX_LABEL, l.s);
-	pt_tx_label(t, "Wasted");
+	pt_tx_line(t, "Fleet", &l);
 	l.n = 0;
 	pt_line_add(&l, "%s of %s GPU-hours", hours(t, f->wasted_s), hours(t, f->gpu_s));
 	if (f->gpu_s > 0)
@@ -52,13 +50,12 @@ static void head(struct pt_tx *t, const struct pt_fleet *f)
 		pt_line_add(&l, ": ");
 		causes(t, &l, f->cause_s, f->wasted_s, 5);
 	}
-	pt_tx_wrap(t, PT_TX_LABEL, l.s);
+	pt_tx_line(t, "Wasted", &l);
 	if (f->cause_s[PT_CAUSE_NO_DEMAND] > 0) {
-		pt_tx_label(t, "Unasked");
 		l.n = 0;
 		pt_line_add(&l, "%s GPU-hours more were idle for want of requests",
 			    hours(t, f->cause_s[PT_CAUSE_NO_DEMAND]));
-		pt_tx_wrap(t, PT_TX_LABEL, l.s);
+		pt_tx_line(t, "Unasked", &l);
 	}
 }
 

@@ -99,8 +99,7 @@ static int scan(struct pt_col_table *t, const unsigned char *raw, size_t len)
 		if (shape < 0)
 			break;
 		err = slot_of(t, &all, &h, &slot);
-		if (!err)
-			err = pt_col_table_add(t, (uint32_t)at, (unsigned)shape, slot);
+		err = err ?: pt_col_table_add(t, (uint32_t)at, (unsigned)shape, slot);
 		at += h.size;
 	}
 	HASH_ITER(hh, all, k, tmp) {

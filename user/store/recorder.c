@@ -58,8 +58,7 @@ static int write_block(struct pt_recorder *r, struct block *b)
 		return pt_rf_about(&r->w, b->b.v, b->b.n);
 	}
 	err = pt_shrink_see(&r->shrink, b->b.v, b->b.n);
-	if (!err)
-		err = pt_rf_put(&r->w, b->b.v, b->b.n);
+	err = err ?: pt_rf_put(&r->w, b->b.v, b->b.n);
 	return err ? err : pt_shrink_step(&r->shrink, &r->w);
 }
 
@@ -141,14 +140,12 @@ static void *writer(void *arg)
 
 	while (next_block(r, &b)) {
 		errno = 0;
-		if (!err)
-			err = reason(write_block(r, &b));
+		err = err ?: reason(write_block(r, &b));
 		note(r, err);
 		give_back(r, &b);
 	}
 	errno = 0;
-	if (!err)
-		err = reason(write_end(r));
+	err = err ?: reason(write_end(r));
 	note(r, err);
 	pthread_mutex_lock(&r->lock);
 	r->finished = true;
@@ -185,8 +182,7 @@ int pt_recorder_open(struct pt_recorder **out, FILE *f, uint64_t unix_ns,
 	pthread_condattr_destroy(&clock);
 	errno = 0;
 	err = reason(pt_rf_begin(&r->w, f, unix_ns));
-	if (!err)
-		err = -pthread_create(&r->thread, NULL, writer, r);
+	err = err ?: -pthread_create(&r->thread, NULL, writer, r);
 	if (err) {
 		destroy(r);
 		return err;

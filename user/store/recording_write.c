@@ -108,8 +108,7 @@ int pt_rf_put(struct pt_rf_writer *w, const void *records, size_t len)
 	err = pt_columns_encode(records, len, &w->columns);
 	if (!err && w->columns.n > PT_RF_MAX_DATA)
 		err = -EINVAL;
-	if (!err)
-		err = compress_columns(w);
+	err = err ?: compress_columns(w);
 	if (err)
 		return err;
 	look_over(&c, records, len);
@@ -139,8 +138,7 @@ int pt_rf_end(struct pt_rf_writer *w)
 	int err = plain(w, PT_RF_INDEX, w->index.v,
 			w->index.n * sizeof(*w->index.v));
 
-	if (!err)
-		err = plain(w, PT_RF_END, &e, sizeof(e));
+	err = err ?: plain(w, PT_RF_END, &e, sizeof(e));
 	return !err && fflush(w->f) ? -EIO : err;
 }
 

@@ -80,10 +80,8 @@ static int put_names(const struct pt_shrink *s, struct pt_rf_writer *w,
 	pt_bytes all = { 0 };
 	int err = append(&all, s->names.v, s->names.n);
 
-	if (!err)
-		err = append(&all, &m, sizeof(m));
-	if (!err)
-		err = pt_rf_put(w, all.v, all.n);
+	err = err ?: append(&all, &m, sizeof(m));
+	err = err ?: pt_rf_put(w, all.v, all.n);
 	pt_vec_free(&all);
 	return err;
 }
@@ -98,8 +96,7 @@ static int fill(const struct pt_shrink *s, const struct pt_rf_writer *old,
 
 	if (s->about.n)
 		err = pt_rf_about(w, s->about.v, s->about.n);
-	if (!err)
-		err = put_names(s, w, x[first].begin);
+	err = err ?: put_names(s, w, x[first].begin);
 	by = x[first].offset - w->at;
 	for (i = first; i < old->index.n && !err; i++) {
 		struct pt_rf_index y = x[i];
@@ -108,8 +105,7 @@ static int fill(const struct pt_shrink *s, const struct pt_rf_writer *old,
 		w->records += y.records;
 		err = pt_vec_push(&w->index, y) ? -ENOMEM : 0;
 	}
-	if (!err)
-		err = copy_rest(from, x[first].offset, w);
+	err = err ?: copy_rest(from, x[first].offset, w);
 	if (!err && fflush(w->f))
 		err = -errno;
 	w->dropped = old->dropped;
@@ -138,12 +134,9 @@ int pt_shrink_step(struct pt_shrink *s, struct pt_rf_writer *w)
 	if (from < 0)
 		return -errno;
 	err = s->again.open(s->again.ctx, &f);
-	if (!err)
-		err = pt_rf_begin(&next, f, s->unix_ns);
-	if (!err)
-		err = fill(s, w, first, from, &next);
-	if (!err)
-		err = s->again.publish(s->again.ctx);
+	err = err ?: pt_rf_begin(&next, f, s->unix_ns);
+	err = err ?: fill(s, w, first, from, &next);
+	err = err ?: s->again.publish(s->again.ctx);
 	close(from);
 	if (err) {
 		pt_rf_writer_free(&next);

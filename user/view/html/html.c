@@ -83,8 +83,7 @@ static int put_page(FILE *out, int (*data)(const void *what, FILE *out),
 	errno = 0;
 	fwrite(page, 1, (size_t)(at - page), out);
 	ret = state_of(out);
-	if (!ret)
-		ret = data(what, out);
+	ret = ret ?: data(what, out);
 	if (ret)
 		return ret;
 	at += mark;
@@ -182,8 +181,7 @@ static int diff_data(const void *what, FILE *out)
 	char id[32];
 	size_t i;
 
-	if (!ret)
-		ret = put_block(out, "lengths", lengths_body, d);
+	ret = ret ?: put_block(out, "lengths", lengths_body, d);
 	for (i = 0; i < d->n_inputs && !ret; i++) {
 		snprintf(id, sizeof(id), "report-%zu", i);
 		ret = put_block(out, id, input_body, d->inputs[i].r);

@@ -146,9 +146,7 @@ static int open_table(struct db *d, const struct pt_table *t)
 	make_sql = sqlite3_str_finish(make);
 	add_sql = sqlite3_str_finish(add);
 	err = make_sql && add_sql ? exec_sql(d, make_sql) : -ENOMEM;
-	if (!err)
-		err = to_errno(d->db, sqlite3_prepare_v2(d->db, add_sql, -1,
-							 &d->insert, NULL));
+	err = err ?: to_errno(d->db, sqlite3_prepare_v2(d->db, add_sql, -1, &d->insert, NULL));
 	sqlite3_free(make_sql);
 	sqlite3_free(add_sql);
 	return err;
@@ -162,8 +160,7 @@ static int put_tables(const struct pt_export *x, struct db *d)
 
 	for (i = 0; (t = pt_table_at(i)) && !err; i++) {
 		err = open_table(d, t);
-		if (!err)
-			err = t->rows(x, &d->rows);
+		err = err ?: t->rows(x, &d->rows);
 		sqlite3_finalize(d->insert);
 		d->insert = NULL;
 	}
@@ -182,14 +179,10 @@ int pt_export_sqlite(const struct pt_export *x, const char *path)
 		 "PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF;"
 		 "PRAGMA application_id=%d; PRAGMA user_version=%d; BEGIN;",
 		 APPLICATION_ID, SCHEMA);
-	if (!err)
-		err = exec_sql(&d, pragmas);
-	if (!err)
-		err = put_tables(x, &d);
-	if (!err)
-		err = exec_sql(&d, views);
-	if (!err)
-		err = exec_sql(&d, "COMMIT;");
+	err = err ?: exec_sql(&d, pragmas);
+	err = err ?: put_tables(x, &d);
+	err = err ?: exec_sql(&d, views);
+	err = err ?: exec_sql(&d, "COMMIT;");
 	if (sqlite3_close(d.db) != SQLITE_OK && !err)
 		err = -EIO;
 	return err;

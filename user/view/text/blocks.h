@@ -32,6 +32,8 @@ void pt_tx_capture(struct pt_tx *t, const struct pt_report *r);
 
 /* How many of `n` rows are shown, where --top does not say it `usual` ones. */
 size_t pt_tx_rows(const struct pt_tx *t, size_t usual, size_t n);
+/* "and 3 more", where not all are shown. */
+void pt_tx_more(struct pt_tx *t, size_t shown, size_t n);
 
 /* Who a pid is to the reader: "trainer 42", "loader 43", "pid 44"; a dash for
  * PT_NULL. */

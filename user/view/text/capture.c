@@ -62,8 +62,7 @@ static void summary(struct pt_tx *t, const struct pt_r_capture *c)
 			pt_line_add(&l, " (%s to %s)", pt_tx_pct(t, over->low),
 				    pt_tx_pct(t, over->high));
 	}
-	pt_tx_label(t, "Capture");
-	pt_tx_wrap(t, PT_TX_LABEL, l.s);
+	pt_tx_line(t, "Capture", &l);
 }
 
 static void doors(struct pt_tx *t, const struct pt_r_capture *c)
@@ -80,10 +79,7 @@ static void doors(struct pt_tx *t, const struct pt_r_capture *c)
 		if (t->o.verbose && h->note && *h->note)
 			pt_line_add(&l, " (%s)", pt_tx_esc(t, h->note, 0));
 	}
-	if (!l.n)
-		return;
-	pt_tx_label(t, "Hooks");
-	pt_tx_wrap(t, PT_TX_LABEL, l.s);
+	pt_tx_line(t, "Hooks", &l);
 }
 
 void pt_tx_capture(struct pt_tx *t, const struct pt_report *r)

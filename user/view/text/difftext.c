@@ -33,11 +33,7 @@ static const char *unit(const struct pt_diff *d)
 static const char *interval(struct pt_tx *t, const struct pt_diff *d,
 			    const struct pt_range *r)
 {
-	char *b = t->slot[t->next++ % PT_TX_SLOTS];
-
-	snprintf(b, PT_TX_SLOT, "(%.0f" NB "%% interval %.3f to %.3f)",
-		 100 * d->level, r->low, r->high);
-	return b;
+	return pt_tx_fmt(t, "(%.0f" NB "%% interval %.3f to %.3f)", 100 * d->level, r->low, r->high);
 }
 
 static void answer(struct pt_tx *t, const struct pt_diff *d,
@@ -74,10 +70,7 @@ static void answer(struct pt_tx *t, const struct pt_diff *d,
 static void answers(struct pt_tx *t, const struct pt_diff *d)
 {
 	for (size_t i = 0; i < d->n_pairs; i++) {
-		if (!i)
-			pt_tx_label(t, "Result");
-		else
-			pt_tx_printf(t, "%*s", PT_TX_LABEL, "");
+		pt_tx_label(t, i ? NULL : "Result");
 		answer(t, d, &d->pairs[i]);
 	}
 }
@@ -95,8 +88,7 @@ static void legend(struct pt_tx *t, const struct pt_diff *d)
 		pt_line_item(t, &l, "%s steps in %s",
 			     pt_tx_int(t, in->r->steps.count),
 			     pt_tx_sec(t, in->r->capture.duration));
-		pt_tx_label(t, letter(i));
-		pt_tx_wrap(t, PT_TX_LABEL, l.s);
+		pt_tx_line(t, letter(i), &l);
 	}
 }
 
@@ -115,22 +107,12 @@ static void row(struct pt_tx *t, int indent, const char *name, const char *a,
 /* "+12.3", always with its sign */
 static const char *signed_ms(struct pt_tx *t, double ms)
 {
-	char *b = t->slot[t->next++ % PT_TX_SLOTS];
-
-	if (!isfinite(ms))
-		return pt_tx_dash(t);
-	snprintf(b, PT_TX_SLOT, "%+.*f", fabs(ms) < 9.995 ? 2 : 1, ms);
-	return b;
+	return isfinite(ms) ? pt_tx_fmt(t, "%+.*f", fabs(ms) < 9.995 ? 2 : 1, ms) : pt_tx_dash(t);
 }
 
 static const char *signed_pct(struct pt_tx *t, double v, const char *what)
 {
-	char *b = t->slot[t->next++ % PT_TX_SLOTS];
-
-	if (!isfinite(v))
-		return pt_tx_dash(t);
-	snprintf(b, PT_TX_SLOT, "%+.1f" NB "%s", 100 * v, what);
-	return b;
+	return isfinite(v) ? pt_tx_fmt(t, "%+.1f" NB "%s", 100 * v, what) : pt_tx_dash(t);
 }
 
 static void rate_row(struct pt_tx *t, const char *name, double a, double b)
@@ -177,14 +159,9 @@ static void step_rows(struct pt_tx *t, const struct pt_d_input *a,
 
 static const char *idle_value(struct pt_tx *t, const struct pt_d_input *in)
 {
-	char *b;
-
 	if (isfinite(in->idle_share) || !isfinite(in->idle_hard[0]))
 		return pt_tx_pct(t, in->idle_share);
-	b = t->slot[t->next++ % PT_TX_SLOTS];
-	snprintf(b, PT_TX_SLOT, "%.0f-%.0f" NB "%%", 100 * in->idle_hard[0],
-		 100 * in->idle_hard[1]);
-	return b;
+	return pt_tx_fmt(t, "%.0f-%.0f" NB "%%", 100 * in->idle_hard[0], 100 * in->idle_hard[1]);
 }
 
 static const char *idle_words(enum pt_d_idle i)
@@ -301,11 +278,7 @@ static void verdicts(struct pt_tx *t, const struct pt_diff *d)
 			pt_line_add(&l, "%s (%s). %s", pt_tx_esc(t, v->id, 32),
 				    pt_severity_name(v->severity),
 				    pt_tx_esc(t, v->title, 400));
-		if (!i)
-			pt_tx_label(t, "Verdict");
-		else
-			pt_tx_printf(t, "%*s", PT_TX_LABEL, "");
-		pt_tx_wrap(t, PT_TX_LABEL, l.s);
+		pt_tx_line(t, i ? NULL : "Verdict", &l);
 	}
 }
 
@@ -327,12 +300,8 @@ static void settings(struct pt_tx *t, const struct pt_diff *d)
 					      "none",
 				    s->other ? pt_tx_esc(t, s->other, 100) :
 					       "none");
-			if (first)
-				pt_tx_label(t, "Settings");
-			else
-				pt_tx_printf(t, "%*s", PT_TX_LABEL, "");
+			pt_tx_line(t, first ? "Settings" : NULL, &l);
 			first = false;
-			pt_tx_wrap(t, PT_TX_LABEL, l.s);
 		}
 	}
 }
@@ -344,18 +313,12 @@ static void notes(struct pt_tx *t, const struct pt_diff *d)
 	for (size_t i = 0; i < d->n_pairs; i++)
 		tested |= !d->pairs[i].untested;
 	for (size_t i = 0; i < d->n_notes; i++) {
-		if (!i)
-			pt_tx_label(t, "Notes");
-		else
-			pt_tx_printf(t, "%*s", PT_TX_LABEL, "");
+		pt_tx_label(t, i ? NULL : "Notes");
 		pt_tx_wrap(t, PT_TX_LABEL, pt_tx_esc(t, d->notes[i], 300));
 	}
 	if (!tested)
 		return;
-	if (!d->n_notes)
-		pt_tx_label(t, "Notes");
-	else
-		pt_tx_printf(t, "%*s", PT_TX_LABEL, "");
+	pt_tx_label(t, d->n_notes ? NULL : "Notes");
 	pt_tx_wrap(t, PT_TX_LABEL,
 		   "an interval tells of the steps within the captures; other "
 		   "runs of the same job can differ by more");

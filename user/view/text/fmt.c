@@ -41,33 +41,33 @@ int pt_tx_end(struct pt_tx *t)
 
 #define BAR_PARTS_MAX 16
 
-void pt_line_add(struct pt_line *l, const char *fmt, ...)
+static void add(struct pt_line *l, const char *fmt, va_list ap)
 {
 	size_t room = sizeof(l->s) - l->n;
-	va_list ap;
-	int n;
+	int n = vsnprintf(l->s + l->n, room, fmt, ap);
 
-	va_start(ap, fmt);
-	n = vsnprintf(l->s + l->n, room, fmt, ap);
-	va_end(ap);
 	if (n > 0)
 		l->n += (size_t)n < room ? (size_t)n : room - 1;
 }
 
+void pt_line_add(struct pt_line *l, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	add(l, fmt, ap);
+	va_end(ap);
+}
+
 void pt_line_item(struct pt_tx *t, struct pt_line *l, const char *fmt, ...)
 {
-	size_t room;
 	va_list ap;
-	int n;
 
 	if (l->n)
 		pt_line_add(l, "%s", t->o.unicode ? NB "\xc2\xb7 " : ", ");
-	room = sizeof(l->s) - l->n;
 	va_start(ap, fmt);
-	n = vsnprintf(l->s + l->n, room, fmt, ap);
+	add(l, fmt, ap);
 	va_end(ap);
-	if (n > 0)
-		l->n += (size_t)n < room ? (size_t)n : room - 1;
 }
 
 void pt_tx_put(struct pt_tx *t, const char *s)
@@ -134,8 +134,9 @@ void pt_tx_styled(struct pt_tx *t, enum pt_tx_style st, const char *s)
 
 void pt_tx_label(struct pt_tx *t, const char *label)
 {
-	pt_tx_styled(t, PT_ST_BOLD, label);
-	blanks(t, PT_TX_LABEL - (int)strlen(label));
+	if (label)
+		pt_tx_styled(t, PT_ST_BOLD, label);
+	blanks(t, PT_TX_LABEL - (label ? (int)strlen(label) : 0));
 }
 
 /* Bytes of `s` that fit `cols` columns; at least one code point. */
@@ -192,6 +193,14 @@ void pt_tx_wrap(struct pt_tx *t, int indent, const char *s)
 			s++;
 	}
 	putc('\n', t->out);
+}
+
+void pt_tx_line(struct pt_tx *t, const char *label, const struct pt_line *l)
+{
+	if (!l->n)
+		return;
+	pt_tx_label(t, label);
+	pt_tx_wrap(t, PT_TX_LABEL, l->s);
 }
 
 static char *slot(struct pt_tx *t)
@@ -251,12 +260,15 @@ const char *pt_tx_middle(struct pt_tx *t, const char *s, size_t cols)
 	return b;
 }
 
-const char *pt_tx_join(struct pt_tx *t, const char *a, const char *b)
+const char *pt_tx_fmt(struct pt_tx *t, const char *fmt, ...)
 {
-	char *s = slot(t);
+	char *b = slot(t);
+	va_list ap;
 
-	snprintf(s, PT_TX_SLOT, "%s" NB "%s", a, b);
-	return s;
+	va_start(ap, fmt);
+	vsnprintf(b, PT_TX_SLOT, fmt, ap);
+	va_end(ap);
+	return b;
 }
 
 const char *pt_tx_dash(const struct pt_tx *t)
@@ -267,84 +279,63 @@ const char *pt_tx_dash(const struct pt_tx *t)
 const char *pt_tx_pct(struct pt_tx *t, double share)
 {
 	double p = 100 * share;
-	char *b = slot(t);
 
 	if (!isfinite(p))
 		return pt_tx_dash(t);
 	if (p > 0 && p < 0.05)
-		snprintf(b, PT_TX_SLOT, "<0.1" NB "%%");
-	else if (p > 99.9 && p < 100)
-		snprintf(b, PT_TX_SLOT, ">99.9" NB "%%");
-	else if (p != 0 && (fabs(p) < 9.95 || (p > 99 && p < 100)))
-		snprintf(b, PT_TX_SLOT, "%.1f" NB "%%", p);
-	else
-		snprintf(b, PT_TX_SLOT, "%.0f" NB "%%", p);
-	return b;
+		return "<0.1" NB "%";
+	if (p > 99.9 && p < 100)
+		return ">99.9" NB "%";
+	if (p != 0 && (fabs(p) < 9.95 || (p > 99 && p < 100)))
+		return pt_tx_fmt(t, "%.1f" NB "%%", p);
+	return pt_tx_fmt(t, "%.0f" NB "%%", p);
 }
 
 const char *pt_tx_num(struct pt_tx *t, double v)
 {
-	char *b = slot(t);
 	double a = fabs(v);
 
 	if (!isfinite(v))
 		return pt_tx_dash(t);
 	if (a >= 1e15)
-		snprintf(b, PT_TX_SLOT, "%.3g", v);
-	else if (a >= 99.95 || v == floor(v))
-		snprintf(b, PT_TX_SLOT, "%.0f", v);
-	else if (a >= 9.995)
-		snprintf(b, PT_TX_SLOT, "%.1f", v);
-	else if (a >= 0.01)
-		snprintf(b, PT_TX_SLOT, "%.2f", v);
-	else
-		snprintf(b, PT_TX_SLOT, "%.2g", v);
-	return b;
+		return pt_tx_fmt(t, "%.3g", v);
+	if (a >= 99.95 || v == floor(v))
+		return pt_tx_fmt(t, "%.0f", v);
+	if (a >= 0.01)
+		return pt_tx_fmt(t, a >= 9.995 ? "%.1f" : "%.2f", v);
+	return pt_tx_fmt(t, "%.2g", v);
 }
 
 const char *pt_tx_ms(struct pt_tx *t, double ms)
 {
-	char *b = slot(t);
-
 	if (!isfinite(ms))
 		return pt_tx_dash(t);
 	if (fabs(ms) >= 9999.5)
-		snprintf(b, PT_TX_SLOT, "%.0f", ms);
-	else if (fabs(ms) >= 9.995 || ms == 0)
-		snprintf(b, PT_TX_SLOT, "%.1f", ms);
-	else
-		snprintf(b, PT_TX_SLOT, "%.2f", ms);
-	return b;
+		return pt_tx_fmt(t, "%.0f", ms);
+	return pt_tx_fmt(t, fabs(ms) >= 9.995 || ms == 0 ? "%.1f" : "%.2f", ms);
 }
 
 const char *pt_tx_sec(struct pt_tx *t, double s)
 {
-	char *b = slot(t);
-
 	if (!isfinite(s))
 		return pt_tx_dash(t);
 	if (s == 0)
-		snprintf(b, PT_TX_SLOT, "0" NB "s");
-	else if (fabs(s) < 0.001)
-		snprintf(b, PT_TX_SLOT, "%.0f" NB "us", 1e6 * s);
-	else if (fabs(s) < 0.9995)
-		snprintf(b, PT_TX_SLOT,
-			 fabs(s) < 0.09995 ? "%.1f" NB "ms" : "%.0f" NB "ms",
-			 1e3 * s);
-	else if (fabs(s) < 599.95)
-		snprintf(b, PT_TX_SLOT, "%.1f" NB "s", s);
-	else if (fabs(s) < 86400)
-		snprintf(b, PT_TX_SLOT, "%.1f" NB "min", s / 60);
-	else
-		snprintf(b, PT_TX_SLOT, "%.1f" NB "h", s / 3600);
-	return b;
+		return "0" NB "s";
+	if (fabs(s) < 0.001)
+		return pt_tx_fmt(t, "%.0f" NB "us", 1e6 * s);
+	if (fabs(s) < 0.9995)
+		return pt_tx_fmt(t, fabs(s) < 0.09995 ? "%.1f" NB "ms" : "%.0f" NB "ms", 1e3 * s);
+	if (fabs(s) < 599.95)
+		return pt_tx_fmt(t, "%.1f" NB "s", s);
+	if (fabs(s) < 86400)
+		return pt_tx_fmt(t, "%.1f" NB "min", s / 60);
+	return pt_tx_fmt(t, "%.1f" NB "h", s / 3600);
 }
 
 const char *pt_tx_bytes(struct pt_tx *t, double bytes)
 {
 	static const char *const units[] = { "B",   "KiB", "MiB", "GiB",
 					     "TiB", "PiB", "EiB" };
-	char *b = slot(t);
 	size_t u = 0;
 
 	if (!isfinite(bytes))
@@ -353,20 +344,18 @@ const char *pt_tx_bytes(struct pt_tx *t, double bytes)
 		bytes /= 1024;
 		u++;
 	}
-	snprintf(b, PT_TX_SLOT, u && fabs(bytes) < 99.95 ? "%.1f" NB "%s" :
-							     "%.0f" NB "%s",
-		 bytes, units[u]);
-	return b;
+	return pt_tx_fmt(t, u && fabs(bytes) < 99.95 ? "%.1f" NB "%s" : "%.0f" NB "%s", bytes,
+			 units[u]);
+}
+
+const char *pt_tx_size(struct pt_tx *t, int64_t bytes)
+{
+	return pt_tx_bytes(t, bytes == PT_NULL ? NAN : (double)bytes);
 }
 
 const char *pt_tx_id(struct pt_tx *t, int64_t v)
 {
-	char *b = slot(t);
-
-	if (v == PT_NULL)
-		return pt_tx_dash(t);
-	snprintf(b, PT_TX_SLOT, "%" PRId64, v);
-	return b;
+	return v == PT_NULL ? pt_tx_dash(t) : pt_tx_fmt(t, "%" PRId64, v);
 }
 
 const char *pt_tx_int(struct pt_tx *t, int64_t v)
@@ -384,6 +373,43 @@ const char *pt_tx_int(struct pt_tx *t, int64_t v)
 	}
 	b[at] = '\0';
 	return b;
+}
+
+static const char *figure(struct pt_tx *t, const struct pt_tx_col *c, const char *row)
+{
+	const void *at = row + c->at;
+	bool none = c->dist && !((const struct pt_dist *)(const void *)(row + c->dist - 1))->n;
+	double v = none ? NAN : c->kind >= PT_TX_SEC && c->kind < PT_TX_TEXT ? *(const double *)at : 0;
+
+	switch (c->kind) {
+	case PT_TX_INT:
+		return pt_tx_int(t, *(const int64_t *)at);
+	case PT_TX_SIZE:
+		return pt_tx_size(t, *(const int64_t *)at);
+	case PT_TX_SEC:
+		return pt_tx_sec(t, v);
+	case PT_TX_MS:
+		return pt_tx_ms(t, v);
+	case PT_TX_PCT:
+		return pt_tx_pct(t, v);
+	case PT_TX_NUM:
+		return pt_tx_num(t, v);
+	default:
+		return pt_tx_esc(t, *(const char *const *)at, (size_t)abs(c->cols));
+	}
+}
+
+void pt_tx_titles(struct pt_tx *t, const struct pt_tx_col *c, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		pt_tx_cell(t, c[i].title, abs(c[i].cols), c[i].cols > 0);
+}
+
+void pt_tx_cells(struct pt_tx *t, const struct pt_tx_col *c, size_t n, const void *row)
+{
+	for (size_t i = 0; i < n; i++)
+		if (c[i].cols)
+			pt_tx_cell(t, figure(t, &c[i], row), abs(c[i].cols), c[i].cols > 0);
 }
 
 void pt_tx_bar(struct pt_tx *t, const struct pt_bar_part *p, size_t n, int cols)

@@ -66,11 +66,13 @@ void pt_tx_styled(struct pt_tx *t, enum pt_tx_style st, const char *s);
 void pt_tx_style_on(struct pt_tx *t, enum pt_tx_style st);
 void pt_tx_style_off(struct pt_tx *t);
 
-/* The label of a line, bold, PT_TX_LABEL columns. */
+/* The label of a line, bold, PT_TX_LABEL columns; NULL: as many blanks. */
 void pt_tx_label(struct pt_tx *t, const char *label);
 /* `s` broken at spaces; the cursor is at column `indent`, which continuation
  * lines start at too. Ends the line. */
 void pt_tx_wrap(struct pt_tx *t, int indent, const char *s);
+/* A labelled line, broken likewise; nothing where it is empty. */
+void pt_tx_line(struct pt_tx *t, const char *label, const struct pt_line *l);
 
 /*
  * Short texts for the next PT_TX_SLOTS - 1 calls: an outside string made safe
@@ -81,16 +83,39 @@ const char *pt_tx_esc(struct pt_tx *t, const char *s, size_t cols);
 const char *pt_tx_path(struct pt_tx *t, const char *s, size_t cols);
 /* ... cut in its middle: the ends of a C++ name tell the most. */
 const char *pt_tx_middle(struct pt_tx *t, const char *s, size_t cols);
-/* "A B" that a line is not broken in. */
-const char *pt_tx_join(struct pt_tx *t, const char *a, const char *b);
+/* Text of our own, printf-style. */
+const char *pt_tx_fmt(struct pt_tx *t, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
 const char *pt_tx_dash(const struct pt_tx *t);
 const char *pt_tx_pct(struct pt_tx *t, double share);
 const char *pt_tx_sec(struct pt_tx *t, double seconds);
 const char *pt_tx_ms(struct pt_tx *t, double ms); /* no unit, for tables */
 const char *pt_tx_num(struct pt_tx *t, double v); /* 3 digits, no unit */
 const char *pt_tx_bytes(struct pt_tx *t, double bytes);
+const char *pt_tx_size(struct pt_tx *t, int64_t bytes);
 const char *pt_tx_int(struct pt_tx *t, int64_t v); /* 12,345 */
 const char *pt_tx_id(struct pt_tx *t, int64_t v);  /* pids: 12345 */
+
+/* A column of a table: one description of its title and of what stands below it. */
+enum pt_tx_kind { PT_TX_INT, PT_TX_SIZE, PT_TX_SEC, PT_TX_MS, PT_TX_PCT, PT_TX_NUM, PT_TX_TEXT };
+struct pt_tx_col {
+	const char *title;
+	int cols; /* width; below 0: at the left; 0: the rest of the line, no cell */
+	enum pt_tx_kind kind;
+	size_t at;   /* where in the row the figure is */
+	size_t dist; /* of one of a struct pt_dist: 1 + where that begins; else 0 */
+	int sort;    /* `top`: 1 + the sort key that it is; 0: none */
+};
+#define PT_TX_COL(head, width, how, member, ...)                               \
+	{ .title = head, .cols = width, .kind = PT_TX_##how,                   \
+	  .at = offsetof(row_t, member), __VA_ARGS__ }
+#define PT_TX_STAT(head, width, member, what)                                  \
+	PT_TX_COL(head, width, MS, member.what, .dist = 1 + offsetof(row_t, member))
+#define PT_TX_TITLE(head, width, ...) { .title = head, .cols = width, __VA_ARGS__ }
+#define PT_TX_COLS(c) c, sizeof(c) / sizeof(*(c))
+/* The titles, and a row's cells; neither ends the line. */
+void pt_tx_titles(struct pt_tx *t, const struct pt_tx_col *c, size_t n);
+void pt_tx_cells(struct pt_tx *t, const struct pt_tx_col *c, size_t n, const void *row);
 
 struct pt_bar_part {
 	double share;		/* of the bar; unknown or below 0: nothing */

@@ -46,14 +46,11 @@ static void gpu_counts(struct pt_tx *t, const struct pt_r_gpu *g)
 				     pt_tx_int(t, counts[i].n), counts[i].name);
 	if (g->copy_bytes != PT_NULL)
 		pt_line_item(t, &l, "%s copied",
-			     pt_tx_bytes(t, (double)g->copy_bytes));
+			     pt_tx_size(t, g->copy_bytes));
 	if (isfinite(g->pageable_share))
 		pt_line_item(t, &l, "%s from pageable memory",
 			     pt_tx_pct(t, g->pageable_share));
-	if (!l.n)
-		return;
-	pt_tx_printf(t, "%*s", PT_TX_LABEL, "");
-	pt_tx_wrap(t, PT_TX_LABEL, l.s);
+	pt_tx_line(t, NULL, &l);
 }
 
 /* Thermal and power faults slow a healthy job down unseen; a power cap is how
@@ -80,10 +77,7 @@ static void throttle_line(struct pt_tx *t, const struct pt_r_device *d)
 				     "down by ", s, fault ? "" : " (info)");
 		}
 	}
-	if (!l.n)
-		return;
-	pt_tx_printf(t, "%*s", PT_TX_LABEL, "");
-	pt_tx_wrap(t, PT_TX_LABEL, l.s);
+	pt_tx_line(t, NULL, &l);
 }
 
 /* What the driver says, if it was asked. */
@@ -99,9 +93,9 @@ static void device_lines(struct pt_tx *t, const struct pt_r_gpu *g)
 			     pt_tx_pct(t, d->util.mean));
 	if (g->mem_peak != PT_NULL)
 		pt_line_item(t, &l, "memory peak %s",
-			     pt_tx_bytes(t, (double)g->mem_peak));
+			     pt_tx_size(t, g->mem_peak));
 	if (g->mem_peak != PT_NULL && g->mem_total != PT_NULL)
-		pt_line_add(&l, " of %s", pt_tx_bytes(t, (double)g->mem_total));
+		pt_line_add(&l, " of %s", pt_tx_size(t, g->mem_total));
 	if (d->known && d->sm_mhz.n) {
 		pt_line_item(t, &l, "%s", pt_tx_num(t, d->sm_mhz.mean));
 		if (d->sm_max_mhz != PT_NULL)
@@ -112,10 +106,7 @@ static void device_lines(struct pt_tx *t, const struct pt_r_gpu *g)
 		pt_line_item(t, &l, "%s processes on it, %s traced",
 			     pt_tx_int(t, d->processes),
 			     pt_tx_int(t, d->traced));
-	if (l.n) {
-		pt_tx_printf(t, "%*s", PT_TX_LABEL, "");
-		pt_tx_wrap(t, PT_TX_LABEL, l.s);
-	}
+	pt_tx_line(t, NULL, &l);
 	throttle_line(t, d);
 }
 
@@ -142,10 +133,7 @@ static void idle_line(struct pt_tx *t, const struct pt_r_gpu *g)
 		if (c->what)
 			pt_line_add(&l, " (%s)", c->what);
 	}
-	if (!l.n)
-		return;
-	pt_tx_printf(t, "%*s", PT_TX_LABEL, "");
-	pt_tx_wrap(t, PT_TX_LABEL, l.s);
+	pt_tx_line(t, NULL, &l);
 }
 
 void pt_tx_gpu(struct pt_tx *t, const struct pt_r_gpu *g)
@@ -175,8 +163,7 @@ void pt_tx_gpu(struct pt_tx *t, const struct pt_r_gpu *g)
 			pt_line_add(&l, " (at least" NB "%s)",
 				    pt_tx_pct(t, g->starved_share[0]));
 	}
-	pt_tx_label(t, label);
-	pt_tx_wrap(t, PT_TX_LABEL, l.s);
+	pt_tx_line(t, label, &l);
 	idle_line(t, g);
 	gpu_counts(t, g);
 	pt_tx_alloc_failures(t, g);
@@ -197,21 +184,20 @@ void pt_tx_alloc_failures(struct pt_tx *t, const struct pt_r_gpu *g)
 			     pt_tx_int(t, f->count), f->name ? f->name : name);
 		if (f->smallest_bytes == f->largest_bytes)
 			pt_line_item(t, &l, "of %s",
-				     pt_tx_bytes(t, (double)f->largest_bytes));
+				     pt_tx_size(t, f->largest_bytes));
 		else
 			pt_line_item(t, &l, "of %s to %s",
-				     pt_tx_bytes(t, (double)f->smallest_bytes),
-				     pt_tx_bytes(t, (double)f->largest_bytes));
+				     pt_tx_size(t, f->smallest_bytes),
+				     pt_tx_size(t, f->largest_bytes));
 		if (f->recovered)
 			pt_line_item(t, &l, "%s granted when asked again",
 				     pt_tx_int(t, f->recovered));
 		if (f->held_bytes != PT_NULL)
 			pt_line_item(t, &l, "%s held then, as far as was seen",
-				     pt_tx_bytes(t, (double)f->held_bytes));
+				     pt_tx_size(t, f->held_bytes));
 		if (f->free_bytes != PT_NULL)
 			pt_line_item(t, &l, "%s free by the driver",
-				     pt_tx_bytes(t, (double)f->free_bytes));
-		pt_tx_printf(t, "%*s", PT_TX_LABEL, "");
-		pt_tx_wrap(t, PT_TX_LABEL, l.s);
+				     pt_tx_size(t, f->free_bytes));
+		pt_tx_line(t, NULL, &l);
 	}
 }

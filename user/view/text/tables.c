@@ -34,6 +34,12 @@ size_t pt_tx_rows(const struct pt_tx *t, size_t usual, size_t n)
 	return usual < n ? usual : n;
 }
 
+void pt_tx_more(struct pt_tx *t, size_t shown, size_t n)
+{
+	if (n > shown)
+		pt_tx_printf(t, "%*sand %zu more\n", PT_TX_LABEL + 2, "", n - shown);
+}
+
 /* Sum of what is known; NAN when nothing is. */
 static double known_sum(const double *v, size_t n)
 {
@@ -81,13 +87,9 @@ static bool is_bad(const struct pt_r_worker *w)
 
 static const char *worker_id(struct pt_tx *t, const struct pt_r_worker *w)
 {
-	char text[48];
-
 	if (w->tid == PT_NULL || w->tid == w->pid)
 		return pt_tx_id(t, w->pid);
-	snprintf(text, sizeof(text), "%s/%s", pt_tx_id(t, w->pid),
-		 pt_tx_id(t, w->tid));
-	return pt_tx_esc(t, text, 24);
+	return pt_tx_esc(t, pt_tx_fmt(t, "%s/%s", pt_tx_id(t, w->pid), pt_tx_id(t, w->tid)), 24);
 }
 
 static void worker_row(struct pt_tx *t, const struct pt_r_worker *w, int id_cols,
@@ -124,8 +126,7 @@ void pt_tx_worker_legend(struct pt_tx *t)
 			     t->o.unicode ? worker_parts[i].unicode : ascii,
 			     worker_parts[i].name);
 	}
-	pt_tx_label(t, "Workers");
-	pt_tx_wrap(t, PT_TX_LABEL, l.s);
+	pt_tx_line(t, "Workers", &l);
 }
 
 void pt_tx_workers(struct pt_tx *t, const struct pt_report *r)
@@ -194,7 +195,7 @@ void pt_tx_ranks(struct pt_tx *t, const struct pt_report *r)
 	for (size_t i = 0; i < r->n_ranks; i++) {
 		const struct pt_r_rank *k = &r->ranks[i];
 
-		pt_tx_printf(t, "%*s", PT_TX_LABEL, "");
+		pt_tx_label(t, NULL);
 		pt_tx_cell(t, pt_tx_id(t, k->rank), 6, false);
 		pt_tx_cell(t, pt_tx_id(t, k->pid), 9, false);
 		pt_tx_cell(t, pt_tx_int(t, k->steps), 8, true);
@@ -257,63 +258,51 @@ void pt_tx_step_table(struct pt_tx *t, const struct pt_report *r)
 
 void pt_tx_epochs(struct pt_tx *t, const struct pt_report *r)
 {
+	typedef struct pt_r_epoch row_t;
+	static const struct pt_tx_col cols[] = {
+		PT_TX_COL("epoch", 8, INT, index), PT_TX_COL("batches", 8, INT, batches),
+		PT_TX_COL("total", 10, SEC, total), PT_TX_STAT("mean", 9, period_ms, mean),
+		PT_TX_STAT("std", 9, period_ms, std), PT_TX_STAT("min", 9, period_ms, min),
+		PT_TX_STAT("max", 9, period_ms, max), PT_TX_COL("first", 9, MS, first_ms),
+	};
+
 	if (!r->steps.n_epochs)
 		return;
 	pt_tx_label(t, "Epochs");
 	pt_tx_put(t, "times in ms\n");
-	pt_tx_put(t, "   epoch batches     total     mean      std      min"
-		     "      max    first\n");
+	pt_tx_titles(t, PT_TX_COLS(cols));
+	pt_tx_put(t, "\n");
 	for (size_t i = 0; i < r->steps.n_epochs; i++) {
-		const struct pt_r_epoch *e = &r->steps.epochs[i];
-		const struct pt_dist *d = &e->period_ms;
-
-		pt_tx_cell(t, pt_tx_int(t, e->index), 8, true);
-		pt_tx_cell(t, pt_tx_int(t, e->batches), 8, true);
-		pt_tx_cell(t, pt_tx_sec(t, e->total), 10, true);
-		pt_tx_cell(t, pt_tx_ms(t, d->n ? d->mean : NAN), 9, true);
-		pt_tx_cell(t, pt_tx_ms(t, d->n ? d->std : NAN), 9, true);
-		pt_tx_cell(t, pt_tx_ms(t, d->n ? d->min : NAN), 9, true);
-		pt_tx_cell(t, pt_tx_ms(t, d->n ? d->max : NAN), 9, true);
-		pt_tx_cell(t, pt_tx_ms(t, e->first_ms), 9, true);
+		pt_tx_cells(t, PT_TX_COLS(cols), &r->steps.epochs[i]);
 		pt_tx_put(t, "\n");
 	}
 }
 
 void pt_tx_files(struct pt_tx *t, const struct pt_report *r)
 {
+	typedef struct pt_r_file row_t;
+	static const struct pt_tx_col cols[] = {
+		PT_TX_COL("opens", 8, INT, opens), PT_TX_COL("reads", 9, INT, reads),
+		PT_TX_COL("bytes", 12, SIZE, bytes), PT_TX_COL("read s", 10, SEC, read_s),
+		PT_TX_COL("blocked", 9, SEC, blocked_s), PT_TX_COL("order", 12, TEXT, pattern.kind),
+	};
 	size_t n = pt_tx_rows(t, ROWS_SHOWN, r->n_files);
 	/* the path is worth more than the order of its reads */
-	int order = t->width >= ORDER_WIDTH ? 12 : 0;
+	bool order = t->width >= ORDER_WIDTH;
+	size_t shown = order ? 6 : 5;
 
 	if (!n)
 		return;
 	pt_tx_label(t, "Files");
-	pt_tx_printf(t, "   opens    reads       bytes    read s  blocked%s  path\n",
-		     order ? "       order" : "");
+	pt_tx_titles(t, cols, shown);
+	pt_tx_put(t, "  path\n");
 	for (size_t i = 0; i < n; i++) {
-		const struct pt_r_file *f = &r->files[i];
-
-		pt_tx_printf(t, "%*s", PT_TX_LABEL, "");
-		pt_tx_cell(t, pt_tx_int(t, f->opens), 8, true);
-		pt_tx_cell(t, pt_tx_int(t, f->reads), 9, true);
-		pt_tx_cell(t,
-			   pt_tx_bytes(t, f->bytes == PT_NULL ?
-						  NAN :
-						  (double)f->bytes),
-			   12, true);
-		pt_tx_cell(t, pt_tx_sec(t, f->read_s), 10, true);
-		pt_tx_cell(t, pt_tx_sec(t, f->blocked_s), 9, true);
-		if (order)
-			pt_tx_cell(t, f->pattern.kind ? f->pattern.kind :
-							pt_tx_dash(t),
-				   order, true);
-		pt_tx_printf(t, "  %s\n",
-			     pt_tx_path(t, f->path,
-					(size_t)(t->width - 60 - order)));
+		pt_tx_label(t, NULL);
+		pt_tx_cells(t, cols, shown, &r->files[i]);
+		pt_tx_printf(t, "  %s\n", pt_tx_path(t, r->files[i].path,
+						     (size_t)t->width - (order ? 72 : 60)));
 	}
-	if (r->n_files > n)
-		pt_tx_printf(t, "%*sand %zu more\n", PT_TX_LABEL + 2, "",
-			     r->n_files - n);
+	pt_tx_more(t, n, r->n_files);
 }
 
 /* A program's or library's own code beside the data. */
@@ -325,6 +314,11 @@ static bool is_text(const struct pt_r_file *f)
 /* Mapped files: what page faults on them fetched and how long they waited. */
 void pt_tx_mapped(struct pt_tx *t, const struct pt_report *r)
 {
+	typedef struct pt_r_file row_t;
+	static const struct pt_tx_col cols[] = {
+		PT_TX_COL("faults", 8, INT, faults), PT_TX_COL("fetched", 13, SIZE, fault_bytes),
+		PT_TX_COL("waited", 9, SEC, fault_s),
+	};
 	size_t shown = 0, n = 0;
 
 	for (size_t i = 0; i < r->n_files; i++) {
@@ -334,20 +328,111 @@ void pt_tx_mapped(struct pt_tx *t, const struct pt_report *r)
 			continue;
 		if (!shown++) {
 			pt_tx_label(t, "Mapped");
-			pt_tx_put(t, "  faults      fetched   waited  path\n");
+			pt_tx_titles(t, PT_TX_COLS(cols));
+			pt_tx_put(t, "  path\n");
 		}
-		pt_tx_printf(t, "%*s", PT_TX_LABEL, "");
-		pt_tx_cell(t, pt_tx_int(t, f->faults), 8, true);
-		pt_tx_cell(t, pt_tx_bytes(t, f->fault_bytes == PT_NULL ?
-						     NAN :
-						     (double)f->fault_bytes),
-			   13, true);
-		pt_tx_cell(t, pt_tx_sec(t, f->fault_s), 9, true);
-		pt_tx_printf(t, "  %s%s\n",
-			     pt_tx_path(t, f->path, (size_t)t->width - 52),
+		pt_tx_label(t, NULL);
+		pt_tx_cells(t, PT_TX_COLS(cols), f);
+		pt_tx_printf(t, "  %s%s\n", pt_tx_path(t, f->path, (size_t)t->width - 52),
 			     is_text(f) ? " (program)" : "");
 	}
-	if (n > shown)
-		pt_tx_printf(t, "%*sand %zu more\n", PT_TX_LABEL + 2, "",
-			     n - shown);
+	pt_tx_more(t, shown, n);
+}
+
+#define NAME_AT 56 /* columns before the names */
+
+void pt_tx_operations(struct pt_tx *t, const struct pt_report *r)
+{
+	typedef struct pt_r_operation row_t;
+	static const struct pt_tx_col cols[] = {
+		PT_TX_COL("kind", -7, TEXT, kind), PT_TX_COL("calls", 10, INT, calls),
+		PT_TX_COL("total", 9, SEC, total_s), PT_TX_COL("mean us", 9, MS, mean_us),
+		PT_TX_COL("p99 us", 9, MS, p99_us), PT_TX_COL("share", 7, PCT, share),
+	};
+	size_t n = pt_tx_rows(t, ROWS_SHOWN, r->n_operations);
+
+	if (!n)
+		return;
+	pt_tx_styled(t, PT_ST_BOLD, "Operations");
+	if (n < r->n_operations)
+		pt_tx_printf(t, "  the first %zu of %zu", n, r->n_operations);
+	pt_tx_printf(t, "%sby %s\n", n < r->n_operations ? ", " : "  ",
+		     pt_op_sort_name(t->o.sort));
+	pt_tx_put(t, "  times of the host in api and nvtx, of the device in other rows; "
+		     "~: estimated\n  ");
+	pt_tx_titles(t, PT_TX_COLS(cols));
+	pt_tx_put(t, "   name\n");
+	for (size_t i = 0; i < n; i++) {
+		const struct pt_r_operation *p = &r->operations[i];
+		/* an estimate is marked, so that nobody takes it for a measurement */
+		bool guess = isfinite(p->total_s) && p->certainty != PT_MEASURED;
+
+		pt_tx_put(t, "  ");
+		pt_tx_cells(t, PT_TX_COLS(cols), p);
+		pt_tx_printf(t, "%s %s\n", guess ? "~ " : "  ",
+			     pt_tx_middle(t, p->name, (size_t)t->width - NAME_AT));
+	}
+	if (r->n_operations > n)
+		pt_tx_printf(t, "  and %zu more (--top 0 lists all)\n", r->n_operations - n);
+}
+
+/* ---- the parts of a capture that were judged each by itself, a line each ---------- */
+
+#define WINDOWS_SHOWN 24
+
+struct all { /* over the parts; times weigh them */
+	double seconds, waited, starved;
+	int64_t steps;
+	bool waits, starves;
+};
+
+static void add_window(struct all *k, const struct pt_r_window *w)
+{
+	k->seconds += w->duration;
+	k->steps += w->steps > 0 ? w->steps : 0;
+	k->waits &= isfinite(w->data_wait_share);
+	k->starves &= isfinite(w->starved_share);
+	k->waited += w->duration * w->data_wait_share;
+	k->starved += w->duration * w->starved_share;
+}
+
+void pt_tx_windows(struct pt_tx *t, const struct pt_report *r)
+{
+	typedef struct pt_r_window row_t;
+	static const struct pt_tx_col cols[] = {
+		PT_TX_COL("from", 10, SEC, at), PT_TX_COL("long", 9, SEC, duration),
+		PT_TX_COL("steps", 8, INT, steps), PT_TX_COL("mean ms", 9, MS, step_ms),
+		PT_TX_COL("p95 ms", 9, MS, step_p95_ms),
+		PT_TX_COL("data wait", 10, PCT, data_wait_share),
+		PT_TX_COL("starved", 9, PCT, starved_share),
+		PT_TX_COL("GPU busy", 9, PCT, gpu_busy_share),
+	};
+	struct all k = { .waits = true, .starves = true };
+	size_t i, from = r->n_windows > WINDOWS_SHOWN ? r->n_windows - WINDOWS_SHOWN : 0;
+	size_t reported = 0;
+
+	if (!r->n_windows)
+		return;
+	for (i = 0; i < r->n_windows; i++) {
+		add_window(&k, &r->windows[i]);
+		reported += r->windows[i].reported;
+	}
+	pt_tx_label(t, "Parts");
+	pt_tx_printf(t, "%zu, %s, %s steps; waiting for data %s, GPU starved "
+		     "~%s of it\n", r->n_windows, pt_tx_sec(t, k.seconds),
+		     pt_tx_int(t, k.steps),
+		     pt_tx_pct(t, k.waits ? k.waited / k.seconds : NAN),
+		     pt_tx_pct(t, k.starves ? k.starved / k.seconds : NAN));
+	pt_tx_titles(t, PT_TX_COLS(cols));
+	pt_tx_put(t, "  first verdict\n");
+	if (from)
+		pt_tx_printf(t, "%*sthe first %zu are in the JSON\n",
+			     PT_TX_LABEL + 2, "", from);
+	for (i = from; i < r->n_windows; i++) {
+		const struct pt_r_window *w = &r->windows[i];
+
+		pt_tx_cells(t, PT_TX_COLS(cols), w);
+		pt_tx_printf(t, "  %s%s\n", w->n_verdicts && w->verdicts[0] ? w->verdicts[0] : "-",
+			     w->reported && reported < r->n_windows ? " (this report)" : "");
+	}
 }

@@ -68,8 +68,7 @@ const char *pt_tx_who(struct pt_tx *t, const struct pt_report *r, int64_t pid,
 	for (size_t i = 0; !role && i < r->n_ranks; i++)
 		if (r->ranks[i].pid == pid)
 			role = "trainer"; /* of another rank than the first */
-	return pt_tx_join(t, pt_tx_path(t, role ? role : "pid", 10),
-			  pt_tx_id(t, id));
+	return pt_tx_fmt(t, "%s" NB "%s", pt_tx_path(t, role ? role : "pid", 10), pt_tx_id(t, id));
 }
 
 static void target_line(struct pt_tx *t, const struct pt_report *r)
@@ -94,8 +93,7 @@ static void target_line(struct pt_tx *t, const struct pt_report *r)
 	if (g->resolved_from != PT_NULL && g->resolved_from != g->pid)
 		pt_line_item(t, &l, "trainer of" NB "%s",
 			     pt_tx_id(t, g->resolved_from));
-	pt_tx_label(t, "Trainer");
-	pt_tx_wrap(t, PT_TX_LABEL, l.s);
+	pt_tx_line(t, "Trainer", &l);
 }
 
 static void setting(struct pt_tx *t, struct pt_line *l, const char *name,
@@ -118,10 +116,7 @@ static void loader_line(struct pt_tx *t, const struct pt_r_loader *d)
 	setting(t, &l, "persistent", &d->persistent);
 	setting(t, &l, "start", &d->start_method);
 	setting(t, &l, "sharing", &d->sharing);
-	if (!l.n)
-		return;
-	pt_tx_label(t, "Loader");
-	pt_tx_wrap(t, PT_TX_LABEL, l.s);
+	pt_tx_line(t, "Loader", &l);
 }
 
 static void thresholds_line(struct pt_tx *t, const struct pt_report *r)
@@ -132,10 +127,7 @@ static void thresholds_line(struct pt_tx *t, const struct pt_report *r)
 		pt_line_item(t, &l, "%s %g (default %g)",
 			     r->thresholds[i].name, r->thresholds[i].value,
 			     r->thresholds[i].usual);
-	if (!l.n)
-		return;
-	pt_tx_label(t, "Judged by");
-	pt_tx_wrap(t, PT_TX_LABEL, l.s);
+	pt_tx_line(t, "Judged by", &l);
 }
 
 static void labels_line(struct pt_tx *t, const struct pt_report *r)
@@ -146,10 +138,7 @@ static void labels_line(struct pt_tx *t, const struct pt_report *r)
 		pt_line_item(t, &l, "%s=%s",
 			     pt_tx_esc(t, r->labels[i].key, 40),
 			     pt_tx_esc(t, r->labels[i].value, 60));
-	if (!l.n)
-		return;
-	pt_tx_label(t, "Labels");
-	pt_tx_wrap(t, PT_TX_LABEL, l.s);
+	pt_tx_line(t, "Labels", &l);
 }
 
 /* Where the trainer's time went: a bar, then its parts, largest shares only
@@ -232,10 +221,8 @@ static void host_line(struct pt_tx *t, const struct pt_r_breakdown *d)
 			pt_line_item(t, &l, "%s" NB "%s", kinds[i].name,
 				     pt_tx_pct(t, share));
 	}
-	if (!l.n || (all < HOST_MIN && !t->o.verbose))
-		return;
-	pt_tx_label(t, "Host work");
-	pt_tx_wrap(t, PT_TX_LABEL, l.s);
+	if (all >= HOST_MIN || t->o.verbose)
+		pt_tx_line(t, "Host work", &l);
 }
 
 /* Only where more is known than the breakdown shows. */
@@ -253,10 +240,8 @@ static void phases_line(struct pt_tx *t, const struct pt_report *r)
 			     !strcmp(p->name, "gpu_wait") ? "GPU wait" : p->name,
 			     pt_tx_pct(t, p->share));
 	}
-	if (!more)
-		return;
-	pt_tx_label(t, "Phases");
-	pt_tx_wrap(t, PT_TX_LABEL, l.s);
+	if (more)
+		pt_tx_line(t, "Phases", &l);
 }
 
 /* What a cause costs through one worker, whichever the file. */
@@ -432,8 +417,7 @@ static void step_lines(struct pt_tx *t, const struct pt_r_steps *s)
 		if (isfinite(s->first_ms))
 			pt_line_item(t, &l, "first" NB "%s",
 				     pt_tx_ms(t, s->first_ms));
-		pt_tx_printf(t, "%*s", PT_TX_LABEL, "");
-		pt_tx_wrap(t, PT_TX_LABEL, l.s);
+		pt_tx_line(t, NULL, &l);
 	}
 }
 

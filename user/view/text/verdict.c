@@ -30,13 +30,9 @@ static const char *metric(struct pt_tx *t, const struct pt_r_evidence *e)
 /* A factor: 1.8x, but 1.04x. */
 static const char *times(struct pt_tx *t, double v)
 {
-	char text[32];
-
 	if (!isfinite(v))
 		return pt_tx_dash(t);
-	snprintf(text, sizeof(text),
-		 fabs(v) < 1.095 || fabs(v) > 999 ? "%.3gx" : "%.1fx", v);
-	return pt_tx_esc(t, text, 0);
+	return pt_tx_fmt(t, fabs(v) < 1.095 || fabs(v) > 999 ? "%.3gx" : "%.1fx", v);
 }
 
 static const char *amount(struct pt_tx *t, double v, const char *unit)
@@ -58,9 +54,8 @@ static const char *amount(struct pt_tx *t, double v, const char *unit)
 	if (!strcmp(unit, "bytes") || !strcmp(unit, "bytes/s"))
 		return pt_tx_bytes(t, v);
 	if (!strcmp(unit, "ratio") || !strcmp(unit, "x"))
-		snprintf(text, sizeof(text), "%s", times(t, v));
-	else
-		snprintf(text, sizeof(text), "%s %s", pt_tx_num(t, v), unit);
+		return times(t, v);
+	snprintf(text, sizeof(text), "%s %s", pt_tx_num(t, v), unit);
 	return pt_tx_esc(t, text, 0);
 }
 

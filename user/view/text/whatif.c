@@ -101,6 +101,5 @@ void pt_tx_whatif(struct pt_tx *t, const struct pt_report *r)
 	/* that fewer workers would do is news, that more win nothing is not */
 	if (!l.n || (!wins(r) && r->best_workers == PT_NULL))
 		return;
-	pt_tx_label(t, "What if");
-	pt_tx_wrap(t, PT_TX_LABEL, l.s);
+	pt_tx_line(t, "What if", &l);
 }

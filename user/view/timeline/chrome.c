@@ -321,8 +321,7 @@ int pt_export_chrome(const struct pt_export *x, FILE *out)
 
 	errno = 0;
 	err = put_head(&c, x);
-	if (!err)
-		err = pt_trace_walk(x, &c.w);
+	err = err ?: pt_trace_walk(x, &c.w);
 	fputs("\n]}\n", out);
 	return err ? err : state_of(out);
 }

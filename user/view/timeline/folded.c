@@ -77,8 +77,7 @@ static int put_stacks(FILE *f, const struct pt_thread *t,
 			continue;
 		err = put_frame(f, comm);
 		fprintf(f, " %" PRIu32 ";", pt_real_id(t->tgid));
-		if (!err)
-			err = put_frame(f, t->comm);
+		err = err ?: put_frame(f, t->comm);
 		fprintf(f, " %" PRIu32 ";%s", pt_real_id(t->tid),
 			all->key.state);
 		if (all->key.what) {
@@ -107,12 +106,10 @@ static int fold_thread(const struct pt_export *x, const struct pt_thread *t,
 			continue;
 		err = add_to_stack(&all, pt_wait_name(v->wait), pt_iv_path(x->m, v),
 				   v->ready - v->begin);
-		if (!err)
-			err = add_to_stack(&all, pt_wait_name(PT_WAIT_RUNQ), NULL,
-					   v->end - v->ready);
+		err = err ?: add_to_stack(&all, pt_wait_name(PT_WAIT_RUNQ), NULL,
+					  v->end - v->ready);
 	}
-	if (!err)
-		err = put_stacks(out, t, all);
+	err = err ?: put_stacks(out, t, all);
 	HASH_ITER(hh, all, s, next) {
 		HASH_DEL(all, s);
 		free(s);

@@ -25,8 +25,7 @@ static int batch_obtained(struct perfetto *p, uint64_t ts, uint64_t flow)
 	uint64_t cat;
 	int err = pt_pf_number(p, PT_PF_CATS, "batch", &cat);
 
-	if (!err)
-		err = pt_pf_number(p, PT_PF_NAMES, "batch obtained", &e.name_iid);
+	err = err ?: pt_pf_number(p, PT_PF_NAMES, "batch obtained", &e.name_iid);
 	if (err)
 		return err;
 	e.has_name_iid = 1;
@@ -99,9 +98,7 @@ static int set_args(struct perfetto *p, const struct pt_trace_event *from,
 			break;
 		case PT_ARG_STR:
 			a[i].has_string_value_iid = 1;
-			if (!err)
-				err = pt_pf_number(p, PT_PF_TEXTS, x->s,
-						&a[i].string_value_iid);
+			err = err ?: pt_pf_number(p, PT_PF_TEXTS, x->s, &a[i].string_value_iid);
 			break;
 		}
 	}
@@ -119,8 +116,7 @@ static int begin_event(struct perfetto *p, const struct pt_trace_event *from,
 	unsigned i;
 	int err = set_args(p, from, args);
 
-	if (!err)
-		err = pt_pf_number(p, PT_PF_CATS, cat_names[from->cat], &cat);
+	err = err ?: pt_pf_number(p, PT_PF_CATS, cat_names[from->cat], &cat);
 	if (!err && !from->name_once)
 		err = pt_pf_number(p, PT_PF_NAMES, from->name, &e.name_iid);
 	if (err)
@@ -148,9 +144,7 @@ static int put_slice(struct pt_trace_writer *w, const struct pt_trace_event *e)
 	struct perfetto *p = (struct perfetto *)w;
 	int err = end_until(p, e->begin);
 
-	if (!err)
-		err = begin_event(p, e,
-			PERFETTO__PROTOS__TRACK_EVENT__TYPE__TYPE_SLICE_BEGIN);
+	err = err ?: begin_event(p, e, PERFETTO__PROTOS__TRACK_EVENT__TYPE__TYPE_SLICE_BEGIN);
 	if (err || p->depth == NEST_MAX)
 		return err ? err : -E2BIG;
 	p->nest[p->depth].got = e->cat == PT_CAT_WAIT ? e->flow_in : 0;
@@ -328,10 +322,8 @@ int pt_export_perfetto(const struct pt_export *x, FILE *out)
 	p->out = out;
 	init_fresh(p);
 	err = put_clock(p, x->r);
-	if (!err)
-		err = pt_trace_walk(x, &p->w);
-	if (!err)
-		err = end_until(p, UINT64_MAX);
+	err = err ?: pt_trace_walk(x, &p->w);
+	err = err ?: end_until(p, UINT64_MAX);
 	release(p);
 	return err;
 }

@@ -106,13 +106,9 @@ static int walk_counters(struct pt_walk *k, const struct pt_proc *p)
 {
 	int err = counter(k, p, 0, "memory (rss)", PT_UNIT_BYTES, get_rss);
 
-	if (!err)
-		err = counter(k, p, 1, "CPU", PT_UNIT_CORES, get_cpu);
-	if (!err)
-		err = counter(k, p, 2, "read calls", PT_UNIT_BYTES_S, get_read);
-	if (!err)
-		err = counter(k, p, 3, "read from storage", PT_UNIT_BYTES_S,
-			      get_storage);
+	err = err ?: counter(k, p, 1, "CPU", PT_UNIT_CORES, get_cpu);
+	err = err ?: counter(k, p, 2, "read calls", PT_UNIT_BYTES_S, get_read);
+	err = err ?: counter(k, p, 3, "read from storage", PT_UNIT_BYTES_S, get_storage);
 	return err;
 }
 
@@ -155,8 +151,7 @@ static int series(struct pt_walk *k, uint32_t which, const char *name,
 		told = true;
 		ts = (uint64_t)r->capture.begin_ns +
 		     (uint64_t)(r->series[i].t * NS_PER_S);
-		if (!err)
-			err = k->w->value(k->w, &t, ts, get(&r->series[i]));
+		err = err ?: k->w->value(k->w, &t, ts, get(&r->series[i]));
 	}
 	return err;
 }
@@ -165,12 +160,8 @@ static int walk_series(struct pt_walk *k)
 {
 	int err = series(k, 0, "GPU memory", PT_UNIT_BYTES, point_gpu_mem);
 
-	if (!err)
-		err = series(k, 1, "GPU utilization", PT_UNIT_SHARE,
-			     point_gpu_util);
-	if (!err)
-		err = series(k, 2, "data wait share", PT_UNIT_SHARE,
-			     point_data_wait);
+	err = err ?: series(k, 1, "GPU utilization", PT_UNIT_SHARE, point_gpu_util);
+	err = err ?: series(k, 2, "data wait share", PT_UNIT_SHARE, point_data_wait);
 	return err;
 }
 
@@ -275,12 +266,9 @@ static int walk_thread(struct pt_walk *k, const struct pt_thread *th)
 	};
 	int err = k->w->track(k->w, &t);
 
-	if (!err)
-		err = pt_walk_calls(k, th, &t);
-	if (!err)
-		err = pt_walk_batches(k, th, &t);
-	if (!err)
-		err = walk_states(k, th);
+	err = err ?: pt_walk_calls(k, th, &t);
+	err = err ?: pt_walk_batches(k, th, &t);
+	err = err ?: walk_states(k, th);
 	return err;
 }
 
@@ -331,21 +319,16 @@ int pt_trace_walk(const struct pt_export *x, struct pt_trace_writer *w)
 		const struct pt_proc *p = m->all_procs.v[i];
 
 		err = walk_process(&k, p);
-		if (!err)
-			err = walk_counters(&k, p);
-		if (!err)
-			err = pt_sort_calls(&k, p);
+		err = err ?: walk_counters(&k, p);
+		err = err ?: pt_sort_calls(&k, p);
 		for (j = 0; j < p->threads.n && !err; j++)
 			err = walk_thread(&k, p->threads.v[j]);
-		if (!err)
-			err = pt_walk_ranges(&k, p);
-		if (!err)
-			err = pt_walk_device(&k, p);
+		err = err ?: pt_walk_ranges(&k, p);
+		err = err ?: pt_walk_device(&k, p);
 	}
 	for (i = 0; i < x->lanes->n_trainers && !err; i++)
 		err = pt_walk_trainer(&k, &x->lanes->trainers[i]);
-	if (!err)
-		err = walk_series(&k);
+	err = err ?: walk_series(&k);
 	forget_shown(&k);
 	free(k.calls);
 	free(k.acts);

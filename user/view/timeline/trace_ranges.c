@@ -186,8 +186,7 @@ int pt_walk_ranges(struct pt_walk *k, const struct pt_proc *p)
 			r->done.v[i].end = k->x->m->end > r->done.v[i].begin ?
 						   k->x->m->end :
 						   r->done.v[i].begin;
-	if (!err)
-		err = pt_spread(r->done.v, r->done.n, begin_track, put_range, r);
+	err = err ?: pt_spread(r->done.v, r->done.n, begin_track, put_range, r);
 	pt_vec_free(&r->done);
 	free(r);
 	return err;

@@ -81,8 +81,7 @@ int pt_spread(struct pt_spread *v, size_t n, pt_spread_fn track,
 		if (!i || v[i].group != v[i - 1].group ||
 		    v[i].lane != v[i - 1].lane)
 			err = track(ctx, &v[i]);
-		if (!err)
-			err = slice(ctx, &v[i]);
+		err = err ?: slice(ctx, &v[i]);
 	}
 	return err;
 }

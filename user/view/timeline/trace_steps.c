@@ -250,11 +250,8 @@ int pt_walk_trainer(struct pt_walk *k, const struct pt_lane_trainer *t)
 {
 	int err = walk_steps(k, t);
 
-	if (!err)
-		err = walk_waits(k, t);
-	if (!err)
-		err = walk_device(k, t);
-	if (!err)
-		err = walk_queue(k, t);
+	err = err ?: walk_waits(k, t);
+	err = err ?: walk_device(k, t);
+	err = err ?: walk_queue(k, t);
 	return err;
 }

@@ -34,14 +34,8 @@ size_t *pt_top_order(const struct pt_top *v, enum pt_top_pane pane, size_t n,
 /* From A to Z, unknown last. */
 int pt_top_by_text(const char *a, const char *b);
 
-struct pt_col {
-	const char *title;
-	int cols;   /* width; 0: the rest of the line */
-	bool right;
-	int sort;   /* the sort key that it is; -1: none */
-};
 /* The line of titles, the one sorted by marked. */
 void pt_top_titles(struct pt_tx *t, const struct pt_top *v,
-		   enum pt_top_pane pane, const struct pt_col *c, size_t n);
+		   enum pt_top_pane pane, const struct pt_tx_col *c, size_t n);
 
 #endif

@@ -4,11 +4,15 @@
 #include "report/rowsort.h"
 #include "view/top/pane.h"
 
-static const struct pt_col cols[] = {
-	{ "bytes", 11, true, PT_FILE_BYTES },   { "reads", 9, true, PT_FILE_READS },
-	{ "blocked", 10, true, PT_FILE_BLOCKED }, { "p99 ms", 9, true, PT_FILE_P99 },
-	{ "again", 11, true, PT_FILE_AGAIN },   { "cached", 8, true, -1 },
-	{ "  path", 0, false, PT_FILE_PATH },
+typedef struct pt_r_file row_t;
+static const struct pt_tx_col cols[] = {
+	PT_TX_COL("bytes", 11, SIZE, bytes, .sort = 1 + PT_FILE_BYTES),
+	PT_TX_COL("reads", 9, INT, reads, .sort = 1 + PT_FILE_READS),
+	PT_TX_COL("blocked", 10, SEC, blocked_s, .sort = 1 + PT_FILE_BLOCKED),
+	PT_TX_COL("p99 ms", 9, MS, p99_ms, .sort = 1 + PT_FILE_P99),
+	PT_TX_COL("again", 11, SIZE, reread_bytes, .sort = 1 + PT_FILE_AGAIN),
+	PT_TX_COL("cached", 8, PCT, cached_share),
+	PT_TX_TITLE("  path", 0, .sort = 1 + PT_FILE_PATH),
 };
 
 static int cmp(const struct pt_report *r, size_t sort, size_t x, size_t y)
@@ -16,25 +20,10 @@ static int cmp(const struct pt_report *r, size_t sort, size_t x, size_t y)
 	return pt_file_cmp((enum pt_file_sort)sort, &r->files[x], &r->files[y]);
 }
 
-static double bytes(int64_t v)
-{
-	return v == PT_NULL ? NAN : (double)v;
-}
-
-static void row(struct pt_tx *t, const struct pt_r_file *f)
-{
-	pt_tx_cell(t, pt_tx_bytes(t, bytes(f->bytes)), 11, true);
-	pt_tx_cell(t, pt_tx_int(t, f->reads), 9, true);
-	pt_tx_cell(t, pt_tx_sec(t, f->blocked_s), 10, true);
-	pt_tx_cell(t, pt_tx_ms(t, f->p99_ms), 9, true);
-	pt_tx_cell(t, pt_tx_bytes(t, bytes(f->reread_bytes)), 11, true);
-	pt_tx_cell(t, pt_tx_pct(t, f->cached_share), 8, true);
-	pt_tx_printf(t, "  %s\n", pt_tx_path(t, f->path, (size_t)t->width - 60));
-}
-
 static size_t draw(struct pt_tx *t, const struct pt_top *v)
 {
 	const struct pt_report *r = v->report;
+	const struct pt_r_file *f;
 	size_t *order;
 
 	if (!r->n_files) {
@@ -42,10 +31,13 @@ static size_t draw(struct pt_tx *t, const struct pt_top *v)
 			     "(doctor says which reads can be seen here.)\n");
 		return 0;
 	}
-	pt_top_titles(t, v, PT_TOP_FILES, cols, sizeof(cols) / sizeof(*cols));
+	pt_top_titles(t, v, PT_TOP_FILES, PT_TX_COLS(cols));
 	order = pt_top_order(v, PT_TOP_FILES, r->n_files, cmp);
-	for (size_t i = 0; i < r->n_files; i++)
-		row(t, &r->files[order ? order[i] : i]);
+	for (size_t i = 0; i < r->n_files; i++) {
+		f = &r->files[order ? order[i] : i];
+		pt_tx_cells(t, PT_TX_COLS(cols), f);
+		pt_tx_printf(t, "  %s\n", pt_tx_path(t, f->path, (size_t)t->width - 60));
+	}
 	free(order);
 	return 1;
 }

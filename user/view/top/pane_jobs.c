@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "view/top/pane.h"
 
-static const struct pt_col cols[] = {
-	{ "  pid", 10, false, -1 },	     { "user", 13, false, -1 },
-	{ "GPU library", 23, false, -1 }, { "GPU", 5, false, -1 },
-	{ "rank", 6, false, -1 },	     { "command", 0, false, -1 },
+static const struct pt_tx_col cols[] = {
+	PT_TX_TITLE("  pid", -10), PT_TX_TITLE("user", -13), PT_TX_TITLE("GPU library", -23), PT_TX_TITLE("GPU", -5), PT_TX_TITLE("rank", -6),
+	PT_TX_TITLE("command", 0),
 };
 
 /* What is known of the job that is traced: its first verdict. */
@@ -26,7 +25,7 @@ static size_t draw(struct pt_tx *t, const struct pt_top *v)
 			     "mapped. Jobs show up here as they start.\n");
 		return 0;
 	}
-	pt_top_titles(t, v, PT_TOP_JOBS, cols, sizeof(cols) / sizeof(*cols));
+	pt_top_titles(t, v, PT_TOP_JOBS, PT_TX_COLS(cols));
 	for (size_t i = 0; i < v->n_jobs; i++) {
 		const struct pt_top_job *j = &v->jobs[i];
 		bool here = i == v->p[PT_TOP_JOBS].chosen;

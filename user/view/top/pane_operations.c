@@ -8,11 +8,15 @@ enum { BY_TOTAL, BY_CALLS, BY_MEAN, BY_P99, BY_NAME, SORTS };
 static const char *const sorts[SORTS] = { "total", "calls", "mean", "p99",
 					  "name" };
 
-static const struct pt_col cols[] = {
-	{ "kind", 7, false, -1 },	{ "calls", 10, true, BY_CALLS },
-	{ "total", 10, true, BY_TOTAL }, { "mean us", 10, true, BY_MEAN },
-	{ "p99 us", 10, true, BY_P99 },	{ "share", 8, true, -1 },
-	{ "   name", 0, false, BY_NAME },
+typedef struct pt_r_operation row_t;
+static const struct pt_tx_col cols[] = {
+	PT_TX_COL("kind", -7, TEXT, kind),
+	PT_TX_COL("calls", 10, INT, calls, .sort = 1 + BY_CALLS),
+	PT_TX_COL("total", 10, SEC, total_s, .sort = 1 + BY_TOTAL),
+	PT_TX_COL("mean us", 10, MS, mean_us, .sort = 1 + BY_MEAN),
+	PT_TX_COL("p99 us", 10, MS, p99_us, .sort = 1 + BY_P99),
+	PT_TX_COL("share", 8, PCT, share),
+	PT_TX_TITLE("   name", 0, .sort = 1 + BY_NAME),
 };
 
 static int cmp(const struct pt_report *r, size_t sort, size_t x, size_t y)
@@ -34,34 +38,25 @@ static int cmp(const struct pt_report *r, size_t sort, size_t x, size_t y)
 	}
 }
 
-static void row(struct pt_tx *t, const struct pt_r_operation *p)
-{
-	bool guess = isfinite(p->total_s) && p->certainty != PT_MEASURED;
-
-	pt_tx_cell(t, pt_tx_esc(t, p->kind ? p->kind : "?", 7), 7, false);
-	pt_tx_cell(t, pt_tx_int(t, p->calls), 10, true);
-	pt_tx_cell(t, pt_tx_sec(t, p->total_s), 10, true);
-	pt_tx_cell(t, pt_tx_ms(t, p->mean_us), 10, true);
-	pt_tx_cell(t, pt_tx_ms(t, p->p99_us), 10, true);
-	pt_tx_cell(t, pt_tx_pct(t, p->share), 8, true);
-	pt_tx_printf(t, " %c %s\n", guess ? '~' : ' ',
-		     pt_tx_middle(t, p->name, (size_t)t->width - 58));
-}
-
 static size_t draw(struct pt_tx *t, const struct pt_top *v)
 {
 	const struct pt_report *r = v->report;
+	const struct pt_r_operation *p;
 	size_t *order;
 
 	if (!r->n_operations) {
 		pt_tx_put(t, "No GPU call was seen in this window.\n");
 		return 0;
 	}
-	pt_top_titles(t, v, PT_TOP_OPERATIONS, cols,
-		      sizeof(cols) / sizeof(*cols));
+	pt_top_titles(t, v, PT_TOP_OPERATIONS, PT_TX_COLS(cols));
 	order = pt_top_order(v, PT_TOP_OPERATIONS, r->n_operations, cmp);
-	for (size_t i = 0; i < r->n_operations; i++)
-		row(t, &r->operations[order ? order[i] : i]);
+	for (size_t i = 0; i < r->n_operations; i++) {
+		p = &r->operations[order ? order[i] : i];
+		pt_tx_cells(t, PT_TX_COLS(cols), p);
+		pt_tx_printf(t, " %c %s\n",
+			     isfinite(p->total_s) && p->certainty != PT_MEASURED ? '~' : ' ',
+			     pt_tx_middle(t, p->name, (size_t)t->width - 58));
+	}
 	free(order);
 	pt_tx_put(t, "times of the host in api and nvtx, of the device in other "
 		     "rows; ~: estimated\n");

@@ -107,10 +107,7 @@ static void causes(struct pt_tx *t, const struct pt_report *r)
 		if (c->what)
 			pt_line_add(&l, " %s", pt_tx_path(t, c->what, 40));
 	}
-	if (!l.n)
-		return;
-	pt_tx_label(t, "Charged");
-	pt_tx_wrap(t, PT_TX_LABEL, l.s);
+	pt_tx_line(t, "Charged", &l);
 }
 
 static void steps(struct pt_tx *t, const struct pt_r_steps *s)
@@ -164,9 +161,7 @@ static void tables(struct pt_tx *t, const struct pt_report *r)
 		const struct pt_r_file *f = &r->files[i];
 
 		pt_tx_label(t, i ? "" : "Files");
-		pt_tx_cell(t, pt_tx_bytes(t, f->bytes == PT_NULL ?
-						     NAN : (double)f->bytes),
-			   10, true);
+		pt_tx_cell(t, pt_tx_size(t, f->bytes), 10, true);
 		pt_tx_cell(t, pt_tx_sec(t, f->blocked_s), 10, true);
 		pt_tx_printf(t, " blocked  %s\n",
 			     pt_tx_path(t, f->path, (size_t)t->width - 40));

@@ -47,25 +47,20 @@ int pt_top_by_text(const char *a, const char *b)
 }
 
 void pt_top_titles(struct pt_tx *t, const struct pt_top *v,
-		   enum pt_top_pane pane, const struct pt_col *c, size_t n)
+		   enum pt_top_pane pane, const struct pt_tx_col *c, size_t n)
 {
 	const char *down = t->o.unicode ? "\xe2\x96\xbe" : "v";
 	const char *up = t->o.unicode ? "\xe2\x96\xb4" : "^";
 
 	for (size_t i = 0; i < n; i++) {
-		bool mark = c[i].sort >= 0 &&
-			    v->p[pane].sort == (size_t)c[i].sort;
-		char title[64];
+		bool mark = c[i].sort && v->p[pane].sort + 1 == (size_t)c[i].sort;
+		int blanks = abs(c[i].cols) - (int)pt_str_cols(c[i].title) - mark;
 
-		snprintf(title, sizeof(title), "%s%s", c[i].title,
-			 !mark ? "" : v->p[pane].reverse ? up : down);
-		if (c[i].right)
-			for (int k = (int)pt_str_cols(title); k < c[i].cols; k++)
-				pt_tx_put(t, " ");
-		pt_tx_styled(t, mark ? PT_ST_BOLD : PT_ST_DIM, title);
-		if (!c[i].right)
-			for (int k = (int)pt_str_cols(title); k < c[i].cols; k++)
-				pt_tx_put(t, " ");
+		pt_tx_cell(t, "", c[i].cols > 0 ? blanks : 0, false);
+		pt_tx_styled(t, mark ? PT_ST_BOLD : PT_ST_DIM,
+			     pt_tx_fmt(t, "%s%s", c[i].title,
+				       !mark ? "" : v->p[pane].reverse ? up : down));
+		pt_tx_cell(t, "", c[i].cols > 0 ? 0 : blanks, false);
 	}
 	pt_tx_put(t, "\n");
 }
