@@ -161,7 +161,10 @@ class Truth:
             whole = max(r.end - r.begin, 1)
             cpu = min((r.cpu or 0) / whole, 1)
             out[who, "cpu"] += (e - b) * cpu
-            out[who, CAUSE[r.kind]] += (e - b) * (1 - cpu)
+            off = (e - b) * (1 - cpu)
+            if r.kind == "cpu":
+                off -= self.behind(out, who, b, e, off)
+            out[who, CAUSE[r.kind]] += off
         out[who, "cpu"] += max(end - at, 0)
 
     def follow(self, out, take, begin, end, depth=0):
@@ -177,6 +180,19 @@ class Truth:
             out[last.who, "restart"] += min(born, made) - begin
         self.charge(out, last.who, min(max(begin, born), made), made, depth)
         out[last.who, "handover"] += end - made - self.held(out, last.who[0], made, end)
+
+    def behind(self, out, who, begin, end, most):
+        """A thread that computes and is off its core while another of its process faults
+        waits for the interpreter, which that one has. MOST ns at most are charged so."""
+        faults = [(max(r.begin, begin), min(r.end, end), w)
+                  for w, line in self.log.lines.items() if w[0] == who[0] and w != who
+                  for r in line[max(bisect.bisect_right(self.log.starts[w], begin) - 2, 0):
+                                bisect.bisect_left(self.log.starts[w], end)]
+                  if r.kind == "fault" and min(r.end, end) > max(r.begin, begin)]
+        whole = sum(e - b for b, e, _ in faults)
+        for b, e, w in faults:
+            out[w, "page_fault"] += (e - b) * min(1, most / whole)
+        return min(whole, most)
 
     def held(self, out, pid, begin, end):
         """A process that faults in its next batch keeps its interpreter from handing on

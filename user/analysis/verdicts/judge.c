@@ -93,6 +93,10 @@ static void place(struct issue *k, enum pt_verdict_stage stage, struct issued *o
 	case PT_V_RESULT:
 		o->v.consequence_of = k->f.data_root;
 		k->root = true;
+		/* nobody knows why: what is known to cost half as much goes first */
+		if (!k->f.data_root &&
+		    k->f.cause[PT_CAUSE_UNKNOWN] >= PT_SURE_UNFOLLOWED)
+			o->lost *= PT_UNEXPLAINED;
 		break;
 	case PT_V_RANK: /* why that rank is late is a root of its own */
 	case PT_V_IDLE:

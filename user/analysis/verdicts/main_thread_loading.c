@@ -1,22 +1,30 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "analysis/verdicts/verdict.h"
 
-/* The trainer loads its own batches (num_workers=0): nothing overlaps. */
+/* The trainer loads its own batches (num_workers=0), or starts a program for each and waits
+ * for it: nothing overlaps. */
 static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
 {
 	int64_t better;
 	double io = f->group[PT_GROUP_IO], cpu = f->group[PT_GROUP_CPU];
+	bool programs = f->programs >= f->th->slow_share;
 
 	/* somebody who was not followed may keep it waiting */
-	if (f->own < f->th->slow_share || f->worker_waits >= f->th->slow_share)
+	if (!programs &&
+	    (f->own < f->th->slow_share || f->worker_waits >= f->th->slow_share))
 		return 0;
 	pt_evidence_starved(f, v);
 	pt_evidence(v, "data_wait.cpu_share", cpu, "share");
 	pt_evidence(v, "data_wait.io_share", io, "share");
 	v->subject_pid = f->t->main->tgid;
-	v->title = pt_sentence(an,
+	v->title = pt_sentence(an, programs ?
+		"The training thread starts a program for each batch and waits for it, %.0f %% of the time, and the GPU waits meanwhile." :
 		"The training thread loads every batch itself, %.0f %% of the time, and the GPU waits meanwhile.",
 		100 * f->wait_share);
+	if (programs) {
+		v->advice = "Start these programs ahead of need, from worker processes or threads (2 to 4, at most one a core), so that they run while the GPU works; or do their work without a program of its own.";
+		return 1;
+	}
 	better = pt_better_workers(an, f);
 	v->advice = better ?
 		pt_sentence(an,

@@ -65,6 +65,9 @@
 /* Makers that take turns under a lock for so much of the wait are no more of them:
  * what is under it decides. */
 #define PT_LOCK_ASKED 0.50
+/* Starving of which nobody knows why counts as so much of itself beside other costs: a
+ * checkpoint that is certain is the better first line. */
+#define PT_UNEXPLAINED 0.50
 /* CPU-bound loading whose wait is a quarter run queue lacks cores. */
 #define PT_RUNQ_SHARE 0.25
 /* One worker, file or first batch is the root from half of the wait. */

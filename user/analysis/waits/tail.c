@@ -3,6 +3,7 @@
  * waiting passes meanwhile. */
 #include <errno.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "analysis/gpu/passes.h"
@@ -40,30 +41,41 @@ static bool all_noticed(const struct pt_trainer *t)
 	return fabs(made - taken) <= PT_TAIL_NOTICED * taken;
 }
 
+/* When a worker made batches that take longer than `limit`. */
+static int slow_of(const struct pt_worker *w, double limit, pt_spans *out)
+{
+	size_t k;
+	int err = 0;
+
+	/* [k] is of done[k + 1]; where it rested, it did so before */
+	for (k = 0; k < w->unsorted_ms.n && k + 1 < w->done.n && !err; k++) {
+		double ms = w->unsorted_ms.v[k];
+		struct pt_span x = { w->done.v[k + 1] - (uint64_t)(ms * NS_PER_MS),
+				     w->done.v[k + 1] };
+
+		if (ms > limit)
+			err = pt_vec_push(out, x);
+	}
+	return err;
+}
+
 /* When batches were made that take longer than `limit`: meanwhile the others make what is
- * waited for. Where not all are noticed, the waits that such a batch ends; tidy. */
+ * waited for; BY worker, too. Where not all are noticed, the waits that such a batch ends;
+ * tidy. */
 static int slow_times(const struct pt_an *an, const struct pt_trainer *t, double limit,
-		      pt_spans *out)
+		      pt_spans *out, pt_spans *by)
 {
 	bool noticed = t->workers.n && all_noticed(t);
-	size_t i, k;
+	size_t i;
 	int err = 0;
 
 	for (i = 0; i < t->workers.n && noticed && !err; i++) {
-		const struct pt_worker *w = &t->workers.v[i];
-
-		if (w->role == PT_ROLE_HELPER)
+		if (t->workers.v[i].role == PT_ROLE_HELPER)
 			continue;
-		/* [k] is of done[k + 1]; where it rested, it did so before */
-		for (k = 0; k < w->unsorted_ms.n && k + 1 < w->done.n && !err; k++) {
-			double ms = w->unsorted_ms.v[k];
-			struct pt_span x = { w->done.v[k + 1] -
-						     (uint64_t)(ms * NS_PER_MS),
-					     w->done.v[k + 1] };
-
-			if (ms > limit)
-				err = pt_vec_push(out, x);
-		}
+		err = slow_of(&t->workers.v[i], limit, out);
+		if (!err)
+			err = slow_of(&t->workers.v[i], limit, &by[i]);
+		pt_spans_tidy(&by[i], an->t0, an->t1);
 	}
 	for (i = 0; i < t->waits.n && !err; i++) {
 		const struct pt_fetch *w = &t->waits.v[i];
@@ -95,12 +107,26 @@ static int usual(const struct pt_trainer *t, pt_doubles *v)
 	return err;
 }
 
+/* Of a wait: how much passes while a slow batch is made, ns. Of another worker's it is what
+ * the trainer slept for: that one has nothing to do with handing over what is there. */
+static uint64_t slow_part(const struct pt_fetch *w, const pt_spans *made, const pt_spans *by)
+{
+	struct pt_span one = { w->begin, w->end };
+	uint64_t ns = pt_spans_overlap(made->v, made->n, &one, 1), own = 0;
+
+	if (!w->supplied)
+		return ns;
+	if (w->worker >= 0)
+		own = pt_spans_overlap(by[w->worker].v, by[w->worker].n, &one, 1);
+	return pt_min64(ns, pt_max64(w->blocked_ns, own));
+}
+
 int pt_measure_tail(const struct pt_an *an, const struct pt_trainer *t,
 		    struct pt_tail *out)
 {
 	uint64_t by[PT_CAUSE_NR] = { 0 }, slow = 0, all = 0, most = 0;
 	pt_doubles v = { 0 }, tail = { 0 };
-	pt_spans made = { 0 };
+	pt_spans made = { 0 }, *of = NULL;
 	double limit;
 	size_t i;
 	int err = usual(t, &v), c;
@@ -115,11 +141,11 @@ int pt_measure_tail(const struct pt_an *an, const struct pt_trainer *t,
 	if (err || v.n < PT_TAIL_BATCHES || !tail.n ||
 	    (double)tail.n > PT_TAIL_PART * (double)v.n)
 		goto out;
-	err = slow_times(an, t, limit, &made);
+	of = calloc(t->workers.n + 1, sizeof(*of));
+	err = of ? slow_times(an, t, limit, &made, of) : -ENOMEM;
 	for (i = 0; i < t->waits.n && !err; i++) {
 		const struct pt_fetch *w = &t->waits.v[i];
-		struct pt_span one = { w->begin, w->end };
-		uint64_t ns = pt_spans_overlap(made.v, made.n, &one, 1);
+		uint64_t ns = slow_part(w, &made, of);
 
 		all += w->end - w->begin;
 		slow += ns;
@@ -142,5 +168,8 @@ out:
 	pt_vec_free(&v);
 	pt_vec_free(&tail);
 	pt_vec_free(&made);
+	for (i = 0; of && i < t->workers.n; i++)
+		pt_vec_free(&of[i]);
+	free(of);
 	return err;
 }

@@ -99,6 +99,27 @@ static double polling(const struct pt_an *an)
 	return (double)ns;
 }
 
+/* Waits for a process that the trainer started in them and that ended with them: a
+ * program for each batch, which nobody runs ahead, ns. */
+static double programs(const struct pt_trainer *t)
+{
+	uint64_t ns = 0;
+	size_t i;
+
+	for (i = 0; i < t->waits.n; i++) {
+		const struct pt_fetch *w = &t->waits.v[i];
+		uint64_t next = i + 1 < t->waits.n ? t->waits.v[i + 1].begin : UINT64_MAX;
+		const struct pt_thread *th;
+
+		if (w->worker < 0)
+			continue;
+		th = t->workers.v[w->worker].main;
+		if (th->first >= w->begin && th->exited && th->last <= next)
+			ns += w->end - w->begin;
+	}
+	return (double)ns;
+}
+
 void pt_measure_pool(struct pt_an *an, struct pt_trainer *t,
 		     struct pt_pool_time *out)
 {
@@ -127,6 +148,7 @@ void pt_measure_pool(struct pt_an *an, struct pt_trainer *t,
 	}
 	/* Totals come with a thread's next record; a worker that computes all
 	 * the time may not make one for long. */
+	out->programs = programs(t);
 	out->cores = fmax(out->cpu + others_cpu(an, t) - polling(an), out->cpu);
 }
 
