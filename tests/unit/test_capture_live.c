@@ -6,6 +6,7 @@
  */
 #include <dlfcn.h>
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -489,7 +490,7 @@ static void perf_door(void **state)
 
 #define ROUNDS 6000 /* two switches each: more than 1 MiB of records */
 
-static void ping_pong(struct facts *f, int go)
+static void ping_pong(struct facts *f, int go, int rounds)
 {
 	int ab[2], ba[2], i;
 	pid_t kid;
@@ -509,7 +510,7 @@ static void ping_pong(struct facts *f, int go)
 	f->ready = 1;
 	if (read(go, &b, 1) != 1)
 		_exit(2);
-	for (i = 0; i < ROUNDS; i++)
+	for (i = 0; i < rounds; i++)
 		if (write(ab[1], &b, 1) != 1 || read(ba[0], &b, 1) != 1)
 			_exit(2);
 	f->ready = 2;
@@ -541,7 +542,7 @@ static void trace_ping_pong(struct stream *s, struct facts *f, enum pt_mode mode
 	assert_true(pid >= 0);
 	if (!pid) {
 		setpgid(0, 0);
-		ping_pong(f, go[0]);
+		ping_pong(f, go[0], ROUNDS);
 	}
 	setpgid(pid, pid);
 	for (end = now_ms() + 10000; !f->ready && now_ms() < end;)
@@ -622,6 +623,74 @@ static void light(void **state)
 	munmap(f, sizeof(*f));
 }
 
+struct slow { /* a reader that is slower than the job writes */
+	uint64_t begin; /* of this drain */
+	unsigned records, later;
+	pid_t job;
+};
+
+static void on_slow(void *ctx, const void *rec, size_t len)
+{
+	struct slow *s = ctx;
+	struct pt_hdr h;
+
+	(void)len;
+	memcpy(&h, rec, sizeof(h));
+	s->later += h.ts > s->begin + 100000000; /* a machine may be busy */
+	nap(200);
+	if (++s->records == 20000) /* it would read for ever */
+		kill(-s->job, SIGKILL);
+}
+
+static void slow_reader(void **state)
+{
+	struct pt_capture_opts o = { .n_pids = 1, .mode = PT_MODE_STANDARD, .ring_mb = 1 };
+	struct pt_err err = { "" };
+	struct slow s = { 0 };
+	struct pt_capture *c;
+	struct timespec now;
+	struct facts *f;
+	int go[2], i;
+
+	(void)state;
+	if (feat.missing[0]) {
+		print_message("# needs %s\n", feat.missing);
+		skip();
+	}
+	f = mmap(NULL, sizeof(*f), PROT_READ | PROT_WRITE,
+		 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_true(f != MAP_FAILED);
+	assert_int_equal(pipe(go), 0);
+	s.job = fork();
+	assert_true(s.job >= 0);
+	if (!s.job) {
+		setpgid(0, 0);
+		ping_pong(f, go[0], INT_MAX);
+	}
+	setpgid(s.job, s.job);
+	o.pids = &s.job;
+	if (pt_capture_open(&c, &o, &err)) {
+		kill(-s.job, SIGKILL);
+		fail_msg("%s", err.msg);
+	}
+	assert_int_equal(write(go[1], "g", 1), 1);
+	for (i = 0; i < 3; i++) {
+		nap(20000);
+		clock_gettime(CLOCK_MONOTONIC, &now);
+		s.begin = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+		pt_capture_drain(c, on_slow, &s);
+	}
+	kill(-s.job, SIGKILL);
+	waitpid(s.job, NULL, 0);
+	pt_capture_close(c, NULL, NULL);
+	close(go[0]);
+	close(go[1]);
+	munmap(f, sizeof(*f));
+	print_message("# %u records, %u of later than their drain\n", s.records, s.later);
+	assert_true(s.records > 100);
+	assert_in_range(s.later, 0, 3);
+}
+
 static void refuses(void **state)
 {
 	struct pt_capture_opts o = { .n_pids = 1 };
@@ -648,6 +717,7 @@ int main(void)
 		cmocka_unit_test(perf_door),
 		cmocka_unit_test(overflow),
 		cmocka_unit_test(light),
+		cmocka_unit_test(slow_reader),
 		cmocka_unit_test(refuses),
 	};
 

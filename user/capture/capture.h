@@ -61,7 +61,8 @@ int pt_capture_open(struct pt_capture **out, const struct pt_capture_opts *o,
 /* Descriptors to poll (ring, mapping events); returns how many. */
 size_t pt_capture_fds(struct pt_capture *c, int *fds, size_t max);
 
-/* Hand every record that is ready to `fn`; never blocks. Count or -errno. */
+/* Hand every record that is ready to `fn`, up to those made meanwhile; never blocks. Count
+ * or -errno. */
 int pt_capture_drain(struct pt_capture *c, pt_record_fn fn, void *ctx);
 
 /*

@@ -170,7 +170,7 @@ static int on_record(void *ctx, void *data, size_t len)
 	pt_kernels_see(c->kernels, data, h->size);
 	pt_disks_see(c->disks, data);
 	c->fn(c->fn_ctx, data, h->size);
-	return 0;
+	return h->ts > c->drain_until ? -EAGAIN : 0;
 }
 
 static int open_roots(struct pt_capture *c, const struct pt_capture_opts *o,
@@ -330,6 +330,9 @@ static void on_name(void *ctx, const struct pt_rec_name *rec)
 	pt_queue_record(ctx, rec, sizeof(*rec));
 }
 
+/* Records of several CPUs are in order but for this. */
+#define REORDERED_NS UINT64_C(1000000)
+
 int pt_capture_drain(struct pt_capture *c, pt_record_fn fn, void *ctx)
 {
 	uint64_t before = c->events;
@@ -342,9 +345,12 @@ int pt_capture_drain(struct pt_capture *c, pt_record_fn fn, void *ctx)
 	pt_flush_queue(c, fn, ctx);
 	c->fn = fn;
 	c->fn_ctx = ctx;
+	/* What came up to now. A job that writes faster than a tracer reads that gets little
+	 * of a core would keep it from its ticks, its time limit and its signals. */
+	c->drain_until = pt_now_ns() + REORDERED_NS;
 	r = ring_buffer__consume(c->rb);
 	pt_outside_take(c);
-	if (r < 0)
+	if (r < 0 && r != -EAGAIN)
 		return r;
 	return (int)(c->events - before);
 }

@@ -66,6 +66,7 @@ struct pt_capture {
 
 	pt_record_fn fn; /* while draining */
 	void *fn_ctx;
+	uint64_t drain_until; /* ... records of later are of the next time */
 
 	/* Who may be followed from outside of the tree, when the drain is over;
 	 * somebody is; and there may be more of it than was seen. */
