@@ -68,9 +68,7 @@ static struct pieces read_so(const struct stream *s, uint64_t bytes, enum how ho
 	}
 	allow_descriptors(true);
 	assert_int_equal(pt_model_finish(p.m), 0);
-	assert_true(pt_long_ready(&l));
-	assert_int_equal(pt_long_analyze(&l, p.m, &o, p.r), 0);
-	assert_int_equal(pt_long_limit(&l, p.m, p.r), 0);
+	assert_int_equal(pt_long_report(&l, p.m, &o, p.r), 0);
 	p.n = p.r->n_windows;
 	pt_long_free(&l);
 	return p;
@@ -317,9 +315,8 @@ static void test_lost(void **state)
 	}
 	assert_true(killed);
 	assert_int_equal(pt_model_finish(m), 0);
-	assert_false(pt_long_ready(&l));
-	assert_int_equal(pt_analyze(m, &a, r), 0);
-	assert_int_equal(pt_long_limit(&l, m, r), 0);
+	assert_int_equal(pt_long_report(&l, m, &a, r), 0);
+	assert_true(l.broken);
 	for (i = 0; i < r->capture.n_limits; i++)
 		told += strstr(r->capture.limits[i].reason, "a piece of it") != NULL;
 	assert_int_equal(told, 1);
@@ -386,8 +383,7 @@ static void test_hung(void **state)
 	end->r.hdr.ts = JOB_BEGIN + 9500 * ST_MS;
 	pt_model_feed(m, &end->r, end->r.hdr.size);
 	assert_int_equal(pt_model_finish(m), 0);
-	assert_true(pt_long_ready(&l));
-	assert_int_equal(pt_long_analyze(&l, m, &a, r), 0);
+	assert_int_equal(pt_long_report(&l, m, &a, r), 0);
 	assert_int_equal(r->n_windows, 1);
 	assert_string_equal(case_root(r), "hung_worker");
 	assert_int_equal(r->verdicts[0].subject_pid, JOB_WORKER(1));

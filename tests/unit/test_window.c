@@ -272,6 +272,7 @@ static void test_parts(void **state)
 	struct job_opts o = job_defaults();
 	struct pt_analysis_opts a = { 0 };
 	struct pt_parts p = { 0 };
+	struct pt_long l = { 0 };
 	struct pt_model *m = pt_model_new();
 	struct pt_report *r;
 	struct job j;
@@ -305,10 +306,8 @@ static void test_parts(void **state)
 		assert_true(fabs(w->at - ((double)at[i][0] / 1e3 - 0.5)) < 1e-6);
 	}
 	/* the report is of the last; what is older is gone */
-	assert_int_equal(pt_model_finish(m), 0);
-	assert_int_equal(pt_parts_choose(&p, m, &a), 0);
-	r = look(m, &a, 0);
-	assert_int_equal(pt_parts_fill(&p, r), 0);
+	r = pt_report_new();
+	assert_int_equal(pt_parts_report(&p, &l, m, &a, r), 0);
 	assert_int_equal(r->capture.begin_ns, p.rows.v[1].begin_ns);
 	assert_int_equal(r->capture.end_ns, p.rows.v[1].end_ns);
 	assert_int_equal(r->n_windows, 2);
@@ -377,8 +376,7 @@ static void test_spill(void **state)
 			assert_int_equal(pt_long_spill(&l, m, &a, 500000), 0);
 	}
 	assert_int_equal(pt_model_finish(m), 0);
-	assert_true(pt_long_ready(&l));
-	assert_int_equal(pt_long_analyze(&l, m, &a, r), 0);
+	assert_int_equal(pt_long_report(&l, m, &a, r), 0);
 	assert_true(r->n_windows >= 4);
 	for (i = 0; i < r->n_windows; i++) {
 		const struct pt_r_window *w = &r->windows[i];

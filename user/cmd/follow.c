@@ -236,8 +236,7 @@ static void feed_model(void *ctx, const void *rec, size_t len)
 
 const struct pt_report *pt_follow_look(struct pt_follow *w, double *window_s)
 {
-	struct pt_analysis_opts a = { .batch_size = w->o->batch_size,
-				      .thresholds = &w->o->thresholds };
+	struct pt_analysis_opts a = pt_opts_analysis(w->o);
 	struct pt_model *m = pt_model_new();
 	struct pt_report *r = pt_report_new();
 	uint64_t ns;

@@ -179,8 +179,7 @@ static void on_target(struct loop *l, size_t i)
  * what is older is looked at and dropped, and a mark says where, for the replay. */
 static int bound_memory(struct pt_session *s)
 {
-	struct pt_analysis_opts a = { .batch_size = s->o->batch_size,
-				      .thresholds = &s->o->thresholds };
+	struct pt_analysis_opts a = pt_opts_analysis(s->o);
 	struct pt_rec_mark m = { .hdr = { .size = sizeof(m), .kind = PT_REC_MARK,
 					  .ts = pt_now_ns() },
 				 .mark = PT_MARK_PART };

@@ -6,16 +6,11 @@
 
 #include "model/timeline.h"
 
-static struct pt_analysis_opts plain(const struct pt_analysis_opts *o)
-{
-	return (struct pt_analysis_opts){ .batch_size = o->batch_size,
-					  .thresholds = o->thresholds };
-}
-
 int pt_parts_see(struct pt_parts *p, struct pt_model *m,
 		 const struct pt_analysis_opts *o, const void *rec)
 {
-	struct pt_analysis_opts a = plain(o);
+	struct pt_analysis_opts a = { .batch_size = o->batch_size,
+				      .thresholds = o->thresholds };
 	const struct pt_window *w;
 	struct pt_r_window row;
 	struct pt_rec_window r;
@@ -42,23 +37,23 @@ int pt_parts_see(struct pt_parts *p, struct pt_model *m,
 
 /* ---- at the end ------------------------------------------------------------------ */
 
-int pt_parts_choose(struct pt_parts *p, const struct pt_model *m,
-		    struct pt_analysis_opts *o)
+/* The report is of the last one, unless the user has asked for a part. */
+static void choose(struct pt_parts *p, const struct pt_model *m,
+		   struct pt_analysis_opts *o)
 {
 	uint64_t base = m->begin > m->trimmed_ns ? m->begin - m->trimmed_ns : 0;
-	const struct pt_r_window *last;
+	struct pt_r_window *last;
 
-	if (p->whole || !p->rows.n || o->by_steps ||
-	    o->from_ns || o->until_ns)
-		return 0;
+	if (p->whole || !p->rows.n || o->by_steps || o->from_ns || o->until_ns)
+		return;
 	last = &p->rows.v[p->rows.n - 1];
 	o->from_ns = (uint64_t)last->begin_ns - base;
 	o->until_ns = (uint64_t)last->end_ns - base;
-	p->rows.v[p->rows.n - 1].reported = true;
-	return 0;
+	last->reported = true;
 }
 
-int pt_parts_fill(struct pt_parts *p, struct pt_report *r)
+/* The lines go into the report. */
+static int fill(const struct pt_parts *p, struct pt_report *r)
 {
 	size_t n = p->rows.n;
 
@@ -71,6 +66,20 @@ int pt_parts_fill(struct pt_parts *p, struct pt_report *r)
 	r->n_windows = n;
 	return pt_report_limit(r, "capture.schedule", "The report is of the last of %zu active parts of a schedule; windows has a line for each.",
 			       n);
+}
+
+int pt_parts_report(struct pt_parts *p, struct pt_long *l, struct pt_model *m,
+		    struct pt_analysis_opts *o, struct pt_report *r)
+{
+	int err = pt_model_finish(m), more;
+
+	choose(p, m, o);
+	more = pt_long_report(l, m, o, r);
+	if (more == -ERANGE)
+		return more;
+	err = err ? err : more;
+	more = fill(p, r);
+	return err ? err : more;
 }
 
 void pt_parts_free(struct pt_parts *p)

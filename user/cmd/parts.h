@@ -11,6 +11,7 @@
 
 #include "analysis/analysis.h"
 #include "base/vec.h"
+#include "cmd/pieces.h"
 #include "model/model.h"
 #include "report/report.h"
 
@@ -22,12 +23,10 @@ struct pt_parts {
 /* A record that the model has taken: judge the part that it ends. 0 or -ENOMEM. */
 int pt_parts_see(struct pt_parts *p, struct pt_model *m,
 		 const struct pt_analysis_opts *o, const void *rec);
-/* Before the analysis: which part the report is of goes into `o`, unless the
- * user has asked for one. 0 or -errno. */
-int pt_parts_choose(struct pt_parts *p, const struct pt_model *m,
-		    struct pt_analysis_opts *o);
-/* Behind it: the lines go into the report. 0 or -ENOMEM. */
-int pt_parts_fill(struct pt_parts *p, struct pt_report *r);
+/* Behind the last record, live and read: the report of these, of those of a long
+ * capture, or of all that is held. 0, -ENOMEM, or -ERANGE: there is no such part. */
+int pt_parts_report(struct pt_parts *p, struct pt_long *l, struct pt_model *m,
+		    struct pt_analysis_opts *o, struct pt_report *r);
 void pt_parts_free(struct pt_parts *p);
 
 #endif

@@ -226,12 +226,6 @@ int pt_long_spill(struct pt_long *l, struct pt_model *m,
 	return pt_model_bytes(m) > max_bytes ? pt_long_cut(l, m, o) : 0;
 }
 
-bool pt_long_ready(struct pt_long *l)
-{
-	collect_all(l);
-	return l->pieces.n && !l->broken;
-}
-
 static void drop_room(void *room)
 {
 	struct pt_piece_room *x = room;
@@ -257,18 +251,9 @@ static int hand_over(struct pt_long *l, struct pt_report *r)
 	return 0;
 }
 
-int pt_long_analyze(struct pt_long *l, struct pt_model *m,
-		    const struct pt_analysis_opts *o, struct pt_report *r)
-{
-	int err = hand_over(l, r);
-
-	if (err)
-		return err;
-	return pt_analyze_parts(m, o, l->pieces.v, l->pieces.n, r);
-}
-
-int pt_long_limit(const struct pt_long *l, const struct pt_model *m,
-		  struct pt_report *r)
+/* What a report of parts does not show. */
+static int limit(const struct pt_long *l, const struct pt_model *m,
+		 struct pt_report *r)
 {
 	double s = (double)(m->end > m->begin ? m->end - m->begin : 0) / NS_PER_S;
 
@@ -279,6 +264,23 @@ int pt_long_limit(const struct pt_long *l, const struct pt_model *m,
 		return 0;
 	return pt_report_limit(r, "capture.timeline", "The capture is too long to be held at once: the report is of all of it, put together of %zu pieces; before its last %.1f s the timeline of a page has averages of what threads and devices did, that of an export only steps and waits; --window shows all of any part.",
 			       l->pieces.n + 1, s);
+}
+
+int pt_long_report(struct pt_long *l, struct pt_model *m,
+		   const struct pt_analysis_opts *o, struct pt_report *r)
+{
+	bool many;
+	int err = 0, more;
+
+	collect_all(l);
+	many = l->pieces.n && !l->broken;
+	if (many)
+		err = hand_over(l, r);
+	if (!err)
+		err = many ? pt_analyze_parts(m, o, l->pieces.v, l->pieces.n, r) :
+			     pt_analyze(m, o, r);
+	more = limit(l, m, r);
+	return err ? err : more;
 }
 
 void pt_long_free(struct pt_long *l)

@@ -51,16 +51,10 @@ int pt_long_spill(struct pt_long *l, struct pt_model *m,
 		  const struct pt_analysis_opts *o, uint64_t max_bytes);
 /* Would the next cut wait for the process of the last one? */
 bool pt_long_busy(const struct pt_long *l);
-/* Behind the last record: wait for the processes at work. Whether there are
- * pieces, for pt_long_analyze(). */
-bool pt_long_ready(struct pt_long *l);
-/* pt_analyze() of them and of what the model still holds; they are the report's
- * then. */
-int pt_long_analyze(struct pt_long *l, struct pt_model *m,
-		    const struct pt_analysis_opts *o, struct pt_report *r);
-/* Say in the limits what a file read so does not show. 0 or -ENOMEM. */
-int pt_long_limit(const struct pt_long *l, const struct pt_model *m,
-		  struct pt_report *r);
+/* Behind the last record: pt_analyze() of them and of what the model still holds, in one
+ * report, whose they are then; what that does not show is in the limits. */
+int pt_long_report(struct pt_long *l, struct pt_model *m,
+		   const struct pt_analysis_opts *o, struct pt_report *r);
 void pt_long_free(struct pt_long *l);
 
 #endif

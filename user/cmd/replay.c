@@ -328,22 +328,12 @@ static int no_such_part(const struct replay *k, const struct pt_opts *o)
 static int analyse(struct replay *k, const struct pt_opts *o,
 		   struct pt_lanes *lanes)
 {
-	struct pt_analysis_opts *a = &k->opts;
-	int ret = pt_model_finish(k->m), more;
+	int ret, more;
 
-	a->lanes = lanes;
-	more = pt_parts_choose(&k->parts, k->m, a);
-	ret = ret ? ret : more;
-	more = pt_long_ready(&k->pieces) ?
-		       pt_long_analyze(&k->pieces, k->m, a, k->r) :
-		       pt_analyze(k->m, a, k->r);
-	if (more == -ERANGE)
+	k->opts.lanes = lanes;
+	ret = pt_parts_report(&k->parts, &k->pieces, k->m, &k->opts, k->r);
+	if (ret == -ERANGE)
 		return no_such_part(k, o);
-	ret = ret ? ret : more;
-	more = pt_parts_fill(&k->parts, k->r);
-	ret = ret ? ret : more;
-	more = pt_long_limit(&k->pieces, k->m, k->r);
-	ret = ret ? ret : more;
 	more = pt_about_limits(k->r);
 	ret = ret ? ret : more;
 	if (ret)
@@ -408,11 +398,7 @@ int pt_replay_then(FILE *f, const char *name, const struct pt_opts *o,
 	struct replay k = {
 		.name = name, .r = r, .m = pt_model_new(),
 		.parts.whole = o->from_ns || o->until_ns || o->by_steps,
-		.sized = o->piece_bytes,
-		.opts = { .batch_size = o->batch_size,
-			  .from_ns = o->from_ns, .until_ns = o->until_ns,
-			  .first_step = o->first_step,
-			  .last_step = o->last_step, .by_steps = o->by_steps } };
+		.sized = o->piece_bytes, .opts = pt_opts_analysis(o) };
 	struct pt_lanes lanes = { 0 };
 	struct pt_past past = { 0 };
 	int ret = 0;

@@ -35,9 +35,7 @@ void pt_adopt(const struct pt_opts *o, struct pt_outside *seen,
 void pt_session_record(void *ctx, const void *rec, size_t len)
 {
 	struct pt_session *s = ctx;
-
-	struct pt_analysis_opts a = { .batch_size = s->o->batch_size,
-				      .thresholds = &s->o->thresholds };
+	struct pt_analysis_opts a = pt_opts_analysis(s->o);
 	int err = 0;
 
 	pt_adopt(s->o, &s->outside, s->cap, rec);
@@ -285,15 +283,11 @@ static double cpu_seconds(void)
 /* From the stop to a finished report. */
 static int conclude(struct pt_session *s, struct pt_err *err)
 {
-	struct pt_analysis_opts a = { .batch_size = s->o->batch_size,
-				      .thresholds = &s->o->thresholds,
-				      .lanes = s->html.f ? &s->lanes : NULL,
-				      .first_step = s->o->first_step,
-				      .last_step = s->o->last_step,
-				      .by_steps = s->o->by_steps };
+	struct pt_analysis_opts a = pt_opts_analysis(s->o);
 	struct pt_r_capture *c = &s->report->capture;
 	int ret, more;
 
+	a.lanes = s->html.f ? &s->lanes : NULL;
 	pt_live_clear();
 	pt_session_find_trainer(s);
 	pt_session_exact_quiet(s);
@@ -303,26 +297,16 @@ static int conclude(struct pt_session *s, struct pt_err *err)
 	ret = pt_capture_stop(s->cap, pt_session_record, s);
 	if (ret < 0 && !s->error)
 		s->error = ret;
-	ret = pt_model_finish(s->model);
-	more = pt_parts_choose(&s->parts, s->model, &a);
-	ret = ret ? ret : more;
-	more = s->o->record_only ? 0 :
-	       pt_long_ready(&s->pieces) ?
-	       pt_long_analyze(&s->pieces, s->model, &a, s->report) :
-	       pt_analyze(s->model, &a, s->report);
-	if (more == -ERANGE) {
+	ret = s->o->record_only ? 0 : pt_parts_report(&s->parts, &s->pieces, s->model,
+						      &a, s->report);
+	if (ret == -ERANGE) {
 		pt_note("step %" PRId64 " did not come: %" PRId64 " steps were "
 			"seen, and all of them are reported",
 			s->o->first_step, s->report->steps.count);
 		a.by_steps = false;
-		more = pt_analyze(s->model, &a, s->report);
+		ret = pt_parts_report(&s->parts, &s->pieces, s->model, &a, s->report);
 	}
-	ret = ret ? ret : more;
-	more = pt_long_limit(&s->pieces, s->model, s->report);
-	ret = ret ? ret : more;
 	s->lanes.past = s->past.sum ? &s->past : NULL;
-	more = pt_parts_fill(&s->parts, s->report);
-	ret = ret ? ret : more;
 	pt_session_exact_state(s);
 	more = fill_hooks(s);
 	ret = ret ? ret : more;

@@ -77,6 +77,16 @@ struct pt_session {
 	bool raw_failed, interrupted;
 };
 
+/* What the options ask of the analysis. */
+static inline struct pt_analysis_opts pt_opts_analysis(const struct pt_opts *o)
+{
+	return (struct pt_analysis_opts){
+		.batch_size = o->batch_size, .thresholds = &o->thresholds,
+		.from_ns = o->from_ns, .until_ns = o->until_ns,
+		.first_step = o->first_step, .last_step = o->last_step,
+		.by_steps = o->by_steps };
+}
+
 /* A record of a running capture: does it show somebody outside of the tree who is
  * to be followed? Nothing where `o` says so. */
 void pt_adopt(const struct pt_opts *o, struct pt_outside *seen,
