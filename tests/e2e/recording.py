@@ -191,6 +191,9 @@ def check_killed(tmp):
     before = tools.bpf_objects()
     with job() as target:
         with Child([PIPETRACE, "-p", str(target.pid), "-o", path]) as tracer:
+            end = time.monotonic() + 30
+            while not os.path.exists(path) and time.monotonic() < end:
+                time.sleep(0.1)  # the file has its name once the trace is attached
             time.sleep(4)
             tracer.send_signal(signal.SIGKILL)
             tracer.wait(10)
