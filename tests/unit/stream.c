@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <uthash.h>
-
 #include "analysis/analysis.h"
+#include "analysis/parts/part.h"
+#include "base/hash.h"
 #include "gpu/api.h"
 #include "model/syscalls.h"
 
@@ -408,15 +408,38 @@ size_t st_feed(const struct stream *s, struct pt_model *m)
 	return refused;
 }
 
+static struct pt_model *model_of(const struct stream *s)
+{
+	struct pt_model *m = pt_model_new();
+
+	must(m ? 0 : -ENOMEM);
+	st_feed(s, m);
+	must(pt_model_finish(m));
+	return m;
+}
+
 struct pt_report *st_analyze(const struct stream *s, struct pt_model **m)
 {
 	struct pt_analysis_opts o = { 0 };
 	struct pt_report *r = pt_report_new();
 
-	*m = pt_model_new();
-	must(*m && r ? 0 : -ENOMEM);
-	st_feed(s, *m);
-	must(pt_model_finish(*m));
+	must(r ? 0 : -ENOMEM);
+	*m = model_of(s);
 	must(pt_analyze(*m, &o, r));
+	return r;
+}
+
+struct pt_report *st_figures(const struct stream *s, struct pt_model **m)
+{
+	struct pt_part_ask ask = { .tables = true };
+	struct pt_analysis_opts o = { 0 };
+	struct pt_report *r = pt_report_new();
+	struct pt_part *p;
+
+	must(r ? 0 : -ENOMEM);
+	*m = model_of(s);
+	must(pt_part_make(*m, &o, &ask, r->arena, &p));
+	must(pt_finish(*m, &o, &(struct pt_parts_of){ &p, 1 }, r));
+	pt_part_drop(p);
 	return r;
 }

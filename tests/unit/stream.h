@@ -102,6 +102,8 @@ void st_seal(struct stream *s);
 size_t st_feed(const struct stream *s, struct pt_model *m);
 /* Feed a new model, finish and analyse it. The caller frees both. */
 struct pt_report *st_analyze(const struct stream *s, struct pt_model **m);
+/* Without what a change would win, which takes most of the time. */
+struct pt_report *st_figures(const struct stream *s, struct pt_model **m);
 
 /* ---- a generator that is the same everywhere (SplitMix64) ---------------- */
 static inline uint64_t st_rand(uint64_t *state)

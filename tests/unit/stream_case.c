@@ -9,8 +9,8 @@
 
 #include "report/json.h"
 
-void case_open(struct st_case *c, const struct job_opts *o, uint64_t t0,
-	       uint64_t t1)
+static void simulate(struct st_case *c, const struct job_opts *o, uint64_t t0,
+		     uint64_t t1)
 {
 	memset(c, 0, sizeof(*c));
 	job_run(&c->j, o);
@@ -19,7 +19,19 @@ void case_open(struct st_case *c, const struct job_opts *o, uint64_t t0,
 		t1 = o->run_s_x10 * (ST_S / 10) - 100 * ST_MS + 777;
 	}
 	job_window(&c->j, JOB_BEGIN + t0, JOB_BEGIN + t1);
+}
+
+void case_open(struct st_case *c, const struct job_opts *o, uint64_t t0,
+	       uint64_t t1)
+{
+	simulate(c, o, t0, t1);
 	c->r = st_analyze(&c->j.s, &c->m);
+}
+
+void case_figures(struct st_case *c, const struct job_opts *o)
+{
+	simulate(c, o, 0, 0);
+	c->r = st_figures(&c->j.s, &c->m);
 }
 
 void case_close(struct st_case *c)

@@ -15,6 +15,8 @@ struct st_case {
  * analyse. */
 void case_open(struct st_case *c, const struct job_opts *o, uint64_t t0,
 	       uint64_t t1);
+/* The usual window, without what a change would win. */
+void case_figures(struct st_case *c, const struct job_opts *o);
 void case_close(struct st_case *c);
 
 /* What is wrong with a report whatever was recorded, in `buf`; NULL when

@@ -246,7 +246,7 @@ static void check_bounds(unsigned threads, uint64_t late)
 		const char *trouble;
 
 		random_program(&w, seed, threads, late);
-		r = st_analyze(&w.s, &m);
+		r = st_figures(&w.s, &m);
 		assert_int_equal(r->n_gpu, 1);
 		g = &r->gpu[0];
 		idle = 1 - busy_share(&w);
