@@ -2,7 +2,8 @@
 /*
  * Which answers change without a constant? Each is worth 0, then a thousand times as
  * much, in an analysis of its own of every FILE; a line for each that answers
- * otherwise: "constant, variant, what changed". Built and read by tests/mutation/ablate.
+ * otherwise: "constant, variant, what changed"; and "# FILE ID..." with those that were
+ * asked for at all. Built and read by tests/mutation/ablate.
  */
 #include <math.h>
 #include <stdio.h>
@@ -19,12 +20,16 @@
 #define NAMES 32
 #define ROWS 24
 
+#define IDS 4096
+
 static int changed = -1;
 static double by;
+static bool met[IDS]; /* in this recording as it is */
 
 double pt_ablate(int id);
 double pt_ablate(int id)
 {
+	met[id] = true;
 	return id == changed ? by : 1;
 }
 
@@ -39,7 +44,7 @@ struct answer {
 	size_t n_gains;
 };
 
-static int ask(const struct pt_model *m, struct answer *out)
+static int ask(struct pt_model *m, struct answer *out)
 {
 	struct pt_analysis_opts o = { 0 };
 	struct pt_report *r = pt_report_new(); /* kept: the answer points into it */
@@ -116,7 +121,7 @@ out:
 	return m;
 }
 
-static void try_one(const struct pt_model *m, const struct answer *base, int id,
+static void try_one(struct pt_model *m, const struct answer *base, int id,
 		    double times)
 {
 	struct answer a;
@@ -144,24 +149,45 @@ static void try_one(const struct pt_model *m, const struct answer *base, int id,
 		printf("%d %g X\n", id, times);
 }
 
-/* ablate FROM TO FILE...: constants FROM to TO-1. */
+/* Those of the list that are asked for in this recording; how many. */
+static int ids_of(const char *list, int *out)
+{
+	char *end;
+	int n = 0;
+
+	for (; *list; list = *end ? end + 1 : end) {
+		long id = strtol(list, &end, 10);
+
+		if (id >= 0 && id < IDS && met[id])
+			out[n++] = (int)id;
+	}
+	return n;
+}
+
+/* ablate ID,ID... FILE... */
 int main(int argc, char **argv)
 {
-	int i, id;
+	int ids[IDS];
+	int i, k, n;
 
-	for (i = 3; i < argc; i++) {
+	for (i = 2; i < argc; i++) {
 		struct pt_model *m = load(argv[i]);
 		struct answer base;
 
+		memset(met, 0, sizeof(met));
 		if (!m || ask(m, &base)) {
 			fprintf(stderr, "%s: not read\n", argv[i]);
 			pt_model_free(m);
 			continue;
 		}
-		printf("# %s\n", argv[i]);
-		for (id = atoi(argv[1]); id < atoi(argv[2]); id++) {
-			try_one(m, &base, id, 0);
-			try_one(m, &base, id, 1000);
+		n = ids_of(argv[1], ids);
+		printf("# %s", argv[i]);
+		for (k = 0; k < n; k++)
+			printf(" %d", ids[k]);
+		printf("\n");
+		for (k = 0; k < n; k++) {
+			try_one(m, &base, ids[k], 0);
+			try_one(m, &base, ids[k], 1000);
 		}
 		pt_model_free(m);
 	}
