@@ -8,11 +8,7 @@
 #include "analysis/health.h"
 #include "analysis/internal.h"
 #include "analysis/parts/part.h"
-
-static double sec(uint64_t ns)
-{
-	return (double)ns / NS_PER_S;
-}
+#include "analysis/verdicts/thresholds.h"
 
 static double share(uint64_t part, uint64_t whole)
 {
@@ -87,7 +83,7 @@ static int fill_steps(struct pt_an *an, struct pt_trainer *t)
 
 static void part(struct pt_r_part *p, uint64_t ns, uint64_t wall)
 {
-	p->seconds = sec(ns);
+	p->seconds = pt_sec(ns);
 	p->share = wall ? (double)ns / (double)wall : 0;
 }
 
@@ -122,7 +118,7 @@ static int by_ns(const void *a, const void *b)
 {
 	const struct pt_charge *x = a, *y = b;
 
-	return x->ns > y->ns ? -1 : x->ns < y->ns;
+	return pt_cmp(y->ns, x->ns);
 }
 
 #define MAX_CHARGES 64
@@ -172,7 +168,7 @@ static void fill_evidence(const struct pt_trainer *t, struct pt_r_data_wait *d)
 		supplied += w->supplied ? w->end - w->begin : 0;
 		restart += w->restart_ns;
 	}
-	d->restart = sec(restart);
+	d->restart = pt_sec(restart);
 	d->evidence = !all ? NULL : supplied * 2 >= all ? "supplied" : "read";
 }
 
@@ -184,15 +180,14 @@ static int fill_data_wait(struct pt_an *an, struct pt_trainer *t,
 	size_t i, n;
 	int cause;
 
-	d->blocked = sec(t->blocked_ns);
-	d->own_read = sec(t->own_read_ns);
-	d->own_cpu = sec(t->own_cpu_ns);
-	d->handover = sec(t->handover_ns);
+	d->blocked = pt_sec(t->blocked_ns);
+	d->own_read = pt_sec(t->own_read_ns);
+	d->own_cpu = pt_sec(t->own_cpu_ns);
+	d->handover = pt_sec(t->handover_ns);
 	d->lead = NAN;
 	fill_evidence(t, d);
 	pt_join_charges(&t->charges);
-	if (t->charges.n)
-		qsort(t->charges.v, t->charges.n, sizeof(*t->charges.v), by_ns);
+	pt_vec_sort(&t->charges, by_ns);
 	n = t->charges.n > MAX_CHARGES ? MAX_CHARGES : t->charges.n;
 	out = pt_arena_calloc(an->a, n + PT_CAUSE_NR, sizeof(*out));
 	if (!out)
@@ -207,7 +202,7 @@ static int fill_data_wait(struct pt_an *an, struct pt_trainer *t,
 			continue;
 		}
 		out[i].cause = c->cause;
-		out[i].seconds = sec(c->ns);
+		out[i].seconds = pt_sec(c->ns);
 		out[i].share = share(c->ns, sum);
 		out[i].subject_pid = c->pid ? c->pid : PT_NULL;
 		out[i].subject_tid = c->tid ? c->tid : PT_NULL;
@@ -220,7 +215,7 @@ static int fill_data_wait(struct pt_an *an, struct pt_trainer *t,
 		if (!rest[cause])
 			continue;
 		out[n].cause = cause;
-		out[n].seconds = sec(rest[cause]);
+		out[n].seconds = pt_sec(rest[cause]);
 		out[n].share = share(rest[cause], sum);
 		out[n].subject_pid = out[n].subject_tid = PT_NULL;
 		out[n].what = "many small pieces";
@@ -310,7 +305,7 @@ static void limit_measured(struct pt_an *an, const struct pt_trainer *t)
 				(unsigned long long)lost);
 	else if (t->proc->acts.n && t->devs.n && covered < an->t1 - an->t0)
 		pt_report_limit(an->r, "gpu.activity", "GPU times were measured in %.2f s of %.2f; outside of that they are bounds.",
-				sec(covered), sec(an->t1 - an->t0));
+				pt_sec(covered), pt_sec(an->t1 - an->t0));
 }
 
 static void fill_limits(struct pt_an *an, const struct pt_read_calls *reads)
@@ -326,7 +321,7 @@ static void fill_limits(struct pt_an *an, const struct pt_read_calls *reads)
 	if (an->m->trimmed_ns && !an->part && an->t0 >= an->m->begin)
 		pt_report_limit(r, "capture", an->m->cut ? "The first %.0f s are not in the file, whose size was limited; the figures are of the rest." :
 				"The first %.0f s were dropped to save memory; the figures are of the rest.",
-				sec(an->m->trimmed_ns));
+				pt_sec(an->m->trimmed_ns));
 	if (!t) {
 		pt_report_limit(r, "gpu", "No GPU library call was seen.");
 		return;
@@ -353,19 +348,109 @@ int pt_fill_report(struct pt_an *an, const struct pt_measured *k,
 	if (t) {
 		r->target.trainer = t->proc->tgid;
 		err = fill_steps(an, t);
-		if (!err)
-			err = pt_fill_step_health(an, t);
-		if (!err)
-			err = pt_fill_phases(an, &k->phases);
+		err = err ?: pt_fill_step_health(an, t);
+		err = err ?: pt_fill_phases(an, &k->phases);
 		fill_breakdown(&r->breakdown, t, wall);
-		if (!err)
-			err = fill_data_wait(an, t, &r->data_wait);
-		if (!err)
-			err = pt_fill_gpu(an, t, k->rows);
+		err = err ?: fill_data_wait(an, t, &r->data_wait);
+		err = err ?: pt_fill_gpu(an, t, k->rows);
 		fill_loader(an, t);
-		if (!err)
-			err = fill_ranks(an);
+		err = err ?: fill_ranks(an);
 	}
 	fill_limits(an, reads);
 	return err;
+}
+
+/* ---- people know processes by the kernel's ids (see timeline.h) ---------------- */
+
+static void real(int64_t *id)
+{
+	if (*id > 0)
+		*id = pt_real_id((uint32_t)*id);
+}
+
+static void real_in_wait(const struct pt_r_data_wait *d)
+{
+	struct pt_r_charge *c = (struct pt_r_charge *)d->causes;
+	size_t i;
+
+	for (i = 0; i < d->n_causes; i++) {
+		real(&c[i].subject_pid);
+		real(&c[i].subject_tid);
+	}
+}
+
+/* The report's parts are const for its readers; it is still being made. */
+void pt_show_real_ids(struct pt_report *r)
+{
+	struct pt_r_step *s = (struct pt_r_step *)r->steps.list;
+	struct pt_r_worker *w = (struct pt_r_worker *)r->workers;
+	struct pt_r_rank *k = (struct pt_r_rank *)r->ranks;
+	struct pt_r_verdict *v = (struct pt_r_verdict *)r->verdicts;
+	struct pt_r_write *o = (struct pt_r_write *)r->writes;
+	size_t i;
+
+	real_in_wait(&r->data_wait);
+	for (i = 0; i < r->steps.n_list; i++)
+		real(&s[i].worker);
+	for (i = 0; i < r->n_workers; i++) {
+		real(&w[i].pid);
+		real(&w[i].tid);
+	}
+	for (i = 0; i < r->n_writes; i++)
+		real(&o[i].pid);
+	for (i = 0; i < r->n_ranks; i++) {
+		real(&k[i].pid);
+		real_in_wait(&k[i].data_wait);
+	}
+	for (i = 0; i < r->n_verdicts; i++)
+		real(&v[i].subject_pid);
+}
+
+/* ---- records that lack ------------------------------------------------------- */
+
+/* A thread numbers its records, so one that never came is known even where nobody counted
+ * it. What rests on damaged records is said with less certainty. */
+/* Missing by their numbers, and in no counter: a stream that was damaged on
+ * its way, not by a full ring. */
+int64_t pt_uncounted_losses(const struct pt_model *m)
+{
+	uint64_t missing = pt_model_missing(m);
+	uint64_t counted = m->lost[PT_LOSS_RING_FULL] +
+			   m->lost[PT_LOSS_FILES_FULL];
+
+	return missing > counted ? (int64_t)(missing - counted) : 0;
+}
+
+static void at_most(enum pt_confidence *c, enum pt_confidence most)
+{
+	if (*c > most)
+		*c = most;
+}
+
+int pt_judge_damage(struct pt_an *an)
+{
+	struct pt_report *r = an->r;
+	/* const is for those who read the report; this is still its making */
+	struct pt_r_verdict *v = (struct pt_r_verdict *)r->verdicts;
+	/* measured GPU times say for themselves what they lack */
+	int64_t lost = r->capture.lost_total -
+		       (int64_t)an->m->lost[PT_LOSS_ACTIVITY];
+	int64_t late = (int64_t)an->m->disordered;
+	double share;
+	size_t i;
+
+	if (r->capture.events <= 0 || !(lost > 0 || late > 0))
+		return 0;
+	share = (double)(lost + late) / (double)r->capture.events;
+	if (share > PT_DAMAGE_UNSURE) {
+		enum pt_confidence most = share > PT_DAMAGE_WRONG ? PT_CONF_LOW :
+							  PT_CONF_MEDIUM;
+
+		at_most(&r->steps.certainty, most);
+		for (i = 0; i < r->n_verdicts; i++)
+			at_most(&v[i].certainty, most);
+	}
+	return pt_report_limit(r, "records", "%lld records were lost and %lld came behind later ones, of %lld: times around them are off.",
+			       (long long)lost, (long long)late,
+			       (long long)r->capture.events);
 }

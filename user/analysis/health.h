@@ -183,12 +183,9 @@ int pt_measure_growth(const struct pt_an *an, struct pt_growth *out);
 /* It rises, by more than chance, and has not stopped to. */
 bool pt_growth_shown(const struct pt_growth *g);
 
-/* The pieces of a that are not in b; both sorted and disjoint. */
-int pt_spans_subtract(const pt_spans *a, const pt_spans *b, pt_spans *out);
 /* The data waits, in order. */
 int pt_wait_spans(const struct pt_an *an, const struct pt_trainer *t,
 		  pt_spans *out);
-uint64_t pt_spans_sum(const pt_spans *s);
 
 /* io/faults.c: faults on the data file that most waiting in them is charged to. */
 struct pt_fault_file {

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "analysis/analysis.h"
+#include "analysis/spans.h"
 #include "base/arena.h"
 #include "base/minmax.h"
 #include "base/vec.h"
@@ -20,10 +21,6 @@
 #define NS_PER_S 1000000000ull
 #define NS_PER_MS 1000000ull
 
-struct pt_span {
-	uint64_t begin, end;
-};
-typedef PT_VEC(struct pt_span) pt_spans;
 typedef PT_VEC(uint64_t) pt_times;
 typedef PT_VEC(double) pt_doubles;
 
@@ -326,10 +323,12 @@ bool pt_wait_inside(const struct pt_an *an, const struct pt_iv *iv);
 /* ... is somebody who asks the job, or may be. */
 int pt_fill_devices(struct pt_an *an);
 int pt_fill_operations(struct pt_an *an, const struct pt_trainer *t);
-/* damage.c: records missing that no loss counter tells of; and the certainty
+/* Records missing that no loss counter tells of; and the certainty
  * of the whole report, judged by the records that it rests on (last pass). */
 int64_t pt_uncounted_losses(const struct pt_model *m);
 int pt_judge_damage(struct pt_an *an);
+/* steps/steady.c: the longest ones of `v`, which it sorts. */
+void pt_put_outliers(struct pt_r_steps *r, struct pt_r_outlier *v, size_t n);
 /* steps/marker.c: steps by the function that the user named, where it was called;
  * behind pt_fill_report(). */
 int pt_mark_steps(struct pt_an *an);
@@ -347,7 +346,7 @@ int pt_limit_window(struct pt_an *an);
 uint64_t pt_run_ns(const struct pt_an *an, const struct pt_thread *th);
 int64_t pt_bytes_read(const struct pt_an *an, const struct pt_thread *th);
 size_t pt_reads_of(const struct pt_an *an, const struct pt_thread *th);
-/* realids.c: the model's ids of the report become the kernel's. */
+/* The model's ids of the report become the kernel's. */
 void pt_show_real_ids(struct pt_report *r);
 void pt_trainer_free(struct pt_trainer *t);
 /* parts/finish.c: duration, events, losses. 0 or -ENOMEM. */
@@ -370,11 +369,6 @@ static inline uint64_t pt_thread_end(const struct pt_an *an,
 }
 /* How many of the moments, in order, are not behind `ts`. */
 size_t pt_times_until(const pt_times *v, uint64_t ts);
-/* Index of the first of the spans, in order, that ends behind `ts`. */
-size_t pt_spans_after(const pt_spans *v, uint64_t ts);
-/* Sum of the overlap of two sorted, disjoint span lists. */
-uint64_t pt_spans_overlap(const struct pt_span *a, size_t na,
-			  const struct pt_span *b, size_t nb);
 
 /* Calls that put work on the device or wait for it; queries, allocations and
  * the like come and go without a pattern. */
@@ -401,6 +395,13 @@ static inline bool pt_call_is_copy(const struct pt_gpu_call *c)
 #define PT_COPY_D2H 2
 #define PT_COPY_ANY 4 /* cudaMemcpyDefault: by the addresses */
 
+/* For qsort(). */
+int pt_by_double(const void *a, const void *b);
+int pt_by_u64(const void *a, const void *b);
+static inline double pt_sec(uint64_t ns)
+{
+	return (double)ns / NS_PER_S;
+}
 /* Distribution of `v` (sorted in place); all zero with n == 0. */
 void pt_dist_of(double *v, size_t n, struct pt_dist *d);
 double pt_median(double *v, size_t n); /* sorts; NAN when empty */
@@ -467,6 +468,8 @@ static inline bool pt_makes_batches(const struct pt_trainer *t,
 	       !(w->role == PT_ROLE_OUTSIDE && t->concurrent);
 }
 
+/* Does the thread of the trainer hand on what others make? */
+bool pt_is_relay(const struct pt_trainer *t, const struct pt_thread *th);
 /* The worker that `th` is, or is a thread of; its index in *idx, or NULL. */
 bool pt_worker_index(const struct pt_trainer *t, const struct pt_thread *th,
 		     int *idx);

@@ -85,22 +85,16 @@ static int copy_workers(struct pt_an *an, const struct pt_trainer *t,
 /* When every device of the trainer is idle. */
 static int all_idle(const struct pt_trainer *t, pt_spans *hard, pt_spans *likely)
 {
-	size_t i, k;
+	size_t i;
 	int err = 0;
 
 	for (i = 0; i < t->devs.n && !err; i++) {
 		const struct pt_dev *d = &t->devs.v[i];
 
-		if (i) {
-			err = pt_spans_meet(hard, &d->idle_hard);
-			if (!err)
-				err = pt_spans_meet(likely, &d->idle_likely);
-			continue;
-		}
-		for (k = 0; k < d->idle_hard.n && !err; k++)
-			err = pt_vec_push(hard, d->idle_hard.v[k]);
-		for (k = 0; k < d->idle_likely.n && !err; k++)
-			err = pt_vec_push(likely, d->idle_likely.v[k]);
+		err = i ? pt_spans_meet(hard, &d->idle_hard) :
+			  pt_spans_append(hard, &d->idle_hard);
+		err = err ?: (i ? pt_spans_meet(likely, &d->idle_likely) :
+				  pt_spans_append(likely, &d->idle_likely));
 	}
 	return err;
 }
@@ -160,10 +154,8 @@ static int copy_trainer(struct pt_an *an, const struct pt_trainer *t,
 	o->steps = steps;
 	o->n_steps = t->steps.n;
 	err = mix_devices(an, t, all, o);
-	if (!err)
-		err = all_idle(t, &hard, &likely);
-	if (!err)
-		err = copy_spans(an, &hard, &o->idle_hard, &o->n_idle_hard);
+	err = err ?: all_idle(t, &hard, &likely);
+	err = err ?: copy_spans(an, &hard, &o->idle_hard, &o->n_idle_hard);
 	if (!err && o->device_known)
 		err = copy_spans(an, &likely, &o->idle_likely,
 				 &o->n_idle_likely);

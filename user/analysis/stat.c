@@ -108,14 +108,14 @@ static int by_value(const void *a, const void *b)
 {
 	const struct ranked *x = a, *y = b;
 
-	return x->v < y->v ? -1 : x->v > y->v;
+	return pt_cmp(x->v, y->v);
 }
 
 static int by_place(const void *a, const void *b)
 {
 	const struct ranked *x = a, *y = b;
 
-	return x->at < y->at ? -1 : x->at > y->at;
+	return pt_cmp(x->at, y->at);
 }
 
 /* Equal values share the mean of their ranks. */

@@ -12,11 +12,6 @@
 
 #define SERIES_STEP_NS NS_PER_S
 
-static double sec(uint64_t ns)
-{
-	return (double)ns / NS_PER_S;
-}
-
 /* ---- workers ------------------------------------------------------------ */
 
 struct worker_tally {
@@ -88,18 +83,18 @@ static void fill_parts(struct worker_tally *k, struct pt_r_worker *o)
 	o->tid = th->tid;
 	o->rank = pt_rank_of_proc(k->t->proc);
 	o->role = roles[k->w->role];
-	o->cpu = sec(k->ns[PT_CAUSE_CPU]);
-	o->run_queue = sec(k->ns[PT_CAUSE_RUN_QUEUE]);
-	o->throttle = k->t->quotas.n ? sec(k->ns[PT_CAUSE_THROTTLE]) : NAN;
-	o->disk = sec(k->ns[PT_CAUSE_DISK]);
-	o->page_fault = sec(k->ns[PT_CAUSE_PAGE_FAULT]);
-	o->network = sec(k->ns[PT_CAUSE_NETWORK]);
-	o->lock = sec(k->ns[PT_CAUSE_LOCK]);
-	o->ipc = sec(k->ns[PT_CAUSE_IPC]);
-	o->worker_idle = sec(k->ns[PT_CAUSE_WORKER_IDLE]);
-	o->prefetch_full = sec(k->ns[PT_CAUSE_PREFETCH_FULL]);
-	o->window = sec(e - b);
-	o->other = sec(k->ns[PT_CAUSE_UNKNOWN] + k->ns[PT_CAUSE_SLEEP]);
+	o->cpu = pt_sec(k->ns[PT_CAUSE_CPU]);
+	o->run_queue = pt_sec(k->ns[PT_CAUSE_RUN_QUEUE]);
+	o->throttle = k->t->quotas.n ? pt_sec(k->ns[PT_CAUSE_THROTTLE]) : NAN;
+	o->disk = pt_sec(k->ns[PT_CAUSE_DISK]);
+	o->page_fault = pt_sec(k->ns[PT_CAUSE_PAGE_FAULT]);
+	o->network = pt_sec(k->ns[PT_CAUSE_NETWORK]);
+	o->lock = pt_sec(k->ns[PT_CAUSE_LOCK]);
+	o->ipc = pt_sec(k->ns[PT_CAUSE_IPC]);
+	o->worker_idle = pt_sec(k->ns[PT_CAUSE_WORKER_IDLE]);
+	o->prefetch_full = pt_sec(k->ns[PT_CAUSE_PREFETCH_FULL]);
+	o->window = pt_sec(e - b);
+	o->other = pt_sec(k->ns[PT_CAUSE_UNKNOWN] + k->ns[PT_CAUSE_SLEEP]);
 	o->read_bytes = pt_bytes_read(k->an, th);
 	o->reads = th->reads.n ? (int64_t)pt_reads_of(k->an, th) : PT_NULL;
 }
@@ -140,99 +135,13 @@ static int fill_workers(struct pt_an *an, struct pt_trainer *t)
 
 /* ---- files -------------------------------------------------------------- */
 
-struct file_sum {
-	struct pt_file_key key;
-	uint64_t reads, bytes, read_ns, blocked_ns, fetched;
-	uint64_t faults, fault_bytes, fault_ns;
-	bool untimed; /* some reads' time is not known */
-	bool unfetched; /* ... what they had fetched from storage is not */
-	UT_hash_handle hh;
-};
-
-static struct file_sum *file_sum(struct file_sum **all, uint32_t dev,
-				 uint64_t inode)
+static int by_cost(const struct pt_place *x, const struct pt_place *y)
 {
-	struct pt_file_key key = { inode, dev };
-	struct file_sum *f;
-
-	HASH_FIND(hh, *all, &key, sizeof(key), f);
-	if (f)
-		return f;
-	f = calloc(1, sizeof(*f));
-	if (!f)
-		return NULL;
-	f->key = key;
-	HASH_ADD(hh, *all, key, sizeof(f->key), f);
-	if (!PT_HASHED(f)) {
-		free(f);
-		return NULL;
-	}
-	return f;
+	return pt_cmp(y->blocked_ns + y->fault_ns, x->blocked_ns + x->fault_ns) ?:
+	       pt_cmp(y->bytes + y->fault_bytes, x->bytes + x->fault_bytes);
 }
 
-static int sum_files(struct pt_an *an, struct pt_thread *th,
-		     struct file_sum **all)
-{
-	struct file_sum *f;
-	size_t i;
-
-	for (i = pt_iv_after(th, an->t0); i < th->iv.n; i++) {
-		const struct pt_iv *iv = &th->iv.v[i];
-
-		if (iv->begin >= an->t1)
-			break;
-		if ((iv->wait != PT_WAIT_DISK && iv->wait != PT_WAIT_FAULT) ||
-		    iv->obj_kind != PT_OBJ_FILE)
-			continue;
-		f = file_sum(all, iv->dev, iv->object);
-		if (!f)
-			return -ENOMEM;
-		*(iv->wait == PT_WAIT_FAULT ? &f->fault_ns : &f->blocked_ns) +=
-			pt_overlap(an->t0, an->t1, iv->begin, iv->ready);
-	}
-	for (i = 0; i < th->faults.n; i++) {
-		const struct pt_fault_sum *s = &th->faults.v[i];
-
-		if (!s->major || s->end < an->t0 || s->end > an->t1)
-			continue;
-		f = file_sum(all, s->dev, s->inode);
-		if (!f)
-			return -ENOMEM;
-		f->faults += s->major;
-		f->fault_bytes += s->bytes;
-	}
-	for (i = 0; i < th->reads.n; i++) {
-		const struct pt_read *r = &th->reads.v[i];
-
-		if (r->obj_kind != PT_OBJ_FILE || r->end < an->t0 ||
-		    r->end > an->t1)
-			continue;
-		f = file_sum(all, r->dev, r->inode);
-		if (!f)
-			return -ENOMEM;
-		f->reads += r->count;
-		f->bytes += r->ret > 0 ? (uint64_t)r->ret : 0;
-		f->read_ns += r->busy;
-		f->untimed |= !r->timed;
-		f->unfetched |= r->fetched == UINT32_MAX;
-		if (r->fetched != UINT32_MAX)
-			f->fetched += (uint64_t)r->fetched << 9;
-	}
-	return 0;
-}
-
-static int by_cost(const struct file_sum *x, const struct file_sum *y)
-{
-	uint64_t a = x->blocked_ns + x->fault_ns, b = y->blocked_ns + y->fault_ns;
-
-	if (a != b)
-		return a > b ? -1 : 1;
-	a = x->bytes + x->fault_bytes;
-	b = y->bytes + y->fault_bytes;
-	return a > b ? -1 : a < b;
-}
-
-static void fill_faults(const struct pt_an *an, const struct file_sum *f,
+static void fill_faults(const struct pt_an *an, const struct pt_place *f,
 			const struct pt_file *name, struct pt_r_file *o)
 {
 	bool seen = an->m->host_known &&
@@ -240,57 +149,49 @@ static void fill_faults(const struct pt_an *an, const struct file_sum *f,
 
 	o->faults = seen ? (int64_t)f->faults : PT_NULL;
 	o->fault_bytes = seen ? (int64_t)f->fault_bytes : PT_NULL;
-	o->fault_s = seen ? sec(f->fault_ns) : NAN;
+	o->fault_s = seen ? pt_sec(f->fault_ns) : NAN;
 	/* it is looked up when a fault meets the file */
 	o->text = !f->faults ? PT_NULL : name ? name->text : PT_NULL;
+}
+
+static void fill_file(struct pt_an *an, const struct pt_place *f, bool traced,
+		      struct pt_r_file *o)
+{
+	const struct pt_file *name = pt_model_file(an->m, (uint32_t)f->key.dev,
+						   f->key.inode);
+
+	o->path = name && name->path ? pt_arena_strdup(an->a, name->path) : NULL;
+	o->dev = (uint32_t)f->key.dev;
+	o->inode = f->key.inode;
+	o->opens = PT_NULL;
+	o->reads = traced ? (int64_t)f->reads : PT_NULL;
+	o->bytes = traced ? (int64_t)f->bytes : PT_NULL;
+	o->read_s = traced && !f->untimed ? pt_sec(f->read_ns) : NAN;
+	o->blocked_s = pt_sec(f->blocked_ns);
+	o->p99_ms = o->cached_share = NAN;
+	pt_fill_place(an->places, f, o);
+	o->dev = pt_model_dev(an->m, o->dev, o->inode);
+	pt_file_place(an, name, o);
+	pt_file_cached(o, f->unfetched ? PT_NULL : (int64_t)f->fetched);
+	fill_faults(an, f, name, o);
 }
 
 static int fill_files(struct pt_an *an)
 {
 	bool traced = an->m->host_known && an->m->host.read_door != PT_DOOR_NONE;
-	struct file_sum *all = NULL, *f, *tmp;
-	size_t i, n = 0, most = PT_PART_FILES;
-	struct pt_r_file *o;
-	int err = 0;
+	struct pt_places *all = an->places;
+	size_t n = 0, most = pt_min64(HASH_COUNT(all->all), PT_PART_FILES);
+	struct pt_r_file *o = pt_arena_calloc(an->a, most + 1, sizeof(*o));
+	const struct pt_place *f;
 
-	for (i = 0; i < an->m->all_threads.n && !err; i++)
-		err = sum_files(an, an->m->all_threads.v[i], &all);
-	HASH_SORT(all, by_cost);
-	most = HASH_COUNT(all) < most ? HASH_COUNT(all) : most;
-	o = pt_arena_calloc(an->a, most + 1, sizeof(*o));
 	if (!o)
-		err = -ENOMEM;
-	HASH_ITER(hh, all, f, tmp) {
-		const struct pt_file *name;
-
-		if (!err && n < most) {
-			name = pt_model_file(an->m, (uint32_t)f->key.dev,
-					     f->key.inode);
-			o[n].path = name && name->path ?
-					    pt_arena_strdup(an->a, name->path) :
-					    NULL;
-			o[n].dev = (uint32_t)f->key.dev;
-			o[n].inode = f->key.inode;
-			o[n].opens = PT_NULL;
-			o[n].reads = traced ? (int64_t)f->reads : PT_NULL;
-			o[n].bytes = traced ? (int64_t)f->bytes : PT_NULL;
-			o[n].read_s = traced && !f->untimed ? sec(f->read_ns) : NAN;
-			o[n].blocked_s = sec(f->blocked_ns);
-			o[n].p99_ms = o[n].cached_share = NAN;
-			pt_fill_place(an->places, &o[n]);
-			o[n].dev = pt_model_dev(an->m, o[n].dev, o[n].inode);
-			pt_file_place(an, name, &o[n]);
-			pt_file_cached(&o[n], f->unfetched ? PT_NULL :
-						      (int64_t)f->fetched);
-			fill_faults(an, f, name, &o[n]);
-			n++;
-		}
-		HASH_DEL(all, f);
-		free(f);
-	}
+		return -ENOMEM;
+	HASH_SORT(all->all, by_cost);
+	for (f = all->all; f && n < most; f = f->hh.next)
+		fill_file(an, f, traced, &o[n++]);
 	an->r->files = o;
-	an->r->n_files = err ? 0 : n;
-	return err;
+	an->r->n_files = n;
+	return 0;
 }
 
 /* ---- series -------------------------------------------------- */
@@ -298,13 +199,13 @@ static int fill_files(struct pt_an *an)
 static void add_sample(struct pt_r_point *pt, const struct pt_rec_sample *a,
 		       const struct pt_rec_sample *b)
 {
-	double dt = sec(b->hdr.ts - a->hdr.ts);
+	double dt = pt_sec(b->hdr.ts - a->hdr.ts);
 
 	pt->rss += (double)b->rss_anon;
 	pt->shm += (double)b->rss_shmem;
 	if (dt <= 0)
 		return;
-	pt->cpu += sec(b->utime_ns + b->stime_ns - a->utime_ns - a->stime_ns) / dt;
+	pt->cpu += pt_sec(b->utime_ns + b->stime_ns - a->utime_ns - a->stime_ns) / dt;
 	pt->read_bps += (double)(b->rchar - a->rchar) / dt;
 }
 
@@ -364,8 +265,7 @@ int pt_measure_rank_tables(struct pt_an *an, struct pt_trainer *t)
 {
 	int err = pt_measure_gpu(an, t);
 
-	if (!err)
-		err = fill_workers(an, t);
+	err = err ?: fill_workers(an, t);
 	return err ? err : pt_fill_operations(an, t);
 }
 
@@ -373,14 +273,11 @@ int pt_measure_host_tables(struct pt_an *an)
 {
 	int err = pt_find_places(an, an->places);
 
-	if (!err)
-		err = fill_files(an);
+	err = err ?: fill_files(an);
 	if (!err)
 		pt_measure_working_set(an);
-	if (!err)
-		err = pt_fill_disks(an);
-	if (!err)
-		err = pt_fill_writes(an);
+	err = err ?: pt_fill_disks(an);
+	err = err ?: pt_fill_writes(an);
 	return err ? err : pt_fill_peers(an);
 }
 
@@ -388,7 +285,6 @@ int pt_fill_samples(struct pt_an *an)
 {
 	int err = fill_series(an);
 
-	if (!err)
-		err = pt_fill_devices(an);
+	err = err ?: pt_fill_devices(an);
 	return err ? err : pt_fill_memory(an);
 }

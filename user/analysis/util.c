@@ -7,22 +7,6 @@
 #include "analysis/internal.h"
 #include "analysis/waits/path.h"
 
-uint64_t pt_spans_overlap(const struct pt_span *a, size_t na,
-			  const struct pt_span *b, size_t nb)
-{
-	uint64_t sum = 0;
-	size_t i = 0, j = 0;
-
-	while (i < na && j < nb) {
-		sum += pt_overlap(a[i].begin, a[i].end, b[j].begin, b[j].end);
-		if (a[i].end < b[j].end)
-			i++;
-		else
-			j++;
-	}
-	return sum;
-}
-
 uint64_t pt_waits_in(const struct pt_trainer *t, size_t *hint, uint64_t b,
 		     uint64_t e)
 {
@@ -46,11 +30,18 @@ uint64_t pt_read_between(const struct pt_thread *th, uint64_t b, uint64_t e)
 	return after > before ? after - before : 0;
 }
 
-static int cmp_double(const void *a, const void *b)
+int pt_by_double(const void *a, const void *b)
 {
-	double x = *(const double *)a, y = *(const double *)b;
+	const double *x = a, *y = b;
 
-	return x < y ? -1 : x > y;
+	return pt_cmp(*x, *y);
+}
+
+int pt_by_u64(const void *a, const void *b)
+{
+	const uint64_t *x = a, *y = b;
+
+	return pt_cmp(*x, *y);
 }
 
 /* Percentile by linear interpolation between closest ranks (type 7 of
@@ -110,7 +101,7 @@ static void sort_doubles(double *v, size_t n)
 	size_t i;
 
 	if (!buf) {
-		qsort(v, n, sizeof(*v), cmp_double);
+		qsort(v, n, sizeof(*v), pt_by_double);
 		return;
 	}
 	b = buf + n;
@@ -202,9 +193,7 @@ static int by_tgid(const void *a, const void *b)
 {
 	const struct pt_worker_key *x = a, *y = b;
 
-	if (x->tgid != y->tgid)
-		return x->tgid < y->tgid ? -1 : 1;
-	return x->at < y->at ? -1 : x->at > y->at;
+	return pt_cmp(x->tgid, y->tgid) ?: pt_cmp(x->at, y->at);
 }
 
 int pt_index_workers(struct pt_trainer *t)
@@ -219,8 +208,7 @@ int pt_index_workers(struct pt_trainer *t)
 		if (pt_vec_push(&t->index, k))
 			return -ENOMEM;
 	}
-	if (t->index.n)
-		qsort(t->index.v, t->index.n, sizeof(*t->index.v), by_tgid);
+	pt_vec_sort(&t->index, by_tgid);
 	return 0;
 }
 
@@ -344,7 +332,3 @@ size_t pt_times_until(const pt_times *v, uint64_t ts)
 	return pt_bisect(v->n, i, v->v[i] <= ts);
 }
 
-size_t pt_spans_after(const pt_spans *v, uint64_t ts)
-{
-	return pt_bisect(v->n, i, v->v[i].end <= ts);
-}

@@ -5,8 +5,39 @@
 #define PT_HASH_H
 
 #define HASH_NONFATAL_OOM 1
+#include <stdlib.h>
+#include <string.h>
 #include <uthash.h>
 
 #define PT_HASHED(elt) ((elt)->hh.tbl != NULL)
+
+/* The element of `head` whose member `field` is *(key); where there is none a new one,
+ * zeroed but for that. NULL: out of memory. */
+#define pt_hash_make(head, field, key)                                         \
+	({                                                                     \
+		__typeof__(head) elt_;                                         \
+                                                                               \
+		HASH_FIND(hh, head, key, sizeof(elt_->field), elt_);           \
+		if (!elt_ && (elt_ = calloc(1, sizeof(*elt_)))) {              \
+			memcpy(&elt_->field, key, sizeof(elt_->field));        \
+			HASH_ADD(hh, head, field, sizeof(elt_->field), elt_);  \
+			if (!PT_HASHED(elt_)) {                                \
+				free(elt_);                                    \
+				elt_ = NULL;                                   \
+			}                                                      \
+		}                                                              \
+		elt_;                                                          \
+	})
+
+/* The elements, each from the heap by itself, and the table. */
+#define pt_hash_free(head)                                                     \
+	do {                                                                   \
+		__typeof__(head) elt_, next_;                                  \
+                                                                               \
+		HASH_ITER(hh, head, elt_, next_) {                             \
+			HASH_DEL(head, elt_);                                  \
+			free(elt_);                                            \
+		}                                                              \
+	} while (0)
 
 #endif

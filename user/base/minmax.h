@@ -14,6 +14,9 @@ static inline uint64_t pt_min64(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
+/* For qsort(): the smaller one first. Keys that come after it: "?: pt_cmp(...)". */
+#define pt_cmp(a, b) (((a) > (b)) - ((a) < (b)))
+
 /* Length of [a,b) inside [c,d). */
 static inline uint64_t pt_overlap(uint64_t a, uint64_t b, uint64_t c, uint64_t d)
 {

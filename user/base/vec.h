@@ -47,6 +47,12 @@ static inline int pt_vec_grow(void **v, size_t n, size_t *cap, size_t size)
 		(vec)->n = (vec)->cap = 0;                                     \
 	} while (0)
 
+#define pt_vec_sort(vec, order)                                                \
+	do {                                                                   \
+		if ((vec)->n)                                                  \
+			qsort((vec)->v, (vec)->n, sizeof(*(vec)->v), order);   \
+	} while (0)
+
 /* How many of the first `n` indices `i` fulfil `before`, which the smaller ones do and
  * the larger ones do not: by bisection. */
 #define pt_bisect(n, i, before)                                                \

@@ -72,36 +72,30 @@ static int by_begin(const void *x, const void *y)
 {
 	const struct pt_act *a = x, *b = y;
 
-	if (a->begin != b->begin)
-		return a->begin < b->begin ? -1 : 1;
-	if (a->end != b->end)
-		return a->end < b->end ? -1 : 1;
-	if (a->device != b->device)
-		return a->device < b->device ? -1 : 1;
-	if (a->correlation != b->correlation)
-		return a->correlation < b->correlation ? -1 : 1;
-	return a->stream < b->stream ? -1 : a->stream > b->stream;
+	return pt_cmp(a->begin, b->begin) ?:
+	       pt_cmp(a->end, b->end) ?:
+	       pt_cmp(a->device, b->device) ?:
+	       pt_cmp(a->correlation, b->correlation) ?:
+	       pt_cmp(a->stream, b->stream);
 }
 
 static int cover_by_begin(const void *x, const void *y)
 {
 	const struct pt_act_cover *a = x, *b = y;
 
-	return a->begin < b->begin ? -1 : a->begin > b->begin;
+	return pt_cmp(a->begin, b->begin);
 }
 
 void pt_settle_acts(struct pt_proc *p)
 {
 	size_t i;
 
-	if (p->covers.n)
-		qsort(p->covers.v, p->covers.n, sizeof(*p->covers.v),
-		      cover_by_begin);
+	pt_vec_sort(&p->covers, cover_by_begin);
 	for (i = p->acts_settled ? p->acts_settled : 1; i < p->acts.n; i++)
 		if (by_begin(&p->acts.v[i], &p->acts.v[i - 1]) < 0)
 			break;
 	if (i < p->acts.n)
-		qsort(p->acts.v, p->acts.n, sizeof(*p->acts.v), by_begin);
+		pt_vec_sort(&p->acts, by_begin);
 	p->acts_settled = p->acts.n;
 }
 
@@ -147,9 +141,7 @@ static int by_number(const void *x, const void *y)
 {
 	const struct group *a = x, *b = y;
 
-	if (a->correlation != b->correlation)
-		return a->correlation < b->correlation ? -1 : 1;
-	return a->begin < b->begin ? -1 : a->begin > b->begin;
+	return pt_cmp(a->correlation, b->correlation) ?: pt_cmp(a->begin, b->begin);
 }
 
 static bool can_be(const struct pt_gpu_call *c, const struct group *g)
@@ -191,8 +183,7 @@ static int make_groups(const struct pt_proc *p, groups *out)
 		if (a->correlation && pt_vec_push(out, g))
 			return -ENOMEM;
 	}
-	if (out->n)
-		qsort(out->v, out->n, sizeof(*out->v), by_number);
+	pt_vec_sort(out, by_number);
 	for (i = 0; i < out->n; i++)
 		if (!n || out->v[n - 1].correlation != out->v[i].correlation)
 			out->v[n++] = out->v[i];

@@ -159,7 +159,7 @@ static int by_ts(const void *a, const void *b)
 {
 	const struct pt_naming *x = a, *y = b;
 
-	return x->ts < y->ts ? -1 : x->ts > y->ts;
+	return pt_cmp(x->ts, y->ts);
 }
 
 static int order_namings(struct pt_model *m, struct pt_file *f)

@@ -2,6 +2,7 @@
 #ifndef PT_MODEL_INTERNAL_H
 #define PT_MODEL_INTERNAL_H
 
+#include "base/minmax.h"
 #include "model/timeline.h"
 
 /*

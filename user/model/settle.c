@@ -15,20 +15,16 @@ static int by_begin(const void *a, const void *b)
 {
 	const struct pt_iv *x = a, *y = b;
 
-	if (x->begin != y->begin)
-		return x->begin < y->begin ? -1 : 1;
-	return x->end < y->end ? -1 : x->end > y->end;
+	return pt_cmp(x->begin, y->begin) ?: pt_cmp(x->end, y->end);
 }
 
 static int gpu_by_begin(const void *a, const void *b)
 {
 	const struct pt_gpu_call *x = a, *y = b;
 
-	if (x->begin != y->begin)
-		return x->begin < y->begin ? -1 : 1;
-	if (x->tid != y->tid)
-		return x->tid < y->tid ? -1 : 1;
-	return x->api < y->api ? -1 : x->api > y->api;
+	return pt_cmp(x->begin, y->begin) ?:
+	       pt_cmp(x->tid, y->tid) ?:
+	       pt_cmp(x->api, y->api);
 }
 
 /* Drop duplicates and clip overlaps, which only damage can make. */
@@ -118,7 +114,7 @@ static int by_value(const void *a, const void *b)
 {
 	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
 
-	return x < y ? -1 : x > y;
+	return pt_cmp(x, y);
 }
 
 static int nvtx_by_ts(const void *a, const void *b)
@@ -264,7 +260,7 @@ static int thread_by_first(const void *a, const void *b)
 	const struct pt_thread *x = *(struct pt_thread *const *)a;
 	const struct pt_thread *y = *(struct pt_thread *const *)b;
 
-	return x->first < y->first ? -1 : x->first > y->first;
+	return pt_cmp(x->first, y->first);
 }
 
 static int proc_by_first(const void *a, const void *b)

@@ -444,5 +444,13 @@ void pt_model_take_back(struct pt_model *m);
 size_t pt_iv_after(const struct pt_thread *t, uint64_t ts);
 /* Index of the first GPU call of `p` that begins at or after `ts`. */
 size_t pt_gpu_after(const struct pt_proc *p, uint64_t ts);
+/* In order: each interval of `th` that ends behind `from` and begins before `until`;
+ * each GPU call of `p` that begins in [from,until). */
+#define pt_each_iv(iv, th, from, until)                                        \
+	for (const struct pt_iv *iv = (th)->iv.v + pt_iv_after(th, from);      \
+	     iv < (th)->iv.v + (th)->iv.n && iv->begin < (until); iv++)
+#define pt_each_call(c, p, from, until)                                        \
+	for (const struct pt_gpu_call *c = (p)->gpu.v + pt_gpu_after(p, from); \
+	     c < (p)->gpu.v + (p)->gpu.n && c->begin < (until); c++)
 
 #endif

@@ -100,17 +100,11 @@ static int hold(struct allocs *a, uint64_t pointer, uint64_t bytes, size_t dev)
 	drop(a, pointer); /* its free was not seen */
 	if (bytes > UINT64_MAX / 2 - a->held[dev])
 		return 0;
-	b = calloc(1, sizeof(*b));
+	b = pt_hash_make(a->blocks, pointer, &pointer);
 	if (!b)
 		return -ENOMEM;
-	b->pointer = pointer;
 	b->bytes = bytes;
 	b->dev = dev;
-	HASH_ADD(hh, a->blocks, pointer, sizeof(b->pointer), b);
-	if (!PT_HASHED(b)) {
-		free(b);
-		return -ENOMEM;
-	}
 	a->held[dev] += bytes;
 	return 0;
 }
@@ -167,17 +161,9 @@ static int backwards(struct allocs *a)
 			f->recovered = same && s->granted;
 			k--;
 		}
-		if (!s) {
-			s = calloc(1, sizeof(*s));
-			if (!s)
-				return -ENOMEM;
-			s->tid = c->tid;
-			HASH_ADD(hh, a->askers, tid, sizeof(s->tid), s);
-			if (!PT_HASHED(s)) {
-				free(s);
-				return -ENOMEM;
-			}
-		}
+		s = s ?: pt_hash_make(a->askers, tid, &c->tid);
+		if (!s)
+			return -ENOMEM;
 		s->granted = c->ret == 0 || (same && s->granted);
 		s->bytes = c->v[1];
 	}
@@ -229,24 +215,13 @@ static int by_count(const void *x, const void *y)
 {
 	const struct pt_r_alloc_failure *a = x, *b = y;
 
-	if (a->count != b->count)
-		return a->count < b->count ? 1 : -1;
-	return a->code < b->code ? -1 : a->code > b->code;
+	return pt_cmp(b->count, a->count) ?: pt_cmp(a->code, b->code);
 }
 
 static void free_all(struct allocs *a)
 {
-	struct block *b, *nb;
-	struct asker *s, *ns;
-
-	HASH_ITER(hh, a->blocks, b, nb) {
-		HASH_DEL(a->blocks, b);
-		free(b);
-	}
-	HASH_ITER(hh, a->askers, s, ns) {
-		HASH_DEL(a->askers, s);
-		free(s);
-	}
+	pt_hash_free(a->blocks);
+	pt_hash_free(a->askers);
 	pt_vec_free(&a->failures);
 	pt_devices_free(&a->devices);
 	free(a->held);

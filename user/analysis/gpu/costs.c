@@ -32,13 +32,6 @@ double pt_gop_nominal(const struct pt_gop *op)
 /* Fewer copies that held their caller tell nothing. */
 #define COPIES_MIN 5
 
-static int by_value(const void *a, const void *b)
-{
-	const double *x = a, *y = b;
-
-	return *x < *y ? -1 : *x > *y;
-}
-
 /* Copies that held their caller took no longer than he was held; those that
  * found their stream empty took just that. */
 int pt_replay_time_copies(struct pt_replay *r)
@@ -65,7 +58,7 @@ int pt_replay_time_copies(struct pt_replay *r)
 		}
 		if (err || v.n < COPIES_MIN)
 			continue;
-		qsort(v.v, v.n, sizeof(*v.v), by_value);
+		pt_vec_sort(&v, pt_by_double);
 		c->ns[0] = c->ns[1] = c->ns[2] = v.v[v.n / 4];
 		c->fixed = true;
 	}

@@ -109,16 +109,10 @@ static int bind(struct pt_devices *d, const struct pt_gpu_call *c,
 			h->node = node; /* perhaps given out again */
 		return 0;
 	}
-	h = calloc(1, sizeof(*h));
+	h = pt_hash_make(d->handles, handle, &c->stream);
 	if (!h)
 		return -ENOMEM;
-	h->handle = c->stream;
 	h->node = node;
-	HASH_ADD(hh, d->handles, handle, sizeof(h->handle), h);
-	if (!PT_HASHED(h)) {
-		free(h);
-		return -ENOMEM;
-	}
 	return 0;
 }
 
@@ -274,12 +268,7 @@ int pt_devices_learn(struct pt_devices *d, const struct pt_proc *p, uint64_t t1)
 
 void pt_devices_free(struct pt_devices *d)
 {
-	struct pt_handle *h, *next;
-
-	HASH_ITER(hh, d->handles, h, next) {
-		HASH_DEL(d->handles, h);
-		free(h);
-	}
+	pt_hash_free(d->handles);
 	pt_vec_free(&d->threads);
 }
 

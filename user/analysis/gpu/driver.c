@@ -59,11 +59,10 @@ static int place_idle(const struct pt_an *an, const struct pt_host *h,
 {
 	uint64_t depth = depth_for(an, h, idle);
 	size_t i;
-	int err = 0;
+	int err;
 
 	d->idle_likely.n = 0;
-	for (i = 0; i < d->idle_hard.n && !err; i++)
-		err = pt_vec_push(&d->idle_likely, d->idle_hard.v[i]);
+	err = pt_spans_append(&d->idle_likely, &d->idle_hard);
 	for (i = 0; i < h->gaps.n && !err; i++) {
 		struct pt_span s = clipped(an, &h->gaps.v[i].g);
 

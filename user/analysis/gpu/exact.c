@@ -82,16 +82,11 @@ static uint64_t first_drain(const struct pt_trainer *t, uint64_t from,
 			    uint64_t until)
 {
 	const struct pt_proc *p;
-	size_t i;
 
 	if (!t || t->devs.n > 1)
 		return UINT64_MAX;
 	p = t->proc;
-	for (i = pt_gpu_after(p, from); i < p->gpu.n; i++) {
-		const struct pt_gpu_call *c = &p->gpu.v[i];
-
-		if (c->begin >= until)
-			break;
+	pt_each_call(c, p, from, until) {
 		if (c->cls == PT_API_SYNC_DEVICE && !c->open && c->ret == 0)
 			return c->end;
 	}
@@ -242,13 +237,10 @@ static int find_stretches(struct exact *x, const struct pt_trainer *t,
 
 static int join(pt_spans *a, const pt_spans *b, const struct pt_an *an)
 {
-	size_t i;
+	int err = pt_spans_append(a, b);
 
-	for (i = 0; i < b->n; i++)
-		if (pt_vec_push(a, b->v[i]))
-			return -ENOMEM;
 	pt_spans_tidy(a, an->t0, an->t1);
-	return 0;
+	return err;
 }
 
 /* ---- what ran ---------------------------------------------------------------- */
@@ -345,7 +337,7 @@ static int consider(struct exact *x, const struct pt_proc *q, uint16_t device)
 
 	if (err || !busy.n)
 		goto out;
-	both = pt_spans_overlap(x->compute.v, x->compute.n, kernels.v, kernels.n);
+	both = pt_spans_overlap(&x->compute, &kernels);
 	chance = (double)pt_spans_sum(&x->compute) *
 		 (double)pt_spans_sum(&kernels) / wall;
 	if (chance > CHANCE_NS && (double)both > chance / CHANCE_SHARE)
@@ -402,8 +394,7 @@ static void bound_likely(struct exact *x, struct pt_dev *d)
 {
 	uint64_t wall = x->an->t1 - x->an->t0;
 	uint64_t in = pt_spans_sum(&x->whole), out = wall - in;
-	uint64_t busy = pt_spans_overlap(x->busy.v, x->busy.n, x->whole.v,
-					 x->whole.n);
+	uint64_t busy = pt_spans_overlap(&x->busy, &x->whole);
 	double rest = wall ? (double)out / (double)wall : 0;
 	uint64_t guess = wall - d->idle_likely_ns;
 	uint64_t lo = busy + (uint64_t)((double)d->busy_lo_ns * rest);
@@ -417,8 +408,7 @@ static void bound_likely(struct exact *x, struct pt_dev *d)
 static void guess_rest(const struct exact *x, struct pt_dev *d)
 {
 	uint64_t wall = x->an->t1 - x->an->t0;
-	uint64_t busy = pt_spans_overlap(x->busy.v, x->busy.n, x->whole.v,
-					 x->whole.n);
+	uint64_t busy = pt_spans_overlap(&x->busy, &x->whole);
 	double share = (double)busy / (double)d->covered_ns;
 	uint64_t idle = wall - (uint64_t)(share * (double)wall);
 

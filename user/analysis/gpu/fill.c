@@ -69,8 +69,7 @@ int pt_measure_gpu(struct pt_an *an, struct pt_trainer *t)
 		if (t->devs.v[i].known)
 			err = pt_fill_idle_causes(an, t, &t->devs.v[i], &g[i]);
 	}
-	if (!err)
-		err = pt_fill_alloc_failures(an, t, g);
+	err = err ?: pt_fill_alloc_failures(an, t, g);
 	an->r->gpu = g;
 	an->r->n_gpu = t->devs.n;
 	return err;

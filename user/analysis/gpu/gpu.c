@@ -37,16 +37,6 @@ static void add_counts(struct pt_dev_counts *to, const struct pt_dev_counts *c)
 	to->collective_bytes += c->collective_bytes;
 }
 
-static int append(pt_spans *to, const pt_spans *s)
-{
-	size_t i;
-	int err = 0;
-
-	for (i = 0; i < s->n && !err; i++)
-		err = pt_vec_push(to, s->v[i]);
-	return err;
-}
-
 /* One more node of a device. Nodes of threads that nobody saw choose may be
  * the same device or not: certain is only what holds either way. */
 static int add_node(struct pt_dev *d, struct pt_gnode *n,
@@ -73,7 +63,7 @@ static int add_node(struct pt_dev *d, struct pt_gnode *n,
 	d->collective_ns += l->collective_ns;
 	d->known |= n->known;
 	/* idle_likely holds the busy spans until finish() */
-	return append(&d->idle_likely, &l->busy);
+	return pt_spans_append(&d->idle_likely, &l->busy);
 }
 
 /* Where the work of a thread goes that was not seen to choose, while others
@@ -159,7 +149,7 @@ static int finish(struct pt_an *an, struct pt_dev *d, bool crowd)
 	d->shared = pt_gpu_others(an);
 	if (d->shared)
 		d->idle_hard.n = 0;
-	err = err ?: append(&busy, &d->busy_hard);
+	err = err ?: pt_spans_append(&busy, &d->busy_hard);
 	pt_spans_tidy(&busy, an->t0, an->t1);
 	err = err ?: pt_spans_remove(&busy, &d->idle_hard);
 	err = err ?: pt_spans_invert(&busy, an->t0, an->t1, idle);
@@ -187,9 +177,7 @@ static int by_ordinal(const void *a, const void *b)
 {
 	const struct pt_dev *x = a, *y = b;
 
-	if (x->ordinal != y->ordinal)
-		return x->ordinal < y->ordinal ? -1 : 1;
-	return x->node < y->node ? -1 : x->node > y->node;
+	return pt_cmp(x->ordinal, y->ordinal) ?: pt_cmp(x->node, y->node);
 }
 
 /* The node that stands for the device of node `n` in the report. Threads that
@@ -235,7 +223,7 @@ static int make_devs(struct pt_gqueue *q, struct pt_glikely *likely)
 			return -ENOMEM;
 		add_counts(&d->counts, c);
 		if (open && q->devices.chosen) { /* likely only */
-			err = append(&d->idle_likely, &likely[n].busy);
+			err = pt_spans_append(&d->idle_likely, &likely[n].busy);
 			d->busy_hi_ns += likely[n].hi_ns;
 			continue;
 		}
@@ -256,12 +244,9 @@ static int make_devs(struct pt_gqueue *q, struct pt_glikely *likely)
 static void starve(struct pt_trainer *t, struct pt_dev *d,
 		   const pt_spans *waits, uint64_t wait_ns)
 {
-	uint64_t lo = pt_spans_overlap(d->idle_hard.v, d->idle_hard.n, waits->v,
-				       waits->n);
-	uint64_t likely = pt_spans_overlap(d->idle_likely.v, d->idle_likely.n,
-					   waits->v, waits->n);
-	uint64_t hi = wait_ns - pt_spans_overlap(d->busy_hard.v, d->busy_hard.n,
-						 waits->v, waits->n);
+	uint64_t lo = pt_spans_overlap(&d->idle_hard, waits);
+	uint64_t likely = pt_spans_overlap(&d->idle_likely, waits);
+	uint64_t hi = wait_ns - pt_spans_overlap(&d->busy_hard, waits);
 
 	likely = pt_max64(likely, lo);
 	/* Never found empty. A host that waits for the device more than for
@@ -328,8 +313,7 @@ int pt_model_gpu(struct pt_an *an, struct pt_trainer *t)
 	err = err ?: pt_glikely_run(q, likely);
 	err = err ?: make_devs(q, likely);
 	err = err ?: pt_exact_gpu(an, t);
-	if (t->devs.n)
-		qsort(t->devs.v, t->devs.n, sizeof(*t->devs.v), by_ordinal);
+	pt_vec_sort(&t->devs, by_ordinal);
 	err = err ?: sum_up(an, t);
 	for (i = 0; i < PT_NODES_MAX; i++)
 		pt_vec_free(&likely[i].busy);

@@ -35,18 +35,14 @@ static int take_waits(struct idle *x)
 {
 	const struct pt_trainer *t = x->t;
 	pt_spans all = { 0 };
-	size_t i, at, j;
+	size_t i;
 	int err = 0;
 
 	for (i = 0; i < t->waits.n && !err; i++) {
 		const struct pt_fetch *w = &t->waits.v[i];
 		struct pt_span one = { w->begin, w->end };
 
-		at = pt_spans_after(&x->rest, one.begin);
-		for (j = at; j < x->rest.n && x->rest.v[j].begin < one.end; j++)
-			;
-		x->wait_ns[w->cause] += pt_spans_overlap(x->rest.v + at, j - at,
-							 &one, 1);
+		x->wait_ns[w->cause] += pt_spans_in(&x->rest, w->begin, w->end);
 		err = pt_vec_push(&all, one);
 	}
 	pt_spans_tidy(&all, x->an->t0, x->an->t1);
@@ -55,21 +51,11 @@ static int take_waits(struct idle *x)
 	return err;
 }
 
-/* Charge what lies in `s`, which it tidies. */
-static int charge_spans(struct idle *x, pt_spans *s, enum pt_cause cause)
+/* Charge what lies in `s`. */
+static int charge_spans(struct idle *x, const pt_spans *s, enum pt_cause cause)
 {
-	pt_spans_tidy(s, x->an->t0, x->an->t1);
-	x->ns[cause] += pt_spans_overlap(x->rest.v, x->rest.n, s->v, s->n);
+	x->ns[cause] += pt_spans_overlap(&x->rest, s);
 	return pt_spans_remove(&x->rest, s);
-}
-
-static int take_writing(struct idle *x)
-{
-	const pt_spans *w = &x->t->writing;
-
-	x->ns[PT_CAUSE_CHECKPOINT] += pt_spans_overlap(x->rest.v, x->rest.n,
-						       w->v, w->n);
-	return pt_spans_remove(&x->rest, w);
 }
 
 static bool compiles(const struct pt_proc *p)
@@ -97,6 +83,7 @@ static int take_compilers(struct idle *x)
 		if (p != x->t->proc && compiles(p))
 			err = pt_vec_push(&s, one);
 	}
+	pt_spans_tidy(&s, x->an->t0, x->an->t1);
 	err = err ?: charge_spans(x, &s, PT_CAUSE_COMPILE);
 	pt_vec_free(&s);
 	return err;
@@ -129,6 +116,7 @@ static int take_calls(struct idle *x, enum pt_cause cause)
 		    cause_of(c) == cause)
 			err = pt_vec_push(&s, one);
 	}
+	pt_spans_tidy(&s, x->an->t0, x->an->t1);
 	err = err ?: charge_spans(x, &s, cause);
 	pt_vec_free(&s);
 	return err;
@@ -149,10 +137,8 @@ static int take_behind_syncs(struct idle *x, const pt_spans *hard)
 {
 	pt_spans s = { 0 };
 	size_t i;
-	int err = 0;
+	int err = pt_spans_append(&s, hard);
 
-	for (i = 0; i < hard->n && !err; i++)
-		err = pt_vec_push(&s, hard->v[i]);
 	err = err ?: pt_spans_meet(&s, &x->rest);
 	for (i = 0; i < s.n && !err; i++)
 		err = pt_walk(x->t->main, s.v[i].begin, s.v[i].end, host_piece, x);
@@ -177,9 +163,7 @@ static int by_seconds(const void *a, const void *b)
 {
 	const struct pt_r_charge *x = a, *y = b;
 
-	if (x->seconds != y->seconds)
-		return x->seconds > y->seconds ? -1 : 1;
-	return (int)x->cause - (int)y->cause;
+	return pt_cmp(y->seconds, x->seconds) ?: (int)x->cause - (int)y->cause;
 }
 
 static void put(struct pt_r_charge *out, size_t *n, uint64_t ns, uint64_t wall,
@@ -225,13 +209,10 @@ int pt_fill_idle_causes(const struct pt_an *an, const struct pt_trainer *t,
 			const struct pt_dev *d, struct pt_r_gpu *g)
 {
 	struct idle x = { .an = an, .t = t };
-	size_t i;
-	int err = 0;
+	int err = pt_spans_append(&x.rest, &d->idle_likely);
 
-	for (i = 0; i < d->idle_likely.n && !err; i++)
-		err = pt_vec_push(&x.rest, d->idle_likely.v[i]);
 	err = err ?: take_waits(&x);
-	err = err ?: take_writing(&x);
+	err = err ?: charge_spans(&x, &t->writing, PT_CAUSE_CHECKPOINT);
 	err = err ?: take_compilers(&x);
 	err = err ?: take_calls(&x, PT_CAUSE_COLLECTIVE);
 	err = err ?: take_calls(&x, PT_CAUSE_TRANSFER);

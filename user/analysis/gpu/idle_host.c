@@ -21,38 +21,6 @@
 /* A stretch of fewer launches tells nothing of the host's pace. */
 #define STRETCH_LAUNCHES 8
 
-int pt_spans_subtract(const pt_spans *a, const pt_spans *b, pt_spans *out)
-{
-	size_t i, j = 0, k;
-
-	for (i = 0; i < a->n; i++) {
-		struct pt_span s = a->v[i];
-
-		while (j < b->n && b->v[j].end <= s.begin)
-			j++;
-		for (k = j; k < b->n && b->v[k].begin < s.end; k++) {
-			struct pt_span x = { s.begin, b->v[k].begin };
-
-			if (x.end > x.begin && pt_vec_push(out, x))
-				return -ENOMEM;
-			s.begin = pt_max64(s.begin, b->v[k].end);
-		}
-		if (s.end > s.begin && pt_vec_push(out, s))
-			return -ENOMEM;
-	}
-	return 0;
-}
-
-uint64_t pt_spans_sum(const pt_spans *s)
-{
-	uint64_t sum = 0;
-	size_t i;
-
-	for (i = 0; i < s->n; i++)
-		sum += s->v[i].end - s->v[i].begin;
-	return sum;
-}
-
 /* Append to a sorted list; what overlaps the last one grows it. */
 static int add_span(pt_spans *s, uint64_t b, uint64_t e)
 {
@@ -205,8 +173,7 @@ static int split_devices(const struct pt_an *an, struct pt_trainer *t,
 
 		err = split_hard(t, d, waits);
 		err = err ?: split_likely(t, d, waits);
-		written += pt_spans_overlap(d->idle_likely.v, d->idle_likely.n,
-					    t->writing.v, t->writing.n);
+		written += pt_spans_overlap(&d->idle_likely, &t->writing);
 	}
 	t->sync_ns /= n;
 	t->lack_ns /= n;
@@ -270,7 +237,7 @@ static int find_host_bound(const struct pt_an *an, struct pt_trainer *t,
 		}
 	}
 	t->host_bound_ns = pt_spans_sum(&all) -
-			   pt_spans_overlap(all.v, all.n, waits->v, waits->n);
+			   pt_spans_overlap(&all, waits);
 	pt_vec_free(&all);
 	return err;
 }

@@ -180,9 +180,7 @@ static int by_thread(const void *a, const void *b)
 	const struct pt_nvtx_event *x = *(struct pt_nvtx_event *const *)a;
 	const struct pt_nvtx_event *y = *(struct pt_nvtx_event *const *)b;
 
-	if (x->tid != y->tid)
-		return x->tid < y->tid ? -1 : 1;
-	return x < y ? -1 : x > y;
+	return pt_cmp(x->tid, y->tid) ?: pt_cmp(x, y);
 }
 
 int pt_op_ranges(struct pt_ops *o, const struct pt_proc *p)

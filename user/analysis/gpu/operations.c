@@ -37,16 +37,8 @@ struct pt_op *pt_op_row(struct pt_ops *o, enum pt_op_kind kind, uint32_t tgid,
 		o->full = true;
 		return pt_op_row(o, kind, 0, ID_REST);
 	}
-	p = calloc(1, sizeof(*p));
-	if (!p)
-		return NULL;
-	p->key = key;
-	HASH_ADD(hh, o->all, key, sizeof(p->key), p);
-	if (!PT_HASHED(p)) {
-		free(p);
-		return NULL;
-	}
-	o->n++;
+	p = pt_hash_make(o->all, key, &key);
+	o->n += !!p;
 	return p;
 }
 

@@ -5,8 +5,7 @@
  *   devices      which device a call goes to, as far as the calls tell
  *   certain      until when a wait for the device shows it at work
  *   streams      what each stream holds: the hard bounds
- *   queue        calls, events and syncs, and the operations
- *   count        what the device was given to do, as numbers
+ *   queue        calls, events and syncs, the operations, and their numbers
  *   likely       the operations replayed (replay) with fitted costs
  *                (costs): the likely bounds
  *   exact        measured times, where there are, in place of the bounds
@@ -21,16 +20,6 @@
 /* A wait that returns sooner found the device empty: a call and its two probes
  * take a few microseconds. */
 #define PT_BLOCKED_NS 30000ull
-
-/* ---- spans (spans.c) ----------------------------------------------------- */
-/* Sort, clip to [t0,t1) and join what touches. Their sum, ns. */
-uint64_t pt_spans_tidy(pt_spans *s, uint64_t t0, uint64_t t1);
-/* a := a without b; both tidy. 0 or -ENOMEM. */
-int pt_spans_remove(pt_spans *a, const pt_spans *b);
-/* a := what is in both; both tidy. 0 or -ENOMEM. */
-int pt_spans_meet(pt_spans *a, const pt_spans *b);
-/* out := [t0,t1) without a, which is tidy. 0 or -ENOMEM. */
-int pt_spans_invert(const pt_spans *a, uint64_t t0, uint64_t t1, pt_spans *out);
 
 /* ---- devices (devices.c) ------------------------------------------------- */
 #define PT_NODES_MAX 64
@@ -207,11 +196,6 @@ struct pt_glikely { /* of one device */
 };
 /* Into out[node], for every node that works; the caller frees the spans. */
 int pt_glikely_run(const struct pt_gqueue *q, struct pt_glikely *out);
-
-/* ---- counts (count.c) ---------------------------------------------------- */
-/* Add one call. */
-void pt_count_call(struct pt_dev_counts *t, const struct pt_graphs *g,
-		   const struct pt_gpu_call *c);
 
 /* ---- measured devices (exact.c) ------------------------------------------ */
 /* Activity records into t->devs, behind the model's bounds. 0 or -ENOMEM. */

@@ -45,19 +45,11 @@ static int record_event(struct pt_gqueue *q, const struct pt_gpu_call *c,
 	err = emit(q, &op);
 	if (err || op.stream == PT_GOP_ALL)
 		return err;
-	if (!e) {
-		if (HASH_COUNT(q->events) >= EVENTS_MAX)
-			return 0; /* unknown when it is waited for */
-		e = calloc(1, sizeof(*e));
-		if (!e)
-			return -ENOMEM;
-		e->handle = c->v[0];
-		HASH_ADD(hh, q->events, handle, sizeof(e->handle), e);
-		if (!PT_HASHED(e)) {
-			free(e);
-			return -ENOMEM;
-		}
-	}
+	if (!e && HASH_COUNT(q->events) >= EVENTS_MAX)
+		return 0; /* unknown when it is waited for */
+	e = pt_hash_make(q->events, handle, &c->v[0]);
+	if (!e)
+		return -ENOMEM;
 	e->recorded = c->begin;
 	e->stream = op.stream;
 	e->op = (uint32_t)(q->ops.n - 1);
@@ -256,6 +248,63 @@ static bool in_collective(struct pt_gqueue *q, const struct pt_gpu_call *c)
 	return false;
 }
 
+/* ---- what the device was given to do, as numbers -------------------------------- */
+
+static void count_graph(struct pt_dev_counts *t, const struct pt_graph_work *w)
+{
+	t->graph_launches++;
+	if (!w) {
+		t->graphs_unknown++;
+		return;
+	}
+	t->graph_kernels += w->kernels;
+	t->h2d += w->h2d;
+	t->d2h += w->d2h;
+	t->other_copies += w->other_copies;
+	t->copy_bytes += w->copy_bytes;
+}
+
+static void count_call(struct pt_dev_counts *t, const struct pt_graphs *g,
+		       const struct pt_gpu_call *c)
+{
+	switch (c->cls) {
+	case PT_API_LAUNCH:
+		t->kernels++;
+		break;
+	case PT_API_GRAPH_LAUNCH:
+		count_graph(t, pt_graphs_work(g, c));
+		break;
+	case PT_API_COLLECTIVE:
+		t->collectives++;
+		t->collective_bytes += c->v[1];
+		break;
+	case PT_API_COPY_SYNC:
+	case PT_API_COPY_ASYNC:
+		if (c->v[2] == PT_COPY_H2D)
+			t->h2d++;
+		else if (c->v[2] == PT_COPY_D2H)
+			t->d2h++;
+		else
+			t->other_copies++;
+		t->copy_bytes += c->v[1];
+		break;
+	case PT_API_COPY_BATCH:
+		if (c->v[0] <= PT_BATCH_MAX)
+			t->other_copies += c->v[0];
+		break;
+	case PT_API_SYNC_DEVICE:
+	case PT_API_SYNC_STREAM:
+	case PT_API_SYNC_EVENT:
+		t->syncs++;
+		break;
+	case PT_API_ALLOC:
+		t->failed_allocs += c->ret > 0;
+		break;
+	}
+}
+
+/* ---- all calls ------------------------------------------------------------------ */
+
 static int take_call(struct pt_gqueue *q, const struct pt_gpu_call *c)
 {
 	bool collective = in_collective(q, c);
@@ -268,7 +317,7 @@ static int take_call(struct pt_gqueue *q, const struct pt_gpu_call *c)
 	n = pt_devices_of(&q->devices, c);
 	if (n == PT_NODE_NONE)
 		return -ENOMEM;
-	pt_count_call(&q->node[n].counts, &q->graphs, c);
+	count_call(&q->node[n].counts, &q->graphs, c);
 	if (c->late) /* which stream, and what came behind it, nobody knows */
 		return 0;
 	switch (c->cls) {
@@ -332,10 +381,7 @@ static void look_at_copies(struct pt_gqueue *q)
 	const struct pt_proc *p = q->t->proc;
 	size_t i, n[8] = { 0 }, quick[8] = { 0 };
 
-	for (i = pt_gpu_after(p, q->an->t0);
-	     i < p->gpu.n && p->gpu.v[i].begin < q->an->t1; i++) {
-		const struct pt_gpu_call *c = &p->gpu.v[i];
-
+	pt_each_call(c, p, q->an->t0, q->an->t1) {
 		if (c->cls != PT_API_COPY_ASYNC || c->late || c->open || c->ret)
 			continue;
 		n[c->v[2] & 7]++;
@@ -368,13 +414,9 @@ int pt_gqueue_run(struct pt_gqueue *q)
 
 void pt_gqueue_free(struct pt_gqueue *q)
 {
-	struct pt_gevent *e, *next;
 	size_t i;
 
-	HASH_ITER(hh, q->events, e, next) {
-		HASH_DEL(q->events, e);
-		free(e);
-	}
+	pt_hash_free(q->events);
 	for (i = 0; i < PT_NODES_MAX; i++) {
 		pt_vec_free(&q->node[i].idle);
 		pt_vec_free(&q->node[i].busy);

@@ -14,7 +14,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "analysis/io/places_int.h"
+#include "analysis/io/places.h"
 
 #define EXTENTS_MAX (1u << 20)
 #define BLOCK_SHIFT 20
@@ -85,15 +85,14 @@ static int collect(const struct pt_an *an, const struct pt_thread *th,
 
 	for (i = 0; i < th->reads.n; i++) {
 		const struct pt_read *r = &th->reads.v[i];
-		struct pt_file_key key = { r->inode, r->dev };
 		const struct pt_scatter *s = r->more ?
 			&th->scatters.v[r->more - 1] : NULL;
 		uint64_t n = (uint64_t)r->ret;
 
 		if (!pt_read_counts(an, r))
 			continue;
-		if (!p || p->key.inode != key.inode || p->key.dev != key.dev)
-			HASH_FIND(hh, all->all, &key, sizeof(key), p);
+		if (!p || p->key.inode != r->inode || p->key.dev != r->dev)
+			p = pt_place_of(all, r->dev, r->inode);
 		if (!p)
 			continue;
 		if (!r->placed || s)
@@ -114,11 +113,9 @@ static int by_place(const void *a, const void *b)
 {
 	const struct extent *x = a, *y = b;
 
-	if (x->p != y->p)
-		return x->p < y->p ? -1 : 1;
-	if (x->begin != y->begin)
-		return x->begin < y->begin ? -1 : 1;
-	return x->end < y->end ? -1 : x->end > y->end;
+	return pt_cmp(x->p, y->p) ?:
+	       pt_cmp(x->begin, y->begin) ?:
+	       pt_cmp(x->end, y->end);
 }
 
 /* Unions of a file's extents from `i` on: of those that are filled, and of all.
@@ -187,7 +184,7 @@ static void add_up(const struct pt_an *an, struct pt_places *all)
 		const struct pt_file *f = pt_model_file(
 			an->m, (uint32_t)p->key.dev, p->key.inode);
 
-		if (f && pt_fs_is_memory(f->fs_magic))
+		if (!p->bytes || (f && pt_fs_is_memory(f->fs_magic)))
 			continue;
 		all->bytes += p->bytes;
 		all->files++;
@@ -230,8 +227,7 @@ int pt_find_distinct(const struct pt_an *an, struct pt_places *all)
 		l.shift++;
 	for (i = 0; i < an->m->all_threads.n && !err; i++)
 		err = collect(an, an->m->all_threads.v[i], all, &l);
-	if (l.v.n)
-		qsort(l.v.v, l.v.n, sizeof(*l.v.v), by_place);
+	pt_vec_sort(&l.v, by_place);
 	if (!err && !l.shift)
 		set_bounds(&l);
 	if (!err)

@@ -10,9 +10,7 @@ static int by_file(const void *a, const void *b)
 {
 	const struct pt_charge *x = a, *y = b;
 
-	if (x->dev != y->dev)
-		return x->dev < y->dev ? -1 : 1;
-	return x->inode < y->inode ? -1 : x->inode > y->inode;
+	return pt_cmp(x->dev, y->dev) ?: pt_cmp(x->inode, y->inode);
 }
 
 /* One file's share of the waiting. */
@@ -51,8 +49,7 @@ static int charged(const struct pt_an *an, const struct pt_trainer *t,
 		else
 			out->nameless_ns += c->ns;
 	}
-	if (files.n)
-		qsort(files.v, files.n, sizeof(*files.v), by_file);
+	pt_vec_sort(&files, by_file);
 	for (i = 1; i < files.n; i++) { /* join what is of one file */
 		if (by_file(&files.v[n], &files.v[i]))
 			files.v[++n] = files.v[i];
@@ -86,10 +83,8 @@ static int faults_on(const struct pt_an *an, struct pt_fault_file *out)
 			out->faults += s->major;
 			out->bytes += s->bytes;
 		}
-		for (k = pt_iv_after(th, an->t0); k < th->iv.n && !err; k++) {
-			const struct pt_iv *iv = &th->iv.v[k];
-
-			if (iv->begin >= an->t1)
+		pt_each_iv(iv, th, an->t0, an->t1) {
+			if (err)
 				break;
 			if (iv->wait == PT_WAIT_FAULT &&
 			    iv->obj_kind == PT_OBJ_FILE &&

@@ -162,35 +162,6 @@ static struct pt_io_part fit(const pt_io_units *v, enum fit_on on, double spread
 
 /* ---- files ------------------------------------------------------------------ */
 
-struct cost { /* of a file, in waits of the makers */
-	struct pt_file_key key;
-	uint64_t ns;
-	UT_hash_handle hh;
-};
-
-static int add_cost(struct cost **all, const struct pt_io_unit *u)
-{
-	struct pt_file_key key = { u->inode, u->dev };
-	struct cost *c;
-
-	if (!u->inode)
-		return 0;
-	HASH_FIND(hh, *all, &key, sizeof(key), c);
-	if (!c) {
-		c = calloc(1, sizeof(*c));
-		if (!c)
-			return -ENOMEM;
-		c->key = key;
-		HASH_ADD(hh, *all, key, sizeof(c->key), c);
-		if (!PT_HASHED(c)) {
-			free(c);
-			return -ENOMEM;
-		}
-	}
-	c->ns += u->ns;
-	return 0;
-}
-
 /* Length of the folder that both are in, its "/" included. */
 static size_t common_folder(const char *a, size_t len, const char *b)
 {
@@ -211,16 +182,17 @@ static size_t folder_of(const char *path)
 
 /* The file that half of the waiting is for, or else the folder that all of the
  * files lie in. */
-static int name_where(const struct pt_an *an, struct cost *all, uint64_t sum,
-		      struct pt_io *o)
+static int name_where(const struct pt_an *an, uint64_t sum, struct pt_io *o)
 {
-	const struct cost *c, *most = NULL;
+	const struct pt_place *c, *most = NULL;
 	const char *folder = NULL;
 	const struct pt_file *f;
 	size_t len = 0;
 
-	for (c = all; c; c = c->hh.next) {
-		if (!most || c->ns > most->ns)
+	for (c = an->places->all; c; c = c->hh.next) {
+		if (!c->waited_ns)
+			continue;
+		if (!most || c->waited_ns > most->waited_ns)
 			most = c;
 		f = pt_model_file(an->m, (uint32_t)c->key.dev, c->key.inode);
 		if (!f || !f->path)
@@ -234,9 +206,9 @@ static int name_where(const struct pt_an *an, struct cost *all, uint64_t sum,
 	}
 	if (!most)
 		return 0;
-	o->place = pt_place_of(an->places, &most->key);
+	o->place = most;
 	f = pt_model_file(an->m, (uint32_t)most->key.dev, most->key.inode);
-	if ((double)most->ns >= PT_IO_ONE_FILE * (double)sum) {
+	if ((double)most->waited_ns >= PT_IO_ONE_FILE * (double)sum) {
 		o->where = f && f->path ? pt_arena_strdup(an->a, f->path) : NULL;
 		return f && f->path && !o->where ? -ENOMEM : 0;
 	}
@@ -256,23 +228,22 @@ static bool hops(const struct pt_place *p)
 }
 
 /* What the files that were waited for tell. */
-static void sum_files(const struct pt_an *an, struct cost *all, uint64_t sum,
-		      struct pt_io *o)
+static void sum_files(const struct pt_an *an, uint64_t sum, struct pt_io *o)
 {
 	uint64_t visits = 0, bytes = 0, hopped = 0;
 	double wall = (double)(an->t1 - an->t0) / NS_PER_S;
-	const struct cost *c;
+	const struct pt_place *p;
 
-	for (c = all; c; c = c->hh.next) {
-		const struct pt_place *p = pt_place_of(an->places, &c->key);
-
+	for (p = an->places->all; p; p = p->hh.next) {
+		if (!p->waited_ns)
+			continue;
 		o->files++;
-		if (!p || !p->starts)
+		if (!p->starts)
 			continue;
 		visits += p->starts + p->again;
 		bytes += p->placed;
 		if (hops(p))
-			hopped += c->ns;
+			hopped += p->waited_ns;
 	}
 	o->visits_per_s = o->visit_bytes = NAN;
 	if (visits) {
@@ -282,43 +253,29 @@ static void sum_files(const struct pt_an *an, struct cost *all, uint64_t sum,
 	o->random = sum ? (double)hopped / (double)sum : 0;
 }
 
-/* Are the file's runs short enough for one request? What waits for longer ones
- * is summed up. */
-static bool sized(const struct pt_an *an, const struct pt_io_unit *u,
-		  uint64_t *longer)
-{
-	struct pt_file_key key = { u->inode, u->dev };
-	const struct pt_place *p = pt_place_of(an->places, &key);
-
-	if (p && pt_place_run(p) > PT_IO_REQUEST)
-		*longer += u->ns;
-	return p && pt_place_run(p) <= PT_IO_REQUEST;
-}
-
 static int look_at_files(struct pt_an *an, pt_io_units *v, struct pt_io *o)
 {
-	struct cost *all = NULL, *c, *tmp;
 	uint64_t sum = 0, opening = 0, longer = 0;
-	int err = 0;
+	struct pt_place *p;
 	size_t i;
 
-	for (i = 0; i < v->n && !err; i++) {
-		err = add_cost(&all, &v->v[i]);
-		v->v[i].sized = sized(an, &v->v[i], &longer);
-		sum += v->v[i].ns;
-		opening += v->v[i].opening ? v->v[i].ns : 0;
+	for (i = 0; i < v->n; i++) {
+		struct pt_io_unit *u = &v->v[i];
+
+		p = u->inode ? pt_place_of(an->places, u->dev, u->inode) : NULL;
+		sum += u->ns;
+		opening += u->opening ? u->ns : 0;
+		if (!p)
+			continue;
+		p->waited_ns += u->ns;
+		/* runs that are short enough for one request */
+		u->sized = pt_place_run(p) <= PT_IO_REQUEST;
+		longer += pt_place_run(p) > PT_IO_REQUEST ? u->ns : 0;
 	}
 	o->opening = sum ? (double)opening / (double)sum : 0;
 	o->long_runs = 2 * longer >= sum;
-	if (!err)
-		sum_files(an, all, sum, o);
-	if (!err)
-		err = name_where(an, all, sum, o);
-	HASH_ITER(hh, all, c, tmp) {
-		HASH_DEL(all, c);
-		free(c);
-	}
-	return err;
+	sum_files(an, sum, o);
+	return name_where(an, sum, o);
 }
 
 /* ---- the decision ----------------------------------------------------------- */

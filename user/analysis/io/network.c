@@ -38,13 +38,20 @@ bool pt_wait_inside(const struct pt_an *an, const struct pt_iv *iv)
 	return p && !p->outside;
 }
 
-const char *pt_peer_name(struct pt_an *an, uint32_t index)
+static const struct pt_peer *peer_at(const struct pt_an *an, uint32_t index)
 {
-	char text[PT_PEER_TEXT];
 	const struct pt_peer *p;
 
 	for (p = an->m->peers; p && p->index != index; p = p->hh.next)
 		;
+	return p;
+}
+
+const char *pt_peer_name(struct pt_an *an, uint32_t index)
+{
+	const struct pt_peer *p = peer_at(an, index);
+	char text[PT_PEER_TEXT];
+
 	if (!p)
 		return NULL;
 	pt_peer_text(p, text);
@@ -132,13 +139,10 @@ static int sum_thread(const struct pt_an *an, struct peer_sum *all,
 		      const struct pt_thread *th)
 {
 	struct answer a = { 0 };
-	size_t i;
 	int err = 0;
 
-	for (i = pt_iv_after(th, an->t0); i < th->iv.n && !err; i++) {
-		const struct pt_iv *iv = &th->iv.v[i];
-
-		if (iv->begin >= an->t1)
+	pt_each_iv(iv, th, an->t0, an->t1) {
+		if (err)
 			break;
 		if (iv->obj_kind == PT_OBJ_SOCK && iv->wait != PT_WAIT_RUNQ)
 			err = sum_wait(an, all, iv, th->tgid, &a);
@@ -208,15 +212,10 @@ static int by_cost(const void *a, const void *b)
 {
 	const struct peer_sum *x = a, *y = b;
 
-	if (x->data_ns != y->data_ns)
-		return x->data_ns > y->data_ns ? -1 : 1;
-	if (x->wait_ns != y->wait_ns)
-		return x->wait_ns > y->wait_ns ? -1 : 1;
-	if (x->bytes != y->bytes)
-		return x->bytes > y->bytes ? -1 : 1;
-	if (!x->peer || !y->peer)
-		return !x->peer - !y->peer;
-	return x->peer->index < y->peer->index ? -1 : 1;
+	return pt_cmp(y->data_ns, x->data_ns) ?:
+	       pt_cmp(y->wait_ns, x->wait_ns) ?: pt_cmp(y->bytes, x->bytes) ?:
+	       (x->peer && y->peer ? pt_cmp(x->peer->index, y->peer->index) :
+				     !x->peer - !y->peer);
 }
 
 static const char *protocol_of(const struct pt_peer_key *k)
@@ -229,17 +228,30 @@ static const char *protocol_of(const struct pt_peer_key *k)
 	       k->protocol == PT_IPPROTO_UDP ? "udp" : "other";
 }
 
+static int fill_address(struct pt_an *an, const struct pt_peer *p, struct pt_r_peer *o)
+{
+	char text[PT_PEER_TEXT];
+
+	pt_peer_text(p, text);
+	o->address = text[0] ? pt_arena_strdup(an->a, text) : NULL;
+	o->protocol = protocol_of(&p->key);
+	o->port = p->key.port ? p->key.port : PT_NULL;
+	return text[0] && !o->address ? -ENOMEM : 0;
+}
+
+int pt_peer_row(struct pt_an *an, uint32_t index, struct pt_r_peer *o)
+{
+	const struct pt_peer *p = peer_at(an, index);
+
+	return p ? fill_address(an, p, o) : 0;
+}
+
 static int fill_peer(struct pt_an *an, struct peer_sum *p, struct pt_r_peer *o)
 {
 	double wall = (double)(an->t1 - an->t0) / NS_PER_S;
-	char text[PT_PEER_TEXT];
 
-	pt_peer_text(p->peer, text);
-	o->address = text[0] ? pt_arena_strdup(an->a, text) : NULL;
-	if (text[0] && !o->address)
+	if (fill_address(an, p->peer, o))
 		return -ENOMEM;
-	o->protocol = protocol_of(&p->peer->key);
-	o->port = p->peer->key.port ? p->peer->key.port : PT_NULL;
 	o->connections = (int64_t)p->connections;
 	o->opened = (int64_t)p->opened;
 	o->bytes = p->counted ? (int64_t)llround(p->bytes) : PT_NULL;
@@ -257,22 +269,6 @@ static int fill_peer(struct pt_an *an, struct peer_sum *p, struct pt_r_peer *o)
 	o->workers = p->workers;
 	o->certainty = p->guessed ? PT_ESTIMATED : PT_MEASURED;
 	return 0;
-}
-
-int pt_peer_row(struct pt_an *an, uint32_t index, struct pt_r_peer *o)
-{
-	char text[PT_PEER_TEXT];
-	const struct pt_peer *p;
-
-	for (p = an->m->peers; p && p->index != index; p = p->hh.next)
-		;
-	if (!p)
-		return 0;
-	pt_peer_text(p, text);
-	o->address = text[0] ? pt_arena_strdup(an->a, text) : NULL;
-	o->protocol = protocol_of(&p->key);
-	o->port = p->key.port ? p->key.port : PT_NULL;
-	return text[0] && !o->address ? -ENOMEM : 0;
 }
 
 int pt_fill_peers(struct pt_an *an)

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/io/places_int.h"
 #include "analysis/verdicts/thresholds.h"
 
 /* A door that sees pages knows places to one. */
@@ -42,33 +41,60 @@ bool pt_fs_is_memory(uint32_t magic)
 	return false;
 }
 
-static struct pt_place *place_make(struct pt_places *all,
-				   const struct pt_file_key *key)
+struct pt_place *pt_place_of(const struct pt_places *all, uint32_t dev, uint64_t inode)
 {
+	struct pt_file_key key = { inode, dev };
 	struct pt_place *p;
 
-	HASH_FIND(hh, all->all, key, sizeof(*key), p);
-	if (p)
-		return p;
-	p = calloc(1, sizeof(*p));
-	if (!p)
-		return NULL;
-	p->key = *key;
-	HASH_ADD(hh, all->all, key, sizeof(p->key), p);
-	if (!PT_HASHED(p)) {
-		free(p);
-		return NULL;
-	}
+	HASH_FIND(hh, all->all, &key, sizeof(key), p);
 	return p;
 }
 
-const struct pt_place *pt_place_of(const struct pt_places *all,
-				   const struct pt_file_key *key)
+static struct pt_place *place_make(struct pt_places *all, uint32_t dev, uint64_t inode)
+{
+	struct pt_file_key key = { inode, dev };
+
+	return pt_hash_make(all->all, key, &key);
+}
+
+static int take_waits(const struct pt_an *an, const struct pt_thread *th,
+		      struct pt_places *all)
 {
 	struct pt_place *p;
+	size_t i;
 
-	HASH_FIND(hh, all->all, key, sizeof(*key), p);
-	return p;
+	pt_each_iv(iv, th, an->t0, an->t1) {
+		if ((iv->wait != PT_WAIT_DISK && iv->wait != PT_WAIT_FAULT) ||
+		    iv->obj_kind != PT_OBJ_FILE)
+			continue;
+		p = place_make(all, iv->dev, iv->object);
+		if (!p)
+			return -ENOMEM;
+		*(iv->wait == PT_WAIT_FAULT ? &p->fault_ns : &p->blocked_ns) +=
+			pt_overlap(an->t0, an->t1, iv->begin, iv->ready);
+	}
+	for (i = 0; i < th->faults.n; i++) {
+		const struct pt_fault_sum *s = &th->faults.v[i];
+
+		if (!s->major || s->end < an->t0 || s->end > an->t1)
+			continue;
+		p = place_make(all, s->dev, s->inode);
+		if (!p)
+			return -ENOMEM;
+		p->faults += s->major;
+		p->fault_bytes += s->bytes;
+	}
+	return 0;
+}
+
+static void add_read(struct pt_place *p, const struct pt_read *r)
+{
+	p->reads += r->count;
+	p->read_ns += r->busy;
+	p->untimed |= !r->timed;
+	p->unfetched |= r->fetched == UINT32_MAX;
+	if (r->fetched != UINT32_MAX)
+		p->fetched += (uint64_t)r->fetched << 9;
 }
 
 /* As wide, where places are known to the page only or exactly. */
@@ -159,49 +185,41 @@ static void take_read(const struct pt_thread *th, struct reader *t,
 	t->run_known = false;
 }
 
-static struct reader *reader_make(struct reader **all, struct pt_places *places,
-				  const struct pt_file_key *key)
-{
-	struct reader *t = calloc(1, sizeof(*t));
-
-	if (!t)
-		return NULL;
-	t->key = *key;
-	t->p = place_make(places, key);
-	if (t->p)
-		HASH_ADD(hh, *all, key, sizeof(t->key), t);
-	if (!t->p || !PT_HASHED(t)) {
-		free(t);
-		return NULL;
-	}
-	return t;
-}
-
 static int take_thread(const struct pt_an *an, const struct pt_thread *th,
 		       struct pt_places *places)
 {
-	struct reader *readers = NULL, *t, *tmp;
-	int err = 0;
+	struct reader *readers = NULL, *t;
+	int err = take_waits(an, th, places);
 	size_t i;
 
 	for (i = 0; i < th->reads.n && !err; i++) {
 		const struct pt_read *r = &th->reads.v[i];
 		struct pt_file_key key = { r->inode, r->dev };
+		struct pt_place *p;
 		bool first = false;
 
-		if (!pt_read_counts(an, r))
+		if (!pt_read_in(an, r))
+			continue;
+		p = place_make(places, r->dev, r->inode);
+		if (!p) {
+			err = -ENOMEM;
+			break;
+		}
+		add_read(p, r);
+		if (r->ret <= 0)
 			continue;
 		HASH_FIND(hh, readers, &key, sizeof(key), t);
 		if (!t) {
 			first = true;
-			t = reader_make(&readers, places, &key);
+			t = pt_hash_make(readers, key, &key);
 			if (!t) {
 				err = -ENOMEM;
 				break;
 			}
+			t->p = p;
 		}
-		t->p->calls += r->count > r->empty ? r->count - r->empty : 0;
-		t->p->bytes += (uint64_t)r->ret;
+		p->calls += r->count > r->empty ? r->count - r->empty : 0;
+		p->bytes += (uint64_t)r->ret;
 		if (!r->placed) {
 			if (first) { /* its first place is still to come */
 				HASH_DEL(readers, t);
@@ -209,13 +227,10 @@ static int take_thread(const struct pt_an *an, const struct pt_thread *th,
 			}
 			continue;
 		}
-		t->p->placed += (uint64_t)r->ret;
+		p->placed += (uint64_t)r->ret;
 		take_read(th, t, r, first);
 	}
-	HASH_ITER(hh, readers, t, tmp) {
-		HASH_DEL(readers, t);
-		free(t);
-	}
+	pt_hash_free(readers);
 	return err;
 }
 
@@ -233,12 +248,7 @@ int pt_find_places(const struct pt_an *an, struct pt_places *out)
 
 void pt_free_places(struct pt_places *places)
 {
-	struct pt_place *p, *tmp;
-
-	HASH_ITER(hh, places->all, p, tmp) {
-		HASH_DEL(places->all, p);
-		free(p);
-	}
+	pt_hash_free(places->all);
 }
 
 /* Share of the moves that went on or began again; NAN: no move. */
@@ -277,15 +287,13 @@ const char *pt_place_kind(const struct pt_place *p)
 	return jumps >= PT_PATTERN_MANY ? "random" : "mixed";
 }
 
-void pt_fill_place(const struct pt_places *places, struct pt_r_file *o)
+void pt_fill_place(const struct pt_places *all, const struct pt_place *p,
+		   struct pt_r_file *o)
 {
-	struct pt_file_key key = { o->inode, o->dev };
-	const struct pt_place *p = pt_place_of(places, &key);
-
 	o->reread_bytes = o->reread_lo = o->reread_hi = PT_NULL;
 	o->pattern = (struct pt_r_pattern){ NULL, NAN, NAN, NAN, PT_NULL,
 					    PT_NULL };
-	if (!p || !p->starts)
+	if (!p->starts)
 		return;
 	o->pattern.kind = pt_place_kind(p);
 	o->pattern.sequential = sequential(p);
@@ -294,7 +302,7 @@ void pt_fill_place(const struct pt_places *places, struct pt_r_file *o)
 	o->pattern.readers = (int64_t)p->starts;
 	if (o->pattern.kind && !strcmp(o->pattern.kind, "stride"))
 		o->pattern.stride = p->stride;
-	if (!p->distinct_known || places->sampled)
+	if (!p->distinct_known || all->sampled)
 		return;
 	o->reread_lo = (int64_t)(p->bytes - p->distinct_hi);
 	o->reread_hi = (int64_t)(p->bytes - p->distinct_lo);

@@ -16,6 +16,12 @@
  */
 struct pt_place {
 	struct pt_file_key key;
+	/* What the threads did with it, and how long they were blocked for it. */
+	uint64_t reads, read_ns, fetched;
+	uint64_t blocked_ns, fault_ns, faults, fault_bytes;
+	bool untimed;	  /* some reads' time is not known */
+	bool unfetched;	  /* ... what they had fetched from storage is not */
+	uint64_t waited_ns; /* by those who make the batches: see kind.c */
 	uint64_t calls;	  /* that returned data */
 	uint64_t bytes;	  /* of all */
 	uint64_t placed;  /* bytes whose place is known, at least as a span */
@@ -42,19 +48,33 @@ struct pt_places {
 	uint64_t files, unsized;
 };
 
-/* Look at all reads of the window. 0 or -ENOMEM; free in any case. */
+/* Look at all reads and waits for files of the window. 0 or -ENOMEM; free in any case. */
 int pt_find_places(const struct pt_an *an, struct pt_places *out);
 void pt_free_places(struct pt_places *p);
-const struct pt_place *pt_place_of(const struct pt_places *p,
-				   const struct pt_file_key *key);
+struct pt_place *pt_place_of(const struct pt_places *p, uint32_t dev, uint64_t inode);
 
 /* "sequential", "random", "stride" or "mixed"; NULL: too little was seen. */
 const char *pt_place_kind(const struct pt_place *p);
 /* Bytes between two jumps or beginnings; NAN unknown. */
 double pt_place_run(const struct pt_place *p);
 
+/* A read of a regular file in the window. */
+static inline bool pt_read_in(const struct pt_an *an, const struct pt_read *r)
+{
+	return r->obj_kind == PT_OBJ_FILE && r->end >= an->t0 && r->end <= an->t1;
+}
+/* ... that returned data. */
+static inline bool pt_read_counts(const struct pt_an *an, const struct pt_read *r)
+{
+	return pt_read_in(an, r) && r->ret > 0;
+}
+
+/* distinct.c: fill in how many different bytes were read. 0 or -ENOMEM. */
+int pt_find_distinct(const struct pt_an *an, struct pt_places *places);
+
 /* What the report says of a file's order, and of what was read again. */
-void pt_fill_place(const struct pt_places *places, struct pt_r_file *o);
+void pt_fill_place(const struct pt_places *all, const struct pt_place *p,
+		   struct pt_r_file *o);
 
 /* Is a file's data in memory only, or made up by the kernel? */
 bool pt_fs_is_memory(uint32_t magic);

@@ -41,14 +41,7 @@ static int by_begin(const void *a, const void *b)
 {
 	const struct touch *x = a, *y = b;
 
-	return x->begin < y->begin ? -1 : x->begin > y->begin;
-}
-
-static int span_by_begin(const void *a, const void *b)
-{
-	const struct pt_span *x = a, *y = b;
-
-	return x->begin < y->begin ? -1 : x->begin > y->begin;
+	return pt_cmp(x->begin, y->begin);
 }
 
 /* Reads, and blocking in them: where reads are not traced only the latter. */
@@ -57,14 +50,11 @@ static int collect(const struct pt_an *an, const struct pt_thread *th,
 {
 	size_t i;
 
-	for (i = pt_iv_after(th, an->t0); i < th->iv.n; i++) {
-		const struct pt_iv *iv = &th->iv.v[i];
+	pt_each_iv(iv, th, an->t0, an->t1) {
 		struct touch x = { pt_max64(iv->begin, an->t0),
 				   pt_min64(iv->ready, an->t1), iv->object,
 				   iv->dev, true };
 
-		if (iv->begin >= an->t1)
-			break;
 		if (iv->wait == PT_WAIT_DISK && iv->obj_kind == PT_OBJ_FILE &&
 		    x.end > x.begin && pt_vec_push(out, x))
 			return -ENOMEM;
@@ -79,8 +69,7 @@ static int collect(const struct pt_an *an, const struct pt_thread *th,
 		    r->end > an->t0 && r->end <= an->t1 && pt_vec_push(out, x))
 			return -ENOMEM;
 	}
-	if (out->n)
-		qsort(out->v, out->n, sizeof(*out->v), by_begin);
+	pt_vec_sort(out, by_begin);
 	return 0;
 }
 
@@ -206,21 +195,12 @@ static int share_of_waits(const struct pt_an *an, const struct pt_trainer *t,
 			  pt_spans *slow, double *share)
 {
 	pt_spans waits = { 0 };
-	uint64_t all, end = 0;
-	size_t k;
 	int err = pt_wait_spans(an, t, &waits);
+	uint64_t all = pt_spans_sum(&waits);
 
-	if (slow->n)
-		qsort(slow->v, slow->n, sizeof(*slow->v), span_by_begin);
-	for (k = 0; k < slow->n; k++) { /* of several threads: join */
-		slow->v[k].begin = pt_max64(slow->v[k].begin, end);
-		slow->v[k].end = pt_max64(slow->v[k].end, slow->v[k].begin);
-		end = slow->v[k].end;
-	}
-	all = pt_spans_sum(&waits);
+	pt_spans_tidy(slow, 0, UINT64_MAX);
 	if (all)
-		*share = (double)pt_spans_overlap(waits.v, waits.n, slow->v,
-						  slow->n) / (double)all;
+		*share = (double)pt_spans_overlap(&waits, slow) / (double)all;
 	pt_vec_free(&waits);
 	return err;
 }

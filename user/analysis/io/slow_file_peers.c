@@ -30,11 +30,9 @@ static int by_file(const void *a, const void *b)
 {
 	const struct pt_visit *x = a, *y = b;
 
-	if (x->dev != y->dev)
-		return x->dev < y->dev ? -1 : 1;
-	if (x->inode != y->inode)
-		return x->inode < y->inode ? -1 : 1;
-	return x->begin < y->begin ? -1 : x->begin > y->begin;
+	return pt_cmp(x->dev, y->dev) ?:
+	       pt_cmp(x->inode, y->inode) ?:
+	       pt_cmp(x->begin, y->begin);
 }
 
 static bool same(const struct pt_visit *x, const struct pt_visit *y)
@@ -243,7 +241,7 @@ int pt_compare_files(const struct pt_an *an, const struct pt_trainer *t,
 	forget(out);
 	if (!v->n)
 		return 0;
-	qsort(v->v, v->n, sizeof(*v->v), by_file);
+	pt_vec_sort(v, by_file);
 	n = candidates(&k, best);
 	g = group_of(v, out->dev, out->inode);
 	if (out->thread && out->ms >= an->th->slow_item_ms) {

@@ -64,14 +64,9 @@ static int by_ts(const void *a, const void *b)
 static int add_edges(const struct pt_an *an, const struct pt_thread *th,
 		     edges *v)
 {
-	size_t i;
-
-	for (i = pt_iv_after(th, an->t0); i < th->iv.n; i++) {
-		const struct pt_iv *iv = &th->iv.v[i];
+	pt_each_iv(iv, th, an->t0, an->t1) {
 		struct edge b = { iv->begin, 1 }, e = { iv->ready, -1 };
 
-		if (iv->begin >= an->t1)
-			break;
 		if (is_disk(an, iv) &&
 		    (pt_vec_push(v, b) || pt_vec_push(v, e)))
 			return -ENOMEM;
@@ -194,7 +189,7 @@ static int by_end(const void *a, const void *b)
 {
 	const struct done *x = a, *y = b;
 
-	return x->ts < y->ts ? -1 : x->ts > y->ts;
+	return pt_cmp(x->ts, y->ts);
 }
 
 /* How many waits were over by `ts`. */
@@ -215,8 +210,7 @@ static int add_meanwhile(pt_io_units *out)
 
 		err = pt_vec_push(&v, d);
 	}
-	if (v.n)
-		qsort(v.v, v.n, sizeof(*v.v), by_end);
+	pt_vec_sort(&v, by_end);
 	for (i = 1; i < v.n; i++)
 		v.v[i].bytes += v.v[i - 1].bytes;
 	for (i = 0; i < out->n && !err; i++) {
@@ -261,8 +255,7 @@ int pt_io_collect(struct pt_an *an, struct pt_trainer *t, pt_io_units *out,
 		err = add_edges(an, th, &v);
 		add_totals(an, th, &read, &fetched);
 	}
-	if (v.n)
-		qsort(v.v, v.n, sizeof(*v.v), by_ts);
+	pt_vec_sort(&v, by_ts);
 	err = err ?: sum_up(&v, &s);
 	for (i = 0; i < an->m->all_threads.n && !err && v.n; i++)
 		if (makes(t, an->m->all_threads.v[i]))

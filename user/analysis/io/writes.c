@@ -31,21 +31,8 @@ static struct sum *sum_of(struct sum **all, uint32_t dev, uint64_t inode,
 			  uint32_t tgid)
 {
 	struct key key = { inode, dev, tgid };
-	struct sum *s;
 
-	HASH_FIND(hh, *all, &key, sizeof(key), s);
-	if (s)
-		return s;
-	s = calloc(1, sizeof(*s));
-	if (!s)
-		return NULL;
-	s->key = key;
-	HASH_ADD(hh, *all, key, sizeof(s->key), s);
-	if (!PT_HASHED(s)) {
-		free(s);
-		return NULL;
-	}
-	return s;
+	return pt_hash_make(*all, key, &key);
 }
 
 static bool is_flush(int nr)
@@ -135,11 +122,6 @@ static int sum_calls(struct pt_an *an, const struct pt_thread *th,
 	return 0;
 }
 
-static double sec(uint64_t ns)
-{
-	return (double)ns / NS_PER_S;
-}
-
 static void fill_one(struct pt_an *an, const struct sum *s, bool seen,
 		     struct pt_r_write *o)
 {
@@ -154,10 +136,10 @@ static void fill_one(struct pt_an *an, const struct sum *s, bool seen,
 	o->calls = seen ? (int64_t)s->writes : PT_NULL;
 	o->fsyncs = seen ? (int64_t)s->fsyncs : PT_NULL;
 	o->bytes = seen ? (int64_t)s->bytes : (int64_t)s->about;
-	o->write_s = seen ? sec(s->write_ns) : NAN;
+	o->write_s = seen ? pt_sec(s->write_ns) : NAN;
 	/* one that never slept in it did not take long */
-	o->fsync_s = sec(pt_max64(s->fsync_ns, s->blocked_sync_ns));
-	o->blocked_s = sec(s->blocked_ns);
+	o->fsync_s = pt_sec(pt_max64(s->fsync_ns, s->blocked_sync_ns));
+	o->blocked_s = pt_sec(s->blocked_ns);
 	pt_file_place(an, f, &place);
 	o->fs = place.fs;
 	o->fs_class = place.fs_class;
@@ -169,17 +151,15 @@ static int by_time(const struct sum *x, const struct sum *y)
 	uint64_t a = pt_max64(x->write_ns + x->fsync_ns, x->blocked_ns);
 	uint64_t b = pt_max64(y->write_ns + y->fsync_ns, y->blocked_ns);
 
-	if (a != b)
-		return a > b ? -1 : 1;
-	if (x->bytes != y->bytes)
-		return x->bytes > y->bytes ? -1 : 1;
-	return x->key.inode < y->key.inode ? -1 : x->key.inode > y->key.inode;
+	return pt_cmp(b, a) ?:
+	       pt_cmp(y->bytes, x->bytes) ?:
+	       pt_cmp(x->key.inode, y->key.inode);
 }
 
 int pt_fill_writes(struct pt_an *an)
 {
 	struct pt_r_write *out = pt_arena_calloc(an->a, MAX_WRITES, sizeof(*out));
-	struct sum *all = NULL, *s, *tmp;
+	struct sum *all = NULL, *s;
 	bool seen = false;
 	size_t i, n = 0;
 	int err = out ? 0 : -ENOMEM;
@@ -192,12 +172,9 @@ int pt_fill_writes(struct pt_an *an)
 		err = err ?: sum_calls(an, th, &all);
 	}
 	HASH_SORT(all, by_time);
-	HASH_ITER(hh, all, s, tmp) {
-		if (!err && n < MAX_WRITES)
-			fill_one(an, s, seen, &out[n++]);
-		HASH_DEL(all, s);
-		free(s);
-	}
+	for (s = all; s && !err && n < MAX_WRITES; s = s->hh.next)
+		fill_one(an, s, seen, &out[n++]);
+	pt_hash_free(all);
 	an->r->writes = out;
 	an->r->n_writes = err ? 0 : n;
 	if (n && !seen)

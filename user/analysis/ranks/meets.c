@@ -27,7 +27,6 @@ struct rank_view { /* of one trainer */
 	size_t first;		/* its entry of the first common meeting */
 	pt_spans part[PT_LATE_NR]; /* HOST: what is left, so empty */
 	pt_spans idle;		/* its device has nothing to do, likely */
-	size_t at[PT_LATE_NR + 1]; /* how far each was read; last: idle */
 	bool idle_known;
 	pt_doubles late_ms;
 };
@@ -52,18 +51,6 @@ enum pt_late_part pt_late_reason(const struct pt_meet_rank *r)
 	return (enum pt_late_part)best;
 }
 
-/* Time of [b,e) in the spans; calls come in the order of `b`. */
-static uint64_t inside(const pt_spans *s, size_t *at, uint64_t b, uint64_t e)
-{
-	uint64_t sum = 0;
-
-	while (*at < s->n && s->v[*at].end <= b)
-		(*at)++;
-	for (size_t i = *at; i < s->n && s->v[i].begin < e; i++)
-		sum += pt_overlap(s->v[i].begin, s->v[i].end, b, e);
-	return sum;
-}
-
 /* ---- what a rank does ----------------------------------------------------- */
 
 /* The main thread is blocked for its device. */
@@ -86,15 +73,6 @@ static int device_waits(const struct pt_an *an, struct rank_view *v)
 	return err;
 }
 
-static int copy_spans(pt_spans *to, const pt_spans *from)
-{
-	int err = 0;
-
-	for (size_t i = 0; i < from->n && !err; i++)
-		err = pt_vec_push(to, from->v[i]);
-	return err;
-}
-
 /* Disjoint: what the device does comes first where it was measured, else what
  * the host waits for. */
 static int view_parts(const struct pt_an *an, struct rank_view *v, bool measured)
@@ -109,28 +87,21 @@ static int view_parts(const struct pt_an *an, struct rank_view *v, bool measured
 		err = pt_vec_push(&part[PT_LATE_DATA], s);
 	}
 	pt_spans_tidy(&part[PT_LATE_DATA], an->t0, an->t1);
-	if (!err)
-		err = copy_spans(&part[PT_LATE_WRITE], &v->t->writing);
+	err = err ?: pt_spans_append(&part[PT_LATE_WRITE], &v->t->writing);
 	pt_spans_tidy(&part[PT_LATE_WRITE], an->t0, an->t1);
 	v->idle_known = v->t->gpu_known && v->t->devs.n;
 	if (!err && v->idle_known)
-		err = copy_spans(&v->idle, &v->t->devs.v[0].idle_likely);
+		err = pt_spans_append(&v->idle, &v->t->devs.v[0].idle_likely);
 	if (!err && measured) {
 		err = pt_spans_invert(&v->idle, an->t0, an->t1,
 				      &part[PT_LATE_GPU]);
-		if (!err)
-			err = pt_spans_remove(&part[PT_LATE_DATA],
-					      &part[PT_LATE_GPU]);
+		err = err ?: pt_spans_remove(&part[PT_LATE_DATA], &part[PT_LATE_GPU]);
 	} else if (!err) {
 		err = device_waits(an, v);
-		if (!err)
-			err = pt_spans_remove(&part[PT_LATE_GPU],
-					      &part[PT_LATE_DATA]);
+		err = err ?: pt_spans_remove(&part[PT_LATE_GPU], &part[PT_LATE_DATA]);
 	}
-	if (!err)
-		err = pt_spans_remove(&part[PT_LATE_WRITE], &part[PT_LATE_DATA]);
-	if (!err)
-		err = pt_spans_remove(&part[PT_LATE_WRITE], &part[PT_LATE_GPU]);
+	err = err ?: pt_spans_remove(&part[PT_LATE_WRITE], &part[PT_LATE_DATA]);
+	err = err ?: pt_spans_remove(&part[PT_LATE_WRITE], &part[PT_LATE_GPU]);
 	return err;
 }
 
@@ -152,7 +123,7 @@ static uint64_t add_parts(struct rank_view *v, uint64_t b, uint64_t e,
 	uint64_t rest = e - b, gpu = 0;
 
 	for (int i = 0; i < PT_LATE_HOST; i++) {
-		uint64_t ns = inside(&v->part[i], &v->at[i], b, e);
+		uint64_t ns = pt_spans_in(&v->part[i], b, e);
 
 		if (i == PT_LATE_GPU)
 			gpu = ns;
@@ -215,7 +186,7 @@ static int judge_meeting(struct pt_meets *out, struct rank_view *v, size_t n,
 		return 0;
 	held = m->last - from;
 	spent = add_parts(l, m->open, m->last, 1, part);
-	idle = inside(&l->idle, &l->at[PT_LATE_NR], m->open, m->last);
+	idle = pt_spans_in(&l->idle, m->open, m->last);
 	r->held_ns += held;
 	r->cost_ns += out->measured || !l->idle_known ? held :
 						pt_min64(held, idle + spent);
@@ -331,8 +302,7 @@ static int find(struct pt_an *an, struct rank_view *v, size_t n,
 	}
 	for (i = 0; i < n && !err; i++)
 		err = view_parts(an, &v[i], out->measured);
-	if (!err)
-		err = judge_all(out, v, n);
+	err = err ?: judge_all(out, v, n);
 	return err;
 }
 

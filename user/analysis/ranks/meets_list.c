@@ -46,19 +46,10 @@ static struct covered *event_of(struct cover *c, uint64_t handle)
 
 static int record(struct cover *c, uint64_t handle, size_t until)
 {
-	struct covered *e = event_of(c, handle);
+	struct covered *e = pt_hash_make(c->events, handle, &handle);
 
-	if (!e) {
-		e = calloc(1, sizeof(*e));
-		if (!e)
-			return -ENOMEM;
-		e->handle = handle;
-		HASH_ADD(hh, c->events, handle, sizeof(e->handle), e);
-		if (!PT_HASHED(e)) {
-			free(e);
-			return -ENOMEM;
-		}
-	}
+	if (!e)
+		return -ENOMEM;
 	e->until = until;
 	return 0;
 }
@@ -121,13 +112,9 @@ static uint64_t most_used(const struct pt_an *an, const struct pt_proc *p,
 		uint64_t comm;
 		size_t n;
 	} used[COMMS];
-	size_t i, k, n = 0, best = 0, all = 0;
+	size_t k, n = 0, best = 0, all = 0;
 
-	for (i = pt_gpu_after(p, an->t0); i < p->gpu.n; i++) {
-		const struct pt_gpu_call *c = &p->gpu.v[i];
-
-		if (c->begin >= an->t1)
-			break;
+	pt_each_call(c, p, an->t0, an->t1) {
 		if (!is_meeting(c))
 			continue;
 		all++;
@@ -153,7 +140,6 @@ int pt_meets_calls(const struct pt_an *an, const struct pt_proc *p,
 {
 	uint64_t comm = most_used(an, p, several);
 	struct cover c = { 0 };
-	struct covered *e, *next;
 	size_t i;
 	int err = 0;
 
@@ -175,10 +161,7 @@ int pt_meets_calls(const struct pt_an *an, const struct pt_proc *p,
 		if (s)
 			s->until = out->n;
 	}
-	HASH_ITER(hh, c.events, e, next) {
-		HASH_DEL(c.events, e);
-		free(e);
-	}
+	pt_hash_free(c.events);
 	return err;
 }
 

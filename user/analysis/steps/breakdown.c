@@ -41,13 +41,10 @@ static int price_of_copies(const struct pt_an *an, const struct pt_trainer *t,
 	const struct pt_proc *p = t->proc;
 	pt_doubles v = { 0 };
 	bool empty = false;
-	size_t i;
 	int err = 0;
 
-	for (i = pt_gpu_after(p, an->t0); i < p->gpu.n && !err; i++) {
-		const struct pt_gpu_call *c = &p->gpu.v[i];
-
-		if (c->begin >= an->t1)
+	pt_each_call(c, p, an->t0, an->t1) {
+		if (err)
 			break;
 		if (c->cls == PT_API_LAUNCH || c->cls == PT_API_GRAPH_LAUNCH)
 			empty = false;
@@ -68,16 +65,13 @@ static int price_of_copies(const struct pt_an *an, const struct pt_trainer *t,
 static void host_blocked(struct pt_an *an, struct pt_trainer *t, double price)
 {
 	const struct pt_proc *p = t->proc;
-	size_t i, hint = 0, step = 0;
+	size_t hint = 0, step = 0;
 	uint64_t last = an->t0, copied;
 	bool empty = false; /* drained since the last launch */
 
-	for (i = pt_gpu_after(p, an->t0); i < p->gpu.n; i++) {
-		const struct pt_gpu_call *c = &p->gpu.v[i];
+	pt_each_call(c, p, an->t0, an->t1) {
 		uint64_t b, e, ns;
 
-		if (c->begin >= an->t1)
-			break;
 		if (c->cls == PT_API_LAUNCH || c->cls == PT_API_GRAPH_LAUNCH)
 			empty = false;
 		if (c->tid != t->main->tid || c->end <= c->begin)

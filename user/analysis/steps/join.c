@@ -43,7 +43,7 @@ static int cmp_size(const void *a, const void *b)
 {
 	size_t x = *(const size_t *)a, y = *(const size_t *)b;
 
-	return x < y ? -1 : x > y;
+	return pt_cmp(x, y);
 }
 
 /* Count, per kind of gap, how often it is followed by little work and then by

@@ -12,8 +12,6 @@
 #include "analysis/internal.h"
 #include "analysis/verdicts/thresholds.h"
 
-#define MAX_OUTLIERS 20
-
 static double ms(uint64_t ns)
 {
 	return (double)ns / NS_PER_MS;
@@ -50,13 +48,6 @@ static void take_waits(const struct pt_trainer *t, size_t *hint, uint64_t b,
 	o->gpu_wait_ms = ms(pt_min64(gpu, e - b));
 }
 
-static int by_ms(const void *a, const void *b)
-{
-	const struct pt_r_outlier *x = a, *y = b;
-
-	return x->ms > y->ms ? -1 : x->ms < y->ms;
-}
-
 static int find_outliers(struct pt_an *an, struct pt_r_steps *r)
 {
 	struct pt_r_outlier *o = pt_arena_calloc(an->a, r->n_list + 1,
@@ -72,9 +63,7 @@ static int find_outliers(struct pt_an *an, struct pt_r_steps *r)
 		o[n].ms = r->list[i].period_ms;
 		o[n++].cause = r->list[i].cause;
 	}
-	qsort(o, n, sizeof(*o), by_ms);
-	r->outliers = o;
-	r->n_outliers = n < MAX_OUTLIERS ? n : MAX_OUTLIERS;
+	pt_put_outliers(r, o, n);
 	return 0;
 }
 

@@ -27,21 +27,13 @@ static struct pt_place_at *place_make(struct pt_period *p, uint64_t prev,
 				      uint64_t next)
 {
 	uint64_t key[2] = { prev, next };
-	struct pt_place_at *x;
+	struct pt_place_at *x = pt_hash_make(p->places, key, key);
 
-	HASH_FIND(hh, p->places, key, sizeof(key), x);
-	if (x)
-		return x;
-	x = calloc(1, sizeof(*x));
-	if (!x)
-		return NULL;
-	x->prev = x->key[0] = prev;
-	x->next = x->key[1] = next;
-	HASH_ADD(hh, p->places, key, sizeof(x->key), x);
-	if (PT_HASHED(x))
-		return x;
-	free(x);
-	return NULL;
+	if (x) {
+		x->prev = prev;
+		x->next = next;
+	}
+	return x;
 }
 
 const struct pt_place_at *pt_place_of_gap(const struct pt_period *p,
@@ -56,12 +48,7 @@ const struct pt_place_at *pt_place_of_gap(const struct pt_period *p,
 
 void pt_period_free(struct pt_period *p)
 {
-	struct pt_place_at *x, *tmp;
-
-	HASH_ITER(hh, p->places, x, tmp) {
-		HASH_DEL(p->places, x);
-		free(x);
-	}
+	pt_hash_free(p->places);
 }
 
 /* ---- counting ---------------------------------------------------------------------- */
@@ -216,24 +203,6 @@ struct site_count {
 	UT_hash_handle hh;
 };
 
-static struct site_count *site_of(struct site_count **all, uint64_t site)
-{
-	struct site_count *x;
-
-	HASH_FIND(hh, *all, &site, sizeof(site), x);
-	if (x)
-		return x;
-	x = calloc(1, sizeof(*x));
-	if (!x)
-		return NULL;
-	x->site = site;
-	HASH_ADD(hh, *all, site, sizeof(x->site), x);
-	if (PT_HASHED(x))
-		return x;
-	free(x);
-	return NULL;
-}
-
 static bool is_at(const struct pt_actor *a, size_t i, const struct pt_place_at *x)
 {
 	return x && a->calls.v[i - 1].site == x->prev && a->calls.v[i].site == x->next;
@@ -255,7 +224,7 @@ static int is_turn(const struct pt_actor *a, const struct pt_place_at *at,
 		/* a loop may sync every N steps */
 		if (!part || a->calls.v[i].syncs)
 			continue;
-		x = site_of(&all, a->calls.v[i].site);
+		x = pt_hash_make(all, site, &a->calls.v[i].site);
 		failed = !x;
 		if (failed)
 			break;
@@ -279,11 +248,8 @@ static int is_turn(const struct pt_actor *a, const struct pt_place_at *at,
 
 static int by_big(const struct pt_place_at *x, const struct pt_place_at *y)
 {
-	if (x->big_ns != y->big_ns)
-		return x->big_ns > y->big_ns ? -1 : 1;
-	if (x->ns != y->ns)
-		return x->ns > y->ns ? -1 : 1;
-	return x->key[1] < y->key[1] ? -1 : x->key[1] > y->key[1];
+	return pt_cmp(y->big_ns, x->big_ns) ?: pt_cmp(y->ns, x->ns) ?:
+	       pt_cmp(x->key[1], y->key[1]);
 }
 
 /* A loop written in Python leaves a gap at its begin each time; the kernel that is
@@ -356,8 +322,7 @@ int pt_find_period(const struct pt_host *h, struct pt_period *out)
 
 	*out = (struct pt_period){ 0 };
 	err = find_cadence(h, &out->cadence_ns);
-	if (!err)
-		err = count_places(h, out);
+	err = err ?: count_places(h, out);
 	if (err)
 		return err;
 	best = most_evident(out);

@@ -44,11 +44,7 @@ static struct pt_span backward_of(const struct pt_trainer *t,
 	struct pt_span out = { 0, 0 };
 	size_t i;
 
-	for (i = pt_gpu_after(p, s->wait_end); i < p->gpu.n; i++) {
-		const struct pt_gpu_call *c = &p->gpu.v[i];
-
-		if (c->begin >= s->end)
-			break;
+	pt_each_call(c, p, s->wait_end, s->end) {
 		if (c->tid == th->tid || !pt_call_is_submit(c))
 			continue;
 		if (!first)
@@ -105,13 +101,8 @@ static struct pt_span optimizer_of(const struct pt_trainer *t,
 {
 	const struct pt_proc *p = t->proc;
 	struct pt_span out = { 0, 0 };
-	size_t i;
 
-	for (i = pt_gpu_after(p, from); i < p->gpu.n; i++) {
-		const struct pt_gpu_call *c = &p->gpu.v[i];
-
-		if (c->begin >= s->end)
-			break;
+	pt_each_call(c, p, from, s->end) {
 		if (c->cls != PT_API_LAUNCH && c->cls != PT_API_GRAPH_LAUNCH)
 			continue;
 		if (c->tid != t->main->tid)
@@ -131,14 +122,10 @@ static uint64_t device_waits(const struct pt_trainer *t, uint64_t begin,
 {
 	const struct pt_proc *p = t->proc;
 	uint64_t sum = 0, last = begin;
-	size_t i;
 
-	for (i = pt_gpu_after(p, begin); i < p->gpu.n; i++) {
-		const struct pt_gpu_call *c = &p->gpu.v[i];
+	pt_each_call(c, p, begin, end) {
 		uint64_t x, y;
 
-		if (c->begin >= end)
-			break;
 		if (c->tid != t->main->tid ||
 		    (!pt_call_is_sync(c) &&
 		     !(pt_call_is_copy(c) && c->v[2] == PT_COPY_D2H)))

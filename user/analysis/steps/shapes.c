@@ -43,13 +43,6 @@ uint64_t pt_call_site(const struct pt_gpu_call *c)
 	return h;
 }
 
-static int cmp_u64(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return x < y ? -1 : x > y;
-}
-
 size_t pt_shape_of(const struct pt_proc *p, uint64_t b, uint64_t e,
 		   uint64_t *sites, uint64_t *shape)
 {
@@ -64,7 +57,7 @@ size_t pt_shape_of(const struct pt_proc *p, uint64_t b, uint64_t e,
 		if (c->cls == PT_API_LAUNCH || c->cls == PT_API_GRAPH_LAUNCH)
 			sites[n++] = pt_call_site(c);
 	}
-	qsort(sites, n, sizeof(*sites), cmp_u64);
+	qsort(sites, n, sizeof(*sites), pt_by_u64);
 	for (i = 0; i < n; i++) {
 		if (i && sites[i] == sites[i - 1])
 			continue;

@@ -198,14 +198,7 @@ static int find_usual(const struct pt_trainer *t, struct usual *u)
 
 static double written_ms(const struct pt_trainer *t, const struct pt_step *s)
 {
-	const pt_spans *w = &t->writing;
-	size_t lo = pt_spans_after(w, s->begin);
-	uint64_t sum = 0;
-
-	for (; lo < w->n && w->v[lo].begin < s->end; lo++)
-		sum += pt_overlap(s->begin, s->end, w->v[lo].begin,
-				  w->v[lo].end);
-	return (double)sum / NS_PER_MS;
+	return (double)pt_spans_in(&t->writing, s->begin, s->end) / NS_PER_MS;
 }
 
 /* What most of a long step's excess was. Data by the charge of its wait; the
@@ -232,7 +225,14 @@ static int by_ms(const void *a, const void *b)
 {
 	const struct pt_r_outlier *x = a, *y = b;
 
-	return x->ms > y->ms ? -1 : x->ms < y->ms;
+	return pt_cmp(y->ms, x->ms);
+}
+
+void pt_put_outliers(struct pt_r_steps *r, struct pt_r_outlier *v, size_t n)
+{
+	qsort(v, n, sizeof(*v), by_ms);
+	r->outliers = v;
+	r->n_outliers = n < MAX_OUTLIERS ? n : MAX_OUTLIERS;
 }
 
 static int fill_outliers(struct pt_an *an, const struct pt_trainer *t)
@@ -261,9 +261,7 @@ static int fill_outliers(struct pt_an *an, const struct pt_trainer *t)
 		o[n++].cause = cause_of(t, s, &u, &device);
 	}
 	r->max_over_min = lo > 0 && hi > 0 ? hi / lo : NAN;
-	qsort(o, n, sizeof(*o), by_ms);
-	r->outliers = o;
-	r->n_outliers = n < MAX_OUTLIERS ? n : MAX_OUTLIERS;
+	pt_put_outliers(r, o, n);
 	return 0;
 }
 
@@ -278,18 +276,14 @@ int pt_fill_step_health(struct pt_an *an, struct pt_trainer *t)
 void pt_mark_calls(struct pt_trainer *t)
 {
 	const struct pt_proc *p = t->proc;
-	size_t i, k;
+	size_t i;
 
 	for (i = 0; i < t->steps.n; i++) {
 		struct pt_step *s = &t->steps.v[i];
 
 		s->copied = 0;
 		s->synced = false;
-		for (k = pt_gpu_after(p, s->begin); k < p->gpu.n; k++) {
-			const struct pt_gpu_call *c = &p->gpu.v[k];
-
-			if (c->begin >= s->end)
-				break;
+		pt_each_call(c, p, s->begin, s->end) {
 			s->synced |= pt_call_is_sync(c);
 			if (!pt_call_is_copy(c))
 				continue;

@@ -85,21 +85,6 @@ static void keep_made(struct pt_trainer *t, uint64_t begin, uint64_t end)
 	}
 }
 
-static void keep_writing(struct pt_trainer *t, uint64_t begin, uint64_t end)
-{
-	pt_spans *s = &t->writing;
-	size_t i, n = 0;
-
-	for (i = 0; i < s->n; i++) {
-		struct pt_span x = { pt_max64(s->v[i].begin, begin),
-				     pt_min64(s->v[i].end, end) };
-
-		if (x.end > x.begin)
-			s->v[n++] = x;
-	}
-	s->n = n;
-}
-
 /* Of the steps that are left those waits, or parts of them, that are in it. */
 static void keep_waits(struct pt_trainer *t, uint64_t begin, uint64_t end)
 {
@@ -134,7 +119,7 @@ static void keep_steps(struct pt_trainer *t, uint64_t begin, uint64_t end)
 {
 	size_t i, n = 0;
 
-	keep_writing(t, begin, end);
+	pt_spans_tidy(&t->writing, begin, end);
 
 	for (i = 0; i < t->steps.n; i++)
 		if (t->steps.v[i].begin >= begin && t->steps.v[i].begin < end)

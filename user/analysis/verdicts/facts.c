@@ -289,10 +289,8 @@ int pt_gather_facts(struct pt_an *an, const struct pt_measured *k,
 		f->gpu_growth = pt_gpu_growth(&k->balance, wall);
 		gather_shares(an, f);
 		err = pt_measure_steady(an, f->t, &f->steady);
-		if (!err)
-			err = pt_measure_tail(an, f->t, &f->tail);
-		if (!err)
-			err = pt_measure_growth(an, &f->growth);
+		err = err ?: pt_measure_tail(an, f->t, &f->tail);
+		err = err ?: pt_measure_growth(an, &f->growth);
 		f->mostly_first = f->wait_share > 0 &&
 				  f->steady.first_share >=
 					  f->th->slow_share * f->wait_share;

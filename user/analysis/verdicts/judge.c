@@ -35,11 +35,9 @@ static int by_place(const void *a, const void *b)
 {
 	const struct issued *x = a, *y = b;
 
-	if (x->place != y->place)
-		return x->place < y->place ? -1 : 1;
-	if (!x->place && x->lost != y->lost)
-		return x->lost > y->lost ? -1 : 1;
-	return x->order < y->order ? -1 : x->order > y->order;
+	return pt_cmp(x->place, y->place) ?:
+	       (x->place ? 0 : pt_cmp(y->lost, x->lost)) ?:
+	       pt_cmp(x->order, y->order);
 }
 
 static bool issued_already(const struct issue *k, const char *id)

@@ -30,28 +30,6 @@ static bool holder_works(const struct pt_trainer *t, const struct pt_thread *th,
 	       iv->ready - iv->begin;
 }
 
-static int cmp_span(const void *a, const void *b)
-{
-	const struct pt_span *x = a, *y = b;
-
-	return x->begin < y->begin ? -1 : x->begin > y->begin;
-}
-
-static void join(pt_spans *s)
-{
-	size_t i, n = 0;
-
-	if (s->n)
-		qsort(s->v, s->n, sizeof(*s->v), cmp_span);
-	for (i = 0; i < s->n; i++) {
-		if (n && s->v[i].begin <= s->v[n - 1].end)
-			s->v[n - 1].end = pt_max64(s->v[n - 1].end, s->v[i].end);
-		else
-			s->v[n++] = s->v[i];
-	}
-	s->n = n;
-}
-
 static int take_sleeps(const struct pt_an *an, const struct pt_trainer *t,
 		       const struct pt_worker *w, pt_spans *out)
 {
@@ -85,9 +63,9 @@ int pt_sum_asked(const struct pt_an *an, struct pt_trainer *t)
 	for (i = 0; i < t->workers.n && !err; i++)
 		if (t->workers.v[i].role != PT_ROLE_HELPER)
 			err = take_sleeps(an, t, &t->workers.v[i], &asked);
-	join(&asked);
+	pt_spans_tidy(&asked, 0, UINT64_MAX);
 	if (!err)
-		t->lock_asked_ns = pt_spans_overlap(asked.v, asked.n, waits.v, waits.n);
+		t->lock_asked_ns = pt_spans_overlap(&asked, &waits);
 	pt_vec_free(&asked);
 	pt_vec_free(&waits);
 	return err;

@@ -9,7 +9,7 @@ static int cmp_ask(const void *a, const void *b)
 {
 	const struct pt_ask *x = a, *y = b;
 
-	return x->ts < y->ts ? -1 : x->ts > y->ts;
+	return pt_cmp(x->ts, y->ts);
 }
 
 /* Does `th` end sleeps of a worker? Then it passes the consumer's wishes on. */
@@ -197,6 +197,6 @@ int pt_find_asks(const struct pt_an *an, const struct pt_trainer *t,
 		err = take_worker(an, &t->workers.v[i], a, paths, source++,
 				  (int)i, out);
 	if (!err && out->n)
-		qsort(out->v, out->n, sizeof(*out->v), cmp_ask);
+		pt_vec_sort(out, cmp_ask);
 	return err;
 }

@@ -33,12 +33,7 @@ struct charger {
 
 static bool receives(const struct charger *k, const struct pt_thread *th)
 {
-	size_t i;
-
-	for (i = 0; i < k->t->relays.n; i++)
-		if (k->t->relays.v[i] == th)
-			return true;
-	return pt_is_actor(k->a, th);
+	return pt_is_relay(k->t, th) || pt_is_actor(k->a, th);
 }
 
 /* At the end of the time that is looked at all others rest, and this one works;
@@ -259,16 +254,13 @@ static int charge(struct charger *k, enum pt_cause cause,
 static bool hands_on(const struct charger *k, const struct pt_thread *th)
 {
 	const struct pt_trainer *t = k->t;
-	size_t i;
 	int w;
 
 	if (pt_is_actor(k->a, th))
 		return k->w->supplied;
-	for (i = 0; i < t->relays.n; i++)
-		if (t->relays.v[i] == th)
-			return true;
-	return pt_worker_index(t, th, &w) && t->workers.v[w].feeder == th &&
-	       t->workers.v[w].main != th;
+	return pt_is_relay(t, th) ||
+	       (pt_worker_index(t, th, &w) && t->workers.v[w].feeder == th &&
+		t->workers.v[w].main != th);
 }
 
 enum pt_cause pt_sleep_cause(const struct pt_an *an, const struct pt_iv *iv)

@@ -36,7 +36,7 @@ void pt_join_charges(pt_charges *c)
 
 	if (!c->n)
 		return;
-	qsort(c->v, c->n, sizeof(*c->v), by_subject);
+	pt_vec_sort(c, by_subject);
 	for (i = 1; i < c->n; i++) {
 		if (by_subject(&c->v[n], &c->v[i]) == 0)
 			c->v[n].ns += c->v[i].ns;

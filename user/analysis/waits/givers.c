@@ -236,17 +236,12 @@ static struct pt_giver *giver_make(struct pt_givers *g, const struct pt_iv *iv,
 	HASH_FIND(hh, g->all, &iv->waker_tid, sizeof(iv->waker_tid), x);
 	if (x)
 		return x;
-	x = calloc(1, sizeof(*x));
-	if (!x)
-		return NULL;
-	x->tid = iv->waker_tid;
-	x->tgid = iv->waker_tgid;
-	x->th = who;
-	HASH_ADD(hh, g->all, tid, sizeof(x->tid), x);
-	if (PT_HASHED(x))
-		return x;
-	free(x);
-	return NULL;
+	x = pt_hash_make(g->all, tid, &iv->waker_tid);
+	if (x) {
+		x->tgid = iv->waker_tgid;
+		x->th = who;
+	}
+	return x;
 }
 
 /* What a sleep was on: the end of it that the sleeper sees. */
@@ -264,23 +259,10 @@ static void key_of(const struct pt_iv *iv, uint64_t key[2])
 
 static struct pt_given_at *given_at(struct pt_givers *g, const struct pt_iv *iv)
 {
-	struct pt_given_at *x;
 	uint64_t key[2];
 
 	key_of(iv, key);
-	HASH_FIND(hh, g->at, key, sizeof(key), x);
-	if (x)
-		return x;
-	x = calloc(1, sizeof(*x));
-	if (!x)
-		return NULL;
-	x->key[0] = key[0];
-	x->key[1] = key[1];
-	HASH_ADD(hh, g->at, key, sizeof(x->key), x);
-	if (PT_HASHED(x))
-		return x;
-	free(x);
-	return NULL;
+	return pt_hash_make(g->at, key, key);
 }
 
 static int sum_leg(void *ctx, const struct pt_leg *l)
@@ -339,20 +321,10 @@ static void find_role(struct pt_giver *x)
 static int add_maker(struct pt_givers *g, const struct pt_thread *th,
 		     const struct pt_thread *via, uint64_t ns)
 {
-	struct pt_maker *x;
+	struct pt_maker *x = pt_hash_make(g->makers, th, &th);
 
-	HASH_FIND(hh, g->makers, &th, sizeof(th), x);
-	if (!x) {
-		x = calloc(1, sizeof(*x));
-		if (!x)
-			return -ENOMEM;
-		x->th = th;
-		HASH_ADD(hh, g->makers, th, sizeof(x->th), x);
-		if (!PT_HASHED(x)) {
-			free(x);
-			return -ENOMEM;
-		}
-	}
+	if (!x)
+		return -ENOMEM;
 	x->ns += ns;
 	x->via = via ? via : x->via;
 	return 0;
@@ -461,23 +433,9 @@ int pt_find_givers(const struct pt_an *an, struct pt_paths *paths,
 
 void pt_givers_free(struct pt_givers *g)
 {
-	struct pt_given_at *at, *next;
-	struct pt_maker *mk, *after;
-	struct pt_giver *x, *tmp;
-
-	HASH_ITER(hh, g->makers, mk, after) {
-		HASH_DEL(g->makers, mk);
-		free(mk);
-	}
-	HASH_ITER(hh, g->at, at, next) {
-		HASH_DEL(g->at, at);
-		free(at);
-	}
-
-	HASH_ITER(hh, g->all, x, tmp) {
-		HASH_DEL(g->all, x);
-		free(x);
-	}
+	pt_hash_free(g->makers);
+	pt_hash_free(g->at);
+	pt_hash_free(g->all);
 }
 
 const struct pt_giver *pt_giver_of(const struct pt_givers *g,

@@ -110,13 +110,8 @@ static uint64_t launching_until(const struct pt_leg *l)
 {
 	const struct pt_proc *p = l->th->proc;
 	uint64_t until = 0;
-	size_t i;
 
-	for (i = pt_gpu_after(p, l->begin); i < p->gpu.n; i++) {
-		const struct pt_gpu_call *c = &p->gpu.v[i];
-
-		if (c->begin >= l->end)
-			break;
+	pt_each_call(c, p, l->begin, l->end) {
 		if (c->tid == l->th->tid && pt_call_is_step(c))
 			until = pt_max64(pt_max64(c->end, c->begin + 1), until);
 	}

@@ -39,19 +39,12 @@ static uint64_t piece_ns(const struct pt_an *an, const struct pt_trainer *t,
 static uint64_t idle_of(const struct pt_trainer *t, uint64_t ns, uint64_t b,
 			uint64_t e, bool certain)
 {
-	struct pt_span one = { b, e };
 	uint64_t sum = 0;
 	size_t i;
 
-	for (i = 0; i < t->devs.n; i++) {
-		const struct pt_dev *d = &t->devs.v[i];
-		const pt_spans *s = certain ? &d->idle_hard : &d->idle_likely;
-		size_t at = pt_spans_after(s, b), k = at;
-
-		while (k < s->n && s->v[k].begin < e)
-			k++;
-		sum += pt_spans_overlap(s->v + at, k - at, &one, 1);
-	}
+	for (i = 0; i < t->devs.n; i++)
+		sum += pt_spans_in(certain ? &t->devs.v[i].idle_hard :
+					     &t->devs.v[i].idle_likely, b, e);
 	if (!t->devs.n)
 		return certain ? 0 : ns;
 	/* a wait in the middle of a piece is seldom, and short */

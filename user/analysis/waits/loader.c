@@ -41,7 +41,7 @@ static struct pt_worker *worker_make(struct pt_trainer *t, struct pt_proc *p,
 					     &t->workers.v[t->workers.n - 1];
 }
 
-static bool is_relay(const struct pt_trainer *t, const struct pt_thread *th)
+bool pt_is_relay(const struct pt_trainer *t, const struct pt_thread *th)
 {
 	size_t i;
 
@@ -55,7 +55,7 @@ static bool is_relay(const struct pt_trainer *t, const struct pt_thread *th)
  * make. */
 static int add_relay(struct pt_trainer *t, const struct pt_thread *th)
 {
-	return is_relay(t, th) ? 0 : pt_vec_push(&t->relays, th);
+	return pt_is_relay(t, th) ? 0 : pt_vec_push(&t->relays, th);
 }
 
 /* Of the threads of `p` the one that ended most of the time that the trainer's own
@@ -120,7 +120,7 @@ static bool makes_inside(const struct pt_trainer *t, const struct pt_givers *g,
 
 	for (x = g->makers; x; x = x->hh.next)
 		sum += x->ns;
-	return !is_relay(t, th) && !pt_is_driver_thread(th) && th != t->main &&
+	return !pt_is_relay(t, th) && !pt_is_driver_thread(th) && th != t->main &&
 	       (double)pt_made_by(g, th) >= MAKER_SHARE * (double)sum;
 }
 
@@ -130,14 +130,10 @@ static int take_relayed(struct pt_an *an, struct pt_trainer *t,
 			senders *sent)
 {
 	const struct pt_thread *who;
-	size_t i;
 
-	for (i = pt_iv_after(th, an->t0); i < th->iv.n; i++) {
-		const struct pt_iv *iv = &th->iv.v[i];
+	pt_each_iv(iv, th, an->t0, an->t1) {
 		struct pt_proc *p;
 
-		if (iv->begin >= an->t1)
-			break;
 		if (!iv->valid_wake || pt_waits_for_client(an, th, iv))
 			continue;
 		who = pt_model_thread(an->m, iv->waker_tid);
@@ -265,13 +261,8 @@ static bool is_asked(const struct pt_an *an, const struct pt_trainer *t,
 		     const struct pt_thread *th, bool pool)
 {
 	bool asked = false;
-	size_t i;
 
-	for (i = pt_iv_after(th, an->t0); i < th->iv.n; i++) {
-		const struct pt_iv *iv = &th->iv.v[i];
-
-		if (iv->begin >= an->t1)
-			break;
+	pt_each_iv(iv, th, an->t0, an->t1) {
 		asked |= iv->valid_wake && iv->waker_tgid == t->proc->tgid &&
 			 (iv->wake == PT_WAKE_DATA || iv->wake == PT_WAKE_FUTEX ||
 			  iv->wake == PT_WAKE_ROOM) &&
@@ -354,13 +345,7 @@ static int guess_sender(struct pt_an *an, const struct pt_givers *g,
 static bool answers(const struct pt_an *an, const struct pt_trainer *t,
 		    const struct pt_thread *th)
 {
-	size_t i;
-
-	for (i = pt_iv_after(th, an->t0); i < th->iv.n; i++) {
-		const struct pt_iv *iv = &th->iv.v[i];
-
-		if (iv->begin >= an->t1)
-			break;
+	pt_each_iv(iv, th, an->t0, an->t1) {
 		if (iv->valid_wake && iv->waker_tgid == t->proc->tgid &&
 		    iv->wait != PT_WAIT_PIPE_OUT && iv->wait != PT_WAIT_FUTEX &&
 		    iv->wait != PT_WAIT_SEM)
@@ -456,8 +441,7 @@ int pt_find_loader(struct pt_an *an, struct pt_trainer *t,
 	pt_vec_free(&sent);
 	if (err)
 		return err;
-	if (t->workers.n)
-		qsort(t->workers.v, t->workers.n, sizeof(*t->workers.v), by_age);
+	pt_vec_sort(&t->workers, by_age);
 	count_concurrent(an, t);
 	return pt_index_workers(t);
 }

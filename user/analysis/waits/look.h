@@ -14,7 +14,6 @@
 #define PT_WAITS_LOOK_H
 
 #include "analysis/steps/period.h"
-#include "analysis/waits/charge.h"
 #include "analysis/waits/host.h"
 
 struct pt_look {
@@ -30,5 +29,18 @@ struct pt_look {
  * -ENOMEM. */
 int pt_look_at(struct pt_an *an, struct pt_trainer *t);
 void pt_look_free(struct pt_look *l);
+
+/* obtain.c: fills t->steps and t->waits. 0 or -ENOMEM. */
+int pt_find_obtaining(const struct pt_an *an, struct pt_trainer *t,
+		      const struct pt_host *h, const struct pt_period *p);
+/* charge.c: fills t->charges, cause_ns, and of the waits, steps and workers what they
+ * are charged with. 0 or -ENOMEM. */
+int pt_charge_waits(struct pt_an *an, struct pt_trainer *t,
+		    const struct pt_actor *a, struct pt_paths *paths);
+/* refill.c: t->look's asks that pass through a thread of the trainer get the worker
+ * that they are for, where that can be learned. 0 or -ENOMEM. */
+int pt_learn_refills(const struct pt_an *an, struct pt_trainer *t);
+/* What a sleep is for, by itself. */
+enum pt_cause pt_sleep_cause(const struct pt_an *an, const struct pt_iv *iv);
 
 #endif

@@ -5,7 +5,7 @@
  * these and behind the last belongs to it as far as a loader needs it: the gaps of
  * the loop show how much that is. What is more is the loop's own work.
  */
-#include "analysis/waits/obtain.h"
+#include "analysis/waits/look.h"
 
 #include <errno.h>
 #include <stdlib.h>

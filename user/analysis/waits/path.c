@@ -80,23 +80,6 @@ static struct word *word_of(const struct pt_paths *p, const uint64_t key[2])
 	return w;
 }
 
-static struct word *word_make(struct pt_paths *p, const uint64_t key[2])
-{
-	struct word *w = word_of(p, key);
-
-	if (w)
-		return w;
-	w = calloc(1, sizeof(*w));
-	if (!w)
-		return NULL;
-	memcpy(w->key, key, sizeof(w->key));
-	HASH_ADD(hh, p->words, key, sizeof(w->key), w);
-	if (PT_HASHED(w))
-		return w;
-	free(w);
-	return NULL;
-}
-
 /* CPython asks for its lock again and again: a sleep of 5 ms (sys.setswitchinterval
  * is hardly ever used) that nobody ends, and the next one at once. */
 #define SWITCH_MIN_NS 4900000ull
@@ -161,7 +144,7 @@ static int add_wakeup(struct pt_paths *p, const uint64_t key[2],
 		      const struct pt_thread *th, const struct pt_iv *iv)
 {
 	struct wakeup x = { iv->ready, th->tid, iv->waker_tid };
-	struct word *w = word_make(p, key);
+	struct word *w = pt_hash_make(p->words, key, key);
 
 	return !w || pt_vec_push(&w->wakeups, x) || pt_vec_push(&w->lock, 0) ?
 		       -ENOMEM : 0;
@@ -191,7 +174,7 @@ static int by_time(const void *a, const void *b)
 {
 	const struct wakeup *x = a, *y = b;
 
-	return x->ts < y->ts ? -1 : x->ts > y->ts;
+	return pt_cmp(x->ts, y->ts);
 }
 
 /* An address is a lock now and something else later (CPython makes a lock for each
@@ -263,9 +246,7 @@ struct pt_paths *pt_paths_new(const struct pt_model *m, uint32_t consumer)
 			return NULL;
 		}
 	for (w = p->words; w; w = w->hh.next)
-		if (w->wakeups.n)
-			qsort(w->wakeups.v, w->wakeups.n, sizeof(*w->wakeups.v),
-			      by_time);
+		pt_vec_sort(&w->wakeups, by_time);
 	return p;
 }
 

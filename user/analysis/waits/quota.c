@@ -47,13 +47,7 @@ static bool in_bins(uint64_t ts, size_t first)
 static void add_stretches(const struct pt_an *an, const struct pt_thread *th,
 			  struct tally *k)
 {
-	size_t i;
-
-	for (i = pt_iv_after(th, an->t0); i < th->iv.n; i++) {
-		const struct pt_iv *iv = &th->iv.v[i];
-
-		if (iv->begin >= an->t1)
-			break;
+	pt_each_iv(iv, th, an->t0, an->t1) {
 		k->ns[bin_of(iv->end)] += stretch(iv);
 		k->all += stretch(iv);
 	}
@@ -64,17 +58,13 @@ static size_t count_periods(const struct pt_an *an, const struct pt_proc *p,
 			    size_t first)
 {
 	uint64_t last = 0;
-	size_t best = 0, i, j;
+	size_t best = 0, j;
 
 	for (j = 0; j < p->threads.n; j++) {
 		const struct pt_thread *th = p->threads.v[j];
 		size_t n = 0;
 
-		for (i = pt_iv_after(th, an->t0); i < th->iv.n; i++) {
-			const struct pt_iv *iv = &th->iv.v[i];
-
-			if (iv->begin >= an->t1)
-				break;
+		pt_each_iv(iv, th, an->t0, an->t1) {
 			if (!stretch(iv) || !in_bins(iv->end, first) ||
 			    (n && iv->end - last < PERIOD_NS / 2))
 				continue;

@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "analysis/waits/charge.h"
 #include "analysis/waits/look.h"
 
 /* What speaks for another worker is chance, not a second rule. */

@@ -111,13 +111,12 @@ static int usual(const struct pt_trainer *t, pt_doubles *v)
  * the trainer slept for: that one has nothing to do with handing over what is there. */
 static uint64_t slow_part(const struct pt_fetch *w, const pt_spans *made, const pt_spans *by)
 {
-	struct pt_span one = { w->begin, w->end };
-	uint64_t ns = pt_spans_overlap(made->v, made->n, &one, 1), own = 0;
+	uint64_t ns = pt_spans_in(made, w->begin, w->end), own = 0;
 
 	if (!w->supplied)
 		return ns;
 	if (w->worker >= 0)
-		own = pt_spans_overlap(by[w->worker].v, by[w->worker].n, &one, 1);
+		own = pt_spans_in(&by[w->worker], w->begin, w->end);
 	return pt_min64(ns, pt_max64(w->blocked_ns, own));
 }
 

@@ -43,13 +43,8 @@ static bool is_outside(const struct pt_an *an, const struct pt_iv *iv)
 static bool sleeps_by_itself(const struct pt_an *an, const struct pt_thread *th)
 {
 	uint64_t sum = 0;
-	size_t i;
 
-	for (i = pt_iv_after(th, an->t0); i < th->iv.n; i++) {
-		const struct pt_iv *iv = &th->iv.v[i];
-
-		if (iv->begin >= an->t1)
-			break;
+	pt_each_iv(iv, th, an->t0, an->t1) {
 		if (iv->wait == PT_WAIT_SLEEP || iv->wait == PT_WAIT_DISK ||
 		    iv->wait == PT_WAIT_FAULT || iv->wait == PT_WAIT_FLOCK ||
 		    (iv->wait == PT_WAIT_SOCK && is_outside(an, iv)))
@@ -107,13 +102,9 @@ static struct pt_thread *maker_behind(const struct pt_an *an,
 static size_t times_asked(const struct pt_an *an, const struct pt_thread *th,
 			  uint32_t by)
 {
-	size_t i, n = 0;
+	size_t n = 0;
 
-	for (i = pt_iv_after(th, an->t0); i < th->iv.n; i++) {
-		const struct pt_iv *iv = &th->iv.v[i];
-
-		if (iv->begin >= an->t1)
-			break;
+	pt_each_iv(iv, th, an->t0, an->t1) {
 		n += iv->valid_wake && iv->waker_tgid == by &&
 		     (iv->wake == PT_WAKE_DATA || iv->wake == PT_WAKE_FUTEX);
 	}

@@ -31,9 +31,7 @@ static int cmp_at(const void *a, const void *b)
 {
 	const struct at *x = a, *y = b;
 
-	if (x->v.begin != y->v.begin)
-		return x->v.begin < y->v.begin ? -1 : 1;
-	return x->v.worker < y->v.worker ? -1 : x->v.worker > y->v.worker;
+	return pt_cmp(x->v.begin, y->v.begin) ?: pt_cmp(x->v.worker, y->v.worker);
 }
 
 static int works_of(const struct pt_wi_look *k, pt_wi_works *out)
@@ -75,8 +73,7 @@ static int judge(struct pt_wi_look *k, uint8_t place, const pt_wi_works *works,
 			    q->what != PT_WI_IDLE && !(unlocked && q->lock))
 				err = pt_vec_push(&all, x);
 		}
-	if (all.n && !err)
-		qsort(all.v, all.n, sizeof(*all.v), cmp_at);
+	pt_vec_sort(&all, cmp_at);
 	for (i = 0; i < all.n && !err; i++)
 		err = pt_vec_push(&v, all.v[i].v);
 	err = err ?: pt_wi_judge_place(v.v, v.n, works->v, works->n,

@@ -93,13 +93,6 @@ static int sweep(const struct pt_wi_visit *v, size_t n, const struct pt_wi_work 
 	return 0;
 }
 
-static int cmp_double(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return x < y ? -1 : x > y;
-}
-
 /* Half of the time is spent in stays that are no longer. */
 static int usual_stay(const struct pt_wi_visit *v, size_t n, double *out)
 {
@@ -110,7 +103,7 @@ static int usual_stay(const struct pt_wi_visit *v, size_t n, double *out)
 		return -ENOMEM;
 	for (i = 0; i < n; i++)
 		all += x[i] = v[i].end - v[i].begin;
-	qsort(x, n, sizeof(*x), cmp_double);
+	qsort(x, n, sizeof(*x), pt_by_double);
 	for (i = 0; i + 1 < n && sum + x[i] < all / 2; i++)
 		sum += x[i];
 	*out = x[i];

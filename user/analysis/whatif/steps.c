@@ -182,7 +182,7 @@ static int cmp_turn(const void *a, const void *b)
 {
 	const struct turn *x = a, *y = b;
 
-	return x->at < y->at ? -1 : x->at > y->at;
+	return pt_cmp(x->at, y->at);
 }
 
 #define CORES_MAX 256
@@ -252,8 +252,7 @@ static int cores_had(const struct pt_an *an, struct pt_wi_job *o)
 		if (e > b && !th->proc->outside)
 			err = pt_walk(th, b, e, turn_piece, &v);
 	}
-	if (v.n && !err)
-		qsort(v.v, v.n, sizeof(*v.v), cmp_turn);
+	pt_vec_sort(&v, cmp_turn);
 	for (i = 0; i < v.n && !err; i++) {
 		count_use(u, runs, queues, i ? v.v[i].at - last : 0);
 		last = v.v[i].at;

@@ -194,7 +194,7 @@ static int cmp_release(const void *a, const void *b)
 {
 	const struct release *x = a, *y = b;
 
-	return x->at < y->at ? -1 : x->at > y->at;
+	return pt_cmp(x->at, y->at);
 }
 
 /* Each wait for a lock says until when `who` had it: from the end of its own wait
@@ -238,8 +238,7 @@ static int releases_by(const struct pt_wi_look *k, int16_t who, releases *out)
 			    pt_vec_push(out, x))
 				return -ENOMEM;
 		}
-	if (out->n)
-		qsort(out->v, out->n, sizeof(*out->v), cmp_release);
+	pt_vec_sort(out, cmp_release);
 	return 0;
 }
 

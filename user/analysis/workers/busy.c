@@ -77,17 +77,14 @@ static int cpu_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv,
 static double polling(const struct pt_an *an)
 {
 	uint64_t ns = 0;
-	size_t k, i;
+	size_t k;
 
 	for (k = 0; k < an->trainers.n; k++) {
 		const struct pt_proc *p = an->trainers.v[k].proc;
 
-		for (i = pt_gpu_after(p, an->t0); i < p->gpu.n; i++) {
-			const struct pt_gpu_call *c = &p->gpu.v[i];
+		pt_each_call(c, p, an->t0, an->t1) {
 			const struct pt_thread *th;
 
-			if (c->begin >= an->t1)
-				break;
 			if (!pt_call_is_sync(c) || c->end <= c->begin)
 				continue;
 			th = pt_model_thread(an->m, c->tid);

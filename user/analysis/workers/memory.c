@@ -42,8 +42,7 @@ int pt_measure_growth(const struct pt_an *an, struct pt_growth *out)
 		goto out;
 	err = pt_theil_sen(x, y, n, &slope);
 	half = n / 2;
-	if (!err)
-		err = pt_theil_sen(x + half, y + half, n - half, &late);
+	err = err ?: pt_theil_sen(x + half, y + half, n - half, &late);
 	if (err)
 		goto out;
 	out->half_per_min = 60 * late;

@@ -63,14 +63,10 @@ static int find_rests(const struct pt_an *an, const struct pt_trainer *t,
 		      struct pt_paths *paths, struct pt_worker *w)
 {
 	const struct pt_thread *th = w->main;
-	size_t i;
 
-	for (i = pt_iv_after(th, an->t0); i < th->iv.n; i++) {
-		const struct pt_iv *iv = &th->iv.v[i];
+	pt_each_iv(iv, th, an->t0, an->t1) {
 		const struct pt_thread *who;
 
-		if (iv->begin >= an->t1)
-			break;
 		if (!iv->valid_wake || !may_rest(iv) ||
 		    has(&w->rests, rest_key(iv)))
 			continue;
@@ -99,13 +95,6 @@ enum pt_cause pt_piece_cause(const struct pt_an *an, const struct pt_trainer *t,
 {
 	return pt_rests(t, w, iv) ? PT_CAUSE_WORKER_IDLE :
 				    pt_sleep_cause(an, iv);
-}
-
-static int cmp_time(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return x < y ? -1 : x > y;
 }
 
 /* The head of a message and what follows it wake its reader several times, with nothing
@@ -146,7 +135,7 @@ static int collect_unnoticed(const struct pt_an *an, const struct pt_trainer *t,
 			return -ENOMEM;
 	}
 	if (w->done.n > known)
-		qsort(w->done.v, w->done.n, sizeof(*w->done.v), cmp_time);
+		pt_vec_sort(&w->done, pt_by_u64);
 	return 0;
 }
 
@@ -155,14 +144,9 @@ static int collect_direct(const struct pt_an *an, struct pt_trainer *t,
 			  struct pt_paths *paths, const struct pt_thread *th)
 {
 	const struct pt_thread *who;
-	size_t i;
 	int w;
 
-	for (i = pt_iv_after(th, an->t0); i < th->iv.n; i++) {
-		const struct pt_iv *iv = &th->iv.v[i];
-
-		if (iv->begin >= an->t1)
-			break;
+	pt_each_iv(iv, th, an->t0, an->t1) {
 		who = iv->valid_wake ? pt_model_thread(an->m, iv->waker_tid) : NULL;
 		if (who && pt_worker_index(t, who, &w) &&
 		    t->workers.v[w].feeder == t->workers.v[w].main &&
@@ -186,7 +170,7 @@ static int usual_gap(const struct pt_worker *w, uint64_t *out)
 	for (i = 1; i < w->done.n && !err; i++)
 		err = pt_vec_push(&gaps, w->done.v[i] - w->done.v[i - 1]);
 	if (gaps.n && !err) {
-		qsort(gaps.v, gaps.n, sizeof(*gaps.v), cmp_time);
+		pt_vec_sort(&gaps, pt_by_u64);
 		all = w->done.v[w->done.n - 1] - w->done.v[0];
 		for (i = gaps.n; i-- > 0 && sum * 2 < all; sum += gaps.v[i])
 			*out = gaps.v[i];
@@ -240,8 +224,7 @@ int pt_find_made(const struct pt_an *an, struct pt_trainer *t)
 	for (i = 0; i < t->workers.n && !err; i++) {
 		struct pt_worker *w = &t->workers.v[i];
 
-		if (w->done.n)
-			qsort(w->done.v, w->done.n, sizeof(*w->done.v), cmp_time);
+		pt_vec_sort(&w->done, pt_by_u64);
 		if (w->feeder != w->main)
 			continue;
 		err = collect_unnoticed(an, t, w);
