@@ -146,6 +146,7 @@ struct pt_tail { /* of the batches by how long they took to make */
 	size_t n, all;	 /* slow ones; all that were seen */
 	double ms, usual_ms; /* medians of the slow ones, of all */
 	double share;	 /* of the data wait, for slow ones */
+	bool waited; /* nobody was seen to make one: ms are of waits, usual_ms of steps */
 	enum pt_cause cause; /* of most of that */
 	/* the wait among them that was longest for one file or peer */
 	uint64_t inode;

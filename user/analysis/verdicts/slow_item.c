@@ -21,7 +21,12 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 		v->subject_file = pt_arena_strdup(an->a, file->path);
 	if (t->peer)
 		v->subject_peer = pt_peer_name(an, t->peer - 1);
-	v->title = pt_sentence(an,
+	if (t->waited && v->certainty > PT_CONF_MEDIUM)
+		v->certainty = PT_CONF_MEDIUM;
+	v->title = t->waited ? pt_sentence(an,
+		"A few items hold up the line: %zu of %zu batches were waited for for %.0f ms where a step takes %.1f ms, and that is %.0f %% of the waiting for data (most of it: %s).",
+		t->n, t->all, t->ms, t->usual_ms, 100 * t->share,
+		pt_cause_name(t->cause)) : pt_sentence(an,
 		"A few items hold up the line: %zu of %zu batches took %.0f ms to make where the others take %.1f ms, and %.0f %% of the waiting for data passes meanwhile (most of it: %s).",
 		t->n, t->all, t->ms, t->usual_ms, 100 * t->share,
 		pt_cause_name(t->cause));

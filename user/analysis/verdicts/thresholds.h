@@ -111,6 +111,10 @@
 /* Batches that were not noticed, share of all, at most: behind one that was not the next
  * one looks slow. */
 #define PT_TAIL_NOTICED 0.15
+/* Waits for a service whose batches are not noticed: with fewer distances between long ones,
+ * or where these vary by less than this part of their mean, they are not a few items. */
+#define PT_TAIL_APART 3
+#define PT_TAIL_EVEN 0.5
 
 /* ---- network --------------------------------------------------------------- */
 /* More than so much of the waiting is before answers begin: latency is what costs, else

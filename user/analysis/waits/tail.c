@@ -11,13 +11,24 @@
 #include "analysis/verdicts/thresholds.h"
 
 
+/* There are workers, and none was seen to finish a batch: a service outside of the job whose
+ * sends wake nobody. */
+static bool none_noticed(const struct pt_trainer *t)
+{
+	size_t i, n = 0;
+
+	for (i = 0; i < t->workers.n; i++)
+		n += t->workers.v[i].service_ms.n;
+	return t->workers.n && !n;
+}
+
 /* How long the batch took that ended this wait; NAN not seen. */
 static double made_ms(const struct pt_trainer *t, const struct pt_fetch *w)
 {
 	const struct pt_worker *k;
 	size_t at;
 
-	if (!w->supplied) /* it was made in the wait itself */
+	if (!w->supplied || none_noticed(t)) /* it was made in the wait itself, or seems so */
 		return (double)(w->end - w->begin) / NS_PER_MS;
 	if (w->worker < 0 || t->workers.v[w->worker].role == PT_ROLE_HELPER)
 		return NAN;
@@ -91,6 +102,7 @@ static int slow_times(const struct pt_an *an, const struct pt_trainer *t, double
 static int usual(const struct pt_trainer *t, pt_doubles *v)
 {
 	size_t i, k;
+	bool made = false;
 	int err = 0;
 
 	for (i = 0; i < t->workers.n && !err; i++) {
@@ -101,7 +113,8 @@ static int usual(const struct pt_trainer *t, pt_doubles *v)
 		for (k = 0; k < w->service_ms.n && !err; k++)
 			err = pt_vec_push(v, w->service_ms.v[k]);
 	}
-	for (i = 0; i < t->waits.n && !t->workers.n && !err; i++)
+	made = v->n || (t->workers.n && !none_noticed(t));
+	for (i = 0; i < t->waits.n && !made && !err; i++)
 		err = pt_vec_push(v, (double)(t->waits.v[i].end -
 					      t->waits.v[i].begin) / NS_PER_MS);
 	return err;
@@ -120,6 +133,47 @@ static uint64_t slow_part(const struct pt_fetch *w, const pt_spans *made, const 
 	return pt_min64(ns, pt_max64(w->blocked_ns, own));
 }
 
+/* Median of the steps, ms: what a batch takes whoever makes it, where that is not seen. */
+static int step_ms(const struct pt_trainer *t, double *ms)
+{
+	pt_doubles v = { 0 };
+	size_t i;
+	int err = 0;
+
+	for (i = 0; i < t->steps.n && !err; i++)
+		err = pt_vec_push(&v, (double)(t->steps.v[i].end - t->steps.v[i].begin) /
+					      NS_PER_MS);
+	*ms = pt_median(v.v, v.n);
+	pt_vec_free(&v);
+	return err;
+}
+
+/* Do the waits that are longer than `limit` come evenly, as of a service that makes so many
+ * batches at once? Of those that come by chance the distances vary as much as they are long. */
+static bool come_evenly(const struct pt_trainer *t, double limit)
+{
+	double sum = 0, squares = 0, mean;
+	uint64_t last = 0;
+	size_t i, n = 0;
+
+	for (i = 0; i < t->waits.n; i++) {
+		const struct pt_fetch *w = &t->waits.v[i];
+		double ms = (double)(w->begin - last) / NS_PER_MS;
+
+		if ((double)(w->end - w->begin) / NS_PER_MS <= limit)
+			continue;
+		if (last) {
+			sum += ms;
+			squares += ms * ms;
+			n++;
+		}
+		last = w->begin;
+	}
+	mean = n ? sum / (double)n : 0;
+	return n < PT_TAIL_APART ||
+	       squares / (double)n - mean * mean < PT_TAIL_EVEN * PT_TAIL_EVEN * mean * mean;
+}
+
 int pt_measure_tail(const struct pt_an *an, const struct pt_trainer *t,
 		    struct pt_tail *out)
 {
@@ -132,13 +186,17 @@ int pt_measure_tail(const struct pt_an *an, const struct pt_trainer *t,
 
 	*out = (struct pt_tail){ .usual_ms = NAN, .ms = NAN };
 	out->usual_ms = pt_median(v.v, v.n);
+	out->waited = none_noticed(t);
+	if (out->waited && !err)
+		err = step_ms(t, &out->usual_ms);
 	limit = PT_TAIL_FACTOR * out->usual_ms;
-	out->all = v.n;
+	out->all = out->waited && t->steps.n > v.n ? t->steps.n : v.n;
 	for (i = 0; i < v.n && !err; i++)
 		if (v.v[i] > limit)
 			err = pt_vec_push(&tail, v.v[i]);
-	if (err || v.n < PT_TAIL_BATCHES || !tail.n ||
-	    (double)tail.n > PT_TAIL_PART * (double)v.n)
+	if (err || out->all < PT_TAIL_BATCHES || !tail.n ||
+	    (double)tail.n > PT_TAIL_PART * (double)out->all ||
+	    (out->waited && come_evenly(t, limit)))
 		goto out;
 	of = calloc(t->workers.n + 1, sizeof(*of));
 	err = of ? slow_times(an, t, limit, &made, of) : -ENOMEM;
