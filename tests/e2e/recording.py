@@ -108,13 +108,14 @@ def check_live_pieces(tmp):
     path = os.path.join(tmp, "long")
     with job() as target:
         live = run(["-p", str(target.pid), "-d", "6", "-o", path, "--json", "-", "--html",
-                    path + ".html", "--piece-bytes", "400000"], limit=60)
+                    path + ".html", "--piece-bytes", "200000"], limit=60)
     ok("a trace in pieces", live.status == 0, live.describe())
     again = run(["report", path, "--json", "-", "--html", path + ".again"])
     ok("pieces: the same JSON, byte for byte", live.out == again.out, again.describe())
     ok("pieces: the same page", read(path + ".html") == read(path + ".again"))
     whole = run(["report", path, "--json", "-", "--piece-bytes", str(1 << 30)])
     compare_pieces(json.loads(whole.out), json.loads(live.out))
+    return path
 
 
 def compare_pieces(whole, cut):
@@ -276,7 +277,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="pipetrace-recording-") as tmp:
         path = check_same(tmp)
         check_pieces(path)
-        check_live_pieces(tmp)
+        check_damage(check_live_pieces(tmp), max(args.cuts // 5, 1))
         check_record(tmp)
         check_usage(tmp)
         check_links(tmp)

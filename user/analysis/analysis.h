@@ -99,7 +99,7 @@ int pt_part_keep(struct pt_part *p, struct pt_arena *a);
 const struct pt_part_head *pt_part_head(const struct pt_part *p);
 uint64_t pt_part_end(const struct pt_part_head *h); /* the next one begins */
 /* pt_analyze() of a finished model that holds what is behind the last of these
- * parts (and the margin). There is no window. 0, -EINVAL: no part, -ENOMEM. */
+ * parts (and the margin), of which there is no window. */
 int pt_analyze_parts(struct pt_model *m, const struct pt_analysis_opts *o,
 		     struct pt_part *const *parts, size_t n,
 		     struct pt_report *r);

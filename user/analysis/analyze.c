@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <math.h>
-#include <string.h>
 
 #include "analysis/parts/part.h"
 
@@ -16,18 +15,7 @@ static double seconds_of(const struct pt_model *m)
 int pt_analyze(struct pt_model *m, const struct pt_analysis_opts *o,
 	       struct pt_report *r)
 {
-	struct pt_part_ask ask = { .tables = true, .whatif = true };
-	struct pt_part *p;
-	int err = pt_part_make(m, o, &ask, r->arena, &p);
-
-	if (err == -ERANGE) {
-		r->capture.duration = seconds_of(m);
-		r->steps.count = p->r->steps.count;
-	}
-	if (!err)
-		err = pt_finish(m, o, &(struct pt_parts_of){ &p, 1 }, r);
-	pt_part_drop(p);
-	return err;
+	return pt_analyze_parts(m, o, NULL, 0, r);
 }
 
 int pt_analyze_parts(struct pt_model *m, const struct pt_analysis_opts *o,
@@ -35,26 +23,30 @@ int pt_analyze_parts(struct pt_model *m, const struct pt_analysis_opts *o,
 		     struct pt_report *r)
 {
 	struct pt_part **v = pt_arena_calloc(r->arena, n + 1, sizeof(*v));
+	struct pt_part_ask ask = { .before = n ? pt_part_head(parts[n - 1]) : NULL,
+				   .tables = true, .whatif = true, .row = n };
 	struct pt_part *last = NULL;
 	size_t i;
-	int err = !n ? -EINVAL : v ? 0 : -ENOMEM;
+	int err = 0;
 
-	if (err)
-		return err;
-	memcpy(v, parts, n * sizeof(*v));
+	if (!v)
+		return -ENOMEM;
+	for (i = 0; i < n; i++)
+		v[i] = parts[i];
 	/* else nothing is left */
-	if (m->end > pt_part_end(pt_part_head(v[n - 1]))) {
-		struct pt_part_ask ask = { .before = pt_part_head(v[n - 1]),
-					   .tables = true, .whatif = true,
-					   .row = true };
-
+	if (!n || m->end > pt_part_end(ask.before)) {
 		err = pt_part_make(m, o, &ask, r->arena, &last);
 		v[n++] = last;
 	}
-	r->windows = err ? NULL : pt_arena_calloc(r->arena, n, sizeof(*r->windows));
-	if (!err && !r->windows)
+	if (err == -ERANGE) {
+		r->capture.duration = seconds_of(m);
+		r->steps.count = last->r->steps.count;
+	}
+	if (!err && ask.row)
+		r->windows = pt_arena_calloc(r->arena, n, sizeof(*r->windows));
+	if (!err && ask.row && !r->windows)
 		err = -ENOMEM;
-	for (i = 0; i < n && !err; i++) {
+	for (i = 0; i < n && ask.row && !err; i++) {
 		r->windows[i] = v[i]->row;
 		r->windows[i].reported = true;
 		r->n_windows = i + 1;

@@ -269,16 +269,14 @@ static int limit(const struct pt_long *l, const struct pt_model *m,
 int pt_long_report(struct pt_long *l, struct pt_model *m,
 		   const struct pt_analysis_opts *o, struct pt_report *r)
 {
-	bool many;
-	int err = 0, more;
+	size_t n;
+	int err, more;
 
 	collect_all(l);
-	many = l->pieces.n && !l->broken;
-	if (many)
-		err = hand_over(l, r);
+	n = l->broken ? 0 : l->pieces.n;
+	err = n ? hand_over(l, r) : 0;
 	if (!err)
-		err = many ? pt_analyze_parts(m, o, l->pieces.v, l->pieces.n, r) :
-			     pt_analyze(m, o, r);
+		err = pt_analyze_parts(m, o, l->pieces.v, n, r);
 	more = limit(l, m, r);
 	return err ? err : more;
 }
