@@ -86,7 +86,7 @@ static void label_int(struct out *o, const char *name, long x)
 	label(o, name, num);
 }
 
-/* Begins the points of one job, or ends them (NULL). */
+/* Begins the points of one job, or of the agent itself (NULL). */
 static void job(struct out *o, const struct pt_prom_job *j)
 {
 	cut(o, 0);
@@ -111,172 +111,114 @@ static void value(struct out *o, const struct pt_prom_job *j, double x)
 	point(o, j, (struct pt_series_point){ .value = x });
 }
 
-static void info(struct out *o)
+/* ---- families of which a job has several points, or that are no plain figure ---- */
+
+static void info(struct out *o, const struct pt_prom_job *j)
 {
-	static const struct pt_series_family f = {
-		"pipetrace_job", PT_SERIES_INFO, NULL,
-		"A job that is sampled, and whose it is."
-	};
-	size_t i, k;
+	size_t k;
 
-	family(o, &f);
-	for (i = 0; i < o->n; i++) {
-		const struct pt_prom_job *j = &o->job[i];
-
-		job(o, j);
-		label(o, "comm", j->comm);
-		label(o, "user", j->user);
-		label(o, "group", j->group);
-		label_int(o, "pid", j->pid);
-		if (j->rank >= 0)
-			label_int(o, "rank", j->rank);
-		if (j->world >= 0)
-			label_int(o, "world_size", j->world);
-		if (j->owner) {
-			label(o, "runtime", j->owner->runtime);
-			label(o, "container_id", j->owner->container);
-			label(o, "pod_uid", j->owner->pod_uid);
-			label(o, "pod", j->owner->pod);
-			label(o, "namespace", j->owner->pod_namespace);
-			label(o, "container", j->owner->container_name);
-			label(o, "slurm_job", j->owner->slurm_job);
-			label(o, "slurm_step", j->owner->slurm_step);
-		}
-		for (k = 0; k < j->n_labels && k < PT_PROM_FREE; k++)
-			label(o, j->labels[k].name, j->labels[k].value);
-		value(o, j, 1);
+	label(o, "comm", j->comm);
+	label(o, "user", j->user);
+	label(o, "group", j->group);
+	label_int(o, "pid", j->pid);
+	if (j->rank >= 0)
+		label_int(o, "rank", j->rank);
+	if (j->world >= 0)
+		label_int(o, "world_size", j->world);
+	if (j->owner) {
+		label(o, "runtime", j->owner->runtime);
+		label(o, "container_id", j->owner->container);
+		label(o, "pod_uid", j->owner->pod_uid);
+		label(o, "pod", j->owner->pod);
+		label(o, "namespace", j->owner->pod_namespace);
+		label(o, "container", j->owner->container_name);
+		label(o, "slurm_job", j->owner->slurm_job);
+		label(o, "slurm_step", j->owner->slurm_step);
 	}
+	for (k = 0; k < j->n_labels && k < PT_PROM_FREE; k++)
+		label(o, j->labels[k].name, j->labels[k].value);
+	value(o, j, 1);
 }
 
 /* A cause keeps its counter, and what is in the common rest stays there: a counter
  * that falls is taken for a restart. */
-static void lost(struct out *o)
+static void lost(struct out *o, const struct pt_prom_job *j)
 {
-	static const struct pt_series_family f = {
-		"pipetrace_gpu_lost_seconds", PT_SERIES_COUNTER, "seconds",
-		"GPU-seconds idle, by cause (estimated: samples stand for the time between them)."
-	};
-	size_t i, k;
+	const struct pt_tally *t = j->t;
+	double other = pt_tally_other_s(t);
+	size_t k;
 
-	family(o, &f);
-	for (i = 0; i < o->n; i++) {
-		const struct pt_prom_job *j = &o->job[i];
-		const struct pt_tally *t = j->t;
-		double other = pt_tally_other_s(t);
-
-		job(o, j);
-		for (k = 0; k < t->n_causes; k++) {
-			label(o, "cause", pt_cause_name((enum pt_cause)t->cause[k]));
-			value(o, j, t->lost_s[t->cause[k]]);
-		}
-		if (t->lost_s[PT_CAUSE_NO_DEMAND] > 0) {
-			label(o, "cause", pt_cause_name(PT_CAUSE_NO_DEMAND));
-			value(o, j, t->lost_s[PT_CAUSE_NO_DEMAND]);
-		}
-		if (other > 0) {
-			label(o, "cause", "other");
-			value(o, j, other);
-		}
+	for (k = 0; k < t->n_causes; k++) {
+		label(o, "cause", pt_cause_name((enum pt_cause)t->cause[k]));
+		value(o, j, t->lost_s[t->cause[k]]);
+	}
+	if (t->lost_s[PT_CAUSE_NO_DEMAND] > 0) {
+		label(o, "cause", pt_cause_name(PT_CAUSE_NO_DEMAND));
+		value(o, j, t->lost_s[PT_CAUSE_NO_DEMAND]);
+	}
+	if (other > 0) {
+		label(o, "cause", "other");
+		value(o, j, other);
 	}
 }
 
-static void phases(struct out *o)
+static void phases(struct out *o, const struct pt_prom_job *j)
 {
-	static const struct pt_series_family f = {
-		"pipetrace_step_phase_seconds", PT_SERIES_COUNTER, "seconds",
-		"Time of training steps by what the trainer did: data_wait, host, gpu_wait, collective (estimated)."
-	};
-	size_t i;
 	int k;
 
-	family(o, &f);
-	for (i = 0; i < o->n; i++) {
-		const struct pt_prom_job *j = &o->job[i];
-
-		job(o, j);
-		for (k = 0; k < PT_PHASE_NR && j->t->steps > 0; k++) {
-			label(o, "phase", pt_phase_name((enum pt_phase)k));
-			value(o, j, j->t->phase_s[k]);
-		}
+	for (k = 0; k < PT_PHASE_NR && j->t->steps > 0; k++) {
+		label(o, "phase", pt_phase_name((enum pt_phase)k));
+		value(o, j, j->t->phase_s[k]);
 	}
 }
 
-/* A family each, for the mounts that were waited for the longest. */
-static void mounts(struct out *o)
+/* The mounts that were waited for the longest. */
+static void mounts(struct out *o, const struct pt_prom_job *j, bool bytes)
 {
-	static const struct pt_series_family f[] = {
-		{ "pipetrace_mount_read_seconds", PT_SERIES_COUNTER, "seconds",
-		  "Time inside read calls, of the job's three worst mounts (estimated)." },
-		{ "pipetrace_mount_read_bytes", PT_SERIES_COUNTER, "bytes",
-		  "Bytes read, of the job's three worst mounts (estimated)." },
-	};
-	size_t top[MOUNTS_SHOWN], n, i, k, which;
+	size_t top[MOUNTS_SHOWN], n = pt_tally_top_mounts(j->t, top, MOUNTS_SHOWN), k;
 
-	for (which = 0; which < 2; which++) {
-		family(o, &f[which]);
-		for (i = 0; i < o->n; i++) {
-			const struct pt_prom_job *j = &o->job[i];
+	for (k = 0; k < n; k++) {
+		const struct pt_sample_mount *m = &j->t->mount[top[k]];
 
-			job(o, j);
-			n = pt_tally_top_mounts(j->t, top, MOUNTS_SHOWN);
-			for (k = 0; k < n; k++) {
-				const struct pt_sample_mount *m = &j->t->mount[top[k]];
-
-				label(o, "mount", m->name);
-				value(o, j, which ? m->bytes : m->read_s);
-			}
-		}
+		label(o, "mount", m->name);
+		value(o, j, bytes ? m->bytes : m->read_s);
 	}
 }
 
-static void busy(struct out *o)
+static void mount_seconds(struct out *o, const struct pt_prom_job *j)
 {
-	static const struct pt_series_family f = {
-		"pipetrace_gpu_busy_ratio", PT_SERIES_GAUGE, "ratio",
-		"Busy share of the job's GPUs in its last sample: bounds that always hold, likely ones, and the best guess."
-	};
+	mounts(o, j, false);
+}
+
+static void mount_bytes(struct out *o, const struct pt_prom_job *j)
+{
+	mounts(o, j, true);
+}
+
+static void busy(struct out *o, const struct pt_prom_job *j)
+{
 	static const char *const bound[] = { "hard_low", "likely_low", "estimate",
 					     "likely_high", "hard_high" };
-	size_t i, k;
+	const struct pt_sample *s = &j->t->last;
+	const double v[] = { s->busy_hard_s[0], s->busy_likely_s[0], s->busy_s,
+			     s->busy_likely_s[1], s->busy_hard_s[1] };
+	double of = s->duration * s->gpus;
+	size_t k;
 
-	family(o, &f);
-	for (i = 0; i < o->n; i++) {
-		const struct pt_prom_job *j = &o->job[i];
-		const struct pt_sample *s = &j->t->last;
-		const double v[] = { s->busy_hard_s[0], s->busy_likely_s[0],
-				     s->busy_s, s->busy_likely_s[1],
-				     s->busy_hard_s[1] };
-		double of = s->duration * s->gpus;
-
-		job(o, j);
-		for (k = 0; j->t->has_last && !j->ended && of > 0 && k < 5; k++) {
-			if (isnan(v[k]))
-				continue;
-			label(o, "bound", bound[k]);
-			value(o, j, v[k] / of);
-		}
+	for (k = 0; j->t->has_last && !j->ended && of > 0 && k < 5; k++) {
+		if (isnan(v[k]))
+			continue;
+		label(o, "bound", bound[k]);
+		value(o, j, v[k] / of);
 	}
 }
 
-static void steps(struct out *o)
+static void steps(struct out *o, const struct pt_prom_job *j)
 {
-	static const struct pt_series_family f = {
-		"pipetrace_step_seconds", PT_SERIES_HISTOGRAM, "seconds",
-		"Time of training steps (estimated like the counters)."
-	};
-	size_t i;
-
-	family(o, &f);
-	for (i = 0; i < o->n; i++) {
-		const struct pt_prom_job *j = &o->job[i];
-
-		job(o, j);
-		point(o, j,
-		      (struct pt_series_point){ .value = j->t->step_sum_s,
-						.bound = pt_tally_bucket,
-						.count = j->t->step_bucket,
-						.n_bounds = PT_TALLY_BUCKETS });
-	}
+	point(o, j, (struct pt_series_point){ .value = j->t->step_sum_s,
+					      .bound = pt_tally_bucket,
+					      .count = j->t->step_bucket,
+					      .n_bounds = PT_TALLY_BUCKETS });
 }
 
 /* What is worst comes first. */
@@ -304,117 +246,96 @@ static size_t choose(const struct pt_sample *s, size_t *shown)
 	return n;
 }
 
-static void verdicts(struct out *o)
+static void verdicts(struct out *o, const struct pt_prom_job *j)
 {
-	static const struct pt_series_family f = {
-		"pipetrace_verdict", PT_SERIES_GAUGE, NULL,
-		"1 for each verdict of the job's last sample."
-	};
-	size_t shown[VERDICTS_SHOWN], i, k, n;
+	const struct pt_sample *s = &j->t->last;
+	size_t shown[VERDICTS_SHOWN], k, n = j->ended ? 0 : choose(s, shown);
 
-	family(o, &f);
-	for (i = 0; i < o->n; i++) {
-		const struct pt_prom_job *j = &o->job[i];
-		const struct pt_sample *s = &j->t->last;
+	for (k = 0; k < n; k++) {
+		const struct pt_sample_verdict *v = &s->verdict[shown[k]];
 
-		job(o, j);
-		n = j->ended ? 0 : choose(s, shown);
-		for (k = 0; k < n; k++) {
-			const struct pt_sample_verdict *v = &s->verdict[shown[k]];
-
-			label(o, "id", v->id);
-			label(o, "severity",
-			      pt_severity_name((enum pt_severity)v->severity));
-			label(o, "root", v->root ? "true" : "false");
-			value(o, j, 1);
-		}
+		label(o, "id", v->id);
+		label(o, "severity", pt_severity_name((enum pt_severity)v->severity));
+		label(o, "root", v->root ? "true" : "false");
+		value(o, j, 1);
 	}
 }
 
-#define OF(name, expr)                                                         \
-	static double of_##name(const struct pt_tally *t)                      \
-	{                                                                      \
-		return (expr);                                                 \
-	}
-OF(gpu, t->gpu_s)
-OF(covered, t->covered_s)
-OF(observed, t->observed_s)
-OF(low, t->busy_low_s)
-OF(high, t->busy_high_s)
-OF(bytes, t->read_bytes)
-OF(reading, t->read_s)
-OF(starved_low, t->starved_low_s)
-OF(starved_high, t->starved_high_s)
-OF(steps, t->steps)
-OF(reads, t->reads)
-OF(events, t->events)
-OF(samples, t->samples)
-OF(failed, t->failed)
-OF(lost, t->lost_events)
-OF(tracer, t->tracer_cpu_s)
-OF(waiting, t->has_last ? t->last.data_wait_share : NAN)
-OF(slowdown, t->has_last ? t->last.slowdown : NAN)
-
-/* One point of each job; NAN: it has none. */
-static void singles(struct out *o)
+static void since(struct out *o, const struct pt_prom_job *j)
 {
-	static const struct {
-		struct pt_series_family family;
-		double (*of)(const struct pt_tally *);
-	} all[] = {
-#define C(name, unit, help, of) { { "pipetrace_" name, PT_SERIES_COUNTER, unit, help }, of }
-#define G(name, unit, help, of) { { "pipetrace_" name, PT_SERIES_GAUGE, unit, help }, of }
-		C("gpu_seconds", "seconds", "GPU-seconds of the job that samples stand for.", of_gpu),
-		C("gpu_busy_low_seconds", "seconds", "GPU-seconds busy, low end of what is likely (estimated).", of_low),
-		C("gpu_busy_high_seconds", "seconds", "GPU-seconds busy, high end of what is likely (estimated).", of_high),
-		C("gpu_starved_low_seconds", "seconds", "GPU-seconds idle in data waits, for certain (estimated from samples).", of_starved_low),
-		C("gpu_starved_high_seconds", "seconds", "GPU-seconds idle in data waits, most likely (estimated).", of_starved_high),
-		C("steps", NULL, "Training steps (estimated).", of_steps),
-		C("covered_seconds", "seconds", "Time of the job that samples stand for.", of_covered),
-		C("observed_seconds", "seconds", "Time of the job that samples saw.", of_observed),
-		G("data_wait_ratio", "ratio", "Share of its time that the trainer waited for data, in the last sample.", of_waiting),
-		G("worker_slowdown_ratio", "ratio", "How much slower the slowest loader worker is than its peers, in the last sample.", of_slowdown),
-		C("read_bytes", "bytes", "Bytes that the job read (estimated).", of_bytes),
-		C("read_seconds", "seconds", "Time inside read calls (estimated).", of_reading),
-		C("reads", NULL, "Read calls (estimated).", of_reads),
-		C("samples", NULL, "Samples taken.", of_samples),
-		C("failed_samples", NULL, "Samples that gave no report.", of_failed),
-		C("events", NULL, "Events that samples got.", of_events),
-		C("lost_events", NULL, "Events that were lost in samples.", of_lost),
-		C("tracer_cpu_seconds", "seconds", "CPU time of taking samples of the job.", of_tracer),
+	if (j->since_unix > 0)
+		value(o, j, j->since_unix);
+}
+
+/* ---- plain figures: one point of each job; NAN: it has none ---------------------- */
+
+#define AT(member) offsetof(struct pt_tally, member)
+#define FAMILY(name, type, unit, help) { "pipetrace_" name, PT_SERIES_##type, unit, help }
+#define C(name, unit, help, member) { FAMILY(name, COUNTER, unit, help), NULL, AT(member) },
+/* ... of the last sample. */
+#define G(name, unit, help, member) { FAMILY(name, GAUGE, unit, help), NULL, AT(last.member) },
+#define F(name, type, unit, help, of) { FAMILY(name, type, unit, help), of, 0 },
+
+/* Every family of a job, in the order in which they are told. */
+static const struct {
+	struct pt_series_family family;
+	void (*points)(struct out *o, const struct pt_prom_job *j);
+	size_t at; /* without `points`: of the figure in the tally */
+} families[] = {
+	F("job", INFO, NULL, "A job that is sampled, and whose it is.", info)
+	F("gpu_lost_seconds", COUNTER, "seconds", "GPU-seconds idle, by cause (estimated: samples stand for the time between them).", lost)
+	F("gpu_busy_ratio", GAUGE, "ratio", "Busy share of the job's GPUs in its last sample: bounds that always hold, likely ones, and the best guess.", busy)
+	F("step_seconds", HISTOGRAM, "seconds", "Time of training steps (estimated like the counters).", steps)
+	F("step_phase_seconds", COUNTER, "seconds", "Time of training steps by what the trainer did: data_wait, host, gpu_wait, collective (estimated).", phases)
+	F("mount_read_seconds", COUNTER, "seconds", "Time inside read calls, of the job's three worst mounts (estimated).", mount_seconds)
+	F("mount_read_bytes", COUNTER, "bytes", "Bytes read, of the job's three worst mounts (estimated).", mount_bytes)
+	F("verdict", GAUGE, NULL, "1 for each verdict of the job's last sample.", verdicts)
+	C("gpu_seconds", "seconds", "GPU-seconds of the job that samples stand for.", gpu_s)
+	C("gpu_busy_low_seconds", "seconds", "GPU-seconds busy, low end of what is likely (estimated).", busy_low_s)
+	C("gpu_busy_high_seconds", "seconds", "GPU-seconds busy, high end of what is likely (estimated).", busy_high_s)
+	C("gpu_starved_low_seconds", "seconds", "GPU-seconds idle in data waits, for certain (estimated from samples).", starved_low_s)
+	C("gpu_starved_high_seconds", "seconds", "GPU-seconds idle in data waits, most likely (estimated).", starved_high_s)
+	C("steps", NULL, "Training steps (estimated).", steps)
+	C("covered_seconds", "seconds", "Time of the job that samples stand for.", covered_s)
+	C("observed_seconds", "seconds", "Time of the job that samples saw.", observed_s)
+	G("data_wait_ratio", "ratio", "Share of its time that the trainer waited for data, in the last sample.", data_wait_share)
+	G("worker_slowdown_ratio", "ratio", "How much slower the slowest loader worker is than its peers, in the last sample.", slowdown)
+	C("read_bytes", "bytes", "Bytes that the job read (estimated).", read_bytes)
+	C("read_seconds", "seconds", "Time inside read calls (estimated).", read_s)
+	C("reads", NULL, "Read calls (estimated).", reads)
+	C("samples", NULL, "Samples taken.", samples)
+	C("failed_samples", NULL, "Samples that gave no report.", failed)
+	C("events", NULL, "Events that samples got.", events)
+	C("lost_events", NULL, "Events that were lost in samples.", lost_events)
+	C("tracer_cpu_seconds", "seconds", "CPU time of taking samples of the job.", tracer_cpu_s)
+	F("job_counting_start_time_seconds", GAUGE, "seconds", "Unix time at which the job's counters began at nothing.", since)
+};
 #undef C
 #undef G
-	};
-	size_t i, k;
+#undef F
 
-	for (i = 0; i < sizeof(all) / sizeof(*all); i++) {
-		family(o, &all[i].family);
-		for (k = 0; k < o->n; k++) {
-			double x = all[i].of(o->job[k].t);
+static void figure(struct out *o, const struct pt_prom_job *j, size_t at)
+{
+	bool now = o->family->type == PT_SERIES_GAUGE;
+	double x = *(const double *)(const void *)((const char *)j->t + at);
 
-			if (isnan(x) || (all[i].family.type == PT_SERIES_GAUGE &&
-					 o->job[k].ended))
-				continue;
-			job(o, &o->job[k]);
-			value(o, &o->job[k], x);
-		}
-	}
+	if (!isnan(x) && !(now && (j->ended || !j->t->has_last)))
+		value(o, j, x);
 }
 
-static void since(struct out *o)
+static void of_jobs(struct out *o)
 {
-	static const struct pt_series_family f = {
-		"pipetrace_job_counting_start_time_seconds", PT_SERIES_GAUGE, "seconds",
-		"Unix time at which the job's counters began at nothing."
-	};
-	size_t i;
+	size_t i, k;
 
-	family(o, &f);
-	for (i = 0; i < o->n; i++) {
-		if (!(o->job[i].since_unix > 0))
-			continue;
-		job(o, &o->job[i]);
-		value(o, &o->job[i], o->job[i].since_unix);
+	for (i = 0; i < sizeof(families) / sizeof(*families); i++) {
+		family(o, &families[i].family);
+		for (k = 0; k < o->n; k++) {
+			job(o, &o->job[k]);
+			if (families[i].points)
+				families[i].points(o, &o->job[k]);
+			else
+				figure(o, &o->job[k], families[i].at);
+		}
 	}
 }
 
@@ -423,8 +344,8 @@ static void own(struct out *o, const struct pt_prom_agent *a)
 	static const struct pt_series_family agent = {
 		"pipetrace_agent", PT_SERIES_INFO, NULL, "The agent of this node."
 	};
-#define C(name, unit, help) { "pipetrace_agent_" name, PT_SERIES_COUNTER, unit, help }
-#define G(name, unit, help) { "pipetrace_agent_" name, PT_SERIES_GAUGE, unit, help }
+#define C(name, unit, help) FAMILY("agent_" name, COUNTER, unit, help)
+#define G(name, unit, help) FAMILY("agent_" name, GAUGE, unit, help)
 	static const struct pt_series_family f[] = {
 		C("cpu_seconds", "seconds", "CPU time of the agent, its samples included."),
 		G("resident_memory_bytes", "bytes", "Resident memory of the agent."),
@@ -465,15 +386,7 @@ int pt_series_visit(const struct pt_prom_agent *a, const struct pt_prom_job *job
 	struct out o = { .v = v, .job = jobs, .n = n };
 
 	own(&o, a);
-	info(&o);
-	lost(&o);
-	busy(&o);
-	steps(&o);
-	phases(&o);
-	mounts(&o);
-	verdicts(&o);
-	singles(&o);
-	since(&o);
+	of_jobs(&o);
 	cut(&o, 0);
 	return o.err;
 }
