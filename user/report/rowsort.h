@@ -26,7 +26,7 @@ enum pt_worker_sort {
 extern const char *const pt_file_sorts[PT_FILE_SORTS];
 extern const char *const pt_worker_sorts[PT_WORKER_SORTS];
 
-/* For qsort: below 0 where `a` comes first. NAN comes last. */
+/* For qsort: below 0 where `a` comes first. What is not finite comes last. */
 int pt_larger(double a, double b);
 int pt_file_cmp(enum pt_file_sort by, const struct pt_r_file *a,
 		const struct pt_r_file *b);
