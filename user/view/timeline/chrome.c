@@ -154,20 +154,10 @@ static int put_track(struct pt_trace_writer *w, const struct pt_trace_track *t)
 
 /* ---- events --------------------------------------------------------------- */
 
-static const char *const cat_names[PT_CAT_NR] = {
-	[PT_CAT_NONE] = "",
-	[PT_CAT_STATE] = "thread_state",
-	[PT_CAT_STEP] = "user_annotation",
-	[PT_CAT_WAIT] = "cpu_op",
-	[PT_CAT_BATCH] = "batch",
-	[PT_CAT_RUNTIME] = "cuda_runtime",
-	[PT_CAT_DRIVER] = "cuda_driver",
-	[PT_CAT_COLLECTIVE] = "collective",
-	[PT_CAT_DEVICE] = "gpu_estimate",
-	[PT_CAT_KERNEL] = "kernel",
-	[PT_CAT_COPY] = "gpu_memcpy",
-	[PT_CAT_MEMSET] = "gpu_memset",
-	[PT_CAT_RANGE] = "user_annotation",
+static const char *const cat_names[] = {
+#define X(id, perfetto, chrome) chrome,
+	PT_TRACE_CATS(X)
+#undef X
 };
 
 static int put_arg(FILE *f, const struct pt_trace_arg *a)

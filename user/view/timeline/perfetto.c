@@ -55,20 +55,10 @@ static int end_until(struct perfetto *p, uint64_t ts)
 	return err;
 }
 
-static const char *const cat_names[PT_CAT_NR] = {
-	[PT_CAT_NONE] = "",
-	[PT_CAT_STATE] = "state",
-	[PT_CAT_STEP] = "step",
-	[PT_CAT_WAIT] = "data_wait",
-	[PT_CAT_BATCH] = "batch",
-	[PT_CAT_RUNTIME] = "cuda_runtime",
-	[PT_CAT_DRIVER] = "cuda_driver",
-	[PT_CAT_COLLECTIVE] = "collective",
-	[PT_CAT_DEVICE] = "device",
-	[PT_CAT_KERNEL] = "kernel",
-	[PT_CAT_COPY] = "gpu_memcpy",
-	[PT_CAT_MEMSET] = "gpu_memset",
-	[PT_CAT_RANGE] = "nvtx",
+static const char *const cat_names[] = {
+#define X(id, perfetto, chrome) perfetto,
+	PT_TRACE_CATS(X)
+#undef X
 };
 
 static int set_args(struct perfetto *p, const struct pt_trace_event *from,

@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "report/demangle.h"
-#include "view/timeline/trace_clip.h"
 #include "view/timeline/trace_int.h"
 
 #define NS_PER_S 1e9
@@ -112,25 +111,12 @@ static int walk_counters(struct pt_walk *k, const struct pt_proc *p)
 	return err;
 }
 
-static double point_gpu_mem(const struct pt_r_point *p)
-{
-	return p->gpu_mem;
-}
-static double point_gpu_util(const struct pt_r_point *p)
-{
-	return p->gpu_util;
-}
-static double point_data_wait(const struct pt_r_point *p)
-{
-	return p->data_wait_share;
-}
-
 /* A column of the report's series, where it was observed. */
 static int series(struct pt_walk *k, uint32_t which, const char *name,
-		  enum pt_track_unit unit,
-		  double (*get)(const struct pt_r_point *p))
+		  enum pt_track_unit unit, size_t at)
 {
 	const struct pt_report *r = k->x->r;
+	const struct pt_r_point *p = r->series;
 	struct pt_trace_track t = {
 		.id = pt_track_id(PT_SPACE_SERIES, which + 1),
 		.kind = PT_TRACK_COUNTER,
@@ -140,29 +126,30 @@ static int series(struct pt_walk *k, uint32_t which, const char *name,
 	};
 	bool told = false;
 	uint64_t ts;
-	size_t i;
 	int err = 0;
 
-	for (i = 0; i < r->n_series && !err; i++) {
-		if (!isfinite(get(&r->series[i])) || r->series[i].t < 0)
+	for (; p < r->series + r->n_series && !err; p++) {
+		double v = *(const double *)(const void *)((const char *)p + at);
+
+		if (!isfinite(v) || p->t < 0)
 			continue;
 		if (!told)
 			err = k->w->track(k->w, &t);
 		told = true;
-		ts = (uint64_t)r->capture.begin_ns +
-		     (uint64_t)(r->series[i].t * NS_PER_S);
-		err = err ?: k->w->value(k->w, &t, ts, get(&r->series[i]));
+		ts = (uint64_t)r->capture.begin_ns + (uint64_t)(p->t * NS_PER_S);
+		err = err ?: k->w->value(k->w, &t, ts, v);
 	}
 	return err;
 }
 
 static int walk_series(struct pt_walk *k)
 {
-	int err = series(k, 0, "GPU memory", PT_UNIT_BYTES, point_gpu_mem);
+#define AT(member) offsetof(struct pt_r_point, member)
+	int err = series(k, 0, "GPU memory", PT_UNIT_BYTES, AT(gpu_mem));
 
-	err = err ?: series(k, 1, "GPU utilization", PT_UNIT_SHARE, point_gpu_util);
-	err = err ?: series(k, 2, "data wait share", PT_UNIT_SHARE, point_data_wait);
-	return err;
+	err = err ?: series(k, 1, "GPU utilization", PT_UNIT_SHARE, AT(gpu_util));
+	return err ?: series(k, 2, "data wait share", PT_UNIT_SHARE, AT(data_wait_share));
+#undef AT
 }
 
 /* ---- threads ------------------------------------------------------------ */
@@ -303,17 +290,75 @@ static void forget_shown(struct pt_walk *k)
 	}
 }
 
+/* ---- a part of the capture ------------------------------------------------ */
+
+/* A writer before another one, which gets what lies in the report's part: slices that
+ * reach beyond it are cut there. */
+struct clip {
+	struct pt_trace_writer w; /* to be walked with */
+	struct pt_trace_writer *to;
+	uint64_t begin, end; /* CLOCK_MONOTONIC ns */
+};
+
+static int clip_track(struct pt_trace_writer *w, const struct pt_trace_track *t)
+{
+	struct clip *c = (struct clip *)w;
+
+	return c->to->track(c->to, t);
+}
+
+static int clip_slice(struct pt_trace_writer *w, const struct pt_trace_event *e)
+{
+	struct clip *c = (struct clip *)w;
+	struct pt_trace_event x = *e;
+
+	if (x.begin < c->begin)
+		x.begin = c->begin;
+	if (x.end > c->end)
+		x.end = c->end;
+	return x.end > x.begin ? c->to->slice(c->to, &x) : 0;
+}
+
+static int clip_instant(struct pt_trace_writer *w, const struct pt_trace_event *e)
+{
+	struct clip *c = (struct clip *)w;
+
+	return e->begin >= c->begin && e->begin < c->end ?
+		       c->to->instant(c->to, e) : 0;
+}
+
+static int clip_value(struct pt_trace_writer *w, const struct pt_trace_track *t,
+		 uint64_t ts, double v)
+{
+	struct clip *c = (struct clip *)w;
+
+	return ts >= c->begin && ts < c->end ? c->to->value(c->to, t, ts, v) : 0;
+}
+
+static void clip_to(struct clip *c, const struct pt_report *r, struct pt_trace_writer *to)
+{
+	*c = (struct clip){
+		.w = { .track = clip_track, .slice = clip_slice,
+		       .instant = clip_instant, .value = clip_value },
+		.to = to,
+		.begin = (uint64_t)r->capture.begin_ns,
+		.end = (uint64_t)r->capture.end_ns,
+	};
+}
+
+/* ---- all of it ------------------------------------------------------------ */
+
 int pt_trace_walk(const struct pt_export *x, struct pt_trace_writer *w)
 {
 	struct pt_walk k = { .x = x, .w = w };
 	const struct pt_model *m = x->m;
-	struct pt_trace_clip clip;
+	struct clip part;
 	size_t i, j;
 	int err = 0;
 
 	if (x->part) {
-		pt_trace_clip(&clip, x->r, w);
-		k.w = &clip.w;
+		clip_to(&part, x->r, w);
+		k.w = &part.w;
 	}
 	for (i = 0; i < m->all_procs.n && !err; i++) {
 		const struct pt_proc *p = m->all_procs.v[i];

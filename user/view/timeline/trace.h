@@ -23,22 +23,26 @@ enum pt_track_kind {
 	PT_TRACK_COUNTER,
 };
 
-/* What the lanes and slices show: the writers' categories. */
+/* What the lanes and slices show: the writers' categories, as Perfetto's and Chrome's
+ * readers know them. */
+#define PT_TRACE_CATS(X)                                                       \
+	X(NONE, "", "")                                                        \
+	X(STATE, "state", "thread_state") /* what a thread was doing */        \
+	X(STEP, "step", "user_annotation")                                     \
+	X(WAIT, "data_wait", "cpu_op") /* for data */                          \
+	X(BATCH, "batch", "batch") /* a worker had made one */                 \
+	X(RUNTIME, "cuda_runtime", "cuda_runtime") /* of the GPU libraries */  \
+	X(DRIVER, "cuda_driver", "cuda_driver")                                \
+	X(COLLECTIVE, "collective", "collective")                              \
+	X(DEVICE, "device", "gpu_estimate") /* of its idle and busy time */    \
+	X(KERNEL, "kernel", "kernel") /* measured on the device */             \
+	X(COPY, "gpu_memcpy", "gpu_memcpy")                                    \
+	X(MEMSET, "gpu_memset", "gpu_memset")                                  \
+	X(RANGE, "nvtx", "user_annotation") /* that the program named */
 enum pt_trace_cat {
-	PT_CAT_NONE = 0,
-	PT_CAT_STATE,	/* what a thread was doing */
-	PT_CAT_STEP,
-	PT_CAT_WAIT,	/* for data */
-	PT_CAT_BATCH,	/* a worker had made one */
-	PT_CAT_RUNTIME, /* calls of the GPU libraries */
-	PT_CAT_DRIVER,
-	PT_CAT_COLLECTIVE,
-	PT_CAT_DEVICE,	/* estimate of its idle and busy time */
-	PT_CAT_KERNEL,	/* measured on the device */
-	PT_CAT_COPY,
-	PT_CAT_MEMSET,
-	PT_CAT_RANGE, /* that the program named */
-	PT_CAT_NR
+#define X(id, perfetto, chrome) PT_CAT_##id,
+	PT_TRACE_CATS(X)
+#undef X
 };
 
 enum pt_track_unit { PT_UNIT_NONE, PT_UNIT_BYTES, PT_UNIT_BYTES_S,
