@@ -90,6 +90,25 @@ static void a_report_is_read(void **state)
 	assert_false(s.verdict[1].root);
 }
 
+/* A later version may know more: the sample counts all the same. */
+static void a_later_version_is_read(void **state)
+{
+	struct pt_sample s;
+
+	(void)state;
+	assert_int_equal(sample(
+		"{\"schema\":\"pipetrace.report/1\",\"capture\":{\"duration\":5},"
+		"\"more\":{},\"gpu\":[{\"index\":0,\"busy\":{\"share\":0.5,"
+		"\"certainty\":\"weighed\"},\"idle_causes\":[{\"cause\":\"moonlight\","
+		"\"seconds\":2.0,\"share\":0.4}]}],\"verdicts\":[{\"id\":\"moon_bound\","
+		"\"severity\":\"warning\",\"certainty\":\"sure\",\"title\":\"-\"}]}", &s), 0);
+	NEAR(s.idle_s[PT_CAUSE_UNKNOWN], 2);
+	NEAR(s.busy_s, 2.5);
+	assert_int_equal(s.n_verdicts, 1);
+	assert_string_equal(s.verdict[0].id, "moon_bound");
+	assert_int_equal(s.verdict[0].severity, PT_WARNING);
+}
+
 static void others_are_refused(void **state)
 {
 	static const char *const bad[] = {
@@ -355,6 +374,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_report_is_read),
+		cmocka_unit_test(a_later_version_is_read),
 		cmocka_unit_test(others_are_refused),
 		cmocka_unit_test(samples_are_scaled),
 		cmocka_unit_test(the_time_between_is_shared),

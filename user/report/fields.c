@@ -28,19 +28,20 @@ MEASURE(UNIX_NS, "decimal_or_null", 0, 0, 0) /* a decimal string */
 
 /* ---- names ----------------------------------------------------------------- */
 
-#define ENUM_OF(id, null, ...)                                                 \
+#define ENUM_OF(id, null, open, ...)                                           \
 	static const char *const id##_names[] = { __VA_ARGS__ };               \
 	const struct pt_enum pt_enum_##id = {                                  \
-		id##_names, sizeof(id##_names) / sizeof(*id##_names), null };
-ENUM_OF(certainty, PT_CERT_NONE, NULL, "measured", "bounded", "estimated")
-ENUM_OF(confidence, PT_CONF_NONE, NULL, "low", "medium", "high")
-ENUM_OF(severity, PT_INFO, "info", "warning", "critical")
-ENUM_OF(worker_state, PT_WORKER_OK, "ok", "slow", "hung", "done", "exited")
+		id##_names, sizeof(id##_names) / sizeof(*id##_names), null, open };
+ENUM_OF(certainty, PT_CERT_NONE, true, NULL, "measured", "bounded", "estimated")
+ENUM_OF(confidence, PT_CONF_NONE, true, NULL, "low", "medium", "high")
+/* A severity, or a worker's state, that is not known is not the mildest one. */
+ENUM_OF(severity, PT_INFO, false, "info", "warning", "critical")
+ENUM_OF(worker_state, PT_WORKER_OK, false, "ok", "slow", "hung", "done", "exited")
 #define X(id, name) name,
-ENUM_OF(cause, PT_CAUSE_UNKNOWN, PT_CAUSES(X))
+ENUM_OF(cause, PT_CAUSE_UNKNOWN, true, PT_CAUSES(X))
 #undef X
 static const char *const lateness_names[] = { "calls", "device" };
-static const struct pt_enum pt_enum_lateness = { lateness_names, 2, 0 };
+static const struct pt_enum pt_enum_lateness = { lateness_names, 2, 0, false };
 
 const char *pt_enum_name(const struct pt_enum *e, unsigned value)
 {

@@ -47,6 +47,8 @@ struct pt_measure {
 struct pt_enum {
 	const char *const *name; /* NULL: no name, null */
 	int n, null;
+	bool open; /* a reader takes a name of a later version for `null`, which says no more
+		    * than that nobody knows */
 };
 extern const struct pt_enum pt_enum_certainty, pt_enum_confidence,
 	pt_enum_severity, pt_enum_cause, pt_enum_worker_state;

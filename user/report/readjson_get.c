@@ -284,7 +284,8 @@ int pt_rd_name(const struct pt_rd_at *at, const char *key,
 	for (i = 0; s && i < names->n; i++)
 		if (names->name[i] && !strcmp(names->name[i], s))
 			return i;
-	wrong(at, key, "a name that this version of pipetrace knows");
+	if (!s || !names->open)
+		wrong(at, key, "a name that this version of pipetrace knows");
 	return names->null;
 }
 

@@ -56,7 +56,7 @@ bool pt_rd_decimal(const struct pt_rd_at *at, const char *key, uint64_t max,
 const char *pt_rd_text(const struct pt_rd_at *at, const char *key);
 bool pt_rd_bool(const struct pt_rd_at *at, const char *key);
 int64_t pt_rd_tri(const struct pt_rd_at *at, const char *key);
-/* One of the names, as its number. */
+/* One of the names, as its number; of an open set, null for one that is not known. */
 int pt_rd_name(const struct pt_rd_at *at, const char *key,
 	       const struct pt_enum *names);
 /* Room for `n` elements in the report; NULL for none and after an error. */
