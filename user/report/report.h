@@ -60,6 +60,8 @@ enum pt_cause {
 	PT_CAUSE_NR
 };
 const char *pt_cause_name(enum pt_cause c);
+/* Of a list of causes each view shows so many, until all are asked for. */
+#define PT_CAUSES_SHOWN 4
 
 struct pt_dist { /* n == 0: null */
 	uint64_t n;

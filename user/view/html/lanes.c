@@ -494,6 +494,7 @@ json_t *pt_html_timeline(struct pt_jb *b, const struct pt_export *x)
 	pt_j_put(b, o, "coarse_buckets", json_integer(PT_LOD_COARSE));
 	pt_j_put(b, o, "categories", categories(b));
 	pt_j_put(b, o, "first_cause", json_integer(PT_HC_CAUSE));
+	pt_j_put(b, o, "causes_shown", json_integer(PT_CAUSES_SHOWN));
 	pt_j_put(b, o, "trainers", trainers);
 	pt_j_put(b, o, "lanes", p.lanes);
 	pt_j_put(b, o, "lanes_left_out", json_integer((json_int_t)p.left_out));

@@ -6,8 +6,6 @@
 
 #include "view/text/blocks.h"
 
-#define IDLE_SHOWN 4
-
 static void bounds(struct pt_tx *t, struct pt_line *l, const double v[2])
 {
 	bool lo = isfinite(v[0]), hi = isfinite(v[1]);
@@ -123,7 +121,7 @@ static void idle_line(struct pt_tx *t, const struct pt_r_gpu *g)
 {
 	struct pt_line l = { .n = 0 };
 
-	for (size_t i = 0; i < g->n_idle_causes && i < IDLE_SHOWN; i++) {
+	for (size_t i = 0; i < g->n_idle_causes && i < PT_CAUSES_SHOWN; i++) {
 		const struct pt_r_charge *c = &g->idle_causes[i];
 
 		if (c->share < 0.005)

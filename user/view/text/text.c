@@ -10,7 +10,6 @@
 #include "base/str.h"
 #include "view/text/blocks.h"
 
-#define CAUSES_SHOWN 4
 #define CAUSE_MIN 0.005 /* of the data wait */
 #define GATHERED 64
 
@@ -341,7 +340,7 @@ static void charge_rows(struct pt_tx *t, const struct pt_report *r)
 	}
 	n = gather(r, all, GATHERED);
 	/* the first one shows however small it is */
-	for (i = 0; i < n && i < CAUSES_SHOWN; i++)
+	for (i = 0; i < n && i < PT_CAUSES_SHOWN; i++)
 		if (!i || all[i].c.share >= CAUSE_MIN) {
 			charge_row(t, r, &all[i]);
 			shown++;

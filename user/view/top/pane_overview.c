@@ -5,7 +5,6 @@
 #include "view/top/pane.h"
 
 #define OTHER_VERDICTS 3
-#define CAUSES 3
 #define WORKERS 8
 #define ROWS 5 /* of files and operations */
 
@@ -98,7 +97,7 @@ static void causes(struct pt_tx *t, const struct pt_report *r)
 {
 	struct pt_line l = { .n = 0 };
 
-	for (size_t i = 0; i < r->data_wait.n_causes && i < CAUSES; i++) {
+	for (size_t i = 0; i < r->data_wait.n_causes && i < PT_CAUSES_SHOWN; i++) {
 		const struct pt_r_charge *c = &r->data_wait.causes[i];
 
 		pt_line_item(t, &l, "%s" NB "%s" NB "%s", pt_tx_pct(t, c->share),

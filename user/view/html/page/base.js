@@ -75,6 +75,7 @@ const word = (s) => WORDS[s] || clean(s).replace(/_/g, " ");
 /* ---- what is not known -------------------------------------------------------- */
 
 let LIMITS = [];
+let SHOWN; /* of a list of causes, until all are asked for */
 /* Which of the limits says why: the one whose name goes with the figure's. */
 function limitOf(path) {
 	const plain = path.replace(/\.\d+/g, "");

@@ -113,7 +113,7 @@ function breakdown() {
 				{ name: "time", unit: "s", get: (c) => c.seconds, path: "seconds" },
 				{ name: "whose", text: true, get: (c) => c.subject ? c.subject.pid : null, show: (c) => c.subject ? nameOfPid(c.subject.pid) + (c.subject.tid !== c.subject.pid && known(c.subject.tid) ? ", thread " + c.subject.tid : "") : "–" },
 				{ name: "what", text: true, mono: true, get: (c) => c.what, show: (c) => known(c.what) ? text(c.what) : "" },
-			], w.causes, { path: "data_wait.causes", id: "causes-table", first: 8 }));
+			], w.causes, { path: "data_wait.causes", id: "causes-table", first: SHOWN }));
 	}
 	if (D.phases && D.phases.length) out.push(h("h3", {}, "Phases of a step"), table([
 		{ name: "phase", text: true, get: (p) => word(p.name) }, { name: "share", unit: "share", get: (p) => p.share, path: "share" },
@@ -285,7 +285,7 @@ function gpus() {
 				", collectives ", fig(p + "busy.collective", "share"), ") · ", fig(p + "kernels", "count"), " kernels · ", fig(p + "copies.h2d", "count"), " copies to the GPU, ",
 				fig(p + "copies.bytes", "bytes"), " · ", fig(p + "syncs", "count"), " syncs · failed allocations ", fig(p + "failed_allocations", "count")),
 			(g.idle_causes || []).length > 0 && [h("h3", {}, "Why it was idle"), stack(g.idle_causes.map((e) => ({ v: e.share, label: word(e.cause), look: e.cause })), Math.max(1e-9, g.idle_causes.reduce((a, e) => a + e.share, 0)), true),
-				h("ul", { class: "legend" }, g.idle_causes.map((e, k) => h("li", {}, swatch(e.cause), word(e.cause) + " ", fig(p + "idle_causes." + k + ".share", "share"),
+				h("ul", { class: "legend" }, g.idle_causes.slice(0, SHOWN).map((e, k) => h("li", {}, swatch(e.cause), word(e.cause) + " ", fig(p + "idle_causes." + k + ".share", "share"),
 					known(e.what) && h("span", { class: "soft text" }, clean(e.what)))))]);
 	}));
 }
@@ -305,6 +305,7 @@ function capture() {
 
 function reportPage(T) {
 	LIMITS = (D.capture && D.capture.limits) || [];
+	SHOWN = T.causes_shown;
 	const steps = unpackSteps(T.steps), t = D.target || {}, name = t.cmdline || t.comm || "process " + t.pid;
 	const labels = Object.entries(D.labels || {}).map(([k, v]) => clean(k) + "=" + clean(v));
 	const when = known(D.capture.begin_unix_ns) ? new Date(Number(BigInt(D.capture.begin_unix_ns) / 1000000n)) : null;
