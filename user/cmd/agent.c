@@ -21,10 +21,8 @@ int pt_cmd_agent(int argc, char **argv)
 	struct pt_opts o;
 	int ret;
 
-	if (pt_opts_parse(&o, PT_OPTS_AGENT, doc, argc, argv))
-		return PT_EXIT_USAGE;
-	if (o.help || o.version)
-		return PT_EXIT_OK;
+	if (pt_opts_done(&o, PT_OPTS_AGENT, doc, argc, argv, &ret))
+		return ret;
 	if (!o.config) {
 		pt_error("the agent needs --config FILE (an example: "
 			 "docs/agent.md)");

@@ -126,11 +126,10 @@ out:
 int pt_cmd_demo(int argc, char **argv)
 {
 	struct pt_opts o;
+	int status;
 
-	if (pt_opts_parse(&o, PT_OPTS_PLAIN, doc, argc, argv))
-		return PT_EXIT_USAGE;
-	if (o.help || o.version)
-		return PT_EXIT_OK;
+	if (pt_opts_done(&o, PT_OPTS_PLAIN, doc, argc, argv, &status))
+		return status;
 	if (geteuid()) {
 		pt_error("the demo loads BPF programs, for which it needs "
 			 "root: run it with sudo");

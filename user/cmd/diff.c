@@ -103,7 +103,6 @@ static int write_out(const struct pt_diff *d, const struct pt_opts *o,
 				  .unicode = !o->ascii,
 				  .width = pt_terminal_width(),
 				  .verbose = o->loud == PT_VERBOSE };
-	struct pt_err err = { "" };
 	int ret = 0;
 
 	errno = 0;
@@ -114,36 +113,7 @@ static int write_out(const struct pt_diff *d, const struct pt_opts *o,
 			 strerror(errno ? errno : -ret));
 	if (ret || !json->f)
 		return ret;
-	ret = pt_diff_json(d, json->f, 2);
-	if (ret) {
-		pt_error("cannot write the comparison to %s: %s",
-			 json->is_stdout ? "standard output" : json->path,
-			 strerror(ret == -EIO && errno ? errno : -ret));
-		return ret;
-	}
-	ret = pt_outfile_commit(json, &err);
-	if (ret)
-		pt_error("%s", err.msg);
-	return ret;
-}
-
-static int write_page(const struct pt_diff *d, struct pt_outfile *html)
-{
-	struct pt_err err = { "" };
-	int ret;
-
-	if (!html->f)
-		return 0;
-	ret = pt_diff_html(d, html->f);
-	if (ret) {
-		pt_error("cannot write the comparison to %s: %s", html->path,
-			 strerror(-ret));
-		return ret;
-	}
-	ret = pt_outfile_commit(html, &err);
-	if (ret)
-		pt_error("%s", err.msg);
-	return ret;
+	return pt_outfile_end(json, "the comparison", pt_diff_json(d, json->f, 2));
 }
 
 /* A gate that cannot tell must not pass. */
@@ -180,7 +150,8 @@ static int compare(const struct pt_opts *o, const struct loaded *l,
 		return PT_EXIT_FAILED;
 	}
 	ret = write_out(d, o, json);
-	ret = ret ?: write_page(d, html);
+	if (!ret && html->f)
+		ret = pt_outfile_end(html, "the comparison", pt_diff_html(d, html->f));
 	status = ret ? PT_EXIT_FAILED : judge(d, o->fail_on_regression);
 	pt_diff_free(d);
 	return status;
@@ -195,10 +166,8 @@ int pt_cmd_diff(int argc, char **argv)
 	struct pt_opts o;
 	size_t i;
 
-	if (pt_opts_parse(&o, PT_OPTS_DIFF, doc, argc, argv))
-		return PT_EXIT_USAGE;
-	if (o.help || o.version)
-		return PT_EXIT_OK;
+	if (pt_opts_done(&o, PT_OPTS_DIFF, doc, argc, argv, &status))
+		return status;
 	if (o.n_files < 2) {
 		pt_error("diff needs two or more files: reports (--json) or "
 			 "record streams");

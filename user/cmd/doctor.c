@@ -235,10 +235,8 @@ int pt_cmd_doctor(int argc, char **argv)
 	size_t i;
 	int ret;
 
-	if (pt_opts_parse(&o, PT_OPTS_TARGET, doc, argc, argv))
-		return PT_EXIT_USAGE;
-	if (o.help || o.version)
-		return PT_EXIT_OK;
+	if (pt_opts_done(&o, PT_OPTS_TARGET, doc, argc, argv, &ret))
+		return ret;
 	ret = pt_features_probe(&f);
 	if (ret) {
 		pt_error("cannot find out what this kernel allows: %s",

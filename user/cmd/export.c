@@ -252,10 +252,8 @@ int pt_cmd_export(int argc, char **argv)
 	int i, n = 0, status;
 	FILE *f;
 
-	if (pt_opts_parse(&o, PT_OPTS_EXPORT, doc, argc, argv))
-		return PT_EXIT_USAGE;
-	if (o.help || o.version)
-		return PT_EXIT_OK;
+	if (pt_opts_done(&o, PT_OPTS_EXPORT, doc, argc, argv, &status))
+		return status;
 	if (take_format(&o))
 		return PT_EXIT_USAGE;
 	for (i = 0; i < PT_EXPORT_NR; i++)

@@ -154,7 +154,6 @@ static int show(const struct pt_fleet *f, const struct asked *a,
 {
 	struct pt_text_opts t = { .color = pt_want_color(), .unicode = !a->ascii,
 				  .width = pt_terminal_width() };
-	struct pt_err err = { "" };
 	int ret = 0;
 
 	if (!json->f || !json->is_stdout)
@@ -163,18 +162,7 @@ static int show(const struct pt_fleet *f, const struct asked *a,
 		pt_error("cannot write to standard output: %s", strerror(-ret));
 		return ret;
 	}
-	if (!json->f)
-		return 0;
-	ret = pt_fleet_json(f, json->f);
-	if (ret) {
-		pt_error("cannot write to %s: %s", json->is_stdout ?
-			 "standard output" : json->path, strerror(-ret));
-		return ret;
-	}
-	ret = pt_outfile_commit(json, &err);
-	if (ret)
-		pt_error("%s", err.msg);
-	return ret;
+	return json->f ? pt_outfile_end(json, "the fleet", pt_fleet_json(f, json->f)) : 0;
 }
 
 int pt_cmd_fleet(int argc, char **argv)

@@ -208,25 +208,12 @@ bool pt_follow_ended(struct pt_follow *w)
 
 static int share_facts(struct pt_follow *w, struct pt_report *r)
 {
-	const struct pt_hook_state *h;
-	size_t n = w->cap ? pt_capture_hooks(w->cap, &h) : 0, i;
-	struct pt_r_hook *out = pt_arena_calloc(r->arena, n + 1, sizeof(*out));
-
-	if (!out)
-		return -ENOMEM;
 	r->host = w->base->host;
 	r->target = w->base->target;
-	for (i = 0; i < n; i++) {
-		out[i].need = h[i].need;
-		out[i].door = pt_arena_strdup(r->arena, h[i].door);
-		out[i].note = pt_arena_strdup(r->arena, h[i].note);
-	}
-	r->capture.hooks = out;
-	r->capture.n_hooks = n;
 	r->capture.mode = pt_mode_name(w->o->mode);
 	r->capture.complete = true;
 	r->capture.no_gpu_library = !w->job.n_trainers;
-	return 0;
+	return w->cap ? pt_session_hooks(w->cap, r) : 0;
 }
 
 static void feed_model(void *ctx, const void *rec, size_t len)

@@ -75,16 +75,20 @@ static const char *driver_version(struct pt_arena *a)
 	return end > p ? pt_arena_strndup(a, p, (size_t)(end - p)) : NULL;
 }
 
-/* Copy a line into the arena; a missing file is null, no memory an error. */
-static int dup_line(struct pt_arena *a, const char *path, const char **out)
+/* A copy in the report's arena. 0 or -ENOMEM. */
+static int copy(struct pt_report *r, const char **to, const char *s)
+{
+	*to = pt_arena_strdup(r->arena, s);
+	return *to ? 0 : -ENOMEM;
+}
+
+/* A missing file is null, no memory an error. */
+static int copy_line(struct pt_report *r, const char **to, const char *path)
 {
 	char buf[256];
 	const char *s = pt_file_line(path, buf, sizeof(buf));
 
-	if (!s)
-		return 0;
-	*out = pt_arena_strdup(a, s);
-	return *out ? 0 : -ENOMEM;
+	return s ? copy(r, to, s) : 0;
 }
 
 int pt_host_report(struct pt_report *r, pid_t trainer, const char *lockdown)
@@ -100,17 +104,12 @@ int pt_host_report(struct pt_report *r, pid_t trainer, const char *lockdown)
 	h->memory = total_memory();
 	h->shm_size = shm_size(trainer);
 	h->driver = driver_version(r->arena);
-	if (!uname(&u)) {
-		h->hostname = pt_arena_strdup(r->arena, u.nodename);
-		h->kernel = pt_arena_strdup(r->arena, u.release);
-		err = h->hostname && h->kernel ? 0 : -ENOMEM;
-	}
-	err = err ?: dup_line(r->arena, "/proc/sys/kernel/random/boot_id", &h->boot_id);
-	err = err ?: dup_line(r->arena, "/sys/devices/system/node/online", &h->numa);
-	if (!err && lockdown && strcmp(lockdown, "unknown")) {
-		h->lockdown = pt_arena_strdup(r->arena, lockdown);
-		err = h->lockdown ? 0 : -ENOMEM;
-	}
+	if (!uname(&u))
+		err = copy(r, &h->hostname, u.nodename) ?: copy(r, &h->kernel, u.release);
+	err = err ?: copy_line(r, &h->boot_id, "/proc/sys/kernel/random/boot_id");
+	err = err ?: copy_line(r, &h->numa, "/sys/devices/system/node/online");
+	if (!err && lockdown && strcmp(lockdown, "unknown"))
+		err = copy(r, &h->lockdown, lockdown);
 	return err;
 }
 
@@ -132,13 +131,10 @@ static int fill_job(struct pt_report *r, pid_t pid)
 		if (pt_proc_getenv(pid, kinds[i].id, buf, sizeof(buf)))
 			continue;
 		t->job_kind = kinds[i].kind;
-		t->job_id = pt_arena_strdup(r->arena, buf);
-		if (!t->job_id)
+		if (copy(r, &t->job_id, buf))
 			return -ENOMEM;
-		if (pt_proc_getenv(pid, kinds[i].name, buf, sizeof(buf)))
-			return 0;
-		t->job_name = pt_arena_strdup(r->arena, buf);
-		return t->job_name ? 0 : -ENOMEM;
+		return pt_proc_getenv(pid, kinds[i].name, buf, sizeof(buf)) ?
+			       0 : copy(r, &t->job_name, buf);
 	}
 	return 0;
 }
@@ -162,31 +158,22 @@ int pt_target_report(struct pt_report *r, pid_t trainer, pid_t given)
 	struct pt_proc_stat st;
 	char buf[4096];
 	uid_t uid;
+	int err = 0;
 
 	t->pid = trainer;
 	if (given != trainer)
 		t->resolved_from = given;
-	if (pt_proc_cmdline(trainer, buf, sizeof(buf)) > 0) {
-		t->cmdline = pt_arena_strdup(r->arena, buf);
-		if (!t->cmdline)
-			return -ENOMEM;
-	}
+	if (pt_proc_cmdline(trainer, buf, sizeof(buf)) > 0)
+		err = copy(r, &t->cmdline, buf);
 	if (!pt_proc_stat(trainer, &st)) {
 		t->started = started_at(&st);
-		t->comm = pt_arena_strdup(r->arena, st.comm);
-		if (!t->comm)
-			return -ENOMEM;
+		err = err ?: copy(r, &t->comm, st.comm);
 	}
 	if (!pt_proc_uid(trainer, &uid)) {
 		pt_user_name(uid, buf, sizeof(buf));
-		t->user = pt_arena_strdup(r->arena, buf);
-		if (!t->user)
-			return -ENOMEM;
+		err = err ?: copy(r, &t->user, buf);
 	}
-	if (!pt_proc_container(trainer, buf, sizeof(buf))) {
-		t->container = pt_arena_strdup(r->arena, buf);
-		if (!t->container)
-			return -ENOMEM;
-	}
-	return fill_job(r, trainer);
+	if (!pt_proc_container(trainer, buf, sizeof(buf)))
+		err = err ?: copy(r, &t->container, buf);
+	return err ?: fill_job(r, trainer);
 }

@@ -31,10 +31,8 @@ int pt_cmd_list(int argc, char **argv)
 	size_t i;
 	int ret;
 
-	if (pt_opts_parse(&o, PT_OPTS_PLAIN, doc, argc, argv))
-		return PT_EXIT_USAGE;
-	if (o.help || o.version)
-		return PT_EXIT_OK;
+	if (pt_opts_done(&o, PT_OPTS_PLAIN, doc, argc, argv, &ret))
+		return ret;
 	ret = pt_jobs_find(&jobs, NULL);
 	if (ret) {
 		pt_error("cannot read /proc: %s", strerror(-ret));

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/cmd.h"
 #include "cmd/options.h"
 #include "cmd/opttable.h"
 #include "report/report.h"
@@ -349,6 +350,16 @@ int pt_opts_parse(struct pt_opts *o, enum pt_optset set, const char *doc,
 	pt_log_init(o->loud, utf8);
 	o->ascii = !utf8;
 	return err && err != ECANCELED ? -EINVAL : 0;
+}
+
+bool pt_opts_done(struct pt_opts *o, enum pt_optset set, const char *doc, int argc,
+		  char **argv, int *status)
+{
+	int err = pt_opts_parse(o, set, doc, argc, argv);
+
+	if (err || o->help || o->version)
+		*status = err ? PT_EXIT_USAGE : PT_EXIT_OK;
+	return err || o->help || o->version;
 }
 
 static void list_thresholds(char *out, size_t size)

@@ -105,6 +105,11 @@ enum pt_optset {
 int pt_opts_parse(struct pt_opts *o, enum pt_optset set, const char *doc,
 		  int argc, char **argv);
 
+/* The same for a command: whether it is done, with *status, for having been asked wrongly
+ * or for help. */
+bool pt_opts_done(struct pt_opts *o, enum pt_optset set, const char *doc, int argc,
+		  char **argv, int *status);
+
 /* Put the labels into a report. 0 or -ENOMEM. */
 int pt_opts_label(const struct pt_opts *o, struct pt_report *r);
 /* "NAME=VALUE" of --threshold. 0; or -EINVAL after one sentence on standard

@@ -3,13 +3,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cmd/outfile.h"
 #include "cmd/sudo.h"
 
 static int cannot(struct pt_outdir *o, int err, struct pt_err *e)
@@ -24,40 +23,22 @@ static int cannot(struct pt_outdir *o, int err, struct pt_err *e)
 	return err;
 }
 
-static int open_parent(struct pt_outdir *o)
+static int make_folder(struct pt_outdir *o)
 {
 	size_t n = strlen(o->path);
-	char *slash;
+	struct stat st;
+	int ret;
 
 	while (n > 1 && o->path[n - 1] == '/')
 		o->path[--n] = '\0';
-	slash = strrchr(o->path, '/');
-	o->base = slash ? slash + 1 : o->path;
-	if (!*o->base || !strcmp(o->base, ".") || !strcmp(o->base, ".."))
-		return -EEXIST;
-	if (slash)
-		*slash = '\0';
-	o->parent = open(!slash ? "." : *o->path ? o->path : "/",
-			 O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (slash)
-		*slash = '/';
-	return o->parent < 0 ? -errno : 0;
-}
-
-static int make_folder(struct pt_outdir *o)
-{
-	int ret = open_parent(o);
-	uint64_t random;
-	struct stat st;
-
-	if (ret)
-		return ret;
+	o->parent = pt_out_folder(o->path, &o->base);
+	if (o->parent < 0)
+		return o->parent == -EISDIR ? -EEXIST : o->parent;
 	if (!fstatat(o->parent, o->base, &st, AT_SYMLINK_NOFOLLOW))
 		return -EEXIST;
-	if (getrandom(&random, sizeof(random), 0) != sizeof(random))
-		return -EIO;
-	snprintf(o->tmp, sizeof(o->tmp), ".pipetrace-%016llx.tmp",
-		 (unsigned long long)random);
+	ret = pt_out_temp(o->tmp);
+	if (ret)
+		return ret;
 	if (mkdirat(o->parent, o->tmp, 0700)) {
 		o->tmp[0] = '\0';
 		return -errno;

@@ -24,35 +24,30 @@ static int cannot(const struct pt_outfile *o, int err, struct pt_err *e)
 			  strerror(-err));
 }
 
-/* Split "dir/base", open dir. */
-static int open_dir(struct pt_outfile *o)
+int pt_out_folder(char *path, const char **base)
 {
-	char *slash = strrchr(o->path, '/');
-	int err = 0;
+	char *slash = strrchr(path, '/');
+	int fd;
 
-	o->base = slash ? slash + 1 : o->path;
-	if (!*o->base || !strcmp(o->base, ".") || !strcmp(o->base, ".."))
+	*base = slash ? slash + 1 : path;
+	if (!**base || !strcmp(*base, ".") || !strcmp(*base, ".."))
 		return -EISDIR;
 	if (slash)
 		*slash = '\0';
-	o->dir = open(!slash ? "." : *o->path ? o->path : "/",
-		      O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (o->dir < 0)
-		err = -errno;
+	fd = open(!slash ? "." : *path ? path : "/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	fd = fd < 0 ? -errno : fd;
 	if (slash)
 		*slash = '/';
-	return err;
+	return fd;
 }
 
-/* A name for the time until it has its own. */
-static int choose_temp(struct pt_outfile *o)
+int pt_out_temp(char name[64])
 {
 	uint64_t random;
 
 	if (getrandom(&random, sizeof(random), 0) != sizeof(random))
 		return -EIO;
-	snprintf(o->tmp, sizeof(o->tmp), ".pipetrace-%016llx.tmp",
-		 (unsigned long long)random);
+	snprintf(name, 64, ".pipetrace-%016llx.tmp", (unsigned long long)random);
 	return 0;
 }
 
@@ -68,7 +63,7 @@ static int open_temp(struct pt_outfile *o)
 	if (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL &&
 	    errno != ENOENT)
 		return -errno;
-	ret = choose_temp(o);
+	ret = pt_out_temp(o->tmp);
 	if (ret)
 		return ret;
 	fd = openat(o->dir, o->tmp,
@@ -91,9 +86,9 @@ static uid_t asker(void)
 static int open_fd(struct pt_outfile *o, struct pt_err *err)
 {
 	struct stat st;
-	int ret = open_dir(o);
+	int ret = o->dir = pt_out_folder(o->path, &o->base);
 
-	if (ret)
+	if (ret < 0)
 		return cannot(o, ret, err);
 	if (!fstatat(o->dir, o->base, &st, AT_SYMLINK_NOFOLLOW)) {
 		if (S_ISCHR(st.st_mode)) {
@@ -217,7 +212,7 @@ int pt_outfile_temp(struct pt_outfile *o)
 	ret = pt_rights_take(&old);
 	if (ret)
 		return ret;
-	ret = choose_temp(o);
+	ret = pt_out_temp(o->tmp);
 	ret = ret ?: link_as(o, o->tmp);
 	if (ret)
 		o->tmp[0] = '\0';
@@ -292,6 +287,22 @@ int pt_outfile_commit(struct pt_outfile *o, struct pt_err *err)
 	else
 		ret = pt_outfile_publish(o, err);
 	pt_outfile_abandon(o);
+	return ret;
+}
+
+int pt_outfile_end(struct pt_outfile *o, const char *what, int ret)
+{
+	struct pt_err err = { "" };
+
+	if (ret) {
+		pt_error("cannot write %s to %s: %s", what, o->is_stdout ? "standard output" : o->path,
+			 strerror(ret == -EIO && errno ? errno : -ret));
+		pt_outfile_abandon(o);
+		return ret;
+	}
+	ret = pt_outfile_commit(o, &err);
+	if (ret)
+		pt_error("%s", err.msg);
 	return ret;
 }
 

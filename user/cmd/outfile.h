@@ -14,10 +14,16 @@
 
 #include "base/err.h"
 
+/* Opens the folder of "dir/base" (`path` is as it was behind it). A descriptor; -EISDIR:
+ * nothing in it can have that name; -errno. */
+int pt_out_folder(char *path, const char **base);
+/* A name for the time until it has its own. 0 or -EIO. */
+int pt_out_temp(char name[64]);
+
 struct pt_outfile {
 	FILE *f; /* NULL: not open */
 	char *path;
-	char *base;	/* last component, inside path */
+	const char *base; /* last component, inside path */
 	char tmp[64];	/* temporary name; "": none */
 	bool pending;	/* it is to get its name; else written in place */
 	int dir;
@@ -44,6 +50,9 @@ int pt_outfile_temp(struct pt_outfile *o);
 int pt_outfile_publish(struct pt_outfile *o, struct pt_err *err);
 /* 0, or -errno with `err` filled; the file is closed either way. */
 int pt_outfile_commit(struct pt_outfile *o, struct pt_err *err);
+/* The same behind whoever wrote `what` ("the report") with `ret`: a file that is not
+ * whole is given up. 0, or -errno after a sentence. */
+int pt_outfile_end(struct pt_outfile *o, const char *what, int ret);
 /* A regular file to read, its size in *size (may be NULL): a fifo that nobody
  * writes would keep us waiting, a device may never end. NULL after a sentence. */
 FILE *pt_open_regular(const char *path, off_t *size);

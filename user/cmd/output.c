@@ -61,22 +61,9 @@ static int write_json(const struct pt_report *r, const struct pt_opts *o,
 {
 	struct pt_json_opts j = { .steps = (size_t)o->print_steps,
 				  .indent = 2 };
-	struct pt_err err = { "" };
-	int ret;
 
 	errno = 0;
-	ret = pt_report_json(r, json->f, &j);
-	if (ret) {
-		pt_error("cannot write the report to %s: %s",
-			 json->is_stdout ? "standard output" : json->path,
-			 strerror(ret == -EIO && errno ? errno : -ret));
-		pt_outfile_abandon(json);
-		return ret;
-	}
-	ret = pt_outfile_commit(json, &err);
-	if (ret)
-		pt_error("%s", err.msg);
-	return ret;
+	return pt_outfile_end(json, "the report", pt_report_json(r, json->f, &j));
 }
 
 int pt_output_html_open(const struct pt_opts *o, struct pt_outfile *html,
@@ -96,22 +83,8 @@ int pt_output_html(const struct pt_report *r, const struct pt_model *m,
 		   const struct pt_lanes *lanes, struct pt_outfile *html)
 {
 	struct pt_export x = { .m = m, .r = r, .lanes = lanes };
-	struct pt_err err = { "" };
-	int ret;
 
-	if (!html->f)
-		return 0;
-	ret = pt_export_html(&x, html->f);
-	if (ret) {
-		pt_error("cannot write the page to %s: %s", html->path,
-			 strerror(-ret));
-		pt_outfile_abandon(html);
-		return ret;
-	}
-	ret = pt_outfile_commit(html, &err);
-	if (ret)
-		pt_error("%s", err.msg);
-	return ret;
+	return html->f ? pt_outfile_end(html, "the page", pt_export_html(&x, html->f)) : 0;
 }
 
 int pt_output(struct pt_report *r, const struct pt_opts *o,

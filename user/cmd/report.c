@@ -68,10 +68,8 @@ int pt_cmd_report(int argc, char **argv)
 	int status;
 	FILE *f;
 
-	if (pt_opts_parse(&o, PT_OPTS_REPORT, doc, argc, argv))
-		return PT_EXIT_USAGE;
-	if (o.help || o.version)
-		return PT_EXIT_OK;
+	if (pt_opts_done(&o, PT_OPTS_REPORT, doc, argc, argv, &status))
+		return status;
 	if (o.n_files + !!o.raw_stream != 1) {
 		pt_error("report needs one recorded file: pipetrace report FILE");
 		return PT_EXIT_USAGE;

@@ -196,30 +196,22 @@ void pt_session_find_trainer(struct pt_session *s)
 	describe(s, &err);
 }
 
-static int fill_hooks(struct pt_session *s)
+int pt_session_hooks(const struct pt_capture *cap, struct pt_report *r)
 {
-	struct pt_r_capture *c = &s->report->capture;
 	const struct pt_hook_state *h;
-	size_t n = pt_capture_hooks(s->cap, &h), i;
-	struct pt_r_hook *out;
+	size_t n = pt_capture_hooks(cap, &h), i;
+	struct pt_r_hook *out = pt_arena_calloc(r->arena, n + 1, sizeof(*out));
 
-	out = pt_arena_calloc(s->report->arena, n, sizeof(*out));
-	if (!out)
-		return -ENOMEM;
-	for (i = 0; i < n; i++) {
-		out[i].need = pt_arena_strdup(s->report->arena, h[i].need);
-		out[i].door = pt_arena_strdup(s->report->arena, h[i].door);
-		if (!out[i].need || !out[i].door)
-			return -ENOMEM;
-		if (!h[i].note[0])
-			continue;
-		out[i].note = pt_arena_strdup(s->report->arena, h[i].note);
-		if (!out[i].note)
+	for (i = 0; out && i < n; i++) {
+		out[i].need = pt_arena_strdup(r->arena, h[i].need);
+		out[i].door = pt_arena_strdup(r->arena, h[i].door);
+		out[i].note = h[i].note[0] ? pt_arena_strdup(r->arena, h[i].note) : NULL;
+		if (!out[i].need || !out[i].door || (h[i].note[0] && !out[i].note))
 			return -ENOMEM;
 	}
-	c->hooks = out;
-	c->n_hooks = n;
-	return 0;
+	r->capture.hooks = out;
+	r->capture.n_hooks = out ? n : 0;
+	return out ? 0 : -ENOMEM;
 }
 
 static int attach(struct pt_session *s, struct pt_err *err)
@@ -265,7 +257,7 @@ static int attach(struct pt_session *s, struct pt_err *err)
 	if (ret)
 		return pt_err_set(err, ret, "out of memory");
 	ret = describe(s, err);
-	if (!ret && fill_hooks(s))
+	if (!ret && pt_session_hooks(s->cap, s->report))
 		ret = pt_err_set(err, -ENOMEM, "out of memory");
 	return ret ? ret : pt_saving_begin(&s->saving, s->report, err);
 }
@@ -280,23 +272,26 @@ static double cpu_seconds(void)
 	       (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
 }
 
+/* What follows is done all the same; the first error is the one that is told. */
+static void first(int *err, int more)
+{
+	*err = *err ? *err : more;
+}
+
 /* From the stop to a finished report. */
 static int conclude(struct pt_session *s, struct pt_err *err)
 {
 	struct pt_analysis_opts a = pt_opts_analysis(s->o);
 	struct pt_r_capture *c = &s->report->capture;
-	int ret, more;
+	int ret;
 
 	a.lanes = s->html.f ? &s->lanes : NULL;
 	pt_live_clear();
 	pt_session_find_trainer(s);
 	pt_session_exact_quiet(s);
-	ret = pt_schedule_end(s);
-	if (ret < 0 && !s->error)
-		s->error = ret;
+	first(&s->error, pt_schedule_end(s));
 	ret = pt_capture_stop(s->cap, pt_session_record, s);
-	if (ret < 0 && !s->error)
-		s->error = ret;
+	first(&s->error, ret < 0 ? ret : 0);
 	ret = s->o->record_only ? 0 : pt_parts_report(&s->parts, &s->pieces, s->model,
 						      &a, s->report);
 	if (ret == -ERANGE) {
@@ -308,14 +303,12 @@ static int conclude(struct pt_session *s, struct pt_err *err)
 	}
 	s->lanes.past = s->past.sum ? &s->past : NULL;
 	pt_session_exact_state(s);
-	more = fill_hooks(s);
-	ret = ret ? ret : more;
+	first(&ret, pt_session_hooks(s->cap, s->report));
 	c->mode = pt_mode_name(s->o->mode);
 	c->complete = !s->error && s->stop != PT_STOP_ERROR;
 	c->no_gpu_library = !s->trainer_known;
 	c->tracer_cpu_s = cpu_seconds();
-	more = pt_about_limits(s->report);
-	ret = ret ? ret : more;
+	first(&ret, pt_about_limits(s->report));
 	return ret ? pt_err_set(err, ret, "out of memory: the report is "
 					  "incomplete") : 0;
 }
@@ -342,14 +335,10 @@ static int finish(struct pt_session *s, struct pt_err *err)
 		status = PT_EXIT_FAILED;
 	if (pt_saving_end(&s->saving, s->report))
 		s->raw_failed = true;
-	if (s->raw.f) {
-		if (s->raw_failed)
-			pt_outfile_abandon(&s->raw);
-		else if (pt_outfile_commit(&s->raw, err)) {
-			pt_error("%s", err->msg);
-			s->raw_failed = true;
-		}
-	}
+	if (s->raw.f && s->raw_failed)
+		pt_outfile_abandon(&s->raw);
+	else if (s->raw.f)
+		s->raw_failed = pt_outfile_end(&s->raw, "the stream", 0) != 0;
 	if (ret || s->raw_failed || s->stop == PT_STOP_ERROR)
 		status = PT_EXIT_FAILED;
 	if (s->cmd && !s->cmd_is_ours && !pt_spawn_done(s->cmd))

@@ -110,6 +110,8 @@ int pt_wait_at(const struct pt_opts *o);
 
 /* session.c to loop.c: run until something stops it (s->stop). */
 int pt_session_loop(struct pt_session *s, struct pt_err *err);
+/* Which doors the capture took, into a report. 0 or -ENOMEM. */
+int pt_session_hooks(const struct pt_capture *cap, struct pt_report *r);
 /* A record of the capture, for the model and the stream file. */
 void pt_session_record(void *ctx, const void *rec, size_t len);
 /* exact.c: exact GPU times, where they were asked for. Begin; once a second, for

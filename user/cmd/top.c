@@ -375,11 +375,10 @@ int pt_cmd_top(int argc, char **argv)
 {
 	struct live l = { .status = PT_EXIT_OK };
 	struct pt_opts o;
+	int status;
 
-	if (pt_opts_parse(&o, PT_OPTS_TOP, doc, argc, argv))
-		return PT_EXIT_USAGE;
-	if (o.help || o.version)
-		return PT_EXIT_OK;
+	if (pt_opts_done(&o, PT_OPTS_TOP, doc, argc, argv, &status))
+		return status;
 	if (o.n_pids > 1 || o.auto_duration) {
 		pt_error(o.auto_duration ? "top takes -d SEC" :
 					   "top watches one job: give one pid");

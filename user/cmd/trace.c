@@ -65,10 +65,8 @@ static int trace_or_record(enum pt_optset set, const char *text, int argc, char 
 	struct pt_opts o;
 	int status;
 
-	if (pt_opts_parse(&o, set, text, argc, argv))
-		return PT_EXIT_USAGE;
-	if (o.help || o.version)
-		return PT_EXIT_OK;
+	if (pt_opts_done(&o, set, text, argc, argv, &status))
+		return status;
 	o.record_only = set == PT_OPTS_RECORD;
 	if (!makes_sense(&o))
 		return PT_EXIT_USAGE;
