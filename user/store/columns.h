@@ -22,6 +22,9 @@ typedef PT_VEC(unsigned char) pt_bytes;
 /* Record forms (kind and size) in one block. */
 #define PT_COL_MAX_SHAPES 64
 
+/* Room for `n` more bytes, to be written by the caller; NULL: none. */
+unsigned char *pt_bytes_extend(pt_bytes *b, size_t n);
+
 /*
  * Append the columns of the records that lie back to back in raw[0..len) to
  * `out`. 0; -EINVAL: not whole records, or too many forms or bytes; -ENOMEM.

@@ -3,11 +3,156 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "store/columns_fill.h"
-#include "store/columns_table.h"
+#include "store/columns_int.h"
+
+/*
+ * ---- the fields of a stretch of records out of their columns ----
+ *
+ * Most of what reading a file takes is spent here, so there is a loop for each width
+ * and each coding that is common.
+ */
+
+struct planes { /* a column, as it lies in the data */
+	const unsigned char *p;
+	size_t n; /* numbers */
+	unsigned width;
+};
+
+struct place { /* of a record: offsets */
+	uint32_t at;
+	uint32_t prev; /* of the thread's last record of its form */
+};
+#define NO_PREV UINT32_MAX
+
+/* Records of one form, in their order, and a number for each. */
+struct run {
+	unsigned char *base;
+	const struct place *at;
+	size_t n;
+	uint64_t *v;
+};
+
+static const unsigned char nothing[PT_REC_MAX];
+
+/* Numbers [from, from + n) of a column, all of which are there, into v. */
+static void unpack(const struct planes *c, size_t from, size_t n,
+		   uint64_t *v)
+{
+	const unsigned char *p = c->p + from;
+	unsigned w;
+	size_t i;
+
+	switch (c->width) {
+	case 0:
+		memset(v, 0, n * sizeof(*v));
+		return;
+	case 1:
+		for (i = 0; i < n; i++)
+			v[i] = p[i];
+		return;
+	case 2:
+		for (i = 0; i < n; i++)
+			v[i] = p[i] | (uint64_t)p[c->n + i] << 8;
+		return;
+	}
+	for (i = 0; i < n; i++)
+		v[i] = p[i] | (uint64_t)p[c->n + i] << 8 |
+		       (uint64_t)p[2 * c->n + i] << 16;
+	for (w = 3; w < c->width; w++)
+		for (i = 0; i < n; i++)
+			v[i] |= (uint64_t)p[w * c->n + i] << (8 * w);
+}
+
+/* `width` and `mode` are known where it is called. */
+static inline __attribute__((always_inline)) void
+each(const struct run *r, unsigned off, unsigned width, unsigned mode)
+{
+	const struct pt_col_field f = { .off = (uint16_t)off,
+					.width = (uint8_t)width,
+					.mode = (uint8_t)mode };
+	size_t i;
+
+	for (i = 0; i < r->n; i++) {
+		unsigned char *p = r->base + r->at[i].at;
+		const unsigned char *prev =
+			r->at[i].prev == NO_PREV ? nothing :
+							  r->base + r->at[i].prev;
+
+		pt_col_set(p + off, width, pt_col_value(&f, r->v[i], p, prev));
+	}
+}
+
+static void fill_last(const struct run *r, const struct pt_col_field *f)
+{
+	switch (f->width) {
+	case 8:
+		each(r, f->off, 8, PT_COL_LAST);
+		break;
+	case 4:
+		each(r, f->off, 4, PT_COL_LAST);
+		break;
+	case 2:
+		each(r, f->off, 2, PT_COL_LAST);
+		break;
+	default:
+		each(r, f->off, 1, PT_COL_LAST);
+	}
+}
+
+/* Field `f` of each record, told by its number and by what came before. */
+static void fill_field(const struct run *r, const struct pt_col_field *f)
+{
+	if (f->mode == PT_COL_LAST)
+		fill_last(r, f);
+	else if (f->mode == PT_COL_SEQ && f->width == 4)
+		each(r, f->off, 4, PT_COL_SEQ);
+	else if (f->mode == PT_COL_TIME && f->width == 8)
+		each(r, f->off, 8, PT_COL_TIME);
+	else if (f->mode == PT_COL_RUN && f->width == 8)
+		each(r, f->off, 8, PT_COL_RUN);
+	else if (f->mode == PT_COL_RUNQ && f->width == 8)
+		each(r, f->off, 8, PT_COL_RUNQ);
+	else if (f->mode == PT_COL_IOWAIT && f->width == 8)
+		each(r, f->off, 8, PT_COL_IOWAIT);
+	else if (f->mode == PT_COL_BLOCK && f->width == 8)
+		each(r, f->off, 8, PT_COL_BLOCK);
+	else
+		each(r, f->off, f->width, f->mode);
+}
+
+static inline __attribute__((always_inline)) void
+each_of(const struct run *r, unsigned off, unsigned width,
+	const uint64_t *values)
+{
+	size_t i;
+
+	for (i = 0; i < r->n; i++)
+		pt_col_set(r->base + r->at[i].at + off, width, values[r->v[i]]);
+}
+
+/* ... by values[its number], which is there. */
+static void fill_of(const struct run *r, const struct pt_col_field *f,
+		    const uint64_t *values)
+{
+	switch (f->width) {
+	case 8:
+		each_of(r, f->off, 8, values);
+		break;
+	case 4:
+		each_of(r, f->off, 4, values);
+		break;
+	case 2:
+		each_of(r, f->off, 2, values);
+		break;
+	default:
+		each_of(r, f->off, 1, values);
+	}
+}
+
+/* ---- where they lie ------------------------------------------------------------- */
 
 struct part { /* a column, of one field or of several that share a dictionary */
-	struct pt_col_planes planes;
+	struct planes planes;
 	unsigned field, fields;
 	uint32_t n;	  /* of different values; 0: it is no dictionary */
 	uint64_t *values; /* n of each field */
@@ -19,7 +164,7 @@ struct decoder {
 	PT_VEC(struct pt_col_slot) slots;
 	uint32_t n;			/* records */
 	unsigned char *shape;		/* of each */
-	struct pt_col_place *places;	/* by form, then in their order */
+	struct place *places;	/* by form, then in their order */
 	struct pt_col_field field[PT_COL_MAX_FIELDS]; /* of one form */
 	struct part part[PT_COL_MAX_FIELDS];
 	unsigned n_parts;
@@ -45,7 +190,7 @@ static int get32(struct input *in, uint32_t *v)
 
 /* A column of n numbers of at most `most` bytes. */
 static int get_planes(struct input *in, size_t n, unsigned most,
-		      struct pt_col_planes *c)
+		      struct planes *c)
 {
 	unsigned width;
 
@@ -55,7 +200,7 @@ static int get_planes(struct input *in, size_t n, unsigned most,
 	in->left--;
 	if (width > most || (width && in->left / width < n))
 		return -EBADMSG;
-	*c = (struct pt_col_planes){ in->p, n, width };
+	*c = (struct planes){ in->p, n, width };
 	in->p += n * width;
 	in->left -= n * width;
 	return 0;
@@ -101,7 +246,7 @@ static int get_slots(struct decoder *t, struct input *in, uint32_t records)
 
 static int get_forms(struct decoder *t, struct input *in)
 {
-	struct pt_col_planes c;
+	struct planes c;
 	uint32_t i, sum = 0;
 	unsigned k;
 	int err = get_planes(in, t->n, 1, &c);
@@ -130,7 +275,7 @@ static int get_places(struct decoder *t, const uint64_t *slot, size_t *size)
 		memset(last, 0xff, t->slots.n * t->n_shapes * sizeof(*last));
 	for (i = 0; i < t->n && !err; i++) {
 		struct pt_col_shape *s = &t->shapes[t->shape[i]];
-		struct pt_col_place *p = &t->places[s->last++];
+		struct place *p = &t->places[s->last++];
 		uint32_t *prev;
 
 		if (slot[i] >= t->slots.n) {
@@ -138,7 +283,7 @@ static int get_places(struct decoder *t, const uint64_t *slot, size_t *size)
 			break;
 		}
 		prev = &last[slot[i] * t->n_shapes + t->shape[i]];
-		*p = (struct pt_col_place){ (uint32_t)at, *prev };
+		*p = (struct place){ (uint32_t)at, *prev };
 		*prev = (uint32_t)at;
 		at += s->size;
 		if (at > PT_COL_MAX_RAW)
@@ -155,7 +300,7 @@ static int get_common(struct decoder *t, struct input *in, uint64_t *v,
 		      pt_bytes *out)
 {
 	uint64_t *slot = v + t->n, last = 0;
-	struct pt_col_planes c;
+	struct planes c;
 	unsigned char *p;
 	size_t size;
 	uint32_t i;
@@ -164,13 +309,13 @@ static int get_common(struct decoder *t, struct input *in, uint64_t *v,
 	err = err ? err : get_planes(in, t->n, 4, &c);
 	if (err)
 		return err;
-	pt_col_unpack(&c, 0, t->n, slot);
+	unpack(&c, 0, t->n, slot);
 	err = get_places(t, slot, &size);
 	err = err ? err : get_planes(in, t->n, 8, &c);
 	if (err || !t->n)
 		return err;
-	pt_col_unpack(&c, 0, t->n, v);
-	p = pt_col_extend(out, size);
+	unpack(&c, 0, t->n, v);
+	p = pt_bytes_extend(out, size);
 	if (!p)
 		return -ENOMEM;
 	for (i = 0; i < t->n; i++) {
@@ -191,7 +336,7 @@ static int get_common(struct decoder *t, struct input *in, uint64_t *v,
 static int get_dictionary(const struct pt_col_shape *s, const struct pt_col_field *f,
 			  struct input *in, struct part *p)
 {
-	struct pt_col_planes c;
+	struct planes c;
 	unsigned j;
 	int err = get32(in, &p->n);
 
@@ -205,7 +350,7 @@ static int get_dictionary(const struct pt_col_shape *s, const struct pt_col_fiel
 	for (j = 0; j < p->fields && !err; j++) {
 		err = get_planes(in, p->n, f[j].width, &c);
 		if (!err)
-			pt_col_unpack(&c, 0, p->n, p->values + (size_t)p->n * j);
+			unpack(&c, 0, p->n, p->values + (size_t)p->n * j);
 	}
 	return err ? err : get_planes(in, s->n, 4, &p->planes);
 }
@@ -235,21 +380,21 @@ static int get_parts(struct decoder *t, const struct pt_col_shape *s,
 
 /* One column, for some records from number `from` of the form on. */
 static int fill(const struct decoder *t, const struct part *p,
-		const struct pt_col_run *r, size_t from)
+		const struct run *r, size_t from)
 {
 	const struct pt_col_field *f = &t->field[p->field];
 	size_t i;
 
-	pt_col_unpack(&p->planes, from, r->n, r->v);
+	unpack(&p->planes, from, r->n, r->v);
 	if (!p->values) {
-		pt_col_fill(r, f);
+		fill_field(r, f);
 		return 0;
 	}
 	for (i = 0; i < r->n; i++)
 		if (r->v[i] >= p->n)
 			return -EBADMSG;
 	for (i = 0; i < p->fields; i++)
-		pt_col_fill_of(r, &f[i], p->values + (size_t)p->n * i);
+		fill_of(r, &f[i], p->values + (size_t)p->n * i);
 	return 0;
 }
 
@@ -257,7 +402,7 @@ static int get_shape(struct decoder *t, const struct pt_col_shape *s,
 		     struct input *in, unsigned char *base)
 {
 	uint64_t v[RUN];
-	struct pt_col_run r = { .base = base, .v = v };
+	struct run r = { .base = base, .v = v };
 	size_t from;
 	unsigned i;
 	int err;

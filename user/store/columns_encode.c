@@ -3,7 +3,67 @@
 #include <stdlib.h>
 
 #include "base/hash.h"
-#include "store/columns_table.h"
+#include "store/columns_int.h"
+
+/* ---- the records of a block, linked by form and by thread ----------------------- */
+
+struct rec {
+	uint32_t at;   /* offset in the records */
+	uint32_t slot; /* which thread */
+	uint32_t next; /* of this form; index + 1; 0 none */
+	uint32_t prev; /* of this form and thread; index + 1; 0 none */
+	uint8_t shape;
+};
+
+struct table {
+	struct pt_col_shape shapes[PT_COL_MAX_SHAPES];
+	unsigned n_shapes;
+	PT_VEC(struct rec) recs;
+	PT_VEC(struct pt_col_slot) slots;
+	PT_VEC(uint32_t) lasts; /* per slot and shape: index + 1 */
+};
+
+static const unsigned char nothing[PT_REC_MAX];
+
+static void table_free(struct table *t)
+{
+	pt_vec_free(&t->recs);
+	pt_vec_free(&t->slots);
+	pt_vec_free(&t->lasts);
+}
+
+/* Links the record at offset `at` into its form's and its thread's rows. 0 or
+ * -ENOMEM. */
+static int table_add(struct table *t, uint32_t at, unsigned shape, uint32_t slot)
+{
+	struct rec r = { .at = at, .slot = slot, .shape = (uint8_t)shape };
+	struct pt_col_shape *s = &t->shapes[shape];
+	uint32_t id = (uint32_t)t->recs.n + 1;
+
+	while (t->lasts.n < ((size_t)slot + 1) * PT_COL_MAX_SHAPES)
+		if (pt_vec_push(&t->lasts, 0))
+			return -ENOMEM;
+	r.prev = t->lasts.v[slot * PT_COL_MAX_SHAPES + shape];
+	if (pt_vec_push(&t->recs, r))
+		return -ENOMEM;
+	t->lasts.v[slot * PT_COL_MAX_SHAPES + shape] = id;
+	if (s->last)
+		t->recs.v[s->last - 1].next = id;
+	else
+		s->first = id;
+	s->last = id;
+	s->n++;
+	return 0;
+}
+
+/* The last record of this form and thread before `r`; zeros: none. */
+static const unsigned char *prev_of(const struct table *t, const struct rec *r,
+				    const unsigned char *base)
+{
+	return r->prev ? base + t->recs.v[r->prev - 1].at : nothing;
+}
+
+/* ---- their columns -------------------------------------------------------------- */
 
 struct slot_key {
 	struct pt_col_slot s; /* the hash's key: no padding is left unset */
@@ -13,7 +73,7 @@ struct slot_key {
 
 static int put32(pt_bytes *b, uint32_t v)
 {
-	unsigned char *p = pt_col_extend(b, 4);
+	unsigned char *p = pt_bytes_extend(b, 4);
 
 	if (!p)
 		return -ENOMEM;
@@ -34,7 +94,7 @@ static int put_planes(pt_bytes *b, const uint64_t *v, size_t n)
 		all |= v[i];
 	while (width < 8 && all >> (8 * width))
 		width++;
-	p = pt_col_extend(b, 1 + n * width);
+	p = pt_bytes_extend(b, 1 + n * width);
 	if (!p)
 		return -ENOMEM;
 	*p++ = (unsigned char)width;
@@ -44,7 +104,7 @@ static int put_planes(pt_bytes *b, const uint64_t *v, size_t n)
 	return 0;
 }
 
-static int shape_of(struct pt_col_table *t, uint16_t kind, uint16_t size)
+static int shape_of(struct table *t, uint16_t kind, uint16_t size)
 {
 	unsigned i;
 
@@ -59,7 +119,7 @@ static int shape_of(struct pt_col_table *t, uint16_t kind, uint16_t size)
 	return (int)i;
 }
 
-static int slot_of(struct pt_col_table *t, struct slot_key **all,
+static int slot_of(struct table *t, struct slot_key **all,
 		   const struct pt_hdr *h, uint32_t *index)
 {
 	struct pt_col_slot s = { h->tid, h->tgid, h->start, 0 };
@@ -83,7 +143,7 @@ static int slot_of(struct pt_col_table *t, struct slot_key **all,
 	return pt_vec_push(&t->slots, s);
 }
 
-static int scan(struct pt_col_table *t, const unsigned char *raw, size_t len)
+static int scan(struct table *t, const unsigned char *raw, size_t len)
 {
 	struct slot_key *all = NULL, *k, *tmp;
 	struct pt_hdr h;
@@ -99,7 +159,7 @@ static int scan(struct pt_col_table *t, const unsigned char *raw, size_t len)
 		if (shape < 0)
 			break;
 		err = slot_of(t, &all, &h, &slot);
-		err = err ?: pt_col_table_add(t, (uint32_t)at, (unsigned)shape, slot);
+		err = err ?: table_add(t, (uint32_t)at, (unsigned)shape, slot);
 		at += h.size;
 	}
 	HASH_ITER(hh, all, k, tmp) {
@@ -141,7 +201,7 @@ static int dictionary_add(struct dictionary *d, const uint64_t *v, size_t size,
 
 /* The values of `n` fields as one index among the different ones, which go
  * before, in the order of their coming. v: room for a number per record. */
-static int put_dictionary(const struct pt_col_table *t, const struct pt_col_shape *s,
+static int put_dictionary(const struct table *t, const struct pt_col_shape *s,
 			  const struct pt_col_field *f, unsigned n,
 			  const unsigned char *raw, uint64_t *v, pt_bytes *out)
 {
@@ -172,23 +232,23 @@ static int put_dictionary(const struct pt_col_table *t, const struct pt_col_shap
 	return err;
 }
 
-static int put_field(const struct pt_col_table *t, const struct pt_col_shape *s,
+static int put_field(const struct table *t, const struct pt_col_shape *s,
 		     const struct pt_col_field *f, const unsigned char *raw,
 		     uint64_t *v, pt_bytes *out)
 {
 	uint32_t i, k = 0;
 
 	for (i = s->first; i; i = t->recs.v[i - 1].next) {
-		const struct pt_col_rec *r = &t->recs.v[i - 1];
+		const struct rec *r = &t->recs.v[i - 1];
 		const unsigned char *p = raw + r->at;
 
 		v[k++] = pt_col_code(f, pt_col_get(p + f->off, f->width), p,
-				     pt_col_prev(t, r, raw));
+				     prev_of(t, r, raw));
 	}
 	return put_planes(out, v, k);
 }
 
-static int put_shape(const struct pt_col_table *t, const struct pt_col_shape *s,
+static int put_shape(const struct table *t, const struct pt_col_shape *s,
 		     const unsigned char *raw, uint64_t *v, pt_bytes *out)
 {
 	struct pt_col_field f[PT_COL_MAX_FIELDS];
@@ -208,7 +268,7 @@ static int put_shape(const struct pt_col_table *t, const struct pt_col_shape *s,
 }
 
 /* What all records have: their form, their thread, their time. */
-static int put_common(const struct pt_col_table *t, const unsigned char *raw,
+static int put_common(const struct table *t, const unsigned char *raw,
 		      uint64_t *v, pt_bytes *out)
 {
 	size_t n = t->recs.n, i;
@@ -242,7 +302,7 @@ static int put_common(const struct pt_col_table *t, const unsigned char *raw,
 
 int pt_columns_encode(const void *raw, size_t len, pt_bytes *out)
 {
-	struct pt_col_table t = { 0 };
+	struct table t = { 0 };
 	uint64_t *v = NULL;
 	unsigned i;
 	int err = len > PT_COL_MAX_RAW ? -EINVAL : scan(&t, raw, len);
@@ -255,6 +315,6 @@ int pt_columns_encode(const void *raw, size_t len, pt_bytes *out)
 		err = put_shape(&t, &t.shapes[i], raw, v, out);
 out:
 	free(v);
-	pt_col_table_free(&t);
+	table_free(&t);
 	return err;
 }

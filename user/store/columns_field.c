@@ -2,6 +2,8 @@
 /* Which fields the records have, and what each is likely to be. */
 #include "store/columns_int.h"
 
+#include <stdlib.h>
+
 #define F(type, member, m)                                                     \
 	{ offsetof(struct type, member),                                       \
 	  sizeof(((struct type *)0)->member), PT_COL_##m }
@@ -86,4 +88,23 @@ uint64_t pt_col_code(const struct pt_col_field *f, uint64_t value,
 		return pt_col_swap_zero(pt_col_zigzag(pt_col_time(r) - value), pt_col_time(r));
 	return pt_col_zigzag(extend(value - pt_col_guess(f, r, prev), f->width)) &
 	       pt_col_mask(f->width);
+}
+
+unsigned char *pt_bytes_extend(pt_bytes *b, size_t n)
+{
+	size_t want = b->n + n, cap = b->cap ? b->cap : 4096;
+	unsigned char *p;
+
+	if (want > b->cap) {
+		while (cap < want)
+			cap *= 2;
+		p = realloc(b->v, cap);
+		if (!p)
+			return NULL;
+		b->v = p;
+		b->cap = cap;
+	}
+	p = b->v + b->n;
+	b->n = want;
+	return p;
 }

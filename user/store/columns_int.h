@@ -10,6 +10,17 @@
 #include <string.h>
 
 #include "base/records.h"
+#include "store/columns.h"
+
+struct pt_col_shape { /* a form of record */
+	uint16_t kind, size;
+	uint32_t first, last; /* records of it, linked by next; index + 1 */
+	uint32_t n;
+};
+
+struct pt_col_slot { /* a thread */
+	uint32_t tid, tgid, start, pad;
+};
 
 struct pt_col_field {
 	uint16_t off;

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "base/records.h"
-#include "store/columns_table.h"
 
 /* More names than this are left out: they are the files' of a job that opens
  * hundreds of thousands. */
@@ -16,7 +15,7 @@
 
 static int append(pt_bytes *b, const void *data, size_t n)
 {
-	unsigned char *p = pt_col_extend(b, n);
+	unsigned char *p = pt_bytes_extend(b, n);
 
 	if (!p)
 		return -ENOMEM;
