@@ -13,19 +13,13 @@
 #define SAMPLE_MIN_S 1.0
 #define LEFT_OUT 10 /* samples of a job for which there is no memory */
 
-static double seconds(struct timeval t)
-{
-	return (double)t.tv_sec + (double)t.tv_usec / 1e6;
-}
-
 double pt_agent_cpu(void)
 {
 	struct rusage self = { 0 }, children = { 0 };
 
 	getrusage(RUSAGE_SELF, &self);
 	getrusage(RUSAGE_CHILDREN, &children); /* that have ended */
-	return seconds(self.ru_utime) + seconds(self.ru_stime) +
-	       seconds(children.ru_utime) + seconds(children.ru_stime);
+	return pt_cpu_s(&self) + pt_cpu_s(&children);
 }
 
 double pt_agent_resident(void)

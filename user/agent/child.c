@@ -146,11 +146,6 @@ bool pt_child_done(const struct pt_child *c)
 				 WEXITED | WNOHANG | WNOWAIT) && si.si_pid;
 }
 
-static double seconds(struct timeval t)
-{
-	return (double)t.tv_sec + (double)t.tv_usec / 1e6;
-}
-
 /* Waits for what was killed; one that the kernel does not let go is left to who
  * comes after us. */
 static bool wait_for(pid_t pid, int *status, struct rusage *u)
@@ -180,10 +175,10 @@ static void reap(struct pt_child *c, struct pt_child_result *r)
 	kill(-group, SIGKILL);
 	r->status = -1;
 	wait_for(group, &r->status, &u);
-	r->cpu_s = seconds(u.ru_utime) + seconds(u.ru_stime);
+	r->cpu_s = pt_cpu_s(&u);
 	r->resident = (double)u.ru_maxrss * 1024;
 	while (wait_for(-group, NULL, &u))
-		r->cpu_s += seconds(u.ru_utime) + seconds(u.ru_stime);
+		r->cpu_s += pt_cpu_s(&u);
 }
 
 static char *read_all(int fd, size_t max, size_t *len)

@@ -31,14 +31,6 @@
 #define CPU_WINDOW_S 0.25
 #define LOOK_MS 500 /* for those whose time is over */
 
-static double cpu_now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
-
 /* ---- what libmicrohttpd asks --------------------------------------------------- */
 
 struct pt_http_client *pt_http_client_of(struct MHD_Connection *c)
@@ -106,7 +98,8 @@ static void *serve(void *arg)
 {
 	struct pt_http *h = arg;
 	int epoll = MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd;
-	double window = pt_now(), cpu = cpu_now(), look = 0, now;
+	const clockid_t used = CLOCK_THREAD_CPUTIME_ID;
+	double window = pt_now(), cpu = pt_clock(used), look = 0, now;
 
 	for (;;) {
 		/* With nobody there, only for descriptors that lacked and are back. */
@@ -127,8 +120,8 @@ static void *serve(void *arg)
 		}
 		if (now >= window + CPU_WINDOW_S) {
 			window = now;
-			cpu = cpu_now();
-		} else if (cpu_now() - cpu > CPU_SHARE * CPU_WINDOW_S) {
+			cpu = pt_clock(used);
+		} else if (pt_clock(used) - cpu > CPU_SHARE * CPU_WINDOW_S) {
 			ms = (int)((window + CPU_WINDOW_S - now) * 1e3) + 1;
 			if (woken(h, -1, ms))
 				break;

@@ -397,11 +397,9 @@ static bool is_interesting(void *ctx, const struct pt_process *p)
 static int worth(const struct search *s)
 {
 	struct pt_ajobs *j = s->j;
-	struct timespec boot;
 	int news;
 
-	clock_gettime(CLOCK_BOOTTIME, &boot);
-	news = pt_seen_news(&j->seen, s->t, (double)boot.tv_sec, is_known,
+	news = pt_seen_news(&j->seen, s->t, pt_clock(CLOCK_BOOTTIME), is_known,
 			    is_interesting, (void *)s);
 	if (news || !j->scanned || s->now - j->scanned >= FULL_SEARCH_S)
 		return news < 0 ? news : 1;

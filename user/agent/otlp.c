@@ -62,21 +62,13 @@ static const struct pt_otlp_who *who(const struct pt_otlp *o, struct pt_otlp_who
 	return w;
 }
 
-static uint64_t unix_now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_REALTIME, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 /* 0.5 to 1.5 */
 static double jitter(void)
 {
 	uint32_t x = 1u << 31;
 
 	if (getrandom(&x, sizeof(x), GRND_NONBLOCK) != sizeof(x))
-		x = (uint32_t)unix_now() * 2654435761u;
+		x = (uint32_t)pt_clock_ns(CLOCK_REALTIME) * 2654435761u;
 	return 0.5 + x / 4294967296.0;
 }
 
@@ -154,7 +146,7 @@ static int gather_logs(struct pt_otlp *o, struct request *r)
 		r->tells[0] = o->queue.lost[0] - o->told[0];
 		r->tells[1] = o->queue.lost[1] - o->told[1];
 		err = pt_otlp_encode_loss(who(o, &w), r->tells[PT_OTLP_METRICS],
-					  r->tells[PT_OTLP_LOGS], unix_now(), &loss);
+					  r->tells[PT_OTLP_LOGS], pt_clock_ns(CLOCK_REALTIME), &loss);
 		if (err)
 			return err;
 	}

@@ -29,10 +29,7 @@
 
 double pt_agent_realtime(void)
 {
-	struct timespec ts;
-
-	clock_gettime(CLOCK_REALTIME, &ts);
-	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
+	return pt_clock(CLOCK_REALTIME);
 }
 
 unsigned pt_agent_running(const struct pt_agent *a)

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "capture/hostinfo.h"
 #include "capture/procfs.h"
 #include "version.h"
@@ -141,15 +142,10 @@ static int fill_job(struct pt_report *r, pid_t pid)
 
 static double started_at(const struct pt_proc_stat *st)
 {
-	struct timespec real, boot;
 	long hz = sysconf(_SC_CLK_TCK);
 
-	if (hz <= 0 || clock_gettime(CLOCK_REALTIME, &real) ||
-	    clock_gettime(CLOCK_BOOTTIME, &boot))
-		return NAN;
-	return (double)(real.tv_sec - boot.tv_sec) +
-	       (double)(real.tv_nsec - boot.tv_nsec) / 1e9 +
-	       (double)st->start_ticks / (double)hz;
+	return hz > 0 ? pt_clock(CLOCK_REALTIME) - pt_clock(CLOCK_BOOTTIME) +
+				(double)st->start_ticks / (double)hz : NAN;
 }
 
 int pt_target_report(struct pt_report *r, pid_t trainer, pid_t given)

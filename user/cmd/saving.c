@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "report/about.h"
 #include "store/recorder.h"
@@ -66,20 +67,15 @@ int pt_saving_begin(struct pt_saving *s, const struct pt_report *r,
 		    struct pt_err *err)
 {
 	const struct pt_again again = { open_again, publish_again, s };
-	struct timespec now;
 	int ret;
 
 	if (!s->out.f)
 		return 0;
 	s->next.dir = -1;
-	clock_gettime(CLOCK_REALTIME, &now);
 	ret = pt_outfile_publish(&s->out, err);
 	if (ret)
 		return ret;
-	ret = pt_recorder_open(&s->rec, s->out.f,
-			       (uint64_t)now.tv_sec * 1000000000u +
-				       (uint64_t)now.tv_nsec,
-			       s->max, &again);
+	ret = pt_recorder_open(&s->rec, s->out.f, pt_clock_ns(CLOCK_REALTIME), s->max, &again);
 	ret = ret ?: put_about(s, r);
 	return ret ? pt_err_set(err, ret, "cannot write %s: %s", s->out.path,
 				strerror(-ret)) : 0;

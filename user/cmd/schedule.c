@@ -170,18 +170,10 @@ int pt_schedule_step(struct pt_session *s)
 	return enter(s, next_phase(s), now);
 }
 
-static uint64_t clock_of(clockid_t id)
-{
-	struct timespec t;
-
-	clock_gettime(id, &t);
-	return (uint64_t)t.tv_sec * NS + (uint64_t)t.tv_nsec;
-}
-
 int pt_wait_at(const struct pt_opts *o)
 {
 	clockid_t clock = o->at_aligned ? CLOCK_REALTIME : CLOCK_MONOTONIC;
-	uint64_t now = clock_of(clock), at;
+	uint64_t now = pt_clock_ns(clock), at;
 	sigset_t set;
 
 	if (!o->at_ns)
@@ -198,7 +190,7 @@ int pt_wait_at(const struct pt_opts *o)
 			pt_note("interrupted before the trace began");
 			return -EINTR;
 		}
-		now = clock_of(clock);
+		now = pt_clock_ns(clock);
 	}
 	return 0;
 }

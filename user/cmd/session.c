@@ -266,10 +266,7 @@ static double cpu_seconds(void)
 {
 	struct rusage u;
 
-	if (getrusage(RUSAGE_SELF, &u))
-		return NAN;
-	return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
-	       (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
+	return getrusage(RUSAGE_SELF, &u) ? NAN : pt_cpu_s(&u);
 }
 
 /* What follows is done all the same; the first error is the one that is told. */

@@ -49,12 +49,7 @@ static uint64_t own_cpu_ns(void)
 {
 	struct rusage u;
 
-	if (getrusage(RUSAGE_SELF, &u))
-		return 0;
-	return ((uint64_t)u.ru_utime.tv_sec + (uint64_t)u.ru_stime.tv_sec) *
-		       SECOND_NS +
-	       ((uint64_t)u.ru_utime.tv_usec + (uint64_t)u.ru_stime.tv_usec) *
-		       1000;
+	return getrusage(RUSAGE_SELF, &u) ? 0 : (uint64_t)(pt_cpu_s(&u) * 1e9);
 }
 
 static void say(struct live *l, const char *text)
