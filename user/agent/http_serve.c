@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "agent/gzip.h"
+#include "base/readfile.h"
 
 #define GZIP_LEAST 1024 /* bytes; below that it is not worth a header */
 
@@ -217,6 +218,32 @@ static enum MHD_Result evidence(struct pt_http *h, struct MHD_Connection *c,
 	if (r)
 		MHD_destroy_response(r);
 	return res;
+}
+
+/* ---- the token, in a file that may change while we run --------------------------- */
+
+int pt_http_token_look(struct pt_http_token *t, double now, bool force)
+{
+	struct stat st = { 0 };
+	char *text;
+	size_t n;
+	int err;
+
+	if (!t->path || (!force && now < t->looked + 1))
+		return 0;
+	t->looked = now;
+	if (!stat(t->path, &st) && t->len && pt_stat_same(&st, &t->seen))
+		return 0;
+	t->seen = st;
+	t->len = 0;
+	err = pt_read_token(t->path, sizeof(t->text) - 1, &text, &n);
+	if (err)
+		return err;
+	memcpy(t->text, text, n);
+	t->len = n;
+	explicit_bzero(text, n);
+	free(text);
+	return 0;
 }
 
 static bool let_in(struct pt_http *h, struct MHD_Connection *c)

@@ -46,39 +46,33 @@ static void *move_to_arena(struct build *b, void *v, size_t *n)
 	return kept;
 }
 
-static void fill(struct build *b, Otlp__Metric *m, size_t n)
+static int fill(struct build *b, Otlp__Metric *m, size_t n)
 {
 	if (b->family->type == PT_SERIES_HISTOGRAM) {
-		m->histogram = pt_arena_alloc(b->a, sizeof(*m->histogram));
+		m->histogram = PT_OTLP_NEW(b->a, histogram, Histogram);
 		if (!m->histogram)
-			goto err;
-		otlp__histogram__init(m->histogram);
+			return -ENOMEM;
 		m->histogram->n_data_points = n;
-		m->histogram->data_points =
-			move_to_arena(b, b->histogram.v, &b->histogram.n);
+		m->histogram->data_points = move_to_arena(b, b->histogram.v, &b->histogram.n);
 		m->histogram->has_aggregation_temporality = 1;
 		m->histogram->aggregation_temporality = CUMULATIVE;
 	} else if (b->family->type == PT_SERIES_COUNTER) {
-		m->sum = pt_arena_alloc(b->a, sizeof(*m->sum));
+		m->sum = PT_OTLP_NEW(b->a, sum, Sum);
 		if (!m->sum)
-			goto err;
-		otlp__sum__init(m->sum);
+			return -ENOMEM;
 		m->sum->n_data_points = n;
 		m->sum->data_points = move_to_arena(b, b->number.v, &b->number.n);
 		m->sum->has_aggregation_temporality = 1;
 		m->sum->aggregation_temporality = CUMULATIVE;
 		m->sum->has_is_monotonic = m->sum->is_monotonic = 1;
 	} else {
-		m->gauge = pt_arena_alloc(b->a, sizeof(*m->gauge));
+		m->gauge = PT_OTLP_NEW(b->a, gauge, Gauge);
 		if (!m->gauge)
-			goto err;
-		otlp__gauge__init(m->gauge);
+			return -ENOMEM;
 		m->gauge->n_data_points = n;
 		m->gauge->data_points = move_to_arena(b, b->number.v, &b->number.n);
 	}
-	return;
-err:
-	b->err = -ENOMEM;
+	return 0;
 }
 
 /* The family is complete: it becomes a metric, if it has points. */
@@ -89,20 +83,18 @@ static void close_family(struct build *b)
 
 	if (!b->family || !n || b->err)
 		return;
-	m = pt_arena_alloc(b->a, sizeof(*m));
+	m = PT_OTLP_NEW(b->a, metric, Metric);
 	if (!m) {
 		b->err = -ENOMEM;
 		return;
 	}
-	otlp__metric__init(m);
 	m->name = pt_arena_printf(b->a, "%s%s", b->family->name,
 				  b->family->type == PT_SERIES_COUNTER ? "_total" :
 				  b->family->type == PT_SERIES_INFO    ? "_info" :
 									 "");
 	m->description = (char *)b->family->help;
 	m->unit = (char *)unit_of(b->family);
-	fill(b, m, n);
-	if (!m->name || b->err || pt_vec_push(&b->metric, m))
+	if (fill(b, m, n) || !m->name || b->err || pt_vec_push(&b->metric, m))
 		b->err = -ENOMEM;
 	b->points += n;
 }
@@ -137,12 +129,11 @@ static Otlp__KeyValue **labels(struct build *b, const struct pt_series_point *p)
 static int histogram_point(struct build *b, const struct pt_series_point *p,
 			   Otlp__KeyValue **kv)
 {
-	Otlp__HistogramDataPoint *d = pt_arena_alloc(b->a, sizeof(*d));
+	Otlp__HistogramDataPoint *d = PT_OTLP_NEW(b->a, histogram_data_point, HistogramDataPoint);
 	size_t i, n = p->n_bounds;
 
 	if (!d)
 		return -ENOMEM;
-	otlp__histogram_data_point__init(d);
 	d->attributes = kv;
 	d->n_attributes = p->n_labels;
 	d->has_start_time_unix_nano = d->has_time_unix_nano = 1;
@@ -170,11 +161,10 @@ static int histogram_point(struct build *b, const struct pt_series_point *p,
 static int number_point(struct build *b, const struct pt_series_point *p,
 			Otlp__KeyValue **kv)
 {
-	Otlp__NumberDataPoint *d = pt_arena_alloc(b->a, sizeof(*d));
+	Otlp__NumberDataPoint *d = PT_OTLP_NEW(b->a, number_data_point, NumberDataPoint);
 
 	if (!d)
 		return -ENOMEM;
-	otlp__number_data_point__init(d);
 	d->attributes = kv;
 	d->n_attributes = p->n_labels;
 	d->has_start_time_unix_nano = b->family->type == PT_SERIES_COUNTER;

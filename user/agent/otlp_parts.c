@@ -29,36 +29,32 @@ char *pt_otlp_text(struct pt_arena *a, const char *s, size_t most)
 
 Otlp__AnyValue *pt_otlp_any(struct pt_arena *a, const char *s, size_t most)
 {
-	Otlp__AnyValue *v = pt_arena_alloc(a, sizeof(*v));
+	Otlp__AnyValue *v = PT_OTLP_NEW(a, any_value, AnyValue);
 
-	if (!v)
-		return NULL;
-	otlp__any_value__init(v);
-	v->string_value = pt_otlp_text(a, s, most);
-	return v->string_value ? v : NULL;
+	if (v)
+		v->string_value = pt_otlp_text(a, s, most);
+	return v && v->string_value ? v : NULL;
 }
 
 Otlp__AnyValue *pt_otlp_any_int(struct pt_arena *a, uint64_t x)
 {
-	Otlp__AnyValue *v = pt_arena_alloc(a, sizeof(*v));
+	Otlp__AnyValue *v = PT_OTLP_NEW(a, any_value, AnyValue);
 
-	if (!v)
-		return NULL;
-	otlp__any_value__init(v);
-	v->has_int_value = 1;
-	v->int_value = (int64_t)x;
+	if (v) {
+		v->has_int_value = 1;
+		v->int_value = (int64_t)x;
+	}
 	return v;
 }
 
 Otlp__KeyValue *pt_otlp_pair(struct pt_arena *a, const char *key, Otlp__AnyValue *value)
 {
-	Otlp__KeyValue *kv = value ? pt_arena_alloc(a, sizeof(*kv)) : NULL;
+	Otlp__KeyValue *kv = value ? PT_OTLP_NEW(a, key_value, KeyValue) : NULL;
 
-	if (!kv)
-		return NULL;
-	otlp__key_value__init(kv);
-	kv->key = (char *)key;
-	kv->value = value;
+	if (kv) {
+		kv->key = (char *)key;
+		kv->value = value;
+	}
 	return kv;
 }
 

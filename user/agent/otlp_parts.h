@@ -8,6 +8,16 @@
 #include "base/arena.h"
 #include "otlp.pb-c.h"
 
+/* A message, empty; NULL: no memory. `kind`: as protobuf-c begins its functions' names. */
+#define PT_OTLP_NEW(arena, kind, Type)                                         \
+	({                                                                     \
+		Otlp__##Type *m_ = pt_arena_alloc(arena, sizeof(*m_));         \
+                                                                               \
+		if (m_)                                                        \
+			otlp__##kind##__init(m_);                              \
+		m_;                                                            \
+	})
+
 /* A copy that is valid UTF-8 (a receiver refuses a whole request for one byte that
  * is not), of at most `most` bytes. */
 char *pt_otlp_text(struct pt_arena *a, const char *s, size_t most);
