@@ -11,6 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "report/fields.h"
+
 #define INDEX "index.json"
 #define INDEX_TMP ".index.tmp"
 #define INDEX_MAX (64u << 20)
@@ -118,16 +120,6 @@ static void drop(struct pt_evidence *e, size_t at)
 	memmove(&e->v[at], &e->v[at + 1], (--e->n - at) * sizeof(*e->v));
 }
 
-static int severity_of(const char *s)
-{
-	int i;
-
-	for (i = PT_INFO; s && i <= PT_CRITICAL; i++)
-		if (!strcmp(s, pt_severity_name((enum pt_severity)i)))
-			return i;
-	return -1;
-}
-
 static void copy(char *dst, size_t cap, const json_t *v)
 {
 	const char *s = json_string_value(v);
@@ -148,8 +140,8 @@ static bool read_entry(const json_t *j, struct pt_kept *k)
 	copy(k->comm, sizeof(k->comm), json_object_get(j, "comm"));
 	k->unix_s = (uint64_t)json_integer_value(json_object_get(j, "unix_s"));
 	json_array_foreach(json_object_get(j, "verdicts"), i, v) {
-		severity = severity_of(json_string_value(
-			json_object_get(v, "severity")));
+		severity = pt_enum_find(&pt_enum_severity,
+					json_string_value(json_object_get(v, "severity")));
 		if (severity < 0 || k->n_verdicts == PT_SAMPLE_VERDICTS)
 			continue;
 		copy(k->verdict[k->n_verdicts].id, sizeof(k->verdict->id),

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "fleet/ask.h"
+#include "report/fields.h"
 
 #define VERDICT_SHARE 0.2 /* of the scrapes */
 
@@ -80,13 +81,9 @@ char *pt_fleet_grown(const struct pt_fleet_asking *k, const char *by, const char
 
 static size_t cause_index(const json_t *labels)
 {
-	const char *name = pt_fleet_label(labels, "cause");
-	size_t i;
+	int i = pt_enum_find(&pt_enum_cause, pt_fleet_label(labels, "cause"));
 
-	for (i = 0; i < PT_CAUSE_NR; i++)
-		if (!strcmp(name, pt_cause_name((enum pt_cause)i)))
-			return i;
-	return PT_CAUSE_NR;
+	return i < 0 ? PT_CAUSE_NR : (size_t)i;
 }
 
 static struct pt_fleet_job *find_job(const struct pt_fleet *f, const json_t *labels)
@@ -324,12 +321,9 @@ static int about(struct pt_fleet_asking *k)
 	json_array_foreach(rows, i, row) {
 		const json_t *l = json_object_get(row, "metric");
 		struct pt_fleet_job *j = find_job(k->f, l);
-		const char *severity = pt_fleet_label(l, "severity");
-		int s;
+		int s = pt_enum_find(&pt_enum_severity, pt_fleet_label(l, "severity"));
 
-		for (s = PT_CRITICAL; s > PT_INFO; s--)
-			if (!strcmp(severity, pt_severity_name((enum pt_severity)s)))
-				break;
+		s = s < 0 ? PT_INFO : s;
 		if (!j || (*j->verdict && order(s, pt_fleet_value(row)) <=
 						  order(j->severity, j->verdict_share)))
 			continue;

@@ -48,6 +48,16 @@ const char *pt_enum_name(const struct pt_enum *e, unsigned value)
 	return e->name[value < (unsigned)e->n ? (int)value : e->null];
 }
 
+int pt_enum_find(const struct pt_enum *e, const char *name)
+{
+	int i;
+
+	for (i = 0; name && i < e->n; i++)
+		if (e->name[i] && !strcmp(e->name[i], name))
+			return i;
+	return -1;
+}
+
 /* The sets that texts of our own come from. */
 #define SET(id, ...) static const char *const set_##id[] = { __VA_ARGS__, NULL };
 #define set_ANY NULL

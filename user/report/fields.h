@@ -54,6 +54,8 @@ extern const struct pt_enum pt_enum_certainty, pt_enum_confidence,
 	pt_enum_severity, pt_enum_cause, pt_enum_worker_state;
 /* A value out of range has the name of `null`. */
 const char *pt_enum_name(const struct pt_enum *e, unsigned value);
+/* The value of that name; -1: none has it. */
+int pt_enum_find(const struct pt_enum *e, const char *name);
 
 enum pt_special { /* keys with functions of their own, in json.c and readjson.c */
 	PT_S_hooks,

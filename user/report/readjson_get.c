@@ -277,13 +277,10 @@ int pt_rd_name(const struct pt_rd_at *at, const char *key,
 {
 	const json_t *v = member(at, key);
 	const char *s = json_string_value(v);
-	int i;
+	int i = pt_enum_find(names, s);
 
-	if (!v)
-		return names->null;
-	for (i = 0; s && i < names->n; i++)
-		if (names->name[i] && !strcmp(names->name[i], s))
-			return i;
+	if (!v || i >= 0)
+		return v ? i : names->null;
 	if (!s || !names->open)
 		wrong(at, key, "a name that this version of pipetrace knows");
 	return names->null;
