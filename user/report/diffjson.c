@@ -8,8 +8,6 @@
 #include "report/json.h"
 #include "report/json_build.h"
 
-#define REAL_DIGITS 15
-
 static json_t *root(struct pt_jb *b, const struct pt_report *r)
 {
 	const struct pt_r_verdict *v = r->verdicts;
@@ -32,10 +30,8 @@ static json_t *parts(struct pt_jb *b, const struct pt_d_input *base,
 	json_t *o = json_object();
 
 	for (int i = 0; i < PT_D_PART_NR; i++)
-		pt_j_put(b, o, pt_d_part_name((enum pt_d_part)i),
-			 pt_j_num(in->part_ms[i] -
-					  (base ? base->part_ms[i] : 0),
-				  PT_J_STD));
+		pt_j_std(b, o, pt_d_part_name((enum pt_d_part)i),
+			 in->part_ms[i] - (base ? base->part_ms[i] : 0));
 	return o;
 }
 
@@ -45,10 +41,8 @@ static json_t *causes(struct pt_jb *b, const struct pt_d_input *base,
 	json_t *o = json_object();
 
 	for (int i = 0; i < PT_CAUSE_NR; i++)
-		pt_j_put(b, o, pt_cause_name((enum pt_cause)i),
-			 pt_j_num(in->cause_ms[i] -
-					  (base ? base->cause_ms[i] : 0),
-				  PT_J_STD));
+		pt_j_std(b, o, pt_cause_name((enum pt_cause)i),
+			 in->cause_ms[i] - (base ? base->cause_ms[i] : 0));
 	return o;
 }
 
@@ -64,16 +58,13 @@ static json_t *input(struct pt_jb *b, const struct pt_d_input *in)
 	pt_j_put(b, o, "labels", pt_j_labels(b, in->r));
 	pt_j_put(b, o, "steps", pt_j_int(s->count));
 	pt_j_put(b, o, "steps_tested", json_integer((json_int_t)in->n_periods));
-	pt_j_put(b, o, "step_ms", pt_j_num(in->step_ms, PT_J_STD));
-	pt_j_put(b, o, "steps_per_second", pt_j_num(in->per_second, PT_J_STD));
+	pt_j_std(b, o, "step_ms", in->step_ms);
+	pt_j_std(b, o, "steps_per_second", in->per_second);
 	pt_j_put(b, o, "batch_size", pt_j_int(in->batch_size));
-	pt_j_put(b, o, "batches_per_step",
-		 pt_j_num(in->batches_per_step, PT_J_STD));
-	pt_j_put(b, o, "samples_per_second",
-		 pt_j_num(in->samples_per_second, PT_J_STD));
-	pt_j_put(b, o, "data_wait_share",
-		 pt_j_num(in->data_wait_share, PT_J_STD));
-	pt_j_put(b, idle, "share", pt_j_num(in->idle_share, PT_J_STD));
+	pt_j_std(b, o, "batches_per_step", in->batches_per_step);
+	pt_j_std(b, o, "samples_per_second", in->samples_per_second);
+	pt_j_std(b, o, "data_wait_share", in->data_wait_share);
+	pt_j_std(b, idle, "share", in->idle_share);
 	pt_j_put(b, idle, "hard", pt_j_pair(in->idle_hard, PT_J_STD));
 	pt_j_put(b, o, "gpu_idle", idle);
 	pt_j_put(b, o, "parts_ms", parts(b, NULL, in));
@@ -116,12 +107,9 @@ static json_t *comparison(struct pt_jb *b, const struct pt_diff *d,
 	pt_j_put(b, o, "block_lengths", blocks);
 	pt_j_put(b, o, "degrees_of_freedom", pt_j_num(p->freedom, PT_J_FINE));
 	pt_j_put(b, o, "gpu_idle", json_string(pt_d_idle_name(p->idle)));
-	pt_j_put(b, o, "gpu_idle_change",
-		 pt_j_num(y->idle_share - x->idle_share, PT_J_STD));
-	pt_j_put(b, o, "data_wait_share_change",
-		 pt_j_num(y->data_wait_share - x->data_wait_share, PT_J_STD));
-	pt_j_put(b, o, "step_ms_change",
-		 pt_j_num(y->step_ms - x->step_ms, PT_J_STD));
+	pt_j_std(b, o, "gpu_idle_change", y->idle_share - x->idle_share);
+	pt_j_std(b, o, "data_wait_share_change", y->data_wait_share - x->data_wait_share);
+	pt_j_std(b, o, "step_ms_change", y->step_ms - x->step_ms);
 	pt_j_put(b, o, "parts_ms_change", parts(b, x, y));
 	pt_j_put(b, o, "causes_ms_change", causes(b, x, y));
 	pt_j_put(b, o, "settings", settings(b, p));
@@ -137,7 +125,7 @@ static json_t *ranking(struct pt_jb *b, const struct pt_diff *d)
 		json_t *o = json_object();
 
 		pt_j_put(b, o, "input", json_integer((json_int_t)k->input));
-		pt_j_put(b, o, "value", pt_j_num(k->value, PT_J_STD));
+		pt_j_std(b, o, "value", k->value);
 		pt_j_put(b, o, "against_best",
 			 json_string(pt_d_result_name(k->against_best)));
 		pt_j_add(b, a, o);
@@ -150,10 +138,10 @@ static json_t *method(struct pt_jb *b, const struct pt_diff *d)
 	json_t *o = json_object();
 
 	pt_j_put(b, o, "name", json_string("circular block bootstrap"));
-	pt_j_put(b, o, "level", pt_j_num(d->level, PT_J_STD));
+	pt_j_std(b, o, "level", d->level);
 	pt_j_put(b, o, "replicates", json_integer((json_int_t)d->replicates));
 	pt_j_put(b, o, "seed", pt_j_u64(d->seed));
-	pt_j_put(b, o, "no_difference_below", pt_j_num(d->small, PT_J_STD));
+	pt_j_std(b, o, "no_difference_below", d->small);
 	return o;
 }
 
@@ -188,17 +176,8 @@ static json_t *document(struct pt_jb *b, const struct pt_diff *d)
 
 int pt_diff_json(const struct pt_diff *d, FILE *out, unsigned indent)
 {
-	size_t flags = JSON_REAL_PRECISION(REAL_DIGITS);
 	struct pt_jb b = { 0 };
 	json_t *o = document(&b, d);
-	int err = 0;
 
-	flags |= indent ? JSON_INDENT(indent > 8 ? 8 : indent) : JSON_COMPACT;
-	if (b.failed || !o)
-		err = -ENOMEM;
-	else if (json_dumpf(o, out, flags) || fputc('\n', out) == EOF ||
-		 fflush(out))
-		err = -EIO;
-	json_decref(o);
-	return err;
+	return pt_j_write(&b, o, out, indent);
 }

@@ -10,9 +10,6 @@
 #include "report/fields.h"
 #include "report/json_build.h"
 
-/* 15 digits hold every value that pt_j_num() rounds, and no binary noise. */
-#define REAL_DIGITS 15
-
 struct writer {
 	struct pt_jb b;
 	const struct pt_report *r;
@@ -371,24 +368,14 @@ int pt_report_json(const struct pt_report *r, FILE *out,
 		   const struct pt_json_opts *o)
 {
 	struct writer w = { .r = r, .steps = o ? o->steps : 0 };
-	size_t flags = JSON_REAL_PRECISION(REAL_DIGITS);
-	unsigned indent = o && o->indent > 8 ? 8 : o ? o->indent : 0;
 	json_t *d = json_object();
-	int err = 0;
 
-	flags |= indent ? JSON_INDENT(indent) : JSON_COMPACT;
 	pt_j_put(&w.b, d, "schema", json_string(PT_REPORT_SCHEMA));
 	pt_j_put(&w.b, d, "tool", json_string("pipetrace"));
 	put_fields(&w, d, pt_row_report()->fields, (const char *)r, false);
 	own_limits(&w.b, json_object_get(json_object_get(d, "capture"), "limits"),
 		   r);
-	if (w.b.failed || !d)
-		err = -ENOMEM;
-	else if (json_dumpf(d, out, flags) || fputc('\n', out) == EOF ||
-		 fflush(out))
-		err = -EIO;
-	json_decref(d);
-	return err;
+	return pt_j_write(&w.b, d, out, o ? o->indent : 0);
 }
 
 char *pt_report_evidence_json(const struct pt_r_verdict *v)
@@ -403,7 +390,7 @@ char *pt_report_evidence_json(const struct pt_r_verdict *v)
 	put_array(&w, o, f, (const char *)v, false);
 	if (!w.b.failed)
 		text = json_dumps(o, JSON_COMPACT |
-				     JSON_REAL_PRECISION(REAL_DIGITS));
+				     JSON_REAL_PRECISION(PT_J_DIGITS));
 	json_decref(o);
 	return text;
 }

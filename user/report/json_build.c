@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "report/json_build.h"
 
+#include <errno.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/str.h"
@@ -34,6 +34,25 @@ json_t *pt_j_num(double v, enum pt_jdec decimals)
 	if (v == 0)
 		v = 0; /* no "-0.0" */
 	return json_real(v);
+}
+
+void pt_j_std(struct pt_jb *b, json_t *o, const char *key, double v)
+{
+	pt_j_put(b, o, key, pt_j_num(v, PT_J_STD));
+}
+
+int pt_j_write(const struct pt_jb *b, json_t *o, FILE *out, unsigned indent)
+{
+	size_t flags = JSON_REAL_PRECISION(PT_J_DIGITS);
+	int err = 0;
+
+	flags |= indent ? JSON_INDENT(indent > 8 ? 8 : indent) : JSON_COMPACT;
+	if (b->failed || !o)
+		err = -ENOMEM;
+	else if (json_dumpf(o, out, flags) || fputc('\n', out) == EOF || fflush(out))
+		err = -EIO;
+	json_decref(o);
+	return err;
 }
 
 json_t *pt_j_int(int64_t v)
