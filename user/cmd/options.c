@@ -11,22 +11,9 @@
 #include "cmd/cmd.h"
 #include "cmd/options.h"
 #include "cmd/opttable.h"
-#include "report/report.h"
+#include "report/fields.h"
 #include "report/rowsort.h"
 #include "version.h"
-
-static int parse_severity(const char *text, int *out)
-{
-	int s;
-
-	for (s = PT_INFO; s <= PT_CRITICAL; s++) {
-		if (!strcmp(text, pt_severity_name((enum pt_severity)s))) {
-			*out = s;
-			return 0;
-		}
-	}
-	return -EINVAL;
-}
 
 static int find_name(const char *const *names, int n, const char *name)
 {
@@ -71,6 +58,7 @@ static error_t reject(const char *what, const char *arg, const char *want)
 
 static error_t parse_value(int key, char *arg, struct pt_opts *o)
 {
+	uint64_t ns;
 	int64_t v;
 	int n;
 
@@ -110,7 +98,8 @@ static error_t parse_value(int key, char *arg, struct pt_opts *o)
 		o->operations = true;
 		return 0;
 	case K_FAIL:
-		if (parse_severity(arg, &o->fail_on))
+		o->fail_on = pt_enum_find(&pt_enum_severity, arg);
+		if (o->fail_on < 0)
 			return reject("--fail-on", arg, "info, warning or "
 							"critical");
 		return 0;
@@ -142,6 +131,26 @@ static error_t parse_value(int key, char *arg, struct pt_opts *o)
 			return reject("--fail-on-regression", arg,
 				      "percent from 0 to 100");
 		return 0;
+	case K_SINCE:
+		if (pt_parse_span(arg, &ns) || ns < 10000000000ull)
+			return reject("--since", arg, "a time like 1h or 90s, at least 10s");
+		o->fleet.window_s = (double)ns / 1e9;
+		return 0;
+	case K_JOBS:
+		if (pt_parse_int(arg, 1, PT_FLEET_TOP_MAX, &v))
+			return reject("--top", arg, "a number from 1 to 1000");
+		o->fleet.top = (size_t)v;
+		return 0;
+	case K_RANK:
+		n = find_name(pt_fleet_sorts, PT_FLEET_SORTS, arg);
+		if (n < 0)
+			return reject("--sort", arg, "wasted, share or gpu");
+		o->fleet.sort = (enum pt_fleet_sort)n;
+		return 0;
+	case K_TIMEOUT:
+		if (pt_parse_seconds(arg, &o->server.timeout_s))
+			return reject("--timeout", arg, "seconds above 0");
+		return 0;
 	case K_MODE:
 		if (pt_mode_parse(arg, &o->mode))
 			return reject("--mode", arg, "light, standard or full");
@@ -166,15 +175,16 @@ struct parse {
 	struct pt_opts *o;
 	FILE *null;
 	const struct argp *argp;
-	bool files; /* arguments are files */
+	bool files;  /* arguments are files */
+	bool starts; /* what is behind -- is started */
 };
 
 static error_t take_argument(const struct parse *p, char *arg)
 {
 	if (!p->files) {
-		pt_error("unexpected argument \"%s\": to start and trace a "
-			 "command, write -- before it",
-			 arg);
+		pt_error("unexpected argument \"%s\"%s", arg,
+			 p->starts ? ": to start and trace a command, write -- before it" :
+				     " (see pipetrace --help)");
 		return EINVAL;
 	}
 	if (p->o->n_files == PT_MAX_FILES) {
@@ -275,6 +285,12 @@ static error_t parse_one(int key, char *arg, struct argp_state *state)
 	case K_CHECK:
 		o->check = true;
 		return 0;
+	case K_URL:
+		return take_name("--prometheus", arg, &o->server.url);
+	case K_TOKEN:
+		return take_name("--token-file", arg, &o->server.token_file);
+	case K_CA:
+		return take_name("--ca", arg, &o->server.ca);
 	case K_FORCE:
 		o->force = true;
 		return 0;
@@ -316,7 +332,7 @@ int pt_opts_parse(struct pt_opts *o, enum pt_optset set, const char *doc,
 			     .parser = parse_one,
 			     .args_doc = pt_opts_arguments[set],
 			     .doc = doc };
-	struct parse p = { .o = o, .argp = &argp,
+	struct parse p = { .o = o, .argp = &argp, .starts = starts,
 			   .files = set == PT_OPTS_DIFF ||
 				    set == PT_OPTS_REPORT ||
 				    set == PT_OPTS_EXPORT };
@@ -331,6 +347,8 @@ int pt_opts_parse(struct pt_opts *o, enum pt_optset set, const char *doc,
 	o->file_sort = o->worker_sort = -1;
 	o->interval_s = 2;
 	o->last_s = 10;
+	o->server.timeout_s = 60;
+	o->fleet = (struct pt_fleet_ask){ .window_s = 3600, .top = 20 };
 	o->thresholds = pt_thresholds_default;
 	pt_log_init(PT_NORMAL, utf8);
 	/* a command to start is not ours to look into */

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/parse.h"
 #include "capture/capture.h"
+#include "fleet/fleet.h"
 #include "report/report.h"
 
 #define PT_MAX_PIDS 64
@@ -82,6 +83,8 @@ struct pt_opts {
 	double interval_s, last_s; /* of top */
 	const char *config, *listen; /* of agent */
 	bool check; /* the configuration, and end */
+	struct pt_prometheus_options server; /* of fleet */
+	struct pt_fleet_ask fleet;
 	bool help, version; /* asked for and already answered */
 };
 
@@ -95,6 +98,7 @@ enum pt_optset {
 	PT_OPTS_TOP,
 	PT_OPTS_TARGET, /* -p PID only */
 	PT_OPTS_AGENT,
+	PT_OPTS_FLEET,
 	PT_OPTS_PLAIN,
 };
 

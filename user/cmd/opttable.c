@@ -5,6 +5,8 @@
 #define COMMON                                                                 \
 	{ "quiet", 'q', NULL, 0, "Say only what went wrong; of a diagnosis, the verdicts", 20 },             \
 	{ "verbose", 'v', NULL, 0, "Say more", 20 },                           \
+	SHARED
+#define SHARED                                                                 \
 	{ "ascii", K_ASCII, NULL, 0, "Draw with ASCII only", 20 },             \
 	{ "help", 'h', NULL, 0, "Show this help", 21 },                        \
 	{ "version", 'V', NULL, 0, "Show the version", 21 },                   \
@@ -193,6 +195,21 @@ static const struct argp_option agent_options[] = {
 	COMMON
 };
 
+static const struct argp_option fleet_options[] = {
+	{ "prometheus", K_URL, "URL", 0, "The server, like http://localhost:9090", 1 },
+	{ "since", K_SINCE, "TIME", 0, "Look at the last TIME (1h by default), at "
+	  "least 10s", 2 },
+	{ "top", K_JOBS, "N", 0, "List the first N jobs (20 by default)", 2 },
+	{ "sort", K_RANK, "KEY", 0, "By wasted (default), share of the job's own GPU "
+	  "time, or gpu: GPU time", 2 },
+	{ "json", K_JSON, "FILE", 0, "Write it as JSON to FILE; - is standard output, "
+	  "with no text there", 3 },
+	{ "token-file", K_TOKEN, "FILE", 0, "Send the bearer token in FILE", 4 },
+	{ "ca", K_CA, "FILE", 0, "Trust the certificates in FILE (PEM)", 4 },
+	{ "timeout", K_TIMEOUT, "SEC", 0, "Give up after SEC seconds (60 by default)", 4 },
+	SHARED
+};
+
 static const struct argp_option plain_options[] = { COMMON };
 
 const struct argp_option *const pt_opts_tables[] = {
@@ -204,6 +221,7 @@ const struct argp_option *const pt_opts_tables[] = {
 	[PT_OPTS_TOP] = top_options,
 	[PT_OPTS_TARGET] = target_options,
 	[PT_OPTS_AGENT] = agent_options,
+	[PT_OPTS_FLEET] = fleet_options,
 	[PT_OPTS_PLAIN] = plain_options,
 };
 
@@ -217,5 +235,6 @@ const char *const pt_opts_arguments[] = {
 			   "export FILE --format FORMAT -o OUT",
 	[PT_OPTS_TOP] = "top [-p PID]",
 	[PT_OPTS_AGENT] = "agent --config FILE",
+	[PT_OPTS_FLEET] = "fleet --prometheus URL",
 	[PT_OPTS_PLAIN] = NULL,
 };

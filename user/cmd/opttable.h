@@ -38,6 +38,13 @@ enum { /* options without a letter */
 	K_CONFIG,
 	K_LISTEN,
 	K_CHECK,
+	K_URL, /* of fleet, as those up to timeout */
+	K_SINCE,
+	K_JOBS,
+	K_RANK,
+	K_TOKEN,
+	K_CA,
+	K_TIMEOUT,
 	K_EXPORT, /* and one for each format */
 };
 
