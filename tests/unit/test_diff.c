@@ -21,7 +21,7 @@
 #include "base/str.h"
 #include "report/json.h"
 #include "test_report_fixture.h"
-#include "view/text/difftext.h"
+#include "view/text/text.h"
 
 #define CHECKER "tests/unit/schema_check.py"
 #define STEPS 200

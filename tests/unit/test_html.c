@@ -15,7 +15,7 @@
 #include "report/json.h"
 #include "stream.h"
 #include "test_report_fixture.h"
-#include "view/html/html.h"
+#include "view/export.h"
 #include "view/html/html_int.h"
 
 #define BEGIN (1000 * ST_S)

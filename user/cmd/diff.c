@@ -11,8 +11,8 @@
 #include "cmd/session.h"
 #include "report/json.h"
 #include "report/readjson.h"
-#include "view/html/html.h"
-#include "view/text/difftext.h"
+#include "view/export.h"
+#include "view/text/text.h"
 
 static const char doc[] =
 	"Compare reports: throughput with a confidence interval, GPU idle, where "

@@ -10,7 +10,7 @@
 #include "report/demangle.h"
 #include "report/json.h"
 #include "report/rowsort.h"
-#include "view/html/html.h"
+#include "view/export.h"
 #include "view/text/text.h"
 
 bool pt_want_color(void)

@@ -19,6 +19,7 @@
 #include "report/lanes.h"
 #include "report/report.h"
 
+struct pt_diff;
 struct pt_export {
 	const struct pt_model *m;
 	const struct pt_report *r;
@@ -26,6 +27,10 @@ struct pt_export {
 	bool part; /* timelines are of the report's part of the capture alone */
 };
 
+/* One HTML page, for a browser and nothing else: no file beside it, no network. A
+ * capture: verdicts, timeline, plots, tables; and a comparison. */
+int pt_export_html(const struct pt_export *x, FILE *out);
+int pt_diff_html(const struct pt_diff *d, FILE *out);
 /* Perfetto's protobuf format (user/view/timeline/perfetto.proto). */
 int pt_export_perfetto(const struct pt_export *x, FILE *out);
 /* Chrome's trace event format, as JSON, with torch.profiler's categories. */

@@ -5,12 +5,13 @@
  * JSON in blocks of their own that the browser does not run, and the page's code
  * puts every text from them in as text.
  */
-#include "view/html/html.h"
+#include "view/export.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "report/diff.h"
 #include "report/json.h"
 #include "view/html/html_int.h"
 

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "view/text/difftext.h"
+#include "view/text/text.h"
 
 #include <errno.h>
 #include <math.h>
 #include <string.h>
 
 #include "base/str.h"
+#include "report/diff.h"
 #include "view/text/blocks.h"
 
 #define NAME_COLS 24

@@ -30,4 +30,8 @@ struct pt_text_opts {
 int pt_report_text(const struct pt_report *r, FILE *out,
 		   const struct pt_text_opts *o);
 
+/* A comparison; of `o` colour, unicode, width and verbose count. As above. */
+struct pt_diff;
+int pt_diff_text(const struct pt_diff *d, FILE *out, const struct pt_text_opts *o);
+
 #endif
