@@ -359,10 +359,20 @@ static void joins_are_said(void **state)
 	for (i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
 		const struct pt_field *f = pt_row_find(rows[i])->fields;
 
-		for (; f->cls != PT_FIELD_END; f++)
-			if (f->cls > PT_FIELD_KNOWN && f->cls != PT_FIELD_NONE &&
-			    !f->join)
+		for (; f->cls != PT_FIELD_END; f++) {
+			bool figure = f->cls == PT_FIELD_REAL || f->cls == PT_FIELD_INT;
+			bool sum = f->cls == PT_FIELD_DIST && f->join == PT_ROW_JOIN_SUM;
+			bool last = f->cls == PT_FIELD_ENUM &&
+				    (f->join == PT_ROW_JOIN_MOST || f->join == PT_ROW_JOIN_LAST);
+
+			if (f->cls <= PT_FIELD_KNOWN || f->cls == PT_FIELD_NONE)
+				continue;
+			if (!f->join)
 				fail_msg("%s of a %s has no JOIN", f->key, rows[i]);
+			if (f->join != PT_ROW_JOIN_SAME && f->join != PT_ROW_JOIN_ANEW &&
+			    !figure && !sum && !last)
+				fail_msg("nobody joins %s of a %s so", f->key, rows[i]);
+		}
 	}
 }
 

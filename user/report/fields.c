@@ -158,7 +158,7 @@ _Static_assert(offsetof(struct pt_r_file, reread_hi) ==
 #define NEEDED .needed = true
 #define KEPT .kept = true
 #define HIDDEN .hidden = true
-#define JOIN(how) .join = PT_JOIN_##how
+#define JOIN(how) .join = PT_ROW_JOIN_##how
 #define COL(at, name) .place = at, .col = name, .col_2 = "_high"
 #define LIKELY(at, name) .place = at, .col = name, .col_2 = "_likely"
 #define STATS(at, name, what) .place = at, .col = name, .stats = what

@@ -68,16 +68,18 @@ enum pt_special { /* keys with functions of their own, in json.c and readjson.c 
 enum { PT_STAT_MEAN = 1, PT_STAT_P50 = 2, PT_STAT_P95 = 4, PT_STAT_P99 = 8,
        PT_STAT_MAX = 16 };
 
-enum pt_join { /* of two parts of a capture; report.def says what each is */
-	PT_JOIN_UNSAID = 0,
-	PT_JOIN_SAME,
-	PT_JOIN_SUM,
-	PT_JOIN_SUM_KNOWN,
-	PT_JOIN_MEAN,
-	PT_JOIN_LEAST,
-	PT_JOIN_MOST,
-	PT_JOIN_LAST,
-	PT_JOIN_ANEW,
+enum pt_row_join { /* of two parts of a capture; report.def says what each is */
+	PT_ROW_JOIN_UNSAID = 0,
+	PT_ROW_JOIN_SAME,
+	PT_ROW_JOIN_SUM,
+	PT_ROW_JOIN_SUM_KNOWN,
+	PT_ROW_JOIN_MEAN,
+	PT_ROW_JOIN_MEAN_2,
+	PT_ROW_JOIN_MEAN_3,
+	PT_ROW_JOIN_LEAST,
+	PT_ROW_JOIN_MOST,
+	PT_ROW_JOIN_LAST,
+	PT_ROW_JOIN_ANEW,
 };
 
 struct pt_row;
@@ -96,7 +98,7 @@ struct pt_field {
 	bool later, first, empty_null, on_demand, table, needed, kept, hidden;
 	const char *col, *col_2; /* col_2: how the second of SHARES ends */
 	unsigned place, stats;
-	enum pt_join join;
+	enum pt_row_join join;
 };
 
 struct pt_row {

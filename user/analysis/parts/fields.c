@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "report/fields.h"
+
 void pt_dist_join(struct pt_dist *to, const struct pt_dist *d)
 {
 	double a, b, mean, sq;
@@ -142,5 +144,47 @@ void pt_join_fields(const struct pt_join_field *f, size_t n, void *to,
 		default:
 			join_one(&f[i], x, y, w);
 		}
+	}
+}
+
+static enum pt_join_type type_of(const struct pt_field *f)
+{
+	switch (f->cls) {
+	case PT_FIELD_REAL:
+		return PT_JOIN_DOUBLE;
+	case PT_FIELD_INT:
+		return PT_JOIN_I64;
+	case PT_FIELD_ENUM:
+		return PT_JOIN_U32;
+	default:
+		return PT_JOIN_OTHER;
+	}
+}
+
+void pt_join_row(const struct pt_row *row, void *to, const void *from,
+		 const struct pt_join_weights *w)
+{
+	static const uint8_t how[] = {
+		[PT_ROW_JOIN_UNSAID] = PT_JOIN_OWN,
+		[PT_ROW_JOIN_SAME] = PT_JOIN_FIRST,  [PT_ROW_JOIN_SUM] = PT_JOIN_SUM,
+		[PT_ROW_JOIN_SUM_KNOWN] = PT_JOIN_SEEN, [PT_ROW_JOIN_MEAN] = PT_JOIN_MEAN0,
+		[PT_ROW_JOIN_MEAN_2] = PT_JOIN_MEAN1, [PT_ROW_JOIN_MEAN_3] = PT_JOIN_MEAN2,
+		[PT_ROW_JOIN_LEAST] = PT_JOIN_MIN,	 [PT_ROW_JOIN_MOST] = PT_JOIN_MAX,
+		[PT_ROW_JOIN_LAST] = PT_JOIN_LAST,   [PT_ROW_JOIN_ANEW] = PT_JOIN_OWN,
+	};
+	static const uint8_t size[] = {
+		[PT_JOIN_DOUBLE] = sizeof(double), [PT_JOIN_I64] = sizeof(int64_t),
+		[PT_JOIN_U32] = sizeof(uint32_t),  [PT_JOIN_OTHER] = 0,
+	};
+	const struct pt_field *f;
+
+	for (f = row->fields; f->cls != PT_FIELD_END; f++) {
+		struct pt_join_field x = { .at = (uint16_t)f->off, .how = how[f->join],
+					   .type = (uint8_t)type_of(f) };
+
+		x.size = size[x.type];
+		if (f->cls == PT_FIELD_DIST && x.how == PT_JOIN_SUM)
+			x.how = PT_JOIN_DIST;
+		pt_join_fields(&x, 1, to, from, w);
 	}
 }

@@ -71,6 +71,11 @@ void pt_join_fields(const struct pt_join_field *f, size_t n, void *to,
 #define PT_JOIN(fields, to, from, w)                                           \
 	pt_join_fields(fields, sizeof(fields) / sizeof((fields)[0]), to, from, w)
 
+/* Rows of the report, each field as report.def says. */
+struct pt_row;
+void pt_join_row(const struct pt_row *row, void *to, const void *from,
+		 const struct pt_join_weights *w);
+
 /* The mean of two by their weights; what is unknown has none. */
 double pt_mean_by(double a, double na, double b, double nb);
 /* Two distributions as one: count, mean, deviation and extremes exact, the

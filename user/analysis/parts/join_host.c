@@ -8,6 +8,7 @@
 #include "analysis/io/disks.h"
 #include "analysis/parts/part.h"
 #include "base/hash.h"
+#include "report/fields.h"
 
 #define MAX_ROWS 50
 
@@ -42,22 +43,20 @@ static uint64_t hash_of(const char *s)
 	return h;
 }
 
-static void add_pattern(struct pt_r_pattern *o, double n,
+static void add_pattern(const struct pt_row *row, struct pt_r_pattern *o, double n,
 			const struct pt_r_pattern *p, double m)
 {
+	struct pt_join_weights w = { { n }, { m } };
+
 	if (!p->kind && !isfinite(p->sequential))
 		return;
-	o->sequential = pt_mean_by(o->sequential, n, p->sequential, m);
-	o->read_bytes = pt_mean_by(o->read_bytes, n, p->read_bytes, m);
-	o->run_bytes = pt_mean_by(o->run_bytes, n, p->run_bytes, m);
+	pt_join_row(row, o, p, &w);
 	if (!o->kind)
 		o->kind = p->kind;
 	else if (p->kind && strcmp(o->kind, p->kind))
 		o->kind = "mixed";
 	if (o->stride != p->stride)
 		o->stride = PT_NULL;
-	if (p->readers > o->readers)
-		o->readers = p->readers;
 }
 
 static double reads_of(const struct pt_r_file *f)
@@ -65,25 +64,23 @@ static double reads_of(const struct pt_r_file *f)
 	return f->reads > 0 ? (double)f->reads : 0;
 }
 
-#define FILE_ROW(X, T)                                                         \
-	X(T, FIRST, path) X(T, FIRST, dev) X(T, FIRST, inode) X(T, FIRST, opens) \
-	X(T, SUM, reads) X(T, SUM, bytes) X(T, OWN, reread_bytes)               \
-	X(T, SUM, read_s) X(T, SUM, blocked_s) X(T, FIRST, p99_ms)              \
-	X(T, OWN, cached_share) X(T, OWN, pattern) X(T, SUM, reread_lo)         \
-	X(T, OWN, reread_hi) X(T, OWN, fetched_bytes) X(T, FIRST, fs)           \
-	X(T, FIRST, fs_class) X(T, FIRST, device) X(T, SUM, faults)             \
-	X(T, SUM, fault_bytes) X(T, SUM, fault_s) X(T, OWN, text)
-PT_JOIN_LIST(file_row, struct pt_r_file, FILE_ROW, 4);
+struct files {
+	struct file_row *all;
+	const struct pt_row *file, *pattern;
+};
 
-static void add_file(struct file_row *to, const struct pt_r_file *f)
+static void add_file(const struct files *j, struct file_row *to,
+		     const struct pt_r_file *f)
 {
-	add_pattern(&to->f.pattern, reads_of(&to->f), &f->pattern, reads_of(f));
-	PT_JOIN(file_row, &to->f, f, NULL);
+	add_pattern(j->pattern, &to->f.pattern, reads_of(&to->f), &f->pattern,
+		    reads_of(f));
+	pt_join_row(j->file, &to->f, f, NULL);
+	sum_count(&to->f.reread_lo, f->reread_lo);
 	if (to->f.text == PT_NULL)
 		to->f.text = f->text;
 }
 
-static int take_file(struct file_row **all, const struct pt_r_file *f)
+static int take_file(struct files *j, const struct pt_r_file *f)
 {
 	struct file_row *row, *x = calloc(1, sizeof(*x));
 	int64_t distinct = 0;
@@ -93,15 +90,15 @@ static int take_file(struct file_row **all, const struct pt_r_file *f)
 	x->key.inode = f->inode;
 	x->key.dev = f->dev;
 	x->key.path = hash_of(f->path);
-	HASH_FIND(hh, *all, &x->key, sizeof(x->key), row);
+	HASH_FIND(hh, j->all, &x->key, sizeof(x->key), row);
 	if (row) {
-		add_file(row, f);
+		add_file(j, row, f);
 		free(x);
 	} else {
 		row = x;
 		row->f = *f;
 		row->f.fetched_bytes = 0;
-		HASH_ADD(hh, *all, key, sizeof(row->key), row);
+		HASH_ADD(hh, j->all, key, sizeof(row->key), row);
 		if (!PT_HASHED(row)) {
 			free(row);
 			return -ENOMEM;
@@ -155,7 +152,8 @@ static int by_cost(const struct file_row *x, const struct file_row *y)
 static int join_files(struct pt_an *an, const struct pt_parts_of *all)
 {
 	struct pt_r_file *o = pt_arena_calloc(an->a, PT_PART_FILES, sizeof(*o));
-	struct file_row *rows = NULL, *row, *tmp;
+	struct files j = { NULL, pt_row_find("file"), pt_row_find("pattern") };
+	struct file_row *row, *tmp;
 	bool cut = false;
 	size_t i, k, n = 0;
 	int err = o ? 0 : -ENOMEM;
@@ -165,15 +163,15 @@ static int join_files(struct pt_an *an, const struct pt_parts_of *all)
 
 		cut |= r->n_files == PT_PART_FILES;
 		for (k = 0; k < r->n_files && !err; k++)
-			err = take_file(&rows, &r->files[k]);
+			err = take_file(&j, &r->files[k]);
 	}
-	HASH_SORT(rows, by_cost);
-	HASH_ITER(hh, rows, row, tmp) {
+	HASH_SORT(j.all, by_cost);
+	HASH_ITER(hh, j.all, row, tmp) {
 		if (!err && n < PT_PART_FILES) {
 			finish_file(an, row);
 			o[n++] = row->f;
 		}
-		HASH_DEL(rows, row);
+		HASH_DEL(j.all, row);
 		free(row);
 	}
 	an->r->files = o;
@@ -197,24 +195,13 @@ static double all_requests(const struct pt_r_disk *d)
 						      d->all_writes);
 }
 
-#define DISK(X, T)                                                             \
-	X(T, FIRST, name) X(T, FIRST, model) X(T, FIRST, kind) X(T, FIRST, dev)  \
-	X(T, SUM, reads) X(T, SUM, read_bytes) X(T, SUM, writes)                \
-	X(T, SUM, write_bytes) X(T, SUM, failed) X(T, DIST, latency_ms)         \
-	X(T, DIST, read_latency_ms) X(T, DIST, write_latency_ms)                \
-	X(T, MEAN0, depth_mean) X(T, MAX, depth_max) X(T, SUM, all_reads)       \
-	X(T, SUM, all_read_bytes) X(T, SUM, all_writes)                         \
-	X(T, SUM, all_write_bytes) X(T, MEAN1, all_latency_ms)                  \
-	X(T, MEAN2, all_depth) X(T, MEAN2, busy_share) X(T, OWN, target_share)
-PT_JOIN_LIST(disk, struct pt_r_disk, DISK, 4);
-
-static void add_disk(struct pt_r_disk *o, double ns, const struct pt_r_disk *d,
-		     double m)
+static void add_disk(const struct pt_row *row, struct pt_r_disk *o, double ns,
+		     const struct pt_r_disk *d, double m)
 {
 	struct pt_join_weights w = { { requests(o), all_requests(o), ns },
 				     { requests(d), all_requests(d), m } };
 
-	PT_JOIN(disk, o, d, &w);
+	pt_join_row(row, o, d, &w);
 }
 
 static int by_bytes(const void *a, const void *b)
@@ -229,6 +216,7 @@ static int by_bytes(const void *a, const void *b)
 static int join_disks(struct pt_an *an, const struct pt_parts_of *all)
 {
 	struct pt_r_disk *o = pt_arena_calloc(an->a, MAX_ROWS, sizeof(*o));
+	const struct pt_row *row = pt_row_find("disk");
 	size_t i, k, j, n = 0;
 	double moved, ns[MAX_ROWS] = { 0 };
 
@@ -247,7 +235,7 @@ static int join_disks(struct pt_an *an, const struct pt_parts_of *all)
 			if (j == n)
 				o[n++] = *d;
 			else
-				add_disk(&o[j], ns[j], d,
+				add_disk(row, &o[j], ns[j], d,
 					 (double)pt_part_ns(p));
 			ns[j] += (double)pt_part_ns(p);
 		}
@@ -287,15 +275,9 @@ static int by_time(const void *a, const void *b)
 	return x->inode < y->inode ? -1 : x->inode > y->inode;
 }
 
-#define WRITE(X, T)                                                            \
-	X(T, FIRST, path) X(T, FIRST, dev) X(T, FIRST, inode) X(T, FIRST, pid)  \
-	X(T, SUM, calls) X(T, SUM, fsyncs) X(T, SUM, bytes) X(T, SUM, write_s)  \
-	X(T, SUM, fsync_s) X(T, SUM, blocked_s) X(T, FIRST, fs)                 \
-	X(T, FIRST, fs_class) X(T, FIRST, device)
-PT_JOIN_LIST(write_row, struct pt_r_write, WRITE, 4);
-
 static int join_writes(struct pt_an *an, const struct pt_parts_of *all)
 {
+	const struct pt_row *row = pt_row_find("write");
 	size_t i, k, j, n = 0, max = 1;
 	struct pt_r_write *o;
 
@@ -316,7 +298,7 @@ static int join_writes(struct pt_an *an, const struct pt_parts_of *all)
 				    same_text(o[j].path, w->path))
 					break;
 			if (j < n)
-				PT_JOIN(write_row, &o[j], w, NULL);
+				pt_join_row(row, &o[j], w, NULL);
 			else
 				o[n++] = *w;
 		}
@@ -330,21 +312,13 @@ static int join_writes(struct pt_an *an, const struct pt_parts_of *all)
 /* ---- peers -------------------------------------------------------------------- */
 
 /* Its round trips and losses are of all its life, by the kernel's own counters. */
-#define PEER(X, T)                                                             \
-	X(T, FIRST, address) X(T, FIRST, protocol) X(T, FIRST, port)            \
-	X(T, OWN, connections) X(T, SUM, opened) X(T, SEEN, bytes)              \
-	X(T, OWN, rate_bps) X(T, SUM, wait_s) X(T, MEAN0, first_byte_share)     \
-	X(T, OWN, data_wait_s) X(T, DIST, connect_ms) X(T, DIST, first_byte_ms) \
-	X(T, MEAN1, round_trip_ms) X(T, MAX, retransmits) X(T, MAX, out_of_order) \
-	X(T, MAX, workers) X(T, MAX, certainty)
-PT_JOIN_LIST(peer, struct pt_r_peer, PEER, 4);
-
-static void add_peer(struct pt_r_peer *o, const struct pt_r_peer *p)
+static void add_peer(const struct pt_row *row, struct pt_r_peer *o,
+		     const struct pt_r_peer *p)
 {
 	struct pt_join_weights w = { { o->wait_s, (double)o->connections },
 				     { p->wait_s, (double)p->connections } };
 
-	PT_JOIN(peer, o, p, &w);
+	pt_join_row(row, o, p, &w);
 	o->connections += p->opened; /* the others were there before */
 	if (o->connections < p->connections)
 		o->connections = p->connections;
@@ -396,6 +370,7 @@ static int charge_peers(struct pt_an *an, struct pt_r_peer *o, size_t n)
 
 static int join_peers(struct pt_an *an, const struct pt_parts_of *all)
 {
+	const struct pt_row *row = pt_row_find("peer");
 	size_t i, k, j, n = 0, max = 1;
 	struct pt_r_peer *o;
 	int err;
@@ -412,7 +387,7 @@ static int join_peers(struct pt_an *an, const struct pt_parts_of *all)
 			for (j = 0; j < n && !same_peer(&o[j], &r->peers[k]); j++)
 				;
 			if (j < n)
-				add_peer(&o[j], &r->peers[k]);
+				add_peer(row, &o[j], &r->peers[k]);
 			else
 				o[n++] = r->peers[k];
 		}

@@ -8,6 +8,7 @@
 #include "analysis/gpu/passes.h"
 #include "analysis/gpu/operations.h"
 #include "analysis/parts/part.h"
+#include "report/fields.h"
 
 /* ---- gpu ---------------------------------------------------------------------- */
 
@@ -47,16 +48,10 @@ static void add_idle(struct pt_r_charge *o, size_t *n, size_t max,
 	}
 }
 
-#define FAILURE(X, T)                                                          \
-	X(T, FIRST, code) X(T, FIRST, name) X(T, SUM, count)                    \
-	X(T, MAX, largest_bytes) X(T, MIN, smallest_bytes) X(T, SUM, retried)   \
-	X(T, SUM, recovered) X(T, OWN, held_bytes) X(T, FIRST, free_bytes)      \
-	X(T, LAST, last_ns)
-PT_JOIN_LIST(failure, struct pt_r_alloc_failure, FAILURE, 0);
-
 static int add_failures(struct pt_an *an, struct pt_r_gpu *to,
 			const struct pt_r_gpu *g)
 {
+	const struct pt_row *row = pt_row_find("alloc_failure");
 	struct pt_r_alloc_failure *r;
 	size_t i, k;
 
@@ -79,7 +74,8 @@ static int add_failures(struct pt_an *an, struct pt_r_gpu *to,
 			to->n_alloc_failures++;
 			continue;
 		}
-		PT_JOIN(failure, &to->alloc_failures[k], f, NULL);
+		pt_join_row(row, &to->alloc_failures[k], f, NULL);
+		to->alloc_failures[k].last_ns = f->last_ns;
 	}
 	return 0;
 }
@@ -135,16 +131,6 @@ static int join_gpus(struct pt_an *an, const struct pt_parts_of *all,
 
 /* ---- workers ------------------------------------------------------------------ */
 
-#define WORKER(X, T)                                                           \
-	X(T, FIRST, pid) X(T, FIRST, tid) X(T, FIRST, rank) X(T, SUM, batches)  \
-	X(T, FIRST, role) X(T, OWN, batch_ms) X(T, SEEN, cpu)                   \
-	X(T, SEEN, run_queue) X(T, SEEN, throttle) X(T, SEEN, disk)             \
-	X(T, SEEN, page_fault) X(T, SEEN, network) X(T, SEEN, lock)             \
-	X(T, SEEN, ipc) X(T, SEEN, worker_idle) X(T, SEEN, prefetch_full)       \
-	X(T, SEEN, other) X(T, SEEN, window) X(T, SUM, read_bytes)              \
-	X(T, SEEN, reads) X(T, OWN, slowdown) X(T, LAST, state)
-PT_JOIN_LIST(worker, struct pt_r_worker, WORKER, 4);
-
 /* A process' row is its latest main thread's. */
 static struct pt_r_worker *row_of(struct pt_r_worker *o, size_t n, int64_t pid,
 				  int64_t tid, bool pool)
@@ -161,6 +147,7 @@ static int join_workers(struct pt_an *an, const struct pt_parts_of *all,
 			struct pt_report *to_r)
 {
 	const struct pt_trainer *t = an->top;
+	const struct pt_row *row = pt_row_find("worker");
 	size_t max = t->workers.n, i, k, n = 0;
 	struct pt_r_worker *o = pt_arena_calloc(an->a, max + 1, sizeof(*o));
 
@@ -175,7 +162,7 @@ static int join_workers(struct pt_an *an, const struct pt_parts_of *all,
 							w->pid == t->proc->tgid);
 
 			if (to)
-				PT_JOIN(worker, to, w, NULL);
+				pt_join_row(row, to, w, NULL);
 			else if (n < max)
 				o[n++] = *w;
 		}
@@ -204,39 +191,27 @@ static double calls_of(const struct pt_r_operation *o)
 	return o->calls > 0 ? (double)o->calls : 0;
 }
 
-#define OPERATION(X, T)                                                        \
-	X(T, FIRST, name) X(T, FIRST, kind) X(T, SUM, calls) X(T, SEEN, total_s) \
-	X(T, MEAN0, mean_us) X(T, MIN, min_us) X(T, MAX, max_us)                \
-	X(T, MEAN0, p50_us) X(T, MEAN0, p99_us) X(T, OWN, share) X(T, SEEN, cpu_s) \
-	X(T, SEEN, gpu_s) X(T, MAX, certainty) X(T, SUM, bytes)
-PT_JOIN_LIST(operation, struct pt_r_operation, OPERATION, 4);
-
-static void add_operation(struct pt_r_operation *o,
-			  const struct pt_r_operation *p)
-{
-	struct pt_join_weights w = { { calls_of(o) }, { calls_of(p) } };
-
-	PT_JOIN(operation, o, p, &w);
-}
-
 struct op_row {
 	const char *key; /* kind and name */
 	size_t at;
 	UT_hash_handle hh;
 };
 
-static int take_operation(struct pt_an *an, struct op_row **all,
-			  struct pt_r_operation *o, size_t *n, size_t max,
-			  const struct pt_r_operation *p)
+static int take_operation(struct pt_an *an, const struct pt_row *how,
+			  struct op_row **all, struct pt_r_operation *o,
+			  size_t *n, size_t max, const struct pt_r_operation *p)
 {
 	char *key = pt_arena_printf(an->a, "%s %s", p->kind, p->name);
+	struct pt_join_weights w;
 	struct op_row *row;
 
 	if (!key)
 		return -ENOMEM;
 	HASH_FIND_STR(*all, key, row);
 	if (row) {
-		add_operation(&o[row->at], p);
+		o += row->at;
+		w = (struct pt_join_weights){ { calls_of(o) }, { calls_of(p) } };
+		pt_join_row(how, o, p, &w);
 		return 0;
 	}
 	if (*n == max)
@@ -258,6 +233,7 @@ static int join_operations(struct pt_an *an, const struct pt_parts_of *all,
 {
 	double wall = (double)(an->t1 - an->t0) / NS_PER_S;
 	size_t i, k, n = 0, max = PT_OPS_MAX + PT_CAUSE_NR;
+	const struct pt_row *row = pt_row_find("operation");
 	struct pt_r_operation *o = pt_arena_calloc(an->a, max, sizeof(*o));
 	struct op_row *names = NULL;
 	int err = o ? 0 : -ENOMEM;
@@ -266,7 +242,7 @@ static int join_operations(struct pt_an *an, const struct pt_parts_of *all,
 		const struct pt_measured *r = pt_part_got(an, all, i);
 
 		for (k = 0; r && k < r->rows->n_operations && !err; k++)
-			err = take_operation(an, &names, o, &n, max,
+			err = take_operation(an, row, &names, o, &n, max,
 					     &r->rows->operations[k]);
 	}
 	HASH_CLEAR(hh, names);
