@@ -177,10 +177,13 @@ static int start(struct pt_long *l, struct pt_model *m,
 
 bool pt_long_busy(const struct pt_long *l)
 {
-	const struct pt_piece_room *x = &l->rooms.v[l->rooms.n - 1];
+	const struct pt_piece_room *x;
 	siginfo_t ended = { 0 };
 
-	return l->rooms.n > l->pieces.n && x->pid > 0 &&
+	if (l->rooms.n <= l->pieces.n)
+		return false;
+	x = &l->rooms.v[l->rooms.n - 1];
+	return x->pid > 0 &&
 	       !waitid(P_PID, (id_t)x->pid, &ended, WEXITED | WNOHANG | WNOWAIT) &&
 	       !ended.si_pid;
 }
