@@ -249,6 +249,73 @@ static void test_thread_pool(void **state)
 	check_pool(false);
 }
 
+/* ---- a program for each batch ------------------------------------------------ */
+#define PROGRAM(i) (2000u + 2 * (i))
+#define SERVICE 1900u
+
+/* A step at `t`: `starter` starts a program that computes for 18 ms, writes its batch into the
+ * trainer's pipe and ends. `again`: one process stays and makes all of them. */
+static uint64_t program_step(struct stream *s, uint64_t t, unsigned i, uint32_t starter,
+			     bool again)
+{
+	uint64_t made = t + 19 * ST_MS;
+	uint32_t pid = again ? PROGRAM(0) : PROGRAM(i);
+	unsigned k;
+
+	if (!again)
+		st_fork(s, t + 50 * ST_US, starter, starter, pid, pid);
+	else if (i)
+		st_off(s, pid, pid, made - 20 * ST_MS, t + ST_MS, t + ST_MS);
+	st_pipe_in(s, JOB_TRAINER, JOB_TRAINER, t + 100 * ST_US, made, made + 5000, 0x77, pid,
+		   pid);
+	if (!again)
+		st_exit(s, made + 100 * ST_US, pid, pid, true);
+	t = made + 200 * ST_US;
+	for (k = 0; k < 10; k++, t += 20 * ST_US)
+		st_gpu(s, "cudaLaunchKernel", JOB_TRAINER, JOB_TRAINER, t, 0, 0,
+		       0x4000 + 16 * k, 0, 0);
+	st_gpu(s, "cudaStreamSynchronize", JOB_TRAINER, JOB_TRAINER, t, t + 2 * ST_MS, 0, 0, 0,
+	       0);
+	return t + 2 * ST_MS;
+}
+
+static bool told_main_thread(uint32_t starter, bool again)
+{
+	struct stream s = { 0 };
+	struct pt_model *m;
+	struct pt_report *r;
+	uint64_t t = JOB_BEGIN + 5 * ST_MS;
+	unsigned i;
+	bool told;
+
+	st_host(&s, JOB_BEGIN, 4, JOB_TRAINER);
+	st_task(&s, JOB_BEGIN, JOB_TRAINER, JOB_TRAINER, 1, "train");
+	st_task(&s, JOB_BEGIN, SERVICE, SERVICE, JOB_TRAINER, "service");
+	if (again)
+		st_task(&s, JOB_BEGIN, PROGRAM(0), PROGRAM(0), JOB_TRAINER, "decode");
+	for (i = 0; i < 90; i++)
+		t = program_step(&s, t, i, starter, again);
+	st_window(&s, JOB_BEGIN, t + 100 * ST_US);
+	st_seal(&s);
+	r = st_analyze(&s, &m);
+	assert_true(r->breakdown.data_wait.share > 0.5);
+	told = !strcmp(case_root(r), "main_thread_loading");
+	pt_report_free(r);
+	pt_model_free(m);
+	st_free(&s);
+	return told;
+}
+
+/* Programs that the training thread starts and waits for are its own loading. The same ones of
+ * a service that could start them earlier are not, and one that lives is a worker. */
+static void test_program_per_batch(void **state)
+{
+	(void)state;
+	assert_true(told_main_thread(JOB_TRAINER, false));
+	assert_false(told_main_thread(SERVICE, false));
+	assert_false(told_main_thread(JOB_TRAINER, true));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -257,6 +324,7 @@ int main(void)
 		cmocka_unit_test(test_sender_bound),
 		cmocka_unit_test(test_cut_wait),
 		cmocka_unit_test(test_thread_pool),
+		cmocka_unit_test(test_program_per_batch),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

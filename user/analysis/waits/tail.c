@@ -10,7 +10,6 @@
 #include "analysis/health.h"
 #include "analysis/verdicts/thresholds.h"
 
-
 /* There are workers, and none was seen to finish a batch: a service outside of the job whose
  * sends wake nobody. */
 static bool none_noticed(const struct pt_trainer *t)
@@ -22,13 +21,13 @@ static bool none_noticed(const struct pt_trainer *t)
 	return t->workers.n && !n;
 }
 
-/* How long the batch took that ended this wait; NAN not seen. */
-static double made_ms(const struct pt_trainer *t, const struct pt_fetch *w)
+/* How long the batch took that ended this wait; NAN not seen. `waited`: none_noticed(). */
+static double made_ms(const struct pt_trainer *t, const struct pt_fetch *w, bool waited)
 {
 	const struct pt_worker *k;
 	size_t at;
 
-	if (!w->supplied || none_noticed(t)) /* it was made in the wait itself, or seems so */
+	if (!w->supplied || waited) /* it was made in the wait itself, or seems so */
 		return (double)(w->end - w->begin) / NS_PER_MS;
 	if (w->worker < 0 || t->workers.v[w->worker].role == PT_ROLE_HELPER)
 		return NAN;
@@ -37,7 +36,6 @@ static double made_ms(const struct pt_trainer *t, const struct pt_fetch *w)
 	/* service_ms[i] is of done[i + 1] */
 	return at >= 2 && at - 2 < k->service_ms.n ? k->unsorted_ms.v[at - 2] : NAN;
 }
-
 
 static bool all_noticed(const struct pt_trainer *t)
 {
@@ -71,10 +69,10 @@ static int slow_of(const struct pt_worker *w, double limit, pt_spans *out)
 }
 
 /* When batches were made that take longer than `limit`: meanwhile the others make what is
- * waited for; BY worker, too. Where not all are noticed, the waits that such a batch ends;
+ * waited for; in by[], of each worker. Where not all are noticed, the waits that such a batch ends;
  * tidy. */
 static int slow_times(const struct pt_an *an, const struct pt_trainer *t, double limit,
-		      pt_spans *out, pt_spans *by)
+		      bool waited, pt_spans *out, pt_spans *by)
 {
 	bool noticed = t->workers.n && all_noticed(t);
 	size_t i;
@@ -83,26 +81,25 @@ static int slow_times(const struct pt_an *an, const struct pt_trainer *t, double
 	for (i = 0; i < t->workers.n && noticed && !err; i++) {
 		if (t->workers.v[i].role == PT_ROLE_HELPER)
 			continue;
-		err = slow_of(&t->workers.v[i], limit, out);
-		if (!err)
-			err = slow_of(&t->workers.v[i], limit, &by[i]);
+		err = slow_of(&t->workers.v[i], limit, &by[i]);
 		pt_spans_tidy(&by[i], an->t0, an->t1);
+		err = err ?: pt_spans_append(out, &by[i]);
 	}
 	for (i = 0; i < t->waits.n && !err; i++) {
 		const struct pt_fetch *w = &t->waits.v[i];
 		struct pt_span x = { w->begin, w->end };
 
-		if (made_ms(t, w) > limit)
+		if (made_ms(t, w, waited) > limit)
 			err = pt_vec_push(out, x);
 	}
 	pt_spans_tidy(out, an->t0, an->t1);
 	return err;
 }
 
-static int usual(const struct pt_trainer *t, pt_doubles *v)
+/* How long batches take to make; where nobody is seen to make them, the waits for them. */
+static int usual(const struct pt_trainer *t, bool waited, pt_doubles *v)
 {
 	size_t i, k;
-	bool made = false;
 	int err = 0;
 
 	for (i = 0; i < t->workers.n && !err; i++) {
@@ -113,8 +110,7 @@ static int usual(const struct pt_trainer *t, pt_doubles *v)
 		for (k = 0; k < w->service_ms.n && !err; k++)
 			err = pt_vec_push(v, w->service_ms.v[k]);
 	}
-	made = v->n || (t->workers.n && !none_noticed(t));
-	for (i = 0; i < t->waits.n && !made && !err; i++)
+	for (i = 0; i < t->waits.n && (waited || !t->workers.n) && !err; i++)
 		err = pt_vec_push(v, (double)(t->waits.v[i].end -
 					      t->waits.v[i].begin) / NS_PER_MS);
 	return err;
@@ -180,26 +176,25 @@ int pt_measure_tail(const struct pt_an *an, const struct pt_trainer *t,
 	uint64_t by[PT_CAUSE_NR] = { 0 }, slow = 0, all = 0, most = 0;
 	pt_doubles v = { 0 }, tail = { 0 };
 	pt_spans made = { 0 }, *of = NULL;
+	bool waited = none_noticed(t);
 	double limit;
 	size_t i;
-	int err = usual(t, &v), c;
+	int err = usual(t, waited, &v), c;
 
-	*out = (struct pt_tail){ .usual_ms = NAN, .ms = NAN };
-	out->usual_ms = pt_median(v.v, v.n);
-	out->waited = none_noticed(t);
-	if (out->waited && !err)
+	*out = (struct pt_tail){ .usual_ms = pt_median(v.v, v.n), .ms = NAN, .waited = waited };
+	if (waited && !err)
 		err = step_ms(t, &out->usual_ms);
 	limit = PT_TAIL_FACTOR * out->usual_ms;
-	out->all = out->waited && t->steps.n > v.n ? t->steps.n : v.n;
+	out->all = waited && t->steps.n > v.n ? t->steps.n : v.n;
 	for (i = 0; i < v.n && !err; i++)
 		if (v.v[i] > limit)
 			err = pt_vec_push(&tail, v.v[i]);
 	if (err || out->all < PT_TAIL_BATCHES || !tail.n ||
 	    (double)tail.n > PT_TAIL_PART * (double)out->all ||
-	    (out->waited && come_evenly(t, limit)))
+	    (waited && come_evenly(t, limit)))
 		goto out;
 	of = calloc(t->workers.n + 1, sizeof(*of));
-	err = of ? slow_times(an, t, limit, &made, of) : -ENOMEM;
+	err = of ? slow_times(an, t, limit, waited, &made, of) : -ENOMEM;
 	for (i = 0; i < t->waits.n && !err; i++) {
 		const struct pt_fetch *w = &t->waits.v[i];
 		uint64_t ns = slow_part(w, &made, of);

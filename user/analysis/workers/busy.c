@@ -96,7 +96,21 @@ static double polling(const struct pt_an *an)
 	return (double)ns;
 }
 
-/* Waits for a process that the trainer started in them and that ended with them: a
+#define SHELLS 4 /* between the trainer and its program, at most */
+
+/* By the training thread itself, since then; or by a shell that it started so. */
+static bool started_by_main(const struct pt_trainer *t, const struct pt_thread *th,
+			    uint64_t since)
+{
+	int i;
+
+	for (i = 0; i < SHELLS && th && th->first >= since; i++, th = th->parent)
+		if (th->parent == t->main)
+			return true;
+	return false;
+}
+
+/* Waits for a process that the training thread started in them and that ended with them: a
  * program for each batch, which nobody runs ahead, ns. */
 static double programs(const struct pt_trainer *t)
 {
@@ -111,7 +125,7 @@ static double programs(const struct pt_trainer *t)
 		if (w->worker < 0)
 			continue;
 		th = t->workers.v[w->worker].main;
-		if (th->first >= w->begin && th->exited && th->last <= next)
+		if (th->exited && th->last <= next && started_by_main(t, th, w->begin))
 			ns += w->end - w->begin;
 	}
 	return (double)ns;
@@ -143,9 +157,9 @@ void pt_measure_pool(struct pt_an *an, struct pt_trainer *t,
 		pt_walk(w->feeder, b, e, sending_piece, &k);
 		out->sending += (double)k.cpu;
 	}
+	out->programs = programs(t);
 	/* Totals come with a thread's next record; a worker that computes all
 	 * the time may not make one for long. */
-	out->programs = programs(t);
 	out->cores = fmax(out->cpu + others_cpu(an, t) - polling(an), out->cpu);
 }
 
