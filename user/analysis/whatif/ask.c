@@ -217,7 +217,9 @@ static int ask_others(struct pt_wi_study *s)
 	};
 
 	for (i = 0; i < sizeof(q) / sizeof(q[0]) && !err; i++) {
-		q[i].c.value = q[i].c.core ? (int64_t)(o->cores_had + 0.5) + 1 : PT_NULL;
+		/* what is not worth it may not be known either */
+		q[i].c.value = q[i].worth && q[i].c.core ?
+				       (int64_t)(o->cores_had + 0.5) + 1 : PT_NULL;
 		if (q[i].worth)
 			err = ask(s, q[i].c);
 	}
