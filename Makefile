@@ -109,6 +109,13 @@ UNIT_SHARED_OBJS := $(UNIT_SHARED:%.c=$(B)/san/%.o)
 # Programs of the live tests: each one file, linked with the program's rooms.
 E2E_SRCS := $(sort $(wildcard tests/e2e/*.c))
 E2E := $(E2E_SRCS:tests/e2e/%.c=$(B)/tests/e2e/%)
+# The fuzz targets, for libFuzzer (tests/fuzz/fuzz) or without it (tests/fuzz/run).
+FUZZ_SRCS := $(sort $(wildcard tests/fuzz/*.c))
+FUZZ_OBJS := $(FUZZ_SRCS:%.c=$(B)/san/%.o)
+# What tests/fuzz stands in for.
+FUZZ_WRAP := open openat fopen setmntent ptrace pt_libcurl_load pt_queue_record \
+	pt_mapped_open pt_elf_symbols \
+	pt_http_client_of MHD_lookup_connection_value MHD_queue_response
 # How fast records become a diagnosis: linked with the program's rooms.
 BENCH_SRCS := $(sort $(wildcard tests/bench/*.c))
 
@@ -379,6 +386,10 @@ $(B)/tests/%: $(B)/san/tests/unit/%.o $(B)/san/libunit.a $(B)/san/libpipetrace.a
 	@mkdir -p $(@D)
 	$(call say,LINK)
 	$(Q)$(CC) $(SANITIZE) -pthread -Wl,-u,unit_case $^ -Wl,-rpath,'$$ORIGIN/../sim' $(LDFLAGS) -lcmocka $(LIBS) -o $@
+$(FUZZ_OBJS): private CPP += -Itests/unit
+$(B)/fuzz-targets: $(FUZZ_OBJS) $(B)/san/libunit.a $(B)/san/libpipetrace.a
+	$(call say,LINK)
+	$(Q)$(CC) $(SANITIZE) -pthread $^ $(FUZZ_WRAP:%=-Wl,--wrap=%) $(LDFLAGS) $(LIBS) -o $@
 .SECONDARY: $(UNIT_SRCS:%.c=$(B)/san/%.o) $(E2E_SRCS:%.c=$(B)/obj/%.o)
 
 # What some tests need beside the rooms.
@@ -434,7 +445,7 @@ $(B)/tests/kernels/%: $(B)/obj/tests/kernels/%.o $(B)/libpipetrace.a
 	$(call say,LINK)
 	$(Q)$(CC) $(LINK) -pthread $^ $(LDFLAGS) $(LIBS) -o $@
 
-unit: $(UNIT)
+unit: $(UNIT) $(B)/fuzz-targets
 e2e: $(INJECT_AGENTS)
 e2e: $(E2E) $(SIM_FIND) $(B)/fleet/simulate $(B)/san/pipetrace
 
@@ -515,7 +526,7 @@ clean:
 
 -include $(OBJS:.o=.d) $(SAN_OBJS:.o=.d) $(B)/san/user/main.d $(BPF_OBJS:.o=.d)
 -include $(UNIT_SRCS:%.c=$(B)/san/%.d) $(UNIT_SHARED_OBJS:.o=.d) $(E2E_SRCS:%.c=$(B)/obj/%.d)
--include $(B)/obj/tools/fleet/simulate.d
+-include $(B)/obj/tools/fleet/simulate.d $(FUZZ_OBJS:.o=.d)
 -include $(BENCH_SRCS:%.c=$(B)/obj/%.d)
 -include $(AGENT_OBJS:.o=.d)
 -include $(wildcard $(B)/sim/obj12/*.d $(B)/sim/obj13/*.d)

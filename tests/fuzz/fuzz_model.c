@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Fuzz target: the input is records back to back, as in a recorded stream
- * without its head. Fed to a model, analysed, rendered; the report must keep
- * what every report promises (case_trouble()).
- *
- * With libFuzzer: tests/fuzz/fuzz. With replay.c instead: tests/fuzz/run.
+ * model: records back to back, as in a recorded stream without its head. Fed to a
+ * model, analysed, rendered; the report must keep what every report promises
+ * (case_trouble()).
  */
-#include <stdint.h>
+#include "fuzz.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,8 +14,6 @@
 #include "stream_case.h"
 
 #define SERIES_MAX 1000 /* a longer one only takes time to render */
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void feed(struct pt_model *m, const uint8_t *data, size_t size)
 {
@@ -38,7 +35,7 @@ static void feed(struct pt_model *m, const uint8_t *data, size_t size)
 	pt_model_feed(m, data, size);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+void model_run(const uint8_t *data, size_t size)
 {
 	struct pt_analysis_opts o = { .batch_size = 32 };
 	struct pt_model *m = pt_model_new();
@@ -66,5 +63,107 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		free(case_json(r));
 	pt_report_free(r);
 	pt_model_free(m);
-	return 0;
+}
+
+/* ---- seeds: a few steps of simulated jobs of every kind ------------------------- */
+
+static struct job_opts tiny(unsigned workers)
+{
+	struct job_opts o = job_defaults();
+
+	o.workers = workers;
+	o.batch_ns = 8 * ST_MS;
+	o.launches = 3;
+	o.kernel_ns = 400 * ST_US;
+	o.slices = 1;
+	o.run_s_x10 = 1;
+	return o;
+}
+
+/* Ranges of two threads by all operations, and samples of two devices. */
+static void add_ranges(struct job *j)
+{
+	uint32_t i;
+
+	for (i = 0; i < 40; i++) {
+		uint64_t ts = JOB_BEGIN + (16 + i) * ST_MS;
+		struct pt_rec_nvtx *r = (struct pt_rec_nvtx *)st_add(
+			&j->s, PT_REC_NVTX, sizeof(*r), ts, JOB_TRAINER,
+			JOB_TRAINER);
+		struct pt_rec_device *d;
+
+		r->op = 1 + i % 7;
+		r->id = i % 5;
+		r->domain = i % 2;
+		r->text_id = i % 11 ? 0 : i % 5;
+		snprintf(r->text, sizeof(r->text), "range %u", i % 4);
+		d = (struct pt_rec_device *)st_add(&j->s, PT_REC_DEVICE,
+						   sizeof(*d), ts, 0, 0);
+		d->index = d->ordinal = i % 2;
+		d->util = i;
+		d->mem_used = i << 20;
+		d->mem_total = 1 << 30;
+		d->throttle = i;
+		d->sm_mhz = d->sm_max_mhz = 1000;
+		d->procs = d->traced = 1;
+		d->pid = JOB_TRAINER;
+		snprintf(d->name, sizeof(d->name), "made up");
+	}
+}
+
+static void seed(const char *name, const struct job_opts *o)
+{
+	struct job j;
+	char *all = NULL;
+	size_t i, len = 0;
+	FILE *f = open_memstream(&all, &len);
+
+	job_run(&j, o);
+	if (!strcmp(name, "ranges-devices"))
+		add_ranges(&j);
+	st_file(&j.s, JOB_BEGIN + 20 * ST_MS, JOB_FILE_DEV, JOB_FILE(0), "a.jpg",
+		"data");
+	job_window(&j, JOB_BEGIN + 15 * ST_MS, JOB_BEGIN + 95 * ST_MS);
+	if (!f)
+		abort();
+	for (i = 0; i < j.s.recs.n; i++)
+		fwrite(&j.s.recs.v[i].r, j.s.recs.v[i].r.hdr.size, 1, f);
+	job_free(&j);
+	if (fclose(f))
+		abort();
+	fuzz_seed(name, all, len);
+	free(all);
+}
+
+void model_seeds(void)
+{
+	struct job_opts o = tiny(2);
+
+	seed("workers", &o);
+	o.sockets = true;
+	o.mix[JOB_DISK] = 0.5;
+	o.loop = JOB_AHEAD;
+	seed("sockets-disk-ahead", &o);
+	o = tiny(2);
+	o.pin = true;
+	o.loss_item = true;
+	seed("pin-loss", &o);
+	o = tiny(1);
+	o.direct = true;
+	o.loop = JOB_THREAD;
+	o.mix[JOB_RUNQ] = 0.4;
+	seed("direct-thread", &o);
+	o = tiny(0);
+	o.mix[JOB_FAULT] = 0.3;
+	o.sync_every = 3;
+	seed("own", &o);
+	o = tiny(3);
+	o.hogs = true;
+	o.mix[JOB_DISK] = 0.4;
+	o.mix[JOB_LOCK] = 0.2;
+	o.mix[JOB_NET] = 0.2;
+	o.sync_every = 0;
+	seed("mixed-nosync", &o);
+	o = tiny(1);
+	seed("ranges-devices", &o);
 }

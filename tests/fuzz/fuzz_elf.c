@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* elf: a byte that says how far a hole goes behind the file, and the file. */
+#include "fuzz.h"
+
+#include <elf.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "capture/elf.h"
+#include "capture/elfdyn.h"
+#include "capture/elfname.h"
+
+#define PLACES 8
+
+static const char *const names[] = { "cudaLaunchKernel", "cuLaunchKernel", "absent" };
+#define NAMES 3
+
+static void symbols(int fd, uint64_t size)
+{
+	struct pt_err err = { "" };
+	uint64_t off[NAMES];
+	int ret = pt_elf_symbols(fd, names, NAMES, off, &err), n = 0, i;
+
+	for (i = 0; i < NAMES; i++) {
+		FUZZ_HOLDS(off[i] < size || !off[i]);
+		n += off[i] != 0;
+	}
+	FUZZ_HOLDS(ret < 0 ? err.msg[0] != 0 : ret == n);
+}
+
+static void places(int fd, uint64_t size)
+{
+	struct pt_elf_place v[PLACES];
+	int ret, n = 0, i;
+
+	memset(v, 0xff, sizeof(v));
+	for (i = 0; i < PLACES; i++)
+		v[i].offset = i ? (uint64_t)i * 0x20 + 0x200 : UINT64_MAX - 3;
+	v[PLACES - 1].offset = size;
+	ret = pt_elf_names(fd, v, PLACES);
+	for (i = 0; i < PLACES; i++) {
+		n += v[i].found;
+		if (v[i].found)
+			FUZZ_HOLDS(memchr(v[i].name, 0, sizeof(v[i].name)));
+	}
+	FUZZ_HOLDS(ret < 0 || ret == n);
+}
+
+void elf_run(const uint8_t *data, size_t size)
+{
+	static int fd = -1;
+	struct pt_elf_dyn dyn;
+	bool has[NAMES];
+	uint64_t all;
+
+	if (!size)
+		return;
+	all = size - 1 + (1ull << *data % 22) - 1;
+	if (fd < 0)
+		fd = memfd_create("elf", MFD_CLOEXEC);
+	if (fd < 0 || ftruncate(fd, 0) ||
+	    pwrite(fd, data + 1, size - 1, 0) != (ssize_t)size - 1 ||
+	    ftruncate(fd, (off_t)all))
+		abort();
+	symbols(fd, all);
+	places(fd, all);
+	if (!pt_elf_dyn(fd, names, NAMES, has, &dyn))
+		FUZZ_HOLDS(memchr(dyn.soname, 0, sizeof(dyn.soname)));
+}
+
+/* ---- seeds: a library of one page with two functions ------------------------------ */
+
+#define AT 0x10000 /* where it is loaded */
+#define STRINGS "\0libfuzz.so\0cudaLaunchKernel\0cuLaunchKernel@@V1\0.dynsym"
+enum { SO = 1, FIRST = 12, SECOND = 29 }; /* of them, in STRINGS */
+
+struct library {
+	Elf64_Ehdr eh;
+	Elf64_Phdr ph[2];
+	Elf64_Sym sym[3];
+	char str[sizeof(STRINGS)];
+	struct {
+		uint32_t buckets, first, bloom, shift;
+		uint64_t filter;
+		uint32_t bucket, chain[2];
+	} __attribute__((packed)) hash;
+	Elf64_Dyn dyn[6];
+	unsigned char text[64];
+	Elf64_Shdr sh[4];
+};
+
+static uint32_t gnu_hash(const char *s)
+{
+	uint32_t h = 5381;
+
+	while (*s)
+		h = h * 33 + (unsigned char)*s++;
+	return h;
+}
+
+#define WHERE(member) (AT + offsetof(struct library, member))
+
+static void make_library(struct library *l)
+{
+	*l = (struct library){
+		.eh = { .e_ident = { 0x7f, 'E', 'L', 'F', ELFCLASS64, ELFDATA2LSB, 1 },
+			.e_type = ET_DYN, .e_machine = EM_X86_64, .e_version = 1,
+			.e_phoff = offsetof(struct library, ph),
+			.e_shoff = offsetof(struct library, sh),
+			.e_ehsize = sizeof(l->eh), .e_phentsize = sizeof(l->ph[0]),
+			.e_phnum = 2, .e_shentsize = sizeof(l->sh[0]), .e_shnum = 4 },
+		.ph = { { .p_type = PT_LOAD, .p_flags = PF_R | PF_X, .p_vaddr = AT,
+			  .p_filesz = sizeof(*l), .p_memsz = sizeof(*l) },
+			{ .p_type = PT_DYNAMIC,
+			  .p_offset = offsetof(struct library, dyn),
+			  .p_filesz = sizeof(l->dyn) } },
+		.sym = { { 0 },
+			 { FIRST, ELF64_ST_INFO(STB_GLOBAL, STT_FUNC), 0, 1,
+			   WHERE(text), 32 },
+			 { SECOND, ELF64_ST_INFO(STB_GLOBAL, STT_FUNC), 0, 1,
+			   WHERE(text) + 32, 32 } },
+		.str = STRINGS,
+		.hash = { .buckets = 1, .first = 1, .bloom = 1, .filter = ~0ull,
+			  .bucket = 1,
+			  .chain = { gnu_hash("cudaLaunchKernel") & ~1u,
+				     gnu_hash("cuLaunchKernel") | 1 } },
+		.dyn = { { DT_SYMTAB, { WHERE(sym) } }, { DT_STRTAB, { WHERE(str) } },
+			 { DT_STRSZ, { sizeof(l->str) } },
+			 { DT_GNU_HASH, { WHERE(hash) } }, { DT_SONAME, { SO } },
+			 { DT_NULL, { 0 } } },
+		.sh = { { .sh_size = 4 },
+			{ .sh_type = SHT_DYNSYM,
+			  .sh_offset = offsetof(struct library, sym),
+			  .sh_size = sizeof(l->sym), .sh_link = 3,
+			  .sh_entsize = sizeof(l->sym[0]) },
+			{ .sh_type = SHT_SYMTAB,
+			  .sh_offset = offsetof(struct library, sym),
+			  .sh_size = sizeof(l->sym), .sh_link = 3,
+			  .sh_entsize = sizeof(l->sym[0]) },
+			{ .sh_type = SHT_STRTAB,
+			  .sh_offset = offsetof(struct library, str),
+			  .sh_size = sizeof(l->str) } },
+	};
+}
+
+void elf_seeds(void)
+{
+	struct library l;
+
+	make_library(&l);
+	fuzz_seed_as("library", 0, &l, sizeof(l));
+	fuzz_seed_as("hole", 20, &l, sizeof(l));
+	l.eh.e_shnum = 0;
+	fuzz_seed_as("first-section-counts", 0, &l, sizeof(l));
+	l.eh.e_shoff = 0;
+	fuzz_seed_as("no-sections", 0, &l, sizeof(l));
+	l.ph[1].p_type = PT_NULL;
+	fuzz_seed_as("static", 0, &l, sizeof(l));
+	fuzz_seed_as("cut", 0, &l, sizeof(l.eh) + 20);
+}
