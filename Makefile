@@ -46,7 +46,7 @@ SANITIZE := -O1 -fno-omit-frame-pointer -fsanitize=address,undefined \
 	    -fno-sanitize-recover=undefined
 
 comma := ,
-LIBS := -lbpf -lelf -lz -lzstd -ljansson -liberty -lprotobuf-c -lsqlite3 -lncursesw -ltinfo -lmicrohttpd -linih -lcap -lm
+LIBS := -lbpf -lelf -lz -lzstd -ljansson -liberty -lprotobuf-c -lsqlite3 -lncursesw -ltinfo -lmicrohttpd -linih -lcap -lseccomp -lm
 ifeq ($(STATIC),1)
 # At another address each time, too, where the C library has what that begins with.
 STATIC_PIE := $(findstring /,$(shell $(CC) -print-file-name=rcrt1.o))

@@ -146,6 +146,9 @@ def top_pids():
         try:
             with open("/proc/%d/cmdline" % pid, "rb") as f:
                 argv = f.read().split(b"\0")
+            with open("/proc/%d/comm" % pid, encoding="utf-8", errors="replace") as f:
+                if f.read().strip() == "pipetrace-elf":
+                    continue  # a child of the child, that reads ELF files
         except OSError:
             continue
         if argv[0].decode("utf-8", "replace") == PIPETRACE and b"top" in argv:

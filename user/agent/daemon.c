@@ -13,8 +13,9 @@
 #include <unistd.h>
 
 #include "agent/agent.h"
-#include "agent/privileges.h"
 #include "agent/token.h"
+#include "base/privileges.h"
+#include "capture/capture.h"
 #include "version.h"
 
 #define PUBLISH_S 1.0  /* at least, between two renderings */
@@ -139,7 +140,11 @@ static int start(struct pt_agent *a, struct pt_err *err)
 	if (ret)
 		return ret;
 	/* while there is one thread; its files are its own, so it needs no more */
-	ret = pt_privileges_drop(err);
+	ret = pt_privileges_keep(pt_capture_keep(false), NULL, true, err);
+	if (!ret && !pt_privileges_trace())
+		ret = pt_err_set(err, -EPERM, "the agent loads BPF programs, for which it "
+				 "needs root, or CAP_BPF and CAP_PERFMON");
+	ret = ret ?: pt_filter_set(PT_FILTER_TRACE, err);
 	ret = ret ?: start_http(a, err);
 	ret = ret ?: start_otlp(a, err);
 	return ret;

@@ -127,7 +127,7 @@ size_t pt_capture_processes(struct pt_capture *c, pid_t *out, size_t max);
 
 /* ---- what this kernel can do (doctor, and the ladder) ------------------- */
 struct pt_features {
-	bool root, btf, cap_bpf, cap_perfmon;
+	bool btf, cap_bpf, cap_perfmon;
 	bool tp_btf, fentry, kprobe, uprobe, uprobe_multi, ringbuf,
 		task_storage, task_iter, attach_cookie, task_pt_regs,
 		probe_read_kernel;
@@ -149,6 +149,9 @@ struct pt_features {
 	char missing[256]; /* first requirement that is not met, or "" */
 };
 int pt_features_probe(struct pt_features *f);
+/* What a capture on this kernel must keep (PT_KEEP_ bits, base/privileges.h), found by
+ * trying; before it is given up. */
+unsigned pt_capture_keep(bool no_uprobe_multi);
 /* The door to reads (PT_DOOR_*) that a session in this mode opens first. */
 unsigned pt_reads_ladder(const struct pt_features *f, enum pt_mode mode);
 /* The same for page faults: PT_FAULT_DOOR_*, and a door's name (never NULL). */

@@ -100,8 +100,8 @@ static int open_file(struct lookup *l, int fd, struct pt_err *err)
 				strerror(-ret)) : 0;
 }
 
-int pt_elf_symbols(int fd, const char *const *names, size_t n,
-		   uint64_t *file_offsets, struct pt_err *err)
+int pt_elf_read_symbols(int fd, const char *const *names, size_t n,
+			uint64_t *file_offsets, struct pt_err *err)
 {
 	struct lookup l = { .n = n };
 	size_t i;

@@ -130,8 +130,8 @@ static bool defines(struct file *f, const struct gnu *g, const char *name)
 	return false;
 }
 
-int pt_elf_dyn(int fd, const char *const *names, size_t n, bool *exports,
-	       struct pt_elf_dyn *out)
+int pt_elf_read_dyn(int fd, const char *const *names, size_t n, bool *exports,
+		    struct pt_elf_dyn *out)
 {
 	struct file f = { 0 };
 	struct gnu g;

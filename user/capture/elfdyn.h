@@ -22,5 +22,8 @@ struct pt_elf_dyn {
  */
 int pt_elf_dyn(int fd, const char *const *names, size_t n, bool *exports,
 	       struct pt_elf_dyn *out);
+/* The same in this process, see elf.h. */
+int pt_elf_read_dyn(int fd, const char *const *names, size_t n, bool *exports,
+		    struct pt_elf_dyn *out);
 
 #endif

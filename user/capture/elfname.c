@@ -82,7 +82,7 @@ static void read_name(int fd, struct pt_elf_place *p)
 	p->found = len > 0;
 }
 
-int pt_elf_names(int fd, struct pt_elf_place *v, size_t n)
+int pt_elf_read_names(int fd, struct pt_elf_place *v, size_t n)
 {
 	struct names k = { .v = v, .n = n };
 	int ret = pt_elf_open(&k.e, fd);

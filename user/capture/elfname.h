@@ -27,5 +27,7 @@ struct pt_elf_place {
  * where they are. Returns how many were found, or -errno.
  */
 int pt_elf_names(int fd, struct pt_elf_place *v, size_t n);
+/* The same in this process, see elf.h. */
+int pt_elf_read_names(int fd, struct pt_elf_place *v, size_t n);
 
 #endif

@@ -13,11 +13,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "base/privileges.h"
 #include "capture/session.h"
+
+/* Below these limits a feature that is not there may be there. */
+#define MIN_FILES 64
+#define MIN_MEMORY (256u << 20)
 
 #define INSN(c, d, s, o, i)                                                    \
 	((struct bpf_insn){ .code = (c), .dst_reg = (d), .src_reg = (s),       \
@@ -279,6 +285,21 @@ out:
 	return hits == 1;
 }
 
+static bool perf_uprobe_opens(void)
+{
+	struct perf_event_attr a = { .size = sizeof(a), .disabled = 1,
+				     .type = (uint32_t)pmu_type("uprobe") };
+	long fd;
+
+	a.uprobe_path = (uint64_t)(uintptr_t)"/proc/self/exe";
+	a.probe_offset = self_offset((uintptr_t)pt_features_marker);
+	fd = syscall(SYS_perf_event_open, &a, -1, 0, -1, PERF_FLAG_FD_CLOEXEC);
+	if (fd < 0)
+		return false;
+	close((int)fd);
+	return true;
+}
+
 static uint64_t effective_caps(void)
 {
 	unsigned long long caps = 0;
@@ -344,15 +365,46 @@ static void find_missing(struct pt_features *f)
 		  "is locked down for confidentiality refuses: boot it with "
 		  "lockdown=integrity, or without" },
 	};
+	struct rlimit files, memory;
 	size_t i;
 
 	f->missing[0] = 0;
 	for (i = 0; i < sizeof(need) / sizeof(need[0]); i++) {
 		if (need[i].ok)
 			continue;
-		snprintf(f->missing, sizeof(f->missing), "%s", need[i].what);
+		/* what a probe lacks may be the user's limit */
+		if (!i || getrlimit(RLIMIT_NOFILE, &files) || getrlimit(RLIMIT_AS, &memory))
+			files.rlim_cur = memory.rlim_cur = RLIM_INFINITY;
+		snprintf(f->missing, sizeof(f->missing), "%s",
+			 files.rlim_cur < MIN_FILES ?
+				 "more file descriptors: raise the limit (ulimit -n 1024)" :
+			 memory.rlim_cur < MIN_MEMORY ?
+				 "more memory than its limit allows (see ulimit -v)" :
+				 need[i].what);
 		return;
 	}
+}
+
+/* Asked before rights are given up and again after: found out once. */
+static bool uprobe_multi_works(void)
+{
+	static int works = -1;
+
+	if (works < 0)
+		works = probe_uprobe_multi();
+	return works;
+}
+
+unsigned pt_capture_keep(bool no_uprobe_multi)
+{
+	libbpf_print_fn_t old = libbpf_set_print(quiet);
+	unsigned keep = PT_KEEP_TRACE | PT_KEEP_LOOK;
+
+	if ((no_uprobe_multi || !uprobe_multi_works()) &&
+	    !pt_privileges_without_admin(perf_uprobe_opens) && perf_uprobe_opens())
+		keep |= PT_KEEP_ADMIN;
+	libbpf_set_print(old);
+	return keep;
 }
 
 int pt_features_probe(struct pt_features *f)
@@ -366,7 +418,6 @@ int pt_features_probe(struct pt_features *f)
 		return -errno;
 	snprintf(f->kernel, sizeof(f->kernel), "%.60s", u.release);
 	read_lockdown(f->lockdown, sizeof(f->lockdown));
-	f->root = geteuid() == 0;
 	caps = effective_caps();
 	f->cap_bpf = caps & (1ULL << 39 | 1ULL << 21);
 	f->cap_perfmon = caps & (1ULL << 38 | 1ULL << 21);
@@ -387,7 +438,7 @@ int pt_features_probe(struct pt_features *f)
 					  BPF_MAP_TYPE_TASK_STORAGE, NULL) == 1;
 		f->attach_cookie = probe_cookie();
 		f->uprobe = f->attach_cookie && pmu_type("uprobe") >= 0;
-		f->uprobe_multi = f->uprobe && probe_uprobe_multi();
+		f->uprobe_multi = f->uprobe && uprobe_multi_works();
 		f->kprobe = probe_kprobe();
 		f->pages = loads_on("mm_filemap_get_pages", BPF_TRACE_RAW_TP,
 				    nop, 2);

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/vec.h"
 #include "capture/discover.h"
+#include "capture/elf.h"
 #include "capture/elfname.h"
 #include "capture/session.h"
 #include "gpu/api.h"
@@ -179,6 +180,7 @@ static void *name_kernels(void *arg)
 	left = k->left;
 	pthread_cond_broadcast(&k->idle);
 	pthread_mutex_unlock(&k->lock);
+	pt_elf_child_end();
 	if (left)
 		release(k);
 	return NULL;

@@ -437,6 +437,9 @@ int pt_capture_stop(struct pt_capture *c, pt_record_fn fn, void *ctx)
 	pt_disks_tick(c, c->disks);
 	pt_kernels_settle(c->kernels, NAMES_MS);
 	pt_kernels_take(c->kernels, on_name, c);
+	/* its thread has rights that are not needed any more */
+	pt_kernels_free(c->kernels);
+	c->kernels = NULL;
 	pt_neighbours(c);
 	pt_queue_loss(c);
 	queue_mark(c, PT_MARK_END, end);

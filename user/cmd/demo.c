@@ -11,6 +11,7 @@
 
 #include "cmd/cmd.h"
 #include "cmd/session.h"
+#include "cmd/sudo.h"
 #include "version.h"
 
 #define WARM_UP_MS 2000 /* attach to a job that is already under way */
@@ -72,7 +73,7 @@ static void pause_ms(long ms)
 
 /* Start it as the user behind sudo; where that one may not read the file
  * (a build in root's home), as root. */
-static int start_job(struct pt_spawn *s, char *job, struct pt_err *err)
+static int start_job(struct pt_spawn *s, char *job, bool *as_root, struct pt_err *err)
 {
 	char opt[] = "--seconds", seconds[] = JOB_SECONDS;
 	char *args[] = { job, opt, seconds, NULL };
@@ -84,7 +85,7 @@ static int start_job(struct pt_spawn *s, char *job, struct pt_err *err)
 	if (ret != -EACCES)
 		return ret;
 	pt_spawn_kill(s);
-	so.as_root = true;
+	so.as_root = *as_root = true;
 	ret = pt_spawn(s, args, &so, err);
 	return ret ? ret : pt_spawn_go(s, job, err);
 }
@@ -95,6 +96,7 @@ static int run_demo(const struct pt_opts *o)
 	struct pt_err err = { "" };
 	struct pt_opts t = *o;
 	char path[PATH_MAX];
+	bool as_root = false;
 	int status = PT_EXIT_FAILED;
 
 	if (find_job(path, sizeof(path))) {
@@ -102,7 +104,7 @@ static int run_demo(const struct pt_opts *o)
 			 "this program: build it with make");
 		return PT_EXIT_FAILED;
 	}
-	if (start_job(&job, path, &err)) {
+	if (start_job(&job, path, &as_root, &err)) {
 		pt_error("%s", err.msg);
 		goto out;
 	}
@@ -114,6 +116,9 @@ static int run_demo(const struct pt_opts *o)
 	printf("pipetrace attaches to it in mid-run, as it would to yours: "
 	       "pipetrace -p %d -d %d\n\n", job.pid, TRACE_SECONDS);
 	fflush(stdout);
+	/* a job that runs as root can only be ended by root */
+	if (pt_give_up(PT_RIGHTS_TRACE, as_root ? PT_STAY : 0))
+		goto out;
 	t.pids[0] = job.pid;
 	t.n_pids = 1;
 	t.duration = TRACE_SECONDS;

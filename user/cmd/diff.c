@@ -9,6 +9,7 @@
 #include "analysis/compare/compare.h"
 #include "cmd/cmd.h"
 #include "cmd/session.h"
+#include "cmd/sudo.h"
 #include "report/json.h"
 #include "report/readjson.h"
 #include "view/export.h"
@@ -173,6 +174,9 @@ int pt_cmd_diff(int argc, char **argv)
 			 "record streams");
 		return PT_EXIT_USAGE;
 	}
+	status = PT_EXIT_FAILED;
+	if (pt_give_up(PT_RIGHTS_FILES, 0))
+		goto out;
 	for (i = 0; i < o.n_files; i++)
 		if (load(&o, o.files[i], &l))
 			goto out;

@@ -13,6 +13,7 @@
 #include "capture/elf.h"
 #include "cmd/cmd.h"
 #include "cmd/options.h"
+#include "cmd/sudo.h"
 #include "gpu/api.h"
 #include "gpu/nvml.h"
 #include "inject/cupti.h"
@@ -38,7 +39,7 @@ static const char *yes(bool b)
 
 static bool show_needs(const struct pt_features *f)
 {
-	bool allowed = f->root || (f->cap_bpf && f->cap_perfmon);
+	bool allowed = f->cap_bpf && f->cap_perfmon;
 
 	printf("Needed\n");
 	row("privileges", allowed ? "yes" : "no",
@@ -237,6 +238,8 @@ int pt_cmd_doctor(int argc, char **argv)
 
 	if (pt_opts_done(&o, PT_OPTS_TARGET, doc, argc, argv, &ret))
 		return ret;
+	if (pt_give_up(PT_RIGHTS_TRACE, 0))
+		return PT_EXIT_FAILED;
 	ret = pt_features_probe(&f);
 	if (ret) {
 		pt_error("cannot find out what this kernel allows: %s",
@@ -245,7 +248,7 @@ int pt_cmd_doctor(int argc, char **argv)
 	}
 	printf("Linux %s\n\n", f.kernel);
 	works = show_needs(&f);
-	if (f.root || (f.cap_bpf && f.cap_perfmon))
+	if (f.cap_bpf && f.cap_perfmon)
 		show_doors(&f);
 	show_nvml(o.ascii ? 0 : PT_TERM_UNICODE);
 	for (i = 0; i < o.n_pids; i++)

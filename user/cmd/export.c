@@ -109,7 +109,6 @@ static int failed(const char *path, int err)
 static int write_sqlite(const struct pt_export *x, struct pt_outfile *out)
 {
 	struct stat ours, named;
-	struct pt_rights old;
 	char path[128];
 	int ret = pt_outfile_temp(out);
 
@@ -121,12 +120,7 @@ static int write_sqlite(const struct pt_export *x, struct pt_outfile *out)
 	if (ours.st_ino != named.st_ino || ours.st_dev != named.st_dev)
 		return -EEXIST;
 	snprintf(path, sizeof(path), "/proc/self/fd/%d/%s", out->dir, out->tmp);
-	ret = pt_rights_take(&old);
-	if (ret)
-		return ret;
-	ret = pt_export_sqlite(x, path);
-	pt_rights_back(&old);
-	return ret;
+	return pt_export_sqlite(x, path);
 }
 
 static int write_one(struct export *e, const struct pt_export *x, int i)
@@ -269,6 +263,8 @@ int pt_cmd_export(int argc, char **argv)
 			 "--steps are for --perfetto, --chrome and --html");
 		return PT_EXIT_USAGE;
 	}
+	if (pt_give_up(PT_RIGHTS_FILES, 0))
+		return PT_EXIT_FAILED;
 	f = pt_open_regular(o.files[0], NULL);
 	if (!f)
 		return PT_EXIT_FAILED;

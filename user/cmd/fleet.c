@@ -7,6 +7,7 @@
 #include "cmd/options.h"
 #include "cmd/outfile.h"
 #include "cmd/session.h"
+#include "cmd/sudo.h"
 #include "fleet/fleet.h"
 
 static const char doc[] =
@@ -58,6 +59,8 @@ int pt_cmd_fleet(int argc, char **argv)
 		pt_error("which server? --prometheus URL, like http://localhost:9090");
 		return PT_EXIT_USAGE;
 	}
+	if (pt_give_up(PT_RIGHTS_NET, 0))
+		return PT_EXIT_FAILED;
 	warn_of_token(&o.server);
 	ret = pt_prometheus_open(&o.server, &p, why, sizeof(why));
 	if (ret) {

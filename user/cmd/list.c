@@ -8,6 +8,7 @@
 #include "cmd/cmd.h"
 #include "cmd/jobs.h"
 #include "cmd/options.h"
+#include "cmd/sudo.h"
 
 static const char doc[] = "List the GPU jobs of this machine.";
 
@@ -33,6 +34,8 @@ int pt_cmd_list(int argc, char **argv)
 
 	if (pt_opts_done(&o, PT_OPTS_PLAIN, doc, argc, argv, &ret))
 		return ret;
+	if (pt_give_up(PT_RIGHTS_LOOK, 0))
+		return PT_EXIT_FAILED;
 	ret = pt_jobs_find(&jobs, NULL);
 	if (ret) {
 		pt_error("cannot read /proc: %s", strerror(-ret));

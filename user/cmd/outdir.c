@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "cmd/outfile.h"
-#include "cmd/sudo.h"
 
 static int cannot(struct pt_outdir *o, int err, struct pt_err *e)
 {
@@ -50,7 +49,6 @@ static int make_folder(struct pt_outdir *o)
 
 int pt_outdir_open(struct pt_outdir *o, const char *path, struct pt_err *err)
 {
-	struct pt_rights old;
 	int ret;
 
 	memset(o, 0, sizeof(*o));
@@ -58,17 +56,12 @@ int pt_outdir_open(struct pt_outdir *o, const char *path, struct pt_err *err)
 	o->path = strdup(path);
 	if (!o->path)
 		return pt_err_set(err, -ENOMEM, "out of memory");
-	ret = pt_rights_take(&old);
-	if (!ret) {
-		ret = make_folder(o);
-		pt_rights_back(&old);
-	}
+	ret = make_folder(o);
 	return ret ? cannot(o, ret, err) : 0;
 }
 
 FILE *pt_outdir_file(struct pt_outdir *o, const char *name)
 {
-	struct pt_rights old;
 	FILE *f;
 	int fd;
 
@@ -80,14 +73,8 @@ FILE *pt_outdir_file(struct pt_outdir *o, const char *name)
 	if (!o->names[o->n])
 		return NULL;
 	o->n++;
-	fd = pt_rights_take(&old);
-	if (fd) {
-		errno = -fd;
-		return NULL;
-	}
 	fd = openat(o->dir, name,
 		    O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-	pt_rights_back(&old);
 	if (fd < 0)
 		return NULL;
 	f = fdopen(fd, "w");
@@ -98,18 +85,14 @@ FILE *pt_outdir_file(struct pt_outdir *o, const char *name)
 
 int pt_outdir_commit(struct pt_outdir *o, struct pt_err *err)
 {
-	struct pt_rights old;
-	int ret = pt_rights_take(&old);
+	int ret = 0;
 
-	if (ret)
-		return cannot(o, ret, err);
 	/* an empty folder that appeared since would be replaced by rename() */
 	if (renameat2(o->parent, o->tmp, o->parent, o->base,
 		      RENAME_NOREPLACE) &&
 	    ((errno != EINVAL && errno != ENOSYS) ||
 	     renameat(o->parent, o->tmp, o->parent, o->base)))
 		ret = -errno;
-	pt_rights_back(&old);
 	if (ret)
 		return cannot(o, ret, err);
 	o->tmp[0] = '\0';
@@ -119,23 +102,17 @@ int pt_outdir_commit(struct pt_outdir *o, struct pt_err *err)
 
 void pt_outdir_abandon(struct pt_outdir *o)
 {
-	struct pt_rights old;
-	bool gone = false;
 	size_t i;
 
 	if (!o->path)
 		return;
-	if (o->tmp[0])
-		gone = !pt_rights_take(&old);
 	for (i = 0; i < o->n; i++) {
-		if (gone)
+		if (o->tmp[0])
 			unlinkat(o->dir, o->names[i], 0);
 		free(o->names[i]);
 	}
-	if (gone) {
+	if (o->tmp[0])
 		unlinkat(o->parent, o->tmp, AT_REMOVEDIR);
-		pt_rights_back(&old);
-	}
 	if (o->dir >= 0)
 		close(o->dir);
 	if (o->parent >= 0)

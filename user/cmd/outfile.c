@@ -14,12 +14,12 @@
 
 static int cannot(const struct pt_outfile *o, int err, struct pt_err *e)
 {
-	struct pt_invoker who;
+	uid_t uid;
 
-	if ((err == -EACCES || err == -EPERM) && pt_invoker(&who))
+	if ((err == -EACCES || err == -EPERM) && pt_asked_by(&uid))
 		return pt_err_set(e, err, "cannot write %s with the rights of "
 				  "user %u, who called sudo: %s", o->path,
-				  (unsigned)who.uid, strerror(-err));
+				  (unsigned)uid, strerror(-err));
 	return pt_err_set(e, err, "cannot write %s: %s", o->path,
 			  strerror(-err));
 }
@@ -75,14 +75,6 @@ static int open_temp(struct pt_outfile *o)
 	return fd;
 }
 
-/* Whose files may be replaced: those of who asks. */
-static uid_t asker(void)
-{
-	struct pt_invoker who;
-
-	return pt_invoker(&who) ? who.uid : geteuid();
-}
-
 static int open_fd(struct pt_outfile *o, struct pt_err *err)
 {
 	struct stat st;
@@ -102,25 +94,13 @@ static int open_fd(struct pt_outfile *o, struct pt_err *err)
 					  "cannot write %s: something that is "
 					  "not a plain file has that name",
 					  o->path);
-		if (st.st_uid != asker())
+		if (st.st_uid != geteuid())
 			return pt_err_set(err, -EEXIST, "cannot write %s: a file "
 					  "of another user has that name",
 					  o->path);
 	}
 	ret = open_temp(o);
 	return ret < 0 ? cannot(o, ret, err) : ret;
-}
-
-static int open_as_asker(struct pt_outfile *o, struct pt_err *err)
-{
-	struct pt_rights old;
-	int fd = pt_rights_take(&old);
-
-	if (fd)
-		return cannot(o, fd, err);
-	fd = open_fd(o, err);
-	pt_rights_back(&old);
-	return fd;
 }
 
 int pt_outfile_open(struct pt_outfile *o, const char *path, struct pt_err *err)
@@ -135,7 +115,7 @@ int pt_outfile_open(struct pt_outfile *o, const char *path, struct pt_err *err)
 	o->is_stdout = !strcmp(path, "-");
 	/* a copy, so that closing it tells of errors and stdout stays */
 	fd = o->is_stdout ? fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3) :
-			    open_as_asker(o, err);
+			    open_fd(o, err);
 	if (fd < 0) {
 		ret = o->is_stdout ? cannot(o, -errno, err) : fd;
 		pt_outfile_abandon(o);
@@ -152,12 +132,8 @@ int pt_outfile_open(struct pt_outfile *o, const char *path, struct pt_err *err)
 
 static void remove_temp(const struct pt_outfile *o)
 {
-	struct pt_rights old;
-
-	if (!o->tmp[0] || pt_rights_take(&old))
-		return;
-	unlinkat(o->dir, o->tmp, 0);
-	pt_rights_back(&old);
+	if (o->tmp[0])
+		unlinkat(o->dir, o->tmp, 0);
 }
 
 void pt_outfile_abandon(struct pt_outfile *o)
@@ -204,19 +180,14 @@ static int link_as(const struct pt_outfile *o, const char *name)
 
 int pt_outfile_temp(struct pt_outfile *o)
 {
-	struct pt_rights old;
 	int ret;
 
 	if (!o->pending || o->tmp[0])
 		return 0;
-	ret = pt_rights_take(&old);
-	if (ret)
-		return ret;
 	ret = pt_out_temp(o->tmp);
 	ret = ret ?: link_as(o, o->tmp);
 	if (ret)
 		o->tmp[0] = '\0';
-	pt_rights_back(&old);
 	return ret;
 }
 
@@ -255,16 +226,11 @@ static int give_name(struct pt_outfile *o)
 
 int pt_outfile_publish(struct pt_outfile *o, struct pt_err *err)
 {
-	struct pt_rights old;
 	int ret;
 
 	if (!o->pending)
 		return 0;
-	ret = pt_rights_take(&old);
-	if (ret)
-		return cannot(o, ret, err);
 	ret = give_name(o);
-	pt_rights_back(&old);
 	if (!ret)
 		o->pending = false;
 	return ret == -EEXIST ? exists(o, err) :
@@ -311,8 +277,12 @@ FILE *pt_open_regular(const char *path, off_t *size)
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	struct stat st;
 	FILE *f = NULL;
+	uid_t uid;
 
-	if (fd < 0 || fstat(fd, &st)) {
+	if (fd < 0 && errno == EACCES && pt_asked_by(&uid)) {
+		pt_error("cannot read %s with the rights of user %u, who called sudo: %s",
+			 path, (unsigned)uid, strerror(errno));
+	} else if (fd < 0 || fstat(fd, &st)) {
 		pt_error("cannot read %s: %s", path, strerror(errno));
 	} else if (!S_ISREG(st.st_mode)) {
 		pt_error("%s is not a regular file", path);

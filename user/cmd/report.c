@@ -5,6 +5,7 @@
 
 #include "cmd/cmd.h"
 #include "cmd/session.h"
+#include "cmd/sudo.h"
 
 static const char doc[] =
 	"Diagnose what `pipetrace record`, or a trace with -o FILE, recorded. The "
@@ -75,6 +76,8 @@ int pt_cmd_report(int argc, char **argv)
 		return PT_EXIT_USAGE;
 	}
 	name = o.raw_stream ? o.raw_stream : o.files[0];
+	if (pt_give_up(PT_RIGHTS_FILES, 0))
+		return PT_EXIT_FAILED;
 	f = pt_open_regular(name, NULL);
 	if (!f)
 		return PT_EXIT_FAILED;

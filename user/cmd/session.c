@@ -13,6 +13,7 @@
 #include "cmd/cmd.h"
 #include "cmd/host.h"
 #include "cmd/session.h"
+#include "cmd/sudo.h"
 #include "report/about.h"
 #include "store/rawstream.h"
 
@@ -289,6 +290,8 @@ static int conclude(struct pt_session *s, struct pt_err *err)
 	first(&s->error, pt_schedule_end(s));
 	ret = pt_capture_stop(s->cap, pt_session_record, s);
 	first(&s->error, ret < 0 ? ret : 0);
+	if (!s->cupti) /* whose agents are still to be taken out */
+		pt_give_up_rest();
 	ret = s->o->record_only ? 0 : pt_parts_report(&s->parts, &s->pieces, s->model,
 						      &a, s->report);
 	if (ret == -ERANGE) {

@@ -5,12 +5,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/log.h"
+#include "base/privileges.h"
+#include "capture/capture.h"
 #include "capture/procfs.h"
 #include "cmd/options.h"
 #include "cmd/sudo.h"
+
+#define MAX_GROUPS 1024
 
 static bool id_from_env(const char *name, int64_t *out)
 {
@@ -65,14 +70,13 @@ static int groups_of_shell(uid_t uid, gid_t *out, int max)
 	return -ESRCH;
 }
 
-/* Told once: the shell may have ended by the time that an output gets its name. */
 static const gid_t *groups_of(const struct pt_invoker *who, int *n)
 {
-	static gid_t groups[PT_SUDO_GROUPS];
+	static gid_t groups[MAX_GROUPS];
 	static int count;
 
 	if (!count) {
-		count = groups_of_shell(who->uid, groups, PT_SUDO_GROUPS);
+		count = groups_of_shell(who->uid, groups, MAX_GROUPS);
 		if (count <= 0) {
 			groups[0] = who->gid;
 			count = 1;
@@ -82,47 +86,63 @@ static const gid_t *groups_of(const struct pt_invoker *who, int *n)
 	return groups;
 }
 
-/* Of this thread alone: the C library's calls are of all of them. */
-static int set_fs(uid_t uid, gid_t gid, const gid_t *groups, int n)
+static uid_t asked_by; /* 0: nobody */
+
+bool pt_asked_by(uid_t *uid)
 {
-	if (syscall(SYS_setgroups, n, groups))
-		return -errno;
-	syscall(SYS_setfsgid, gid);
-	syscall(SYS_setfsuid, uid);
-	/* these tell of no error, but of what holds now */
-	if ((gid_t)syscall(SYS_setfsgid, -1) != gid ||
-	    (uid_t)syscall(SYS_setfsuid, -1) != uid)
-		return -EPERM;
-	return 0;
+	*uid = asked_by;
+	return asked_by;
 }
 
-int pt_rights_take(struct pt_rights *old)
+/* Kernels before 5.11 charge maps to it; without root it cannot be raised. */
+static void lift_locked_memory(void)
 {
-	struct pt_invoker who;
-	const gid_t *groups;
-	int n, ret;
+	struct rlimit none = { RLIM_INFINITY, RLIM_INFINITY };
 
-	old->other = false;
-	if (!pt_invoker(&who))
-		return 0;
-	old->n = getgroups(PT_SUDO_GROUPS, old->groups);
-	if (old->n < 0)
-		return -errno;
-	groups = groups_of(&who, &n);
-	old->other = true;
-	ret = set_fs(who.uid, who.gid, groups, n);
+	if (setrlimit(RLIMIT_MEMLOCK, &none))
+		return; /* the kernel says so where it matters */
+}
+
+int pt_give_up(enum pt_rights what, unsigned how)
+{
+	static const struct {
+		unsigned keep;
+		enum pt_filter filter;
+	} of[] = {
+		[PT_RIGHTS_LOOK] = { PT_KEEP_LOOK, PT_FILTER_TRACE },
+		[PT_RIGHTS_TRACE] = { PT_KEEP_TRACE, PT_FILTER_TRACE },
+		[PT_RIGHTS_INJECT] = { PT_KEEP_TRACE | PT_KEEP_INJECT, PT_FILTER_INJECT },
+		[PT_RIGHTS_FILES] = { 0, PT_FILTER_FILES },
+		[PT_RIGHTS_NET] = { 0, PT_FILTER_TRACE },
+	};
+	struct pt_invoker who = { 0 };
+	struct pt_identity id;
+	struct pt_err err;
+	bool other = !(how & PT_STAY) && pt_invoker(&who);
+	unsigned keep = of[what].keep | (other ? 0 : PT_KEEP_FILES);
+	int ret;
+
+	if (keep & PT_KEEP_TRACE) {
+		lift_locked_memory();
+		keep |= pt_capture_keep(how & PT_PERF_DOOR);
+	}
+	id = (struct pt_identity){ .uid = who.uid, .gid = who.gid };
+	if (other)
+		id.groups = groups_of(&who, &id.n);
+	ret = pt_privileges_keep(keep, other ? &id : NULL, false, &err);
+	if (!ret && other)
+		asked_by = who.uid;
+	ret = ret ?: pt_filter_set(of[what].filter, &err);
 	if (ret)
-		pt_rights_back(old);
+		pt_error("%s", err.msg);
 	return ret;
 }
 
-void pt_rights_back(const struct pt_rights *old)
+void pt_give_up_rest(void)
 {
-	int err = errno;
+	struct pt_err err;
 
-	if (old->other)
-		(void)set_fs(geteuid(), getegid(), old->groups, old->n);
-	errno = err;
+	(void)pt_privileges_keep(asked_by ? 0 : PT_KEEP_FILES, NULL, false, &err);
 }
 
 static bool find_user(uid_t uid, char *name, size_t name_size, char *home,

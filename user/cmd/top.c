@@ -16,6 +16,7 @@
 #include "cmd/guard.h"
 #include "cmd/jobs.h"
 #include "cmd/session.h"
+#include "cmd/sudo.h"
 #include "view/top/term.h"
 
 #define DRAIN_MS 100
@@ -383,6 +384,8 @@ int pt_cmd_top(int argc, char **argv)
 		pt_error("cannot block signals");
 		return PT_EXIT_FAILED;
 	}
+	if (pt_give_up(PT_RIGHTS_TRACE, 0))
+		return PT_EXIT_FAILED;
 	l.o = &o;
 	return pt_guard(top_loop, &l);
 }

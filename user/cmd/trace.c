@@ -3,6 +3,7 @@
 
 #include "cmd/cmd.h"
 #include "cmd/session.h"
+#include "cmd/sudo.h"
 
 static const char doc[] =
 	"Says whether a machine-learning job's GPU starves for input, why, and "
@@ -80,7 +81,10 @@ static int trace_or_record(enum pt_optset set, const char *text, int argc, char 
 		pt_error("%s", err.msg);
 		return PT_EXIT_FAILED;
 	}
-	status = pt_trace(&o, o.cmd ? &cmd : NULL, false);
+	status = PT_EXIT_FAILED;
+	if (!pt_give_up(o.cupti ? PT_RIGHTS_INJECT : PT_RIGHTS_TRACE,
+			o.no_uprobe_multi ? PT_PERF_DOOR : 0))
+		status = pt_trace(&o, o.cmd ? &cmd : NULL, false);
 	pt_spawn_release(&cmd);
 	return status;
 }

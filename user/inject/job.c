@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/privileges.h"
 #include "inject/inject_int.h"
 #include "inject/job.h"
 
@@ -38,6 +39,7 @@ static void child(const struct pt_inject_opts *o, bool retract,
 	 * asker: none is kept beyond standard error. */
 	syscall(SYS_close_range, 3, ~0u, 0);
 	prctl(PR_SET_NAME, "pipetrace-inj");
+	pt_privileges_wake();
 	/* On a busy machine a stopped thread waits for us at each step. */
 	setpriority(PRIO_PROCESS, 0, -20);
 	/* four break points for each thread */

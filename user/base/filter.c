@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Filters of system calls. */
+#include <errno.h>
+#include <seccomp.h>
+#include <string.h>
+
+#include "base/privileges.h"
+
+/* What no command of this program does. */
+static const int harm[] = {
+	SCMP_SYS(process_vm_writev), SCMP_SYS(process_madvise), SCMP_SYS(init_module),
+	SCMP_SYS(finit_module), SCMP_SYS(delete_module), SCMP_SYS(kexec_load),
+	SCMP_SYS(kexec_file_load), SCMP_SYS(reboot), SCMP_SYS(swapon), SCMP_SYS(swapoff),
+	SCMP_SYS(acct), SCMP_SYS(quotactl), SCMP_SYS(mount), SCMP_SYS(umount2),
+	SCMP_SYS(move_mount), SCMP_SYS(open_tree), SCMP_SYS(fsopen), SCMP_SYS(fsconfig),
+	SCMP_SYS(fsmount), SCMP_SYS(fspick), SCMP_SYS(mount_setattr), SCMP_SYS(pivot_root),
+	SCMP_SYS(chroot), SCMP_SYS(setns), SCMP_SYS(unshare), SCMP_SYS(settimeofday),
+	SCMP_SYS(clock_settime), SCMP_SYS(clock_adjtime), SCMP_SYS(adjtimex), SCMP_SYS(iopl),
+	SCMP_SYS(ioperm), SCMP_SYS(add_key), SCMP_SYS(request_key), SCMP_SYS(keyctl),
+	SCMP_SYS(userfaultfd), SCMP_SYS(io_uring_setup), SCMP_SYS(open_by_handle_at),
+	SCMP_SYS(mknod), SCMP_SYS(mknodat), SCMP_SYS(sethostname), SCMP_SYS(setdomainname),
+	SCMP_SYS(vhangup), SCMP_SYS(personality), SCMP_SYS(setuid), SCMP_SYS(setreuid),
+	SCMP_SYS(setresuid), SCMP_SYS(setgid), SCMP_SYS(setregid), SCMP_SYS(setresgid),
+	SCMP_SYS(setgroups), SCMP_SYS(setfsuid), SCMP_SYS(setfsgid),
+};
+static const int trace[] = { SCMP_SYS(ptrace) };
+/* What turning files into files does not need. */
+static const int reach[] = {
+	SCMP_SYS(bpf), SCMP_SYS(perf_event_open), SCMP_SYS(execve), SCMP_SYS(execveat),
+	SCMP_SYS(socket), SCMP_SYS(process_vm_readv), SCMP_SYS(pidfd_open),
+	SCMP_SYS(pidfd_getfd), SCMP_SYS(pidfd_send_signal), SCMP_SYS(capset),
+	SCMP_SYS(sched_setscheduler), SCMP_SYS(sched_setattr), SCMP_SYS(fanotify_init),
+};
+/* What a parser of open files needs. */
+static const int parser[] = {
+	SCMP_SYS(read), SCMP_SYS(pread64), SCMP_SYS(write), SCMP_SYS(recvmsg),
+	SCMP_SYS(sendmsg), SCMP_SYS(sendto), SCMP_SYS(recvfrom), SCMP_SYS(close),
+	SCMP_SYS(fstat), SCMP_SYS(newfstatat), SCMP_SYS(lseek), SCMP_SYS(brk),
+	SCMP_SYS(munmap), SCMP_SYS(mremap), SCMP_SYS(madvise), SCMP_SYS(futex),
+	SCMP_SYS(clock_gettime), SCMP_SYS(rt_sigreturn), SCMP_SYS(rt_sigprocmask),
+	SCMP_SYS(sched_yield), SCMP_SYS(restart_syscall), SCMP_SYS(exit),
+	SCMP_SYS(exit_group),
+};
+
+#define N(v) (sizeof(v) / sizeof(*(v)))
+
+static int each(scmp_filter_ctx c, uint32_t action, const int *v, size_t n)
+{
+	size_t i;
+	int ret = 0;
+
+	/* a call that this machine's kind does not have needs no rule */
+	for (i = 0; i < n && !ret; i++)
+		if (v[i] >= 0)
+			ret = seccomp_rule_add(c, action, v[i], 0);
+	return ret;
+}
+
+static int allow(scmp_filter_ctx c)
+{
+	int ret = each(c, SCMP_ACT_ALLOW, parser, N(parser));
+
+	/* memory, but none that is run */
+	return ret ?: seccomp_rule_add(c, SCMP_ACT_ALLOW, SCMP_SYS(mmap), 1,
+				       SCMP_A2(SCMP_CMP_MASKED_EQ, 4 /* PROT_EXEC */, 0));
+}
+
+static int refuse(scmp_filter_ctx c, enum pt_filter f)
+{
+	uint32_t no = SCMP_ACT_ERRNO(EPERM);
+	int ret = each(c, no, harm, N(harm));
+
+	if (!ret && f != PT_FILTER_INJECT)
+		ret = each(c, no, trace, N(trace));
+	if (!ret && f == PT_FILTER_FILES)
+		ret = each(c, no, reach, N(reach));
+	return ret;
+}
+
+int pt_filter_set(enum pt_filter f, struct pt_err *err)
+{
+	bool strict = f == PT_FILTER_PARSER;
+	scmp_filter_ctx c = seccomp_init(strict ? SCMP_ACT_ERRNO(EPERM) : SCMP_ACT_ALLOW);
+	int ret = -ENOMEM;
+
+	if (!c)
+		goto out;
+	ret = strict ? allow(c) : refuse(c, f);
+	ret = ret ?: seccomp_attr_set(c, SCMP_FLTATR_API_SYSRAWRC, 1);
+	if (!ret) {
+		ret = seccomp_load(c);
+		if (ret == -EINVAL || ret == -ENOSYS) /* a kernel without it */
+			ret = 0;
+	}
+	seccomp_release(c);
+out:
+	return ret ? pt_err_set(err, ret, "cannot filter system calls: %s", strerror(-ret)) : 0;
+}

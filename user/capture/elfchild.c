@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * ELF files of a job are read by a child that can do nothing but read the files that
+ * it is handed: no capability, no call beyond reading (pt_filter_set()), bounded
+ * memory. Question and answer lie in memory that both see; a byte, with the file,
+ * says that there is a question, and a byte that there is an answer. What comes back
+ * is as little to be trusted as the file.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/privileges.h"
+#include "capture/elf.h"
+#include "capture/elfdyn.h"
+#include "capture/elffile.h"
+#include "capture/elfname.h"
+#include "capture/points.h"
+
+#define WAIT_MS (2 * PT_ELF_MS + 1000) /* it keeps its own time, unless it comes to harm */
+#define MEMORY (256ull << 20)	       /* more than its parent has */
+#define NAME_LEN 128		       /* of a symbol that is asked for */
+#define PLACES 512
+
+enum op { OP_SYMBOLS, OP_DYN, OP_NAMES };
+
+struct room {
+	uint32_t op, n;
+	int32_t ret;
+	char name[PT_MAX_POINTS][NAME_LEN];
+	uint64_t offset[PT_MAX_POINTS];
+	uint8_t exports[PT_MAX_POINTS];
+	struct pt_elf_dyn dyn;
+	struct pt_elf_place place[PLACES];
+	char why[PT_ERR_LEN];
+};
+
+/* Of this thread; a forked process has none of its own yet. */
+static _Thread_local struct {
+	pid_t owner, pid;
+	int sock;
+	struct room *room;
+} child = { .sock = -1 };
+
+/* ---- the child --------------------------------------------------------------- */
+
+static int take_file(int sock)
+{
+	union {
+		struct cmsghdr h;
+		char room[CMSG_SPACE(sizeof(int))];
+	} c;
+	char byte;
+	struct iovec v = { &byte, 1 };
+	struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1, .msg_control = &c,
+			    .msg_controllen = sizeof(c) };
+	struct cmsghdr *h;
+	int fd;
+
+	if (recvmsg(sock, &m, MSG_CMSG_CLOEXEC) != 1)
+		return -1;
+	h = CMSG_FIRSTHDR(&m);
+	if (!h || h->cmsg_type != SCM_RIGHTS || h->cmsg_len != CMSG_LEN(sizeof(int)))
+		return -1;
+	memcpy(&fd, CMSG_DATA(h), sizeof(fd));
+	return fd;
+}
+
+static void answer(struct room *r, int fd)
+{
+	const char *names[PT_MAX_POINTS];
+	bool exports[PT_MAX_POINTS];
+	struct pt_err err = { "" };
+	uint32_t i;
+
+	for (i = 0; i < r->n && i < PT_MAX_POINTS; i++)
+		names[i] = r->name[i];
+	switch (r->op) {
+	case OP_SYMBOLS:
+		r->ret = pt_elf_read_symbols(fd, names, r->n, r->offset, &err);
+		break;
+	case OP_DYN:
+		r->ret = pt_elf_read_dyn(fd, names, r->n, exports, &r->dyn);
+		for (i = 0; i < r->n; i++)
+			r->exports[i] = exports[i];
+		break;
+	case OP_NAMES:
+		r->ret = pt_elf_read_names(fd, r->place, r->n);
+		break;
+	}
+	memcpy(r->why, err.msg, sizeof(r->why));
+}
+
+static void limit(int what, rlim_t value)
+{
+	struct rlimit r = { value, value };
+
+	if (setrlimit(what, &r))
+		return; /* a lower one stays */
+}
+
+/* Bytes of data that we have from our parent. */
+static rlim_t own_data(void)
+{
+	unsigned long pages = 0;
+	FILE *f = fopen("/proc/self/statm", "re");
+
+	if (f && fscanf(f, "%*u %*u %*u %*u %*u %lu", &pages) != 1)
+		pages = 0;
+	if (f)
+		fclose(f);
+	return (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE);
+}
+
+static void close_others(int sock)
+{
+	if (sock > 0)
+		syscall(SYS_close_range, 0, sock - 1, 0);
+	syscall(SYS_close_range, sock + 1, ~0u, 0);
+}
+
+static void serve(int sock, struct room *r)
+{
+	struct pt_err err;
+	int fd;
+
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) || prctl(PR_SET_DUMPABLE, 0))
+		return;
+	prctl(PR_SET_NAME, "pipetrace-elf");
+	close_others(sock);
+	limit(RLIMIT_DATA, own_data() + MEMORY);
+	limit(RLIMIT_FSIZE, 0);
+	limit(RLIMIT_CORE, 0);
+	if (pt_privileges_keep(0, NULL, false, &err) ||
+	    pt_filter_set(PT_FILTER_PARSER, &err))
+		return;
+	while ((fd = take_file(sock)) >= 0) {
+		answer(r, fd);
+		close(fd);
+		if (send(sock, "", 1, MSG_NOSIGNAL) != 1)
+			return;
+	}
+}
+
+/* ---- who asks ---------------------------------------------------------------- */
+
+void pt_elf_child_end(void)
+{
+	if (child.sock >= 0)
+		close(child.sock);
+	if (child.room)
+		munmap(child.room, sizeof(*child.room));
+	if (child.pid > 0 && child.owner == getpid()) {
+		kill(child.pid, SIGKILL);
+		waitpid(child.pid, NULL, 0);
+	}
+	child.pid = 0;
+	child.sock = -1;
+	child.room = NULL;
+}
+
+static int begin(void)
+{
+	int s[2];
+
+	if (child.pid && child.owner == getpid())
+		return 0;
+	pt_elf_child_end(); /* it is our parent's */
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, s))
+		return -errno;
+	child.sock = s[0];
+	child.room = mmap(NULL, sizeof(*child.room), PROT_READ | PROT_WRITE,
+			  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (child.room == MAP_FAILED)
+		child.room = NULL;
+	child.pid = child.room ? fork() : -1;
+	if (!child.pid) {
+		serve(s[1], child.room);
+		_exit(0);
+	}
+	child.owner = getpid();
+	close(s[1]);
+	if (child.pid > 0)
+		return 0;
+	pt_elf_child_end();
+	return -ENOMEM;
+}
+
+static bool send_file(int sock, int fd)
+{
+	union {
+		struct cmsghdr h;
+		char room[CMSG_SPACE(sizeof(int))];
+	} c = { 0 };
+	char byte = 0;
+	struct iovec v = { &byte, 1 };
+	struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1, .msg_control = &c,
+			    .msg_controllen = sizeof(c) };
+
+	c.h.cmsg_level = SOL_SOCKET;
+	c.h.cmsg_type = SCM_RIGHTS;
+	c.h.cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(&c.h), &fd, sizeof(fd));
+	return sendmsg(sock, &m, MSG_NOSIGNAL) == 1;
+}
+
+/* The question is in the room. 0: so is the answer; or -errno, and the child is
+ * gone. */
+static int ask(enum op op, size_t n, int fd)
+{
+	struct pollfd p = { .fd = child.sock, .events = POLLIN };
+	uint64_t end = pt_now_ns() + WAIT_MS * 1000000ull, now;
+	char byte;
+	int ret;
+
+	child.room->op = op;
+	child.room->n = (uint32_t)n;
+	if (!send_file(child.sock, fd)) {
+		pt_elf_child_end();
+		return -EPIPE;
+	}
+	do {
+		now = pt_now_ns();
+		ret = poll(&p, 1, now < end ? (int)((end - now) / 1000000) : 0);
+	} while (ret < 0 && errno == EINTR);
+	if (ret == 1 && recv(child.sock, &byte, 1, MSG_DONTWAIT) == 1)
+		return 0;
+	pt_elf_child_end();
+	return ret ? -EPIPE : -ETIMEDOUT;
+}
+
+static int ask_names(enum op op, int fd, const char *const *names, size_t n)
+{
+	size_t i, len;
+	int ret = n > PT_MAX_POINTS ? -E2BIG : begin();
+
+	for (i = 0; i < n && !ret; i++) {
+		len = strlen(names[i]);
+		if (len >= NAME_LEN)
+			ret = -ENAMETOOLONG;
+		else
+			memcpy(child.room->name[i], names[i], len + 1);
+	}
+	return ret ?: ask(op, n, fd);
+}
+
+int pt_elf_symbols(int fd, const char *const *names, size_t n,
+		   uint64_t *file_offsets, struct pt_err *err)
+{
+	char why[PT_ERR_LEN];
+	int ret = ask_names(OP_SYMBOLS, fd, names, n);
+
+	memset(file_offsets, 0, n * sizeof(*file_offsets));
+	if (ret)
+		return pt_err_set(err, ret, "it could not be read: %s", strerror(-ret));
+	ret = child.room->ret;
+	if (ret < 0) {
+		memcpy(why, child.room->why, sizeof(why));
+		why[sizeof(why) - 1] = '\0';
+		return pt_err_set(err, ret, "%s", why);
+	}
+	memcpy(file_offsets, child.room->offset, n * sizeof(*file_offsets));
+	return ret <= (int)n ? ret : (int)n;
+}
+
+int pt_elf_dyn(int fd, const char *const *names, size_t n, bool *exports,
+	       struct pt_elf_dyn *out)
+{
+	int ret = ask_names(OP_DYN, fd, names, n);
+	size_t i;
+
+	memset(out, 0, sizeof(*out));
+	for (i = 0; i < n; i++)
+		exports[i] = !ret && child.room->exports[i];
+	if (ret)
+		return ret;
+	*out = child.room->dyn;
+	out->soname[sizeof(out->soname) - 1] = '\0';
+	ret = child.room->ret;
+	return ret < 0 ? ret : 0;
+}
+
+/* What the child left, as one of ours. */
+static void check_place(struct pt_elf_place *p)
+{
+	unsigned char found, truncated;
+
+	memcpy(&found, &p->found, 1);
+	memcpy(&truncated, &p->truncated, 1);
+	p->found = found != 0;
+	p->truncated = truncated != 0;
+	p->name[sizeof(p->name) - 1] = '\0';
+}
+
+int pt_elf_names(int fd, struct pt_elf_place *v, size_t n)
+{
+	size_t at, i, m;
+	int ret, found = 0;
+
+	for (i = 0; i < n; i++)
+		v[i].found = v[i].truncated = false;
+	for (at = 0; at < n; at += m) {
+		m = n - at < PLACES ? n - at : PLACES;
+		ret = begin();
+		if (!ret)
+			memcpy(child.room->place, v + at, m * sizeof(*v));
+		ret = ret ?: ask(OP_NAMES, m, fd);
+		if (!ret)
+			ret = child.room->ret;
+		if (ret < 0)
+			return ret;
+		memcpy(v + at, child.room->place, m * sizeof(*v));
+		for (i = at; i < at + m; i++) {
+			check_place(&v[i]);
+			found += v[i].found;
+		}
+	}
+	return found;
+}
