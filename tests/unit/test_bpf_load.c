@@ -159,6 +159,97 @@ static void each_door(void **state)
 	assert_int_equal(pt_reads_parse("window", &o.reads), -EINVAL);
 }
 
+/* Without them there is no trace. */
+static bool is_core(const char *name)
+{
+	static const char *const core[] = { "pt_sched_switch", "pt_sched_waking", "pt_fork",
+					    "pt_exec", "pt_exit", "pt_rename", "pt_iter" };
+	size_t i;
+
+	for (i = 0; i < sizeof(core) / sizeof(core[0]); i++)
+		if (!strcmp(core[i], name))
+			return true;
+	return false;
+}
+
+/* Whichever one program the kernel refuses though a probe said yes: the trace does without
+ * what that was for, or says in a sentence that it cannot. */
+static void each_refused(void **state)
+{
+	struct pt_capture_opts o = { .mode = PT_MODE_STANDARD };
+	struct seen all[128];
+	struct pt_err err;
+	size_t n, i;
+	int r;
+
+	(void)state;
+	load(&o);
+	n = n_seen;
+	memcpy(all, seen, sizeof(all));
+	for (i = 0; i < n; i++) {
+		if (!all[i].loaded)
+			continue;
+		o.refused = all[i].name;
+		n_seen = 0;
+		err.msg[0] = 0;
+		r = pt_load_list(&o, note, NULL, &err);
+		if (is_core(all[i].name)) {
+			assert_true(r < 0 && strstr(err.msg, all[i].name));
+			continue;
+		}
+		if (r)
+			fail_msg("without %s: %s", all[i].name, err.msg);
+		assert_false(is_loaded(all[i].name));
+		core_loaded();
+	}
+}
+
+static const char *door_of(const struct pt_capture *c, const char *need)
+{
+	const struct pt_hook_state *h;
+	size_t n = pt_capture_hooks(c, &h), i;
+
+	for (i = 0; i < n; i++)
+		if (!strcmp(h[i].need, need))
+			return h[i].door;
+	return "";
+}
+
+/* A whole capture, without one program of each kind. */
+static void opens_without(void **state)
+{
+	static const struct {
+		const char *program, *need, *door;
+	} kinds[] = { { "pt_sock_state", "sockets", "sched" },
+		      { "pt_block_complete", "block", "none" },
+		      { "pt_page_added", "faults", "none" },
+		      { "pt_ring_complete", "io_uring", "none" } };
+	pid_t self = getpid();
+	struct pt_capture_opts o = { .mode = PT_MODE_STANDARD, .pids = &self, .n_pids = 1,
+				     .trainer = self };
+	struct pt_capture *c;
+	struct pt_err err;
+	size_t i;
+
+	(void)state;
+	load(&o);
+	for (i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		o.refused = kinds[i].program;
+		if (!is_loaded(o.refused))
+			continue;
+		if (pt_capture_open(&c, &o, &err))
+			fail_msg("without %s: %s", o.refused, err.msg);
+		assert_string_equal(door_of(c, kinds[i].need), kinds[i].door);
+		assert_string_equal(door_of(c, "sched"), "tp_btf");
+		pt_capture_close(c, NULL, NULL);
+	}
+	o.refused = "pt_fork";
+	err.msg[0] = 0;
+	assert_true(pt_capture_open(&c, &o, &err) < 0);
+	assert_non_null(strstr(err.msg, "the kernel refused"));
+	assert_null(strchr(err.msg, '\n'));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -167,6 +258,8 @@ int main(void)
 		cmocka_unit_test(full),
 		cmocka_unit_test(light),
 		cmocka_unit_test(each_door),
+		cmocka_unit_test(each_refused),
+		cmocka_unit_test(opens_without),
 	};
 
 	if (pt_features_probe(&feat))

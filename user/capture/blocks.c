@@ -24,11 +24,10 @@ struct pt_blocks {
 	bool open;
 };
 
-void pt_blocks_choose(struct pt_capture *c, const struct pt_capture_opts *o,
-		      bool plain)
+void pt_blocks_choose(struct pt_capture *c, const struct pt_capture_opts *o)
 {
 	struct pipetrace_bpf *s = c->skel;
-	bool on = c->feat.block && o->mode != PT_MODE_LIGHT && !plain;
+	bool on = c->feat.block && o->mode != PT_MODE_LIGHT;
 	bool start = on && c->feat.block_start;
 
 	s->rodata->pt_cfg.block = on;

@@ -29,11 +29,9 @@ unsigned pt_faults_ladder(const struct pt_features *f, enum pt_mode mode)
 				  PT_FAULT_DOOR_ADDS;
 }
 
-void pt_faults_choose(struct pt_capture *c, const struct pt_capture_opts *o,
-		      bool plain)
+void pt_faults_choose(struct pt_capture *c, const struct pt_capture_opts *o)
 {
-	unsigned door = plain ? PT_FAULT_DOOR_NONE :
-				pt_faults_ladder(&c->feat, o->mode);
+	unsigned door = pt_faults_ladder(&c->feat, o->mode);
 	struct pipetrace_bpf *s = c->skel;
 
 	c->fault_door = (uint16_t)door;

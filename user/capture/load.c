@@ -4,6 +4,7 @@
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,12 +46,10 @@ static unsigned ring_bytes(unsigned mb)
 	return p << 20;
 }
 
-/* `plain`: without every program that only some kernels take. */
-static int choose(struct pt_capture *c, const struct pt_capture_opts *o,
-		  bool plain)
+static int choose(struct pt_capture *c, const struct pt_capture_opts *o)
 {
 	struct pipetrace_bpf *s = c->skel;
-	bool multi = c->feat.uprobe_multi && !o->no_uprobe_multi && !plain;
+	bool multi = c->feat.uprobe_multi && !o->no_uprobe_multi;
 	unsigned bytes = ring_bytes(o->ring_mb);
 	int r;
 
@@ -59,7 +58,7 @@ static int choose(struct pt_capture *c, const struct pt_capture_opts *o,
 	s->rodata->pt_cfg.min_off_ns =
 		o->mode == PT_MODE_LIGHT ? PT_LIGHT_MIN_OFF_NS : 0;
 	s->rodata->pt_cfg.file_names = 1;
-	s->rodata->pt_cfg.count_off = plain ? 0 : c->feat.count_off;
+	s->rodata->pt_cfg.count_off = c->feat.count_off;
 	if (getrandom(s->rodata->pt_cfg.secret, sizeof(s->rodata->pt_cfg.secret),
 		      0) != sizeof(s->rodata->pt_cfg.secret))
 		return -EIO;
@@ -86,30 +85,99 @@ static int choose(struct pt_capture *c, const struct pt_capture_opts *o,
 		s->progs.pt_nvtx_return_multi,
 		(enum bpf_attach_type)PT_ATTACH_UPROBE_MULTI);
 
-	pt_socks_choose(c, o, plain);
-	pt_blocks_choose(c, o, plain);
-	pt_faults_choose(c, o, plain);
-	r = pt_reads_choose(c, o, plain);
+	pt_socks_choose(c, o);
+	pt_blocks_choose(c, o);
+	pt_faults_choose(c, o);
+	r = pt_reads_choose(c, o);
 	if (!r)
 		pt_writes_choose(c);
 	return r;
 }
 
-static int load_skeleton(struct pt_capture *c, const struct pt_capture_opts *o,
-			 bool plain)
+static int load_skeleton(struct pt_capture *c, const struct pt_capture_opts *o)
 {
+	struct bpf_program *p;
 	int err;
 
 	c->skel = pipetrace_bpf__open();
 	if (!c->skel)
 		return -errno;
-	err = choose(c, o, plain);
+	err = choose(c, o);
+	p = o->refused ? bpf_object__find_program_by_name(c->skel->obj, o->refused) : NULL;
+	if (p) /* it has no context of that kind */
+		bpf_program__set_type(p, BPF_PROG_TYPE_SOCKET_FILTER);
 	if (!err)
 		err = pipetrace_bpf__load(c->skel);
 	if (err) {
 		pipetrace_bpf__destroy(c->skel);
 		c->skel = NULL;
 	}
+	return err;
+}
+
+/* What is not asked for any more where the kernel refuses a program of it, by the first
+ * pattern whose feature is still there. */
+static const struct {
+	const char *program;
+	size_t feature;
+} features[] = {
+#define F(pattern, f) { pattern, offsetof(struct pt_features, f) }
+	F("pt_gpu_*_multi", uprobe_multi),
+	F("pt_nvtx_*_multi", uprobe_multi),
+	F("pt_gpu_*", uprobe),
+	F("pt_nvtx_*", uprobe),
+	F("pt_sock*", sock_state),
+	F("pt_iter_socks", sock_iter),
+	F("pt_block*", block),
+	F("pt_page_added", page_added),
+	F("pt_fault_fentry", fault_fentry),
+	F("pt_fault_kprobe", kprobe),
+	F("pt_fault", filemap_fault),
+	F("pt_get_pages", pages),
+	F("pt_ring_*", io_uring),
+	F("pt_aio_*", libaio),
+	F("*_fexit", fentry),
+	F("*_fentry", fentry),
+	F("*_kretprobe", kprobe),
+	F("*_kprobe", kprobe),
+	/* what those do for it that cannot be done without */
+	F("pt_sched_*", sockets),
+	F("pt_iter", sockets),
+#undef F
+};
+
+/* A probe said yes to something that the kernel refuses: do without it. False: the
+ * trace cannot. */
+static bool do_without(struct pt_capture *c)
+{
+	char name[64];
+	size_t i;
+
+	if (sscanf(first_warning, "libbpf: prog '%63[^']'", name) != 1)
+		return false;
+	for (i = 0; i < sizeof(features) / sizeof(*features); i++) {
+		bool *has = (bool *)((char *)&c->feat + features[i].feature);
+
+		if (!*has || fnmatch(features[i].program, name, 0))
+			continue;
+		*has = false;
+		return true;
+	}
+	if (!strncmp(name, "pt_sched_", 9) && c->feat.count_off) {
+		c->feat.count_off = 0;
+		return true;
+	}
+	return false;
+}
+
+static int load_all(struct pt_capture *c, const struct pt_capture_opts *o)
+{
+	int err;
+
+	do {
+		first_warning[0] = 0;
+		err = load_skeleton(c, o);
+	} while (err && err != -ENOTSUP && do_without(c));
 	return err;
 }
 
@@ -166,15 +234,7 @@ int pt_load(struct pt_capture *c, const struct pt_capture_opts *o,
 	libbpf_print_fn_t old = libbpf_set_print(keep_warning);
 	int r;
 
-	first_warning[0] = 0;
-	r = load_skeleton(c, o, false);
-	if (r && r != -ENOTSUP) {
-		/* A probe said yes to something that the kernel refuses. */
-		first_warning[0] = 0;
-		r = load_skeleton(c, o, true);
-		if (!r)
-			c->feat.uprobe_multi = false;
-	}
+	r = load_all(c, o);
 	if (r == -ENOTSUP)
 		goto no_door;
 	if (r) {
@@ -275,7 +335,7 @@ int pt_load_list(const struct pt_capture_opts *o,
 	}
 	r = pt_features_probe(&c->feat);
 	if (!r)
-		r = load_skeleton(c, o, false);
+		r = load_all(c, o);
 	if (r) {
 		pt_err_set(err, r, "%s: %s", strerror(-r), first_warning);
 		goto out;

@@ -81,10 +81,9 @@ static bool opens(const struct pt_features *f, unsigned door)
 
 /* What every process pays for is not in light mode, and system calls, which
  * cost most, in full mode only; they see more than page ranges. */
-static unsigned ladder(const struct pt_features *f, enum pt_mode mode,
-		       bool plain)
+unsigned pt_reads_ladder(const struct pt_features *f, enum pt_mode mode)
 {
-	if (mode == PT_MODE_LIGHT || plain)
+	if (mode == PT_MODE_LIGHT)
 		return PT_DOOR_NONE;
 	if (f->fentry)
 		return PT_DOOR_FEXIT;
@@ -95,17 +94,11 @@ static unsigned ladder(const struct pt_features *f, enum pt_mode mode,
 	return f->pages ? PT_DOOR_PAGES : PT_DOOR_NONE;
 }
 
-unsigned pt_reads_ladder(const struct pt_features *f, enum pt_mode mode)
-{
-	return ladder(f, mode, false);
-}
-
-int pt_reads_choose(struct pt_capture *c, const struct pt_capture_opts *o,
-		    bool plain)
+int pt_reads_choose(struct pt_capture *c, const struct pt_capture_opts *o)
 {
 	struct pipetrace_bpf *s = c->skel;
-	unsigned door = o->reads ? o->reads - 1 : ladder(&c->feat, o->mode, plain);
-	bool ring = c->feat.io_uring && o->mode != PT_MODE_LIGHT && !plain &&
+	unsigned door = o->reads ? o->reads - 1 : pt_reads_ladder(&c->feat, o->mode);
+	bool ring = c->feat.io_uring && o->mode != PT_MODE_LIGHT &&
 		    door != PT_DOOR_NONE;
 	bool renamed = ring && libbpf_find_vmlinux_btf_id("io_uring_submit_req",
 							   BPF_TRACE_RAW_TP) > 0;
@@ -117,7 +110,7 @@ int pt_reads_choose(struct pt_capture *c, const struct pt_capture_opts *o,
 
 	if (o->reads && !opens(&c->feat, door))
 		return -ENOTSUP;
-	pt_aio_choose(c, door == PT_DOOR_FEXIT && c->feat.libaio && !plain);
+	pt_aio_choose(c, door == PT_DOOR_FEXIT && c->feat.libaio);
 	functions(s, fn);
 	for (i = 0; i < PT_READ_FNS; i++) {
 		bool fexit = door == PT_DOOR_FEXIT &&

@@ -131,10 +131,8 @@ struct btf;
 int64_t pt_count_offset(const struct btf *btf);
 
 /* ---- reads.c: the doors to read calls -------------------------------------- */
-/* Before loading: the door, and which programs that takes. `plain` as in
- * load.c. 0, or -ENOTSUP when the door that was asked for is not there. */
-int pt_reads_choose(struct pt_capture *c, const struct pt_capture_opts *o,
-		    bool plain);
+/* Before loading: the door, and which programs that takes. 0, or -ENOTSUP when the door that was asked for is not there. */
+int pt_reads_choose(struct pt_capture *c, const struct pt_capture_opts *o);
 /* After loading; says in the hooks what opened. 0, or -ENOTSUP as above. */
 int pt_reads_attach(struct pt_capture *c, const struct pt_capture_opts *o);
 /* A tracing program can be put on this function of the kernel. */
@@ -149,9 +147,8 @@ void pt_aio_choose(struct pt_capture *c, bool on);
 void pt_aio_attach(struct pt_capture *c);
 
 /* ---- socks.c: who sockets are connected to --------------------------------- */
-/* Before loading: which programs. `plain` as in load.c. */
-void pt_socks_choose(struct pt_capture *c, const struct pt_capture_opts *o,
-		     bool plain);
+/* Before loading: which programs. */
+void pt_socks_choose(struct pt_capture *c, const struct pt_capture_opts *o);
 /* After loading; says in the hooks what opened. */
 void pt_socks_attach(struct pt_capture *c);
 /* Look at the target's open connections: PT_PASS_SEED those not known yet,
@@ -159,10 +156,8 @@ void pt_socks_attach(struct pt_capture *c);
 void pt_socks_pass(struct pt_capture *c, uint32_t pass, uint64_t ts);
 
 /* ---- blocks.c: block requests ----------------------------------------------- */
-/* Before loading, after it, once a second and at the end. `plain` as in load.c.
- * What does not open, the hook says. */
-void pt_blocks_choose(struct pt_capture *c, const struct pt_capture_opts *o,
-		      bool plain);
+/* Before loading, after it, once a second and at the end. What does not open, the hook says. */
+void pt_blocks_choose(struct pt_capture *c, const struct pt_capture_opts *o);
 void pt_blocks_attach(struct pt_capture *c, const struct pt_capture_opts *o);
 void pt_blocks_tick(struct pt_capture *c);
 void pt_blocks_free(struct pt_blocks *b);
@@ -173,8 +168,7 @@ void pt_writes_choose(struct pt_capture *c);
 void pt_writes_attach(struct pt_capture *c);
 /* ---- faults.c: the doors to page faults ------------------------------------ */
 /* Before and after loading, as for reads; says in the hooks what opened. */
-void pt_faults_choose(struct pt_capture *c, const struct pt_capture_opts *o,
-		      bool plain);
+void pt_faults_choose(struct pt_capture *c, const struct pt_capture_opts *o);
 void pt_faults_attach(struct pt_capture *c);
 
 /* ---- uprobes.c: GPU entry points ----------------------------------------- */

@@ -7,11 +7,10 @@
 
 #include "capture/session.h"
 
-void pt_socks_choose(struct pt_capture *c, const struct pt_capture_opts *o,
-		     bool plain)
+void pt_socks_choose(struct pt_capture *c, const struct pt_capture_opts *o)
 {
 	struct pipetrace_bpf *s = c->skel;
-	bool on = c->feat.sockets && !plain;
+	bool on = c->feat.sockets;
 
 	s->rodata->pt_cfg.sockets = on;
 	s->rodata->pt_cfg.epoll = on && c->feat.epoll;
