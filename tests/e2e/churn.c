@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A job whose processes or threads come and go.
+ *
+ *   churn forks         as many processes as it can start, two at a time
+ *   churn threads N     N threads that wake now and then
+ *
+ * Prints its pid; on SIGTERM what it did.
+ */
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define STACK 65536
+
+static volatile sig_atomic_t stop;
+
+static void on_term(int sig)
+{
+	(void)sig;
+	stop = 1;
+}
+
+static double now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void forks(void)
+{
+	double begin = now();
+	unsigned long n = 0;
+
+	while (!stop) {
+		pid_t p = fork();
+
+		if (!p)
+			_exit(0);
+		if (p > 0)
+			n++;
+		if (n > 1 || p < 0)
+			wait(NULL);
+	}
+	while (wait(NULL) > 0)
+		;
+	printf("%lu processes, %.0f a second\n", n, (double)n / (now() - begin));
+}
+
+static void *nap(void *arg)
+{
+	struct timespec t = { 1 + (long)(size_t)arg % 3, 1000000 };
+
+	while (!stop)
+		nanosleep(&t, NULL);
+	return NULL;
+}
+
+static void threads(unsigned long n)
+{
+	pthread_attr_t a;
+	unsigned long i, made = 0;
+	pthread_t t;
+
+	pthread_attr_init(&a);
+	pthread_attr_setstacksize(&a, STACK);
+	pthread_attr_setdetachstate(&a, PTHREAD_CREATE_DETACHED);
+	for (i = 0; i < n; i++)
+		made += !pthread_create(&t, &a, nap, (void *)(size_t)i);
+	while (!stop)
+		pause();
+	printf("%lu threads\n", made);
+}
+
+int main(int argc, char **argv)
+{
+	struct sigaction sa = { .sa_handler = on_term };
+
+	if (argc < 2)
+		return 2;
+	sigaction(SIGTERM, &sa, NULL);
+	printf("%d\n", getpid());
+	fflush(stdout);
+	if (!strcmp(argv[1], "forks"))
+		forks();
+	else
+		threads(argc > 2 ? strtoul(argv[2], NULL, 0) : 1000);
+	fflush(stdout);
+	_exit(0);
+}
