@@ -21,7 +21,7 @@ static void symbols(int fd, uint64_t size)
 {
 	struct pt_err err = { "" };
 	uint64_t off[NAMES];
-	int ret = pt_elf_symbols(fd, names, NAMES, off, &err), n = 0, i;
+	int ret = pt_elf_read_symbols(fd, names, NAMES, off, &err), n = 0, i;
 
 	for (i = 0; i < NAMES; i++) {
 		FUZZ_HOLDS(off[i] < size || !off[i]);
@@ -39,7 +39,7 @@ static void places(int fd, uint64_t size)
 	for (i = 0; i < PLACES; i++)
 		v[i].offset = i ? (uint64_t)i * 0x20 + 0x200 : UINT64_MAX - 3;
 	v[PLACES - 1].offset = size;
-	ret = pt_elf_names(fd, v, PLACES);
+	ret = pt_elf_read_names(fd, v, PLACES);
 	for (i = 0; i < PLACES; i++) {
 		n += v[i].found;
 		if (v[i].found)
@@ -66,7 +66,7 @@ void elf_run(const uint8_t *data, size_t size)
 		abort();
 	symbols(fd, all);
 	places(fd, all);
-	if (!pt_elf_dyn(fd, names, NAMES, has, &dyn))
+	if (!pt_elf_read_dyn(fd, names, NAMES, has, &dyn))
 		FUZZ_HOLDS(memchr(dyn.soname, 0, sizeof(dyn.soname)));
 }
 

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "capture/elf.h"
 #include "cmd/cmd.h"
 
 /* Detaching hundreds of perf events takes seconds on old kernels. */
@@ -89,6 +90,7 @@ static int child(pid_t parent, int (*fn)(void *ctx), void *ctx)
 	    prctl(PR_SET_PDEATHSIG, SIGTERM) || getppid() != parent)
 		return PT_EXIT_FAILED;
 	ret = fn(ctx);
+	pt_elf_child_end();
 	return fflush(stdout) ? PT_EXIT_FAILED : ret;
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "capture/elf.h"
 #include "cmd/cmd.h"
 #include "cmd/options.h"
 #include "gpu/nvml.h"
@@ -28,7 +29,7 @@ int pt_cmd_main(int argc, char **argv)
 	static char name[] = "pipetrace";
 	const struct pt_command *c;
 	int (*run)(int, char **) = pt_cmd_trace;
-	int skip = 0;
+	int skip = 0, status;
 
 	if (argc < 1)
 		return PT_EXIT_USAGE;
@@ -56,5 +57,7 @@ int pt_cmd_main(int argc, char **argv)
 	}
 	/* getopt puts it before its messages */
 	argv[skip] = name;
-	return run(argc - skip, argv + skip);
+	status = run(argc - skip, argv + skip);
+	pt_elf_child_end();
+	return status;
 }
