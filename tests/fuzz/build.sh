@@ -9,6 +9,7 @@ make -s "-j$(nproc)" B=$out CC="${CLANG:-clang}" \
 	CFLAGS='-fsanitize=fuzzer-no-link -fno-sanitize=pointer-overflow -fprofile-instr-generate -fcoverage-mapping' \
 	LDFLAGS='-fsanitize=fuzzer -fprofile-instr-generate' $targets
 export LLVM_PROFILE_FILE=/dev/null
+rm -rf $out/seeds
 for target in $($targets --list | cut -d' ' -f1); do
 	mkdir -p "$out/seeds/$target" "$out/corpus/$target" "tests/fuzz/corpus/$target"
 	$targets --seeds "$target" "$out/seeds/$target"

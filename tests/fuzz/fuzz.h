@@ -17,8 +17,9 @@
 #include "targets.def"
 #undef FUZZ
 
-/* The target's inputs are JSON documents: mutate.c knows what to do. */
+/* What the target's inputs are, for mutate.c. */
 bool fuzz_is_json(void);
+bool fuzz_is_records(void);
 
 /* A promise of the code under test. */
 #define FUZZ_HOLDS(cond) ((cond) ? (void)0 : fuzz_broken(#cond, __FILE__, __LINE__))

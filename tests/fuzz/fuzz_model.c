@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "analysis/analysis.h"
+#include "base/records.h"
 #include "stream_case.h"
 
 #define SERIES_MAX 1000 /* a longer one only takes time to render */
@@ -111,6 +112,29 @@ static void add_ranges(struct job *j)
 	}
 }
 
+/* A few records of every kind that there is, of other processes, with small numbers. */
+static void add_kinds(struct job *j)
+{
+	const struct pt_rec_line *l;
+	const struct pt_rec_kind *k;
+	unsigned kind, i, n, m, x;
+
+	for (kind = 0; kind < PT_REC_KINDS; kind++) {
+		k = pt_rec_kind((uint16_t)kind);
+		for (i = 0; k && i < 4; i++) {
+			unsigned char *r = (unsigned char *)st_add(
+				&j->s, (uint16_t)kind, k->size,
+				JOB_BEGIN + (20 + 9 * i) * ST_MS + kind * ST_US,
+				5000 + i / 2, 5000 + i);
+
+			for (l = k->lines(&n), m = 0; m < n; m++)
+				for (x = 0; l[m].says == PT_SAYS_MEMBER && x < l[m].n; x++)
+					r[l[m].off + x * l[m].width] =
+						(unsigned char)(i * m % 7);
+		}
+	}
+}
+
 static void seed(const char *name, const struct job_opts *o)
 {
 	struct job j;
@@ -121,9 +145,11 @@ static void seed(const char *name, const struct job_opts *o)
 	job_run(&j, o);
 	if (!strcmp(name, "ranges-devices"))
 		add_ranges(&j);
+	if (!strcmp(name, "kinds"))
+		add_kinds(&j);
 	st_file(&j.s, JOB_BEGIN + 20 * ST_MS, JOB_FILE_DEV, JOB_FILE(0), "a.jpg",
 		"data");
-	job_window(&j, JOB_BEGIN + 15 * ST_MS, JOB_BEGIN + 95 * ST_MS);
+	job_window(&j, JOB_BEGIN + 15 * ST_MS, JOB_BEGIN + 60 * ST_MS);
 	if (!f)
 		abort();
 	for (i = 0; i < j.s.recs.n; i++)
@@ -166,4 +192,5 @@ void model_seeds(void)
 	seed("mixed-nosync", &o);
 	o = tiny(1);
 	seed("ranges-devices", &o);
+	seed("kinds", &o);
 }

@@ -23,7 +23,7 @@
 #include "capture/procfs.h"
 #include "inject/inject_int.h"
 
-#define PID 7
+#define PID 4194400 /* no process has it */
 
 static void give(const char *end, const char *text)
 {
@@ -33,10 +33,10 @@ static void give(const char *end, const char *text)
 /* ---- proc ----------------------------------------------------------------------- */
 
 #define STAT                                                                   \
-	"7 (py ) (thon) S 1 7 7 0 -1 4194304 10 0 0 0 50 60 0 0 20 0 9 0 8000 " \
+	"4194400 (py ) (thon) S 1 7 7 0 -1 4194304 10 0 0 0 50 60 0 0 20 0 9 0 8000 " \
 	"4096000 300 18446744073709551615 94000 95000 140000 0 0 0 0 0 0\n"
 #define STATUS                                                                 \
-	"Name:\tpython\nUmask:\t0022\nState:\tS (sleeping)\nTgid:\t7\nPid:\t7\n" \
+	"Name:\tpython\nUmask:\t0022\nState:\tS (sleeping)\nTgid:\t4194402\nPid:\t7\n" \
 	"PPid:\t1\nTracerPid:\t0\nUid:\t0\t0\t0\t0\nVmRSS:\t  2048 kB\n"        \
 	"Seccomp:\t2\nx86_Thread_features:\t\n"
 #define MOUNTS                                                                 \
@@ -84,10 +84,33 @@ static void of_cgroup(void)
 	pt_owner_of(PID, "/proc/no/logs", &o);
 }
 
+/* A launcher, its rank, and what that started. */
+static void discover(void)
+{
+	struct pt_process p[] = { { .pid = PID, .ppid = 1, .start_ticks = 1 },
+				  { .pid = PID + 1, .ppid = PID, .start_ticks = 2 },
+				  { .pid = PID + 2, .ppid = PID + 1, .start_ticks = 3 } };
+	size_t by_parent[] = { 0, 1, 2 };
+	struct pt_tree t = { .p = p, .by_parent = by_parent, .n = 3 };
+	struct pt_err err = { "" };
+	bool unreadable = false;
+	struct pt_job job;
+	pid_t all[2];
+
+	give("/maps", "1000-2000 r-xp 0 0:1 6 /lib/libcudart.so.12\n");
+	if (pt_discover_in(&t, PID + 2, &job, &err))
+		FUZZ_HOLDS(err.msg[0]);
+	else
+		FUZZ_HOLDS(memchr(job.note, 0, sizeof(job.note)) &&
+			   job.n_trainers <= PT_MAX_TRAINERS);
+	FUZZ_HOLDS(pt_all_trainers(&t, all, 2, &unreadable) <= 2);
+}
+
 static void of_cmdline(void)
 {
 	char small[16], large[6000];
 
+	discover();
 	FUZZ_HOLDS(pt_proc_cmdline(PID, small, sizeof(small)) < (ssize_t)sizeof(small));
 	if (pt_proc_cmdline(PID, large, sizeof(large)) >= 0)
 		FUZZ_HOLDS(strlen(large) < sizeof(large));
@@ -168,6 +191,7 @@ void proc_seeds(void)
 	SEED("mounts", "/mounts", MOUNTS);
 	SEED("cmdline", "/cmdline", "python\0--token\0s3cret\0--api-key=s3cret\0X_SECRET=1\0"
 	     "http://me:pw@host/\0key=1\0-\0--password\0-x\0");
+	SEED("worker", "/cmdline", "python\0-c\0from multiprocessing.spawn import x\0");
 	SEED("environ", "/environ", "RANK=1\0WORLD_SIZE=4\0LOCAL_RANK=1\0"
 	     "MASTER_ADDR=127.0.0.1\0MASTER_PORT=29500\0TORCHELASTIC_RUN_ID=none\0");
 	SEED("environ-slurm", "/environ", "SLURM_JOB_ID=4711\0SLURM_STEP_ID=0\0"

@@ -55,6 +55,11 @@ bool fuzz_is_json(void)
 	return chosen->run == report_run;
 }
 
+bool fuzz_is_records(void)
+{
+	return chosen->run == model_run;
+}
+
 void fuzz_broken(const char *what, const char *file, int line)
 {
 	fprintf(stderr, "%s:%d: promise broken: %s\n", file, line, what);

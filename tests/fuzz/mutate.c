@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Changes to a JSON document that leave it one: a value becomes another one of it, or
- * an odd one, goes, or comes twice. libFuzzer's own changes leave few documents whole.
+ * Changes that leave a JSON document, or a stream of records, one: a value becomes
+ * another one of it, or an odd one, goes, or comes twice. libFuzzer's own changes leave
+ * few of them whole.
  */
 #include "fuzz.h"
 
@@ -9,6 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/records.h"
 
 #define SLOTS 20000
 
@@ -123,27 +126,122 @@ static void change(json_t *doc, struct slot *v, unsigned seed)
 	}
 }
 
-size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most, unsigned seed)
+static size_t change_json(uint8_t *data, size_t size, size_t most, unsigned seed)
 {
-	static struct slot *v;
-	json_t *doc = NULL;
+	static struct slot v[SLOTS];
+	json_t *doc = json_loadb((const char *)data, size, 0, NULL);
 	char *text = NULL;
 	size_t len = 0;
 
-	if (!v)
-		v = malloc(SLOTS * sizeof(*v));
-	if (v && fuzz_is_json() && seed % 8)
-		doc = json_loadb((const char *)data, size, 0, NULL);
 	if (doc) {
 		change(doc, v, seed);
 		text = json_dumps(doc, JSON_COMPACT);
 		len = text ? strlen(text) : 0;
 	}
-	if (len && len <= most)
+	if (len <= most && len)
 		memcpy(data, text, len);
 	else
-		len = LLVMFuzzerMutate(data, size, most);
+		len = 0;
 	free(text);
 	json_decref(doc);
 	return len;
+}
+
+/* ---- records -------------------------------------------------------------------- */
+
+#define RECORDS 4096
+
+struct rec {
+	size_t at;
+	struct pt_hdr h;
+};
+
+/* A member of `to` becomes one of `from`, or a small number. */
+static void change_member(uint8_t *data, const struct rec *to, const struct rec *from)
+{
+	const struct pt_rec_kind *k = pt_rec_kind(to->h.kind), *other = pt_rec_kind(from->h.kind);
+	const struct pt_rec_line *l, *m;
+	uint64_t value = (uint64_t)rand() % 9;
+	unsigned n, i;
+
+	if (!k || !other)
+		return;
+	l = k->lines(&n);
+	i = n ? (unsigned)rand() % n : 0;
+	if (!n || l[i].says != PT_SAYS_MEMBER || l[i].off + l[i].width > to->h.size)
+		return;
+	l += i;
+	m = other->lines(&n);
+	i = n ? (unsigned)rand() % n : 0;
+	if (n && m[i].says == PT_SAYS_MEMBER && rand() % 2 &&
+	    m[i].off + m[i].width <= from->h.size)
+		memcpy(&value, data + from->at + m[i].off, m[i].width);
+	memcpy(data + to->at + l->off, &value, l->width);
+}
+
+static size_t insert(uint8_t *data, size_t size, size_t most, size_t at, const void *rec,
+		     size_t len)
+{
+	if (size + len > most)
+		return size;
+	memmove(data + at + len, data + at, size - at);
+	memcpy(data + at, rec, len);
+	return size + len;
+}
+
+static size_t change_records(uint8_t *data, size_t size, size_t most, unsigned seed)
+{
+	static struct rec v[RECORDS];
+	const struct pt_rec_kind *k;
+	union pt_rec_any copy;
+	struct rec *to, *from;
+	size_t n = 0, at;
+
+	for (at = 0; n < RECORDS && pt_rec_head(data + at, size - at, &v[n].h);
+	     at += v[n++].h.size)
+		v[n].at = at;
+	if (!n)
+		return 0;
+	srand(seed);
+	to = &v[(size_t)rand() % n];
+	from = &v[(size_t)rand() % n];
+	memset(&copy, 0, sizeof(copy));
+	switch (rand() % 6) {
+	case 0:
+		memmove(data + to->at, data + to->at + to->h.size,
+			size - to->at - to->h.size);
+		return size - to->h.size;
+	case 1:
+		memcpy(&copy, data + from->at, from->h.size);
+		copy.hdr.ts = to->h.ts;
+		return insert(data, size, most, to->at, &copy, from->h.size);
+	case 2: /* of another kind */
+		k = pt_rec_kind((uint16_t)(rand() % PT_REC_KINDS));
+		if (!k)
+			return 0;
+		copy.hdr = to->h;
+		copy.hdr.kind = k->number;
+		copy.hdr.size = k->size;
+		return insert(data, size, most, to->at, &copy, k->size);
+	case 3: /* of another thread */
+		to->h.tid = from->h.tid;
+		to->h.tgid = from->h.tgid;
+		to->h.flags = from->h.flags;
+		memcpy(data + to->at, &to->h, sizeof(to->h));
+		return size;
+	default:
+		change_member(data, to, from);
+		return size;
+	}
+}
+
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most, unsigned seed)
+{
+	size_t len = 0;
+
+	if (seed % 8 && fuzz_is_json())
+		len = change_json(data, size, most, seed);
+	else if (seed % 8 && fuzz_is_records())
+		len = change_records(data, size, most, seed);
+	return len ? len : LLVMFuzzerMutate(data, size, most);
 }
