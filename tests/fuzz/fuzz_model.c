@@ -16,24 +16,21 @@
 
 #define SERIES_MAX 1000 /* a longer one only takes time to render */
 
-static void feed(struct pt_model *m, const uint8_t *data, size_t size)
+/* Up to `until` bytes, and the record there whole. Returns how many. */
+static size_t feed(struct pt_model *m, const uint8_t *data, size_t size, size_t until)
 {
 	struct pt_hdr h;
+	size_t at = 0;
 
-	while (size >= sizeof(h)) {
-		memcpy(&h, data, sizeof(h));
-		if (h.size < sizeof(h) || h.size > PT_REC_MAX) {
-			pt_model_feed(m, data, size);
-			return;
-		}
-		/* the last one may be cut off */
-		pt_model_feed(m, data, size);
-		if (h.size > size)
-			return;
-		data += h.size;
-		size -= h.size;
+	while (at < until && size - at >= sizeof(h)) {
+		memcpy(&h, data + at, sizeof(h));
+		/* the last one may be cut off, or of no size */
+		pt_model_feed(m, data + at, size - at);
+		if (h.size < sizeof(h) || h.size > size - at)
+			return size;
+		at += h.size;
 	}
-	pt_model_feed(m, data, size);
+	return at;
 }
 
 void model_run(const uint8_t *data, size_t size)
@@ -44,13 +41,16 @@ void model_run(const uint8_t *data, size_t size)
 	struct pt_provisional live;
 	const char *trouble;
 	char buf[160];
+	size_t half;
 
 	if (!m || !r)
 		abort();
-	feed(m, data, size / 2); /* a live look in the middle */
+	half = feed(m, data, size, size / 2); /* a live look in the middle */
 	pt_analyze_live(m, &o, UINT64_MAX, 500 * ST_MS, &live);
-	feed(m, data + size / 2, size - size / 2);
-	pt_model_trim(m, 1 << 20);
+	if (size / 8 % 4 == 3)
+		pt_model_keep_samples(m);
+	feed(m, data + half, size - half, size - half);
+	pt_model_trim(m, size / 8 % 2 ? 1 << 20 : 1 << 12);
 	if (pt_model_finish(m) || pt_analyze(m, &o, r)) {
 		fprintf(stderr, "out of memory?\n");
 		abort();
@@ -135,6 +135,45 @@ static void add_kinds(struct job *j)
 	}
 }
 
+/* Device times of CUPTI with their names, and both ends of connections. */
+static void add_acts_socks(struct job *j)
+{
+	struct pt_rec_sock *s;
+	struct pt_rec_name *n;
+	struct pt_rec_act *a;
+	uint64_t ts;
+	uint32_t i;
+
+	for (i = 0; i < 24; i++) {
+		ts = JOB_BEGIN + (18 + i) * ST_MS;
+		a = (struct pt_rec_act *)st_add(&j->s, PT_REC_ACT, sizeof(*a), ts,
+						JOB_TRAINER, JOB_TRAINER);
+		a->what = 1 + i % PT_ACT_LAST;
+		a->begin = a->what == PT_ACT_COVER ? JOB_BEGIN : ts - ST_MS;
+		a->end = ts;
+		a->correlation = i / 2;
+		a->name = 1 + i % 3;
+		n = (struct pt_rec_name *)st_add(&j->s, PT_REC_NAME, sizeof(*n), ts,
+						 JOB_TRAINER, JOB_TRAINER);
+		n->key = 1 + i % 3;
+		n->space = 1 + i % 2;
+		snprintf(n->name, sizeof(n->name), "_Z%ukernel%u", 7, i % 3);
+		s = (struct pt_rec_sock *)st_add(&j->s, PT_REC_SOCK, sizeof(*s), ts,
+						 i % 2 ? JOB_TRAINER : JOB_WORKER(0),
+						 JOB_TRAINER);
+		s->inode = 70 + i % 8;
+		s->family = i % 8 < 4 ? 2 : i % 8 < 6 ? 10 : 1;
+		s->protocol = s->family == 1 ? 0 : 6;
+		s->state = i % 8 == 3 ? 10 : 1; /* it listens */
+		s->local_port = i % 2 ? 80 : 4000;
+		s->remote_port = i % 2 ? 4000 : 80;
+		s->local[0] = s->remote[0] = 10;
+		s->received = i << 12;
+		s->opened = ts - ST_MS;
+		snprintf(s->path, sizeof(s->path), "/run/%u", i % 2);
+	}
+}
+
 static void seed(const char *name, const struct job_opts *o)
 {
 	struct job j;
@@ -147,6 +186,8 @@ static void seed(const char *name, const struct job_opts *o)
 		add_ranges(&j);
 	if (!strcmp(name, "kinds"))
 		add_kinds(&j);
+	if (!strcmp(name, "acts-socks"))
+		add_acts_socks(&j);
 	st_file(&j.s, JOB_BEGIN + 20 * ST_MS, JOB_FILE_DEV, JOB_FILE(0), "a.jpg",
 		"data");
 	job_window(&j, JOB_BEGIN + 15 * ST_MS, JOB_BEGIN + 60 * ST_MS);
@@ -193,4 +234,5 @@ void model_seeds(void)
 	o = tiny(1);
 	seed("ranges-devices", &o);
 	seed("kinds", &o);
+	seed("acts-socks", &o);
 }
