@@ -367,6 +367,70 @@ def tokens(where, _port):
         assert net.stats()["refused"] > 10
 
 
+def by_socket(path, page, uid=None):
+    """The status of a request by the socket, without a token, as `uid` (none: our own);
+    "refused": one cannot connect."""
+    code = ("import os,socket,sys\n"
+            "if sys.argv[3]: os.setgroups([]); os.setuid(int(sys.argv[3]))\n"
+            "s=socket.socket(socket.AF_UNIX)\n"
+            "s.settimeout(10)\n"
+            "try: s.connect(sys.argv[1])\n"
+            "except OSError: print('refused'); sys.exit()\n"
+            "s.sendall(('GET %s HTTP/1.0\\r\\n\\r\\n' % sys.argv[2]).encode())\n"
+            "print(s.recv(100).split()[1].decode())\n")
+    return subprocess.run([sys.executable, "-c", code, path, page, str(uid or "")], text=True,
+                          stdout=subprocess.PIPE, timeout=20, check=True).stdout.strip()
+
+
+def local(where, _port):
+    """All pages for root by a socket, whatever token there is; for nobody else."""
+    nobody_id, said = 65534, ""
+    with open(where + "/token", "w") as f:
+        f.write("s3cret\n")
+    for options in (["-T", own_token(where)], ["-t", where + "/token"], []):
+        folder = tempfile.mkdtemp(prefix="pt-local-")
+        os.chmod(folder, 0o755)
+        path = folder + "/socket"
+        try:
+            with Net("http", "127.0.0.1:0", "-e", where, "-u", path, *options) as net:
+                net.ask("publish")
+                assert os.lstat(path).st_mode & 0o777 == 0o600
+                for page in ("/metrics", "/healthz", "/jobs", "/evidence"):
+                    assert by_socket(path, page) == "200", page
+                for page in ("/nothing", "/evidence/../token", "/evidence/a.json"):
+                    assert by_socket(path, page) == "404", page
+                # the port asks as it did
+                assert request(net.port, "/jobs", headers={})[0] == 401
+                if os.geteuid() == 0:
+                    assert by_socket(path, "/jobs", nobody_id) == "refused"
+                    os.chmod(path, 0o666)  # somebody's mistake
+                    for page in ("/jobs", "/evidence", "/evidence/a.json"):
+                        assert by_socket(path, page, nobody_id) == "401", page
+                    assert by_socket(path, "/jobs") == "200"
+                else:
+                    said = "not as another user: needs root"
+                # whoever holds connections to it keeps no scrape out
+                held = [socket.socket(socket.AF_UNIX) for _ in range(40)]
+                for s in held:
+                    s.setblocking(False)
+                    s.connect_ex(path)
+                assert request(net.port, "/healthz", source=OTHER)[0] == 200
+                assert until(lambda: by_socket(path, "/jobs") == "200", 20)
+                for s in held:
+                    s.close()
+                assert net.close() == 0
+            assert os.listdir(folder) == [], os.listdir(folder)
+            with Net("http", "127.0.0.1:0", "-u", path) as net:
+                net.proc.kill()
+                net.proc.wait()
+            assert os.path.exists(path)
+            with Net("http", "127.0.0.1:0", "-u", path) as net:
+                assert by_socket(path, "/healthz") == "200"
+        finally:
+            shutil.rmtree(folder)
+    return said
+
+
 def old_tls(context):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -596,6 +660,7 @@ def main():
         t.run("pages", pages, where, 0)
         t.run("nobody", nobody, where, 0)
         t.run("tokens", tokens, where, 0)
+        t.run("local", local, where, 0)
         t.run("tls", tls, where, 0)
         os.mkdir(where + "/evidence")
         with Net("http", "127.0.0.1:0", "-e", where + "/evidence", "-n", 16,

@@ -3,7 +3,8 @@
  * The agent's network side with jobs that are made up, for agent_http.py and
  * agent_otlp.py.
  *
- *   agent_net http LISTEN [-c CERT] [-k KEY] [-t TOKENFILE] [-e DIR] [-n JOBS] [-j FILE]
+ *   agent_net http LISTEN [-c CERT] [-k KEY] [-t TOKENFILE] [-e DIR] [-u SOCKET]
+ *	[-n JOBS] [-j FILE]
  *   agent_net otlp ENDPOINT [-H FILE] [-a CA] [-c CERT] [-k KEY] [-q BYTES] [-n JOBS] [-j FILE]
  *
  * -j: the jobs' names, one per line; \0 cannot be in one. It says "port N" or "ready",
@@ -218,18 +219,19 @@ int main(int argc, char **argv)
 {
 	const char *names = NULL, *headers = NULL, *ca = NULL, *cert = NULL,
 		   *key = NULL, *token = NULL, *own = NULL,
-		   *evidence = NULL;
+		   *evidence = NULL, *local = NULL;
 	size_t n = 3, bytes = 4 << 20;
 	char why[256] = "usage: agent_net http|otlp WHERE ...";
 	int opt, err = -1;
 
-	while ((opt = getopt(argc, argv, "c:k:t:T:e:n:j:H:a:q:")) != -1) {
+	while ((opt = getopt(argc, argv, "c:k:t:T:e:u:n:j:H:a:q:")) != -1) {
 		switch (opt) {
 		case 'c': cert = optarg; break;
 		case 'k': key = optarg; break;
 		case 't': token = optarg; break;
 		case 'T': own = optarg; break;
 		case 'e': evidence = optarg; break;
+		case 'u': local = optarg; break;
 		case 'n': n = strtoul(optarg, NULL, 10); break;
 		case 'j': names = optarg; break;
 		case 'H': headers = optarg; break;
@@ -242,8 +244,11 @@ int main(int argc, char **argv)
 	if (argc - optind != 2 || make_jobs(n, names))
 		goto out;
 	if (!strcmp(argv[optind], "http")) {
-		struct pt_http_options o = { argv[optind + 1], cert, key, token,
-					     evidence, own };
+		struct pt_http_options o = {
+			.listen = argv[optind + 1], .cert = cert, .key = key,
+			.token_file = token, .evidence = evidence,
+			.own_token = own, .local = local,
+		};
 
 		err = pt_http_start(&o, &g.http, why, sizeof(why));
 		if (!err)

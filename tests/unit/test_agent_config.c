@@ -64,6 +64,13 @@ static void values(void **state)
 	assert_int_equal(parse(""), 0);
 	assert_true(c.interval_s == 60 && c.sample_s == 5 && c.cpu == 0.05);
 	assert_string_equal(c.listen, "127.0.0.1:9753");
+	assert_string_equal(c.socket, "");
+	assert_int_equal(parse("[http]\nsocket = no\n"), 0);
+	assert_string_equal(c.socket, "no");
+	assert_int_equal(parse("[http]\nsocket = /run/pt/s\n"), 0);
+	assert_string_equal(c.socket, "/run/pt/s");
+	refused("[http]\nsocket = here\n", "t.conf:2", "here");
+	refused("[http]\nkey = no\n", "t.conf:2", "path");
 }
 
 static void slips(void **state)

@@ -290,7 +290,7 @@ static void refused_starts(void **state)
 		const char *why;
 	} bad[] = {
 		{ { .listen = "nowhere" }, "nowhere is no address" },
-		{ { .listen = NULL }, "nothing is no address" },
+		{ { .listen = NULL }, "there is no address" },
 		{ { .listen = "192.0.2.1:1" }, "cannot listen on 192.0.2.1:1" },
 		{ { .listen = "127.0.0.1:0", .cert = "x" }, "TLS needs" },
 		{ { .listen = "127.0.0.1:0", .cert = "/x", .key = "/y" },

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The agent's example configuration, systemd unit and Kubernetes manifests: that they
 are valid, agree with each other and with the program."""
+import http.client
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -91,6 +93,86 @@ class Systemd(unittest.TestCase):
                                   timeout=60, check=False)
         said = [line for line in done.stdout.decode().splitlines() if "pipetrace-agent" in line]
         self.assertEqual(said, [])
+
+
+def configurations():
+    """{name: text}: each file of an agent's configuration that is packaged."""
+    found = {}
+    for folder, _, names in os.walk(PACKAGING):
+        for name in names:
+            text = read(folder, name)
+            if re.search(r"^\[http\]$", text, re.M):
+                found[os.path.relpath(os.path.join(folder, name), PACKAGING)] = text
+    return found
+
+
+@unittest.skipUnless(os.access(PIPETRACE, os.X_OK), "build/pipetrace is not built")
+@unittest.skipUnless(os.geteuid() == 0, "needs root")
+class WhatIsOpen(unittest.TestCase):
+    """Each packaged configuration by a real agent: what jobs do is for no one without a
+    token but root by its socket."""
+
+    def ask(self, port, page, token=None):
+        conn = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        conn.request("GET", page, headers={"Authorization": "Bearer " + token} if token else {})
+        status = conn.getresponse().status
+        conn.close()
+        return status
+
+    def run_agent(self, text, tmp):
+        """The agent that is, but for folders and port, so configured, and its port."""
+        text = re.sub(r"(?m)^state = .*", "state = %s/state" % tmp, text)
+        text = re.sub(r"(?m)^(listen = .*):\d+$", r"\1:0", text)
+        with open(tmp + "/agent.conf", "w", encoding="utf-8") as f:
+            f.write(text)
+        os.chmod(f.name, 0o600)
+        agent = subprocess.Popen([PIPETRACE, "agent", "--config", f.name],
+                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                 env=dict(os.environ, NODE_NAME="n1"))
+        watch = threading.Timer(60, agent.kill)
+        watch.start()
+        self.addCleanup(watch.cancel)
+        said = ""
+        for line in agent.stdout:
+            said += line
+            port = re.search(r"port (\d+)", line)
+            if port:
+                return agent, int(port.group(1))
+        agent.wait()
+        if "Operation not permitted" in said or "ermission" in said:
+            self.skipTest("the agent may not start here: " + said.strip())
+        raise AssertionError(said)
+
+    def test_each(self):
+        all_ = configurations()
+        self.assertEqual(set(all_), {"agent.conf", "kubernetes/agent.conf"})
+        for name, text in all_.items():
+            with self.subTest(name), tempfile.TemporaryDirectory() as tmp:
+                agent, port = self.run_agent(text, tmp)
+                try:
+                    for page in ("/jobs", "/evidence", "/evidence/a.json", "/"):
+                        self.assertEqual(self.ask(port, page), 401, page)
+                        self.assertEqual(self.ask(port, page, "x" * 64), 401, page)
+                    self.assertEqual(self.ask(port, "/healthz"), 200)
+                    for made in ("token", "socket"):
+                        st = os.lstat("%s/state/%s" % (tmp, made))
+                        self.assertEqual((st.st_uid, st.st_mode & 0o777), (0, 0o600), made)
+                    with open(tmp + "/state/token", encoding="ascii") as f:
+                        self.assertIn(self.ask(port, "/jobs", f.read().strip()), (200, 503))
+                finally:
+                    agent.terminate()
+                    agent.stdout.read()
+                    agent.stdout.close()
+                    self.assertEqual(agent.wait(20), 0)
+                self.assertFalse(os.path.exists(tmp + "/state/socket"))
+
+    def test_nothing_else_says_how_it_is_configured(self):
+        """The unit, the manifests and the image run it by these files alone."""
+        for name in ("pipetrace-agent.service", "Containerfile", "kubernetes/daemonset.yaml"):
+            text = read("tools/packaging", name)
+            self.assertNotIn("--listen", text, name)
+            for path in re.findall(r"--config[\", ]+([^\s\",]+)", text):
+                self.assertEqual(path, "/etc/pipetrace/agent.conf", name)
 
 
 @unittest.skipUnless(yaml, "there is no python3-yaml")

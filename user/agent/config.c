@@ -13,7 +13,7 @@
 #include "base/parse.h"
 #include "base/str.h"
 
-enum kind { SECONDS, BOOL, COUNT, CORES, SIZE, TEXT, PATH, MODE };
+enum kind { SECONDS, BOOL, COUNT, CORES, SIZE, TEXT, PATH, PATH_OR_NO, MODE };
 
 struct key {
 	const char *section, *name;
@@ -54,6 +54,7 @@ static const struct key keys[] = {
 	{ "http", "cert", PATH, TEXT_AT(cert) },
 	{ "http", "key", PATH, TEXT_AT(key) },
 	{ "http", "token-file", PATH, TEXT_AT(token_file) },
+	{ "http", "socket", PATH_OR_NO, TEXT_AT(socket) },
 	{ "otlp", "endpoint", TEXT, TEXT_AT(endpoint) },
 	{ "otlp", "headers-file", PATH, TEXT_AT(headers_file) },
 	{ "otlp", "ca", PATH, TEXT_AT(otlp_ca) },
@@ -222,7 +223,9 @@ static int take_key(struct parse *p, const struct key *k, const char *value)
 			       wrong(p, "takes light, standard or full, not",
 				     value) : 1;
 	case PATH:
-		if (*value && *value != '/')
+	case PATH_OR_NO:
+		if (*value && *value != '/' &&
+		    (k->kind == PATH || strcmp(value, "no") != 0))
 			return wrong(p, "takes a path from the root, not", value);
 		return take_text(p, at, k->cap, value);
 	case TEXT:

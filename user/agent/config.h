@@ -48,6 +48,7 @@ struct pt_config {
 	/* [http]; "" not given */
 	char listen[128], cert[PT_CONFIG_TEXT], key[PT_CONFIG_TEXT];
 	char token_file[PT_CONFIG_TEXT];
+	char socket[PT_CONFIG_TEXT]; /* "": state/socket; "no": none */
 	/* [otlp] */
 	char endpoint[PT_CONFIG_TEXT], headers_file[PT_CONFIG_TEXT];
 	char otlp_ca[PT_CONFIG_TEXT], otlp_cert[PT_CONFIG_TEXT];

@@ -10,6 +10,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "agent/agent.h"
@@ -74,24 +75,42 @@ static const char *or_null(const char *s)
 	return *s ? s : NULL;
 }
 
+/* NULL: there is to be none. */
+static const char *local_socket(const struct pt_config *c, char *buf, size_t cap)
+{
+	if (!strcmp(c->socket, "no"))
+		return NULL;
+	if (*c->socket)
+		return c->socket;
+	snprintf(buf, cap, "%.500s/socket", c->state);
+	return buf;
+}
+
 static int start_http(struct pt_agent *a, struct pt_err *err)
 {
 	struct pt_http_options o = {
-		.listen = a->c.listen, .cert = or_null(a->c.cert),
+		.listen = or_null(a->c.listen), .cert = or_null(a->c.cert),
 		.key = or_null(a->c.key),
 		.token_file = or_null(a->c.token_file),
 		.evidence = a->keeps ? a->kept.path : NULL,
+		.local_or_not = !*a->c.socket,
 	};
-	char own[PT_CONFIG_TEXT + 16];
+	char own[PT_CONFIG_TEXT + 16], local[PT_CONFIG_TEXT + 16];
+	int ret;
 
-	if (!*a->c.listen)
+	o.local = local_socket(&a->c, local, sizeof(local));
+	if (!o.listen && !o.local)
 		return 0;
+	mkdir(a->c.state, 0700); /* what cannot be made in it says why */
 	if (!o.token_file && !pt_agent_token(a->c.state, own, sizeof(own), err))
 		o.own_token = own;
 	else if (!o.token_file)
-		pt_say(PT_SAY_WARNING, "jobs and evidence are served to nobody: %s",
+		pt_say(PT_SAY_WARNING, "nobody gets jobs and evidence by a token: %s",
 		       err->msg);
-	return pt_http_start(&o, &a->http, err->msg, sizeof(err->msg));
+	ret = pt_http_start(&o, &a->http, err->msg, sizeof(err->msg));
+	if (!ret && *err->msg)
+		pt_say(PT_SAY_WARNING, "%s", err->msg);
+	return ret;
 }
 
 static int start_otlp(struct pt_agent *a, struct pt_err *err)
@@ -115,7 +134,7 @@ static void ready(const struct pt_agent *a)
 {
 	char text[256];
 
-	if (a->http)
+	if (a->http && *a->c.listen)
 		pt_say(PT_SAY_INFO, "listening on %s, port %u; each job is sampled "
 		       "%.3g s in every %.3g s", a->c.listen,
 		       pt_http_port(a->http), a->c.sample_s,
@@ -157,7 +176,7 @@ static bool same_http(const struct pt_config *a, const struct pt_config *b)
 {
 	return !*b->cert && !strcmp(a->listen, b->listen) && !strcmp(a->cert, b->cert) &&
 	       !strcmp(a->key, b->key) && !strcmp(a->token_file, b->token_file) &&
-	       !strcmp(a->state, b->state);
+	       !strcmp(a->socket, b->socket) && !strcmp(a->state, b->state);
 }
 
 static bool same_otlp(const struct pt_config *a, const struct pt_config *b)
@@ -183,6 +202,7 @@ static void reload_http(struct pt_agent *a, const struct pt_config *old)
 	memcpy(a->c.cert, old->cert, sizeof(old->cert));
 	memcpy(a->c.key, old->key, sizeof(old->key));
 	memcpy(a->c.token_file, old->token_file, sizeof(old->token_file));
+	memcpy(a->c.socket, old->socket, sizeof(old->socket));
 	if (start_http(a, &err))
 		pt_say(PT_SAY_ERROR, "nor does the old one any more: %s", err.msg);
 }

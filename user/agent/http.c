@@ -68,7 +68,7 @@ static void comes_or_goes(void *cls, struct MHD_Connection *c, void **context,
 	} else {
 		addr = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
 		fd = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
-		if (!addr || !fd)
+		if (!addr || !addr->client_addr || !fd)
 			return;
 		pt_http_who(addr->client_addr, sizeof(struct sockaddr_storage), who);
 		*context = pt_http_clients_add(&h->clients, who, fd->connect_fd,
@@ -87,31 +87,51 @@ static size_t no_escapes(void *cls, struct MHD_Connection *c, char *s)
 
 /* ---- the thread ---------------------------------------------------------------- */
 
-static bool woken(const struct pt_http *h, int fd, int ms)
+/* Waits for those who come, too, or for the end only. */
+static bool woken(const struct pt_http *h, bool for_any, int ms)
 {
-	struct pollfd p[] = { { h->wake, POLLIN, 0 }, { fd, POLLIN, 0 } };
+	struct pollfd p[1 + PT_HTTP_DOORS] = { { h->wake, POLLIN, 0 } };
+	nfds_t n = 1;
+	size_t i;
 
-	return poll(p, fd >= 0 ? 2 : 1, ms) > 0 && p[0].revents;
+	for (i = 0; for_any && i < PT_HTTP_DOORS; i++)
+		if (h->daemon[i])
+			p[n++] = (struct pollfd){
+				MHD_get_daemon_info(h->daemon[i],
+						    MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd,
+				POLLIN, 0 };
+	return poll(p, n, ms) > 0 && p[0].revents;
+}
+
+/* How long to wait, when `ms` is long enough for ourselves. */
+static int until_next(const struct pt_http *h, int ms)
+{
+	MHD_UNSIGNED_LONG_LONG soon;
+	size_t i;
+
+	for (i = 0; i < PT_HTTP_DOORS; i++)
+		if (h->daemon[i] && MHD_get_timeout(h->daemon[i], &soon) == MHD_YES &&
+		    soon < (MHD_UNSIGNED_LONG_LONG)ms)
+			ms = (int)soon;
+	return ms;
 }
 
 static void *serve(void *arg)
 {
 	struct pt_http *h = arg;
-	int epoll = MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd;
 	const clockid_t used = CLOCK_THREAD_CPUTIME_ID;
+	size_t i;
 	double window = pt_now(), cpu = pt_clock(used), look = 0, now;
 
 	for (;;) {
 		/* With nobody there, only for descriptors that lacked and are back. */
 		int ms = h->clients.newest ? LOOK_MS : 20 * LOOK_MS;
-		MHD_UNSIGNED_LONG_LONG soon;
 
-		if (MHD_get_timeout(h->daemon, &soon) == MHD_YES &&
-		    soon < (MHD_UNSIGNED_LONG_LONG)ms)
-			ms = (int)soon;
-		if (woken(h, epoll, ms))
+		if (woken(h, true, until_next(h, ms)))
 			break;
-		MHD_run(h->daemon);
+		for (i = 0; i < PT_HTTP_DOORS; i++)
+			if (h->daemon[i])
+				MHD_run(h->daemon[i]);
 		now = pt_now();
 		if (now >= look) {
 			look = now + LOOK_MS / 1e3;
@@ -123,7 +143,7 @@ static void *serve(void *arg)
 			cpu = pt_clock(used);
 		} else if (pt_clock(used) - cpu > CPU_SHARE * CPU_WINDOW_S) {
 			ms = (int)((window + CPU_WINDOW_S - now) * 1e3) + 1;
-			if (woken(h, -1, ms))
+			if (woken(h, false, ms))
 				break;
 		}
 	}
@@ -138,9 +158,9 @@ static int listen_on(struct pt_http *h, const char *where, char *why, size_t n)
 	socklen_t len = 0;
 	int one = 1, size = SOCKET_BUFFER, err;
 
-	if (!where || pt_http_address(where, &sa, &len)) {
+	if (pt_http_address(where, &sa, &len)) {
 		snprintf(why, n, "%s is no address: ADDR:PORT or [ADDR]:PORT, in digits",
-			 where ? where : "nothing");
+			 where);
 		return -EINVAL;
 	}
 	h->listen = socket(sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -215,8 +235,10 @@ static int read_files(struct pt_http *h, const struct pt_http_options *o, char *
 	return err;
 }
 
-static int start_daemon(struct pt_http *h, char *why, size_t n)
+/* `fd` is the daemon's from now on, whatever is returned. */
+static int start_daemon(struct pt_http *h, int door, int *fd, char *why, size_t n)
 {
+	bool with_tls = door == PT_HTTP_PORT && h->cert;
 	struct MHD_OptionItem tls[] = {
 		{ MHD_OPTION_HTTPS_MEM_CERT, 0, h->cert },
 		{ MHD_OPTION_HTTPS_MEM_KEY, 0, h->key },
@@ -225,9 +247,9 @@ static int start_daemon(struct pt_http *h, char *why, size_t n)
 		{ MHD_OPTION_END, 0, NULL },
 	};
 
-	h->daemon = MHD_start_daemon(
-		MHD_USE_EPOLL | (h->cert ? MHD_USE_TLS : 0), 0, may_come, h,
-		pt_http_answer, h, MHD_OPTION_LISTEN_SOCKET, h->listen,
+	h->daemon[door] = MHD_start_daemon(
+		MHD_USE_EPOLL | (with_tls ? MHD_USE_TLS : 0), 0, may_come, h,
+		pt_http_answer, h, MHD_OPTION_LISTEN_SOCKET, *fd,
 		/* never reached: may_come() keeps below it */
 		MHD_OPTION_CONNECTION_LIMIT,
 		(unsigned)(PT_HTTP_CONNECTIONS + PT_HTTP_DOOMED + 1),
@@ -237,13 +259,13 @@ static int start_daemon(struct pt_http *h, char *why, size_t n)
 		MHD_OPTION_NOTIFY_CONNECTION, comes_or_goes, h,
 		MHD_OPTION_NOTIFY_COMPLETED, pt_http_completed, h,
 		MHD_OPTION_UNESCAPE_CALLBACK, no_escapes, NULL,
-		h->cert ? MHD_OPTION_ARRAY : MHD_OPTION_END, tls, MHD_OPTION_END);
-	h->listen = -1; /* it was the daemon's, which closed it where it failed */
-	if (h->daemon)
+		with_tls ? MHD_OPTION_ARRAY : MHD_OPTION_END, tls, MHD_OPTION_END);
+	*fd = -1; /* where it failed, it closed it */
+	if (h->daemon[door])
 		return 0;
 	snprintf(why, n, "%s",
-		 h->cert ? "the certificate or its key cannot be used" :
-			   "the HTTP server does not start");
+		 with_tls ? "the certificate or its key cannot be used" :
+			    "the HTTP server does not start");
 	return -EINVAL;
 }
 
@@ -271,14 +293,26 @@ int pt_http_start(const struct pt_http_options *o, struct pt_http **out, char *w
 	int err;
 
 	*out = NULL;
+	*why = '\0';
 	if (!h) {
 		snprintf(why, n, "no memory");
 		return -ENOMEM;
 	}
 	h->listen = h->evidence = h->wake = -1;
+	h->local = (struct pt_http_local)PT_HTTP_LOCAL_NONE;
 	pthread_mutex_init(&h->lock, NULL);
 	err = read_files(h, o, why, n);
-	err = err ?: listen_on(h, o->listen, why, n);
+	if (!err && !o->listen && !o->local) {
+		snprintf(why, n, "there is no address to listen on");
+		err = -EINVAL;
+	}
+	if (o->listen)
+		err = err ?: listen_on(h, o->listen, why, n);
+	if (o->local && !err) {
+		err = pt_http_local_open(&h->local, o->local, why, n);
+		if (o->local_or_not)
+			err = 0;
+	}
 	if (!err) {
 		h->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 		err = h->wake < 0 ? -errno : pt_http_answers_make(h);
@@ -286,7 +320,10 @@ int pt_http_start(const struct pt_http_options *o, struct pt_http **out, char *w
 			snprintf(why, n, "the HTTP server does not start: %s",
 				 strerror(-err));
 	}
-	err = err ?: start_daemon(h, why, n);
+	if (o->listen)
+		err = err ?: start_daemon(h, PT_HTTP_PORT, &h->listen, why, n);
+	if (h->local.fd >= 0)
+		err = err ?: start_daemon(h, PT_HTTP_LOCAL, &h->local.fd, why, n);
 	err = err ?: start_thread(h, why, n);
 	if (err) {
 		pt_http_stop(h);
@@ -312,8 +349,10 @@ void pt_http_stop(struct pt_http *h)
 		return;
 	if (h->threaded && write(h->wake, &one, sizeof(one)) == sizeof(one))
 		pthread_join(h->thread, NULL);
-	if (h->daemon)
-		MHD_stop_daemon(h->daemon);
+	for (i = 0; i < PT_HTTP_DOORS; i++)
+		if (h->daemon[i])
+			MHD_stop_daemon(h->daemon[i]);
+	pt_http_local_close(&h->local);
 	for (i = 0; i < PT_PAGE_NR; i++)
 		pt_http_text_unref(h->page[i]);
 	pt_http_answers_free(h);

@@ -7,6 +7,7 @@
 #ifndef PT_AGENT_HTTP_H
 #define PT_AGENT_HTTP_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 enum pt_http_page {
@@ -18,7 +19,7 @@ enum pt_http_page {
 };
 
 struct pt_http_options {
-	const char *listen;	/* ADDR:PORT or [ADDR]:PORT */
+	const char *listen;	/* ADDR:PORT or [ADDR]:PORT; NULL: none */
 	const char *cert, *key; /* PEM files; NULL: no TLS */
 	const char *token_file; /* a bearer token, for all but /healthz */
 	/* Where evidence lies: /evidence/ID.json, .html and .ptrace are its files. */
@@ -26,13 +27,17 @@ struct pt_http_options {
 	/* Without a token_file: /metrics is for everybody, and all else for who has
 	 * the token in this file. NULL: for nobody. */
 	const char *own_token;
+	/* Where root asks without a token, by a socket in the file system; NULL:
+	 * nowhere. It is gone when the server stops. */
+	const char *local;
+	bool local_or_not; /* where it cannot be made, all else is served */
 };
 
 struct pt_http;
 
-/* Listens and serves in threads of its own. 0; -errno with a sentence in `why`
- * (an address that is no address, a port in use, a key that is none). `o` and its
- * strings are not kept. */
+/* Listens and serves in threads of its own. 0, with a sentence in `why` if there is no
+ * `local` though it was asked for; -errno with a sentence (an address that is no
+ * address, a port in use, a key that is none). `o` and its strings are not kept. */
 int pt_http_start(const struct pt_http_options *o, struct pt_http **out,
 		  char *why, size_t n);
 
@@ -41,7 +46,7 @@ int pt_http_start(const struct pt_http_options *o, struct pt_http **out,
 int pt_http_publish(struct pt_http *h, enum pt_http_page page, char *text,
 		    size_t len);
 
-/* The port that it listens on (for :0). */
+/* The port that it listens on (for :0); 0: none. */
 unsigned pt_http_port(const struct pt_http *h);
 
 struct pt_http_stats {

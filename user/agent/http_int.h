@@ -12,6 +12,7 @@
 
 #include "agent/http.h"
 #include "agent/http_clients.h"
+#include "agent/http_local.h"
 #include "agent/http_request.h"
 #include "base/clock.h"
 
@@ -33,11 +34,15 @@ struct pt_http_token {
 	double looked; /* s, monotonic; when the file was last looked at */
 };
 
+/* Who comes by a port, and who by the socket in the file system. */
+enum { PT_HTTP_PORT, PT_HTTP_LOCAL, PT_HTTP_DOORS };
+
 struct pt_http {
-	struct MHD_Daemon *daemon;
+	struct MHD_Daemon *daemon[PT_HTTP_DOORS]; /* NULL: that door is not there */
 	pthread_t thread;
 	bool threaded;
 	int listen, wake; /* wake: an eventfd that ends the thread */
+	struct pt_http_local local;
 	int evidence;	  /* a directory, or -1 */
 	unsigned port;
 	char *cert, *key; /* PEM; NULL: no TLS */
