@@ -33,10 +33,14 @@ MULTIARCH := $(shell $(CC) -print-multiarch 2>/dev/null)
 # ---- flags ------------------------------------------------------------------
 # Given on the command line or in the environment, CFLAGS and LDFLAGS only add.
 # _GNU_SOURCE is defined empty, so that a file's own "#define" is no conflict.
-WARN := -Wall -Wextra -Wstrict-prototypes -Wmissing-prototypes
+WARN := -Wall -Wextra -Wstrict-prototypes -Wmissing-prototypes -Wdate-time
 WARN += $(if $(filter 1,$(WERROR)),-Werror)
 CPP := -D_GNU_SOURCE= -Ibpf -Iuser -I$(B)
-CBASE := -std=gnu11 -g -fno-strict-aliasing -fno-common -pthread $(WARN)
+# The same files in whatever folder: its name gets into none of them, not even where
+# the shell came here by a link (tools/check-reproducible).
+export PWD := $(CURDIR)
+SAME := -ffile-prefix-map='$(CURDIR)'=.
+CBASE := -std=gnu11 -g $(SAME) -fno-strict-aliasing -fno-common -pthread $(WARN)
 # The highest level that compiler and C library do without a warning.
 FORTIFY := $(firstword $(foreach n,3 2,$(if $(shell echo '\#include <stdio.h>' | $(CC) -O2 \
 	-D_FORTIFY_SOURCE=$n -E -x c -o /dev/null - 2>&1),,$n)))
@@ -64,7 +68,7 @@ OPT := $(HARDEN)
 endif
 
 BPF_WARN := -Wall -Wextra -Wno-unused-parameter $(if $(filter 1,$(WERROR)),-Werror)
-BPF_CFLAGS := -g -O2 -target bpf -mcpu=v3 -D__TARGET_ARCH_x86 -Ivmlinux -Ibpf $(BPF_WARN)
+BPF_CFLAGS := -g $(SAME) -O2 -target bpf -mcpu=v3 -D__TARGET_ARCH_x86 -Ivmlinux -Ibpf $(BPF_WARN)
 
 # ---- sources ----------------------------------------------------------------
 # ROOMS="base model" limits the build to some directories of user/, to work on
@@ -119,7 +123,7 @@ FUZZ_WRAP := open openat fopen setmntent ptrace pt_libcurl_load pt_queue_record 
 # How fast records become a diagnosis: linked with the program's rooms.
 BENCH_SRCS := $(sort $(wildcard tests/bench/*.c))
 
-.PHONY: all demo test check kernels bench bench-replay bench-export install uninstall help clean deps unit e2e purity sim bpf FORCE
+.PHONY: all demo test check sbom kernels bench bench-replay bench-export install uninstall help clean deps unit e2e purity sim bpf FORCE
 FORCE:
 
 all: $(B)/pipetrace $(SIM) $(SIM_CUDA) $(SIM_GPUJOB) $(B)/libpipetrace_agent.so
@@ -131,6 +135,7 @@ help:
 	@echo 'make demo         install what lacks, build, trace a demo training job (root)'
 	@echo 'make test         install what lacks, build, run every test (root)'
 	@echo 'make check        the tests that need no root: unit, purity, golden'
+	@echo 'make sbom         build/pipetrace.spdx.json: what the program is made of'
 	@echo 'make kernels      the read doors on Debian kernels in emulated machines (root)'
 	@echo 'make bench        measure attach, report, detach and the own CPU (root)'
 	@echo 'make bench-replay measure how fast records become a diagnosis'
@@ -167,7 +172,7 @@ endef
 ifneq ($(if $(MAKECMDGOALS),$(filter-out help clean deps uninstall,$(MAKECMDGOALS)),all),)
 $(call stamp,$(B)/.flags.cc,$(CC) $(CPP) $(CBASE) $(OPT) $(PIE) $(CFLAGS))
 $(call stamp,$(B)/.flags.san,$(CC) $(CPP) $(CBASE) $(SANITIZE) $(CFLAGS))
-$(call stamp,$(B)/.flags.link,$(CC) $(LINK) $(LDFLAGS) $(LIBS) $(OBJS))
+$(call stamp,$(B)/.flags.link,$(CC) $(LINK) $(LDFLAGS) $(LIBS) $(OBJS) map)
 $(call stamp,$(B)/.flags.ar,$(SAN_OBJS) $(UNIT_SHARED_OBJS))
 $(call stamp,$(B)/.flags.bpf,$(CLANG) $(BPF_CFLAGS) $(BPF_OBJS))
 $(call stamp,$(B)/.flags.sim,$(CC) $(CBASE) $(CFLAGS) $(SIM_LIB_SRCS) $(SIM_JOB_SRCS) $(SIM_CUDA))
@@ -225,7 +230,7 @@ $(B)/obj/%.o: %.c $(B)/.flags.cc | $(CONFIG)
 
 $(B)/pipetrace: $(OBJS) $(B)/.flags.link
 	$(call say,LINK)
-	$(Q)$(CC) $(LINK) -pthread $(OBJS) $(LDFLAGS) $(LIBS) -o $@
+	$(Q)$(CC) $(LINK) -pthread $(OBJS) $(LDFLAGS) $(LIBS) -Wl,-Map=$@.map -o $@
 
 # ---- simulated GPU ----------------------------------------------------------
 $(B)/sim/obj12/%.o: tools/sim/%.c $(B)/.flags.sim
@@ -324,7 +329,7 @@ $(B)/sim/cuda/libcupti.so.%: $(SIM_CUPTI) $(B)/.flags.sim
 AGENT := $(B)/libpipetrace_agent.so
 AGENT_SRCS := $(sort $(wildcard user/inject/agent/*.c))
 AGENT_OBJS := $(AGENT_SRCS:%.c=$(B)/agent/%.o)
-AGENT_CFLAGS := -D_GNU_SOURCE= -Ibpf -Iuser -std=gnu11 -g -O2 -fPIC -fvisibility=hidden \
+AGENT_CFLAGS := -D_GNU_SOURCE= -Ibpf -Iuser -std=gnu11 -g $(SAME) -O2 -fPIC -fvisibility=hidden \
 	-fno-strict-aliasing -fno-stack-protector -fno-builtin-printf $(WARN)
 $(B)/agent/%.o: %.c $(B)/.flags.cc
 	@mkdir -p $(@D)
@@ -471,6 +476,9 @@ test:
 	@tools/get-npm test
 	$(MAKE) all unit e2e $(KERNELS) $(if $(PURE_SRCS),$(B)/tests/pure.o)
 	tests/run
+
+sbom: $(B)/pipetrace $(AGENT) $(PAGE)
+	tools/sbom $< $(VERSION) > $<.spdx.json
 
 # Takes a quarter of an hour: two emulated kernels in four boots each, and this one.
 kernels:
