@@ -20,7 +20,8 @@ static inline int pt_vec_grow(void **v, size_t n, size_t *cap, size_t size)
 	size_t want, bytes;
 	void *p;
 
-	if (n < *cap)
+	/* "&& *v" is always so; it tells who reads one function at a time */
+	if (n < *cap && *v)
 		return 0;
 	want = *cap ? *cap * 2 : 16;
 	if (want < *cap || __builtin_mul_overflow(want, size, &bytes))

@@ -218,8 +218,8 @@ int pt_about_read(struct pt_report *r, struct pt_about *a, const void *data,
 	while (!err && (name = next(&at, end)) && (value = next(&at, end)))
 		if (strlen(value) <= PT_ABOUT_TEXT)
 			err = read_fact(&k, name, value);
-	for (i = 0; i < r->capture.n_hooks && !err; i++)
-		if (!r->capture.hooks[i].door)
+	for (i = 0; k.hooks && i < r->capture.n_hooks && !err; i++)
+		if (!k.hooks[i].door)
 			err = set_text(r, &k.hooks[i].door, "unknown");
 	return err;
 }

@@ -240,7 +240,7 @@ static int charge(struct charger *k, enum pt_cause cause,
 		c.peer = s ? s->peer->index + 1 : 0;
 		c.awaited = iv->sock & PT_IV_SOCK_AWAITED;
 	}
-	if (l->kind == PT_LEG_GIVEN && !l->who && cause != PT_CAUSE_NETWORK) {
+	if (iv && l->kind == PT_LEG_GIVEN && !l->who && cause != PT_CAUSE_NETWORK) {
 		c.pid = iv->waker_tgid;
 		c.tid = iv->waker_tid;
 	}
