@@ -26,10 +26,11 @@ def read(*path):
 
 
 def capabilities():
-    """What the program keeps."""
-    source = read("user/agent/privileges.c")
-    listed = re.search(r"wanted\[\] = \{(.*?)\}", source, re.S).group(1)
-    return set(re.findall(r"CAP_(\w+)", listed))
+    """What the agent keeps."""
+    kept = {"PT_KEEP_TRACE", "PT_KEEP_LOOK"}  # pt_capture_keep(), where CAP_BPF is enough
+    source = read("user/base/privileges.c")
+    listed = re.search(r"wanted\[\] = \{(.*?)\n\};", source, re.S).group(1)
+    return {cap for cap, bit in re.findall(r"CAP_(\w+), (\w+)", listed) if bit in kept}
 
 
 def check(path):
