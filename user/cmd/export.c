@@ -3,8 +3,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cmd/cmd.h"
@@ -104,30 +102,11 @@ static int failed(const char *path, int err)
 	return err;
 }
 
-/* SQLite opens files by name: the temporary one, in the folder that is open.
- * Is it still the file that we made there? */
-static int write_sqlite(const struct pt_export *x, struct pt_outfile *out)
-{
-	struct stat ours, named;
-	char path[128];
-	int ret = pt_outfile_temp(out);
-
-	if (ret)
-		return ret;
-	if (fstat(fileno(out->f), &ours) ||
-	    fstatat(out->dir, out->tmp, &named, AT_SYMLINK_NOFOLLOW))
-		return -errno;
-	if (ours.st_ino != named.st_ino || ours.st_dev != named.st_dev)
-		return -EEXIST;
-	snprintf(path, sizeof(path), "/proc/self/fd/%d/%s", out->dir, out->tmp);
-	return pt_export_sqlite(x, path);
-}
-
 static int write_one(struct export *e, const struct pt_export *x, int i)
 {
 	struct pt_outfile *out = &e->out[i];
 	struct pt_err err = { "" };
-	int ret = i == PT_EXPORT_SQLITE ? write_sqlite(x, out) :
+	int ret = i == PT_EXPORT_SQLITE ? pt_export_sqlite(x, fileno(out->f)) :
 					  formats[i].write(x, out->f);
 
 	if (ret)

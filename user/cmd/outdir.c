@@ -24,18 +24,8 @@ static int cannot(struct pt_outdir *o, int err, struct pt_err *e)
 
 static int make_folder(struct pt_outdir *o)
 {
-	size_t n = strlen(o->path);
-	struct stat st;
-	int ret;
+	int ret = pt_out_temp(o->tmp);
 
-	while (n > 1 && o->path[n - 1] == '/')
-		o->path[--n] = '\0';
-	o->parent = pt_out_folder(o->path, &o->base);
-	if (o->parent < 0)
-		return o->parent == -EISDIR ? -EEXIST : o->parent;
-	if (!fstatat(o->parent, o->base, &st, AT_SYMLINK_NOFOLLOW))
-		return -EEXIST;
-	ret = pt_out_temp(o->tmp);
 	if (ret)
 		return ret;
 	if (mkdirat(o->parent, o->tmp, 0700)) {
@@ -47,6 +37,27 @@ static int make_folder(struct pt_outdir *o)
 	return o->dir < 0 ? -errno : 0;
 }
 
+/* What cannot be made is to be known at once. */
+static int begin(struct pt_outdir *o)
+{
+	size_t n = strlen(o->path);
+	struct stat st;
+	int fd;
+
+	while (n > 1 && o->path[n - 1] == '/')
+		o->path[--n] = '\0';
+	o->parent = pt_out_folder(o->path, &o->base);
+	if (o->parent < 0)
+		return o->parent == -EISDIR ? -EEXIST : o->parent;
+	if (!fstatat(o->parent, o->base, &st, AT_SYMLINK_NOFOLLOW))
+		return -EEXIST;
+	fd = pt_out_unnamed(o->parent);
+	if (fd < 0)
+		return fd == -EOPNOTSUPP ? make_folder(o) : fd;
+	close(fd);
+	return 0;
+}
+
 int pt_outdir_open(struct pt_outdir *o, const char *path, struct pt_err *err)
 {
 	int ret;
@@ -56,8 +67,28 @@ int pt_outdir_open(struct pt_outdir *o, const char *path, struct pt_err *err)
 	o->path = strdup(path);
 	if (!o->path)
 		return pt_err_set(err, -ENOMEM, "out of memory");
-	ret = make_folder(o);
+	ret = begin(o);
 	return ret ? cannot(o, ret, err) : 0;
+}
+
+static int open_file(struct pt_outdir *o, const char *name)
+{
+	int fd;
+
+	if (o->dir >= 0) {
+		fd = openat(o->dir, name,
+			    O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+		return fd < 0 ? -errno : fd;
+	}
+	fd = pt_out_unnamed(o->parent);
+	if (fd < 0)
+		return fd;
+	/* the caller closes his, so that it can tell of errors */
+	o->fds[o->n - 1] = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	if (o->fds[o->n - 1] >= 0)
+		return fd;
+	close(fd);
+	return -EMFILE;
 }
 
 FILE *pt_outdir_file(struct pt_outdir *o, const char *name)
@@ -72,24 +103,39 @@ FILE *pt_outdir_file(struct pt_outdir *o, const char *name)
 	o->names[o->n] = strdup(name);
 	if (!o->names[o->n])
 		return NULL;
-	o->n++;
-	fd = openat(o->dir, name,
-		    O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-	if (fd < 0)
+	o->fds[o->n++] = -1;
+	fd = open_file(o, name);
+	if (fd < 0) {
+		errno = -fd;
 		return NULL;
+	}
 	f = fdopen(fd, "w");
 	if (!f)
 		close(fd);
 	return f;
 }
 
+/* The folder with what has no name so far. */
+static int fill_folder(struct pt_outdir *o)
+{
+	size_t i;
+	int ret;
+
+	if (o->dir >= 0)
+		return 0;
+	ret = make_folder(o);
+	for (i = 0; i < o->n && !ret; i++)
+		ret = pt_out_name(o->fds[i], o->dir, o->names[i]);
+	return ret;
+}
+
 int pt_outdir_commit(struct pt_outdir *o, struct pt_err *err)
 {
-	int ret = 0;
+	int ret = fill_folder(o);
 
 	/* an empty folder that appeared since would be replaced by rename() */
-	if (renameat2(o->parent, o->tmp, o->parent, o->base,
-		      RENAME_NOREPLACE) &&
+	if (!ret &&
+	    renameat2(o->parent, o->tmp, o->parent, o->base, RENAME_NOREPLACE) &&
 	    ((errno != EINVAL && errno != ENOSYS) ||
 	     renameat(o->parent, o->tmp, o->parent, o->base)))
 		ret = -errno;
@@ -109,6 +155,8 @@ void pt_outdir_abandon(struct pt_outdir *o)
 	for (i = 0; i < o->n; i++) {
 		if (o->tmp[0])
 			unlinkat(o->dir, o->names[i], 0);
+		if (o->fds[i] >= 0)
+			close(o->fds[i]);
 		free(o->names[i]);
 	}
 	if (o->tmp[0])

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A folder of files that appears whole or not at all: made under a temporary
- * name beside its own, renamed at the end. It never replaces anything.
+ * A folder of files that appears whole or not at all. Its files have no name until the
+ * end; then it is made under a temporary name beside its own, filled and renamed, which
+ * takes a moment. Where the file system knows no files without a name it is made so at
+ * the beginning. It never replaces anything.
  */
 #ifndef PT_OUTDIR_H
 #define PT_OUTDIR_H
@@ -15,9 +17,10 @@
 struct pt_outdir {
 	char *path; /* NULL: not open */
 	const char *base; /* last component, inside path */
-	char tmp[64];
+	char tmp[64]; /* "": it is not there yet */
 	int parent, dir;
 	char *names[PT_OUTDIR_FILES]; /* of its files */
+	int fds[PT_OUTDIR_FILES]; /* of those without a name; -1: it has its own */
 	size_t n;
 };
 

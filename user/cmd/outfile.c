@@ -51,18 +51,30 @@ int pt_out_temp(char name[64])
 	return 0;
 }
 
-/* Without a name, so that a killed writer leaves nothing; by one where the file
- * system knows no such files. */
-static int open_temp(struct pt_outfile *o)
+int pt_out_unnamed(int folder)
 {
-	int fd = openat(o->dir, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600), ret;
+	int fd = openat(folder, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 
-	o->pending = true;
 	if (fd >= 0)
 		return fd;
-	if (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL &&
-	    errno != ENOENT)
-		return -errno;
+	return errno == EISDIR || errno == EINVAL || errno == ENOENT ? -EOPNOTSUPP : -errno;
+}
+
+int pt_out_name(int fd, int folder, const char *name)
+{
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	return linkat(AT_FDCWD, path, folder, name, AT_SYMLINK_FOLLOW) ? -errno : 0;
+}
+
+static int open_temp(struct pt_outfile *o)
+{
+	int fd = pt_out_unnamed(o->dir), ret;
+
+	o->pending = true;
+	if (fd != -EOPNOTSUPP)
+		return fd;
 	ret = pt_out_temp(o->tmp);
 	if (ret)
 		return ret;
@@ -168,24 +180,15 @@ int pt_outfile_keep(struct pt_outfile *o, struct pt_err *err)
 	return ret;
 }
 
-/* Give a file without a name one. */
-static int link_as(const struct pt_outfile *o, const char *name)
-{
-	char fd[32];
-
-	snprintf(fd, sizeof(fd), "/proc/self/fd/%d", fileno(o->f));
-	return linkat(AT_FDCWD, fd, o->dir, name, AT_SYMLINK_FOLLOW) ? -errno :
-								       0;
-}
-
-int pt_outfile_temp(struct pt_outfile *o)
+/* What replaces another file has a name of its own for a moment. */
+static int name_temp(struct pt_outfile *o)
 {
 	int ret;
 
-	if (!o->pending || o->tmp[0])
+	if (o->tmp[0])
 		return 0;
 	ret = pt_out_temp(o->tmp);
-	ret = ret ?: link_as(o, o->tmp);
+	ret = ret ?: pt_out_name(fileno(o->f), o->dir, o->tmp);
 	if (ret)
 		o->tmp[0] = '\0';
 	return ret;
@@ -210,11 +213,11 @@ static int give_name(struct pt_outfile *o)
 	int ret;
 
 	if (!o->tmp[0]) {
-		ret = link_as(o, o->base);
+		ret = pt_out_name(fileno(o->f), o->dir, o->base);
 		if (ret != -EEXIST || o->keep)
 			return ret;
 	}
-	ret = pt_outfile_temp(o);
+	ret = name_temp(o);
 	if (ret)
 		return ret;
 	ret = o->keep ? rename_new(o) :

@@ -19,6 +19,11 @@
 int pt_out_folder(char *path, const char **base);
 /* A name for the time until it has its own. 0 or -EIO. */
 int pt_out_temp(char name[64]);
+/* A file without a name in the folder, so that a killed writer leaves nothing. A
+ * descriptor; -EOPNOTSUPP: the file system knows no such files; -errno. */
+int pt_out_unnamed(int folder);
+/* Gives it one. 0 or -errno. */
+int pt_out_name(int fd, int folder, const char *name);
 
 struct pt_outfile {
 	FILE *f; /* NULL: not open */
@@ -42,9 +47,6 @@ int pt_outfile_open(struct pt_outfile *o, const char *path, struct pt_err *err);
  * nor one that appears until the commit. 0, or -errno with `err` filled and the
  * file given up. */
 int pt_outfile_keep(struct pt_outfile *o, struct pt_err *err);
-/* A name for what must open it by one: o->tmp in o->dir. It is removed again. 0 or
- * -errno. */
-int pt_outfile_temp(struct pt_outfile *o);
 /* Give the file its name now, for one that is worth having though it may be
  * cut: what had the name is gone. 0, or -errno with `err` filled. */
 int pt_outfile_publish(struct pt_outfile *o, struct pt_err *err);

@@ -41,7 +41,7 @@ int pt_export_folded(const struct pt_export *x, FILE *out);
  * last. */
 int pt_export_csv(const struct pt_export *x, size_t i, FILE *out);
 const char *pt_export_csv_name(size_t i);
-/* All tables and views into an empty file of that name, which exists. */
-int pt_export_sqlite(const struct pt_export *x, const char *path);
+/* All tables and views into the empty file `fd`, which may have no name. */
+int pt_export_sqlite(const struct pt_export *x, int fd);
 
 #endif

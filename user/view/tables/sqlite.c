@@ -4,7 +4,9 @@
  * questions of docs/export.md.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <sqlite3.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -167,12 +169,46 @@ static int put_tables(const struct pt_export *x, struct db *d)
 	return err;
 }
 
-int pt_export_sqlite(const struct pt_export *x, const char *path)
+/* SQLite opens files by name only. It would follow links itself, from the name of an
+ * open descriptor to one that a file without a name does not have, and let the kernel
+ * follow none. This leaves it to the kernel, which opens that very file. */
+static int open_by_link(const char *path, int flags, int mode)
+{
+	return open(path, flags & ~O_NOFOLLOW, mode);
+}
+
+static int name_as_it_is(sqlite3_vfs *vfs, const char *name, int size, char *out)
+{
+	(void)vfs;
+	return snprintf(out, (size_t)size, "%s", name) < size ? SQLITE_OK :
+								SQLITE_CANTOPEN;
+}
+
+static int open_fd(struct db *d, sqlite3_vfs *vfs, int fd)
+{
+	const sqlite3_vfs *usual = sqlite3_vfs_find(NULL);
+	char path[32];
+	int err;
+
+	if (!usual)
+		return -ENOMEM;
+	*vfs = *usual;
+	vfs->zName = "pipetrace";
+	vfs->pNext = NULL;
+	vfs->xFullPathname = name_as_it_is;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	err = sqlite3_vfs_register(vfs, 0);
+	err = err ?: vfs->xSetSystemCall(vfs, "open", (sqlite3_syscall_ptr)open_by_link);
+	err = err ?: sqlite3_open_v2(path, &d->db, SQLITE_OPEN_READWRITE, vfs->zName);
+	return to_errno(d->db, err);
+}
+
+int pt_export_sqlite(const struct pt_export *x, int fd)
 {
 	struct db d = { .rows = { .row = put_row } };
+	sqlite3_vfs vfs = { .zName = NULL };
 	char pragmas[160];
-	int err = to_errno(d.db, sqlite3_open_v2(path, &d.db,
-						 SQLITE_OPEN_READWRITE, NULL));
+	int err = open_fd(&d, &vfs, fd);
 
 	/* the file gets its name when it is whole: no journal is needed */
 	snprintf(pragmas, sizeof(pragmas),
@@ -185,5 +221,9 @@ int pt_export_sqlite(const struct pt_export *x, const char *path)
 	err = err ?: exec_sql(&d, "COMMIT;");
 	if (sqlite3_close(d.db) != SQLITE_OK && !err)
 		err = -EIO;
+	if (vfs.zName) {
+		vfs.xSetSystemCall(&vfs, "open", NULL);
+		sqlite3_vfs_unregister(&vfs);
+	}
 	return err;
 }
