@@ -20,6 +20,13 @@
 /* What the target's inputs are, for mutate.c. */
 bool fuzz_is_json(void);
 bool fuzz_is_records(void);
+/* One change, of at most `most` bytes; the same for a seed. How many bytes there are
+ * then; 0: none could be made. */
+size_t fuzz_change_json(uint8_t *data, size_t size, size_t most, unsigned seed);
+size_t fuzz_change_records(uint8_t *data, size_t size, size_t most, unsigned seed);
+
+/* Is it worth the time? Always where inputs are replayed, else of some inputs. */
+bool fuzz_in_full(const uint8_t *data, size_t size);
 
 /* A promise of the code under test. */
 #define FUZZ_HOLDS(cond) ((cond) ? (void)0 : fuzz_broken(#cond, __FILE__, __LINE__))
@@ -32,6 +39,8 @@ char *fuzz_text(const void *data, size_t size);
 /* In NAME_seeds(): an input to begin with. */
 void fuzz_seed(const char *name, const void *data, size_t size);
 void fuzz_seed_text(const char *name, const char *text);
+/* The same, and `n` that come of it by many changes each. */
+void fuzz_seed_changed(const char *name, const void *data, size_t size, unsigned n);
 /* The same with a byte before it. */
 void fuzz_seed_as(const char *name, uint8_t first, const void *data, size_t size);
 

@@ -51,7 +51,11 @@ void model_run(const uint8_t *data, size_t size)
 		pt_model_keep_samples(m);
 	feed(m, data + half, size - half, size - half);
 	pt_model_trim(m, size / 8 % 2 ? 1 << 20 : 1 << 12);
-	if (pt_model_finish(m) || pt_analyze(m, &o, r)) {
+	if (pt_model_finish(m))
+		abort();
+	if (!fuzz_in_full(data, size))
+		goto out;
+	if (pt_analyze(m, &o, r)) {
 		fprintf(stderr, "out of memory?\n");
 		abort();
 	}
@@ -62,6 +66,7 @@ void model_run(const uint8_t *data, size_t size)
 	}
 	if (r->n_series < SERIES_MAX)
 		free(case_json(r));
+out:
 	pt_report_free(r);
 	pt_model_free(m);
 }
@@ -174,7 +179,56 @@ static void add_acts_socks(struct job *j)
 	}
 }
 
-static void seed(const char *name, const struct job_opts *o)
+/* Sums of reads, writes and faults; files of the same number under other names. */
+static void add_files(struct job *j)
+{
+	struct pt_rec_reads *r;
+	struct pt_rec_writes *w;
+	struct pt_rec_faults *f;
+	char name[16];
+	uint64_t ts;
+	uint32_t i;
+
+	for (i = 0; i < 16; i++) {
+		ts = JOB_BEGIN + (18 + 2 * i) * ST_MS;
+		snprintf(name, sizeof(name), "%u.jpg", i / 4);
+		st_file(&j->s, ts, JOB_FILE_DEV, JOB_FILE(i % 2), name, "data");
+		r = (struct pt_rec_reads *)st_add(&j->s, PT_REC_READS, sizeof(*r), ts,
+						  JOB_WORKER(0), JOB_WORKER(0));
+		r->begin_ts = ts - ST_MS;
+		r->inode = JOB_FILE(i % 2);
+		r->dev = JOB_FILE_DEV;
+		r->obj_kind = PT_OBJ_FILE;
+		r->bytes = 4096;
+		r->busy_ns = i % 3 ? 1000 : ~0ull;
+		r->offset = 8192;
+		r->count = r->placed = 4;
+		r->contiguous = i % 3;
+		r->forward = 3 - i % 3;
+		r->before = i % 2;
+		r->moved = r->beyond = i % 4;
+		w = (struct pt_rec_writes *)st_add(&j->s, PT_REC_WRITES, sizeof(*w), ts,
+						   JOB_TRAINER, JOB_TRAINER);
+		w->begin_ts = ts - ST_MS;
+		w->inode = JOB_FILE(i % 2);
+		w->dev = JOB_FILE_DEV;
+		w->writes = 1 + i;
+		w->bytes = 100;
+		f = (struct pt_rec_faults *)st_add(&j->s, PT_REC_FAULTS, sizeof(*f), ts,
+						   JOB_WORKER(1), JOB_WORKER(1));
+		f->begin_ts = ts - ST_MS;
+		f->inode = JOB_FILE(i % 2);
+		f->dev = JOB_FILE_DEV;
+		f->count = 2;
+		f->major = 1;
+		f->hdr.flags = i % 2 ? PT_F_TEXT : 0;
+		st_read(&j->s, JOB_TRAINER, JOB_TRAINER, ts, ts + 1000, JOB_FILE_DEV,
+			JOB_FILE(0), 100);
+	}
+	st_mark(&j->s, JOB_BEGIN + 40 * ST_MS, PT_MARK_CUT);
+}
+
+static void seed(const char *name, const struct job_opts *o, unsigned changed)
 {
 	struct job j;
 	char *all = NULL;
@@ -188,6 +242,8 @@ static void seed(const char *name, const struct job_opts *o)
 		add_kinds(&j);
 	if (!strcmp(name, "acts-socks"))
 		add_acts_socks(&j);
+	if (!strcmp(name, "files"))
+		add_files(&j);
 	st_file(&j.s, JOB_BEGIN + 20 * ST_MS, JOB_FILE_DEV, JOB_FILE(0), "a.jpg",
 		"data");
 	job_window(&j, JOB_BEGIN + 15 * ST_MS, JOB_BEGIN + 60 * ST_MS);
@@ -198,7 +254,7 @@ static void seed(const char *name, const struct job_opts *o)
 	job_free(&j);
 	if (fclose(f))
 		abort();
-	fuzz_seed(name, all, len);
+	fuzz_seed_changed(name, all, len, changed);
 	free(all);
 }
 
@@ -206,33 +262,34 @@ void model_seeds(void)
 {
 	struct job_opts o = tiny(2);
 
-	seed("workers", &o);
+	seed("workers", &o, 0);
 	o.sockets = true;
 	o.mix[JOB_DISK] = 0.5;
 	o.loop = JOB_AHEAD;
-	seed("sockets-disk-ahead", &o);
+	seed("sockets-disk-ahead", &o, 0);
 	o = tiny(2);
 	o.pin = true;
 	o.loss_item = true;
-	seed("pin-loss", &o);
+	seed("pin-loss", &o, 0);
 	o = tiny(1);
 	o.direct = true;
 	o.loop = JOB_THREAD;
 	o.mix[JOB_RUNQ] = 0.4;
-	seed("direct-thread", &o);
+	seed("direct-thread", &o, 0);
 	o = tiny(0);
 	o.mix[JOB_FAULT] = 0.3;
 	o.sync_every = 3;
-	seed("own", &o);
+	seed("own", &o, 0);
 	o = tiny(3);
 	o.hogs = true;
 	o.mix[JOB_DISK] = 0.4;
 	o.mix[JOB_LOCK] = 0.2;
 	o.mix[JOB_NET] = 0.2;
 	o.sync_every = 0;
-	seed("mixed-nosync", &o);
+	seed("mixed-nosync", &o, 0);
 	o = tiny(1);
-	seed("ranges-devices", &o);
-	seed("kinds", &o);
-	seed("acts-socks", &o);
+	seed("ranges-devices", &o, 0);
+	seed("kinds", &o, 40);
+	seed("acts-socks", &o, 40);
+	seed("files", &o, 40);
 }

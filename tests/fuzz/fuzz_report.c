@@ -90,7 +90,7 @@ static void seed(const char *name, const struct pt_report *r, size_t steps)
 
 	if (!f || pt_report_json(r, f, &o) || fclose(f))
 		abort();
-	fuzz_seed(name, text, len);
+	fuzz_seed_changed(name, text, len, steps ? 0 : 200);
 	free(text);
 }
 

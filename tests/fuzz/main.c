@@ -36,6 +36,7 @@ static const struct target {
 #define TARGETS (sizeof(targets) / sizeof(*targets))
 
 static const struct target *chosen;
+static bool fuzzing;
 static const char *seed_dir;
 
 static const struct target *find(const char *name)
@@ -58,6 +59,16 @@ bool fuzz_is_json(void)
 bool fuzz_is_records(void)
 {
 	return chosen->run == model_run;
+}
+
+bool fuzz_in_full(const uint8_t *data, size_t size)
+{
+	unsigned sum = 0;
+	size_t i;
+
+	for (i = 0; fuzzing && i < size; i++)
+		sum += data[i];
+	return sum % 4 == 0;
 }
 
 void fuzz_broken(const char *what, const char *file, int line)
@@ -96,6 +107,30 @@ void fuzz_seed(const char *name, const void *data, size_t size)
 void fuzz_seed_text(const char *name, const char *text)
 {
 	fuzz_seed(name, text, strlen(text));
+}
+
+void fuzz_seed_changed(const char *name, const void *data, size_t size, unsigned n)
+{
+	const size_t most = 2 * size;
+	uint8_t *copy = malloc(most);
+	size_t len, now;
+	unsigned i, k;
+	char path[64];
+
+	if (!copy)
+		abort();
+	fuzz_seed(name, data, size);
+	for (i = 1; i <= n; i++) {
+		memcpy(copy, data, size);
+		for (k = 0, len = size; k < 8; k++) {
+			now = (fuzz_is_json() ? fuzz_change_json : fuzz_change_records)(
+				copy, len, most, i * 8 + k);
+			len = now ? now : len;
+		}
+		snprintf(path, sizeof(path), "%s-%u", name, i);
+		fuzz_seed(path, copy, len);
+	}
+	free(copy);
 }
 
 void fuzz_seed_as(const char *name, uint8_t first, const void *data, size_t size)
@@ -219,7 +254,8 @@ static int command(int argc, char **argv)
 	}
 	if (argc == 4 && !strcmp(argv[1], "--seeds")) {
 		seed_dir = argv[3];
-		find(argv[2])->seeds();
+		chosen = find(argv[2]);
+		chosen->seeds();
 		return 0;
 	}
 	if (argc < 4 || strcmp(argv[1], "--replay")) {
@@ -240,11 +276,14 @@ static int command(int argc, char **argv)
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
 	const char *first = *argc > 1 ? (*argv)[1] : "";
+	int i;
 
 	if (!strcmp(first, "--list") || !strcmp(first, "--seeds") ||
 	    !strcmp(first, "--replay"))
 		exit(command(*argc, *argv));
 	chosen = find(getenv("FUZZ_TARGET"));
+	for (i = 1; i < *argc; i++)
+		fuzzing |= !strncmp((*argv)[i], "-max_total_time=", 16);
 	return 0;
 }
 

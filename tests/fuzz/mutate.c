@@ -126,7 +126,7 @@ static void change(json_t *doc, struct slot *v, unsigned seed)
 	}
 }
 
-static size_t change_json(uint8_t *data, size_t size, size_t most, unsigned seed)
+size_t fuzz_change_json(uint8_t *data, size_t size, size_t most, unsigned seed)
 {
 	static struct slot v[SLOTS];
 	json_t *doc = json_loadb((const char *)data, size, 0, NULL);
@@ -189,7 +189,7 @@ static size_t insert(uint8_t *data, size_t size, size_t most, size_t at, const v
 	return size + len;
 }
 
-static size_t change_records(uint8_t *data, size_t size, size_t most, unsigned seed)
+size_t fuzz_change_records(uint8_t *data, size_t size, size_t most, unsigned seed)
 {
 	static struct rec v[RECORDS];
 	const struct pt_rec_kind *k;
@@ -240,8 +240,8 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most, unsigned
 	size_t len = 0;
 
 	if (seed % 8 && fuzz_is_json())
-		len = change_json(data, size, most, seed);
+		len = fuzz_change_json(data, size, most, seed);
 	else if (seed % 8 && fuzz_is_records())
-		len = change_records(data, size, most, seed);
+		len = fuzz_change_records(data, size, most, seed);
 	return len ? len : LLVMFuzzerMutate(data, size, most);
 }
