@@ -70,7 +70,7 @@ static void read_in_pieces(const struct stream *s, struct pt_model *m,
 		const struct pt_hdr *h = &s->recs.v[i].r.hdr;
 
 		pt_model_feed(m, h, h->size);
-		if (i % RECORDS || pt_model_bytes(m) <= most)
+		if (i % RECORDS || pt_model_timelines(m) <= most)
 			continue;
 		begin = m->begin ? m->begin : m->first_ts;
 		before = begin + (m->last_ts - begin) / 3 * 2;
@@ -95,7 +95,7 @@ static void check(unsigned workers, uint64_t run_s, double disk)
 	o.workers = workers;
 	o.mix[JOB_DISK] = disk;
 	case_open(&c, &o, 0, 0);
-	read_in_pieces(&c.j.s, m, &p, pt_model_bytes(c.m) / 6);
+	read_in_pieces(&c.j.s, m, &p, pt_model_timelines(c.m) / 6);
 	assert_non_null(p.sum);
 	all.begin = sum.begin = p.begin;
 	all.width = sum.width = PT_PAST_BUCKETS / ROWS * p.width;

@@ -204,7 +204,7 @@ static void test_same_report(void **state)
 		double slack;
 
 		case_open(&c, &o, 0, 0);
-		p = read_pieces(&c.j.s, pt_model_bytes(c.m) / 3);
+		p = read_pieces(&c.j.s, pt_model_timelines(c.m) / 3);
 		if (p.n < 3)
 			fail_msg("job %u is in %zu pieces", kind, p.n);
 		trouble = case_trouble(p.r, buf, sizeof(buf));
@@ -249,7 +249,7 @@ static void test_no_gap(void **state)
 	(void)state;
 	o.run_s_x10 = 80;
 	case_open(&c, &o, 0, 0);
-	p = read_pieces(&c.j.s, pt_model_bytes(c.m) / 3);
+	p = read_pieces(&c.j.s, pt_model_timelines(c.m) / 3);
 	assert_int_equal(p.r->windows[0].begin_ns, c.r->capture.begin_ns);
 	for (i = 1; i < p.r->n_windows; i++)
 		assert_int_equal(p.r->windows[i].begin_ns,
@@ -273,7 +273,7 @@ static void test_at_once(void **state)
 	(void)state;
 	case_open(&c, &o, 0, 0);
 	for (how = ONE_AT_ONCE; how <= NO_PROCESS; how++) {
-		p = read_so(&c.j.s, pt_model_bytes(c.m) / 5, (enum how)how);
+		p = read_so(&c.j.s, pt_model_timelines(c.m) / 5, (enum how)how);
 		assert_true(p.n >= 5);
 		other = case_json(p.r);
 		if (first)
@@ -309,7 +309,7 @@ static void test_lost(void **state)
 		pt_model_feed(m, h, h->size);
 		if (i % 256 == 255)
 			assert_int_equal(pt_long_spill(&l, m, &a,
-						       pt_model_bytes(c.m) / 5), 0);
+						       pt_model_timelines(c.m) / 5), 0);
 		if (!killed && l.rooms.n)
 			killed = kill(l.rooms.v[0].pid, SIGKILL) == 0;
 	}
@@ -394,6 +394,86 @@ static void test_hung(void **state)
 	job_free(&j);
 }
 
+#define SHELL 900
+#define FIRST_PID 100000
+
+/* Every thread of the processes of the workers ends. */
+static void end_workers(struct job *j, unsigned workers, uint64_t ts)
+{
+	struct { uint32_t tgid, tid; } seen[64];
+	size_t i, k, n = 0, recs = j->s.recs.n;
+
+	for (i = 0; i < recs; i++) {
+		const struct pt_hdr h = j->s.recs.v[i].r.hdr;
+
+		for (k = 0; k < workers && JOB_WORKER(k) != h.tgid; k++)
+			;
+		if (k == workers)
+			continue;
+		for (k = 0; k < n && seen[k].tid != h.tid; k++)
+			;
+		if (k < n)
+			continue;
+		assert_true(n < 64);
+		seen[n].tgid = h.tgid;
+		seen[n++].tid = h.tid;
+	}
+	assert_true(n >= workers);
+	for (i = 0; i < n; i++)
+		st_exit(&j->s, ts, seen[i].tgid, seen[i].tid,
+			seen[i].tid == seen[i].tgid);
+}
+
+/* Beside the job thousands of processes come and go, and at last its workers do. They
+ * are folded, but for the workers, whom pieces point to. */
+static void test_folded(void **state)
+{
+	struct job_opts o = kind_of(2);
+	struct pt_model *m;
+	struct pt_report *r;
+	struct pieces p;
+	struct job j;
+	unsigned i;
+
+	(void)state;
+	o.run_s_x10 = 60;
+	job_run(&j, &o);
+	end_workers(&j, o.workers, JOB_BEGIN + 6200 * ST_MS);
+	st_task(&j.s, JOB_BEGIN + 401 * ST_MS, SHELL, SHELL, 1, "sh");
+	for (i = 0; i < 20000; i++) {
+		uint64_t ts = JOB_BEGIN + 410 * ST_MS + i * 400 * ST_US;
+		uint32_t pid = FIRST_PID + i % 15000;
+
+		st_fork(&j.s, ts, SHELL, SHELL, pid, pid);
+		j.s.recs.v[j.s.recs.n - 1].r.fork.child_start = i + 1;
+		st_off(&j.s, pid, pid, ts + 20 * ST_US, ts + 30 * ST_US,
+		       ts + 40 * ST_US)->hdr.start = i + 1;
+		st_exit(&j.s, ts + 300 * ST_US, pid, pid, true);
+		j.s.recs.v[j.s.recs.n - 1].r.hdr.start = i + 1;
+	}
+	job_window(&j, JOB_BEGIN + 400 * ST_MS, JOB_BEGIN + 8500 * ST_MS);
+	r = st_analyze(&j.s, &m);
+	p = read_pieces(&j.s, pt_model_timelines(m) / 8);
+	assert_true(p.n >= 5);
+	assert_true(p.m->gone.procs > 8000);
+	assert_int_equal(p.m->gone.procs + p.m->all_procs.n, m->all_procs.n);
+	for (i = 0; i < o.workers; i++)
+		assert_non_null(pt_model_proc(p.m, JOB_WORKER(i)));
+	same_steps(99, r, p.r);
+	/* the last batch of one may lie where a piece ends */
+	same("workers", 99, (double)r->n_workers, (double)p.r->n_workers, 0);
+	for (i = 0; i < r->n_workers; i++) {
+		same("worker", 99, r->workers[i].tid, p.r->workers[i].tid, 0);
+		same("batches", 99, (double)r->workers[i].batches,
+		     (double)p.r->workers[i].batches, 1);
+		assert_int_equal(p.r->workers[i].state, PT_WORKER_EXITED);
+	}
+	pt_report_free(r);
+	pt_model_free(m);
+	done(&p);
+	job_free(&j);
+}
+
 static void test_join_distributions(void **state)
 {
 	double v[] = { 1, 2, 3, 4, 10, 20, 30 }, w[7];
@@ -424,6 +504,7 @@ int main(void)
 		cmocka_unit_test(test_at_once),
 		cmocka_unit_test(test_lost),
 		cmocka_unit_test(test_hung),
+		cmocka_unit_test(test_folded),
 		cmocka_unit_test(test_join_distributions),
 	};
 

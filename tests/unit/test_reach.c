@@ -49,7 +49,7 @@ static struct part read_part(const struct stream *s,
 		if (i % 256 != 255)
 			continue;
 		p.err = pt_reach_drop(&h, p.m, stride, most);
-		p.most = pt_max64(p.most, pt_model_bytes(p.m));
+		p.most = pt_max64(p.most, pt_model_timelines(p.m));
 	}
 	if (p.err)
 		return p;
@@ -65,7 +65,7 @@ static struct part read_whole(const struct stream *s,
 
 	assert_true(p.m && p.r);
 	assert_int_equal(st_feed(s, p.m), 0);
-	p.most = pt_model_bytes(p.m);
+	p.most = pt_model_timelines(p.m);
 	assert_int_equal(pt_model_finish(p.m), 0);
 	p.err = pt_analyze(p.m, o, p.r);
 	return p;

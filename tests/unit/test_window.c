@@ -373,7 +373,7 @@ static void test_spill(void **state)
 		assert_int_equal(pt_model_feed(m, j.s.recs.v[i].r.bytes,
 					       PT_REC_MAX), 0);
 		if (i % 1000 == 0)
-			assert_int_equal(pt_long_spill(&l, m, &a, 500000), 0);
+			assert_int_equal(pt_long_spill(&l, m, &a, 400000), 0);
 	}
 	assert_int_equal(pt_model_finish(m), 0);
 	assert_int_equal(pt_long_report(&l, m, &a, r), 0);

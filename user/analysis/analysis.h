@@ -96,6 +96,8 @@ int pt_part_make(struct pt_model *m, const struct pt_analysis_opts *o,
 void pt_part_drop(struct pt_part *p); /* NULL: nothing */
 /* Once more into the arena alone: nothing is to be dropped then. 0 or -ENOMEM. */
 int pt_part_keep(struct pt_part *p, struct pt_arena *a);
+/* Whom the part points to stays when `m` is folded. */
+void pt_part_hold(struct pt_model *m, const struct pt_part *p);
 const struct pt_part_head *pt_part_head(const struct pt_part *p);
 uint64_t pt_part_end(const struct pt_part_head *h); /* the next one begins */
 /* pt_analyze() of a finished model that holds what is behind the last of these

@@ -308,6 +308,21 @@ static void limit_measured(struct pt_an *an, const struct pt_trainer *t)
 				pt_sec(covered), pt_sec(an->t1 - an->t0));
 }
 
+static void limit_folded(struct pt_an *an)
+{
+	const struct pt_gone *g = &an->m->gone;
+
+	if (g->threads)
+		pt_report_limit(an->r, "capture.processes", "To save memory, %llu processes and %llu threads that had ended are in no list; what was dropped, theirs and the rest, took %.1f s of CPU time and read %.1f MB in %llu calls.",
+				(unsigned long long)g->procs,
+				(unsigned long long)g->threads, pt_sec(g->run_ns),
+				(double)g->bytes / 1e6,
+				(unsigned long long)g->reads);
+	if (g->names)
+		pt_report_limit(an->r, "capture.names", "To save memory, the names of %llu files and kernels were forgotten that nothing held was of; one that came again later may have none.",
+				(unsigned long long)g->names);
+}
+
 static void fill_limits(struct pt_an *an, const struct pt_read_calls *reads)
 {
 	struct pt_trainer *t = an->top;
@@ -322,6 +337,7 @@ static void fill_limits(struct pt_an *an, const struct pt_read_calls *reads)
 		pt_report_limit(r, "capture", an->m->cut ? "The first %.0f s are not in the file, whose size was limited; the figures are of the rest." :
 				"The first %.0f s were dropped to save memory; the figures are of the rest.",
 				pt_sec(an->m->trimmed_ns));
+	limit_folded(an);
 	if (!t) {
 		pt_report_limit(r, "gpu", "No GPU library call was seen.");
 		return;

@@ -192,7 +192,7 @@ static int bound_memory(struct pt_session *s)
 		most = s->o->piece_bytes;
 	else if (s->pieces.rooms.n)
 		most = PT_PIECE_BYTES;
-	if (pt_model_bytes(s->model) <= most || (!more && pt_long_busy(&s->pieces)))
+	if (pt_model_timelines(s->model) <= most || (!more && pt_long_busy(&s->pieces)))
 		return 0;
 	s->pieces.at_once = 1; /* beside the job */
 	s->pieces.ask_every = PT_ASK_MARKED;

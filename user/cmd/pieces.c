@@ -188,6 +188,18 @@ bool pt_long_busy(const struct pt_long *l)
 	       !ended.si_pid;
 }
 
+/* Who ended before the last cut becomes a sum, but for whom the pieces point to: all of
+ * them must be there. */
+static void fold(struct pt_long *l, struct pt_model *m)
+{
+	if (!pt_model_foldable(m))
+		return;
+	collect_all(l);
+	for (; l->kept < l->pieces.n; l->kept++)
+		pt_part_hold(m, l->pieces.v[l->kept]);
+	pt_model_fold(m);
+}
+
 int pt_long_cut(struct pt_long *l, struct pt_model *m,
 		const struct pt_analysis_opts *o)
 {
@@ -202,6 +214,7 @@ int pt_long_cut(struct pt_long *l, struct pt_model *m,
 	l->records = m->records;
 	while (!l->broken && l->rooms.n - l->pieces.n >= at_once(l))
 		collect(l);
+	fold(l, m);
 	if (!l->broken)
 		ask.before = newest(l);
 	from = pt_max64(ask.before ? pt_part_end(ask.before) : 0,
@@ -226,7 +239,7 @@ int pt_long_cut(struct pt_long *l, struct pt_model *m,
 int pt_long_spill(struct pt_long *l, struct pt_model *m,
 		  const struct pt_analysis_opts *o, uint64_t max_bytes)
 {
-	return pt_model_bytes(m) > max_bytes ? pt_long_cut(l, m, o) : 0;
+	return pt_model_timelines(m) > max_bytes ? pt_long_cut(l, m, o) : 0;
 }
 
 static void drop_room(void *room)

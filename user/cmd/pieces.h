@@ -38,6 +38,7 @@ struct pt_long {
 	struct pt_past *past; /* what is dropped is summed up there; or NULL */
 	size_t ask_every;  /* what-if of every so-many-th piece; 0: of none */
 	size_t at_once;	   /* processes at work; 0: as many as there are cores */
+	size_t kept;	   /* of so many pieces, whom they point to */
 	uint64_t records;  /* that the model had taken when it was cut last */
 	bool broken;	   /* a piece is lost: the report is of the last alone */
 };
@@ -46,7 +47,7 @@ struct pt_long {
  * just before, nothing. 0 or -errno. */
 int pt_long_cut(struct pt_long *l, struct pt_model *m,
 		const struct pt_analysis_opts *o);
-/* ... where they take more than `max_bytes`. */
+/* ... where the timelines take more than `max_bytes`. */
 int pt_long_spill(struct pt_long *l, struct pt_model *m,
 		  const struct pt_analysis_opts *o, uint64_t max_bytes);
 /* Would the next cut wait for the process of the last one? */

@@ -55,11 +55,13 @@ int pt_reach_drop(const struct pt_reach *h, struct pt_model *m, uint64_t stride,
 {
 	int err = 0;
 
-	if (pt_model_bytes(m) <= stride)
+	if (pt_model_timelines(m) <= stride)
 		return 0;
 	if (h->placed)
 		err = pt_model_cut(m, pt_min64(h->from, m->last_ts));
-	return err ? err : pt_model_bytes(m) > most ? -E2BIG : 0;
+	if (!err)
+		pt_model_fold(m);
+	return err ? err : pt_model_timelines(m) > most ? -E2BIG : 0;
 }
 
 uint64_t pt_reach_fits(const struct pt_reach *h, const struct pt_model *m)

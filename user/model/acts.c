@@ -5,13 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/budget.h"
 #include "model/internal.h"
 
 #define TS_MAX (1ull << 60)
 #define LOST_MAX (1ull << 48)
 #define COVERS_MAX 4096 /* each is one use of an agent */
 
-static int feed_cover(struct pt_proc *p, const struct pt_rec_act *r)
+static int feed_cover(struct pt_model *m, struct pt_proc *p,
+		      const struct pt_rec_act *r)
 {
 	struct pt_act_cover c = { r->begin, r->end, r->bytes, r->detail == 1 };
 	size_t i;
@@ -32,7 +34,7 @@ static int feed_cover(struct pt_proc *p, const struct pt_rec_act *r)
 	}
 	if (p->covers.n == COVERS_MAX)
 		return -EINVAL;
-	return pt_vec_push(&p->covers, c);
+	return pt_held_push(&m->held.tasks, &p->covers, c);
 }
 
 int pt_feed_act(struct pt_model *m, const struct pt_rec_act *r)
@@ -55,7 +57,7 @@ int pt_feed_act(struct pt_model *m, const struct pt_rec_act *r)
 		return -ENOMEM;
 	switch (r->what) {
 	case PT_ACT_COVER:
-		return feed_cover(p, r);
+		return feed_cover(m, p, r);
 	case PT_ACT_OVERHEAD:
 		p->act_overhead_ns += r->end - r->begin;
 		return 0;
@@ -65,7 +67,7 @@ int pt_feed_act(struct pt_model *m, const struct pt_rec_act *r)
 	}
 	if (r->device >= PT_ACT_DEVICES)
 		return -EINVAL;
-	return pt_vec_push(&p->acts, a);
+	return pt_held_push(&m->held.time, &p->acts, a);
 }
 
 static int by_begin(const void *x, const void *y)
@@ -99,22 +101,15 @@ void pt_settle_acts(struct pt_proc *p)
 	p->acts_settled = p->acts.n;
 }
 
-void pt_trim_acts(struct pt_proc *p, uint64_t before)
+void pt_trim_acts(struct pt_model *m, struct pt_proc *p, uint64_t before)
 {
-	size_t i, n = 0;
+	size_t i, k = p->acts.n;
 
-	for (i = 0; i < p->acts.n; i++)
+	for (i = p->acts.n; i-- > 0;) /* those that stay go to the end */
 		if (p->acts.v[i].end >= before)
-			p->acts.v[n++] = p->acts.v[i];
-	p->acts.n = p->acts_settled = n;
-	if (n) {
-		struct pt_act *v = realloc(p->acts.v, n * sizeof(*v));
-
-		if (v) {
-			p->acts.v = v;
-			p->acts.cap = n;
-		}
-	}
+			p->acts.v[--k] = p->acts.v[i];
+	pt_held_cut(&m->held.time, &p->acts, k);
+	p->acts_settled = p->acts.n;
 }
 
 /* ---- which call ------------------------------------------------------------- */

@@ -9,7 +9,7 @@
 void pt_settle_acts(struct pt_proc *p);
 void pt_join_acts(struct pt_proc *p);
 /* Drop what ended before. */
-void pt_trim_acts(struct pt_proc *p, uint64_t before);
+void pt_trim_acts(struct pt_model *m, struct pt_proc *p, uint64_t before);
 
 /* The thread that launched it; 0 unknown. */
 uint32_t pt_act_tid(const struct pt_proc *p, const struct pt_act *a);

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "model/budget.h"
 #include "model/internal.h"
 
 #define MAX_DISK_RECORDS (1u << 16) /* 25 MB, 18 hours of one disk */
@@ -21,7 +22,7 @@ int pt_feed_block(struct pt_model *m, const struct pt_rec_block *r)
 	    r->bytes >> 50 || r->lat_ns > LATENCY_MAX ||
 	    r->depth_sum >> 50 || n > 2ull * r->count + 1024)
 		return -EINVAL;
-	return pt_vec_push(&m->blocks, *r);
+	return pt_held_push(&m->held.time, &m->blocks, *r);
 }
 
 static uint64_t sane(uint64_t v)
@@ -85,7 +86,7 @@ int pt_feed_disk(struct pt_model *m, const struct pt_rec_disk *r)
 	d.write_ms = sane(d.write_ms);
 	d.busy_ms = sane(d.busy_ms);
 	d.queue_ms = sane(d.queue_ms);
-	return pt_vec_push(&m->disks, d);
+	return pt_held_push(&m->held.time, &m->disks, d);
 }
 
 const struct pt_rec_disk *pt_model_disk(const struct pt_model *m, uint32_t dev)

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "model/budget.h"
 #include "model/internal.h"
 #include "model/names.h"
 #include "model/timeline.h"
@@ -44,7 +45,8 @@ int pt_feed_gpu_enter(struct pt_model *m, const struct pt_rec_gpu *r)
 	if (t->proc->outside) /* a stranger's: another program shares its hooks */
 		return 0;
 	if (r->api == PT_API_STEP_MARKER)
-		return pt_vec_push(&t->proc->markers, r->hdr.ts);
+		return pt_held_push(&m->held.time, &t->proc->markers,
+				    r->hdr.ts);
 	if (!api)
 		return 0; /* a later version's entry point */
 	memset(&c, 0, sizeof(c));
@@ -58,7 +60,7 @@ int pt_feed_gpu_enter(struct pt_model *m, const struct pt_rec_gpu *r)
 	c.tid = t->tid;
 	c.api = (uint16_t)r->api;
 	c.cls = (uint8_t)api->cls;
-	if (pt_vec_push(&t->proc->gpu, c))
+	if (pt_held_push(&m->held.time, &t->proc->gpu, c))
 		return -ENOMEM;
 	m->gpu_calls++;
 	t->calls++;
@@ -125,5 +127,5 @@ int pt_feed_gpu_return(struct pt_model *m, const struct pt_rec_gpu *r)
 	late.cls = (uint8_t)api->cls;
 	m->gpu_calls++;
 	t->calls++;
-	return pt_vec_push(&t->proc->gpu, late);
+	return pt_held_push(&m->held.time, &t->proc->gpu, late);
 }

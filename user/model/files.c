@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/budget.h"
 #include "model/internal.h"
 
 #define PARTS_MAX 32
@@ -35,14 +36,20 @@ uint32_t pt_model_dev(const struct pt_model *m, uint32_t dev, uint64_t inode)
 	return f ? f->dev : dev;
 }
 
-/* The record's path in the arena; NULL in *out: it has none. 0 or -ENOMEM. */
-static int path_of(struct pt_model *m, const struct pt_rec_file *r, bool truncated,
-		   const char **out)
+struct told { /* what a record says */
+	const struct pt_rec_file *r;
+	bool truncated;
+	size_t len; /* 0: it has no name */
+	char path[PT_REC_MAX + 8];
+};
+
+static void take_path(struct told *o)
 {
+	const struct pt_rec_file *r = o->r;
 	const char *text = (const char *)r + offsetof(struct pt_rec_file, path);
-	size_t max = PT_PATH_LEN, i, n = 0, pos = 0, len = 0, l;
+	size_t max = PT_PATH_LEN, i, n = 0, pos = 0, l;
 	const char *part[PARTS_MAX];
-	char *path;
+	char *at = o->path;
 
 	if (r->hdr.size > sizeof(*r))
 		max = (r->hdr.size < PT_REC_MAX ? r->hdr.size : PT_REC_MAX) -
@@ -53,34 +60,61 @@ static int path_of(struct pt_model *m, const struct pt_rec_file *r, bool truncat
 			break;
 		part[n++] = text + pos;
 		pos += l + 1;
-		len += l + 1;
 	}
-	*out = NULL;
-	if (!n)
-		return 0;
-	path = pt_arena_alloc(m->arena, len + 5);
-	if (!path)
-		return -ENOMEM;
-	/* innermost first in the record */
-	if (truncated)
-		strcat(path, "...");
-	for (i = n; i-- > 0;) {
-		strcat(path, "/");
-		strcat(path, part[i]);
+	if (n && o->truncated)
+		at = stpcpy(at, "...");
+	for (i = n; i-- > 0;) { /* innermost first in the record */
+		*at++ = '/';
+		at = stpcpy(at, part[i]);
 	}
-	*out = path;
-	return 0;
+	*at = 0;
+	o->len = (size_t)(at - o->path);
 }
 
-static bool same_name(const char *a, const char *b)
+static bool is_named(const struct pt_file *f, const struct told *o)
 {
-	return a == b || (a && b && !strcmp(a, b));
+	return f->path ? !strcmp(f->path, o->path) : !o->len;
+}
+
+/* Not one of the other names of a renamed file. */
+static bool is_first(const struct pt_file *f)
+{
+	return f->key.dev == f->dev;
+}
+
+static void drop_file(struct pt_model *m, struct pt_file *f)
+{
+	if (PT_HASHED(f))
+		HASH_DEL(m->files, f);
+	pt_held_drop(is_first(f) ? &m->held.names : &m->held.time, f,
+		     sizeof(*f) + (f->path ? strlen(f->path) : 0) + 1);
+}
+
+/* Of a renamed file's names each goes with the last that says so. */
+static void drop_naming(struct pt_model *m, struct pt_file *first,
+			struct pt_naming *n)
+{
+	if (n->file != first && !--n->file->n_namings)
+		drop_file(m, n->file);
+	pt_held_drop(&m->held.time, n, sizeof(*n));
+	first->n_namings--;
+	m->namings--;
+}
+
+static void drop_namings(struct pt_model *m, struct pt_file *first)
+{
+	struct pt_naming *n;
+
+	while ((n = first->namings)) {
+		first->namings = n->next;
+		drop_naming(m, first, n);
+	}
 }
 
 static int add_naming(struct pt_model *m, struct pt_file *first,
 		      struct pt_file *f, uint64_t ts)
 {
-	struct pt_naming *n = pt_arena_alloc(m->arena, sizeof(*n));
+	struct pt_naming *n = pt_held_new(&m->held.time, sizeof(*n));
 
 	if (!n)
 		return -ENOMEM;
@@ -89,18 +123,47 @@ static int add_naming(struct pt_model *m, struct pt_file *first,
 	n->next = first->namings;
 	first->namings = n;
 	first->n_namings++;
+	f->n_namings += f != first;
+	m->namings++;
 	return 0;
+}
+
+/* One more name of `first`, or (NULL) of a file that was not met before. */
+static int add_file(struct pt_model *m, struct pt_file *first,
+		    const struct told *o, uint64_t dev)
+{
+	uint64_t *sum = first ? &m->held.time : &m->held.names;
+	struct pt_file *f = pt_held_new(sum, sizeof(*f) + o->len + 1);
+
+	if (!f)
+		return -ENOMEM;
+	f->key = (struct pt_file_key){ o->r->inode, dev };
+	f->dev = o->r->dev;
+	f->size = o->r->size;
+	f->mode = o->r->mode;
+	f->fs_magic = o->r->fs_magic;
+	f->truncated = o->truncated;
+	f->latest = o->r->hdr.ts;
+	memcpy(f->name, o->path, o->len);
+	f->path = o->len ? f->name : NULL;
+	HASH_ADD(hh, m->files, key, sizeof(f->key), f);
+	if (PT_HASHED(f) && !add_naming(m, first ? first : f, f, f->latest))
+		return 0;
+	drop_file(m, f);
+	return -ENOMEM;
 }
 
 /* A file that has a name was met again. */
 static int name_again(struct pt_model *m, struct pt_file *first,
-		      struct pt_file *f, uint64_t ts)
+		      const struct told *o)
 {
+	uint64_t ts = o->r->hdr.ts;
 	struct pt_naming *n;
-	int i;
+	int i, err;
 
+	first->latest = pt_max64(first->latest, ts);
 	for (n = first->namings, i = 0; n && i < LOOK_BACK; n = n->next, i++)
-		if (same_name(n->file->path, f->path))
+		if (is_named(n->file, o))
 			break;
 	if (i == LOOK_BACK)
 		n = NULL;
@@ -113,46 +176,32 @@ static int name_again(struct pt_model *m, struct pt_file *first,
 		return add_naming(m, first, n->file, ts);
 	if (m->renamed >= RENAMED_MAX)
 		return 0;
-	first->renamed = true;
-	f->key.dev = PT_DEV_RENAMED + m->renamed;
-	HASH_ADD(hh, m->files, key, sizeof(f->key), f);
-	if (!PT_HASHED(f))
-		return -ENOMEM;
+	err = add_file(m, first, o, PT_DEV_RENAMED + m->renamed);
+	if (err)
+		return err;
 	m->renamed++;
-	return add_naming(m, first, f, ts);
+	first->renamed = true;
+	return 0;
 }
 
 int pt_feed_file(struct pt_model *m, const struct pt_rec_file *r)
 {
 	struct pt_thread *t = pt_thread_find(m, r->hdr.tid, r->hdr.tgid,
 					     r->hdr.start);
-	struct pt_file *f, *first;
-	int err;
+	struct told o;
+	struct pt_file *first;
 
+	if (r->dev >= PT_DEV_RENAMED)
+		return -EINVAL;
 	/* it takes a number of the thread that met the file; a name from
 	 * before the thread's first record does not begin its numbering */
 	if (t && t->seq_known && !pt_take_seq(m, t, r->hdr.seq))
 		return 0;
-	f = pt_arena_alloc(m->arena, sizeof(*f));
-	if (!f)
-		return -ENOMEM;
-	f->key = (struct pt_file_key){ r->inode, r->dev };
-	f->dev = r->dev;
-	f->size = r->size;
-	f->mode = r->mode;
-	f->fs_magic = r->fs_magic;
-	f->truncated = r->truncated || r->hdr.flags & PT_F_READ_FAILED;
-	err = path_of(m, r, f->truncated, &f->path);
-	if (err)
-		return err;
+	o.r = r;
+	o.truncated = r->truncated || r->hdr.flags & PT_F_READ_FAILED;
+	take_path(&o);
 	first = find(m, r->dev, r->inode);
-	if (first)
-		return name_again(m, first, f, r->hdr.ts);
-	err = add_naming(m, f, f, r->hdr.ts);
-	if (err)
-		return err;
-	HASH_ADD(hh, m->files, key, sizeof(f->key), f);
-	return PT_HASHED(f) ? 0 : -ENOMEM;
+	return first ? name_again(m, first, &o) : add_file(m, NULL, &o, r->dev);
 }
 
 static int by_ts(const void *a, const void *b)
@@ -164,7 +213,8 @@ static int by_ts(const void *a, const void *b)
 
 static int order_namings(struct pt_model *m, struct pt_file *f)
 {
-	struct pt_naming *v = pt_arena_calloc(m->arena, f->n_namings, sizeof(*v));
+	struct pt_naming *v = pt_held_new(&m->held.time,
+					  f->n_namings * sizeof(*v));
 	const struct pt_naming *n;
 	size_t i = 0;
 
@@ -194,24 +244,37 @@ static void settle(const struct pt_model *m, uint32_t *dev, uint64_t inode,
 		*dev = (uint32_t)named_at(f, ts)->key.dev;
 }
 
-static void settle_thread(const struct pt_model *m, struct pt_thread *t)
+static void use(const struct pt_model *m, uint32_t *dev, uint64_t inode,
+		uint64_t ts)
+{
+	struct pt_file *f = find(m, *dev, inode);
+
+	(void)ts;
+	if (f)
+		f->used = true;
+}
+
+/* Each file that something held was of, and when. */
+static void each_met(const struct pt_model *m, struct pt_thread *t,
+		     void (*fn)(const struct pt_model *m, uint32_t *dev,
+				uint64_t inode, uint64_t ts))
 {
 	size_t i;
 
 	for (i = 0; i < t->reads.n; i++)
 		if (t->reads.v[i].obj_kind == PT_OBJ_FILE)
-			settle(m, &t->reads.v[i].dev, t->reads.v[i].inode,
-			       t->reads.v[i].end);
+			fn(m, &t->reads.v[i].dev, t->reads.v[i].inode,
+			   t->reads.v[i].end);
 	for (i = 0; i < t->writes.n; i++)
-		settle(m, &t->writes.v[i].dev, t->writes.v[i].inode,
-		       t->writes.v[i].end);
+		fn(m, &t->writes.v[i].dev, t->writes.v[i].inode,
+		   t->writes.v[i].end);
 	for (i = 0; i < t->faults.n; i++)
-		settle(m, &t->faults.v[i].dev, t->faults.v[i].inode,
-		       t->faults.v[i].end);
+		fn(m, &t->faults.v[i].dev, t->faults.v[i].inode,
+		   t->faults.v[i].end);
 	for (i = 0; i < t->iv.n; i++)
 		if (t->iv.v[i].obj_kind == PT_OBJ_FILE)
-			settle(m, &t->iv.v[i].dev, t->iv.v[i].object,
-			       t->iv.v[i].begin);
+			fn(m, &t->iv.v[i].dev, t->iv.v[i].object,
+			   t->iv.v[i].begin);
 }
 
 static void mark_text(struct pt_model *m)
@@ -242,8 +305,86 @@ int pt_settle_files(struct pt_model *m)
 			if (f->renamed && order_namings(m, f))
 				return -ENOMEM;
 		for (i = 0; i < m->all_threads.n; i++)
-			settle_thread(m, m->all_threads.v[i]);
+			each_met(m, m->all_threads.v[i], settle);
 	}
 	mark_text(m);
 	return 0;
+}
+
+/* ---- memory ------------------------------------------------------------------- */
+
+/* The name that a file had at the begin is the last one met before. */
+static void trim_names_of(struct pt_model *m, struct pt_file *first)
+{
+	struct pt_naming **at, *n, *last = NULL;
+
+	for (n = first->namings; n; n = n->next)
+		if (n->ts < m->begin && (!last || n->ts > last->ts))
+			last = n;
+	for (at = &first->namings; (n = *at);) {
+		if (n->ts >= m->begin || n == last) {
+			at = &n->next;
+			continue;
+		}
+		*at = n->next;
+		drop_naming(m, first, n);
+	}
+}
+
+/* The first of all is one: others follow theirs. */
+static struct pt_file *next_first(const struct pt_file *f)
+{
+	struct pt_file *next = f->hh.next;
+
+	while (next && !is_first(next))
+		next = next->hh.next;
+	return next;
+}
+
+/* The oldest go first, and those that were met before the begin. */
+static void forget(struct pt_model *m, uint64_t before)
+{
+	struct pt_file *f, *next;
+
+	for (f = m->files; f && m->namings > PT_NAMES_KEPT; f = next) {
+		next = next_first(f);
+		if (f->used || f->latest >= before)
+			continue;
+		drop_namings(m, f);
+		drop_file(m, f);
+		m->gone.names++;
+	}
+}
+
+void pt_forget_files(struct pt_model *m)
+{
+	struct pt_file *f;
+	size_t i;
+
+	if (m->namings <= 2 * PT_NAMES_KEPT)
+		return;
+	for (i = 0; i < m->all_threads.n; i++)
+		each_met(m, m->all_threads.v[i], use);
+	forget(m, m->begin);
+	forget(m, UINT64_MAX);
+	for (f = m->files; f; f = next_first(f)) {
+		f->used = false;
+		if (f->renamed)
+			trim_names_of(m, f);
+	}
+}
+
+void pt_files_free(struct pt_model *m)
+{
+	struct pt_naming *n;
+	struct pt_file *f;
+
+	for (f = m->files; f; f = f->hh.next) {
+		while ((n = f->namings)) {
+			f->namings = n->next;
+			free(n);
+		}
+		free(f->by_ts);
+	}
+	pt_hash_free(m->files);
 }

@@ -13,6 +13,13 @@
 struct pt_proc *pt_proc_make(struct pt_model *m, uint32_t tgid);
 struct pt_thread *pt_thread_make(struct pt_model *m, uint32_t tid,
 				 uint32_t tgid, uint32_t start, uint64_t ts);
+/* It has ended. */
+void pt_thread_ends(struct pt_model *m, struct pt_thread *t, uint64_t ts);
+/* fold.c: with all that they hold; they are in no list any more. */
+void pt_thread_free(struct pt_model *m, struct pt_thread *t);
+void pt_proc_free(struct pt_model *m, struct pt_proc *p);
+/* It is about to go: its id is the one of the owner before again. */
+void pt_forget_id(struct pt_model *m, const struct pt_thread *t);
 /* Records between the begin and `ts` are not there: what follows is counted and
  * timed from then on. */
 void pt_model_resume(struct pt_model *m, uint64_t ts);
@@ -40,6 +47,10 @@ bool pt_take_seq(struct pt_model *m, struct pt_thread *t, uint32_t seq);
 #include "records.def"
 /* Drop counters of disks from before this moment, but for the last ones. */
 void pt_trim_disks(struct pt_model *m, uint64_t before);
+/* Where there are very many files: the oldest that nothing held refers to go, and what
+ * names the others had before the begin. */
+void pt_forget_files(struct pt_model *m);
+void pt_files_free(struct pt_model *m);
 /* Every read, wait and fault to the name that its file had then. 0 or -ENOMEM. */
 int pt_settle_files(struct pt_model *m);
 /* Forget which calls a thread is in when records of it are missing: they may

@@ -6,23 +6,16 @@
 #include <string.h>
 
 #include "base/records.h"
+#include "model/budget.h"
 #include "model/callclass.h"
 #include "model/classify.h"
 #include "model/internal.h"
+#include "model/names.h"
 #include "model/socks.h"
 
 struct pt_model *pt_model_new(void)
 {
-	struct pt_model *m = calloc(1, sizeof(*m));
-
-	if (!m)
-		return NULL;
-	m->arena = pt_arena_new();
-	if (!m->arena) {
-		free(m);
-		return NULL;
-	}
-	return m;
+	return calloc(1, sizeof(struct pt_model));
 }
 
 void pt_model_free(struct pt_model *m)
@@ -31,29 +24,16 @@ void pt_model_free(struct pt_model *m)
 
 	if (!m)
 		return;
-	for (i = 0; i < m->all_threads.n; i++) {
-		pt_vec_free(&m->all_threads.v[i]->iv);
-		pt_vec_free(&m->all_threads.v[i]->reads);
-		pt_vec_free(&m->all_threads.v[i]->scatters);
-		pt_vec_free(&m->all_threads.v[i]->writes);
-		pt_vec_free(&m->all_threads.v[i]->faults);
-	}
-	for (i = 0; i < m->all_procs.n; i++) {
-		pt_vec_free(&m->all_procs.v[i]->threads);
-		pt_vec_free(&m->all_procs.v[i]->gpu);
-		pt_vec_free(&m->all_procs.v[i]->acts);
-		pt_vec_free(&m->all_procs.v[i]->covers);
-		pt_vec_free(&m->all_procs.v[i]->samples);
-		pt_vec_free(&m->all_procs.v[i]->markers);
-		pt_vec_free(&m->all_procs.v[i]->nvtx);
-		pt_vec_free(&m->all_procs.v[i]->strings);
-	}
+	pt_hash_free(m->aliases);
 	HASH_CLEAR(hh, m->threads);
 	HASH_CLEAR(hh, m->procs);
-	HASH_CLEAR(hh, m->files);
-	HASH_CLEAR(hh, m->texts);
-	HASH_CLEAR(hh, m->names);
-	HASH_CLEAR(hh, m->aliases);
+	for (i = 0; i < m->all_threads.n; i++)
+		pt_thread_free(m, m->all_threads.v[i]);
+	for (i = 0; i < m->all_procs.n; i++)
+		pt_proc_free(m, m->all_procs.v[i]);
+	pt_files_free(m);
+	pt_names_free(m);
+	pt_hash_free(m->texts);
 	pt_socks_free(m);
 	pt_vec_free(&m->devices);
 	pt_vec_free(&m->memory);
@@ -62,7 +42,6 @@ void pt_model_free(struct pt_model *m)
 	pt_vec_free(&m->windows);
 	pt_vec_free(&m->all_threads);
 	pt_vec_free(&m->all_procs);
-	pt_arena_free(m->arena); /* threads, processes, files, paths */
 	free(m);
 }
 
@@ -186,7 +165,7 @@ int pt_feed_off(struct pt_model *m, const struct pt_rec_off *r)
 	iv_from_record(m, &iv, r);
 	iv.gap_before = t->gap;
 	t->gap = false;
-	return pt_vec_push(&t->iv, iv);
+	return pt_held_push(&m->held.time, &t->iv, iv);
 }
 
 int pt_feed_fork(struct pt_model *m, const struct pt_rec_fork *r)
@@ -230,10 +209,8 @@ static void take_over(struct pt_model *m, const struct pt_rec_task *r)
 	struct pt_thread *old = pt_model_thread(m, pt_model_id(m, r->old_tid));
 	struct pt_thread *t = pt_model_thread(m, pt_model_id(m, r->hdr.tid));
 
-	if (old && !old->exited && pt_real_id(old->tgid) == r->hdr.tgid) {
-		old->exited = true;
-		old->last = r->hdr.ts;
-	}
+	if (old && !old->exited && pt_real_id(old->tgid) == r->hdr.tgid)
+		pt_thread_ends(m, old, r->hdr.ts);
 	if (t && pt_real_id(t->tgid) == r->hdr.tgid) {
 		t->start = r->hdr.start;
 		t->seq_known = false;
@@ -294,8 +271,7 @@ int pt_feed_exit(struct pt_model *m, const struct pt_rec_exit *r)
 	if (!pt_take_seq(m, t, r->hdr.seq))
 		return 0;
 	note_totals(t, &r->tot);
-	t->exited = true;
-	t->last = r->hdr.ts;
+	pt_thread_ends(m, t, r->hdr.ts);
 	t->open.hdr.kind = 0;
 	if (r->hdr.flags & PT_F_GROUP_DEAD)
 		t->proc->died = r->hdr.ts;

@@ -26,8 +26,10 @@ void pt_model_free(struct pt_model *m);
  * -ENOMEM: counted, skipped, the model stays usable. */
 int pt_model_feed(struct pt_model *m, const void *rec, size_t len);
 
-/* Memory of the timelines, bytes. */
+/* All the memory that the model holds, bytes. */
 uint64_t pt_model_bytes(const struct pt_model *m);
+/* ... of it, what cuts and folding can drop. */
+uint64_t pt_model_timelines(const struct pt_model *m);
 
 /* Drop what lies before `before` (CLOCK_MONOTONIC ns), as trimming does. 0 or
  * -ENOMEM. */
@@ -38,9 +40,20 @@ void pt_model_keep_samples(struct pt_model *m);
 /* The moment in the middle of what is held. */
 uint64_t pt_model_middle(const struct pt_model *m);
 
-/* Drop the older half of the capture when the timelines take more than
- * `max_bytes`; what is left is analysed and the report says so. 0 or
- * -ENOMEM. */
+/*
+ * What a job can make by the million: threads and processes that ended before what is
+ * held begins, and names that nothing held refers to. Where there are very many they
+ * become sums (struct pt_gone). Whoever points to a thread or process has it kept before.
+ */
+void pt_model_fold(struct pt_model *m);
+bool pt_model_foldable(const struct pt_model *m); /* there may be very many */
+struct pt_thread;
+struct pt_proc;
+void pt_thread_keep(struct pt_model *m, const struct pt_thread *t); /* NULL: nothing */
+void pt_proc_keep(const struct pt_proc *p);
+
+/* Drop the older half of the capture, and fold, when the model holds more than
+ * `max_bytes`; what is left is analysed and the report says so. 0 or -ENOMEM. */
 int pt_model_trim(struct pt_model *m, uint64_t max_bytes);
 
 /* Sort and close every timeline at the end mark; feed nothing afterwards. */

@@ -23,4 +23,8 @@ const char *pt_act_name(const struct pt_model *m, const struct pt_proc *p,
 int pt_name_alias(struct pt_model *m, const struct pt_proc *p,
 		  uint64_t function, uint64_t of);
 
+/* Forget the oldest that nothing held refers to, where there are very many. */
+void pt_forget_kernels(struct pt_model *m);
+void pt_names_free(struct pt_model *m);
+
 #endif

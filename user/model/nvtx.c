@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "model/budget.h"
 #include "model/internal.h"
 
 #define MAX_TEXTS 4096	/* different ones; later ones have no text */
@@ -23,15 +24,15 @@ static int keep_text(struct pt_model *m, const char *s, size_t len,
 	if (!t && HASH_COUNT(m->texts) >= MAX_TEXTS)
 		return 0;
 	if (!t) {
-		t = pt_arena_alloc(m->arena, sizeof(*t));
+		t = pt_held_new(&m->held.names, sizeof(*t) + len + 1);
 		if (!t)
 			return -ENOMEM;
-		t->text = pt_arena_strndup(m->arena, s, len);
-		if (!t->text)
+		memcpy(t->text, s, len);
+		HASH_ADD(hh, m->texts, text, len, t);
+		if (!PT_HASHED(t)) {
+			pt_held_drop(&m->held.names, t, sizeof(*t) + len + 1);
 			return -ENOMEM;
-		HASH_ADD_KEYPTR(hh, m->texts, t->text, len, t);
-		if (!PT_HASHED(t))
-			return -ENOMEM;
+		}
 	}
 	*out = t->text;
 	return 0;
@@ -48,7 +49,7 @@ static const char *registered(const struct pt_proc *p, uint64_t handle)
 }
 
 /* The handle that the thread's last start or registration gave back. */
-static int take_handle(struct pt_thread *t, uint64_t id)
+static int take_handle(struct pt_model *m, struct pt_thread *t, uint64_t id)
 {
 	struct pt_proc *p = t->proc;
 	struct pt_nvtx_string s = { id, t->nvtx_text };
@@ -58,7 +59,8 @@ static int take_handle(struct pt_thread *t, uint64_t id)
 	t->nvtx_wants = 0;
 	if (wanted == PT_NVTX_STRING)
 		return id && p->strings.n < MAX_STRINGS ?
-			       pt_vec_push(&p->strings, s) : 0;
+			       pt_held_push(&m->held.tasks, &p->strings, s) :
+			       0;
 	for (i = p->nvtx.n; wanted == PT_NVTX_START && i-- > 0 &&
 			    n++ < LOOK_BACK;) {
 		if (p->nvtx.v[i].tid != t->tid ||
@@ -71,7 +73,7 @@ static int take_handle(struct pt_thread *t, uint64_t id)
 }
 
 /* After a loss nobody knows what is still open. */
-static int note_gap(struct pt_thread *t, uint64_t ts)
+static int note_gap(struct pt_model *m, struct pt_thread *t, uint64_t ts)
 {
 	struct pt_nvtx_event gap = { .ts = ts, .tid = t->tid,
 				     .op = PT_NVTX_GAP };
@@ -80,7 +82,7 @@ static int note_gap(struct pt_thread *t, uint64_t ts)
 		return 0;
 	t->nvtx_lost = t->lost;
 	t->nvtx_wants = 0;
-	return t->nvtx_seen ? pt_vec_push(&t->proc->nvtx, gap) : 0;
+	return t->nvtx_seen ? pt_held_push(&m->held.time, &t->proc->nvtx, gap) : 0;
 }
 
 int pt_feed_nvtx(struct pt_model *m, const struct pt_rec_nvtx *r)
@@ -97,12 +99,12 @@ int pt_feed_nvtx(struct pt_model *m, const struct pt_rec_nvtx *r)
 		return -ENOMEM;
 	if (!pt_take_seq(m, t, r->hdr.seq) || r->op > PT_NVTX_ID)
 		return 0; /* seen already, or a later version's */
-	err = note_gap(t, r->hdr.ts);
+	err = note_gap(m, t, r->hdr.ts);
 	if (err)
 		return err;
 	t->nvtx_seen = true;
 	if (r->op == PT_NVTX_ID)
-		return take_handle(t, r->id);
+		return take_handle(m, t, r->id);
 	err = keep_text(m, r->text, strnlen(r->text, sizeof(r->text)), &e.text);
 	if (err)
 		return err;
@@ -112,5 +114,7 @@ int pt_feed_nvtx(struct pt_model *m, const struct pt_rec_nvtx *r)
 	if (r->op == PT_NVTX_START || r->op == PT_NVTX_STRING)
 		t->nvtx_wants = (uint8_t)r->op;
 	t->nvtx_text = e.text;
-	return r->op == PT_NVTX_STRING ? 0 : pt_vec_push(&t->proc->nvtx, e);
+	return r->op == PT_NVTX_STRING ? 0 :
+					 pt_held_push(&m->held.time,
+						      &t->proc->nvtx, e);
 }

@@ -140,6 +140,12 @@ static int take_thread(struct pt_past *p, const struct pt_thread *th,
 	}
 	for (i = 0; i < th->iv.n && th->iv.v[i].end <= before; i++)
 		at = one_stay(&th->iv.v[i], at, put, &to);
+	/* it may be folded before anybody asks */
+	if (th->exited && th->last <= before && th->last > at && !th->gap &&
+	    (i || (t && t->seen))) {
+		put(&to, at, th->last, PT_PAST_RUNNING);
+		at = th->last;
+	}
 	if (t) {
 		t->until = at;
 		t->seen |= i > 0;

@@ -3,6 +3,7 @@
 /* Read calls: single ones, and sums of short ones; and sums of page faults. */
 #include <errno.h>
 
+#include "model/budget.h"
 #include "model/internal.h"
 
 /* The kernel counts whole sectors. Of older versions the record is shorter. */
@@ -26,13 +27,13 @@ static int push(struct pt_model *m, const struct pt_hdr *h, struct pt_read rd,
 	if (!pt_take_seq(m, t, h->seq))
 		return 0;
 	if (more && t->scatters.n < UINT32_MAX - 1) {
-		if (pt_vec_push(&t->scatters, *more))
+		if (pt_held_push(&m->held.time, &t->scatters, *more))
 			return -ENOMEM;
 		rd.more = (uint32_t)t->scatters.n;
 	} else if (more) {
 		rd.placed = false;
 	}
-	return pt_vec_push(&t->reads, rd);
+	return pt_held_push(&m->held.time, &t->reads, rd);
 }
 
 int pt_feed_read(struct pt_model *m, const struct pt_rec_read *r)
@@ -129,7 +130,7 @@ int pt_feed_writes(struct pt_model *m, const struct pt_rec_writes *r)
 		return -ENOMEM;
 	if (!pt_take_seq(m, t, r->hdr.seq))
 		return 0;
-	return pt_vec_push(&t->writes, w);
+	return pt_held_push(&m->held.time, &t->writes, w);
 }
 
 int pt_feed_faults(struct pt_model *m, const struct pt_rec_faults *r)
@@ -150,5 +151,5 @@ int pt_feed_faults(struct pt_model *m, const struct pt_rec_faults *r)
 		return -ENOMEM;
 	if (!pt_take_seq(m, t, r->hdr.seq))
 		return 0;
-	return pt_vec_push(&t->faults, s);
+	return pt_held_push(&m->held.time, &t->faults, s);
 }

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "model/budget.h"
 #include "model/internal.h"
 
 /* In order of time: their differences count. */
@@ -16,7 +17,7 @@ int pt_feed_sample(struct pt_model *m, const struct pt_rec_sample *r)
 	for (i = p->samples.n; i && p->samples.v[i - 1].hdr.ts >= r->hdr.ts; i--)
 		if (p->samples.v[i - 1].hdr.ts == r->hdr.ts)
 			return 0;
-	if (pt_vec_push(&p->samples, *r))
+	if (pt_held_push(&m->held.time, &p->samples, *r))
 		return -ENOMEM;
 	memmove(&p->samples.v[i + 1], &p->samples.v[i],
 		(p->samples.n - 1 - i) * sizeof(*r));
@@ -29,7 +30,7 @@ int pt_feed_memory(struct pt_model *m, const struct pt_rec_memory *r)
 {
 	if (m->memory.n && m->memory.v[m->memory.n - 1].hdr.ts >= r->hdr.ts)
 		return 0;
-	return pt_vec_push(&m->memory, *r);
+	return pt_held_push(&m->held.time, &m->memory, *r);
 }
 
 #define MAX_DEVICES 64
@@ -55,7 +56,7 @@ int pt_feed_device(struct pt_model *m, const struct pt_rec_device *r)
 		if (m->devices.v[i - 1].hdr.ts == d.hdr.ts &&
 		    m->devices.v[i - 1].index == d.index)
 			return 0;
-	if (pt_vec_push(&m->devices, d))
+	if (pt_held_push(&m->held.time, &m->devices, d))
 		return -ENOMEM;
 	memmove(&m->devices.v[i + 1], &m->devices.v[i],
 		(m->devices.n - 1 - i) * sizeof(d));

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "model/acts.h"
+#include "model/budget.h"
 #include "model/classify.h"
 #include "model/internal.h"
 #include "model/model.h"
@@ -157,7 +158,7 @@ int pt_model_settle(struct pt_model *m)
 	return 0;
 }
 
-static int close_open(struct pt_thread *t, uint64_t end)
+static int close_open(struct pt_model *m, struct pt_thread *t, uint64_t end)
 {
 	struct pt_rec_off *o = &t->open;
 	struct pt_iv iv;
@@ -185,7 +186,7 @@ static int close_open(struct pt_thread *t, uint64_t end)
 	iv.rchar = o->tot.rchar;
 	iv.read_bytes = o->tot.read_bytes;
 	t->settled = 0;
-	return pt_vec_push(&t->iv, iv);
+	return pt_held_push(&m->held.time, &t->iv, iv);
 }
 
 int pt_close_part(struct pt_model *m, uint64_t end)
@@ -196,7 +197,7 @@ int pt_close_part(struct pt_model *m, uint64_t end)
 	for (i = 0; i < m->all_threads.n; i++) {
 		struct pt_thread *t = m->all_threads.v[i];
 
-		e = close_open(t, end);
+		e = close_open(m, t, end);
 		err = e ? e : err;
 		t->open.hdr.kind = 0;
 	}
@@ -212,7 +213,7 @@ int pt_model_lend_open(struct pt_model *m)
 		struct pt_thread *t = m->all_threads.v[i];
 		size_t n = t->iv.n, settled = t->settled;
 
-		e = close_open(t, m->last_ts);
+		e = close_open(m, t, m->last_ts);
 		err = e ? e : err;
 		t->lent = t->iv.n > n;
 		t->settled = settled + t->lent;
@@ -302,7 +303,7 @@ int pt_model_finish(struct pt_model *m)
 
 		if (!t->exited)
 			t->last = m->end;
-		e = close_open(t, m->end);
+		e = close_open(m, t, m->end);
 		if (e)
 			err = e;
 		close_calls(t);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/address.h"
+#include "model/budget.h"
 #include "model/internal.h"
 
 /* ---- taking records in --------------------------------------------------- */
@@ -38,6 +39,12 @@ static void ends_of(const struct pt_rec_sock *r, struct pt_sock_ends *e)
 	e->remote_port = r->remote_port;
 }
 
+/* Of a trace that is too long to be held: later ones are one without an address. Parts
+ * of the analysis name them by their number, so that none can go. */
+#define PEERS_MAX 65536
+/* More sockets are not held open for the next word of them. */
+#define SOCKS_MAX 65536
+
 static struct pt_peer *peer_of(struct pt_model *m, const struct pt_rec_sock *r,
 			       const struct pt_sock_ends *e)
 {
@@ -52,15 +59,22 @@ static struct pt_peer *peer_of(struct pt_model *m, const struct pt_rec_sock *r,
 	if (e->family == PT_AF_UNIX)
 		memcpy(key.path, r->path, sizeof(key.path));
 	HASH_FIND(hh, m->peers, &key, sizeof(key), p);
+	if (!p && m->trimmed_ns && HASH_COUNT(m->peers) >= PEERS_MAX) {
+		memset(&key, 0, sizeof(key));
+		HASH_FIND(hh, m->peers, &key, sizeof(key), p);
+	}
 	if (p)
 		return p;
-	p = pt_arena_alloc(m->arena, sizeof(*p));
+	p = pt_held_new(&m->held.names, sizeof(*p));
 	if (!p)
 		return NULL;
 	p->key = key;
 	p->index = (uint32_t)HASH_COUNT(m->peers);
 	HASH_ADD(hh, m->peers, key, sizeof(p->key), p);
-	return PT_HASHED(p) ? p : NULL;
+	if (PT_HASHED(p))
+		return p;
+	pt_held_drop(&m->held.names, p, sizeof(*p));
+	return NULL;
 }
 
 static bool is_outside(const struct pt_model *m, uint32_t tgid)
@@ -76,7 +90,7 @@ static int note_listener(struct pt_model *m, uint32_t tgid, uint16_t port)
 	uint8_t **map = &m->listening[is_outside(m, tgid)];
 
 	if (!*map) {
-		*map = pt_arena_calloc(m->arena, 65536 / 8, 1);
+		*map = pt_held_new(&m->held.tasks, 65536 / 8);
 		if (!*map)
 			return -ENOMEM;
 	}
@@ -118,7 +132,7 @@ static struct pt_sock *sock_new(struct pt_model *m, const struct pt_rec_sock *r,
 				const struct pt_sock_ends *e,
 				struct pt_sock *newer_than)
 {
-	struct pt_sock *s = calloc(1, sizeof(*s));
+	struct pt_sock *s = pt_held_new(&m->held.time, sizeof(*s));
 
 	if (!s)
 		return NULL;
@@ -143,12 +157,13 @@ static struct pt_sock *sock_new(struct pt_model *m, const struct pt_rec_sock *r,
 	m->n_socks++;
 	return s;
 failed:
-	free(s);
+	pt_held_drop(&m->held.time, s, sizeof(*s));
 	return NULL;
 }
 
 /* What a counter said, in order of time. */
-static int add_reading(struct pt_sock *s, const struct pt_rec_sock *r)
+static int add_reading(struct pt_model *m, struct pt_sock *s,
+		       const struct pt_rec_sock *r)
 {
 	size_t i, cap;
 	void *v;
@@ -163,6 +178,8 @@ static int add_reading(struct pt_sock *s, const struct pt_rec_sock *r)
 		v = realloc(s->at, cap * sizeof(*s->at));
 		if (!v)
 			return -ENOMEM;
+		m->held.time += pt_chunk(cap * sizeof(*s->at)) -
+				pt_chunk(s->cap_at * sizeof(*s->at));
 		s->at = v;
 		s->cap_at = (uint32_t)cap;
 	}
@@ -175,6 +192,8 @@ static int add_reading(struct pt_sock *s, const struct pt_rec_sock *r)
 
 /* One socket connected so often is looked through; behind that it is new. */
 #define AGAIN_MAX 64
+
+#define READINGS 64 /* so many of a socket may be from before a cut */
 
 /* More a counter cannot have: 4 EiB. */
 #define BYTES_MAX (1ull << 62)
@@ -223,7 +242,7 @@ int pt_feed_sock(struct pt_model *m, const struct pt_rec_sock *r)
 		s->out_of_order = r->out_of_order;
 		s->state = (uint8_t)r->state;
 	}
-	return r->received == PT_SOCK_UNKNOWN ? 0 : add_reading(s, r);
+	return r->received == PT_SOCK_UNKNOWN ? 0 : add_reading(m, s, r);
 }
 
 /* ---- asking ------------------------------------------------------------------ */
@@ -319,8 +338,8 @@ static void drop(struct pt_model *m, struct pt_sock *s)
 {
 	if (s->by_ends.tbl)
 		HASH_DELETE(by_ends, m->sock_ends, s);
-	free(s->at);
-	free(s);
+	pt_held_drop(&m->held.time, s->at, s->cap_at * sizeof(*s->at));
+	pt_held_drop(&m->held.time, s, sizeof(*s));
 	m->n_socks--;
 }
 
@@ -335,23 +354,30 @@ static void drop_older(struct pt_model *m, struct pt_sock *s)
 	}
 }
 
+/* Where there are many, but for the last one before. */
+static void trim_readings(struct pt_sock *s, uint64_t before)
+{
+	uint32_t n = 0;
+
+	while (s->n_at > READINGS && n + 1 < s->n_at && s->at[n + 1].ts < before)
+		n++;
+	s->n_at -= n;
+	memmove(s->at, s->at + n, s->n_at * sizeof(*s->at));
+}
+
 void pt_trim_socks(struct pt_model *m, uint64_t before)
 {
+	bool many = m->n_socks > SOCKS_MAX;
 	struct pt_sock *s, *tmp;
 
 	HASH_ITER(hh, m->socks, s, tmp) {
 		drop_older(m, s);
-		if (s->last >= before || s->state != 7 /* closed */)
+		trim_readings(s, before);
+		if (s->last >= before || (s->state != 7 /* closed */ && !many))
 			continue;
 		HASH_DELETE(hh, m->socks, s);
 		drop(m, s);
 	}
-}
-
-uint64_t pt_socks_bytes(const struct pt_model *m)
-{
-	return m->n_socks * (sizeof(struct pt_sock) +
-			     4 * sizeof(struct pt_sock_reading));
 }
 
 void pt_socks_free(struct pt_model *m)
@@ -363,5 +389,7 @@ void pt_socks_free(struct pt_model *m)
 		drop_older(m, s);
 		drop(m, s);
 	}
-	HASH_CLEAR(hh, m->peers);
+	pt_hash_free(m->peers);
+	free(m->listening[0]);
+	free(m->listening[1]);
 }

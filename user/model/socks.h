@@ -45,7 +45,6 @@ void pt_peer_text(const struct pt_peer *p, char out[PT_PEER_TEXT]);
 
 /* Forget sockets that were closed before. */
 void pt_trim_socks(struct pt_model *m, uint64_t before);
-uint64_t pt_socks_bytes(const struct pt_model *m);
 void pt_socks_free(struct pt_model *m);
 
 #endif

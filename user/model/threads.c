@@ -4,37 +4,60 @@
 #include <errno.h>
 #include <string.h>
 
+#include "model/budget.h"
 #include "model/internal.h"
 #include "model/timeline.h"
 
 /* A record this many owners late is taken for a new one's. */
 #define OWNERS_BACK 8
 
-uint32_t pt_model_id(const struct pt_model *m, uint32_t real)
+static struct pt_alias *alias(const struct pt_model *m, uint32_t real)
 {
 	struct pt_alias *a = NULL;
 
 	if (m->aliases)
 		HASH_FIND(hh, m->aliases, &real, sizeof(real), a);
+	return a;
+}
+
+uint32_t pt_model_id(const struct pt_model *m, uint32_t real)
+{
+	const struct pt_alias *a = alias(m, real);
+
 	return a ? a->id : real;
 }
 
 static int set_alias(struct pt_model *m, uint32_t real, uint32_t id)
 {
-	struct pt_alias *a = NULL;
+	struct pt_alias *a = alias(m, real);
 
-	HASH_FIND(hh, m->aliases, &real, sizeof(real), a);
 	if (!a) {
-		a = pt_arena_alloc(m->arena, sizeof(*a));
+		a = pt_held_new(&m->held.tasks, sizeof(*a));
 		if (!a)
 			return -ENOMEM;
 		a->real = real;
 		HASH_ADD(hh, m->aliases, real, sizeof(a->real), a);
-		if (!PT_HASHED(a))
+		if (!PT_HASHED(a)) {
+			pt_held_drop(&m->held.tasks, a, sizeof(*a));
 			return -ENOMEM;
+		}
 	}
 	a->id = id;
 	return 0;
+}
+
+void pt_forget_id(struct pt_model *m, const struct pt_thread *t)
+{
+	struct pt_alias *a = alias(m, pt_real_id(t->tid));
+
+	if (!a || a->id != t->tid)
+		return;
+	if (t->older) {
+		a->id = t->older->tid;
+		return;
+	}
+	HASH_DEL(m->aliases, a);
+	pt_held_drop(&m->held.tasks, a, sizeof(*a));
 }
 
 struct pt_thread *pt_model_thread(const struct pt_model *m, uint32_t tid)
@@ -56,16 +79,22 @@ struct pt_proc *pt_model_proc(const struct pt_model *m, uint32_t tgid)
 static struct pt_proc *new_proc(struct pt_model *m, uint32_t id,
 				struct pt_proc *older)
 {
-	struct pt_proc *p = pt_arena_alloc(m->arena, sizeof(*p));
+	struct pt_proc *p = pt_held_new(&m->held.tasks, sizeof(*p));
 
-	if (!p || pt_vec_push(&m->all_procs, p))
+	if (!p || pt_held_push(&m->held.tasks, &m->all_procs, p)) {
+		pt_held_drop(&m->held.tasks, p, sizeof(*p));
 		return NULL;
+	}
 	p->tgid = id;
 	p->older = older;
 	p->facts.rank = p->facts.world = p->facts.omp_threads =
 		p->facts.cpus_allowed = p->facts.mem_nodes = PT_PROC_UNKNOWN;
 	HASH_ADD(hh, m->procs, tgid, sizeof(p->tgid), p);
-	return PT_HASHED(p) ? p : NULL;
+	if (PT_HASHED(p))
+		return p;
+	m->all_procs.n--;
+	pt_proc_free(m, p);
+	return NULL;
 }
 
 struct pt_proc *pt_proc_make(struct pt_model *m, uint32_t tgid)
@@ -139,36 +168,47 @@ static struct pt_proc *proc_of(struct pt_model *m, uint32_t tid, uint32_t tgid,
 	return p ? p : new_proc(m, id, NULL);
 }
 
+void pt_thread_ends(struct pt_model *m, struct pt_thread *t, uint64_t ts)
+{
+	m->ended += !t->exited && !t->kept;
+	t->exited = true;
+	t->last = ts;
+}
+
 static struct pt_thread *new_thread(struct pt_model *m, uint32_t tid,
 				    uint32_t tgid, uint32_t start, uint64_t ts,
 				    struct pt_thread *old)
 {
 	uint32_t id = old ? old->tid + (1u << PT_ID_BITS) : tid;
 	struct pt_proc *p = proc_of(m, tid, tgid, id, old);
-	struct pt_thread *t = p ? pt_arena_alloc(m->arena, sizeof(*t)) : NULL;
+	uint64_t *sum = &m->held.tasks;
+	struct pt_thread *t = p ? pt_held_new(sum, sizeof(*t)) : NULL;
 
 	if (!t || (old && set_alias(m, tid, id)) ||
-	    pt_vec_push(&m->all_threads, t))
-		return NULL;
-	if (pt_vec_push(&p->threads, t)) {
-		m->all_threads.n--;
+	    pt_held_push(sum, &m->all_threads, t)) {
+		pt_held_drop(sum, t, sizeof(*t));
 		return NULL;
 	}
+	if (pt_held_push(sum, &p->threads, t))
+		goto no_memory;
 	t->tid = id;
 	t->tgid = p->tgid;
 	t->start = start;
 	t->proc = p;
 	t->first = ts;
-	if (old && !old->exited) {
-		old->exited = true;
-		old->last = ts;
-	}
+	if (old && !old->exited)
+		pt_thread_ends(m, old, ts);
 	t->older = old;
 	HASH_ADD(hh, m->threads, tid, sizeof(t->tid), t);
-	if (!PT_HASHED(t))
-		return NULL;
-	m->newest[tid % PT_NEWEST] = t;
-	return t;
+	if (PT_HASHED(t)) {
+		m->newest[tid % PT_NEWEST] = t;
+		return t;
+	}
+	p->threads.n--;
+no_memory:
+	m->all_threads.n--;
+	pt_held_drop(sum, t, sizeof(*t));
+	return NULL;
 }
 
 struct pt_thread *pt_thread_make(struct pt_model *m, uint32_t tid,
@@ -242,7 +282,7 @@ bool pt_take_seq(struct pt_model *m, struct pt_thread *t, uint32_t seq)
 
 uint64_t pt_model_missing(const struct pt_model *m)
 {
-	uint64_t sum = 0;
+	uint64_t sum = m->gone.lost;
 	size_t i;
 
 	for (i = 0; i < m->all_threads.n; i++)

@@ -12,7 +12,6 @@
 #include <stdint.h>
 
 #include "abi.h"
-#include "base/arena.h"
 #include "base/hash.h"
 #include "base/vec.h"
 #include "gpu/api.h"
@@ -127,11 +126,6 @@ struct pt_nvtx_string {
 	const char *text;
 };
 
-struct pt_text_once {
-	const char *text;
-	UT_hash_handle hh;
-};
-
 struct pt_read { /* one read call, or several short ones of one file */
 	uint64_t begin, end, inode, offset;
 	uint64_t busy; /* ns inside the calls; 0 where the door shows none */
@@ -215,6 +209,8 @@ struct pt_thread {
 	uint64_t first, last; /* observed within; last = exit or end mark */
 	const struct pt_thread *parent; /* that made it at `first`; NULL: not seen */
 	bool exited;
+	bool kept;   /* somebody points to it: it is not folded */
+	bool folded; /* ... is about to be */
 	uint32_t first_seq, next_seq;
 	uint64_t seq_seen; /* bit i: next_seq - 1 - i has come */
 	bool seq_known;
@@ -252,6 +248,7 @@ struct pt_proc {
 	uint64_t born, died; /* 0: before / not seen */
 	bool execed;
 	bool outside; /* not of the target's tree: it ends waits of the target */
+	bool kept, folded; /* as of threads */
 	struct pt_rec_outside adopted; /* ... as it was told; hdr.size 0: not */
 	PT_VEC(struct pt_thread *) threads;
 	PT_VEC(struct pt_gpu_call) gpu; /* by begin */
@@ -267,6 +264,11 @@ struct pt_proc {
 	PT_VEC(struct pt_nvtx_string) strings; /* registered with NVTX */
 	UT_hash_handle hh;
 	struct pt_proc *older; /* an earlier process with the same id */
+};
+
+struct pt_text_once {
+	UT_hash_handle hh;
+	char text[];
 };
 
 struct pt_file_key {
@@ -288,7 +290,8 @@ struct pt_file {
 	uint16_t mode;
 	bool truncated;
 	bool text; /* mapped to be executed: a program or a library */
-	const char *path; /* in the arena; NULL: no name */
+	const char *path; /* `name`; NULL: none */
+	uint64_t latest; /* moment at which its name, or one of them, was met */
 	/* of the first name: when which was met, the latest record first, and
 	 * once the model is finished by time */
 	struct pt_naming {
@@ -297,8 +300,10 @@ struct pt_file {
 		struct pt_naming *next;
 	} *namings, *by_ts;
 	size_t n_namings;
-	bool renamed; /* ... there are others */
+	bool renamed; /* ... there are others, which count what names them so */
+	bool used;
 	UT_hash_handle hh;
+	char name[];
 };
 
 /* Both ends of a connection; addresses in network byte order, IPv4 in the
@@ -351,8 +356,9 @@ struct pt_name_key {
 
 struct pt_name { /* of a kernel; see names.h */
 	struct pt_name_key key;
-	const char *name; /* in the arena; NULL: that of `same_as` */
+	const char *name; /* NULL: that of `same_as` */
 	uint64_t same_as;
+	bool used;
 	UT_hash_handle hh;
 };
 
@@ -367,9 +373,30 @@ struct pt_window { /* an active part of a schedule */
 };
 #define PT_WINDOWS_MAX 65536
 
+/* Memory by what it is for, in bytes; see budget.h. */
+struct pt_held {
+	uint64_t time;	/* what happened when: a cut drops it */
+	uint64_t tasks; /* threads, processes, and what is told of them */
+	uint64_t names; /* files, texts, peers */
+};
+
+/* What is not held any more, in sums. */
+struct pt_gone {
+	uint64_t threads, procs; /* had ended */
+	uint64_t names;	/* of files and kernels that were not met any more */
+	uint64_t run_ns; /* on a CPU: of those threads, and before a cut */
+	uint64_t reads, bytes; /* of read calls, likewise */
+	uint64_t lost;	/* records of those threads that never came */
+};
+
+/* Of files, and of kernels, so many names are kept that nothing held refers to: twice
+ * the files that the kernel's side knows to have named. */
+#define PT_NAMES_KEPT 32768
 #define PT_NEWEST 256 /* a power of two */
 struct pt_model {
-	struct pt_arena *arena;
+	struct pt_held held;
+	struct pt_gone gone;
+	size_t ended; /* of the threads, but for those that are kept */
 	struct pt_thread *threads; /* uthash, by tid */
 	struct pt_proc *procs;	   /* uthash, by tgid */
 	struct pt_alias *aliases;  /* uthash, by real */
@@ -384,6 +411,7 @@ struct pt_model {
 	PT_VEC(struct pt_rec_disk) disks;   /* as they came */
 	struct pt_text_once *texts; /* uthash, by the text */
 	struct pt_file *files; /* uthash, by (dev, inode) */
+	size_t namings;	       /* of all of them */
 	uint32_t renamed;      /* names beyond a file's first */
 	struct pt_name *names; /* uthash, by process, space and key */
 	struct pt_sock *socks; /* uthash hh, by inode: the latest each */

@@ -4,62 +4,59 @@
 #include <string.h>
 
 #include "model/acts.h"
+#include "model/budget.h"
 #include "model/internal.h"
 #include "model/model.h"
 #include "model/socks.h"
 #include "model/timeline.h"
 
+#define TABLE(hh, head)                                                        \
+	((head) ? (head)->hh.tbl->num_buckets * sizeof(UT_hash_bucket) +       \
+			  sizeof(UT_hash_table) : 0)
+
 uint64_t pt_model_bytes(const struct pt_model *m)
 {
-	uint64_t sum = pt_socks_bytes(m) +
-		       m->blocks.cap * sizeof(*m->blocks.v) +
-		       m->disks.cap * sizeof(*m->disks.v);
-	size_t i;
-
-	for (i = 0; i < m->all_threads.n; i++) {
-		const struct pt_thread *t = m->all_threads.v[i];
-
-		sum += sizeof(*t) + t->iv.cap * sizeof(*t->iv.v) +
-		       t->reads.cap * sizeof(*t->reads.v) +
-		       t->scatters.cap * sizeof(*t->scatters.v) +
-		       t->writes.cap * sizeof(*t->writes.v) +
-		       t->faults.cap * sizeof(*t->faults.v);
-	}
-	for (i = 0; i < m->all_procs.n; i++) {
-		const struct pt_proc *p = m->all_procs.v[i];
-
-		sum += sizeof(*p) + p->gpu.cap * sizeof(*p->gpu.v) +
-		       p->acts.cap * sizeof(*p->acts.v) +
-		       p->covers.cap * sizeof(*p->covers.v) +
-		       p->samples.cap * sizeof(*p->samples.v) +
-		       p->markers.cap * sizeof(*p->markers.v) +
-		       p->nvtx.cap * sizeof(*p->nvtx.v);
-	}
-	return sum;
+	return sizeof(*m) + m->held.time + m->held.tasks + m->held.names +
+	       TABLE(hh, m->threads) + TABLE(hh, m->procs) +
+	       TABLE(hh, m->aliases) + TABLE(hh, m->texts) +
+	       TABLE(hh, m->files) + TABLE(hh, m->names) +
+	       TABLE(hh, m->socks) + TABLE(by_ends, m->sock_ends) +
+	       TABLE(hh, m->peers);
 }
 
-/* Move the last n - drop elements to the front and give memory back. */
-static void keep_tail(void **v, size_t *n, size_t *cap, size_t drop, size_t size)
+void pt_held_tail(uint64_t *sum, void **v, size_t *n, size_t *cap, size_t drop,
+		  size_t size)
 {
+	size_t was = *cap;
 	void *p;
 
-	if (!drop)
-		return;
-	*n -= drop;
-	memmove(*v, (char *)*v + drop * size, *n * size);
-	p = *n ? realloc(*v, *n * size) : NULL;
-	if (p) {
+	if (drop) {
+		*n -= drop;
+		memmove(*v, (char *)*v + drop * size, *n * size);
+	}
+	if (!*n) {
+		free(*v);
+		*v = NULL;
+		*cap = 0;
+	} else if (drop && (p = realloc(*v, *n * size))) {
 		*v = p;
 		*cap = *n;
 	}
+	*sum -= pt_chunk(was * size) - pt_chunk(*cap * size);
 }
 
-#define KEEP_TAIL(vec, drop)                                                   \
-	keep_tail((void **)&(vec)->v, &(vec)->n, &(vec)->cap, drop,            \
-		  sizeof(*(vec)->v))
+/* What is behind the first elements that all lie before. */
+#define CUT(m, vec, when, before)                                              \
+	do {                                                                   \
+		size_t n_ = 0;                                                 \
+                                                                               \
+		while (n_ < (vec)->n && (vec)->v[n_] when < (before))          \
+			n_++;                                                  \
+		pt_held_cut(&(m)->held.time, vec, n_);                         \
+	} while (0)
 
 /* Those of the reads that are left. */
-static void trim_scatters(struct pt_thread *t)
+static void trim_scatters(struct pt_model *m, struct pt_thread *t)
 {
 	uint32_t first = 0;
 	size_t i;
@@ -69,20 +66,21 @@ static void trim_scatters(struct pt_thread *t)
 		    (!first || t->reads.v[i].more < first))
 			first = t->reads.v[i].more;
 	if (!first) {
-		KEEP_TAIL(&t->scatters, t->scatters.n);
+		pt_held_cut(&m->held.time, &t->scatters, t->scatters.n);
 		return;
 	}
 	for (i = 0; i < t->reads.n; i++)
 		if (t->reads.v[i].more)
 			t->reads.v[i].more -= first - 1;
-	KEEP_TAIL(&t->scatters, first - 1);
+	pt_held_cut(&m->held.time, &t->scatters, first - 1);
 }
 
 /* What the totals were before interval `n`, the first that stays: of a thread
  * that is off the CPU but in its intervals, so the rest was run. */
-static void rebase_totals(struct pt_thread *t, size_t n)
+static void rebase_totals(struct pt_model *m, struct pt_thread *t, size_t n)
 {
 	const struct pt_iv *v = t->iv.v;
+	uint64_t ran = t->t0.run_ns;
 	size_t i;
 
 	if (!n || !t->totals_known)
@@ -93,6 +91,7 @@ static void rebase_totals(struct pt_thread *t, size_t n)
 		t->t0.runq_ns += v[i].end - v[i].ready;
 	if (t->t0.run_ns > t->t1.run_ns)
 		t->t0.run_ns = t->t1.run_ns;
+	m->gone.run_ns += t->t0.run_ns - ran;
 	if (t->t0.runq_ns > t->t1.runq_ns)
 		t->t0.runq_ns = t->t1.runq_ns;
 	t->t0.rchar = v[n - 1].rchar;
@@ -100,51 +99,36 @@ static void rebase_totals(struct pt_thread *t, size_t n)
 	t->t0.wchar = v[n - 1].wchar;
 }
 
-static void trim_thread(struct pt_thread *t, uint64_t before)
+static void trim_thread(struct pt_model *m, struct pt_thread *t, uint64_t before)
 {
 	size_t n;
 
 	n = pt_iv_after(t, before);
-	rebase_totals(t, n);
-	KEEP_TAIL(&t->iv, n);
+	rebase_totals(m, t, n);
+	pt_held_cut(&m->held.time, &t->iv, n);
 	t->settled = t->iv.n;
-	for (n = 0; n < t->reads.n && t->reads.v[n].end < before; n++)
-		;
-	KEEP_TAIL(&t->reads, n);
-	trim_scatters(t);
-	for (n = 0; n < t->writes.n && t->writes.v[n].end < before; n++)
-		;
-	KEEP_TAIL(&t->writes, n);
-	for (n = 0; n < t->faults.n && t->faults.v[n].end < before; n++)
-		;
-	KEEP_TAIL(&t->faults, n);
+	for (n = 0; n < t->reads.n && t->reads.v[n].end < before; n++) {
+		m->gone.reads += t->reads.v[n].count;
+		m->gone.bytes += t->reads.v[n].ret > 0 ?
+					 (uint64_t)t->reads.v[n].ret : 0;
+	}
+	pt_held_cut(&m->held.time, &t->reads, n);
+	trim_scatters(m, t);
+	CUT(m, &t->writes, .end, before);
+	CUT(m, &t->faults, .end, before);
 	if (t->first < before)
 		t->first = before;
 }
 
-static void trim_samples(struct pt_proc *p, uint64_t before)
-{
-	size_t n;
-
-	for (n = 0; n < p->samples.n && p->samples.v[n].hdr.ts < before; n++)
-		;
-	KEEP_TAIL(&p->samples, n);
-	for (n = 0; n < p->markers.n && p->markers.v[n] < before; n++)
-		;
-	KEEP_TAIL(&p->markers, n);
-}
-
-static void trim_proc(struct pt_proc *p, uint64_t before)
+static void trim_proc(struct pt_model *m, struct pt_proc *p, uint64_t before)
 {
 	size_t n = pt_gpu_after(p, before);
 
 	/* the last call before may still run */
-	KEEP_TAIL(&p->gpu, n ? n - 1 : 0);
+	pt_held_cut(&m->held.time, &p->gpu, n ? n - 1 : 0);
 	p->settled = p->gpu.n;
-	pt_trim_acts(p, before);
-	for (n = 0; n < p->nvtx.n && p->nvtx.v[n].ts < before; n++)
-		;
-	KEEP_TAIL(&p->nvtx, n);
+	pt_trim_acts(m, p, before);
+	CUT(m, &p->nvtx, .ts, before);
 }
 
 /* A process a second for ten minutes is 70 kB; a stream of nothing else must not
@@ -168,14 +152,12 @@ static void trim_all_samples(struct pt_model *m, uint64_t before)
 {
 	size_t i;
 
-	for (i = 0; i < m->all_procs.n; i++)
-		trim_samples(m->all_procs.v[i], before);
-	for (i = 0; i < m->devices.n && m->devices.v[i].hdr.ts < before; i++)
-		;
-	KEEP_TAIL(&m->devices, i);
-	for (i = 0; i < m->memory.n && m->memory.v[i].hdr.ts < before; i++)
-		;
-	KEEP_TAIL(&m->memory, i);
+	for (i = 0; i < m->all_procs.n; i++) {
+		CUT(m, &m->all_procs.v[i]->samples, .hdr.ts, before);
+		CUT(m, &m->all_procs.v[i]->markers, , before);
+	}
+	CUT(m, &m->devices, .hdr.ts, before);
+	CUT(m, &m->memory, .hdr.ts, before);
 }
 
 int pt_model_cut(struct pt_model *m, uint64_t before)
@@ -190,15 +172,13 @@ int pt_model_cut(struct pt_model *m, uint64_t before)
 	if (err)
 		return err;
 	for (i = 0; i < m->all_threads.n; i++)
-		trim_thread(m->all_threads.v[i], before);
+		trim_thread(m, m->all_threads.v[i], before);
 	for (i = 0; i < m->all_procs.n; i++)
-		trim_proc(m->all_procs.v[i], before);
+		trim_proc(m, m->all_procs.v[i], before);
 	pt_trim_socks(m, before);
 	if (!m->keep_samples || sample_bytes(m) > SAMPLES_MAX)
 		trim_all_samples(m, before);
-	for (i = 0; i < m->blocks.n && m->blocks.v[i].hdr.ts < before; i++)
-		;
-	KEEP_TAIL(&m->blocks, i);
+	CUT(m, &m->blocks, .hdr.ts, before);
 	pt_trim_disks(m, before);
 	if (m->begin_unix_ns)
 		m->begin_unix_ns += before - begin;
@@ -221,7 +201,14 @@ uint64_t pt_model_middle(const struct pt_model *m)
 
 int pt_model_trim(struct pt_model *m, uint64_t max_bytes)
 {
+	int err = 0;
+
 	if (m->finished || pt_model_bytes(m) <= max_bytes)
 		return 0;
-	return pt_model_cut(m, pt_model_middle(m));
+	/* the timeline does not pay for what a cut does not reach */
+	if (pt_model_timelines(m) > max_bytes / 4)
+		err = pt_model_cut(m, pt_model_middle(m));
+	if (!err)
+		pt_model_fold(m);
+	return err;
 }

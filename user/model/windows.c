@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The active parts of a scheduled capture. */
+#include "model/budget.h"
 #include "model/internal.h"
 
 #include <errno.h>
@@ -20,13 +21,14 @@ int pt_feed_window(struct pt_model *m, const struct pt_rec_window *r)
 	if (m->windows.n == PT_WINDOWS_MAX ||
 	    (last && r->hdr.ts < (last->end ? last->end : last->begin)))
 		return -EINVAL;
-	return pt_vec_push(&m->windows, w);
+	return pt_held_push(&m->held.tasks, &m->windows, w);
 }
 
 void pt_model_resume(struct pt_model *m, uint64_t ts)
 {
 	size_t i;
 
+	m->gone.lost = 0;
 	for (i = 0; i < m->all_threads.n; i++) {
 		struct pt_thread *t = m->all_threads.v[i];
 

@@ -8,6 +8,7 @@
 
 #include "analysis/io/places.h"
 #include "analysis/waits/look.h"
+#include "model/model.h"
 #include "analysis/whatif/whatif.h"
 
 /* From this share of a data wait on storage, or faults, may be the answer. */
@@ -270,6 +271,30 @@ int pt_part_make(struct pt_model *m, const struct pt_analysis_opts *o,
 		pt_model_take_back(m);
 	pt_free_places(&places);
 	return err;
+}
+
+void pt_part_hold(struct pt_model *m, const struct pt_part *p)
+{
+	size_t i, k;
+
+	pt_proc_keep(p->hung.proc);
+	for (i = 0; i < p->n; i++) {
+		const struct pt_trainer *t = &p->t[i];
+
+		pt_proc_keep(t->proc);
+		pt_thread_keep(m, t->main);
+		pt_proc_keep(p->got[i].hung.proc);
+		pt_thread_keep(m, p->got[i].item.thread);
+		for (k = 0; k < t->relays.n; k++)
+			pt_thread_keep(m, t->relays.v[k]);
+		for (k = 0; k < t->waits.n; k++)
+			pt_thread_keep(m, t->waits.v[k].th);
+		for (k = 0; k < t->workers.n; k++) {
+			pt_proc_keep(t->workers.v[k].proc);
+			pt_thread_keep(m, t->workers.v[k].main);
+			pt_thread_keep(m, t->workers.v[k].feeder);
+		}
+	}
 }
 
 const struct pt_part_head *pt_part_head(const struct pt_part *p)
