@@ -58,17 +58,6 @@ static bool is_cut(const struct pt_host_gap *g)
 	return !g->g.prev || !g->g.next;
 }
 
-/* A call that had to sleep is back some time after it was woken. */
-#define WOKEN_NS 60000ull
-
-/* What of the gap is not launching. */
-static uint64_t own_ns(const struct pt_host_gap *g)
-{
-	bool slept = g->own_ns < g->g.end - g->g.begin;
-
-	return slept && g->own_ns < WOKEN_NS ? 0 : g->own_ns;
-}
-
 static int find_cadence(const struct pt_host *h, uint64_t *out)
 {
 	const struct pt_actor *a = h->a;
@@ -107,7 +96,7 @@ static int count_places(const struct pt_host *h, struct pt_period *p)
 	}
 	for (i = 0; i < h->gaps.n; i++) {
 		const struct pt_host_gap *g = &h->gaps.v[i];
-		uint64_t ns = own_ns(g);
+		uint64_t ns = g->own_ns;
 
 		if (is_cut(g) || (!ns && !pt_gap_is_evident(g)))
 			continue;
@@ -342,8 +331,7 @@ bool pt_begins_step(const struct pt_period *p, const struct pt_host_gap *g)
 		       (p->best && g->g.next == p->best->next);
 	if (!x->begins)
 		return false;
-	if (x->partly && own_ns(g) < p->cadence_ns &&
-	    !pt_gap_is_evident(g))
+	if (x->partly && g->own_ns < p->cadence_ns && !pt_gap_is_evident(g))
 		return false;
 	/* One call site can serve a whole step (the same kernel over and over):
 	 * then only the gaps that stand out count. */

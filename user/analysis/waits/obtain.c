@@ -26,21 +26,18 @@
  * begin nor its hand-over can be seen. */
 #define READY_NS 2000000ull
 
-/* Own CPU time in the gaps of one place, medians: before the first evidence, and in
- * gaps without any; 0 none. Behind the sync of every N-th step a loop may do more. */
+/* Own CPU time in the gaps where most steps begin, medians: before the first evidence,
+ * and in gaps without any; 0 none. */
 struct usual {
-	const struct pt_place_at *at;
 	uint64_t lead, ready;
 };
-#define USUAL_MAX 16
 
 struct obtain {
 	const struct pt_an *an;
 	struct pt_trainer *t;
 	const struct pt_host *h;
 	const struct pt_period *p;
-	struct usual usual[USUAL_MAX]; /* the first is of where most steps begin */
-	size_t n_usual;
+	struct usual usual;
 };
 
 /* ---- the consumer's CPU time ---------------------------------------------------------- */
@@ -161,19 +158,23 @@ static uint64_t own_lead(const struct pt_host_gap *g, uint64_t from)
 	return first > from ? cpu_between(g->g.th, from, first) : 0;
 }
 
-/* Of one place, into `out`; what is not seen there stays. `room`: for as many as
- * there are gaps, twice. */
-static void learn_place(const struct obtain *o, const struct pt_place_at *at,
-			double *room, struct usual *out)
+/* What is not seen stays 0. */
+static int learn_leads(struct obtain *o)
 {
-	double *lead = room, *ready = room + o->h->gaps.n;
-	size_t i, nl = 0, nr = 0;
+	size_t i, nl = 0, nr = 0, n = o->h->gaps.n;
+	double *lead, *ready;
 
-	for (i = 0; i < o->h->gaps.n; i++) {
+	if (!o->p->best || !o->p->best->data)
+		return 0;
+	lead = malloc((2 * n + 1) * sizeof(*lead));
+	if (!lead)
+		return -ENOMEM;
+	ready = lead + n;
+	for (i = 0; i < n; i++) {
 		const struct pt_host_gap *g = &o->h->gaps.v[i];
 		uint64_t from;
 
-		if (g->started || pt_place_of_gap(o->p, g) != at)
+		if (g->started || pt_place_of_gap(o->p, g) != o->p->best)
 			continue;
 		from = no_sooner_than(o, g);
 		if (first_evidence(g))
@@ -182,43 +183,10 @@ static void learn_place(const struct obtain *o, const struct pt_place_at *at,
 			ready[nr++] = (double)cpu_between(g->g.th, from, g->g.end);
 	}
 	if (nl)
-		out->lead = (uint64_t)pt_median(lead, nl);
+		o->usual.lead = (uint64_t)pt_median(lead, nl);
 	if (nr)
-		out->ready = (uint64_t)pt_median(ready, nr);
-}
-
-/* A place of its own, or one of many. */
-static struct usual usual_of(const struct obtain *o, const struct pt_host_gap *g)
-{
-	const struct pt_place_at *at = pt_place_of_gap(o->p, g);
-	size_t i;
-
-	for (i = 0; at && i < o->n_usual; i++)
-		if (o->usual[i].at == at)
-			return o->usual[i];
-	return o->n_usual ? o->usual[0] : (struct usual){ 0 };
-}
-
-static int learn_leads(struct obtain *o)
-{
-	double *room = malloc((2 * o->h->gaps.n + 1) * sizeof(*room));
-	const struct pt_place_at *x;
-
-	if (!room)
-		return -ENOMEM;
-	if (o->p->best && o->p->best->data) {
-		o->usual[0].at = o->p->best;
-		learn_place(o, o->p->best, room, &o->usual[o->n_usual++]);
-	}
-	for (x = o->p->places; x && o->n_usual < USUAL_MAX; x = x->hh.next) {
-		if (!x->data || x == o->p->best)
-			continue;
-		o->usual[o->n_usual] = o->n_usual ? o->usual[0] :
-						    (struct usual){ 0 };
-		o->usual[o->n_usual].at = x;
-		learn_place(o, x, room, &o->usual[o->n_usual++]);
-	}
-	free(room);
+		o->usual.ready = (uint64_t)pt_median(ready, nr);
+	free(lead);
 	return 0;
 }
 
@@ -267,7 +235,7 @@ static uint64_t first_born(const struct obtain *o, const struct pt_host_gap *g,
 static uint64_t asked_at(const struct obtain *o, const struct pt_host_gap *g,
 			 uint64_t from)
 {
-	uint64_t usual = usual_of(o, g).lead, first = first_evidence(g);
+	uint64_t usual = o->usual.lead, first = first_evidence(g);
 	uint64_t own = own_lead(g, from), most = usual + LEAD_EXTRA_NS;
 	bool at_once = usual <= LEAD_IN_MAX_NS;
 
@@ -352,10 +320,9 @@ static uint64_t behind_reads(const struct pt_host_gap *g)
 
 /* Nothing was seen, for the batch was there: how much of the consumer's CPU time
  * in the gap was for it. */
-static uint64_t ready_ns(const struct obtain *o, const struct pt_host_gap *g,
-			 uint64_t own)
+static uint64_t ready_ns(const struct obtain *o, uint64_t own)
 {
-	struct usual u = usual_of(o, g);
+	struct usual u = o->usual;
 	uint64_t rest = u.lead > LEAD_IN_MAX_NS ? u.lead - LEAD_IN_NS : 0;
 
 	if (rest) /* the loop's own work varies more than the loader's */
@@ -388,8 +355,7 @@ static void bound(const struct obtain *o, const struct pt_host_gap *g,
 		w->begin = asked_at(o, g, from);
 	} else if (!first && !g->read_bytes) {
 		w->begin = cpu_back(g->g.th, w->end, from,
-				    ready_ns(o, g, cpu_between(g->g.th, from,
-							       w->end)));
+				    ready_ns(o, cpu_between(g->g.th, from, w->end)));
 		/* it slept for its own reading, of which nothing else is seen */
 		if (g->read_ns && g->begins)
 			w->begin = pt_min64(w->begin,

@@ -54,9 +54,8 @@ static int works_of(const struct pt_wi_look *k, pt_wi_works *out)
 	return 0;
 }
 
-/* Of one place: all stays, or those under no lock that is seen. */
-static int judge(struct pt_wi_look *k, uint8_t place, const pt_wi_works *works,
-		 bool unlocked)
+/* Of one place. */
+static int judge(struct pt_wi_look *k, uint8_t place, const pt_wi_works *works)
 {
 	struct pt_wi_place *p = &k->o->place[place];
 	PT_VEC(struct at) all = { 0 };
@@ -70,7 +69,7 @@ static int judge(struct pt_wi_look *k, uint8_t place, const pt_wi_works *works,
 			struct at x = { { q->begin, q->end, (uint32_t)i, 0 }, q };
 
 			if (q->place == place && q->what != PT_WI_LOCKED &&
-			    q->what != PT_WI_IDLE && !(unlocked && q->lock))
+			    q->what != PT_WI_IDLE)
 				err = pt_vec_push(&all, x);
 		}
 	pt_vec_sort(&all, cmp_at);
@@ -87,17 +86,6 @@ static int judge(struct pt_wi_look *k, uint8_t place, const pt_wi_works *works,
 	pt_vec_free(&all);
 	pt_vec_free(&v);
 	return err ? -ENOMEM : 0;
-}
-
-static bool has_locked(const struct pt_wi_look *k, uint8_t place)
-{
-	size_t i, j;
-
-	for (i = 0; i < k->t->workers.n; i++)
-		for (j = 0; j < k->v[i].n; j++)
-			if (k->v[i].v[j].place == place && k->v[i].v[j].lock)
-				return true;
-	return false;
 }
 
 static double waited_ms(const struct pt_wi_look *k, uint8_t lock)
@@ -140,9 +128,7 @@ static int judge_places(struct pt_wi_look *k)
 			p->ms = waited_ms(k, (uint8_t)i);
 			continue;
 		}
-		err = judge(k, (uint8_t)i, &works, false);
-		if (!err && p->v.what != PT_WI_SERIAL && has_locked(k, (uint8_t)i))
-			err = judge(k, (uint8_t)i, &works, true);
+		err = judge(k, (uint8_t)i, &works);
 		if (p->ms < PLACE_WORTH * o->work_ms ||
 		    (p->v.what == PT_WI_UNKNOWN && explained))
 			p->v.what = PT_WI_INDEPENDENT;

@@ -30,10 +30,6 @@
 #define EVEN 0.08
 #define EVEN_OF_TWO 0.04
 #define EVEN_SHARE 0.6
-/* Stays that vary by less than this part of their mean keep the distances that they
- * began with, whoever serves them: of three and more all have to be even then. */
-#define LOCKED 0.03
-#define EVEN_SHARE_LOCKED 0.95
 /* Stays longer than so many usual ones are left out of it. */
 #define OUTLIER 5.0
 
@@ -199,29 +195,10 @@ static void follow(const struct pt_wi_visit *v, size_t n, double stay,
 	solve(&ends, &out->slope, &out->error);
 }
 
-/* By how much of their mean stays vary, but for outliers. */
-static double variation(const struct pt_wi_visit *v, size_t n, double stay)
-{
-	double sum = 0, squares = 0, count = 0, mean;
-	size_t i;
-
-	for (i = 0; i < n; i++) {
-		double d = v[i].end - v[i].begin;
-
-		if (d > OUTLIER * stay)
-			continue;
-		sum += d;
-		squares += d * d;
-		count++;
-	}
-	mean = sum / count;
-	return sqrt(fmax(0, squares / count - mean * mean)) / mean;
-}
-
 /* Do those that were waited for end evenly one behind another? */
 static int are_even(const struct pt_wi_visit *v, size_t n, double stay, bool *out)
 {
-	double *own = malloc(n * sizeof(*own)), usual, most, share = EVEN_SHARE;
+	double *own = malloc(n * sizeof(*own)), usual, most;
 	size_t i, count = 0, near = 0;
 	uint32_t workers = 0;
 
@@ -237,10 +214,8 @@ static int are_even(const struct pt_wi_visit *v, size_t n, double stay, bool *ou
 	most = workers > 2 ? EVEN : EVEN_OF_TWO;
 	for (i = 0; i < count; i++)
 		near += fabs(own[i] - usual) <= most * usual;
-	if (variation(v, n, stay) < LOCKED)
-		share = workers > 2 ? EVEN_SHARE_LOCKED : INFINITY;
 	*out = count >= 2 * EVENTS_MIN && usual < 0.7 * stay &&
-	       (double)near >= share * (double)count;
+	       (double)near >= EVEN_SHARE * (double)count;
 	free(own);
 	return 0;
 }

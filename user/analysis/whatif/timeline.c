@@ -7,8 +7,6 @@
 
 #include "analysis/whatif/timeline.h"
 
-/* A waiter that is woken and sleeps again at once did not get the lock. */
-#define RETRY_MS 0.2
 /* Shorter queueing behind a sleep is the wake-up's own, or of those that are woken
  * together. */
 #define WAKE_UP_MS 3.0
@@ -124,17 +122,6 @@ static int take_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv,
 
 /* ---- who holds what ------------------------------------------------------------------ */
 
-/* Woken, but it sleeps for the same lock again. */
-static bool tries_again(const pt_wi_pieces *v, size_t i)
-{
-	size_t k;
-
-	for (k = i + 1; k < v->n && v->v[k].begin - v->v[i].end < RETRY_MS; k++)
-		if (v->v[k].what == PT_WI_LOCKED)
-			return v->v[k].place == v->v[i].place;
-	return false;
-}
-
 struct hold { /* of a lock, by one worker */
 	double begin, end;
 	uint8_t lock;
@@ -209,7 +196,7 @@ static int find_holds(struct pt_wi_look *k, const releases *r, const pt_wi_piece
 		struct hold h = { fmax(x->since, gave[x->place]), x->at, x->place };
 
 		for (; c < v->n && v->v[c].end <= x->at; c++)
-			if (v->v[c].what == PT_WI_LOCKED && !tries_again(v, c))
+			if (v->v[c].what == PT_WI_LOCKED)
 				got[v->v[c].place] = v->v[c].end;
 		if (got[x->place] > gave[x->place])
 			h.begin = got[x->place];
