@@ -119,7 +119,8 @@ FUZZ_OBJS := $(FUZZ_SRCS:%.c=$(B)/san/%.o)
 # What tests/fuzz stands in for.
 FUZZ_WRAP := open openat fopen setmntent ptrace pt_libcurl_load pt_queue_record \
 	pt_mapped_open pt_elf_symbols pt_elf_dyn \
-	pt_http_client_of MHD_lookup_connection_value MHD_queue_response
+	pt_http_client_of pt_http_local_trusts MHD_get_connection_info \
+	MHD_lookup_connection_value MHD_queue_response
 # How fast records become a diagnosis: linked with the program's rooms.
 BENCH_SRCS := $(sort $(wildcard tests/bench/*.c))
 

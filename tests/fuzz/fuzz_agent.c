@@ -167,8 +167,32 @@ void config_seeds(void)
 static struct {
 	const char *headers, *end;
 	unsigned status;
+	bool local, trusted; /* it came by the socket in the file system, from root */
+	struct MHD_Daemon *daemon;
 	struct pt_http_client client;
 } request;
+
+const union MHD_ConnectionInfo *__wrap_MHD_get_connection_info(
+	struct MHD_Connection *c, enum MHD_ConnectionInfoType what, ...);
+const union MHD_ConnectionInfo *__wrap_MHD_get_connection_info(
+	struct MHD_Connection *c, enum MHD_ConnectionInfoType what, ...)
+{
+	static union MHD_ConnectionInfo i;
+
+	(void)c;
+	if (what == MHD_CONNECTION_INFO_DAEMON)
+		i.daemon = request.local ? request.daemon : NULL;
+	else
+		i.connect_fd = -1;
+	return &i;
+}
+
+bool __wrap_pt_http_local_trusts(int fd);
+bool __wrap_pt_http_local_trusts(int fd)
+{
+	(void)fd;
+	return request.trusted;
+}
 
 /* Of the same name, as libmicrohttpd has it: the last one. */
 const char *__wrap_MHD_lookup_connection_value(struct MHD_Connection *c,
@@ -234,7 +258,8 @@ static void check_answer(const char *url, bool open)
 {
 	const char *a = __wrap_MHD_lookup_connection_value(NULL, MHD_HEADER_KIND,
 							   "Authorization");
-	bool knows = a && !strncasecmp(a, "Bearer ", 7) && strstr(a, TOKEN);
+	bool knows = (a && !strncasecmp(a, "Bearer ", 7) && strstr(a, TOKEN)) ||
+		     (request.local && request.trusted);
 
 	FUZZ_HOLDS(request.status == 200 || request.status == 401 ||
 		   request.status == 404 || request.status == 405 ||
@@ -273,6 +298,9 @@ void http_run(const uint8_t *data, size_t size)
 	h.token.path = size % 16 == 15 ? NULL : (char *)"/proc/token";
 	h.token.looked = size % 16 && h.token.len ? 1e300 : 0; /* or anew */
 	h.open_metrics = size & 1;
+	h.daemon[PT_HTTP_LOCAL] = request.daemon = (struct MHD_Daemon *)&h;
+	request.local = size % 16 < 4;
+	request.trusted = size % 16 < 2;
 	if (size & 2)
 		h.page[PT_PAGE_OPENMETRICS] = text_of(2000);
 	h.page[PT_PAGE_METRICS] = text_of(5000);
