@@ -4,9 +4,12 @@
  *
  *   churn forks         as many processes as it can start, two at a time
  *   churn threads N     N threads that wake now and then
+ *   churn opens DIR N   opens and reads N files in turn, which it makes in DIR; and starts
+ *                       a process after every eighth
  *
  * Prints its pid; on SIGTERM what it did.
  */
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -79,6 +82,45 @@ static void threads(unsigned long n)
 	printf("%lu threads\n", made);
 }
 
+static void opens(const char *dir, unsigned long n)
+{
+	unsigned long i, done = 0, started = 0;
+	char name[64], byte;
+	double begin;
+	int at = open(dir, O_RDONLY | O_DIRECTORY), fd;
+
+	if (at < 0)
+		_exit(1);
+	for (i = 0; i < n; i++) {
+		snprintf(name, sizeof(name), "a-file-with-a-name-of-some-length-%lu", i);
+		fd = openat(at, name, O_WRONLY | O_CREAT, 0600);
+		if (fd < 0 || write(fd, "x", 1) != 1)
+			_exit(1);
+		close(fd);
+	}
+	printf("ready\n");
+	fflush(stdout);
+	begin = now();
+	for (i = 0; !stop; i = (i + 1) % n) {
+		snprintf(name, sizeof(name), "a-file-with-a-name-of-some-length-%lu", i);
+		fd = openat(at, name, O_RDONLY);
+		if (fd >= 0) {
+			done += read(fd, &byte, 1) == 1;
+			close(fd);
+		}
+		if (i % 8 == 0) {
+			pid_t p = fork();
+
+			if (!p)
+				_exit(0);
+			started++;
+			waitpid(p, NULL, 0);
+		}
+	}
+	printf("%lu reads, %.0f a second; %lu processes, %.0f a second\n", done,
+	       (double)done / (now() - begin), started, (double)started / (now() - begin));
+}
+
 int main(int argc, char **argv)
 {
 	struct sigaction sa = { .sa_handler = on_term };
@@ -90,6 +132,8 @@ int main(int argc, char **argv)
 	fflush(stdout);
 	if (!strcmp(argv[1], "forks"))
 		forks();
+	else if (!strcmp(argv[1], "opens") && argc > 3)
+		opens(argv[2], strtoul(argv[3], NULL, 0));
 	else
 		threads(argc > 2 ? strtoul(argv[2], NULL, 0) : 1000);
 	fflush(stdout);
