@@ -89,10 +89,10 @@ int pt_capture_window(struct pt_capture *c, uint32_t index, bool ended,
  */
 int pt_capture_stop(struct pt_capture *c, pt_record_fn fn, void *ctx);
 
-/* Detach everything and free; `pending` (may be NULL) is told how many perf
- * events remain before each slow one is closed. */
+/* Detach everything and free; where that takes long, `pending` (may be NULL) is told once how
+ * many perf events there are. */
 void pt_capture_close(struct pt_capture *c,
-		      void (*pending)(void *ctx, unsigned left), void *ctx);
+		      void (*pending)(void *ctx, unsigned probes), void *ctx);
 
 /*
  * A process outside of the tree that was seen to end waits of `waiter`: follow it

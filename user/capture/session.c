@@ -3,12 +3,14 @@
 
 #include <bpf/libbpf.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -19,6 +21,8 @@
 #include "capture/sampler.h"
 
 #define PT_MAX_SAMPLED 512 /* processes sampled per second */
+#define DETACH_MS 60000
+#define DETACH_NAP_MS 2
 #define PT_MAX_QUEUE (4u << 20)
 #define NAMES_MS 300 /* at the end, for the names of the last kernels */
 
@@ -447,13 +451,70 @@ int pt_capture_stop(struct pt_capture *c, pt_record_fn fn, void *ctx)
 	return r ? r : d < 0 ? d : 0;
 }
 
-void pt_capture_close(struct pt_capture *c,
-		      void (*pending)(void *ctx, unsigned left), void *ctx)
+/*
+ * A process that is killed in the middle of taking out a probe leaves its break point
+ * in the target: the kernel breaks off the walk over the processes that have it, and
+ * does not come back. One that ends is not killed any more. So everything is held by
+ * a child, too, our closing takes nothing out, and the child's end does. `go`: closed,
+ * it ends. 0: there is none.
+ */
+static pid_t hold_all(int *go)
 {
+	int p[2];
+	pid_t pid;
+	char byte;
+
+	if (pipe2(p, O_CLOEXEC))
+		return 0;
+	pid = fork();
+	if (!pid) {
+		close(p[1]);
+		while (read(p[0], &byte, 1) < 0 && errno == EINTR)
+			;
+		_exit(0);
+	}
+	close(p[0]);
+	if (pid > 0) {
+		*go = p[1];
+		return pid;
+	}
+	close(p[1]);
+	return 0;
+}
+
+/* At most a minute: it ends without us, too. */
+static void let_go(pid_t pid, int go, unsigned probes,
+		   void (*pending)(void *ctx, unsigned probes), void *ctx)
+{
+	const struct timespec nap = { 0, DETACH_NAP_MS * 1000000l };
+	int i;
+
+	if (!pid)
+		return;
+	close(go);
+	for (i = 0; i < DETACH_MS / DETACH_NAP_MS; i++) {
+		pid_t got = waitpid(pid, NULL, WNOHANG);
+
+		if (got == pid || (got < 0 && errno != EINTR))
+			return;
+		if (pending && probes && i == 200 / DETACH_NAP_MS)
+			pending(ctx, probes);
+		nanosleep(&nap, NULL);
+	}
+}
+
+void pt_capture_close(struct pt_capture *c,
+		      void (*pending)(void *ctx, unsigned probes), void *ctx)
+{
+	unsigned probes;
+	pid_t holder;
+	int go = -1;
 	size_t i;
 
 	if (!c)
 		return;
+	holder = hold_all(&go);
+	probes = pt_uprobes_links(c->uprobes);
 	if (c->skel && c->skel->bss)
 		c->skel->bss->pt_armed = 0;
 	pt_kernels_free(c->kernels);
@@ -463,7 +524,7 @@ void pt_capture_close(struct pt_capture *c,
 	pt_marker_free(c->marker);
 	pt_nvtx_free(c->nvtx);
 	pt_devwatch_free(c->devices);
-	pt_uprobes_free(c->uprobes, pending, ctx);
+	pt_uprobes_free(c->uprobes);
 	ring_buffer__free(c->rb);
 	pipetrace_bpf__destroy(c->skel);
 	for (i = 0; i < c->n_roots; i++)
@@ -474,6 +535,7 @@ void pt_capture_close(struct pt_capture *c,
 	if (c->has_spare)
 		close(c->spare);
 	free(c);
+	let_go(holder, go, probes, pending, ctx);
 }
 
 /* ---- asking -------------------------------------------------------------------- */

@@ -186,8 +186,9 @@ bool pt_uprobes_mapped(struct pt_capture *c, pid_t pid);
 bool pt_uprobes_driver(const struct pt_capture *c, pid_t pid);
 /* Drop the driver's hooks in processes that use it only through the runtime. */
 void pt_uprobes_drop(struct pt_capture *c);
-void pt_uprobes_free(struct pt_uprobes *u,
-		     void (*pending)(void *ctx, unsigned left), void *ctx);
+/* Perf events, each of which takes some time to take out. */
+unsigned pt_uprobes_links(const struct pt_uprobes *u);
+void pt_uprobes_free(struct pt_uprobes *u);
 
 /* ---- marker.c: the function that begins steps ----------------------------- */
 /* 0 or -errno with `err` filled: -ENOENT no such function. */

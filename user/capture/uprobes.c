@@ -430,19 +430,20 @@ void pt_uprobes_reap(struct pt_capture *c)
 		close_libs(u, false);
 }
 
-void pt_uprobes_free(struct pt_uprobes *u,
-		     void (*pending)(void *ctx, unsigned left), void *ctx)
+unsigned pt_uprobes_links(const struct pt_uprobes *u)
+{
+	return u ? (unsigned)u->n_link : 0;
+}
+
+void pt_uprobes_free(struct pt_uprobes *u)
 {
 	size_t i;
 
 	if (!u)
 		return;
 	close_libs(u, true);
-	for (i = 0; i < u->n_link; i++) {
-		if (pending)
-			pending(ctx, (unsigned)(u->n_link - i));
+	for (i = 0; i < u->n_link; i++)
 		bpf_link__destroy(u->link[i]);
-	}
 	pt_layers_free(u->layers);
 	free(u->lib);
 	free(u->link);

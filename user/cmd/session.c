@@ -313,13 +313,13 @@ static int conclude(struct pt_session *s, struct pt_err *err)
 					  "incomplete") : 0;
 }
 
-static void on_pending(void *ctx, unsigned left)
+static void on_pending(void *ctx, unsigned probes)
 {
 	(void)ctx;
 	if (pt_live_possible())
-		pt_live("detaching, %u probes left", left);
-	else if (left % 10 == 0)
-		pt_note("detaching, %u probes left", left);
+		pt_live("detaching %u probes", probes);
+	else
+		pt_note("detaching %u probes", probes);
 }
 
 static int finish(struct pt_session *s, struct pt_err *err)
