@@ -79,6 +79,11 @@ static int refuse(scmp_filter_ctx c, enum pt_filter f)
 	return ret;
 }
 
+char *pt_syscall_name(int nr)
+{
+	return seccomp_syscall_resolve_num_arch(SCMP_ARCH_NATIVE, nr);
+}
+
 int pt_filter_set(enum pt_filter f, struct pt_err *err)
 {
 	bool strict = f == PT_FILTER_PARSER;

@@ -75,4 +75,7 @@ enum pt_filter {
  */
 int pt_filter_set(enum pt_filter f, struct pt_err *err);
 
+/* Of a system call of this machine; the caller frees it. NULL: not known. */
+char *pt_syscall_name(int nr);
+
 #endif

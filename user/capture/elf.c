@@ -28,6 +28,7 @@ struct lookup {
 	struct pt_elf e;
 	struct wanted *v; /* by name */
 	size_t n, found;
+	bool objects; /* not functions; their addresses, not offsets */
 	struct piece *piece;
 };
 
@@ -69,11 +70,12 @@ static void note_symbol(void *ctx, const Elf64_Sym *s, const Elf64_Shdr *strings
 	struct wanted key = { .name = name }, *w;
 	uint64_t off;
 
-	if (ELF64_ST_TYPE(s->st_info) != STT_FUNC ||
+	if (ELF64_ST_TYPE(s->st_info) != (l->objects ? STT_OBJECT : STT_FUNC) ||
 	    !name_at(l, strings->sh_offset + s->st_name, name))
 		return;
 	w = bsearch(&key, l->v, l->n, sizeof(*l->v), by_name);
-	if (!w || !pt_elf_offset(&l->e, s->st_value, PF_X, &off))
+	off = s->st_value;
+	if (!w || (!l->objects && !pt_elf_offset(&l->e, s->st_value, PF_X, &off)))
 		return;
 	/* a name may be wanted twice */
 	while (w > l->v && !strcmp(w[-1].name, name))
@@ -100,38 +102,64 @@ static int open_file(struct lookup *l, int fd, struct pt_err *err)
 				strerror(-ret)) : 0;
 }
 
+/* In the file that `l` has open. */
+static int look_up(struct lookup *l, const char *const *names, uint64_t *out,
+		   struct pt_err *err)
+{
+	size_t i;
+	int ret;
+
+	l->v = calloc(l->n + 1, sizeof(*l->v));
+	l->piece = calloc(PIECES, sizeof(*l->piece)); /* pages come when used */
+	if (!l->v || !l->piece) {
+		ret = pt_err_set(err, -ENOMEM, "out of memory");
+		goto out;
+	}
+	for (i = 0; i < l->n; i++)
+		l->v[i] = (struct wanted){ names[i], &out[i] };
+	qsort(l->v, l->n, sizeof(*l->v), by_name);
+	ret = pt_elf_symbols_of(&l->e, SHT_DYNSYM, note_symbol, l);
+	if (!ret && l->found < l->n)
+		ret = pt_elf_symbols_of(&l->e, SHT_SYMTAB, note_symbol, l);
+	if (ret)
+		pt_err_set(err, ret, "out of memory");
+	else if (!l->found && pt_elf_spent(&l->e))
+		ret = pt_err_set(err, -EFBIG, "it claims more symbols than are "
+				 "looked at");
+	else
+		ret = (int)l->found;
+out:
+	free(l->piece);
+	free(l->v);
+	return ret;
+}
+
 int pt_elf_read_symbols(int fd, const char *const *names, size_t n,
 			uint64_t *file_offsets, struct pt_err *err)
 {
 	struct lookup l = { .n = n };
-	size_t i;
 	int ret;
 
 	memset(file_offsets, 0, n * sizeof(*file_offsets));
 	ret = open_file(&l, fd, err);
+	return ret ? ret : look_up(&l, names, file_offsets, err);
+}
+
+int pt_elf_read_objects(int fd, const char *const *names, size_t n, uint64_t offset,
+			uint64_t *addresses, uint64_t *at, struct pt_err *err)
+{
+	struct lookup l = { .n = n, .objects = true };
+	const Elf64_Phdr *p;
+	int ret;
+
+	memset(addresses, 0, n * sizeof(*addresses));
+	*at = 0;
+	ret = open_file(&l, fd, err);
 	if (ret)
 		return ret;
-	l.v = calloc(n + 1, sizeof(*l.v));
-	l.piece = calloc(PIECES, sizeof(*l.piece)); /* pages come when used */
-	if (!l.v || !l.piece) {
-		ret = pt_err_set(err, -ENOMEM, "out of memory");
-		goto out;
-	}
-	for (i = 0; i < n; i++)
-		l.v[i] = (struct wanted){ names[i], &file_offsets[i] };
-	qsort(l.v, n, sizeof(*l.v), by_name);
-	ret = pt_elf_symbols_of(&l.e, SHT_DYNSYM, note_symbol, &l);
-	if (!ret && l.found < n)
-		ret = pt_elf_symbols_of(&l.e, SHT_SYMTAB, note_symbol, &l);
-	if (ret)
-		pt_err_set(err, ret, "out of memory");
-	else if (!l.found && pt_elf_spent(&l.e))
-		ret = pt_err_set(err, -EFBIG, "it claims more symbols than are "
-				 "looked at");
-	else
-		ret = (int)l.found;
-out:
-	free(l.piece);
-	free(l.v);
-	return ret;
+	for (p = l.e.ph; p < l.e.ph + l.e.n_ph; p++)
+		if (p->p_type == PT_LOAD && offset >= (p->p_offset & ~4095ull) &&
+		    offset < p->p_offset + p->p_filesz)
+			*at = p->p_vaddr - p->p_offset + offset;
+	return look_up(&l, names, addresses, err);
 }

@@ -22,12 +22,21 @@ int pt_elf_symbols(int fd, const char *const *names, size_t n,
 		   uint64_t *file_offsets, struct pt_err *err);
 
 /*
+ * The same of objects (variables): their addresses as the file has them, and that of
+ * the byte at `offset` of the file, which says where a mapping moved them.
+ */
+int pt_elf_objects(int fd, const char *const *names, size_t n, uint64_t offset,
+		   uint64_t *addresses, uint64_t *at, struct pt_err *err);
+
+/*
  * pt_elf_symbols(), pt_elf_dyn() and pt_elf_names() ask a child that has no
  * rights at all and limits (elfchild.c), one for each thread that asks; -EPIPE or
  * -ETIMEDOUT where it came to harm. These do it in this process.
  */
 int pt_elf_read_symbols(int fd, const char *const *names, size_t n,
 			uint64_t *file_offsets, struct pt_err *err);
+int pt_elf_read_objects(int fd, const char *const *names, size_t n, uint64_t offset,
+			uint64_t *addresses, uint64_t *at, struct pt_err *err);
 /* A thread that asked ends. */
 void pt_elf_child_end(void);
 

@@ -33,13 +33,14 @@
 #define NAME_LEN 128		       /* of a symbol that is asked for */
 #define PLACES 512
 
-enum op { OP_SYMBOLS, OP_DYN, OP_NAMES };
+enum op { OP_SYMBOLS, OP_OBJECTS, OP_DYN, OP_NAMES };
 
 struct room {
 	uint32_t op, n;
 	int32_t ret;
 	char name[PT_MAX_POINTS][NAME_LEN];
 	uint64_t offset[PT_MAX_POINTS];
+	uint64_t at; /* in the file, and there its address */
 	uint8_t exports[PT_MAX_POINTS];
 	struct pt_elf_dyn dyn;
 	struct pt_elf_place place[PLACES];
@@ -89,6 +90,9 @@ static void answer(struct room *r, int fd)
 	switch (r->op) {
 	case OP_SYMBOLS:
 		r->ret = pt_elf_read_symbols(fd, names, r->n, r->offset, &err);
+		break;
+	case OP_OBJECTS:
+		r->ret = pt_elf_read_objects(fd, names, r->n, r->at, r->offset, &r->at, &err);
 		break;
 	case OP_DYN:
 		r->ret = pt_elf_read_dyn(fd, names, r->n, exports, &r->dyn);
@@ -255,13 +259,12 @@ static int ask_names(enum op op, int fd, const char *const *names, size_t n)
 	return ret ?: ask(op, n, fd);
 }
 
-int pt_elf_symbols(int fd, const char *const *names, size_t n,
-		   uint64_t *file_offsets, struct pt_err *err)
+/* The answer to ask_names(), which said `ret`. */
+static int take_places(int ret, size_t n, uint64_t *places, struct pt_err *err)
 {
 	char why[PT_ERR_LEN];
-	int ret = ask_names(OP_SYMBOLS, fd, names, n);
 
-	memset(file_offsets, 0, n * sizeof(*file_offsets));
+	memset(places, 0, n * sizeof(*places));
 	if (ret)
 		return pt_err_set(err, ret, "it could not be read: %s", strerror(-ret));
 	ret = child.room->ret;
@@ -270,8 +273,26 @@ int pt_elf_symbols(int fd, const char *const *names, size_t n,
 		why[sizeof(why) - 1] = '\0';
 		return pt_err_set(err, ret, "%s", why);
 	}
-	memcpy(file_offsets, child.room->offset, n * sizeof(*file_offsets));
+	memcpy(places, child.room->offset, n * sizeof(*places));
 	return ret <= (int)n ? ret : (int)n;
+}
+
+int pt_elf_symbols(int fd, const char *const *names, size_t n,
+		   uint64_t *file_offsets, struct pt_err *err)
+{
+	return take_places(ask_names(OP_SYMBOLS, fd, names, n), n, file_offsets, err);
+}
+
+int pt_elf_objects(int fd, const char *const *names, size_t n, uint64_t offset,
+		   uint64_t *addresses, uint64_t *at, struct pt_err *err)
+{
+	int ret = begin();
+
+	if (!ret)
+		child.room->at = offset;
+	ret = take_places(ret ?: ask_names(OP_OBJECTS, fd, names, n), n, addresses, err);
+	*at = ret < 0 ? 0 : child.room->at;
+	return ret;
 }
 
 int pt_elf_dyn(int fd, const char *const *names, size_t n, bool *exports,

@@ -32,6 +32,7 @@ int pt_cmd_report(int argc, char **argv);
 int pt_cmd_diff(int argc, char **argv);
 int pt_cmd_export(int argc, char **argv);
 int pt_cmd_agent(int argc, char **argv);
+int pt_cmd_stack(int argc, char **argv);
 int pt_cmd_fleet(int argc, char **argv);
 
 #endif

@@ -20,6 +20,7 @@ const struct pt_command pt_commands[] = {
 	{ "diff", pt_cmd_diff, "compare reports: what changed, and is it noise" },
 	{ "export", pt_cmd_export, "a recorded file for other programs" },
 	{ "agent", pt_cmd_agent, "sample the jobs of this node, and tell Prometheus" },
+	{ "stack", pt_cmd_stack, "what every thread of a job is doing right now" },
 	{ "fleet", pt_cmd_fleet, "the jobs of many nodes, by GPU time wasted" },
 	{ NULL, NULL, NULL },
 };
@@ -47,7 +48,7 @@ int pt_cmd_main(int argc, char **argv)
 			;
 		if (!c->name) {
 			pt_error("unknown command \"%s\": there are trace, "
-				 "record, top, report, diff, export, agent, fleet, list, doctor and demo; to "
+				 "record, top, report, diff, export, agent, fleet, stack, list, doctor and demo; to "
 				 "start and trace a program write pipetrace -- %s",
 				 argv[1], argv[1]);
 			return PT_EXIT_USAGE;

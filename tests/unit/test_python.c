@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Stacks of CPython: line tables, and an interpreter that lies. This program plays one:
+ * it defines the two objects by which one is found. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "python/lines.h"
+#include "python/reader.h"
+#include "stream.h"
+
+static void lines_by_steps(void **state)
+{
+	/* line 10; 6 bytes on: 11; 4 bytes on: 9 */
+	const unsigned char t[] = { 6, 1, 4, 0xfe };
+
+	(void)state;
+	assert_int_equal(pt_py_line(8, t, sizeof(t), 10, 0), 10);
+	assert_int_equal(pt_py_line(8, t, sizeof(t), 10, 5), 10);
+	assert_int_equal(pt_py_line(8, t, sizeof(t), 10, 6), 11);
+	assert_int_equal(pt_py_line(9, t, sizeof(t), 10, 10), 9);
+	assert_int_equal(pt_py_line(9, t, 0, 10, 4), 10);
+	assert_int_equal(pt_py_line(9, t, sizeof(t), 10, -1), 10);
+}
+
+static void lines_by_ranges(void **state)
+{
+	/* 4 bytes of line 10, 2 without a line, 4 of line 12 */
+	const unsigned char t[] = { 4, 0, 2, 0x80, 4, 2 };
+
+	(void)state;
+	assert_int_equal(pt_py_line(10, t, sizeof(t), 10, 0), 10);
+	assert_int_equal(pt_py_line(10, t, sizeof(t), 10, 4), 0);
+	assert_int_equal(pt_py_line(10, t, sizeof(t), 10, 6), 12);
+	assert_int_equal(pt_py_line(10, t, sizeof(t), 10, 10), 0);
+}
+
+static void lines_by_entries(void **state)
+{
+	const unsigned char t[] = {
+		0x80 | 0 << 3 | 1, 0x11,	   /* 2 units of line 10, short */
+		0x80 | 11 << 3 | 0, 1, 2,	   /* 1 unit of line 11 */
+		0x80 | 15 << 3 | 0,		   /* 1 without */
+		0x80 | 13 << 3 | 0, 0x40 | 1, 0x3, /* 1: -(193 >> 1) lines on */
+		0x80 | 14 << 3 | 0, 0x8, 0, 1, 2,  /* 1: 4 lines on */
+	};
+
+	(void)state;
+	assert_int_equal(pt_py_line(11, t, sizeof(t), 110, 0), 110);
+	assert_int_equal(pt_py_line(11, t, sizeof(t), 110, 3), 110);
+	assert_int_equal(pt_py_line(12, t, sizeof(t), 110, 4), 111);
+	assert_int_equal(pt_py_line(13, t, sizeof(t), 110, 6), 0);
+	assert_int_equal(pt_py_line(13, t, sizeof(t), 110, 8), 111 - 96);
+	assert_int_equal(pt_py_line(13, t, sizeof(t), 110, 10), 111 - 92);
+	assert_int_equal(pt_py_line(13, t, sizeof(t), 110, 12), 0);
+}
+
+static void lines_of_anything(void **state)
+{
+	unsigned char *t;
+	uint64_t r = 7;
+	size_t n, i;
+	int k, minor;
+
+	(void)state;
+	for (k = 0; k < 20000; k++) {
+		n = st_rand(&r) % 40;
+		t = malloc(n + 1); /* so that a byte behind it is noticed */
+		assert_non_null(t);
+		t = realloc(t, n ? n : 1);
+		for (i = 0; i < n; i++)
+			t[i] = (unsigned char)st_rand(&r);
+		for (minor = 8; minor < 14; minor++)
+			assert_true(pt_py_line(minor, t, n, (int)(st_rand(&r) % 1000),
+					       (long)(st_rand(&r) % 100)) >= 0);
+		free(t);
+	}
+}
+
+/* ---- a made-up 3.11 ------------------------------------------------------------ */
+
+#define WORDS 4096
+
+uint64_t _PyRuntime[WORDS];
+uint32_t Py_Version = 0x030b07f0;
+
+/* By layout.def. */
+enum { INTERPRETER = 200, THREAD = 400, CFRAME = 600, FRAME = 700, FRAMES = 3, CODE = 1000,
+       TYPE = 1100, TYPE_NAME = 1150, FILE_TEXT = 1200, NAME_TEXT = 1300, TABLE = 1400 };
+
+static uint64_t at(unsigned word)
+{
+	return (uint64_t)(uintptr_t)&_PyRuntime[word];
+}
+
+static void put(unsigned word, unsigned offset, uint64_t v)
+{
+	memcpy((char *)&_PyRuntime[word] + offset, &v, sizeof(v));
+}
+
+static void put_str(unsigned word, const char *s)
+{
+	put(word, 16, strlen(s));
+	put(word, 32, 1 << 2 | 32 | 64); /* one byte each, compact, ASCII */
+	strcpy((char *)&_PyRuntime[word] + 48, s);
+}
+
+static void make_true(void)
+{
+	const unsigned char table[] = { 0x80 | 12 << 3 | 7, 0, 0 }; /* 8 units, 2 on */
+	unsigned i;
+
+	memset(_PyRuntime, 0, sizeof(_PyRuntime));
+	put(0, 40, at(INTERPRETER));
+	put(INTERPRETER, 16, at(THREAD));
+	put(THREAD, 160, (uint64_t)syscall(SYS_gettid));
+	put(THREAD, 56, at(CFRAME));
+	put(CFRAME, 8, at(FRAME));
+	for (i = 0; i < FRAMES; i++) {
+		put(FRAME + 20 * i, 32, at(CODE));
+		put(FRAME + 20 * i, 48, i + 1 < FRAMES ? at(FRAME + 20 * (i + 1)) : 0);
+		put(FRAME + 20 * i, 56, at(CODE) + 184 + 4);
+	}
+	put(CODE, 8, at(TYPE));
+	put(TYPE, 24, at(TYPE_NAME));
+	strcpy((char *)&_PyRuntime[TYPE_NAME], "code");
+	put(CODE, 112, at(FILE_TEXT));
+	put(CODE, 128, at(NAME_TEXT));
+	put(CODE, 72, 40);
+	put(CODE, 136, at(TABLE));
+	put_str(FILE_TEXT, "/job/train.py");
+	put_str(NAME_TEXT, "Data.load");
+	put(TABLE, 16, sizeof(table));
+	memcpy((char *)&_PyRuntime[TABLE] + 32, table, sizeof(table));
+}
+
+struct seen {
+	int threads, frames;
+	struct pt_py_frame last;
+};
+
+static void on_thread(void *ctx, pid_t tid)
+{
+	struct seen *s = ctx;
+
+	assert_int_equal(tid, syscall(SYS_gettid));
+	s->threads++;
+}
+
+static void on_frame(void *ctx, const struct pt_py_frame *f)
+{
+	struct seen *s = ctx;
+
+	assert_true(memchr(f->file, 0, sizeof(f->file)) && memchr(f->name, 0, sizeof(f->name)));
+	assert_true(f->line >= 0);
+	s->last = *f;
+	s->frames++;
+}
+
+static void a_true_stack(void **state)
+{
+	struct seen s = { 0 };
+	const struct pt_py_sink to = { on_thread, on_frame, &s };
+	struct pt_err err = { "" };
+	struct pt_py *p;
+
+	(void)state;
+	make_true();
+	if (pt_py_open(&p, getpid(), &err))
+		fail_msg("%s", err.msg);
+	assert_string_equal(pt_py_version(p), "3.11");
+	assert_int_equal(pt_py_stacks(p, &to), 1);
+	assert_int_equal(s.threads, 1);
+	assert_int_equal(s.frames, FRAMES);
+	assert_string_equal(s.last.file, "/job/train.py");
+	assert_string_equal(s.last.name, "Data.load");
+	assert_int_equal(s.last.line, 42);
+	/* a circle of frames ends */
+	put(FRAME + 20 * (FRAMES - 1), 48, at(FRAME));
+	s.frames = 0;
+	pt_py_stacks(p, &to);
+	assert_int_equal(s.frames, PT_PY_DEPTH);
+	/* a circle of threads, too */
+	put(FRAME, 32, 0);
+	put(THREAD, 8, at(THREAD));
+	assert_int_equal(pt_py_stacks(p, &to), PT_PY_THREADS);
+	pt_py_close(p);
+}
+
+/* Words of it become something else: pointers to anywhere, lengths, nothing. */
+static void lies(void **state)
+{
+	struct seen s = { 0 };
+	const struct pt_py_sink to = { on_thread, on_frame, &s };
+	struct pt_err err = { "" };
+	struct pt_py *p;
+	uint64_t r = 11;
+	int k, i;
+
+	(void)state;
+	make_true();
+	assert_int_equal(pt_py_open(&p, getpid(), &err), 0);
+	for (k = 0; k < 3000; k++) {
+		make_true();
+		for (i = (int)(st_rand(&r) % 4); i >= 0; i--) {
+			unsigned word = (unsigned)(st_rand(&r) % 1420);
+			uint64_t v = st_rand(&r);
+
+			_PyRuntime[word] = v % 4 == 0 ? at((unsigned)(v >> 8) % WORDS) :
+					   v % 4 == 1 ? v >> (v % 64) :
+					   v % 4 == 2 ? UINT64_MAX - (v >> 60) : v;
+		}
+		s.frames = 0;
+		pt_py_stacks(p, &to);
+		assert_true(s.frames <= PT_PY_DEPTH * PT_PY_THREADS);
+	}
+	pt_py_close(p);
+	/* what does not fit is refused */
+	memset(_PyRuntime, 0, sizeof(_PyRuntime));
+	assert_true(pt_py_open(&p, getpid(), &err) < 0);
+	assert_non_null(strstr(err.msg, "does not fit"));
+	Py_Version = 0x03630000;
+	assert_true(pt_py_open(&p, getpid(), &err) < 0);
+	assert_non_null(strstr(err.msg, "3.99"));
+	Py_Version = 0x030b07f0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(lines_by_steps),   cmocka_unit_test(lines_by_ranges),
+		cmocka_unit_test(lines_by_entries), cmocka_unit_test(lines_of_anything),
+		cmocka_unit_test(a_true_stack),	    cmocka_unit_test(lies),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* What every thread of a job is doing right now: its system call and its Python stack. */
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/privileges.h"
+#include "base/str.h"
+#include "base/vec.h"
+#include "capture/discover.h"
+#include "capture/procfs.h"
+#include "cmd/cmd.h"
+#include "cmd/options.h"
+#include "cmd/sudo.h"
+#include "python/reader.h"
+
+static const char doc[] =
+	"Print once what every thread of a process, and of those below it, is doing: "
+	"its state, its system call and the Python lines that led there. Nothing is "
+	"stopped or loaded.\v"
+	"A thread that is running may have moved on while it is read.";
+
+#define MAX_PROCESSES 1024
+#define TEXT 512
+
+struct frame {
+	pid_t tid;
+	struct pt_py_frame f;
+};
+
+struct stacks {
+	PT_VEC(struct frame) v; /* by thread, the innermost first */
+	pid_t tid;
+	int err;
+};
+
+static void on_thread(void *ctx, pid_t tid)
+{
+	((struct stacks *)ctx)->tid = tid;
+}
+
+static void on_frame(void *ctx, const struct pt_py_frame *f)
+{
+	struct stacks *s = ctx;
+	struct frame x = { .tid = s->tid, .f = *f };
+
+	if (!s->err)
+		s->err = pt_vec_push(&s->v, x);
+}
+
+/* The first argument of these is a descriptor. */
+static bool takes_fd(const char *call)
+{
+	static const char *const names[] = {
+		"read", "pread64", "readv", "preadv", "preadv2", "write", "pwrite64", "writev",
+		"recvfrom", "recvmsg", "sendto", "sendmsg", "accept", "accept4", "connect", "ioctl",
+		"epoll_wait", "epoll_pwait", "fsync", "fdatasync", "flock", "getdents64", "lseek",
+	};
+	size_t i;
+
+	for (i = 0; i < sizeof(names) / sizeof(*names); i++)
+		if (!strcmp(names[i], call))
+			return true;
+	return false;
+}
+
+static void put_fd(pid_t pid, unsigned long fd, unsigned flags)
+{
+	char path[64], to[TEXT], shown[TEXT];
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd/%lu", (int)pid, fd);
+	n = readlink(path, to, sizeof(to) - 1);
+	if (n <= 0)
+		return;
+	to[n] = '\0';
+	pt_str_term(shown, sizeof(shown), to, flags, 0);
+	printf(" (descriptor %lu: %s)", fd, shown);
+}
+
+/* " in futex", by /proc; nothing where it runs. */
+static void put_call(pid_t pid, pid_t tid, unsigned flags)
+{
+	char name[64], text[256];
+	unsigned long arg = 0;
+	char *call;
+	int nr;
+
+	snprintf(name, sizeof(name), "task/%d/syscall", (int)tid);
+	if (pt_proc_read(pid, name, text, sizeof(text)) <= 0 ||
+	    sscanf(text, "%d %lx", &nr, &arg) < 1)
+		return;
+	call = nr < 0 ? NULL : pt_syscall_name(nr);
+	if (call) {
+		printf(" in %s", call);
+		if (takes_fd(call))
+			put_fd(pid, arg, flags);
+	} else if (nr >= 0) {
+		printf(" in system call %d", nr);
+	}
+	free(call);
+}
+
+static const char *state_name(char state)
+{
+	switch (state) {
+	case 'R': return "running";
+	case 'S': return "asleep";
+	case 'D': return "blocked";
+	case 'T': return "stopped";
+	case 't': return "stopped by a debugger";
+	case 'Z': return "ended";
+	default: return "idle";
+	}
+}
+
+static void put_thread(const struct stacks *s, pid_t pid, pid_t tid, unsigned flags)
+{
+	char name[64], text[1024], comm[PT_COMM_LEN * 4] = "?", shown[TEXT];
+	char state = '?', *end;
+	size_t i;
+
+	snprintf(name, sizeof(name), "task/%d/stat", (int)tid);
+	if (pt_proc_read(pid, name, text, sizeof(text)) <= 0)
+		return; /* it has ended */
+	end = strrchr(text, ')');
+	if (end && end[1])
+		state = end[2];
+	snprintf(name, sizeof(name), "task/%d/comm", (int)tid);
+	if (pt_proc_read(pid, name, text, sizeof(text)) > 0) {
+		text[strcspn(text, "\n")] = '\0';
+		pt_str_term(comm, sizeof(comm), text, flags, 0);
+	}
+	printf("  thread %d %s: %s", (int)tid, comm, state_name(state));
+	if (state != 'R')
+		put_call(pid, tid, flags);
+	printf("\n");
+	for (i = 0; i < s->v.n; i++) {
+		const struct pt_py_frame *f = &s->v.v[i].f;
+
+		if (s->v.v[i].tid != tid)
+			continue;
+		pt_str_term(shown, sizeof(shown), f->name, flags, 0);
+		printf("      %-28s ", shown);
+		pt_str_term(shown, sizeof(shown), f->file, flags, 0);
+		if (f->line)
+			printf("%s:%d\n", shown, f->line);
+		else
+			printf("%s\n", shown);
+	}
+}
+
+static void put_process(pid_t pid, unsigned flags)
+{
+	struct stacks s = { .tid = 0 };
+	const struct pt_py_sink sink = { on_thread, on_frame, &s };
+	char path[64], text[TEXT], shown[TEXT];
+	struct pt_err err = { "" };
+	struct pt_py *py = NULL;
+	struct dirent *e;
+	DIR *d;
+	int ret = pt_py_open(&py, pid, &err);
+
+	if (!ret)
+		pt_py_stacks(py, &sink);
+	if (pt_proc_cmdline(pid, text, sizeof(text)) <= 0)
+		snprintf(text, sizeof(text), "?");
+	pt_str_term(shown, sizeof(shown), text, flags, 100);
+	printf("process %d %s\n", (int)pid, shown);
+	if (!ret)
+		printf("  Python %s\n", pt_py_version(py));
+	else if (ret != -ENOENT)
+		printf("  no Python lines: %s\n", err.msg);
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+	d = opendir(path);
+	while (d && (e = readdir(d)))
+		if (e->d_name[0] != '.')
+			put_thread(&s, pid, (pid_t)atoi(e->d_name), flags);
+	if (d)
+		closedir(d);
+	pt_py_close(py);
+	free(s.v.v);
+}
+
+int pt_cmd_stack(int argc, char **argv)
+{
+	static pid_t pids[MAX_PROCESSES];
+	struct pt_tree t = { 0 };
+	struct pt_opts o;
+	size_t i, k, n;
+	int status, ret;
+
+	if (pt_opts_done(&o, PT_OPTS_TARGET, doc, argc, argv, &status))
+		return status;
+	if (!o.n_pids) {
+		pt_error("whose? pipetrace stack -p PID");
+		return PT_EXIT_USAGE;
+	}
+	if (pt_give_up(PT_RIGHTS_LOOK, 0))
+		return PT_EXIT_FAILED;
+	ret = pt_tree_snapshot(&t);
+	if (ret) {
+		pt_error("cannot read /proc: %s", strerror(-ret));
+		pt_tree_free(&t);
+		return PT_EXIT_FAILED;
+	}
+	status = PT_EXIT_OK;
+	for (i = 0; i < o.n_pids; i++) {
+		if (!pt_tree_find(&t, o.pids[i])) {
+			pt_error("there is no process %d", (int)o.pids[i]);
+			status = PT_EXIT_FAILED;
+			continue;
+		}
+		n = pt_tree_descendants(&t, o.pids[i], pids, MAX_PROCESSES);
+		for (k = 0; k < n && k < MAX_PROCESSES; k++)
+			put_process(pids[k], o.ascii ? 0 : PT_TERM_UNICODE);
+	}
+	pt_tree_free(&t);
+	return status;
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Stacks of a running CPython, read from outside: nothing is stopped, loaded or
+ * written. 3.8 to 3.13, however it is linked, on x86-64. Everything that is read is
+ * the target's: addresses, lengths and chains are bounded, text is as it was.
+ */
+#ifndef PT_PYTHON_READER_H
+#define PT_PYTHON_READER_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+
+#define PT_PY_TEXT 256
+#define PT_PY_DEPTH 256	  /* frames of a stack that are told */
+#define PT_PY_THREADS 4096
+
+struct pt_py; /* one interpreter of one process */
+
+struct pt_py_frame {
+	char file[PT_PY_TEXT]; /* UTF-8; cut */
+	char name[PT_PY_TEXT]; /* qualified from 3.11 on */
+	int line; /* 0: none is known */
+};
+
+struct pt_py_sink {
+	/* A thread that has Python state; its frames follow, the innermost first. */
+	void (*thread)(void *ctx, pid_t tid);
+	void (*frame)(void *ctx, const struct pt_py_frame *f);
+	void *ctx;
+};
+
+/*
+ * Find the interpreter and see that what is known of its version fits: a chain of
+ * frames whose code objects are called "code". 0; -ENOENT: no CPython is mapped;
+ * -EOPNOTSUPP: one that is not known; -ESRCH, -EPERM or another -errno; each with a
+ * sentence. pt_py_close() it.
+ */
+int pt_py_open(struct pt_py **out, pid_t pid, struct pt_err *err);
+void pt_py_close(struct pt_py *p);
+/* "3.11" */
+const char *pt_py_version(const struct pt_py *p);
+
+/* All threads' stacks as they are now. A thread that runs meanwhile may be seen torn;
+ * what does not fit ends its stack. How many threads, or -errno. */
+int pt_py_stacks(struct pt_py *p, const struct pt_py_sink *to);
+
+#endif
