@@ -124,7 +124,7 @@ FUZZ_WRAP := open openat fopen setmntent ptrace pt_libcurl_load pt_queue_record 
 # How fast records become a diagnosis: linked with the program's rooms.
 BENCH_SRCS := $(sort $(wildcard tests/bench/*.c))
 
-.PHONY: all demo test check sbom kernels bench bench-replay bench-export install uninstall help clean deps unit e2e purity sim bpf FORCE
+.PHONY: all demo test check analyze sbom kernels bench bench-replay bench-export install uninstall help clean deps unit e2e purity sim bpf FORCE
 FORCE:
 
 all: $(B)/pipetrace $(SIM) $(SIM_CUDA) $(SIM_GPUJOB) $(B)/libpipetrace_agent.so
@@ -136,6 +136,7 @@ help:
 	@echo 'make demo         install what lacks, build, trace a demo training job (root)'
 	@echo 'make test         install what lacks, build, run every test (root)'
 	@echo 'make check        the tests that need no root: unit, purity, golden'
+	@echo 'make analyze      static analysis of user/ and bpf/: clang and gcc'
 	@echo 'make sbom         build/pipetrace.spdx.json: what the program is made of'
 	@echo 'make kernels      the read doors on Debian kernels in emulated machines (root)'
 	@echo 'make bench        measure attach, report, detach and the own CPU (root)'
@@ -477,6 +478,10 @@ test:
 	@tools/get-npm test
 	$(MAKE) all unit e2e $(KERNELS) $(if $(PURE_SRCS),$(B)/tests/pure.o)
 	tests/run
+
+# Static analysis, apart from the build: what the analyzers read must be there before.
+analyze: $(SKEL) $(PROTO:%=%.c) $(CONFIG)
+	CC="$(CC)" CLANG="$(CLANG)" tools/analyze/run
 
 sbom: $(B)/pipetrace $(AGENT) $(PAGE)
 	tools/sbom $< $(VERSION) > $<.spdx.json
