@@ -194,6 +194,8 @@ int BPF_PROG(pt_rename, struct task_struct *task, const char *comm)
 
 /* ---- the iterator: threads that events do not show ---------------------- */
 
+#define PT_TASK_EXITING 0x4 /* PF_EXITING */
+
 static __always_inline void seed(struct task_struct *task, __u64 now)
 {
 	__u32 tgid = task->tgid;
@@ -201,7 +203,8 @@ static __always_inline void seed(struct task_struct *task, __u64 now)
 	struct pt_thread *th;
 
 	v = bpf_map_lookup_elem(&pt_targets, &tgid);
-	if (!v || task->exit_state)
+	/* A dying thread has said so already; it is not one that is new. */
+	if (!v || task->exit_state || task->flags & PT_TASK_EXITING)
 		return;
 	th = bpf_task_storage_get(&pt_threads, task, 0,
 				  BPF_LOCAL_STORAGE_GET_F_CREATE);

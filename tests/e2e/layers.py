@@ -142,7 +142,7 @@ def judge(c, report, log):
     if not ops["kernel"]:
         wrong.append("the job launched nothing")
     if report["capture"]["lost"]["total"]:
-        wrong.append("records were lost")
+        wrong.append("records were lost: %s" % report["capture"]["lost"])
     same("kernels", total(lambda d: d["kernels"]), ops["kernel"])
     for d in report["gpu"] if devices > 1 else []:
         same("kernels of device %d" % d["index"], d["kernels"],
