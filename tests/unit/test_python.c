@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Stacks of CPython: line tables, and an interpreter that lies. This program plays one:
  * it defines the two objects by which one is found. */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,6 +15,7 @@
 
 #include "python/lines.h"
 #include "python/reader.h"
+#include "python/sampler.h"
 #include "stream.h"
 
 static void lines_by_steps(void **state)
@@ -93,7 +95,8 @@ uint32_t Py_Version = 0x030b07f0;
 
 /* By layout.def. */
 enum { INTERPRETER = 200, THREAD = 400, CFRAME = 600, FRAME = 700, FRAMES = 3, CODE = 1000,
-       TYPE = 1100, TYPE_NAME = 1150, FILE_TEXT = 1200, NAME_TEXT = 1300, TABLE = 1400 };
+       TYPE = 1100, TYPE_NAME = 1150, FILE_TEXT = 1200, NAME_TEXT = 1300, TABLE = 1400,
+       CODE2 = 1500, LIBRARY_TEXT = 1600 };
 
 static uint64_t at(unsigned word)
 {
@@ -146,12 +149,13 @@ struct seen {
 	struct pt_py_frame last;
 };
 
-static void on_thread(void *ctx, pid_t tid)
+static bool on_thread(void *ctx, pid_t tid)
 {
 	struct seen *s = ctx;
 
 	assert_int_equal(tid, syscall(SYS_gettid));
 	s->threads++;
+	return true;
 }
 
 static void on_frame(void *ctx, const struct pt_py_frame *f)
@@ -232,12 +236,100 @@ static void lies(void **state)
 	Py_Version = 0x030b07f0;
 }
 
+static void refused(uint32_t version, const char *words)
+{
+	struct pt_err err = { "" };
+	struct pt_py *p;
+
+	Py_Version = version;
+	assert_int_equal(pt_py_open(&p, getpid(), &err), -EOPNOTSUPP);
+	assert_null(p);
+	if (!strstr(err.msg, words))
+		fail_msg("%s", err.msg);
+	Py_Version = 0x030b07f0;
+}
+
+/* From 3.13 on it says itself where things are: a free-threaded build, offsets that are
+ * beyond all that is read. */
+static void published(void **state)
+{
+	unsigned i;
+
+	(void)state;
+	memset(_PyRuntime, 0, sizeof(_PyRuntime));
+	memcpy(_PyRuntime, "xdebugpy", 8);
+	_PyRuntime[2] = 1;
+	refused(0x030d00f0, "free-threaded");
+	_PyRuntime[2] = 0;
+	for (i = 3; i < 50; i++)
+		_PyRuntime[i] = 100;
+	_PyRuntime[30] = 1000; /* a frame's code */
+	refused(0x030d00f0, "cannot be right");
+	_PyRuntime[30] = 100;
+	refused(0x030d00f0, "does not fit");
+	make_true();
+	refused(0x030e00f0, "3.14: pipetrace reads the stacks of 3.8 to 3.13");
+	refused(0x030700f0, "3.7: ");
+}
+
+/* Looks at a stack that stays are counted for its line; the job's own code comes before
+ * a library's. */
+static void looks(void **state)
+{
+	struct pt_py_sampler *s = pt_py_sampler_new();
+	const struct pt_py_share *rows;
+	const char *version, *cmdline;
+	struct pt_err err = { "" };
+	size_t n;
+	int i;
+
+	(void)state;
+	make_true();
+	assert_non_null(s);
+	assert_int_equal(pt_py_sampler_watch(s, getpid(), &err), 0);
+	assert_true(pt_py_sampler_process(s, getpid(), &version, &cmdline));
+	assert_string_equal(version, "3.11");
+	for (i = 0; i < 10; i++)
+		assert_int_equal(pt_py_sampler_look(s), 1);
+	/* the innermost is now in a library: another code object */
+	memcpy(&_PyRuntime[CODE2], &_PyRuntime[CODE], 8 * (TYPE - CODE));
+	put(CODE2, 112, at(LIBRARY_TEXT));
+	put_str(LIBRARY_TEXT, "/usr/lib/python3/dist-packages/torch/x.py");
+	put(FRAME, 32, at(CODE2));
+	for (i = 0; i < 5; i++)
+		assert_int_equal(pt_py_sampler_look(s), 1);
+	for (i = 0; i < FRAMES; i++) /* no other code: the innermost line tells */
+		put(FRAME + 20 * i, 32, at(CODE2));
+	for (i = 0; i < 3; i++)
+		assert_int_equal(pt_py_sampler_look(s), 1);
+	put(FRAME, 32, 0); /* no stack is no look */
+	pt_py_sampler_look(s);
+	rows = pt_py_sampler_shares(s, &n);
+	assert_int_equal(n, 2);
+	assert_int_equal(rows[0].seen, 15);
+	assert_int_equal(rows[0].looks, 18);
+	assert_string_equal(rows[0].place.at.file, "/job/train.py");
+	assert_int_equal(rows[0].place.at.line, 42);
+	assert_true(rows[0].place.running); /* it is who looks */
+	assert_int_equal(rows[1].seen, 3);
+	assert_non_null(strstr(rows[1].place.at.file, "/torch/"));
+	pt_py_sampler_free(s);
+	/* a process without Python: so after some calls, once */
+	s = pt_py_sampler_new();
+	assert_non_null(s);
+	for (n = 0, i = 0; i < 20; i++)
+		n += pt_py_sampler_watch(s, getppid(), &err) != 0;
+	assert_true(n <= 1);
+	pt_py_sampler_free(s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(lines_by_steps),   cmocka_unit_test(lines_by_ranges),
 		cmocka_unit_test(lines_by_entries), cmocka_unit_test(lines_of_anything),
 		cmocka_unit_test(a_true_stack),	    cmocka_unit_test(lies),
+		cmocka_unit_test(published),	    cmocka_unit_test(looks),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -97,6 +97,7 @@ enum pt_optset {
 	PT_OPTS_EXPORT, /* a file as argument */
 	PT_OPTS_TOP,
 	PT_OPTS_TARGET, /* -p PID only */
+	PT_OPTS_STACK,
 	PT_OPTS_AGENT,
 	PT_OPTS_FLEET,
 	PT_OPTS_PLAIN,

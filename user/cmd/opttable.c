@@ -186,6 +186,13 @@ static const struct argp_option target_options[] = {
 	TARGET("Also look at this job"), COMMON
 };
 
+static const struct argp_option stack_options[] = {
+	TARGET("Whose threads"),
+	{ "duration", 'd', "SEC", 0,
+	  "Look again and again for so long, and say where each thread spent the time", 2 },
+	COMMON
+};
+
 static const struct argp_option agent_options[] = {
 	{ "config", K_CONFIG, "FILE", 0, "Read the configuration from FILE", 1 },
 	{ "listen", K_LISTEN, "ADDR:PORT", 0,
@@ -220,6 +227,7 @@ const struct argp_option *const pt_opts_tables[] = {
 	[PT_OPTS_EXPORT] = export_options,
 	[PT_OPTS_TOP] = top_options,
 	[PT_OPTS_TARGET] = target_options,
+	[PT_OPTS_STACK] = stack_options,
 	[PT_OPTS_AGENT] = agent_options,
 	[PT_OPTS_FLEET] = fleet_options,
 	[PT_OPTS_PLAIN] = plain_options,
@@ -234,6 +242,7 @@ const char *const pt_opts_arguments[] = {
 	[PT_OPTS_EXPORT] = "export --FORMAT OUT... FILE\n"
 			   "export FILE --format FORMAT -o OUT",
 	[PT_OPTS_TOP] = "top [-p PID]",
+	[PT_OPTS_STACK] = "stack -p PID[,PID]",
 	[PT_OPTS_AGENT] = "agent --config FILE",
 	[PT_OPTS_FLEET] = "fleet --prometheus URL",
 	[PT_OPTS_PLAIN] = NULL,

@@ -14,16 +14,17 @@
 #include "capture/procfs.h"
 #include "cmd/cmd.h"
 #include "cmd/options.h"
+#include "cmd/stack.h"
 #include "cmd/sudo.h"
 #include "python/reader.h"
 
 static const char doc[] =
 	"Print once what every thread of a process, and of those below it, is doing: "
 	"its state, its system call and the Python lines that led there. Nothing is "
-	"stopped or loaded.\v"
+	"stopped or loaded. With -d, look again and again, and say which lines of the "
+	"job's own code each thread spent its time in, running or asleep.\v"
 	"A thread that is running may have moved on while it is read.";
 
-#define MAX_PROCESSES 1024
 #define TEXT 512
 
 struct frame {
@@ -37,9 +38,10 @@ struct stacks {
 	int err;
 };
 
-static void on_thread(void *ctx, pid_t tid)
+static bool on_thread(void *ctx, pid_t tid)
 {
 	((struct stacks *)ctx)->tid = tid;
+	return true;
 }
 
 static void on_frame(void *ctx, const struct pt_py_frame *f)
@@ -153,11 +155,19 @@ static void put_thread(const struct stacks *s, pid_t pid, pid_t tid, unsigned fl
 	}
 }
 
+void pt_put_process(pid_t pid, const char *cmdline, unsigned flags)
+{
+	char shown[TEXT];
+
+	pt_str_term(shown, sizeof(shown), cmdline, flags, 100);
+	printf("process %d %s\n", (int)pid, shown);
+}
+
 static void put_process(pid_t pid, unsigned flags)
 {
 	struct stacks s = { .tid = 0 };
 	const struct pt_py_sink sink = { on_thread, on_frame, &s };
-	char path[64], text[TEXT], shown[TEXT];
+	char path[64], cmdline[TEXT];
 	struct pt_err err = { "" };
 	struct pt_py *py = NULL;
 	struct dirent *e;
@@ -166,10 +176,9 @@ static void put_process(pid_t pid, unsigned flags)
 
 	if (!ret)
 		pt_py_stacks(py, &sink);
-	if (pt_proc_cmdline(pid, text, sizeof(text)) <= 0)
-		snprintf(text, sizeof(text), "?");
-	pt_str_term(shown, sizeof(shown), text, flags, 100);
-	printf("process %d %s\n", (int)pid, shown);
+	if (pt_proc_cmdline(pid, cmdline, sizeof(cmdline)) <= 0)
+		snprintf(cmdline, sizeof(cmdline), "?");
+	pt_put_process(pid, cmdline, flags);
 	if (!ret)
 		printf("  Python %s\n", pt_py_version(py));
 	else if (ret != -ENOENT)
@@ -187,20 +196,26 @@ static void put_process(pid_t pid, unsigned flags)
 
 int pt_cmd_stack(int argc, char **argv)
 {
-	static pid_t pids[MAX_PROCESSES];
+	static pid_t pids[PT_STACK_PROCESSES];
 	struct pt_tree t = { 0 };
 	struct pt_opts o;
 	size_t i, k, n;
 	int status, ret;
 
-	if (pt_opts_done(&o, PT_OPTS_TARGET, doc, argc, argv, &status))
+	if (pt_opts_done(&o, PT_OPTS_STACK, doc, argc, argv, &status))
 		return status;
 	if (!o.n_pids) {
 		pt_error("whose? pipetrace stack -p PID");
 		return PT_EXIT_USAGE;
 	}
+	if (o.auto_duration) {
+		pt_error("stack takes -d SEC");
+		return PT_EXIT_USAGE;
+	}
 	if (pt_give_up(PT_RIGHTS_LOOK, 0))
 		return PT_EXIT_FAILED;
+	if (o.duration > 0)
+		return pt_stack_sample(&o);
 	ret = pt_tree_snapshot(&t);
 	if (ret) {
 		pt_error("cannot read /proc: %s", strerror(-ret));
@@ -214,8 +229,8 @@ int pt_cmd_stack(int argc, char **argv)
 			status = PT_EXIT_FAILED;
 			continue;
 		}
-		n = pt_tree_descendants(&t, o.pids[i], pids, MAX_PROCESSES);
-		for (k = 0; k < n && k < MAX_PROCESSES; k++)
+		n = pt_tree_descendants(&t, o.pids[i], pids, PT_STACK_PROCESSES);
+		for (k = 0; k < n && k < PT_STACK_PROCESSES; k++)
 			put_process(pids[k], o.ascii ? 0 : PT_TERM_UNICODE);
 	}
 	pt_tree_free(&t);

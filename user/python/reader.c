@@ -10,6 +10,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/hash.h"
 #include "capture/discover.h"
 #include "capture/elf.h"
 #include "python/lines.h"
@@ -18,6 +19,9 @@
 #define MAX_FILES 512
 #define TABLE_MAX (1u << 20) /* bytes of a line table */
 #define CODE_SIZE 256	     /* of a code object, whatever is read of it */
+#define FRAME_SIZE 128	     /* what is read of a frame lies in that much */
+#define CODES_MAX 8192
+#define TABLES_MAX (16u << 20) /* bytes of the line tables that are kept */
 #define TLS_TID 720	     /* struct pthread of glibc: the kernel's number */
 #define OWNED_BY_C 3	     /* the frame between C and Python, which has no code of its own */
 /* Any published offset is below; a bound, not a size. */
@@ -38,22 +42,39 @@ static const struct layout layouts[] = {
 #undef PT_PY
 };
 
+/* A code object as it was met; the same one as long as all that it points to is. */
+struct code {
+	uint64_t addr, file, name, lines;
+	int32_t first;
+	char file_text[PT_PY_TEXT], name_text[PT_PY_TEXT];
+	unsigned char *table; /* NULL: it could not be read */
+	size_t n;
+	UT_hash_handle hh;
+};
+
 struct pt_py {
 	pid_t pid;
 	struct layout at;
 	uint64_t runtime;
 	uint64_t code_type; /* 0: not met yet */
+	size_t frame_size;
 	char version[16];
-	unsigned char *table; /* TABLE_MAX */
+	struct code *codes;
+	size_t tables; /* bytes of theirs */
 };
 
 /* ---- memory of the target ---------------------------------------------------------- */
 
-static bool get(const struct pt_py *p, uint64_t addr, void *out, size_t len)
+static bool get_from(pid_t pid, uint64_t addr, void *out, size_t len)
 {
 	struct iovec to = { out, len }, from = { (void *)(uintptr_t)addr, len };
 
-	return addr && process_vm_readv(p->pid, &to, 1, &from, 1, 0) == (ssize_t)len;
+	return addr && process_vm_readv(pid, &to, 1, &from, 1, 0) == (ssize_t)len;
+}
+
+static bool get(const struct pt_py *p, uint64_t addr, void *out, size_t len)
+{
+	return get_from(p->pid, addr, out, len);
 }
 
 static bool get_ptr(const struct pt_py *p, uint64_t addr, uint64_t *out)
@@ -129,13 +150,11 @@ static void get_text(const struct pt_py *p, uint64_t addr, char out[PT_PY_TEXT])
 /* ---- one stack ---------------------------------------------------------------------- */
 
 /* Objects of this type are code objects; the first is asked for its name. */
-static bool is_code(struct pt_py *p, uint64_t addr)
+static bool is_code(struct pt_py *p, uint64_t type)
 {
-	uint64_t type, name;
+	uint64_t name;
 	char text[5];
 
-	if (!get_ptr(p, addr + 8, &type))
-		return false;
 	if (p->code_type)
 		return type == p->code_type;
 	if (!get(p, type + 24, &name, sizeof(name)) || !get(p, name, text, sizeof(text)) ||
@@ -145,53 +164,105 @@ static bool is_code(struct pt_py *p, uint64_t addr)
 	return true;
 }
 
-static int line_of(struct pt_py *p, const unsigned char *code, uint64_t addr, long at)
+static uint64_t word_at(const unsigned char *bytes, uint32_t offset)
 {
-	uint64_t table, n;
-	int32_t first;
+	uint64_t v;
 
-	memcpy(&first, code + p->at.first_line, sizeof(first));
-	memcpy(&table, code + p->at.lines, sizeof(table));
-	(void)addr;
-	if (!get(p, table + 16, &n, sizeof(n)) || n > TABLE_MAX ||
-	    (n && !get(p, table + 32, p->table, (size_t)n)))
-		return 0;
-	return pt_py_line(p->at.minor, p->table, (size_t)n, first, at);
+	memcpy(&v, bytes + offset, sizeof(v));
+	return v;
 }
 
-/* The instruction, bytes from the begin of the code. */
-static bool instr_of(const struct pt_py *p, uint64_t frame, uint64_t code, long *out)
+static void forget(struct pt_py *p, struct code *c)
+{
+	HASH_DEL(p->codes, c);
+	p->tables -= c->n;
+	free(c->table);
+	free(c);
+}
+
+static void forget_all(struct pt_py *p)
+{
+	struct code *c, *next;
+
+	HASH_ITER(hh, p->codes, c, next)
+		forget(p, c);
+}
+
+static void get_table(struct pt_py *p, struct code *c)
+{
+	uint64_t n;
+
+	if (!get(p, c->lines + 16, &n, sizeof(n)) || n > TABLE_MAX)
+		return;
+	c->table = malloc(n ? (size_t)n : 1);
+	if (!c->table)
+		return;
+	if (n && !get(p, c->lines + 32, c->table, (size_t)n)) {
+		free(c->table);
+		c->table = NULL;
+		return;
+	}
+	c->n = (size_t)n;
+	p->tables += c->n;
+}
+
+/* The code object there; NULL: there is none, or no memory for it. */
+static const struct code *code_at(struct pt_py *p, uint64_t addr)
+{
+	uint32_t name = p->at.qualname != NONE ? p->at.qualname : p->at.name;
+	unsigned char raw[CODE_SIZE];
+	struct code now = { .addr = addr }, *c;
+
+	if (!get(p, addr, raw, sizeof(raw)) || !is_code(p, word_at(raw, 8)))
+		return NULL;
+	now.file = word_at(raw, p->at.file);
+	now.name = word_at(raw, name);
+	now.lines = word_at(raw, p->at.lines);
+	memcpy(&now.first, raw + p->at.first_line, sizeof(now.first));
+	HASH_FIND(hh, p->codes, &addr, sizeof(addr), c);
+	if (c && c->file == now.file && c->name == now.name && c->lines == now.lines &&
+	    c->first == now.first)
+		return c;
+	if (c)
+		forget(p, c);
+	if (HASH_COUNT(p->codes) >= CODES_MAX || p->tables > TABLES_MAX)
+		forget_all(p);
+	c = malloc(sizeof(*c));
+	if (!c)
+		return NULL;
+	*c = now;
+	get_text(p, c->file, c->file_text);
+	get_text(p, c->name, c->name_text);
+	get_table(p, c);
+	HASH_ADD(hh, p->codes, addr, sizeof(c->addr), c);
+	return c;
+}
+
+/* The instruction, bytes from the begin of the code; -1: none yet. */
+static long instr_of(const struct pt_py *p, const unsigned char *frame, uint64_t code)
 {
 	uint64_t ptr, begin = code + p->at.bytecode;
 	int32_t last;
 
 	if (p->at.minor >= 11) {
-		if (!get(p, frame + p->at.instr, &ptr, sizeof(ptr)))
-			return false;
-		*out = ptr < begin ? -1 : ptr - begin > INT32_MAX ? -1 : (long)(ptr - begin);
-		return true;
+		ptr = word_at(frame, p->at.instr);
+		return ptr < begin || ptr - begin > INT32_MAX ? -1 : (long)(ptr - begin);
 	}
-	if (!get(p, frame + p->at.instr, &last, sizeof(last)))
-		return false;
-	*out = p->at.minor == 10 ? 2l * last : last; /* units of code, or bytes */
-	return true;
+	memcpy(&last, frame + p->at.instr, sizeof(last));
+	return p->at.minor == 10 ? 2l * last : last; /* units of code, or bytes */
 }
 
-static bool frame_at(struct pt_py *p, uint64_t frame, struct pt_py_frame *out)
+static bool frame_at(struct pt_py *p, const unsigned char *raw, struct pt_py_frame *out)
 {
-	unsigned char code[CODE_SIZE];
-	uint64_t addr, text;
-	uint32_t name = p->at.qualname != NONE ? p->at.qualname : p->at.name;
-	long at;
+	uint64_t addr = word_at(raw, p->at.code);
+	const struct code *c = addr & 7 ? NULL : code_at(p, addr);
 
-	if (!get_ptr(p, frame + p->at.code, &addr) || !is_code(p, addr) ||
-	    !get(p, addr, code, sizeof(code)) || !instr_of(p, frame, addr, &at))
+	if (!c)
 		return false;
-	memcpy(&text, code + p->at.file, sizeof(text));
-	get_text(p, text, out->file);
-	memcpy(&text, code + name, sizeof(text));
-	get_text(p, text, out->name);
-	out->line = line_of(p, code, addr, at);
+	memcpy(out->file, c->file_text, sizeof(out->file));
+	memcpy(out->name, c->name_text, sizeof(out->name));
+	out->line = c->table ? pt_py_line(p->at.minor, c->table, c->n, c->first,
+					  instr_of(p, raw, addr)) : 0;
 	return true;
 }
 
@@ -205,22 +276,25 @@ static bool first_frame(const struct pt_py *p, uint64_t thread, uint64_t *out)
 /* Frames that were told. */
 static int stack_of(struct pt_py *p, uint64_t thread, const struct pt_py_sink *to)
 {
+	unsigned char raw[FRAME_SIZE];
 	struct pt_py_frame f;
 	uint64_t frame;
-	unsigned char owner;
 	int n = 0, depth;
 
 	if (!first_frame(p, thread, &frame))
 		return 0;
 	for (depth = 0; frame && depth < 2 * PT_PY_DEPTH && n < PT_PY_DEPTH; depth++) {
-		bool c = p->at.owner != NONE &&
-			 get(p, frame + p->at.owner, &owner, 1) && owner == OWNED_BY_C;
+		bool c;
 
-		if (!c && !frame_at(p, frame, &f))
+		if (!get(p, frame, raw, p->frame_size))
+			break;
+		c = p->at.owner != NONE && raw[p->at.owner] == OWNED_BY_C;
+		if (!c && !frame_at(p, raw, &f))
 			break;
 		if (!c && ++n && to->frame)
 			to->frame(to->ctx, &f);
-		if (!get_ptr(p, frame + p->at.previous, &frame))
+		frame = word_at(raw, p->at.previous);
+		if (frame & 7)
 			break;
 	}
 	return n;
@@ -265,9 +339,8 @@ static int walk(struct pt_py *p, const struct pt_py_sink *to, int *frames)
 		tid = tid_of(p, thread);
 		if (is_thread(p->pid, tid)) {
 			n++;
-			if (to->thread)
-				to->thread(to->ctx, tid);
-			*frames += stack_of(p, thread, to);
+			if (!to->thread || to->thread(to->ctx, tid))
+				*frames += stack_of(p, thread, to);
 		}
 		if (!get_ptr(p, thread + p->at.thread_next, &thread))
 			break;
@@ -350,16 +423,23 @@ static bool take_published(struct pt_py *p, struct pt_err *err, int *ret)
 	};
 	*ret = l->file > CODE_SIZE - 8 || l->name > CODE_SIZE - 8 ||
 	       l->qualname > CODE_SIZE - 8 || l->lines > CODE_SIZE - 8 ||
-	       l->first_line > CODE_SIZE - 4 ?
+	       l->first_line > CODE_SIZE - 4 || l->code > FRAME_SIZE - 8 ||
+	       l->previous > FRAME_SIZE - 8 || l->instr > FRAME_SIZE - 8 ||
+	       l->owner > FRAME_SIZE - 1 ?
 		       pt_err_set(err, -EOPNOTSUPP, "its Python publishes offsets that cannot be "
 				  "right") : 0;
 	return true;
 }
 
+static size_t up_to(size_t have, uint32_t offset, size_t size)
+{
+	return offset != NONE && offset + size > have ? offset + size : have;
+}
+
 static int take_layout(struct pt_py *p, int minor, struct pt_err *err)
 {
 	size_t i;
-	int ret;
+	int ret = 0;
 
 	for (i = 0; i < sizeof(layouts) / sizeof(*layouts); i++)
 		if (layouts[i].minor == minor)
@@ -369,22 +449,27 @@ static int take_layout(struct pt_py *p, int minor, struct pt_err *err)
 				  "of 3.8 to 3.13", minor);
 	p->at = layouts[i];
 	snprintf(p->version, sizeof(p->version), "3.%d", minor);
-	if (minor >= 13 && take_published(p, err, &ret))
-		return ret;
-	return 0;
+	if (minor >= 13 && !take_published(p, err, &ret))
+		ret = 0; /* none that could be: the version's own */
+	p->frame_size = up_to(0, p->at.code, 8);
+	p->frame_size = up_to(p->frame_size, p->at.previous, 8);
+	p->frame_size = up_to(p->frame_size, p->at.instr, p->at.minor >= 11 ? 8 : 4);
+	p->frame_size = up_to(p->frame_size, p->at.owner, 1);
+	return ret;
 }
 
-static int find(struct pt_py *p, struct pt_err *err)
+/* Where it is, and 3.`minor`. */
+static int find(pid_t pid, uint64_t *runtime, int *version, struct pt_err *err)
 {
 	struct pt_gpulib *files = calloc(MAX_FILES, sizeof(*files));
 	uint64_t at[2] = { 0, 0 };
-	int minor = -1, ret;
+	int minor = -1;
 	ssize_t n, i;
 	uint32_t hex;
 
 	if (!files)
 		return pt_err_set(err, -ENOMEM, "out of memory");
-	n = pt_exec_files(p->pid, files, MAX_FILES);
+	n = pt_exec_files(pid, files, MAX_FILES);
 	/* the library first: a program that is linked with it defines nothing */
 	for (i = 0; i < n && !at[0]; i++)
 		if (strstr(files[i].path_display, "libpython3"))
@@ -394,59 +479,35 @@ static int find(struct pt_py *p, struct pt_err *err)
 			addresses(&files[i], at);
 	for (i = 0; i < n && !at[0] && i < 4; i++) /* a program that has it inside */
 		addresses(&files[i], at);
-	p->runtime = at[0];
-	if (at[1] && get(p, at[1], &hex, sizeof(hex)) && hex >> 24 == 3)
+	if (at[1] && get_from(pid, at[1], &hex, sizeof(hex)) && hex >> 24 == 3)
 		minor = (int)(hex >> 16 & 255);
 	for (i = 0; i < n && minor < 0; i++)
 		minor = minor_of_name(files[i].path_display);
 	free(files);
 	if (n < 0)
 		return pt_err_set(err, (int)n, "the maps of process %d cannot be read: %s",
-				  (int)p->pid, strerror((int)-n));
-	if (!p->runtime)
-		return pt_err_set(err, -ENOENT, "no CPython is mapped in process %d", (int)p->pid);
+				  (int)pid, strerror((int)-n));
+	if (!at[0])
+		return pt_err_set(err, -ENOENT, "no CPython is mapped in process %d", (int)pid);
 	if (minor < 0)
 		return pt_err_set(err, -EOPNOTSUPP, "the version of its Python is not known");
-	ret = take_layout(p, minor, err);
-	return ret;
+	*runtime = at[0];
+	*version = minor;
+	return 0;
 }
 
-int pt_py_open(struct pt_py **out, pid_t pid, struct pt_err *err)
+int pt_py_open_at(struct pt_py **out, pid_t pid, uint64_t runtime, int minor,
+		  struct pt_err *err)
 {
 	struct pt_py *p = calloc(1, sizeof(*p));
-	const struct pt_py_sink nobody = { 0 };
-	uint64_t word;
-	int ret = -ENOMEM, frames, i;
+	int ret;
 
 	*out = NULL;
-	if (p)
-		p->table = malloc(TABLE_MAX);
-	if (!p || !p->table) {
-		pt_err_set(err, ret, "out of memory");
-		goto out;
-	}
+	if (!p)
+		return pt_err_set(err, -ENOMEM, "out of memory");
 	p->pid = pid;
-	ret = find(p, err);
-	if (ret)
-		goto out;
-	errno = 0;
-	if (!get(p, p->runtime, &word, sizeof(word))) {
-		ret = pt_err_set(err, errno == EPERM ? -EPERM : -EIO,
-				 "the memory of process %d cannot be read: %s", (int)pid,
-				 strerror(errno ? errno : EIO));
-		goto out;
-	}
-	/* a thread may be in between; a chain that never fits is not one */
-	for (i = 0; i < 20; i++) {
-		ret = walk(p, &nobody, &frames);
-		if (ret > 0 && frames)
-			break;
-		usleep(5000);
-	}
-	ret = ret > 0 && frames ? 0 :
-	      pt_err_set(err, -EOPNOTSUPP, "what was found of its Python %s does not fit",
-			 p->version);
-out:
+	p->runtime = runtime;
+	ret = take_layout(p, minor, err);
 	if (ret)
 		pt_py_close(p);
 	else
@@ -454,11 +515,43 @@ out:
 	return ret;
 }
 
+int pt_py_open(struct pt_py **out, pid_t pid, struct pt_err *err)
+{
+	const struct pt_py_sink nobody = { 0 };
+	uint64_t runtime = 0, word;
+	int minor = -1, frames, i, ret;
+
+	*out = NULL;
+	ret = find(pid, &runtime, &minor, err);
+	if (ret)
+		return ret;
+	errno = 0;
+	if (!get_from(pid, runtime, &word, sizeof(word)))
+		return pt_err_set(err, errno == EPERM ? -EPERM : -EIO,
+				  "the memory of process %d cannot be read: %s", (int)pid,
+				  strerror(errno ? errno : EIO));
+	ret = pt_py_open_at(out, pid, runtime, minor, err);
+	if (ret)
+		return ret;
+	/* a thread may be in between; a chain that never fits is not one */
+	for (i = 0; i < 20; i++) {
+		ret = walk(*out, &nobody, &frames);
+		if (ret > 0 && frames)
+			return 0;
+		usleep(5000);
+	}
+	ret = pt_err_set(err, -EOPNOTSUPP, "what was found of its Python %s does not fit",
+			 (*out)->version);
+	pt_py_close(*out);
+	*out = NULL;
+	return ret;
+}
+
 void pt_py_close(struct pt_py *p)
 {
 	if (!p)
 		return;
-	free(p->table);
+	forget_all(p);
 	free(p);
 }
 

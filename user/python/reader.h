@@ -8,6 +8,7 @@
 #define PT_PYTHON_READER_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "base/err.h"
@@ -25,8 +26,9 @@ struct pt_py_frame {
 };
 
 struct pt_py_sink {
-	/* A thread that has Python state; its frames follow, the innermost first. */
-	void (*thread)(void *ctx, pid_t tid);
+	/* A thread that has Python state, before its stack is read. Where it says true, its
+	 * frames follow, the innermost first. */
+	bool (*thread)(void *ctx, pid_t tid);
 	void (*frame)(void *ctx, const struct pt_py_frame *f);
 	void *ctx;
 };
@@ -38,6 +40,9 @@ struct pt_py_sink {
  * sentence. pt_py_close() it.
  */
 int pt_py_open(struct pt_py **out, pid_t pid, struct pt_err *err);
+/* The same of 3.`minor` with its _PyRuntime there; nothing is read but a published table. */
+int pt_py_open_at(struct pt_py **out, pid_t pid, uint64_t runtime, int minor,
+		  struct pt_err *err);
 void pt_py_close(struct pt_py *p);
 /* "3.11" */
 const char *pt_py_version(const struct pt_py *p);

@@ -1,0 +1,184 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""`pipetrace stack` against what the interpreter itself says of its frames.
+
+    stack.py [--all] [--seconds S] [-v]
+
+still:  every thread of a job stays in a place that it told: calls, generators, sort keys,
+        deep recursion, code from a string, names that are not ASCII, line tables in their
+        long forms; in a process of its own and in one that is forked, spawned or comes
+        from a fork server. Each frame's name, file and line are compared.
+moving: functions that compute, sleep and read for times that the job measures; the shares
+        by function (the lines of it) are within 3 points where 1,100 looks were made, and
+        by the square root of the looks beside that.
+
+With --all in each CPython of pyenv from 3.8 on, too. Needs a build.
+"""
+import argparse
+import ast
+import glob
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.dirname(HERE))
+from badinput_tools import PIPETRACE, Child, decode  # noqa: E402
+from noise import pressure_s  # noqa: E402
+
+JOB = os.path.join(HERE, "stackjob.py")
+METHODS = ("plain", "fork", "spawn", "forkserver")
+POINTS = 3.0
+LEAST = 300  # looks: fewer are not judged
+counts = {"ok": 0, "not ok": 0, "skip": 0}
+
+
+def say(good, what, why=""):
+    key = good if isinstance(good, str) else "ok" if good else "not ok"
+    counts[key] += 1
+    print("%s %s%s" % (key, what, ": " + why if why and key != "ok" else ""), flush=True)
+
+
+def stack(*args, limit=60, user=()):
+    p = subprocess.run([*user, PIPETRACE, "stack", *args], capture_output=True, timeout=limit,
+                       check=False)
+    return p.returncode, decode(p.stdout), decode(p.stderr)
+
+
+def frames_told(text):
+    """{tid: [[name, file, line]]} of what is printed."""
+    threads, frames = {}, None
+    for line in text.splitlines():
+        m = re.match(r"  thread (\d+) ", line)
+        if m:
+            frames = threads.setdefault(int(m.group(1)), [])
+        elif line.startswith("      ") and frames is not None:
+            name, rest = line.split(None, 1)
+            file, _, number = rest.rpartition(":")
+            frames.append([name, file, int(number)])
+    return threads
+
+
+def still(python, name, method):
+    n = 11 * (1 if method == "plain" else 2)
+    with tempfile.TemporaryFile("w+") as out:
+        with Child([python, JOB, "still", method], stdout=out, stderr=out) as job:
+            end = time.monotonic() + 60
+            truth = ""
+            while truth.count("\n") < n and job.poll() is None and time.monotonic() < end:
+                time.sleep(0.1)
+                out.seek(0)
+                truth = out.read()
+            time.sleep(0.2)  # from the telling to the sleeping
+            status, text, err = stack("-p", str(job.pid))
+            alive = job.poll() is None
+    try:
+        true = {t["tid"]: t["frames"] for t in map(json.loads, truth.splitlines())}
+    except ValueError:
+        say(False, "%s %s" % (name, method), "the job: " + truth[-300:])
+        return
+    told = frames_told(text)
+    wrong = [] if len(true) == n else ["%d threads of %d told their frames" % (len(true), n)]
+    if status or not alive:
+        wrong.append("status %d, %s; the job lives: %s" % (status, err.strip(), alive))
+    for tid, frames in true.items():
+        got = told.get(tid)
+        if got != frames:
+            at = next((i for i, (a, b) in enumerate(zip(got or [], frames)) if a != b), 0)
+            wrong.append("%s: frame %d of %d is %s" % (frames[0], at, len(frames), (
+                got or ["none"])[at]))
+    say(not wrong, "%s %s: %d frames of %d threads" % (
+        name, method, sum(map(len, true.values())), len(true)), "; ".join(wrong[:4]))
+
+
+def functions():
+    """[(name, first line, last line)] of the job's file."""
+    with open(JOB, encoding="utf-8") as f:
+        tree = ast.parse(f.read())
+    return [(d.name, d.lineno, d.end_lineno) for d in tree.body if isinstance(d, ast.FunctionDef)]
+
+
+def moving(python, name, seconds):
+    with tempfile.TemporaryFile("w+") as out:
+        with Child([python, JOB, "moving", str(seconds)], stdout=out) as job:
+            before, begin = pressure_s(), time.monotonic()
+            status, text, err = stack("-p", str(job.pid), "-d", str(seconds + 20),
+                                      limit=seconds + 60)
+            waited = (pressure_s() or 0) - (before or 0)
+            waited /= time.monotonic() - begin
+            job.wait(30)
+        out.seek(0)
+        lines = out.read().splitlines()
+    first, last = json.loads(lines[0]), json.loads(lines[-1])
+    what = "%s moving" % name
+    true = {k: 100 * v / last["seconds"] for k, v in last["sums"].items()}
+    here = text.split("  thread %d: " % first["tid"])[-1].split("\n  thread ")[0]
+    here = here.split("\nprocess ")[0]
+    looks = int(re.match(r".*; (\d+) looks", here.splitlines()[0]).group(1))
+    told = dict.fromkeys(true, 0.0)
+    for line in here.splitlines()[1:]:
+        m = re.match(r"    (?:running|asleep ) +([\d.]+) % .*:(\d+)$", line)
+        for f, begin, end in functions() if m else ():
+            if begin <= int(m.group(2)) <= end and f in told:
+                told[f] += float(m.group(1))
+    off = max(abs(told[k] - true[k]) for k in true)
+    most = POINTS * math.sqrt(1100 / max(looks, LEAST))
+    said = "%d looks, %s" % (looks, ", ".join(
+        "%s %.1f (%.1f)" % (k, told[k], true[k]) for k in sorted(true)))
+    print("     " + said)
+    if status:
+        say(False, what, err)
+    elif waited > 0.1 and off > most:
+        say("skip", what, "tasks waited for the cores %.0f %% of the time" % (100 * waited))
+    elif looks < LEAST:
+        say("skip", what, "%d looks" % looks)
+    else:
+        say(off <= most, what, "%.1f points off" % off)
+
+
+def refused():
+    with Child([sys.executable, JOB, "still", "plain"]) as job:
+        time.sleep(1)
+        _, text, _ = stack("-p", str(job.pid), user=(
+            "setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"))
+    say("no Python lines: " in text or "cannot" in text, "another user's job is not read",
+        text[:300])
+    status, text, err = stack("-p", "999999999")
+    say(status and err.count("\n") == 1, "a process that is not there", text + err)
+    with Child(["sleep", "100"]) as job:
+        status, text, err = stack("-p", str(job.pid))
+        say(not status and "asleep in clock_nanosleep" in text and "Python" not in text,
+            "a program without Python", text + err)
+
+
+def pythons(everything):
+    found = [("Debian", "/usr/bin/python3")]
+    for path in sorted(glob.glob(os.path.expanduser("~/.pyenv/versions/3.*/bin/python"))):
+        version = path.split("/")[-3]
+        if int(version.split(".")[1]) >= 8 and everything:
+            found.append((version, path))
+    return found
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__,
+                                formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--all", action="store_true")
+    p.add_argument("--seconds", type=float, default=26)
+    opts = p.parse_args()
+    for name, python in pythons(opts.all):
+        for method in METHODS:
+            still(python, name, method)
+        moving(python, name, opts.seconds)
+    refused()
+    print("%d passed, %d failed, %d skipped" % (counts["ok"], counts["not ok"], counts["skip"]))
+    return 1 if counts["not ok"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * python: the memory of a job that is, or plays, a CPython. A byte of the version, and
+ * then changes of a memory in which all fits: where, how, what. Or a byte of 255 and
+ * what /proc/PID/maps says.
+ */
+#include "fuzz.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "python/reader.h"
+
+#define WORDS 4096
+#define NONE UINT16_MAX
+#define OLDEST 8
+
+static uint64_t memory[WORDS];
+
+struct layout {
+	int minor;
+	uint32_t interpreters, threads, thread_next, thread_id, native_id, frame, cframe_frame;
+	uint32_t code, previous, instr, owner, file, name, qualname, first_line, lines;
+	uint32_t bytecode, ascii, compact;
+};
+
+static const struct layout layouts[] = {
+#define PT_PY(minor, ...) { minor, __VA_ARGS__ },
+#include "python/layout.def"
+#undef PT_PY
+};
+#define LAYOUTS (sizeof(layouts) / sizeof(*layouts))
+
+/* Words of it. */
+enum { INTERPRETER = 200, THREAD = 1300, CFRAME = 1500, FRAME = 1600, FRAMES = 3, NEXT = 40,
+       CODE = 1800, TYPE = 2100, TYPE_NAME = 2150, FILE_TEXT = 2200, NAME_TEXT = 2300,
+       TABLE = 2400, PTHREAD = 2600 };
+
+struct change {
+	uint16_t word;
+	uint8_t how, shift;
+	uint8_t value[8];
+};
+
+static uint64_t at(unsigned word)
+{
+	return (uint64_t)(uintptr_t)&memory[word % WORDS];
+}
+
+static void put(unsigned word, uint32_t offset, uint64_t v)
+{
+	if (offset != NONE)
+		memcpy((char *)&memory[word] + offset, &v, sizeof(v));
+}
+
+static void put_str(const struct layout *l, unsigned word, unsigned kind, const char *s)
+{
+	size_t n = strlen(s), i;
+
+	put(word, 16, n);
+	put(word, 32, kind << 2 | 32 | (kind == 1 ? 64 : 0));
+	for (i = 0; i < n; i++)
+		((char *)&memory[word])[(kind == 1 ? l->ascii : l->compact) + i * kind] = s[i];
+}
+
+static void make_true(const struct layout *l)
+{
+	static const uint8_t table[] = { 0x80 | 12 << 3 | 7, 0, 0, 0x80 | 13 << 3, 0x41, 2,
+					 0x80 | 14 << 3, 8, 0, 1, 2, 0x80 | 15 << 3, 4, 1 };
+	unsigned i;
+
+	memset(memory, 0, sizeof(memory));
+	put(0, l->interpreters, at(INTERPRETER));
+	put(INTERPRETER, l->threads, at(THREAD));
+	if (l->native_id)
+		put(THREAD, l->native_id, (uint64_t)syscall(SYS_gettid));
+	else
+		put(THREAD, l->thread_id, at(PTHREAD));
+	put(PTHREAD, 720, (uint64_t)syscall(SYS_gettid)); /* struct pthread's, of glibc */
+	put(THREAD, l->frame, l->cframe_frame == NONE ? at(FRAME) : at(CFRAME));
+	put(CFRAME, l->cframe_frame, at(FRAME));
+	for (i = 0; i < FRAMES; i++) {
+		put(FRAME + NEXT * i, l->code, at(CODE));
+		put(FRAME + NEXT * i, l->previous, i + 1 < FRAMES ? at(FRAME + NEXT * (i + 1)) : 0);
+		if (l->bytecode != NONE)
+			put(FRAME + NEXT * i, l->instr, at(CODE) + l->bytecode + 4);
+		else
+			put(FRAME + NEXT * i, l->instr, 4);
+	}
+	put(CODE, 8, at(TYPE));
+	put(TYPE, 24, at(TYPE_NAME));
+	memcpy(&memory[TYPE_NAME], "code", 5);
+	put(CODE, l->first_line, 40);
+	put(CODE, l->file, at(FILE_TEXT));
+	put(CODE, l->qualname != NONE ? l->qualname : l->name, at(NAME_TEXT));
+	put(CODE, l->lines, at(TABLE));
+	put_str(l, FILE_TEXT, 1, "/job/train.py");
+	put_str(l, NAME_TEXT, 2, "Data.load");
+	put(TABLE, 16, sizeof(table));
+	memcpy((char *)&memory[TABLE] + 32, table, sizeof(table));
+}
+
+static void change(const struct change *c)
+{
+	uint64_t v;
+
+	memcpy(&v, c->value, sizeof(v));
+	memory[c->word % WORDS] = c->how % 4 == 0 ? at((unsigned)v % WORDS) :
+				  c->how % 4 == 1 ? v >> c->shift % 64 :
+				  c->how % 4 == 2 ? UINT64_MAX - (v >> 60) : v;
+}
+
+struct seen {
+	unsigned threads, frames;
+};
+
+static bool on_thread(void *ctx, pid_t tid)
+{
+	struct seen *s = ctx;
+
+	FUZZ_HOLDS(tid > 0 && ++s->threads <= PT_PY_THREADS);
+	s->frames = 0;
+	return true;
+}
+
+static void on_frame(void *ctx, const struct pt_py_frame *f)
+{
+	struct seen *s = ctx;
+
+	FUZZ_HOLDS(memchr(f->file, 0, sizeof(f->file)) && memchr(f->name, 0, sizeof(f->name)));
+	FUZZ_HOLDS(f->line >= 0 && ++s->frames <= PT_PY_DEPTH);
+}
+
+static void find(const uint8_t *maps, size_t size)
+{
+	struct pt_err err = { "" };
+	struct pt_py *p;
+
+	fake_file("maps", maps, size);
+	fake_library = true;
+	if (pt_py_open(&p, getpid(), &err))
+		FUZZ_HOLDS(!p && err.msg[0]);
+	else
+		pt_py_close(p);
+	fake_library = false;
+	fake_clear();
+}
+
+void python_run(const uint8_t *data, size_t size)
+{
+	const struct layout *l;
+	struct seen s = { 0, 0 };
+	const struct pt_py_sink to = { on_thread, on_frame, &s };
+	struct pt_err err = { "" };
+	struct pt_py *p;
+	struct change c;
+	size_t i;
+	int k;
+
+	if (!size)
+		return;
+	if (*data == 255) {
+		find(data + 1, size - 1);
+		return;
+	}
+	l = &layouts[*data % LAYOUTS];
+	make_true(l);
+	if (pt_py_open_at(&p, getpid(), at(0), l->minor, &err))
+		abort();
+	FUZZ_HOLDS(pt_py_stacks(p, &to) == 1 && s.frames == FRAMES);
+	for (i = 1; i + sizeof(c) <= size; i += sizeof(c)) {
+		memcpy(&c, data + i, sizeof(c));
+		change(&c);
+	}
+	for (k = 0; k < 2; k++) { /* what was met before is met again */
+		s.threads = 0;
+		pt_py_stacks(p, &to);
+	}
+	pt_py_close(p);
+	/* and with what it publishes of itself */
+	if (pt_py_open_at(&p, getpid(), at(0), 13, &err)) {
+		FUZZ_HOLDS(!p && err.msg[0]);
+		return;
+	}
+	s.threads = 0;
+	pt_py_stacks(p, &to);
+	pt_py_close(p);
+}
+
+static void seed_of(uint8_t version, const char *name, const struct change *c, size_t n)
+{
+	fuzz_seed_as(name, version, c, n * sizeof(*c));
+}
+
+void python_seeds(void)
+{
+	static const char maps[] =
+		"555555000000-555555200000 r-xp 00001000 08:01 77 /usr/bin/python3.11\n"
+		"7ffff0000000-7ffff0100000 r-xp 00001000 08:01 78 /opt/lib/libpython3.12.so.1.0\n"
+		"7ffff1000000-7ffff1100000 r-xp 00000000 08:01 79 /x/_json.cpython-39-x86_64.so\n";
+	/* CODE: offsets that a 3.13 of 2024 publishes, with a name that begins like it */
+	static const uint64_t published[] = { 0, 0x030d00f0, 0, 0, 0, 632, 0, 0, 0, 7344 };
+	struct change c[16] = { { .word = FRAME + 6, .how = 0, .value = { FRAME & 255, FRAME >> 8 } } };
+	char name[16];
+	unsigned i;
+
+	for (i = 0; i < LAYOUTS; i++) {
+		name[0] = (char)('a' + i);
+		name[1] = 0;
+		seed_of((uint8_t)i, name, c, 0);
+		name[1] = 'x';
+		name[2] = 0;
+		seed_of((uint8_t)i, name, c, 1);
+	}
+	memset(c, 0, sizeof(c));
+	c[0].how = 3;
+	memcpy(c[0].value, "xdebugpy", 8);
+	for (i = 1; i < sizeof(published) / sizeof(*published); i++) {
+		c[i].word = (uint16_t)i;
+		c[i].how = 3;
+		memcpy(c[i].value, &published[i], 8);
+	}
+	seed_of(LAYOUTS - 1, "published", c, i);
+	c[2].value[0] = 1;
+	seed_of(LAYOUTS - 1, "free-threaded", c, i);
+	memset(c, 0, sizeof(c));
+	c[0] = (struct change){ .word = TABLE + 2, .how = 1, .value = { 200 } };
+	seed_of(3, "long-table", c, 1);
+	seed_of(0, "long-steps", c, 1);
+	seed_of(2, "long-ranges", c, 1);
+	c[0] = (struct change){ .word = NAME_TEXT + 4, .how = 1, .value = { 4 << 2 | 32 } };
+	seed_of(4, "four-bytes", c, 1);
+	c[0] = (struct change){ .word = FILE_TEXT + 2, .how = 1, .value = { 0, 8 } };
+	seed_of(4, "long-text", c, 1);
+	c[0] = (struct change){ .word = CODE + 1, .how = 0, .value = { 7, 3 } };
+	seed_of(3, "other-type", c, 1);
+	fuzz_seed_as("maps", 255, maps, sizeof(maps) - 1);
+	fuzz_seed_as("maps-one", 255, maps, 70);
+	fuzz_seed_as("maps-none", 255, "x\n", 2);
+}

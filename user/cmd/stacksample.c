@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Where the threads of a job spend their time, by line of Python: "pipetrace stack -d". */
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/str.h"
+#include "capture/discover.h"
+#include "cmd/cmd.h"
+#include "cmd/session.h"
+#include "cmd/stack.h"
+#include "python/sampler.h"
+
+#define PERIOD_S 0.01 /* of looks, at the most often */
+#define BUDGET 0.01   /* of a core, all looks together */
+#define TREE_S 0.5    /* how often new processes are looked for */
+#define LEAST 0.01    /* of a thread's time: below, a line is not shown */
+#define TEXT (4 * PT_PY_TEXT)
+
+static void put_line(const struct pt_py_share *r, unsigned flags)
+{
+	const struct pt_py_frame *f = &r->place.at;
+	char name[TEXT], file[TEXT];
+
+	pt_str_term(name, sizeof(name), f->name, flags, 0);
+	pt_str_term(file, sizeof(file), f->file, flags, 0);
+	printf("    %-7s %5.1f %% (%.0f to %.0f)  %s  %s", r->place.running ? "running" : "asleep",
+	       100 * r->share, 100 * r->low, 100 * r->high, name, file);
+	printf(f->line ? ":%d\n" : "\n", f->line);
+}
+
+static void put_thread(const struct pt_py_share *r, size_t n, unsigned flags)
+{
+	double running = 0, rest = 0;
+	size_t i, few = 0;
+
+	for (i = 0; i < n; i++)
+		if (r[i].place.running)
+			running += r[i].share;
+	printf("  thread %d: running %.1f %%; %llu looks\n", (int)r->place.tid, 100 * running,
+	       (unsigned long long)r->looks);
+	for (i = 0; i < n; i++) {
+		if (r[i].share >= LEAST) {
+			put_line(&r[i], flags);
+			continue;
+		}
+		few++;
+		rest += r[i].share;
+	}
+	if (few)
+		printf("    %zu more, %.1f %% together\n", few, 100 * rest);
+}
+
+static void put_all(struct pt_py_sampler *s, unsigned flags)
+{
+	size_t n, i, k;
+	const struct pt_py_share *r = pt_py_sampler_shares(s, &n);
+	const char *version, *cmdline;
+
+	for (i = 0; i < n; i = k) {
+		const struct pt_py_place *p = &r[i].place;
+
+		for (k = i; k < n && r[k].place.pid == p->pid && r[k].place.tid == p->tid;)
+			k++;
+		if ((!i || r[i - 1].place.pid != p->pid) &&
+		    pt_py_sampler_process(s, p->pid, &version, &cmdline)) {
+			pt_put_process(p->pid, cmdline, flags);
+			printf("  Python %s\n", version);
+		}
+		put_thread(r + i, k - i, flags);
+	}
+}
+
+/* Who is below them now. 0 or -errno. */
+static int watch(struct pt_py_sampler *s, const struct pt_opts *o, bool *any)
+{
+	pid_t *pids = calloc(PT_STACK_PROCESSES, sizeof(*pids));
+	struct pt_tree t = { 0 };
+	struct pt_err err = { "" };
+	size_t i, k, n;
+	int ret;
+
+	*any = false;
+	if (!pids)
+		return -ENOMEM;
+	ret = pt_tree_snapshot(&t);
+	for (i = 0; !ret && i < o->n_pids; i++) {
+		if (!pt_tree_find(&t, o->pids[i]))
+			continue;
+		*any = true;
+		n = pt_tree_descendants(&t, o->pids[i], pids, PT_STACK_PROCESSES);
+		for (k = 0; k < n && k < PT_STACK_PROCESSES; k++) {
+			int no = pt_py_sampler_watch(s, pids[k], &err);
+
+			if (no && no != -ENOENT && no != -ESRCH)
+				pt_note("process %d: %s", (int)pids[k], err.msg);
+		}
+	}
+	pt_tree_free(&t);
+	free(pids);
+	return ret;
+}
+
+static double cpu_s(void)
+{
+	struct timespec t;
+
+	return clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t) ? 0 :
+	       (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+/* 0: the time is over; 1: a signal. The pauses vary, so that no rhythm of the job's
+ * meets that of the looks. */
+static int pause_for(double s)
+{
+	struct timespec t;
+	sigset_t stop;
+
+	s *= 0.5 + (double)random() / (double)RAND_MAX;
+	t.tv_sec = (time_t)s;
+	t.tv_nsec = (long)((s - (double)t.tv_sec) * 1e9);
+	pt_stop_signals(&stop);
+	return sigtimedwait(&stop, NULL, &t) > 0;
+}
+
+int pt_stack_sample(const struct pt_opts *o)
+{
+	struct pt_py_sampler *s = pt_py_sampler_new();
+	double begin = pt_now(), tree = 0, cost, spent = 0;
+	int ret = s ? pt_block_signals() : -ENOMEM, looks = 0;
+	bool any = true;
+
+	while (!ret && pt_now() - begin < o->duration) {
+		if (!looks || pt_now() - tree >= TREE_S) {
+			tree = pt_now();
+			ret = watch(s, o, &any);
+			if (ret || !any)
+				break;
+		}
+		cost = cpu_s();
+		pt_py_sampler_look(s);
+		looks++;
+		cost = cpu_s() - cost;
+		spent += cost;
+		if (pause_for(fmax(PERIOD_S, cost / BUDGET)))
+			break;
+	}
+	if (ret)
+		pt_error("cannot look at the job: %s", strerror(-ret));
+	else if (!any && !looks)
+		pt_error("there is no process %d", (int)o->pids[0]);
+	else
+		put_all(s, o->ascii ? 0 : PT_TERM_UNICODE);
+	if (!ret && looks)
+		pt_note("%d looks in %.1f s; they took %.0f ms of CPU", looks, pt_now() - begin,
+			1000 * spent);
+	pt_py_sampler_free(s);
+	return ret || !looks ? PT_EXIT_FAILED : PT_EXIT_OK;
+}
