@@ -2,8 +2,11 @@
 """The job that stack.py looks at, in any CPython from 3.8 on.
 
     stackjob.py still METHOD    every thread stays where it is; prints what its frames are
+    stackjob.py sleeping SECONDS  sleeps of 20 to 400 ms, by three lines
     stackjob.py moving SECONDS  functions that compute, sleep, read and wait for a lock in
                                 turn; prints how long each took, by its own clocks
+
+    stackjob.py crowd N         N processes
 
 METHOD: plain, fork, spawn or forkserver: where a second process comes from. What is
 printed is a line of JSON for each thread, or the sums of one in the end.
@@ -11,6 +14,7 @@ printed is a line of JSON for each thread, or the sums of one in the end.
 import json
 import multiprocessing
 import os
+import random
 import sys
 import threading
 import time
@@ -346,8 +350,44 @@ def feeder(reader):
         os.write(WRITE, b"x")
 
 
+def sleep_in_a_loop():
+    for _ in range(3):
+        time.sleep(random.uniform(0.02, 0.2))
+
+
+def sleep_for_a_lock():
+    lock = threading.Lock()
+    lock.acquire()
+    lock.acquire(timeout=random.uniform(0.1, 0.4))
+
+
+def sleeping(seconds):
+    tell()
+    sys.stdin.readline()  # until somebody looks
+    begin = time.monotonic()
+    while time.monotonic() < begin + seconds:
+        timed(sleep_in_a_loop)
+        timed(compute_much)
+        timed(sleep_for_a_lock)
+    print(json.dumps({"seconds": time.monotonic() - begin, "sums": SUMS}), flush=True)
+
+
+def crowd(n):
+    """Processes that compute a little and sleep; they end with this one."""
+    me = os.getpid()
+    for _ in range(n):
+        if not os.fork():
+            while os.getppid() == me:
+                compute_little()
+                time.sleep(0.5)
+            return
+    tell()
+    time.sleep(1000)
+
+
 def moving(seconds):
     tell()
+    sys.stdin.readline()  # until somebody looks
     begin = time.monotonic()
     while time.monotonic() < begin + seconds:
         timed(compute_much)
@@ -360,6 +400,10 @@ def moving(seconds):
 if __name__ == "__main__":
     if sys.argv[1] == "still":
         still(sys.argv[2])
+    elif sys.argv[1] == "crowd":
+        crowd(int(sys.argv[2]))
+    elif sys.argv[1] == "sleeping":
+        sleeping(float(sys.argv[2]))
     else:
         me = os.getpid()
         if os.fork():  # the feeder is a process, so that no lock of the interpreter is shared

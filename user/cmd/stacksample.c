@@ -18,8 +18,9 @@
 
 #define PERIOD_S 0.01 /* of looks, at the most often */
 #define BUDGET 0.01   /* of a core, all looks together */
-#define TREE_S 0.5    /* how often new processes are looked for */
-#define LEAST 0.01    /* of a thread's time: below, a line is not shown */
+#define TREE_S 0.5    /* how often new processes are looked for, at the most often */
+#define LEAST 0.01    /* of a thread's time: below, a line is not shown without -v */
+#define TOP_LINES 10
 #define TEXT (4 * PT_PY_TEXT)
 
 static void put_line(const struct pt_py_share *r, unsigned flags)
@@ -34,7 +35,7 @@ static void put_line(const struct pt_py_share *r, unsigned flags)
 	printf(f->line ? ":%d\n" : "\n", f->line);
 }
 
-static void put_thread(const struct pt_py_share *r, size_t n, unsigned flags)
+static void put_thread(const struct pt_py_share *r, size_t n, double least, unsigned flags)
 {
 	double running = 0, rest = 0;
 	size_t i, few = 0;
@@ -45,7 +46,7 @@ static void put_thread(const struct pt_py_share *r, size_t n, unsigned flags)
 	printf("  thread %d: running %.1f %%; %llu looks\n", (int)r->place.tid, 100 * running,
 	       (unsigned long long)r->looks);
 	for (i = 0; i < n; i++) {
-		if (r[i].share >= LEAST) {
+		if (r[i].share >= least) {
 			put_line(&r[i], flags);
 			continue;
 		}
@@ -56,7 +57,70 @@ static void put_thread(const struct pt_py_share *r, size_t n, unsigned flags)
 		printf("    %zu more, %.1f %% together\n", few, 100 * rest);
 }
 
-static void put_all(struct pt_py_sampler *s, unsigned flags)
+static int by_line(const void *a, const void *b)
+{
+	const struct pt_py_share *x = a, *y = b;
+	const struct pt_py_frame *f = &x->place.at, *g = &y->place.at;
+	int ret = strcmp(f->file, g->file);
+
+	if (!ret && f->line != g->line)
+		ret = f->line < g->line ? -1 : 1;
+	return ret ? ret : strcmp(f->name, g->name);
+}
+
+static int by_seconds(const void *a, const void *b)
+{
+	const struct pt_py_share *x = a, *y = b;
+
+	return x->seconds != y->seconds ? (x->seconds > y->seconds ? -1 : 1) : by_line(a, b);
+}
+
+/* Where the CPU goes, all threads together. `v` is sorted and its rows are joined. */
+static void put_sums(struct pt_py_share *v, size_t n, double seconds, unsigned flags)
+{
+	char name[TEXT], file[TEXT];
+	double all = 0;
+	size_t i, k = 0;
+
+	qsort(v, n, sizeof(*v), by_line);
+	for (i = 0; i < n; i++) {
+		if (!v[i].place.running)
+			continue;
+		all += v[i].seconds;
+		if (k && !by_line(&v[k - 1], &v[i]))
+			v[k - 1].seconds += v[i].seconds;
+		else
+			v[k++] = v[i];
+	}
+	if (!k || seconds <= 0)
+		return;
+	qsort(v, k, sizeof(*v), by_seconds);
+	printf("All threads ran on %.2f cores or were ready to:\n", all / seconds);
+	for (i = 0; i < k && i < TOP_LINES && v[i].seconds >= LEAST * all; i++) {
+		const struct pt_py_frame *f = &v[i].place.at;
+
+		pt_str_term(name, sizeof(name), f->name, flags, 0);
+		pt_str_term(file, sizeof(file), f->file, flags, 0);
+		printf("  %5.1f %%  %s  %s", 100 * v[i].seconds / all, name, file);
+		printf(f->line ? ":%d\n" : "\n", f->line);
+	}
+}
+
+static int put_summary(struct pt_py_sampler *s, double seconds, unsigned flags)
+{
+	size_t n;
+	const struct pt_py_share *r = pt_py_sampler_shares(s, &n);
+	struct pt_py_share *v = n ? malloc(n * sizeof(*v)) : NULL;
+
+	if (!v)
+		return n ? -ENOMEM : 0;
+	memcpy(v, r, n * sizeof(*v));
+	put_sums(v, n, seconds, flags);
+	free(v);
+	return 0;
+}
+
+static void put_all(struct pt_py_sampler *s, double least, unsigned flags)
 {
 	size_t n, i, k;
 	const struct pt_py_share *r = pt_py_sampler_shares(s, &n);
@@ -72,12 +136,20 @@ static void put_all(struct pt_py_sampler *s, unsigned flags)
 			pt_put_process(p->pid, cmdline, flags);
 			printf("  Python %s\n", version);
 		}
-		put_thread(r + i, k - i, flags);
+		put_thread(r + i, k - i, least, flags);
 	}
 }
 
-/* Who is below them now. 0 or -errno. */
-static int watch(struct pt_py_sampler *s, const struct pt_opts *o, bool *any)
+static double cpu_s(void)
+{
+	struct timespec t;
+
+	return clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t) ? 0 :
+	       (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+/* Who is below them now; *cost: the CPU that finding them took, s. 0 or -errno. */
+static int watch(struct pt_py_sampler *s, const struct pt_opts *o, bool *any, double *cost)
 {
 	pid_t *pids = calloc(PT_STACK_PROCESSES, sizeof(*pids));
 	struct pt_tree t = { 0 };
@@ -88,7 +160,9 @@ static int watch(struct pt_py_sampler *s, const struct pt_opts *o, bool *any)
 	*any = false;
 	if (!pids)
 		return -ENOMEM;
+	*cost = cpu_s();
 	ret = pt_tree_snapshot(&t);
+	*cost = cpu_s() - *cost;
 	for (i = 0; !ret && i < o->n_pids; i++) {
 		if (!pt_tree_find(&t, o->pids[i]))
 			continue;
@@ -104,14 +178,6 @@ static int watch(struct pt_py_sampler *s, const struct pt_opts *o, bool *any)
 	pt_tree_free(&t);
 	free(pids);
 	return ret;
-}
-
-static double cpu_s(void)
-{
-	struct timespec t;
-
-	return clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t) ? 0 :
-	       (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
 /* 0: the time is over; 1: a signal. The pauses vary, so that no rhythm of the job's
@@ -131,16 +197,17 @@ static int pause_for(double s)
 int pt_stack_sample(const struct pt_opts *o)
 {
 	struct pt_py_sampler *s = pt_py_sampler_new();
-	double begin = pt_now(), tree = 0, cost, spent = 0;
+	double begin = pt_now(), again = 0, cost, spent = 0;
 	int ret = s ? pt_block_signals() : -ENOMEM, looks = 0;
 	bool any = true;
 
 	while (!ret && pt_now() - begin < o->duration) {
-		if (!looks || pt_now() - tree >= TREE_S) {
-			tree = pt_now();
-			ret = watch(s, o, &any);
+		if (pt_now() >= again) {
+			ret = watch(s, o, &any, &cost);
 			if (ret || !any)
 				break;
+			spent += cost;
+			again = pt_now() + fmax(TREE_S, cost / BUDGET);
 		}
 		cost = cpu_s();
 		pt_py_sampler_look(s);
@@ -150,12 +217,14 @@ int pt_stack_sample(const struct pt_opts *o)
 		if (pause_for(fmax(PERIOD_S, cost / BUDGET)))
 			break;
 	}
+	if (!ret && looks)
+		ret = put_summary(s, pt_now() - begin, o->ascii ? 0 : PT_TERM_UNICODE);
 	if (ret)
 		pt_error("cannot look at the job: %s", strerror(-ret));
 	else if (!any && !looks)
 		pt_error("there is no process %d", (int)o->pids[0]);
 	else
-		put_all(s, o->ascii ? 0 : PT_TERM_UNICODE);
+		put_all(s, o->loud == PT_VERBOSE ? 0 : LEAST, o->ascii ? 0 : PT_TERM_UNICODE);
 	if (!ret && looks)
 		pt_note("%d looks in %.1f s; they took %.0f ms of CPU", looks, pt_now() - begin,
 			1000 * spent);

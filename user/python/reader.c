@@ -21,6 +21,10 @@
 #define CODE_SIZE 256	     /* of a code object, whatever is read of it */
 #define FRAME_SIZE 128	     /* what is read of a frame lies in that much */
 #define CODES_MAX 8192
+/* Of all stacks together: frames, and per frame each so many bytes of a line table. A
+ * job whose chains go in circles costs no more than that. */
+#define WORK_MAX 65536
+#define WORK_BYTES 256
 #define TABLES_MAX (16u << 20) /* bytes of the line tables that are kept */
 #define TLS_TID 720	     /* struct pthread of glibc: the kernel's number */
 #define OWNED_BY_C 3	     /* the frame between C and Python, which has no code of its own */
@@ -61,6 +65,7 @@ struct pt_py {
 	char version[16];
 	struct code *codes;
 	size_t tables; /* bytes of theirs */
+	size_t work;   /* of this walk */
 };
 
 /* ---- memory of the target ---------------------------------------------------------- */
@@ -259,6 +264,7 @@ static bool frame_at(struct pt_py *p, const unsigned char *raw, struct pt_py_fra
 
 	if (!c)
 		return false;
+	p->work += c->n / WORK_BYTES;
 	memcpy(out->file, c->file_text, sizeof(out->file));
 	memcpy(out->name, c->name_text, sizeof(out->name));
 	out->line = c->table ? pt_py_line(p->at.minor, c->table, c->n, c->first,
@@ -283,9 +289,11 @@ static int stack_of(struct pt_py *p, uint64_t thread, const struct pt_py_sink *t
 
 	if (!first_frame(p, thread, &frame))
 		return 0;
-	for (depth = 0; frame && depth < 2 * PT_PY_DEPTH && n < PT_PY_DEPTH; depth++) {
+	for (depth = 0; frame && depth < 2 * PT_PY_DEPTH && n < PT_PY_DEPTH && p->work < WORK_MAX;
+	     depth++) {
 		bool c;
 
+		p->work++;
 		if (!get(p, frame, raw, p->frame_size))
 			break;
 		c = p->at.owner != NONE && raw[p->at.owner] == OWNED_BY_C;
@@ -330,12 +338,13 @@ static int walk(struct pt_py *p, const struct pt_py_sink *to, int *frames)
 	pid_t tid;
 
 	*frames = 0;
+	p->work = 0;
 	if (!get_ptr(p, p->runtime + p->at.interpreters, &interp))
 		return -EIO;
 	/* only the first's offset to the next is the same in all versions: 0 */
 	if (!interp || !get_ptr(p, interp + p->at.threads, &thread))
 		return -EIO;
-	for (; thread && guard < PT_PY_THREADS; guard++) {
+	for (; thread && guard < PT_PY_THREADS && p->work < WORK_MAX; guard++) {
 		tid = tid_of(p, thread);
 		if (is_thread(p->pid, tid)) {
 			n++;

@@ -21,6 +21,7 @@
 struct place {
 	struct pt_py_place key; /* all of its bytes: made from zeros */
 	uint64_t seen;
+	uint64_t ns; /* charged to it */
 	UT_hash_handle hh;
 };
 
@@ -35,10 +36,12 @@ struct ran { /* /proc/PID/task/TID/schedstat */
 
 struct thread {
 	struct id id;
-	uint64_t n, running; /* looks; of these it was on a core or ready for one */
-	uint64_t begin, end; /* of what the scheduler has counted, ns; 0: nothing */
+	uint64_t n, running;  /* looks; of these it was on a core or ready for one */
+	uint64_t begin, end;  /* of what the scheduler has counted, ns; 0: nothing */
 	struct ran first, last;
-	struct place *asleep; /* where it slept at the last look, else NULL */
+	uint64_t gap[2];      /* since the last look: ns asleep, running */
+	uint64_t charged[2];  /* of all gaps, to a place */
+	struct place *at;     /* at the last look; NULL: it was none */
 	UT_hash_handle hh;
 };
 
@@ -163,24 +166,57 @@ static bool read_ran(const struct id *id, struct ran *out)
 		      &out->slices) == 3 && out->slices;
 }
 
-/* Has it slept since the last look? It has not run, so that its stack is the same, too. */
+/* What it did since the last look. True: it slept, so that its stack is the same, too. */
 static bool slept_on(struct thread *t)
 {
+	uint64_t at = pt_now_ns(), wall = at - t->end, busy;
 	struct ran now;
 	bool same;
 
+	t->gap[0] = t->gap[1] = 0;
 	if (!read_ran(&t->id, &now)) {
-		t->asleep = NULL;
+		t->at = NULL;
 		return false;
 	}
-	same = t->begin && now.slices == t->last.slices && now.run == t->last.run;
-	t->end = pt_now_ns();
-	if (!t->begin) {
-		t->begin = t->end;
+	if (t->begin) {
+		busy = now.run + now.ready - t->last.run - t->last.ready;
+		t->gap[1] = busy < wall ? busy : wall;
+		t->gap[0] = wall - t->gap[1];
+	} else {
+		t->begin = at;
 		t->first = now;
 	}
+	same = now.slices == t->last.slices && now.run == t->last.run;
+	t->end = at;
 	t->last = now;
-	return same && t->asleep;
+	return same && t->at && !t->at->key.running;
+}
+
+static void charge_gap(struct thread *t, struct place *p, uint64_t ns)
+{
+	p->ns += ns;
+	t->charged[p->key.running] += ns;
+}
+
+/* It is at `p` now. What it slept since the last look it did where it sleeps now and where
+ * it slept then, to equal parts, and so for running; what is neither stays uncharged. */
+static void charge(struct thread *t, struct place *p)
+{
+	bool now = p->key.running;
+	uint64_t half = t->gap[now] / 2;
+
+	p->seen++;
+	t->n++;
+	t->running += now;
+	if (t->at && t->at->key.running == now) {
+		charge_gap(t, p, half);
+		charge_gap(t, t->at, t->gap[now] - half);
+	} else {
+		charge_gap(t, p, t->gap[now]);
+		if (t->at)
+			charge_gap(t, t->at, t->gap[!now]);
+	}
+	t->at = p;
 }
 
 static struct thread *thread_of(struct pt_py_sampler *s, const struct id *id)
@@ -228,12 +264,10 @@ static void count(struct pt_py_sampler *s)
 	struct place *p = t && s->any ? place_of(s) : NULL;
 
 	s->thread = NULL;
-	if (!p)
-		return;
-	p->seen++;
-	t->n++;
-	t->running += s->running;
-	t->asleep = s->running ? NULL : p;
+	if (p)
+		charge(t, p);
+	else if (t)
+		t->at = NULL;
 }
 
 static bool on_thread(void *ctx, pid_t tid)
@@ -247,11 +281,9 @@ static bool on_thread(void *ctx, pid_t tid)
 	if (!t)
 		return false;
 	if (slept_on(t)) {
-		t->asleep->seen++;
-		t->n++;
+		charge(t, t->at);
 		return false;
 	}
-	t->asleep = NULL;
 	s->thread = t;
 	s->running = is_running(s->pid, tid);
 	s->any = s->own = false;
@@ -313,31 +345,28 @@ static int by_thread(const void *a, const void *b)
 	return memcmp(&x->place, &y->place, sizeof(x->place));
 }
 
-/* Wilson's score interval (1927) of k of n. */
-static void bounds(double k, double n, double *low, double *high)
+static void judge(struct pt_py_share *r, const struct place *p, const struct thread *t)
 {
-	double p = k / n, z2 = Z_95 * Z_95, mid = (p + z2 / (2 * n)) / (1 + z2 / n);
-	double half = Z_95 * sqrt(p * (1 - p) / n + z2 / (4 * n * n)) / (1 + z2 / n);
-
-	*low = fmax(0, mid - half);
-	*high = fmin(1, mid + half);
-}
-
-static void judge(struct pt_py_share *r, const struct thread *t)
-{
-	double n = (double)t->n, of = 1;
+	bool now = p->key.running;
+	double n = (double)t->n, of = 1, share = (double)p->seen / n, wide;
 
 	if (t->end - t->begin >= LONG_NS && t->running && t->running < t->n) {
 		of = fmin(1, (double)(t->last.run + t->last.ready - t->first.run -
 				      t->first.ready) / (double)(t->end - t->begin));
-		of = r->place.running ? of : 1 - of;
-		n = (double)(r->place.running ? t->running : t->n - t->running);
+		of = now ? of : 1 - of;
+		n = (double)(now ? t->running : t->n - t->running);
+		share = t->charged[now] ? (double)p->ns / (double)t->charged[now] :
+					  (double)p->seen / n;
 	}
-	bounds((double)r->seen, n, &r->low, &r->high);
-	r->share = of * (double)r->seen / n;
-	r->low *= of;
-	r->high *= of;
+	/* Wilson's score interval (1927) of so many looks */
+	wide = Z_95 * sqrt(share * (1 - share) / n + Z_95 * Z_95 / (4 * n * n));
+	r->low = (share + Z_95 * Z_95 / (2 * n) - wide) / (1 + Z_95 * Z_95 / n);
+	r->high = (share + Z_95 * Z_95 / (2 * n) + wide) / (1 + Z_95 * Z_95 / n);
+	r->low = of * fmax(0, r->low);
+	r->high = of * fmin(1, r->high);
+	r->share = of * share;
 	r->looks = t->n;
+	r->seconds = r->share * (double)(t->end - t->begin) / 1e9;
 }
 
 const struct pt_py_share *pt_py_sampler_shares(struct pt_py_sampler *s, size_t *n)
@@ -355,7 +384,7 @@ const struct pt_py_share *pt_py_sampler_shares(struct pt_py_sampler *s, size_t *
 		row.seen = p->seen;
 		if (!t)
 			continue;
-		judge(&row, t);
+		judge(&row, p, t);
 		if (pt_vec_push(&s->shares, row))
 			break;
 	}

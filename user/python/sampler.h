@@ -30,6 +30,7 @@ struct pt_py_share {
 	struct pt_py_place place;
 	uint64_t seen, looks; /* of so many looks at the thread */
 	double share, low, high; /* of its time, 0..1, with a 95 % interval */
+	double seconds; /* the share of the time from its first look to its last */
 };
 
 /* pt_py_sampler_free() it. NULL: no memory. */
