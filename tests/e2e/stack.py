@@ -189,6 +189,9 @@ def refused():
         status, text, err = stack("-p", str(job.pid))
         say(not status and "asleep in clock_nanosleep" in text and "Python" not in text,
             "a program without Python", text + err)
+        status, text, err = stack("-p", str(job.pid), "-d", "0.5")
+        say(not status and not text and "no Python that can be read" in err,
+            "a program without Python is looked at", text + err)
 
 
 def pythons(everything):

@@ -361,14 +361,13 @@ def sleep_for_a_lock():
     lock.acquire(timeout=random.uniform(0.1, 0.4))
 
 
-def sleeping(seconds):
+def in_turn(seconds, *functions):
     tell()
     sys.stdin.readline()  # until somebody looks
     begin = time.monotonic()
     while time.monotonic() < begin + seconds:
-        timed(sleep_in_a_loop)
-        timed(compute_much)
-        timed(sleep_for_a_lock)
+        for f in functions:
+            timed(f)
     print(json.dumps({"seconds": time.monotonic() - begin, "sums": SUMS}), flush=True)
 
 
@@ -385,28 +384,16 @@ def crowd(n):
     time.sleep(1000)
 
 
-def moving(seconds):
-    tell()
-    sys.stdin.readline()  # until somebody looks
-    begin = time.monotonic()
-    while time.monotonic() < begin + seconds:
-        timed(compute_much)
-        timed(compute_little)
-        timed(sleep_some)
-        timed(read_some)
-    print(json.dumps({"seconds": time.monotonic() - begin, "sums": SUMS}), flush=True)
-
-
 if __name__ == "__main__":
     if sys.argv[1] == "still":
         still(sys.argv[2])
     elif sys.argv[1] == "crowd":
         crowd(int(sys.argv[2]))
     elif sys.argv[1] == "sleeping":
-        sleeping(float(sys.argv[2]))
+        in_turn(float(sys.argv[2]), sleep_in_a_loop, compute_much, sleep_for_a_lock)
     else:
         me = os.getpid()
         if os.fork():  # the feeder is a process, so that no lock of the interpreter is shared
-            moving(float(sys.argv[2]))
+            in_turn(float(sys.argv[2]), compute_much, compute_little, sleep_some, read_some)
         else:
             feeder(me)

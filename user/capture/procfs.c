@@ -112,12 +112,25 @@ int pt_proc_parse_stat(const char *text, struct pt_proc_stat *out)
 	return 0;
 }
 
-int pt_proc_stat(pid_t pid, struct pt_proc_stat *out)
+static int read_stat(pid_t pid, const char *name, struct pt_proc_stat *out)
 {
 	char buf[1024];
-	ssize_t len = pt_proc_read(pid, "stat", buf, sizeof(buf));
+	ssize_t len = pt_proc_read(pid, name, buf, sizeof(buf));
 
 	return len < 0 ? (int)len : pt_proc_parse_stat(buf, out);
+}
+
+int pt_proc_stat(pid_t pid, struct pt_proc_stat *out)
+{
+	return read_stat(pid, "stat", out);
+}
+
+int pt_proc_thread_stat(pid_t pid, pid_t tid, struct pt_proc_stat *out)
+{
+	char name[64];
+
+	snprintf(name, sizeof(name), "task/%d/stat", (int)tid);
+	return read_stat(pid, name, out);
 }
 
 int pt_proc_field(const char *text, const char *key, uint64_t *out)

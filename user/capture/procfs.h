@@ -41,6 +41,8 @@ const char *pt_file_line(const char *path, char *buf, size_t size);
 /* Parse the text of a stat file: separate for its unit test. 0 or -EINVAL. */
 int pt_proc_parse_stat(const char *text, struct pt_proc_stat *out);
 int pt_proc_stat(pid_t pid, struct pt_proc_stat *out);
+/* The same of one of its threads. */
+int pt_proc_thread_stat(pid_t pid, pid_t tid, struct pt_proc_stat *out);
 
 /* Process that a thread (or process) id belongs to. 0, -ESRCH or -errno. */
 int pt_proc_tgid(pid_t tid, pid_t *tgid);

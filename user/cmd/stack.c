@@ -119,39 +119,33 @@ static const char *state_name(char state)
 	}
 }
 
+void pt_put_place(const struct pt_py_frame *f, unsigned flags)
+{
+	char file[4 * PT_PY_TEXT];
+
+	pt_str_term(file, sizeof(file), f->file, flags, 0);
+	printf(f->line ? "%s:%d\n" : "%s\n", file, f->line);
+}
+
 static void put_thread(const struct stacks *s, pid_t pid, pid_t tid, unsigned flags)
 {
-	char name[64], text[1024], comm[PT_COMM_LEN * 4] = "?", shown[TEXT];
-	char state = '?', *end;
+	char shown[4 * PT_PY_TEXT];
+	struct pt_proc_stat stat;
 	size_t i;
 
-	snprintf(name, sizeof(name), "task/%d/stat", (int)tid);
-	if (pt_proc_read(pid, name, text, sizeof(text)) <= 0)
+	if (pt_proc_thread_stat(pid, tid, &stat))
 		return; /* it has ended */
-	end = strrchr(text, ')');
-	if (end && end[1])
-		state = end[2];
-	snprintf(name, sizeof(name), "task/%d/comm", (int)tid);
-	if (pt_proc_read(pid, name, text, sizeof(text)) > 0) {
-		text[strcspn(text, "\n")] = '\0';
-		pt_str_term(comm, sizeof(comm), text, flags, 0);
-	}
-	printf("  thread %d %s: %s", (int)tid, comm, state_name(state));
-	if (state != 'R')
+	pt_str_term(shown, sizeof(shown), stat.comm, flags, 0);
+	printf("  thread %d %s: %s", (int)tid, shown, state_name(stat.state));
+	if (stat.state != 'R')
 		put_call(pid, tid, flags);
 	printf("\n");
 	for (i = 0; i < s->v.n; i++) {
-		const struct pt_py_frame *f = &s->v.v[i].f;
-
 		if (s->v.v[i].tid != tid)
 			continue;
-		pt_str_term(shown, sizeof(shown), f->name, flags, 0);
+		pt_str_term(shown, sizeof(shown), s->v.v[i].f.name, flags, 0);
 		printf("      %-28s ", shown);
-		pt_str_term(shown, sizeof(shown), f->file, flags, 0);
-		if (f->line)
-			printf("%s:%d\n", shown, f->line);
-		else
-			printf("%s\n", shown);
+		pt_put_place(&s->v.v[i].f, flags);
 	}
 }
 

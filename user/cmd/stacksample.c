@@ -26,13 +26,12 @@
 static void put_line(const struct pt_py_share *r, unsigned flags)
 {
 	const struct pt_py_frame *f = &r->place.at;
-	char name[TEXT], file[TEXT];
+	char name[TEXT];
 
 	pt_str_term(name, sizeof(name), f->name, flags, 0);
-	pt_str_term(file, sizeof(file), f->file, flags, 0);
-	printf("    %-7s %5.1f %% (%.0f to %.0f)  %s  %s", r->place.running ? "running" : "asleep",
-	       100 * r->share, 100 * r->low, 100 * r->high, name, file);
-	printf(f->line ? ":%d\n" : "\n", f->line);
+	printf("    %-7s %5.1f %% (%.0f to %.0f)  %s  ", r->place.running ? "running" : "asleep",
+	       100 * r->share, 100 * r->low, 100 * r->high, name);
+	pt_put_place(f, flags);
 }
 
 static void put_thread(const struct pt_py_share *r, size_t n, double least, unsigned flags)
@@ -78,7 +77,7 @@ static int by_seconds(const void *a, const void *b)
 /* Where the CPU goes, all threads together. `v` is sorted and its rows are joined. */
 static void put_sums(struct pt_py_share *v, size_t n, double seconds, unsigned flags)
 {
-	char name[TEXT], file[TEXT];
+	char name[TEXT];
 	double all = 0;
 	size_t i, k = 0;
 
@@ -100,9 +99,8 @@ static void put_sums(struct pt_py_share *v, size_t n, double seconds, unsigned f
 		const struct pt_py_frame *f = &v[i].place.at;
 
 		pt_str_term(name, sizeof(name), f->name, flags, 0);
-		pt_str_term(file, sizeof(file), f->file, flags, 0);
-		printf("  %5.1f %%  %s  %s", 100 * v[i].seconds / all, name, file);
-		printf(f->line ? ":%d\n" : "\n", f->line);
+		printf("  %5.1f %%  %s  ", 100 * v[i].seconds / all, name);
+		pt_put_place(f, flags);
 	}
 }
 
@@ -120,7 +118,8 @@ static int put_summary(struct pt_py_sampler *s, double seconds, unsigned flags)
 	return 0;
 }
 
-static void put_all(struct pt_py_sampler *s, double least, unsigned flags)
+/* False: there is nothing. */
+static bool put_all(struct pt_py_sampler *s, double least, unsigned flags)
 {
 	size_t n, i, k;
 	const struct pt_py_share *r = pt_py_sampler_shares(s, &n);
@@ -138,6 +137,7 @@ static void put_all(struct pt_py_sampler *s, double least, unsigned flags)
 		}
 		put_thread(r + i, k - i, least, flags);
 	}
+	return n > 0;
 }
 
 static double cpu_s(void)
@@ -223,8 +223,9 @@ int pt_stack_sample(const struct pt_opts *o)
 		pt_error("cannot look at the job: %s", strerror(-ret));
 	else if (!any && !looks)
 		pt_error("there is no process %d", (int)o->pids[0]);
-	else
-		put_all(s, o->loud == PT_VERBOSE ? 0 : LEAST, o->ascii ? 0 : PT_TERM_UNICODE);
+	else if (!put_all(s, o->loud == PT_VERBOSE ? 0 : LEAST, o->ascii ? 0 : PT_TERM_UNICODE))
+		pt_note("no Python that can be read was seen in these processes; without -d, "
+			"stack says of each why, and what its threads do");
 	if (!ret && looks)
 		pt_note("%d looks in %.1f s; they took %.0f ms of CPU", looks, pt_now() - begin,
 			1000 * spent);

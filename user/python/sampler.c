@@ -149,11 +149,8 @@ static bool is_library(const char *file)
 static bool is_running(pid_t pid, pid_t tid)
 {
 	struct pt_proc_stat stat;
-	char name[64], text[1024];
 
-	snprintf(name, sizeof(name), "task/%d/stat", (int)tid);
-	return pt_proc_read(pid, name, text, sizeof(text)) > 0 &&
-	       !pt_proc_parse_stat(text, &stat) && stat.state == 'R';
+	return !pt_proc_thread_stat(pid, tid, &stat) && stat.state == 'R';
 }
 
 static bool read_ran(const struct id *id, struct ran *out)
