@@ -174,7 +174,8 @@ int BPF_PROG(pt_exit, struct task_struct *task)
 	}
 	if (th)
 		th->live = 0;
-	if (dead && th)
+	/* Also one that never got storage: who gets its number is a stranger. */
+	if (dead)
 		drop_target(tgid);
 	return 0;
 }

@@ -123,6 +123,9 @@ void pt_capture_loss(struct pt_capture *c, uint64_t count[PT_LOSS_NR]);
 uint64_t pt_capture_events(const struct pt_capture *c);
 /* True when every root process has gone. */
 bool pt_capture_target_gone(struct pt_capture *c);
+/* Is it of the tree that is followed? Its number alone does not tell: another process
+ * may have got it. */
+bool pt_is_target(struct pt_capture *c, pid_t pid);
 /* Processes of the target set now (for the sampler and the live line). */
 size_t pt_capture_processes(struct pt_capture *c, pid_t *out, size_t max);
 

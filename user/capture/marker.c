@@ -115,7 +115,10 @@ int pt_marker_scan(struct pt_capture *c)
 		if (!n) /* no GPU library yet: the process itself */
 			pids[n++] = c->roots[r];
 		for (i = 0; i < n && i < PT_MAX_TRAINERS && !complete(k); i++) {
-			int e = attach_process(c, k, pids[i]);
+			int e = -ESRCH;
+
+			if (pt_is_target(c, pids[i]))
+				e = attach_process(c, k, pids[i]);
 
 			if (e && e != -ENOENT && e != -ESRCH)
 				err = e;

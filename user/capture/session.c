@@ -573,16 +573,3 @@ uint64_t pt_capture_events(const struct pt_capture *c)
 {
 	return c->events;
 }
-
-bool pt_capture_target_gone(struct pt_capture *c)
-{
-	size_t i;
-
-	for (i = 0; i < c->n_roots; i++) {
-		struct pollfd p = { .fd = c->root_fd[i], .events = POLLIN };
-
-		if (poll(&p, 1, 0) <= 0)
-			return false;
-	}
-	return true;
-}

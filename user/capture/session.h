@@ -99,8 +99,6 @@ void pt_hook_set(struct pt_capture *c, const char *need, const char *door,
 		 const char *note, ...) __attribute__((format(printf, 4, 5)));
 
 /* ---- targets.c: the processes that are followed --------------------------- */
-/* Of the tree, that is. */
-bool pt_is_target(struct pt_capture *c, pid_t pid);
 /* Put the tree of every root into the set and seed its threads. */
 int pt_targets_fill(struct pt_capture *c, struct pt_err *err);
 

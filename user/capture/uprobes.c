@@ -373,7 +373,8 @@ void pt_uprobes_scan(struct pt_capture *c)
 		n = pt_trainers(&t, c->roots[r], pids, PT_MAX_TRAINERS,
 				&unreadable);
 		for (i = 0; i < n && i < PT_MAX_TRAINERS; i++)
-			pt_uprobes_process(c, pids[i]);
+			if (pt_is_target(c, pids[i]))
+				pt_uprobes_process(c, pids[i]);
 	}
 out:
 	update_hook(c);

@@ -24,7 +24,8 @@ static void add_trainers(struct pt_session *s)
 			n = pt_trainers(&t, s->roots[r], pids, PT_MAX_TRAINERS,
 					&unreadable);
 			for (i = 0; i < n && i < PT_MAX_TRAINERS; i++)
-				pt_cupti_add(s->cupti, pids[i]);
+				if (pt_is_target(s->cap, pids[i]))
+					pt_cupti_add(s->cupti, pids[i]);
 		}
 	}
 	pt_tree_free(&t);
