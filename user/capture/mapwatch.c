@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <linux/perf_event.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -14,11 +15,13 @@
 #include <unistd.h>
 
 #include "capture/discover.h"
+#include "capture/procfs.h"
 #include "capture/session.h"
 
 #define RING_PAGES 8 /* a power of two */
 #define MAX_EVENT 8192
 #define MAX_CPUS 4096
+#define ONLINE "/sys/devices/system/cpu/online"
 
 struct cpu_ring {
 	int fd;
@@ -28,8 +31,9 @@ struct cpu_ring {
 struct pt_mapwatch {
 	int epfd;
 	size_t page;
+	char online[1024]; /* CPUs whose events are open, as ONLINE has them */
 	size_t n;
-	struct cpu_ring ring[];
+	struct cpu_ring ring[MAX_CPUS];
 };
 
 static int open_cpu(struct pt_mapwatch *w, int cpu)
@@ -64,32 +68,59 @@ static int open_cpu(struct pt_mapwatch *w, int cpu)
 	return epoll_ctl(w->epfd, EPOLL_CTL_ADD, r->fd, &ev) ? -errno : 0;
 }
 
-struct pt_mapwatch *pt_mapwatch_new(void)
+static void close_all(struct pt_mapwatch *w)
 {
-	long cpus = sysconf(_SC_NPROCESSORS_CONF);
-	struct pt_mapwatch *w;
-	long i;
+	while (w->n) {
+		struct cpu_ring *r = &w->ring[--w->n];
+
+		munmap(r->meta, (RING_PAGES + 1) * w->page);
+		close(r->fd);
+	}
+}
+
+static int open_all(struct pt_mapwatch *w)
+{
+	long cpus = sysconf(_SC_NPROCESSORS_CONF), i;
 	int r;
 
 	if (cpus < 1 || cpus > MAX_CPUS)
-		return NULL;
-	w = calloc(1, sizeof(*w) + (size_t)cpus * sizeof(w->ring[0]));
+		return -EINVAL;
+	if (pt_file_read(ONLINE, w->online, sizeof(w->online)) < 0)
+		w->online[0] = '\0';
+	for (i = 0; i < cpus; i++) {
+		r = open_cpu(w, (int)i);
+		if (r && r != -ENODEV) { /* ENODEV: the CPU is offline */
+			close_all(w);
+			return r;
+		}
+	}
+	return w->n ? 0 : -ENODEV;
+}
+
+struct pt_mapwatch *pt_mapwatch_new(void)
+{
+	struct pt_mapwatch *w = calloc(1, sizeof(*w));
+
 	if (!w)
 		return NULL;
 	w->page = (size_t)sysconf(_SC_PAGESIZE);
 	w->epfd = epoll_create1(EPOLL_CLOEXEC);
-	if (w->epfd < 0)
-		goto fail;
-	for (i = 0; i < cpus; i++) {
-		r = open_cpu(w, (int)i);
-		if (r && r != -ENODEV) /* ENODEV: the CPU is offline */
-			goto fail;
-	}
-	if (w->n)
+	if (w->epfd >= 0 && !open_all(w))
 		return w;
-fail:
 	pt_mapwatch_free(w);
 	return NULL;
+}
+
+bool pt_mapwatch_moved(struct pt_mapwatch *w)
+{
+	char now[sizeof(w->online)];
+
+	if (pt_file_read(ONLINE, now, sizeof(now)) < 0 || !strcmp(now, w->online))
+		return false;
+	close_all(w);
+	if (open_all(w)) /* once more, later */
+		snprintf(w->online, sizeof(w->online), "?");
+	return true;
 }
 
 int pt_mapwatch_fd(const struct pt_mapwatch *w)
@@ -169,14 +200,9 @@ void pt_mapwatch_drain(struct pt_mapwatch *w,
 
 void pt_mapwatch_free(struct pt_mapwatch *w)
 {
-	size_t i;
-
 	if (!w)
 		return;
-	for (i = 0; i < w->n; i++) {
-		munmap(w->ring[i].meta, (RING_PAGES + 1) * w->page);
-		close(w->ring[i].fd);
-	}
+	close_all(w);
 	if (w->epfd >= 0)
 		close(w->epfd);
 	free(w);

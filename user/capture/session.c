@@ -410,7 +410,7 @@ int pt_capture_tick(struct pt_capture *c, pt_record_fn fn, void *ctx)
 	pt_uprobes_reap(c);
 	pt_marker_scan(c); /* what it lacks, its hook's note tells */
 	pt_uprobes_drop(c);
-	if (!c->maps)
+	if (!c->maps || pt_mapwatch_moved(c->maps))
 		pt_uprobes_scan(c);
 	pt_queue_loss(c);
 	d = pt_capture_drain(c, fn, ctx);

@@ -225,6 +225,9 @@ int pt_mapwatch_fd(const struct pt_mapwatch *w);
 void pt_mapwatch_drain(struct pt_mapwatch *w,
 		       void (*fn)(void *ctx, pid_t pid, struct pt_gpulib *g),
 		       void *ctx);
+/* The event of a CPU that goes offline is dead, also when the CPU comes back, and one
+ * that comes has none: once a second. True: mappings may have been missed. */
+bool pt_mapwatch_moved(struct pt_mapwatch *w);
 void pt_mapwatch_free(struct pt_mapwatch *w);
 
 /* ---- links.c: multi-uprobe links ------------------------------------------- */
