@@ -191,6 +191,8 @@ int pt_wait_at(const struct pt_opts *o)
 			return -EINTR;
 		}
 		now = pt_clock_ns(clock);
+		if (o->at_aligned && at > now + o->at_ns) /* it was set back */
+			at = (now / o->at_ns + 1) * o->at_ns;
 	}
 	return 0;
 }
