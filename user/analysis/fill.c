@@ -449,14 +449,22 @@ int pt_judge_damage(struct pt_an *an)
 	/* const is for those who read the report; this is still its making */
 	struct pt_r_verdict *v = (struct pt_r_verdict *)r->verdicts;
 	/* measured GPU times say for themselves what they lack */
-	int64_t lost = r->capture.lost_total -
+	int64_t alone = (int64_t)an->m->lost[PT_LOSS_TARGETS_FULL];
+	int64_t lost = r->capture.lost_total - alone -
 		       (int64_t)an->m->lost[PT_LOSS_ACTIVITY];
 	int64_t late = (int64_t)an->m->disordered;
 	double share;
 	size_t i;
+	int err = 0;
 
-	if (r->capture.events <= 0 || !(lost > 0 || late > 0))
-		return 0;
+	if (alone > 0) {
+		for (i = 0; i < r->n_verdicts; i++)
+			at_most(&v[i].certainty, PT_CONF_MEDIUM);
+		err = pt_report_limit(r, "processes", "%lld processes of the job were not followed: more were alive at once than there is room for. What they do is not in this report.",
+				      (long long)alone);
+	}
+	if (err || r->capture.events <= 0 || !(lost > 0 || late > 0))
+		return err;
 	share = (double)(lost + late) / (double)r->capture.events;
 	if (share > PT_DAMAGE_UNSURE) {
 		enum pt_confidence most = share > PT_DAMAGE_WRONG ? PT_CONF_LOW :
