@@ -137,6 +137,16 @@ int __wrap_pt_elf_symbols(int fd, const char *const *names, size_t n, uint64_t *
 	return (int)n;
 }
 
+int __wrap_pt_elf_objects(int fd, const char *const *names, size_t n, uint64_t offset,
+			  uint64_t *addresses, uint64_t *at, struct pt_err *err);
+int __wrap_pt_elf_objects(int fd, const char *const *names, size_t n, uint64_t offset,
+			  uint64_t *addresses, uint64_t *at, struct pt_err *err)
+{
+	(void)offset;
+	*at = 0;
+	return __wrap_pt_elf_symbols(fd, names, n, addresses, err);
+}
+
 int __wrap_pt_elf_dyn(int fd, const char *const *names, size_t n, bool *exports,
 		      struct pt_elf_dyn *out);
 int __wrap_pt_elf_dyn(int fd, const char *const *names, size_t n, bool *exports,

@@ -30,6 +30,17 @@ static void symbols(int fd, uint64_t size)
 	FUZZ_HOLDS(ret < 0 ? err.msg[0] != 0 : ret == n);
 }
 
+static void objects(int fd)
+{
+	struct pt_err err = { "" };
+	uint64_t address[NAMES], at;
+	int ret = pt_elf_read_objects(fd, names, NAMES, 0x200, address, &at, &err), n = 0, i;
+
+	for (i = 0; i < NAMES; i++)
+		n += address[i] != 0;
+	FUZZ_HOLDS(ret < 0 ? err.msg[0] != 0 : ret == n);
+}
+
 static void places(int fd, uint64_t size)
 {
 	struct pt_elf_place v[PLACES];
@@ -65,6 +76,7 @@ void elf_run(const uint8_t *data, size_t size)
 	    ftruncate(fd, (off_t)all))
 		abort();
 	symbols(fd, all);
+	objects(fd);
 	places(fd, all);
 	if (!pt_elf_read_dyn(fd, names, NAMES, has, &dyn))
 		FUZZ_HOLDS(memchr(dyn.soname, 0, sizeof(dyn.soname)));
@@ -152,6 +164,11 @@ void elf_seeds(void)
 	make_library(&l);
 	fuzz_seed_as("library", 0, &l, sizeof(l));
 	fuzz_seed_as("hole", 20, &l, sizeof(l));
+	l.sym[1].st_info = ELF64_ST_INFO(STB_GLOBAL, STT_OBJECT);
+	fuzz_seed_as("object", 0, &l, sizeof(l));
+	l.sym[2].st_info = l.sym[1].st_info;
+	fuzz_seed_as("objects", 0, &l, sizeof(l));
+	l.sym[2].st_info = l.sym[1].st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC);
 	l.eh.e_shnum = 0;
 	fuzz_seed_as("first-section-counts", 0, &l, sizeof(l));
 	l.eh.e_shoff = 0;

@@ -12,18 +12,20 @@
 
 #include "analysis/analysis.h"
 #include "base/records.h"
+#include "model/callclass.h"
+#include "model/timeline.h"
 #include "stream_case.h"
 
 #define SERIES_MAX 1000 /* a longer one only takes time to render */
 
 /*
  * What a job makes by the million takes more than an input holds: a record of this kind,
- * which no version has, stands for so many exits, names of kernels or files, as hdr.cpu
- * says, from hdr.tid on. One of each in an input counts.
+ * which no version has, stands for so many exits, names of kernels, files or counters of a
+ * disk, as hdr.cpu says, from hdr.tid on. One of each in an input counts.
  */
 #define CROWD (PT_REC_KINDS - 1)
-enum { EXITS, NAMES, FILES, CROWDS };
-static const uint32_t crowds[CROWDS] = { 4400, 66000, 66000 };
+enum { EXITS, NAMES, FILES, DISKS, CROWDS };
+static const uint32_t crowds[CROWDS] = { 4400, 66000, 66000, 66000 };
 
 static void feed_crowd(struct pt_model *m, const struct pt_hdr *h, bool met[CROWDS])
 {
@@ -48,6 +50,11 @@ static void feed_crowd(struct pt_model *m, const struct pt_hdr *h, bool met[CROW
 			r.name.key = i + 1;
 			r.name.space = PT_NAME_ACT;
 			r.name.name[0] = 'k';
+		} else if (of == DISKS) {
+			r.hdr.kind = PT_REC_DISK;
+			r.hdr.size = sizeof(r.disk);
+			r.disk.dev = r.disk.disk = JOB_FILE_DEV + i % 2;
+			r.disk.reads = i;
 		} else {
 			r.hdr.kind = PT_REC_FILE;
 			r.hdr.size = sizeof(r.file);
@@ -96,10 +103,13 @@ void model_run(const uint8_t *data, size_t size)
 		abort();
 	half = feed(m, data, size, size / 2, met); /* a live look in the middle */
 	pt_analyze_live(m, &o, UINT64_MAX, 500 * ST_MS, &live);
+	if (pt_model_lend_open(m))
+		abort();
+	pt_model_take_back(m);
 	if (size / 8 % 4 == 3)
 		pt_model_keep_samples(m);
 	feed(m, data + half, size - half, size - half, met);
-	few = met[EXITS] || met[NAMES] || met[FILES] || size / 8 % 2;
+	few = met[EXITS] || met[NAMES] || met[FILES] || met[DISKS] || size / 8 % 2;
 	pt_model_trim(m, few ? 1 << 12 : 1 << 20);
 	if (pt_model_finish(m))
 		abort();
@@ -139,7 +149,7 @@ static struct job_opts tiny(unsigned workers)
 /* Ranges of two threads by all operations, and samples of two devices. */
 static void add_ranges(struct job *j)
 {
-	uint32_t i;
+	uint32_t i, k;
 
 	for (i = 0; i < 40; i++) {
 		uint64_t ts = JOB_BEGIN + (16 + i) * ST_MS;
@@ -164,6 +174,67 @@ static void add_ranges(struct job *j)
 		d->procs = d->traced = 1;
 		d->pid = JOB_TRAINER;
 		snprintf(d->name, sizeof(d->name), "made up");
+		if (i % 8 == 7) { /* as nothing real is */
+			d->util = d->mem_util = 101;
+			d->mem_total = 1ull << 60;
+		}
+		if (i % 8 == 5)
+			d->mem_used = 2 * d->mem_total;
+		if (i % 4 == 1) { /* told twice */
+			d = (struct pt_rec_device *)st_add(&j->s, PT_REC_DEVICE, sizeof(*d), ts, 0, 0);
+			d->index = i % 8 == 1 ? 1 : 1u << 20;
+			for (k = 0; k < 2; k++) {
+				st_add(&j->s, PT_REC_SAMPLE, sizeof(struct pt_rec_sample), ts,
+				       JOB_TRAINER, JOB_TRAINER);
+				st_add(&j->s, PT_REC_MEMORY, sizeof(struct pt_rec_memory), ts, 0, 0);
+			}
+		}
+		if (i % 2) /* the handle of a range that was started */
+			continue;
+		r = (struct pt_rec_nvtx *)st_add(&j->s, PT_REC_NVTX, sizeof(*r), ts + ST_US,
+						 JOB_TRAINER, JOB_WORKER(0));
+		r->op = i % 4 ? PT_NVTX_ID : PT_NVTX_START;
+		r->id = 100 + i;
+	}
+}
+
+/* Sleeps in every call that is told apart, on every kind of object, ended in every way. */
+static void add_waits(struct job *j, unsigned part)
+{
+	static const uint16_t in[] = { PT_WAKER_KNOWN, PT_WAKER_KNOWN | PT_WAKER_SOFTIRQ,
+				       PT_WAKER_KNOWN | PT_WAKER_HARDIRQ, 0,
+				       PT_WAKER_KNOWN | PT_WAKER_KTHREAD,
+				       PT_WAKER_KNOWN | PT_WAKER_EXITING };
+	static const uint16_t flags[] = { 0, 0, 0, 0, PT_F_IOWAIT, 0, PT_F_RECLAIM, PT_F_FAULT };
+	static const uint16_t objects[] = { PT_OBJ_FILE, PT_OBJ_PIPE, PT_OBJ_SOCK, PT_OBJ_CHR,
+					    PT_OBJ_OTHER, PT_OBJ_ANON, PT_OBJ_MSGQ, PT_OBJ_SEM,
+					    PT_OBJ_NONE, PT_OBJ_FUTEX, PT_OBJ_DIR };
+	int nr, calls[512], n = 0, i;
+
+	for (nr = 0; nr < 512; nr++)
+		if (pt_call_class(nr))
+			calls[n++] = nr;
+	for (i = 0; i < n; i++) {
+		uint64_t ts = JOB_BEGIN + (16 + (unsigned)i % 40) * ST_MS + (unsigned)i * ST_US;
+		struct pt_rec_off *r = (struct pt_rec_off *)st_add(
+			&j->s, PT_REC_OFF, sizeof(*r), ts, JOB_WORKER(0), JOB_WORKER(0));
+
+		r->hdr.flags = flags[i / 3 % 8];
+		r->off_ts = ts - 300 * ST_US;
+		r->wake_ts = i % 13 ? ts - 10 * ST_US : 0;
+		r->syscall = calls[i];
+		r->state = i % 3 ? 1 : 2;
+		r->object = 60 + (unsigned)i % 2;
+		r->obj_kind = objects[(unsigned)i * (part + 1) % 11];
+		r->arg[0] = i % 5 ? 0x2000 : 0x4000;
+		r->arg[1] = i % 2 ? 7 : 38;
+		r->waker_tid = r->waker_tgid = JOB_TRAINER;
+		r->waker_in = in[(unsigned)i / 2 % 6];
+		/* who wakes is often in the same call, or in one next to it */
+		r->waker_syscall = calls[(unsigned)(i + (int)part * (i % 7)) % (unsigned)n];
+		r->waker_object = i % 4 ? r->object : 60;
+		r->waker_obj_kind = i % 5 == 4 ? PT_OBJ_NONE : r->obj_kind;
+		r->waker_arg0 = i % 3 ? r->arg[0] : 0;
 	}
 }
 
@@ -199,6 +270,15 @@ static void add_acts_socks(struct job *j)
 	uint64_t ts;
 	uint32_t i;
 
+	/* functions by a handle, which has the name that its function has */
+	for (i = 0; i < 8; i++) {
+		ts = JOB_BEGIN + (18 + i) * ST_MS;
+		st_gpu(&j->s, "cudaGetFuncBySymbol", JOB_TRAINER, JOB_TRAINER, ts, ts + ST_US, 0,
+		       500 + i % 2, 1 + i % 3, i < 6 ? 7 + i : 1 + i % 3);
+		((struct pt_rec_gpu *)&j->s.recs.v[j->s.recs.n - 1].r)->v[1] = 7 + i;
+		st_gpu(&j->s, "cudaLaunchKernel", JOB_TRAINER, JOB_TRAINER, ts + 2 * ST_US,
+		       ts + 3 * ST_US, 0, 7 + i, 1, 1);
+	}
 	for (i = 0; i < 24; i++) {
 		ts = JOB_BEGIN + (18 + i) * ST_MS;
 		a = (struct pt_rec_act *)st_add(&j->s, PT_REC_ACT, sizeof(*a), ts,
@@ -288,6 +368,8 @@ static void seed(const char *name, const struct job_opts *o, unsigned changed)
 	job_run(&j, o);
 	if (!strcmp(name, "ranges-devices"))
 		add_ranges(&j);
+	if (!strncmp(name, "waits-", 6))
+		add_waits(&j, (unsigned)(name[6] - '0'));
 	if (!strcmp(name, "kinds"))
 		add_kinds(&j);
 	if (!strcmp(name, "acts-socks"))
@@ -345,7 +427,12 @@ void model_seeds(void)
 	seed("kinds", &o, 40);
 	seed("acts-socks", &o, 40);
 	seed("files", &o, 40);
+	seed("waits-0", &o, 0);
+	seed("waits-1", &o, 0);
+	seed("waits-2", &o, 0);
+	seed("waits-3", &o, 4);
 	seed("crowd-0", &o, 8); /* EXITS ... */
 	seed("crowd-1", &o, 2);
 	seed("crowd-2", &o, 2);
+	seed("crowd-3", &o, 2);
 }

@@ -50,6 +50,8 @@ static void of_stat(void)
 
 	if (!pt_proc_stat(PID, &st))
 		FUZZ_HOLDS(st.pid > 0 && memchr(st.comm, 0, sizeof(st.comm)));
+	if (!pt_proc_thread_stat(PID, PID + 1, &st))
+		FUZZ_HOLDS(st.pid > 0 && memchr(st.comm, 0, sizeof(st.comm)));
 }
 
 static void of_status(void)

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * python: the memory of a job that is, or plays, a CPython. A byte of the version, and
- * then changes of a memory in which all fits: where, how, what. Or a byte of 255 and
- * what /proc/PID/maps says.
+ * then changes of a memory in which all fits: where, how, what. Or a byte of 255, one of
+ * the version, and what /proc/PID/maps says: "@" is the mapping that this memory is of.
  */
 #include "fuzz.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -15,7 +16,6 @@
 
 #define WORDS 4096
 #define NONE UINT16_MAX
-#define OLDEST 8
 
 static uint64_t memory[WORDS];
 
@@ -133,19 +133,47 @@ static void on_frame(void *ctx, const struct pt_py_frame *f)
 	FUZZ_HOLDS(f->line >= 0 && ++s->frames <= PT_PY_DEPTH);
 }
 
+/* It is no waiting that is to be found. */
+int __wrap_usleep(useconds_t us);
+int __wrap_usleep(useconds_t us)
+{
+	(void)us;
+	return 0;
+}
+
+/* A library's first symbol lies at 0x1000 (fake.c). */
 static void find(const uint8_t *maps, size_t size)
 {
+	const uint64_t start = at(0) - 0x1000;
 	struct pt_err err = { "" };
+	size_t i, len = 0;
 	struct pt_py *p;
+	char *text;
 
-	fake_file("maps", maps, size);
+	if (!size)
+		return;
+	make_true(&layouts[maps[0] % LAYOUTS]);
+	text = malloc(size * 40);
+	if (!text)
+		abort();
+	for (i = 1; i < size; i++) {
+		if (maps[i] == '@')
+			len += (size_t)sprintf(text + len, "%llx-%llx", (unsigned long long)start,
+					       (unsigned long long)start + 0x100000);
+		else
+			text[len++] = (char)maps[i];
+	}
+	fake_file("maps", text, len);
 	fake_library = true;
-	if (pt_py_open(&p, getpid(), &err))
+	if (pt_py_open(&p, getpid(), &err)) {
 		FUZZ_HOLDS(!p && err.msg[0]);
-	else
+	} else {
+		FUZZ_HOLDS(!strncmp(pt_py_version(p), "3.", 2));
 		pt_py_close(p);
+	}
 	fake_library = false;
 	fake_clear();
+	free(text);
 }
 
 void python_run(const uint8_t *data, size_t size)
@@ -174,9 +202,14 @@ void python_run(const uint8_t *data, size_t size)
 		memcpy(&c, data + i, sizeof(c));
 		change(&c);
 	}
-	for (k = 0; k < 2; k++) { /* what was met before is met again */
+	for (k = 0; k < 3; k++) { /* what was met before is met again; by one that met nothing */
 		s.threads = 0;
 		pt_py_stacks(p, &to);
+		if (k != 1)
+			continue;
+		pt_py_close(p);
+		if (pt_py_open_at(&p, getpid(), at(0), l->minor, &err))
+			break;
 	}
 	pt_py_close(p);
 	/* and with what it publishes of itself */
@@ -194,10 +227,62 @@ static void seed_of(uint8_t version, const char *name, const struct change *c, s
 	fuzz_seed_as(name, version, c, n * sizeof(*c));
 }
 
+static void maps_seeds_of(const char *name, const char *text)
+{
+	fuzz_seed_as(name, 255, text, strlen(text));
+}
+
+/* A frame that is far behind its code's begin: all of the line table. */
+static void far_seeds(void)
+{
+	const struct layout *l;
+	struct change c = { 0 };
+	uint64_t v;
+	unsigned i, k;
+	char name[16];
+
+	for (i = 0; i < LAYOUTS; i++) {
+		l = &layouts[i];
+		for (k = 0; k < 4; k++) {
+			c.word = (uint16_t)(FRAME + l->instr / 8);
+			c.how = l->bytecode != NONE ? 0 : 3;
+			v = l->bytecode != NONE ? CODE + l->bytecode / 8 + 2 + k :
+						  (uint64_t)(240 + 500 * k) << l->instr % 8 * 8;
+			memcpy(c.value, &v, sizeof(v));
+			snprintf(name, sizeof(name), "far-%c%u", 'a' + (char)i, k);
+			seed_of((uint8_t)i, name, &c, 1);
+		}
+	}
+}
+
+/* Letters of two, three and four bytes, and texts that are long or cannot be. */
+static void text_seeds(void)
+{
+	static const uint64_t letters[] = { 0xe9004e2d00e90041, 0x1f6000000041, 0x11000000004e2d };
+	struct change c[3] = { { .how = 3 }, { .how = 3 }, { .how = 3 } };
+	uint64_t state, length;
+	unsigned i, kind;
+	char name[16];
+
+	for (i = 0; i < 12; i++) {
+		kind = i < 4 ? 2 : 4;
+		state = kind << 2 | (i == 11 ? 0 : 32);
+		length = i == 3 || i == 7 ? 200 : i == 10 ? 3000 : 2;
+		c[0].word = NAME_TEXT + 4;
+		memcpy(c[0].value, &state, 8);
+		c[1].word = NAME_TEXT + 2;
+		memcpy(c[1].value, &length, 8);
+		c[2].word = (uint16_t)(NAME_TEXT + layouts[3].compact / 8);
+		memcpy(c[2].value, &letters[i % 3], 8);
+		snprintf(name, sizeof(name), "text-%u", i);
+		seed_of(3, name, c, 3);
+	}
+}
+
 void python_seeds(void)
 {
 	static const char maps[] =
-		"555555000000-555555200000 r-xp 00001000 08:01 77 /usr/bin/python3.11\n"
+		"\x03" "555555000000-555555200000 r-xp 00001000 08:01 77 /usr/bin/python3.11\n"
 		"7ffff0000000-7ffff0100000 r-xp 00001000 08:01 78 /opt/lib/libpython3.12.so.1.0\n"
 		"7ffff1000000-7ffff1100000 r-xp 00000000 08:01 79 /x/_json.cpython-39-x86_64.so\n";
 	/* CODE: offsets that a 3.13 of 2024 publishes, with a name that begins like it */
@@ -236,7 +321,15 @@ void python_seeds(void)
 	seed_of(4, "long-text", c, 1);
 	c[0] = (struct change){ .word = CODE + 1, .how = 0, .value = { 7, 3 } };
 	seed_of(3, "other-type", c, 1);
+	far_seeds();
+	text_seeds();
 	fuzz_seed_as("maps", 255, maps, sizeof(maps) - 1);
 	fuzz_seed_as("maps-one", 255, maps, 70);
-	fuzz_seed_as("maps-none", 255, "x\n", 2);
+	maps_seeds_of("maps-none", "\3x\n");
+	maps_seeds_of("found", "\3@ r-xp 0 08:01 77 /usr/bin/python3.11\n");
+	maps_seeds_of("found-inside", "\3@ r-xp 0 08:01 77 /job/train\n"
+		      "1000-2000 r-xp 0 08:01 78 /x/_json.cpython-311-x86_64.so\n");
+	maps_seeds_of("does-not-fit", "\1@ r-xp 0 08:01 77 /usr/bin/python3.11\n");
+	maps_seeds_of("too-new", "\3@ r-xp 0 08:01 77 /usr/bin/python3.77\n");
+	maps_seeds_of("no-version", "\3@ r-xp 0 08:01 77 /job/train\n");
 }
