@@ -4,29 +4,34 @@
  *
  *   churn forks         as many processes as it can start, two at a time
  *   churn threads N     N threads that wake now and then
+ *   churn crowd N M     N processes that do nothing; on SIGUSR1 M more
  *   churn opens DIR N   opens and reads N files in turn, which it makes in DIR; and starts
  *                       a process after every eighth
  *
  * Prints its pid; on SIGTERM what it did.
  */
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #define STACK 65536
 
-static volatile sig_atomic_t stop;
+static volatile sig_atomic_t stop, more;
 
 static void on_term(int sig)
 {
-	(void)sig;
-	stop = 1;
+	if (sig == SIGUSR1)
+		more = 1;
+	else
+		stop = 1;
 }
 
 static double now(void)
@@ -82,6 +87,40 @@ static void threads(unsigned long n)
 	printf("%lu threads\n", made);
 }
 
+static unsigned long idle(unsigned long n)
+{
+	unsigned long i, made = 0;
+
+	for (i = 0; i < n; i++) {
+		pid_t p = fork();
+
+		if (!p) {
+			signal(SIGTERM, SIG_DFL);
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			for (;;)
+				pause();
+		}
+		made += p > 0;
+	}
+	return made;
+}
+
+static void crowd(unsigned long n, unsigned long m)
+{
+	unsigned long made = idle(n);
+
+	printf("%lu processes\n", made);
+	fflush(stdout);
+	while (!stop) {
+		if (more) {
+			more = 0;
+			printf("%lu more\n", idle(m));
+			fflush(stdout);
+		}
+		poll(NULL, 0, 50);
+	}
+}
+
 static void opens(const char *dir, unsigned long n)
 {
 	unsigned long i, done = 0, started = 0;
@@ -128,10 +167,13 @@ int main(int argc, char **argv)
 	if (argc < 2)
 		return 2;
 	sigaction(SIGTERM, &sa, NULL);
+	sigaction(SIGUSR1, &sa, NULL);
 	printf("%d\n", getpid());
 	fflush(stdout);
 	if (!strcmp(argv[1], "forks"))
 		forks();
+	else if (!strcmp(argv[1], "crowd") && argc > 3)
+		crowd(strtoul(argv[2], NULL, 0), strtoul(argv[3], NULL, 0));
 	else if (!strcmp(argv[1], "opens") && argc > 3)
 		opens(argv[2], strtoul(argv[3], NULL, 0));
 	else
