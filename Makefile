@@ -51,6 +51,8 @@ SANITIZE := -O1 -fno-omit-frame-pointer -fsanitize=address,undefined \
 
 comma := ,
 LIBS := -lbpf -lelf -lz -lzstd -ljansson -liberty -lprotobuf-c -lsqlite3 -lncursesw -ltinfo -lmicrohttpd -linih -lcap -lseccomp -lm
+# Of the archive only x86 is taken (user/capture/entry.c); the library has all processors.
+LIBS += $(if $(findstring /,$(shell $(CC) -print-file-name=libcapstone.a)),-l:libcapstone.a,-lcapstone)
 ifeq ($(STATIC),1)
 # At another address each time, too, where the C library has what that begins with.
 STATIC_PIE := $(findstring /,$(shell $(CC) -print-file-name=rcrt1.o))
@@ -124,7 +126,7 @@ FUZZ_WRAP := open openat fopen setmntent ptrace usleep pt_libcurl_load pt_queue_
 # How fast records become a diagnosis: linked with the program's rooms.
 BENCH_SRCS := $(sort $(wildcard tests/bench/*.c))
 
-.PHONY: all demo test check analyze sbom kernels bench bench-replay bench-export install uninstall help clean deps unit e2e purity sim bpf FORCE
+.PHONY: all demo test check analyze sbom kernels bench bench-replay bench-export bench-places install uninstall help clean deps unit e2e purity sim bpf FORCE
 FORCE:
 
 all: $(B)/pipetrace $(SIM) $(SIM_CUDA) $(SIM_GPUJOB) $(B)/libpipetrace_agent.so
@@ -142,6 +144,7 @@ help:
 	@echo 'make bench        measure attach, report, detach and the own CPU (root)'
 	@echo 'make bench-replay measure how fast records become a diagnosis'
 	@echo 'make bench-export measure how fast a timeline is written'
+	@echo 'make bench-places measure what a probe costs where it stands (root)'
 	@echo 'make install      DESTDIR= PREFIX=$(PREFIX)'
 	@echo 'make uninstall    remove what install put there'
 	@echo 'make deps         install what the build and the tests need (apt)'
@@ -428,7 +431,7 @@ $(B)/tests/e2e/hazards $(B)/tests/e2e/attacker: $(B)/tests/e2e/%: tests/e2e/%.c 
 	$(call say,CC)
 	$(Q)$(CC) -D_GNU_SOURCE= $(CBASE) -O2 $(CFLAGS) $< $(LDFLAGS) -ldl -o $@
 
-BENCH := $(B)/tests/bench/replay $(B)/tests/bench/grow
+BENCH := $(addprefix $(B)/tests/bench/,replay grow places)
 $(BENCH): $(B)/tests/bench/%: $(B)/obj/tests/bench/%.o $(B)/obj/tests/bench/repeat.o $(B)/libpipetrace.a
 	@mkdir -p $(@D)
 	$(call say,LINK)
@@ -500,6 +503,8 @@ bench-replay: $(B)/tests/bench/replay
 	tests/bench/replay.py --program $<
 bench-export: $(B)/tests/bench/replay
 	tests/bench/replay.py --program $< --export
+bench-places: $(B)/tests/bench/places
+	tests/bench/places.py
 
 demo:
 	tools/install-deps build

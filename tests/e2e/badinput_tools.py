@@ -219,8 +219,9 @@ def symbol_offsets(path, names):
 
 
 def breakpoints(pid, library):
-    """Entry points of `library` whose first byte in the process differs from
-    the file's, and how many were compared."""
+    """Entry points of `library` whose first bytes in the process differ from the
+    file's (a probe may stand up to PT_ENTRY_RUN bytes behind), and how many were
+    compared."""
     names = set(re.findall(r"^PT_API\((\w+)", open(
         os.path.join(TOP, "user/gpu/api.def")).read(), re.M))
     offsets = symbol_offsets(library, names)
@@ -240,6 +241,7 @@ def breakpoints(pid, library):
                     lib.seek(off)
                     mem.seek(lo + off - base)
                     compared += 1
-                    if lib.read(1) != mem.read(1):
+                    n = min(64, base + size - off)
+                    if lib.read(n) != mem.read(n):
                         changed.append(name)
     return changed, compared

@@ -41,6 +41,21 @@ static void objects(int fd)
 	FUZZ_HOLDS(ret < 0 ? err.msg[0] != 0 : ret == n);
 }
 
+static void entries(int fd, uint64_t size)
+{
+	static const struct pt_entry_use use[NAMES] = { { .args = 0x3f, .stack = 1 } };
+	struct pt_elf_entry e[NAMES];
+	struct pt_err err = { "" };
+	int i;
+
+	if (pt_elf_read_entries(fd, names, use, NAMES, e, &err) < 0)
+		return;
+	for (i = 0; i < NAMES; i++) {
+		FUZZ_HOLDS(e[i].offset < size && e[i].place.skip < PT_ENTRY_RUN);
+		FUZZ_HOLDS(!e[i].place.skip || e[i].offset + e[i].place.skip < size);
+	}
+}
+
 static void places(int fd, uint64_t size)
 {
 	struct pt_elf_place v[PLACES];
@@ -77,6 +92,7 @@ void elf_run(const uint8_t *data, size_t size)
 		abort();
 	symbols(fd, all);
 	objects(fd);
+	entries(fd, all);
 	places(fd, all);
 	if (!pt_elf_read_dyn(fd, names, NAMES, has, &dyn))
 		FUZZ_HOLDS(memchr(dyn.soname, 0, sizeof(dyn.soname)));
@@ -133,6 +149,14 @@ static void make_library(struct library *l)
 			   WHERE(text), 32 },
 			 { SECOND, ELF64_ST_INFO(STB_GLOBAL, STT_FUNC), 0, 1,
 			   WHERE(text) + 32, 32 } },
+		/* endbr64; push; test; je; pop; ret ... */
+		.text = { 0xf3, 0x0f, 0x1e, 0xfa, 0x55, 0x48, 0x85, 0xff, 0x74, 0x01, 0x90,
+			  0x5d, 0xc3, 0x0f, 0x1f, 0x00, 0x66, 0x0f, 0x1f, 0x44, 0x00, 0x00,
+			  0x0f, 0x1f, 0x84, 0x00, 0x00, 0x00, 0x00, 0x00, 0x66, 0x90,
+			  /* cmpl; je; jmp, as in the real driver */
+			  0x81, 0x3d, 1, 2, 3, 0, 0, 0xba, 0x1c, 0x32, 0x74, 0x0c, 0xff,
+			  0x25, 1, 2, 3, 0, 0x66, 0x0f, 0x1f, 0x44, 0x00, 0x00, 0xb8, 4, 0,
+			  0, 0, 0xc3, 0x66, 0x90 },
 		.str = STRINGS,
 		.hash = { .buckets = 1, .first = 1, .bloom = 1, .filter = ~0ull,
 			  .bucket = 1,

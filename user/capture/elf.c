@@ -22,6 +22,11 @@ struct piece {
 struct wanted {
 	const char *name;
 	uint64_t *offset;
+	struct code *code; /* NULL: not asked for */
+};
+
+struct code {
+	uint64_t at, size;
 };
 
 struct lookup {
@@ -84,6 +89,8 @@ static void note_symbol(void *ctx, const Elf64_Sym *s, const Elf64_Shdr *strings
 		if (*w->offset || !off)
 			continue;
 		*w->offset = off;
+		if (w->code)
+			*w->code = (struct code){ s->st_value, s->st_size };
 		l->found++;
 	}
 	if (l->found == l->n)
@@ -102,9 +109,9 @@ static int open_file(struct lookup *l, int fd, struct pt_err *err)
 				strerror(-ret)) : 0;
 }
 
-/* In the file that `l` has open. */
+/* In the file that `l` has open; `code` may be NULL. */
 static int look_up(struct lookup *l, const char *const *names, uint64_t *out,
-		   struct pt_err *err)
+		   struct code *code, struct pt_err *err)
 {
 	size_t i;
 	int ret;
@@ -116,7 +123,7 @@ static int look_up(struct lookup *l, const char *const *names, uint64_t *out,
 		goto out;
 	}
 	for (i = 0; i < l->n; i++)
-		l->v[i] = (struct wanted){ names[i], &out[i] };
+		l->v[i] = (struct wanted){ names[i], &out[i], code ? &code[i] : NULL };
 	qsort(l->v, l->n, sizeof(*l->v), by_name);
 	ret = pt_elf_symbols_of(&l->e, SHT_DYNSYM, note_symbol, l);
 	if (!ret && l->found < l->n)
@@ -142,7 +149,54 @@ int pt_elf_read_symbols(int fd, const char *const *names, size_t n,
 
 	memset(file_offsets, 0, n * sizeof(*file_offsets));
 	ret = open_file(&l, fd, err);
-	return ret ? ret : look_up(&l, names, file_offsets, err);
+	return ret ? ret : look_up(&l, names, file_offsets, NULL, err);
+}
+
+/* Bytes at an address that lie in the file, of one segment. */
+static size_t get_code(void *ctx, uint64_t at, void *out, size_t len)
+{
+	struct pt_elf *e = ctx;
+	const Elf64_Phdr *p;
+	uint64_t off;
+
+	if (!pt_elf_offset(e, at, PF_X, &off))
+		return 0;
+	for (p = e->ph; p < e->ph + e->n_ph; p++)
+		if (p->p_type == PT_LOAD && p->p_flags & PF_X && at >= p->p_vaddr &&
+		    at - p->p_vaddr < p->p_filesz && len > p->p_filesz - (at - p->p_vaddr))
+			len = (size_t)(p->p_filesz - (at - p->p_vaddr));
+	if (len > e->size - off)
+		len = (size_t)(e->size - off);
+	return pt_elf_get(e, off, out, len) ? len : 0;
+}
+
+int pt_elf_read_entries(int fd, const char *const *names, const struct pt_entry_use *use,
+			size_t n, struct pt_elf_entry *out, struct pt_err *err)
+{
+	struct code *code = calloc(n + 1, sizeof(*code));
+	uint64_t *offset = calloc(n + 1, sizeof(*offset));
+	struct pt_decoder *d = pt_decoder_new();
+	struct lookup l = { .n = n };
+	size_t i;
+	int ret;
+
+	memset(out, 0, n * sizeof(*out));
+	ret = code && offset && d ? open_file(&l, fd, err) :
+				    pt_err_set(err, -ENOMEM, "out of memory");
+	ret = ret ?: look_up(&l, names, offset, code, err);
+	for (i = 0; ret > 0 && i < n; i++) {
+		const struct pt_entry_code c = { .at = code[i].at, .size = code[i].size,
+						 .get = get_code, .ctx = &l.e };
+
+		if (!offset[i])
+			continue;
+		out[i].offset = offset[i];
+		out[i].place = pt_entry_place(d, &c, use[i]);
+	}
+	pt_decoder_free(d);
+	free(offset);
+	free(code);
+	return ret;
 }
 
 int pt_elf_read_objects(int fd, const char *const *names, size_t n, uint64_t offset,
@@ -161,5 +215,5 @@ int pt_elf_read_objects(int fd, const char *const *names, size_t n, uint64_t off
 		if (p->p_type == PT_LOAD && offset >= (p->p_offset & ~4095ull) &&
 		    offset < p->p_offset + p->p_filesz)
 			*at = p->p_vaddr - p->p_offset + offset;
-	return look_up(&l, names, addresses, err);
+	return look_up(&l, names, addresses, NULL, err);
 }

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "capture/capture.h"
+#include "capture/entry.h"
 
 /*
  * Look up `names` in the file behind `fd`: .dynsym first, then .symtab; defined
@@ -21,6 +22,16 @@
 int pt_elf_symbols(int fd, const char *const *names, size_t n,
 		   uint64_t *file_offsets, struct pt_err *err);
 
+/* One of them for a probe. */
+struct pt_elf_entry {
+	uint64_t offset; /* 0: absent */
+	struct pt_entry_place place; /* where a probe on it costs least */
+};
+
+/* The same, and use[i] says what is read where the probe of names[i] stands. */
+int pt_elf_entries(int fd, const char *const *names, const struct pt_entry_use *use,
+		   size_t n, struct pt_elf_entry *out, struct pt_err *err);
+
 /*
  * The same of objects (variables): their addresses as the file has them, and that of
  * the byte at `offset` of the file, which says where a mapping moved them.
@@ -29,12 +40,14 @@ int pt_elf_objects(int fd, const char *const *names, size_t n, uint64_t offset,
 		   uint64_t *addresses, uint64_t *at, struct pt_err *err);
 
 /*
- * pt_elf_symbols(), pt_elf_dyn() and pt_elf_names() ask a child that has no
+ * pt_elf_symbols(), pt_elf_entries(), pt_elf_dyn() and pt_elf_names() ask a child that has no
  * rights at all and limits (elfchild.c), one for each thread that asks; -EPIPE or
  * -ETIMEDOUT where it came to harm. These do it in this process.
  */
 int pt_elf_read_symbols(int fd, const char *const *names, size_t n,
 			uint64_t *file_offsets, struct pt_err *err);
+int pt_elf_read_entries(int fd, const char *const *names, const struct pt_entry_use *use,
+			size_t n, struct pt_elf_entry *out, struct pt_err *err);
 int pt_elf_read_objects(int fd, const char *const *names, size_t n, uint64_t offset,
 			uint64_t *addresses, uint64_t *at, struct pt_err *err);
 /* A thread that asked ends. */

@@ -33,13 +33,15 @@
 #define NAME_LEN 128		       /* of a symbol that is asked for */
 #define PLACES 512
 
-enum op { OP_SYMBOLS, OP_OBJECTS, OP_DYN, OP_NAMES };
+enum op { OP_SYMBOLS, OP_ENTRIES, OP_OBJECTS, OP_DYN, OP_NAMES };
 
 struct room {
 	uint32_t op, n;
 	int32_t ret;
 	char name[PT_MAX_POINTS][NAME_LEN];
 	uint64_t offset[PT_MAX_POINTS];
+	struct pt_entry_use use[PT_MAX_POINTS];
+	struct pt_elf_entry entry[PT_MAX_POINTS];
 	uint64_t at; /* in the file, and there its address */
 	uint8_t exports[PT_MAX_POINTS];
 	struct pt_elf_dyn dyn;
@@ -90,6 +92,9 @@ static void answer(struct room *r, int fd)
 	switch (r->op) {
 	case OP_SYMBOLS:
 		r->ret = pt_elf_read_symbols(fd, names, r->n, r->offset, &err);
+		break;
+	case OP_ENTRIES:
+		r->ret = pt_elf_read_entries(fd, names, r->use, r->n, r->entry, &err);
 		break;
 	case OP_OBJECTS:
 		r->ret = pt_elf_read_objects(fd, names, r->n, r->at, r->offset, &r->at, &err);
@@ -259,12 +264,11 @@ static int ask_names(enum op op, int fd, const char *const *names, size_t n)
 	return ret ?: ask(op, n, fd);
 }
 
-/* The answer to ask_names(), which said `ret`. */
-static int take_places(int ret, size_t n, uint64_t *places, struct pt_err *err)
+/* The answer to ask_names(), which said `ret`: how many were found. */
+static int take_count(int ret, size_t n, struct pt_err *err)
 {
 	char why[PT_ERR_LEN];
 
-	memset(places, 0, n * sizeof(*places));
 	if (ret)
 		return pt_err_set(err, ret, "it could not be read: %s", strerror(-ret));
 	ret = child.room->ret;
@@ -273,14 +277,41 @@ static int take_places(int ret, size_t n, uint64_t *places, struct pt_err *err)
 		why[sizeof(why) - 1] = '\0';
 		return pt_err_set(err, ret, "%s", why);
 	}
-	memcpy(places, child.room->offset, n * sizeof(*places));
 	return ret <= (int)n ? ret : (int)n;
+}
+
+static int take_places(int ret, size_t n, uint64_t *places, struct pt_err *err)
+{
+	memset(places, 0, n * sizeof(*places));
+	ret = take_count(ret, n, err);
+	if (ret >= 0)
+		memcpy(places, child.room->offset, n * sizeof(*places));
+	return ret;
 }
 
 int pt_elf_symbols(int fd, const char *const *names, size_t n,
 		   uint64_t *file_offsets, struct pt_err *err)
 {
 	return take_places(ask_names(OP_SYMBOLS, fd, names, n), n, file_offsets, err);
+}
+
+int pt_elf_entries(int fd, const char *const *names, const struct pt_entry_use *use,
+		   size_t n, struct pt_elf_entry *out, struct pt_err *err)
+{
+	int ret = n > PT_MAX_POINTS ? -E2BIG : begin();
+	size_t i;
+
+	memset(out, 0, n * sizeof(*out));
+	if (!ret)
+		memcpy(child.room->use, use, n * sizeof(*use));
+	ret = take_count(ret ?: ask_names(OP_ENTRIES, fd, names, n), n, err);
+	if (ret < 0)
+		return ret;
+	memcpy(out, child.room->entry, n * sizeof(*out));
+	for (i = 0; i < n; i++)
+		if (out[i].place.skip >= PT_ENTRY_RUN)
+			out[i].place = (struct pt_entry_place){ .stepped = 1 };
+	return ret;
 }
 
 int pt_elf_objects(int fd, const char *const *names, size_t n, uint64_t offset,

@@ -47,6 +47,21 @@ static const struct point {
 };
 #define N_POINTS (sizeof(points) / sizeof(points[0]))
 
+/* What bpf/nvtx.bpf.c reads there. */
+static struct pt_entry_use use_of(const struct point *p)
+{
+	const uint32_t slot[] = { PT_NVTX_COOKIE_SLOT(p->cookie),
+				  PT_NVTX_COOKIE_DOMAIN(p->cookie),
+				  PT_NVTX_COOKIE_ID(p->cookie) };
+	struct pt_entry_use use = { .stack = p->ret };
+	size_t i;
+
+	for (i = 0; i < sizeof(slot) / sizeof(slot[0]); i++)
+		if (slot[i] != NO)
+			use.args |= PT_ENTRY_ARG(slot[i]);
+	return use;
+}
+
 struct attached {
 	pid_t pid; /* 0: every process (perf door) */
 	uint64_t start, inode;
@@ -140,7 +155,9 @@ static void attach_file(struct pt_capture *c, pid_t pid, uint64_t start,
 {
 	struct pt_nvtx *n = c->nvtx;
 	const char *names[N_POINTS];
-	uint64_t at[N_POINTS] = { 0 };
+	struct pt_entry_use use[N_POINTS];
+	struct pt_elf_entry e[N_POINTS] = { 0 };
+	uint64_t at[N_POINTS];
 	struct pt_err err = { "" };
 	char path[PT_FD_PATH];
 	struct attached *a;
@@ -154,11 +171,15 @@ static void attach_file(struct pt_capture *c, pid_t pid, uint64_t start,
 			return;
 	if (n->n_libs == MAX_ATTACHED)
 		return;
-	for (i = 0; i < N_POINTS; i++)
+	for (i = 0; i < N_POINTS; i++) {
 		names[i] = points[i].symbol;
+		use[i] = use_of(&points[i]);
+	}
 	fd = pt_gpulib_open(f);
 	found = fd < 0 ? pt_err_set(&err, fd, "%s", strerror(-fd)) :
-			 pt_elf_symbols(fd, names, N_POINTS, at, &err);
+			 pt_elf_entries(fd, names, use, N_POINTS, e, &err);
+	for (i = 0; i < N_POINTS; i++)
+		at[i] = e[i].offset ? e[i].offset + e[i].place.skip : 0;
 	/* kept even when it fails: it would fail every time */
 	a = &n->lib[n->n_libs++];
 	*a = (struct attached){ .pid = n->multi ? pid : 0, .start = start,

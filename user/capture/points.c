@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "capture/points.h"
 
-#include <string.h>
-
 #include "capture/elf.h"
 #include "gpu/api.h"
 
@@ -13,11 +11,43 @@ unsigned pt_layer_of(enum pt_gpulib_kind kind)
 					  PT_LAYER_ONLY;
 }
 
+/* What bpf/gpu.bpf.c reads at an entry: the slots, and at a layer's calls and
+ * where a return is watched the return address. */
+static struct pt_entry_use use_of(const struct pt_api *a, enum pt_gpulib_kind kind)
+{
+	const uint8_t slot[] = { a->stream, a->v[0], a->v[1], a->v[2] };
+	struct pt_entry_use use = { .stack = a->ret || pt_layer_of(kind) != PT_LAYER_ONLY };
+	unsigned i;
+
+	for (i = 0; i < sizeof(slot); i++) {
+		if (slot[i] < 6)
+			use.args |= PT_ENTRY_ARG(slot[i]);
+		else if (slot[i] != PT_SLOT_ABSENT)
+			use.stack = 1;
+	}
+	return use;
+}
+
+/* A function that begins between another one's entry and its place is no part of it:
+ * its own calls would count there, too. */
+static void keep_apart(struct pt_point *p, unsigned n)
+{
+	unsigned i, j;
+
+	for (i = 0; i < n; i++)
+		for (j = 0; j < n; j++)
+			if (p[j].entry > p[i].entry && p[j].entry <= p[i].offset) {
+				p[i].offset = p[i].entry;
+				p[i].stepped = true;
+			}
+}
+
 int pt_points_find(int fd, enum pt_gpulib_kind kind, uint32_t lib,
 		   struct pt_point *out, struct pt_err *err)
 {
 	const char *names[PT_MAX_POINTS] = { NULL };
-	uint64_t off[PT_MAX_POINTS];
+	struct pt_entry_use use[PT_MAX_POINTS];
+	struct pt_elf_entry e[PT_MAX_POINTS];
 	uint16_t id[PT_MAX_POINTS];
 	unsigned i, j, n = 0, found = 0;
 	int r;
@@ -28,25 +58,27 @@ int pt_points_find(int fd, enum pt_gpulib_kind kind, uint32_t lib,
 		if ((int)pt_api_lib(&pt_apis[i]) != (int)kind)
 			continue;
 		names[n] = pt_apis[i].symbol;
+		use[n] = use_of(&pt_apis[i], kind);
 		id[n++] = (uint16_t)i;
 	}
 	if (!n)
 		return 0;
-	memset(off, 0, sizeof(off));
-	r = pt_elf_symbols(fd, names, n, off, err);
+	r = pt_elf_entries(fd, names, use, n, e, err);
 	if (r < 0)
 		return r;
 	for (i = 0; i < n; i++) {
 		const struct pt_api *a = &pt_apis[id[i]];
 
-		if (!off[i])
+		if (!e[i].offset)
 			continue;
 		for (j = 0; j < found; j++)
-			if (out[j].offset == off[i])
+			if (out[j].entry == e[i].offset)
 				break;
 		if (j < found)
 			continue;
-		out[found].offset = off[i];
+		out[found].entry = e[i].offset;
+		out[found].offset = e[i].offset + e[i].place.skip;
+		out[found].stepped = e[i].place.stepped;
 		out[found].cookie =
 			PT_COOKIE(id[i], lib, a->stream, a->v[0], a->v[1],
 				  a->v[2]) |
@@ -55,5 +87,6 @@ int pt_points_find(int fd, enum pt_gpulib_kind kind, uint32_t lib,
 		out[found].ret = a->ret;
 		found++;
 	}
+	keep_apart(out, found);
 	return (int)found;
 }

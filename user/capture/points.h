@@ -12,9 +12,11 @@
 
 /* One point of attachment: an api and where it is in the file. */
 struct pt_point {
-	uint64_t offset;
+	uint64_t offset; /* where the probes stand: at the entry, or a little later */
+	uint64_t entry;
 	uint64_t cookie;
 	bool ret;
+	bool stepped; /* nothing there that the kernel emulates: a dear place */
 };
 
 /* PT_LAYER_* of a library. */

@@ -10,7 +10,7 @@
 #include "base/str.h"
 #include "capture/capture.h"
 #include "capture/discover.h"
-#include "capture/elf.h"
+#include "capture/points.h"
 #include "cmd/cmd.h"
 #include "cmd/options.h"
 #include "cmd/sudo.h"
@@ -19,7 +19,7 @@
 #include "inject/cupti.h"
 
 #define MAX_LIBS 16
-#define MAX_APIS 512
+#define MAX_NAMED 3
 #define NVML_WAIT_MS 1000
 
 static const char doc[] =
@@ -160,17 +160,30 @@ static void show_nvml(unsigned flags)
 	free(a);
 }
 
-static void show_lib(const struct pt_gpulib *g, unsigned flags)
+/* Those whose first instructions are all of the kind that the kernel steps. */
+static void show_dear(const struct pt_point *p, int n)
 {
-	uint64_t offsets[MAX_APIS] = { 0 };
-	const char *names[MAX_APIS];
-	char safe[2048];
-	struct pt_err err = { "" };
-	unsigned i, n = pt_api_count < MAX_APIS ? pt_api_count : MAX_APIS;
-	int found, fd;
+	int i, dear = 0;
 
 	for (i = 0; i < n; i++)
-		names[i] = pt_apis[i].symbol;
+		dear += p[i].stepped;
+	if (!dear)
+		return;
+	printf("      %d of them cost about ten times as much a call (docs/overhead.md):",
+	       dear);
+	for (i = 0, dear = 0; i < n; i++)
+		if (p[i].stepped && dear++ < MAX_NAMED)
+			printf(" %s", pt_apis[PT_COOKIE_API(p[i].cookie)].symbol);
+	printf("%s\n", dear > MAX_NAMED ? " ..." : "");
+}
+
+static void show_lib(const struct pt_gpulib *g, unsigned flags)
+{
+	struct pt_point points[PT_MAX_POINTS];
+	char safe[2048];
+	struct pt_err err = { "" };
+	int found, fd;
+
 	pt_str_term(safe, sizeof(safe), g->path_display,
 		    flags | PT_TERM_TAIL, 60);
 	printf("    %s%s\n", safe,
@@ -178,7 +191,7 @@ static void show_lib(const struct pt_gpulib *g, unsigned flags)
 	fd = pt_gpulib_open(g);
 	found = fd < 0 ? pt_err_set(&err, fd, "it cannot be opened: %s",
 				    strerror(-fd)) :
-			 pt_elf_symbols(fd, names, n, offsets, &err);
+			 pt_points_find(fd, g->kind, 0, points, &err);
 	if (fd >= 0)
 		close(fd);
 	if (found < 0) {
@@ -186,6 +199,7 @@ static void show_lib(const struct pt_gpulib *g, unsigned flags)
 		printf("      %s\n", safe);
 	} else {
 		printf("      %d entry points to watch\n", found);
+		show_dear(points, found);
 	}
 }
 
