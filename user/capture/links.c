@@ -3,12 +3,17 @@
 #include <errno.h>
 #include <linux/bpf.h>
 #include <pthread.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "capture/session.h"
+
+#define MAKING_STACK 32768
 
 /* The kernel's layout of BPF_LINK_CREATE for multi-uprobe links, which the
  * headers of a 6.1 system do not have. Part of the stable interface. */
@@ -27,24 +32,55 @@ struct link_create_uprobe_multi {
 	uint32_t pad;
 };
 
+struct making {
+	struct link_create_uprobe_multi a;
+	long fd;
+	int err;
+};
+
+static int make_link(void *arg)
+{
+	struct making *m = arg;
+
+	m->fd = syscall(SYS_bpf, BPF_LINK_CREATE, &m->a, sizeof(m->a));
+	m->err = errno;
+	return 0;
+}
+
+/*
+ * One that is killed in the middle takes out what it has put in so far, and the kernel
+ * gives up on that as well, as it is being killed: it forgets break points. So a process
+ * does it that nobody kills, with our memory and our descriptors: it ends after the call.
+ */
+static void make_apart(struct making *m)
+{
+	_Alignas(16) char stack[MAKING_STACK];
+	pid_t pid = clone(make_link, stack + sizeof(stack),
+			  CLONE_VM | CLONE_FILES | CLONE_VFORK | SIGCHLD, m);
+
+	if (pid < 0)
+		make_link(m);
+	while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		;
+}
+
 int pt_uprobe_multi(int prog_fd, const char *path, const uint64_t *offsets,
 		    const uint64_t *cookies, uint32_t n, uint32_t flags,
 		    pid_t pid)
 {
-	struct link_create_uprobe_multi a;
-	long fd;
+	struct making m;
 
-	memset(&a, 0, sizeof(a));
-	a.prog_fd = (uint32_t)prog_fd;
-	a.attach_type = PT_ATTACH_UPROBE_MULTI;
-	a.path = (uint64_t)(uintptr_t)path;
-	a.offsets = (uint64_t)(uintptr_t)offsets;
-	a.cookies = (uint64_t)(uintptr_t)cookies;
-	a.cnt = n;
-	a.multi_flags = flags;
-	a.pid = (uint32_t)pid;
-	fd = syscall(SYS_bpf, BPF_LINK_CREATE, &a, sizeof(a));
-	return fd < 0 ? -errno : (int)fd;
+	memset(&m, 0, sizeof(m));
+	m.a.prog_fd = (uint32_t)prog_fd;
+	m.a.attach_type = PT_ATTACH_UPROBE_MULTI;
+	m.a.path = (uint64_t)(uintptr_t)path;
+	m.a.offsets = (uint64_t)(uintptr_t)offsets;
+	m.a.cookies = (uint64_t)(uintptr_t)cookies;
+	m.a.cnt = n;
+	m.a.multi_flags = flags;
+	m.a.pid = (uint32_t)pid;
+	make_apart(&m);
+	return m.fd < 0 ? -m.err : (int)m.fd;
 }
 
 #define PT_CLOSERS 8
