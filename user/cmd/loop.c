@@ -183,11 +183,11 @@ static int bound_memory(struct pt_session *s)
 	struct pt_rec_mark m = { .hdr = { .size = sizeof(m), .kind = PT_REC_MARK,
 					  .ts = pt_now_ns() },
 				 .mark = PT_MARK_PART };
-	bool more = pt_model_bytes(s->model) > PT_MAX_MODEL_BYTES;
-	uint64_t most = PT_MAX_MODEL_BYTES;
+	bool more = pt_model_bytes(s->model) > PT_MAX_LIVE_BYTES;
+	uint64_t most = PT_MAX_LIVE_BYTES;
 
 	if (!s->saving.marks)
-		return pt_model_trim(s->model, most);
+		return pt_model_trim(s->model, PT_MAX_MODEL_BYTES);
 	if (s->o->piece_bytes)
 		most = s->o->piece_bytes;
 	else if (s->pieces.rooms.n)

@@ -153,6 +153,7 @@ bool pt_replay_is_recording(FILE *f);
  * more is looked at in pieces of nearly the latter: many, so that what they take
  * stays small. A live trace, once it has come to that. */
 #define PT_MAX_MODEL_BYTES (512ull << 20)
+#define PT_MAX_LIVE_BYTES (128ull << 20) /* where what is older can be looked at by parts */
 #define PT_PIECE_BYTES (64ull << 20)
 
 /* live.c: the line that tells how it goes. `tick` counts seconds. */
