@@ -2,14 +2,18 @@
 /*
  * A job whose processes or threads come and go.
  *
- *   churn forks         as many processes as it can start, two at a time
+ *   churn forks [N]     as many processes as it can start, two at a time; no more than N a second
  *   churn threads N     N threads that wake now and then
  *   churn crowd N M     N processes that do nothing; on SIGUSR1 M more
- *   churn opens DIR N   opens and reads N files in turn, which it makes in DIR; and starts
- *                       a process after every eighth
+ *   churn opens DIR N R opens and reads N files in turn, which it makes in DIR, no more than R
+ *                       a second
+ *   churn kernels LIB R launches R kernels a second by the simulated library LIB, each with a
+ *                       name of its own
  *
+ * The last two begin at SIGUSR1.
  * Prints its pid; on SIGTERM what it did.
  */
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
@@ -42,7 +46,17 @@ static double now(void)
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static void forks(void)
+/* Naps while `n` things at `rate` a second (0: any) would be ahead of the clock. */
+static void pace(unsigned long n, double begin, double rate)
+{
+	double ahead = rate > 0 ? (double)n / rate - (now() - begin) : 0;
+	struct timespec t = { (long)ahead, (long)(1e9 * (ahead - (double)(long)ahead)) };
+
+	if (ahead > 0.002)
+		nanosleep(&t, NULL);
+}
+
+static void forks(double rate)
 {
 	double begin = now();
 	unsigned long n = 0;
@@ -56,6 +70,7 @@ static void forks(void)
 			n++;
 		if (n > 1 || p < 0)
 			wait(NULL);
+		pace(n, begin, rate);
 	}
 	while (wait(NULL) > 0)
 		;
@@ -85,6 +100,12 @@ static void threads(unsigned long n)
 	while (!stop)
 		pause();
 	printf("%lu threads\n", made);
+}
+
+static void await(void)
+{
+	while (!stop && !more)
+		poll(NULL, 0, 10);
 }
 
 static unsigned long idle(unsigned long n)
@@ -121,12 +142,12 @@ static void crowd(unsigned long n, unsigned long m)
 	}
 }
 
-static void opens(const char *dir, unsigned long n)
+static void opens(const char *dir, unsigned long n, double rate)
 {
-	unsigned long i, done = 0, started = 0;
+	int at = open(dir, O_RDONLY | O_DIRECTORY), fd;
+	unsigned long i, done = 0, tried = 0;
 	char name[64], byte;
 	double begin;
-	int at = open(dir, O_RDONLY | O_DIRECTORY), fd;
 
 	if (at < 0)
 		_exit(1);
@@ -139,6 +160,7 @@ static void opens(const char *dir, unsigned long n)
 	}
 	printf("ready\n");
 	fflush(stdout);
+	await();
 	begin = now();
 	for (i = 0; !stop; i = (i + 1) % n) {
 		snprintf(name, sizeof(name), "a-file-with-a-name-of-some-length-%lu", i);
@@ -147,17 +169,40 @@ static void opens(const char *dir, unsigned long n)
 			done += read(fd, &byte, 1) == 1;
 			close(fd);
 		}
-		if (i % 8 == 0) {
-			pid_t p = fork();
-
-			if (!p)
-				_exit(0);
-			started++;
-			waitpid(p, NULL, 0);
-		}
+		if (++tried % 64 == 0)
+			pace(tried, begin, rate);
 	}
-	printf("%lu reads, %.0f a second; %lu processes, %.0f a second\n", done,
-	       (double)done / (now() - begin), started, (double)started / (now() - begin));
+	printf("%lu reads, %.0f a second\n", done, (double)done / (now() - begin));
+}
+
+struct dim3 {
+	unsigned x, y, z;
+};
+
+static void kernels(const char *lib, double rate)
+{
+	void *so = dlopen(lib, RTLD_NOW | RTLD_GLOBAL);
+	int (*launch)(const void *, struct dim3, struct dim3, void **, size_t, void *);
+	void (*named)(const void *, const char *);
+	unsigned long n = 0;
+	char name[64];
+	double begin;
+
+	*(void **)&launch = so ? dlsym(so, "cudaLaunchKernel") : NULL;
+	*(void **)&named = so ? dlsym(so, "ptsim_name_kernel") : NULL;
+	if (!launch || !named)
+		_exit(1);
+	await();
+	begin = now();
+	while (!stop) {
+		const void *function = (const void *)(0x10000 + 16 * ++n);
+
+		snprintf(name, sizeof(name), "a_kernel_with_a_name_of_its_own_%lu", n);
+		named(function, name);
+		launch(function, (struct dim3){ 1, 1, 1 }, (struct dim3){ 1, 1, 1 }, NULL, 0, NULL);
+		pace(n, begin, rate);
+	}
+	printf("%lu kernels\n", n);
 }
 
 int main(int argc, char **argv)
@@ -171,11 +216,13 @@ int main(int argc, char **argv)
 	printf("%d\n", getpid());
 	fflush(stdout);
 	if (!strcmp(argv[1], "forks"))
-		forks();
+		forks(argc > 2 ? atof(argv[2]) : 0);
+	else if (!strcmp(argv[1], "kernels") && argc > 3)
+		kernels(argv[2], atof(argv[3]));
 	else if (!strcmp(argv[1], "crowd") && argc > 3)
 		crowd(strtoul(argv[2], NULL, 0), strtoul(argv[3], NULL, 0));
-	else if (!strcmp(argv[1], "opens") && argc > 3)
-		opens(argv[2], strtoul(argv[3], NULL, 0));
+	else if (!strcmp(argv[1], "opens") && argc > 4)
+		opens(argv[2], strtoul(argv[3], NULL, 0), atof(argv[4]));
 	else
 		threads(argc > 2 ? strtoul(argv[2], NULL, 0) : 1000);
 	fflush(stdout);

@@ -120,7 +120,8 @@ static void change(json_t *doc, struct slot *v, unsigned seed)
 		break;
 	default:
 		if (json_is_integer(to->value))
-			put(to, json_integer(json_integer_value(to->value) + r % 21 - 10));
+			put(to, json_integer((json_int_t)(
+					    (uint64_t)json_integer_value(to->value) + r % 21 - 10)));
 		else if (json_is_real(to->value))
 			put(to, json_real(-json_real_value(to->value)));
 	}

@@ -3,6 +3,7 @@
 #include "cupti_sim.h"
 
 #include <dlfcn.h>
+#include <link.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -66,13 +67,24 @@ out:
 	pthread_mutex_unlock(&cu.lock);
 }
 
-/* The libraries that the process has by now. */
+static int count_loads(struct dl_phdr_info *info, size_t size, void *ctx)
+{
+	(void)size;
+	*(unsigned long long *)ctx = info->dlpi_adds;
+	return 1;
+}
+
+/* The libraries that the process has by now. Asked after by name, one that is not there
+ * would be read from its file each time. */
 static void find_devices(void)
 {
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	static unsigned long long before;
+	unsigned long long loads = 0;
 
+	dl_iterate_phdr(count_loads, &loads);
 	pthread_mutex_lock(&lock);
-	for (size_t i = 0; i < N_DEVICES; i++) {
+	for (size_t i = 0; i < N_DEVICES && loads != before; i++) {
 		void *h;
 
 		if (dev[i].listen)
@@ -88,6 +100,7 @@ static void find_devices(void)
 		if (dev[i].listen)
 			dev[i].listen(on_act, NULL);
 	}
+	before = loads;
 	pthread_mutex_unlock(&lock);
 }
 
