@@ -6,8 +6,8 @@ import subprocess
 import sys
 import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(os.path.dirname(HERE), "e2e"))
+TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(TESTS, "e2e"))
 from badinput_tools import LIBCUDART, PIPETRACE, SIMJOB, Child, breakpoints  # noqa: E402
 
 PATIENCE_S = 20

@@ -74,12 +74,11 @@ def check_ring(tmp):
         t = Trace(tmp, job.pid, 60).attached()
         job.stdin.write(b"\n")
         job.stdin.flush()
-        time.sleep(0.3)
+        time.sleep(0.1)
         t.p.send_signal(signal.SIGSTOP)
-        time.sleep(3)
+        status = job.wait(120)
         t.p.send_signal(signal.SIGCONT)
         r, wrong = t.end()
-        status = job.wait(30)
     if wrong:
         return 1, [wrong], left_behind(before, []), ""
     lost, made = r["capture"]["lost"], steps * launches
