@@ -25,6 +25,7 @@ F_SETPIPE_SZ = 1031
 CAPS = {1: "DAC_OVERRIDE", 2: "DAC_READ_SEARCH", 3: "FOWNER", 19: "SYS_PTRACE", 21: "SYS_ADMIN",
         23: "SYS_NICE", 38: "PERFMON", 39: "BPF", 40: "CHECKPOINT_RESTORE"}
 TRACE = {"BPF", "PERFMON", "SYS_PTRACE", "DAC_READ_SEARCH", "CHECKPOINT_RESTORE"}
+LOOK = TRACE - {"BPF", "PERFMON"}
 FILES = {"DAC_OVERRIDE", "FOWNER"}
 INJECT = {"SYS_NICE", "DAC_OVERRIDE"}
 SUDO = dict(os.environ, SUDO_UID=str(NOBODY), SUDO_GID=str(NOBODY), SUDO_USER="nobody")
@@ -169,6 +170,8 @@ def check_trace(job):
             judge("trace (%s)" % name, t.p.pid, uid, TRACE | more)
             judge("trace (%s)" % name, t.p.pid, uid, set() | more, "pipetrace-elf",
                   of="reader of ELF files")
+            judge("trace (%s)" % name, t.p.pid, uid, LOOK, "pipetrace-lines",
+                  of="reader of Python")
             # nobody takes its report: it hangs in the middle of it
             if ok("trace (%s): it writes" % name, wait_until(lambda: writing(t.p.pid))):
                 judge("its report (%s)" % name, t.p.pid, uid, more)

@@ -286,8 +286,8 @@ static void looks(void **state)
 	(void)state;
 	make_true();
 	assert_non_null(s);
-	assert_int_equal(pt_py_sampler_watch(s, getpid(), &err), 0);
-	assert_true(pt_py_sampler_process(s, getpid(), &version, &cmdline));
+	assert_int_equal(pt_py_looks_watch(pt_py_sampler_looks(s), getpid(), &err), 0);
+	assert_true(pt_py_looks_process(pt_py_sampler_looks(s), getpid(), &version, &cmdline));
 	assert_string_equal(version, "3.11");
 	for (i = 0; i < 10; i++)
 		assert_int_equal(pt_py_sampler_look(s), 1);
@@ -318,7 +318,7 @@ static void looks(void **state)
 	s = pt_py_sampler_new();
 	assert_non_null(s);
 	for (n = 0, i = 0; i < 20; i++)
-		n += pt_py_sampler_watch(s, getppid(), &err) != 0;
+		n += pt_py_looks_watch(pt_py_sampler_looks(s), getppid(), &err) != 0;
 	assert_true(n <= 1);
 	pt_py_sampler_free(s);
 }

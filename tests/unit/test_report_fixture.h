@@ -168,14 +168,14 @@ static void fixture_work(struct pt_report *r)
 		{ 4243, 4243, "loader", PT_NULL, 206,
 		  { 206, 139.1, 6, 120, 138.2, 151.4, 160, 171.3 },
 		  28.2, 0.9, 0, 0.1, 0, 0, 0.2, 0.3, 0.2, 0, 0.1, 30.0,
-		  1288490188, 206000, NAN, PT_WORKER_OK },
+		  1288490188, 206000, NAN, PT_WORKER_OK, NULL, 0 },
 		{ 4244, 4244, "loader", PT_NULL, 207,
 		  { 207, 431.2, 6, 120, 430.1, 466.9, 480, 512 },
 		  20.1, 3.1, 0, 5.2, 0.3, 0, 0.2, 0.4, 0.6, 0, 0.1, 30.0,
-		  1290000000, 206400, 3.1, PT_WORKER_SLOW },
+		  1290000000, 206400, 3.1, PT_WORKER_SLOW, NULL, 0 },
 		{ 4242, 4250, "helper", PT_NULL, PT_NULL, { .n = 0 },
 		  NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN,
-		  PT_NULL, PT_NULL, NAN, PT_WORKER_EXITED },
+		  PT_NULL, PT_NULL, NAN, PT_WORKER_EXITED, NULL, 0 },
 	};
 
 	r->breakdown = (struct pt_r_breakdown){

@@ -403,6 +403,7 @@ void pt_show_real_ids(struct pt_report *r)
 	struct pt_r_rank *k = (struct pt_r_rank *)r->ranks;
 	struct pt_r_verdict *v = (struct pt_r_verdict *)r->verdicts;
 	struct pt_r_write *o = (struct pt_r_write *)r->writes;
+	struct pt_r_line *l = (struct pt_r_line *)r->lines;
 	size_t i;
 
 	real_in_wait(&r->data_wait);
@@ -411,6 +412,10 @@ void pt_show_real_ids(struct pt_report *r)
 	for (i = 0; i < r->n_workers; i++) {
 		real(&w[i].pid);
 		real(&w[i].tid);
+	}
+	for (i = 0; i < r->n_lines; i++) {
+		real(&l[i].pid);
+		real(&l[i].tid);
 	}
 	for (i = 0; i < r->n_writes; i++)
 		real(&o[i].pid);

@@ -4,9 +4,13 @@
 #include <errno.h>
 #include <grp.h>
 #include <stddef.h>
+#include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/capability.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 static const struct {
@@ -156,4 +160,39 @@ void pt_privileges_wake(void)
 bool pt_privileges_trace(void)
 {
 	return may_trace(CAP_EFFECTIVE);
+}
+
+/* Bytes of data that we have from our parent. */
+static rlim_t own_data(void)
+{
+	unsigned long pages = 0;
+	FILE *f = fopen("/proc/self/statm", "re");
+
+	if (f && fscanf(f, "%*u %*u %*u %*u %*u %lu", &pages) != 1)
+		pages = 0;
+	if (f)
+		fclose(f);
+	return (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE);
+}
+
+static int limit(int what, rlim_t value)
+{
+	struct rlimit r = { value, value };
+
+	/* a lower one stays */
+	return setrlimit(what, &r) && errno != EPERM ? -errno : 0;
+}
+
+int pt_confine_child(int fd, uint64_t more)
+{
+	int ret;
+
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) || prctl(PR_SET_DUMPABLE, 0))
+		return -errno;
+	if (fd > 0)
+		syscall(SYS_close_range, 0, fd - 1, 0);
+	syscall(SYS_close_range, fd + 1, ~0u, 0);
+	ret = limit(RLIMIT_DATA, own_data() + more);
+	ret = ret ?: limit(RLIMIT_FSIZE, 0);
+	return ret ?: limit(RLIMIT_CORE, 0);
 }

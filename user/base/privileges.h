@@ -4,6 +4,7 @@
 #define PT_PRIVILEGES_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "base/err.h"
@@ -74,6 +75,13 @@ enum pt_filter {
  * is let be. 0, or -errno with a sentence.
  */
 int pt_filter_set(enum pt_filter f, struct pt_err *err);
+
+/*
+ * For a child that reads what others made: it dies with its parent, nobody may look into
+ * it, it has no descriptor but `fd` and its memory may grow by `more` bytes, files by none.
+ * 0 or -errno.
+ */
+int pt_confine_child(int fd, uint64_t more);
 
 /* Of a system call of this machine; the caller frees it. NULL: not known. */
 char *pt_syscall_name(int nr);

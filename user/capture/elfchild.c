@@ -14,9 +14,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -111,47 +109,13 @@ static void answer(struct room *r, int fd)
 	memcpy(r->why, err.msg, sizeof(r->why));
 }
 
-static void limit(int what, rlim_t value)
-{
-	struct rlimit r = { value, value };
-
-	if (setrlimit(what, &r))
-		return; /* a lower one stays */
-}
-
-/* Bytes of data that we have from our parent. */
-static rlim_t own_data(void)
-{
-	unsigned long pages = 0;
-	FILE *f = fopen("/proc/self/statm", "re");
-
-	if (f && fscanf(f, "%*u %*u %*u %*u %*u %lu", &pages) != 1)
-		pages = 0;
-	if (f)
-		fclose(f);
-	return (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE);
-}
-
-static void close_others(int sock)
-{
-	if (sock > 0)
-		syscall(SYS_close_range, 0, sock - 1, 0);
-	syscall(SYS_close_range, sock + 1, ~0u, 0);
-}
-
 static void serve(int sock, struct room *r)
 {
 	struct pt_err err;
 	int fd;
 
-	if (prctl(PR_SET_PDEATHSIG, SIGKILL) || prctl(PR_SET_DUMPABLE, 0))
-		return;
 	prctl(PR_SET_NAME, "pipetrace-elf");
-	close_others(sock);
-	limit(RLIMIT_DATA, own_data() + MEMORY);
-	limit(RLIMIT_FSIZE, 0);
-	limit(RLIMIT_CORE, 0);
-	if (pt_privileges_keep(0, NULL, false, &err) ||
+	if (pt_confine_child(sock, MEMORY) || pt_privileges_keep(0, NULL, false, &err) ||
 	    pt_filter_set(PT_FILTER_PARSER, &err))
 		return;
 	while ((fd = take_file(sock)) >= 0) {

@@ -39,6 +39,7 @@ static const struct {
 	[PT_EXPORT_HTML] = { "html", pt_export_html },
 	[PT_EXPORT_SQLITE] = { "sqlite", NULL },
 	[PT_EXPORT_CSV] = { "csv", NULL },
+	[PT_EXPORT_SPEEDSCOPE] = { "speedscope", pt_export_speedscope },
 };
 
 static int open_one(struct export *e, int i)
@@ -210,7 +211,7 @@ static int take_format(struct pt_opts *o)
 	if (i == PT_EXPORT_NR || o->export_to[i]) {
 		pt_error(i == PT_EXPORT_NR ?
 				 "there is no format \"%s\": perfetto, chrome, "
-				 "folded, html, sqlite or csv" :
+				 "folded, speedscope, html, sqlite or csv" :
 				 "%s is asked for twice", o->format);
 		return -EINVAL;
 	}

@@ -214,6 +214,7 @@ static int on_tick(struct loop *l)
 	if (ret < 0)
 		return ret;
 	pt_session_exact_tick(s);
+	pt_session_lines_tick(s);
 	pt_saving_tick(&s->saving);
 	pt_session_find_trainer(s);
 	pt_live_tick(s, ++l->seconds);
@@ -246,6 +247,7 @@ static int dispatch(struct loop *l, uint64_t data)
 		clear_timer(l->drain);
 		if (l->s->cupti)
 			pt_cupti_poll(l->s->cupti);
+		pt_session_lines_drain(l->s);
 		/* fall through */
 	case EV_CAPTURE:
 		ret = pt_capture_drain(l->s->cap, pt_session_record, l->s);

@@ -310,6 +310,9 @@ static error_t parse_one(int key, char *arg, struct argp_state *state)
 	case K_NOADOPT:
 		o->no_adopt = true;
 		return 0;
+	case K_NOPYTHON:
+		o->no_python = true;
+		return 0;
 	case K_NOMULTI:
 		o->no_uprobe_multi = true;
 		return 0;

@@ -25,6 +25,7 @@ enum pt_export_format {
 	PT_EXPORT_HTML, /* also beside the diagnosis */
 	PT_EXPORT_SQLITE,
 	PT_EXPORT_CSV, /* a folder */
+	PT_EXPORT_SPEEDSCOPE,
 	PT_EXPORT_NR
 };
 
@@ -62,6 +63,7 @@ struct pt_opts {
 	const char *step_marker; /* [LIBRARY:]FUNCTION, or NULL */
 	bool ascii, no_uprobe_multi;
 	bool no_adopt; /* follow nobody outside of the tree */
+	bool no_python; /* do not read the job's Python */
 	bool cupti; /* exact GPU times, by an agent in the job */
 	unsigned reads; /* PT_READS_* */
 	char *labels[PT_LABELS_MAX]; /* "key=value", checked */

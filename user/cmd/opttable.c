@@ -67,6 +67,10 @@
 	{ "no-adopt", K_NOADOPT, NULL, 0,                                      \
 	  "Follow nobody but the job's own processes; by default also those "  \
 	  "that end its waits from outside, like a data service", 2 }
+#define PYTHON                                                                 \
+	{ "no-python", K_NOPYTHON, NULL, 0,                                    \
+	  "Do not read the stacks of the job's Python; by default they are "   \
+	  "read for a hundredth of a core, but in mode light", 2 }
 #define MARKER                                                                 \
 	{ "step-marker", K_MARKER, "[LIBRARY:]FUNCTION", 0,                    \
 	  "Each call of this function of the job begins a step; by default "   \
@@ -83,6 +87,7 @@ static const struct argp_option trace_options[] = {
 	SCHEDULE,
 	MODE,
 	ADOPT,
+	PYTHON,
 	CUPTI,
 	MARKER,
 	OUTPUT,
@@ -109,6 +114,7 @@ static const struct argp_option record_options[] = {
 	SCHEDULE,
 	MODE,
 	ADOPT,
+	PYTHON,
 	CUPTI,
 	MARKER,
 	OUTPUT,
@@ -152,6 +158,8 @@ static const struct argp_option export_options[] = {
 	FORMAT("sqlite", SQLITE, "FILE", "A database of the same tables"),
 	FORMAT("folded", FOLDED, "FILE",
 	       "Time off the CPU as folded stacks, for flame graphs"),
+	FORMAT("speedscope", SPEEDSCOPE, "FILE",
+	       "Stacks of Python, each thread's in time's order, for speedscope"),
 	FORMAT("html", HTML, "FILE", "The report as one page for a browser"),
 	{ "format", K_FORMAT, "FORMAT", 0,
 	  "With -o: which of these, instead of the option of that name", 1 },
@@ -175,6 +183,7 @@ static const struct argp_option top_options[] = {
 	  "Diagnose the last SEC seconds (default 10)", 2 },
 	MODE,
 	ADOPT,
+	PYTHON,
 	{ "batch-size", K_BATCH, "N", 0, "Samples per batch, for samples/s", 3 },
 	{ "threshold", K_THRESHOLD, "NAME=VALUE", 0,
 	  "Decide a verdict by another value than the default; may be given "

@@ -15,6 +15,7 @@ enum { /* options without a letter */
 	K_MODE,
 	K_NOMULTI,
 	K_NOADOPT,
+	K_NOPYTHON,
 	K_CUPTI,
 	K_READS,
 	K_MARKER,

@@ -287,6 +287,7 @@ static int conclude(struct pt_session *s, struct pt_err *err)
 	pt_live_clear();
 	pt_session_find_trainer(s);
 	pt_session_exact_quiet(s);
+	pt_session_lines_end(s);
 	first(&s->error, pt_schedule_end(s));
 	ret = pt_capture_stop(s->cap, pt_session_record, s);
 	first(&s->error, ret < 0 ? ret : 0);
@@ -307,7 +308,7 @@ static int conclude(struct pt_session *s, struct pt_err *err)
 	c->mode = pt_mode_name(s->o->mode);
 	c->complete = !s->error && s->stop != PT_STOP_ERROR;
 	c->no_gpu_library = !s->trainer_known;
-	c->tracer_cpu_s = cpu_seconds();
+	c->tracer_cpu_s = cpu_seconds() + pt_session_lines_cpu(s);
 	first(&ret, pt_about_limits(s->report));
 	return ret ? pt_err_set(err, ret, "out of memory: the report is "
 					  "incomplete") : 0;
@@ -352,6 +353,7 @@ static void release(struct pt_session *s)
 
 	/* first: what is in the target goes out before what watches it */
 	pt_cupti_free(s->cupti);
+	pt_py_watcher_free(s->watcher);
 	if (s->cap)
 		pt_capture_close(s->cap, on_pending, NULL);
 	pt_live_clear();
@@ -391,6 +393,7 @@ int pt_trace(const struct pt_opts *o, struct pt_spawn *cmd, bool cmd_is_ours)
 	if (open_outputs(&s, &err) || resolve(&s, &err) || attach(&s, &err) ||
 	    pt_session_exact_begin(&s, &err))
 		goto fail;
+	pt_session_lines_begin(&s);
 	if (pt_session_loop(&s, &err)) {
 		pt_live_clear();
 		pt_error("%s", err.msg);

@@ -22,6 +22,7 @@
 #include "inject/cupti.h"
 #include "model/model.h"
 #include "model/outside.h"
+#include "python/watcher.h"
 #include "report/lanes.h"
 #include "report/report.h"
 
@@ -43,6 +44,7 @@ struct pt_session {
 
 	struct pt_capture *cap;
 	struct pt_cupti *cupti; /* NULL: not asked for */
+	struct pt_py_watcher *watcher; /* NULL: Python is not read */
 	struct pt_model *model;
 	struct pt_outside outside; /* who supplies the job from there */
 	struct pt_report *report;
@@ -121,6 +123,14 @@ int pt_session_exact_begin(struct pt_session *s, struct pt_err *err);
 void pt_session_exact_tick(struct pt_session *s);
 void pt_session_exact_quiet(struct pt_session *s);
 void pt_session_exact_state(struct pt_session *s);
+/* lines.c: lines of Python. Begin; once a second; some ten times a second; before the
+ * capture stops. Where they are not to be had, the trace goes on without. */
+#define PT_LINES_PROCESSES 1024
+void pt_session_lines_begin(struct pt_session *s);
+void pt_session_lines_tick(struct pt_session *s);
+void pt_session_lines_drain(struct pt_session *s);
+void pt_session_lines_end(struct pt_session *s);
+double pt_session_lines_cpu(const struct pt_session *s); /* that it took, s */
 /* schedule.c: before the loop, some ten times a second in it, and before the
  * capture stops. 0 or -errno. */
 int pt_schedule_begin(struct pt_session *s);

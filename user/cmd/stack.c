@@ -119,12 +119,12 @@ static const char *state_name(char state)
 	}
 }
 
-void pt_put_place(const struct pt_py_frame *f, unsigned flags)
+void pt_put_place(const char *file, int line, unsigned flags)
 {
-	char file[4 * PT_PY_TEXT];
+	char shown[4 * PT_PY_TEXT];
 
-	pt_str_term(file, sizeof(file), f->file, flags, 0);
-	printf(f->line ? "%s:%d\n" : "%s\n", file, f->line);
+	pt_str_term(shown, sizeof(shown), file, flags, 0);
+	printf(line ? "%s:%d\n" : "%s\n", shown, line);
 }
 
 static void put_thread(const struct stacks *s, pid_t pid, pid_t tid, unsigned flags)
@@ -145,7 +145,7 @@ static void put_thread(const struct stacks *s, pid_t pid, pid_t tid, unsigned fl
 			continue;
 		pt_str_term(shown, sizeof(shown), s->v.v[i].f.name, flags, 0);
 		printf("      %-28s ", shown);
-		pt_put_place(&s->v.v[i].f, flags);
+		pt_put_place(s->v.v[i].f.file, s->v.v[i].f.line, flags);
 	}
 }
 

@@ -6,7 +6,6 @@
 #include <sys/types.h>
 
 #include "cmd/options.h"
-#include "python/reader.h"
 
 #define PT_STACK_PROCESSES 1024 /* of a tree that are looked at */
 
@@ -14,7 +13,7 @@
 void pt_put_process(pid_t pid, const char *cmdline, unsigned flags);
 
 /* The rest of a line: "train.py:12". */
-void pt_put_place(const struct pt_py_frame *f, unsigned flags);
+void pt_put_place(const char *file, int line, unsigned flags);
 
 /* stacksample.c: look for o->duration seconds, or until a signal; print where the time
  * went. The exit status; every error has been told. */

@@ -16,8 +16,6 @@
 #include "cmd/stack.h"
 #include "python/sampler.h"
 
-#define PERIOD_S 0.01 /* of looks, at the most often */
-#define BUDGET 0.01   /* of a core, all looks together */
 #define TREE_S 0.5    /* how often new processes are looked for, at the most often */
 #define LEAST 0.01    /* of a thread's time: below, a line is not shown without -v */
 #define TOP_LINES 10
@@ -25,13 +23,13 @@
 
 static void put_line(const struct pt_py_share *r, unsigned flags)
 {
-	const struct pt_py_frame *f = &r->place.at;
+	const struct pt_py_line *f = &r->place.at;
 	char name[TEXT];
 
 	pt_str_term(name, sizeof(name), f->name, flags, 0);
 	printf("    %-7s %5.1f %% (%.0f to %.0f)  %s  ", r->place.running ? "running" : "asleep",
 	       100 * r->share, 100 * r->low, 100 * r->high, name);
-	pt_put_place(f, flags);
+	pt_put_place(f->file, f->line, flags);
 }
 
 static void put_thread(const struct pt_py_share *r, size_t n, double least, unsigned flags)
@@ -59,7 +57,7 @@ static void put_thread(const struct pt_py_share *r, size_t n, double least, unsi
 static int by_line(const void *a, const void *b)
 {
 	const struct pt_py_share *x = a, *y = b;
-	const struct pt_py_frame *f = &x->place.at, *g = &y->place.at;
+	const struct pt_py_line *f = &x->place.at, *g = &y->place.at;
 	int ret = strcmp(f->file, g->file);
 
 	if (!ret && f->line != g->line)
@@ -96,11 +94,11 @@ static void put_sums(struct pt_py_share *v, size_t n, double seconds, unsigned f
 	qsort(v, k, sizeof(*v), by_seconds);
 	printf("All threads ran on %.2f cores or were ready to:\n", all / seconds);
 	for (i = 0; i < k && i < TOP_LINES && v[i].seconds >= LEAST * all; i++) {
-		const struct pt_py_frame *f = &v[i].place.at;
+		const struct pt_py_line *f = &v[i].place.at;
 
 		pt_str_term(name, sizeof(name), f->name, flags, 0);
 		printf("  %5.1f %%  %s  ", 100 * v[i].seconds / all, name);
-		pt_put_place(f, flags);
+		pt_put_place(f->file, f->line, flags);
 	}
 }
 
@@ -131,7 +129,7 @@ static bool put_all(struct pt_py_sampler *s, double least, unsigned flags)
 		for (k = i; k < n && r[k].place.pid == p->pid && r[k].place.tid == p->tid;)
 			k++;
 		if ((!i || r[i - 1].place.pid != p->pid) &&
-		    pt_py_sampler_process(s, p->pid, &version, &cmdline)) {
+		    pt_py_looks_process(pt_py_sampler_looks(s), p->pid, &version, &cmdline)) {
 			pt_put_process(p->pid, cmdline, flags);
 			printf("  Python %s\n", version);
 		}
@@ -169,7 +167,7 @@ static int watch(struct pt_py_sampler *s, const struct pt_opts *o, bool *any, do
 		*any = true;
 		n = pt_tree_descendants(&t, o->pids[i], pids, PT_STACK_PROCESSES);
 		for (k = 0; k < n && k < PT_STACK_PROCESSES; k++) {
-			int no = pt_py_sampler_watch(s, pids[k], &err);
+			int no = pt_py_looks_watch(pt_py_sampler_looks(s), pids[k], &err);
 
 			if (no && no != -ENOENT && no != -ESRCH)
 				pt_note("process %d: %s", (int)pids[k], err.msg);
@@ -180,14 +178,12 @@ static int watch(struct pt_py_sampler *s, const struct pt_opts *o, bool *any, do
 	return ret;
 }
 
-/* 0: the time is over; 1: a signal. The pauses vary, so that no rhythm of the job's
- * meets that of the looks. */
+/* 0: the time is over; 1: a signal. */
 static int pause_for(double s)
 {
 	struct timespec t;
 	sigset_t stop;
 
-	s *= 0.5 + (double)random() / (double)RAND_MAX;
 	t.tv_sec = (time_t)s;
 	t.tv_nsec = (long)((s - (double)t.tv_sec) * 1e9);
 	pt_stop_signals(&stop);
@@ -207,14 +203,14 @@ int pt_stack_sample(const struct pt_opts *o)
 			if (ret || !any)
 				break;
 			spent += cost;
-			again = pt_now() + fmax(TREE_S, cost / BUDGET);
+			again = pt_now() + fmax(TREE_S, cost / PT_PY_BUDGET);
 		}
 		cost = cpu_s();
 		pt_py_sampler_look(s);
 		looks++;
 		cost = cpu_s() - cost;
 		spent += cost;
-		if (pause_for(fmax(PERIOD_S, cost / BUDGET)))
+		if (pause_for(pt_py_pause(cost)))
 			break;
 	}
 	if (!ret && looks)

@@ -22,6 +22,7 @@ void pt_thread_free(struct pt_model *m, struct pt_thread *t)
 	pt_held_cut(sum, &t->scatters, t->scatters.n);
 	pt_held_cut(sum, &t->writes, t->writes.n);
 	pt_held_cut(sum, &t->faults, t->faults.n);
+	pt_held_cut(sum, &t->looks, t->looks.n);
 	pt_held_drop(&m->held.tasks, t, sizeof(*t));
 }
 
@@ -58,7 +59,7 @@ void pt_thread_keep(struct pt_model *m, const struct pt_thread *t)
 static bool is_over(const struct pt_model *m, const struct pt_thread *t)
 {
 	return t->exited && t->last < m->begin && !t->kept && !t->iv.n &&
-	       !t->reads.n && !t->writes.n && !t->faults.n;
+	       !t->reads.n && !t->writes.n && !t->faults.n && !t->looks.n;
 }
 
 /* Samples tell by their differences; of calls a cut leaves the last one. */

@@ -51,6 +51,7 @@ void pt_trim_disks(struct pt_model *m, uint64_t before);
  * names the others had before the begin. */
 void pt_forget_files(struct pt_model *m);
 void pt_files_free(struct pt_model *m);
+void pt_lines_free(struct pt_model *m);
 /* Every read, wait and fault to the name that its file had then. 0 or -ENOMEM. */
 int pt_settle_files(struct pt_model *m);
 /* Forget which calls a thread is in when records of it are missing: they may

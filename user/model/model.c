@@ -33,6 +33,7 @@ void pt_model_free(struct pt_model *m)
 		pt_proc_free(m, m->all_procs.v[i]);
 	pt_files_free(m);
 	pt_names_free(m);
+	pt_lines_free(m);
 	pt_hash_free(m->texts);
 	pt_socks_free(m);
 	pt_vec_free(&m->devices);

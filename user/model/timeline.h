@@ -202,6 +202,25 @@ struct pt_act_cover {
 	bool whole; /* nothing is on its way any more */
 };
 
+/* A line of the job's Python, in a function. */
+struct pt_code_line {
+	const char *name, *file; /* the model's */
+	int line;		 /* 0: none is known */
+	bool library; /* comes with the interpreter, or is installed beside it */
+};
+
+/* A stack is its innermost line and the stack that called it; ids. */
+struct pt_code_stack {
+	uint32_t caller, line; /* caller 0: none; else a lower one */
+};
+
+/* A thread's stack, read from outside between `begin` and `end`. */
+struct pt_code_look {
+	uint64_t begin, end;
+	uint32_t stack;
+	bool running; /* at `begin`, by what /proc said */
+};
+
 struct pt_thread {
 	uint32_t tid, tgid, start;
 	struct pt_proc *proc;
@@ -224,6 +243,7 @@ struct pt_thread {
 	PT_VEC(struct pt_scatter) scatters; /* of some of them */
 	PT_VEC(struct pt_write) writes; /* by end */
 	PT_VEC(struct pt_fault_sum) faults; /* by end */
+	PT_VEC(struct pt_code_look) looks; /* by begin, not overlapping */
 	struct pt_rec_off open;	     /* latest open interval; hdr.kind 0: none */
 	size_t settled; /* this many of iv are in order */
 	bool lent;	/* the last of iv is the open one, for a while */
@@ -410,6 +430,8 @@ struct pt_model {
 	PT_VEC(struct pt_rec_block) blocks; /* as they came */
 	PT_VEC(struct pt_rec_disk) disks;   /* as they came */
 	struct pt_text_once *texts; /* uthash, by the text */
+	PT_VEC(struct pt_code_line) code_lines; /* by id - 1; name NULL: not told */
+	PT_VEC(struct pt_code_stack) code_stacks; /* ... line 0: not told */
 	struct pt_file *files; /* uthash, by (dev, inode) */
 	size_t namings;	       /* of all of them */
 	uint32_t renamed;      /* names beyond a file's first */
@@ -450,6 +472,10 @@ uint64_t pt_model_missing(const struct pt_model *m);
 /* A file seen by (dev, inode), or NULL. */
 const struct pt_file *pt_model_file(const struct pt_model *m, uint32_t dev,
 				    uint64_t inode);
+
+/* By their ids; NULL: it was not told. */
+const struct pt_code_line *pt_model_line(const struct pt_model *m, uint32_t id);
+const struct pt_code_stack *pt_model_stack(const struct pt_model *m, uint32_t id);
 
 /* The last that was told of this device number; NULL: nothing. */
 const struct pt_rec_disk *pt_model_disk(const struct pt_model *m, uint32_t dev);

@@ -116,6 +116,7 @@ static void trim_thread(struct pt_model *m, struct pt_thread *t, uint64_t before
 	trim_scatters(m, t);
 	CUT(m, &t->writes, .end, before);
 	CUT(m, &t->faults, .end, before);
+	CUT(m, &t->looks, .end, before);
 	if (t->first < before)
 		t->first = before;
 }

@@ -2,24 +2,24 @@
 #include "python/sampler.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/hash.h"
 #include "base/vec.h"
-#include "capture/procfs.h"
 
 #define PLACES_MAX 65536
-#define TRIES 5 /* a process that begins may have no Python yet */
 #define LONG_NS 1000000000ull	/* the scheduler's count of so long is a share */
 #define Z_95 1.96		/* of the normal distribution, two-sided */
 
 struct place {
-	struct pt_py_place key; /* all of its bytes: made from zeros */
+	struct {
+		pid_t pid, tid;
+		uint32_t line; /* pt_py_line_of() */
+		uint32_t running;
+	} key;
 	uint64_t seen;
 	uint64_t ns; /* charged to it */
 	UT_hash_handle hh;
@@ -29,51 +29,39 @@ struct id {
 	pid_t pid, tid;
 };
 
-struct ran { /* /proc/PID/task/TID/schedstat */
-	uint64_t run, ready; /* ns */
-	uint64_t slices;     /* 0: the kernel does not say */
-};
-
 struct thread {
 	struct id id;
 	uint64_t n, running;  /* looks; of these it was on a core or ready for one */
 	uint64_t begin, end;  /* of what the scheduler has counted, ns; 0: nothing */
-	struct ran first, last;
+	struct pt_py_ran first, last;
 	uint64_t gap[2];      /* since the last look: ns asleep, running */
 	uint64_t charged[2];  /* of all gaps, to a place */
 	struct place *at;     /* at the last look; NULL: it was none */
 	UT_hash_handle hh;
 };
 
-struct process {
-	pid_t pid;
-	struct pt_py *py; /* NULL: it has none that can be read, or it has ended */
-	int tries;
-	char version[8], cmdline[PT_PY_TEXT];
-};
-
 struct pt_py_sampler {
-	PT_VEC(struct process) processes;
+	struct pt_py_looks *looks;
 	struct place *places;
 	struct thread *threads;
 	PT_VEC(struct pt_py_share) shares;
-	/* the look under way; thread NULL: there is none */
-	pid_t pid;
-	struct thread *thread;
-	bool running, any, own; /* any: `at` is set; own: it is of the job's own code */
-	struct pt_py_frame at;
 };
 
 struct pt_py_sampler *pt_py_sampler_new(void)
 {
-	return calloc(1, sizeof(struct pt_py_sampler));
+	struct pt_py_sampler *s = calloc(1, sizeof(*s));
+
+	if (s && !(s->looks = pt_py_looks_new())) {
+		free(s);
+		return NULL;
+	}
+	return s;
 }
 
 void pt_py_sampler_free(struct pt_py_sampler *s)
 {
 	struct place *p, *next;
 	struct thread *t, *after;
-	size_t i;
 
 	if (!s)
 		return;
@@ -85,108 +73,38 @@ void pt_py_sampler_free(struct pt_py_sampler *s)
 		HASH_DEL(s->threads, t);
 		free(t);
 	}
-	for (i = 0; i < s->processes.n; i++)
-		pt_py_close(s->processes.v[i].py);
-	free(s->processes.v);
+	pt_py_looks_free(s->looks);
 	free(s->shares.v);
 	free(s);
 }
 
-static struct process *process_of(const struct pt_py_sampler *s, pid_t pid)
+struct pt_py_looks *pt_py_sampler_looks(struct pt_py_sampler *s)
 {
-	size_t i;
-
-	for (i = 0; i < s->processes.n; i++)
-		if (s->processes.v[i].pid == pid)
-			return &s->processes.v[i];
-	return NULL;
-}
-
-int pt_py_sampler_watch(struct pt_py_sampler *s, pid_t pid, struct pt_err *err)
-{
-	const struct process new = { .pid = pid };
-	struct process *p = process_of(s, pid);
-	int ret;
-
-	if (!p) {
-		if (pt_vec_push(&s->processes, new))
-			return pt_err_set(err, -ENOMEM, "out of memory");
-		p = &s->processes.v[s->processes.n - 1];
-	}
-	if (p->py || p->tries >= TRIES)
-		return 0;
-	p->tries++;
-	ret = pt_py_open(&p->py, pid, err);
-	if (!ret) {
-		snprintf(p->version, sizeof(p->version), "%s", pt_py_version(p->py));
-		if (pt_proc_cmdline(pid, p->cmdline, sizeof(p->cmdline)) <= 0)
-			snprintf(p->cmdline, sizeof(p->cmdline), "?");
-	}
-	return p->tries == TRIES ? ret : 0;
-}
-
-bool pt_py_sampler_process(const struct pt_py_sampler *s, pid_t pid, const char **version,
-			   const char **cmdline)
-{
-	const struct process *p = process_of(s, pid);
-
-	if (!p || !p->version[0])
-		return false;
-	*version = p->version;
-	*cmdline = p->cmdline;
-	return true;
+	return s->looks;
 }
 
 /* ---- one look ------------------------------------------------------------------ */
 
-/* What comes with the interpreter or is installed beside it. */
-static bool is_library(const char *file)
+/* What it did since the last look. */
+static void count_gap(struct thread *t, const struct pt_py_look *l)
 {
-	return !strncmp(file, "<frozen", 7) || strstr(file, "/site-packages/") ||
-	       strstr(file, "/dist-packages/") || strstr(file, "/lib/python3");
-}
-
-static bool is_running(pid_t pid, pid_t tid)
-{
-	struct pt_proc_stat stat;
-
-	return !pt_proc_thread_stat(pid, tid, &stat) && stat.state == 'R';
-}
-
-static bool read_ran(const struct id *id, struct ran *out)
-{
-	char name[64], text[128];
-
-	snprintf(name, sizeof(name), "task/%d/schedstat", (int)id->tid);
-	return pt_proc_read(id->pid, name, text, sizeof(text)) > 0 &&
-	       sscanf(text, "%" SCNu64 " %" SCNu64 " %" SCNu64, &out->run, &out->ready,
-		      &out->slices) == 3 && out->slices;
-}
-
-/* What it did since the last look. True: it slept, so that its stack is the same, too. */
-static bool slept_on(struct thread *t)
-{
-	uint64_t at = pt_now_ns(), wall = at - t->end, busy;
-	struct ran now;
-	bool same;
+	uint64_t wall = l->begin_ns - t->end, busy;
 
 	t->gap[0] = t->gap[1] = 0;
-	if (!read_ran(&t->id, &now)) {
+	if (!l->counts) {
 		t->at = NULL;
-		return false;
+		return;
 	}
 	if (t->begin) {
-		busy = now.run + now.ready - t->last.run - t->last.ready;
+		busy = l->ran.run + l->ran.ready - t->last.run - t->last.ready;
 		t->gap[1] = busy < wall ? busy : wall;
 		t->gap[0] = wall - t->gap[1];
 	} else {
-		t->begin = at;
-		t->first = now;
+		t->begin = l->begin_ns;
+		t->first = l->ran;
 	}
-	same = now.slices == t->last.slices && now.run == t->last.run;
-	t->end = at;
-	t->last = now;
-	return same && t->at && !t->at->key.running;
+	t->end = l->begin_ns;
+	t->last = l->ran;
 }
 
 static void charge_gap(struct thread *t, struct place *p, uint64_t ns)
@@ -216,115 +134,58 @@ static void charge(struct thread *t, struct place *p)
 	t->at = p;
 }
 
-static struct thread *thread_of(struct pt_py_sampler *s, const struct id *id)
+static struct thread *thread_of(struct pt_py_sampler *s, const struct pt_py_look *l)
 {
+	const struct id id = { l->pid, l->tid };
 	struct thread *t;
 
-	HASH_FIND(hh, s->threads, id, sizeof(*id), t);
+	HASH_FIND(hh, s->threads, &id, sizeof(id), t);
 	if (t)
 		return t;
 	t = calloc(1, sizeof(*t));
 	if (!t)
 		return NULL;
-	t->id = *id;
+	t->id = id;
 	HASH_ADD(hh, s->threads, id, sizeof(t->id), t);
 	return t;
 }
 
-static struct place *place_of(struct pt_py_sampler *s)
+static struct place *place_of(struct pt_py_sampler *s, const struct pt_py_look *l)
 {
-	struct pt_py_place key;
-	struct place *p;
+	struct place *p, *x = calloc(1, sizeof(*x));
 
-	memset(&key, 0, sizeof(key));
-	key.pid = s->thread->id.pid;
-	key.tid = s->thread->id.tid;
-	key.running = s->running;
-	key.at.line = s->at.line;
-	snprintf(key.at.file, sizeof(key.at.file), "%s", s->at.file);
-	snprintf(key.at.name, sizeof(key.at.name), "%s", s->at.name);
-	HASH_FIND(hh, s->places, &key, sizeof(key), p);
-	if (p || HASH_COUNT(s->places) >= PLACES_MAX)
-		return p;
-	p = calloc(1, sizeof(*p));
-	if (!p)
+	if (!x)
 		return NULL;
-	memcpy(&p->key, &key, sizeof(key));
-	HASH_ADD(hh, s->places, key, sizeof(p->key), p);
-	return p;
+	x->key.pid = l->pid;
+	x->key.tid = l->tid;
+	x->key.line = pt_py_telling(s->looks, l->stack);
+	x->key.running = l->running;
+	HASH_FIND(hh, s->places, &x->key, sizeof(x->key), p);
+	if (p || HASH_COUNT(s->places) >= PLACES_MAX) {
+		free(x);
+		return p;
+	}
+	HASH_ADD(hh, s->places, key, sizeof(x->key), x);
+	return x;
 }
 
-/* The stack that was read is counted. Without room for its place the look is none. */
-static void count(struct pt_py_sampler *s)
+static void on_look(void *ctx, const struct pt_py_look *l)
 {
-	struct thread *t = s->thread;
-	struct place *p = t && s->any ? place_of(s) : NULL;
+	struct pt_py_sampler *s = ctx;
+	struct thread *t = thread_of(s, l);
+	struct place *p = t ? place_of(s, l) : NULL;
 
-	s->thread = NULL;
+	if (t)
+		count_gap(t, l);
 	if (p)
 		charge(t, p);
 	else if (t)
 		t->at = NULL;
 }
 
-static bool on_thread(void *ctx, pid_t tid)
-{
-	struct pt_py_sampler *s = ctx;
-	const struct id id = { s->pid, tid };
-	struct thread *t;
-
-	count(s);
-	t = thread_of(s, &id);
-	if (!t)
-		return false;
-	if (slept_on(t)) {
-		charge(t, t->at);
-		return false;
-	}
-	s->thread = t;
-	s->running = is_running(s->pid, tid);
-	s->any = s->own = false;
-	return true;
-}
-
-static void on_frame(void *ctx, const struct pt_py_frame *f)
-{
-	struct pt_py_sampler *s = ctx;
-	bool own;
-
-	if (s->any && s->own)
-		return;
-	own = !is_library(f->file);
-	if (!s->any || own)
-		s->at = *f;
-	s->any = true;
-	s->own = own;
-}
-
 int pt_py_sampler_look(struct pt_py_sampler *s)
 {
-	const struct pt_py_sink to = { on_thread, on_frame, s };
-	struct pt_proc_stat stat;
-	int seen = 0, n;
-	size_t i;
-
-	for (i = 0; i < s->processes.n; i++) {
-		struct process *p = &s->processes.v[i];
-
-		if (!p->py)
-			continue;
-		s->pid = p->pid;
-		n = pt_py_stacks(p->py, &to);
-		count(s);
-		if (n > 0) {
-			seen += n;
-		} else if (pt_proc_stat(p->pid, &stat) || stat.state == 'Z') {
-			pt_py_close(p->py);
-			p->py = NULL;
-			p->tries = 0; /* the number may come again */
-		}
-	}
-	return seen;
+	return pt_py_looks_at(s->looks, on_look, s);
 }
 
 /* ---- what was seen --------------------------------------------------------------- */
@@ -339,7 +200,9 @@ static int by_thread(const void *a, const void *b)
 		return x->place.tid < y->place.tid ? -1 : 1;
 	if (x->share != y->share)
 		return x->share > y->share ? -1 : 1;
-	return memcmp(&x->place, &y->place, sizeof(x->place));
+	if (x->place.running != y->place.running)
+		return x->place.running ? -1 : 1;
+	return strcmp(x->place.at.file, y->place.at.file) ?: x->place.at.line - y->place.at.line;
 }
 
 static void judge(struct pt_py_share *r, const struct place *p, const struct thread *t)
@@ -377,7 +240,8 @@ const struct pt_py_share *pt_py_sampler_shares(struct pt_py_sampler *s, size_t *
 		struct thread *t;
 
 		HASH_FIND(hh, s->threads, &id, sizeof(id), t);
-		memcpy(&row.place, &p->key, sizeof(row.place));
+		row.place = (struct pt_py_place){ p->key.pid, p->key.tid, p->key.running,
+						  *pt_py_line_of(s->looks, p->key.line) };
 		row.seen = p->seen;
 		if (!t)
 			continue;

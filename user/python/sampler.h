@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Where the threads of some processes spend their time, by line of Python: looked at
- * again and again from outside, running or asleep. A thread that runs goes on while it
- * is read, so a look may see it torn; what does not fit is no look.
- */
+/* Looks at threads (looks.h) become shares of their time, by line of Python. */
 #ifndef PT_PYTHON_SAMPLER_H
 #define PT_PYTHON_SAMPLER_H
 
@@ -11,8 +7,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "base/err.h"
-#include "python/reader.h"
+#include "python/looks.h"
 
 struct pt_py_sampler;
 
@@ -20,7 +15,7 @@ struct pt_py_sampler;
 struct pt_py_place {
 	pid_t pid, tid;
 	bool running; /* on a core or ready for one */
-	struct pt_py_frame at;
+	struct pt_py_line at;
 };
 
 /* How much of a thread's time was running is the scheduler's own count; the looks say
@@ -37,17 +32,11 @@ struct pt_py_share {
 struct pt_py_sampler *pt_py_sampler_new(void);
 void pt_py_sampler_free(struct pt_py_sampler *s);
 
-/* From now on also this one; to be called now and then, for a process that has only
- * begun. 0; once for each process, after some calls, why there is none (-ENOENT: it has
- * no Python; what else pt_py_open() says). */
-int pt_py_sampler_watch(struct pt_py_sampler *s, pid_t pid, struct pt_err *err);
+/* By which it looks: whom it watches is told to them. */
+struct pt_py_looks *pt_py_sampler_looks(struct pt_py_sampler *s);
 
 /* Look once at every thread. How many threads were seen. */
 int pt_py_sampler_look(struct pt_py_sampler *s);
-
-/* "3.11" and its command line, also of one that has ended. False: it had no Python. */
-bool pt_py_sampler_process(const struct pt_py_sampler *s, pid_t pid, const char **version,
-			   const char **cmdline);
 
 /* By process and thread, the most frequent first; sorted anew by each call. The rows are
  * the sampler's until it looks again. */

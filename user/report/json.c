@@ -132,8 +132,9 @@ static void own_limits(struct pt_jb *b, json_t *a, const struct pt_report *r)
 	if (r->n_workers) {
 		own_limit(b, a, c, "workers.item_ms",
 			  "single items are not told apart in this version");
-		own_limit(b, a, c, "workers.lines",
-			  "source lines are not sampled in this version");
+		if (!r->n_lines)
+			own_limit(b, a, c, "workers.lines",
+				  "no line of Python was seen");
 	}
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "analysis/health.h"
+#include "analysis/lines/lines.h"
 #include "analysis/parts/part.h"
 
 /* Of longer tables the report has the first rows. */
@@ -147,7 +148,7 @@ static int take_tables(struct pt_an *an, const struct pt_part *all,
 		r->n_workers = k->rows->n_workers;
 		r->operations = k->rows->operations;
 		r->n_operations = k->rows->n_operations;
-		err = take_limits(r, k->rows);
+		err = take_limits(r, k->rows) ?: pt_finish_lines(an, k->rows);
 	}
 	take_host(r, all->r);
 	pt_finish_working_set(r);

@@ -7,6 +7,7 @@
 
 #include "analysis/gpu/passes.h"
 #include "analysis/gpu/operations.h"
+#include "analysis/lines/lines.h"
 #include "analysis/parts/part.h"
 #include "report/fields.h"
 
@@ -378,6 +379,8 @@ int pt_join_rank(struct pt_an *an, const struct pt_parts_of *all,
 		err = join_workers(an, all, rows);
 	if (!err)
 		err = join_operations(an, all, rows);
+	if (!err)
+		err = pt_join_lines(an, all, rows);
 	if (!err)
 		err = join_whatif(an, all, asked);
 	for (i = all->n; i-- > 0 && !err;) {

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "analysis/io/places.h"
+#include "analysis/lines/lines.h"
 #include "analysis/waits/look.h"
 #include "model/model.h"
 #include "analysis/whatif/whatif.h"
@@ -101,7 +102,7 @@ static int tabulate(struct pt_an *an, const struct pt_part_ask *ask,
 	k->rows = an->r = rows;
 	pt_find_hung(an, t, &k->hung); /* marks the worker */
 	if (!err && ask->tables)
-		err = pt_measure_rank_tables(an, t);
+		err = pt_measure_rank_tables(an, t) ?: pt_measure_lines(an, t);
 	else if (!err)
 		err = pt_measure_gpu(an, t);
 	if (err || !ask->whatif)

@@ -24,4 +24,4 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	return 1;
 }
 
-const struct pt_verdict pt_verdict_balanced = { { { PT_V_CALM, judge } } };
+const struct pt_verdict pt_verdict_balanced = { .asked = { { PT_V_CALM, judge } } };

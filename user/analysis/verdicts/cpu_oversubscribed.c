@@ -79,4 +79,7 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	return 1;
 }
 
-const struct pt_verdict pt_verdict_cpu_oversubscribed = { { { PT_V_WHAT, judge } } };
+const struct pt_verdict pt_verdict_cpu_oversubscribed = { .asked = { { PT_V_WHAT, judge } },
+	.lines = { PT_LINES_WORKERS, 1u << PT_CAUSE_CPU,
+		   "what the workers compute" },
+};

@@ -25,4 +25,4 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	return 1;
 }
 
-const struct pt_verdict pt_verdict_gpu_starved = { { { PT_V_RESULT, judge } } };
+const struct pt_verdict pt_verdict_gpu_starved = { .asked = { { PT_V_RESULT, judge } } };

@@ -62,4 +62,4 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	return 1;
 }
 
-const struct pt_verdict pt_verdict_host_bound = { { { PT_V_IDLE, judge } } };
+const struct pt_verdict pt_verdict_host_bound = { .asked = { { PT_V_IDLE, judge } } };

@@ -38,4 +38,4 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	return 1;
 }
 
-const struct pt_verdict pt_verdict_hung_worker = { { { PT_V_HUNG, judge } } };
+const struct pt_verdict pt_verdict_hung_worker = { .asked = { { PT_V_HUNG, judge } } };

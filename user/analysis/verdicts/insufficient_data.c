@@ -33,5 +33,5 @@ static int judge_idle(struct pt_an *an, const struct pt_facts *f, struct pt_r_ve
 }
 
 const struct pt_verdict pt_verdict_insufficient_data = {
-	{ { PT_V_FRONT, judge }, { PT_V_CALM, judge_idle } }
+	.asked = { { PT_V_FRONT, judge }, { PT_V_CALM, judge_idle } }
 };

@@ -207,4 +207,7 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	return 1;
 }
 
-const struct pt_verdict pt_verdict_io_bound = { { { PT_V_WHAT, judge } } };
+const struct pt_verdict pt_verdict_io_bound = { .asked = { { PT_V_WHAT, judge } },
+	.lines = { PT_LINES_WORKERS, PT_LINES_STORAGE,
+		   "the workers' waiting for storage" },
+};

@@ -22,4 +22,4 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	return 1;
 }
 
-const struct pt_verdict pt_verdict_ipc_bound = { { { PT_V_WHAT, judge } } };
+const struct pt_verdict pt_verdict_ipc_bound = { .asked = { { PT_V_WHAT, judge } } };

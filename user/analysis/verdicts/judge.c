@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/lines/lines.h"
 #include "analysis/verdicts/verdict.h"
 
 static const struct {
@@ -151,9 +152,9 @@ static void name_rank(const struct issue *k, struct pt_r_verdict *v)
 		v->subject_rank = pt_rank_of_proc(k->f.t->proc);
 }
 
-static int ask(struct issue *k, const char *id, enum pt_verdict_stage stage,
-	       pt_judge_fn *judge)
+static int ask(struct issue *k, const char *id, const struct pt_verdict *of, size_t n)
 {
+	enum pt_verdict_stage stage = of->asked[n].stage;
 	struct issued *o = &k->out[k->n];
 	struct pt_r_evidence *e;
 	int yes;
@@ -161,12 +162,13 @@ static int ask(struct issue *k, const char *id, enum pt_verdict_stage stage,
 	if (!due(k, id, stage))
 		return 0;
 	preset(k, id, stage, o);
-	yes = judge(k->an, &k->f, &o->v);
+	yes = of->asked[n].judge(k->an, &k->f, &o->v);
 	if (yes <= 0)
 		return yes;
 	pt_lower_certainty(&k->f, stage, &o->v);
 	if (pt_explains_starving(stage))
 		advise_outside(&k->f, &o->v);
+	pt_name_line(k->an, &of->lines, &o->v);
 	name_rank(k, &o->v);
 	place(k, stage, o);
 	e = pt_arena_calloc(k->an->a, o->v.n_evidence + 1, sizeof(*e));
@@ -186,8 +188,7 @@ static int ask_all(struct issue *k, enum pt_verdict_stage stage)
 	for (i = 0; i < PT_VERDICT_NR; i++)
 		for (n = 0; n < times && !err; n++)
 			if (list[i].verdict->asked[n].stage == stage)
-				err = ask(k, list[i].id, stage,
-					  list[i].verdict->asked[n].judge);
+				err = ask(k, list[i].id, list[i].verdict, n);
 	return err;
 }
 

@@ -37,4 +37,7 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	return 1;
 }
 
-const struct pt_verdict pt_verdict_launch_bound = { { { PT_V_IDLE, judge } } };
+const struct pt_verdict pt_verdict_launch_bound = { .asked = { { PT_V_IDLE, judge } },
+	.lines = { PT_LINES_LOOP, 1u << PT_CAUSE_CPU,
+		   "what the training thread computes between its data waits" },
+};

@@ -61,5 +61,7 @@ static int judge_host(struct pt_an *an, const struct pt_facts *f, struct pt_r_ve
 }
 
 const struct pt_verdict pt_verdict_lock_bound = {
-	{ { PT_V_WHERE, judge_turns }, { PT_V_WHAT, judge }, { PT_V_IDLE, judge_host } }
+	.asked = { { PT_V_WHERE, judge_turns }, { PT_V_WHAT, judge }, { PT_V_IDLE, judge_host } },
+	.lines = { PT_LINES_WORKERS, 1u << PT_CAUSE_LOCK,
+		   "the workers' waiting for locks" },
 };

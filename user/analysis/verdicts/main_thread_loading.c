@@ -38,4 +38,7 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	return 1;
 }
 
-const struct pt_verdict pt_verdict_main_thread_loading = { { { PT_V_WHERE, judge } } };
+const struct pt_verdict pt_verdict_main_thread_loading = { .asked = { { PT_V_WHERE, judge } },
+	.lines = { PT_LINES_LOADING, PT_LINES_ALL,
+		   "that" },
+};

@@ -19,4 +19,4 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	return 1;
 }
 
-const struct pt_verdict pt_verdict_no_demand = { { { PT_V_FRONT, judge } } };
+const struct pt_verdict pt_verdict_no_demand = { .asked = { { PT_V_FRONT, judge } } };

@@ -121,4 +121,4 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 					       by_data_wait(an, f, v);
 }
 
-const struct pt_verdict pt_verdict_rank_straggler = { { { PT_V_RANK, judge } } };
+const struct pt_verdict pt_verdict_rank_straggler = { .asked = { { PT_V_RANK, judge } } };

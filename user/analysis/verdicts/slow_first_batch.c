@@ -39,5 +39,5 @@ static int judge_root(struct pt_an *an, const struct pt_facts *f, struct pt_r_ve
 }
 
 const struct pt_verdict pt_verdict_slow_first_batch = {
-	{ { PT_V_WHERE, judge_root }, { PT_V_BESIDE, judge } }
+	.asked = { { PT_V_WHERE, judge_root }, { PT_V_BESIDE, judge } }
 };

@@ -35,4 +35,4 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	return 1;
 }
 
-const struct pt_verdict pt_verdict_slow_item = { { { PT_V_WHERE, judge } } };
+const struct pt_verdict pt_verdict_slow_item = { .asked = { { PT_V_WHERE, judge } } };

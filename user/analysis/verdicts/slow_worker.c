@@ -30,4 +30,7 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	return 1;
 }
 
-const struct pt_verdict pt_verdict_slow_worker = { { { PT_V_WHERE, judge } } };
+const struct pt_verdict pt_verdict_slow_worker = { .asked = { { PT_V_WHERE, judge } },
+	.lines = { PT_LINES_SUBJECT, PT_LINES_ALL,
+		   "that worker's time" },
+};

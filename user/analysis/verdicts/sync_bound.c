@@ -23,4 +23,7 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	return 1;
 }
 
-const struct pt_verdict pt_verdict_sync_bound = { { { PT_V_IDLE, judge } } };
+const struct pt_verdict pt_verdict_sync_bound = { .asked = { { PT_V_IDLE, judge } },
+	.lines = { PT_LINES_LOOP, 1u << PT_CAUSE_SYNC,
+		   "the training thread's waiting for the GPU" },
+};

@@ -59,4 +59,4 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	return 1;
 }
 
-const struct pt_verdict pt_verdict_unstable_steps = { { { PT_V_BESIDE, judge } } };
+const struct pt_verdict pt_verdict_unstable_steps = { .asked = { { PT_V_BESIDE, judge } } };

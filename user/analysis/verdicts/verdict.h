@@ -98,11 +98,27 @@ enum pt_verdict_stage {
  * report's arena, which is looked at behind every judge. */
 typedef int pt_judge_fn(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v);
 
+/* The time that a verdict is about, to be told by line. */
+struct pt_line_ask {
+	enum {
+		PT_LINES_NONE,
+		PT_LINES_WORKERS, /* all of them together */
+		PT_LINES_SUBJECT, /* the worker that is the verdict's subject */
+		PT_LINES_LOADING, /* the training thread's, while it obtains data */
+		PT_LINES_LOOP,	  /* ... the rest of it */
+	} of;
+	uint32_t causes;  /* 1 << PT_CAUSE_* */
+	const char *what; /* "67 % of ... is in"; NULL: the judge says it himself */
+};
+#define PT_LINES_ALL (~0u & ~(1u << PT_CAUSE_WORKER_IDLE) & ~(1u << PT_CAUSE_SYNC))
+#define PT_LINES_STORAGE (1u << PT_CAUSE_DISK | 1u << PT_CAUSE_PAGE_FAULT)
+
 struct pt_verdict {
 	struct {
 		enum pt_verdict_stage stage;
 		pt_judge_fn *judge;
 	} asked[3]; /* one stage each; in no order, the rest zero */
+	struct pt_line_ask lines;
 };
 #define PT_VERDICT(id, flags, limits) extern const struct pt_verdict pt_verdict_##id;
 #include "report/verdicts.def"

@@ -267,6 +267,7 @@ const struct pt_table pt_report_tables[] = {
 	ROWS(operations, operation, , operations),
 	ROWS(gpu, gpu, , gpu),
 	ROWS(series, point, , series),
+	ROWS(lines, line, , lines),
 };
 const size_t pt_report_table_count =
 	sizeof(pt_report_tables) / sizeof(*pt_report_tables);

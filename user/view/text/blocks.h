@@ -16,6 +16,8 @@ void pt_tx_time(struct pt_tx *t, const struct pt_r_breakdown *d);
 void pt_tx_worker_bar(struct pt_tx *t, const struct pt_r_worker *w, int cols);
 void pt_tx_worker_legend(struct pt_tx *t);
 void pt_tx_workers(struct pt_tx *t, const struct pt_report *r);
+/* The lines of Python in which the trainer and the workers spent their time. */
+void pt_tx_lines(struct pt_tx *t, const struct pt_report *r);
 void pt_tx_ranks(struct pt_tx *t, const struct pt_report *r);
 void pt_tx_step_table(struct pt_tx *t, const struct pt_report *r);
 void pt_tx_epochs(struct pt_tx *t, const struct pt_report *r);

@@ -465,6 +465,7 @@ int pt_report_text(const struct pt_report *r, FILE *out,
 	pt_tx_windows(t, r);
 	pt_tx_ranks(t, r);
 	pt_tx_workers(t, r);
+	pt_tx_lines(t, r);
 	pt_tx_disks(t, r);
 	pt_tx_peers(t, r);
 	pt_tx_whatif(t, r);

@@ -1,0 +1,186 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""Lines of Python in a trace, on a real DataLoader whose functions log what they took:
+the line that the verdict names, shares and sleeps against that log, a replay that says the
+same, and what is left behind. Forked and spawned workers.
+
+    lines.py [--seconds S]
+"""
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+E2E = os.path.join(TOP, "tests/e2e")
+PIPETRACE = os.path.join(TOP, "build/pipetrace")
+CUDART = os.path.join(TOP, "build/sim/libcudart.so.12")
+passed, failed = 0, 0
+
+
+def say(good, what, more=""):
+    global passed, failed
+    passed, failed = passed + bool(good), failed + (not good)
+    if not good:
+        print("FAIL %s %s" % (what, more), flush=True)
+
+
+def line_of(text):
+    with open(os.path.join(E2E, "linesdata.py"), encoding="utf-8") as f:
+        lines = f.read().splitlines()
+    return [i + 1 for i, line in enumerate(lines) if text in line]
+
+
+class Job:
+    def __init__(self, method):
+        self.p = subprocess.Popen(
+            [sys.executable, os.path.join(E2E, "linesjob.py"), CUDART, "2", method],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        if self.p.stdout.readline().strip() != "READY":
+            raise RuntimeError("the job did not start")
+
+    def sums(self):
+        self.p.stdin.write("\n")
+        self.p.stdin.flush()
+        return json.loads(self.p.stdout.readline())
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.p.stdin.close()
+        try:
+            self.p.wait(10)
+        except subprocess.TimeoutExpired:
+            self.p.kill()
+            self.p.wait()
+
+
+def left_behind():
+    """Processes that look at lines, of this program's."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open("/proc/%s/stat" % pid, encoding="utf-8") as f:
+                text = f.read()
+            with open("/proc/%s/cmdline" % pid, encoding="utf-8") as f:
+                mine = PIPETRACE in f.read()
+        except OSError:
+            continue
+        if "(pipetrace-lines)" in text and mine:
+            found.append(pid)
+    return found
+
+
+def rows(report, **what):
+    return [l for l in report["lines"] if all(l[k] == v for k, v in what.items())]
+
+
+def at(sums, t):
+    """What the functions had taken by then, between two notes of it."""
+    after = next((i for i, s in enumerate(sums) if s[0] >= t), len(sums) - 1)
+    a, b = sums[max(after - 1, 0)], sums[after]
+    part = min(1, max(0, (t - a[0]) / (b[0] - a[0]))) if b[0] > a[0] else 1
+    return [x + part * (y - x) for x, y in zip(a[1:], b[1:])]
+
+
+def judge(report, sums, name):
+    """Against what the functions counted meanwhile."""
+    c = report["capture"]
+    took = [b - a for a, b in zip(at(sums, c["begin_ns"] / 1e9), at(sums, c["end_ns"] / 1e9))]
+    cpu = rows(report, who="worker", pid=None, cause="cpu")
+    looks = cpu[0]["looks"] if cpu else 0
+    truth = took[0] / (took[0] + took[1])
+    say(cpu and cpu[0]["function"] == "RandomAugment.__call__" and
+        cpu[0]["line"] in line_of("begin + 0.006") and
+        cpu[0]["file"].endswith("tests/e2e/linesdata.py"), name + ": the first line", cpu[:2])
+    got = sum(l["share"] for l in cpu if l["function"].startswith("RandomAugment"))
+    rest = sum(l["share"] for l in cpu if l["function"].startswith("Decode"))
+    if looks < 100:
+        print("skip %s: shares of two functions: %d looks in a busy machine's time" % (name, looks))
+    else:
+        say(abs(got / (got + rest) - truth) < 0.15, name + ": shares of two functions",
+            (got, rest, truth, looks))
+    asleep = rows(report, who="worker", pid=None, cause="sleep")
+    say(asleep and asleep[0]["function"] == "fetch" and
+        asleep[0]["line"] in line_of("time.sleep(0.01)"), name + ": where it sleeps", asleep[:2])
+    seconds = asleep[0]["seconds"] if asleep else 0
+    say(0.9 * took[3] <= seconds <= 1.05 * took[2], name + ": seconds asleep", (seconds, took))
+    say(asleep and asleep[0]["low_s"] <= asleep[0]["seconds"] <= asleep[0]["high_s"] + 1e-6,
+        name + ": bounds", asleep[:1])
+    loop = rows(report, who="trainer", data_wait=True, function="train")
+    say(sum(l["seconds"] for l in loop) > 0.5 * report["data_wait"]["blocked"],
+        name + ": the loop's line", loop)
+    own = [w["lines"] for w in report["workers"] if w["lines"]]
+    say(own and {l["function"] for w in own for l in w} >= {"RandomAugment.__call__", "fetch"},
+        name + ": a worker's own lines", own)
+    for w in report["workers"]:
+        say(sum(l["share"] for l in w["lines"] or []) <= 1.01, name + ": of its time", w["lines"])
+
+
+def judge_scope(scope, name):
+    """By the format's own rules, and that a worker's stack is whole."""
+    frames, stacks = scope["shared"]["frames"], []
+    for p in scope["profiles"]:
+        say(p["type"] == "sampled" and len(p["samples"]) == len(p["weights"]) and
+            sum(p["weights"]) <= p["endValue"], name + ": a profile", p["name"])
+        stacks += [[frames[i]["name"] for i in s] for s in p["samples"]]
+    deep = [s for s in stacks if "RandomAugment.__call__" in s]
+    say(len(scope["profiles"]) >= 3 and deep and
+        all(s.index("Images.__getitem__") < s.index("RandomAugment.__call__") for s in deep) and
+        any("_worker_loop" in s for s in deep), name + ": whole stacks", deep[:1])
+
+
+def trace(job, seconds, tmp, *more):
+    out = os.path.join(tmp, "report.json")
+    p = subprocess.run([PIPETRACE, "-p", str(job.p.pid), "-d", str(seconds), "--json", out] +
+                       list(more), capture_output=True, text=True, timeout=seconds + 60)
+    if p.returncode:
+        raise RuntimeError(p.stderr)
+    with open(out, encoding="utf-8") as f:
+        report = json.load(f)
+    os.remove(out)
+    return report
+
+
+def traced(method, seconds):
+    with tempfile.TemporaryDirectory() as tmp, Job(method) as job:
+        file = os.path.join(tmp, "x.ptr")
+        report = trace(job, seconds, tmp, "-o", file)
+        after = job.sums()
+        judge(report, after["sums"], method)
+        say(report["capture"]["hooks"].get("python") == "process_vm_readv", method + ": the hook")
+        say(not left_behind(), method + ": left behind", left_behind())
+        again = subprocess.run([PIPETRACE, "report", file, "--json", "-"],
+                               capture_output=True, text=True, timeout=60)
+        say(json.loads(again.stdout)["lines"] == report["lines"], method + ": a replay differs")
+        scope = subprocess.run([PIPETRACE, "export", file, "--speedscope", "-"],
+                               capture_output=True, text=True, timeout=60)
+        judge_scope(json.loads(scope.stdout), method)
+        text = subprocess.run([PIPETRACE, "report", file], capture_output=True, text=True,
+                              timeout=60).stdout
+        say("linesdata.py:%d" % line_of("begin + 0.006")[0] in text, method + ": the text", text)
+        if method == "fork":
+            bare = trace(job, 1, tmp, "--no-python")
+            say(bare["lines"] == [] and "python" not in bare["capture"]["hooks"],
+                "--no-python", bare["lines"])
+        say(job.sums()["steps"] > after["steps"], method + ": the job goes on")
+
+
+def main():
+    ap = argparse.ArgumentParser()
+    ap.add_argument("--seconds", type=int, default=6)
+    args = ap.parse_args()
+    begin = time.monotonic()
+    for method in ("fork", "spawn"):
+        traced(method, args.seconds)
+    print("%.0f s" % (time.monotonic() - begin))
+    print("%d passed, %d failed, 0 skipped" % (passed, failed))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Lines of Python: a thread's time by line, from looks at a job whose every line is known;
+ * and how looks come into the model. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <math.h>
+
+#include "analysis/analysis.h"
+#include "model/timeline.h"
+#include "stream_case.h"
+
+/* Lines, and the stacks in which they are the innermost: 1 the trainer's loop, 2 a library
+ * that the loop calls, 3 a worker's loop (a library), 4 and 5 what the worker computes,
+ * 6 what it reads in. */
+static const struct {
+	uint32_t id;
+	int line;
+	bool library;
+	const char *name, *file;
+	uint32_t caller;
+} program[] = {
+	{ 1, 10, false, "train", "/job/train.py", 0 },
+	{ 2, 700, true, "Loader.__next__", "/usr/lib/python3/dist-packages/l.py", 1 },
+	{ 3, 40, true, "worker_loop", "/usr/lib/python3/dist-packages/l.py", 1 },
+	{ 4, 7, false, "Augment.__call__", "/job/data.py", 3 },
+	{ 5, 15, false, "Decode.__call__", "/job/data.py", 3 },
+	{ 6, 21, false, "Images.load", "/job/data.py", 3 },
+};
+#define LINES (sizeof(program) / sizeof(*program))
+
+static void feed(struct pt_model *m, void *rec, uint16_t kind, uint16_t size, uint64_t ts)
+{
+	struct pt_hdr h = { .size = size, .kind = kind, .ts = ts };
+	struct pt_hdr old;
+
+	memcpy(&old, rec, sizeof(old));
+	h.tid = old.tid;
+	h.tgid = old.tgid;
+	memcpy(rec, &h, sizeof(h));
+	pt_model_feed(m, rec, size);
+}
+
+static void feed_program(struct pt_model *m)
+{
+	size_t i, n;
+
+	for (i = 0; i < LINES; i++) {
+		struct pt_rec_pyline l = { .id = program[i].id, .line = program[i].line,
+					   .flags = program[i].library };
+		struct pt_rec_pystack s = { .id = program[i].id, .caller = program[i].caller,
+					    .line = program[i].id };
+
+		n = strlen(program[i].name);
+		memcpy(l.text, program[i].name, n);
+		memcpy(l.text + n + 1, program[i].file, strlen(program[i].file));
+		feed(m, &l, PT_REC_PYLINE, sizeof(l), JOB_BEGIN);
+		feed(m, &s, PT_REC_PYSTACK, sizeof(s), JOB_BEGIN);
+	}
+}
+
+static void look(struct pt_model *m, uint32_t tgid, uint32_t tid, uint64_t begin, uint64_t end,
+		 uint32_t stack)
+{
+	struct pt_rec_pylook l = { .hdr = { .tid = tid, .tgid = tgid }, .begin_ts = begin,
+				   .stack = stack };
+
+	feed(m, &l, PT_REC_PYLOOK, sizeof(l), end);
+}
+
+/* What a worker is in at a moment: 4 in the first 6 of 10 ms that it runs, else 5; asleep it
+ * reads, but for its rests. */
+static uint32_t stack_at(const struct pt_thread *th, uint64_t ts)
+{
+	size_t i = pt_iv_after(th, ts);
+	const struct pt_iv *iv = i < th->iv.n ? &th->iv.v[i] : NULL;
+
+	if (iv && iv->begin <= ts && iv->ready > ts && iv->wait != PT_WAIT_RUNQ)
+		return iv->wait == PT_WAIT_DISK ? 6 : 3;
+	return ts % (10 * ST_MS) < 6 * ST_MS ? 4 : 5;
+}
+
+/* ns that it ran, or was ready to, while it was in this line. */
+static uint64_t ran_in(const struct pt_thread *th, uint32_t line, uint64_t t0, uint64_t t1)
+{
+	uint64_t ns = 0, ts;
+
+	for (ts = t0; ts < t1; ts += 10 * ST_US)
+		ns += stack_at(th, ts) == line ? 10 * ST_US : 0;
+	return ns;
+}
+
+static uint64_t slept(const struct pt_thread *th, enum pt_wait wait, uint64_t t0, uint64_t t1)
+{
+	uint64_t ns = 0;
+	size_t i;
+
+	for (i = 0; i < th->iv.n; i++) {
+		const struct pt_iv *iv = &th->iv.v[i];
+		uint64_t b = iv->begin > t0 ? iv->begin : t0, e = iv->ready < t1 ? iv->ready : t1;
+
+		if (iv->wait == wait && e > b)
+			ns += e - b;
+	}
+	return ns;
+}
+
+static const struct pt_r_line *find(const struct pt_report *r, int64_t pid, enum pt_cause cause,
+				    const char *function)
+{
+	size_t i;
+
+	for (i = 0; i < r->n_lines; i++)
+		if (r->lines[i].pid == pid && r->lines[i].cause == cause &&
+		    !strcmp(r->lines[i].function, function))
+			return &r->lines[i];
+	return NULL;
+}
+
+/* Looks at both workers and the trainer, every 3 to 9 ms, each 0.1 ms long. */
+static void look_at_all(struct pt_model *m, uint64_t t0, uint64_t t1)
+{
+	const uint32_t who[] = { JOB_TRAINER, JOB_WORKER(0), JOB_WORKER(1) };
+	uint64_t rnd = 7, ts;
+	size_t i;
+
+	pt_model_settle(m);
+	for (i = 0; i < 3; i++) {
+		const struct pt_thread *th = pt_model_thread(m, who[i]);
+
+		assert_non_null(th);
+		for (ts = t0; ts < t1; ts += st_between(&rnd, 3 * ST_MS, 9 * ST_MS)) {
+			uint32_t at = i ? stack_at(th, ts) : 2;
+
+			if (!i || at == stack_at(th, ts + ST_US * 100))
+				look(m, who[i], who[i], ts, ts + ST_US * 100, at);
+		}
+	}
+}
+
+/* batch_ns: what a worker takes for one; 0: as usual, which is too long. */
+static struct pt_report *report_of(struct st_case *c, bool looks, uint64_t batch_ns)
+{
+	struct job_opts o = job_defaults();
+	const struct pt_analysis_opts a = { .batch_size = 0 };
+
+	memset(c, 0, sizeof(*c));
+	o.mix[JOB_DISK] = 0.3;
+	o.batch_ns = batch_ns ? batch_ns : o.batch_ns;
+	job_run(&c->j, &o);
+	job_window(&c->j, JOB_BEGIN + 400 * ST_MS, JOB_BEGIN + o.run_s_x10 * (ST_S / 10) - 100 * ST_MS);
+	c->m = pt_model_new();
+	assert_non_null(c->m);
+	st_feed(&c->j.s, c->m);
+	if (looks) {
+		feed_program(c->m);
+		look_at_all(c->m, c->j.t0, c->j.t1);
+	}
+	assert_int_equal(pt_model_finish(c->m), 0);
+	c->r = pt_report_new();
+	assert_non_null(c->r);
+	assert_int_equal(pt_analyze(c->m, &a, c->r), 0);
+	return c->r;
+}
+
+static void time_goes_to_its_line(void **state)
+{
+	struct st_case c;
+	const struct pt_report *r = report_of(&c, true, 0);
+	const struct pt_thread *w = pt_model_thread(c.m, JOB_WORKER(0));
+	const struct pt_r_line *l;
+	double truth, all;
+	uint32_t id;
+
+	(void)state;
+	assert_true(r->n_workers == 2);
+	all = (double)(ran_in(w, 4, c.j.t0, c.j.t1) + ran_in(w, 5, c.j.t0, c.j.t1)) / 1e9;
+	for (id = 4; id <= 5; id++) {
+		truth = (double)ran_in(w, id, c.j.t0, c.j.t1) / 1e9;
+		l = find(r, JOB_WORKER(0), PT_CAUSE_CPU, program[id - 1].name);
+		assert_non_null(l);
+		assert_true(fabs(l->seconds - truth) < 0.06 * all);
+		assert_true(l->low <= truth && truth <= l->high);
+		assert_true(l->line == program[id - 1].line);
+	}
+	/* what it slept for storage is one line's, to the last sleep that was looked at */
+	truth = (double)slept(w, PT_WAIT_DISK, c.j.t0, c.j.t1) / 1e9;
+	l = find(r, JOB_WORKER(0), PT_CAUSE_DISK, "Images.load");
+	assert_non_null(l);
+	assert_true(truth > 0.2 && fabs(l->seconds - truth) < 0.001);
+	assert_true(l->low <= truth && truth <= l->high + 1e-6 && l->share > 0.999);
+	/* of all workers */
+	l = find(r, PT_NULL, PT_CAUSE_CPU, "Augment.__call__");
+	assert_non_null(l);
+	assert_true(l->share > 0.5 && l->share < 0.7);
+	/* the loop is told where it calls the library */
+	l = find(r, JOB_TRAINER, PT_CAUSE_IPC, "train");
+	assert_non_null(l);
+	assert_true(l->line == 10 && l->data_wait == 1);
+	case_close(&c);
+}
+
+/* A forked worker has the trainer's loop below its own functions: where it waits for work it
+ * is not in the loop. */
+static void a_worker_is_not_in_the_loop_that_started_it(void **state)
+{
+	struct st_case c;
+	const struct pt_report *r = report_of(&c, true, 2 * ST_MS);
+	size_t i, rests = 0;
+
+	(void)state;
+	for (i = 0; i < r->n_lines; i++) {
+		const struct pt_r_line *l = &r->lines[i];
+
+		assert_true(l->data_wait != PT_NULL || strcmp(l->function, "train"));
+		rests += !strcmp(l->function, "worker_loop");
+	}
+	assert_true(rests);
+	case_close(&c);
+}
+
+static void a_verdict_names_the_line(void **state)
+{
+	struct st_case c, bare;
+	const struct pt_r_verdict *v;
+
+	(void)state;
+	report_of(&c, true, 0);
+	report_of(&bare, false, 0);
+	assert_true(c.r->n_verdicts && bare.r->n_verdicts && !bare.r->n_lines);
+	v = &c.r->verdicts[0];
+	assert_string_equal(v->id, bare.r->verdicts[0].id);
+	assert_true(v->certainty == bare.r->verdicts[0].certainty);
+	assert_non_null(strstr(v->title, "Augment.__call__ (data.py:7)"));
+	assert_string_equal(v->subject_file, "/job/data.py");
+	assert_true(v->subject_line == 7);
+	assert_null(strstr(bare.r->verdicts[0].title, "data.py"));
+	case_close(&c);
+	case_close(&bare);
+}
+
+static void what_makes_no_sense_is_refused(void **state)
+{
+	struct pt_model *m = pt_model_new();
+	struct pt_rec_pyline l = { .id = 1, .line = 3 };
+	struct pt_rec_pystack s = { .id = 2, .caller = 2, .line = 1 };
+
+	(void)state;
+	assert_non_null(m);
+	memset(l.text, 'x', sizeof(l.text)); /* no end */
+	feed(m, &l, PT_REC_PYLINE, sizeof(l), 1);
+	l = (struct pt_rec_pyline){ .id = PT_PY_IDS, .text = "f" };
+	feed(m, &l, PT_REC_PYLINE, sizeof(l), 1);
+	feed(m, &s, PT_REC_PYSTACK, sizeof(s), 1); /* a circle */
+	s.caller = 3;
+	feed(m, &s, PT_REC_PYSTACK, sizeof(s), 1);
+	assert_true(m->malformed == 4);
+	assert_null(pt_model_line(m, 1));
+	assert_null(pt_model_stack(m, 2));
+	/* of a thread that nobody knows: no look, and no harm */
+	look(m, 5, 5, 10, 20, 1);
+	assert_true(m->malformed == 4 && !m->all_threads.n);
+	pt_model_free(m);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(time_goes_to_its_line),
+		cmocka_unit_test(a_worker_is_not_in_the_loop_that_started_it),
+		cmocka_unit_test(a_verdict_names_the_line),
+		cmocka_unit_test(what_makes_no_sense_is_refused),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

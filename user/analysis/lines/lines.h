@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * In which line of the job's Python its threads spent their time. How long a thread ran,
+ * slept and why is known from the records to the nanosecond; looks at its stack tell where.
+ * A sleep that was looked at is its line's, all of it. What it ran is shared out by the looks
+ * that found it running.
+ */
+#ifndef PT_ANALYSIS_LINES_H
+#define PT_ANALYSIS_LINES_H
+
+#include "analysis/internal.h"
+#include "analysis/parts/part.h"
+
+/* Rows of `an->r`, the part's, for the trainer's main thread and its workers'. 0 or -ENOMEM. */
+int pt_measure_lines(struct pt_an *an, const struct pt_trainer *t);
+/* ... of all parts, in `to`. 0 or -ENOMEM. */
+int pt_join_lines(struct pt_an *an, const struct pt_parts_of *all, struct pt_report *to);
+/* Sums over the workers, shares, and each worker's own in its row; behind the workers'
+ * rows of an->r. 0 or -ENOMEM. */
+int pt_finish_lines(struct pt_an *an, const struct pt_report *rows);
+
+/* What most of that was spent in: its place, seconds and share of it. False: looks do not
+ * tell. `pid`: the verdict's subject. */
+bool pt_top_line(const struct pt_an *an, const struct pt_line_ask *ask, int64_t pid,
+		 struct pt_r_line *out);
+/* "RandomAugment.__call__ (data.py:88)" */
+const char *pt_line_place(struct pt_an *an, const struct pt_r_line *l);
+/* The verdict's sentence, evidence and subject with that place. */
+void pt_name_line(struct pt_an *an, const struct pt_line_ask *ask, struct pt_r_verdict *v);
+
+#endif

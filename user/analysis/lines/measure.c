@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* One thread's looks against its intervals. */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/lines/lines.h"
+
+#define Z_95 1.96 /* of the normal distribution, two-sided */
+
+/* A line, in what the thread did there, and whether it obtained data then. */
+struct at {
+	uint32_t line;
+	uint8_t cause; /* CPU: it ran, or was ready to */
+	bool waits;
+	uint64_t looks; /* running */
+	uint64_t ns;	/* asleep: of sleeps that were looked at */
+};
+
+/* What it did in all. */
+struct sum {
+	uint64_t ns, looks, seen_ns;
+};
+
+/* Which line of a stack is told, once each. */
+struct told {
+	const struct pt_model *m;
+	const struct pt_thread *main; /* whose functions a forked worker began in */
+	uint32_t *trainer, *worker;   /* by stack; NOT_YET: not looked at */
+};
+#define NOT_YET UINT32_MAX
+
+struct thread {
+	struct pt_an *an;
+	struct told *told;
+	const struct pt_trainer *t;
+	const struct pt_worker *w; /* NULL: the trainer's main thread */
+	const struct pt_thread *th;
+	size_t hint, look, call;
+	PT_VEC(struct at) at;
+	struct sum sum[PT_CAUSE_NR][2];
+};
+
+static bool same_function(const struct pt_code_line *a, const struct pt_code_line *b)
+{
+	return !strcmp(a->name, b->name) && !strcmp(a->file, b->file);
+}
+
+/* Is the trainer ever in that function? */
+static bool is_trainers(const struct told *d, const struct pt_code_line *l)
+{
+	const struct pt_code_stack *s;
+	const struct pt_code_line *x;
+	uint32_t last = 0;
+	size_t i;
+
+	for (i = 0; i < d->main->looks.n; i++) {
+		if (d->main->looks.v[i].stack == last)
+			continue;
+		last = d->main->looks.v[i].stack;
+		for (s = pt_model_stack(d->m, last); s; s = pt_model_stack(d->m, s->caller)) {
+			x = pt_model_line(d->m, s->line);
+			if (x && same_function(x, l))
+				return true;
+		}
+	}
+	return false;
+}
+
+#define DEPTH 256
+
+/* The innermost line of the job's own code; where there is none, the innermost. A worker
+ * that was forked has the trainer's functions below its own: those tell nothing of it. */
+static uint32_t choose(const struct told *d, uint32_t stack, bool worker)
+{
+	const struct pt_code_line *l[DEPTH];
+	uint32_t id[DEPTH];
+	const struct pt_code_stack *s;
+	size_t n = 0, i;
+
+	for (s = pt_model_stack(d->m, stack); s && n < DEPTH;
+	     s = pt_model_stack(d->m, s->caller)) {
+		id[n] = s->line;
+		l[n] = pt_model_line(d->m, s->line);
+		n += l[n] != NULL;
+	}
+	if (!n)
+		return 0;
+	for (i = n; worker && i && is_trainers(d, l[i - 1]);)
+		i--;
+	n = worker ? i : n;
+	for (i = 0; i < n; i++)
+		if (!l[i]->library)
+			return id[i];
+	return id[0];
+}
+
+static uint32_t telling(struct thread *k, uint32_t stack)
+{
+	uint32_t *of = k->w ? k->told->worker : k->told->trainer;
+
+	if (!stack || stack > k->an->m->code_stacks.n)
+		return 0;
+	if (of[stack - 1] == NOT_YET)
+		of[stack - 1] = choose(k->told, stack, k->w);
+	return of[stack - 1];
+}
+
+static struct at *place_of(struct thread *k, uint32_t stack, uint8_t cause, bool waits)
+{
+	const struct at new = { .line = telling(k, stack), .cause = cause,
+				.waits = waits };
+	size_t i;
+
+	for (i = 0; i < k->at.n; i++)
+		if (k->at.v[i].line == new.line && k->at.v[i].cause == cause &&
+		    k->at.v[i].waits == waits)
+			return &k->at.v[i];
+	return !new.line || pt_vec_push(&k->at, new) ? NULL : &k->at.v[k->at.n - 1];
+}
+
+/* Is most of [b,e) obtaining data? Only the trainer does. */
+static bool waits(struct thread *k, uint64_t b, uint64_t e)
+{
+	return !k->w && 2 * pt_waits_in(k->t, &k->hint, b, e) > e - b;
+}
+
+/* Does the thread sleep in a call of the GPU library? Asked in time's order. */
+static bool in_gpu_call(struct thread *k, const struct pt_iv *iv)
+{
+	const struct pt_proc *p = k->th->proc;
+	const struct pt_gpu_call *c;
+	size_t i;
+
+	for (; k->call < p->gpu.n && p->gpu.v[k->call].begin <= iv->begin; k->call++)
+		;
+	for (i = k->call; i-- > 0 && k->call - i <= 8;) {
+		c = &p->gpu.v[i];
+		if (c->tid == k->th->tid)
+			return c->end >= iv->begin + (iv->ready - iv->begin) / 2;
+	}
+	return false;
+}
+
+static enum pt_cause cause_of(struct thread *k, const struct pt_iv *iv)
+{
+	return !k->w && in_gpu_call(k, iv) ? PT_CAUSE_SYNC :
+					     pt_piece_cause(k->an, k->t, k->w, iv);
+}
+
+/* The first look that ends behind `ts`. */
+static const struct pt_code_look *look_from(struct thread *k, uint64_t ts)
+{
+	const struct pt_thread *th = k->th;
+
+	while (k->look < th->looks.n && th->looks.v[k->look].end <= ts)
+		k->look++;
+	return k->look < th->looks.n ? &th->looks.v[k->look] : NULL;
+}
+
+/* Looks that lie in [b,e), all of which it ran or was ready to. */
+static int on_running(struct thread *k, uint64_t b, uint64_t e)
+{
+	const struct pt_code_look *l = look_from(k, b);
+	bool obtains = waits(k, b, e);
+	struct sum *s = &k->sum[PT_CAUSE_CPU][obtains];
+	struct at *at;
+
+	s->ns += e - b;
+	for (; l && l->end < e; l = look_from(k, l->end)) {
+		if (l->begin < b)
+			continue; /* torn: it began to run meanwhile */
+		at = place_of(k, l->stack, PT_CAUSE_CPU, obtains);
+		if (!at)
+			continue;
+		at->looks++;
+		s->looks++;
+	}
+	return 0;
+}
+
+/* It slept in [b,e), a part of `iv` or all of it. */
+static int on_asleep(struct thread *k, uint64_t b, uint64_t e, const struct pt_iv *iv)
+{
+	const struct pt_code_look *l = look_from(k, iv->begin);
+	bool obtains = waits(k, b, e);
+	enum pt_cause cause = cause_of(k, iv);
+	struct sum *s = &k->sum[cause][obtains];
+	struct at *at;
+
+	s->ns += e - b;
+	while (l && l->begin < iv->begin)
+		l = look_from(k, l->end);
+	at = l && l->end <= iv->ready ? place_of(k, l->stack, cause, obtains) : NULL;
+	if (!at)
+		return 0;
+	at->ns += e - b;
+	s->seen_ns += e - b;
+	return 0;
+}
+
+/* What it ran goes on over the end of a time slice. */
+struct pieces {
+	struct thread *k;
+	uint64_t from, until; /* it ran; equal: nothing is open */
+};
+
+static int on_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv, bool queued)
+{
+	struct pieces *p = ctx;
+	int err = 0;
+
+	if (!iv || queued || iv->wait == PT_WAIT_RUNQ) {
+		if (p->from == p->until)
+			p->from = b;
+		p->until = e;
+		return 0;
+	}
+	if (p->from < p->until)
+		err = on_running(p->k, p->from, p->until);
+	p->from = p->until = e;
+	return err ? err : on_asleep(p->k, b, e, iv);
+}
+
+/* Running: Wilson's score interval (1927) of so many looks. Asleep: what was looked at, and
+ * all of the rest that might be there, too. */
+static void bound(const struct at *a, const struct sum *s, struct pt_r_line *o)
+{
+	double n = (double)s->looks, p = (double)a->looks / fmax(n, 1), z = Z_95 * Z_95;
+	double wide, all = pt_sec(s->ns), seen = pt_sec(s->seen_ns);
+
+	if (a->cause != PT_CAUSE_CPU) {
+		o->low = pt_sec(a->ns);
+		o->high = o->low + (all - seen);
+		o->seconds = o->low + (all - seen) * o->low / seen;
+		return;
+	}
+	wide = Z_95 * sqrt(p * (1 - p) / n + z / (4 * n * n));
+	o->low = all * fmax(0, (p + z / (2 * n) - wide) / (1 + z / n));
+	o->high = all * fmin(1, (p + z / (2 * n) + wide) / (1 + z / n));
+	o->seconds = all * p;
+}
+
+static void fill_row(const struct thread *k, const struct at *a, struct pt_r_line *o)
+{
+	const struct sum *s = &k->sum[a->cause][a->waits];
+	const struct pt_code_line *l = pt_model_line(k->an->m, a->line);
+
+	*o = (struct pt_r_line){ .who = k->w ? "worker" : "trainer", .pid = k->th->tgid,
+				 .tid = k->th->tid, .cause = (enum pt_cause)a->cause,
+				 .data_wait = k->w ? PT_NULL : a->waits,
+				 .share = NAN, .line = l->line ? l->line : PT_NULL,
+				 .looks = (int64_t)s->looks };
+	if (a->cause != PT_CAUSE_CPU)
+		o->looks = PT_NULL;
+	bound(a, s, o);
+	o->function = pt_arena_strdup(k->an->a, l->name);
+	o->file = pt_arena_strdup(k->an->a, l->file);
+}
+
+static int add_rows(const struct thread *k, struct pt_report *r)
+{
+	struct pt_r_line *o = pt_arena_calloc(k->an->a, r->n_lines + k->at.n + 1, sizeof(*o));
+	size_t i;
+
+	if (!o)
+		return -ENOMEM;
+	if (r->n_lines)
+		memcpy(o, r->lines, r->n_lines * sizeof(*o));
+	for (i = 0; i < k->at.n; i++)
+		if (k->at.v[i].looks || k->at.v[i].ns)
+			fill_row(k, &k->at.v[i], &o[r->n_lines++]);
+	r->lines = o;
+	return pt_arena_failed(k->an->a) ? -ENOMEM : 0;
+}
+
+static int measure_thread(struct pt_an *an, struct told *told, const struct pt_trainer *t,
+			  const struct pt_worker *w)
+{
+	const struct pt_thread *th = w ? w->main : t->main;
+	struct thread k = { .an = an, .told = told, .t = t, .w = w, .th = th };
+	uint64_t b = pt_max64(an->t0, th->first), e = pt_min64(an->t1, pt_thread_end(an, th));
+	struct pieces p = { .k = &k, .from = b, .until = b };
+	int err = 0;
+
+	if (!th->looks.n || e <= b)
+		return 0;
+	err = pt_walk(th, b, e, on_piece, &p);
+	if (!err && p.from < p.until)
+		err = on_running(&k, p.from, p.until);
+	err = err ?: add_rows(&k, an->r);
+	pt_vec_free(&k.at);
+	return err;
+}
+
+int pt_measure_lines(struct pt_an *an, const struct pt_trainer *t)
+{
+	struct told d = { .m = an->m, .main = t->main };
+	size_t n = an->m->code_stacks.n, i;
+	int err = 0;
+
+	if (!n)
+		return 0;
+	d.trainer = malloc(2 * n * sizeof(*d.trainer));
+	if (!d.trainer)
+		return -ENOMEM;
+	d.worker = d.trainer + n;
+	memset(d.trainer, 0xff, 2 * n * sizeof(*d.trainer));
+	err = measure_thread(an, &d, t, NULL);
+	for (i = 0; i < t->workers.n && !err; i++)
+		err = measure_thread(an, &d, t, &t->workers.v[i]);
+	free(d.trainer);
+	return err;
+}

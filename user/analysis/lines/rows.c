@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The report's rows of lines, from those of the parts. */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/lines/lines.h"
+
+#define SHARE_MIN 0.01 /* of what is alike; less is no row */
+#define ROWS_MAX 4096
+#define WORKER_MAX 5 /* lines in a worker's own row */
+
+/* Rows of one thread, or of all workers (PT_NULL, behind every thread), that are alike stand
+ * together. */
+static int by_group(const struct pt_r_line *x, const struct pt_r_line *y)
+{
+	return strcmp(x->who, y->who) ?: pt_cmp(x->pid, y->pid) ?: pt_cmp(x->tid, y->tid) ?:
+	       pt_cmp(x->cause, y->cause) ?: pt_cmp(x->data_wait, y->data_wait);
+}
+
+static int by_line(const void *a, const void *b)
+{
+	const struct pt_r_line *x = a, *y = b;
+
+	return by_group(x, y) ?: strcmp(x->file, y->file) ?: pt_cmp(x->line, y->line) ?:
+	       strcmp(x->function, y->function);
+}
+
+static int by_seconds(const void *a, const void *b)
+{
+	const struct pt_r_line *x = a, *y = b;
+
+	return by_group(x, y) ?: pt_cmp(y->seconds, x->seconds) ?: by_line(a, b);
+}
+
+/* Sorts, and joins those of the same line. How many are left. */
+static size_t join_alike(struct pt_r_line *v, size_t n)
+{
+	size_t i, k = 0;
+
+	qsort(v, n, sizeof(*v), by_line);
+	for (i = 0; i < n; i++) {
+		if (!k || by_line(&v[k - 1], &v[i])) {
+			v[k++] = v[i];
+			continue;
+		}
+		v[k - 1].seconds += v[i].seconds;
+		v[k - 1].low += v[i].low;
+		v[k - 1].high += v[i].high;
+		if (v[k - 1].looks != PT_NULL)
+			v[k - 1].looks += v[i].looks;
+	}
+	return k;
+}
+
+int pt_join_lines(struct pt_an *an, const struct pt_parts_of *all, struct pt_report *to)
+{
+	const struct pt_measured *r;
+	struct pt_r_line *o;
+	size_t i, n = 0;
+
+	for (i = 0; i < all->n; i++) {
+		r = pt_part_got(an, all, i);
+		n += r ? r->rows->n_lines : 0;
+	}
+	o = pt_arena_calloc(an->a, n + 1, sizeof(*o));
+	if (!o)
+		return -ENOMEM;
+	for (i = n = 0; i < all->n; i++) {
+		r = pt_part_got(an, all, i);
+		if (r && r->rows->n_lines)
+			memcpy(o + n, r->rows->lines, r->rows->n_lines * sizeof(*o));
+		n += r ? r->rows->n_lines : 0;
+	}
+	to->lines = o;
+	to->n_lines = join_alike(o, n);
+	return 0;
+}
+
+/* Those of the workers once more, as of all of them. */
+static size_t add_sums(struct pt_r_line *o, size_t n)
+{
+	size_t i, k = n;
+
+	for (i = 0; i < n; i++) {
+		if (strcmp(o[i].who, "worker"))
+			continue;
+		o[k] = o[i];
+		o[k].pid = o[k].tid = PT_NULL;
+		k++;
+	}
+	return k;
+}
+
+/* Shares of each group; *n: of those that are worth a row. */
+static void share_out(struct pt_r_line *o, size_t *n)
+{
+	size_t b, e, i, k = 0;
+	double sum;
+
+	for (b = 0; b < *n; b = e) {
+		sum = 0;
+		for (e = b; e < *n && !by_group(&o[b], &o[e]); e++)
+			sum += o[e].seconds;
+		for (i = b; i < e; i++) {
+			o[i].share = sum > 0 ? fmin(1, o[i].seconds / sum) : NAN;
+			if (o[i].share >= SHARE_MIN && k < ROWS_MAX)
+				o[k++] = o[i];
+		}
+	}
+	*n = k;
+}
+
+static int by_worker_line(const void *a, const void *b)
+{
+	const struct pt_r_worker_line *x = a, *y = b;
+
+	return pt_cmp(y->share, x->share) ?: strcmp(x->file, y->file) ?: pt_cmp(x->line, y->line);
+}
+
+/* What it did where, of its time; not where it had nothing to do. */
+static int fill_worker(struct pt_an *an, struct pt_r_worker *w)
+{
+	struct pt_r_worker_line *v;
+	size_t i, k, n = 0;
+
+	v = pt_arena_calloc(an->a, an->r->n_lines + 1, sizeof(*v));
+	if (!v)
+		return -ENOMEM;
+	for (i = 0; i < an->r->n_lines && w->window > 0; i++) {
+		const struct pt_r_line *l = &an->r->lines[i];
+
+		if (l->pid != w->pid || l->tid != w->tid || strcmp(l->who, "worker") ||
+		    l->cause == PT_CAUSE_WORKER_IDLE)
+			continue;
+		for (k = 0; k < n; k++)
+			if (v[k].line == l->line && !strcmp(v[k].file, l->file) &&
+			    !strcmp(v[k].function, l->function))
+				break;
+		if (k == n)
+			v[n++] = (struct pt_r_worker_line){ l->file, l->line, l->function, 0 };
+		v[k].share = fmin(1, v[k].share + l->seconds / w->window);
+	}
+	qsort(v, n, sizeof(*v), by_worker_line);
+	w->lines = v;
+	w->n_lines = n < WORKER_MAX ? n : WORKER_MAX;
+	return 0;
+}
+
+int pt_finish_lines(struct pt_an *an, const struct pt_report *rows)
+{
+	struct pt_r_worker *w = (struct pt_r_worker *)an->r->workers;
+	size_t n = rows->n_lines, i;
+	struct pt_r_line *o = pt_arena_calloc(an->a, 2 * n + 1, sizeof(*o));
+	int err = o ? 0 : -ENOMEM;
+
+	if (err || !n)
+		return err;
+	memcpy(o, rows->lines, n * sizeof(*o));
+	n = join_alike(o, add_sums(o, n));
+	qsort(o, n, sizeof(*o), by_seconds);
+	share_out(o, &n);
+	an->r->lines = o;
+	an->r->n_lines = n;
+	for (i = 0; i < an->r->n_workers && !err; i++)
+		err = fill_worker(an, &w[i]);
+	return err;
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Lines and stacks of Python, and who was in which when. */
+#include <errno.h>
+#include <string.h>
+
+#include "model/budget.h"
+#include "model/internal.h"
+
+static uint64_t *sum_of(struct pt_model *m)
+{
+	return &m->held.names;
+}
+
+int pt_feed_pyline(struct pt_model *m, const struct pt_rec_pyline *r)
+{
+	size_t name = strnlen(r->text, sizeof(r->text)), file;
+	const struct pt_code_line none = { NULL };
+	struct pt_code_line *l;
+	char *text;
+
+	if (!r->id || r->id >= PT_PY_IDS || name + 2 > sizeof(r->text))
+		return -EINVAL;
+	file = strnlen(r->text + name + 1, sizeof(r->text) - name - 1);
+	if (name + file + 2 > sizeof(r->text) || r->line < 0)
+		return -EINVAL;
+	while (m->code_lines.n < r->id)
+		if (pt_held_push(sum_of(m), &m->code_lines, none))
+			return -ENOMEM;
+	l = &m->code_lines.v[r->id - 1];
+	if (l->name)
+		return 0;
+	text = pt_held_new(sum_of(m), name + file + 2);
+	if (!text)
+		return -ENOMEM;
+	memcpy(text, r->text, name + file + 2);
+	*l = (struct pt_code_line){ .name = text, .file = text + name + 1, .line = r->line,
+				    .library = r->flags & PT_PYLINE_LIBRARY };
+	return 0;
+}
+
+int pt_feed_pystack(struct pt_model *m, const struct pt_rec_pystack *r)
+{
+	const struct pt_code_stack none = { 0, 0 };
+
+	/* callers come first: no stack goes in a circle */
+	if (!r->id || r->id >= PT_PY_IDS || r->caller >= r->id || !r->line ||
+	    r->line >= PT_PY_IDS)
+		return -EINVAL;
+	while (m->code_stacks.n < r->id)
+		if (pt_held_push(sum_of(m), &m->code_stacks, none))
+			return -ENOMEM;
+	m->code_stacks.v[r->id - 1] = (struct pt_code_stack){ r->caller, r->line };
+	return 0;
+}
+
+int pt_feed_pylook(struct pt_model *m, const struct pt_rec_pylook *r)
+{
+	const struct pt_code_look l = { .begin = r->begin_ts, .end = r->hdr.ts,
+					.stack = r->stack, .running = r->running };
+	struct pt_thread *t;
+
+	if (!r->stack || r->stack >= PT_PY_IDS || r->running > 1 || l.begin > l.end)
+		return -EINVAL;
+	t = pt_thread_at(m, r->hdr.tid, l.begin);
+	/* only of threads that are followed; a damaged file may say one twice */
+	if (!t || pt_real_id(t->tgid) != r->hdr.tgid ||
+	    (t->looks.n && t->looks.v[t->looks.n - 1].end > l.begin))
+		return 0;
+	return pt_held_push(&m->held.time, &t->looks, l);
+}
+
+const struct pt_code_line *pt_model_line(const struct pt_model *m, uint32_t id)
+{
+	return id && id <= m->code_lines.n && m->code_lines.v[id - 1].name ?
+		       &m->code_lines.v[id - 1] : NULL;
+}
+
+const struct pt_code_stack *pt_model_stack(const struct pt_model *m, uint32_t id)
+{
+	return id && id <= m->code_stacks.n && m->code_stacks.v[id - 1].line ?
+		       &m->code_stacks.v[id - 1] : NULL;
+}
+
+void pt_lines_free(struct pt_model *m)
+{
+	size_t i;
+
+	for (i = 0; i < m->code_lines.n; i++) {
+		const struct pt_code_line *l = &m->code_lines.v[i];
+
+		if (l->name)
+			pt_held_drop(sum_of(m), (char *)l->name,
+				     (size_t)(l->file - l->name) + strlen(l->file) + 1);
+	}
+	pt_held_cut(sum_of(m), &m->code_lines, m->code_lines.n);
+	pt_held_cut(sum_of(m), &m->code_stacks, m->code_stacks.n);
+}

@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "python/looks.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/vec.h"
+#include "capture/procfs.h"
+
+#define LINES_MAX 32768
+#define NODES_MAX 131072
+#define TRIES 5 /* a process that begins may have no Python yet */
+
+struct line {
+	struct pt_py_line l; /* its texts are `text`'s */
+	uint32_t id;
+	UT_hash_handle hh; /* by all of `text` */
+	size_t n;
+	char text[]; /* name, file and line as they are compared */
+};
+
+struct node {
+	struct pt_py_node key;
+	uint32_t id;
+	UT_hash_handle hh;
+};
+
+struct id {
+	pid_t pid, tid;
+};
+
+struct thread {
+	struct id id;
+	uint32_t stack; /* at the last look; 0: none */
+	bool running;	/* ... it was */
+	bool counts;
+	struct pt_py_ran ran;
+	UT_hash_handle hh;
+};
+
+struct process {
+	pid_t pid;
+	struct pt_py *py; /* NULL: it has none that can be read, or it has ended */
+	int tries;
+	char version[8], cmdline[PT_PY_TEXT];
+};
+
+struct pt_py_looks {
+	PT_VEC(struct process) processes;
+	struct thread *threads;
+	struct line *by_text;
+	struct node *by_key;
+	PT_VEC(struct line *) lines; /* by id - 1, as the next */
+	PT_VEC(struct node *) nodes;
+	/* the look under way; at NULL: there is none */
+	pt_py_look_fn fn;
+	void *ctx;
+	pid_t pid;
+	struct thread *at;
+	struct pt_py_look now;
+	uint32_t stack[PT_PY_DEPTH]; /* lines, the innermost first */
+	size_t depth;
+};
+
+struct pt_py_looks *pt_py_looks_new(void)
+{
+	return calloc(1, sizeof(struct pt_py_looks));
+}
+
+void pt_py_looks_free(struct pt_py_looks *l)
+{
+	struct thread *t, *next;
+	size_t i;
+
+	if (!l)
+		return;
+	HASH_ITER(hh, l->threads, t, next) {
+		HASH_DEL(l->threads, t);
+		free(t);
+	}
+	HASH_CLEAR(hh, l->by_text);
+	HASH_CLEAR(hh, l->by_key);
+	for (i = 0; i < l->lines.n; i++)
+		free(l->lines.v[i]);
+	for (i = 0; i < l->nodes.n; i++)
+		free(l->nodes.v[i]);
+	for (i = 0; i < l->processes.n; i++)
+		pt_py_close(l->processes.v[i].py);
+	free(l->lines.v);
+	free(l->nodes.v);
+	free(l->processes.v);
+	free(l);
+}
+
+/* ---- processes ------------------------------------------------------------------- */
+
+static struct process *process_of(const struct pt_py_looks *l, pid_t pid)
+{
+	size_t i;
+
+	for (i = 0; i < l->processes.n; i++)
+		if (l->processes.v[i].pid == pid)
+			return &l->processes.v[i];
+	return NULL;
+}
+
+int pt_py_looks_watch(struct pt_py_looks *l, pid_t pid, struct pt_err *err)
+{
+	const struct process new = { .pid = pid };
+	struct process *p = process_of(l, pid);
+	int ret;
+
+	if (!p) {
+		if (pt_vec_push(&l->processes, new))
+			return pt_err_set(err, -ENOMEM, "out of memory");
+		p = &l->processes.v[l->processes.n - 1];
+	}
+	if (p->py || p->tries >= TRIES)
+		return 0;
+	p->tries++;
+	ret = pt_py_open(&p->py, pid, err);
+	if (!ret) {
+		snprintf(p->version, sizeof(p->version), "%s", pt_py_version(p->py));
+		if (pt_proc_cmdline(pid, p->cmdline, sizeof(p->cmdline)) <= 0)
+			snprintf(p->cmdline, sizeof(p->cmdline), "?");
+	}
+	return p->tries == TRIES ? ret : 0;
+}
+
+bool pt_py_looks_process(const struct pt_py_looks *l, pid_t pid, const char **version,
+			 const char **cmdline)
+{
+	const struct process *p = process_of(l, pid);
+
+	if (!p || !p->version[0])
+		return false;
+	*version = p->version;
+	*cmdline = p->cmdline;
+	return true;
+}
+
+/* ---- lines and stacks ------------------------------------------------------------ */
+
+/* What comes with the interpreter or is installed beside it. */
+static bool is_library(const char *file)
+{
+	return !strncmp(file, "<frozen", 7) || strstr(file, "/site-packages/") ||
+	       strstr(file, "/dist-packages/") || strstr(file, "/lib/python3");
+}
+
+/* 0: there is no room for more. */
+static uint32_t line_id(struct pt_py_looks *l, const struct pt_py_frame *f)
+{
+	char text[2 * PT_PY_TEXT + 16];
+	size_t name = strlen(f->name);
+	size_t n = (size_t)snprintf(text, sizeof(text), "%s%c%s%c%d", f->name, 0, f->file, 0,
+				    f->line);
+	struct line *x;
+
+	HASH_FIND(hh, l->by_text, text, n, x);
+	if (x)
+		return x->id;
+	x = l->lines.n < LINES_MAX ? malloc(sizeof(*x) + n + 1) : NULL;
+	if (!x)
+		return 0;
+	*x = (struct line){ .id = (uint32_t)l->lines.n + 1, .n = n };
+	memcpy(x->text, text, n + 1);
+	x->l = (struct pt_py_line){ .name = x->text, .file = x->text + name + 1,
+				    .line = f->line, .library = is_library(f->file) };
+	if (pt_vec_push(&l->lines, x)) {
+		free(x);
+		return 0;
+	}
+	HASH_ADD(hh, l->by_text, text, n, x);
+	return x->id;
+}
+
+static uint32_t node_id(struct pt_py_looks *l, uint32_t caller, uint32_t line)
+{
+	const struct pt_py_node key = { caller, line };
+	struct node *x;
+
+	HASH_FIND(hh, l->by_key, &key, sizeof(key), x);
+	if (x)
+		return x->id;
+	x = l->nodes.n < NODES_MAX ? calloc(1, sizeof(*x)) : NULL;
+	if (!x)
+		return 0;
+	x->key = key;
+	x->id = (uint32_t)l->nodes.n + 1;
+	if (pt_vec_push(&l->nodes, x)) {
+		free(x);
+		return 0;
+	}
+	HASH_ADD(hh, l->by_key, key, sizeof(x->key), x);
+	return x->id;
+}
+
+uint32_t pt_py_lines_known(const struct pt_py_looks *l)
+{
+	return (uint32_t)l->lines.n;
+}
+
+uint32_t pt_py_nodes_known(const struct pt_py_looks *l)
+{
+	return (uint32_t)l->nodes.n;
+}
+
+const struct pt_py_line *pt_py_line_of(const struct pt_py_looks *l, uint32_t id)
+{
+	return &l->lines.v[id - 1]->l;
+}
+
+const struct pt_py_node *pt_py_node_of(const struct pt_py_looks *l, uint32_t id)
+{
+	return &l->nodes.v[id - 1]->key;
+}
+
+uint32_t pt_py_telling(const struct pt_py_looks *l, uint32_t stack)
+{
+	uint32_t at;
+
+	for (at = stack; at; at = pt_py_node_of(l, at)->caller)
+		if (!pt_py_line_of(l, pt_py_node_of(l, at)->line)->library)
+			return pt_py_node_of(l, at)->line;
+	return stack ? pt_py_node_of(l, stack)->line : 0;
+}
+
+/* ---- one look -------------------------------------------------------------------- */
+
+static bool is_running(pid_t pid, pid_t tid)
+{
+	struct pt_proc_stat stat;
+
+	return !pt_proc_thread_stat(pid, tid, &stat) && stat.state == 'R';
+}
+
+static bool read_ran(const struct id *id, struct pt_py_ran *out)
+{
+	char name[64], text[128];
+
+	snprintf(name, sizeof(name), "task/%d/schedstat", (int)id->tid);
+	return pt_proc_read(id->pid, name, text, sizeof(text)) > 0 &&
+	       sscanf(text, "%" SCNu64 " %" SCNu64 " %" SCNu64, &out->run, &out->ready,
+		      &out->slices) == 3 && out->slices;
+}
+
+static struct thread *thread_of(struct pt_py_looks *l, pid_t tid)
+{
+	const struct id id = { l->pid, tid };
+	struct thread *t;
+
+	HASH_FIND(hh, l->threads, &id, sizeof(id), t);
+	if (t)
+		return t;
+	t = calloc(1, sizeof(*t));
+	if (!t)
+		return NULL;
+	t->id = id;
+	HASH_ADD(hh, l->threads, id, sizeof(t->id), t);
+	return t;
+}
+
+/* The stack that was read is a look, if there was room for it. */
+static void tell(struct pt_py_looks *l)
+{
+	struct thread *t = l->at;
+	uint32_t stack = 0;
+	size_t i;
+
+	l->at = NULL;
+	if (!t)
+		return;
+	l->now.end_ns = pt_now_ns();
+	for (i = l->depth; i-- > 0;) {
+		stack = l->stack[i] ? node_id(l, stack, l->stack[i]) : 0;
+		if (!stack)
+			break;
+	}
+	l->now.stack = t->stack = stack;
+	t->running = l->now.running;
+	if (stack)
+		l->fn(l->ctx, &l->now);
+}
+
+static bool on_thread(void *ctx, pid_t tid)
+{
+	struct pt_py_looks *l = ctx;
+	struct thread *t;
+	bool slept;
+
+	tell(l);
+	t = thread_of(l, tid);
+	if (!t)
+		return false;
+	l->now = (struct pt_py_look){ .pid = l->pid, .tid = tid, .begin_ns = pt_now_ns(),
+				      .stack = t->stack };
+	l->now.end_ns = l->now.begin_ns;
+	l->now.counts = read_ran(&t->id, &l->now.ran);
+	/* it slept on, so that its stack is the same, too */
+	slept = l->now.counts && t->counts && t->stack && !t->running &&
+		l->now.ran.slices == t->ran.slices && l->now.ran.run == t->ran.run;
+	t->counts = l->now.counts;
+	t->ran = l->now.ran;
+	if (slept) {
+		l->now.same = true;
+		l->fn(l->ctx, &l->now);
+		return false;
+	}
+	l->at = t;
+	l->now.running = is_running(l->pid, tid);
+	l->depth = 0;
+	return true;
+}
+
+static void on_frame(void *ctx, const struct pt_py_frame *f)
+{
+	struct pt_py_looks *l = ctx;
+
+	if (l->depth < PT_PY_DEPTH)
+		l->stack[l->depth++] = line_id(l, f);
+}
+
+int pt_py_looks_at(struct pt_py_looks *l, pt_py_look_fn fn, void *ctx)
+{
+	const struct pt_py_sink to = { on_thread, on_frame, l };
+	struct pt_proc_stat stat;
+	int seen = 0, n;
+	size_t i;
+
+	l->fn = fn;
+	l->ctx = ctx;
+	for (i = 0; i < l->processes.n; i++) {
+		struct process *p = &l->processes.v[i];
+
+		if (!p->py)
+			continue;
+		l->pid = p->pid;
+		n = pt_py_stacks(p->py, &to);
+		tell(l);
+		if (n > 0) {
+			seen += n;
+		} else if (pt_proc_stat(p->pid, &stat) || stat.state == 'Z') {
+			pt_py_close(p->py);
+			p->py = NULL;
+			p->tries = 0; /* the number may come again */
+		}
+	}
+	return seen;
+}
+
+double pt_py_pause(double cost_s)
+{
+	return fmax(PT_PY_PERIOD_S, cost_s / PT_PY_BUDGET) *
+	       (0.5 + (double)random() / (double)RAND_MAX);
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The threads of some processes, looked at again and again from outside: in which stack
+ * of Python each is, and how much it ran meanwhile. A thread that runs goes on while it
+ * is read, so a look may see it torn; what does not fit is no look.
+ */
+#ifndef PT_PYTHON_LOOKS_H
+#define PT_PYTHON_LOOKS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+#include "python/reader.h"
+
+/* What looking may cost, of one core, and how long there is between two looks at least. */
+#define PT_PY_BUDGET 0.01
+#define PT_PY_PERIOD_S 0.01
+
+struct pt_py_looks;
+
+/* /proc/PID/task/TID/schedstat, cumulative */
+struct pt_py_ran {
+	uint64_t run, ready; /* ns: on a core, ready for one */
+	uint64_t slices;
+};
+
+struct pt_py_look {
+	pid_t pid, tid;
+	uint64_t begin_ns, end_ns; /* CLOCK_MONOTONIC; it was read in between */
+	uint32_t stack;		   /* pt_py_node() */
+	bool running;		   /* or ready for a core */
+	bool same;   /* it has not run since the look before: nothing was read */
+	bool counts; /* `ran` is known, at begin_ns */
+	struct pt_py_ran ran;
+};
+
+/* A line of the job's program, in a function. */
+struct pt_py_line {
+	const char *file, *name;
+	int line;     /* 0: none is known */
+	bool library; /* comes with the interpreter, or is installed beside it */
+};
+
+/* A stack is its innermost line and the stack that called it. */
+struct pt_py_node {
+	uint32_t caller, line; /* 0: none; pt_py_line() */
+};
+
+typedef void (*pt_py_look_fn)(void *ctx, const struct pt_py_look *look);
+
+/* pt_py_looks_free() it. NULL: no memory. */
+struct pt_py_looks *pt_py_looks_new(void);
+void pt_py_looks_free(struct pt_py_looks *l);
+
+/* From now on also this one; to be called now and then, for a process that has only
+ * begun. 0; once for each process, after some calls, why there is none (-ENOENT: it has
+ * no Python; what else pt_py_open() says). */
+int pt_py_looks_watch(struct pt_py_looks *l, pid_t pid, struct pt_err *err);
+
+/* Look once at every thread; `fn` is told of each that has a stack. How many there were. */
+int pt_py_looks_at(struct pt_py_looks *l, pt_py_look_fn fn, void *ctx);
+
+/* Lines and stacks so far, counted from 1; they stay until the end. Of an id that there
+ * is. */
+uint32_t pt_py_lines_known(const struct pt_py_looks *l);
+uint32_t pt_py_nodes_known(const struct pt_py_looks *l);
+const struct pt_py_line *pt_py_line_of(const struct pt_py_looks *l, uint32_t id);
+const struct pt_py_node *pt_py_node_of(const struct pt_py_looks *l, uint32_t id);
+/* The line that a reader wants to hear of: the innermost of the job's own code; where
+ * there is none, the innermost. 0: no stack. */
+uint32_t pt_py_telling(const struct pt_py_looks *l, uint32_t stack);
+
+/* "3.11" and its command line, also of one that has ended. False: it had no Python. */
+bool pt_py_looks_process(const struct pt_py_looks *l, pid_t pid, const char **version,
+			 const char **cmdline);
+
+/* The pause behind a look that took so much CPU, s: it keeps the budget, and varies, so
+ * that no rhythm of the job's meets that of the looks. */
+double pt_py_pause(double cost_s);
+
+#endif
