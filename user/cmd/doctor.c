@@ -160,7 +160,8 @@ static void show_nvml(unsigned flags)
 	free(a);
 }
 
-/* Those whose first instructions are all of the kind that the kernel steps. */
+/* Those whose first instructions are all of the kind that the kernel steps: see
+ * docs/overhead.md. */
 static void show_dear(const struct pt_point *p, int n)
 {
 	int i, dear = 0;
@@ -169,12 +170,12 @@ static void show_dear(const struct pt_point *p, int n)
 		dear += p[i].stepped;
 	if (!dear)
 		return;
-	printf("      %d of them cost about ten times as much a call (docs/overhead.md):",
+	printf("      %d of them cost 3 to 16 times what others do (0.3 to 0.9 us a call):",
 	       dear);
 	for (i = 0, dear = 0; i < n; i++)
 		if (p[i].stepped && dear++ < MAX_NAMED)
-			printf(" %s", pt_apis[PT_COOKIE_API(p[i].cookie)].symbol);
-	printf("%s\n", dear > MAX_NAMED ? " ..." : "");
+			printf("\n        %s", pt_apis[PT_COOKIE_API(p[i].cookie)].symbol);
+	printf("%s\n", dear > MAX_NAMED ? ", ..." : "");
 }
 
 static void show_lib(const struct pt_gpulib *g, unsigned flags)
