@@ -113,6 +113,7 @@ enum {
 #define PT_COOKIE_LIB(c) ((__u32)(((c) >> 16) & 0xffff))
 #define PT_COOKIE_STREAM(c) ((__u32)(((c) >> 32) & 15))
 #define PT_COOKIE_V(c, i) ((__u32)(((c) >> (36 + 4 * (i))) & 15))
+#define PT_COOKIE_ONE(c) (((c) >> 40 & 0xff) == 0xff) /* v1 and v2 are absent */
 #define PT_COOKIE_VIA(c) ((__u32)(((c) >> 48) & 15))
 #define PT_COOKIE_LAYER(c) ((__u32)(((c) >> 52) & 3))
 #define PT_COOKIE_RET(c) ((__u32)(((c) >> 54) & 1)) /* its return is watched */

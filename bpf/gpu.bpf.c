@@ -6,11 +6,18 @@
  */
 #include "emit.bpf.h"
 
-static __always_inline __u64 slot_value(struct pt_regs *ctx, __u32 slot,
-					__u16 *flags)
+static __always_inline __u64 user_word(__u64 at, __u16 *flags)
 {
 	__u64 v = 0;
 
+	if (bpf_probe_read_user(&v, sizeof(v), (void *)at))
+		*flags |= PT_F_READ_FAILED;
+	return v;
+}
+
+static __always_inline __u64 slot_value(struct pt_regs *ctx, __u32 slot,
+					__u16 *flags)
+{
 	switch (slot) {
 	case 0:
 		return ctx->di;
@@ -28,19 +35,7 @@ static __always_inline __u64 slot_value(struct pt_regs *ctx, __u32 slot,
 		return 0;
 	}
 	/* Slot 6 is the word above the return address. */
-	if (bpf_probe_read_user(&v, sizeof(v),
-				(void *)(ctx->sp + 8 * (__u64)(slot - 5))))
-		*flags |= PT_F_READ_FAILED;
-	return v;
-}
-
-static __always_inline __u64 user_word(__u64 at, __u16 *flags)
-{
-	__u64 v = 0;
-
-	if (bpf_probe_read_user(&v, sizeof(v), (void *)at))
-		*flags |= PT_F_READ_FAILED;
-	return v;
+	return user_word(ctx->sp + 8 * (__u64)(slot - 5), flags);
 }
 
 /* Width, height and depth at `at`, multiplied. */
@@ -112,13 +107,14 @@ static __always_inline bool inside_outer(struct pt_regs *ctx,
 					 struct pt_thread *th,
 					 struct task_struct *task)
 {
-	struct pt_text_key key = { .tgid = task->tgid, .lib = th->outer_lib };
+	struct pt_text_key key;
 	struct pt_text *text;
 	__u16 flags = 0;
 	__u64 ra;
 
 	if (!th->outer_sp || ctx->sp >= th->outer_sp)
 		return false;
+	key = (struct pt_text_key){ .tgid = task->tgid, .lib = th->outer_lib };
 	text = bpf_map_lookup_elem(&pt_texts, &key);
 	ra = user_word(ctx->sp, &flags);
 	if (flags || (text && (ra < text->begin || ra >= text->end)))
@@ -209,8 +205,10 @@ static __always_inline int gpu_call(struct pt_regs *ctx, __u16 kind)
 	} else {
 		r->stream = slot_value(ctx, PT_COOKIE_STREAM(cookie), &flags);
 		r->v[0] = slot_value(ctx, PT_COOKIE_V(cookie, 0), &flags);
-		r->v[1] = slot_value(ctx, PT_COOKIE_V(cookie, 1), &flags);
-		r->v[2] = slot_value(ctx, PT_COOKIE_V(cookie, 2), &flags);
+		if (!PT_COOKIE_ONE(cookie)) { /* launches have one value */
+			r->v[1] = slot_value(ctx, PT_COOKIE_V(cookie, 1), &flags);
+			r->v[2] = slot_value(ctx, PT_COOKIE_V(cookie, 2), &flags);
+		}
 		if (via == PT_VIA_OUT || via == PT_VIA_NAME) {
 			th->gpu_out = r->v[0];
 			th->gpu_name = r->v[1];
