@@ -53,8 +53,8 @@ def table():
     """[(name, return is watched, [slots of stream, v0, v1, v2])]"""
     found = []
     with open(os.path.join(TOP, "user/gpu/api.def"), encoding="utf-8") as f:
-        for m in re.finditer(r"^PT_API\((\w+),\s*\w+,\s*(\d),\s*(\w+), (\w+), (\w+), (\w+), (.*)\)$",
-                             f.read(), re.M):
+        for m in re.finditer(r"^PT_API\((\w+),\s*\w+,\s*(\d),\s*(\w+), (\w+), (\w+), (\w+), "
+                             r"(.*)\)$", f.read(), re.M):
             slots = [NOTHING if s == "N" else int(s) for s in m.group(3, 4, 5, 6)]
             found.append((m.group(1), m.group(2) == "1", slots))
     return found
