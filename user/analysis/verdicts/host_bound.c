@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+#include "analysis/lines/lines.h"
 #include "analysis/verdicts/verdict.h"
 
 static const char *const does[PT_HOST_NR] = {
@@ -31,6 +32,23 @@ static const char *advice_of(enum pt_host_kind what, bool often)
 	}
 }
 
+#define LINES                                                                  \
+	{ PT_LINES_LOOP, PT_LINES_ALL,                                         \
+	  "what it does outside of data waits and GPU calls" }
+
+/* What to do, where looks tell in which line it happens. */
+static const char *advice_at(struct pt_an *an, enum pt_host_kind what, bool often)
+{
+	static const struct pt_line_ask lines = LINES;
+	struct pt_r_line l;
+
+	if (!pt_top_line(an, &lines, PT_NULL, &l))
+		return advice_of(what, often);
+	return pt_sentence(an,
+		"Look at %s: if it prepares data, do it ahead of need in worker processes; else do it in another thread, on the GPU, or less often.",
+		pt_line_place(an, &l));
+}
+
 /* The device idles because of what the host does between its calls, and that was
  * not seen to be obtaining data. */
 static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
@@ -58,8 +76,11 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 		pt_sentence(an,
 			"Between GPU calls the training thread %s for %.1f ms at a time, and the GPU idles meanwhile: %.0f %% of the time. It was not seen to load data there.",
 			does[what], each, 100 * f->host);
-	v->advice = advice_of(what, every < PT_HOST_EVERY);
+	v->advice = advice_at(an, what, every < PT_HOST_EVERY);
 	return 1;
 }
 
-const struct pt_verdict pt_verdict_host_bound = { .asked = { { PT_V_IDLE, judge } } };
+const struct pt_verdict pt_verdict_host_bound = {
+	.asked = { { PT_V_IDLE, judge } },
+	.lines = LINES,
+};
