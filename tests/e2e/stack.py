@@ -159,6 +159,26 @@ def moving(python, name, seconds, mode="moving"):
         say(off <= most, what, "%.1f off, at most %.1f" % (off, most))
 
 
+APART = """import os, time
+def inside():
+    print(os.getpid(), flush=True)
+    time.sleep(60)
+inside()
+"""
+
+
+def apart():
+    """In a PID name space of its own, as in a container: its threads have other numbers."""
+    with Child(["unshare", "--pid", "--fork", "--kill-child", sys.executable, "-c", APART],
+               stdout=subprocess.PIPE) as job:
+        if job.stdout.readline().strip() != b"1":
+            say("skip", "a PID name space of its own", "unshare does not make one")
+            return
+        status, text, err = stack("-p", str(job.pid))
+        say(not status and re.search(r"\n      inside +<string>:4\n", text),
+            "a PID name space of its own", text + err)
+
+
 def crowd(n=128):
     """8 ranks of 16 workers: the looks stay within their hundredth of a core."""
     with Child([sys.executable, JOB, "crowd", str(n)]) as job:
@@ -217,6 +237,7 @@ def main():
         moving(python, name, opts.seconds, "sleeping")
     crowd()
     refused()
+    apart()
     print("%d passed, %d failed, %d skipped" % (counts["ok"], counts["not ok"], counts["skip"]))
     return 1 if counts["not ok"] else 0
 

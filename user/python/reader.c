@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "python/reader.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdint.h>
@@ -10,9 +11,11 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/hash.h"
 #include "capture/discover.h"
 #include "capture/elf.h"
+#include "capture/procfs.h"
 #include "python/lines.h"
 
 #define NONE UINT16_MAX
@@ -56,8 +59,18 @@ struct code {
 	UT_hash_handle hh;
 };
 
+/* A thread of a process in a PID name space of its own: the interpreter knows it by its
+ * number there. */
+struct inner {
+	pid_t inner, tid;
+	UT_hash_handle hh;
+};
+
 struct pt_py {
 	pid_t pid;
+	bool apart; /* it is in one */
+	struct inner *inner;
+	uint64_t listed_ns; /* its threads were, then */
 	struct layout at;
 	uint64_t runtime;
 	uint64_t code_type; /* 0: not met yet */
@@ -322,6 +335,96 @@ static pid_t tid_of(const struct pt_py *p, uint64_t thread)
 	       get(p, id + TLS_TID, &tid, sizeof(tid)) && tid > 0 ? tid : 0;
 }
 
+/* The last number of "NSpid: 4711 12": the innermost name space's; *n: how many there are. */
+static pid_t ns_pid(const char *status, int *n)
+{
+	const char *line = strstr(status, "\nNSpid:");
+	pid_t last = 0;
+	char *end;
+
+	*n = 0;
+	for (line = line ? line + 7 : NULL; line; line = end) {
+		long v = strtol(line, &end, 10);
+
+		if (end == line || v <= 0 || v > INT32_MAX)
+			break;
+		last = (pid_t)v;
+		++*n;
+		if (*end == '\n')
+			break;
+	}
+	return last;
+}
+
+static void forget_inner(struct pt_py *p)
+{
+	struct inner *x, *next;
+
+	HASH_ITER(hh, p->inner, x, next) {
+		HASH_DEL(p->inner, x);
+		free(x);
+	}
+}
+
+static void add_inner(struct pt_py *p, pid_t tid)
+{
+	char name[64], text[4096];
+	struct inner *x, *have;
+	int n;
+
+	snprintf(name, sizeof(name), "task/%d/status", (int)tid);
+	if (pt_proc_read(p->pid, name, text, sizeof(text)) <= 0)
+		return;
+	x = calloc(1, sizeof(*x));
+	if (!x)
+		return;
+	x->tid = tid;
+	x->inner = ns_pid(text, &n);
+	HASH_FIND(hh, p->inner, &x->inner, sizeof(x->inner), have);
+	if (have) {
+		free(x);
+		return;
+	}
+	HASH_ADD(hh, p->inner, inner, sizeof(x->inner), x);
+}
+
+#define LIST_NS 500000000u /* no sooner again */
+
+static void list_threads(struct pt_py *p)
+{
+	char path[64];
+	struct dirent *e;
+	int n = 0;
+	DIR *d;
+
+	p->listed_ns = pt_now_ns();
+	forget_inner(p);
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)p->pid);
+	d = opendir(path);
+	while (d && n < PT_PY_THREADS && (e = readdir(d)))
+		if (e->d_name[0] != '.') {
+			add_inner(p, (pid_t)strtol(e->d_name, NULL, 10));
+			n++;
+		}
+	if (d)
+		closedir(d);
+}
+
+/* Its number outside. 0: there is none. */
+static pid_t outer_tid(struct pt_py *p, pid_t tid)
+{
+	struct inner *x;
+
+	if (!p->apart || tid <= 0)
+		return tid;
+	HASH_FIND(hh, p->inner, &tid, sizeof(tid), x);
+	if (!x && pt_now_ns() - p->listed_ns > LIST_NS) {
+		list_threads(p);
+		HASH_FIND(hh, p->inner, &tid, sizeof(tid), x);
+	}
+	return x ? x->tid : 0;
+}
+
 static bool is_thread(pid_t pid, pid_t tid)
 {
 	char path[64];
@@ -345,7 +448,7 @@ static int walk(struct pt_py *p, const struct pt_py_sink *to, int *frames)
 	if (!interp || !get_ptr(p, interp + p->at.threads, &thread))
 		return -EIO;
 	for (; thread && guard < PT_PY_THREADS && p->work < WORK_MAX; guard++) {
-		tid = tid_of(p, thread);
+		tid = outer_tid(p, tid_of(p, thread));
 		if (is_thread(p->pid, tid)) {
 			n++;
 			if (!to->thread || to->thread(to->ctx, tid))
@@ -509,13 +612,16 @@ int pt_py_open_at(struct pt_py **out, pid_t pid, uint64_t runtime, int minor,
 		  struct pt_err *err)
 {
 	struct pt_py *p = calloc(1, sizeof(*p));
-	int ret;
+	char status[4096];
+	int ret, spaces;
 
 	*out = NULL;
 	if (!p)
 		return pt_err_set(err, -ENOMEM, "out of memory");
 	p->pid = pid;
 	p->runtime = runtime;
+	if (pt_proc_read(pid, "status", status, sizeof(status)) > 0 && ns_pid(status, &spaces))
+		p->apart = spaces > 1;
 	ret = take_layout(p, minor, err);
 	if (ret)
 		pt_py_close(p);
@@ -561,6 +667,7 @@ void pt_py_close(struct pt_py *p)
 	if (!p)
 		return;
 	forget_all(p);
+	forget_inner(p);
 	free(p);
 }
 
