@@ -23,7 +23,7 @@ struct layout {
 	int minor;
 	uint32_t interpreters, threads, thread_next, thread_id, native_id, frame, cframe_frame;
 	uint32_t code, previous, instr, owner, file, name, qualname, first_line, lines;
-	uint32_t bytecode, ascii, compact;
+	uint32_t bytecode, ascii, compact, flags, instructions;
 };
 
 static const struct layout layouts[] = {

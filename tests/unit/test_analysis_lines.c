@@ -17,20 +17,26 @@
 
 /* Lines, and the stacks in which they are the innermost: 1 the trainer's loop, 2 a library
  * that the loop calls, 3 a worker's loop (a library), 4 and 5 what the worker computes,
- * 6 what it reads in. */
+ * 6 what it reads in. 7 the loop's call of the device; 8 a generator that the loop goes
+ * through, and 10 what the loop calls from its line 9. */
 static const struct {
 	uint32_t id;
 	int line;
 	bool library;
 	const char *name, *file;
-	uint32_t caller;
+	uint32_t caller, flags;
 } program[] = {
-	{ 1, 10, false, "train", "/job/train.py", 0 },
-	{ 2, 700, true, "Loader.__next__", "/usr/lib/python3/dist-packages/l.py", 1 },
-	{ 3, 40, true, "worker_loop", "/usr/lib/python3/dist-packages/l.py", 1 },
-	{ 4, 7, false, "Augment.__call__", "/job/data.py", 3 },
-	{ 5, 15, false, "Decode.__call__", "/job/data.py", 3 },
-	{ 6, 21, false, "Images.load", "/job/data.py", 3 },
+	{ 1, 10, false, "train", "/job/train.py", 0, PT_PYSTACK_ITER },
+	{ 2, 700, true, "Loader.__next__", "/usr/lib/python3/dist-packages/l.py", 1,
+	  PT_PYSTACK_NEXT },
+	{ 3, 40, true, "worker_loop", "/usr/lib/python3/dist-packages/l.py", 1, 0 },
+	{ 4, 7, false, "Augment.__call__", "/job/data.py", 3, 0 },
+	{ 5, 15, false, "Decode.__call__", "/job/data.py", 3, 0 },
+	{ 6, 21, false, "Images.load", "/job/data.py", 3, 0 },
+	{ 7, 13, false, "train", "/job/train.py", 0, 0 },
+	{ 8, 5, false, "batches", "/job/train.py", 1, PT_PYSTACK_NEXT },
+	{ 9, 14, false, "train", "/job/train.py", 0, 0 },
+	{ 10, 30, false, "metrics", "/job/train.py", 9, 0 },
 };
 #define LINES (sizeof(program) / sizeof(*program))
 
@@ -54,7 +60,8 @@ static void feed_program(struct pt_model *m)
 		struct pt_rec_pyline l = { .id = program[i].id, .line = program[i].line,
 					   .flags = program[i].library };
 		struct pt_rec_pystack s = { .id = program[i].id, .caller = program[i].caller,
-					    .line = program[i].id };
+					    .line = program[i].id,
+					    .flags = program[i].flags };
 
 		n = strlen(program[i].name);
 		memcpy(l.text, program[i].name, n);
@@ -244,6 +251,68 @@ static void a_verdict_names_the_line(void **state)
 	case_close(&bare);
 }
 
+/* A job that makes its batches up by computing, and one that computes as much for itself: what
+ * differs is the stack. `in`: where it computes. */
+static const struct pt_report *computing(struct st_case *c, uint32_t in)
+{
+	struct job_opts o = job_defaults();
+	const struct pt_analysis_opts a = { .batch_size = 0 };
+	uint64_t rnd = 11, ts;
+	size_t k = 0;
+
+	memset(c, 0, sizeof(*c));
+	o.workers = 0;
+	o.no_reads = true;
+	job_run(&c->j, &o);
+	job_window(&c->j, JOB_BEGIN + 400 * ST_MS,
+		   JOB_BEGIN + o.run_s_x10 * (ST_S / 10) - 100 * ST_MS);
+	c->m = pt_model_new();
+	assert_non_null(c->m);
+	st_feed(&c->j.s, c->m);
+	feed_program(c->m);
+	for (ts = c->j.t0; ts < c->j.t1; ts += st_between(&rnd, 5 * ST_MS, 15 * ST_MS)) {
+		const struct job_step *s;
+
+		while (k + 1 < c->j.steps.n && c->j.steps.v[k].wait_end <= ts)
+			k++;
+		s = &c->j.steps.v[k];
+		look(c->m, JOB_TRAINER, JOB_TRAINER, ts, ts + 50 * ST_US,
+		     s->wait_begin <= ts && ts + 50 * ST_US < s->wait_end ? in : 7);
+	}
+	assert_int_equal(pt_model_finish(c->m), 0);
+	c->r = pt_report_new();
+	assert_non_null(c->r);
+	assert_int_equal(pt_analyze(c->m, &a, c->r), 0);
+	return c->r;
+}
+
+static void python_names_a_data_wait(void **state)
+{
+	struct st_case c;
+	const struct pt_report *r = computing(&c, 8);
+	double wall = (double)(c.j.t1 - c.j.t0), truth = (double)job_wait_ns(&c.j) / wall;
+
+	(void)state;
+	assert_true(r->breakdown.known && truth > 0.2);
+	assert_true(fabs(r->breakdown.data_wait.share - truth) < 0.03);
+	assert_string_equal(r->data_wait.evidence, "named");
+	assert_string_equal(case_root(r), "main_thread_loading");
+	assert_non_null(strstr(r->verdicts[0].title, "batches (train.py:5)"));
+	case_close(&c);
+}
+
+static void python_elsewhere_is_host_work(void **state)
+{
+	struct st_case c;
+	const struct pt_report *r = computing(&c, 10);
+
+	(void)state;
+	assert_true(r->breakdown.known && r->breakdown.data_wait.share < 0.01);
+	assert_string_equal(case_root(r), "host_bound");
+	assert_non_null(strstr(r->verdicts[0].title, "metrics (train.py:30)"));
+	case_close(&c);
+}
+
 static void what_makes_no_sense_is_refused(void **state)
 {
 	struct pt_model *m = pt_model_new();
@@ -274,6 +343,8 @@ int main(void)
 		cmocka_unit_test(time_goes_to_its_line),
 		cmocka_unit_test(a_worker_is_not_in_the_loop_that_started_it),
 		cmocka_unit_test(a_verdict_names_the_line),
+		cmocka_unit_test(python_names_a_data_wait),
+		cmocka_unit_test(python_elsewhere_is_host_work),
 		cmocka_unit_test(what_makes_no_sense_is_refused),
 	};
 

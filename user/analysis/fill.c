@@ -158,7 +158,7 @@ static int by_seconds(const void *a, const void *b)
 /* On what most of the waiting rests, and what starting the loader took of it. */
 static void fill_evidence(const struct pt_trainer *t, struct pt_r_data_wait *d)
 {
-	uint64_t supplied = 0, all = 0, restart = 0;
+	uint64_t supplied = 0, named = 0, all = 0, restart = 0;
 	size_t i;
 
 	for (i = 0; i < t->waits.n; i++) {
@@ -166,10 +166,13 @@ static void fill_evidence(const struct pt_trainer *t, struct pt_r_data_wait *d)
 
 		all += w->end - w->begin;
 		supplied += w->supplied ? w->end - w->begin : 0;
+		named += w->named ? w->end - w->begin : 0;
 		restart += w->restart_ns;
 	}
 	d->restart = pt_sec(restart);
-	d->evidence = !all ? NULL : supplied * 2 >= all ? "supplied" : "read";
+	d->evidence = !all ? NULL : named * 2 >= all	     ? "named" :
+		      supplied * 2 >= all ? "supplied" :
+					    "read";
 }
 
 static int fill_data_wait(struct pt_an *an, struct pt_trainer *t,

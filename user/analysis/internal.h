@@ -104,6 +104,7 @@ struct pt_fetch {
 	uint8_t cause;	/* the largest charge */
 	bool supplied;	/* by others; else the consumer reads by itself */
 	bool end_seen;	/* end from an ask, not from the next call */
+	bool named;	/* by its Python alone */
 };
 
 struct pt_step {

@@ -64,7 +64,9 @@ struct pt_py_looks {
 	pid_t pid;
 	struct thread *at;
 	struct pt_py_look now;
-	uint32_t stack[PT_PY_DEPTH]; /* lines, the innermost first */
+	struct {
+		uint32_t line, flags;
+	} stack[PT_PY_DEPTH]; /* the innermost first */
 	size_t depth;
 };
 
@@ -181,9 +183,9 @@ static uint32_t line_id(struct pt_py_looks *l, const struct pt_py_frame *f)
 	return x->id;
 }
 
-static uint32_t node_id(struct pt_py_looks *l, uint32_t caller, uint32_t line)
+static uint32_t node_id(struct pt_py_looks *l, uint32_t caller, uint32_t line, uint32_t flags)
 {
-	const struct pt_py_node key = { caller, line };
+	const struct pt_py_node key = { caller, line, flags };
 	struct node *x;
 
 	HASH_FIND(hh, l->by_key, &key, sizeof(key), x);
@@ -279,7 +281,8 @@ static void tell(struct pt_py_looks *l)
 		return;
 	l->now.end_ns = pt_now_ns();
 	for (i = l->depth; i-- > 0;) {
-		stack = l->stack[i] ? node_id(l, stack, l->stack[i]) : 0;
+		stack = !l->stack[i].line ? 0 :
+			node_id(l, stack, l->stack[i].line, l->stack[i].flags);
 		if (!stack)
 			break;
 	}
@@ -323,8 +326,10 @@ static void on_frame(void *ctx, const struct pt_py_frame *f)
 {
 	struct pt_py_looks *l = ctx;
 
-	if (l->depth < PT_PY_DEPTH)
-		l->stack[l->depth++] = line_id(l, f);
+	if (l->depth == PT_PY_DEPTH)
+		return;
+	l->stack[l->depth].line = line_id(l, f);
+	l->stack[l->depth++].flags = f->flags;
 }
 
 int pt_py_looks_at(struct pt_py_looks *l, pt_py_look_fn fn, void *ctx)

@@ -24,6 +24,8 @@
 #define CODE_SIZE 256	     /* of a code object, whatever is read of it */
 #define FRAME_SIZE 128	     /* what is read of a frame lies in that much */
 #define CODES_MAX 8192
+#define KNOWN 4		     /* instructions of a code object that are remembered */
+#define GENERATORS 0x220     /* co_flags: CO_GENERATOR, CO_ASYNC_GENERATOR */
 /* Of all stacks together: frames, and per frame each so many bytes of a line table. A
  * job whose chains go in circles costs no more than that. */
 #define WORK_MAX 65536
@@ -41,6 +43,7 @@ struct layout {
 	uint32_t code, previous, instr, owner;
 	uint32_t file, name, qualname, first_line, lines, bytecode;
 	uint32_t ascii, compact;
+	uint32_t flags, instructions;
 };
 
 static const struct layout layouts[] = {
@@ -54,6 +57,13 @@ struct code {
 	uint64_t addr, file, name, lines;
 	int32_t first;
 	char file_text[PT_PY_TEXT], name_text[PT_PY_TEXT];
+	uint64_t bytecode; /* its first instruction */
+	bool is_next; /* PT_PY_NEXT */
+	struct {
+		long at;
+		bool iter; /* PT_PY_ITER */
+	} known[KNOWN]; /* of its instructions, the latest */
+	unsigned next_known;
 	unsigned char *table; /* NULL: it could not be read */
 	size_t n;
 	UT_hash_handle hh;
@@ -224,8 +234,54 @@ static void get_table(struct pt_py *p, struct code *c)
 	p->tables += c->n;
 }
 
+/* FOR_ITER, as it was compiled, specialised or instrumented (opcode.h of each version). */
+static bool is_for_iter(int minor, unsigned op)
+{
+	switch (minor) {
+	case 12:
+		return op == 93 || op == 248 || (op >= 62 && op <= 65);
+	case 13:
+		return op == 72 || op == 243 || (op >= 187 && op <= 190);
+	default:
+		return op == 93;
+	}
+}
+
+static bool is_iter(struct pt_py *p, struct code *c, long at)
+{
+	unsigned char op[2];
+	unsigned i;
+
+	if (at < 0 || !c->bytecode)
+		return false;
+	for (i = 0; i < KNOWN; i++)
+		if (c->known[i].at == at)
+			return c->known[i].iter;
+	if (!get(p, c->bytecode + (uint64_t)at, op, sizeof(op)))
+		return false;
+	i = c->next_known++ % KNOWN;
+	c->known[i].at = at;
+	c->known[i].iter = is_for_iter(p->at.minor, op[0]);
+	return c->known[i].iter;
+}
+
+static void get_kind(const struct pt_py *p, const unsigned char *raw, struct code *c)
+{
+	uint32_t flags, i;
+
+	memcpy(&flags, raw + p->at.flags, sizeof(flags));
+	c->is_next = flags & GENERATORS || !strcmp(c->name_text, "__next__") ||
+		     (strlen(c->name_text) > 9 &&
+		      !strcmp(c->name_text + strlen(c->name_text) - 9, ".__next__"));
+	c->bytecode = p->at.instructions == NONE ? c->addr + p->at.bytecode :
+						   word_at(raw, p->at.instructions) + 32;
+	for (i = 0; i < KNOWN; i++)
+		c->known[i].at = -1;
+	c->next_known = 0;
+}
+
 /* The code object there; NULL: there is none, or no memory for it. */
-static const struct code *code_at(struct pt_py *p, uint64_t addr)
+static struct code *code_at(struct pt_py *p, uint64_t addr)
 {
 	uint32_t name = p->at.qualname != NONE ? p->at.qualname : p->at.name;
 	unsigned char raw[CODE_SIZE];
@@ -252,6 +308,7 @@ static const struct code *code_at(struct pt_py *p, uint64_t addr)
 	get_text(p, c->file, c->file_text);
 	get_text(p, c->name, c->name_text);
 	get_table(p, c);
+	get_kind(p, raw, c);
 	HASH_ADD(hh, p->codes, addr, sizeof(c->addr), c);
 	return c;
 }
@@ -273,15 +330,17 @@ static long instr_of(const struct pt_py *p, const unsigned char *frame, uint64_t
 static bool frame_at(struct pt_py *p, const unsigned char *raw, struct pt_py_frame *out)
 {
 	uint64_t addr = word_at(raw, p->at.code);
-	const struct code *c = addr & 7 ? NULL : code_at(p, addr);
+	struct code *c = addr & 7 ? NULL : code_at(p, addr);
+	long at;
 
 	if (!c)
 		return false;
+	at = instr_of(p, raw, addr);
 	p->work += c->n / WORK_BYTES;
 	memcpy(out->file, c->file_text, sizeof(out->file));
 	memcpy(out->name, c->name_text, sizeof(out->name));
-	out->line = c->table ? pt_py_line(p->at.minor, c->table, c->n, c->first,
-					  instr_of(p, raw, addr)) : 0;
+	out->line = c->table ? pt_py_line(p->at.minor, c->table, c->n, c->first, at) : 0;
+	out->flags = (is_iter(p, c, at) ? PT_PY_ITER : 0) | (c->is_next ? PT_PY_NEXT : 0);
 	return true;
 }
 
@@ -532,6 +591,7 @@ static bool take_published(struct pt_py *p, struct pt_err *err, int *ret)
 		.qualname = (uint32_t)v[QUALNAME], .lines = (uint32_t)v[LINES],
 		.first_line = (uint32_t)v[FIRST_LINE], .bytecode = (uint32_t)v[BYTECODE],
 		.ascii = l->ascii, .compact = l->compact,
+		.flags = l->flags, .instructions = NONE,
 	};
 	*ret = l->file > CODE_SIZE - 8 || l->name > CODE_SIZE - 8 ||
 	       l->qualname > CODE_SIZE - 8 || l->lines > CODE_SIZE - 8 ||

@@ -23,7 +23,13 @@ struct pt_py_frame {
 	char file[PT_PY_TEXT]; /* UTF-8; cut */
 	char name[PT_PY_TEXT]; /* qualified from 3.11 on */
 	int line; /* 0: none is known */
+	unsigned flags; /* PT_PY_* */
 };
+
+/* Its instruction fetches the next item of what a loop goes through; it is a generator, or is
+ * called __next__. */
+#define PT_PY_ITER 1
+#define PT_PY_NEXT 2
 
 struct pt_py_sink {
 	/* A thread that has Python state, before its stack is read. Where it says true, its

@@ -84,7 +84,9 @@ static void put_node(struct watch *w, uint32_t id)
 	const struct pt_py_node *x = pt_py_node_of(w->looks, id);
 	struct pt_rec_pystack r = { .hdr = { .size = sizeof(r), .kind = PT_REC_PYSTACK,
 					     .ts = pt_now_ns() },
-				    .id = id, .caller = x->caller, .line = x->line };
+				    .id = id, .caller = x->caller, .line = x->line,
+				    .flags = (x->flags & PT_PY_ITER ? PT_PYSTACK_ITER : 0) |
+					     (x->flags & PT_PY_NEXT ? PT_PYSTACK_NEXT : 0) };
 
 	put(w, &r, sizeof(r));
 }

@@ -109,6 +109,9 @@ static int count_places(const struct pt_host *h, struct pt_period *p)
 			x->big_ns += ns;
 		x->evident += pt_gap_is_evident(g);
 		x->reads += g->reads || g->read_bytes || g->read_ns;
+		x->looks += g->looks;
+		x->named += g->named;
+		x->named_at += g->named_at;
 	}
 	return 0;
 }
@@ -181,6 +184,38 @@ static void choose_by_evidence(struct pt_period *p, struct pt_place_at *best)
 	for (x = p->places; x; x = x->hh.next)
 		x->data = x->evident && is_rule(x);
 	best->data = true;
+	mark_begins(p, best);
+}
+
+/* ---- by name ----------------------------------------------------------------------------- */
+
+/* Of the looks at the thread between these calls so many must have found it in the data
+ * iterator, of no fewer than that. */
+#define NAMED_PART 0.3
+#define NAMED_LOOKS 5
+
+static bool is_named(const struct pt_place_at *x)
+{
+	return x->looks >= NAMED_LOOKS && (double)x->named >= NAMED_PART * (double)x->looks;
+}
+
+/* The one with most of it; NULL: nothing is told. */
+static struct pt_place_at *most_named(struct pt_period *p)
+{
+	struct pt_place_at *best = NULL, *x;
+
+	for (x = p->places; x; x = x->hh.next)
+		if (is_named(x) && (!best || x->named > best->named))
+			best = x;
+	return best;
+}
+
+static void choose_by_name(struct pt_period *p, struct pt_place_at *best)
+{
+	struct pt_place_at *x;
+
+	for (x = p->places; x; x = x->hh.next)
+		x->data = x->by_name = is_named(x);
 	mark_begins(p, best);
 }
 
@@ -315,9 +350,14 @@ int pt_find_period(const struct pt_host *h, struct pt_period *out)
 	if (err)
 		return err;
 	best = most_evident(out);
-	if (!best || !is_rule(best))
+	if (best && is_rule(best)) {
+		choose_by_evidence(out, best);
+		return 0;
+	}
+	best = most_named(out);
+	if (!best)
 		return choose_by_pattern(h, out);
-	choose_by_evidence(out, best);
+	choose_by_name(out, best);
 	return 0;
 }
 

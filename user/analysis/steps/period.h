@@ -21,9 +21,12 @@ struct pt_place_at {
 	uint64_t big_ns;     /* ... that stand out of the cadence */
 	uint64_t evident;    /* with evidence of obtaining */
 	uint64_t reads;	     /* ... by the consumer's own reading */
+	uint64_t looks, named; /* at its Python; in the data iterator */
+	double named_at;     /* where in the gap these were, summed */
 	bool syncs;	     /* its first call waits for the device */
 	uint64_t uploads;    /* bytes that its second calls copy to the device */
 	bool data;	     /* data is obtained here, as a rule */
+	bool by_name;	     /* ... of which only its Python tells */
 	bool begins;	     /* a step begins here */
 	bool partly;	     /* ... where the gap stands out */
 	UT_hash_handle hh;

@@ -32,6 +32,10 @@ struct pt_host_gap {
 	uint64_t read_first, read_last; /* its own reads of files */
 	uint32_t reads;			/* ... in so many turns */
 	uint64_t read_bytes; /* where single reads are not traced */
+	/* Looks at the thread's Python in it; of these in the data iterator; where those were,
+	 * as parts of the gap, summed. */
+	uint32_t looks, named;
+	double named_at;
 };
 
 struct pt_host {
@@ -53,6 +57,8 @@ int pt_find_host(const struct pt_an *an, const struct pt_actor *a,
 		 const struct pt_givers *givers, const pt_spans *writing,
 		 struct pt_host *out);
 void pt_host_free(struct pt_host *h);
+/* named.c: into the gaps how often the thread was seen in its data iterator. 0 or -ENOMEM. */
+int pt_find_named(const struct pt_an *an, struct pt_host *h);
 /* Put into the gaps what the loader shows: whom the consumer asked, and who was
  * born. */
 void pt_host_take_asks(struct pt_host *h, const struct pt_trainer *t,

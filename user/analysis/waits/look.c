@@ -68,6 +68,7 @@ int pt_look_at(struct pt_an *an, struct pt_trainer *t)
 		adopt_givers(t, &l->givers);
 	err = err ?: pt_find_host(an, &l->actor, &l->givers, &t->writing, &l->host);
 	err = err ?: find_asks(an, t, l);
+	err = err ?: pt_find_named(an, &l->host);
 	err = err ?: pt_find_period(&l->host, &l->period);
 	err = err ?: pt_find_made(an, t);
 	return err ? err : pt_find_obtaining(an, t, &l->host, &l->period);

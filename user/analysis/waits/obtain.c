@@ -8,6 +8,7 @@
 #include "analysis/waits/look.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 
 /* A loader written in Python computes for 0.05 to 0.5 ms before it first sleeps
@@ -364,6 +365,26 @@ static void bound(const struct obtain *o, const struct pt_host_gap *g,
 	}
 }
 
+/* Only the thread's Python tells that it obtains data in these gaps: so much of one, and
+ * there, as looks found it in its iterator. By those at this gap, where they are many. */
+#define OWN_LOOKS 8
+static void bound_by_name(const struct pt_place_at *at, const struct pt_host_gap *g,
+			  struct window *w)
+{
+	bool own = g->looks >= OWN_LOOKS;
+	double looks = own ? g->looks : (double)at->looks;
+	double named = own ? g->named : (double)at->named;
+	double middle = own ? g->named_at : at->named_at, part = named / looks, from;
+	double len = (double)(g->g.end - g->g.begin);
+
+	*w = (struct window){ .begin = g->g.end, .end = g->g.end };
+	if (named <= 0)
+		return;
+	from = fmin(fmax(middle / named - part / 2, 0), 1 - part);
+	w->begin = g->g.begin + (uint64_t)(from * len);
+	w->end = pt_min64(g->g.end, w->begin + (uint64_t)(part * len));
+}
+
 /* ---- waits ----------------------------------------------------------------------------- */
 
 /* What the consumer did in the gap. */
@@ -418,6 +439,15 @@ static int push_waits(struct obtain *o, const struct pt_host_gap *g,
 	return err || x.end <= x.begin ? err : push_wait(o, g, &x);
 }
 
+/* Whatever the thread did in it. */
+static int push_named(struct obtain *o, const struct pt_host_gap *g, const struct window *w)
+{
+	struct pt_fetch x = { .begin = w->begin, .end = w->end, .worker = -1,
+			      .made = UINT64_MAX, .th = g->g.th, .named = true };
+
+	return x.end > x.begin ? push_wait(o, g, &x) : 0;
+}
+
 static void sum_waits(struct pt_trainer *t, struct pt_step *s, size_t from)
 {
 	size_t i;
@@ -456,7 +486,11 @@ static int begin_step(struct obtain *o, const struct pt_host_gap *g, size_t i)
 		s.asks = g->asks;
 		s.started = g->started;
 		s.burst = g->burst;
-		if ((at && at->data) || pt_gap_is_evident(g)) {
+		if (at && at->by_name && !pt_gap_is_evident(g)) {
+			bound_by_name(at, g, &w);
+			err = push_named(o, g, &w);
+			s.begin = w.begin;
+		} else if ((at && at->data) || pt_gap_is_evident(g)) {
 			bound(o, g, &w);
 			err = push_waits(o, g, &w);
 			s.begin = w.begin;

@@ -318,10 +318,10 @@ function reportPage(T) {
 		tiles(), windows(), verdicts(),
 		section("timeline", "Timeline", line ? line.element : h("p", {}, "Nothing to draw.")),
 		breakdown(), section("steps", "Steps", stepFacts(), stepPlots(T.steps || {}, steps), outliers()),
-		ranks(), workers(), whatif(),
+		ranks(), workers(), lines(), whatif(),
 		section("series", "Over time", h("div", { class: "two" }, seriesPlots()), memory(), h("p", { class: "note" }, "Growth of memory: ", known(D.memory && D.memory.growth_per_min) ? [fig("memory.growth_per_min", "bytes"), " a minute"] : unknown("memory.growth_per_min"))),
 		gpus(), files(), disks(), writes(), peers(), operations(), capture(),
 	];
 	return { parts, draw: line ? line.draw : () => 0,
-		nav: [["windows", "Windows"], ["verdicts", "Verdicts"], ["timeline", "Timeline"], ["time", "Time"], ["steps", "Steps"], ["workers", "Workers"], ["whatif", "What if"], ["series", "Over time"], ["gpu", "GPU"], ["files", "Files"], ["disks", "Disks"], ["writes", "Writes"], ["peers", "Network"], ["operations", "Operations"], ["capture", "Capture"]] };
+		nav: [["windows", "Windows"], ["verdicts", "Verdicts"], ["timeline", "Timeline"], ["time", "Time"], ["steps", "Steps"], ["workers", "Workers"], ["lines", "Lines"], ["whatif", "What if"], ["series", "Over time"], ["gpu", "GPU"], ["files", "Files"], ["disks", "Disks"], ["writes", "Writes"], ["peers", "Network"], ["operations", "Operations"], ["capture", "Capture"]] };
 }

@@ -41,6 +41,17 @@ function peers() {
 		deep("first_byte_ms", "p99", "ms", "p99"), col("bytes", "bytes", "received"), col("rate_bps", "bytes_s", "rate"), col("connections", "count"), col("opened", "count"),
 		col("round_trip_ms", "ms", "round trip"), col("retransmits", "count", "sent again"), col("workers", "count")]), p, { path: "peers", id: "peers-table", first: 15 })) : null;
 }
+/* Where time went, by line of the job's Python. */
+function lines() {
+	const l = D.lines || [];
+	return l.length ? section("lines", "Lines of Python", table(lonely(l, [
+		{ name: "who", text: true, get: (e) => e.who === "trainer" ? "training thread" : known(e.pid) ? "worker " + e.pid : "all workers" },
+		{ name: "doing", text: true, get: (e) => (e.cause === "cpu" ? "running" : e.cause === "sync" ? "asleep in GPU calls" : "asleep: " + word(e.cause)) + (e.data_wait ? ", data wait" : "") },
+		{ name: "function", text: true, mono: true, get: (e) => e.function, show: (e) => text(e.function, "mono") },
+		{ name: "line", text: true, mono: true, get: (e) => e.file, show: (e) => text(e.file + (known(e.line) ? ":" + e.line : ""), "mono") },
+		share("share", "of that"), col("seconds", "s"), col("low_s", "s", "at least"), col("high_s", "s", "at most"), col("looks", "count")]), l, { path: "lines", id: "lines-table", first: 15 }),
+		h("p", { class: "note" }, "The innermost line of the job's own code. A sleep that a look fell into is its line's, all of it; what was run is shared out by the looks.")) : null;
+}
 /* Parts of the capture that were judged each by itself. */
 function windows() {
 	const w = D.windows || [];
