@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "analysis/waits/loader.h"
+#include "base/hash.h"
 
 static int cmp_ask(const void *a, const void *b)
 {
@@ -12,26 +13,28 @@ static int cmp_ask(const void *a, const void *b)
 	return pt_cmp(x->ts, y->ts);
 }
 
-/* Does `th` end sleeps of a worker? Then it passes the consumer's wishes on. */
-static bool feeds_workers(const struct pt_an *an, const struct pt_trainer *t,
-			  const struct pt_thread *th)
+/* Whoever ends sleeps of a worker passes the consumer's wishes on. */
+struct feeder {
+	uint32_t tid;
+	UT_hash_handle hh;
+};
+
+static int find_feeders(const struct pt_an *an, const struct pt_trainer *t,
+			struct feeder **out)
 {
-	size_t w, i;
+	size_t w;
 
 	for (w = 0; w < t->workers.n; w++) {
 		const struct pt_thread *x = t->workers.v[w].main;
 
 		if (t->workers.v[w].proc == t->proc)
 			continue;
-		for (i = pt_iv_after(x, an->t0); i < x->iv.n; i++) {
-			if (x->iv.v[i].begin >= an->t1)
-				break;
-			if (x->iv.v[i].valid_wake &&
-			    x->iv.v[i].waker_tid == th->tid)
-				return true;
+		pt_each_iv(iv, x, an->t0, an->t1) {
+			if (iv->valid_wake && !pt_hash_make(*out, tid, &iv->waker_tid))
+				return -ENOMEM;
 		}
 	}
-	return false;
+	return 0;
 }
 
 /* The worker whose message the consumer, or who hands on to it, was woken for in
@@ -46,6 +49,10 @@ static int delivered_in(const struct pt_an *an, const struct pt_trainer *t,
 		const struct pt_thread *th = r < t->relays.n ? t->relays.v[r] :
 							       a->lead;
 
+		/* of another epoch's */
+		if (!th->iv.n || th->iv.v[0].begin >= e ||
+		    th->iv.v[th->iv.n - 1].end <= b)
+			continue;
 		for (i = pt_iv_after(th, b); i < th->iv.n; i++) {
 			const struct pt_iv *iv = &th->iv.v[i];
 			const struct pt_thread *who;
@@ -111,17 +118,19 @@ static bool follows_worker(const struct pt_an *an, const struct pt_trainer *t,
 }
 
 static int take_feeder(const struct pt_an *an, const struct pt_trainer *t,
-		       const struct pt_thread *th,
+		       struct feeder *feeders, const struct pt_thread *th,
 		       const struct pt_actor *a, struct pt_paths *paths,
 		       uint32_t source, pt_asks *out)
 {
+	const struct feeder *known;
 	pt_times at = { 0 };
 	bool wrong = false;
 	uint64_t wakes = 0;
 	size_t i;
 	int err = pt_rest_wakes(an, paths, th, a->lead, &at, &wakes);
 
-	if (!err && at.n && !feeds_workers(an, t, th) &&
+	HASH_FIND(hh, feeders, &th->tid, sizeof(th->tid), known);
+	if (!err && at.n && !known &&
 	    !follows_worker(an, t, a, paths, &at, &wrong))
 		at.n = 0;
 	if (wrong)
@@ -182,20 +191,22 @@ static int take_worker(const struct pt_an *an, const struct pt_worker *w,
 int pt_find_asks(const struct pt_an *an, const struct pt_trainer *t,
 		 const struct pt_actor *a, struct pt_paths *paths, pt_asks *out)
 {
+	struct feeder *feeders = NULL;
 	uint32_t source = 0;
 	size_t i;
-	int err = 0, w;
+	int w, err = find_feeders(an, t, &feeders);
 
 	for (i = 0; i < t->proc->threads.n && !err; i++) {
 		const struct pt_thread *th = t->proc->threads.v[i];
 
 		if (!pt_is_actor(a, th) && !pt_worker_index(t, th, &w))
-			err = take_feeder(an, t, th, a, paths, source, out);
+			err = take_feeder(an, t, feeders, th, a, paths, source, out);
 		source++;
 	}
 	for (i = 0; i < t->workers.n && !err; i++)
 		err = take_worker(an, &t->workers.v[i], a, paths, source++,
 				  (int)i, out);
+	pt_hash_free(feeders);
 	if (!err && out->n)
 		pt_vec_sort(out, cmp_ask);
 	return err;

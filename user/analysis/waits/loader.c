@@ -33,12 +33,21 @@ static struct pt_worker *worker_make(struct pt_trainer *t, struct pt_proc *p,
 			       .role = p == t->proc ? PT_ROLE_THREAD :
 				       p->outside   ? PT_ROLE_OUTSIDE :
 						      PT_ROLE_LOADER };
-	struct pt_worker *old = worker_of(t, p, th);
 
-	if (old)
-		return old;
 	return pt_vec_push(&t->workers, w) ? NULL :
 					     &t->workers.v[t->workers.n - 1];
+}
+
+/* Of the thread, where it is one of the trainer's, else of the process. Who makes in
+ * that is looked for once: it takes a look at all that its threads did. */
+static struct pt_worker *worker_for(const struct pt_an *an, struct pt_trainer *t,
+				    const struct pt_givers *g, struct pt_proc *p,
+				    const struct pt_thread *th)
+{
+	struct pt_worker *old = worker_of(t, p, th);
+
+	return old ? old : worker_make(t, p, p == t->proc ? (struct pt_thread *)th :
+							    pt_maker_in(an, g, p));
 }
 
 bool pt_is_relay(const struct pt_trainer *t, const struct pt_thread *th)
@@ -103,8 +112,7 @@ static int take_givers(struct pt_an *an, struct pt_trainer *t,
 				return -ENOMEM;
 			continue;
 		}
-		w = worker_make(t, p, p == t->proc ? (struct pt_thread *)x->th :
-						     pt_maker_in(an, g, p));
+		w = worker_for(an, t, g, p, x->th);
 		if (!w || add_sender(sent, x->th, x->ns))
 			return -ENOMEM;
 	}
@@ -141,8 +149,7 @@ static int take_relayed(struct pt_an *an, struct pt_trainer *t,
 		if (!p || pt_is_lock(g->paths, th, iv) ||
 		    (p == t->proc && !makes_inside(t, g, who)))
 			continue;
-		if (!worker_make(t, p, p == t->proc ? (struct pt_thread *)who :
-						      pt_maker_in(an, g, p)) ||
+		if (!worker_for(an, t, g, p, who) ||
 		    add_sender(sent, who, iv->ready - iv->begin))
 			return -ENOMEM;
 	}
@@ -182,7 +189,7 @@ static int take_makers(const struct pt_an *an, struct pt_trainer *t,
 		/* a pool of threads, through a relay and another */
 		if (p == t->proc && inside * 2 > sum && t->relays.n &&
 		    makes_inside(t, g, x->th) &&
-		    !worker_make(t, p, (struct pt_thread *)x->th))
+		    !worker_for(an, t, g, p, x->th))
 			return -ENOMEM;
 
 		/* a thread of the trainer that does not end its sleeps passes

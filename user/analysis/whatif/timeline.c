@@ -212,39 +212,76 @@ static int find_holds(struct pt_wi_look *k, const releases *r, const pt_wi_piece
 	return 0;
 }
 
-static int releases_by(const struct pt_wi_look *k, int16_t who, releases *out)
+/* A worker that waited for a lock that another one had. */
+struct pair {
+	int16_t who; /* had it */
+	uint32_t waiter;
+};
+typedef PT_VEC(struct pair) pairs;
+
+static int cmp_pair(const void *a, const void *b)
+{
+	const struct pair *x = a, *y = b;
+
+	return pt_cmp(x->who, y->who) ?: pt_cmp(x->waiter, y->waiter);
+}
+
+static int find_pairs(const struct pt_wi_look *k, pairs *out)
 {
 	size_t i, j;
 
 	for (i = 0; i < k->t->workers.n; i++)
 		for (j = 0; j < k->v[i].n; j++) {
 			const struct pt_wi_piece *p = &k->v[i].v[j];
-			struct release x = { p->end, p->begin, p->place };
+			struct pair x = { p->by, (uint32_t)i };
 
-			if (p->what == PT_WI_LOCKED && p->by == who &&
-			    pt_vec_push(out, x))
+			if (p->what == PT_WI_LOCKED && pt_vec_push(out, x))
 				return -ENOMEM;
 		}
-	pt_vec_sort(out, cmp_release);
+	pt_vec_sort(out, cmp_pair);
+	return 0;
+}
+
+/* The end of each wait of `waiter` for `who`. */
+static int add_releases(const pt_wi_pieces *waiter, int16_t who, releases *out)
+{
+	size_t j;
+
+	for (j = 0; j < waiter->n; j++) {
+		const struct pt_wi_piece *p = &waiter->v[j];
+		struct release x = { p->end, p->begin, p->place };
+
+		if (p->what == PT_WI_LOCKED && p->by == who && pt_vec_push(out, x))
+			return -ENOMEM;
+	}
 	return 0;
 }
 
 static int mark_holds(struct pt_wi_look *k)
 {
-	size_t i;
-	int err = 0;
+	releases r = { 0 };
+	pairs of = { 0 };
+	holds h = { 0 };
+	size_t i = 0, j;
+	int16_t who;
+	int err = find_pairs(k, &of);
 
-	for (i = 0; i < k->t->workers.n && !err; i++) {
-		releases r = { 0 };
-		holds h = { 0 };
-
-		err = releases_by(k, (int16_t)i, &r);
-		err = err ?: find_holds(k, &r, &k->v[i], &h);
+	while (i < of.n && of.v[i].who < 0) /* nobody is known to have had it */
+		i++;
+	for (; i < of.n && !err; i = j) {
+		who = of.v[i].who;
+		r.n = h.n = 0;
+		for (j = i; j < of.n && of.v[j].who == who && !err; j++)
+			if (j == i || cmp_pair(&of.v[j - 1], &of.v[j]))
+				err = add_releases(&k->v[of.v[j].waiter], who, &r);
+		pt_vec_sort(&r, cmp_release);
+		err = err ?: find_holds(k, &r, &k->v[who], &h);
 		if (!err && h.n)
-			err = mark(&k->v[i], &h);
-		pt_vec_free(&r);
-		pt_vec_free(&h);
+			err = mark(&k->v[who], &h);
 	}
+	pt_vec_free(&of);
+	pt_vec_free(&r);
+	pt_vec_free(&h);
 	return err;
 }
 

@@ -428,6 +428,20 @@ static int compare_one(const struct pt_an *an, const struct pt_trainer *t,
 	return err;
 }
 
+/* All that had one slot are one in this: as the first of them. */
+static void share_slot(struct pt_trainer *t, const struct pt_worker *first)
+{
+	struct pt_worker *w;
+
+	for (w = t->workers.v; w < t->workers.v + t->workers.n; w++) {
+		if (w->role != first->role || w->slot != first->slot)
+			continue;
+		w->slow = first->slow;
+		w->slowdown = first->slowdown;
+		w->slow_chance = first->slow_chance;
+	}
+}
+
 int pt_compare_workers(const struct pt_an *an, struct pt_trainer *t)
 {
 	struct peers p = { 0 };
@@ -437,8 +451,12 @@ int pt_compare_workers(const struct pt_an *an, struct pt_trainer *t)
 
 	for (role = 0; role <= PT_ROLE_OUTSIDE && !err; role++)
 		err = find_slots(an, t, role);
-	for (i = 0; i < t->workers.n && !err; i++)
+	for (i = 0; i < t->workers.n && !err; i++) {
+		if (t->workers.v[i].respawn)
+			continue;
 		err = compare_one(an, t, &t->workers.v[i], &p);
+		share_slot(t, &t->workers.v[i]);
+	}
 	pt_vec_free(&p.own);
 	pt_vec_free(&p.medians);
 	pt_vec_free(&p.service_ms);
