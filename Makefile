@@ -517,7 +517,9 @@ demo:
 D = $(DESTDIR)$(PREFIX)
 DOCS = $(wildcard README.md SECURITY.md LICENSE docs/*.md)
 SCHEMAS = $(wildcard docs/*.schema.json user/report/*.schema.json)
-MAN8 = $(wildcard docs/*.8)
+MAN8 = $(wildcard docs/man/*.8)
+# Each shell's completion, where it looks for those of packages.
+COMPLETIONS = bash-completion/completions zsh/vendor-completions fish/vendor_completions.d
 
 install: all
 	$(INSTALL) -d $(D)/bin $(D)/libexec/pipetrace $(D)/share/man/man8 \
@@ -527,6 +529,11 @@ install: all
 	for f in $(DOCS); do $(INSTALL) -m 644 $$f $(D)/share/doc/pipetrace/ || exit 1; done
 	for f in $(SCHEMAS); do $(INSTALL) -m 644 $$f $(D)/share/pipetrace/ || exit 1; done
 	for f in $(MAN8); do $(INSTALL) -m 644 $$f $(D)/share/man/man8/ || exit 1; done
+	$(INSTALL) -d $(COMPLETIONS:%=$(D)/share/%)
+	$(INSTALL) -m 644 tools/packaging/completions/pipetrace.bash \
+		$(D)/share/bash-completion/completions/pipetrace
+	$(INSTALL) -m 644 tools/packaging/completions/_pipetrace $(D)/share/zsh/vendor-completions/
+	$(INSTALL) -m 644 tools/packaging/completions/pipetrace.fish $(D)/share/fish/vendor_completions.d/
 	$(INSTALL) -m 644 tools/packaging/agent.conf $(D)/share/pipetrace/
 	$(INSTALL) -d $(D)/share/pipetrace/fleet
 	$(INSTALL) -m 644 tools/fleet/rules.yml tools/fleet/dashboard.json $(D)/share/pipetrace/fleet/
@@ -537,6 +544,7 @@ install: all
 
 uninstall:
 	rm -f $(D)/bin/pipetrace $(addprefix $(D)/share/man/man8/,$(notdir $(MAN8)))
+	rm -f $(foreach d,$(COMPLETIONS),$(wildcard $(D)/share/$d/*pipetrace*))
 	rm -f $(D)/lib/systemd/system/pipetrace-agent.service
 	rm -rf $(D)/libexec/pipetrace $(D)/share/doc/pipetrace $(D)/share/pipetrace
 

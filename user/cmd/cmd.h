@@ -11,13 +11,20 @@
 #define PT_EXIT_USAGE 2
 #define PT_EXIT_VERDICT 3 /* --fail-on or --fail-on-regression was reached */
 
-struct pt_command {
-	const char *name;
-	int (*run)(int argc, char **argv);
-	const char *summary;
-};
-/* Ends with a NULL name. */
-extern const struct pt_command pt_commands[];
+/* Each command: its name, and what --help says of it. The shells' completions read it there. */
+#define PT_COMMANDS(X)                                                         \
+	X(trace, "Trace a job (the default)")                                  \
+	X(list, "List the GPU jobs of this machine")                           \
+	X(doctor, "Say what can be seen on this machine")                      \
+	X(demo, "Trace a job on a simulated GPU")                              \
+	X(record, "Record a job, to be diagnosed later")                       \
+	X(top, "Watch a job live, on the whole screen")                        \
+	X(report, "Diagnose a recorded file")                                  \
+	X(diff, "Compare reports: what changed, beyond noise")                 \
+	X(export, "Write a recorded file in other programs' formats")          \
+	X(agent, "Sample the jobs of this node, and tell Prometheus")          \
+	X(stack, "Print what every thread of a job is doing")                  \
+	X(fleet, "Rank the jobs of many nodes by wasted GPU time")
 
 /* The whole program: choose a command and run it. */
 int pt_cmd_main(int argc, char **argv);

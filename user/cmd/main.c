@@ -9,26 +9,20 @@
 #include "cmd/options.h"
 #include "gpu/nvml.h"
 
-const struct pt_command pt_commands[] = {
-	{ "trace", pt_cmd_trace, "trace a job (the default)" },
-	{ "list", pt_cmd_list, "list the GPU jobs of this machine" },
-	{ "doctor", pt_cmd_doctor, "what this machine allows" },
-	{ "demo", pt_cmd_demo, "trace a job on a simulated GPU" },
-	{ "record", pt_cmd_record, "record a job, to be diagnosed later" },
-	{ "top", pt_cmd_top, "watch a job live, on the whole screen" },
-	{ "report", pt_cmd_report, "diagnose a recorded file" },
-	{ "diff", pt_cmd_diff, "compare reports: what changed, and is it noise" },
-	{ "export", pt_cmd_export, "a recorded file for other programs" },
-	{ "agent", pt_cmd_agent, "sample the jobs of this node, and tell Prometheus" },
-	{ "stack", pt_cmd_stack, "what every thread of a job is doing right now" },
-	{ "fleet", pt_cmd_fleet, "the jobs of many nodes, by GPU time wasted" },
-	{ NULL, NULL, NULL },
+static const struct command {
+	const char *name;
+	int (*run)(int argc, char **argv);
+} commands[] = {
+#define X(name, text) { #name, pt_cmd_##name },
+	PT_COMMANDS(X)
+#undef X
+	{ NULL, NULL },
 };
 
 int pt_cmd_main(int argc, char **argv)
 {
 	static char name[] = "pipetrace";
-	const struct pt_command *c;
+	const struct command *c;
 	int (*run)(int, char **) = pt_cmd_trace;
 	int skip = 0, status;
 
@@ -44,12 +38,11 @@ int pt_cmd_main(int argc, char **argv)
 	if (argc == 1) {
 		run = pt_cmd_list;
 	} else if (argv[1][0] != '-') {
-		for (c = pt_commands; c->name && strcmp(c->name, argv[1]); c++)
+		for (c = commands; c->name && strcmp(c->name, argv[1]); c++)
 			;
 		if (!c->name) {
-			pt_error("unknown command \"%s\": there are trace, "
-				 "record, top, report, diff, export, agent, fleet, stack, list, doctor and demo; to "
-				 "start and trace a program write pipetrace -- %s",
+			pt_error("unknown command \"%s\": pipetrace --help lists the commands; "
+				 "to start and trace a program write pipetrace -- %s",
 				 argv[1], argv[1]);
 			return PT_EXIT_USAGE;
 		}

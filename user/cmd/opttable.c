@@ -2,6 +2,8 @@
 /* Which options each command takes, with their help. */
 #include "cmd/opttable.h"
 
+#include "cmd/cmd.h"
+
 #define COMMON                                                                 \
 	{ "quiet", 'q', NULL, 0, "Say only what went wrong; of a diagnosis, the verdicts", 20 },             \
 	{ "verbose", 'v', NULL, 0, "Say more", 20 },                           \
@@ -102,6 +104,10 @@ static const struct argp_option trace_options[] = {
 	{ "reads", K_READS, "DOOR", 0,
 	  "Take this door to read calls: fexit, kprobe, pages, syscall, none; "
 	  "auto (default) takes the first that opens", 10 },
+	{ NULL, 0, NULL, 0, "Commands (pipetrace COMMAND --help has the options of each):", 30 },
+#define X(name, text) { #name, 0, NULL, OPTION_DOC, text, 30 },
+	PT_COMMANDS(X)
+#undef X
 	COMMON
 };
 
@@ -251,6 +257,7 @@ const char *const pt_opts_arguments[] = {
 	[PT_OPTS_EXPORT] = "export --FORMAT OUT... FILE\n"
 			   "export FILE --format FORMAT -o OUT",
 	[PT_OPTS_TOP] = "top [-p PID]",
+	[PT_OPTS_TARGET] = "doctor [-p PID]",
 	[PT_OPTS_STACK] = "stack -p PID[,PID]",
 	[PT_OPTS_AGENT] = "agent --config FILE",
 	[PT_OPTS_FLEET] = "fleet --prometheus URL",

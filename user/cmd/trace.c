@@ -9,8 +9,7 @@ static const char doc[] =
 	"Says whether a machine-learning job's GPU starves for input, why, and "
 	"who is to blame: attach to a running job, unmodified and not "
 	"restarted, or start one.\v"
-	"Without arguments pipetrace lists the GPU jobs of this machine. Other "
-	"commands: record, top, report FILE, diff, list, doctor [-p PID], demo.\n\n"
+	"Without arguments pipetrace lists the GPU jobs of this machine.\n\n"
 	"Exit status: 0 traced, 1 failed, 2 bad usage, 3 a verdict reached "
 	"--fail-on.";
 
