@@ -150,29 +150,41 @@ static void look_at_all(struct pt_model *m, uint64_t t0, uint64_t t1)
 	}
 }
 
-/* batch_ns: what a worker takes for one; 0: as usual, which is too long. */
-static struct pt_report *report_of(struct st_case *c, bool looks, uint64_t batch_ns)
+/* The job's records, and the lines; looks are still to come. */
+static void feed_job(struct st_case *c, const struct job_opts *o)
 {
-	struct job_opts o = job_defaults();
-	const struct pt_analysis_opts a = { .batch_size = 0 };
-
 	memset(c, 0, sizeof(*c));
-	o.mix[JOB_DISK] = 0.3;
-	o.batch_ns = batch_ns ? batch_ns : o.batch_ns;
-	job_run(&c->j, &o);
-	job_window(&c->j, JOB_BEGIN + 400 * ST_MS, JOB_BEGIN + o.run_s_x10 * (ST_S / 10) - 100 * ST_MS);
+	job_run(&c->j, o);
+	job_window(&c->j, JOB_BEGIN + 400 * ST_MS,
+		   JOB_BEGIN + o->run_s_x10 * (ST_S / 10) - 100 * ST_MS);
 	c->m = pt_model_new();
 	assert_non_null(c->m);
 	st_feed(&c->j.s, c->m);
-	if (looks) {
-		feed_program(c->m);
-		look_at_all(c->m, c->j.t0, c->j.t1);
-	}
+	feed_program(c->m);
+}
+
+static struct pt_report *analyze(struct st_case *c)
+{
+	const struct pt_analysis_opts a = { .batch_size = 0 };
+
 	assert_int_equal(pt_model_finish(c->m), 0);
 	c->r = pt_report_new();
 	assert_non_null(c->r);
 	assert_int_equal(pt_analyze(c->m, &a, c->r), 0);
 	return c->r;
+}
+
+/* batch_ns: what a worker takes for one; 0: as usual, which is too long. */
+static struct pt_report *report_of(struct st_case *c, bool looks, uint64_t batch_ns)
+{
+	struct job_opts o = job_defaults();
+
+	o.mix[JOB_DISK] = 0.3;
+	o.batch_ns = batch_ns ? batch_ns : o.batch_ns;
+	feed_job(c, &o);
+	if (looks)
+		look_at_all(c->m, c->j.t0, c->j.t1);
+	return analyze(c);
 }
 
 static void time_goes_to_its_line(void **state)
@@ -256,20 +268,12 @@ static void a_verdict_names_the_line(void **state)
 static const struct pt_report *computing(struct st_case *c, uint32_t in)
 {
 	struct job_opts o = job_defaults();
-	const struct pt_analysis_opts a = { .batch_size = 0 };
 	uint64_t rnd = 11, ts;
 	size_t k = 0;
 
-	memset(c, 0, sizeof(*c));
 	o.workers = 0;
 	o.no_reads = true;
-	job_run(&c->j, &o);
-	job_window(&c->j, JOB_BEGIN + 400 * ST_MS,
-		   JOB_BEGIN + o.run_s_x10 * (ST_S / 10) - 100 * ST_MS);
-	c->m = pt_model_new();
-	assert_non_null(c->m);
-	st_feed(&c->j.s, c->m);
-	feed_program(c->m);
+	feed_job(c, &o);
 	for (ts = c->j.t0; ts < c->j.t1; ts += st_between(&rnd, 5 * ST_MS, 15 * ST_MS)) {
 		const struct job_step *s;
 
@@ -279,11 +283,7 @@ static const struct pt_report *computing(struct st_case *c, uint32_t in)
 		look(c->m, JOB_TRAINER, JOB_TRAINER, ts, ts + 50 * ST_US,
 		     s->wait_begin <= ts && ts + 50 * ST_US < s->wait_end ? in : 7);
 	}
-	assert_int_equal(pt_model_finish(c->m), 0);
-	c->r = pt_report_new();
-	assert_non_null(c->r);
-	assert_int_equal(pt_analyze(c->m, &a, c->r), 0);
-	return c->r;
+	return analyze(c);
 }
 
 static void python_names_a_data_wait(void **state)

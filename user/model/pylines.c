@@ -81,6 +81,16 @@ const struct pt_code_stack *pt_model_stack(const struct pt_model *m, uint32_t id
 		       &m->code_stacks.v[id - 1] : NULL;
 }
 
+size_t pt_model_unfold(const struct pt_model *m, uint32_t id, uint32_t *out)
+{
+	const struct pt_code_stack *s;
+	size_t n = 0;
+
+	for (; n < PT_STACK_DEPTH && (s = pt_model_stack(m, id)); id = s->caller)
+		out[n++] = id;
+	return n;
+}
+
 void pt_lines_free(struct pt_model *m)
 {
 	size_t i;

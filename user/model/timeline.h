@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "abi.h"
 #include "base/hash.h"
@@ -477,6 +478,14 @@ const struct pt_file *pt_model_file(const struct pt_model *m, uint32_t dev,
 /* By their ids; NULL: it was not told. */
 const struct pt_code_line *pt_model_line(const struct pt_model *m, uint32_t id);
 const struct pt_code_stack *pt_model_stack(const struct pt_model *m, uint32_t id);
+
+#define PT_STACK_DEPTH 256
+/* The stack's ids, the innermost first, into room for PT_STACK_DEPTH. How many. */
+size_t pt_model_unfold(const struct pt_model *m, uint32_t id, uint32_t *out);
+static inline bool pt_same_function(const struct pt_code_line *a, const struct pt_code_line *b)
+{
+	return a && b && !strcmp(a->name, b->name) && !strcmp(a->file, b->file);
+}
 
 /* The last that was told of this device number; NULL: nothing. */
 const struct pt_rec_disk *pt_model_disk(const struct pt_model *m, uint32_t dev);

@@ -77,21 +77,13 @@ struct pt_py_looks *pt_py_looks_new(void)
 
 void pt_py_looks_free(struct pt_py_looks *l)
 {
-	struct thread *t, *next;
 	size_t i;
 
 	if (!l)
 		return;
-	HASH_ITER(hh, l->threads, t, next) {
-		HASH_DEL(l->threads, t);
-		free(t);
-	}
-	HASH_CLEAR(hh, l->by_text);
-	HASH_CLEAR(hh, l->by_key);
-	for (i = 0; i < l->lines.n; i++)
-		free(l->lines.v[i]);
-	for (i = 0; i < l->nodes.n; i++)
-		free(l->nodes.v[i]);
+	pt_hash_free(l->threads);
+	pt_hash_free(l->by_text);
+	pt_hash_free(l->by_key);
 	for (i = 0; i < l->processes.n; i++)
 		pt_py_close(l->processes.v[i].py);
 	free(l->lines.v);
@@ -135,6 +127,30 @@ int pt_py_looks_watch(struct pt_py_looks *l, pid_t pid, struct pt_err *err)
 	return p->tries == TRIES ? ret : 0;
 }
 
+void pt_py_looks_keep(struct pt_py_looks *l, const pid_t *pids, size_t n)
+{
+	struct thread *t, *next;
+	size_t i, k = 0;
+
+	for (i = 0; i < l->processes.n; i++) {
+		struct process *p = &l->processes.v[i];
+
+		if (bsearch(&p->pid, pids, n, sizeof(*pids), pt_by_pid))
+			l->processes.v[k++] = *p;
+		else
+			pt_py_close(p->py);
+	}
+	if (k == l->processes.n)
+		return;
+	l->processes.n = k;
+	HASH_ITER(hh, l->threads, t, next) {
+		if (process_of(l, t->id.pid))
+			continue;
+		HASH_DEL(l->threads, t);
+		free(t);
+	}
+}
+
 bool pt_py_looks_process(const struct pt_py_looks *l, pid_t pid, const char **version,
 			 const char **cmdline)
 {
@@ -175,33 +191,29 @@ static uint32_t line_id(struct pt_py_looks *l, const struct pt_py_frame *f)
 	memcpy(x->text, text, n + 1);
 	x->l = (struct pt_py_line){ .name = x->text, .file = x->text + name + 1,
 				    .line = f->line, .library = is_library(f->file) };
-	if (pt_vec_push(&l->lines, x)) {
-		free(x);
-		return 0;
-	}
 	HASH_ADD(hh, l->by_text, text, n, x);
-	return x->id;
+	if (PT_HASHED(x) && !pt_vec_push(&l->lines, x))
+		return x->id;
+	if (PT_HASHED(x))
+		HASH_DEL(l->by_text, x);
+	free(x);
+	return 0;
 }
 
 static uint32_t node_id(struct pt_py_looks *l, uint32_t caller, uint32_t line, uint32_t flags)
 {
 	const struct pt_py_node key = { caller, line, flags };
-	struct node *x;
+	struct node *x = pt_hash_make(l->by_key, key, &key);
 
-	HASH_FIND(hh, l->by_key, &key, sizeof(key), x);
-	if (x)
+	if (!x || x->id)
+		return x ? x->id : 0;
+	if (l->nodes.n < NODES_MAX && !pt_vec_push(&l->nodes, x)) {
+		x->id = (uint32_t)l->nodes.n;
 		return x->id;
-	x = l->nodes.n < NODES_MAX ? calloc(1, sizeof(*x)) : NULL;
-	if (!x)
-		return 0;
-	x->key = key;
-	x->id = (uint32_t)l->nodes.n + 1;
-	if (pt_vec_push(&l->nodes, x)) {
-		free(x);
-		return 0;
 	}
-	HASH_ADD(hh, l->by_key, key, sizeof(x->key), x);
-	return x->id;
+	HASH_DEL(l->by_key, x);
+	free(x);
+	return 0;
 }
 
 uint32_t pt_py_lines_known(const struct pt_py_looks *l)
@@ -253,22 +265,6 @@ static bool read_ran(const struct id *id, struct pt_py_ran *out)
 		      &out->slices) == 3 && out->slices;
 }
 
-static struct thread *thread_of(struct pt_py_looks *l, pid_t tid)
-{
-	const struct id id = { l->pid, tid };
-	struct thread *t;
-
-	HASH_FIND(hh, l->threads, &id, sizeof(id), t);
-	if (t)
-		return t;
-	t = calloc(1, sizeof(*t));
-	if (!t)
-		return NULL;
-	t->id = id;
-	HASH_ADD(hh, l->threads, id, sizeof(t->id), t);
-	return t;
-}
-
 /* The stack that was read is a look, if there was room for it. */
 static void tell(struct pt_py_looks *l)
 {
@@ -295,11 +291,12 @@ static void tell(struct pt_py_looks *l)
 static bool on_thread(void *ctx, pid_t tid)
 {
 	struct pt_py_looks *l = ctx;
+	const struct id id = { l->pid, tid };
 	struct thread *t;
 	bool slept;
 
 	tell(l);
-	t = thread_of(l, tid);
+	t = pt_hash_make(l->threads, id, &id);
 	if (!t)
 		return false;
 	l->now = (struct pt_py_look){ .pid = l->pid, .tid = tid, .begin_ns = pt_now_ns(),

@@ -60,6 +60,17 @@ void pt_py_looks_free(struct pt_py_looks *l);
  * no Python; what else pt_py_open() says). */
 int pt_py_looks_watch(struct pt_py_looks *l, pid_t pid, struct pt_err *err);
 
+/* For qsort() of them. */
+static inline int pt_by_pid(const void *a, const void *b)
+{
+	const pid_t *x = a, *y = b;
+
+	return (*x > *y) - (*x < *y);
+}
+
+/* Forget all others; in rising order. */
+void pt_py_looks_keep(struct pt_py_looks *l, const pid_t *pids, size_t n);
+
 /* Look once at every thread; `fn` is told of each that has a stack. How many there were. */
 int pt_py_looks_at(struct pt_py_looks *l, pt_py_look_fn fn, void *ctx);
 

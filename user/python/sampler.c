@@ -9,17 +9,19 @@
 
 #include "base/hash.h"
 #include "base/vec.h"
+#include "base/wilson.h"
 
 #define PLACES_MAX 65536
 #define LONG_NS 1000000000ull	/* the scheduler's count of so long is a share */
-#define Z_95 1.96		/* of the normal distribution, two-sided */
+
+struct place_key {
+	pid_t pid, tid;
+	uint32_t line; /* pt_py_line_of() */
+	uint32_t running;
+};
 
 struct place {
-	struct {
-		pid_t pid, tid;
-		uint32_t line; /* pt_py_line_of() */
-		uint32_t running;
-	} key;
+	struct place_key key;
 	uint64_t seen;
 	uint64_t ns; /* charged to it */
 	UT_hash_handle hh;
@@ -60,19 +62,10 @@ struct pt_py_sampler *pt_py_sampler_new(void)
 
 void pt_py_sampler_free(struct pt_py_sampler *s)
 {
-	struct place *p, *next;
-	struct thread *t, *after;
-
 	if (!s)
 		return;
-	HASH_ITER(hh, s->places, p, next) {
-		HASH_DEL(s->places, p);
-		free(p);
-	}
-	HASH_ITER(hh, s->threads, t, after) {
-		HASH_DEL(s->threads, t);
-		free(t);
-	}
+	pt_hash_free(s->places);
+	pt_hash_free(s->threads);
 	pt_py_looks_free(s->looks);
 	free(s->shares.v);
 	free(s);
@@ -134,45 +127,23 @@ static void charge(struct thread *t, struct place *p)
 	t->at = p;
 }
 
-static struct thread *thread_of(struct pt_py_sampler *s, const struct pt_py_look *l)
-{
-	const struct id id = { l->pid, l->tid };
-	struct thread *t;
-
-	HASH_FIND(hh, s->threads, &id, sizeof(id), t);
-	if (t)
-		return t;
-	t = calloc(1, sizeof(*t));
-	if (!t)
-		return NULL;
-	t->id = id;
-	HASH_ADD(hh, s->threads, id, sizeof(t->id), t);
-	return t;
-}
-
 static struct place *place_of(struct pt_py_sampler *s, const struct pt_py_look *l)
 {
-	struct place *p, *x = calloc(1, sizeof(*x));
+	const struct place_key key = { l->pid, l->tid, pt_py_telling(s->looks, l->stack),
+				       l->running };
+	struct place *p;
 
-	if (!x)
-		return NULL;
-	x->key.pid = l->pid;
-	x->key.tid = l->tid;
-	x->key.line = pt_py_telling(s->looks, l->stack);
-	x->key.running = l->running;
-	HASH_FIND(hh, s->places, &x->key, sizeof(x->key), p);
-	if (p || HASH_COUNT(s->places) >= PLACES_MAX) {
-		free(x);
-		return p;
-	}
-	HASH_ADD(hh, s->places, key, sizeof(x->key), x);
-	return x;
+	if (HASH_COUNT(s->places) < PLACES_MAX)
+		return pt_hash_make(s->places, key, &key);
+	HASH_FIND(hh, s->places, &key, sizeof(key), p);
+	return p;
 }
 
 static void on_look(void *ctx, const struct pt_py_look *l)
 {
 	struct pt_py_sampler *s = ctx;
-	struct thread *t = thread_of(s, l);
+	const struct id id = { l->pid, l->tid };
+	struct thread *t = pt_hash_make(s->threads, id, &id);
 	struct place *p = t ? place_of(s, l) : NULL;
 
 	if (t)
@@ -208,7 +179,7 @@ static int by_thread(const void *a, const void *b)
 static void judge(struct pt_py_share *r, const struct place *p, const struct thread *t)
 {
 	bool now = p->key.running;
-	double n = (double)t->n, of = 1, share = (double)p->seen / n, wide;
+	double n = (double)t->n, of = 1, share = (double)p->seen / n;
 
 	if (t->end - t->begin >= LONG_NS && t->running && t->running < t->n) {
 		of = fmin(1, (double)(t->last.run + t->last.ready - t->first.run -
@@ -218,12 +189,9 @@ static void judge(struct pt_py_share *r, const struct place *p, const struct thr
 		share = t->charged[now] ? (double)p->ns / (double)t->charged[now] :
 					  (double)p->seen / n;
 	}
-	/* Wilson's score interval (1927) of so many looks */
-	wide = Z_95 * sqrt(share * (1 - share) / n + Z_95 * Z_95 / (4 * n * n));
-	r->low = (share + Z_95 * Z_95 / (2 * n) - wide) / (1 + Z_95 * Z_95 / n);
-	r->high = (share + Z_95 * Z_95 / (2 * n) + wide) / (1 + Z_95 * Z_95 / n);
-	r->low = of * fmax(0, r->low);
-	r->high = of * fmin(1, r->high);
+	pt_wilson(share, n, &r->low, &r->high);
+	r->low *= of;
+	r->high *= of;
 	r->share = of * share;
 	r->looks = t->n;
 	r->seconds = r->share * (double)(t->end - t->begin) / 1e9;

@@ -13,6 +13,7 @@
 #include "python/watcher_int.h"
 
 #define NAME_MAX_SENT 160 /* of a function's name; the rest of a record is the file's */
+#define TOLD_MAX 65536
 #define AGAIN_NS 1000000000u /* a thread that sleeps on is told of so often */
 
 struct told {
@@ -29,7 +30,14 @@ struct watch {
 	struct pt_py_message out;
 	struct pt_py_seen seen;
 	bool gone, resting;
+	pid_t pids[PT_PY_PROCESSES]; /* of the last message, in rising order */
+	size_t n_pids;
 };
+
+/* To find the interpreter of a process takes some milliseconds. A job that starts programs
+ * all the time has them looked into only once they are seen a second time, and so much CPU
+ * goes into that between two messages; but for the first. */
+#define OPEN_NS 50000000u
 
 /* ---- sending ----------------------------------------------------------------------- */
 
@@ -96,14 +104,11 @@ static bool again(struct watch *w, const struct pt_py_look *l)
 {
 	struct told *t;
 
-	HASH_FIND(hh, w->told, &l->tid, sizeof(l->tid), t);
-	if (!t) {
-		t = calloc(1, sizeof(*t));
-		if (!t)
-			return true;
-		t->tid = l->tid;
-		HASH_ADD(hh, w->told, tid, sizeof(t->tid), t);
-	}
+	if (HASH_COUNT(w->told) >= TOLD_MAX)
+		pt_hash_free(w->told); /* of threads that have ended, mostly */
+	t = pt_hash_make(w->told, tid, &l->tid);
+	if (!t)
+		return true;
 	if (l->same && l->begin_ns - t->ns < AGAIN_NS)
 		return false;
 	t->ns = l->begin_ns;
@@ -144,34 +149,52 @@ static void look(struct watch *w)
 	w->seen.looks++;
 }
 
-/* The processes of the job, as the parent says; false: it says stop, or has gone. */
-static bool take(struct watch *w)
+static void look_into(struct watch *w, const pid_t *pids, size_t n)
 {
-	static pid_t pids[PT_PY_PROCESSES];
-	ssize_t n = recv(w->sock, pids, sizeof(pids), 0), i;
+	const char *version, *cmdline;
 	struct pt_err err = { "" };
+	uint64_t begin = cpu_ns();
+	bool first = !w->n_pids;
+	size_t i;
+	int no;
 
-	if (n <= 0)
-		return n < 0 && errno == EINTR;
-	w->resting = !pids[0];
 	w->seen.processes = 0;
-	for (i = 0; !w->resting && i < n / (ssize_t)sizeof(*pids); i++) {
-		const char *version, *cmdline;
-		int no = pt_py_looks_watch(w->looks, pids[i], &err);
-
+	for (i = 0; i < n; i++) {
+		no = 0;
+		if (first || (cpu_ns() - begin < OPEN_NS &&
+			      bsearch(&pids[i], w->pids, w->n_pids, sizeof(*pids), pt_by_pid)))
+			no = pt_py_looks_watch(w->looks, pids[i], &err);
 		if (no && no != -ENOENT && no != -ESRCH)
 			memcpy(w->seen.why, err.msg, sizeof(w->seen.why));
 		w->seen.processes += pt_py_looks_process(w->looks, pids[i], &version, &cmdline);
 	}
-	return n >= (ssize_t)sizeof(*pids);
+}
+
+/* The processes of the job, as the parent says; false: it says stop, or has gone. */
+static bool take(struct watch *w)
+{
+	pid_t pids[PT_PY_PROCESSES];
+	ssize_t got = recv(w->sock, pids, sizeof(pids), 0);
+	size_t n = got > 0 ? (size_t)got / sizeof(*pids) : 0;
+
+	if (!n)
+		return got < 0 && errno == EINTR;
+	w->resting = !pids[0];
+	if (w->resting)
+		return true;
+	qsort(pids, n, sizeof(*pids), pt_by_pid);
+	pt_py_looks_keep(w->looks, pids, n);
+	look_into(w, pids, n);
+	memcpy(w->pids, pids, n * sizeof(*pids));
+	w->n_pids = n;
+	return true;
 }
 
 void pt_py_watch(int sock)
 {
 	struct watch *w = calloc(1, sizeof(*w));
 	struct pollfd p = { .fd = sock, .events = POLLIN };
-	struct told *t, *next;
-	uint64_t was, cost;
+	uint64_t was, looked;
 	double pause = 1;
 	int n;
 
@@ -187,23 +210,20 @@ void pt_py_watch(int sock)
 		was = cpu_ns();
 		if (n > 0 && !take(w))
 			break;
+		looked = cpu_ns();
 		if (!w->resting)
 			look(w);
 		if (w->out.len || w->seen.looks % 64 == 1)
 			flush(w);
-		cost = cpu_ns() - was;
-		w->seen.cpu_ns += cost;
-		pause = pt_py_pause((double)cost / 1e9);
+		w->seen.cpu_ns += cpu_ns() - was;
+		pause = pt_py_pause((double)(cpu_ns() - looked) / 1e9);
 	}
 	if (!w->gone)
 		flush(w);
 out:
 	if (!w)
 		return;
-	HASH_ITER(hh, w->told, t, next) {
-		HASH_DEL(w->told, t);
-		free(t);
-	}
+	pt_hash_free(w->told);
 	pt_py_looks_free(w->looks);
 	free(w);
 }

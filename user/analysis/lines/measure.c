@@ -6,8 +6,7 @@
 #include <string.h>
 
 #include "analysis/lines/lines.h"
-
-#define Z_95 1.96 /* of the normal distribution, two-sided */
+#include "base/wilson.h"
 
 /* A line, in what the thread did there, and whether it obtained data then. */
 struct at {
@@ -26,8 +25,9 @@ struct sum {
 /* Which line of a stack is told, once each. */
 struct told {
 	const struct pt_model *m;
-	const struct pt_thread *main; /* whose functions a forked worker began in */
-	uint32_t *trainer, *worker;   /* by stack; NOT_YET: not looked at */
+	uint32_t *function; /* by line: the first line of the same function */
+	bool *trainers;	    /* ... which the trainer's main thread is ever in */
+	uint32_t *trainer, *worker; /* by stack; NOT_YET: not looked at */
 };
 #define NOT_YET UINT32_MAX
 
@@ -42,58 +42,79 @@ struct thread {
 	struct sum sum[PT_CAUSE_NR][2];
 };
 
-static bool same_function(const struct pt_code_line *a, const struct pt_code_line *b)
+static int by_function(const struct pt_code_line *a, const struct pt_code_line *b)
 {
-	return !strcmp(a->name, b->name) && !strcmp(a->file, b->file);
+	if (!a->name || !b->name) /* not told */
+		return (a->name != NULL) - (b->name != NULL);
+	return strcmp(a->name, b->name) ?: strcmp(a->file, b->file);
 }
 
-/* Is the trainer ever in that function? */
-static bool is_trainers(const struct told *d, const struct pt_code_line *l)
+static int by_function_of(const void *a, const void *b)
 {
+	const struct pt_code_line *const *x = a, *const *y = b;
+
+	return by_function(*x, *y) ?: pt_cmp(*x, *y);
+}
+
+static int find_functions(struct told *d)
+{
+	const struct pt_code_line *all = d->m->code_lines.v, **v;
+	size_t n = d->m->code_lines.n, i, first = 0;
+
+	v = malloc((n + 1) * sizeof(*v));
+	d->function = malloc((n + 1) * sizeof(*d->function));
+	d->trainers = calloc(n + 1, sizeof(*d->trainers));
+	for (i = 0; v && i < n; i++)
+		v[i] = &all[i];
+	if (v && n)
+		qsort(v, n, sizeof(*v), by_function_of);
+	for (i = 0; v && d->function && i < n; i++) {
+		if (by_function(v[first], v[i]))
+			first = i;
+		d->function[v[i] - all] = (uint32_t)(v[first] - all);
+	}
+	free(v);
+	return v && d->function && d->trainers ? 0 : -ENOMEM;
+}
+
+/* The functions that the thread is ever in. */
+static int find_trainers(struct told *d, const struct pt_thread *main)
+{
+	bool *seen = calloc(d->m->code_stacks.n + 1, sizeof(*seen));
 	const struct pt_code_stack *s;
-	const struct pt_code_line *x;
-	uint32_t last = 0;
+	uint32_t id;
 	size_t i;
 
-	for (i = 0; i < d->main->looks.n; i++) {
-		if (d->main->looks.v[i].stack == last)
-			continue;
-		last = d->main->looks.v[i].stack;
-		for (s = pt_model_stack(d->m, last); s; s = pt_model_stack(d->m, s->caller)) {
-			x = pt_model_line(d->m, s->line);
-			if (x && same_function(x, l))
-				return true;
+	for (i = 0; seen && i < main->looks.n; i++)
+		for (id = main->looks.v[i].stack; (s = pt_model_stack(d->m, id)) && !seen[id];
+		     id = s->caller) {
+			seen[id] = true;
+			if (pt_model_line(d->m, s->line))
+				d->trainers[d->function[s->line - 1]] = true;
 		}
-	}
-	return false;
+	free(seen);
+	return seen ? 0 : -ENOMEM;
 }
-
-#define DEPTH 256
 
 /* The innermost line of the job's own code; where there is none, the innermost. A worker
  * that was forked has the trainer's functions below its own: those tell nothing of it. */
 static uint32_t choose(const struct told *d, uint32_t stack, bool worker)
 {
-	const struct pt_code_line *l[DEPTH];
-	uint32_t id[DEPTH];
-	const struct pt_code_stack *s;
-	size_t n = 0, i;
+	uint32_t id[PT_STACK_DEPTH], line;
+	size_t n = pt_model_unfold(d->m, stack, id), i, own;
 
-	for (s = pt_model_stack(d->m, stack); s && n < DEPTH;
-	     s = pt_model_stack(d->m, s->caller)) {
-		id[n] = s->line;
-		l[n] = pt_model_line(d->m, s->line);
-		n += l[n] != NULL;
+	for (own = i = 0; i < n; i++) {
+		line = pt_model_stack(d->m, id[i])->line;
+		if (pt_model_line(d->m, line))
+			id[own++] = line;
 	}
-	if (!n)
-		return 0;
-	for (i = n; worker && i && is_trainers(d, l[i - 1]);)
-		i--;
-	n = worker ? i : n;
-	for (i = 0; i < n; i++)
-		if (!l[i]->library)
+	n = own;
+	while (worker && own && d->trainers[d->function[id[own - 1] - 1]])
+		own--;
+	for (i = 0; i < own; i++)
+		if (!pt_model_line(d->m, id[i])->library)
 			return id[i];
-	return id[0];
+	return n ? id[0] : 0;
 }
 
 static uint32_t telling(struct thread *k, uint32_t stack)
@@ -223,12 +244,11 @@ static int on_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv, b
 	return err ? err : on_asleep(p->k, b, e, iv);
 }
 
-/* Running: Wilson's score interval (1927) of so many looks. Asleep: what was looked at, and
- * all of the rest that might be there, too. */
+/* Running: by so many looks. Asleep: what was looked at, and all of the rest that might be
+ * there, too. */
 static void bound(const struct at *a, const struct sum *s, struct pt_r_line *o)
 {
-	double n = (double)s->looks, p = (double)a->looks / fmax(n, 1), z = Z_95 * Z_95;
-	double wide, all = pt_sec(s->ns), seen = pt_sec(s->seen_ns);
+	double all = pt_sec(s->ns), seen = pt_sec(s->seen_ns), n = (double)s->looks;
 
 	if (a->cause != PT_CAUSE_CPU) {
 		o->low = pt_sec(a->ns);
@@ -236,10 +256,10 @@ static void bound(const struct at *a, const struct sum *s, struct pt_r_line *o)
 		o->seconds = o->low + (all - seen) * o->low / seen;
 		return;
 	}
-	wide = Z_95 * sqrt(p * (1 - p) / n + z / (4 * n * n));
-	o->low = all * fmax(0, (p + z / (2 * n) - wide) / (1 + z / n));
-	o->high = all * fmin(1, (p + z / (2 * n) + wide) / (1 + z / n));
-	o->seconds = all * p;
+	pt_wilson((double)a->looks / n, n, &o->low, &o->high);
+	o->low *= all;
+	o->high *= all;
+	o->seconds = all * (double)a->looks / n;
 }
 
 static void fill_row(const struct thread *k, const struct at *a, struct pt_r_line *o)
@@ -296,20 +316,25 @@ static int measure_thread(struct pt_an *an, struct told *told, const struct pt_t
 
 int pt_measure_lines(struct pt_an *an, const struct pt_trainer *t)
 {
-	struct told d = { .m = an->m, .main = t->main };
 	size_t n = an->m->code_stacks.n, i;
-	int err = 0;
+	struct told d = { .m = an->m };
+	int err;
 
 	if (!n)
 		return 0;
 	d.trainer = malloc(2 * n * sizeof(*d.trainer));
-	if (!d.trainer)
-		return -ENOMEM;
+	err = d.trainer ? find_functions(&d) : -ENOMEM;
+	err = err ?: find_trainers(&d, t->main);
+	if (err)
+		goto out;
 	d.worker = d.trainer + n;
 	memset(d.trainer, 0xff, 2 * n * sizeof(*d.trainer));
 	err = measure_thread(an, &d, t, NULL);
 	for (i = 0; i < t->workers.n && !err; i++)
 		err = measure_thread(an, &d, t, &t->workers.v[i]);
+out:
 	free(d.trainer);
+	free(d.function);
+	free(d.trainers);
 	return err;
 }

@@ -15,65 +15,58 @@
 
 #include "analysis/waits/host.h"
 
-#define DEPTH 256
 #define STACKS_MAX 64 /* different ones inside of calls */
 
-/* From the outermost function to the innermost. */
+/* The innermost first. */
 struct stack {
-	const struct pt_code_line *line[DEPTH];
-	uint32_t flags[DEPTH];
+	uint32_t id[PT_STACK_DEPTH];
 	size_t n;
 };
 
 struct named {
 	const struct pt_model *m;
-	uint32_t calls[STACKS_MAX]; /* stacks met inside of calls of the device */
+	struct stack calls[STACKS_MAX]; /* met inside of calls of the device */
 	size_t n;
 };
 
-static void unfold(const struct pt_model *m, uint32_t id, struct stack *out)
+/* The function that is `i` behind the outermost one. */
+static const struct pt_code_stack *function(const struct pt_model *m, const struct stack *s,
+					    size_t i)
 {
-	const struct pt_code_stack *s;
-	size_t i, n = 0;
-
-	for (s = pt_model_stack(m, id); s && n < DEPTH; s = pt_model_stack(m, s->caller))
-		n++;
-	out->n = n;
-	for (s = pt_model_stack(m, id), i = n; i > 0; s = pt_model_stack(m, s->caller)) {
-		out->line[--i] = pt_model_line(m, s->line);
-		out->flags[i] = s->flags;
-	}
+	return i < s->n ? pt_model_stack(m, s->id[s->n - 1 - i]) : NULL;
 }
 
-static bool same_function(const struct pt_code_line *a, const struct pt_code_line *b)
+static bool have_both(const struct pt_model *m, const struct stack *x, const struct stack *c,
+		      size_t i)
 {
-	return a && b && !strcmp(a->name, b->name) && !strcmp(a->file, b->file);
+	const struct pt_code_stack *a = function(m, x, i), *b = function(m, c, i);
+
+	return a && b && pt_same_function(pt_model_line(m, a->line), pt_model_line(m, b->line));
 }
 
 /* Is `x` in the iterator of the innermost function that it has in common with `c`? */
-static bool in_iterator(const struct stack *x, const struct stack *c)
+static bool in_iterator(const struct pt_model *m, const struct stack *x, const struct stack *c)
 {
+	const struct pt_code_stack *loop, *called;
 	size_t n = 0;
 
-	while (n < x->n && n < c->n && same_function(x->line[n], c->line[n]))
+	while (have_both(m, x, c, n))
 		n++;
-	if (!n)
-		return false;
-	return x->flags[n - 1] & PT_PYSTACK_ITER ||
-	       (n < x->n && x->flags[n] & PT_PYSTACK_NEXT);
+	loop = n ? function(m, x, n - 1) : NULL;
+	called = function(m, x, n);
+	return loop && (loop->flags & PT_PYSTACK_ITER ||
+			(called && called->flags & PT_PYSTACK_NEXT));
 }
 
 static bool is_named(const struct named *k, uint32_t id)
 {
-	struct stack x, c;
+	struct stack x;
 	size_t i;
 
-	unfold(k->m, id, &x);
-	for (i = 0; i < k->n; i++) {
-		unfold(k->m, k->calls[i], &c);
-		if (in_iterator(&x, &c))
+	x.n = pt_model_unfold(k->m, id, x.id);
+	for (i = 0; i < k->n; i++)
+		if (in_iterator(k->m, &x, &k->calls[i]))
 			return true;
-	}
 	return false;
 }
 
@@ -82,10 +75,12 @@ static void add_call(struct named *k, uint32_t id)
 	size_t i;
 
 	for (i = 0; i < k->n; i++)
-		if (k->calls[i] == id)
+		if (k->calls[i].id[0] == id)
 			return;
-	if (k->n < STACKS_MAX)
-		k->calls[k->n++] = id;
+	if (k->n < STACKS_MAX && pt_model_stack(k->m, id)) {
+		k->calls[k->n].n = pt_model_unfold(k->m, id, k->calls[k->n].id);
+		k->n++;
+	}
 }
 
 /* The gap that the look lies in, all of it; *at: where to begin. */

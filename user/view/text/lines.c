@@ -62,12 +62,11 @@ void pt_tx_lines(struct pt_tx *t, const struct pt_report *r)
 	bool any = false;
 
 	for (b = 0; b < r->n_lines; b = e) {
-		double seconds = 0;
+		/* rows of less than a hundredth are not there */
+		double seconds = r->lines[b].seconds / r->lines[b].share;
 
 		for (e = b; e < r->n_lines && alike(&r->lines[b], &r->lines[e]); e++)
-			seconds += r->lines[e].seconds;
-		if (r->lines[b].share > 0)
-			seconds = r->lines[b].seconds / r->lines[b].share;
+			;
 		if (!is_shown(t, r, &r->lines[b], seconds))
 			continue;
 		pt_tx_label(t, any ? NULL : "Lines");

@@ -14,8 +14,6 @@
 #include "base/str.h"
 #include "view/timeline/trace.h"
 
-#define DEPTH 256
-
 struct speedscope {
 	const struct pt_model *m;
 	json_t *frames;
@@ -70,15 +68,13 @@ static unsigned wait_at(const struct pt_thread *th, const struct pt_code_look *l
 static json_t *sample_of(struct speedscope *k, const struct pt_thread *th,
 			 const struct pt_code_look *l)
 {
-	const struct pt_code_stack *s = pt_model_stack(k->m, l->stack);
-	uint32_t lines[DEPTH], n = 0, f;
+	uint32_t stack[PT_STACK_DEPTH], f;
+	size_t n = pt_model_unfold(k->m, l->stack, stack);
 	unsigned wait = wait_at(th, l);
 	json_t *out = json_array();
 
-	for (; s && n < DEPTH; s = pt_model_stack(k->m, s->caller))
-		lines[n++] = s->line;
 	while (out && n-- > 0) {
-		f = frame_of(k, lines[n]);
+		f = frame_of(k, pt_model_stack(k->m, stack[n])->line);
 		if (f && json_array_append_new(out, json_integer(f - 1)))
 			goto fail;
 	}
