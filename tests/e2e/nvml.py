@@ -188,7 +188,7 @@ def run(case, tmp):
         return wrong
     if status:
         return wrong + ["status %d: %s" % (status, err[-300:])]
-    if took > SECONDS + 2:
+    if took > SECONDS + 6:
         wrong.append("it took %.1f s" % took)
     again = os.path.join(tmp, "again.json")
     subprocess.run([PIPETRACE, "report", os.path.join(tmp, "r.rec"), "--json", again],
