@@ -37,7 +37,7 @@ static int fit(struct pt_replay *r, enum pt_replay_mode m, int rounds)
 
 	for (i = 0; i < rounds && !err; i++) {
 		r->round++;
-		err = pt_replay_pass(r, m, late_ns[m], submit_ns[m]);
+		err = pt_replay_pass(r, m, true, late_ns[m], submit_ns[m]);
 		err = err ?: pt_replay_learn(r);
 	}
 	return err;
@@ -90,7 +90,7 @@ static int run_mode(struct pt_replay *r, struct pt_glikely *out,
 {
 	int err = fit(r, m, rounds);
 
-	err = err ?: pt_replay_pass(r, m, late_ns[m], submit_ns[m]);
+	err = err ?: pt_replay_pass(r, m, false, late_ns[m], submit_ns[m]);
 	return err ? err : keep_busy(r, out, m);
 }
 

@@ -80,7 +80,7 @@ void pt_replay_close(struct pt_replay *r)
 	pt_vec_free(&r->samples);
 	pt_vec_free(&r->open);
 	pt_vec_free(&r->work);
-	pt_vec_free(&r->ended_at);
+	pt_vec_free(&r->rise);
 	free(r->cls);
 	free(r->ended);
 	free(r->place);
@@ -112,8 +112,11 @@ static int emit(struct pt_replay *r, const struct pt_gopen *u, double b, double 
 	struct pt_replay_dev *d = &r->dev[r->q->streams.v[u->stream].dev];
 	pt_spans *kind = u->kind == PT_GOP_COPY ? &d->copy :
 			 u->collective ? &d->collective : &d->compute;
-	int err = put(&d->busy, (uint64_t)b, (uint64_t)e);
+	int err;
 
+	if (r->learn) /* nobody asks */
+		return 0;
+	err = put(&d->busy, (uint64_t)b, (uint64_t)e);
 	if (!err && r->mode == PT_REPLAY_MID)
 		err = put(kind, (uint64_t)b, (uint64_t)e);
 	return err;
@@ -282,7 +285,7 @@ static int take_sync(struct pt_replay *r, uint32_t at, const struct pt_gop *op)
 		if (err)
 			return err;
 		x = pt_replay_solve(r, end);
-		if (x.scale > 0)
+		if (r->learn && x.scale > 0)
 			err = sample(r, &x);
 	} else if (r->unseen) {
 		/* as long as can be: it had ended by then */
@@ -295,35 +298,68 @@ static int take_sync(struct pt_replay *r, uint32_t at, const struct pt_gop *op)
 	return err ? err : close_open(r, &x);
 }
 
-int pt_replay_pass(struct pt_replay *r, enum pt_replay_mode mode,
+/* The operations [from,to), as if nothing had been before them. */
+static int replay_ops(struct pt_replay *r, size_t from, size_t to)
+{
+	size_t i;
+	int err = 0;
+
+	memset(r->streams, 0, r->q->streams.n * sizeof(*r->streams));
+	r->open.n = 0;
+	for (i = from; i < to && !err; i++) {
+		const struct pt_gop *op = &r->q->ops.v[i];
+
+		err = op->kind == PT_GOP_SYNC ? take_sync(r, (uint32_t)i, op) :
+						take_open(r, (uint32_t)i, op);
+	}
+	for (i = 0; i < r->open.n; i++)
+		r->open.v[i].in = true;
+	return err ? err : close_open(r, &pt_as_is);
+}
+
+/*
+ * The costs are medians, which more than so many operations, and so many stretches that
+ * show their end, hardly make any better: of more, blocks at equal distances, each from
+ * the end of a stretch on.
+ */
+#define LEARN_OPS 65536
+#define LEARN_BLOCKS 16
+#define LEARN_ENDS 32
+static int replay_some(struct pt_replay *r)
+{
+	const struct pt_gop *op = r->q->ops.v;
+	size_t n = r->q->ops.n, k, from, to, next, ends;
+	int err = 0;
+
+	for (k = 0; k < LEARN_BLOCKS && !err; k++) {
+		from = n / LEARN_BLOCKS * k;
+		next = n / LEARN_BLOCKS * (k + 1);
+		while (k && from < next && op[from - 1].kind != PT_GOP_SYNC)
+			from++;
+		for (to = from, ends = 0; to < next && (ends < LEARN_ENDS ||
+				to < from + LEARN_OPS / LEARN_BLOCKS); to++)
+			ends += op[to].kind == PT_GOP_SYNC && op[to].blocked;
+		err = replay_ops(r, from, to);
+	}
+	return err;
+}
+
+int pt_replay_pass(struct pt_replay *r, enum pt_replay_mode mode, bool learn,
 		   double late_ns, uint64_t submit_ns)
 {
 	const struct pt_gqueue *q = r->q;
-	uint32_t i;
-	int err = 0;
+	size_t i;
 
 	r->mode = mode;
+	r->learn = learn;
 	r->late_ns = late_ns;
 	r->submit_ns = submit_ns;
 	r->samples.n = 0;
-	for (i = 0; i < q->streams.n; i++) {
-		struct pt_replay_stream *s = &r->streams[i];
-
-		memset(s, 0, sizeof(*s));
-	}
-	r->open.n = 0;
 	for (i = 0; i < q->devices.n; i++) {
 		struct pt_replay_dev *d = &r->dev[i];
 
 		d->busy.n = d->compute.n = d->copy.n = d->collective.n = 0;
 	}
-	for (i = 0; i < q->ops.n && !err; i++) {
-		const struct pt_gop *op = &q->ops.v[i];
-
-		err = op->kind == PT_GOP_SYNC ? take_sync(r, i, op) :
-						take_open(r, i, op);
-	}
-	for (i = 0; i < r->open.n; i++)
-		r->open.v[i].in = true;
-	return err ? err : close_open(r, &pt_as_is);
+	return learn && q->ops.n > LEARN_OPS ? replay_some(r) :
+					       replay_ops(r, 0, q->ops.n);
 }

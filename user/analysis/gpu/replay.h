@@ -39,18 +39,9 @@ struct pt_gwork {
 	uint32_t op;	 /* WAIT: its RECORD */
 	uint32_t stream;
 	uint32_t open;	 /* index of the open operation */
-	uint32_t place;	 /* RECORD, WAIT: in ended_at; 0: ended is known */
+	uint32_t place;	 /* RECORD, WAIT: in rise; 0: ended is known */
 	uint8_t kind;	 /* a RECORD that nothing of the stretch waits for lacks */
 	bool fixed;
-};
-
-/* Simulations that run beside each other. */
-#define PT_LANES 8
-typedef double pt_pair __attribute__((vector_size(16)));
-typedef long long pt_bits __attribute__((vector_size(16)));
-union pt_eight {
-	pt_pair p[PT_LANES / 2];
-	double v[PT_LANES];
 };
 
 /* How the costs of a stretch are scaled so that it ends when it did. */
@@ -74,6 +65,7 @@ struct pt_replay_stream {
 	uint32_t open;	/* operations */
 	uint32_t limit; /* the sync waits for those before this one */
 	double now;	/* of the simulation */
+	double rise;	/* ... by how much it moves with the scale */
 	bool shown;	/* a sync has shown an end already */
 };
 
@@ -95,11 +87,13 @@ struct pt_replay {
 	bool unseen;	 /* something of which no stretch showed how long it takes */
 	uint32_t *place; /* of each RECORD of it, + 1 */
 	uint32_t places;
-	PT_VEC(union pt_eight) ended_at; /* by place */
-	union pt_eight *now;		 /* of each stream */
+	PT_VEC(double) rise; /* by place: what its end moves by, with the scale */
+	double *now;	     /* of each stream, and `before` of all: where the part ... */
+	double before;	     /* ... that is scaled begins */
 	PT_VEC(struct pt_gsample) samples;
 	struct pt_replay_dev dev[PT_NODES_MAX];
 	enum pt_replay_mode mode;
+	bool learn; /* samples are asked for */
 	int round; /* of the fit */
 	double late_ns;
 	uint64_t submit_ns;
@@ -107,10 +101,11 @@ struct pt_replay {
 
 /* 0 or -ENOMEM each; pt_replay_close() in any case. */
 int pt_replay_open(struct pt_replay *r);
-/* One replay: fills dev[] (not tidy) and the samples. `late_ns`: the device was
- * done so long before the first who was woken for it; `submit_ns`: an operation
- * reaches the device so long behind its call's begin. */
-int pt_replay_pass(struct pt_replay *r, enum pt_replay_mode mode,
+/* One replay: fills dev[] (not tidy), or with `learn` the samples, for which a part
+ * of very many operations is enough. `late_ns`: the device was done so long before
+ * the first who was woken for it; `submit_ns`: an operation reaches the device so
+ * long behind its call's begin. */
+int pt_replay_pass(struct pt_replay *r, enum pt_replay_mode mode, bool learn,
 		   double late_ns, uint64_t submit_ns);
 /* The time of an operation whose class costs 1, ns. */
 double pt_gop_nominal(const struct pt_gop *op);

@@ -2,12 +2,11 @@
 /*
  * How the costs of a stretch, all that a sync waits for, have to be scaled so
  * that it ends when it did. The replay spends most of its time here, so what
- * belongs to the stretch lies in one array, and eight scales run at once: one
- * alone waits for the maximum and the sum of each operation in turn. Each of
- * them has the same numbers as it would have alone.
+ * belongs to the stretch lies in one array.
  */
 #include <errno.h>
 #include <math.h>
+#include <string.h>
 
 #include "analysis/gpu/replay.h"
 
@@ -90,8 +89,8 @@ int pt_replay_stretch(struct pt_replay *r, uint32_t at, const struct pt_gop *op)
 	for (i = 0; i < r->open.n && !err; i++)
 		if (r->open.v[i].in)
 			err = add_to_stretch(r, (uint32_t)i);
-	while (r->ended_at.n <= r->places && !err)
-		err = pt_vec_push(&r->ended_at, (union pt_eight){ 0 });
+	while (r->rise.n <= r->places && !err)
+		err = pt_vec_push(&r->rise, 0);
 	return err;
 }
 
@@ -147,146 +146,128 @@ double pt_replay_simulate(struct pt_replay *r, const struct pt_scaling *x,
 	return bounded(replay_stretch(r, x, r->work.n, last));
 }
 
-/* ---- eight of them -------------------------------------------------------- */
-
-#define PAIRS (PT_LANES / 2)
-#define EACH(k) _Pragma("GCC unroll 4") for (k = 0; k < PAIRS; k++)
-
-static inline pt_pair later2(pt_pair a, pt_pair b)
-{
-	pt_bits m = a > b;
-
-	return (pt_pair)(((pt_bits)a & m) | ((pt_bits)b & ~m));
-}
-
-static inline pt_pair both(double v)
-{
-	return (pt_pair){ v, v };
-}
-
-/* What run() does, from operation `x->at` on, for each scale; those before it
- * have run, ended at `end`, and hold the first `done` places. */
-static void run_lanes(struct pt_replay *r, const struct pt_scaling *x,
-		      double end, uint32_t done, const union pt_eight *scale,
-		      union pt_eight *out)
-{
-	const struct pt_gwork *w = r->work.v + x->at, *stop = r->work.v + r->work.n;
-	uint32_t at = w < stop ? w->stream : 0;
-	union pt_eight *now = r->now;
-	pt_pair t[PAIRS], e[PAIRS], v;
-	size_t i;
-	int k;
-
-	for (i = 0; i < r->q->streams.n; i++)
-		EACH(k) now[i].p[k] = both(r->streams[i].now);
-	EACH(k) e[k] = both(end);
-	EACH(k) t[k] = now[at].p[k];
-	for (; w < stop; w++) {
-		if (w->stream != at) {
-			EACH(k) now[at].p[k] = t[k];
-			at = w->stream;
-			EACH(k) t[k] = now[at].p[k];
-		}
-		if (w->kind == PT_GOP_RECORD) {
-			union pt_eight *ended = &r->ended_at.v[w->place];
-
-			EACH(k) ended->p[k] = t[k];
-			for (k = 0; k < PT_LANES; k++) /* whole, as r->ended is */
-				ended->v[k] = (double)(uint64_t)ended->v[k];
-		} else if (w->kind == PT_GOP_WAIT && w->place > done) {
-			EACH(k) t[k] = later2(t[k], r->ended_at.v[w->place].p[k]);
-		} else if (w->kind == PT_GOP_WAIT) {
-			v = both((double)r->ended[w->op]);
-			EACH(k) t[k] = later2(t[k], v);
-		} else if (w->fixed && !x->fixed) {
-			EACH(k) t[k] = later2(t[k], both(w->at)) + both(w->ns);
-			EACH(k) e[k] = later2(e[k], t[k]);
-		} else {
-			EACH(k) t[k] = later2(t[k], both(w->at)) +
-				       both(w->ns) * scale->p[k];
-			EACH(k) e[k] = later2(e[k], t[k]);
-		}
-	}
-	EACH(k) out->p[k] = e[k];
-	for (k = 0; k < PT_LANES; k++)
-		out->v[k] = bounded(out->v[k]);
-}
-
 /* ---- the scale ------------------------------------------------------------ */
 
-/* The next three halvings, whichever way they go: the middles at [1]; of its
- * lower half at [2], of its upper one at [3]; and so on. */
-static void middles(double lo, double hi, union pt_eight *s)
+/* When the stretch ends, and by how much that moves with the scale; what is before
+ * operation `x->at` has run, and ended at `r->before`. */
+static double run(struct pt_replay *r, const struct pt_scaling *x, double *slope)
 {
-	double l[PT_LANES], h[PT_LANES];
-	int k;
+	const struct pt_gwork *w = r->work.v + x->at, *stop = r->work.v + r->work.n;
+	struct pt_replay_stream *s = &r->streams[w < stop ? w->stream : 0];
+	double now, rise = 0, end = r->before, ended;
+	size_t i;
 
-	s->v[0] = 1; /* nobody asks */
-	l[1] = lo;
-	h[1] = hi;
-	for (k = 1; k < PT_LANES; k++) {
-		s->v[k] = (l[k] + h[k]) / 2;
-		if (2 * k + 1 >= PT_LANES)
-			continue;
-		l[2 * k] = l[k];
-		h[2 * k] = l[2 * k + 1] = s->v[k];
-		h[2 * k + 1] = h[k];
+	for (i = 0; i < r->q->streams.n; i++) {
+		r->streams[i].now = r->now[i];
+		r->streams[i].rise = 0;
 	}
+	*slope = 0;
+	for (now = s->now; w < stop; w++) {
+		if (s != &r->streams[w->stream]) {
+			s->now = now;
+			s->rise = rise;
+			s = &r->streams[w->stream];
+			now = s->now;
+			rise = s->rise;
+		}
+		if (w->kind == PT_GOP_RECORD) {
+			r->ended[w->op] = (uint64_t)now;
+			r->rise.v[w->place] = rise;
+			continue;
+		}
+		ended = w->kind == PT_GOP_WAIT ? (double)r->ended[w->op] : w->at;
+		if (ended > now) {
+			now = ended;
+			rise = w->kind == PT_GOP_WAIT ? r->rise.v[w->place] : 0;
+		}
+		if (w->kind == PT_GOP_WAIT)
+			continue;
+		if (w->fixed && !x->fixed) {
+			now += w->ns;
+		} else {
+			now += w->ns * x->scale;
+			rise += w->ns;
+		}
+		if (now > end) {
+			end = now;
+			*slope = rise;
+		}
+	}
+	return bounded(end);
 }
 
-static bool apart(double lo, double hi)
+/* Is the end before `end` at this scale? By the guess, or tried. */
+static bool falls_short(struct pt_replay *r, struct pt_scaling x, double scale,
+			double end, double guess)
 {
-	return hi - lo > 1e-4 * hi;
+	double slope;
+
+	if (!isnan(guess))
+		return scale < guess;
+	x.scale = scale;
+	return run(r, &x, &slope) < end;
 }
 
-/* The scale with which the stretch ends at `end`; it grows with the scale, so
- * bisection finds it. False: no scale does. */
+/* Halving goes so near. False: no scale up to the highest is enough. */
+static bool halve(struct pt_replay *r, const struct pt_scaling *x, double end,
+		  double guess, double *lo, double *hi)
+{
+	double mid;
+	int n;
+
+	*lo = 0;
+	for (*hi = 1; falls_short(r, *x, *hi, end, guess); *hi *= 2) {
+		if (*hi > SCALE_MAX)
+			return false;
+		*lo = *hi;
+	}
+	for (n = 0; n < 30 && *hi - *lo > 1e-4 * *hi; n++) {
+		mid = (*lo + *hi) / 2;
+		if (falls_short(r, *x, mid, end, guess))
+			*lo = mid;
+		else
+			*hi = mid;
+	}
+	return true;
+}
+
+/*
+ * The scale with which the stretch ends at `end`. The end grows with the scale, and
+ * the faster the higher that is: where its tangent meets `end` is a guess that is
+ * hardly ever wrong twice. What halving would come to by the guess is tried at both
+ * its ends; where they do not hold, its higher end is the next guess, and at last
+ * each half is tried. False: no scale does.
+ */
+#define GUESSES 8
 static bool bisect(struct pt_replay *r, double end, struct pt_scaling *x)
 {
-	double lo = 0, hi = 1, before = replay_stretch(r, x, x->at, NULL);
-	union pt_eight s, e;
-	uint32_t done = 0;
+	double lo, hi = 1, e, slope;
+	bool found = false;
 	size_t i;
-	int k, n;
+	int n;
 
-	for (i = 0; i < x->at; i++)
-		done += r->work.v[i].kind == PT_GOP_RECORD;
-	for (k = 0; k < PT_LANES; k++)
-		s.v[k] = k ? (double)(1u << (k - 1)) : 0;
-	run_lanes(r, x, before, done, &s, &e);
-	x->scale = 0;
-	if (e.v[0] > end)
-		return false;
-	for (k = 1; ; k++) {
-		if (k == PT_LANES) {
-			for (k = 0; k < PT_LANES; k++)
-				s.v[k] = hi * (double)(1u << k);
-			run_lanes(r, x, before, done, &s, &e);
-			k = 0;
-		}
+	r->before = replay_stretch(r, x, x->at, NULL);
+	for (i = 0; i < r->q->streams.n; i++)
+		r->now[i] = r->streams[i].now;
+	memset(r->rise.v, 0, r->rise.n * sizeof(*r->rise.v));
+	for (n = 0; n < GUESSES; n++) {
 		x->scale = hi;
-		if (!(e.v[k] < end))
+		e = run(r, x, &slope);
+		if (!(slope > 0))
 			break;
-		if (hi > SCALE_MAX)
-			return false;
-		lo = hi;
-		hi *= 2;
+		found = halve(r, x, end, hi + (end - e) / slope, &lo, &hi);
+		if ((lo == 0 || falls_short(r, *x, lo, end, NAN)) &&
+		    (found ? !falls_short(r, *x, hi, end, NAN) :
+			     falls_short(r, *x, hi, end, NAN)))
+			break;
 	}
-	for (n = 0; n < 30 && apart(lo, hi);) {
-		middles(lo, hi, &s);
-		run_lanes(r, x, before, done, &s, &e);
-		for (k = 1; k < PT_LANES && n < 30 && apart(lo, hi); n++) {
-			if (e.v[k] < end) {
-				lo = s.v[k];
-				k = 2 * k + 1;
-			} else {
-				hi = s.v[k];
-				k = 2 * k;
-			}
-		}
-	}
+	if (n == GUESSES || !(slope > 0))
+		found = halve(r, x, end, NAN, &lo, &hi);
+	x->scale = 0;
+	if (lo == 0 && run(r, x, &slope) > end)
+		return false;
 	x->scale = hi;
-	return true;
+	return found;
 }
 
 static double off(const struct pt_scaling *x)
