@@ -5,32 +5,25 @@
 #include <linux/bpf.h>
 #include <string.h>
 
+#include "capture/ktypes.h"
 #include "capture/session.h"
 
 /* aio_read's parameters, 4.19 to at least 6.18: where the result lies depends on
  * their number. */
 #define PT_AIO_READ_ARGS 4
 
-static bool has_args(const char *function, int n)
+static bool has_args(const struct pt_ktypes *k, const char *function, int n)
 {
-	struct btf *btf = btf__load_vmlinux_btf();
-	const struct btf_type *t;
-	bool ok = false;
-	int id;
+	const struct btf_type *t =
+		pt_ktypes_at(k, pt_ktypes_find(k, function, BTF_KIND_FUNC));
 
-	if (libbpf_get_error(btf))
-		return false;
-	id = btf__find_by_name_kind(btf, function, BTF_KIND_FUNC);
-	t = id > 0 ? btf__type_by_id(btf, (uint32_t)id) : NULL;
-	t = t ? btf__type_by_id(btf, t->type) : NULL;
-	ok = t && btf_is_func_proto(t) && btf_vlen(t) == n;
-	btf__free(btf);
-	return ok;
+	t = t ? pt_ktypes_at(k, t->type) : NULL;
+	return t && btf_is_func_proto(t) && btf_vlen(t) == n;
 }
 
-bool pt_aio_probe(const struct pt_features *f)
+bool pt_aio_probe(const struct pt_features *f, const struct pt_ktypes *k)
 {
-	return f->fentry && has_args("aio_read", PT_AIO_READ_ARGS) &&
+	return f->fentry && has_args(k, "aio_read", PT_AIO_READ_ARGS) &&
 	       pt_features_fentry("aio_read") &&
 	       pt_features_fentry("aio_complete_rw");
 }

@@ -153,6 +153,8 @@ struct pt_features {
 	char missing[256]; /* first requirement that is not met, or "" */
 };
 int pt_features_probe(struct pt_features *f);
+/* ... as it was found for this capture. */
+const struct pt_features *pt_capture_features(const struct pt_capture *c);
 /* What a capture on this kernel must keep (PT_KEEP_ bits, base/privileges.h), found by
  * trying; before it is given up. */
 unsigned pt_capture_keep(bool no_uprobe_multi);

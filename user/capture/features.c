@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/privileges.h"
+#include "capture/ktypes.h"
 #include "capture/session.h"
 
 /* Below these limits a feature that is not there may be there. */
@@ -33,11 +34,11 @@
 #define CALL(f) INSN(BPF_JMP | BPF_CALL, 0, 0, 0, f)
 #define EXIT() INSN(BPF_JMP | BPF_EXIT, 0, 0, 0, 0)
 
-static int load(enum bpf_prog_type type, enum bpf_attach_type at, int btf_id,
+static int load(enum bpf_prog_type type, enum bpf_attach_type at, uint32_t btf_id,
 		const struct bpf_insn *insns, size_t n)
 {
 	LIBBPF_OPTS(bpf_prog_load_opts, o, .expected_attach_type = at,
-		    .attach_btf_id = (uint32_t)btf_id);
+		    .attach_btf_id = btf_id);
 
 	return bpf_prog_load(type, "pt_probe", "GPL", insns, n, &o);
 }
@@ -46,12 +47,12 @@ static int load(enum bpf_prog_type type, enum bpf_attach_type at, int btf_id,
 static bool loads_on(const char *name, enum bpf_attach_type at,
 		     const struct bpf_insn *insns, size_t n)
 {
-	int id = libbpf_find_vmlinux_btf_id(name, at);
+	const struct pt_ktypes *k = pt_ktypes_get();
+	uint32_t id = k ? pt_ktypes_attach_id(k, name, at) : 0;
 	int fd;
 
-	if (id <= 0)
-		return false;
-	fd = load(BPF_PROG_TYPE_TRACING, at, id, insns, n);
+	pt_ktypes_put(k);
+	fd = id ? load(BPF_PROG_TYPE_TRACING, at, id, insns, n) : -1;
 	if (fd < 0)
 		return false;
 	close(fd);
@@ -67,42 +68,36 @@ bool pt_features_fentry(const char *function)
 
 /* The kernel has this structure, with this member: of its own, or of an unnamed
  * part of it. */
-static bool has_member(const struct btf *btf, const char *type,
+static bool has_member(const struct pt_ktypes *k, const char *type,
 		       const char *member)
 {
-	int id = btf__find_by_name_kind(btf, type, BTF_KIND_STRUCT), i;
-	const struct btf_type *t;
+	const struct btf_type *t =
+		pt_ktypes_at(k, pt_ktypes_find(k, type, BTF_KIND_STRUCT));
+	int i;
 
-	t = id > 0 ? btf__type_by_id(btf, (uint32_t)id) : NULL;
 	for (i = 0; t && i < btf_vlen(t); i++)
-		if (!strcmp(btf__name_by_offset(btf, btf_members(t)[i].name_off),
-			    member))
+		if (!strcmp(pt_ktypes_name(k, btf_members(t)[i].name_off), member))
 			return true;
 	return false;
 }
 
 /* The result is read from the request: since 5.19 it is kept there. Epoll's
  * list of what is ready, and TCP's counters, have been there since 4.19. */
-static void probe_types(struct pt_features *f)
+static void probe_types(struct pt_features *f, const struct pt_ktypes *k)
 {
-	struct btf *btf = btf__load_vmlinux_btf();
-
-	if (libbpf_get_error(btf))
-		return;
-	f->io_uring = has_member(btf, "io_kiocb", "cqe") &&
+	f->io_uring = has_member(k, "io_kiocb", "cqe") &&
 		      loads_on("io_uring_complete", BPF_TRACE_RAW_TP, nop, 2);
-	f->sockets = has_member(btf, "tcp_sock", "bytes_received") &&
-		     has_member(btf, "tcp_sock", "bytes_sent") &&
-		     has_member(btf, "tcp_sock", "write_seq") &&
-		     has_member(btf, "sock", "sk_peer_pid");
+	f->sockets = has_member(k, "tcp_sock", "bytes_received") &&
+		     has_member(k, "tcp_sock", "bytes_sent") &&
+		     has_member(k, "tcp_sock", "write_seq") &&
+		     has_member(k, "sock", "sk_peer_pid");
 	f->sock_state = f->sockets &&
 			loads_on("inet_sock_set_state", BPF_TRACE_RAW_TP, nop, 2);
 	f->sock_iter = f->sockets && loads_on("task_file", BPF_TRACE_ITER, nop, 2);
-	f->epoll = f->sockets && has_member(btf, "eventpoll", "rdllist") &&
-		   has_member(btf, "epitem", "rdllink") &&
-		   has_member(btf, "epitem", "ffd");
-	f->count_off = pt_count_offset(btf);
-	btf__free(btf);
+	f->epoll = f->sockets && has_member(k, "eventpoll", "rdllist") &&
+		   has_member(k, "epitem", "rdllink") &&
+		   has_member(k, "epitem", "ffd");
+	f->count_off = pt_count_offset(k);
 }
 
 static bool probe_task_pt_regs(void)
@@ -409,6 +404,7 @@ unsigned pt_capture_keep(bool no_uprobe_multi)
 
 int pt_features_probe(struct pt_features *f)
 {
+	const struct pt_ktypes *k;
 	libbpf_print_fn_t old;
 	struct utsname u;
 	uint64_t caps;
@@ -425,7 +421,8 @@ int pt_features_probe(struct pt_features *f)
 
 	/* Refusals are what we look for; they are not worth a message. */
 	old = libbpf_set_print(quiet);
-	if (f->btf && f->cap_bpf) {
+	k = f->btf && f->cap_bpf ? pt_ktypes_get() : NULL;
+	if (k) {
 		f->tp_btf = loads_on("sched_switch", BPF_TRACE_RAW_TP, nop, 2);
 		f->fentry = loads_on("vfs_read", BPF_TRACE_FENTRY, nop, 2);
 		f->task_iter = loads_on("task", BPF_TRACE_ITER, nop, 2);
@@ -442,18 +439,19 @@ int pt_features_probe(struct pt_features *f)
 		f->kprobe = probe_kprobe();
 		f->pages = loads_on("mm_filemap_get_pages", BPF_TRACE_RAW_TP,
 				    nop, 2);
-		f->libaio = pt_aio_probe(f);
+		f->libaio = pt_aio_probe(f, k);
 		f->block = loads_on("block_rq_complete", BPF_TRACE_RAW_TP,
 				    nop, 2);
 		f->block_start = f->block && loads_on("block_io_start",
 						      BPF_TRACE_RAW_TP, nop, 2);
-		probe_types(f);
+		probe_types(f, k);
 		f->page_added = loads_on("mm_filemap_add_to_page_cache",
 					 BPF_TRACE_RAW_TP, nop, 2);
 		f->filemap_fault = loads_on("mm_filemap_fault",
 					    BPF_TRACE_RAW_TP, nop, 2);
 		f->fault_fentry = f->fentry && pt_features_fentry("filemap_fault");
 	}
+	pt_ktypes_put(k);
 	libbpf_set_print(old);
 	find_missing(f);
 	return 0;

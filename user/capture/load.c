@@ -5,13 +5,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "capture/ktypes.h"
 #include "capture/load.h"
 #include "capture/session.h"
 
@@ -94,20 +97,107 @@ static int choose(struct pt_capture *c, const struct pt_capture_opts *o)
 	return r;
 }
 
+/*
+ * libbpf would read all of the kernel's types by itself, and look through them for each
+ * type and each hook of the programs: it gets those that are needed, in a file in memory.
+ * It takes a program on another program as one that needs none; such ours are not.
+ */
+#define NO_PROGRAM INT_MAX
+
+static int hook_setup(struct bpf_program *p, long cookie)
+{
+	(void)cookie;
+	return bpf_program__set_attach_target(p, NO_PROGRAM, NULL);
+}
+
+static int hook_load(struct bpf_program *p, struct bpf_prog_load_opts *o, long cookie)
+{
+	const char *name = strchr(bpf_program__section_name(p), '/');
+	const struct pt_ktypes *k = pt_ktypes_get();
+
+	(void)cookie;
+	o->attach_prog_fd = 0;
+	o->attach_btf_id = k && name ?
+		pt_ktypes_attach_id(k, name + 1, bpf_program__expected_attach_type(p)) : 0;
+	pt_ktypes_put(k);
+	return o->attach_btf_id ? 0 : -ESRCH;
+}
+
+static int hook_attach(const struct bpf_program *p, long cookie, struct bpf_link **link)
+{
+	(void)cookie;
+	*link = bpf_program__expected_attach_type(p) == BPF_TRACE_ITER ?
+		bpf_program__attach_iter(p, NULL) : bpf_program__attach_trace(p);
+	return *link ? 0 : -errno;
+}
+
+static int take_over_hooks(void)
+{
+	static const struct {
+		const char *section;
+		enum bpf_attach_type at;
+	} kinds[] = { { "tp_btf/", BPF_TRACE_RAW_TP }, { "fentry/", BPF_TRACE_FENTRY },
+		      { "fexit/", BPF_TRACE_FEXIT }, { "iter/", BPF_TRACE_ITER } };
+	LIBBPF_OPTS(libbpf_prog_handler_opts, o, .prog_setup_fn = hook_setup,
+		    .prog_prepare_load_fn = hook_load, .prog_attach_fn = hook_attach);
+	static bool done;
+	size_t i;
+	int r;
+
+	for (i = 0; !done && i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		r = libbpf_register_prog_handler(kinds[i].section, BPF_PROG_TYPE_TRACING,
+						 kinds[i].at, &o);
+		if (r < 0)
+			return r;
+	}
+	done = true;
+	return 0;
+}
+
+/* The types, in a file; -errno. */
+static int types_file(const struct pipetrace_bpf *s, int fd)
+{
+	const struct pt_ktypes *k = pt_ktypes_get();
+	int r;
+
+	if (!k)
+		return -ENOMEM;
+	r = pt_ktypes_write(k, bpf_object__btf(s->obj), fd);
+	pt_ktypes_put(k);
+	return r;
+}
+
+static int open_skeleton(struct pt_capture *c, int types)
+{
+	char path[32];
+	LIBBPF_OPTS(bpf_object_open_opts, o, .btf_custom_path = path);
+	int r = take_over_hooks();
+
+	if (r)
+		return r;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", types);
+	c->skel = pipetrace_bpf__open_opts(&o);
+	return c->skel ? types_file(c->skel, types) : -errno;
+}
+
 static int load_skeleton(struct pt_capture *c, const struct pt_capture_opts *o)
 {
+	int err, types = memfd_create("pipetrace-types", MFD_CLOEXEC);
 	struct bpf_program *p;
-	int err;
 
-	c->skel = pipetrace_bpf__open();
-	if (!c->skel)
+	if (types < 0)
 		return -errno;
-	err = choose(c, o);
+	err = open_skeleton(c, types);
+	if (!err)
+		err = choose(c, o);
+	if (err)
+		goto out;
 	p = o->refused ? bpf_object__find_program_by_name(c->skel->obj, o->refused) : NULL;
 	if (p) /* it has no context of that kind */
 		bpf_program__set_type(p, BPF_PROG_TYPE_SOCKET_FILTER);
-	if (!err)
-		err = pipetrace_bpf__load(c->skel);
+	err = pipetrace_bpf__load(c->skel);
+out:
+	close(types);
 	if (err) {
 		pipetrace_bpf__destroy(c->skel);
 		c->skel = NULL;

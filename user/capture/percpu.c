@@ -8,13 +8,14 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "capture/ktypes.h"
 #include "capture/session.h"
 
 /* Offset in bytes of a member, of the structure's own or of unnamed ones in it. */
-static bool member_offset(const struct btf *btf, uint32_t type, const char *name,
+static bool member_offset(const struct pt_ktypes *k, uint32_t type, const char *name,
 			  int depth, int64_t *out)
 {
-	const struct btf_type *t = btf__type_by_id(btf, type);
+	const struct btf_type *t = pt_ktypes_at(k, type);
 	int64_t inner;
 	int i;
 
@@ -24,12 +25,12 @@ static bool member_offset(const struct btf *btf, uint32_t type, const char *name
 		const struct btf_member *m = &btf_members(t)[i];
 		int64_t at = btf_member_bit_offset(t, (uint32_t)i) / 8;
 
-		if (!strcmp(btf__name_by_offset(btf, m->name_off), name)) {
+		if (!strcmp(pt_ktypes_name(k, m->name_off), name)) {
 			*out = at;
 			return true;
 		}
 		if (!m->name_off &&
-		    member_offset(btf, m->type, name, depth + 1, &inner)) {
+		    member_offset(k, m->type, name, depth + 1, &inner)) {
 			*out = at + inner;
 			return true;
 		}
@@ -38,7 +39,7 @@ static bool member_offset(const struct btf *btf, uint32_t type, const char *name
 }
 
 /* Place of a variable in the section of those that each CPU has. */
-static bool var_offset(const struct btf *btf, const struct btf_type *section,
+static bool var_offset(const struct pt_ktypes *k, const struct btf_type *section,
 		       const char *name, uint32_t *type, int64_t *out)
 {
 	const struct btf_type *v;
@@ -47,8 +48,8 @@ static bool var_offset(const struct btf *btf, const struct btf_type *section,
 	for (i = 0; i < btf_vlen(section); i++) {
 		const struct btf_var_secinfo *s = &btf_var_secinfos(section)[i];
 
-		v = btf__type_by_id(btf, s->type);
-		if (!v || strcmp(btf__name_by_offset(btf, v->name_off), name))
+		v = pt_ktypes_at(k, s->type);
+		if (!v || strcmp(pt_ktypes_name(k, v->name_off), name))
 			continue;
 		*type = v->type;
 		*out = s->offset;
@@ -57,20 +58,19 @@ static bool var_offset(const struct btf *btf, const struct btf_type *section,
 	return false;
 }
 
-int64_t pt_count_offset(const struct btf *btf)
+int64_t pt_count_offset(const struct pt_ktypes *k)
 {
-	int id = btf__find_by_name_kind(btf, ".data..percpu", BTF_KIND_DATASEC);
-	const struct btf_type *section;
+	const struct btf_type *section =
+		pt_ktypes_at(k, pt_ktypes_find(k, ".data..percpu", BTF_KIND_DATASEC));
 	int64_t rq, count, member;
 	uint32_t type;
 
-	section = id > 0 ? btf__type_by_id(btf, (uint32_t)id) : NULL;
-	if (!section || !var_offset(btf, section, "runqueues", &type, &rq))
+	if (!section || !var_offset(k, section, "runqueues", &type, &rq))
 		return 0;
-	if (var_offset(btf, section, "__preempt_count", &type, &count))
+	if (var_offset(k, section, "__preempt_count", &type, &count))
 		return count - rq;
-	if (var_offset(btf, section, "pcpu_hot", &type, &count) &&
-	    member_offset(btf, type, "preempt_count", 0, &member))
+	if (var_offset(k, section, "pcpu_hot", &type, &count) &&
+	    member_offset(k, type, "preempt_count", 0, &member))
 		return count + member - rq;
 	return 0;
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "capture/ktypes.h"
 #include "capture/session.h"
 
 /* A read that took longer is recorded by itself: a hundred times a page cache
@@ -94,17 +95,23 @@ unsigned pt_reads_ladder(const struct pt_features *f, enum pt_mode mode)
 	return f->pages ? PT_DOOR_PAGES : PT_DOOR_NONE;
 }
 
+static bool has_tracepoint(const char *name)
+{
+	const struct pt_ktypes *k = pt_ktypes_get();
+	bool there = k && pt_ktypes_attach_id(k, name, BPF_TRACE_RAW_TP);
+
+	pt_ktypes_put(k);
+	return there;
+}
+
 int pt_reads_choose(struct pt_capture *c, const struct pt_capture_opts *o)
 {
 	struct pipetrace_bpf *s = c->skel;
 	unsigned door = o->reads ? o->reads - 1 : pt_reads_ladder(&c->feat, o->mode);
 	bool ring = c->feat.io_uring && o->mode != PT_MODE_LIGHT &&
 		    door != PT_DOOR_NONE;
-	bool renamed = ring && libbpf_find_vmlinux_btf_id("io_uring_submit_req",
-							   BPF_TRACE_RAW_TP) > 0;
-	bool older = ring && !renamed &&
-		     libbpf_find_vmlinux_btf_id("io_uring_submit_sqe",
-						BPF_TRACE_RAW_TP) > 0;
+	bool renamed = ring && has_tracepoint("io_uring_submit_req");
+	bool older = ring && !renamed && has_tracepoint("io_uring_submit_sqe");
 	struct read_fn fn[PT_READ_FNS];
 	size_t i;
 

@@ -18,6 +18,7 @@
 #include "capture/disks.h"
 #include "capture/hostinfo.h"
 #include "capture/kernels.h"
+#include "capture/ktypes.h"
 #include "capture/sampler.h"
 
 #define PT_MAX_SAMPLED 512 /* processes sampled per second */
@@ -255,6 +256,7 @@ int pt_capture_open(struct pt_capture **out, const struct pt_capture_opts *o,
 		    struct pt_err *err)
 {
 	struct pt_capture *c = calloc(1, sizeof(*c));
+	const struct pt_ktypes *k;
 	size_t i;
 	int r;
 
@@ -270,10 +272,12 @@ int pt_capture_open(struct pt_capture **out, const struct pt_capture_opts *o,
 
 	c->disks = pt_disks_new();
 	r = open_roots(c, o, err);
+	k = pt_ktypes_get(); /* once for all of it */
 	if (!r)
 		r = check_features(c, err);
 	if (!r)
 		r = pt_load(c, o, err);
+	pt_ktypes_put(k);
 	if (r)
 		goto out;
 	r = pt_records_open(c, on_record, err);
@@ -567,6 +571,11 @@ void pt_capture_loss(struct pt_capture *c, uint64_t count[PT_LOSS_NR])
 
 	for (i = 0; i < PT_LOSS_NR; i++)
 		count[i] = c->loss[i] + k[i];
+}
+
+const struct pt_features *pt_capture_features(const struct pt_capture *c)
+{
+	return &c->feat;
 }
 
 uint64_t pt_capture_events(const struct pt_capture *c)

@@ -25,6 +25,7 @@ struct pt_nvtx;
 struct pt_devwatch;
 struct pt_kernels;
 struct pt_gpulib;
+struct pt_ktypes;
 struct pt_blocks;
 struct pt_disks;
 
@@ -123,10 +124,9 @@ void pt_sample_tree(struct pt_capture *c);
 int pt_run_pass(struct pt_capture *c, uint32_t pass, uint64_t ts);
 
 /* ---- percpu.c -------------------------------------------------------------- */
-struct btf;
 /* From a CPU's run queue to its preemption count, by the kernel's BTF; 0: it does
  * not say. */
-int64_t pt_count_offset(const struct btf *btf);
+int64_t pt_count_offset(const struct pt_ktypes *k);
 
 /* ---- reads.c: the doors to read calls -------------------------------------- */
 /* Before loading: the door, and which programs that takes. 0, or -ENOTSUP when the door that was asked for is not there. */
@@ -138,7 +138,7 @@ bool pt_features_fentry(const char *function);
 
 /* ---- aio.c: reads by libaio, beside the door fexit -------------------------- */
 /* This kernel's functions are there and as expected. */
-bool pt_aio_probe(const struct pt_features *f);
+bool pt_aio_probe(const struct pt_features *f, const struct pt_ktypes *k);
 /* Before loading. */
 void pt_aio_choose(struct pt_capture *c, bool on);
 /* After loading; says in the hooks what opened. */

@@ -56,11 +56,9 @@ static pid_t subject(const struct pt_follow *w)
 
 static int describe(struct pt_follow *w, struct pt_err *err)
 {
-	struct pt_features f = { 0 };
 	int ret;
 
-	pt_features_probe(&f);
-	ret = pt_host_report(w->base, subject(w), f.lockdown);
+	ret = pt_host_report(w->base, subject(w), pt_capture_features(w->cap)->lockdown);
 	ret = ret ?: pt_target_report(w->base, subject(w), w->job.given);
 	return ret ? pt_err_set(err, ret, "out of memory") : 0;
 }

@@ -217,7 +217,6 @@ int pt_session_hooks(const struct pt_capture *cap, struct pt_report *r)
 
 static int attach(struct pt_session *s, struct pt_err *err)
 {
-	struct pt_features f = { 0 };
 	struct pt_capture_opts c = {
 		.pids = s->roots,
 		.n_pids = s->n_roots,
@@ -253,8 +252,7 @@ static int attach(struct pt_session *s, struct pt_err *err)
 	}
 	show_warnings(s);
 	note_missing_gpu(s);
-	pt_features_probe(&f);
-	ret = pt_host_report(s->report, subject(s), f.lockdown);
+	ret = pt_host_report(s->report, subject(s), pt_capture_features(s->cap)->lockdown);
 	if (ret)
 		return pt_err_set(err, ret, "out of memory");
 	ret = describe(s, err);
