@@ -368,6 +368,8 @@ static inline uint64_t pt_thread_end(const struct pt_an *an,
 {
 	return th->exited ? th->last : an->t1;
 }
+/* In order, whatever they are. */
+void pt_sort_times(pt_times *v);
 /* How many of the moments, in order, are not behind `ts`. */
 size_t pt_times_until(const pt_times *v, uint64_t ts);
 

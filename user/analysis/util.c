@@ -93,21 +93,12 @@ static bool radix_pass(const uint64_t *a, uint64_t *b, size_t n, int shift)
 	return true;
 }
 
-static void sort_doubles(double *v, size_t n)
+/* In a buffer with room for twice as many; what comes of it is in its first half. */
+static void sort_keys(uint64_t *buf, size_t n)
 {
-	uint64_t *buf = n < RADIX_MIN ? NULL : malloc(2 * n * sizeof(*buf));
-	uint64_t *a = buf, *b, *swap;
+	uint64_t *a = buf, *b = buf + n, *swap;
 	int shift;
-	size_t i;
 
-	if (!buf) {
-		qsort(v, n, sizeof(*v), pt_by_double);
-		return;
-	}
-	b = buf + n;
-	memcpy(a, v, n * sizeof(*a));
-	for (i = 0; i < n; i++)
-		a[i] = key_of(a[i]);
 	for (shift = 0; shift < 64; shift += RADIX_BITS) {
 		if (!radix_pass(a, b, n, shift))
 			continue;
@@ -115,9 +106,46 @@ static void sort_doubles(double *v, size_t n)
 		a = b;
 		b = swap;
 	}
+	if (a != buf)
+		memcpy(buf, a, n * sizeof(*a));
+}
+
+static void sort_doubles(double *v, size_t n)
+{
+	uint64_t *buf = n < RADIX_MIN ? NULL : malloc(2 * n * sizeof(*buf));
+	size_t i;
+
+	if (!buf) {
+		qsort(v, n, sizeof(*v), pt_by_double);
+		return;
+	}
+	memcpy(buf, v, n * sizeof(*buf));
 	for (i = 0; i < n; i++)
-		a[i] = bits_of(a[i]);
-	memcpy(v, a, n * sizeof(*a));
+		buf[i] = key_of(buf[i]);
+	sort_keys(buf, n);
+	for (i = 0; i < n; i++)
+		buf[i] = bits_of(buf[i]);
+	memcpy(v, buf, n * sizeof(*buf));
+	free(buf);
+}
+
+void pt_sort_times(pt_times *v)
+{
+	uint64_t *buf;
+	size_t i;
+
+	for (i = 1; i < v->n && v->v[i - 1] <= v->v[i]; i++)
+		;
+	if (i >= v->n)
+		return;
+	buf = v->n < RADIX_MIN ? NULL : malloc(2 * v->n * sizeof(*buf));
+	if (!buf) {
+		qsort(v->v, v->n, sizeof(*v->v), pt_by_u64);
+		return;
+	}
+	memcpy(buf, v->v, v->n * sizeof(*buf));
+	sort_keys(buf, v->n);
+	memcpy(v->v, buf, v->n * sizeof(*buf));
 	free(buf);
 }
 

@@ -377,7 +377,12 @@ static bool counts(const struct task *t)
 
 static double soonest(const struct task *t, double dt)
 {
-	return counts(t) ? fmin(dt, t->left / t->rate) : dt;
+	double left;
+
+	if (!counts(t))
+		return dt;
+	left = t->rate == 1 ? t->left : t->left / t->rate;
+	return left < dt ? left : dt;
 }
 
 static double lacked(const struct task *t, double dt)
@@ -388,7 +393,7 @@ static double lacked(const struct task *t, double dt)
 /* Pass `dt`; true when the task's part is over. */
 static bool pass(struct sim *s, struct task *t, double dt)
 {
-	if (s->done >= s->warm && t != &s->extra)
+	if (s->r->queued && s->done >= s->warm && t != &s->extra)
 		s->queued += lacked(t, dt);
 	if (!counts(t))
 		return false;

@@ -48,18 +48,27 @@ static int split_piece(void *ctx, uint64_t b, uint64_t e,
 	return 0;
 }
 
-/* Was a worker started in this step? Such a step has its own price. */
-static bool is_restart(const struct pt_trainer *t, const struct pt_step *s)
+/* When workers were started, in order. */
+static int find_starts(const struct pt_trainer *t, pt_times *out)
 {
 	size_t i;
 
 	for (i = 0; i < t->workers.n; i++) {
 		uint64_t born = t->workers.v[i].proc->born;
 
-		if (born && born >= s->begin && born < s->end)
-			return true;
+		if (born && pt_vec_push(out, born))
+			return -ENOMEM;
 	}
-	return false;
+	pt_sort_times(out);
+	return 0;
+}
+
+/* Was a worker started in this step? Such a step has its own price. */
+static bool is_restart(const pt_times *starts, const struct pt_step *s)
+{
+	size_t n = pt_bisect(starts->n, i, starts->v[i] < s->begin);
+
+	return n < starts->n && starts->v[n] < s->end;
 }
 
 /* What is slept while a batch is taken, as far as it would be were it there: for the
@@ -131,18 +140,20 @@ static bool in_turn(const struct pt_trainer *t, size_t workers)
 static int take_steps(const struct pt_trainer *t, struct pt_wi_job *o)
 {
 	size_t i, syncs = 0;
+	pt_times starts = { 0 };
 	double sum = 0, n;
-	int err = 0;
+	int err = find_starts(t, &starts);
 
 	for (i = 0; i < t->steps.n && !err; i++) {
 		const struct pt_step *s = &t->steps.v[i];
 
-		if (s->partial || is_restart(t, s))
+		if (s->partial || is_restart(&starts, s))
 			continue;
 		sum += ms(s->end - s->begin);
 		syncs += s->gpu_wait_ns > 0;
 		err = take_step(t, s, o);
 	}
+	pt_vec_free(&starts);
 	n = (double)o->steps.n;
 	if (err || !o->steps.n)
 		return err;
@@ -159,30 +170,26 @@ static int take_steps(const struct pt_trainer *t, struct pt_wi_job *o)
 
 /* ---- cores -------------------------------------------------------------------------------- */
 
-struct turn {
-	uint64_t at;
-	int8_t runs, queues;
+/* A thread begins or ends to run, or to queue: when, since the window's begin, and in
+ * the two lowest bits which of it. */
+#define TURN_ENDS 1
+#define TURN_QUEUES 2
+struct turns {
+	uint64_t t0;
+	pt_times v;
 };
-typedef PT_VEC(struct turn) turns;
 
 static int turn_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv,
 		      bool queued)
 {
-	turns *v = ctx;
-	int8_t runs = !iv, queues = iv && queued;
-	struct turn on = { b, runs, queues }, off = { e, (int8_t)-runs, (int8_t)-queues };
+	uint64_t what = queued ? TURN_QUEUES : 0;
+	struct turns *k = ctx;
 
 	/* a wake-up takes its moment; that is no want of cores */
-	if ((iv && !queued) || (queues && e - b < NS_PER_MS))
+	if (iv && (!queued || e - b < NS_PER_MS))
 		return 0;
-	return pt_vec_push(v, on) || pt_vec_push(v, off) ? -ENOMEM : 0;
-}
-
-static int cmp_turn(const void *a, const void *b)
-{
-	const struct turn *x = a, *y = b;
-
-	return pt_cmp(x->at, y->at);
+	return pt_vec_push(&k->v, (b - k->t0) << 2 | what) ||
+	       pt_vec_push(&k->v, (e - k->t0) << 2 | what | TURN_ENDS) ? -ENOMEM : 0;
 }
 
 #define CORES_MAX 256
@@ -237,10 +244,9 @@ static void judge_use(const struct pt_an *an, const struct use *u,
 
 static int cores_had(const struct pt_an *an, struct pt_wi_job *o)
 {
-	uint64_t last = 0;
-	long runs = 0, queues = 0;
+	long running = 0, queueing = 0, more;
 	struct use *u = calloc(1, sizeof(*u));
-	turns v = { 0 };
+	struct turns k = { .t0 = an->t0 };
 	size_t i;
 	int err = u ? 0 : -ENOMEM;
 
@@ -250,19 +256,20 @@ static int cores_had(const struct pt_an *an, struct pt_wi_job *o)
 		uint64_t e = pt_min64(an->t1, pt_thread_end(an, th));
 
 		if (e > b && !th->proc->outside)
-			err = pt_walk(th, b, e, turn_piece, &v);
+			err = pt_walk(th, b, e, turn_piece, &k);
 	}
-	pt_vec_sort(&v, cmp_turn);
-	for (i = 0; i < v.n && !err; i++) {
-		count_use(u, runs, queues, i ? v.v[i].at - last : 0);
-		last = v.v[i].at;
-		runs += v.v[i].runs;
-		queues += v.v[i].queues;
+	pt_sort_times(&k.v);
+	for (i = 0; i < k.v.n && !err; i++) {
+		uint64_t x = k.v.v[i], last = i ? k.v.v[i - 1] : x;
+
+		count_use(u, running, queueing, (x >> 2) - (last >> 2));
+		more = x & TURN_ENDS ? -1 : 1;
+		*(x & TURN_QUEUES ? &queueing : &running) += more;
 	}
 	if (!err)
 		judge_use(an, u, o);
 	free(u);
-	pt_vec_free(&v);
+	pt_vec_free(&k.v);
 	return err;
 }
 

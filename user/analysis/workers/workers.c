@@ -135,7 +135,7 @@ static int collect_unnoticed(const struct pt_an *an, const struct pt_trainer *t,
 			return -ENOMEM;
 	}
 	if (w->done.n > known)
-		pt_vec_sort(&w->done, pt_by_u64);
+		pt_sort_times(&w->done);
 	return 0;
 }
 
@@ -170,7 +170,7 @@ static int usual_gap(const struct pt_worker *w, uint64_t *out)
 	for (i = 1; i < w->done.n && !err; i++)
 		err = pt_vec_push(&gaps, w->done.v[i] - w->done.v[i - 1]);
 	if (gaps.n && !err) {
-		pt_vec_sort(&gaps, pt_by_u64);
+		pt_sort_times(&gaps);
 		all = w->done.v[w->done.n - 1] - w->done.v[0];
 		for (i = gaps.n; i-- > 0 && sum * 2 < all; sum += gaps.v[i])
 			*out = gaps.v[i];
@@ -224,7 +224,7 @@ int pt_find_made(const struct pt_an *an, struct pt_trainer *t)
 	for (i = 0; i < t->workers.n && !err; i++) {
 		struct pt_worker *w = &t->workers.v[i];
 
-		pt_vec_sort(&w->done, pt_by_u64);
+		pt_sort_times(&w->done);
 		if (w->feeder != w->main)
 			continue;
 		err = collect_unnoticed(an, t, w);
