@@ -105,10 +105,14 @@ enum pt_gop_kind {
 #define PT_GOP_ALL UINT32_MAX
 struct pt_gop {
 	uint64_t at;	/* the call began */
-	uint64_t key;	/* LAUNCH function, GRAPH executable, COPY direction */
-	uint64_t bytes; /* COPY, MEMSET; GRAPH: kernels, 0 unknown */
-	uint64_t done;	/* SYNC: when the device was done, most likely */
-	uint64_t told;	/* ... and when the host was told */
+	union {
+		uint64_t key;  /* LAUNCH function, GRAPH executable, COPY direction */
+		uint64_t done; /* SYNC: when the device was done, most likely */
+	};
+	union {
+		uint64_t bytes; /* COPY, MEMSET; GRAPH: kernels, 0 unknown */
+		uint64_t told;	/* SYNC: when the host was told of it */
+	};
 	uint32_t stream; /* index; SYNC: PT_GOP_ALL: the whole device */
 	uint32_t event; /* WAIT, SYNC of an event: its RECORD's index + 1 */
 	uint16_t dev;	/* node */

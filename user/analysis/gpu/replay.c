@@ -322,7 +322,7 @@ static int replay_ops(struct pt_replay *r, size_t from, size_t to)
  * show their end, hardly make any better: of more, blocks at equal distances, each from
  * the end of a stretch on.
  */
-#define LEARN_OPS 65536
+#define LEARN_OPS 16384
 #define LEARN_BLOCKS 16
 #define LEARN_ENDS 32
 static int replay_some(struct pt_replay *r)

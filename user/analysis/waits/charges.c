@@ -8,6 +8,7 @@
 
 /* So many are joined at least: sorting fewer again and again is no gain. */
 #define JOIN_MIN 1024
+#define LATEST 16
 
 static int by_subject(const void *a, const void *b)
 {
@@ -48,13 +49,15 @@ void pt_join_charges(pt_charges *c)
 
 int pt_add_charge(pt_charges *c, const struct pt_charge *x)
 {
-	struct pt_charge *last = c->n ? &c->v[c->n - 1] : NULL, *v;
+	struct pt_charge *v;
+	size_t i;
 
-	/* neighbours mostly agree */
-	if (last && !by_subject(last, x)) {
-		last->ns += x->ns;
-		return 0;
-	}
+	/* mostly one of the latest is its like */
+	for (i = c->n; i > 0 && i + LATEST > c->n; i--)
+		if (!by_subject(&c->v[i - 1], x)) {
+			c->v[i - 1].ns += x->ns;
+			return 0;
+		}
 	if (c->n == c->cap && c->n >= JOIN_MIN) {
 		pt_join_charges(c);
 		if (c->n > c->cap / 2) { /* they do differ */

@@ -25,6 +25,7 @@ struct word {
 	uint64_t key[2]; /* process, or a kind of object; address or object */
 	PT_VEC(struct wakeup) wakeups; /* by ts, once all are in */
 	PT_VEC(uint8_t) lock; /* of each: 0 not asked yet, 1 no, 2 yes */
+	size_t near; /* which was asked for last: the next one is not far */
 	UT_hash_handle hh;
 };
 
@@ -197,22 +198,37 @@ static unsigned both_sides(const struct word *w, size_t lo, size_t hi, uint32_t 
 	return slept < woke ? slept : woke;
 }
 
+/* The first that is not before `ts`, else the last. */
+static size_t wakeup_at(struct word *w, uint64_t ts)
+{
+	size_t n = w->wakeups.n, lo = w->near, hi = lo, stride = 1, mid;
+
+	for (; lo && w->wakeups.v[lo - 1].ts >= ts; stride *= 2) {
+		hi = lo - 1;
+		lo = lo > stride ? lo - stride : 0;
+	}
+	for (stride = 1; hi < n && w->wakeups.v[hi].ts < ts; stride *= 2) {
+		lo = hi + 1;
+		hi = n - hi > stride ? hi + stride : n;
+	}
+	while (lo < hi) {
+		mid = lo + (hi - lo) / 2;
+		if (w->wakeups.v[mid].ts < ts)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return w->near = lo - (lo == n);
+}
+
 static bool is_lock_at(struct word *w, uint64_t ts)
 {
-	size_t at = 0, end = w ? w->wakeups.n : 0, lo, hi, i, k;
+	size_t at, lo, hi, i, k;
 	unsigned both = 0;
 
-	if (!end)
+	if (!w || !w->wakeups.n)
 		return false;
-	while (at < end) {
-		size_t mid = at + (end - at) / 2;
-
-		if (w->wakeups.v[mid].ts < ts)
-			at = mid + 1;
-		else
-			end = mid;
-	}
-	at -= at == w->wakeups.n;
+	at = wakeup_at(w, ts);
 	if (w->lock.v[at])
 		return w->lock.v[at] == 2;
 	lo = at > LOCK_AROUND ? at - LOCK_AROUND : 0;

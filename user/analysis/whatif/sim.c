@@ -53,6 +53,8 @@ struct sim {
 	const struct pt_wi_run *r;
 	struct maker *m; /* one even when the trainer loads */
 	size_t n;
+	struct task **on; /* theirs that pass time, in their order */
+	size_t n_on;
 	struct { bool taken; size_t tickets, served; } lock[PT_WI_PLACES];
 	struct task main, extra;
 	struct draw d;
@@ -352,27 +354,32 @@ static void main_ready(struct sim *s)
 
 /* ---- time ----------------------------------------------------------------------------- */
 
-static void share_out(struct sim *s)
+static bool counts(const struct task *t)
+{
+	return t->state == RUN || t->state == SLEEP;
+}
+
+/* What a thread that computes has of a core, of what it could use. */
+static double share_out(struct sim *s)
 {
 	double cores = s->r->cores, scale = 1, wanted = s->r->others;
 	size_t i;
 
-	for (i = 0; i < s->n; i++)
-		if (s->m[i].t.state == RUN)
-			wanted += s->m[i].t.cap;
+	s->n_on = 0;
+	for (i = 0; i < s->n; i++) {
+		struct task *t = &s->m[i].t;
+
+		if (counts(t))
+			s->on[s->n_on++] = t;
+		wanted += t->state == RUN ? t->cap : 0;
+	}
 	wanted += s->main.state == RUN ? s->main.cap : 0;
 	wanted += s->extra.state == RUN ? s->extra.cap : 0;
 	if (cores > 0 && wanted > cores)
 		scale = cores / wanted;
-	for (i = 0; i < s->n; i++)
-		s->m[i].t.rate = s->m[i].t.state == RUN ? s->m[i].t.cap * scale : 1;
 	s->main.rate = s->main.state == RUN ? s->main.cap * scale : 1;
 	s->extra.rate = s->extra.cap * scale;
-}
-
-static bool counts(const struct task *t)
-{
-	return t->state == RUN || t->state == SLEEP;
+	return scale;
 }
 
 static double soonest(const struct task *t, double dt)
@@ -404,23 +411,26 @@ static bool pass(struct sim *s, struct task *t, double dt)
 /* To the next event. False when nothing can happen any more. */
 static bool advance(struct sim *s)
 {
-	bool over;
-	double dt;
+	double scale = share_out(s), dt;
+	bool over, ended = false;
 	size_t i;
 
-	share_out(s);
 	dt = soonest(&s->extra, soonest(&s->main, INFINITY));
-	for (i = 0; i < s->n; i++)
-		dt = soonest(&s->m[i].t, dt);
+	for (i = 0; i < s->n_on; i++) {
+		struct task *t = s->on[i];
+
+		t->rate = t->state == RUN ? t->cap * scale : 1;
+		dt = soonest(t, dt);
+	}
 	if (!isfinite(dt))
 		return false;
 	s->now += dt;
 	over = pass(s, &s->main, dt);
 	if (pass(s, &s->extra, dt))
 		set(&s->extra, IDLE, 0, 1);
-	for (i = 0; i < s->n; i++) /* all first: who gets a lock begins now */
-		pass(s, &s->m[i].t, dt);
-	for (i = 0; i < s->n; i++)
+	for (i = 0; i < s->n_on; i++) /* all first: who gets a lock begins now */
+		ended |= pass(s, s->on[i], dt);
+	for (i = 0; i < s->n && ended; i++)
 		if (counts(&s->m[i].t) && s->m[i].t.left <= EPS)
 			part_done(s, &s->m[i]);
 	if (over)
@@ -443,8 +453,9 @@ static int init(struct sim *s, const struct pt_wi_run *r)
 	s->n = r->workers ? r->workers : 1;
 	s->ring = r->workers * r->prefetch + r->workers + 1;
 	s->m = calloc(s->n, sizeof(*s->m));
+	s->on = calloc(s->n, sizeof(*s->on));
 	s->avail = malloc(s->ring * sizeof(*s->avail));
-	if (!s->m || !s->avail)
+	if (!s->m || !s->on || !s->avail)
 		return -ENOMEM;
 	for (i = 0; i < s->ring; i++)
 		s->avail[i] = -1;
@@ -489,6 +500,7 @@ double pt_wi_simulate(const struct pt_wi_run *r, int *err)
 		*r->queued = s.queued / (double)r->n;
 out:
 	free(s.m);
+	free(s.on);
 	free(s.avail);
 	return mean;
 }
