@@ -5,9 +5,32 @@
 #define PT_HASH_H
 
 #define HASH_NONFATAL_OOM 1
+#define HASH_FUNCTION(key, len, out) ((out) = pt_hash_of(key, len))
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <uthash.h>
+
+/* Keys are ids, addresses and pairs of them, asked for at each record: eight bytes at
+ * a time, multiplied by 2^64 over the golden ratio (Knuth) and folded. */
+static inline unsigned pt_hash_of(const void *key, size_t len)
+{
+	const char *p = key;
+	uint64_t h = len, x;
+
+	for (; len; p += sizeof(x), len -= sizeof(x)) {
+		x = 0;
+		if (len < sizeof(x)) {
+			memcpy(&x, p, len);
+			len = sizeof(x);
+		} else {
+			memcpy(&x, p, sizeof(x));
+		}
+		h = (h ^ x) * 0x9e3779b97f4a7c15ull;
+		h ^= h >> 32;
+	}
+	return (unsigned)h;
+}
 
 #define PT_HASHED(elt) ((elt)->hh.tbl != NULL)
 

@@ -212,7 +212,7 @@ static bool falls_short(struct pt_replay *r, struct pt_scaling x, double scale,
 static bool halve(struct pt_replay *r, const struct pt_scaling *x, double end,
 		  double guess, double *lo, double *hi)
 {
-	double mid;
+	double half;
 	int n;
 
 	*lo = 0;
@@ -221,12 +221,12 @@ static bool halve(struct pt_replay *r, const struct pt_scaling *x, double end,
 			return false;
 		*lo = *hi;
 	}
-	for (n = 0; n < 30 && *hi - *lo > 1e-4 * *hi; n++) {
-		mid = (*lo + *hi) / 2;
-		if (falls_short(r, *x, mid, end, guess))
-			*lo = mid;
-		else
-			*hi = mid;
+	half = (*hi - *lo) / 2;
+	for (n = 0; n < 30 && 2 * half > 1e-4 * *hi; n++) {
+		/* no branch: which way it goes nobody can foresee */
+		*lo += half * falls_short(r, *x, *lo + half, end, guess);
+		*hi = *lo + half;
+		half /= 2;
 	}
 	return true;
 }

@@ -169,6 +169,7 @@ struct sums {
 		    * that one was late */
 	const struct pt_thread *before; /* whose part of the way came last */
 	const struct pt_thread *via; /* ... of the consumer's process, if that did */
+	PT_VEC(struct pt_leg) given; /* that followed threads ended */
 };
 
 /* Takes input: sleeps for a disk, a page of a file, or for somebody far away. */
@@ -277,6 +278,8 @@ static int sum_leg(void *ctx, const struct pt_leg *l)
 	at = given_at(k->g, l->iv);
 	if (!k->x || !at)
 		return -ENOMEM;
+	if (l->who && pt_vec_push(&k->given, *l))
+		return -ENOMEM;
 	at->last = k->x;
 	k->x->sleeps++;
 	k->x->ns += l->end - l->begin;
@@ -346,14 +349,10 @@ static int maker_leg(void *ctx, const struct pt_leg *l)
 	return add_maker(k->g, l->th, k->via, l->end - l->begin);
 }
 
-static int find_makers(void *ctx, const struct pt_leg *l)
+static int find_makers(struct sums *k, const struct pt_leg *l)
 {
-	const struct pt_giver *x;
-	struct sums *k = ctx;
+	const struct pt_giver *x = pt_giver_of(k->g, l->iv);
 
-	if (l->kind != PT_LEG_GIVEN || !l->who)
-		return 0;
-	x = pt_giver_of(k->g, l->iv);
 	if (!x || x->role != PT_GIVER_SUPPLIER)
 		return 0;
 	k->rank = false;
@@ -363,7 +362,7 @@ static int find_makers(void *ctx, const struct pt_leg *l)
 			     maker_leg, k);
 }
 
-static int each_gap(struct sums *k, int (*leg)(void *, const struct pt_leg *))
+static int sum_gaps(struct sums *k)
 {
 	const struct pt_an *an = k->g->an;
 	struct pt_gap g;
@@ -373,7 +372,7 @@ static int each_gap(struct sums *k, int (*leg)(void *, const struct pt_leg *))
 	k->gap = &g;
 	for (i = 0; i <= k->a->calls.n && !err; i++)
 		if (pt_gap_before(k->a, i, an->t0, an->t1, &g))
-			err = pt_walk_host(an, k->g->paths, k->a, &g, leg, k);
+			err = pt_walk_host(an, k->g->paths, k->a, &g, sum_leg, k);
 	k->gap = NULL;
 	return err;
 }
@@ -419,16 +418,20 @@ int pt_find_givers(const struct pt_an *an, struct pt_paths *paths,
 {
 	struct sums k = { .g = out, .a = a };
 	struct pt_giver *x;
+	size_t i;
 	int err;
 
 	*out = (struct pt_givers){ .an = an, .paths = paths };
-	err = each_gap(&k, sum_leg);
+	err = sum_gaps(&k);
 	for (x = out->all; x && !err; x = x->hh.next)
 		find_role(x);
 	for (x = out->all; x && !err; x = x->hh.next)
 		if (x->sleeps < SLEEPS_MIN)
 			find_role_of_kin(a, out, x);
-	return err ? err : each_gap(&k, find_makers);
+	for (i = 0; i < k.given.n && !err; i++)
+		err = find_makers(&k, &k.given.v[i]);
+	pt_vec_free(&k.given);
+	return err;
 }
 
 void pt_givers_free(struct pt_givers *g)
