@@ -58,7 +58,7 @@ static enum MHD_Result may_come(void *cls, const struct sockaddr *sa, socklen_t 
 static void comes_or_goes(void *cls, struct MHD_Connection *c, void **context,
 			  enum MHD_ConnectionNotificationCode what)
 {
-	const union MHD_ConnectionInfo *addr, *fd;
+	const union MHD_ConnectionInfo *i;
 	struct pt_http *h = cls;
 	uint64_t who[2];
 
@@ -66,13 +66,15 @@ static void comes_or_goes(void *cls, struct MHD_Connection *c, void **context,
 		pt_http_clients_remove(&h->clients, *context);
 		*context = NULL;
 	} else {
-		addr = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
-		fd = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
-		if (!addr || !addr->client_addr || !fd)
+		/* libmicrohttpd 1.0 answers each question in the same place */
+		i = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+		if (!i || !i->client_addr)
 			return;
-		pt_http_who(addr->client_addr, sizeof(struct sockaddr_storage), who);
-		*context = pt_http_clients_add(&h->clients, who, fd->connect_fd,
-					       pt_now());
+		pt_http_who(i->client_addr, sizeof(struct sockaddr_storage), who);
+		i = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
+		if (!i)
+			return;
+		*context = pt_http_clients_add(&h->clients, who, i->connect_fd, pt_now());
 	}
 	atomic_store(&h->connections, h->clients.n + h->clients.doomed);
 }
