@@ -126,7 +126,7 @@ FUZZ_WRAP := open openat fopen setmntent ptrace usleep pt_libcurl_load pt_queue_
 # How fast records become a diagnosis: linked with the program's rooms.
 BENCH_SRCS := $(sort $(wildcard tests/bench/*.c))
 
-.PHONY: all demo test check analyze sbom kernels bench bench-replay bench-export bench-places install uninstall help clean deps unit e2e purity sim bpf FORCE
+.PHONY: all demo test check analyze sbom kernels bench bench-replay bench-export bench-places dist install uninstall help clean deps unit e2e purity sim bpf FORCE
 FORCE:
 
 all: $(B)/pipetrace $(SIM) $(SIM_CUDA) $(SIM_GPUJOB) $(B)/libpipetrace_agent.so
@@ -145,6 +145,7 @@ help:
 	@echo 'make bench-replay measure how fast records become a diagnosis'
 	@echo 'make bench-export measure how fast a timeline is written'
 	@echo 'make bench-places measure what a probe costs where it stands (root)'
+	@echo 'make dist         build/dist: packages of HEAD, static program, checksums'
 	@echo 'make install      DESTDIR= PREFIX=$(PREFIX)'
 	@echo 'make uninstall    remove what install put there'
 	@echo 'make deps         install what the build and the tests need (apt)'
@@ -489,6 +490,12 @@ analyze: $(SKEL) $(PROTO:%=%.c) $(CONFIG)
 sbom: $(B)/pipetrace $(AGENT) $(PAGE)
 	tools/sbom $< $(VERSION) > $<.spdx.json
 
+# What is handed out: docs/packages.md.
+dist:
+	tools/install-deps build dist
+	@tools/get-npm build
+	tools/packaging/dist
+
 # Takes a quarter of an hour: two emulated kernels in four boots each, and this one.
 kernels:
 	tools/install-deps build kernels
@@ -515,7 +522,9 @@ demo:
 
 # ---- install ----------------------------------------------------------------
 D = $(DESTDIR)$(PREFIX)
-DOCS = $(wildcard README.md SECURITY.md LICENSE docs/*.md)
+DOCS = $(wildcard README.md CHANGELOG.md SECURITY.md LICENSE)
+# They name each other, as in the sources.
+MORE_DOCS = $(wildcard docs/*.md docs/*.png)
 SCHEMAS = $(wildcard docs/*.schema.json user/report/*.schema.json)
 MAN8 = $(wildcard docs/man/*.8)
 # Each shell's completion, where it looks for those of packages.
@@ -523,10 +532,13 @@ COMPLETIONS = bash-completion/completions zsh/vendor-completions fish/vendor_com
 
 install: all
 	$(INSTALL) -d $(D)/bin $(D)/libexec/pipetrace $(D)/share/man/man8 \
-		$(D)/share/doc/pipetrace $(D)/share/pipetrace
+		$(D)/share/doc/pipetrace/docs $(D)/share/pipetrace
 	$(INSTALL) -m 755 $(B)/pipetrace $(D)/bin/pipetrace
-	for f in $(SIM) $(AGENT); do $(INSTALL) -m 755 $$f $(D)/libexec/pipetrace/ || exit 1; done
+	for f in $(filter %simjob,$(SIM)); do $(INSTALL) -m 755 $$f $(D)/libexec/pipetrace/ || exit 1; done
+	for f in $(filter-out %simjob,$(SIM)) $(AGENT); do \
+		$(INSTALL) -m 644 $$f $(D)/libexec/pipetrace/ || exit 1; done
 	for f in $(DOCS); do $(INSTALL) -m 644 $$f $(D)/share/doc/pipetrace/ || exit 1; done
+	for f in $(MORE_DOCS); do $(INSTALL) -m 644 $$f $(D)/share/doc/pipetrace/docs/ || exit 1; done
 	for f in $(SCHEMAS); do $(INSTALL) -m 644 $$f $(D)/share/pipetrace/ || exit 1; done
 	for f in $(MAN8); do $(INSTALL) -m 644 $$f $(D)/share/man/man8/ || exit 1; done
 	$(INSTALL) -d $(COMPLETIONS:%=$(D)/share/%)

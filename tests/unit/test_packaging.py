@@ -96,6 +96,20 @@ class Systemd(unittest.TestCase):
         self.assertEqual(said, [])
 
 
+class Debian(unittest.TestCase):
+    def test_what_it_is_built_with(self):
+        """The package asks for what tools/install-deps brings, but for what is always there
+        where packages are built."""
+        listed = re.search(r'^BUILD="([^"]*)"', read("tools/install-deps"), re.M).group(1)
+        field = re.search(r"^Build-Depends:(.*?)^\S", read("tools/packaging/debian/control"),
+                          re.M | re.S).group(1)
+        self.assertEqual(set(listed.split()) - {"gcc", "libc6-dev", "make", "llvm"} -
+                         set(re.findall(r"[a-z0-9.+-]+", field)), set())
+
+    def test_who_installs_has_no_daemon(self):
+        self.assertIn("dh_installsystemd --no-enable ", read("tools/packaging/debian/rules"))
+
+
 def configurations():
     """{name: text}: each file of an agent's configuration that is packaged."""
     found = {}
@@ -169,7 +183,7 @@ class WhatIsOpen(unittest.TestCase):
 
     def test_nothing_else_says_how_it_is_configured(self):
         """The unit, the manifests and the image run it by these files alone."""
-        for name in ("pipetrace-agent.service", "Containerfile", "kubernetes/daemonset.yaml"):
+        for name in ("pipetrace-agent.service", "Containerfile", "Containerfile.debian", "kubernetes/daemonset.yaml"):
             text = read("tools/packaging", name)
             self.assertNotIn("--listen", text, name)
             for path in re.findall(r"--config[\", ]+([^\s\",]+)", text):
