@@ -177,7 +177,12 @@ static int open_skeleton(struct pt_capture *c, int types)
 		return r;
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", types);
 	c->skel = pipetrace_bpf__open_opts(&o);
-	return c->skel ? types_file(c->skel, types) : -errno;
+	if (c->skel && !types_file(c->skel, types))
+		return 0;
+	/* little memory, or a limit on files: then libbpf shall read them by itself */
+	pipetrace_bpf__destroy(c->skel);
+	c->skel = pipetrace_bpf__open();
+	return c->skel ? 0 : -errno;
 }
 
 static int load_skeleton(struct pt_capture *c, const struct pt_capture_opts *o)
