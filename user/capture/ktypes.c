@@ -18,6 +18,7 @@
 
 #define PATH "/sys/kernel/btf/vmlinux"
 #define BYTES_MAX (256u << 20)
+#define SLOTS 16384 /* of 75,000 names: small, for each page of memory costs a fault */
 
 struct pt_ktypes {
 	unsigned users;
@@ -30,28 +31,26 @@ struct pt_ktypes {
 	uint32_t types_size, names_size;
 	uint32_t *at; /* by id, where in types; 0 is void */
 	uint32_t n;
-	uint32_t *slot; /* ids by name; open addressing, 0: free */
-	uint32_t mask;
+	uint32_t first[SLOTS]; /* ids by the name's hash; 0: none */
+	uint32_t *next;	       /* by id, the one behind it there */
 };
 
 static struct pt_ktypes *shared;
 
-/* A name is one with those that programs give a meaning by "___" behind it. */
-static size_t essential(const char *name)
-{
-	const char *flavour = strstr(name, "___");
-
-	return flavour && flavour > name ? (size_t)(flavour - name) : strlen(name);
-}
-
+/* Eight bytes at a time: there are 2 MB of names. */
 static uint32_t hash(const char *name, size_t len)
 {
-	uint32_t h = 2166136261u;
-	size_t i;
+	uint64_t h = len, word;
 
-	for (i = 0; i < len; i++)
-		h = (h ^ (unsigned char)name[i]) * 16777619u;
-	return h ^ h >> 15;
+	for (; len; name += sizeof(word), len -= sizeof(word)) {
+		word = 0;
+		memcpy(&word, name, len < sizeof(word) ? len : sizeof(word));
+		h = (h ^ word) * 0x9e3779b97f4a7c15ull;
+		h ^= h >> 32;
+		if (len <= sizeof(word))
+			break;
+	}
+	return (uint32_t)h % SLOTS;
 }
 
 /* ---- reading ------------------------------------------------------------------- */
@@ -179,23 +178,19 @@ static int walk(struct pt_ktypes *k)
 
 static int index_names(struct pt_ktypes *k)
 {
-	uint32_t id, i, slots = 1024;
+	uint32_t id, *first;
 
-	while (slots < 2 * k->n)
-		slots *= 2;
-	k->slot = calloc(slots, sizeof(*k->slot));
-	if (!k->slot)
+	k->next = calloc((size_t)k->n + 1, sizeof(*k->next));
+	if (!k->next)
 		return -ENOMEM;
-	k->mask = slots - 1;
-	for (id = 1; id <= k->n; id++) {
+	for (id = k->n; id; id--) { /* so that the lowest stands first */
 		const char *name = pt_ktypes_name(k, pt_ktypes_at(k, id)->name_off);
 
 		if (!*name)
 			continue;
-		i = hash(name, essential(name)) & k->mask;
-		while (k->slot[i])
-			i = (i + 1) & k->mask;
-		k->slot[i] = id;
+		first = &k->first[hash(name, strlen(name))];
+		k->next[id] = *first;
+		*first = id;
 	}
 	return 0;
 }
@@ -207,7 +202,7 @@ static void release(struct pt_ktypes *k)
 	else
 		free(k->data);
 	free(k->at);
-	free(k->slot);
+	free(k->next);
 	free(k);
 }
 
@@ -256,15 +251,15 @@ const char *pt_ktypes_name(const struct pt_ktypes *k, uint32_t offset)
 
 uint32_t pt_ktypes_find(const struct pt_ktypes *k, const char *name, unsigned kind)
 {
-	uint32_t i = hash(name, essential(name)) & k->mask;
+	uint32_t id = k->first[hash(name, strlen(name))];
 
-	for (; k->slot[i]; i = (i + 1) & k->mask) {
-		const struct btf_type *t = pt_ktypes_at(k, k->slot[i]);
+	for (; id; id = k->next[id]) {
+		const struct btf_type *t = pt_ktypes_at(k, id);
 
 		if (btf_kind(t) == kind && !strcmp(pt_ktypes_name(k, t->name_off), name))
-			return k->slot[i];
+			break;
 	}
-	return 0;
+	return id;
 }
 
 uint32_t pt_ktypes_count(const struct pt_ktypes *k)
@@ -272,18 +267,16 @@ uint32_t pt_ktypes_count(const struct pt_ktypes *k)
 	return k->n;
 }
 
-void pt_ktypes_each(const struct pt_ktypes *k, const char *name,
+void pt_ktypes_each(const struct pt_ktypes *k, const char *name, size_t len,
 		    void (*fn)(void *ctx, uint32_t id), void *ctx)
 {
-	size_t len = essential(name);
-	uint32_t i = hash(name, len) & k->mask;
+	uint32_t id = k->first[hash(name, len)];
 
-	for (; k->slot[i]; i = (i + 1) & k->mask) {
-		const struct btf_type *t = pt_ktypes_at(k, k->slot[i]);
-		const char *its = pt_ktypes_name(k, t->name_off);
+	for (; id; id = k->next[id]) {
+		const char *its = pt_ktypes_name(k, pt_ktypes_at(k, id)->name_off);
 
-		if (essential(its) == len && !memcmp(its, name, len))
-			fn(ctx, k->slot[i]);
+		if (!strncmp(its, name, len) && !its[len])
+			fn(ctx, id);
 	}
 }
 

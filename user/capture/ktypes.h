@@ -4,7 +4,7 @@
 #define PT_KTYPES_H
 
 #include <linux/bpf.h>
-#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct btf;
@@ -24,8 +24,8 @@ const struct btf_type *pt_ktypes_at(const struct pt_ktypes *k, uint32_t id);
 const char *pt_ktypes_name(const struct pt_ktypes *k, uint32_t offset);
 
 uint32_t pt_ktypes_count(const struct pt_ktypes *k); /* the highest id */
-/* Each type of this name, "___" and what is behind that left out of both. */
-void pt_ktypes_each(const struct pt_ktypes *k, const char *name,
+/* Each type of this name, which is `len` long. */
+void pt_ktypes_each(const struct pt_ktypes *k, const char *name, size_t len,
 		    void (*fn)(void *ctx, uint32_t id), void *ctx);
 
 /* What a tracing program of this kind on `name` is loaded with; 0: there is none. */

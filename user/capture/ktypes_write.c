@@ -44,6 +44,14 @@ static void take(void *writer, uint32_t id)
 		w->id[id] = (uint32_t)w->taken.n;
 }
 
+/* A program's name for a type ends where it puts "___". */
+static size_t essential(const char *name)
+{
+	const char *more = strstr(name + 1, "___");
+
+	return more ? (size_t)(more - name) : strlen(name);
+}
+
 static uint32_t here(const struct writer *w, uint32_t id)
 {
 	return id <= pt_ktypes_count(w->k) ? w->id[id] : 0;
@@ -203,9 +211,10 @@ int pt_ktypes_write(const struct pt_ktypes *k, const struct btf *local, int fd)
 	r = w.id && w.types && w.names ? 0 : -ENOMEM;
 	for (id = 1; !r && id < btf__type_cnt(local); id++) {
 		const struct btf_type *t = btf__type_by_id(local, id);
+		const char *name = btf__name_by_offset(local, t->name_off);
 
-		if (t->name_off && is_data(t))
-			pt_ktypes_each(k, btf__name_by_offset(local, t->name_off), take, &w);
+		if (*name && is_data(t))
+			pt_ktypes_each(k, name, essential(name), take, &w);
 	}
 	for (i = 0; i < w.taken.n; i++) /* which grows meanwhile */
 		take_parts(&w, pt_ktypes_at(k, w.taken.v[i]));
