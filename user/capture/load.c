@@ -447,19 +447,16 @@ out:
 	return r;
 }
 
-int pt_records_open(struct pt_capture *c, ring_buffer_sample_fn fn,
-		 struct pt_err *err)
+int pt_records_open(struct pt_capture *c, pt_ringbuf_fn fn, struct pt_err *err)
 {
-	libbpf_print_fn_t old = libbpf_set_print(keep_warning);
-	int r = 0;
+	const struct bpf_map *m = c->skel->maps.pt_ring;
+	int r;
 
 	first_warning[0] = 0;
-	c->rb = ring_buffer__new(bpf_map__fd(c->skel->maps.pt_ring), fn, c,
-				 NULL);
-	if (!c->rb) {
-		r = errno ? -errno : -ENOMEM;
-		explain(err, r, "the ring buffer cannot be mapped");
-	}
-	libbpf_set_print(old);
+	c->ring = pt_ringbuf_open(bpf_map__fd(m), bpf_map__max_entries(m), fn, c);
+	if (c->ring)
+		return 0;
+	r = errno ? -errno : -ENOMEM;
+	explain(err, r, "the ring buffer cannot be mapped");
 	return r;
 }

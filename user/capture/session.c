@@ -311,7 +311,7 @@ size_t pt_capture_fds(struct pt_capture *c, int *fds, size_t max)
 	size_t n = 0;
 
 	if (n < max)
-		fds[n++] = ring_buffer__epoll_fd(c->rb);
+		fds[n++] = pt_ringbuf_fd(c->ring);
 	if (c->maps && n < max)
 		fds[n++] = pt_mapwatch_fd(c->maps);
 	return n;
@@ -356,7 +356,7 @@ int pt_capture_drain(struct pt_capture *c, pt_record_fn fn, void *ctx)
 	/* What came up to now. A job that writes faster than a tracer reads that gets little
 	 * of a core would keep it from its ticks, its time limit and its signals. */
 	c->drain_until = pt_now_ns() + REORDERED_NS;
-	r = ring_buffer__consume(c->rb);
+	r = pt_ringbuf_read(c->ring);
 	pt_outside_take(c);
 	if (r < 0 && r != -EAGAIN)
 		return r;
@@ -529,7 +529,7 @@ void pt_capture_close(struct pt_capture *c,
 	pt_nvtx_free(c->nvtx);
 	pt_devwatch_free(c->devices);
 	pt_uprobes_free(c->uprobes);
-	ring_buffer__free(c->rb);
+	pt_ringbuf_free(c->ring);
 	pipetrace_bpf__destroy(c->skel);
 	for (i = 0; i < c->n_roots; i++)
 		if (c->root_fd[i] >= 0)

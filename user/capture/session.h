@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "capture/capture.h"
+#include "capture/ringbuf.h"
 #include "config.h"
 #include "pipetrace.skel.h"
 
@@ -31,7 +32,7 @@ struct pt_disks;
 
 struct pt_capture {
 	struct pipetrace_bpf *skel;
-	struct ring_buffer *rb;
+	struct pt_ringbuf *ring;
 	struct pt_uprobes *uprobes;
 	struct pt_marker *marker; /* NULL: none was asked for */
 	struct pt_nvtx *nvtx;	  /* NULL: no uprobes, or out of memory */
@@ -113,7 +114,7 @@ void pt_outside_tick(struct pt_capture *c);
 int pt_load(struct pt_capture *c, const struct pt_capture_opts *o,
 	    struct pt_err *err);
 /* Map the ring and read it into `fn`. 0 or -errno with `err` filled. */
-int pt_records_open(struct pt_capture *c, ring_buffer_sample_fn fn,
+int pt_records_open(struct pt_capture *c, pt_ringbuf_fn fn,
 		 struct pt_err *err);
 /* Records made on this side: hand on those that wait; queue the loss counters,
  * and a sample of each process. */
