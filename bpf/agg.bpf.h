@@ -311,7 +311,7 @@ static __always_inline struct pt_thread *pt_reader(struct task_struct **task)
 	if (!pt_is_armed())
 		return NULL;
 	*task = bpf_get_current_task_btf();
-	return pt_thread_of(*task);
+	return pt_hot_thread_of(*task);
 }
 
 #endif

@@ -328,7 +328,7 @@ int BPF_PROG(pt_sys_enter, struct pt_regs *regs, long nr)
 		if (!pt_is_armed())
 			return 0;
 		task = bpf_get_current_task_btf();
-		th = pt_thread_of(task);
+		th = pt_hot_thread_of(task);
 		if (!th)
 			return 0;
 		th->write_ts = 0; /* calls do not nest */

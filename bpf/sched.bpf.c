@@ -87,20 +87,21 @@ SEC("tp_btf/sched_switch")
 int BPF_PROG(pt_sched_switch, bool preempt, struct task_struct *prev,
 	     struct task_struct *next)
 {
-	struct pt_thread *out, *in;
-	__u64 now;
+	struct pt_thread *th;
+	__u64 now = 0;
 
 	if (!pt_is_armed())
 		return 0;
-	out = pt_thread_of(prev);
-	in = pt_thread_of(next);
-	if (!out && !in)
-		return 0;
-	now = bpf_ktime_get_ns();
-	if (out)
-		switch_out(out, prev, preempt, now);
-	if (in)
-		switch_in(in, next, now);
+	/* One behind the other: the verifier would walk through the first for each
+	 * thing that the second can be. */
+	th = pt_hot_thread_of(prev);
+	if (th) {
+		now = bpf_ktime_get_ns();
+		switch_out(th, prev, preempt, now);
+	}
+	th = pt_hot_thread_of(next);
+	if (th)
+		switch_in(th, next, now ? now : bpf_ktime_get_ns());
 	return 0;
 }
 
@@ -114,7 +115,7 @@ int BPF_PROG(pt_sched_waking, struct task_struct *task)
 
 	if (!pt_is_armed())
 		return 0;
-	th = pt_thread_of(task);
+	th = pt_hot_thread_of(task);
 	if (!th || (th->off_ts && th->wake_ts >= th->off_ts))
 		return 0;
 	cur = bpf_get_current_task_btf();

@@ -39,7 +39,7 @@ static __always_inline struct pt_thread *ring_thread(struct task_struct **task)
 		return NULL;
 	t = bpf_get_current_task_btf();
 	*task = t;
-	th = pt_thread_of(t);
+	th = pt_hot_thread_of(t);
 	if (th)
 		return th;
 	tgid = t->tgid;

@@ -60,7 +60,7 @@ static __always_inline int pt_write_begin(__u64 file, __u32 fn)
 	if (!pt_is_armed() || !file)
 		return 0;
 	task = bpf_get_current_task_btf();
-	th = pt_thread_of(task);
+	th = pt_hot_thread_of(task);
 	if (!th)
 		return 0;
 	/* Inside another one: an O_SYNC write, overlayfs. A call that missed
@@ -90,7 +90,7 @@ static __always_inline int pt_write_end(__s64 ret, __u32 fn, __u16 door)
 	if (!pt_is_armed())
 		return 0;
 	task = bpf_get_current_task_btf();
-	th = pt_thread_of(task);
+	th = pt_hot_thread_of(task);
 	if (!th || !th->write_ts || th->write_fn != fn)
 		return 0;
 	now = bpf_ktime_get_ns();
