@@ -377,40 +377,89 @@ static int sum_gaps(struct sums *k)
 	return err;
 }
 
-/* Threads and processes that come and go (a loader started anew, a program run for
- * each item) are known by their kin: who made them, and their name. */
-static bool kin(const struct pt_giver *x, const struct pt_giver *y,
-		const struct pt_proc *own)
+/*
+ * Threads and processes that come and go (a loader started anew, a program run for each
+ * item) are known by their kin: who made them, and their name. Of what is not followed
+ * only the process is known.
+ */
+enum kinds { OF_PROCESS, NOT_FOLLOWED, OWN_THREADS, PROCESSES };
+struct kin {
+	struct {
+		uint32_t kind, id;
+		char comm[PT_COMM_LEN];
+	} key;
+	struct pt_giver sum;
+	UT_hash_handle hh;
+};
+
+static struct kin *kin_of(struct kin **all, enum kinds kind, uint32_t id, const char *comm)
 {
-	if (!x->th || !y->th)
-		return x->tgid == y->tgid;
-	if (x->tgid == own->tgid || y->tgid == own->tgid)
-		return x->tgid == y->tgid &&
-		       !strncmp(x->th->comm, y->th->comm, sizeof(x->th->comm));
-	return x->th->proc->ppid == y->th->proc->ppid &&
-	       !strncmp(x->th->proc->comm, y->th->proc->comm,
-			sizeof(x->th->proc->comm));
+	struct kin x = { .key = { kind, id, "" } };
+
+	memcpy(x.key.comm, comm, strnlen(comm, sizeof(x.key.comm)));
+	return pt_hash_make(*all, key, &x.key);
 }
 
-static void find_role_of_kin(const struct pt_actor *a, const struct pt_givers *g,
-			     struct pt_giver *x)
+/* ... of one that is followed. */
+static struct kin *kin_of_thread(struct kin **all, const struct pt_giver *x,
+				 const struct pt_proc *own)
 {
-	struct pt_giver all = *x;
-	const struct pt_giver *y;
+	return x->tgid == own->tgid ?
+		       kin_of(all, OWN_THREADS, x->tgid, x->th->comm) :
+		       kin_of(all, PROCESSES, x->th->proc->ppid, x->th->proc->comm);
+}
 
-	for (y = g->all; y; y = y->hh.next) {
-		if (y == x || !kin(x, y, a->proc))
-			continue;
-		all.sleeps += y->sleeps;
-		all.ns += y->ns;
-		all.ahead_ns += y->ahead_ns;
-		all.made_ns += y->made_ns;
-		all.ranks_ns += y->ranks_ns;
-		all.clients_ns += y->clients_ns;
-		all.helped_ns += y->helped_ns;
+static void add_giver(struct pt_giver *sum, const struct pt_giver *x)
+{
+	sum->sleeps += x->sleeps;
+	sum->ns += x->ns;
+	sum->ahead_ns += x->ahead_ns;
+	sum->made_ns += x->made_ns;
+	sum->ranks_ns += x->ranks_ns;
+	sum->clients_ns += x->clients_ns;
+	sum->helped_ns += x->helped_ns;
+}
+
+static int sum_kin(const struct pt_actor *a, const struct pt_givers *g, struct kin **all)
+{
+	const struct pt_giver *x;
+
+	for (x = g->all; x; x = x->hh.next) {
+		struct kin *p = kin_of(all, OF_PROCESS, x->tgid, "");
+		struct kin *q = x->th ? kin_of_thread(all, x, a->proc) :
+					kin_of(all, NOT_FOLLOWED, x->tgid, "");
+
+		if (!p || !q)
+			return -ENOMEM;
+		add_giver(&p->sum, x);
+		add_giver(&q->sum, x);
 	}
-	find_role(&all);
-	x->role = all.role;
+	return 0;
+}
+
+/* Of which too few sleeps were seen. */
+static int find_roles_of_kin(const struct pt_actor *a, struct pt_givers *g)
+{
+	struct kin *all = NULL, *p, *q;
+	struct pt_giver *x;
+	int err = sum_kin(a, g, &all);
+
+	for (x = g->all; x && !err; x = x->hh.next) {
+		struct pt_giver sum = { .th = x->th };
+
+		if (x->sleeps >= SLEEPS_MIN)
+			continue;
+		p = kin_of(&all, x->th ? NOT_FOLLOWED : OF_PROCESS, x->tgid, "");
+		q = x->th ? kin_of_thread(&all, x, a->proc) : NULL;
+		if (p)
+			add_giver(&sum, &p->sum);
+		if (q)
+			add_giver(&sum, &q->sum);
+		find_role(&sum);
+		x->role = sum.role;
+	}
+	pt_hash_free(all);
+	return err;
 }
 
 int pt_find_givers(const struct pt_an *an, struct pt_paths *paths,
@@ -425,9 +474,7 @@ int pt_find_givers(const struct pt_an *an, struct pt_paths *paths,
 	err = sum_gaps(&k);
 	for (x = out->all; x && !err; x = x->hh.next)
 		find_role(x);
-	for (x = out->all; x && !err; x = x->hh.next)
-		if (x->sleeps < SLEEPS_MIN)
-			find_role_of_kin(a, out, x);
+	err = err ?: find_roles_of_kin(a, out);
 	for (i = 0; i < k.given.n && !err; i++)
 		err = find_makers(&k, &k.given.v[i]);
 	pt_vec_free(&k.given);

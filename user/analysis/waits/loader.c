@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
+
 /* Who has less of the way back from the consumer's sleeps is no worker, unless it
  * ends them itself. */
 #define MAKER_SHARE 0.05
@@ -12,42 +14,78 @@
  * behind it. */
 #define RELAY_SHARE 0.5
 
+/* The worker of a thread of the trainer, or of another process: its number. */
+struct known {
+	const void *who;
+	size_t worker;
+	UT_hash_handle hh;
+};
+
+/* A thread that ended sleeps of the trainer's own threads, for so long. */
+struct sender {
+	const struct pt_thread *th;
+	uint64_t ns;
+	UT_hash_handle hh;
+};
+
+/* Processes of one parent and one name: what they sent, and made of what is waited
+ * for. The trainer is by itself in its own eyes. */
+struct kin {
+	struct {
+		uint32_t ppid, self;
+		char comm[PT_COMM_LEN];
+	} key;
+	uint64_t sent, made;
+	UT_hash_handle hh;
+};
+
+struct finder {
+	struct pt_an *an;
+	struct pt_trainer *t;
+	const struct pt_givers *g;
+	struct known *known; /* uthash each, in the order in which they were met */
+	struct sender *sent;
+	struct kin *kin;
+};
+
 /* ---- workers ---------------------------------------------------------------------- */
 
-static struct pt_worker *worker_of(struct pt_trainer *t, const struct pt_proc *p,
+static struct pt_worker *worker_of(const struct finder *k, const struct pt_proc *p,
 				   const struct pt_thread *th)
 {
-	size_t i;
+	const void *who = p == k->t->proc ? (const void *)th : p;
+	struct known *x;
 
-	for (i = t->workers.n; i-- > 0;)
-		if (t->workers.v[i].proc == p &&
-		    (p != t->proc || t->workers.v[i].main == th))
-			return &t->workers.v[i];
-	return NULL;
+	HASH_FIND(hh, k->known, &who, sizeof(who), x);
+	return x ? &k->t->workers.v[x->worker] : NULL;
 }
 
-static struct pt_worker *worker_make(struct pt_trainer *t, struct pt_proc *p,
+static struct pt_worker *worker_make(struct finder *k, struct pt_proc *p,
 				     struct pt_thread *th)
 {
+	struct pt_trainer *t = k->t;
+	const void *who = p == t->proc ? (const void *)th : p;
 	struct pt_worker w = { .proc = p, .main = th, .feeder = th,
 			       .role = p == t->proc ? PT_ROLE_THREAD :
 				       p->outside   ? PT_ROLE_OUTSIDE :
 						      PT_ROLE_LOADER };
+	struct known *x = pt_hash_make(k->known, who, &who);
 
-	return pt_vec_push(&t->workers, w) ? NULL :
-					     &t->workers.v[t->workers.n - 1];
+	if (!x || pt_vec_push(&t->workers, w))
+		return NULL;
+	x->worker = t->workers.n - 1;
+	return &t->workers.v[x->worker];
 }
 
 /* Of the thread, where it is one of the trainer's, else of the process. Who makes in
  * that is looked for once: it takes a look at all that its threads did. */
-static struct pt_worker *worker_for(const struct pt_an *an, struct pt_trainer *t,
-				    const struct pt_givers *g, struct pt_proc *p,
+static struct pt_worker *worker_for(struct finder *k, struct pt_proc *p,
 				    const struct pt_thread *th)
 {
-	struct pt_worker *old = worker_of(t, p, th);
+	struct pt_worker *old = worker_of(k, p, th);
 
-	return old ? old : worker_make(t, p, p == t->proc ? (struct pt_thread *)th :
-							    pt_maker_in(an, g, p));
+	return old ? old : worker_make(k, p, p == k->t->proc ? (struct pt_thread *)th :
+							       pt_maker_in(k->an, k->g, p));
 }
 
 bool pt_is_relay(const struct pt_trainer *t, const struct pt_thread *th)
@@ -67,31 +105,20 @@ static int add_relay(struct pt_trainer *t, const struct pt_thread *th)
 	return pt_is_relay(t, th) ? 0 : pt_vec_push(&t->relays, th);
 }
 
-/* Of the threads of `p` the one that ended most of the time that the trainer's own
- * threads slept for it; NULL: none did. */
-struct sender {
-	const struct pt_proc *p;
-	const struct pt_thread *th;
-	uint64_t ns;
-};
-typedef PT_VEC(struct sender) senders;
-
-static int add_sender(senders *v, const struct pt_thread *th, uint64_t ns)
+static int add_sender(struct finder *k, const struct pt_thread *th, uint64_t ns)
 {
-	struct sender fresh = { th->proc, th, ns };
-	size_t i;
+	struct sender *x = pt_hash_make(k->sent, th, &th);
 
-	for (i = 0; i < v->n; i++)
-		if (v->v[i].th == th) {
-			v->v[i].ns += ns;
-			return 0;
-		}
-	return pt_vec_push(v, fresh);
+	if (!x)
+		return -ENOMEM;
+	x->ns += ns;
+	return 0;
 }
 
-static int take_givers(struct pt_an *an, struct pt_trainer *t,
-		       const struct pt_givers *g, senders *sent)
+static int take_givers(struct finder *k)
 {
+	const struct pt_givers *g = k->g;
+	struct pt_trainer *t = k->t;
 	const struct pt_giver *x;
 	uint64_t all = 0;
 
@@ -99,7 +126,7 @@ static int take_givers(struct pt_an *an, struct pt_trainer *t,
 		all += x->role == PT_GIVER_SUPPLIER ? x->ns : 0;
 	for (x = g->all; x; x = x->hh.next) {
 		double behind = (double)(x->made_ns + x->helped_ns);
-		struct pt_proc *p = pt_model_proc(an->m, x->tgid);
+		struct pt_proc *p = pt_model_proc(k->an->m, x->tgid);
 		struct pt_worker *w;
 
 		if (x->role != PT_GIVER_SUPPLIER || !x->th || !p)
@@ -112,8 +139,8 @@ static int take_givers(struct pt_an *an, struct pt_trainer *t,
 				return -ENOMEM;
 			continue;
 		}
-		w = worker_for(an, t, g, p, x->th);
-		if (!w || add_sender(sent, x->th, x->ns))
+		w = worker_for(k, p, x->th);
+		if (!w || add_sender(k, x->th, x->ns))
 			return -ENOMEM;
 	}
 	return 0;
@@ -133,10 +160,10 @@ static bool makes_inside(const struct pt_trainer *t, const struct pt_givers *g,
 }
 
 /* Who ends the sleeps of a relay delivers as if to the consumer. */
-static int take_relayed(struct pt_an *an, struct pt_trainer *t,
-			const struct pt_givers *g, const struct pt_thread *th,
-			senders *sent)
+static int take_relayed(struct finder *k, const struct pt_thread *th)
 {
+	const struct pt_trainer *t = k->t;
+	const struct pt_an *an = k->an;
 	const struct pt_thread *who;
 
 	pt_each_iv(iv, th, an->t0, an->t1) {
@@ -146,11 +173,11 @@ static int take_relayed(struct pt_an *an, struct pt_trainer *t,
 			continue;
 		who = pt_model_thread(an->m, iv->waker_tid);
 		p = who ? pt_model_proc(an->m, iv->waker_tgid) : NULL;
-		if (!p || pt_is_lock(g->paths, th, iv) ||
-		    (p == t->proc && !makes_inside(t, g, who)))
+		if (!p || pt_is_lock(k->g->paths, th, iv) ||
+		    (p == t->proc && !makes_inside(t, k->g, who)))
 			continue;
-		if (!worker_for(an, t, g, p, who) ||
-		    add_sender(sent, who, iv->ready - iv->begin))
+		if (!worker_for(k, p, who) ||
+		    add_sender(k, who, iv->ready - iv->begin))
 			return -ENOMEM;
 	}
 	return 0;
@@ -158,23 +185,25 @@ static int take_relayed(struct pt_an *an, struct pt_trainer *t,
 
 /* The way came to the process from a thread of the trainer's that only hands on:
  * however many of those there are, it delivers. */
-static bool delivers(struct pt_trainer *t, const struct pt_givers *g,
-		     const struct pt_proc *p)
+static bool delivers(const struct finder *k, const struct pt_proc *p)
 {
 	const struct pt_maker *x;
+	size_t i;
 
-	for (x = g->makers; x; x = x->hh.next)
-		if (x->th->proc == p && x->via &&
-		    !worker_of(t, t->proc, x->via) &&
-		    (double)pt_made_by(g, x->via) < RELAY_SHARE * (double)x->ns)
+	for (i = 0; i < p->threads.n; i++) {
+		HASH_FIND(hh, k->g->makers, &p->threads.v[i], sizeof(x->th), x);
+		if (x && x->via && !worker_of(k, k->t->proc, x->via) &&
+		    (double)pt_made_by(k->g, x->via) < RELAY_SHARE * (double)x->ns)
 			return true;
+	}
 	return false;
 }
 
 /* Met on the way back; where somebody else delivers, makers for makers. */
-static int take_makers(const struct pt_an *an, struct pt_trainer *t,
-		       const struct pt_givers *g)
+static int take_makers(struct finder *k)
 {
+	const struct pt_givers *g = k->g;
+	struct pt_trainer *t = k->t;
 	const struct pt_maker *x;
 	uint64_t sum = 0, inside = 0;
 
@@ -189,74 +218,87 @@ static int take_makers(const struct pt_an *an, struct pt_trainer *t,
 		/* a pool of threads, through a relay and another */
 		if (p == t->proc && inside * 2 > sum && t->relays.n &&
 		    makes_inside(t, g, x->th) &&
-		    !worker_for(an, t, g, p, x->th))
+		    !worker_for(k, p, x->th))
 			return -ENOMEM;
 
 		/* a thread of the trainer that does not end its sleeps passes
 		 * its wishes on */
-		if (p == t->proc || worker_of(t, p, x->th) ||
+		if (p == t->proc || worker_of(k, p, x->th) ||
 		    (double)x->ns < MAKER_SHARE * (double)sum)
 			continue;
-		w = worker_make(t, p, pt_maker_in(an, g, p));
+		w = worker_make(k, p, pt_maker_in(k->an, g, p));
 		if (!w)
 			return -ENOMEM;
-		if (!p->outside && !delivers(t, g, p))
+		if (!p->outside && !delivers(k, p))
 			w->role = PT_ROLE_HELPER;
 	}
 	return 0;
 }
 
-static bool is_kin(const struct pt_trainer *t, const struct pt_proc *p,
-		   const struct pt_proc *q)
+static struct kin *kin_of(struct finder *k, const struct pt_proc *p, bool self)
 {
-	return p == q || (p != t->proc && p->ppid == q->ppid &&
-			  !strncmp(p->comm, q->comm, sizeof(p->comm)));
+	struct kin x = { .key = { .self = self } };
+
+	if (!self) {
+		x.key.ppid = p->ppid;
+		memcpy(x.key.comm, p->comm, strnlen(p->comm, sizeof(p->comm)));
+	}
+	return pt_hash_make(k->kin, key, &x.key);
 }
 
-/* What `p` and its siblings of the same name sent; NULL: what all did. */
-static uint64_t sent_by(const struct pt_trainer *t, const senders *v,
-			const struct pt_proc *p)
+static int add_kin(struct finder *k, const struct pt_proc *p, uint64_t sent,
+		   uint64_t made)
 {
-	uint64_t ns = 0;
-	size_t i;
+	int self;
 
-	for (i = 0; i < v->n; i++)
-		ns += !p || is_kin(t, p, v->v[i].p) ? v->v[i].ns : 0;
-	return ns;
-}
+	for (self = 0; self <= (p == k->t->proc); self++) {
+		struct kin *x = kin_of(k, p, self);
 
-/* ... and made of what is waited for. A service outside that sends nothing to the
- * trainer is asked by the loader: its work is the loader's. */
-static uint64_t made_by(const struct pt_trainer *t, const struct pt_givers *g,
-			const senders *v, const struct pt_proc *p)
-{
-	const struct pt_maker *x;
-	uint64_t ns = 0;
-
-	for (x = g->makers; x; x = x->hh.next)
-		if (p ? is_kin(t, p, x->th->proc) :
-			!x->th->proc->outside || sent_by(t, v, x->th->proc))
-			ns += x->ns;
-	return ns;
+		if (!x)
+			return -ENOMEM;
+		x->sent += sent;
+		x->made += made;
+	}
+	return 0;
 }
 
 /* Who makes or sends next to nothing of what is waited for, and all of its kind, manages
- * something for the others. */
-static void find_managers(struct pt_trainer *t, const struct pt_givers *g,
-			  const senders *v)
+ * something for the others. A service outside that sends nothing to the trainer is asked
+ * by the loader: its work is the loader's. */
+static int find_managers(struct finder *k)
 {
-	double made = MAKER_SHARE * (double)made_by(t, g, v, NULL);
-	double sent = MAKER_SHARE * (double)sent_by(t, v, NULL);
+	struct pt_trainer *t = k->t;
+	const struct pt_maker *m;
+	const struct sender *s;
+	uint64_t made = 0, sent = 0;
 	size_t i;
 
+	for (s = k->sent; s; s = s->hh.next) {
+		sent += s->ns;
+		if (add_kin(k, s->th->proc, s->ns, 0))
+			return -ENOMEM;
+	}
+	for (m = k->g->makers; m; m = m->hh.next)
+		if (add_kin(k, m->th->proc, 0, m->ns))
+			return -ENOMEM;
+	for (m = k->g->makers; m; m = m->hh.next) {
+		const struct pt_proc *p = m->th->proc;
+		const struct kin *x = kin_of(k, p, p == t->proc);
+
+		made += !p->outside || (x && x->sent) ? m->ns : 0;
+	}
 	for (i = 0; i < t->workers.n; i++) {
 		const struct pt_proc *p = t->workers.v[i].proc;
-		uint64_t own = sent_by(t, v, p);
+		const struct kin *x = kin_of(k, p, p == t->proc);
 
-		if (!p->outside && ((double)made_by(t, g, v, p) < made ||
-				    (own && (double)own < sent)))
+		if (!x)
+			return -ENOMEM;
+		if (!p->outside && ((double)x->made < MAKER_SHARE * (double)made ||
+				    (x->sent && (double)x->sent <
+							MAKER_SHARE * (double)sent)))
 			t->workers.v[i].role = PT_ROLE_HELPER;
 	}
+	return 0;
 }
 
 /* Who computes less of the time manages something for the loader. */
@@ -292,9 +334,10 @@ static bool is_of_pool(const struct pt_trainer *t, const struct pt_proc *p)
 	return false;
 }
 
-static int take_asked(struct pt_an *an, struct pt_trainer *t,
-		      const struct pt_givers *g)
+static int take_asked(struct finder *k)
 {
+	struct pt_trainer *t = k->t;
+	struct pt_an *an = k->an;
 	size_t i, j;
 
 	for (i = 0; i < an->m->all_procs.n; i++) {
@@ -302,7 +345,7 @@ static int take_asked(struct pt_an *an, struct pt_trainer *t,
 		bool pool = is_of_pool(t, p);
 
 		if (p == t->proc || (p->ppid != t->proc->tgid && !pool) ||
-		    pt_model_proc(an->m, p->tgid) != p || worker_of(t, p, NULL) ||
+		    pt_model_proc(an->m, p->tgid) != p || worker_of(k, p, NULL) ||
 		    pt_feeds_device(an, p))
 			continue;
 		for (j = 0; j < p->threads.n; j++) {
@@ -311,10 +354,10 @@ static int take_asked(struct pt_an *an, struct pt_trainer *t,
 			if (p->threads.v[j]->tid != p->tgid ||
 			    !is_asked(an, t, p->threads.v[j], pool))
 				continue;
-			w = worker_make(t, p, p->threads.v[j]);
+			w = worker_make(k, p, p->threads.v[j]);
 			if (!w)
 				return -ENOMEM;
-			w->main = pt_maker_in(an, g, p);
+			w->main = pt_maker_in(an, k->g, p);
 			break;
 		}
 	}
@@ -361,30 +404,32 @@ static bool answers(const struct pt_an *an, const struct pt_trainer *t,
 	return false;
 }
 
-static int find_senders(struct pt_an *an, struct pt_trainer *t,
-			const struct pt_givers *g, const senders *sent)
+/* Of the threads of a worker's process the one that ended most of the time that the
+ * trainer's own threads slept for it. */
+static int find_senders(struct finder *k)
 {
-	size_t i, j;
-	int err = 0;
+	struct pt_trainer *t = k->t;
+	uint64_t *most = calloc(t->workers.n + 1, sizeof(*most));
+	const struct sender *s;
+	size_t i;
+	int err = most ? 0 : -ENOMEM;
 
-	for (i = 0; i < t->workers.n && !err; i++) {
-		struct pt_worker *w = &t->workers.v[i];
-		uint64_t most = 0;
+	for (i = 0; i < t->workers.n; i++)
+		t->workers.v[i].feeder = t->workers.v[i].main;
+	for (s = k->sent; s && !err; s = s->hh.next) {
+		struct pt_worker *w = s->th->proc == t->proc ? NULL :
+					      worker_of(k, s->th->proc, NULL);
 
-		w->feeder = w->main;
-		if (w->proc == t->proc)
+		if (!w || s->ns <= most[w - t->workers.v] || s->th == w->main ||
+		    answers(k->an, t, s->th))
 			continue;
-		for (j = 0; j < sent->n; j++) {
-			if (sent->v[j].p != w->proc || sent->v[j].ns <= most ||
-			    sent->v[j].th == w->main ||
-			    answers(an, t, sent->v[j].th))
-				continue;
-			most = sent->v[j].ns;
-			w->feeder = (struct pt_thread *)sent->v[j].th;
-		}
-		if (!most)
-			err = guess_sender(an, g, w);
+		most[w - t->workers.v] = s->ns;
+		w->feeder = (struct pt_thread *)s->th;
 	}
+	for (i = 0; i < t->workers.n && !err; i++)
+		if (t->workers.v[i].proc != t->proc && !most[i])
+			err = guess_sender(k->an, k->g, &t->workers.v[i]);
+	free(most);
 	return err;
 }
 
@@ -403,52 +448,64 @@ static int by_age(const void *a, const void *b)
 	return x->main->tid < y->main->tid ? -1 : 1;
 }
 
-/* The most that lived at once: the loader's num_workers. */
-static void count_concurrent(const struct pt_an *an, struct pt_trainer *t)
+/* Nobody sets how many there are outside. */
+static bool is_set(const struct pt_worker *w)
 {
-	size_t i, j, n;
+	return w->role != PT_ROLE_HELPER && w->role != PT_ROLE_OUTSIDE;
+}
 
-	for (i = 0; i < t->workers.n; i++) {
-		uint64_t at = t->workers.v[i].main->first;
+/* The most that lived at once: the loader's num_workers. */
+static int count_concurrent(const struct pt_an *an, struct pt_trainer *t)
+{
+	pt_times began = { 0 }, ended = { 0 };
+	const struct pt_worker *w, *end = t->workers.v + t->workers.n;
+	size_t n;
+	int err = 0;
 
-		t->handoffs |= t->workers.v[i].role == PT_ROLE_OUTSIDE;
-		/* nobody sets how many there are outside */
-		if (t->workers.v[i].role == PT_ROLE_HELPER ||
-		    t->workers.v[i].role == PT_ROLE_OUTSIDE)
+	for (w = t->workers.v; w < end && !err; w++)
+		if (is_set(w) && pt_thread_end(an, w->main) > w->main->first)
+			err = pt_vec_push(&began, w->main->first) ||
+			      pt_vec_push(&ended, pt_thread_end(an, w->main)) ?
+				      -ENOMEM : 0;
+	pt_sort_times(&began);
+	pt_sort_times(&ended);
+	for (w = t->workers.v; w < end && !err; w++) {
+		t->handoffs |= w->role == PT_ROLE_OUTSIDE;
+		if (!is_set(w))
 			continue;
-		n = 0;
-		for (j = 0; j < t->workers.n; j++)
-			n += t->workers.v[j].role != PT_ROLE_HELPER &&
-			     t->workers.v[j].role != PT_ROLE_OUTSIDE &&
-			     t->workers.v[j].main->first <= at &&
-			     pt_thread_end(an, t->workers.v[j].main) > at;
+		n = pt_times_until(&began, w->main->first) -
+		    pt_times_until(&ended, w->main->first);
 		if (n > t->concurrent)
 			t->concurrent = n;
-		t->handoffs |= t->workers.v[i].proc != t->proc;
-		t->thread_loader |= t->workers.v[i].proc == t->proc;
-		t->respawned |= t->workers.v[i].proc != t->proc &&
-				t->workers.v[i].proc->born > 0;
+		t->handoffs |= w->proc != t->proc;
+		t->thread_loader |= w->proc == t->proc;
+		t->respawned |= w->proc != t->proc && w->proc->born > 0;
 	}
 	t->thread_loader &= !t->handoffs;
+	pt_vec_free(&began);
+	pt_vec_free(&ended);
+	return err;
 }
 
 int pt_find_loader(struct pt_an *an, struct pt_trainer *t,
 		   const struct pt_givers *g)
 {
-	senders sent = { 0 };
+	struct finder k = { .an = an, .t = t, .g = g };
 	size_t i;
-	int err = take_givers(an, t, g, &sent);
+	int err = take_givers(&k);
 
 	for (i = 0; i < t->relays.n && !err; i++)
-		err = take_relayed(an, t, g, t->relays.v[i], &sent);
-	err = err ?: take_makers(an, t, g);
-	find_managers(t, g, &sent);
-	err = err ?: take_asked(an, t, g);
-	err = err ?: find_senders(an, t, g, &sent);
-	pt_vec_free(&sent);
+		err = take_relayed(&k, t->relays.v[i]);
+	err = err ?: take_makers(&k);
+	err = err ?: find_managers(&k);
+	err = err ?: take_asked(&k);
+	err = err ?: find_senders(&k);
+	pt_hash_free(k.known);
+	pt_hash_free(k.sent);
+	pt_hash_free(k.kin);
 	if (err)
 		return err;
 	pt_vec_sort(&t->workers, by_age);
-	count_concurrent(an, t);
-	return pt_index_workers(t);
+	err = count_concurrent(an, t);
+	return err ? err : pt_index_workers(t);
 }
