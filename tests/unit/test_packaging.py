@@ -110,6 +110,38 @@ class Debian(unittest.TestCase):
         self.assertIn("dh_installsystemd --no-enable ", read("tools/packaging/debian/rules"))
 
 
+@unittest.skipUnless(yaml, "there is no python3-yaml")
+class Workflows(unittest.TestCase):
+    """Their steps are commands of the project, as anyone can give them by hand."""
+
+    def steps(self):
+        folder = os.path.join(TOP, ".github/workflows")
+        for name in sorted(os.listdir(folder)):
+            with open(os.path.join(folder, name), encoding="utf-8") as f:
+                jobs = yaml.safe_load(f)["jobs"]
+            for job in jobs.values():
+                self.assertIn("timeout-minutes", job)
+                yield from (step["run"] for step in job["steps"] if "run" in step)
+
+    def test_commands_are_there(self):
+        makefile, deps = read("Makefile"), read("tools/install-deps")
+        known = 0
+        for run in self.steps():
+            words = run.split()
+            self.assertNotIn("\n", run.strip(), "one command a step")
+            if words[0] == "make":
+                for goal in [w for w in words[1:] if re.fullmatch(r"[a-z]\w*", w)]:
+                    self.assertRegex(makefile, r"(?m)^%s:" % goal)
+                    known += 1
+            elif re.match(r"(tools|tests)/", words[0]):
+                self.assertTrue(os.access(os.path.join(TOP, words[0]), os.X_OK), run)
+                known += 1
+            if words[0] == "tools/install-deps":
+                for what in words[1:]:
+                    self.assertRegex(deps, r"(?m)^\t%s\)" % what)
+        self.assertGreater(known, 10)
+
+
 def configurations():
     """{name: text}: each file of an agent's configuration that is packaged."""
     found = {}
