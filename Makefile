@@ -126,7 +126,7 @@ FUZZ_WRAP := open openat fopen setmntent ptrace usleep pt_libcurl_load pt_queue_
 # How fast records become a diagnosis: linked with the program's rooms.
 BENCH_SRCS := $(sort $(wildcard tests/bench/*.c))
 
-.PHONY: all demo test check analyze sbom kernels bench bench-replay bench-export bench-places dist install uninstall help clean deps unit e2e purity sim bpf FORCE
+.PHONY: all demo test check analyze sbom kernels bench bench-replay bench-export bench-places bench-start dist install uninstall help clean deps unit e2e purity sim bpf FORCE
 FORCE:
 
 all: $(B)/pipetrace $(SIM) $(SIM_CUDA) $(SIM_GPUJOB) $(B)/libpipetrace_agent.so
@@ -145,6 +145,7 @@ help:
 	@echo 'make bench-replay measure how fast records become a diagnosis'
 	@echo 'make bench-export measure how fast a timeline is written'
 	@echo 'make bench-places measure what a probe costs where it stands (root)'
+	@echo 'make bench-start  measure what a trace costs that sees nothing (root)'
 	@echo 'make dist         build/dist: packages of HEAD, static program, checksums'
 	@echo 'make install      DESTDIR= PREFIX=$(PREFIX)'
 	@echo 'make uninstall    remove what install put there'
@@ -512,6 +513,8 @@ bench-export: $(B)/tests/bench/replay
 	tests/bench/replay.py --program $< --export
 bench-places: $(B)/tests/bench/places
 	tests/bench/places.py
+bench-start: all
+	tests/bench/start.py
 
 demo:
 	tools/install-deps build

@@ -419,6 +419,7 @@ int pt_load_list(const struct pt_capture_opts *o,
 		 void *ctx, struct pt_err *err)
 {
 	libbpf_print_fn_t old = libbpf_set_print(keep_warning);
+	const struct pt_ktypes *k = pt_ktypes_get(); /* once for all of it */
 	struct pt_capture *c = calloc(1, sizeof(*c));
 	struct bpf_program *p;
 	int r, fd;
@@ -443,6 +444,7 @@ int pt_load_list(const struct pt_capture_opts *o,
 	pipetrace_bpf__destroy(c->skel);
 out:
 	free(c);
+	pt_ktypes_put(k);
 	libbpf_set_print(old);
 	return r;
 }
