@@ -93,21 +93,21 @@ static bool radix_pass(const uint64_t *a, uint64_t *b, size_t n, int shift)
 	return true;
 }
 
-/* In a buffer with room for twice as many; what comes of it is in its first half. */
-static void sort_keys(uint64_t *buf, size_t n)
+/* With `b` for room of as many. */
+static void sort_keys(uint64_t *a, uint64_t *b, size_t n)
 {
-	uint64_t *a = buf, *b = buf + n, *swap;
+	uint64_t *from = a, *to = b, *swap;
 	int shift;
 
 	for (shift = 0; shift < 64; shift += RADIX_BITS) {
-		if (!radix_pass(a, b, n, shift))
+		if (!radix_pass(from, to, n, shift))
 			continue;
-		swap = a;
-		a = b;
-		b = swap;
+		swap = from;
+		from = to;
+		to = swap;
 	}
-	if (a != buf)
-		memcpy(buf, a, n * sizeof(*a));
+	if (from != a)
+		memcpy(a, from, n * sizeof(*a));
 }
 
 static void sort_doubles(double *v, size_t n)
@@ -122,7 +122,7 @@ static void sort_doubles(double *v, size_t n)
 	memcpy(buf, v, n * sizeof(*buf));
 	for (i = 0; i < n; i++)
 		buf[i] = key_of(buf[i]);
-	sort_keys(buf, n);
+	sort_keys(buf, buf + n, n);
 	for (i = 0; i < n; i++)
 		buf[i] = bits_of(buf[i]);
 	memcpy(v, buf, n * sizeof(*buf));
@@ -131,22 +131,19 @@ static void sort_doubles(double *v, size_t n)
 
 void pt_sort_times(pt_times *v)
 {
-	uint64_t *buf;
+	uint64_t *room;
 	size_t i;
 
 	for (i = 1; i < v->n && v->v[i - 1] <= v->v[i]; i++)
 		;
 	if (i >= v->n)
 		return;
-	buf = v->n < RADIX_MIN ? NULL : malloc(2 * v->n * sizeof(*buf));
-	if (!buf) {
+	room = v->n < RADIX_MIN ? NULL : malloc(v->n * sizeof(*room));
+	if (room)
+		sort_keys(v->v, room, v->n);
+	else
 		qsort(v->v, v->n, sizeof(*v->v), pt_by_u64);
-		return;
-	}
-	memcpy(buf, v->v, v->n * sizeof(*buf));
-	sort_keys(buf, v->n);
-	memcpy(v->v, buf, v->n * sizeof(*buf));
-	free(buf);
+	free(room);
 }
 
 double pt_median(double *v, size_t n)
