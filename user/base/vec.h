@@ -48,9 +48,15 @@ static inline int pt_vec_grow(void **v, size_t n, size_t *cap, size_t size)
 		(vec)->n = (vec)->cap = 0;                                     \
 	} while (0)
 
+/* What is in order already, as most is, is left as it is. */
 #define pt_vec_sort(vec, order)                                                \
 	do {                                                                   \
-		if ((vec)->n)                                                  \
+		size_t i_ = 1;                                                 \
+                                                                               \
+		while (i_ < (vec)->n &&                                        \
+		       order(&(vec)->v[i_ - 1], &(vec)->v[i_]) <= 0)           \
+			i_++;                                                  \
+		if (i_ < (vec)->n)                                             \
 			qsort((vec)->v, (vec)->n, sizeof(*(vec)->v), order);   \
 	} while (0)
 

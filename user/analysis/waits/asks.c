@@ -160,12 +160,12 @@ static int take_direct(const struct pt_an *an, const struct pt_thread *th,
 
 		if (iv->begin >= an->t1 || iv->ready > an->t1)
 			break;
-		if (!iv->valid_wake || iv->waker_tgid != a->proc->tgid ||
-		    pt_inside_call(a->proc, iv->waker_tid, iv->ready))
+		if (!iv->valid_wake || iv->waker_tgid != a->proc->tgid)
 			continue;
 		who = pt_model_thread(an->m, iv->waker_tid);
-		if (who && pt_is_actor(a, who) && !pt_is_lock(paths, th, iv) &&
-		    pt_vec_push(out, x))
+		if (who && pt_is_actor(a, who) &&
+		    !pt_inside_call(a->proc, iv->waker_tid, iv->ready) &&
+		    !pt_is_lock(paths, th, iv) && pt_vec_push(out, x))
 			return -ENOMEM;
 	}
 	return 0;
