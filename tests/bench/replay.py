@@ -23,7 +23,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(TOP, "tests"))
 from kept import unpack  # noqa: E402
 
-GOAL = 3.0  # million records per second
+GOAL = 4.0  # million records per second
 EXPORT_GOAL = 1.0  # million events per second
 
 
