@@ -150,7 +150,7 @@ def judge_verdict(case, report, port, wrong):
     root = report["verdicts"][0]
     name = ("[%s]:%d" if ":" in case.host else "%s:%d") % (case.host, port)
     charged = [c for c in report["data_wait"]["causes"] if c["cause"] == "network"]
-    if any(c["what"] not in (name, "many small pieces") for c in charged):
+    if any(c["what"] not in (name, "many short waits") for c in charged):
         wrong.append("network charges: %r" % charged)
     if case.reasons is None:
         return

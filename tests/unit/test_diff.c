@@ -281,7 +281,7 @@ static void gaps_are_said(void **state)
 	assert_false(d->pairs[0].significant);
 	assert_true(d->pairs[0].speedup.value > 1.4);
 	assert_true(isnan(d->pairs[0].speedup.low));
-	says(d, "cannot be told: b.json: it holds no list of steps");
+	says(d, "cannot be told: b.json: it has no list of steps");
 	pt_diff_free(d);
 
 	r[1]->steps.n_list = 50; /* the first ones only */

@@ -91,7 +91,7 @@ static void test_full(void **state)
 	has(text, "host idle\n          cores ~2");
 	lacks(text, "gpu starved 41 %"); /* a consequence's evidence */
 	has(text, "dataset.py:88");
-	has(text, "steps 1.8x as fast (1.6x\xe2\x80\x93" "2.0x)");
+	has(text, "1.8x faster (1.6x\xe2\x80\x93" "2.0x)");
 	has(text, "busy 38 % (at least 31 %, at most 45 %), bounded");
 	has(text, "data wait 61 %");
 	has(text, "loader 4244");
@@ -99,7 +99,7 @@ static void test_full(void **state)
 	has(text, "slow 3.1x");
 	has(text, "12 LOST (ring_full 12)");
 	has(text, "tracer used 410 ms of CPU (1.4 % of one core)");
-	has(text, "that no verdict rests on (-v lists them)");
+	has(text, "limitation that does not affect these verdicts (-v lists it)");
 	lacks(text, "\033");
 	lacks(text, "Step list");
 	free(text);
@@ -129,7 +129,7 @@ static void test_loudness(void **state)
 	text = render(r, &o);
 	lacks(text, "nvtx: nobody asked");
 	has(text, "records: somebody lost some");
-	has(text, "that no verdict rests on (-v lists them)");
+	has(text, "that do not affect these verdicts (-v lists them)");
 	free(text);
 	o.quiet = true;
 	text = render(r, &o);
@@ -144,7 +144,7 @@ static void test_loudness(void **state)
 	r->verdicts = &disk;
 	r->n_verdicts = 1;
 	text = render(r, &o);
-	has(text, "Not seen  reads: single reads");
+	has(text, "Limits    reads: single reads");
 	free(text);
 	pt_report_free(r);
 }

@@ -135,10 +135,9 @@ static const char *charge_what(struct pt_an *an, const struct pt_trainer *t,
 	}
 	if (c->peer)
 		return pt_peer_name(an, c->peer - 1);
-	if (c->cause == PT_CAUSE_UNKNOWN && c->syscall == 35)
-		return "nanosleep";
-	if (c->cause == PT_CAUSE_UNKNOWN && c->syscall == 230)
-		return "clock_nanosleep";
+	/* nanosleep, clock_nanosleep */
+	if (c->cause == PT_CAUSE_UNKNOWN && (c->syscall == 35 || c->syscall == 230))
+		return "sleeping (timer)";
 	if (c->cause == PT_CAUSE_UNKNOWN && c->syscall >= 0)
 		return pt_arena_printf(an->a, "system call %d", c->syscall);
 	if (c->tid == t->main->tid)
@@ -221,7 +220,7 @@ static int fill_data_wait(struct pt_an *an, struct pt_trainer *t,
 		out[n].seconds = pt_sec(rest[cause]);
 		out[n].share = share(rest[cause], sum);
 		out[n].subject_pid = out[n].subject_tid = PT_NULL;
-		out[n].what = "many small pieces";
+		out[n].what = "many short waits";
 		n++;
 	}
 	if (n > MAX_CHARGES)
@@ -316,13 +315,21 @@ static void limit_folded(struct pt_an *an)
 	const struct pt_gone *g = &an->m->gone;
 
 	if (g->threads)
-		pt_report_limit(an->r, "capture.processes", "To save memory, %llu processes and %llu threads that had ended are in no list; what was dropped, theirs and the rest, took %.1f s of CPU time and read %.1f MB in %llu calls.",
+		pt_report_limit(an->r, "capture.processes", "To save memory, %llu processes "
+							    "and %llu threads that had ended "
+							    "are not listed; all that was "
+							    "dropped, theirs included, took "
+							    "%.1f s of CPU time and read %.1f "
+							    "MB in %llu calls.",
 				(unsigned long long)g->procs,
 				(unsigned long long)g->threads, pt_sec(g->run_ns),
 				(double)g->bytes / 1e6,
 				(unsigned long long)g->reads);
 	if (g->names)
-		pt_report_limit(an->r, "capture.names", "To save memory, the names of %llu files and kernels were forgotten that nothing held was of; one that came again later may have none.",
+		pt_report_limit(an->r, "capture.names", "To save memory, the names of %llu "
+							"files and kernels that were no "
+							"longer in use were dropped; one that "
+							"came back later may have no name.",
 				(unsigned long long)g->names);
 }
 
@@ -332,13 +339,18 @@ static void fill_limits(struct pt_an *an, const struct pt_read_calls *reads)
 	struct pt_report *r = an->r;
 
 	if (!an->m->devices.n)
-		pt_report_limit(r, "gpu.memory", "Device memory is known from NVML, which did not answer.");
-	pt_report_limit(r, "data_wait.lead", "The time from a batch to its first use is not told apart in this version.");
+		pt_report_limit(r, "gpu.memory", "Device memory comes from NVML, which did "
+						 "not answer.");
+	pt_report_limit(r, "data_wait.lead", "This version does not measure the time from a "
+					     "batch's arrival to its first use.");
 	pt_limit_reads(an, reads);
 	/* of parts the first begins where the model did, before that was cut */
 	if (an->m->trimmed_ns && !an->part && an->t0 >= an->m->begin)
-		pt_report_limit(r, "capture", an->m->cut ? "The first %.0f s are not in the file, whose size was limited; the figures are of the rest." :
-				"The first %.0f s were dropped to save memory; the figures are of the rest.",
+		pt_report_limit(r, "capture", an->m->cut ? "The first %.0f s are not in the "
+							   "file, whose size was limited; the "
+							   "figures cover the rest." :
+				"The first %.0f s were dropped to save memory; the figures "
+				"cover the rest.",
 				pt_sec(an->m->trimmed_ns));
 	limit_folded(an);
 	if (!t) {
@@ -351,9 +363,12 @@ static void fill_limits(struct pt_an *an, const struct pt_read_calls *reads)
 	limit_measured(an, t);
 	pt_limit_ranks(an);
 	if (!t->gpu_known)
-		pt_report_limit(r, "gpu.busy", "The calls do not tell when the device was idle: that time is only bounded.");
+		pt_report_limit(r, "gpu.busy", "The calls do not show when the device was "
+					       "idle: its idle time is only bounded.");
 	if (an->m->host_known && an->m->host.read_door == PT_DOOR_NONE)
-		pt_report_limit(r, "reads", "Reads were not traced one by one: bytes come from I/O accounting, files only from reads that blocked.");
+		pt_report_limit(r, "reads", "Single reads were not traced: bytes come from "
+					    "I/O accounting, and files only from reads that "
+					    "blocked.");
 }
 
 int pt_fill_report(struct pt_an *an, const struct pt_measured *k,
@@ -482,7 +497,8 @@ int pt_judge_damage(struct pt_an *an)
 		for (i = 0; i < r->n_verdicts; i++)
 			at_most(&v[i].certainty, most);
 	}
-	return pt_report_limit(r, "records", "%lld records were lost and %lld came behind later ones, of %lld: times around them are off.",
+	return pt_report_limit(r, "records", "%lld records were lost and %lld arrived out of "
+					     "order, of %lld: times around them are off.",
 			       (long long)lost, (long long)late,
 			       (long long)r->capture.events);
 }

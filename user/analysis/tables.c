@@ -127,7 +127,10 @@ static int fill_workers(struct pt_an *an, struct pt_trainer *t)
 		uncounted |= o[i].batches == PT_NULL;
 	}
 	if (uncounted)
-		pt_report_limit(an->r, "workers.batches", "A worker that sends by itself leaves no trace of a batch that nobody waits for, so its batches are not counted.");
+		pt_report_limit(an->r, "workers.batches", "A worker that sends on its own "
+							  "leaves no trace of a batch that "
+							  "nobody waits for, so its batches "
+							  "are not counted.");
 	an->r->workers = o;
 	an->r->n_workers = t->workers.n;
 	return 0;

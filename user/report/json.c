@@ -131,7 +131,7 @@ static void own_limits(struct pt_jb *b, json_t *a, const struct pt_report *r)
 		own_limit(b, a, c, "phases", "no whole step was seen");
 	if (r->n_workers) {
 		own_limit(b, a, c, "workers.item_ms",
-			  "single items are not told apart in this version");
+			  "this version does not tell single items apart");
 		if (!r->n_lines)
 			own_limit(b, a, c, "workers.lines",
 				  "no line of Python was seen");

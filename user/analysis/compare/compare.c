@@ -21,15 +21,14 @@ static int take_periods(struct pt_arena *a, struct pt_d_input *in)
 
 	if (!s->n_list) {
 		in->untested = s->period_ms.n ?
-				       "it holds no list of steps (make it with "
-				       "--print-steps 100000)" :
-				       "it holds no whole step";
+				       "it has no list of steps (write it with --print-steps "
+				       "100000)" :
+				       "it has no whole step";
 		return 0;
 	}
 	if (s->count != PT_NULL && (uint64_t)s->count > s->n_list) {
 		in->untested = pt_arena_printf(
-			a, "it lists %zu of %lld steps (make it with "
-			   "--print-steps %lld)", s->n_list,
+			a, "it lists %zu of %lld steps (write it with --print-steps %lld)", s->n_list,
 			(long long)s->count, (long long)s->count);
 		return in->untested ? 0 : -ENOMEM;
 	}

@@ -200,8 +200,8 @@ static int note_input(struct pt_diff *d, const char **notes,
 						     "step was seen", in->name));
 	else if (in->r->steps.certainty == PT_CONF_LOW)
 		err = note(d, notes,
-			   pt_arena_printf(d->arena, "%s: its steps are told "
-					   "with low confidence", in->name));
+			   pt_arena_printf(d->arena, "%s: its steps were found with low "
+					   "confidence", in->name));
 	if (!err && !c->complete)
 		err = note(d, notes, pt_arena_printf(d->arena, "%s: the capture "
 						     "broke off", in->name));

@@ -180,7 +180,7 @@ static void put(struct pt_r_charge *out, size_t *n, uint64_t ns, uint64_t wall,
 
 static const char *const what[PT_CAUSE_NR] = {
 	[PT_CAUSE_CHECKPOINT] = "writing a file",
-	[PT_CAUSE_SYNC] = "in a sync or behind one",
+	[PT_CAUSE_SYNC] = "in or after a sync",
 	[PT_CAUSE_RUN_QUEUE] = "behind a sync",
 };
 

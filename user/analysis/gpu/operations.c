@@ -400,9 +400,15 @@ int pt_fill_operations(struct pt_an *an, const struct pt_trainer *t)
 		ranges |= p->nvtx.n > 0;
 	}
 	if (!err && !ranges)
-		err = pt_report_limit(an->r, "nvtx", "NVTX ranges are seen where a library exports its functions (libnvToolsExt, until CUDA 12); the header-only NVTX 3 is compiled into the program.");
+		err = pt_report_limit(an->r, "nvtx", "NVTX ranges are seen only where a "
+						     "library exports NVTX (libnvToolsExt, up "
+						     "to CUDA 12); the header-only NVTX 3 is "
+						     "compiled into the program.");
 	if (!err && !o.timed)
-		err = pt_report_limit(an->r, "operations.gpu_s", "How long single kernels and copies took on the device is known with --cupti only: without it the calls show sums.");
+		err = pt_report_limit(an->r, "operations.gpu_s", "Device times of single "
+								 "kernels and copies need "
+								 "--cupti: without it only "
+								 "their sums are known.");
 	err = err ?: join_names(&o);
 	say_unnamed(&o);
 	say_batches(&o);

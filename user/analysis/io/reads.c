@@ -24,10 +24,15 @@ static void limit_faults(struct pt_an *an)
 {
 	switch (an->m->host.fault_door) {
 	case PT_FAULT_DOOR_NONE:
-		pt_report_limit(an->r, "files.faults", "Page faults on mapped files were not traced: the time spent in them is known, not the file and the bytes.");
+		pt_report_limit(an->r, "files.faults", "Page faults on mapped files were not "
+						       "traced: their time is known, but not "
+						       "the file or the bytes.");
 		break;
 	case PT_FAULT_DOOR_ADDS:
-		pt_report_limit(an->r, "files.faults", "Of page faults only those were traced that brought pages in outside of a system call: others that waited have no file.");
+		pt_report_limit(an->r, "files.faults", "Only page faults that brought in "
+						       "pages outside a system call were "
+						       "traced: other waits for pages have no "
+						       "file.");
 		break;
 	}
 }
@@ -38,7 +43,8 @@ void pt_limit_reads(struct pt_an *an, const struct pt_read_calls *calls)
 		return;
 	limit_faults(an);
 	if (an->m->host.read_more & 1u << PT_DOOR_AIO) {
-		pt_report_limit(an->r, "reads", "Of reads that libaio makes with O_DIRECT the bytes are an upper bound.");
+		pt_report_limit(an->r, "reads", "For reads that libaio makes with O_DIRECT "
+						"the bytes are an upper bound.");
 		return;
 	}
 	switch (an->m->host.read_door) {

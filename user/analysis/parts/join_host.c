@@ -177,7 +177,9 @@ static int join_files(struct pt_an *an, const struct pt_parts_of *all)
 	an->r->files = o;
 	an->r->n_files = err ? 0 : n;
 	if (!err && cut)
-		err = pt_report_limit(an->r, "files", "More files were read in a piece of the capture than are kept of it (%d): what a file took is a lower bound.",
+		err = pt_report_limit(an->r, "files", "A piece of the capture read more files "
+						      "than are kept of it (%d): the figures "
+						      "of a file are lower bounds.",
 				      PT_PART_FILES);
 	return err;
 }
@@ -433,7 +435,11 @@ static void join_set(struct pt_an *an, const struct pt_parts_of *all)
 	if (o->read_bytes == PT_NULL)
 		return;
 	o->whole[0] = o->seen[0];
-	pt_report_limit(an->r, "memory.working_set", "The capture was looked at in %zu pieces: how many different bytes and files were read lies between the most of one piece and the sum of all; files is the former.",
+	pt_report_limit(an->r, "memory.working_set", "The capture was analysed in %zu pieces: "
+						     "the number of distinct bytes and files "
+						     "that were read lies between the most of "
+						     "one piece and the sum of all; files is "
+						     "the former.",
 			all->n);
 }
 

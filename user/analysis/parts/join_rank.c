@@ -255,7 +255,13 @@ static int join_operations(struct pt_an *an, const struct pt_parts_of *all,
 	to->operations = o;
 	to->n_operations = n;
 	err = pt_report_sort_operations(to, PT_SORT_TOTAL);
-	return err ? err : pt_report_limit(to, "operations.quantiles", "The capture was looked at in %zu pieces: p50 and p99 of single calls, and of requests to disks and peers, are means of theirs.",
+	return err ? err : pt_report_limit(to, "operations.quantiles", "The capture was "
+								       "analysed in %zu "
+								       "pieces: p50 and p99 "
+								       "of single calls, and "
+								       "of requests to disks "
+								       "and peers, are "
+								       "averaged over them.",
 					   all->n);
 }
 
@@ -333,7 +339,9 @@ static int join_whatif(struct pt_an *an, const struct pt_parts_of *all,
 	}
 	to->whatif = o;
 	to->n_whatif = n;
-	return pt_report_limit(to, "whatif.sample", "What a change would win was replayed in %zu of %zu pieces of the capture; the range is over theirs.",
+	return pt_report_limit(to, "whatif.sample", "Changes were replayed in %zu of %zu "
+						    "pieces of the capture; a range covers "
+						    "all of them.",
 			       asked, all->n);
 }
 

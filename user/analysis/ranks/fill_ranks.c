@@ -131,12 +131,15 @@ void pt_limit_ranks(struct pt_an *an)
 	if (!collectives)
 		return;
 	if (away > 0)
-		pt_report_limit(r, "ranks", "%lld of the job's ranks were not seen here: what the others wait for them in collectives reads as work of the GPU.",
+		pt_report_limit(r, "ranks", "%lld of the job's ranks were not seen here: the "
+					    "time that the others wait for them in "
+					    "collectives counts as GPU work.",
 				(long long)away);
 	if (!m || an->trainers.n < 2)
 		return;
 	if (m->why)
-		pt_report_limit(r, "ranks.collectives", "Who comes last to the collectives is not known: %s.",
+		pt_report_limit(r, "ranks.collectives", "Which rank arrives last at the "
+							"collectives is not known: %s.",
 				m->why);
 	if (!m->known)
 		return;

@@ -121,6 +121,7 @@ int pt_mark_steps(struct pt_an *an)
 	while (to > from && at[to - 1] >= an->t1)
 		to--;
 	if (from == to)
-		return pt_report_limit(an->r, "steps", "The step marker was not called during the capture: steps are told without it.");
+		return pt_report_limit(an->r, "steps", "The step marker was not called during "
+						       "the capture: steps were inferred.");
 	return fill(an, t, at + from, to - from);
 }

@@ -228,6 +228,7 @@ int pt_fill_phases(struct pt_an *an, const struct pt_phases *all)
 	err = put(an, &k, backward);
 	pt_report_limit(an->r, "phases", backward ?
 		"Phases are the training thread's time; the device may run them later." :
-		"Phases are the training thread's time. One thread launches forward and backward, so they are not told apart.");
+		"Phases are the training thread's time. One thread launches forward and "
+		"backward, so they cannot be separated.");
 	return err;
 }

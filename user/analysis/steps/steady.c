@@ -123,8 +123,10 @@ static int fill_epochs(struct pt_an *an, struct pt_trainer *t)
 	if (!n) {
 		if (t->steps.n)
 			pt_report_limit(an->r, "steps.epochs", t->handoffs ?
-				"No start of the loader was seen in the capture, so no epoch and no first batch." :
-				"A trainer that loads by itself shows where an epoch begins only if it validates in between.");
+				"The loader did not start during the capture, so no epoch and "
+				"no first batch were seen." :
+				"Where the trainer loads the data itself, the beginning of an "
+				"epoch shows only if a validation comes in between.");
 		return 0;
 	}
 	o = pt_arena_calloc(an->a, n + 1, sizeof(*o));

@@ -16,10 +16,12 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	pt_evidence_calm(f, v);
 	v->title = f->wait_share >= f->th->starved_info ?
 		pt_sentence(an,
-			"The GPU does not starve: waiting for data (%.0f %% of the time) is hidden by queued work.",
+			"The GPU is not starved for data: the trainer waits for data %.0f %% "
+			"of the time, but queued work hides it.",
 			100 * f->wait_share) :
 		pt_sentence(an,
-			"The GPU does not starve: the trainer waits for data %.1f %% of the time.",
+			"The GPU is not starved for data: the trainer waits for data %.1f %% "
+			"of the time.",
 			100 * f->wait_share);
 	return 1;
 }

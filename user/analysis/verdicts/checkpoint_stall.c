@@ -44,7 +44,8 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	v->certainty = f->t->gpu_known ? PT_CONF_HIGH : PT_CONF_LOW;
 	v->subject_pid = f->t->main->tgid;
 	v->title = pt_sentence(an,
-		"The training thread writes files %.0f %% of the time%s, and the GPU idles meanwhile.",
+		"The training thread spends %.0f %% of the time writing files%s, while the "
+		"GPU sits idle.",
 		100 * f->writing,
 		flush >= PT_FLUSH_SHARE ? ", mostly flushing them (fsync)" : "");
 	v->advice = flush >= PT_FLUSH_SHARE ?

@@ -14,22 +14,27 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 			    f->th->root_share);
 	pt_evidence(v, "loader.workers", (double)f->t->concurrent, "count");
 	v->title = pt_sentence(an,
-		"Loading is CPU-bound: %.0f %% of the waiting for data is workers computing, %.0f %% workers waiting for a core.",
+		"Loading is CPU-bound: %.0f %% of the data wait is workers computing, and "
+		"%.0f %% is workers waiting for a core.",
 		100 * f->cause[PT_CAUSE_CPU], 100 * f->queue);
 	better = pt_better_workers(an, f);
 	need = pt_workers_needed(f);
 	v->advice = !f->t->concurrent ?
-		"Make what is computed for a batch cheaper, or share it out among more processes." :
+		"Make the computation for each batch cheaper, or spread it over more "
+		"processes." :
 		better ?
 		pt_sentence(an,
 			"Raise num_workers from %zu to %lld, or make __getitem__ cheaper.",
 			f->t->concurrent, (long long)better) :
 		f->cores && need <= f->cores ?
 		pt_sentence(an,
-			"Raise num_workers from %zu to about %d (%lld cores are there), or make __getitem__ cheaper.",
+			"Raise num_workers from %zu to about %d (this host has %lld cores), "
+			"or make __getitem__ cheaper.",
 			f->t->concurrent, need, (long long)f->cores) :
 		pt_sentence(an,
-			"Make __getitem__ cheaper or move decoding to the GPU: to keep up it would take about %d workers like these (num_workers is %zu today), more than this host has cores for.",
+			"Make __getitem__ cheaper or move decoding to the GPU: keeping up "
+			"would take about %d workers like these (num_workers is %zu today), "
+			"more than this host has cores for.",
 			need, f->t->concurrent);
 	if (better)
 		pt_replayed_speedup(an, "workers", v);
@@ -44,5 +49,5 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 
 const struct pt_verdict pt_verdict_cpu_bound = { .asked = { { PT_V_WHAT, judge } },
 	.lines = { PT_LINES_WORKERS, 1u << PT_CAUSE_CPU,
-		   "what the workers compute" },
+		   "the workers' computing" },
 };

@@ -27,18 +27,25 @@ static const char *crowd_advice(struct pt_an *an, const struct pt_facts *f,
 	if (c->cpus_allowed > 0 && c->cpus_allowed < f->cores &&
 	    (size_t)c->cpus_allowed < n + 1)
 		return pt_sentence(an,
-			"The workers may run on %d of this host's %lld cores only: widen their CPU affinity (taskset, numactl, OMP/KMP affinity settings, the scheduler's binding).",
+			"The workers may use only %d of this host's %lld cores: widen their "
+			"CPU affinity (taskset, numactl, OMP/KMP affinity settings, the batch "
+			"scheduler's binding).",
 			c->cpus_allowed, (long long)f->cores);
 	if (c->threads >= PT_CROWD_THREADS)
 		return pt_sentence(an,
-			"Each worker computes in %.1f threads (num_workers is %zu today): set OMP_NUM_THREADS=1, torch.set_num_threads(1) and cv2.setNumThreads(0) in the workers.",
+			"Each worker computes in %.1f threads (num_workers is %zu today): set "
+			"OMP_NUM_THREADS=1, torch.set_num_threads(1) and cv2.setNumThreads(0) "
+			"in the workers.",
 			c->threads, n);
 	if (f->cores && n >= (size_t)f->cores)
 		return pt_sentence(an,
-			"More workers cannot help: num_workers is %zu today on %lld cores. Give the job more cores, make __getitem__ cheaper, or lower num_workers to the cores that are free.",
+			"More workers will not help: num_workers is already %zu on %lld "
+			"cores. Give the job more cores, make __getitem__ cheaper, or lower "
+			"num_workers to the number of free cores.",
 			n, (long long)f->cores);
 	return pt_sentence(an,
-		"Something else uses the cores (num_workers is %zu today): look at the trainer's own threads, other jobs on this host, and the CPU quota.",
+		"Something else uses the cores (num_workers is %zu today): check the "
+		"trainer's own threads, other jobs on this host, and the CPU quota.",
 		n);
 }
 
@@ -67,13 +74,15 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	crowd_evidence(f, &crowd, v);
 	if (f->cause[PT_CAUSE_THROTTLE] > f->queue) {
 		v->title = pt_sentence(an,
-			"A CPU quota holds the workers back: %.0f %% of their loading time they wait for a CPU, most of it for the quota's next period.",
+			"A CPU quota throttles the workers: they spend %.0f %% of their "
+			"loading time waiting for a CPU, mostly for the quota's next period.",
 			100 * runq);
 		v->advice = "Raise or remove the CPU limit of the container or control group (cpu.max, cpu.cfs_quota_us), or make __getitem__ cheaper.";
 		return 1;
 	}
 	v->title = pt_sentence(an,
-		"The workers lack cores: %.0f %% of their loading time they wait for a CPU.",
+		"The workers are short of cores: they spend %.0f %% of their loading time "
+		"waiting for a CPU.",
 		100 * runq);
 	v->advice = crowd_advice(an, f, &crowd);
 	return 1;
@@ -81,5 +90,5 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 
 const struct pt_verdict pt_verdict_cpu_oversubscribed = { .asked = { { PT_V_WHAT, judge } },
 	.lines = { PT_LINES_WORKERS, 1u << PT_CAUSE_CPU,
-		   "what the workers compute" },
+		   "the workers' computing" },
 };

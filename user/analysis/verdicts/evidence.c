@@ -8,6 +8,27 @@
 #include "analysis/verdicts/verdict.h"
 #include "analysis/whatif/whatif.h"
 
+const char *pt_cause_words(enum pt_cause c)
+{
+	static const char *const words[PT_CAUSE_NR] = {
+		[PT_CAUSE_CPU] = "computing",
+		[PT_CAUSE_RUN_QUEUE] = "waiting for a core",
+		[PT_CAUSE_THROTTLE] = "throttling by a CPU quota",
+		[PT_CAUSE_DISK] = "waiting for storage",
+		[PT_CAUSE_PAGE_FAULT] = "page faults",
+		[PT_CAUSE_NETWORK] = "waiting for the network",
+		[PT_CAUSE_LOCK] = "waiting for locks",
+		[PT_CAUSE_IPC] = "handing data over",
+		[PT_CAUSE_CHECKPOINT] = "the training thread writing files",
+		[PT_CAUSE_NO_DEMAND] = "waiting for requests",
+		[PT_CAUSE_OTHER_HOST] = "host work between GPU calls",
+		[PT_CAUSE_SLEEP] = "sleeping",
+		[PT_CAUSE_UNKNOWN] = "waits whose cause was not seen",
+	};
+
+	return (unsigned)c < PT_CAUSE_NR && words[c] ? words[c] : pt_cause_name(c);
+}
+
 const char *pt_sentence(struct pt_an *an, const char *fmt, ...)
 {
 	const char *s;

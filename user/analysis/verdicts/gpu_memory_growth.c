@@ -18,10 +18,13 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	v->certainty = f->gpu_balance.frees ? PT_CONF_LOW : PT_CONF_MEDIUM;
 	v->subject_pid = f->t->proc->tgid;
 	v->title = pt_sentence(an,
-		"GPU memory grows steadily, by about %.0f MiB a minute: %llu allocations, %llu frees.",
+		"GPU memory grows steadily, by about %.0f MiB per minute: %llu allocations, "
+		"%llu frees.",
 		f->gpu_growth / (1 << 20), (unsigned long long)f->gpu_balance.allocs,
 		(unsigned long long)f->gpu_balance.frees);
-	v->advice = "Keep no tensors of past steps (append loss.item(), not the loss; detach what is stored), and let inputs vary in few sizes, so that the allocator can use its memory again.";
+	v->advice = "Do not keep tensors of past steps (append loss.item(), not the loss; "
+		    "detach what you store), and limit the number of different input sizes, "
+		    "so that the allocator can reuse its memory.";
 	return 1;
 }
 

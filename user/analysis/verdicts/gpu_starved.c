@@ -11,15 +11,17 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	pt_evidence(v, "data_wait.unknown_share", f->cause[PT_CAUSE_UNKNOWN], "share");
 	v->title = f->t->gpu_known ?
 		pt_sentence(an,
-			"The GPU starves: %s %.0f %% of the time it idles while the trainer waits for data.",
+			"The GPU is starved for data: %s %.0f %% of the time it sits idle "
+			"while the trainer waits for data.",
 			f->bounded ? "at least" : "about",
 			100 * f->starved_shown) :
 		pt_sentence(an,
-			"The trainer waits for data %.0f %% of the time and never for the GPU, which may idle meanwhile.",
+			"The trainer waits for data %.0f %% of the time and never for the "
+			"GPU, which may be idle meanwhile.",
 			100 * f->wait_share);
 	v->advice = pt_sentence(an,
-		"Most of the waiting is charged to: %s.",
-		pt_cause_name(f->t->top_cause));
+		"Most of the data wait is %s.",
+		pt_cause_words(f->t->top_cause));
 	/* the root's, where there is one */
 	pt_speedup_share(f->starved_hi, &v->expected_speedup);
 	return 1;

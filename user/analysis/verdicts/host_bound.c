@@ -5,13 +5,13 @@
 static const char *const does[PT_HOST_NR] = {
 	[PT_HOST_COMPUTING] = "computes",
 	[PT_HOST_QUEUED] = "waits for a core",
-	[PT_HOST_SLEEPING] = "sleeps by a timer",
+	[PT_HOST_SLEEPING] = "sleeps on a timer",
 	[PT_HOST_WRITING] = "writes files",
-	[PT_HOST_LOCK] = "waits for a lock of its own process",
+	[PT_HOST_LOCK] = "waits for a lock in its own process",
 	[PT_HOST_CHILD] = "waits for a process that it started",
 	[PT_HOST_COLLECTIVE] = "waits for another rank",
-	[PT_HOST_CLIENT] = "waits to be asked",
-	[PT_HOST_OTHER] = "waits for something that was not seen",
+	[PT_HOST_CLIENT] = "waits for requests",
+	[PT_HOST_OTHER] = "waits for something that pipetrace did not see",
 };
 
 static const char *advice_of(enum pt_host_kind what, bool often)
@@ -19,14 +19,20 @@ static const char *advice_of(enum pt_host_kind what, bool often)
 	switch (what) {
 	case PT_HOST_COMPUTING:
 		return often ?
-			"Find what the training thread computes there: a transform, a metric, a conversion, or loading from memory. Whether it loads data cannot be seen from outside. Do it in another thread or process, on the GPU, or less often." :
+			"Find what the training thread computes there: a transform, a metric, "
+			"a conversion, or loading from memory. Whether it loads data cannot "
+			"be seen from outside. Move it to another thread or process or to the "
+			"GPU, or do it less often." :
 			"Find what the training thread computes there every so often (metrics, logging, evaluation on the host) and move it to another thread, or do it less often.";
 	case PT_HOST_SLEEPING:
-		return "Find the sleep in the training loop (a logger's or a client's pause, polling): do it in another thread, or drop it.";
+		return "Find the sleep in the training loop (a logger's or a client's pause, "
+		       "polling): move it to another thread, or remove it.";
 	case PT_HOST_CHILD:
-		return "The loop waits for a program that it starts: run it beside the training.";
+		return "The loop waits for a program that it starts: run that program in "
+		       "parallel with the training.";
 	case PT_HOST_QUEUED:
-		return "The training thread lacks a core: look at what else runs on this host, and at the cores that the job may use.";
+		return "The training thread is short of a core: check what else runs on this "
+		       "host, and which cores the job may use.";
 	default:
 		return "Look at what the training thread does between these GPU calls, and move it to another thread.";
 	}
@@ -34,7 +40,7 @@ static const char *advice_of(enum pt_host_kind what, bool often)
 
 #define LINES                                                                  \
 	{ PT_LINES_LOOP, PT_LINES_ALL,                                         \
-	  "what it does outside of data waits and GPU calls" }
+	  "its time outside data waits and GPU calls" }
 
 /* What to do, where looks tell in which line it happens. */
 static const char *advice_at(struct pt_an *an, enum pt_host_kind what, bool often)
@@ -45,7 +51,8 @@ static const char *advice_at(struct pt_an *an, enum pt_host_kind what, bool ofte
 	if (!pt_top_line(an, &lines, PT_NULL, &l))
 		return advice_of(what, often);
 	return pt_sentence(an,
-		"Look at %s: if it prepares data, do it ahead of need in worker processes; else do it in another thread, on the GPU, or less often.",
+		"Look at %s: if it prepares data, do that ahead of time in worker processes; "
+		"otherwise move it to another thread or to the GPU, or do it less often.",
 		pt_line_place(an, &l));
 }
 
@@ -71,10 +78,14 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	v->subject_pid = f->t->main->tgid;
 	v->title = every >= PT_HOST_EVERY ?
 		pt_sentence(an,
-			"Every %.0f steps the training thread %s for %.0f ms between two GPU calls, and the GPU idles meanwhile: %.0f %% of the time. It was not seen to load data there.",
+			"Every %.0f steps the training thread %s for %.0f ms between two GPU "
+			"calls while the GPU sits idle: %.0f %% of the time. No data loading "
+			"was seen there.",
 			every, does[what], each, 100 * f->host) :
 		pt_sentence(an,
-			"Between GPU calls the training thread %s for %.1f ms at a time, and the GPU idles meanwhile: %.0f %% of the time. It was not seen to load data there.",
+			"Between GPU calls the training thread %s for %.1f ms at a time while "
+			"the GPU sits idle: %.0f %% of the time. No data loading was seen "
+			"there.",
 			does[what], each, 100 * f->host);
 	v->advice = advice_at(an, what, every < PT_HOST_EVERY);
 	return 1;

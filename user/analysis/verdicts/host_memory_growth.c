@@ -26,13 +26,16 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	v->certainty = sure ? PT_CONF_MEDIUM : PT_CONF_LOW;
 	if (!sure)
 		v->title = pt_sentence(an,
-			"The job's memory grows, by about %.0f MiB a minute; the capture is too short to tell a leak from a warm-up.",
+			"The job's memory grows, by about %.0f MiB per minute; the capture is "
+			"too short to tell a leak from a warm-up.",
 			g->per_min / (1 << 20));
 	else
 		v->title = pt_sentence(an,
-			"The job's memory grows steadily, by about %.0f MiB a minute.",
+			"The job's memory grows steadily, by about %.0f MiB per minute.",
 			g->per_min / (1 << 20));
-	v->advice = "Keep no batches, losses or graphs in lists (append loss.item(), not the loss), close file handles; where workers grow, start them anew (persistent_workers=False) and keep Python objects out of the data set.";
+	v->advice = "Do not keep batches, losses or graphs in lists (append loss.item(), not "
+		    "the loss), and close file handles; where workers grow, restart them "
+		    "(persistent_workers=False) and keep Python objects out of the dataset.";
 	return 1;
 }
 

@@ -2,10 +2,10 @@
 #include "analysis/verdicts/verdict.h"
 
 static const char *const ways[] = {
-	[PT_HANG_STOPPED] = "is stopped (a signal or a debugger)",
-	[PT_HANG_UNINTERRUPTIBLE] = "sits in one file operation",
-	[PT_HANG_WAITING] = "sits in one wait",
-	[PT_HANG_SPINNING] = "computes without finishing a batch",
+	[PT_HANG_STOPPED] = "has been stopped (by a signal or a debugger)",
+	[PT_HANG_UNINTERRUPTIBLE] = "has been in one file operation",
+	[PT_HANG_WAITING] = "has been in one wait",
+	[PT_HANG_SPINNING] = "has been computing",
 };
 
 /* One worker makes no progress; batches come in order, so all wait for it. */
@@ -26,15 +26,17 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	v->severity = PT_CRITICAL;
 	v->certainty = h->how == PT_HANG_STOPPED ? PT_CONF_HIGH : PT_CONF_MEDIUM;
 	v->title = pt_sentence(an,
-		"Worker %u hangs: for %.0f s it %s and delivers nothing, and batches come in order.",
+		"Worker %u is hung: for %.0f s it %s without delivering a batch, and batches "
+		"are delivered in order.",
 		pid, h->seconds, ways[h->how]);
 	if (h->inode)
 		file = pt_model_file(an->m, h->dev, h->inode);
 	if (file && file->path)
 		v->subject_file = pt_arena_strdup(an->a, file->path);
 	v->advice = h->how == PT_HANG_STOPPED ?
-		pt_sentence(an, "Find who stopped it; kill -CONT %u lets it run on.", pid) :
-		pt_sentence(an, "Look at what it waits for (/proc/%u/stack), give the loader a timeout, and try the same item with num_workers=0.", pid);
+		pt_sentence(an, "Find out what stopped it; kill -CONT %u resumes it.", pid) :
+		pt_sentence(an, "Check what it waits for (/proc/%u/stack), give the loader a "
+				"timeout, and try the same item with num_workers=0.", pid);
 	return 1;
 }
 

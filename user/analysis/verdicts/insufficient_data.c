@@ -26,7 +26,8 @@ static int judge_idle(struct pt_an *an, const struct pt_facts *f, struct pt_r_ve
 	v->certainty = PT_CONF_HIGH;
 	pt_evidence_calm(f, v);
 	v->title = pt_sentence(an,
-		"Data is not the problem, yet the GPU idles at least %.0f %% of the time for reasons that were not found.",
+		"Data is not the problem, yet the GPU is idle at least %.0f %% of the time "
+		"for reasons that pipetrace did not find.",
 		100 * other);
 	v->advice = "Look at what the training thread does between its GPU calls (the breakdown's sync, transfer and other shares).";
 	return 1;

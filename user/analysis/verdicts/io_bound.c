@@ -39,35 +39,47 @@ static const char *title(struct pt_an *an, const struct pt_facts *f,
 	switch (io->kind) {
 	case PT_IO_CACHE:
 		return pt_sentence(an,
-			"The GPU waits for files that memory is too small to keep: %.0f %% of the waiting for data is workers blocked in file reads%s, and %.0f %% of what they fetch had been in memory and was evicted (%s is left for files).",
+			"The page cache is too small for the dataset: %.0f %% of the data "
+			"wait is workers blocked in file reads%s, and %.0f %% of what they "
+			"fetch had been cached and was evicted (%s is left for the cache).",
 			share, at, fmin(100, 100 * io->refault),
 			bytes(an, (double)an->r->memory.room));
 	case PT_IO_BANDWIDTH:
 		return pt_sentence(an,
-			"The GPU waits for storage that gives no more than %s a second: %.0f %% of the waiting for data is workers blocked in file reads%s.",
+			"The GPU waits for storage that delivers no more than %s per second: "
+			"%.0f %% of the data wait is workers blocked in file reads%s.",
 			rate, share, at);
 	case PT_IO_SMALL_FILES:
 		if (!isfinite(io->visit_bytes))
 			return pt_sentence(an,
-				"The GPU waits for files to be opened: %.0f %% of the waiting for data is workers blocked in storage, mostly to find files%s.",
+				"The GPU waits for files to be opened: %.0f %% of the data "
+				"wait is workers blocked in storage, mostly looking up "
+				"files%s.",
 				share, at);
 		return pt_sentence(an,
-			"The GPU waits for many small files: %.0f %% of the waiting for data is workers blocked on files%s, %s each and %.0f a second, a wait of %.1f ms at a time.",
+			"The GPU waits for many small files: %.0f %% of the data wait is "
+			"workers blocked on files%s, %s each and %.0f per second, with %.1f "
+			"ms per wait.",
 			share, at, bytes(an, io->visit_bytes), io->visits_per_s,
 			io->wait_ms);
 	case PT_IO_RANDOM:
 		return pt_sentence(an,
-			"The GPU waits for reads in no order: %.0f %% of the waiting for data is workers blocked in jumps through files%s, %s at a time and %s a second, a wait of %.1f ms each.",
+			"The GPU waits for random reads: %.0f %% of the data wait is workers "
+			"blocked in reads that jump through files%s, %s at a time and %s per "
+			"second, with %.1f ms per wait.",
 			share, at, bytes(an, io->read_bytes), rate, io->wait_ms);
 	case PT_IO_LATENCY:
 		return pt_sentence(an,
-			"The GPU waits for storage that answers slowly: %.0f %% of the waiting for data is workers blocked in file reads%s, %.1f ms at a time whatever their size, %s a second.",
+			"The GPU waits for storage with a high latency: %.0f %% of the data "
+			"wait is workers blocked in file reads%s, %.1f ms each whatever their "
+			"size, at %s per second.",
 			share, at, io->wait_ms, rate);
 	case PT_IO_UNKNOWN:
 		break;
 	}
 	return pt_sentence(an,
-		"The GPU waits for storage: %.0f %% of the waiting for data is workers blocked in file reads%s, at %s a second.",
+		"The GPU waits for storage: %.0f %% of the data wait is workers blocked in "
+		"file reads%s, at %s per second.",
 		share, at, rate);
 }
 
@@ -96,7 +108,8 @@ static const char *keep_it(struct pt_an *an, const struct pt_io *io)
 	    m->set.read_bytes == PT_NULL || m->set.seen[1] >= m->set.read_bytes)
 		return "";
 	return pt_sentence(an,
-		" It is read more than once, and all of it (%s) fits into memory (%s): do not drop it from the cache, or copy it to a tmpfs first.",
+		" The data is read more than once, and all of it (%s) fits into memory (%s): "
+		"keep it in the page cache, or copy it to a tmpfs first.",
 		bytes(an, (double)m->set.whole[1]), bytes(an, (double)m->room));
 }
 
@@ -109,25 +122,35 @@ static const char *advice(struct pt_an *an, const struct pt_facts *f,
 	switch (io->kind) {
 	case PT_IO_CACHE:
 		return pt_sentence(an,
-			"Give the job more memory (%s, and files have %s of it), or let it go through less data: a smaller format, or fewer copies of things in the workers. Else a faster disk: what is evicted is fetched again.",
+			"Give the job more memory (%s, and the page cache has %s of it), or "
+			"let it read less: a smaller format, or fewer copies of objects in "
+			"the workers. Otherwise use a faster disk: what is evicted is fetched "
+			"again.",
 			m->limit == PT_NULL ? "the machine's is full" :
-			"its control group limits it", bytes(an, (double)m->room));
+			"its cgroup limits it", bytes(an, (double)m->room));
 	case PT_IO_BANDWIDTH:
 		return pt_sentence(an,
-			"Read fewer bytes (a smaller or compressed format) or move the data to a faster disk or into memory: more workers share the same bytes a second.%s",
+			"Read fewer bytes (a smaller or compressed format) or move the data "
+			"to a faster disk or into memory: more workers would share the same "
+			"bandwidth.%s",
 			keep);
 	case PT_IO_SMALL_FILES:
 		return pt_sentence(an,
-			"Pack the files into larger ones (tar shards, an LMDB, Arrow): every file costs waits of its own, %.0f files a second today. Until then, %s.%s",
+			"Pack the files into larger ones (tar shards, an LMDB, Arrow): every "
+			"file costs waits of its own, at %.0f files per second today. Until "
+			"then, %s.%s",
 			isfinite(io->visits_per_s) ? io->visits_per_s : 0, more,
 			keep);
 	case PT_IO_RANDOM:
 		return pt_sentence(an,
-			"Read in order and shuffle in memory (shards and a shuffle buffer), or in larger pieces than today's %s; else %s, or move the data to a disk with faster access.%s",
+			"Read sequentially and shuffle in memory (shards and a shuffle "
+			"buffer), or in larger pieces than today's %s; otherwise %s, or move "
+			"the data to a disk with a lower latency.%s",
 			bytes(an, io->read_bytes), more, keep);
 	case PT_IO_LATENCY:
 		return pt_sentence(an,
-			"Read larger pieces at a time, or keep more reads under way (%.1f are today): %s.%s",
+			"Read larger pieces at a time, or keep more reads in flight (%.1f "
+			"today): %s.%s",
 			io->depth, more, keep);
 	case PT_IO_UNKNOWN:
 		break;
@@ -199,8 +222,11 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	v->advice = advice(an, f, &io);
 	if (!io.kind && io.looked)
 		pt_report_limit(an->r, "verdicts.io_bound.kind", io.placed ?
-			"What the waits for storage were for varied too little to tell a slow disk from one that answers slowly." :
-			"Where in the files the reads were is not known, and what the waits were for varied too little to tell a slow disk from one that answers slowly.");
+			"The waits for storage varied too little to tell a low bandwidth from "
+			"a high latency." :
+			"The reads' offsets in the files are not known, and the waits for "
+			"storage varied too little to tell a low bandwidth from a high "
+			"latency.");
 	by_workers = io.kind != PT_IO_BANDWIDTH && io.kind != PT_IO_CACHE &&
 		     pt_better_workers(an, f);
 	pt_replayed_speedup(an, by_workers ? "workers" : "no_disk_wait", v);
@@ -209,5 +235,5 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 
 const struct pt_verdict pt_verdict_io_bound = { .asked = { { PT_V_WHAT, judge } },
 	.lines = { PT_LINES_WORKERS, PT_LINES_STORAGE,
-		   "the workers' waiting for storage" },
+		   "the workers' storage waits" },
 };

@@ -16,7 +16,8 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 			    f->th->pool_sending);
 	pt_evidence(v, "data_wait.handover_share", handover, "share");
 	v->title = pt_sentence(an,
-		"Handing batches over is the bottleneck: %.0f %% of the waiting for data passes between a finished batch and the trainer that has it.",
+		"Handing batches over is the bottleneck: %.0f %% of the data wait passes "
+		"after a batch is finished and before the trainer has it.",
 		100 * f->group[PT_GROUP_IPC]);
 	v->advice = "Return tensors from the workers, not NumPy arrays, lists or other objects, which are pickled through a pipe; one large tensor rather than many small ones, and no more than the step needs.";
 	return 1;

@@ -123,7 +123,10 @@ static void advise_outside(const struct pt_facts *f, struct pt_r_verdict *v)
 	for (i = 0; f->t && i < f->t->workers.n; i++)
 		outside += f->t->workers.v[i].role == PT_ROLE_OUTSIDE;
 	if (outside && !f->t->concurrent)
-		v->advice = "The batches are made by a service outside of the job (role outside in the workers' table): give it more cores or processes, or make its items cheaper. Settings of the job's own loader do not change that.";
+		v->advice = "A service outside the job makes the batches (role outside in the "
+			    "workers table): give it more cores or processes, or make its "
+			    "items cheaper. The settings of the job's own loader will not "
+			    "help.";
 }
 
 /* What holds unless a judge says otherwise. */

@@ -24,10 +24,13 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	v->certainty = seen ? PT_CONF_MEDIUM : PT_CONF_LOW;
 	v->title = seen ?
 		pt_sentence(an,
-			"The GPU idles about %.0f %% of the time between short kernels, while the host launches the next.",
+			"The GPU is idle about %.0f %% of the time between short kernels, "
+			"while the host launches the next one.",
 			100 * f->launch) :
 		pt_sentence(an,
-			"The GPU keeps up with every launch: for %.0f %% of the time the host's pace (one launch in %.0f us) sets the speed; how much of that the GPU idles cannot be seen from outside.",
+			"The GPU keeps up with every launch: %.0f %% of the time the host's "
+			"launch rate (one every %.0f us) sets the pace; for how much of that "
+			"the GPU is idle cannot be seen from outside.",
 			100 * f->host_bound, us);
 	v->advice = "Launch fewer, larger kernels: a larger batch, fused operations, compilation or CUDA graphs.";
 	if (!seen) {
@@ -39,5 +42,5 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 
 const struct pt_verdict pt_verdict_launch_bound = { .asked = { { PT_V_IDLE, judge } },
 	.lines = { PT_LINES_LOOP, 1u << PT_CAUSE_CPU,
-		   "what the training thread computes between its data waits" },
+		   "the training thread's computing between data waits" },
 };

@@ -20,7 +20,9 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	v->certainty = PT_CONF_HIGH;
 	v->subject_pid = f->t->main->tgid;
 	v->title = pt_sentence(an,
-		"The loader's workers are started anew %zu times in %.0f s; behind each start the first batch takes %.0f ms, %.0f %% of the time in all (%.0f %% for starting them alone).",
+		"The loader restarted its workers %zu times in %.0f s; after each restart the "
+		"first batch takes %.0f ms, %.0f %% of the time in total (%.0f %% for "
+		"starting them alone).",
 		s->firsts, f->wall_s, s->first_ms, 100 * s->first_share,
 		100 * starting);
 	v->advice = "Keep the workers between epochs (persistent_workers=True), or make epochs longer.";

@@ -21,14 +21,18 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	pt_evidence_against(v, "data_wait.lock_asked_share", f->asked, "share",
 			    turns ? f->th->lock_asked : NAN);
 	v->title = turns ? pt_sentence(an,
-		"The workers take turns: for %.0f %% of the waiting for data one of them waits for a lock that another one has meanwhile.",
+		"The workers take turns: for %.0f %% of the data wait one of them waits for a "
+		"lock that another one holds.",
 		100 * f->asked) : pt_sentence(an,
-		"Loading waits for locks: %.0f %% of the waiting for data is threads asleep for one another.",
+		"Loading waits for locks: %.0f %% of the data wait is threads waiting for one "
+		"another.",
 		100 * f->group[PT_GROUP_LOCK]);
 	/* what the holders did meanwhile was not seen to be all there is */
 	if (!turns && v->certainty > most)
 		v->certainty = most;
-	v->advice = "Find what the loading shares: a lock around a file handle, a database or a cache, or the interpreter's own lock where threads load (processes do not share it).";
+	v->advice = "Find what the loading code shares: a lock around a file handle, a "
+		    "database or a cache, or Python's global interpreter lock where threads "
+		    "load (processes do not share it).";
 	return 1;
 }
 
@@ -54,14 +58,16 @@ static int judge_host(struct pt_an *an, const struct pt_facts *f, struct pt_r_ve
 	v->certainty = f->t->gpu_known ? PT_CONF_MEDIUM : PT_CONF_LOW;
 	v->subject_pid = f->t->main->tgid;
 	v->title = pt_sentence(an,
-		"Between GPU calls the training thread waits for a lock that other threads of its process have, %.0f %% of the time, and the GPU idles meanwhile.",
+		"Between GPU calls the training thread waits for a lock that other threads of "
+		"its process hold, %.0f %% of the time, while the GPU sits idle.",
 		100 * share);
-	v->advice = "In Python that is the interpreter's lock: let threads that compute (loaders, loggers) do so in a process, or in code that lets go of it.";
+	v->advice = "In Python that is the global interpreter lock: move threads that compute "
+		    "(loaders, loggers) to a process, or to code that releases the lock.";
 	return 1;
 }
 
 const struct pt_verdict pt_verdict_lock_bound = {
 	.asked = { { PT_V_WHERE, judge_turns }, { PT_V_WHAT, judge }, { PT_V_IDLE, judge_host } },
 	.lines = { PT_LINES_WORKERS, 1u << PT_CAUSE_LOCK,
-		   "the workers' waiting for locks" },
+		   "the workers' lock waits" },
 };

@@ -18,11 +18,15 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	pt_evidence(v, "data_wait.io_share", io, "share");
 	v->subject_pid = f->t->main->tgid;
 	v->title = pt_sentence(an, programs ?
-		"The training thread starts a program for each batch and waits for it, %.0f %% of the time, and the GPU waits meanwhile." :
-		"The training thread loads every batch itself, %.0f %% of the time, and the GPU waits meanwhile.",
+		"The training thread starts a program for each batch and waits for it, %.0f "
+		"%% of the time, while the GPU waits too." :
+		"The training thread loads every batch itself, which takes %.0f %% of the "
+		"time while the GPU waits.",
 		100 * f->wait_share);
 	if (programs) {
-		v->advice = "Start these programs ahead of need, from worker processes or threads (2 to 4, at most one a core), so that they run while the GPU works; or do their work without a program of its own.";
+		v->advice = "Start these programs ahead of time, from worker processes or "
+			    "threads (2 to 4, at most one per core), so that they run while "
+			    "the GPU works; or do their work without starting a program.";
 		return 1;
 	}
 	better = pt_better_workers(an, f);
@@ -32,7 +36,8 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 			(long long)better) :
 		io > cpu ?
 		"Load in worker processes (num_workers is 0 today; start with 2 to 4), so that reads overlap with GPU work." :
-		"Load in worker processes (num_workers is 0 today; start with 2, at most one a core), so that loading overlaps with GPU work.";
+		"Load in worker processes (num_workers is 0 today; start with 2, at most one "
+		"per core), so that loading overlaps with GPU work.";
 	if (better)
 		pt_replayed_speedup(an, "workers", v);
 	return 1;

@@ -83,17 +83,25 @@ static const char *advise(struct pt_an *an, const struct pt_facts *f,
 {
 	const struct pt_r_peer *p = w->row;
 	const char *keep = p && reconnects(p) ?
-		"keep connections open instead of making one for each request, " : "";
+		"keep connections open instead of opening one per request, " : "";
 
 	if (p && p->port == DNS_PORT)
-		return "Names are looked up again and again: keep connections open, or let a resolver on this machine cache them.";
+		return "Host names are resolved over and over: keep connections open, or let "
+		       "a local resolver cache them.";
 	if (p && w->latency && p->first_byte_ms.n)
 		return pt_sentence(an,
-			"An answer takes %.1f ms to begin (median): %sask for more at a time (larger ranges, several items in one request), keep more requests in flight (num_workers is %zu today; waiting costs no core), or bring the data nearer (a closer store, a cache on a local disk).",
+			"A response takes %.1f ms to start (median): %srequest more at a time "
+			"(larger ranges, several items per request), keep more requests in "
+			"flight (num_workers is %zu today; waiting costs no core), or bring "
+			"the data closer (a nearer store, a cache on a local disk).",
 			p->first_byte_ms.p50, keep, f->t->concurrent);
 	if (p && !w->latency && p->bytes != PT_NULL && p->wait_s > 0)
 		return pt_sentence(an,
-			"Answers begin soon and come slowly, %.1f MB/s while they are waited for: fetch less (compressed items, only the ranges that are used), use more connections where each is limited (num_workers is %zu today), or bring the data nearer (a closer store, a cache on a local disk).",
+			"Responses start soon but arrive slowly, at %.1f MB/s while a worker "
+			"waits: fetch less (compressed items, only the ranges that are used), "
+			"use more connections where each is limited (num_workers is %zu "
+			"today), or bring the data closer (a nearer store, a cache on a local "
+			"disk).",
 			(double)p->bytes / p->wait_s / 1e6, f->t->concurrent);
 	return pt_sentence(an,
 		"Keep more requests in flight (num_workers is %zu today; waiting costs no core), fetch larger pieces, or cache the data on a local disk.",
@@ -117,7 +125,8 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 		who = pt_peer_name(an, w.peer - 1);
 	v->subject_peer = who;
 	v->title = pt_sentence(an,
-		"The GPU waits for the network: %.0f %% of the waiting for data is workers waiting for %s to %s.",
+		"The GPU waits for the network: %.0f %% of the data wait is workers waiting "
+		"for %s to %s.",
 		100 * f->group[PT_GROUP_NETWORK], who ? who : "a remote side",
 		w.row && !w.latency ? "send" : "answer");
 	v->advice = advise(an, f, &w);
@@ -127,5 +136,5 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 
 const struct pt_verdict pt_verdict_network_bound = { .asked = { { PT_V_WHAT, judge } },
 	.lines = { PT_LINES_WORKERS, 1u << PT_CAUSE_NETWORK,
-		   "the workers' waiting for the network" },
+		   "the workers' network waits" },
 };

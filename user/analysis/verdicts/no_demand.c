@@ -13,9 +13,11 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	v->severity = PT_INFO;
 	v->certainty = PT_CONF_MEDIUM;
 	v->title = pt_sentence(an,
-		"The process waits to be asked %.0f %% of the time: no demand, not a slow loader.",
+		"The process waits for requests %.0f %% of the time: there is no demand, and "
+		"the loader is not slow.",
 		100 * f->client);
-	v->advice = "Nothing is wrong with the data; send it more requests at once, or let it share the GPU.";
+	v->advice = "Nothing is wrong with the data: send it more requests at once, or let it "
+		    "share the GPU.";
 	return 1;
 }
 

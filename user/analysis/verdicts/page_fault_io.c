@@ -37,28 +37,43 @@ static void words(struct pt_an *an, const struct pt_facts *f,
 
 	if (x->text_ns > data && x->text_ns > x->nameless_ns) {
 		v->title = pt_sentence(an,
-			"The GPU waits for page faults: %.0f %% of the waiting for data is workers fetching code of programs and libraries from storage.",
+			"The GPU waits for page faults: %.0f %% of the data wait is workers "
+			"fetching the code of programs and libraries from storage.",
 			share);
-		v->advice = "The program's own code is dropped from memory, or read for the first time: give the host or container more memory, put the environment (Python and its libraries) on a faster disk, and start workers once (persistent_workers=True).";
+		v->advice = "The program's own code was evicted from memory, or is read for "
+			    "the first time: give the host or container more memory, put the "
+			    "environment (Python and its libraries) on a faster disk, and "
+			    "start workers once (persistent_workers=True).";
 		return;
 	}
 	if (!data) {
 		v->title = pt_sentence(an,
-			"The GPU waits for page faults: %.0f %% of the waiting for data is workers touching mapped memory that has to come from storage.",
+			"The GPU waits for page faults: %.0f %% of the data wait is workers "
+			"touching mapped memory that has to come from storage.",
 			share);
-		v->advice = "Read the mapped data sequentially or ahead (MADV_WILLNEED), leave the host memory to keep it in the page cache, and check for swapping: random access to a mapped file fetches page by page.";
+		v->advice = "Read the mapped data sequentially or ahead of time "
+			    "(MADV_WILLNEED), leave the host enough memory to keep it in the "
+			    "page cache, and check for swapping: random access to a mapped "
+			    "file fetches it page by page.";
 		return;
 	}
 	if (x->file && x->file->path)
 		v->subject_file = pt_arena_strdup(an->a, x->file->path);
 	v->title = pt_sentence(an,
-		"The GPU waits for page faults: %.0f %% of the waiting for data is workers touching mapped files that have to come from storage%s.",
+		"The GPU waits for page faults: %.0f %% of the data wait is workers touching "
+		"mapped files that have to come from storage%s.",
 		share, (double)x->file_ns > PT_IO_ONE_FILE * (double)data ? ", most of it one file" : "");
 	v->advice = pt_sentence(an,
-		"Fetch the mapped data before it is touched (MADV_WILLNEED on what the next items need, or a read ahead of use), copy it to a faster disk or into memory, or leave the host memory to keep it in the page cache: a fault fetches %.0f KiB at a time here, and the worker stands still for it.",
+		"Fetch the mapped data before it is touched (MADV_WILLNEED on what the next "
+		"items need, or a read ahead of use), copy it to a faster disk or into "
+		"memory, or leave the host enough memory to keep it in the page cache: each "
+		"fault fetches %.0f KiB here, and the worker stands still meanwhile.",
 		x->on.faults ? (double)x->on.bytes / (double)x->on.faults / 1024 : NAN);
 	if (!x->on.faults)
-		v->advice = "Fetch the mapped data before it is touched (MADV_WILLNEED on what the next items need, or a read ahead of use), copy it to a faster disk or into memory, or leave the host memory to keep it in the page cache.";
+		v->advice = "Fetch the mapped data before it is touched (MADV_WILLNEED on "
+			    "what the next items need, or a read ahead of use), copy it to a "
+			    "faster disk or into memory, or leave the host enough memory to "
+			    "keep it in the page cache.";
 }
 
 /* Workers read mapped files that are not in memory: faults wait for storage. */
@@ -80,5 +95,5 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 
 const struct pt_verdict pt_verdict_page_fault_io = { .asked = { { PT_V_WHAT, judge } },
 	.lines = { PT_LINES_WORKERS, PT_LINES_STORAGE,
-		   "the workers' waiting for storage" },
+		   "the workers' storage waits" },
 };

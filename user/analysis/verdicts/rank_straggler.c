@@ -10,11 +10,13 @@ static const char *advice_of(enum pt_late_part reason)
 	case PT_LATE_DATA:
 		return "Fix this rank's loading: its shard of the data, its node's disk or its cores.";
 	case PT_LATE_GPU:
-		return "Look at this rank's GPU (clocks, temperature, power limit, who else is on it) and at how much work its part of the batch is.";
+		return "Check this rank's GPU (clocks, temperature, power limit, other "
+		       "processes on it) and how much work its part of the batch is.";
 	case PT_LATE_WRITE:
-		return "Write checkpoints beside the training (asynchronously), or from every rank in turn.";
+		return "Write checkpoints asynchronously, or from every rank in turn.";
 	default:
-		return "Look at what this rank's process does beside training (logging, evaluation, garbage collection) and at the cores that it may run on.";
+		return "Check what else this rank's process does (logging, evaluation, "
+		       "garbage collection) and which cores it may use.";
 	}
 }
 
@@ -51,7 +53,8 @@ static int by_data_wait(struct pt_an *an, const struct pt_facts *f,
 	v->certainty = PT_CONF_MEDIUM; /* the lock step may be an accident */
 	v->subject_pid = f->t->proc->tgid;
 	v->title = pt_sentence(an,
-		"One rank holds the others up: process %u waits for data %.0f %% of the time, the others at most %.0f %%, and all make the same steps.",
+		"One rank holds up the others: process %u waits for data %.0f %% of the time, "
+		"the others at most %.0f %%, and all ranks run in step.",
 		pt_real_id(f->t->proc->tgid), 100 * own, 100 * others);
 	return 1;
 }
@@ -62,7 +65,7 @@ static const char *did_of(enum pt_late_part reason)
 	case PT_LATE_DATA:
 		return "it waits for data";
 	case PT_LATE_GPU:
-		return "its GPU works longer";
+		return "its GPU is busy for longer";
 	case PT_LATE_WRITE:
 		return "it writes files";
 	default:
@@ -107,7 +110,9 @@ static int by_meetings(struct pt_an *an, const struct pt_facts *f,
 	v->subject_pid = t->proc->tgid;
 	v->subject_rank = pt_rank_of_proc(t->proc);
 	v->title = pt_sentence(an,
-		"One rank holds the others up: process %u is last in %.0f %% of the collectives that somebody is late to, and the others lose %.0f %% of the time by it; meanwhile %s.",
+		"One rank holds up the others: process %u arrives last at %.0f %% of the "
+		"collectives that have a late rank, which costs the others %.0f %% of the "
+		"time; meanwhile %s.",
 		pt_real_id(t->proc->tgid), 100 * last, 100 * share,
 		did_of(reason));
 	v->advice = advice_of(reason);

@@ -61,20 +61,26 @@ static const char *title(struct pt_an *an, const struct pt_item *i, enum kind ki
 
 	if (i->repeated)
 		return pt_sentence(an,
-			"One file%s is slow time and again: %.1f ms a visit (%zu of them) where files of its size take %.1f ms; %.0f %% of the waiting for data is for it.",
+			"One file%s is slow every time: %.1f ms per visit (%zu of them) where "
+			"files of its size take %.1f ms; it accounts for %.0f %% of the data "
+			"wait.",
 			at, i->usual_ms, i->waits, i->peers_ms, share);
 	if (kind == LARGE)
 		return pt_sentence(an,
-			"One file%s took %.1f s to read because it is large (%.1f MiB, at the speed of the others); files like it hold up %.0f %% of the waiting for data.",
+			"One file%s took %.1f s to read because it is large (%.1f MiB, at the "
+			"speed of the others); files like it account for %.0f %% of the data "
+			"wait.",
 			at, i->ms / 1000, mib, share);
 	if (kind == SLOW)
 		return pt_sentence(an,
-			"One file%s took %.1f s to read, where so much of others takes %.1f ms; files like it hold up %.0f %% of the waiting for data.",
+			"One file%s took %.1f s to read, where as much of other files takes "
+			"%.1f ms; files like it account for %.0f %% of the data wait.",
 			at, i->ms / 1000, i->peers_ms, share);
 	return pt_sentence(an,
-		"One file%s took %.1f s to read%s; files like it hold up %.0f %% of the waiting for data.",
+		"One file%s took %.1f s to read%s; files like it account for %.0f %% of the "
+		"data wait.",
 		at, i->ms / 1000, isnan(i->median_ms) ? "" :
-		pt_sentence(an, " (a usual one %.1f ms)", i->median_ms),
+		pt_sentence(an, " (%.1f ms is typical)", i->median_ms),
 		share);
 }
 
@@ -100,8 +106,10 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	v->kind = kind == LARGE ? "large" : kind == SLOW ? "slow" : NULL;
 	v->title = title(an, i, kind, where(an, file, i->dev));
 	v->advice = kind == LARGE ?
-		"Split this file into pieces as large as the others, or leave it out: it comes no slower than they do, but one batch waits for all of it." :
-		"Look at this file: its size, its place (another disk, a network mount, a damaged sector), and who else reads it.";
+		"Split this file into pieces the size of the others, or leave it out: it is "
+		"read no slower than they are, but one batch waits for all of it." :
+		"Check this file: its size, its location (another disk, a network mount, a "
+		"damaged sector), and who else reads it.";
 	return 1;
 }
 

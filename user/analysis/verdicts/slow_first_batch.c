@@ -25,11 +25,14 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 			"The first batch took %.1f times as long as the later ones (%.0f ms).",
 			s->first_ratio, s->first_ms) :
 		pt_sentence(an,
-			"The first batch behind each of %zu starts of the loader takes %.1f times as long as the later ones, %.0f %% of the time in all.",
+			"The first batch after each of %zu loader starts takes %.1f times as "
+			"long as the later ones, %.0f %% of the time in total.",
 			s->firsts, s->first_ratio, 100 * s->first_share);
 	v->advice = f->t->respawned && s->firsts > 1 ?
-		"Keep the workers (persistent_workers=True): they are started anew for each epoch. Longer epochs help too." :
-		"Warm up before the clock matters; keep the workers between epochs (persistent_workers=True).";
+		"Keep the workers (persistent_workers=True): they are restarted for each "
+		"epoch. Longer epochs help too." :
+		"Warm up before measuring; keep the workers between epochs "
+		"(persistent_workers=True).";
 	return 1;
 }
 

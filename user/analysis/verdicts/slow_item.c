@@ -24,13 +24,20 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	if (t->waited && v->certainty > PT_CONF_MEDIUM)
 		v->certainty = PT_CONF_MEDIUM;
 	v->title = t->waited ? pt_sentence(an,
-		"A few items hold up the line: %zu of %zu batches were waited for for %.0f ms where a step takes %.1f ms, and that is %.0f %% of the waiting for data (most of it: %s).",
+		"A few slow items hold up the rest: the trainer waited for %zu of %zu batches "
+		"for %.0f ms where a step takes %.1f ms, and that is %.0f %% of the data wait "
+		"(mostly %s).",
 		t->n, t->all, t->ms, t->usual_ms, 100 * t->share,
-		pt_cause_name(t->cause)) : pt_sentence(an,
-		"A few items hold up the line: %zu of %zu batches took %.0f ms to make where the others take %.1f ms, and %.0f %% of the waiting for data passes meanwhile (most of it: %s).",
+		pt_cause_words(t->cause)) : pt_sentence(an,
+		"A few slow items hold up the rest: %zu of %zu batches took %.0f ms to make "
+		"where the others take %.1f ms, and %.0f %% of the data wait passes meanwhile "
+		"(mostly %s).",
 		t->n, t->all, t->ms, t->usual_ms, 100 * t->share,
-		pt_cause_name(t->cause));
-	v->advice = "Find what these items have in common (their size, their source, a retry) and make them cheaper, or hand out items so that one slow one does not hold up the others: smaller batches, more prefetching, delivery out of order where the loader has it.";
+		pt_cause_words(t->cause));
+	v->advice = "Find what these items have in common (their size, their source, a retry) "
+		    "and make them cheaper, or keep one slow item from holding up the others: "
+		    "smaller batches, more prefetching, or out-of-order delivery where the "
+		    "loader offers it.";
 	pt_speedup_share(t->share * f->starved_hi, &v->expected_speedup);
 	return 1;
 }

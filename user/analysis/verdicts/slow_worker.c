@@ -18,14 +18,17 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	v->subject_pid = w->proc->tgid;
 	v->title = w->respawn ?
 		pt_sentence(an,
-			"Worker %u and the %u before it in its place take %.1f times as long as their peers and hold up %.0f %% of the waiting for batches.",
+			"Worker %u (and %u before it in the same place) takes %.1f times as "
+			"long as its peers and accounts for %.0f %% of the wait for batches.",
 			pt_real_id(w->proc->tgid), w->respawn, w->slowdown,
 			100 * f->slow_charge) :
 		pt_sentence(an,
-			"Worker %u takes %.1f times as long as its peers and holds up %.0f %% of the waiting for batches.",
+			"Worker %u takes %.1f times as long as its peers and accounts for "
+			"%.0f %% of the wait for batches.",
 			pt_real_id(w->proc->tgid), w->slowdown,
 			100 * f->slow_charge);
-	v->advice = "Look at what this worker does differently: its files, its node's disk or its core; batches come in order, so the others wait for it.";
+	v->advice = "Check what this worker does differently: its files, its node's disk or "
+		    "its core. Batches are delivered in order, so the others wait for it.";
 	pt_replayed_speedup(an, "slow_worker_fixed", v);
 	return 1;
 }

@@ -16,9 +16,12 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	v->certainty = PT_CONF_HIGH;
 	v->subject_pid = f->t->main->tgid;
 	v->title = pt_sentence(an,
-		"After syncs the GPU idles %.0f %% of the time until the training thread is back with new work; data is not the reason.",
+		"After syncs the GPU sits idle %.0f %% of the time until the training thread "
+		"launches new work; data is not the reason.",
 		100 * lost);
-	v->advice = "Synchronise less often (.item(), printing a loss, .cpu()): every N steps rather than in each, and do the host's own work (metrics, logging) before the sync or while the GPU computes.";
+	v->advice = "Synchronise less often (.item(), printing a loss, .cpu()): every N steps "
+		    "rather than every step, and do the host's own work (metrics, logging) "
+		    "before the sync or while the GPU computes.";
 	pt_replayed_speedup(an, "fewer_syncs", v);
 	return 1;
 }

@@ -21,7 +21,7 @@ static void advise(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdi
 		pt_sentence(an, "Raise num_workers from %zu to %lld.",
 				f->t->concurrent, (long long)better) :
 		pt_sentence(an,
-			"Raise num_workers from %zu to about %d, as far as there are cores for them.",
+			"Raise num_workers from %zu to about %d, as far as the cores allow.",
 			f->t->concurrent, pt_workers_needed(f));
 	pt_replayed_speedup(an, "workers", v);
 }
@@ -54,10 +54,13 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 		pt_evidence_against(v, "host.cores_not_used_by_job", left, "count",
 				    f->th->core_free);
 	v->title = pt_sentence(an, waits ?
-		"Too few workers: num_workers is %zu, all are busy, and most of that is waiting for something that takes no core." :
+		"Too few workers: num_workers is %zu, and all of them are busy, mostly "
+		"waiting for something that needs no core." :
 		busy ?
-		"Too few workers: num_workers is %zu, all are busy computing, and cores are left." :
-		"Too few workers: num_workers is %zu, the batches that are waited for take long to compute, and cores are left.",
+		"Too few workers: num_workers is %zu, all of them are busy computing, and "
+		"cores are free." :
+		"Too few workers: num_workers is %zu, the batches that the trainer waits for "
+		"take long to compute, and cores are free.",
 		f->t->concurrent);
 	advise(an, f, v);
 	return 1;
@@ -65,5 +68,5 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 
 const struct pt_verdict pt_verdict_too_few_workers = { .asked = { { PT_V_WHAT, judge } },
 	.lines = { PT_LINES_WORKERS, 1u << PT_CAUSE_CPU,
-		   "what the workers compute" },
+		   "the workers' computing" },
 };

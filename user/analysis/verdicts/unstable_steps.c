@@ -3,18 +3,7 @@
 
 static const char *what(const struct pt_steady *s)
 {
-	if (s->device)
-		return "the GPU's own work";
-	switch (s->cause) {
-	case PT_CAUSE_OTHER_HOST:
-		return "work of the host between GPU calls";
-	case PT_CAUSE_CHECKPOINT:
-		return "files that the training thread writes";
-	case PT_CAUSE_UNKNOWN:
-		return "waiting whose cause was not seen";
-	default:
-		return pt_cause_name(s->cause);
-	}
+	return s->device ? "the GPU's own work" : pt_cause_words(s->cause);
 }
 
 /* Steps of very different length; first batches are left out. */
@@ -46,16 +35,19 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 		v->consequence_of = f->data_root;
 	v->title = !s->outliers ?
 		pt_sentence(an,
-			"Steps vary: the longest takes %.1f times the %s, though none twice the median%s.",
+			"Step times vary: the longest is %.1f times the %s, though none is "
+			"twice the median%s.",
 			s->max_over_min, s->ahead ? "median" : "shortest",
 			sized ? ", and longer ones copy more data" : "") :
 		pt_sentence(an,
-			"Steps vary: the longest takes %.1f times the %s; most of the outliers' time is %s%s.",
+			"Step times vary: the longest is %.1f times the %s; most of the "
+			"outliers' time is %s%s.",
 			s->max_over_min, s->ahead ? "median" : "shortest", what(s),
 			sized ? ", and longer steps copy more data" : "");
 	v->advice = sized ?
 		"Inputs vary in size: sort or bucket them by length, or pad to a few sizes." :
-		"Look at the outliers in the step list: a slow file or node, a cache that thrashes, a heavy augmentation, or something else on this host.";
+		"Check the outliers in the step list: a slow file or node, a thrashing cache, "
+		"a heavy augmentation, or something else on this host.";
 	return 1;
 }
 

@@ -145,6 +145,8 @@ int pt_judge(struct pt_an *an, const struct pt_facts *f);
  * never NULL. */
 const char *pt_sentence(struct pt_an *an, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
+/* A cause inside a sentence: "most of it is waiting for a core". */
+const char *pt_cause_words(enum pt_cause c);
 #define PT_EVIDENCE_MAX 32 /* of one verdict: a judge's and all that is added */
 /* A figure that was measured; one held against a threshold; any. */
 void pt_evidence(struct pt_r_verdict *v, const char *metric, double value,

@@ -341,7 +341,7 @@ int pt_whatif(struct pt_an *an)
 	err = study(s);
 	if (!err && s->unfit)
 		err = pt_report_limit(an->r, "whatif",
-				      "What a change would win cannot be told: %s.",
+				      "The gain of a change cannot be predicted: %s.",
 				      s->unfit);
 	pt_wi_job_free(&s->o);
 	pt_vec_free(&s->all.phases);

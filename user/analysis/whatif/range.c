@@ -30,7 +30,8 @@ static const char *why_wide(const struct pt_wi_study *s, const double *mid)
 		if (fabs(mid[0] - mid[i]) < log(WIDEST) / 2)
 			continue;
 		return s->v[i].unknown_in_turn != s->v[0].unknown_in_turn ?
-			"it depends on whether workers can do at the same time what they wait for; today's run does not show it" :
+			"it depends on whether what the workers wait for can be done in "
+			"parallel, which this run does not show" :
 		       s->v[i].others != s->v[0].others ?
 			"it depends on who else uses the cores" :
 			"the device's own speed is not known: the job never waits for it";
@@ -127,7 +128,7 @@ int pt_wi_ask(struct pt_wi_study *s, struct pt_r_whatif *row,
 
 	row->step_ms = NAN;
 	row->speedup = (struct pt_range){ NAN, NAN, NAN };
-	row->note = "the replay came to no end";
+	row->note = "the replay did not finish";
 	for (i = 0; i < s->n_variants; i++) {
 		err = ask_variant(s, c, &s->v[i], &x);
 		if (err || !x.n)

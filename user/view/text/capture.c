@@ -85,7 +85,7 @@ static void doors(struct pt_tx *t, const struct pt_r_capture *c)
 void pt_tx_capture(struct pt_tx *t, const struct pt_report *r)
 {
 	const struct pt_r_capture *c = &r->capture;
-	size_t shown = 0;
+	size_t shown = 0, left;
 
 	summary(t, c);
 	if (t->o.verbose)
@@ -98,13 +98,14 @@ void pt_tx_capture(struct pt_tx *t, const struct pt_report *r)
 		snprintf(text, sizeof(text), "%s: %s",
 			 pt_tx_esc(t, c->limits[i].what, 40),
 			 pt_tx_esc(t, c->limits[i].reason, 0));
-		pt_tx_label(t, shown++ ? "" : "Not seen");
+		pt_tx_label(t, shown++ ? "" : "Limits");
 		pt_tx_wrap(t, PT_TX_LABEL, text);
 	}
 	if (c->n_limits == shown)
 		return;
-	pt_tx_label(t, shown ? "" : "Not seen");
-	pt_tx_printf(t, "%zu %sthat no verdict rests on (-v lists them)\n",
-		     c->n_limits - shown, shown ? "more " : c->n_limits > 1 ?
-			     "things " : "thing ");
+	pt_tx_label(t, shown ? "" : "Limits");
+	left = c->n_limits - shown;
+	pt_tx_printf(t, "%zu %slimitation%s that %s not affect these verdicts (-v lists %s)\n",
+		     left, shown ? "more " : "", left > 1 ? "s" : "", left > 1 ? "do" : "does",
+		     left > 1 ? "them" : "it");
 }

@@ -165,6 +165,8 @@ void pt_tx_wrap(struct pt_tx *t, int indent, const char *s)
 		width = 20;
 	while (*s) {
 		n = strcspn(s, " ");
+		if (s[n] == ' ' && s[n + 1] == '%') /* stays with its number */
+			n += 1 + strcspn(s + n + 1, " ");
 		if (n >= sizeof(word))
 			n = sizeof(word) - 1;
 		memcpy(word, s, n);

@@ -153,7 +153,7 @@ void pt_tx_gpu(struct pt_tx *t, const struct pt_r_gpu *g)
 	if (isfinite(g->busy_share) && how)
 		pt_line_add(&l, ", %s", how);
 	if (isfinite(g->starved_share[0]) || isfinite(g->starved_share[1])) {
-		pt_line_item(t, &l, "idle for want of data ");
+		pt_line_item(t, &l, "idle waiting for data ");
 		if (isfinite(g->starved_share[1]))
 			pt_line_add(&l, "%s",
 				    pt_tx_pct(t, g->starved_share[1]));
@@ -188,10 +188,10 @@ void pt_tx_alloc_failures(struct pt_tx *t, const struct pt_r_gpu *g)
 				     pt_tx_size(t, f->smallest_bytes),
 				     pt_tx_size(t, f->largest_bytes));
 		if (f->recovered)
-			pt_line_item(t, &l, "%s granted when asked again",
+			pt_line_item(t, &l, "%s granted on retry",
 				     pt_tx_int(t, f->recovered));
 		if (f->held_bytes != PT_NULL)
-			pt_line_item(t, &l, "%s held then, as far as was seen",
+			pt_line_item(t, &l, "%s held then, as far as seen",
 				     pt_tx_size(t, f->held_bytes));
 		if (f->free_bytes != PT_NULL)
 			pt_line_item(t, &l, "%s free by the driver",

@@ -223,7 +223,7 @@ void pt_tx_step_table(struct pt_tx *t, const struct pt_report *r)
 
 	pt_tx_label(t, "Step list");
 	if (!s->n_list) {
-		pt_tx_put(t, "unknown: no step was told apart\n");
+		pt_tx_put(t, "unknown: no step was found\n");
 		return;
 	}
 	pt_tx_put(t, "times in ms\n");
@@ -355,10 +355,10 @@ void pt_tx_operations(struct pt_tx *t, const struct pt_report *r)
 		return;
 	pt_tx_styled(t, PT_ST_BOLD, "Operations");
 	if (n < r->n_operations)
-		pt_tx_printf(t, "  the first %zu of %zu", n, r->n_operations);
+		pt_tx_printf(t, "  %zu of %zu", n, r->n_operations);
 	pt_tx_printf(t, "%sby %s\n", n < r->n_operations ? ", " : "  ",
 		     pt_op_sort_name(t->o.sort));
-	pt_tx_put(t, "  times of the host in api and nvtx, of the device in other rows; "
+	pt_tx_put(t, "  api and nvtx: time on the host; other rows: time on the device; "
 		     "~: estimated\n  ");
 	pt_tx_titles(t, PT_TX_COLS(cols));
 	pt_tx_put(t, "   name\n");

@@ -204,7 +204,7 @@ static void host_line(struct pt_tx *t, const struct pt_r_breakdown *d)
 		{ PT_HOST_WRITING, "writing" },
 		{ PT_HOST_LOCK, "waiting for a lock" },
 		{ PT_HOST_CHILD, "waiting for a child" },
-		{ PT_HOST_CLIENT, "waiting to be asked" },
+		{ PT_HOST_CLIENT, "waiting for requests" },
 		{ PT_HOST_OTHER, "waiting for something else" },
 	};
 	struct pt_line l = { .n = 0 };
@@ -346,7 +346,7 @@ static void charge_rows(struct pt_tx *t, const struct pt_report *r)
 			shown++;
 		}
 	if (n > shown)
-		pt_tx_printf(t, "%*sand less through others (-v lists all)\n",
+		pt_tx_printf(t, "%*sand smaller shares (-v lists all)\n",
 			     PT_TX_LABEL + 9, "");
 }
 
@@ -364,7 +364,7 @@ static void wait_lines(struct pt_tx *t, const struct pt_report *r)
 	struct pt_line l = { .n = 0 };
 
 	if (r->breakdown.known && isfinite(r->breakdown.data_wait.seconds))
-		pt_line_item(t, &l, "%s in all",
+		pt_line_item(t, &l, "%s in total",
 			     pt_tx_sec(t, r->breakdown.data_wait.seconds));
 	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
 		if (isfinite(parts[i].seconds) &&
@@ -399,7 +399,7 @@ static void step_lines(struct pt_tx *t, const struct pt_r_steps *s)
 		pt_line_item(t, &l, "%s" NB "batches",
 			     pt_tx_int(t, s->batches));
 	if (s->source)
-		pt_line_item(t, &l, "told by %s%s%s%s",
+		pt_line_item(t, &l, "found by %s%s%s%s",
 			     pt_tx_esc(t, s->source, 24), sure ? " (" : "",
 			     sure ? sure : "", sure ? NB "confidence)" : "");
 	pt_tx_wrap(t, PT_TX_LABEL, l.s);

@@ -96,19 +96,21 @@ static void evidence(struct pt_tx *t, const struct pt_r_verdict *v, int indent)
 	pt_tx_wrap(t, indent, l.s);
 }
 
+#define FIELD 15 /* columns of "Expected gain" and what parts it from its text */
+
 static void field(struct pt_tx *t, int indent, const char *name,
 		  const char *text)
 {
 	pt_tx_printf(t, "%*s", indent, "");
 	pt_tx_styled(t, PT_ST_DIM, name);
-	pt_tx_printf(t, "%*s", 6 - (int)strlen(name), "");
-	pt_tx_wrap(t, indent + 6, text);
+	pt_tx_printf(t, "%*s", FIELD - (int)strlen(name), "");
+	pt_tx_wrap(t, indent + FIELD, text);
 }
 
 static void subject(struct pt_tx *t, const struct pt_report *r,
 		    const struct pt_r_verdict *v, int indent, bool child)
 {
-	size_t room = (size_t)(t->width - indent - 6);
+	size_t room = (size_t)(t->width - indent - FIELD);
 	struct pt_line l = { .n = 0 };
 
 	/* that the trainer bears the consequences goes without saying */
@@ -129,7 +131,7 @@ static void subject(struct pt_tx *t, const struct pt_report *r,
 		pt_line_item(t, &l, "%s",
 			     pt_tx_path(t, v->subject_peer, room - 8));
 	if (l.n)
-		field(t, indent, "who", l.s);
+		field(t, indent, "Subject", l.s);
 }
 
 static void gain(struct pt_tx *t, const struct pt_r_verdict *v, int indent)
@@ -138,19 +140,19 @@ static void gain(struct pt_tx *t, const struct pt_r_verdict *v, int indent)
 	struct pt_line l = { .n = 0 };
 
 	if (!isfinite(s->value) && isfinite(s->high)) {
-		pt_line_add(&l, "at most %s as fast, were all of it gone",
+		pt_line_add(&l, "up to %s faster if removed entirely",
 			    times(t, s->high));
 	} else if (!isfinite(s->value)) {
 		if (!v->advice || v->severity == PT_INFO)
 			return;
 		pt_line_add(&l, "cannot tell from this trace");
 	} else {
-		pt_line_add(&l, "steps %s as fast", times(t, s->value));
+		pt_line_add(&l, "%s faster", times(t, s->value));
 		if (isfinite(s->low) && isfinite(s->high))
 			pt_line_add(&l, " (%s%s%s)", times(t, s->low),
 				    pt_tx_dash(t), times(t, s->high));
 	}
-	field(t, indent, "gain", l.s);
+	field(t, indent, "Expected gain", l.s);
 }
 
 static enum pt_tx_style style_of(const struct pt_r_verdict *v)
@@ -198,7 +200,7 @@ static void verdict(struct pt_tx *t, const struct pt_report *r,
 	evidence(t, v, indent);
 	subject(t, r, v, indent, depth > 0);
 	if (v->advice)
-		field(t, indent, "do", pt_tx_esc(t, v->advice, 0));
+		field(t, indent, "Fix", pt_tx_esc(t, v->advice, 0));
 	gain(t, v, indent);
 }
 

@@ -15,14 +15,14 @@ static const char *name_of(const char *change)
 	} names[] = {
 		{ "no_disk_wait", "no waiting for the disk" },
 		{ "no_network_wait", "no waiting for the network" },
-		{ "no_lock", "nothing that the workers hold each other up by" },
-		{ "slow_items_fixed", "no batch much longer than others" },
-		{ "any_order", "batches in any order" },
+		{ "no_lock", "no contention between workers" },
+		{ "slow_items_fixed", "no outlier batches" },
+		{ "any_order", "out-of-order delivery" },
 		{ "cores", "a core more" },
-		{ "no_host_pause", "no sleeping in the loop" },
-		{ "slow_worker_fixed", "slow worker like its peers" },
+		{ "no_host_pause", "no sleeps in the loop" },
+		{ "slow_worker_fixed", "slow worker at its peers' speed" },
 		{ "transfers_overlapped", "copies overlapped" },
-		{ "fewer_syncs", "no sync in each step" },
+		{ "fewer_syncs", "no per-step sync" },
 	};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)

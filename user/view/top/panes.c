@@ -252,8 +252,8 @@ static size_t operation_draw(struct pt_tx *t, const struct pt_top *v)
 			     pt_tx_middle(t, p->name, (size_t)t->width - 58));
 	}
 	free(order);
-	pt_tx_put(t, "times of the host in api and nvtx, of the device in other "
-		     "rows; ~: estimated\n");
+	pt_tx_put(t, "api and nvtx: time on the host; other rows: time on the device; "
+		     "~: estimated\n");
 	return 1;
 }
 

@@ -64,7 +64,7 @@ const formatOf = (unit) => FORMATS[unit] || ((v) => three(v) + (unit ? " " + cle
 /* A name of the report's, for people. */
 const WORDS = {
 	cpu: "CPU", gpu_wait: "GPU wait", data_wait: "data wait", ipc: "IPC", run_queue: "run queue",
-	page_fault: "page fault", worker_idle: "no work asked for", prefetch_full: "prefetch full",
+	page_fault: "page fault", worker_idle: "no work requested", prefetch_full: "prefetch full",
 	no_demand: "no demand", other_host: "other host", disk_write: "disk write", pipe_full: "pipe full",
 	gpu_busy: "GPU busy", gpu_starved: "GPU idle, waiting for data",
 	gpu_starved_likely: "GPU probably idle, waiting for data", gpu_idle: "GPU idle otherwise", gpu_idle_likely: "GPU probably idle otherwise",

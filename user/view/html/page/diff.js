@@ -42,11 +42,11 @@ function diffPage(C) {
 		section("result", "Result", C.comparisons.map(pairText), C.notes.length > 0 && h("ul", { class: "plain note" }, C.notes.map((n) => h("li", { class: "text" }, n)))),
 		section("parts", "Where a step's time goes", bars, legend(PARTS.filter((p) => C.inputs.some((e) => e.parts_ms[p] > 0)).map((p) => [p])), parts("parts_ms", PARTS, "parts-table"),
 			h("h3", {}, "The wait for data, by cause"), parts("causes_ms", Object.keys(C.inputs[0].causes_ms), "causes-table")),
-		H && section("lengths", "How long steps take", histogram({ id: "plot-lengths", title: "Steps of each length", note: "Over the same bins, which grow by equal ratios." }, H,
+		H && section("lengths", "Distribution of step times", histogram({ id: "plot-lengths", title: "Steps of each length", note: "Over the same bins, which grow by equal ratios." }, H,
 			lengths.map((e, i) => e && { label: names[i], look: looks[i % looks.length], counts: e.counts, outline: i > 0, dash: i > 1 ? [6, 3] : undefined }).filter((e) => e))),
 		C.ranking.length > 2 && section("ranking", "Ranking", table([{ name: "capture", text: true, get: (r) => names[r.input] + " " + clean(C.inputs[r.input].name || "") },
 			{ name: C.by === "samples" ? "samples/s" : "steps/s", unit: "plain", get: (r) => r.value, path: "value" }, { name: "against the best", text: true, get: (r) => word(r.against_best) }], C.ranking, { path: "ranking", id: "ranking-table" })),
-		settings.length > 0 && section("settings", "What else is not the same", table([{ name: "pair", text: true, get: (s) => s.pair }, { name: "setting", text: true, get: (s) => s.name },
+		settings.length > 0 && section("settings", "Other differences", table([{ name: "pair", text: true, get: (s) => s.pair }, { name: "setting", text: true, get: (s) => s.name },
 			{ name: "first", text: true, get: (s) => s.base, show: (s) => known(s.base) ? text(s.base) : "–" }, { name: "then", text: true, get: (s) => s.other, show: (s) => known(s.other) ? text(s.other) : "–" }], settings, { id: "settings-table" })),
 	];
 	reports.forEach((r, i) => {

@@ -25,7 +25,7 @@ function busyTile(i, many) {
 /* The best guess, and what is certain. */
 function starvedTile() {
 	const s = D.gpu[0].idle.starved || [], both = known(s[0]) && known(s[1]);
-	return tile("GPU idle for want of data", fig("gpu.0.idle.starved." + (known(s[1]) ? 1 : 0), "share"), both && meter(s[0], s[1], "#d55e00"),
+	return tile("GPU idle waiting for data", fig("gpu.0.idle.starved." + (known(s[1]) ? 1 : 0), "share"), both && meter(s[0], s[1], "#d55e00"),
 		both ? ["at least ", fig("gpu.0.idle.starved.0", "share"), " of the time"] : "of the time");
 }
 function tiles() {
@@ -63,14 +63,14 @@ function who(v) {
 function gain(v, path) {
 	const g = v.expected_speedup || {}, p = path + ".expected_speedup.";
 	if (!known(g.value) && !known(g.high)) return null;
-	return [known(g.value) ? [fig(p + "value", "ratio"), " as fast"] : ["at most ", fig(p + "high", "ratio"), " as fast, were all of it gone"],
+	return [known(g.value) ? [fig(p + "value", "ratio"), " faster"] : ["up to ", fig(p + "high", "ratio"), " faster if removed entirely"],
 		known(g.value) && known(g.low) && known(g.high) && h("span", { class: "soft" }, " (", fig(p + "low", "ratio"), " to ", fig(p + "high", "ratio"), ")")];
 }
 function verdict(v, i, children) {
 	const path = "verdicts." + i, w = who(v), g = gain(v, path);
-	const facts = [w && [h("dt", {}, "who"), h("dd", {}, w)],
-		known(v.advice) && [h("dt", {}, "do"), h("dd", { class: "text", "data-path": path + ".advice" }, v.advice)],
-		g && [h("dt", {}, "gain"), h("dd", {}, g)]].filter((e) => e);
+	const facts = [w && [h("dt", {}, "Subject"), h("dd", {}, w)],
+		known(v.advice) && [h("dt", {}, "Fix"), h("dd", { class: "text", "data-path": path + ".advice" }, v.advice)],
+		g && [h("dt", {}, "Expected gain"), h("dd", {}, g)]].filter((e) => e);
 	return h("article", { class: "verdict " + (SEVERITY[v.severity] || ""), id: "verdict-" + i, "data-id": clean(v.id) },
 		h("div", { class: "head" }, h("span", { class: "badge " + (SEVERITY[v.severity] || "") }, v.severity),
 			h("span", { class: "title text", "data-path": path + ".title" }, v.title),
@@ -154,7 +154,7 @@ function stepPlots(S, steps) {
 		data: log ? data.map((d, i) => i ? d.map((v) => v > 0 ? v : null) : d) : data,
 		x: { label: "time", format: secs }, y: { format: millis, log },
 		note: (per > 1 ? "Each point stands for " + per + " steps; the band is from the shortest to the longest. " : "") + (marked ? count(marked) + " outliers are marked. " : "") + "Drag to zoom, double-click for all." }));
-	if (S.histogram) out.push(histogram({ id: "plot-histogram", title: "How long steps take", height: 250, note: "Bins grow with the time, by equal ratios." }, S.histogram,
+	if (S.histogram) out.push(histogram({ id: "plot-histogram", title: "Distribution of step times", height: 250, note: "Bins grow with the time, by equal ratios." }, S.histogram,
 		[{ label: "steps", look: "network", counts: S.histogram.counts }]));
 	return h("div", { class: "two" }, out);
 }
@@ -169,7 +169,7 @@ function outliers() {
 function stepFacts() {
 	const s = D.steps, p = s.period_ms;
 	return h("p", {}, fig("steps.count", "count"), " steps, ", fig("steps.batches", "count"), " batches",
-		known(s.source) && ", told by " + word(s.source) + (known(s.certainty) ? " (" + s.certainty + " confidence)" : ""),
+		known(s.source) && ", found by " + word(s.source) + (known(s.certainty) ? " (" + s.certainty + " confidence)" : ""),
 		p && [" · mean ", fig("steps.period_ms.mean", "ms"), " ± ", fig("steps.period_ms.std", "ms"), " · p50 ", fig("steps.period_ms.p50", "ms"), " · p95 ",
 			fig("steps.period_ms.p95", "ms"), " · p99 ", fig("steps.period_ms.p99", "ms")],
 		" · first ", fig("steps.first_ms", "ms"), " · longest / shortest ", fig("steps.max_over_min", "ratio"));
@@ -251,7 +251,7 @@ function whatif() {
 		series: [{ label: "at least", look: "gpu_wait", width: 1, dash: [3, 3] }, { label: "at most", look: "gpu_wait", width: 1, dash: [3, 3] }, { label: "predicted", look: "network", width: 2, points: 8 }],
 		bands: [[2, 1]],
 		x: { label: "workers", format: (v) => Number.isInteger(v) ? String(v) : "", splits: () => byWorkers.map((e) => e.value), range: (u, lo, hi) => [lo - .3, hi + .3] }, y: { format: millis },
-		note: "Where the range is too wide to tell, there is a gap." }));
+		note: "A gap means that the range is too wide to predict." }));
 	const rows = c.map((e, i) => ({ e, i }));
 	const p = (r) => "whatif.changes." + r.i;
 	const list = table([
@@ -269,7 +269,7 @@ function whatif() {
 
 function operations() {
 	const o = D.operations || [];
-	if (!o.length) return section("operations", "Operations", h("p", {}, "No call of a GPU library was seen."));
+	if (!o.length) return section("operations", "Operations", h("p", {}, "No GPU library call was seen."));
 	const cols = [{ name: "operation", text: true, mono: true, get: (e) => e.name }, { name: "kind", text: true, get: (e) => e.kind },
 		col("calls", "count"), col("total_s", "s", "total"), share("share"), col("mean_us", "us", "mean"), col("p50_us", "us", "p50"), col("p99_us", "us", "p99"), col("max_us", "us", "max"),
 		col("cpu_s", "s", "CPU"), col("gpu_s", "s", "GPU"), col("bytes", "bytes")];
@@ -300,7 +300,7 @@ function capture() {
 	h("p", {}, "Hooks: ", hooks.map(([k, v], i) => [i > 0 && " · ", word(k) + " ", known(v) ? h("b", {}, clean(v)) : "none"])),
 	h("p", {}, "Loader: ", Object.keys(l).map((k) => value(l[k]) && word(k) + " " + clean(value(l[k]))).filter((s) => s).join(" · ") || "unknown"),
 	(D.thresholds || []).length > 0 && h("p", {}, "Thresholds not at their default: ", D.thresholds.map((t) => clean(t.name) + " " + t.value).join(" · ")),
-	h("h3", {}, "What was not seen"), LIMITS.length ? h("ol", { class: "limits" }, LIMITS.map((e, i) => h("li", { id: "limit-" + (i + 1) }, h("b", {}, e.what), ": ", text(e.reason)))) : h("p", {}, "Nothing is missing."));
+	h("h3", {}, "Limitations"), LIMITS.length ? h("ol", { class: "limits" }, LIMITS.map((e, i) => h("li", { id: "limit-" + (i + 1) }, h("b", {}, e.what), ": ", text(e.reason)))) : h("p", {}, "None."));
 }
 
 function reportPage(T) {

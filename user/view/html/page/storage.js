@@ -9,7 +9,7 @@ const lonely = (rows, cols) => cols.filter((c) => c.text && !c.maybe && c.name !
 function files() {
 	const f = D.files || [], i = limitOf("reads");
 	const why = i >= 0 && h("p", { class: "note" }, text(LIMITS[i].reason), " ", h("a", { href: "#limit-" + (i + 1) }, "limit " + (i + 1)));
-	if (!f.length) return section("files", "Files", h("p", {}, "No read of a file was told apart in this capture."), why);
+	if (!f.length) return section("files", "Files", h("p", {}, "No single file read was seen in this capture."), why);
 	const cols = lonely(f, [{ name: "file", text: true, mono: true, get: (e) => e.path, show: (e) => known(e.path) ? text(e.path, "mono") : h("span", { class: "unknown" }, "no name, inode " + clean(e.inode)) },
 		label("fs", "file system"), label("device"),
 		col("reads", "count"), col("bytes", "bytes", "read"), col("fetched_bytes", "bytes", "from storage"), col("reread_bytes", "bytes", "read again"),
@@ -25,7 +25,7 @@ function disks() {
 		col("reads", "count"), col("read_bytes", "bytes", "read"), deep("read_latency_ms", "p50", "ms", "read p50"), deep("read_latency_ms", "p99", "ms", "read p99"),
 		col("writes", "count"), col("write_bytes", "bytes", "written"), deep("write_latency_ms", "p50", "ms", "write p50"), deep("queue_depth", "mean", "plain", "queue, mean"),
 		share("target_share", "of the machine's"), deep("machine", "busy_share", "share", "device busy"), col("failed", "count")]), d, { path: "disks", id: "disks-table", first: 15 }),
-		h("p", { class: "note" }, "Requests of this job to the device, but for \u201cdevice busy\u201d, which counts everybody's.")) : null;
+		h("p", { class: "note" }, "Requests of this job to the device, but for \u201cdevice busy\u201d, which counts all jobs'.")) : null;
 }
 function writes() {
 	const w = D.writes || [];
@@ -50,14 +50,14 @@ function lines() {
 		{ name: "function", text: true, mono: true, get: (e) => e.function, show: (e) => text(e.function, "mono") },
 		{ name: "line", text: true, mono: true, get: (e) => e.file, show: (e) => text(e.file + (known(e.line) ? ":" + e.line : ""), "mono") },
 		share("share", "of that"), col("seconds", "s"), col("low_s", "s", "at least"), col("high_s", "s", "at most"), col("looks", "count")]), l, { path: "lines", id: "lines-table", first: 15 }),
-		h("p", { class: "note" }, "The innermost line of the job's own code. A sleep that a look fell into is its line's, all of it; what was run is shared out by the looks.")) : null;
+		h("p", { class: "note" }, "The innermost line of the job's own code. A sleep in which a sample was taken counts in full for its line; CPU time is divided by the samples.")) : null;
 }
 /* Parts of the capture that were judged each by itself. */
 function windows() {
 	const w = D.windows || [];
-	return w.length ? section("windows", "Windows", h("p", {}, "The rest of this page is of the window that is marked."), table(lonely(w, [
+	return w.length ? section("windows", "Windows", h("p", {}, "The rest of this page shows the marked window."), table(lonely(w, [
 		col("at", "s", "from"), col("duration", "s"), col("steps", "count"), col("step_ms", "ms", "step"), col("step_p95_ms", "ms", "p95"), share("data_wait_share", "data wait"),
-		share("starved_share", "GPU idle for want of data"), share("gpu_busy_share", "GPU busy"),
+		share("starved_share", "GPU idle waiting for data"), share("gpu_busy_share", "GPU busy"),
 		{ name: "verdicts", text: true, get: (e) => (e.verdicts || []).join(", ") }, { name: "", text: true, fixed: true, get: (e) => e.reported ? "this page" : "" }]), w, { path: "windows", id: "windows-table", first: 20 })) : null;
 }
 function memory() {
@@ -65,6 +65,6 @@ function memory() {
 	if (!known(m.total) && !w) return null;
 	const range = w && w.whole && known(w.whole[0]) && [" · working set ", fig("memory.working_set.whole.0", "bytes"), " to ", fig("memory.working_set.whole.1", "bytes"),
 		known(w.fits) && (w.fits ? ", which fits" : ", which does not fit")];
-	return h("p", {}, "Memory of the machine ", fig("memory.total", "bytes"), ", available ", fig("memory.available", "bytes"), " · pages of files ", fig("memory.cache", "bytes"),
+	return h("p", {}, "Memory of the machine ", fig("memory.total", "bytes"), ", available ", fig("memory.available", "bytes"), " · page cache ", fig("memory.cache", "bytes"),
 		known(m.limit) && [" · limit of the control group ", fig("memory.limit", "bytes")], known(m.room) && [" · room for files ", fig("memory.room", "bytes")], range);
 }

@@ -466,7 +466,7 @@ function Timeline(T, steps) {
 				h("span", { class: "grow" }), range),
 			h("div", { class: "timeline" }, canvas), readout,
 			legend(legendNames),
-			h("p", { class: "note hint" }, "Click into the timeline, then turn the wheel to zoom (or hold Ctrl and turn). Drag to move, Shift and drag to zoom to a part, " +
+			h("p", { class: "note hint" }, "Click the timeline, then scroll to zoom (or hold Ctrl and scroll). Drag to move, Shift and drag to zoom to a part, " +
 				"double-click to zoom in. Keys: ← → move, + − zoom, ↑ ↓ choose a lane, N and P next and previous wait, 0 all. " +
 				"Click a wait to see who delivered the batch."),
 			coarsest > 1 && h("p", { class: "note" }, "So that this page stays small, what is shorter than " + seconds(coarsest / 1e6) +
