@@ -324,7 +324,7 @@ static void forks(uint64_t ids, const char *what)
 	assert_true(offs > 1000);
 	assert_true(procs >= offs - 1 && procs <= offs + 1);
 	said = report_of(&f);
-	assert_non_null(strstr(said, "threads that had ended are in no list"));
+	assert_non_null(strstr(said, "threads that had ended are not listed"));
 	free(said);
 	done(&f, what);
 }
