@@ -135,8 +135,8 @@ bpf: $(SKEL) $(B)/bpf/abi.ok
 
 help:
 	@echo 'make              build/pipetrace, the simulated GPU runtime and its job'
-	@echo 'make demo         install what lacks, build, trace a demo training job (root)'
-	@echo 'make test         install what lacks, build, run every test (root)'
+	@echo 'make demo         install missing packages, build, trace a demo training job (root)'
+	@echo 'make test         install missing packages, build, run every test (root)'
 	@echo 'make check        the tests that need no root: unit, purity, golden'
 	@echo 'make analyze      static analysis of user/ and bpf/: clang and gcc'
 	@echo 'make sbom         build/pipetrace.spdx.json: what the program is made of'

@@ -119,6 +119,17 @@ int BPF_PROG(pt_sched_waking, struct task_struct *task)
 	if (!th || (th->off_ts && th->wake_ts >= th->off_ts))
 		return 0;
 	cur = bpf_get_current_task_btf();
+	/* The tracer holds locks of the target's memory while it reads there, and lets
+	 * go of a command that it started: nobody's work, as an interrupt's wake-up. */
+	if (pt_cfg.tracer && (__u32)cur->tgid == pt_cfg.tracer) {
+		th->waker_tid = th->waker_tgid = 0;
+		th->waker_syscall = -1;
+		th->waker_arg0 = th->waker_object = 0;
+		th->waker_in = th->waker_ports = th->waker_dev = 0;
+		th->waker_obj_kind = 0;
+		th->wake_ts = bpf_ktime_get_ns();
+		return 0;
+	}
 	th->waker_tid = cur->pid;
 	th->waker_tgid = cur->tgid;
 	th->waker_syscall = pt_task_syscall(cur, arg);

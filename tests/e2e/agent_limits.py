@@ -7,6 +7,7 @@ bad configurations. Needs root and a build.
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -92,12 +93,15 @@ def full_disk():
 
 
 def little_memory():
-    """A sample takes some 60 MiB by the kernel's count: near 64."""
+    """A budget that is just above what the agent and a sample take."""
     with Running("memory") as r:
-        add(r.agent, "budget", "memory = 64M\n")
         job = r.job("a")
         if not ok("little memory: it starts", r.agent.start(), r.agent.text()):
             return
+        r.agent.until(lambda: samples(r.agent, job.pid), 60)
+        takes = r.agent.value("pipetrace_agent_resident_memory_bytes")
+        add(r.agent, "budget", "memory = %dK\n" % (takes * 1.02 / 1024))
+        r.agent.proc.send_signal(signal.SIGHUP)
 
         def shorter():
             mine = r.agent.jobs().get(job.pid)

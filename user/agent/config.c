@@ -43,7 +43,7 @@ static const struct key keys[] = {
 	{ "agent", "logs", PATH, TEXT_AT(logs) },
 	{ "agent", "node", TEXT, TEXT_AT(node) },
 	{ "budget", "cpu", CORES, AT(cpu), 0, 0.01, 100 },
-	{ "budget", "memory", SIZE, AT(memory), 0, 64 * MIB, 1048576 * MIB },
+	{ "budget", "memory", SIZE, AT(memory), 0, 16 * MIB, 1048576 * MIB },
 	{ "evidence", "keep", BOOL, AT(evidence), 0, 0, 0 },
 	{ "evidence", "dir", PATH, TEXT_AT(evidence_dir) },
 	{ "evidence", "size", SIZE, AT(evidence_size), 0, MIB, 1048576 * MIB },

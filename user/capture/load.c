@@ -62,6 +62,7 @@ static int choose(struct pt_capture *c, const struct pt_capture_opts *o)
 		o->mode == PT_MODE_LIGHT ? PT_LIGHT_MIN_OFF_NS : 0;
 	s->rodata->pt_cfg.file_names = 1;
 	s->rodata->pt_cfg.count_off = c->feat.count_off;
+	s->rodata->pt_cfg.tracer = (uint32_t)getpid();
 	if (getrandom(s->rodata->pt_cfg.secret, sizeof(s->rodata->pt_cfg.secret),
 		      0) != sizeof(s->rodata->pt_cfg.secret))
 		return -EIO;
