@@ -28,6 +28,7 @@
 #include <cmocka.h>
 
 #include "capture/capture.h"
+#include "capture/selftest.h"
 #include "gpu/api.h"
 
 #define READS 200
@@ -710,9 +711,41 @@ static void refuses(void **state)
 	assert_int_equal(pt_capture_open(&c, &o, &err), -EINVAL);
 }
 
+/* Each call of ours is counted, by either door, and has its price. */
+static void selftest(void **state)
+{
+	struct pt_selftest wrong = { .opened = true, .calls = 40, .counted = 39,
+				     .place = "mov" };
+	char text[160];
+	int multi;
+
+	(void)state;
+	if (feat.missing[0]) {
+		print_message("# needs %s\n", feat.missing);
+		skip();
+	}
+	for (multi = 0; multi < 2; multi++) {
+		const struct pt_selftest *t = pt_selftest(multi);
+
+		pt_selftest_text(t, text, sizeof(text));
+		print_message("# %s: %s; ns: %.0f (%.0f to %.0f), stepped %.0f (%.0f to %.0f)\n",
+			      multi ? "links" : "perf events", text, t->emulated.ns,
+			      t->emulated.low, t->emulated.high, t->stepped.ns,
+			      t->stepped.low, t->stepped.high);
+		if (multi && !t->opened)
+			continue;
+		assert_true(t->opened && t->works);
+		assert_true(t->counted == t->calls && t->calls > 0);
+		assert_true(t->emulated.ns > 0 && t->emulated.low <= t->emulated.high);
+	}
+	pt_selftest_text(&wrong, text, sizeof(text));
+	assert_string_equal(text, "of 40 calls of a function of our own 39 were counted (at mov)");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(selftest),
 		cmocka_unit_test(multi_door),
 		cmocka_unit_test(perf_door),
 		cmocka_unit_test(overflow),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * What this kernel lets us do, found by doing it: tiny programs are loaded
- * (and for multi-uprobes attached and hit), never guessed from a version.
+ * (and for uprobes attached and hit: selftest.c), never guessed from a version.
  */
 #include <bpf/bpf.h>
 #include <bpf/btf.h>
@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <linux/bpf.h>
 #include <linux/perf_event.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +19,7 @@
 
 #include "base/privileges.h"
 #include "capture/ktypes.h"
+#include "capture/selftest.h"
 #include "capture/session.h"
 
 /* Below these limits a feature that is not there may be there. */
@@ -194,107 +194,6 @@ static bool probe_kprobe(void)
 	return true;
 }
 
-/* The function that the multi-uprobe test breaks on. */
-__attribute__((noinline)) int pt_features_marker(int x);
-int pt_features_marker(int x)
-{
-	__asm__ volatile("" ::: "memory");
-	return x + 1;
-}
-
-static void *call_marker(void *arg)
-{
-	volatile int *v = arg;
-
-	*v = pt_features_marker(*v);
-	return NULL;
-}
-
-/* Offset in our own executable of an address of ours; 0 not found. */
-static uint64_t self_offset(uintptr_t addr)
-{
-	unsigned long lo, hi, off;
-	char line[512];
-	uint64_t r = 0;
-	FILE *f = fopen("/proc/self/maps", "re");
-
-	if (!f)
-		return 0;
-	while (!r && fgets(line, sizeof(line), f))
-		if (sscanf(line, "%lx-%lx %*4s %lx", &lo, &hi, &off) == 3 &&
-		    addr >= lo && addr < hi)
-			r = addr - lo + off;
-	fclose(f);
-	return r;
-}
-
-/*
- * Multi-uprobe links came with 6.6, whose pid filter (until 6.10 and stable
- * fixes) compared the thread, not the process. So: a link on our own process
- * must see another of our threads.
- */
-static bool probe_uprobe_multi(void)
-{
-	uint64_t off = self_offset((uintptr_t)pt_features_marker);
-	uint64_t cookie = 0, hits = 0;
-	int map, prog = -1, link = -1, v = 1;
-	uint32_t key = 0;
-	pthread_t t;
-
-	map = bpf_map_create(BPF_MAP_TYPE_ARRAY, "pt_probe", 4, 8, 1, NULL);
-	if (map < 0 || !off)
-		goto out;
-	{
-		const struct bpf_insn insns[] = {
-			INSN(BPF_LD | BPF_DW | BPF_IMM, 1,
-			     BPF_PSEUDO_MAP_VALUE, 0, map),
-			INSN(0, 0, 0, 0, 0),
-			MOV_IMM(2, 1),
-			INSN(BPF_STX | BPF_DW | BPF_ATOMIC, 1, 2, 0, BPF_ADD),
-			MOV_IMM(0, 0),
-			EXIT(),
-		};
-
-		prog = load(BPF_PROG_TYPE_KPROBE,
-			    (enum bpf_attach_type)PT_ATTACH_UPROBE_MULTI, 0,
-			    insns, 6);
-	}
-	if (prog < 0)
-		goto out;
-	link = pt_uprobe_multi(prog, "/proc/self/exe", &off, &cookie, 1, 0,
-			       getpid());
-	if (link < 0)
-		goto out;
-	if (pthread_create(&t, NULL, call_marker, &v))
-		goto out;
-	pthread_join(t, NULL);
-	if (bpf_map_lookup_elem(map, &key, &hits))
-		hits = 0;
-out:
-	if (link >= 0)
-		close(link);
-	if (prog >= 0)
-		close(prog);
-	if (map >= 0)
-		close(map);
-	return hits == 1;
-}
-
-static bool perf_uprobe_opens(void)
-{
-	struct perf_event_attr a = { .size = sizeof(a), .disabled = 1,
-				     .type = (uint32_t)pmu_type("uprobe") };
-	long fd;
-
-	a.uprobe_path = (uint64_t)(uintptr_t)"/proc/self/exe";
-	a.probe_offset = self_offset((uintptr_t)pt_features_marker);
-	fd = syscall(SYS_perf_event_open, &a, -1, 0, -1, PERF_FLAG_FD_CLOEXEC);
-	if (fd < 0)
-		return false;
-	close((int)fd);
-	return true;
-}
-
 static uint64_t effective_caps(void)
 {
 	unsigned long long caps = 0;
@@ -380,23 +279,15 @@ static void find_missing(struct pt_features *f)
 	}
 }
 
-/* Asked before rights are given up and again after: found out once. */
-static bool uprobe_multi_works(void)
-{
-	static int works = -1;
-
-	if (works < 0)
-		works = probe_uprobe_multi();
-	return works;
-}
-
 unsigned pt_capture_keep(bool no_uprobe_multi)
 {
 	libbpf_print_fn_t old = libbpf_set_print(quiet);
 	unsigned keep = PT_KEEP_TRACE | PT_KEEP_LOOK;
 
-	if ((no_uprobe_multi || !uprobe_multi_works()) &&
-	    !pt_privileges_without_admin(perf_uprobe_opens) && perf_uprobe_opens())
+	/* Asked before rights are given up and again after: found out once. */
+	if ((no_uprobe_multi || !pt_selftest(true)->works) &&
+	    !pt_privileges_without_admin(pt_selftest_perf_opens) &&
+	    pt_selftest_perf_opens())
 		keep |= PT_KEEP_ADMIN;
 	libbpf_set_print(old);
 	return keep;
@@ -435,7 +326,7 @@ int pt_features_probe(struct pt_features *f)
 					  BPF_MAP_TYPE_TASK_STORAGE, NULL) == 1;
 		f->attach_cookie = probe_cookie();
 		f->uprobe = f->attach_cookie && pmu_type("uprobe") >= 0;
-		f->uprobe_multi = f->uprobe && uprobe_multi_works();
+		f->uprobe_multi = f->uprobe && pt_selftest(true)->works;
 		f->kprobe = probe_kprobe();
 		f->pages = loads_on("mm_filemap_get_pages", BPF_TRACE_RAW_TP,
 				    nop, 2);

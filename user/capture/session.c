@@ -20,6 +20,7 @@
 #include "capture/kernels.h"
 #include "capture/ktypes.h"
 #include "capture/sampler.h"
+#include "capture/selftest.h"
 
 #define PT_MAX_SAMPLED 512 /* processes sampled per second */
 #define DETACH_MS 60000
@@ -216,17 +217,29 @@ static int check_features(struct pt_capture *c, struct pt_err *err)
 
 static void open_gpu(struct pt_capture *c, const struct pt_capture_opts *o)
 {
+	bool multi = c->feat.uprobe_multi && !o->no_uprobe_multi;
+	char found[120];
+
 	if (!c->feat.uprobe) {
 		pt_hook_set(c, "gpu", "none",
 			    "this kernel has no uprobes with cookies (5.15): GPU "
 			    "calls are not seen");
 		return;
 	}
-	if (pt_uprobes_new(c, c->feat.uprobe_multi && !o->no_uprobe_multi)) {
+	if (!pt_selftest(multi)->works) {
+		pt_selftest_text(pt_selftest(multi), found, sizeof(found));
+		pt_hook_set(c, "gpu", "none", "the self-test failed: %s", found);
+		return;
+	}
+	if (pt_uprobes_new(c, multi)) {
 		pt_hook_set(c, "gpu", "none", "out of memory");
 		return;
 	}
-	c->nvtx = pt_nvtx_new(c->feat.uprobe_multi && !o->no_uprobe_multi);
+	if (pt_selftest(true)->opened && !pt_selftest(true)->works) {
+		pt_selftest_text(pt_selftest(true), found, sizeof(found));
+		pt_warn(c, "GPU calls are hooked by perf events: by multi-uprobe links %s", found);
+	}
+	c->nvtx = pt_nvtx_new(multi);
 	pt_devwatch_open(c);
 	/* Watch for new mappings before looking at those that are there. */
 	c->maps = pt_mapwatch_new();

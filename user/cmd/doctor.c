@@ -2,6 +2,7 @@
 /* What this kernel, these privileges and this target allow, and what is lost
  * without. */
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 #include "capture/capture.h"
 #include "capture/discover.h"
 #include "capture/points.h"
+#include "capture/selftest.h"
 #include "cmd/cmd.h"
 #include "cmd/options.h"
 #include "cmd/sudo.h"
@@ -109,11 +111,38 @@ static void show_faults(const struct pt_features *f)
 		    "");
 }
 
+/* Of multi-uprobe links, and of perf events where those do not work. */
+static bool show_selftest(const struct pt_features *f)
+{
+	const struct pt_selftest *t = pt_selftest(true);
+	char found[120], line[240];
+
+	if (t->opened && !t->works) {
+		pt_selftest_text(t, found, sizeof(found));
+		row("self-test of links", "FAILED", found);
+	}
+	if (!f->uprobe_multi)
+		t = pt_selftest(false);
+	pt_selftest_text(t, found, sizeof(found));
+	if (t->works && isfinite(t->stepped.ns))
+		snprintf(line, sizeof(line), "%s; a probe costs %.1f us a call, at a dear place %.1f",
+			 found, t->emulated.ns / 1e3, t->stepped.ns / 1e3);
+	else if (t->works)
+		snprintf(line, sizeof(line), "%s; a probe costs %.1f us a call", found,
+			 t->emulated.ns / 1e3);
+	else
+		snprintf(line, sizeof(line), "%s", found);
+	row("self-test of probes", t->works ? "passed" : "FAILED", line);
+	return t->works;
+}
+
 static void show_doors(const struct pt_features *f)
 {
 	bool uprobes = f->uprobe && f->attach_cookie;
 
 	printf("\nDoors\n");
+	if (uprobes)
+		uprobes = show_selftest(f);
 	row("GPU calls",
 	    !uprobes ? "none" : f->uprobe_multi ? "multi-uprobe link" :
 						 "uprobes through perf",
