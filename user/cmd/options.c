@@ -237,6 +237,8 @@ static error_t parse_one(int key, char *arg, struct argp_state *state)
 		return 0;
 	case K_JSON:
 		return take_name("--json", arg, &o->json);
+	case K_SUMMARY:
+		return take_name("--summary", arg, &o->summary);
 	case K_RAW:
 		return take_name("--raw-stream", arg, &o->raw_stream);
 	case K_PIECE:

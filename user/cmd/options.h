@@ -47,6 +47,7 @@ struct pt_opts {
 	double duration; /* seconds; 0: until the end or Ctrl-C */
 	bool auto_duration;
 	const char *json;	/* file, "-", or NULL */
+	const char *summary;	/* likewise */
 	const char *output;	/* file to record to, or NULL */
 	bool record_only;	/* no diagnosis, and no memory for one */
 	uint64_t piece_bytes; /* cut the timelines there; 0: as fits */

@@ -25,6 +25,9 @@
 	{ "json", K_JSON, "FILE", 0,                                           \
 	  "Write the report as JSON to FILE; - is standard output, with no "   \
 	  "text there", 3 },                                                   \
+	{ "summary", K_SUMMARY, "FILE", 0,                                     \
+	  "Write a few lines of Markdown for chat or a pull request to FILE; " \
+	  "- is standard output, with no text there", 3 },                     \
 	{ "batch-size", K_BATCH, "N", 0, "Samples per batch, for samples/s", 3 }, \
 	{ "print-steps", K_STEPS, "N", 0, "Print the first N steps", 3 },      \
 	{ "sort", K_SORT, "KEY", 0,                                            \

@@ -9,6 +9,7 @@
 
 enum { /* options without a letter */
 	K_JSON = 0x100,
+	K_SUMMARY,
 	K_BATCH,
 	K_STEPS,
 	K_FAIL,

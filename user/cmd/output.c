@@ -66,6 +66,27 @@ static int write_json(const struct pt_report *r, const struct pt_opts *o,
 	return pt_outfile_end(json, "the report", pt_report_json(r, json->f, &j));
 }
 
+static int write_summary(const struct pt_report *r, const struct pt_opts *o,
+			 struct pt_outfile *to)
+{
+	errno = 0;
+	return pt_outfile_end(to, "the summary", pt_report_summary(r, to->f, !o->ascii));
+}
+
+int pt_output_open(const struct pt_opts *o, struct pt_outfile *json,
+		   struct pt_outfile *summary, struct pt_outfile *html,
+		   struct pt_err *err)
+{
+	int ret = o->json ? pt_outfile_open(json, o->json, err) : 0;
+
+	if (!ret && o->summary)
+		ret = pt_outfile_open(summary, o->summary, err);
+	if (!ret && json->is_stdout && summary->is_stdout)
+		ret = pt_err_set(err, -EINVAL, "only one of --json and --summary can go "
+				 "to standard output: name a file for the other");
+	return ret ?: pt_output_html_open(o, html, err);
+}
+
 int pt_output_html_open(const struct pt_opts *o, struct pt_outfile *html,
 			struct pt_err *err)
 {
@@ -88,9 +109,10 @@ int pt_output_html(const struct pt_report *r, const struct pt_model *m,
 }
 
 int pt_output(struct pt_report *r, const struct pt_opts *o,
-	      struct pt_outfile *json)
+	      struct pt_outfile *json, struct pt_outfile *summary)
 {
-	bool only_json = json->f && json->is_stdout;
+	bool taken = (json->f && json->is_stdout) ||
+		     (summary->f && summary->is_stdout);
 	int ret = pt_report_demangle(r), more;
 
 	ret = ret ?: pt_report_sort_operations(r, o->sort);
@@ -103,10 +125,14 @@ int pt_output(struct pt_report *r, const struct pt_opts *o,
 		pt_error("out of memory");
 	ret = 0;
 	/* the diagnosis first: it is what somebody waits for */
-	if (!only_json)
+	if (!taken)
 		ret = write_text(r, o);
 	if (json->f) {
 		more = write_json(r, o, json);
+		ret = ret ? ret : more;
+	}
+	if (summary->f) {
+		more = write_summary(r, o, summary);
 		ret = ret ? ret : more;
 	}
 	if (ret)

@@ -14,7 +14,7 @@ static const char doc[] =
 struct replayed {
 	const struct pt_opts *o;
 	struct pt_report *r;
-	struct pt_outfile json, html;
+	struct pt_outfile json, summary, html;
 	int status;
 };
 
@@ -29,14 +29,15 @@ static int show(void *ctx, const struct pt_model *m,
 		pt_error("too many labels");
 		return -ENOSPC;
 	}
-	k->status = pt_output(k->r, k->o, &k->json);
+	k->status = pt_output(k->r, k->o, &k->json, &k->summary);
 	return m ? pt_output_html(k->r, m, lanes, &k->html) : 0;
 }
 
 static int report_file(const struct pt_opts *o, const char *name, FILE *f)
 {
 	struct replayed k = { .o = o, .r = pt_report_new(),
-			      .json = { .dir = -1 }, .html = { .dir = -1 },
+			      .json = { .dir = -1 }, .summary = { .dir = -1 },
+			      .html = { .dir = -1 },
 			      .status = PT_EXIT_FAILED };
 	struct pt_err err = { "" };
 	int ret = -ENOMEM;
@@ -45,8 +46,7 @@ static int report_file(const struct pt_opts *o, const char *name, FILE *f)
 		pt_error("out of memory");
 		goto out;
 	}
-	ret = o->json ? pt_outfile_open(&k.json, o->json, &err) : 0;
-	ret = ret ?: pt_output_html_open(o, &k.html, &err);
+	ret = pt_output_open(o, &k.json, &k.summary, &k.html, &err);
 	if (ret) {
 		pt_error("%s", err.msg);
 		goto out;
@@ -57,6 +57,7 @@ static int report_file(const struct pt_opts *o, const char *name, FILE *f)
 		ret = show(&k, NULL, NULL);
 out:
 	pt_outfile_abandon(&k.json);
+	pt_outfile_abandon(&k.summary);
 	pt_outfile_abandon(&k.html);
 	pt_report_free(k.r);
 	return ret ? PT_EXIT_FAILED : k.status;

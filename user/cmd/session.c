@@ -83,11 +83,8 @@ static void show_warnings(struct pt_session *s)
 
 static int open_outputs(struct pt_session *s, struct pt_err *err)
 {
-	int ret = 0;
+	int ret = pt_output_open(s->o, &s->json, &s->summary, &s->html, err);
 
-	if (s->o->json)
-		ret = pt_outfile_open(&s->json, s->o->json, err);
-	ret = ret ?: pt_output_html_open(s->o, &s->html, err);
 	if (!ret && s->o->output)
 		ret = pt_saving_open(&s->saving, s->o->output, err);
 	s->saving.max = s->o->max_size;
@@ -329,7 +326,7 @@ static int finish(struct pt_session *s, struct pt_err *err)
 	if (ret)
 		pt_error("%s", err->msg);
 	status = s->o->record_only ? PT_EXIT_OK :
-				     pt_output(s->report, s->o, &s->json);
+				     pt_output(s->report, s->o, &s->json, &s->summary);
 	if (pt_output_html(s->report, s->model, &s->lanes, &s->html))
 		status = PT_EXIT_FAILED;
 	if (pt_saving_end(&s->saving, s->report))
@@ -359,6 +356,7 @@ static void release(struct pt_session *s)
 		if (s->pidfds[i] >= 0)
 			close(s->pidfds[i]);
 	pt_outfile_abandon(&s->json);
+	pt_outfile_abandon(&s->summary);
 	pt_outfile_abandon(&s->html);
 	pt_outfile_abandon(&s->raw);
 	pt_saving_abandon(&s->saving);
@@ -379,7 +377,7 @@ int pt_trace(const struct pt_opts *o, struct pt_spawn *cmd, bool cmd_is_ours)
 	struct pt_err err = { "" };
 	int status = PT_EXIT_FAILED;
 
-	s.json.dir = s.html.dir = s.raw.dir = s.saving.out.dir = -1;
+	s.json.dir = s.summary.dir = s.html.dir = s.raw.dir = s.saving.out.dir = -1;
 	s.warn_stream = open_memstream(&s.warnings, &s.warnings_len);
 	s.model = pt_model_new();
 	s.report = pt_report_new();

@@ -48,7 +48,7 @@ struct pt_session {
 	struct pt_model *model;
 	struct pt_outside outside; /* who supplies the job from there */
 	struct pt_report *report;
-	struct pt_outfile json, raw, html;
+	struct pt_outfile json, summary, raw, html;
 	struct pt_lanes lanes; /* for the page, in the report */
 	struct pt_saving saving;
 
@@ -170,11 +170,16 @@ bool pt_replay_is_recording(FILE *f);
 void pt_live_tick(struct pt_session *s, unsigned tick);
 
 /*
- * output.c: text to standard output, or JSON to `json` (open), as the options
- * ask; the operations are put in the order asked for. Returns the exit status, --fail-on included; errors have been told.
+ * output.c: text to standard output, unless one of these goes there; JSON and summary
+ * where they are open. The operations are put in the order asked for. Returns the exit
+ * status, --fail-on included; errors have been told.
  */
 int pt_output(struct pt_report *r, const struct pt_opts *o,
-	      struct pt_outfile *json);
+	      struct pt_outfile *json, struct pt_outfile *summary);
+/* Open those that are asked for, and the page. 0 or -errno with `err` filled. */
+int pt_output_open(const struct pt_opts *o, struct pt_outfile *json,
+		   struct pt_outfile *summary, struct pt_outfile *html,
+		   struct pt_err *err);
 /* The page, where one was asked for (`html` is open). 0 or -errno after a
  * sentence; the file is closed either way. */
 int pt_output_html(const struct pt_report *r, const struct pt_model *m,

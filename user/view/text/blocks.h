@@ -8,6 +8,8 @@
 
 void pt_tx_verdicts(struct pt_tx *t, const struct pt_report *r);
 void pt_tx_gpu(struct pt_tx *t, const struct pt_r_gpu *g);
+/* ... its first line alone: how busy, how long it waited for data. */
+void pt_tx_busy(struct pt_tx *t, struct pt_line *l, const struct pt_r_gpu *g);
 /* Allocations of a device that failed: what for, and what became of it. */
 void pt_tx_alloc_failures(struct pt_tx *t, const struct pt_r_gpu *g);
 /* "Time": where the trainer's time went, a bar and its parts. */
@@ -18,6 +20,11 @@ void pt_tx_worker_legend(struct pt_tx *t);
 void pt_tx_workers(struct pt_tx *t, const struct pt_report *r);
 /* The lines of Python in which the trainer and the workers spent their time. */
 void pt_tx_lines(struct pt_tx *t, const struct pt_report *r);
+/* The one that most of them is spent in, workers' first, and the time of its kind; NULL:
+ * none is known. And what time that is: "all workers, asleep (disk)". */
+const struct pt_r_line *pt_tx_worst_line(const struct pt_tx *t, const struct pt_report *r,
+					 double *seconds);
+void pt_tx_lines_of(struct pt_tx *t, const struct pt_r_line *l);
 void pt_tx_ranks(struct pt_tx *t, const struct pt_report *r);
 void pt_tx_step_table(struct pt_tx *t, const struct pt_report *r);
 void pt_tx_epochs(struct pt_tx *t, const struct pt_report *r);
@@ -36,6 +43,22 @@ void pt_tx_capture(struct pt_tx *t, const struct pt_report *r);
 size_t pt_tx_rows(const struct pt_tx *t, size_t usual, size_t n);
 /* "and 3 more", where not all are shown. */
 void pt_tx_more(struct pt_tx *t, size_t shown, size_t n);
+
+/* What a cause costs through one worker, whichever the file; largest first. */
+#define PT_TX_CHARGES 64
+struct pt_tx_charge {
+	struct pt_r_charge c;
+	int64_t id;
+	size_t files; /* different texts of `what` */
+};
+size_t pt_tx_charges(const struct pt_report *r, struct pt_tx_charge out[PT_TX_CHARGES]);
+/* Its cause, or what kind of storage was waited for. */
+const char *pt_tx_storage(const struct pt_r_charge *c);
+
+/* Has this verdict no cause among the others? */
+bool pt_tx_is_root(const struct pt_report *r, size_t i);
+/* "3.3x faster"; nothing where there is nothing to do. */
+void pt_tx_gain(struct pt_tx *t, struct pt_line *l, const struct pt_r_verdict *v);
 
 /* Who a pid is to the reader: "trainer 42", "loader 43", "pid 44"; a dash for
  * PT_NULL. */

@@ -134,33 +134,39 @@ static void idle_line(struct pt_tx *t, const struct pt_r_gpu *g)
 	pt_tx_line(t, NULL, &l);
 }
 
-void pt_tx_gpu(struct pt_tx *t, const struct pt_r_gpu *g)
+void pt_tx_busy(struct pt_tx *t, struct pt_line *l, const struct pt_r_gpu *g)
 {
 	const char *how = pt_certainty_name(g->certainty);
+
+	pt_line_add(l, "busy %s", isfinite(g->busy_share) ?
+					   pt_tx_pct(t, g->busy_share) :
+					   "unknown");
+	if (isfinite(g->busy_share) && narrower(g))
+		pt_line_add(l, ", likely %s to %s", pt_tx_pct(t, g->busy_likely[0]),
+			    pt_tx_pct(t, g->busy_likely[1]));
+	bounds(t, l, g->busy_hard);
+	if (isfinite(g->busy_share) && how)
+		pt_line_add(l, ", %s", how);
+	if (isfinite(g->starved_share[0]) || isfinite(g->starved_share[1])) {
+		pt_line_item(t, l, "idle waiting for data ");
+		if (isfinite(g->starved_share[1]))
+			pt_line_add(l, "%s",
+				    pt_tx_pct(t, g->starved_share[1]));
+		if (isfinite(g->starved_share[0]))
+			pt_line_add(l, " (at least" NB "%s)",
+				    pt_tx_pct(t, g->starved_share[0]));
+	}
+}
+
+void pt_tx_gpu(struct pt_tx *t, const struct pt_r_gpu *g)
+{
 	struct pt_line l = { .n = 0 };
 	char label[16] = "GPU";
 
 	if (g->index != PT_NULL)
 		snprintf(label, sizeof(label), "GPU %.5s",
 			 pt_tx_id(t, g->index));
-	pt_line_add(&l, "busy %s", isfinite(g->busy_share) ?
-					   pt_tx_pct(t, g->busy_share) :
-					   "unknown");
-	if (isfinite(g->busy_share) && narrower(g))
-		pt_line_add(&l, ", likely %s to %s", pt_tx_pct(t, g->busy_likely[0]),
-			    pt_tx_pct(t, g->busy_likely[1]));
-	bounds(t, &l, g->busy_hard);
-	if (isfinite(g->busy_share) && how)
-		pt_line_add(&l, ", %s", how);
-	if (isfinite(g->starved_share[0]) || isfinite(g->starved_share[1])) {
-		pt_line_item(t, &l, "idle waiting for data ");
-		if (isfinite(g->starved_share[1]))
-			pt_line_add(&l, "%s",
-				    pt_tx_pct(t, g->starved_share[1]));
-		if (isfinite(g->starved_share[0]))
-			pt_line_add(&l, " (at least" NB "%s)",
-				    pt_tx_pct(t, g->starved_share[0]));
-	}
+	pt_tx_busy(t, &l, g);
 	pt_tx_line(t, label, &l);
 	idle_line(t, g);
 	gpu_counts(t, g);

@@ -15,18 +15,18 @@ static bool alike(const struct pt_r_line *a, const struct pt_r_line *b)
 	       a->cause == b->cause && a->data_wait == b->data_wait;
 }
 
-static void head(struct pt_tx *t, const struct pt_r_line *l, double seconds)
+void pt_tx_lines_of(struct pt_tx *t, const struct pt_r_line *l)
 {
 	bool trainer = !strcmp(l->who, "trainer");
 	const char *who = trainer ? "training thread" : "all workers";
 
 	if (!trainer && l->pid != PT_NULL)
 		who = pt_tx_fmt(t, "worker %s", pt_tx_id(t, l->pid));
-	pt_tx_printf(t, "%s, %s%s: %s\n", who,
+	pt_tx_printf(t, "%s, %s%s", who,
 		     l->cause == PT_CAUSE_CPU ? "running or ready to run" :
 		     l->cause == PT_CAUSE_SYNC ? "asleep in GPU calls" :
 		     pt_tx_fmt(t, "asleep (%s)", pt_tx_cause(l->cause)),
-		     l->data_wait == 1 ? ", during data waits" : "", pt_tx_sec(t, seconds));
+		     l->data_wait == 1 ? ", during data waits" : "");
 }
 
 static void row(struct pt_tx *t, const struct pt_r_line *l, double seconds)
@@ -56,14 +56,43 @@ static bool is_shown(const struct pt_tx *t, const struct pt_report *r, const str
 	return seconds >= KIND_MIN * r->capture.duration * (double)of;
 }
 
+/* Rows of less than a hundredth are not there: the first one's share tells of all. */
+static double seconds_of(const struct pt_r_line *first)
+{
+	return first->seconds / first->share;
+}
+
+const struct pt_r_line *pt_tx_worst_line(const struct pt_tx *t, const struct pt_report *r,
+					 double *seconds)
+{
+	const struct pt_r_line *worst = NULL;
+	bool works = false, ours;
+	size_t i;
+
+	for (i = 0; i < r->n_lines; i++) {
+		const struct pt_r_line *l = &r->lines[i];
+		double all = seconds_of(l);
+
+		/* the first row of a kind is its largest */
+		if ((i && alike(l, l - 1)) || !is_shown(t, r, l, all))
+			continue;
+		ours = !strcmp(l->who, "worker");
+		if (worst && (works > ours || (works == ours && l->seconds <= worst->seconds)))
+			continue;
+		worst = l;
+		works = ours;
+		*seconds = all;
+	}
+	return worst;
+}
+
 void pt_tx_lines(struct pt_tx *t, const struct pt_report *r)
 {
 	size_t max = pt_tx_rows(t, SHOWN, r->n_lines), b, e, i;
 	bool any = false;
 
 	for (b = 0; b < r->n_lines; b = e) {
-		/* rows of less than a hundredth are not there */
-		double seconds = r->lines[b].seconds / r->lines[b].share;
+		double seconds = seconds_of(&r->lines[b]);
 
 		for (e = b; e < r->n_lines && alike(&r->lines[b], &r->lines[e]); e++)
 			;
@@ -71,7 +100,8 @@ void pt_tx_lines(struct pt_tx *t, const struct pt_report *r)
 			continue;
 		pt_tx_label(t, any ? NULL : "Lines");
 		any = true;
-		head(t, &r->lines[b], seconds);
+		pt_tx_lines_of(t, &r->lines[b]);
+		pt_tx_printf(t, ": %s\n", pt_tx_sec(t, seconds));
 		for (i = b; i < e && i - b < max && r->lines[i].share >= SHARE_MIN; i++)
 			row(t, &r->lines[i], seconds);
 	}

@@ -11,7 +11,6 @@
 #include "view/text/blocks.h"
 
 #define CAUSE_MIN 0.005 /* of the data wait */
-#define GATHERED 64
 
 const char *pt_tx_cause(enum pt_cause c)
 {
@@ -243,19 +242,9 @@ static void phases_line(struct pt_tx *t, const struct pt_report *r)
 		pt_tx_line(t, "Phases", &l);
 }
 
-/* What a cause costs through one worker, whichever the file. */
-struct charge {
-	struct pt_r_charge c;
-	int64_t id;
-	size_t files; /* different texts of `what` */
-};
-
-/*
- * Charges of one cause and worker together, largest first, the first `max` of
- * them: a hundred files that cost 1 % each are one line. Returns how many
- * there are in all.
- */
-static size_t gather(const struct pt_report *r, struct charge *out, size_t max)
+/* Of more than there is room for the first: a hundred files that cost 1 % each are one
+ * line. */
+size_t pt_tx_charges(const struct pt_report *r, struct pt_tx_charge out[PT_TX_CHARGES])
 {
 	const struct pt_r_data_wait *w = &r->data_wait;
 	size_t n = 0, i, k;
@@ -270,17 +259,17 @@ static size_t gather(const struct pt_report *r, struct charge *out, size_t max)
 			if (out[k].c.cause == c->cause && out[k].id == id &&
 			    !out[k].c.what == !c->what)
 				break;
-		if (k == n && n == max)
+		if (k == n && n == PT_TX_CHARGES)
 			continue;
 		if (k == n)
-			out[n++] = (struct charge){ .c = *c, .id = id };
+			out[n++] = (struct pt_tx_charge){ .c = *c, .id = id };
 		else
 			out[k].c.share += c->share;
 		out[k].files += c->what != NULL;
 	}
 	for (i = 1; i < n; i++) /* a few, nearly in order */
 		for (k = i; k && out[k].c.share > out[k - 1].c.share; k--) {
-			struct charge x = out[k];
+			struct pt_tx_charge x = out[k];
 
 			out[k] = out[k - 1];
 			out[k - 1] = x;
@@ -288,8 +277,7 @@ static size_t gather(const struct pt_report *r, struct charge *out, size_t max)
 	return n;
 }
 
-/* What kind of storage a file was waited for on. */
-static const char *storage(const struct pt_r_charge *c)
+const char *pt_tx_storage(const struct pt_r_charge *c)
 {
 	if (c->cause == PT_CAUSE_DISK && c->fs_class) {
 		if (!strcmp(c->fs_class, "network"))
@@ -301,7 +289,7 @@ static const char *storage(const struct pt_r_charge *c)
 }
 
 static void charge_row(struct pt_tx *t, const struct pt_report *r,
-		       const struct charge *x)
+		       const struct pt_tx_charge *x)
 {
 	const struct pt_r_charge *c = &x->c;
 	const char *who = pt_tx_who(t, r, c->subject_pid, c->subject_tid);
@@ -315,7 +303,7 @@ static void charge_row(struct pt_tx *t, const struct pt_report *r,
 	pt_tx_printf(t, "%*s", PT_TX_LABEL, "");
 	pt_tx_cell(t, pt_tx_pct(t, c->share), 7, true);
 	pt_tx_put(t, "  ");
-	pt_tx_cell(t, storage(c), 14, false);
+	pt_tx_cell(t, pt_tx_storage(c), 14, false);
 	pt_tx_cell(t, who, c->what ? 16 : 0, false);
 	if (c->what && (size_t)t->width > taken + 8)
 		pt_tx_printf(t, " %s%s",
@@ -327,18 +315,18 @@ static void charge_row(struct pt_tx *t, const struct pt_report *r,
 static void charge_rows(struct pt_tx *t, const struct pt_report *r)
 {
 	const struct pt_r_data_wait *w = &r->data_wait;
-	struct charge all[GATHERED];
+	struct pt_tx_charge all[PT_TX_CHARGES];
 	size_t n, i, shown = 0;
 
 	if (t->o.verbose) { /* one by one */
 		for (i = 0; i < w->n_causes; i++) {
-			struct charge one = { .c = w->causes[i] };
+			struct pt_tx_charge one = { .c = w->causes[i] };
 
 			charge_row(t, r, &one);
 		}
 		return;
 	}
-	n = gather(r, all, GATHERED);
+	n = pt_tx_charges(r, all);
 	/* the first one shows however small it is */
 	for (i = 0; i < n && i < PT_CAUSES_SHOWN; i++)
 		if (!i || all[i].c.share >= CAUSE_MIN) {

@@ -30,6 +30,10 @@ struct pt_text_opts {
 int pt_report_text(const struct pt_report *r, FILE *out,
 		   const struct pt_text_opts *o);
 
+/* The same in a few lines of Markdown: verdict, device, data wait, worst worker and line,
+ * limits that matter. As above. */
+int pt_report_summary(const struct pt_report *r, FILE *out, bool unicode);
+
 /* A comparison; of `o` colour, unicode, width and verbose count. As above. */
 struct pt_diff;
 int pt_diff_text(const struct pt_diff *d, FILE *out, const struct pt_text_opts *o);

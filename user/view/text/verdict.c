@@ -134,25 +134,22 @@ static void subject(struct pt_tx *t, const struct pt_report *r,
 		field(t, indent, "Subject", l.s);
 }
 
-static void gain(struct pt_tx *t, const struct pt_r_verdict *v, int indent)
+void pt_tx_gain(struct pt_tx *t, struct pt_line *l, const struct pt_r_verdict *v)
 {
 	const struct pt_range *s = &v->expected_speedup;
-	struct pt_line l = { .n = 0 };
 
 	if (!isfinite(s->value) && isfinite(s->high)) {
-		pt_line_add(&l, "up to %s faster if removed entirely",
+		pt_line_add(l, "up to %s faster if removed entirely",
 			    times(t, s->high));
 	} else if (!isfinite(s->value)) {
-		if (!v->advice || v->severity == PT_INFO)
-			return;
-		pt_line_add(&l, "cannot tell from this trace");
+		if (v->advice && v->severity != PT_INFO)
+			pt_line_add(l, "cannot tell from this trace");
 	} else {
-		pt_line_add(&l, "%s faster", times(t, s->value));
+		pt_line_add(l, "%s faster", times(t, s->value));
 		if (isfinite(s->low) && isfinite(s->high))
-			pt_line_add(&l, " (%s%s%s)", times(t, s->low),
+			pt_line_add(l, " (%s%s%s)", times(t, s->low),
 				    pt_tx_dash(t), times(t, s->high));
 	}
-	field(t, indent, "Expected gain", l.s);
 }
 
 static enum pt_tx_style style_of(const struct pt_r_verdict *v)
@@ -201,10 +198,13 @@ static void verdict(struct pt_tx *t, const struct pt_report *r,
 	subject(t, r, v, indent, depth > 0);
 	if (v->advice)
 		field(t, indent, "Fix", pt_tx_esc(t, v->advice, 0));
-	gain(t, v, indent);
+	l.n = 0;
+	pt_tx_gain(t, &l, v);
+	if (l.n)
+		field(t, indent, "Expected gain", l.s);
 }
 
-static bool is_root(const struct pt_report *r, size_t i)
+bool pt_tx_is_root(const struct pt_report *r, size_t i)
 {
 	const char *of = r->verdicts[i].consequence_of;
 
@@ -246,7 +246,7 @@ void pt_tx_verdicts(struct pt_tx *t, const struct pt_report *r)
 	}
 	shown = calloc(r->n_verdicts, sizeof(*shown));
 	for (size_t i = 0; i < r->n_verdicts; i++)
-		if (!shown || (!shown[i] && is_root(r, i))) {
+		if (!shown || (!shown[i] && pt_tx_is_root(r, i))) {
 			if (shown)
 				tree(t, r, shown, i, 0);
 			else /* no memory for the order: a flat list */
