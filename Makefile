@@ -527,7 +527,7 @@ demo:
 D = $(DESTDIR)$(PREFIX)
 DOCS = $(wildcard README.md CHANGELOG.md SECURITY.md LICENSE)
 # They name each other, as in the sources.
-MORE_DOCS = $(wildcard docs/*.md docs/*.png)
+MORE_DOCS = $(wildcard docs/*.md docs/*.png docs/verdicts/*.md)
 SCHEMAS = $(wildcard docs/*.schema.json user/report/*.schema.json)
 MAN8 = $(wildcard docs/man/*.8)
 # Each shell's completion, where it looks for those of packages.
@@ -541,7 +541,7 @@ install: all
 	for f in $(filter-out %simjob,$(SIM)) $(AGENT); do \
 		$(INSTALL) -m 644 $$f $(D)/libexec/pipetrace/ || exit 1; done
 	for f in $(DOCS); do $(INSTALL) -m 644 $$f $(D)/share/doc/pipetrace/ || exit 1; done
-	for f in $(MORE_DOCS); do $(INSTALL) -m 644 $$f $(D)/share/doc/pipetrace/docs/ || exit 1; done
+	for f in $(MORE_DOCS); do $(INSTALL) -D -m 644 $$f $(D)/share/doc/pipetrace/$$f || exit 1; done
 	for f in $(SCHEMAS); do $(INSTALL) -m 644 $$f $(D)/share/pipetrace/ || exit 1; done
 	for f in $(MAN8); do $(INSTALL) -m 644 $$f $(D)/share/man/man8/ || exit 1; done
 	$(INSTALL) -d $(COMPLETIONS:%=$(D)/share/%)
