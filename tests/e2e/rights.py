@@ -228,6 +228,29 @@ def check_top(job):
         p.wait(30)
 
 
+def check_watch(job, tmp):
+    out = os.path.join(tmp, "theirs", "caught")
+    p = subprocess.Popen([PIPETRACE, "watch", "-p", str(job.pid), "-o", out, "-d", "20", "--keep",
+                          "2s", "--when", "step > 1s"], env=SUDO, stdin=subprocess.DEVNULL,
+                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: len(family(p.pid)) >= 2)
+        judge("watch (sudo)", p.pid, NOBODY, TRACE)
+        judge("watch (sudo)", p.pid, NOBODY, set(), "pipetrace-elf", of="reader of ELF files")
+        time.sleep(4)
+        job.send_signal(signal.SIGSTOP)
+        time.sleep(3)
+        job.send_signal(signal.SIGCONT)
+        ok("watch (sudo): a window is saved", wait_until(lambda: os.listdir(out), 10))
+    finally:
+        p.send_signal(signal.SIGTERM)
+        p.wait(30)
+    made = [os.path.join(at, name) for at, dirs, names in os.walk(out) for name in dirs + names]
+    ok("watch (sudo): all of it is the caller's", len(made) == 4 and all(
+        os.stat(path).st_uid == NOBODY and not os.stat(path).st_mode & 0o077
+        for path in made + [out]), made)
+
+
 def check_agent(tmp):
     agent = Agent(tmp)
     job = None
@@ -255,6 +278,7 @@ def main():
             check_trace(job)
             check_record(job, tmp)
             check_top(job)
+            check_watch(job, tmp)
         check_inject(tmp)
         check_agent(tmp)
     if "--table" in sys.argv:

@@ -19,6 +19,7 @@
 	X(demo, "Trace a job on a simulated GPU")                              \
 	X(record, "Record a job, to be diagnosed later")                       \
 	X(top, "Watch a job live, on the whole screen")                        \
+	X(watch, "Watch a job for days, save the moments that step out")       \
 	X(report, "Diagnose a recorded file")                                  \
 	X(diff, "Compare reports: what changed, beyond noise")                 \
 	X(export, "Write a recorded file in other programs' formats")          \
@@ -35,6 +36,7 @@ int pt_cmd_doctor(int argc, char **argv);
 int pt_cmd_demo(int argc, char **argv);
 int pt_cmd_top(int argc, char **argv);
 int pt_cmd_record(int argc, char **argv);
+int pt_cmd_watch(int argc, char **argv);
 int pt_cmd_report(int argc, char **argv);
 int pt_cmd_diff(int argc, char **argv);
 int pt_cmd_export(int argc, char **argv);

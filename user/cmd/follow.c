@@ -14,7 +14,6 @@
 #include "report/demangle.h"
 #include "view/top/window.h"
 
-#define WINDOW_BYTES (64u << 20)
 #define CAPTURE_FDS 256
 #define PROBE_EVERY 5 /* seconds between looks for a trainer that lacks */
 
@@ -22,6 +21,8 @@ struct pt_follow {
 	const struct pt_opts *o;
 	struct pt_capture *cap; /* NULL: it has ended */
 	struct pt_window *win;
+	pt_record_fn tap; /* or NULL */
+	void *tap_ctx;
 	struct pt_outside outside; /* who supplies the job from there */
 	struct pt_report *base;	  /* host, target, hooks: what all reports share */
 	struct pt_report *report; /* the last one */
@@ -39,6 +40,8 @@ static void on_record(void *ctx, const void *rec, size_t len)
 	pt_adopt(w->o, &w->outside, w->cap, rec);
 	/* a window without memory lacks records: what it shows has a gap */
 	pt_window_put(w->win, rec, len);
+	if (w->tap)
+		w->tap(w->tap_ctx, rec, len);
 }
 
 /* Warnings would tear the screen: the last one is shown there. */
@@ -97,7 +100,7 @@ int pt_follow_open(struct pt_follow **out, pid_t pid, const struct pt_opts *o,
 	w->o = o;
 	w->pidfd = -1;
 	w->base = pt_report_new();
-	w->win = pt_window_new((uint64_t)(o->last_s * 1e9), WINDOW_BYTES);
+	w->win = pt_window_new((uint64_t)(o->last_s * 1e9), o->memory);
 	if (!w->base || !w->win) {
 		pt_err_set(err, ret, "out of memory");
 		goto out;
@@ -204,7 +207,18 @@ bool pt_follow_ended(struct pt_follow *w)
 	return true;
 }
 
-static int share_facts(struct pt_follow *w, struct pt_report *r)
+void pt_follow_tap(struct pt_follow *w, pt_record_fn fn, void *ctx)
+{
+	w->tap = fn;
+	w->tap_ctx = ctx;
+}
+
+uint64_t pt_follow_feed(struct pt_follow *w, pt_record_fn fn, void *ctx)
+{
+	return pt_window_feed(w->win, w->end_ns ? w->end_ns : pt_now_ns(), fn, ctx);
+}
+
+int pt_follow_facts(struct pt_follow *w, struct pt_report *r)
 {
 	r->host = w->base->host;
 	r->target = w->base->target;
@@ -229,10 +243,9 @@ const struct pt_report *pt_follow_look(struct pt_follow *w, double *window_s)
 
 	if (!m || !r)
 		goto out;
-	ns = pt_window_feed(w->win, w->end_ns ? w->end_ns : pt_now_ns(),
-			    feed_model, m);
+	ns = pt_follow_feed(w, feed_model, m);
 	ret = pt_model_finish(m);
-	ret = ret ?: share_facts(w, r);
+	ret = ret ?: pt_follow_facts(w, r);
 	ret = ret ?: pt_analyze(m, &a, r);
 	ret = ret ?: pt_about_limits(r);
 	ret = ret ?: pt_report_demangle(r);

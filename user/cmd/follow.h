@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A job that `top` watches: its capture, and reports of its last seconds. */
+/* A job that `top` or `watch` follows: its capture, and reports of its last seconds. */
 #ifndef PT_FOLLOW_H
 #define PT_FOLLOW_H
 
 #include <poll.h>
 
+#include "capture/capture.h"
 #include "capture/discover.h"
 #include "cmd/options.h"
 #include "report/report.h"
@@ -31,6 +32,15 @@ bool pt_follow_ended(struct pt_follow *w);
  * until the next look. NULL: no memory.
  */
 const struct pt_report *pt_follow_look(struct pt_follow *w, double *window_s);
+
+/*
+ * For `watch`. Each record goes to `fn` as well; before the first drain. The last
+ * seconds, until now, as a capture of their own, record by record; how long, ns. And
+ * what is known beside the records, into a report: 0 or -ENOMEM.
+ */
+void pt_follow_tap(struct pt_follow *w, pt_record_fn fn, void *ctx);
+uint64_t pt_follow_feed(struct pt_follow *w, pt_record_fn fn, void *ctx);
+int pt_follow_facts(struct pt_follow *w, struct pt_report *r);
 
 pid_t pt_follow_pid(const struct pt_follow *w); /* the trainer, or the job's root */
 const char *pt_follow_note(const struct pt_follow *w); /* of the attach, or "" */

@@ -124,6 +124,40 @@ static error_t parse_value(int key, char *arg, struct pt_opts *o)
 		    o->last_s > 600)
 			return reject("--last", arg, "seconds from 1 to 600");
 		return 0;
+	case K_WHEN:
+		if (o->n_when == PT_WHEN_MAX) {
+			pt_error("more than %d conditions", PT_WHEN_MAX);
+			return EINVAL;
+		}
+		if (pt_parse_when(arg, &o->when[o->n_when++]))
+			return reject("--when", arg, PT_WHEN_FORMS);
+		return 0;
+	case K_KEEP:
+		if (pt_parse_span(arg, &ns) || ns < 2000000000ull || ns > 600000000000ull)
+			return reject("--keep", arg, "a time from 2s to 10m");
+		o->last_s = (double)ns / 1e9;
+		return 0;
+	case K_COOLDOWN:
+		if (pt_parse_span(arg, &o->cooldown_ns))
+			return reject("--cooldown", arg, "a time like 1m or 30s");
+		return 0;
+	case K_WARMUP:
+		if (pt_parse_int(arg, 3, 1000000, &o->warmup))
+			return reject("--warmup", arg, "a whole number of steps from 3 on");
+		return 0;
+	case K_MAXWINDOWS:
+		if (pt_parse_int(arg, 1, 100000, &o->max_windows))
+			return reject("--max-windows", arg, "a whole number above 0");
+		return 0;
+	case K_MAXBYTES:
+		if (pt_parse_size(arg, &o->max_bytes))
+			return reject("--max-bytes", arg, "64K or more, like 500M or 2G");
+		return 0;
+	case K_MEMORY:
+		if (pt_parse_size(arg, &o->memory) || o->memory < 4u << 20 ||
+		    o->memory > 1ull << 36)
+			return reject("--memory", arg, "4M to 64G");
+		return 0;
 	case K_THRESHOLD:
 		return pt_opts_threshold(o, arg) ? EINVAL : 0;
 	case K_REGRESSION:
@@ -352,6 +386,16 @@ int pt_opts_parse(struct pt_opts *o, enum pt_optset set, const char *doc,
 	o->file_sort = o->worker_sort = -1;
 	o->interval_s = 2;
 	o->last_s = 10;
+	o->memory = 64u << 20;
+	if (set == PT_OPTS_WATCH) {
+		o->mode = PT_MODE_LIGHT;
+		o->last_s = 30;
+		o->memory = 256u << 20;
+		o->warmup = 20;
+		o->cooldown_ns = 60000000000ull;
+		o->max_windows = 50;
+		o->max_bytes = 1u << 30;
+	}
 	o->server.timeout_s = 60;
 	o->fleet = (struct pt_fleet_ask){ .window_s = 3600, .top = 20 };
 	o->thresholds = pt_thresholds_default;

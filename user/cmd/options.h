@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 #include "analysis/verdicts/thresholds.h"
+#include "analysis/watch/watch.h"
 #include "base/log.h"
 #include "base/parse.h"
 #include "capture/capture.h"
@@ -83,7 +84,13 @@ struct pt_opts {
 	bool at_aligned;
 	bool force; /* replace what exists */
 	double fail_on_regression; /* share of the throughput; NAN: never */
-	double interval_s, last_s; /* of top */
+	double interval_s; /* of top */
+	double last_s;	   /* ... and watch: the window */
+	uint64_t memory;   /* bytes of its records */
+	struct pt_when when[PT_WHEN_MAX]; /* of watch */
+	size_t n_when;
+	int64_t warmup, max_windows;
+	uint64_t cooldown_ns, max_bytes;
 	const char *config, *listen; /* of agent */
 	bool check; /* the configuration, and end */
 	struct pt_prometheus_options server; /* of fleet */
@@ -99,6 +106,7 @@ enum pt_optset {
 	PT_OPTS_DIFF,	/* files as arguments */
 	PT_OPTS_EXPORT, /* a file as argument */
 	PT_OPTS_TOP,
+	PT_OPTS_WATCH,
 	PT_OPTS_TARGET, /* -p PID only */
 	PT_OPTS_STACK,
 	PT_OPTS_AGENT,
@@ -126,6 +134,11 @@ int pt_opts_threshold(struct pt_opts *o, const char *text);
 /* "wait=10s,warmup=2s,active=10s,repeat=3": in any order, active above 0, what is
  * not said is 0. 0 or -EINVAL. */
 int pt_parse_schedule(const char *text, struct pt_schedule_opt *out);
+/* "step > 3x median": a condition of `watch`, one of PT_WHEN_FORMS. 0 or -EINVAL. */
+#define PT_WHEN_FORMS                                                          \
+	"'step > 3x median', 'step > 500ms', 'wait > 2s', 'wait > 20%', "      \
+	"'worker silent > 10s' or 'rank late > 500ms'"
+int pt_parse_when(const char *text, struct pt_when *out);
 /* Does this terminal show UTF-8 (by the locale)? */
 bool pt_locale_is_utf8(void);
 

@@ -14,6 +14,7 @@
 	{ "version", 'V', NULL, 0, "Show the version", 21 },                   \
 	{ NULL, 0, NULL, 0, NULL, 0 }
 #define TARGET(text) { "pid", 'p', "PID[,PID]", 0, text, 1 }
+#define TARGET_ONE(text) { "pid", 'p', "PID", 0, text, 1 }
 #define LABEL                                                                  \
 	{ "label", K_LABEL, "KEY=VALUE", 0,                                    \
 	  "Store what this run is called in the report, for diff; may be "     \
@@ -64,6 +65,8 @@
 	  "it goes", 3 }
 #define MODE                                                                   \
 	{ "mode", K_MODE, "MODE", 0, "light, standard (default) or full", 2 }
+#define MODE_LIGHT                                                             \
+	{ "mode", K_MODE, "MODE", 0, "light (default), standard or full", 2 }
 #define CUPTI                                                                  \
 	{ "cupti", K_CUPTI, NULL, 0,                                           \
 	  "Exact GPU times: load an agent into the job for the time of the "   \
@@ -183,8 +186,8 @@ static const struct argp_option export_options[] = {
 };
 
 static const struct argp_option top_options[] = {
-	{ "pid", 'p', "PID", 0, "Watch this job; by default the only one there "
-	  "is, or the one that is chosen on the screen", 1 },
+	TARGET_ONE("Watch this job; by default the only one there is, or the one that "
+		   "is chosen on the screen"),
 	{ "duration", 'd', "SEC", 0, "Quit after SEC seconds", 2 },
 	{ "interval", K_INTERVAL, "SEC", 0,
 	  "Diagnose anew every SEC seconds (default 2)", 2 },
@@ -197,6 +200,32 @@ static const struct argp_option top_options[] = {
 	{ "threshold", K_THRESHOLD, "NAME=VALUE", 0,
 	  "Decide a verdict by another value than the default; may be given "
 	  "several times (names: pipetrace(8))", 3 },
+	COMMON
+};
+
+static const struct argp_option watch_options[] = {
+	TARGET_ONE("Watch this job"),
+	{ "when", K_WHEN, "CONDITION", 0,
+	  "What to catch: 'step > 3x median' (the default), 'step > 500ms', "
+	  "'wait > 2s', 'wait > 20%', 'worker silent > 10s', 'rank late > 500ms'; "
+	  "may be given several times", 2 },
+	{ "keep", K_KEEP, "TIME", 0,
+	  "Save so much of the capture around it (default 30s)", 2 },
+	{ "cooldown", K_COOLDOWN, "TIME", 0,
+	  "After one, save nothing for TIME (default 1m)", 2 },
+	{ "warmup", K_WARMUP, "N", 0, "See N steps before any is judged (default 20)", 2 },
+	{ "duration", 'd', "SEC", 0,
+	  "Stop after SEC seconds (default: at Ctrl-C or when the job ends)", 2 },
+	MODE_LIGHT,
+	ADOPT,
+	{ "output", 'o', "DIR", 0, "Save windows in this folder, each in one of its own", 3 },
+	{ "max-windows", K_MAXWINDOWS, "N", 0,
+	  "Keep the last N of them (default 50)", 3 },
+	{ "max-bytes", K_MAXBYTES, "SIZE", 0,
+	  "Keep no more than SIZE of them (default 1G): the oldest go", 3 },
+	{ "memory", K_MEMORY, "SIZE", 0,
+	  "Hold records of up to SIZE in memory (default 256M): a job that makes more "
+	  "in the time to keep has shorter windows", 3 },
 	COMMON
 };
 
@@ -244,6 +273,7 @@ const struct argp_option *const pt_opts_tables[] = {
 	[PT_OPTS_DIFF] = diff_options,
 	[PT_OPTS_EXPORT] = export_options,
 	[PT_OPTS_TOP] = top_options,
+	[PT_OPTS_WATCH] = watch_options,
 	[PT_OPTS_TARGET] = target_options,
 	[PT_OPTS_STACK] = stack_options,
 	[PT_OPTS_AGENT] = agent_options,
@@ -260,6 +290,7 @@ const char *const pt_opts_arguments[] = {
 	[PT_OPTS_EXPORT] = "export --FORMAT OUT... FILE\n"
 			   "export FILE --format FORMAT -o OUT",
 	[PT_OPTS_TOP] = "top [-p PID]",
+	[PT_OPTS_WATCH] = "watch -p PID -o DIR",
 	[PT_OPTS_TARGET] = "doctor [-p PID]",
 	[PT_OPTS_STACK] = "stack -p PID[,PID]",
 	[PT_OPTS_AGENT] = "agent --config FILE",

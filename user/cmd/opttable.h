@@ -37,6 +37,13 @@ enum { /* options without a letter */
 	K_AT,
 	K_SCHEDULE,
 	K_MAXSIZE,
+	K_WHEN, /* of watch, as those up to memory */
+	K_KEEP,
+	K_WARMUP,
+	K_COOLDOWN,
+	K_MAXWINDOWS,
+	K_MAXBYTES,
+	K_MEMORY,
 	K_CONFIG,
 	K_LISTEN,
 	K_CHECK,

@@ -1,0 +1,429 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What `pipetrace watch` catches: its conditions as they are typed, the trigger on steps
+ * made by hand, and a simulated job with planted stalls, fed as a capture would.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "analysis/watch/watch.h"
+#include "cmd/keep.h"
+#include "stream_job.h"
+
+#define BEGIN (1000 * ST_S)
+#define STEP (30 * ST_MS)
+#define PID 42u
+
+/* ---- conditions ------------------------------------------------------------------ */
+
+static void test_parse(void **state)
+{
+	static const struct {
+		const char *text;
+		struct pt_when is;
+	} good[] = {
+		{ "step > 3x median", { PT_WHEN_STEP, PT_WHEN_MEDIANS, 3 } },
+		{ "  step>1.5x  median ", { PT_WHEN_STEP, PT_WHEN_MEDIANS, 1.5 } },
+		{ "step > 500ms", { PT_WHEN_STEP, PT_WHEN_NS, 500e6 } },
+		{ "step > 2m", { PT_WHEN_STEP, PT_WHEN_NS, 120e9 } },
+		{ "wait > 20%", { PT_WHEN_WAIT, PT_WHEN_SHARE, 0.2 } },
+		{ "wait > 2s", { PT_WHEN_WAIT, PT_WHEN_NS, 2e9 } },
+		{ "worker  silent > 10s", { PT_WHEN_WORKER, PT_WHEN_NS, 10e9 } },
+		{ "rank late>0.5s", { PT_WHEN_RANK, PT_WHEN_NS, 500e6 } },
+	};
+	static const char *const bad[] = {
+		"", ">", "step", "step > ", "> 3s", "step > 3", "step >> 3s", "step < 3s",
+		"step > 3x", "step > 0.5x median", "step > x median", "step > 20%",
+		"step > 3x mean", "step > -1s", "step > 0s", "step > 100us", "step > 1e3s",
+		"steps > 3s", "wait > 3x median", "wait > 0%", "wait > 100%",
+		"wait > 120%", "worker > 10s", "worker silent > 10%", "rank > 1s",
+		"rank late > 2x median", "loss > 3s", "step > 3s and wait > 2s",
+		"step > 1000h", "a condition that is far too long for any of them > 3s",
+		"step > 33333333333333333333333333333333333333333s",
+	};
+	struct pt_when w;
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < sizeof(good) / sizeof(*good); i++) {
+		if (pt_parse_when(good[i].text, &w))
+			fail_msg("%s is refused", good[i].text);
+		assert_int_equal(w.of, good[i].is.of);
+		assert_int_equal(w.unit, good[i].is.unit);
+		assert_true(w.limit == good[i].is.limit);
+	}
+	for (i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+		if (!pt_parse_when(bad[i], &w))
+			fail_msg("%s is taken", bad[i]);
+}
+
+/* ---- the trigger ------------------------------------------------------------------- */
+
+#define STEPS_MAX 2000
+
+struct made {
+	struct pt_seen_step step[STEPS_MAX]; /* one behind the other */
+	size_t n;
+	struct pt_trigger *g;
+	struct pt_event event;
+	uint64_t now;
+};
+
+static void begin(struct made *j, const struct pt_when *when, size_t n)
+{
+	const struct pt_trigger_opts o = { .when = when, .n = n, .warmup = 20,
+					   .cooldown_ns = 60 * ST_S };
+
+	memset(j, 0, sizeof(*j));
+	j->g = pt_trigger_new(&o);
+	assert_non_null(j->g);
+	j->now = BEGIN;
+}
+
+static void add(struct made *j, size_t n, uint64_t ns, uint64_t wait_ns)
+{
+	uint64_t at = j->n ? j->step[j->n - 1].end : BEGIN;
+
+	for (; n; n--, at += ns) {
+		assert_true(j->n < STEPS_MAX);
+		j->step[j->n++] = (struct pt_seen_step){ at, at + ns, wait_ns, false };
+	}
+}
+
+/* What a look to `until` sees of them. */
+static int see_to(struct made *j, uint64_t until)
+{
+	static struct pt_seen_step in[STEPS_MAX];
+	struct pt_seen_trainer t = { .pid = PID, .step = in };
+	struct pt_seen s = { .from = pt_trigger_from(j->g, until), .until = until,
+			     .t = &t, .n = 1 };
+	size_t i;
+
+	for (i = 0; i < j->n; i++) {
+		if (j->step[i].end <= s.from || j->step[i].begin >= until)
+			continue;
+		in[t.n] = j->step[i];
+		in[t.n].partial = in[t.n].begin < s.from;
+		if (in[t.n].partial)
+			in[t.n].begin = s.from;
+		t.n++;
+	}
+	if (t.n)
+		in[t.n - 1].end = until;
+	j->now = until;
+	return pt_trigger_see(j->g, &s, &j->event);
+}
+
+/* One look a second until then; how many events. */
+static unsigned see(struct made *j, uint64_t until)
+{
+	unsigned n = 0;
+	int ret;
+
+	while (j->now + ST_S <= until) {
+		ret = see_to(j, j->now + ST_S);
+		assert_true(ret >= 0);
+		n += (unsigned)ret;
+	}
+	return n;
+}
+
+static void test_median(void **state)
+{
+	const struct pt_when w = { PT_WHEN_STEP, PT_WHEN_MEDIANS, 3 };
+	struct pt_trigger_state s;
+	struct made j;
+
+	(void)state;
+	begin(&j, &w, 1);
+	add(&j, 10, STEP, 0);
+	add(&j, 1, 2 * ST_S, 0); /* within the warm-up */
+	add(&j, 300, STEP, 0);
+	assert_int_equal(see(&j, BEGIN + 11 * ST_S), 0);
+	add(&j, 1, 240 * ST_MS, 0); /* eight times as long, but short */
+	add(&j, 50, STEP, 0);
+	add(&j, 1, 2 * ST_S, 0);
+	add(&j, 200, STEP, 0);
+	assert_int_equal(see(&j, BEGIN + 20 * ST_S), 1);
+	assert_int_equal(j.event.pid, PID);
+	assert_int_equal(j.event.begin, j.step[362].begin);
+	assert_int_equal(j.event.usual_ns, STEP);
+	assert_ptr_equal(j.event.when, &w);
+	/* within the cool-down, then behind it */
+	add(&j, 1, 2 * ST_S, 0);
+	add(&j, 100, STEP, 0);
+	assert_int_equal(see(&j, BEGIN + 25 * ST_S), 0);
+	pt_trigger_state(j.g, &s);
+	assert_int_equal(s.untold, 1);
+	assert_int_equal(s.usual_ns, STEP);
+	pt_trigger_free(j.g);
+}
+
+/* It is told while it runs, and not again when it has ended. */
+static void test_running(void **state)
+{
+	const struct pt_when w = { PT_WHEN_STEP, PT_WHEN_NS, 3e9 };
+	struct pt_trigger_state s;
+	struct made j;
+
+	(void)state;
+	begin(&j, &w, 1);
+	add(&j, 200, STEP, 0);
+	add(&j, 1, 3600 * ST_S, 0);
+	assert_int_equal(see(&j, BEGIN + 9 * ST_S), 0);
+	assert_int_equal(see(&j, BEGIN + 10 * ST_S), 1);
+	assert_true(j.event.running);
+	assert_int_equal(j.event.begin, BEGIN + 200 * STEP);
+	assert_int_equal(see(&j, BEGIN + 1000 * ST_S), 0);
+	assert_true(pt_trigger_last(j.g)->running && pt_trigger_last(j.g)->value > 990e9);
+	add(&j, 400, STEP, 0);
+	assert_int_equal(see(&j, BEGIN + 3610 * ST_S), 0);
+	assert_int_equal(pt_trigger_last(j.g)->begin, BEGIN + 200 * STEP);
+	assert_true(pt_trigger_last(j.g)->value >= 3599e9);
+	pt_trigger_state(j.g, &s);
+	assert_int_equal(s.untold, 0);
+	/* and the next one is a new one */
+	add(&j, 1, 4 * ST_S, 0);
+	add(&j, 60, STEP, 0);
+	assert_int_equal(see(&j, BEGIN + 3624 * ST_S), 1);
+	pt_trigger_free(j.g);
+}
+
+/* A process that has ended runs no step. */
+static void test_gone(void **state)
+{
+	const struct pt_when w = { PT_WHEN_STEP, PT_WHEN_MEDIANS, 3 };
+	const uint32_t gone = PID;
+	struct pt_seen s = { .from = BEGIN + 12 * ST_S, .until = BEGIN + 20 * ST_S,
+			     .gone = &gone, .n_gone = 1 };
+	struct made j;
+
+	(void)state;
+	begin(&j, &w, 1);
+	add(&j, 300, STEP, 0);
+	assert_int_equal(see(&j, BEGIN + 8 * ST_S), 0);
+	assert_int_equal(pt_trigger_see(j.g, &s, &j.event), 0);
+	s.until += 100 * ST_S;
+	s.n_gone = 0; /* nor one that nothing is known of */
+	assert_int_equal(pt_trigger_see(j.g, &s, &j.event), 0);
+	pt_trigger_free(j.g);
+}
+
+/* A phase of steps that are found twice as long, or a slower one of the job, is no step
+ * that steps out. */
+static void test_phase(void **state)
+{
+	const struct pt_when w = { PT_WHEN_STEP, PT_WHEN_MEDIANS, 3 };
+	struct made j;
+
+	(void)state;
+	begin(&j, &w, 1);
+	add(&j, 30, 200 * ST_MS, 0);
+	assert_int_equal(see(&j, BEGIN + 5 * ST_S), 0);
+	add(&j, 40, 500 * ST_MS, 0);
+	assert_int_equal(see(&j, BEGIN + 24 * ST_S), 0);
+	pt_trigger_free(j.g);
+}
+
+static void test_waits(void **state)
+{
+	const struct pt_when w[] = { { PT_WHEN_WAIT, PT_WHEN_SHARE, 0.2 },
+				     { PT_WHEN_WAIT, PT_WHEN_NS, 1e9 } };
+	struct made j;
+
+	(void)state;
+	begin(&j, w, 2);
+	add(&j, 100, 100 * ST_MS, 5 * ST_MS);
+	add(&j, 100, 100 * ST_MS, 10 * ST_MS);
+	add(&j, 200, 100 * ST_MS, 50 * ST_MS); /* for 20 s: told once */
+	assert_int_equal(see(&j, BEGIN + 20 * ST_S), 0);
+	assert_int_equal(see(&j, BEGIN + 39 * ST_S), 1);
+	assert_ptr_equal(j.event.when, &w[0]);
+	assert_true(j.event.value > 0.2 && j.event.value <= 0.5);
+	add(&j, 400, 100 * ST_MS, 5 * ST_MS);
+	add(&j, 1, 1500 * ST_MS, 1200 * ST_MS);
+	add(&j, 20, 100 * ST_MS, 5 * ST_MS);
+	assert_int_equal(see(&j, BEGIN + 79 * ST_S), 0);
+	assert_int_equal(see(&j, BEGIN + 83 * ST_S), 0); /* not above 1 s yet */
+	add(&j, 300, 100 * ST_MS, 5 * ST_MS);
+	assert_int_equal(see(&j, BEGIN + 100 * ST_S), 0); /* ... in the cool-down */
+	pt_trigger_free(j.g);
+}
+
+static void test_others(void **state)
+{
+	const struct pt_when w[] = { { PT_WHEN_WORKER, PT_WHEN_NS, 10e9 },
+				     { PT_WHEN_RANK, PT_WHEN_NS, 5e8 } };
+	struct pt_seen s = { .from = BEGIN, .until = BEGIN + 30 * ST_S };
+	struct made j;
+
+	(void)state;
+	begin(&j, w, 2);
+	assert_int_equal(pt_trigger_see(j.g, &s, &j.event), 0);
+	s.worker = 7;
+	s.worker_ns = 9 * ST_S;
+	assert_int_equal(pt_trigger_see(j.g, &s, &j.event), 0);
+	s.until += 2 * ST_S;
+	s.worker_ns += 2 * ST_S;
+	assert_int_equal(pt_trigger_see(j.g, &s, &j.event), 1);
+	assert_int_equal(j.event.pid, 7);
+	assert_int_equal(j.event.begin, s.until - s.worker_ns);
+	/* it stays so for hours */
+	s.from = s.until + 3600 * ST_S;
+	s.until = s.from + 10 * ST_S;
+	s.worker_ns += 3610 * ST_S;
+	assert_int_equal(pt_trigger_see(j.g, &s, &j.event), 0);
+	s.rank = 8;
+	s.late_ns = ST_S;
+	assert_int_equal(pt_trigger_see(j.g, &s, &j.event), 1);
+	assert_int_equal(j.event.pid, 8);
+	pt_trigger_free(j.g);
+}
+
+/* ---- a job ------------------------------------------------------------------------------ */
+
+struct caught {
+	unsigned n;
+	uint64_t begin[16];
+	uint64_t most; /* bytes of the model */
+};
+
+/* As a capture comes, one look a second. */
+static void watch_job(const struct job *j, const struct pt_when *when, struct caught *c)
+{
+	const struct pt_trigger_opts o = { .when = when, .n = 1, .warmup = 20,
+					   .cooldown_ns = 2 * ST_S };
+	struct pt_watch *w = pt_watch_new(&o);
+	uint64_t next = j->t0 + ST_S;
+	struct pt_event e;
+	size_t i;
+	int ret;
+
+	assert_non_null(w);
+	memset(c, 0, sizeof(*c));
+	for (i = 0; i < j->s.recs.n; i++) {
+		const struct pt_hdr *h = &j->s.recs.v[i].r.hdr;
+
+		pt_watch_feed(w, h, h->size);
+		if (h->ts < next || i + 1 == j->s.recs.n)
+			continue;
+		next += ST_S;
+		ret = pt_watch_round(w, h->ts, &e);
+		assert_true(ret >= 0);
+		if (ret && c->n < 16)
+			c->begin[c->n] = e.begin;
+		c->n += (unsigned)ret;
+		if (pt_watch_bytes(w) > c->most)
+			c->most = pt_watch_bytes(w);
+	}
+	pt_watch_free(w);
+}
+
+/* The steps that waited for so long, of those that a look can see: not the first ones,
+ * not the last. */
+static size_t stalls(const struct job *j, uint64_t ns, uint64_t *at)
+{
+	size_t i, n = 0;
+
+	for (i = 0; i < j->steps.n; i++) {
+		const struct job_step *s = &j->steps.v[i];
+
+		if (s->wait_end - s->wait_begin > ns && s->wait_begin > j->t0 + 3 * ST_S &&
+		    s->wait_end + 4 * ST_S < j->t1)
+			at[n++] = s->wait_begin;
+	}
+	return n;
+}
+
+static void test_job(void **state)
+{
+	static const struct pt_when when[] = {
+		{ PT_WHEN_STEP, PT_WHEN_MEDIANS, 3 }, { PT_WHEN_STEP, PT_WHEN_NS, 1e9 },
+		{ PT_WHEN_WAIT, PT_WHEN_NS, 1e9 }
+	};
+	struct job_opts o = job_defaults();
+	uint64_t at[64], most = 0;
+	struct caught c;
+	struct job j;
+	size_t i, k, n;
+
+	(void)state;
+	o.run_s_x10 = 600;
+	for (k = 0; k < 4; k++) {
+		/* no stall; then some of 2 s, and a loader that works ahead */
+		o.heavy_every = k ? 250 : 0;
+		o.heavy = 50;
+		o.batch_ns = k == 3 ? 15 * ST_MS : 40 * ST_MS;
+		memset(&j, 0, sizeof(j));
+		job_run(&j, &o);
+		job_window(&j, JOB_BEGIN + ST_S, JOB_BEGIN + o.run_s_x10 * (ST_S / 10) - ST_S);
+		n = stalls(&j, o.batch_ns * 20, at);
+		assert_true(k ? n >= 3 : !n);
+		for (i = 0; i < sizeof(when) / sizeof(*when); i++) {
+			size_t x;
+
+			if (i && k == 3)
+				continue; /* of 0.75 s */
+			watch_job(&j, &when[i], &c);
+			if (c.n != n)
+				fail_msg("job %zu, condition %zu: %u of %zu stalls", k, i, c.n, n);
+			for (x = 0; x < n; x++)
+				if (c.begin[x] + 50 * ST_MS < at[x] ||
+				    c.begin[x] > at[x] + 50 * ST_MS)
+					fail_msg("job %zu, condition %zu: %.3f s, not %.3f s", k, i,
+						 (double)(c.begin[x] - JOB_BEGIN) / 1e9,
+						 (double)(at[x] - JOB_BEGIN) / 1e9);
+			if (c.most > most)
+				most = c.most;
+		}
+		job_free(&j);
+	}
+	assert_true(most < 32u << 20);
+}
+
+/* ---- what is kept ---------------------------------------------------------------------- */
+
+static void test_surplus(void **state)
+{
+	struct pt_opts o = { .max_windows = 3, .max_bytes = 100 };
+	struct pt_keep k = { .o = &o };
+	struct pt_kept_window w = { .bytes = 30 };
+	unsigned i;
+
+	(void)state;
+	for (i = 0; i < 3; i++) {
+		assert_int_equal(pt_keep_surplus(&k, 30), 0);
+		assert_int_equal(pt_vec_push(&k.v, w), 0);
+		k.bytes += w.bytes;
+	}
+	assert_int_equal(pt_keep_surplus(&k, 1), 1); /* a fourth one */
+	assert_int_equal(pt_keep_surplus(&k, 50), 2);
+	assert_int_equal(pt_keep_surplus(&k, 101), 3);
+	o.max_windows = 4;
+	assert_int_equal(pt_keep_surplus(&k, 10), 0);
+	assert_int_equal(pt_keep_surplus(&k, 11), 1);
+	pt_vec_free(&k.v);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_parse),
+		cmocka_unit_test(test_median),
+		cmocka_unit_test(test_running),
+		cmocka_unit_test(test_gone),
+		cmocka_unit_test(test_phase),
+		cmocka_unit_test(test_waits),
+		cmocka_unit_test(test_others),
+		cmocka_unit_test(test_job),
+		cmocka_unit_test(test_surplus),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
