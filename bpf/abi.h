@@ -102,8 +102,8 @@ enum {
 #include "records.def"
 };
 
-/* Attach cookie of a GPU entry point. Slots: 0-5 integer registers,
- * 6.. stack words above the return address, 15 = absent. */
+/* Attach cookie of a GPU entry point. Slots: words of arguments, in order, first those
+ * in registers (six on x86-64, eight on arm64), then those on the stack; 15 = absent. */
 #define PT_COOKIE(api, lib, stream, v0, v1, v2)                                \
 	((__u64)(api) | ((__u64)(lib) << 16) | ((__u64)(stream) << 32) |       \
 	 ((__u64)(v0) << 36) | ((__u64)(v1) << 40) | ((__u64)(v2) << 44))
@@ -132,6 +132,7 @@ enum {
 #define PT_VIA_DRV_3D 5	  /* ... CUDA_MEMCPY3D, and _PEER: likewise */
 #define PT_VIA_OUT 6	  /* v0's slot: RETURN has what it points to in v[1] */
 #define PT_VIA_NAME 7	  /* ... and a PT_REC_NAME follows: v1's slot, a string */
+#define PT_VIA_EXTENT 8	  /* ... cudaExtent, by its address (arm64) */
 
 /* A call that passes two libraries counts once, where it came in. */
 #define PT_LAYER_ONLY 0	 /* nothing above or below it is probed */

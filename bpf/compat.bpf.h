@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * Differences between kernels, here and nowhere else. The oldest kernel that
- * is meant to work is 5.15 (bpf_task_pt_regs, bpf_get_attach_cookie); x86-64
- * only, because system call numbers and registers are recorded raw.
+ * is meant to work is 5.15 (bpf_task_pt_regs, bpf_get_attach_cookie). What
+ * differs between processors: arch.bpf.h.
  *
  * Task fields are read through BTF pointers. What BTF cannot type (an array
  * of file pointers) is read with bpf_probe_read_kernel, which a kernel locked
@@ -11,7 +11,7 @@
 #ifndef PT_COMPAT_BPF_H
 #define PT_COMPAT_BPF_H
 
-#include "maps.bpf.h"
+#include "arch.bpf.h"
 
 #define PT_PF_KTHREAD 0x00200000 /* include/linux/sched.h, unchanged since 2.6 */
 #define PT_TASK_WAKING 0x0200	 /* since 4.14 */
@@ -61,11 +61,8 @@ static __always_inline bool pt_task_running(struct task_struct *t)
 }
 
 /*
- * Is this CPU in an interrupt? Its preemption count tells, whose bits are the same
- * since 3.16. A program may take the address of a variable of each CPU's only where
- * the kernel has the names of data (CONFIG_KALLSYMS_ALL). But the current task
- * points to its CPU's run queue, which is another of these variables, and BTF says
- * how far apart the two lie (user/capture/percpu.c). 0: not known.
+ * Is this CPU in an interrupt? The preemption count tells, whose bits are the same
+ * since 3.16. 0: not known.
  */
 #define PT_COUNT_SOFTIRQ 0x000100
 #define PT_COUNT_HARDIRQ 0xff0000 /* and NMI */
@@ -75,13 +72,10 @@ static __always_inline __u16 pt_waker_context(struct task_struct *cur)
 {
 	__u32 count = 0;
 
-	if (!pt_cfg.count_off || !bpf_core_field_exists(cur->se.cfs_rq))
-		return 0;
-	if (bpf_probe_read_kernel(&count, sizeof(count),
-				  (void *)cur->se.cfs_rq->rq + pt_cfg.count_off))
+	if (!pt_preempt_count(cur, &count))
 		return 0;
 	/* A tracepoint's program cannot be preempted: else this is no count. */
-	if (count & PT_COUNT_NEVER || !(count & 0xff))
+	if (PT_COUNT_FOUND && (count & PT_COUNT_NEVER || !(count & 0xff)))
 		return 0;
 	return PT_WAKER_KNOWN |
 	       (count & PT_COUNT_SOFTIRQ ? PT_WAKER_SOFTIRQ : 0) |
@@ -119,12 +113,12 @@ static __always_inline __s32 pt_task_syscall(struct task_struct *t, __u64 arg[3]
 	if (t->flags & PT_PF_KTHREAD)
 		return PT_SYSCALL_NONE;
 	regs = (struct pt_regs *)bpf_task_pt_regs(t);
-	nr = (long)regs->orig_ax;
+	nr = PT_CALL_NR(regs);
 	if (nr < 0 || nr > 0xffff)
 		return PT_SYSCALL_NONE;
-	arg[0] = regs->di;
-	arg[1] = regs->si;
-	arg[2] = regs->dx;
+	arg[0] = PT_CALL_ARG0(regs);
+	arg[1] = PT_CALL_ARG1(regs);
+	arg[2] = PT_CALL_ARG2(regs);
 	return (__s32)nr;
 }
 

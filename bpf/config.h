@@ -19,7 +19,7 @@ struct pt_config {
 	__s64 count_off;  /* from a CPU's run queue to its preemption count; 0:
 			   * not known */
 	__u32 tracer; /* this process: it supplies nothing */
-	__u32 unused;
+	__u32 page_shift;
 };
 _Static_assert(sizeof(struct pt_config) == 80, "pt_config");
 

@@ -8,8 +8,6 @@
 
 #include "compat.bpf.h"
 
-#define PT_PAGE_SHIFT 12 /* x86-64 */
-
 static __always_inline void pt_lost(__u32 cause)
 {
 	if (cause < PT_LOSS_NR)

@@ -6,44 +6,40 @@
  */
 #include "emit.bpf.h"
 
-static __always_inline __u64 user_word(__u64 at, __u16 *flags)
-{
-	__u64 v = 0;
-
-	if (bpf_probe_read_user(&v, sizeof(v), (void *)at))
-		*flags |= PT_F_READ_FAILED;
-	return v;
-}
-
 static __always_inline __u64 slot_value(struct pt_regs *ctx, __u32 slot,
 					__u16 *flags)
 {
 	switch (slot) {
 	case 0:
-		return ctx->di;
+		return PT_ARG0(ctx);
 	case 1:
-		return ctx->si;
+		return PT_ARG1(ctx);
 	case 2:
-		return ctx->dx;
+		return PT_ARG2(ctx);
 	case 3:
-		return ctx->cx;
+		return PT_ARG3(ctx);
 	case 4:
-		return ctx->r8;
+		return PT_ARG4(ctx);
 	case 5:
-		return ctx->r9;
+		return PT_ARG5(ctx);
+#ifdef PT_ARG6
+	case 6:
+		return PT_ARG6(ctx);
+	case 7:
+		return PT_ARG7(ctx);
+#endif
 	case PT_SLOT_ABSENT:
 		return 0;
 	}
-	/* Slot 6 is the word above the return address. */
-	return user_word(ctx->sp + 8 * (__u64)(slot - 5), flags);
+	return pt_user_word(PT_ARG_ON_STACK(ctx, slot), flags);
 }
 
 /* Width, height and depth at `at`, multiplied. */
 static __always_inline __u64 extent(__u64 at, __u32 dims, __u16 *flags)
 {
-	__u64 n = user_word(at, flags) * user_word(at + 8, flags);
+	__u64 n = pt_user_word(at, flags) * pt_user_word(at + 8, flags);
 
-	return dims == 3 ? n * user_word(at + 16, flags) : n;
+	return dims == 3 ? n * pt_user_word(at + 16, flags) : n;
 }
 
 /* What lies behind a pointer; offsets are those of the structs in
@@ -54,25 +50,32 @@ static __always_inline void fill_via(struct pt_rec_gpu *r, __u32 via,
 	__u64 at = r->v[0];
 
 	switch (via) {
+#ifdef __TARGET_ARCH_arm64
+	case PT_VIA_EXTENT: /* width, height, depth as v1, v0, v2 */
+		r->v[1] = pt_user_word(at, flags);
+		r->v[0] = pt_user_word(at + 8, flags);
+		r->v[2] = pt_user_word(at + 16, flags);
+		return;
+#endif
 	case PT_VIA_CONFIG: /* cudaLaunchConfig_t, CUlaunchConfig */
-		r->stream = user_word(r->stream + 32, flags);
+		r->stream = pt_user_word(r->stream + 32, flags);
 		return;
 	case PT_VIA_3D: /* cudaMemcpy3DParms: extent, kind */
 		r->v[1] = extent(at + 128, 3, flags);
-		r->v[2] = (__u32)user_word(at + 152, flags);
+		r->v[2] = (__u32)pt_user_word(at + 152, flags);
 		break;
 	case PT_VIA_3D_PEER: /* cudaMemcpy3DPeerParms: extent */
 		r->v[1] = extent(at + 144, 3, flags);
 		break;
 	case PT_VIA_DRV_2D: /* srcMemoryType, dstMemoryType, WidthInBytes */
 		r->v[1] = extent(at + 112, 2, flags);
-		r->v[2] = user_word(at + 16, flags) << 32 |
-			  (__u32)user_word(at + 72, flags);
+		r->v[2] = pt_user_word(at + 16, flags) << 32 |
+			  (__u32)pt_user_word(at + 72, flags);
 		break;
 	case PT_VIA_DRV_3D:
 		r->v[1] = extent(at + 176, 3, flags);
-		r->v[2] = user_word(at + 32, flags) << 32 |
-			  (__u32)user_word(at + 120, flags);
+		r->v[2] = pt_user_word(at + 32, flags) << 32 |
+			  (__u32)pt_user_word(at + 120, flags);
 		break;
 	default:
 		return;
@@ -91,7 +94,7 @@ static __always_inline void outer_enter(struct pt_regs *ctx,
 		return; /* nothing is attached below */
 	th->outer_ra = 0;
 	if (!PT_COOKIE_RET(cookie))
-		th->outer_ra = user_word(ctx->sp, &flags);
+		th->outer_ra = pt_caller(ctx, &flags);
 	th->outer_sp = flags ? 0 : ctx->sp;
 	th->outer_lib = PT_COOKIE_LIB(cookie);
 }
@@ -100,8 +103,8 @@ static __always_inline void outer_enter(struct pt_regs *ctx,
  * Does this call of an inner library come out of the outer one's call that the
  * thread entered last, and that has not ended? The caller lies in the outer
  * library, deeper in the stack. Where no return probe says when the outer call
- * ended, its return address must still stand where it stood. (A return probe
- * puts the kernel's own address there.)
+ * ended, its frame must still be there. (A return probe puts the kernel's own
+ * address into it.)
  */
 static __always_inline bool inside_outer(struct pt_regs *ctx,
 					 struct pt_thread *th,
@@ -116,17 +119,17 @@ static __always_inline bool inside_outer(struct pt_regs *ctx,
 		return false;
 	key = (struct pt_text_key){ .tgid = task->tgid, .lib = th->outer_lib };
 	text = bpf_map_lookup_elem(&pt_texts, &key);
-	ra = user_word(ctx->sp, &flags);
+	ra = pt_caller(ctx, &flags);
 	if (flags || (text && (ra < text->begin || ra >= text->end)))
 		return false;
 	return !th->outer_ra ||
-	       (user_word(th->outer_sp, &flags) == th->outer_ra && !flags);
+	       pt_still_runs(ctx, th->outer_sp, th->outer_ra, &flags);
 }
 
 /* Is this the return of an entry that was not recorded? */
 static __always_inline bool skipped(struct pt_regs *ctx, struct pt_thread *th)
 {
-	if (!th->skip_sp || ctx->sp != th->skip_sp + 8)
+	if (!th->skip_sp || ctx->sp != th->skip_sp + PT_RETURN_POPS)
 		return false;
 	th->skip_sp = 0;
 	return true;
@@ -195,9 +198,9 @@ static __always_inline int gpu_call(struct pt_regs *ctx, __u16 kind)
 	r->api = PT_COOKIE_API(cookie);
 	r->lib = PT_COOKIE_LIB(cookie);
 	if (kind == PT_REC_GPU_RETURN) {
-		r->v[0] = (__u64)(__s64)(__s32)ctx->ax;
+		r->v[0] = (__u64)(__s64)(__s32)PT_RESULT(ctx);
 		if ((via == PT_VIA_OUT || via == PT_VIA_NAME) && th->gpu_out) {
-			r->v[1] = user_word(th->gpu_out, &flags);
+			r->v[1] = pt_user_word(th->gpu_out, &flags);
 			th->gpu_out = 0;
 			if (via == PT_VIA_NAME && !r->v[0] && !flags)
 				made = r->v[1];

@@ -17,7 +17,7 @@
  * the verifier takes no computed offset into the context. */
 static __always_inline __u64 argument(struct pt_regs *ctx, __u32 slot)
 {
-	__u64 a = *(volatile __u64 *)&ctx->di, b = *(volatile __u64 *)&ctx->si;
+	__u64 a = *(volatile __u64 *)&PT_ARG0(ctx), b = *(volatile __u64 *)&PT_ARG1(ctx);
 
 	return slot == 0 ? a : slot == 1 ? b : 0;
 }
@@ -75,7 +75,7 @@ static __always_inline int nvtx(struct pt_regs *ctx, bool ret)
 		return 0;
 	if (ret) {
 		r->op = PT_NVTX_ID;
-		r->id = ctx->ax;
+		r->id = PT_RESULT(ctx);
 		pt_rec_submit(r);
 		return 0;
 	}

@@ -51,7 +51,7 @@ static __always_inline bool pt_nr_reads(long nr)
 
 #define BIT64(n) (1ULL << ((n) & 63))
 
-/* x86-64 calls whose first argument is the descriptor they work on. close is
+/* Calls whose first argument is the descriptor they work on. close is
  * not one: its descriptor is gone before anyone is woken. */
 static const __u64 pt_fd_calls[8] = {
 	/* read write fstat lseek ioctl pread64 pwrite64 readv writev sendfile

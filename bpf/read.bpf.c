@@ -283,17 +283,17 @@ static __always_inline __u64 call_offset(struct pt_regs *regs, long nr,
 	switch (nr) {
 	case PT_NR_PREAD64:
 	case PT_NR_PREADV:
-		return regs->r10;
+		return PT_CALL_ARG3(regs);
 	case PT_NR_PREADV2:
-		if (regs->r10 != PT_OFFSET_UNKNOWN)
-			return regs->r10;
+		if (PT_CALL_ARG3(regs) != PT_OFFSET_UNKNOWN)
+			return PT_CALL_ARG3(regs);
 		break;
 	case PT_NR_SENDFILE:
-		at = regs->dx;
+		at = PT_CALL_ARG2(regs);
 		break;
 	case PT_NR_SPLICE:
 	case PT_NR_COPY_RANGE:
-		at = regs->si;
+		at = PT_CALL_ARG1(regs);
 		break;
 	}
 	if (!at)
@@ -324,6 +324,7 @@ int BPF_PROG(pt_sys_enter, struct pt_regs *regs, long nr)
 	struct task_struct *task;
 	struct pt_thread *th;
 
+	nr = pt_nr(nr);
 	if (nr_writes(nr)) {
 		if (!pt_is_armed())
 			return 0;
@@ -332,14 +333,15 @@ int BPF_PROG(pt_sys_enter, struct pt_regs *regs, long nr)
 		if (!th)
 			return 0;
 		th->write_ts = 0; /* calls do not nest */
-		return pt_write_begin(pt_fd_file(task, regs->di), nr_fn(nr));
+		return pt_write_begin(pt_fd_file(task, PT_CALL_ARG0(regs)), nr_fn(nr));
 	}
 	if (!pt_nr_reads(nr))
 		return 0;
 	th = pt_reader(&task);
 	if (!th)
 		return 0;
-	file = pt_fd_file(task, nr == PT_NR_SENDFILE ? regs->si : regs->di);
+	file = pt_fd_file(task, nr == PT_NR_SENDFILE ? PT_CALL_ARG1(regs) :
+						       PT_CALL_ARG0(regs));
 	if (file)
 		offset = call_offset(regs, nr, file);
 	th->read_ts = 0; /* calls do not nest: a return was missed */
@@ -356,9 +358,9 @@ int BPF_PROG(pt_sys_exit, struct pt_regs *regs, long ret)
 	struct task_struct *task;
 	struct pt_thread *th;
 
-	if (nr_writes(regs->orig_ax))
-		return pt_write_end(ret, nr_fn(regs->orig_ax), PT_DOOR_SYSCALL);
-	if (!pt_nr_reads(regs->orig_ax))
+	if (nr_writes(PT_CALL_NR(regs)))
+		return pt_write_end(ret, nr_fn(PT_CALL_NR(regs)), PT_DOOR_SYSCALL);
+	if (!pt_nr_reads(PT_CALL_NR(regs)))
 		return 0;
 	th = pt_reader(&task);
 	if (th)
@@ -390,7 +392,7 @@ static __always_inline __u64 pages_from(struct task_struct *task, __s32 nr,
 	__u64 at = PT_OFFSET_UNKNOWN;
 
 	if (nr == PT_NR_PREAD64 || nr == PT_NR_PREADV || nr == PT_NR_PREADV2)
-		at = regs->r10;
+		at = PT_CALL_ARG3(regs);
 	if ((nr == PT_NR_READ || nr == PT_NR_READV || at == PT_OFFSET_UNKNOWN) &&
 	    file && nr != PT_NR_SENDFILE && nr != PT_NR_COPY_RANGE)
 		at = BPF_CORE_READ((struct file *)file, f_pos);

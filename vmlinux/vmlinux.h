@@ -62,9 +62,11 @@ enum {
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
-struct pt_regs {
-	unsigned long r10, r9, r8, ax, cx, dx, si, di, orig_ax, sp;
-};
+#ifdef __TARGET_ARCH_arm64
+#include "arm64.h"
+#else
+#include "x86.h"
+#endif
 
 typedef struct {
 	int counter;
@@ -247,6 +249,9 @@ struct sched_entity {
 };
 
 struct task_struct {
+#ifdef __TARGET_ARCH_arm64
+	struct thread_info thread_info;
+#endif
 	unsigned int __state;
 	unsigned int flags;
 	int on_cpu;

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "base/arch.h"
 #include "capture/ktypes.h"
 #include "capture/session.h"
 
@@ -65,6 +66,8 @@ int64_t pt_count_offset(const struct pt_ktypes *k)
 	int64_t rq, count, member;
 	uint32_t type;
 
+	if (PT_ARCH_COUNT_OF_TASK) /* bpf/arch.bpf.h; any place says that it is known */
+		return 1;
 	if (!section || !var_offset(k, section, "runqueues", &type, &rq))
 		return 0;
 	if (var_offset(k, section, "__preempt_count", &type, &count))

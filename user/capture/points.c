@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "capture/points.h"
 
+#include "base/arch.h"
 #include "capture/elf.h"
 #include "gpu/api.h"
 
@@ -11,16 +12,40 @@ unsigned pt_layer_of(enum pt_gpulib_kind kind)
 					  PT_LAYER_ONLY;
 }
 
+struct slots {
+	uint8_t stream, v[3], via;
+};
+
+/* Where this processor has what api.def says of x86-64. */
+static struct slots slots_of(const struct pt_api *a)
+{
+	struct slots s = { a->stream, { a->v[0], a->v[1], a->v[2] }, a->how & 15 };
+
+#ifdef __aarch64__
+	/* A struct of more than 16 bytes is passed by its address, which takes a slot:
+	 * cudaMalloc3D(to, extent), cudaMemset3DAsync(what, value, extent, stream). */
+	if (a->how & PT_HOW_VOLUME && a->v[1] >= 6) {
+		s.v[0] = a->cls == PT_API_ALLOC ? 1 : 2;
+		s.v[1] = s.v[2] = PT_SLOT_ABSENT;
+		s.via = PT_VIA_EXTENT;
+		if (s.stream != PT_SLOT_ABSENT)
+			s.stream = 3;
+	}
+#endif
+	return s;
+}
+
 /* What bpf/gpu.bpf.c reads at an entry: the slots, and at a layer's calls and
  * where a return is watched the return address. */
 static struct pt_entry_use use_of(const struct pt_api *a, enum pt_gpulib_kind kind)
 {
-	const uint8_t slot[] = { a->stream, a->v[0], a->v[1], a->v[2] };
+	const struct slots s = slots_of(a);
+	const uint8_t slot[] = { s.stream, s.v[0], s.v[1], s.v[2] };
 	struct pt_entry_use use = { .stack = a->ret || pt_layer_of(kind) != PT_LAYER_ONLY };
 	unsigned i;
 
 	for (i = 0; i < sizeof(slot); i++) {
-		if (slot[i] < 6)
+		if (slot[i] < PT_ARCH_ARG_SLOTS)
 			use.args |= PT_ENTRY_ARG(slot[i]);
 		else if (slot[i] != PT_SLOT_ABSENT)
 			use.stack = 1;
@@ -68,6 +93,7 @@ int pt_points_find(int fd, enum pt_gpulib_kind kind, uint32_t lib,
 		return r;
 	for (i = 0; i < n; i++) {
 		const struct pt_api *a = &pt_apis[id[i]];
+		const struct slots s = slots_of(a);
 
 		if (!e[i].offset)
 			continue;
@@ -80,10 +106,8 @@ int pt_points_find(int fd, enum pt_gpulib_kind kind, uint32_t lib,
 		out[found].offset = e[i].offset + e[i].place.skip;
 		out[found].stepped = e[i].place.stepped;
 		out[found].cookie =
-			PT_COOKIE(id[i], lib, a->stream, a->v[0], a->v[1],
-				  a->v[2]) |
-			PT_COOKIE_WITH(a->how & 15, pt_layer_of(kind),
-				       a->ret);
+			PT_COOKIE(id[i], lib, s.stream, s.v[0], s.v[1], s.v[2]) |
+			PT_COOKIE_WITH(s.via, pt_layer_of(kind), a->ret);
 		out[found].ret = a->ret;
 		found++;
 	}

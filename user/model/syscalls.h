@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* x86-64 system call numbers that the model classifies by (the kernel's
- * arch/x86/entry/syscalls/syscall_64.tbl). Spelled out here because a
- * recorded stream may be read on another architecture. */
+ * arch/x86/entry/syscalls/syscall_64.tbl). Records have these whatever the
+ * processor was (bpf/arch.bpf.h). */
 #ifndef PT_SYSCALLS_H
 #define PT_SYSCALLS_H
 
