@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arch.h"
 #include "capture/elffile.h"
 
 #define NAME_MAX_LEN 256 /* bytes of a symbol's name that are looked at */
@@ -104,7 +105,7 @@ static int open_file(struct lookup *l, int fd, struct pt_err *err)
 	if (ret == -EINVAL)
 		return pt_err_set(err, ret, "it is not a regular file");
 	if (ret == -ENOEXEC)
-		return pt_err_set(err, ret, "it is no sound ELF file for x86-64");
+		return pt_err_set(err, ret, "it is no sound ELF file for " PT_ARCH_NAME);
 	return ret ? pt_err_set(err, ret, "it cannot be read: %s",
 				strerror(-ret)) : 0;
 }

@@ -18,7 +18,7 @@ struct pt_elf_dyn {
  * Look `n` names up in the file's GNU hash table: exports[i] is set for each
  * function that it defines. A few small reads, whatever the file's size; a file
  * without such a table exports nothing here. The file is not trusted. 0 or
- * -errno (-ENOEXEC: no 64-bit x86 ELF file with a dynamic section).
+ * -errno (-ENOEXEC: no ELF file of this processor with a dynamic section).
  */
 int pt_elf_dyn(int fd, const char *const *names, size_t n, bool *exports,
 	       struct pt_elf_dyn *out);

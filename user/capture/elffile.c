@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/arch.h"
 #include "base/clock.h"
 
 #define CHUNK 4096 /* symbols read at once */
@@ -70,7 +71,7 @@ int pt_elf_open(struct pt_elf *e, int fd)
 	if (!pt_elf_get(e, 0, &e->eh, sizeof(e->eh)) ||
 	    memcmp(h->e_ident, ELFMAG, SELFMAG) ||
 	    h->e_ident[EI_CLASS] != ELFCLASS64 ||
-	    h->e_ident[EI_DATA] != ELFDATA2LSB || h->e_machine != EM_X86_64)
+	    h->e_ident[EI_DATA] != ELFDATA2LSB || h->e_machine != PT_ARCH_ELF)
 		return -ENOEXEC;
 	e->n_ph = h->e_phnum;
 	if (h->e_phentsize != sizeof(e->ph[0]) || !e->n_ph ||

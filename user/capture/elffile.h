@@ -30,7 +30,7 @@ struct pt_elf {
 	uint32_t symbols;
 };
 
-/* 0; -EINVAL: no regular file; -ENOEXEC: no 64-bit x86 ELF file, or one with
+/* 0; -EINVAL: no regular file; -ENOEXEC: no ELF file of this processor, or one with
  * damaged program headers; or -errno. */
 int pt_elf_open(struct pt_elf *e, int fd);
 /* A bound was met: what was found so far is not all. */

@@ -20,9 +20,9 @@
 /* What the programs read at the place, beside memory. */
 struct pt_entry_use {
 	uint8_t args; /* bits of PT_ENTRY_ARG */
-	uint8_t stack; /* 1: rsp, what lies above it, or the return's own probe */
+	uint8_t stack; /* 1: the stack pointer, what lies above it, or the return's own probe */
 };
-#define PT_ENTRY_ARG(slot) ((uint8_t)(1u << (slot))) /* 0 rdi ... 5 r9 */
+#define PT_ENTRY_ARG(slot) ((uint8_t)(1u << (slot))) /* 0 rdi ... 5 r9; 0 x0 ... 7 x7 */
 
 struct pt_entry_place {
 	uint8_t skip;	 /* bytes from the entry */
