@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-/* Static; *len in bytes. An ELF shared object for x86-64. */
+/* Static; *len in bytes. An ELF shared object for this processor. */
 const void *pt_agent_blob(size_t *len);
 
 #endif

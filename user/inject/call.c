@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Calls made on a stopped thread. Every one returns into the frame that
- * frame.c laid: with a tracer it is stopped there and asked for what the
+ * pt_frame_make() laid: with a tracer it is stopped there and asked for what the
  * call returned; without one it goes on and is back where it was.
  */
-#include <elf.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/ptrace.h>
@@ -23,7 +22,7 @@ int pt_calls_begin(struct pt_calls *c, struct pt_err *err)
 	int ret;
 
 	c->stopped_ns = h->stopped_ns;
-	if (ptrace(PTRACE_GETREGSET, h->tid, NT_X86_XSTATE, &io) ||
+	if (ptrace(PTRACE_GETREGSET, h->tid, pt_arch.state, &io) ||
 	    ptrace(PTRACE_GETSIGMASK, h->tid, KERNEL_SIGSET, &mask)) {
 		ret = -errno;
 		return pt_err_set(err, ret, "the thread's state cannot be "
@@ -60,20 +59,13 @@ static int set_regs(struct pt_calls *c, uint64_t fn, const uint64_t *arg,
 {
 	struct pt_thread_hold *h = &c->p->hold;
 	struct user_regs_struct r = h->regs;
-	unsigned long long *const to[] = { &r.rdi, &r.rsi, &r.rdx,
-					   &r.rcx, &r.r8, &r.r9 };
 	uint64_t mask = ~(1ull << (h->sig - 1));
-	size_t i;
+	int ret;
 
-	for (i = 0; i < n && i < 6; i++)
-		*to[i] = arg[i];
-	r.rip = fn;
-	r.rsp = c->frame->at; /* the return address: the restorer */
-	r.rax = 0;	      /* no vector arguments */
-	r.orig_rax = ~0ull;   /* no system call to begin again */
-	r.eflags = 0x202;     /* no direction, no trap */
-	if (ptrace(PTRACE_SETREGS, h->tid, NULL, &r))
-		return -errno;
+	pt_arch_call(&r, fn, arg, n, c->frame, c->p->libc.restorer);
+	ret = pt_hold_set(h, &r);
+	if (ret)
+		return ret;
 	/* From here on the way back is the frame's, which also restores the
 	 * mask: signals wait until then. */
 	if (!c->sent && ptrace(PTRACE_SETSIGMASK, h->tid, KERNEL_SIGSET, &mask))
@@ -106,11 +98,9 @@ int pt_call(struct pt_calls *c, uint64_t fn, const uint64_t *arg, size_t n,
 			pt_stage(c->o, c->inside);
 			c->inside = 0;
 		}
-		if (!h->in_syscall && h->regs.rip == c->p->libc.restorer &&
-		    h->regs.rsp == c->frame->at + 8) {
-			*out = (int64_t)h->regs.rax;
+		if (!h->in_syscall &&
+		    pt_arch_returned(&h->regs, c->frame, c->p->libc.restorer, out))
 			return 0;
-		}
 	}
 	return ret;
 }

@@ -3,7 +3,6 @@
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <stdio.h>
@@ -239,7 +238,7 @@ static const struct need {
 	{ "clone", SYS_clone, { 0x3d0f00 }, false },
 	{ "clone3", SYS_clone3, { 0, 88 }, true },
 	{ "set_robust_list", SYS_set_robust_list, { 0, 24 }, true },
-	{ "rseq", 334 /* SYS_rseq */, { 0, 32, 0, 0x53053053 }, true },
+	{ "rseq", -1 /* pt_arch.rseq */, { 0, 32, 0, 0x53053053 }, true },
 	{ "futex", SYS_futex, { 0, 0x80 }, false },
 	{ "madvise", SYS_madvise, { 4096, 4096, 4 }, false },
 	{ "gettid", SYS_gettid, { 0 }, false },
@@ -251,7 +250,7 @@ static const struct need {
 
 static bool allows(const struct sock_filter *f, size_t n, const struct need *w)
 {
-	struct seccomp_data d = { .nr = w->nr, .arch = AUDIT_ARCH_X86_64 };
+	struct seccomp_data d = { .nr = w->nr < 0 ? pt_arch.rseq : w->nr, .arch = pt_arch.audit };
 	uint32_t ret;
 
 	memcpy(d.args, w->arg, sizeof(d.args));

@@ -47,7 +47,7 @@ int pt_maps_symbols(pid_t pid, const struct pt_maps *m, const struct pt_map *x,
 /* What of the C library is needed; addresses in the process. */
 struct pt_libc {
 	uint64_t begin, end; /* its text */
-	uint64_t restorer;   /* mov $15,%rax; syscall */
+	uint64_t restorer;   /* calls rt_sigreturn() */
 	uint64_t sys;	     /* syscall(), whose arguments are those of the call */
 	uint64_t errno_at;   /* __errno_location() */
 	uint64_t dlopen, dlclose;
@@ -79,7 +79,7 @@ struct seccomp_data;
 uint32_t pt_cbpf_run(const struct sock_filter *f, size_t n,
 		     const struct seccomp_data *d);
 
-/* ---- frame.c: the way back ----------------------------------------------- */
+/* ---- arch_*.c: what differs between processors --------------------------- */
 
 #define PT_XSTATE_MAX 16384
 #define PT_FRAME_MAX (PT_XSTATE_MAX + 2048)
@@ -101,6 +101,45 @@ struct pt_frame {
 int pt_frame_make(struct pt_frame *f, const struct user_regs_struct *regs,
 		  const void *xstate, size_t xlen, uint64_t mask,
 		  uint64_t restorer);
+
+extern const struct pt_arch {
+	uint32_t audit; /* AUDIT_ARCH_* */
+	int rseq;	/* its number, which older headers do not have */
+	int state;	/* set of registers that a signal frame has beside the common ones */
+	unsigned points; /* PT_POINT_* that there are */
+	unsigned break_len; /* bytes that a break point covers */
+	unsigned char restorer[16]; /* code of the way back from a signal handler */
+	size_t restorer_len;
+	bool restorer_in_vdso; /* else in the C library */
+	unsigned address_bits; /* of a program's */
+} pt_arch;
+
+#ifdef __aarch64__
+/* An address that a program has kept may be signed above its bits. */
+#define PT_ADDRESS(word) ((word) & ((1ull << 48) - 1))
+#define PT_REGS_IP(r) ((r)->pc)
+#define PT_REGS_SP(r) ((r)->sp)
+#else
+#define PT_ADDRESS(word) (word)
+#define PT_REGS_IP(r) ((r)->rip)
+#define PT_REGS_SP(r) ((r)->rsp)
+#endif
+
+struct pt_thread_hold;
+/* No call may be placed on the thread as it is now: why. -errno: it cannot be told. */
+int pt_arch_bad(struct pt_thread_hold *h, const char **why);
+uint64_t pt_arch_tls(struct pt_thread_hold *h); /* its control block; 0: not known */
+/* Where the function that it is at the entry of goes back to. 0 or -errno. */
+int pt_arch_caller(struct pt_thread_hold *h, uint64_t *out);
+/* `regs` as they are when `fn` begins, to go back to the restorer. */
+void pt_arch_call(struct user_regs_struct *regs, uint64_t fn, const uint64_t *arg, size_t n,
+		  const struct pt_frame *frame, uint64_t restorer);
+/* Is it back, with which result? */
+bool pt_arch_returned(const struct user_regs_struct *regs, const struct pt_frame *frame,
+		      uint64_t restorer, int64_t *out);
+/* Stopped inside of a wait that returned only for us: the registers are set back to
+ * where it begins. -EAGAIN: it is not that wait any more. */
+int pt_arch_rewind(struct pt_thread_hold *h, uint64_t nr, const uint64_t arg[6]);
 
 /* ---- watch.c: break points of ours --------------------------------------- */
 
@@ -146,6 +185,7 @@ int pt_hold_wait(struct pt_thread_hold *h, uint64_t deadline, bool trace_calls);
 /* Stop it where it is. 0 stopped (h->regs), or -errno. */
 int pt_hold_interrupt(struct pt_thread_hold *h, uint64_t deadline);
 int pt_hold_cont(struct pt_thread_hold *h, bool trace_calls);
+int pt_hold_set(struct pt_thread_hold *h, const struct user_regs_struct *regs);
 /* Let it go as it is; a running one is let go by the end of this process. */
 void pt_hold_release(struct pt_thread_hold *h);
 int pt_hold_read(struct pt_thread_hold *h, uint64_t at, void *buf, size_t len);

@@ -192,12 +192,10 @@ const char *const pt_libc_waits[8] = {
 	"ppoll", "epoll_pwait", "nanosleep", "pselect",
 };
 
-/* The C library's own way back from signal handlers: the instructions that the
- * kernel's documentation and every unwinder know it by. */
+/* The way back from signal handlers: the instructions that the kernel's documentation
+ * and every unwinder know it by. */
 static uint64_t find_restorer(pid_t pid, uint64_t begin, uint64_t end)
 {
-	static const unsigned char code[] = { 0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0,
-					      0x0f, 0x05 };
 	uint64_t at = 0;
 	unsigned char *text = NULL, *p;
 	char path[32];
@@ -214,7 +212,7 @@ static uint64_t find_restorer(pid_t pid, uint64_t begin, uint64_t end)
 	n = pread(fd, text, end - begin, (off_t)begin);
 	if (n <= 0)
 		goto out;
-	p = memmem(text, (size_t)n, code, sizeof(code));
+	p = memmem(text, (size_t)n, pt_arch.restorer, pt_arch.restorer_len);
 	if (p)
 		at = begin + (uint64_t)(p - text);
 out:
@@ -308,6 +306,9 @@ int pt_libc_find(pid_t pid, const struct pt_maps *m, struct pt_libc *out,
 		libdl_functions(pid, m, out);
 	out->begin = c->start;
 	out->end = c->end;
+	for (i = 0; pt_arch.restorer_in_vdso && i < m->n; i++)
+		if (!strcmp(pt_maps_path(m, &m->v[i]), "[vdso]"))
+			c = &m->v[i];
 	out->restorer = find_restorer(pid, c->start, c->end);
 	if (!out->dlopen || !out->dlclose || !out->sys || !out->errno_at ||
 	    !out->restorer)

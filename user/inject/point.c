@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -23,10 +22,6 @@
 		      * target a millisecond */
 #define PAUSE_US 100000
 #define MAX_SETS 8
-/* What an interrupted call holds in its result while the thread is stopped
- * (the kernel's linux/errno.h). */
-#define ERESTARTNOHAND (-514)
-#define ERESTART_RESTARTBLOCK (-516)
 
 /* Up to four addresses that are watched together. */
 struct set {
@@ -175,7 +170,7 @@ static int catch_at(struct search *s, const struct set *set, uint64_t until)
 		if (ret)
 			return ret;
 		for (i = 0; i < set->n; i++)
-			if (h->regs.rip == set->addr[i])
+			if (PT_REGS_IP(&h->regs) == set->addr[i])
 				break;
 		if (i < set->n) {
 			ret = judge(s, set->libc);
@@ -287,50 +282,14 @@ static bool signal_waits(pid_t pid, pid_t tid)
 		~signals_of(text, "\nSigBlk:")) != 0;
 }
 
-/*
- * The thread had left its wait for another call, just begun, which our interrupt
- * cut short with EINTR. No signal came: it is begun again, as if nothing had been.
- */
-static void undo_eintr(struct pt_thread_hold *h)
-{
-	struct user_regs_struct r = h->regs;
-
-	if ((long)r.rax != -EINTR)
-		return;
-	r.rax = r.orig_rax;
-	r.orig_rax = ~0ull;
-	r.rip -= 2;
-	ptrace(PTRACE_SETREGS, h->tid, NULL, &r);
-}
-
 /* After the interrupt: still the same wait, which returned only for us? Then
  * the registers are set back to where it begins. */
 static int rewind_wait(struct search *s, uint64_t nr, const uint64_t arg[6])
 {
 	struct pt_thread_hold *h = &s->p->hold;
-	struct user_regs_struct *r = &h->regs;
-	const uint64_t now[6] = { r->rdi, r->rsi, r->rdx, r->r10, r->r8, r->r9 };
-	unsigned char code[2];
-	long ax = (long)r->rax;
+	int ret = signal_waits(h->pid, h->tid) ? -EAGAIN : pt_arch_rewind(h, nr, arg);
 
-	if (signal_waits(h->pid, h->tid) || (long)r->orig_rax < 0 ||
-	    pt_hold_read(h, r->rip - 2, code, 2) || code[0] != 0x0f ||
-	    code[1] != 0x05)
-		return -EAGAIN;
-	if (r->orig_rax != nr || !pt_safe_wait(nr, now) ||
-	    memcmp(now, arg, 3 * sizeof(*arg)) ||
-	    (ax != -EINTR && ax != ERESTARTNOHAND &&
-	     ax != ERESTART_RESTARTBLOCK)) {
-		undo_eintr(h);
-		return -EAGAIN;
-	}
-	r->rip -= 2;
-	r->rax = nr;
-	r->orig_rax = ~0ull;
-	/* now, so that letting go at any later moment begins the wait anew */
-	if (ptrace(PTRACE_SETREGS, h->tid, NULL, r))
-		return -errno;
-	return judge(s, false);
+	return ret ? ret : judge(s, false);
 }
 
 static int try_blocked(struct search *s, struct pt_err *err)
@@ -385,7 +344,7 @@ static const struct set *choose_set(const struct search *s, size_t round)
 
 static int search(struct search *s, struct pt_err *err)
 {
-	unsigned points = s->o->points ? s->o->points : 7;
+	unsigned points = pt_arch.points & (s->o->points ? s->o->points : ~0u);
 	size_t round = 0;
 	int ret;
 
@@ -409,7 +368,7 @@ static int search(struct search *s, struct pt_err *err)
 
 static int setup(struct search *s, struct pt_err *err)
 {
-	unsigned points = s->o->points ? s->o->points : 7;
+	unsigned points = pt_arch.points & (s->o->points ? s->o->points : ~0u);
 	uint64_t addr[PT_GPU_POINTS];
 	const char *name[PT_GPU_POINTS];
 	struct pt_place *p = s->p;

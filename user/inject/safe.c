@@ -17,26 +17,23 @@
 #define GROW_GAP (1u << 20)	 /* between a stack that grows and its neighbour */
 #define CHUNK 8192		 /* words */
 
-static const unsigned char restorer[] = { 0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0,
-					  0x0f, 0x05 };
-
 /* Does the word point at a way back from a signal handler? */
 static bool is_restorer(struct pt_thread_hold *h, const struct pt_maps *m,
 			const struct pt_libc *libc, uint64_t word)
 {
-	unsigned char code[sizeof(restorer)];
+	unsigned char code[sizeof(pt_arch.restorer)];
 	const struct pt_map *x;
 
 	if (word == libc->restorer)
 		return true;
 	/* every program may bring its own */
-	if (word < 4096 || word >> 47)
+	if (word < 4096 || word >> pt_arch.address_bits)
 		return false;
 	x = pt_maps_at(m, word);
 	if (!x || !x->x || (word >= libc->begin && word < libc->end))
 		return false;
-	return !pt_hold_read(h, word, code, sizeof(code)) &&
-	       !memcmp(code, restorer, sizeof(code));
+	return !pt_hold_read(h, word, code, pt_arch.restorer_len) &&
+	       !memcmp(code, pt_arch.restorer, pt_arch.restorer_len);
 }
 
 /* A handler of a signal is at work on this stack: what it interrupted may hold
@@ -44,7 +41,7 @@ static bool is_restorer(struct pt_thread_hold *h, const struct pt_maps *m,
 static int in_handler(struct pt_thread_hold *h, const struct pt_maps *m,
 		      const struct pt_libc *libc, const struct pt_map *stack)
 {
-	uint64_t at = (h->regs.rsp + 7) & ~7ull, *words;
+	uint64_t at = (PT_REGS_SP(&h->regs) + 7) & ~7ull, *words;
 	int ret = 0;
 	size_t n, i;
 
@@ -61,7 +58,7 @@ static int in_handler(struct pt_thread_hold *h, const struct pt_maps *m,
 			break;
 		ret = pt_hold_read(h, at, words, n * sizeof(*words));
 		for (i = 0; !ret && i < n; i++)
-			if (is_restorer(h, m, libc, words[i]))
+			if (is_restorer(h, m, libc, PT_ADDRESS(words[i])))
 				ret = 1;
 		at += n * sizeof(*words);
 	}
@@ -74,7 +71,7 @@ static int in_handler(struct pt_thread_hold *h, const struct pt_maps *m,
 static const char *stack_bad(struct pt_thread_hold *h, const struct pt_maps *m,
 			     const struct pt_map **out)
 {
-	uint64_t sp = h->regs.rsp;
+	uint64_t sp = PT_REGS_SP(&h->regs), tls;
 	const struct pt_map *s = pt_maps_at(m, sp);
 	bool main_stack;
 
@@ -90,7 +87,8 @@ static const char *stack_bad(struct pt_thread_hold *h, const struct pt_maps *m,
 			return "its stack is nearly full";
 		return NULL;
 	}
-	if (h->regs.fs_base <= sp || h->regs.fs_base >= s->end)
+	tls = pt_arch_tls(h);
+	if (tls <= sp || tls >= s->end)
 		return "it runs on a stack that is not its own";
 	if (sp - s->start < STACK_NEED)
 		return "its stack is too small";
@@ -107,7 +105,7 @@ static const char *caller_bad(struct pt_thread_hold *h, const struct pt_maps *m,
 	const struct pt_map *x;
 	uint64_t ra, a[3];
 
-	if (pt_hold_read(h, h->regs.rsp, &ra, sizeof(ra)))
+	if (pt_arch_caller(h, &ra))
 		return "its stack cannot be read";
 	if (ra >= libc->begin && ra < libc->end)
 		return NULL; /* sleep() calls nanosleep() */
@@ -128,8 +126,9 @@ int pt_safe_here(struct pt_thread_hold *h, const struct pt_maps *m,
 	int ret;
 
 	*why = NULL;
-	if (h->regs.cs != 0x33)
-		*why = "it runs 32-bit code";
+	ret = pt_arch_bad(h, why);
+	if (ret)
+		return ret;
 	if (!*why)
 		*why = stack_bad(h, m, &stack);
 	if (!*why && at_libc)
@@ -149,14 +148,17 @@ int pt_safe_here(struct pt_thread_hold *h, const struct pt_maps *m,
 bool pt_safe_wait(uint64_t nr, const uint64_t arg[6])
 {
 	switch (nr) {
+#ifdef SYS_poll
 	case SYS_poll:
 		return (int)arg[2] < 0;
+	case SYS_select:
+		return !arg[4];
 	case SYS_epoll_wait:
+#endif
 	case SYS_epoll_pwait:
 		return (int)arg[3] < 0;
 	case SYS_ppoll:
 		return !arg[2];
-	case SYS_select:
 	case SYS_pselect6:
 		return !arg[4];
 	case SYS_clock_nanosleep:

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* One thread of the target under ptrace: seized, stopped, let go. */
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ptrace.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -90,10 +92,17 @@ int pt_hold_write(struct pt_thread_hold *h, uint64_t at, const void *buf,
 
 static int take_regs(struct pt_thread_hold *h)
 {
+	struct iovec io = { &h->regs, sizeof(h->regs) };
+
 	h->stopped_ns = pt_now_ns();
-	if (!ptrace(PTRACE_GETREGS, h->tid, NULL, &h->regs))
-		return 0;
-	return -errno;
+	return ptrace(PTRACE_GETREGSET, h->tid, NT_PRSTATUS, &io) ? -errno : 0;
+}
+
+int pt_hold_set(struct pt_thread_hold *h, const struct user_regs_struct *regs)
+{
+	struct iovec io = { (void *)(uintptr_t)regs, sizeof(*regs) };
+
+	return ptrace(PTRACE_SETREGSET, h->tid, NT_PRSTATUS, &io) ? -errno : 0;
 }
 
 int pt_hold_cont(struct pt_thread_hold *h, bool trace_calls)

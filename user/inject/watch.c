@@ -61,7 +61,7 @@ static int open_one(pid_t tid, uint64_t addr)
 		.size = sizeof(a),
 		.bp_type = HW_BREAKPOINT_X,
 		.bp_addr = addr,
-		.bp_len = sizeof(long),
+		.bp_len = pt_arch.break_len,
 		.sample_period = 1,
 		.disabled = 1,
 		.exclude_kernel = 1,

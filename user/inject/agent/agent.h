@@ -7,7 +7,7 @@
  *
  * Each side trusts nothing that the other wrote: sizes and positions are
  * checked at every use, and the tracer never waits for the agent unbounded.
- * Both sides are x86-64; fields are read and written with __atomic builtins.
+ * Both sides are of one processor; fields are read and written with __atomic builtins.
  */
 #ifndef PT_AGENT_H
 #define PT_AGENT_H

@@ -18,14 +18,19 @@
 #include "inject/agent/cupti_abi.h"
 
 /* Their newest versions came with glibc 2.34, the oldest are in all. */
-__asm__(".symver pthread_create,pthread_create@GLIBC_2.2.5");
-__asm__(".symver pthread_join,pthread_join@GLIBC_2.2.5");
-__asm__(".symver pthread_detach,pthread_detach@GLIBC_2.2.5");
-__asm__(".symver pthread_attr_setstacksize,pthread_attr_setstacksize@GLIBC_2.2.5");
-__asm__(".symver dlopen,dlopen@GLIBC_2.2.5");
-__asm__(".symver dlsym,dlsym@GLIBC_2.2.5");
-__asm__(".symver dlerror,dlerror@GLIBC_2.2.5");
-__asm__(".symver memcpy,memcpy@GLIBC_2.2.5");
+#ifdef __aarch64__
+#define OLDEST(name) __asm__(".symver " #name "," #name "@GLIBC_2.17")
+#else
+#define OLDEST(name) __asm__(".symver " #name "," #name "@GLIBC_2.2.5")
+#endif
+OLDEST(pthread_create);
+OLDEST(pthread_join);
+OLDEST(pthread_detach);
+OLDEST(pthread_attr_setstacksize);
+OLDEST(dlopen);
+OLDEST(dlsym);
+OLDEST(dlerror);
+OLDEST(memcpy);
 
 #define AGENT_EXPORT __attribute__((visibility("default")))
 #define NS_PER_S 1000000000ull

@@ -9,6 +9,21 @@
 /* Not libc's syscall(): that would change the caller's errno. */
 long ag_syscall(long nr, long a, long b, long c, long d, long e, long f)
 {
+#ifdef __aarch64__
+	register long x8 __asm__("x8") = nr;
+	register long x0 __asm__("x0") = a;
+	register long x1 __asm__("x1") = b;
+	register long x2 __asm__("x2") = c;
+	register long x3 __asm__("x3") = d;
+	register long x4 __asm__("x4") = e;
+	register long x5 __asm__("x5") = f;
+
+	__asm__ volatile("svc #0"
+			 : "+r"(x0)
+			 : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5)
+			 : "memory");
+	return x0;
+#else
 	register long r10 __asm__("r10") = d;
 	register long r8 __asm__("r8") = e;
 	register long r9 __asm__("r9") = f;
@@ -20,6 +35,7 @@ long ag_syscall(long nr, long a, long b, long c, long d, long e, long f)
 			   "r"(r9)
 			 : "rcx", "r11", "memory");
 	return ret;
+#endif
 }
 
 uint64_t ag_now(void)

@@ -1,14 +1,117 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The way back: a signal frame as the kernel itself would lay it. Layouts are
- * those of Linux's asm/ucontext.h and asm/sigcontext.h for x86-64, which are
- * part of its stable interface.
+ * A borrowed thread of x86-64: how it makes a call, and its way back, a signal frame as
+ * the kernel itself would lay it. Layouts are those of Linux's asm/ucontext.h and
+ * asm/sigcontext.h for x86-64, which are part of its stable interface.
  */
+#ifdef __x86_64__
 #include <cpuid.h>
+#include <elf.h>
 #include <errno.h>
+#include <linux/audit.h>
 #include <string.h>
 
 #include "inject/inject_int.h"
+
+const struct pt_arch pt_arch = {
+	.audit = AUDIT_ARCH_X86_64, .rseq = 334, .state = NT_X86_XSTATE, .break_len = 8,
+	.points = PT_POINT_GPU | PT_POINT_LIBC | PT_POINT_BLOCKED,
+	/* mov $15,%rax; syscall: the C library has it */
+	.restorer = { 0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05 }, .restorer_len = 9,
+	.address_bits = 47,
+};
+
+int pt_arch_bad(struct pt_thread_hold *h, const char **why)
+{
+	if (h->regs.cs != 0x33)
+		*why = "it runs 32-bit code";
+	return 0;
+}
+
+uint64_t pt_arch_tls(struct pt_thread_hold *h)
+{
+	return h->regs.fs_base;
+}
+
+int pt_arch_caller(struct pt_thread_hold *h, uint64_t *out)
+{
+	return pt_hold_read(h, h->regs.rsp, out, sizeof(*out));
+}
+
+/* ---- calls ------------------------------------------------------------------- */
+
+void pt_arch_call(struct user_regs_struct *r, uint64_t fn, const uint64_t *arg, size_t n,
+		  const struct pt_frame *frame, uint64_t restorer)
+{
+	unsigned long long *const to[] = { &r->rdi, &r->rsi, &r->rdx,
+					   &r->rcx, &r->r8, &r->r9 };
+	size_t i;
+
+	(void)restorer; /* the frame begins with it */
+	for (i = 0; i < n && i < 6; i++)
+		*to[i] = arg[i];
+	r->rip = fn;
+	r->rsp = frame->at; /* the return address: the restorer */
+	r->rax = 0;	    /* no vector arguments */
+	r->orig_rax = ~0ull;   /* no system call to begin again */
+	r->eflags = 0x202;     /* no direction, no trap */
+}
+
+bool pt_arch_returned(const struct user_regs_struct *r, const struct pt_frame *frame,
+		      uint64_t restorer, int64_t *out)
+{
+	*out = (int64_t)r->rax;
+	return r->rip == restorer && r->rsp == frame->at + 8;
+}
+
+/* ---- an interrupted wait ------------------------------------------------------- */
+
+/* What an interrupted call holds in its result while the thread is stopped
+ * (the kernel's linux/errno.h). */
+#define ERESTARTNOHAND (-514)
+#define ERESTART_RESTARTBLOCK (-516)
+
+/*
+ * The thread had left its wait for another call, just begun, which our interrupt
+ * cut short with EINTR. No signal came: it is begun again, as if nothing had been.
+ */
+static void undo_eintr(struct pt_thread_hold *h)
+{
+	struct user_regs_struct r = h->regs;
+
+	if ((long)r.rax != -EINTR)
+		return;
+	r.rax = r.orig_rax;
+	r.orig_rax = ~0ull;
+	r.rip -= 2;
+	pt_hold_set(h, &r);
+}
+
+int pt_arch_rewind(struct pt_thread_hold *h, uint64_t nr, const uint64_t arg[6])
+{
+	struct user_regs_struct *r = &h->regs;
+	const uint64_t now[6] = { r->rdi, r->rsi, r->rdx, r->r10, r->r8, r->r9 };
+	unsigned char code[2];
+	long ax = (long)r->rax;
+
+	if ((long)r->orig_rax < 0 || pt_hold_read(h, r->rip - 2, code, 2) ||
+	    code[0] != 0x0f || code[1] != 0x05)
+		return -EAGAIN;
+	if (r->orig_rax != nr || !pt_safe_wait(nr, now) ||
+	    memcmp(now, arg, 3 * sizeof(*arg)) ||
+	    (ax != -EINTR && ax != ERESTARTNOHAND &&
+	     ax != ERESTART_RESTARTBLOCK)) {
+		undo_eintr(h);
+		return -EAGAIN;
+	}
+	r->rip -= 2;
+	r->rax = nr;
+	r->orig_rax = ~0ull;
+	/* now, so that letting go at any later moment begins the wait anew */
+	return pt_hold_set(h, r);
+}
+
+/* ---- the way back -------------------------------------------------------------- */
 
 #define RED_ZONE 128 /* bytes below rsp that belong to the function */
 
@@ -149,3 +252,4 @@ int pt_frame_make(struct pt_frame *f, const struct user_regs_struct *regs,
 	f->scratch_off = (size_t)(f->scratch - at);
 	return 0;
 }
+#endif
