@@ -35,6 +35,7 @@ struct pt_capture_opts {
 				  * the session */
 	bool marker_later;	 /* the job's program does not run yet */
 	bool no_uprobe_multi; /* take the perf door even where multi works */
+	bool no_gpu_probes;   /* nothing is hooked in GPU libraries */
 	const char *refused;  /* tests: a program that the kernel is to refuse */
 	unsigned reads; /* PT_READS_*: another door than the ladder's, for tests */
 	void (*warn)(void *ctx, const char *msg); /* progress and warnings */

@@ -226,6 +226,10 @@ static void open_gpu(struct pt_capture *c, const struct pt_capture_opts *o)
 			    "calls are not seen");
 		return;
 	}
+	if (o->no_gpu_probes) {
+		pt_hook_set(c, "gpu", "none", "--no-gpu-probes: GPU calls are not seen");
+		return;
+	}
 	if (!pt_selftest(multi)->works) {
 		pt_selftest_text(pt_selftest(multi), found, sizeof(found));
 		pt_hook_set(c, "gpu", "none", "the self-test failed: %s", found);

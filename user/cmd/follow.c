@@ -74,6 +74,7 @@ static int attach(struct pt_follow *w, struct pt_err *err)
 		.trainer = subject(w),
 		.mode = w->o->mode,
 		.no_uprobe_multi = w->o->no_uprobe_multi,
+		.no_gpu_probes = w->o->no_gpu_probes,
 		.reads = w->o->reads,
 		.warn = on_warning,
 		.ctx = w,

@@ -349,6 +349,9 @@ static error_t parse_one(int key, char *arg, struct argp_state *state)
 	case K_NOPYTHON:
 		o->no_python = true;
 		return 0;
+	case K_NOGPU:
+		o->no_gpu_probes = true;
+		return 0;
 	case K_NOMULTI:
 		o->no_uprobe_multi = true;
 		return 0;

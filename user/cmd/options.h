@@ -63,7 +63,7 @@ struct pt_opts {
 	enum pt_mode mode;
 	enum pt_loudness loud;
 	const char *step_marker; /* [LIBRARY:]FUNCTION, or NULL */
-	bool ascii, no_uprobe_multi;
+	bool ascii, no_uprobe_multi, no_gpu_probes;
 	bool no_adopt; /* follow nobody outside of the tree */
 	bool no_python; /* do not read the job's Python */
 	bool cupti; /* exact GPU times, by an agent in the job */

@@ -71,6 +71,10 @@
 	{ "cupti", K_CUPTI, NULL, 0,                                           \
 	  "Exact GPU times: load an agent into the job for the time of the "   \
 	  "trace, which asks CUPTI; without it they are bounded", 2 }
+#define NOGPU                                                                  \
+	{ "no-gpu-probes", K_NOGPU, NULL, 0,                                   \
+	  "Hook nothing in the job's GPU libraries: its GPU calls are not "    \
+	  "seen; scheduler, reads and --cupti stay", 2 }
 #define ADOPT                                                                  \
 	{ "no-adopt", K_NOADOPT, NULL, 0,                                      \
 	  "Follow nobody but the job's own processes; by default also those "  \
@@ -97,6 +101,7 @@ static const struct argp_option trace_options[] = {
 	ADOPT,
 	PYTHON,
 	CUPTI,
+	NOGPU,
 	MARKER,
 	OUTPUT,
 	RENDER,
@@ -128,6 +133,7 @@ static const struct argp_option record_options[] = {
 	ADOPT,
 	PYTHON,
 	CUPTI,
+	NOGPU,
 	MARKER,
 	OUTPUT,
 	LABEL,

@@ -15,6 +15,7 @@ enum { /* options without a letter */
 	K_FAIL,
 	K_MODE,
 	K_NOMULTI,
+	K_NOGPU,
 	K_NOADOPT,
 	K_NOPYTHON,
 	K_CUPTI,

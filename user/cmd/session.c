@@ -222,6 +222,7 @@ static int attach(struct pt_session *s, struct pt_err *err)
 		.step_marker = s->o->step_marker,
 		.marker_later = s->cmd != NULL,
 		.no_uprobe_multi = s->o->no_uprobe_multi,
+		.no_gpu_probes = s->o->no_gpu_probes,
 		.reads = s->o->reads,
 		.warn = on_warning,
 		.ctx = s,
