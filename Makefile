@@ -10,18 +10,25 @@ MAKEFLAGS += --no-builtin-rules
 VERSION := 0.1.0
 PREFIX ?= /usr/local
 DESTDIR ?=
+# What it is built for: x86 or arm64. For another one than this machine's it is cross-built,
+# with what is linked from tools/sysroot (docs/arm64.md).
+HOST_ARCH := $(patsubst aarch64,arm64,$(patsubst x86_64,x86,$(shell uname -m)))
+ARCH := $(HOST_ARCH)
+CROSS := $(filter-out $(HOST_ARCH),$(ARCH))
+TRIPLE := $(if $(filter arm64,$(ARCH)),aarch64,x86_64)-linux-gnu
+SYSROOT := $(CROSS:%=build/sysroot/%)
 # Another output folder, so that two builds do not disturb each other.
-B := build
+B := build$(CROSS:%=/%)
 # V=1 shows whole commands.
 Q := $(if $(filter 1,$(V)),,@)
 say = $(if $(filter 1,$(V)),,@printf '  %-8s%s\n' '$(1)' '$@')
 
 # ---- tools ------------------------------------------------------------------
 ifeq ($(origin CC),default)
-CC := gcc
+CC := $(if $(CROSS),$(TRIPLE)-gcc --sysroot=$(SYSROOT),gcc)
 endif
 ifeq ($(origin AR),default)
-AR := ar
+AR := $(CROSS:%=$(TRIPLE)-)ar
 endif
 CLANG ?= clang
 # Debian keeps bpftool in /usr/sbin, which an ordinary user's PATH lacks.
@@ -45,14 +52,16 @@ CBASE := -std=gnu11 -g $(SAME) -fno-strict-aliasing -fno-common -pthread $(WARN)
 FORTIFY := $(firstword $(foreach n,3 2,$(if $(shell echo '\#include <stdio.h>' | $(CC) -O2 \
 	-D_FORTIFY_SOURCE=$n -E -x c -o /dev/null - 2>&1),,$n)))
 HARDEN := -O2 -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=$(or $(FORTIFY),2) -fstack-protector-strong \
-	-fstack-clash-protection -fcf-protection=full
+	-fstack-clash-protection $(if $(filter arm64,$(ARCH)),-mbranch-protection=standard,-fcf-protection=full)
 SANITIZE := -O1 -fno-omit-frame-pointer -fsanitize=address,undefined \
 	    -fno-sanitize-recover=undefined
 
 comma := ,
 LIBS := -lbpf -lelf -lz -lzstd -ljansson -liberty -lprotobuf-c -lsqlite3 -lncursesw -ltinfo -lmicrohttpd -linih -lcap -lseccomp -lm
-# Of the archive only x86 is taken (user/capture/entry.c); the library has all processors.
+ifeq ($(ARCH),x86)
+# Of the archive only x86 is taken (user/capture/entry_x86.c); the library has all processors.
 LIBS += $(if $(findstring /,$(shell $(CC) -print-file-name=libcapstone.a)),-l:libcapstone.a,-lcapstone)
+endif
 ifeq ($(STATIC),1)
 # At another address each time, too, where the C library has what that begins with.
 STATIC_PIE := $(findstring /,$(shell $(CC) -print-file-name=rcrt1.o))
@@ -70,7 +79,7 @@ OPT := $(HARDEN)
 endif
 
 BPF_WARN := -Wall -Wextra -Wno-unused-parameter $(if $(filter 1,$(WERROR)),-Werror)
-BPF_CFLAGS := -g $(SAME) -O2 -target bpf -mcpu=v3 -D__TARGET_ARCH_x86 -Ivmlinux -Ibpf $(BPF_WARN)
+BPF_CFLAGS := -g $(SAME) -O2 -target bpf -mcpu=v3 -D__TARGET_ARCH_$(ARCH) -Ivmlinux -Ibpf $(BPF_WARN)
 
 # ---- sources ----------------------------------------------------------------
 # ROOMS="base model" limits the build to some directories of user/, to work on
@@ -153,6 +162,7 @@ help:
 	@echo 'make clean        remove build/'
 	@echo 'Parts: bpf, sim, unit, e2e, purity.  Options: STATIC=1 (one static binary),'
 	@echo 'WERROR=1 (warnings are errors), SAN=1 (address and undefined sanitizers),'
+	@echo 'ARCH=arm64 (cross-built, after tools/sysroot arm64),'
 	@echo 'ROOMS="base model" (only these directories of user/), V=1, B=, CC=, CLANG=, CFLAGS=.'
 
 # ---- flags are a dependency: another set of flags rebuilds what it touches ----
@@ -198,7 +208,7 @@ $(B)/bpf/abi.ok: bpf/abi.h bpf/records.def
 	@mkdir -p $(@D)
 	$(call say,ABI)
 	$(Q)$(CC) -x c -std=gnu11 -Wall -Wextra -Wpadded -Werror -fsyntax-only $<
-	$(Q)$(CLANG) -x c -std=gnu11 -target bpf $(addprefix -idirafter /usr/include/,$(MULTIARCH)) \
+	$(Q)$(CLANG) -x c -std=gnu11 -target bpf $(addprefix -idirafter $(SYSROOT)/usr/include/,$(MULTIARCH)) \
 		-Wall -Wextra -Wpadded -Werror -fsyntax-only $<
 	@touch $@
 

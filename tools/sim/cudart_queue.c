@@ -87,6 +87,15 @@ void sim_event_put(struct sim_event *e)
 
 /* ---- queueing and waiting ------------------------------------------------ */
 
+static void relax(void)
+{
+#ifdef __x86_64__
+	__builtin_ia32_pause();
+#else
+	__asm__ volatile("yield");
+#endif
+}
+
 static void wait_here(struct waiter *w, enum sim_sync how)
 {
 	w->prev = w->next = NULL;
@@ -103,7 +112,7 @@ static void wait_here(struct waiter *w, enum sim_sync how)
 			if (how == SIM_SYNC_YIELD)
 				sched_yield();
 			else
-				__builtin_ia32_pause();
+				relax();
 		}
 		sim_lock();
 	}

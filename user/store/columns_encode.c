@@ -309,7 +309,7 @@ int pt_columns_encode(const void *raw, size_t len, pt_bytes *out)
 
 	if (err)
 		goto out;
-	v = malloc((t.recs.n + 1) * sizeof(*v));
+	v = calloc(t.recs.n + 1, sizeof(*v));
 	err = v ? put_common(&t, raw, v, out) : -ENOMEM;
 	for (i = 0; i < t.n_shapes && !err; i++)
 		err = put_shape(&t, &t.shapes[i], raw, v, out);
