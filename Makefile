@@ -135,10 +135,12 @@ FUZZ_WRAP := open openat fopen setmntent ptrace usleep pt_libcurl_load pt_queue_
 # How fast records become a diagnosis: linked with the program's rooms.
 BENCH_SRCS := $(sort $(wildcard tests/bench/*.c))
 
-.PHONY: all demo test check analyze sbom kernels bench bench-replay bench-export bench-places bench-start dist install uninstall help clean deps unit e2e purity sim bpf FORCE
+.PHONY: all program demo test check analyze sbom kernels bench bench-replay bench-export bench-places bench-start dist install uninstall help clean deps unit e2e purity sim bpf FORCE
 FORCE:
 
 all: $(B)/pipetrace $(SIM) $(SIM_CUDA) $(SIM_GPUJOB) $(B)/libpipetrace_agent.so
+# What is installed, and what the demo needs; the other stand-ins are for tests.
+program: $(B)/pipetrace $(SIM) $(B)/libpipetrace_agent.so
 sim: $(SIM) $(SIM_CUDA) $(SIM_GPUJOB)
 bpf: $(SKEL) $(B)/bpf/abi.ok
 
@@ -529,7 +531,7 @@ bench-start: all
 demo:
 	tools/install-deps build
 	@tools/get-npm build
-	$(MAKE) all
+	$(MAKE) program
 	@if [ "$$(id -u)" = 0 ]; then exec $(B)/pipetrace demo; \
 	 else echo 'sudo $(B)/pipetrace demo'; exec sudo $(B)/pipetrace demo; fi
 
@@ -543,7 +545,7 @@ MAN8 = $(wildcard docs/man/*.8)
 # Each shell's completion, where it looks for those of packages.
 COMPLETIONS = bash-completion/completions zsh/vendor-completions fish/vendor_completions.d
 
-install: all
+install: program
 	$(INSTALL) -d $(D)/bin $(D)/libexec/pipetrace $(D)/share/man/man8 \
 		$(D)/share/doc/pipetrace/docs $(D)/share/pipetrace
 	$(INSTALL) -m 755 $(B)/pipetrace $(D)/bin/pipetrace
