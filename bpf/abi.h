@@ -117,6 +117,7 @@ enum {
 #define PT_COOKIE_VIA(c) ((__u32)(((c) >> 48) & 15))
 #define PT_COOKIE_LAYER(c) ((__u32)(((c) >> 52) & 3))
 #define PT_COOKIE_RET(c) ((__u32)(((c) >> 54) & 1)) /* its return is watched */
+#define PT_COOKIE_STEPPED ((__u64)1 << 55) /* where the kernel steps an instruction */
 #define PT_SLOT_ABSENT 15
 /* Not in api.def: the function that the user named, whose calls begin steps.
  * Entries only. Older readers take it for a later version's entry point. */

@@ -168,6 +168,7 @@ static __always_inline int made(struct request *rq, bool once)
 	if (op != PT_REQ_OP_READ && op != PT_REQ_OP_WRITE)
 		return 0;
 	if (th) {
+		th->hits[PT_HIT_BLOCK]++; /* the rest of it is in interrupts: not timed */
 		r.who.tid = task->pid;
 		r.who.tgid = task->tgid;
 		r.who.start = th->start;

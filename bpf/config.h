@@ -23,6 +23,9 @@ struct pt_config {
 };
 _Static_assert(sizeof(struct pt_config) == 80, "pt_config");
 
+/* Where a budget saves short waits (light mode does so from the start): shorter is short. */
+#define PT_SHORT_OFF_NS 20000
+
 /* Passes of the task iterator; the value is set before each run. */
 /* pt_armed */
 #define PT_ARMED 1
@@ -32,12 +35,21 @@ _Static_assert(sizeof(struct pt_config) == 80, "pt_config");
 #define PT_PASS_OPEN 2	/* write intervals that are open now */
 #define PT_PASS_AGAIN 4 /* behind a quiet time: where are the threads now? */
 #define PT_PASS_FINAL 3 /* the same, and totals of running threads */
+#define PT_PASS_COUNT 5 /* only what hooks were met; OPEN and FINAL do that, too */
 
 #define PT_MAX_TARGETS 16384
 #define PT_MAX_OUTSIDE 64 /* ... of them outside of the tree */
 #define PT_MAX_FILES 16384
 #define PT_MAX_TEXTS 4096
 #define PT_MAX_SOCKS 16384
+
+/* What hooks did: of some, how long their programs ran; of all, of threads that have
+ * ended, and of those that there are (by the last pass). */
+struct pt_hits {
+	__u64 timed[PT_HIT_NR], timed_ns[PT_HIT_NR];
+	__u64 gone[PT_HIT_NR], live[PT_HIT_NR];
+	__u64 gone_run_ns, live_run_ns;
+};
 
 /* Where a process has the code of an outer GPU library. */
 struct pt_text_key {

@@ -41,6 +41,39 @@ static __always_inline struct pt_thread *pt_hot_thread_of(struct task_struct *t)
 	return pt_task_has_storage(t) ? pt_thread_of(t) : NULL;
 }
 
+/*
+ * A hook has met this thread. Of so many times one is timed: the programs' part of what a
+ * hook costs, in the job itself. By kind, for a thread may be woken while it is in another
+ * hook; what one kind does to a thread it does one after the other.
+ */
+#define PT_TIMED_EACH 32
+#define PT_TIMED_MAX_NS 100000 /* longer: it lost its core */
+
+static __always_inline void pt_hit(struct pt_thread *th, __u32 kind)
+{
+	if (!(++th->hits[kind] & (PT_TIMED_EACH - 1)))
+		th->hit_ts[kind] = bpf_ktime_get_ns();
+}
+
+static __always_inline void pt_hit_over(struct pt_thread *th, __u32 kind)
+{
+	__u64 ns = th->hit_ts[kind];
+
+	if (!ns)
+		return;
+	th->hit_ts[kind] = 0;
+	ns = bpf_ktime_get_ns() - ns;
+	if (ns > PT_TIMED_MAX_NS)
+		return;
+	__sync_fetch_and_add(&pt_hits.timed[kind], 1);
+	__sync_fetch_and_add(&pt_hits.timed_ns[kind], ns);
+}
+
+static __always_inline bool pt_saves(__u32 what)
+{
+	return *(volatile __u32 *)&pt_saved & what;
+}
+
 static __always_inline void pt_hdr_fill(struct pt_hdr *h, __u16 size, __u16 kind,
 					struct pt_thread *th,
 					struct task_struct *t, __u64 ts)

@@ -154,8 +154,11 @@ int BPF_PROG(pt_fault, struct address_space *mapping, unsigned long index)
 	struct task_struct *task;
 	struct pt_thread *th = pt_reader(&task);
 
-	if (th)
-		fault_begin(th, task, mapping, index);
+	if (!th)
+		return 0;
+	pt_hit(th, PT_HIT_FAULT);
+	fault_begin(th, task, mapping, index);
+	pt_hit_over(th, PT_HIT_FAULT);
 	return 0;
 }
 
@@ -164,10 +167,13 @@ static __always_inline int fault_fn(struct vm_fault *vmf)
 	struct task_struct *task;
 	struct pt_thread *th = pt_reader(&task);
 
-	if (th)
-		fault_begin(th, task,
-			    BPF_CORE_READ(vmf, vma, vm_file, f_inode, i_mapping),
-			    BPF_CORE_READ(vmf, pgoff));
+	if (!th)
+		return 0;
+	pt_hit(th, PT_HIT_FAULT);
+	fault_begin(th, task,
+		    BPF_CORE_READ(vmf, vma, vm_file, f_inode, i_mapping),
+		    BPF_CORE_READ(vmf, pgoff));
+	pt_hit_over(th, PT_HIT_FAULT);
 	return 0;
 }
 
@@ -183,36 +189,44 @@ int BPF_KPROBE(pt_fault_kprobe, struct vm_fault *vmf)
 	return fault_fn(vmf);
 }
 
-SEC("tp_btf/mm_filemap_add_to_page_cache")
-int BPF_PROG(pt_page_added, struct folio *folio)
+static __always_inline void page_added(struct pt_thread *th, struct task_struct *task,
+				       struct folio *folio)
 {
 	struct address_space *mapping;
-	struct task_struct *task;
-	struct pt_thread *th;
 	struct inode *inode;
 	__u64 arg[3];
 	__s32 nr;
 
-	th = pt_reader(&task);
-	if (!th)
-		return 0;
 	nr = pt_task_syscall(task, arg);
 	if (!pt_in_fault(th, task, nr)) {
 		/* A call adds pages for reasons of its own. */
 		if (pt_cfg.fault_door != PT_FAULT_DOOR_ADDS ||
 		    nr != PT_SYSCALL_NONE)
-			return 0;
+			return;
 		fault_begin(th, task, BPF_CORE_READ(folio, mapping),
 			    BPF_CORE_READ(folio, index));
 		if (!pt_in_fault(th, task, nr))
-			return 0;
+			return;
 	}
 	mapping = BPF_CORE_READ(folio, mapping);
 	inode = BPF_CORE_READ(mapping, host);
 	if (BPF_CORE_READ(inode, i_ino) != th->faults.inode ||
 	    BPF_CORE_READ(inode, i_sb, s_dev) != th->faults.dev)
-		return 0;
+		return;
 	th->faults.bytes += pt_folio_pages(folio) << PT_PAGE_SHIFT;
 	pt_fault_hit(th);
+}
+
+SEC("tp_btf/mm_filemap_add_to_page_cache")
+int BPF_PROG(pt_page_added, struct folio *folio)
+{
+	struct task_struct *task;
+	struct pt_thread *th = pt_reader(&task);
+
+	if (!th)
+		return 0;
+	pt_hit(th, PT_HIT_FAULT);
+	page_added(th, task, folio);
+	pt_hit_over(th, PT_HIT_FAULT);
 	return 0;
 }

@@ -162,27 +162,18 @@ static __always_inline void name_made(struct pt_thread *th,
 	pt_rec_submit(r);
 }
 
-static __always_inline int gpu_call(struct pt_regs *ctx, __u16 kind)
+static __always_inline void gpu_record(struct pt_regs *ctx, struct pt_thread *th,
+				       struct task_struct *task, __u64 cookie,
+				       __u16 kind)
 {
-	struct task_struct *task;
-	struct pt_thread *th;
+	__u32 layer = PT_COOKIE_LAYER(cookie), via = PT_COOKIE_VIA(cookie);
 	struct pt_rec_gpu *r;
-	__u32 layer, via;
+	__u64 made = 0;
 	__u16 flags = 0;
-	__u64 cookie, made = 0;
 
-	if (!pt_is_armed())
-		return 0;
-	task = bpf_get_current_task_btf();
-	th = pt_thread_of(task);
-	if (!th)
-		return 0;
-	cookie = bpf_get_attach_cookie(ctx);
-	layer = PT_COOKIE_LAYER(cookie);
-	via = PT_COOKIE_VIA(cookie);
 	if (kind == PT_REC_GPU_RETURN) {
 		if (layer == PT_LAYER_INNER && skipped(ctx, th))
-			return 0;
+			return;
 		if (layer == PT_LAYER_OUTER)
 			th->outer_sp = 0;
 	} else if (layer == PT_LAYER_OUTER) {
@@ -190,11 +181,11 @@ static __always_inline int gpu_call(struct pt_regs *ctx, __u16 kind)
 	} else if (layer == PT_LAYER_INNER) {
 		th->skip_sp = inside_outer(ctx, th, task) ? ctx->sp : 0;
 		if (th->skip_sp)
-			return 0;
+			return;
 	}
 	r = pt_rec_new(struct pt_rec_gpu, kind, th, task, bpf_ktime_get_ns());
 	if (!r)
-		return 0;
+		return;
 	r->api = PT_COOKIE_API(cookie);
 	r->lib = PT_COOKIE_LIB(cookie);
 	if (kind == PT_REC_GPU_RETURN) {
@@ -223,6 +214,27 @@ static __always_inline int gpu_call(struct pt_regs *ctx, __u16 kind)
 	pt_rec_submit(r);
 	if (made)
 		name_made(th, task, made);
+}
+
+static __always_inline int gpu_call(struct pt_regs *ctx, __u16 kind)
+{
+	__u32 hit = kind == PT_REC_GPU_RETURN ? PT_HIT_RETURN : PT_HIT_ENTER;
+	struct task_struct *task;
+	struct pt_thread *th;
+	__u64 cookie;
+
+	if (!pt_is_armed())
+		return 0;
+	task = bpf_get_current_task_btf();
+	th = pt_thread_of(task);
+	if (!th)
+		return 0;
+	pt_hit(th, hit);
+	cookie = bpf_get_attach_cookie(ctx);
+	if (kind == PT_REC_GPU_ENTER && cookie & PT_COOKIE_STEPPED)
+		th->hits[PT_HIT_STEPPED]++;
+	gpu_record(ctx, th, task, cookie, kind);
+	pt_hit_over(th, hit);
 	return 0;
 }
 

@@ -126,6 +126,8 @@ struct pt_thread {
 	__u64 gpu_out;
 	__u64 gpu_name;
 	__u64 epoll; /* it waits there: a struct eventpoll; 0 none */
+	/* by PT_HIT_*: how often a hook met it, and when one that is timed began */
+	__u64 hits[PT_HIT_NR], hit_ts[PT_HIT_NR];
 };
 
 struct pt_file_key {
@@ -194,5 +196,7 @@ __u32 pt_inner __weak = 0;   /* 1: an inner GPU library is attached somewhere */
 __u64 pt_pass_ts __weak = 0; /* moment that the pass describes; 0: now */
 __u32 pt_outsiders __weak = 0; /* processes outside of the tree in pt_targets */
 __u64 pt_loss[PT_LOSS_NR] __weak = {};
+struct pt_hits pt_hits __weak = {};
+__u32 pt_saved __weak = 0; /* PT_SAVE_*: what a budget does without */
 
 #endif

@@ -54,30 +54,22 @@ static __always_inline void fill_attributes(struct pt_rec_nvtx *r, __u64 at)
 		r->text_id = message;
 }
 
-static __always_inline int nvtx(struct pt_regs *ctx, bool ret)
+static __always_inline void nvtx_record(struct pt_regs *ctx, struct pt_thread *th,
+					struct task_struct *task, bool ret)
 {
-	struct task_struct *task;
+	__u64 cookie = bpf_get_attach_cookie(ctx);
 	struct pt_rec_nvtx *r;
-	struct pt_thread *th;
-	__u64 cookie;
 	__u32 msg;
 
-	if (!pt_is_armed())
-		return 0;
-	task = bpf_get_current_task_btf();
-	th = pt_thread_of(task);
-	if (!th)
-		return 0;
-	cookie = bpf_get_attach_cookie(ctx);
 	r = pt_rec_new(struct pt_rec_nvtx, PT_REC_NVTX, th, task,
 		       bpf_ktime_get_ns());
 	if (!r)
-		return 0;
+		return;
 	if (ret) {
 		r->op = PT_NVTX_ID;
 		r->id = PT_RESULT(ctx);
 		pt_rec_submit(r);
-		return 0;
+		return;
 	}
 	r->op = PT_NVTX_COOKIE_OP(cookie);
 	r->domain = argument(ctx, PT_NVTX_COOKIE_DOMAIN(cookie));
@@ -88,6 +80,23 @@ static __always_inline int nvtx(struct pt_regs *ctx, bool ret)
 	else if (msg == PT_NVTX_MSG_ATTR)
 		fill_attributes(r, argument(ctx, PT_NVTX_COOKIE_SLOT(cookie)));
 	pt_rec_submit(r);
+}
+
+static __always_inline int nvtx(struct pt_regs *ctx, bool ret)
+{
+	__u32 hit = ret ? PT_HIT_RETURN : PT_HIT_NVTX;
+	struct task_struct *task;
+	struct pt_thread *th;
+
+	if (!pt_is_armed())
+		return 0;
+	task = bpf_get_current_task_btf();
+	th = pt_thread_of(task);
+	if (!th)
+		return 0;
+	pt_hit(th, hit);
+	nvtx_record(ctx, th, task, ret);
+	pt_hit_over(th, hit);
 	return 0;
 }
 

@@ -122,9 +122,13 @@ static __always_inline int fn_begin(struct file *file, const loff_t *pos,
 	th = pt_reader(&task);
 	if (!th)
 		return 0;
-	if (pos && !bpf_probe_read_kernel(&at, sizeof(at), pos))
-		offset = at;
-	read_begin(th, task, file, offset, fn, kprobe);
+	pt_hit(th, PT_HIT_READ);
+	if (!pt_saves(PT_SAVE_READS)) {
+		if (pos && !bpf_probe_read_kernel(&at, sizeof(at), pos))
+			offset = at;
+		read_begin(th, task, file, offset, fn, kprobe);
+	}
+	pt_hit_over(th, PT_HIT_READ);
 	return 0;
 }
 
@@ -134,8 +138,11 @@ static __always_inline int fn_end(__s64 ret, __u32 fn, __u16 door)
 	struct pt_thread *th;
 
 	th = pt_reader(&task);
-	if (th)
-		read_end(th, task, ret, fn, door);
+	if (!th)
+		return 0;
+	pt_hit(th, PT_HIT_READ);
+	read_end(th, task, ret, fn, door);
+	pt_hit_over(th, PT_HIT_READ);
 	return 0;
 }
 
@@ -400,28 +407,23 @@ static __always_inline __u64 pages_from(struct task_struct *task, __s32 nr,
 	return at < first ? at : first;
 }
 
-SEC("tp_btf/mm_filemap_get_pages")
-int BPF_PROG(pt_get_pages, struct address_space *mapping, unsigned long first,
-	     unsigned long last)
+static __always_inline void pages_seen(struct pt_thread *th, struct task_struct *task,
+				       struct address_space *mapping,
+				       unsigned long first, unsigned long last)
 {
-	struct task_struct *task;
-	struct pt_pages *g;
-	struct inode *inode;
-	struct pt_thread *th;
 	__u64 arg[3] = {}, ino, calls, file;
+	struct inode *inode;
+	struct pt_pages *g;
 	__s32 nr;
 	__u32 dev;
 
-	th = pt_reader(&task);
-	if (!th || !bpf_core_field_exists(task->ioac.syscr))
-		return 0;
 	/* Others are the kernel's own (exec) or a ring's, counted there. */
 	nr = pt_task_syscall(task, arg);
 	if (!pt_nr_reads(nr))
-		return 0;
+		return;
 	inode = BPF_CORE_READ(mapping, host);
 	if (pt_mode_kind(BPF_CORE_READ(inode, i_mode)) != PT_OBJ_FILE)
-		return 0;
+		return;
 	ino = BPF_CORE_READ(inode, i_ino);
 	dev = BPF_CORE_READ(inode, i_sb, s_dev);
 	calls = task->ioac.syscr;
@@ -434,7 +436,7 @@ int BPF_PROG(pt_get_pages, struct address_space *mapping, unsigned long first,
 			g->first = first;
 		if (last > g->last)
 			g->last = last;
-		return 0;
+		return;
 	}
 	pt_pages_end(th, task);
 	g->inode = ino;
@@ -450,5 +452,20 @@ int BPF_PROG(pt_get_pages, struct address_space *mapping, unsigned long first,
 	g->active = 1;
 	g->counted = nr != PT_NR_SPLICE;
 	pages_name(th, task, file);
+}
+
+SEC("tp_btf/mm_filemap_get_pages")
+int BPF_PROG(pt_get_pages, struct address_space *mapping, unsigned long first,
+	     unsigned long last)
+{
+	struct task_struct *task;
+	struct pt_thread *th = pt_reader(&task);
+
+	if (!th || !bpf_core_field_exists(task->ioac.syscr))
+		return 0;
+	pt_hit(th, PT_HIT_READ);
+	if (!pt_saves(PT_SAVE_READS))
+		pages_seen(th, task, mapping, first, last);
+	pt_hit_over(th, PT_HIT_READ);
 	return 0;
 }

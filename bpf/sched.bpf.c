@@ -28,7 +28,8 @@ static __always_inline void switch_in(struct pt_thread *th,
 		th->tot.iowait_ns += blocked;
 	else
 		th->tot.block_ns += blocked;
-	if (now - off_ts < pt_cfg.min_off_ns)
+	if (now - off_ts < pt_cfg.min_off_ns ||
+	    (pt_saves(PT_SAVE_WAITS) && now - off_ts < PT_SHORT_OFF_NS))
 		return;
 	if (pt_cfg.epoll && th->epoll)
 		pt_off_epoll(th, task);
@@ -97,38 +98,40 @@ int BPF_PROG(pt_sched_switch, bool preempt, struct task_struct *prev,
 	th = pt_hot_thread_of(prev);
 	if (th) {
 		now = bpf_ktime_get_ns();
+		pt_hit(th, PT_HIT_OUT);
 		switch_out(th, prev, preempt, now);
+		pt_hit_over(th, PT_HIT_OUT);
 	}
 	th = pt_hot_thread_of(next);
-	if (th)
+	if (th) {
+		pt_hit(th, PT_HIT_IN);
 		switch_in(th, next, now ? now : bpf_ktime_get_ns());
+		pt_hit_over(th, PT_HIT_IN);
+	}
 	return 0;
 }
 
-SEC("tp_btf/sched_waking")
-int BPF_PROG(pt_sched_waking, struct task_struct *task)
+static __always_inline void nobody(struct pt_thread *th)
 {
-	struct task_struct *cur;
+	th->waker_tid = th->waker_tgid = 0;
+	th->waker_syscall = -1;
+	th->waker_arg0 = th->waker_object = 0;
+	th->waker_in = th->waker_ports = th->waker_dev = 0;
+	th->waker_obj_kind = 0;
+}
+
+static __always_inline void woken(struct pt_thread *th)
+{
+	struct task_struct *cur = bpf_get_current_task_btf();
 	struct pt_object o = {};
-	struct pt_thread *th;
 	__u64 arg[3] = {};
 
-	if (!pt_is_armed())
-		return 0;
-	th = pt_hot_thread_of(task);
-	if (!th || (th->off_ts && th->wake_ts >= th->off_ts))
-		return 0;
-	cur = bpf_get_current_task_btf();
 	/* The tracer holds locks of the target's memory while it reads there, and lets
 	 * go of a command that it started: nobody's work, as an interrupt's wake-up. */
-	if (pt_cfg.tracer && (__u32)cur->tgid == pt_cfg.tracer) {
-		th->waker_tid = th->waker_tgid = 0;
-		th->waker_syscall = -1;
-		th->waker_arg0 = th->waker_object = 0;
-		th->waker_in = th->waker_ports = th->waker_dev = 0;
-		th->waker_obj_kind = 0;
-		th->wake_ts = bpf_ktime_get_ns();
-		return 0;
+	if (pt_saves(PT_SAVE_WAKERS) ||
+	    (pt_cfg.tracer && (__u32)cur->tgid == pt_cfg.tracer)) {
+		nobody(th);
+		return;
 	}
 	th->waker_tid = cur->pid;
 	th->waker_tgid = cur->tgid;
@@ -143,6 +146,23 @@ int BPF_PROG(pt_sched_waking, struct task_struct *task)
 	th->waker_object = o.id;
 	th->waker_dev = o.dev;
 	th->waker_obj_kind = o.kind;
-	th->wake_ts = bpf_ktime_get_ns();
+}
+
+SEC("tp_btf/sched_waking")
+int BPF_PROG(pt_sched_waking, struct task_struct *task)
+{
+	struct pt_thread *th;
+
+	if (!pt_is_armed())
+		return 0;
+	th = pt_hot_thread_of(task);
+	if (!th)
+		return 0;
+	pt_hit(th, PT_HIT_WAKE);
+	if (!th->off_ts || th->wake_ts < th->off_ts) {
+		woken(th);
+		th->wake_ts = bpf_ktime_get_ns();
+	}
+	pt_hit_over(th, PT_HIT_WAKE);
 	return 0;
 }

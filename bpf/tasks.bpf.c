@@ -141,6 +141,16 @@ int BPF_PROG(pt_exec, struct task_struct *task, pid_t old_pid)
 	return 0;
 }
 
+static __always_inline void count_gone(struct pt_thread *th)
+{
+	int i;
+
+	for (i = 0; i < PT_HIT_NR; i++)
+		if (th->hits[i])
+			__sync_fetch_and_add(&pt_hits.gone[i], th->hits[i]);
+	__sync_fetch_and_add(&pt_hits.gone_run_ns, th->tot.run_ns);
+}
+
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(pt_exit, struct task_struct *task)
 {
@@ -172,8 +182,10 @@ int BPF_PROG(pt_exit, struct task_struct *task)
 			pt_rec_submit(r);
 		}
 	}
-	if (th)
+	if (th) {
+		count_gone(th);
 		th->live = 0;
+	}
 	/* Also one that never got storage: who gets its number is a stranger. */
 	if (dead)
 		drop_target(tgid);
@@ -296,6 +308,23 @@ static __always_inline void again(struct task_struct *task, __u64 now)
 		pt_off_begin(th, task, pt_task_state(task), false, now);
 }
 
+/* The sums are made anew by each pass that counts; user space clears them before. */
+static __noinline int count_live(struct pt_thread *th, __u64 now)
+{
+	__u64 run;
+	int i;
+
+	if (!th)
+		return 0;
+	for (i = 0; i < PT_HIT_NR; i++)
+		pt_hits.live[i] += th->hits[i];
+	run = th->tot.run_ns;
+	if (!*(volatile __u64 *)&th->off_ts && now > th->since)
+		run += now - th->since;
+	pt_hits.live_run_ns += run;
+	return 0;
+}
+
 SEC("iter/task")
 int pt_iter(struct bpf_iter__task *ctx)
 {
@@ -305,11 +334,14 @@ int pt_iter(struct bpf_iter__task *ctx)
 	if (!task)
 		return 0;
 	now = pt_pass_ts ? pt_pass_ts : bpf_ktime_get_ns();
-	if (pt_pass == PT_PASS_SEED)
+	if (pt_pass == PT_PASS_SEED) {
 		seed(task, now);
-	else if (pt_pass == PT_PASS_AGAIN)
+	} else if (pt_pass == PT_PASS_AGAIN) {
 		again(task, now);
-	else
-		write_open(task, now, pt_pass == PT_PASS_FINAL);
+	} else {
+		count_live(pt_thread_of(task), now);
+		if (pt_pass != PT_PASS_COUNT)
+			write_open(task, now, pt_pass == PT_PASS_FINAL);
+	}
 	return 0;
 }

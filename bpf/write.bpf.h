@@ -51,10 +51,28 @@ static __always_inline void pt_wagg_block(struct pt_thread *th,
 		pt_wagg_flush(th, task);
 }
 
+static __always_inline void pt_write_begins(struct pt_thread *th, __u64 file, __u32 fn)
+{
+	struct pt_object o = {};
+
+	/* Inside another one: an O_SYNC write, overlayfs. A call that missed
+	 * its return is over when another of its kind begins. */
+	if (th->write_ts && th->write_fn != fn)
+		return;
+	th->write_ts = 0;
+	pt_file_object(file, &o);
+	if (o.kind != PT_OBJ_FILE)
+		return;
+	th->write_file = file;
+	th->write_inode = o.id;
+	th->write_dev = o.dev;
+	th->write_fn = fn;
+	th->write_ts = bpf_ktime_get_ns();
+}
+
 static __always_inline int pt_write_begin(__u64 file, __u32 fn)
 {
 	struct task_struct *task;
-	struct pt_object o = {};
 	struct pt_thread *th;
 
 	if (!pt_is_armed() || !file)
@@ -63,39 +81,21 @@ static __always_inline int pt_write_begin(__u64 file, __u32 fn)
 	th = pt_hot_thread_of(task);
 	if (!th)
 		return 0;
-	/* Inside another one: an O_SYNC write, overlayfs. A call that missed
-	 * its return is over when another of its kind begins. */
-	if (th->write_ts && th->write_fn != fn)
-		return 0;
-	th->write_ts = 0;
-	pt_file_object(file, &o);
-	if (o.kind != PT_OBJ_FILE)
-		return 0;
-	th->write_file = file;
-	th->write_inode = o.id;
-	th->write_dev = o.dev;
-	th->write_fn = fn;
-	th->write_ts = bpf_ktime_get_ns();
+	pt_hit(th, PT_HIT_WRITE);
+	pt_write_begins(th, file, fn);
+	pt_hit_over(th, PT_HIT_WRITE);
 	return 0;
 }
 
-static __always_inline int pt_write_end(__s64 ret, __u32 fn, __u16 door)
+static __always_inline void pt_write_ends(struct pt_thread *th, struct task_struct *task,
+					  __s64 ret, __u32 fn, __u16 door)
 {
+	struct pt_write_agg *a = &th->wagg;
 	struct pt_file_key key = {};
-	struct task_struct *task;
-	struct pt_write_agg *a;
-	struct pt_thread *th;
 	__u64 now, ns;
 
-	if (!pt_is_armed())
-		return 0;
-	task = bpf_get_current_task_btf();
-	th = pt_hot_thread_of(task);
-	if (!th || !th->write_ts || th->write_fn != fn)
-		return 0;
 	now = bpf_ktime_get_ns();
 	ns = now - th->write_ts;
-	a = &th->wagg;
 	*(volatile __u32 *)&a->in_use = 1;
 	if ((a->writes | a->fsyncs) &&
 	    (a->inode != th->write_inode || a->dev != th->write_dev ||
@@ -128,6 +128,23 @@ static __always_inline int pt_write_end(__s64 ret, __u32 fn, __u16 door)
 	key.inode = a->inode;
 	key.dev = a->dev;
 	pt_file_note(th, task, th->write_file, &key, now);
+}
+
+static __always_inline int pt_write_end(__s64 ret, __u32 fn, __u16 door)
+{
+	struct task_struct *task;
+	struct pt_thread *th;
+
+	if (!pt_is_armed())
+		return 0;
+	task = bpf_get_current_task_btf();
+	th = pt_hot_thread_of(task);
+	if (!th)
+		return 0;
+	pt_hit(th, PT_HIT_WRITE);
+	if (th->write_ts && th->write_fn == fn)
+		pt_write_ends(th, task, ret, fn, door);
+	pt_hit_over(th, PT_HIT_WRITE);
 	return 0;
 }
 

@@ -60,6 +60,7 @@ struct stream {
 	unsigned threads, forks, execs, exits, pipe_waits, pipe_right, launches, enters,
 		returns, bad;
 	uint64_t intervals, shortest; /* closed OFF records */
+	struct pt_rec_cost cost;      /* the last one */
 	const struct facts *f;
 };
 
@@ -234,6 +235,8 @@ static void on_record(void *ctx, const void *rec, size_t len)
 		else if (m->mark == PT_MARK_END)
 			s->end = h->ts;
 	}
+	if (h->kind == PT_REC_COST && h->size == sizeof(s->cost))
+		memcpy(&s->cost, rec, sizeof(s->cost));
 	if (h->kind >= 64)
 		return;
 	t = thread_of(s, h->tid, h->start);
@@ -394,6 +397,29 @@ static void find_lib(char *out, size_t size)
 		out[0] = 0;
 }
 
+/* What the hooks were met is what the records tell, where none was lost. */
+static void check_cost(const struct stream *s)
+{
+	const struct pt_rec_cost *k = &s->cost;
+
+	print_message("# hooks: %.2f ms (%.2f to %.2f) of %.1f ms that the job ran; the tracer %.1f\n",
+		      (double)k->cost_ns / 1e6, (double)k->low_ns / 1e6,
+		      (double)k->high_ns / 1e6, (double)k->run_ns / 1e6,
+		      (double)k->tracer_ns / 1e6);
+	assert_int_equal(k->hits[PT_HIT_ENTER], s->launches + s->enters);
+	assert_int_equal(k->hits[PT_HIT_RETURN], s->returns);
+	/* a thread's first switch-in ends no interval; of one that a kernel hides, its next
+	 * switch-out tells */
+	assert_in_range(k->hits[PT_HIT_IN] + MAX_THREADS, s->intervals,
+			s->intervals + 2 * MAX_THREADS);
+	assert_in_range(k->hits[PT_HIT_OUT] + MAX_THREADS, s->intervals,
+			s->intervals + 2 * MAX_THREADS);
+	assert_true(k->hits[PT_HIT_WAKE] >= s->pipe_waits);
+	assert_true(k->low_ns > 0 && k->low_ns <= k->cost_ns && k->cost_ns <= k->high_ns);
+	assert_true(k->run_ns > 0 && k->tracer_ns > 0);
+	assert_int_equal(k->budget | k->saved, 0);
+}
+
 static void trace_job(bool perf)
 {
 	struct pt_capture_opts o = { .n_pids = 1, .mode = PT_MODE_STANDARD,
@@ -470,6 +496,7 @@ static void trace_job(bool perf)
 	assert_int_equal(s.launches, f->gpu ? LAUNCHES : 0);
 	assert_int_equal(s.enters, f->gpu ? SYNCS : 0);
 	assert_int_equal(s.returns, f->gpu ? SYNCS : 0);
+	check_cost(&s);
 	close(go[0]);
 	close(go[1]);
 	munmap(f, sizeof(*f));
@@ -595,6 +622,9 @@ static void overflow(void **state)
 		      (unsigned long long)loss[PT_LOSS_RING_FULL]);
 	assert_true(loss[PT_LOSS_RING_FULL] > 0);
 	assert_int_equal(missing, loss[PT_LOSS_RING_FULL]);
+	/* The hooks were met all the same. */
+	assert_in_range(s.cost.hits[PT_HIT_IN] + MAX_THREADS, s.intervals + missing,
+			s.intervals + missing + 2 * MAX_THREADS);
 	munmap(f, sizeof(*f));
 }
 

@@ -352,6 +352,9 @@ void pt_show_real_ids(struct pt_report *r);
 void pt_trainer_free(struct pt_trainer *t);
 /* parts/finish.c: duration, events, losses. 0 or -ENOMEM. */
 int pt_fill_capture(const struct pt_an *an, struct pt_report *r);
+/* capture.target_overhead, and what a budget did without. Behind the breakdown. 0 or
+ * -ENOMEM. */
+int pt_fill_overhead(struct pt_an *an);
 void pt_release_trainers(struct pt_an *an);
 const struct pt_thresholds *pt_thresholds_of(const struct pt_analysis_opts *o);
 /* Slow ones among the workers, by service_ms and median_ms. 0 or -ENOMEM. */

@@ -37,6 +37,7 @@ struct pt_capture_opts {
 	bool no_uprobe_multi; /* take the perf door even where multi works */
 	bool no_gpu_probes;   /* nothing is hooked in GPU libraries */
 	const char *refused;  /* tests: a program that the kernel is to refuse */
+	double budget; /* of the target's time, that the hooks may take; 0: no limit */
 	unsigned reads; /* PT_READS_*: another door than the ladder's, for tests */
 	void (*warn)(void *ctx, const char *msg); /* progress and warnings */
 	void *ctx;
@@ -120,6 +121,10 @@ void pt_capture_hook(struct pt_capture *c, const char *need, const char *door,
  * of every loss record from now on. */
 void pt_capture_lost_elsewhere(struct pt_capture *c, unsigned cause,
 			       uint64_t total);
+/* CPU time that helpers outside of this room took, in all. */
+void pt_capture_spent_elsewhere(struct pt_capture *c, uint64_t ns);
+/* PT_SAVE_*: what is done without, to keep the budget. */
+uint32_t pt_capture_saved(const struct pt_capture *c);
 void pt_capture_loss(struct pt_capture *c, uint64_t count[PT_LOSS_NR]);
 uint64_t pt_capture_events(const struct pt_capture *c);
 /* True when every root process has gone. */

@@ -20,9 +20,6 @@
 
 #define PT_RING_MB 16
 #define PT_RING_MB_MAX 1024
-/* Light mode: a switch shorter than this costs no record, only totals. */
-#define PT_LIGHT_MIN_OFF_NS 20000
-
 static char first_warning[256];
 
 /* Keep the warning that says what failed, for the one sentence that the user
@@ -59,7 +56,7 @@ static int choose(struct pt_capture *c, const struct pt_capture_opts *o)
 	bpf_map__set_max_entries(s->maps.pt_ring, bytes);
 	s->rodata->pt_cfg.wake_bytes = bytes / 4;
 	s->rodata->pt_cfg.min_off_ns =
-		o->mode == PT_MODE_LIGHT ? PT_LIGHT_MIN_OFF_NS : 0;
+		o->mode == PT_MODE_LIGHT ? PT_SHORT_OFF_NS : 0;
 	s->rodata->pt_cfg.file_names = 1;
 	s->rodata->pt_cfg.count_off = c->feat.count_off;
 	s->rodata->pt_cfg.tracer = (uint32_t)getpid();
@@ -391,6 +388,8 @@ int pt_run_pass(struct pt_capture *c, uint32_t pass, uint64_t ts)
 	ssize_t n;
 	int fd;
 
+	memset(c->skel->bss->pt_hits.live, 0, sizeof(c->skel->bss->pt_hits.live));
+	c->skel->bss->pt_hits.live_run_ns = 0;
 	c->skel->bss->pt_pass_ts = ts;
 	c->skel->bss->pt_pass = pass;
 	fd = iter_create(c);

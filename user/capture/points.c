@@ -112,5 +112,8 @@ int pt_points_find(int fd, enum pt_gpulib_kind kind, uint32_t lib,
 		found++;
 	}
 	keep_apart(out, found);
+	for (i = 0; i < found; i++)
+		if (out[i].stepped)
+			out[i].cookie |= PT_COOKIE_STEPPED;
 	return (int)found;
 }

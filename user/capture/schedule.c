@@ -41,8 +41,9 @@ int pt_capture_window(struct pt_capture *c, uint32_t index, bool ended,
 	if (c->stopped)
 		return 0;
 	/* what is open at its end belongs to it */
-	if (ended)
-		r = pt_run_pass(c, PT_PASS_OPEN, ts);
+	r = pt_run_pass(c, ended ? PT_PASS_OPEN : PT_PASS_COUNT, ended ? ts : 0);
+	if (!r)
+		pt_cost_tick(c);
 	pt_sample_tree(c);
 	d = pt_capture_drain(c, fn, ctx);
 	pt_queue_loss(c);

@@ -263,6 +263,7 @@ static void queue_host(struct pt_capture *c)
 
 	memset(&h, 0, sizeof(h));
 	pt_host_record(c->trainer, pt_now_ns(), &h);
+	c->cores = h.cores;
 	h.read_door = c->read_door;
 	h.read_more = c->read_more;
 	h.fault_door = c->fault_door;
@@ -313,6 +314,11 @@ int pt_capture_open(struct pt_capture **out, const struct pt_capture_opts *o,
 	pt_neighbours(c);
 	pt_memory(c);
 	pt_blocks_tick(c); /* what was before is not of the capture */
+	c->cost.budget = o->budget;
+	/* every system call pays there, which nobody counts */
+	c->cost.unknown = c->read_door == PT_DOOR_SYSCALL;
+	if (!pt_run_pass(c, PT_PASS_COUNT, 0))
+		pt_cost_tick(c);
 	queue_mark(c, PT_MARK_BEGIN, 0);
 	*out = c;
 out:
@@ -423,6 +429,8 @@ int pt_capture_tick(struct pt_capture *c, pt_record_fn fn, void *ctx)
 		return 0;
 	r = c->quiet ? 0 : pt_run_pass(c, PT_PASS_OPEN, 0);
 	if (!c->quiet) {
+		if (!r)
+			pt_cost_tick(c);
 		pt_sample_tree(c);
 		pt_blocks_tick(c);
 		pt_disks_tick(c, c->disks);
@@ -451,6 +459,8 @@ int pt_capture_stop(struct pt_capture *c, pt_record_fn fn, void *ctx)
 	/* Room for the final pass. */
 	d = pt_capture_drain(c, fn, ctx);
 	r = pt_run_pass(c, PT_PASS_FINAL, end);
+	if (!r)
+		pt_cost_tick(c);
 	pt_socks_pass(c, PT_PASS_FINAL, end);
 	if (pt_capture_target_gone(c))
 		queue_mark(c, PT_MARK_TARGET_EXIT, end);
@@ -579,6 +589,16 @@ void pt_capture_lost_elsewhere(struct pt_capture *c, unsigned cause,
 {
 	if (cause < PT_LOSS_NR)
 		c->loss[cause] = total;
+}
+
+void pt_capture_spent_elsewhere(struct pt_capture *c, uint64_t ns)
+{
+	c->cost.elsewhere_ns = ns;
+}
+
+uint32_t pt_capture_saved(const struct pt_capture *c)
+{
+	return c->cost.saved;
 }
 
 void pt_capture_loss(struct pt_capture *c, uint64_t count[PT_LOSS_NR])

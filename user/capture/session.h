@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "capture/capture.h"
+#include "capture/cost.h"
 #include "capture/ringbuf.h"
 #include "config.h"
 #include "pipetrace.skel.h"
@@ -81,6 +82,8 @@ struct pt_capture {
 	size_t n_hooks;
 	uint64_t events;
 	uint64_t loss[PT_LOSS_NR]; /* this side's; the kernel's come on top */
+	struct pt_cost cost;
+	unsigned cores; /* that the target may use */
 };
 
 void pt_warn(struct pt_capture *c, const char *fmt, ...)

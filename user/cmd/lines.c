@@ -9,7 +9,9 @@ static void follow(struct pt_session *s)
 	static pid_t pids[PT_LINES_PROCESSES];
 	size_t n = pt_capture_processes(s->cap, pids, PT_LINES_PROCESSES);
 
-	pt_py_watcher_follow(s->watcher, pids, pt_schedule_quiet(s) ? 0 : n);
+	if (pt_schedule_quiet(s) || pt_capture_saved(s->cap) & PT_SAVE_LINES)
+		n = 0;
+	pt_py_watcher_follow(s->watcher, pids, n);
 }
 
 void pt_session_lines_begin(struct pt_session *s)
@@ -46,6 +48,7 @@ void pt_session_lines_end(struct pt_session *s)
 		return;
 	pt_py_watcher_stop(s->watcher, pt_session_record, s);
 	seen = pt_py_watcher_seen(s->watcher);
+	pt_capture_spent_elsewhere(s->cap, seen->cpu_ns);
 	if (seen->processes)
 		snprintf(note, sizeof(note), "%u looks took %.1f ms of CPU; %.100s", seen->looks,
 			 (double)seen->cpu_ns / 1e6,

@@ -165,6 +165,10 @@ static error_t parse_value(int key, char *arg, struct pt_opts *o)
 			return reject("--fail-on-regression", arg,
 				      "percent from 0 to 100");
 		return 0;
+	case K_BUDGET:
+		if (pt_parse_percent(arg, &o->budget) || !(o->budget > 0))
+			return reject("--budget", arg, "percent above 0, like 0.5%");
+		return 0;
 	case K_SINCE:
 		if (pt_parse_span(arg, &ns) || ns < 10000000000ull)
 			return reject("--since", arg, "a time like 1h or 90s, at least 10s");

@@ -66,6 +66,7 @@ struct pt_opts {
 	bool ascii, no_uprobe_multi, no_gpu_probes;
 	bool no_adopt; /* follow nobody outside of the tree */
 	bool no_python; /* do not read the job's Python */
+	double budget; /* share of the job's time that the hooks may take; 0: no limit */
 	bool cupti; /* exact GPU times, by an agent in the job */
 	unsigned reads; /* PT_READS_* */
 	char *labels[PT_LABELS_MAX]; /* "key=value", checked */

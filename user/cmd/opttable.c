@@ -83,6 +83,11 @@
 	{ "no-python", K_NOPYTHON, NULL, 0,                                    \
 	  "Do not read the stacks of the job's Python; by default they are "   \
 	  "read for a hundredth of a core, but in mode light", 2 }
+#define BUDGET                                                                 \
+	{ "budget", K_BUDGET, "PERCENT", 0,                                    \
+	  "Take no more of the job's time than this, like 0.5%: what costs "   \
+	  "most for what it tells is left out step by step, and the report "   \
+	  "says what and when; totals stay", 2 }
 #define MARKER                                                                 \
 	{ "step-marker", K_MARKER, "[LIBRARY:]FUNCTION", 0,                    \
 	  "Each call of this function of the job begins a step; by default "   \
@@ -100,6 +105,7 @@ static const struct argp_option trace_options[] = {
 	MODE,
 	ADOPT,
 	PYTHON,
+	BUDGET,
 	CUPTI,
 	NOGPU,
 	MARKER,
@@ -132,6 +138,7 @@ static const struct argp_option record_options[] = {
 	MODE,
 	ADOPT,
 	PYTHON,
+	BUDGET,
 	CUPTI,
 	NOGPU,
 	MARKER,

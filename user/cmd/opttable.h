@@ -18,6 +18,7 @@ enum { /* options without a letter */
 	K_NOGPU,
 	K_NOADOPT,
 	K_NOPYTHON,
+	K_BUDGET,
 	K_CUPTI,
 	K_READS,
 	K_MARKER,

@@ -33,6 +33,22 @@ int pt_feed_memory(struct pt_model *m, const struct pt_rec_memory *r)
 	return pt_held_push(&m->held.time, &m->memory, *r);
 }
 
+/* In order of time; counters that go back are damage. */
+int pt_feed_cost(struct pt_model *m, const struct pt_rec_cost *r)
+{
+	const struct pt_rec_cost *last = m->costs.n ? &m->costs.v[m->costs.n - 1] : NULL;
+
+	if (last && last->hdr.ts >= r->hdr.ts)
+		return 0;
+	if (r->low_ns > r->cost_ns || (r->cost_ns > r->high_ns && ~r->cost_ns))
+		return -EINVAL;
+	if (last && (r->run_ns < last->run_ns || r->cost_ns < last->cost_ns ||
+		     r->low_ns < last->low_ns || r->high_ns < last->high_ns ||
+		     r->tracer_ns < last->tracer_ns))
+		return -EINVAL;
+	return pt_held_push(&m->held.time, &m->costs, *r);
+}
+
 #define MAX_DEVICES 64
 
 int pt_feed_device(struct pt_model *m, const struct pt_rec_device *r)

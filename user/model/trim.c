@@ -139,7 +139,8 @@ static void trim_proc(struct pt_model *m, struct pt_proc *p, uint64_t before)
 static uint64_t sample_bytes(const struct pt_model *m)
 {
 	uint64_t sum = m->devices.n * sizeof(*m->devices.v) +
-		       m->memory.n * sizeof(*m->memory.v);
+		       m->memory.n * sizeof(*m->memory.v) +
+		       m->costs.n * sizeof(*m->costs.v);
 	size_t i;
 
 	for (i = 0; i < m->all_procs.n; i++)
@@ -159,6 +160,7 @@ static void trim_all_samples(struct pt_model *m, uint64_t before)
 	}
 	CUT(m, &m->devices, .hdr.ts, before);
 	CUT(m, &m->memory, .hdr.ts, before);
+	CUT(m, &m->costs, .hdr.ts, before);
 }
 
 int pt_model_cut(struct pt_model *m, uint64_t before)

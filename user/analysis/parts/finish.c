@@ -177,6 +177,8 @@ static int conclude(struct pt_an *an, const struct pt_part *all,
 	if (!err)
 		err = pt_fill_report(an, k, &all->reads);
 	if (!err)
+		err = pt_fill_overhead(an);
+	if (!err)
 		err = pt_mark_steps(an);
 	if (!err)
 		err = take_tables(an, all, k);

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What tracing cost the job: the hooks' time, as counted and priced while it was traced
+ * (bpf/records.def, COST), over the job's own. docs/overhead.md says it for users.
+ *
+ *   value  the hooks' time over wall or, where more than one core was busy, over the
+ *          target's CPU time; and of the tracer's own CPU time the part for which there
+ *          was no idle core
+ *   low    the least that the hooks may have cost, without what fell into the time in
+ *          which the trainer waited anyway
+ *   high   the most, all of it one behind the other, and all that the tracer ran
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "analysis/internal.h"
+
+/* So much of the cores busy, and what the tracer runs begins to be missed. */
+#define CROWDED 0.5
+
+struct cost {
+	double run, low, ns, high, tracer;
+};
+
+static struct cost cost_of(const struct pt_rec_cost *r)
+{
+	return (struct cost){ (double)r->run_ns, (double)r->low_ns, (double)r->cost_ns,
+			      (double)r->high_ns, (double)r->tracer_ns };
+}
+
+static double between(double a, double b, double f)
+{
+	return a + (b - a) * f;
+}
+
+/* As of `ts`: between the two records around it as if it had come evenly. */
+static struct cost cost_at(const struct pt_model *m, uint64_t ts)
+{
+	struct cost a, b;
+	size_t i;
+	double f;
+
+	for (i = 0; i + 1 < m->costs.n && m->costs.v[i].hdr.ts <= ts; i++)
+		;
+	b = cost_of(&m->costs.v[i]);
+	if (!i || m->costs.v[i].hdr.ts <= ts)
+		return b;
+	a = cost_of(&m->costs.v[i - 1]);
+	f = (double)(ts - m->costs.v[i - 1].hdr.ts) /
+	    (double)(m->costs.v[i].hdr.ts - m->costs.v[i - 1].hdr.ts);
+	return (struct cost){ between(a.run, b.run, f), between(a.low, b.low, f),
+			      between(a.ns, b.ns, f), between(a.high, b.high, f),
+			      between(a.tracer, b.tracer, f) };
+}
+
+/* The share of the time in which the trainer, or where there is none the target, did
+ * nothing. */
+static double slack(const struct pt_an *an, double wall, double run)
+{
+	const struct pt_trainer *t = an->top;
+	double waits;
+
+	if (!t)
+		return 1 - fmin(1, run / wall);
+	waits = (double)(t->data_wait_ns + t->gpu_wait_ns + t->transfer_ns + t->collective_ns);
+	return fmin(1, waits / wall);
+}
+
+static double crowding(const struct pt_model *m, double wall, double run)
+{
+	double cores = m->host_known ? m->host.cores : 0;
+
+	if (m->host_known && m->host.quota_mcores)
+		cores = fmin(cores, (double)m->host.quota_mcores / 1000);
+	if (!(cores > 0))
+		return 0;
+	return fmin(1, fmax(0, run / (wall * cores) - CROWDED) / (1 - CROWDED));
+}
+
+static void fill_range(const struct pt_an *an, struct pt_range *o)
+{
+	double wall = (double)(an->t1 - an->t0), all;
+	struct cost a = cost_at(an->m, an->t0), b = cost_at(an->m, an->t1);
+	double run = b.run - a.run, tracer = b.tracer - a.tracer;
+
+	if (!(wall > 0))
+		return;
+	all = fmax(wall, run);
+	o->low = fmin(1, (b.low - a.low) * (1 - slack(an, wall, run)) / all);
+	o->high = fmin(1, (b.high - a.high + tracer) / wall);
+	o->value = (b.ns - a.ns + tracer * crowding(an->m, wall, run)) / all;
+	o->value = fmin(fmax(o->value, o->low), o->high);
+}
+
+static const struct {
+	uint32_t bit;
+	const char *name;
+} steps[] = {
+	{ PT_SAVE_LINES, "lines of Python" },
+	{ PT_SAVE_WAITS, "single waits below 20 us" },
+	{ PT_SAVE_READS, "single reads of files" },
+	{ PT_SAVE_WAKERS, "who ended a wait" },
+};
+
+static int limit_budget(struct pt_an *an)
+{
+	const struct pt_model *m = an->m;
+	char text[300] = "";
+	uint32_t had = 0;
+	size_t i, k, n = 0;
+
+	for (i = 0; i < m->costs.n && m->costs.v[i].hdr.ts < an->t1; i++)
+		for (k = 0; k < sizeof(steps) / sizeof(steps[0]); k++) {
+			const struct pt_rec_cost *r = &m->costs.v[i];
+
+			if (!(r->saved & ~had & steps[k].bit) || n >= sizeof(text))
+				continue;
+			had |= steps[k].bit;
+			n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%s (from %.0f s on)",
+					      n ? ", " : "", steps[k].name,
+					      pt_sec(r->hdr.ts - pt_min64(an->t0, r->hdr.ts)));
+		}
+	if (!had)
+		return 0;
+	return pt_report_limit(an->r, "budget", "To stay within %.2g %% of the job's time "
+						"pipetrace did without: %s.",
+			       (double)m->costs.v[m->costs.n - 1].budget / 1e4, text);
+}
+
+int pt_fill_overhead(struct pt_an *an)
+{
+	const struct pt_model *m = an->m;
+
+	if (m->costs.n < 2) /* a recording of before */
+		return 0;
+	if (m->costs.v[m->costs.n - 1].cost_ns == UINT64_MAX)
+		return pt_report_limit(an->r, "capture.target_overhead",
+				       "What tracing cost the job is not known: reads are seen "
+				       "at system calls, and each of the job's pays for that.");
+	fill_range(an, &an->r->capture.target_overhead);
+	return limit_budget(an);
+}
