@@ -105,7 +105,7 @@ def stall(pids, seconds=STALL_S):
 def full_disk(tmp):
     place = os.path.join(tmp, "full")
     os.mkdir(place)
-    mounted = not subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32k", "none", place],
+    mounted = not subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8k", "none", place],
                                  check=False, stderr=subprocess.DEVNULL).returncode
     try:
         yield place if mounted else None
@@ -182,8 +182,8 @@ def check_live(tmp):
     for name, least in zip(names, (STALL_S * 900, 1500)):
         report = check_window(name, os.path.join(out, name))
         ok("%s: the stall is in it" % name, longest_ms(report) >= least, longest_ms(report))
-        ok("%s: and what was around it" % name, report["steps"]["count"] >= 10 and
-           4 < report["capture"]["duration"] < 8, report["steps"]["count"])
+        ok("%s: and what was before it" % name, report["steps"]["count"] >= 10 and
+           6 < report["capture"]["duration"] < 15, report["steps"]["count"])
     left = left_behind(before, [])
     ok("nothing is left in the kernel", not left, left)
 
@@ -205,10 +205,10 @@ def check_refused(tmp):
 # ---- the campaign ----------------------------------------------------------------
 
 def cpu_s(pid):
-    """Of a process and of its children that have ended, s."""
+    """Of a process, and of its children that have ended, s."""
     with open("/proc/%d/stat" % pid, encoding="ascii") as f:
-        fields = f.read().rsplit(")", 1)[1].split()
-    return sum(int(x) for x in fields[11:15]) / TICK
+        fields = [int(x) for x in f.read().rsplit(")", 1)[1].split()[11:15]]
+    return sum(fields[:2]) / TICK, sum(fields[2:]) / TICK
 
 
 def rss_mib(pid):
@@ -226,7 +226,7 @@ def campaign(tmp, minutes, stalls):
                                  stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                  stderr=subprocess.DEVNULL)
         ok("it knows the steps", w.wait_for("the median is"), w.lines)
-        begin, memory, cpu = time.monotonic(), [], [(cpu_s(w.p.pid), cpu_s(light.pid))]
+        begin, memory, cpu = time.monotonic(), [], [cpu_s(w.p.pid) + cpu_s(light.pid)]
         for i in range(stalls):
             while time.monotonic() < begin + (i + 1) * every:
                 time.sleep(1)
@@ -236,7 +236,7 @@ def campaign(tmp, minutes, stalls):
         while time.monotonic() < begin + minutes * 60:
             time.sleep(1)
             memory.append(rss_mib(w.p.pid))
-        cpu.append((cpu_s(w.p.pid), cpu_s(light.pid)))
+        cpu.append(cpu_s(w.p.pid) + cpu_s(light.pid))
         light.send_signal(signal.SIGINT)
         status = w.end(signal.SIGINT, 90)
         light.wait(120)
@@ -248,8 +248,8 @@ def campaign(tmp, minutes, stalls):
         ok("%s: the stall is in it" % name, longest_ms(check_window(
             name, os.path.join(out, name))) >= STALL_S * 900)
     took = [b - a for a, b in zip(*cpu)]
-    print("CPU: watch %.2f s, its windows included; a light trace %.2f s" % tuple(took))
-    ok("no more CPU than a light trace", took[0] <= took[1], took)
+    print("CPU: watch %.2f s and %.2f s for its windows; a light trace %.2f s" % tuple(took[:3]))
+    ok("no more CPU than a light trace", took[0] + took[1] <= took[2], took)
     half = len(memory) // 2
     print("memory: %.1f MiB in the first half at most, %.1f in the second"
           % (max(memory[:half]), max(memory[half:])))

@@ -448,6 +448,27 @@ static void test_window_malformed(void **state)
 	pt_window_free(w);
 }
 
+/* It can be asked for more than usual, but for no more than is held. */
+static void test_window_reach(void **state)
+{
+	static const uint64_t asked[] = { 15, 1000 }, got[] = { 15, 20 };
+
+	(void)state;
+	for (size_t k = 0; k < NR(asked); k++) {
+		struct pt_window *w = pt_window_new(10 * S, 1 << 20);
+		struct seen s = { 0 };
+
+		assert_non_null(w);
+		begin(w, 100 * S);
+		for (uint64_t i = 0; i < 100; i++)
+			put_off(w, 105 * S + i * S, 106 * S + i * S);
+		pt_window_reach(w, asked[k] * S);
+		assert_int_equal(pt_window_feed(w, 205 * S, see, &s), got[k] * S);
+		assert_true(s.off + 1 >= got[k] && s.off <= got[k] + 1);
+		pt_window_free(w);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -456,6 +477,7 @@ int main(void)
 		cmocka_unit_test(test_keys),
 		cmocka_unit_test(test_scroll),
 		cmocka_unit_test(test_window),
+		cmocka_unit_test(test_window_reach),
 		cmocka_unit_test(test_window_bounded),
 		cmocka_unit_test(test_window_malformed),
 	};

@@ -261,6 +261,8 @@ static void test_others(void **state)
 	const struct pt_when w[] = { { PT_WHEN_WORKER, PT_WHEN_NS, 10e9 },
 				     { PT_WHEN_RANK, PT_WHEN_NS, 5e8 } };
 	struct pt_seen s = { .from = BEGIN, .until = BEGIN + 30 * ST_S };
+	struct pt_seen_trainer late = { .pid = 8, .n = 3 };
+	struct pt_seen_step step[3];
 	struct made j;
 
 	(void)state;
@@ -281,8 +283,18 @@ static void test_others(void **state)
 	assert_int_equal(pt_trigger_see(j.g, &s, &j.event), 0);
 	s.rank = 8;
 	s.late_ns = ST_S;
+	s.t = &late;
+	s.n = 1;
+	late.step = step;
+	step[0] = (struct pt_seen_step){ s.from, s.from + ST_S, 0, true };
+	step[1] = (struct pt_seen_step){ s.from + ST_S, s.from + 3 * ST_S, 0, false };
+	step[2] = (struct pt_seen_step){ s.from + 3 * ST_S, s.until - 6 * ST_S, 0, false };
 	assert_int_equal(pt_trigger_see(j.g, &s, &j.event), 1);
 	assert_int_equal(j.event.pid, 8);
+	assert_int_equal(j.event.begin, step[1].begin);
+	/* seen again */
+	s.until += ST_S;
+	assert_int_equal(pt_trigger_see(j.g, &s, &j.event), 0);
 	pt_trigger_free(j.g);
 }
 

@@ -268,8 +268,8 @@ static void lose(struct pt_keep *k, const char *why)
 	pt_note("%s: not saved: %s", k->now.words, why);
 }
 
-void pt_keep_save(struct pt_keep *k, struct pt_follow *f, const char *kind,
-		  uint64_t unix_ns, const char *words)
+void pt_keep_save(struct pt_keep *k, struct pt_follow *f, uint64_t span_ns,
+		  const char *kind, uint64_t unix_ns, const char *words)
 {
 	time_t t = (time_t)(unix_ns / 1000000000);
 	struct tm tm = { 0 };
@@ -288,6 +288,7 @@ void pt_keep_save(struct pt_keep *k, struct pt_follow *f, const char *kind,
 		lose(k, strerror(errno));
 		return;
 	}
+	pt_follow_reach(f, span_ns);
 	k->pid = fork();
 	if (!k->pid)
 		child(k, f, fds[1]);

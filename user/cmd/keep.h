@@ -34,10 +34,10 @@ struct pt_keep {
 
 /* The folder is there, or made, and can be written. 0, or -errno with `err` filled. */
 int pt_keep_open(struct pt_keep *k, const struct pt_opts *o, struct pt_err *err);
-/* Begin to save the last seconds; `kind` and the time (unix, ns) make its name. What
+/* Begin to save the last `span_ns`; `kind` and the time (unix, ns) make its name. What
  * becomes of it is told by pt_keep_reap(). */
-void pt_keep_save(struct pt_keep *k, struct pt_follow *f, const char *kind,
-		  uint64_t unix_ns, const char *words);
+void pt_keep_save(struct pt_keep *k, struct pt_follow *f, uint64_t span_ns,
+		  const char *kind, uint64_t unix_ns, const char *words);
 /* Is it written? Waits for it so long, at most. */
 void pt_keep_reap(struct pt_keep *k, int wait_ms);
 void pt_keep_close(struct pt_keep *k);

@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <time.h>
@@ -23,8 +24,9 @@
 #define DRAIN_MS 100
 #define SECOND_NS 1000000000ull
 #define FDS_MAX 300
-/* Looks take this share of a core, but come at least so often. */
+/* Looks take this share of a core at most, but for one so often. */
 #define LOOK_SHARE 0.01
+#define LOOK_LEAST_NS (2 * SECOND_NS)
 #define LOOK_MOST_NS (20 * SECOND_NS)
 /* At the end a window that is being written is waited for. */
 #define WRITE_MS 60000
@@ -43,7 +45,7 @@ struct watching {
 	struct pt_watch *w;
 	struct pt_keep keep;
 	uint64_t save_ns; /* when the last event's window is; 0: none is to come */
-	int signals;
+	int signals, ep;
 	bool stop, warm;
 	int status; /* PT_EXIT_* */
 	uint64_t begin_ns, end_ns, tick_ns, look_ns;
@@ -118,6 +120,7 @@ static uint64_t unix_of(const struct pt_event *e)
 
 static void save(struct watching *k)
 {
+	uint64_t keep = (uint64_t)(k->o->last_s * 1e9), ago;
 	char words[PT_KEEP_WORDS], what[120], when[32] = "";
 	const struct pt_event *e = pt_watch_last(k->w);
 	uint64_t unix_ns = unix_of(e);
@@ -129,7 +132,10 @@ static void save(struct watching *k)
 	strftime(when, sizeof(when), "%F %T", &tm);
 	describe(e, what, sizeof(what));
 	snprintf(words, sizeof(words), "%s %s", when, what);
-	pt_keep_save(&k->keep, k->f, kind_of(e), unix_ns, words);
+	/* what came before is in it, also where it was noticed late */
+	ago = pt_now_ns() - e->begin;
+	pt_keep_save(&k->keep, k->f, pt_max64(keep, ago + keep / 4), kind_of(e), unix_ns,
+		     words);
 }
 
 static uint64_t cpu_ns(void)
@@ -157,18 +163,18 @@ static void say_usual(struct watching *k)
 
 static void look(struct watching *k, uint64_t now)
 {
-	uint64_t cpu = cpu_ns(), half = (uint64_t)(k->o->last_s * 1e9) / 2, next;
+	uint64_t cpu = cpu_ns(), keep = (uint64_t)(k->o->last_s * 1e9), next;
 	struct pt_event e;
 	int ret = pt_watch_round(k->w, now, &e);
 
 	if (ret < 0)
 		pt_note("out of memory: this second is not looked at");
-	if (ret == 1) /* what it began with and what came of it */
-		k->save_ns = e.begin + half > now ? e.begin + half : now;
+	if (ret == 1) /* of what goes on, some more is to be seen */
+		k->save_ns = pt_max64(e.begin + keep / 2, now + (e.running ? keep / 4 : 0));
 	say_usual(k);
 	next = (uint64_t)((double)(cpu_ns() - cpu) / LOOK_SHARE);
-	if (next < SECOND_NS)
-		next = SECOND_NS;
+	if (next < LOOK_LEAST_NS)
+		next = LOOK_LEAST_NS;
 	k->look_ns = now + (next < LOOK_MOST_NS ? next : LOOK_MOST_NS);
 }
 
@@ -210,14 +216,10 @@ static int serve(struct watching *k, uint64_t now)
 
 static void one_round(struct watching *k)
 {
-	struct pollfd fds[FDS_MAX];
+	struct epoll_event ev[16];
 	struct signalfd_siginfo si;
-	size_t n = 1;
-	int ret;
+	int ret = epoll_wait(k->ep, ev, 16, DRAIN_MS) < 0 && errno != EINTR ? -errno : 0;
 
-	fds[0] = (struct pollfd){ .fd = k->signals, .events = POLLIN };
-	n += pt_follow_fds(k->f, fds + n, FDS_MAX - n);
-	ret = poll(fds, n, DRAIN_MS) < 0 && errno != EINTR ? -errno : 0;
 	while (read(k->signals, &si, sizeof(si)) == sizeof(si))
 		k->stop = true;
 	ret = ret ?: serve(k, pt_now_ns());
@@ -227,6 +229,27 @@ static void one_round(struct watching *k)
 	pt_error("the capture broke off: %s", strerror(-ret));
 	k->status = PT_EXIT_FAILED;
 	k->stop = true;
+}
+
+/* Told when something comes, not while it is there: poll() would find a record or two in
+ * the ring each time. */
+static int await(struct watching *k)
+{
+	struct pollfd fds[FDS_MAX];
+	size_t i, n = 1;
+
+	k->ep = epoll_create1(EPOLL_CLOEXEC);
+	if (k->ep < 0)
+		return -errno;
+	fds[0].fd = k->signals;
+	n += pt_follow_fds(k->f, fds + 1, FDS_MAX - 1);
+	for (i = 0; i < n; i++) {
+		struct epoll_event ev = { .events = EPOLLIN | EPOLLET };
+
+		if (epoll_ctl(k->ep, EPOLL_CTL_ADD, fds[i].fd, &ev) && errno != EEXIST)
+			return -errno;
+	}
+	return 0;
 }
 
 /* A second signal does not wait for the disk. */
@@ -277,6 +300,9 @@ static int watch(struct watching *k, struct pt_err *err)
 	ret = ret ?: pt_follow_open(&k->f, o->pids[0], o, err);
 	if (ret)
 		return ret;
+	ret = await(k);
+	if (ret)
+		return pt_err_set(err, ret, "cannot wait for records: %s", strerror(-ret));
 	pt_follow_tap(k->f, on_record, k);
 	if (pt_follow_note(k->f)[0])
 		pt_note("%s", pt_follow_note(k->f));
@@ -293,7 +319,7 @@ static int watch(struct watching *k, struct pt_err *err)
 
 int pt_cmd_watch(int argc, char **argv)
 {
-	struct watching k = { .signals = -1, .keep.fd = -1 };
+	struct watching k = { .signals = -1, .ep = -1, .keep.fd = -1 };
 	struct pt_err err = { "" };
 	struct pt_opts o;
 	int status;
@@ -325,5 +351,7 @@ int pt_cmd_watch(int argc, char **argv)
 	pt_watch_free(k.w);
 	if (k.signals >= 0)
 		close(k.signals);
+	if (k.ep >= 0)
+		close(k.ep);
 	return k.status;
 }

@@ -276,6 +276,25 @@ static const struct pt_seen_trainer *seen_of(const struct pt_seen *s, uint32_t p
 
 /* ---- all of it ------------------------------------------------------------------------- */
 
+/* When it came late is not told: in its longest step of the stretch. */
+static uint64_t late_since(const struct pt_seen *s)
+{
+	uint64_t most = 0, at = s->from;
+	size_t i, k;
+
+	for (i = 0; i < s->n; i++) {
+		const struct pt_seen_trainer *t = &s->t[i];
+
+		for (k = 0; k < t->n && t->pid == s->rank; k++) {
+			if (t->step[k].end - t->step[k].begin <= most)
+				continue;
+			most = t->step[k].end - t->step[k].begin;
+			at = t->step[k].begin;
+		}
+	}
+	return at;
+}
+
 static void judge_others(struct judged *k)
 {
 	const struct pt_seen *s = k->s;
@@ -287,9 +306,8 @@ static void judge_others(struct judged *k)
 		if (w->of == PT_WHEN_WORKER && s->worker && (double)s->worker_ns > w->limit)
 			tell(k, w, s->worker, s->until - pt_min64(s->worker_ns, s->until),
 			     (double)s->worker_ns, true);
-		/* when it was is not known: in this stretch */
 		if (w->of == PT_WHEN_RANK && s->rank && (double)s->late_ns > w->limit)
-			tell(k, w, s->rank, s->from, (double)s->late_ns, false);
+			tell(k, w, s->rank, late_since(s), (double)s->late_ns, false);
 	}
 }
 

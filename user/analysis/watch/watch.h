@@ -109,7 +109,7 @@ struct pt_watch;
 struct pt_watch *pt_watch_new(const struct pt_trigger_opts *o); /* NULL: no memory */
 void pt_watch_free(struct pt_watch *w);
 void pt_watch_feed(struct pt_watch *w, const void *rec, size_t len);
-/* Look at what has come since the last time, about once a second. As
+/* Look at what has come since the last time, every few seconds. As
  * pt_trigger_see(). */
 int pt_watch_round(struct pt_watch *w, uint64_t now, struct pt_event *out);
 const struct pt_event *pt_watch_last(const struct pt_watch *w);

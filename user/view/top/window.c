@@ -28,7 +28,7 @@ struct fact { /* the last record that says it */
 };
 
 struct pt_window {
-	uint64_t span;
+	uint64_t span, held; /* held: twice that, so that it can still end a while ago */
 	size_t max, cap, head, tail; /* of buf */
 	unsigned char *buf;
 	uint64_t begin, begin_unix; /* of the capture */
@@ -45,6 +45,7 @@ struct pt_window *pt_window_new(uint64_t span_ns, size_t max_bytes)
 	if (!w)
 		return NULL;
 	w->span = span_ns;
+	w->held = 2 * span_ns;
 	w->max = max_bytes > FIRST_CAP ? max_bytes : FIRST_CAP;
 	w->cap = FIRST_CAP;
 	w->buf = malloc(w->cap);
@@ -53,6 +54,11 @@ struct pt_window *pt_window_new(uint64_t span_ns, size_t max_bytes)
 		return NULL;
 	}
 	return w;
+}
+
+void pt_window_reach(struct pt_window *w, uint64_t span_ns)
+{
+	w->span = span_ns < w->held ? span_ns : w->held;
 }
 
 static void drop_fact(struct pt_window *w, struct fact *f)
@@ -302,8 +308,7 @@ int pt_window_put(struct pt_window *w, const void *rec, size_t len)
 		take_mark(w, rec, h.size);
 		return 0;
 	}
-	/* twice the span, so that the window can still end a while ago */
-	from = h.ts > 2 * w->span ? h.ts - 2 * w->span : 0;
+	from = h.ts > w->held ? h.ts - w->held : 0;
 	while (w->head < w->tail && ts_at(w, w->head) < from)
 		drop_first(w);
 	if (make_room(w, h.size))

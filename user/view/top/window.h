@@ -22,6 +22,9 @@ struct pt_window;
 struct pt_window *pt_window_new(uint64_t span_ns, size_t max_bytes);
 void pt_window_free(struct pt_window *w);
 
+/* From now on it reaches back so far: twice as far as at first, at most. */
+void pt_window_reach(struct pt_window *w, uint64_t span_ns);
+
 /* Take a record, in about the order of time. 0; -EINVAL: malformed, left out;
  * -ENOMEM: left out. */
 int pt_window_put(struct pt_window *w, const void *rec, size_t len);
