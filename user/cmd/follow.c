@@ -219,6 +219,11 @@ void pt_follow_reach(struct pt_follow *w, uint64_t span_ns)
 	pt_window_reach(w->win, span_ns);
 }
 
+uint64_t pt_follow_kept_from(const struct pt_follow *w)
+{
+	return pt_window_kept_from(w->win);
+}
+
 uint64_t pt_follow_feed(struct pt_follow *w, pt_record_fn fn, void *ctx)
 {
 	return pt_window_feed(w->win, w->end_ns ? w->end_ns : pt_now_ns(), fn, ctx);

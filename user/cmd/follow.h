@@ -36,11 +36,13 @@ const struct pt_report *pt_follow_look(struct pt_follow *w, double *window_s);
 /*
  * For `watch`. Each record goes to `fn` as well; before the first drain. The last
  * seconds, until now, as a capture of their own, record by record; how long, ns;
- * pt_follow_reach(): so many, twice as many as the options say at most. And what is
- * known beside the records, into a report: 0 or -ENOMEM.
+ * pt_follow_reach(): so many, twice as many as the options say at most, and none from
+ * before pt_follow_kept_from(). And what is known beside the records, into a report:
+ * 0 or -ENOMEM.
  */
 void pt_follow_tap(struct pt_follow *w, pt_record_fn fn, void *ctx);
 void pt_follow_reach(struct pt_follow *w, uint64_t span_ns);
+uint64_t pt_follow_kept_from(const struct pt_follow *w);
 uint64_t pt_follow_feed(struct pt_follow *w, pt_record_fn fn, void *ctx);
 int pt_follow_facts(struct pt_follow *w, struct pt_report *r);
 

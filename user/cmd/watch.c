@@ -25,9 +25,11 @@
 #define SECOND_NS 1000000000ull
 #define FDS_MAX 300
 /* Looks take this share of a core at most, but for one so often. */
-#define LOOK_SHARE 0.01
+#define LOOK_SHARE 0.03
 #define LOOK_LEAST_NS (2 * SECOND_NS)
-#define LOOK_MOST_NS (20 * SECOND_NS)
+#define LOOK_MOST_NS (10 * SECOND_NS)
+/* A job in which no steps are found is told of, once. */
+#define NO_STEPS_NS (60 * SECOND_NS)
 /* At the end a window that is being written is waited for. */
 #define WRITE_MS 60000
 
@@ -46,7 +48,7 @@ struct watching {
 	struct pt_keep keep;
 	uint64_t save_ns; /* when the last event's window is; 0: none is to come */
 	int signals, ep;
-	bool stop, warm;
+	bool stop, warm; /* warm: the steps are known, or it was told that they are not */
 	int status; /* PT_EXIT_* */
 	uint64_t begin_ns, end_ns, tick_ns, look_ns;
 };
@@ -146,12 +148,17 @@ static uint64_t cpu_ns(void)
 }
 
 /* Steps are known now: say what they are held against. */
-static void say_usual(struct watching *k)
+static void say_usual(struct watching *k, uint64_t now)
 {
 	struct pt_trigger_state s;
 	char usual[24];
 
 	pt_watch_state(k->w, &s);
+	if (!k->warm && !s.steps && now > k->begin_ns + NO_STEPS_NS) {
+		k->warm = true;
+		pt_note("no steps are found in this job: conditions on them hold for none "
+			"(pipetrace doctor -p %d says what is seen)", pt_follow_pid(k->f));
+	}
 	if (k->warm || !s.usual_ns)
 		return;
 	k->warm = true;
@@ -161,9 +168,15 @@ static void say_usual(struct watching *k)
 			": a window of --keep has few of them" : "");
 }
 
+/* --keep, or what there is room for. */
+static uint64_t keep_of(const struct watching *k, uint64_t now)
+{
+	return pt_min64((uint64_t)(k->o->last_s * 1e9), now - pt_follow_kept_from(k->f));
+}
+
 static void look(struct watching *k, uint64_t now)
 {
-	uint64_t cpu = cpu_ns(), keep = (uint64_t)(k->o->last_s * 1e9), next;
+	uint64_t cpu = cpu_ns(), keep = keep_of(k, now), next;
 	struct pt_event e;
 	int ret = pt_watch_round(k->w, now, &e);
 
@@ -171,7 +184,7 @@ static void look(struct watching *k, uint64_t now)
 		pt_note("out of memory: this second is not looked at");
 	if (ret == 1) /* of what goes on, some more is to be seen */
 		k->save_ns = pt_max64(e.begin + keep / 2, now + (e.running ? keep / 4 : 0));
-	say_usual(k);
+	say_usual(k, now);
 	next = (uint64_t)((double)(cpu_ns() - cpu) / LOOK_SHARE);
 	if (next < LOOK_LEAST_NS)
 		next = LOOK_LEAST_NS;
@@ -260,6 +273,7 @@ static void finish(struct watching *k)
 	char time[24];
 
 	pt_live_clear();
+	look(k, pt_now_ns());
 	put_ns(time, sizeof(time), (double)(pt_now_ns() - k->begin_ns));
 	pt_watch_state(k->w, &s);
 	if (k->save_ns)
@@ -333,6 +347,7 @@ int pt_cmd_watch(int argc, char **argv)
 				     "watch needs -o DIR, the folder to save windows in");
 		return PT_EXIT_USAGE;
 	}
+	o.memory /= 2; /* its buffer is twice what lies in it */
 	if (!o.n_when)
 		o.when[o.n_when++] = (struct pt_when){ PT_WHEN_STEP, PT_WHEN_MEDIANS, 3 };
 	if (pt_block_signals()) {

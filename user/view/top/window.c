@@ -61,6 +61,11 @@ void pt_window_reach(struct pt_window *w, uint64_t span_ns)
 	w->span = span_ns < w->held ? span_ns : w->held;
 }
 
+uint64_t pt_window_kept_from(const struct pt_window *w)
+{
+	return w->kept_from;
+}
+
 static void drop_fact(struct pt_window *w, struct fact *f)
 {
 	HASH_DEL(w->facts, f);

@@ -25,6 +25,9 @@ void pt_window_free(struct pt_window *w);
 /* From now on it reaches back so far: twice as far as at first, at most. */
 void pt_window_reach(struct pt_window *w, uint64_t span_ns);
 
+/* What came before is not held for want of room; 0: all is. */
+uint64_t pt_window_kept_from(const struct pt_window *w);
+
 /* Take a record, in about the order of time. 0; -EINVAL: malformed, left out;
  * -ENOMEM: left out. */
 int pt_window_put(struct pt_window *w, const void *rec, size_t len);
