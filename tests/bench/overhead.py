@@ -28,9 +28,9 @@ TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))
 BUILD = os.environ.get("BUILD", os.path.join(TOP, "build"))
 JOBS = {
     "CPU-saturated": ["--workers", "2", "--item-cpu-us", "1000"],
-    "input-bound": ["--workers", "1", "--item-cpu-us", "100", "--read-dir", "DIR"],
-    "launch-heavy": ["--workers", "0", "--items", "1", "--item-cpu-us", "10", "--launches",
-                     "2000", "--kernel-us", "1"],
+    "input-bound": ["--workers", "1", "--item-cpu-us", "400", "--read-dir", "DIR"],
+    "launch-heavy": ["--workers", "0", "--items", "1", "--item-cpu-us", "1000", "--launches",
+                     "200", "--kernel-us", "1"],
 }
 # Student's t, two-sided 95 %, by degrees of freedom
 T95 = [math.nan, 12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23]

@@ -7,8 +7,14 @@
  *          target's CPU time; and of the tracer's own CPU time the part for which there
  *          was no idle core
  *   low    the least that the hooks may have cost, without what fell into the time in
- *          which the trainer waited anyway
+ *          which the trainer waited and a core was idle
  *   high   the most, all of it one behind the other, and all that the tracer ran
+ *
+ * What the host is kept from while the device has work to do is nobody's loss: it runs ahead
+ * less far. A job whose steps are all launching loses the lesser of what the hooks took and of
+ * what the device was idle (a step takes what the host or what the device takes, whichever is
+ * longer); one that launches now and then the part of it that fell into idle time. low is of
+ * the latter, high of the former, and the value lies in the middle.
  */
 #include <math.h>
 #include <stdio.h>
@@ -16,7 +22,7 @@
 
 #include "analysis/internal.h"
 
-/* So much of the cores busy, and what the tracer runs begins to be missed. */
+/* Less of the cores idle, and what the tracer runs begins to be missed. */
 #define CROWDED 0.5
 
 struct cost {
@@ -54,43 +60,69 @@ static struct cost cost_at(const struct pt_model *m, uint64_t ts)
 			      between(a.tracer, b.tracer, f) };
 }
 
-/* The share of the time in which the trainer, or where there is none the target, did
- * nothing. */
+/* The share of the cores, of those that it may use, that the target left idle; NAN unknown. */
+static double idle_cores(const struct pt_model *m, double wall, double run)
+{
+	double cores = m->host_known ? m->host.cores : 0;
+
+	if (m->host_known && m->host.quota_mcores)
+		cores = fmin(cores, (double)m->host.quota_mcores / 1000);
+	return cores > 0 ? fmax(0, 1 - run / (wall * cores)) : NAN;
+}
+
+/* The share of the time in which what the hooks took may have been nobody's loss: the
+ * trainer, or where there is none the target, did nothing. */
 static double slack(const struct pt_an *an, double wall, double run)
 {
 	const struct pt_trainer *t = an->top;
 	double waits;
 
 	if (!t)
-		return 1 - fmin(1, run / wall);
-	waits = (double)(t->data_wait_ns + t->gpu_wait_ns + t->transfer_ns + t->collective_ns);
-	return fmin(1, waits / wall);
+		return fmin(1 - fmin(1, run / wall), idle_cores(an->m, wall, run));
+	waits = (double)(t->blocked_ns + t->gpu_wait_ns + t->transfer_ns + t->collective_ns);
+	return fmin(fmin(1, waits / wall), idle_cores(an->m, wall, run));
 }
 
+/* Of the tracer's own time, what the target lacked: nothing while half of the cores are
+ * idle, all of it when none is. */
 static double crowding(const struct pt_model *m, double wall, double run)
 {
-	double cores = m->host_known ? m->host.cores : 0;
+	double idle = idle_cores(m, wall, run);
 
-	if (m->host_known && m->host.quota_mcores)
-		cores = fmin(cores, (double)m->host.quota_mcores / 1000);
-	if (!(cores > 0))
-		return 0;
-	return fmin(1, fmax(0, run / (wall * cores) - CROWDED) / (1 - CROWDED));
+	return idle < CROWDED ? 1 - idle / CROWDED : 0;
+}
+
+/* The share of the time in which the busiest device had work; 0: none is known. */
+static double busy_device(const struct pt_report *r)
+{
+	double most = 0, busy;
+	size_t i;
+
+	for (i = 0; i < r->n_gpu; i++) {
+		busy = isfinite(r->gpu[i].busy_share) ? r->gpu[i].busy_share :
+							r->gpu[i].busy_hard[0];
+		most = fmax(most, busy); /* NAN: not known */
+	}
+	return most;
 }
 
 static void fill_range(const struct pt_an *an, struct pt_range *o)
 {
-	double wall = (double)(an->t1 - an->t0), all;
+	double wall = (double)(an->t1 - an->t0), all, took, busy, waits, chance;
 	struct cost a = cost_at(an->m, an->t0), b = cost_at(an->m, an->t1);
 	double run = b.run - a.run, tracer = b.tracer - a.tracer;
 
 	if (!(wall > 0))
 		return;
 	all = fmax(wall, run);
-	o->low = fmin(1, (b.low - a.low) * (1 - slack(an, wall, run)) / all);
-	o->high = fmin(1, (b.high - a.high + tracer) / wall);
-	o->value = (b.ns - a.ns + tracer * crowding(an->m, wall, run)) / all;
-	o->value = fmin(fmax(o->value, o->low), o->high);
+	took = (b.ns - a.ns + tracer * crowding(an->m, wall, run)) / all;
+	busy = busy_device(an->r);
+	waits = an->top ? fmin(1, (double)an->top->data_wait_ns / wall) : 0;
+	/* that what is done outside of data waits finds the device idle */
+	chance = waits < 1 ? 1 - fmin(1, busy / (1 - waits)) : 1;
+	o->value = (took * chance + fmin(took, 1 - busy)) / 2;
+	o->low = fmin((b.low - a.low) / all * (1 - slack(an, wall, run)) * chance, o->value);
+	o->high = fmax(fmin((b.high - a.high + tracer) / wall, 1 - busy), o->value);
 }
 
 static const struct {
@@ -105,10 +137,12 @@ static const struct {
 
 static int limit_budget(struct pt_an *an)
 {
+	const struct pt_range *told = &an->r->capture.target_overhead;
 	const struct pt_model *m = an->m;
 	char text[300] = "";
 	uint32_t had = 0;
 	size_t i, k, n = 0;
+	double budget;
 
 	for (i = 0; i < m->costs.n && m->costs.v[i].hdr.ts < an->t1; i++)
 		for (k = 0; k < sizeof(steps) / sizeof(steps[0]); k++) {
@@ -123,9 +157,13 @@ static int limit_budget(struct pt_an *an)
 		}
 	if (!had)
 		return 0;
+	budget = (double)m->costs.v[m->costs.n - 1].budget / 1e6;
 	return pt_report_limit(an->r, "budget", "To stay within %.2g %% of the job's time "
-						"pipetrace did without: %s.",
-			       (double)m->costs.v[m->costs.n - 1].budget / 1e4, text);
+						"pipetrace did without: %s.%s",
+			       100 * budget, text,
+			       told->value > budget ?
+				       " All in all it took more: GPU calls are never left out." :
+				       "");
 }
 
 int pt_fill_overhead(struct pt_an *an)

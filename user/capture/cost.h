@@ -19,6 +19,7 @@ struct pt_cost {
 	double budget; /* share of the target's time; 0: no limit */
 	bool unknown;  /* a door is open that cannot count */
 	uint64_t hits[PT_HIT_NR], run_ns, at; /* as of the last time */
+	uint64_t timed[PT_HIT_NR], timed_ns[PT_HIT_NR]; /* programs, so far */
 	double low, ns, high;
 	uint64_t tracer_ns, elsewhere_ns; /* on cores; of it, of helpers */
 	uint32_t saved; /* PT_SAVE_*, taken so far */
