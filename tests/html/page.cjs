@@ -126,6 +126,25 @@ async function sorting(page, id) {
 	return r;
 }
 
+/* A link to a verdict, and one to a part of the timeline: where does the page open? */
+async function links(context, id, part) {
+	const page = await context.newPage(), r = {};
+	for (const to of [id, part]) {
+		await page.goto("about:blank");
+		await page.goto("file://" + path.resolve(file) + "#" + to);
+		await page.waitForSelector("html[data-ready]", { timeout: 30000 });
+		await settle(page);
+		await page.waitForTimeout(400); /* it may scroll smoothly */
+		r[to] = await page.evaluate((i) => {
+			const e = document.querySelector(`article.verdict[data-id="${i}"]`), c = document.getElementById("timeline");
+			return { card: e.getBoundingClientRect().top, timeline: c.getBoundingClientRect().top, height: innerHeight };
+		}, id);
+		r[to].view = await view(page);
+	}
+	await page.close();
+	return r;
+}
+
 async function main() {
 	const browser = await chromium.launch({ executablePath: browserPath, args: ["--no-sandbox", "--force-color-profile=srgb"] });
 	try {
@@ -146,6 +165,7 @@ async function main() {
 		const wide = async () => page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
 		if (mode !== "look") {
 			out.timeline = await timeline(page);
+			out.links = await links(context, out.verdicts[out.verdicts.length - 1].id, "0.25s..0.5s");
 			if (await page.$("#operations-table")) out.sorted = await sorting(page, "operations-table");
 			out.keyboard = await keyboard(page);
 			const back = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);

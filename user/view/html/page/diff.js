@@ -64,5 +64,5 @@ function diffPage(C) {
 	});
 	D = C;
 	LIMITS = [];
-	return { parts: content, draw: () => 0, nav: [["result", "Result"], ["parts", "Parts"], ["lengths", "Step times"], ["settings", "Settings"], ["verdicts-0", "Verdicts"]] };
+	return { parts: content, draw: () => 0, show: () => 0, nav: [["result", "Result"], ["parts", "Parts"], ["lengths", "Step times"], ["settings", "Settings"], ["verdicts-0", "Verdicts"]] };
 }

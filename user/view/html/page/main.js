@@ -24,6 +24,17 @@ function main() {
 	document.getElementById("page").replaceChildren(h("header", { class: "bar" }, h("span", { class: "name" }, "pipetrace"), nav, button), wrap);
 	page = made;
 	apply();
+	/* A link to a verdict (#slow_worker), to a part of the timeline (#12s..14.5s) or to one
+	 * of the page. What it leads to was not there when the browser looked for it. */
+	function jump() {
+		const to = location.hash.slice(1), part = /^([\d.]+)s\.\.([\d.]+)s$/.exec(to);
+		const card = [...document.querySelectorAll("article.verdict")].find((e) => to && e.dataset.id === to);
+		const at = part ? document.getElementById("timeline") : card || document.getElementById(to);
+		if (part) page.show(+part[1] * 1e6, +part[2] * 1e6);
+		if (at) at.scrollIntoView();
+	}
+	window.addEventListener("hashchange", jump);
+	jump();
 	document.documentElement.dataset.ready = Math.round(performance.now());
 }
 main();

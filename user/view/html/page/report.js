@@ -74,7 +74,7 @@ function verdict(v, i, children) {
 	return h("article", { class: "verdict " + (SEVERITY[v.severity] || ""), id: "verdict-" + i, "data-id": clean(v.id) },
 		h("div", { class: "head" }, h("span", { class: "badge " + (SEVERITY[v.severity] || "") }, v.severity),
 			h("span", { class: "title text", "data-path": path + ".title" }, v.title),
-			h("span", { class: "id" }, v.id + (known(v.certainty) ? " · " + v.certainty + " confidence" : ""))),
+			h("a", { class: "id", href: "#" + clean(v.id) }, v.id + (known(v.certainty) ? " · " + v.certainty + " confidence" : ""))),
 		facts.length > 0 && h("dl", {}, facts),
 		evidence(v, path), children.length > 0 && h("div", { class: "children" }, children));
 }
@@ -322,6 +322,6 @@ function reportPage(T) {
 		section("series", "Over time", h("div", { class: "two" }, seriesPlots()), memory(), h("p", { class: "note" }, "Growth of memory: ", known(D.memory && D.memory.growth_per_min) ? [fig("memory.growth_per_min", "bytes"), " a minute"] : unknown("memory.growth_per_min"))),
 		gpus(), files(), disks(), writes(), peers(), operations(), capture(),
 	];
-	return { parts, draw: line ? line.draw : () => 0,
+	return { parts, draw: line ? line.draw : () => 0, show: line ? line.show : () => 0,
 		nav: [["windows", "Windows"], ["verdicts", "Verdicts"], ["timeline", "Timeline"], ["time", "Time"], ["steps", "Steps"], ["workers", "Workers"], ["lines", "Lines"], ["whatif", "What if"], ["series", "Over time"], ["gpu", "GPU"], ["files", "Files"], ["disks", "Disks"], ["writes", "Writes"], ["peers", "Network"], ["operations", "Operations"], ["capture", "Capture"]] };
 }

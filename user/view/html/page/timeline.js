@@ -457,7 +457,7 @@ function Timeline(T, steps) {
 	} }, "Deliveries");
 	layout();
 	return {
-		draw,
+		draw, show: (a, b) => { if (a < b) setView(a, b); },
 		element: h("div", {},
 			h("div", { class: "tools" },
 				b("+", () => zoom(.5), "Zoom in"), b("−", () => zoom(2), "Zoom out"), b("◀", () => pan(-(view[1] - view[0]) / 3), "Earlier"),
@@ -468,7 +468,7 @@ function Timeline(T, steps) {
 			legend(legendNames),
 			h("p", { class: "note hint" }, "Click the timeline, then scroll to zoom (or hold Ctrl and scroll). Drag to move, Shift and drag to zoom to a part, " +
 				"double-click to zoom in. Keys: ← → move, + − zoom, ↑ ↓ choose a lane, N and P next and previous wait, 0 all. " +
-				"Click a wait to see who delivered the batch."),
+				"Click a wait to see who delivered the batch. A link to a part: this page's address and #12s..14.5s."),
 			coarsest > 1 && h("p", { class: "note" }, "So that this page stays small, what is shorter than " + seconds(coarsest / 1e6) +
 				" is put together with its neighbours, by the share of time."),
 			T.lanes_left_out > 0 && h("p", { class: "note" }, count(T.lanes_left_out) + " more threads are not drawn.")),
