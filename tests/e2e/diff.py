@@ -218,7 +218,7 @@ def check_without_steps(directory, one, two):
     for stem in one, two:
         with open(stem + ".json", encoding="utf-8") as f:
             report = json.load(f)
-        del report["steps"]["list"]
+        del report["steps"]["list"], report["steps"]["periods_ms"]
         paths.append(os.path.join(directory, os.path.basename(stem) + "-nolist.json"))
         with open(paths[-1], "w", encoding="utf-8") as f:
             json.dump(report, f)

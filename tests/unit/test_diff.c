@@ -271,6 +271,7 @@ static void idle_needs_disjoint_bounds(void **state)
 static void gaps_are_said(void **state)
 {
 	struct pt_report *r[] = { job(60, 0.8, 1), job(40, 0.5, 2) };
+	static double periods[200];
 	struct pt_diff *d;
 
 	(void)state;
@@ -288,6 +289,17 @@ static void gaps_are_said(void **state)
 	d = compare(r, 2);
 	says(d, "b.json: it lists 50 of 200 steps");
 	pt_diff_free(d);
+
+	/* ... but all of their periods */
+	r[1]->steps.periods_ms = periods;
+	r[1]->steps.n_periods = sizeof(periods) / sizeof(*periods);
+	for (size_t i = 0; i < r[1]->steps.n_periods; i++)
+		periods[i] = 40 + (double)(i % 7) / 10;
+	d = compare(r, 2);
+	assert_null(d->pairs[0].untested);
+	assert_true(d->pairs[0].significant);
+	pt_diff_free(d);
+	r[1]->steps.n_periods = 0;
 
 	r[1]->steps.n_list = 12;
 	r[1]->steps.count = 12;

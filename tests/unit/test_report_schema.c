@@ -66,6 +66,8 @@ static const char *const specials[] = {
 			    " \"additionalProperties\": {\"type\": \"string\"}}",
 	[PT_S_by_cause] = "{\"type\": \"object\","
 			  " \"additionalProperties\": {\"$ref\": \"#/$defs/count\"}}",
+	[PT_S_periods_ms] = "{\"type\": [\"array\", \"null\"], \"items\": {\"type\": \"number\","
+			    " \"minimum\": 0}, \"minItems\": 1, \"maxItems\": 100000}",
 	[PT_S_labels] = "{\"type\": \"object\","
 			" \"additionalProperties\": {\"type\": \"string\"}}",
 };

@@ -16,11 +16,9 @@
 #include "view/text/text.h"
 
 static const char doc[] =
-	"Compare reports: throughput with a confidence interval, GPU idle, where "
-	"a step's time goes, settings and verdicts; several are ranked. A file "
-	"is a JSON report, best made with `pipetrace -p PID --json FILE "
-	"--print-steps 100000` (without the list of steps it cannot be told "
-	"whether a difference is more than noise), or a recorded file. Exit status: 0 compared, 1 failed, 2 bad usage, 3 with "
+	"Compare captures: throughput with a confidence interval, GPU idle, where a step's "
+	"time goes, settings and verdicts; several are ranked. A file is a recorded one, or a "
+	"report that --json wrote. Exit status: 0 compared, 1 failed, 2 bad usage, 3 with "
 	"--fail-on-regression.";
 
 struct loaded {

@@ -62,6 +62,7 @@ enum pt_special { /* keys with functions of their own, in json.c and readjson.c 
 	PT_S_hook_notes,
 	PT_S_by_cause,
 	PT_S_labels,
+	PT_S_periods_ms,
 };
 
 /* Columns that a DIST gives, in this order. */

@@ -138,6 +138,24 @@ static void own_limits(struct pt_jb *b, json_t *a, const struct pt_report *r)
 	}
 }
 
+static json_t *periods(struct pt_jb *b, const struct pt_report *r)
+{
+	size_t n = pt_report_periods(r, NULL), i;
+	double *v = n && n <= PT_PERIODS_MAX ? malloc(n * sizeof(*v)) : NULL;
+	json_t *a;
+
+	if (!n || n > PT_PERIODS_MAX)
+		return json_null();
+	a = json_array();
+	b->failed |= !v;
+	if (v)
+		pt_report_periods(r, v);
+	for (i = 0; v && i < n; i++)
+		pt_j_add(b, a, pt_j_num(v[i], PT_J_FINE));
+	free(v);
+	return a;
+}
+
 static json_t *special(struct writer *w, enum pt_special which)
 {
 	switch (which) {
@@ -146,6 +164,8 @@ static json_t *special(struct writer *w, enum pt_special which)
 		return hooks(&w->b, &w->r->capture, which == PT_S_hook_notes);
 	case PT_S_by_cause:
 		return lost_by_cause(&w->b, &w->r->capture);
+	case PT_S_periods_ms:
+		return periods(&w->b, w->r);
 	case PT_S_labels:
 		break;
 	}

@@ -146,6 +146,25 @@ static void read_losses(const struct pt_rd_at *lost)
 	}
 }
 
+static void read_periods(const struct pt_rd_at *at)
+{
+	struct pt_r_steps *s = &at->d->r->steps;
+	const json_t *a, *v;
+	double *out;
+	size_t n, i;
+
+	a = pt_rd_array(at, "periods_ms", PT_PERIODS_MAX, &n);
+	out = a ? pt_rd_room(at->d, n, sizeof(*out)) : NULL;
+	for (i = 0; out && i < n && !at->d->err; i++) {
+		v = json_array_get(a, i);
+		out[i] = json_number_value(v);
+		if (!json_is_number(v) || !(out[i] >= 0 && out[i] <= PT_RD_FIGURE))
+			pt_rd_fail(at->d, "steps.periods_ms[%zu] is no period", i);
+	}
+	s->periods_ms = out;
+	s->n_periods = out ? n : 0;
+}
+
 static void read_special(const struct pt_rd_at *at, enum pt_special which)
 {
 	switch (which) {
@@ -160,6 +179,9 @@ static void read_special(const struct pt_rd_at *at, enum pt_special which)
 		break;
 	case PT_S_labels:
 		read_labels(at);
+		break;
+	case PT_S_periods_ms:
+		read_periods(at);
 		break;
 	}
 }

@@ -131,3 +131,29 @@ int pt_report_severity(const struct pt_report *r)
 			worst = (int)r->verdicts[i].severity;
 	return worst;
 }
+
+size_t pt_report_periods(const struct pt_report *r, double *out)
+{
+	const struct pt_r_steps *s = &r->steps;
+	const struct pt_r_capture *c = &r->capture;
+	size_t i, n = 0;
+
+	if (s->n_periods) {
+		if (out)
+			memcpy(out, s->periods_ms, s->n_periods * sizeof(*out));
+		return s->n_periods;
+	}
+	if (s->count != PT_NULL && (uint64_t)s->count > s->n_list)
+		return 0;
+	for (i = 0; i < s->n_list; i++) {
+		const struct pt_r_step *x = &s->list[i];
+
+		if (x->begin_ns <= c->begin_ns || x->end_ns >= c->end_ns ||
+		    !isfinite(x->period_ms))
+			continue;
+		if (out)
+			out[n] = x->period_ms;
+		n++;
+	}
+	return n;
+}

@@ -190,6 +190,11 @@ int pt_report_label(struct pt_report *r, const char *key, const char *value);
  * ones by calls, kind and name. 0 or -ENOMEM. */
 int pt_report_sort_operations(struct pt_report *r, enum pt_op_sort by);
 
+#define PT_PERIODS_MAX 100000
+/* Periods, ms, of the steps that lie wholly in the capture: those that were read, or of
+ * the list where that has all steps. Into `out` unless NULL; how many. */
+size_t pt_report_periods(const struct pt_report *r, double *out);
+
 /* Highest severity among the verdicts; -1 when there is none. */
 int pt_report_severity(const struct pt_report *r);
 

@@ -15,32 +15,21 @@
 static int take_periods(struct pt_arena *a, struct pt_d_input *in)
 {
 	const struct pt_r_steps *s = &in->r->steps;
-	const struct pt_r_capture *c = &in->r->capture;
+	size_t n = pt_report_periods(in->r, NULL);
 	double *v;
-	size_t i, n = 0;
 
-	if (!s->n_list) {
+	if (!n && !s->n_list) {
 		in->untested = s->period_ms.n ?
 				       "it has no list of steps (write it with --print-steps "
 				       "100000)" :
 				       "it has no whole step";
 		return 0;
 	}
-	if (s->count != PT_NULL && (uint64_t)s->count > s->n_list) {
+	if (!n && s->count != PT_NULL && (uint64_t)s->count > s->n_list) {
 		in->untested = pt_arena_printf(
 			a, "it lists %zu of %lld steps (write it with --print-steps %lld)", s->n_list,
 			(long long)s->count, (long long)s->count);
 		return in->untested ? 0 : -ENOMEM;
-	}
-	v = pt_arena_calloc(a, s->n_list, sizeof(*v));
-	if (!v)
-		return -ENOMEM;
-	for (i = 0; i < s->n_list; i++) {
-		const struct pt_r_step *x = &s->list[i];
-
-		if (x->begin_ns > c->begin_ns && x->end_ns < c->end_ns &&
-		    isfinite(x->period_ms))
-			v[n++] = x->period_ms;
 	}
 	if (n < PT_BOOT_MIN) {
 		in->untested = pt_arena_printf(
@@ -48,6 +37,10 @@ static int take_periods(struct pt_arena *a, struct pt_d_input *in)
 			PT_BOOT_MIN);
 		return in->untested ? 0 : -ENOMEM;
 	}
+	v = pt_arena_calloc(a, n, sizeof(*v));
+	if (!v)
+		return -ENOMEM;
+	pt_report_periods(in->r, v);
 	in->period_ms = v;
 	in->n_periods = n;
 	return 0;
