@@ -231,6 +231,28 @@ static void test_phase(void **state)
 	pt_trigger_free(j.g);
 }
 
+/* Every eighth step waits for the loader: that is usual, and three times that is not. */
+static void test_bursts(void **state)
+{
+	const struct pt_when w = { PT_WHEN_STEP, PT_WHEN_MEDIANS, 3 };
+	struct made j;
+	unsigned i;
+
+	(void)state;
+	begin(&j, &w, 1);
+	for (i = 0; i < 40; i++) {
+		add(&j, 7, STEP, 0);
+		add(&j, 1, (800 + i * 37 % 400) * ST_MS, 0);
+	}
+	assert_int_equal(see(&j, BEGIN + 46 * ST_S), 0);
+	add(&j, 7, STEP, 0);
+	add(&j, 1, 4 * ST_S, 0);
+	add(&j, 300, STEP, 0);
+	assert_int_equal(see(&j, BEGIN + 57 * ST_S), 1);
+	assert_true(j.event.value >= 2e9);
+	pt_trigger_free(j.g);
+}
+
 static void test_waits(void **state)
 {
 	const struct pt_when w[] = { { PT_WHEN_WAIT, PT_WHEN_SHARE, 0.2 },
@@ -366,22 +388,22 @@ static void test_job(void **state)
 	size_t i, k, n;
 
 	(void)state;
-	o.run_s_x10 = 600;
-	for (k = 0; k < 4; k++) {
-		/* no stall; then some of 2 s, and a loader that works ahead */
-		o.heavy_every = k ? 250 : 0;
-		o.heavy = 50;
-		o.batch_ns = k == 3 ? 15 * ST_MS : 40 * ST_MS;
+	for (k = 0; k < 5; k++) {
+		/* no stall; then some of 2 s, a loader that works ahead, and long steps */
+		o.heavy_every = k == 4 ? 50 : k ? 250 : 0;
+		o.heavy = k == 4 ? 25 : 50;
+		o.batch_ns = k == 4 ? ST_S : k == 3 ? 15 * ST_MS : 40 * ST_MS;
+		o.run_s_x10 = k == 4 ? 3000 : 600;
 		memset(&j, 0, sizeof(j));
 		job_run(&j, &o);
 		job_window(&j, JOB_BEGIN + ST_S, JOB_BEGIN + o.run_s_x10 * (ST_S / 10) - ST_S);
-		n = stalls(&j, o.batch_ns * 20, at);
+		n = stalls(&j, o.batch_ns * (k == 4 ? 10 : 20), at);
 		assert_true(k ? n >= 3 : !n);
 		for (i = 0; i < sizeof(when) / sizeof(*when); i++) {
 			size_t x;
 
-			if (i && k == 3)
-				continue; /* of 0.75 s */
+			if (i && k >= 3)
+				continue; /* of 0.75 s; all steps are long */
 			watch_job(&j, &when[i], &c);
 			if (c.n != n)
 				fail_msg("job %zu, condition %zu: %u of %zu stalls", k, i, c.n, n);
@@ -397,6 +419,51 @@ static void test_job(void **state)
 		job_free(&j);
 	}
 	assert_true(most < 32u << 20);
+}
+
+/* Records that are damaged, twice there or missing: whatever is told, it ends well. */
+static void test_hostile(void **state)
+{
+	static const struct pt_when when[] = {
+		{ PT_WHEN_STEP, PT_WHEN_MEDIANS, 3 }, { PT_WHEN_WAIT, PT_WHEN_SHARE, 0.2 },
+		{ PT_WHEN_WORKER, PT_WHEN_NS, 1e9 }, { PT_WHEN_RANK, PT_WHEN_NS, 1e7 }
+	};
+	const struct pt_trigger_opts o = { .when = when, .n = 4, .warmup = 3 };
+	struct job_opts jo = job_defaults();
+	struct job j;
+	unsigned seed;
+
+	(void)state;
+	jo.run_s_x10 = 60;
+	memset(&j, 0, sizeof(j));
+	job_run(&j, &jo);
+	job_window(&j, JOB_BEGIN + ST_S, JOB_BEGIN + 5 * ST_S);
+	for (seed = 1; seed <= 30; seed++) {
+		struct pt_watch *w = pt_watch_new(&o);
+		uint64_t next = j.t0, x = seed;
+		struct pt_event e;
+		size_t i;
+
+		assert_non_null(w);
+		for (i = 0; i < j.s.recs.n; i++) {
+			union pt_rec_any r = j.s.recs.v[i].r;
+			uint16_t len = r.hdr.size;
+
+			x = x * 6364136223846793005ull + 1442695040888963407ull;
+			if (x >> 58 == 0)
+				r.bytes[(x >> 32) % len] = (unsigned char)(x >> 24);
+			if (x >> 57 != 1)
+				pt_watch_feed(w, &r, len);
+			if (x >> 57 == 2)
+				pt_watch_feed(w, &r, len);
+			if (j.s.recs.v[i].r.hdr.ts < next)
+				continue;
+			next += ST_S / 2;
+			assert_true(pt_watch_round(w, next, &e) >= 0);
+		}
+		pt_watch_free(w);
+	}
+	job_free(&j);
 }
 
 /* ---- what is kept ---------------------------------------------------------------------- */
@@ -431,9 +498,11 @@ int main(void)
 		cmocka_unit_test(test_running),
 		cmocka_unit_test(test_gone),
 		cmocka_unit_test(test_phase),
+		cmocka_unit_test(test_bursts),
 		cmocka_unit_test(test_waits),
 		cmocka_unit_test(test_others),
 		cmocka_unit_test(test_job),
+		cmocka_unit_test(test_hostile),
 		cmocka_unit_test(test_surplus),
 	};
 

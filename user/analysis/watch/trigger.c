@@ -17,8 +17,12 @@
 /* Of what follows a step so much must have been seen before it is believed: the end of
  * a stretch may cut what is one step. */
 #define SETTLE_NS SECOND
-/* A stretch begins so many usual steps before what is new in it, and so long. */
+/* Of these steps no more than one in so many takes longer than `most`. */
+#define LONG_PART 20
+/* A stretch begins so many usual steps before what is new in it, or so many long ones,
+ * and so long. */
 #define STEPS_BEFORE 8
+#define LONG_BEFORE 4
 #define LEAST_NS (5 * SECOND)
 #define MOST_NS (300 * SECOND)
 /* A stretch of fewer steps has no usual step of its own. */
@@ -78,22 +82,22 @@ static int by_ns(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static uint64_t middle(uint64_t *v, size_t n)
-{
-	qsort(v, n, sizeof(*v), by_ns);
-	return n ? v[n / 2] : 0;
-}
+/* How long steps take. Of a job that waits for its loader every eighth step does: what
+ * is usual is more than the median. */
+struct usual {
+	uint64_t median, most; /* 0: too few were seen */
+};
 
-/* 0: too few were seen. */
-static uint64_t usual(const struct pt_trigger *g, const struct trainer *t)
+static struct usual usual(const struct pt_trigger *g, const struct trainer *t)
 {
 	uint64_t v[KEPT];
 	size_t n = t->n < KEPT ? (size_t)t->n : KEPT;
 
 	if (!t->n || t->n < g->o.warmup)
-		return 0;
+		return (struct usual){ 0 };
 	memcpy(v, t->step, n * sizeof(*v));
-	return middle(v, n);
+	qsort(v, n, sizeof(*v), by_ns);
+	return (struct usual){ v[n / 2], v[n - 1 - n / LONG_PART] };
 }
 
 /* In the stretch itself. Where its steps are found otherwise than before (two in
@@ -106,7 +110,8 @@ static uint64_t usual_here(const struct pt_seen_trainer *s)
 	for (i = s->n > KEPT ? s->n - KEPT : 0; i + 1 < s->n; i++)
 		if (!s->step[i].partial)
 			v[n++] = s->step[i].end - s->step[i].begin;
-	return n >= OWN_STEPS ? middle(v, n) : 0;
+	qsort(v, n, sizeof(*v), by_ns);
+	return n >= OWN_STEPS ? v[n / 2] : 0;
 }
 
 /* ---- one condition ---------------------------------------------------------------- */
@@ -114,7 +119,8 @@ static uint64_t usual_here(const struct pt_seen_trainer *s)
 struct judged {
 	struct pt_trigger *g;
 	const struct pt_seen *s;
-	uint64_t usual, here; /* of the trainer; 0 unknown */
+	struct usual usual; /* of the trainer */
+	uint64_t here;	    /* ... in this stretch; 0 unknown */
 	struct pt_event *out;
 	bool found;
 };
@@ -140,18 +146,18 @@ static void tell(struct judged *k, const struct pt_when *w, uint32_t pid, uint64
 		return;
 	*k->out = (struct pt_event){ .when = w, .pid = pid, .begin = begin,
 				     .at = k->s->until, .value = value,
-				     .usual_ns = k->usual, .running = running };
+				     .usual_ns = k->usual.median, .running = running };
 	k->found = true;
 }
 
 static double limit_of(const struct judged *k, const struct pt_when *w)
 {
-	double limit;
+	uint64_t limit, least = pt_max64(PT_WATCH_LEAST_NS, PT_WATCH_MOST * k->usual.most);
 
 	if (w->unit != PT_WHEN_MEDIANS)
 		return w->limit;
-	limit = w->limit * (double)pt_max64(k->usual, k->here);
-	return limit > (double)PT_WATCH_LEAST_NS ? limit : (double)PT_WATCH_LEAST_NS;
+	limit = (uint64_t)(w->limit * (double)pt_max64(k->usual.median, k->here));
+	return (double)pt_max64(limit, least);
 }
 
 /* A step, and what it waited; of one that runs its age. */
@@ -168,7 +174,7 @@ static void judge_step(struct judged *k, uint32_t pid, const struct pt_seen_step
 		/* where it began is known but for one step: the last one may
 		 * only look like it */
 		if (running)
-			limit += (double)k->usual;
+			limit += (double)k->usual.median;
 		if (w->of == PT_WHEN_STEP && ns > limit)
 			tell(k, w, pid, s->begin, ns, running);
 		if (w->of == PT_WHEN_WAIT && w->unit == PT_WHEN_NS && wait > w->limit)
@@ -227,13 +233,13 @@ static void judge_trainer(struct judged *k, struct trainer *t,
 		if (s->step[i].partial || !is_new(t, &s->step[i]))
 			continue;
 		k->usual = usual(k->g, t);
-		if (k->usual)
+		if (k->usual.median)
 			judge_step(k, t->pid, &s->step[i], false);
 		take(t, &s->step[i]);
 	}
 	k->usual = usual(k->g, t);
 	t->running = s->step[s->n - 1].begin;
-	if (!k->usual)
+	if (!k->usual.median)
 		return;
 	judge_step(k, t->pid, &s->step[s->n - 1], true);
 	judge_share(k, t, s);
@@ -246,7 +252,7 @@ static void judge_absent(struct judged *k, const struct trainer *t)
 
 	k->here = 0;
 	k->usual = usual(k->g, t);
-	if (k->usual && t->running && s.end > s.begin)
+	if (k->usual.median && t->running && s.end > s.begin)
 		judge_step(k, t->pid, &s, true);
 }
 
@@ -330,7 +336,7 @@ int pt_trigger_see(struct pt_trigger *g, const struct pt_seen *s, struct pt_even
 			judge_absent(&k, &g->t.v[i]);
 	}
 	pt_trigger_state(g, &now);
-	k.usual = now.usual_ns;
+	k.usual.median = now.usual_ns;
 	judge_others(&k);
 	if (!k.found)
 		return 0;
@@ -358,7 +364,10 @@ uint64_t pt_trigger_from(const struct pt_trigger *g, uint64_t until)
 			before = pt_max64(before, PT_WATCH_SHARE_NS);
 	}
 	for (i = 0; i < g->t.n; i++) {
-		before = pt_max64(before, STEPS_BEFORE * usual(g, &g->t.v[i]));
+		struct usual u = usual(g, &g->t.v[i]);
+
+		before = pt_max64(before, pt_max64(STEPS_BEFORE * u.median,
+						   LONG_BEFORE * u.most));
 		/* of one that has stood for longer the state says since when */
 		if (g->t.v[i].done && g->t.v[i].done + MOST_NS > until)
 			done = pt_min64(done, g->t.v[i].done);
@@ -384,6 +393,6 @@ void pt_trigger_state(const struct pt_trigger *g, struct pt_trigger_state *out)
 		if (g->t.v[i].n <= out->steps)
 			continue;
 		out->steps = g->t.v[i].n;
-		out->usual_ns = usual(g, &g->t.v[i]);
+		out->usual_ns = usual(g, &g->t.v[i]).median;
 	}
 }

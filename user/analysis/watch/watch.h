@@ -36,6 +36,9 @@ struct pt_when { /* more than `limit` */
 /* Held against the usual, nothing shorter counts: nobody asks for it, and a busy
  * machine makes such pauses by itself. */
 #define PT_WATCH_LEAST_NS 250000000ull
+/* ... nor what is not so many times as long as 19 of 20 steps: where every eighth one
+ * waits for the loader, that is usual. */
+#define PT_WATCH_MOST 2
 /* The share of data waits is of so much time, at least. */
 #define PT_WATCH_SHARE_NS 10000000000ull
 
