@@ -13,7 +13,8 @@ __asm__(".pushsection .rodata\n"
 	".incbin \"" PT_NVML_FILE "\"\n"
 	"pt_nvml_end:\n"
 	".popsection\n");
-extern const char pt_nvml_begin[], pt_nvml_end[];
+extern const char pt_nvml_begin[] __attribute__((visibility("hidden")));
+extern const char pt_nvml_end[] __attribute__((visibility("hidden")));
 
 const void *pt_nvml_blob(size_t *len)
 {

@@ -8,7 +8,9 @@ __asm__(".pushsection .rodata\n"
 	".incbin \"" PT_AGENT_SO "\"\n"
 	"pt_agent_end:\n"
 	".popsection\n");
-extern const char pt_agent_begin[], pt_agent_end[];
+/* Hidden: they are reached without a table, in which the linker of arm64 mixes local names up. */
+extern const char pt_agent_begin[] __attribute__((visibility("hidden")));
+extern const char pt_agent_end[] __attribute__((visibility("hidden")));
 
 const void *pt_agent_blob(size_t *len)
 {

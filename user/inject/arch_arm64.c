@@ -30,6 +30,16 @@
  * EINTR is lost, so that another one than the wait could not be begun anew.
  */
 const struct pt_arch pt_arch = {
+	/*
+	 * After a break point of perf's the kernel steps one instruction, and PTRACE_CONT
+	 * takes that step back (user_disable_single_step): the kernel waits for its end on,
+	 * and takes the end of the next step for it, that of a probe on a function. The
+	 * thread then runs into what lies behind the copy of the probed instruction, and
+	 * dies of SIGILL (tried on 6.12.117). Stopping it has to go another way: by a probe
+	 * that sends the signal, and at the entry of rt_sigreturn() on the way back.
+	 */
+	.refused = "on arm64 no thread of a job can be borrowed: start the job with "
+		   "CUDA_INJECTION64_PATH naming libpipetrace_agent.so",
 	.audit = AUDIT_ARCH_AARCH64, .rseq = 293, .state = NT_PRFPREG, .break_len = 4,
 	.points = PT_POINT_GPU | PT_POINT_LIBC,
 	/* mov x8, #139; svc #0: the kernel has it */

@@ -48,6 +48,8 @@ int pt_inj_allowed(pid_t pid, struct pt_err *err)
 	uint64_t tracer;
 	int ret;
 
+	if (pt_arch.refused)
+		return pt_err_set(err, -EOPNOTSUPP, "%s", pt_arch.refused);
 	ret = pt_proc_stat(pid, &st);
 	if (!ret && (st.kthread || st.state == 'Z' || st.state == 'X'))
 		ret = -ESRCH;

@@ -103,6 +103,7 @@ int pt_frame_make(struct pt_frame *f, const struct user_regs_struct *regs,
 		  uint64_t restorer);
 
 extern const struct pt_arch {
+	const char *refused; /* why no thread is borrowed; NULL: it is */
 	uint32_t audit; /* AUDIT_ARCH_* */
 	int rseq;	/* its number, which older headers do not have */
 	int state;	/* set of registers that a signal frame has beside the common ones */

@@ -12,7 +12,12 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#define KERNEL_O_LARGEFILE 0100000 /* O_LARGEFILE is 0 here */
+/* O_LARGEFILE is 0 here */
+#ifdef __aarch64__
+#define KERNEL_O_LARGEFILE 0400000
+#else
+#define KERNEL_O_LARGEFILE 0100000
+#endif
 #ifndef F_SEAL_EXEC
 #define F_SEAL_EXEC 0x0020 /* Linux 6.3; a sysctl sets it on new ones */
 #endif

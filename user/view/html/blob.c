@@ -7,7 +7,8 @@ __asm__(".pushsection .rodata\n"
 	".incbin \"" PT_HTML_FILE "\"\n"
 	"pt_html_end:\n"
 	".popsection\n");
-extern const char pt_html_begin[], pt_html_end[];
+extern const char pt_html_begin[] __attribute__((visibility("hidden")));
+extern const char pt_html_end[] __attribute__((visibility("hidden")));
 
 const char *pt_html_page(size_t *len)
 {
