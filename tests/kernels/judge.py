@@ -40,6 +40,8 @@ DOCTOR = {"reads": "reads", "reads by io_uring": "io_uring",
 OPENS = {
     "6.1": {"fexit", "kprobe", "syscall", "none"},
     "6.12": {"fexit", "kprobe", "pages", "syscall", "none"},
+    "arm64 6.1": {"kprobe", "syscall", "none"},
+    "arm64 6.12": {"fexit", "kprobe", "pages", "syscall", "none"},
 }
 
 

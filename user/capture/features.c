@@ -17,6 +17,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "base/arch.h"
 #include "base/privileges.h"
 #include "capture/ktypes.h"
 #include "capture/selftest.h"
@@ -49,14 +50,22 @@ static bool loads_on(const char *name, enum bpf_attach_type at,
 {
 	const struct pt_ktypes *k = pt_ktypes_get();
 	uint32_t id = k ? pt_ktypes_attach_id(k, name, at) : 0;
-	int fd;
+	int fd, link;
+	bool ok;
 
 	pt_ktypes_put(k);
 	fd = id ? load(BPF_PROG_TYPE_TRACING, at, id, insns, n) : -1;
-	if (fd < 0)
-		return false;
-	close(fd);
-	return true;
+	ok = fd >= 0;
+	/* arm64's kernels before 6.4 take such a program and cannot attach it */
+	if (PT_ARCH_TRY_ATTACH && ok && at == BPF_TRACE_FENTRY) {
+		link = bpf_raw_tracepoint_open(NULL, fd);
+		ok = link >= 0;
+		if (ok)
+			close(link);
+	}
+	if (fd >= 0)
+		close(fd);
+	return ok;
 }
 
 static const struct bpf_insn nop[] = { MOV_IMM(0, 0), EXIT() };
