@@ -29,6 +29,7 @@
 
 #include "capture/capture.h"
 #include "capture/selftest.h"
+#include "config.h"
 #include "gpu/api.h"
 
 #define READS 200
@@ -654,6 +655,65 @@ static void light(void **state)
 	munmap(f, sizeof(*f));
 }
 
+/* A budget that nothing fits in: every step is taken, one at a time, and totals stay whole. */
+static void budget(void **state)
+{
+	struct pt_capture_opts o = { .n_pids = 1, .mode = PT_MODE_STANDARD, .budget = 1e-9 };
+	struct pt_err err = { "" };
+	struct pt_capture *c;
+	uint64_t loss[PT_LOSS_NR];
+	static struct stream s;
+	uint32_t taken[5] = { 0 };
+	struct facts *f;
+	int go[2], i;
+	uint64_t end;
+	pid_t pid;
+
+	(void)state;
+	if (feat.missing[0]) {
+		print_message("# needs %s\n", feat.missing);
+		skip();
+	}
+	f = mmap(NULL, sizeof(*f), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_true(f != MAP_FAILED);
+	s.f = f;
+	assert_int_equal(pipe(go), 0);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (!pid) {
+		setpgid(0, 0);
+		ping_pong(f, go[0], INT_MAX);
+	}
+	setpgid(pid, pid);
+	for (end = now_ms() + 10000; !f->ready && now_ms() < end;)
+		nap(1000);
+	o.pids = &pid;
+	assert_int_equal(pt_capture_open(&c, &o, &err), 0);
+	assert_int_equal(write(go[1], "g", 1), 1);
+	for (i = 0; i < 5; i++) {
+		nap(60000);
+		assert_true(pt_capture_tick(c, on_record, &s) >= 0);
+		taken[i] = s.cost.saved;
+	}
+	s.shortest = 0;
+	nap(60000);
+	assert_int_equal(pt_capture_stop(c, on_record, &s), 0);
+	pt_capture_loss(c, loss);
+	pt_capture_close(c, NULL, NULL);
+	kill(-pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	close(go[0]);
+	close(go[1]);
+	for (i = 0; i < 5; i++)
+		assert_int_equal(taken[i], (2u << (i < 4 ? i : 3)) - 1);
+	assert_int_equal(s.cost.budget, 0); /* in millionths */
+	assert_true(!s.shortest || s.shortest >= PT_SHORT_OFF_NS);
+	assert_int_equal(loss[PT_LOSS_RING_FULL], 0);
+	for (i = 0; i < (int)s.n; i++)
+		close_to("totals", &s.t[i], total_of(&s.t[i]), s.t[i].end - s.t[i].begin);
+	munmap(f, sizeof(*f));
+}
+
 struct slow { /* a reader that is slower than the job writes */
 	uint64_t begin; /* of this drain */
 	unsigned records, later;
@@ -780,6 +840,7 @@ int main(void)
 		cmocka_unit_test(perf_door),
 		cmocka_unit_test(overflow),
 		cmocka_unit_test(light),
+		cmocka_unit_test(budget),
 		cmocka_unit_test(slow_reader),
 		cmocka_unit_test(refuses),
 	};
