@@ -195,6 +195,34 @@ static void test_running(void **state)
 	pt_trigger_free(j.g);
 }
 
+/* A hiccup does not hide a stall behind it, nor one that outlasts the cool-down. */
+static void test_hiccup(void **state)
+{
+	const struct pt_when w = { PT_WHEN_STEP, PT_WHEN_NS, 3e8 };
+	struct pt_trigger_state s;
+	struct made j;
+
+	(void)state;
+	begin(&j, &w, 1);
+	add(&j, 200, STEP, 0);
+	add(&j, 1, 400 * ST_MS, 0);
+	add(&j, 60, STEP, 0);
+	add(&j, 1, 500 * ST_MS, 0); /* not told */
+	add(&j, 60, STEP, 0);
+	add(&j, 1, 3 * ST_S, 0);
+	add(&j, 200, STEP, 0);
+	assert_int_equal(see(&j, BEGIN + 9 * ST_S), 1);
+	assert_int_equal(see(&j, BEGIN + 18 * ST_S), 1);
+	assert_int_equal(j.event.begin, j.step[322].begin);
+	pt_trigger_state(j.g, &s);
+	assert_int_equal(s.untold, 2); /* the second is at first no more than the first */
+	add(&j, 1, 100 * ST_S, 0);
+	assert_int_equal(see(&j, BEGIN + 25 * ST_S), 0);
+	assert_int_equal(see(&j, BEGIN + 120 * ST_S), 1);
+	assert_int_equal(j.event.begin, j.step[523].begin);
+	pt_trigger_free(j.g);
+}
+
 /* A process that has ended runs no step. */
 static void test_gone(void **state)
 {
@@ -272,9 +300,10 @@ static void test_waits(void **state)
 	add(&j, 1, 1500 * ST_MS, 1200 * ST_MS);
 	add(&j, 20, 100 * ST_MS, 5 * ST_MS);
 	assert_int_equal(see(&j, BEGIN + 79 * ST_S), 0);
-	assert_int_equal(see(&j, BEGIN + 83 * ST_S), 0); /* not above 1 s yet */
 	add(&j, 300, 100 * ST_MS, 5 * ST_MS);
-	assert_int_equal(see(&j, BEGIN + 100 * ST_S), 0); /* ... in the cool-down */
+	assert_int_equal(see(&j, BEGIN + 100 * ST_S), 1);
+	assert_ptr_equal(j.event.when, &w[1]);
+	assert_int_equal(j.event.begin, BEGIN + 80 * ST_S);
 	pt_trigger_free(j.g);
 }
 
@@ -496,6 +525,7 @@ int main(void)
 		cmocka_unit_test(test_parse),
 		cmocka_unit_test(test_median),
 		cmocka_unit_test(test_running),
+		cmocka_unit_test(test_hiccup),
 		cmocka_unit_test(test_gone),
 		cmocka_unit_test(test_phase),
 		cmocka_unit_test(test_bursts),

@@ -48,7 +48,7 @@ struct watching {
 	struct pt_keep keep;
 	uint64_t save_ns; /* when the last event's window is; 0: none is to come */
 	int signals, ep;
-	bool stop, warm; /* warm: the steps are known, or it was told that they are not */
+	bool stop, warm, cold; /* it was told which the usual step is; that none is found */
 	int status; /* PT_EXIT_* */
 	uint64_t begin_ns, end_ns, tick_ns, look_ns;
 };
@@ -154,9 +154,9 @@ static void say_usual(struct watching *k, uint64_t now)
 	char usual[24];
 
 	pt_watch_state(k->w, &s);
-	if (!k->warm && !s.steps && now > k->begin_ns + NO_STEPS_NS) {
-		k->warm = true;
-		pt_note("no steps are found in this job: conditions on them hold for none "
+	if (!k->cold && !s.steps && now > k->begin_ns + NO_STEPS_NS) {
+		k->cold = true;
+		pt_note("no steps are found in this job so far: nothing is held against them "
 			"(pipetrace doctor -p %d says what is seen)", pt_follow_pid(k->f));
 	}
 	if (k->warm || !s.usual_ns)

@@ -27,6 +27,9 @@
 #define MOST_NS (300 * SECOND)
 /* A stretch of fewer steps has no usual step of its own. */
 #define OWN_STEPS 8
+/* So many times as much as what was told last is told within the cool-down, too: a hiccup
+ * must not hide a stall. */
+#define OUTWEIGHS 4
 
 struct trainer {
 	uint32_t pid;
@@ -40,8 +43,9 @@ struct trainer {
 struct pt_trigger {
 	struct pt_trigger_opts o;
 	PT_VEC(struct trainer) t;
-	uint64_t old;  /* what began before then was told of, or was not to be */
-	uint64_t cool; /* nothing is told until then */
+	uint64_t old;  /* what began before then was told of */
+	uint64_t cool; /* nothing is told until then, but what outweighs the last */
+	uint64_t hushed; /* of what began before then it was counted that it is not told */
 	uint64_t untold;
 	struct pt_event last; /* that was told; at 0: none */
 };
@@ -122,7 +126,7 @@ struct judged {
 	struct usual usual; /* of the trainer */
 	uint64_t here;	    /* ... in this stretch; 0 unknown */
 	struct pt_event *out;
-	bool found;
+	double weight; /* of what is in *out, in limits; 0: nothing is */
 };
 
 /* What was told while it ran goes on, or has ended. */
@@ -136,18 +140,21 @@ static void follow_up(struct pt_event *last, const struct pt_when *w, uint32_t p
 	last->running = running;
 }
 
-/* The earliest one is told: the others lie in its window. */
-static void tell(struct judged *k, const struct pt_when *w, uint32_t pid, uint64_t begin,
-		 double value, bool running)
+/* More than the limit? The one that is so by most is told: the others are likely to lie
+ * in its window. */
+static void tell(struct judged *k, const struct pt_when *w, double limit, uint32_t pid,
+		 uint64_t begin, double value, bool running)
 {
+	if (!(value > limit))
+		return;
 	if (begin < k->g->old)
 		follow_up(&k->g->last, w, pid, begin, value, running);
-	if (begin < k->g->old || (k->found && begin >= k->out->begin))
+	if (begin < k->g->old || value / limit <= k->weight)
 		return;
 	*k->out = (struct pt_event){ .when = w, .pid = pid, .begin = begin,
 				     .at = k->s->until, .value = value,
 				     .usual_ns = k->usual.median, .running = running };
-	k->found = true;
+	k->weight = value / limit;
 }
 
 static double limit_of(const struct judged *k, const struct pt_when *w)
@@ -175,10 +182,10 @@ static void judge_step(struct judged *k, uint32_t pid, const struct pt_seen_step
 		 * only look like it */
 		if (running)
 			limit += (double)k->usual.median;
-		if (w->of == PT_WHEN_STEP && ns > limit)
-			tell(k, w, pid, s->begin, ns, running);
-		if (w->of == PT_WHEN_WAIT && w->unit == PT_WHEN_NS && wait > w->limit)
-			tell(k, w, pid, s->begin, wait, running);
+		if (w->of == PT_WHEN_STEP)
+			tell(k, w, limit, pid, s->begin, ns, running);
+		if (w->of == PT_WHEN_WAIT && w->unit == PT_WHEN_NS)
+			tell(k, w, w->limit, pid, s->begin, wait, running);
 	}
 }
 
@@ -201,8 +208,8 @@ static void judge_share(struct judged *k, struct trainer *t,
 
 		if (w->of != PT_WHEN_WAIT || w->unit != PT_WHEN_SHARE)
 			continue;
-		if (share > w->limit && !t->waits)
-			tell(k, w, t->pid, pt_max64(from, k->g->old), share, true);
+		if (!t->waits)
+			tell(k, w, w->limit, t->pid, pt_max64(from, k->g->old), share, true);
 		t->waits = share > w->limit;
 	}
 }
@@ -309,12 +316,18 @@ static void judge_others(struct judged *k)
 	for (i = 0; i < k->g->o.n; i++) {
 		const struct pt_when *w = &k->g->o.when[i];
 
-		if (w->of == PT_WHEN_WORKER && s->worker && (double)s->worker_ns > w->limit)
-			tell(k, w, s->worker, s->until - pt_min64(s->worker_ns, s->until),
+		if (w->of == PT_WHEN_WORKER && s->worker)
+			tell(k, w, w->limit, s->worker,
+			     s->until - pt_min64(s->worker_ns, s->until),
 			     (double)s->worker_ns, true);
-		if (w->of == PT_WHEN_RANK && s->rank && (double)s->late_ns > w->limit)
-			tell(k, w, s->rank, late_since(s), (double)s->late_ns, false);
+		if (w->of == PT_WHEN_RANK && s->rank)
+			tell(k, w, w->limit, s->rank, late_since(s), (double)s->late_ns, false);
 	}
+}
+
+static bool outweighs(const struct pt_event *e, const struct pt_event *last)
+{
+	return e->when == last->when && e->value >= OUTWEIGHS * last->value;
 }
 
 int pt_trigger_see(struct pt_trigger *g, const struct pt_seen *s, struct pt_event *out)
@@ -338,13 +351,15 @@ int pt_trigger_see(struct pt_trigger *g, const struct pt_seen *s, struct pt_even
 	pt_trigger_state(g, &now);
 	k.usual.median = now.usual_ns;
 	judge_others(&k);
-	if (!k.found)
+	if (!(k.weight > 0))
 		return 0;
-	g->old = s->until;
-	if (s->until < g->cool) {
-		g->untold++;
+	if (s->until < g->cool && !outweighs(out, &g->last)) {
+		g->untold += out->begin >= g->hushed;
+		g->hushed = s->until;
 		return 0;
 	}
+	/* what stands still now does so together */
+	g->old = out->running ? s->until : out->begin + 1;
 	g->cool = s->until + g->o.cooldown_ns;
 	g->last = *out;
 	return 1;
