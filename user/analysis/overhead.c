@@ -13,8 +13,9 @@
  * What the host is kept from while the device has work to do is nobody's loss: it runs ahead
  * less far. A job whose steps are all launching loses the lesser of what the hooks took and of
  * what the device was idle (a step takes what the host or what the device takes, whichever is
- * longer); one that launches now and then the part of it that fell into idle time. low is of
- * the latter, high of the former, and the value lies in the middle.
+ * longer); one that launches now and then the part of it that fell into idle time. The value
+ * lies in the middle of these, and high is of the former. No more than the device was busy
+ * can have been hidden behind it: low is what is above that.
  */
 #include <math.h>
 #include <stdio.h>
@@ -121,7 +122,8 @@ static void fill_range(const struct pt_an *an, struct pt_range *o)
 	/* that what is done outside of data waits finds the device idle */
 	chance = waits < 1 ? 1 - fmin(1, busy / (1 - waits)) : 1;
 	o->value = (took * chance + fmin(took, 1 - busy)) / 2;
-	o->low = fmin((b.low - a.low) / all * (1 - slack(an, wall, run)) * chance, o->value);
+	o->low = fmax(0, (b.low - a.low) / all * (1 - slack(an, wall, run)) - busy);
+	o->low = fmin(o->low, o->value);
 	o->high = fmax(fmin((b.high - a.high + tracer) / wall, 1 - busy), o->value);
 }
 
