@@ -18,8 +18,8 @@ struct pt_config {
 	__u64 secret[2];  /* of this session: what kernel addresses are hidden with */
 	__s64 count_off;  /* from a CPU's run queue to its preemption count; 0:
 			   * not known */
-	__u32 tracer; /* this process: it supplies nothing */
 	__u32 page_shift;
+	__u32 unused;
 };
 _Static_assert(sizeof(struct pt_config) == 80, "pt_config");
 

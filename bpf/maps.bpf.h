@@ -194,6 +194,7 @@ __u32 pt_armed __weak = 0;   /* 0: every hook is silent; else PT_ARMED, _QUIET *
 __u32 pt_pass __weak = 0;    /* PT_PASS_* of the next iterator run */
 __u32 pt_inner __weak = 0;   /* 1: an inner GPU library is attached somewhere */
 __u64 pt_pass_ts __weak = 0; /* moment that the pass describes; 0: now */
+__u32 pt_tracer __weak = 0;  /* the tracer: it supplies nothing; 0: no pass has run yet */
 __u32 pt_outsiders __weak = 0; /* processes outside of the tree in pt_targets */
 __u64 pt_loss[PT_LOSS_NR] __weak = {};
 struct pt_hits pt_hits __weak = {};

@@ -129,7 +129,7 @@ static __always_inline void woken(struct pt_thread *th)
 	/* The tracer holds locks of the target's memory while it reads there, and lets
 	 * go of a command that it started: nobody's work, as an interrupt's wake-up. */
 	if (pt_saves(PT_SAVE_WAKERS) ||
-	    (pt_cfg.tracer && (__u32)cur->tgid == pt_cfg.tracer)) {
+	    (pt_tracer && (__u32)cur->tgid == pt_tracer)) {
 		nobody(th);
 		return;
 	}

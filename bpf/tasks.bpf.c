@@ -333,6 +333,8 @@ int pt_iter(struct bpf_iter__task *ctx)
 
 	if (!task)
 		return 0;
+	/* Whoever reads the iterator: its number here, whatever its name space calls it. */
+	pt_tracer = bpf_get_current_pid_tgid() >> 32;
 	now = pt_pass_ts ? pt_pass_ts : bpf_ktime_get_ns();
 	if (pt_pass == PT_PASS_SEED) {
 		seed(task, now);

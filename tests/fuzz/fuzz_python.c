@@ -12,19 +12,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "python/reader.h"
+#include "python/reader_int.h"
 
 #define WORDS 4096
-#define NONE UINT16_MAX
 
 static uint64_t memory[WORDS];
-
-struct layout {
-	int minor;
-	uint32_t interpreters, threads, thread_next, thread_id, native_id, frame, cframe_frame;
-	uint32_t code, previous, instr, owner, file, name, qualname, first_line, lines;
-	uint32_t bytecode, ascii, compact, flags, instructions;
-};
 
 static const struct layout layouts[] = {
 #define PT_PY(minor, ...) { minor, __VA_ARGS__ },

@@ -11,6 +11,8 @@ import unittest
 
 TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.dont_write_bytecode = True
+sys.path.insert(0, TESTS)
+import totals  # noqa: E402
 loader = importlib.machinery.SourceFileLoader("runner", os.path.join(TESTS, "run"))
 runner = importlib.util.module_from_spec(importlib.util.spec_from_loader("runner", loader))
 loader.exec_module(runner)
@@ -175,7 +177,4 @@ class Again(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    result = unittest.main(exit=False, verbosity=1).result
-    bad = len(result.failures) + len(result.errors)
-    print("%d passed, %d failed, %d skipped" % (result.testsRun - bad, bad, len(result.skipped)))
-    sys.exit(1 if bad else 0)
+    totals.main()

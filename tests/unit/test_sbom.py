@@ -11,6 +11,8 @@ import sys
 import unittest
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(TOP, "tests"))
+import totals  # noqa: E402
 PIPETRACE = os.path.join(TOP, "build/pipetrace")
 ID = r"SPDXRef-[A-Za-z0-9.-]+"
 SUM = {"SHA1": r"[0-9a-f]{40}", "SHA256": r"[0-9a-f]{64}"}
@@ -133,10 +135,4 @@ class Sbom(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    result = unittest.main(exit=False, verbosity=1).result
-    bad = len(result.failures) + len(result.errors)
-    for test, why in result.skipped:
-        print("ok 1 - %s # SKIP %s" % (test, why))
-    print("%d passed, %d failed, %d skipped" % (result.testsRun - bad - len(result.skipped), bad,
-                                                len(result.skipped)))
-    sys.exit(1 if bad else 0)
+    totals.main()

@@ -16,6 +16,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/hash.h"
+
 #define PATH "/sys/kernel/btf/vmlinux"
 #define BYTES_MAX (256u << 20)
 #define SLOTS 16384 /* of 75,000 names: small, for each page of memory costs a fault */
@@ -37,20 +39,9 @@ struct pt_ktypes {
 
 static struct pt_ktypes *shared;
 
-/* Eight bytes at a time: there are 2 MB of names. */
-static uint32_t hash(const char *name, size_t len)
+static uint32_t slot(const char *name, size_t len)
 {
-	uint64_t h = len, word;
-
-	for (; len; name += sizeof(word), len -= sizeof(word)) {
-		word = 0;
-		memcpy(&word, name, len < sizeof(word) ? len : sizeof(word));
-		h = (h ^ word) * 0x9e3779b97f4a7c15ull;
-		h ^= h >> 32;
-		if (len <= sizeof(word))
-			break;
-	}
-	return (uint32_t)h % SLOTS;
+	return pt_hash_of(name, len) % SLOTS;
 }
 
 /* ---- reading ------------------------------------------------------------------- */
@@ -188,7 +179,7 @@ static int index_names(struct pt_ktypes *k)
 
 		if (!*name)
 			continue;
-		first = &k->first[hash(name, strlen(name))];
+		first = &k->first[slot(name, strlen(name))];
 		k->next[id] = *first;
 		*first = id;
 	}
@@ -251,7 +242,7 @@ const char *pt_ktypes_name(const struct pt_ktypes *k, uint32_t offset)
 
 uint32_t pt_ktypes_find(const struct pt_ktypes *k, const char *name, unsigned kind)
 {
-	uint32_t id = k->first[hash(name, strlen(name))];
+	uint32_t id = k->first[slot(name, strlen(name))];
 
 	for (; id; id = k->next[id]) {
 		const struct btf_type *t = pt_ktypes_at(k, id);
@@ -270,7 +261,7 @@ uint32_t pt_ktypes_count(const struct pt_ktypes *k)
 void pt_ktypes_each(const struct pt_ktypes *k, const char *name, size_t len,
 		    void (*fn)(void *ctx, uint32_t id), void *ctx)
 {
-	uint32_t id = k->first[hash(name, len)];
+	uint32_t id = k->first[slot(name, len)];
 
 	for (; id; id = k->next[id]) {
 		const char *its = pt_ktypes_name(k, pt_ktypes_at(k, id)->name_off);

@@ -57,11 +57,19 @@ static uint32_t here(const struct writer *w, uint32_t id)
 	return id <= pt_ktypes_count(w->k) ? w->id[id] : 0;
 }
 
+/* Another type under a name or with a property: nothing lies behind its header. */
+static bool is_alias(const struct btf_type *t)
+{
+	return btf_is_typedef(t) || btf_is_mod(t) || btf_is_type_tag(t);
+}
+
 /* What lies in it; what it points to does not. */
 static void take_parts(struct writer *w, const struct btf_type *t)
 {
 	int i;
 
+	if (is_alias(t))
+		take(w, t->type);
 	switch (btf_kind(t)) {
 	case BTF_KIND_STRUCT:
 	case BTF_KIND_UNION:
@@ -71,13 +79,6 @@ static void take_parts(struct writer *w, const struct btf_type *t)
 	case BTF_KIND_ARRAY:
 		take(w, btf_array(t)->type);
 		take(w, btf_array(t)->index_type);
-		break;
-	case BTF_KIND_TYPEDEF:
-	case BTF_KIND_CONST:
-	case BTF_KIND_VOLATILE:
-	case BTF_KIND_RESTRICT:
-	case BTF_KIND_TYPE_TAG:
-		take(w, t->type);
 		break;
 	}
 }
@@ -139,18 +140,10 @@ static void put(struct writer *w, const struct btf_type *t)
 	struct btf_type head = *t;
 
 	head.name_off = put_name(w, t->name_off);
-	switch (btf_kind(t)) {
-	case BTF_KIND_PTR:
+	if (btf_is_ptr(t))
 		head.type = 0; /* void */
-		break;
-	case BTF_KIND_TYPEDEF:
-	case BTF_KIND_CONST:
-	case BTF_KIND_VOLATILE:
-	case BTF_KIND_RESTRICT:
-	case BTF_KIND_TYPE_TAG:
+	else if (is_alias(t))
 		head.type = here(w, t->type);
-		break;
-	}
 	fwrite(&head, sizeof(head), 1, w->types);
 	switch (btf_kind(t)) {
 	case BTF_KIND_INT:

@@ -59,7 +59,6 @@ static int choose(struct pt_capture *c, const struct pt_capture_opts *o)
 		o->mode == PT_MODE_LIGHT ? PT_SHORT_OFF_NS : 0;
 	s->rodata->pt_cfg.file_names = 1;
 	s->rodata->pt_cfg.count_off = c->feat.count_off;
-	s->rodata->pt_cfg.tracer = (uint32_t)getpid();
 	s->rodata->pt_cfg.page_shift = (uint32_t)__builtin_ctzl((unsigned long)sysconf(_SC_PAGESIZE));
 	if (getrandom(s->rodata->pt_cfg.secret, sizeof(s->rodata->pt_cfg.secret),
 		      0) != sizeof(s->rodata->pt_cfg.secret))
