@@ -140,7 +140,7 @@ bool pt_is_driver_thread(const struct pt_thread *th)
 /* A call whose return is not watched lasts so long at most: launches take 2 to 10 us. */
 #define UNWATCHED_NS 20000ull
 
-bool pt_inside_call(const struct pt_proc *p, uint32_t tid, uint64_t ts)
+static const struct pt_gpu_call *last_call(const struct pt_proc *p, uint32_t tid, uint64_t ts)
 {
 	size_t i = pt_gpu_after(p, ts + 1);
 
@@ -148,12 +148,25 @@ bool pt_inside_call(const struct pt_proc *p, uint32_t tid, uint64_t ts)
 		const struct pt_gpu_call *c = &p->gpu.v[i];
 
 		if (c->tid == tid)
-			return ts < c->end || (c->end == c->begin &&
-					       ts < c->begin + UNWATCHED_NS);
+			return c;
 		if (c->begin + NS_PER_S < ts)
 			break;
 	}
-	return false;
+	return NULL;
+}
+
+bool pt_inside_call(const struct pt_proc *p, uint32_t tid, uint64_t ts)
+{
+	const struct pt_gpu_call *c = last_call(p, tid, ts);
+
+	return c && (ts < c->end || (c->end == c->begin && ts < c->begin + UNWATCHED_NS));
+}
+
+bool pt_launched_last(const struct pt_thread *th, uint64_t ts)
+{
+	const struct pt_gpu_call *c = last_call(th->proc, th->tid, ts);
+
+	return c && (c->cls == PT_API_LAUNCH || c->cls == PT_API_GRAPH_LAUNCH);
 }
 
 bool pt_gap_before(const struct pt_actor *a, size_t i, uint64_t t0, uint64_t t1,

@@ -123,12 +123,16 @@ static int host_leg(void *ctx, const struct pt_leg *l)
 {
 	struct finder *k = ctx;
 	unsigned w = what_of(k, l);
+	const struct pt_iv *iv = l->iv;
 	uint64_t mid = l->begin;
 	int err;
 
 	if (l->th != k->gap->g.th && l->kind == PT_LEG_RUN)
 		mid = pt_max64(mid, launching_until(l));
-	err = push(k, mid, l->end, l->iv, w);
+	/* in a copy it waits for that, not for room in the device's queue */
+	if (w == PT_HOST_LAUNCHING && !pt_launched_last(l->th, iv->begin))
+		iv = NULL;
+	err = push(k, mid, l->end, iv, w);
 	return err ? err : push(k, l->begin, mid, NULL, PT_HOST_LAUNCHING);
 }
 
