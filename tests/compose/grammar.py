@@ -12,7 +12,8 @@ DIMENSIONS = {
     "stages": (1, 2, 3),
     "skew": ("none", "one_slow", "tail", "nth", "growing"),
     "feature": ("plain", "graph", "item", "accum", "ahead", "eval", "ckpt", "ckpt_thread",
-                "log_sleep", "log_cpu", "restart", "ranks"),
+                "log_sleep", "log_cpu", "restart", "ranks", "log_http", "exchange", "saver",
+                "slow_out", "events", "metrics"),
     "sync": ("each", "every_n", "never", "item"),
     "how": ("block", "spin", "yield"),
     "copies": ("pinned", "pageable"),
@@ -26,6 +27,9 @@ RESTARTS = ("procpool", "mpqueue", "mppipe") + LOADERS
 RANKED = ("inline", "pythread", "mpqueue", "mppipe") + LOADERS
 NO_INPUT = ("none", "server")
 HELPERS = ("mpqueue", "mppipe", "shm_sem", "shm_lock", "eventfd") + OUTSIDE
+# What the loop waits for that is no data (beside.py); of these, some in each step.
+BESIDE = ("log_http", "exchange", "saver", "slow_out", "events", "metrics")
+EACH_STEP = ("log_http", "exchange", "slow_out", "events")
 LOCKS = ("lock_thread", "lock_mp", "lock_flock", "lock_fcntl", "lock_sleep")
 GPU_SHARE = {"healthy": (0.9, 0.98), "light": (0.72, 0.88), "half": (0.35, 0.65),
              "starved": (0.05, 0.3)}
@@ -159,6 +163,10 @@ def spec_of(d, seed):
     s["evals"] = rng.choice((3, 6))
     # a pause takes a part of the time, not all of it
     s["pause_ms"] = min(max(s["every"] * s["gpu_ms"] / share * u(0.05, 0.5), 30), 800)
+    if d["feature"] in BESIDE:
+        s["every"] = rng.choice((1, 1, 4)) if d["feature"] in EACH_STEP else \
+            rng.choice((6, 10, 16))
+        s["pause_ms"] = min(max(s["every"] * s["gpu_ms"] / share * u(0.15, 0.8), 4), 400)
     s["host"] = rng.choice(("cpu", "cpu", "sleep"))
     s["collate"] = rng.random() < 0.25
     s["in_turn"] = rng.random() < 0.5
@@ -219,4 +227,16 @@ ROWS = dict((
         batching=True, gpu_ms=5.0, workers=1),
     row("sleepers", {"transport": "none"}, cost_ms=20.0, gpu_ms=5.0, host="sleep",
         sleepers=128, workers=1),
+    row("log_http", {"transport": "pythread", "feature": "log_http"}, cost_ms=2.0, every=1,
+        pause_ms=12.0),
+    row("exchange", {"transport": "pythread", "feature": "exchange"}, cost_ms=2.0, every=1,
+        pause_ms=12.0),
+    row("saver", {"transport": "pythread", "feature": "saver"}, cost_ms=2.0, every=6,
+        pause_ms=90.0),
+    row("slow_out", {"transport": "pythread", "feature": "slow_out"}, cost_ms=2.0, every=1,
+        pause_ms=25.0),
+    row("events", {"transport": "pythread", "feature": "events"}, cost_ms=2.0, every=1,
+        pause_ms=25.0),
+    row("metrics", {"transport": "pythread", "feature": "metrics"}, cost_ms=2.0, every=10,
+        pause_ms=80.0),
 ))

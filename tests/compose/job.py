@@ -25,6 +25,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(HERE), "e2e"))
 sys.dont_write_bytecode = True
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import beside
 import job_gpu
 import transport
 from journal import cpu_now, die_with_parent, journal, now, phase
@@ -115,6 +116,8 @@ class Job:
             self.gpu = Gpu(spec)
         if spec["feature"] == "graph":
             self.gpu.capture()
+        self.beside = beside.KINDS[spec["feature"]](self.gpu, spec["pause_ms"]) \
+            if spec["feature"] in beside.KINDS else None
         self.writer = queue.SimpleQueue()
         if spec["feature"] == "ckpt_thread":
             threading.Thread(target=self.write_for_ever, daemon=True).start()
@@ -185,6 +188,10 @@ class Job:
         elif f == "log_cpu":
             with phase("pause", more="cpu"):
                 compute_python(s["pause_ms"] * 1e6)
+        elif self.beside:
+            self.gpu.sync(False)
+            with phase("pause", more=f):
+                self.beside.once()
         elif f == "ckpt":
             self.checkpoint()
         elif f == "ckpt_thread":

@@ -190,6 +190,8 @@ static uint64_t pool_step(struct stream *s, uint64_t t, unsigned i, bool wait)
 	t = made + 50 * ST_US;
 	st_futex(s, JOB_TRAINER, POOL(1 - i), t - 10 * ST_MS, t, t + 5000,
 		 WANTED, JOB_TRAINER, JOB_TRAINER);
+	st_gpu(s, "cudaMemcpyAsync", JOB_TRAINER, JOB_TRAINER, t - 10 * ST_US, t - 5 * ST_US, 0, 0,
+	       4096, 1);
 	for (k = 0; k < 10; k++, t += 20 * ST_US)
 		st_gpu(s, "cudaLaunchKernel", JOB_TRAINER, JOB_TRAINER, t, 0, 0,
 		       0x4000 + 16 * k, 0, 0);
@@ -271,6 +273,8 @@ static uint64_t program_step(struct stream *s, uint64_t t, unsigned i, uint32_t 
 	if (!again)
 		st_exit(s, made + 100 * ST_US, pid, pid, true);
 	t = made + 200 * ST_US;
+	st_gpu(s, "cudaMemcpyAsync", JOB_TRAINER, JOB_TRAINER, t - 10 * ST_US, t - 5 * ST_US, 0, 0,
+	       4096, 1);
 	for (k = 0; k < 10; k++, t += 20 * ST_US)
 		st_gpu(s, "cudaLaunchKernel", JOB_TRAINER, JOB_TRAINER, t, 0, 0,
 		       0x4000 + 16 * k, 0, 0);

@@ -101,7 +101,8 @@ struct pt_r_part {
 #define PT_HOST_KINDS(X)                                                       \
 	X(COMPUTING, computing) X(QUEUED, run_queue) X(SLEEPING, sleeping)     \
 	X(WRITING, writing) X(LOCK, lock) X(CHILD, child)                      \
-	X(COLLECTIVE, collective) X(CLIENT, client) X(OTHER, other)
+	X(COLLECTIVE, collective) X(CLIENT, client) X(PEER, peer)              \
+	X(OTHER, other)
 enum pt_host_kind {
 #define X(id, name) PT_HOST_##id,
 	PT_HOST_KINDS(X)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/callclass.h"
 #include "model/socks.h"
 #include "model/syscalls.h"
 
@@ -57,6 +58,16 @@ bool pt_waits_for_client(const struct pt_an *an, const struct pt_thread *th,
 	 * are not asked from outside */
 	return !(iv->sock & PT_IV_SOCK_AWAITED) && iv->valid_wake &&
 	       (s || pt_feeds_device(an, th->proc));
+}
+
+bool pt_waits_for_peer(const struct pt_an *an, const struct pt_feed *f,
+		       const struct pt_iv *iv)
+{
+	/* a Unix socket's reader is woken, too, when the other end takes something */
+	bool room = iv->valid_wake && iv->wake == PT_WAKE_ROOM &&
+		    pt_call_class(iv->syscall) & PT_C_PUT;
+
+	return room || pt_sock_feeds_nothing(f, pt_wait_sock(an, iv));
 }
 
 static bool descends_from(const struct pt_model *m, const struct pt_proc *p,
@@ -159,6 +170,12 @@ static int walk_cause(const struct pt_an *an, struct pt_paths *paths,
 
 /* ---- sums over the sleeps that one thread ends ------------------------------------- */
 
+struct given {
+	struct pt_leg leg;
+	struct pt_giver *by;
+	uint64_t gap; /* when its gap began */
+};
+
 struct sums {
 	struct pt_givers *g;
 	const struct pt_actor *a;
@@ -169,7 +186,7 @@ struct sums {
 		    * that one was late */
 	const struct pt_thread *before; /* whose part of the way came last */
 	const struct pt_thread *via; /* ... of the consumer's process, if that did */
-	PT_VEC(struct pt_leg) given; /* that followed threads ended */
+	PT_VEC(struct given) given; /* that followed threads ended */
 };
 
 /* Takes input: sleeps for a disk, a page of a file, or for somebody far away. */
@@ -214,19 +231,21 @@ static int asked_leg(void *ctx, const struct pt_leg *l)
 	return 0;
 }
 
-/* A thread of the consumer's process: had it begun before the gap, or did the
- * consumer ask it first? */
-static int sum_ahead(struct sums *k, const struct pt_leg *l)
+/* Had it begun before the gap, or did the consumer ask it first? */
+static int sum_ahead(struct sums *k, const struct given *x)
 {
+	const struct pt_leg *l = &x->leg;
 	int err;
 
-	if (l->who->proc != k->a->proc)
-		return 0;
 	k->asked = false;
-	err = walk_cause(k->g->an, k->g->paths, l->who, k->gap->begin, l->end,
-			 asked_leg, k);
-	k->x->ahead_ns += k->asked ? 0 : l->end - l->begin;
+	err = walk_cause(k->g->an, k->g->paths, l->who, x->gap, l->end, asked_leg, k);
+	x->by->ahead_ns += k->asked ? 0 : l->end - l->begin;
 	return err;
+}
+
+static uint64_t stays_in(const struct pt_thread *th, uint64_t b, uint64_t e)
+{
+	return pt_iv_after(th, e) - pt_iv_after(th, b);
 }
 
 static struct pt_giver *giver_make(struct pt_givers *g, const struct pt_iv *iv,
@@ -241,6 +260,7 @@ static struct pt_giver *giver_make(struct pt_givers *g, const struct pt_iv *iv,
 	if (x) {
 		x->tgid = iv->waker_tgid;
 		x->th = who;
+		x->stays = who ? stays_in(who, g->an->t0, g->an->t1) : 0;
 	}
 	return x;
 }
@@ -269,6 +289,7 @@ static struct pt_given_at *given_at(struct pt_givers *g, const struct pt_iv *iv)
 static int sum_leg(void *ctx, const struct pt_leg *l)
 {
 	struct pt_given_at *at;
+	struct given given;
 	struct sums *k = ctx;
 	int err;
 
@@ -278,20 +299,32 @@ static int sum_leg(void *ctx, const struct pt_leg *l)
 	at = given_at(k->g, l->iv);
 	if (!k->x || !at)
 		return -ENOMEM;
-	if (l->who && pt_vec_push(&k->given, *l))
+	given = (struct given){ *l, k->x, k->gap->begin };
+	if (l->who && pt_vec_push(&k->given, given))
 		return -ENOMEM;
 	at->last = k->x;
 	k->x->sleeps++;
 	k->x->ns += l->end - l->begin;
+	if (!k->x->gaps || k->x->last_gap != k->gap->begin) {
+		k->x->gaps++;
+		k->x->stays_there += l->who ?
+			stays_in(l->who, k->gap->begin, k->gap->end) : 0;
+	}
+	k->x->last_gap = k->gap->begin;
 	if (pt_waits_for_client(k->g->an, l->th, l->iv)) {
 		k->x->clients_ns += l->end - l->begin;
+		return 0;
+	}
+	if (pt_waits_for_peer(k->g->an, &k->g->feed, l->iv)) {
+		k->x->peer_ns += l->end - l->begin;
 		return 0;
 	}
 	if (!l->who) { /* of a process that is not followed */
 		k->x->made_ns += l->end - l->begin;
 		return 0;
 	}
-	err = sum_ahead(k, l);
+	/* of other processes few are asked for: when all is summed */
+	err = l->who->proc == k->a->proc ? sum_ahead(k, &given) : 0;
 	k->rank = false;
 	return err ? err : walk_cause(k->g->an, k->g->paths, l->who, l->begin,
 				      l->end, origin_leg, k);
@@ -299,10 +332,63 @@ static int sum_leg(void *ctx, const struct pt_leg *l)
 
 /* ---- roles --------------------------------------------------------------------------- */
 
-static void find_role(struct pt_giver *x)
+/* Not even one upload in so many gaps: it would have come. */
+#define GAPS_MIN 4
+/* A thread that writes so much for each sleep that it ends, and reads less than a part of
+ * it, writes what it was given: it logs. */
+#define WRITTEN_MIN 512
+#define READ_PART 4
+/* Who supplies is waited for before most uploads, or works ahead of them. */
+#define SELDOM 4
+/* ... and in the other gaps it rests: a worker sleeps once for each batch and more. */
+#define RESTS 2
+
+static bool only_writes(const struct pt_givers *g, const struct pt_giver *x)
+{
+	const struct pt_thread *th = x->th;
+	size_t first = pt_iv_after(th, g->an->t0), last = pt_iv_after(th, g->an->t1);
+	uint64_t in, out;
+
+	if (last <= first + 1)
+		return false;
+	last--;
+	in = th->iv.v[last].rchar - th->iv.v[first].rchar;
+	out = th->iv.v[last].wchar - th->iv.v[first].wchar;
+	return out >= x->sleeps * WRITTEN_MIN && out > in * READ_PART;
+}
+
+static bool is_seldom(const struct pt_givers *g, const struct pt_giver *x, uint64_t kin_gaps)
+{
+	return x->gaps >= GAPS_MIN && kin_gaps * SELDOM <= g->uploads;
+}
+
+static bool rests(const struct pt_giver *x)
+{
+	return x->stays <= x->stays_there + RESTS * x->gaps;
+}
+
+/* Works as a supplier does; but what it hands over goes to no device, as far as can be
+ * seen. */
+static bool is_peer(const struct pt_givers *g, const struct pt_giver *x, uint64_t kin_gaps)
+{
+	bool own = x->th && x->th->proc == g->own;
+
+	if (x->gaps >= GAPS_MIN && pt_feeds_nothing(&g->feed))
+		return true;
+	/* it works when it is asked, and most batches come without it */
+	if (is_seldom(g, x, kin_gaps) && (own || rests(x)) &&
+	    (double)x->ahead_ns <= MADE_SHARE * (double)x->ns)
+		return true;
+	if (!own)
+		return false;
+	return (double)x->made_ns < MADE_SHARE * (double)x->ns && only_writes(g, x);
+}
+
+/* kin_gaps: with sleeps that it or its kin ended. */
+static void find_role(const struct pt_givers *g, struct pt_giver *x, uint64_t kin_gaps)
 {
 	double all = (double)(x->made_ns + x->ranks_ns + x->clients_ns +
-			      x->helped_ns);
+			      x->peer_ns + x->helped_ns);
 
 	if (x->th && pt_is_driver_thread(x->th))
 		x->role = PT_GIVER_HELPER;
@@ -312,9 +398,11 @@ static void find_role(struct pt_giver *x)
 		x->role = PT_GIVER_CLIENT;
 	else if ((double)x->ranks_ns >= ROLE_SHARE * all)
 		x->role = PT_GIVER_RANK;
+	else if ((double)x->peer_ns >= ROLE_SHARE * all)
+		x->role = PT_GIVER_PEER;
 	else if ((double)x->made_ns >= MADE_SHARE * all ||
 		 (double)x->ahead_ns > AHEAD_SHARE * (double)x->ns)
-		x->role = PT_GIVER_SUPPLIER;
+		x->role = is_peer(g, x, kin_gaps) ? PT_GIVER_PEER : PT_GIVER_SUPPLIER;
 	else
 		x->role = PT_GIVER_HELPER;
 }
@@ -371,8 +459,10 @@ static int sum_gaps(struct sums *k)
 
 	k->gap = &g;
 	for (i = 0; i <= k->a->calls.n && !err; i++)
-		if (pt_gap_before(k->a, i, an->t0, an->t1, &g))
+		if (pt_gap_before(k->a, i, an->t0, an->t1, &g)) {
+			k->g->uploads += i < k->a->calls.n && k->a->calls.v[i].uploads;
 			err = pt_walk_host(an, k->g->paths, k->a, &g, sum_leg, k);
+		}
 	k->gap = NULL;
 	return err;
 }
@@ -413,10 +503,14 @@ static void add_giver(struct pt_giver *sum, const struct pt_giver *x)
 {
 	sum->sleeps += x->sleeps;
 	sum->ns += x->ns;
+	sum->gaps += x->gaps;
+	sum->stays += x->stays;
+	sum->stays_there += x->stays_there;
 	sum->ahead_ns += x->ahead_ns;
 	sum->made_ns += x->made_ns;
 	sum->ranks_ns += x->ranks_ns;
 	sum->clients_ns += x->clients_ns;
+	sum->peer_ns += x->peer_ns;
 	sum->helped_ns += x->helped_ns;
 }
 
@@ -437,26 +531,69 @@ static int sum_kin(const struct pt_actor *a, const struct pt_givers *g, struct k
 	return 0;
 }
 
-/* Of which too few sleeps were seen. */
-static int find_roles_of_kin(const struct pt_actor *a, struct pt_givers *g)
+/* Of those in other processes that may be no suppliers for it. */
+static int sum_others_ahead(struct sums *k)
+{
+	size_t i;
+	int err = 0;
+
+	for (i = 0; i < k->given.n && !err; i++) {
+		const struct pt_giver *x = k->given.v[i].by;
+
+		if (x->tgid != k->g->own->tgid && rests(x) && is_seldom(k->g, x, x->gaps))
+			err = sum_ahead(k, &k->given.v[i]);
+	}
+	return err;
+}
+
+static int find_roles(struct sums *k)
 {
 	struct kin *all = NULL, *p, *q;
+	struct pt_givers *g = k->g;
 	struct pt_giver *x;
-	int err = sum_kin(a, g, &all);
+	int err = sum_kin(k->a, g, &all);
 
 	for (x = g->all; x && !err; x = x->hh.next) {
 		struct pt_giver sum = { .th = x->th };
 
-		if (x->sleeps >= SLEEPS_MIN)
-			continue;
 		p = kin_of(&all, x->th ? NOT_FOLLOWED : OF_PROCESS, x->tgid, "");
-		q = x->th ? kin_of_thread(&all, x, a->proc) : NULL;
+		q = x->th ? kin_of_thread(&all, x, g->own) : NULL;
 		if (p)
 			add_giver(&sum, &p->sum);
 		if (q)
 			add_giver(&sum, &q->sum);
-		find_role(&sum);
+		find_role(g, x, sum.gaps);
+		if (x->sleeps >= SLEEPS_MIN)
+			continue;
+		/* too few were seen */
+		find_role(g, &sum, sum.gaps);
 		x->role = sum.role;
+	}
+	pt_hash_free(all);
+	return err;
+}
+
+/* Whose threads hand over batches, and answer or take something else meanwhile (PyTorch's
+ * passes descriptors so), supplies with all of it. */
+struct supplier {
+	uint32_t tgid;
+	UT_hash_handle hh;
+};
+
+static int join_peers(struct pt_givers *g)
+{
+	struct supplier *all = NULL, *p;
+	struct pt_giver *x;
+	int err = 0;
+
+	for (x = g->all; x && !err; x = x->hh.next)
+		if (x->role == PT_GIVER_SUPPLIER && x->tgid != g->own->tgid &&
+		    !pt_hash_make(all, tgid, &x->tgid))
+			err = -ENOMEM;
+	for (x = g->all; x && !err; x = x->hh.next) {
+		HASH_FIND(hh, all, &x->tgid, sizeof(x->tgid), p);
+		if (p && x->role == PT_GIVER_PEER)
+			x->role = PT_GIVER_SUPPLIER;
 	}
 	pt_hash_free(all);
 	return err;
@@ -466,23 +603,24 @@ int pt_find_givers(const struct pt_an *an, struct pt_paths *paths,
 		   const struct pt_actor *a, struct pt_givers *out)
 {
 	struct sums k = { .g = out, .a = a };
-	struct pt_giver *x;
 	size_t i;
 	int err;
 
-	*out = (struct pt_givers){ .an = an, .paths = paths };
-	err = sum_gaps(&k);
-	for (x = out->all; x && !err; x = x->hh.next)
-		find_role(x);
-	err = err ?: find_roles_of_kin(a, out);
+	*out = (struct pt_givers){ .an = an, .paths = paths, .own = a->proc };
+	err = pt_find_feed(an->m, &out->feed);
+	err = err ?: sum_gaps(&k);
+	err = err ?: sum_others_ahead(&k);
+	err = err ?: find_roles(&k);
+	err = err ?: join_peers(out);
 	for (i = 0; i < k.given.n && !err; i++)
-		err = find_makers(&k, &k.given.v[i]);
+		err = find_makers(&k, &k.given.v[i].leg);
 	pt_vec_free(&k.given);
 	return err;
 }
 
 void pt_givers_free(struct pt_givers *g)
 {
+	pt_feed_free(&g->feed);
 	pt_hash_free(g->makers);
 	pt_hash_free(g->at);
 	pt_hash_free(g->all);

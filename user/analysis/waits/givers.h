@@ -8,6 +8,7 @@
 #ifndef PT_WAITS_GIVERS_H
 #define PT_WAITS_GIVERS_H
 
+#include "analysis/waits/feed.h"
 #include "analysis/waits/gaps.h"
 #include "analysis/waits/path.h"
 
@@ -17,16 +18,20 @@ enum pt_giver_role {
 	PT_GIVER_RANK,	   /* feeds a device of its own */
 	PT_GIVER_CLIENT,   /* asks the job for something */
 	PT_GIVER_HELPER,   /* computes for the consumer, and only when asked */
+	PT_GIVER_PEER,	   /* not seen to hand over what goes to a device */
 };
 
 struct pt_giver {
 	uint32_t tid, tgid; /* ids of the model; it need not be traced */
 	const struct pt_thread *th; /* NULL: not traced */
 	uint64_t sleeps, ns; /* that it ended, of the consumer's */
+	uint64_t gaps, last_gap; /* with such; when the last of them began */
+	uint64_t stays, stays_there; /* its own off the CPU; those in such gaps */
 	/* where the way back from their ends leads, ns */
 	uint64_t made_ns;   /* other processes, or input of this one */
 	uint64_t ranks_ns;
 	uint64_t clients_ns;
+	uint64_t peer_ns;   /* sleeps until it took something, or answered */
 	uint64_t helped_ns; /* threads of the consumer's process */
 	uint64_t ahead_ns; /* of ns: one of those had begun before the gap */
 	enum pt_giver_role role;
@@ -47,6 +52,9 @@ struct pt_given_at; /* an object that the consumer sleeps on */
 struct pt_givers {
 	const struct pt_an *an;
 	struct pt_paths *paths;
+	const struct pt_proc *own; /* the consumer's process */
+	struct pt_feed feed;
+	uint64_t uploads; /* gaps that end with one */
 	struct pt_giver *all; /* uthash, by tid */
 	struct pt_given_at *at;
 	struct pt_maker *makers; /* of other processes, and own suppliers */
@@ -76,6 +84,10 @@ enum pt_link pt_cause_link(const struct pt_an *an, struct pt_paths *paths,
 /* Does `th` sleep in `iv` until somebody from outside asks the job? */
 bool pt_waits_for_client(const struct pt_an *an, const struct pt_thread *th,
 			 const struct pt_iv *iv);
+/* Does `th` sleep in `iv` for something that goes to no device, as what it sleeps on
+ * shows: until somebody takes what it hands out, or answers with too little? */
+bool pt_waits_for_peer(const struct pt_an *an, const struct pt_feed *f,
+		       const struct pt_iv *iv);
 /* Is the process another rank: does it feed a device? */
 bool pt_feeds_device(const struct pt_an *an, const struct pt_proc *p);
 

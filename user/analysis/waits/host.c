@@ -32,15 +32,18 @@ static unsigned by_role(enum pt_giver_role role)
 		return PT_HOST_CLIENT;
 	case PT_GIVER_HELPER:
 		return PT_HOST_HELPED;
+	case PT_GIVER_PEER:
+		return PT_HOST_PEER;
 	default:
 		return PT_HOST_NOTHING;
 	}
 }
 
-static unsigned by_kind(const struct pt_an *an,
-				 const struct pt_thread *th,
-				 const struct pt_iv *iv)
+static unsigned by_kind(const struct finder *k, const struct pt_thread *th,
+			const struct pt_iv *iv)
 {
+	if (pt_sock_feeds_nothing(&k->givers->feed, pt_wait_sock(k->an, iv)))
+		return PT_HOST_PEER;
 	switch (iv->wait) {
 	case PT_WAIT_SLEEP:
 		return PT_HOST_SLEEPING;
@@ -58,7 +61,7 @@ static unsigned by_kind(const struct pt_an *an,
 		return PT_HOST_CHILD;
 	case PT_WAIT_SOCK:
 	case PT_WAIT_POLL:
-		if (pt_waits_for_client(an, th, iv))
+		if (pt_waits_for_client(k->an, th, iv))
 			return PT_HOST_CLIENT;
 		return iv->obj_kind == PT_OBJ_SOCK ? PT_HOST_READING :
 						     PT_HOST_OTHER;
@@ -94,7 +97,7 @@ static unsigned what_of(const struct finder *k, const struct pt_leg *l)
 	}
 	if (w != PT_HOST_NOTHING)
 		return w;
-	return by_kind(k->an, l->th, l->iv);
+	return by_kind(k, l->th, l->iv);
 }
 
 static int push(struct finder *k, uint64_t b, uint64_t e, const struct pt_iv *iv,

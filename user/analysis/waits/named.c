@@ -94,6 +94,24 @@ static struct pt_host_gap *gap_of(struct pt_host *h, const struct pt_code_look *
 	return g && g->g.begin <= l->begin && g->g.end >= l->end ? g : NULL;
 }
 
+/* It waits for something that was not seen to go to a device (an iterator over results of
+ * another kind), for another rank, or for somebody's request. */
+static bool waits_for_else(const struct pt_host *h, const struct pt_host_gap *g,
+			   const struct pt_code_look *l)
+{
+	size_t i;
+
+	for (i = g->first; i < g->first + g->n; i++) {
+		const struct pt_host_piece *x = &h->pieces.v[i];
+
+		if (x->end > l->begin)
+			return x->begin <= l->begin && (x->what == PT_HOST_PEER ||
+						     x->what == PT_HOST_CLIENT ||
+						     x->what == PT_HOST_COLLECTIVE);
+	}
+	return false;
+}
+
 static void note(struct pt_host_gap *g, const struct pt_code_look *l, bool named)
 {
 	g->looks++;
@@ -129,7 +147,7 @@ int pt_find_named(const struct pt_an *an, struct pt_host *h)
 		if (!known[l->stack])
 			of[l->stack] = is_named(&k, l->stack);
 		known[l->stack] = 1;
-		note(g, l, of[l->stack]);
+		note(g, l, of[l->stack] && !waits_for_else(h, g, l));
 	}
 	i = of && known;
 	free(of);

@@ -204,6 +204,7 @@ static void host_line(struct pt_tx *t, const struct pt_r_breakdown *d)
 		{ PT_HOST_LOCK, "waiting for a lock" },
 		{ PT_HOST_CHILD, "waiting for a child" },
 		{ PT_HOST_CLIENT, "waiting for requests" },
+		{ PT_HOST_PEER, "waiting for others" },
 		{ PT_HOST_OTHER, "waiting for something else" },
 	};
 	struct pt_line l = { .n = 0 };

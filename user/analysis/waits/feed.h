@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What goes to the devices, and whether what comes in from somebody can be that.
+ * Whoever ends sleeps of a training thread need not supply it: a logger that
+ * acknowledges, a server that keeps the parameters, a compiler's processes, or whoever
+ * reads its output do so, too.
+ */
+#ifndef PT_WAITS_FEED_H
+#define PT_WAITS_FEED_H
+
+#include "analysis/internal.h"
+
+struct pt_feed {
+	uint64_t up_bytes, down_bytes; /* to the devices, and back */
+	bool known; /* every upload was seen, as far as calls tell */
+	/* payload of all connections to a peer, by its index */
+	struct pt_traffic {
+		double in, out;
+	} *peers;
+	double little; /* that came in from peers which sent too little, together */
+};
+
+/* Of all processes, as long as the model knows. 0 or -ENOMEM; free in any case. */
+int pt_find_feed(const struct pt_model *m, struct pt_feed *out);
+void pt_feed_free(struct pt_feed *f);
+
+/* Nothing at all goes to a device. */
+bool pt_feeds_nothing(const struct pt_feed *f);
+
+/* Neither can what came from the other end of this connection be what goes to a device:
+ * it is too little, or the answer to what came from there. What hands over descriptors or
+ * names of shared memory is small, too: only ends with an address are told. */
+bool pt_sock_feeds_nothing(const struct pt_feed *f, const struct pt_sock *s);
+
+#endif
