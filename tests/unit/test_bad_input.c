@@ -605,8 +605,8 @@ static void feed_step(struct pt_model *m, uint64_t t, uint32_t k)
 	st_pipe_in(&s, JOB_TRAINER, JOB_TRAINER, t, t + 60000, t + 63000,
 		   JOB_RESULT_PIPE, JOB_WORKER(0), JOB_WORKER(0));
 	s.recs.v[0].r.hdr.seq = 4 * k;
-	st_gpu(&s, "cudaMemcpyAsync", JOB_TRAINER, JOB_TRAINER,
-	       t + 65000, 0, 0, 0x10, 4096, 1);
+	st_gpu(&s, "cudaLaunchKernel", JOB_TRAINER, JOB_TRAINER, t + 65000, 0, 0,
+	       0x10, 0, 0);
 	s.recs.v[1].r.hdr.seq = 4 * k + 1;
 	st_gpu(&s, "cudaStreamSynchronize", JOB_TRAINER, JOB_TRAINER, t + 67000,
 	       t + 99000, 0, 0, 0, 0);

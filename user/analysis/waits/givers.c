@@ -372,12 +372,13 @@ static bool rests(const struct pt_giver *x)
 static bool is_peer(const struct pt_givers *g, const struct pt_giver *x, uint64_t kin_gaps)
 {
 	bool own = x->th && x->th->proc == g->own;
+	bool asked = (double)x->ahead_ns <= MADE_SHARE * (double)x->ns;
 
-	if (x->gaps >= GAPS_MIN && pt_feeds_nothing(&g->feed))
+	/* it works when it is asked, and nothing goes to a device, or most batches come
+	 * without it */
+	if (asked && x->gaps >= GAPS_MIN && pt_feeds_nothing(&g->feed))
 		return true;
-	/* it works when it is asked, and most batches come without it */
-	if (is_seldom(g, x, kin_gaps) && (own || rests(x)) &&
-	    (double)x->ahead_ns <= MADE_SHARE * (double)x->ns)
+	if (asked && is_seldom(g, x, kin_gaps) && (own || rests(x)))
 		return true;
 	if (!own)
 		return false;
@@ -540,7 +541,9 @@ static int sum_others_ahead(struct sums *k)
 	for (i = 0; i < k->given.n && !err; i++) {
 		const struct pt_giver *x = k->given.v[i].by;
 
-		if (x->tgid != k->g->own->tgid && rests(x) && is_seldom(k->g, x, x->gaps))
+		if (x->tgid != k->g->own->tgid &&
+		    (pt_feeds_nothing(&k->g->feed) ||
+		     (rests(x) && is_seldom(k->g, x, x->gaps))))
 			err = sum_ahead(k, &k->given.v[i]);
 	}
 	return err;
