@@ -54,6 +54,10 @@ struct pt_inject_opts {
 	void *ctx;
 };
 
+/* May this thread set break points in others? Kernels of Debian and Ubuntu want
+ * CAP_SYS_ADMIN for one where kernel.perf_event_paranoid is above 2. */
+bool pt_inject_may_break(void);
+
 #define PT_POINT_GPU 1	   /* entry of a GPU function */
 #define PT_POINT_LIBC 2	   /* entry of a waiting function of the C library */
 #define PT_POINT_BLOCKED 4 /* inside a wait without end, begun anew */

@@ -73,6 +73,15 @@ static int open_one(pid_t tid, uint64_t addr)
 	return fd < 0 ? -errno : (int)fd;
 }
 
+bool pt_inject_may_break(void)
+{
+	int fd = open_one(0, (uint64_t)(uintptr_t)pt_inject_may_break);
+
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0;
+}
+
 int pt_watch_add(struct pt_watch *w, pid_t tid, const uint64_t *addr, int n)
 {
 	struct watched x = { .tid = tid };
