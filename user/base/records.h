@@ -56,6 +56,17 @@ struct pt_rec_kind {
 #define PT_REC_KINDS 128 /* no number is as large */
 extern const struct pt_rec_kind pt_rec_kinds[PT_REC_KINDS]; /* by number; gaps: life 0 */
 
+/* A record of ours of `size` bytes, zero but for its header. `tgid`: of whom it is; 0. */
+static inline void pt_rec_begin(void *rec, size_t size, uint16_t kind, uint64_t ts,
+				uint32_t tgid)
+{
+	struct pt_hdr h = { .size = (uint16_t)size, .kind = kind, .ts = ts, .tid = tgid,
+			    .tgid = tgid };
+
+	memset(rec, 0, size);
+	memcpy(rec, &h, sizeof(h));
+}
+
 /* NULL: a kind of a later version. */
 static inline const struct pt_rec_kind *pt_rec_kind(uint16_t number)
 {

@@ -41,17 +41,9 @@ void pt_aio_choose(struct pt_capture *c, bool on)
 void pt_aio_attach(struct pt_capture *c)
 {
 	struct pipetrace_bpf *s = c->skel;
-	bool ok = bpf_program__fd(s->progs.pt_aio_fexit) >= 0;
 
-	if (ok)
-		s->links.pt_aio_fexit = bpf_program__attach(s->progs.pt_aio_fexit);
-	if (ok && s->links.pt_aio_fexit)
-		s->links.pt_aio_complete =
-			bpf_program__attach(s->progs.pt_aio_complete);
-	if (ok && s->links.pt_aio_complete)
-		s->links.pt_aio_fentry =
-			bpf_program__attach(s->progs.pt_aio_fentry);
-	if (ok && s->links.pt_aio_fentry) {
+	if (PT_ATTACH(s, pt_aio_fexit) && PT_ATTACH(s, pt_aio_complete) &&
+	    PT_ATTACH(s, pt_aio_fentry)) {
 		c->read_more |= 1u << PT_DOOR_AIO;
 		pt_hook_set(c, "libaio", "fexit", "of those with O_DIRECT the "
 			    "bytes are an upper bound");

@@ -2,7 +2,6 @@
 /* Block requests: which hooks, and the kernel's sums as records. */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,14 +41,6 @@ void pt_blocks_choose(struct pt_capture *c, const struct pt_capture_opts *o)
 	}
 }
 
-static bool attach(struct bpf_program *p, struct bpf_link **link)
-{
-	if (bpf_program__fd(p) < 0)
-		return false;
-	*link = bpf_program__attach(p);
-	return *link != NULL;
-}
-
 /* The ends first: a request that is remembered has to be forgotten. */
 void pt_blocks_attach(struct pt_capture *c, const struct pt_capture_opts *o)
 {
@@ -57,16 +48,13 @@ void pt_blocks_attach(struct pt_capture *c, const struct pt_capture_opts *o)
 	bool ok;
 
 	c->blocks = calloc(1, sizeof(*c->blocks));
-	ok = c->blocks && attach(s->progs.pt_block_complete,
-				 &s->links.pt_block_complete);
+	ok = c->blocks && PT_ATTACH(s, pt_block_complete);
 	if (ok) {
-		attach(s->progs.pt_block_merge, &s->links.pt_block_merge);
-		ok = attach(s->progs.pt_block_start, &s->links.pt_block_start);
+		PT_ATTACH(s, pt_block_merge);
+		ok = PT_ATTACH(s, pt_block_start);
 		if (!ok) {
-			ok = attach(s->progs.pt_block_insert,
-				    &s->links.pt_block_insert);
-			ok &= attach(s->progs.pt_block_issue,
-				     &s->links.pt_block_issue);
+			ok = PT_ATTACH(s, pt_block_insert);
+			ok &= PT_ATTACH(s, pt_block_issue);
 		}
 	}
 	if (!ok) {
@@ -85,10 +73,7 @@ static void tell(struct pt_capture *c, const struct sum *s,
 	struct pt_rec_block r;
 	size_t i;
 
-	memset(&r, 0, sizeof(r));
-	r.hdr.size = sizeof(r);
-	r.hdr.kind = PT_REC_BLOCK;
-	r.hdr.ts = now;
+	pt_rec_begin(&r, sizeof(r), PT_REC_BLOCK, now, 0);
 	r.hdr.tid = s->key.tid;
 	r.hdr.tgid = s->key.tgid;
 	r.hdr.start = s->key.start;

@@ -133,11 +133,7 @@ static void queue(struct pt_capture *c, const struct pt_cost *k)
 {
 	struct pt_rec_cost r;
 
-	memset(&r, 0, sizeof(r));
-	r.hdr.size = sizeof(r);
-	r.hdr.kind = PT_REC_COST;
-	r.hdr.ts = k->at;
-	r.hdr.tid = r.hdr.tgid = (uint32_t)c->trainer;
+	pt_rec_begin(&r, sizeof(r), PT_REC_COST, k->at, (uint32_t)c->trainer);
 	memcpy(r.hits, k->hits, sizeof(r.hits));
 	r.run_ns = k->run_ns;
 	r.cost_ns = k->unknown ? ~UINT64_C(0) : (uint64_t)k->ns;

@@ -374,10 +374,7 @@ static void tell(struct pt_capture *c, const struct pt_disks *all, struct dev *d
 	struct pt_rec_disk r;
 	char file[48];
 
-	memset(&r, 0, sizeof(r));
-	r.hdr.size = sizeof(r);
-	r.hdr.kind = PT_REC_DISK;
-	r.hdr.ts = pt_now_ns();
+	pt_rec_begin(&r, sizeof(r), PT_REC_DISK, pt_now_ns(), 0);
 	r.dev = d->dev;
 	if (d->disk) {
 		r.disk = d->dev;

@@ -49,33 +49,16 @@ void pt_faults_choose(struct pt_capture *c, const struct pt_capture_opts *o)
 void pt_faults_attach(struct pt_capture *c)
 {
 	struct pipetrace_bpf *s = c->skel;
-	struct bpf_program *p = NULL;
-	struct bpf_link **link = NULL;
+	bool ok = PT_ATTACH(s, pt_page_added);
 
-	switch (c->fault_door) {
-	case PT_FAULT_DOOR_TRACEPOINT:
-		p = s->progs.pt_fault;
-		link = &s->links.pt_fault;
-		break;
-	case PT_FAULT_DOOR_FENTRY:
-		p = s->progs.pt_fault_fentry;
-		link = &s->links.pt_fault_fentry;
-		break;
-	case PT_FAULT_DOOR_KPROBE:
-		p = s->progs.pt_fault_kprobe;
-		link = &s->links.pt_fault_kprobe;
-		break;
-	case PT_FAULT_DOOR_NONE:
+	if (c->fault_door == PT_FAULT_DOOR_TRACEPOINT)
+		ok = ok && PT_ATTACH(s, pt_fault);
+	else if (c->fault_door == PT_FAULT_DOOR_FENTRY)
+		ok = ok && PT_ATTACH(s, pt_fault_fentry);
+	else if (c->fault_door == PT_FAULT_DOOR_KPROBE)
+		ok = ok && PT_ATTACH(s, pt_fault_kprobe);
+	if (!ok)
 		goto none;
-	}
-	s->links.pt_page_added = bpf_program__attach(s->progs.pt_page_added);
-	if (!s->links.pt_page_added)
-		goto none;
-	if (p) {
-		*link = bpf_program__attach(p);
-		if (!*link)
-			goto none;
-	}
 	pt_hook_set(c, "faults", pt_fault_door_name(c->fault_door), "%s",
 		    c->fault_door == PT_FAULT_DOOR_ADDS ?
 		    "faults inside a system call, and those that wait for a page "

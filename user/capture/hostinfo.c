@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/records.h"
 #include "capture/procfs.h"
 
 int64_t pt_online_cores(void)
@@ -65,11 +66,7 @@ void pt_host_record(pid_t trainer, uint64_t now_ns, struct pt_rec_host *out)
 	char buf[64];
 	const char *id;
 
-	memset(out, 0, sizeof(*out));
-	out->hdr.size = sizeof(*out);
-	out->hdr.kind = PT_REC_HOST;
-	out->hdr.ts = now_ns;
-	out->hdr.tid = out->hdr.tgid = (uint32_t)trainer;
+	pt_rec_begin(out, sizeof(*out), PT_REC_HOST, now_ns, (uint32_t)trainer);
 	out->cores = (uint32_t)pt_online_cores();
 	out->target_pid = (uint32_t)trainer;
 	out->quota_mcores = pt_quota_mcores(trainer);

@@ -191,8 +191,7 @@ static int load_skeleton(struct pt_capture *c, const struct pt_capture_opts *o)
 	if (types < 0)
 		return -errno;
 	err = open_skeleton(c, types);
-	if (!err)
-		err = choose(c, o);
+	err = err ?: choose(c, o);
 	if (err)
 		goto out;
 	p = o->refused ? bpf_object__find_program_by_name(c->skel->obj, o->refused) : NULL;
@@ -299,6 +298,14 @@ static int attach_core(struct pt_capture *c)
 			return -errno;
 	}
 	return 0;
+}
+
+bool pt_attach(struct bpf_program *p, struct bpf_link **link)
+{
+	if (bpf_program__fd(p) < 0)
+		return false;
+	*link = bpf_program__attach(p);
+	return *link != NULL;
 }
 
 /* The user's limits have a remedy; for the rest, what libbpf saw first. */

@@ -156,11 +156,7 @@ static void limits(pid_t pid, struct pt_rec_memory *m)
 
 void pt_memory_record(pid_t pid, uint64_t now_ns, struct pt_rec_memory *out)
 {
-	memset(out, 0, sizeof(*out));
-	out->hdr.size = sizeof(*out);
-	out->hdr.kind = PT_REC_MEMORY;
-	out->hdr.ts = now_ns;
-	out->hdr.tid = out->hdr.tgid = (uint32_t)pid;
+	pt_rec_begin(out, sizeof(*out), PT_REC_MEMORY, now_ns, (uint32_t)pid);
 	out->total = out->available = out->cache = UNKNOWN;
 	out->limit = out->used = out->used_cache = out->used_shm = UNKNOWN;
 	out->refaulted = UNKNOWN;

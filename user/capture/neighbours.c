@@ -3,7 +3,6 @@
  * Who else uses a GPU here? Without the driver's word a process that is not traced
  * may be on the target's device, and then nobody knows when that is idle.
  */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -67,11 +66,7 @@ static bool may_share(pid_t pid, pid_t trainer)
 
 static void open_record(struct pt_rec_neighbours *r, const struct pt_capture *c)
 {
-	memset(r, 0, sizeof(*r));
-	r->hdr.size = sizeof(*r);
-	r->hdr.kind = PT_REC_NEIGHBOURS;
-	r->hdr.ts = pt_now_ns();
-	r->hdr.tid = r->hdr.tgid = (uint32_t)c->trainer;
+	pt_rec_begin(r, sizeof(*r), PT_REC_NEIGHBOURS, pt_now_ns(), (uint32_t)c->trainer);
 }
 
 void pt_neighbours(struct pt_capture *c)

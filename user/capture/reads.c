@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The doors to read calls: the first of the ladder that opens. */
+/* The doors to read calls: the first of the ladder that opens; and those of the same kind to
+ * write and fsync calls, except page ranges. */
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <stdio.h>
@@ -43,17 +44,15 @@ int pt_reads_parse(const char *name, unsigned *out)
 	return -EINVAL;
 }
 
-/* The functions of bpf/read.bpf.c. The first has to open, the others may lack:
- * a kernel's compiler can have merged one into its caller. */
-#define PT_READ_FNS 5
-struct read_fn {
+#define MAX_FNS 5
+struct io_fn {
 	const char *function, *what;
 	struct bpf_program *entry[2], *end[2]; /* fexit, kprobe */
 	struct bpf_link **entry_link[2], **end_link[2];
 };
 
 #define FN(i, fn, lost, name)                                                  \
-	out[i] = (struct read_fn){                                             \
+	out[i] = (struct io_fn){                                               \
 		fn, lost,                                                      \
 		{ s->progs.pt_##name##_fentry, s->progs.pt_##name##_kprobe },  \
 		{ s->progs.pt_##name##_fexit, s->progs.pt_##name##_kretprobe },\
@@ -61,13 +60,40 @@ struct read_fn {
 		{ &s->links.pt_##name##_fexit,                                 \
 		  &s->links.pt_##name##_kretprobe } }
 
-static void functions(struct pipetrace_bpf *s, struct read_fn out[PT_READ_FNS])
+/* The functions of bpf/read.bpf.c. The first has to open, the others may lack: a
+ * kernel's compiler can have merged one into its caller. */
+static size_t read_functions(struct pipetrace_bpf *s, struct io_fn out[MAX_FNS])
 {
 	FN(0, "vfs_read", "read", vfs_read);
 	FN(1, "vfs_readv", "readv", readv);
 	FN(2, "do_splice_direct", "sendfile", direct);
 	FN(3, "splice_file_to_pipe", "splice", pipe);
 	FN(4, "vfs_copy_file_range", "copy_file_range", copy);
+	return 5;
+}
+
+static size_t write_functions(struct pipetrace_bpf *s, struct io_fn out[MAX_FNS])
+{
+	FN(0, "vfs_write", "write", vfs_write);
+	FN(1, "vfs_writev", "writev", writev);
+	FN(2, "vfs_fsync_range", "fsync", fsync);
+	return 3;
+}
+
+/* `first`: the first one is known to be there. */
+static void choose_functions(const struct io_fn *fn, size_t n, unsigned door, bool first)
+{
+	size_t i;
+
+	for (i = 0; i < n; i++) {
+		bool fexit = door == PT_DOOR_FEXIT &&
+			     ((!i && first) || pt_features_fentry(fn[i].function));
+
+		bpf_program__set_autoload(fn[i].entry[0], fexit);
+		bpf_program__set_autoload(fn[i].end[0], fexit);
+		bpf_program__set_autoload(fn[i].entry[1], door == PT_DOOR_KPROBE);
+		bpf_program__set_autoload(fn[i].end[1], door == PT_DOOR_KPROBE);
+	}
 }
 
 static bool opens(const struct pt_features *f, unsigned door)
@@ -112,22 +138,12 @@ int pt_reads_choose(struct pt_capture *c, const struct pt_capture_opts *o)
 		    door != PT_DOOR_NONE;
 	bool renamed = ring && has_tracepoint("io_uring_submit_req");
 	bool older = ring && !renamed && has_tracepoint("io_uring_submit_sqe");
-	struct read_fn fn[PT_READ_FNS];
-	size_t i;
+	struct io_fn fn[MAX_FNS];
 
 	if (o->reads && !opens(&c->feat, door))
 		return -ENOTSUP;
 	pt_aio_choose(c, door == PT_DOOR_FEXIT && c->feat.libaio);
-	functions(s, fn);
-	for (i = 0; i < PT_READ_FNS; i++) {
-		bool fexit = door == PT_DOOR_FEXIT &&
-			     (!i || pt_features_fentry(fn[i].function));
-
-		bpf_program__set_autoload(fn[i].entry[0], fexit);
-		bpf_program__set_autoload(fn[i].end[0], fexit);
-		bpf_program__set_autoload(fn[i].entry[1], door == PT_DOOR_KPROBE);
-		bpf_program__set_autoload(fn[i].end[1], door == PT_DOOR_KPROBE);
-	}
+	choose_functions(fn, read_functions(s, fn), door, true);
 	bpf_program__set_autoload(s->progs.pt_sys_enter, door == PT_DOOR_SYSCALL);
 	bpf_program__set_autoload(s->progs.pt_sys_exit, door == PT_DOOR_SYSCALL);
 	bpf_program__set_autoload(s->progs.pt_get_pages, door == PT_DOOR_PAGES);
@@ -144,45 +160,31 @@ int pt_reads_choose(struct pt_capture *c, const struct pt_capture_opts *o)
 static bool attach_pair(struct bpf_program *a, struct bpf_link **la,
 			struct bpf_program *b, struct bpf_link **lb)
 {
-	*la = bpf_program__attach(a);
-	*lb = *la ? bpf_program__attach(b) : NULL;
-	if (*lb)
+	if (pt_attach(a, la) && pt_attach(b, lb))
 		return true;
 	bpf_link__destroy(*la);
 	*la = NULL;
 	return false;
 }
 
-/* The returns first: an entry without a return must not stay. `lost` gets the
- * names of what could not be hooked. */
-static bool attach_functions(struct pt_capture *c, bool kprobe, char *lost,
-			     size_t size)
+/* The returns first: an entry without a return must not stay. `lost` gets the names of
+ * what could not be hooked. How many could; none without the `first`. */
+static size_t attach_functions(const struct io_fn *fn, size_t n, bool kprobe, bool first,
+			       char *lost, size_t size)
 {
-	struct read_fn fn[PT_READ_FNS];
-	size_t i, at = 0;
+	size_t i, at = 0, done = 0;
 
-	lost[0] = 0;
-	functions(c->skel, fn);
-	for (i = 0; i < PT_READ_FNS; i++) {
-		if (bpf_program__fd(fn[i].end[kprobe]) >= 0 &&
-		    attach_pair(fn[i].end[kprobe], fn[i].end_link[kprobe],
+	for (i = 0; i < n; i++) {
+		if (attach_pair(fn[i].end[kprobe], fn[i].end_link[kprobe],
 				fn[i].entry[kprobe], fn[i].entry_link[kprobe]))
-			continue;
-		if (!i)
-			return false;
-		if (at < size)
+			done++;
+		else if (!i && first)
+			break;
+		else if (at < size)
 			at += (size_t)snprintf(lost + at, size - at, "%s%s",
 					       at ? ", " : "", fn[i].what);
 	}
-	return true;
-}
-
-static bool attach_one(struct bpf_program *p, struct bpf_link **link)
-{
-	if (bpf_program__fd(p) < 0)
-		return false;
-	*link = bpf_program__attach(p);
-	return *link != NULL;
+	return done;
 }
 
 static void attach_ring(struct pt_capture *c)
@@ -191,14 +193,13 @@ static void attach_ring(struct pt_capture *c)
 
 	if (c->read_door == PT_DOOR_NONE)
 		return;
-	if (!attach_one(s->progs.pt_ring_complete, &s->links.pt_ring_complete)) {
+	if (!PT_ATTACH(s, pt_ring_complete)) {
 		pt_hook_set(c, "io_uring", "none", "reads by io_uring are not "
 			    "counted: bytes are in I/O accounting only");
 		return;
 	}
-	if (!attach_one(s->progs.pt_ring_submit, &s->links.pt_ring_submit))
-		attach_one(s->progs.pt_ring_submit_sqe,
-			   &s->links.pt_ring_submit_sqe);
+	if (!PT_ATTACH(s, pt_ring_submit))
+		PT_ATTACH(s, pt_ring_submit_sqe);
 	pt_hook_set(c, "io_uring", "tp_btf", "%s", "");
 }
 
@@ -206,17 +207,18 @@ int pt_reads_attach(struct pt_capture *c, const struct pt_capture_opts *o)
 {
 	struct pipetrace_bpf *s = c->skel;
 	unsigned door = c->read_door;
+	struct io_fn fn[MAX_FNS];
 	char lost[64] = "";
 	bool ok = false;
 
 	switch (door) {
 	case PT_DOOR_FEXIT:
 	case PT_DOOR_KPROBE:
-		ok = attach_functions(c, door == PT_DOOR_KPROBE, lost,
-				      sizeof(lost));
+		ok = attach_functions(fn, read_functions(s, fn), door == PT_DOOR_KPROBE,
+				      true, lost, sizeof(lost));
 		break;
 	case PT_DOOR_PAGES:
-		ok = attach_one(s->progs.pt_get_pages, &s->links.pt_get_pages);
+		ok = PT_ATTACH(s, pt_get_pages);
 		break;
 	case PT_DOOR_SYSCALL:
 		ok = attach_pair(s->progs.pt_sys_exit, &s->links.pt_sys_exit,
@@ -245,4 +247,30 @@ int pt_reads_attach(struct pt_capture *c, const struct pt_capture_opts *o)
 			    o->mode == PT_MODE_FULL || o->reads ? "" :
 			    " (--mode full would)");
 	return 0;
+}
+
+void pt_writes_choose(struct pt_capture *c)
+{
+	struct io_fn fn[MAX_FNS];
+
+	choose_functions(fn, write_functions(c->skel, fn), c->read_door, false);
+}
+
+void pt_writes_attach(struct pt_capture *c)
+{
+	bool kprobe = c->read_door == PT_DOOR_KPROBE;
+	struct io_fn fn[MAX_FNS];
+	char lost[64] = "";
+
+	if (c->read_door == PT_DOOR_SYSCALL)
+		pt_hook_set(c, "writes", "syscall", "%s", "");
+	else if ((kprobe || c->read_door == PT_DOOR_FEXIT) &&
+		 attach_functions(fn, write_functions(c->skel, fn), kprobe, false, lost,
+				  sizeof(lost)))
+		pt_hook_set(c, "writes", pt_door_name(c->read_door), "%s%s",
+			    lost[0] ? "not seen: " : "", lost);
+	else
+		pt_hook_set(c, "writes", "none",
+			    "single writes are not timed: blocked ones come from "
+			    "the scheduler, bytes from I/O accounting");
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/records.h"
 #include "capture/discover.h"
 #include "capture/procfs.h"
 #include "capture/sampler.h"
@@ -129,11 +130,7 @@ void pt_proc_facts(pid_t pid, uint64_t now_ns, struct pt_rec_proc *out)
 {
 	char text[4096];
 
-	memset(out, 0, sizeof(*out));
-	out->hdr.size = sizeof(*out);
-	out->hdr.kind = PT_REC_PROC;
-	out->hdr.ts = now_ns;
-	out->hdr.tid = out->hdr.tgid = (uint32_t)pid;
+	pt_rec_begin(out, sizeof(*out), PT_REC_PROC, now_ns, (uint32_t)pid);
 	out->rank = pt_rank_of(pid);
 	out->world = env_number(pid, "WORLD_SIZE");
 	out->omp_threads = env_number(pid, "OMP_NUM_THREADS");
@@ -151,7 +148,7 @@ int pt_sample_process(pid_t pid, uint64_t now_ns, struct pt_rec_sample *out)
 	ssize_t len;
 	int ret;
 
-	memset(out, 0, sizeof(*out));
+	pt_rec_begin(out, sizeof(*out), PT_REC_SAMPLE, now_ns, (uint32_t)pid);
 	ret = pt_proc_stat(pid, &st);
 	if (ret)
 		return ret;
@@ -160,10 +157,6 @@ int pt_sample_process(pid_t pid, uint64_t now_ns, struct pt_rec_sample *out)
 	len = pt_proc_read(pid, "status", text, sizeof(text));
 	if (len < 0)
 		return (int)len;
-	out->hdr.size = sizeof(*out);
-	out->hdr.kind = PT_REC_SAMPLE;
-	out->hdr.ts = now_ns;
-	out->hdr.tid = out->hdr.tgid = (uint32_t)pid;
 	out->rss_anon = kb_field(text, "RssAnon");
 	out->rss_file = kb_field(text, "RssFile");
 	out->rss_shmem = kb_field(text, "RssShmem");

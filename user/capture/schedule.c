@@ -9,11 +9,7 @@ static void queue_window(struct pt_capture *c, uint32_t index, bool ended,
 {
 	struct pt_rec_window w;
 
-	memset(&w, 0, sizeof(w));
-	w.hdr.size = sizeof(w);
-	w.hdr.kind = PT_REC_WINDOW;
-	w.hdr.ts = ts;
-	w.hdr.tid = w.hdr.tgid = (uint32_t)c->trainer;
+	pt_rec_begin(&w, sizeof(w), PT_REC_WINDOW, ts, (uint32_t)c->trainer);
 	w.index = index;
 	w.ended = ended;
 	pt_queue_record(c, &w, sizeof(w));

@@ -137,11 +137,7 @@ static void queue_mark(struct pt_capture *c, uint32_t mark, uint64_t ts)
 	uint64_t unix_ns = clock_ns(CLOCK_REALTIME), now = pt_now_ns();
 	struct pt_rec_mark m;
 
-	memset(&m, 0, sizeof(m));
-	m.hdr.size = sizeof(m);
-	m.hdr.kind = PT_REC_MARK;
-	m.hdr.ts = ts ? ts : now;
-	m.hdr.tid = m.hdr.tgid = (uint32_t)c->trainer;
+	pt_rec_begin(&m, sizeof(m), PT_REC_MARK, ts ? ts : now, (uint32_t)c->trainer);
 	m.mark = mark;
 	m.unix_ns = unix_ns - (now - m.hdr.ts);
 	pt_queue_record(c, &m, sizeof(m));
@@ -151,10 +147,7 @@ void pt_queue_loss(struct pt_capture *c)
 {
 	struct pt_rec_loss l;
 
-	memset(&l, 0, sizeof(l));
-	l.hdr.size = sizeof(l);
-	l.hdr.kind = PT_REC_LOSS;
-	l.hdr.ts = pt_now_ns();
+	pt_rec_begin(&l, sizeof(l), PT_REC_LOSS, pt_now_ns(), 0);
 	pt_capture_loss(c, (uint64_t *)l.count);
 	pt_queue_record(c, &l, sizeof(l));
 }

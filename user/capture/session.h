@@ -11,6 +11,7 @@
 #include <bpf/libbpf.h>
 
 #include "base/clock.h"
+#include "base/records.h"
 #include "capture/capture.h"
 #include "capture/cost.h"
 #include "capture/ringbuf.h"
@@ -103,6 +104,10 @@ struct pt_hook_state *pt_hook(struct pt_capture *c, const char *need);
 void pt_hook_set(struct pt_capture *c, const char *need, const char *door,
 		 const char *note, ...) __attribute__((format(printf, 4, 5)));
 
+/* load.c: attaches a program that was loaded, and takes its link. */
+bool pt_attach(struct bpf_program *p, struct bpf_link **link);
+#define PT_ATTACH(s, name) pt_attach((s)->progs.name, &(s)->links.name)
+
 /* ---- targets.c: the processes that are followed --------------------------- */
 /* Put the tree of every root into the set and seed its threads. */
 int pt_targets_fill(struct pt_capture *c, struct pt_err *err);
@@ -164,7 +169,7 @@ void pt_blocks_attach(struct pt_capture *c, const struct pt_capture_opts *o);
 void pt_blocks_tick(struct pt_capture *c);
 void pt_blocks_free(struct pt_blocks *b);
 
-/* ---- writes.c: write and fsync calls ----------------------------------------- */
+/* ---- reads.c: write and fsync calls ------------------------------------------ */
 /* Behind pt_reads_choose() and pt_reads_attach(): they share its door. */
 void pt_writes_choose(struct pt_capture *c);
 void pt_writes_attach(struct pt_capture *c);

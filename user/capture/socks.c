@@ -35,16 +35,9 @@ void pt_socks_attach(struct pt_capture *c)
 			    "to: waits for the network have no peer");
 		return;
 	}
-	if (bpf_program__fd(s->progs.pt_sock_state) >= 0)
-		s->links.pt_sock_state =
-			bpf_program__attach(s->progs.pt_sock_state);
-	if (bpf_program__fd(s->progs.pt_sock_nested) >= 0)
-		s->links.pt_sock_nested =
-			bpf_program__attach(s->progs.pt_sock_nested);
-	if (bpf_program__fd(s->progs.pt_iter_socks) >= 0)
-		s->links.pt_iter_socks =
-			bpf_program__attach(s->progs.pt_iter_socks);
-	if (s->links.pt_sock_state)
+	PT_ATTACH(s, pt_sock_nested);
+	PT_ATTACH(s, pt_iter_socks);
+	if (PT_ATTACH(s, pt_sock_state))
 		pt_hook_set(c, "sockets", "tp_btf", "%s",
 			    s->rodata->pt_cfg.epoll ? "" :
 			    "what an epoll wait was for is not seen");
