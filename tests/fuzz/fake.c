@@ -19,7 +19,6 @@
 #include <unistd.h>
 
 #include "capture/elf.h"
-#include "capture/elfdyn.h"
 #include "capture/mapped.h"
 #include "net/libcurl.h"
 

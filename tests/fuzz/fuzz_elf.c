@@ -9,8 +9,6 @@
 #include <unistd.h>
 
 #include "capture/elf.h"
-#include "capture/elfdyn.h"
-#include "capture/elfname.h"
 
 #define PLACES 8
 

@@ -20,8 +20,6 @@
 
 #include "base/clock.h"
 #include "capture/elf.h"
-#include "capture/elfdyn.h"
-#include "capture/elfname.h"
 
 static char dir[64];
 

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Function symbols of an ELF file as file offsets, for uprobes. */
+/* What is asked of an ELF file of a job: function symbols as file offsets, for uprobes. */
 #ifndef PT_ELF_H
 #define PT_ELF_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "abi.h"
 #include "capture/capture.h"
 #include "capture/entry.h"
 
@@ -52,5 +54,49 @@ int pt_elf_read_objects(int fd, const char *const *names, size_t n, uint64_t off
 			uint64_t *addresses, uint64_t *at, struct pt_err *err);
 /* A thread that asked ends. */
 void pt_elf_child_end(void);
+
+/* ---- what a shared library says to the loader: its name, and what it exports ------- */
+
+#define PT_SONAME_LEN 128
+
+struct pt_elf_dyn {
+	char soname[PT_SONAME_LEN]; /* "" none */
+	uint64_t symtab_bytes;	    /* .symtab and its strings; 0 none */
+};
+
+/*
+ * Look `n` names up in the file's GNU hash table: exports[i] is set for each
+ * function that it defines. A few small reads, whatever the file's size; a file
+ * without such a table exports nothing here. The file is not trusted. 0 or
+ * -errno (-ENOEXEC: no ELF file of this processor with a dynamic section).
+ */
+int pt_elf_dyn(int fd, const char *const *names, size_t n, bool *exports,
+	       struct pt_elf_dyn *out);
+/* The same in this process. */
+int pt_elf_read_dyn(int fd, const char *const *names, size_t n, bool *exports,
+		    struct pt_elf_dyn *out);
+
+/* ---- names of what lies at given places of a file ----------------------------------- */
+
+struct pt_elf_place {
+	uint64_t offset; /* in the file, bytes: given */
+	uint64_t key;	 /* the caller's; places are put in order */
+	bool found;
+	bool truncated; /* the name is longer than fits */
+	char name[PT_NAME_LEN]; /* as in the symbol table */
+	/* the inside: the best symbol so far */
+	uint64_t vaddr;
+	uint64_t str; /* where in the file its name is */
+	uint32_t rank;
+};
+
+/*
+ * Name each of `n` places by the function or object that holds it: of .symtab,
+ * else of .dynsym. The file is not trusted: see elffile.h; names are read from
+ * where they are. Returns how many were found, or -errno.
+ */
+int pt_elf_names(int fd, struct pt_elf_place *v, size_t n);
+/* The same in this process. */
+int pt_elf_read_names(int fd, struct pt_elf_place *v, size_t n);
 
 #endif

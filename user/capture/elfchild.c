@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -21,9 +20,7 @@
 #include "base/clock.h"
 #include "base/privileges.h"
 #include "capture/elf.h"
-#include "capture/elfdyn.h"
 #include "capture/elffile.h"
-#include "capture/elfname.h"
 #include "capture/points.h"
 
 #define WAIT_MS (2 * PT_ELF_MS + 1000) /* it keeps its own time, unless it comes to harm */

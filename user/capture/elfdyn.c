@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "capture/elfdyn.h"
+#include "capture/elf.h"
 
 #include <errno.h>
 #include <string.h>

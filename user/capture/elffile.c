@@ -9,6 +9,7 @@
 
 #include "base/arch.h"
 #include "base/clock.h"
+#include "base/vec.h"
 
 #define CHUNK 4096 /* symbols read at once */
 
@@ -85,11 +86,7 @@ int pt_elf_open(struct pt_elf *e, int fd)
 bool pt_elf_offset(const struct pt_elf *e, uint64_t vaddr, uint32_t flags,
 		   uint64_t *out)
 {
-	size_t i;
-
-	for (i = 0; i < e->n_ph; i++) {
-		const Elf64_Phdr *p = &e->ph[i];
-
+	pt_each_of(const Elf64_Phdr, p, e->ph, e->n_ph) {
 		if (p->p_type != PT_LOAD || (p->p_flags & flags) != flags ||
 		    vaddr < p->p_vaddr || vaddr - p->p_vaddr >= p->p_filesz)
 			continue;

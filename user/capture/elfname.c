@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "capture/elfname.h"
+#include "capture/elf.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/minmax.h"
 #include "base/vec.h"
 #include "capture/elffile.h"
 
@@ -18,11 +19,8 @@ struct names {
 static uint64_t vaddr_of(const struct pt_elf *e, uint64_t off)
 {
 	uint64_t at;
-	size_t i;
 
-	for (i = 0; i < e->n_ph; i++) {
-		const Elf64_Phdr *p = &e->ph[i];
-
+	pt_each_of(const Elf64_Phdr, p, e->ph, e->n_ph) {
 		if (p->p_type != PT_LOAD || off < p->p_offset ||
 		    off - p->p_offset >= p->p_filesz)
 			continue;
@@ -33,12 +31,7 @@ static uint64_t vaddr_of(const struct pt_elf *e, uint64_t off)
 	return 0;
 }
 
-static int by_vaddr(const void *a, const void *b)
-{
-	const struct pt_elf_place *x = a, *y = b;
-
-	return x->vaddr < y->vaddr ? -1 : x->vaddr > y->vaddr;
-}
+PT_ORDER(by_vaddr, struct pt_elf_place, pt_cmp(x->vaddr, y->vaddr))
 
 /* 0: not this place; more is better: begins there, is a function, and not a
  * file's own. */
@@ -97,8 +90,7 @@ int pt_elf_read_names(int fd, struct pt_elf_place *v, size_t n)
 		return ret;
 	qsort(v, n, sizeof(*v), by_vaddr);
 	ret = pt_elf_symbols_of(&k.e, SHT_SYMTAB, insert_symbol, &k);
-	if (!ret)
-		ret = pt_elf_symbols_of(&k.e, SHT_DYNSYM, insert_symbol, &k);
+	ret = ret ?: pt_elf_symbols_of(&k.e, SHT_DYNSYM, insert_symbol, &k);
 	if (ret)
 		return ret;
 	for (i = 0; i < n; i++) {

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "capture/kernels.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -15,7 +13,6 @@
 #include "base/vec.h"
 #include "capture/discover.h"
 #include "capture/elf.h"
-#include "capture/elfname.h"
 #include "capture/session.h"
 #include "gpu/api.h"
 
@@ -97,11 +94,7 @@ static void deliver(struct pt_kernels *k, uint32_t tgid,
 {
 	struct pt_rec_name r;
 
-	memset(&r, 0, sizeof(r));
-	r.hdr.size = sizeof(r);
-	r.hdr.kind = PT_REC_NAME;
-	r.hdr.ts = pt_now_ns();
-	r.hdr.tid = r.hdr.tgid = tgid;
+	pt_rec_begin(&r, sizeof(r), PT_REC_NAME, pt_now_ns(), tgid);
 	r.key = p->key;
 	r.space = PT_NAME_FUNCTION;
 	r.truncated = p->truncated;

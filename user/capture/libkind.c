@@ -6,7 +6,6 @@
 
 #include "base/clock.h"
 #include "capture/elf.h"
-#include "capture/elfdyn.h"
 
 /* One function that each library has and nobody else would. */
 static const char *const marks[] = { "cudaLaunchKernel", "cuLaunchKernel",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "inject/agent_blob.h"
+#include "inject/inject_int.h"
 
 __asm__(".pushsection .rodata\n"
 	".balign 16\n"

@@ -10,8 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "capture/procfs.h"
-#include "inject/agent_blob.h"
+#include "base/vec.h"
 #include "inject/inject_int.h"
 #include "inject/memfd.h"
 
@@ -305,11 +304,8 @@ static void on_removed(struct agent *a)
 void pt_cupti_poll(struct pt_cupti *c)
 {
 	uint64_t now = pt_now_ns();
-	size_t i;
 
-	for (i = 0; i < c->n; i++) {
-		struct agent *a = &c->v[i];
-
+	pt_each(struct agent, a, c) {
 		switch (a->phase) {
 		case P_WAITING:
 			if (now >= a->next_ns && !c->ending)
@@ -345,11 +341,7 @@ static bool any(const struct pt_cupti *c, enum phase phase)
 
 static void want_quiet(struct pt_cupti *c)
 {
-	size_t i;
-
-	for (i = 0; i < c->n; i++) {
-		struct agent *a = &c->v[i];
-
+	pt_each(struct agent, a, c) {
 		if (a->phase == P_WAITING)
 			a->phase = P_OUT;
 		if (a->phase == P_LOADING)
@@ -448,16 +440,12 @@ uint64_t pt_cupti_lost(const struct pt_cupti *c)
 
 void pt_cupti_free(struct pt_cupti *c)
 {
-	size_t i;
-
 	if (!c)
 		return;
 	if (!c->ending)
 		pt_cupti_quiet(c, NULL, NULL);
 	pt_cupti_settle(c, OUT_MS);
-	for (i = 0; i < c->n; i++) {
-		struct agent *a = &c->v[i];
-
+	pt_each(struct agent, a, c) {
 		if (a->phase == P_LOADING || a->phase == P_REMOVING)
 			say(c, "the agent could not be taken out of process %d "
 			    "yet; it is quiet", (int)a->pid);

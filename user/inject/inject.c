@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Bring the agent in and take it out: the order of the borrowed calls. */
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +14,6 @@
 #include "capture/mapped.h"
 #include "capture/procfs.h"
 #include "inject/inject_int.h"
-#include "inject/job.h"
 #include "inject/memfd.h"
 
 #define MFD_FLAGS (MFD_CLOEXEC | MFD_ALLOW_SEALING)
@@ -330,8 +328,7 @@ static int clear_left(struct work *w)
 
 	if (w->out->base) {
 		ret = entry_points(w, addr);
-		if (!ret)
-			ret = pt_call(&w->c, addr[1], NULL, 0, &r);
+		ret = ret ?: pt_call(&w->c, addr[1], NULL, 0, &r);
 		if (ret)
 			return gave_up(w, ret, "stopping an agent that was left");
 		if ((int)r < 0)
@@ -416,18 +413,14 @@ static int do_inject(struct work *w)
 	if (ret)
 		return ret;
 	ret = find_left(w);
-	if (!ret)
-		ret = note_errno(w);
-	if (!ret)
-		ret = clear_left(w);
-	if (!ret)
-		ret = make_ring(w);
+	ret = ret ?: note_errno(w);
+	ret = ret ?: clear_left(w);
+	ret = ret ?: make_ring(w);
 	if (!ret)
 		pt_stage(w->o, PT_STAGE_MEMFD);
 	if (!ret && !w->out->base)
 		ret = open_lib(w);
-	if (!ret)
-		ret = entry_points(w, addr);
+	ret = ret ?: entry_points(w, addr);
 	if (!ret) {
 		arg = (uint64_t)w->out->fd;
 		ret = pt_call(&w->c, addr[0], &arg, 1, &r);
@@ -455,8 +448,7 @@ static int do_retract(struct work *w)
 	if (ret)
 		return ret;
 	ret = note_errno(w);
-	if (!ret)
-		ret = entry_points(w, addr);
+	ret = ret ?: entry_points(w, addr);
 	if (ret)
 		goto out;
 	ret = pt_call(&w->c, addr[1], NULL, 0, &r);

@@ -4,6 +4,7 @@
 #define PT_INJECT_INT_H
 
 #include <signal.h>
+#include <stddef.h>
 #include <sys/user.h>
 
 #include "base/clock.h"
@@ -90,7 +91,6 @@ struct pt_frame {
 	size_t len;
 	uint64_t at;	  /* where they belong; the first word is the restorer */
 	uint64_t scratch; /* address of the room for names */
-	size_t scratch_off; /* and where it lies in `bytes` */
 };
 
 /*
@@ -124,6 +124,17 @@ extern const struct pt_arch {
 #define PT_ADDRESS(word) (word)
 #define PT_REGS_IP(r) ((r)->rip)
 #define PT_REGS_SP(r) ((r)->rsp)
+/* ---- inject.c to job.c: the work itself, in the process that ends with it ---- */
+
+/* *touched becomes 1 when a thread is borrowed. */
+int pt_inject_work(const struct pt_inject_opts *o, bool retract,
+		   struct pt_injected *io, struct pt_err *err, uint32_t *touched);
+
+/* ---- agent_blob.c: the agent library's bytes, as built: to be written into a memfd ---- */
+
+/* Static; *len in bytes. An ELF shared object for this processor. */
+const void *pt_agent_blob(size_t *len);
+
 #endif
 
 struct pt_thread_hold;
@@ -244,5 +255,16 @@ static inline void pt_stage(const struct pt_inject_opts *o,
 	if (o->stage)
 		o->stage(o->ctx, s);
 }
+
+/* ---- inject.c to job.c: the work itself, in the process that ends with it ---- */
+
+/* *touched becomes 1 when a thread is borrowed. */
+int pt_inject_work(const struct pt_inject_opts *o, bool retract,
+		   struct pt_injected *io, struct pt_err *err, uint32_t *touched);
+
+/* ---- agent_blob.c: the agent library's bytes, as built: to be written into a memfd ---- */
+
+/* Static; *len in bytes. An ELF shared object for this processor. */
+const void *pt_agent_blob(size_t *len);
 
 #endif

@@ -13,7 +13,6 @@
 
 #include "base/privileges.h"
 #include "inject/inject_int.h"
-#include "inject/job.h"
 
 #define WAIT_US 500
 
