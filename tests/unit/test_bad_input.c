@@ -510,7 +510,6 @@ static void test_exec_in_the_middle(void **state)
 	st_exec(&j.s, at, JOB_TRAINER, JOB_TRAINER);
 	st_seal(&j.s);
 	x = judge(&j.s);
-	assert_true(pt_model_proc(x.m, JOB_TRAINER)->execed);
 	/* the sync did not last till the end */
 	assert_near(x.r->breakdown.gpu_wait.seconds,
 		    before.r->breakdown.gpu_wait.seconds, 1e-5);

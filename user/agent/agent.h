@@ -45,7 +45,7 @@ struct pt_agent {
 	size_t n_pages;
 
 	struct pt_budget budget;
-	double began, window, window_cpu; /* of the budget's present window */
+	double window, window_cpu; /* of the budget's present window */
 	double sample_resident, window_resident; /* bytes; of the last window */
 
 	struct pt_http *http;

@@ -463,7 +463,6 @@ int pt_agent_run(const struct pt_agent_options *o)
 		     prctl(PR_SET_CHILD_SUBREAPER, 1)))
 		ret = pt_err_set(&err, -errno, "cannot start: %s", strerror(errno));
 	a->budget = (struct pt_budget)PT_BUDGET_OPEN(a->c.cpu);
-	a->began = pt_now();
 	a->start_ns = (uint64_t)(pt_agent_realtime() * 1e9);
 	ret = ret ?: start(a, &err);
 	if (ret) {

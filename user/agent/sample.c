@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/vec.h"
+
 #define DURATION_MAX 86400.0
 #define BYTES_MAX 1e18
 #define COUNT_MAX 1e15
@@ -97,9 +99,7 @@ static void add_reads(struct pt_sample *s, const struct pt_report *r)
 	double bytes = 0;
 	size_t i;
 
-	for (i = 0; i < r->n_workers; i++) {
-		const struct pt_r_worker *w = &r->workers[i];
-
+	pt_each_of(const struct pt_r_worker, w, r->workers, r->n_workers) {
 		s->slowdown = fmax(s->slowdown, w->slowdown); /* the number */
 		s->read_bytes += count(w->read_bytes, BYTES_MAX);
 	}
@@ -237,12 +237,9 @@ void pt_sample_mounts(const struct pt_report *r, const char *mountinfo,
 		      struct pt_sample *s)
 {
 	char name[PT_SAMPLE_MOUNT];
-	size_t i;
 
 	s->n_mounts = 0;
-	for (i = 0; i < r->n_files; i++) {
-		const struct pt_r_file *f = &r->files[i];
-
+	pt_each_of(const struct pt_r_file, f, r->files, r->n_files) {
 		if ((mountinfo && f->path && *f->path == '/' &&
 		     by_mountinfo(mountinfo, f->path, name)) ||
 		    by_report(f, name))

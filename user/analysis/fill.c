@@ -114,12 +114,7 @@ static void fill_breakdown(struct pt_r_breakdown *b, const struct pt_trainer *t,
 		part(&b->host[i], t->host_ns[i], wall);
 }
 
-static int by_ns(const void *a, const void *b)
-{
-	const struct pt_charge *x = a, *y = b;
-
-	return pt_cmp(y->ns, x->ns);
-}
+PT_ORDER(by_ns, struct pt_charge, pt_cmp(y->ns, x->ns))
 
 #define MAX_CHARGES 64
 
@@ -158,11 +153,8 @@ static int by_seconds(const void *a, const void *b)
 static void fill_evidence(const struct pt_trainer *t, struct pt_r_data_wait *d)
 {
 	uint64_t supplied = 0, named = 0, all = 0, restart = 0;
-	size_t i;
 
-	for (i = 0; i < t->waits.n; i++) {
-		const struct pt_fetch *w = &t->waits.v[i];
-
+	pt_each(const struct pt_fetch, w, &t->waits) {
 		all += w->end - w->begin;
 		supplied += w->supplied ? w->end - w->begin : 0;
 		named += w->named ? w->end - w->begin : 0;

@@ -205,7 +205,6 @@ struct pt_trainer {
 	bool fd_sharing;   /* descriptors are handed over by workers */
 	bool evident;	   /* data was seen to be obtained */
 	bool gpu_known;	     /* a sync was seen: the model has footing */
-	bool never_drained;
 	uint8_t top_cause;
 	struct pt_look *look; /* what its steps and waits were found by */
 
@@ -229,7 +228,7 @@ struct pt_trainer {
 
 	/* sums over the window */
 	uint64_t data_wait_ns, blocked_ns, own_read_ns, own_cpu_ns,
-		handover_ns, lead_ns, gpu_wait_ns, transfer_ns, sync_ns;
+		handover_ns, gpu_wait_ns, transfer_ns, sync_ns;
 
 	/* the main thread writes files; and device idle outside data waits */
 	pt_spans writing;

@@ -2,16 +2,10 @@
 #include "analysis/spans.h"
 
 #include <errno.h>
-#include <stdlib.h>
 
 #include "base/minmax.h"
 
-static int cmp_span(const void *a, const void *b)
-{
-	const struct pt_span *x = a, *y = b;
-
-	return pt_cmp(x->begin, y->begin);
-}
+PT_ORDER(cmp_span, struct pt_span, pt_cmp(x->begin, y->begin))
 
 uint64_t pt_spans_tidy(pt_spans *s, uint64_t t0, uint64_t t1)
 {

@@ -104,19 +104,9 @@ struct ranked {
 	size_t at;
 };
 
-static int by_value(const void *a, const void *b)
-{
-	const struct ranked *x = a, *y = b;
+PT_ORDER(by_value, struct ranked, pt_cmp(x->v, y->v))
 
-	return pt_cmp(x->v, y->v);
-}
-
-static int by_place(const void *a, const void *b)
-{
-	const struct ranked *x = a, *y = b;
-
-	return pt_cmp(x->at, y->at);
-}
+PT_ORDER(by_place, struct ranked, pt_cmp(x->at, y->at))
 
 /* Equal values share the mean of their ranks. */
 static void rank(struct ranked *r, const double *v, size_t n)

@@ -214,12 +214,7 @@ int pt_walk(const struct pt_thread *t, uint64_t b, uint64_t e, pt_piece_fn fn,
 	return pos < e ? fn(ctx, pos, e, NULL, false) : 0;
 }
 
-static int by_tgid(const void *a, const void *b)
-{
-	const struct pt_worker_key *x = a, *y = b;
-
-	return pt_cmp(x->tgid, y->tgid) ?: pt_cmp(x->at, y->at);
-}
+PT_ORDER(by_tgid, struct pt_worker_key, pt_cmp(x->tgid, y->tgid) ?: pt_cmp(x->at, y->at))
 
 int pt_index_workers(struct pt_trainer *t)
 {
@@ -270,12 +265,10 @@ static uint64_t rest_word(const struct pt_an *an, struct pt_paths *paths,
 			  const struct pt_thread *th, const struct pt_thread *from)
 {
 	struct { uint64_t at, ns; } word[WORDS_MAX] = { { 0 } };
-	size_t i, k, n = 0, best = 0;
+	size_t k, n = 0, best = 0;
 
-	for (i = pt_iv_after(th, an->t0); i < th->iv.n; i++) {
-		const struct pt_iv *iv = &th->iv.v[i];
-
-		if (iv->begin >= an->t1 || iv->ready > an->t1)
+	pt_each_iv(iv, th, an->t0, an->t1) {
+		if (iv->ready > an->t1)
 			break;
 		if (!ended_by(paths, th, iv, from))
 			continue;
@@ -296,13 +289,10 @@ int pt_word_wakes(const struct pt_an *an, struct pt_paths *paths,
 		  pt_times *out)
 {
 	uint64_t word = rest_word(an, paths, th, from);
-	size_t i;
 
 	out->n = 0;
-	for (i = pt_iv_after(th, an->t0); i < th->iv.n; i++) {
-		const struct pt_iv *iv = &th->iv.v[i];
-
-		if (iv->begin >= an->t1 || iv->ready > an->t1)
+	pt_each_iv(iv, th, an->t0, an->t1) {
+		if (iv->ready > an->t1)
 			break;
 		if (ended_by(paths, th, iv, from) && iv->arg0 >> 3 == word &&
 		    pt_vec_push(out, iv->ready))
@@ -317,13 +307,11 @@ int pt_rest_wakes(const struct pt_an *an, struct pt_paths *paths,
 {
 	uint64_t longest = 0, written = 0;
 	bool any = false;
-	size_t i;
 
-	for (i = pt_iv_after(th, an->t0); i < th->iv.n; i++) {
-		const struct pt_iv *iv = &th->iv.v[i];
+	pt_each_iv(iv, th, an->t0, an->t1) {
 		uint64_t slept = iv->ready - iv->begin;
 
-		if (iv->begin >= an->t1 || iv->ready > an->t1)
+		if (iv->ready > an->t1)
 			break;
 		if (!ended_by(paths, th, iv, from))
 			continue;

@@ -42,8 +42,7 @@ int pt_read_file(const char *path, size_t most, char **text, size_t *len)
 		err = -EINVAL;
 	else if (!(buf = malloc(most + 2)))
 		err = -ENOMEM;
-	if (!err)
-		err = pt_read_fd(fd, buf, most + 1, &n);
+	err = err ?: pt_read_fd(fd, buf, most + 1, &n);
 	if (!err && n > most)
 		err = -EFBIG;
 	close(fd);

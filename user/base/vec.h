@@ -48,6 +48,10 @@ static inline int pt_vec_grow(void **v, size_t n, size_t *cap, size_t size)
 		(vec)->n = (vec)->cap = 0;                                     \
 	} while (0)
 
+/* Each element `p` of a vector, or of an array of `n`, that stays as long as it is. */
+#define pt_each_of(T, p, v, n) for (T *p = (v); p < (v) + (n); p++)
+#define pt_each(T, p, vec) pt_each_of(T, p, (vec)->v, (vec)->n)
+
 /* What is in order already, as most is, is left as it is. */
 #define pt_vec_sort(vec, order)                                                \
 	do {                                                                   \

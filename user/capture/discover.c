@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include <dirent.h>
 #include <errno.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +8,7 @@
 #include <unistd.h>
 
 #include "capture/discover.h"
+#include "base/minmax.h"
 #include "capture/procfs.h"
 
 #define MAX_CHAIN 64 /* processes between a worker and its trainer */
@@ -157,14 +157,7 @@ struct candidate {
 	bool gpu, launcher;
 };
 
-static int by_rank(const void *a, const void *b)
-{
-	const struct candidate *x = a, *y = b;
-
-	if (x->rank != y->rank)
-		return x->rank < y->rank ? -1 : 1;
-	return (x->pid > y->pid) - (x->pid < y->pid);
-}
+PT_ORDER(by_rank, struct candidate, pt_cmp(x->rank, y->rank) ?: pt_cmp(x->pid, y->pid))
 
 static bool descends(const struct pt_tree *t, pid_t pid, pid_t from)
 {

@@ -3,6 +3,7 @@
  * twice. Dropped once the process maps nothing new, and back when it does. */
 #include <stdint.h>
 
+#include "base/vec.h"
 #include "capture/points.h"
 #include "capture/session.h"
 #include "capture/uprobes.h"
@@ -52,14 +53,11 @@ void pt_uprobes_drop(struct pt_capture *c)
 {
 	struct pt_uprobes *u = c->uprobes;
 	uint64_t now = pt_now_ns();
-	uint32_t i;
 
 	/* Without news of mappings it could not be undone in time. */
 	if (!u || !u->layers || !c->maps)
 		return;
-	for (i = 0; i < u->n_libs; i++) {
-		struct attached *a = &u->lib[i];
-
+	pt_each_of(struct attached, a, u->lib, u->n_libs) {
 		if (a->gone || a->fd[1] < 0 || now < a->mapped_ns || now - a->mapped_ns < QUIET_NS ||
 		    pt_layer_of(a->kind) != PT_LAYER_INNER || !has_outer(u, a))
 			continue;

@@ -85,12 +85,9 @@ static bool file_names(struct pt_layers *l, const struct pt_gpulib *g,
 {
 	struct seen s = { .dev = g->dev, .inode = g->inode };
 	struct stat st;
-	size_t i;
 	int fd;
 
-	for (i = 0; i < l->files.n; i++) {
-		const struct seen *f = &l->files.v[i];
-
+	pt_each(const struct seen, f, &l->files) {
 		if (f->dev != g->dev || f->inode != g->inode)
 			continue;
 		*budget -= f->size < *budget ? f->size : *budget;

@@ -106,7 +106,6 @@ int pt_proc_parse_stat(const char *text, struct pt_proc_stat *out)
 	out->stime_ns = ticks_to_ns(f[15]);
 	out->threads = (uint32_t)f[20];
 	out->start_ticks = f[22];
-	out->vsize = f[23];
 	out->start_code = f[26];
 	out->start_stack = f[28];
 	return 0;

@@ -21,7 +21,6 @@ struct pt_proc_stat {
 	uint64_t utime_ns, stime_ns;
 	uint64_t start_ticks; /* since boot, in 1/USER_HZ s */
 	uint64_t start_code, start_stack; /* 0 when hidden from us */
-	uint64_t vsize;
 	uint32_t threads;
 	bool kthread;
 };

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/minmax.h"
 #include "capture/session.h"
 
 /* ---- the functions ------------------------------------------------------------------ */
@@ -207,12 +208,7 @@ static void *call_all(void *arg)
 	return NULL;
 }
 
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
+PT_ORDER(by_value, double, pt_cmp(*x, *y))
 
 /* The dearest place of a kind is the kind's. */
 static void take_cost(struct pt_self_cost *c, double *with, double *without)
@@ -269,8 +265,7 @@ static void run(struct pt_selftest *t, bool multi)
 	struct probes p = { .n = 0 };
 	int err = prog < 0 ? prog : in_a_thread(&without);
 
-	if (!err)
-		err = multi ? attach_multi(&p, prog) : attach_perf(&p, prog);
+	err = err ?: (multi ? attach_multi(&p, prog) : attach_perf(&p, prog));
 	if (!err) {
 		with.n_places = p.n_places;
 		err = in_a_thread(&with);

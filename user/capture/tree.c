@@ -3,20 +3,15 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/vec.h"
+#include "base/minmax.h"
 #include "capture/discover.h"
 #include "capture/procfs.h"
 
-static int by_pid(const void *a, const void *b)
-{
-	const struct pt_process *x = a, *y = b;
-
-	return (x->pid > y->pid) - (x->pid < y->pid);
-}
+PT_ORDER(by_pid, struct pt_process, pt_cmp(x->pid, y->pid))
 
 static int by_ppid(const void *a, const void *b, void *ctx)
 {

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/vec.h"
 #include "capture/discover.h"
 #include "capture/layers.h"
 #include "capture/mapped.h"
@@ -173,11 +174,8 @@ static void queue_lib(struct pt_capture *c, uint32_t id, uint32_t symbols,
 {
 	struct pt_rec_lib rec;
 
-	memset(&rec, 0, sizeof(rec));
-	rec.hdr.size = sizeof(rec);
-	rec.hdr.kind = PT_REC_LIB;
-	rec.hdr.ts = pt_now_ns();
-	rec.hdr.tid = rec.hdr.tgid = (uint32_t)c->uprobes->lib[id].pid;
+	pt_rec_begin(&rec, sizeof(rec), PT_REC_LIB, pt_now_ns(),
+		     (uint32_t)c->uprobes->lib[id].pid);
 	rec.lib = id;
 	rec.symbols = symbols;
 	snprintf(rec.path, sizeof(rec.path), "%.*s", (int)sizeof(rec.path) - 1,
@@ -385,12 +383,10 @@ out:
 static void close_libs(struct pt_uprobes *u, bool all)
 {
 	int *fd = calloc((size_t)u->n_libs * 2 + 1, sizeof(*fd));
-	uint32_t i, k;
+	uint32_t k;
 	size_t n = 0;
 
-	for (i = 0; i < u->n_libs; i++) {
-		struct attached *a = &u->lib[i];
-
+	pt_each_of(struct attached, a, u->lib, u->n_libs) {
 		if (!all && !a->gone)
 			continue;
 		for (k = 0; k < 2; k++) {

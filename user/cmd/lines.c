@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The lines of the job's Python, beside a trace of it. */
-#include <stdlib.h>
 
 #include "cmd/session.h"
 

@@ -126,10 +126,8 @@ static int make_here(struct pt_long *l, struct pt_model *m,
 	x->heap = pt_arena_new();
 	err = x->heap && !l->broken ? pt_part_make(m, o, ask, x->heap, &p) :
 				      -ENOMEM;
-	if (!err)
-		err = pt_part_keep(p, x->heap);
-	if (!err)
-		err = pt_vec_push(&l->pieces, p);
+	err = err ?: pt_part_keep(p, x->heap);
+	err = err ?: pt_vec_push(&l->pieces, p);
 	if (!err)
 		l->newest = pt_part_head(p);
 	return err;
@@ -225,8 +223,7 @@ int pt_long_cut(struct pt_long *l, struct pt_model *m,
 		return pt_model_cut(m, pt_model_middle(m));
 	pt_model_keep_samples(m);
 	err = pt_model_settle(m);
-	if (!err)
-		err = start(l, m, &a, &ask);
+	err = err ?: start(l, m, &a, &ask);
 	if (err) {
 		l->broken = true;
 		return pt_model_cut(m, pt_model_middle(m));
@@ -291,19 +288,14 @@ int pt_long_report(struct pt_long *l, struct pt_model *m,
 	collect_all(l);
 	n = l->broken ? 0 : l->pieces.n;
 	err = n ? hand_over(l, r) : 0;
-	if (!err)
-		err = pt_analyze_parts(m, o, l->pieces.v, n, r);
+	err = err ?: pt_analyze_parts(m, o, l->pieces.v, n, r);
 	more = limit(l, m, r);
 	return err ? err : more;
 }
 
 void pt_long_free(struct pt_long *l)
 {
-	size_t i;
-
-	for (i = 0; i < l->rooms.n; i++) {
-		struct pt_piece_room *x = &l->rooms.v[i];
-
+	pt_each(struct pt_piece_room, x, &l->rooms) {
 		while (x->pid > 0 && waitpid(x->pid, NULL, 0) < 0 && errno == EINTR)
 			;
 		if (x->pid > 0 && x->known >= 0)

@@ -7,7 +7,6 @@
 #include "base/records.h"
 #include "report/lanes.h"
 #include "model/past.h"
-#include "cmd/cmd.h"
 #include "cmd/parts.h"
 #include "cmd/pieces.h"
 #include "cmd/reach.h"
@@ -242,8 +241,7 @@ static int read_recording(struct replay *k, const struct pt_opts *o, FILE *f)
 		goto out;
 	}
 	ret = take_about(k, o, &in);
-	if (!ret)
-		ret = say_what_lacks(k, &in);
+	ret = ret ?: say_what_lacks(k, &in);
 	if (ret)
 		pt_error("out of memory");
 	k->whole = in.state == PT_RF_WHOLE && k->r->capture.complete;
@@ -415,8 +413,7 @@ int pt_replay_then(FILE *f, const char *name, const struct pt_opts *o,
 	if (!ret)
 		ret = starts_with(f, PT_RAW_MAGIC, sizeof(PT_RAW_MAGIC)) ?
 			      read_stream(&k, o, f) : read_recording(&k, o, f);
-	if (!ret)
-		ret = analyse(&k, o, then ? &lanes : NULL);
+	ret = ret ?: analyse(&k, o, then ? &lanes : NULL);
 	if (past.sum)
 		lanes.past = &past;
 	if (!ret && then)

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/vec.h"
 #include "fleet/ask.h"
 #include "report/fields.h"
 
@@ -358,8 +359,7 @@ static int details(struct pt_fleet_asking *k)
 
 	for (i = 0; !ret && i < sizeof(all) / sizeof(*all); i++)
 		ret = one_counter(k, all[i].metric, all[i].offset);
-	for (i = 0; i < k->f->n_jobs; i++) {
-		struct pt_fleet_job *j = &k->f->job[i];
+	pt_each_of(struct pt_fleet_job, j, k->f->job, k->f->n_jobs) {
 		double idle = j->cause_s[PT_CAUSE_NO_DEMAND];
 
 		j->wasted_s = 0;

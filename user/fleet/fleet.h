@@ -87,7 +87,7 @@ struct pt_fleet_member {
 	double own_s;	 /* host work and data wait of a step */
 	double data_s;	 /* ... data wait; NAN: not known */
 	double length_s; /* of the whole step; NAN: not known */
-	double median_s, mad_s, median_data_s; /* out: of its group */
+	double median_s, mad_s; /* out: of its group */
 	size_t members; /* out */
 	bool straggles, by_data; /* out */
 	size_t index; /* the caller's */

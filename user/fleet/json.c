@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The fleet as JSON: docs/fleet.schema.json. */
-#include <errno.h>
 #include <math.h>
 
 #include "fleet/fleet.h"

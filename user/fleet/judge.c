@@ -4,18 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/minmax.h"
+
 #include "fleet/fleet.h"
 
 #define LATE_SHARE 0.10
 #define LATE_SIGMAS 4.0
 #define SIGMA_OF_MAD 1.4826
 
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
+PT_ORDER(by_value, double, pt_cmp(*x, *y))
 
 static int by_group(const void *a, const void *b)
 {
@@ -62,7 +59,6 @@ static void judge_group(struct pt_fleet_member *m, size_t n, double *v)
 	for (i = 0; i < n; i++) {
 		m[i].median_s = own;
 		m[i].mad_s = mad;
-		m[i].median_data_s = data;
 		m[i].members = n;
 		m[i].straggles = n >= PT_FLEET_PEERS && m[i].own_s > limit;
 		m[i].by_data = m[i].data_s - data >= (m[i].own_s - own) / 2;

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/vec.h"
 #include "fleet/fleet.h"
 #include "view/text/fmt.h"
 
@@ -115,12 +116,10 @@ static void jobs(struct pt_tx *t, const struct pt_fleet *f)
 static void stragglers(struct pt_tx *t, const struct pt_fleet *f)
 {
 	struct pt_line l = { .n = 0 };
-	size_t i;
 
 	if (f->n_stragglers || f->groups > 0)
 		pt_tx_put(t, "\nRanks that are slower than their peers\n");
-	for (i = 0; i < f->n_stragglers; i++) {
-		const struct pt_fleet_straggler *s = &f->straggler[i];
+	pt_each_of(const struct pt_fleet_straggler, s, f->straggler, f->n_stragglers) {
 		const char *rank = pt_fleet_label(s->labels, "rank");
 
 		l.n = 0;
@@ -153,14 +152,10 @@ static void stragglers(struct pt_tx *t, const struct pt_fleet *f)
 
 static void mounts(struct pt_tx *t, const struct pt_fleet *f)
 {
-	size_t i;
-
 	if (f->n_mounts)
 		pt_tx_put(t, "\nMounts, by time inside reads\n"
 			     "     read time       bytes    jobs  mount\n");
-	for (i = 0; i < f->n_mounts; i++) {
-		const struct pt_fleet_mount *m = &f->mount[i];
-
+	pt_each_of(const struct pt_fleet_mount, m, f->mount, f->n_mounts) {
 		pt_tx_put(t, "     ");
 		pt_tx_cell(t, pt_tx_sec(t, m->read_s), 9, true);
 		pt_tx_put(t, "  ");

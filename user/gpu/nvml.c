@@ -96,10 +96,8 @@ static int spawn_it(struct pt_nvml *n, int in, int out, int helper)
 
 	if (err)
 		return -err;
-	if (!err)
-		err = posix_spawn_file_actions_adddup2(&fa, in, STDIN_FILENO);
-	if (!err)
-		err = posix_spawn_file_actions_adddup2(&fa, out, STDOUT_FILENO);
+	err = err ?: posix_spawn_file_actions_adddup2(&fa, in, STDIN_FILENO);
+	err = err ?: posix_spawn_file_actions_adddup2(&fa, out, STDOUT_FILENO);
 	if (!err)
 		err = posix_spawn_file_actions_addopen(&fa, STDERR_FILENO,
 						       "/dev/null", O_WRONLY, 0);
@@ -147,8 +145,7 @@ int pt_nvml_start(struct pt_nvml **out)
 	if (!err && (fcntl(to[1], F_SETFL, O_NONBLOCK) ||
 		     fcntl(from[0], F_SETFL, O_NONBLOCK)))
 		err = -errno;
-	if (!err)
-		err = spawn(n, to[0], from[1]);
+	err = err ?: spawn(n, to[0], from[1]);
 	close_fd(&to[0]);
 	close_fd(&from[1]);
 	n->ask = to[1];

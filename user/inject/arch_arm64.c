@@ -183,7 +183,6 @@ int pt_frame_make(struct pt_frame *f, const struct user_regs_struct *regs,
 	f->scratch = (regs->sp - BELOW - PT_SCRATCH) & ~15ull;
 	f->at = f->scratch - sizeof(k);
 	f->len = sizeof(k) + PT_SCRATCH;
-	f->scratch_off = sizeof(k);
 	memset(f->bytes, 0, f->len);
 	memcpy(f->bytes, &k, sizeof(k));
 	return 0;

@@ -249,7 +249,6 @@ int pt_frame_make(struct pt_frame *f, const struct user_regs_struct *regs,
 	memcpy(f->bytes + (fp - at), state, len);
 	f->at = at;
 	f->len = (size_t)(top - at);
-	f->scratch_off = (size_t)(f->scratch - at);
 	return 0;
 }
 #endif

@@ -30,12 +30,8 @@ int pt_calls_begin(struct pt_calls *c, struct pt_err *err)
 	}
 	ret = pt_frame_make(c->frame, &h->regs, xstate, io.iov_len, mask,
 			    c->p->libc.restorer);
-	if (!ret)
-		ret = pt_hold_write(h, c->frame->at, c->frame->bytes,
-				    c->frame->len);
-	if (!ret)
-		ret = pt_watch_add(&c->p->watch, h->tid, &c->p->libc.restorer,
-				   1);
+	ret = ret ?: pt_hold_write(h, c->frame->at, c->frame->bytes, c->frame->len);
+	ret = ret ?: pt_watch_add(&c->p->watch, h->tid, &c->p->libc.restorer, 1);
 	if (ret)
 		return pt_err_set(err, ret, "the thread's state cannot be "
 				  "kept: %s", strerror(-ret));
@@ -90,8 +86,7 @@ int pt_call(struct pt_calls *c, uint64_t fn, const uint64_t *arg, size_t n,
 		bool trace = c->inside && c->o->stage;
 
 		ret = pt_hold_cont(h, trace);
-		if (!ret)
-			ret = pt_hold_wait(h, deadline, trace);
+		ret = ret ?: pt_hold_wait(h, deadline, trace);
 		if (ret)
 			break;
 		if (c->inside) {

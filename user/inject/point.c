@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "capture/procfs.h"
@@ -222,8 +221,7 @@ static int try_set(struct search *s, const struct set *set, struct pt_err *err)
 	int which, ret;
 
 	ret = list_threads(s);
-	if (!ret)
-		ret = watch_all(s, set);
+	ret = ret ?: watch_all(s, set);
 	if (ret) {
 		pt_watch_clear(w);
 		if (ret == -ESRCH || ret == -EBUSY)
@@ -246,8 +244,7 @@ static int try_set(struct search *s, const struct set *set, struct pt_err *err)
 	if (ret)
 		return ret;
 	ret = pt_watch_add(w, tid, set->addr, set->n);
-	if (!ret)
-		ret = catch_at(s, set, s->deadline);
+	ret = ret ?: catch_at(s, set, s->deadline);
 	pt_watch_clear(w);
 	if (ret == -ETIMEDOUT)
 		ret = -EAGAIN;
@@ -312,8 +309,7 @@ static int try_blocked(struct search *s, struct pt_err *err)
 		if (ret)
 			continue;
 		ret = pt_hold_interrupt(&s->p->hold, s->deadline);
-		if (!ret)
-			ret = rewind_wait(s, nr, arg);
+		ret = ret ?: rewind_wait(s, nr, arg);
 		if (!ret) {
 			snprintf(s->p->name, sizeof(s->p->name),
 				 "a wait in system call %" PRIu64, nr);

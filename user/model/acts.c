@@ -59,10 +59,7 @@ int pt_feed_act(struct pt_model *m, const struct pt_rec_act *r)
 	case PT_ACT_COVER:
 		return feed_cover(m, p, r);
 	case PT_ACT_OVERHEAD:
-		p->act_overhead_ns += r->end - r->begin;
-		return 0;
 	case PT_ACT_SYNC: /* the host's: its calls tell the same */
-		p->act_syncs++;
 		return 0;
 	}
 	if (r->device >= PT_ACT_DEVICES)
@@ -70,23 +67,12 @@ int pt_feed_act(struct pt_model *m, const struct pt_rec_act *r)
 	return pt_held_push(&m->held.time, &p->acts, a);
 }
 
-static int by_begin(const void *x, const void *y)
-{
-	const struct pt_act *a = x, *b = y;
+PT_ORDER(by_begin, struct pt_act,
+	 pt_cmp(x->begin, y->begin) ?: pt_cmp(x->end, y->end) ?:
+	 pt_cmp(x->device, y->device) ?: pt_cmp(x->correlation, y->correlation) ?:
+	 pt_cmp(x->stream, y->stream))
 
-	return pt_cmp(a->begin, b->begin) ?:
-	       pt_cmp(a->end, b->end) ?:
-	       pt_cmp(a->device, b->device) ?:
-	       pt_cmp(a->correlation, b->correlation) ?:
-	       pt_cmp(a->stream, b->stream);
-}
-
-static int cover_by_begin(const void *x, const void *y)
-{
-	const struct pt_act_cover *a = x, *b = y;
-
-	return pt_cmp(a->begin, b->begin);
-}
+PT_ORDER(cover_by_begin, struct pt_act_cover, pt_cmp(x->begin, y->begin))
 
 void pt_settle_acts(struct pt_proc *p)
 {
@@ -132,12 +118,8 @@ struct group { /* the activities of one number */
 };
 typedef PT_VEC(struct group) groups;
 
-static int by_number(const void *x, const void *y)
-{
-	const struct group *a = x, *b = y;
-
-	return pt_cmp(a->correlation, b->correlation) ?: pt_cmp(a->begin, b->begin);
-}
+PT_ORDER(by_number, struct group,
+	 pt_cmp(x->correlation, y->correlation) ?: pt_cmp(x->begin, y->begin))
 
 static bool can_be(const struct pt_gpu_call *c, const struct group *g)
 {
@@ -170,8 +152,7 @@ static int make_groups(const struct pt_proc *p, groups *out)
 {
 	size_t i, n = 0;
 
-	for (i = 0; i < p->acts.n; i++) {
-		const struct pt_act *a = &p->acts.v[i];
+	pt_each(const struct pt_act, a, &p->acts) {
 		struct group g = { a->correlation, a->begin, a->bytes, a->what,
 				   a->flags & PT_ACT_F_GRAPH };
 

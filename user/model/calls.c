@@ -62,7 +62,6 @@ int pt_feed_gpu_enter(struct pt_model *m, const struct pt_rec_gpu *r)
 	c.cls = (uint8_t)api->cls;
 	if (pt_held_push(&m->held.time, &t->proc->gpu, c))
 		return -ENOMEM;
-	m->gpu_calls++;
 	t->calls++;
 	pt_check_stack(t);
 	if (api->ret)
@@ -125,7 +124,6 @@ int pt_feed_gpu_return(struct pt_model *m, const struct pt_rec_gpu *r)
 	late.tid = t->tid;
 	late.api = (uint16_t)r->api;
 	late.cls = (uint8_t)api->cls;
-	m->gpu_calls++;
 	t->calls++;
 	return pt_held_push(&m->held.time, &t->proc->gpu, late);
 }

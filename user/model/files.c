@@ -204,12 +204,7 @@ int pt_feed_file(struct pt_model *m, const struct pt_rec_file *r)
 	return first ? name_again(m, first, &o) : add_file(m, NULL, &o, r->dev);
 }
 
-static int by_ts(const void *a, const void *b)
-{
-	const struct pt_naming *x = a, *y = b;
-
-	return pt_cmp(x->ts, y->ts);
-}
+PT_ORDER(by_ts, struct pt_naming, pt_cmp(x->ts, y->ts))
 
 static int order_namings(struct pt_model *m, struct pt_file *f)
 {
@@ -279,13 +274,12 @@ static void each_met(const struct pt_model *m, struct pt_thread *t,
 
 static void mark_text(struct pt_model *m)
 {
-	size_t i, k;
+	size_t i;
 
 	for (i = 0; i < m->all_threads.n; i++) {
 		const struct pt_thread *t = m->all_threads.v[i];
 
-		for (k = 0; k < t->faults.n; k++) {
-			const struct pt_fault_sum *s = &t->faults.v[k];
+		pt_each(const struct pt_fault_sum, s, &t->faults) {
 			struct pt_file *f = s->text ? find(m, s->dev, s->inode) :
 						      NULL;
 

@@ -256,10 +256,8 @@ int pt_feed_task(struct pt_model *m, const struct pt_rec_task *r)
 		memcpy(t->proc->comm, r->comm, sizeof(t->comm) - 1);
 	if (r->hdr.kind == PT_REC_TASK && r->ppid)
 		t->proc->ppid = pt_model_id(m, r->ppid);
-	if (exec) {
-		t->proc->execed = true;
+	if (exec)
 		t->depth = 0; /* the program that made the calls is gone */
-	}
 	return 0;
 }
 
@@ -304,9 +302,6 @@ int pt_feed_mark(struct pt_model *m, const struct pt_rec_mark *r)
 	case PT_MARK_CUT:
 		pt_model_resume(m, r->hdr.ts);
 		break;
-	case PT_MARK_TARGET_EXIT:
-		m->target_exited = true;
-		break;
 	}
 	return 0;
 }
@@ -329,9 +324,9 @@ int pt_feed_loss(struct pt_model *m, const struct pt_rec_loss *r)
 
 int pt_feed_lib(struct pt_model *m, const struct pt_rec_lib *r)
 {
+	(void)m;
 	(void)r;
-	m->gpu_libs = true;
-	return 0;
+	return 0; /* the steps do not rest on it */
 }
 
 int pt_feed_host(struct pt_model *m, const struct pt_rec_host *r)

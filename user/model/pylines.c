@@ -93,11 +93,7 @@ size_t pt_model_unfold(const struct pt_model *m, uint32_t id, uint32_t *out)
 
 void pt_lines_free(struct pt_model *m)
 {
-	size_t i;
-
-	for (i = 0; i < m->code_lines.n; i++) {
-		const struct pt_code_line *l = &m->code_lines.v[i];
-
+	pt_each(const struct pt_code_line, l, &m->code_lines) {
 		if (l->name)
 			pt_held_drop(sum_of(m), (char *)l->name,
 				     (size_t)(l->file - l->name) + strlen(l->file) + 1);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Ordering of what came in: the ring is nearly in time order, a recorded or
  * hostile stream need not be. */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,21 +11,10 @@
 #include "model/model.h"
 #include "model/timeline.h"
 
-static int by_begin(const void *a, const void *b)
-{
-	const struct pt_iv *x = a, *y = b;
+PT_ORDER(by_begin, struct pt_iv, pt_cmp(x->begin, y->begin) ?: pt_cmp(x->end, y->end))
 
-	return pt_cmp(x->begin, y->begin) ?: pt_cmp(x->end, y->end);
-}
-
-static int gpu_by_begin(const void *a, const void *b)
-{
-	const struct pt_gpu_call *x = a, *y = b;
-
-	return pt_cmp(x->begin, y->begin) ?:
-	       pt_cmp(x->tid, y->tid) ?:
-	       pt_cmp(x->api, y->api);
-}
+PT_ORDER(gpu_by_begin, struct pt_gpu_call,
+	 pt_cmp(x->begin, y->begin) ?: pt_cmp(x->tid, y->tid) ?: pt_cmp(x->api, y->api))
 
 /* Drop duplicates and clip overlaps, which only damage can make. */
 static void tidy(struct pt_thread *t, size_t from)
@@ -95,11 +83,9 @@ static void settle_thread(struct pt_thread *t)
 /* The same call twice: the one whose return was seen stays. */
 static void drop_doubles(struct pt_model *m, struct pt_proc *p)
 {
-	size_t i, n = 0;
+	size_t n = 0;
 
-	for (i = 0; i < p->gpu.n; i++) {
-		const struct pt_gpu_call *c = &p->gpu.v[i];
-
+	pt_each(const struct pt_gpu_call, c, &p->gpu) {
 		if (n && !gpu_by_begin(&p->gpu.v[n - 1], c)) {
 			if (p->gpu.v[n - 1].ret == INT64_MIN)
 				p->gpu.v[n - 1] = *c;
@@ -111,12 +97,7 @@ static void drop_doubles(struct pt_model *m, struct pt_proc *p)
 	p->gpu.n = n;
 }
 
-static int by_value(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return pt_cmp(x, y);
-}
+PT_ORDER(by_value, uint64_t, pt_cmp(*x, *y))
 
 static int nvtx_by_ts(const void *a, const void *b)
 {

@@ -268,7 +268,6 @@ struct pt_proc {
 	uint32_t tgid, ppid;
 	char comm[PT_COMM_LEN];
 	uint64_t born, died; /* 0: before / not seen */
-	bool execed;
 	bool outside; /* not of the target's tree: it ends waits of the target */
 	bool kept, folded; /* as of threads */
 	struct pt_rec_outside adopted; /* ... as it was told; hdr.size 0: not */
@@ -278,7 +277,6 @@ struct pt_proc {
 	PT_VEC(struct pt_act) acts; /* by begin */
 	size_t acts_settled;
 	PT_VEC(struct pt_act_cover) covers; /* by begin */
-	uint64_t act_syncs, act_overhead_ns;
 	PT_VEC(struct pt_rec_sample) samples;
 	struct pt_rec_proc facts; /* all PT_PROC_UNKNOWN until they come */
 	PT_VEC(uint64_t) markers; /* calls of the step marker */
@@ -448,7 +446,6 @@ struct pt_model {
 	uint64_t records, malformed, no_memory, skipped_kinds;
 	uint64_t doubled;    /* records that had come before: left out */
 	uint64_t disordered; /* records behind later ones of their thread */
-	uint64_t gpu_calls;
 	uint64_t lost[PT_LOSS_NR];
 	uint64_t begin, end;	 /* marks; 0 until seen */
 	uint64_t begin_unix_ns;
@@ -457,11 +454,10 @@ struct pt_model {
 	bool keep_samples; /* ... without what comes once a second: samples of
 			    * processes, memory and devices, step markers */
 	uint64_t first_ts, last_ts; /* of any record */
-	bool target_exited, complete;
+	bool complete;
 	uint32_t neighbours; /* GPU users beside the target, at most at once */
 	struct pt_rec_host host;
 	bool host_known;
-	bool gpu_libs;
 	bool finished;
 };
 

@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 
 #include "base/str.h"

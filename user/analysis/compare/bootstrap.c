@@ -5,6 +5,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/minmax.h"
+
 /* A longer series is first averaged in runs of equal length: the mean stays,
  * and so does what distant runs have in common. */
 #define VALUES_MAX 4096
@@ -181,12 +183,7 @@ static double t_over_z(double v)
 	return 1 + (g1 + (g2 + (g3 + g4 / v) / v) / v) / v;
 }
 
-static int ascending(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return x < y ? -1 : x > y;
-}
+PT_ORDER(ascending, double, pt_cmp(*x, *y))
 
 /* Deviations of the log ratio in the first half of `dev`, ascending; fills the
  * variance of either part. */

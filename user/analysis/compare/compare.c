@@ -8,6 +8,7 @@
 
 #include "analysis/compare/bootstrap.h"
 #include "analysis/compare/compare_int.h"
+#include "base/vec.h"
 
 /* ---- one report ----------------------------------------------------------- */
 
@@ -78,12 +79,9 @@ static void take_parts(struct pt_d_input *in)
 static void take_idle(struct pt_d_input *in)
 {
 	double n = (double)in->r->n_gpu;
-	size_t i;
 
 	in->idle_share = in->idle_hard[0] = in->idle_hard[1] = n ? 0 : NAN;
-	for (i = 0; i < in->r->n_gpu; i++) {
-		const struct pt_r_gpu *g = &in->r->gpu[i];
-
+	pt_each_of(const struct pt_r_gpu, g, in->r->gpu, in->r->n_gpu) {
 		in->idle_share += g->idle_share / n;
 		in->idle_hard[0] += g->idle_hard[0] / n;
 		in->idle_hard[1] += g->idle_hard[1] / n;

@@ -211,12 +211,8 @@ static int add_row(const struct allocs *a, struct pt_r_gpu *g,
 	return 0;
 }
 
-static int by_count(const void *x, const void *y)
-{
-	const struct pt_r_alloc_failure *a = x, *b = y;
-
-	return pt_cmp(b->count, a->count) ?: pt_cmp(a->code, b->code);
-}
+PT_ORDER(by_count, struct pt_r_alloc_failure,
+	 pt_cmp(y->count, x->count) ?: pt_cmp(x->code, y->code))
 
 static void free_all(struct allocs *a)
 {

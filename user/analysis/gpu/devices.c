@@ -144,11 +144,7 @@ static void wait_for_handle(struct pt_devices *d, struct pt_gpu_thread *t,
 /* A thread that always chooses the same had it before, too. */
 static void join_first(struct pt_devices *d)
 {
-	size_t i;
-
-	for (i = 0; i < d->threads.n; i++) {
-		const struct pt_gpu_thread *t = &d->threads.v[i];
-
+	pt_each(const struct pt_gpu_thread, t, &d->threads) {
 		if (t->choice != PT_NODE_NONE && !t->many)
 			unite(d, t->own, t->choice);
 	}

@@ -6,7 +6,6 @@
  * long, and the device idles for the rest of it. With the gaps known, that length
  * follows from the sum.
  */
-#include <errno.h>
 #include <math.h>
 #include <string.h>
 

@@ -56,11 +56,9 @@ static uint64_t streams_begun(const struct pt_proc *p, uint16_t device,
 {
 	uint32_t seen[STREAMS_MAX];
 	uint64_t last = UINT64_MAX;
-	size_t i, j, n = 0;
+	size_t j, n = 0;
 
-	for (i = 0; i < p->acts.n; i++) {
-		const struct pt_act *a = &p->acts.v[i];
-
+	pt_each(const struct pt_act, a, &p->acts) {
 		if (a->device != device || a->begin < from || a->begin >= until)
 			continue;
 		for (j = 0; j < n && seen[j] != a->stream; j++)
@@ -117,11 +115,9 @@ struct tails {
 static void find_tails(const struct pt_proc *p, const struct pt_act_cover *c,
 		       uint16_t device, struct tails *t)
 {
-	size_t i, s;
+	size_t s;
 
-	for (i = 0; i < p->acts.n; i++) {
-		const struct pt_act *a = &p->acts.v[i];
-
+	pt_each(const struct pt_act, a, &p->acts) {
 		if (a->begin < c->begin || a->begin >= c->end)
 			continue;
 		if (a->call != PT_ACT_NO_CALL) {

@@ -77,11 +77,7 @@ int pt_measure_gpu(struct pt_an *an, struct pt_trainer *t)
 
 static void take_row(struct pt_r_gpu *o, const struct pt_report *rows)
 {
-	size_t i;
-
-	for (i = 0; i < rows->n_gpu; i++) {
-		const struct pt_r_gpu *g = &rows->gpu[i];
-
+	pt_each_of(const struct pt_r_gpu, g, rows->gpu, rows->n_gpu) {
 		if (g->index != o->index)
 			continue;
 		o->idle_causes = g->idle_causes;

@@ -5,7 +5,6 @@
  * launches than the queue holds it cannot have run dry: it has finished no more
  * than was launched meanwhile.
  */
-#include <errno.h>
 
 #include "analysis/gpu/passes.h"
 #include "analysis/waits/look.h"

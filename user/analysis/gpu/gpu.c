@@ -173,12 +173,7 @@ static struct pt_dev *new_dev(struct pt_trainer *t, const struct pt_devices *d,
 	return pt_vec_push(&t->devs, x) ? NULL : &t->devs.v[t->devs.n - 1];
 }
 
-static int by_ordinal(const void *a, const void *b)
-{
-	const struct pt_dev *x = a, *y = b;
-
-	return pt_cmp(x->ordinal, y->ordinal) ?: pt_cmp(x->node, y->node);
-}
+PT_ORDER(by_ordinal, struct pt_dev, pt_cmp(x->ordinal, y->ordinal) ?: pt_cmp(x->node, y->node))
 
 /* The node that stands for the device of node `n` in the report. Threads that
  * did not choose share one unless it was seen that they cannot. */
@@ -293,7 +288,6 @@ static int sum_up(struct pt_an *an, struct pt_trainer *t)
 	t->starved_hi_ns /= n;
 	pt_limit_by_driver(an, t, idle, most);
 	t->counts = all;
-	t->never_drained = !t->gpu_known;
 	pt_vec_free(&waits);
 	return err;
 }

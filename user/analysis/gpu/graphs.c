@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "analysis/gpu/graphs.h"
 
-#include <errno.h>
 #include <string.h>
 
 void pt_graphs_free(struct pt_graphs *g)
@@ -114,11 +113,7 @@ static void add_node(struct pt_graph_work *w, const struct pt_gpu_call *c)
 /* A stream joins by waiting for an event that was recorded in the capture. */
 static int join(struct pt_graphs *g, const struct pt_gpu_call *c)
 {
-	size_t i;
-
-	for (i = 0; i < g->open.n; i++) {
-		struct pt_graph_capture *cap = &g->open.v[i];
-
+	pt_each(struct pt_graph_capture, cap, &g->open) {
 		if (!holds(cap->events, cap->n_events, c->v[0]))
 			continue;
 		if (!holds(cap->streams, cap->n_streams, c->stream) &&

@@ -103,18 +103,14 @@ static int take_calls(struct idle *x, enum pt_cause cause)
 {
 	const struct pt_proc *p = x->t->proc;
 	pt_spans s = { 0 };
-	size_t i;
 	int err = 0;
 
-	for (i = pt_gpu_after(p, x->an->t0); i < p->gpu.n && !err; i++) {
-		const struct pt_gpu_call *c = &p->gpu.v[i];
+	pt_each_call(c, p, x->an->t0, x->an->t1) {
 		struct pt_span one = { c->begin, c->end };
 
-		if (c->begin >= x->an->t1)
-			break;
 		if (c->tid == x->t->main->tid && c->end > c->begin &&
 		    cause_of(c) == cause)
-			err = pt_vec_push(&s, one);
+			err = err ?: pt_vec_push(&s, one);
 	}
 	pt_spans_tidy(&s, x->an->t0, x->an->t1);
 	err = err ?: charge_spans(x, &s, cause);
@@ -159,12 +155,8 @@ static void take_rest(struct idle *x)
 	}
 }
 
-static int by_seconds(const void *a, const void *b)
-{
-	const struct pt_r_charge *x = a, *y = b;
-
-	return pt_cmp(y->seconds, x->seconds) ?: (int)x->cause - (int)y->cause;
-}
+PT_ORDER(by_seconds, struct pt_r_charge,
+	 pt_cmp(y->seconds, x->seconds) ?: (int)x->cause - (int)y->cause)
 
 static void put(struct pt_r_charge *out, size_t *n, uint64_t ns, uint64_t wall,
 		enum pt_cause cause, const char *what)

@@ -4,8 +4,6 @@
  * checkpoint being written, the host at something else behind a sync, the
  * host still launching, the host without a core.
  */
-#include <errno.h>
-#include <math.h>
 
 #include "analysis/health.h"
 #include "model/syscalls.h"
@@ -33,11 +31,8 @@ static int add_span(pt_spans *s, uint64_t b, uint64_t e)
 
 static bool launched_between(const struct pt_proc *p, uint64_t b, uint64_t e)
 {
-	size_t i;
-
-	for (i = pt_gpu_after(p, b); i < p->gpu.n && p->gpu.v[i].begin < e; i++)
-		if (p->gpu.v[i].cls == PT_API_LAUNCH ||
-		    p->gpu.v[i].cls == PT_API_GRAPH_LAUNCH)
+	pt_each_call(c, p, b, e)
+		if (c->cls == PT_API_LAUNCH || c->cls == PT_API_GRAPH_LAUNCH)
 			return true;
 	return false;
 }
@@ -214,17 +209,15 @@ static int find_host_bound(const struct pt_an *an, struct pt_trainer *t,
 	const struct pt_proc *p = t->proc;
 	struct stretch s = { 0 };
 	pt_spans all = { 0 };
-	size_t i;
 	int err = 0;
 
 	t->host_bound_ns = t->host_bound_launches = 0;
-	for (i = pt_gpu_after(p, an->t0); i < p->gpu.n && !err; i++) {
-		const struct pt_gpu_call *c = &p->gpu.v[i];
+	pt_each_call(c, p, an->t0, an->t1) {
 		bool drains = pt_call_is_sync(c) ||
 			      (pt_call_is_copy(c) && c->v[2] == PT_COPY_D2H &&
 			       c->ret != INT64_MIN);
 
-		if (c->begin >= an->t1)
+		if (err)
 			break;
 		if (c->late || c->open)
 			continue;

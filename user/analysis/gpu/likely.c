@@ -12,7 +12,6 @@
  * the low and the high end of what is open: how late the host was told of an
  * end, and the spread of the costs.
  */
-#include <errno.h>
 #include <math.h>
 #include <string.h>
 

@@ -73,10 +73,9 @@ static bool op_in_tree(const struct pt_an *an, const struct pt_trainer *t,
 uint64_t pt_op_cpu(const struct pt_thread *t, uint64_t b, uint64_t e)
 {
 	uint64_t off = 0;
-	size_t i;
 
-	for (i = pt_iv_after(t, b); i < t->iv.n && t->iv.v[i].begin < e; i++)
-		off += pt_overlap(b, e, t->iv.v[i].begin, t->iv.v[i].end);
+	pt_each_iv(iv, t, b, e)
+		off += pt_overlap(b, e, iv->begin, iv->end);
 	return e - b - pt_min64(off, e - b);
 }
 

@@ -58,10 +58,7 @@ static struct pt_op *row_of(struct pt_ops *o, const struct pt_proc *p,
 
 int pt_op_measured(struct pt_ops *o, const struct pt_proc *p)
 {
-	size_t i;
-
-	for (i = 0; i < p->acts.n; i++) {
-		const struct pt_act *a = &p->acts.v[i];
+	pt_each(const struct pt_act, a, &p->acts) {
 		struct pt_op *row;
 
 		if (a->begin < o->an->t0 || a->begin >= o->an->t1)

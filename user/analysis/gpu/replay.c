@@ -2,7 +2,6 @@
 #include "analysis/gpu/replay.h"
 
 #include <errno.h>
-#include <math.h>
 #include <string.h>
 
 /* A host that was told returns so long behind that at least. */
@@ -348,16 +347,13 @@ int pt_replay_pass(struct pt_replay *r, enum pt_replay_mode mode, bool learn,
 		   double late_ns, uint64_t submit_ns)
 {
 	const struct pt_gqueue *q = r->q;
-	size_t i;
 
 	r->mode = mode;
 	r->learn = learn;
 	r->late_ns = late_ns;
 	r->submit_ns = submit_ns;
 	r->samples.n = 0;
-	for (i = 0; i < q->devices.n; i++) {
-		struct pt_replay_dev *d = &r->dev[i];
-
+	pt_each_of(struct pt_replay_dev, d, r->dev, q->devices.n) {
 		d->busy.n = d->compute.n = d->copy.n = d->collective.n = 0;
 	}
 	return learn && q->ops.n > LEARN_OPS ? replay_some(r) :

@@ -36,11 +36,8 @@ static uint32_t only(const struct pt_an *an, uint32_t pid, int64_t ordinal,
 				  int64_t ordinal))
 {
 	uint32_t index = NONE;
-	size_t i;
 
-	for (i = 0; i < an->m->devices.n; i++) {
-		const struct pt_rec_device *d = &an->m->devices.v[i];
-
+	pt_each(const struct pt_rec_device, d, &an->m->devices) {
 		if (!in_window(an, d) || !fits(d, pid, ordinal))
 			continue;
 		if (index != NONE && index != d->index)
@@ -223,10 +220,9 @@ static void narrow(const struct sums *s, struct pt_r_gpu *g)
 double pt_idle_by_driver(const struct pt_an *an, double *most)
 {
 	double sum = 0, squares = 0, mean, off;
-	size_t i, n = 0;
+	size_t n = 0;
 
-	for (i = 0; i < an->m->devices.n; i++) {
-		const struct pt_rec_device *d = &an->m->devices.v[i];
+	pt_each(const struct pt_rec_device, d, &an->m->devices) {
 		double util = d->util / 100.0;
 
 		if (!in_window(an, d) || !d->traced || d->util == PT_DEVICE_UNKNOWN)
@@ -251,11 +247,8 @@ double pt_idle_by_driver(const struct pt_an *an, double *most)
 static int64_t free_before(const struct pt_an *an, uint32_t index, uint64_t ts)
 {
 	int64_t bytes = PT_NULL;
-	size_t i;
 
-	for (i = 0; i < an->m->devices.n; i++) {
-		const struct pt_rec_device *d = &an->m->devices.v[i];
-
+	pt_each(const struct pt_rec_device, d, &an->m->devices) {
 		if (d->hdr.ts > ts)
 			break;
 		if (d->index == index && d->mem_total != UINT64_MAX &&

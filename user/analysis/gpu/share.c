@@ -13,7 +13,6 @@
  * one on a device of ours, idle is not certain. Where it does not answer, any
  * other process of the machine that uses a GPU may be on ours.
  */
-#include <errno.h>
 #include <string.h>
 
 #include "analysis/gpu/passes.h"
@@ -22,11 +21,8 @@
 bool pt_gpu_others(const struct pt_an *an)
 {
 	bool counted = false;
-	size_t i;
 
-	for (i = 0; i < an->m->devices.n; i++) {
-		const struct pt_rec_device *d = &an->m->devices.v[i];
-
+	pt_each(const struct pt_rec_device, d, &an->m->devices) {
 		if (d->hdr.ts < an->t0 || d->hdr.ts >= an->t1 || !d->traced ||
 		    d->procs == PT_DEVICE_UNKNOWN)
 			continue;
@@ -39,11 +35,8 @@ bool pt_gpu_others(const struct pt_an *an)
 
 static bool uses_gpu(const struct pt_an *an, const struct pt_proc *p)
 {
-	size_t i;
-
-	for (i = pt_gpu_after(p, an->t0);
-	     i < p->gpu.n && p->gpu.v[i].begin < an->t1; i++)
-		if (pt_call_is_submit(&p->gpu.v[i]) || p->gpu.v[i].late)
+	pt_each_call(c, p, an->t0, an->t1)
+		if (pt_call_is_submit(c) || c->late)
 			return true;
 	return false;
 }

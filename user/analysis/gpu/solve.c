@@ -4,7 +4,6 @@
  * that it ends when it did. The replay spends most of its time here, so what
  * belongs to the stretch lies in one array.
  */
-#include <errno.h>
 #include <math.h>
 #include <string.h>
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "analysis/gpu/streams.h"
 
-#include <errno.h>
 
 #define STREAMS_MAX 1024
 
@@ -111,9 +110,7 @@ static void clear_unsure(struct pt_gqueue *q, uint16_t n, bool all,
 		if (q->devices.node[i].same == i && q->devices.node[i].used &&
 		    q->devices.node[i].kind != PT_NODE_THREAD)
 			used |= 1ull << i;
-	for (i = 0; i < q->streams.n; i++) {
-		struct pt_gstream *s = &q->streams.v[i];
-
+	pt_each(struct pt_gstream, s, &q->streams) {
 		if (!s->pending || s->last_submit > before || s->dev == n ||
 		    !pt_devices_unsure(&q->devices, s->dev) ||
 		    !(all || s->handle == handle))

@@ -112,11 +112,8 @@ static void whole(const struct pt_an *an, uint32_t dev, struct pt_r_disk *o)
 	const struct pt_rec_disk *a = NULL, *b = NULL;
 	uint64_t reads, writes, rb, wb, ms, queue, busy;
 	double s;
-	size_t i;
 
-	for (i = 0; i < an->m->disks.n; i++) {
-		const struct pt_rec_disk *d = &an->m->disks.v[i];
-
+	pt_each(const struct pt_rec_disk, d, &an->m->disks) {
 		if (d->dev != dev || d->disk != dev)
 			continue;
 		if (!a || d->hdr.ts <= an->t0)
@@ -210,8 +207,7 @@ int pt_fill_disks(struct pt_an *an)
 		err = -ENOMEM;
 		goto out;
 	}
-	for (i = 0; i < an->m->blocks.n; i++) {
-		const struct pt_rec_block *r = &an->m->blocks.v[i];
+	pt_each(const struct pt_rec_block, r, &an->m->blocks) {
 		uint64_t middle = r->begin_ts + (r->hdr.ts - r->begin_ts) / 2;
 
 		if (middle < an->t0 || middle > an->t1)

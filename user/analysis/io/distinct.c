@@ -81,10 +81,8 @@ static int collect(const struct pt_an *an, const struct pt_thread *th,
 		   struct pt_places *all, struct look *l)
 {
 	struct pt_place *p = NULL;
-	size_t i;
 
-	for (i = 0; i < th->reads.n; i++) {
-		const struct pt_read *r = &th->reads.v[i];
+	pt_each(const struct pt_read, r, &th->reads) {
 		const struct pt_scatter *s = r->more ?
 			&th->scatters.v[r->more - 1] : NULL;
 		uint64_t n = (uint64_t)r->ret;
@@ -109,14 +107,8 @@ static int collect(const struct pt_an *an, const struct pt_thread *th,
 	return 0;
 }
 
-static int by_place(const void *a, const void *b)
-{
-	const struct extent *x = a, *y = b;
-
-	return pt_cmp(x->p, y->p) ?:
-	       pt_cmp(x->begin, y->begin) ?:
-	       pt_cmp(x->end, y->end);
-}
+PT_ORDER(by_place, struct extent,
+	 pt_cmp(x->p, y->p) ?: pt_cmp(x->begin, y->begin) ?: pt_cmp(x->end, y->end))
 
 /* Unions of a file's extents from `i` on: of those that are filled, and of all.
  * Returns where the next file begins. */

@@ -1,17 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What the waiting in page faults was for: which file, and of which kind. */
-#include <errno.h>
 #include <math.h>
-#include <stdlib.h>
 
 #include "analysis/health.h"
 
-static int by_file(const void *a, const void *b)
-{
-	const struct pt_charge *x = a, *y = b;
-
-	return pt_cmp(x->dev, y->dev) ?: pt_cmp(x->inode, y->inode);
-}
+PT_ORDER(by_file, struct pt_charge, pt_cmp(x->dev, y->dev) ?: pt_cmp(x->inode, y->inode))
 
 /* One file's share of the waiting. */
 static void take_file(const struct pt_an *an, const struct pt_charge *c,
@@ -68,15 +61,13 @@ static int faults_on(const struct pt_an *an, struct pt_fault_file *out)
 {
 	pt_doubles ms = { 0 };
 	struct pt_dist d;
-	size_t i, k;
+	size_t i;
 	int err = 0;
 
 	for (i = 0; i < an->m->all_threads.n && !err; i++) {
 		const struct pt_thread *th = an->m->all_threads.v[i];
 
-		for (k = 0; k < th->faults.n; k++) {
-			const struct pt_fault_sum *s = &th->faults.v[k];
-
+		pt_each(const struct pt_fault_sum, s, &th->faults) {
 			if (s->inode != out->inode || s->dev != out->dev ||
 			    s->end < an->t0 || s->end > an->t1)
 				continue;

@@ -99,9 +99,7 @@ int pt_io_held(const struct pt_an *an, const pt_io_units *v, struct pt_io *o)
 
 	o->held = NAN;
 	o->limit = PT_IO_LIMIT_UNKNOWN;
-	for (i = 0; i < an->r->n_disks; i++) {
-		const struct pt_r_disk *d = &an->r->disks[i];
-
+	pt_each_of(const struct pt_r_disk, d, an->r->disks, an->r->n_disks) {
 		if (d->reads <= 0 || !isfinite(d->read_latency_ms.mean))
 			continue;
 		requests += (double)d->reads;

@@ -257,11 +257,8 @@ static int look_at_files(struct pt_an *an, pt_io_units *v, struct pt_io *o)
 {
 	uint64_t sum = 0, opening = 0, longer = 0;
 	struct pt_place *p;
-	size_t i;
 
-	for (i = 0; i < v->n; i++) {
-		struct pt_io_unit *u = &v->v[i];
-
+	pt_each(struct pt_io_unit, u, v) {
 		p = u->inode ? pt_place_of(an->places, u->dev, u->inode) : NULL;
 		sum += u->ns;
 		opening += u->opening ? u->ns : 0;

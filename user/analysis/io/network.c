@@ -14,7 +14,6 @@
 
 #include "analysis/internal.h"
 #include "model/socks.h"
-#include "model/syscalls.h"
 
 #define MAX_PEERS 50
 
@@ -208,15 +207,10 @@ static void sum_charges(const struct pt_an *an, struct peer_sum *all, size_t n)
 
 /* ---- the table ------------------------------------------------------------------ */
 
-static int by_cost(const void *a, const void *b)
-{
-	const struct peer_sum *x = a, *y = b;
-
-	return pt_cmp(y->data_ns, x->data_ns) ?:
-	       pt_cmp(y->wait_ns, x->wait_ns) ?: pt_cmp(y->bytes, x->bytes) ?:
-	       (x->peer && y->peer ? pt_cmp(x->peer->index, y->peer->index) :
-				     !x->peer - !y->peer);
-}
+PT_ORDER(by_cost, struct peer_sum,
+	 pt_cmp(y->data_ns, x->data_ns) ?: pt_cmp(y->wait_ns, x->wait_ns) ?:
+	 pt_cmp(y->bytes, x->bytes) ?:
+	 (x->peer && y->peer ? pt_cmp(x->peer->index, y->peer->index) : !x->peer - !y->peer))
 
 static const char *protocol_of(const struct pt_peer_key *k)
 {

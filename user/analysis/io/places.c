@@ -61,7 +61,6 @@ static int take_waits(const struct pt_an *an, const struct pt_thread *th,
 		      struct pt_places *all)
 {
 	struct pt_place *p;
-	size_t i;
 
 	pt_each_iv(iv, th, an->t0, an->t1) {
 		if ((iv->wait != PT_WAIT_DISK && iv->wait != PT_WAIT_FAULT) ||
@@ -73,9 +72,7 @@ static int take_waits(const struct pt_an *an, const struct pt_thread *th,
 		*(iv->wait == PT_WAIT_FAULT ? &p->fault_ns : &p->blocked_ns) +=
 			pt_overlap(an->t0, an->t1, iv->begin, iv->ready);
 	}
-	for (i = 0; i < th->faults.n; i++) {
-		const struct pt_fault_sum *s = &th->faults.v[i];
-
+	pt_each(const struct pt_fault_sum, s, &th->faults) {
 		if (!s->major || s->end < an->t0 || s->end > an->t1)
 			continue;
 		p = place_make(all, s->dev, s->inode);

@@ -4,14 +4,12 @@
 
 void pt_count_reads(const struct pt_an *an, struct pt_read_calls *out)
 {
-	size_t i, k;
+	size_t i;
 
 	for (i = 0; i < an->m->all_threads.n; i++) {
 		const struct pt_thread *th = an->m->all_threads.v[i];
 
-		for (k = 0; k < th->reads.n; k++) {
-			const struct pt_read *r = &th->reads.v[k];
-
+		pt_each(const struct pt_read, r, &th->reads) {
 			if (r->end < an->t0 || r->end > an->t1)
 				continue;
 			out->all += r->count;

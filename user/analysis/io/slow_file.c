@@ -2,7 +2,6 @@
 /* Which single file took long: one visit of one thread to one file. */
 #include <errno.h>
 #include <math.h>
-#include <stdlib.h>
 
 #include "analysis/health.h"
 #include "analysis/verdicts/thresholds.h"
@@ -37,19 +36,12 @@ struct search {
 	size_t threads, room; /* room: for more visits of this thread */
 };
 
-static int by_begin(const void *a, const void *b)
-{
-	const struct touch *x = a, *y = b;
-
-	return pt_cmp(x->begin, y->begin);
-}
+PT_ORDER(by_begin, struct touch, pt_cmp(x->begin, y->begin))
 
 /* Reads, and blocking in them: where reads are not traced only the latter. */
 static int collect(const struct pt_an *an, const struct pt_thread *th,
 		   touches *out)
 {
-	size_t i;
-
 	pt_each_iv(iv, th, an->t0, an->t1) {
 		struct touch x = { pt_max64(iv->begin, an->t0),
 				   pt_min64(iv->ready, an->t1), iv->object,
@@ -59,8 +51,7 @@ static int collect(const struct pt_an *an, const struct pt_thread *th,
 		    x.end > x.begin && pt_vec_push(out, x))
 			return -ENOMEM;
 	}
-	for (i = 0; i < th->reads.n; i++) {
-		const struct pt_read *r = &th->reads.v[i];
+	pt_each(const struct pt_read, r, &th->reads) {
 		/* of several calls the time in them, where the last ended */
 		struct touch x = { r->end - pt_min64(r->busy, r->end - r->begin),
 				   r->end, r->inode, r->dev, false };

@@ -26,14 +26,9 @@ struct looking {
 	pt_doubles own, peers; /* ms */
 };
 
-static int by_file(const void *a, const void *b)
-{
-	const struct pt_visit *x = a, *y = b;
-
-	return pt_cmp(x->dev, y->dev) ?:
-	       pt_cmp(x->inode, y->inode) ?:
-	       pt_cmp(x->begin, y->begin);
-}
+PT_ORDER(by_file, struct pt_visit,
+	 pt_cmp(x->dev, y->dev) ?: pt_cmp(x->inode, y->inode) ?:
+	 pt_cmp(x->begin, y->begin))
 
 static bool same(const struct pt_visit *x, const struct pt_visit *y)
 {
@@ -74,13 +69,11 @@ static int usual_bytes(const struct looking *k, const struct group *g, double *o
 static int find_peers(struct looking *k, const struct pt_visit *of, double bytes)
 {
 	bool near;
-	size_t i;
 	int pass;
 
 	for (pass = 0; pass < 2; pass++) {
 		k->peers.n = 0;
-		for (i = 0; i < k->v->n; i++) {
-			const struct pt_visit *x = &k->v->v[i];
+		pt_each(const struct pt_visit, x, k->v) {
 			double b = (double)x->bytes;
 
 			near = b >= bytes / 2 && b <= bytes * 2;
@@ -134,11 +127,8 @@ static int compare(struct looking *k, const struct group *g, struct pt_item *o)
 static double charged(const struct pt_trainer *t, const struct pt_visit *x)
 {
 	uint64_t all = 0, own = 0;
-	size_t i;
 
-	for (i = 0; i < t->charges.n; i++) {
-		const struct pt_charge *c = &t->charges.v[i];
-
+	pt_each(const struct pt_charge, c, &t->charges) {
 		all += c->ns;
 		if (c->inode == x->inode && c->dev == x->dev)
 			own += c->ns;

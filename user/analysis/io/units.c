@@ -185,12 +185,7 @@ struct done { /* a wait is over */
 };
 typedef PT_VEC(struct done) dones;
 
-static int by_end(const void *a, const void *b)
-{
-	const struct done *x = a, *y = b;
-
-	return pt_cmp(x->ts, y->ts);
-}
+PT_ORDER(by_end, struct done, pt_cmp(x->ts, y->ts))
 
 /* How many waits were over by `ts`. */
 static size_t over_until(const dones *v, uint64_t ts)

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What the job reads, against the memory that there is for it. */
-#include <math.h>
 
 #include "analysis/io/places.h"
 
@@ -34,11 +33,8 @@ void pt_measure_memory(struct pt_an *an)
 {
 	struct pt_r_memory *o = &an->r->memory;
 	const struct pt_rec_memory *first = NULL, *last = NULL;
-	size_t i;
 
-	for (i = 0; i < an->m->memory.n; i++) {
-		const struct pt_rec_memory *m = &an->m->memory.v[i];
-
+	pt_each(const struct pt_rec_memory, m, &an->m->memory) {
 		if (m->hdr.ts > an->t1 + NS_PER_S)
 			break;
 		if (!first || m->hdr.ts <= an->t0)

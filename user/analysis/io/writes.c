@@ -103,11 +103,8 @@ static int sum_calls(struct pt_an *an, const struct pt_thread *th,
 		     struct sum **all)
 {
 	struct sum *s;
-	size_t i;
 
-	for (i = 0; i < th->writes.n; i++) {
-		const struct pt_write *x = &th->writes.v[i];
-
+	pt_each(const struct pt_write, x, &th->writes) {
 		if (x->end < an->t0 || x->end > an->t1)
 			continue;
 		s = sum_of(all, x->dev, x->inode, th->tgid);

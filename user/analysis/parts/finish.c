@@ -94,12 +94,11 @@ static int fill_thresholds(struct pt_an *an)
 {
 	struct pt_r_threshold *list =
 		pt_arena_calloc(an->a, pt_threshold_count, sizeof(*list));
-	size_t i, n = 0;
+	size_t n = 0;
 
 	if (!list)
 		return -ENOMEM;
-	for (i = 0; i < pt_threshold_count; i++) {
-		const struct pt_threshold_def *d = &pt_threshold_defs[i];
+	pt_each_of(const struct pt_threshold_def, d, pt_threshold_defs, pt_threshold_count) {
 		double v = pt_threshold_get(an->th, d);
 
 		if (v != d->value)
@@ -152,10 +151,8 @@ static int take_tables(struct pt_an *an, const struct pt_part *all,
 	}
 	take_host(r, all->r);
 	pt_finish_working_set(r);
-	if (!err)
-		err = take_limits(r, all->r);
-	if (!err)
-		err = pt_fill_samples(an);
+	err = err ?: take_limits(r, all->r);
+	err = err ?: pt_fill_samples(an);
 	if (err || !an->top || !k->asked)
 		return err;
 	r->whatif = k->asked->whatif;
@@ -170,20 +167,13 @@ static int conclude(struct pt_an *an, const struct pt_part *all,
 {
 	int err = fill_thresholds(an);
 
-	if (!err)
-		err = pt_fill_capture(an, an->r);
-	if (!err)
-		err = pt_limit_window(an);
-	if (!err)
-		err = pt_fill_report(an, k, &all->reads);
-	if (!err)
-		err = pt_fill_overhead(an);
-	if (!err)
-		err = pt_mark_steps(an);
-	if (!err)
-		err = take_tables(an, all, k);
-	if (!err)
-		err = pt_issue_verdicts(an, k);
+	err = err ?: pt_fill_capture(an, an->r);
+	err = err ?: pt_limit_window(an);
+	err = err ?: pt_fill_report(an, k, &all->reads);
+	err = err ?: pt_fill_overhead(an);
+	err = err ?: pt_mark_steps(an);
+	err = err ?: take_tables(an, all, k);
+	err = err ?: pt_issue_verdicts(an, k);
 	return err ? err : pt_judge_damage(an);
 }
 

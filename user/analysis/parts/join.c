@@ -140,11 +140,7 @@ PT_JOIN_LIST(host_place, struct pt_host_place, HOST_PLACE, 0);
 
 static int add_place(struct pt_trainer *to, const struct pt_host_place *p)
 {
-	size_t i;
-
-	for (i = 0; i < to->host_places.n; i++) {
-		struct pt_host_place *x = &to->host_places.v[i];
-
+	pt_each(struct pt_host_place, x, &to->host_places) {
 		if (x->prev != p->prev || x->next != p->next)
 			continue;
 		PT_JOIN(host_place, x, p, NULL);
@@ -262,7 +258,7 @@ static void finish_devs(struct merge *k, uint64_t wall)
 	X(T, OWN, quotas) X(T, OWN, optimizer_steps) X(T, OWN, micro_shape)     \
 	X(T, OWN, update_shape) X(T, MAX, concurrent) X(T, ANY, handoffs)       \
 	X(T, ANY, thread_loader) X(T, ANY, respawned) X(T, ANY, fd_sharing)     \
-	X(T, ANY, evident) X(T, OWN, gpu_known) X(T, OWN, never_drained)        \
+	X(T, ANY, evident) X(T, OWN, gpu_known)                                 \
 	X(T, OWN, top_cause) X(T, OWN, look) X(T, OWN, devs)                    \
 	X(T, SUM, busy_hard_ns) X(T, SUM, cause_ns) X(T, SUM, lock_asked_ns)    \
 	X(T, SUM, handover_queue_ns) X(T, SUM, unadopted_ns)                    \
@@ -272,12 +268,12 @@ static void finish_devs(struct merge *k, uint64_t wall)
 	X(T, SUM, host_ns) X(T, SUM, host_idle_ns) X(T, SUM, host_hidden_ns)    \
 	X(T, OWN, host_places) X(T, SUM, data_wait_ns) X(T, SUM, blocked_ns)    \
 	X(T, SUM, own_read_ns) X(T, SUM, own_cpu_ns) X(T, SUM, handover_ns)     \
-	X(T, SUM, lead_ns) X(T, SUM, gpu_wait_ns) X(T, SUM, transfer_ns)        \
+	X(T, SUM, gpu_wait_ns) X(T, SUM, transfer_ns)                           \
 	X(T, SUM, sync_ns) X(T, OWN, writing) X(T, SUM, checkpoint_ns)          \
 	X(T, SUM, checkpoint_wait_ns) X(T, SUM, checkpoint_idle_ns)             \
 	X(T, SUM, launch_ns) X(T, SUM, lack_ns) X(T, SUM, host_bound_ns)        \
 	X(T, SUM, host_bound_launches)
-PT_JOIN_LIST(trainer, struct pt_trainer, TRAINER, 0);
+PT_JOIN_LIST(trainer, struct pt_trainer, TRAINER, 1);
 
 static void add_facts(struct pt_trainer *to, const struct pt_trainer *t)
 {
@@ -311,10 +307,8 @@ static int add_part(struct merge *k, const struct pt_part *p)
 	k->self.ns += ns;
 	k->self.known_ns += t->gpu_known ? ns : 0;
 	err = add_workers(k->to, t, map);
-	if (!err)
-		err = add_steps(k->to, t, p, map);
-	if (!err)
-		err = add_lists(k->to, t);
+	err = err ?: add_steps(k->to, t, p, map);
+	err = err ?: add_lists(k->to, t);
 	for (i = 0; i < t->devs.n && !err; i++)
 		err = add_dev(k, &t->devs.v[i], ns);
 	free(map);
@@ -330,7 +324,6 @@ static int finish(struct merge *k)
 
 	finish_devs(k, k->an->t1 - k->an->t0);
 	t->gpu_known = k->self.known_ns * 2 > k->self.ns;
-	t->never_drained = !t->gpu_known;
 	for (i = 0; i < PT_CAUSE_NR; i++) {
 		if (t->cause_ns[i] <= most)
 			continue;
@@ -339,13 +332,10 @@ static int finish(struct merge *k)
 	}
 	if (t->steps.n && t->steps.v[t->steps.n - 1].end < k->an->t1)
 		t->steps.v[t->steps.n - 1].end = k->an->t1;
-	for (i = 0; i < t->workers.n; i++) {
-		struct pt_worker *w = &t->workers.v[i];
-
+	pt_each(struct pt_worker, w, &t->workers) {
 		w->median_ms = pt_median(w->service_ms.v, w->service_ms.n);
 	}
-	if (!err)
-		err = pt_compare_workers(k->an, t);
+	err = err ?: pt_compare_workers(k->an, t);
 	if (!err)
 		pt_find_epochs(k->an, t);
 	return err;
@@ -365,8 +355,7 @@ static int join_one(struct pt_an *an, const struct pt_parts_of *all,
 	k->to = &t;
 	for (i = 0; i < all->n && !err; i++)
 		err = add_part(k, all->v[i]);
-	if (!err)
-		err = finish(k);
+	err = err ?: finish(k);
 	free(k);
 	if (!err && pt_vec_push(&an->trainers, t))
 		err = -ENOMEM;
@@ -455,8 +444,7 @@ static int join_all(struct pt_an *an, const struct pt_parts_of *all,
 	err = join_trainers(an, all);
 	to->t = an->trainers.v;
 	to->n = an->trainers.n;
-	if (!err)
-		err = join_meets(an, all, &to->meets);
+	err = err ?: join_meets(an, all, &to->meets);
 	to->got = pt_arena_calloc(an->a, to->n + 1, sizeof(*to->got));
 	to->r = pt_report_new_in(an->a);
 	if (!to->got || !to->r)
@@ -468,8 +456,7 @@ static int join_all(struct pt_an *an, const struct pt_parts_of *all,
 		pt_join_facts(an, all, &to->got[top]);
 	}
 	an->r = to->r;
-	if (!err)
-		err = pt_join_host(an, all);
+	err = err ?: pt_join_host(an, all);
 	an->r = shown;
 	return err;
 }

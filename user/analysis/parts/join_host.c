@@ -219,7 +219,7 @@ static int join_disks(struct pt_an *an, const struct pt_parts_of *all)
 {
 	struct pt_r_disk *o = pt_arena_calloc(an->a, MAX_ROWS, sizeof(*o));
 	const struct pt_row *row = pt_row_find("disk");
-	size_t i, k, j, n = 0;
+	size_t i, j, n = 0;
 	double moved, ns[MAX_ROWS] = { 0 };
 
 	if (!o)
@@ -227,9 +227,7 @@ static int join_disks(struct pt_an *an, const struct pt_parts_of *all)
 	for (i = 0; i < all->n; i++) {
 		const struct pt_part *p = all->v[i];
 
-		for (k = 0; k < p->r->n_disks; k++) {
-			const struct pt_r_disk *d = &p->r->disks[k];
-
+		pt_each_of(const struct pt_r_disk, d, p->r->disks, p->r->n_disks) {
 			for (j = 0; j < n && o[j].dev != d->dev; j++)
 				;
 			if (j == MAX_ROWS)
@@ -280,7 +278,7 @@ static int by_time(const void *a, const void *b)
 static int join_writes(struct pt_an *an, const struct pt_parts_of *all)
 {
 	const struct pt_row *row = pt_row_find("write");
-	size_t i, k, j, n = 0, max = 1;
+	size_t i, j, n = 0, max = 1;
 	struct pt_r_write *o;
 
 	for (i = 0; i < all->n; i++)
@@ -291,9 +289,7 @@ static int join_writes(struct pt_an *an, const struct pt_parts_of *all)
 	for (i = 0; i < all->n; i++) {
 		const struct pt_report *r = all->v[i]->r;
 
-		for (k = 0; k < r->n_writes; k++) {
-			const struct pt_r_write *w = &r->writes[k];
-
+		pt_each_of(const struct pt_r_write, w, r->writes, r->n_writes) {
 			for (j = 0; j < n; j++)
 				if (o[j].inode == w->inode &&
 				    o[j].dev == w->dev && o[j].pid == w->pid &&
@@ -450,12 +446,9 @@ int pt_join_host(struct pt_an *an, const struct pt_parts_of *all)
 
 	pt_measure_memory(an);
 	join_set(an, all);
-	if (!err)
-		err = join_disks(an, all);
-	if (!err)
-		err = join_writes(an, all);
-	if (!err)
-		err = join_peers(an, all);
+	err = err ?: join_disks(an, all);
+	err = err ?: join_writes(an, all);
+	err = err ?: join_peers(an, all);
 	for (i = all->n; i-- > 0 && !err;)
 		err = pt_join_limits(an->r, all->v[i]->r);
 	return err;

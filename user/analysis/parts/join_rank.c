@@ -18,23 +18,15 @@ static bool same_what(const char *a, const char *b)
 	return a == b || (a && b && !strcmp(a, b));
 }
 
-static int by_seconds(const void *a, const void *b)
-{
-	const struct pt_r_charge *x = a, *y = b;
-
-	if (x->seconds != y->seconds)
-		return x->seconds > y->seconds ? -1 : 1;
-	return (int)x->cause - (int)y->cause;
-}
+PT_ORDER(by_seconds, struct pt_r_charge,
+	 pt_cmp(y->seconds, x->seconds) ?: (int)x->cause - (int)y->cause)
 
 static void add_idle(struct pt_r_charge *o, size_t *n, size_t max,
 		     const struct pt_r_gpu *g)
 {
-	size_t i, k;
+	size_t k;
 
-	for (i = 0; i < g->n_idle_causes; i++) {
-		const struct pt_r_charge *c = &g->idle_causes[i];
-
+	pt_each_of(const struct pt_r_charge, c, g->idle_causes, g->n_idle_causes) {
 		for (k = 0; k < *n; k++)
 			if (o[k].cause == c->cause &&
 			    same_what(o[k].what, c->what))
@@ -54,11 +46,9 @@ static int add_failures(struct pt_an *an, struct pt_r_gpu *to,
 {
 	const struct pt_row *row = pt_row_find("alloc_failure");
 	struct pt_r_alloc_failure *r;
-	size_t i, k;
+	size_t k;
 
-	for (i = 0; i < g->n_alloc_failures; i++) {
-		const struct pt_r_alloc_failure *f = &g->alloc_failures[i];
-
+	pt_each_of(const struct pt_r_alloc_failure, f, g->alloc_failures, g->n_alloc_failures) {
 		for (k = 0; k < to->n_alloc_failures; k++)
 			if (to->alloc_failures[k].code == f->code)
 				break;
@@ -168,8 +158,7 @@ static int join_workers(struct pt_an *an, const struct pt_parts_of *all,
 				o[n++] = *w;
 		}
 	}
-	for (i = 0; i < t->workers.n; i++) {
-		struct pt_worker *w = &t->workers.v[i];
+	pt_each(struct pt_worker, w, &t->workers) {
 		struct pt_r_worker *to = row_of(o, n, w->proc->tgid, 0, false);
 
 		if (!to)
@@ -302,7 +291,7 @@ static int join_whatif(struct pt_an *an, const struct pt_parts_of *all,
 		       struct pt_report *to)
 {
 	struct pt_r_whatif *o = pt_arena_calloc(an->a, MAX_ROWS, sizeof(*o));
-	size_t i, k, n = 0, asked = 0, times[MAX_ROWS] = { 0 };
+	size_t i, n = 0, asked = 0, times[MAX_ROWS] = { 0 };
 
 	if (!o)
 		return -ENOMEM;
@@ -315,8 +304,7 @@ static int join_whatif(struct pt_an *an, const struct pt_parts_of *all,
 			to->best_workers = r->asked->best_workers;
 		else if (to->best_workers != r->asked->best_workers)
 			to->best_workers = PT_NULL;
-		for (k = 0; k < r->asked->n_whatif; k++) {
-			const struct pt_r_whatif *w = &r->asked->whatif[k];
+		pt_each_of(const struct pt_r_whatif, w, r->asked->whatif, r->asked->n_whatif) {
 			struct pt_r_whatif *have = whatif_row(o, n, w);
 
 			if (!have && n == MAX_ROWS)
@@ -381,16 +369,11 @@ int pt_join_rank(struct pt_an *an, const struct pt_parts_of *all,
 
 	to->rows = rows;
 	to->asked = asked;
-	if (!err)
-		err = join_gpus(an, all, rows);
-	if (!err)
-		err = join_workers(an, all, rows);
-	if (!err)
-		err = join_operations(an, all, rows);
-	if (!err)
-		err = pt_join_lines(an, all, rows);
-	if (!err)
-		err = join_whatif(an, all, asked);
+	err = err ?: join_gpus(an, all, rows);
+	err = err ?: join_workers(an, all, rows);
+	err = err ?: join_operations(an, all, rows);
+	err = err ?: pt_join_lines(an, all, rows);
+	err = err ?: join_whatif(an, all, asked);
 	for (i = all->n; i-- > 0 && !err;) {
 		const struct pt_measured *r = pt_part_got(an, all, i);
 

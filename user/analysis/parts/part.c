@@ -33,20 +33,13 @@ static int explain(struct pt_an *an, struct pt_trainer *t)
 {
 	int err = pt_shape_steps(an, t);
 
-	if (!err)
-		err = pt_charge_waits(an, t, &t->look->actor, t->look->paths);
-	if (!err)
-		err = pt_model_gpu(an, t);
-	if (!err)
-		err = pt_measure_workers(an, t);
-	if (!err)
-		err = pt_sum_asked(an, t);
-	if (!err)
-		err = pt_sum_breakdown(an, t);
-	if (!err)
-		err = pt_split_idle(an, t);
-	if (!err)
-		err = pt_sum_host(an, t);
+	err = err ?: pt_charge_waits(an, t, &t->look->actor, t->look->paths);
+	err = err ?: pt_model_gpu(an, t);
+	err = err ?: pt_measure_workers(an, t);
+	err = err ?: pt_sum_asked(an, t);
+	err = err ?: pt_sum_breakdown(an, t);
+	err = err ?: pt_split_idle(an, t);
+	err = err ?: pt_sum_host(an, t);
 	if (!err)
 		pt_find_epochs(an, t);
 	pt_mark_calls(t);
@@ -75,8 +68,7 @@ static int measure(struct pt_an *an, struct pt_trainer *t, struct pt_measured *k
 	pt_measure_pool(an, t, &k->pool);
 	pt_measure_balance(an, t, &k->balance);
 	err = pt_measure_phases(t, &k->phases);
-	if (!err)
-		err = pt_slowest_item(an, t, &k->item);
+	err = err ?: pt_slowest_item(an, t, &k->item);
 	if (!err && faults && waits_for(an, t, faults + t->cause_ns[PT_CAUSE_DISK]))
 		err = pt_measure_faults(an, t, &k->faults);
 	if (!err && waits_for(an, t, faults + t->cause_ns[PT_CAUSE_DISK]))
@@ -147,8 +139,7 @@ static int fill(struct pt_an *an, const struct pt_part_ask *ask, struct pt_part 
 		err = tabulate(an, ask, &p->t[i], &p->got[i]);
 		an->top = top;
 		an->r = p->r;
-		if (!err)
-			err = measure(an, &p->t[i], &p->got[i]);
+		err = err ?: measure(an, &p->t[i], &p->got[i]);
 	}
 	return err;
 }
@@ -157,7 +148,7 @@ static int fill(struct pt_an *an, const struct pt_part_ask *ask, struct pt_part 
 static int make_head(const struct pt_an *an, struct pt_part *p)
 {
 	struct pt_part_head *h = pt_arena_alloc(an->a, sizeof(*h));
-	size_t i, k, n = 0;
+	size_t i, n = 0;
 
 	for (i = 0; i < an->trainers.n; i++)
 		n += an->trainers.v[i].workers.n;
@@ -166,12 +157,8 @@ static int make_head(const struct pt_an *an, struct pt_part *p)
 	if (!h || !h->workers)
 		return -ENOMEM;
 	h->end = an->t1;
-	for (i = 0; i < an->trainers.n; i++) {
-		const struct pt_trainer *t = &an->trainers.v[i];
-
-		for (k = 0; k < t->workers.n; k++) {
-			const struct pt_worker *w = &t->workers.v[k];
-
+	pt_each(const struct pt_trainer, t, &an->trainers) {
+		pt_each(const struct pt_worker, w, &t->workers) {
 			h->workers[h->n_workers++] = (struct pt_part_worker){
 				t->proc, w->proc, w->main };
 		}
@@ -196,17 +183,14 @@ static int make(struct pt_an *an, const struct pt_part_ask *ask, struct pt_part 
 		an->t1 = m->last_ts;
 		err = find_steps(an, ask, &met);
 	}
-	if (!err)
-		err = make_head(an, p);
+	err = err ?: make_head(an, p);
 	if (!err && ask->known)
 		ask->known(ask->ctx, p->head);
 	for (i = 0; i < an->trainers.n && !err; i++)
 		err = explain(an, &an->trainers.v[i]);
-	if (!err)
-		err = pt_find_meets(an);
+	err = err ?: pt_find_meets(an);
 	an->top = pt_top_of(an->trainers.v, an->trainers.n);
-	if (!err)
-		err = fill(an, ask, p);
+	err = err ?: fill(an, ask, p);
 	p->t0 = an->t0;
 	p->t1 = an->t1;
 	p->step0 = an->step0;
@@ -260,10 +244,8 @@ int pt_part_make(struct pt_model *m, const struct pt_analysis_opts *o,
 		return -ENOMEM;
 	if (lend)
 		err = pt_model_lend_open(m);
-	if (!err)
-		err = set_bounds(&an, ask);
-	if (!err)
-		err = make(&an, ask, p);
+	err = err ?: set_bounds(&an, ask);
+	err = err ?: make(&an, ask, p);
 	p->t = an.trainers.v;
 	p->n = an.trainers.n;
 	if (!err && ask->row)

@@ -49,15 +49,14 @@ int pt_measure_collectives(const struct pt_an *an, struct pt_trainer *t)
 
 int pt_fill_step_parts(const struct pt_trainer *t, struct pt_r_step_parts *out)
 {
-	size_t n = t->steps.n, k = 0, m = 0, i;
+	size_t n = t->steps.n, k = 0, m = 0;
 	double *own = n ? calloc(n, 5 * sizeof(*own)) : NULL;
 	double *data = own + n, *gpu = own + 2 * n, *coll = own + 3 * n;
 	double *dev = own + 4 * n;
 
 	if (!own)
 		return n ? -ENOMEM : 0;
-	for (i = 0; i < n; i++) {
-		const struct pt_step *s = &t->steps.v[i];
+	pt_each_of(const struct pt_step, s, t->steps.v, n) {
 		double all = (double)(s->end - s->begin) / NS_PER_MS;
 
 		if (s->partial)

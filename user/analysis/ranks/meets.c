@@ -13,7 +13,6 @@
  * Somebody is last where he is so by more than the scheduler's noise (PT_LATE_NS).
  */
 #include <errno.h>
-#include <math.h>
 
 #include "analysis/gpu/passes.h"
 #include "analysis/health.h"
@@ -56,17 +55,12 @@ enum pt_late_part pt_late_reason(const struct pt_meet_rank *r)
 /* The main thread is blocked for its device. */
 static int device_waits(const struct pt_an *an, struct rank_view *v)
 {
-	const struct pt_proc *p = v->t->proc;
 	int err = 0;
 
-	for (size_t i = pt_gpu_after(p, an->t0); i < p->gpu.n && !err; i++) {
-		const struct pt_gpu_call *c = &p->gpu.v[i];
-
-		if (c->begin >= an->t1)
-			break;
+	pt_each_call(c, v->t->proc, an->t0, an->t1) {
 		if (c->tid == v->t->main->tid && c->end > c->begin &&
 		    (pt_call_is_sync(c) || pt_call_is_copy(c)))
-			err = pt_vec_push(&v->part[PT_LATE_GPU],
+			err = err ?: pt_vec_push(&v->part[PT_LATE_GPU],
 					  ((struct pt_span){ c->begin, c->end }));
 	}
 	pt_spans_tidy(&v->part[PT_LATE_GPU], an->t0, an->t1);

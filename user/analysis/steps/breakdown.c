@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Where the trainer's wall time went. Every nanosecond of the window counts
  * once: data waits first, then time inside GPU calls, then what is left. */
-#include <errno.h>
 
 #include "analysis/internal.h"
 
@@ -103,12 +102,9 @@ static void host_blocked(struct pt_an *an, struct pt_trainer *t, double price)
 int pt_sum_breakdown(struct pt_an *an, struct pt_trainer *t)
 {
 	double price;
-	size_t i;
 	int err = price_of_copies(an, t, &price);
 
-	for (i = 0; i < t->waits.n; i++) {
-		const struct pt_fetch *w = &t->waits.v[i];
-
+	pt_each(const struct pt_fetch, w, &t->waits) {
 		t->data_wait_ns += w->end - w->begin;
 		t->blocked_ns += w->blocked_ns;
 		t->own_read_ns += w->own_read_ns;

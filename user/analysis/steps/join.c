@@ -39,12 +39,7 @@ static struct turn *turn_of(struct turn *v, size_t *n, uint64_t kind)
 	return &v[(*n)++];
 }
 
-static int cmp_size(const void *a, const void *b)
-{
-	size_t x = *(const size_t *)a, y = *(const size_t *)b;
-
-	return pt_cmp(x, y);
-}
+PT_ORDER(cmp_size, size_t, pt_cmp(*x, *y))
 
 /* Count, per kind of gap, how often it is followed by little work and then by
  * a gap of another kind. `sites` of every step but the last. */

@@ -94,8 +94,7 @@ static int count_places(const struct pt_host *h, struct pt_period *p)
 		x->syncs = a->calls.v[i - 1].syncs;
 		x->uploads += a->calls.v[i].uploads;
 	}
-	for (i = 0; i < h->gaps.n; i++) {
-		const struct pt_host_gap *g = &h->gaps.v[i];
+	pt_each(const struct pt_host_gap, g, &h->gaps) {
 		uint64_t ns = g->own_ns;
 
 		if (is_cut(g) || (!ns && !pt_gap_is_evident(g)))

@@ -12,7 +12,6 @@
  * call sites come in the updating steps only. The rest is called compute.
  */
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 
 #include "analysis/internal.h"
@@ -22,13 +21,9 @@ enum { DATA, FORWARD, BACKWARD, OPTIMIZER, GPU_WAIT, REST, PHASES = PT_PHASES };
 
 static bool launches_in(const struct pt_trainer *t, uint64_t b, uint64_t e)
 {
-	const struct pt_proc *p = t->proc;
-	size_t i;
-
-	for (i = pt_gpu_after(p, b); i < p->gpu.n && p->gpu.v[i].begin < e; i++)
-		if (p->gpu.v[i].tid == t->main->tid &&
-		    (p->gpu.v[i].cls == PT_API_LAUNCH ||
-		     p->gpu.v[i].cls == PT_API_GRAPH_LAUNCH))
+	pt_each_call(c, t->proc, b, e)
+		if (c->tid == t->main->tid &&
+		    (c->cls == PT_API_LAUNCH || c->cls == PT_API_GRAPH_LAUNCH))
 			return true;
 	return false;
 }

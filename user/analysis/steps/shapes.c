@@ -49,10 +49,8 @@ size_t pt_shape_of(const struct pt_proc *p, uint64_t b, uint64_t e,
 	size_t i, n = 0, distinct = 0;
 
 	*shape = 0;
-	for (i = pt_gpu_after(p, b); i < p->gpu.n && n < PT_MAX_SITES; i++) {
-		const struct pt_gpu_call *c = &p->gpu.v[i];
-
-		if (c->begin >= e)
+	pt_each_call(c, p, b, e) {
+		if (n == PT_MAX_SITES)
 			break;
 		if (c->cls == PT_API_LAUNCH || c->cls == PT_API_GRAPH_LAUNCH)
 			sites[n++] = pt_call_site(c);
@@ -134,14 +132,12 @@ static int64_t count_optimizer(struct pt_trainer *t, size_t whole)
 int pt_shape_steps(struct pt_an *an, struct pt_trainer *t)
 {
 	uint64_t *sites = malloc(PT_MAX_SITES * sizeof(*sites));
-	size_t i, whole = 0;
+	size_t whole = 0;
 
 	(void)an;
 	if (!sites)
 		return -ENOMEM;
-	for (i = 0; i < t->steps.n; i++) {
-		struct pt_step *s = &t->steps.v[i];
-
+	pt_each(struct pt_step, s, &t->steps) {
 		pt_shape_of(t->proc, s->wait_end, s->end, sites, &s->shape);
 		whole += !s->partial;
 	}

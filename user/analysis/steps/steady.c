@@ -223,12 +223,7 @@ static enum pt_cause cause_of(const struct pt_trainer *t,
 	return PT_CAUSE_UNKNOWN;
 }
 
-static int by_ms(const void *a, const void *b)
-{
-	const struct pt_r_outlier *x = a, *y = b;
-
-	return pt_cmp(y->ms, x->ms);
-}
+PT_ORDER(by_ms, struct pt_r_outlier, pt_cmp(y->ms, x->ms))
 
 void pt_put_outliers(struct pt_r_steps *r, struct pt_r_outlier *v, size_t n)
 {
@@ -278,11 +273,8 @@ int pt_fill_step_health(struct pt_an *an, struct pt_trainer *t)
 void pt_mark_calls(struct pt_trainer *t)
 {
 	const struct pt_proc *p = t->proc;
-	size_t i;
 
-	for (i = 0; i < t->steps.n; i++) {
-		struct pt_step *s = &t->steps.v[i];
-
+	pt_each(struct pt_step, s, &t->steps) {
 		s->copied = 0;
 		s->synced = false;
 		pt_each_call(c, p, s->begin, s->end) {
@@ -325,8 +317,7 @@ static void sum_outliers(const struct pt_trainer *t, const struct usual *u,
 	bool device;
 	size_t i;
 
-	for (i = 0; i < t->steps.n; i++) {
-		const struct pt_step *s = &t->steps.v[i];
+	pt_each(const struct pt_step, s, &t->steps) {
 		double over = period_ms(s) - u->period;
 		enum pt_cause c;
 
@@ -352,11 +343,8 @@ static void sum_firsts(const struct pt_trainer *t, const struct usual *u,
 		       double wall_ms, double *buf, struct pt_steady *out)
 {
 	double over = 0;
-	size_t i;
 
-	for (i = 0; i < t->steps.n; i++) {
-		const struct pt_step *s = &t->steps.v[i];
-
+	pt_each(const struct pt_step, s, &t->steps) {
 		if (!s->first || s->partial)
 			continue;
 		buf[out->firsts++] = period_ms(s);
@@ -387,11 +375,7 @@ static bool in_step(const struct pt_trainer *t)
 static void collect_periods(const struct pt_trainer *t, const struct usual *u,
 			    double *buf, struct pt_steady *out)
 {
-	size_t i;
-
-	for (i = 0; i < t->steps.n; i++) {
-		const struct pt_step *s = &t->steps.v[i];
-
+	pt_each(const struct pt_step, s, &t->steps) {
 		double more = gpu_ms(s) - u->gpu;
 
 		if (counts(s))

@@ -88,10 +88,9 @@ static void keep_made(struct pt_trainer *t, uint64_t begin, uint64_t end)
 /* Of the steps that are left those waits, or parts of them, that are in it. */
 static void keep_waits(struct pt_trainer *t, uint64_t begin, uint64_t end)
 {
-	size_t i, k, n = 0;
+	size_t k, n = 0;
 
-	for (i = 0; i < t->steps.n; i++) {
-		struct pt_step *s = &t->steps.v[i];
+	pt_each(struct pt_step, s, &t->steps) {
 		size_t first = n, last = s->wait0 + s->n_waits;
 
 		s->wait_begin = s->wait_end = s->begin;
@@ -200,9 +199,7 @@ static void narrow_to_part(struct pt_an *an, const struct pt_part_ask *ask,
 	}
 	an->t0 = from;
 	an->t1 = end;
-	for (i = 0; i < an->trainers.n; i++) {
-		struct pt_trainer *t = &an->trainers.v[i];
-
+	pt_each(struct pt_trainer, t, &an->trainers) {
 		for (k = 0; k < t->workers.n; k++)
 			keep_done(&t->workers.v[k], from, end);
 		if (ask->before)
@@ -225,9 +222,7 @@ int pt_narrow_to_steps(struct pt_an *an, const struct pt_part_ask *ask, bool *me
 	if (!an->o->by_steps)
 		return 0;
 	/* the steps of the job are those of the rank that has most of them */
-	for (i = 0; i < an->trainers.n; i++) {
-		struct pt_trainer *t = &an->trainers.v[i];
-
+	pt_each(struct pt_trainer, t, &an->trainers) {
 		if (!lead || t->steps.n > lead->steps.n)
 			lead = t;
 	}

@@ -5,7 +5,6 @@
  * always, what is under the lock is done in turn, and no other worker helps: the lock
  * is the root, whatever its holder does.
  */
-#include <errno.h>
 #include <stdlib.h>
 
 #include "analysis/health.h"
@@ -34,22 +33,18 @@ static int take_sleeps(const struct pt_an *an, const struct pt_trainer *t,
 		       const struct pt_worker *w, pt_spans *out)
 {
 	const struct pt_thread *th = w->main, *who;
-	size_t i;
 	int err = 0;
 
-	for (i = pt_iv_after(th, an->t0); i < th->iv.n && !err; i++) {
-		const struct pt_iv *iv = &th->iv.v[i];
+	pt_each_iv(iv, th, an->t0, an->t1) {
 		struct pt_span s = { iv->begin, iv->ready };
 
-		if (iv->begin >= an->t1)
-			break;
 		who = iv->valid_wake ? pt_model_thread(an->m, iv->waker_tid) : NULL;
 		if (iv->wait == PT_WAIT_RUNQ || pt_rests(t, w, iv) ||
 		    !pt_is_lock(t->look->paths, th, iv) ||
 		    (who ? !holder_works(t, th, who, iv) :
 			   iv->wait == PT_WAIT_FUTEX))
 			continue;
-		err = pt_vec_push(out, s);
+		err = err ?: pt_vec_push(out, s);
 	}
 	return err;
 }

@@ -6,12 +6,7 @@
 #include "analysis/waits/loader.h"
 #include "base/hash.h"
 
-static int cmp_ask(const void *a, const void *b)
-{
-	const struct pt_ask *x = a, *y = b;
-
-	return pt_cmp(x->ts, y->ts);
-}
+PT_ORDER(cmp_ask, struct pt_ask, pt_cmp(x->ts, y->ts))
 
 /* Whoever ends sleeps of a worker passes the consumer's wishes on. */
 struct feeder {

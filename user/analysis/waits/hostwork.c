@@ -8,7 +8,6 @@
  * hidden without the sync, and over all no more than it works. What passes behind a
  * sync until another rank or a client comes is theirs, and no sync's.
  */
-#include <errno.h>
 #include <string.h>
 
 #include "analysis/gpu/passes.h"
@@ -110,13 +109,11 @@ int pt_sum_host(const struct pt_an *an, struct pt_trainer *t)
 	const struct pt_host *h = &t->look->host;
 	uint64_t wall = an->t1 - an->t0, step, idle = 0, hidden = 0, others = 0;
 	uint64_t busy = wall - pt_min64(wall, t->idle_likely_ns);
-	size_t i, k, hint = 0;
+	size_t k, hint = 0;
 	struct work w;
 
 	step = t->steps.n ? busy / t->steps.n : 0;
-	for (i = 0; i < h->gaps.n; i++) {
-		const struct pt_host_gap *g = &h->gaps.v[i];
-
+	pt_each(const struct pt_host_gap, g, &h->gaps) {
 		if (g->g.end <= an->t0 || g->g.begin >= an->t1)
 			continue;
 		sum_gap(an, t, g, &hint, &w);

@@ -5,7 +5,6 @@
  * run queue of its threads end at one and the same point of the period
  * (kernel/sched/fair.c, CFS bandwidth control).
  */
-#include <errno.h>
 
 #include "analysis/internal.h"
 

@@ -19,14 +19,12 @@
 static int last_giver(const struct pt_trainer *t, const struct pt_thread *th,
 		      const struct pt_model *m, uint64_t b, uint64_t e, int found)
 {
-	size_t i;
 	int w;
 
-	for (i = pt_iv_after(th, b); i < th->iv.n; i++) {
-		const struct pt_iv *iv = &th->iv.v[i];
+	pt_each_iv(iv, th, b, e) {
 		const struct pt_thread *who;
 
-		if (iv->begin >= e || iv->ready > e)
+		if (iv->ready > e)
 			break;
 		who = iv->valid_wake ? pt_model_thread(m, iv->waker_tid) : NULL;
 		if (who && who->tgid != th->tgid && pt_worker_index(t, who, &w) &&
@@ -92,8 +90,7 @@ int pt_learn_refills(const struct pt_an *an, struct pt_trainer *t)
 
 	if (!votes)
 		return -ENOMEM;
-	for (i = 0; i < t->waits.n; i++) {
-		const struct pt_fetch *f = &t->waits.v[i];
+	pt_each(const struct pt_fetch, f, &t->waits) {
 		const struct pt_ask *x = refill_of(asks, &hint, f->begin, f->end);
 		int w = x && x->worker < 0 && f->blocked_ns ?
 				deliverer_of(t, an->m, f) : -1;

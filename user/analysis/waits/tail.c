@@ -150,10 +150,9 @@ static bool come_evenly(const struct pt_trainer *t, double limit)
 {
 	double sum = 0, squares = 0, mean;
 	uint64_t last = 0;
-	size_t i, n = 0;
+	size_t n = 0;
 
-	for (i = 0; i < t->waits.n; i++) {
-		const struct pt_fetch *w = &t->waits.v[i];
+	pt_each(const struct pt_fetch, w, &t->waits) {
 		double ms = (double)(w->begin - last) / NS_PER_MS;
 
 		if ((double)(w->end - w->begin) / NS_PER_MS <= limit)

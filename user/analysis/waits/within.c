@@ -5,7 +5,6 @@
  */
 #include "analysis/waits/loader.h"
 
-#include <errno.h>
 
 uint64_t pt_made_by(const struct pt_givers *g, const struct pt_thread *th)
 {
@@ -60,13 +59,10 @@ static bool sleeps_by_itself(const struct pt_an *an, const struct pt_thread *th)
 
 static size_t sleeps_of(const struct pt_an *an, const struct pt_thread *th)
 {
-	size_t i, n = 0;
+	size_t n = 0;
 
-	for (i = pt_iv_after(th, an->t0); i < th->iv.n; i++) {
-		if (th->iv.v[i].begin >= an->t1)
-			break;
-		n += th->iv.v[i].wait != PT_WAIT_RUNQ;
-	}
+	pt_each_iv(iv, th, an->t0, an->t1)
+		n += iv->wait != PT_WAIT_RUNQ;
 	return n;
 }
 

@@ -79,12 +79,7 @@ static struct trainer *find(struct pt_trigger *g, uint32_t pid)
 	return &g->t.v[g->t.n - 1];
 }
 
-static int by_ns(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return (x > y) - (x < y);
-}
+PT_ORDER(by_ns, uint64_t, pt_cmp(*x, *y))
 
 /* How long steps take. Of a job that waits for its loader every eighth step does: what
  * is usual is more than the median. */
@@ -172,10 +167,8 @@ static void judge_step(struct judged *k, uint32_t pid, const struct pt_seen_step
 		       bool running)
 {
 	double ns = (double)(s->end - s->begin), wait = (double)s->wait_ns;
-	size_t i;
 
-	for (i = 0; i < k->g->o.n; i++) {
-		const struct pt_when *w = &k->g->o.when[i];
+	pt_each_of(const struct pt_when, w, k->g->o.when, k->g->o.n) {
 		double limit = limit_of(k, w);
 
 		/* where it began is known but for one step: the last one may
@@ -203,9 +196,7 @@ static void judge_share(struct judged *k, struct trainer *t,
 		if (s->step[i].begin >= from)
 			wait += s->step[i].wait_ns;
 	share = (double)wait / (double)(k->s->until - from);
-	for (i = 0; i < k->g->o.n; i++) {
-		const struct pt_when *w = &k->g->o.when[i];
-
+	pt_each_of(const struct pt_when, w, k->g->o.when, k->g->o.n) {
 		if (w->of != PT_WHEN_WAIT || w->unit != PT_WHEN_SHARE)
 			continue;
 		if (!t->waits)
@@ -293,11 +284,9 @@ static const struct pt_seen_trainer *seen_of(const struct pt_seen *s, uint32_t p
 static uint64_t late_since(const struct pt_seen *s)
 {
 	uint64_t most = 0, at = s->from;
-	size_t i, k;
+	size_t k;
 
-	for (i = 0; i < s->n; i++) {
-		const struct pt_seen_trainer *t = &s->t[i];
-
+	pt_each_of(const struct pt_seen_trainer, t, s->t, s->n) {
 		for (k = 0; k < t->n && t->pid == s->rank; k++) {
 			if (t->step[k].end - t->step[k].begin <= most)
 				continue;
@@ -311,11 +300,8 @@ static uint64_t late_since(const struct pt_seen *s)
 static void judge_others(struct judged *k)
 {
 	const struct pt_seen *s = k->s;
-	size_t i;
 
-	for (i = 0; i < k->g->o.n; i++) {
-		const struct pt_when *w = &k->g->o.when[i];
-
+	pt_each_of(const struct pt_when, w, k->g->o.when, k->g->o.n) {
 		if (w->of == PT_WHEN_WORKER && s->worker)
 			tell(k, w, w->limit, s->worker,
 			     s->until - pt_min64(s->worker_ns, s->until),
@@ -370,9 +356,7 @@ uint64_t pt_trigger_from(const struct pt_trigger *g, uint64_t until)
 	uint64_t before = LEAST_NS, done = until, least;
 	size_t i;
 
-	for (i = 0; i < g->o.n; i++) {
-		const struct pt_when *w = &g->o.when[i];
-
+	pt_each_of(const struct pt_when, w, g->o.when, g->o.n) {
 		if (w->of == PT_WHEN_WORKER)
 			before = pt_max64(before, (uint64_t)w->limit * 3 / 2);
 		if (w->unit == PT_WHEN_SHARE)

@@ -68,8 +68,7 @@ static int drop_old(struct pt_watch *w, uint64_t from, uint64_t until)
 
 	if (from > begin && from - begin > (until - from) / CUT_PART)
 		err = pt_model_cut(m, from);
-	if (!err)
-		err = pt_model_trim(m, MODEL_BYTES);
+	err = err ?: pt_model_trim(m, MODEL_BYTES);
 	if (!err)
 		pt_model_fold(m);
 	return err;

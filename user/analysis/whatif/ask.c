@@ -138,11 +138,8 @@ static int ask_workers(struct pt_wi_study *s)
 static double share_of(const struct pt_wi_study *s, enum pt_cause cause)
 {
 	double sum = 0, all = 0;
-	size_t i;
 
-	for (i = 0; i < s->all.phases.n; i++) {
-		const struct pt_wi_phase *p = &s->all.phases.v[i];
-
+	pt_each(const struct pt_wi_phase, p, &s->all.phases) {
 		all += p->ms;
 		if (!p->cpu && p->place != PT_WI_NOWHERE &&
 		    s->o.place[p->place].cause == cause)
@@ -244,9 +241,7 @@ static int64_t best_count(const struct pt_wi_study *s)
 	for (i = 0; i < s->n_rows; i++)
 		if (is_workers(&s->row[i]))
 			most = fmax(most, s->row[i].speedup.value);
-	for (i = 0; i < s->n_rows; i++) {
-		const struct pt_r_whatif *w = &s->row[i];
-
+	pt_each_of(const struct pt_r_whatif, w, s->row, s->n_rows) {
 		if (!is_workers(w) || !isfinite(w->speedup.value))
 			continue;
 		if (best != PT_NULL)
@@ -355,13 +350,9 @@ int pt_whatif(struct pt_an *an)
 bool pt_speedup_of(const struct pt_an *an, const char *change, int64_t value,
 		   struct pt_range *out)
 {
-	size_t i;
-
 	if (value == PT_NULL && !strcmp(change, "workers"))
 		value = an->r->best_workers;
-	for (i = 0; i < an->r->n_whatif; i++) {
-		const struct pt_r_whatif *w = &an->r->whatif[i];
-
+	pt_each_of(const struct pt_r_whatif, w, an->r->whatif, an->r->n_whatif) {
 		if (strcmp(w->change, change) || w->value != value ||
 		    !isfinite(w->speedup.value))
 			continue;

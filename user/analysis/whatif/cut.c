@@ -27,20 +27,14 @@ struct at {
 	struct pt_wi_piece *p;
 };
 
-static int cmp_at(const void *a, const void *b)
-{
-	const struct at *x = a, *y = b;
-
-	return pt_cmp(x->v.begin, y->v.begin) ?: pt_cmp(x->v.worker, y->v.worker);
-}
+PT_ORDER(cmp_at, struct at, pt_cmp(x->v.begin, y->v.begin) ?: pt_cmp(x->v.worker, y->v.worker))
 
 static int works_of(const struct pt_wi_look *k, pt_wi_works *out)
 {
-	size_t i, j;
+	size_t i;
 
 	for (i = 0; i < k->t->workers.n; i++)
-		for (j = 0; j < k->v[i].n; j++) {
-			const struct pt_wi_piece *p = &k->v[i].v[j];
+		pt_each(const struct pt_wi_piece, p, &k->v[i]) {
 			struct pt_wi_work *l = out->n ? &out->v[out->n - 1] : NULL;
 			struct pt_wi_work x = { p->begin, p->end, (uint32_t)i };
 

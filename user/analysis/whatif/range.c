@@ -4,7 +4,6 @@
  * trace, with the samples drawn again and again in blocks; the range spans all of
  * it. Too wide a range is no answer, and says why.
  */
-#include <errno.h>
 #include <math.h>
 
 #include "analysis/whatif/study.h"

@@ -141,13 +141,10 @@ static void begin_phase(struct sim *s, struct maker *m)
 static void give_back(struct sim *s, struct maker *m)
 {
 	uint8_t l = m->lock;
-	size_t i;
 
 	m->lock = 0;
 	s->lock[l].taken = false;
-	for (i = 0; i < s->n; i++) {
-		struct maker *x = &s->m[i];
-
+	pt_each_of(struct maker, x, s->m, s->n) {
 		if (x->t.state != QUEUED || x->lock != l ||
 		    x->ticket != s->lock[l].served)
 			continue;
@@ -239,9 +236,7 @@ static void feed(struct sim *s)
 	s->hungry = false;
 	for (i = 0; i < s->r->workers; i++)
 		busy += s->m[i].busy;
-	for (i = 0; i < s->r->workers; i++) {
-		struct maker *m = &s->m[i];
-
+	pt_each_of(struct maker, m, s->m, s->r->workers) {
 		if (m->busy || !may_start(s, m, busy))
 			continue;
 		busy++;

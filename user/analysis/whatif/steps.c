@@ -364,10 +364,9 @@ static int observe_steps(const struct pt_an *an, const struct pt_trainer *t,
 
 static void finish_pools(struct pt_wi_job *o)
 {
-	size_t i, k, j;
+	size_t k, j;
 
-	for (i = 0; i < o->pools.n; i++) {
-		struct pt_wi_pool *p = &o->pools.v[i];
+	pt_each(struct pt_wi_pool, p, &o->pools) {
 		double cpu = 0, runq = 0;
 
 		for (k = 0; k < p->items.n; k++)

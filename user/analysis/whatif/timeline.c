@@ -177,22 +177,16 @@ struct release {
 };
 typedef PT_VEC(struct release) releases;
 
-static int cmp_release(const void *a, const void *b)
-{
-	const struct release *x = a, *y = b;
-
-	return pt_cmp(x->at, y->at);
-}
+PT_ORDER(cmp_release, struct release, pt_cmp(x->at, y->at))
 
 /* Each wait for a lock says until when `who` had it: from the end of its own wait
  * for it on, else not later than somebody else began to wait. */
 static int find_holds(struct pt_wi_look *k, const releases *r, const pt_wi_pieces *v, holds *out)
 {
 	double got[PT_WI_PLACES] = { 0 }, gave[PT_WI_PLACES] = { 0 };
-	size_t i, c = 0;
+	size_t c = 0;
 
-	for (i = 0; i < r->n; i++) {
-		const struct release *x = &r->v[i];
+	pt_each(const struct release, x, r) {
 		struct hold h = { fmax(x->since, gave[x->place]), x->at, x->place };
 
 		for (; c < v->n && v->v[c].end <= x->at; c++)
@@ -219,20 +213,14 @@ struct pair {
 };
 typedef PT_VEC(struct pair) pairs;
 
-static int cmp_pair(const void *a, const void *b)
-{
-	const struct pair *x = a, *y = b;
-
-	return pt_cmp(x->who, y->who) ?: pt_cmp(x->waiter, y->waiter);
-}
+PT_ORDER(cmp_pair, struct pair, pt_cmp(x->who, y->who) ?: pt_cmp(x->waiter, y->waiter))
 
 static int find_pairs(const struct pt_wi_look *k, pairs *out)
 {
-	size_t i, j;
+	size_t i;
 
 	for (i = 0; i < k->t->workers.n; i++)
-		for (j = 0; j < k->v[i].n; j++) {
-			const struct pt_wi_piece *p = &k->v[i].v[j];
+		pt_each(const struct pt_wi_piece, p, &k->v[i]) {
 			struct pair x = { p->by, (uint32_t)i };
 
 			if (p->what == PT_WI_LOCKED && pt_vec_push(out, x))
@@ -245,10 +233,7 @@ static int find_pairs(const struct pt_wi_look *k, pairs *out)
 /* The end of each wait of `waiter` for `who`. */
 static int add_releases(const pt_wi_pieces *waiter, int16_t who, releases *out)
 {
-	size_t j;
-
-	for (j = 0; j < waiter->n; j++) {
-		const struct pt_wi_piece *p = &waiter->v[j];
+	pt_each(const struct pt_wi_piece, p, waiter) {
 		struct release x = { p->end, p->begin, p->place };
 
 		if (p->what == PT_WI_LOCKED && p->by == who && pt_vec_push(out, x))

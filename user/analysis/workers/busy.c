@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* How busy the workers are, whether one hangs, and whether anybody asks the
  * trainer for anything. */
-#include <errno.h>
 #include <math.h>
 
 #include "analysis/health.h"
 #include "analysis/verdicts/thresholds.h"
-#include "model/syscalls.h"
 
 struct tally {
 	const struct pt_trainer *t;
@@ -134,12 +132,9 @@ static double programs(const struct pt_trainer *t)
 void pt_measure_pool(struct pt_an *an, struct pt_trainer *t,
 		     struct pt_pool_time *out)
 {
-	size_t i;
-
 	*out = (struct pt_pool_time){ 0 };
 
-	for (i = 0; i < t->workers.n; i++) {
-		const struct pt_worker *w = &t->workers.v[i];
+	pt_each(const struct pt_worker, w, &t->workers) {
 		struct tally k = { t, w, 0, 0, 0 };
 		uint64_t b = pt_max64(an->t0, w->main->first);
 		uint64_t e = pt_min64(an->t1, pt_thread_end(an, w->main));

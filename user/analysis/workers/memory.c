@@ -111,19 +111,13 @@ double pt_gpu_growth(const struct pt_gpu_balance *b, uint64_t wall)
 void pt_measure_balance(const struct pt_an *an, const struct pt_trainer *t,
 			struct pt_gpu_balance *out)
 {
-	const struct pt_proc *p = t->proc;
 	uint64_t wall = an->t1 - an->t0;
-	size_t i;
 
 	*out = (struct pt_gpu_balance){ 0 };
-	for (i = pt_gpu_after(p, an->t0); i < p->gpu.n && wall; i++) {
-		const struct pt_gpu_call *c = &p->gpu.v[i];
+	pt_each_call(c, t->proc, an->t0, an->t1) {
 		bool get = c->cls == PT_API_ALLOC && !c->open && c->ret <= 0;
-		size_t k;
+		size_t k = (size_t)((c->begin - an->t0) * PT_GPU_PARTS / wall);
 
-		if (c->begin >= an->t1)
-			break;
-		k = (size_t)((c->begin - an->t0) * PT_GPU_PARTS / wall);
 		if (get && (c->ret == 0 || c->ret == INT64_MIN)) {
 			out->allocs++;
 			out->bytes += (double)c->v[1];

@@ -366,9 +366,7 @@ static bool slow_for_a_while(const struct pt_trainer *t, struct pt_worker *w,
 
 	for (i = 0; i < p->service_ms.n; i++)
 		peers += p->service_ms.v[i] > limit;
-	for (i = 0; i < t->workers.n; i++) {
-		const struct pt_worker *o = &t->workers.v[i];
-
+	pt_each(const struct pt_worker, o, &t->workers) {
 		if (o->role != w->role || o->slot != w->slot)
 			continue;
 		for (k = 0; k < o->unsorted_ms.n; k++) {

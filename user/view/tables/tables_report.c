@@ -172,11 +172,8 @@ static const struct pt_lane_step *lane_step(const struct pt_export *x, size_t i)
 {
 	const struct pt_lanes *l = x->lanes;
 	const struct pt_r_steps *r = &x->r->steps;
-	size_t k;
 
-	for (k = 0; k < l->n_trainers; k++) {
-		const struct pt_lane_trainer *t = &l->trainers[k];
-
+	pt_each_of(const struct pt_lane_trainer, t, l->trainers, l->n_trainers) {
 		if (t->top && t->n_steps == r->n_list &&
 		    t->steps[i].begin == (uint64_t)r->list[i].begin_ns)
 			return &t->steps[i];

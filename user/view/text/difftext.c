@@ -5,7 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/str.h"
 #include "report/diff.h"
 #include "view/text/blocks.h"
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Storage and network peers in the text report. */
-#include <math.h>
 #include <string.h>
 
 #include "report/verdicts.h"
