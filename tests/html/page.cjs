@@ -95,6 +95,51 @@ async function timeline(page) {
 	return t;
 }
 
+/* The flame graph: what it shows of each group, enlarged, by keys; and the heat map. */
+async function flame(page) {
+	const graph = await page.$("#flame"), f = { groups: {} };
+	if (!graph) return null;
+	const frames = () => page.$$eval("#flame .frame", (l) => l.map((e) => ({ text: e.textContent, title: e.title, left: e.offsetLeft, width: e.offsetWidth, top: e.offsetTop, ours: e.classList.contains("ours") })));
+	const press = (label) => page.click(`#stacks button:text-is("${label}")`);
+	const who = await page.$$eval("#stacks .tools button", (l) => l.map((e) => e.textContent).slice(0, -4));
+	const heat = () => page.$$eval("#heat-table tbody tr", (l) => l.map((r) => [...r.children].map((e) => e.textContent)));
+	for (const w of who) {
+		f.groups[w] = {};
+		for (const state of ["Running", "Asleep"]) {
+			await press(w);
+			await press(state);
+			f.groups[w][state] = await frames();
+		}
+		f.groups[w].heat = await heat();
+	}
+	await press(who.includes("Workers") ? "Workers" : who[0]);
+	await press("Running");
+	f.all = await frames();
+	f.width = await graph.evaluate((e) => e.clientWidth);
+	const i = f.all.findIndex((e, k) => k > 0 && e.width < f.width / 2 && e.width > 30);
+	const at = (k) => page.$(`#flame .frame:nth-child(${k + 1})`);
+	if (i > 0) {
+		f.small = f.all[i];
+		await (await at(i)).click();
+		f.large = (await frames()).find((e) => e.title === f.small.title && e.top === f.small.top || e.title === f.small.title);
+		await graph.focus();
+		await page.keyboard.press("Escape");
+		f.back = await frames();
+		f.said = [];
+		for (const key of ["ArrowUp", "ArrowUp", "ArrowDown", "ArrowRight"]) {
+			await page.keyboard.press(key);
+			f.said.push(await page.$eval("#stacks .readout", (e) => e.textContent));
+		}
+		await page.keyboard.press("Enter");
+		f.entered = (await frames()).filter((e) => e.width >= f.width - 2).length;
+		await page.keyboard.press("Escape");
+	}
+	await press("By function");
+	f.functions = await frames();
+	await press("By line");
+	return f;
+}
+
 async function keyboard(page) {
 	const seen = [];
 	await page.evaluate(() => { document.activeElement.blur(); window.scrollTo(0, 0); });
@@ -163,6 +208,7 @@ async function main() {
 		out.text = await page.evaluate(() => document.body.innerText);
 		out.odd = await page.evaluate(() => ({ pwned: String(window.pwned), scripts: document.querySelectorAll("main script, main img, main iframe, main link, main style").length }));
 		const wide = async () => page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
+		out.flame = await flame(page);
 		if (mode !== "look") {
 			out.timeline = await timeline(page);
 			out.links = await links(context, out.verdicts[out.verdicts.length - 1].id, "0.25s..0.5s");
@@ -185,11 +231,12 @@ async function main() {
 				await page.waitForTimeout(120);
 				out.overflow[scheme + width] = await wide();
 				await page.screenshot({ path: path.join(shots, `${scheme}-${width}.png`) });
-				const line = await page.$("#timeline");
-				if (line) {
-					await line.evaluate((e) => e.scrollIntoView());
+				for (const part of ["timeline", "stacks"]) {
+					const at = await page.$("#" + part);
+					if (!at) continue;
+					await at.evaluate((e) => e.scrollIntoView());
 					await settle(page);
-					await page.screenshot({ path: path.join(shots, `${scheme}-${width}-timeline.png`) });
+					await page.screenshot({ path: path.join(shots, `${scheme}-${width}-${part}.png`) });
 				}
 			}
 		}

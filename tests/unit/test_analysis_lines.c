@@ -12,8 +12,12 @@
 #include <math.h>
 
 #include "analysis/analysis.h"
+#include "analysis/lines/lines.h"
 #include "model/timeline.h"
 #include "stream_case.h"
+#include "view/export.h"
+#include "view/html/html_int.h"
+#include "view/timeline/stacks.h"
 
 /* Lines, and the stacks in which they are the innermost: 1 the trainer's loop, 2 a library
  * that the loop calls, 3 a worker's loop (a library), 4 and 5 what the worker computes,
@@ -313,6 +317,156 @@ static void python_elsewhere_is_host_work(void **state)
 	case_close(&c);
 }
 
+static double seconds_in(const struct pt_stack_times *s, uint32_t stack, uint32_t state)
+{
+	const struct pt_stack_key key = { stack, state };
+	const struct pt_stack_time *t;
+
+	HASH_FIND(hh, s->all, &key, sizeof(key), t);
+	return t ? (double)t->ns / 1e9 : 0;
+}
+
+static void time_goes_to_its_stack(void **state)
+{
+	struct st_case c;
+	struct pt_stack_times s = { 0 };
+	const struct pt_stack_time *t;
+	const struct pt_thread *w;
+	uint64_t sum = 0;
+	double truth, all;
+	uint32_t id;
+
+	(void)state;
+	report_of(&c, true, 0);
+	w = pt_model_thread(c.m, JOB_WORKER(0));
+	assert_int_equal(pt_stacks_add(&s, w, c.j.t0, c.j.t1), 0);
+	all = (double)(ran_in(w, 4, c.j.t0, c.j.t1) + ran_in(w, 5, c.j.t0, c.j.t1)) / 1e9;
+	for (id = 4; id <= 5; id++) {
+		truth = (double)ran_in(w, id, c.j.t0, c.j.t1) / 1e9;
+		assert_true(fabs(seconds_in(&s, id, PT_PAST_RUNNING) - truth) < 0.06 * all);
+	}
+	truth = (double)slept(w, PT_WAIT_DISK, c.j.t0, c.j.t1) / 1e9;
+	assert_true(truth > 0.2 && fabs(seconds_in(&s, 6, PT_WAIT_DISK) - truth) < 0.001);
+	/* nothing is counted twice, and nothing is lost */
+	for (t = s.all; t; t = t->hh.next)
+		sum += t->ns;
+	assert_true(!s.ran_unseen_ns && s.ran_ns + s.slept_ns <= c.j.t1 - c.j.t0);
+	assert_true(s.ran_ns + s.slept_ns > (c.j.t1 - c.j.t0) / 100 * 99);
+	sum += s.slept_unseen_ns;
+	assert_true(sum <= s.ran_ns + s.slept_ns && sum + 1000 > s.ran_ns + s.slept_ns);
+	pt_stacks_free(&s);
+	/* of a part, not more than that is long */
+	assert_int_equal(pt_stacks_add(&s, w, c.j.t0 + ST_S, c.j.t0 + ST_S + 100 * ST_MS),
+			 0);
+	assert_true(s.ran_ns + s.slept_ns <= 100 * ST_MS && s.ran_ns + s.slept_ns > 98 * ST_MS);
+	pt_stacks_free(&s);
+	case_close(&c);
+}
+
+/* Of a tree of the page: us of its own of all nodes; who is called comes behind its caller. */
+static int64_t sum_of(const json_t *nodes)
+{
+	size_t i, n = json_array_size(nodes);
+	int64_t us = 0, parent;
+
+	assert_true(n && n % 3 == 0);
+	for (i = 0; i < n; i += 3) {
+		parent = json_integer_value(json_array_get(nodes, i));
+		assert_true(parent >= 0 && (size_t)parent <= i / 3);
+		us += json_integer_value(json_array_get(nodes, i + 2));
+	}
+	return us;
+}
+
+static void the_page_has_trees(void **state)
+{
+	const struct pt_lanes lanes = { NULL };
+	static const char *const sides[] = { "running", "asleep" };
+	struct pt_jb b = { 0 };
+	struct st_case c;
+	struct pt_export x = { .lanes = &lanes };
+	const json_t *group, *side;
+	double seconds;
+	json_t *o;
+	size_t i;
+
+	(void)state;
+	x.r = report_of(&c, true, 0);
+	x.m = c.m;
+	o = pt_html_stacks(&b, &x);
+	assert_true(o && !b.failed);
+	assert_int_equal(json_array_size(json_object_get(o, "groups")), 1);
+	group = json_array_get(json_object_get(o, "groups"), 0);
+	assert_string_equal(json_string_value(json_object_get(group, "who")), "others");
+	assert_int_equal(json_integer_value(json_object_get(group, "threads")), 3);
+	for (i = 0; i < 2; i++) {
+		side = json_object_get(group, sides[i]);
+		seconds = json_number_value(json_object_get(side, "seconds")) -
+			  json_number_value(json_object_get(side, "unseen"));
+		assert_true(seconds > 0.1);
+		assert_true(fabs((double)sum_of(json_object_get(side, "nodes")) / 1e6 -
+				 seconds) < 1e-4);
+	}
+	json_decref(o);
+	case_close(&c);
+}
+
+static void stacks_are_folded(void **state)
+{
+	struct st_case c;
+	struct pt_export x = { .r = report_of(&c, true, 0), .part = false };
+	char *text = NULL, *line, *rest;
+	size_t n, lines = 0;
+	FILE *f = open_memstream(&text, &n);
+
+	(void)state;
+	x.m = c.m;
+	assert_non_null(f);
+	assert_int_equal(pt_export_stacks(&x, f), 0);
+	assert_int_equal(fclose(f), 0);
+	for (line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+		assert_true(strtoull(strrchr(line, ' ') + 1, NULL, 10) > 0);
+		lines += strstr(line, ";train (/job/train.py:10);worker_loop (/usr/lib/python3/"
+				      "dist-packages/l.py:40);Images.load (/job/data.py:21);"
+				      "disk ") != NULL;
+		lines += strstr(line, ";Augment.__call__ (/job/data.py:7) ") != NULL;
+	}
+	assert_int_equal(lines, 4); /* of two workers */
+	free(text);
+	case_close(&c);
+}
+
+/* A worker that has been in one wait: the stack that was seen last, where that was lately. */
+static void who_hangs_is_inside_of_it(void **state)
+{
+	struct st_case c;
+	struct pt_an an = { 0 };
+	struct pt_r_verdict v = { .title = "It hangs.", .subject_line = PT_NULL };
+	const struct pt_thread *w, *main;
+
+	(void)state;
+	an.r = report_of(&c, true, 0);
+	an.m = c.m;
+	an.a = an.r->arena;
+	an.t1 = c.j.t1 + 10 * ST_S;
+	w = pt_model_thread(c.m, JOB_WORKER(0));
+	main = pt_model_thread(c.m, JOB_TRAINER);
+	assert_int_equal(pt_tell_stack(&an, w, main, 5, "it is inside", &v), 0);
+	assert_true(!v.n_stack && !strcmp(v.title, "It hangs."));
+	assert_int_equal(pt_tell_stack(&an, w, main, 12, "it is inside", &v), 0);
+	assert_true(v.n_stack >= 2 && v.n_stack <= 3);
+	assert_string_equal(v.stack[v.n_stack - 1].function, "train");
+	assert_true(v.stack[v.n_stack - 2].library);
+	if (v.n_stack == 3) {
+		assert_non_null(strstr(v.title, "It hangs; it is inside "));
+		assert_non_null(strstr(v.title, " (data.py:"));
+		assert_string_equal(v.subject_file, "/job/data.py");
+	} else { /* the loop that started it is not where it is */
+		assert_non_null(strstr(v.title, "inside worker_loop (l.py:40)."));
+	}
+	case_close(&c);
+}
+
 static void what_makes_no_sense_is_refused(void **state)
 {
 	struct pt_model *m = pt_model_new();
@@ -345,6 +499,10 @@ int main(void)
 		cmocka_unit_test(a_verdict_names_the_line),
 		cmocka_unit_test(python_names_a_data_wait),
 		cmocka_unit_test(python_elsewhere_is_host_work),
+		cmocka_unit_test(time_goes_to_its_stack),
+		cmocka_unit_test(the_page_has_trees),
+		cmocka_unit_test(stacks_are_folded),
+		cmocka_unit_test(who_hangs_is_inside_of_it),
 		cmocka_unit_test(what_makes_no_sense_is_refused),
 	};
 

@@ -158,7 +158,7 @@ class Completions(unittest.TestCase):
             want = {w for o, (letter, _) in options(name).items() for w in (o, letter) if w}
             self.assertEqual(offered, want, name)
         self.assertRegex(specs[names.index("export")],
-                         r"--format=.*:FORMAT:\(.*\bhtml\b.*\bsqlite\)\n")
+                         r"--format=.*:FORMAT:\(.*\bhtml\b.*\bsqlite\b.*\)\n")
 
     def test_fish(self):
         if not shutil.which("fish"):

@@ -39,6 +39,7 @@ static const struct {
 	[PT_EXPORT_HTML] = { "html", pt_export_html },
 	[PT_EXPORT_SQLITE] = { "sqlite", NULL },
 	[PT_EXPORT_CSV] = { "csv", NULL },
+	[PT_EXPORT_STACKS] = { "stacks", pt_export_stacks },
 	[PT_EXPORT_SPEEDSCOPE] = { "speedscope", pt_export_speedscope },
 };
 
@@ -211,7 +212,7 @@ static int take_format(struct pt_opts *o)
 	if (i == PT_EXPORT_NR || o->export_to[i]) {
 		pt_error(i == PT_EXPORT_NR ?
 				 "there is no format \"%s\": perfetto, chrome, "
-				 "folded, speedscope, html, sqlite or csv" :
+				 "folded, stacks, speedscope, html, sqlite or csv" :
 				 "%s is asked for twice", o->format);
 		return -EINVAL;
 	}
@@ -239,8 +240,8 @@ int pt_cmd_export(int argc, char **argv)
 	if (of_part(&o) && (o.export_to[PT_EXPORT_CSV] ||
 			    o.export_to[PT_EXPORT_SQLITE] ||
 			    o.export_to[PT_EXPORT_FOLDED])) {
-		pt_error("tables and stacks are of the whole capture: --window and "
-			 "--steps are for --perfetto, --chrome and --html");
+		pt_error("--csv, --sqlite and --folded are of the whole capture: --window "
+			 "and --steps are for --perfetto, --chrome, --stacks and --html");
 		return PT_EXIT_USAGE;
 	}
 	if (pt_give_up(PT_RIGHTS_FILES, 0))

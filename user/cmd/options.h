@@ -26,6 +26,7 @@ enum pt_export_format {
 	PT_EXPORT_HTML, /* also beside the diagnosis */
 	PT_EXPORT_SQLITE,
 	PT_EXPORT_CSV, /* a folder */
+	PT_EXPORT_STACKS,
 	PT_EXPORT_SPEEDSCOPE,
 	PT_EXPORT_NR
 };

@@ -183,6 +183,8 @@ static const struct argp_option export_options[] = {
 	FORMAT("sqlite", SQLITE, "FILE", "A database of the same tables"),
 	FORMAT("folded", FOLDED, "FILE",
 	       "Time off the CPU as folded stacks, for flame graphs"),
+	FORMAT("stacks", STACKS, "FILE",
+	       "Time by stack of Python as folded stacks, for flame graphs"),
 	FORMAT("speedscope", SPEEDSCOPE, "FILE",
 	       "Stacks of Python, each thread's in time's order, for speedscope"),
 	FORMAT("html", HTML, "FILE", "The report as one page for a browser"),
@@ -191,9 +193,9 @@ static const struct argp_option export_options[] = {
 	{ "output", 'o', "OUT", 0, "Where --format goes to", 1 },
 	{ "force", K_FORCE, NULL, 0, "Replace files that exist", 2 },
 	PIECE,
-	WINDOW("Only from A to B after the capture's begin, like 12s..20s; not for "
-	       "tables and stacks"),
-	STEPS("Only steps A to B (the first is 0); not for tables and stacks"),
+	WINDOW("Only from A to B after the capture's begin, like 12s..20s; for "
+	       "--perfetto, --chrome, --stacks and --html"),
+	STEPS("Only steps A to B (the first is 0); for the same ones"),
 	{ "batch-size", K_BATCH, "N", 0, "Samples per batch, for samples/s", 2 },
 	COMMON
 };

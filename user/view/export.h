@@ -37,6 +37,8 @@ int pt_export_perfetto(const struct pt_export *x, FILE *out);
 int pt_export_chrome(const struct pt_export *x, FILE *out);
 /* Off-CPU time as folded stacks: process;thread;state;file microseconds. */
 int pt_export_folded(const struct pt_export *x, FILE *out);
+/* Time on and off the CPU by stack of Python, folded; nothing where none was seen. */
+int pt_export_stacks(const struct pt_export *x, FILE *out);
 /* Stacks of Python for speedscope; no profile where none was seen. */
 int pt_export_speedscope(const struct pt_export *x, FILE *out);
 /* The i-th table as CSV, with a head line; and its name, NULL behind the

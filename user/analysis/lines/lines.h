@@ -25,6 +25,15 @@ bool pt_top_line(const struct pt_an *an, const struct pt_line_ask *ask, int64_t 
 		 struct pt_r_line *out);
 /* "RandomAugment.__call__ (data.py:88)" */
 const char *pt_line_place(struct pt_an *an, const struct pt_r_line *l);
+/* In a verdict on somebody who hangs: the stack in which `th` was looked at last, if that was
+ * in the last `seconds`, and in the sentence behind `inside` ("it is inside") its line that
+ * tells most. `trainer`: its main thread, where `th` is a worker's; else NULL. 0 or -ENOMEM. */
+int pt_tell_stack(struct pt_an *an, const struct pt_thread *th, const struct pt_thread *trainer,
+		  double seconds, const char *inside, struct pt_r_verdict *v);
+/* The line of a stack that tells most, as the report's lines have it; `trainer` as above.
+ * *line 0: there is none. 0 or -ENOMEM. */
+int pt_telling_line(const struct pt_model *m, const struct pt_thread *trainer, uint32_t stack,
+		    uint32_t *line);
 /* The verdict's sentence, evidence and subject with that place. */
 void pt_name_line(struct pt_an *an, const struct pt_line_ask *ask, struct pt_r_verdict *v);
 

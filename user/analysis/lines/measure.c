@@ -314,6 +314,20 @@ static int measure_thread(struct pt_an *an, struct told *told, const struct pt_t
 	return err;
 }
 
+int pt_telling_line(const struct pt_model *m, const struct pt_thread *trainer, uint32_t stack,
+		    uint32_t *line)
+{
+	struct told d = { .m = m };
+	int err = find_functions(&d);
+
+	if (!err && trainer)
+		err = find_trainers(&d, trainer);
+	*line = err ? 0 : choose(&d, stack, trainer);
+	free(d.function);
+	free(d.trainers);
+	return err;
+}
+
 int pt_measure_lines(struct pt_an *an, const struct pt_trainer *t)
 {
 	size_t n = an->m->code_stacks.n, i;

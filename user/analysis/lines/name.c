@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* A verdict says in which line what it speaks of happens, where looks tell it. */
+#include <errno.h>
 #include <math.h>
 #include <string.h>
 
@@ -96,4 +97,58 @@ void pt_name_line(struct pt_an *an, const struct pt_line_ask *ask, struct pt_r_v
 		return; /* of the data */
 	v->subject_file = l.file;
 	v->subject_line = l.line;
+}
+
+static int add_stack(struct pt_an *an, uint32_t stack, struct pt_r_verdict *v)
+{
+	uint32_t id[PT_STACK_DEPTH];
+	size_t n = pt_model_unfold(an->m, stack, id), i;
+	struct pt_r_frame *o = pt_arena_calloc(an->a, n + 1, sizeof(*o));
+
+	if (!o)
+		return -ENOMEM;
+	v->stack = o;
+	for (i = 0; i < n; i++) {
+		const struct pt_code_line *l =
+			pt_model_line(an->m, pt_model_stack(an->m, id[i])->line);
+
+		if (!l)
+			continue;
+		*o++ = (struct pt_r_frame){ .function = pt_arena_strdup(an->a, l->name),
+					    .file = pt_arena_strdup(an->a, l->file),
+					    .line = l->line ? l->line : PT_NULL,
+					    .library = l->library };
+	}
+	v->n_stack = (size_t)(o - v->stack);
+	return 0;
+}
+
+int pt_tell_stack(struct pt_an *an, const struct pt_thread *th, const struct pt_thread *trainer,
+		  double seconds, const char *inside, struct pt_r_verdict *v)
+{
+	const struct pt_code_look *look = th && th->looks.n ? &th->looks.v[th->looks.n - 1] : NULL;
+	const struct pt_code_line *l;
+	struct pt_r_line at;
+	size_t n = strlen(v->title);
+	uint32_t line;
+	int err;
+
+	if (!look || (double)look->end + seconds * NS_PER_S < (double)an->t1)
+		return 0;
+	err = add_stack(an, look->stack, v);
+	err = err ?: pt_telling_line(an->m, trainer, look->stack, &line);
+	l = err ? NULL : pt_model_line(an->m, line);
+	if (!l)
+		return err;
+	at = (struct pt_r_line){ .function = pt_arena_strdup(an->a, l->name),
+				 .file = pt_arena_strdup(an->a, l->file),
+				 .line = l->line ? l->line : PT_NULL };
+	n -= n && v->title[n - 1] == '.';
+	v->title = pt_sentence(an, "%.*s; %s %s.", (int)n, v->title, inside,
+			       pt_line_place(an, &at));
+	if (!v->subject_file) {
+		v->subject_file = at.file;
+		v->subject_line = at.line;
+	}
+	return 0;
 }

@@ -261,12 +261,14 @@ void pt_part_hold(struct pt_model *m, const struct pt_part *p)
 	size_t i, k;
 
 	pt_proc_keep(p->hung.proc);
+	pt_thread_keep(m, p->hung.th);
 	for (i = 0; i < p->n; i++) {
 		const struct pt_trainer *t = &p->t[i];
 
 		pt_proc_keep(t->proc);
 		pt_thread_keep(m, t->main);
 		pt_proc_keep(p->got[i].hung.proc);
+		pt_thread_keep(m, p->got[i].hung.th);
 		pt_thread_keep(m, p->got[i].item.thread);
 		for (k = 0; k < t->relays.n; k++)
 			pt_thread_keep(m, t->relays.v[k]);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+#include "analysis/lines/lines.h"
 #include "analysis/verdicts/verdict.h"
 
 static const char *const ways[] = {
@@ -14,6 +15,7 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	const struct pt_hung *h = &f->hung;
 	const struct pt_file *file = NULL;
 	uint32_t pid;
+	int err;
 
 	if (!h->proc)
 		return 0;
@@ -37,7 +39,8 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 		pt_sentence(an, "Find out what stopped it; kill -CONT %u resumes it.", pid) :
 		pt_sentence(an, "Check what it waits for (/proc/%u/stack), give the loader a "
 				"timeout, and try the same item with num_workers=0.", pid);
-	return 1;
+	err = pt_tell_stack(an, h->th, f->t ? f->t->main : NULL, h->seconds, "it is inside", v);
+	return err ? err : 1;
 }
 
 const struct pt_verdict pt_verdict_hung_worker = { .asked = { { PT_V_HUNG, judge } } };

@@ -1,5 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+#include "analysis/lines/lines.h"
 #include "analysis/verdicts/verdict.h"
+
+/* Nothing is seen of a training thread that is blocked: say in what. */
+static int tell_blocked(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
+{
+	const struct pt_thread *th = f->t ? f->t->main : an->m->host_known ?
+		pt_model_thread(an->m, an->m->host.target_pid) : NULL;
+	double seconds;
+
+	if (!th || !pt_last_wait(an, th, &seconds) || seconds < f->th->hung_s)
+		return 0;
+	return pt_tell_stack(an, th, NULL, seconds,
+			     pt_sentence(an, "for %.0f s its main thread has been inside",
+					 seconds), v);
+}
 
 /* Says what is missing, rather than guess. */
 static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
@@ -12,7 +27,7 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 				   f->insufficient);
 	v->advice = f->t ? "Trace for longer, while the job is in its training loop." :
 			   "Trace the process that launches the GPU work, while it trains; pipetrace without arguments lists the GPU jobs.";
-	return 1;
+	return tell_blocked(an, f, v) ?: 1;
 }
 
 /* Nothing was found, and yet the device idles: that is not balanced. */

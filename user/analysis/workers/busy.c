@@ -171,8 +171,8 @@ void pt_fill_pool(const struct pt_pool_time *k, uint64_t wall, struct pt_pool *o
 
 /* The wait that `th` still sat in at the end, longer than `least`. A wait
  * comes as several records: one a second while it is open. */
-static const struct pt_iv *last_wait(const struct pt_an *an,
-				     const struct pt_thread *th, double *s)
+const struct pt_iv *pt_last_wait(const struct pt_an *an,
+				 const struct pt_thread *th, double *s)
 {
 	const struct pt_iv *iv;
 	uint64_t begin;
@@ -251,12 +251,12 @@ static bool spins(const struct pt_an *an, const struct pt_trainer *t,
 	return (double)k.cpu > PT_HUNG_SPINS * (double)(an->t1 - since);
 }
 
-static void consider(struct pt_hung *out, const struct pt_proc *p,
+static void consider(struct pt_hung *out, const struct pt_thread *th,
 		     enum pt_hang how, double s, const struct pt_iv *iv)
 {
 	if (how == PT_HANG_NONE || (out->proc && out->seconds >= s))
 		return;
-	*out = (struct pt_hung){ .proc = p, .how = how, .seconds = s };
+	*out = (struct pt_hung){ .proc = th->proc, .th = th, .how = how, .seconds = s };
 	if (iv && iv->obj_kind == PT_OBJ_FILE) {
 		out->inode = iv->object;
 		out->dev = iv->dev;
@@ -291,9 +291,9 @@ static void unknown_children(const struct pt_an *an, const struct pt_trainer *t,
 		    pt_model_proc(an->m, p->tgid) != p ||
 		    (t && pt_worker_index(t, th, NULL)))
 			continue;
-		iv = last_wait(an, th, &s);
+		iv = pt_last_wait(an, th, &s);
 		if (iv)
-			consider(out, p, hang_of(an, iv, s, false), s, iv);
+			consider(out, th, hang_of(an, iv, s, false), s, iv);
 	}
 }
 
@@ -306,7 +306,7 @@ void pt_find_hung(const struct pt_an *an, struct pt_trainer *t,
 	*out = (struct pt_hung){ 0 };
 	for (i = 0; t && i < t->workers.n; i++) {
 		struct pt_worker *w = &t->workers.v[i];
-		const struct pt_iv *iv = last_wait(an, w->main, &s);
+		const struct pt_iv *iv = pt_last_wait(an, w->main, &s);
 
 		w->hung = false;
 		if (iv && !pt_rests(t, w, iv) &&
@@ -314,11 +314,11 @@ void pt_find_hung(const struct pt_an *an, struct pt_trainer *t,
 			enum pt_hang how = hang_of(an, iv, s, true);
 
 			w->hung = how != PT_HANG_NONE;
-			consider(out, w->proc, how, s, iv);
+			consider(out, w->main, how, s, iv);
 		}
 		if (!w->hung && spins(an, t, w, &s)) {
 			w->hung = true;
-			consider(out, w->proc, PT_HANG_SPINNING, s, NULL);
+			consider(out, w->main, PT_HANG_SPINNING, s, NULL);
 		}
 	}
 	unknown_children(an, t, out);

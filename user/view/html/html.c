@@ -123,11 +123,27 @@ static int timeline_body(const void *what, FILE *f)
 	return dump(o, f);
 }
 
+static int stacks_body(const void *what, FILE *f)
+{
+	struct pt_jb b = { 0 };
+	json_t *o = pt_html_stacks(&b, what);
+
+	if (b.failed || !o) {
+		json_decref(o);
+		return -ENOMEM;
+	}
+	return dump(o, f);
+}
+
 static int capture_data(const void *what, FILE *out)
 {
+	const struct pt_export *x = what;
 	int ret = put_block(out, "report", report_body, what);
 
-	return ret ? ret : put_block(out, "timeline", timeline_body, what);
+	ret = ret ?: put_block(out, "timeline", timeline_body, what);
+	if (!ret && x->m->code_stacks.n)
+		ret = put_block(out, "stacks", stacks_body, what);
+	return ret;
 }
 
 int pt_export_html(const struct pt_export *x, FILE *out)

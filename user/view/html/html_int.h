@@ -86,6 +86,11 @@ void pt_html_extent(const double *ms, size_t stride, size_t n, double *low,
 json_t *pt_html_histogram(struct pt_jb *b, const double *ms, size_t stride,
 			  size_t n, double low, double high);
 
+/* ---- stacks.c ------------------------------------------------------------ */
+
+/* {groups, lines, files, waits} */
+json_t *pt_html_stacks(struct pt_jb *b, const struct pt_export *x);
+
 /* ---- blob.c -------------------------------------------------------------- */
 
 /* The page without its data, which goes where PT_HTML_MARK is. Static. */

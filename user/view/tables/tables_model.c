@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The timelines' tables: a row for each thing that was seen. */
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "model/acts.h"
 #include "model/names.h"
 #include "report/demangle.h"
 #include "view/tables/tables.h"
+#include "view/timeline/stacks.h"
 #include "view/timeline/trace.h"
 
 #define I pt_cell_int
@@ -269,12 +272,70 @@ static int samples_rows(const struct pt_export *x, struct pt_rows *to)
 	return err;
 }
 
+static const struct pt_col stacks_cols[] = {
+	INT("pid"), INT("tid"), TEXT("state"), REAL("seconds"), INT("looks"),
+	TEXT("function"), TEXT("file"), INT("line"), TEXT("stack"),
+};
+/* "outermost;...;innermost", the functions' names alone. NULL: no memory. */
+static char *names_of(const struct pt_model *m, uint32_t stack)
+{
+	uint32_t id[PT_STACK_DEPTH];
+	size_t n = pt_model_unfold(m, stack, id), len;
+	const struct pt_code_line *l;
+	char *text = NULL;
+	FILE *f = open_memstream(&text, &len);
+
+	while (f && n-- > 0) {
+		l = pt_model_line(m, pt_model_stack(m, id[n])->line);
+		fprintf(f, "%s%s", l ? l->name : "?", n ? ";" : "");
+	}
+	if (f && !fclose(f))
+		return text;
+	free(text);
+	return NULL;
+}
+static int stack_row(const struct pt_model *m, const struct pt_thread *th,
+		     const struct pt_stack_time *t, struct pt_rows *to)
+{
+	const struct pt_code_stack *s = pt_model_stack(m, t->key.stack);
+	const struct pt_code_line *l = s ? pt_model_line(m, s->line) : NULL;
+	bool ran = t->key.state == PT_PAST_RUNNING;
+	char *names = names_of(m, t->key.stack);
+	int err = !names ? -ENOMEM :
+		  PT_ROW(to, I(pt_real_id(th->tgid)), I(pt_real_id(th->tid)),
+			 S(ran ? "running" : pt_wait_name((enum pt_wait)t->key.state)),
+			 D((double)t->ns * 1e-9), ran ? I((int64_t)t->looks) : pt_cell_null(),
+			 S(l ? l->name : NULL), S(l ? l->file : NULL),
+			 l && l->line ? I(l->line) : pt_cell_null(), S(names));
+
+	free(names);
+	return err;
+}
+static int stacks_rows(const struct pt_export *x, struct pt_rows *to)
+{
+	const struct pt_r_capture *c = &x->r->capture;
+	const struct pt_stack_time *t;
+	size_t i;
+	int err = 0;
+
+	for (i = 0; i < x->m->all_threads.n && !err; i++) {
+		const struct pt_thread *th = x->m->all_threads.v[i];
+		struct pt_stack_times all = { 0 };
+
+		err = pt_stacks_add(&all, th, (uint64_t)c->begin_ns, (uint64_t)c->end_ns);
+		for (t = all.all; t && !err; t = t->hh.next)
+			err = stack_row(x->m, th, t, to);
+		pt_stacks_free(&all);
+	}
+	return err;
+}
+
 #define TABLE(id) { .name = #id, .cols = id##_cols, .rows = id##_rows,         \
 		    .n_cols = sizeof(id##_cols) / sizeof(*id##_cols) }
 const struct pt_table pt_model_tables[] = {
 	TABLE(waits),	TABLE(processes), TABLE(threads),
 	TABLE(off_cpu), TABLE(gpu_calls), TABLE(device_work),
-	TABLE(samples),
+	TABLE(samples), TABLE(stacks),
 };
 const size_t pt_model_table_count =
 	sizeof(pt_model_tables) / sizeof(*pt_model_tables);

@@ -134,6 +134,23 @@ static void subject(struct pt_tx *t, const struct pt_report *r,
 		field(t, indent, "Subject", l.s);
 }
 
+/* Where it hangs, the innermost function first. */
+static void stack(struct pt_tx *t, const struct pt_r_verdict *v, int indent)
+{
+	size_t i;
+
+	for (i = 0; i < v->n_stack; i++) {
+		const struct pt_r_frame *f = &v->stack[i];
+		struct pt_line l = { .n = 0 };
+
+		pt_line_add(&l, "%s  %s", pt_tx_esc(t, f->function, 60),
+			    pt_tx_path(t, f->file, 60));
+		if (f->line != PT_NULL)
+			pt_line_add(&l, ":%s", pt_tx_id(t, f->line));
+		field(t, indent, i ? "" : "Stack", l.s);
+	}
+}
+
 void pt_tx_gain(struct pt_tx *t, struct pt_line *l, const struct pt_r_verdict *v)
 {
 	const struct pt_range *s = &v->expected_speedup;
@@ -196,6 +213,8 @@ static void verdict(struct pt_tx *t, const struct pt_report *r,
 		return;
 	evidence(t, v, indent);
 	subject(t, r, v, indent, depth > 0);
+	if (t->o.verbose)
+		stack(t, v, indent);
 	if (v->advice)
 		field(t, indent, "Fix", pt_tx_esc(t, v->advice, 0));
 	l.n = 0;

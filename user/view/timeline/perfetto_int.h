@@ -14,7 +14,7 @@
 #define CLOCK_ID_MONOTONIC 3
 #define STATE_CLEARED 1
 #define NEEDS_STATE 2
-#define NEST_MAX 32
+#define NEST_MAX 160 /* Python calls deep */
 #define CACHE 1024 /* strings found by their address; a power of two */
 
 typedef Perfetto__Protos__TracePacket packet;

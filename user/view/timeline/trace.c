@@ -256,7 +256,7 @@ static int walk_thread(struct pt_walk *k, const struct pt_thread *th)
 	err = err ?: pt_walk_calls(k, th, &t);
 	err = err ?: pt_walk_batches(k, th, &t);
 	err = err ?: walk_states(k, th);
-	return err;
+	return err ?: pt_walk_python(k, th);
 }
 
 const char *pt_shown_name(struct pt_walk *k, const char *raw)

@@ -38,7 +38,8 @@ enum pt_track_kind {
 	X(KERNEL, "kernel", "kernel") /* measured on the device */             \
 	X(COPY, "gpu_memcpy", "gpu_memcpy")                                    \
 	X(MEMSET, "gpu_memset", "gpu_memset")                                  \
-	X(RANGE, "nvtx", "user_annotation") /* that the program named */
+	X(RANGE, "nvtx", "user_annotation") /* that the program named */       \
+	X(PYTHON, "python", "python_function") /* a line of it */
 enum pt_trace_cat {
 #define X(id, perfetto, chrome) PT_CAT_##id,
 	PT_TRACE_CATS(X)

@@ -37,6 +37,7 @@ enum pt_track_space {
 	PT_SPACE_DEVICE,
 	PT_SPACE_QUEUE,
 	PT_SPACE_SERIES,
+	PT_SPACE_PYTHON,
 	PT_SPACE_COUNTER = 16, /* and those behind it */
 	PT_SPACE_STREAM = 1 << 20, /* ... the n-th stream of a process */
 	PT_SPACE_RANGES = 1 << 29, /* ... the n-th lane of its ranges */
@@ -51,6 +52,7 @@ enum pt_lane_number {
 	PT_LANE_DEVICE,
 	PT_LANE_STREAM, /* several */
 	PT_LANE_RANGES, /* several */
+	PT_LANE_PYTHON, /* one for each thread */
 };
 
 /* Put the calls of `p` into the threads' order. 0 or -ENOMEM. */
@@ -73,6 +75,8 @@ int pt_walk_calls(struct pt_walk *k, const struct pt_thread *th,
 /* Where a worker had made the batches that steps waited for. */
 int pt_walk_batches(struct pt_walk *k, const struct pt_thread *th,
 		    const struct pt_trace_track *t);
+/* Its stacks of Python, as they were looked at. */
+int pt_walk_python(struct pt_walk *k, const struct pt_thread *th);
 /* Steps, data waits, device, batches that are ready. */
 int pt_walk_trainer(struct pt_walk *k, const struct pt_lane_trainer *t);
 /* Work measured on the devices; ranges that the program named. */

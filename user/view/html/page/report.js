@@ -68,9 +68,11 @@ function gain(v, path) {
 }
 function verdict(v, i, children) {
 	const path = "verdicts." + i, w = who(v), g = gain(v, path);
+	const inside = (v.stack || []).map((f) => h("li", {}, text(f.function, "mono"), h("span", { class: "soft text mono" }, " " + f.file + (known(f.line) ? ":" + f.line : ""))));
 	const facts = [w && [h("dt", {}, "Subject"), h("dd", {}, w)],
 		known(v.advice) && [h("dt", {}, "Fix"), h("dd", { class: "text", "data-path": path + ".advice" }, v.advice)],
-		g && [h("dt", {}, "Expected gain"), h("dd", {}, g)]].filter((e) => e);
+		g && [h("dt", {}, "Expected gain"), h("dd", {}, g)],
+		inside.length > 0 && [h("dt", {}, "Stack"), h("dd", {}, h("details", {}, h("summary", {}, count(inside.length) + " functions, the innermost first"), h("ol", { class: "inside" }, inside)))]].filter((e) => e);
 	return h("article", { class: "verdict " + (SEVERITY[v.severity] || ""), id: "verdict-" + i, "data-id": clean(v.id) },
 		h("div", { class: "head" }, h("span", { class: "badge " + (SEVERITY[v.severity] || "") }, v.severity),
 			h("span", { class: "title text", "data-path": path + ".title" }, v.title),
@@ -318,10 +320,10 @@ function reportPage(T) {
 		tiles(), windows(), verdicts(),
 		section("timeline", "Timeline", line ? line.element : h("p", {}, "Nothing to draw.")),
 		breakdown(), section("steps", "Steps", stepFacts(), stepPlots(T.steps || {}, steps), outliers()),
-		ranks(), workers(), lines(), whatif(),
+		ranks(), workers(), lines(), stacks(data("stacks")), whatif(),
 		section("series", "Over time", h("div", { class: "two" }, seriesPlots()), memory(), h("p", { class: "note" }, "Growth of memory: ", known(D.memory && D.memory.growth_per_min) ? [fig("memory.growth_per_min", "bytes"), " a minute"] : unknown("memory.growth_per_min"))),
 		gpus(), files(), disks(), writes(), peers(), operations(), capture(),
 	];
 	return { parts, draw: line ? line.draw : () => 0, show: line ? line.show : () => 0,
-		nav: [["windows", "Windows"], ["verdicts", "Verdicts"], ["timeline", "Timeline"], ["time", "Time"], ["steps", "Steps"], ["workers", "Workers"], ["lines", "Lines"], ["whatif", "What if"], ["series", "Over time"], ["gpu", "GPU"], ["files", "Files"], ["disks", "Disks"], ["writes", "Writes"], ["peers", "Network"], ["operations", "Operations"], ["capture", "Capture"]] };
+		nav: [["windows", "Windows"], ["verdicts", "Verdicts"], ["timeline", "Timeline"], ["time", "Time"], ["steps", "Steps"], ["workers", "Workers"], ["lines", "Lines"], ["stacks", "Stacks"], ["whatif", "What if"], ["series", "Over time"], ["gpu", "GPU"], ["files", "Files"], ["disks", "Disks"], ["writes", "Writes"], ["peers", "Network"], ["operations", "Operations"], ["capture", "Capture"]] };
 }
