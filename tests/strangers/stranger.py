@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What a strange job needs beside its own code: drawn numbers, a device, a clocked log.
+
+A log has a row (kind, begin, end) for all that its author knows of a step: `data` while
+the loop obtains a batch, `demand` while nobody asks, `host`, `lock`, `child` for other work
+between GPU calls, `ckpt`, `peer` for waiting for another rank; `step` and `micro` are
+moments. Times are CLOCK_MONOTONIC nanoseconds. What no row has is `rest`.
+"""
+import json
+import math
+import os
+import random
+import signal
+import sys
+import time
+import zlib
+
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BUILD = os.environ.get("BUILD", os.path.join(TOP, "build"))
+sys.path.insert(0, os.path.join(TOP, "tests/e2e"))
+
+import job_gpu  # noqa: E402
+
+now = time.monotonic_ns
+JOBS = {}
+RECORD = json.dumps([{"id": i, "words": ["alpha", "beta", str(i)] * 4} for i in range(12)])
+BLOB = zlib.compress(random.Random(1).randbytes(48 << 10) * 4)
+# The three that mean "the makers compute": which one is decided by the cores left free and
+# by the run queue, as the kernel counts them.
+CPU = "cpu_bound cpu_oversubscribed too_few_workers"
+
+
+def job(outside=None, threads=False, **accept):
+    """Registers a job; accept: for each kind of row the verdicts that are right where that
+    kind leaves the device idle most."""
+    def register(f):
+        f.accept = {kind: set(ids.split()) for kind, ids in accept.items()}
+        f.outside, f.threads = outside, threads
+        JOBS[f.__name__] = f
+        return f
+    return register
+
+
+def parse(ms):
+    """Python that computes and keeps the interpreter's lock."""
+    end = time.thread_time_ns() + int(ms * 1e6)
+    while time.thread_time_ns() < end:
+        json.loads(RECORD)
+
+
+def decode(ms):
+    """A C library that computes without the interpreter's lock."""
+    end = time.thread_time_ns() + int(ms * 1e6)
+    while time.thread_time_ns() < end:
+        zlib.decompress(BLOB)
+
+
+class Row:
+    """A stretch of the loop; of the owner's main thread, so they do not overlap."""
+    __slots__ = ("log", "kind", "begin")
+
+    def __init__(self, log, kind):
+        self.log, self.kind = log, kind
+
+    def __enter__(self):
+        self.begin, self.log.open = now(), self
+
+    def __exit__(self, *_):
+        self.log.open = None
+        self.log.rows.append((self.kind, self.begin, now()))
+
+
+class Stranger:
+    def __init__(self, name, seed, folder, fix):
+        self.name, self.folder, self.fix = name, folder, fix
+        self.random = random.Random("%s/%s" % (seed, name))
+        self.drawn, self.rows, self.facts, self.open = {}, [], {}, None
+        self.owner, self.number = os.getpid(), None
+        signal.signal(signal.SIGTERM, self.end)
+
+    # ---- numbers
+
+    def keep(self, name, value):
+        self.drawn[name] = value
+        return value
+
+    def ms(self, name, low, high):
+        """Uniform on a logarithmic scale."""
+        return self.keep(name, round(math.exp(self.random.uniform(
+            math.log(low), math.log(high))), 2))
+
+    def int(self, name, low, high):
+        return self.keep(name, self.random.randint(low, high))
+
+    def one(self, name, *values):
+        return self.keep(name, self.random.choice(values))
+
+    # ---- the device
+
+    def gpu(self, ms, input_bytes=1 << 20, launches=None):
+        launches = launches or self.int("launches", 10, 150)
+        return job_gpu.Gpu(os.path.join(BUILD, "sim/libcudart.so.12"),
+                           ms * 1e3 / launches, launches, input_bytes)
+
+    @staticmethod
+    def train(gpu, array=None, item=True):
+        """A step's GPU part, as PyTorch calls it."""
+        if array is not None:
+            gpu.upload(array.ctypes.data, array.nbytes)
+        gpu.forward()
+        gpu.backward()
+        gpu.optimizer()
+        if item:
+            gpu.loss_item()
+
+    # ---- the log
+
+    def during(self, kind):
+        return Row(self, kind)
+
+    def mark(self, kind="step"):
+        t = now()
+        self.rows.append((kind, t, t))
+
+    def supplier(self, pid):
+        """Who makes more than half of the wait."""
+        self.facts["supplier"] = pid
+
+    def rank(self, n):
+        """Called by the process of a rank: from here on it has its own log."""
+        self.owner, self.number, self.rows = os.getpid(), n, []
+
+    def end(self, *_):
+        if os.getpid() == self.owner:
+            if self.open:
+                self.rows.append((self.open.kind, self.open.begin, now()))
+            path = os.path.join(self.folder, "log.%d.json" % os.getpid())
+            with open(path + ".part", "w", encoding="utf-8") as f:
+                json.dump({"job": self.name, "pid": os.getpid(), "rank": self.number,
+                           "drawn": self.drawn, "facts": self.facts, "rows": self.rows}, f)
+            os.rename(path + ".part", path)
+        os._exit(0)
+
+    # ---- meeting others
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def tell(self, name, text):
+        with open(self.path(name + ".part"), "w", encoding="utf-8") as f:
+            f.write(str(text))
+        os.rename(self.path(name + ".part"), self.path(name))
+
+    def told(self, name):
+        while not os.path.exists(self.path(name)):
+            time.sleep(0.01)
+        with open(self.path(name), encoding="utf-8") as f:
+            return f.read()
+
+    def go(self):
+        """Hold here until the tracer is attached."""
+        print("READY", flush=True)
+        sys.stdin.readline()
+        self.tell("go", "")
+
+    def data_file(self, name, mib):
+        """A file on the disk with bytes that do not compress, out of the page cache."""
+        path = os.path.join(BUILD, "strangers", name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        if not os.path.exists(path) or os.path.getsize(path) != mib << 20:
+            with open(path, "wb") as f:
+                for _ in range(mib):
+                    f.write(os.urandom(1 << 20))
+        return self.cold(path)
+
+    @staticmethod
+    def cold(path):
+        fd = os.open(path, os.O_RDONLY)
+        os.fsync(fd)
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(fd)
+        return path
+
+
+def main():
+    name, seed, folder, role = sys.argv[1:5]
+    import loaders, loops, serving  # noqa: E401,F401
+    s = Stranger(name, seed, folder, role == "fixed")
+    f = JOBS[name]
+    (f.outside if role == "outside" else f)(s)
+
+
+if __name__ == "__main__":
+    sys.modules["stranger"] = sys.modules["__main__"]
+    main()
