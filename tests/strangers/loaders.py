@@ -208,7 +208,7 @@ def mmap_rows(j):
         out = multiprocessing.Queue(maxsize=4)
         multiprocessing.Process(target=rows_process, args=(out, path, 5, many),
                                 daemon=True).start()
-        batches = iter(out.get, None)
+        batches = (out.get() for _ in itertools.count())
     j.go()
     while True:
         j.mark()

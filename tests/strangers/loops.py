@@ -6,7 +6,6 @@ import json
 import multiprocessing
 import os
 import pickle
-import queue
 import signal
 import socket
 import threading
