@@ -237,7 +237,8 @@ def sqlite_reads(j):
         base.commit()
         base.close()
         os.rename(path + ".part", path)
-    j.cold(path)
+    if not j.fix:
+        j.cold(path)
 
     class Samples(torch.utils.data.Dataset):
         base = None
@@ -348,10 +349,11 @@ def memory_collate(j):
         mask = [[int(i > 0) for i in row] for row in ids]
         return np.array(ids, np.int64), np.array(mask, np.int8), [r["label"] for r in rows]
     j.go()
-    while True:
+    for n in itertools.count():
         j.mark()
         with j.during("data"):
-            ids, _, _ = collate(j.random.choices(samples, k=many))
+            if n == 0 or not j.fix:
+                ids, _, _ = collate(j.random.choices(samples, k=many))
         j.train(gpu, ids)
 
 
@@ -368,7 +370,11 @@ def accumulation(j):
         while True:
             parse(cost)
             ready.put(np.zeros(100000, np.float32))
-    threading.Thread(target=prefetch, daemon=True).start()
+    if j.fix:
+        ready = multiprocessing.Queue(maxsize=4)
+        multiprocessing.Process(target=prefetch, daemon=True).start()
+    else:
+        threading.Thread(target=prefetch, daemon=True).start()
     j.go()
     while True:
         j.mark()
@@ -413,8 +419,11 @@ def gil_prefetch(j):
         while True:
             parse(cost)
             ready.put(np.zeros(100000, np.float32))
+    if j.fix:
+        ready = multiprocessing.Queue(maxsize=4)
     for _ in range(j.int("threads", 1, 3)):
-        threading.Thread(target=prefetch, daemon=True).start()
+        (multiprocessing.Process if j.fix else threading.Thread)(
+            target=prefetch, daemon=True).start()
     j.go()
     while True:
         j.mark()
