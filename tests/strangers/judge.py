@@ -93,7 +93,7 @@ def right(job, t, machine):
 
 def explains(job, t, verdict):
     """Whether a further root names a loss that is there."""
-    return any(share >= NEAR * LOSS and verdict in job.accept.get(kind, ())
+    return verdict in job.accept.get("beside", ()) or any(share >= NEAR * LOSS and verdict in job.accept.get(kind, ())
                for kind, share in t.idle.items())
 
 

@@ -223,7 +223,7 @@ def torch_data():
     return torch
 
 
-@job(data="io_bound", rest="sync_bound launch_bound")
+@job(data="io_bound ipc_bound", rest="sync_bound launch_bound")
 def sqlite_reads(j):
     """Samples by random key from SQLite, in DataLoader workers, cold."""
     torch = torch_data()
@@ -360,7 +360,7 @@ def memory_collate(j):
 # ---- threads
 
 
-@job(data=CPU, threads=True, host="host_bound", rest="sync_bound launch_bound")
+@job(data=CPU, threads=True, rest=CPU)
 def accumulation(j):
     """Gradient accumulation; a thread reads and parses ahead."""
     gpu, micro = j.gpu(j.ms("gpu_ms", 4, 50)), j.int("micro", 2, 8)
@@ -408,8 +408,7 @@ def producer_lock(j):
         j.train(gpu, x)
 
 
-@job(data="lock_bound cpu_bound", threads=True, host="host_bound lock_bound",
-     rest="sync_bound launch_bound host_bound")
+@job(data="lock_bound cpu_bound", threads=True, host="host_bound lock_bound", rest="lock_bound")
 def gil_prefetch(j):
     """A prefetch thread and the loop's own Python want the interpreter's lock."""
     gpu, cost = j.gpu(j.ms("gpu_ms", 5, 60)), j.ms("parse_ms", 8, 60)

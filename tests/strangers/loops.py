@@ -106,7 +106,7 @@ def reduce_with(link, grads):
     sender.join()
 
 
-@job(data="rank_straggler", peer="rank_straggler", rest="sync_bound launch_bound")
+@job(data="rank_straggler", peer="rank_straggler", beside=CPU, rest="sync_bound launch_bound")
 def socket_ranks(j):
     """Two ranks that exchange gradients over a socket; the loader of one is slow."""
     ms, slow = j.ms("gpu_ms", 5, 60), j.ms("slow_load_ms", 30, 200)

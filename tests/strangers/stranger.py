@@ -32,7 +32,7 @@ CPU = "cpu_bound cpu_oversubscribed too_few_workers"
 
 def job(outside=None, threads=False, **accept):
     """Registers a job; accept: for each kind of row the verdicts that are right where that
-    kind leaves the device idle most."""
+    kind leaves the device idle most; beside: which may be told as well."""
     def register(f):
         f.accept = {kind: set(ids.split()) for kind, ids in accept.items()}
         f.outside, f.threads = outside, threads
