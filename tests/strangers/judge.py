@@ -18,6 +18,7 @@ RIVAL = 0.6           # of the largest loss: naming this one first is right as w
 FREE, CROWDED = 0.75, 0.25  # cores left over; share of the makers' time in the run queue
 WAIT, WAIT_OF = 0.015, 0.02
 STEPS, STEPS_OF = 2, 0.01
+NOISY = 0.4           # cores that others used, the tracer among them
 NONE = 0.02           # a data wait below it is none
 DATA = set("io_bound cpu_bound too_few_workers cpu_oversubscribed slow_worker hung_worker "
            "slow_file network_bound page_fault_io main_thread_loading ipc_bound slow_item "
@@ -135,7 +136,8 @@ def judge(name, stem, meta, report):
          "ok": sorted(ok), "false": false, "idle": worst.idle, "busy": worst.busy,
          "waits": [(wait_told(report, t.pid), t.data) for t in truths],
          "steps": (report["steps"]["count"], worst.steps), "free": meta["machine"]["free"],
-         "queued": meta["machine"]["queued"], "lost": c["lost"]["total"]}
+         "queued": meta["machine"]["queued"],
+         "foreign": meta["machine"].get("foreign", 0), "lost": c["lost"]["total"]}
     f["wait_ok"] = all(told is not None and abs(told - true) <= max(WAIT, WAIT_OF * true)
                        for told, true in f["waits"])
     f["steps_ok"] = f["steps"][0] is not None and any(
@@ -170,6 +172,8 @@ def words(name, f):
                                                    "" if f["supplier_ok"] else " OFF"))
     if f["false"]:
         bits.append("FALSE " + ",".join(f["false"]))
+    if f["foreign"] > NOISY:
+        bits.append("others used %.1f cores" % f["foreign"])
     if f["lost"]:
         bits.append("lost %d" % f["lost"])
     return "%-15s %-17s %s" % (name, f["word"].upper() if f["word"] != "right" else "right",
