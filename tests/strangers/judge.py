@@ -66,6 +66,8 @@ class Truth:
 
 def computing(job, machine):
     """Which of the three that mean "the makers compute" is right."""
+    if machine.get("foreign", 0) > NOISY:  # what further workers would find is not known
+        return set(stranger.CPU.split())
     ids = set()
     if machine["free"] >= NEAR * FREE:
         ids.add("too_few_workers")
