@@ -146,6 +146,24 @@ def trace(job, seconds, tmp, *more):
     return report
 
 
+def judge_stacks(text, report, name):
+    """Folded stacks have the seconds of the report's lines."""
+    for function, cause, end in (("RandomAugment.__call__", "cpu", ""), ("fetch", "sleep", ";sleep")):
+        got = whole = 0
+        for line in text.splitlines():
+            stack, us = line.rsplit(" ", 1)
+            frames = stack[:len(stack) - len(end)].split(";")
+            if stack.endswith(end) and frames[-1].startswith(function + " ("):
+                got += int(us) / 1e6
+                # of a thread that runs meanwhile some frames may be missing
+                whole += any(f.startswith("_worker_loop (") for f in frames) * int(us) / 1e6
+        say(whole > 0.6 * got, "%s: callers of %s" % (name, function), (whole, got))
+        want = sum(l["seconds"] for l in rows(report, who="worker", pid=None, cause=cause,
+                                              function=function))
+        say(want and abs(got - want) < 0.03 * want + 0.01, "%s: folded %s" % (name, function),
+            (got, want))
+
+
 def traced(method, seconds):
     with tempfile.TemporaryDirectory() as tmp, Job(method) as job:
         file = os.path.join(tmp, "x.ptr")
@@ -160,6 +178,9 @@ def traced(method, seconds):
         scope = subprocess.run([PIPETRACE, "export", file, "--speedscope", "-"],
                                capture_output=True, text=True, timeout=60)
         judge_scope(json.loads(scope.stdout), method)
+        folded = subprocess.run([PIPETRACE, "export", file, "--stacks", "-"],
+                                capture_output=True, text=True, timeout=60)
+        judge_stacks(folded.stdout, report, method)
         text = subprocess.run([PIPETRACE, "report", file], capture_output=True, text=True,
                               timeout=60).stdout
         say("linesdata.py:%d" % line_of("begin + 0.006")[0] in text, method + ": the text", text)

@@ -163,6 +163,67 @@ static void test_straggler(void **state)
 	case_close(&c);
 }
 
+static void feed(struct pt_model *m, void *rec, uint16_t kind, uint16_t size, uint64_t ts,
+		 uint32_t tid)
+{
+	const struct pt_hdr h = { .size = size, .kind = kind, .ts = ts, .tid = tid, .tgid = tid };
+
+	memcpy(rec, &h, sizeof(h));
+	assert_int_equal(pt_model_feed(m, rec, size), 0);
+}
+
+/* The late rank's main thread is in line 7 while it waits for data, else in line 12. */
+static void test_straggler_stack(void **state)
+{
+	static const char text[] = "train\0/job/train.py";
+	const struct pt_analysis_opts opts = { .batch_size = 0 };
+	struct job_opts a = fast_rank(), b = late_rank();
+	const struct pt_r_verdict *v;
+	struct st_case c;
+	struct job other;
+	uint64_t ts;
+	size_t k = 0;
+	uint32_t id;
+
+	(void)state;
+	memset(&c, 0, sizeof(c));
+	job_run(&c.j, &a);
+	job_run(&other, &b);
+	add_rank(&c.j, &other);
+	job_window(&c.j, JOB_BEGIN + 400 * ST_MS, JOB_BEGIN + 5900 * ST_MS);
+	c.m = pt_model_new();
+	assert_non_null(c.m);
+	st_feed(&c.j.s, c.m);
+	for (id = 1; id <= 2; id++) {
+		struct pt_rec_pyline l = { .id = id, .line = id == 1 ? 7 : 12 };
+		struct pt_rec_pystack s = { .id = id, .line = id };
+
+		memcpy(l.text, text, sizeof(text));
+		feed(c.m, &l, PT_REC_PYLINE, sizeof(l), JOB_BEGIN, 0);
+		feed(c.m, &s, PT_REC_PYSTACK, sizeof(s), JOB_BEGIN, 0);
+	}
+	for (ts = c.j.t0; ts + ST_MS < c.j.t1; ts += 3 * ST_MS) {
+		struct pt_rec_pylook l = { .begin_ts = ts };
+
+		while (k + 1 < other.steps.n && other.steps.v[k].wait_end <= ts)
+			k++;
+		l.stack = other.steps.v[k].wait_begin <= ts ? 1 : 2;
+		feed(c.m, &l, PT_REC_PYLOOK, sizeof(l), ts + 50 * ST_US, JOB_TRAINER + SHIFT);
+	}
+	assert_int_equal(pt_model_finish(c.m), 0);
+	c.r = pt_report_new();
+	assert_non_null(c.r);
+	assert_int_equal(pt_analyze(c.m, &opts, c.r), 0);
+	v = find(c.r, "rank_straggler");
+	assert_non_null(strstr(v->title, "% of that rank's waiting for data is in train "
+					 "(train.py:7)."));
+	assert_int_equal(v->n_stack, 1);
+	assert_int_equal(v->stack[0].line, 7);
+	assert_int_equal(v->subject_line, 7);
+	job_free(&other);
+	case_close(&c);
+}
+
 static double evidence(const struct pt_r_verdict *v, const char *metric)
 {
 	size_t i;
@@ -505,6 +566,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_worst_of_two),
 		cmocka_unit_test(test_straggler),
+		cmocka_unit_test(test_straggler_stack),
 		cmocka_unit_test(test_crowd),
 		cmocka_unit_test(test_ranks_without_straggler),
 		cmocka_unit_test(test_first_batch),

@@ -79,9 +79,6 @@ struct pt_hung { /* a worker that makes no progress while others could */
 	uint64_t inode; /* of the file that it waits for; 0: none */
 	uint32_t dev;
 };
-/* The wait that `th` still sits in at the end, and how long; NULL: it does not. */
-const struct pt_iv *pt_last_wait(const struct pt_an *an, const struct pt_thread *th,
-				 double *seconds);
 /* With `t` NULL: a child of the target that is stopped or uninterruptible. */
 void pt_find_hung(const struct pt_an *an, struct pt_trainer *t,
 		  struct pt_hung *out);

@@ -30,6 +30,16 @@ const char *pt_line_place(struct pt_an *an, const struct pt_r_line *l);
  * tells most. `trainer`: its main thread, where `th` is a worker's; else NULL. 0 or -ENOMEM. */
 int pt_tell_stack(struct pt_an *an, const struct pt_thread *th, const struct pt_thread *trainer,
 		  double seconds, const char *inside, struct pt_r_verdict *v);
+/* In a verdict on a rank that is late: the line, and a stack that leads there, in which its
+ * main thread spends most of the time in which it obtains data, or of all other. 0 or -ENOMEM. */
+int pt_tell_late(struct pt_an *an, const struct pt_trainer *t, bool data,
+		 struct pt_r_verdict *v);
+/* ... both, 0: none, and the line's share of that time. 0 or -ENOMEM. */
+int pt_late_line(struct pt_an *an, const struct pt_trainer *t, bool data, uint32_t *line,
+		 uint32_t *stack, double *share);
+/* Since when all looks found the thread in the line of the last one, as that tells most;
+ * UINT64_MAX: there is no look. 0 or -ENOMEM. */
+int pt_same_line_since(const struct pt_model *m, const struct pt_thread *th, uint64_t *since);
 /* The line of a stack that tells most, as the report's lines have it; `trainer` as above.
  * *line 0: there is none. 0 or -ENOMEM. */
 int pt_telling_line(const struct pt_model *m, const struct pt_thread *trainer, uint32_t stack,

@@ -328,6 +328,87 @@ int pt_telling_line(const struct pt_model *m, const struct pt_thread *trainer, u
 	return err;
 }
 
+int pt_same_line_since(const struct pt_model *m, const struct pt_thread *th, uint64_t *since)
+{
+	struct told d = { .m = m };
+	size_t i = th->looks.n;
+	uint32_t last = 0, was = 0;
+	int err = find_functions(&d);
+
+	*since = UINT64_MAX;
+	for (; i-- > 0 && !err; *since = th->looks.v[i].begin) {
+		uint32_t stack = th->looks.v[i].stack;
+
+		if (stack != was && last != choose(&d, stack, false) && was)
+			break;
+		if (!was)
+			last = choose(&d, stack, false);
+		was = stack;
+	}
+	free(d.function);
+	free(d.trainers);
+	return err;
+}
+
+#define APART_NS (2 * NS_PER_S) /* between looks; longer, and nobody knows */
+
+/* Where each look found it until the next one. */
+static uint64_t sum_stacks(struct pt_an *an, const struct pt_trainer *t, bool data, uint64_t *ns)
+{
+	const struct pt_code_look *l = t->main->looks.v;
+	size_t n = t->main->looks.n, hint = 0, i;
+	uint64_t all = 0, took;
+
+	for (i = 0; i + 1 < n; i++) {
+		took = l[i + 1].begin - l[i].begin;
+		if (l[i].begin < an->t0 || l[i + 1].begin > an->t1 || took > APART_NS ||
+		    !pt_model_stack(an->m, l[i].stack) ||
+		    data != (2 * pt_waits_in(t, &hint, l[i].begin, l[i + 1].begin) > took))
+			continue;
+		ns[l[i].stack - 1] += took;
+		all += took;
+	}
+	return all;
+}
+
+int pt_late_line(struct pt_an *an, const struct pt_trainer *t, bool data, uint32_t *line,
+		 uint32_t *stack, double *share)
+{
+	size_t n = an->m->code_stacks.n, i;
+	struct told d = { .m = an->m };
+	uint64_t *ns = calloc(n + 1, sizeof(*ns)), *lines, all, most = 0;
+	uint32_t at;
+	int err = find_functions(&d);
+
+	*line = *stack = 0;
+	lines = calloc(an->m->code_lines.n + 1, sizeof(*lines));
+	if (err || !ns || !lines || !t->main) {
+		err = t->main ? -ENOMEM : err;
+		goto out;
+	}
+	all = sum_stacks(an, t, data, ns);
+	for (i = 0; i < n; i++)
+		if (ns[i] && (at = choose(&d, (uint32_t)i + 1, false)))
+			lines[at - 1] += ns[i];
+	for (i = 0; i < an->m->code_lines.n; i++)
+		if (lines[i] > most) {
+			most = lines[i];
+			*line = (uint32_t)i + 1;
+		}
+	*share = all ? (double)most / (double)all : 0;
+	for (i = 0, most = 0; i < n; i++)
+		if (ns[i] > most && choose(&d, (uint32_t)i + 1, false) == *line) {
+			most = ns[i];
+			*stack = (uint32_t)i + 1;
+		}
+out:
+	free(ns);
+	free(lines);
+	free(d.function);
+	free(d.trainers);
+	return err;
+}
+
 int pt_measure_lines(struct pt_an *an, const struct pt_trainer *t)
 {
 	size_t n = an->m->code_stacks.n, i;

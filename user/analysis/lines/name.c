@@ -123,13 +123,32 @@ static int add_stack(struct pt_an *an, uint32_t stack, struct pt_r_verdict *v)
 	return 0;
 }
 
+/* What is said, and the line; the verdict's subject with it. */
+static void tell_line(struct pt_an *an, const char *inside, uint32_t line,
+		      struct pt_r_verdict *v)
+{
+	const struct pt_code_line *l = pt_model_line(an->m, line);
+	size_t n = strlen(v->title);
+	struct pt_r_line at;
+
+	if (!l)
+		return;
+	at = (struct pt_r_line){ .function = pt_arena_strdup(an->a, l->name),
+				 .file = pt_arena_strdup(an->a, l->file),
+				 .line = l->line ? l->line : PT_NULL };
+	n -= n && v->title[n - 1] == '.';
+	v->title = pt_sentence(an, "%.*s; %s %s.", (int)n, v->title, inside,
+			       pt_line_place(an, &at));
+	if (v->subject_file)
+		return;
+	v->subject_file = at.file;
+	v->subject_line = at.line;
+}
+
 int pt_tell_stack(struct pt_an *an, const struct pt_thread *th, const struct pt_thread *trainer,
 		  double seconds, const char *inside, struct pt_r_verdict *v)
 {
 	const struct pt_code_look *look = th && th->looks.n ? &th->looks.v[th->looks.n - 1] : NULL;
-	const struct pt_code_line *l;
-	struct pt_r_line at;
-	size_t n = strlen(v->title);
 	uint32_t line;
 	int err;
 
@@ -137,18 +156,21 @@ int pt_tell_stack(struct pt_an *an, const struct pt_thread *th, const struct pt_
 		return 0;
 	err = add_stack(an, look->stack, v);
 	err = err ?: pt_telling_line(an->m, trainer, look->stack, &line);
-	l = err ? NULL : pt_model_line(an->m, line);
-	if (!l)
+	if (!err)
+		tell_line(an, inside, line, v);
+	return err;
+}
+
+int pt_tell_late(struct pt_an *an, const struct pt_trainer *t, bool data,
+		 struct pt_r_verdict *v)
+{
+	uint32_t line, stack;
+	double share;
+	int err = pt_late_line(an, t, data, &line, &stack, &share);
+
+	if (err || !line || share < SHARE_MIN)
 		return err;
-	at = (struct pt_r_line){ .function = pt_arena_strdup(an->a, l->name),
-				 .file = pt_arena_strdup(an->a, l->file),
-				 .line = l->line ? l->line : PT_NULL };
-	n -= n && v->title[n - 1] == '.';
-	v->title = pt_sentence(an, "%.*s; %s %s.", (int)n, v->title, inside,
-			       pt_line_place(an, &at));
-	if (!v->subject_file) {
-		v->subject_file = at.file;
-		v->subject_line = at.line;
-	}
-	return 0;
+	tell_line(an, pt_sentence(an, "%.0f %% of that rank's %s is in", 100 * share,
+				  data ? "waiting for data" : "other time"), line, v);
+	return add_stack(an, stack, v);
 }

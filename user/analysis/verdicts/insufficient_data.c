@@ -8,8 +8,16 @@ static int tell_blocked(struct pt_an *an, const struct pt_facts *f, struct pt_r_
 	const struct pt_thread *th = f->t ? f->t->main : an->m->host_known ?
 		pt_model_thread(an->m, an->m->host.target_pid) : NULL;
 	double seconds;
+	uint64_t since;
+	int err;
 
-	if (!th || !pt_last_wait(an, th, &seconds) || seconds < f->th->hung_s)
+	if (!th)
+		return 0;
+	err = pt_same_line_since(an->m, th, &since);
+	if (err || since >= an->t1)
+		return err;
+	seconds = (double)(an->t1 - pt_max64(since, an->t0)) / NS_PER_S;
+	if (seconds < f->th->hung_s)
 		return 0;
 	return pt_tell_stack(an, th, NULL, seconds,
 			     pt_sentence(an, "for %.0f s its main thread has been inside",

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include <math.h>
 
+#include "analysis/lines/lines.h"
 #include "analysis/ranks/meets.h"
 #include "analysis/verdicts/verdict.h"
 
@@ -56,7 +57,7 @@ static int by_data_wait(struct pt_an *an, const struct pt_facts *f,
 		"One rank holds up the others: process %u waits for data %.0f %% of the time, "
 		"the others at most %.0f %%, and all ranks run in step.",
 		pt_real_id(f->t->proc->tgid), 100 * own, 100 * others);
-	return 1;
+	return pt_tell_late(an, f->t, true, v) ?: 1;
 }
 
 static const char *did_of(enum pt_late_part reason)
@@ -116,7 +117,9 @@ static int by_meetings(struct pt_an *an, const struct pt_facts *f,
 		pt_real_id(t->proc->tgid), 100 * last, 100 * share,
 		did_of(reason));
 	v->advice = advice_of(reason);
-	return 1;
+	if (reason != PT_LATE_DATA && reason != PT_LATE_HOST)
+		return 1;
+	return pt_tell_late(an, t, reason == PT_LATE_DATA, v) ?: 1;
 }
 
 /* Where the collectives tell it, they do. */

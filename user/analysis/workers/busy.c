@@ -171,8 +171,8 @@ void pt_fill_pool(const struct pt_pool_time *k, uint64_t wall, struct pt_pool *o
 
 /* The wait that `th` still sat in at the end, longer than `least`. A wait
  * comes as several records: one a second while it is open. */
-const struct pt_iv *pt_last_wait(const struct pt_an *an,
-				 const struct pt_thread *th, double *s)
+static const struct pt_iv *last_wait(const struct pt_an *an,
+				     const struct pt_thread *th, double *s)
 {
 	const struct pt_iv *iv;
 	uint64_t begin;
@@ -291,7 +291,7 @@ static void unknown_children(const struct pt_an *an, const struct pt_trainer *t,
 		    pt_model_proc(an->m, p->tgid) != p ||
 		    (t && pt_worker_index(t, th, NULL)))
 			continue;
-		iv = pt_last_wait(an, th, &s);
+		iv = last_wait(an, th, &s);
 		if (iv)
 			consider(out, th, hang_of(an, iv, s, false), s, iv);
 	}
@@ -306,7 +306,7 @@ void pt_find_hung(const struct pt_an *an, struct pt_trainer *t,
 	*out = (struct pt_hung){ 0 };
 	for (i = 0; t && i < t->workers.n; i++) {
 		struct pt_worker *w = &t->workers.v[i];
-		const struct pt_iv *iv = pt_last_wait(an, w->main, &s);
+		const struct pt_iv *iv = last_wait(an, w->main, &s);
 
 		w->hung = false;
 		if (iv && !pt_rests(t, w, iv) &&

@@ -134,21 +134,27 @@ static void subject(struct pt_tx *t, const struct pt_report *r,
 		field(t, indent, "Subject", l.s);
 }
 
+#define FRAMES 12
+
 /* Where it hangs, the innermost function first. */
 static void stack(struct pt_tx *t, const struct pt_r_verdict *v, int indent)
 {
-	size_t i;
+	size_t room = (size_t)(t->width - indent - FIELD - 8), i, n;
 
-	for (i = 0; i < v->n_stack; i++) {
+	for (i = 0; i < v->n_stack && i < FRAMES; i++) {
 		const struct pt_r_frame *f = &v->stack[i];
+		const char *name = pt_tx_path(t, f->function, room / 2);
 		struct pt_line l = { .n = 0 };
 
-		pt_line_add(&l, "%s  %s", pt_tx_esc(t, f->function, 60),
-			    pt_tx_path(t, f->file, 60));
+		n = strlen(name);
+		pt_line_add(&l, "%s %s", name, pt_tx_path(t, f->file, n + 20 < room ? room - n : 20));
 		if (f->line != PT_NULL)
 			pt_line_add(&l, ":%s", pt_tx_id(t, f->line));
 		field(t, indent, i ? "" : "Stack", l.s);
 	}
+	if (i < v->n_stack)
+		field(t, indent, "", pt_tx_fmt(t, "and %zu outer functions",
+					       v->n_stack - i));
 }
 
 void pt_tx_gain(struct pt_tx *t, struct pt_line *l, const struct pt_r_verdict *v)
