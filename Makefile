@@ -95,7 +95,7 @@ OBJS := $(SRCS:%.c=$(B)/obj/%.o) $(PROTO:%=%.o)
 SAN_OBJS := $(filter-out %/user/main.o,$(SRCS:%.c=$(B)/san/%.o)) $(PROTO:%=%.o)
 # The rooms without I/O, clock or kernel, and all that they may lean on.
 PURE_SRCS := $(filter user/model/% user/analysis/%,$(SRCS))
-PURE_BASE := $(filter user/base/address.c user/base/arena.c user/base/fsname.c user/base/records.c user/gpu/api.c user/report/report.c user/report/fields.c user/report/rowsort.c user/report/diff.c,$(SRCS))
+PURE_BASE := $(filter user/base/arena.c user/base/fsname.c user/base/records.c user/gpu/api.c user/report/report.c user/report/fields.c user/report/rowsort.c user/report/diff.c,$(SRCS))
 
 BPF_SRCS := $(sort $(wildcard bpf/*.bpf.c))
 BPF_OBJS := $(BPF_SRCS:bpf/%.bpf.c=$(B)/bpf/%.bpf.o)

@@ -141,13 +141,7 @@ static const char *charge_what(struct pt_an *an, const struct pt_trainer *t,
 	return NULL;
 }
 
-static int by_seconds(const void *a, const void *b)
-{
-	double x = ((const struct pt_r_charge *)a)->seconds;
-	double y = ((const struct pt_r_charge *)b)->seconds;
-
-	return (x < y) - (x > y);
-}
+PT_ORDER(by_seconds, struct pt_r_charge, pt_cmp(y->seconds, x->seconds))
 
 /* On what most of the waiting rests, and what starting the loader took of it. */
 static void fill_evidence(const struct pt_trainer *t, struct pt_r_data_wait *d)

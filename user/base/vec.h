@@ -51,6 +51,9 @@ static inline int pt_vec_grow(void **v, size_t n, size_t *cap, size_t size)
 /* Each element `p` of a vector, or of an array of `n`, that stays as long as it is. */
 #define pt_each_of(T, p, v, n) for (T *p = (v); p < (v) + (n); p++)
 #define pt_each(T, p, vec) pt_each_of(T, p, (vec)->v, (vec)->n)
+/* ... as long as `err` is 0. */
+#define pt_each_ok(T, p, vec, err)                                             \
+	for (T *p = (vec)->v; !(err) && p < (vec)->v + (vec)->n; p++)
 
 /* What is in order already, as most is, is left as it is. */
 #define pt_vec_sort(vec, order)                                                \

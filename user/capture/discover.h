@@ -34,7 +34,7 @@ struct pt_gpulib { /* one executable mapping of a GPU library */
 	uint64_t start, end, offset; /* of the executable mapping */
 	bool deleted;		     /* removed or replaced on disk */
 	bool by_symbols; /* exports the functions under another name */
-	bool inside;	 /* linked into a program, see libkind.h */
+	bool inside;	 /* linked into a program, see gpulib.c */
 };
 
 /*

@@ -5,7 +5,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "capture/memory.h"
 #include "capture/procfs.h"
 #include "capture/session.h"
 
@@ -154,7 +153,12 @@ static void limits(pid_t pid, struct pt_rec_memory *m)
 		m->limit = UNKNOWN;
 }
 
-void pt_memory_record(pid_t pid, uint64_t now_ns, struct pt_rec_memory *out)
+/*
+ * Memory of this machine, by /proc/meminfo and /proc/vmstat, and of the
+ * tightest memory limit on the process `pid`, version 1 or 2. What cannot be
+ * read is PT_MEMORY_UNKNOWN. Bytes.
+ */
+static void memory_record(pid_t pid, uint64_t now_ns, struct pt_rec_memory *out)
 {
 	pt_rec_begin(out, sizeof(*out), PT_REC_MEMORY, now_ns, (uint32_t)pid);
 	out->total = out->available = out->cache = UNKNOWN;
@@ -169,6 +173,6 @@ void pt_memory(struct pt_capture *c)
 {
 	struct pt_rec_memory m;
 
-	pt_memory_record(c->trainer, pt_now_ns(), &m);
+	memory_record(c->trainer, pt_now_ns(), &m);
 	pt_queue_record(c, &m, sizeof(m));
 }

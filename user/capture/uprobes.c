@@ -19,10 +19,35 @@
 #include "capture/points.h"
 #include "capture/procfs.h"
 #include "capture/session.h"
-#include "capture/uprobes.h"
 
 #define PT_MAX_LIBS 65535 /* attachments in a session; fits the cookie */
 #define PT_LIBS_PER_PROC 16
+
+/* One library file in one process. Its number is its place in the table, so
+ * an entry stays when the process has gone. */
+struct attached {
+	pid_t pid; /* 0: every process (perf door) */
+	uint32_t dev;
+	uint64_t inode;
+	uint64_t start; /* of the process, to tell it from a later one */
+	int fd[2];	/* multi links: return, entry; -1 none */
+	enum pt_gpulib_kind kind;
+	bool gone;
+	bool by_symbols;
+	bool dropped;	   /* closed: it would only see another's calls twice */
+	uint64_t mapped_ns; /* when the process last mapped a file */
+};
+
+struct pt_uprobes {
+	bool multi;
+	struct attached *lib;
+	uint32_t n_libs, cap_libs;
+	struct bpf_link **link; /* perf links */
+	size_t n_link, cap_link;
+	struct pt_layers *layers; /* NULL: out of memory, nothing is dropped */
+	uint32_t symbols; /* attached in all */
+	uint32_t failed;  /* libraries that did not take a hook */
+};
 
 int pt_uprobes_new(struct pt_capture *c, bool multi)
 {
@@ -445,4 +470,71 @@ void pt_uprobes_free(struct pt_uprobes *u)
 	free(u->lib);
 	free(u->link);
 	free(u);
+}
+
+/* ---- the driver's hooks where only the runtime calls it ----------------------- */
+
+/* They would see each call twice. Dropped once the process maps nothing new, and back
+ * when it does. */
+#define QUIET_NS 1000000000u /* no file mapped for so long: started up */
+
+bool pt_uprobes_mapped(struct pt_capture *c, pid_t pid)
+{
+	struct pt_uprobes *u = c->uprobes;
+	bool dropped = false;
+	uint32_t i;
+
+	for (i = 0; u && i < u->n_libs; i++) {
+		if (u->lib[i].pid != pid || u->lib[i].gone)
+			continue;
+		u->lib[i].mapped_ns = pt_now_ns();
+		dropped |= u->lib[i].dropped;
+	}
+	return dropped;
+}
+
+bool pt_uprobes_driver(const struct pt_capture *c, pid_t pid)
+{
+	const struct pt_uprobes *u = c->uprobes;
+	uint32_t i;
+
+	for (i = 0; u && i < u->n_libs; i++)
+		if (u->lib[i].pid == pid && !u->lib[i].gone &&
+		    u->lib[i].kind == PT_GPULIB_CUDA)
+			return true;
+	return false;
+}
+
+static bool has_outer(const struct pt_uprobes *u, const struct attached *in)
+{
+	uint32_t i;
+
+	for (i = 0; i < u->n_libs; i++)
+		if (u->lib[i].pid == in->pid && u->lib[i].start == in->start &&
+		    u->lib[i].fd[1] >= 0 &&
+		    pt_layer_of(u->lib[i].kind) == PT_LAYER_OUTER)
+			return true;
+	return false;
+}
+
+void pt_uprobes_drop(struct pt_capture *c)
+{
+	struct pt_uprobes *u = c->uprobes;
+	uint64_t now = pt_now_ns();
+
+	/* Without news of mappings it could not be undone in time. */
+	if (!u || !u->layers || !c->maps)
+		return;
+	pt_each_of(struct attached, a, u->lib, u->n_libs) {
+		if (a->gone || a->fd[1] < 0 || now < a->mapped_ns || now - a->mapped_ns < QUIET_NS ||
+		    pt_layer_of(a->kind) != PT_LAYER_INNER || !has_outer(u, a))
+			continue;
+		/* Once, until something is mapped again. */
+		a->mapped_ns = UINT64_MAX;
+		if (pt_layers_direct(u->layers, a->pid))
+			continue;
+		a->dropped = true;
+		pt_close_links(a->fd, 2);
+		a->fd[0] = a->fd[1] = -1;
+	}
 }

@@ -14,13 +14,8 @@
 
 PT_ORDER(by_value, double, pt_cmp(*x, *y))
 
-static int by_group(const void *a, const void *b)
-{
-	const struct pt_fleet_member *x = a, *y = b;
-	int c = strcmp(x->group, y->group);
-
-	return c ? c : (x->index > y->index) - (x->index < y->index);
-}
+PT_ORDER(by_group, struct pt_fleet_member,
+	 strcmp(x->group, y->group) ?: pt_cmp(x->index, y->index))
 
 static double median(double *v, size_t n)
 {

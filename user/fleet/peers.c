@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/minmax.h"
 #include "fleet/ask.h"
 
 #define MOUNTS 10
@@ -34,13 +35,7 @@ static int per_step(struct pt_fleet_asking *k, const char *counter, const char *
 #define PHASES "pipetrace_step_phase_seconds_total"
 #define LENGTH "pipetrace_covered_seconds_total"
 
-static int worse(const void *a, const void *b)
-{
-	const struct pt_fleet_straggler *x = a, *y = b;
-	double p = x->own_s / x->median_s, q = y->own_s / y->median_s;
-
-	return (p < q) - (p > q);
-}
+PT_ORDER(worse, struct pt_fleet_straggler, pt_cmp(y->own_s / y->median_s, x->own_s / x->median_s))
 
 static int keep_stragglers(struct pt_fleet *f, const struct pt_fleet_member *m,
 			   size_t n, const json_t *rows)

@@ -99,17 +99,10 @@ static void drop_doubles(struct pt_model *m, struct pt_proc *p)
 
 PT_ORDER(by_value, uint64_t, pt_cmp(*x, *y))
 
-static int nvtx_by_ts(const void *a, const void *b)
-{
-	const struct pt_nvtx_event *x = a, *y = b;
-
-	if (x->ts != y->ts)
-		return x->ts < y->ts ? -1 : 1;
-	if (x->tid != y->tid)
-		return x->tid < y->tid ? -1 : 1;
-	/* a gap lies before the event that told of it */
-	return (y->op == PT_NVTX_GAP) - (x->op == PT_NVTX_GAP);
-}
+/* A gap lies before the event that told of it. */
+PT_ORDER(nvtx_by_ts, struct pt_nvtx_event,
+	 pt_cmp(x->ts, y->ts) ?: pt_cmp(x->tid, y->tid) ?:
+	 (y->op == PT_NVTX_GAP) - (x->op == PT_NVTX_GAP))
 
 static void settle_proc(struct pt_model *m, struct pt_proc *p)
 {
@@ -237,13 +230,7 @@ static void close_calls(struct pt_thread *t)
 	}
 }
 
-static int thread_by_first(const void *a, const void *b)
-{
-	const struct pt_thread *x = *(struct pt_thread *const *)a;
-	const struct pt_thread *y = *(struct pt_thread *const *)b;
-
-	return pt_cmp(x->first, y->first);
-}
+PT_ORDER(thread_by_first, struct pt_thread *, pt_cmp((*x)->first, (*y)->first))
 
 static int proc_by_first(const void *a, const void *b)
 {

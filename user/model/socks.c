@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "model/socks.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/address.h"
 #include "model/budget.h"
 #include "model/internal.h"
 
@@ -313,19 +314,48 @@ bool pt_sock_received(const struct pt_sock *s, uint64_t ts, double *bytes)
 
 /* ---- names ------------------------------------------------------------------- */
 
+/* `size`: 46 at least; IPv6 as RFC 5952 has it. */
+static void address_text(const uint8_t *a, unsigned bytes, char *out, size_t size)
+{
+	if (!inet_ntop(bytes == 4 ? AF_INET : AF_INET6, a, out, (socklen_t)size))
+		out[0] = '\0';
+}
+
+/* A Unix socket's path of at most `n` bytes; '@' for the NUL that begins an abstract name,
+ * \xHH for what is not printable. `size`: 4 n + 1 at least. */
+static void address_path(const char *path, size_t n, char *out, size_t size)
+{
+	size_t at = 0, i;
+
+	while (n && !path[n - 1])
+		n--;
+	out[0] = 0;
+	for (i = 0; i < n && at + 5 < size; i++) {
+		unsigned char c = (unsigned char)path[i];
+
+		if (!i && !c)
+			out[at++] = '@'; /* an abstract name */
+		else if (c > ' ' && c < 127 && c != '\\')
+			out[at++] = (char)c;
+		else
+			at += (size_t)snprintf(out + at, size - at, "\\x%02x", c);
+	}
+	out[at] = 0;
+}
+
 void pt_peer_text(const struct pt_peer *p, char out[PT_PEER_TEXT])
 {
 	const uint8_t *a = p->key.address;
 
 	switch (p->key.family) {
 	case PT_AF_INET:
-		pt_address_text(a, 4, out, PT_PEER_TEXT);
+		address_text(a, 4, out, PT_PEER_TEXT);
 		break;
 	case PT_AF_INET6:
-		pt_address_text(a, 16, out, PT_PEER_TEXT);
+		address_text(a, 16, out, PT_PEER_TEXT);
 		break;
 	case PT_AF_UNIX:
-		pt_address_path(p->key.path, PT_SOCK_PATH, out, PT_PEER_TEXT);
+		address_path(p->key.path, PT_SOCK_PATH, out, PT_PEER_TEXT);
 		break;
 	default:
 		out[0] = 0;

@@ -210,11 +210,9 @@ static int find_stretches(struct exact *x, const struct pt_trainer *t,
 			  uint16_t device)
 {
 	const struct pt_an *an = x->an;
-	size_t i;
 	int err = 0;
 
-	for (i = 0; i < x->p->covers.n && !err; i++) {
-		const struct pt_act_cover *c = &x->p->covers.v[i];
+	pt_each_ok(const struct pt_act_cover, c, &x->p->covers, err) {
 		struct pt_span s = { c->begin, told_until(x->p, t, c, device) };
 
 		if (!nothing_before(an, x->p, c->begin))
@@ -292,11 +290,9 @@ static int gather(struct exact *x, uint16_t device)
 static int other_spans(const struct pt_an *an, const struct pt_proc *q,
 		       uint16_t device, pt_spans *busy, pt_spans *kernels)
 {
-	size_t i;
 	int err = 0;
 
-	for (i = 0; i < q->acts.n && !err; i++) {
-		const struct pt_act *a = &q->acts.v[i];
+	pt_each_ok(const struct pt_act, a, &q->acts, err) {
 		struct pt_span s = { a->begin, a->end };
 
 		if (a->device != device)

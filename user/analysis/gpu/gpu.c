@@ -263,14 +263,11 @@ static int sum_up(struct pt_an *an, struct pt_trainer *t)
 	struct pt_dev_counts all = { 0 };
 	uint64_t wait_ns, n = t->devs.n ? t->devs.n : 1;
 	double most = NAN, idle = pt_idle_by_driver(an, &most);
-	size_t i;
 	int err = pt_wait_spans(an, t, &waits);
 
 	err = err ?: pt_take_driver(an, t, idle, most);
 	wait_ns = pt_spans_tidy(&waits, an->t0, an->t1);
-	for (i = 0; i < t->devs.n && !err; i++) {
-		struct pt_dev *d = &t->devs.v[i];
-
+	pt_each_ok(struct pt_dev, d, &t->devs, err) {
 		t->idle_hard_ns += d->idle_hard_ns;
 		t->idle_likely_ns += d->idle_likely_ns;
 		t->busy_hard_ns += d->busy_hard_ns;

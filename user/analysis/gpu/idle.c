@@ -35,11 +35,9 @@ static int take_waits(struct idle *x)
 {
 	const struct pt_trainer *t = x->t;
 	pt_spans all = { 0 };
-	size_t i;
 	int err = 0;
 
-	for (i = 0; i < t->waits.n && !err; i++) {
-		const struct pt_fetch *w = &t->waits.v[i];
+	pt_each_ok(const struct pt_fetch, w, &t->waits, err) {
 		struct pt_span one = { w->begin, w->end };
 
 		x->wait_ns[w->cause] += pt_spans_in(&x->rest, w->begin, w->end);

@@ -159,13 +159,10 @@ static int split_devices(const struct pt_an *an, struct pt_trainer *t,
 {
 	uint64_t n = t->devs.n ? t->devs.n : 1, written = 0;
 	bool placed = t->devs.n == 1 && t->devs.v[0].by_driver;
-	size_t i;
 	int err = 0;
 
 	t->sync_ns = t->lack_ns = t->launch_ns = 0;
-	for (i = 0; i < t->devs.n && !err; i++) {
-		const struct pt_dev *d = &t->devs.v[i];
-
+	pt_each_ok(const struct pt_dev, d, &t->devs, err) {
 		err = split_hard(t, d, waits);
 		err = err ?: split_likely(t, d, waits);
 		written += pt_spans_overlap(&d->idle_likely, &t->writing);

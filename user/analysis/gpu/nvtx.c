@@ -175,13 +175,7 @@ static int take_event(struct ranges *k, const struct pt_nvtx_event *e)
 	}
 }
 
-static int by_thread(const void *a, const void *b)
-{
-	const struct pt_nvtx_event *x = *(struct pt_nvtx_event *const *)a;
-	const struct pt_nvtx_event *y = *(struct pt_nvtx_event *const *)b;
-
-	return pt_cmp(x->tid, y->tid) ?: pt_cmp(x, y);
-}
+PT_ORDER(by_thread, struct pt_nvtx_event *, pt_cmp((*x)->tid, (*y)->tid) ?: pt_cmp(*x, *y))
 
 int pt_op_ranges(struct pt_ops *o, const struct pt_proc *p)
 {

@@ -70,15 +70,10 @@ static int join(const struct pt_an *an, struct pt_dev *d, const struct pt_dev *o
 static int meet_all(const struct pt_an *an, struct pt_trainer *t,
 		    const struct pt_trainer *other)
 {
-	size_t i, k;
 	int err = 0;
 
-	for (i = 0; i < t->devs.n && !err; i++) {
-		struct pt_dev *d = &t->devs.v[i];
-
-		for (k = 0; k < other->devs.n && !err; k++) {
-			const struct pt_dev *o = &other->devs.v[k];
-
+	pt_each_ok(struct pt_dev, d, &t->devs, err) {
+		pt_each_ok(const struct pt_dev, o, &other->devs, err) {
 			err = pt_spans_meet(&d->idle_hard, &o->idle_hard);
 			if (!err && o->ordinal == d->ordinal)
 				err = join(an, d, o);

@@ -187,14 +187,9 @@ static void fill_one(struct pt_an *an, const struct disk *d,
 	whole(an, d->dev, o);
 }
 
-static int by_bytes(const void *a, const void *b)
-{
-	const struct pt_r_disk *x = a, *y = b;
-	int64_t i = x->read_bytes + x->write_bytes;
-	int64_t k = y->read_bytes + y->write_bytes;
-
-	return i != k ? (i > k ? -1 : 1) : (x->dev > y->dev) - (x->dev < y->dev);
-}
+PT_ORDER(by_bytes, struct pt_r_disk,
+	 pt_cmp(y->read_bytes + y->write_bytes, x->read_bytes + x->write_bytes) ?:
+	 pt_cmp(x->dev, y->dev))
 
 int pt_fill_disks(struct pt_an *an)
 {

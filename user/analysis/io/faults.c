@@ -31,9 +31,7 @@ static int charged(const struct pt_an *an, const struct pt_trainer *t,
 	size_t i, n = 0;
 	int err = 0;
 
-	for (i = 0; i < t->charges.n && !err; i++) {
-		const struct pt_charge *c = &t->charges.v[i];
-
+	pt_each_ok(const struct pt_charge, c, &t->charges, err) {
 		if (c->cause != PT_CAUSE_PAGE_FAULT)
 			continue;
 		out->wait_ns += c->ns;

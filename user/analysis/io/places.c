@@ -187,10 +187,8 @@ static int take_thread(const struct pt_an *an, const struct pt_thread *th,
 {
 	struct reader *readers = NULL, *t;
 	int err = take_waits(an, th, places);
-	size_t i;
 
-	for (i = 0; i < th->reads.n && !err; i++) {
-		const struct pt_read *r = &th->reads.v[i];
+	pt_each_ok(const struct pt_read, r, &th->reads, err) {
 		struct pt_file_key key = { r->inode, r->dev };
 		struct pt_place *p;
 		bool first = false;

@@ -136,15 +136,13 @@ static int visits_of(const struct pt_an *an, const struct pt_thread *th,
 	struct touch cur = { 0 };
 	uint64_t ns = 0;
 	touches v = { 0 };
-	size_t i, first = s->waited.n;
+	size_t first = s->waited.n;
 	int err = collect(an, th, &v);
 	bool shown = shows_items(&v, done);
 
 	s->room = MAX_VISITS / (s->threads);
 
-	for (i = 0; i < v.n && !err; i++) {
-		const struct touch *x = &v.v[i];
-
+	pt_each_ok(const struct touch, x, &v, err) {
 		if (ns && (!same_file(x, &cur) || x->begin > cur.end + APART_NS ||
 			   (x->begin >= cur.end &&
 			    (!shown || pt_times_until(done, x->begin) !=

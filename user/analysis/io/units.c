@@ -52,14 +52,8 @@ static bool makes(const struct pt_trainer *t, const struct pt_thread *th)
 	return false;
 }
 
-static int by_ts(const void *a, const void *b)
-{
-	const struct edge *x = a, *y = b;
-
-	if (x->ts != y->ts)
-		return x->ts < y->ts ? -1 : 1;
-	return x->step - y->step; /* one ends before the next begins */
-}
+/* One ends before the next begins. */
+PT_ORDER(by_ts, struct edge, pt_cmp(x->ts, y->ts) ?: x->step - y->step)
 
 static int add_edges(const struct pt_an *an, const struct pt_thread *th,
 		     edges *v)
@@ -208,8 +202,7 @@ static int add_meanwhile(pt_io_units *out)
 	pt_vec_sort(&v, by_end);
 	for (i = 1; i < v.n; i++)
 		v.v[i].bytes += v.v[i - 1].bytes;
-	for (i = 0; i < out->n && !err; i++) {
-		struct pt_io_unit *u = &out->v[i];
+	pt_each_ok(struct pt_io_unit, u, out, err) {
 		size_t a = over_until(&v, u->begin), b = over_until(&v, u->end);
 
 		u->k = (double)(b - a);

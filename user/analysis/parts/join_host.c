@@ -206,14 +206,9 @@ static void add_disk(const struct pt_row *row, struct pt_r_disk *o, double ns,
 	pt_join_row(row, o, d, &w);
 }
 
-static int by_bytes(const void *a, const void *b)
-{
-	const struct pt_r_disk *x = a, *y = b;
-	int64_t i = x->read_bytes + x->write_bytes;
-	int64_t k = y->read_bytes + y->write_bytes;
-
-	return i != k ? (i > k ? -1 : 1) : (x->dev > y->dev) - (x->dev < y->dev);
-}
+PT_ORDER(by_bytes, struct pt_r_disk,
+	 pt_cmp(y->read_bytes + y->write_bytes, x->read_bytes + x->write_bytes) ?:
+	 pt_cmp(x->dev, y->dev))
 
 static int join_disks(struct pt_an *an, const struct pt_parts_of *all)
 {
@@ -263,17 +258,9 @@ static double write_time(const struct pt_r_write *w)
 	return fmax(s, w->blocked_s);
 }
 
-static int by_time(const void *a, const void *b)
-{
-	const struct pt_r_write *x = a, *y = b;
-	double s = write_time(x), t = write_time(y);
-
-	if (s < t || s > t)
-		return s > t ? -1 : 1;
-	if (x->bytes != y->bytes)
-		return x->bytes > y->bytes ? -1 : 1;
-	return x->inode < y->inode ? -1 : x->inode > y->inode;
-}
+PT_ORDER(by_time, struct pt_r_write,
+	 pt_cmp(write_time(y), write_time(x)) ?: pt_cmp(y->bytes, x->bytes) ?:
+	 pt_cmp(x->inode, y->inode))
 
 static int join_writes(struct pt_an *an, const struct pt_parts_of *all)
 {
@@ -328,16 +315,9 @@ static bool same_peer(const struct pt_r_peer *a, const struct pt_r_peer *b)
 	       same_text(a->protocol, b->protocol);
 }
 
-static int by_wait(const void *a, const void *b)
-{
-	const struct pt_r_peer *x = a, *y = b;
-
-	if (x->data_wait_s > y->data_wait_s || x->data_wait_s < y->data_wait_s)
-		return x->data_wait_s > y->data_wait_s ? -1 : 1;
-	if (x->wait_s > y->wait_s || x->wait_s < y->wait_s)
-		return x->wait_s > y->wait_s ? -1 : 1;
-	return x->bytes > y->bytes ? -1 : x->bytes < y->bytes;
-}
+PT_ORDER(by_wait, struct pt_r_peer,
+	 pt_cmp(y->data_wait_s, x->data_wait_s) ?: pt_cmp(y->wait_s, x->wait_s) ?:
+	 pt_cmp(y->bytes, x->bytes))
 
 /* What the trainer's waits are charged to, by the peer's name. */
 static int charge_peers(struct pt_an *an, struct pt_r_peer *o, size_t n)

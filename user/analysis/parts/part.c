@@ -355,9 +355,7 @@ static int keep_trainer(struct pt_arena *a, struct pt_trainer *t)
 	}
 	memset(&t->index, 0, sizeof(t->index));
 	t->look = NULL;
-	for (i = 0; i < t->devs.n && !err; i++) {
-		struct pt_dev *d = &t->devs.v[i];
-
+	pt_each_ok(struct pt_dev, d, &t->devs, err) {
 		memset(&d->idle_hard, 0, sizeof(d->idle_hard));
 		memset(&d->busy_hard, 0, sizeof(d->busy_hard));
 		memset(&d->idle_likely, 0, sizeof(d->idle_likely));

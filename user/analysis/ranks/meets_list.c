@@ -198,15 +198,13 @@ int pt_meets_kernels(const struct pt_an *an, const struct pt_proc *p,
 	uint64_t key = 0, sig = 0; /* of the name that was last */
 	uint64_t begin, end;
 	bool is = false;
-	size_t i;
 	int err = 0, device = -1;
 
 	if (!pt_meets_measured(p, &begin, &end))
 		return 0;
 	begin = pt_max64(begin, an->t0);
 	end = pt_min64(end, an->t1);
-	for (i = 0; i < p->acts.n && !err; i++) {
-		const struct pt_act *a = &p->acts.v[i];
+	pt_each_ok(const struct pt_act, a, &p->acts, err) {
 		const char *name;
 
 		if (a->what != PT_ACT_KERNEL || a->begin < begin ||

@@ -10,26 +10,10 @@
 #define JOIN_MIN 1024
 #define LATEST 16
 
-static int by_subject(const void *a, const void *b)
-{
-	const struct pt_charge *x = a, *y = b;
-
-	if (x->cause != y->cause)
-		return x->cause < y->cause ? -1 : 1;
-	if (x->pid != y->pid)
-		return x->pid < y->pid ? -1 : 1;
-	if (x->tid != y->tid)
-		return x->tid < y->tid ? -1 : 1;
-	if (x->dev != y->dev)
-		return x->dev < y->dev ? -1 : 1;
-	if (x->inode != y->inode)
-		return x->inode < y->inode ? -1 : 1;
-	if (x->peer != y->peer)
-		return x->peer < y->peer ? -1 : 1;
-	if (x->awaited != y->awaited)
-		return x->awaited ? 1 : -1;
-	return x->syscall < y->syscall ? -1 : x->syscall > y->syscall;
-}
+PT_ORDER(by_subject, struct pt_charge,
+	 pt_cmp(x->cause, y->cause) ?: pt_cmp(x->pid, y->pid) ?: pt_cmp(x->tid, y->tid) ?:
+	 pt_cmp(x->dev, y->dev) ?: pt_cmp(x->inode, y->inode) ?: pt_cmp(x->peer, y->peer) ?:
+	 pt_cmp(x->awaited, y->awaited) ?: pt_cmp(x->syscall, y->syscall))
 
 void pt_join_charges(pt_charges *c)
 {

@@ -85,8 +85,7 @@ static int slow_times(const struct pt_an *an, const struct pt_trainer *t, double
 		pt_spans_tidy(&by[i], an->t0, an->t1);
 		err = err ?: pt_spans_append(out, &by[i]);
 	}
-	for (i = 0; i < t->waits.n && !err; i++) {
-		const struct pt_fetch *w = &t->waits.v[i];
+	pt_each_ok(const struct pt_fetch, w, &t->waits, err) {
 		struct pt_span x = { w->begin, w->end };
 
 		if (made_ms(t, w, waited) > limit)
@@ -102,9 +101,7 @@ static int usual(const struct pt_trainer *t, bool waited, pt_doubles *v)
 	size_t i, k;
 	int err = 0;
 
-	for (i = 0; i < t->workers.n && !err; i++) {
-		const struct pt_worker *w = &t->workers.v[i];
-
+	pt_each_ok(const struct pt_worker, w, &t->workers, err) {
 		if (w->role == PT_ROLE_HELPER)
 			continue;
 		for (k = 0; k < w->service_ms.n && !err; k++)
@@ -194,8 +191,7 @@ int pt_measure_tail(const struct pt_an *an, const struct pt_trainer *t,
 		goto out;
 	of = calloc(t->workers.n + 1, sizeof(*of));
 	err = of ? slow_times(an, t, limit, waited, &made, of) : -ENOMEM;
-	for (i = 0; i < t->waits.n && !err; i++) {
-		const struct pt_fetch *w = &t->waits.v[i];
+	pt_each_ok(const struct pt_fetch, w, &t->waits, err) {
 		uint64_t ns = slow_part(w, &made, of);
 
 		all += w->end - w->begin;

@@ -54,12 +54,11 @@ static int judge(struct pt_wi_look *k, uint8_t place, const pt_wi_works *works)
 	struct pt_wi_place *p = &k->o->place[place];
 	PT_VEC(struct at) all = { 0 };
 	pt_wi_visits v = { 0 };
-	size_t i, j;
+	size_t i;
 	int err = 0;
 
 	for (i = 0; i < k->t->workers.n && !err; i++)
-		for (j = 0; j < k->v[i].n && !err; j++) {
-			struct pt_wi_piece *q = &k->v[i].v[j];
+		pt_each_ok(struct pt_wi_piece, q, &k->v[i], err) {
 			struct at x = { { q->begin, q->end, (uint32_t)i, 0 }, q };
 
 			if (q->place == place && q->what != PT_WI_LOCKED &&
@@ -225,8 +224,7 @@ static int cut_evenly(const struct pt_wi_look *k, const pt_wi_pieces *v, size_t 
 		all += v->v[i].what == PT_WI_IDLE ? 0 : v->v[i].end - v->v[i].begin;
 	each = all / (double)n;
 	begin = v->n ? v->v[0].begin : 0;
-	for (i = 0; i < v->n && !err; i++) {
-		const struct pt_wi_piece *p = &v->v[i];
+	pt_each_ok(const struct pt_wi_piece, p, v, err) {
 		double from = p->begin;
 
 		while (p->what != PT_WI_IDLE && done + p->end - from >= each && !err) {

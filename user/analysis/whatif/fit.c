@@ -77,12 +77,9 @@ static int join(struct pt_wi_pool *to, const struct pt_wi_pool *from)
 
 static int make_pools(struct pt_wi_study *s)
 {
-	size_t i;
 	int err = 0;
 
-	for (i = 0; i < s->o.pools.n && !err; i++) {
-		const struct pt_wi_pool *p = &s->o.pools.v[i];
-
+	pt_each_ok(const struct pt_wi_pool, p, &s->o.pools, err) {
 		err = join(&s->all, p);
 		if (!err && !p->slow)
 			err = join(&s->peers, p);

@@ -139,14 +139,12 @@ static bool in_turn(const struct pt_trainer *t, size_t workers)
 
 static int take_steps(const struct pt_trainer *t, struct pt_wi_job *o)
 {
-	size_t i, syncs = 0;
+	size_t syncs = 0;
 	pt_times starts = { 0 };
 	double sum = 0, n;
 	int err = find_starts(t, &starts);
 
-	for (i = 0; i < t->steps.n && !err; i++) {
-		const struct pt_step *s = &t->steps.v[i];
-
+	pt_each_ok(const struct pt_step, s, &t->steps, err) {
 		if (s->partial || is_restart(&starts, s))
 			continue;
 		sum += ms(s->end - s->begin);

@@ -145,11 +145,10 @@ static int add_part(pt_wi_pieces *to, const struct pt_wi_piece *p, double begin,
 static int mark(pt_wi_pieces *v, const holds *h)
 {
 	pt_wi_pieces out = { 0 };
-	size_t i, k = 0;
+	size_t k = 0;
 	int err = 0;
 
-	for (i = 0; i < v->n && !err; i++) {
-		const struct pt_wi_piece *p = &v->v[i];
+	pt_each_ok(const struct pt_wi_piece, p, v, err) {
 		double at = p->begin;
 
 		while (k < h->n && h->v[k].end <= at)

@@ -204,8 +204,7 @@ int pt_find_made(const struct pt_an *an, struct pt_trainer *t)
 	size_t i;
 	int err = 0;
 
-	for (i = 0; i < t->workers.n && !err; i++) {
-		struct pt_worker *w = &t->workers.v[i];
+	pt_each_ok(struct pt_worker, w, &t->workers, err) {
 		uint64_t wakes = 0;
 
 		err = find_rests(an, t, paths, w);
@@ -221,9 +220,7 @@ int pt_find_made(const struct pt_an *an, struct pt_trainer *t)
 		err = collect_direct(an, t, paths, a->threads.v[i]);
 	for (i = 0; i < t->relays.n && !err; i++)
 		err = collect_direct(an, t, paths, t->relays.v[i]);
-	for (i = 0; i < t->workers.n && !err; i++) {
-		struct pt_worker *w = &t->workers.v[i];
-
+	pt_each_ok(struct pt_worker, w, &t->workers, err) {
 		pt_sort_times(&w->done);
 		if (w->feeder != w->main)
 			continue;
@@ -286,12 +283,10 @@ static int find_slots(const struct pt_an *an, struct pt_trainer *t, uint8_t role
 {
 	pt_times ends = { 0 }; /* when each slot was last left */
 	pt_times had = { 0 };  /* ... and by how many it was had */
-	size_t i, k;
+	size_t k;
 	int err = 0;
 
-	for (i = 0; i < t->workers.n && !err; i++) {
-		struct pt_worker *w = &t->workers.v[i];
-
+	pt_each_ok(struct pt_worker, w, &t->workers, err) {
 		if (w->role != role)
 			continue;
 		for (k = 0; k < ends.n && ends.v[k] > w->main->first; k++)
@@ -328,13 +323,10 @@ static int add_times(pt_doubles *to, const struct pt_worker *w)
 static int find_peers(const struct pt_trainer *t, const struct pt_worker *w,
 		      struct peers *p)
 {
-	size_t i;
 	int err = 0;
 
 	p->own.n = p->medians.n = p->service_ms.n = 0;
-	for (i = 0; i < t->workers.n && !err; i++) {
-		const struct pt_worker *o = &t->workers.v[i];
-
+	pt_each_ok(const struct pt_worker, o, &t->workers, err) {
 		if (o->role != w->role)
 			continue;
 		if (o->slot == w->slot)
