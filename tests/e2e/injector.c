@@ -107,6 +107,20 @@ out:
 		close(fd);
 }
 
+/* Its result, within a minute. */
+static int wait_for(struct pt_inject_job *j, struct pt_injected *out, struct pt_err *err)
+{
+	int ret, i;
+
+	for (i = 0; i < 60000; i++) {
+		ret = pt_inject_result(j, out, err);
+		if (ret != -EINPROGRESS)
+			break;
+		rest(1);
+	}
+	return ret;
+}
+
 static void cycle(const struct pt_inject_opts *o)
 {
 	struct pt_err err = { "" }, err2 = { "" };
@@ -122,7 +136,7 @@ static void cycle(const struct pt_inject_opts *o)
 		rest(a.killms);
 		pt_inject_kill(j);
 	}
-	ret = pt_inject_wait(j, 60000, &in, &err);
+	ret = wait_for(j, &in, &err);
 	pt_inject_free(j);
 	us = in.stopped_us;
 	in.stopped_us = 0;
@@ -132,7 +146,7 @@ static void cycle(const struct pt_inject_opts *o)
 			j = pt_inject_begin(o, &in);
 			if (!j)
 				exit(2);
-			out = pt_inject_wait(j, 60000, &in, &err2);
+			out = wait_for(j, &in, &err2);
 			pt_inject_free(j);
 			if (out != -EAGAIN)
 				break;

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "analysis/parts/part.h"
 #include "base/records.h"
 #include "report/lanes.h"
 #include "model/past.h"
@@ -210,9 +211,10 @@ static void choose_pieces(struct replay *k, const struct pt_opts *o,
 		k->most = PT_PIECE_BYTES;
 	if (o->piece_bytes)
 		k->most = o->piece_bytes;
+	/* what is held on of each is looked at again with the next one */
 	pieces = (uint64_t)((double)(records * RECORD_BYTES) /
-			    (PT_PIECE_SHARE * (double)k->most));
-	k->pieces.ask_every = pieces > ASK ? pieces / ASK : 1;
+			    (PT_PIECE_SHARE * (1 - 1.0 / PT_PART_MARGIN) * (double)k->most));
+	k->pieces.ask_every = pieces > ASK ? (pieces + ASK - 1) / ASK : 1;
 }
 
 static int read_recording(struct replay *k, const struct pt_opts *o, FILE *f)

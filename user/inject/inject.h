@@ -98,9 +98,6 @@ struct pt_inject_job *pt_inject_begin(const struct pt_inject_opts *o,
  * is left in the process. */
 int pt_inject_result(struct pt_inject_job *j, struct pt_injected *out,
 		     struct pt_err *err);
-/* Wait for it, at most `ms`. As above. */
-int pt_inject_wait(struct pt_inject_job *j, unsigned ms,
-		   struct pt_injected *out, struct pt_err *err);
 /* No more of it where it has not touched the target yet: -ECANCELED then. */
 void pt_inject_cancel(struct pt_inject_job *j);
 /* End it now, as a tracer may be ended at any moment; the target goes on. */

@@ -14,8 +14,6 @@
 #include "base/privileges.h"
 #include "inject/inject_int.h"
 
-#define WAIT_US 500
-
 struct shared {
 	struct pt_injected io;
 	struct pt_err err;
@@ -97,20 +95,6 @@ int pt_inject_result(struct pt_inject_job *j, struct pt_injected *out,
 				  "the process that loads the agent was ended");
 	*err = j->s->err;
 	return j->s->result;
-}
-
-int pt_inject_wait(struct pt_inject_job *j, unsigned ms,
-		   struct pt_injected *out, struct pt_err *err)
-{
-	uint64_t end = pt_now_ns() + ms * 1000000ull;
-	int ret;
-
-	for (;;) {
-		ret = pt_inject_result(j, out, err);
-		if (ret != -EINPROGRESS || pt_now_ns() >= end)
-			return ret;
-		pt_inj_sleep_us(WAIT_US);
-	}
 }
 
 void pt_inject_cancel(struct pt_inject_job *j)

@@ -305,15 +305,7 @@ size_t pt_iv_after(const struct pt_thread *t, uint64_t ts)
 		hi = n - hi > stride ? hi + stride : n;
 		stride *= 2;
 	}
-
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (t->iv.v[mid].end <= ts)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
+	lo += pt_bisect(hi - lo, i, t->iv.v[lo + i].end <= ts);
 	((struct pt_thread *)t)->near = lo;
 	return lo;
 }

@@ -56,17 +56,9 @@ static struct judged judge(const pt_meets_list *a, const pt_meets_list *b,
 /* The shift that brings the middle of `a` next to its nearest in time. */
 static int64_t nearest(const pt_meets_list *a, const pt_meets_list *b)
 {
-	size_t mid = a->n / 2, lo = 0, hi = b->n;
+	size_t mid = a->n / 2;
 
-	while (lo < hi) {
-		size_t m = lo + (hi - lo) / 2;
-
-		if (b->v[m].at < a->v[mid].at)
-			lo = m + 1;
-		else
-			hi = m;
-	}
-	return (int64_t)lo - (int64_t)mid;
+	return (int64_t)pt_bisect(b->n, i, b->v[i].at < a->v[mid].at) - (int64_t)mid;
 }
 
 bool pt_meets_join(const pt_meets_list *a, const pt_meets_list *b,
