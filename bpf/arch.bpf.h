@@ -139,7 +139,7 @@ static __always_inline long pt_nr(long nr)
 static __always_inline bool pt_preempt_count(struct task_struct *cur, __u32 *count)
 {
 	return pt_cfg.count_off && bpf_core_field_exists(cur->se.cfs_rq) &&
-	       !bpf_probe_read_kernel(count, sizeof(*count), (void *)cur->se.cfs_rq->rq +
+	       !bpf_probe_read_kernel(count, sizeof(*count), (void *)BPF_CORE_READ(cur, se.cfs_rq, rq) +
 						    pt_cfg.count_off);
 }
 #endif

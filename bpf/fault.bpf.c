@@ -77,7 +77,7 @@ static __noinline int name_mapped(struct pt_thread *th, struct task_struct *task
 {
 	struct vm_area_struct *v;
 	struct pt_named *named;
-	struct mapped m = { .mm = (__u64)task->mm, .text = PT_TEXT_NO };
+	struct mapped m = { .mm = (__u64)BPF_CORE_READ(task, mm), .text = PT_TEXT_NO };
 	__u64 root, file;
 
 	if (!th || !key)

@@ -148,7 +148,7 @@ int pt_iter_socks(struct bpf_iter__task_file *ctx)
 	tgid = task->tgid;
 	if (!bpf_map_lookup_elem(&pt_targets, &tgid))
 		return 0;
-	inode = file->f_inode;
+	inode = BPF_CORE_READ(file, f_inode);
 	if (pt_mode_kind(BPF_CORE_READ(inode, i_mode)) != PT_OBJ_SOCK)
 		return 0;
 	sk = pt_file_sock((__u64)file);

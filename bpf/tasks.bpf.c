@@ -21,7 +21,7 @@ static __always_inline void task_record(__u16 kind, struct pt_thread *th,
 	r = pt_rec_new(struct pt_rec_task, kind, th, task, bpf_ktime_get_ns());
 	if (!r)
 		return;
-	r->ppid = task->real_parent->tgid;
+	r->ppid = BPF_CORE_READ(task, real_parent, tgid);
 	r->old_tid = old_tid;
 	copy_comm(r->comm, comm);
 	pt_rec_submit(r);
@@ -42,7 +42,7 @@ static __always_inline void outside_record(struct pt_thread *th,
 	r->slept_ns = v->slept_ns;
 	r->wakes = v->wakes;
 	r->waiter = v->waiter;
-	r->ppid = task->real_parent->tgid;
+	r->ppid = BPF_CORE_READ(task, real_parent, tgid);
 	copy_comm(r->comm, task->comm);
 	pt_rec_submit(r);
 }
@@ -162,7 +162,7 @@ int BPF_PROG(pt_exit, struct task_struct *task)
 
 	/* 6.16 gained an argument for this; two last threads that exit at
 	 * once may both see 0, and deleting twice does no harm. */
-	dead = task->signal->live.counter == 0;
+	dead = BPF_CORE_READ(task, signal, live.counter) == 0;
 	th = pt_thread_of(task);
 	if (th && pt_is_watching()) {
 		pt_agg_last(th, task);
