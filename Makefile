@@ -135,7 +135,7 @@ FUZZ_WRAP := open openat fopen setmntent ptrace usleep pt_libcurl_load pt_queue_
 # How fast records become a diagnosis: linked with the program's rooms.
 BENCH_SRCS := $(sort $(wildcard tests/bench/*.c))
 
-.PHONY: all program demo test check analyze sbom kernels bench bench-replay bench-export bench-places bench-start dist install uninstall help clean deps unit e2e purity sim bpf FORCE
+.PHONY: all program demo test check analyze sbom kernels bench dist install uninstall help clean deps unit e2e purity sim bpf FORCE
 FORCE:
 
 all: $(B)/pipetrace $(SIM) $(SIM_CUDA) $(SIM_GPUJOB) $(B)/libpipetrace_agent.so
@@ -152,11 +152,7 @@ help:
 	@echo 'make analyze      static analysis of user/ and bpf/: clang and gcc'
 	@echo 'make sbom         build/pipetrace.spdx.json: what the program is made of'
 	@echo 'make kernels      the read doors on Debian kernels in emulated machines (root)'
-	@echo 'make bench        measure attach, report, detach and the own CPU (root)'
-	@echo 'make bench-replay measure how fast records become a diagnosis'
-	@echo 'make bench-export measure how fast a timeline is written'
-	@echo 'make bench-places measure what a probe costs where it stands (root)'
-	@echo 'make bench-start  measure what a trace costs that sees nothing (root)'
+	@echo 'make bench        what it costs, and how fast it is (root); QUICK=1 ONLY=PART,... PAIRS=N JSON=FILE'
 	@echo 'make dist         build/dist: packages of HEAD, static program, checksums'
 	@echo 'make install      DESTDIR= PREFIX=$(PREFIX)'
 	@echo 'make uninstall    remove what install put there'
@@ -445,12 +441,13 @@ $(B)/tests/e2e/hazards $(B)/tests/e2e/attacker: $(B)/tests/e2e/%: tests/e2e/%.c 
 	$(call say,CC)
 	$(Q)$(CC) -D_GNU_SOURCE= $(CBASE) -O2 $(CFLAGS) $< $(LDFLAGS) -ldl -o $@
 
-BENCH := $(addprefix $(B)/tests/bench/,replay grow places)
+BENCH := $(addprefix $(B)/tests/bench/,replay grow work)
 $(BENCH): $(B)/tests/bench/%: $(B)/obj/tests/bench/%.o $(B)/obj/tests/bench/repeat.o $(B)/libpipetrace.a
 	@mkdir -p $(@D)
 	$(call say,LINK)
 	$(Q)$(CC) -pthread $^ $(LDFLAGS) $(LIBS) -o $@
 $(BENCH_SRCS:%.c=$(B)/obj/%.o): private CPP += -Itests
+$(BENCH_SRCS:%.c=$(B)/obj/%.o): | $(SKEL)
 
 # Stand-ins for the agent: one that can be unloaded, one that says it cannot.
 INJECT_AGENTS := $(addprefix $(B)/tests/inject/,agent.so agent_stays.so)
@@ -520,16 +517,10 @@ kernels:
 		$(KERNELS:$(B)/%=$(B)/static/%) $(SWITCHES:$(B)/%=$(B)/static/%)
 	tests/kernels/run --arch $(ARCH)
 
-bench: all bench-replay
-	tests/bench/bench.py
-bench-replay: $(B)/tests/bench/replay
-	tests/bench/replay.py --program $<
-bench-export: $(B)/tests/bench/replay
-	tests/bench/replay.py --program $< --export
-bench-places: $(B)/tests/bench/places
-	tests/bench/places.py
-bench-start: all
-	tests/bench/start.py
+# build/bench/COMMIT.json; tests/bench/page.py makes docs/performance.md of it.
+bench: all $(BENCH)
+	tests/bench/run $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY)) \
+		$(if $(PAIRS),--pairs $(PAIRS)) $(if $(JSON),--json $(JSON))
 
 demo:
 	tools/install-deps build

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * What tracing cost the job: the hooks' time, as counted and priced while it was traced
- * (bpf/records.def, COST), over the job's own. docs/overhead.md says it for users.
+ * (bpf/records.def, COST), over the job's own. docs/performance.md says it for users.
  *
  *   value  the hooks' time over wall or, where more than one core was busy, over the
  *          target's CPU time; and of the tracer's own CPU time the part for which there

@@ -3,7 +3,7 @@
  * What the hooks take of the target's time: each time that one met a thread of it
  * (counted in the kernel, bpf/emit.bpf.h), times what that costs. The trap of a probe was
  * timed by the self-test; the programs are timed in the job, one of 32 times; what the
- * kernel takes to come to a program of a tracepoint is from a table (docs/overhead.md).
+ * kernel takes to come to a program of a tracepoint is from a table (docs/performance.md).
  */
 #ifndef PT_COST_H
 #define PT_COST_H

@@ -4,7 +4,7 @@
  *
  * The kernel emulates some instructions within the probe's trap; any other one it
  * runs elsewhere, one step, and takes a second trap for it: several times the price
- * (docs/overhead.md). Where a function begins with one of the others, a probe may as
+ * (docs/performance.md). Where a function begins with one of the others, a probe may as
  * well stand a few instructions later, if nothing that the program reads has changed
  * by then and each call comes by there exactly once.
  */

@@ -190,7 +190,7 @@ static void show_nvml(unsigned flags)
 }
 
 /* Those whose first instructions are all of the kind that the kernel steps: see
- * docs/overhead.md. */
+ * docs/performance.md. */
 static void show_dear(const struct pt_point *p, int n)
 {
 	int i, dear = 0;
