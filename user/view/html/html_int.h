@@ -88,7 +88,7 @@ json_t *pt_html_histogram(struct pt_jb *b, const double *ms, size_t stride,
 
 /* ---- stacks.c ------------------------------------------------------------ */
 
-/* {groups, lines, files, waits} */
+/* {groups, from (s), lines, files, waits} */
 json_t *pt_html_stacks(struct pt_jb *b, const struct pt_export *x);
 
 /* ---- blob.c -------------------------------------------------------------- */

@@ -21,6 +21,7 @@ struct texts {
 	json_t *lines, *files;
 	uint32_t *of_line; /* 1 + its index, by id - 1; 0: not told yet */
 	const char *file;  /* that was told last */
+	uint64_t first;	   /* look that is held */
 };
 
 /* One tree; by the stack's id - 1. */
@@ -233,6 +234,7 @@ static json_t *groups(struct pt_jb *b, const struct pt_export *x, struct texts *
 
 		if (!th->looks.n)
 			continue;
+		k->first = th->looks.v[0].begin < k->first ? th->looks.v[0].begin : k->first;
 		g = group_of(x, th);
 		threads[g]++;
 		b->failed |= pt_stacks_add(&times[g], th, (uint64_t)c->begin_ns,
@@ -254,7 +256,8 @@ static json_t *groups(struct pt_jb *b, const struct pt_export *x, struct texts *
 
 json_t *pt_html_stacks(struct pt_jb *b, const struct pt_export *x)
 {
-	struct texts k = { .m = x->m };
+	struct texts k = { .m = x->m, .first = UINT64_MAX };
+	uint64_t begin = (uint64_t)x->r->capture.begin_ns;
 	json_t *o, *waits;
 	int i;
 
@@ -270,6 +273,9 @@ json_t *pt_html_stacks(struct pt_jb *b, const struct pt_export *x)
 		pt_j_add(b, waits, json_string(pt_wait_name((enum pt_wait)i)));
 	o = json_object();
 	pt_j_put(b, o, "groups", groups(b, x, &k));
+	/* of a long capture, only what was looked at last */
+	pt_j_std(b, o, "from", k.first != UINT64_MAX && k.first > begin ?
+				       (double)(k.first - begin) / 1e9 : 0);
 	pt_j_put(b, o, "lines", k.lines);
 	pt_j_put(b, o, "files", k.files);
 	pt_j_put(b, o, "waits", waits);

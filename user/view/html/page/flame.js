@@ -178,7 +178,8 @@ function stacks(P) {
 		flame.graph.setAttribute("aria-label", WHO[group.who] + ", " + state + ": flame graph. Arrow keys choose a function, Enter shows it alone, Escape all.");
 		flame.show(side, WHO[group.who] + ", " + state + ": " + seconds(side.seconds - side.unseen) + (group.threads > 1 ? " of " + count(group.threads) + " threads" : ""));
 		note.textContent = (state === "running" ? "CPU time, and time ready for a core, divided by the samples of each stack." : "A sleep in which a sample was taken counts in full for its stack; other sleeps for the same are divided likewise.") +
-			(side.unseen >= .01 * side.seconds && side.seconds > 0 ? " Of " + seconds(side.unseen) + " more no sample tells anything." : "");
+			(side.unseen >= .01 * side.seconds && side.seconds > 0 ? " Of " + seconds(side.unseen) + " more no sample tells anything." : "") +
+			(P.from > .1 * D.capture.duration ? " Samples from " + seconds(P.from) + " after the capture's begin on." : "");
 		heat.replaceChildren(...(heatMap(P, group) || []));
 	}
 	const section_ = section("stacks", "Stacks of Python",
