@@ -25,34 +25,6 @@ static int busy_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv,
 	return 0;
 }
 
-/* Of the time: who only sends sleeps less for what no other thread gives. */
-#define OWN_SLEEP 0.1
-
-/* Nobody of the job ended it. */
-static bool is_outside(const struct pt_an *an, const struct pt_iv *iv)
-{
-	const struct pt_proc *p = iv->valid_wake ?
-				pt_model_proc(an->m, iv->waker_tgid) : NULL;
-
-	return !p || p->outside;
-}
-
-/* It sleeps, for so much of the time, for what no other thread gives: a sender does
- * not. */
-static bool sleeps_by_itself(const struct pt_an *an, const struct pt_thread *th)
-{
-	uint64_t sum = 0;
-
-	pt_each_iv(iv, th, an->t0, an->t1) {
-		if (iv->wait == PT_WAIT_SLEEP || iv->wait == PT_WAIT_DISK ||
-		    iv->wait == PT_WAIT_FAULT || iv->wait == PT_WAIT_FLOCK ||
-		    (iv->wait == PT_WAIT_SOCK && is_outside(an, iv)))
-			sum += pt_min64(iv->ready, an->t1) -
-			       pt_max64(iv->begin, an->t0);
-	}
-	return (double)sum >= OWN_SLEEP * (double)(an->t1 - an->t0);
-}
-
 /* Whoever is given items sleeps for them; fewer than one in so many of all its sleeps
  * are some that a lock's word was not known for. */
 #define RESTS_PART 10
@@ -167,8 +139,6 @@ struct pt_thread *pt_maker_in(const struct pt_an *an,
 	}
 	if ((double)most < MET_SHARE * (double)(an->t1 - an->t0))
 		best = busiest;
-	if (best && sleeps_by_itself(an, best))
-		return best;
 	if (best)
 		best = maker_behind(an, g, p, best);
 	return best ? maker_asked(an, g, p, best) : NULL;
