@@ -265,7 +265,8 @@ def job(b):
             what = "%s: told, %s" % (name, mode)
             mid = [100 * statistics.median(t[k] for t in told[mode]) if all(
                 t[k] is not None for t in told[mode]) else None for k in ("value", "low", "high")]
-            rows.append(row(what, "%", mid, None, len(lost), JOB_BARS[mode],
+            rows.append(row(what, "%", mid, None, len(lost),
+                            JOB_BARS[mode] if argv[:2] == TORCH else None,
                             note="between the bounds of the report") if mid[0] is not None else
                         not_run(what, "the reports tell none"))
     return rows
