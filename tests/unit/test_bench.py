@@ -96,4 +96,10 @@ class Page(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    result = unittest.main(exit=False, verbosity=1).result
+    bad = len(result.failures) + len(result.errors)
+    for test, why in result.skipped:
+        print("ok 1 - %s # SKIP %s" % (test, why))
+    print("%d passed, %d failed, %d skipped" % (result.testsRun - bad - len(result.skipped), bad,
+                                                len(result.skipped)))
+    sys.exit(1 if bad else 0)
