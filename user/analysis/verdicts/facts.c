@@ -117,25 +117,36 @@ static void find_slow(struct pt_facts *f)
 	}
 }
 
-/* The place of the loop whose own work costs the most, and what is done there. */
-static void find_host_place(struct pt_facts *f)
+/* Of the idle time at a place, what passes with work of this kind. */
+static double idle_with(const struct pt_host_place *p, int kind)
 {
-	const struct pt_host_place *p, *best = NULL;
-	size_t i;
+	uint64_t all = 0;
 	int k;
 
-	for (i = 0; i < f->t->host_places.n; i++) {
-		p = &f->t->host_places.v[i];
-		if (!best || p->idle_ns > best->idle_ns)
-			best = p;
-	}
-	if (!best || !best->n)
-		return;
-	f->host_place = best;
-	f->host_what = PT_HOST_OTHER;
 	for (k = 0; k < PT_HOST_NR; k++)
-		if (best->ns[k] > best->ns[f->host_what])
+		all += p->ns[k];
+	return (double)p->idle_ns * (double)p->ns[kind] / (double)pt_max64(all, 1);
+}
+
+/* The kind of work that most of the idle time passes with, and where it does. */
+static void find_host_place(struct pt_facts *f)
+{
+	const struct pt_trainer *t = f->t;
+	double sum, most = -1;
+	int k;
+
+	for (k = 0; k < PT_HOST_NR; k++) {
+		sum = 0;
+		pt_each(const struct pt_host_place, p, &t->host_places)
+			sum += idle_with(p, k);
+		if (sum > most)
 			f->host_what = (enum pt_host_kind)k;
+		most = fmax(most, sum);
+	}
+	pt_each(const struct pt_host_place, p, &t->host_places)
+		if (p->n && (!f->host_place || idle_with(p, (int)f->host_what) >
+						       idle_with(f->host_place, (int)f->host_what)))
+			f->host_place = p;
 }
 
 /* By the lower bound where that alone gives the severity; else by the likely
@@ -213,9 +224,9 @@ static void gather_host(struct pt_facts *f, uint64_t wall)
 	const struct pt_trainer *t = f->t;
 	bool host = (double)t->host_hidden_ns <
 		    PT_SYNC_HIDDEN * (double)t->host_idle_ns;
-	uint64_t left = t->host_idle_ns - t->host_hidden_ns;
+	uint64_t told = host ? t->host_idle_ns : 0;
 
-	f->sync = share_of(t->sync_ns - pt_min64(t->sync_ns, host ? left : 0), wall);
+	f->sync = share_of(t->sync_ns - pt_min64(t->sync_ns, told), wall);
 	/* what is idle behind syncs by the estimate alone is told as the host's */
 	host |= f->sync < f->th->starved_info;
 	f->host = host ? share_of(t->host_idle_ns, wall) : 0;

@@ -6,6 +6,8 @@
 static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
 {
 	double lost = f->sync;
+	/* what the host computes there may be loading: nobody saw that it is not */
+	bool works = (double)f->t->host_idle_ns / NS_PER_S >= lost * f->wall_s / 2;
 
 	if (lost < f->th->starved_info)
 		return 0;
@@ -13,12 +15,13 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 			PT_BOUNDED);
 	pt_evidence(v, "gpu.syncs", (double)f->t->counts.syncs, "count");
 	pt_verdict_costs(f, v, lost);
-	v->certainty = PT_CONF_HIGH;
+	v->certainty = works ? PT_CONF_MEDIUM : PT_CONF_HIGH;
 	v->subject_pid = f->t->main->tgid;
 	v->title = pt_sentence(an,
 		"After syncs the GPU sits idle %.0f %% of the time until the training thread "
-		"launches new work; data is not the reason.",
-		100 * lost);
+		"launches new work; %s.",
+		100 * lost, works ? "no data loading was seen there" :
+				    "data is not the reason");
 	v->advice = "Synchronise less often (.item(), printing a loss, .cpu()): every N steps "
 		    "rather than every step, and do the host's own work (metrics, logging) "
 		    "before the sync or while the GPU computes.";

@@ -86,6 +86,11 @@ bool pt_feeds_nothing(const struct pt_feed *f)
 	return f->known && !f->up_bytes;
 }
 
+bool pt_feeds_too_little(const struct pt_feed *f, uint64_t bytes)
+{
+	return f->known && is_little(f, (double)bytes);
+}
+
 bool pt_sock_feeds_nothing(const struct pt_feed *f, const struct pt_sock *s)
 {
 	const struct pt_traffic *t;

@@ -248,6 +248,24 @@ static uint64_t stays_in(const struct pt_thread *th, uint64_t b, uint64_t e)
 	return pt_iv_after(th, e) - pt_iv_after(th, b);
 }
 
+static uint64_t read_by(const struct pt_an *an, const struct pt_proc *p)
+{
+	uint64_t sum = 0;
+	size_t i;
+
+	for (i = 0; i < p->threads.n; i++)
+		sum += pt_read_between(p->threads.v[i], an->t0, an->t1);
+	return sum;
+}
+
+/* A pipe hands over what is read from it. What is put into shared memory or sent in a
+ * message is not counted so. */
+static bool is_sized(const struct pt_iv *iv)
+{
+	return iv->obj_kind == PT_OBJ_PIPE ||
+	       (iv->obj_kind == PT_OBJ_SOCK && iv->syscall == PT_NR_read);
+}
+
 static struct pt_giver *giver_make(struct pt_givers *g, const struct pt_iv *iv,
 				   const struct pt_thread *who)
 {
@@ -261,6 +279,7 @@ static struct pt_giver *giver_make(struct pt_givers *g, const struct pt_iv *iv,
 		x->tgid = iv->waker_tgid;
 		x->th = who;
 		x->stays = who ? stays_in(who, g->an->t0, g->an->t1) : 0;
+		x->bytes = who && who->proc != g->own ? read_by(g->an, who->proc) : 0;
 	}
 	return x;
 }
@@ -305,8 +324,10 @@ static int sum_leg(void *ctx, const struct pt_leg *l)
 	at->last = k->x;
 	k->x->sleeps++;
 	k->x->ns += l->end - l->begin;
+	k->x->unsized += !is_sized(l->iv);
 	if (!k->x->gaps || k->x->last_gap != k->gap->begin) {
 		k->x->gaps++;
+		k->x->bytes += pt_read_between(l->th, k->gap->begin, k->gap->end);
 		k->x->stays_there += l->who ?
 			stays_in(l->who, k->gap->begin, k->gap->end) : 0;
 	}
@@ -357,9 +378,18 @@ static bool only_writes(const struct pt_givers *g, const struct pt_giver *x)
 	return out >= x->sleeps * WRITTEN_MIN && out > in * READ_PART;
 }
 
-static bool is_seldom(const struct pt_givers *g, const struct pt_giver *x, uint64_t kin_gaps)
+static bool is_seldom(const struct pt_givers *g, const struct pt_giver *x,
+		      const struct pt_giver *kin)
 {
-	return x->gaps >= GAPS_MIN && kin_gaps * SELDOM <= g->uploads;
+	return x->gaps >= GAPS_MIN && kin->gaps * SELDOM <= g->uploads;
+}
+
+/* Neither it and its kin nor what it read can be what goes to a device. */
+static bool hands_over_little(const struct pt_givers *g, const struct pt_giver *x,
+			      const struct pt_giver *kin)
+{
+	return x->gaps >= GAPS_MIN && !kin->unsized &&
+	       pt_feeds_too_little(&g->feed, kin->bytes);
 }
 
 static bool rests(const struct pt_giver *x)
@@ -369,7 +399,8 @@ static bool rests(const struct pt_giver *x)
 
 /* Works as a supplier does; but what it hands over goes to no device, as far as can be
  * seen. */
-static bool is_peer(const struct pt_givers *g, const struct pt_giver *x, uint64_t kin_gaps)
+static bool is_peer(const struct pt_givers *g, const struct pt_giver *x,
+		    const struct pt_giver *kin)
 {
 	bool own = x->th && x->th->proc == g->own;
 	bool asked = (double)x->ahead_ns <= MADE_SHARE * (double)x->ns;
@@ -378,15 +409,16 @@ static bool is_peer(const struct pt_givers *g, const struct pt_giver *x, uint64_
 	 * without it */
 	if (asked && x->gaps >= GAPS_MIN && pt_feeds_nothing(&g->feed))
 		return true;
-	if (asked && is_seldom(g, x, kin_gaps) && (own || rests(x)))
+	if (asked && is_seldom(g, x, kin) && (own || rests(x)))
 		return true;
 	if (!own)
-		return false;
+		return asked && hands_over_little(g, x, kin);
 	return (double)x->made_ns < MADE_SHARE * (double)x->ns && only_writes(g, x);
 }
 
-/* kin_gaps: with sleeps that it or its kin ended. */
-static void find_role(const struct pt_givers *g, struct pt_giver *x, uint64_t kin_gaps)
+/* kin: sums over it and its kin. */
+static void find_role(const struct pt_givers *g, struct pt_giver *x,
+		      const struct pt_giver *kin)
 {
 	double all = (double)(x->made_ns + x->ranks_ns + x->clients_ns +
 			      x->peer_ns + x->helped_ns);
@@ -403,7 +435,7 @@ static void find_role(const struct pt_givers *g, struct pt_giver *x, uint64_t ki
 		x->role = PT_GIVER_PEER;
 	else if ((double)x->made_ns >= MADE_SHARE * all ||
 		 (double)x->ahead_ns > AHEAD_SHARE * (double)x->ns)
-		x->role = is_peer(g, x, kin_gaps) ? PT_GIVER_PEER : PT_GIVER_SUPPLIER;
+		x->role = is_peer(g, x, kin) ? PT_GIVER_PEER : PT_GIVER_SUPPLIER;
 	else
 		x->role = PT_GIVER_HELPER;
 }
@@ -505,6 +537,8 @@ static void add_giver(struct pt_giver *sum, const struct pt_giver *x)
 	sum->sleeps += x->sleeps;
 	sum->ns += x->ns;
 	sum->gaps += x->gaps;
+	sum->bytes += x->bytes;
+	sum->unsized += x->unsized;
 	sum->stays += x->stays;
 	sum->stays_there += x->stays_there;
 	sum->ahead_ns += x->ahead_ns;
@@ -543,7 +577,8 @@ static int sum_others_ahead(struct sums *k)
 
 		if (x->tgid != k->g->own->tgid &&
 		    (pt_feeds_nothing(&k->g->feed) ||
-		     (rests(x) && is_seldom(k->g, x, x->gaps))))
+		     hands_over_little(k->g, x, x) ||
+		     (rests(x) && is_seldom(k->g, x, x))))
 			err = sum_ahead(k, &k->given.v[i]);
 	}
 	return err;
@@ -565,11 +600,11 @@ static int find_roles(struct sums *k)
 			add_giver(&sum, &p->sum);
 		if (q)
 			add_giver(&sum, &q->sum);
-		find_role(g, x, sum.gaps);
+		find_role(g, x, &sum);
 		if (x->sleeps >= SLEEPS_MIN)
 			continue;
 		/* too few were seen */
-		find_role(g, &sum, sum.gaps);
+		find_role(g, &sum, &sum);
 		x->role = sum.role;
 	}
 	pt_hash_free(all);

@@ -27,6 +27,8 @@ struct pt_giver {
 	uint64_t sleeps, ns; /* that it ended, of the consumer's */
 	uint64_t gaps, last_gap; /* with such; when the last of them began */
 	uint64_t stays, stays_there; /* its own off the CPU; those in such gaps */
+	uint64_t bytes; /* that the consumer read in them, and it itself in all */
+	uint64_t unsized; /* of the sleeps: more may have come than was read */
 	/* where the way back from their ends leads, ns */
 	uint64_t made_ns;   /* other processes, or input of this one */
 	uint64_t ranks_ns;

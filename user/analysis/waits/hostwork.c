@@ -56,6 +56,13 @@ struct work {
 	uint64_t others; /* certainly idle while another rank, or a client, is late */
 };
 
+/* Does it mostly wait for something that is no work of its own? Then that is what to
+ * mend, also where it could be hidden. */
+static bool mostly_waits(const struct work *w)
+{
+	return 2 * (w->ns[PT_HOST_COMPUTING] + w->ns[PT_HOST_QUEUED]) < w->all;
+}
+
 static void sum_gap(const struct pt_an *an, const struct pt_trainer *t,
 		    const struct pt_host_gap *g, size_t *hint, struct work *w)
 {
@@ -124,7 +131,7 @@ int pt_sum_host(const struct pt_an *an, struct pt_trainer *t)
 		if (w.all <= PT_LAUNCH_GAP_NS || !g->g.prev)
 			continue;
 		idle += w.idle;
-		hidden += pt_min64(w.idle, step);
+		hidden += mostly_waits(&w) ? 0 : pt_min64(w.idle, step);
 		note_place(t, g, &w);
 	}
 	t->sync_ns -= pt_min64(t->sync_ns, others);
