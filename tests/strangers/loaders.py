@@ -627,3 +627,26 @@ def polled_folder(j):
             os.unlink(path)
             j.tell("taken", n)
         j.train(gpu, x)
+
+
+@job(data="main_thread_loading io_bound", rest="sync_bound launch_bound")
+def audio_main(j):
+    """Sound files, opened and decoded one by one in the training thread."""
+    folder, many = j.path("wav"), j.int("batch", 2, 24)
+    cost, gpu = j.ms("file_ms", 0.3, 6), j.gpu(j.ms("gpu_ms", 5, 80))
+    os.mkdir(folder)
+    for n in range(200):
+        with open(os.path.join(folder, "%03d.wav" % n), "wb") as f:
+            f.write(bytes(j.random.randint(20000, 200000)))
+
+    def load(n):
+        with open(os.path.join(folder, "%03d.wav" % n), "rb") as f:
+            f.read()
+        decode(cost)
+        return np.zeros(8000, np.float32)
+    j.go()
+    while True:
+        j.mark()
+        with j.during("data"):
+            x = np.stack([load(j.random.randrange(200)) for _ in range(many)])
+        j.train(gpu, x)

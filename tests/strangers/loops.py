@@ -8,6 +8,7 @@ import os
 import pickle
 import signal
 import socket
+import subprocess
 import threading
 import time
 from ctypes import byref, c_void_p
@@ -209,3 +210,108 @@ def phases(j):
         gpu = large if late else small
         gpu.enter_thread()
         j.train(gpu, x)
+
+
+def environment(link, cost, seed):
+    chance = np.random.default_rng(seed)
+    while True:
+        link.recv()
+        parse(cost * chance.uniform(0.5, 2))
+        link.send((np.zeros((4, 84, 84), np.uint8), 0.0, False))
+
+
+@job(data=CPU, rest="sync_bound launch_bound host_bound")
+def vector_env(j):
+    """PPO with environments in processes: actions go out, observations come back."""
+    gpu, many = j.gpu(j.ms("policy_ms", 2, 20)), j.int("environments", 1, 6)
+    cost, links = j.ms("env_ms", 1, 20), []
+    for n in range(many):
+        mine, theirs = multiprocessing.Pipe()
+        multiprocessing.Process(target=environment, args=(theirs, cost, n), daemon=True).start()
+        links.append(mine)
+    seen = np.zeros((many, 4, 84, 84), np.uint8)
+    j.go()
+    while True:
+        j.mark()
+        j.train(gpu, seen)  # the policy; .item() brings the actions
+        with j.during("data"):
+            for link in links:
+                link.send(1)
+            seen = np.stack([link.recv()[0] for link in links])
+
+
+@job(data=CPU, rest="sync_bound launch_bound")
+def gan(j):
+    """Two networks in turns, each with a loader of its own."""
+    g, d = j.gpu(j.ms("generator_ms", 3, 40)), j.gpu(j.ms("critic_ms", 3, 40), launches=45)
+    noise, _ = feeder(j.ms("noise_ms", 0.5, 10), 10000)
+    images, _ = feeder(j.ms("images_ms", 3, 80))
+    critics = j.int("critics", 1, 5)
+    j.go()
+    while True:
+        j.mark()
+        for _ in range(critics):
+            j.mark("micro")
+            with j.during("data"):
+                x = images.get()
+            d.enter_thread()
+            j.train(d, x, item=False)
+        with j.during("data"):
+            z = noise.get()
+        g.enter_thread()
+        j.train(g, z)
+
+
+@job(child="host_bound checkpoint_stall", ckpt="checkpoint_stall",
+     rest="sync_bound launch_bound host_bound")
+def packed_checkpoint(j):
+    """Every N steps the model is saved and gzip is run on it, and waited for."""
+    gpu, every = j.gpu(j.ms("gpu_ms", 5, 60)), j.int("every", 10, 60)
+    state = np.random.default_rng(1).standard_normal(j.int("kib", 200, 4000) << 7)
+    x, path = np.zeros(100000, np.float32), j.path("model.npy")
+    j.go()
+    for n in itertools.count(1):
+        j.mark()
+        j.train(gpu, x)
+        if n % every == 0:
+            with j.during("ckpt"):
+                np.save(path, state)
+            with j.during("child"):
+                subprocess.run(["gzip", "-kf", path], check=True)
+
+
+def parameters(j):
+    """Adds what it gets to the weights and sends them back, at its own pace."""
+    late = j.ms("apply_ms", 1, 60)
+    door = socket.socket()
+    door.bind(("127.0.0.1", 0))
+    door.listen()
+    j.tell("port", door.getsockname()[1])
+    link = door.accept()[0]
+    size = int(j.told("size"))
+    while True:
+        left = size
+        while left:
+            left -= len(link.recv(min(left, 1 << 20)))
+        decode(late)
+        link.sendall(bytes(size))
+
+
+@job(outside=parameters, peer="host_bound rank_straggler", rest="sync_bound launch_bound")
+def parameter_server(j):
+    """Gradients go to a parameter server, weights come back; the data lies on the device."""
+    size = j.int("kib", 20, 2000) << 10
+    gpu = j.gpu(j.ms("gpu_ms", 5, 80), input_bytes=size)
+    link = socket.create_connection(("127.0.0.1", int(j.told("port"))))
+    j.tell("size", size)
+    weights = bytearray(size)
+    j.go()
+    while True:
+        j.mark()
+        j.train(gpu)
+        with j.during("peer"):
+            link.sendall(weights)
+            view = memoryview(weights)
+            while view:
+                view = view[link.recv_into(view):]
+        gpu.upload((ctypes.c_char * size).from_buffer(weights), size)

@@ -189,3 +189,38 @@ def rl_actors(j):
             with j.during("host"):
                 for p in pipes:
                     p.send(b"\0" * 20000)
+
+
+def chatting(j):
+    """Reads a stream of tokens, thinks, asks again."""
+    think, port = j.ms("think_s", 0.1, 1.5), int(j.told("port"))
+    link = socket.create_connection(("127.0.0.1", port))
+    j.told("go")
+    while True:
+        link.sendall(b"tell me more\n")
+        while link.recv(1) != b"\n":
+            pass
+        time.sleep(j.random.expovariate(1 / think))
+
+
+@job(outside=chatting, demand="no_demand", host="host_bound sync_bound",
+     rest="sync_bound launch_bound host_bound")
+def chat_server(j):
+    """One conversation at a time; each token is sent as soon as it is there."""
+    gpu, most = j.gpu(j.ms("token_ms", 4, 30)), j.int("tokens", 5, 60)
+    door = socket.socket()
+    door.bind(("127.0.0.1", 0))
+    door.listen()
+    j.tell("port", door.getsockname()[1])
+    link = door.accept()[0]
+    lines = link.makefile("rb")
+    j.go()
+    while True:
+        with j.during("demand"):
+            prompt = lines.readline()
+        j.mark()
+        for n in range(j.random.randint(1, most)):
+            j.mark("micro")
+            j.train(gpu, np.frombuffer(prompt, np.uint8) if n == 0 else None)
+            link.sendall(b"x")
+        link.sendall(b"\n")
