@@ -21,7 +21,7 @@ from multiprocessing import shared_memory
 
 import numpy as np
 
-from stranger import CPU, decode, job, parse
+from stranger import BUILD, CPU, decode, job, parse
 
 # ---- pools
 
@@ -632,9 +632,11 @@ def polled_folder(j):
 @job(data="main_thread_loading io_bound", rest="sync_bound launch_bound")
 def audio_main(j):
     """Sound files, opened and decoded one by one in the training thread."""
-    folder, many = j.path("wav"), j.int("batch", 2, 24)
-    cost, gpu = j.ms("file_ms", 0.3, 6), j.gpu(j.ms("gpu_ms", 5, 80))
-    os.mkdir(folder)
+    many, cost = j.int("batch", 2, 24), j.ms("file_ms", 0.3, 6)
+    gpu, folder = j.gpu(j.ms("gpu_ms", 5, 80)), j.path("wav")
+    if j.one("where", "disk", "memory") == "disk":
+        folder = os.path.join(BUILD, "strangers/wav")
+    os.makedirs(folder, exist_ok=True)
     for n in range(200):
         with open(os.path.join(folder, "%03d.wav" % n), "wb") as f:
             f.write(bytes(j.random.randint(20000, 200000)))
