@@ -62,6 +62,20 @@ static bool finishes_file(const struct pt_iv *iv)
 		iv->syscall == PT_NR_rename);
 }
 
+/* Bytes are counted when their call returns: the thread may have been in it since before
+ * it lost its core, maybe more than once. */
+static uint64_t write_began(const struct pt_proc *p, const struct pt_thread *th, size_t i)
+{
+	const struct pt_iv *v = th->iv.v;
+	uint64_t end = v[i].begin;
+
+	for (i--; i && v[i].wait == PT_WAIT_RUNQ && !v[i].gap_before &&
+		  v[i].wchar == v[i - 1].wchar &&
+		  !launched_between(p, v[i - 1].end, end); i--)
+		;
+	return v[i].end;
+}
+
 /* When the main thread writes a file, into t->writing: asleep in a write or a
  * flush, or many bytes between two records. Before the steps are sought: what
  * is written before a fetch is none of it. */
@@ -83,7 +97,8 @@ int pt_find_writing(const struct pt_an *an, struct pt_trainer *t)
 		if (i && !iv->gap_before && prev->end >= an->t0 &&
 		    iv->wchar > prev->wchar &&
 		    iv->wchar - prev->wchar >= WRITE_BURST)
-			err = add_span(out, prev->end, iv->begin);
+			err = add_span(out, pt_max64(write_began(t->proc, th, i), an->t0),
+				       iv->begin);
 		if (!err && blocked)
 			err = add_span(out, pt_max64(iv->begin, an->t0), end);
 	}

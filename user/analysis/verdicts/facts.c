@@ -117,14 +117,17 @@ static void find_slow(struct pt_facts *f)
 	}
 }
 
-/* Of the idle time at a place, what passes with work of this kind. */
+/* Of the idle time at a place, what passes with work of this kind. Writing has a verdict
+ * of its own, and is not in that time. */
 static double idle_with(const struct pt_host_place *p, int kind)
 {
 	uint64_t all = 0;
 	int k;
 
 	for (k = 0; k < PT_HOST_NR; k++)
-		all += p->ns[k];
+		all += k == PT_HOST_WRITING ? 0 : p->ns[k];
+	if (kind == PT_HOST_WRITING)
+		return 0;
 	return (double)p->idle_ns * (double)p->ns[kind] / (double)pt_max64(all, 1);
 }
 
