@@ -236,6 +236,7 @@ struct tally {
 	const struct pt_trainer *t;
 	const struct pt_worker *w;
 	uint64_t idle_ns;
+	size_t rests;
 };
 
 static int idle_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv,
@@ -243,18 +244,26 @@ static int idle_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv,
 {
 	struct tally *k = ctx;
 
-	if (iv && !queued && pt_rests(k->t, k->w, iv))
+	if (iv && !queued && pt_rests(k->t, k->w, iv)) {
 		k->idle_ns += e - b;
+		k->rests++;
+	}
 	return 0;
+}
+
+static struct tally tally_rests(const struct pt_trainer *t, const struct pt_worker *w,
+				uint64_t b, uint64_t e)
+{
+	struct tally k = { .t = t, .w = w };
+
+	pt_walk(w->main, b, e, idle_piece, &k);
+	return k;
 }
 
 uint64_t pt_rest_ns(const struct pt_trainer *t, const struct pt_worker *w, uint64_t b,
 		    uint64_t e)
 {
-	struct tally k = { t, w, 0 };
-
-	pt_walk(w->main, b, e, idle_piece, &k);
-	return k.idle_ns;
+	return tally_rests(t, w, b, e).idle_ns;
 }
 
 /* Busy time between two batches made: what the second one took. */
@@ -339,6 +348,60 @@ static int find_peers(const struct pt_trainer *t, const struct pt_worker *w,
 	return err;
 }
 
+/* Busy time in so many stretches of the capture is compared where batches are not seen. */
+#define BUSY_STRETCHES 16
+/* ... with at least so many peers: one may have had less to do. */
+#define BUSY_PEERS 2
+
+/* Busy ms of each stretch, sorted by the median of them, which is told. */
+static int busy_times(const struct pt_an *an, const struct pt_trainer *t,
+		      const struct pt_worker *w, pt_doubles *out, double *median)
+{
+	uint64_t len = (an->t1 - an->t0) / BUSY_STRETCHES, i, b;
+	double ms[BUSY_STRETCHES];
+	int err = 0;
+
+	for (i = 0; i < BUSY_STRETCHES && !err; i++) {
+		b = an->t0 + i * len;
+		ms[i] = (double)(len - pt_min64(pt_rest_ns(t, w, b, b + len), len)) /
+			NS_PER_MS;
+		err = pt_vec_push(out, ms[i]);
+	}
+	*median = pt_median(ms, BUSY_STRETCHES);
+	return err;
+}
+
+static bool lasts(const struct pt_an *an, const struct pt_worker *w)
+{
+	return w->main->first <= an->t0 + (an->t1 - an->t0) / BUSY_STRETCHES &&
+	       pt_thread_end(an, w->main) >= an->t1;
+}
+
+/*
+ * Whose batches lie ready in a queue of its own is never waited for, and when they were
+ * made is not seen. Such peers rest about once for each batch: those that do so as often
+ * as `w` delivers made as many, and how busy they were meanwhile compares them.
+ */
+static int find_busy_peers(const struct pt_an *an, const struct pt_trainer *t,
+			   const struct pt_worker *w, struct peers *p)
+{
+	double median;
+	int err;
+
+	p->own.n = 0;
+	if (!lasts(an, w))
+		return 0;
+	err = busy_times(an, t, w, &p->own, &median);
+	pt_each_ok(const struct pt_worker, o, &t->workers, err) {
+		if (o == w || o->role != w->role || o->done.n || !lasts(an, o) ||
+		    2 * tally_rests(t, o, an->t0, an->t1).rests < w->done.n)
+			continue;
+		err = busy_times(an, t, o, &p->service_ms, &median);
+		err = err ?: pt_vec_push(&p->medians, median);
+	}
+	return err;
+}
+
 /* A worker that is slow half of the time (in every other epoch) has no median
  * to speak of, one with a few hard batches has: what 40 % of its batches take
  * at least tells them apart. */
@@ -388,6 +451,7 @@ static int compare_one(const struct pt_an *an, const struct pt_trainer *t,
 		       struct pt_worker *w, struct peers *p)
 {
 	double others, ratio;
+	bool batches;
 	size_t n;
 	int err;
 
@@ -396,11 +460,18 @@ static int compare_one(const struct pt_an *an, const struct pt_trainer *t,
 	err = find_peers(t, w, p);
 	if (err || p->own.n < PT_SLOW_BATCHES)
 		return err;
+	batches = p->medians.n;
+	if (!batches)
+		err = find_busy_peers(an, t, w, p);
 	n = p->medians.n;
+	if (err || (!batches && n < BUSY_PEERS))
+		return err;
 	others = pt_median(p->medians.v, n);
 	if (!(others > 0))
 		return 0;
 	ratio = w->slowdown = pt_median(p->own.v, p->own.n) / others;
+	if (ratio < an->th->slow_factor && !batches)
+		return 0;
 	if (ratio < an->th->slow_factor) {
 		ratio = upper_middle(&p->own) / others;
 		if (ratio < PT_SLOW_HUMPS * an->th->slow_factor) {
