@@ -109,8 +109,12 @@ static __always_inline void pt_unix_name(struct pt_rec_sock *r,
 		return;
 	peer = BPF_CORE_READ(u, peer);
 	a = peer ? BPF_CORE_READ((const struct unix_sock *)peer, addr) : NULL;
-	if (!a)
+	if (!a) {
 		a = BPF_CORE_READ(u, addr);
+		/* accept() gives the listener's name */
+		if (a && peer)
+			r->hdr.flags |= PT_F_ACCEPTED;
+	}
 	if (!a)
 		return;
 	/* Behind its end lies other memory of the kernel. */

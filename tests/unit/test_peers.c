@@ -13,6 +13,8 @@
 
 #include "analysis/analysis.h"
 #include "model/socks.h"
+#include <stdio.h>
+
 #include "stream_case.h"
 
 #define T0 (1000 * ST_S)
@@ -187,13 +189,23 @@ static void test_inside(void **state)
 	k = sock(&s, 20, 85, 40002, 50); /* asks that port on this machine */
 	memcpy(k->remote, "\x7f\0\0\1", 4);
 	k->remote_port = 8888;
-	for (i = 81; i <= 85; i++)
+	for (i = 86; i <= 87; i++) { /* Unix: a client, and a service that is asked */
+		k = sock(&s, 20, (unsigned)i, 0, 0);
+		k->family = PT_AF_UNIX;
+		k->protocol = 0;
+		k->received = k->sent = PT_SOCK_UNKNOWN;
+		snprintf(k->path, sizeof(k->path), "/run/%d", i);
+		k->hdr.flags |= i == 86 ? PT_F_ACCEPTED : 0;
+	}
+	for (i = 81; i <= 86; i++)
 		wait_on(&s, P, 100u + 10 * (unsigned)i, 105u + 10 * (unsigned)i,
 			(unsigned)i, 0);
 	r = finish(&s, &m);
 	assert_int_equal(r->n_peers, 0);
 	assert_true(pt_sock_accepted(m, pt_model_sock(m, 84, at(20))));
 	assert_false(pt_sock_accepted(m, pt_model_sock(m, 81, at(20))));
+	assert_true(pt_sock_accepted(m, pt_model_sock(m, 86, at(20))));
+	assert_false(pt_sock_accepted(m, pt_model_sock(m, 87, at(20))));
 	assert_true(pt_sock_inside(m, pt_model_sock(m, 81, at(20))));
 	done(&s, m, r);
 }

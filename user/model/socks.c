@@ -235,6 +235,7 @@ int pt_feed_sock(struct pt_model *m, const struct pt_rec_sock *r)
 	}
 	if (r->connect_ns)
 		s->connect_ns = r->connect_ns;
+	s->accepted |= (r->hdr.flags & PT_F_ACCEPTED) != 0;
 	if (r->hdr.ts >= s->last) {
 		s->last = r->hdr.ts;
 		s->sent = r->sent;
@@ -269,6 +270,8 @@ bool pt_sock_inside(const struct pt_model *m, const struct pt_sock *s)
 
 bool pt_sock_accepted(const struct pt_model *m, const struct pt_sock *s)
 {
+	if (s->ends.family == PT_AF_UNIX)
+		return s->accepted;
 	return !s->opened && s->ends.protocol == PT_IPPROTO_TCP &&
 	       listens(m, is_outside(m, s->tgid),
 		       s->ends.local_port);

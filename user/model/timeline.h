@@ -365,6 +365,7 @@ struct pt_sock { /* one connection; see socks.h */
 	struct pt_sock_reading *at; /* by ts */
 	uint8_t state;
 	bool inside; /* its other end is a socket of the target, too */
+	bool accepted; /* a Unix socket that somebody connected to */
 	struct pt_sock *older; /* the same socket, connected elsewhere */
 	UT_hash_handle hh, by_ends;
 };

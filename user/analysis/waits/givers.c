@@ -51,6 +51,8 @@ bool pt_waits_for_client(const struct pt_an *an, const struct pt_thread *th,
 	if (s && s->ends.family != PT_AF_UNIX)
 		return s->ends.remote_port && s->sent &&
 		       pt_sock_accepted(an->m, s);
+	if (s && pt_sock_accepted(an->m, s))
+		return true;
 	/* whoever is followed from there was seen to supply */
 	if (pt_model_proc(an->m, iv->waker_tgid))
 		return false;
