@@ -7,14 +7,13 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 #include "analysis/analysis.h"
 #include "model/socks.h"
-#include <stdio.h>
-
 #include "stream_case.h"
 
 #define T0 (1000 * ST_S)
@@ -201,7 +200,8 @@ static void test_inside(void **state)
 		wait_on(&s, P, 100u + 10 * (unsigned)i, 105u + 10 * (unsigned)i,
 			(unsigned)i, 0);
 	r = finish(&s, &m);
-	assert_int_equal(r->n_peers, 0);
+	assert_int_equal(r->n_peers, 1);
+	assert_string_equal(r->peers[0].address, "/run/87");
 	assert_true(pt_sock_accepted(m, pt_model_sock(m, 84, at(20))));
 	assert_false(pt_sock_accepted(m, pt_model_sock(m, 81, at(20))));
 	assert_true(pt_sock_accepted(m, pt_model_sock(m, 86, at(20))));
