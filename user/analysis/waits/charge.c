@@ -21,6 +21,7 @@ struct charger {
 	PT_VEC(uint64_t) by_worker; /* ns of this wait, by its index */
 	const struct pt_thread *holder; /* of a lock, while it is looked at */
 	const struct pt_thread *held_up; /* ... who waits for it */
+	bool answer; /* the consumer had asked for what it sleeps for */
 	const struct pt_iv *door; /* the socket through which the walk left the job */
 	const struct pt_thread *at_door; /* who slept on it */
 	int deliverer; /* of the batch that the walk is at; -1 not met yet */
@@ -144,6 +145,8 @@ static enum pt_link link_of(void *ctx, const struct pt_thread *th,
 	struct charger *k = ctx;
 	int w;
 
+	if (th->proc == k->t->proc)
+		k->answer = iv->sock & PT_IV_SOCK_AWAITED;
 	if (receives(k, th) && iv->wait != PT_WAIT_SLEEP &&
 	    !(*who && pt_is_lock(k->paths, th, iv)))
 		*who = awaited(k, at, iv, *who);
@@ -161,6 +164,9 @@ static enum pt_link link_of(void *ctx, const struct pt_thread *th,
 		k->door = !receives(k, th) && is_store(k, th, iv) ? iv : NULL;
 		k->at_door = th;
 	}
+	/* who was asked for a batch asks in turn those who come to it with one */
+	if (k->answer && *who && th->proc != k->t->proc && !pt_is_lock(k->paths, th, iv))
+		return PT_LINK_FOLLOW;
 	return pt_cause_link(k->an, k->paths, th, iv, *who);
 }
 
@@ -315,7 +321,8 @@ static enum pt_cause cause_of(struct charger *k, const struct pt_leg *l)
 	case PT_LEG_LOCK:
 		return PT_CAUSE_LOCK;
 	case PT_LEG_GIVEN:
-		if (pt_waits_for_client(k->an, l->th, l->iv))
+		if (!(k->answer && l->th->proc != k->t->proc) &&
+		    pt_waits_for_client(k->an, l->th, l->iv))
 			return PT_CAUSE_NO_DEMAND;
 		if (l->who) /* a circle */
 			return PT_CAUSE_LOCK;

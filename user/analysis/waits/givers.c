@@ -184,6 +184,7 @@ struct sums {
 	const struct pt_gap *gap;
 	struct pt_giver *x; /* whose sleep it is */
 	bool asked; /* the walk has come upon the consumer itself */
+	bool answer; /* the consumer had asked for what it slept for */
 	bool rank; /* the walk has entered another rank: what lies behind is why
 		    * that one was late */
 	const struct pt_thread *before; /* whose part of the way came last */
@@ -216,7 +217,8 @@ static int origin_leg(void *ctx, const struct pt_leg *l)
 	k->rank |= is_rank(k, p);
 	if (k->rank)
 		k->x->ranks_ns += ns;
-	else if (l->kind == PT_LEG_GIVEN && pt_waits_for_client(k->g->an, l->th, l->iv))
+	else if (l->kind == PT_LEG_GIVEN && !k->answer &&
+		 pt_waits_for_client(k->g->an, l->th, l->iv))
 		k->x->clients_ns += ns;
 	else if (p != k->a->proc || takes_input(l->iv))
 		k->x->made_ns += ns;
@@ -349,6 +351,7 @@ static int sum_leg(void *ctx, const struct pt_leg *l)
 	/* of other processes few are asked for: when all is summed */
 	err = l->who->proc == k->a->proc ? sum_ahead(k, &given) : 0;
 	k->rank = false;
+	k->answer = l->iv->sock & PT_IV_SOCK_AWAITED;
 	return err ? err : walk_cause(k->g->an, k->g->paths, l->who, l->begin,
 				      l->end, origin_leg, k);
 }
