@@ -389,11 +389,12 @@ static bool is_seldom(const struct pt_givers *g, const struct pt_giver *x,
 	return x->gaps >= GAPS_MIN && kin->gaps * SELDOM <= g->uploads;
 }
 
-/* Neither it and its kin nor what it read can be what goes to a device. */
+/* Neither it and its kin nor what it read can be what goes to a device. Nothing at all was
+ * read where the kernel does not count it. */
 static bool hands_over_little(const struct pt_givers *g, const struct pt_giver *x,
 			      const struct pt_giver *kin)
 {
-	return x->gaps >= GAPS_MIN && !kin->unsized &&
+	return x->gaps >= GAPS_MIN && !kin->unsized && kin->bytes &&
 	       pt_feeds_too_little(&g->feed, kin->bytes);
 }
 
