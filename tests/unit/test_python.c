@@ -96,7 +96,7 @@ uint32_t Py_Version = 0x030b07f0;
 /* By layout.def. */
 enum { INTERPRETER = 200, THREAD = 400, CFRAME = 600, FRAME = 700, FRAMES = 3, CODE = 1000,
        TYPE = 1100, TYPE_NAME = 1150, FILE_TEXT = 1200, NAME_TEXT = 1300, TABLE = 1400,
-       CODE2 = 1500, LIBRARY_TEXT = 1600 };
+       CODE2 = 1500, LIBRARY_TEXT = 1600, CODE3 = 1700, MADE_TEXT = 1800 };
 
 static uint64_t at(unsigned word)
 {
@@ -298,6 +298,13 @@ static void looks(void **state)
 	put(FRAME, 32, at(CODE2));
 	for (i = 0; i < 5; i++)
 		assert_int_equal(pt_py_sampler_look(s), 1);
+	/* in what a library made as it ran */
+	memcpy(&_PyRuntime[CODE3], &_PyRuntime[CODE], 8 * (TYPE - CODE));
+	put(CODE3, 112, at(MADE_TEXT));
+	put_str(MADE_TEXT, "<__array_function__ internals>");
+	put(FRAME, 32, at(CODE3));
+	for (i = 0; i < 4; i++)
+		assert_int_equal(pt_py_sampler_look(s), 1);
 	for (i = 0; i < FRAMES; i++) /* no other code: the innermost line tells */
 		put(FRAME + 20 * i, 32, at(CODE2));
 	for (i = 0; i < 3; i++)
@@ -306,8 +313,8 @@ static void looks(void **state)
 	pt_py_sampler_look(s);
 	rows = pt_py_sampler_shares(s, &n);
 	assert_int_equal(n, 2);
-	assert_int_equal(rows[0].seen, 15);
-	assert_int_equal(rows[0].looks, 18);
+	assert_int_equal(rows[0].seen, 19);
+	assert_int_equal(rows[0].looks, 22);
 	assert_string_equal(rows[0].place.at.file, "/job/train.py");
 	assert_int_equal(rows[0].place.at.line, 42);
 	assert_true(rows[0].place.running); /* it is who looks */

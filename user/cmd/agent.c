@@ -8,11 +8,11 @@
 
 static const char doc[] =
 	"Find the jobs of this node that use a GPU, and those that the "
-	"configuration names, sample each now and then inside a budget, and "
-	"serve what was found: /metrics for Prometheus, /jobs, and /evidence, "
-	"the samples in which something was wrong (docs/agent.md).\v"
-	"SIGHUP reads the configuration again; SIGTERM ends.\n\n"
-	"Exit status: 0 it was told to end, 1 failed, 2 bad usage or "
+	"configuration names, sample each from time to time within a budget, "
+	"and serve what was found: /metrics for Prometheus, /jobs, and "
+	"/evidence, the samples in which something was wrong (docs/agent.md).\v"
+	"SIGHUP makes it read the configuration again; SIGTERM ends it.\n\n"
+	"Exit status: 0 ended by a signal, 1 failed, 2 bad usage or "
 	"configuration.";
 
 int pt_cmd_agent(int argc, char **argv)

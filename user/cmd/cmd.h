@@ -19,11 +19,11 @@
 	X(demo, "Trace a job on a simulated GPU")                              \
 	X(record, "Record a job, to be diagnosed later")                       \
 	X(top, "Watch a job live, on the whole screen")                        \
-	X(watch, "Watch a job for days, save the moments that step out")       \
+	X(watch, "Watch a job for days, and save the moments out of the ordinary") \
 	X(report, "Diagnose a recorded file")                                  \
 	X(diff, "Compare reports: what changed, beyond noise")                 \
-	X(export, "Write a recorded file in other programs' formats")          \
-	X(agent, "Sample the jobs of this node, and tell Prometheus")          \
+	X(export, "Convert a recorded file to other programs' formats")        \
+	X(agent, "Sample the jobs of this node from time to time, for Prometheus") \
 	X(stack, "Print what every thread of a job is doing")                  \
 	X(fleet, "Rank the jobs of many nodes by wasted GPU time")
 

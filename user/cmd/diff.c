@@ -17,9 +17,9 @@
 
 static const char doc[] =
 	"Compare captures: throughput with a confidence interval, GPU idle, where a step's "
-	"time goes, settings and verdicts; several are ranked. A file is a recorded one, or a "
-	"report that --json wrote. Exit status: 0 compared, 1 failed, 2 bad usage, 3 with "
-	"--fail-on-regression.";
+	"time goes, settings and verdicts; more than two are ranked. Each file is a recording, or "
+	"a report that --json wrote. Exit status: 0 compared, 1 failed, 2 bad usage, 3 slower, "
+	"with --fail-on-regression.";
 
 struct loaded {
 	struct pt_report *r[PT_MAX_FILES];

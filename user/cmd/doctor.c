@@ -25,9 +25,9 @@
 #define NVML_WAIT_MS 1000
 
 static const char doc[] =
-	"Say what this kernel, these privileges, this GPU stack and the target "
-	"allow, which door each hook would use, and what is lost without it. "
-	"Exits with 0 if a trace would work.";
+	"Say what this kernel, these privileges, this GPU stack and the job "
+	"allow, how each thing would be traced, and what is lost where that "
+	"is not possible. Exit status: 0 if a trace would work.";
 
 static void row(const char *what, const char *door, const char *lost)
 {

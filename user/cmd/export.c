@@ -15,10 +15,10 @@
 #define BUFFER (1 << 20) /* bytes: one write for many small pieces */
 
 static const char doc[] =
-	"Write what `pipetrace record`, or a trace with -o FILE, recorded in "
-	"other programs' formats (docs/export.md). Several may be asked for at "
-	"once. What exists already is kept, unless --force is given; - is "
-	"standard output.";
+	"Convert a recording (of `pipetrace record`, or of a trace with -o FILE) "
+	"to other programs' formats (docs/export.md), several at once if need "
+	"be. Files that exist are kept, unless --force is given; - is standard "
+	"output.";
 
 struct export {
 	const struct pt_opts *o;

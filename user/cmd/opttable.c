@@ -5,8 +5,8 @@
 #include "cmd/cmd.h"
 
 #define COMMON                                                                 \
-	{ "quiet", 'q', NULL, 0, "Say only what went wrong; of a diagnosis, the verdicts", 20 },             \
-	{ "verbose", 'v', NULL, 0, "Say more", 20 },                           \
+	{ "quiet", 'q', NULL, 0, "Print only errors and, of a diagnosis, the verdicts", 20 },             \
+	{ "verbose", 'v', NULL, 0, "Print more details", 20 },                           \
 	SHARED
 #define SHARED                                                                 \
 	{ "ascii", K_ASCII, NULL, 0, "Draw with ASCII only", 20 },             \
@@ -17,8 +17,8 @@
 #define TARGET_ONE(text) { "pid", 'p', "PID", 0, text, 1 }
 #define LABEL                                                                  \
 	{ "label", K_LABEL, "KEY=VALUE", 0,                                    \
-	  "Store what this run is called in the report, for diff; may be "     \
-	  "given several times", 3 }
+	  "Label this run in its report, for diff to show; may be given "      \
+	  "several times", 3 }
 #define HTML(text)                                                             \
 	{ "html", K_EXPORT + PT_EXPORT_HTML, "FILE", 0, text, 3 }
 #define RENDER                                                                 \
@@ -39,10 +39,11 @@
 	{ "top", K_TOP, "N", 0,                                                \
 	  "List the first N operations, files and workers; 0: all", 3 },       \
 	{ "threshold", K_THRESHOLD, "NAME=VALUE", 0,                           \
-	  "Decide a verdict by another value than the default; may be given "  \
-	  "several times (names: pipetrace(8))", 3 },                          \
+	  "Set a threshold that verdicts are decided by; may be given "        \
+	  "several times (names and defaults: man pipetrace)", 3 },                          \
 	{ "fail-on", K_FAIL, "SEVERITY", 0,                                    \
-	  "Exit with 3 when a verdict is info, warning or critical", 3 }
+	  "Exit with 3 when a verdict is at least that severe: info, warning "    \
+	  "or critical", 3 }
 
 #define PIECE                                                                  \
 	{ "piece-bytes", K_PIECE, "N", OPTION_HIDDEN,                          \
@@ -51,43 +52,46 @@
 #define STEPS(text) { "steps", K_RANGE, "A..B", 0, text, 2 }
 #define AT                                                                     \
 	{ "at", K_AT, "+TIME|/TIME", 0,                                        \
-	  "Begin in TIME (+30s), or when the clock of the day is next a "      \
-	  "multiple of TIME (/10s), so that several hosts begin together", 2 }
+	  "Begin in TIME (+30s), or at the next multiple of TIME by the "      \
+	  "clock (/10s), so that several hosts begin together", 2 }
 #define SCHEDULE                                                               \
 	{ "schedule", K_SCHEDULE, "PARTS", 0,                                  \
-	  "Watch now and then: wait=10s,warmup=2s,active=10s,repeat=3, in "    \
-	  "time or, without a unit, in steps; no repeat: until the end", 2 }
+	  "Capture now and then: wait=10s,warmup=2s,active=10s,repeat=3; "     \
+	  "numbers without a unit are steps; without repeat it goes on "       \
+	  "until the end", 2 }
 #define OUTPUT                                                                 \
 	{ "output", 'o', "FILE", 0,                                            \
 	  "Record the capture in FILE, for `pipetrace report FILE`", 3 },      \
 	{ "max-size", K_MAXSIZE, "SIZE", 0,                                    \
-	  "Keep the recorded file below SIZE (500M, 2G): the oldest part of "  \
-	  "it goes", 3 }
+	  "Keep the recorded file below SIZE (500M, 2G) by dropping its "      \
+	  "oldest part", 3 }
 #define MODE                                                                   \
-	{ "mode", K_MODE, "MODE", 0, "light, standard (default) or full", 2 }
+	{ "mode", K_MODE, "MODE", 0,                                           \
+	  "How much to trace: light, standard (default) or full", 2 }
 #define MODE_LIGHT                                                             \
-	{ "mode", K_MODE, "MODE", 0, "light (default), standard or full", 2 }
+	{ "mode", K_MODE, "MODE", 0,                                           \
+	  "How much to trace: light (default), standard or full", 2 }
 #define CUPTI                                                                  \
 	{ "cupti", K_CUPTI, NULL, 0,                                           \
-	  "Exact GPU times: load an agent into the job for the time of the "   \
-	  "trace, which asks CUPTI; without it they are bounded", 2 }
+	  "Exact GPU times: for the time of the trace, load an agent into "    \
+	  "the job that asks CUPTI; without it GPU times are bounds", 2 }
 #define NOGPU                                                                  \
 	{ "no-gpu-probes", K_NOGPU, NULL, 0,                                   \
-	  "Hook nothing in the job's GPU libraries: its GPU calls are not "    \
-	  "seen; scheduler, reads and --cupti stay", 2 }
+	  "Hook nothing in the job's GPU libraries: GPU calls are not seen; "  \
+	  "the scheduler, file reads and --cupti still are", 2 }
 #define ADOPT                                                                  \
 	{ "no-adopt", K_NOADOPT, NULL, 0,                                      \
-	  "Follow nobody but the job's own processes; by default also those "  \
-	  "that end its waits from outside, like a data service", 2 }
+	  "Follow only the job's own processes; by default also those "        \
+	  "outside it that it waits for, like a data service", 2 }
 #define PYTHON                                                                 \
 	{ "no-python", K_NOPYTHON, NULL, 0,                                    \
-	  "Do not read the stacks of the job's Python; by default they are "   \
-	  "read for a hundredth of a core, but in mode light", 2 }
+	  "Do not sample Python stacks; by default, except in mode light, "    \
+	  "they are sampled at a cost of about 1 % of a core", 2 }
 #define BUDGET                                                                 \
 	{ "budget", K_BUDGET, "PERCENT", 0,                                    \
-	  "Take no more of the job's time than this, like 0.5%: what costs "   \
-	  "most for what it tells is left out step by step, and the report "   \
-	  "says what and when; totals stay", 2 }
+	  "Slow the job down by no more than this, like 0.5%: hooks that "     \
+	  "cost most for what they tell are switched off one by one, and the " \
+	  "report says which and when; totals stay complete", 2 }
 #define MARKER                                                                 \
 	{ "step-marker", K_MARKER, "[LIBRARY:]FUNCTION", 0,                    \
 	  "Each call of this function of the job begins a step; by default "   \
@@ -99,7 +103,7 @@ static const struct argp_option trace_options[] = {
 	{ "duration", 'd', "SEC|auto", 0,
 	  "Stop after SEC seconds; auto: after 20 steps or 120 s (default: at "
 	  "Ctrl-C or when the job ends)", 2 },
-	STEPS("Report steps A to B only (the first is 0), and stop behind step B"),
+	STEPS("Report steps A to B only (the first is 0), and stop after step B"),
 	AT,
 	SCHEDULE,
 	MODE,
@@ -119,8 +123,8 @@ static const struct argp_option trace_options[] = {
 	{ "no-uprobe-multi", K_NOMULTI, NULL, 0,
 	  "Attach through perf events even where multi-uprobe links work", 10 },
 	{ "reads", K_READS, "DOOR", 0,
-	  "Take this door to read calls: fexit, kprobe, pages, syscall, none; "
-	  "auto (default) takes the first that opens", 10 },
+	  "Trace reads by this kind of hook: fexit, kprobe, pages, syscall, "
+	  "none; auto (default) takes the first that the kernel has", 10 },
 	{ NULL, 0, NULL, 0, "Commands (pipetrace COMMAND --help has the options of each):", 30 },
 #define X(name, text) { #name, 0, NULL, OPTION_DOC, text, 30 },
 	PT_COMMANDS(X)
@@ -152,7 +156,7 @@ static const struct argp_option report_options[] = {
 	  "Replay a record stream that a trace stored; for developers, its "
 	  "format may change at any time", 1 },
 	PIECE,
-	WINDOW("Report only from A to B after the capture's begin, like 12s..20s or "
+	WINDOW("Report only from A to B after the start of the capture, like 12s..20s or "
 	       "500ms.."),
 	STEPS("Report steps A to B only, both included (the first is 0)"),
 	RENDER,
@@ -166,10 +170,10 @@ static const struct argp_option diff_options[] = {
 	  "text there", 1 },
 	HTML("Write the comparison as one HTML page"),
 	{ "batch-size", K_BATCH, "N", 0,
-	  "Samples per batch of every capture that does not say it", 1 },
+	  "Samples per batch, for captures that do not say it", 1 },
 	{ "fail-on-regression", K_REGRESSION, "PCT", 0,
-	  "Exit with 3 when a later capture has PCT percent less throughput "
-	  "than the first, and that is more than noise", 1 },
+	  "Exit with 3 when the throughput of a later capture is PCT percent or "
+	  "more below the first's, beyond noise", 1 },
 	COMMON
 };
 
@@ -184,28 +188,28 @@ static const struct argp_option export_options[] = {
 	FORMAT("folded", FOLDED, "FILE",
 	       "Time off the CPU as folded stacks, for flame graphs"),
 	FORMAT("stacks", STACKS, "FILE",
-	       "Time by stack of Python as folded stacks, for flame graphs"),
+	       "Time by Python stack as folded stacks, for flame graphs"),
 	FORMAT("speedscope", SPEEDSCOPE, "FILE",
-	       "Stacks of Python, each thread's in time's order, for speedscope"),
+	       "Python stacks of each thread in the order of time, for speedscope"),
 	FORMAT("html", HTML, "FILE", "The report as one page for a browser"),
 	{ "format", K_FORMAT, "FORMAT", 0,
-	  "With -o: which of these, instead of the option of that name", 1 },
-	{ "output", 'o', "OUT", 0, "Where --format goes to", 1 },
+	  "With -o: one of the formats above, by name", 1 },
+	{ "output", 'o', "OUT", 0, "Where to write what --format chose", 1 },
 	{ "force", K_FORCE, NULL, 0, "Replace files that exist", 2 },
 	PIECE,
-	WINDOW("Only from A to B after the capture's begin, like 12s..20s; for "
+	WINDOW("Only from A to B after the start of the capture, like 12s..20s; for "
 	       "--perfetto, --chrome, --stacks and --html"),
-	STEPS("Only steps A to B (the first is 0); for the same ones"),
+	STEPS("Only steps A to B (the first is 0); for the same formats"),
 	{ "batch-size", K_BATCH, "N", 0, "Samples per batch, for samples/s", 2 },
 	COMMON
 };
 
 static const struct argp_option top_options[] = {
-	TARGET_ONE("Watch this job; by default the only one there is, or the one that "
-		   "is chosen on the screen"),
+	TARGET_ONE("Watch this job; by default the only one there is, or the one "
+		   "chosen on the screen"),
 	{ "duration", 'd', "SEC", 0, "Quit after SEC seconds", 2 },
 	{ "interval", K_INTERVAL, "SEC", 0,
-	  "Diagnose anew every SEC seconds (default 2)", 2 },
+	  "Renew the diagnosis every SEC seconds (default 2)", 2 },
 	{ "last", K_LAST, "SEC", 0,
 	  "Diagnose the last SEC seconds (default 10)", 2 },
 	MODE,
@@ -213,8 +217,8 @@ static const struct argp_option top_options[] = {
 	PYTHON,
 	{ "batch-size", K_BATCH, "N", 0, "Samples per batch, for samples/s", 3 },
 	{ "threshold", K_THRESHOLD, "NAME=VALUE", 0,
-	  "Decide a verdict by another value than the default; may be given "
-	  "several times (names: pipetrace(8))", 3 },
+	  "Set a threshold that verdicts are decided by; may be given "
+	  "several times (names and defaults: man pipetrace)", 3 },
 	COMMON
 };
 
@@ -225,22 +229,22 @@ static const struct argp_option watch_options[] = {
 	  "'wait > 2s', 'wait > 20%', 'worker silent > 10s', 'rank late > 500ms'; "
 	  "may be given several times", 2 },
 	{ "keep", K_KEEP, "TIME", 0,
-	  "Save so much of the capture around it (default 30s)", 2 },
+	  "Save this much of the capture around it (default 30s)", 2 },
 	{ "cooldown", K_COOLDOWN, "TIME", 0,
-	  "After one, save nothing for TIME (default 1m)", 2 },
-	{ "warmup", K_WARMUP, "N", 0, "See N steps before any is judged (default 20)", 2 },
+	  "After saving one, save nothing for TIME (default 1m)", 2 },
+	{ "warmup", K_WARMUP, "N", 0, "Judge no step before N have been seen (default 20)", 2 },
 	{ "duration", 'd', "SEC", 0,
 	  "Stop after SEC seconds (default: at Ctrl-C or when the job ends)", 2 },
 	MODE_LIGHT,
 	ADOPT,
-	{ "output", 'o', "DIR", 0, "Save windows in this folder, each in one of its own", 3 },
+	{ "output", 'o', "DIR", 0, "Save what was caught (windows) in this folder, each in one of its own", 3 },
 	{ "max-windows", K_MAXWINDOWS, "N", 0,
-	  "Keep the last N of them (default 50)", 3 },
+	  "Keep the last N windows (default 50)", 3 },
 	{ "max-bytes", K_MAXBYTES, "SIZE", 0,
-	  "Keep no more than SIZE of them (default 1G): the oldest go", 3 },
+	  "Keep windows of no more than SIZE together (default 1G): the oldest are removed", 3 },
 	{ "memory", K_MEMORY, "SIZE", 0,
-	  "Hold records of up to SIZE in memory (default 256M): a job that makes more "
-	  "in the time to keep has shorter windows", 3 },
+	  "Hold up to SIZE of records in memory (default 256M); where that is too "
+	  "little for --keep, windows are shorter", 3 },
 	COMMON
 };
 
@@ -249,18 +253,18 @@ static const struct argp_option target_options[] = {
 };
 
 static const struct argp_option stack_options[] = {
-	TARGET("Whose threads"),
+	TARGET("Print the threads of these processes and of all below them"),
 	{ "duration", 'd', "SEC", 0,
-	  "Look again and again for so long, and say where each thread spent the time", 2 },
+	  "Sample for SEC seconds, and say where each thread spent the time", 2 },
 	COMMON
 };
 
 static const struct argp_option agent_options[] = {
 	{ "config", K_CONFIG, "FILE", 0, "Read the configuration from FILE", 1 },
 	{ "listen", K_LISTEN, "ADDR:PORT", 0,
-	  "Serve there instead of where the configuration says", 1 },
+	  "Serve at this address instead of the configured one", 1 },
 	{ "check", K_CHECK, NULL, 0,
-	  "Only say whether the configuration is right", 1 },
+	  "Only check the configuration, and say what is wrong with it", 1 },
 	COMMON
 };
 
@@ -269,9 +273,9 @@ static const struct argp_option fleet_options[] = {
 	{ "since", K_SINCE, "TIME", 0, "Look at the last TIME (1h by default), at "
 	  "least 10s", 2 },
 	{ "top", K_JOBS, "N", 0, "List the first N jobs (20 by default)", 2 },
-	{ "sort", K_RANK, "KEY", 0, "By wasted (default), share of the job's own GPU "
-	  "time, or gpu: GPU time", 2 },
-	{ "json", K_JSON, "FILE", 0, "Write it as JSON to FILE; - is standard output, "
+	{ "sort", K_RANK, "KEY", 0, "By wasted (default), share (wasted, of the job's own "
+	  "GPU time) or gpu (GPU time)", 2 },
+	{ "json", K_JSON, "FILE", 0, "Write the list as JSON to FILE; - is standard output, "
 	  "with no text there", 3 },
 	{ "token-file", K_TOKEN, "FILE", 0, "Send the bearer token in FILE", 4 },
 	{ "ca", K_CA, "FILE", 0, "Trust the certificates in FILE (PEM)", 4 },

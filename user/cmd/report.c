@@ -9,7 +9,7 @@
 
 static const char doc[] =
 	"Diagnose what `pipetrace record`, or a trace with -o FILE, recorded. The "
-	"report is the one that the live trace printed.";
+	"report is the same that a live trace prints.";
 
 struct replayed {
 	const struct pt_opts *o;

@@ -19,11 +19,11 @@
 #include "python/reader.h"
 
 static const char doc[] =
-	"Print once what every thread of a process, and of those below it, is doing: "
+	"Print once what every thread of a process, and of its descendants, is doing: "
 	"its state, its system call and the Python lines that led there. Nothing is "
-	"stopped or loaded. With -d, look again and again, and say which lines of the "
-	"job's own code each thread spent its time in, running or asleep.\v"
-	"A thread that is running may have moved on while it is read.";
+	"stopped or loaded. With -d, sample for that long, and say in which lines of the "
+	"job's own code each thread spent its time, running or asleep.\v"
+	"A thread that runs may have moved on while its stack was read.";
 
 #define TEXT 512
 

@@ -6,7 +6,7 @@
 #include "cmd/sudo.h"
 
 static const char doc[] =
-	"Says whether a machine-learning job's GPU starves for input, why, and "
+	"Say whether a machine-learning job's GPU starves for input, why, and "
 	"who is to blame: attach to a running job, unmodified and not "
 	"restarted, or start one.\v"
 	"Without arguments pipetrace lists the GPU jobs of this machine.\n\n"
@@ -14,8 +14,8 @@ static const char doc[] =
 	"--fail-on.";
 
 static const char record_doc[] =
-	"Record a job without a diagnosis, which `pipetrace report FILE` gives "
-	"later, here or elsewhere. It takes no more memory the longer it lasts.";
+	"Record a job now; `pipetrace report FILE` gives the diagnosis later, here "
+	"or elsewhere. Memory does not grow with the time recorded.";
 
 static bool both_to_stdout(const char *a, const char *b)
 {

@@ -35,8 +35,9 @@
 
 static const char doc[] =
 	"Watch a job for days, and save the moments at which a step, a wait, a worker or "
-	"a rank steps out: the last seconds are held in memory, and what is around such a "
-	"moment goes into a folder of its own, as a recording and its report.\v"
+	"a rank is out of the ordinary: the last seconds are held in memory, and what "
+	"happened around such a moment goes into a folder of its own, as a recording and "
+	"its report.\v"
 	"Conditions: step > 3x median, step > 500ms (or s, m, h), wait > 2s (of one step), "
 	"wait > 20% (of 10 s), worker silent > 10s, rank late > 500ms.\n\n"
 	"Exit status: 0 watched, 1 failed, or a window could not be saved, 2 bad usage.";

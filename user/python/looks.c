@@ -165,10 +165,17 @@ bool pt_py_looks_process(const struct pt_py_looks *l, pid_t pid, const char **ve
 
 /* ---- lines and stacks ------------------------------------------------------------ */
 
-/* What comes with the interpreter or is installed beside it. */
+/* What comes with the interpreter or is installed beside it; code that a library made as
+ * it ran ("<__array_function__ internals>" of numpy, "<frozen ...>"), too. What somebody
+ * typed or gave with -c is theirs. */
 static bool is_library(const char *file)
 {
-	return !strncmp(file, "<frozen", 7) || strstr(file, "/site-packages/") ||
+	static const char *const typed[] = { "<stdin>", "<string>", "<ipython-input" };
+
+	for (size_t i = 0; *file == '<' && i < sizeof(typed) / sizeof(typed[0]); i++)
+		if (!strncmp(file, typed[i], strlen(typed[i])))
+			return false;
+	return *file == '<' || strstr(file, "/site-packages/") ||
 	       strstr(file, "/dist-packages/") || strstr(file, "/lib/python3");
 }
 

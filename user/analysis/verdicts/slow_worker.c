@@ -1,5 +1,24 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+#include "analysis/lines/lines.h"
 #include "analysis/verdicts/verdict.h"
+
+#define LINES { PT_LINES_SUBJECT, PT_LINES_ALL, "that worker's time" }
+
+/* What to do; where looks tell in which line it is, that is where to begin. */
+static const char *advice_of(struct pt_an *an, const struct pt_r_verdict *v)
+{
+	static const struct pt_line_ask lines = LINES;
+	struct pt_r_line l;
+
+	if (!pt_top_line(an, &lines, v->subject_pid, &l))
+		return "Check what this worker does differently: its files, its node's disk or "
+		       "its core. Batches are delivered in order, so the others wait for it.";
+	return pt_sentence(an,
+		"Find out why this worker spends longer in %s than its peers: larger items or "
+		"other files, an augmentation that only it applies, a slower disk or a busy "
+		"core. Batches are delivered in order, so the others wait for it.",
+		pt_line_place(an, &l));
+}
 
 /* Batches are delivered in order, so one slow worker holds all others up. */
 static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
@@ -27,13 +46,11 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 			"%.0f %% of the wait for batches.",
 			pt_real_id(w->proc->tgid), w->slowdown,
 			100 * f->slow_charge);
-	v->advice = "Check what this worker does differently: its files, its node's disk or "
-		    "its core. Batches are delivered in order, so the others wait for it.";
+	v->advice = advice_of(an, v);
 	pt_replayed_speedup(an, "slow_worker_fixed", v);
 	return 1;
 }
 
 const struct pt_verdict pt_verdict_slow_worker = { .asked = { { PT_V_WHERE, judge } },
-	.lines = { PT_LINES_SUBJECT, PT_LINES_ALL,
-		   "that worker's time" },
+	.lines = LINES,
 };

@@ -1,5 +1,32 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+#include "analysis/lines/lines.h"
 #include "analysis/verdicts/verdict.h"
+
+/* Where it waits for the device is healthy; what it does behind that is what costs. */
+static const struct pt_line_ask waiting = {
+	PT_LINES_LOOP, 1u << PT_CAUSE_SYNC, "the training thread's waiting for the GPU"
+};
+static const struct pt_line_ask working = {
+	PT_LINES_LOOP, PT_LINES_ALL, "its time outside data waits and GPU calls"
+};
+
+/* The line that the verdict is about. The work's, if it takes half of the idle time; of a
+ * thread that spins in its syncs nothing is seen to wait, and its work is not told apart. */
+static void name_line(struct pt_an *an, double idle_s, struct pt_r_verdict *v)
+{
+	struct pt_r_line sync, work;
+
+	if (!pt_top_line(an, &waiting, PT_NULL, &sync) ||
+	    !pt_top_line(an, &working, PT_NULL, &work) || work.seconds < idle_s / 2) {
+		pt_name_line(an, &waiting, v);
+		return;
+	}
+	pt_name_line(an, &working, v);
+	v->advice = pt_sentence(an,
+		"Do the work of %s every N steps only, before the sync, or while the GPU "
+		"computes. Synchronise less often, too (.item(), printing a loss, .cpu()).",
+		pt_line_place(an, &work));
+}
 
 /* The device runs dry behind syncs because the host is not back with new
  * work. Only that idle time counts, not the syncs and not the time in them. */
@@ -25,11 +52,9 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	v->advice = "Synchronise less often (.item(), printing a loss, .cpu()): every N steps "
 		    "rather than every step, and do the host's own work (metrics, logging) "
 		    "before the sync or while the GPU computes.";
+	name_line(an, lost * f->wall_s, v);
 	pt_replayed_speedup(an, "fewer_syncs", v);
 	return 1;
 }
 
-const struct pt_verdict pt_verdict_sync_bound = { .asked = { { PT_V_IDLE, judge } },
-	.lines = { PT_LINES_LOOP, 1u << PT_CAUSE_SYNC,
-		   "the training thread's waiting for the GPU" },
-};
+const struct pt_verdict pt_verdict_sync_bound = { .asked = { { PT_V_IDLE, judge } } };

@@ -30,7 +30,7 @@ const char *pt_tx_cause(enum pt_cause c)
 	case PT_CAUSE_NO_DEMAND:
 		return "no demand";
 	case PT_CAUSE_OTHER_HOST:
-		return "other host";
+		return "other host work";
 	default:
 		return pt_cause_name(c);
 	}

@@ -51,8 +51,12 @@ static const char *amount(struct pt_tx *t, double v, const char *unit)
 		return pt_tx_sec(t, v / 1e6);
 	if (!strcmp(unit, "ns"))
 		return pt_tx_sec(t, v / 1e9);
-	if (!strcmp(unit, "bytes") || !strcmp(unit, "bytes/s"))
+	if (!strcmp(unit, "bytes"))
 		return pt_tx_bytes(t, v);
+	if (!strcmp(unit, "bytes/s"))
+		return pt_tx_fmt(t, "%s/s", pt_tx_bytes(t, v));
+	if (!strcmp(unit, "per_second"))
+		return pt_tx_fmt(t, "%s/s", pt_tx_num(t, v));
 	if (!strcmp(unit, "ratio") || !strcmp(unit, "x"))
 		return times(t, v);
 	snprintf(text, sizeof(text), "%s %s", pt_tx_num(t, v), unit);
@@ -78,10 +82,9 @@ static void evidence(struct pt_tx *t, const struct pt_r_verdict *v, int indent)
 
 		if (is_detail(e) && !t->o.verbose)
 			continue;
-		pt_line_item(t, &l, "%s" NB "%s%s%s", metric(t, e),
+		pt_line_item(t, &l, "%s" NB "%s%s", metric(t, e),
 			     e->certainty == PT_ESTIMATED ? "~" : "",
-			     amount(t, e->value, e->unit),
-			     e->unit && !strcmp(e->unit, "bytes/s") ? "/s" : "");
+			     amount(t, e->value, e->unit));
 		if (e->certainty == PT_BOUNDED)
 			pt_line_add(&l, " (bounded%s", isfinite(e->threshold) ?
 				    ", " : ")");

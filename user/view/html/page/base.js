@@ -57,7 +57,7 @@ function bytes(v) {
 const times = (v) => digits(v, 2) + "x";
 const FORMATS = {
 	share: percent, s: seconds, ms: millis, us: micros, bytes: bytes, count: (v) => Number.isInteger(v) ? count(v) : three(v),
-	ratio: times, per_second: (v) => three(v) + "/s", plain: three, bytes_s: (v) => bytes(v) + "/s",
+	ratio: times, per_second: (v) => three(v) + "/s", plain: three, bytes_s: (v) => bytes(v) + "/s", "bytes/s": (v) => bytes(v) + "/s",
 };
 const formatOf = (unit) => FORMATS[unit] || ((v) => three(v) + (unit ? " " + clean(unit) : ""));
 
@@ -65,7 +65,7 @@ const formatOf = (unit) => FORMATS[unit] || ((v) => three(v) + (unit ? " " + cle
 const WORDS = {
 	cpu: "CPU", gpu_wait: "GPU wait", data_wait: "data wait", ipc: "IPC", run_queue: "run queue",
 	page_fault: "page fault", worker_idle: "no work requested", prefetch_full: "prefetch full",
-	no_demand: "no demand", other_host: "other host", disk_write: "disk write", pipe_full: "pipe full",
+	no_demand: "no demand", other_host: "other host work", disk_write: "disk write", pipe_full: "pipe full",
 	gpu_busy: "GPU busy", gpu_starved: "GPU idle, waiting for data",
 	gpu_starved_likely: "GPU probably idle, waiting for data", gpu_idle: "GPU idle otherwise", gpu_idle_likely: "GPU probably idle otherwise",
 	futex: "lock or futex", socket: "socket", pipe: "pipe", nothing: "not known", h2d: "to the GPU",
