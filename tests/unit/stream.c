@@ -439,7 +439,7 @@ struct pt_report *st_figures(const struct stream *s, struct pt_model **m)
 	must(r ? 0 : -ENOMEM);
 	*m = model_of(s);
 	must(pt_part_make(*m, &o, &ask, r->arena, &p));
-	must(pt_finish(*m, &o, &(struct pt_parts_of){ &p, 1 }, r));
+	must(pt_finish(*m, &o, p, NULL, r));
 	pt_part_drop(p);
 	return r;
 }

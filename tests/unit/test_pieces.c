@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,9 +17,10 @@
 #include <signal.h>
 #include <sys/resource.h>
 
-#include "analysis/parts/part.h"
+#include "analysis/parts/join.h"
 #include "cmd/pieces.h"
 #include "model/timeline.h"
+#include "report/fields.h"
 #include "stream_case.h"
 
 #define NR_READ 0
@@ -64,7 +66,7 @@ static struct pieces read_so(const struct stream *s, uint64_t bytes, enum how ho
 		if (i % 256 == 255)
 			assert_int_equal(pt_long_spill(&l, p.m, &o, bytes), 0);
 		if (how == NO_PROCESS)
-			assert_int_equal(l.pieces.n, l.rooms.n);
+			assert_int_equal(l.rooms.n, 0);
 	}
 	allow_descriptors(true);
 	assert_int_equal(pt_model_finish(p.m), 0);
@@ -496,6 +498,95 @@ static void test_join_distributions(void **state)
 	assert_true(a.p50 >= 2.5 && a.p50 <= 20); /* between theirs */
 }
 
+/* ---- the join by itself ------------------------------------------------------- */
+
+#define PARTS 60
+
+/* A part of nothing but rows. */
+struct made {
+	struct pt_part p;
+	struct pt_part_head head;
+	struct pt_trainer t;
+	struct pt_measured got;
+	struct pt_r_file files[PT_PART_FILES];
+	char path[PT_PART_FILES][32];
+};
+
+static void make_part(struct made *d, struct pt_proc *proc, struct pt_report *rows,
+		      struct pt_report *empty, unsigned k)
+{
+	unsigned i;
+
+	*d = (struct made){ .head.end = (k + 1) * ST_S, .t.proc = proc,
+			    .got.rows = empty,
+			    .p = { .t0 = k * ST_S, .t1 = (k + 1) * ST_S, .n = 1 } };
+	d->p.head = &d->head;
+	d->p.t = &d->t;
+	d->p.got = &d->got;
+	d->p.r = rows;
+	rows->files = d->files;
+	rows->n_files = PT_PART_FILES;
+	for (i = 0; i < PT_PART_FILES; i++) {
+		struct pt_charge c = { .ns = i ? 1 : 1000, .cause = PT_CAUSE_DISK, .tid = 7,
+				       .inode = i ? 1 + k * PT_PART_FILES + i : 1 };
+
+		pt_row_null(pt_row_find("file"), &d->files[i]);
+		snprintf(d->path[i], sizeof(d->path[i]), "/data/%u", (unsigned)c.inode);
+		d->files[i].path = d->path[i];
+		d->files[i].inode = c.inode;
+		d->files[i].reads = 1;
+		d->files[i].bytes = 4096;
+		d->files[i].blocked_s = i ? 0.001 : 0.5;
+		assert_int_equal(pt_add_charge(&d->t.charges, &c), 0);
+		d->t.cause_ns[PT_CAUSE_DISK] += c.ns;
+	}
+}
+
+/* Each part has other files, but one that is in all: what is held does not grow with
+ * their number, the one has all of it, and so have the sums. */
+static void test_bounded(void **state)
+{
+	struct pt_proc proc = { .tgid = 5 };
+	struct pt_report *rows = pt_report_new(), *empty = pt_report_new();
+	struct pt_join *j = pt_join_new();
+	struct pt_join_file *f, *most = NULL;
+	struct made *d = calloc(1, sizeof(*d));
+	uint64_t asked = 0, hot = 0;
+	unsigned k;
+	size_t i;
+
+	(void)state;
+	assert_true(rows && empty && j && d);
+	for (k = 0; k < PARTS; k++) {
+		make_part(d, &proc, rows, empty, k);
+		assert_int_equal(pt_join_add(j, &d->p), 0);
+		pt_vec_free(&d->t.charges);
+		memset(d, 0xff, sizeof(*d)); /* nothing points into a part any more */
+		assert_true(HASH_COUNT(j->host.files) <= 2 * PT_JOIN_FILES);
+		assert_true(j->t.v[0].charges.n <= 2 * PT_JOIN_CHARGES);
+	}
+	assert_true(j->host.files_dropped);
+	for (i = 0; i < j->t.v[0].charges.n; i++) {
+		const struct pt_charge *c = &j->t.v[0].charges.v[i];
+
+		asked += c->ns;
+		hot += c->inode == 1 ? c->ns : 0;
+	}
+	assert_int_equal(asked, PARTS * (1000 + PT_PART_FILES - 1));
+	assert_int_equal(asked, j->t.v[0].cause_ns[PT_CAUSE_DISK]);
+	assert_int_equal(hot, PARTS * 1000);
+	for (f = j->host.files; f; f = f->hh.next)
+		if (!most || f->f.blocked_s > most->f.blocked_s)
+			most = f;
+	assert_string_equal(most->f.path, "/data/1");
+	assert_int_equal(most->f.reads, PARTS);
+	assert_int_equal(most->f.bytes, PARTS * 4096);
+	pt_report_free(rows);
+	pt_report_free(empty);
+	pt_join_free(j);
+	free(d);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -506,6 +597,7 @@ int main(void)
 		cmocka_unit_test(test_hung),
 		cmocka_unit_test(test_folded),
 		cmocka_unit_test(test_join_distributions),
+		cmocka_unit_test(test_bounded),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

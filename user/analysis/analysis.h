@@ -96,14 +96,22 @@ int pt_part_make(struct pt_model *m, const struct pt_analysis_opts *o,
 void pt_part_drop(struct pt_part *p); /* NULL: nothing */
 /* Once more into the arena alone: nothing is to be dropped then. 0 or -ENOMEM. */
 int pt_part_keep(struct pt_part *p, struct pt_arena *a);
-/* Whom the part points to stays when `m` is folded. */
-void pt_part_hold(struct pt_model *m, const struct pt_part *p);
 const struct pt_part_head *pt_part_head(const struct pt_part *p);
 uint64_t pt_part_end(const struct pt_part_head *h); /* the next one begins */
-/* pt_analyze() of a finished model that holds what is behind the last of these
- * parts (and the margin), of which there is no window. */
+
+/* Parts that follow each other, as one (parts/join.c). */
+struct pt_join;
+struct pt_join *pt_join_new(void); /* NULL: out of memory */
+/* The next one; it may be dropped then. 0 or -ENOMEM, and then there is no report of
+ * them. */
+int pt_join_add(struct pt_join *j, struct pt_part *p);
+const struct pt_part_head *pt_join_head(const struct pt_join *j); /* of the latest */
+/* Whom they point to stays when `m` is folded. */
+void pt_join_hold(struct pt_model *m, const struct pt_join *j);
+void pt_join_free(void *j);
+/* pt_analyze() of a finished model that holds what is behind these (and the margin), of
+ * which there is no window. NULL: there are none. They stay as long as the report. */
 int pt_analyze_parts(struct pt_model *m, const struct pt_analysis_opts *o,
-		     struct pt_part *const *parts, size_t n,
-		     struct pt_report *r);
+		     struct pt_join *j, struct pt_report *r);
 
 #endif

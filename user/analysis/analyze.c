@@ -15,44 +15,28 @@ static double seconds_of(const struct pt_model *m)
 int pt_analyze(struct pt_model *m, const struct pt_analysis_opts *o,
 	       struct pt_report *r)
 {
-	return pt_analyze_parts(m, o, NULL, 0, r);
+	return pt_analyze_parts(m, o, NULL, r);
 }
 
 int pt_analyze_parts(struct pt_model *m, const struct pt_analysis_opts *o,
-		     struct pt_part *const *parts, size_t n,
-		     struct pt_report *r)
+		     struct pt_join *j, struct pt_report *r)
 {
-	struct pt_part **v = pt_arena_calloc(r->arena, n + 1, sizeof(*v));
-	struct pt_part_ask ask = { .before = n ? pt_part_head(parts[n - 1]) : NULL,
-				   .tables = true, .whatif = true, .row = n };
+	struct pt_part_ask ask = { .before = j ? pt_join_head(j) : NULL,
+				   .tables = true, .whatif = true, .row = j };
 	struct pt_part *last = NULL;
-	size_t i;
 	int err = 0;
 
-	if (!v)
-		return -ENOMEM;
-	for (i = 0; i < n; i++)
-		v[i] = parts[i];
 	/* else nothing is left */
-	if (!n || m->end > pt_part_end(ask.before)) {
+	if (!j || m->end > pt_part_end(ask.before)) {
 		err = pt_part_make(m, o, &ask, r->arena, &last);
-		v[n++] = last;
+		if (!err && j)
+			err = pt_join_add(j, last);
 	}
 	if (err == -ERANGE) {
 		r->capture.duration = seconds_of(m);
 		r->steps.count = last->r->steps.count;
 	}
-	if (!err && ask.row)
-		r->windows = pt_arena_calloc(r->arena, n, sizeof(*r->windows));
-	if (!err && ask.row && !r->windows)
-		err = -ENOMEM;
-	for (i = 0; i < n && ask.row && !err; i++) {
-		r->windows[i] = v[i]->row;
-		r->windows[i].reported = true;
-		r->n_windows = i + 1;
-	}
-	if (!err)
-		err = pt_finish(m, o, &(struct pt_parts_of){ v, n }, r);
+	err = err ?: pt_finish(m, o, j ? NULL : last, j, r);
 	pt_part_drop(last);
 	return err;
 }

@@ -108,34 +108,38 @@ static double part(uint64_t ns, uint64_t of)
 
 /* Of the last part the spans are there, of those before it sums. */
 static int mix_devices(struct pt_an *an, const struct pt_trainer *t,
-		       const struct pt_parts_of *all, struct pt_lane_trainer *o)
+		       const struct pt_join *j, struct pt_lane_trainer *o)
 {
-	struct pt_lane_mix *v = pt_arena_calloc(an->a, all->n, sizeof(*v));
-	size_t i, k;
+	const struct pt_stretch *s;
+	struct pt_lane_mix *v;
+	double idle, starved;
+	size_t i, n;
 
+	if (!j) {
+		o->device_known = t->gpu_known;
+		return 0;
+	}
+	s = pt_join_past(j, (size_t)(t - an->trainers.v), &n);
+	v = pt_arena_calloc(an->a, n + 1, sizeof(*v));
 	if (!v)
 		return -ENOMEM;
 	o->before = v;
-	for (i = 0; i < all->n; i++) {
-		const struct pt_part *p = all->v[i];
-		const struct pt_trainer *own = pt_part_trainer(p, t->proc, &k);
-		double idle, starved;
-
-		if (i + 1 == all->n)
-			o->device_known = own && own->gpu_known;
-		if (i + 1 == all->n || !own || !own->gpu_known)
+	for (i = 0; i < n; i++) {
+		if (s[i].t1 == an->t1)
+			o->device_known = s[i].known;
+		if (s[i].t1 == an->t1 || !s[i].known)
 			continue;
-		idle = part(own->idle_likely_ns, pt_part_ns(p));
-		starved = part(own->starved_likely_ns, pt_part_ns(p));
+		idle = part(s[i].idle_ns, s[i].t1 - s[i].t0);
+		starved = part(s[i].starved_ns, s[i].t1 - s[i].t0);
 		v[o->n_before++] = (struct pt_lane_mix){
-			p->t0, p->t1, 1 - idle, fmin(starved, idle),
+			s[i].t0, s[i].t1, 1 - idle, fmin(starved, idle),
 			fmax(idle - starved, 0) };
 	}
 	return 0;
 }
 
 static int copy_trainer(struct pt_an *an, const struct pt_trainer *t,
-			const struct pt_parts_of *all, struct pt_lane_trainer *o)
+			const struct pt_join *j, struct pt_lane_trainer *o)
 {
 	struct pt_lane_step *steps =
 		pt_arena_calloc(an->a, t->steps.n + 1, sizeof(*steps));
@@ -153,7 +157,7 @@ static int copy_trainer(struct pt_an *an, const struct pt_trainer *t,
 		copy_step(t, &t->steps.v[i], &steps[i]);
 	o->steps = steps;
 	o->n_steps = t->steps.n;
-	err = mix_devices(an, t, all, o);
+	err = mix_devices(an, t, j, o);
 	err = err ?: all_idle(t, &hard, &likely);
 	err = err ?: copy_spans(an, &hard, &o->idle_hard, &o->n_idle_hard);
 	if (!err && o->device_known)
@@ -164,8 +168,7 @@ static int copy_trainer(struct pt_an *an, const struct pt_trainer *t,
 	return err;
 }
 
-int pt_fill_lanes(struct pt_an *an, const struct pt_parts_of *all,
-		  struct pt_lanes *out)
+int pt_fill_lanes(struct pt_an *an, const struct pt_join *j, struct pt_lanes *out)
 {
 	struct pt_lane_trainer *t =
 		pt_arena_calloc(an->a, an->trainers.n + 1, sizeof(*t));
@@ -176,7 +179,7 @@ int pt_fill_lanes(struct pt_an *an, const struct pt_parts_of *all,
 	if (!t)
 		return -ENOMEM;
 	for (i = 0; i < an->trainers.n && !err; i++)
-		err = copy_trainer(an, &an->trainers.v[i], all, &t[i]);
+		err = copy_trainer(an, &an->trainers.v[i], j, &t[i]);
 	if (!err) {
 		out->trainers = t;
 		out->n_trainers = an->trainers.n;

@@ -190,7 +190,7 @@ static int bound_memory(struct pt_session *s)
 		return pt_model_trim(s->model, PT_MAX_MODEL_BYTES);
 	if (s->o->piece_bytes)
 		most = s->o->piece_bytes;
-	else if (s->pieces.rooms.n)
+	else if (s->pieces.n)
 		most = PT_PIECE_BYTES;
 	if (pt_model_timelines(s->model) <= most || (!more && pt_long_busy(&s->pieces)))
 		return 0;

@@ -26,26 +26,41 @@ struct result { /* at the begin of the room */
 /* Each takes memory of its own: what it changes, and its results. */
 #define MAX_AT_ONCE 3
 
+static void drop_room(struct pt_piece_room *x)
+{
+	while (x->pid > 0 && waitpid(x->pid, NULL, 0) < 0 && errno == EINTR)
+		;
+	if (x->known >= 0)
+		close(x->known);
+	if (x->shared)
+		munmap(x->shared, ROOM);
+}
+
+static int join(struct pt_long *l, struct pt_part *p)
+{
+	if (!l->done)
+		l->done = pt_join_new();
+	return l->done ? pt_join_add(l->done, p) : -ENOMEM;
+}
+
 /* The oldest of those at work. */
 static void collect(struct pt_long *l)
 {
-	struct pt_piece_room *x = &l->rooms.v[l->pieces.n];
-	struct result *r = x->shared;
-	int status;
+	struct pt_piece_room x = l->rooms.v[0];
+	struct result *r = x.shared;
 
-	while (waitpid(x->pid, &status, 0) < 0 && errno == EINTR)
+	memmove(l->rooms.v, l->rooms.v + 1, --l->rooms.n * sizeof(x));
+	while (waitpid(x.pid, NULL, 0) < 0 && errno == EINTR)
 		;
-	x->pid = 0;
-	if (x->known >= 0)
-		close(x->known);
-	x->known = -1;
-	if (!r->piece || pt_vec_push(&l->pieces, r->piece))
+	x.pid = 0;
+	if (!r->piece || join(l, r->piece))
 		l->broken = true;
+	drop_room(&x);
 }
 
 static void collect_all(struct pt_long *l)
 {
-	while (!l->broken && l->pieces.n < l->rooms.n)
+	while (!l->broken && l->rooms.n)
 		collect(l);
 }
 
@@ -53,21 +68,19 @@ static void collect_all(struct pt_long *l)
 static const struct pt_part_head *newest(struct pt_long *l)
 {
 	struct pt_piece_room *x;
-	ssize_t n;
+	ssize_t n = 1;
 	char c;
 
-	if (!l->newest && l->rooms.n && l->pieces.n == l->rooms.n)
-		l->newest = pt_part_head(l->pieces.v[l->pieces.n - 1]);
-	if (l->newest || !l->rooms.n)
-		return l->newest;
+	if (!l->rooms.n)
+		return l->done ? pt_join_head(l->done) : NULL;
 	x = &l->rooms.v[l->rooms.n - 1];
-	while ((n = read(x->known, &c, 1)) < 0 && errno == EINTR)
+	while (x->known >= 0 && (n = read(x->known, &c, 1)) < 0 && errno == EINTR)
 		;
-	if (n == 1)
-		l->newest = ((struct result *)x->shared)->head;
-	else
-		l->broken = true;
-	return l->newest;
+	if (x->known >= 0)
+		close(x->known);
+	x->known = -1;
+	l->broken = n != 1;
+	return l->broken ? NULL : ((struct result *)x->shared)->head;
 }
 
 static size_t at_once(struct pt_long *l)
@@ -114,22 +127,19 @@ static void make_shared(struct pt_model *m, const struct pt_analysis_opts *o,
 /* No process can be had: here, then. */
 static int make_here(struct pt_long *l, struct pt_model *m,
 		     const struct pt_analysis_opts *o,
-		     const struct pt_part_ask *ask)
+		     struct pt_part_ask *ask)
 {
-	struct pt_piece_room *x = &l->rooms.v[l->rooms.n - 1];
-	struct pt_part *p;
+	struct pt_arena *a = pt_arena_new();
+	struct pt_part *p = NULL;
 	int err;
 
-	l->rooms.n--;
 	collect_all(l);
-	l->rooms.n++;
-	x->heap = pt_arena_new();
-	err = x->heap && !l->broken ? pt_part_make(m, o, ask, x->heap, &p) :
-				      -ENOMEM;
-	err = err ?: pt_part_keep(p, x->heap);
-	err = err ?: pt_vec_push(&l->pieces, p);
-	if (!err)
-		l->newest = pt_part_head(p);
+	ask->before = newest(l); /* it may have been in a room */
+	err = a && !l->broken ? pt_part_make(m, o, ask, a, &p) : -ENOMEM;
+	if (err)
+		pt_part_drop(p);
+	err = err ?: pt_part_keep(p, a) ?: join(l, p);
+	pt_arena_free(a);
 	return err;
 }
 
@@ -144,15 +154,11 @@ static void *new_room(void)
 static int start(struct pt_long *l, struct pt_model *m,
 		 const struct pt_analysis_opts *o, struct pt_part_ask *ask)
 {
-	struct pt_piece_room room = { .known = -1 };
+	struct pt_piece_room room = { .shared = new_room() };
 	int fds[2] = { -1, -1 };
 
-	ask->whatif = l->ask_every &&
-		      l->rooms.n % l->ask_every == l->ask_every / 2;
-	if (pt_vec_push(&l->rooms, room))
-		return -ENOMEM;
-	l->newest = NULL;
-	room.shared = new_room();
+	ask->whatif = l->ask_every && l->n % l->ask_every == l->ask_every / 2;
+	l->n++;
 	if (room.shared && !pipe2(fds, O_CLOEXEC))
 		room.pid = fork();
 	if (room.shared && fds[0] >= 0 && room.pid == 0) {
@@ -161,15 +167,10 @@ static int start(struct pt_long *l, struct pt_model *m,
 	}
 	if (fds[1] >= 0)
 		close(fds[1]);
-	if (room.pid > 0) {
-		room.known = fds[0];
-		l->rooms.v[l->rooms.n - 1] = room;
+	room.known = fds[0];
+	if (room.pid > 0 && !pt_vec_push(&l->rooms, room))
 		return 0;
-	}
-	if (fds[0] >= 0)
-		close(fds[0]);
-	if (room.shared)
-		munmap(room.shared, ROOM);
+	drop_room(&room);
 	return make_here(l, m, o, ask);
 }
 
@@ -178,11 +179,10 @@ bool pt_long_busy(const struct pt_long *l)
 	const struct pt_piece_room *x;
 	siginfo_t ended = { 0 };
 
-	if (l->rooms.n <= l->pieces.n)
+	if (!l->rooms.n)
 		return false;
 	x = &l->rooms.v[l->rooms.n - 1];
-	return x->pid > 0 &&
-	       !waitid(P_PID, (id_t)x->pid, &ended, WEXITED | WNOHANG | WNOWAIT) &&
+	return !waitid(P_PID, (id_t)x->pid, &ended, WEXITED | WNOHANG | WNOWAIT) &&
 	       !ended.si_pid;
 }
 
@@ -193,8 +193,8 @@ static void fold(struct pt_long *l, struct pt_model *m)
 	if (!pt_model_foldable(m))
 		return;
 	collect_all(l);
-	for (; l->kept < l->pieces.n; l->kept++)
-		pt_part_hold(m, l->pieces.v[l->kept]);
+	if (l->done)
+		pt_join_hold(m, l->done);
 	pt_model_fold(m);
 }
 
@@ -210,7 +210,7 @@ int pt_long_cut(struct pt_long *l, struct pt_model *m,
 	if (m->records - l->records < LEAST_RECORDS)
 		return 0;
 	l->records = m->records;
-	while (!l->broken && l->rooms.n - l->pieces.n >= at_once(l))
+	while (!l->broken && l->rooms.n >= at_once(l))
 		collect(l);
 	fold(l, m);
 	if (!l->broken)
@@ -239,31 +239,6 @@ int pt_long_spill(struct pt_long *l, struct pt_model *m,
 	return pt_model_timelines(m) > max_bytes ? pt_long_cut(l, m, o) : 0;
 }
 
-static void drop_room(void *room)
-{
-	struct pt_piece_room *x = room;
-
-	if (x->shared)
-		munmap(x->shared, ROOM);
-	pt_arena_free(x->heap);
-}
-
-/* The report points into the pieces: they go when it does. */
-static int hand_over(struct pt_long *l, struct pt_report *r)
-{
-	while (l->rooms.n) {
-		struct pt_piece_room *x = pt_arena_alloc(r->arena, sizeof(*x));
-
-		if (!x)
-			return -ENOMEM;
-		*x = l->rooms.v[l->rooms.n - 1];
-		if (pt_arena_own(r->arena, drop_room, x))
-			return -ENOMEM;
-		l->rooms.n--;
-	}
-	return 0;
-}
-
 /* What a report of parts does not show. */
 static int limit(const struct pt_long *l, const struct pt_model *m,
 		 struct pt_report *r)
@@ -273,22 +248,25 @@ static int limit(const struct pt_long *l, const struct pt_model *m,
 	if (l->broken)
 		return pt_report_limit(r, "capture", "The capture is too long to be held at once, and a piece of it could not be looked at: the report is of the last %.1f s.",
 				       s);
-	if (!l->pieces.n)
+	if (!l->n)
 		return 0;
 	return pt_report_limit(r, "capture.timeline", "The capture is too long to be held at once: the report is of all of it, put together of %zu pieces; before its last %.1f s the timeline of a page has averages of what threads and devices did, that of an export only steps and waits; --window shows all of any part.",
-			       l->pieces.n + 1, s);
+			       l->n + 1, s);
 }
 
 int pt_long_report(struct pt_long *l, struct pt_model *m,
 		   const struct pt_analysis_opts *o, struct pt_report *r)
 {
-	size_t n;
-	int err, more;
+	struct pt_join *j;
+	int err = 0, more;
 
 	collect_all(l);
-	n = l->broken ? 0 : l->pieces.n;
-	err = n ? hand_over(l, r) : 0;
-	err = err ?: pt_analyze_parts(m, o, l->pieces.v, n, r);
+	j = l->broken ? NULL : l->done;
+	if (j) { /* the report points into it */
+		err = pt_arena_own(r->arena, pt_join_free, j);
+		l->done = err ? j : NULL;
+	}
+	err = err ?: pt_analyze_parts(m, o, j, r);
 	more = limit(l, m, r);
 	return err ? err : more;
 }
@@ -296,12 +274,8 @@ int pt_long_report(struct pt_long *l, struct pt_model *m,
 void pt_long_free(struct pt_long *l)
 {
 	pt_each(struct pt_piece_room, x, &l->rooms) {
-		while (x->pid > 0 && waitpid(x->pid, NULL, 0) < 0 && errno == EINTR)
-			;
-		if (x->pid > 0 && x->known >= 0)
-			close(x->known);
 		drop_room(x);
 	}
 	pt_vec_free(&l->rooms);
-	pt_vec_free(&l->pieces);
+	pt_join_free(l->done);
 }

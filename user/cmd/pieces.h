@@ -3,7 +3,8 @@
  * A file that is too long to be held in memory at once: read in pieces, each
  * looked at by a process of its own beside the reader, which goes on meanwhile.
  * The next one starts as soon as it is known where the piece ends, so that two or
- * three are at work where there are cores for them. The report is of all of them (analysis/parts/part.h).
+ * three are at work where there are cores for them. What is done is joined with all
+ * before it, in time's order (analysis/parts/part.h), and the report is of that.
  */
 #ifndef PT_PIECES_H
 #define PT_PIECES_H
@@ -17,11 +18,10 @@
 #include "model/model.h"
 #include "report/report.h"
 
-struct pt_piece_room { /* what a piece lies in */
-	void *shared;	       /* with the process that makes it; or NULL ... */
-	struct pt_arena *heap; /* ... where there is no such process */
-	int pid;	       /* at work; 0: it has ended */
-	int known;	       /* a byte can be read when its head is there; -1 */
+struct pt_piece_room { /* what a piece at work lies in, with the process that makes it */
+	void *shared;
+	int pid;
+	int known; /* a byte can be read when its head is there; -1: it is */
 };
 
 /* Of what is held, a piece has so much. The rest is what follows it, of which an
@@ -32,13 +32,12 @@ struct pt_piece_room { /* what a piece lies in */
 #define PT_ASK_MARKED 4
 
 struct pt_long {
-	PT_VEC(struct pt_part *) pieces;    /* of the first rooms: collected */
-	PT_VEC(struct pt_piece_room) rooms;  /* in time's order */
-	const struct pt_part_head *newest;  /* of the last room; NULL: not yet */
+	struct pt_join *done;		    /* NULL: none is */
+	PT_VEC(struct pt_piece_room) rooms; /* of those at work, in time's order */
 	struct pt_past *past; /* what is dropped is summed up there; or NULL */
+	size_t n;	   /* pieces, those at work too */
 	size_t ask_every;  /* what-if of every so-many-th piece; 0: of none */
 	size_t at_once;	   /* processes at work; 0: as many as there are cores */
-	size_t kept;	   /* of so many pieces, whom they point to */
 	uint64_t records;  /* that the model had taken when it was cut last */
 	bool broken;	   /* a piece is lost: the report is of the last alone */
 };

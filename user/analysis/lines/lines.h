@@ -13,8 +13,10 @@
 
 /* Rows of `an->r`, the part's, for the trainer's main thread and its workers'. 0 or -ENOMEM. */
 int pt_measure_lines(struct pt_an *an, const struct pt_trainer *t);
-/* ... of all parts, in `to`. 0 or -ENOMEM. */
-int pt_join_lines(struct pt_an *an, const struct pt_parts_of *all, struct pt_report *to);
+/* ... to those of the parts before. 0 or -ENOMEM. */
+struct pt_join;
+struct pt_join_rank;
+int pt_join_lines(struct pt_join *j, struct pt_join_rank *r, const struct pt_report *rows);
 /* Sums over the workers, shares, and each worker's own in its row; behind the workers'
  * rows of an->r. 0 or -ENOMEM. */
 int pt_finish_lines(struct pt_an *an, const struct pt_report *rows);

@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "analysis/lines/lines.h"
+#include "analysis/parts/join.h"
+#include "report/fields.h"
 
 #define SHARE_MIN 0.01 /* of what is alike; less is no row */
 #define ROWS_MAX 4096
@@ -54,28 +56,21 @@ static size_t join_alike(struct pt_r_line *v, size_t n)
 	return k;
 }
 
-int pt_join_lines(struct pt_an *an, const struct pt_parts_of *all, struct pt_report *to)
+int pt_join_lines(struct pt_join *j, struct pt_join_rank *r, const struct pt_report *rows)
 {
-	const struct pt_measured *r;
-	struct pt_r_line *o;
-	size_t i, n = 0;
+	const struct pt_row *row = pt_row_find("line");
+	size_t i;
+	int err = 0;
 
-	for (i = 0; i < all->n; i++) {
-		r = pt_part_got(an, all, i);
-		n += r ? r->rows->n_lines : 0;
+	for (i = 0; i < rows->n_lines && !err; i++) {
+		struct pt_r_line x = rows->lines[i];
+
+		pt_join_own(j, row, &x);
+		err = pt_arena_failed(j->a) ? -ENOMEM : pt_vec_push(&r->lines, x);
 	}
-	o = pt_arena_calloc(an->a, n + 1, sizeof(*o));
-	if (!o)
-		return -ENOMEM;
-	for (i = n = 0; i < all->n; i++) {
-		r = pt_part_got(an, all, i);
-		if (r && r->rows->n_lines)
-			memcpy(o + n, r->rows->lines, r->rows->n_lines * sizeof(*o));
-		n += r ? r->rows->n_lines : 0;
-	}
-	to->lines = o;
-	to->n_lines = join_alike(o, n);
-	return 0;
+	if (!err && rows->n_lines)
+		r->lines.n = join_alike(r->lines.v, r->lines.n);
+	return err;
 }
 
 /* Those of the workers once more, as of all of them. */

@@ -177,29 +177,40 @@ static int conclude(struct pt_an *an, const struct pt_part *all,
 	return err ? err : pt_judge_damage(an);
 }
 
-static int finish(struct pt_an *an, const struct pt_parts_of *all,
+static int finish(struct pt_an *an, struct pt_part *p, struct pt_join *j,
 		  struct pt_lanes *lanes)
 {
-	struct pt_part one = { 0 };
-	int err;
+	struct pt_part joined = { 0 };
+	int err = 0;
 
 	an->a = an->r->arena;
 	an->th = pt_thresholds_of(an->o);
-	err = pt_join_parts(an, all, &one);
+	if (j) {
+		err = pt_join_end(an, j, &joined);
+		p = &joined;
+	}
+	an->t0 = p->t0;
+	an->t1 = p->t1;
+	an->step0 = p->step0;
+	an->part = p->window;
+	an->asked = p->asked;
+	an->trainers.v = p->t;
+	an->trainers.n = p->n;
+	an->meets = &p->meets;
+	an->top = pt_top_of(p->t, p->n);
 	if (!err)
-		err = conclude(an, &one, an->top ? &one.got[an->top - one.t] :
-				   &(struct pt_measured){ .hung = one.hung });
+		err = conclude(an, p, an->top ? &p->got[an->top - p->t] :
+				   &(struct pt_measured){ .hung = p->hung });
 	if (!err && lanes)
-		err = pt_fill_lanes(an, all, lanes);
-	pt_join_free(all, &one);
+		err = pt_fill_lanes(an, j, lanes);
 	return err;
 }
 
 int pt_finish(const struct pt_model *m, const struct pt_analysis_opts *o,
-	      const struct pt_parts_of *all, struct pt_report *r)
+	      struct pt_part *p, struct pt_join *j, struct pt_report *r)
 {
 	struct pt_an an = { .m = m, .o = o, .r = r };
-	int err = finish(&an, all, o->lanes);
+	int err = finish(&an, p, j, o->lanes);
 
 	pt_show_real_ids(r);
 	return err;
@@ -239,7 +250,7 @@ int pt_finish_row(const struct pt_model *m, const struct pt_analysis_opts *o,
 {
 	struct pt_report *r = pt_report_new();
 	struct pt_an an = { .m = m, .o = o, .r = r };
-	int err = r ? finish(&an, &(struct pt_parts_of){ &p, 1 }, NULL) : -ENOMEM;
+	int err = r ? finish(&an, p, NULL, NULL) : -ENOMEM;
 
 	if (!err)
 		sum_row(&an, &p->row);

@@ -1,35 +1,111 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The trainers of several parts, as those of one; see part.h. */
+/* A part to those before it: trainers, and the order of all; see part.h. */
+#include "analysis/parts/join.h"
+
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/gpu/passes.h"
-#include "analysis/health.h"
-#include "analysis/parts/part.h"
+#include "report/fields.h"
 
-/* A device, or a trainer, while it is put together. */
-struct seen {
-	uint64_t ns;	   /* of the parts that it was in */
-	uint64_t known_ns; /* ... in which the model had footing */
-	uint64_t bytes;	   /* copied, where it is known from what memory */
-	double pageable;   /* ... bytes of those */
+/* ---- texts -------------------------------------------------------------------- */
+
+struct pt_join_text {
+	const char *s;
+	UT_hash_handle hh;
 };
 
-struct merge {
-	struct pt_an *an;
-	struct pt_trainer *to;
-	struct seen self, dev[PT_NODES_MAX];
-};
-
-const struct pt_measured *pt_part_got(const struct pt_an *an,
-				      const struct pt_parts_of *all, size_t i)
+const char *pt_join_text(struct pt_join *j, const char *s)
 {
-	size_t k;
+	size_t n = s ? strlen(s) : 0;
+	struct pt_join_text *t;
 
-	return pt_part_trainer(all->v[i], an->top->proc, &k) ? &all->v[i]->got[k] :
-							       NULL;
+	if (!s)
+		return NULL;
+	HASH_FIND(hh, j->texts, s, n, t);
+	if (t)
+		return t->s;
+	t = pt_arena_alloc(j->a, sizeof(*t));
+	s = pt_arena_strdup(j->a, s);
+	if (!t || !s)
+		return NULL;
+	t->s = s;
+	HASH_ADD_KEYPTR(hh, j->texts, s, n, t);
+	return s;
+}
+
+void pt_join_own(struct pt_join *j, const struct pt_row *row, void *v)
+{
+	const struct pt_field *f;
+	const char **text;
+
+	for (f = row->fields; f->cls != PT_FIELD_END; f++) {
+		text = (const char **)((char *)v + f->off);
+		if (f->cls == PT_FIELD_TEXT)
+			*text = pt_join_text(j, *text);
+		else if (f->cls == PT_FIELD_OBJ || f->cls == PT_FIELD_FLAT)
+			pt_join_own(j, f->row(), (char *)v + f->off);
+	}
+}
+
+/* ---- limits ------------------------------------------------------------------- */
+
+static bool is_said(const struct pt_r_limit *v, size_t n, const char *what)
+{
+	while (n--)
+		if (!strcmp(v[n].what, what))
+			return true;
+	return false;
+}
+
+void pt_join_limits_free(pt_join_limits *v)
+{
+	pt_each(struct pt_r_limit, l, v) {
+		free((void *)(uintptr_t)l->what);
+		free((void *)(uintptr_t)l->reason);
+	}
+	pt_vec_free(v);
+}
+
+static int say(pt_join_limits *v, const struct pt_r_limit *l)
+{
+	struct pt_r_limit x;
+
+	if (is_said(v->v, v->n, l->what))
+		return 0;
+	x = (struct pt_r_limit){ strdup(l->what), strdup(l->reason) };
+	if (x.what && x.reason && !pt_vec_push(v, x))
+		return 0;
+	free((void *)(uintptr_t)x.what);
+	free((void *)(uintptr_t)x.reason);
+	return -ENOMEM;
+}
+
+int pt_join_limits_add(pt_join_limits *v, const struct pt_report *from)
+{
+	pt_join_limits all = { 0 };
+	size_t i;
+	int err = 0;
+
+	for (i = 0; i < from->capture.n_limits && !err; i++)
+		err = say(&all, &from->capture.limits[i]);
+	for (i = 0; i < v->n && !err; i++)
+		err = say(&all, &v->v[i]);
+	pt_join_limits_free(v);
+	*v = all;
+	return err;
+}
+
+int pt_join_limits_end(struct pt_report *to, const pt_join_limits *v)
+{
+	size_t i;
+	int err = 0;
+
+	for (i = 0; i < v->n && !err; i++)
+		if (!is_said(to->capture.limits, to->capture.n_limits, v->v[i].what))
+			err = pt_report_limit(to, v->v[i].what, "%s", v->v[i].reason);
+	return err;
 }
 
 /* ---- workers ------------------------------------------------------------------ */
@@ -159,6 +235,26 @@ static bool has_relay(const struct pt_trainer *t, const struct pt_thread *th)
 	return false;
 }
 
+PT_ORDER(by_time, struct pt_charge, pt_cmp(y->ns, x->ns))
+
+/* Of as many files as a job may have, those that cost most keep their names. */
+static void bound_charges(pt_charges *c)
+{
+	size_t i;
+
+	if (c->n <= 2 * PT_JOIN_CHARGES)
+		return;
+	pt_join_charges(c);
+	if (c->n <= PT_JOIN_CHARGES)
+		return;
+	qsort(c->v, c->n, sizeof(*c->v), by_time);
+	for (i = PT_JOIN_CHARGES / 2; i < c->n; i++) {
+		c->v[i].inode = 0;
+		c->v[i].dev = c->v[i].peer = 0;
+	}
+	pt_join_charges(c);
+}
+
 static int add_lists(struct pt_trainer *to, const struct pt_trainer *t)
 {
 	size_t i;
@@ -169,6 +265,7 @@ static int add_lists(struct pt_trainer *to, const struct pt_trainer *t)
 			err = pt_vec_push(&to->relays, t->relays.v[i]);
 	for (i = 0; i < t->charges.n && !err; i++)
 		err = pt_add_charge(&to->charges, &t->charges.v[i]);
+	bound_charges(&to->charges);
 	for (i = 0; i < t->writing.n && !err; i++)
 		err = pt_vec_push(&to->writing, t->writing.v[i]);
 	for (i = 0; i < t->host_places.n && !err; i++)
@@ -192,11 +289,10 @@ static int add_lists(struct pt_trainer *to, const struct pt_trainer *t)
 	X(T, MAX, act_lost) X(T, OWN, pageable_share)
 PT_JOIN_LIST(dev, struct pt_dev, DEV, 5);
 
-static struct pt_dev *dev_of(struct merge *k, const struct pt_dev *d)
+static struct pt_dev *dev_of(struct pt_trainer *t, const struct pt_dev *d)
 {
 	struct pt_dev x = { .ordinal = d->ordinal, .node = d->node,
 			    .measured = true, .pageable_share = NAN };
-	struct pt_trainer *t = k->to;
 	size_t i;
 
 	for (i = 0; i < t->devs.n; i++)
@@ -207,14 +303,15 @@ static struct pt_dev *dev_of(struct merge *k, const struct pt_dev *d)
 	return &t->devs.v[t->devs.n - 1];
 }
 
-static int add_dev(struct merge *k, struct pt_dev *d, uint64_t ns)
+static int add_dev(struct pt_join_rank *r, struct pt_trainer *t, struct pt_dev *d,
+		   uint64_t ns)
 {
-	struct pt_dev *to = dev_of(k, d);
-	struct seen *s;
+	struct pt_dev *to = dev_of(t, d);
+	struct pt_seen *s;
 
 	if (!to)
 		return -ENOMEM;
-	s = &k->dev[to - k->to->devs.v];
+	s = &r->dev[to - t->devs.v];
 	s->ns += ns;
 	s->known_ns += d->known ? ns : 0;
 	if (isfinite(d->pageable_share)) {
@@ -231,13 +328,14 @@ static int add_dev(struct merge *k, struct pt_dev *d, uint64_t ns)
 }
 
 /* In parts without it, it had nothing new to do: likely it was idle. */
-static void finish_devs(struct merge *k, uint64_t wall)
+static void finish_devs(const struct pt_join_rank *r, struct pt_trainer *t,
+			uint64_t wall)
 {
 	size_t i;
 
-	for (i = 0; i < k->to->devs.n; i++) {
-		struct pt_dev *d = &k->to->devs.v[i];
-		const struct seen *s = &k->dev[i];
+	for (i = 0; i < t->devs.n; i++) {
+		struct pt_dev *d = &t->devs.v[i];
+		const struct pt_seen *s = &r->dev[i];
 		uint64_t away = wall - pt_min64(wall, s->ns);
 
 		d->idle_likely_ns += away;
@@ -290,101 +388,92 @@ static void add_facts(struct pt_trainer *to, const struct pt_trainer *t)
 	PT_JOIN(trainer, to, t, NULL);
 }
 
-static int add_part(struct merge *k, const struct pt_part *p)
+static int add_stretch(struct pt_join_rank *r, const struct pt_part *p,
+		       const struct pt_trainer *t, const struct pt_measured *k)
 {
-	uint64_t ns = pt_part_ns(p);
-	const struct pt_trainer *t;
-	size_t i, at;
-	int err, *map;
+	struct pt_stretch x = { p->t0, p->t1, t->idle_likely_ns, t->starved_likely_ns,
+				k->balance, t->gpu_known };
 
-	t = pt_part_trainer(p, k->to->proc, &at);
-	if (!t)
-		return 0;
-	map = calloc(t->workers.n + 1, sizeof(*map));
+	return pt_vec_push(&r->past, x);
+}
+
+static int add_trainer(struct pt_join *j, size_t i, const struct pt_part *p,
+		       const struct pt_trainer *t)
+{
+	struct pt_trainer *to = &j->t.v[i];
+	struct pt_join_rank *r = j->rank.v[i];
+	const struct pt_measured *k = &p->got[t - p->t];
+	uint64_t ns = pt_part_ns(p);
+	int err, *map = calloc(t->workers.n + 1, sizeof(*map));
+
 	if (!map)
 		return -ENOMEM;
-	add_facts(k->to, t);
-	k->self.ns += ns;
-	k->self.known_ns += t->gpu_known ? ns : 0;
-	err = add_workers(k->to, t, map);
-	err = err ?: add_steps(k->to, t, p, map);
-	err = err ?: add_lists(k->to, t);
-	for (i = 0; i < t->devs.n && !err; i++)
-		err = add_dev(k, &t->devs.v[i], ns);
+	add_facts(to, t);
+	r->self.ns += ns;
+	r->self.known_ns += t->gpu_known ? ns : 0;
+	err = add_workers(to, t, map);
+	err = err ?: add_steps(to, t, p, map);
+	err = err ?: add_lists(to, t);
+	pt_each_ok(struct pt_dev, d, &t->devs, err) {
+		err = add_dev(r, to, d, ns);
+	}
 	free(map);
+	err = err ?: add_stretch(r, p, t, k);
+	err = err ?: pt_join_rank_add(j, i, k);
+	if (!err)
+		pt_join_facts_add(j, i, p, t, k);
 	return err;
 }
 
-static int finish(struct merge *k)
+static int end_trainer(struct pt_an *an, const struct pt_join_rank *r,
+		       struct pt_trainer *t)
 {
-	struct pt_trainer *t = k->to;
 	uint64_t most = 0;
 	size_t i;
 	int err = pt_index_workers(t);
 
-	finish_devs(k, k->an->t1 - k->an->t0);
-	t->gpu_known = k->self.known_ns * 2 > k->self.ns;
+	finish_devs(r, t, an->t1 - an->t0);
+	t->gpu_known = r->self.known_ns * 2 > r->self.ns;
 	for (i = 0; i < PT_CAUSE_NR; i++) {
 		if (t->cause_ns[i] <= most)
 			continue;
 		most = t->cause_ns[i];
 		t->top_cause = (uint8_t)i;
 	}
-	if (t->steps.n && t->steps.v[t->steps.n - 1].end < k->an->t1)
-		t->steps.v[t->steps.n - 1].end = k->an->t1;
+	if (t->steps.n && t->steps.v[t->steps.n - 1].end < an->t1)
+		t->steps.v[t->steps.n - 1].end = an->t1;
 	pt_each(struct pt_worker, w, &t->workers) {
 		w->median_ms = pt_median(w->service_ms.v, w->service_ms.n);
 	}
-	err = err ?: pt_compare_workers(k->an, t);
+	err = err ?: pt_compare_workers(an, t);
 	if (!err)
-		pt_find_epochs(k->an, t);
+		pt_find_epochs(an, t);
 	return err;
 }
 
-static int join_one(struct pt_an *an, const struct pt_parts_of *all,
-		    struct pt_proc *proc)
+/* Where it is among all; a new one where it was in no part before. -ENOMEM */
+static int place_of(struct pt_join *j, struct pt_proc *proc, size_t *i)
 {
-	struct merge *k = calloc(1, sizeof(*k));
 	struct pt_trainer t = { .proc = proc };
-	size_t i;
-	int err = k ? 0 : -ENOMEM;
+	struct pt_measured got = { 0 };
+	struct pt_meet_rank *rank;
+	struct pt_join_rank *r;
 
-	if (err)
-		return err;
-	k->an = an;
-	k->to = &t;
-	for (i = 0; i < all->n && !err; i++)
-		err = add_part(k, all->v[i]);
-	err = err ?: finish(k);
-	free(k);
-	if (!err && pt_vec_push(&an->trainers, t))
-		err = -ENOMEM;
-	if (err)
-		pt_trainer_free(&t);
-	return err;
-}
-
-/* Where it is in an->trainers; n: it is not. */
-static size_t place_of(const struct pt_an *an, const struct pt_proc *proc)
-{
-	size_t i;
-
-	for (i = 0; i < an->trainers.n; i++)
-		if (an->trainers.v[i].proc == proc)
-			break;
-	return i;
-}
-
-static int join_trainers(struct pt_an *an, const struct pt_parts_of *all)
-{
-	size_t i, k;
-	int err = 0;
-
-	for (i = 0; i < all->n; i++)
-		for (k = 0; k < all->v[i]->n && !err; k++)
-			if (place_of(an, all->v[i]->t[k].proc) == an->trainers.n)
-				err = join_one(an, all, all->v[i]->t[k].proc);
-	return err;
+	for (*i = 0; *i < j->t.n; ++*i)
+		if (j->t.v[*i].proc == proc)
+			return 0;
+	rank = realloc(j->all.meets.rank, (*i + 1) * sizeof(*rank));
+	if (!rank)
+		return -ENOMEM;
+	memset(&rank[*i], 0, sizeof(*rank));
+	j->all.meets.rank = rank;
+	r = calloc(1, sizeof(*r));
+	if (!r || pt_vec_push(&j->rank, r)) {
+		free(r);
+		return -ENOMEM;
+	}
+	pt_join_facts_begin(r, &got);
+	return pt_vec_push(&j->got, got) ?: pt_vec_push(&j->t, t);
 }
 
 /* ---- meetings ------------------------------------------------------------------- */
@@ -399,91 +488,167 @@ PT_JOIN_LIST(meet_rank, struct pt_meet_rank, MEET_RANK, 0);
 	X(T, ANY, several) X(T, SUM, n) X(T, SUM, clear) X(T, OWN, rank)
 PT_JOIN_LIST(meets, struct pt_meets, MEETS, 7 + 5);
 
-static int join_meets(const struct pt_an *an, const struct pt_parts_of *all,
-		      struct pt_meets *to)
+static int add_meets(struct pt_join *j, const struct pt_part *p)
 {
-	size_t i, k;
+	struct pt_meets *to = &j->all.meets;
+	size_t i, at;
+	int err = 0;
 
-	to->measured = to->sure = true;
-	to->rank = calloc(an->trainers.n + 1, sizeof(*to->rank));
-	if (!to->rank)
-		return -ENOMEM;
-	for (i = 0; i < all->n; i++) {
-		const struct pt_part *p = all->v[i];
-
-		if (!p->meets.known) {
-			to->why = p->meets.why ? p->meets.why : to->why;
-			continue;
-		}
-		PT_JOIN(meets, to, &p->meets, NULL);
-		for (k = 0; k < p->n; k++)
-			PT_JOIN(meet_rank, &to->rank[place_of(an, p->t[k].proc)],
-				&p->meets.rank[k], NULL);
+	if (!p->meets.known) {
+		to->why = p->meets.why ? p->meets.why : to->why;
+		return 0;
 	}
-	if (to->known)
-		to->why = NULL;
-	return 0;
+	PT_JOIN(meets, to, &p->meets, NULL);
+	for (i = 0; i < p->n && !err; i++) {
+		err = place_of(j, p->t[i].proc, &at);
+		if (!err)
+			PT_JOIN(meet_rank, &to->rank[at], &p->meets.rank[i], NULL);
+	}
+	return err;
 }
 
 /* ---- all of it ------------------------------------------------------------------- */
 
-static int join_all(struct pt_an *an, const struct pt_parts_of *all,
-		    struct pt_part *to)
+struct pt_join *pt_join_new(void)
+{
+	struct pt_join *j = calloc(1, sizeof(*j));
+
+	if (!j)
+		return NULL;
+	j->a = pt_arena_new();
+	j->all.meets.measured = j->all.meets.sure = true;
+	pt_row_null(pt_row_find("working_set"), &j->host.set);
+	if (j->a)
+		return j;
+	free(j);
+	return NULL;
+}
+
+void pt_join_free(void *join)
+{
+	struct pt_join *j = join;
+
+	if (!j)
+		return;
+	pt_each(struct pt_trainer, t, &j->t) {
+		pt_trainer_free(t);
+	}
+	pt_each(struct pt_join_rank *, r, &j->rank) {
+		pt_join_rank_free(*r);
+	}
+	pt_vec_free(&j->t);
+	pt_vec_free(&j->got);
+	pt_vec_free(&j->rank);
+	pt_vec_free(&j->windows);
+	pt_meets_free(&j->all.meets);
+	pt_join_host_free(&j->host);
+	free(j->head.workers);
+	HASH_CLEAR(hh, j->texts);
+	pt_arena_free(j->a);
+	free(j);
+}
+
+static int copy_head(struct pt_part_head *to, const struct pt_part_head *h)
+{
+	struct pt_part_worker *w = calloc(h->n_workers + 1, sizeof(*w));
+
+	if (!w)
+		return -ENOMEM;
+	if (h->n_workers)
+		memcpy(w, h->workers, h->n_workers * sizeof(*w));
+	free(to->workers);
+	*to = (struct pt_part_head){ h->end, w, h->n_workers };
+	return 0;
+}
+
+int pt_join_add(struct pt_join *j, struct pt_part *p)
+{
+	size_t i, at;
+	int err = copy_head(&j->head, p->head);
+
+	if (!j->n)
+		j->all.t0 = p->t0;
+	j->all.t1 = p->t1;
+	j->all.hung = p->hung;
+	j->all.reads.bound += p->reads.bound;
+	j->all.reads.all += p->reads.all;
+	/* what hung before, and went on, did not hang */
+	pt_each(struct pt_measured, k, &j->got) {
+		k->hung = (struct pt_hung){ 0 };
+	}
+	for (i = 0; i < p->n && !err; i++) {
+		err = place_of(j, p->t[i].proc, &at);
+		err = err ?: add_trainer(j, at, p, &p->t[i]);
+	}
+	err = err ?: add_meets(j, p);
+	err = err ?: pt_join_host_add(j, p);
+	err = err ?: pt_vec_push(&j->windows, p->row);
+	j->n++;
+	return !err && pt_arena_failed(j->a) ? -ENOMEM : err;
+}
+
+const struct pt_part_head *pt_join_head(const struct pt_join *j)
+{
+	return &j->head;
+}
+
+void pt_join_hold(struct pt_model *m, const struct pt_join *j)
+{
+	struct pt_part all = j->all;
+
+	all.t = j->t.v;
+	all.got = j->got.v;
+	all.n = j->t.n;
+	pt_part_hold(m, &all);
+}
+
+const struct pt_stretch *pt_join_past(const struct pt_join *j, size_t trainer,
+				      size_t *n)
+{
+	*n = j->rank.v[trainer]->past.n;
+	return j->rank.v[trainer]->past.v;
+}
+
+static void put_windows(const struct pt_join *j, struct pt_report *r)
+{
+	r->windows = j->windows.v;
+	r->n_windows = j->windows.n;
+	pt_each(struct pt_r_window, w, &j->windows) {
+		w->reported = true;
+	}
+}
+
+int pt_join_end(struct pt_an *an, struct pt_join *j, struct pt_part *to)
 {
 	struct pt_report *shown = an->r;
-	size_t i, top;
-	int err;
-
-	to->t0 = an->t0 = all->v[0]->t0;
-	to->t1 = an->t1 = all->v[all->n - 1]->t1;
-	to->hung = all->v[all->n - 1]->hung;
-	for (i = 0; i < all->n; i++) {
-		to->reads.bound += all->v[i]->reads.bound;
-		to->reads.all += all->v[i]->reads.all;
-	}
-	err = join_trainers(an, all);
-	to->t = an->trainers.v;
-	to->n = an->trainers.n;
-	err = err ?: join_meets(an, all, &to->meets);
-	to->got = pt_arena_calloc(an->a, to->n + 1, sizeof(*to->got));
-	to->r = pt_report_new_in(an->a);
-	if (!to->got || !to->r)
-		return -ENOMEM;
-	an->top = pt_top_of(to->t, to->n);
-	if (!err && an->top) {
-		top = (size_t)(an->top - to->t);
-		err = pt_join_rank(an, all, &to->got[top]);
-		pt_join_facts(an, all, &to->got[top]);
-	}
-	an->r = to->r;
-	err = err ?: pt_join_host(an, all);
-	an->r = shown;
-	return err;
-}
-
-int pt_join_parts(struct pt_an *an, const struct pt_parts_of *all,
-		  struct pt_part *to)
-{
+	size_t i;
 	int err = 0;
 
-	if (all->n == 1)
-		*to = *all->v[0];
-	else
-		err = join_all(an, all, to);
+	*to = j->all;
+	to->t = j->t.v;
+	to->got = j->got.v;
+	to->n = j->t.n;
 	an->t0 = to->t0;
 	an->t1 = to->t1;
-	an->step0 = to->step0;
-	an->part = to->window;
-	an->asked = to->asked;
+	if (to->meets.known)
+		to->meets.why = NULL;
+	to->r = pt_report_new_in(an->a);
+	if (!to->r)
+		return -ENOMEM;
+	for (i = 0; i < to->n && !err; i++)
+		err = end_trainer(an, j->rank.v[i], &to->t[i]);
 	an->trainers.v = to->t;
 	an->trainers.n = to->n;
-	an->meets = &to->meets;
 	an->top = pt_top_of(to->t, to->n);
+	for (i = 0; i < to->n && !err; i++) {
+		if (&to->t[i] != an->top)
+			continue;
+		err = pt_join_rank_end(an, j, i, &to->got[i]);
+		pt_join_facts_end(an, j->rank.v[i], &to->got[i]);
+	}
+	an->r = to->r;
+	err = err ?: pt_join_host_end(an, j);
+	an->r = shown;
+	put_windows(j, shown);
 	return err;
-}
-
-void pt_join_free(const struct pt_parts_of *all, struct pt_part *joined)
-{
-	if (all->n > 1)
-		pt_part_drop(joined);
 }

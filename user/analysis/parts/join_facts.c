@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What the judges ask of the records themselves, from the pieces' answers:
  * means by what each rests on, or the worst. */
+#include "analysis/parts/join.h"
+
 #include <math.h>
 
-#include "analysis/parts/part.h"
-
-/* A mean by weight; unknown ones are left out. */
-struct mean {
-	double sum, weight;
-};
-
-static void add(struct mean *m, double v, double weight)
+static void add(struct pt_mean *m, double v, double weight)
 {
 	if (!isfinite(v) || !(weight > 0))
 		return;
@@ -18,7 +13,7 @@ static void add(struct mean *m, double v, double weight)
 	m->weight += weight;
 }
 
-static double mean_of(const struct mean *m)
+static double mean_of(const struct pt_mean *m)
 {
 	return m->weight > 0 ? m->sum / m->weight : NAN;
 }
@@ -54,13 +49,8 @@ static void add_faults(struct pt_fault_file *to, const struct pt_fault_file *k)
 	to->p99_ms = NAN; /* single waits are not known any more */
 }
 
-struct item_means {
-	struct mean median, slow;
-	double most;
-};
-
 /* The file that costs most in one of them, by its longest visit. */
-static void add_item(struct pt_item *to, struct item_means *m,
+static void add_item(struct pt_item *to, struct pt_item_means *m,
 		     const struct pt_item *k, double wait_ns)
 {
 	double cost = k->slow_share * wait_ns;
@@ -77,30 +67,25 @@ static void add_item(struct pt_item *to, struct item_means *m,
 
 /* The parts stand where they lie in the whole. */
 static void add_balance(struct pt_gpu_balance *to, const struct pt_an *an,
-			const struct pt_part *p, const struct pt_gpu_balance *k)
+			const struct pt_stretch *s)
 {
 	double wall = (double)(an->t1 - an->t0);
 	size_t n, at;
 
-	to->allocs += k->allocs;
-	to->frees += k->frees;
-	to->bytes += k->bytes;
+	to->allocs += s->balance.allocs;
+	to->frees += s->balance.frees;
+	to->bytes += s->balance.bytes;
 	for (n = 0; n < PT_GPU_PARTS; n++) {
-		at = (size_t)((double)(p->t0 - an->t0 + (2 * n + 1) * pt_part_ns(p) /
+		at = (size_t)((double)(s->t0 - an->t0 + (2 * n + 1) * (s->t1 - s->t0) /
 							(2 * PT_GPU_PARTS)) *
 			      PT_GPU_PARTS / wall);
-		to->net[at < PT_GPU_PARTS ? at : PT_GPU_PARTS - 1] += k->net[n];
+		to->net[at < PT_GPU_PARTS ? at : PT_GPU_PARTS - 1] += s->balance.net[n];
 	}
 }
 
 /* ---- storage ------------------------------------------------------------------ */
 
-struct io_means {
-	struct mean wait, depth, bytes, fetched, busy, read, by_bytes, se_bytes,
-		by_share, se_share, opening, visits, visit, random, held;
-};
-
-static void add_io(struct io_means *m, const struct pt_io *io, double ns)
+static void add_io(struct pt_io_means *m, const struct pt_io *io, double ns)
 {
 	double waits = (double)io->waits, s = waits * io->wait_ms;
 
@@ -121,7 +106,7 @@ static void add_io(struct io_means *m, const struct pt_io *io, double ns)
 	add(&m->held, io->held, s);
 }
 
-static void put_io(const struct io_means *m, struct pt_io *out)
+static void put_io(const struct pt_io_means *m, struct pt_io *out)
 {
 	out->wait_ms = mean_of(&m->wait);
 	out->depth = m->depth.weight > 0 ? mean_of(&m->depth) : 0;
@@ -141,7 +126,8 @@ static void put_io(const struct io_means *m, struct pt_io *out)
 }
 
 /* Of what is only said the part with most waiting says it. */
-static void add_said(struct pt_io *to, double *most, const struct pt_io *k)
+static void add_said(struct pt_join *j, struct pt_io *to, double *most,
+		     const struct pt_io *k)
 {
 	double s = (double)k->waits * k->wait_ms;
 
@@ -155,41 +141,42 @@ static void add_said(struct pt_io *to, double *most, const struct pt_io *k)
 	to->long_runs = k->long_runs;
 	to->limit = k->limit;
 	to->files = k->files;
-	to->where = k->where;
+	to->where = pt_join_text(j, k->where);
 	to->where_folder = k->where_folder;
 	to->stride = k->stride;
 }
 
-void pt_join_facts(struct pt_an *an, const struct pt_parts_of *all,
-		   struct pt_measured *to)
+void pt_join_facts_begin(struct pt_join_rank *r, struct pt_measured *to)
 {
-	struct item_means item = { .most = -1 };
-	struct io_means io = { 0 };
-	double most = -1;
-	size_t i, at;
-
+	r->item.most = r->io.most = -1;
 	to->io = (struct pt_io){ .stride = PT_NULL, .certainty = PT_CONF_LOW };
-	for (i = 0; i < all->n; i++) {
-		const struct pt_part *p = all->v[i];
-		const struct pt_trainer *t = pt_part_trainer(p, an->top->proc, &at);
-		const struct pt_measured *k = &p->got[at];
+}
 
-		if (!t)
-			continue;
-		if (i + 1 == all->n) /* what hung before, and went on, did not hang */
-			to->hung = k->hung;
-		PT_JOIN(phases, &to->phases, &k->phases, NULL);
-		PT_JOIN(pool, &to->pool, &k->pool, NULL);
-		PT_JOIN(measured, to, k, NULL);
-		add_item(&to->item, &item, &k->item, (double)t->data_wait_ns);
-		add_balance(&to->balance, an, p, &k->balance);
-		add_faults(&to->faults, &k->faults);
-		if (!k->io.waits)
-			continue;
-		add_io(&io, &k->io, (double)pt_part_ns(p));
-		add_said(&to->io, &most, &k->io);
+void pt_join_facts_add(struct pt_join *j, size_t i, const struct pt_part *p,
+		       const struct pt_trainer *t, const struct pt_measured *k)
+{
+	struct pt_join_rank *r = j->rank.v[i];
+	struct pt_measured *to = &j->got.v[i];
+
+	to->hung = k->hung;
+	PT_JOIN(phases, &to->phases, &k->phases, NULL);
+	PT_JOIN(pool, &to->pool, &k->pool, NULL);
+	PT_JOIN(measured, to, k, NULL);
+	add_item(&to->item, &r->item, &k->item, (double)t->data_wait_ns);
+	add_faults(&to->faults, &k->faults);
+	if (!k->io.waits)
+		return;
+	add_io(&r->io, &k->io, (double)pt_part_ns(p));
+	add_said(j, &to->io, &r->io.most, &k->io);
+}
+
+void pt_join_facts_end(const struct pt_an *an, const struct pt_join_rank *r,
+		       struct pt_measured *to)
+{
+	pt_each(const struct pt_stretch, s, &r->past) {
+		add_balance(&to->balance, an, s);
 	}
-	to->item.median_ms = mean_of(&item.median);
-	to->item.slow_share = item.slow.weight > 0 ? mean_of(&item.slow) : 0;
-	put_io(&io, &to->io);
+	to->item.median_ms = mean_of(&r->item.median);
+	to->item.slow_share = r->item.slow.weight > 0 ? mean_of(&r->item.slow) : 0;
+	put_io(&r->io, &to->io);
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The report's tables of the whole target, from those of the parts; part.h. */
+#include "analysis/parts/join.h"
+
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "analysis/io/disks.h"
-#include "analysis/parts/part.h"
-#include "base/hash.h"
 #include "report/fields.h"
 
 #define MAX_ROWS 50
@@ -24,16 +24,6 @@ static bool same_text(const char *a, const char *b)
 
 /* ---- files -------------------------------------------------------------------- */
 
-struct file_row {
-	struct {
-		uint64_t inode, dev, path; /* path: a hash of it */
-	} key;
-	struct pt_r_file f;
-	int64_t most_distinct; /* in one piece, at least */
-	bool fetched_unknown;
-	UT_hash_handle hh;
-};
-
 static uint64_t hash_of(const char *s)
 {
 	uint64_t h = 0xcbf29ce484222325ull; /* FNV-1a */
@@ -43,16 +33,16 @@ static uint64_t hash_of(const char *s)
 	return h;
 }
 
-static void add_pattern(const struct pt_row *row, struct pt_r_pattern *o, double n,
+static void add_pattern(struct pt_join *j, struct pt_r_pattern *o, double n,
 			const struct pt_r_pattern *p, double m)
 {
 	struct pt_join_weights w = { { n }, { m } };
 
 	if (!p->kind && !isfinite(p->sequential))
 		return;
-	pt_join_row(row, o, p, &w);
+	pt_join_row(pt_row_find("pattern"), o, p, &w);
 	if (!o->kind)
-		o->kind = p->kind;
+		o->kind = pt_join_text(j, p->kind);
 	else if (p->kind && strcmp(o->kind, p->kind))
 		o->kind = "mixed";
 	if (o->stride != p->stride)
@@ -64,46 +54,64 @@ static double reads_of(const struct pt_r_file *f)
 	return f->reads > 0 ? (double)f->reads : 0;
 }
 
-struct files {
-	struct file_row *all;
-	const struct pt_row *file, *pattern;
-};
-
-static void add_file(const struct files *j, struct file_row *to,
-		     const struct pt_r_file *f)
+static void add_file(struct pt_join *j, struct pt_join_file *to, const struct pt_r_file *f)
 {
-	add_pattern(j->pattern, &to->f.pattern, reads_of(&to->f), &f->pattern,
-		    reads_of(f));
-	pt_join_row(j->file, &to->f, f, NULL);
+	add_pattern(j, &to->f.pattern, reads_of(&to->f), &f->pattern, reads_of(f));
+	pt_join_row(pt_row_find("file"), &to->f, f, NULL);
 	sum_count(&to->f.reread_lo, f->reread_lo);
 	if (to->f.text == PT_NULL)
 		to->f.text = f->text;
 }
 
-static int take_file(struct files *j, const struct pt_r_file *f)
+static void drop_file(struct pt_join_host *h, struct pt_join_file *row)
 {
-	struct file_row *row, *x = calloc(1, sizeof(*x));
+	HASH_DEL(h->files, row);
+	free(row->path);
+	free(row);
+}
+
+/* Names come and go with the files: they are no texts of the join. */
+static struct pt_join_file *new_file(struct pt_join *j, const struct pt_join_file *like,
+				     const struct pt_r_file *f)
+{
+	struct pt_join_file *row = calloc(1, sizeof(*row));
+	char *path = f->path ? strdup(f->path) : NULL;
+
+	if (!row || (f->path && !path)) {
+		free(path);
+		free(row);
+		return NULL;
+	}
+	row->key = like->key;
+	row->f = *f;
+	row->f.path = NULL;
+	pt_join_own(j, pt_row_find("file"), &row->f);
+	row->f.path = row->path = path;
+	row->f.fetched_bytes = 0;
+	HASH_ADD(hh, j->host.files, key, sizeof(row->key), row);
+	if (PT_HASHED(row))
+		return row;
+	free(path);
+	free(row);
+	return NULL;
+}
+
+static int take_file(struct pt_join *j, const struct pt_r_file *f)
+{
+	struct pt_join_file *row, like;
 	int64_t distinct = 0;
 
-	if (!x)
-		return -ENOMEM;
-	x->key.inode = f->inode;
-	x->key.dev = f->dev;
-	x->key.path = hash_of(f->path);
-	HASH_FIND(hh, j->all, &x->key, sizeof(x->key), row);
-	if (row) {
+	memset(&like, 0, sizeof(like));
+	like.key.inode = f->inode;
+	like.key.dev = f->dev;
+	like.key.path = hash_of(f->path);
+	HASH_FIND(hh, j->host.files, &like.key, sizeof(like.key), row);
+	if (row)
 		add_file(j, row, f);
-		free(x);
-	} else {
-		row = x;
-		row->f = *f;
-		row->f.fetched_bytes = 0;
-		HASH_ADD(hh, j->all, key, sizeof(row->key), row);
-		if (!PT_HASHED(row)) {
-			free(row);
-			return -ENOMEM;
-		}
-	}
+	else
+		row = new_file(j, &like, f);
+	if (!row)
+		return -ENOMEM;
 	if (f->bytes > 0 && f->reread_hi != PT_NULL)
 		distinct = f->bytes - f->reread_hi;
 	if (distinct > row->most_distinct)
@@ -116,7 +124,7 @@ static int take_file(struct files *j, const struct pt_r_file *f)
 
 /* Read again: all but what is different. No more of it differs than the pieces
  * say in all, nor than the file is long; no less than one of them says. */
-static void finish_file(const struct pt_an *an, struct file_row *row)
+static void finish_file(const struct pt_an *an, struct pt_join_file *row)
 {
 	struct pt_r_file *f = &row->f;
 	const struct pt_file *name;
@@ -137,7 +145,7 @@ static void finish_file(const struct pt_an *an, struct file_row *row)
 		f->reread_bytes = f->reread_lo;
 }
 
-static int by_cost(const struct file_row *x, const struct file_row *y)
+static int by_cost(const struct pt_join_file *x, const struct pt_join_file *y)
 {
 	double a = x->f.blocked_s + (x->f.fault_s > 0 ? x->f.fault_s : 0);
 	double b = y->f.blocked_s + (y->f.fault_s > 0 ? y->f.fault_s : 0);
@@ -149,39 +157,53 @@ static int by_cost(const struct file_row *x, const struct file_row *y)
 	return m > n ? -1 : m < n;
 }
 
-static int join_files(struct pt_an *an, const struct pt_parts_of *all)
+static int add_files(struct pt_join *j, const struct pt_report *r)
+{
+	struct pt_join_host *h = &j->host;
+	struct pt_join_file *row, *tmp;
+	size_t i, n = 0;
+	int err = 0;
+
+	h->files_cut |= r->n_files == PT_PART_FILES;
+	for (i = 0; i < r->n_files && !err; i++)
+		err = take_file(j, &r->files[i]);
+	if (err || HASH_COUNT(h->files) <= 2 * PT_JOIN_FILES)
+		return err;
+	HASH_SORT(h->files, by_cost);
+	HASH_ITER(hh, h->files, row, tmp) {
+		if (n++ >= PT_JOIN_FILES)
+			drop_file(h, row);
+	}
+	h->files_dropped = true;
+	return 0;
+}
+
+static int end_files(struct pt_an *an, struct pt_join_host *h)
 {
 	struct pt_r_file *o = pt_arena_calloc(an->a, PT_PART_FILES, sizeof(*o));
-	struct files j = { NULL, pt_row_find("file"), pt_row_find("pattern") };
-	struct file_row *row, *tmp;
-	bool cut = false;
-	size_t i, k, n = 0;
-	int err = o ? 0 : -ENOMEM;
+	struct pt_join_file *row, *tmp;
+	size_t n = 0;
 
-	for (i = 0; i < all->n; i++) {
-		const struct pt_report *r = all->v[i]->r;
-
-		cut |= r->n_files == PT_PART_FILES;
-		for (k = 0; k < r->n_files && !err; k++)
-			err = take_file(&j, &r->files[k]);
-	}
-	HASH_SORT(j.all, by_cost);
-	HASH_ITER(hh, j.all, row, tmp) {
-		if (!err && n < PT_PART_FILES) {
-			finish_file(an, row);
-			o[n++] = row->f;
-		}
-		HASH_DEL(j.all, row);
-		free(row);
+	if (!o)
+		return -ENOMEM;
+	HASH_SORT(h->files, by_cost);
+	HASH_ITER(hh, h->files, row, tmp) {
+		if (n == PT_PART_FILES)
+			break;
+		finish_file(an, row);
+		o[n++] = row->f;
 	}
 	an->r->files = o;
-	an->r->n_files = err ? 0 : n;
-	if (!err && cut)
-		err = pt_report_limit(an->r, "files", "A piece of the capture read more files "
-						      "than are kept of it (%d): the figures "
-						      "of a file are lower bounds.",
-				      PT_PART_FILES);
-	return err;
+	an->r->n_files = n;
+	if (h->files_cut)
+		return pt_report_limit(an->r, "files", "A piece of the capture read more files "
+						       "than are kept of it (%d): the figures "
+						       "of a file are lower bounds.",
+				       PT_PART_FILES);
+	return !h->files_dropped ? 0 :
+	       pt_report_limit(an->r, "files", "More files were read than are kept (%d): the "
+					       "figures of a file are lower bounds.",
+			       PT_JOIN_FILES);
 }
 
 /* ---- disks -------------------------------------------------------------------- */
@@ -210,42 +232,41 @@ PT_ORDER(by_bytes, struct pt_r_disk,
 	 pt_cmp(y->read_bytes + y->write_bytes, x->read_bytes + x->write_bytes) ?:
 	 pt_cmp(x->dev, y->dev))
 
-static int join_disks(struct pt_an *an, const struct pt_parts_of *all)
+static int take_disk(struct pt_join *j, const struct pt_r_disk *d, double ns)
 {
-	struct pt_r_disk *o = pt_arena_calloc(an->a, MAX_ROWS, sizeof(*o));
 	const struct pt_row *row = pt_row_find("disk");
-	size_t i, j, n = 0;
-	double moved, ns[MAX_ROWS] = { 0 };
+	struct pt_join_host *h = &j->host;
+	struct pt_r_disk x = *d;
+	size_t k;
 
-	if (!o)
-		return -ENOMEM;
-	for (i = 0; i < all->n; i++) {
-		const struct pt_part *p = all->v[i];
-
-		pt_each_of(const struct pt_r_disk, d, p->r->disks, p->r->n_disks) {
-			for (j = 0; j < n && o[j].dev != d->dev; j++)
-				;
-			if (j == MAX_ROWS)
-				continue;
-			if (j == n)
-				o[n++] = *d;
-			else
-				add_disk(row, &o[j], ns[j], d,
-					 (double)pt_part_ns(p));
-			ns[j] += (double)pt_part_ns(p);
-		}
+	for (k = 0; k < h->disks.n && h->disks.v[k].dev != d->dev; k++)
+		;
+	if (k == PT_JOIN_DISKS)
+		return 0;
+	if (k < h->disks.n) {
+		add_disk(row, &h->disks.v[k], h->disk_ns[k], d, ns);
+	} else {
+		pt_join_own(j, row, &x);
+		if (pt_vec_push(&h->disks, x))
+			return -ENOMEM;
 	}
-	for (i = 0; i < n; i++) {
-		moved = o[i].all_read_bytes == PT_NULL ? 0 :
-			(double)(o[i].all_read_bytes + o[i].all_write_bytes);
-		o[i].target_share = moved > 0 ?
-			fmin(1, (double)(o[i].read_bytes + o[i].write_bytes) /
-					moved) : NAN;
-	}
-	qsort(o, n, sizeof(*o), by_bytes);
-	an->r->disks = o;
-	an->r->n_disks = n;
+	h->disk_ns[k] += ns;
 	return 0;
+}
+
+static void end_disks(struct pt_an *an, struct pt_join_host *h)
+{
+	double moved;
+
+	pt_each(struct pt_r_disk, o, &h->disks) {
+		moved = o->all_read_bytes == PT_NULL ? 0 :
+			(double)(o->all_read_bytes + o->all_write_bytes);
+		o->target_share = moved > 0 ?
+			fmin(1, (double)(o->read_bytes + o->write_bytes) / moved) : NAN;
+	}
+	pt_vec_sort(&h->disks, by_bytes);
+	an->r->disks = h->disks.v;
+	an->r->n_disks = h->disks.n;
 }
 
 /* ---- writes ------------------------------------------------------------------- */
@@ -262,36 +283,37 @@ PT_ORDER(by_time, struct pt_r_write,
 	 pt_cmp(write_time(y), write_time(x)) ?: pt_cmp(y->bytes, x->bytes) ?:
 	 pt_cmp(x->inode, y->inode))
 
-static int join_writes(struct pt_an *an, const struct pt_parts_of *all)
+/* Of more than twice as many as are held those stay that cost most. */
+#define BOUND_ROWS(vec, order)                                                 \
+	do {                                                                   \
+		if ((vec)->n > 2 * PT_JOIN_ROWS) {                             \
+			qsort((vec)->v, (vec)->n, sizeof(*(vec)->v), order);   \
+			(vec)->n = PT_JOIN_ROWS;                               \
+		}                                                              \
+	} while (0)
+
+static int take_write(struct pt_join *j, const struct pt_r_write *w)
 {
 	const struct pt_row *row = pt_row_find("write");
-	size_t i, j, n = 0, max = 1;
-	struct pt_r_write *o;
+	struct pt_r_write x = *w;
 
-	for (i = 0; i < all->n; i++)
-		max += all->v[i]->r->n_writes;
-	o = pt_arena_calloc(an->a, max, sizeof(*o));
-	if (!o)
-		return -ENOMEM;
-	for (i = 0; i < all->n; i++) {
-		const struct pt_report *r = all->v[i]->r;
-
-		pt_each_of(const struct pt_r_write, w, r->writes, r->n_writes) {
-			for (j = 0; j < n; j++)
-				if (o[j].inode == w->inode &&
-				    o[j].dev == w->dev && o[j].pid == w->pid &&
-				    same_text(o[j].path, w->path))
-					break;
-			if (j < n)
-				pt_join_row(row, &o[j], w, NULL);
-			else
-				o[n++] = *w;
-		}
+	pt_each(struct pt_r_write, o, &j->host.writes) {
+		if (o->inode != w->inode || o->dev != w->dev || o->pid != w->pid ||
+		    !same_text(o->path, w->path))
+			continue;
+		pt_join_row(row, o, w, NULL);
+		return 0;
 	}
-	qsort(o, n, sizeof(*o), by_time);
-	an->r->writes = o;
-	an->r->n_writes = n < MAX_ROWS ? n : MAX_ROWS;
-	return 0;
+	pt_join_own(j, row, &x);
+	return pt_vec_push(&j->host.writes, x);
+}
+
+static void end_writes(struct pt_an *an, struct pt_join_host *h)
+{
+	if (h->writes.n)
+		qsort(h->writes.v, h->writes.n, sizeof(*h->writes.v), by_time);
+	an->r->writes = h->writes.v;
+	an->r->n_writes = h->writes.n < MAX_ROWS ? h->writes.n : MAX_ROWS;
 }
 
 /* ---- peers -------------------------------------------------------------------- */
@@ -346,90 +368,115 @@ static int charge_peers(struct pt_an *an, struct pt_r_peer *o, size_t n)
 	return 0;
 }
 
-static int join_peers(struct pt_an *an, const struct pt_parts_of *all)
+PT_ORDER(by_any_wait, struct pt_r_peer,
+	 pt_cmp(y->wait_s, x->wait_s) ?: pt_cmp(y->bytes, x->bytes))
+
+static int take_peer(struct pt_join *j, const struct pt_r_peer *p)
 {
 	const struct pt_row *row = pt_row_find("peer");
-	size_t i, k, j, n = 0, max = 1;
-	struct pt_r_peer *o;
-	int err;
+	struct pt_r_peer x = *p;
 
-	for (i = 0; i < all->n; i++)
-		max += all->v[i]->r->n_peers;
-	o = pt_arena_calloc(an->a, max, sizeof(*o));
-	if (!o)
-		return -ENOMEM;
-	for (i = 0; i < all->n; i++) {
-		const struct pt_report *r = all->v[i]->r;
-
-		for (k = 0; k < r->n_peers; k++) {
-			for (j = 0; j < n && !same_peer(&o[j], &r->peers[k]); j++)
-				;
-			if (j < n)
-				add_peer(row, &o[j], &r->peers[k]);
-			else
-				o[n++] = r->peers[k];
-		}
+	pt_each(struct pt_r_peer, o, &j->host.peers) {
+		if (!same_peer(o, p))
+			continue;
+		add_peer(row, o, p);
+		return 0;
 	}
-	err = charge_peers(an, o, n);
+	pt_join_own(j, row, &x);
+	return pt_vec_push(&j->host.peers, x);
+}
+
+static int end_peers(struct pt_an *an, struct pt_join_host *h)
+{
+	int err = charge_peers(an, h->peers.v, h->peers.n);
+
 	if (err)
 		return err;
-	qsort(o, n, sizeof(*o), by_wait);
-	an->r->peers = o;
-	an->r->n_peers = n < MAX_ROWS ? n : MAX_ROWS;
+	if (h->peers.n)
+		qsort(h->peers.v, h->peers.n, sizeof(*h->peers.v), by_wait);
+	an->r->peers = h->peers.v;
+	an->r->n_peers = h->peers.n < MAX_ROWS ? h->peers.n : MAX_ROWS;
 	return 0;
 }
 
 /* ---- what is read --------------------------------------------------------------- */
 
 /* No less is different than in one part, no more than in all together. */
-static void join_set(struct pt_an *an, const struct pt_parts_of *all)
+static void add_set(struct pt_r_working_set *o, const struct pt_r_working_set *s)
 {
-	struct pt_r_working_set *o = &an->r->memory.set;
-	size_t i;
-
-	for (i = 0; i < all->n; i++) {
-		const struct pt_r_working_set *s = &all->v[i]->r->memory.set;
-
-		if (s->read_bytes == PT_NULL)
-			continue;
-		if (o->read_bytes == PT_NULL) {
-			*o = *s;
-			continue;
-		}
-		sum_count(&o->read_bytes, s->read_bytes);
-		if (s->files > o->files)
-			o->files = s->files;
-		if (s->seen[0] > o->seen[0])
-			o->seen[0] = s->seen[0];
-		sum_count(&o->seen[1], s->seen[1]);
-		/* one that went round has shown all of it */
-		if (s->whole[1] != PT_NULL &&
-		    (o->whole[1] == PT_NULL || s->whole[1] < o->whole[1]))
-			o->whole[1] = s->whole[1];
-		o->certainty = PT_BOUNDED;
-	}
-	if (o->read_bytes == PT_NULL)
+	if (s->read_bytes == PT_NULL)
 		return;
-	o->whole[0] = o->seen[0];
-	pt_report_limit(an->r, "memory.working_set", "The capture was analysed in %zu pieces: "
-						     "the number of distinct bytes and files "
-						     "that were read lies between the most of "
-						     "one piece and the sum of all; files is "
-						     "the former.",
-			all->n);
+	if (o->read_bytes == PT_NULL) {
+		*o = *s;
+		return;
+	}
+	sum_count(&o->read_bytes, s->read_bytes);
+	if (s->files > o->files)
+		o->files = s->files;
+	if (s->seen[0] > o->seen[0])
+		o->seen[0] = s->seen[0];
+	sum_count(&o->seen[1], s->seen[1]);
+	/* one that went round has shown all of it */
+	if (s->whole[1] != PT_NULL && (o->whole[1] == PT_NULL || s->whole[1] < o->whole[1]))
+		o->whole[1] = s->whole[1];
+	o->certainty = PT_BOUNDED;
 }
 
-int pt_join_host(struct pt_an *an, const struct pt_parts_of *all)
+static int end_set(struct pt_an *an, const struct pt_join *j)
 {
+	struct pt_r_working_set *o = &an->r->memory.set;
+
+	if (j->host.set.read_bytes == PT_NULL)
+		return 0;
+	*o = j->host.set;
+	o->whole[0] = o->seen[0];
+	return pt_report_limit(an->r, "memory.working_set", "The capture was analysed in %zu pieces: "
+							    "the number of distinct bytes and files "
+							    "that were read lies between the most of "
+							    "one piece and the sum of all; files is "
+							    "the former.",
+			       j->n);
+}
+
+int pt_join_host_add(struct pt_join *j, const struct pt_part *p)
+{
+	const struct pt_report *r = p->r;
 	size_t i;
-	int err = join_files(an, all);
+	int err = add_files(j, r);
+
+	add_set(&j->host.set, &r->memory.set);
+	for (i = 0; i < r->n_disks && !err; i++)
+		err = take_disk(j, &r->disks[i], (double)pt_part_ns(p));
+	for (i = 0; i < r->n_writes && !err; i++)
+		err = take_write(j, &r->writes[i]);
+	for (i = 0; i < r->n_peers && !err; i++)
+		err = take_peer(j, &r->peers[i]);
+	BOUND_ROWS(&j->host.writes, by_time);
+	BOUND_ROWS(&j->host.peers, by_any_wait);
+	return err ?: pt_join_limits_add(&j->host.limits, r);
+}
+
+int pt_join_host_end(struct pt_an *an, struct pt_join *j)
+{
+	int err = end_files(an, &j->host);
 
 	pt_measure_memory(an);
-	join_set(an, all);
-	err = err ?: join_disks(an, all);
-	err = err ?: join_writes(an, all);
-	err = err ?: join_peers(an, all);
-	for (i = all->n; i-- > 0 && !err;)
-		err = pt_join_limits(an->r, all->v[i]->r);
-	return err;
+	err = err ?: end_set(an, j);
+	end_disks(an, &j->host);
+	end_writes(an, &j->host);
+	err = err ?: end_peers(an, &j->host);
+	return err ?: pt_join_limits_end(an->r, &j->host.limits);
+}
+
+void pt_join_host_free(struct pt_join_host *h)
+{
+	struct pt_join_file *row, *tmp;
+
+	HASH_ITER(hh, h->files, row, tmp) {
+		drop_file(h, row);
+	}
+	pt_vec_free(&h->disks);
+	pt_vec_free(&h->writes);
+	pt_vec_free(&h->peers);
+	pt_join_limits_free(&h->limits);
 }

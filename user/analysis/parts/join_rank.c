@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The report's parts that are of one trainer, from those of the parts; part.h. */
+#include "analysis/parts/join.h"
+
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/gpu/passes.h"
 #include "analysis/gpu/operations.h"
 #include "analysis/lines/lines.h"
-#include "analysis/parts/part.h"
 #include "report/fields.h"
 
 /* ---- gpu ---------------------------------------------------------------------- */
@@ -21,145 +21,132 @@ static bool same_what(const char *a, const char *b)
 PT_ORDER(by_seconds, struct pt_r_charge,
 	 pt_cmp(y->seconds, x->seconds) ?: (int)x->cause - (int)y->cause)
 
-static void add_idle(struct pt_r_charge *o, size_t *n, size_t max,
-		     const struct pt_r_gpu *g)
+static void add_idle(struct pt_join *j, struct pt_join_gpu *o, const struct pt_r_charge *c)
 {
 	size_t k;
 
-	pt_each_of(const struct pt_r_charge, c, g->idle_causes, g->n_idle_causes) {
-		for (k = 0; k < *n; k++)
-			if (o[k].cause == c->cause &&
-			    same_what(o[k].what, c->what))
-				break;
-		if (k == max)
-			continue;
-		if (k == *n) {
-			o[(*n)++] = *c;
-			o[k].seconds = 0;
-		}
-		o[k].seconds += c->seconds;
+	for (k = 0; k < o->n_idle; k++)
+		if (o->idle[k].cause == c->cause && same_what(o->idle[k].what, c->what))
+			break;
+	if (k == sizeof(o->idle) / sizeof(*o->idle))
+		return;
+	if (k == o->n_idle) {
+		o->idle[o->n_idle++] = *c;
+		pt_join_own(j, pt_row_find("charge"), &o->idle[k]);
+		o->idle[k].seconds = 0;
 	}
+	o->idle[k].seconds += c->seconds;
 }
 
-static int add_failures(struct pt_an *an, struct pt_r_gpu *to,
-			const struct pt_r_gpu *g)
+static int add_failure(struct pt_join *j, struct pt_join_gpu *o,
+		       const struct pt_r_alloc_failure *f)
 {
 	const struct pt_row *row = pt_row_find("alloc_failure");
-	struct pt_r_alloc_failure *r;
-	size_t k;
+	struct pt_r_alloc_failure x = *f;
 
-	pt_each_of(const struct pt_r_alloc_failure, f, g->alloc_failures, g->n_alloc_failures) {
-		for (k = 0; k < to->n_alloc_failures; k++)
-			if (to->alloc_failures[k].code == f->code)
-				break;
-		if (k == to->n_alloc_failures) {
-			r = pt_arena_calloc(an->a, k + 1, sizeof(*r));
-			if (!r)
-				return -ENOMEM;
-			if (k)
-				memcpy(r, to->alloc_failures, k * sizeof(*r));
-			r[k] = *f;
-			/* what was held from before the piece is not known */
-			r[k].held_bytes = PT_NULL;
-			to->alloc_failures = r;
-			to->n_alloc_failures++;
+	pt_each(struct pt_r_alloc_failure, have, &o->failures) {
+		if (have->code != f->code)
 			continue;
-		}
-		pt_join_row(row, &to->alloc_failures[k], f, NULL);
-		to->alloc_failures[k].last_ns = f->last_ns;
+		pt_join_row(row, have, f, NULL);
+		have->last_ns = f->last_ns;
+		return 0;
 	}
-	return 0;
+	/* what was held from before the piece is not known */
+	x.held_bytes = PT_NULL;
+	pt_join_own(j, row, &x);
+	return pt_vec_push(&o->failures, x);
 }
 
-static int join_gpu(struct pt_an *an, const struct pt_parts_of *all,
-		    struct pt_r_gpu *o)
+static struct pt_join_gpu *gpu_of(struct pt_join_rank *r, int64_t index)
 {
-	double wall = (double)(an->t1 - an->t0) / NS_PER_S;
-	size_t max = 2 * PT_CAUSE_NR, i, k, n = 0;
-	struct pt_r_charge *idle = pt_arena_calloc(an->a, max, sizeof(*idle));
-	int err = idle ? 0 : -ENOMEM;
+	struct pt_join_gpu x = { .index = index };
 
-	o->failed_allocations = 0;
-	for (i = 0; i < all->n && !err; i++) {
-		const struct pt_measured *r = pt_part_got(an, all, i);
-
-		for (k = 0; r && k < r->rows->n_gpu && !err; k++) {
-			const struct pt_r_gpu *g = &r->rows->gpu[k];
-
-			if (g->index != o->index)
-				continue;
-			o->failed_allocations += g->failed_allocations;
-			add_idle(idle, &n, max, g);
-			err = add_failures(an, o, g);
-		}
+	pt_each(struct pt_join_gpu, o, &r->gpus) {
+		if (o->index == index)
+			return o;
 	}
+	return pt_vec_push(&r->gpus, x) ? NULL : &r->gpus.v[r->gpus.n - 1];
+}
+
+static int add_gpu(struct pt_join *j, struct pt_join_rank *r, const struct pt_r_gpu *g)
+{
+	struct pt_join_gpu *o = gpu_of(r, g->index);
+	size_t i;
+	int err = o ? 0 : -ENOMEM;
+
 	if (err)
 		return err;
-	for (i = 0; i < n; i++)
-		idle[i].share = idle[i].seconds / wall;
-	qsort(idle, n, sizeof(*idle), by_seconds);
-	o->idle_causes = idle;
-	o->n_idle_causes = n;
-	return 0;
+	o->failed_allocations += g->failed_allocations;
+	for (i = 0; i < g->n_idle_causes; i++)
+		add_idle(j, o, &g->idle_causes[i]);
+	for (i = 0; i < g->n_alloc_failures && !err; i++)
+		err = add_failure(j, o, &g->alloc_failures[i]);
+	return err;
 }
 
-static int join_gpus(struct pt_an *an, const struct pt_parts_of *all,
-		     struct pt_report *to)
+static int end_gpus(struct pt_an *an, struct pt_join_rank *r, const struct pt_trainer *t,
+		    struct pt_report *to)
 {
-	const struct pt_trainer *t = an->top;
+	double wall = (double)(an->t1 - an->t0) / NS_PER_S;
 	struct pt_r_gpu *g = pt_arena_calloc(an->a, t->devs.n + 1, sizeof(*g));
-	size_t i;
-	int err = g ? 0 : -ENOMEM;
+	struct pt_join_gpu *o;
+	size_t i, k;
 
-	for (i = 0; i < t->devs.n && !err; i++) {
+	if (!g)
+		return -ENOMEM;
+	for (i = 0; i < t->devs.n; i++) {
 		g[i].index = pt_dev_index(&t->devs.v[i]);
-		err = join_gpu(an, all, &g[i]);
+		o = gpu_of(r, g[i].index);
+		if (!o)
+			return -ENOMEM;
+		for (k = 0; k < o->n_idle; k++)
+			o->idle[k].share = o->idle[k].seconds / wall;
+		qsort(o->idle, o->n_idle, sizeof(*o->idle), by_seconds);
+	}
+	for (i = 0; i < t->devs.n; i++) { /* they stay where they are now */
+		o = gpu_of(r, g[i].index);
+		g[i].failed_allocations = o->failed_allocations;
+		g[i].alloc_failures = o->failures.v;
+		g[i].n_alloc_failures = o->failures.n;
+		g[i].idle_causes = o->idle;
+		g[i].n_idle_causes = o->n_idle;
 	}
 	to->gpu = g;
-	to->n_gpu = err ? 0 : t->devs.n;
-	return err;
+	to->n_gpu = t->devs.n;
+	return 0;
 }
 
 /* ---- workers ------------------------------------------------------------------ */
 
 /* A process' row is its latest main thread's. */
-static struct pt_r_worker *row_of(struct pt_r_worker *o, size_t n, int64_t pid,
-				  int64_t tid, bool pool)
+static struct pt_r_worker *row_of(struct pt_join_rank *r, int64_t pid, int64_t tid,
+				  bool pool)
 {
-	size_t i;
-
-	for (i = 0; i < n; i++)
-		if (o[i].pid == pid && (!pool || o[i].tid == tid))
-			return &o[i];
+	pt_each(struct pt_r_worker, w, &r->workers) {
+		if (w->pid == pid && (!pool || w->tid == tid))
+			return w;
+	}
 	return NULL;
 }
 
-static int join_workers(struct pt_an *an, const struct pt_parts_of *all,
-			struct pt_report *to_r)
+static int add_worker(struct pt_join *j, struct pt_join_rank *r,
+		      const struct pt_trainer *t, const struct pt_r_worker *w)
 {
-	const struct pt_trainer *t = an->top;
 	const struct pt_row *row = pt_row_find("worker");
-	size_t max = t->workers.n, i, k, n = 0;
-	struct pt_r_worker *o = pt_arena_calloc(an->a, max + 1, sizeof(*o));
+	struct pt_r_worker x = *w, *to = row_of(r, w->pid, w->tid, w->pid == t->proc->tgid);
 
-	if (!o)
-		return -ENOMEM;
-	for (i = 0; i < all->n; i++) {
-		const struct pt_measured *r = pt_part_got(an, all, i);
-
-		for (k = 0; r && k < r->rows->n_workers; k++) {
-			const struct pt_r_worker *w = &r->rows->workers[k];
-			struct pt_r_worker *to = row_of(o, n, w->pid, w->tid,
-							w->pid == t->proc->tgid);
-
-			if (to)
-				pt_join_row(row, to, w, NULL);
-			else if (n < max)
-				o[n++] = *w;
-		}
+	if (to) {
+		pt_join_row(row, to, w, NULL);
+		return 0;
 	}
+	pt_join_own(j, row, &x);
+	return pt_vec_push(&r->workers, x);
+}
+
+static void end_workers(struct pt_join_rank *r, struct pt_trainer *t, struct pt_report *to_r)
+{
 	pt_each(struct pt_worker, w, &t->workers) {
-		struct pt_r_worker *to = row_of(o, n, w->proc->tgid, 0, false);
+		struct pt_r_worker *to = row_of(r, w->proc->tgid, 0, false);
 
 		if (!to)
 			continue;
@@ -169,9 +156,8 @@ static int join_workers(struct pt_an *an, const struct pt_parts_of *all,
 			    w->hung ? PT_WORKER_HUNG :
 			    w->slow ? PT_WORKER_SLOW : PT_WORKER_OK;
 	}
-	to_r->workers = o;
-	to_r->n_workers = n;
-	return 0;
+	to_r->workers = r->workers.v;
+	to_r->n_workers = r->workers.n;
 }
 
 /* ---- operations ---------------------------------------------------------------- */
@@ -181,68 +167,53 @@ static double calls_of(const struct pt_r_operation *o)
 	return o->calls > 0 ? (double)o->calls : 0;
 }
 
-struct op_row {
-	const char *key; /* kind and name */
+struct pt_join_op {
+	const char *key[2]; /* kind and name, as pt_join_text() has them */
 	size_t at;
 	UT_hash_handle hh;
 };
 
-static int take_operation(struct pt_an *an, const struct pt_row *how,
-			  struct op_row **all, struct pt_r_operation *o,
-			  size_t *n, size_t max, const struct pt_r_operation *p)
+static int add_operation(struct pt_join *j, struct pt_join_rank *r,
+			 const struct pt_r_operation *p)
 {
-	char *key = pt_arena_printf(an->a, "%s %s", p->kind, p->name);
+	const struct pt_row *row = pt_row_find("operation");
+	const char *key[2] = { pt_join_text(j, p->kind), pt_join_text(j, p->name) };
+	struct pt_r_operation *o, x = *p;
 	struct pt_join_weights w;
-	struct op_row *row;
+	struct pt_join_op *op;
 
-	if (!key)
-		return -ENOMEM;
-	HASH_FIND_STR(*all, key, row);
-	if (row) {
-		o += row->at;
+	HASH_FIND(hh, r->names, key, sizeof(key), op);
+	if (op) {
+		o = &r->ops.v[op->at];
 		w = (struct pt_join_weights){ { calls_of(o) }, { calls_of(p) } };
-		pt_join_row(how, o, p, &w);
+		pt_join_row(row, o, p, &w);
 		return 0;
 	}
-	if (*n == max)
+	if (r->ops.n == PT_OPS_MAX + PT_CAUSE_NR)
 		return 0;
-	row = pt_arena_alloc(an->a, sizeof(*row));
-	if (!row)
+	op = pt_arena_alloc(j->a, sizeof(*op));
+	if (!op)
 		return -ENOMEM;
-	row->key = key;
-	row->at = *n;
-	HASH_ADD_KEYPTR(hh, *all, row->key, strlen(row->key), row);
-	if (!PT_HASHED(row))
+	memcpy(op->key, key, sizeof(key));
+	op->at = r->ops.n;
+	HASH_ADD(hh, r->names, key, sizeof(op->key), op);
+	if (!PT_HASHED(op))
 		return -ENOMEM;
-	o[(*n)++] = *p;
-	return 0;
+	pt_join_own(j, row, &x);
+	return pt_vec_push(&r->ops, x);
 }
 
-static int join_operations(struct pt_an *an, const struct pt_parts_of *all,
-			   struct pt_report *to)
+static int end_operations(struct pt_an *an, const struct pt_join *j,
+			  struct pt_join_rank *r, struct pt_report *to)
 {
 	double wall = (double)(an->t1 - an->t0) / NS_PER_S;
-	size_t i, k, n = 0, max = PT_OPS_MAX + PT_CAUSE_NR;
-	const struct pt_row *row = pt_row_find("operation");
-	struct pt_r_operation *o = pt_arena_calloc(an->a, max, sizeof(*o));
-	struct op_row *names = NULL;
-	int err = o ? 0 : -ENOMEM;
+	int err;
 
-	for (i = 0; i < all->n; i++) {
-		const struct pt_measured *r = pt_part_got(an, all, i);
-
-		for (k = 0; r && k < r->rows->n_operations && !err; k++)
-			err = take_operation(an, row, &names, o, &n, max,
-					     &r->rows->operations[k]);
+	pt_each(struct pt_r_operation, o, &r->ops) {
+		o->share = isfinite(o->total_s) ? fmin(1, o->total_s / wall) : NAN;
 	}
-	HASH_CLEAR(hh, names);
-	if (err)
-		return err;
-	for (i = 0; i < n; i++)
-		o[i].share = isfinite(o[i].total_s) ?
-				     fmin(1, o[i].total_s / wall) : NAN;
-	to->operations = o;
-	to->n_operations = n;
+	to->operations = r->ops.v;
+	to->n_operations = r->ops.n;
 	err = pt_report_sort_operations(to, PT_SORT_TOTAL);
 	return err ? err : pt_report_limit(to, "operations.quantiles", "The capture was "
 								       "analysed in %zu "
@@ -251,12 +222,11 @@ static int join_operations(struct pt_an *an, const struct pt_parts_of *all,
 								       "of requests to disks "
 								       "and peers, are "
 								       "averaged over them.",
-					   all->n);
+					   j->n);
 }
 
 /* ---- what-if -------------------------------------------------------------------- */
 
-#define MAX_ROWS 64
 /* As for a range of one simulation (docs/interventions.md): wider is no answer. */
 #define WIDEST 1.25
 
@@ -287,100 +257,107 @@ static void add_whatif(struct pt_r_whatif *o, const struct pt_r_whatif *w,
 		o->note = w->note;
 }
 
-static int join_whatif(struct pt_an *an, const struct pt_parts_of *all,
-		       struct pt_report *to)
+static void add_asked(struct pt_join *j, struct pt_join_rank *r, const struct pt_report *asked)
 {
-	struct pt_r_whatif *o = pt_arena_calloc(an->a, MAX_ROWS, sizeof(*o));
-	size_t i, n = 0, asked = 0, times[MAX_ROWS] = { 0 };
+	if (!asked->n_whatif)
+		return;
+	if (!r->asked++)
+		r->best_workers = asked->best_workers;
+	else if (r->best_workers != asked->best_workers)
+		r->best_workers = PT_NULL;
+	pt_each_of(const struct pt_r_whatif, w, asked->whatif, asked->n_whatif) {
+		struct pt_r_whatif x = *w, *have = whatif_row(r->whatif, r->n_whatif, w);
 
-	if (!o)
-		return -ENOMEM;
-	for (i = 0; i < all->n; i++) {
-		const struct pt_measured *r = pt_part_got(an, all, i);
-
-		if (!r || !r->asked || !r->asked->n_whatif)
+		if (!have && r->n_whatif == PT_JOIN_WHATIF)
 			continue;
-		if (!asked++)
-			to->best_workers = r->asked->best_workers;
-		else if (to->best_workers != r->asked->best_workers)
-			to->best_workers = PT_NULL;
-		pt_each_of(const struct pt_r_whatif, w, r->asked->whatif, r->asked->n_whatif) {
-			struct pt_r_whatif *have = whatif_row(o, n, w);
-
-			if (!have && n == MAX_ROWS)
-				continue;
-			if (have)
-				add_whatif(have, w, (double)times[have - o]++);
-			else
-				times[n] = 1, o[n++] = *w;
-		}
+		pt_join_own(j, pt_row_find("whatif"), &x);
+		if (have)
+			add_whatif(have, &x, (double)r->times[have - r->whatif]++);
+		else
+			r->times[r->n_whatif] = 1, r->whatif[r->n_whatif++] = x;
 	}
-	for (i = 0; i < n; i++) {
+}
+
+static int end_asked(const struct pt_join *j, struct pt_join_rank *r, struct pt_report *to)
+{
+	struct pt_r_whatif *o = r->whatif;
+	size_t i;
+
+	for (i = 0; i < r->n_whatif; i++) {
 		bool wide = o[i].speedup.high > WIDEST * o[i].speedup.low;
 
-		if (times[i] == asked && !wide)
+		if (r->times[i] == r->asked && !wide)
 			continue;
 		o[i].step_ms = NAN;
 		o[i].speedup = (struct pt_range){ NAN, NAN, NAN };
 		if (!o[i].note)
 			o[i].note = "pieces of the capture differ too much";
 	}
+	if (r->asked)
+		to->best_workers = r->best_workers;
 	to->whatif = o;
-	to->n_whatif = n;
+	to->n_whatif = r->n_whatif;
 	return pt_report_limit(to, "whatif.sample", "Changes were replayed in %zu of %zu "
 						    "pieces of the capture; a range covers "
 						    "all of them.",
-			       asked, all->n);
+			       r->asked, j->n);
 }
 
 /* ---- all of them ----------------------------------------------------------------- */
 
-static bool said(const struct pt_report *r, const char *what)
+int pt_join_rank_add(struct pt_join *j, size_t i, const struct pt_measured *k)
 {
-	size_t i;
-
-	for (i = 0; i < r->capture.n_limits; i++)
-		if (!strcmp(r->capture.limits[i].what, what))
-			return true;
-	return false;
-}
-
-int pt_join_limits(struct pt_report *to, const struct pt_report *from)
-{
-	size_t i;
+	struct pt_join_rank *r = j->rank.v[i];
+	const struct pt_report *rows = k->rows;
+	size_t n;
 	int err = 0;
 
-	for (i = 0; i < from->capture.n_limits && !err; i++) {
-		const struct pt_r_limit *l = &from->capture.limits[i];
-
-		if (!said(to, l->what))
-			err = pt_report_limit(to, l->what, "%s", l->reason);
-	}
-	return err;
+	for (n = 0; n < rows->n_gpu && !err; n++)
+		err = add_gpu(j, r, &rows->gpu[n]);
+	for (n = 0; n < rows->n_workers && !err; n++)
+		err = add_worker(j, r, &j->t.v[i], &rows->workers[n]);
+	for (n = 0; n < rows->n_operations && !err; n++)
+		err = add_operation(j, r, &rows->operations[n]);
+	err = err ?: pt_join_lines(j, r, rows);
+	if (k->asked)
+		add_asked(j, r, k->asked);
+	err = err ?: pt_join_limits_add(&r->limits, rows);
+	return err || !k->asked ? err : pt_join_limits_add(&r->asked_limits, k->asked);
 }
 
-int pt_join_rank(struct pt_an *an, const struct pt_parts_of *all,
-		 struct pt_measured *to)
+int pt_join_rank_end(struct pt_an *an, struct pt_join *j, size_t i, struct pt_measured *to)
 {
 	struct pt_report *rows = pt_report_new_in(an->a);
 	struct pt_report *asked = pt_report_new_in(an->a);
-	size_t i;
+	struct pt_join_rank *r = j->rank.v[i];
 	int err = rows && asked ? 0 : -ENOMEM;
 
 	to->rows = rows;
 	to->asked = asked;
-	err = err ?: join_gpus(an, all, rows);
-	err = err ?: join_workers(an, all, rows);
-	err = err ?: join_operations(an, all, rows);
-	err = err ?: pt_join_lines(an, all, rows);
-	err = err ?: join_whatif(an, all, asked);
-	for (i = all->n; i-- > 0 && !err;) {
-		const struct pt_measured *r = pt_part_got(an, all, i);
+	err = err ?: end_gpus(an, r, &j->t.v[i], rows);
+	if (err)
+		return err;
+	end_workers(r, &j->t.v[i], rows);
+	rows->lines = r->lines.v;
+	rows->n_lines = r->lines.n;
+	err = end_operations(an, j, r, rows);
+	err = err ?: end_asked(j, r, asked);
+	err = err ?: pt_join_limits_end(rows, &r->limits);
+	return err ?: pt_join_limits_end(asked, &r->asked_limits);
+}
 
-		if (r)
-			err = pt_join_limits(rows, r->rows);
-		if (r && !err && r->asked)
-			err = pt_join_limits(asked, r->asked);
+void pt_join_rank_free(struct pt_join_rank *r)
+{
+	pt_each(struct pt_join_gpu, g, &r->gpus) {
+		pt_vec_free(&g->failures);
 	}
-	return err;
+	pt_vec_free(&r->gpus);
+	pt_vec_free(&r->workers);
+	pt_vec_free(&r->ops);
+	pt_vec_free(&r->lines);
+	pt_vec_free(&r->past);
+	pt_join_limits_free(&r->limits);
+	pt_join_limits_free(&r->asked_limits);
+	HASH_CLEAR(hh, r->names);
+	free(r);
 }

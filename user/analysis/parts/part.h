@@ -6,11 +6,13 @@
  * looked at, and counts in none but its own.
  *
  *   pt_part_make   the model's stretch, through all passes, into a part (part.c)
- *   pt_join_parts  several into one, in order; one alone stays as it is (join*.c)
- *   pt_finish      the report of that one (finish.c)
+ *   pt_join_add    ... to those before it, which it is then no more needed for (join*.c)
+ *   pt_finish      the report of one, or of those that were joined (finish.c)
  *
  * An ordinary capture is one part. One that is too long to be held has many, which
- * are made while it is read. What a join keeps:
+ * are made and joined while it is read: always the next one to all before it, so that
+ * it is the same whenever that happens, and what is held goes with what was seen in
+ * the capture and not with the number of parts. What a join keeps:
  *
  *  exact    steps and all that is told of them, the waits and their charges, the
  *           breakdown, phases, counts, bytes, what each worker and file took; samples
@@ -20,6 +22,12 @@
  *           do, so they are wider, by less than a step each time
  *  sampled  what-if, from some parts, with a range over their ranges
  *  means    quantiles of single calls (operations, disks, peers)
+ *  rows     of files, written files and peers those that cost most, many times more
+ *           than are shown; of a charge that is none of the largest, the sum by cause
+ *           and thread
+ *
+ * Of each part a line of `windows` and some sums stay, 300 bytes, and its steps, 250 bytes
+ * each.
  */
 #ifndef PT_ANALYSIS_PART_H
 #define PT_ANALYSIS_PART_H
@@ -78,11 +86,6 @@ struct pt_part {
 	struct pt_meets meets;	 /* of the trainers in their order */
 };
 
-struct pt_parts_of { /* a capture, in time's order */
-	struct pt_part *const *v;
-	size_t n;
-};
-
 #define PT_PART_FILES 1024 /* rows of a part; of the report there are fewer */
 /* So much of what lies behind a cut is looked at too, and must be kept of what
  * lies before it when the part is dropped: of the part's length. */
@@ -91,6 +94,8 @@ struct pt_parts_of { /* a capture, in time's order */
 /* The trainer of this process, and its index in `t` and `got`; or NULL. */
 const struct pt_trainer *pt_part_trainer(const struct pt_part *p,
 					 const struct pt_proc *proc, size_t *index);
+/* Whom the part points to stays when `m` is folded. */
+void pt_part_hold(struct pt_model *m, const struct pt_part *p);
 /* Of several ranks the one that the report shows, the worst; NULL: there is none. */
 struct pt_trainer *pt_top_of(struct pt_trainer *t, size_t n);
 static inline uint64_t pt_part_ns(const struct pt_part *p)
@@ -98,33 +103,27 @@ static inline uint64_t pt_part_ns(const struct pt_part *p)
 	return p->t1 - p->t0;
 }
 
-/* What was measured of the trainer that `an` shows, in part `i`; or NULL. */
-const struct pt_measured *pt_part_got(const struct pt_an *an,
-				      const struct pt_parts_of *all, size_t i);
+/* Of a part that was joined with others, what is kept of it by itself: of a trainer. */
+struct pt_stretch {
+	uint64_t t0, t1, idle_ns, starved_ns; /* likely */
+	struct pt_gpu_balance balance;
+	bool known; /* ... what its devices did */
+};
+/* ... in time's order. */
+const struct pt_stretch *pt_join_past(const struct pt_join *j, size_t trainer,
+				      size_t *n);
+/* join.c: all of them as one; nothing can be added then. `an`: m, o, th and a are set. */
+int pt_join_end(struct pt_an *an, struct pt_join *j, struct pt_part *to);
 
-/* join.c: all of them as one, in `a`; what is made for it is pt_join_free()d.
- * `an`: m, o, th and a are set; the trainers and the top one follow. */
-int pt_join_parts(struct pt_an *an, const struct pt_parts_of *all,
-		  struct pt_part *to);
-void pt_join_free(const struct pt_parts_of *all, struct pt_part *joined);
-/* join_rank.c, join_host.c, join_facts.c: of the top trainer; of the target. */
-int pt_join_rank(struct pt_an *an, const struct pt_parts_of *all,
-		 struct pt_measured *to);
-void pt_join_facts(struct pt_an *an, const struct pt_parts_of *all,
-		   struct pt_measured *to);
-int pt_join_host(struct pt_an *an, const struct pt_parts_of *all);
-/* What a part could not show, the whole does not; one reason each, the latest. */
-int pt_join_limits(struct pt_report *to, const struct pt_report *from);
-
-/* finish.c: the report of these. 0 or -ENOMEM. */
+/* finish.c: the report of `p` or, where that is NULL, of those that were joined. 0 or
+ * -ENOMEM. */
 int pt_finish(const struct pt_model *m, const struct pt_analysis_opts *o,
-	      const struct pt_parts_of *all, struct pt_report *r);
+	      struct pt_part *p, struct pt_join *j, struct pt_report *r);
 /* ... of one, as its line in `windows`. */
 int pt_finish_row(const struct pt_model *m, const struct pt_analysis_opts *o,
 		  struct pt_part *p);
 
 /* lanes.c: what can be drawn, into the report's arena. */
-int pt_fill_lanes(struct pt_an *an, const struct pt_parts_of *all,
-		  struct pt_lanes *out);
+int pt_fill_lanes(struct pt_an *an, const struct pt_join *j, struct pt_lanes *out);
 
 #endif
