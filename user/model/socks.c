@@ -395,7 +395,8 @@ static void trim_readings(struct pt_sock *s, uint64_t before)
 	while (s->n_at > READINGS && n + 1 < s->n_at && s->at[n + 1].ts < before)
 		n++;
 	s->n_at -= n;
-	memmove(s->at, s->at + n, s->n_at * sizeof(*s->at));
+	if (n)
+		memmove(s->at, s->at + n, s->n_at * sizeof(*s->at));
 }
 
 void pt_trim_socks(struct pt_model *m, uint64_t before)
