@@ -156,6 +156,25 @@ def check_schedule(tmp):
        abs(first["breakdown"]["data_wait"]["share"] - rows[0]["data_wait_share"]) < 0.02, first)
 
 
+def check_halved(tmp):
+    """An active part that is too long to be held: its end, live as from the file."""
+    log, path = os.path.join(tmp, "log5"), os.path.join(tmp, "h")
+    with job(log) as target:
+        r = run(["-p", str(target.pid), "--schedule", "active=4s,repeat=2", "--piece-bytes",
+                 "300000", "-o", path, "--json", path + ".json"], limit=60)
+        ok("two long rounds", r.status == 0, r.describe())
+        target.send_signal(signal.SIGTERM)
+        target.wait(10)
+    with open(path + ".json", encoding="utf-8") as f:
+        rows = json.load(f)["windows"]
+    ok("of each the end", len(rows) == 2 and all(0.5 < w["duration"] < 3.9 for w in rows), rows)
+    for i, w in enumerate(rows):
+        near("the end of part %d" % i, log, w["begin_ns"], w["end_ns"], w["steps"],
+             w["data_wait_share"])
+    run(["report", path, "--json", path + ".again"])
+    ok("the same from the file", read(path + ".json") == read(path + ".again"))
+
+
 def check_at(tmp):
     with job(os.path.join(tmp, "log4")) as target:
         pid = str(target.pid)
@@ -200,6 +219,7 @@ def main():
         check_window(tmp)
         check_live_steps(tmp)
         check_schedule(tmp)
+        check_halved(tmp)
         check_at(tmp)
     failed = results.count(False)
     print("%d passed, %d failed, 0 skipped" % (len(results) - failed, failed))

@@ -175,17 +175,38 @@ static void on_target(struct loop *l, size_t i)
 		s->stop = PT_STOP_TARGET;
 }
 
+/* The replay does here what is done now. */
+static void put_mark(struct pt_session *s, uint32_t what)
+{
+	struct pt_rec_mark m = { .hdr = { .size = sizeof(m), .kind = PT_REC_MARK,
+					  .ts = pt_now_ns() },
+				 .mark = what };
+
+	pt_session_record(s, &m, sizeof(m));
+}
+
+/* Of a schedule's parts the report is of the last; what that cannot hold is dropped. */
+static int bound_schedule(struct pt_session *s)
+{
+	uint64_t most = s->o->piece_bytes ? s->o->piece_bytes : PT_MAX_MODEL_BYTES;
+
+	if (pt_model_bytes(s->model) <= most)
+		return 0;
+	if (pt_model_halves(s->model, most))
+		put_mark(s, PT_MARK_HALF);
+	return pt_model_trim(s->model, most);
+}
+
 /* A trace that nobody stops must not eat the memory of the machine that it watches:
  * what is older is looked at and dropped, and a mark says where, for the replay. */
 static int bound_memory(struct pt_session *s)
 {
 	struct pt_analysis_opts a = pt_opts_analysis(s->o);
-	struct pt_rec_mark m = { .hdr = { .size = sizeof(m), .kind = PT_REC_MARK,
-					  .ts = pt_now_ns() },
-				 .mark = PT_MARK_PART };
 	bool more = pt_model_bytes(s->model) > PT_MAX_LIVE_BYTES;
 	uint64_t most = PT_MAX_LIVE_BYTES;
 
+	if (s->saving.marks && s->o->schedule.set)
+		return bound_schedule(s);
 	if (!s->saving.marks)
 		return pt_model_trim(s->model, PT_MAX_MODEL_BYTES);
 	if (s->o->piece_bytes)
@@ -197,7 +218,7 @@ static int bound_memory(struct pt_session *s)
 	s->pieces.at_once = 1; /* beside the job */
 	s->pieces.ask_every = PT_ASK_MARKED;
 	s->pieces.past = s->html.f ? &s->past : NULL;
-	pt_session_record(s, &m, sizeof(m));
+	put_mark(s, PT_MARK_PART);
 	return pt_long_cut(&s->pieces, s->model, &a);
 }
 

@@ -80,12 +80,16 @@ static void take_facts(struct pt_report *r, const void *rec, size_t len)
 }
 
 /* Where the live trace was cut, so is this; unless the user wants it otherwise. */
-static bool cut_here(const struct replay *k, const void *rec, size_t len)
+static int cut_as_live(struct replay *k, const void *rec, size_t len)
 {
 	struct pt_rec_mark m = { .mark = 0 };
 
 	memcpy(&m, rec, len < sizeof(m) ? len : sizeof(m));
-	return m.mark == PT_MARK_PART && !k->sized && !k->parts.whole;
+	if (k->sized || k->parts.whole)
+		return 0;
+	if (m.mark == PT_MARK_HALF)
+		return pt_model_halve(k->m);
+	return m.mark == PT_MARK_PART ? pt_long_cut(&k->pieces, k->m, &k->opts) : 0;
 }
 
 static int take_record(struct replay *k, const void *rec, size_t len)
@@ -100,9 +104,7 @@ static int take_record(struct replay *k, const void *rec, size_t len)
 		take_facts(k->r, rec, len);
 	if (h.kind == PT_REC_WINDOW)
 		return pt_parts_see(&k->parts, k->m, &k->opts, rec);
-	if (h.kind == PT_REC_MARK && cut_here(k, rec, len))
-		return pt_long_cut(&k->pieces, k->m, &k->opts);
-	return 0;
+	return h.kind == PT_REC_MARK ? cut_as_live(k, rec, len) : 0;
 }
 
 /* ---- recorded files ------------------------------------------------------- */

@@ -87,10 +87,8 @@ static int open_outputs(struct pt_session *s, struct pt_err *err)
 	if (!ret && s->o->output)
 		ret = pt_saving_open(&s->saving, s->o->output, err);
 	s->saving.max = s->o->max_size;
-	/* of a schedule the parts are looked at, and of steps that are asked for only
-	 * the end of the trace tells which they were */
-	s->saving.marks = !s->o->record_only && !s->o->schedule.set &&
-			  !s->o->by_steps;
+	/* of steps that are asked for only the end of the trace tells which they were */
+	s->saving.marks = !s->o->record_only && !s->o->by_steps;
 	if (!ret && s->o->raw_stream) {
 		ret = pt_outfile_open(&s->raw, s->o->raw_stream, err);
 		if (!ret && pt_raw_begin(s->raw.f))

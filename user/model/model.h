@@ -55,6 +55,9 @@ void pt_proc_keep(const struct pt_proc *p);
 /* Drop the older half of the capture, and fold, when the model holds more than
  * `max_bytes`; what is left is analysed and the report says so. 0 or -ENOMEM. */
 int pt_model_trim(struct pt_model *m, uint64_t max_bytes);
+/* Would it drop that half? Timelines do not pay for what a cut does not reach. */
+bool pt_model_halves(const struct pt_model *m, uint64_t max_bytes);
+int pt_model_halve(struct pt_model *m); /* drop it, and fold. 0 or -ENOMEM */
 
 /* Sort and close every timeline at the end mark; feed nothing afterwards. */
 int pt_model_finish(struct pt_model *m);

@@ -202,16 +202,27 @@ uint64_t pt_model_middle(const struct pt_model *m)
 	return m->last_ts > begin ? begin + (m->last_ts - begin) / 2 : begin;
 }
 
-int pt_model_trim(struct pt_model *m, uint64_t max_bytes)
+bool pt_model_halves(const struct pt_model *m, uint64_t max_bytes)
 {
-	int err = 0;
+	return !m->finished && pt_model_bytes(m) > max_bytes &&
+	       pt_model_timelines(m) > max_bytes / 4;
+}
 
-	if (m->finished || pt_model_bytes(m) <= max_bytes)
-		return 0;
-	/* the timeline does not pay for what a cut does not reach */
-	if (pt_model_timelines(m) > max_bytes / 4)
-		err = pt_model_cut(m, pt_model_middle(m));
+int pt_model_halve(struct pt_model *m)
+{
+	int err = pt_model_cut(m, pt_model_middle(m));
+
 	if (!err)
 		pt_model_fold(m);
 	return err;
+}
+
+int pt_model_trim(struct pt_model *m, uint64_t max_bytes)
+{
+	if (m->finished || pt_model_bytes(m) <= max_bytes)
+		return 0;
+	if (pt_model_halves(m, max_bytes))
+		return pt_model_halve(m);
+	pt_model_fold(m);
+	return 0;
 }
