@@ -16,22 +16,27 @@ struct pt_join_text {
 	UT_hash_handle hh;
 };
 
-const char *pt_join_text(struct pt_join *j, const char *s)
+const char *pt_join_known(const struct pt_join *j, const char *s)
 {
-	size_t n = s ? strlen(s) : 0;
 	struct pt_join_text *t;
 
-	if (!s)
-		return NULL;
-	HASH_FIND(hh, j->texts, s, n, t);
-	if (t)
-		return t->s;
+	HASH_FIND(hh, j->texts, s, strlen(s), t);
+	return t ? t->s : NULL;
+}
+
+const char *pt_join_text(struct pt_join *j, const char *s)
+{
+	const char *known = s ? pt_join_known(j, s) : NULL;
+	struct pt_join_text *t;
+
+	if (!s || known)
+		return known;
 	t = pt_arena_alloc(j->a, sizeof(*t));
 	s = pt_arena_strdup(j->a, s);
 	if (!t || !s)
 		return NULL;
 	t->s = s;
-	HASH_ADD_KEYPTR(hh, j->texts, s, n, t);
+	HASH_ADD_KEYPTR(hh, j->texts, s, strlen(s), t);
 	return s;
 }
 

@@ -177,12 +177,13 @@ static int add_operation(struct pt_join *j, struct pt_join_rank *r,
 			 const struct pt_r_operation *p)
 {
 	const struct pt_row *row = pt_row_find("operation");
-	const char *key[2] = { pt_join_text(j, p->kind), pt_join_text(j, p->name) };
+	const char *key[2] = { pt_join_known(j, p->kind), pt_join_known(j, p->name) };
 	struct pt_r_operation *o, x = *p;
 	struct pt_join_weights w;
-	struct pt_join_op *op;
+	struct pt_join_op *op = NULL;
 
-	HASH_FIND(hh, r->names, key, sizeof(key), op);
+	if (key[0] && key[1])
+		HASH_FIND(hh, r->names, key, sizeof(key), op);
 	if (op) {
 		o = &r->ops.v[op->at];
 		w = (struct pt_join_weights){ { calls_of(o) }, { calls_of(p) } };
@@ -194,12 +195,13 @@ static int add_operation(struct pt_join *j, struct pt_join_rank *r,
 	op = pt_arena_alloc(j->a, sizeof(*op));
 	if (!op)
 		return -ENOMEM;
-	memcpy(op->key, key, sizeof(key));
+	pt_join_own(j, row, &x);
+	op->key[0] = x.kind;
+	op->key[1] = x.name;
 	op->at = r->ops.n;
 	HASH_ADD(hh, r->names, key, sizeof(op->key), op);
 	if (!PT_HASHED(op))
 		return -ENOMEM;
-	pt_join_own(j, row, &x);
 	return pt_vec_push(&r->ops, x);
 }
 
