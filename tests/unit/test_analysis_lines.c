@@ -228,6 +228,32 @@ static void time_goes_to_its_line(void **state)
 	case_close(&c);
 }
 
+/* This job's syncs spin: that is waiting for the device, not work of the loop's. */
+static void who_spins_in_a_sync_waits(void **state)
+{
+	struct st_case c;
+	const struct pt_report *r = report_of(&c, true, 2 * ST_MS);
+	const struct pt_proc *p = pt_model_thread(c.m, JOB_TRAINER)->proc;
+	const struct pt_r_line *in, *out;
+	uint64_t ns = 0;
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < p->gpu.n; i++) {
+		const struct pt_gpu_call *g = &p->gpu.v[i];
+
+		if (g->begin >= c.j.t0 && g->end <= c.j.t1 && g->end >= g->begin + ST_MS / 10)
+			ns += g->end - g->begin;
+	}
+	in = find(r, JOB_TRAINER, PT_CAUSE_SYNC, "train");
+	out = find(r, JOB_TRAINER, PT_CAUSE_CPU, "train");
+	assert_true(ns > ST_S / 2);
+	assert_true(in && in->looks != PT_NULL && in->looks > 10);
+	assert_true(fabs(in->seconds - (double)ns / 1e9) < 0.05 * (double)ns / 1e9);
+	assert_true(!out || out->seconds < in->seconds / 2);
+	case_close(&c);
+}
+
 /* A forked worker has the trainer's loop below its own functions: where it waits for work it
  * is not in the loop. */
 static void a_worker_is_not_in_the_loop_that_started_it(void **state)
@@ -501,6 +527,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(time_goes_to_its_line),
+		cmocka_unit_test(who_spins_in_a_sync_waits),
 		cmocka_unit_test(a_worker_is_not_in_the_loop_that_started_it),
 		cmocka_unit_test(a_verdict_names_the_line),
 		cmocka_unit_test(python_names_a_data_wait),

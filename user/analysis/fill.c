@@ -278,14 +278,19 @@ static int fill_ranks(struct pt_an *an)
 static void limit_measured(struct pt_an *an, const struct pt_trainer *t)
 {
 	uint64_t lost = 0, covered = UINT64_MAX;
-	bool split = false;
+	bool split = false, shared = false;
 	size_t i;
 
 	for (i = 0; i < t->devs.n; i++) {
 		lost = pt_max64(lost, t->devs.v[i].act_lost);
 		covered = pt_min64(covered, t->devs.v[i].covered_ns);
 		split |= t->devs.v[i].known && t->devs.v[i].compute_ns != UINT64_MAX;
+		shared |= t->devs.v[i].shared;
 	}
+	if (shared)
+		pt_report_limit(an->r, "gpu.shared", "Other processes use a GPU of this machine, "
+				"perhaps this one: it may work for them while this job leaves it idle, so "
+				"no idle time is certain.");
 	if (!split)
 		pt_report_limit(an->r, "gpu.compute", "Busy time is not split into compute, copy and collective: that needs exact device times.");
 	if (lost)

@@ -17,9 +17,10 @@ struct at {
 	uint64_t ns;	/* asleep: of sleeps that were looked at */
 };
 
-/* What it did in all. */
+/* What it did in all: so long it ran, with so many looks; so long it slept, and of that
+ * in sleeps that were looked at. Both only in calls of the GPU library (SYNC). */
 struct sum {
-	uint64_t ns, looks, seen_ns;
+	uint64_t ran_ns, looks, ns, seen_ns;
 };
 
 /* Which line of a stack is told, once each. */
@@ -37,7 +38,7 @@ struct thread {
 	const struct pt_trainer *t;
 	const struct pt_worker *w; /* NULL: the trainer's main thread */
 	const struct pt_thread *th;
-	size_t hint, look, call;
+	size_t hint, look, call, spin;
 	PT_VEC(struct at) at;
 	struct sum sum[PT_CAUSE_NR][2];
 };
@@ -181,24 +182,49 @@ static const struct pt_code_look *look_from(struct thread *k, uint64_t ts)
 }
 
 /* Looks that lie in [b,e), all of which it ran or was ready to. */
-static int on_running(struct thread *k, uint64_t b, uint64_t e)
+static void count_running(struct thread *k, uint64_t b, uint64_t e, enum pt_cause cause)
 {
 	const struct pt_code_look *l = look_from(k, b);
 	bool obtains = waits(k, b, e);
-	struct sum *s = &k->sum[PT_CAUSE_CPU][obtains];
+	struct sum *s = &k->sum[cause][obtains];
 	struct at *at;
 
-	s->ns += e - b;
+	s->ran_ns += e - b;
 	for (; l && l->end < e; l = look_from(k, l->end)) {
 		if (l->begin < b)
 			continue; /* torn: it began to run meanwhile */
-		at = place_of(k, l->stack, PT_CAUSE_CPU, obtains);
+		at = place_of(k, l->stack, cause, obtains);
 		if (!at)
 			continue;
 		at->looks++;
 		s->looks++;
 	}
-	return 0;
+}
+
+#define SPIN_NS (NS_PER_S / 10000) /* a call that runs for longer waits for the device */
+
+/* A thread that spins in a sync runs, and does nothing of its own. */
+static void on_running(struct thread *k, uint64_t b, uint64_t e)
+{
+	const struct pt_proc *p = k->th->proc;
+	size_t i;
+
+	for (; k->spin < p->gpu.n && p->gpu.v[k->spin].begin <= b; k->spin++)
+		;
+	i = k->w ? p->gpu.n : k->spin - pt_min64(k->spin, 8); /* one may be under way */
+	for (; i < p->gpu.n && p->gpu.v[i].begin < e; i++) {
+		const struct pt_gpu_call *c = &p->gpu.v[i];
+		uint64_t from = pt_max64(b, c->begin), until = pt_min64(e, c->end);
+
+		if (c->tid != k->th->tid || until < from + SPIN_NS)
+			continue;
+		if (b < from)
+			count_running(k, b, from, PT_CAUSE_CPU);
+		count_running(k, from, until, PT_CAUSE_SYNC);
+		b = until;
+	}
+	if (b < e)
+		count_running(k, b, e, PT_CAUSE_CPU);
 }
 
 /* It slept in [b,e), a part of `iv` or all of it. */
@@ -230,7 +256,6 @@ struct pieces {
 static int on_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv, bool queued)
 {
 	struct pieces *p = ctx;
-	int err = 0;
 
 	if (!iv || queued || iv->wait == PT_WAIT_RUNQ) {
 		if (p->from == p->until)
@@ -239,9 +264,9 @@ static int on_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv, b
 		return 0;
 	}
 	if (p->from < p->until)
-		err = on_running(p->k, p->from, p->until);
+		on_running(p->k, p->from, p->until);
 	p->from = p->until = e;
-	return err ? err : on_asleep(p->k, b, e, iv);
+	return on_asleep(p->k, b, e, iv);
 }
 
 /* Running: by so many looks. Asleep: what was looked at, and all of the rest that might be
@@ -249,17 +274,20 @@ static int on_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv, b
 static void bound(const struct at *a, const struct sum *s, struct pt_r_line *o)
 {
 	double all = pt_sec(s->ns), seen = pt_sec(s->seen_ns), n = (double)s->looks;
+	double ran = pt_sec(s->ran_ns), low, high;
 
-	if (a->cause != PT_CAUSE_CPU) {
+	o->seconds = o->low = o->high = 0;
+	if (a->ns) {
 		o->low = pt_sec(a->ns);
 		o->high = o->low + (all - seen);
 		o->seconds = o->low + (all - seen) * o->low / seen;
-		return;
 	}
-	pt_wilson((double)a->looks / n, n, &o->low, &o->high);
-	o->low *= all;
-	o->high *= all;
-	o->seconds = all * (double)a->looks / n;
+	if (a->looks) {
+		pt_wilson((double)a->looks / n, n, &low, &high);
+		o->low += ran * low;
+		o->high += ran * high;
+		o->seconds += ran * (double)a->looks / n;
+	}
 }
 
 static void fill_row(const struct thread *k, const struct at *a, struct pt_r_line *o)
@@ -272,7 +300,7 @@ static void fill_row(const struct thread *k, const struct at *a, struct pt_r_lin
 				 .data_wait = k->w ? PT_NULL : a->waits,
 				 .share = NAN, .line = l->line ? l->line : PT_NULL,
 				 .looks = (int64_t)s->looks };
-	if (a->cause != PT_CAUSE_CPU)
+	if (a->ns)
 		o->looks = PT_NULL;
 	bound(a, s, o);
 	o->function = pt_arena_strdup(k->an->a, l->name);
@@ -308,7 +336,7 @@ static int measure_thread(struct pt_an *an, struct told *told, const struct pt_t
 		return 0;
 	err = pt_walk(th, b, e, on_piece, &p);
 	if (!err && p.from < p.until)
-		err = on_running(&k, p.from, p.until);
+		on_running(&k, p.from, p.until);
 	err = err ?: add_rows(&k, an->r);
 	pt_vec_free(&k.at);
 	return err;

@@ -51,7 +51,8 @@ static size_t join_alike(struct pt_r_line *v, size_t n)
 		v[k - 1].low += v[i].low;
 		v[k - 1].high += v[i].high;
 		if (v[k - 1].looks != PT_NULL)
-			v[k - 1].looks += v[i].looks;
+			v[k - 1].looks = v[i].looks == PT_NULL ? PT_NULL :
+								 v[k - 1].looks + v[i].looks;
 	}
 	return k;
 }

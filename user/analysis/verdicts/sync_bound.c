@@ -10,14 +10,12 @@ static const struct pt_line_ask working = {
 	PT_LINES_LOOP, PT_LINES_ALL, "its time outside data waits and GPU calls"
 };
 
-/* The line that the verdict is about. The work's, if it takes half of the idle time; of a
- * thread that spins in its syncs nothing is seen to wait, and its work is not told apart. */
+/* The line that the verdict is about: the work's, if it takes half of the idle time. */
 static void name_line(struct pt_an *an, double idle_s, struct pt_r_verdict *v)
 {
-	struct pt_r_line sync, work;
+	struct pt_r_line work;
 
-	if (!pt_top_line(an, &waiting, PT_NULL, &sync) ||
-	    !pt_top_line(an, &working, PT_NULL, &work) || work.seconds < idle_s / 2) {
+	if (!pt_top_line(an, &working, PT_NULL, &work) || work.seconds < idle_s / 2) {
 		pt_name_line(an, &waiting, v);
 		return;
 	}

@@ -24,7 +24,7 @@ void pt_tx_lines_of(struct pt_tx *t, const struct pt_r_line *l)
 		who = pt_tx_fmt(t, "worker %s", pt_tx_id(t, l->pid));
 	pt_tx_printf(t, "%s, %s%s", who,
 		     l->cause == PT_CAUSE_CPU ? "running or ready to run" :
-		     l->cause == PT_CAUSE_SYNC ? "asleep in GPU calls" :
+		     l->cause == PT_CAUSE_SYNC ? "in GPU calls" :
 		     pt_tx_fmt(t, "asleep (%s)", pt_tx_cause(l->cause)),
 		     l->data_wait == 1 ? ", during data waits" : "");
 }

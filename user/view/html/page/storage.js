@@ -46,7 +46,7 @@ function lines() {
 	const l = D.lines || [];
 	return l.length ? section("lines", "Lines of Python", table(lonely(l, [
 		{ name: "who", text: true, get: (e) => e.who === "trainer" ? "training thread" : known(e.pid) ? "worker " + e.pid : "all workers" },
-		{ name: "doing", text: true, get: (e) => (e.cause === "cpu" ? "running" : e.cause === "sync" ? "asleep in GPU calls" : "asleep: " + word(e.cause)) + (e.data_wait ? ", data wait" : "") },
+		{ name: "doing", text: true, get: (e) => (e.cause === "cpu" ? "running" : e.cause === "sync" ? "in GPU calls" : "asleep: " + word(e.cause)) + (e.data_wait ? ", data wait" : "") },
 		{ name: "function", text: true, mono: true, wide: true, get: (e) => e.function, show: (e) => text(e.function, "mono") },
 		{ name: "line", text: true, mono: true, get: (e) => e.file, show: (e) => text(e.file + (known(e.line) ? ":" + e.line : ""), "mono") },
 		share("share", "of that"), col("seconds", "s"), col("low_s", "s", "at least"), col("high_s", "s", "at most"), col("looks", "count")]), l, { path: "lines", id: "lines-table", first: 15 }),
