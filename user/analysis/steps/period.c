@@ -80,19 +80,34 @@ static int find_cadence(const struct pt_host *h, uint64_t *out)
 	return 0;
 }
 
+/* What is uploaded behind a wait for a peer came from that: parameters, not a batch. */
+static bool comes_from_peer(const struct pt_host *h, const struct pt_host_gap *g)
+{
+	size_t i;
+
+	for (i = g->first; i < g->first + g->n; i++)
+		if (h->pieces.v[i].what == PT_HOST_PEER)
+			return true;
+	return false;
+}
+
 static int count_places(const struct pt_host *h, struct pt_period *p)
 {
 	const struct pt_actor *a = h->a;
 	struct pt_place_at *x;
-	size_t i;
+	size_t i, k = 0;
 
 	for (i = 1; i < a->calls.n; i++) {
 		x = place_make(p, a->calls.v[i - 1].site, a->calls.v[i].site);
 		if (!x)
 			return -ENOMEM;
+		while (k < h->gaps.n && h->gaps.v[k].call < i)
+			k++;
 		x->n++;
 		x->syncs = a->calls.v[i - 1].syncs;
-		x->uploads += a->calls.v[i].uploads;
+		if (k == h->gaps.n || h->gaps.v[k].call != i ||
+		    !comes_from_peer(h, &h->gaps.v[k]))
+			x->uploads += a->calls.v[i].uploads;
 	}
 	pt_each(const struct pt_host_gap, g, &h->gaps) {
 		uint64_t ns = g->own_ns;
@@ -321,15 +336,17 @@ static int choose_by_pattern(const struct pt_host *h, struct pt_period *p)
 		return 0;
 	mark_begins(p, best);
 	for (x = p->places; x; x = x->hh.next) {
+		bool seldom = x->syncs || 2 * x->n <= best->n;
 		bool like = x != best && x->next == best->next && !x->begins &&
-			    (x->syncs || (x->uploads && !is_small(x, best)));
-		int turn = like ? is_turn(h->a, best, x, x->syncs ? WHOLE_SHARE :
+			    (seldom || (x->uploads && !is_small(x, best)));
+		int turn = like ? is_turn(h->a, best, x, seldom ? WHOLE_SHARE :
 							 ALL_SHARE) : 0;
 
 		if (turn < 0)
 			return turn;
-		/* behind the sync of every N-th step; or all but that one, with
-		 * a batch that was there. A micro-batch lacks the update. */
+		/* behind the sync, or what else comes only, of every N-th step; or all
+		 * but that one, with a batch that was there. A micro-batch lacks the
+		 * update. */
 		x->begins |= turn;
 		x->partly &= !turn;
 	}

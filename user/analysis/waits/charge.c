@@ -125,13 +125,16 @@ static bool are_peers(const struct pt_trainer *t, const struct pt_thread *a,
 	       t->workers.v[i].role != PT_ROLE_OUTSIDE; /* a store of theirs is one, too */
 }
 
-/* Whom a worker asks over a socket; within a service over a network's only: its parts
- * talk over others. */
+/* Whom a worker asks over a socket, or the consumer where it fetches by itself; within a
+ * service over a network's only: its parts talk over others. */
 static bool is_store(const struct charger *k, const struct pt_thread *th,
 		     const struct pt_iv *iv)
 {
+	const struct pt_giver *x = pt_giver_of(&k->t->look->givers, iv);
 	const struct pt_sock *s;
 
+	if (receives(k, th))
+		return pt_is_actor(k->a, th) && x && x->role == PT_GIVER_STORE;
 	if (iv->wait != PT_WAIT_SOCK && iv->wait != PT_WAIT_POLL)
 		return false;
 	s = pt_wait_sock(k->an, iv);
@@ -161,7 +164,7 @@ static enum pt_link link_of(void *ctx, const struct pt_thread *th,
 		return PT_LINK_LOCK;
 	if (*who && (*who)->proc->outside && (*who)->proc != th->proc) {
 		/* of a worker's; who serves the consumer itself is one */
-		k->door = !receives(k, th) && is_store(k, th, iv) ? iv : NULL;
+		k->door = is_store(k, th, iv) ? iv : NULL;
 		k->at_door = th;
 	}
 	/* who was asked for a batch asks in turn those who come to it with one */

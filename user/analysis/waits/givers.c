@@ -211,19 +211,23 @@ static int origin_leg(void *ctx, const struct pt_leg *l)
 	struct sums *k = ctx;
 	const struct pt_proc *p = l->th->proc;
 	uint64_t ns = l->end - l->begin;
+	uint32_t by;
 
 	if (l->kind == PT_LEG_UNSEEN)
 		return 0;
 	k->rank |= is_rank(k, p);
-	if (k->rank)
+	if (k->rank) {
 		k->x->ranks_ns += ns;
-	else if (l->kind == PT_LEG_GIVEN && !k->answer &&
-		 pt_waits_for_client(k->g->an, l->th, l->iv))
+	} else if (l->kind == PT_LEG_GIVEN && !k->answer &&
+		   pt_waits_for_client(k->g->an, l->th, l->iv)) {
 		k->x->clients_ns += ns;
-	else if (p != k->a->proc || takes_input(l->iv))
+	} else if (p != k->a->proc || takes_input(l->iv)) {
 		k->x->made_ns += ns;
-	else
+		by = l->kind == PT_LEG_GIVEN ? l->iv->waker_tgid : p->tgid;
+		k->x->beyond_ns += by != k->a->proc->tgid && by != k->x->tgid ? ns : 0;
+	} else {
 		k->x->helped_ns += ns;
+	}
 	return 0;
 }
 
@@ -231,7 +235,8 @@ static int asked_leg(void *ctx, const struct pt_leg *l)
 {
 	struct sums *k = ctx;
 
-	k->asked |= pt_is_actor(k->a, l->th);
+	/* what it did before it was followed tells nothing */
+	k->asked |= pt_is_actor(k->a, l->th) || l->kind == PT_LEG_UNSEEN;
 	return 0;
 }
 
@@ -329,6 +334,7 @@ static int sum_leg(void *ctx, const struct pt_leg *l)
 	k->x->sleeps++;
 	k->x->ns += l->end - l->begin;
 	k->x->unsized += !is_sized(l->iv);
+	k->x->answers += !!(l->iv->sock & PT_IV_SOCK_AWAITED);
 	if (!k->x->gaps || k->x->last_gap != k->gap->begin) {
 		k->x->gaps++;
 		k->x->bytes += pt_read_between(l->th, k->gap->begin, k->gap->end);
@@ -360,6 +366,7 @@ static int sum_leg(void *ctx, const struct pt_leg *l)
 
 /* Not even one upload in so many gaps: it would have come. */
 #define GAPS_MIN 4
+#define GAPS_FEW 2
 /* A thread that writes so much for each sleep that it ends, and reads less than a part of
  * it, writes what it was given: it logs. */
 #define WRITTEN_MIN 512
@@ -383,10 +390,22 @@ static bool only_writes(const struct pt_givers *g, const struct pt_giver *x)
 	return out >= x->sleeps * WRITTEN_MIN && out > in * READ_PART;
 }
 
+static bool rests(const struct pt_giver *x)
+{
+	return x->stays <= x->stays_there + RESTS * x->gaps;
+}
+
+/* It works when it is asked: where it was waited for, it had begun in the same gap. */
+static bool is_asked(const struct pt_giver *x)
+{
+	return (double)x->ahead_ns <= MADE_SHARE * (double)x->ns;
+}
+
+/* ... and does nothing else. */
 static bool is_seldom(const struct pt_givers *g, const struct pt_giver *x,
 		      const struct pt_giver *kin)
 {
-	return x->gaps >= GAPS_MIN && kin->gaps * SELDOM <= g->uploads;
+	return x->gaps >= GAPS_FEW && rests(x) && kin->gaps * SELDOM <= g->uploads;
 }
 
 /* Neither it and its kin nor what it read can be what goes to a device. Nothing at all was
@@ -398,28 +417,39 @@ static bool hands_over_little(const struct pt_givers *g, const struct pt_giver *
 	       pt_feeds_too_little(&g->feed, kin->bytes);
 }
 
-static bool rests(const struct pt_giver *x)
-{
-	return x->stays <= x->stays_there + RESTS * x->gaps;
-}
-
 /* Works as a supplier does; but what it hands over goes to no device, as far as can be
  * seen. */
 static bool is_peer(const struct pt_givers *g, const struct pt_giver *x,
 		    const struct pt_giver *kin)
 {
 	bool own = x->th && x->th->proc == g->own;
-	bool asked = (double)x->ahead_ns <= MADE_SHARE * (double)x->ns;
+	bool asked = is_asked(x);
 
 	/* it works when it is asked, and nothing goes to a device, or most batches come
 	 * without it */
 	if (asked && x->gaps >= GAPS_MIN && pt_feeds_nothing(&g->feed))
 		return true;
-	if (asked && is_seldom(g, x, kin) && (own || rests(x)))
+	if (asked && is_seldom(g, x, kin))
 		return true;
 	if (!own)
 		return asked && hands_over_little(g, x, kin);
 	return (double)x->made_ns < MADE_SHARE * (double)x->ns && only_writes(g, x);
+}
+
+/* The consumer fetches by itself: it asks, and only then somebody outside begins, who has
+ * what is asked for and waits for nobody. */
+static bool may_be_store(const struct pt_giver *x)
+{
+	return x->th && x->th->proc->outside && 2 * x->answers > x->sleeps &&
+	       (double)x->beyond_ns <= MADE_SHARE * (double)x->made_ns;
+}
+
+static enum pt_giver_role who_feeds(const struct pt_givers *g, const struct pt_giver *x,
+				    const struct pt_giver *kin)
+{
+	if (is_peer(g, x, kin))
+		return PT_GIVER_PEER;
+	return may_be_store(x) && is_asked(x) ? PT_GIVER_STORE : PT_GIVER_SUPPLIER;
 }
 
 /* kin: sums over it and its kin. */
@@ -441,7 +471,7 @@ static void find_role(const struct pt_givers *g, struct pt_giver *x,
 		x->role = PT_GIVER_PEER;
 	else if ((double)x->made_ns >= MADE_SHARE * all ||
 		 (double)x->ahead_ns > AHEAD_SHARE * (double)x->ns)
-		x->role = is_peer(g, x, kin) ? PT_GIVER_PEER : PT_GIVER_SUPPLIER;
+		x->role = who_feeds(g, x, kin);
 	else
 		x->role = PT_GIVER_HELPER;
 }
@@ -514,16 +544,17 @@ static int sum_gaps(struct sums *k)
 enum kinds { OF_PROCESS, NOT_FOLLOWED, OWN_THREADS, PROCESSES };
 struct kin {
 	struct {
-		uint32_t kind, id;
+		uint32_t kind, id, asked; /* who works ahead is no kin of who is asked */
 		char comm[PT_COMM_LEN];
 	} key;
 	struct pt_giver sum;
 	UT_hash_handle hh;
 };
 
-static struct kin *kin_of(struct kin **all, enum kinds kind, uint32_t id, const char *comm)
+static struct kin *kin_of(struct kin **all, enum kinds kind, uint32_t id, bool asked,
+			  const char *comm)
 {
-	struct kin x = { .key = { kind, id, "" } };
+	struct kin x = { .key = { kind, id, asked, "" } };
 
 	memcpy(x.key.comm, comm, strnlen(comm, sizeof(x.key.comm)));
 	return pt_hash_make(*all, key, &x.key);
@@ -534,8 +565,9 @@ static struct kin *kin_of_thread(struct kin **all, const struct pt_giver *x,
 				 const struct pt_proc *own)
 {
 	return x->tgid == own->tgid ?
-		       kin_of(all, OWN_THREADS, x->tgid, x->th->comm) :
-		       kin_of(all, PROCESSES, x->th->proc->ppid, x->th->proc->comm);
+		       kin_of(all, OWN_THREADS, x->tgid, is_asked(x), x->th->comm) :
+		       kin_of(all, PROCESSES, x->th->proc->ppid, is_asked(x),
+			      x->th->proc->comm);
 }
 
 static void add_giver(struct pt_giver *sum, const struct pt_giver *x)
@@ -545,6 +577,7 @@ static void add_giver(struct pt_giver *sum, const struct pt_giver *x)
 	sum->gaps += x->gaps;
 	sum->bytes += x->bytes;
 	sum->unsized += x->unsized;
+	sum->answers += x->answers;
 	sum->stays += x->stays;
 	sum->stays_there += x->stays_there;
 	sum->ahead_ns += x->ahead_ns;
@@ -560,9 +593,9 @@ static int sum_kin(const struct pt_actor *a, const struct pt_givers *g, struct k
 	const struct pt_giver *x;
 
 	for (x = g->all; x; x = x->hh.next) {
-		struct kin *p = kin_of(all, OF_PROCESS, x->tgid, "");
+		struct kin *p = kin_of(all, OF_PROCESS, x->tgid, false, "");
 		struct kin *q = x->th ? kin_of_thread(all, x, a->proc) :
-					kin_of(all, NOT_FOLLOWED, x->tgid, "");
+					kin_of(all, NOT_FOLLOWED, x->tgid, false, "");
 
 		if (!p || !q)
 			return -ENOMEM;
@@ -582,9 +615,9 @@ static int sum_others_ahead(struct sums *k)
 		const struct pt_giver *x = k->given.v[i].by;
 
 		if (x->tgid != k->g->own->tgid &&
-		    (pt_feeds_nothing(&k->g->feed) ||
+		    (pt_feeds_nothing(&k->g->feed) || may_be_store(x) ||
 		     hands_over_little(k->g, x, x) ||
-		     (rests(x) && is_seldom(k->g, x, x))))
+		     is_seldom(k->g, x, x)))
 			err = sum_ahead(k, &k->given.v[i]);
 	}
 	return err;
@@ -600,7 +633,7 @@ static int find_roles(struct sums *k)
 	for (x = g->all; x && !err; x = x->hh.next) {
 		struct pt_giver sum = { .th = x->th };
 
-		p = kin_of(&all, x->th ? NOT_FOLLOWED : OF_PROCESS, x->tgid, "");
+		p = kin_of(&all, x->th ? NOT_FOLLOWED : OF_PROCESS, x->tgid, false, "");
 		q = x->th ? kin_of_thread(&all, x, g->own) : NULL;
 		if (p)
 			add_giver(&sum, &p->sum);
@@ -636,7 +669,7 @@ static int join_peers(struct pt_givers *g)
 			err = -ENOMEM;
 	for (x = g->all; x && !err; x = x->hh.next) {
 		HASH_FIND(hh, all, &x->tgid, sizeof(x->tgid), p);
-		if (p && x->role == PT_GIVER_PEER)
+		if (p && (x->role == PT_GIVER_PEER || x->role == PT_GIVER_STORE))
 			x->role = PT_GIVER_SUPPLIER;
 	}
 	pt_hash_free(all);

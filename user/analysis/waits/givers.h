@@ -19,6 +19,7 @@ enum pt_giver_role {
 	PT_GIVER_CLIENT,   /* asks the job for something */
 	PT_GIVER_HELPER,   /* computes for the consumer, and only when asked */
 	PT_GIVER_PEER,	   /* not seen to hand over what goes to a device */
+	PT_GIVER_STORE,	   /* outside of the job; it answers when it is asked */
 };
 
 struct pt_giver {
@@ -28,9 +29,11 @@ struct pt_giver {
 	uint64_t gaps, last_gap; /* with such; when the last of them began */
 	uint64_t stays, stays_there; /* its own off the CPU; those in such gaps */
 	uint64_t bytes; /* that the consumer read in them, and it itself in all */
+	uint64_t answers; /* of the sleeps: for what was asked for over a socket */
 	uint64_t unsized; /* of the sleeps: more may have come than was read */
 	/* where the way back from their ends leads, ns */
 	uint64_t made_ns;   /* other processes, or input of this one */
+	uint64_t beyond_ns; /* of these: others than its own process */
 	uint64_t ranks_ns;
 	uint64_t clients_ns;
 	uint64_t peer_ns;   /* sleeps until it took something, or answered */

@@ -34,6 +34,8 @@ static unsigned by_role(enum pt_giver_role role)
 		return PT_HOST_HELPED;
 	case PT_GIVER_PEER:
 		return PT_HOST_PEER;
+	case PT_GIVER_STORE:
+		return PT_HOST_READING;
 	default:
 		return PT_HOST_NOTHING;
 	}

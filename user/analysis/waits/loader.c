@@ -334,6 +334,17 @@ static bool is_of_pool(const struct pt_trainer *t, const struct pt_proc *p)
 	return false;
 }
 
+/* It was waited for, and not for data. */
+static bool is_beside(const struct pt_givers *g, const struct pt_proc *p)
+{
+	const struct pt_giver *x;
+
+	for (x = g->all; x; x = x->hh.next)
+		if (x->tgid == p->tgid && x->role == PT_GIVER_PEER)
+			return true;
+	return false;
+}
+
 static int take_asked(struct finder *k)
 {
 	struct pt_trainer *t = k->t;
@@ -346,7 +357,7 @@ static int take_asked(struct finder *k)
 
 		if (p == t->proc || (p->ppid != t->proc->tgid && !pool) ||
 		    pt_model_proc(an->m, p->tgid) != p || worker_of(k, p, NULL) ||
-		    pt_feeds_device(an, p))
+		    pt_feeds_device(an, p) || is_beside(k->g, p))
 			continue;
 		for (j = 0; j < p->threads.n; j++) {
 			struct pt_worker *w;

@@ -25,6 +25,15 @@ static int busy_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv,
 	return 0;
 }
 
+/* How long it computes, and waits for storage, in the time that is looked at. */
+static uint64_t busy_ns(const struct pt_an *an, const struct pt_thread *th)
+{
+	uint64_t b = pt_max64(an->t0, th->first), ns = 0;
+
+	pt_walk(th, b, pt_max64(b, pt_min64(an->t1, pt_thread_end(an, th))), busy_piece, &ns);
+	return ns;
+}
+
 /* Whoever is given items sleeps for them; fewer than one in so many of all its sleeps
  * are some that a lock's word was not known for. */
 #define RESTS_PART 10
@@ -89,20 +98,20 @@ static bool gives(const struct pt_givers *g, const struct pt_thread *th)
 }
 
 /* A thread that sends may never rest for want of something to send. Then the one
- * that is asked makes what it sends; of several the one that computes most. One that
+ * that is asked makes what it sends; of several the one that works most. One that
  * answers for memory is asked, too, but answers by itself. */
 static struct pt_thread *maker_asked(const struct pt_an *an,
 				     const struct pt_givers *g, struct pt_proc *p,
 				     struct pt_thread *th)
 {
 	struct pt_thread *best = NULL;
-	uint64_t most = pt_run_ns(an, th) / 10, ns;
+	uint64_t most = busy_ns(an, th) / 10, ns;
 	size_t i;
 
 	if (times_asked(an, th, p->ppid) >= ASKED_MIN)
 		return th;
 	for (i = 0; i < p->threads.n; i++) {
-		ns = pt_run_ns(an, p->threads.v[i]);
+		ns = busy_ns(an, p->threads.v[i]);
 		if (ns <= most || gives(g, p->threads.v[i]) ||
 		    times_asked(an, p->threads.v[i], p->ppid) < ASKED_MIN)
 			continue;
@@ -128,10 +137,7 @@ struct pt_thread *pt_maker_in(const struct pt_an *an,
 			best = th;
 			most = ns;
 		}
-		ns = 0;
-		pt_walk(th, pt_max64(an->t0, th->first),
-			pt_max64(pt_min64(an->t1, pt_thread_end(an, th)),
-				 pt_max64(an->t0, th->first)), busy_piece, &ns);
+		ns = busy_ns(an, th);
 		if (!busiest || ns > longest) {
 			busiest = th;
 			longest = ns;
