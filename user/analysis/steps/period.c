@@ -105,6 +105,7 @@ static int count_places(const struct pt_host *h, struct pt_period *p)
 			k++;
 		x->n++;
 		x->syncs = a->calls.v[i - 1].syncs;
+		x->graphs = a->calls.v[i].graph;
 		if (k == h->gaps.n || h->gaps.v[k].call != i ||
 		    !comes_from_peer(h, &h->gaps.v[k]))
 			x->uploads += a->calls.v[i].uploads;
@@ -389,9 +390,9 @@ bool pt_begins_step(const struct pt_period *p, const struct pt_host_gap *g)
 		return false;
 	if (x->partly && g->own_ns < p->cadence_ns && !pt_gap_is_evident(g))
 		return false;
-	/* One call site can serve a whole step (the same kernel over and over):
-	 * then only the gaps that stand out count. */
-	return x->prev != x->next || pt_gap_is_evident(g) ||
+	/* One call site can serve a whole step (the same kernel over and over, but for a
+	 * graph, which is all of it): then only the gaps that stand out count. */
+	return x->prev != x->next || x->graphs || pt_gap_is_evident(g) ||
 	       x->big_ns * 10 >= x->ns * 9 ||
 	       g->own_ns * x->gaps >= x->ns;
 }

@@ -24,6 +24,7 @@ struct pt_place_at {
 	uint64_t looks, named; /* at its Python; in the data iterator */
 	double named_at;     /* where in the gap these were, summed */
 	bool syncs;	     /* its first call waits for the device */
+	bool graphs; /* ... leads to the launch of one */
 	uint64_t uploads;    /* bytes that its second calls copy to the device */
 	bool data;	     /* data is obtained here, as a rule */
 	bool by_name;	     /* ... of which only its Python tells */

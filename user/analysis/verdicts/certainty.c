@@ -47,7 +47,7 @@ static enum pt_confidence of_causes(const struct pt_facts *f)
 
 	if (unfollowed >= PT_SURE_UNFOLLOWED)
 		return PT_CONF_LOW;
-	if (unfollowed >= PT_SURE_PARTLY || !f->halves_agree ||
+	if (unfollowed >= PT_SURE_PARTLY || !f->halves_agree || (f->lonely && !f->slow) ||
 	    f->group[f->largest] - second_group(f) < PT_SURE_LEAD)
 		return PT_CONF_MEDIUM;
 	return PT_CONF_HIGH;

@@ -98,6 +98,17 @@ static bool is_worse(const struct pt_facts *f, const struct pt_worker *w, double
 	       (w->role == f->slow->role && w->slot == f->slow->slot);
 }
 
+/* Is there another one of whose batches too few were noticed? Then it may be the faster one. */
+static bool has_unknown_peer(const struct pt_trainer *t, const struct pt_worker *w)
+{
+	pt_each(const struct pt_worker, x, &t->workers) {
+		if (x != w && x->role == w->role && !t->respawned &&
+		    x->service_ms.n < PT_SLOW_BATCHES)
+			return true;
+	}
+	return false;
+}
+
 static void find_slow(struct pt_facts *f)
 {
 	uint64_t sum = 0;
@@ -110,7 +121,10 @@ static void find_slow(struct pt_facts *f)
 		/* a batch that is stuck on its way is no slow worker's */
 		double share = (double)made_in_slot(f->t, w) / (double)sum;
 
-		if (!w->slow || share < f->th->slow_share || !is_worse(f, w, share))
+		if (share < f->th->slow_share)
+			continue;
+		f->lonely |= has_unknown_peer(f->t, w);
+		if (!w->slow || !is_worse(f, w, share))
 			continue;
 		f->slow = w;
 		f->slow_charge = share;

@@ -45,6 +45,7 @@ struct pt_facts {
 	double idle;			/* likely; NAN unknown */
 	const struct pt_worker *slow;	/* the slow worker that matters */
 	double slow_charge;		/* share of blocked waiting charged to it */
+	bool lonely; /* most is charged to one, and how fast its peers are is not known */
 	double worker_waits; /* share of the data wait: workers in a wait that
 			      * has no name (a sleep, a device of their own) */
 	/* device idle for other reasons, shares of wall */

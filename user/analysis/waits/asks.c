@@ -178,8 +178,7 @@ static int take_worker(const struct pt_an *an, const struct pt_worker *w,
 				   out);
 	for (i = 0; i < w->proc->threads.n && !err; i++)
 		err = take_direct(an, w->proc->threads.v[i], a, paths, source,
-				  worker, w->proc->threads.v[i] == w->main &&
-					  w->role != PT_ROLE_HELPER, out);
+				  worker, w->proc->threads.v[i] == w->main, out);
 	return err;
 }
 
@@ -198,9 +197,11 @@ int pt_find_asks(const struct pt_an *an, const struct pt_trainer *t,
 			err = take_feeder(an, t, feeders, th, a, paths, source, out);
 		source++;
 	}
-	for (i = 0; i < t->workers.n && !err; i++)
-		err = take_worker(an, &t->workers.v[i], a, paths, source++,
-				  (int)i, out);
+	/* who manages memory for the loader is asked when a batch is given back, too */
+	for (i = 0; i < t->workers.n && !err; i++, source++)
+		if (t->workers.v[i].role != PT_ROLE_HELPER)
+			err = take_worker(an, &t->workers.v[i], a, paths, source,
+					  (int)i, out);
 	pt_hash_free(feeders);
 	if (!err && out->n)
 		pt_vec_sort(out, cmp_ask);

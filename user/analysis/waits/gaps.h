@@ -15,6 +15,7 @@ struct pt_lead_call {
 	uint64_t begin, end, site; /* pt_call_site() */
 	const struct pt_thread *th;
 	bool syncs; /* the host waits for the device in it */
+	bool graph; /* it launches one */
 	uint64_t uploads; /* bytes that it copies to the device */
 };
 

@@ -262,6 +262,13 @@ static int add_kin(struct finder *k, const struct pt_proc *p, uint64_t sent,
 	return 0;
 }
 
+/* PyTorch's, for memory that processes share as files: where batches are seldom waited for
+ * it ends as many sleeps as they do. */
+static bool is_memory_manager(const struct pt_proc *p)
+{
+	return !strncmp(p->comm, "torch_shm_manager", PT_COMM_LEN - 1);
+}
+
 /* Who makes or sends next to nothing of what is waited for, and all of its kind, manages
  * something for the others. A service outside that sends nothing to the trainer is asked
  * by the loader: its work is the loader's. */
@@ -293,7 +300,8 @@ static int find_managers(struct finder *k)
 
 		if (!x)
 			return -ENOMEM;
-		if (!p->outside && ((double)x->made < MAKER_SHARE * (double)made ||
+		if (!p->outside && (is_memory_manager(p) ||
+				    (double)x->made < MAKER_SHARE * (double)made ||
 				    (x->sent && (double)x->sent <
 							MAKER_SHARE * (double)sent)))
 			t->workers.v[i].role = PT_ROLE_HELPER;

@@ -25,12 +25,23 @@ static int busy_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv,
 	return 0;
 }
 
-/* How long it computes, and waits for storage, in the time that is looked at. */
 static uint64_t busy_ns(const struct pt_an *an, const struct pt_thread *th)
 {
 	uint64_t b = pt_max64(an->t0, th->first), ns = 0;
 
 	pt_walk(th, b, pt_max64(b, pt_min64(an->t1, pt_thread_end(an, th))), busy_piece, &ns);
+	return ns;
+}
+
+/* How long it computes, and waits for storage. */
+static uint64_t work_ns(const struct pt_an *an, const struct pt_thread *th)
+{
+	uint64_t ns = pt_run_ns(an, th);
+
+	pt_each_iv(iv, th, an->t0, an->t1) {
+		if (iv->wait == PT_WAIT_DISK || iv->wait == PT_WAIT_FAULT)
+			ns += iv->ready - iv->begin;
+	}
 	return ns;
 }
 
@@ -105,13 +116,13 @@ static struct pt_thread *maker_asked(const struct pt_an *an,
 				     struct pt_thread *th)
 {
 	struct pt_thread *best = NULL;
-	uint64_t most = busy_ns(an, th) / 10, ns;
+	uint64_t most = work_ns(an, th) / 10, ns;
 	size_t i;
 
 	if (times_asked(an, th, p->ppid) >= ASKED_MIN)
 		return th;
 	for (i = 0; i < p->threads.n; i++) {
-		ns = busy_ns(an, p->threads.v[i]);
+		ns = work_ns(an, p->threads.v[i]);
 		if (ns <= most || gives(g, p->threads.v[i]) ||
 		    times_asked(an, p->threads.v[i], p->ppid) < ASKED_MIN)
 			continue;
