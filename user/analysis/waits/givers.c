@@ -401,11 +401,18 @@ static bool is_asked(const struct pt_giver *x)
 	return (double)x->ahead_ns <= MADE_SHARE * (double)x->ns;
 }
 
+/* Made by the loop itself meanwhile: it begins when it is asked in any case. */
+static bool is_newborn(const struct pt_giver *x)
+{
+	return x->th && (x->th->parent || x->th->proc->born);
+}
+
 /* ... and does nothing else. */
 static bool is_seldom(const struct pt_givers *g, const struct pt_giver *x,
 		      const struct pt_giver *kin)
 {
-	return x->gaps >= GAPS_FEW && rests(x) && kin->gaps * SELDOM <= g->uploads;
+	return x->gaps >= GAPS_FEW && rests(x) && !is_newborn(x) &&
+	       kin->gaps * SELDOM <= g->uploads;
 }
 
 /* Neither it and its kin nor what it read can be what goes to a device. Nothing at all was
@@ -417,9 +424,42 @@ static bool hands_over_little(const struct pt_givers *g, const struct pt_giver *
 	       pt_feeds_too_little(&g->feed, kin->bytes);
 }
 
+/* Who computes less of the time does not make batches. */
+#define WORKS_PART 500
+
+/* Some end none of the consumer's sleeps, are told about as often as something is uploaded
+ * that it goes on, and work: batches that are always there in time come from these. */
+static bool others_supply(const struct pt_givers *g)
+{
+	const struct pt_an *an = g->an;
+	const struct pt_giver *x;
+	uint64_t told = 0;
+	size_t i, j;
+
+	for (i = 0; i < an->m->all_procs.n; i++) {
+		const struct pt_proc *p = an->m->all_procs.v[i];
+		uint64_t n = 0, run = 0;
+
+		if (p->ppid != g->own->tgid || pt_feeds_device(an, p))
+			continue;
+		for (x = g->all; x && x->tgid != p->tgid; x = x->hh.next)
+			;
+		for (j = 0; j < p->threads.n && !x; j++) {
+			run += pt_run_ns(an, p->threads.v[j]);
+			pt_each_iv(iv, p->threads.v[j], an->t0, an->t1) {
+				n += iv->valid_wake && iv->waker_tgid == g->own->tgid &&
+				     (iv->wake == PT_WAKE_DATA || iv->wake == PT_WAKE_FUTEX ||
+				      iv->wake == PT_WAKE_ROOM);
+			}
+		}
+		told += run * WORKS_PART >= an->t1 - an->t0 ? n : 0;
+	}
+	return 2 * told >= g->uploads;
+}
+
 /* Works as a supplier does; but what it hands over goes to no device, as far as can be
  * seen. */
-static bool is_peer(const struct pt_givers *g, const struct pt_giver *x,
+static bool is_peer(struct pt_givers *g, const struct pt_giver *x,
 		    const struct pt_giver *kin)
 {
 	bool own = x->th && x->th->proc == g->own;
@@ -431,6 +471,9 @@ static bool is_peer(const struct pt_givers *g, const struct pt_giver *x,
 		return true;
 	if (asked && is_seldom(g, x, kin))
 		return true;
+	if (asked && !own && x->gaps >= GAPS_MIN && rests(x) && !is_newborn(x) &&
+	    g->others_supply)
+		return g->guessed = true;
 	if (!own)
 		return asked && hands_over_little(g, x, kin);
 	return (double)x->made_ns < MADE_SHARE * (double)x->ns && only_writes(g, x);
@@ -444,7 +487,7 @@ static bool may_be_store(const struct pt_giver *x)
 	       (double)x->beyond_ns <= MADE_SHARE * (double)x->made_ns;
 }
 
-static enum pt_giver_role who_feeds(const struct pt_givers *g, const struct pt_giver *x,
+static enum pt_giver_role who_feeds(struct pt_givers *g, const struct pt_giver *x,
 				    const struct pt_giver *kin)
 {
 	if (is_peer(g, x, kin))
@@ -453,7 +496,7 @@ static enum pt_giver_role who_feeds(const struct pt_givers *g, const struct pt_g
 }
 
 /* kin: sums over it and its kin. */
-static void find_role(const struct pt_givers *g, struct pt_giver *x,
+static void find_role(struct pt_givers *g, struct pt_giver *x,
 		      const struct pt_giver *kin)
 {
 	double all = (double)(x->made_ns + x->ranks_ns + x->clients_ns +
@@ -605,21 +648,21 @@ static int sum_kin(const struct pt_actor *a, const struct pt_givers *g, struct k
 	return 0;
 }
 
-/* Of those in other processes that may be no suppliers for it. */
+/* Of those in other processes, if one of them may be no supplier for it. */
 static int sum_others_ahead(struct sums *k)
 {
+	const struct pt_giver *x;
+	bool any = false;
 	size_t i;
 	int err = 0;
 
-	for (i = 0; i < k->given.n && !err; i++) {
-		const struct pt_giver *x = k->given.v[i].by;
-
-		if (x->tgid != k->g->own->tgid &&
-		    (pt_feeds_nothing(&k->g->feed) || may_be_store(x) ||
-		     hands_over_little(k->g, x, x) ||
-		     is_seldom(k->g, x, x)))
+	for (x = k->g->all; x; x = x->hh.next)
+		any |= x->tgid != k->g->own->tgid &&
+		       (k->g->others_supply || pt_feeds_nothing(&k->g->feed) || may_be_store(x) ||
+			hands_over_little(k->g, x, x) || is_seldom(k->g, x, x));
+	for (i = 0; i < k->given.n && any && !err; i++)
+		if (k->given.v[i].by->tgid != k->g->own->tgid)
 			err = sum_ahead(k, &k->given.v[i]);
-	}
 	return err;
 }
 
@@ -686,6 +729,7 @@ int pt_find_givers(const struct pt_an *an, struct pt_paths *paths,
 	*out = (struct pt_givers){ .an = an, .paths = paths, .own = a->proc };
 	err = pt_find_feed(an->m, &out->feed);
 	err = err ?: sum_gaps(&k);
+	out->others_supply = !err && others_supply(out);
 	err = err ?: sum_others_ahead(&k);
 	err = err ?: find_roles(&k);
 	err = err ?: join_peers(out);

@@ -33,13 +33,15 @@ static uint64_t busy_ns(const struct pt_an *an, const struct pt_thread *th)
 	return ns;
 }
 
-/* How long it computes, and waits for storage. */
+/* How long it computes, and waits for something that is not of the job. */
 static uint64_t work_ns(const struct pt_an *an, const struct pt_thread *th)
 {
 	uint64_t ns = pt_run_ns(an, th);
 
 	pt_each_iv(iv, th, an->t0, an->t1) {
-		if (iv->wait == PT_WAIT_DISK || iv->wait == PT_WAIT_FAULT)
+		if (iv->wait == PT_WAIT_DISK || iv->wait == PT_WAIT_FAULT ||
+		    iv->wait == PT_WAIT_SLEEP ||
+		    (iv->wait == PT_WAIT_SOCK && !(iv->sock & PT_IV_SOCK_INSIDE)))
 			ns += iv->ready - iv->begin;
 	}
 	return ns;
