@@ -39,9 +39,11 @@ static uint64_t work_ns(const struct pt_an *an, const struct pt_thread *th)
 	uint64_t ns = pt_run_ns(an, th);
 
 	pt_each_iv(iv, th, an->t0, an->t1) {
+		bool answer = iv->sock & PT_IV_SOCK_AWAITED &&
+			      !(iv->sock & PT_IV_SOCK_INSIDE);
+
 		if (iv->wait == PT_WAIT_DISK || iv->wait == PT_WAIT_FAULT ||
-		    iv->wait == PT_WAIT_SLEEP ||
-		    (iv->wait == PT_WAIT_SOCK && !(iv->sock & PT_IV_SOCK_INSIDE)))
+		    iv->wait == PT_WAIT_SLEEP || answer)
 			ns += iv->ready - iv->begin;
 	}
 	return ns;
