@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include <argp.h>
 #include <errno.h>
+#include <float.h>
 #include <langinfo.h>
 #include <locale.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "cmd/cmd.h"
@@ -49,152 +50,198 @@ static int parse_sort(const char *text, struct pt_opts *o)
 	return -EINVAL;
 }
 
-static error_t reject(const char *what, const char *arg, const char *want)
+/* ---- what an option sets -------------------------------------------------------- */
+
+enum kind { FLAG, NAME, WHOLE, SECONDS, PERCENT, SIZE, SPAN, OWN };
+
+struct value {
+	int key;
+	enum kind kind;
+	size_t at; /* in struct pt_opts; of OWN, see take_own() */
+	double low, high; /* of a figure */
+	const char *want;
+};
+
+#define AT(member) offsetof(struct pt_opts, member)
+#define A_FLAG(key, member) { key, FLAG, AT(member), 0, 0, NULL }
+#define A_NAME(key, member) { key, NAME, AT(member), 0, 0, "the name of a file" }
+#define AN_OWN(key, want) { key, OWN, 0, 0, 0, want }
+
+static const struct value values[] = {
+	A_FLAG(K_ASCII, ascii),
+	A_FLAG(K_CHECK, check),
+	A_FLAG(K_FORCE, force),
+	A_FLAG(K_CUPTI, cupti),
+	A_FLAG(K_NOADOPT, no_adopt),
+	A_FLAG(K_NOPYTHON, no_python),
+	A_FLAG(K_NOGPU, no_gpu_probes),
+	A_FLAG(K_NOMULTI, no_uprobe_multi),
+	A_NAME(K_JSON, json),
+	A_NAME(K_SUMMARY, summary),
+	A_NAME(K_RAW, raw_stream),
+	A_NAME('o', output),
+	A_NAME(K_FORMAT, format),
+	A_NAME(K_CONFIG, config),
+	A_NAME(K_LISTEN, listen),
+	A_NAME(K_URL, server.url),
+	A_NAME(K_TOKEN, server.token_file),
+	A_NAME(K_CA, server.ca),
+	{ K_BATCH, WHOLE, AT(batch_size), 1, 1e9, "a whole number above 0" },
+	{ K_STEPS, WHOLE, AT(print_steps), 0, 1e6, "a whole number" },
+	{ K_WARMUP, WHOLE, AT(warmup), 3, 1e6, "a whole number of steps from 3 on" },
+	{ K_MAXWINDOWS, WHOLE, AT(max_windows), 1, 1e5, "a whole number above 0" },
+	{ K_JOBS, WHOLE, AT(fleet.top), 1, PT_FLEET_TOP_MAX, "a number from 1 to 1000" },
+	{ K_PIECE, WHOLE, AT(piece_bytes), 4096, 0x1p40, "bytes" },
+	{ K_INTERVAL, SECONDS, AT(interval_s), 0.5, INFINITY, "seconds, at least 0.5" },
+	{ K_LAST, SECONDS, AT(last_s), 1, 600, "seconds from 1 to 600" },
+	{ K_TIMEOUT, SECONDS, AT(server.timeout_s), 0, INFINITY, "seconds above 0" },
+	{ K_REGRESSION, PERCENT, AT(fail_on_regression), 0, 1, "percent from 0 to 100" },
+	{ K_BUDGET, PERCENT, AT(budget), DBL_MIN, 1, "percent above 0, like 0.5%" },
+	{ K_MAXSIZE, SIZE, AT(max_size), 0, INFINITY, "64K or more, like 500M or 2G" },
+	{ K_MAXBYTES, SIZE, AT(max_bytes), 0, INFINITY, "64K or more, like 500M or 2G" },
+	{ K_MEMORY, SIZE, AT(memory), 0x1p22, 0x1p36, "4M to 64G" },
+	{ K_COOLDOWN, SPAN, AT(cooldown_s), 0, INFINITY, "a time like 1m or 30s" },
+	{ K_KEEP, SPAN, AT(last_s), 2, 600, "a time from 2s to 10m" },
+	{ K_SINCE, SPAN, AT(fleet.window_s), 10, INFINITY,
+	  "a time like 1h or 90s, at least 10s" },
+	AN_OWN('p', "process ids like 1234 or 1234,1235"),
+	AN_OWN('d', "seconds above 0, or auto"),
+	AN_OWN(K_SORT, "total, calls, mean, max, gpu, cpu or name, files:KEY or workers:KEY"),
+	AN_OWN(K_TOP, "a whole number"),
+	AN_OWN(K_FAIL, "info, warning or critical"),
+	AN_OWN(K_LABEL, "KEY=VALUE, the key of letters, digits and _-./"),
+	AN_OWN(K_WHEN, PT_WHEN_FORMS),
+	AN_OWN(K_THRESHOLD, NULL),
+	AN_OWN(K_RANK, "wasted, share or gpu"),
+	AN_OWN(K_MODE, "light, standard or full"),
+	AN_OWN(K_READS, "auto, fexit, kprobe, pages, syscall or none"),
+	AN_OWN(K_MARKER, "a function's symbol, or LIBRARY:FUNCTION"),
+	AN_OWN(K_WINDOW, "times like 12s..20s or 500ms.."),
+	AN_OWN(K_RANGE, "steps like 100..200 or 100.."),
+	AN_OWN(K_AT, "+30s or /10s"),
+	AN_OWN(K_SCHEDULE, "wait=10s,warmup=2s,active=10s,repeat=3"),
+};
+
+enum { TOLD = 1 }; /* it is wrong, and that was said */
+
+static int too_many(int n, const char *what)
 {
-	pt_error("%s takes %s, not \"%s\" (see pipetrace --help)", what, want,
-		 arg);
-	return EINVAL;
+	pt_error("more than %d %s", n, what);
+	return TOLD;
 }
 
-static error_t parse_value(int key, char *arg, struct pt_opts *o)
+static int take_figure(const struct value *v, const char *arg, void *at)
 {
 	uint64_t ns;
-	int64_t v;
+	double x;
+	int err;
+
+	switch (v->kind) {
+	case WHOLE:
+		return pt_parse_int(arg, (int64_t)v->low, (int64_t)v->high, at);
+	case SIZE:
+		err = pt_parse_size(arg, at);
+		x = err ? NAN : (double)*(uint64_t *)at;
+		break;
+	case SPAN:
+		err = pt_parse_span(arg, &ns);
+		x = err ? NAN : (double)ns / 1e9;
+		*(double *)at = x;
+		break;
+	default:
+		err = v->kind == SECONDS ? pt_parse_seconds(arg, at) : pt_parse_percent(arg, at);
+		x = err ? NAN : *(double *)at;
+		break;
+	}
+	return x >= v->low && x <= v->high ? 0 : -EINVAL;
+}
+
+static void list_thresholds(char *out, size_t size)
+{
+	size_t i, at = 0;
+
+	for (i = 0; i < pt_threshold_count && at < size; i++)
+		at += (size_t)snprintf(out + at, size - at, "%s%s", i ? " " : "",
+				       pt_threshold_defs[i].name);
+}
+
+/* "NAME=VALUE". 0 or TOLD. */
+static int take_threshold(struct pt_opts *o, const char *text)
+{
+	const struct pt_threshold_def *d;
+	char names[1024];
+	int ret = pt_threshold_set(&o->thresholds, text, &d);
+
+	if (ret == -ENOENT) {
+		list_thresholds(names, sizeof(names));
+		pt_error("there is no threshold \"%.*s\"; there are: %s",
+			 (int)strcspn(text, "="), text, names);
+	} else if (ret) {
+		pt_error("--threshold %s takes a number from %g to %g (%s; the "
+			 "default is %g), as in %s=%g",
+			 d->name, d->low, d->high, d->unit, d->value, d->name,
+			 d->value);
+	}
+	return ret ? TOLD : 0;
+}
+
+/* 0, -EINVAL or TOLD. */
+static int take_own(int key, char *arg, struct pt_opts *o)
+{
+	int64_t v = 0;
 	int n;
 
 	switch (key) {
 	case 'p':
 		n = pt_parse_pids(arg, o->pids, PT_MAX_PIDS);
-		if (n < 0)
-			return reject("-p", arg, "process ids like 1234 or "
-						 "1234,1235");
-		o->n_pids = (size_t)n;
-		return 0;
+		o->n_pids = n < 0 ? 0 : (size_t)n;
+		return n < 0 ? n : 0;
 	case 'd':
 		o->auto_duration = !strcmp(arg, "auto");
-		if (!o->auto_duration && pt_parse_seconds(arg, &o->duration))
-			return reject("-d", arg, "seconds above 0, or auto");
-		return 0;
-	case K_BATCH:
-		if (pt_parse_int(arg, 1, 1000000000, &o->batch_size))
-			return reject("--batch-size", arg, "a whole number "
-							   "above 0");
-		return 0;
-	case K_STEPS:
-		if (pt_parse_int(arg, 0, 1000000, &v))
-			return reject("--print-steps", arg, "a whole number");
-		o->print_steps = (int)v;
-		return 0;
+		return o->auto_duration ? 0 : pt_parse_seconds(arg, &o->duration);
 	case K_SORT:
-		if (parse_sort(arg, o))
-			return reject("--sort", arg, "total, calls, mean, max, "
-				      "gpu, cpu or name, files:KEY or "
-				      "workers:KEY");
-		return 0;
+		return parse_sort(arg, o);
 	case K_TOP:
-		if (pt_parse_int(arg, 0, 1000000, &v))
-			return reject("--top", arg, "a whole number");
+		n = pt_parse_int(arg, 0, 1000000, &v);
 		o->top = v ? (int)v : -1;
 		o->operations = true;
-		return 0;
+		return n;
 	case K_FAIL:
 		o->fail_on = pt_enum_find(&pt_enum_severity, arg);
-		if (o->fail_on < 0)
-			return reject("--fail-on", arg, "info, warning or "
-							"critical");
-		return 0;
+		return o->fail_on < 0 ? -EINVAL : 0;
 	case K_LABEL:
 		if (pt_parse_label(arg))
-			return reject("--label", arg,
-				      "KEY=VALUE, the key of letters, digits "
-				      "and _-./");
-		if (o->n_labels == PT_LABELS_MAX) {
-			pt_error("more than %d labels", PT_LABELS_MAX);
-			return EINVAL;
-		}
+			return -EINVAL;
+		if (o->n_labels == PT_LABELS_MAX)
+			return too_many(PT_LABELS_MAX, "labels");
 		o->labels[o->n_labels++] = arg;
 		return 0;
-	case K_INTERVAL:
-		if (pt_parse_seconds(arg, &o->interval_s) || o->interval_s < 0.5)
-			return reject("--interval", arg,
-				      "seconds, at least 0.5");
-		return 0;
-	case K_LAST:
-		if (pt_parse_seconds(arg, &o->last_s) || o->last_s < 1 ||
-		    o->last_s > 600)
-			return reject("--last", arg, "seconds from 1 to 600");
-		return 0;
 	case K_WHEN:
-		if (o->n_when == PT_WHEN_MAX) {
-			pt_error("more than %d conditions", PT_WHEN_MAX);
-			return EINVAL;
-		}
-		if (pt_parse_when(arg, &o->when[o->n_when++]))
-			return reject("--when", arg, PT_WHEN_FORMS);
-		return 0;
-	case K_KEEP:
-		if (pt_parse_span(arg, &ns) || ns < 2000000000ull || ns > 600000000000ull)
-			return reject("--keep", arg, "a time from 2s to 10m");
-		o->last_s = (double)ns / 1e9;
-		return 0;
-	case K_COOLDOWN:
-		if (pt_parse_span(arg, &o->cooldown_ns))
-			return reject("--cooldown", arg, "a time like 1m or 30s");
-		return 0;
-	case K_WARMUP:
-		if (pt_parse_int(arg, 3, 1000000, &o->warmup))
-			return reject("--warmup", arg, "a whole number of steps from 3 on");
-		return 0;
-	case K_MAXWINDOWS:
-		if (pt_parse_int(arg, 1, 100000, &o->max_windows))
-			return reject("--max-windows", arg, "a whole number above 0");
-		return 0;
-	case K_MAXBYTES:
-		if (pt_parse_size(arg, &o->max_bytes))
-			return reject("--max-bytes", arg, "64K or more, like 500M or 2G");
-		return 0;
-	case K_MEMORY:
-		if (pt_parse_size(arg, &o->memory) || o->memory < 4u << 20 ||
-		    o->memory > 1ull << 36)
-			return reject("--memory", arg, "4M to 64G");
-		return 0;
+		if (o->n_when == PT_WHEN_MAX)
+			return too_many(PT_WHEN_MAX, "conditions");
+		return pt_parse_when(arg, &o->when[o->n_when++]);
 	case K_THRESHOLD:
-		return pt_opts_threshold(o, arg) ? EINVAL : 0;
-	case K_REGRESSION:
-		if (pt_parse_percent(arg, &o->fail_on_regression))
-			return reject("--fail-on-regression", arg,
-				      "percent from 0 to 100");
-		return 0;
-	case K_BUDGET:
-		if (pt_parse_percent(arg, &o->budget) || !(o->budget > 0))
-			return reject("--budget", arg, "percent above 0, like 0.5%");
-		return 0;
-	case K_SINCE:
-		if (pt_parse_span(arg, &ns) || ns < 10000000000ull)
-			return reject("--since", arg, "a time like 1h or 90s, at least 10s");
-		o->fleet.window_s = (double)ns / 1e9;
-		return 0;
-	case K_JOBS:
-		if (pt_parse_int(arg, 1, PT_FLEET_TOP_MAX, &v))
-			return reject("--top", arg, "a number from 1 to 1000");
-		o->fleet.top = (size_t)v;
-		return 0;
+		return take_threshold(o, arg);
 	case K_RANK:
 		n = find_name(pt_fleet_sorts, PT_FLEET_SORTS, arg);
-		if (n < 0)
-			return reject("--sort", arg, "wasted, share or gpu");
 		o->fleet.sort = (enum pt_fleet_sort)n;
-		return 0;
-	case K_TIMEOUT:
-		if (pt_parse_seconds(arg, &o->server.timeout_s))
-			return reject("--timeout", arg, "seconds above 0");
-		return 0;
+		return n < 0 ? n : 0;
 	case K_MODE:
-		if (pt_mode_parse(arg, &o->mode))
-			return reject("--mode", arg, "light, standard or full");
-		return 0;
+		return pt_mode_parse(arg, &o->mode);
+	case K_READS:
+		return pt_reads_parse(arg, &o->reads);
+	case K_MARKER:
+		o->step_marker = arg;
+		return pt_parse_marker(arg);
+	case K_WINDOW:
+		return pt_parse_window(arg, &o->from_ns, &o->until_ns);
+	case K_RANGE:
+		o->by_steps = true;
+		return pt_parse_steps(arg, &o->first_step, &o->last_step);
+	case K_AT:
+		return pt_parse_at(arg, &o->at_ns, &o->at_aligned);
 	default:
-		return ARGP_ERR_UNKNOWN;
+		return pt_parse_schedule(arg, &o->schedule);
 	}
 }
 
@@ -233,19 +280,52 @@ static error_t take_argument(const struct parse *p, char *arg)
 	return 0;
 }
 
-static error_t take_name(const char *option, char *arg, const char **to)
+/* As the command's user writes it. */
+static const char *option_name(const struct argp *argp, int key, char out[32])
 {
-	if (!*arg)
-		return reject(option, arg, "the name of a file");
-	*to = arg;
-	return 0;
+	const struct argp_option *o;
+
+	if (key < K_JSON) {
+		snprintf(out, 32, "-%c", key);
+		return out;
+	}
+	for (o = argp->options; o->key != key; o++)
+		;
+	snprintf(out, 32, "--%s", o->name);
+	return out;
+}
+
+static error_t take_value(const struct parse *p, int key, char *arg)
+{
+	static const struct value output = A_NAME(0, export_to);
+	bool exported = key >= K_EXPORT && key < K_EXPORT + PT_EXPORT_NR;
+	const struct value *v = exported ? &output : values;
+	char *at, name[32];
+	int err = 0;
+
+	for (; !exported && v->key != key; v++)
+		if (v == &values[sizeof(values) / sizeof(*values) - 1])
+			return ARGP_ERR_UNKNOWN;
+	at = (char *)p->o + v->at;
+	if (v->kind == OWN)
+		err = take_own(key, arg, p->o);
+	else if (v->kind == FLAG)
+		*(bool *)at = true;
+	else if (v->kind == NAME)
+		err = *arg ? 0 : -EINVAL;
+	else
+		err = take_figure(v, arg, at);
+	if (v->kind == NAME)
+		((const char **)(void *)at)[exported ? key - K_EXPORT : 0] = arg;
+	if (err < 0)
+		pt_error("%s takes %s, not \"%s\" (see pipetrace --help)",
+			 exported ? "an output" : option_name(p->argp, key, name), v->want, arg);
+	return err ? EINVAL : 0;
 }
 
 static error_t parse_one(int key, char *arg, struct argp_state *state)
 {
 	struct parse *p = state->input;
-	struct pt_opts *o = p->o;
-	int64_t v;
 
 	switch (key) {
 	case ARGP_KEY_INIT:
@@ -254,113 +334,22 @@ static error_t parse_one(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_ARG:
 		return take_argument(p, arg);
 	case 'h':
-		o->help = true;
+		p->o->help = true;
 		argp_help(p->argp, stdout,
 			  ARGP_HELP_SHORT_USAGE | ARGP_HELP_LONG |
 				  ARGP_HELP_DOC,
 			  (char *)"pipetrace");
 		return ECANCELED;
 	case 'V':
-		o->version = true;
+		p->o->version = true;
 		printf("pipetrace %s\n", PT_VERSION);
 		return ECANCELED;
 	case 'q':
-		o->loud = PT_QUIET;
-		return 0;
 	case 'v':
-		o->loud = PT_VERBOSE;
-		return 0;
-	case K_ASCII:
-		o->ascii = true;
-		return 0;
-	case K_JSON:
-		return take_name("--json", arg, &o->json);
-	case K_SUMMARY:
-		return take_name("--summary", arg, &o->summary);
-	case K_RAW:
-		return take_name("--raw-stream", arg, &o->raw_stream);
-	case K_PIECE:
-		if (pt_parse_int(arg, 4096, INT64_C(1) << 40, &v))
-			return reject("--piece-bytes", arg, "bytes");
-		o->piece_bytes = (uint64_t)v;
-		return 0;
-	case 'o':
-		return take_name("-o", arg, &o->output);
-	case K_MARKER:
-		if (pt_parse_marker(arg))
-			return reject("--step-marker", arg,
-				      "a function's symbol, or "
-				      "LIBRARY:FUNCTION");
-		o->step_marker = arg;
-		return 0;
-	case K_WINDOW:
-		if (pt_parse_window(arg, &o->from_ns, &o->until_ns))
-			return reject("--window", arg,
-				      "times like 12s..20s or 500ms..");
-		return 0;
-	case K_RANGE:
-		if (pt_parse_steps(arg, &o->first_step, &o->last_step))
-			return reject("--steps", arg,
-				      "steps like 100..200 or 100..");
-		o->by_steps = true;
-		return 0;
-	case K_AT:
-		if (pt_parse_at(arg, &o->at_ns, &o->at_aligned))
-			return reject("--at", arg, "+30s or /10s");
-		return 0;
-	case K_MAXSIZE:
-		if (pt_parse_size(arg, &o->max_size))
-			return reject("--max-size", arg,
-				      "64K or more, like 500M or 2G");
-		return 0;
-	case K_SCHEDULE:
-		if (pt_parse_schedule(arg, &o->schedule))
-			return reject("--schedule", arg,
-				      "wait=10s,warmup=2s,active=10s,repeat=3");
-		return 0;
-	case K_CONFIG:
-		return take_name("--config", arg, &o->config);
-	case K_LISTEN:
-		return take_name("--listen", arg, &o->listen);
-	case K_CHECK:
-		o->check = true;
-		return 0;
-	case K_URL:
-		return take_name("--prometheus", arg, &o->server.url);
-	case K_TOKEN:
-		return take_name("--token-file", arg, &o->server.token_file);
-	case K_CA:
-		return take_name("--ca", arg, &o->server.ca);
-	case K_FORCE:
-		o->force = true;
-		return 0;
-	case K_EXPORT ... K_EXPORT + PT_EXPORT_NR - 1:
-		return take_name("an output", arg,
-				 &o->export_to[key - K_EXPORT]);
-	case K_FORMAT:
-		return take_name("--format", arg, &o->format);
-	case K_CUPTI:
-		o->cupti = true;
-		return 0;
-	case K_READS:
-		if (pt_reads_parse(arg, &o->reads))
-			return reject("--reads", arg, "auto, fexit, kprobe, "
-				      "pages, syscall or none");
-		return 0;
-	case K_NOADOPT:
-		o->no_adopt = true;
-		return 0;
-	case K_NOPYTHON:
-		o->no_python = true;
-		return 0;
-	case K_NOGPU:
-		o->no_gpu_probes = true;
-		return 0;
-	case K_NOMULTI:
-		o->no_uprobe_multi = true;
+		p->o->loud = key == 'q' ? PT_QUIET : PT_VERBOSE;
 		return 0;
 	default:
-		return parse_value(key, arg, o);
+		return take_value(p, key, arg);
 	}
 }
 
@@ -399,7 +388,7 @@ int pt_opts_parse(struct pt_opts *o, enum pt_optset set, const char *doc,
 		o->last_s = 30;
 		o->memory = 256u << 20;
 		o->warmup = 20;
-		o->cooldown_ns = 60000000000ull;
+		o->cooldown_s = 60;
 		o->max_windows = 50;
 		o->max_bytes = 1u << 30;
 	}
@@ -434,34 +423,6 @@ bool pt_opts_done(struct pt_opts *o, enum pt_optset set, const char *doc, int ar
 	if (err || o->help || o->version)
 		*status = err ? PT_EXIT_USAGE : PT_EXIT_OK;
 	return err || o->help || o->version;
-}
-
-static void list_thresholds(char *out, size_t size)
-{
-	size_t i, at = 0;
-
-	for (i = 0; i < pt_threshold_count && at < size; i++)
-		at += (size_t)snprintf(out + at, size - at, "%s%s", i ? " " : "",
-				       pt_threshold_defs[i].name);
-}
-
-int pt_opts_threshold(struct pt_opts *o, const char *text)
-{
-	const struct pt_threshold_def *d;
-	char names[1024];
-	int ret = pt_threshold_set(&o->thresholds, text, &d);
-
-	if (ret == -ENOENT) {
-		list_thresholds(names, sizeof(names));
-		pt_error("there is no threshold \"%.*s\"; there are: %s",
-			 (int)strcspn(text, "="), text, names);
-	} else if (ret) {
-		pt_error("--threshold %s takes a number from %g to %g (%s; the "
-			 "default is %g), as in %s=%g",
-			 d->name, d->low, d->high, d->unit, d->value, d->name,
-			 d->value);
-	}
-	return ret ? -EINVAL : 0;
 }
 
 int pt_opts_label(const struct pt_opts *o, struct pt_report *r)

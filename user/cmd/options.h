@@ -55,7 +55,7 @@ struct pt_opts {
 	uint64_t piece_bytes; /* cut the timelines there; 0: as fits */
 	const char *raw_stream; /* file to write (trace) or read (report) */
 	int64_t batch_size;	/* 0 unknown */
-	int print_steps;
+	int64_t print_steps;
 	enum pt_op_sort sort; /* of the operations */
 	int file_sort, worker_sort; /* enum pt_file_sort ...; -1: as they are */
 	int top;	      /* of them; 0: the usual number; -1: all */
@@ -92,7 +92,8 @@ struct pt_opts {
 	struct pt_when when[PT_WHEN_MAX]; /* of watch */
 	size_t n_when;
 	int64_t warmup, max_windows;
-	uint64_t cooldown_ns, max_bytes;
+	double cooldown_s;
+	uint64_t max_bytes;
 	const char *config, *listen; /* of agent */
 	bool check; /* the configuration, and end */
 	struct pt_prometheus_options server; /* of fleet */
@@ -130,9 +131,6 @@ bool pt_opts_done(struct pt_opts *o, enum pt_optset set, const char *doc, int ar
 
 /* Put the labels into a report. 0 or -ENOMEM. */
 int pt_opts_label(const struct pt_opts *o, struct pt_report *r);
-/* "NAME=VALUE" of --threshold. 0; or -EINVAL after one sentence on standard
- * error, which lists the names where there is none such. */
-int pt_opts_threshold(struct pt_opts *o, const char *text);
 /* "wait=10s,warmup=2s,active=10s,repeat=3": in any order, active above 0, what is
  * not said is 0. 0 or -EINVAL. */
 int pt_parse_schedule(const char *text, struct pt_schedule_opt *out);

@@ -36,7 +36,7 @@ static int write_text(const struct pt_report *r, const struct pt_opts *o)
 		.color = pt_want_color(),
 		.unicode = !o->ascii,
 		.width = pt_terminal_width(),
-		.print_steps = o->print_steps,
+		.print_steps = (int)o->print_steps,
 		.quiet = o->loud == PT_QUIET,
 		.verbose = o->loud == PT_VERBOSE,
 		.operations = o->operations,

@@ -299,7 +299,7 @@ static int watch(struct watching *k, struct pt_err *err)
 	/* until a window is saved there is no other */
 	const struct pt_trigger_opts t = { .when = o->when, .n = o->n_when,
 					   .warmup = (unsigned)o->warmup,
-					   .cooldown_ns = pt_max64(o->cooldown_ns, half) };
+					   .cooldown_ns = pt_max64((uint64_t)(o->cooldown_s * 1e9), half) };
 	sigset_t set;
 	int ret;
 
