@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -52,6 +51,16 @@ void pt_error(const char *fmt, ...)
 	va_start(ap, fmt);
 	message(PT_QUIET, fmt, ap);
 	va_end(ap);
+}
+
+int pt_fail(int ret, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	message(PT_QUIET, fmt, ap);
+	va_end(ap);
+	return ret;
 }
 
 void pt_note(const char *fmt, ...)

@@ -15,6 +15,8 @@ void pt_log_init(enum pt_loudness loud, bool unicode);
 
 /* Always shown. */
 void pt_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* The same; returns `ret`. */
+int pt_fail(int ret, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Shown unless --quiet. */
 void pt_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 

@@ -23,11 +23,9 @@ int pt_cmd_agent(int argc, char **argv)
 
 	if (pt_opts_done(&o, PT_OPTS_AGENT, doc, argc, argv, &ret))
 		return ret;
-	if (!o.config) {
-		pt_error("the agent needs --config FILE (an example: "
-			 "docs/agent.md)");
-		return PT_EXIT_USAGE;
-	}
+	if (!o.config)
+		return pt_fail(PT_EXIT_USAGE, "the agent needs --config FILE (an example: "
+			       "docs/agent.md)");
 	a.config = o.config;
 	a.listen = o.listen;
 	ret = o.check ? pt_agent_check(&a) : pt_agent_run(&a);

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -99,11 +98,10 @@ static int run_demo(const struct pt_opts *o)
 	bool as_root = false;
 	int status = PT_EXIT_FAILED;
 
-	if (find_job(path, sizeof(path))) {
-		pt_error("the demo's training job is not installed beside "
-			 "this program: build it with make");
-		return PT_EXIT_FAILED;
-	}
+	if (find_job(path, sizeof(path)))
+		return pt_fail(PT_EXIT_FAILED,
+			       "the demo's training job is not installed beside "
+			       "this program: build it with make");
 	if (start_job(&job, path, &as_root, &err)) {
 		pt_error("%s", err.msg);
 		goto out;
@@ -135,14 +133,11 @@ int pt_cmd_demo(int argc, char **argv)
 
 	if (pt_opts_done(&o, PT_OPTS_PLAIN, doc, argc, argv, &status))
 		return status;
-	if (geteuid()) {
-		pt_error("the demo loads BPF programs, for which it needs "
-			 "root: run it with sudo");
-		return PT_EXIT_FAILED;
-	}
-	if (pt_block_signals()) {
-		pt_error("cannot block signals");
-		return PT_EXIT_FAILED;
-	}
+	if (geteuid())
+		return pt_fail(PT_EXIT_FAILED,
+			       "the demo loads BPF programs, for which it needs "
+			       "root: run it with sudo");
+	if (pt_block_signals())
+		return pt_fail(PT_EXIT_FAILED, "cannot block signals");
 	return run_demo(&o);
 }

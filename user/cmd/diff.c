@@ -76,10 +76,8 @@ static int load(const struct pt_opts *o, const char *path, struct loaded *l)
 	FILE *f;
 	int ret = -ENOMEM;
 
-	if (!r) {
-		pt_error("out of memory");
-		return ret;
-	}
+	if (!r)
+		return pt_fail(ret, "out of memory");
 	l->r[l->n++] = r;
 	f = pt_open_regular(path, &size);
 	if (!f)
@@ -125,12 +123,10 @@ static int judge(const struct pt_diff *d, double limit)
 		const struct pt_d_pair *p = &d->pairs[i];
 		const char *name = d->inputs[p->other].name;
 
-		if (p->untested || !isfinite(p->speedup.value)) {
-			pt_error("cannot tell whether %s is slower: %s", name,
-				 p->untested ? p->untested :
-					       "its throughput is unknown");
-			return PT_EXIT_FAILED;
-		}
+		if (p->untested || !isfinite(p->speedup.value))
+			return pt_fail(PT_EXIT_FAILED,
+				       "cannot tell whether %s is slower: %s", name,
+				       p->untested ? p->untested : "its throughput is unknown");
 		if (p->significant && p->speedup.value <= 1 - limit &&
 		    p->speedup.value < 1)
 			status = PT_EXIT_VERDICT;
@@ -144,10 +140,8 @@ static int compare(const struct pt_opts *o, const struct loaded *l,
 	struct pt_diff *d = NULL;
 	int ret = pt_compare(l->src, l->n, &d), status;
 
-	if (ret) {
-		pt_error("cannot compare: %s", strerror(-ret));
-		return PT_EXIT_FAILED;
-	}
+	if (ret)
+		return pt_fail(PT_EXIT_FAILED, "cannot compare: %s", strerror(-ret));
 	ret = write_out(d, o, json);
 	if (!ret && html->f)
 		ret = pt_outfile_end(html, "the comparison", pt_diff_html(d, html->f));
@@ -167,11 +161,10 @@ int pt_cmd_diff(int argc, char **argv)
 
 	if (pt_opts_done(&o, PT_OPTS_DIFF, doc, argc, argv, &status))
 		return status;
-	if (o.n_files < 2) {
-		pt_error("diff needs two or more files: reports (--json) or "
-			 "record streams");
-		return PT_EXIT_USAGE;
-	}
+	if (o.n_files < 2)
+		return pt_fail(PT_EXIT_USAGE,
+			       "diff needs two or more files: reports (--json) or "
+			       "record streams");
 	status = PT_EXIT_FAILED;
 	if (pt_give_up(PT_RIGHTS_FILES, 0))
 		goto out;

@@ -250,10 +250,8 @@ static bool show_target(pid_t given, unsigned flags)
 	ssize_t n, k;
 	size_t i;
 
-	if (pt_discover(given, &job, &err)) {
-		pt_error("%s", err.msg);
-		return false;
-	}
+	if (pt_discover(given, &job, &err))
+		return pt_fail(false, "%s", err.msg);
 	printf("\nTarget %d\n", given);
 	if (job.note[0])
 		printf("  %s\n", job.note);
@@ -285,11 +283,9 @@ int pt_cmd_doctor(int argc, char **argv)
 	if (pt_give_up(PT_RIGHTS_TRACE, 0))
 		return PT_EXIT_FAILED;
 	ret = pt_features_probe(&f);
-	if (ret) {
-		pt_error("cannot find out what this kernel allows: %s",
-			 strerror(-ret));
-		return PT_EXIT_FAILED;
-	}
+	if (ret)
+		return pt_fail(PT_EXIT_FAILED, "cannot find out what this kernel allows: %s",
+			       strerror(-ret));
 	printf("Linux %s\n\n", f.kernel);
 	works = show_needs(&f);
 	if (f.cap_bpf && f.cap_perfmon)

@@ -54,10 +54,8 @@ static int open_one(struct export *e, int i)
 		ret = pt_outfile_open(&e->out[i], e->o->export_to[i], &err);
 	if (!ret && i != PT_EXPORT_CSV && !e->o->force)
 		ret = pt_outfile_keep(&e->out[i], &err);
-	if (ret) {
-		pt_error("%s", err.msg);
-		return ret;
-	}
+	if (ret)
+		return pt_fail(ret, "%s", err.msg);
 	if (!e->out[i].f)
 		return 0;
 	e->buffer[i] = malloc(BUFFER);
@@ -79,19 +77,13 @@ static int open_all(struct export *e)
 	}
 	if (ret)
 		return ret;
-	if (n_stdout > 1) {
-		pt_error("only one format can go to standard output");
-		return -EINVAL;
-	}
+	if (n_stdout > 1)
+		return pt_fail(-EINVAL, "only one format can go to standard output");
 	/* a database is written in places, and only to a file of ours */
-	if (e->out[PT_EXPORT_SQLITE].f && !e->out[PT_EXPORT_SQLITE].pending) {
-		pt_error("a database can only be written to a file");
-		return -EINVAL;
-	}
-	if (e->out[PT_EXPORT_PERFETTO].is_stdout && isatty(STDOUT_FILENO)) {
-		pt_error("a Perfetto trace is not text: write it to a file");
-		return -EINVAL;
-	}
+	if (e->out[PT_EXPORT_SQLITE].f && !e->out[PT_EXPORT_SQLITE].pending)
+		return pt_fail(-EINVAL, "a database can only be written to a file");
+	if (e->out[PT_EXPORT_PERFETTO].is_stdout && isatty(STDOUT_FILENO))
+		return pt_fail(-EINVAL, "a Perfetto trace is not text: write it to a file");
 	return 0;
 }
 
@@ -201,21 +193,17 @@ static int take_format(struct pt_opts *o)
 
 	if (!o->format && !o->output)
 		return 0;
-	if (!o->format || !o->output) {
-		pt_error("--format and -o go together: pipetrace export FILE "
-			 "--format html -o OUT");
-		return -EINVAL;
-	}
+	if (!o->format || !o->output)
+		return pt_fail(-EINVAL, "--format and -o go together: pipetrace export FILE "
+			       "--format html -o OUT");
 	for (i = 0; i < PT_EXPORT_NR; i++)
 		if (!strcmp(o->format, formats[i].name))
 			break;
-	if (i == PT_EXPORT_NR || o->export_to[i]) {
-		pt_error(i == PT_EXPORT_NR ?
-				 "there is no format \"%s\": perfetto, chrome, "
-				 "folded, stacks, speedscope, html, sqlite or csv" :
-				 "%s is asked for twice", o->format);
-		return -EINVAL;
-	}
+	if (i == PT_EXPORT_NR || o->export_to[i])
+		return pt_fail(-EINVAL, i == PT_EXPORT_NR ?
+			       "there is no format \"%s\": perfetto, chrome, "
+			       "folded, stacks, speedscope, html, sqlite or csv" :
+			       "%s is asked for twice", o->format);
 	o->export_to[i] = o->output;
 	return 0;
 }
@@ -232,18 +220,16 @@ int pt_cmd_export(int argc, char **argv)
 		return PT_EXIT_USAGE;
 	for (i = 0; i < PT_EXPORT_NR; i++)
 		n += o.export_to[i] != NULL;
-	if (o.n_files != 1 || !n) {
-		pt_error("export needs a format and one recorded file: pipetrace "
-			 "export --perfetto OUT FILE");
-		return PT_EXIT_USAGE;
-	}
+	if (o.n_files != 1 || !n)
+		return pt_fail(PT_EXIT_USAGE,
+			       "export needs a format and one recorded file: pipetrace "
+			       "export --perfetto OUT FILE");
 	if (of_part(&o) && (o.export_to[PT_EXPORT_CSV] ||
 			    o.export_to[PT_EXPORT_SQLITE] ||
-			    o.export_to[PT_EXPORT_FOLDED])) {
-		pt_error("--csv, --sqlite and --folded are of the whole capture: --window "
-			 "and --steps are for --perfetto, --chrome, --stacks and --html");
-		return PT_EXIT_USAGE;
-	}
+			    o.export_to[PT_EXPORT_FOLDED]))
+		return pt_fail(PT_EXIT_USAGE,
+			       "--csv, --sqlite and --folded are of the whole capture: --window "
+			       "and --steps are for --perfetto, --chrome, --stacks and --html");
 	if (pt_give_up(PT_RIGHTS_FILES, 0))
 		return PT_EXIT_FAILED;
 	f = pt_open_regular(o.files[0], NULL);

@@ -36,10 +36,8 @@ static int show(const struct pt_fleet *f, const struct pt_opts *o, struct pt_out
 
 	if (!json->f || !json->is_stdout)
 		ret = pt_fleet_text(f, stdout, &t);
-	if (ret) {
-		pt_error("cannot write to standard output: %s", strerror(-ret));
-		return ret;
-	}
+	if (ret)
+		return pt_fail(ret, "cannot write to standard output: %s", strerror(-ret));
 	return json->f ? pt_outfile_end(json, "the fleet", pt_fleet_json(f, json->f)) : 0;
 }
 
@@ -55,18 +53,15 @@ int pt_cmd_fleet(int argc, char **argv)
 
 	if (pt_opts_done(&o, PT_OPTS_FLEET, doc, argc, argv, &status))
 		return status;
-	if (!o.server.url) {
-		pt_error("which server? --prometheus URL, like http://localhost:9090");
-		return PT_EXIT_USAGE;
-	}
+	if (!o.server.url)
+		return pt_fail(PT_EXIT_USAGE,
+			       "which server? --prometheus URL, like http://localhost:9090");
 	if (pt_give_up(PT_RIGHTS_NET, 0))
 		return PT_EXIT_FAILED;
 	warn_of_token(&o.server);
 	ret = pt_prometheus_open(&o.server, &p, why, sizeof(why));
-	if (ret) {
-		pt_error("%s", why);
-		return ret == -EINVAL ? PT_EXIT_USAGE : PT_EXIT_FAILED;
-	}
+	if (ret)
+		return pt_fail(ret == -EINVAL ? PT_EXIT_USAGE : PT_EXIT_FAILED, "%s", why);
 	status = PT_EXIT_FAILED;
 	if (o.json && pt_outfile_open(&json, o.json, &err))
 		pt_error("%s", err.msg);

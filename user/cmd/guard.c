@@ -105,24 +105,20 @@ int pt_guard(int (*fn)(void *ctx), void *ctx)
 	sigemptyset(&set);
 	sigaddset(&set, SIGQUIT);
 	sigaddset(&set, SIGCHLD);
-	if (sigprocmask(SIG_BLOCK, &set, NULL)) {
-		pt_error("cannot block signals");
-		return PT_EXIT_FAILED;
-	}
+	if (sigprocmask(SIG_BLOCK, &set, NULL))
+		return pt_fail(PT_EXIT_FAILED, "cannot block signals");
 	fflush(stdout);
 	g.child = fork();
-	if (g.child < 0) {
-		pt_error("cannot start a process: %s", strerror(errno));
-		return PT_EXIT_FAILED;
-	}
+	if (g.child < 0)
+		return pt_fail(PT_EXIT_FAILED, "cannot start a process: %s", strerror(errno));
 	if (!g.child)
 		_exit(child(self, fn, ctx));
 	status = await(&g);
 	if (WIFEXITED(status))
 		return WEXITSTATUS(status);
 	give_back(&g);
-	pt_error("the live view ended by signal %d (%s); nothing of it is left "
-		 "in the kernel, and the job runs on", WTERMSIG(status),
-		 strsignal(WTERMSIG(status)));
-	return PT_EXIT_FAILED;
+	return pt_fail(PT_EXIT_FAILED,
+		       "the live view ended by signal %d (%s); nothing of it is left "
+		       "in the kernel, and the job runs on", WTERMSIG(status),
+		       strsignal(WTERMSIG(status)));
 }

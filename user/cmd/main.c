@@ -40,12 +40,11 @@ int pt_cmd_main(int argc, char **argv)
 	} else if (argv[1][0] != '-') {
 		for (c = commands; c->name && strcmp(c->name, argv[1]); c++)
 			;
-		if (!c->name) {
-			pt_error("unknown command \"%s\": pipetrace --help lists the commands; "
-				 "to start and trace a program write pipetrace -- %s",
-				 argv[1], argv[1]);
-			return PT_EXIT_USAGE;
-		}
+		if (!c->name)
+			return pt_fail(PT_EXIT_USAGE,
+				       "unknown command \"%s\": pipetrace --help lists the commands; "
+				       "to start and trace a program write pipetrace -- %s",
+				       argv[1], argv[1]);
 		run = c->run;
 		skip = 1;
 	}

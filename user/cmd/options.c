@@ -126,8 +126,7 @@ enum { TOLD = 1 }; /* it is wrong, and that was said */
 
 static int too_many(int n, const char *what)
 {
-	pt_error("more than %d %s", n, what);
-	return TOLD;
+	return pt_fail(TOLD, "more than %d %s", n, what);
 }
 
 static int take_figure(const struct value *v, const char *arg, void *at)
@@ -266,16 +265,12 @@ struct parse {
 
 static error_t take_argument(const struct parse *p, char *arg)
 {
-	if (!p->files) {
-		pt_error("unexpected argument \"%s\"%s", arg,
-			 p->starts ? ": to start and trace a command, write -- before it" :
-				     " (see pipetrace --help)");
-		return EINVAL;
-	}
-	if (p->o->n_files == PT_MAX_FILES) {
-		pt_error("more than %d files", PT_MAX_FILES);
-		return EINVAL;
-	}
+	if (!p->files)
+		return pt_fail(EINVAL, "unexpected argument \"%s\"%s", arg,
+			       p->starts ? ": to start and trace a command, write -- before it" :
+			       " (see pipetrace --help)");
+	if (p->o->n_files == PT_MAX_FILES)
+		return pt_fail(EINVAL, "more than %d files", PT_MAX_FILES);
 	p->o->files[p->o->n_files++] = arg;
 	return 0;
 }

@@ -21,6 +21,10 @@
 	  "several times", 3 }
 #define HTML(text)                                                             \
 	{ "html", K_EXPORT + PT_EXPORT_HTML, "FILE", 0, text, 3 }
+#define THRESHOLD                                                              \
+	{ "threshold", K_THRESHOLD, "NAME=VALUE", 0,                           \
+	  "Set a threshold that verdicts are decided by; may be given "        \
+	  "several times (names and defaults: man pipetrace)", 3 }
 #define RENDER                                                                 \
 	HTML("Write the report, with timeline and plots, as one HTML page"),   \
 	{ "json", K_JSON, "FILE", 0,                                           \
@@ -38,9 +42,7 @@
 	  "pid; may be given for each", 3 },                                   \
 	{ "top", K_TOP, "N", 0,                                                \
 	  "List the first N operations, files and workers; 0: all", 3 },       \
-	{ "threshold", K_THRESHOLD, "NAME=VALUE", 0,                           \
-	  "Set a threshold that verdicts are decided by; may be given "        \
-	  "several times (names and defaults: man pipetrace)", 3 },                          \
+	THRESHOLD,                                                             \
 	{ "fail-on", K_FAIL, "SEVERITY", 0,                                    \
 	  "Exit with 3 when a verdict is at least that severe: info, warning "    \
 	  "or critical", 3 }
@@ -216,9 +218,7 @@ static const struct argp_option top_options[] = {
 	ADOPT,
 	PYTHON,
 	{ "batch-size", K_BATCH, "N", 0, "Samples per batch, for samples/s", 3 },
-	{ "threshold", K_THRESHOLD, "NAME=VALUE", 0,
-	  "Set a threshold that verdicts are decided by; may be given "
-	  "several times (names and defaults: man pipetrace)", 3 },
+	THRESHOLD,
 	COMMON
 };
 

@@ -265,14 +265,10 @@ static int read_stream(struct replay *k, const struct pt_opts *o, FILE *f)
 
 	set_thresholds(k, o);
 
-	if (ret) {
-		pt_error(ret == -EPROTO ?
-				 "%s was stored by another version of "
-				 "pipetrace: record it again" :
-				 "%s is not a record stream of pipetrace",
-			 k->name);
-		return ret;
-	}
+	if (ret)
+		return pt_fail(ret, ret == -EPROTO ? "%s was stored by another version of "
+			       "pipetrace: record it again" :
+			       "%s is not a record stream of pipetrace", k->name);
 	choose_pieces(k, o, 0);
 	while ((len = pt_raw_next(&in)) > 0 && !ret) {
 		ret = take_record(k, &in.rec, (size_t)len);
@@ -281,10 +277,8 @@ static int read_stream(struct replay *k, const struct pt_opts *o, FILE *f)
 	}
 	if (ret)
 		return no_recording(k->name, ret);
-	if (len) {
-		pt_error("cannot read %s: %s", k->name, strerror(-len));
-		return len;
-	}
+	if (len)
+		return pt_fail(len, "cannot read %s: %s", k->name, strerror(-len));
 	k->whole = !in.truncated && !in.damaged;
 	if (!k->whole)
 		pt_note("%s %s after %llu records: what came before is "
@@ -370,10 +364,8 @@ static int find_steps(FILE *f, const char *name, const struct pt_opts *o,
 	size_t i;
 	int ret;
 
-	if (!r) {
-		pt_error("out of memory");
-		return -ENOMEM;
-	}
+	if (!r)
+		return pt_fail(-ENOMEM, "out of memory");
 	all.by_steps = false;
 	all.from_ns = all.until_ns = 0;
 	ret = pt_replay(f, name, &all, r);
@@ -405,10 +397,8 @@ int pt_replay_then(FILE *f, const char *name, const struct pt_opts *o,
 	struct pt_past past = { 0 };
 	int ret = 0;
 
-	if (!k.m) {
-		pt_error("out of memory");
-		return -ENOMEM;
-	}
+	if (!k.m)
+		return pt_fail(-ENOMEM, "out of memory");
 	if (then)
 		k.pieces.past = &past;
 	k.again = must_look_twice(f, o);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The diagnosis of a capture that was recorded. */
 #include <errno.h>
-#include <string.h>
 
 #include "cmd/cmd.h"
 #include "cmd/session.h"
@@ -25,10 +24,8 @@ static int show(void *ctx, const struct pt_model *m,
 	struct replayed *k = ctx;
 
 	/* the user's own go before those that were recorded */
-	if (pt_opts_label(k->o, k->r)) {
-		pt_error("too many labels");
-		return -ENOSPC;
-	}
+	if (pt_opts_label(k->o, k->r))
+		return pt_fail(-ENOSPC, "too many labels");
 	k->status = pt_output(k->r, k->o, &k->json, &k->summary);
 	return m ? pt_output_html(k->r, m, lanes, &k->html) : 0;
 }
@@ -72,10 +69,9 @@ int pt_cmd_report(int argc, char **argv)
 
 	if (pt_opts_done(&o, PT_OPTS_REPORT, doc, argc, argv, &status))
 		return status;
-	if (o.n_files + !!o.raw_stream != 1) {
-		pt_error("report needs one recorded file: pipetrace report FILE");
-		return PT_EXIT_USAGE;
-	}
+	if (o.n_files + !!o.raw_stream != 1)
+		return pt_fail(PT_EXIT_USAGE,
+			       "report needs one recorded file: pipetrace report FILE");
 	name = o.raw_stream ? o.raw_stream : o.files[0];
 	if (pt_give_up(PT_RIGHTS_FILES, 0))
 		return PT_EXIT_FAILED;

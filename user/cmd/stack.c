@@ -198,14 +198,10 @@ int pt_cmd_stack(int argc, char **argv)
 
 	if (pt_opts_done(&o, PT_OPTS_STACK, doc, argc, argv, &status))
 		return status;
-	if (!o.n_pids) {
-		pt_error("whose? pipetrace stack -p PID");
-		return PT_EXIT_USAGE;
-	}
-	if (o.auto_duration) {
-		pt_error("stack takes -d SEC");
-		return PT_EXIT_USAGE;
-	}
+	if (!o.n_pids)
+		return pt_fail(PT_EXIT_USAGE, "whose? pipetrace stack -p PID");
+	if (o.auto_duration)
+		return pt_fail(PT_EXIT_USAGE, "stack takes -d SEC");
 	if (pt_give_up(PT_RIGHTS_LOOK, 0))
 		return PT_EXIT_FAILED;
 	if (o.duration > 0)

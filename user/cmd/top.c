@@ -318,18 +318,14 @@ static int begin(struct live *l)
 	if (pid || l->screen)
 		return 0;
 	draw(l);
-	pt_error("without a terminal nothing can be chosen: give -p PID");
-	return PT_EXIT_FAILED;
+	return pt_fail(PT_EXIT_FAILED, "without a terminal nothing can be chosen: give -p PID");
 }
 
 static int open_signals(void)
 {
 	sigset_t set;
 
-	sigemptyset(&set);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGHUP);
+	pt_stop_signals(&set);
 	sigaddset(&set, SIGQUIT);
 	sigaddset(&set, SIGWINCH);
 	if (sigprocmask(SIG_BLOCK, &set, NULL))
@@ -343,10 +339,8 @@ static int top_loop(void *ctx)
 	char why[sizeof(l->v.status)] = "";
 
 	l->signals = open_signals();
-	if (l->signals < 0) {
-		pt_error("cannot watch for signals: %s", strerror(errno));
-		return PT_EXIT_FAILED;
-	}
+	if (l->signals < 0)
+		return pt_fail(PT_EXIT_FAILED, "cannot watch for signals: %s", strerror(errno));
 	l->screen = !pt_term_open(pt_want_color());
 	pt_top_init(&l->v, !l->o->ascii, l->screen && pt_want_color());
 	l->status = begin(l);
@@ -375,15 +369,11 @@ int pt_cmd_top(int argc, char **argv)
 
 	if (pt_opts_done(&o, PT_OPTS_TOP, doc, argc, argv, &status))
 		return status;
-	if (o.n_pids > 1 || o.auto_duration) {
-		pt_error(o.auto_duration ? "top takes -d SEC" :
-					   "top watches one job: give one pid");
-		return PT_EXIT_USAGE;
-	}
-	if (pt_block_signals()) {
-		pt_error("cannot block signals");
-		return PT_EXIT_FAILED;
-	}
+	if (o.n_pids > 1 || o.auto_duration)
+		return pt_fail(PT_EXIT_USAGE, o.auto_duration ? "top takes -d SEC" :
+			       "top watches one job: give one pid");
+	if (pt_block_signals())
+		return pt_fail(PT_EXIT_FAILED, "cannot block signals");
 	if (pt_give_up(PT_RIGHTS_TRACE, 0))
 		return PT_EXIT_FAILED;
 	l.o = &o;

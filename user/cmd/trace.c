@@ -70,16 +70,12 @@ static int trace_or_record(enum pt_optset set, const char *text, int argc, char 
 	o.record_only = set == PT_OPTS_RECORD;
 	if (!makes_sense(&o))
 		return PT_EXIT_USAGE;
-	if (pt_block_signals()) {
-		pt_error("cannot block signals");
-		return PT_EXIT_FAILED;
-	}
+	if (pt_block_signals())
+		return pt_fail(PT_EXIT_FAILED, "cannot block signals");
 	if (pt_wait_at(&o))
 		return PT_EXIT_FAILED;
-	if (o.cmd && pt_spawn(&cmd, o.cmd, &so, &err)) {
-		pt_error("%s", err.msg);
-		return PT_EXIT_FAILED;
-	}
+	if (o.cmd && pt_spawn(&cmd, o.cmd, &so, &err))
+		return pt_fail(PT_EXIT_FAILED, "%s", err.msg);
 	status = PT_EXIT_FAILED;
 	if (!pt_give_up(o.cupti ? PT_RIGHTS_INJECT : PT_RIGHTS_TRACE,
 			o.no_uprobe_multi ? PT_PERF_DOOR : 0))

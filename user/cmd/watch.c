@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <math.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
@@ -341,20 +340,16 @@ int pt_cmd_watch(int argc, char **argv)
 
 	if (pt_opts_done(&o, PT_OPTS_WATCH, doc, argc, argv, &status))
 		return status;
-	if (o.n_pids != 1 || !o.output || o.auto_duration) {
-		pt_error(o.auto_duration ? "watch takes -d SEC" :
-			 o.n_pids > 1 ? "watch takes one job: give one pid" :
-			 !o.n_pids ? "nothing to watch: give -p PID" :
-				     "watch needs -o DIR, the folder to save windows in");
-		return PT_EXIT_USAGE;
-	}
+	if (o.n_pids != 1 || !o.output || o.auto_duration)
+		return pt_fail(PT_EXIT_USAGE, o.auto_duration ? "watch takes -d SEC" :
+			       o.n_pids > 1 ? "watch takes one job: give one pid" :
+			       !o.n_pids ? "nothing to watch: give -p PID" :
+			       "watch needs -o DIR, the folder to save windows in");
 	o.memory /= 2; /* its buffer is twice what lies in it */
 	if (!o.n_when)
 		o.when[o.n_when++] = (struct pt_when){ PT_WHEN_STEP, PT_WHEN_MEDIANS, 3 };
-	if (pt_block_signals()) {
-		pt_error("cannot block signals");
-		return PT_EXIT_FAILED;
-	}
+	if (pt_block_signals())
+		return pt_fail(PT_EXIT_FAILED, "cannot block signals");
 	if (pt_give_up(PT_RIGHTS_TRACE, 0))
 		return PT_EXIT_FAILED;
 	k.o = &o;
