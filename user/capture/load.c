@@ -46,6 +46,15 @@ static unsigned ring_bytes(unsigned mb)
 	return p << 20;
 }
 
+/* By a break point each, or by one link for many. */
+static void choose_door(struct bpf_program *one, struct bpf_program *many,
+			const struct pt_capture *c, bool multi)
+{
+	bpf_program__set_autoload(one, c->feat.uprobe && !multi);
+	bpf_program__set_autoload(many, multi);
+	bpf_program__set_expected_attach_type(many, (enum bpf_attach_type)PT_ATTACH_UPROBE_MULTI);
+}
+
 static int choose(struct pt_capture *c, const struct pt_capture_opts *o)
 {
 	struct pipetrace_bpf *s = c->skel;
@@ -64,27 +73,10 @@ static int choose(struct pt_capture *c, const struct pt_capture_opts *o)
 		      0) != sizeof(s->rodata->pt_cfg.secret))
 		return -EIO;
 
-	bpf_program__set_autoload(s->progs.pt_gpu_enter, c->feat.uprobe && !multi);
-	bpf_program__set_autoload(s->progs.pt_gpu_return, c->feat.uprobe && !multi);
-	bpf_program__set_autoload(s->progs.pt_gpu_enter_multi, multi);
-	bpf_program__set_autoload(s->progs.pt_gpu_return_multi, multi);
-	bpf_program__set_expected_attach_type(
-		s->progs.pt_gpu_enter_multi,
-		(enum bpf_attach_type)PT_ATTACH_UPROBE_MULTI);
-	bpf_program__set_expected_attach_type(
-		s->progs.pt_gpu_return_multi,
-		(enum bpf_attach_type)PT_ATTACH_UPROBE_MULTI);
-
-	bpf_program__set_autoload(s->progs.pt_nvtx_enter, c->feat.uprobe && !multi);
-	bpf_program__set_autoload(s->progs.pt_nvtx_return, c->feat.uprobe && !multi);
-	bpf_program__set_autoload(s->progs.pt_nvtx_enter_multi, multi);
-	bpf_program__set_autoload(s->progs.pt_nvtx_return_multi, multi);
-	bpf_program__set_expected_attach_type(
-		s->progs.pt_nvtx_enter_multi,
-		(enum bpf_attach_type)PT_ATTACH_UPROBE_MULTI);
-	bpf_program__set_expected_attach_type(
-		s->progs.pt_nvtx_return_multi,
-		(enum bpf_attach_type)PT_ATTACH_UPROBE_MULTI);
+	choose_door(s->progs.pt_gpu_enter, s->progs.pt_gpu_enter_multi, c, multi);
+	choose_door(s->progs.pt_gpu_return, s->progs.pt_gpu_return_multi, c, multi);
+	choose_door(s->progs.pt_nvtx_enter, s->progs.pt_nvtx_enter_multi, c, multi);
+	choose_door(s->progs.pt_nvtx_return, s->progs.pt_nvtx_return_multi, c, multi);
 
 	pt_socks_choose(c, o);
 	pt_blocks_choose(c, o);

@@ -12,18 +12,6 @@
 /* Version 1 writes "no limit" as the largest number of whole pages. */
 #define NO_LIMIT (1ull << 62)
 
-/* "key value" lines. */
-static uint64_t value_of(const char *text, const char *key)
-{
-	size_t len = strlen(key);
-	const char *p = text;
-
-	for (; p && *p; p = strchr(p, '\n'), p = p ? p + 1 : NULL)
-		if (!strncmp(p, key, len) && p[len] == ' ')
-			return strtoull(p + len + 1, NULL, 10);
-	return UNKNOWN;
-}
-
 static uint64_t pages_of(uint64_t n)
 {
 	long size = sysconf(_SC_PAGESIZE);
@@ -69,9 +57,9 @@ static void host_memory(struct pt_rec_memory *m)
 			m->cache = cached + buffers - shmem;
 	}
 	if (pt_file_read("/proc/vmstat", text, sizeof(text)) > 0) {
-		m->refaulted = value_of(text, "workingset_refault_file");
+		m->refaulted = pt_file_key(text, "workingset_refault_file");
 		if (m->refaulted == UNKNOWN) /* before 5.9 */
-			m->refaulted = value_of(text, "workingset_refault");
+			m->refaulted = pt_file_key(text, "workingset_refault");
 		m->refaulted = pages_of(m->refaulted);
 	}
 }
@@ -95,8 +83,8 @@ static void group_memory(const char *dir, int version, struct pt_rec_memory *m)
 				       "memory.current");
 	if (!stat_of(dir, text, sizeof(text)))
 		return;
-	m->used_cache = value_of(text, old ? "total_cache" : "file");
-	m->used_shm = value_of(text, old ? "total_shmem" : "shmem");
+	m->used_cache = pt_file_key(text, old ? "total_cache" : "file");
+	m->used_shm = pt_file_key(text, old ? "total_shmem" : "shmem");
 }
 
 /* What came back into the job's own cgroup, whoever's limit had driven it out:
@@ -115,10 +103,10 @@ static void group_refaults(const char *dir, int version,
 	if (!stat_of(above, text, sizeof(text)) ||
 	    !stat_of(dir, text, sizeof(text)))
 		return;
-	again = value_of(text, version == 1 ? "total_workingset_refault_file" :
+	again = pt_file_key(text, version == 1 ? "total_workingset_refault_file" :
 					      "workingset_refault_file");
 	if (again == UNKNOWN) /* before 5.9 */
-		again = value_of(text, "workingset_refault");
+		again = pt_file_key(text, "workingset_refault");
 	if (again == UNKNOWN)
 		return;
 	m->refaulted = pages_of(again);

@@ -30,6 +30,17 @@ ssize_t pt_file_read(const char *path, char *buf, size_t size)
 	return err && !len ? err : (ssize_t)len;
 }
 
+uint64_t pt_file_key(const char *text, const char *key)
+{
+	size_t len = strlen(key);
+	const char *p = text;
+
+	for (; p && *p; p = strchr(p, '\n'), p = p ? p + 1 : NULL)
+		if (!strncmp(p, key, len) && p[len] == ' ')
+			return strtoull(p + len + 1, NULL, 10);
+	return UINT64_MAX;
+}
+
 const char *pt_file_line(const char *path, char *buf, size_t size)
 {
 	if (pt_file_read(path, buf, size) <= 0)

@@ -37,6 +37,9 @@ ssize_t pt_file_read(const char *path, char *buf, size_t size);
 /* Its first line into buf. NULL: it cannot be read, or the line is empty. */
 const char *pt_file_line(const char *path, char *buf, size_t size);
 
+/* Of its lines "key value", that of the key; UINT64_MAX: there is none. */
+uint64_t pt_file_key(const char *text, const char *key);
+
 /* Parse the text of a stat file: separate for its unit test. 0 or -EINVAL. */
 int pt_proc_parse_stat(const char *text, struct pt_proc_stat *out);
 int pt_proc_stat(pid_t pid, struct pt_proc_stat *out);

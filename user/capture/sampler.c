@@ -35,18 +35,6 @@ static uint32_t count_fds(pid_t pid)
 	return n;
 }
 
-/* "key value" lines of cpu.stat. */
-static uint64_t stat_value(const char *text, const char *key)
-{
-	size_t len = strlen(key);
-	const char *p = text;
-
-	for (; p && *p; p = strchr(p, '\n'), p = p ? p + 1 : NULL)
-		if (!strncmp(p, key, len) && p[len] == ' ')
-			return strtoull(p + len + 1, NULL, 10);
-	return UNKNOWN64;
-}
-
 uint64_t pt_throttled_ns(pid_t pid)
 {
 	char dir[1600], path[1700], text[4096];
@@ -59,8 +47,8 @@ uint64_t pt_throttled_ns(pid_t pid)
 	if (pt_file_read(path, text, sizeof(text)) < 0)
 		return UNKNOWN64;
 	if (version == 1)
-		return stat_value(text, "throttled_time");
-	v = stat_value(text, "throttled_usec");
+		return pt_file_key(text, "throttled_time");
+	v = pt_file_key(text, "throttled_usec");
 	return v > UNKNOWN64 / 1000 ? UNKNOWN64 : v * 1000;
 }
 

@@ -181,15 +181,25 @@ static void begin_load(struct pt_cupti *c, struct agent *a)
 		give_up(c, a, "out of memory or processes");
 }
 
+/* Of the job under way; once there is one, that is done with. */
+static int result(struct agent *a, struct pt_err *err)
+{
+	int ret = pt_inject_result(a->job, &a->in, err);
+
+	if (ret != -EINPROGRESS) {
+		pt_inject_free(a->job);
+		a->job = NULL;
+	}
+	return ret;
+}
+
 static void on_loaded(struct pt_cupti *c, struct agent *a)
 {
 	struct pt_err err = { "" };
-	int ret = pt_inject_result(a->job, &a->in, &err);
+	int ret = result(a, &err);
 
 	if (ret == -EINPROGRESS)
 		return;
-	pt_inject_free(a->job);
-	a->job = NULL;
 	a->stays = a->in.base != 0;
 	if (!ret)
 		ret = open_ring(a, a->in.fd);
@@ -291,12 +301,10 @@ static void begin_remove(struct pt_cupti *c, struct agent *a)
 static void on_removed(struct agent *a)
 {
 	struct pt_err err = { "" };
-	int ret = pt_inject_result(a->job, &a->in, &err);
+	int ret = result(a, &err);
 
 	if (ret == -EINPROGRESS)
 		return;
-	pt_inject_free(a->job);
-	a->job = NULL;
 	a->phase = P_OUT;
 	a->stays = ret != 0 && ret != -ESRCH;
 }

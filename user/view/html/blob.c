@@ -1,14 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+#include "base/blob.h"
 #include "view/html/html_int.h"
 
-__asm__(".pushsection .rodata\n"
-	".local pt_html_begin, pt_html_end\n"
-	"pt_html_begin:\n"
-	".incbin \"" PT_HTML_FILE "\"\n"
-	"pt_html_end:\n"
-	".popsection\n");
-extern const char pt_html_begin[] __attribute__((visibility("hidden")));
-extern const char pt_html_end[] __attribute__((visibility("hidden")));
+PT_BLOB(pt_html, PT_HTML_FILE);
 
 const char *pt_html_page(size_t *len)
 {
