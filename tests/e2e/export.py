@@ -23,6 +23,7 @@ BUILD = os.environ.get("BUILD", os.path.join(TOP, "build"))
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(TOP, "tests/export"))
 import wire  # noqa: E402
+from held import traced  # noqa: E402
 
 PIPETRACE = os.path.join(BUILD, "pipetrace")
 GPUJOB = os.path.join(BUILD, "sim/gpujob")
@@ -45,7 +46,7 @@ def record(tmp):
     """(recording, the device's log) of some seconds of a job."""
     log, out = os.path.join(tmp, "truth.csv"), os.path.join(tmp, "rec")
     env = dict(os.environ, LD_LIBRARY_PATH=CUDA, PT_SIM_LOG=log)
-    job = subprocess.Popen([GPUJOB, "--seed", str(SEED), "--seconds", "20", "--api", "over"],
+    job = subprocess.Popen([GPUJOB, "--seed", str(SEED), "--seconds", "120", "--api", "over"],
                            env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     try:
         time.sleep(1)
@@ -127,13 +128,12 @@ def run(text, n):
         time.sleep(0.002)
 gpu.cudaDeviceSynchronize()
 print("ready", flush=True)
-time.sleep(1)
+sys.stdin.readline()
 other = threading.Thread(target=run, args=("é \";<b>".encode(), 150))
 other.start()
 run(b"outer", 150)
 other.join()
 print(json.dumps(log), flush=True)
-time.sleep(1)
 """
 EDGE_NS = 2000000  # the log's clock is read beside the calls, not in them
 
@@ -141,12 +141,12 @@ EDGE_NS = 2000000  # the log's clock is read beside the calls, not in them
 def check_ranges(tmp):
     out, p = os.path.join(tmp, "ranges"), os.path.join(tmp, "ranges.pf")
     with subprocess.Popen([sys.executable, "-c", RANGES, CUDA + "/libcudart.so.12",
-                           CUDA + "/libnvToolsExt.so.1"], stdout=subprocess.PIPE,
+                           CUDA + "/libnvToolsExt.so.1"], stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE, text=True,
                           env=dict(os.environ, LD_LIBRARY_PATH=CUDA)) as job:
         try:
             job.stdout.readline()
-            done = subprocess.run([PIPETRACE, "record", "-p", str(job.pid), "-o", out, "-d",
-                                   "4.5"], capture_output=True, timeout=60, check=False)
+            traced(job, [PIPETRACE, "record", "-p", str(job.pid), "-o", out], 60)
             log = json.loads(job.stdout.readline())
         finally:
             job.kill()

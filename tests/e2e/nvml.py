@@ -81,7 +81,7 @@ def busy_share(path, begin, end):
 def start_job(case, tmp, i):
     env = dict(os.environ, PT_SIM_NVML=os.path.join(tmp, "state"),
                PT_SIM_LOG=os.path.join(tmp, "gpu%d.csv" % i))
-    return subprocess.Popen([SIMJOB, "--seconds", "30", "--workers", "1"]
+    return subprocess.Popen([SIMJOB, "--seconds", "120", "--workers", "1"]
                             + case.job_args.split(), env=env, stdin=subprocess.DEVNULL,
                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 

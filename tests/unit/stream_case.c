@@ -226,6 +226,16 @@ const char *case_root(const struct pt_report *r)
 	return r->n_verdicts ? r->verdicts[0].id : "";
 }
 
+const struct pt_r_verdict *case_verdict(const struct pt_report *r, const char *id)
+{
+	size_t i;
+
+	for (i = 0; i < r->n_verdicts; i++)
+		if (!strcmp(r->verdicts[i].id, id))
+			return &r->verdicts[i];
+	return NULL;
+}
+
 const struct pt_r_step *case_step(const struct pt_report *r, uint64_t ts,
 				  uint64_t slack)
 {

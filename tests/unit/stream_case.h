@@ -30,6 +30,8 @@ double case_charged(const struct pt_report *r, enum pt_cause cause);
 char *case_json(const struct pt_report *r);
 /* The first verdict's id; "" when there is none. */
 const char *case_root(const struct pt_report *r);
+/* The verdict of that id; NULL when there is none. */
+const struct pt_r_verdict *case_verdict(const struct pt_report *r, const char *id);
 /* The reported step that begins within `slack` of `ts`; NULL. */
 const struct pt_r_step *case_step(const struct pt_report *r, uint64_t ts,
 				  uint64_t slack);

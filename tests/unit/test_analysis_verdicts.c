@@ -23,16 +23,6 @@ static struct job_opts full_host(void)
 	return o;
 }
 
-static const struct pt_r_verdict *find(const struct pt_report *r, const char *id)
-{
-	size_t i;
-
-	for (i = 0; i < r->n_verdicts; i++)
-		if (!strcmp(r->verdicts[i].id, id))
-			return &r->verdicts[i];
-	return NULL;
-}
-
 /* The root is `id`; starving has gpu_starved as its consequence, and
  * nothing beside is more than information. Three seeds. */
 static void expect(struct job_opts o, const char *id)
@@ -60,7 +50,7 @@ static void expect(struct job_opts o, const char *id)
 			fail_msg("seed %d: %s, expected %s: %s", (int)seed,
 				 case_root(c.r), id,
 				 c.r->n_verdicts ? c.r->verdicts[0].title : "");
-		g = find(c.r, "gpu_starved");
+		g = case_verdict(c.r, "gpu_starved");
 		assert_true(starves == (g != NULL));
 		/* findings beside are weighed elsewhere; but no false alarm */
 		for (i = starves && strcmp(id, "gpu_starved") ? 2 : 1;

@@ -4,6 +4,8 @@
 #ifndef TEST_REPORT_FIXTURE_H
 #define TEST_REPORT_FIXTURE_H
 
+#include <string.h>
+
 #include "report/report.h"
 
 #define NR(a) (sizeof(a) / sizeof((a)[0]))
@@ -12,6 +14,19 @@
  * backslash that must not pass for one of ours. */
 #define NASTY "\x1b]0;owned\x07\nrm -rf\r\xe2\x80\xae"                         \
 	      "gpj.exe\xc2\x9b" "2J\xff\xc0\xaf\xed\xa0\x80 a\\x1b \x7f"
+
+/* What a text says. */
+static inline void has(const char *text, const char *part)
+{
+	if (!strstr(text, part))
+		fail_msg("\"%s\" is not in:\n%s", part, text);
+}
+
+static inline void lacks(const char *text, const char *part)
+{
+	if (strstr(text, part))
+		fail_msg("\"%s\" is in:\n%s", part, text);
+}
 
 static void fixture_verdicts(struct pt_report *r)
 {

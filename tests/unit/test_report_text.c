@@ -29,18 +29,6 @@ static char *render(const struct pt_report *r, const struct pt_text_opts *o)
 	return text;
 }
 
-static void has(const char *text, const char *part)
-{
-	if (!strstr(text, part))
-		fail_msg("\"%s\" is not in:\n%s", part, text);
-}
-
-static void lacks(const char *text, const char *part)
-{
-	if (strstr(text, part))
-		fail_msg("\"%s\" is in:\n%s", part, text);
-}
-
 /* Only what a terminal shows: valid UTF-8 (or ASCII), no control byte but the
  * newline, nothing that reorders text; no line beyond `width` columns. */
 static void check_safe(const char *text, bool unicode, size_t width)

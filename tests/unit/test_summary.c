@@ -28,18 +28,6 @@ static char *render(const struct pt_report *r, bool unicode)
 	return text;
 }
 
-static void has(const char *text, const char *part)
-{
-	if (!strstr(text, part))
-		fail_msg("\"%s\" is not in:\n%s", part, text);
-}
-
-static void lacks(const char *text, const char *part)
-{
-	if (strstr(text, part))
-		fail_msg("\"%s\" is in:\n%s", part, text);
-}
-
 static size_t run_of(const char *s, char c)
 {
 	size_t n = 0;

@@ -16,12 +16,6 @@
 #include "view/top/top.h"
 #include "view/top/window.h"
 
-static void has(const char *text, const char *part)
-{
-	if (!strstr(text, part))
-		fail_msg("\"%s\" is not in:\n%s", part, text);
-}
-
 static char *draw(struct pt_top *v, int cols, int rows)
 {
 	char *s = pt_top_draw(v, cols, rows);

@@ -20,16 +20,6 @@
 #define STATE_STOPPED 4
 #define JOB_HELPER 1090
 
-static const struct pt_r_verdict *find(const struct pt_report *r, const char *id)
-{
-	size_t i;
-
-	for (i = 0; i < r->n_verdicts; i++)
-		if (!strcmp(r->verdicts[i].id, id))
-			return &r->verdicts[i];
-	return NULL;
-}
-
 typedef void (*edit_fn)(struct job *j);
 
 /* Like case_open(), with the stream changed before it is cut. */
@@ -316,7 +306,7 @@ static void test_idle_causes(void **state)
 			   c.r->breakdown.other.share));
 	case_close(&c);
 	open_edited(&c, &o, flush_files, 0);
-	assert_null(find(c.r, "sync_bound"));
+	assert_null(case_verdict(c.r, "sync_bound"));
 	assert_int_equal(c.r->verdicts[0].severity, PT_CRITICAL);
 	case_close(&c);
 	/* syncs as often, but the host is back at once */
@@ -388,7 +378,7 @@ static void test_hung_worker(void **state)
 	case_close(&c);
 	/* only just stopped */
 	open_edited(&c, &o, stop_worker, 2500 * ST_MS);
-	assert_null(find(c.r, "hung_worker"));
+	assert_null(case_verdict(c.r, "hung_worker"));
 	case_close(&c);
 }
 
@@ -473,7 +463,7 @@ static void test_unstable(void **state)
 	o.run_s_x10 = 60;
 	open_edited(&c, &o, NULL, 0);
 	assert_string_equal(case_root(c.r), "cpu_bound");
-	v = find(c.r, "unstable_steps");
+	v = case_verdict(c.r, "unstable_steps");
 	assert_non_null(v);
 	assert_string_equal(v->consequence_of, "cpu_bound");
 	assert_true(c.r->steps.n_outliers >= 3);
@@ -482,7 +472,7 @@ static void test_unstable(void **state)
 	case_close(&c);
 	o.heavy_every = 0;
 	open_edited(&c, &o, NULL, 0);
-	assert_null(find(c.r, "unstable_steps"));
+	assert_null(case_verdict(c.r, "unstable_steps"));
 	assert_int_equal(c.r->steps.n_outliers, 0);
 	case_close(&c);
 }
@@ -530,7 +520,7 @@ static bool grows(uint64_t (*rss)(unsigned), double *per_min)
 	o.run_s_x10 = 400;
 	rss_at = rss;
 	open_edited(&c, &o, sample, 0);
-	yes = find(c.r, "host_memory_growth") != NULL;
+	yes = case_verdict(c.r, "host_memory_growth") != NULL;
 	*per_min = c.r->mem_growth_per_min;
 	assert_string_equal(case_root(c.r), "balanced");
 	case_close(&c);
@@ -572,7 +562,7 @@ static const struct pt_r_verdict *short_growth(uint64_t (*rss)(unsigned),
 	o.run_s_x10 = 70;
 	rss_at = rss;
 	open_edited(c, &o, sample, 6400 * ST_MS);
-	return find(c->r, "host_memory_growth");
+	return case_verdict(c->r, "host_memory_growth");
 }
 
 static uint64_t leaking(unsigned s)
@@ -630,7 +620,7 @@ static bool gpu_grows(unsigned until, unsigned frees)
 	alloc_until = until;
 	free_too = frees;
 	open_edited(&c, &o, allocate, 0);
-	yes = find(c.r, "gpu_memory_growth") != NULL;
+	yes = case_verdict(c.r, "gpu_memory_growth") != NULL;
 	case_close(&c);
 	return yes;
 }

@@ -19,16 +19,6 @@
 #define NR_READ 0
 #define NR_FUTEX 202
 
-static const struct pt_r_verdict *find(const struct pt_report *r, const char *id)
-{
-	size_t i;
-
-	for (i = 0; i < r->n_verdicts; i++)
-		if (!strcmp(r->verdicts[i].id, id))
-			return &r->verdicts[i];
-	return NULL;
-}
-
 /* ---- ranks -------------------------------------------------------------------- */
 
 #define SHIFT 20000u
@@ -158,7 +148,7 @@ static void test_straggler(void **state)
 	assert_string_equal(v->id, "too_few_workers");
 	assert_null(v->consequence_of);
 	assert_non_null(v->advice);
-	v = find(c.r, "gpu_starved");
+	v = case_verdict(c.r, "gpu_starved");
 	assert_string_equal(v->consequence_of, "too_few_workers");
 	case_close(&c);
 }
@@ -214,7 +204,7 @@ static void test_straggler_stack(void **state)
 	c.r = pt_report_new();
 	assert_non_null(c.r);
 	assert_int_equal(pt_analyze(c.m, &opts, c.r), 0);
-	v = find(c.r, "rank_straggler");
+	v = case_verdict(c.r, "rank_straggler");
 	assert_non_null(strstr(v->title, "% of that rank's waiting for data is in train "
 					 "(train.py:7)."));
 	assert_int_equal(v->n_stack, 1);
@@ -299,21 +289,21 @@ static void test_ranks_without_straggler(void **state)
 	b.seed = 7;
 	open_ranks(&c, &a, &b);
 	assert_string_equal(case_root(c.r), "too_few_workers");
-	assert_null(find(c.r, "rank_straggler"));
+	assert_null(case_verdict(c.r, "rank_straggler"));
 	case_close(&c);
 	/* one more than the other, but not as much as they have in common */
 	a.kernel_ns = ST_MS;
 	open_ranks(&c, &a, &b);
 	assert_string_equal(case_root(c.r), "too_few_workers");
 	assert_int_equal(c.r->verdicts[0].subject_pid, JOB_TRAINER + SHIFT);
-	assert_non_null(find(c.r, "rank_straggler"));
+	assert_non_null(case_verdict(c.r, "rank_straggler"));
 	case_close(&c);
 	/* one waits, but at a pace of its own: two jobs */
 	a = fast_rank();
 	b.batch_ns = 60 * ST_MS;
 	open_ranks(&c, &a, &b);
 	assert_string_equal(case_root(c.r), "too_few_workers");
-	assert_null(find(c.r, "rank_straggler"));
+	assert_null(case_verdict(c.r, "rank_straggler"));
 	case_close(&c);
 }
 
@@ -360,7 +350,7 @@ static void test_first_batch(void **state)
 	o.heavy_every = 100000; /* the first one alone */
 	o.heavy = 40;
 	open_started(&c, &o);
-	v = find(c.r, "slow_first_batch");
+	v = case_verdict(c.r, "slow_first_batch");
 	assert_non_null(v);
 	assert_int_equal(v->severity, PT_INFO); /* one start says little */
 	assert_true(fabs(c.r->steps.first_ms - 400) < 40);
@@ -369,7 +359,7 @@ static void test_first_batch(void **state)
 	case_close(&c);
 	o.heavy = 3; /* 30 ms and 20 of work, in steps of 20 */
 	open_started(&c, &o);
-	assert_null(find(c.r, "slow_first_batch"));
+	assert_null(case_verdict(c.r, "slow_first_batch"));
 	case_close(&c);
 }
 
@@ -432,7 +422,7 @@ static void test_hanging(void **state)
 		assert_non_null(strstr(c.r->verdicts[0].title, ways[i].word));
 		case_close(&c);
 		open_hanging(&c, 6); /* four: it may end yet */
-		assert_null(find(c.r, "hung_worker"));
+		assert_null(case_verdict(c.r, "hung_worker"));
 		case_close(&c);
 	}
 }
