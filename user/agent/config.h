@@ -6,11 +6,9 @@
 #ifndef PT_AGENT_CONFIG_H
 #define PT_AGENT_CONFIG_H
 
-#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 
 #include "agent/prom.h"
 #include "capture/capture.h"

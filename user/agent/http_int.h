@@ -8,7 +8,6 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #include "agent/http.h"
 #include "agent/http_clients.h"

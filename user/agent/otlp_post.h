@@ -6,7 +6,6 @@
 #ifndef PT_AGENT_OTLP_POST_H
 #define PT_AGENT_OTLP_POST_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

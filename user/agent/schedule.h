@@ -7,7 +7,6 @@
 #define PT_AGENT_SCHEDULE_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 struct pt_schedule {

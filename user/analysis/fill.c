@@ -2,7 +2,6 @@
 /* From the passes' results to the report's figures. */
 #include <errno.h>
 #include <math.h>
-#include <string.h>
 
 #include "analysis/io/disks.h"
 #include "analysis/health.h"

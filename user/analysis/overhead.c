@@ -19,7 +19,6 @@
  */
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "analysis/internal.h"
 

@@ -2,7 +2,6 @@
 /* The report's tables: workers, files, series. */
 #include <errno.h>
 #include <math.h>
-#include <string.h>
 
 #include "analysis/io/disks.h"
 #include "analysis/health.h"

@@ -3,7 +3,6 @@
 #include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include <linux/bpf.h>
-#include <string.h>
 
 #include "capture/ktypes.h"
 #include "capture/session.h"

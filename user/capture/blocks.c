@@ -3,7 +3,6 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/hash.h"
 #include "capture/disks.h"

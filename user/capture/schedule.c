@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Times in which the hooks are quiet, and the parts between them. */
-#include <string.h>
 
 #include "capture/session.h"
 

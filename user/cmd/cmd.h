@@ -4,7 +4,6 @@
 #ifndef PT_CMD_H
 #define PT_CMD_H
 
-#include <stdbool.h>
 
 #define PT_EXIT_OK 0
 #define PT_EXIT_FAILED 1

@@ -7,7 +7,6 @@
 #define PT_PARTS_H
 
 #include <stdbool.h>
-#include <stdint.h>
 
 #include "analysis/analysis.h"
 #include "base/vec.h"

@@ -286,8 +286,6 @@ void pt_ring_status(const struct pt_ring *r, struct pt_ring_status *out)
 	out->made = GET(r, made);
 	out->taken = r->taken;
 	out->bad = r->bad;
-	out->clock_offset_ns[0] = GET(r, clock_offset_ns[0]);
-	out->clock_offset_ns[1] = GET(r, clock_offset_ns[1]);
 	for (i = 0; i + 1 < sizeof(out->said); i++) {
 		char c = __atomic_load_n(&r->shm->said[i], __ATOMIC_RELAXED);
 

@@ -75,7 +75,6 @@ struct pt_ring_status {
 	uint64_t dropped, no_room, unknown, made; /* as the agent says */
 	uint64_t taken; /* records handed on */
 	uint64_t bad;	/* records refused here */
-	int64_t clock_offset_ns[2];
 	char said[160]; /* ends with NUL; printable ASCII */
 };
 void pt_ring_status(const struct pt_ring *r, struct pt_ring_status *out);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Block requests of the target, and what device numbers stand for. */
 #include <errno.h>
-#include <string.h>
 
 #include "model/budget.h"
 #include "model/internal.h"

@@ -2,7 +2,6 @@
 /* Who a record is about: ids that are handed out again, threads that change
  * process, and the numbering that tells what never came. */
 #include <errno.h>
-#include <string.h>
 
 #include "model/budget.h"
 #include "model/internal.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Code objects: names, lines, instructions. Each is read once. */
-#include <limits.h>
 #include <stdlib.h>
 #include <sys/uio.h>
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "python/lines.h"
 
-#include <limits.h>
 #include <stdint.h>
 
 #define LINE_MAX_NR 100000000 /* none is as long; a damaged table's sums stop there */

@@ -4,7 +4,6 @@
 #ifndef PT_PYTHON_WATCHER_INT_H
 #define PT_PYTHON_WATCHER_INT_H
 
-#include <stddef.h>
 
 #include "abi.h"
 #include "python/watcher.h"

@@ -2,7 +2,6 @@
 /* The document: every field of report.def by its class, and what has no class. */
 #include "report/json.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -8,7 +8,6 @@
 #define PT_BOOTSTRAP_H
 
 #include <stddef.h>
-#include <stdint.h>
 
 /* Below this many values no block of them can stand for the rest. */
 #define PT_BOOT_MIN 20

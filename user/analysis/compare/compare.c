@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "analysis/compare/bootstrap.h"
 #include "analysis/compare/compare_int.h"

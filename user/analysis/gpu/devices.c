@@ -17,7 +17,6 @@
  * What stays open may be any device: see pt_gqueue_run().
  */
 #include <errno.h>
-#include <string.h>
 
 #include "analysis/gpu/passes.h"
 

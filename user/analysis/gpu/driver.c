@@ -7,7 +7,6 @@
  * follows from the sum.
  */
 #include <math.h>
-#include <string.h>
 
 #include "analysis/gpu/passes.h"
 #include "analysis/health.h"

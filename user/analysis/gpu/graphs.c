@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "analysis/gpu/graphs.h"
 
-#include <string.h>
 
 void pt_graphs_free(struct pt_graphs *g)
 {

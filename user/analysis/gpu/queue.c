@@ -14,7 +14,6 @@
  * Beside that every operation is kept for the replay of likely.c.
  */
 #include <errno.h>
-#include <string.h>
 
 #include "analysis/gpu/streams.h"
 

@@ -13,7 +13,6 @@
  * one on a device of ours, idle is not certain. Where it does not answer, any
  * other process of the machine that uses a GPU may be on ours.
  */
-#include <string.h>
 
 #include "analysis/gpu/passes.h"
 #include "analysis/health.h"

@@ -12,7 +12,6 @@
  * (sampling in space; Waldspurger et al., SHARDS, FAST 2015).
  */
 #include <errno.h>
-#include <stdlib.h>
 
 #include "analysis/io/places.h"
 

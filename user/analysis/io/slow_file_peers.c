@@ -6,7 +6,6 @@
  */
 #include <errno.h>
 #include <math.h>
-#include <stdlib.h>
 
 #include "analysis/health.h"
 #include "analysis/verdicts/thresholds.h"

@@ -2,7 +2,6 @@
 /* Files that the target writes: how often, how much, and how long that takes. */
 #include <errno.h>
 #include <math.h>
-#include <stdlib.h>
 
 #include "analysis/io/disks.h"
 #include "base/hash.h"

@@ -2,7 +2,6 @@
 /* The report of a capture's parts. */
 #include <errno.h>
 #include <math.h>
-#include <string.h>
 
 #include "analysis/health.h"
 #include "analysis/lines/lines.h"

@@ -292,15 +292,6 @@ uint64_t pt_part_end(const struct pt_part_head *h)
 	return h->end;
 }
 
-const struct pt_trainer *pt_part_trainer(const struct pt_part *p,
-					 const struct pt_proc *proc, size_t *index)
-{
-	for (*index = 0; *index < p->n; ++*index)
-		if (p->t[*index].proc == proc)
-			return &p->t[*index];
-	return NULL;
-}
-
 /* ---- what a part holds --------------------------------------------------------- */
 
 void pt_part_drop(struct pt_part *p)

@@ -91,9 +91,6 @@ struct pt_part {
  * lies before it when the part is dropped: of the part's length. */
 #define PT_PART_MARGIN 8
 
-/* The trainer of this process, and its index in `t` and `got`; or NULL. */
-const struct pt_trainer *pt_part_trainer(const struct pt_part *p,
-					 const struct pt_proc *proc, size_t *index);
 /* Whom the part points to stays when `m` is folded. */
 void pt_part_hold(struct pt_model *m, const struct pt_part *p);
 /* Of several ranks the one that the report shows, the worst; NULL: there is none. */

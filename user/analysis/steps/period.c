@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* What stands out: so many times the usual gap between two launches. */
 #define STANDS_OUT 5

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "analysis/health.h"
 #include "analysis/verdicts/thresholds.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* A part of the capture, when only that is asked for: by time, or by steps. */
 #include <errno.h>
-#include <string.h>
 
 #include "analysis/internal.h"
 #include "analysis/parts/part.h"

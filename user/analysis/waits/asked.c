@@ -5,7 +5,6 @@
  * always, what is under the lock is done in turn, and no other worker helps: the lock
  * is the root, whatever its holder does.
  */
-#include <stdlib.h>
 
 #include "analysis/health.h"
 #include "analysis/waits/look.h"

@@ -6,7 +6,6 @@
  */
 #include "analysis/waits/look.h"
 
-#include <errno.h>
 #include <string.h>
 
 #include "model/socks.h"

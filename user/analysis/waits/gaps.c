@@ -2,7 +2,6 @@
 #include "analysis/waits/gaps.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 struct caller {

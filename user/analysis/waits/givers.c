@@ -2,7 +2,6 @@
 #include "analysis/waits/givers.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "model/callclass.h"

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "analysis/waits/host.h"
 
-#include <errno.h>
-#include <string.h>
 
 #include "model/syscalls.h"
 

@@ -2,8 +2,6 @@
 /* What-if: what each worker did, where, and what it held meanwhile. */
 #include <errno.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "analysis/whatif/timeline.h"
 

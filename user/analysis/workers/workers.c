@@ -3,8 +3,6 @@
  * one is slower than its peers. */
 #include <errno.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "analysis/health.h"
 #include "analysis/internal.h"

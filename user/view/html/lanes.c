@@ -3,7 +3,6 @@
  * The lanes of the page: disk, CPU and, for each trainer, its device, steps, data
  * waits, main thread and workers.
  */
-#include <errno.h>
 #include <stdlib.h>
 
 #include "model/past.h"

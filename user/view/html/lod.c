@@ -4,7 +4,6 @@
  * shorter than the resolution is mixed with its neighbours, and the piece says
  * which share of it each category has; what is longer stays exact.
  */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -5,7 +5,6 @@
  * it, from 1 on (0: none), its line's index, and us of its own. Below 0 is no line: -1 stands for
  * smaller ones, -2 - W for what a thread slept for.
  */
-#include <errno.h>
 #include <stdlib.h>
 
 #include "view/html/html_int.h"

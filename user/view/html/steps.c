@@ -8,7 +8,6 @@
  *   feeds  begin of the wait less that before (us), its length (us), 0 or 1 + when
  *          the batch was made before the end of the wait (us), worker + 1
  */
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 

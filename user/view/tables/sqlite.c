@@ -8,7 +8,6 @@
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/str.h"
 #include "view/tables/tables.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The foot of the text report: how it was captured, and what it cannot see. */
 #include <math.h>
-#include <string.h>
 
 #include "report/verdicts.h"
 #include "view/text/blocks.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Tables of the text report. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "view/text/blocks.h"

@@ -11,7 +11,6 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/str.h"
 #include "view/timeline/trace.h"

@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/str.h"
 #include "view/timeline/perfetto_int.h"

@@ -9,7 +9,6 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/str.h"
 #include "view/timeline/trace.h"

@@ -6,10 +6,8 @@
  */
 #include "view/timeline/trace.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "report/demangle.h"
 #include "view/timeline/trace_int.h"

@@ -11,7 +11,6 @@
 #define PT_VIEW_TRACE_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "view/export.h"

@@ -5,7 +5,6 @@
  * so much from where they were.
  */
 #include <errno.h>
-#include <stdlib.h>
 
 #include "base/vec.h"
 #include "view/timeline/trace_int.h"

@@ -3,7 +3,6 @@
  * Slices that may overlap, such as a device's work or ranges of several
  * threads, spread over as few lanes as hold them nested or side by side.
  */
-#include <errno.h>
 #include <stdlib.h>
 
 #include "view/timeline/trace_int.h"
