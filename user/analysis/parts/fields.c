@@ -147,6 +147,18 @@ void pt_join_fields(const struct pt_join_field *f, size_t n, void *to,
 	}
 }
 
+void pt_join_check(const struct pt_join_field *f, size_t n, const void *x, size_t size)
+{
+	size_t at, i;
+
+	for (at = 0; at < size; at++) {
+		for (i = 0; i < n && at - f[i].at >= f[i].size; i++)
+			;
+		if (i == n && ((const unsigned char *)x)[at])
+			__builtin_trap();
+	}
+}
+
 static enum pt_join_type type_of(const struct pt_field *f)
 {
 	switch (f->cls) {

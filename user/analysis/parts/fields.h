@@ -2,13 +2,15 @@
 /*
  * How the fields of a part's results join with those of the part before. Each struct
  * that is joined has a list of all its fields; one that is added to it and not to the
- * list does not compile.
+ * list does not compile; one that is so small that it fits between the others ends every
+ * unit test.
  */
 #ifndef PT_ANALYSIS_FIELDS_H
 #define PT_ANALYSIS_FIELDS_H
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "report/report.h"
 
@@ -58,8 +60,25 @@ struct pt_dev_counts; /* counters alone */
 #define PT_JOIN_LIST(fields, T, list, pad) \
 	_Static_assert(sizeof(T) == (pad) list(PT_JOIN_SIZE, T), \
 		       "how does each field of " #T " join?"); \
-	static const struct pt_join_field fields[] = { list(PT_JOIN_FIELD, T) }
+	static const struct pt_join_field fields[] = { list(PT_JOIN_FIELD, T) }; \
+	PT_JOIN_CHECK(fields, T)
+#if defined(__SANITIZE_ADDRESS__) && __has_builtin(__builtin_clear_padding)
+/* In the tests, before anything else runs. */
+#define PT_JOIN_CHECK(fields, T) \
+	__attribute__((constructor)) static void fields##_has_each_field(void) \
+	{ \
+		T all_; \
+		memset(&all_, 0xff, sizeof(all_)); \
+		__builtin_clear_padding(&all_); \
+		pt_join_check(fields, sizeof(fields) / sizeof((fields)[0]), &all_, sizeof(all_)); \
+	} \
+	_Static_assert(1, "")
+#else
+#define PT_JOIN_CHECK(fields, T) _Static_assert(1, "")
+#endif
 /* clang-format on */
+/* Of `x` all is 0 but what fields have: is each in the list? */
+void pt_join_check(const struct pt_join_field *f, size_t n, const void *x, size_t size);
 
 /* Weights of what was joined so far, and of what comes to it. */
 struct pt_join_weights {
