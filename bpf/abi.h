@@ -104,6 +104,27 @@ enum {
 #include "records.def"
 };
 
+/*
+ * In the ring alone, never in a recording: GPU calls of a thread of which only the
+ * beginning is watched, one behind the other. The capture hands on a GPU_ENTER record for
+ * each. As many as hdr.size has room for; hdr.seq is the first one's, hdr.ts the last's.
+ */
+#define PT_REC_CALLS 18
+#define PT_CALLS_MAX 19
+#define PT_CALL_UNREAD 0x80000000u /* in `after`: as PT_F_READ_FAILED */
+struct pt_ring_call {
+	__u64 stream, v; /* as in pt_rec_gpu; v[0] */
+	__u32 after;	 /* ns behind begin_ts */
+	__u32 id;	 /* the lower half of its cookie: api and lib */
+};
+struct pt_ring_calls {
+	struct pt_hdr hdr;
+	__u64 begin_ts;
+	struct pt_ring_call call[PT_CALLS_MAX];
+};
+_Static_assert(sizeof(struct pt_ring_call) == 24, "pt_ring_call");
+_Static_assert(sizeof(struct pt_ring_calls) == 496, "pt_ring_calls");
+
 /* Attach cookie of a GPU entry point. Slots: words of arguments, in order, first those
  * in registers (six on x86-64, eight on arm64), then those on the stack; 15 = absent. */
 #define PT_COOKIE(api, lib, stream, v0, v1, v2)                                \
@@ -120,6 +141,7 @@ enum {
 #define PT_COOKIE_LAYER(c) ((__u32)(((c) >> 52) & 3))
 #define PT_COOKIE_RET(c) ((__u32)(((c) >> 54) & 1)) /* its return is watched */
 #define PT_COOKIE_STEPPED ((__u64)1 << 55) /* where the kernel steps an instruction */
+#define PT_COOKIE_RUN ((__u64)1 << 56) /* its calls travel together (PT_REC_CALLS) */
 #define PT_SLOT_ABSENT 15
 /* Not in api.def: the function that the user named, whose calls begin steps.
  * Entries only. Older readers take it for a later version's entry point. */

@@ -18,6 +18,9 @@ static __always_inline __u64 pt_user_word(__u64 at, __u16 *flags)
 	return v;
 }
 
+/* A lock that is tried, never waited for: 0 got it. */
+#define PT_TRY_LOCK(p) __sync_lock_test_and_set(p, 1)
+
 #ifdef __TARGET_ARCH_arm64
 /* ---- arm64: arguments in x0 to x7, then on the stack; the way back in x30 ---- */
 
@@ -38,6 +41,7 @@ static __always_inline __u64 pt_user_word(__u64 at, __u16 *flags)
 #define PT_ARG7(r) PT_REG(r, 7)
 #define PT_ARG_ON_STACK(r, slot) ((r)->sp + 8 * (__u64)((slot)-8))
 #define PT_RESULT(r) ((r)->regs[0])
+#define PT_UNLOCK(p) ((void)__sync_lock_test_and_set(p, 0)) /* stores pass each other */
 #define PT_RETURN_POPS 0 /* bytes of the stack */
 
 #define PT_FRAMES 16 /* looked through between two functions */
@@ -109,6 +113,7 @@ static __always_inline bool pt_preempt_count(struct task_struct *cur, __u32 *cou
 #define PT_ARG5(r) ((r)->r9)
 #define PT_ARG_ON_STACK(r, slot) ((r)->sp + 8 * (__u64)((slot)-5))
 #define PT_RESULT(r) ((r)->ax)
+#define PT_UNLOCK(p) (*(volatile __u32 *)(p) = 0) /* behind all stores before it */
 #define PT_RETURN_POPS 8
 
 #define pt_caller(r, flags) pt_user_word((r)->sp, flags)

@@ -4,7 +4,7 @@
  * apart by the attach cookie. Each exists twice, because a kernel that knows
  * multi-uprobe links wants programs for them loaded as such.
  */
-#include "emit.bpf.h"
+#include "run.bpf.h"
 
 static __always_inline __u64 slot_value(struct pt_regs *ctx, __u32 slot,
 					__u16 *flags)
@@ -42,6 +42,8 @@ static __always_inline __u64 extent(__u64 at, __u32 dims, __u16 *flags)
 	return dims == 3 ? n * pt_user_word(at + 16, flags) : n;
 }
 
+#define PT_CONFIG_STREAM 32 /* in cudaLaunchConfig_t and CUlaunchConfig */
+
 /* What lies behind a pointer; offsets are those of the structs in
  * driver_types.h and cuda.h. */
 static __always_inline void fill_via(struct pt_rec_gpu *r, __u32 via,
@@ -58,7 +60,7 @@ static __always_inline void fill_via(struct pt_rec_gpu *r, __u32 via,
 		return;
 #endif
 	case PT_VIA_CONFIG: /* cudaLaunchConfig_t, CUlaunchConfig */
-		r->stream = pt_user_word(r->stream + 32, flags);
+		r->stream = pt_user_word(r->stream + PT_CONFIG_STREAM, flags);
 		return;
 	case PT_VIA_3D: /* cudaMemcpy3DParms: extent, kind */
 		r->v[1] = extent(at + 128, 3, flags);
@@ -162,6 +164,20 @@ static __always_inline void name_made(struct pt_thread *th,
 	pt_rec_submit(r);
 }
 
+/* Only its beginning is watched, and of its values one. */
+static __always_inline bool add_to_run(struct pt_regs *ctx, struct pt_thread *th,
+				       struct task_struct *task, __u64 cookie)
+{
+	__u64 stream, v;
+	__u16 flags = 0;
+
+	stream = slot_value(ctx, PT_COOKIE_STREAM(cookie), &flags);
+	v = slot_value(ctx, PT_COOKIE_V(cookie, 0), &flags);
+	if (PT_COOKIE_VIA(cookie) == PT_VIA_CONFIG)
+		stream = pt_user_word(stream + PT_CONFIG_STREAM, &flags);
+	return pt_run_add(th, task, (__u32)cookie, stream, v, flags);
+}
+
 static __always_inline void gpu_record(struct pt_regs *ctx, struct pt_thread *th,
 				       struct task_struct *task, __u64 cookie,
 				       __u16 kind)
@@ -183,6 +199,10 @@ static __always_inline void gpu_record(struct pt_regs *ctx, struct pt_thread *th
 		if (th->skip_sp)
 			return;
 	}
+	if (kind == PT_REC_GPU_ENTER && cookie & PT_COOKIE_RUN &&
+	    add_to_run(ctx, th, task, cookie))
+		return;
+	pt_run_end(th, task);
 	r = pt_rec_new(struct pt_rec_gpu, kind, th, task, bpf_ktime_get_ns());
 	if (!r)
 		return;

@@ -61,6 +61,13 @@ struct pt_faults {
 	__u16 pad[3];
 };
 
+/* GPU calls that are not written yet; see run.bpf.h. */
+struct pt_run {
+	struct pt_ring_calls rec;
+	__u32 n;
+	__u32 in_use; /* somebody changes it */
+};
+
 /*
  * One thread of the target. Written by the CPU that switches the thread, and
  * its wake half by the CPU that wakes it; read by the iterator, which checks
@@ -128,6 +135,7 @@ struct pt_thread {
 	__u64 epoll; /* it waits there: a struct eventpoll; 0 none */
 	/* by PT_HIT_*: how often a hook met it, and when one that is timed began */
 	__u64 hits[PT_HIT_NR], hit_ts[PT_HIT_NR];
+	struct pt_run run;
 };
 
 struct pt_file_key {

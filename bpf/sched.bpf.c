@@ -3,6 +3,7 @@
 #include "agg.bpf.h"
 #include "block.bpf.h"
 #include "off.bpf.h"
+#include "run.bpf.h"
 #include "write.bpf.h"
 #include "fault.bpf.h"
 
@@ -78,6 +79,8 @@ static __always_inline void switch_out(struct pt_thread *th,
 		pt_agg_block(th, task);
 	if (!preempt)
 		pt_wagg_block(th, task);
+	if (!preempt)
+		pt_run_end(th, task);
 	if (!preempt && th->faults.count)
 		pt_faults_block(th, task, now);
 	pt_off_begin(th, task, preempt ? 0 : pt_task_state(task), true, now);

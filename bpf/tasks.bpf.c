@@ -2,6 +2,7 @@
 /* The target set follows the process tree: fork, exec, exit, names. */
 #include "agg.bpf.h"
 #include "off.bpf.h"
+#include "run.bpf.h"
 #include "write.bpf.h"
 #include "fault.bpf.h"
 
@@ -135,6 +136,7 @@ int BPF_PROG(pt_exec, struct task_struct *task, pid_t old_pid)
 	th = pt_thread_of(task);
 	if (!th)
 		return 0;
+	pt_run_end(th, task);
 	/* A thread that execs takes over the leader's tid and start time. */
 	th->start = (__u32)(task->start_time / 1000);
 	task_record(PT_REC_EXEC, th, task, task->comm, old_pid);
@@ -168,6 +170,7 @@ int BPF_PROG(pt_exit, struct task_struct *task)
 		pt_agg_last(th, task);
 		pt_wagg_block(th, task);
 		pt_faults_last(th, task);
+		pt_run_end(th, task);
 		if (pt_cfg.read_door == PT_DOOR_KPROBE && th->read_ts)
 			pt_lost(PT_LOSS_RETURN);
 		now = bpf_ktime_get_ns();
@@ -246,6 +249,7 @@ static __always_inline void write_open(struct task_struct *task, __u64 now,
 
 	if (!th)
 		return;
+	pt_run_end(th, task);
 	if (final) {
 		pt_agg_last(th, task);
 		pt_wagg_block(th, task);

@@ -67,6 +67,13 @@ static void keep_apart(struct pt_point *p, unsigned n)
 			}
 }
 
+/* What is watched of it fits a struct pt_ring_call. */
+static bool travels_with_others(uint64_t cookie)
+{
+	return !PT_COOKIE_RET(cookie) && PT_COOKIE_ONE(cookie) &&
+	       (PT_COOKIE_VIA(cookie) == PT_VIA_NONE || PT_COOKIE_VIA(cookie) == PT_VIA_CONFIG);
+}
+
 int pt_points_find(int fd, enum pt_gpulib_kind kind, uint32_t lib,
 		   struct pt_point *out, struct pt_err *err)
 {
@@ -112,8 +119,11 @@ int pt_points_find(int fd, enum pt_gpulib_kind kind, uint32_t lib,
 		found++;
 	}
 	keep_apart(out, found);
-	for (i = 0; i < found; i++)
+	for (i = 0; i < found; i++) {
 		if (out[i].stepped)
 			out[i].cookie |= PT_COOKIE_STEPPED;
+		if (travels_with_others(out[i].cookie))
+			out[i].cookie |= PT_COOKIE_RUN;
+	}
 	return (int)found;
 }

@@ -154,6 +154,36 @@ void pt_queue_loss(struct pt_capture *c)
 
 /* ---- open ------------------------------------------------------------------- */
 
+static void hand_on(struct pt_capture *c, const void *rec, size_t len)
+{
+	c->events++;
+	pt_kernels_see(c->kernels, rec, len);
+	pt_disks_see(c->disks, rec);
+	c->fn(c->fn_ctx, rec, len);
+}
+
+/* A record of its own for each call. */
+static void hand_on_calls(struct pt_capture *c, const struct pt_ring_calls *r, size_t len)
+{
+	size_t n = (len - offsetof(struct pt_ring_calls, call)) / sizeof(r->call[0]), i;
+	struct pt_rec_gpu one = { .hdr = r->hdr };
+
+	one.hdr.size = sizeof(one);
+	one.hdr.kind = PT_REC_GPU_ENTER;
+	for (i = 0; i < n && i < PT_CALLS_MAX; i++) {
+		const struct pt_ring_call *k = &r->call[i];
+
+		one.hdr.ts = r->begin_ts + (k->after & ~PT_CALL_UNREAD);
+		one.hdr.seq = r->hdr.seq + (uint32_t)i;
+		one.hdr.flags = k->after & PT_CALL_UNREAD ? PT_F_READ_FAILED : 0;
+		one.api = PT_COOKIE_API(k->id);
+		one.lib = PT_COOKIE_LIB(k->id);
+		one.stream = k->stream;
+		one.v[0] = k->v;
+		hand_on(c, &one, sizeof(one));
+	}
+}
+
 static int on_record(void *ctx, void *data, size_t len)
 {
 	struct pt_capture *c = ctx;
@@ -165,10 +195,12 @@ static int on_record(void *ctx, void *data, size_t len)
 		c->loss[PT_LOSS_MALFORMED]++;
 		return 0;
 	}
-	c->events++;
-	pt_kernels_see(c->kernels, data, h->size);
-	pt_disks_see(c->disks, data);
-	c->fn(c->fn_ctx, data, h->size);
+	if (h->kind != PT_REC_CALLS)
+		hand_on(c, data, h->size);
+	else if (h->size >= offsetof(struct pt_ring_calls, call))
+		hand_on_calls(c, data, h->size);
+	else
+		c->loss[PT_LOSS_MALFORMED]++;
 	return h->ts > c->drain_until ? -EAGAIN : 0;
 }
 
