@@ -7,16 +7,20 @@ library, with endbr64, mov, sub of the stack's top, a loop back to the second
 instruction, an argument that is gone. Two threads call each a known number of times.
 The first bytes of each function in the job's memory say where the break point is; the
 records say how often it was passed, with which arguments, and what was returned. By both
-attach doors; and on a real libcuda, where there is one or PT_LIBCUDA names it (its calls
-end in an error without a device; they are calls all the same).
+attach doors; and on a real libcuda, where there is one, PT_LIBCUDA names it or `fetch` has
+unpacked Debian's into build/tests (its calls end in an error without a device; they are calls
+all the same): that cuGetProcAddress hands out the exported entries' own addresses, and that
+calls by these are counted at the place chosen.
 
-    places.py [multi|perf|real...]
+    places.py [multi|perf|real|handed...]
+    places.py fetch
 
 Needs root and a build. Ends with "N passed, N failed, N skipped".
 """
 import collections
 import glob
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -47,6 +51,7 @@ PLACES = {
 REAL = ["cuLaunchKernel", "cuCtxSynchronize", "cuStreamSynchronize", "cuMemAlloc_v2",
         "cuEventRecord", "cuStreamQuery"]
 NOTHING = 15  # PT_SLOT_ABSENT
+FETCHED = os.path.join(BUILD, "tests/libcuda")
 
 
 def table():
@@ -74,7 +79,7 @@ def break_points(pid, library, names):
                 lo, hi = (int(x, 16) for x in v[0].split("-"))
                 maps.append((lo, hi - lo, int(v[2], 16)))
     at = symbol_offsets(library, names)
-    order = sorted(at.values()) + [1 << 62]
+    order = sorted(set(symbol_offsets(library, [a[0] for a in table()]).values())) + [1 << 62]
     found = {}
     with open(library, "rb") as lib, open("/proc/%d/mem" % pid, "rb") as mem:
         for name, off in at.items():
@@ -136,6 +141,8 @@ def judge(library, calls, door, places):
         ret, slots = apis[name]
         if places:
             same("place of " + name, where.get(name), [places[name]])
+        elif len(where.get(name) or ()) != 1:
+            wrong.append("%s: break points at %s" % (name, where.get(name)))
         same("calls of " + name, len(entered[name]), n * THREADS)
         same("returns of " + name, len(returned[name]), n * THREADS if ret else 0)
         true = [str(argument(s, box)) for s in slots]
@@ -151,16 +158,57 @@ def judge(library, calls, door, places):
     return wrong, where
 
 
+def fetch():
+    """Debian's libcuda1, a package of its non-free component, into a folder of this test's:
+    nothing is installed."""
+    os.makedirs(os.path.join(FETCHED, "lists/partial"), exist_ok=True)
+    sources = os.path.join(FETCHED, "sources.list")
+    with open(sources, "w", encoding="utf-8") as f:
+        f.write("deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] "
+                "http://deb.debian.org/debian %s non-free\n" %
+                platform.freedesktop_os_release()["VERSION_CODENAME"])
+    apt = ["apt-get", "-qq", "-o", "Dir::Etc::sourcelist=" + sources, "-o",
+           "Dir::Etc::sourceparts=/dev/null", "-o", "Dir::State::lists=" +
+           os.path.join(FETCHED, "lists"), "-o", "Dir::Cache=" + FETCHED, "-o",
+           "APT::Sandbox::User=root"]
+    subprocess.run(apt + ["update"], check=True)
+    subprocess.run(apt + ["download", "libcuda1"], check=True, cwd=FETCHED)
+    for deb in glob.glob(os.path.join(FETCHED, "libcuda1_*.deb")):
+        subprocess.run(["dpkg-deb", "-x", deb, FETCHED], check=True)
+        os.unlink(deb)
+    print(real_library())
+
+
 def real_library():
     """A libcuda of NVIDIA; not one of the stand-ins, which have a device."""
     for path in [os.environ.get("PT_LIBCUDA", "")] + \
+            sorted(glob.glob(FETCHED + "/usr/lib/*/nvidia/current/libcuda.so.1")) + \
             sorted(glob.glob("/usr/lib/x86_64-linux-gnu/libcuda.so.1")):
         if path and os.path.exists(path):
             return os.path.realpath(path)
     return None
 
 
+def judge_handed(library):
+    """Are the addresses that cuGetProcAddress hands out the exported entries'?"""
+    names = [name for name, _, _ in table() if re.match("cu[A-Z]", name)]
+    done = subprocess.run([JOB, library, "handed"] + names, stdout=subprocess.PIPE, text=True,
+                          check=True)
+    told = dict(line.split() for line in done.stdout.splitlines())
+    wrong = ["%s is not handed out" % name for name, same in told.items() if same != "1"]
+    if len(told) < 100:
+        wrong.append("only %d entries are there" % len(told))
+    with open(library, "rb") as f:
+        code = f.read()
+    begins = collections.Counter(code[at:at + 2].hex()
+                                 for at in symbol_offsets(library, list(told)).values())
+    return wrong, "%d entries, which begin with %s" % (len(told), ", ".join(
+        "%s (%d)" % b for b in begins.most_common()))
+
+
 def main():
+    if sys.argv[1:] == ["fetch"]:
+        return fetch()
     if os.geteuid() != 0:
         print("needs root")
         return 77
@@ -176,20 +224,23 @@ def main():
         real = real_library()
         cases = [("multi", made, calls, [], PLACES), ("perf", made, calls, ["perf"], PLACES),
                  ("real", real, {name: 500 + i for i, name in enumerate(REAL)}, [], None)]
+        cases.append(("handed", real, None, [], None))
         for name, library, what, door, places in cases:
             if sys.argv[1:] and name not in sys.argv[1:]:
                 continue
             if not library:
                 skipped += 1
-                print("skip %s: no libcuda here; PT_LIBCUDA=FILE names one" % name)
+                print("skip %s: no libcuda here; PT_LIBCUDA=FILE names one, and `tests/e2e/"
+                      "places.py fetch` gets Debian's" % name)
                 continue
             try:
-                wrong, where = judge(library, what, door, places)
+                wrong, where = judge(library, what, door, places) if what else \
+                    judge_handed(library)
             except (OSError, ValueError, KeyError, subprocess.SubprocessError) as e:
                 wrong, where = ["%s: %s" % (type(e).__name__, e)], {}
             passed, failed = passed + (not wrong), failed + bool(wrong)
             print("%s %s%s%s" % ("not ok" if wrong else "ok", name,
-                                 "" if places or wrong else ": places %s" % where,
+                                 "" if places or wrong else ": %s" % where,
                                  ": " + "; ".join(wrong) if wrong else ""), flush=True)
     print("%d passed, %d failed, %d skipped" % (passed, failed, skipped))
     return 1 if failed else 0
