@@ -120,6 +120,44 @@ static void test_between(void **state)
 	assert_true(got.value > 0.00099 && got.value < 0.00101);
 }
 
+/* A job that launches short kernels one behind the other, and waits for the last: the device
+ * may have run all of the time meanwhile, or hardly. The bounds allow for both. */
+static void test_device_hides(void **state)
+{
+	const struct second one = { ST_S, 700 * ST_MS, 800 * ST_MS, 900 * ST_MS, 0 };
+	const uint64_t step = 2 * ST_MS;
+	const struct pt_r_gpu *g;
+	struct pt_range got;
+	struct pt_report *r;
+	struct pt_model *m;
+	struct stream s;
+	uint64_t i, k, at;
+
+	(void)state;
+	job(&s, 2);
+	for (i = 0; i <= 4; i++)
+		cost(&s, BEGIN + i * ST_S, &one, i, 0);
+	for (at = BEGIN + ST_MS; at + step < BEGIN + 4 * ST_S; at += step) {
+		for (k = 0; k < 50; k++)
+			st_gpu(&s, "cudaLaunchKernel", JOB, JOB, at + k * 20 * ST_US, 0, 0, 7, 0,
+			       0);
+		st_gpu(&s, "cudaDeviceSynchronize", JOB, JOB, at + ST_MS, at + ST_MS + 40 * ST_US,
+		       0, 0, 0, 0);
+	}
+	st_seal(&s);
+	r = st_figures(&s, &m);
+	got = r->capture.target_overhead;
+	assert_int_equal(r->n_gpu, 1);
+	g = &r->gpu[0];
+	assert_true(g->busy_hard[0] < g->busy_share && g->busy_share < g->busy_hard[1]);
+	is(got.high, fmin(0.9, 1 - g->busy_hard[0]));
+	assert_true(got.low > 0 && got.low <= 0.7 - g->busy_hard[1]);
+	assert_true(got.low < got.value && got.value < got.high);
+	pt_report_free(r);
+	pt_model_free(m);
+	st_free(&s);
+}
+
 /* Recordings of before have none, and one alone says nothing. */
 static void test_none(void **state)
 {
@@ -214,6 +252,7 @@ int main(void)
 		cmocka_unit_test(test_one_of_two),
 		cmocka_unit_test(test_all_busy),
 		cmocka_unit_test(test_between),
+		cmocka_unit_test(test_device_hides),
 		cmocka_unit_test(test_none),
 		cmocka_unit_test(test_budget),
 		cmocka_unit_test(test_back),

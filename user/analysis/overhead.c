@@ -14,8 +14,10 @@
  * less far. A job whose steps are all launching loses the lesser of what the hooks took and of
  * what the device was idle (a step takes what the host or what the device takes, whichever is
  * longer); one that launches now and then the part of it that fell into idle time. The value
- * lies in the middle of these, and high is of the former. No more than the device was busy
- * can have been hidden behind it: low is what is above that.
+ * lies in the middle of these, and high is of the former, with the least that the device can
+ * have been busy. No more than it was busy at most can have been hidden behind it: low is what
+ * is above that. How long short kernels run does not show where each ends before the next is
+ * launched, so in a job that does nothing but launch these are far apart.
  */
 #include <math.h>
 #include <stdio.h>
@@ -92,38 +94,46 @@ static double crowding(const struct pt_model *m, double wall, double run)
 	return idle < CROWDED ? 1 - idle / CROWDED : 0;
 }
 
-/* The share of the time in which the busiest device had work; 0: none is known. */
-static double busy_device(const struct pt_report *r)
+/* The share of the time in which the busiest device had work. */
+struct busy {
+	double least, likely, most;
+};
+
+static struct busy busy_device(const struct pt_report *r)
 {
-	double most = 0, busy;
+	struct busy all = { 0, 0, 0 };
 	size_t i;
 
 	for (i = 0; i < r->n_gpu; i++) {
-		busy = isfinite(r->gpu[i].busy_share) ? r->gpu[i].busy_share :
-							r->gpu[i].busy_hard[0];
-		most = fmax(most, busy); /* NAN: not known */
+		const struct pt_r_gpu *g = &r->gpu[i];
+		double least = isfinite(g->busy_hard[0]) ? g->busy_hard[0] : 0;
+
+		all.least = fmax(all.least, least);
+		all.likely = fmax(all.likely,
+				  isfinite(g->busy_share) ? g->busy_share : least);
+		all.most = fmax(all.most, isfinite(g->busy_hard[1]) ? g->busy_hard[1] : 1);
 	}
-	return most;
+	return all;
 }
 
 static void fill_range(const struct pt_an *an, struct pt_range *o)
 {
-	double wall = (double)(an->t1 - an->t0), all, took, busy, waits, chance;
+	double wall = (double)(an->t1 - an->t0), all, took, waits, chance;
 	struct cost a = cost_at(an->m, an->t0), b = cost_at(an->m, an->t1);
 	double run = b.run - a.run, tracer = b.tracer - a.tracer;
+	struct busy busy = busy_device(an->r);
 
 	if (!(wall > 0))
 		return;
 	all = fmax(wall, run);
 	took = (b.ns - a.ns + tracer * crowding(an->m, wall, run)) / all;
-	busy = busy_device(an->r);
 	waits = an->top ? fmin(1, (double)an->top->data_wait_ns / wall) : 0;
 	/* that what is done outside of data waits finds the device idle */
-	chance = waits < 1 ? 1 - fmin(1, busy / (1 - waits)) : 1;
-	o->value = (took * chance + fmin(took, 1 - busy)) / 2;
-	o->low = fmax(0, (b.low - a.low) / all * (1 - slack(an, wall, run)) - busy);
+	chance = waits < 1 ? 1 - fmin(1, busy.likely / (1 - waits)) : 1;
+	o->value = (took * chance + fmin(took, 1 - busy.likely)) / 2;
+	o->low = fmax(0, (b.low - a.low) / all * (1 - slack(an, wall, run)) - busy.most);
 	o->low = fmin(o->low, o->value);
-	o->high = fmax(fmin((b.high - a.high + tracer) / wall, 1 - busy), o->value);
+	o->high = fmax(fmin((b.high - a.high + tracer) / wall, 1 - busy.least), o->value);
 }
 
 static const struct {
