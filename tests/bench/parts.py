@@ -3,6 +3,7 @@
 import bisect
 import json
 import os
+import random
 import re
 import select
 import statistics
@@ -127,8 +128,10 @@ def launch(b):
             rows.append(row("%s: pipetrace, %s" % (begin, mode), "ns a launch",
                             interval(c[mode]), interval(noise[name]), b.pairs))
         bar = "<= 1.30" if "libcuda" in begin else "<= 1.25"
-        rows.append(over(begin + ": pipetrace's record over an empty program", c["standard"],
+        rows.append(over(begin + ": pipetrace, standard, over an empty program", c["standard"],
                          c["place"], bar))
+        rows.append(over(begin + ": pipetrace, light, over an empty program", c["light"],
+                         c["place"], "<= 1.10"))
     return rows
 
 
@@ -235,40 +238,104 @@ def alone(seconds):
     return begin, time.monotonic_ns()
 
 
+def watched(b, argv, modes):
+    """(% of a job's steps lost, what the reports told, noise in %): by mode, one each turn."""
+    j = Job(argv, b.tmp)
+    seen, told = [], {mode: [] for mode, _ in modes}
+    try:
+        for turn in range(b.job_pairs):
+            for mode, options in modes[::-1] if turn % 2 else modes:
+                before = alone(b.job_s)
+                with measure.pipetrace(j.pid, *options) as p:
+                    time.sleep(b.job_s)
+                cap = p.report["capture"]
+                told[mode].append(cap["target_overhead"])
+                time.sleep(0.3)  # what detaching leaves
+                seen.append((mode, before, (cap["begin_ns"], cap["end_ns"]), alone(b.job_s)))
+                time.sleep(0.1)
+    finally:
+        time.sleep(1.5)  # its log is written in blocks
+        ends = j.end()
+    rates = [(mode, [steps_a_second(ends, s) for s in three]) for mode, *three in seen]
+    lost = {mode: [100 * (1 - 2 * t / (a + c)) for m, (a, t, c) in rates if m == mode]
+            for mode, _ in modes}
+    return lost, told, [100 * (1 - c / a) for _, (a, _, c) in rates]
+
+
+def middle(told):
+    """(value, low, high) in %, the medians of some reports'; Nones where one tells nothing."""
+    return [100 * statistics.median(t[k] for t in told) if all(
+        t[k] is not None for t in told) else None for k in ("value", "low", "high")]
+
+
 def job(b):
     """What a training job loses, by its own log; and what its reports told of that."""
     rows, jobs = [], list(JOBS.items())
     for name, argv in jobs[:1] if b.quick else jobs:
-        j = Job(argv, b.tmp)
-        seen, told = [], {mode: [] for mode, _ in MODES}
-        try:
-            for turn in range(b.job_pairs):
-                for mode, options in MODES[::-1] if turn % 2 else MODES:
-                    before = alone(b.job_s)
-                    with measure.pipetrace(j.pid, *options) as p:
-                        time.sleep(b.job_s)
-                    cap = p.report["capture"]
-                    told[mode].append(cap["target_overhead"])
-                    time.sleep(0.3)  # what detaching leaves
-                    seen.append((mode, before, (cap["begin_ns"], cap["end_ns"]),
-                                 alone(b.job_s)))
-                    time.sleep(0.1)
-        finally:
-            time.sleep(1.5)  # its log is written in blocks
-            ends = j.end()
-        rates = [(mode, [steps_a_second(ends, s) for s in three]) for mode, *three in seen]
-        noise = interval([100 * (1 - c / a) for _, (a, _, c) in rates])
+        losses, told, noise = watched(b, argv, MODES)
+        noise = interval(noise)
         for mode, _ in MODES:
-            lost = [100 * (1 - 2 * t / (a + c)) for m, (a, t, c) in rates if m == mode]
+            lost = losses[mode]
             rows.append(row("%s: steps lost, %s" % (name, mode), "%", interval(lost), noise,
                             len(lost)))
             what = "%s: told, %s" % (name, mode)
-            mid = [100 * statistics.median(t[k] for t in told[mode]) if all(
-                t[k] is not None for t in told[mode]) else None for k in ("value", "low", "high")]
+            mid = middle(told[mode])
             rows.append(row(what, "%", mid, None, len(lost),
                             JOB_BARS[mode] if argv[:2] == TORCH else None,
                             note="between the bounds of the report") if mid[0] is not None else
                         not_run(what, "the reports tell none"))
+    return rows
+
+
+TOLD_SEED, TOLD_JOBS = 1, 40
+
+
+def drawn(r, kind):
+    """(its name, a job of that kind)"""
+    if kind == 0:
+        return "input-bound", TORCH + ["--workers", str(r.choice((1, 2))), "--cpu-ms-per-item",
+                                       "%.1f" % r.uniform(2, 6)]
+    if kind == 1:
+        return "fills the cores", TORCH + ["--workers", str(r.choice((3, 4))),
+                                           "--cpu-ms-per-item", "%.1f" % r.uniform(3, 6)]
+    if kind == 2:
+        return "balanced", TORCH + ["--workers", "2", "--kernel-us", str(r.randint(200, 800)),
+                                    "--launches", str(r.randint(20, 80))]
+    return "launches", [os.path.join(BUILD, "sim/simjob"), "--random-jitter", "0", "--workers",
+                        "0", "--items", "1", "--item-cpu-us", str(r.randint(300, 3000)),
+                        "--launches", str(r.randint(50, 400)), "--kernel-us",
+                        str(r.choice((1, 5, 20)))]
+
+
+def told(b):
+    """Does what reports tell of their cost hold what jobs lost? Jobs drawn from a seed."""
+    rows, r, verdicts = [], random.Random(TOLD_SEED), []
+    for i in range(4 if b.quick else TOLD_JOBS):
+        mode = MODES[i // 4 % 2]
+        name, argv = drawn(r, i % 4)
+        try:
+            losses, reports, _ = watched(b, argv, [mode])
+        except NotRun as e:
+            rows.append(not_run("job %d, %s" % (i + 1, name), str(e)))
+            continue
+        lost, (value, low, high) = interval(losses[mode[0]]), middle(reports[mode[0]])
+        if value is None:
+            rows.append(not_run("job %d, %s" % (i + 1, name), "the reports tell none"))
+            continue
+        verdicts.append((low <= lost[0] <= high, low <= lost[2] and lost[1] <= high,
+                         low > lost[2], high < lost[1]))
+        rows.append(row("job %d, %s, %s: steps lost" % (i + 1, name, mode[0]), "%", lost, None,
+                        len(losses[mode[0]]), note="told %.2f (%.2f to %.2f) %%" % (
+                            value, low, high)))
+    if not verdicts:
+        return rows
+    n = len(verdicts)
+    for k, (what, bar) in enumerate((("the bounds hold the mean that was measured", None),
+                                     ("bounds and the interval that was measured meet", ">= 95"),
+                                     ("all of it was less than told", None),
+                                     ("all of it was more than told", None))):
+        rows.append(row("of the jobs: " + what, "%",
+                        (100 * sum(v[k] for v in verdicts) / n, None, None), None, n, bar))
     return rows
 
 
@@ -364,6 +431,31 @@ def attach(b):
     return rows
 
 
+def switches(b):
+    """What the tracer takes where a crowd of processes switches all the time."""
+    rows, n = [], 64 if b.quick else 512
+    for mode, options in MODES:
+        with b.work() as w:
+            w.ask("naps %d 4500" % (n - 1))
+            time.sleep(1)
+            with measure.pipetrace(w.pid, *options) as p:
+                before, begin = switched(), time.monotonic()
+                time.sleep(3 if b.quick else 10)
+                rate = (switched() - before) / (time.monotonic() - begin)
+            cap = p.report["capture"]
+            rows.append(row("%d processes, %s: of a core" % (n, mode), "%", (
+                100 * cap["tracer_cpu_s"] / cap["duration"], None, None), None, 1,
+                None if b.quick else "<= 10",
+                note="{:,.0f} switches/s of the machine; {:,} records, {:,} lost".format(
+                    rate, cap["events"], cap["lost"]["total"])))
+    return rows
+
+
+def switched():
+    with open("/proc/stat", encoding="utf-8") as f:
+        return next(int(line.split()[1]) for line in f if line.startswith("ctxt "))
+
+
 def replay(b, export=False):
     """How fast records become a diagnosis: each golden recording repeated, on one core."""
     rows, program = [], os.path.join(BUILD, "tests/bench/replay")
@@ -436,4 +528,5 @@ def gpu(b):
     return rows
 
 
-ALL = (launch, work, others, neighbour, job, start, attach, sustained, replay, export, gpu)
+ALL = (launch, work, others, neighbour, job, told, start, attach, sustained, switches, replay,
+       export, gpu)

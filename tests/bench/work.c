@@ -15,6 +15,7 @@
  *                        pipetrace would put one (B: place)
  *   free 0               takes it out
  *   crowd P T            P processes more, of T threads each, asleep until this one ends
+ *   naps P US            P processes more, each of which sleeps US microseconds, again and again
  *
  * The answer to a loop is ns each and how many, to `probe` how many bytes behind the entry.
  */
@@ -214,6 +215,30 @@ static void crowd(int processes, int threads)
 	printf("%d\n", processes * threads);
 }
 
+static void naps(int processes, long us)
+{
+	const struct timespec nap = { us / 1000000, us % 1000000 * 1000 };
+	int p, all[2];
+	char byte;
+
+	if (pipe(all))
+		fail("pipe");
+	for (p = 0; p < processes; p++) {
+		if (fork())
+			continue;
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		prctl(PR_SET_TIMERSLACK, 1);
+		close(all[1]);
+		if (read(all[0], &byte, 1)) /* until all are there */
+			_exit(1);
+		for (;;)
+			nanosleep(&nap, NULL);
+	}
+	printf("%d\n", processes);
+	close(all[0]);
+	close(all[1]);
+}
+
 static void obey(const char *what, const char *name, double a, const char *second)
 {
 	if (!strcmp(what, "call")) {
@@ -236,6 +261,8 @@ static void obey(const char *what, const char *name, double a, const char *secon
 		printf("0\n");
 	} else if (!strcmp(what, "crowd") && second) {
 		crowd((int)strtol(name, NULL, 10), (int)strtol(second, NULL, 10));
+	} else if (!strcmp(what, "naps") && second) {
+		naps((int)strtol(name, NULL, 10), strtol(second, NULL, 10));
 	} else {
 		errno = 0;
 		fail(what);
