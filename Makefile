@@ -153,7 +153,7 @@ help:
 	@echo 'make sbom         build/pipetrace.spdx.json: what the program is made of'
 	@echo 'make kernels      the read doors on Debian kernels in emulated machines (root)'
 	@echo 'make bench        what it costs, and how fast it is (root); QUICK=1 ONLY=PART,... PAIRS=N JSON=FILE'
-	@echo 'make dist         build/dist: packages of HEAD, static program, checksums'
+	@echo 'make dist         build/dist: packages of HEAD and static programs, for x86-64 and arm64'
 	@echo 'make install      DESTDIR= PREFIX=$(PREFIX)'
 	@echo 'make uninstall    remove what install put there'
 	@echo 'make deps         install what the build and the tests need (apt)'
@@ -503,8 +503,9 @@ sbom: $(B)/pipetrace $(AGENT) $(PAGE)
 
 # What is handed out: docs/packages.md.
 dist:
-	tools/install-deps build dist
+	tools/install-deps build dist $(if $(filter x86,$(HOST_ARCH)),cross)
 	@tools/get-npm build
+	$(if $(filter x86,$(HOST_ARCH)),tools/sysroot arm64)
 	tools/packaging/dist
 
 # Takes a quarter of an hour: two emulated kernels in four boots each, and this one. Of
