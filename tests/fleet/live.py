@@ -184,7 +184,7 @@ def expired(p, jobs, agent):
         time.sleep(1)
     ok("series of ended jobs are gone", not left, left)
     rows = p.query("max(max_over_time(count by (job_id) ({job_id!=''})[10m:10s]))")
-    ok("at most 60 series per job, and those of rules", rows and rows[0][1] <= 60 + 20, rows)
+    ok("at most 61 series per job, and those of rules", rows and rows[0][1] <= 61 + 20, rows)
 
 
 def main():

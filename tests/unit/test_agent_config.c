@@ -73,6 +73,24 @@ static void values(void **state)
 	refused("[http]\nkey = no\n", "t.conf:2", "path");
 }
 
+static void watches(void **state)
+{
+	(void)state;
+	assert_int_equal(parse(""), 0);
+	assert_string_equal(c.watch, "");
+	assert_int_equal(parse("[watch]\nwhen = step > 3x median, worker silent > 1m\nkeep = 1m\n"
+			       "jobs = 2\ncooldown = 10m\nmemory = 64M\n"), 0);
+	assert_string_equal(c.watch, "step > 3x median, worker silent > 1m");
+	assert_true(c.watch_keep_s == 60 && c.watch_cooldown_s == 600 && c.watch_jobs == 2 &&
+		    c.watch_memory == 64 << 20);
+	refused("[watch]\nwhen = step > 3\n", "t.conf:2", "step > 3");
+	refused("[watch]\nwhen = step > 1s, idle\n", "t.conf:2", "idle");
+	refused("[watch]\nwhen = step > 1s,step > 2s,step > 3s,step > 4s,step > 5s,step > 6s,"
+		"step > 7s,step > 8s,step > 9s\n", "t.conf:2", "step > 9s");
+	refused("[watch]\njobs = 17\n", "t.conf:2", "jobs");
+	refused("[evidence]\nkeep = no\n[watch]\nwhen = step > 1s\n", "t.conf", "evidence");
+}
+
 static void slips(void **state)
 {
 	char text[4096];
@@ -314,7 +332,8 @@ static void hostile(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(values), cmocka_unit_test(slips),
+		cmocka_unit_test(values),
+		cmocka_unit_test(watches), cmocka_unit_test(slips),
 		cmocka_unit_test(files), cmocka_unit_test(example), cmocka_unit_test(globs),
 		cmocka_unit_test(rules), cmocka_unit_test(launchers),
 		cmocka_unit_test(hostile),

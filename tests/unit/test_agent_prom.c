@@ -31,6 +31,7 @@ static struct pt_tally *worst(void)
 		t->mount[i].read_s = (double)i;
 	}
 	t->has_last = true;
+	t->watched = true;
 	t->last.duration = 5;
 	t->last.gpus = 2;
 	t->last.busy_s = 5;

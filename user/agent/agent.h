@@ -16,6 +16,7 @@
 #include "agent/schedule.h"
 
 #define PT_SLOTS 16
+#define PT_WATCHES 16
 #define PT_PAGES 64 /* of evidence that wait to be made */
 
 struct pt_slot { /* a sample that runs */
@@ -23,6 +24,12 @@ struct pt_slot { /* a sample that runs */
 	struct pt_ajob *job; /* NULL: free */
 	char recording[PATH_MAX]; /* "": none is made */
 	double length; /* s */
+};
+
+struct pt_awatch { /* a job that is watched all the time */
+	struct pt_child child;
+	struct pt_ajob *job; /* NULL: free */
+	char stage[PATH_MAX]; /* where its windows come */
 };
 
 struct pt_agent {
@@ -34,6 +41,8 @@ struct pt_agent {
 	struct pt_ajobs jobs;
 	double next_search; /* monotonic, as all of these */
 	struct pt_slot slot[PT_SLOTS];
+	struct pt_awatch watch[PT_WATCHES];
+	double watched_cpu; /* s, of watches that have ended */
 
 	struct pt_evidence kept;
 	bool keeps;	  /* evidence is configured, and its folder is open */
@@ -66,8 +75,20 @@ void pt_agent_schedule_job(struct pt_agent *a, struct pt_ajob *j);
 bool pt_agent_is_sampled(void *agent, const struct pt_ajob *j);
 unsigned pt_agent_running(const struct pt_agent *a);
 
-/* budget.c: CPU seconds so far, of samples as well; own memory in bytes. */
-double pt_agent_cpu(void);
+/* watching.c: starts, asks to end and takes windows. The next moment, as above. */
+double pt_agent_watch(struct pt_agent *a);
+void pt_agent_watch_end(struct pt_agent *a, double now);
+void pt_agent_watch_kill(struct pt_agent *a);
+/* Removes what an earlier agent's watches left. */
+void pt_agent_watch_sweep(const struct pt_agent *a);
+unsigned pt_agent_watches(const struct pt_agent *a);
+double pt_agent_watch_cpu(const struct pt_agent *a); /* s so far */
+/* Sampled or watched: it is not to be forgotten. */
+bool pt_agent_is_busy(void *agent, const struct pt_ajob *j);
+
+/* budget.c: CPU seconds so far, of samples as well, but not of watches: these cannot be
+ * made fewer; own memory in bytes. */
+double pt_agent_cpu(const struct pt_agent *a);
 double pt_agent_resident(void);
 void pt_agent_budget_begin(struct pt_agent *a);
 /* Once in a while: does the rate have to change? */
@@ -81,6 +102,10 @@ double pt_agent_interval(const struct pt_agent *a);
 /* keep.c: evidence of a sample, its pages, and what changed. */
 void pt_agent_keep(struct pt_agent *a, struct pt_ajob *j, const char *text,
 		   size_t len, const char *recording, char id[PT_EVIDENCE_ID]);
+/* `what`: why, where it is no sample. `recording` is moved. 0, or -errno. */
+int pt_agent_keep_sample(struct pt_agent *a, struct pt_ajob *j, const struct pt_sample *s,
+			 const char *what, const char *text, size_t len,
+			 const char *recording, char id[PT_EVIDENCE_ID]);
 int pt_agent_keep_open(struct pt_agent *a, struct pt_err *err);
 /* A path for the recording of this slot's sample; "": none is made. */
 void pt_agent_keep_path(struct pt_agent *a, struct pt_slot *s);

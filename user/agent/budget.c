@@ -13,13 +13,13 @@
 #define SAMPLE_MIN_S 1.0
 #define LEFT_OUT 10 /* samples of a job for which there is no memory */
 
-double pt_agent_cpu(void)
+double pt_agent_cpu(const struct pt_agent *a)
 {
 	struct rusage self = { 0 }, children = { 0 };
 
 	getrusage(RUSAGE_SELF, &self);
 	getrusage(RUSAGE_CHILDREN, &children); /* that have ended */
-	return pt_cpu_s(&self) + pt_cpu_s(&children);
+	return pt_cpu_s(&self) + pt_cpu_s(&children) - a->watched_cpu;
 }
 
 double pt_agent_resident(void)
@@ -48,13 +48,13 @@ double pt_agent_interval(const struct pt_agent *a)
 void pt_agent_budget_begin(struct pt_agent *a)
 {
 	a->window = pt_now();
-	a->window_cpu = pt_agent_cpu();
+	a->window_cpu = pt_agent_cpu(a);
 	a->window_resident = 0;
 }
 
 void pt_agent_budget_tick(struct pt_agent *a, double now)
 {
-	double interval = pt_agent_interval(a), cpu = pt_agent_cpu();
+	double interval = pt_agent_interval(a), cpu = pt_agent_cpu(a);
 	double wall = now - a->window, stretch = a->budget.stretch;
 	double used = (cpu - a->window_cpu) / wall;
 

@@ -220,6 +220,17 @@ static void last_line(int fd, char *out, size_t cap)
 	snprintf(out, cap, "%.200s", line);
 }
 
+bool pt_child_says(struct pt_child *c, char *out, size_t cap)
+{
+	off_t size = c->pid ? lseek(c->err, 0, SEEK_END) : 0;
+
+	if (size <= c->heard)
+		return false;
+	c->heard = size;
+	last_line(c->err, out, cap);
+	return true;
+}
+
 int pt_child_finish(struct pt_child *c, struct pt_child_result *r)
 {
 	memset(r, 0, sizeof(*r));

@@ -18,6 +18,7 @@ struct pt_child {
 	pid_t pid; /* 0: none */
 	int pidfd; /* readable once it has ended */
 	int out, err; /* memory files: its standard output and error */
+	off_t heard;  /* so much of its standard error */
 	double started; /* s, monotonic */
 	double soft, hard; /* monotonic: when it is asked to end, and killed */
 	bool asked, killed;
@@ -44,6 +45,9 @@ int pt_child_start(struct pt_child *c, char *const argv[],
 /* Asks it to end where its time is over, and kills it later. The next moment
  * (monotonic) when this is to be called again. */
 double pt_child_tick(struct pt_child *c, double now);
+
+/* Its last line on standard error, where it has said anything since it was asked last. */
+bool pt_child_says(struct pt_child *c, char *out, size_t cap);
 
 /* Has the child ended? */
 bool pt_child_done(const struct pt_child *c);

@@ -12,8 +12,10 @@
 
 #include "base/parse.h"
 #include "base/str.h"
+#include "base/when.h"
 
-enum kind { SECONDS, BOOL, COUNT, CORES, SIZE, TEXT, PATH, PATH_OR_NO, MODE };
+enum kind { SECONDS, BOOL, COUNT, CORES, SIZE, TEXT, PATH, PATH_OR_NO, MODE,
+	    CONDITIONS };
 
 struct key {
 	const char *section, *name;
@@ -50,6 +52,11 @@ static const struct key keys[] = {
 	{ "evidence", "sample-size", SIZE, AT(sample_size), 0, MIB / 16,
 	  1024 * MIB },
 	{ "evidence", "age", SECONDS, AT(evidence_age_s), 0, 60, 3650 * DAY },
+	{ "watch", "when", CONDITIONS, TEXT_AT(watch) },
+	{ "watch", "jobs", COUNT, AT(watch_jobs), 0, 1, 16 },
+	{ "watch", "keep", SECONDS, AT(watch_keep_s), 0, 2, 600 },
+	{ "watch", "cooldown", SECONDS, AT(watch_cooldown_s), 0, 0, DAY },
+	{ "watch", "memory", SIZE, AT(watch_memory), 0, 8 * MIB, 4096 * MIB },
 	{ "http", "listen", TEXT, TEXT_AT(listen) },
 	{ "http", "cert", PATH, TEXT_AT(cert) },
 	{ "http", "key", PATH, TEXT_AT(key) },
@@ -81,6 +88,10 @@ void pt_config_default(struct pt_config *c)
 	c->evidence_size = 1 << 30;
 	c->sample_size = 64 << 20;
 	c->evidence_age_s = 7 * DAY;
+	c->watch_jobs = 4;
+	c->watch_keep_s = 30;
+	c->watch_cooldown_s = 300;
+	c->watch_memory = 128 << 20;
 	c->otlp_queue = 4 << 20;
 	c->otlp_interval_s = 60;
 	snprintf(c->state, sizeof(c->state), "/var/lib/pipetrace");
@@ -207,6 +218,25 @@ static int take_number(struct parse *p, const struct key *k, char *at,
 	return 1;
 }
 
+/* "step > 3x median, worker silent > 1m" */
+static int take_conditions(struct parse *p, char *dst, size_t cap, const char *value)
+{
+	char text[PT_CONFIG_TEXT], *save, *one;
+	struct pt_when w;
+	unsigned n = 0;
+
+	if (!take_text(p, dst, cap, value))
+		return 0;
+	strcpy(text, dst);
+	for (one = strtok_r(text, ",", &save); one; one = strtok_r(NULL, ",", &save)) {
+		if (pt_parse_when(one, &w))
+			return wrong(p, "takes conditions like " PT_WHEN_FORMS ", not", one);
+		if (++n > PT_WHEN_MAX)
+			return wrong(p, "there are more conditions than 8, at", one);
+	}
+	return 1;
+}
+
 static int take_key(struct parse *p, const struct key *k, const char *value)
 {
 	char *at = (char *)p->c + k->at;
@@ -228,6 +258,8 @@ static int take_key(struct parse *p, const struct key *k, const char *value)
 		    (k->kind == PATH || strcmp(value, "no") != 0))
 			return wrong(p, "takes a path from the root, not", value);
 		return take_text(p, at, k->cap, value);
+	case CONDITIONS:
+		return take_conditions(p, at, k->cap, value);
 	case TEXT:
 		return take_text(p, at, k->cap, variable(value));
 	default:
@@ -251,7 +283,7 @@ static int take_label(struct parse *p, const char *name, const char *value)
 	size_t i;
 
 	if (!label_name(name))
-		return wrong(p, "this is no label's name:", name);
+		return wrong(p, "this is not a valid label name:", name);
 	if (c->n_labels == PT_PROM_FREE)
 		return wrong(p, "there are more labels than 8, at", name);
 	for (i = 0; i < c->n_labels; i++)
@@ -361,6 +393,9 @@ static int check(struct parse *p)
 	else if (*c->endpoint && strncmp(c->endpoint, "http://", 7) &&
 		 strncmp(c->endpoint, "https://", 8))
 		bad = "[otlp] endpoint begins with http:// or https://";
+	else if (*c->watch && !c->evidence)
+		bad = "[watch] keeps its windows as evidence: [evidence] keep = no does not go "
+		      "with it";
 	else if (!*c->state)
 		bad = "[agent] state names no folder";
 	for (i = 0; i < c->n_rules && !bad; i++)
@@ -416,8 +451,8 @@ int pt_config_read(const char *path, struct pt_config *c, struct pt_err *err)
 	ret = trusted(&st);
 	if (ret) {
 		pt_err_set(err, ret, ret == -EPERM ?
-			   "%s must belong to root, and nobody else may write "
-			   "it" : "%s is no file", path);
+			   "%s must belong to root, and only root may write "
+			   "it" : "%s is not a regular file", path);
 		goto out;
 	}
 	text = calloc(1, PT_CONFIG_BYTES + 1);
@@ -425,7 +460,7 @@ int pt_config_read(const char *path, struct pt_config *c, struct pt_err *err)
 	if (n < 0)
 		ret = pt_err_set(err, -EIO, "cannot read %s", path);
 	else if (n == PT_CONFIG_BYTES || strlen(text) != (size_t)n)
-		ret = pt_err_set(err, -EINVAL, "%s is no configuration", path);
+		ret = pt_err_set(err, -EINVAL, "%s is not a configuration file", path);
 	else
 		ret = pt_config_parse(text, path, c, err);
 out:

@@ -43,6 +43,11 @@ struct pt_config {
 	char evidence_dir[PT_CONFIG_TEXT]; /* "": state/evidence */
 	uint64_t evidence_size, sample_size;
 	double evidence_age_s;
+	/* [watch]; conditions with commas between them, "": no job is watched */
+	char watch[PT_CONFIG_TEXT];
+	unsigned watch_jobs;
+	double watch_keep_s, watch_cooldown_s;
+	uint64_t watch_memory; /* of each, for records */
 	/* [http]; "" not given */
 	char listen[128], cert[PT_CONFIG_TEXT], key[PT_CONFIG_TEXT];
 	char token_file[PT_CONFIG_TEXT];

@@ -105,7 +105,7 @@ static int start_http(struct pt_agent *a, struct pt_err *err)
 	if (!o.token_file && !pt_agent_token(a->c.state, own, sizeof(own), err))
 		o.own_token = own;
 	else if (!o.token_file)
-		pt_say(PT_SAY_WARNING, "nobody gets jobs and evidence by a token: %s",
+		pt_say(PT_SAY_WARNING, "jobs and evidence cannot be read with a token: %s",
 		       err->msg);
 	ret = pt_http_start(&o, &a->http, err->msg, sizeof(err->msg));
 	if (!ret && *err->msg)
@@ -158,6 +158,7 @@ static int start(struct pt_agent *a, struct pt_err *err)
 	ret = pt_agent_keep_open(a, err);
 	if (ret)
 		return ret;
+	pt_agent_watch_sweep(a);
 	/* while there is one thread; its files are its own, so it needs no more */
 	ret = pt_privileges_keep(pt_capture_keep(false), NULL, true, err);
 	if (!ret && !pt_privileges_trace())
@@ -177,6 +178,14 @@ static bool same_http(const struct pt_config *a, const struct pt_config *b)
 	return !*b->cert && !strcmp(a->listen, b->listen) && !strcmp(a->cert, b->cert) &&
 	       !strcmp(a->key, b->key) && !strcmp(a->token_file, b->token_file) &&
 	       !strcmp(a->socket, b->socket) && !strcmp(a->state, b->state);
+}
+
+static bool same_watch(const struct pt_config *a, const struct pt_config *b)
+{
+	return !strcmp(a->watch, b->watch) && a->watch_jobs == b->watch_jobs &&
+	       a->watch_keep_s == b->watch_keep_s && a->adopt == b->adopt &&
+	       a->watch_cooldown_s == b->watch_cooldown_s &&
+	       a->watch_memory == b->watch_memory && a->evidence_size == b->evidence_size;
 }
 
 static bool same_otlp(const struct pt_config *a, const struct pt_config *b)
@@ -204,7 +213,7 @@ static void reload_http(struct pt_agent *a, const struct pt_config *old)
 	memcpy(a->c.token_file, old->token_file, sizeof(old->token_file));
 	memcpy(a->c.socket, old->socket, sizeof(old->socket));
 	if (start_http(a, &err))
-		pt_say(PT_SAY_ERROR, "nor does the old one any more: %s", err.msg);
+		pt_say(PT_SAY_ERROR, "the old one no longer works either: %s", err.msg);
 }
 
 static void reload_otlp(struct pt_agent *a)
@@ -214,7 +223,7 @@ static void reload_otlp(struct pt_agent *a)
 	pt_otlp_stop(a->otlp, FLUSH_S);
 	a->otlp = NULL;
 	if (start_otlp(a, &err))
-		pt_say(PT_SAY_ERROR, "nothing is pushed: %s", err.msg);
+		pt_say(PT_SAY_ERROR, "metrics are not pushed: %s", err.msg);
 }
 
 static void apply(struct pt_agent *a, const struct pt_config *new)
@@ -232,7 +241,9 @@ static void apply(struct pt_agent *a, const struct pt_config *new)
 		strcmp(old->evidence_dir, new->evidence_dir) ||
 		strcmp(old->state, new->state);
 	if (*err.msg)
-		pt_say(PT_SAY_ERROR, "nothing is kept: %s", err.msg);
+		pt_say(PT_SAY_ERROR, "evidence is not kept: %s", err.msg);
+	if (moved || !same_watch(old, new))
+		pt_agent_watch_end(a, pt_now());
 	if (moved || !same_http(old, new))
 		reload_http(a, old);
 	if (!same_otlp(old, new))
@@ -263,7 +274,7 @@ static void reload(struct pt_agent *a)
 		       new ? err.msg : "no memory");
 	} else {
 		apply(a, new);
-		pt_say(PT_SAY_INFO, "the configuration is read anew");
+		pt_say(PT_SAY_INFO, "the configuration was read again");
 	}
 	free(new);
 	pt_notify("READY=1");
@@ -307,7 +318,7 @@ static void end_job(struct pt_agent *a, struct pt_ajob *j, double now)
 /* Waits until `until` for anything to happen; jobs that ended are told. */
 static int wait_for(struct pt_agent *a, double until)
 {
-	size_t n = 0, max = a->jobs.n_live + PT_SLOTS + 2, i;
+	size_t n = 0, max = a->jobs.n_live + PT_SLOTS + PT_WATCHES + 2, i;
 	struct pollfd *p = calloc(max, sizeof(*p));
 	double now = pt_now();
 	struct pt_ajob *j;
@@ -320,6 +331,10 @@ static int wait_for(struct pt_agent *a, double until)
 	for (i = 0; i < PT_SLOTS; i++)
 		if (a->slot[i].job)
 			p[n++] = (struct pollfd){ .fd = a->slot[i].child.pidfd,
+						  .events = POLLIN };
+	for (i = 0; i < PT_WATCHES; i++)
+		if (a->watch[i].job)
+			p[n++] = (struct pollfd){ .fd = a->watch[i].child.pidfd,
 						  .events = POLLIN };
 	for (j = a->jobs.first; j && n < max; j = j->next)
 		if (!j->ended)
@@ -346,7 +361,7 @@ static void search(struct pt_agent *a, double now)
 		pt_say(PT_SAY_WARNING, "cannot look for jobs: %s", strerror(-ret));
 	/* looking costs as well: it gives way, too, but not for an hour */
 	a->next_search = now + a->c.discover_s * fmin(6, a->budget.stretch);
-	if (pt_ajobs_expire(&a->jobs, now - a->c.expire_s, pt_agent_is_sampled, a))
+	if (pt_ajobs_expire(&a->jobs, now - a->c.expire_s, pt_agent_is_busy, a))
 		a->changed = true;
 	if (a->keeps && pt_evidence_bound(&a->kept, a->c.evidence_size,
 					  a->c.evidence_age_s,
@@ -364,6 +379,7 @@ static double turn(struct pt_agent *a)
 	if (now >= a->next_search)
 		search(a, now);
 	next = fmin(pt_agent_sample(a), a->next_search);
+	next = fmin(next, pt_agent_watch(a));
 	pt_agent_keep_pages(a);
 	next = fmin(next, pt_child_tick(&a->page, now));
 	pt_agent_budget_tick(a, now);
@@ -409,12 +425,16 @@ static void stop(struct pt_agent *a)
 	for (i = 0; i < PT_SLOTS; i++)
 		if (a->slot[i].job)
 			pt_child_ask(&a->slot[i].child, now);
+	pt_agent_watch_end(a, now);
 	pt_child_kill(&a->page);
-	while (pt_agent_running(a) && (now = pt_now()) < end) {
+	while ((pt_agent_running(a) || pt_agent_watches(a)) && (now = pt_now()) < end) {
 		pt_agent_sample(a);
-		if (pt_agent_running(a) && wait_for(a, fmin(end, now + 0.2)))
+		pt_agent_watch(a);
+		if ((pt_agent_running(a) || pt_agent_watches(a)) &&
+		    wait_for(a, fmin(end, now + 0.2)))
 			break;
 	}
+	pt_agent_watch_kill(a);
 	for (i = 0; i < PT_SLOTS; i++) {
 		if (!a->slot[i].job)
 			continue;
@@ -475,7 +495,7 @@ int pt_agent_run(const struct pt_agent_options *o)
 	ready(a);
 	ret = serve_until_told(a);
 	if (ret < 0)
-		pt_say(PT_SAY_ERROR, "cannot go on: %s", strerror(-ret));
+		pt_say(PT_SAY_ERROR, "cannot continue: %s", strerror(-ret));
 	else
 		status = 0;
 	stop(a);

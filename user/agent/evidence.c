@@ -138,6 +138,7 @@ static bool read_entry(const json_t *j, struct pt_kept *k)
 	copy(k->id, sizeof(k->id), json_object_get(j, "id"));
 	copy(k->job, sizeof(k->job), json_object_get(j, "job"));
 	copy(k->comm, sizeof(k->comm), json_object_get(j, "comm"));
+	copy(k->watch, sizeof(k->watch), json_object_get(j, "watch"));
 	k->unix_s = (uint64_t)json_integer_value(json_object_get(j, "unix_s"));
 	json_array_foreach(json_object_get(j, "verdicts"), i, v) {
 		severity = pt_enum_find(&pt_enum_severity,
@@ -254,10 +255,11 @@ static int open_dir(struct pt_evidence *e, const char *path, struct pt_err *err)
 		return pt_err_set(err, -errno, "cannot open the folder %s: %s",
 				  path, strerror(errno));
 	if (st.st_uid != geteuid() || (st.st_mode & 022))
-		return pt_err_set(err, -EPERM, "%s must belong to who runs the "
-				  "agent, and nobody else may write there", path);
+		return pt_err_set(err, -EPERM, "%s must belong to the user who "
+				  "runs the agent, and only that user may write "
+				  "there", path);
 	if ((st.st_mode & 077) && fchmod(e->dir, 0700))
-		return pt_err_set(err, -errno, "cannot close %s for others",
+		return pt_err_set(err, -errno, "cannot make %s private",
 				  path);
 	return 0;
 }
@@ -415,9 +417,10 @@ static json_t *entry(const struct pt_kept *k)
 			"{s:s, s:s}", "id", k->verdict[i].id, "severity",
 			pt_severity_name(k->verdict[i].severity)));
 	/* a name that is no UTF-8 would make the whole entry fail */
-	return json_pack("{s:s, s:I, s:s, s:s*, s:o, s:o}", "id", k->id,
-			 "unix_s", (json_int_t)k->unix_s, "job", k->job, "comm",
-			 k->comm, "verdicts", verdicts, "bytes", files);
+	return json_pack("{s:s, s:I, s:s, s:s*, s:s*, s:o, s:o}", "id", k->id,
+			 "unix_s", (json_int_t)k->unix_s, "job", k->job, "comm", k->comm,
+			 "watch", *k->watch ? k->watch : NULL, "verdicts", verdicts,
+			 "bytes", files);
 }
 
 int pt_evidence_list(const struct pt_evidence *e, FILE *f)

@@ -32,6 +32,7 @@ struct pt_kept {
 	uint64_t bytes[PT_KEPT_NR]; /* 0: there is none */
 	struct pt_kept_verdict verdict[PT_SAMPLE_VERDICTS];
 	size_t n_verdicts; /* at warning or worse */
+	char watch[160]; /* what a watch saw; "": it is of a sample. Valid UTF-8 */
 };
 
 struct pt_evidence {

@@ -427,7 +427,7 @@ static void tell_dropped(struct pt_ajobs *j, const struct pt_config *c)
 		       "than max-jobs (%u); %zu of those that are belong to user "
 		       "%s", j->dropped, c->max_jobs, top, most->user);
 	else if (!j->dropped)
-		pt_say(PT_SAY_INFO, "there are places for all jobs again");
+		pt_say(PT_SAY_INFO, "all jobs can be sampled again");
 }
 
 int pt_ajobs_search(struct pt_ajobs *j, const struct pt_config *c, double now,

@@ -33,6 +33,7 @@ struct pt_ajob {
 	double found_unix;
 	double ended; /* monotonic: when it ended; 0: it lives */
 	double due;   /* s of the realtime clock: its next sample */
+	double watch_due; /* monotonic: not watched before then */
 	double sample_s; /* shorter than configured, where memory is short */
 	unsigned left_out; /* samples that were left out since, for memory */
 	bool failing; /* its last sample failed, which was told */

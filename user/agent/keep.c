@@ -81,15 +81,14 @@ static void want_page(struct pt_agent *a, const char *id)
 	snprintf(a->pages[a->n_pages++], sizeof(*a->pages), "%s", id);
 }
 
-void pt_agent_keep(struct pt_agent *a, struct pt_ajob *j, const char *text,
-		   size_t len, const char *recording, char id[PT_EVIDENCE_ID])
+int pt_agent_keep_sample(struct pt_agent *a, struct pt_ajob *j, const struct pt_sample *s,
+			 const char *what, const char *text, size_t len,
+			 const char *recording, char id[PT_EVIDENCE_ID])
 {
-	const struct pt_sample *s = &j->tally.last;
 	struct pt_kept k = { .unix_s = (uint64_t)pt_agent_realtime() };
 	size_t i;
 	int ret;
 
-	id[0] = '\0';
 	for (i = 0; i < s->n_verdicts; i++) {
 		if (s->verdict[i].severity < PT_WARNING)
 			continue;
@@ -97,23 +96,44 @@ void pt_agent_keep(struct pt_agent *a, struct pt_ajob *j, const char *text,
 		snprintf(k.verdict[k.n_verdicts++].id, sizeof(k.verdict->id), "%s",
 			 s->verdict[i].id);
 	}
-	if (!k.n_verdicts || a->disk_is_full)
-		return;
+	snprintf(k.watch, sizeof(k.watch), "%s", what);
 	pt_evidence_id(k.id, k.unix_s, j->id);
 	snprintf(k.job, sizeof(k.job), "%s", j->id);
 	pt_str_term(k.comm, sizeof(k.comm), j->comm, 0, 0);
 	ret = pt_evidence_keep(&a->kept, &k, text, len, recording);
-	if (ret) {
-		pt_say(PT_SAY_WARNING, "a sample of job %s is not kept: %s", j->id,
-		       strerror(-ret));
-		return;
-	}
+	if (ret)
+		return ret;
 	snprintf(id, PT_EVIDENCE_ID, "%s", k.id);
 	if (recording)
 		want_page(a, k.id);
 	pt_evidence_bound(&a->kept, a->c.evidence_size, a->c.evidence_age_s,
 			  k.unix_s);
 	pt_evidence_save(&a->kept);
+	return 0;
+}
+
+static bool is_wrong(const struct pt_sample *s)
+{
+	size_t i;
+
+	for (i = 0; i < s->n_verdicts; i++)
+		if (s->verdict[i].severity >= PT_WARNING)
+			return true;
+	return false;
+}
+
+void pt_agent_keep(struct pt_agent *a, struct pt_ajob *j, const char *text,
+		   size_t len, const char *recording, char id[PT_EVIDENCE_ID])
+{
+	int ret;
+
+	id[0] = '\0';
+	if (!is_wrong(&j->tally.last) || a->disk_is_full)
+		return;
+	ret = pt_agent_keep_sample(a, j, &j->tally.last, "", text, len, recording, id);
+	if (ret)
+		pt_say(PT_SAY_WARNING, "a sample of job %s is not kept: %s", j->id,
+		       strerror(-ret));
 }
 
 static void start_page(struct pt_agent *a)

@@ -31,7 +31,7 @@ static void describe(const struct pt_agent *a, struct pt_prom_agent *out)
 		left_out += !j->ended && j->left_out;
 	*out = (struct pt_prom_agent){
 		.version = PT_VERSION,
-		.cpu_s = pt_agent_cpu(),
+		.cpu_s = pt_agent_cpu(a),
 		.resident_bytes = pt_agent_resident() + a->sample_resident,
 		.jobs = (double)a->jobs.n_live,
 		.interval_s = pt_agent_interval(a),
@@ -41,6 +41,9 @@ static void describe(const struct pt_agent *a, struct pt_prom_agent *out)
 		.interval_wanted_s = a->c.interval_s,
 		.cpu_budget = a->c.cpu,
 		.memory_budget = (double)a->c.memory,
+		.watching = *a->c.watch != '\0',
+		.watches = pt_agent_watches(a),
+		.watch_cpu_s = pt_agent_watch_cpu(a),
 	};
 }
 

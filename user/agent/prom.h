@@ -12,7 +12,7 @@
 #include "agent/owner.h"
 #include "agent/tally.h"
 
-#define PT_PROM_SERIES 60
+#define PT_PROM_SERIES 61
 #define PT_PROM_LABEL 128 /* bytes of a label's value, at most, before escaping */
 #define PT_PROM_FREE 8	  /* free labels of a job */
 
@@ -45,6 +45,8 @@ struct pt_prom_agent {
 	double interval_wanted_s; /* as configured; 0: not known */
 	double cpu_budget;	  /* cores; 0: no budget */
 	double memory_budget;	  /* bytes; 0 */
+	bool watching; /* [watch] is configured */
+	double watches, watch_cpu_s; /* jobs that are watched; what that took */
 };
 
 /* What is written: agent/series.h. 0; -EIO (of the stream: no memory), -ENOMEM. */

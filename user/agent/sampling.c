@@ -290,6 +290,9 @@ static bool is_ours(const struct pt_agent *a, pid_t pid)
 	for (i = 0; i < PT_SLOTS; i++)
 		if (a->slot[i].job && a->slot[i].child.pid == pid)
 			return true;
+	for (i = 0; i < PT_WATCHES; i++)
+		if (a->watch[i].job && a->watch[i].child.pid == pid)
+			return true;
 	return a->page.pid == pid;
 }
 

@@ -267,6 +267,12 @@ static void since(struct out *o, const struct pt_prom_job *j)
 		value(o, j, j->since_unix);
 }
 
+static void windows(struct out *o, const struct pt_prom_job *j)
+{
+	if (j->t->watched)
+		value(o, j, j->t->windows);
+}
+
 /* ---- plain figures: one point of each job; NAN: it has none ---------------------- */
 
 #define AT(member) offsetof(struct pt_tally, member)
@@ -303,6 +309,7 @@ static const struct {
 	C("read_bytes", "bytes", "Bytes that the job read (estimated).", read_bytes)
 	C("read_seconds", "seconds", "Time inside read calls (estimated).", read_s)
 	C("reads", NULL, "Read calls (estimated).", reads)
+	F("watch_windows", COUNTER, NULL, "Windows that a watch of the job kept as evidence.", windows)
 	C("samples", NULL, "Samples taken.", samples)
 	C("failed_samples", NULL, "Samples that gave no report.", failed)
 	C("events", NULL, "Events that samples got.", events)
@@ -347,7 +354,7 @@ static void own(struct out *o, const struct pt_prom_agent *a)
 #define C(name, unit, help) FAMILY("agent_" name, COUNTER, unit, help)
 #define G(name, unit, help) FAMILY("agent_" name, GAUGE, unit, help)
 	static const struct pt_series_family f[] = {
-		C("cpu_seconds", "seconds", "CPU time of the agent, its samples included."),
+		C("cpu_seconds", "seconds", "CPU time of the agent and its samples."),
 		G("resident_memory_bytes", "bytes", "Resident memory of the agent."),
 		G("jobs", NULL, "Jobs that are sampled."),
 		G("jobs_left_out", NULL, "Jobs that were found and are not sampled: the budget is spent."),
@@ -356,6 +363,8 @@ static void own(struct out *o, const struct pt_prom_agent *a)
 		G("interval_configured_seconds", "seconds", "Time from one sample of a job to its next, as configured."),
 		G("cpu_budget_cores", NULL, "What the agent may use, on average."),
 		G("memory_budget_bytes", "bytes", "Resident memory that the agent may use."),
+		G("watches", NULL, "Jobs that are watched all the time."),
+		C("watch_cpu_seconds", "seconds", "CPU time of watching them."),
 	};
 #undef C
 #undef G
@@ -363,7 +372,9 @@ static void own(struct out *o, const struct pt_prom_agent *a)
 			     a->dropped_jobs, a->interval_s, a->sample_s,
 			     a->interval_wanted_s > 0 ? a->interval_wanted_s : NAN,
 			     a->cpu_budget > 0 ? a->cpu_budget : NAN,
-			     a->memory_budget > 0 ? a->memory_budget : NAN };
+			     a->memory_budget > 0 ? a->memory_budget : NAN,
+			     a->watching ? a->watches : NAN,
+			     a->watching ? a->watch_cpu_s : NAN };
 	size_t i;
 
 	_Static_assert(sizeof(v) / sizeof(*v) == sizeof(f) / sizeof(*f),

@@ -32,6 +32,8 @@ struct pt_tally {
 	double step_sum_s;
 	/* counters of what was done, not scaled */
 	double samples, failed, events, lost_events, tracer_cpu_s;
+	double windows; /* that a watch kept */
+	bool watched;	/* it is, or was */
 	/* Causes in the order in which they came, as far as they are told apart:
 	 * what a counter counts never changes. */
 	uint8_t cause[PT_TALLY_CAUSES];

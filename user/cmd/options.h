@@ -8,9 +8,9 @@
 #include <sys/types.h>
 
 #include "analysis/verdicts/thresholds.h"
-#include "analysis/watch/watch.h"
 #include "base/log.h"
 #include "base/parse.h"
+#include "base/when.h"
 #include "capture/capture.h"
 #include "fleet/fleet.h"
 #include "report/report.h"
@@ -134,11 +134,6 @@ int pt_opts_label(const struct pt_opts *o, struct pt_report *r);
 /* "wait=10s,warmup=2s,active=10s,repeat=3": in any order, active above 0, what is
  * not said is 0. 0 or -EINVAL. */
 int pt_parse_schedule(const char *text, struct pt_schedule_opt *out);
-/* "step > 3x median": a condition of `watch`, one of PT_WHEN_FORMS. 0 or -EINVAL. */
-#define PT_WHEN_FORMS                                                          \
-	"'step > 3x median', 'step > 500ms', 'wait > 2s', 'wait > 20%', "      \
-	"'worker silent > 10s' or 'rank late > 500ms'"
-int pt_parse_when(const char *text, struct pt_when *out);
 /* Does this terminal show UTF-8 (by the locale)? */
 bool pt_locale_is_utf8(void);
 

@@ -12,26 +12,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/when.h"
+
 struct pt_arena;
 struct pt_model;
-
-/* ---- what is to be told ------------------------------------------------------ */
-
-enum pt_when_of {
-	PT_WHEN_STEP,	/* a step takes long */
-	PT_WHEN_WAIT,	/* its data wait does, or data waits have this share of time */
-	PT_WHEN_WORKER, /* a worker that has work delivers nothing for so long */
-	PT_WHEN_RANK,	/* a rank comes so much later than the first to a collective */
-	PT_WHEN_NR
-};
-enum pt_when_unit { PT_WHEN_NS, PT_WHEN_MEDIANS, PT_WHEN_SHARE };
-
-struct pt_when { /* more than `limit` */
-	uint8_t of;   /* enum pt_when_of */
-	uint8_t unit; /* enum pt_when_unit */
-	double limit; /* ns; times the usual step; share of the time */
-};
-#define PT_WHEN_MAX 8
 
 /* Held against the usual, nothing shorter counts: nobody asks for it, and a busy
  * machine makes such pauses by itself. */

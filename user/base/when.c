@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* "step > 3x median", as it is typed. */
+#include "base/when.h"
+
 #include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/options.h"
+#include "base/parse.h"
 
 #define LEAST_NS 1000000.0
 #define MOST_NS (24 * 3600e9)
