@@ -129,7 +129,7 @@ def memfd_one(at, kind, victim):
         end(p)
     after = looks(victim)
     ok = before == after and alive and err.returncode == 0 and all(
-        "none of its own" in r["said"] for r in runs)
+        "not its own" in r["said"] for r in runs)
     row("memfd/" + kind, ok, "%s; %s" % (
         "untouched" if before == after else "%d -> %d bytes" % (before[0], after[0]),
         runs[0]["said"] or "loaded"))
@@ -158,7 +158,7 @@ def memfd_race():
             harmed = before != looks(victim)
         finally:
             end(p)
-        refused = sum("none of its own" in r["said"] for r in runs)
+        refused = sum("not its own" in r["said"] for r in runs)
         taken = sum("did not take the agent library" in r["said"] for r in runs)
         row("memfd_race", not harmed and refused > 0 and taken > 0 and len(runs) == opts.tries,
             "%d tries, %d refused, %d were true: %s" % (

@@ -188,7 +188,7 @@ def crowd(n=128):
         after = os.times()
     spent = (after.children_user + after.children_system -
              before.children_user - before.children_system)
-    m = re.search(r"(\d+) looks in ([\d.]+) s; they took (\d+) ms", err)
+    m = re.search(r"(\d+) samples in ([\d.]+) s took (\d+) ms", err)
     seen = text.count("\nprocess ") + text.startswith("process ")
     print("     %d of %d processes, %s, %.2f s of CPU in all" % (
         seen, n + 1, m.group(0) if m else err, spent))
@@ -210,7 +210,7 @@ def refused():
         say(not status and "asleep in clock_nanosleep" in text and "Python" not in text,
             "a program without Python", text + err)
         status, text, err = stack("-p", str(job.pid), "-d", "0.5")
-        say(not status and not text and "no Python that can be read" in err,
+        say(not status and not text and "no Python stack could be read" in err,
             "a program without Python is looked at", text + err)
 
 

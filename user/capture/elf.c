@@ -105,7 +105,7 @@ static int open_file(struct lookup *l, int fd, struct pt_err *err)
 	if (ret == -EINVAL)
 		return pt_err_set(err, ret, "it is not a regular file");
 	if (ret == -ENOEXEC)
-		return pt_err_set(err, ret, "it is no sound ELF file for " PT_ARCH_NAME);
+		return pt_err_set(err, ret, "it is not a valid ELF file for " PT_ARCH_NAME);
 	return ret ? pt_err_set(err, ret, "it cannot be read: %s",
 				strerror(-ret)) : 0;
 }

@@ -18,7 +18,7 @@
 	X(demo, "Trace a job on a simulated GPU")                              \
 	X(record, "Record a job, to be diagnosed later")                       \
 	X(top, "Watch a job live, on the whole screen")                        \
-	X(watch, "Watch a job for days, and save the moments out of the ordinary") \
+	X(watch, "Watch a job for days, and save unusual moments")              \
 	X(report, "Diagnose a recorded file")                                  \
 	X(diff, "Compare reports: what changed, beyond noise")                 \
 	X(export, "Convert a recorded file to other programs' formats")        \

@@ -24,8 +24,8 @@ static void warn_of_token(const struct pt_prometheus_options *server)
 	if (server->token_file && !strncmp(url, "http://", 7) &&
 	    strncmp(url + 7, "localhost", 9) && strncmp(url + 7, "127.", 4) &&
 	    strncmp(url + 7, "[::1]", 5))
-		pt_note("the token goes over the network unencrypted: https is there "
-			"for that");
+		pt_note("the token goes over the network unencrypted: use an https "
+			"URL");
 }
 
 static int show(const struct pt_fleet *f, const struct pt_opts *o, struct pt_outfile *json)
@@ -55,7 +55,7 @@ int pt_cmd_fleet(int argc, char **argv)
 		return status;
 	if (!o.server.url)
 		return pt_fail(PT_EXIT_USAGE,
-			       "which server? --prometheus URL, like http://localhost:9090");
+			       "fleet needs a server: --prometheus URL, like http://localhost:9090");
 	if (pt_give_up(PT_RIGHTS_NET, 0))
 		return PT_EXIT_FAILED;
 	warn_of_token(&o.server);

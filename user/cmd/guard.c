@@ -118,7 +118,7 @@ int pt_guard(int (*fn)(void *ctx), void *ctx)
 		return WEXITSTATUS(status);
 	give_back(&g);
 	return pt_fail(PT_EXIT_FAILED,
-		       "the live view ended by signal %d (%s); nothing of it is left "
-		       "in the kernel, and the job runs on", WTERMSIG(status),
+		       "the live view was ended by signal %d (%s); it left nothing in "
+		       "the kernel, and the job keeps running", WTERMSIG(status),
 		       strsignal(WTERMSIG(status)));
 }

@@ -140,7 +140,7 @@ static int say_what_lacks(struct replay *k, const struct pt_rf_reader *in)
 			"%llu records are not in the recorded file: the disk "
 			"could not keep up.", (unsigned long long)in->dropped);
 	if (in->state != PT_RF_WHOLE && !k->again)
-		pt_note("%s %s after %llu records: what came before is reported",
+		pt_note("%s %s after %llu records: the part before that is reported",
 			k->name, in->state == PT_RF_CUT ? "is cut" : "is damaged",
 			n);
 	return err;
@@ -169,9 +169,9 @@ static int spill(struct replay *k)
 					PT_MAX_MODEL_BYTES);
 
 		if (ret == -E2BIG)
-			pt_error("the part of %s that was asked for is too long to be "
-				 "held at once: some %.0f s, with %.0f s on "
-				 "either side, is what can be", k->name,
+			pt_error("the requested part of %s is too long to be held at "
+				 "once: choose at most some %.0f s (%.0f s on either "
+				 "side are held, too)", k->name,
 				 (double)pt_reach_fits(&k->reach, k->m) / 1e9,
 				 (double)k->reach.margin / 1e9);
 		return ret;
@@ -281,8 +281,8 @@ static int read_stream(struct replay *k, const struct pt_opts *o, FILE *f)
 		return pt_fail(len, "cannot read %s: %s", k->name, strerror(-len));
 	k->whole = !in.truncated && !in.damaged;
 	if (!k->whole)
-		pt_note("%s %s after %llu records: what came before is "
-			"reported", k->name,
+		pt_note("%s %s after %llu records: the part before that "
+			"is reported", k->name,
 			in.truncated ? "ends inside a record" : "is damaged",
 			(unsigned long long)in.records);
 	return 0;

@@ -132,9 +132,9 @@ int pt_saving_end(struct pt_saving *s, const struct pt_report *r)
 	pt_outfile_abandon(&s->next);
 	if (now.gone)
 		pt_note("%s holds the newest part: %" PRIu64 " older records "
-			"went to keep its size", s->out.path, now.gone);
+			"were dropped to keep its size", s->out.path, now.gone);
 	if (now.dropped)
-		pt_note("%s lacks %" PRIu64 " records: the disk could not keep "
+		pt_note("%s is missing %" PRIu64 " records: the disk could not keep "
 			"up", s->out.path, now.dropped);
 	name = strdup(s->out.path);
 	more = pt_outfile_commit(&s->out, &err);

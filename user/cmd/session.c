@@ -290,7 +290,7 @@ static int conclude(struct pt_session *s, struct pt_err *err)
 	ret = s->o->record_only ? 0 : pt_parts_report(&s->parts, &s->pieces, s->model,
 						      &a, s->report);
 	if (ret == -ERANGE) {
-		pt_note("step %" PRId64 " did not come: %" PRId64 " steps were "
+		pt_note("step %" PRId64 " was not reached: %" PRId64 " steps were "
 			"seen, and all of them are reported",
 			s->o->first_step, s->report->steps.count);
 		a.by_steps = false;
@@ -337,7 +337,7 @@ static int finish(struct pt_session *s, struct pt_err *err)
 	if (ret || s->raw_failed || s->stop == PT_STOP_ERROR)
 		status = PT_EXIT_FAILED;
 	if (s->cmd && !s->cmd_is_ours && !pt_spawn_done(s->cmd))
-		pt_note("the command goes on as process %d", s->cmd->pid);
+		pt_note("the command keeps running as process %d", s->cmd->pid);
 	return status;
 }
 

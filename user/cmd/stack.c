@@ -199,7 +199,7 @@ int pt_cmd_stack(int argc, char **argv)
 	if (pt_opts_done(&o, PT_OPTS_STACK, doc, argc, argv, &status))
 		return status;
 	if (!o.n_pids)
-		return pt_fail(PT_EXIT_USAGE, "whose? pipetrace stack -p PID");
+		return pt_fail(PT_EXIT_USAGE, "stack needs a process: pipetrace stack -p PID");
 	if (o.auto_duration)
 		return pt_fail(PT_EXIT_USAGE, "stack takes -d SEC");
 	if (pt_give_up(PT_RIGHTS_LOOK, 0))

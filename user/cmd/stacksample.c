@@ -220,10 +220,10 @@ int pt_stack_sample(const struct pt_opts *o)
 	else if (!any && !looks)
 		pt_error("there is no process %d", (int)o->pids[0]);
 	else if (!put_all(s, o->loud == PT_VERBOSE ? 0 : LEAST, o->ascii ? 0 : PT_TERM_UNICODE))
-		pt_note("no Python that can be read was seen in these processes; without -d, "
-			"stack says of each why, and what its threads do");
+		pt_note("no Python stack could be read in these processes; stack without -d "
+			"says why, and what their threads are doing");
 	if (!ret && looks)
-		pt_note("%d looks in %.1f s; they took %.0f ms of CPU", looks, pt_now() - begin,
+		pt_note("%d samples in %.1f s took %.0f ms of CPU", looks, pt_now() - begin,
 			1000 * spent);
 	pt_py_sampler_free(s);
 	return ret || !looks ? PT_EXIT_FAILED : PT_EXIT_OK;

@@ -6,9 +6,9 @@
 #include "cmd/sudo.h"
 
 static const char doc[] =
-	"Say whether a machine-learning job's GPU starves for input, why, and "
-	"who is to blame: attach to a running job, unmodified and not "
-	"restarted, or start one.\v"
+	"Diagnose whether a machine-learning job's GPU starves for input, why, and "
+	"which worker, file and line is responsible. Attaches to a running job "
+	"without changing or restarting it, or starts one.\v"
 	"Without arguments pipetrace lists the GPU jobs of this machine.\n\n"
 	"Exit status: 0 traced, 1 failed, 2 bad usage, 3 a verdict reached "
 	"--fail-on.";

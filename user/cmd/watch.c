@@ -34,9 +34,8 @@
 
 static const char doc[] =
 	"Watch a job for days, and save the moments at which a step, a wait, a worker or "
-	"a rank is out of the ordinary: the last seconds are held in memory, and what "
-	"happened around such a moment goes into a folder of its own, as a recording and "
-	"its report.\v"
+	"a rank is unusual. The last seconds are held in memory; what happened around such "
+	"a moment is saved in a folder, as a recording and its report.\v"
 	"Conditions: step > 3x median, step > 500ms (or s, m, h), wait > 2s (of one step), "
 	"wait > 20% (of 10 s), worker silent > 10s, rank late > 500ms.\n\n"
 	"Exit status: 0 watched, 1 failed, or a window could not be saved, 2 bad usage.";
@@ -156,8 +155,8 @@ static void say_usual(struct watching *k, uint64_t now)
 	pt_watch_state(k->w, &s);
 	if (!k->cold && !s.steps && now > k->begin_ns + NO_STEPS_NS) {
 		k->cold = true;
-		pt_note("no steps are found in this job so far: nothing is held against them "
-			"(pipetrace doctor -p %d says what is seen)", pt_follow_pid(k->f));
+		pt_note("no steps have been found in this job so far, so none can be judged "
+			"(pipetrace doctor -p %d says what can be seen)", pt_follow_pid(k->f));
 	}
 	if (k->warm || !s.usual_ns)
 		return;
@@ -181,7 +180,7 @@ static void look(struct watching *k, uint64_t now)
 	int ret = pt_watch_round(k->w, now, &e);
 
 	if (ret < 0)
-		pt_note("out of memory: this second is not looked at");
+		pt_note("out of memory: this second is not analysed");
 	if (ret == 1) /* of what goes on, some more is to be seen */
 		k->save_ns = pt_max64(e.begin + keep / 2, now + (e.running ? keep / 4 : 0));
 	say_usual(k, now);

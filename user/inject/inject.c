@@ -90,8 +90,8 @@ static int not_taken(struct work *w, int err)
 {
 	if (err != -EMEDIUMTYPE && err != -EBADF)
 		return gave_up(w, err, "opening the memory file");
-	return pt_err_set(w->err, -EPERM, "what it gave as a new memory file is "
-			  "none of its own: nothing was written to it");
+	return pt_err_set(w->err, -EPERM, "the memory file that it returned is "
+			  "not its own: nothing was written to it");
 }
 
 /* A memfd in the target: its number there. */

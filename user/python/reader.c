@@ -249,7 +249,7 @@ int pt_py_open(struct pt_py **out, pid_t pid, struct pt_err *err)
 			return 0;
 		usleep(5000);
 	}
-	ret = pt_err_set(err, -EOPNOTSUPP, "what was found of its Python %s does not fit",
+	ret = pt_err_set(err, -EOPNOTSUPP, "the data structures of its Python %s do not look as expected",
 			 (*out)->version);
 	pt_py_close(*out);
 	*out = NULL;

@@ -81,7 +81,7 @@ int pt_py_watcher_start(struct pt_py_watcher **out, struct pt_err *err)
 	close(ends[1]);
 out:
 	if (ret) {
-		pt_err_set(err, ret, "cannot start what looks at Python: %s", strerror(-ret));
+		pt_err_set(err, ret, "cannot start the process that reads Python stacks: %s", strerror(-ret));
 		pt_py_watcher_free(w);
 		return ret;
 	}

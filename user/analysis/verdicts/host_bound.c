@@ -11,8 +11,8 @@ static const char *const does[PT_HOST_NR] = {
 	[PT_HOST_CHILD] = "waits for a process that it started",
 	[PT_HOST_COLLECTIVE] = "waits for another rank",
 	[PT_HOST_CLIENT] = "waits for requests",
-	[PT_HOST_PEER] = "waits for a thread or process that was not seen to hand it input",
-	[PT_HOST_OTHER] = "waits for something that pipetrace did not see",
+	[PT_HOST_PEER] = "waits for a thread or process that is not known to supply input",
+	[PT_HOST_OTHER] = "waits for something that pipetrace could not see",
 };
 
 static const char *advice_of(enum pt_host_kind what, bool often)
@@ -32,9 +32,10 @@ static const char *advice_of(enum pt_host_kind what, bool often)
 		return "The loop waits for a program that it starts: run that program in "
 		       "parallel with the training.";
 	case PT_HOST_PEER:
-		return "What it waits for there was not seen to go to the GPU: it may be a logger, "
-		       "a saver, a compiler, a parameter server, or whatever reads its output. "
-		       "Let that run while the training goes on, or do it less often.";
+		return "Find out what it waits for. It does not seem to supply data for the GPU: it "
+		       "may be a logger, a saver, a compiler, a parameter server, or a reader of "
+		       "the job's output. Let it run in parallel with the training, or call it "
+		       "less often.";
 	case PT_HOST_QUEUED:
 		return "The training thread is short of a core: check what else runs on this "
 		       "host, and which cores the job may use.";

@@ -4,8 +4,8 @@
 
 static const char *const ways[] = {
 	[PT_HANG_STOPPED] = "has been stopped (by a signal or a debugger)",
-	[PT_HANG_UNINTERRUPTIBLE] = "has been in one file operation",
-	[PT_HANG_WAITING] = "has been in one wait",
+	[PT_HANG_UNINTERRUPTIBLE] = "has been blocked in one file operation",
+	[PT_HANG_WAITING] = "has been blocked in one wait",
 	[PT_HANG_SPINNING] = "has been computing",
 };
 

@@ -29,7 +29,7 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 			100 * f->launch) :
 		pt_sentence(an,
 			"The GPU keeps up with every launch: %.0f %% of the time the host's "
-			"launch rate (one every %.0f us) sets the pace; for how much of that "
+			"launch rate (one every %.0f us) sets the pace; how much of that time "
 			"the GPU is idle cannot be seen from outside.",
 			100 * f->host_bound, us);
 	v->advice = "Launch fewer, larger kernels: a larger batch, fused operations, compilation or CUDA graphs.";

@@ -73,8 +73,8 @@ static const char *title(struct pt_an *an, const struct pt_item *i, enum kind ki
 			at, i->ms / 1000, mib, share);
 	if (kind == SLOW)
 		return pt_sentence(an,
-			"One file%s took %.1f s to read, where as much of other files takes "
-			"%.1f ms; files like it account for %.0f %% of the data wait.",
+			"One file%s took %.1f s to read; the same amount of other files takes "
+			"%.1f ms. Files like it account for %.0f %% of the data wait.",
 			at, i->ms / 1000, i->peers_ms, share);
 	return pt_sentence(an,
 		"One file%s took %.1f s to read%s; files like it account for %.0f %% of the "
@@ -109,7 +109,7 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 		"Split this file into pieces the size of the others, or leave it out: it is "
 		"read no slower than they are, but one batch waits for all of it." :
 		"Check this file: its size, its location (another disk, a network mount, a "
-		"damaged sector), and who else reads it.";
+		"damaged sector), and what else reads it.";
 	return 1;
 }
 

@@ -52,7 +52,7 @@ static void help(struct pt_tx *t)
 		{ "p, Space", "pause; the trace goes on, the picture stays" },
 		{ "Esc", "leave the job: nothing is traced any more" },
 		{ "?, h", "this help; any key closes it" },
-		{ "q, Ctrl-C", "quit; the job runs on" },
+		{ "q, Ctrl-C", "quit; the job keeps running" },
 	};
 
 	for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++) {
