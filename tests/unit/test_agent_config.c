@@ -79,10 +79,10 @@ static void watches(void **state)
 	assert_int_equal(parse(""), 0);
 	assert_string_equal(c.watch, "");
 	assert_int_equal(parse("[watch]\nwhen = step > 3x median, worker silent > 1m\nkeep = 1m\n"
-			       "jobs = 2\ncooldown = 10m\nmemory = 64M\n"), 0);
+			       "jobs = 3\ncooldown = 10m\nmemory = 32M\n"), 0);
 	assert_string_equal(c.watch, "step > 3x median, worker silent > 1m");
-	assert_true(c.watch_keep_s == 60 && c.watch_cooldown_s == 600 && c.watch_jobs == 2 &&
-		    c.watch_memory == 64 << 20);
+	assert_true(c.watch_keep_s == 60 && c.watch_cooldown_s == 600 && c.watch_jobs == 3 &&
+		    c.watch_memory == 32 << 20);
 	refused("[watch]\nwhen = step > 3\n", "t.conf:2", "step > 3");
 	refused("[watch]\nwhen = step > 1s, idle\n", "t.conf:2", "idle");
 	refused("[watch]\nwhen = step > 1s,step > 2s,step > 3s,step > 4s,step > 5s,step > 6s,"

@@ -88,10 +88,10 @@ void pt_config_default(struct pt_config *c)
 	c->evidence_size = 1 << 30;
 	c->sample_size = 64 << 20;
 	c->evidence_age_s = 7 * DAY;
-	c->watch_jobs = 4;
+	c->watch_jobs = 2;
 	c->watch_keep_s = 30;
 	c->watch_cooldown_s = 300;
-	c->watch_memory = 128 << 20;
+	c->watch_memory = 64 << 20;
 	c->otlp_queue = 4 << 20;
 	c->otlp_interval_s = 60;
 	snprintf(c->state, sizeof(c->state), "/var/lib/pipetrace");

@@ -132,7 +132,7 @@ static int keep_window(struct pt_agent *a, struct pt_ajob *j, const char *folder
 /* Those that are there. A folder appears as a whole. */
 static void take_windows(struct pt_agent *a, struct pt_awatch *w)
 {
-	DIR *d = opendir(w->stage);
+	DIR *d = a->keeps ? opendir(w->stage) : NULL;
 	char path[PATH_MAX];
 	struct dirent *de;
 	int ret;
