@@ -14,6 +14,9 @@
  *   attacker maps FILE COUNT
  *       maps FILE for execution, and starts COUNT programs that do; none of them
  *       does anything.
+ *   attacker lease FILE [VICTIM]
+ *       maps FILE for execution, and has a lease on it: who opens it waits as long as the
+ *       kernel lets him. With VICTIM the file's name is a link to that.
  *
  * It writes "READY" when it is set up.
  */
@@ -268,13 +271,26 @@ static int run_library(char **argv)
 
 /* ---- many that look like jobs --------------------------------------------------- */
 
-static int run_maps(char **argv)
+static void map_file(const char *path, int fd)
 {
-	int fd = open(argv[2], O_RDONLY), n = atoi(argv[3]);
-
 	if (fd < 0 || mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd,
 			   0) == MAP_FAILED)
-		die(argv[2]);
+		die(path);
+}
+
+static int stay(void)
+{
+	ready();
+	for (;;)
+		pause();
+	return 0;
+}
+
+static int run_maps(char **argv)
+{
+	int n = atoi(argv[3]);
+
+	map_file(argv[2], open(argv[2], O_RDONLY));
 	while (n-- > 0) {
 		pid_t p = fork();
 
@@ -289,10 +305,22 @@ static int run_maps(char **argv)
 		waitpid(p, NULL, 0);
 	}
 	rest_us(300000);
-	ready();
-	for (;;)
-		pause();
-	return 0;
+	return stay();
+}
+
+/* ---- files that keep others waiting ---------------------------------------------- */
+
+static int run_lease(int argc, char **argv)
+{
+	int fd = open(argv[2], O_RDWR);
+
+	signal(SIGIO, SIG_IGN);
+	map_file(argv[2], fd);
+	if (fcntl(fd, F_SETLEASE, F_WRLCK))
+		die("lease");
+	if (argc > 3 && (unlink(argv[2]) || symlink(argv[3], argv[2])))
+		die("link");
+	return stay();
 }
 
 int main(int argc, char **argv)
@@ -306,5 +334,7 @@ int main(int argc, char **argv)
 		return run_library(argv);
 	if (argc == 4 && !strcmp(argv[1], "maps"))
 		return run_maps(argv);
+	if ((argc == 3 || argc == 4) && !strcmp(argv[1], "lease"))
+		return run_lease(argc, argv);
 	return 2;
 }

@@ -11,6 +11,7 @@ Needs root and a build. Ends with "N passed, N failed, N skipped".
 """
 
 import argparse
+import ctypes
 import hashlib
 import json
 import mmap
@@ -214,6 +215,52 @@ def hooked():
         return 0
 
 
+# ---- a library that keeps its reader waiting, or sends him elsewhere -----------------------
+
+IN_OPEN = 0x20
+
+
+class Opened:
+    """Has anybody opened the file?"""
+
+    def __init__(self, path):
+        self.libc = ctypes.CDLL(None, use_errno=True)
+        self.fd = self.libc.inotify_init1(os.O_NONBLOCK)
+        if self.fd < 0 or self.libc.inotify_add_watch(self.fd, path.encode(), IN_OPEN) < 0:
+            raise OSError(ctypes.get_errno(), "inotify")
+
+    def told(self):
+        try:
+            return len(os.read(self.fd, 4096)) > 0
+        except BlockingIOError:
+            return False
+        finally:
+            os.close(self.fd)
+
+
+def lease():
+    """The files are of no known name, so that they are looked into."""
+    with Place() as at:
+        files = [os.path.join(at.theirs, "%d.so" % i) for i in range(2)]
+        for f in files:
+            shutil.copy(CUDART, f)
+            os.chown(f, NOBODY, NOBODY)
+        victim = at.file("victim", 0o600)
+        for name, args in (("lease", files[:1]), ("lease_link", [files[1], victim])):
+            p, begin, opened = attack(at.shared(ATTACKER), "lease", *args), time.monotonic(), \
+                Opened(victim)
+            try:
+                t = subprocess.run([opts.program, "-p", str(p.pid), "-d", "1", "-q"], timeout=120,
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.DEVNULL, check=False)
+                took = time.monotonic() - begin
+            finally:
+                end(p)
+            hit = opened.told()
+            row(name, t.returncode == 0 and took < 20 and not hit, "a second's trace took %.0f s; root's file, "
+                "to which the library's name leads, was %s" % (took, "OPENED" if hit else "not opened"))
+
+
 # ---- outputs under sudo -------------------------------------------------------------
 
 SUDO = dict(os.environ, SUDO_UID=str(NOBODY), SUDO_GID=str(NOBODY), SUDO_USER="nobody")
@@ -316,7 +363,7 @@ def slots():
                 job.wait()
 
 
-CASES = {"slots": slots, "outputs": outputs, "library_race": library_race, "memfd": memfd, "memfd_race": memfd_race}
+CASES = {"slots": slots, "lease": lease, "outputs": outputs, "library_race": library_race, "memfd": memfd, "memfd_race": memfd_race}
 
 
 def main():

@@ -5,12 +5,14 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <linux/magic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 const char *pt_fd_path(int fd, char buf[PT_FD_PATH])
@@ -41,21 +43,35 @@ static bool own_mapping(const void *at, uint32_t *dev, uint64_t *inode)
 	return found;
 }
 
-/*
- * Is it the file that was mapped? Some file systems (btrfs, overlayfs) give
- * stat() other numbers than maps have: those are asked for a mapping of ours,
- * in the same words.
- */
-static bool same_file(int fd, const struct stat *st, const struct pt_mapped *m)
+static bool same_numbers(const struct stat *st, const struct pt_mapped *m)
+{
+	return st->st_ino == m->inode &&
+	       (major(st->st_dev) << 20 | minor(st->st_dev)) == m->dev;
+}
+
+#ifndef BCACHEFS_SUPER_MAGIC
+#define BCACHEFS_SUPER_MAGIC 0xca451a4e
+#endif
+
+/* These give stat() other numbers than maps have. To open a file of the kernel's own
+ * (/proc, /sys, tracefs) may do something, so no other is opened to be asked. */
+static bool other_numbers(int at)
+{
+	struct statfs fs;
+
+	return !fstatfs(at, &fs) &&
+	       (fs.f_type == BTRFS_SUPER_MAGIC || fs.f_type == OVERLAYFS_SUPER_MAGIC ||
+		fs.f_type == BCACHEFS_SUPER_MAGIC);
+}
+
+/* Is it the file that was mapped? A mapping of ours is asked, in the same words. */
+static bool same_mapping(int fd, const struct pt_mapped *m)
 {
 	uint64_t inode;
 	uint32_t dev;
 	bool same;
 	void *p;
 
-	if (st->st_ino == m->inode &&
-	    (major(st->st_dev) << 20 | minor(st->st_dev)) == m->dev)
-		return true;
 	p = mmap(NULL, 1, PROT_NONE, MAP_PRIVATE, fd, 0);
 	if (p == MAP_FAILED)
 		return false;
@@ -68,20 +84,24 @@ static bool same_file(int fd, const struct stat *st, const struct pt_mapped *m)
 static int open_same(const char *path, const struct pt_mapped *m)
 {
 	int at = open(path, O_PATH | O_CLOEXEC), fd;
+	bool plain, same;
 	char own[PT_FD_PATH];
 	struct stat st;
 
 	if (at < 0)
 		return -errno;
-	/* only now that it is known to be a plain file is it really opened */
+	/* Only now that it is known to be a plain file, and the mapped one, is it really
+	 * opened; and not waited for: its owner may have a lease on it. */
 	fd = -ESTALE;
-	if (!fstat(at, &st) && S_ISREG(st.st_mode)) {
-		fd = open(pt_fd_path(at, own), O_RDONLY | O_CLOEXEC);
+	plain = !fstat(at, &st) && S_ISREG(st.st_mode);
+	same = plain && same_numbers(&st, m);
+	if (same || (plain && other_numbers(at))) {
+		fd = open(pt_fd_path(at, own), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 		if (fd < 0)
 			fd = -errno;
 	}
 	close(at);
-	if (fd >= 0 && !same_file(fd, &st, m)) {
+	if (fd >= 0 && !same && !same_mapping(fd, m)) {
 		close(fd);
 		fd = -ESTALE;
 	}
