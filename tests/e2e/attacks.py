@@ -288,6 +288,11 @@ def outputs_of(at, pid):
     root = os.path.join(at.dir, "roots")
     os.mkdir(root)
     there = at.file("roots/there", 0o644)
+    # a folder that all may write to, where nobody cannot come
+    closed = os.path.join(at.dir, "closed")
+    os.mkdir(closed, 0o700)
+    os.mkdir(os.path.join(closed, "open"))
+    os.chmod(os.path.join(closed, "open"), 0o777)
     trace = ["-p", str(pid), "-d", "1", "-q"]
     rec = os.path.join(at.theirs, "mine.ptrace")
     code, said = by_sudo("record", *trace, "-o", rec)
@@ -304,6 +309,14 @@ def outputs_of(at, pid):
                 row("outputs", False, "%s: status %d, %s" % (" ".join(args), code,
                                                              os.listdir(root)))
                 return
+    for args in (["record", *trace, "-o"], [*trace, "--json"], [*trace, "--html"],
+                 ["watch", *trace, "-o"]):
+        said = by_sudo(*args, closed + "/open/new")[1]
+        there, lacks = by_sudo(*args, closed + "/there/x")[1], by_sudo(*args, closed + "/x/x")[1]
+        if os.listdir(closed + "/open") or there.replace("/there", "/x") != lacks:
+            row("outputs_closed", False, "%s: %s, %s, %s" % (" ".join(args), said, there, lacks))
+            return
+    row("outputs_closed", True, "neither written nor told of: " + said.strip()[-80:])
     # a file of root's in the caller's own folder is not for him to replace either
     foreign = at.file("theirs/foreign", 0o600)
     mine = at.file("theirs/mine", 0o600, owner=NOBODY)

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/capability.h>
 #include <sys/prctl.h>
@@ -141,6 +142,21 @@ bool pt_privileges_without_admin(bool (*fn)(void))
 	cap_free(was);
 	cap_free(now);
 	return ok;
+}
+
+void pt_privileges_reach(bool far)
+{
+	const cap_value_t search = CAP_DAC_READ_SEARCH;
+	cap_t now = cap_get_proc();
+	int err = errno;
+
+	/* a filter that refuses this stands where there is none to give up */
+	if (has(now, search, CAP_PERMITTED) &&
+	    !cap_set_flag(now, CAP_EFFECTIVE, 1, &search, far ? CAP_SET : CAP_CLEAR) &&
+	    cap_set_proc(now))
+		abort();
+	cap_free(now);
+	errno = err;
 }
 
 void pt_privileges_wake(void)

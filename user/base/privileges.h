@@ -54,6 +54,11 @@ int pt_privileges_keep(unsigned keep, const struct pt_identity *who, bool hand_o
 void pt_privileges_wake(void);
 /* What `fn` says while this thread does without CAP_SYS_ADMIN. */
 bool pt_privileges_without_admin(bool (*fn)(void));
+/*
+ * CAP_DAC_READ_SEARCH of this thread, where it has it: not in effect, and in effect again.
+ * Without it a path that the caller named leads no further than he could go himself.
+ */
+void pt_privileges_reach(bool far);
 /* Does this thread have CAP_BPF and CAP_PERFMON? */
 bool pt_privileges_trace(void);
 

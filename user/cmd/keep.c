@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/privileges.h"
 #include "cmd/outdir.h"
 #include "cmd/session.h"
 #include "cmd/sudo.h"
@@ -46,9 +47,12 @@ int pt_keep_open(struct pt_keep *k, const struct pt_opts *o, struct pt_err *err)
 	*k = (struct pt_keep){ .o = o, .fd = -1 };
 	if (strlen(o->output) > PATH_MAX - 2 * PT_KEEP_NAME)
 		return pt_err_set(err, -ENAMETOOLONG, "%s is too long", o->output);
-	if (mkdir(o->output, 0700) && errno != EEXIST)
-		return pt_err_set(err, -errno, "cannot make the folder %s: %s", o->output,
-				  strerror(errno));
+	pt_privileges_reach(false);
+	ret = mkdir(o->output, 0700) && errno != EEXIST ? -errno : 0;
+	pt_privileges_reach(true);
+	if (ret)
+		return pt_err_set(err, ret, "cannot make the folder %s: %s", o->output,
+				  strerror(-ret));
 	snprintf(path, sizeof(path), "%s/.probe", o->output);
 	ret = pt_outdir_open(&probe, path, err);
 	if (ret)

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/privileges.h"
 #include "cmd/outfile.h"
 
 static int cannot(struct pt_outdir *o, int err, struct pt_err *e)
@@ -67,7 +68,9 @@ int pt_outdir_open(struct pt_outdir *o, const char *path, struct pt_err *err)
 	o->path = strdup(path);
 	if (!o->path)
 		return pt_err_set(err, -ENOMEM, "out of memory");
+	pt_privileges_reach(false);
 	ret = begin(o);
+	pt_privileges_reach(true);
 	return ret ? cannot(o, ret, err) : 0;
 }
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/privileges.h"
 #include "cmd/outfile.h"
 #include "cmd/sudo.h"
 
@@ -34,7 +35,8 @@ int pt_out_folder(char *path, const char **base)
 		return -EISDIR;
 	if (slash)
 		*slash = '\0';
-	fd = open(!slash ? "." : *path ? path : "/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	/* it may be one that who asks can write into, but not list */
+	fd = open(!slash ? "." : *path ? path : "/", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	fd = fd < 0 ? -errno : fd;
 	if (slash)
 		*slash = '/';
@@ -126,8 +128,10 @@ int pt_outfile_open(struct pt_outfile *o, const char *path, struct pt_err *err)
 		return pt_err_set(err, -ENOMEM, "out of memory");
 	o->is_stdout = !strcmp(path, "-");
 	/* a copy, so that closing it tells of errors and stdout stays */
+	pt_privileges_reach(false);
 	fd = o->is_stdout ? fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3) :
 			    open_fd(o, err);
+	pt_privileges_reach(true);
 	if (fd < 0) {
 		ret = o->is_stdout ? cannot(o, -errno, err) : fd;
 		pt_outfile_abandon(o);

@@ -3,7 +3,7 @@
  * A file that appears whole or not at all: it has no name until the end (where the
  * file system knows no such files, a temporary one beside its own). Opened before
  * the capture, so that what cannot be written is known at once. Under sudo all of
- * it is done with the rights of the user who called, see pt_rights_take().
+ * it is done with the rights of the user who called: pt_give_up(), pt_privileges_reach().
  */
 #ifndef PT_OUTFILE_H
 #define PT_OUTFILE_H
