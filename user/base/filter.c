@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Filters of system calls. */
 #include <errno.h>
+#include <fcntl.h>
 #include <seccomp.h>
 #include <string.h>
 
@@ -24,12 +25,24 @@ static const int harm[] = {
 	SCMP_SYS(setgroups), SCMP_SYS(setfsuid), SCMP_SYS(setfsgid),
 };
 static const int trace[] __attribute__((unused)) = { SCMP_SYS(ptrace) };
-/* What turning files into files does not need. */
+/* What turning files into files, and looking at a process from outside, do not need. */
 static const int reach[] = {
 	SCMP_SYS(bpf), SCMP_SYS(perf_event_open), SCMP_SYS(execve), SCMP_SYS(execveat),
-	SCMP_SYS(socket), SCMP_SYS(process_vm_readv), SCMP_SYS(pidfd_open),
-	SCMP_SYS(pidfd_getfd), SCMP_SYS(pidfd_send_signal), SCMP_SYS(capset),
-	SCMP_SYS(sched_setscheduler), SCMP_SYS(sched_setattr), SCMP_SYS(fanotify_init),
+	SCMP_SYS(socket), SCMP_SYS(pidfd_open), SCMP_SYS(pidfd_getfd),
+	SCMP_SYS(pidfd_send_signal), SCMP_SYS(sched_setscheduler), SCMP_SYS(sched_setattr),
+	SCMP_SYS(fanotify_init),
+};
+/* ... and only looking does */
+static const int looking[] = { SCMP_SYS(process_vm_readv), SCMP_SYS(capset) };
+/* Other ways than open() to make or change a file. */
+static const int change[] = {
+	SCMP_SYS(creat), SCMP_SYS(openat2), SCMP_SYS(truncate), SCMP_SYS(rename),
+	SCMP_SYS(renameat), SCMP_SYS(renameat2), SCMP_SYS(link), SCMP_SYS(linkat),
+	SCMP_SYS(symlink), SCMP_SYS(symlinkat), SCMP_SYS(unlink), SCMP_SYS(unlinkat),
+	SCMP_SYS(mkdir), SCMP_SYS(mkdirat), SCMP_SYS(rmdir), SCMP_SYS(chmod),
+	SCMP_SYS(fchmod), SCMP_SYS(fchmodat), SCMP_SYS(chown), SCMP_SYS(lchown),
+	SCMP_SYS(fchown), SCMP_SYS(fchownat), SCMP_SYS(setxattr), SCMP_SYS(lsetxattr),
+	SCMP_SYS(fsetxattr),
 };
 /* What a parser of open files needs. */
 static const int parser[] = {
@@ -65,6 +78,26 @@ static int allow(scmp_filter_ctx c)
 				       SCMP_A2(SCMP_CMP_MASKED_EQ, 4 /* PROT_EXEC */, 0));
 }
 
+/* Opening is for reading. */
+static int only_read(scmp_filter_ctx c)
+{
+	static const uint64_t ways[][2] = { { O_ACCMODE, O_WRONLY }, { O_ACCMODE, O_RDWR },
+					    { O_ACCMODE, O_ACCMODE }, { O_CREAT, O_CREAT },
+					    { O_TRUNC, O_TRUNC } };
+	uint32_t no = SCMP_ACT_ERRNO(EPERM);
+	int ret = each(c, no, change, N(change));
+	size_t i;
+
+	for (i = 0; i < N(ways) && !ret; i++) {
+		ret = seccomp_rule_add(c, no, SCMP_SYS(openat), 1,
+				       SCMP_A2(SCMP_CMP_MASKED_EQ, ways[i][0], ways[i][1]));
+		if (!ret && SCMP_SYS(open) >= 0)
+			ret = seccomp_rule_add(c, no, SCMP_SYS(open), 1,
+					       SCMP_A1(SCMP_CMP_MASKED_EQ, ways[i][0], ways[i][1]));
+	}
+	return ret;
+}
+
 static int refuse(scmp_filter_ctx c, enum pt_filter f)
 {
 	uint32_t no = SCMP_ACT_ERRNO(EPERM);
@@ -74,8 +107,12 @@ static int refuse(scmp_filter_ctx c, enum pt_filter f)
 	if (!ret && f != PT_FILTER_INJECT)
 		ret = each(c, no, trace, N(trace));
 #endif
-	if (!ret && f == PT_FILTER_FILES)
+	if (!ret && (f == PT_FILTER_FILES || f == PT_FILTER_LOOK))
 		ret = each(c, no, reach, N(reach));
+	if (!ret && f == PT_FILTER_FILES)
+		ret = each(c, no, looking, N(looking));
+	if (!ret && f == PT_FILTER_LOOK)
+		ret = only_read(c);
 	return ret;
 }
 

@@ -70,6 +70,9 @@ enum pt_filter {
 	/* For commands that turn files into files: programs, sockets, tracing and
 	 * other processes are refused, too. */
 	PT_FILTER_FILES,
+	/* For who looks at processes from outside: the same, but for reading their memory;
+	 * and files are opened for reading only, and none is changed. */
+	PT_FILTER_LOOK,
 	/* For a parser that is handed open files: everything is refused but memory,
 	 * reading, messages, and the end. */
 	PT_FILTER_PARSER,

@@ -37,7 +37,7 @@ static bool confine(int sock)
 	prctl(PR_SET_NAME, "pipetrace-lines");
 	return !pt_confine_child(sock, MEMORY) &&
 	       !pt_privileges_keep(PT_KEEP_LOOK, NULL, false, &err) &&
-	       !pt_filter_set(PT_FILTER_TRACE, &err);
+	       !pt_filter_set(PT_FILTER_LOOK, &err);
 }
 
 static _Noreturn void child(int sock, pid_t parent)
