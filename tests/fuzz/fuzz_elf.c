@@ -179,10 +179,54 @@ static void make_library(struct library *l)
 	};
 }
 
+/* Functions as compilers, and those who would mislead the choice of a place, begin them. The
+ * first has 32 bytes; what it jumps to lies in the second. */
+static void code_seeds(void)
+{
+	static const struct {
+		const char *name, *code;
+		uint8_t size;
+	} codes[] = {
+#define CODE(name, bytes) { name, bytes, sizeof(bytes) - 1 }
+		CODE("jumps-out", "\xf3\x0f\x1e\xfa\x55\xeb\x31"),
+		CODE("jumps-out-twice", "\xf3\x0f\x1e\xfa\x55\x74\x31\xeb\x2f"),
+		CODE("jumps-to-data", "\xf3\x0f\x1e\xfa\x55\xeb\x38"),
+		CODE("jumps-anywhere", "\xf3\x0f\x1e\xfa\x55\xff\xe0"),
+		CODE("jumps-back", "\xf3\x0f\x1e\xfa\x55\xeb\xfd"),
+		CODE("comes-back", "\xf3\x0f\x1e\xfa\x55\xeb\x19\x90\x90\x90\x90\x90\x90\x90\x90\x90"
+				   "\x90\x90\x90\x90\x90\x90\x90\x90\x90\x90\x90\x90\x90\x90\x90\x90"
+				   "\xeb\xe0"),
+		CODE("goes-on", "\xf3\x0f\x1e\xfa\x55\xeb\x19\xc3"),
+		CODE("keeps-arguments", "\x48\x89\xf8\x41\x89\xfb\x48\x8d\x05\x01\x02\x03\x04\x55\xc3"),
+		CODE("takes-an-argument", "\x48\x89\xf8\x31\xff\x55\xc3"),
+		CODE("takes-a-byte", "\x88\xe0\xb2\x07\x55\xc3"),
+		CODE("takes-the-stack", "\x48\x83\xec\x08\x55\xc3"),
+		CODE("writes", "\x48\x89\x07\x55\xc3"),
+		CODE("another", "\x0f\xa2\x55\xc3"),
+		CODE("begins-cheap", "\x55\xc3"),
+		CODE("long-nop", "\x0f\x1f\x44\x00\x00\x41\x54\xc3"),
+		CODE("calls", "\xf3\x0f\x1e\xfa\x55\xe8\x01\x02\x03\x04\xff\xd0\xc3"),
+		CODE("calls-itself", "\xf3\x0f\x1e\xfa\x55\xe8\xf8\xff\xff\xff\xc3"),
+		CODE("transaction", "\xf3\x0f\x1e\xfa\x0f\x84\x01\x00\x00\x00\xc7\xf8\x00\x00\x00\x00\xc3"),
+		CODE("no-code", "\xf3\x0f\x1e\xfa\x55\x06\x06"),
+#undef CODE
+	};
+	struct library l;
+	size_t i;
+
+	for (i = 0; i < sizeof(codes) / sizeof(*codes); i++) {
+		make_library(&l);
+		memset(l.text, 0x90, 32);
+		memcpy(l.text, codes[i].code, codes[i].size);
+		fuzz_seed_as(codes[i].name, 0, &l, sizeof(l));
+	}
+}
+
 void elf_seeds(void)
 {
 	struct library l;
 
+	code_seeds();
 	make_library(&l);
 	fuzz_seed_as("library", 0, &l, sizeof(l));
 	fuzz_seed_as("hole", 20, &l, sizeof(l));

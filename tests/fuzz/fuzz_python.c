@@ -12,6 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "python/looks.h"
 #include "python/reader_int.h"
 
 #define WORDS 4096
@@ -133,28 +134,75 @@ int __wrap_usleep(useconds_t us)
 	return 0;
 }
 
+/* The text with `put` for each "@"; the caller frees it. */
+static char *filled(const uint8_t *data, size_t size, const char *with, size_t *len)
+{
+	char *text = malloc(size * 40 + 1);
+	size_t i;
+
+	if (!text)
+		abort();
+	*len = 0;
+	for (i = 0; i < size; i++) {
+		if (data[i] == '@')
+			*len += (size_t)sprintf(text + *len, "%s", with);
+		else
+			text[(*len)++] = (char)data[i];
+	}
+	return text;
+}
+
+static void on_look(void *ctx, const struct pt_py_look *l)
+{
+	const struct pt_py_looks *looks = ctx;
+	uint32_t id = l->stack, depth = 0;
+
+	for (; id; id = pt_py_node_of(looks, id)->caller) {
+		FUZZ_HOLDS(id <= pt_py_nodes_known(looks) && ++depth <= PT_PY_DEPTH);
+		FUZZ_HOLDS(pt_py_node_of(looks, id)->line - 1 < pt_py_lines_known(looks));
+	}
+	FUZZ_HOLDS(pt_py_telling(looks, l->stack) <= pt_py_lines_known(looks));
+}
+
+/* The same process looked at again and again, as a trace does. */
+static void look(void)
+{
+	struct pt_py_looks *l = pt_py_looks_new();
+	const char *version, *cmdline;
+	struct pt_err err = { "" };
+	pid_t self = getpid();
+	int i;
+
+	if (!l)
+		abort();
+	fake_file("schedstat", "7 8 9\n", 6);
+	for (i = 0; i < 3; i++) {
+		pt_py_looks_watch(l, self, &err);
+		pt_py_looks_at(l, on_look, l);
+		if (pt_py_looks_process(l, self, &version, &cmdline))
+			FUZZ_HOLDS(version[0] == '3');
+		memory[NAME_TEXT + 5]++; /* another function */
+	}
+	pt_py_looks_keep(l, &self, 1);
+	pt_py_looks_keep(l, &self, 0);
+	FUZZ_HOLDS(!pt_py_looks_process(l, self, &version, &cmdline));
+	pt_py_looks_free(l);
+}
+
 /* A library's first symbol lies at 0x1000 (fake.c). */
 static void find(const uint8_t *maps, size_t size)
 {
-	const uint64_t start = at(0) - 0x1000;
+	const unsigned long long start = at(0) - 0x1000;
 	struct pt_err err = { "" };
-	size_t i, len = 0;
+	char with[40], *text;
 	struct pt_py *p;
-	char *text;
+	size_t len;
 
 	if (!size)
 		return;
 	make_true(&layouts[maps[0] % LAYOUTS]);
-	text = malloc(size * 40);
-	if (!text)
-		abort();
-	for (i = 1; i < size; i++) {
-		if (maps[i] == '@')
-			len += (size_t)sprintf(text + len, "%llx-%llx", (unsigned long long)start,
-					       (unsigned long long)start + 0x100000);
-		else
-			text[len++] = (char)maps[i];
-	}
+	snprintf(with, sizeof(with), "%llx-%llx", start, start + 0x100000);
+	text = filled(maps + 1, size - 1, with, &len);
 	fake_file("maps", text, len);
 	fake_library = true;
 	if (pt_py_open(&p, getpid(), &err)) {
@@ -162,8 +210,37 @@ static void find(const uint8_t *maps, size_t size)
 	} else {
 		FUZZ_HOLDS(!strncmp(pt_py_version(p), "3.", 2));
 		pt_py_close(p);
+		look();
 	}
 	fake_library = false;
+	fake_clear();
+	free(text);
+}
+
+/* A process in a name space of its own. */
+static void apart(const uint8_t *status, size_t size)
+{
+	struct seen s = { 0, 0 };
+	const struct pt_py_sink to = { on_thread, on_frame, &s };
+	const struct layout *l;
+	struct pt_err err;
+	struct pt_py *p;
+	char with[16], *text;
+	size_t len;
+
+	if (!size)
+		return;
+	l = &layouts[status[0] % LAYOUTS];
+	make_true(l);
+	snprintf(with, sizeof(with), "%ld", syscall(SYS_gettid));
+	text = filled(status + 1, size - 1, with, &len);
+	fake_file("status", text, len);
+	if (pt_py_open_at(&p, getpid(), at(0), l->minor, &err))
+		abort();
+	pt_py_stacks(p, &to);
+	s.threads = 0;
+	pt_py_stacks(p, &to);
+	pt_py_close(p);
 	fake_clear();
 	free(text);
 }
@@ -183,6 +260,10 @@ void python_run(const uint8_t *data, size_t size)
 		return;
 	if (*data == 255) {
 		find(data + 1, size - 1);
+		return;
+	}
+	if (*data == 254) {
+		apart(data + 1, size - 1);
 		return;
 	}
 	l = &layouts[*data % LAYOUTS];
@@ -277,6 +358,11 @@ void python_seeds(void)
 		"\x03" "555555000000-555555200000 r-xp 00001000 08:01 77 /usr/bin/python3.11\n"
 		"7ffff0000000-7ffff0100000 r-xp 00001000 08:01 78 /opt/lib/libpython3.12.so.1.0\n"
 		"7ffff1000000-7ffff1100000 r-xp 00000000 08:01 79 /x/_json.cpython-39-x86_64.so\n";
+	static const char *const status[] = {
+		"\3Name:\tx\nNSpid:\t4711\t@\n", "\3Name:\tx\nNSpid:\t4711\t12\n",
+		"\1Name:\tx\nNSpid:\t1 2 3 @ 4 x\n", "\2Name:\tx\nNSpid:\t@\n",
+		"\3Name:\tx\nNSpid:\t1\t99999999999\n", "\4NSpid:\t1\t@\n",
+	};
 	/* CODE: offsets that a 3.13 of 2024 publishes, with a name that begins like it */
 	static const uint64_t published[] = { 0, 0x030d00f0, 0, 0, 0, 632, 0, 0, 0, 7344 };
 	struct change c[16] = { { .word = FRAME + 6, .how = 0, .value = { FRAME & 255, FRAME >> 8 } } };
@@ -323,5 +409,9 @@ void python_seeds(void)
 		      "1000-2000 r-xp 0 08:01 78 /x/_json.cpython-311-x86_64.so\n");
 	maps_seeds_of("does-not-fit", "\1@ r-xp 0 08:01 77 /usr/bin/python3.11\n");
 	maps_seeds_of("too-new", "\3@ r-xp 0 08:01 77 /usr/bin/python3.77\n");
+	for (i = 0; i < sizeof(status) / sizeof(*status); i++) {
+		snprintf(name, sizeof(name), "apart-%u", i);
+		fuzz_seed_as(name, 254, status[i], strlen(status[i]));
+	}
 	maps_seeds_of("no-version", "\3@ r-xp 0 08:01 77 /job/train\n");
 }
