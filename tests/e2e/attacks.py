@@ -19,7 +19,6 @@ import os
 import re
 import shutil
 import signal
-import struct
 import subprocess
 import sys
 import tempfile
@@ -27,6 +26,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import agent_tools  # noqa: E402
+import held  # noqa: E402
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 B = os.path.join(TOP, "build")
@@ -110,23 +110,6 @@ def looks(path):
 
 
 # ---- descriptors that are no memory files --------------------------------------------
-
-def break_points():
-    """Do those of this machine's processor count? Some virtual ones take them and never do."""
-    attr, libc = bytearray(112), ctypes.CDLL(None)
-    # PERF_TYPE_BREAKPOINT; not in the kernel; HW_BREAKPOINT_X at the function
-    struct.pack_into("<II", attr, 0, 5, len(attr))
-    struct.pack_into("<Q", attr, 40, 1 << 5)
-    struct.pack_into("<IQQ", attr, 52, 4, ctypes.cast(libc.getppid, ctypes.c_void_p).value,
-                     8 if os.uname().machine == "x86_64" else 4)
-    fd = libc.syscall(298 if os.uname().machine == "x86_64" else 241, bytes(attr), 0, -1, -1, 0)
-    if fd < 0:
-        return False
-    for _ in range(100):
-        libc.getppid()
-    with os.fdopen(fd, "rb", 0) as f:
-        return struct.unpack("<Q", f.read(8))[0] == 100
-
 
 def inject(pid, *words):
     p = subprocess.run([opts.injector, str(pid), AGENT, *words], stdin=subprocess.DEVNULL,
@@ -415,8 +398,8 @@ def main():
     for name, run in CASES.items():
         if opts.name and name not in opts.name:
             continue
-        if name.startswith("memfd") and not break_points():
-            skip(name, "hardware break points do not work on this machine")
+        if name.startswith("memfd") and not held.break_points():
+            skip(name, held.NO_BREAK_POINTS)
             continue
         run()
     ok, bad = results.count(True), results.count(False)

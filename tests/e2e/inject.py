@@ -30,6 +30,8 @@ import sys
 import tempfile
 import time
 
+import held
+
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 INJECTOR = os.path.join(TOP, "build/tests/e2e/injector")
 HAZARDS = os.path.join(TOP, "build/tests/e2e/hazards")
@@ -803,6 +805,9 @@ def main():
         if not os.path.exists(f):
             print("needs %s: make e2e" % os.path.relpath(f, TOP))
             return 77
+    if not held.break_points():
+        print(held.NO_BREAK_POINTS)
+        return 77
     names = SAMPLE if a.sample else a.name
 
     def wanted(name):

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 
-from held import traced
+from held import NO_BREAK_POINTS, break_points, traced
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("BUILD", os.path.join(TOP, "build"))
@@ -113,8 +113,9 @@ def trace(tmp):
                           text=True, stdout=subprocess.DEVNULL, env=dict(os.environ, PT_SIM_LOG=log,
                                    LD_LIBRARY_PATH=CUDA)) as job:
         try:
-            done = traced(job, [PIPETRACE, "-p", str(job.pid), "-d", "3", "--cupti", "--html",
-                                names["page"], "--json", names["json"], "-o", names["rec"]], 60)
+            done = traced(job, [PIPETRACE, "-p", str(job.pid), "-d", "3", "--html",
+                                names["page"], "--json", names["json"], "-o", names["rec"],
+                                *(["--cupti"] if break_points() else [])], 60)
             job.wait(30)
         finally:
             job.kill()
