@@ -158,7 +158,11 @@ def main():
         ok("the report is that of --json", json.loads(live["report"]) == doc)
         ok("the recording gives the same timeline", live["timeline"] == again["timeline"])
         line = json.loads(live["timeline"])
-        check_device(line, doc, device_busy(log))
+        inject = break_points()
+        if inject:
+            check_device(line, doc, device_busy(log))
+        else:
+            print("skip the GPU's lane: " + NO_BREAK_POINTS)
         with open(names["truth"], encoding="utf-8") as f:
             pids = {w for l in f for w in json.loads(l).get("workers", [])}
         lanes = {l["pid"] for l in line["lanes"] if l["kind"] == "thread" and
@@ -166,7 +170,7 @@ def main():
         ok("a lane for each worker of the log", len(pids) == 2 and lanes == pids, (lanes, pids))
         ok("mode 0600", os.stat(names["page"]).st_mode & 0o777 == 0o600)
     bad = results.count(False)
-    print("%d passed, %d failed, 0 skipped" % (len(results) - bad, bad))
+    print("%d passed, %d failed, %d skipped" % (len(results) - bad, bad, not inject))
     return 1 if bad else 0
 
 
