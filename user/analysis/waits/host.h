@@ -52,6 +52,12 @@ static inline bool pt_gap_is_evident(const struct pt_host_gap *g)
 	       g->read_ns || g->started;
 }
 
+/* The trainer ended in it: part of it is the job's way out of its loop. */
+static inline bool pt_gap_is_last(const struct pt_host_gap *g)
+{
+	return !g->g.next && g->g.th->exited;
+}
+
 /* 0 or -ENOMEM; free in any case. `writing`: when files were written. */
 int pt_find_host(const struct pt_an *an, const struct pt_actor *a,
 		 const struct pt_givers *givers, const pt_spans *writing,

@@ -127,8 +127,9 @@ int pt_sum_host(const struct pt_an *an, struct pt_trainer *t)
 		for (k = 0; k < PT_HOST_NR; k++)
 			t->host_ns[k] += w.ns[k];
 		others += w.others;
-		/* what comes before the first call is no part of a loop */
-		if (w.all <= PT_LAUNCH_GAP_NS || !g->g.prev)
+		/* what comes before the first call, or behind the last one of a job that
+		 * ends, is no part of a loop */
+		if (w.all <= PT_LAUNCH_GAP_NS || !g->g.prev || pt_gap_is_last(g))
 			continue;
 		idle += w.idle;
 		hidden += mostly_waits(&w) ? 0 : pt_min64(w.idle, step);

@@ -338,6 +338,22 @@ struct window {
 	bool end_seen;
 };
 
+/* A job that ends shuts its loader down: from the first worker's end on there is no batch to
+ * come. A trainer that is killed in a wait ends before them. */
+static void end_with_loader(const struct obtain *o, const struct pt_host_gap *g,
+			    struct window *w)
+{
+	if (!pt_gap_is_last(g))
+		return;
+	pt_each(const struct pt_worker, x, &o->t->workers) {
+		uint64_t at = pt_thread_end(o->an, x->main);
+
+		if (x->main->exited && at > g->g.begin && at < g->g.th->last)
+			w->end = pt_min64(w->end, at);
+	}
+	w->begin = pt_min64(w->begin, w->end);
+}
+
 static void bound(const struct obtain *o, const struct pt_host_gap *g,
 		  struct window *w)
 {
@@ -363,6 +379,7 @@ static void bound(const struct obtain *o, const struct pt_host_gap *g,
 					    cpu_back(g->g.th, g->begins, from,
 						     READY_NS));
 	}
+	end_with_loader(o, g, w);
 }
 
 /* Only the thread's Python tells that it obtains data in these gaps: so much of one, and
