@@ -291,7 +291,7 @@ def allowed_misses(n):
     return max(1, int(n * (1 - LIKELY_MIN) + 1e-9))
 
 
-def summary(results, broken, cupti):
+def summary(results, broken, cupti, hard_only=False):
     """(lines, number of broken rules, number of rules)."""
     jobs = [list(v.values()) for _, v in results]
     n = len(jobs) + broken
@@ -313,7 +313,7 @@ def summary(results, broken, cupti):
                 "; %s: not on a machine this busy (tasks waited for a core %.0f %% of "
                 "the time)" % (m["name"], 100 * m["waited"]) for m in busy)),
                       not broken and len(left) == len(busy) < n))
-    else:
+    elif not hard_only:
         rules.append(("inside likely: %d of %d" % (likely, n),
                       n - likely <= allowed_misses(n)))
         rules.append(("median width of likely: %.1f points (%d jobs with a sync at "
@@ -374,7 +374,8 @@ def main():
         os.makedirs(o.keep, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="pipetrace-gpubusy-") as tmp:
         results, broken = everything(o, o.keep or tmp)
-    lines, failed, n = summary(results, broken, o.cupti)
+    # of so few jobs, drawn for exact times, the estimate's own rules say nothing
+    lines, failed, n = summary(results, broken, o.cupti, skipped)
     print("\n".join(lines))
     print("%d passed, %d failed, %d skipped" % (n - failed, failed, skipped))
     return 1 if failed else 0
