@@ -453,7 +453,8 @@ static bool others_supply(const struct pt_givers *g)
 		}
 		told += run * WORKS_PART >= an->t1 - an->t0 ? n : 0;
 	}
-	return 2 * told >= g->uploads;
+	/* uploads that are not seen say nothing of how often */
+	return g->uploads && 2 * told >= g->uploads;
 }
 
 /* Works as a supplier does; but what it hands over goes to no device, as far as can be
