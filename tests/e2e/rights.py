@@ -152,6 +152,14 @@ def wait_until(what, seconds=30):
     return False
 
 
+def confined(pid):
+    """Its reader of ELF files is there, and the filter of system calls, which comes last."""
+    try:
+        return status(pid)["Seccomp"] == "2" and "pipetrace-elf" in map(name_of, family(pid))
+    except OSError:
+        return False
+
+
 def writing(pid):
     """It is stopped in a write: of a pipe that is full."""
     try:
@@ -221,7 +229,7 @@ def check_top(job):
                          stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                          stderr=subprocess.DEVNULL)
     try:
-        wait_until(lambda: len(family(p.pid)) >= 3)
+        wait_until(lambda: confined(p.pid))
         judge("top (sudo)", p.pid, NOBODY, TRACE)
         judge("top (sudo)", p.pid, NOBODY, set(), "pipetrace-elf", of="reader of ELF files")
     finally:
@@ -235,7 +243,7 @@ def check_watch(job, tmp):
                           "2s", "--when", "step > 1s"], env=SUDO, stdin=subprocess.DEVNULL,
                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        wait_until(lambda: len(family(p.pid)) >= 2)
+        wait_until(lambda: confined(p.pid))
         judge("watch (sudo)", p.pid, NOBODY, TRACE)
         judge("watch (sudo)", p.pid, NOBODY, set(), "pipetrace-elf", of="reader of ELF files")
         time.sleep(4)
