@@ -121,8 +121,10 @@ class Commands(unittest.TestCase):
                 if b.mark or not all(map(ours, sum(map(blocks.words, b.text.splitlines()), []))):
                     self.assertRegex(b.mark, r"^(run by \S|not run here: .)", where)
                 if b.mark.startswith("run by "):
-                    who = re.match(r"run by ([^\s,]+)", b.mark).group(1)
+                    who, suite = re.match(r"run by ([^\s,]+)(?: ([^\s,]+))?", b.mark).groups()
                     self.assertTrue(os.access(os.path.join(TOP, who), os.X_OK), where)
+                    if suite:
+                        self.assertIn('"%s"' % suite, read(who), where)
                     for word in blocks.left_out(b.mark):
                         self.assertIn(word, b.text, where)
         self.assertGreater(n, 30)
