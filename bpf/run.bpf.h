@@ -18,19 +18,22 @@ static __noinline int pt_run_write(struct pt_thread *th, struct task_struct *tas
 {
 	__u64 flags = BPF_RB_NO_WAKEUP, size;
 	struct pt_ring_calls *r;
-	__u32 n;
+	__u32 n, last;
 
 	if (!th || !task)
 		return 0;
 	r = &th->run.rec;
-	n = th->run.n;
-	if (!n || n > PT_CALLS_MAX)
+	last = th->run.n - 1;
+	/* Linux 6.1's verifier learns from n != 0 nothing of n - 1: that is what it is shown */
+	barrier_var(last);
+	if (last >= PT_CALLS_MAX)
 		return 0;
+	n = last + 1;
 	size = PT_RUN_HEAD + n * sizeof(r->call[0]);
 	r->hdr.size = (__u16)size;
 	r->hdr.kind = PT_REC_CALLS;
 	r->hdr.cpu = (__u16)bpf_get_smp_processor_id();
-	r->hdr.ts = r->begin_ts + (r->call[n - 1].after & ~PT_CALL_UNREAD);
+	r->hdr.ts = r->begin_ts + (r->call[last].after & ~PT_CALL_UNREAD);
 	r->hdr.tid = task->pid;
 	r->hdr.tgid = task->tgid;
 	r->hdr.start = th->start;
