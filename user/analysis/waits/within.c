@@ -114,17 +114,21 @@ static bool gives(const struct pt_givers *g, const struct pt_thread *th)
 
 /* A thread that sends may never rest for want of something to send. Then the one
  * that is asked makes what it sends; of several the one that works most. One that
- * answers for memory is asked, too, but answers by itself. */
+ * answers for memory is asked, too, but answers by itself: it is met most where it
+ * waits for the interpreter's lock, and another that is asked works more. */
 static struct pt_thread *maker_asked(const struct pt_an *an,
 				     const struct pt_givers *g, struct pt_proc *p,
 				     struct pt_thread *th)
 {
 	struct pt_thread *best = NULL;
-	uint64_t most = work_ns(an, th) / 10, ns;
+	bool asked = times_asked(an, th, p->ppid) >= ASKED_MIN;
+	uint64_t most = work_ns(an, th), ns;
 	size_t i;
 
-	if (times_asked(an, th, p->ppid) >= ASKED_MIN)
+	if (asked && !gives(g, th))
 		return th;
+	if (!asked)
+		most /= 10;
 	for (i = 0; i < p->threads.n; i++) {
 		ns = work_ns(an, p->threads.v[i]);
 		if (ns <= most || gives(g, p->threads.v[i]) ||
