@@ -128,7 +128,7 @@ E2E := $(E2E_SRCS:tests/e2e/%.c=$(B)/tests/e2e/%)
 FUZZ_SRCS := $(sort $(wildcard tests/fuzz/*.c))
 FUZZ_OBJS := $(FUZZ_SRCS:%.c=$(B)/san/%.o)
 # What tests/fuzz stands in for.
-FUZZ_WRAP := open openat fopen setmntent ptrace usleep pt_libcurl_load pt_queue_record \
+FUZZ_WRAP := open openat fopen setmntent pt_seccomp_filter usleep pt_libcurl_load pt_queue_record \
 	pt_mapped_open pt_elf_symbols pt_elf_objects pt_elf_dyn \
 	pt_http_client_of pt_http_local_trusts MHD_get_connection_info \
 	MHD_lookup_connection_value MHD_queue_response

@@ -37,6 +37,18 @@ _Static_assert(sizeof(struct pt_config) == 80, "pt_config");
 #define PT_PASS_FINAL 3 /* the same, and totals of running threads */
 #define PT_PASS_COUNT 5 /* only what hooks were met; OPEN and FINAL do that, too */
 
+/* One of a thread's seccomp filters (seccomp.bpf.c). */
+#define PT_SECCOMP_MAX 64	/* of a thread that are looked at */
+#define PT_SECCOMP_NONE (-1)	/* it has no such filter */
+#define PT_SECCOMP_HIDDEN (-2)	/* it has, but what it is cannot be read */
+#define PT_SECCOMP_NOBODY (-3)	/* there is no such thread */
+struct pt_seccomp_cell {
+	__u32 tid, which;  /* asked for */
+	__s32 len;	   /* instructions, or one of the above */
+	__u32 pad;
+	__u64 code[4096]; /* struct sock_filter; BPF_MAXINSNS of them */
+};
+
 #define PT_MAX_TARGETS 16384
 #define PT_MAX_OUTSIDE 64 /* ... of them outside of the tree */
 #define PT_MAX_FILES 16384

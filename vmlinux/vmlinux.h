@@ -170,7 +170,33 @@ struct upid {
 };
 
 struct pid {
+	unsigned int level;
 	struct upid numbers[1];
+};
+
+struct sock_filter {
+	__u16 code;
+	__u8 jt;
+	__u8 jf;
+	__u32 k;
+};
+
+struct sock_fprog_kern {
+	__u16 len;
+	struct sock_filter *filter;
+};
+
+struct bpf_prog {
+	struct sock_fprog_kern *orig_prog;
+};
+
+struct seccomp_filter {
+	struct seccomp_filter *prev;
+	struct bpf_prog *prog;
+};
+
+struct seccomp {
+	struct seccomp_filter *filter;
 };
 
 struct sock {
@@ -271,6 +297,8 @@ struct task_struct {
 	struct files_struct *files;
 	struct mm_struct *mm;
 	struct signal_struct *signal;
+	struct pid *thread_pid;
+	struct seccomp seccomp;
 	struct task_io_accounting ioac;
 	struct bpf_local_storage *bpf_storage;
 };

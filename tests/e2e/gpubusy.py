@@ -38,7 +38,6 @@ TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(TOP, "tests"))
 from noise import pressure_s  # noqa: E402
-from held import NO_BREAK_POINTS, break_points  # noqa: E402
 
 LEAD_S, TRACE_S, TAIL_S = 0.5, 2.5, 30   # the tail is cut short by SIGTERM
 HALF_S = 1.9             # a job of two phases changes then, inside the trace
@@ -291,7 +290,7 @@ def allowed_misses(n):
     return max(1, int(n * (1 - LIKELY_MIN) + 1e-9))
 
 
-def summary(results, broken, cupti, hard_only=False):
+def summary(results, broken, cupti):
     """(lines, number of broken rules, number of rules)."""
     jobs = [list(v.values()) for _, v in results]
     n = len(jobs) + broken
@@ -313,7 +312,7 @@ def summary(results, broken, cupti, hard_only=False):
                 "; %s: not on a machine this busy (tasks waited for a core %.0f %% of "
                 "the time)" % (m["name"], 100 * m["waited"]) for m in busy)),
                       not broken and len(left) == len(busy) < n))
-    elif not hard_only:
+    else:
         rules.append(("inside likely: %d of %d" % (likely, n),
                       n - likely <= allowed_misses(n)))
         rules.append(("median width of likely: %.1f points (%d jobs with a sync at "
@@ -366,18 +365,13 @@ def main():
     if not o.replay and os.geteuid() != 0:
         print("needs root")
         return 77
-    skipped = o.cupti and not o.replay and not break_points()
-    if skipped:
-        o.cupti = False
-        print("skip cupti: " + NO_BREAK_POINTS)
     if o.keep:
         os.makedirs(o.keep, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="pipetrace-gpubusy-") as tmp:
         results, broken = everything(o, o.keep or tmp)
-    # of so few jobs, drawn for exact times, the estimate's own rules say nothing
-    lines, failed, n = summary(results, broken, o.cupti, skipped)
+    lines, failed, n = summary(results, broken, o.cupti)
     print("\n".join(lines))
-    print("%d passed, %d failed, %d skipped" % (n - failed, failed, skipped))
+    print("%d passed, %d failed, 0 skipped" % (n - failed, failed))
     return 1 if failed else 0
 
 

@@ -4,32 +4,11 @@
 The job waits for a line on its standard input (`simjob --hold`), which it gets once the
 tracer has said that it is attached: what it does is then traced from the first call on.
 """
-import ctypes
-import os
-import struct
 import subprocess
 import threading
 import time
 
 AGENT_S = 1.5
-NO_BREAK_POINTS = "hardware break points do not work on this machine: nothing can be injected"
-
-
-def break_points():
-    """Do those of this machine's processor count? Some virtual ones take them and never do."""
-    attr, libc = bytearray(112), ctypes.CDLL(None)
-    # PERF_TYPE_BREAKPOINT; not in the kernel; HW_BREAKPOINT_X at the function
-    struct.pack_into("<II", attr, 0, 5, len(attr))
-    struct.pack_into("<Q", attr, 40, 1 << 5)
-    struct.pack_into("<IQQ", attr, 52, 4, ctypes.cast(libc.getppid, ctypes.c_void_p).value,
-                     8 if os.uname().machine == "x86_64" else 4)
-    fd = libc.syscall(298 if os.uname().machine == "x86_64" else 241, bytes(attr), 0, -1, -1, 0)
-    if fd < 0:
-        return False
-    for _ in range(100):
-        libc.getppid()
-    with os.fdopen(fd, "rb", 0) as f:
-        return struct.unpack("<Q", f.read(8))[0] == 100
 
 
 def traced(job, argv, timeout, **more):

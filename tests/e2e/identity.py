@@ -28,7 +28,6 @@ import threading
 import badinput_tools as tools
 import ranks_job
 from badinput_tools import PIPETRACE, SIMJOB, TOP, Child, run
-from held import NO_BREAK_POINTS, break_points
 
 CUDA = os.path.join(TOP, "build/sim/cuda")
 CHECKER = os.path.join(TOP, "tests/unit/schema_check.py")
@@ -123,14 +122,6 @@ def difference(a, b):
             for p in sorted(set(a) | set(b)) if a.get(p, a) != b.get(p, b) and p not in MAY]
 
 
-def injected(*names):
-    """May a library be brought into a job here? Else these are skipped."""
-    able = break_points()
-    for name in names if not able else ():
-        say("skip", name, NO_BREAK_POINTS)
-    return able
-
-
 def compare(name, pids, tmp, args, again=None, has=None, env=None, seconds=3):
     """Trace, report the file, compare. `again`: options of the live trace that the
     report needs, too. `has`: what must be in the report."""
@@ -211,12 +202,11 @@ def odd_by(tmp, name, args):
 def devices(tmp):
     with simjob(["--api", "over"], LD_LIBRARY_PATH=CUDA) as job:
         started(job)
-        if injected("cupti", "cupti_window"):
-            compare("cupti", [job.pid], tmp, ["--cupti"],
-                    has=lambda r: r["capture"]["hooks"]["gpu_times"] != "none" and
-                    any(o["kind"] == "kernel" and o["gpu_s"] for o in r["operations"]))
-            compare("cupti_window", [job.pid], tmp, ["--cupti", "--steps", "5..30"],
-                    ["--steps", "5..30"], lambda r: r["steps"]["count"] == 26, seconds=20)
+        compare("cupti", [job.pid], tmp, ["--cupti"],
+                has=lambda r: r["capture"]["hooks"]["gpu_times"] != "none" and
+                any(o["kind"] == "kernel" and o["gpu_s"] for o in r["operations"]))
+        compare("cupti_window", [job.pid], tmp, ["--cupti", "--steps", "5..30"],
+                ["--steps", "5..30"], lambda r: r["steps"]["count"] == 26, seconds=20)
     state = os.path.join(tmp, "state")
     with simjob([], PT_SIM_NVML=state) as job:
         started(job)
@@ -242,8 +232,6 @@ def disks(tmp):
 
 def ranks(tmp):
     for name, args in (("ranks", []), ("ranks_cupti", ["--cupti"])):
-        if args and not injected(name):
-            continue
         place = os.path.join(tmp, name + ".job")
         os.mkdir(place)
         job = ranks_job.Job(3, ["--kernel-us", "800", "--collectives", "1"],

@@ -14,12 +14,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/ptrace.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "capture/elf.h"
 #include "capture/mapped.h"
+#include "capture/seccomp.h"
 #include "net/libcurl.h"
 
 /* ---- files ---------------------------------------------------------------------- */
@@ -163,28 +163,17 @@ int __wrap_pt_elf_dyn(int fd, const char *const *names, size_t n, bool *exports,
 const struct sock_filter *fake_filter[4];
 size_t fake_filter_n[4];
 
-#ifndef PTRACE_SECCOMP_GET_FILTER
-#define PTRACE_SECCOMP_GET_FILTER 0x420c
-#endif
-
-long __wrap_ptrace(int request, ...);
-long __wrap_ptrace(int request, ...)
+int __wrap_pt_seccomp_filter(struct pt_seccomp *s, pid_t tid, unsigned which,
+			     const struct sock_filter **code);
+int __wrap_pt_seccomp_filter(struct pt_seccomp *s, pid_t tid, unsigned which,
+			     const struct sock_filter **code)
 {
-	unsigned long k;
-	va_list ap;
-	void *out;
-
-	va_start(ap, request);
-	(void)va_arg(ap, pid_t);
-	k = (unsigned long)va_arg(ap, void *);
-	out = va_arg(ap, void *);
-	va_end(ap);
-	errno = ENOENT;
-	if (request != PTRACE_SECCOMP_GET_FILTER || k >= 4 || !fake_filter_n[k])
-		return -1;
-	if (out)
-		memcpy(out, fake_filter[k], fake_filter_n[k] * sizeof(**fake_filter));
-	return (long)fake_filter_n[k];
+	(void)s;
+	(void)tid;
+	if (which >= 4)
+		return -E2BIG;
+	*code = fake_filter[which];
+	return (int)fake_filter_n[which];
 }
 
 /* ---- libcurl ---------------------------------------------------------------------- */

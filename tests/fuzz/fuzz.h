@@ -55,7 +55,7 @@ void fake_clear(void);
  * Of ELF files as they are is the target elf. */
 extern bool fake_library;
 
-/* Filters of ptrace(PTRACE_SECCOMP_GET_FILTER); n is 0 behind the last. */
+/* A thread's seccomp filters; n is 0 behind the last. */
 struct sock_filter;
 extern const struct sock_filter *fake_filter[4];
 extern size_t fake_filter_n[4];

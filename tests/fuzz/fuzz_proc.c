@@ -361,7 +361,7 @@ static void run_filters(size_t first, const uint8_t *data, size_t size)
 	fake_filter_n[1] = n - first;
 	fake_filter_n[2] = 0;
 	pt_cbpf_run(f, n, &d);
-	if (pt_inj_filter_allows(PID, &err))
+	if (pt_inj_filter_allows(NULL, PID, &err))
 		FUZZ_HOLDS(err.msg[0]);
 	free(f);
 }

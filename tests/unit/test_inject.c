@@ -3,6 +3,7 @@
  * where in a process. */
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -136,9 +137,10 @@ static void a_frame_holds_the_thread(void **state)
 	struct user_regs_struct r = { .rip = 0x1111, .rsp = 0x7ffff000123,
 				      .rax = 7, .rbx = 8, .r15 = 9,
 				      .eflags = 0x246, .cs = 0x33, .ss = 0x2b };
+	const struct pt_libc c = { .restorer = 0xabcd, .back = 0xef01 };
 	static unsigned char x[PT_XSTATE_MAX];
 	static struct pt_frame f;
-	const unsigned char *fp;
+	const unsigned char *fp, *b = f.bytes + 8;
 	uint64_t fpstate;
 	uint32_t size;
 
@@ -146,23 +148,24 @@ static void a_frame_holds_the_thread(void **state)
 	put64(x + 464, 3); /* x87 and SSE */
 	put64(x + 512, 3);
 	x[160] = 0x5a; /* xmm0 */
-	assert_int_equal(pt_frame_make(&f, &r, x, 2696, 0x800, 0xabcd), 0);
+	assert_int_equal(pt_frame_make(&f, &r, x, 2696, 0x800, &c), 0);
 	assert_int_equal(f.at % 16, 8); /* as behind a call */
 	assert_true(f.at + f.len <= r.rsp - 128); /* the red zone is kept */
 	assert_true(f.scratch + PT_SCRATCH <= f.at + f.len);
-	assert_int_equal(get64(f.bytes), 0xabcd);
-	assert_int_equal(get64(f.bytes + 8), 7); /* uc_flags */
-	assert_int_equal(f.bytes[32], 3); /* no valid alternate stack */
-	assert_int_equal(get64(f.bytes + 48 + 7 * 8), 9);	/* r15 */
-	assert_int_equal(get64(f.bytes + 48 + 11 * 8), 8);	/* rbx */
-	assert_int_equal(get64(f.bytes + 48 + 13 * 8), 7);	/* rax */
-	assert_int_equal(get64(f.bytes + 48 + 15 * 8), r.rsp);
-	assert_int_equal(get64(f.bytes + 48 + 16 * 8), r.rip);
-	assert_int_equal(get64(f.bytes + 48 + 17 * 8), r.eflags);
-	assert_int_equal(get64(f.bytes + 304), 0x800); /* the mask */
-	fpstate = get64(f.bytes + 48 + 23 * 8);
+	assert_int_equal(get64(f.bytes), 0xef01);
+	assert_int_equal(get64(b), 0xabcd);
+	assert_int_equal(get64(b + 8), 7); /* uc_flags */
+	assert_int_equal(b[32], 3); /* no valid alternate stack */
+	assert_int_equal(get64(b + 48 + 7 * 8), 9);	/* r15 */
+	assert_int_equal(get64(b + 48 + 11 * 8), 8);	/* rbx */
+	assert_int_equal(get64(b + 48 + 13 * 8), 7);	/* rax */
+	assert_int_equal(get64(b + 48 + 15 * 8), r.rsp);
+	assert_int_equal(get64(b + 48 + 16 * 8), r.rip);
+	assert_int_equal(get64(b + 48 + 17 * 8), r.eflags);
+	assert_int_equal(get64(b + 304), 0x800); /* the mask */
+	fpstate = get64(b + 48 + 23 * 8);
 	assert_int_equal(fpstate % 64, 0);
-	assert_true(fpstate >= f.at + 312 && fpstate < f.scratch);
+	assert_true(fpstate >= f.at + 320 && fpstate < f.scratch);
 	fp = f.bytes + (fpstate - f.at);
 	assert_int_equal(fp[160], 0x5a);
 	assert_int_equal((uint32_t)get64(fp + 464), 0x46505853);
@@ -177,16 +180,17 @@ static void an_odd_state_is_refused(void **state)
 {
 	struct user_regs_struct r = { .rsp = 0x7ffff000 };
 	static unsigned char x[PT_XSTATE_MAX + 1];
+	const struct pt_libc c = { .restorer = 1 };
 	static struct pt_frame f;
 
 	(void)state;
 	put64(x + 464, 7);
-	assert_int_equal(pt_frame_make(&f, &r, x, 512, 0, 1), -EINVAL);
-	assert_int_equal(pt_frame_make(&f, &r, x, sizeof(x), 0, 1), -EINVAL);
+	assert_int_equal(pt_frame_make(&f, &r, x, 512, 0, &c), -EINVAL);
+	assert_int_equal(pt_frame_make(&f, &r, x, sizeof(x), 0, &c), -EINVAL);
 	/* features that the length has no room for */
-	assert_int_equal(pt_frame_make(&f, &r, x, 576, 0, 1), -EINVAL);
+	assert_int_equal(pt_frame_make(&f, &r, x, 576, 0, &c), -EINVAL);
 	r.rsp = 4096;
-	assert_int_equal(pt_frame_make(&f, &r, x, 2696, 0, 1), -EINVAL);
+	assert_int_equal(pt_frame_make(&f, &r, x, 2696, 0, &c), -EINVAL);
 }
 
 static void functions_are_where_they_are(void **state)
@@ -212,10 +216,56 @@ static void functions_are_where_they_are(void **state)
 			    9);
 	x = pt_maps_at(&m, c.restorer);
 	assert_true(x && x->x && pt_is_glibc(pt_maps_path(&m, x)));
+	assert_ptr_equal((void *)c.back, dlsym(RTLD_DEFAULT, "_dl_debug_state"));
 	assert_null(pt_maps_at(&m, 0));
 	assert_null(pt_maps_at(&m, UINT64_MAX));
 	pt_maps_free(&m);
 	dlclose(libc);
+}
+
+static void where_a_first_instruction_leads(void **state)
+{
+	const unsigned char endbr[16] = { 0xf3, 0x0f, 0x1e, 0xfa, 0x55 };
+	const unsigned char je[16] = { 0x74, 0x10, 0x48 };
+	const unsigned char back[16] = { 0xeb, 0xf0 };
+	const unsigned char jmp[16] = { 0xe9, 0x00, 0x01, 0, 0 };
+	const unsigned char far_je[16] = { 0x0f, 0x84, 0x00, 0x10, 0, 0 };
+
+	(void)state;
+	assert_true(pt_arch_behind(endbr, 0x1000, 0x1004));
+	assert_false(pt_arch_behind(endbr, 0x1000, 0x1000));
+	assert_false(pt_arch_behind(endbr, 0x1000, 0x1010));
+	assert_true(pt_arch_behind(je, 0x1000, 0x1002));
+	assert_true(pt_arch_behind(je, 0x1000, 0x1012));
+	assert_true(pt_arch_behind(back, 0x1000, 0xff2));
+	assert_true(pt_arch_behind(jmp, 0x1000, 0x1105));
+	assert_true(pt_arch_behind(far_je, 0x1000, 0x2006));
+	assert_false(pt_arch_behind(far_je, 0x1000, 0x2005));
+}
+
+static void who_called(void **state)
+{
+	static const struct {
+		unsigned char code[16];
+		size_t words; /* the return address lies so many above the stack pointer */
+	} of[] = {
+		{ { 0xf3, 0x0f, 0x1e, 0xfa }, 0 }, { { 0x55 }, 1 }, { { 0x41, 0x57 }, 1 },
+		{ { 0x48, 0x83, 0xec, 0x18 }, 3 }, { { 0x48, 0x81, 0xec, 0x10 }, 2 },
+		{ { 0xe9 }, 0 },
+	};
+	const uint64_t stack[4] = { 10, 11, 12, 13 };
+	struct pt_thread_hold h = { .regs.rsp = (uintptr_t)stack };
+	uint64_t ra;
+	size_t i;
+
+	(void)state;
+	h.mem = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
+	assert_true(h.mem >= 0);
+	for (i = 0; i < sizeof(of) / sizeof(of[0]); i++) {
+		assert_int_equal(pt_arch_caller(&h, of[i].code, &ra), 0);
+		assert_int_equal(ra, stack[of[i].words]);
+	}
+	close(h.mem);
 }
 
 static void libraries_by_name(void **state)
@@ -251,6 +301,8 @@ int main(void)
 		cmocka_unit_test(a_frame_holds_the_thread),
 		cmocka_unit_test(an_odd_state_is_refused),
 		cmocka_unit_test(functions_are_where_they_are),
+		cmocka_unit_test(where_a_first_instruction_leads),
+		cmocka_unit_test(who_called),
 		cmocka_unit_test(libraries_by_name),
 		cmocka_unit_test(no_such_process),
 	};

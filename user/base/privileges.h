@@ -21,8 +21,7 @@ enum {
 	 * CAP_CHECKPOINT_RESTORE   /proc/PID/map_files: libraries inside containers
 	 */
 	PT_KEEP_LOOK = 16,
-	/* CAP_SYS_ADMIN: some kernels want it for each uprobe or break point by
-	 * perf_event_open() */
+	/* CAP_SYS_ADMIN: some kernels want it for each uprobe by perf_event_open() */
 	PT_KEEP_ADMIN = 8,
 	/*
 	 * Kept, but not in effect before pt_privileges_wake():

@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Multi-uprobe links: libbpf 1.1 has no wrapper for making them. */
+/* Multi-uprobe links, for which libbpf 1.1 has no wrapper, and perf events. */
+#include "capture/links.h"
+
+#include <bpf/bpf.h>
 #include <errno.h>
-#include <linux/bpf.h>
+#include <linux/perf_event.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include "capture/session.h"
 
 #define MAKING_STACK 32768
 
@@ -81,6 +84,40 @@ int pt_uprobe_multi(int prog_fd, const char *path, const uint64_t *offsets,
 	m.a.pid = (uint32_t)pid;
 	make_apart(&m);
 	return m.fd < 0 ? -m.err : (int)m.fd;
+}
+
+int pt_uprobe_perf(const char *path, uint64_t offset, pid_t pid)
+{
+	struct perf_event_attr a = { .size = sizeof(a), .disabled = 1 };
+	FILE *f = fopen("/sys/bus/event_source/devices/uprobe/type", "re");
+	unsigned type;
+	int found;
+	long fd;
+
+	if (!f)
+		return -errno;
+	found = fscanf(f, "%u", &type);
+	fclose(f);
+	if (found != 1)
+		return -ENOENT;
+	a.type = type;
+	a.uprobe_path = (uint64_t)(uintptr_t)path;
+	a.probe_offset = offset;
+	fd = syscall(SYS_perf_event_open, &a, pid, pid < 0 ? 0 : -1, -1,
+		     PERF_FLAG_FD_CLOEXEC);
+	return fd < 0 ? -errno : (int)fd;
+}
+
+int pt_uprobe_perf_link(int prog_fd, int event, uint64_t cookie)
+{
+	LIBBPF_OPTS(bpf_link_create_opts, o, .perf_event.bpf_cookie = cookie);
+	int fd = bpf_link_create(prog_fd, event, BPF_PERF_EVENT, &o), ret;
+
+	if (fd < 0 || !ioctl(event, PERF_EVENT_IOC_ENABLE, 0))
+		return fd;
+	ret = -errno;
+	close(fd);
+	return ret;
 }
 
 #define PT_CLOSERS 8

@@ -78,6 +78,9 @@ static int choose(struct pt_capture *c, const struct pt_capture_opts *o)
 	choose_door(s->progs.pt_nvtx_enter, s->progs.pt_nvtx_enter_multi, c, multi);
 	choose_door(s->progs.pt_nvtx_return, s->progs.pt_nvtx_return_multi, c, multi);
 
+	/* for whoever injects, in a session of its own (seccomp.c) */
+	bpf_program__set_autoload(s->progs.pt_iter_seccomp, false);
+	bpf_map__set_autocreate(s->maps.pt_seccomp, false);
 	pt_socks_choose(c, o);
 	pt_blocks_choose(c, o);
 	pt_faults_choose(c, o);
@@ -157,7 +160,7 @@ static int types_file(const struct pipetrace_bpf *s, int fd)
 	return r;
 }
 
-static int open_skeleton(struct pt_capture *c, int types)
+int pt_skeleton_open(struct pipetrace_bpf **out, int types)
 {
 	char path[32];
 	LIBBPF_OPTS(bpf_object_open_opts, o, .btf_custom_path = path);
@@ -166,13 +169,13 @@ static int open_skeleton(struct pt_capture *c, int types)
 	if (r)
 		return r;
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", types);
-	c->skel = pipetrace_bpf__open_opts(&o);
-	if (c->skel && !types_file(c->skel, types))
+	*out = pipetrace_bpf__open_opts(&o);
+	if (*out && !types_file(*out, types))
 		return 0;
 	/* little memory, or a limit on files: then libbpf shall read them by itself */
-	pipetrace_bpf__destroy(c->skel);
-	c->skel = pipetrace_bpf__open();
-	return c->skel ? 0 : -errno;
+	pipetrace_bpf__destroy(*out);
+	*out = pipetrace_bpf__open();
+	return *out ? 0 : -errno;
 }
 
 static int load_skeleton(struct pt_capture *c, const struct pt_capture_opts *o)
@@ -182,7 +185,7 @@ static int load_skeleton(struct pt_capture *c, const struct pt_capture_opts *o)
 
 	if (types < 0)
 		return -errno;
-	err = open_skeleton(c, types);
+	err = pt_skeleton_open(&c->skel, types);
 	err = err ?: choose(c, o);
 	if (err)
 		goto out;
@@ -380,17 +383,11 @@ static int iter_create(struct pt_capture *c)
 	return bpf_iter_create(link);
 }
 
-int pt_run_pass(struct pt_capture *c, uint32_t pass, uint64_t ts)
+int pt_iter_run(int fd)
 {
 	char buf[256];
 	ssize_t n;
-	int fd;
 
-	memset(c->skel->bss->pt_hits.live, 0, sizeof(c->skel->bss->pt_hits.live));
-	c->skel->bss->pt_hits.live_run_ns = 0;
-	c->skel->bss->pt_pass_ts = ts;
-	c->skel->bss->pt_pass = pass;
-	fd = iter_create(c);
 	if (fd < 0)
 		return -errno;
 	do {
@@ -398,8 +395,20 @@ int pt_run_pass(struct pt_capture *c, uint32_t pass, uint64_t ts)
 	} while (n > 0 || (n < 0 && (errno == EINTR || errno == EAGAIN)));
 	n = n < 0 ? -errno : 0;
 	close(fd);
-	reserve(c);
 	return (int)n;
+}
+
+int pt_run_pass(struct pt_capture *c, uint32_t pass, uint64_t ts)
+{
+	int ret;
+
+	memset(c->skel->bss->pt_hits.live, 0, sizeof(c->skel->bss->pt_hits.live));
+	c->skel->bss->pt_hits.live_run_ns = 0;
+	c->skel->bss->pt_pass_ts = ts;
+	c->skel->bss->pt_pass = pass;
+	ret = pt_iter_run(iter_create(c));
+	reserve(c);
+	return ret;
 }
 
 static uint32_t insn_count(int fd)

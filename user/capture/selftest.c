@@ -76,28 +76,16 @@ static uint64_t self_offset(uintptr_t addr)
 	return r;
 }
 
-static int perf_event(uint64_t offset)
+static int perf_event(void)
 {
-	struct perf_event_attr a = { .size = sizeof(a), .disabled = 1 };
-	FILE *f = fopen("/sys/bus/event_source/devices/uprobe/type", "re");
-	unsigned type;
-	int found;
+	uint64_t offset = self_offset((uintptr_t)places[0].fn + places[0].skip);
 
-	if (!f)
-		return -errno;
-	found = fscanf(f, "%u", &type);
-	fclose(f);
-	if (found != 1 || !offset)
-		return -ENOENT;
-	a.type = type;
-	a.uprobe_path = (uint64_t)(uintptr_t)"/proc/self/exe";
-	a.probe_offset = offset;
-	return (int)syscall(SYS_perf_event_open, &a, -1, 0, -1, PERF_FLAG_FD_CLOEXEC);
+	return offset ? pt_uprobe_perf("/proc/self/exe", offset, -1) : -ENOENT;
 }
 
 bool pt_selftest_perf_opens(void)
 {
-	int fd = perf_event(self_offset((uintptr_t)places[0].fn + places[0].skip));
+	int fd = perf_event();
 
 	if (fd < 0)
 		return false;
@@ -160,18 +148,17 @@ static int attach_multi(struct probes *p, int prog)
 
 static int attach_perf(struct probes *p, int prog)
 {
-	LIBBPF_OPTS(bpf_link_create_opts, o, .perf_event.bpf_cookie = 0);
-	int event = perf_event(self_offset((uintptr_t)places[0].fn + places[0].skip)), fd;
+	int event = perf_event(), fd;
 
 	if (event < 0)
 		return event;
 	p->fd[p->n++] = event;
-	fd = bpf_link_create(prog, event, BPF_PERF_EVENT, &o);
+	fd = pt_uprobe_perf_link(prog, event, 0);
 	if (fd < 0)
 		return fd;
 	p->fd[p->n++] = fd;
 	p->n_places = 1;
-	return ioctl(event, PERF_EVENT_IOC_ENABLE, 0) ? -errno : 0;
+	return 0;
 }
 
 /* ---- calling them ------------------------------------------------------------------- */

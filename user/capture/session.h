@@ -14,6 +14,7 @@
 #include "base/records.h"
 #include "capture/capture.h"
 #include "capture/cost.h"
+#include "capture/links.h"
 #include "capture/ringbuf.h"
 #include "config.h"
 #include "pipetrace.skel.h"
@@ -105,6 +106,12 @@ void pt_hook_set(struct pt_capture *c, const char *need, const char *door,
 		 const char *note, ...) __attribute__((format(printf, 4, 5)));
 
 /* load.c: attaches a program that was loaded, and takes its link. */
+/* The programs, opened; `types`: a memory file that gets the kernel's types which they need,
+ * and is to be there until they are loaded. 0 or -errno. */
+int pt_skeleton_open(struct pipetrace_bpf **out, int types);
+/* Run an iterator to its end and close it; what bpf_iter_create() returned, errno with it.
+ * 0 or -errno. */
+int pt_iter_run(int fd);
 bool pt_attach(struct bpf_program *p, struct bpf_link **link);
 #define PT_ATTACH(s, name) pt_attach((s)->progs.name, &(s)->links.name)
 
@@ -238,16 +245,5 @@ void pt_mapwatch_drain(struct pt_mapwatch *w,
  * that comes has none: once a second. True: mappings may have been missed. */
 bool pt_mapwatch_moved(struct pt_mapwatch *w);
 void pt_mapwatch_free(struct pt_mapwatch *w);
-
-/* ---- links.c: multi-uprobe links ------------------------------------------- */
-#define PT_ATTACH_UPROBE_MULTI 48 /* BPF_TRACE_UPROBE_MULTI, Linux 6.6 */
-#define PT_UPROBE_MULTI_RETURN 1  /* BPF_F_UPROBE_MULTI_RETURN */
-/* Link descriptor or -errno. pid 0: every process. */
-int pt_uprobe_multi(int prog_fd, const char *path, const uint64_t *offsets,
-		    const uint64_t *cookies, uint32_t n, uint32_t flags,
-		    pid_t pid);
-/* Close multi-uprobe links. Each close waits for the kernel to see every CPU and
- * task out of the breakpoints; threads wait side by side. -1 is skipped. */
-void pt_close_links(int *fd, size_t n);
 
 #endif

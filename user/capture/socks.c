@@ -52,23 +52,13 @@ void pt_socks_attach(struct pt_capture *c)
 void pt_socks_pass(struct pt_capture *c, uint32_t pass, uint64_t ts)
 {
 	struct bpf_link *link = c->skel->links.pt_iter_socks;
-	char buf[256];
-	ssize_t n;
-	int fd;
 
 	if (!link)
 		return;
 	c->skel->bss->pt_pass_ts = ts;
 	c->skel->bss->pt_pass = pass;
-	fd = bpf_iter_create(bpf_link__fd(link));
-	if (fd < 0) {
+	if (pt_iter_run(bpf_iter_create(bpf_link__fd(link))))
 		pt_hook_set(c, "sockets", "sched",
 			    "connections that nobody waited on were not looked "
 			    "for");
-		return;
-	}
-	do {
-		n = read(fd, buf, sizeof(buf));
-	} while (n > 0 || (n < 0 && (errno == EINTR || errno == EAGAIN)));
-	close(fd);
 }

@@ -35,7 +35,8 @@ int pt_session_exact_begin(struct pt_session *s, struct pt_err *err)
 {
 	struct pt_cupti_opts o = { .record = pt_session_record,
 				   .say = on_sentence,
-				   .ctx = s };
+				   .ctx = s,
+				   .no_gpu_probes = s->o->no_gpu_probes };
 
 	if (!s->o->cupti)
 		return 0;

@@ -14,7 +14,6 @@
 #include "capture/procfs.h"
 #include "cmd/options.h"
 #include "cmd/sudo.h"
-#include "inject/inject.h"
 
 #define MAX_GROUPS 1024
 
@@ -127,9 +126,6 @@ int pt_give_up(enum pt_rights what, unsigned how)
 		lift_locked_memory();
 		keep |= pt_capture_keep(how & PT_PERF_DOOR);
 	}
-	if (what == PT_RIGHTS_INJECT && !pt_privileges_without_admin(pt_inject_may_break) &&
-	    pt_inject_may_break())
-		keep |= PT_KEEP_ADMIN;
 	id = (struct pt_identity){ .uid = who.uid, .gid = who.gid };
 	if (other)
 		id.groups = groups_of(&who, &id.n);

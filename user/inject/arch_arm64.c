@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <string.h>
 #include <sys/ptrace.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 
 #include "inject/inject_int.h"
@@ -20,6 +21,7 @@
 #define PSR_BTYPE 0xc00	     /* an indirect branch was the last instruction */
 #define PSR_STEP (1u << 21)
 #define SET_TLS 0x401	     /* NT_ARM_TLS */
+#define SET_CALL 0x404	     /* NT_ARM_SYSTEM_CALL */
 #define SET_STREAMING 0x40b  /* NT_ARM_SSVE */
 #define SET_SHADOW 0x410     /* NT_ARM_GCS */
 #define STREAMING_ON 1	     /* SVE_PT_REGS_SVE: it has such registers now */
@@ -30,17 +32,7 @@
  * EINTR is lost, so that another one than the wait could not be begun anew.
  */
 const struct pt_arch pt_arch = {
-	/*
-	 * After a break point of perf's the kernel steps one instruction, and PTRACE_CONT
-	 * takes that step back (user_disable_single_step): the kernel waits for its end on,
-	 * and takes the end of the next step for it, that of a probe on a function. The
-	 * thread then runs into what lies behind the copy of the probed instruction, and
-	 * dies of SIGILL (tried on 6.12.117). Stopping it has to go another way: by a probe
-	 * that sends the signal, and at the entry of rt_sigreturn() on the way back.
-	 */
-	.refused = "on arm64 no thread of a job can be borrowed: start the job with "
-		   "CUDA_INJECTION64_PATH naming libpipetrace_agent.so",
-	.audit = AUDIT_ARCH_AARCH64, .rseq = 293, .state = NT_PRFPREG, .break_len = 4,
+	.audit = AUDIT_ARCH_AARCH64, .rseq = 293, .state = NT_PRFPREG,
 	.points = PT_POINT_GPU | PT_POINT_LIBC,
 	/* mov x8, #139; svc #0: the kernel has it */
 	.restorer = { 0x68, 0x11, 0x80, 0xd2, 0x01, 0x00, 0x00, 0xd4 }, .restorer_len = 8,
@@ -87,8 +79,19 @@ uint64_t pt_arch_tls(struct pt_thread_hold *h)
 	return get_set(h, SET_TLS, tls, sizeof(tls)) > 0 ? tls[0] : 0;
 }
 
-int pt_arch_caller(struct pt_thread_hold *h, uint64_t *out)
+bool pt_arch_behind(const unsigned char code[16], uint64_t addr, uint64_t ip)
 {
+	uint32_t insn;
+
+	memcpy(&insn, code, sizeof(insn));
+	if (insn >> 26 == 5) /* b: a function that is another one */
+		return ip == addr + (uint64_t)((int64_t)((uint64_t)insn << 38) >> 36);
+	return ip == addr + 4;
+}
+
+int pt_arch_caller(struct pt_thread_hold *h, const unsigned char code[16], uint64_t *out)
+{
+	(void)code; /* no instruction that a function begins with takes it away */
 	*out = PT_ADDRESS(h->regs.regs[30]);
 	return 0;
 }
@@ -96,24 +99,37 @@ int pt_arch_caller(struct pt_thread_hold *h, uint64_t *out)
 /* ---- calls ------------------------------------------------------------------- */
 
 void pt_arch_call(struct user_regs_struct *r, uint64_t fn, const uint64_t *arg, size_t n,
-		  const struct pt_frame *frame, uint64_t restorer)
+		  const struct pt_frame *frame, const struct pt_libc *libc)
 {
 	size_t i;
 
 	for (i = 0; i < n && i < 8; i++)
 		r->regs[i] = arg[i];
 	r->regs[29] = 0; /* where chains of frames end */
-	r->regs[30] = restorer;
+	r->regs[30] = libc->restorer;
 	r->sp = frame->at;
 	r->pc = fn;
 	r->pstate &= ~(uint64_t)(PSR_BTYPE | PSR_STEP);
 }
 
-bool pt_arch_returned(const struct user_regs_struct *r, const struct pt_frame *frame,
-		      uint64_t restorer, int64_t *out)
+/* At the beginning of rt_sigreturn(), called where it is meant to be: x0 is still what the
+ * call returned. */
+bool pt_arch_returned(const struct pt_thread_hold *h, const struct pt_frame *frame,
+		      const struct pt_libc *libc, int64_t *out)
 {
+	const struct user_regs_struct *r = &h->regs;
+
 	*out = (int64_t)r->regs[0];
-	return r->pc == restorer && r->sp == frame->at;
+	return h->in_syscall && r->pc == libc->restorer + pt_arch.restorer_len &&
+	       r->regs[8] == SYS_rt_sigreturn && r->sp == frame->at;
+}
+
+int pt_arch_no_call(struct pt_thread_hold *h)
+{
+	int none = -1;
+	struct iovec io = { &none, sizeof(none) };
+
+	return ptrace(PTRACE_SETREGSET, h->tid, SET_CALL, &io) ? -errno : 0;
 }
 
 int pt_arch_rewind(struct pt_thread_hold *h, uint64_t nr, const uint64_t arg[6])
@@ -155,7 +171,7 @@ _Static_assert(sizeof(struct k_frame) == 128 + 176 + 288 + 4096, "rt_sigframe");
  */
 int pt_frame_make(struct pt_frame *f, const struct user_regs_struct *regs,
 		  const void *xstate, size_t xlen, uint64_t mask,
-		  uint64_t restorer)
+		  const struct pt_libc *libc)
 {
 	struct {
 		unsigned char v[32][16];
@@ -163,7 +179,7 @@ int pt_frame_make(struct pt_frame *f, const struct user_regs_struct *regs,
 	} fp;
 	struct k_frame k;
 
-	(void)restorer; /* in x30 when a call begins */
+	(void)libc; /* the way back is in x30 when a call begins */
 	if (xlen != sizeof(fp) || regs->sp < PT_FRAME_MAX + BELOW)
 		return -EINVAL;
 	memcpy(&fp, xstate, sizeof(fp));

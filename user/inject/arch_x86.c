@@ -14,11 +14,13 @@
 #include "inject/inject_int.h"
 
 const struct pt_arch pt_arch = {
-	.audit = AUDIT_ARCH_X86_64, .rseq = 334, .state = NT_X86_XSTATE, .break_len = 8,
+	.audit = AUDIT_ARCH_X86_64, .rseq = 334, .state = NT_X86_XSTATE,
 	.points = PT_POINT_GPU | PT_POINT_LIBC | PT_POINT_BLOCKED,
 	/* mov $15,%rax; syscall: the C library has it */
 	.restorer = { 0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05 }, .restorer_len = 9,
 	.address_bits = 47,
+	/* its result is gone once the restorer has begun */
+	.back = "_dl_debug_state",
 };
 
 int pt_arch_bad(struct pt_thread_hold *h, const char **why)
@@ -33,35 +35,79 @@ uint64_t pt_arch_tls(struct pt_thread_hold *h)
 	return h->regs.fs_base;
 }
 
-int pt_arch_caller(struct pt_thread_hold *h, uint64_t *out)
+/* Of the jumps that a function may begin with, those whose target can be told. */
+static bool jumps_to(const unsigned char code[16], uint64_t addr, uint64_t ip)
 {
-	return pt_hold_read(h, h->regs.rsp, out, sizeof(*out));
+	int32_t far;
+
+	if ((code[0] & 0xf0) == 0x70 || code[0] == 0xeb)
+		return ip == addr + 2 + (uint64_t)(int64_t)(int8_t)code[1];
+	if (code[0] == 0x0f && (code[1] & 0xf0) == 0x80) {
+		memcpy(&far, code + 2, sizeof(far));
+		return ip == addr + 6 + (uint64_t)(int64_t)far;
+	}
+	memcpy(&far, code + 1, sizeof(far));
+	return code[0] == 0xe9 && ip == addr + 5 + (uint64_t)(int64_t)far;
+}
+
+bool pt_arch_behind(const unsigned char code[16], uint64_t addr, uint64_t ip)
+{
+	return (ip > addr && ip - addr < 16) || jumps_to(code, addr, ip);
+}
+
+int pt_arch_caller(struct pt_thread_hold *h, const unsigned char code[16], uint64_t *out)
+{
+	uint64_t at = h->regs.rsp;
+	int32_t far;
+
+	/* what the first instruction has put on the stack: push, or sub from rsp */
+	if ((code[0] & 0xf8) == 0x50 || (code[0] == 0x41 && (code[1] & 0xf8) == 0x50))
+		at += 8;
+	if (code[0] == 0x48 && code[1] == 0x83 && code[2] == 0xec)
+		at += code[3] & 0x7f;
+	memcpy(&far, code + 3, sizeof(far));
+	if (code[0] == 0x48 && code[1] == 0x81 && code[2] == 0xec && far > 0)
+		at += (uint64_t)far;
+	return pt_hold_read(h, at, out, sizeof(*out));
 }
 
 /* ---- calls ------------------------------------------------------------------- */
 
 void pt_arch_call(struct user_regs_struct *r, uint64_t fn, const uint64_t *arg, size_t n,
-		  const struct pt_frame *frame, uint64_t restorer)
+		  const struct pt_frame *frame, const struct pt_libc *libc)
 {
 	unsigned long long *const to[] = { &r->rdi, &r->rsi, &r->rdx,
 					   &r->rcx, &r->r8, &r->r9 };
 	size_t i;
 
-	(void)restorer; /* the frame begins with it */
+	(void)libc; /* the way back is in the frame */
 	for (i = 0; i < n && i < 6; i++)
 		*to[i] = arg[i];
 	r->rip = fn;
-	r->rsp = frame->at; /* the return address: the restorer */
+	r->rsp = frame->at; /* the return address */
 	r->rax = 0;	    /* no vector arguments */
 	r->orig_rax = ~0ull;   /* no system call to begin again */
 	r->eflags = 0x202;     /* no direction, no trap */
 }
 
-bool pt_arch_returned(const struct user_regs_struct *r, const struct pt_frame *frame,
-		      uint64_t restorer, int64_t *out)
+/* Behind the first instruction of the function that does nothing: in it, or, where that
+ * was its return, behind it. */
+bool pt_arch_returned(const struct pt_thread_hold *h, const struct pt_frame *frame,
+		      const struct pt_libc *libc, int64_t *out)
 {
+	const struct user_regs_struct *r = &h->regs;
+
 	*out = (int64_t)r->rax;
-	return r->rip == restorer && r->rsp == frame->at + 8;
+	return !h->in_syscall &&
+	       ((r->rip == libc->restorer && r->rsp == frame->at + 16) ||
+		(r->rip > libc->back && r->rip - libc->back < 16 &&
+		 r->rsp == frame->at + 8));
+}
+
+int pt_arch_no_call(struct pt_thread_hold *h)
+{
+	(void)h; /* no result is looked for in one */
+	return -EOPNOTSUPP;
 }
 
 /* ---- an interrupted wait ------------------------------------------------------- */
@@ -135,6 +181,7 @@ struct k_sigcontext {
 };
 
 struct k_frame {
+	uint64_t back; /* of ours: the return address of a call, and of that the next */
 	uint64_t restorer;
 	uint64_t uc_flags, uc_link;
 	uint64_t stack_sp;
@@ -144,7 +191,7 @@ struct k_frame {
 	uint64_t mask;
 };
 _Static_assert(sizeof(struct k_sigcontext) == 256, "sigcontext_64");
-_Static_assert(sizeof(struct k_frame) == 8 + 40 + 256 + 8, "rt_sigframe");
+_Static_assert(sizeof(struct k_frame) == 8 + 8 + 40 + 256 + 8, "rt_sigframe");
 
 struct fx_sw {
 	uint32_t magic1, extended_size;
@@ -202,10 +249,11 @@ static size_t make_state(unsigned char *to, const void *xstate, size_t xlen)
 }
 
 static void fill(struct k_frame *k, const struct user_regs_struct *r,
-		 uint64_t mask, uint64_t restorer, uint64_t fpstate)
+		 uint64_t mask, const struct pt_libc *libc, uint64_t fpstate)
 {
 	memset(k, 0, sizeof(*k));
-	k->restorer = restorer;
+	k->back = libc->back;
+	k->restorer = libc->restorer;
 	k->uc_flags = UC_FP_XSTATE | UC_SIGCONTEXT_SS | UC_STRICT_RESTORE_SS;
 	/*
 	 * Which alternate stack the thread has cannot be seen from here. The
@@ -225,7 +273,7 @@ static void fill(struct k_frame *k, const struct user_regs_struct *r,
 
 int pt_frame_make(struct pt_frame *f, const struct user_regs_struct *regs,
 		  const void *xstate, size_t xlen, uint64_t mask,
-		  uint64_t restorer)
+		  const struct pt_libc *libc)
 {
 	static __thread unsigned char state[PT_XSTATE_MAX + 64];
 	size_t len = make_state(state, xstate, xlen);
@@ -243,7 +291,7 @@ int pt_frame_make(struct pt_frame *f, const struct user_regs_struct *regs,
 	top = f->scratch + PT_SCRATCH;
 	if (top - at > sizeof(f->bytes))
 		return -E2BIG;
-	fill(&k, regs, mask, restorer, fp);
+	fill(&k, regs, mask, libc, fp);
 	memset(f->bytes, 0, sizeof(f->bytes));
 	memcpy(f->bytes, &k, sizeof(k));
 	memcpy(f->bytes + (fp - at), state, len);

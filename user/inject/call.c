@@ -28,10 +28,10 @@ int pt_calls_begin(struct pt_calls *c, struct pt_err *err)
 		return pt_err_set(err, ret, "the thread's state cannot be "
 				  "saved: %s", strerror(-ret));
 	}
-	ret = pt_frame_make(c->frame, &h->regs, xstate, io.iov_len, mask,
-			    c->p->libc.restorer);
+	ret = pt_frame_make(c->frame, &h->regs, xstate, io.iov_len, mask, &c->p->libc);
 	ret = ret ?: pt_hold_write(h, c->frame->at, c->frame->bytes, c->frame->len);
-	ret = ret ?: pt_watch_add(&c->p->watch, h->tid, &c->p->libc.restorer, 1);
+	if (!ret && c->p->back >= 0)
+		pt_stops_arm(&c->p->stops, 1u << c->p->back, c->p->kernel_tid, true);
 	if (ret)
 		return pt_err_set(err, ret, "the thread's state cannot be "
 				  "kept: %s", strerror(-ret));
@@ -58,8 +58,11 @@ static int set_regs(struct pt_calls *c, uint64_t fn, const uint64_t *arg,
 	uint64_t mask = ~(1ull << (h->sig - 1));
 	int ret;
 
-	pt_arch_call(&r, fn, arg, n, c->frame, c->p->libc.restorer);
+	pt_arch_call(&r, fn, arg, n, c->frame, &c->p->libc);
 	ret = pt_hold_set(h, &r);
+	/* the way back that the last call has begun */
+	if (!ret && h->in_syscall)
+		ret = pt_arch_no_call(h);
 	if (ret)
 		return ret;
 	/* From here on the way back is the frame's, which also restores the
@@ -82,8 +85,9 @@ int pt_call(struct pt_calls *c, uint64_t fn, const uint64_t *arg, size_t n,
 	int ret = set_regs(c, fn, arg, n);
 
 	while (!ret) {
-		/* a stop at each system call only to tell a test of the first */
-		bool trace = c->inside && c->o->stage;
+		/* a stop at each system call is the price of the result where only
+		 * rt_sigreturn() shows it; else it only tells a test of the first */
+		bool trace = c->p->back < 0 || (c->inside && c->o->stage);
 
 		ret = pt_hold_cont(h, trace);
 		ret = ret ?: pt_hold_wait(h, deadline, trace);
@@ -93,8 +97,7 @@ int pt_call(struct pt_calls *c, uint64_t fn, const uint64_t *arg, size_t n,
 			pt_stage(c->o, c->inside);
 			c->inside = 0;
 		}
-		if (!h->in_syscall &&
-		    pt_arch_returned(&h->regs, c->frame, c->p->libc.restorer, out))
+		if (pt_arch_returned(h, c->frame, &c->p->libc, out))
 			return 0;
 	}
 	return ret;
@@ -108,7 +111,7 @@ void pt_calls_end(struct pt_calls *c)
 	if (h->stopped && c->errno_addr)
 		pt_hold_write(h, c->errno_addr, &c->saved_errno,
 			      sizeof(c->saved_errno));
-	pt_watch_clear(&c->p->watch);
+	pt_stops_arm(&c->p->stops, 0, 0, false);
 	pt_hold_release(h);
 	pt_stage(c->o, PT_STAGE_LET_GO);
 }

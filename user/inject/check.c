@@ -13,12 +13,8 @@
 #include <unistd.h>
 
 #include "capture/procfs.h"
+#include "capture/seccomp.h"
 #include "inject/inject_int.h"
-
-#define MAX_FILTERS 64
-#ifndef PTRACE_SECCOMP_GET_FILTER
-#define PTRACE_SECCOMP_GET_FILTER 0x420c
-#endif
 
 static int check_exe(pid_t pid, struct pt_err *err)
 {
@@ -48,8 +44,6 @@ int pt_inj_allowed(pid_t pid, struct pt_err *err)
 	uint64_t tracer;
 	int ret;
 
-	if (pt_arch.refused)
-		return pt_err_set(err, -EOPNOTSUPP, "%s", pt_arch.refused);
 	ret = pt_proc_stat(pid, &st);
 	if (!ret && (st.kthread || st.state == 'Z' || st.state == 'X'))
 		ret = -ESRCH;
@@ -261,28 +255,32 @@ static bool allows(const struct sock_filter *f, size_t n, const struct need *w)
 	       (w->or_nosys && ret == (SECCOMP_RET_ERRNO | ENOSYS));
 }
 
-int pt_inj_filter_allows(pid_t tid, struct pt_err *err)
+static int check_filter(const struct sock_filter *f, size_t n, struct pt_err *err)
 {
-	static struct sock_filter f[BPF_MAXINSNS];
-	unsigned long k;
 	size_t i;
-	long n;
 
-	for (k = 0; k < MAX_FILTERS; k++) {
-		n = ptrace(PTRACE_SECCOMP_GET_FILTER, tid, (void *)k, NULL);
-		if (n < 0 && errno == ENOENT && k)
-			return 0; /* that was the last */
-		if (n < 0 || n > BPF_MAXINSNS ||
-		    ptrace(PTRACE_SECCOMP_GET_FILTER, tid, (void *)k, f) != n)
-			return pt_err_set(err, -EOPNOTSUPP,
-					  "it is filtered by seccomp, and what "
-					  "the filter allows cannot be read");
-		for (i = 0; i < sizeof(needs) / sizeof(needs[0]); i++)
-			if (!allows(f, (size_t)n, &needs[i]))
-				return pt_err_set(err, -EOPNOTSUPP,
-						  "its seccomp filter does not "
-						  "allow the system call %s",
-						  needs[i].name);
+	for (i = 0; i < sizeof(needs) / sizeof(needs[0]); i++)
+		if (!allows(f, n, &needs[i]))
+			return pt_err_set(err, -EOPNOTSUPP, "its seccomp filter does not "
+					  "allow the system call %s", needs[i].name);
+	return 0;
+}
+
+int pt_inj_filter_allows(struct pt_seccomp *s, pid_t tid, struct pt_err *err)
+{
+	const struct sock_filter *f;
+	unsigned k;
+	int n = 1;
+
+	for (k = 0; n > 0; k++) {
+		n = pt_seccomp_filter(s, tid, k, &f);
+		if (n > 0 && check_filter(f, (size_t)n, err))
+			return -EOPNOTSUPP;
 	}
-	return pt_err_set(err, -EOPNOTSUPP, "it has too many seccomp filters");
+	if (!n && k > 1)
+		return 0; /* that was the last */
+	if (n == -E2BIG)
+		return pt_err_set(err, -EOPNOTSUPP, "it has too many seccomp filters");
+	return pt_err_set(err, -EOPNOTSUPP, "it is filtered by seccomp, and what the filter "
+			  "allows cannot be read: %s", strerror(n ? -n : ENODATA));
 }

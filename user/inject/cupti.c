@@ -163,9 +163,15 @@ static void wake_dormant(struct pt_cupti *c, struct agent *a, int fd)
 
 /* ---- bringing it in ---------------------------------------------------------------- */
 
+/* Where a thread may be stopped (PT_POINT_*); 0: anywhere. */
+static unsigned points_of(const struct pt_cupti *c)
+{
+	return c->o.no_gpu_probes ? PT_POINT_LIBC | PT_POINT_BLOCKED : 0;
+}
+
 static void begin_load(struct pt_cupti *c, struct agent *a)
 {
-	struct pt_inject_opts o = { .pid = a->pid };
+	struct pt_inject_opts o = { .pid = a->pid, .points = points_of(c) };
 	int fd = find_dormant(a->pid);
 
 	if (fd >= 0) {
@@ -278,9 +284,8 @@ static void on_running(struct pt_cupti *c, struct agent *a)
 
 static void begin_remove(struct pt_cupti *c, struct agent *a)
 {
-	struct pt_inject_opts o = { .pid = a->pid };
+	struct pt_inject_opts o = { .pid = a->pid, .points = points_of(c) };
 
-	(void)c;
 	pt_ring_close(a->ring);
 	a->ring = NULL;
 	a->phase = P_OUT;

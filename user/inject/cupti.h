@@ -7,6 +7,7 @@
 #ifndef PT_CUPTI_H
 #define PT_CUPTI_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -20,6 +21,7 @@ struct pt_cupti_opts {
 	void (*record)(void *ctx, const void *rec, size_t len);
 	void (*say)(void *ctx, const char *sentence); /* for people */
 	void *ctx;
+	bool no_gpu_probes; /* no thread is stopped at a GPU function */
 };
 
 /* NULL: out of memory. */

@@ -13,6 +13,7 @@
 
 #include "capture/mapped.h"
 #include "capture/procfs.h"
+#include "capture/seccomp.h"
 #include "inject/inject_int.h"
 #include "inject/memfd.h"
 
@@ -30,6 +31,7 @@ struct work {
 	struct pt_frame frame;
 	struct pt_calls c;
 	uint32_t *touched;
+	struct pt_seccomp *filters; /* NULL: the process has none */
 	uint64_t names[3]; /* addresses: two memfd names, room for a path */
 	int lib_fd;	   /* in the target; -1 none */
 };
@@ -369,6 +371,17 @@ static int borrow(struct work *w)
 	if (w->out->start_ticks && w->out->start_ticks != st.start_ticks)
 		return gave_up(w, -ESRCH, "");
 	w->out->start_ticks = st.start_ticks;
+	/* before anything is stopped, as it takes its time */
+	if (pt_inj_filtered(w->o->pid)) {
+		w->filters = pt_seccomp_open();
+		if (!w->filters)
+			return pt_err_set(w->err, -EOPNOTSUPP, "it is filtered by seccomp, "
+					  "and what the filter allows cannot be read: %s",
+					  strerror(errno));
+		ret = pt_inj_filter_allows(w->filters, w->o->pid, w->err);
+		if (ret)
+			return ret;
+	}
 	ret = pt_place_find(w->o, &w->place, w->err);
 	if (ret)
 		return ret;
@@ -377,8 +390,9 @@ static int borrow(struct work *w)
 				  .frame = &w->frame };
 	snprintf(w->out->point, sizeof(w->out->point), "%s", w->place.name);
 	w->out->tid = w->place.hold.tid;
-	if (pt_inj_filtered(w->o->pid)) {
-		ret = pt_inj_filter_allows(w->place.hold.tid, w->err);
+	/* a thread may have more of them than the first one */
+	if (w->filters && w->place.hold.tid != w->o->pid) {
+		ret = pt_inj_filter_allows(w->filters, w->place.hold.tid, w->err);
 		if (ret)
 			goto fail;
 	}
@@ -493,6 +507,7 @@ int pt_inject_work(const struct pt_inject_opts *o, bool retract,
 		ret = pt_err_set(err, -EINVAL, "no agent library");
 	else
 		ret = retract ? do_retract(w) : do_inject(w);
+	pt_seccomp_close(w->filters);
 	free(w);
 	return ret;
 }

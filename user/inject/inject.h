@@ -7,8 +7,8 @@
  * signal frame on the thread's own stack, which the C library's own
  * rt_sigreturn() turns back into what the thread did before: it comes back by
  * itself, whatever becomes of the tracer meanwhile. Nothing of the process's
- * code is patched, and nothing that this leaves behind can stop or kill it:
- * break points belong to descriptors of the tracer and go with them.
+ * code is patched but by the kernel's uprobes, and nothing that this leaves behind can
+ * stop or kill it: they belong to descriptors of the tracer and go with them.
  *
  * The work is done in a process of its own, which ends with it: a thread of the
  * target that runs is let go by that end, without being stopped once more.
@@ -29,7 +29,7 @@
 
 /* Moments of an injection, for tests that end the tracer there. */
 enum pt_inject_stage {
-	PT_STAGE_WATCHED = 1, /* break points are set, nobody is stopped */
+	PT_STAGE_WATCHED = 1, /* probes are armed, nobody is stopped */
 	PT_STAGE_SEIZED,
 	PT_STAGE_STOPPED,	/* at a safe point, as it was */
 	PT_STAGE_FRAMED,	/* the way back lies on the stack */
@@ -53,10 +53,6 @@ struct pt_inject_opts {
 	void (*stage)(void *ctx, enum pt_inject_stage s);
 	void *ctx;
 };
-
-/* May this thread set break points in others? Kernels of Debian and Ubuntu want
- * CAP_SYS_ADMIN for one where kernel.perf_event_paranoid is above 2. */
-bool pt_inject_may_break(void);
 
 #define PT_POINT_GPU 1	   /* entry of a GPU function */
 #define PT_POINT_LIBC 2	   /* entry of a waiting function of the C library */

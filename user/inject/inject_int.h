@@ -49,6 +49,7 @@ int pt_maps_symbols(pid_t pid, const struct pt_maps *m, const struct pt_map *x,
 struct pt_libc {
 	uint64_t begin, end; /* its text */
 	uint64_t restorer;   /* calls rt_sigreturn() */
+	uint64_t back;	     /* a function that does nothing but return; 0: not needed */
 	uint64_t sys;	     /* syscall(), whose arguments are those of the call */
 	uint64_t errno_at;   /* __errno_location() */
 	uint64_t dlopen, dlclose;
@@ -71,8 +72,9 @@ size_t pt_gpu_points(pid_t pid, uint64_t addr[PT_GPU_POINTS],
 int pt_inj_allowed(pid_t pid, struct pt_err *err);
 /* The process uses seccomp, so that its filter must be asked. */
 bool pt_inj_filtered(pid_t pid);
-/* The filters of a stopped tracee allow every call that we need. */
-int pt_inj_filter_allows(pid_t tid, struct pt_err *err);
+/* The thread's filters allow every call that we need. */
+struct pt_seccomp;
+int pt_inj_filter_allows(struct pt_seccomp *s, pid_t tid, struct pt_err *err);
 
 struct sock_filter;
 struct seccomp_data;
@@ -89,7 +91,7 @@ uint32_t pt_cbpf_run(const struct sock_filter *f, size_t n,
 struct pt_frame {
 	unsigned char bytes[PT_FRAME_MAX];
 	size_t len;
-	uint64_t at;	  /* where they belong; the first word is the restorer */
+	uint64_t at;	  /* where they belong: what the stack pointer is when a call begins */
 	uint64_t scratch; /* address of the room for names */
 };
 
@@ -100,15 +102,16 @@ struct pt_frame {
  */
 int pt_frame_make(struct pt_frame *f, const struct user_regs_struct *regs,
 		  const void *xstate, size_t xlen, uint64_t mask,
-		  uint64_t restorer);
+		  const struct pt_libc *libc);
 
 extern const struct pt_arch {
-	const char *refused; /* why no thread is borrowed; NULL: it is */
 	uint32_t audit; /* AUDIT_ARCH_* */
 	int rseq;	/* its number, which older headers do not have */
 	int state;	/* set of registers that a signal frame has beside the common ones */
 	unsigned points; /* PT_POINT_* that there are */
-	unsigned break_len; /* bytes that a break point covers */
+	const char *back; /* a function of the loader that does nothing: calls return to it,
+			   * where they can be stopped with their result. NULL: they are
+			   * stopped in rt_sigreturn(), which leaves the result alone */
 	unsigned char restorer[16]; /* code of the way back from a signal handler */
 	size_t restorer_len;
 	bool restorer_in_vdso; /* else in the C library */
@@ -141,38 +144,61 @@ struct pt_thread_hold;
 /* No call may be placed on the thread as it is now: why. -errno: it cannot be told. */
 int pt_arch_bad(struct pt_thread_hold *h, const char **why);
 uint64_t pt_arch_tls(struct pt_thread_hold *h); /* its control block; 0: not known */
-/* Where the function that it is at the entry of goes back to. 0 or -errno. */
-int pt_arch_caller(struct pt_thread_hold *h, uint64_t *out);
-/* `regs` as they are when `fn` begins, to go back to the restorer. */
+/* `ip` is where the first instruction of the function at `addr` leads. */
+bool pt_arch_behind(const unsigned char code[16], uint64_t addr, uint64_t ip);
+/* Where the function goes back to behind whose first instruction it is. 0 or -errno. */
+int pt_arch_caller(struct pt_thread_hold *h, const unsigned char code[16], uint64_t *out);
+/* `regs` as they are when `fn` begins, to go back into the frame. */
 void pt_arch_call(struct user_regs_struct *regs, uint64_t fn, const uint64_t *arg, size_t n,
-		  const struct pt_frame *frame, uint64_t restorer);
+		  const struct pt_frame *frame, const struct pt_libc *libc);
 /* Is it back, with which result? */
-bool pt_arch_returned(const struct user_regs_struct *regs, const struct pt_frame *frame,
-		      uint64_t restorer, int64_t *out);
+bool pt_arch_returned(const struct pt_thread_hold *h, const struct pt_frame *frame,
+		      const struct pt_libc *libc, int64_t *out);
+/* Stopped at the beginning of a system call: it is not made. Its registers are set
+ * before. 0 or -errno. */
+int pt_arch_no_call(struct pt_thread_hold *h);
 /* Stopped inside of a wait that returned only for us: the registers are set back to
  * where it begins. -EAGAIN: it is not that wait any more. */
 int pt_arch_rewind(struct pt_thread_hold *h, uint64_t nr, const uint64_t arg[6]);
 
-/* ---- watch.c: break points of ours --------------------------------------- */
+/* ---- stop.c: places where a thread is stopped ------------------------------ */
 
-struct pt_watch {
-	int prog;	/* sends `sig` to the thread that hits one */
-	int sig;
-	struct watched {
-		int fd, which;
-		pid_t tid;
-	} *v;
-	size_t n, cap;
+#define PT_STOPS 24 /* fewer than the bits of a mask */
+
+struct pt_stop {
+	uint64_t addr; /* entry of a function in the process */
+	const char *name;
+	bool libc;  /* a waiting function of the C library */
+	bool there; /* it has a probe */
+	unsigned char code[16]; /* how it begins, in the file */
 };
 
-/* 0 or -errno with a sentence. */
-int pt_watch_open(struct pt_watch *w, int sig, struct pt_err *err);
-/* Stop `tid` at these addresses from now on (4 at most). 0 or -errno. */
-int pt_watch_add(struct pt_watch *w, pid_t tid, const uint64_t *addr, int n);
-/* A thread that has passed one, and which address; 0 none yet. */
-pid_t pt_watch_hit(struct pt_watch *w, int *which);
-void pt_watch_clear(struct pt_watch *w);
-void pt_watch_close(struct pt_watch *w);
+struct pt_stop_cell;
+struct pt_stops {
+	struct pt_stop v[PT_STOPS];
+	size_t n;
+	int prog, map, sig;
+	bool multi; /* by multi-uprobe links; else by perf events */
+	struct pt_stop_cell *cell;
+	int fd[2 * PT_STOPS];
+	size_t n_fd;
+};
+
+/* 0 or -errno with a sentence; pt_stops_close() also after an error. */
+int pt_stops_open(struct pt_stops *s, int sig, struct pt_err *err);
+/* The new point's index, or -E2BIG. */
+int pt_stops_point(struct pt_stops *s, uint64_t addr, const char *name, bool libc);
+/* Put the probes there. Until they are armed they do nothing. 0 or -errno. */
+int pt_stops_attach(struct pt_stops *s, pid_t pid, const struct pt_maps *m);
+/* From now on the points with these bits count: of the thread `only` (as the kernel counts
+ * it; 0: of all). `stop`: it gets the signal; else it is only noted. */
+void pt_stops_arm(struct pt_stops *s, uint32_t points, pid_t only, bool stop);
+/* A thread that has passed one, as the kernel counts; 0 none since the last call. */
+pid_t pt_stops_hit(struct pt_stops *s);
+/* The point behind whose first instruction a thread is. */
+const struct pt_stop *pt_stops_at(const struct pt_stops *s, uint32_t points, uint64_t ip);
+/* They count no more; the end of this process takes them out. */
+void pt_stops_close(struct pt_stops *s);
 
 /* ---- thread.c: one thread, seized ---------------------------------------- */
 
@@ -207,10 +233,11 @@ int pt_hold_write(struct pt_thread_hold *h, uint64_t at, const void *buf,
 /* ---- safe.c: is this a safe point? --------------------------------------- */
 /*
  * 0; or -EAGAIN, where another moment may be: `why` says (static text).
- * `at_libc`: at the entry of a waiting function, so that its caller counts.
+ * `at`: the function that it has just entered, NULL none. Of a waiting one the caller
+ * counts.
  */
 int pt_safe_here(struct pt_thread_hold *h, const struct pt_maps *m,
-		 const struct pt_libc *libc, bool at_libc, const char **why);
+		 const struct pt_libc *libc, const struct pt_stop *at, const char **why);
 /* The wait that the thread is in may be begun anew: without end, or until an
  * absolute time. By its number and arguments. */
 bool pt_safe_wait(uint64_t nr, const uint64_t arg[6]);
@@ -220,7 +247,9 @@ struct pt_place {
 	struct pt_thread_hold hold;
 	struct pt_maps maps; /* as of the stop */
 	struct pt_libc libc;
-	struct pt_watch watch; /* free of break points again */
+	struct pt_stops stops; /* none is armed again */
+	pid_t kernel_tid;      /* the thread, as the kernel counts; 0: not known */
+	int back;	       /* the point that a call returns to; -1: a system call is */
 	char name[64];
 };
 int pt_place_find(const struct pt_inject_opts *o, struct pt_place *p,

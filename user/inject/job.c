@@ -11,6 +11,8 @@
 #include <unistd.h>
 
 #include "base/privileges.h"
+#include "capture/elf.h"
+#include "capture/selftest.h"
 #include "inject/inject_int.h"
 
 struct shared {
@@ -26,25 +28,37 @@ struct pt_inject_job {
 	struct shared *s;
 };
 
+/*
+ * Before Linux 6.6 the end of a process takes a tenth of a second for each of its probes,
+ * and our end is waited for. A copy of us, which holds them as well, ends after us.
+ */
+static void leave_probes(void)
+{
+	pid_t us = getpid();
+	int i;
+
+	if (pt_selftest(true)->works || fork())
+		return;
+	for (i = 0; i < 1000 && getppid() == us; i++)
+		pt_inj_sleep_us(1000);
+	_exit(0);
+}
+
 static void child(const struct pt_inject_opts *o, bool retract,
 		  struct shared *s)
 {
-	struct rlimit files;
-
-	/* Descriptors of the asker, its break points above all, end with the
+	/* the asker's: later its number here would be another descriptor's */
+	pt_elf_child_end();
+	/* Descriptors of the asker, its probes above all, end with the
 	 * asker: none is kept beyond standard error. */
 	syscall(SYS_close_range, 3, ~0u, 0);
 	prctl(PR_SET_NAME, "pipetrace-inj");
 	pt_privileges_wake();
 	/* On a busy machine a stopped thread waits for us at each step. */
 	setpriority(PRIO_PROCESS, 0, -20);
-	/* four break points for each thread */
-	if (!getrlimit(RLIMIT_NOFILE, &files)) {
-		files.rlim_cur = files.rlim_max;
-		setrlimit(RLIMIT_NOFILE, &files);
-	}
 	s->result = pt_inject_work(o, retract, &s->io, &s->err, &s->touched);
 	__atomic_store_n(&s->done, 1, __ATOMIC_RELEASE);
+	leave_probes();
 	_exit(0);
 }
 

@@ -268,6 +268,26 @@ static void libdl_functions(pid_t pid, const struct pt_maps *m,
 	}
 }
 
+static bool is_loader(const char *path)
+{
+	const char *b = base_name(path);
+
+	return !strncmp(b, "ld-linux", 8) || !strncmp(b, "ld-2.", 5);
+}
+
+/* The loader's function that does nothing, where calls are to return to. */
+static uint64_t find_back(pid_t pid, const struct pt_maps *m)
+{
+	uint64_t at;
+	size_t i;
+
+	for (i = 0; i < m->n; i++)
+		if (m->v[i].x && m->v[i].inode && is_loader(pt_maps_path(m, &m->v[i])) &&
+		    pt_maps_symbols(pid, m, &m->v[i], &pt_arch.back, 1, &at) == 1)
+			return at;
+	return 0;
+}
+
 int pt_libc_find(pid_t pid, const struct pt_maps *m, struct pt_libc *out,
 		 struct pt_err *err)
 {
@@ -310,12 +330,15 @@ int pt_libc_find(pid_t pid, const struct pt_maps *m, struct pt_libc *out,
 		if (!strcmp(pt_maps_path(m, &m->v[i]), "[vdso]"))
 			c = &m->v[i];
 	out->restorer = find_restorer(pid, c->start, c->end);
+	if (pt_arch.back)
+		out->back = find_back(pid, m);
 	if (!out->dlopen || !out->dlclose || !out->sys || !out->errno_at ||
-	    !out->restorer)
+	    !out->restorer || (pt_arch.back && !out->back))
 		return pt_err_set(err, -EOPNOTSUPP,
 				  "its C library lacks a function that is "
 				  "needed (%s)",
 				  !out->restorer ? "the way back from signals" :
+				  pt_arch.back && !out->back ? pt_arch.back :
 				  !out->dlopen	? "dlopen" :
 						  "syscall");
 	return 0;

@@ -9,34 +9,26 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "capture/procfs.h"
 #include "inject/inject_int.h"
 
 #define MAX_THREADS 128
+#define FIRST_PID_NS 0xeffffffc /* its inode (PROC_PID_INIT_INO) */
 #define LOOK_US 500
-#define ROUND_MS 250 /* for a set of break points to be hit */
+#define ROUND_MS 250 /* for a kind of point to be passed */
 #define TRIES 12     /* stops that were not safe, then a pause: each costs the
 		      * target a millisecond */
 #define PAUSE_US 100000
-#define MAX_SETS 8
-
-/* Up to four addresses that are watched together. */
-struct set {
-	uint64_t addr[4];
-	const char *name[4];
-	int n;
-	bool libc;
-};
 
 struct search {
 	const struct pt_inject_opts *o;
 	struct pt_place *p;
-	struct set sets[MAX_SETS];
-	size_t n_sets;
+	uint32_t gpu, libc; /* points, a bit each */
 	pid_t tids[MAX_THREADS];
-	size_t n_tids;
+	size_t n_tids, turn;
 	uint64_t deadline;
 	const char *why; /* the last stop was not safe */
 	bool ever_hit;
@@ -84,31 +76,26 @@ static int list_threads(struct search *s)
 		    (pid_t)tracer != getpid())
 			ret = -EBUSY;
 		else if (!(signals_of(text, "\nSigBlk:") >>
-			   (s->p->watch.sig - 1) & 1))
+			   (s->p->stops.sig - 1) & 1))
 			s->tids[s->n_tids++] = tid;
 	}
 	closedir(d);
 	return ret;
 }
 
-static void add_points(struct search *s, const uint64_t *addr,
-		       const char *const *name, size_t n, bool libc)
+static uint32_t add_points(struct search *s, const uint64_t *addr,
+			   const char *const *name, size_t n, bool libc)
 {
-	struct set *set = NULL;
+	uint32_t points = 0;
 	size_t i;
+	int k;
 
 	for (i = 0; i < n; i++) {
-		if (!addr[i])
-			continue;
-		if (!set || set->n == 4) {
-			if (s->n_sets == MAX_SETS)
-				return;
-			set = &s->sets[s->n_sets++];
-			set->libc = libc;
-		}
-		set->addr[set->n] = addr[i];
-		set->name[set->n++] = name[i];
+		k = addr[i] ? pt_stops_point(&s->p->stops, addr[i], name[i], libc) : -1;
+		if (k >= 0)
+			points |= 1u << k;
 	}
+	return points;
 }
 
 /* A signal that the process neither handles nor blocks, and that the kernel
@@ -130,15 +117,14 @@ static int choose_signal(pid_t pid)
 }
 
 /* The thread has stopped at its own will: does it do? */
-static int judge(struct search *s, bool at_libc)
+static int judge(struct search *s, const struct pt_stop *at)
 {
 	struct pt_place *p = s->p;
 	int ret;
 
 	pt_maps_free(&p->maps);
 	ret = pt_maps_read(s->o->pid, &p->maps);
-	return ret ? ret : pt_safe_here(&p->hold, &p->maps, &p->libc, at_libc,
-					&s->why);
+	return ret ? ret : pt_safe_here(&p->hold, &p->maps, &p->libc, at, &s->why);
 }
 
 static int seize(struct search *s, pid_t tid, struct pt_err *err)
@@ -147,7 +133,7 @@ static int seize(struct search *s, pid_t tid, struct pt_err *err)
 	int ret;
 
 	*h = (struct pt_thread_hold){ .pid = s->o->pid, .tid = tid, .mem = -1,
-				      .sig = s->p->watch.sig };
+				      .sig = s->p->stops.sig };
 	ret = pt_hold_seize(h, err);
 	if (ret) {
 		pt_hold_release(h);
@@ -158,24 +144,22 @@ static int seize(struct search *s, pid_t tid, struct pt_err *err)
 	return 0;
 }
 
-/* The seized thread runs towards one of the set's addresses. */
-static int catch_at(struct search *s, const struct set *set, uint64_t until)
+/* The seized thread runs towards one of the points. */
+static int catch_at(struct search *s, uint32_t points, uint64_t until)
 {
 	struct pt_thread_hold *h = &s->p->hold;
-	int i, ret, tries;
+	const struct pt_stop *at;
+	int ret, tries;
 
 	for (tries = 0; tries < TRIES; tries++) {
 		ret = pt_hold_wait(h, until, false);
 		if (ret)
 			return ret;
-		for (i = 0; i < set->n; i++)
-			if (PT_REGS_IP(&h->regs) == set->addr[i])
-				break;
-		if (i < set->n) {
-			ret = judge(s, set->libc);
+		at = pt_stops_at(&s->p->stops, points, PT_REGS_IP(&h->regs));
+		if (at) {
+			ret = judge(s, at);
 			if (!ret) {
-				snprintf(s->p->name, sizeof(s->p->name), "%s",
-					 set->name[i]);
+				snprintf(s->p->name, sizeof(s->p->name), "%s", at->name);
 				return 0;
 			}
 			if (ret != -EAGAIN)
@@ -190,20 +174,24 @@ static int catch_at(struct search *s, const struct set *set, uint64_t until)
 	return -EAGAIN;
 }
 
-static int watch_all(struct search *s, const struct set *set)
+/*
+ * Which of the threads that can be stopped has passed a point. The kernel counts threads
+ * anew in each PID name space: in one of ours, its numbers say nothing to us, and the
+ * threads are tried in turn.
+ */
+static pid_t which_thread(struct search *s, pid_t kernel_tid)
 {
-	size_t i, n = 0;
-	int ret = 0, r;
+	struct stat st;
+	size_t i;
 
-	for (i = 0; i < s->n_tids; i++) {
-		r = pt_watch_add(&s->p->watch, s->tids[i], set->addr, set->n);
-		if (!r)
-			n++;
-		else if (r != -ESRCH)
-			ret = r;
-	}
-	/* none that could be watched: another moment may have one */
-	return n ? 0 : ret ? ret : -EAGAIN;
+	s->p->kernel_tid = kernel_tid;
+	for (i = 0; i < s->n_tids; i++)
+		if (s->tids[i] == kernel_tid)
+			return kernel_tid;
+	if (!s->n_tids || stat("/proc/self/ns/pid", &st) || st.st_ino == FIRST_PID_NS)
+		return 0; /* one that blocks the signal */
+	s->p->kernel_tid = 0;
+	return s->tids[s->turn++ % s->n_tids];
 }
 
 static uint64_t sooner(uint64_t a, uint64_t b)
@@ -211,41 +199,38 @@ static uint64_t sooner(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-/* One set of break points on all threads for a while. 0 caught; -EAGAIN. */
-static int try_set(struct search *s, const struct set *set, struct pt_err *err)
+/* These points, for a while. 0 caught; -EAGAIN. */
+static int try_points(struct search *s, uint32_t points, struct pt_err *err)
 {
 	uint64_t until = sooner(s->deadline,
 				pt_now_ns() + ROUND_MS * 1000000ull);
-	struct pt_watch *w = &s->p->watch;
-	pid_t tid = 0;
-	int which, ret;
+	struct pt_stops *st = &s->p->stops;
+	pid_t hit, tid = 0;
+	int ret = list_threads(s);
 
-	ret = list_threads(s);
-	ret = ret ?: watch_all(s, set);
-	if (ret) {
-		pt_watch_clear(w);
-		if (ret == -ESRCH || ret == -EBUSY)
-			return ret;
-		if (ret == -EAGAIN)
-			pt_inj_sleep_us(20000);
-		return pt_err_set(err, ret == -ENOSPC ? -EAGAIN : ret,
-				  "no break point can be set: %s",
-				  strerror(-ret));
-	}
+	if (ret)
+		return ret;
+	pt_stops_arm(st, points, 0, false);
 	pt_stage(s->o, PT_STAGE_WATCHED);
-	while (!(tid = pt_watch_hit(w, &which)) && pt_now_ns() < until)
-		pt_inj_sleep_us(LOOK_US);
-	pt_watch_clear(w);
+	while (!tid && pt_now_ns() < until) {
+		hit = pt_stops_hit(st);
+		if (hit)
+			tid = which_thread(s, hit);
+		else
+			pt_inj_sleep_us(LOOK_US);
+	}
+	pt_stops_arm(st, 0, 0, false);
 	if (!tid)
 		return -EAGAIN;
-	/* This thread calls them: it alone is watched and held now. */
+	/* This thread calls them: it alone is stopped and held now. */
 	s->ever_hit = true;
 	ret = seize(s, tid, err);
 	if (ret)
 		return ret;
-	ret = pt_watch_add(w, tid, set->addr, set->n);
-	ret = ret ?: catch_at(s, set, s->deadline);
-	pt_watch_clear(w);
+	pt_stops_arm(st, points, s->p->kernel_tid, true);
+	/* among several, its turn comes again soon enough */
+	ret = catch_at(s, points, s->p->kernel_tid ? s->deadline : until);
+	pt_stops_arm(st, 0, 0, false);
 	if (ret == -ETIMEDOUT)
 		ret = -EAGAIN;
 	if (ret)
@@ -286,7 +271,7 @@ static int rewind_wait(struct search *s, uint64_t nr, const uint64_t arg[6])
 	struct pt_thread_hold *h = &s->p->hold;
 	int ret = signal_waits(h->pid, h->tid) ? -EAGAIN : pt_arch_rewind(h, nr, arg);
 
-	return ret ? ret : judge(s, false);
+	return ret ? ret : judge(s, NULL);
 }
 
 static int try_blocked(struct search *s, struct pt_err *err)
@@ -324,29 +309,18 @@ static int try_blocked(struct search *s, struct pt_err *err)
 	return -EAGAIN;
 }
 
-/* GPU functions come first in `sets`, and twice as often as the others, each kind
- * in turn. */
-static const struct set *choose_set(const struct search *s, size_t round)
-{
-	size_t gpu = 0, libc, i;
-
-	for (i = 0; i < s->n_sets; i++)
-		gpu += !s->sets[i].libc;
-	libc = s->n_sets - gpu;
-	if (gpu && (!libc || round % 3 != 2))
-		return &s->sets[(round - round / 3) % gpu];
-	return &s->sets[gpu + (gpu ? round / 3 : round) % libc];
-}
-
 static int search(struct search *s, struct pt_err *err)
 {
 	unsigned points = pt_arch.points & (s->o->points ? s->o->points : ~0u);
 	size_t round = 0;
+	uint32_t now;
 	int ret;
 
 	while (pt_now_ns() < s->deadline) {
-		if (s->n_sets) {
-			ret = try_set(s, choose_set(s, round), err);
+		/* GPU functions twice as often as the others */
+		now = (s->gpu && (!s->libc || round % 3 != 2)) ? s->gpu : s->libc;
+		if (now) {
+			ret = try_points(s, now, err);
 			if (ret != -EAGAIN)
 				return ret;
 		}
@@ -355,7 +329,7 @@ static int search(struct search *s, struct pt_err *err)
 			if (ret != -EAGAIN)
 				return ret;
 		}
-		if (!s->n_sets)
+		if (!now)
 			pt_inj_sleep_us(20000);
 		round++;
 	}
@@ -382,14 +356,20 @@ static int setup(struct search *s, struct pt_err *err)
 		return pt_err_set(err, -EOPNOTSUPP,
 				  "it handles every signal that could stop it "
 				  "unnoticed");
-	ret = pt_watch_open(&p->watch, sig, err);
+	ret = pt_stops_open(&p->stops, sig, err);
 	if (ret)
 		return ret;
 	if (points & PT_POINT_GPU)
-		add_points(s, addr, name,
-			   pt_gpu_points(s->o->pid, addr, name), false);
+		s->gpu = add_points(s, addr, name,
+				    pt_gpu_points(s->o->pid, addr, name), false);
 	if (points & PT_POINT_LIBC)
-		add_points(s, p->libc.wait, pt_libc_waits, 8, true);
+		s->libc = add_points(s, p->libc.wait, pt_libc_waits, 8, true);
+	if (p->libc.back)
+		p->back = pt_stops_point(&p->stops, p->libc.back, pt_arch.back, false);
+	ret = pt_stops_attach(&p->stops, s->o->pid, &p->maps);
+	if (ret)
+		return pt_err_set(err, ret, "no probe can be put into process %d: %s",
+				  (int)s->o->pid, strerror(-ret));
 	return 0;
 }
 
@@ -401,8 +381,8 @@ int pt_place_find(const struct pt_inject_opts *o, struct pt_place *p,
 	int ret;
 
 	memset(p, 0, sizeof(*p));
-	p->hold.mem = -1;
-	p->watch.prog = -1;
+	p->hold.mem = p->back = -1;
+	p->stops.prog = p->stops.map = -1;
 	s.deadline = pt_now_ns() + ms * 1000000ull;
 	ret = setup(&s, err);
 	if (ret)
@@ -431,8 +411,8 @@ fail:
 
 void pt_place_close(struct pt_place *p)
 {
-	/* break points first: nothing may stop a thread that nobody holds */
-	pt_watch_close(&p->watch);
+	/* probes first: nothing may stop a thread that nobody holds */
+	pt_stops_close(&p->stops);
 	pt_hold_release(&p->hold);
 	pt_maps_free(&p->maps);
 }

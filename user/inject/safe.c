@@ -98,14 +98,14 @@ static const char *stack_bad(struct pt_thread_hold *h, const struct pt_maps *m,
 /* The caller of a waiting function is an allocator (spinning on its own lock) or
  * the loader: the file of the return address says. */
 static const char *caller_bad(struct pt_thread_hold *h, const struct pt_maps *m,
-			      const struct pt_libc *libc)
+			      const struct pt_libc *libc, const struct pt_stop *at)
 {
 	static const char *const names[] = { "malloc", "_dl_signal_error",
 					     "_dl_start_user" };
 	const struct pt_map *x;
 	uint64_t ra, a[3];
 
-	if (pt_arch_caller(h, &ra))
+	if (pt_arch_caller(h, at->code, &ra))
 		return "its stack cannot be read";
 	if (ra >= libc->begin && ra < libc->end)
 		return NULL; /* sleep() calls nanosleep() */
@@ -120,7 +120,7 @@ static const char *caller_bad(struct pt_thread_hold *h, const struct pt_maps *m,
 }
 
 int pt_safe_here(struct pt_thread_hold *h, const struct pt_maps *m,
-		 const struct pt_libc *libc, bool at_libc, const char **why)
+		 const struct pt_libc *libc, const struct pt_stop *at, const char **why)
 {
 	const struct pt_map *stack = NULL;
 	int ret;
@@ -131,8 +131,8 @@ int pt_safe_here(struct pt_thread_hold *h, const struct pt_maps *m,
 		return ret;
 	if (!*why)
 		*why = stack_bad(h, m, &stack);
-	if (!*why && at_libc)
-		*why = caller_bad(h, m, libc);
+	if (!*why && at && at->libc)
+		*why = caller_bad(h, m, libc, at);
 	if (*why)
 		return -EAGAIN;
 	ret = in_handler(h, m, libc, stack);
