@@ -316,6 +316,37 @@ static const struct pt_report *computing(struct st_case *c, uint32_t in)
 	return analyze(c);
 }
 
+#define ROW(name, at, waits, s)                                                       \
+	{ .who = "trainer", .pid = 5, .tid = 5, .function = name, .file = "/job/t.py",     \
+	  .line = at, .cause = PT_CAUSE_CPU, .data_wait = waits, .seconds = s,             \
+	  .low = (s) * 0.9, .looks = 40 }
+
+/* Of the function that takes longest, with what Python names apart in it, the line that does;
+ * never the loop over the loader, where the thread obtains its data. */
+static void a_headline_names_a_function(void **state)
+{
+	static const struct pt_r_line rows[] = {
+		ROW("main", 46, 1, 4), ROW("main", 46, 0, 3), ROW("main", 50, 0, 0.2),
+		ROW("F1.score.<locals>.<genexpr>", 34, 0, 1.2), ROW("F1.score", 36, 0, 1.5),
+		ROW("F1.score", 37, 0, 0.3), ROW("log", 80, 0, 2),
+	};
+	static const struct pt_line_ask loop = { PT_LINES_LOOP, PT_LINES_ALL, "it" };
+	struct pt_report r = { .lines = rows, .n_lines = sizeof(rows) / sizeof(*rows) };
+	struct pt_an an = { .r = &r, .a = pt_arena_new() };
+	struct pt_r_line l;
+
+	(void)state;
+	assert_non_null(an.a);
+	assert_true(pt_top_line(&an, &loop, PT_NULL, &l));
+	assert_string_equal(pt_line_place(&an, &l), "F1.score (t.py:36)");
+	assert_true(fabs(l.seconds - 3) < 1e-9);
+	assert_true(fabs(l.share - 3 / 8.2) < 1e-9);
+	assert_int_equal(l.looks, 120);
+	l = rows[3];
+	assert_string_equal(pt_line_place(&an, &l), "F1.score (t.py:34)");
+	pt_arena_free(an.a);
+}
+
 static void python_names_a_data_wait(void **state)
 {
 	struct st_case c;
@@ -530,6 +561,7 @@ int main(void)
 		cmocka_unit_test(who_spins_in_a_sync_waits),
 		cmocka_unit_test(a_worker_is_not_in_the_loop_that_started_it),
 		cmocka_unit_test(a_verdict_names_the_line),
+		cmocka_unit_test(a_headline_names_a_function),
 		cmocka_unit_test(python_names_a_data_wait),
 		cmocka_unit_test(python_elsewhere_is_host_work),
 		cmocka_unit_test(time_goes_to_its_stack),

@@ -48,7 +48,7 @@ int pt_cmd_list(int argc, char **argv)
 	for (i = 0; i < jobs.n; i++)
 		print_job(&jobs.v[i], o.ascii ? 0 : PT_TERM_UNICODE);
 	if (jobs.n)
-		printf("\nTrace one:    sudo pipetrace -p %d\n",
+		printf("\nTrace one:    sudo pipetrace -p %d -d auto\n",
 		       jobs.v[0].pid);
 	else
 		printf("No process has a GPU library (CUDA, HIP, NCCL) "

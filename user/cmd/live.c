@@ -5,6 +5,10 @@
 
 #include "cmd/session.h"
 
+/* -d auto: so many steps; of short ones as many as there are in so many seconds, for a
+ * machine that does other things too shows another share in each second */
+#define AUTO_STEPS 20
+#define AUTO_MIN_S 5
 #define WINDOW_NS 10000000000ull /* what the provisional verdict looks at */
 #define PLAIN_EVERY 5		 /* seconds between lines without a terminal */
 
@@ -55,7 +59,7 @@ void pt_live_tick(struct pt_session *s, unsigned tick)
 	if (!s->o->record_only && !pt_schedule_quiet(s))
 		pt_analyze_live(s->model, &a, now, window(s, now, &p), &p);
 	count_steps(s, &p);
-	if (s->o->auto_duration && p.steps >= 20)
+	if (s->o->auto_duration && p.steps >= AUTO_STEPS && tick >= AUTO_MIN_S)
 		s->stop = PT_STOP_STEPS;
 	pt_capture_loss(s->cap, loss);
 	for (i = 0; i < PT_LOSS_NR; i++)

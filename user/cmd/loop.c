@@ -289,7 +289,7 @@ int pt_session_loop(struct pt_session *s, struct pt_err *err)
 	ret = loop_open(&l);
 	ret = ret ?: pt_schedule_begin(s);
 	if (!ret && !pt_live_possible())
-		pt_note("attached to process %d; Ctrl-C stops", s->job.root);
+		pt_note("attached to process %d; Ctrl-C stops and reports", s->job.root);
 	while (!ret && !s->stop) {
 		n = epoll_wait(l.ep, ev, 16, -1);
 		if (n < 0 && errno != EINTR)

@@ -103,7 +103,7 @@ static const struct argp_option trace_options[] = {
 	PIECE,
 	TARGET("Trace these processes and all their descendants"),
 	{ "duration", 'd', "SEC|auto", 0,
-	  "Stop after SEC seconds; auto: after 20 steps or 120 s (default: at "
+	  "Stop after SEC seconds; auto: after 20 steps and 5 s, or 120 s (default: at "
 	  "Ctrl-C or when the job ends)", 2 },
 	STEPS("Report steps A to B only (the first is 0), and stop after step B"),
 	AT,

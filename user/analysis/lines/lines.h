@@ -21,8 +21,8 @@ int pt_join_lines(struct pt_join *j, struct pt_join_rank *r, const struct pt_rep
  * rows of an->r. 0 or -ENOMEM. */
 int pt_finish_lines(struct pt_an *an, const struct pt_report *rows);
 
-/* What most of that was spent in: its place, seconds and share of it. False: looks do not
- * tell. `pid`: the verdict's subject. */
+/* In which function most of that was spent: its line with the most, the function's seconds,
+ * and their share of it. False: looks do not tell. `pid`: the verdict's subject. */
 bool pt_top_line(const struct pt_an *an, const struct pt_line_ask *ask, int64_t pid,
 		 struct pt_r_line *out);
 /* "RandomAugment.__call__ (data.py:88)" */

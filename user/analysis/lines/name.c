@@ -30,17 +30,49 @@ static bool is_asked(const struct pt_line_ask *ask, const struct pt_r_line *l, i
 	}
 }
 
-static bool same(const struct pt_r_line *a, const struct pt_r_line *b)
+/* Its length without ".<locals>.<genexpr>" and the like: the function that it stands in. */
+static int length_outside(const char *function)
 {
-	return a->line == b->line && !strcmp(a->file, b->file) &&
-	       !strcmp(a->function, b->function);
+	static const char inner[] = ".<locals>.<";
+	const char *end = strstr(function, inner);
+
+	return (int)(end && end > function ? (size_t)(end - function) : strlen(function));
+}
+
+/* Of one function, with the generators and lambdas in it, which Python names apart. */
+static bool same_function(const struct pt_r_line *a, const struct pt_r_line *b)
+{
+	int n = length_outside(a->function);
+
+	return n == length_outside(b->function) && !strncmp(a->function, b->function, (size_t)n) &&
+	       !strcmp(a->file, b->file);
+}
+
+/* The line of the loop over the loader: the training thread obtains its data there for
+ * longer than it does anything else. What is not a wait there is the batch's way in, no work
+ * that could be moved. */
+static bool obtains(const struct pt_report *r, const struct pt_r_line *l)
+{
+	double wait = 0, other = 0;
+	size_t i;
+
+	for (i = 0; i < r->n_lines; i++) {
+		const struct pt_r_line *x = &r->lines[i];
+
+		if (x->line != l->line || x->pid != l->pid || x->tid != l->tid ||
+		    strcmp(x->file, l->file) || strcmp(x->function, l->function))
+			continue;
+		*(x->data_wait == 1 ? &wait : &other) += x->seconds;
+	}
+	return wait >= other;
 }
 
 bool pt_top_line(const struct pt_an *an, const struct pt_line_ask *ask, int64_t pid,
 		 struct pt_r_line *out)
 {
 	const struct pt_report *r = an->r;
-	double all = 0, seconds, low;
+	double all = 0, most = 0;
+	struct pt_r_line sum;
 	size_t i, k;
 
 	*out = (struct pt_r_line){ .seconds = 0 };
@@ -50,17 +82,28 @@ bool pt_top_line(const struct pt_an *an, const struct pt_line_ask *ask, int64_t 
 		if (!is_asked(ask, l, pid))
 			continue;
 		all += l->seconds;
-		seconds = low = 0;
-		for (k = 0; k < r->n_lines; k++)
-			if (is_asked(ask, &r->lines[k], pid) && same(l, &r->lines[k])) {
-				seconds += r->lines[k].seconds;
-				low += r->lines[k].low;
-			}
-		if (seconds <= out->seconds)
+		if (ask->of == PT_LINES_LOOP && obtains(r, l))
 			continue;
-		*out = *l;
-		out->seconds = seconds;
-		out->low = low;
+		sum = *l;
+		sum.seconds = sum.low = 0;
+		sum.looks = 0;
+		for (k = 0; k < r->n_lines; k++) {
+			const struct pt_r_line *x = &r->lines[k];
+
+			if (!is_asked(ask, x, pid) || !same_function(l, x) ||
+			    (ask->of == PT_LINES_LOOP && obtains(r, x)))
+				continue;
+			sum.seconds += x->seconds;
+			sum.low += x->low;
+			sum.looks = sum.looks == PT_NULL || x->looks == PT_NULL ?
+					    PT_NULL : sum.looks + x->looks;
+		}
+		/* of the function that takes longest the line that does */
+		if (sum.seconds < out->seconds ||
+		    (sum.seconds == out->seconds && l->seconds <= most))
+			continue;
+		*out = sum;
+		most = l->seconds;
 	}
 	out->share = all > 0 ? fmin(1, out->seconds / all) : 0;
 	return out->share >= SHARE_MIN && out->low >= LOW_MIN * all &&
@@ -76,10 +119,24 @@ static const char *base_of(const char *path)
 
 const char *pt_line_place(struct pt_an *an, const struct pt_r_line *l)
 {
+	int n = length_outside(l->function);
+
 	return l->line == PT_NULL ?
-		       pt_sentence(an, "%s (%s)", l->function, base_of(l->file)) :
-		       pt_sentence(an, "%s (%s:%lld)", l->function, base_of(l->file),
+		       pt_sentence(an, "%.*s (%s)", n, l->function, base_of(l->file)) :
+		       pt_sentence(an, "%.*s (%s:%lld)", n, l->function, base_of(l->file),
 				   (long long)l->line);
+}
+
+/* What is to be made cheaper is that line, not only the method that calls it. */
+static void name_in_advice(struct pt_an *an, const struct pt_r_line *l, struct pt_r_verdict *v)
+{
+	static const char what[] = "ake __getitem__ cheaper";
+	const char *at = v->advice ? strstr(v->advice, what) : NULL;
+
+	if (at)
+		v->advice = pt_sentence(an, "%.*sake %s cheaper%s", (int)(at - v->advice),
+					v->advice, pt_line_place(an, l),
+					at + sizeof(what) - 1);
 }
 
 void pt_name_line(struct pt_an *an, const struct pt_line_ask *ask, struct pt_r_verdict *v)
@@ -93,6 +150,8 @@ void pt_name_line(struct pt_an *an, const struct pt_line_ask *ask, struct pt_r_v
 	v->title = pt_sentence(an, "%.*s; %.0f %% of %s is in %s.", (int)n, v->title,
 			       100 * l.share, ask->what, pt_line_place(an, &l));
 	pt_evidence_add(v, "lines.share", l.share, "share", NAN, PT_ESTIMATED);
+	if (ask->causes & 1u << PT_CAUSE_CPU)
+		name_in_advice(an, &l, v);
 	if (v->subject_file)
 		return; /* of the data */
 	v->subject_file = l.file;

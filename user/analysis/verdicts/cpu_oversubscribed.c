@@ -37,11 +37,16 @@ static const char *crowd_advice(struct pt_an *an, const struct pt_facts *f,
 			"OMP_NUM_THREADS=1, torch.set_num_threads(1) and cv2.setNumThreads(0) "
 			"in the workers.",
 			c->threads, n);
-	if (f->cores && n >= (size_t)f->cores)
+	if (f->cores && n > (size_t)f->cores)
 		return pt_sentence(an,
 			"More workers will not help: num_workers is already %zu on %lld "
 			"cores. Give the job more cores, make __getitem__ cheaper, or lower "
 			"num_workers to the number of free cores.",
+			n, (long long)f->cores);
+	if (f->cores && n == (size_t)f->cores)
+		return pt_sentence(an,
+			"More workers will hardly help: num_workers is already %zu on %lld "
+			"cores. Give the job more cores, or make __getitem__ cheaper.",
 			n, (long long)f->cores);
 	return pt_sentence(an,
 		"Something else uses the cores (num_workers is %zu today): check the "
@@ -61,12 +66,13 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	if (runq < f->th->run_queue_share)
 		return 0;
 	pt_evidence_starved(f, v);
-	pt_evidence_against(v, "data_wait.run_queue_share", f->queue, "share",
+	/* of computing and waiting for a core together; the shares below are of the data wait */
+	pt_evidence_against(v, "loading.core_wait_share", runq, "share",
 			    f->th->run_queue_share);
+	pt_evidence(v, "data_wait.run_queue_share", f->queue, "share");
 	if (f->cause[PT_CAUSE_THROTTLE] > 0)
-		pt_evidence_against(v, "data_wait.throttle_share",
-				    f->cause[PT_CAUSE_THROTTLE], "share",
-				    f->th->run_queue_share);
+		pt_evidence(v, "data_wait.throttle_share", f->cause[PT_CAUSE_THROTTLE],
+			    "share");
 	pt_evidence(v, "loader.workers", (double)f->t->concurrent, "count");
 	if (f->cores)
 		pt_evidence(v, "host.cores", (double)f->cores, "count");

@@ -38,7 +38,11 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 		return 0;
 	pt_evidence_add(v, "gpu.idle_after_sync_share", lost, "share", f->th->starved_info,
 			PT_BOUNDED);
-	pt_evidence(v, "gpu.syncs", (double)f->t->counts.syncs, "count");
+	/* a blocking copy is one, too, and is counted with the copies */
+	if (f->t->counts.syncs)
+		pt_evidence(v, "gpu.syncs", (double)f->t->counts.syncs, "count");
+	else
+		pt_evidence(v, "gpu.copies_back", (double)f->t->counts.d2h, "count");
 	pt_verdict_costs(f, v, lost);
 	v->certainty = works ? PT_CONF_MEDIUM : PT_CONF_HIGH;
 	v->subject_pid = f->t->main->tgid;

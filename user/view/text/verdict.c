@@ -165,7 +165,7 @@ void pt_tx_gain(struct pt_tx *t, struct pt_line *l, const struct pt_r_verdict *v
 	const struct pt_range *s = &v->expected_speedup;
 
 	if (!isfinite(s->value) && isfinite(s->high)) {
-		pt_line_add(l, "up to %s faster if removed entirely",
+		pt_line_add(l, "up to %s faster if the cause is removed entirely",
 			    times(t, s->high));
 	} else if (!isfinite(s->value)) {
 		if (v->advice && v->severity != PT_INFO)
