@@ -156,6 +156,22 @@ class Agent:
     def children(self):
         return [pid for pid, _ in descendants(self.proc.pid)]
 
+    def started(self):
+        """{pid: arguments} of what it has started itself. Each has readers of its own below
+        it, with its command line."""
+        found = {}
+        for pid in self.children():
+            try:
+                with open("/proc/%d/cmdline" % pid, "rb") as f:
+                    args = f.read().split(b"\0")
+                with open("/proc/%d/stat" % pid, encoding="utf-8", errors="replace") as f:
+                    parent = int(f.read().rpartition(")")[2].split()[1])
+            except OSError:
+                continue
+            if parent == self.proc.pid:
+                found[pid] = args
+        return found
+
     def descriptors(self):
         """How many are open, but for clients' connections."""
         folder = "/proc/%d/fd" % self.proc.pid
@@ -187,20 +203,9 @@ class Agent:
 
     def sampling(self, limit=15, begins=False):
         """Until one runs, or until one BEGINS: its process."""
-        old = set(self.children()) if begins else ()
-
-        def first():
-            for pid in self.children():
-                if pid in old:
-                    continue
-                try:
-                    with open("/proc/%d/cmdline" % pid, "rb") as f:
-                        if b"--json" in f.read().split(b"\0"):
-                            return pid
-                except OSError:
-                    pass
-            return None
-        return self.until(first, limit)
+        old = set(self.started()) if begins else ()
+        return self.until(lambda: next((pid for pid, args in self.started().items()
+                                        if pid not in old and b"--json" in args), None), limit)
 
     def attached(self, pid):
         """Does a sample of this process hold BPF links?"""

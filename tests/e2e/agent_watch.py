@@ -29,20 +29,9 @@ def ok(name, good, detail=""):
 
 
 def watches(agent):
-    """The processes that watch: {pid: the job that they were given}. Each has readers of its
-    own, with its command line."""
-    found = {}
-    for pid in agent.children():
-        try:
-            with open("/proc/%d/cmdline" % pid, "rb") as f:
-                args = f.read().split(b"\0")
-            with open("/proc/%d/stat" % pid, encoding="utf-8", errors="replace") as f:
-                parent = int(f.read().rpartition(")")[2].split()[1])
-        except OSError:
-            continue
-        if parent == agent.proc.pid and args[1:2] == [b"watch"] and b"-p" in args:
-            found[pid] = int(args[args.index(b"-p") + 1])
-    return found
+    """The processes that watch: {pid: the job that they were given}."""
+    return {pid: int(args[args.index(b"-p") + 1]) for pid, args in agent.started().items()
+            if args[1:2] == [b"watch"] and b"-p" in args}
 
 
 def windows(agent):
