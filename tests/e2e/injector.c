@@ -21,6 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "capture/selftest.h"
 #include "inject/inject.h"
 #include "inject/memfd.h"
 #include "inject/ring.h"
@@ -169,6 +170,7 @@ int main(int argc, char **argv)
 
 	if (argc < 3)
 		return 2;
+	pt_selftest(true); /* as a trace has done by then */
 	for (i = 3; i < argc; i++)
 		for (k = 0; k < (int)(sizeof(args) / sizeof(*args)); k++) {
 			size_t n = strlen(args[k].name);
