@@ -206,7 +206,8 @@ int main(int argc, char **argv)
 	r = r ? r : job_await(from, "done", c, on_record);
 	if (r)
 		printf("error %s\n", err.msg[0] ? err.msg : strerror(-r));
-	pt_capture_stop(c, on_record, NULL);
+	if (c)
+		pt_capture_stop(c, on_record, NULL);
 	if (!r && compare()) {
 		printf("error switches and records differ\n");
 		r = 1;
