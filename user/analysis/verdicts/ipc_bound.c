@@ -19,7 +19,9 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 		"Handing batches over is the bottleneck: %.0f %% of the data wait passes "
 		"after a batch is finished and before the trainer has it.",
 		100 * f->group[PT_GROUP_IPC]);
-	v->advice = "Return tensors from the workers, not NumPy arrays, lists or other objects, which are pickled through a pipe; one large tensor rather than many small ones, and no more than the step needs.";
+	v->advice = "Send less with each batch: no more than the step needs, one large tensor rather "
+		    "than many small ones, and tensors rather than NumPy arrays, lists or other "
+		    "objects, which are pickled through a pipe.";
 	return 1;
 }
 
