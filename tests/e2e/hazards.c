@@ -545,6 +545,10 @@ static void run(const char *mode, char **argv)
 	} else if (is(mode, "small_stack")) {
 		start(gpu_worker, NULL, 131072);
 		never();
+	} else if (is(mode, "small_endless")) {
+		start(gpu_worker, NULL, 131072);
+		start(endless, (void *)(intptr_t)p[0], 0);
+		ping(p[1]);
 	} else if (is(mode, "forks")) {
 		forks();
 	} else if (is(mode, "exec")) {

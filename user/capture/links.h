@@ -3,12 +3,18 @@
 #ifndef PT_LINKS_H
 #define PT_LINKS_H
 
+#include <linux/bpf.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 #define PT_ATTACH_UPROBE_MULTI 48 /* BPF_TRACE_UPROBE_MULTI, Linux 6.6 */
 #define PT_UPROBE_MULTI_RETURN 1  /* BPF_F_UPROBE_MULTI_RETURN */
+
+/* One of a program that is written by hand. */
+#define PT_INSN(c, d, s, o, i)                                                 \
+	((struct bpf_insn){ .code = (c), .dst_reg = (d), .src_reg = (s),       \
+			    .off = (o), .imm = (i) })
 
 /* Link descriptor or -errno. pid 0: every process. */
 int pt_uprobe_multi(int prog_fd, const char *path, const uint64_t *offsets,

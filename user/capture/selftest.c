@@ -93,10 +93,6 @@ bool pt_selftest_perf_opens(void)
 	return true;
 }
 
-#define INSN(c, d, s, o, i)                                                    \
-	((struct bpf_insn){ .code = (c), .dst_reg = (d), .src_reg = (s),       \
-			    .off = (o), .imm = (i) })
-
 /* A program that counts in the slot of `map` that its cookie says. */
 static int counter(int map, bool multi)
 {
@@ -104,16 +100,16 @@ static int counter(int map, bool multi)
 		    .expected_attach_type = multi ?
 			    (enum bpf_attach_type)PT_ATTACH_UPROBE_MULTI : 0);
 	const struct bpf_insn insns[] = {
-		INSN(BPF_JMP | BPF_CALL, 0, 0, 0, BPF_FUNC_get_attach_cookie),
-		INSN(BPF_JMP | BPF_JGE | BPF_K, 0, 0, 6, N_PLACES),
-		INSN(BPF_ALU64 | BPF_LSH | BPF_K, 0, 0, 0, 3),
-		INSN(BPF_LD | BPF_DW | BPF_IMM, 1, BPF_PSEUDO_MAP_VALUE, 0, map),
-		INSN(0, 0, 0, 0, 0),
-		INSN(BPF_ALU64 | BPF_ADD | BPF_X, 1, 0, 0, 0),
-		INSN(BPF_ALU64 | BPF_MOV | BPF_K, 2, 0, 0, 1),
-		INSN(BPF_STX | BPF_DW | BPF_ATOMIC, 1, 2, 0, BPF_ADD),
-		INSN(BPF_ALU64 | BPF_MOV | BPF_K, 0, 0, 0, 0),
-		INSN(BPF_JMP | BPF_EXIT, 0, 0, 0, 0),
+		PT_INSN(BPF_JMP | BPF_CALL, 0, 0, 0, BPF_FUNC_get_attach_cookie),
+		PT_INSN(BPF_JMP | BPF_JGE | BPF_K, 0, 0, 6, N_PLACES),
+		PT_INSN(BPF_ALU64 | BPF_LSH | BPF_K, 0, 0, 0, 3),
+		PT_INSN(BPF_LD | BPF_DW | BPF_IMM, 1, BPF_PSEUDO_MAP_VALUE, 0, map),
+		PT_INSN(0, 0, 0, 0, 0),
+		PT_INSN(BPF_ALU64 | BPF_ADD | BPF_X, 1, 0, 0, 0),
+		PT_INSN(BPF_ALU64 | BPF_MOV | BPF_K, 2, 0, 0, 1),
+		PT_INSN(BPF_STX | BPF_DW | BPF_ATOMIC, 1, 2, 0, BPF_ADD),
+		PT_INSN(BPF_ALU64 | BPF_MOV | BPF_K, 0, 0, 0, 0),
+		PT_INSN(BPF_JMP | BPF_EXIT, 0, 0, 0, 0),
 	};
 
 	return bpf_prog_load(BPF_PROG_TYPE_KPROBE, "pt_self", "GPL", insns,

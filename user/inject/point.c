@@ -127,11 +127,21 @@ static int judge(struct search *s, const struct pt_stop *at)
 	return ret ? ret : pt_safe_here(&p->hold, &p->maps, &p->libc, at, &s->why);
 }
 
+/* The kernel counts threads anew in each PID name space: in one of ours, its numbers say
+ * nothing to us. */
+static bool counts_as_kernel(void)
+{
+	struct stat st;
+
+	return !stat("/proc/self/ns/pid", &st) && st.st_ino == FIRST_PID_NS;
+}
+
 static int seize(struct search *s, pid_t tid, struct pt_err *err)
 {
 	struct pt_thread_hold *h = &s->p->hold;
 	int ret;
 
+	s->p->kernel_tid = counts_as_kernel() ? tid : 0;
 	*h = (struct pt_thread_hold){ .pid = s->o->pid, .tid = tid, .mem = -1,
 				      .sig = s->p->stops.sig };
 	ret = pt_hold_seize(h, err);
@@ -174,24 +184,18 @@ static int catch_at(struct search *s, uint32_t points, uint64_t until)
 	return -EAGAIN;
 }
 
-/*
- * Which of the threads that can be stopped has passed a point. The kernel counts threads
- * anew in each PID name space: in one of ours, its numbers say nothing to us, and the
- * threads are tried in turn.
- */
+/* Which of the threads that can be stopped has passed a point; where its number says
+ * nothing, they are tried in turn. 0: one that blocks the signal. */
 static pid_t which_thread(struct search *s, pid_t kernel_tid)
 {
-	struct stat st;
 	size_t i;
 
-	s->p->kernel_tid = kernel_tid;
+	if (!counts_as_kernel())
+		return s->n_tids ? s->tids[s->turn++ % s->n_tids] : 0;
 	for (i = 0; i < s->n_tids; i++)
 		if (s->tids[i] == kernel_tid)
 			return kernel_tid;
-	if (!s->n_tids || stat("/proc/self/ns/pid", &st) || st.st_ino == FIRST_PID_NS)
-		return 0; /* one that blocks the signal */
-	s->p->kernel_tid = 0;
-	return s->tids[s->turn++ % s->n_tids];
+	return 0;
 }
 
 static uint64_t sooner(uint64_t a, uint64_t b)

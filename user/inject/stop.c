@@ -30,11 +30,8 @@ struct pt_stop_cell {
 	uint64_t hit;	 /* the last: point << 32 | thread; 0 none */
 };
 
-#define INSN(c, d, s, o, i)                                                    \
-	((struct bpf_insn){ .code = (c), .dst_reg = (d), .src_reg = (s),       \
-			    .off = (o), .imm = (i) })
 #define LOAD32(d, s, field)                                                    \
-	INSN(BPF_LDX | BPF_W | BPF_MEM, d, s, offsetof(struct pt_stop_cell, field), 0)
+	PT_INSN(BPF_LDX | BPF_W | BPF_MEM, d, s, offsetof(struct pt_stop_cell, field), 0)
 
 /* r6: the cell; r7: the point, by its cookie; r8: the thread */
 static int load_program(int map, bool multi)
@@ -43,29 +40,29 @@ static int load_program(int map, bool multi)
 		    .expected_attach_type = multi ?
 			    (enum bpf_attach_type)PT_ATTACH_UPROBE_MULTI : 0);
 	const struct bpf_insn insns[] = {
-		INSN(BPF_LD | BPF_DW | BPF_IMM, 6, BPF_PSEUDO_MAP_VALUE, 0, map),
-		INSN(0, 0, 0, 0, 0),
-		INSN(BPF_JMP | BPF_CALL, 0, 0, 0, BPF_FUNC_get_attach_cookie),
-		INSN(BPF_ALU64 | BPF_MOV | BPF_X, 7, 0, 0, 0),
+		PT_INSN(BPF_LD | BPF_DW | BPF_IMM, 6, BPF_PSEUDO_MAP_VALUE, 0, map),
+		PT_INSN(0, 0, 0, 0, 0),
+		PT_INSN(BPF_JMP | BPF_CALL, 0, 0, 0, BPF_FUNC_get_attach_cookie),
+		PT_INSN(BPF_ALU64 | BPF_MOV | BPF_X, 7, 0, 0, 0),
 		LOAD32(1, 6, points),
-		INSN(BPF_ALU64 | BPF_AND | BPF_K, 0, 0, 0, 31),
-		INSN(BPF_ALU64 | BPF_RSH | BPF_X, 1, 0, 0, 0),
-		INSN(BPF_ALU64 | BPF_AND | BPF_K, 1, 0, 0, 1),
-		INSN(BPF_JMP | BPF_JEQ | BPF_K, 1, 0, 11, 0), /* to the end */
-		INSN(BPF_JMP | BPF_CALL, 0, 0, 0, BPF_FUNC_get_current_pid_tgid),
-		INSN(BPF_ALU | BPF_MOV | BPF_X, 8, 0, 0, 0), /* its lower half */
+		PT_INSN(BPF_ALU64 | BPF_AND | BPF_K, 0, 0, 0, 31),
+		PT_INSN(BPF_ALU64 | BPF_RSH | BPF_X, 1, 0, 0, 0),
+		PT_INSN(BPF_ALU64 | BPF_AND | BPF_K, 1, 0, 0, 1),
+		PT_INSN(BPF_JMP | BPF_JEQ | BPF_K, 1, 0, 11, 0), /* to the end */
+		PT_INSN(BPF_JMP | BPF_CALL, 0, 0, 0, BPF_FUNC_get_current_pid_tgid),
+		PT_INSN(BPF_ALU | BPF_MOV | BPF_X, 8, 0, 0, 0), /* its lower half */
 		LOAD32(1, 6, only),
-		INSN(BPF_JMP | BPF_JEQ | BPF_K, 1, 0, 1, 0),
-		INSN(BPF_JMP | BPF_JNE | BPF_X, 1, 8, 6, 0), /* to the end */
-		INSN(BPF_ALU64 | BPF_LSH | BPF_K, 7, 0, 0, 32),
-		INSN(BPF_ALU64 | BPF_OR | BPF_X, 7, 8, 0, 0),
-		INSN(BPF_STX | BPF_DW | BPF_MEM, 6, 7,
+		PT_INSN(BPF_JMP | BPF_JEQ | BPF_K, 1, 0, 1, 0),
+		PT_INSN(BPF_JMP | BPF_JNE | BPF_X, 1, 8, 6, 0), /* to the end */
+		PT_INSN(BPF_ALU64 | BPF_LSH | BPF_K, 7, 0, 0, 32),
+		PT_INSN(BPF_ALU64 | BPF_OR | BPF_X, 7, 8, 0, 0),
+		PT_INSN(BPF_STX | BPF_DW | BPF_MEM, 6, 7,
 		     offsetof(struct pt_stop_cell, hit), 0),
 		LOAD32(1, 6, sig),
-		INSN(BPF_JMP | BPF_JEQ | BPF_K, 1, 0, 1, 0),
-		INSN(BPF_JMP | BPF_CALL, 0, 0, 0, BPF_FUNC_send_signal_thread),
-		INSN(BPF_ALU64 | BPF_MOV | BPF_K, 0, 0, 0, 0),
-		INSN(BPF_JMP | BPF_EXIT, 0, 0, 0, 0),
+		PT_INSN(BPF_JMP | BPF_JEQ | BPF_K, 1, 0, 1, 0),
+		PT_INSN(BPF_JMP | BPF_CALL, 0, 0, 0, BPF_FUNC_send_signal_thread),
+		PT_INSN(BPF_ALU64 | BPF_MOV | BPF_K, 0, 0, 0, 0),
+		PT_INSN(BPF_JMP | BPF_EXIT, 0, 0, 0, 0),
 	};
 
 	return bpf_prog_load(BPF_PROG_TYPE_KPROBE, "pt_stop", "GPL", insns,
