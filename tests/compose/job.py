@@ -149,7 +149,8 @@ class Job:
             self.forward(n // 2)
             for _ in range(self.spec["items"]):
                 self.gpu.loss_item()
-                compute_python(self.spec["after_item_us"] * 1000)
+                with phase("host", more="after item"):
+                    compute_python(self.spec["after_item_us"] * 1000)
             self.gpu.launch(1, n - n // 2)
         else:
             self.forward(n)

@@ -11,6 +11,7 @@ import glob
 import json
 import statistics
 
+import grammar
 from spans import Spans
 
 NEAR = 0.2            # of a threshold: both sides of it are right
@@ -430,10 +431,15 @@ class Truth:
             out |= self.cpu_roots(causes)  # without the lock there is no core for it
         return out if sure else out | self.resource_roots(causes)
 
+    def stops_each_step(self):
+        """What the job does beside comes with each step, behind a sync of its own."""
+        return self.spec["feature"] in grammar.BESIDE and self.spec.get("every") == 1
+
     def sync_hides(self, share):
         """Without its sync, half of this share of the host's time, or more, would pass
         while the device works: taking away the sync gains as much."""
-        return self.spec["sync"] in ("each", "item") and \
+        return (self.spec["sync"] in ("each", "item") or self.spec["feature"] == "item" or
+                self.stops_each_step()) and \
             min(share, self.busy_share()) >= max(LOSS, HALF * share) * (1 - NEAR)
 
     def roots(self):
@@ -450,7 +456,8 @@ class Truth:
                 out |= self.data_roots()
             elif name == "host":
                 out.add("host_bound")
-                if self.sync_hides(self.spans("host").total() / self.wall):
+                kinds = ("host", "pause") if self.stops_each_step() else ("host",)
+                if self.sync_hides(self.spans(*kinds).total() / self.wall):
                     out.add("sync_bound")
             elif name in ("launch", "sync"):
                 out |= {"launch_bound", "host_bound" if name == "launch" else "sync_bound"}
