@@ -7,8 +7,9 @@
  *   checkpoint         the main thread writes a file
  *   compile            a compiler that the job started is at work
  *   collective, transfer, sync    the main thread is inside such a call
- *   run_queue, sync    certainly idle behind a sync: the host lacks a core, or
- *                      does something else before it launches again
+ *   sync               certainly idle behind a sync: the host does something else before
+ *                      it launches again
+ *   run_queue          one of these, but it lacks a core
  *   launch             a pause between two launches
  *   other_host         anything else
  */
@@ -97,6 +98,33 @@ static enum pt_cause cause_of(const struct pt_gpu_call *c)
 	return pt_call_is_sync(c) ? PT_CAUSE_SYNC : PT_CAUSE_NR;
 }
 
+struct in_calls {
+	struct idle *x;
+	enum pt_cause cause;
+};
+
+static int call_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv,
+		      bool queued)
+{
+	struct in_calls *k = ctx;
+
+	(void)iv;
+	k->x->ns[queued ? PT_CAUSE_RUN_QUEUE : k->cause] += e - b;
+	return 0;
+}
+
+/* What is left of `s`, by what the host did in it; it is charged. */
+static int take_spans(struct idle *x, pt_spans *s, enum pt_cause cause)
+{
+	struct in_calls k = { x, cause };
+	int err = pt_spans_meet(s, &x->rest);
+	size_t i;
+
+	for (i = 0; i < s->n && !err; i++)
+		err = pt_walk(x->t->main, s->v[i].begin, s->v[i].end, call_piece, &k);
+	return err ?: pt_spans_remove(&x->rest, s);
+}
+
 static int take_calls(struct idle *x, enum pt_cause cause)
 {
 	const struct pt_proc *p = x->t->proc;
@@ -111,32 +139,18 @@ static int take_calls(struct idle *x, enum pt_cause cause)
 			err = err ?: pt_vec_push(&s, one);
 	}
 	pt_spans_tidy(&s, x->an->t0, x->an->t1);
-	err = err ?: charge_spans(x, &s, cause);
+	err = err ?: take_spans(x, &s, cause);
 	pt_vec_free(&s);
 	return err;
-}
-
-static int host_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv,
-		      bool queued)
-{
-	struct idle *x = ctx;
-
-	(void)iv;
-	x->ns[queued ? PT_CAUSE_RUN_QUEUE : PT_CAUSE_SYNC] += e - b;
-	return 0;
 }
 
 /* Certainly idle, and none of the above: behind a sync. */
 static int take_behind_syncs(struct idle *x, const pt_spans *hard)
 {
 	pt_spans s = { 0 };
-	size_t i;
 	int err = pt_spans_append(&s, hard);
 
-	err = err ?: pt_spans_meet(&s, &x->rest);
-	for (i = 0; i < s.n && !err; i++)
-		err = pt_walk(x->t->main, s.v[i].begin, s.v[i].end, host_piece, x);
-	err = err ?: pt_spans_remove(&x->rest, &s);
+	err = err ?: take_spans(x, &s, PT_CAUSE_SYNC);
 	pt_vec_free(&s);
 	return err;
 }
@@ -171,7 +185,7 @@ static void put(struct pt_r_charge *out, size_t *n, uint64_t ns, uint64_t wall,
 static const char *const what[PT_CAUSE_NR] = {
 	[PT_CAUSE_CHECKPOINT] = "writing a file",
 	[PT_CAUSE_SYNC] = "in or after a sync",
-	[PT_CAUSE_RUN_QUEUE] = "behind a sync",
+	[PT_CAUSE_RUN_QUEUE] = "of the training thread",
 };
 
 static int report(const struct idle *x, struct pt_r_gpu *g)

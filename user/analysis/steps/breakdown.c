@@ -29,6 +29,16 @@ static bool drains(const struct pt_gpu_call *c)
 /* Fewer copies of an empty device tell no price. */
 #define PRICE_MIN 3
 
+/* How long the thread waited for a core in [b, e): in a copy that is not the copy's. */
+static uint64_t queued_in(const struct pt_thread *th, uint64_t b, uint64_t e)
+{
+	uint64_t ns = 0;
+
+	pt_each_iv(iv, th, b, e)
+		ns += pt_overlap(b, e, iv->ready, iv->end);
+	return ns;
+}
+
 /*
  * What a copy from pageable memory takes by itself, ns a byte: the median of those
  * that found the device empty. Of the others the rest of their time is waiting for
@@ -49,7 +59,8 @@ static int price_of_copies(const struct pt_an *an, const struct pt_trainer *t,
 			empty = false;
 		if (empty && pt_call_is_copy(c) && c->v[2] == PT_COPY_H2D &&
 		    c->tid == t->main->tid && c->end > c->begin && c->v[1])
-			err = pt_vec_push(&v, (double)(c->end - c->begin) /
+			err = pt_vec_push(&v, (double)(c->end - c->begin -
+						       queued_in(t->main, c->begin, c->end)) /
 						      (double)c->v[1]);
 		empty |= drains(c);
 	}
@@ -89,7 +100,7 @@ static void host_blocked(struct pt_an *an, struct pt_trainer *t, double price)
 			t->gpu_wait_ns += ns - copied;
 			add_to_step(t, &step, c, ns);
 		} else if (pt_call_is_copy(c)) {
-			t->transfer_ns += ns;
+			t->transfer_ns += ns - pt_min64(ns, queued_in(t->main, b, e));
 		} else if ((c->cls == PT_API_COLLECTIVE ||
 			    c->cls == PT_API_COMM) && e - b >= COLLECTIVE_NS) {
 			t->collective_ns += ns;

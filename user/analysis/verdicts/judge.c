@@ -169,7 +169,8 @@ static int ask(struct issue *k, const char *id, const struct pt_verdict *of, siz
 	if (yes <= 0)
 		return yes;
 	pt_lower_certainty(&k->f, stage, &o->v);
-	if (pt_explains_starving(stage))
+	/* one maker, file or item of a service is to be looked at like any other */
+	if (pt_explains_starving(stage) && stage != PT_V_WHERE)
 		advise_outside(&k->f, &o->v);
 	pt_name_line(k->an, &of->lines, &o->v);
 	name_rank(k, &o->v);

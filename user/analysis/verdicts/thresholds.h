@@ -111,6 +111,8 @@
 /* Batches that were not noticed, share of all, at most: behind one that was not the next
  * one looks slow. */
 #define PT_TAIL_NOTICED 0.15
+/* ... and fewer of them than so much say nothing of the others. */
+#define PT_TAIL_FEW 0.5
 /* Waits for a service whose batches are not noticed: with fewer distances between long ones,
  * or where these vary by less than this part of their mean, they are not a few items. */
 #define PT_TAIL_APART 3

@@ -416,7 +416,7 @@ static bool answers(const struct pt_an *an, const struct pt_trainer *t,
 {
 	pt_each_iv(iv, th, an->t0, an->t1) {
 		if (iv->valid_wake && iv->waker_tgid == t->proc->tgid &&
-		    iv->wait != PT_WAIT_PIPE_OUT && iv->wait != PT_WAIT_FUTEX &&
+		    iv->wake != PT_WAKE_ROOM && iv->wait != PT_WAIT_FUTEX &&
 		    iv->wait != PT_WAIT_SEM)
 			return true;
 	}

@@ -9,18 +9,32 @@
 #include "analysis/health.h"
 #include "analysis/verdicts/thresholds.h"
 
-/* There are workers, and none was seen to finish a batch: a service outside of the job whose
- * sends wake nobody. */
-static bool none_noticed(const struct pt_trainer *t)
+static double batches_made(const struct pt_trainer *t)
 {
-	size_t i, n = 0;
+	double n = 0;
 
-	for (i = 0; i < t->workers.n; i++)
-		n += t->workers.v[i].service_ms.n;
-	return t->workers.n && !n;
+	pt_each(const struct pt_worker, w, &t->workers)
+		n += w->role == PT_ROLE_HELPER ? 0 : (double)w->done.n;
+	return n;
 }
 
-/* How long the batch took that ended this wait; NAN not seen. `waited`: none_noticed(). */
+static double batches_taken(const struct pt_trainer *t)
+{
+	double n = 0;
+
+	pt_each(const struct pt_step, s, &t->steps)
+		n += s->batches;
+	return n;
+}
+
+/* There are workers, and few of their batches are noticed: a service outside of the job
+ * whose sends wake nobody. */
+static bool few_noticed(const struct pt_trainer *t)
+{
+	return t->workers.n && batches_made(t) < PT_TAIL_FEW * batches_taken(t);
+}
+
+/* How long the batch took that ended this wait; NAN not seen. `waited`: few_noticed(). */
 static double made_ms(const struct pt_trainer *t, const struct pt_fetch *w, bool waited)
 {
 	const struct pt_worker *k;
@@ -38,15 +52,9 @@ static double made_ms(const struct pt_trainer *t, const struct pt_fetch *w, bool
 
 static bool all_noticed(const struct pt_trainer *t)
 {
-	double made = 0, taken = 0;
-	size_t i;
+	double taken = batches_taken(t);
 
-	for (i = 0; i < t->workers.n; i++)
-		if (t->workers.v[i].role != PT_ROLE_HELPER)
-			made += (double)t->workers.v[i].done.n;
-	for (i = 0; i < t->steps.n; i++)
-		taken += t->steps.v[i].batches;
-	return fabs(made - taken) <= PT_TAIL_NOTICED * taken;
+	return fabs(batches_made(t) - taken) <= PT_TAIL_NOTICED * taken;
 }
 
 /* When a worker made batches that take longer than `limit`. */
@@ -101,7 +109,7 @@ static int usual(const struct pt_trainer *t, bool waited, pt_doubles *v)
 	int err = 0;
 
 	pt_each_ok(const struct pt_worker, w, &t->workers, err) {
-		if (w->role == PT_ROLE_HELPER)
+		if (w->role == PT_ROLE_HELPER || waited)
 			continue;
 		for (k = 0; k < w->service_ms.n && !err; k++)
 			err = pt_vec_push(v, w->service_ms.v[k]);
@@ -171,7 +179,7 @@ int pt_measure_tail(const struct pt_an *an, const struct pt_trainer *t,
 	uint64_t by[PT_CAUSE_NR] = { 0 }, slow = 0, all = 0, most = 0;
 	pt_doubles v = { 0 }, tail = { 0 };
 	pt_spans made = { 0 }, *of = NULL;
-	bool waited = none_noticed(t);
+	bool waited = few_noticed(t);
 	double limit;
 	size_t i;
 	int err = usual(t, waited, &v), c;

@@ -36,6 +36,9 @@ static bool asks(const struct pt_trainer *t, const struct pt_worker *w,
 {
 	int i;
 
+	/* its own sender takes what it has made: it is ahead */
+	if (th == w->feeder && th != w->main)
+		return true;
 	if (pt_worker_index(t, th, &i))
 		return w->role == PT_ROLE_HELPER &&
 		       t->workers.v[i].role != PT_ROLE_HELPER &&
@@ -195,6 +198,27 @@ static int join_parts(struct pt_worker *w)
 	return err;
 }
 
+/* Its sender never waits for it: what it has made waits for the sender, and it rests behind
+ * each item. By chance, it does so now and then. */
+static int collect_ahead(const struct pt_an *an, struct pt_worker *w)
+{
+	pt_times made = { 0 };
+	int err = 0;
+
+	pt_each_iv(iv, w->main, an->t0, an->t1) {
+		if (!err && iv->valid_wake && iv->waker_tid == w->feeder->tid &&
+		    pt_rests(NULL, w, iv))
+			err = pt_vec_push(&made, iv->begin);
+	}
+	if (err || made.n < PT_SLOW_BATCHES) {
+		pt_vec_free(&made);
+		return err;
+	}
+	pt_vec_free(&w->done);
+	w->done = made;
+	return join_parts(w);
+}
+
 int pt_find_made(const struct pt_an *an, struct pt_trainer *t)
 {
 	struct pt_paths *paths = t->look->paths;
@@ -213,6 +237,8 @@ int pt_find_made(const struct pt_an *an, struct pt_trainer *t)
 		if (!err && w->feeder != w->main && w->done.n <= 1 && wakes > 1)
 			err = pt_word_wakes(an, paths, w->feeder, w->main,
 					    &w->done);
+		if (!err && w->feeder != w->main && w->done.n <= 1)
+			err = collect_ahead(an, w);
 	}
 	for (i = 0; i < a->threads.n && !err; i++)
 		err = collect_direct(an, t, paths, a->threads.v[i]);
