@@ -174,7 +174,7 @@ $(if $(findstring <$(file <$(1))>,<$(2)>),,$(if $(DRY),$(eval $(1): FORCE ; @: o
 endef
 PAGE := $(B)/html/page.html
 UPLOT := build/npm-page/node_modules/uplot
-PAGE_SRCS := $(wildcard user/view/html/page/*)
+PAGE_SRCS := $(wildcard user/view/html/page/*) user/report/evidence.def
 # Facts of the build that a few files need; only those are rebuilt with it.
 CONFIG := $(B)/version.h
 define CONFIG_TEXT

@@ -114,6 +114,16 @@ def all_rendered():
 
 
 class Pages(unittest.TestCase):
+    def test_each_figure_has_its_words(self):
+        source = "".join(read(f) for f in glob.glob(JUDGES + "/../*/*.c"))
+        listed = re.findall(r'^PT_EVIDENCE\("([\w.]+)", "([^"]+)"\)$',
+                            read(TOP + "/user/report/evidence.def"), re.M)
+        for m in re.findall(r'pt_evidence\w*\([^"();]*"([\w.]+)"', source):
+            self.assertIn(m, dict(listed))
+        for m, _ in listed:
+            self.assertIn('"%s"' % m, source)
+        self.assertEqual(len(listed), len(dict(listed)))
+
     def test_one_for_each_verdict(self):
         there = {os.path.basename(p)[:-3] for p in glob.glob(PAGES + "/*.md")}
         self.assertEqual(there, set(ids()) | {"README"})

@@ -270,7 +270,8 @@ struct pt_an {
 
 /* Every pass: 0 or -ENOMEM. */
 int pt_find_trainers(struct pt_an *an);
-int pt_find_writing(const struct pt_an *an, struct pt_trainer *t);
+struct pt_actor;
+int pt_find_writing(const struct pt_an *an, struct pt_trainer *t, const struct pt_actor *a);
 int pt_shape_steps(struct pt_an *an, struct pt_trainer *t);
 /* steps/join.c: obtainings that together feed one update become one step. */
 int pt_join_steps(struct pt_trainer *t);

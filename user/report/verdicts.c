@@ -12,6 +12,21 @@ static const struct about {
 #include "report/verdicts.def"
 };
 
+static const struct words {
+	const char *metric, *words;
+} evidence[] = {
+#define PT_EVIDENCE(metric, words) { metric, words },
+#include "report/evidence.def"
+};
+
+const char *pt_evidence_words(const char *metric)
+{
+	for (size_t i = 0; metric && i < sizeof(evidence) / sizeof(evidence[0]); i++)
+		if (!strcmp(evidence[i].metric, metric))
+			return evidence[i].words;
+	return NULL;
+}
+
 /* Limits that matter to no verdict; those of the list do to theirs, all others to all. */
 static const char aside[] =
 	"nvtx phases data_wait.lead kernel.names operations.gpu_s whatif";

@@ -25,4 +25,8 @@ bool pt_verdicts_rest_on(const struct pt_report *r, const char *limit);
 /* Does it matter to a reader of these verdicts that this was not seen? */
 bool pt_limit_matters(const struct pt_report *r, const char *limit);
 
+/* What people read before the value of a figure that verdicts rest on (evidence.def); NULL:
+ * not in the list. */
+const char *pt_evidence_words(const char *metric);
+
 #endif

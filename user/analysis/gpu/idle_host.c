@@ -6,6 +6,7 @@
  */
 
 #include "analysis/health.h"
+#include "analysis/waits/gaps.h"
 #include "model/syscalls.h"
 
 /* As much written between two records of the trainer's main thread is a
@@ -54,6 +55,49 @@ static void join_writing(const struct pt_proc *p, pt_spans *s)
 	s->n = n;
 }
 
+/* So often the loop passes the call behind which it writes, from one time to the next: what
+ * it computes there then, and not each time, is for the writing. */
+#define WRITE_SELDOM 3
+
+/* The last call that begins before `ts`, where the loop has passed it so often since `from`;
+ * NULL. */
+static const struct pt_lead_call *seldom_behind(const struct pt_actor *a, uint64_t from,
+						 uint64_t ts)
+{
+	size_t at = pt_bisect(a->calls.n, i, a->calls.v[i].begin < ts), i, n = 0;
+
+	if (!at)
+		return NULL;
+	for (i = at; i > 0 && a->calls.v[i - 1].begin >= from; i--)
+		n += a->calls.v[i - 1].site == a->calls.v[at - 1].site;
+	return n >= WRITE_SELDOM ? &a->calls.v[at - 1] : NULL;
+}
+
+/* What the thread computes directly before it writes, back to its last GPU call or sleep, is
+ * serialised for it: as long as the writing takes, at most. */
+static void add_serialising(const struct pt_actor *a, pt_spans *s)
+{
+	uint64_t before = 0;
+	size_t i, k;
+
+	for (i = 0; i < s->n; i++) {
+		struct pt_span *x = &s->v[i];
+		const struct pt_lead_call *c = seldom_behind(a, before, x->begin);
+		uint64_t most = pt_min64(x->end - x->begin, WRITE_PAUSE_NS);
+		uint64_t from = x->begin - pt_min64(x->begin, most);
+
+		before = x->end;
+		if (!c)
+			continue;
+		from = pt_max64(from, c->end);
+		for (k = pt_iv_after(a->lead, from);
+		     k < a->lead->iv.n && a->lead->iv.v[k].begin < x->begin; k++)
+			if (a->lead->iv.v[k].wait != PT_WAIT_RUNQ)
+				from = pt_max64(from, a->lead->iv.v[k].end);
+		x->begin = pt_min64(from, x->begin);
+	}
+}
+
 /* A checkpoint is renamed when it is whole, and an old one removed. */
 static bool finishes_file(const struct pt_iv *iv)
 {
@@ -79,7 +123,7 @@ static uint64_t write_began(const struct pt_proc *p, const struct pt_thread *th,
 /* When the main thread writes a file, into t->writing: asleep in a write or a
  * flush, or many bytes between two records. Before the steps are sought: what
  * is written before a fetch is none of it. */
-int pt_find_writing(const struct pt_an *an, struct pt_trainer *t)
+int pt_find_writing(const struct pt_an *an, struct pt_trainer *t, const struct pt_actor *a)
 {
 	const struct pt_thread *th = t->main;
 	pt_spans *out = &t->writing;
@@ -102,8 +146,10 @@ int pt_find_writing(const struct pt_an *an, struct pt_trainer *t)
 		if (!err && blocked)
 			err = add_span(out, pt_max64(iv->begin, an->t0), end);
 	}
-	if (!err)
+	if (!err) {
 		join_writing(t->proc, out);
+		add_serialising(a, out);
+	}
 	return err;
 }
 

@@ -15,6 +15,7 @@
 /* Without evidence: so many places are looked at, and so much of all calls must
  * have their kind in each of the parts that a place makes. */
 #define TRY_MAX 12
+#define SOME_GAPS 10 /* one in so many visits has one */
 #define WHOLE_SHARE 0.9
 /* What else there is comes in few of the parts (an evaluation, a log line); what is in
  * every second one says that two parts make a turn. */
@@ -105,8 +106,10 @@ static int count_places(const struct pt_host *h, struct pt_period *p)
 		x->n++;
 		x->syncs = a->calls.v[i - 1].syncs;
 		x->graphs = a->calls.v[i].graph;
-		if (k == h->gaps.n || h->gaps.v[k].call != i ||
-		    !comes_from_peer(h, &h->gaps.v[k]))
+		if (k < h->gaps.n && h->gaps.v[k].call == i &&
+		    comes_from_peer(h, &h->gaps.v[k]))
+			x->peers++;
+		else
 			x->uploads += a->calls.v[i].uploads;
 	}
 	pt_each(const struct pt_host_gap, g, &h->gaps) {
@@ -189,16 +192,6 @@ static void mark_begins(struct pt_period *p, struct pt_place_at *best)
 		x->partly = !rule && x->gaps * 10 >= x->n;
 	}
 	p->best = best;
-}
-
-static void choose_by_evidence(struct pt_period *p, struct pt_place_at *best)
-{
-	struct pt_place_at *x;
-
-	for (x = p->places; x; x = x->hh.next)
-		x->data = x->evident && is_rule(x);
-	best->data = true;
-	mark_begins(p, best);
 }
 
 /* ---- by name ----------------------------------------------------------------------------- */
@@ -284,6 +277,35 @@ static int is_turn(const struct pt_actor *a, const struct pt_place_at *at,
 	       (double)(kept + extra) >= EXTRA_SHARE * (double)n;
 }
 
+/* How unequal the parts between two visits are (or to another place): the variance of their
+ * numbers of calls over the mean's square. */
+static double parts_vary(const struct pt_actor *a, const struct pt_place_at *at,
+			 const struct pt_place_at *other)
+{
+	double n = 0, sum = 0, squares = 0, calls = 0;
+	size_t i;
+
+	for (i = 1; i < a->calls.n; i++) {
+		if (is_at(a, i, at) || is_at(a, i, other)) {
+			n += calls > 0;
+			sum += calls;
+			squares += calls * calls;
+			calls = 0;
+		}
+		calls += !a->calls.v[i].syncs;
+	}
+	return sum > 0 ? squares * n / (sum * sum) - 1 : 0;
+}
+
+/* Does a step begin there, too? Then the parts are whole turns, and as equal as before. */
+static int begins_as_well(const struct pt_actor *a, const struct pt_place_at *at,
+			  const struct pt_place_at *other, double whole)
+{
+	int turn = is_turn(a, at, other, whole);
+
+	return turn > 0 ? parts_vary(a, at, other) <= parts_vary(a, at, NULL) : turn;
+}
+
 static int by_big(const struct pt_place_at *x, const struct pt_place_at *y)
 {
 	return pt_cmp(y->big_ns, x->big_ns) ?: pt_cmp(y->ns, x->ns) ?:
@@ -295,6 +317,16 @@ static int by_big(const struct pt_place_at *x, const struct pt_place_at *y)
 static bool has_breaks(const struct pt_place_at *x)
 {
 	return x->gaps * 2 >= x->n;
+}
+
+/* Of places that divide the calls into whole turns. Where gaps come with some visits only, as
+ * of a kernel that is launched once a layer and first in the step, another that always has one
+ * is better. */
+static bool is_better(const struct pt_place_at *x, const struct pt_place_at *best)
+{
+	if (has_breaks(x) != has_breaks(best))
+		return has_breaks(x) && best->gaps * SOME_GAPS >= best->n;
+	return x->n > best->n;
 }
 
 /* A step begins where a batch is copied to the device, if that is seen. */
@@ -322,8 +354,7 @@ static int choose_by_pattern(const struct pt_host *h, struct pt_period *p)
 			continue;
 		tried++;
 		first = first ? first : x;
-		if (uploads || (best && (x->n <= best->n ||
-					 has_breaks(x) < has_breaks(best))))
+		if (uploads || (best && !is_better(x, best)))
 			continue;
 		turn = is_turn(h->a, x, NULL, WHOLE_SHARE);
 		if (turn < 0)
@@ -336,11 +367,15 @@ static int choose_by_pattern(const struct pt_host *h, struct pt_period *p)
 		return 0;
 	mark_begins(p, best);
 	for (x = p->places; x; x = x->hh.next) {
+		if (x != best && x->begins)
+			x->begins = parts_vary(h->a, best, x) <= parts_vary(h->a, best, NULL);
+	}
+	for (x = p->places; x; x = x->hh.next) {
 		bool seldom = x->syncs || 2 * x->n <= best->n;
 		bool like = x != best && x->next == best->next && !x->begins &&
 			    (seldom || (x->uploads && !is_small(x, best)));
-		int turn = like ? is_turn(h->a, best, x, seldom ? WHOLE_SHARE :
-							 ALL_SHARE) : 0;
+		int turn = like ? begins_as_well(h->a, best, x, seldom ? WHOLE_SHARE :
+								 ALL_SHARE) : 0;
 
 		if (turn < 0)
 			return turn;
@@ -351,6 +386,36 @@ static int choose_by_pattern(const struct pt_host *h, struct pt_period *p)
 		x->partly &= !turn;
 	}
 	return 0;
+}
+
+/* Behind a wait for a peer (a pool that scores, every so many steps) a batch may be there at
+ * once: the parts tell whether what is uploaded there begins a step. */
+static int add_behind_peers(const struct pt_actor *a, struct pt_period *p)
+{
+	struct pt_place_at *x;
+
+	for (x = p->places; x; x = x->hh.next) {
+		int turn = x->peers && !x->begins && x->next == p->best->next &&
+			   x->prev != x->next ?
+				   begins_as_well(a, p->best, x, WHOLE_SHARE) : 0;
+
+		if (turn < 0)
+			return turn;
+		x->begins |= turn;
+	}
+	return 0;
+}
+
+static int choose_by_evidence(const struct pt_host *h, struct pt_period *p,
+			      struct pt_place_at *best)
+{
+	struct pt_place_at *x;
+
+	for (x = p->places; x; x = x->hh.next)
+		x->data = x->evident && is_rule(x);
+	best->data = true;
+	mark_begins(p, best);
+	return add_behind_peers(h->a, p);
 }
 
 /* ---- the answer ------------------------------------------------------------------------ */
@@ -366,10 +431,8 @@ int pt_find_period(const struct pt_host *h, struct pt_period *out)
 	if (err)
 		return err;
 	best = most_evident(out);
-	if (best && is_rule(best)) {
-		choose_by_evidence(out, best);
-		return 0;
-	}
+	if (best && is_rule(best))
+		return choose_by_evidence(h, out, best);
 	best = most_named(out);
 	if (!best)
 		return choose_by_pattern(h, out);
@@ -392,6 +455,6 @@ bool pt_begins_step(const struct pt_period *p, const struct pt_host_gap *g)
 	/* One call site can serve a whole step (the same kernel over and over, but for a
 	 * graph, which is all of it): then only the gaps that stand out count. */
 	return x->prev != x->next || x->graphs || pt_gap_is_evident(g) ||
-	       x->big_ns * 10 >= x->ns * 9 ||
+	       (x->big_ns * 10 >= x->ns * 9 && g->own_ns >= p->cadence_ns) ||
 	       g->own_ns * x->gaps >= x->ns;
 }

@@ -16,7 +16,7 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 			    f->th->pool_sending);
 	pt_evidence(v, "data_wait.handover_share", handover, "share");
 	v->title = pt_sentence(an,
-		"Handing batches over is the bottleneck: %.0f %% of the data wait passes "
+		"Handing batches over makes the trainer wait: %.0f %% of the data wait passes "
 		"after a batch is finished and before the trainer has it.",
 		100 * f->group[PT_GROUP_IPC]);
 	v->advice = "Send less with each batch: no more than the step needs, one large tensor rather "

@@ -400,6 +400,13 @@ static bool is_asked(const struct pt_giver *x)
 	return (double)x->ahead_ns <= MADE_SHARE * (double)x->ns;
 }
 
+/* ... as far as the way back shows: a pool's process that takes its next task by itself was
+ * asked for that, too. Who works ahead has begun each time. */
+static bool is_mostly_asked(const struct pt_giver *x)
+{
+	return (double)x->ahead_ns <= AHEAD_SHARE / 2 * (double)x->ns;
+}
+
 /* Made by the loop itself meanwhile: it begins when it is asked in any case. */
 static bool is_newborn(const struct pt_giver *x)
 {
@@ -469,7 +476,7 @@ static bool is_peer(struct pt_givers *g, const struct pt_giver *x,
 	 * without it */
 	if (asked && x->gaps >= GAPS_MIN && pt_feeds_nothing(&g->feed))
 		return true;
-	if (asked && is_seldom(g, x, kin))
+	if (is_mostly_asked(x) && is_seldom(g, x, kin))
 		return true;
 	if (asked && !own && x->gaps >= GAPS_MIN && rests(x) && !is_newborn(x) &&
 	    g->others_supply)
@@ -608,8 +615,8 @@ static struct kin *kin_of_thread(struct kin **all, const struct pt_giver *x,
 				 const struct pt_proc *own)
 {
 	return x->tgid == own->tgid ?
-		       kin_of(all, OWN_THREADS, x->tgid, is_asked(x), x->th->comm) :
-		       kin_of(all, PROCESSES, x->th->proc->ppid, is_asked(x),
+		       kin_of(all, OWN_THREADS, x->tgid, is_mostly_asked(x), x->th->comm) :
+		       kin_of(all, PROCESSES, x->th->proc->ppid, is_mostly_asked(x),
 			      x->th->proc->comm);
 }
 

@@ -342,13 +342,26 @@ static bool is_of_pool(const struct pt_trainer *t, const struct pt_proc *p)
 	return false;
 }
 
-/* It was waited for, and not for data. */
-static bool is_beside(const struct pt_givers *g, const struct pt_proc *p)
+static bool ends_sleeps_of(const struct pt_an *an, const struct pt_proc *p,
+			   const struct pt_thread *th)
+{
+	pt_each_iv(iv, th, an->t0, an->t1)
+		if (iv->valid_wake && iv->waker_tgid == p->tgid)
+			return true;
+	return false;
+}
+
+/* It was waited for, and not for data: by the trainer itself, or by a thread of it that
+ * manages a pool. */
+static bool is_beside(const struct pt_an *an, const struct pt_givers *g,
+		      const struct pt_proc *p)
 {
 	const struct pt_giver *x;
 
 	for (x = g->all; x; x = x->hh.next)
-		if (x->tgid == p->tgid && x->role == PT_GIVER_PEER)
+		if (x->role == PT_GIVER_PEER &&
+		    (x->tgid == p->tgid ||
+		     (x->tgid == g->own->tgid && x->th && ends_sleeps_of(an, p, x->th))))
 			return true;
 	return false;
 }
@@ -365,7 +378,7 @@ static int take_asked(struct finder *k)
 
 		if (p == t->proc || (p->ppid != t->proc->tgid && !pool) ||
 		    pt_model_proc(an->m, p->tgid) != p || worker_of(k, p, NULL) ||
-		    pt_feeds_device(an, p) || is_beside(k->g, p))
+		    pt_feeds_device(an, p) || is_beside(an, k->g, p))
 			continue;
 		for (j = 0; j < p->threads.n; j++) {
 			struct pt_worker *w;

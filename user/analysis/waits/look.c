@@ -61,7 +61,7 @@ int pt_look_at(struct pt_an *an, struct pt_trainer *t)
 	if (err || !l->actor.lead)
 		return err;
 	t->main = (struct pt_thread *)l->actor.lead;
-	err = pt_find_writing(an, t);
+	err = pt_find_writing(an, t, &l->actor);
 	err = err ?: pt_find_givers(an, l->paths, &l->actor, &l->givers);
 	err = err ?: pt_find_loader(an, t, &l->givers);
 	t->peer_guessed = l->givers.guessed;

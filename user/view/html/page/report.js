@@ -43,7 +43,7 @@ function tiles() {
 
 /* ---- verdicts --------------------------------------------------------------------- */
 
-const METRIC = (s) => clean(s).replace(/[._]/g, " ").replace(/ share$/, "");
+const METRIC = (s) => Object.hasOwn(EVIDENCE, s) ? EVIDENCE[s] : clean(s); /* evidence.def */
 function evidence(v, path) {
 	if (!v.evidence.length) return null;
 	return h("ul", { class: "evidence" }, v.evidence.map((e, i) => h("li", {}, METRIC(e.metric) + " ",
