@@ -45,10 +45,13 @@ static enum pt_confidence of_causes(const struct pt_facts *f)
 {
 	double unfollowed = f->group[PT_GROUP_UNKNOWN];
 
-	if (unfollowed >= PT_SURE_UNFOLLOWED)
+	bool partly = unfollowed >= PT_SURE_PARTLY;
+	bool close = f->group[f->largest] - second_group(f) < PT_SURE_LEAD;
+
+	/* what was not followed may be what comes second */
+	if (unfollowed >= PT_SURE_UNFOLLOWED || (partly && close))
 		return PT_CONF_LOW;
-	if (unfollowed >= PT_SURE_PARTLY || !f->halves_agree || (f->lonely && !f->slow) ||
-	    f->group[f->largest] - second_group(f) < PT_SURE_LEAD)
+	if (partly || close || !f->halves_agree || (f->lonely && !f->slow))
 		return PT_CONF_MEDIUM;
 	return PT_CONF_HIGH;
 }

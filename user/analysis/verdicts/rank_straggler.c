@@ -21,25 +21,32 @@ static const char *advice_of(enum pt_late_part reason)
 	}
 }
 
+/* Else they are jobs of their own. */
+static bool in_lock_step(const struct pt_an *an, const struct pt_facts *f)
+{
+	double mine = (double)f->t->steps.n;
+
+	pt_each(const struct pt_trainer, t, &an->trainers) {
+		double n = (double)t->steps.n;
+
+		if (n < PT_MIN_STEPS || fabs(n - mine) > 1 + f->th->rank_period * mine)
+			return false;
+	}
+	return an->trainers.n >= 2;
+}
+
 /* Ranks in lock step of which one waits for its own loader: the others spend
  * that time in a collective, which looks like GPU work from outside. */
 static int by_data_wait(struct pt_an *an, const struct pt_facts *f,
 			struct pt_r_verdict *v)
 {
 	double own = f->wait_share, others = 0, wall = f->wall_s * NS_PER_S;
-	size_t i;
 
-	if (!f->is_starved || an->trainers.n < 2)
+	if (!f->is_starved || !in_lock_step(an, f))
 		return 0;
-	for (i = 0; i < an->trainers.n; i++) {
-		const struct pt_trainer *t = &an->trainers.v[i];
-		double n = (double)t->steps.n, mine = (double)f->t->steps.n;
-
-		if (t == f->t)
-			continue;
-		if (n < PT_MIN_STEPS || fabs(n - mine) > 1 + f->th->rank_period * mine)
-			return 0; /* not in lock step: jobs of their own */
-		others = fmax(others, (double)t->data_wait_ns / wall);
+	pt_each(const struct pt_trainer, t, &an->trainers) {
+		if (t != f->t)
+			others = fmax(others, (double)t->data_wait_ns / wall);
 	}
 	if (own - others < f->th->rank_excess)
 		return 0;
@@ -58,6 +65,37 @@ static int by_data_wait(struct pt_an *an, const struct pt_facts *f,
 		"the others at most %.0f %%, and all ranks run in step.",
 		pt_real_id(f->t->proc->tgid), 100 * own, 100 * others);
 	return pt_tell_late(an, f->t, true, v) ?: 1;
+}
+
+/* ... or of which one does something else for longer: the others' hosts wait for it where
+ * they meet (over a socket, as gloo does). */
+static int by_host_waits(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
+{
+	double wall = f->wall_s * NS_PER_S, share;
+	const struct pt_trainer *late = f->t;
+	uint64_t most = 0;
+
+	if (!in_lock_step(an, f) || (f->t->gpu_known && f->idle < f->th->starved_info))
+		return 0;
+	pt_each(const struct pt_trainer, t, &an->trainers) {
+		most = pt_max64(most, t->host_ns[PT_HOST_COLLECTIVE]);
+		if (t->host_ns[PT_HOST_COLLECTIVE] < late->host_ns[PT_HOST_COLLECTIVE])
+			late = t;
+	}
+	share = (double)(most - late->host_ns[PT_HOST_COLLECTIVE]) / wall;
+	if (share < f->th->rank_excess)
+		return 0;
+	pt_evidence_add(v, "rank.held_others_excess", share, "share", f->th->rank_excess,
+			PT_ESTIMATED);
+	pt_verdict_costs(f, v, share);
+	v->certainty = f->t->gpu_known ? PT_CONF_MEDIUM : PT_CONF_LOW;
+	v->subject_pid = late->proc->tgid;
+	v->subject_rank = pt_rank_of_proc(late->proc);
+	v->title = pt_sentence(an,
+		"One rank holds up the others: they wait for process %u %.0f %% of the time.",
+		pt_real_id(late->proc->tgid), 100 * share);
+	v->advice = advice_of(PT_LATE_HOST);
+	return pt_tell_late(an, late, false, v) ?: 1;
 }
 
 static const char *did_of(enum pt_late_part reason)
@@ -125,8 +163,12 @@ static int by_meetings(struct pt_an *an, const struct pt_facts *f,
 /* Where the collectives tell it, they do. */
 static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
 {
-	return an->meets && an->meets->known ? by_meetings(an, f, v) :
-					       by_data_wait(an, f, v);
+	int told;
+
+	if (an->meets && an->meets->known)
+		return by_meetings(an, f, v);
+	told = by_data_wait(an, f, v);
+	return told ? told : by_host_waits(an, f, v);
 }
 
 const struct pt_verdict pt_verdict_rank_straggler = { .asked = { { PT_V_RANK, judge } } };

@@ -453,7 +453,7 @@ static int find_senders(struct finder *k)
 					      worker_of(k, s->th->proc, NULL);
 
 		if (!w || s->ns <= most[w - t->workers.v] || s->th == w->main ||
-		    answers(k->an, t, s->th))
+		    (!w->proc->outside && answers(k->an, t, s->th)))
 			continue;
 		most[w - t->workers.v] = s->ns;
 		w->feeder = (struct pt_thread *)s->th;
