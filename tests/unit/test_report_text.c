@@ -98,7 +98,7 @@ static void test_full(void **state)
  * sentences alone. */
 static void test_loudness(void **state)
 {
-	static const struct pt_r_verdict disk = {
+	static struct pt_r_verdict disk = {
 		.id = "io_bound", .title = "Disk.", .subject_pid = PT_NULL,
 		.subject_rank = PT_NULL, .expected_speedup = { NAN, NAN, NAN } };
 	struct pt_text_opts o = { .verbose = true };
@@ -133,6 +133,10 @@ static void test_loudness(void **state)
 	r->n_verdicts = 1;
 	text = render(r, &o);
 	has(text, "Limits    reads: single reads");
+	free(text);
+	disk.expected_speedup = (struct pt_range){ 0.999, 0.9, 1.1 };
+	text = render(r, &o);
+	has(text, "Expected gain  none (0.9x");
 	free(text);
 	pt_report_free(r);
 }

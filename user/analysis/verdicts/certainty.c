@@ -72,6 +72,10 @@ void pt_lower_certainty(const struct pt_facts *f, enum pt_verdict_stage stage,
 		at_most(&v->certainty, PT_CONF_MEDIUM);
 	if (pt_explains_starving(stage))
 		at_most(&v->certainty, of_causes(f));
+	/* without it, the job would take as long: it may not be what limits */
+	if (pt_explains_starving(stage) && v->severity != PT_INFO &&
+	    v->expected_speedup.high < PT_SURE_GAIN)
+		at_most(&v->certainty, PT_CONF_LOW);
 	/* its own reads are seen; the time between them is taken for loading */
 	if (pt_explains_starving(stage) && f->own >= f->th->slow_share)
 		at_most(&v->certainty, PT_CONF_MEDIUM);

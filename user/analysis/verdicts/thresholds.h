@@ -55,6 +55,8 @@
 #define PT_SURE_PARTLY 0.2
 /* Two causes so near to each other, as shares of the data wait, are both to blame. */
 #define PT_SURE_LEAD 0.15
+/* A cause whose removal is told to gain no more than this, at best, may be none. */
+#define PT_SURE_GAIN 1.1
 /* Fewer steps are few of anything. */
 #define PT_SURE_STEPS 10
 

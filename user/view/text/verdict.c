@@ -151,6 +151,8 @@ static void stack(struct pt_tx *t, const struct pt_r_verdict *v, int indent)
 					       v->n_stack - i));
 }
 
+#define GAIN_LEAST 1.005 /* less is none */
+
 void pt_tx_gain(struct pt_tx *t, struct pt_line *l, const struct pt_r_verdict *v)
 {
 	const struct pt_range *s = &v->expected_speedup;
@@ -162,7 +164,10 @@ void pt_tx_gain(struct pt_tx *t, struct pt_line *l, const struct pt_r_verdict *v
 		if (v->advice && v->severity != PT_INFO)
 			pt_line_add(l, "cannot tell from this trace");
 	} else {
-		pt_line_add(l, "%s faster", times(t, s->value));
+		if (s->value < GAIN_LEAST)
+			pt_line_add(l, "none");
+		else
+			pt_line_add(l, "%s faster", times(t, s->value));
 		if (isfinite(s->low) && isfinite(s->high))
 			pt_line_add(l, " (%s%s%s)", times(t, s->low),
 				    pt_tx_dash(t), times(t, s->high));

@@ -63,7 +63,7 @@ function who(v) {
 function gain(v, path) {
 	const g = v.expected_speedup || {}, p = path + ".expected_speedup.";
 	if (!known(g.value) && !known(g.high)) return null;
-	return [known(g.value) ? [fig(p + "value", "ratio"), " faster"] : ["up to ", fig(p + "high", "ratio"), " faster if the cause is removed entirely"],
+	return [known(g.value) ? (g.value < 1.005 ? ["none"] : [fig(p + "value", "ratio"), " faster"]) : ["up to ", fig(p + "high", "ratio"), " faster if the cause is removed entirely"],
 		known(g.value) && known(g.low) && known(g.high) && h("span", { class: "soft" }, " (", fig(p + "low", "ratio"), " to ", fig(p + "high", "ratio"), ")")];
 }
 function verdict(v, i, children) {
