@@ -297,13 +297,14 @@ static double parts_vary(const struct pt_actor *a, const struct pt_place_at *at,
 	return sum > 0 ? squares * n / (sum * sum) - 1 : 0;
 }
 
-/* Does a step begin there, too? Then the parts are whole turns, and as equal as before. */
+/* Does a step begin there, too? Then the parts are whole turns, and as equal as before
+ * (`alone`). */
 static int begins_as_well(const struct pt_actor *a, const struct pt_place_at *at,
-			  const struct pt_place_at *other, double whole)
+			  const struct pt_place_at *other, double whole, double alone)
 {
 	int turn = is_turn(a, at, other, whole);
 
-	return turn > 0 ? parts_vary(a, at, other) <= parts_vary(a, at, NULL) : turn;
+	return turn > 0 ? parts_vary(a, at, other) <= alone : turn;
 }
 
 static int by_big(const struct pt_place_at *x, const struct pt_place_at *y)
@@ -342,6 +343,7 @@ static int choose_by_pattern(const struct pt_host *h, struct pt_period *p)
 {
 	struct pt_place_at *best = NULL, *first = NULL, *x;
 	bool uploads = false;
+	double alone;
 	int tried = 0;
 
 	for (x = p->places; x; x = x->hh.next)
@@ -366,16 +368,17 @@ static int choose_by_pattern(const struct pt_host *h, struct pt_period *p)
 	if (!best)
 		return 0;
 	mark_begins(p, best);
+	alone = parts_vary(h->a, best, NULL);
 	for (x = p->places; x; x = x->hh.next) {
 		if (x != best && x->begins)
-			x->begins = parts_vary(h->a, best, x) <= parts_vary(h->a, best, NULL);
+			x->begins = parts_vary(h->a, best, x) <= alone;
 	}
 	for (x = p->places; x; x = x->hh.next) {
 		bool seldom = x->syncs || 2 * x->n <= best->n;
 		bool like = x != best && x->next == best->next && !x->begins &&
 			    (seldom || (x->uploads && !is_small(x, best)));
 		int turn = like ? begins_as_well(h->a, best, x, seldom ? WHOLE_SHARE :
-								 ALL_SHARE) : 0;
+								 ALL_SHARE, alone) : 0;
 
 		if (turn < 0)
 			return turn;
@@ -392,12 +395,13 @@ static int choose_by_pattern(const struct pt_host *h, struct pt_period *p)
  * once: the parts tell whether what is uploaded there begins a step. */
 static int add_behind_peers(const struct pt_actor *a, struct pt_period *p)
 {
+	double alone = parts_vary(a, p->best, NULL);
 	struct pt_place_at *x;
 
 	for (x = p->places; x; x = x->hh.next) {
 		int turn = x->peers && !x->begins && x->next == p->best->next &&
 			   x->prev != x->next ?
-				   begins_as_well(a, p->best, x, WHOLE_SHARE) : 0;
+				   begins_as_well(a, p->best, x, WHOLE_SHARE, alone) : 0;
 
 		if (turn < 0)
 			return turn;

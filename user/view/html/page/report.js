@@ -60,10 +60,11 @@ function who(v) {
 	if (known(s.file)) names.push(text(s.file + (known(s.line) ? ":" + s.line : ""), "mono"));
 	return names[0] || names.length > 1 ? names.filter((e) => e).map((e, i) => [i > 0 && " · ", e]) : null;
 }
+const GAIN_LEAST = 1.005; /* as in the text (view/text/verdict.c) */
 function gain(v, path) {
 	const g = v.expected_speedup || {}, p = path + ".expected_speedup.";
 	if (!known(g.value) && !known(g.high)) return null;
-	return [known(g.value) ? (g.value < 1.005 ? ["none"] : [fig(p + "value", "ratio"), " faster"]) : ["up to ", fig(p + "high", "ratio"), " faster if the cause is removed entirely"],
+	return [known(g.value) ? (g.value < GAIN_LEAST ? ["none"] : [fig(p + "value", "ratio"), " faster"]) : ["up to ", fig(p + "high", "ratio"), " faster if the cause is removed entirely"],
 		known(g.value) && known(g.low) && known(g.high) && h("span", { class: "soft" }, " (", fig(p + "low", "ratio"), " to ", fig(p + "high", "ratio"), ")")];
 }
 function verdict(v, i, children) {
