@@ -36,9 +36,10 @@ static bool receives(const struct charger *k, const struct pt_thread *th)
 	return pt_is_relay(k->t, th) || pt_is_actor(k->a, th);
 }
 
-/* At the end of the time that is looked at all others rest, and this one works;
- * -1: there is none, or are several. */
-static int last_at_work(const struct charger *k)
+/* At the end of the time that is looked at all others rest, and this one works; `held`:
+ * who waits for a lock does not work either (idle processes of a pool take turns at their
+ * queue). -1: there is none, or are several. */
+static int last_at_work(const struct charger *k, bool held)
 {
 	const struct pt_trainer *t = k->t;
 	int found = -1;
@@ -50,7 +51,9 @@ static int last_at_work(const struct charger *k)
 			&w->main->iv.v[w->main->iv.n - 1] : NULL;
 
 		if (w->role == PT_ROLE_HELPER || w->main->exited ||
-		    (iv && iv->ready >= k->an->t1 && pt_rests(t, w, iv)))
+		    (iv && iv->ready >= k->an->t1 &&
+		     (pt_rests(t, w, iv) ||
+		      (held && pt_sleep_cause(k->an, iv) == PT_CAUSE_LOCK))))
 			continue;
 		if (found >= 0)
 			return -1;
@@ -99,7 +102,9 @@ static const struct pt_thread *awaited(struct charger *k, uint64_t at,
 			k->deliverer = x->worker;
 	}
 	if (!who && iv->open && k->deliverer < 0)
-		k->deliverer = last_at_work(k);
+		k->deliverer = last_at_work(k, false);
+	if (!who && iv->open && k->deliverer < 0)
+		k->deliverer = last_at_work(k, true);
 	if (!who && iv->open && k->deliverer < 0)
 		k->deliverer = next_in_turn(k);
 	if (k->deliverer < 0)

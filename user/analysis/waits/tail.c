@@ -8,6 +8,7 @@
 #include "analysis/gpu/passes.h"
 #include "analysis/health.h"
 #include "analysis/verdicts/thresholds.h"
+#include "analysis/waits/look.h"
 
 static double batches_made(const struct pt_trainer *t)
 {
@@ -57,12 +58,44 @@ static bool all_noticed(const struct pt_trainer *t)
 	return fabs(batches_made(t) - taken) <= PT_TAIL_NOTICED * taken;
 }
 
-/* When a worker made batches that take longer than `limit`. */
-static int slow_of(const struct pt_worker *w, double limit, pt_spans *out)
+/* Since when the worker makes a batch that is not done when the capture ends; the end: it
+ * rests by then, or waits its turn. */
+static uint64_t unfinished(const struct pt_an *an, const struct pt_trainer *t,
+			   const struct pt_worker *w)
 {
+	size_t i = w->main->iv.n;
+	uint64_t since;
+
+	if (!w->done.n || w->role == PT_ROLE_HELPER || w->main->exited ||
+	    an->t1 < an->m->last_ts)
+		return an->t1;
+	since = w->done.v[w->done.n - 1];
+	while (i-- > 0 && w->main->iv.v[i].end > since) {
+		const struct pt_iv *iv = &w->main->iv.v[i];
+
+		if (pt_rests(t, w, iv) ||
+		    (iv->ready >= an->t1 && pt_sleep_cause(an, iv) == PT_CAUSE_LOCK))
+			since = iv->end;
+	}
+	return pt_min64(since, an->t1);
+}
+
+static double unfinished_ms(const struct pt_an *an, const struct pt_trainer *t,
+			    const struct pt_worker *w)
+{
+	return (double)(an->t1 - unfinished(an, t, w)) / NS_PER_MS;
+}
+
+/* When a worker made batches that take longer than `limit`. */
+static int slow_of(const struct pt_an *an, const struct pt_trainer *t,
+		   const struct pt_worker *w, double limit, pt_spans *out)
+{
+	struct pt_span last = { unfinished(an, t, w), an->t1 };
 	size_t k;
 	int err = 0;
 
+	if (unfinished_ms(an, t, w) > limit)
+		err = pt_vec_push(out, last);
 	/* [k] is of done[k + 1]; where it rested, it did so before */
 	for (k = 0; k < w->unsorted_ms.n && k + 1 < w->done.n && !err; k++) {
 		double ms = w->unsorted_ms.v[k];
@@ -88,7 +121,7 @@ static int slow_times(const struct pt_an *an, const struct pt_trainer *t, double
 	for (i = 0; i < t->workers.n && noticed && !err; i++) {
 		if (t->workers.v[i].role == PT_ROLE_HELPER)
 			continue;
-		err = slow_of(&t->workers.v[i], limit, &by[i]);
+		err = slow_of(an, t, &t->workers.v[i], limit, &by[i]);
 		pt_spans_tidy(&by[i], an->t0, an->t1);
 		err = err ?: pt_spans_append(out, &by[i]);
 	}
@@ -192,6 +225,10 @@ int pt_measure_tail(const struct pt_an *an, const struct pt_trainer *t,
 	for (i = 0; i < v.n && !err; i++)
 		if (v.v[i] > limit)
 			err = pt_vec_push(&tail, v.v[i]);
+	pt_each_ok(const struct pt_worker, w, &t->workers, err) {
+		if (!waited && unfinished_ms(an, t, w) > limit)
+			err = pt_vec_push(&tail, unfinished_ms(an, t, w));
+	}
 	if (err || out->all < PT_TAIL_BATCHES || !tail.n ||
 	    (double)tail.n > PT_TAIL_PART * (double)out->all ||
 	    (waited && come_evenly(t, limit)))
