@@ -95,6 +95,10 @@ bool pt_waits_for_client(const struct pt_an *an, const struct pt_thread *th,
  * shows: until somebody takes what it hands out, or answers with too little? */
 bool pt_waits_for_peer(const struct pt_an *an, const struct pt_feed *f,
 		       const struct pt_iv *iv);
+/* How often did `by` wake the thread, outside of GPU calls, as who asks for something or
+ * hands it over does? */
+size_t pt_times_asked(const struct pt_an *an, const struct pt_proc *by,
+		      const struct pt_thread *th);
 /* Is the process another rank: does it feed a device? */
 bool pt_feeds_device(const struct pt_an *an, const struct pt_proc *p);
 

@@ -317,16 +317,8 @@ static int find_managers(struct finder *k)
 static bool is_asked(const struct pt_an *an, const struct pt_trainer *t,
 		     const struct pt_thread *th, bool pool)
 {
-	bool asked = false;
-
-	pt_each_iv(iv, th, an->t0, an->t1) {
-		asked |= iv->valid_wake && iv->waker_tgid == t->proc->tgid &&
-			 (iv->wake == PT_WAKE_DATA || iv->wake == PT_WAKE_FUTEX ||
-			  iv->wake == PT_WAKE_ROOM) &&
-			 !pt_inside_call(t->proc, iv->waker_tid, iv->ready);
-	}
-	return asked && (pool || (double)pt_run_ns(an, th) >=
-					 ASKED_CPU * (double)(an->t1 - an->t0));
+	return pt_times_asked(an, t->proc, th) &&
+	       (pool || (double)pt_run_ns(an, th) >= ASKED_CPU * (double)(an->t1 - an->t0));
 }
 
 /* One of a pool outside of the job of which the trainer waits for another. */

@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "analysis/waits/roles.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* A role takes so many sleeps: one or two are chance. */
+#define SLEEPS_MIN 3
+/* Of the way back from a giver's wake-ups; more of another kind decides. */
+#define ROLE_SHARE 0.5
+/* A supplier's own part of the way back may be small: it relays. */
+#define MADE_SHARE 0.1
+/* ... of its sleeps: a supplier works ahead, a helper when it is asked. */
+#define AHEAD_SHARE 0.5
+/* Not even one upload in so many gaps: it would have come. */
+#define GAPS_MIN 4
+#define GAPS_FEW 2
+/* A thread that writes so much for each sleep that it ends, and reads less than a part of
+ * it, writes what it was given: it logs. */
+#define WRITTEN_MIN 512
+#define READ_PART 4
+/* Who supplies is waited for before most uploads, or works ahead of them. */
+#define SELDOM 4
+/* ... and in the other gaps it rests: a worker sleeps once for each batch and more. */
+#define RESTS 2
+
+static bool only_writes(const struct pt_givers *g, const struct pt_giver *x)
+{
+	const struct pt_thread *th = x->th;
+	size_t first = pt_iv_after(th, g->an->t0), last = pt_iv_after(th, g->an->t1);
+	uint64_t in, out;
+
+	if (last <= first + 1)
+		return false;
+	last--;
+	in = th->iv.v[last].rchar - th->iv.v[first].rchar;
+	out = th->iv.v[last].wchar - th->iv.v[first].wchar;
+	return out >= x->sleeps * WRITTEN_MIN && out > in * READ_PART;
+}
+
+static bool rests(const struct pt_giver *x)
+{
+	return x->stays <= x->stays_there + RESTS * x->gaps;
+}
+
+/* It works when it is asked: where it was waited for, it had begun in the same gap. */
+static bool is_asked(const struct pt_giver *x)
+{
+	return (double)x->ahead_ns <= MADE_SHARE * (double)x->ns;
+}
+
+/* ... as far as the way back shows: a pool's process that takes its next task by itself was
+ * asked for that, too. Who works ahead has begun each time. */
+static bool is_mostly_asked(const struct pt_giver *x)
+{
+	return (double)x->ahead_ns <= AHEAD_SHARE / 2 * (double)x->ns;
+}
+
+/* Made by the loop itself meanwhile: it begins when it is asked in any case. */
+static bool is_newborn(const struct pt_giver *x)
+{
+	return x->th && (x->th->parent || x->th->proc->born);
+}
+
+/* ... and does nothing else. */
+static bool is_seldom(const struct pt_givers *g, const struct pt_giver *x,
+		      const struct pt_giver *kin)
+{
+	return x->gaps >= GAPS_FEW && rests(x) && !is_newborn(x) &&
+	       kin->gaps * SELDOM <= g->uploads;
+}
+
+/* Neither it and its kin nor what it read can be what goes to a device. Nothing at all was
+ * read where the kernel does not count it. */
+static bool hands_over_little(const struct pt_givers *g, const struct pt_giver *x,
+			      const struct pt_giver *kin)
+{
+	return x->gaps >= GAPS_MIN && !kin->unsized && kin->bytes &&
+	       pt_feeds_too_little(&g->feed, kin->bytes);
+}
+
+/* Who computes less of the time does not make batches. */
+#define WORKS_PART 500
+
+/* Some end none of the consumer's sleeps, are told about as often as something is uploaded
+ * that it goes on, and work: batches that are always there in time come from these. */
+static bool others_supply(const struct pt_givers *g)
+{
+	const struct pt_an *an = g->an;
+	const struct pt_giver *x;
+	uint64_t told = 0;
+	size_t i, j;
+
+	for (i = 0; i < an->m->all_procs.n; i++) {
+		const struct pt_proc *p = an->m->all_procs.v[i];
+		uint64_t n = 0, run = 0;
+
+		if (p->ppid != g->own->tgid || pt_feeds_device(an, p))
+			continue;
+		for (x = g->all; x && x->tgid != p->tgid; x = x->hh.next)
+			;
+		for (j = 0; j < p->threads.n && !x; j++) {
+			run += pt_run_ns(an, p->threads.v[j]);
+			n += pt_times_asked(an, g->own, p->threads.v[j]);
+		}
+		told += run * WORKS_PART >= an->t1 - an->t0 ? n : 0;
+	}
+	/* uploads that are not seen say nothing of how often */
+	return g->uploads && 2 * told >= g->uploads;
+}
+
+/* Works as a supplier does; but what it hands over goes to no device, as far as can be
+ * seen. */
+static bool is_peer(struct pt_givers *g, const struct pt_giver *x,
+		    const struct pt_giver *kin)
+{
+	bool own = x->th && x->th->proc == g->own;
+	bool asked = is_asked(x);
+
+	/* it works when it is asked, and nothing goes to a device, or most batches come
+	 * without it */
+	if (asked && x->gaps >= GAPS_MIN && pt_feeds_nothing(&g->feed))
+		return true;
+	if (is_mostly_asked(x) && is_seldom(g, x, kin))
+		return true;
+	if (asked && !own && x->gaps >= GAPS_MIN && rests(x) && !is_newborn(x) &&
+	    g->others_supply)
+		return g->guessed = true;
+	if (!own)
+		return asked && hands_over_little(g, x, kin);
+	return (double)x->made_ns < MADE_SHARE * (double)x->ns && only_writes(g, x);
+}
+
+/* The consumer fetches by itself: it asks, and only then somebody outside begins, who has
+ * what is asked for and waits for nobody. */
+static bool may_be_store(const struct pt_giver *x)
+{
+	return x->th && x->th->proc->outside && 2 * x->answers > x->sleeps &&
+	       (double)x->beyond_ns <= MADE_SHARE * (double)x->made_ns;
+}
+
+static enum pt_giver_role who_feeds(struct pt_givers *g, const struct pt_giver *x,
+				    const struct pt_giver *kin)
+{
+	if (is_peer(g, x, kin))
+		return PT_GIVER_PEER;
+	return may_be_store(x) && is_asked(x) ? PT_GIVER_STORE : PT_GIVER_SUPPLIER;
+}
+
+bool pt_ahead_tells(struct pt_givers *g)
+{
+	const struct pt_giver *x;
+
+	g->others_supply = others_supply(g);
+	for (x = g->all; x; x = x->hh.next)
+		if (x->tgid != g->own->tgid &&
+		    (g->others_supply || pt_feeds_nothing(&g->feed) || may_be_store(x) ||
+		     hands_over_little(g, x, x) || is_seldom(g, x, x)))
+			return true;
+	return false;
+}
+
+/* kin: sums over it and its kin. */
+static void find_role(struct pt_givers *g, struct pt_giver *x,
+		      const struct pt_giver *kin)
+{
+	double all = (double)(x->made_ns + x->ranks_ns + x->clients_ns +
+			      x->peer_ns + x->helped_ns);
+
+	if (x->th && pt_is_driver_thread(x->th))
+		x->role = PT_GIVER_HELPER;
+	else if (x->sleeps < SLEEPS_MIN || !(all > 0))
+		x->role = PT_GIVER_UNKNOWN;
+	else if ((double)x->clients_ns >= ROLE_SHARE * all)
+		x->role = PT_GIVER_CLIENT;
+	else if ((double)x->ranks_ns >= ROLE_SHARE * all)
+		x->role = PT_GIVER_RANK;
+	else if ((double)x->peer_ns >= ROLE_SHARE * all)
+		x->role = PT_GIVER_PEER;
+	else if ((double)x->made_ns >= MADE_SHARE * all ||
+		 (double)x->ahead_ns > AHEAD_SHARE * (double)x->ns)
+		x->role = who_feeds(g, x, kin);
+	else
+		x->role = PT_GIVER_HELPER;
+}
+
+/*
+ * Threads and processes that come and go (a loader started anew, a program run for each
+ * item) are known by their kin: who made them, and their name. Of what is not followed
+ * only the process is known.
+ */
+enum kinds { OF_PROCESS, NOT_FOLLOWED, OWN_THREADS, PROCESSES };
+struct kin {
+	struct {
+		uint32_t kind, id, asked; /* who works ahead is no kin of who is asked */
+		char comm[PT_COMM_LEN];
+	} key;
+	struct pt_giver sum;
+	UT_hash_handle hh;
+};
+
+static struct kin *kin_of(struct kin **all, enum kinds kind, uint32_t id, bool asked,
+			  const char *comm)
+{
+	struct kin x = { .key = { kind, id, asked, "" } };
+
+	memcpy(x.key.comm, comm, strnlen(comm, sizeof(x.key.comm)));
+	return pt_hash_make(*all, key, &x.key);
+}
+
+/* ... of one that is followed. */
+static struct kin *kin_of_thread(struct kin **all, const struct pt_giver *x,
+				 const struct pt_proc *own)
+{
+	return x->tgid == own->tgid ?
+		       kin_of(all, OWN_THREADS, x->tgid, is_mostly_asked(x), x->th->comm) :
+		       kin_of(all, PROCESSES, x->th->proc->ppid, is_mostly_asked(x),
+			      x->th->proc->comm);
+}
+
+static void add_giver(struct pt_giver *sum, const struct pt_giver *x)
+{
+	sum->sleeps += x->sleeps;
+	sum->ns += x->ns;
+	sum->gaps += x->gaps;
+	sum->bytes += x->bytes;
+	sum->unsized += x->unsized;
+	sum->answers += x->answers;
+	sum->stays += x->stays;
+	sum->stays_there += x->stays_there;
+	sum->ahead_ns += x->ahead_ns;
+	sum->made_ns += x->made_ns;
+	sum->ranks_ns += x->ranks_ns;
+	sum->clients_ns += x->clients_ns;
+	sum->peer_ns += x->peer_ns;
+	sum->helped_ns += x->helped_ns;
+}
+
+static int sum_kin(const struct pt_givers *g, struct kin **all)
+{
+	const struct pt_giver *x;
+
+	for (x = g->all; x; x = x->hh.next) {
+		struct kin *p = kin_of(all, OF_PROCESS, x->tgid, false, "");
+		struct kin *q = x->th ? kin_of_thread(all, x, g->own) :
+					kin_of(all, NOT_FOLLOWED, x->tgid, false, "");
+
+		if (!p || !q)
+			return -ENOMEM;
+		add_giver(&p->sum, x);
+		add_giver(&q->sum, x);
+	}
+	return 0;
+}
+
+/* Whose threads hand over batches, and answer or take something else meanwhile (PyTorch's
+ * passes descriptors so), supplies with all of it. */
+struct supplier {
+	uint32_t tgid;
+	UT_hash_handle hh;
+};
+
+static int join_peers(struct pt_givers *g)
+{
+	struct supplier *all = NULL, *p;
+	struct pt_giver *x;
+	int err = 0;
+
+	for (x = g->all; x && !err; x = x->hh.next)
+		if (x->role == PT_GIVER_SUPPLIER && x->tgid != g->own->tgid &&
+		    !pt_hash_make(all, tgid, &x->tgid))
+			err = -ENOMEM;
+	for (x = g->all; x && !err; x = x->hh.next) {
+		HASH_FIND(hh, all, &x->tgid, sizeof(x->tgid), p);
+		if (p && (x->role == PT_GIVER_PEER || x->role == PT_GIVER_STORE))
+			x->role = PT_GIVER_SUPPLIER;
+	}
+	pt_hash_free(all);
+	return err;
+}
+
+int pt_find_roles(struct pt_givers *g)
+{
+	struct kin *all = NULL, *p, *q;
+	struct pt_giver *x;
+	int err = sum_kin(g, &all);
+
+	for (x = g->all; x && !err; x = x->hh.next) {
+		struct pt_giver sum = { .th = x->th };
+
+		p = kin_of(&all, x->th ? NOT_FOLLOWED : OF_PROCESS, x->tgid, false, "");
+		q = x->th ? kin_of_thread(&all, x, g->own) : NULL;
+		if (p)
+			add_giver(&sum, &p->sum);
+		if (q)
+			add_giver(&sum, &q->sum);
+		find_role(g, x, &sum);
+		if (x->sleeps >= SLEEPS_MIN)
+			continue;
+		/* too few were seen */
+		find_role(g, &sum, &sum);
+		x->role = sum.role;
+	}
+	pt_hash_free(all);
+	return err ? err : join_peers(g);
+}
