@@ -135,8 +135,8 @@ static const char *charge_what(struct pt_an *an, const struct pt_trainer *t,
 	if (c->cause == PT_CAUSE_UNKNOWN && c->syscall >= 0)
 		return pt_arena_printf(an->a, "system call %d", c->syscall);
 	if (c->tid == t->main->tid)
-		return t->handoffs ? "hand-over in the trainer" :
-				     "loading in the trainer";
+		return t->handoffs && !t->called_back ? "hand-over in the trainer" :
+							 "loading in the trainer";
 	return NULL;
 }
 

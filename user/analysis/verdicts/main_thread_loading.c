@@ -8,6 +8,7 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	int64_t better;
 	double io = f->group[PT_GROUP_IO], cpu = f->group[PT_GROUP_CPU];
 	bool programs = f->programs >= f->th->slow_share;
+	bool beside = f->t->called_back && f->t->workers.n;
 
 	/* somebody who was not followed may keep it waiting */
 	if (!programs &&
@@ -19,7 +20,10 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	v->subject_pid = f->t->main->tgid;
 	v->title = pt_sentence(an, programs ?
 		"The training thread starts a program for each batch and waits for it, %.0f "
-		"%% of the time, while the GPU waits too." :
+		"%% of the time, while the GPU waits too." : beside ?
+		"The training thread itself runs the job's own code for each batch (a sampler, "
+		"a collate function that the loader calls), and the GPU waits meanwhile: "
+		"%.0f %% of the time." :
 		"The training thread loads every batch itself, which takes %.0f %% of the "
 		"time while the GPU waits.",
 		100 * f->wait_share);
@@ -27,6 +31,12 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 		v->advice = "Start these programs ahead of time, from worker processes or "
 			    "threads (2 to 4, at most one per core), so that they run while "
 			    "the GPU works; or do their work without starting a program.";
+		return 1;
+	}
+	if (beside) {
+		v->advice = "Make that code cheaper, do its work ahead (a sampler's order once "
+			    "an epoch), or move it into the workers, which sit idle meanwhile. "
+			    "More workers do not help.";
 		return 1;
 	}
 	better = pt_better_workers(an, f);

@@ -270,7 +270,7 @@ static bool hands_on(const struct charger *k, const struct pt_thread *th)
 	int w;
 
 	if (pt_is_actor(k->a, th))
-		return k->w->supplied;
+		return k->w->supplied && !t->called_back;
 	return pt_is_relay(t, th) ||
 	       (pt_worker_index(t, th, &w) && t->workers.v[w].feeder == th &&
 		t->workers.v[w].main != th);

@@ -65,6 +65,13 @@ int pt_find_host(const struct pt_an *an, const struct pt_actor *a,
 void pt_host_free(struct pt_host *h);
 /* named.c: into the gaps how often the thread was seen in its data iterator. 0 or -ENOMEM. */
 int pt_find_named(const struct pt_an *an, struct pt_host *h);
+/* So many looks at a running thread tell what it does. */
+#define PT_LOOKS_MIN 10
+/* Is the innermost code Python's own for handing over: a queue's, a pool's? */
+bool pt_takes_batch(const struct pt_model *m, uint32_t stack);
+/* ... where that computes while it obtains a batch, is it mostly in the job's own code, which
+ * the loader calls? Then that is no hand-over. Behind the waits. */
+void pt_find_called_back(const struct pt_an *an, struct pt_trainer *t);
 /* Put into the gaps what the loader shows: whom the consumer asked, and who was
  * born. */
 void pt_host_take_asks(struct pt_host *h, const struct pt_trainer *t,

@@ -72,7 +72,10 @@ int pt_look_at(struct pt_an *an, struct pt_trainer *t)
 	err = err ?: pt_find_named(an, &l->host);
 	err = err ?: pt_find_period(&l->host, &l->period);
 	err = err ?: pt_find_made(an, t);
-	return err ? err : pt_find_obtaining(an, t, &l->host, &l->period);
+	err = err ?: pt_find_obtaining(an, t, &l->host, &l->period);
+	if (!err)
+		pt_find_called_back(an, t);
+	return err;
 }
 
 /* ---- trainers ------------------------------------------------------------------ */

@@ -11,6 +11,7 @@
  */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "analysis/waits/host.h"
 
@@ -109,6 +110,76 @@ static bool waits_for_else(const struct pt_host *h, const struct pt_host_gap *g,
 						     x->what == PT_HOST_COLLECTIVE);
 	}
 	return false;
+}
+
+/* Python's own ways of handing over: whoever called them takes what others made. */
+static bool hands_over(const struct pt_code_line *l)
+{
+	return strstr(l->file, "/multiprocessing/") || strstr(l->file, "/concurrent/futures/") ||
+	       strstr(l->file, "/queue.py");
+}
+
+bool pt_takes_batch(const struct pt_model *m, uint32_t stack)
+{
+	struct stack x;
+	size_t i;
+
+	x.n = pt_model_unfold(m, stack, x.id);
+	for (i = 0; i < x.n; i++) {
+		const struct pt_code_line *l = pt_model_line(m, pt_model_stack(m, x.id[i])->line);
+
+		if (!l || !l->library)
+			return false;
+		if (hands_over(l))
+			return true;
+	}
+	return false;
+}
+
+/* Is it in the job's own code that a library calls which that code has called? A loader
+ * calls back a sampler, or a function that puts batches together. */
+static bool is_called_back(const struct pt_model *m, uint32_t id)
+{
+	bool library = false, own = false;
+	struct stack x;
+	size_t i;
+
+	if (pt_takes_batch(m, id))
+		return false;
+	x.n = pt_model_unfold(m, id, x.id);
+	for (i = 0; i < x.n; i++) {
+		const struct pt_code_line *l = pt_model_line(m, pt_model_stack(m, x.id[i])->line);
+
+		if (!l)
+			return false;
+		if (!l->library && library)
+			return true;
+		own |= !l->library;
+		library = own && l->library;
+	}
+	return false;
+}
+
+void pt_find_called_back(const struct pt_an *an, struct pt_trainer *t)
+{
+	const struct pt_thread *th = t->main;
+	size_t i, hint = 0, all = 0, back = 0;
+
+	for (i = 0; i < th->looks.n; i++) {
+		const struct pt_code_look *l = &th->looks.v[i];
+
+		if (!l->running || !pt_waits_in(t, &hint, l->begin, l->begin + 1))
+			continue;
+		all++;
+		back += is_called_back(an->m, l->stack);
+	}
+	t->called_back = all >= PT_LOOKS_MIN && 2 * back > all;
+	if (!t->called_back)
+		return;
+	for (i = 0; i < t->waits.n; i++) {
+		t->waits.v[i].own_cpu_ns += t->waits.v[i].handover_ns;
+		t->waits.v[i].handover_ns = 0;
+	}
 }
 
 static void note(struct pt_host_gap *g, const struct pt_code_look *l, bool named)

@@ -40,6 +40,7 @@ struct obtain {
 	const struct pt_period *p;
 	struct usual usual;
 	bool unseen; /* sleeps of the consumer are missing */
+	double taken; /* of its CPU time behind the last evidence in a gap: unpickling */
 };
 
 /* ---- the consumer's CPU time ---------------------------------------------------------- */
@@ -216,6 +217,28 @@ static int learn_leads(struct obtain *o)
 	return 0;
 }
 
+/* Behind the last evidence the thread unpickles its batch, and goes on with the loop. */
+static void learn_taken(struct obtain *o)
+{
+	const struct pt_thread *th = o->h->a->lead;
+	size_t i, at = 0, all = 0, taken = 0;
+
+	for (i = 0; th && i < th->looks.n; i++) {
+		const struct pt_code_look *l = &th->looks.v[i];
+		const struct pt_host_gap *g;
+
+		while (at < o->h->gaps.n && o->h->gaps.v[at].g.end <= l->begin)
+			at++;
+		g = at < o->h->gaps.n ? &o->h->gaps.v[at] : NULL;
+		if (!l->running || !g || g->g.th != th || !g->supplied_ns || g->started ||
+		    l->begin < last_evidence(g))
+			continue;
+		all++;
+		taken += pt_takes_batch(o->an->m, l->stack);
+	}
+	o->taken = all >= PT_LOOKS_MIN ? (double)taken / (double)all : 0;
+}
+
 /* Of the gaps that have much more own time than usual so many end just behind a hand-over
  * where sleeps are missing; by chance fewer do. */
 #define UNSEEN_PART 0.8
@@ -319,7 +342,8 @@ static uint64_t behind_sleep(const struct obtain *o, const struct pt_host_gap *g
 	own = cpu_between(g->g.th, last, g->g.end);
 	return own <= LEAD_IN_MAX_NS ?
 		       before_retaking(o, g, last) :
-		       cpu_forward(g->g.th, last, g->g.end, LEAD_IN_NS);
+		       cpu_forward(g->g.th, last, g->g.end,
+				   pt_max64(LEAD_IN_NS, (uint64_t)(o->taken * (double)own)));
 }
 
 /* The consumer reads by itself: until it has worked on the last of what it read as
@@ -588,6 +612,7 @@ int pt_find_obtaining(const struct pt_an *an, struct pt_trainer *t,
 	int err = learn_leads(&o);
 
 	learn_unseen(&o);
+	learn_taken(&o);
 	for (i = 0; i <= h->a->calls.n && !err; i++) {
 		const struct pt_host_gap *g = NULL;
 
