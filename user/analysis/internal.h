@@ -200,7 +200,6 @@ struct pt_trainer {
 		* update, under gradient accumulation; else equal */
 	size_t concurrent; /* workers alive at once, at most */
 	bool handoffs;	  /* batches come from somebody else */
-	bool peer_guessed; /* what it waits for may be data for all that is known */
 	bool called_back; /* its main thread computes for batches where a loader calls it */
 	bool thread_loader; /* from threads of the trainer itself */
 	bool respawned;	   /* a worker was born during the capture */

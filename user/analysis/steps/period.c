@@ -158,12 +158,6 @@ static bool has_gaps(const struct pt_place_at *x)
 	return x->syncs || x->gaps * 10 >= x->n * 8;
 }
 
-/* What is copied there is no batch, but something small in the middle of a step. */
-static bool is_small(const struct pt_place_at *x, const struct pt_place_at *best)
-{
-	return best->uploads && x->uploads * 2 * best->n < best->uploads * x->n;
-}
-
 /*
  * The ways to the loop's begin: they lead to the same call. Either a gap is the
  * rule there (a micro-batch that is fetched by itself), or it comes seldom (behind
@@ -177,7 +171,7 @@ static void mark_begins(struct pt_period *p, struct pt_place_at *best)
 
 	for (x = p->places; x; x = x->hh.next)
 		any |= x->next == best->next && x->prev != x->next &&
-		       has_gaps(x) && !is_small(x, best);
+		       has_gaps(x);
 	for (x = p->places; x; x = x->hh.next) {
 		bool rule = has_gaps(x);
 
@@ -187,8 +181,7 @@ static void mark_begins(struct pt_period *p, struct pt_place_at *best)
 		x->begins |= x->n * SELDOM_PART <= best->n;
 		if (!best->data && !best->uploads)
 			continue;
-		x->begins |= !is_small(x, best) &&
-			     (rule || (!any && x->gaps * 10 >= x->n));
+		x->begins |= rule || (!any && x->gaps * 10 >= x->n);
 		x->partly = !rule && x->gaps * 10 >= x->n;
 	}
 	p->best = best;
@@ -376,7 +369,7 @@ static int choose_by_pattern(const struct pt_host *h, struct pt_period *p)
 	for (x = p->places; x; x = x->hh.next) {
 		bool seldom = x->syncs || 2 * x->n <= best->n;
 		bool like = x != best && x->next == best->next && !x->begins &&
-			    (seldom || (x->uploads && !is_small(x, best)));
+			    (seldom || x->uploads);
 		int turn = like ? begins_as_well(h->a, best, x, seldom ? WHOLE_SHARE :
 								 ALL_SHARE, alone) : 0;
 

@@ -80,8 +80,7 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	pt_evidence(v, "host.place_steps", every, "count");
 	pt_evidence(v, "breakdown.data_wait.share", f->wait_share, "share");
 	pt_verdict_costs(f, v, f->host);
-	v->certainty = !f->t->gpu_known ? PT_CONF_LOW :
-		       f->t->peer_guessed ? PT_CONF_MEDIUM : PT_CONF_HIGH;
+	v->certainty = f->t->gpu_known ? PT_CONF_HIGH : PT_CONF_LOW;
 	v->subject_pid = f->t->main->tgid;
 	v->title = every >= PT_HOST_EVERY ?
 		pt_sentence(an,

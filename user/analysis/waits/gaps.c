@@ -162,13 +162,6 @@ bool pt_inside_call(const struct pt_proc *p, uint32_t tid, uint64_t ts)
 	return c && (ts < c->end || (c->end == c->begin && ts < c->begin + UNWATCHED_NS));
 }
 
-bool pt_launched_last(const struct pt_thread *th, uint64_t ts)
-{
-	const struct pt_gpu_call *c = last_call(th->proc, th->tid, ts);
-
-	return c && (c->cls == PT_API_LAUNCH || c->cls == PT_API_GRAPH_LAUNCH);
-}
-
 bool pt_gap_before(const struct pt_actor *a, size_t i, uint64_t t0, uint64_t t1,
 		   struct pt_gap *out)
 {

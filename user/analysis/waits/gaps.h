@@ -38,8 +38,6 @@ bool pt_is_driver_thread(const struct pt_thread *th);
 /* Was `tid`, a thread of `p`, inside a call of the GPU's at `ts`? The CUDA library
  * has threads of its own, which its calls wake. */
 bool pt_inside_call(const struct pt_proc *p, uint32_t tid, uint64_t ts);
-/* Was a launch the last of its calls? Nothing tells when one returns. */
-bool pt_launched_last(const struct pt_thread *th, uint64_t ts);
 
 /* Shorter gaps are launching: no thread sleeps and is woken in less (a context
  * switch there and back costs about 3 us). */

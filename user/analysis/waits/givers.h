@@ -60,8 +60,6 @@ struct pt_givers {
 	const struct pt_proc *own; /* the consumer's process */
 	struct pt_feed feed;
 	uint64_t uploads; /* gaps that end with one */
-	bool others_supply; /* processes that are never waited for */
-	bool guessed; /* that one is a peer rests on this alone */
 	struct pt_giver *all; /* uthash, by tid */
 	struct pt_given_at *at;
 	struct pt_maker *makers; /* of other processes, and own suppliers */

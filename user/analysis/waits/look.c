@@ -64,7 +64,6 @@ int pt_look_at(struct pt_an *an, struct pt_trainer *t)
 	err = pt_find_writing(an, t, &l->actor);
 	err = err ?: pt_find_givers(an, l->paths, &l->actor, &l->givers);
 	err = err ?: pt_find_loader(an, t, &l->givers);
-	t->peer_guessed = l->givers.guessed;
 	if (!err)
 		adopt_givers(t, &l->givers);
 	err = err ?: pt_find_host(an, &l->actor, &l->givers, &t->writing, &l->host);

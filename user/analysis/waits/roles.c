@@ -79,39 +79,9 @@ static bool hands_over_little(const struct pt_givers *g, const struct pt_giver *
 	       pt_feeds_too_little(&g->feed, kin->bytes);
 }
 
-/* Who computes less of the time does not make batches. */
-#define WORKS_PART 500
-
-/* Some end none of the consumer's sleeps, are told about as often as something is uploaded
- * that it goes on, and work: batches that are always there in time come from these. */
-static bool others_supply(const struct pt_givers *g)
-{
-	const struct pt_an *an = g->an;
-	const struct pt_giver *x;
-	uint64_t told = 0;
-	size_t i, j;
-
-	for (i = 0; i < an->m->all_procs.n; i++) {
-		const struct pt_proc *p = an->m->all_procs.v[i];
-		uint64_t n = 0, run = 0;
-
-		if (p->ppid != g->own->tgid || pt_feeds_device(an, p))
-			continue;
-		for (x = g->all; x && x->tgid != p->tgid; x = x->hh.next)
-			;
-		for (j = 0; j < p->threads.n && !x; j++) {
-			run += pt_run_ns(an, p->threads.v[j]);
-			n += pt_times_asked(an, g->own, p->threads.v[j]);
-		}
-		told += run * WORKS_PART >= an->t1 - an->t0 ? n : 0;
-	}
-	/* uploads that are not seen say nothing of how often */
-	return g->uploads && 2 * told >= g->uploads;
-}
-
 /* Works as a supplier does; but what it hands over goes to no device, as far as can be
  * seen. */
-static bool is_peer(struct pt_givers *g, const struct pt_giver *x,
+static bool is_peer(const struct pt_givers *g, const struct pt_giver *x,
 		    const struct pt_giver *kin)
 {
 	bool own = x->th && x->th->proc == g->own;
@@ -123,9 +93,6 @@ static bool is_peer(struct pt_givers *g, const struct pt_giver *x,
 		return true;
 	if (is_mostly_asked(x) && is_seldom(g, x, kin))
 		return true;
-	if (asked && !own && x->gaps >= GAPS_MIN && rests(x) && !is_newborn(x) &&
-	    g->others_supply)
-		return g->guessed = true;
 	if (!own)
 		return asked && hands_over_little(g, x, kin);
 	return (double)x->made_ns < MADE_SHARE * (double)x->ns && only_writes(g, x);
@@ -139,7 +106,7 @@ static bool may_be_store(const struct pt_giver *x)
 	       (double)x->beyond_ns <= MADE_SHARE * (double)x->made_ns;
 }
 
-static enum pt_giver_role who_feeds(struct pt_givers *g, const struct pt_giver *x,
+static enum pt_giver_role who_feeds(const struct pt_givers *g, const struct pt_giver *x,
 				    const struct pt_giver *kin)
 {
 	if (is_peer(g, x, kin))
@@ -147,21 +114,20 @@ static enum pt_giver_role who_feeds(struct pt_givers *g, const struct pt_giver *
 	return may_be_store(x) && is_asked(x) ? PT_GIVER_STORE : PT_GIVER_SUPPLIER;
 }
 
-bool pt_ahead_tells(struct pt_givers *g)
+bool pt_ahead_tells(const struct pt_givers *g)
 {
 	const struct pt_giver *x;
 
-	g->others_supply = others_supply(g);
 	for (x = g->all; x; x = x->hh.next)
 		if (x->tgid != g->own->tgid &&
-		    (g->others_supply || pt_feeds_nothing(&g->feed) || may_be_store(x) ||
+		    (pt_feeds_nothing(&g->feed) || may_be_store(x) ||
 		     hands_over_little(g, x, x) || is_seldom(g, x, x)))
 			return true;
 	return false;
 }
 
 /* kin: sums over it and its kin. */
-static void find_role(struct pt_givers *g, struct pt_giver *x,
+static void find_role(const struct pt_givers *g, struct pt_giver *x,
 		      const struct pt_giver *kin)
 {
 	double all = (double)(x->made_ns + x->ranks_ns + x->clients_ns +

@@ -6,8 +6,8 @@
 #include "analysis/waits/givers.h"
 
 /* May one in another process be no supplier for what it had begun before it was waited
- * for? Then that is worth summing before pt_find_roles(). Sets others_supply. */
-bool pt_ahead_tells(struct pt_givers *g);
+ * for? Then that is worth summing before pt_find_roles(). */
+bool pt_ahead_tells(const struct pt_givers *g);
 /* Of each; alone, then with those of its kind. 0 or -ENOMEM. */
 int pt_find_roles(struct pt_givers *g);
 
