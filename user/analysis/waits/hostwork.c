@@ -6,7 +6,8 @@
  * without the sync the device would have the next step's work, but no more than
  * that. So of each gap's idle time as much as the device works in a step would be
  * hidden without the sync, and over all no more than it works. What passes behind a
- * sync until another rank or a client comes is theirs, and no sync's.
+ * sync until another rank or a client comes is theirs, and no sync's; and what works on
+ * results that were copied back could not have begun without it.
  */
 #include <string.h>
 
@@ -88,6 +89,24 @@ static void sum_gap(const struct pt_an *an, const struct pt_trainer *t,
 	}
 }
 
+/* More than losses and counts: so much that comes back is worked on. */
+#define RESULTS_MIN (64 << 10)
+
+/* Behind a copy of results the host works on those: it could not begin before. */
+static bool works_on_results(const struct pt_trainer *t, const struct pt_host_gap *g)
+{
+	size_t i = pt_gpu_after(t->proc, g->g.begin);
+
+	while (i-- > 0) {
+		const struct pt_gpu_call *c = &t->proc->gpu.v[i];
+
+		if (c->tid == g->g.th->tid)
+			return pt_call_is_copy(c) && c->v[2] == PT_COPY_D2H &&
+			       c->v[1] >= RESULTS_MIN;
+	}
+	return false;
+}
+
 static void note_place(struct pt_trainer *t, const struct pt_host_gap *g,
 		       const struct work *w)
 {
@@ -132,7 +151,8 @@ int pt_sum_host(const struct pt_an *an, struct pt_trainer *t)
 		if (w.all <= PT_LAUNCH_GAP_NS || !g->g.prev || pt_gap_is_last(g))
 			continue;
 		idle += w.idle;
-		hidden += mostly_waits(&w) ? 0 : pt_min64(w.idle, step);
+		hidden += mostly_waits(&w) || works_on_results(t, g) ?
+				  0 : pt_min64(w.idle, step);
 		note_place(t, g, &w);
 	}
 	t->sync_ns -= pt_min64(t->sync_ns, others);

@@ -160,6 +160,11 @@ static bool is_called_back(const struct pt_model *m, uint32_t id)
 	return false;
 }
 
+/* So many looks, and of all so many: a thread that was woken is looked at more often than one
+ * that goes on, and a loader that calls nothing back has none of them. */
+#define BACK_MIN 4
+#define BACK_PART 0.4
+
 void pt_find_called_back(const struct pt_an *an, struct pt_trainer *t)
 {
 	const struct pt_thread *th = t->main;
@@ -173,7 +178,7 @@ void pt_find_called_back(const struct pt_an *an, struct pt_trainer *t)
 		all++;
 		back += is_called_back(an->m, l->stack);
 	}
-	t->called_back = all >= PT_LOOKS_MIN && 2 * back > all;
+	t->called_back = back >= BACK_MIN && (double)back >= BACK_PART * (double)all;
 	if (!t->called_back)
 		return;
 	for (i = 0; i < t->waits.n; i++) {
