@@ -38,12 +38,12 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 			need, f->t->concurrent);
 	if (better)
 		pt_replayed_speedup(an, "workers", v);
-	/* Cores are left: whether threads of one interpreter would use them is not known. Or
-	 * there are fewer workers than cores, and one more is expected to gain, as one that spins
-	 * gives way. Too few of them may be as right. */
-	if (f->t->concurrent && f->cores &&
+	/* Cores are left: whether threads of one interpreter would use them, or more programs
+	 * that a thread starts, is not known. Or there are fewer workers than cores, and one more
+	 * is expected to gain, as one that spins gives way. Too few of them may be as right. */
+	if (f->cores &&
 	    ((!f->t->handoffs && (double)f->cores - f->pool.cores_used >= f->th->core_free) ||
-	     (better && (int64_t)f->t->concurrent < f->cores)) &&
+	     (f->t->concurrent && better && (int64_t)f->t->concurrent < f->cores)) &&
 	    v->certainty > PT_CONF_MEDIUM)
 		v->certainty = PT_CONF_MEDIUM;
 	return 1;
