@@ -4,8 +4,10 @@
 thread came back: what a virtual machine's agent hands its CPU to can be hidden.
 
 Sixty threads sleep again and again, and log each sleep. Each one that lies within the
-trace must be covered by recorded waits of that thread for half of its time: what a host
-that takes the processor away delays before a sleep is no wait of the thread's.
+trace must be covered by a recorded sleep of that thread, but for its ends. One in a
+thousand at most may lack less than half of itself, and all of these together no more than
+the host took of the processors meanwhile (steal): such threads were held up between reading
+the clock and falling asleep. Those are skipped by name.
 
 Needs root and a build. Ends with "N passed, N failed, N skipped".
 """
@@ -23,6 +25,8 @@ BUILD = os.environ.get("BUILD", os.path.join(TOP, "build"))
 DUMP = os.path.join(BUILD, "tests/e2e/dump_waits")
 THREADS, SECONDS, SLEEP_S = 60, 6, 0.02
 ENDS_NS = 2000000  # until it is asleep, and at the begin and the end of the trace
+RUNQ = 0
+FEW = 1000
 
 
 def job():
@@ -35,7 +39,7 @@ def job():
         while not end.is_set():
             begin = time.monotonic_ns()
             time.sleep(length)
-            mine.append((begin, begin + int(length * 1e9), time.monotonic_ns()))
+            mine.append((begin, begin + int(length * 1e9)))
 
     threads = [threading.Thread(target=sleeper, args=(SLEEP_S + i / 10000,))
                for i in range(THREADS)]
@@ -51,6 +55,12 @@ def job():
             print(tid, *row)
 
 
+def stolen_ns():
+    """By the host, of all processors."""
+    with open("/proc/stat", encoding="ascii") as f:
+        return int(f.readline().split()[8]) * 10**9 // os.sysconf("SC_CLK_TCK")
+
+
 def main():
     if os.geteuid():
         print("not root: skipped\n0 passed, 0 failed, 1 skipped")
@@ -61,10 +71,12 @@ def main():
                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as p:
             try:
                 p.stdout.readline()
+                stolen = stolen_ns()
                 subprocess.run([os.path.join(BUILD, "pipetrace"), "-p", str(p.pid), "-d",
                                 str(SECONDS), "--raw-stream", raw], check=True, timeout=60,
                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
                 p.stdin.close()
+                stolen = stolen_ns() - stolen
                 slept = [tuple(map(int, line.split())) for line in p.stdout]
             finally:
                 p.kill()
@@ -72,32 +84,32 @@ def main():
                              check=True).stdout
     seen = collections.defaultdict(list)
     for line in out.splitlines():
-        _, tid, begin, us = map(int, line.split()[:4])
-        # preempted before it slept, for a while: not lost either
-        seen[tid].append((begin, begin + us * 1000))
+        _, tid, begin, us, kind = map(int, line.split()[:5])
+        if kind != RUNQ:
+            seen[tid].append((begin, begin + us * 1000))
     first = min(v[0][0] for v in seen.values())
     last = max(v[-1][1] for v in seen.values())
-    count, late, missed = 0, 0, []
-    for tid, begin, end, woke in slept:
+    count, missed, held = 0, [], []
+    for tid, begin, end in slept:
         if begin < first + ENDS_NS or end > last - ENDS_NS - int(SLEEP_S * 1e9):
-            continue
-        # held up before it slept, or behind it: the log does not say which
-        if woke > end + ENDS_NS:
-            late += 1
             continue
         count += 1
         rows = seen[tid]
         i = max(bisect.bisect(rows, (begin,)) - 1, 0)
-        told = sum(max(0, min(e, end) - max(b, begin)) for b, e in rows[i:i + 8])
-        # a record that is missing takes a whole sleep, a stalled processor some ms of it
-        if 2 * told < end - begin:
-            missed.append((tid, begin, told))
+        told = sum(max(0, min(e, end) - max(b, begin)) for b, e in rows[i:i + 4])
+        lacks = end - begin - told
+        if lacks > ENDS_NS:
+            (held if 2 * told >= end - begin else missed).append((tid, begin, lacks))
+    if len(held) * FEW > count or sum(m[2] for m in held) > stolen:
+        missed, held = missed + held, []
     for m in missed[:5]:
-        print("thread %d: of the sleep that began at %d only %d ns are told" % m)
-    good = count > THREADS * SECONDS and count > late and not missed
-    print("%s %d of %d sleeps are whole" % ("ok  " if good else "FAIL", count - len(missed),
+        print("thread %d: the sleep that began at %d lacks %d ns" % m)
+    for m in held:
+        print("skip thread %d: its sleep at %d lacks %d ns, and the host took %d" % (m + (stolen,)))
+    good = count > THREADS * SECONDS and not missed
+    print("%s %d of %d sleeps are whole" % ("ok  " if good else "FAIL", count - len(missed + held),
                                             count))
-    print("%d passed, %d failed, 0 skipped" % (good, not good))
+    print("%d passed, %d failed, %d skipped" % (good, not good, bool(held)))
     return not good
 
 

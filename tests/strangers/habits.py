@@ -45,12 +45,7 @@ def filter_late(j):
     gpu = j.gpu(j.ms("gpu_ms", 5, 60))
     batches = iter(torch.utils.data.DataLoader(Stream(), j.int("batch", 4, 16),
                                                num_workers=j.int("workers", 2, 3)))
-    j.go()
-    while True:
-        j.mark()
-        with j.during("data"):
-            x = next(batches)
-        j.train(gpu, x.numpy())
+    j.loop(gpu, lambda: next(batches).numpy())
 
 
 @job(data="main_thread_loading host_bound", rest="sync_bound launch_bound")
@@ -81,12 +76,7 @@ def bucket_sampler(j):
     gpu = j.gpu(j.ms("gpu_ms", 5, 60))
     batches = iter(torch.utils.data.DataLoader(Texts(), batch_sampler=Buckets(),
                                                num_workers=j.int("workers", 1, 2)))
-    j.go()
-    while True:
-        j.mark()
-        with j.during("data"):
-            x = next(batches)
-        j.train(gpu, x.numpy())
+    j.loop(gpu, lambda: next(batches).numpy())
 
 
 @job(data="loader_restart", rest="sync_bound launch_bound")
@@ -120,13 +110,7 @@ def short_epochs(j):
             j.train(gpu, x.numpy())
 
 
-@job(data="cpu_oversubscribed", rest="cpu_oversubscribed host_bound sync_bound launch_bound")
-def one_core(j):
-    """The batch system gave the job one core, and the script starts its usual workers."""
-    torch = torch_data()
-    ms, many = j.ms("gpu_ms", 10, 60), j.int("batch", 4, 16)
-    cost = ms * j.ms("cores_wanted", 0.7, 2.2) / many
-
+def images(torch, cost):
     class Images(torch.utils.data.Dataset):
         def __len__(self):
             return 10**6
@@ -134,16 +118,21 @@ def one_core(j):
         def __getitem__(self, i):
             decode(cost)
             return torch.zeros((3, 64, 64), dtype=torch.uint8)
+    return Images()
+
+
+@job(data="cpu_oversubscribed", rest="cpu_oversubscribed host_bound sync_bound launch_bound")
+def one_core(j):
+    """The batch system gave the job one core, and the script starts its usual workers."""
+    torch = torch_data()
+    ms, many = j.ms("gpu_ms", 10, 60), j.int("batch", 4, 16)
+    cost = ms * j.ms("cores_wanted", 0.7, 2.2) / many
     gpu, workers = j.gpu(ms), j.int("workers", 2, 3)
     if not j.fix:
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    batches = iter(torch.utils.data.DataLoader(Images(), many, num_workers=workers))
-    j.go()
-    while True:
-        j.mark()
-        with j.during("data"):
-            x = next(batches)
-        j.train(gpu, x.numpy())
+    batches = iter(torch.utils.data.DataLoader(images(torch, cost), many,
+                                               num_workers=workers))
+    j.loop(gpu, lambda: next(batches).numpy())
 
 
 def augment(cost):
@@ -177,15 +166,8 @@ def early_stop(j):
     ms = j.ms("gpu_ms", 30, 100)
     gpu, cost, many = j.gpu(ms), ms * j.ms("load_share", 0.1, 0.4), j.int("batch", 4, 16)
     best, bad, reads = float("inf"), 0, not j.fix
-
-    class Images(torch.utils.data.Dataset):
-        def __len__(self):
-            return 10**6
-
-        def __getitem__(self, i):
-            decode(cost / many)
-            return torch.zeros((3, 64, 64), dtype=torch.uint8)
-    batches = iter(torch.utils.data.DataLoader(Images(), many, num_workers=2))
+    batches = iter(torch.utils.data.DataLoader(images(torch, cost / many), many,
+                                               num_workers=2))
     j.go()
     for n in itertools.count():
         j.mark()

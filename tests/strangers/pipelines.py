@@ -51,12 +51,7 @@ def gzip_stream(j):
     if j.one("reader", "loop", "thread") == "thread":
         threading.Thread(target=reader, daemon=True).start()
         obtain = ready.get
-    j.go()
-    while True:
-        j.mark()
-        with j.during("data"):
-            x = obtain()
-        j.train(gpu, x)
+    j.loop(gpu, obtain)
 
 
 NATIVE = """
@@ -174,12 +169,7 @@ def one_lock(j):
     for _ in range(j.int("workers", 2, 4)):
         multiprocessing.Process(target=extract, daemon=True, args=(
             out, alone["none" if j.fix else how], seek, unpack, after)).start()
-    j.go()
-    while True:
-        j.mark()
-        with j.during("data"):
-            x = out.get()
-        j.train(gpu, x)
+    j.loop(gpu, out.get)
 
 
 # ---- fetch, then decode
@@ -250,12 +240,7 @@ def fetch_decode(j):
     gpu, cost = j.gpu(j.ms("gpu_ms", 4, 40)), j.ms("decode_ms", 25, 120)
     out = fetched(j, cost / 10 if j.fix else cost, j.int("fetchers", 2, 4),
                   j.int("decoders", 1, 3), b"g")
-    j.go()
-    while True:
-        j.mark()
-        with j.during("data"):
-            x = out.get()
-        j.train(gpu, x)
+    j.loop(gpu, out.get)
 
 
 @job(outside=capped_store, data="network_bound", rest="sync_bound launch_bound")
@@ -264,12 +249,7 @@ def capped_fetch(j):
     gpu, cost = j.gpu(j.ms("gpu_ms", 4, 30)), j.ms("decode_ms", 1, 8)
     out = fetched(j, cost, j.int("fetchers", 2, 6), j.int("decoders", 1, 2),
                   b"G" if j.fix else b"g")
-    j.go()
-    while True:
-        j.mark()
-        with j.during("data"):
-            x = out.get()
-        j.train(gpu, x)
+    j.loop(gpu, out.get)
 
 
 # ---- memory in common
@@ -420,12 +400,7 @@ def rare_volume(j):
             return torch.zeros(3, 48, 48)
     batches = iter(torch.utils.data.DataLoader(Scans(), j.int("batch", 3, 4),
                                                num_workers=j.int("workers", 2, 3)))
-    j.go()
-    while True:
-        j.mark()
-        with j.during("data"):
-            x = next(batches)
-        j.train(gpu, x.numpy())
+    j.loop(gpu, lambda: next(batches).numpy())
 
 
 def read_index(cost):

@@ -113,6 +113,15 @@ class Stranger:
         if item:
             gpu.loss_item()
 
+    def loop(self, gpu, obtain):
+        """The plainest one: a batch, a step."""
+        self.go()
+        while True:
+            self.mark()
+            with self.during("data"):
+                x = obtain()
+            self.train(gpu, x)
+
     # ---- the log
 
     def during(self, kind):

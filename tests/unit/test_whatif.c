@@ -359,6 +359,23 @@ static double simulate(unsigned workers, double cpu, double other, double cores,
 	return simulate_of(r, (struct pt_wi_job){ 0 }, &u);
 }
 
+/* Programs that are waited for compute: 30 ms a batch on two cores take 15, with one more
+ * worker or with fifteen. */
+static void test_arithmetic_programs(void **state)
+{
+	struct pt_wi_run r = { .prefetch = 2, .cores = 2 };
+	struct made_up u = { .n = 1, .phase = { { .ms = 30 } } };
+	struct pt_wi_job o = { .programs_cpu = 30 };
+
+	(void)state;
+	r.workers = 1;
+	assert_true(fabs(simulate_of(r, o, &u) - 30) < 0.5);
+	r.workers = 15;
+	assert_true(fabs(simulate_of(r, o, &u) - 15) < 0.5);
+	r.cores = 0; /* not known */
+	assert_true(simulate_of(r, o, &u) < 3);
+}
+
 /* One at a time: behind a lock, and where it is served in turn. */
 static void test_arithmetic_lock(void **state)
 {
@@ -534,6 +551,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_arithmetic),
 		cmocka_unit_test(test_arithmetic_share),
+		cmocka_unit_test(test_arithmetic_programs),
 		cmocka_unit_test(test_arithmetic_lock),
 		cmocka_unit_test(test_arithmetic_trainer),
 		cmocka_unit_test(test_places),

@@ -170,8 +170,7 @@ static void mark_begins(struct pt_period *p, struct pt_place_at *best)
 	bool any = false;
 
 	for (x = p->places; x; x = x->hh.next)
-		any |= x->next == best->next && x->prev != x->next &&
-		       has_gaps(x);
+		any |= x->next == best->next && x->prev != x->next && has_gaps(x);
 	for (x = p->places; x; x = x->hh.next) {
 		bool rule = has_gaps(x);
 

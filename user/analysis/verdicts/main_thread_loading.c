@@ -35,8 +35,8 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	}
 	if (beside) {
 		v->advice = "Make that code cheaper, do its work ahead (a sampler's order once "
-			    "an epoch), or move it into the workers, which sit idle meanwhile. "
-			    "More workers do not help.";
+			    "an epoch), or move it into the workers. More workers alone do "
+			    "not help: this is the training thread's own time.";
 		return 1;
 	}
 	better = pt_better_workers(an, f);

@@ -52,8 +52,7 @@ static int last_at_work(const struct charger *k, bool held)
 
 		if (w->role == PT_ROLE_HELPER || w->main->exited ||
 		    (iv && iv->ready >= k->an->t1 &&
-		     (pt_rests(t, w, iv) ||
-		      (held && pt_sleep_cause(k->an, iv) == PT_CAUSE_LOCK))))
+		     (held ? pt_is_idle(k->an, t, w, iv) : pt_rests(t, w, iv))))
 			continue;
 		if (found >= 0)
 			return -1;
@@ -82,6 +81,15 @@ static int next_in_turn(const struct charger *k)
 	return last[n - 1];
 }
 
+/* The capture ends in the wait; -1: not known. */
+static int last_waited_for(const struct charger *k)
+{
+	int w = last_at_work(k, false);
+
+	w = w < 0 ? last_at_work(k, true) : w;
+	return w < 0 ? next_in_turn(k) : w;
+}
+
 /* The walk comes to a sleep of whoever receives. Batches come in order: what
  * another worker sent in the meantime was not what was waited for. */
 static const struct pt_thread *awaited(struct charger *k, uint64_t at,
@@ -102,11 +110,7 @@ static const struct pt_thread *awaited(struct charger *k, uint64_t at,
 			k->deliverer = x->worker;
 	}
 	if (!who && iv->open && k->deliverer < 0)
-		k->deliverer = last_at_work(k, false);
-	if (!who && iv->open && k->deliverer < 0)
-		k->deliverer = last_at_work(k, true);
-	if (!who && iv->open && k->deliverer < 0)
-		k->deliverer = next_in_turn(k);
+		k->deliverer = last_waited_for(k);
 	if (k->deliverer < 0)
 		return who;
 	if (who && (!pt_worker_index(k->t, who, &w) || w == k->deliverer ||
@@ -311,6 +315,12 @@ enum pt_cause pt_sleep_cause(const struct pt_an *an, const struct pt_iv *iv)
 	default:
 		return PT_CAUSE_UNKNOWN;
 	}
+}
+
+bool pt_is_idle(const struct pt_an *an, const struct pt_trainer *t,
+		const struct pt_worker *w, const struct pt_iv *iv)
+{
+	return pt_rests(t, w, iv) || pt_sleep_cause(an, iv) == PT_CAUSE_LOCK;
 }
 
 static enum pt_cause cause_of(struct charger *k, const struct pt_leg *l)

@@ -140,7 +140,7 @@ bool pt_is_driver_thread(const struct pt_thread *th)
 /* A call whose return is not watched lasts so long at most: launches take 2 to 10 us. */
 #define UNWATCHED_NS 20000ull
 
-static const struct pt_gpu_call *last_call(const struct pt_proc *p, uint32_t tid, uint64_t ts)
+const struct pt_gpu_call *pt_last_call(const struct pt_proc *p, uint32_t tid, uint64_t ts)
 {
 	size_t i = pt_gpu_after(p, ts + 1);
 
@@ -157,7 +157,7 @@ static const struct pt_gpu_call *last_call(const struct pt_proc *p, uint32_t tid
 
 bool pt_inside_call(const struct pt_proc *p, uint32_t tid, uint64_t ts)
 {
-	const struct pt_gpu_call *c = last_call(p, tid, ts);
+	const struct pt_gpu_call *c = pt_last_call(p, tid, ts);
 
 	return c && (ts < c->end || (c->end == c->begin && ts < c->begin + UNWATCHED_NS));
 }

@@ -92,19 +92,16 @@ static void sum_gap(const struct pt_an *an, const struct pt_trainer *t,
 /* More than losses and counts: so much that comes back is worked on. */
 #define RESULTS_MIN (64 << 10)
 
-/* Behind a copy of results the host works on those: it could not begin before. */
+/* Behind a copy of results, and the sync that waits for it, the host works on those: it could
+ * not begin before. */
 static bool works_on_results(const struct pt_trainer *t, const struct pt_host_gap *g)
 {
-	size_t i = pt_gpu_after(t->proc, g->g.begin);
+	uint32_t tid = g->g.th->tid;
+	const struct pt_gpu_call *c = pt_last_call(t->proc, tid, g->g.begin);
 
-	while (i-- > 0) {
-		const struct pt_gpu_call *c = &t->proc->gpu.v[i];
-
-		if (c->tid == g->g.th->tid)
-			return pt_call_is_copy(c) && c->v[2] == PT_COPY_D2H &&
-			       c->v[1] >= RESULTS_MIN;
-	}
-	return false;
+	if (c && pt_call_is_sync(c) && c->begin)
+		c = pt_last_call(t->proc, tid, c->begin - 1);
+	return c && pt_call_is_copy(c) && c->v[2] == PT_COPY_D2H && c->v[1] >= RESULTS_MIN;
 }
 
 static void note_place(struct pt_trainer *t, const struct pt_host_gap *g,

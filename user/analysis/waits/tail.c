@@ -73,8 +73,7 @@ static uint64_t unfinished(const struct pt_an *an, const struct pt_trainer *t,
 	while (i-- > 0 && w->main->iv.v[i].end > since) {
 		const struct pt_iv *iv = &w->main->iv.v[i];
 
-		if (pt_rests(t, w, iv) ||
-		    (iv->ready >= an->t1 && pt_sleep_cause(an, iv) == PT_CAUSE_LOCK))
+		if (iv->ready >= an->t1 ? pt_is_idle(an, t, w, iv) : pt_rests(t, w, iv))
 			since = iv->end;
 	}
 	return pt_min64(since, an->t1);

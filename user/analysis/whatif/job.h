@@ -78,6 +78,7 @@ struct pt_wi_job {
 	double cpu, queued; /* on a CPU, and the run queue for one, per step */
 	bool throttled;	  /* each worker has a quota of its own */
 	double extra_cpu; /* other threads of the job, CPU per step */
+	double programs_cpu; /* ... of these: what a job without workers starts as it goes */
 	double pin;	  /* of the pin thread per batch; 0: none */
 	double gpu[3];	  /* device work per step: likely, low, high */
 	bool gpu_known;	  /* the first of these is known */

@@ -491,6 +491,9 @@ double pt_wi_simulate(const struct pt_wi_run *r, int *err)
 		if (!advance(&s))
 			goto out;
 	mean = (s.now - s.warm_at) / (double)r->n;
+	/* programs for a batch must be done by then, however many may run at once */
+	if (r->cores > 0)
+		mean = fmax(mean, r->o->programs_cpu / r->cores);
 	if (r->queued)
 		*r->queued = s.queued / (double)r->n;
 out:

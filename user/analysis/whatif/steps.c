@@ -305,14 +305,19 @@ static bool own_quotas(const struct pt_an *an, const struct pt_trainer *t)
 static void other_threads(const struct pt_an *an, const struct pt_trainer *t,
 			  struct pt_wi_job *o)
 {
-	uint64_t all = 0, known = pt_run_ns(an, t->main);
+	uint64_t all = 0, known = pt_run_ns(an, t->main), programs = 0, ns;
 	size_t i;
 
-	for (i = 0; i < an->m->all_threads.n; i++)
-		if (!an->m->all_threads.v[i]->proc->outside)
-			all += pt_run_ns(an, an->m->all_threads.v[i]);
+	for (i = 0; i < an->m->all_threads.n; i++) {
+		const struct pt_thread *th = an->m->all_threads.v[i];
+
+		ns = th->proc->outside ? 0 : pt_run_ns(an, th);
+		all += ns;
+		programs += th->proc->born ? ns : 0;
+	}
 	for (i = 0; i < t->workers.n; i++)
 		known += pt_run_ns(an, t->workers.v[i].main);
+	o->programs_cpu = o->own_loading ? ms(programs) / (double)t->steps.n : 0;
 	o->extra_cpu = ms(all - pt_min64(all, known)) / (double)t->steps.n;
 }
 
