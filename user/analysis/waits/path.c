@@ -304,12 +304,15 @@ static bool is_lock_word(const struct pt_paths *p, const struct pt_thread *th,
 }
 
 /* Did whoever ended the sleep wait for something itself for most of that time, other
- * than a lock? Then it had none, and hands on what it was given. */
-static bool hands_on(const struct pt_paths *p, const struct pt_iv *iv)
+ * than this lock? Then it did not have it, and hands on what it was given. */
+static bool hands_on(const struct pt_paths *p, const struct pt_thread *th,
+		     const struct pt_iv *iv)
 {
 	const struct pt_thread *x = pt_model_thread(p->m, iv->waker_tid);
-	uint64_t given_ns = 0;
+	uint64_t given_ns = 0, word[2], other[2];
 	size_t i;
+
+	sleep_key(th, iv, word);
 
 	for (i = x ? pt_iv_after(x, iv->ready) : 0; i-- > 0;) {
 		const struct pt_iv *o = &x->iv.v[i];
@@ -318,8 +321,11 @@ static bool hands_on(const struct pt_paths *p, const struct pt_iv *iv)
 			break;
 		if (o->ready > iv->ready || !o->valid_wake)
 			continue;
-		if (o->wake == PT_WAKE_LOCK || is_lock_word(p, x, o))
+		sleep_key(x, o, other);
+		if (!memcmp(word, other, sizeof(word)))
 			break;
+		if (o->wake == PT_WAKE_LOCK || is_lock_word(p, x, o))
+			continue;
 		if (o->wake == PT_WAKE_DATA || o->wake == PT_WAKE_FUTEX)
 			given_ns += pt_overlap(o->begin, o->ready, iv->begin,
 					       iv->ready);
@@ -355,7 +361,7 @@ bool pt_is_lock(const struct pt_paths *p, const struct pt_thread *th,
 		return true;
 	if (iv->wait != PT_WAIT_FUTEX || !iv->valid_wake)
 		return is_lock_word(p, th, iv);
-	return is_lock_word(p, th, iv) ? !hands_on(p, iv) : took_over(p, th, iv);
+	return is_lock_word(p, th, iv) ? !hands_on(p, th, iv) : took_over(p, th, iv);
 }
 
 /* ---- the walk ------------------------------------------------------------------ */
