@@ -12,6 +12,9 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	pt_evidence_starved(f, v);
 	pt_evidence_against(v, "data_wait.cpu_share", f->cause[PT_CAUSE_CPU], "share",
 			    f->th->root_share);
+	pt_evidence_against(v, "loading.core_wait_share",
+			    (f->queue + f->cause[PT_CAUSE_THROTTLE]) / f->group[PT_GROUP_CPU],
+			    "share", f->th->run_queue_share);
 	pt_evidence(v, "loader.workers", (double)f->t->concurrent, "count");
 	v->title = pt_sentence(an,
 		"Loading is CPU-bound: %.0f %% of the data wait is workers computing, and "

@@ -129,6 +129,36 @@ static void advise_outside(const struct pt_facts *f, struct pt_r_verdict *v)
 			    "help.";
 }
 
+static const char *put_for(struct pt_an *an, const char *text, const char *what,
+			   const char *other)
+{
+	const char *at = text ? strstr(text, what) : NULL;
+
+	return at ? pt_sentence(an, "%.*s%s%s", (int)(at - text), text, other,
+				at + strlen(what)) : text;
+}
+
+/* Judges speak of PyTorch's loader of processes. Of threads, PyTorch knows nothing. */
+static void speak_of_threads(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
+{
+	static const struct {
+		const char *process, *thread;
+	} words[] = {
+		{ "num_workers", "the number of loader threads" },
+		{ "num_workers", "their number" },
+		{ "make __getitem__", "make the work for each batch" },
+		{ "Make __getitem__", "Make the work for each batch" },
+	};
+	size_t i;
+
+	if (!f->t || !f->t->thread_loader)
+		return;
+	for (i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		v->title = put_for(an, v->title, words[i].process, words[i].thread);
+		v->advice = put_for(an, v->advice, words[i].process, words[i].thread);
+	}
+}
+
 /* What holds unless a judge says otherwise. */
 static void preset(struct issue *k, const char *id, enum pt_verdict_stage stage,
 		   struct issued *o)
@@ -173,6 +203,7 @@ static int ask(struct issue *k, const char *id, const struct pt_verdict *of, siz
 	if (pt_explains_starving(stage) && stage != PT_V_WHERE)
 		advise_outside(&k->f, &o->v);
 	pt_name_line(k->an, &of->lines, &o->v);
+	speak_of_threads(k->an, &k->f, &o->v);
 	name_rank(k, &o->v);
 	place(k, stage, o);
 	e = pt_arena_calloc(k->an->a, o->v.n_evidence + 1, sizeof(*e));

@@ -125,6 +125,10 @@ static int ask_workers(struct pt_wi_study *s)
 	size_t i;
 	int err = 0;
 
+	if (s->o.own_loading && s->an->top->workers.n)
+		return pt_report_limit(s->an->r, "whatif",
+				       "The gain of more workers cannot be predicted: who "
+				       "made which batch was not seen.");
 	for (i = 0; i < sizeof(counts) / sizeof(counts[0]) && !err; i++) {
 		c.value = today;
 		if (today > last && today < counts[i])
