@@ -373,7 +373,21 @@ struct walk {
 	uint64_t begin, at;
 	unsigned hops; /* without a step back in time */
 	struct pt_leg lock; /* the last lock that was waited for */
+	const struct pt_iv *given; /* by whose end the walk came to its thread */
 };
+
+/* From being woken to waking the next one. */
+#define PASSED_ON_NS 200000ull
+
+/* It slept where that sleep was, and only then ended it: it passes on what all who sleep
+ * there are told (one condition for everybody). What was no lock there is none here. */
+static bool passed_on(const struct walk *k, const struct pt_iv *iv)
+{
+	const struct pt_iv *x = k->given;
+
+	return x && x->wait == iv->wait && x->arg0 >> 3 == iv->arg0 >> 3 &&
+	       x->object == iv->object && iv->ready + PASSED_ON_NS >= x->ready;
+}
 
 /* The last interval that begins before `ts`, or NULL. */
 static const struct pt_iv *iv_before(const struct pt_thread *th, uint64_t ts)
@@ -431,12 +445,15 @@ static int sleep_back(struct walk *k, const struct pt_iv *iv)
 	    k->lock.iv->arg0 >> 3 == iv->arg0 >> 3)
 		return step_back(k, iv->begin, PT_LEG_LOCK, iv, k->lock.who);
 	link = k->o->link(k->o->ctx, k->th, iv, k->at, &who);
+	if (link == PT_LINK_LOCK && who && passed_on(k, iv))
+		link = PT_LINK_FOLLOW;
 	if (link == PT_LINK_LOCK) {
 		k->lock = (struct pt_leg){ .th = k->th, .iv = iv, .who = who };
 		return step_back(k, iv->begin, PT_LEG_LOCK, iv, who);
 	}
 	if (link == PT_LINK_FOLLOW && who && k->hops++ < HOPS_MAX) {
 		k->th = who;
+		k->given = iv;
 		return 0;
 	}
 	return step_back(k, iv->begin,
