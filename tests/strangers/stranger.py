@@ -193,7 +193,7 @@ class Stranger:
 
 def main():
     name, seed, folder, role = sys.argv[1:5]
-    import habits, loaders, loops, pipelines, serving  # noqa: E401,F401 (they register)
+    import habits, loaders, loops, pipelines, serving, shapes  # noqa: E401,F401 (they register)
     s = Stranger(name, seed, folder, role == "fixed")
     f = JOBS[name]
     (f.outside if role == "outside" else f)(s)
