@@ -388,6 +388,49 @@ static int take_asked(struct finder *k)
 	return 0;
 }
 
+/* Has a worker of this name, and with this parent, been started meanwhile? */
+static bool is_respawned(const struct pt_trainer *t, const struct pt_proc *p)
+{
+	size_t i;
+
+	for (i = 0; i < t->workers.n; i++) {
+		const struct pt_worker *w = &t->workers.v[i];
+
+		if (w->role == PT_ROLE_LOADER && w->proc->born && w->proc->ppid == p->ppid &&
+		    !strncmp(w->proc->comm, p->comm, sizeof(p->comm)))
+			return true;
+	}
+	return false;
+}
+
+static uint64_t last_step_call(const struct pt_an *an, const struct pt_proc *p)
+{
+	size_t i = pt_gpu_after(p, an->t1);
+
+	while (i && !pt_call_is_step(&p->gpu.v[i - 1]))
+		i--;
+	return i ? p->gpu.v[i - 1].begin : an->t1;
+}
+
+/* The capture ends while the loader starts anew: nobody has had a batch of these. */
+static int take_newborn(struct finder *k)
+{
+	uint64_t last = last_step_call(k->an, k->t->proc);
+	size_t i;
+
+	for (i = 0; i < k->an->m->all_procs.n; i++) {
+		struct pt_proc *p = k->an->m->all_procs.v[i];
+		struct pt_thread *th = p->threads.n ? p->threads.v[0] : NULL;
+
+		if (!th || p->ppid != k->t->proc->tgid || !p->born || th->exited ||
+		    th->first < last || worker_of(k, p, NULL) || !is_respawned(k->t, p))
+			continue;
+		if (!worker_make(k, p, th))
+			return -ENOMEM;
+	}
+	return 0;
+}
+
 /* Nobody has waited for this worker: its sender is the thread that its maker wakes
  * for each batch, and that writes. */
 static int guess_sender(struct pt_an *an, const struct pt_givers *g,
@@ -523,6 +566,7 @@ int pt_find_loader(struct pt_an *an, struct pt_trainer *t,
 	err = err ?: take_makers(&k);
 	err = err ?: find_managers(&k);
 	err = err ?: take_asked(&k);
+	err = err ?: take_newborn(&k);
 	err = err ?: find_senders(&k);
 	pt_hash_free(k.known);
 	pt_hash_free(k.sent);
