@@ -422,7 +422,13 @@ static void test_damaged(void **state)
 	close_job(&j);
 }
 
-int main(int argc, char **argv)
+int unit_nvml(void);
+int unit_nvml(void)
+{
+	return play(getenv("PT_TEST_NVML"));
+}
+
+int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_children),
@@ -436,7 +442,5 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_damaged),
 	};
 
-	if (argc == 2 && !strcmp(argv[1], PT_NVML_COMMAND))
-		return play(getenv("PT_TEST_NVML"));
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
