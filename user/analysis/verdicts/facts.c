@@ -250,6 +250,20 @@ static void gather_host(struct pt_facts *f, uint64_t wall)
 	find_host_place(f);
 }
 
+/* From the best guess to the likely bound, of the device where that is widest. */
+static double idle_open(const struct pt_trainer *t, uint64_t wall)
+{
+	uint64_t most = 0;
+
+	pt_each(const struct pt_dev, d, &t->devs) {
+		uint64_t least = wall - pt_min64(wall, d->busy_hi_ns);
+
+		if (d->known && d->idle_likely_ns > least)
+			most = pt_max64(most, d->idle_likely_ns - least);
+	}
+	return share_of(most, wall);
+}
+
 static void gather_shares(struct pt_an *an, struct pt_facts *f)
 {
 	struct pt_trainer *t = f->t;
@@ -264,6 +278,7 @@ static void gather_shares(struct pt_an *an, struct pt_facts *f)
 	f->starved_hi = share_of(t->starved_hi_ns, wall);
 	f->idle_hard = share_of(t->idle_hard_ns, wall);
 	f->idle = t->gpu_known ? share_of(t->idle_likely_ns, wall) : NAN;
+	f->idle_open = idle_open(t, wall);
 	gather_host(f, wall);
 	f->launch = share_of(t->launch_ns, wall);
 	f->transfer = share_of(t->transfer_ns, wall);

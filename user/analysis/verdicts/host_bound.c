@@ -80,7 +80,9 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	pt_evidence(v, "host.place_steps", every, "count");
 	pt_evidence(v, "breakdown.data_wait.share", f->wait_share, "share");
 	pt_verdict_costs(f, v, f->host);
-	v->certainty = f->t->gpu_known ? PT_CONF_HIGH : PT_CONF_LOW;
+	/* if the device was at work meanwhile, as it may have been, nothing is lost */
+	v->certainty = f->t->gpu_known && f->host - f->idle_open >= f->th->starved_info ?
+			       PT_CONF_HIGH : PT_CONF_LOW;
 	v->subject_pid = f->t->main->tgid;
 	v->title = every >= PT_HOST_EVERY ?
 		pt_sentence(an,

@@ -151,7 +151,7 @@ static void speak_of_threads(struct pt_an *an, const struct pt_facts *f, struct 
 	};
 	size_t i;
 
-	if (!f->t || !f->t->thread_loader)
+	if (!f->t || !f->t->thread_loader || !f->t->concurrent)
 		return;
 	for (i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
 		v->title = put_for(an, v->title, words[i].process, words[i].thread);

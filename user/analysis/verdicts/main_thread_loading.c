@@ -21,9 +21,9 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	v->title = pt_sentence(an, programs ?
 		"The training thread starts a program for each batch and waits for it, %.0f "
 		"%% of the time, while the GPU waits too." : beside ?
-		"The training thread itself runs the job's own code for each batch (a sampler, "
-		"a collate function that the loader calls), and the GPU waits meanwhile: "
-		"%.0f %% of the time." :
+		"The training thread itself computes what its loader calls (a sampler, a collate "
+		"function, a data set without workers), and the GPU waits meanwhile: %.0f %% of "
+		"the time." :
 		"The training thread loads every batch itself, which takes %.0f %% of the "
 		"time while the GPU waits.",
 		100 * f->wait_share);

@@ -43,6 +43,7 @@ struct pt_facts {
 	enum pt_root_group largest;
 	double idle_hard;		/* share of wall */
 	double idle;			/* likely; NAN unknown */
+	double idle_open; /* so much of that may be work all the same, share of wall */
 	const struct pt_worker *slow;	/* the slow worker that matters */
 	double slow_charge;		/* share of blocked waiting charged to it */
 	bool lonely; /* most is charged to one, and how fast its peers are is not known */

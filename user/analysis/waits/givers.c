@@ -3,6 +3,7 @@
 
 #include <errno.h>
 
+#include "analysis/waits/host.h"
 #include "analysis/waits/roles.h"
 #include "model/callclass.h"
 #include "model/socks.h"
@@ -36,6 +37,9 @@ bool pt_waits_for_client(const struct pt_an *an, const struct pt_thread *th,
 	    iv->sock & PT_IV_SOCK_INSIDE || ended_inside(an, iv))
 		return false;
 	s = pt_wait_sock(an, iv);
+	/* datagrams of whoever sends some, by his own clock */
+	if (s && s->ends.protocol == PT_IPPROTO_UDP && !s->ends.remote_port)
+		return true;
 	/* who connects asks, also when it has had an answer; but for one who only
 	 * sends, and is never answered */
 	if (s && s->ends.family != PT_AF_UNIX)
@@ -317,6 +321,19 @@ static struct pt_given_at *given_at(struct pt_givers *g, const struct pt_iv *iv)
 	return pt_hash_make(g->at, key, key);
 }
 
+/* What the sleeper's Python says of the sleep. */
+static void sum_looks(struct pt_giver *x, const struct pt_model *m, const struct pt_thread *th,
+		      const struct pt_iv *iv)
+{
+	size_t at = pt_bisect(th->looks.n, i, th->looks.v[i].begin < iv->begin);
+	const struct pt_code_look *l = at < th->looks.n ? &th->looks.v[at] : NULL;
+
+	if (!l || l->end > iv->ready)
+		return;
+	x->looked++;
+	x->handed_out += pt_hands_out(m, l->stack);
+}
+
 static int sum_leg(void *ctx, const struct pt_leg *l)
 {
 	struct pt_given_at *at;
@@ -338,6 +355,7 @@ static int sum_leg(void *ctx, const struct pt_leg *l)
 	k->x->ns += l->end - l->begin;
 	k->x->unsized += !is_sized(l->iv);
 	k->x->answers += !!(l->iv->sock & PT_IV_SOCK_AWAITED);
+	sum_looks(k->x, k->g->an->m, l->th, l->iv);
 	if (!k->x->gaps || k->x->last_gap != k->gap->begin) {
 		k->x->gaps++;
 		k->x->bytes += pt_read_between(l->th, k->gap->begin, k->gap->end);

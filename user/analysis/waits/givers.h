@@ -31,6 +31,8 @@ struct pt_giver {
 	uint64_t bytes; /* that the consumer read in them, and it itself in all */
 	uint64_t answers; /* of the sleeps: for what was asked for over a socket */
 	uint64_t unsized; /* of the sleeps: more may have come than was read */
+	/* of the sleeps: looked at in Python; there the consumer was handing something out */
+	uint64_t looked, handed_out;
 	/* where the way back from their ends leads, ns */
 	uint64_t made_ns;   /* other processes, or input of this one */
 	uint64_t beyond_ns; /* of these: others than its own process */

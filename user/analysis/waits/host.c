@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "analysis/waits/host.h"
 
-
+#include "model/callclass.h"
 #include "model/syscalls.h"
 
 /* A consumer that reads a log or a clock's file does not load: a call, and all of
@@ -151,6 +151,17 @@ static void reverse(struct pt_host *h, size_t first)
 	}
 }
 
+/* It waits for the disk to make room for a file, which it then writes: open() of an old one
+ * frees its blocks first. */
+static bool makes_room(const struct finder *k, const struct pt_host_piece *x)
+{
+	size_t at = pt_spans_after(k->writing, x->begin);
+
+	return x->what == PT_HOST_READING && x->iv && x->iv->wait == PT_WAIT_DISK &&
+	       pt_call_class(x->iv->syscall) & PT_C_FILE && at < k->writing->n &&
+	       k->writing->v[at].begin < k->gap->g.end;
+}
+
 /* What was written counts as that, whatever the thread did meanwhile. */
 static int cut_writing(struct finder *k, size_t first)
 {
@@ -161,6 +172,8 @@ static int cut_writing(struct finder *k, size_t first)
 		struct pt_host_piece *x = &h->pieces.v[i];
 		const struct pt_span *s;
 
+		if (makes_room(k, x))
+			x->what = PT_HOST_WRITING;
 		at = pt_spans_after(k->writing, x->begin);
 		s = at < k->writing->n ? &k->writing->v[at] : NULL;
 		if (!s || s->begin >= x->end || x->what == PT_HOST_SUPPLIED)

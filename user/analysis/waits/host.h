@@ -69,6 +69,8 @@ int pt_find_named(const struct pt_an *an, struct pt_host *h);
 #define PT_LOOKS_MIN 10
 /* Is the innermost code Python's own for handing over: a queue's, a pool's? */
 bool pt_takes_batch(const struct pt_model *m, uint32_t stack);
+/* ... and does it wait for others to take what it hands out (put(), send())? */
+bool pt_hands_out(const struct pt_model *m, uint32_t stack);
 /* ... where that computes while it obtains a batch, is it mostly in the job's own code, which
  * the loader calls? Then that is no hand-over. Behind the waits. */
 void pt_find_called_back(const struct pt_an *an, struct pt_trainer *t);

@@ -112,14 +112,15 @@ static bool waits_for_else(const struct pt_host *h, const struct pt_host_gap *g,
 	return false;
 }
 
-/* Python's own ways of handing over: whoever called them takes what others made. */
+/* Python's own ways of handing over: whoever called them takes what others made, or hands
+ * out what others are to take. */
 static bool hands_over(const struct pt_code_line *l)
 {
 	return strstr(l->file, "/multiprocessing/") || strstr(l->file, "/concurrent/futures/") ||
 	       strstr(l->file, "/queue.py");
 }
 
-bool pt_takes_batch(const struct pt_model *m, uint32_t stack)
+static const struct pt_code_line *handing_over(const struct pt_model *m, uint32_t stack)
 {
 	struct stack x;
 	size_t i;
@@ -129,33 +130,64 @@ bool pt_takes_batch(const struct pt_model *m, uint32_t stack)
 		const struct pt_code_line *l = pt_model_line(m, pt_model_stack(m, x.id[i])->line);
 
 		if (!l || !l->library)
-			return false;
+			return NULL;
 		if (hands_over(l))
-			return true;
+			return l;
 	}
+	return NULL;
+}
+
+bool pt_takes_batch(const struct pt_model *m, uint32_t stack)
+{
+	return handing_over(m, stack);
+}
+
+bool pt_hands_out(const struct pt_model *m, uint32_t stack)
+{
+	static const char *const names[] = { "put", "join", "send", "send_bytes", "_send",
+					     "_send_bytes" };
+	const struct pt_code_line *l = handing_over(m, stack);
+	const char *dot = l ? strrchr(l->name, '.') : NULL;
+	size_t i;
+
+	/* join() of a queue waits until all is taken; that of a process does not */
+	if (!l || !(strstr(l->file, "queue.py") || strstr(l->file, "queues.py") ||
+		    strstr(l->file, "connection.py")))
+		return false;
+	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (!strcmp(dot ? dot + 1 : l->name, names[i]))
+			return true;
 	return false;
 }
 
-/* Is it in the job's own code that a library calls which that code has called? A loader
- * calls back a sampler, or a function that puts batches together. */
+static const struct pt_code_line *line_of(const struct pt_model *m, uint32_t stack)
+{
+	return pt_model_line(m, pt_model_stack(m, stack)->line);
+}
+
+/* Does it compute in what a loader calls: in the job's own code (a sampler, a function that
+ * puts batches together), or in another part of the library than the one that the job calls
+ * (a library's sampler)? */
 static bool is_called_back(const struct pt_model *m, uint32_t id)
 {
-	bool library = false, own = false;
+	const struct pt_code_line *l, *first, *entry = NULL;
+	bool own = false; /* ... further in */
 	struct stack x;
 	size_t i;
 
 	if (pt_takes_batch(m, id))
 		return false;
 	x.n = pt_model_unfold(m, id, x.id);
+	first = x.n ? line_of(m, x.id[0]) : NULL;
 	for (i = 0; i < x.n; i++) {
-		const struct pt_code_line *l = pt_model_line(m, pt_model_stack(m, x.id[i])->line);
-
+		l = line_of(m, x.id[i]);
 		if (!l)
 			return false;
-		if (!l->library && library)
+		/* `entry` is what the job's own code called here */
+		if (!l->library && entry && (own || strcmp(first->file, entry->file) != 0))
 			return true;
 		own |= !l->library;
-		library = own && l->library;
+		entry = l->library ? l : NULL;
 	}
 	return false;
 }

@@ -40,6 +40,7 @@ struct obtain {
 	const struct pt_period *p;
 	struct usual usual;
 	bool unseen; /* sleeps of the consumer are missing */
+	struct pt_place_at bare; /* looks of all gaps without evidence where batches come */
 	double taken; /* of its CPU time behind the last evidence in a gap: unpickling */
 };
 
@@ -215,6 +216,25 @@ static int learn_leads(struct obtain *o)
 		o->usual.ready = (uint64_t)pt_median(ready, nr);
 	free(lead);
 	return 0;
+}
+
+/* A second loop that loads by itself (an evaluation's loader without workers) calls the device
+ * from where the first one does: only its Python tells. */
+#define BARE_PART 0.5
+
+static void learn_bare(struct obtain *o)
+{
+	pt_each(const struct pt_host_gap, g, &o->h->gaps) {
+		const struct pt_place_at *at = pt_place_of_gap(o->p, g);
+
+		if (!at || !at->data || pt_gap_is_evident(g))
+			continue;
+		o->bare.looks += g->looks;
+		o->bare.named += g->named;
+		o->bare.named_at += g->named_at;
+	}
+	o->bare.by_name = o->bare.looks >= PT_LOOKS_MIN &&
+			  (double)o->bare.named >= BARE_PART * (double)o->bare.looks;
 }
 
 /* Behind the last evidence the thread unpickles its batch, and goes on with the loop. */
@@ -528,7 +548,7 @@ static void sum_waits(struct pt_trainer *t, struct pt_step *s, size_t from)
 static int begin_step(struct obtain *o, const struct pt_host_gap *g, size_t i)
 {
 	const struct pt_actor *a = o->h->a;
-	const struct pt_place_at *at = g ? pt_place_of_gap(o->p, g) : NULL;
+	const struct pt_place_at *at = g ? pt_place_of_gap(o->p, g) : NULL, *by_name;
 	struct pt_step s = { .worker = -1, .batches = 1,
 			     .cause = PT_CAUSE_UNKNOWN };
 	size_t from = o->t->waits.n;
@@ -545,8 +565,10 @@ static int begin_step(struct obtain *o, const struct pt_host_gap *g, size_t i)
 		s.asks = g->asks;
 		s.started = g->started;
 		s.burst = g->burst;
-		if (at && at->by_name && !pt_gap_is_evident(g)) {
-			bound_by_name(at, g, &w);
+		by_name = at && at->by_name ? at : at && at->data && o->bare.by_name ?
+			      &o->bare : NULL;
+		if (by_name && !pt_gap_is_evident(g)) {
+			bound_by_name(by_name, g, &w);
 			err = push_named(o, g, &w);
 			s.begin = w.begin;
 		} else if ((at && at->data) || pt_gap_is_evident(g)) {
@@ -612,6 +634,7 @@ int pt_find_obtaining(const struct pt_an *an, struct pt_trainer *t,
 	int err = learn_leads(&o);
 
 	learn_unseen(&o);
+	learn_bare(&o);
 	learn_taken(&o);
 	for (i = 0; i <= h->a->calls.n && !err; i++) {
 		const struct pt_host_gap *g = NULL;

@@ -19,6 +19,10 @@
  * it, writes what it was given: it logs. */
 #define WRITTEN_MIN 512
 #define READ_PART 4
+/* So many looks at the consumer's Python in these sleeps, and so many of them in a put(), are
+ * no chance. */
+#define LOOKED_MIN 4
+#define OUT_SHARE 0.8
 /* Who supplies is waited for before most uploads, or works ahead of them. */
 #define SELDOM 4
 /* ... and in the other gaps it rests: a worker sleeps once for each batch and more. */
@@ -80,13 +84,16 @@ static bool hands_over_little(const struct pt_givers *g, const struct pt_giver *
 }
 
 /* Works as a supplier does; but what it hands over goes to no device, as far as can be
- * seen. */
+ * seen, or it takes what the consumer made. */
 static bool is_peer(const struct pt_givers *g, const struct pt_giver *x,
 		    const struct pt_giver *kin)
 {
 	bool own = x->th && x->th->proc == g->own;
 	bool asked = is_asked(x);
 
+	if (kin->looked >= LOOKED_MIN &&
+	    (double)kin->handed_out >= OUT_SHARE * (double)kin->looked)
+		return true;
 	/* it works when it is asked, and nothing goes to a device, or most batches come
 	 * without it */
 	if (asked && x->gaps >= GAPS_MIN && pt_feeds_nothing(&g->feed))
@@ -192,6 +199,8 @@ static void add_giver(struct pt_giver *sum, const struct pt_giver *x)
 	sum->bytes += x->bytes;
 	sum->unsized += x->unsized;
 	sum->answers += x->answers;
+	sum->looked += x->looked;
+	sum->handed_out += x->handed_out;
 	sum->stays += x->stays;
 	sum->stays_there += x->stays_there;
 	sum->ahead_ns += x->ahead_ns;
