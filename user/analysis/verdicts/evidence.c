@@ -117,6 +117,20 @@ int64_t pt_better_workers(const struct pt_an *an, const struct pt_facts *f)
 	return an->r->best_workers;
 }
 
+const struct pt_worker *pt_served_by(const struct pt_facts *f)
+{
+	const struct pt_worker *most = NULL;
+	size_t i;
+
+	for (i = 0; f->t && !f->t->concurrent && i < f->t->workers.n; i++) {
+		const struct pt_worker *w = &f->t->workers.v[i];
+
+		if (w->role == PT_ROLE_OUTSIDE && (!most || w->charged_ns > most->charged_ns))
+			most = w;
+	}
+	return most;
+}
+
 int pt_workers_needed(const struct pt_facts *f)
 {
 	double left = 1 - fmin(f->starved, 0.98);

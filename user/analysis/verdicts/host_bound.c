@@ -49,11 +49,16 @@ static const char *advice_of(enum pt_host_kind what, bool often)
 	  "its time outside data waits and GPU calls" }
 
 /* What to do, where looks tell in which line it happens. */
-static const char *advice_at(struct pt_an *an, enum pt_host_kind what, bool often)
+static const char *advice_at(struct pt_an *an, enum pt_host_kind what, bool out, bool often)
 {
 	static const struct pt_line_ask lines = LINES;
 	struct pt_r_line l;
 
+	if (out)
+		return "Whoever takes the loop's output there (a writer, a logger, the reader of a "
+		       "queue or a pipe) does not keep up: make it faster, share its work "
+		       "among several, or hand it less. A longer queue helps only if it is slow "
+		       "now and then.";
 	if (!pt_top_line(an, &lines, PT_NULL, &l))
 		return advice_of(what, often);
 	return pt_sentence(an,
@@ -68,6 +73,9 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 {
 	const struct pt_host_place *p = f->host_place;
 	enum pt_host_kind what = f->host_what;
+	bool out = what == PT_HOST_PEER &&
+		   2 * f->t->output_ns > f->t->host_ns[PT_HOST_PEER];
+	const char *doing = out ? "waits for others to take what it hands out," : does[what];
 	double each, every;
 
 	if (f->host < f->th->starved_info || !p || what == PT_HOST_LOCK)
@@ -89,13 +97,13 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 			"Every %.0f steps the training thread %s for %.0f ms between two GPU "
 			"calls while the GPU sits idle: %.0f %% of the time. No data loading "
 			"was seen there.",
-			every, does[what], each, 100 * f->host) :
+			every, doing, each, 100 * f->host) :
 		pt_sentence(an,
 			"Between GPU calls the training thread %s for %.1f ms at a time while "
 			"the GPU sits idle: %.0f %% of the time. No data loading was seen "
 			"there.",
-			does[what], each, 100 * f->host);
-	v->advice = advice_at(an, what, every < PT_HOST_EVERY);
+			doing, each, 100 * f->host);
+	v->advice = advice_at(an, what, out, every < PT_HOST_EVERY);
 	return 1;
 }
 

@@ -118,15 +118,15 @@ static void place(struct issue *k, enum pt_verdict_stage stage, struct issued *o
 /* Whoever makes the batches is not of the job: nothing in it can be set. */
 static void advise_outside(const struct pt_facts *f, struct pt_r_verdict *v)
 {
-	size_t i, outside = 0;
-
-	for (i = 0; f->t && i < f->t->workers.n; i++)
-		outside += f->t->workers.v[i].role == PT_ROLE_OUTSIDE;
-	if (outside && !f->t->concurrent)
-		v->advice = "A service outside the job makes the batches (role outside in the "
-			    "workers table): give it more cores or processes, or make its "
-			    "items cheaper. The settings of the job's own loader will not "
-			    "help.";
+	if (pt_served_by(f))
+		v->advice = f->largest == PT_GROUP_SLEEP ?
+			"A service outside the job makes the batches (role outside in the workers "
+			"table) and sleeps meanwhile: see whether that is a limit of its rate, "
+			"polling, or a pause between tries. The settings of the job's own loader "
+			"will not help." :
+			"A service outside the job makes the batches (role outside in the workers "
+			"table): give it more cores or processes, or make its items cheaper. The "
+			"settings of the job's own loader will not help.";
 }
 
 static const char *put_for(struct pt_an *an, const char *text, const char *what,

@@ -108,12 +108,40 @@ static const char *advise(struct pt_an *an, const struct pt_facts *f,
 		f->t->concurrent);
 }
 
+/* A service on this machine that sleeps is late to answer, as one far away may be: of that
+ * only the network would be seen. */
+static bool is_late_service(const struct pt_an *an, const struct pt_facts *f)
+{
+	return f->largest == PT_GROUP_SLEEP && f->group[PT_GROUP_SLEEP] >= f->th->root_share &&
+	       pt_served_by(f) && an->r->n_peers &&
+	       an->r->peers[0].wait_s >= f->th->slow_share * pt_sec(f->t->data_wait_ns);
+}
+
+static int judge_late(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
+{
+	const struct pt_worker *w = pt_served_by(f);
+
+	pt_evidence_starved(f, v);
+	pt_evidence_against(v, "data_wait.sleep_share", f->group[PT_GROUP_SLEEP], "share",
+			    f->th->root_share);
+	v->subject_pid = w->proc->tgid;
+	v->title = pt_sentence(an,
+		"The GPU waits for a service outside the job (process %u) that sleeps before it "
+		"answers: %.0f %% of the data wait.",
+		pt_real_id(w->proc->tgid), 100 * f->group[PT_GROUP_SLEEP]);
+	if (v->certainty > PT_CONF_MEDIUM)
+		v->certainty = PT_CONF_MEDIUM;
+	return 1;
+}
+
 /* Workers wait for the network, and the trainer for them. */
 static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
 {
 	struct net_wait w = { 0 };
 	const char *who = NULL;
 
+	if (is_late_service(an, f))
+		return judge_late(an, f, v);
 	if (f->largest != PT_GROUP_NETWORK ||
 	    f->group[PT_GROUP_NETWORK] < f->th->root_share)
 		return 0;

@@ -177,5 +177,8 @@ void pt_replayed_speedup(const struct pt_an *an, const char *change,
 int64_t pt_better_workers(const struct pt_an *an, const struct pt_facts *f);
 /* Workers that would hide the loading at today's cost of a batch. */
 int pt_workers_needed(const struct pt_facts *f);
+/* The process outside of the job that makes the batches, of several the one that was waited for
+ * most; NULL: the job makes its own. */
+const struct pt_worker *pt_served_by(const struct pt_facts *f);
 
 #endif

@@ -42,6 +42,7 @@ struct pt_giver {
 	uint64_t helped_ns; /* threads of the consumer's process */
 	uint64_t ahead_ns; /* of ns: one of those had begun before the gap */
 	enum pt_giver_role role;
+	bool takes; /* a peer that takes what the consumer hands out */
 	UT_hash_handle hh;
 };
 

@@ -54,8 +54,19 @@ static uint64_t idle_of(const struct pt_trainer *t, uint64_t ns, uint64_t b,
 /* What counts as host work of a gap, by its largest kind. */
 struct work {
 	uint64_t ns[PT_HOST_NR], all, idle;
+	uint64_t output; /* of the peers' part: until somebody takes what it hands out */
 	uint64_t others; /* certainly idle while another rank, or a client, is late */
 };
+
+static bool hands_out(const struct pt_host_piece *x, const struct pt_givers *g)
+{
+	const struct pt_giver *by;
+
+	if (x->what != PT_HOST_PEER || !x->iv)
+		return false;
+	by = pt_giver_of(g, x->iv);
+	return (by && by->takes) || (x->iv->valid_wake && x->iv->wake == PT_WAKE_ROOM);
+}
 
 /* Does it mostly wait for something that is no work of its own? Then that is what to
  * mend, also where it could be hidden. */
@@ -78,6 +89,7 @@ static void sum_gap(const struct pt_an *an, const struct pt_trainer *t,
 		if (!ns)
 			continue;
 		w->ns[kind_of(x)] += ns;
+		w->output += hands_out(x, &t->look->givers) ? ns : 0;
 		if (x->what == PT_HOST_WRITING)
 			continue;
 		if (x->what == PT_HOST_COLLECTIVE || x->what == PT_HOST_CLIENT) {
@@ -142,6 +154,7 @@ int pt_sum_host(const struct pt_an *an, struct pt_trainer *t)
 		sum_gap(an, t, g, &hint, &w);
 		for (k = 0; k < PT_HOST_NR; k++)
 			t->host_ns[k] += w.ns[k];
+		t->output_ns += w.output;
 		others += w.others;
 		/* what comes before the first call, or behind the last one of a job that
 		 * ends, is no part of a loop */

@@ -83,6 +83,12 @@ static bool hands_over_little(const struct pt_givers *g, const struct pt_giver *
 	       pt_feeds_too_little(&g->feed, kin->bytes);
 }
 
+static bool takes_output(const struct pt_giver *kin)
+{
+	return kin->looked >= LOOKED_MIN &&
+	       (double)kin->handed_out >= OUT_SHARE * (double)kin->looked;
+}
+
 /* Works as a supplier does; but what it hands over goes to no device, as far as can be
  * seen, or it takes what the consumer made. */
 static bool is_peer(const struct pt_givers *g, const struct pt_giver *x,
@@ -91,8 +97,7 @@ static bool is_peer(const struct pt_givers *g, const struct pt_giver *x,
 	bool own = x->th && x->th->proc == g->own;
 	bool asked = is_asked(x);
 
-	if (kin->looked >= LOOKED_MIN &&
-	    (double)kin->handed_out >= OUT_SHARE * (double)kin->looked)
+	if (takes_output(kin))
 		return true;
 	/* it works when it is asked, and nothing goes to a device, or most batches come
 	 * without it */
@@ -113,9 +118,10 @@ static bool may_be_store(const struct pt_giver *x)
 	       (double)x->beyond_ns <= MADE_SHARE * (double)x->made_ns;
 }
 
-static enum pt_giver_role who_feeds(const struct pt_givers *g, const struct pt_giver *x,
+static enum pt_giver_role who_feeds(const struct pt_givers *g, struct pt_giver *x,
 				    const struct pt_giver *kin)
 {
+	x->takes = takes_output(kin);
 	if (is_peer(g, x, kin))
 		return PT_GIVER_PEER;
 	return may_be_store(x) && is_asked(x) ? PT_GIVER_STORE : PT_GIVER_SUPPLIER;
