@@ -13,6 +13,7 @@
 #include <bpf/bpf_tracing.h>
 #include "abi.h"
 #include "config.h"
+#include "pystack.h"
 
 /* Short reads of one file, not written yet. */
 struct pt_agg {
@@ -132,6 +133,9 @@ struct pt_thread {
 	__u64 skip_sp;
 	__u64 gpu_out;
 	__u64 gpu_name;
+	__u64 py_state; /* its PyThreadState, as it was found last (pystack.bpf.c) */
+	__u32 py_away;	/* so many samples that it is not looked for yet */
+	__u32 py_pad;
 	__u64 epoll; /* it waits there: a struct eventpoll; 0 none */
 	/* by PT_HIT_*: how often a hook met it, and when one that is timed began */
 	__u64 hits[PT_HIT_NR], hit_ts[PT_HIT_NR];
@@ -206,6 +210,7 @@ __u32 pt_tracer __weak = 0;  /* the tracer: it supplies nothing; 0: no pass has 
 __u32 pt_outsiders __weak = 0; /* processes outside of the tree in pt_targets */
 __u64 pt_loss[PT_LOSS_NR] __weak = {};
 struct pt_hits pt_hits __weak = {};
+struct pt_py_counts pt_py_counts __weak = {};
 __u32 pt_saved __weak = 0; /* PT_SAVE_*: what a budget does without */
 
 #endif

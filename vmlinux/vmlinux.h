@@ -301,6 +301,9 @@ struct task_struct {
 	struct seccomp seccomp;
 	struct task_io_accounting ioac;
 	struct bpf_local_storage *bpf_storage;
+#ifndef __TARGET_ARCH_arm64
+	struct thread_struct thread;
+#endif
 };
 
 struct rb_node {

@@ -4,3 +4,7 @@
 struct pt_regs {
 	unsigned long r10, r9, r8, ax, cx, dx, si, di, orig_ax, sp;
 };
+
+struct thread_struct {
+	unsigned long fsbase;
+};

@@ -13,6 +13,7 @@
 
 #include "abi.h"
 #include "base/err.h"
+#include "pystack.h"
 
 enum pt_mode { PT_MODE_LIGHT, PT_MODE_STANDARD, PT_MODE_FULL };
 const char *pt_mode_name(enum pt_mode m);
@@ -36,6 +37,7 @@ struct pt_capture_opts {
 	bool marker_later;	 /* the job's program does not run yet */
 	bool no_uprobe_multi; /* take the perf door even where multi works */
 	bool no_gpu_probes;   /* nothing is hooked in GPU libraries */
+	bool python;	      /* what samples Python's stacks is to be there */
 	const char *refused;  /* tests: a program that the kernel is to refuse */
 	double budget; /* of the target's time, that the hooks may take; 0: no limit */
 	unsigned reads; /* PT_READS_*: another door than the ladder's, for tests */
@@ -135,6 +137,35 @@ bool pt_is_target(struct pt_capture *c, pid_t pid);
 /* Processes of the target set now (for the sampler and the live line). */
 size_t pt_capture_processes(struct pt_capture *c, pid_t *out, size_t max);
 
+/*
+ * ---- Python's stacks of threads on a core (bpf/pystack.bpf.c) -------------
+ *
+ * Taken in the kernel, PT_PY_HZ times a second of each core, and written as struct
+ * pt_py_sample into a ring of their own; for whoever reads Python to make sense of.
+ */
+#define PT_PY_HZ 99
+/* The interrupt by which one comes, ns, beside what the program takes; it was measured on
+ * virtual machines, which are dear. */
+#define PT_PY_TICK_NS 2000
+/* The ring's descriptor, and its size; -1: there is none, because nobody wanted one
+ * (pt_capture_opts) or the kernel does not take the program. */
+int pt_capture_py_ring(const struct pt_capture *c, size_t *bytes);
+/* Sample this process of the target, whose interpreter is there; or there now. The caller
+ * has seen that the numbers can be right. 0 or -errno: it is not sampled. */
+int pt_capture_py_add(struct pt_capture *c, pid_t pid, const struct pt_py_where *where);
+bool pt_capture_py_has(const struct pt_capture *c, pid_t pid);
+void pt_capture_py_remove(struct pt_capture *c, pid_t pid);
+/* No more those of which `stays` says no. */
+void pt_capture_py_keep(struct pt_capture *c, bool (*stays)(void *ctx, pid_t pid), void *ctx);
+/* Nobody, for the time being. */
+void pt_capture_py_quiet(struct pt_capture *c, bool quiet);
+/* Once a second: all samples may take so much of one core (0..1), those who make sense of
+ * them included, which took `reader_ns` so far. Where they take more, there are half as many
+ * from now on. */
+void pt_capture_py_tick(struct pt_capture *c, uint64_t reader_ns, double most);
+/* So far; and how many times a second of a core now (0: nobody is sampled). */
+void pt_capture_py_counts(const struct pt_capture *c, struct pt_py_counts *out, unsigned *hz);
+
 /* ---- what this kernel can do (doctor, and the ladder) ------------------- */
 struct pt_features {
 	bool btf, cap_bpf, cap_perfmon;
@@ -154,6 +185,7 @@ struct pt_features {
 	bool page_added;    /* that of pages added to the page cache */
 	bool filemap_fault; /* that of faults on mapped files, Linux 6.12 */
 	bool fault_fentry;  /* tracing programs on the function behind it */
+	bool py_clock; /* programs on perf events that may look at a task's storage */
 	char kernel[64];
 	char lockdown[32]; /* none integrity confidentiality unknown */
 	char missing[256]; /* first requirement that is not met, or "" */

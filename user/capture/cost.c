@@ -118,6 +118,23 @@ static struct price run_of(struct pt_capture *c, unsigned kind)
 	return (struct price){ mean * (1 - off), mean, mean * (1 + off) };
 }
 
+/* Samples of Python: what the program took is measured, and the interrupt comes before it. */
+static void add_samples(struct pt_capture *c)
+{
+	struct pt_cost *k = &c->cost;
+	double n, ns, tick = PT_PY_TICK_NS;
+	struct pt_py_counts now;
+	unsigned hz;
+
+	pt_capture_py_counts(c, &now, &hz);
+	n = (double)(now.tried - k->py.tried);
+	ns = (double)(now.ns - k->py.ns);
+	k->low += ns + n * tick / 4;
+	k->ns += ns + n * tick;
+	k->high += ns + n * tick * 2;
+	k->py = now;
+}
+
 static uint64_t tracer_ns(const struct pt_cost *k)
 {
 	struct rusage u;
@@ -178,6 +195,7 @@ void pt_cost_tick(struct pt_capture *c)
 		k->high += n * (w.high + p.high);
 		k->hits[i] = all;
 	}
+	add_samples(c);
 	if (h->gone_run_ns + h->live_run_ns > k->run_ns)
 		k->run_ns = h->gone_run_ns + h->live_run_ns;
 	k->tracer_ns = tracer_ns(k);

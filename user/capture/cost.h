@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "abi.h"
+#include "pystack.h"
 
 struct pt_capture;
 
@@ -21,6 +22,7 @@ struct pt_cost {
 	uint64_t hits[PT_HIT_NR], run_ns, at; /* as of the last time */
 	uint64_t timed[PT_HIT_NR], timed_ns[PT_HIT_NR]; /* programs, so far */
 	double low, ns, high;
+	struct pt_py_counts py; /* as of the last time */
 	uint64_t tracer_ns, elsewhere_ns; /* on cores; of it, of helpers */
 	uint32_t saved; /* PT_SAVE_*, taken so far */
 };

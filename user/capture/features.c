@@ -345,6 +345,7 @@ int pt_features_probe(struct pt_features *f)
 		f->block_start = f->block && loads_on("block_io_start",
 						      BPF_TRACE_RAW_TP, nop, 2);
 		probe_types(f, k);
+		f->py_clock = libbpf_probe_bpf_prog_type(BPF_PROG_TYPE_PERF_EVENT, NULL) == 1;
 		f->page_added = loads_on("mm_filemap_add_to_page_cache",
 					 BPF_TRACE_RAW_TP, nop, 2);
 		f->filemap_fault = loads_on("mm_filemap_fault",

@@ -81,6 +81,7 @@ static int choose(struct pt_capture *c, const struct pt_capture_opts *o)
 	/* for whoever injects, in a session of its own (seccomp.c) */
 	bpf_program__set_autoload(s->progs.pt_iter_seccomp, false);
 	bpf_map__set_autocreate(s->maps.pt_seccomp, false);
+	pt_pyclock_choose(c, o->python);
 	pt_socks_choose(c, o);
 	pt_blocks_choose(c, o);
 	pt_faults_choose(c, o);
@@ -213,6 +214,7 @@ static const struct {
 	F("pt_nvtx_*_multi", uprobe_multi),
 	F("pt_gpu_*", uprobe),
 	F("pt_nvtx_*", uprobe),
+	F("pt_py_clock", py_clock),
 	F("pt_sock*", sock_state),
 	F("pt_iter_socks", sock_iter),
 	F("pt_block*", block),

@@ -71,7 +71,8 @@ struct pt_ringbuf *pt_ringbuf_open(int map, size_t bytes, pt_ringbuf_fn fn, void
 	r->map = map;
 	r->bytes = bytes;
 	r->page = (size_t)sysconf(_SC_PAGESIZE);
-	r->size = bytes < WINDOW ? bytes : WINDOW;
+	/* of one that is so small all, which needs `map` no more */
+	r->size = 2 * bytes < WINDOW ? 2 * bytes : WINDOW;
 	r->fn = fn;
 	r->ctx = ctx;
 	/* A ring that is polled itself is readable when anything is in it. */

@@ -331,6 +331,7 @@ int pt_capture_open(struct pt_capture **out, const struct pt_capture_opts *o,
 	if (r)
 		goto out;
 	pt_socks_pass(c, PT_PASS_SEED, 0);
+	pt_pyclock_new(c);
 	open_gpu(c, o);
 	if (o->step_marker)
 		r = pt_marker_open(c, o, err);
@@ -579,6 +580,7 @@ void pt_capture_close(struct pt_capture *c,
 	pt_mapwatch_free(c->maps);
 	pt_marker_free(c->marker);
 	pt_nvtx_free(c->nvtx);
+	pt_pyclock_free(c->pyclock);
 	pt_devwatch_free(c->devices);
 	pt_uprobes_free(c->uprobes);
 	pt_ringbuf_free(c->ring);

@@ -32,6 +32,7 @@ struct pt_gpulib;
 struct pt_ktypes;
 struct pt_blocks;
 struct pt_disks;
+struct pt_pyclock;
 
 struct pt_capture {
 	struct pipetrace_bpf *skel;
@@ -44,6 +45,7 @@ struct pt_capture {
 	struct pt_kernels *kernels; /* NULL: their names are not looked for */
 	struct pt_blocks *blocks; /* NULL: out of memory */
 	struct pt_disks *disks;	  /* NULL: out of memory */
+	struct pt_pyclock *pyclock; /* NULL: Python is not sampled */
 	struct pt_features feat;
 
 	pid_t roots[PT_MAX_ROOTS];
@@ -175,6 +177,12 @@ void pt_blocks_choose(struct pt_capture *c, const struct pt_capture_opts *o);
 void pt_blocks_attach(struct pt_capture *c, const struct pt_capture_opts *o);
 void pt_blocks_tick(struct pt_capture *c);
 void pt_blocks_free(struct pt_blocks *b);
+
+/* ---- pyclock.c: Python's stacks of threads on a core ------------------------ */
+/* Before loading, and after it. */
+void pt_pyclock_choose(struct pt_capture *c, bool wanted);
+void pt_pyclock_new(struct pt_capture *c);
+void pt_pyclock_free(struct pt_pyclock *k);
 
 /* ---- reads.c: write and fsync calls ------------------------------------------ */
 /* Behind pt_reads_choose() and pt_reads_attach(): they share its door. */

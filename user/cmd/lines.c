@@ -1,25 +1,70 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The lines of the job's Python, beside a trace of it. */
 
+#include <stdlib.h>
+
 #include "cmd/session.h"
+#include "python/looks.h"
+#include "python/reader.h"
+
+/* Of what looking may cost, so much may go to samples; the rest is for who sleeps. */
+#define SAMPLES_SHARE (PT_PY_BUDGET / 2)
+
+struct list {
+	pid_t *v;
+	size_t n;
+};
+
+static bool is_there(void *ctx, pid_t pid)
+{
+	const struct list *l = ctx;
+
+	return bsearch(&pid, l->v, l->n, sizeof(pid), pt_by_pid);
+}
 
 static void follow(struct pt_session *s)
 {
 	static pid_t pids[PT_LINES_PROCESSES];
-	size_t n = pt_capture_processes(s->cap, pids, PT_LINES_PROCESSES);
+	size_t n = pt_capture_processes(s->cap, pids, PT_LINES_PROCESSES), i;
+	bool quiet = pt_schedule_quiet(s) || pt_capture_saved(s->cap) & PT_SAVE_LINES;
+	struct list list = { pids, n };
 
-	if (pt_schedule_quiet(s) || pt_capture_saved(s->cap) & PT_SAVE_LINES)
-		n = 0;
-	pt_py_watcher_follow(s->watcher, pids, n);
+	qsort(pids, n, sizeof(*pids), pt_by_pid);
+	pt_capture_py_keep(s->cap, is_there, &list);
+	pt_capture_py_quiet(s->cap, quiet);
+	for (i = 0; i < n; i++)
+		if (pt_capture_py_has(s->cap, pids[i]))
+			pids[i] = -pids[i];
+	pt_py_watcher_follow(s->watcher, pids, quiet ? 0 : n);
+}
+
+/* What can be sampled is from now on. */
+static void take_found(struct pt_session *s)
+{
+	struct pt_py_found f;
+	bool any = false;
+
+	while (pt_py_watcher_found(s->watcher, &f))
+		any |= !pt_capture_py_add(s->cap, f.pid, &f.where);
+	if (any)
+		follow(s);
+}
+
+bool pt_session_wants_lines(const struct pt_opts *o)
+{
+	return !o->no_python && o->mode != PT_MODE_LIGHT;
 }
 
 void pt_session_lines_begin(struct pt_session *s)
 {
 	struct pt_err err = { "" };
+	size_t bytes;
+	int ring;
 
-	if (s->o->no_python || s->o->mode == PT_MODE_LIGHT)
+	if (!pt_session_wants_lines(s->o))
 		return;
-	if (pt_py_watcher_start(&s->watcher, &err))
+	ring = pt_capture_py_ring(s->cap, &bytes);
+	if (pt_py_watcher_start(&s->watcher, ring, bytes, &err))
 		pt_note("without lines of Python: %s", err.msg);
 	else
 		follow(s);
@@ -27,28 +72,42 @@ void pt_session_lines_begin(struct pt_session *s)
 
 void pt_session_lines_tick(struct pt_session *s)
 {
-	if (s->watcher)
-		follow(s);
+	if (!s->watcher)
+		return;
+	pt_capture_py_tick(s->cap, pt_py_watcher_seen(s->watcher)->sample_ns, SAMPLES_SHARE);
+	follow(s);
 }
 
 void pt_session_lines_drain(struct pt_session *s)
 {
-	if (s->watcher)
-		pt_py_watcher_drain(s->watcher, pt_session_record, s);
+	if (!s->watcher)
+		return;
+	if (!pt_py_watcher_drain(s->watcher, pt_session_record, s))
+		pt_capture_py_quiet(s->cap, true); /* nobody is there to read them */
+	take_found(s);
 }
 
 /* How it went is told as of any other hook. */
 void pt_session_lines_end(struct pt_session *s)
 {
+	struct pt_py_counts n;
 	const struct pt_py_seen *seen;
 	char note[160] = "";
+	unsigned hz;
 
 	if (!s->watcher)
 		return;
 	pt_py_watcher_stop(s->watcher, pt_session_record, s);
 	seen = pt_py_watcher_seen(s->watcher);
 	pt_capture_spent_elsewhere(s->cap, seen->cpu_ns);
-	if (seen->processes)
+	pt_capture_py_counts(s->cap, &n, &hz);
+	if (seen->processes && hz)
+		snprintf(note, sizeof(note), "%u samples, %u times a second of a core at the end "
+			 "(%llu lost, %.1f us each); %u looks; all took %.1f ms of CPU",
+			 seen->samples, hz, (unsigned long long)(n.unread + n.full + seen->strange),
+			 n.tried ? (double)n.ns / (double)n.tried / 1e3 : 0, seen->looks,
+			 (double)seen->cpu_ns / 1e6);
+	else if (seen->processes)
 		snprintf(note, sizeof(note), "%u looks took %.1f ms of CPU; %.100s", seen->looks,
 			 (double)seen->cpu_ns / 1e6,
 			 seen->why[0] ? seen->why : "what is asleep is read once");
@@ -56,7 +115,8 @@ void pt_session_lines_end(struct pt_session *s)
 		snprintf(note, sizeof(note), "%.150s", seen->why);
 	else
 		snprintf(note, sizeof(note), "no Python was seen in the job");
-	pt_capture_hook(s->cap, "python", seen->processes ? "process_vm_readv" : "none", note);
+	pt_capture_hook(s->cap, "python", !seen->processes ? "none" : hz ? "perf_event" :
+			"process_vm_readv", note);
 }
 
 double pt_session_lines_cpu(const struct pt_session *s)

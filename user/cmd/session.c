@@ -220,6 +220,7 @@ static int attach(struct pt_session *s, struct pt_err *err)
 		.marker_later = s->cmd != NULL,
 		.no_uprobe_multi = s->o->no_uprobe_multi,
 		.no_gpu_probes = s->o->no_gpu_probes,
+		.python = pt_session_wants_lines(s->o),
 		.budget = s->o->budget,
 		.reads = s->o->reads,
 		.warn = on_warning,

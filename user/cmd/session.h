@@ -126,6 +126,7 @@ void pt_session_exact_state(struct pt_session *s);
 /* lines.c: lines of Python. Begin; once a second; some ten times a second; before the
  * capture stops. Where they are not to be had, the trace goes on without. */
 #define PT_LINES_PROCESSES 1024
+bool pt_session_wants_lines(const struct pt_opts *o);
 void pt_session_lines_begin(struct pt_session *s);
 void pt_session_lines_tick(struct pt_session *s);
 void pt_session_lines_drain(struct pt_session *s);

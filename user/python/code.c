@@ -214,28 +214,30 @@ static struct code *code_at(struct pt_py *p, uint64_t addr)
 }
 
 /* The instruction, bytes from the begin of the code; -1: none yet. */
-static long instr_of(const struct pt_py *p, const unsigned char *frame, uint64_t code)
+static long instr_of(const struct pt_py *p, uint64_t code, uint64_t word)
 {
-	uint64_t ptr, begin = code + p->at.bytecode;
+	uint64_t begin = code + p->at.bytecode;
 	int32_t last;
 
-	if (p->at.minor >= 11) {
-		ptr = word_at(frame, p->at.instr);
-		return ptr < begin || ptr - begin > INT32_MAX ? -1 : (long)(ptr - begin);
-	}
-	memcpy(&last, frame + p->at.instr, sizeof(last));
+	if (p->at.minor >= 11)
+		return word < begin || word - begin > INT32_MAX ? -1 : (long)(word - begin);
+	memcpy(&last, &word, sizeof(last));
 	return p->at.minor == 10 ? 2l * last : last; /* units of code, or bytes */
 }
 
-bool pt_py_frame_at(struct pt_py *p, const unsigned char *raw, struct pt_py_frame *out)
+void pt_py_sample_begin(struct pt_py *p)
 {
-	uint64_t addr = word_at(raw, p->at.code);
-	struct code *c = addr & 7 ? NULL : code_at(p, addr);
+	p->work = WORK_MAX - WORK_SAMPLE;
+}
+
+bool pt_py_frame_of(struct pt_py *p, const struct pt_py_frame_at *f, struct pt_py_frame *out)
+{
+	struct code *c = f->code & 7 || p->work >= WORK_MAX ? NULL : code_at(p, f->code);
 	long at;
 
 	if (!c)
 		return false;
-	at = instr_of(p, raw, addr);
+	at = instr_of(p, f->code, f->instr);
 	p->work += c->n / WORK_BYTES;
 	memcpy(out->file, c->file_text, sizeof(out->file));
 	memcpy(out->name, c->name_text, sizeof(out->name));

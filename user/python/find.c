@@ -20,6 +20,16 @@ static const struct layout layouts[] = {
 #undef PT_PY
 };
 
+static const struct layout *layout_of(int minor)
+{
+	size_t i;
+
+	for (i = 0; i < sizeof(layouts) / sizeof(*layouts); i++)
+		if (layouts[i].minor == minor)
+			return &layouts[i];
+	return NULL;
+}
+
 /* "libpython3.11.so.1.0", "python3.11", "x.cpython-311-x86_64-linux-gnu.so": 11; -1. */
 static int minor_of_name(const char *path)
 {
@@ -100,26 +110,97 @@ static size_t up_to(size_t have, uint32_t offset, size_t size)
 	return offset != NONE && offset + size > have ? offset + size : have;
 }
 
+/* Whole words: f_lasti, of four bytes up to 3.10, has another number behind it. */
+static size_t frame_size(const struct layout *l)
+{
+	size_t n = up_to(0, l->code, 8);
+
+	n = up_to(n, l->previous, 8);
+	n = up_to(n, l->instr, 8);
+	return up_to(n, l->owner, 1);
+}
+
 int pt_py_take_layout(struct pt_py *p, int minor, struct pt_err *err)
 {
-	size_t i;
+	const struct layout *l = layout_of(minor);
 	int ret = 0;
 
-	for (i = 0; i < sizeof(layouts) / sizeof(*layouts); i++)
-		if (layouts[i].minor == minor)
-			break;
-	if (i == sizeof(layouts) / sizeof(*layouts))
+	if (!l)
 		return pt_err_set(err, -EOPNOTSUPP, "its Python is 3.%d: pipetrace reads the stacks "
 				  "of 3.8 to 3.13", minor);
-	p->at = layouts[i];
+	p->at = *l;
 	snprintf(p->version, sizeof(p->version), "3.%d", minor);
 	if (minor >= 13 && !take_published(p, err, &ret))
 		ret = 0; /* none that could be: the version's own */
-	p->frame_size = up_to(0, p->at.code, 8);
-	p->frame_size = up_to(p->frame_size, p->at.previous, 8);
-	p->frame_size = up_to(p->frame_size, p->at.instr, p->at.minor >= 11 ? 8 : 4);
-	p->frame_size = up_to(p->frame_size, p->at.owner, 1);
+	p->frame_size = frame_size(&p->at);
 	return ret;
+}
+
+/* Not x86-64 alone has the thread pointer in a register, but elsewhere it is not pthread_t. */
+#ifdef __x86_64__
+#define BY_POINTER true
+#else
+#define BY_POINTER false
+#endif
+
+static uint32_t or_nowhere(uint32_t offset)
+{
+	return offset == NONE ? PT_PY_NOWHERE : offset;
+}
+
+static bool fill_where(const struct layout *l, size_t frame_size, struct pt_py_where *w)
+{
+	w->interpreters = l->interpreters;
+	w->threads = l->threads;
+	w->next = l->thread_next;
+	w->native = l->native_id != 0;
+	w->id = w->native ? l->native_id : l->thread_id;
+	w->frame = l->frame;
+	w->cframe = or_nowhere(l->cframe_frame);
+	w->code = l->code;
+	w->previous = l->previous;
+	w->instr = l->instr;
+	w->owner = or_nowhere(l->owner);
+	w->size = (uint32_t)frame_size;
+	return w->native || BY_POINTER;
+}
+
+bool pt_py_where(const struct pt_py *p, struct pt_py_found *out)
+{
+	*out = (struct pt_py_found){ .pid = p->pid, .minor = p->at.minor };
+	out->where.runtime = p->runtime;
+	out->where.apart = p->apart;
+	return fill_where(&p->at, p->frame_size, &out->where);
+}
+
+/* Offsets that a program may be given: they lie in what it reads, and so do the words of a
+ * frame whole. */
+static bool in_bounds(const struct pt_py_where *w)
+{
+	const uint32_t of_frame[] = { w->code, w->previous, w->instr };
+	size_t i;
+
+	for (i = 0; i < sizeof(of_frame) / sizeof(*of_frame); i++)
+		if (of_frame[i] % 8 || of_frame[i] + 8 > w->size)
+			return false;
+	return w->size <= PT_PY_RAW && (w->owner == PT_PY_NOWHERE || w->owner < w->size) &&
+	       w->interpreters < OFFSET_MAX && w->threads < OFFSET_MAX && w->next < OFFSET_MAX &&
+	       w->id < OFFSET_MAX && w->frame < OFFSET_MAX &&
+	       (w->cframe == PT_PY_NOWHERE || w->cframe < OFFSET_MAX);
+}
+
+bool pt_py_found_check(struct pt_py_found *f)
+{
+	const struct layout *l = layout_of(f->minor);
+	struct pt_py_where *w = &f->where;
+
+	if (!l || w->runtime % 8 || w->apart > 1)
+		return false;
+	w->pad = 0;
+	/* before 3.13 it depends on the version alone: whatever was said of it */
+	if (f->minor < 13)
+		return fill_where(l, frame_size(l), w) && in_bounds(w);
+	return w->native == 1 && in_bounds(w);
 }
 
 /* All files of a process together: one may have hundreds that take long to read. */

@@ -44,9 +44,20 @@ struct thread {
 	UT_hash_handle hh;
 };
 
+/* A frame of a sample that was made sense of. */
+struct known {
+	struct pt_py_frame_at at;
+	uint32_t line, flags;
+	uint64_t ns; /* when its code object was looked at */
+	UT_hash_handle hh;
+};
+
 struct process {
 	pid_t pid;
 	struct pt_py *py; /* NULL: it has none that can be read, or it has ended */
+	struct known *known;
+	bool sampled; /* whoever runs is: only who sleeps is looked at */
+	bool told;    /* ... and where its interpreter is has been */
 	int tries;
 	char version[8], cmdline[PT_PY_TEXT];
 };
@@ -62,6 +73,7 @@ struct pt_py_looks {
 	pt_py_look_fn fn;
 	void *ctx;
 	pid_t pid;
+	bool sampled; /* the process */
 	struct thread *at;
 	struct pt_py_look now;
 	struct {
@@ -75,6 +87,14 @@ struct pt_py_looks *pt_py_looks_new(void)
 	return calloc(1, sizeof(struct pt_py_looks));
 }
 
+static void shut(struct process *p)
+{
+	pt_hash_free(p->known);
+	pt_py_close(p->py);
+	p->py = NULL;
+	p->sampled = p->told = false;
+}
+
 void pt_py_looks_free(struct pt_py_looks *l)
 {
 	size_t i;
@@ -85,7 +105,7 @@ void pt_py_looks_free(struct pt_py_looks *l)
 	pt_hash_free(l->by_text);
 	pt_hash_free(l->by_key);
 	for (i = 0; i < l->processes.n; i++)
-		pt_py_close(l->processes.v[i].py);
+		shut(&l->processes.v[i]);
 	free(l->lines.v);
 	free(l->nodes.v);
 	free(l->processes.v);
@@ -138,7 +158,7 @@ void pt_py_looks_keep(struct pt_py_looks *l, const pid_t *pids, size_t n)
 		if (bsearch(&p->pid, pids, n, sizeof(*pids), pt_by_pid))
 			l->processes.v[k++] = *p;
 		else
-			pt_py_close(p->py);
+			shut(p);
 	}
 	if (k == l->processes.n)
 		return;
@@ -161,6 +181,30 @@ bool pt_py_looks_process(const struct pt_py_looks *l, pid_t pid, const char **ve
 	*version = p->version;
 	*cmdline = p->cmdline;
 	return true;
+}
+
+void pt_py_looks_sampled(struct pt_py_looks *l, pid_t pid, bool sampled)
+{
+	struct process *p = process_of(l, pid);
+
+	if (p)
+		p->sampled = sampled && p->py;
+}
+
+bool pt_py_looks_found(struct pt_py_looks *l, struct pt_py_found *out)
+{
+	size_t i;
+
+	for (i = 0; i < l->processes.n; i++) {
+		struct process *p = &l->processes.v[i];
+
+		if (!p->py || p->told)
+			continue;
+		p->told = true;
+		if (pt_py_where(p->py, out))
+			return true;
+	}
+	return false;
 }
 
 /* ---- lines and stacks ------------------------------------------------------------ */
@@ -272,23 +316,32 @@ static bool read_ran(const struct id *id, struct pt_py_ran *out)
 		      &out->slices) == 3 && out->slices;
 }
 
-/* The stack that was read is a look, if there was room for it. */
-static void tell(struct pt_py_looks *l)
+/* What was read, innermost first. 0: there is none, or no room for it. */
+static uint32_t stack_id(struct pt_py_looks *l)
 {
-	struct thread *t = l->at;
 	uint32_t stack = 0;
 	size_t i;
 
-	l->at = NULL;
-	if (!t)
-		return;
-	l->now.end_ns = pt_now_ns();
 	for (i = l->depth; i-- > 0;) {
 		stack = !l->stack[i].line ? 0 :
 			node_id(l, stack, l->stack[i].line, l->stack[i].flags);
 		if (!stack)
 			break;
 	}
+	return stack;
+}
+
+/* The stack that was read is a look, if there was room for it. */
+static void tell(struct pt_py_looks *l)
+{
+	struct thread *t = l->at;
+	uint32_t stack;
+
+	l->at = NULL;
+	if (!t)
+		return;
+	l->now.end_ns = pt_now_ns();
+	stack = stack_id(l);
 	l->now.stack = t->stack = stack;
 	t->running = l->now.running;
 	if (stack)
@@ -320,8 +373,13 @@ static bool on_thread(void *ctx, pid_t tid)
 		l->fn(l->ctx, &l->now);
 		return false;
 	}
-	l->at = t;
 	l->now.running = is_running(l->pid, tid);
+	if (l->now.running && l->sampled) {
+		t->running = true;
+		t->stack = 0;
+		return false;
+	}
+	l->at = t;
 	l->depth = 0;
 	return true;
 }
@@ -351,17 +409,74 @@ int pt_py_looks_at(struct pt_py_looks *l, pt_py_look_fn fn, void *ctx)
 		if (!p->py)
 			continue;
 		l->pid = p->pid;
+		l->sampled = p->sampled;
 		n = pt_py_stacks(p->py, &to);
 		tell(l);
 		if (n > 0) {
 			seen += n;
 		} else if (pt_proc_stat(p->pid, &stat) || stat.state == 'Z') {
-			pt_py_close(p->py);
-			p->py = NULL;
+			shut(p);
 			p->tries = 0; /* the number may come again */
 		}
 	}
 	return seen;
+}
+
+/* ---- samples of the kernel's ------------------------------------------------------ */
+
+#define KNOWN_MAX 16384
+/* A code object may be freed, and another one come to its address. Which of them ran when
+ * the sample was taken nobody knows; one that ran there within so short a time before is it. */
+#define FRESH_NS 500000000u
+
+/* NULL: there is no code object, or no memory. */
+static const struct known *known_of(struct pt_py_looks *l, struct process *p,
+				    const struct pt_py_frame_at *at, uint64_t now)
+{
+	struct pt_py_frame f;
+	struct known *x;
+
+	HASH_FIND(hh, p->known, at, sizeof(*at), x);
+	if (x && now - x->ns < FRESH_NS)
+		return x;
+	if (!pt_py_frame_of(p->py, at, &f))
+		return NULL;
+	if (!x && HASH_COUNT(p->known) >= KNOWN_MAX)
+		pt_hash_free(p->known);
+	if (!x)
+		x = pt_hash_make(p->known, at, at);
+	if (!x)
+		return NULL;
+	x->line = line_id(l, &f);
+	x->flags = f.flags;
+	x->ns = now;
+	return x;
+}
+
+bool pt_py_looks_sample(struct pt_py_looks *l, const struct pt_py_sample *s, uint32_t n,
+			pt_py_look_fn fn, void *ctx)
+{
+	struct process *p = process_of(l, (pid_t)s->tgid);
+	struct pt_py_look look = { .pid = (pid_t)s->tgid, .tid = (pid_t)s->tid, .begin_ns = s->ts,
+				   .end_ns = s->ts, .running = true };
+	const struct known *x;
+	uint64_t now;
+
+	if (!p || !p->py || n > PT_PY_FRAMES)
+		return false;
+	now = pt_now_ns();
+	pt_py_sample_begin(p->py);
+	for (l->depth = 0; l->depth < n; l->depth++) {
+		x = known_of(l, p, &s->at[l->depth], now);
+		if (!x)
+			return false;
+		l->stack[l->depth].line = x->line;
+		l->stack[l->depth].flags = x->flags;
+	}
+	look.stack = stack_id(l);
+	if (look.stack)
+		fn(ctx, &look);
+	return look.stack;
 }
 
 double pt_py_pause(double cost_s)

@@ -74,6 +74,15 @@ void pt_py_looks_keep(struct pt_py_looks *l, const pid_t *pids, size_t n);
 /* Look once at every thread; `fn` is told of each that has a stack. How many there were. */
 int pt_py_looks_at(struct pt_py_looks *l, pt_py_look_fn fn, void *ctx);
 
+/* Whoever of this process runs is sampled in the kernel: looks are at those who sleep. */
+void pt_py_looks_sampled(struct pt_py_looks *l, pid_t pid, bool sampled);
+/* One more process that could be sampled, each once. False: none. */
+bool pt_py_looks_found(struct pt_py_looks *l, struct pt_py_found *out);
+/* A sample with n frames; `fn` is told of it as of a look that took no time. False: it is of
+ * nobody who is watched, or has frames without a code object. */
+bool pt_py_looks_sample(struct pt_py_looks *l, const struct pt_py_sample *s, uint32_t n,
+			pt_py_look_fn fn, void *ctx);
+
 /* Lines and stacks so far, counted from 1; they stay until the end. Of an id that there
  * is. */
 uint32_t pt_py_lines_known(const struct pt_py_looks *l);

@@ -12,9 +12,6 @@
 #include "capture/procfs.h"
 #include "python/reader_int.h"
 
-/* Of all stacks together: frames, and per frame each so many bytes of a line table. A
- * job whose chains go in circles costs no more than that. */
-#define WORK_MAX 65536
 #define TLS_TID 720  /* struct pthread of glibc: the kernel's number */
 #define OWNED_BY_C 3 /* the frame between C and Python, which has no code of its own */
 
@@ -29,6 +26,7 @@ static bool first_frame(const struct pt_py *p, uint64_t thread, uint64_t *out)
 static int stack_of(struct pt_py *p, uint64_t thread, const struct pt_py_sink *to)
 {
 	unsigned char raw[FRAME_SIZE];
+	struct pt_py_frame_at at;
 	struct pt_py_frame f;
 	uint64_t frame;
 	int n = 0, depth;
@@ -43,7 +41,9 @@ static int stack_of(struct pt_py *p, uint64_t thread, const struct pt_py_sink *t
 		if (!get(p, frame, raw, p->frame_size))
 			break;
 		c = p->at.owner != NONE && raw[p->at.owner] == OWNED_BY_C;
-		if (!c && !pt_py_frame_at(p, raw, &f))
+		at.code = word_at(raw, p->at.code);
+		at.instr = word_at(raw, p->at.instr);
+		if (!c && !pt_py_frame_of(p, &at, &f))
 			break;
 		if (!c && ++n && to->frame)
 			to->frame(to->ctx, &f);

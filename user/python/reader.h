@@ -12,6 +12,7 @@
 #include <sys/types.h>
 
 #include "base/err.h"
+#include "pystack.h"
 
 #define PT_PY_TEXT 256
 #define PT_PY_DEPTH 256	  /* frames of a stack that are told */
@@ -52,6 +53,22 @@ int pt_py_open_at(struct pt_py **out, pid_t pid, uint64_t runtime, int minor,
 void pt_py_close(struct pt_py *p);
 /* "3.11" */
 const char *pt_py_version(const struct pt_py *p);
+
+/* Where a process has what a sample in the kernel needs of its interpreter (config.h). */
+struct pt_py_found {
+	int32_t pid, minor;
+	struct pt_py_where where;
+};
+/* False: of that version not on this machine. */
+bool pt_py_where(const struct pt_py *p, struct pt_py_found *out);
+/* A stranger says it: are all numbers such as a program may be given? Those that depend on
+ * the version alone become what they are. */
+bool pt_py_found_check(struct pt_py_found *f);
+
+/* A frame of a sample, whose stack has been read: its code object is looked at now. False:
+ * there is none, or what the frames since the begin took is more than a stack's. */
+void pt_py_sample_begin(struct pt_py *p);
+bool pt_py_frame_of(struct pt_py *p, const struct pt_py_frame_at *at, struct pt_py_frame *out);
 
 /* All threads' stacks as they are now. A thread that runs meanwhile may be seen torn;
  * what does not fit ends its stack. How many threads, or -errno. */

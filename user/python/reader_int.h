@@ -12,8 +12,12 @@
 
 #define NONE UINT16_MAX
 #define CODE_SIZE 256	/* of a code object, whatever is read of it */
-#define FRAME_SIZE 128	/* what is read of a frame lies in that much */
+#define FRAME_SIZE PT_PY_RAW /* what is read of a frame lies in that much */
 #define WORK_BYTES 256
+/* Of all stacks together: frames, and per frame each so many bytes of a line table. A
+ * job whose chains go in circles costs no more than that. */
+#define WORK_MAX 65536
+#define WORK_SAMPLE (WORK_MAX / 16) /* of one sample */
 #define KNOWN 4		/* instructions of a code object that are remembered */
 
 struct layout {
@@ -82,8 +86,6 @@ static inline uint64_t word_at(const unsigned char *bytes, uint32_t offset)
 	memcpy(&v, bytes + offset, sizeof(v));
 	return v;
 }
-/* What the frame says, from its first bytes. False: it has no code object. */
-bool pt_py_frame_at(struct pt_py *p, const unsigned char *raw, struct pt_py_frame *out);
 void pt_py_forget_codes(struct pt_py *p);
 
 /* find.c: the interpreter's state, and 3.`minor`. 0, or as pt_py_open() with a sentence. */

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/privileges.h"
 #include "base/records.h"
+#include "base/vec.h"
 #include "python/watcher_int.h"
 
 #define MEMORY (256ull << 20) /* more than its parent has */
@@ -25,6 +26,7 @@ struct pt_py_watcher {
 	pid_t pid; /* 0: it has been waited for */
 	int sock;  /* -1: closed */
 	struct pt_py_message in;
+	PT_VEC(struct pt_py_found) found; /* not asked for yet */
 };
 
 /* ---- the child --------------------------------------------------------------------- */
@@ -40,20 +42,22 @@ static bool confine(int sock)
 	       !pt_filter_set(PT_FILTER_LOOK, &err);
 }
 
-static _Noreturn void child(int sock, pid_t parent)
+static _Noreturn void child(int sock, int ring, size_t bytes, pid_t parent)
 {
+	struct pt_py_watch *w;
 	sigset_t none;
 
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	signal(SIGINT, SIG_IGN); /* a terminal's is for its parent, which ends it */
 	signal(SIGHUP, SIG_IGN);
-	if (confine(sock) && getppid() == parent)
-		pt_py_watch(sock);
+	w = pt_py_watch_new(sock, ring, bytes); /* the ring is mapped, its descriptor goes */
+	if (w && confine(sock) && getppid() == parent)
+		pt_py_watch(w);
 	_exit(0);
 }
 
-int pt_py_watcher_start(struct pt_py_watcher **out, struct pt_err *err)
+int pt_py_watcher_start(struct pt_py_watcher **out, int ring, size_t bytes, struct pt_err *err)
 {
 	struct pt_py_watcher *w = calloc(1, sizeof(*w));
 	pid_t self = getpid();
@@ -73,7 +77,7 @@ int pt_py_watcher_start(struct pt_py_watcher **out, struct pt_err *err)
 	w->sock = ends[0];
 	w->pid = fork();
 	if (!w->pid)
-		child(ends[1], self);
+		child(ends[1], ring, bytes, self);
 	if (w->pid < 0) {
 		ret = -errno;
 		w->pid = 0;
@@ -123,12 +127,16 @@ static int take(struct pt_py_watcher *w, pt_py_record_fn fn, void *ctx)
 	const size_t head = offsetof(struct pt_py_message, records);
 	ssize_t n = recv(w->sock, &w->in, sizeof(w->in), MSG_DONTWAIT);
 	struct pt_hdr h;
-	size_t at;
+	size_t at, i;
 
 	if (n < 0)
 		return errno == EAGAIN || errno == EINTR ? 0 : -1;
-	if ((size_t)n < head || w->in.len > (size_t)n - head)
+	if ((size_t)n < head || w->in.len > (size_t)n - head || w->in.n_found > PT_PY_FOUND)
 		return -1;
+	for (i = 0; i < w->in.n_found; i++)
+		if (!pt_py_found_check(&w->in.found[i]) ||
+		    (w->found.n < PT_PY_PROCESSES && pt_vec_push(&w->found, w->in.found[i])))
+			return -1;
 	w->in.seen.why[sizeof(w->in.seen.why) - 1] = '\0';
 	for (at = 0; at < w->in.len; at += h.size) {
 		if (!pt_rec_head(w->in.records + at, w->in.len - at, &h) || !is_ours(&h))
@@ -168,6 +176,14 @@ void pt_py_watcher_stop(struct pt_py_watcher *w, pt_py_record_fn fn, void *ctx)
 	w->sock = -1;
 }
 
+bool pt_py_watcher_found(struct pt_py_watcher *w, struct pt_py_found *out)
+{
+	if (!w->found.n)
+		return false;
+	*out = w->found.v[--w->found.n];
+	return true;
+}
+
 const struct pt_py_seen *pt_py_watcher_seen(const struct pt_py_watcher *w)
 {
 	return &w->in.seen;
@@ -186,5 +202,6 @@ void pt_py_watcher_free(struct pt_py_watcher *w)
 	/* one that hangs in the kernel is left to it */
 	for (i = 0; w->pid > 0 && i < 100 && !waitpid(w->pid, NULL, WNOHANG); i++)
 		poll(NULL, 0, 5);
+	pt_vec_free(&w->found);
 	free(w);
 }

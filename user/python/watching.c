@@ -9,6 +9,9 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
+#include "base/vec.h"
+#include "capture/capture.h"
+#include "capture/ringbuf.h"
 #include "python/looks.h"
 #include "python/watcher_int.h"
 
@@ -22,11 +25,17 @@ struct told {
 	UT_hash_handle hh;
 };
 
-struct watch {
+struct pt_py_watch {
 	int sock;
 	struct pt_py_looks *looks;
 	struct told *told; /* when a look at the thread was sent last */
 	uint32_t lines, nodes; /* sent */
+	struct pt_ringbuf *ring; /* samples; NULL: none come */
+	/* Looks at who sleeps, made while samples came: not told yet. */
+	PT_VEC(struct pt_rec_pylook) held;
+	size_t n_told;
+	bool holding;
+	uint64_t took; /* ns that samples took in the kernel */
 	struct pt_py_message out;
 	struct pt_py_seen seen;
 	bool gone, resting;
@@ -39,19 +48,27 @@ struct watch {
  * goes into that between two messages; but for the first. */
 #define OPEN_NS 50000000u
 
+static uint64_t cpu_ns(void)
+{
+	struct timespec t;
+
+	return clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t) ? 0 :
+	       (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
 /* ---- sending ----------------------------------------------------------------------- */
 
-static void flush(struct watch *w)
+static void flush(struct pt_py_watch *w)
 {
 	size_t n = offsetof(struct pt_py_message, records) + w->out.len;
 
 	w->out.seen = w->seen;
 	if (send(w->sock, &w->out, n, MSG_NOSIGNAL) != (ssize_t)n)
 		w->gone = true; /* the other end closed, and nobody is there to be told */
-	w->out.len = 0;
+	w->out.len = w->out.n_found = 0;
 }
 
-static void put(struct watch *w, const void *rec, size_t len)
+static void put(struct pt_py_watch *w, const void *rec, size_t len)
 {
 	if (w->out.len + len > sizeof(w->out.records))
 		flush(w);
@@ -71,7 +88,7 @@ static const char *tail(const char *s, size_t n)
 	return s;
 }
 
-static void put_line(struct watch *w, uint32_t id)
+static void put_line(struct pt_py_watch *w, uint32_t id)
 {
 	const struct pt_py_line *l = pt_py_line_of(w->looks, id);
 	struct pt_rec_pyline r = { .hdr = { .size = sizeof(r), .kind = PT_REC_PYLINE,
@@ -87,7 +104,7 @@ static void put_line(struct watch *w, uint32_t id)
 	put(w, &r, sizeof(r));
 }
 
-static void put_node(struct watch *w, uint32_t id)
+static void put_node(struct pt_py_watch *w, uint32_t id)
 {
 	const struct pt_py_node *x = pt_py_node_of(w->looks, id);
 	struct pt_rec_pystack r = { .hdr = { .size = sizeof(r), .kind = PT_REC_PYSTACK,
@@ -100,7 +117,7 @@ static void put_node(struct watch *w, uint32_t id)
 }
 
 /* Is it time to say it of a thread that slept on? */
-static bool again(struct watch *w, const struct pt_py_look *l)
+static bool again(struct pt_py_watch *w, const struct pt_py_look *l)
 {
 	struct told *t;
 
@@ -115,41 +132,121 @@ static bool again(struct watch *w, const struct pt_py_look *l)
 	return true;
 }
 
-static void on_look(void *ctx, const struct pt_py_look *l)
+static struct pt_rec_pylook record_of(const struct pt_py_look *l)
 {
-	struct watch *w = ctx;
-	struct pt_rec_pylook r = { .hdr = { .size = sizeof(r), .kind = PT_REC_PYLOOK,
-					    .ts = l->end_ns, .tid = (uint32_t)l->tid,
-					    .tgid = (uint32_t)l->pid },
-				   .begin_ts = l->begin_ns, .stack = l->stack,
-				   .running = l->running };
+	return (struct pt_rec_pylook){ .hdr = { .size = sizeof(struct pt_rec_pylook),
+						.kind = PT_REC_PYLOOK, .ts = l->end_ns,
+						.tid = (uint32_t)l->tid,
+						.tgid = (uint32_t)l->pid },
+				       .begin_ts = l->begin_ns, .stack = l->stack,
+				       .running = l->running };
+}
 
-	if (l->stack >= PT_PY_IDS || !again(w, l))
-		return;
+static void put_look(struct pt_py_watch *w, const struct pt_rec_pylook *r)
+{
 	while (w->lines < pt_py_lines_known(w->looks))
 		put_line(w, ++w->lines);
 	while (w->nodes < pt_py_nodes_known(w->looks))
 		put_node(w, ++w->nodes);
-	put(w, &r, sizeof(r));
+	put(w, r, sizeof(*r));
+}
+
+/* Those that were over by then. */
+static void put_held(struct pt_py_watch *w, uint64_t until)
+{
+	while (w->n_told < w->held.n && w->held.v[w->n_told].hdr.ts <= until)
+		put_look(w, &w->held.v[w->n_told++]);
+}
+
+static void on_look(void *ctx, const struct pt_py_look *l)
+{
+	struct pt_py_watch *w = ctx;
+	const struct pt_rec_pylook r = record_of(l);
+
+	if (l->stack >= PT_PY_IDS || !again(w, l))
+		return;
+	if (!w->holding || pt_vec_push(&w->held, r))
+		put_look(w, &r);
+}
+
+/* ---- samples ----------------------------------------------------------------------- */
+
+static void on_sampled(void *ctx, const struct pt_py_look *l)
+{
+	struct pt_py_watch *w = ctx;
+	const struct pt_rec_pylook r = record_of(l);
+
+	if (l->stack >= PT_PY_IDS)
+		return;
+	/* a thread's looks go in time's order */
+	put_held(w, l->begin_ns);
+	put_look(w, &r);
+}
+
+static int on_sample(void *ctx, void *data, size_t len)
+{
+	const size_t head = offsetof(struct pt_py_sample, at);
+	const struct pt_py_sample *s = data;
+	struct pt_py_watch *w = ctx;
+
+	if (len < head || s->n > (len - head) / sizeof(s->at[0]))
+		return 0;
+	w->took += s->took + PT_PY_TICK_NS;
+	if (w->resting)
+		return 0;
+	if (pt_py_looks_sample(w->looks, s, s->n, on_sampled, w))
+		w->seen.samples++;
+	else
+		w->seen.strange++;
+	return w->gone ? -EPIPE : 0;
+}
+
+static void take_samples(struct pt_py_watch *w)
+{
+	uint64_t begin;
+
+	if (!w->ring)
+		return;
+	begin = cpu_ns();
+	/* what is wrong with a ring does not get better, and looks go on */
+	if (pt_ringbuf_read(w->ring))
+		w->seen.strange++;
+	w->seen.sample_ns += cpu_ns() - begin;
 }
 
 /* ---- looking ----------------------------------------------------------------------- */
 
-static uint64_t cpu_ns(void)
+static void look(struct pt_py_watch *w)
 {
-	struct timespec t;
-
-	return clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t) ? 0 :
-	       (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
-static void look(struct watch *w)
-{
+	w->holding = w->ring;
 	pt_py_looks_at(w->looks, on_look, w);
+	w->holding = false;
 	w->seen.looks++;
 }
 
-static void look_into(struct watch *w, const pid_t *pids, size_t n)
+/* What came since the last time; and a look at all, where it is time for one. */
+static void go_on(struct pt_py_watch *w, bool now)
+{
+	if (now && !w->resting)
+		look(w);
+	take_samples(w);
+	put_held(w, UINT64_MAX);
+	w->held.n = w->n_told = 0;
+}
+
+/* Processes that could be sampled are told of, with or without looks. */
+static void tell_found(struct pt_py_watch *w)
+{
+	struct pt_py_found f;
+
+	while (w->ring && !w->gone && pt_py_looks_found(w->looks, &f)) {
+		if (w->out.n_found == PT_PY_FOUND)
+			flush(w);
+		w->out.found[w->out.n_found++] = f;
+	}
+}
+
+static void look_into(struct pt_py_watch *w, const pid_t *pids, size_t n)
 {
 	const char *version, *cmdline;
 	struct pt_err err = { "" };
@@ -171,59 +268,89 @@ static void look_into(struct watch *w, const pid_t *pids, size_t n)
 }
 
 /* The processes of the job, as the parent says; false: it says stop, or has gone. */
-static bool take(struct watch *w)
+static bool take(struct pt_py_watch *w)
 {
-	pid_t pids[PT_PY_PROCESSES];
-	ssize_t got = recv(w->sock, pids, sizeof(pids), 0);
-	size_t n = got > 0 ? (size_t)got / sizeof(*pids) : 0;
+	pid_t said[PT_PY_PROCESSES], pids[PT_PY_PROCESSES];
+	ssize_t got = recv(w->sock, said, sizeof(said), 0);
+	size_t n = got > 0 ? (size_t)got / sizeof(*said) : 0, i;
 
 	if (!n)
 		return got < 0 && errno == EINTR;
-	w->resting = !pids[0];
+	w->resting = !said[0];
 	if (w->resting)
 		return true;
+	for (i = 0; i < n; i++)
+		pids[i] = said[i] < 0 ? -said[i] : said[i];
 	qsort(pids, n, sizeof(*pids), pt_by_pid);
 	pt_py_looks_keep(w->looks, pids, n);
 	look_into(w, pids, n);
+	for (i = 0; i < n; i++)
+		pt_py_looks_sampled(w->looks, said[i] < 0 ? -said[i] : said[i], said[i] < 0);
 	memcpy(w->pids, pids, n * sizeof(*pids));
 	w->n_pids = n;
 	return true;
 }
 
-void pt_py_watch(int sock)
-{
-	struct watch *w = calloc(1, sizeof(*w));
-	struct pollfd p = { .fd = sock, .events = POLLIN };
-	uint64_t was, looked;
-	double pause = 1;
-	int n;
+#define SAMPLES_MS 100 /* so often they are taken out of their ring */
 
-	if (w)
-		w->looks = pt_py_looks_new();
-	if (!w || !w->looks)
-		goto out;
+struct pt_py_watch *pt_py_watch_new(int sock, int ring, size_t bytes)
+{
+	struct pt_py_watch *w = calloc(1, sizeof(*w));
+
+	if (!w)
+		return NULL;
 	w->sock = sock;
-	while (!w->gone) {
-		n = poll(&p, 1, (int)(1000 * pause));
+	w->looks = pt_py_looks_new();
+	if (!w->looks) {
+		free(w);
+		return NULL;
+	}
+	if (ring >= 0)
+		w->ring = pt_ringbuf_open(ring, bytes, on_sample, w);
+	return w;
+}
+
+static void end(struct pt_py_watch *w)
+{
+	pt_hash_free(w->told);
+	pt_vec_free(&w->held);
+	pt_ringbuf_free(w->ring);
+	pt_py_looks_free(w->looks);
+	free(w);
+}
+
+void pt_py_watch(struct pt_py_watch *w)
+{
+	struct pollfd p = { .fd = w->sock, .events = POLLIN };
+	uint64_t was, looked, next = 0, now, spent = 0;
+	bool due, stop = false;
+	int n, ms = 1000;
+
+	while (!w->gone && !stop) {
+		n = poll(&p, 1, ms);
 		if (n < 0 && errno != EINTR)
 			break;
 		was = cpu_ns();
-		if (n > 0 && !take(w))
-			break;
+		stop = n > 0 && !take(w);
 		looked = cpu_ns();
-		if (!w->resting)
-			look(w);
-		if (w->out.len || w->seen.looks % 64 == 1)
+		now = pt_now_ns();
+		due = now >= next && !stop;
+		go_on(w, due);
+		tell_found(w);
+		if (w->out.len || w->out.n_found || (due && w->seen.looks % 64 == 1))
 			flush(w);
 		w->seen.cpu_ns += cpu_ns() - was;
-		pause = pt_py_pause((double)(cpu_ns() - looked) / 1e9);
+		spent += cpu_ns() - looked + w->took;
+		w->took = 0;
+		if (due) {
+			next = now + (uint64_t)(1e9 * pt_py_pause((double)spent / 1e9));
+			spent = 0;
+		}
+		now = pt_now_ns();
+		ms = next > now ? (int)((next - now) / 1000000) + 1 : 0;
+		ms = w->ring && ms > SAMPLES_MS ? SAMPLES_MS : ms;
 	}
 	if (!w->gone)
 		flush(w);
-out:
-	if (!w)
-		return;
-	pt_hash_free(w->told);
-	pt_py_looks_free(w->looks);
-	free(w);
+	end(w);
 }
