@@ -458,7 +458,7 @@ $(INJECT_AGENTS): tests/inject/agent.c user/inject/agent/agent.h bpf/abi.h bpf/r
 	$(Q)$(CC) $(CPP) $(CBASE) -O2 -fPIC -fvisibility=hidden -shared $(CFLAGS) $< -o $@
 
 # Programs of the kernel matrix: they run in guests, so build them with STATIC=1.
-KERNELS := $(addprefix $(B)/tests/kernels/,reads doors cost)
+KERNELS := $(addprefix $(B)/tests/kernels/,reads doors cost pystack)
 SWITCHES := $(B)/tests/kernels/switches
 $(B)/tests/kernels/reads: $(B)/obj/tests/kernels/ways.o
 $(B)/tests/kernels/doors $(B)/tests/kernels/cost $(SWITCHES): $(B)/obj/tests/kernels/job.o

@@ -4,6 +4,7 @@
 #define PT_CONFIG_H
 
 #include "abi.h"
+#include "pystack.h"
 
 struct pt_config {
 	__u64 wake_bytes; /* backlog in the ring from which the reader is woken */

@@ -13,7 +13,6 @@
 #include <bpf/bpf_tracing.h>
 #include "abi.h"
 #include "config.h"
-#include "pystack.h"
 
 /* Short reads of one file, not written yet. */
 struct pt_agg {

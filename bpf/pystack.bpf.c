@@ -62,8 +62,10 @@ static __always_inline __u64 own_id(struct task_struct *t, const struct pt_py_wh
 	return nr;
 }
 
-/* Its PyThreadState; 0: it has none, or that cannot be read. Kept with the thread, and
- * asked each time whether it is still this thread's. */
+#define UNREAD 1 /* no address: something is not in memory, or nowhere */
+
+/* Its PyThreadState; 0: it has none. Kept with the thread, and asked each time whether it
+ * is still this thread's. */
 static __always_inline __u64 own_state(struct pt_thread *th, const struct pt_py_where *p,
 				       __u64 id)
 {
@@ -77,12 +79,13 @@ static __always_inline __u64 own_state(struct pt_thread *th, const struct pt_py_
 		th->py_away--;
 		return 0;
 	}
-	if (!id || !read_word(p->runtime + p->interpreters, &at) ||
-	    !read_word(at + p->threads, &at))
+	if (!id)
 		return 0;
+	if (!read_word(p->runtime + p->interpreters, &at) || !read_word(at + p->threads, &at))
+		return UNREAD;
 	for (i = 0; i < PT_PY_STATES; i++) {
 		if (!read_word(at + p->id, &has))
-			return 0;
+			return UNREAD;
 		if (has == id) {
 			th->py_state = at;
 			return at;
@@ -128,7 +131,7 @@ static __always_inline void sample(struct task_struct *t, struct pt_thread *th,
 	__u64 state = own_state(th, p, own_id(t, p)), frame = 0;
 	__u32 n;
 
-	if (state && !read_word(state + p->frame, &frame)) {
+	if (state && (state == UNREAD || !read_word(state + p->frame, &frame))) {
 		COUNT(unread, 1);
 		return;
 	}

@@ -280,7 +280,7 @@ static int load_all(void)
 	int m, bad = 0;
 
 	for (m = 0; m < 3; m++) {
-		struct pt_capture_opts o = { .mode = (enum pt_mode)m };
+		struct pt_capture_opts o = { .mode = (enum pt_mode)m, .python = true };
 
 		if (pt_load_list(&o, on_program, (void *)names[m], &err)) {
 			printf("error %s\n", err.msg);

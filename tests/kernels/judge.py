@@ -141,6 +141,7 @@ class Kernel:
             yield from self.judge_report()
             return
         yield from self.judge_load()
+        yield from self.judge_python()
         opens = OPENS.get(self.name)
         for d in doors:
             yield from self.judge_door(d, opens)
@@ -158,6 +159,12 @@ class Kernel:
         ok = not errors and self.status.get("load") == 0 and len(loaded) > 10
         yield ok, "verifier: %d programs load%s" % (
             len(loaded), "; " + errors[0] if errors else "")
+
+    def judge_python(self):
+        part = [x for x in self.parts.get("python", []) if x.startswith(("python", "error"))]
+        bad = [x for x in part if x.split()[2:3] != ["good"]]
+        yield not bad and self.status.get("python") == 0 and len(part) > 20, \
+            "samples of Python: %d cases%s" % (len(part), "; " + bad[0] if bad else "")
 
     def judge_door(self, name, opens, variant=None):
         d = name.split("+")[0]

@@ -77,11 +77,12 @@ static void core_loaded(void)
 
 static void standard(void **state)
 {
-	struct pt_capture_opts o = { .mode = PT_MODE_STANDARD };
+	struct pt_capture_opts o = { .mode = PT_MODE_STANDARD, .python = true };
 
 	(void)state;
 	load(&o);
 	core_loaded();
+	assert_int_equal(is_loaded("pt_py_clock"), feat.py_clock);
 	assert_int_equal(is_loaded("pt_gpu_enter_multi"), feat.uprobe_multi);
 	assert_int_equal(is_loaded("pt_gpu_return_multi"), feat.uprobe_multi);
 	assert_int_equal(is_loaded("pt_vfs_read_fexit"), feat.fentry);

@@ -330,6 +330,187 @@ static void looks(void **state)
 	pt_py_sampler_free(s);
 }
 
+/* ---- samples of the kernel's ----------------------------------------------------- */
+
+struct told {
+	struct pt_py_looks *l;
+	int n;
+	struct pt_py_look last;
+};
+
+static void on_told(void *ctx, const struct pt_py_look *look)
+{
+	struct told *t = ctx;
+
+	assert_true(look->stack && look->stack <= pt_py_nodes_known(t->l));
+	t->n++;
+	t->last = *look;
+}
+
+static struct pt_py_sample true_sample(void)
+{
+	struct pt_py_sample s = { .ts = 1000, .tgid = (uint32_t)getpid(), .tid = 77, .n = FRAMES };
+	unsigned i;
+
+	for (i = 0; i < FRAMES; i++) {
+		s.at[i].code = at(CODE);
+		s.at[i].instr = at(CODE) + 184 + 4;
+	}
+	return s;
+}
+
+static void samples(void **state)
+{
+	struct told t = { .l = pt_py_looks_new() };
+	struct pt_py_found f, again;
+	struct pt_err err = { "" };
+	struct pt_py_sample s;
+	uint32_t depth = 0, id;
+
+	(void)state;
+	make_true();
+	assert_non_null(t.l);
+	s = true_sample();
+	/* of nobody who is watched */
+	assert_false(pt_py_looks_sample(t.l, &s, s.n, on_told, &t));
+	assert_false(pt_py_looks_found(t.l, &f));
+	assert_int_equal(pt_py_looks_watch(t.l, getpid(), &err), 0);
+	assert_true(pt_py_looks_sample(t.l, &s, s.n, on_told, &t));
+	assert_int_equal(t.n, 1);
+	assert_int_equal(t.last.tid, 77);
+	assert_int_equal(t.last.begin_ns, 1000);
+	assert_int_equal(t.last.end_ns, 1000);
+	assert_true(t.last.running);
+	for (id = t.last.stack; id; id = pt_py_node_of(t.l, id)->caller)
+		depth++;
+	assert_int_equal(depth, FRAMES);
+	assert_int_equal(pt_py_line_of(t.l, pt_py_telling(t.l, t.last.stack))->line, 42);
+	/* the same stack is the same; another instruction is not */
+	id = t.last.stack;
+	assert_true(pt_py_looks_sample(t.l, &s, s.n, on_told, &t));
+	assert_int_equal(t.last.stack, id);
+	s.at[0].instr = at(CODE) + 184 + 400; /* behind all lines */
+	assert_true(pt_py_looks_sample(t.l, &s, s.n, on_told, &t));
+	assert_int_not_equal(t.last.stack, id);
+	/* one frame without a code object: none of it is told */
+	s.at[1].code = at(TABLE);
+	assert_false(pt_py_looks_sample(t.l, &s, s.n, on_told, &t));
+	s.at[1].code = 8;
+	assert_false(pt_py_looks_sample(t.l, &s, s.n, on_told, &t));
+	assert_false(pt_py_looks_sample(t.l, &s, PT_PY_FRAMES + 1, on_told, &t));
+	assert_false(pt_py_looks_sample(t.l, &s, 0, on_told, &t));
+	assert_int_equal(t.n, 3);
+	/* where it is is told once */
+	assert_true(pt_py_looks_found(t.l, &f));
+	assert_false(pt_py_looks_found(t.l, &again));
+	assert_int_equal(f.pid, getpid());
+	assert_int_equal(f.minor, 11);
+	assert_int_equal(f.where.runtime, at(0));
+	assert_true(pt_py_found_check(&f));
+	/* who runs is not looked at any more: this thread, which looks */
+	t.n = 0;
+	pt_py_looks_at(t.l, on_told, &t);
+	assert_int_equal(t.n, 1);
+	pt_py_looks_sampled(t.l, getpid(), true);
+	pt_py_looks_at(t.l, on_told, &t);
+	assert_int_equal(t.n, 1);
+	pt_py_looks_sampled(t.l, getpid(), false);
+	pt_py_looks_at(t.l, on_told, &t);
+	assert_int_equal(t.n, 2);
+	pt_py_looks_free(t.l);
+}
+
+/* Frames are whatever was in the job's memory, and so is what they point to. */
+static void samples_that_lie(void **state)
+{
+	struct told t = { .l = pt_py_looks_new() };
+	struct pt_err err = { "" };
+	struct pt_py_sample s;
+	uint64_t r = 13;
+	unsigned i;
+	int k;
+
+	(void)state;
+	make_true();
+	assert_non_null(t.l);
+	assert_int_equal(pt_py_looks_watch(t.l, getpid(), &err), 0);
+	for (k = 0; k < 3000; k++) {
+		make_true();
+		s = true_sample();
+		s.n = (uint32_t)(st_rand(&r) % (PT_PY_FRAMES + 1));
+		for (i = 0; i < s.n; i++) {
+			uint64_t v = st_rand(&r);
+
+			s.at[i].code = v % 16 ? at(CODE) : v % 32 ? at((unsigned)(v >> 8) % WORDS) : v;
+			s.at[i].instr = v % 3 ? at(CODE) + 184 + 2 * (v >> 50) : v;
+		}
+		for (i = 0; i < st_rand(&r) % 4; i++)
+			_PyRuntime[CODE + st_rand(&r) % 420] =
+				st_rand(&r) % 2 ? at((unsigned)(st_rand(&r) % WORDS)) : st_rand(&r);
+		pt_py_looks_sample(t.l, &s, s.n, on_told, &t);
+	}
+	assert_true(t.n > 10);
+	pt_py_looks_free(t.l);
+}
+
+/* What the reader says is checked by who gives it to the kernel. */
+static void found(void **state)
+{
+	struct pt_py_found good = { .pid = 1, .minor = 13 }, f;
+	struct pt_err err = { "" };
+	struct pt_py *p;
+	uint64_t r = 17;
+	unsigned i, k, taken = 0;
+
+	(void)state;
+	memset(_PyRuntime, 0, sizeof(_PyRuntime));
+	for (i = 8; i <= 13; i++) {
+		assert_int_equal(pt_py_open_at(&p, getpid(), at(0), (int)i, &err), 0);
+		if (pt_py_where(p, &good))
+			assert_true(pt_py_found_check(&good));
+		pt_py_close(p);
+	}
+	assert_int_equal(good.minor, 13);
+	f = good;
+	f.minor = 14;
+	assert_false(pt_py_found_check(&f));
+	f = good;
+	f.where.previous = 4;
+	assert_false(pt_py_found_check(&f));
+	f = good;
+	f.where.size = PT_PY_RAW + 1;
+	assert_false(pt_py_found_check(&f));
+	f = good;
+	f.where.owner = f.where.size;
+	assert_false(pt_py_found_check(&f));
+	f = good;
+	f.where.native = 0;
+	assert_false(pt_py_found_check(&f));
+	/* of a version that publishes nothing it is not what was said */
+	f = good;
+	f.minor = 11;
+	memset(&f.where.interpreters, 0xff, sizeof(f.where) - sizeof(f.where.runtime));
+	f.where.apart = 1;
+	assert_true(pt_py_found_check(&f));
+	assert_int_equal(f.where.interpreters, 40);
+	assert_int_equal(f.where.native, 1);
+	assert_int_equal(f.where.size, 64);
+	for (k = 0; k < 20000; k++) {
+		uint32_t words[sizeof(f.where) / 4];
+
+		f = good;
+		memcpy(words, &f.where, sizeof(words));
+		words[st_rand(&r) % (sizeof(words) / 4)] = (uint32_t)st_rand(&r) >> st_rand(&r) % 32;
+		memcpy(&f.where, words, sizeof(words));
+		if (!pt_py_found_check(&f))
+			continue;
+		taken++;
+		assert_true(f.where.size <= PT_PY_RAW && f.where.code + 8 <= f.where.size &&
+			    f.where.instr + 8 <= f.where.size && f.where.previous + 8 <= f.where.size);
+	}
+	assert_true(taken && taken < k);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -337,6 +518,8 @@ int main(void)
 		cmocka_unit_test(lines_by_entries), cmocka_unit_test(lines_of_anything),
 		cmocka_unit_test(a_true_stack),	    cmocka_unit_test(lies),
 		cmocka_unit_test(published),	    cmocka_unit_test(looks),
+		cmocka_unit_test(samples),	    cmocka_unit_test(samples_that_lie),
+		cmocka_unit_test(found),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
