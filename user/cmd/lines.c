@@ -103,9 +103,11 @@ void pt_session_lines_end(struct pt_session *s)
 	pt_capture_py_counts(s->cap, &n, &hz);
 	if (seen->processes && hz)
 		snprintf(note, sizeof(note), "%u samples, %u times a second of a core at the end "
-			 "(%llu lost, %.1f us each); %u looks; all took %.1f ms of CPU",
+			 "(%llu lost; %.1f us each, and %.1f to read it); %u looks; all took "
+			 "%.1f ms of CPU",
 			 seen->samples, hz, (unsigned long long)(n.unread + n.full + seen->strange),
-			 n.tried ? (double)n.ns / (double)n.tried / 1e3 : 0, seen->looks,
+			 n.tried ? (double)n.ns / (double)n.tried / 1e3 : 0,
+			 seen->samples ? (double)seen->sample_ns / seen->samples / 1e3 : 0, seen->looks,
 			 (double)seen->cpu_ns / 1e6);
 	else if (seen->processes)
 		snprintf(note, sizeof(note), "%u looks took %.1f ms of CPU; %.100s", seen->looks,

@@ -9,78 +9,12 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/hash.h"
-#include "base/vec.h"
 #include "capture/procfs.h"
+#include "python/looks_int.h"
 
 #define LINES_MAX 32768
 #define NODES_MAX 131072
 #define TRIES 5 /* a process that begins may have no Python yet */
-
-struct line {
-	struct pt_py_line l; /* its texts are `text`'s */
-	uint32_t id;
-	UT_hash_handle hh; /* by all of `text` */
-	size_t n;
-	char text[]; /* name, file and line as they are compared */
-};
-
-struct node {
-	struct pt_py_node key;
-	uint32_t id;
-	UT_hash_handle hh;
-};
-
-struct id {
-	pid_t pid, tid;
-};
-
-struct thread {
-	struct id id;
-	uint32_t stack; /* at the last look; 0: none */
-	bool running;	/* ... it was */
-	bool counts;
-	struct pt_py_ran ran;
-	UT_hash_handle hh;
-};
-
-/* A frame of a sample that was made sense of. */
-struct known {
-	struct pt_py_frame_at at;
-	uint32_t line, flags;
-	uint64_t ns; /* when its code object was looked at */
-	UT_hash_handle hh;
-};
-
-struct process {
-	pid_t pid;
-	struct pt_py *py; /* NULL: it has none that can be read, or it has ended */
-	struct known *known;
-	bool sampled; /* whoever runs is: only who sleeps is looked at */
-	bool told;    /* ... and where its interpreter is has been */
-	int tries;
-	char version[8], cmdline[PT_PY_TEXT];
-};
-
-struct pt_py_looks {
-	PT_VEC(struct process) processes;
-	struct thread *threads;
-	struct line *by_text;
-	struct node *by_key;
-	PT_VEC(struct line *) lines; /* by id - 1, as the next */
-	PT_VEC(struct node *) nodes;
-	/* the look under way; at NULL: there is none */
-	pt_py_look_fn fn;
-	void *ctx;
-	pid_t pid;
-	bool sampled; /* the process */
-	struct thread *at;
-	struct pt_py_look now;
-	struct {
-		uint32_t line, flags;
-	} stack[PT_PY_DEPTH]; /* the innermost first */
-	size_t depth;
-};
 
 struct pt_py_looks *pt_py_looks_new(void)
 {
@@ -95,13 +29,22 @@ static void shut(struct process *p)
 	p->sampled = p->told = false;
 }
 
+static void forget(struct pt_py_looks *l, struct thread *t)
+{
+	HASH_DEL(l->threads, t);
+	free(t->recent);
+	free(t);
+}
+
 void pt_py_looks_free(struct pt_py_looks *l)
 {
+	struct thread *t, *next;
 	size_t i;
 
 	if (!l)
 		return;
-	pt_hash_free(l->threads);
+	HASH_ITER(hh, l->threads, t, next)
+		forget(l, t);
 	pt_hash_free(l->by_text);
 	pt_hash_free(l->by_key);
 	for (i = 0; i < l->processes.n; i++)
@@ -114,7 +57,7 @@ void pt_py_looks_free(struct pt_py_looks *l)
 
 /* ---- processes ------------------------------------------------------------------- */
 
-static struct process *process_of(const struct pt_py_looks *l, pid_t pid)
+struct process *pt_py_process_of(const struct pt_py_looks *l, pid_t pid)
 {
 	size_t i;
 
@@ -127,7 +70,7 @@ static struct process *process_of(const struct pt_py_looks *l, pid_t pid)
 int pt_py_looks_watch(struct pt_py_looks *l, pid_t pid, struct pt_err *err)
 {
 	const struct process new = { .pid = pid };
-	struct process *p = process_of(l, pid);
+	struct process *p = pt_py_process_of(l, pid);
 	int ret;
 
 	if (!p) {
@@ -164,17 +107,16 @@ void pt_py_looks_keep(struct pt_py_looks *l, const pid_t *pids, size_t n)
 		return;
 	l->processes.n = k;
 	HASH_ITER(hh, l->threads, t, next) {
-		if (process_of(l, t->id.pid))
+		if (pt_py_process_of(l, t->id.pid))
 			continue;
-		HASH_DEL(l->threads, t);
-		free(t);
+		forget(l, t);
 	}
 }
 
 bool pt_py_looks_process(const struct pt_py_looks *l, pid_t pid, const char **version,
 			 const char **cmdline)
 {
-	const struct process *p = process_of(l, pid);
+	const struct process *p = pt_py_process_of(l, pid);
 
 	if (!p || !p->version[0])
 		return false;
@@ -185,7 +127,7 @@ bool pt_py_looks_process(const struct pt_py_looks *l, pid_t pid, const char **ve
 
 void pt_py_looks_sampled(struct pt_py_looks *l, pid_t pid, bool sampled)
 {
-	struct process *p = process_of(l, pid);
+	struct process *p = pt_py_process_of(l, pid);
 
 	if (p)
 		p->sampled = sampled && p->py;
@@ -223,8 +165,7 @@ static bool is_library(const char *file)
 	       strstr(file, "/dist-packages/") || strstr(file, "/lib/python3");
 }
 
-/* 0: there is no room for more. */
-static uint32_t line_id(struct pt_py_looks *l, const struct pt_py_frame *f)
+uint32_t pt_py_line_id(struct pt_py_looks *l, const struct pt_py_frame *f)
 {
 	char text[2 * PT_PY_TEXT + 16];
 	size_t name = strlen(f->name);
@@ -251,7 +192,7 @@ static uint32_t line_id(struct pt_py_looks *l, const struct pt_py_frame *f)
 	return 0;
 }
 
-static uint32_t node_id(struct pt_py_looks *l, uint32_t caller, uint32_t line, uint32_t flags)
+uint32_t pt_py_node_id(struct pt_py_looks *l, uint32_t caller, uint32_t line, uint32_t flags)
 {
 	const struct pt_py_node key = { caller, line, flags };
 	struct node *x = pt_hash_make(l->by_key, key, &key);
@@ -324,7 +265,7 @@ static uint32_t stack_id(struct pt_py_looks *l)
 
 	for (i = l->depth; i-- > 0;) {
 		stack = !l->stack[i].line ? 0 :
-			node_id(l, stack, l->stack[i].line, l->stack[i].flags);
+			pt_py_node_id(l, stack, l->stack[i].line, l->stack[i].flags);
 		if (!stack)
 			break;
 	}
@@ -390,7 +331,7 @@ static void on_frame(void *ctx, const struct pt_py_frame *f)
 
 	if (l->depth == PT_PY_DEPTH)
 		return;
-	l->stack[l->depth].line = line_id(l, f);
+	l->stack[l->depth].line = pt_py_line_id(l, f);
 	l->stack[l->depth++].flags = f->flags;
 }
 
@@ -420,63 +361,6 @@ int pt_py_looks_at(struct pt_py_looks *l, pt_py_look_fn fn, void *ctx)
 		}
 	}
 	return seen;
-}
-
-/* ---- samples of the kernel's ------------------------------------------------------ */
-
-#define KNOWN_MAX 16384
-/* A code object may be freed, and another one come to its address. Which of them ran when
- * the sample was taken nobody knows; one that ran there within so short a time before is it. */
-#define FRESH_NS 500000000u
-
-/* NULL: there is no code object, or no memory. */
-static const struct known *known_of(struct pt_py_looks *l, struct process *p,
-				    const struct pt_py_frame_at *at, uint64_t now)
-{
-	struct pt_py_frame f;
-	struct known *x;
-
-	HASH_FIND(hh, p->known, at, sizeof(*at), x);
-	if (x && now - x->ns < FRESH_NS)
-		return x;
-	if (!pt_py_frame_of(p->py, at, &f))
-		return NULL;
-	if (!x && HASH_COUNT(p->known) >= KNOWN_MAX)
-		pt_hash_free(p->known);
-	if (!x)
-		x = pt_hash_make(p->known, at, at);
-	if (!x)
-		return NULL;
-	x->line = line_id(l, &f);
-	x->flags = f.flags;
-	x->ns = now;
-	return x;
-}
-
-bool pt_py_looks_sample(struct pt_py_looks *l, const struct pt_py_sample *s, uint32_t n,
-			pt_py_look_fn fn, void *ctx)
-{
-	struct process *p = process_of(l, (pid_t)s->tgid);
-	struct pt_py_look look = { .pid = (pid_t)s->tgid, .tid = (pid_t)s->tid, .begin_ns = s->ts,
-				   .end_ns = s->ts, .running = true };
-	const struct known *x;
-	uint64_t now;
-
-	if (!p || !p->py || n > PT_PY_FRAMES)
-		return false;
-	now = pt_now_ns();
-	pt_py_sample_begin(p->py);
-	for (l->depth = 0; l->depth < n; l->depth++) {
-		x = known_of(l, p, &s->at[l->depth], now);
-		if (!x)
-			return false;
-		l->stack[l->depth].line = x->line;
-		l->stack[l->depth].flags = x->flags;
-	}
-	look.stack = stack_id(l);
-	if (look.stack)
-		fn(ctx, &look);
-	return look.stack;
 }
 
 double pt_py_pause(double cost_s)

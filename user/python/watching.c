@@ -224,11 +224,9 @@ static void look(struct pt_py_watch *w)
 	w->seen.looks++;
 }
 
-/* What came since the last time; and a look at all, where it is time for one. */
-static void go_on(struct pt_py_watch *w, bool now)
+/* What came since the last time, and the looks that were held meanwhile. */
+static void catch_up(struct pt_py_watch *w)
 {
-	if (now && !w->resting)
-		look(w);
 	take_samples(w);
 	put_held(w, UINT64_MAX);
 	w->held.n = w->n_told = 0;
@@ -291,7 +289,7 @@ static bool take(struct pt_py_watch *w)
 	return true;
 }
 
-#define SAMPLES_MS 100 /* so often they are taken out of their ring */
+#define SAMPLES_NS 100000000u /* so often they are taken out of their ring */
 
 struct pt_py_watch *pt_py_watch_new(int sock, int ring, size_t bytes)
 {
@@ -322,7 +320,7 @@ static void end(struct pt_py_watch *w)
 void pt_py_watch(struct pt_py_watch *w)
 {
 	struct pollfd p = { .fd = w->sock, .events = POLLIN };
-	uint64_t was, looked, next = 0, now, spent = 0;
+	uint64_t was, looked, next = 0, caught = 0, now, spent = 0;
 	bool due, stop = false;
 	int n, ms = 1000;
 
@@ -335,7 +333,12 @@ void pt_py_watch(struct pt_py_watch *w)
 		looked = cpu_ns();
 		now = pt_now_ns();
 		due = now >= next && !stop;
-		go_on(w, due);
+		if (due && !w->resting)
+			look(w);
+		if (stop || !w->ring || now - caught >= SAMPLES_NS) {
+			catch_up(w);
+			caught = now;
+		}
 		tell_found(w);
 		if (w->out.len || w->out.n_found || (due && w->seen.looks % 64 == 1))
 			flush(w);
@@ -348,7 +351,8 @@ void pt_py_watch(struct pt_py_watch *w)
 		}
 		now = pt_now_ns();
 		ms = next > now ? (int)((next - now) / 1000000) + 1 : 0;
-		ms = w->ring && ms > SAMPLES_MS ? SAMPLES_MS : ms;
+		if (w->ring && ms > (int)(SAMPLES_NS / 1000000))
+			ms = SAMPLES_NS / 1000000;
 	}
 	if (!w->gone)
 		flush(w);

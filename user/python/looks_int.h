@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What looks.c (threads looked at from outside) and samples.c (samples of the kernel's) share. */
+#ifndef PT_PYTHON_LOOKS_INT_H
+#define PT_PYTHON_LOOKS_INT_H
+
+#include "base/hash.h"
+#include "base/vec.h"
+#include "python/looks.h"
+
+struct line {
+	struct pt_py_line l; /* its texts are `text`'s */
+	uint32_t id;
+	UT_hash_handle hh; /* by all of `text` */
+	size_t n;
+	char text[]; /* name, file and line as they are compared */
+};
+
+struct node {
+	struct pt_py_node key;
+	uint32_t id;
+	UT_hash_handle hh;
+};
+
+struct id {
+	pid_t pid, tid;
+};
+
+/* The last sample of a thread, outermost frame first: the next one has most of it. */
+struct recent {
+	uint64_t since; /* when all of it was made sense of anew */
+	uint32_t n;
+	struct {
+		struct pt_py_frame_at at;
+		uint32_t node;
+	} f[PT_PY_FRAMES];
+};
+
+struct thread {
+	struct id id;
+	struct recent *recent; /* NULL: it was not sampled yet */
+	uint32_t stack; /* at the last look; 0: none */
+	bool running;	/* ... it was */
+	bool counts;
+	struct pt_py_ran ran;
+	UT_hash_handle hh;
+};
+
+/* A frame of a sample that was made sense of. */
+struct known {
+	struct pt_py_frame_at at;
+	uint32_t line, flags;
+	uint64_t ns; /* when its code object was looked at */
+	UT_hash_handle hh;
+};
+
+struct process {
+	pid_t pid;
+	struct pt_py *py; /* NULL: it has none that can be read, or it has ended */
+	struct known *known;
+	bool sampled; /* whoever runs is: only who sleeps is looked at */
+	bool told;    /* ... and where its interpreter is has been */
+	int tries;
+	char version[8], cmdline[PT_PY_TEXT];
+};
+
+struct pt_py_looks {
+	PT_VEC(struct process) processes;
+	struct thread *threads;
+	struct line *by_text;
+	struct node *by_key;
+	PT_VEC(struct line *) lines; /* by id - 1, as the next */
+	PT_VEC(struct node *) nodes;
+	/* the look under way; at NULL: there is none */
+	pt_py_look_fn fn;
+	void *ctx;
+	pid_t pid;
+	bool sampled; /* the process */
+	struct thread *at;
+	struct pt_py_look now;
+	struct {
+		uint32_t line, flags;
+	} stack[PT_PY_DEPTH]; /* the innermost first */
+	size_t depth;
+};
+
+/* NULL: it is not watched. */
+struct process *pt_py_process_of(const struct pt_py_looks *l, pid_t pid);
+/* Ids, made where there is none yet. 0: there is no room for more. */
+uint32_t pt_py_line_id(struct pt_py_looks *l, const struct pt_py_frame *f);
+uint32_t pt_py_node_id(struct pt_py_looks *l, uint32_t caller, uint32_t line, uint32_t flags);
+
+#endif
