@@ -2,13 +2,17 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Lines of Python in a trace, on a real DataLoader whose functions log what they took:
 the line that the verdict names, shares and sleeps against that log, a replay that says the
-same, and what is left behind. Forked and spawned workers.
+same, and what is left behind. Forked and spawned workers. Then threads and processes that
+compute all the time in functions that know their times (spinjob.py), which are sampled in the
+kernel.
 
     lines.py [--seconds S] [--sample]
+    lines.py --spin PYTHON [METHOD ...] [--seconds S]      one row a method, of any CPython
 """
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -62,7 +66,15 @@ class Job:
 
 
 def left_behind():
-    """Processes that look at lines, of this program's."""
+    """Processes that look at lines, of this program's; one that is just being ended has some
+    seconds for that."""
+    until = time.monotonic() + 5
+    while lookers() and time.monotonic() < until:
+        time.sleep(0.1)
+    return lookers()
+
+
+def lookers():
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -172,7 +184,8 @@ def traced(method, seconds):
         report = trace(job, seconds, tmp, "-o", file)
         after = job.sums()
         judge(report, after["sums"], method)
-        say(report["capture"]["hooks"].get("python") == "process_vm_readv", method + ": the hook")
+        say(report["capture"]["hooks"].get("python") == "perf_event", method + ": the hook",
+            report["capture"]["hook_notes"].get("python"))
         say(not left_behind(), method + ": left behind", left_behind())
         again = subprocess.run([PIPETRACE, "report", file, "--json", "-"],
                                capture_output=True, text=True, timeout=60)
@@ -193,12 +206,101 @@ def traced(method, seconds):
         say(job.sums()["steps"] > after["steps"], method + ": the job goes on")
 
 
+FUNCTIONS = ("heavy", "middle", "light")
+SIGMAS = 4  # and a hundredth: what begins and ends with the trace is not quite the same
+
+
+def computing(folded):
+    """Of folded stacks the us in which a thread ran, by its innermost function."""
+    got = dict.fromkeys(FUNCTIONS, 0)
+    rest = 0
+    for line in folded.splitlines():
+        stack, us = line.rsplit(" ", 1)
+        last = stack.split(";")[-1]
+        if not last.endswith(")"):
+            continue  # a state in which it did not run
+        name = last.split(" ")[0].split(".")[-1]
+        if name in got:
+            got[name] += int(us)
+        else:
+            rest += int(us)
+    return [got[f] for f in FUNCTIONS], rest
+
+
+def spin(python, method, n, seconds):
+    """Shares of three functions, by their own clock and by the samples; and how many these
+    were."""
+    job = subprocess.Popen([python, os.path.join(E2E, "spinjob.py"), method, str(n)],
+                           stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def sums():
+        job.stdin.write("\n")
+        job.stdin.flush()
+        return json.loads(job.stdout.readline())
+
+    try:
+        pid = int(job.stdout.readline().split()[1])
+        with tempfile.TemporaryDirectory() as tmp:
+            file, out = os.path.join(tmp, "x.ptr"), os.path.join(tmp, "report.json")
+            p = subprocess.Popen([PIPETRACE, "-p", str(pid), "-d", str(seconds), "-o", file,
+                                  "--json", out], stdout=subprocess.DEVNULL,
+                                 stderr=subprocess.PIPE, text=True)
+            told = iter(p.stderr.readline, "")
+            next((x for x in told if "attached to" in x), None)
+            begin = sums()
+            more = p.communicate(timeout=seconds + 60)[1]
+            end = sums()
+            if p.returncode:
+                raise RuntimeError(more)
+            with open(out, encoding="utf-8") as f:
+                capture = json.load(f)["capture"]
+            folded = subprocess.run([PIPETRACE, "export", file, "--stacks", "-"],
+                                    capture_output=True, text=True, timeout=60, check=True).stdout
+    finally:
+        job.stdin.close()
+        job.wait(20)
+    took = [sum(b - a for a, b in zip(begin[k::3], end[k::3])) for k in range(3)]
+    got, rest = computing(folded)
+    note = capture["hook_notes"].get("python", "")
+    said = re.match(r"(\d+) samples, ", note)
+    return {"truth": [x / sum(took) for x in took], "got": [x / max(sum(got) + rest, 1) for x in got],
+            "samples": int(said.group(1)) if said else 0, "hook": capture["hooks"].get("python"),
+            "note": note, "cpu_s": sum(took)}
+
+
+def off(r):
+    """By how much a share is further from the truth than so many samples let it be, if it is."""
+    n = max(r["samples"], 1)
+    return [abs(g - t) > SIGMAS * (t * (1 - t) / n) ** 0.5 + 0.01 for g, t in zip(r["got"], r["truth"])]
+
+
+def sampled(python, methods, n, seconds, table=False):
+    for method in methods:
+        r = spin(python, method, n, seconds)
+        if table:
+            print("%-8s %5d samples  %s  truth %s  at most %.1f points off; %s" % (
+                method, r["samples"], " ".join("%5.1f" % (100 * x) for x in r["got"]),
+                " ".join("%5.1f" % (100 * x) for x in r["truth"]),
+                100 * max(abs(a - b) for a, b in zip(r["got"], r["truth"])), r["note"]))
+        say(r["hook"] == "perf_event" and r["samples"] > 0, "spin %s: samples" % method, r)
+        # on a core is what counts, and that it is said: 99 times a second at most
+        say(r["samples"] <= 105 * (r["cpu_s"] + n), "spin %s: too many samples" % method, r)
+        say(not any(off(r)), "spin %s: shares of three functions" % method, r)
+        say(not left_behind(), "spin %s: left behind" % method, left_behind())
+
+
 def main():
     ap = argparse.ArgumentParser()
+    ap.add_argument("--spin", nargs="+", metavar=("PYTHON", "METHOD"))
     ap.add_argument("--seconds", type=int, default=6)
     ap.add_argument("--sample", action="store_true", help="forked workers alone")
     args = ap.parse_args()
     begin = time.monotonic()
+    if args.spin:
+        sampled(args.spin[0], args.spin[1:] or ("thread", "fork", "spawn"), 1, args.seconds, True)
+        return 1 if failed else 0
+    sampled(sys.executable, ("thread",) if args.sample else ("thread", "fork", "spawn"), 2,
+            args.seconds)
     for method in ("fork",) if args.sample else ("fork", "spawn"):
         traced(method, args.seconds)
     print("%.0f s" % (time.monotonic() - begin))

@@ -164,6 +164,22 @@ static void on_look(void *ctx, const struct pt_py_look *l)
 	FUZZ_HOLDS(pt_py_telling(looks, l->stack) <= pt_py_lines_known(looks));
 }
 
+/* Frames of whatever is in the memory, as the kernel samples them; and what it is to be
+ * told of the process. */
+static void sample(struct pt_py_looks *l)
+{
+	struct pt_py_sample s = { .ts = 1, .tgid = (uint32_t)getpid(), .tid = 1 };
+	struct pt_py_found f;
+
+	for (s.n = 0; s.n < 8; s.n++) {
+		s.at[s.n].code = s.n % 3 ? at(CODE) : memory[FRAME + 4 * s.n];
+		s.at[s.n].instr = memory[FRAME + NEXT + 4 * s.n];
+	}
+	pt_py_looks_sample(l, &s, s.n, on_look, l);
+	if (pt_py_looks_found(l, &f) && pt_py_found_check(&f))
+		FUZZ_HOLDS(f.where.size <= PT_PY_RAW && f.where.code < f.where.size);
+}
+
 /* The same process looked at again and again, as a trace does. */
 static void look(void)
 {
@@ -179,6 +195,7 @@ static void look(void)
 	for (i = 0; i < 3; i++) {
 		pt_py_looks_watch(l, self, &err);
 		pt_py_looks_at(l, on_look, l);
+		sample(l);
 		if (pt_py_looks_process(l, self, &version, &cmdline))
 			FUZZ_HOLDS(version[0] == '3');
 		memory[NAME_TEXT + 5]++; /* another function */

@@ -164,14 +164,15 @@ static bool each_case(struct pt_capture *c, struct pt_ringbuf *ring, void *hole)
 	unsigned i, k;
 	bool ok;
 
-	good = bad = 0;
 	want = FRAMES;
+	wait_for(c, ring, 2); /* one may be of before */
+	good = bad = 0;
 	r = wait_for(c, ring, 20);
 	ok = say("true", minor, !r && good >= 15 && !bad, good);
 
 	want = PT_PY_FRAMES;
 	put(FRAME + FRAME_WORDS * (FRAMES - 1), found.where.previous, at(FRAME));
-	wait_for(c, ring, 2); /* one may be of before */
+	wait_for(c, ring, 2);
 	good = bad = 0;
 	r = wait_for(c, ring, 5);
 	ok &= say("circle", minor, !r && good >= 3 && !bad, good);

@@ -97,6 +97,8 @@ static void show_sockets(const struct pt_features *f)
 			 "waits for the network have no peer");
 	row("epoll waits", f->epoll ? "first ready socket" : "none",
 	    f->epoll ? "" : "what an epoll wait was for is not seen");
+	row("lines of Python", f->py_clock ? "perf_event" : "process_vm_readv",
+	    f->py_clock ? "" : "threads that run are looked at seldom, and may be seen torn");
 }
 
 static void show_faults(const struct pt_features *f)

@@ -100,6 +100,7 @@ void pt_session_lines_end(struct pt_session *s)
 	pt_py_watcher_stop(s->watcher, pt_session_record, s);
 	seen = pt_py_watcher_seen(s->watcher);
 	pt_capture_spent_elsewhere(s->cap, seen->cpu_ns);
+	pt_capture_py_quiet(s->cap, true);
 	pt_capture_py_counts(s->cap, &n, &hz);
 	if (seen->processes && hz)
 		snprintf(note, sizeof(note), "%u samples, %u times a second of a core at the end "

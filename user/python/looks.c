@@ -355,7 +355,8 @@ int pt_py_looks_at(struct pt_py_looks *l, pt_py_look_fn fn, void *ctx)
 		tell(l);
 		if (n > 0) {
 			seen += n;
-		} else if (pt_proc_stat(p->pid, &stat) || stat.state == 'Z') {
+		} else if (n < 0 || pt_proc_stat(p->pid, &stat) || stat.state == 'Z') {
+			/* it has ended, or runs another program */
 			shut(p);
 			p->tries = 0; /* the number may come again */
 		}
