@@ -85,6 +85,22 @@ static __always_inline __u16 pt_waker_context(struct task_struct *cur)
 	       (count & PT_COUNT_HARDIRQ ? PT_WAKER_HARDIRQ : 0);
 }
 
+/*
+ * Call fn(i, ctx) up to `most` times, until it returns 1. The helper (5.17) makes the
+ * verifier look at fn once; before it goes through each turn, so there are `few`.
+ */
+#define PT_LOOP(most, few, fn, ctx)                                            \
+	do {                                                                   \
+		__u32 i_;                                                      \
+                                                                               \
+		if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_loop)) \
+			bpf_loop(most, fn, ctx, 0);                            \
+		else                                                           \
+			for (i_ = 0; i_ < (few); i_++)                         \
+				if (fn(i_, ctx))                               \
+					break;                                 \
+	} while (0)
+
 #define PT_PF_EXITING 0x00000004 /* include/linux/sched.h, unchanged since 2.6 */
 #define PT_PF_MEMALLOC 0x00000800
 

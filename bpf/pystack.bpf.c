@@ -64,13 +64,35 @@ static __always_inline __u64 own_id(struct task_struct *t, const struct pt_py_wh
 
 #define UNREAD 1 /* no address: something is not in memory, or nowhere */
 
+/* Looking for a thread among an interpreter's. */
+struct search {
+	const struct pt_py_where *p;
+	__u64 at, id;
+	__u64 found;
+};
+
+static long next_state(__u32 i, struct search *s)
+{
+	__u64 has = 0;
+
+	if (!read_word(s->at + s->p->id, &has)) {
+		s->found = UNREAD;
+		return 1;
+	}
+	if (has == s->id) {
+		s->found = s->at;
+		return 1;
+	}
+	return !read_word(s->at + s->p->next, &s->at) || !s->at;
+}
+
 /* Its PyThreadState; 0: it has none. Kept with the thread, and asked each time whether it
  * is still this thread's. */
 static __always_inline __u64 own_state(struct pt_thread *th, const struct pt_py_where *p,
 				       __u64 id)
 {
+	struct search s = { .p = p, .id = id };
 	__u64 at = th->py_state, has = 0;
-	int i;
 
 	if (at && read_word(at + p->id, &has) && has == id)
 		return at;
@@ -81,46 +103,44 @@ static __always_inline __u64 own_state(struct pt_thread *th, const struct pt_py_
 	}
 	if (!id)
 		return 0;
-	if (!read_word(p->runtime + p->interpreters, &at) || !read_word(at + p->threads, &at))
+	if (!read_word(p->runtime + p->interpreters, &s.at) || !read_word(s.at + p->threads, &s.at))
 		return UNREAD;
-	for (i = 0; i < PT_PY_STATES; i++) {
-		if (!read_word(at + p->id, &has))
-			return UNREAD;
-		if (has == id) {
-			th->py_state = at;
-			return at;
-		}
-		if (!read_word(at + p->next, &at) || !at)
-			break;
-	}
-	th->py_away = PT_PY_AWAY;
-	return 0;
+	PT_LOOP(PT_PY_STATES, PT_PY_STATES_FEW, next_state, &s);
+	if (!s.found)
+		th->py_away = PT_PY_AWAY;
+	else if (s.found != UNREAD)
+		th->py_state = s.found;
+	return s.found;
 }
 
-/* 0: all of the stack, or its innermost frames. */
-static __always_inline int walk(struct scratch *s, const struct pt_py_where *p, __u64 frame)
-{
-	__u32 code = p->code / 8, previous = p->previous / 8, instr = p->instr / 8, n;
-	__u32 size = p->size;
-	int i;
+struct walk {
+	struct scratch *s;
+	const struct pt_py_where *p;
+	__u64 frame;
+	__u64 unread;
+};
 
-	for (i = 0; i < PT_PY_CHAIN && frame; i++) {
-		/* in memory, so that the verifier does not follow each of its values */
-		n = *(volatile __u32 *)&s->s.n;
-		if (n >= PT_PY_FRAMES)
-			break;
-		if (size > PT_PY_RAW || bpf_probe_read_user(s->raw, size, (void *)frame))
-			return -1;
-		if (p->owner >= PT_PY_RAW ||
-		    (__u8)(s->raw[p->owner / 8 & (PT_PY_RAW / 8 - 1)] >> (p->owner % 8 * 8)) !=
-			    OWNED_BY_C) {
-			s->s.at[n].code = s->raw[code & (PT_PY_RAW / 8 - 1)];
-			s->s.at[n].instr = s->raw[instr & (PT_PY_RAW / 8 - 1)];
-			*(volatile __u32 *)&s->s.n = n + 1;
-		}
-		frame = s->raw[previous & (PT_PY_RAW / 8 - 1)];
+static long next_frame(__u32 i, struct walk *w)
+{
+	const struct pt_py_where *p = w->p;
+	struct scratch *s = w->s;
+	__u32 size = p->size, n = s->s.n, owner;
+
+	if (n >= PT_PY_FRAMES)
+		return 1;
+	if (size > PT_PY_RAW || bpf_probe_read_user(s->raw, size, (void *)w->frame)) {
+		w->unread = 1;
+		return 1;
 	}
-	return 0;
+	owner = p->owner;
+	if (owner >= PT_PY_RAW ||
+	    (__u8)(s->raw[owner / 8 & (PT_PY_RAW / 8 - 1)] >> (owner % 8 * 8)) != OWNED_BY_C) {
+		s->s.at[n].code = s->raw[p->code / 8 & (PT_PY_RAW / 8 - 1)];
+		s->s.at[n].instr = s->raw[p->instr / 8 & (PT_PY_RAW / 8 - 1)];
+		s->s.n = n + 1;
+	}
+	w->frame = s->raw[p->previous / 8 & (PT_PY_RAW / 8 - 1)];
+	return !w->frame;
 }
 
 #define COUNT(what, by) __sync_fetch_and_add(&pt_py_counts.what, by)
@@ -129,6 +149,7 @@ static __always_inline void sample(struct task_struct *t, struct pt_thread *th,
 				   const struct pt_py_where *p, struct scratch *s)
 {
 	__u64 state = own_state(th, p, own_id(t, p)), frame = 0;
+	struct walk w = { .s = s, .p = p };
 	__u32 n;
 
 	if (state && (state == UNREAD || !read_word(state + p->frame, &frame))) {
@@ -143,8 +164,10 @@ static __always_inline void sample(struct task_struct *t, struct pt_thread *th,
 		COUNT(no_stack, 1);
 		return;
 	}
+	w.frame = frame;
 	s->s.n = 0;
-	if (walk(s, p, frame)) {
+	PT_LOOP(PT_PY_CHAIN, PT_PY_CHAIN_FEW, next_frame, &w);
+	if (w.unread) {
 		COUNT(unread, 1);
 		return;
 	}

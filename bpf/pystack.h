@@ -7,7 +7,10 @@
 
 #define PT_PY_FRAMES 128      /* of a stack, the innermost; what is above is cut */
 #define PT_PY_CHAIN 192	      /* ... and those between C and Python, which are skipped */
-#define PT_PY_STATES 256      /* threads of an interpreter that are looked through */
+#define PT_PY_STATES 1024     /* threads of an interpreter that are looked through */
+/* ... and on kernels before 5.17, which look longer at the program than it ever runs */
+#define PT_PY_STATES_FEW 64
+#define PT_PY_CHAIN_FEW 80
 #define PT_PY_RAW 128	      /* bytes of a frame in which all lies that is read of it */
 #define PT_PY_NOWHERE 0xffffu /* for an offset: it has no such thing */
 #define PT_PY_AWAY 16	      /* a thread without Python is not looked for so many times */

@@ -40,6 +40,11 @@ enum pageflags {
 	PG_head = 6,
 };
 
+/* Helpers that came after 5.15: is there one? */
+enum bpf_func_id {
+	BPF_FUNC_loop = 181, /* optional */
+};
+
 /* Numbers of the bpf() interface (stable). */
 enum bpf_map_type {
 	BPF_MAP_TYPE_HASH = 1,
