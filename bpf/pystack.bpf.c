@@ -11,7 +11,7 @@
 /* By process id. Filled from user space, and only looked up here. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, PT_MAX_TARGETS);
+	__uint(max_entries, PT_PY_SAMPLED);
 	__type(key, __u32);
 	__type(value, struct pt_py_where);
 } pt_py_processes SEC(".maps");

@@ -14,6 +14,7 @@
 #define PT_PY_RAW 128	      /* bytes of a frame in which all lies that is read of it */
 #define PT_PY_NOWHERE 0xffffu /* for an offset: it has no such thing */
 #define PT_PY_AWAY 16	      /* a thread without Python is not looked for so many times */
+#define PT_PY_SAMPLED 1024    /* processes; as many are looked at from outside */
 #define PT_PY_RING_BYTES (512 * 1024)
 
 /* Value of the map of processes that are sampled, by process id: where its interpreter is

@@ -213,6 +213,44 @@ static bool each_case(struct pt_capture *c, struct pt_ringbuf *ring, void *hole)
 	return ok;
 }
 
+/* ns that it was on a core. */
+static uint64_t ran(pid_t pid)
+{
+	unsigned long long ns = 0;
+	char path[64];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/schedstat", (int)pid);
+	f = fopen(path, "r");
+	if (f && fscanf(f, "%llu", &ns) != 1)
+		ns = 0;
+	if (f)
+		fclose(f);
+	return ns;
+}
+
+/* Whoever may take next to nothing of a core halves the rate each second, and it is. */
+static bool rates(struct pt_capture *c, pid_t pid, struct pt_ringbuf *ring)
+{
+	struct pt_py_counts was;
+	unsigned hz = 0, i;
+	uint64_t cpu, n;
+	double got;
+
+	want = 0;
+	for (i = 0; i < 3; i++) {
+		pt_capture_py_tick(c, 0, 1e-9);
+		wait_for(c, ring, 2);
+	}
+	pt_capture_py_counts(c, &was, &hz);
+	cpu = ran(pid);
+	wait_for(c, ring, 40);
+	n = counts(c).tried - was.tried;
+	got = (double)n * 1e9 / (double)(ran(pid) - cpu);
+	printf("# %u times a second: %.1f for each second on a core\n", hz, got);
+	return hz == PT_PY_HZ / 4 && got > 0.5 * hz && got < 1.6 * hz;
+}
+
 static int each_version(struct pt_capture *c, pid_t pid, struct pt_ringbuf *ring, void *hole)
 {
 	int minor, ret = 0;
@@ -241,6 +279,8 @@ static int each_version(struct pt_capture *c, pid_t pid, struct pt_ringbuf *ring
 		}
 		pt_py_close(p);
 	}
+	if (!ret && !say("rate", minor - 1, rates(c, pid, ring), 1))
+		ret = 1;
 	return ret;
 }
 
