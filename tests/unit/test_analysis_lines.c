@@ -374,6 +374,55 @@ static void python_elsewhere_is_host_work(void **state)
 	case_close(&c);
 }
 
+/* Who runs is sampled thirty times as often as who sleeps is looked at: both stand for their
+ * time all the same. Looks from outside alone count one each. */
+static void samples_stand_for_time(void **state)
+{
+	struct st_case c;
+	const struct pt_thread *w;
+	struct job_opts o = job_defaults();
+	struct pt_an an = { 0 };
+	double *weight, sum[7] = { 0 }, ran, truth;
+	struct pt_rec_pylook l = { .hdr = { .tid = JOB_WORKER(0), .tgid = JOB_WORKER(0) } };
+	uint64_t ts, asleep = 0;
+	size_t i;
+
+	(void)state;
+	o.mix[JOB_DISK] = 0.3;
+	feed_job(&c, &o);
+	w = pt_model_thread(c.m, JOB_WORKER(0));
+	assert_non_null(w);
+	pt_model_settle(c.m);
+	for (ts = c.j.t0; ts < c.j.t1; ts += ST_MS) {
+		uint32_t at = stack_at(w, ts);
+		bool runs = at == 4 || at == 5;
+
+		if (!runs && (asleep + 30 * ST_MS > ts || at != stack_at(w, ts + 10 * ST_US)))
+			continue;
+		if (!runs)
+			asleep = ts;
+		l.begin_ts = ts;
+		l.stack = at;
+		l.running = runs;
+		feed(c.m, &l, PT_REC_PYLOOK, sizeof(l), runs ? ts : ts + 10 * ST_US);
+	}
+	assert_true(pt_is_sampled(w));
+	an.t0 = c.j.t0;
+	an.t1 = c.j.t1;
+	an.m = c.m;
+	assert_int_equal(pt_weigh_looks(&an, w, &weight), 0);
+	for (i = 0; i < w->looks.n; i++)
+		sum[w->looks.v[i].stack] += weight[i];
+	free(weight);
+	ran = (double)(ran_in(w, 4, c.j.t0, c.j.t1) + ran_in(w, 5, c.j.t0, c.j.t1));
+	truth = (double)ran_in(w, 4, c.j.t0, c.j.t1);
+	assert_true(fabs(sum[4] + sum[5] - ran) < 0.02 * ran);
+	assert_true(fabs(sum[4] - truth) < 0.06 * ran);
+	truth = (double)(c.j.t1 - c.j.t0) - ran;
+	assert_true(truth > 0 && fabs(sum[3] + sum[6] - truth) < 0.02 * truth);
+	case_close(&c);
+}
+
 static double seconds_in(const struct pt_stack_times *s, uint32_t stack, uint32_t state)
 {
 	const struct pt_stack_key key = { stack, state };
@@ -564,6 +613,7 @@ int main(void)
 		cmocka_unit_test(a_headline_names_a_function),
 		cmocka_unit_test(python_names_a_data_wait),
 		cmocka_unit_test(python_elsewhere_is_host_work),
+		cmocka_unit_test(samples_stand_for_time),
 		cmocka_unit_test(time_goes_to_its_stack),
 		cmocka_unit_test(the_page_has_trees),
 		cmocka_unit_test(stacks_are_folded),

@@ -103,13 +103,12 @@ void pt_session_lines_end(struct pt_session *s)
 	pt_capture_py_quiet(s->cap, true);
 	pt_capture_py_counts(s->cap, &n, &hz);
 	if (seen->processes && hz)
-		snprintf(note, sizeof(note), "%u samples, %u times a second of a core at the end "
-			 "(%llu lost; %.1f us each, and %.1f to read it); %u looks; all took "
-			 "%.1f ms of CPU",
+		snprintf(note, sizeof(note), "%u samples, at most %u a second of a core (%llu lost; "
+			 "%.1f us each, %.1f to read); %u looks; %.0f ms of CPU%s%.30s",
 			 seen->samples, hz, (unsigned long long)(n.unread + n.full + seen->strange),
 			 n.tried ? (double)n.ns / (double)n.tried / 1e3 : 0,
 			 seen->samples ? (double)seen->sample_ns / seen->samples / 1e3 : 0, seen->looks,
-			 (double)seen->cpu_ns / 1e6);
+			 (double)seen->cpu_ns / 1e6, seen->why[0] ? "; " : "", seen->why);
 	else if (seen->processes)
 		snprintf(note, sizeof(note), "%u looks took %.1f ms of CPU; %.100s", seen->looks,
 			 (double)seen->cpu_ns / 1e6,

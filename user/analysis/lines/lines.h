@@ -39,6 +39,12 @@ int pt_tell_late(struct pt_an *an, const struct pt_trainer *t, bool data,
 /* ... both, 0: none, and the line's share of that time. 0 or -ENOMEM. */
 int pt_late_line(struct pt_an *an, const struct pt_trainer *t, bool data, uint32_t *line,
 		 uint32_t *stack, double *share);
+/* Were samples taken of it in the kernel? And for how much of its time does each of its looks
+ * stand? Looks that were all made from outside count 1 each. free() it, in any case. 0 or
+ * -ENOMEM. */
+bool pt_is_sampled(const struct pt_thread *th);
+int pt_weigh_looks(const struct pt_an *an, const struct pt_thread *th, double **out);
+
 /* Since when all looks found the thread in the line of the last one, as that tells most;
  * UINT64_MAX: there is no look. 0 or -ENOMEM. */
 int pt_same_line_since(const struct pt_model *m, const struct pt_thread *th, uint64_t *since);

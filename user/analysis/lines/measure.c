@@ -380,6 +380,27 @@ int pt_same_line_since(const struct pt_model *m, const struct pt_thread *th, uin
 
 #define APART_NS (2 * NS_PER_S) /* between looks; longer, and nobody knows */
 
+/* Where it was sampled: for what each look stands. *all: the sum. 0 or -ENOMEM. */
+static int sum_samples(struct pt_an *an, const struct pt_trainer *t, bool data, uint64_t *ns,
+		       uint64_t *all)
+{
+	const struct pt_code_look *l = t->main->looks.v;
+	size_t n = t->main->looks.n, hint = 0, i;
+	double *weight;
+	int err = pt_weigh_looks(an, t->main, &weight);
+
+	*all = 0;
+	for (i = 0; i < n && !err; i++) {
+		if (l[i].begin < an->t0 || l[i].end > an->t1 || !pt_model_stack(an->m, l[i].stack) ||
+		    data != (pt_waits_in(t, &hint, l[i].begin, l[i].begin + 1) > 0))
+			continue;
+		ns[l[i].stack - 1] += (uint64_t)weight[i];
+		*all += (uint64_t)weight[i];
+	}
+	free(weight);
+	return err;
+}
+
 /* Where each look found it until the next one. */
 static uint64_t sum_stacks(struct pt_an *an, const struct pt_trainer *t, bool data, uint64_t *ns)
 {
@@ -414,7 +435,12 @@ int pt_late_line(struct pt_an *an, const struct pt_trainer *t, bool data, uint32
 		err = t->main ? -ENOMEM : err;
 		goto out;
 	}
-	all = sum_stacks(an, t, data, ns);
+	if (pt_is_sampled(t->main))
+		err = sum_samples(an, t, data, ns, &all);
+	else
+		all = sum_stacks(an, t, data, ns);
+	if (err)
+		goto out;
 	for (i = 0; i < n; i++)
 		if (ns[i] && (at = choose(&d, (uint32_t)i + 1, false)))
 			lines[at - 1] += ns[i];

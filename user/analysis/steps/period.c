@@ -127,6 +127,7 @@ static int count_places(const struct pt_host *h, struct pt_period *p)
 		x->evident += pt_gap_is_evident(g);
 		x->reads += g->reads || g->read_bytes || g->read_ns;
 		x->looks += g->looks;
+		x->looked += g->looked;
 		x->named += g->named;
 		x->named_at += g->named_at;
 	}
@@ -195,7 +196,7 @@ static void mark_begins(struct pt_period *p, struct pt_place_at *best)
 
 static bool is_named(const struct pt_place_at *x)
 {
-	return x->looks >= NAMED_LOOKS && (double)x->named >= NAMED_PART * (double)x->looks;
+	return x->looks >= NAMED_LOOKS && x->named > 0 && x->named >= NAMED_PART * x->looked;
 }
 
 /* The one with most of it; NULL: nothing is told. */

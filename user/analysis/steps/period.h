@@ -21,8 +21,8 @@ struct pt_place_at {
 	uint64_t big_ns;     /* ... that stand out of the cadence */
 	uint64_t evident;    /* with evidence of obtaining */
 	uint64_t reads;	     /* ... by the consumer's own reading */
-	uint64_t looks, named; /* at its Python; in the data iterator */
-	double named_at;     /* where in the gap these were, summed */
+	uint64_t looks;	     /* at its Python, as in struct pt_host_gap */
+	double looked, named, named_at;
 	bool syncs;	     /* its first call waits for the device */
 	bool graphs; /* ... leads to the launch of one */
 	uint64_t uploads;    /* bytes that its second calls copy to the device */

@@ -32,10 +32,10 @@ struct pt_host_gap {
 	uint64_t read_first, read_last; /* its own reads of files */
 	uint32_t reads;			/* ... in so many turns */
 	uint64_t read_bytes; /* where single reads are not traced */
-	/* Looks at the thread's Python in it; of these in the data iterator; where those were,
-	 * as parts of the gap, summed. */
-	uint32_t looks, named;
-	double named_at;
+	/* Looks at the thread's Python in it: how many; what they stand for (pt_weigh_looks());
+	 * of that in the data iterator; and that, times where in the gap it was, summed. */
+	uint32_t looks;
+	double looked, named, named_at;
 };
 
 struct pt_host {

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/lines/lines.h"
 #include "analysis/waits/host.h"
 
 #define STACKS_MAX 64 /* different ones inside of calls */
@@ -219,12 +220,14 @@ void pt_find_called_back(const struct pt_an *an, struct pt_trainer *t)
 	}
 }
 
-static void note(struct pt_host_gap *g, const struct pt_code_look *l, bool named)
+static void note(struct pt_host_gap *g, const struct pt_code_look *l, double weight, bool named)
 {
 	g->looks++;
-	g->named += named;
-	if (named)
-		g->named_at += (double)(l->begin - g->g.begin) /
+	g->looked += weight;
+	if (!named)
+		return;
+	g->named += weight;
+	g->named_at += weight * (double)(l->begin - g->g.begin) /
 			       (double)(g->g.end - g->g.begin);
 }
 
@@ -234,7 +237,9 @@ int pt_find_named(const struct pt_an *an, struct pt_host *h)
 	struct named k = { .m = an->m };
 	bool *of; /* by stack: it is in the iterator */
 	uint8_t *known;
+	double *weight;
 	size_t i, at = 0;
+	int err;
 
 	if (!th || !th->looks.n)
 		return 0;
@@ -245,7 +250,10 @@ int pt_find_named(const struct pt_an *an, struct pt_host *h)
 		return 0;
 	of = calloc(an->m->code_stacks.n + 1, sizeof(*of));
 	known = calloc(an->m->code_stacks.n + 1, sizeof(*known));
-	for (i = 0; of && known && i < th->looks.n; i++) {
+	err = pt_weigh_looks(an, th, &weight);
+	if (!err && (!of || !known))
+		err = -ENOMEM;
+	for (i = 0; !err && i < th->looks.n; i++) {
 		const struct pt_code_look *l = &th->looks.v[i];
 		struct pt_host_gap *g = gap_of(h, l, &at);
 
@@ -254,10 +262,10 @@ int pt_find_named(const struct pt_an *an, struct pt_host *h)
 		if (!known[l->stack])
 			of[l->stack] = is_named(&k, l->stack);
 		known[l->stack] = 1;
-		note(g, l, of[l->stack] && !waits_for_else(h, g, l));
+		note(g, l, weight[i], of[l->stack] && !waits_for_else(h, g, l));
 	}
-	i = of && known;
+	free(weight);
 	free(of);
 	free(known);
-	return i ? 0 : -ENOMEM;
+	return err;
 }

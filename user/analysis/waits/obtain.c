@@ -451,9 +451,8 @@ static void bound_by_name(const struct pt_place_at *at, const struct pt_host_gap
 			  struct window *w)
 {
 	bool own = g->looks >= OWN_LOOKS;
-	double looks = own ? g->looks : (double)at->looks;
-	double named = own ? g->named : (double)at->named;
-	double middle = own ? g->named_at : at->named_at, part = named / looks, from;
+	double looked = own ? g->looked : at->looked, named = own ? g->named : at->named;
+	double middle = own ? g->named_at : at->named_at, part = named / looked, from;
 	double len = (double)(g->g.end - g->g.begin);
 
 	*w = (struct window){ .begin = g->g.end, .end = g->g.end };

@@ -89,17 +89,51 @@ fail:
 	return NULL;
 }
 
+static bool is_sampled(const struct pt_thread *th)
+{
+	size_t i;
+
+	for (i = 0; i < th->looks.n; i++)
+		if (th->looks.v[i].running && th->looks.v[i].begin == th->looks.v[i].end)
+			return true;
+	return false;
+}
+
+/* A look stands for the time until the next one. But a thread on a core is sampled far more
+ * often than it is looked at asleep: there a sample ends where the thread goes to sleep, and
+ * a look at a sleep stands for all of it. *done: up to where this has come. */
+static uint64_t weight_of(const struct pt_thread *th, size_t i, bool sampled, uint64_t *done)
+{
+	const struct pt_code_look *l = &th->looks.v[i];
+	uint64_t begin = l->begin, until = i + 1 < th->looks.n ? l[1].begin : l->end;
+	size_t at = pt_iv_after(th, l->begin);
+	const struct pt_iv *iv = at < th->iv.n ? &th->iv.v[at] : NULL;
+
+	if (!sampled || !iv)
+		return until - begin;
+	if (l->running && iv->begin > begin && iv->wait != PT_WAIT_RUNQ && iv->begin < until)
+		until = iv->begin;
+	else if (!l->running && iv->begin <= begin) {
+		begin = iv->begin > *done ? iv->begin : *done;
+		until = iv->ready < until ? iv->ready : until;
+	}
+	*done = until > begin ? until : begin;
+	return *done - begin;
+}
+
 static int put_samples(struct speedscope *k, const struct pt_thread *th, json_t *samples,
 		       json_t *weights)
 {
+	bool sampled = is_sampled(th);
+	uint64_t done = th->looks.v[0].begin;
 	size_t i;
 
 	for (i = 0; i < th->looks.n; i++) {
 		const struct pt_code_look *l = &th->looks.v[i];
-		uint64_t until = i + 1 < th->looks.n ? l[1].begin : l->end;
+		uint64_t ns = weight_of(th, i, sampled, &done);
 
 		if (json_array_append_new(samples, sample_of(k, th, l)) ||
-		    json_array_append_new(weights, json_integer((json_int_t)(until - l->begin))))
+		    json_array_append_new(weights, json_integer((json_int_t)ns)))
 			return -ENOMEM;
 	}
 	return 0;
