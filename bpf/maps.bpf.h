@@ -210,6 +210,7 @@ __u32 pt_outsiders __weak = 0; /* processes outside of the tree in pt_targets */
 __u64 pt_loss[PT_LOSS_NR] __weak = {};
 struct pt_hits pt_hits __weak = {};
 struct pt_py_counts pt_py_counts __weak = {};
+__u32 pt_py_tick __weak = 0; /* ns of an interrupt by which a sample comes */
 __u32 pt_saved __weak = 0; /* PT_SAVE_*: what a budget does without */
 
 #endif

@@ -173,7 +173,7 @@ static __always_inline void sample(struct task_struct *t, struct pt_thread *th,
 	}
 	s->s.tid = (__u32)t->pid;
 	s->s.tgid = (__u32)t->tgid;
-	s->s.took = (__u32)(bpf_ktime_get_ns() - s->s.ts);
+	s->s.took = (__u32)(bpf_ktime_get_ns() - s->s.ts) + pt_py_tick;
 	n = s->s.n;
 	if (!n || n > PT_PY_FRAMES)
 		return;
@@ -191,17 +191,19 @@ int pt_py_clock(void *ctx)
 	struct pt_py_where *p;
 	struct scratch *s;
 	__u32 tgid, key = 0;
+	__u64 ts;
 
 	if (!th || !pt_is_armed() || pt_saves(PT_SAVE_LINES))
 		return 0;
+	ts = bpf_ktime_get_ns();
 	tgid = (__u32)t->tgid;
 	p = bpf_map_lookup_elem(&pt_py_processes, &tgid);
 	s = p ? bpf_map_lookup_elem(&pt_py_scratch, &key) : NULL;
 	if (!s)
 		return 0;
-	s->s.ts = bpf_ktime_get_ns();
+	s->s.ts = ts;
 	sample(t, th, p, s);
 	COUNT(tried, 1);
-	COUNT(ns, bpf_ktime_get_ns() - s->s.ts);
+	COUNT(ns, bpf_ktime_get_ns() - ts + pt_py_tick);
 	return 0;
 }

@@ -42,7 +42,7 @@ struct pt_py_sample {
 	__u64 ts;
 	__u32 tgid, tid;
 	__u32 n;
-	__u32 took; /* ns, until it was complete */
+	__u32 took; /* ns of the thread's time, with the interrupt by which it came */
 	struct pt_py_frame_at at[PT_PY_FRAMES];
 };
 _Static_assert(sizeof(struct pt_py_sample) == 24 + 16 * PT_PY_FRAMES, "pt_py_sample");
@@ -50,7 +50,7 @@ _Static_assert(sizeof(struct pt_py_sample) == 24 + 16 * PT_PY_FRAMES, "pt_py_sam
 /* Since the session began. */
 struct pt_py_counts {
 	__u64 samples;	/* that were written */
-	__u64 ns;	/* what all that was tried took, failures included */
+	__u64 ns;	/* what all that was tried took, interrupts and failures included */
 	__u64 tried;
 	__u64 unread;	/* dropped: a page of the stack was not in memory, or is none */
 	__u64 no_stack; /* the thread has no Python, or runs none now */

@@ -144,9 +144,6 @@ size_t pt_capture_processes(struct pt_capture *c, pid_t *out, size_t max);
  * pt_py_sample into a ring of their own; for whoever reads Python to make sense of.
  */
 #define PT_PY_HZ 99
-/* The interrupt by which one comes, ns, beside what the program takes; it was measured on
- * virtual machines, which are dear. */
-#define PT_PY_TICK_NS 2000
 /* The ring's descriptor, and its size; -1: there is none, because nobody wanted one
  * (pt_capture_opts) or the kernel does not take the program. */
 int pt_capture_py_ring(const struct pt_capture *c, size_t *bytes);

@@ -118,20 +118,19 @@ static struct price run_of(struct pt_capture *c, unsigned kind)
 	return (struct price){ mean * (1 - off), mean, mean * (1 + off) };
 }
 
-/* Samples of Python: what the program took is measured, and the interrupt comes before it. */
+/* Samples of Python: what the program took is measured, and the interrupt before it was. */
 static void add_samples(struct pt_capture *c)
 {
 	struct pt_cost *k = &c->cost;
-	double n, ns, tick = PT_PY_TICK_NS;
+	double ns;
 	struct pt_py_counts now;
 	unsigned hz;
 
 	pt_capture_py_counts(c, &now, &hz);
-	n = (double)(now.tried - k->py.tried);
 	ns = (double)(now.ns - k->py.ns);
-	k->low += ns + n * tick / 4;
-	k->ns += ns + n * tick;
-	k->high += ns + n * tick * 2;
+	k->low += ns / 2;
+	k->ns += ns;
+	k->high += ns * 2;
 	k->py = now;
 }
 

@@ -10,7 +10,6 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/vec.h"
-#include "capture/capture.h"
 #include "capture/ringbuf.h"
 #include "python/looks.h"
 #include "python/watcher_int.h"
@@ -191,7 +190,7 @@ static int on_sample(void *ctx, void *data, size_t len)
 
 	if (len < head || s->n > (len - head) / sizeof(s->at[0]))
 		return 0;
-	w->took += s->took + PT_PY_TICK_NS;
+	w->took += s->took;
 	if (w->resting)
 		return 0;
 	if (pt_py_looks_sample(w->looks, s, s->n, on_sampled, w))
