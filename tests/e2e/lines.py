@@ -283,8 +283,8 @@ def sampled(python, methods, n, seconds, table=False):
                 " ".join("%5.1f" % (100 * x) for x in r["truth"]),
                 100 * max(abs(a - b) for a, b in zip(r["got"], r["truth"])), r["note"]))
         say(r["hook"] == "perf_event" and r["samples"] > 0, "spin %s: samples" % method, r)
-        # on a core is what counts, and that it is said: 99 times a second at most
-        say(r["samples"] <= 105 * (r["cpu_s"] + n), "spin %s: too many samples" % method, r)
+        # 99 times a second on a core, give or take a tenth
+        say(r["samples"] <= 115 * (r["cpu_s"] + n), "spin %s: too many samples" % method, r)
         say(not any(off(r)), "spin %s: shares of three functions" % method, r)
         say(not left_behind(), "spin %s: left behind" % method, left_behind())
 

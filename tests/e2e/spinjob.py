@@ -46,14 +46,15 @@ def deep(levels, until):
 
 def work(sums, i):
     own = random.Random(i)
-    parts = (lambda t: heavy(t), 0.006), (lambda t: middle(t), 0.003), (lambda t: deep(10, t), 0.001)
+    # shorter than the time between two samples, so that each tells something new
+    parts = (heavy, 0.0018), (middle, 0.0009), (lambda t: deep(10, t), 0.0003)
     while True:
         for k, (part, mean) in enumerate(parts):
             begin = CPU()
             # of many lengths, so that no clock keeps step with them
             part(begin + mean * own.uniform(0.5, 1.5))
             sums[3 * i + k] += CPU() - begin
-        if own.random() < 0.05:
+        if own.random() < 0.02:
             time.sleep(0.003)
 
 

@@ -146,16 +146,19 @@ static void follow_cpus(struct pt_capture *c)
 		snprintf(k->online, sizeof(k->online), "?");
 }
 
-static void set_hz(struct pt_pyclock *k, unsigned hz)
+/* Each core in a rhythm of its own that changes every second, by a tenth at most: no loop of
+ * the job's keeps step with it for long. */
+static void set_rhythm(struct pt_pyclock *k)
 {
-	uint64_t period = 1000000000u / hz;
 	size_t i;
 
-	/* one that does not take it stays as dear as it was, and is met again */
-	k->hz = hz;
-	for (i = 0; i < k->n; i++)
+	for (i = 0; i < k->n; i++) {
+		uint64_t period = (uint64_t)(1e9 / k->hz * (0.9 + 0.2 * (double)random() / RAND_MAX));
+
+		/* one that does not take it goes on as before, and is met again */
 		if (ioctl(k->fd[i], PERF_EVENT_IOC_PERIOD, &period))
-			k->hz = hz;
+			continue;
+	}
 }
 
 /* ---- which processes ---------------------------------------------------------------- */
@@ -255,7 +258,8 @@ void pt_capture_py_tick(struct pt_capture *c, uint64_t reader_ns, double most)
 	pt_capture_py_counts(c, &n, &hz);
 	ns = (double)(n.ns - k->was.ns) + (double)(reader_ns - k->reader_ns);
 	if (k->at && ns > most * (double)(now - k->at) && k->hz > 1)
-		set_hz(k, k->hz / 2);
+		k->hz /= 2;
+	set_rhythm(k);
 	k->was = n;
 	k->reader_ns = reader_ns;
 	k->at = now;
