@@ -25,7 +25,7 @@
 #define ONLINE "/sys/devices/system/cpu/online"
 
 struct pt_pyclock {
-	unsigned hz;
+	unsigned hz, over; /* seconds in a row in which all took too much */
 	bool open, quiet;
 	struct pt_py_counts was; /* at the last tick, as the next two */
 	uint64_t reader_ns, at;
@@ -242,6 +242,8 @@ void pt_capture_py_counts(const struct pt_capture *c, struct pt_py_counts *out, 
 	*hz = c->pyclock && c->pyclock->open ? c->pyclock->hz : 0;
 }
 
+#define OVER 2 /* one alone may have had its core taken away */
+
 /* Of one core, since the last tick. More than its part: half as often from now on, for all
  * threads alike, so that no thread's looks weigh less than another's. */
 void pt_capture_py_tick(struct pt_capture *c, uint64_t reader_ns, double most)
@@ -257,8 +259,11 @@ void pt_capture_py_tick(struct pt_capture *c, uint64_t reader_ns, double most)
 	follow_cpus(c);
 	pt_capture_py_counts(c, &n, &hz);
 	ns = (double)(n.ns - k->was.ns) + (double)(reader_ns - k->reader_ns);
-	if (k->at && ns > most * (double)(now - k->at) && k->hz > 1)
+	k->over = k->at && ns > most * (double)(now - k->at) ? k->over + 1 : 0;
+	if (k->over >= OVER && k->hz > 1) {
 		k->hz /= 2;
+		k->over = 0;
+	}
 	set_rhythm(k);
 	k->was = n;
 	k->reader_ns = reader_ns;
