@@ -230,11 +230,12 @@ static void learn_bare(struct obtain *o)
 		if (!at || !at->data || pt_gap_is_evident(g))
 			continue;
 		o->bare.looks += g->looks;
+		o->bare.looked += g->looked;
 		o->bare.named += g->named;
 		o->bare.named_at += g->named_at;
 	}
 	o->bare.by_name = o->bare.looks >= PT_LOOKS_MIN &&
-			  (double)o->bare.named >= BARE_PART * (double)o->bare.looks;
+			  o->bare.named >= BARE_PART * o->bare.looked;
 }
 
 /* Behind the last evidence the thread unpickles its batch, and goes on with the loop. */
