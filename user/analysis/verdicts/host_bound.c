@@ -52,6 +52,7 @@ static const char *advice_of(enum pt_host_kind what, bool often)
 static const char *advice_at(struct pt_an *an, enum pt_host_kind what, bool out, bool often)
 {
 	static const struct pt_line_ask lines = LINES;
+	const char *spins = "";
 	struct pt_r_line l;
 
 	if (out)
@@ -61,10 +62,12 @@ static const char *advice_at(struct pt_an *an, enum pt_host_kind what, bool out,
 		       "now and then.";
 	if (!pt_top_line(an, &lines, PT_NULL, &l))
 		return advice_of(what, often);
+	if (what == PT_HOST_COMPUTING && l.share >= PT_HOST_ONE_LINE)
+		spins = "if it spins there until a batch comes, whoever makes that is too slow; ";
 	return pt_sentence(an,
 		"Look at %s: if it prepares data, do that ahead of time in worker processes; "
-		"otherwise move it to another thread or to the GPU, or do it less often.",
-		pt_line_place(an, &l));
+		"%sotherwise move it to another thread or to the GPU, or do it less often.",
+		pt_line_place(an, &l), spins);
 }
 
 /* The device idles because of what the host does between its calls, and that was

@@ -31,6 +31,9 @@
 #define PT_SYNC_HIDDEN 0.87
 /* Host work is told as of every so many steps from here on, in steps; else as of each. */
 #define PT_HOST_EVERY 1.5
+/* Share of its computing, in one line: that may be a loop that asks for something again and
+ * again, which looks like work from outside. Chosen: a loop that spins had 98 %. */
+#define PT_HOST_ONE_LINE 0.95
 /* Flushing is what a checkpoint's time goes to from this share of it. */
 #define PT_FLUSH_SHARE 0.5
 

@@ -83,10 +83,13 @@ static bool hands_over_little(const struct pt_givers *g, const struct pt_giver *
 	       pt_feeds_too_little(&g->feed, kin->bytes);
 }
 
-static bool takes_output(const struct pt_giver *kin)
+/* By what was seen of it alone, if that is enough: its kin may do both. */
+static bool takes_output(const struct pt_giver *x, const struct pt_giver *kin)
 {
-	return kin->looked >= LOOKED_MIN &&
-	       (double)kin->handed_out >= OUT_SHARE * (double)kin->looked;
+	const struct pt_giver *by = x->looked >= LOOKED_MIN ? x : kin;
+
+	return by->looked >= LOOKED_MIN &&
+	       (double)by->handed_out >= OUT_SHARE * (double)by->looked;
 }
 
 /* Works as a supplier does; but what it hands over goes to no device, as far as can be
@@ -97,7 +100,7 @@ static bool is_peer(const struct pt_givers *g, const struct pt_giver *x,
 	bool own = x->th && x->th->proc == g->own;
 	bool asked = is_asked(x);
 
-	if (takes_output(kin))
+	if (takes_output(x, kin))
 		return true;
 	/* it works when it is asked, and nothing goes to a device, or most batches come
 	 * without it */
@@ -121,7 +124,7 @@ static bool may_be_store(const struct pt_giver *x)
 static enum pt_giver_role who_feeds(const struct pt_givers *g, struct pt_giver *x,
 				    const struct pt_giver *kin)
 {
-	x->takes = takes_output(kin);
+	x->takes = takes_output(x, kin);
 	if (is_peer(g, x, kin))
 		return PT_GIVER_PEER;
 	return may_be_store(x) && is_asked(x) ? PT_GIVER_STORE : PT_GIVER_SUPPLIER;
