@@ -74,13 +74,29 @@ int pt_join_lines(struct pt_join *j, struct pt_join_rank *r, const struct pt_rep
 	return err;
 }
 
+/* Beside the job's own workers, a server outside waits for their requests: that is none of
+ * what they wait for. */
+static bool serves(const struct pt_report *r, const struct pt_r_line *l)
+{
+	bool outside = false, inside = false;
+	size_t i;
+
+	for (i = 0; i < r->n_workers && l->cause == PT_CAUSE_NETWORK; i++) {
+		bool out = r->workers[i].role && !strcmp(r->workers[i].role, "outside");
+
+		outside |= out && r->workers[i].pid == l->pid;
+		inside |= !out;
+	}
+	return outside && inside;
+}
+
 /* Those of the workers once more, as of all of them. */
-static size_t add_sums(struct pt_r_line *o, size_t n)
+static size_t add_sums(const struct pt_report *r, struct pt_r_line *o, size_t n)
 {
 	size_t i, k = n;
 
 	for (i = 0; i < n; i++) {
-		if (strcmp(o[i].who, "worker"))
+		if (strcmp(o[i].who, "worker") || serves(r, &o[i]))
 			continue;
 		o[k] = o[i];
 		o[k].pid = o[k].tid = PT_NULL;
@@ -154,7 +170,7 @@ int pt_finish_lines(struct pt_an *an, const struct pt_report *rows)
 	if (err || !n)
 		return err;
 	memcpy(o, rows->lines, n * sizeof(*o));
-	n = join_alike(o, add_sums(o, n));
+	n = join_alike(o, add_sums(an->r, o, n));
 	qsort(o, n, sizeof(*o), by_seconds);
 	share_out(o, &n);
 	an->r->lines = o;
