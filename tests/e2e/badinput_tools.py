@@ -164,13 +164,14 @@ def holders():
 
 def bpf_objects():
     """{(kind, id): (name, pids that hold it)} of all that is loaded."""
-    held, found = holders(), {}
+    found = {}
     for kind in ("prog", "link", "map"):
         listing = bpftool(kind, "show")
         for obj in listing if isinstance(listing, list) else []:
-            key = (kind, obj["id"])
-            found[key] = (str(obj.get("name") or obj.get("type") or "?"), held.get(key, set()))
-    return found
+            found[kind, obj["id"]] = str(obj.get("name") or obj.get("type") or "?")
+    # behind the list: what is loaded meanwhile, by another suite, has a holder then
+    held = holders()
+    return {key: (name, held.get(key, set())) for key, name in found.items()}
 
 
 def left_behind(before, ours, patience=10.0):
