@@ -207,10 +207,7 @@ def metrics_http(j):
     every = 50 if j.fix else 1
     j.go()
     for n in itertools.count(1):
-        j.mark()
-        with j.during("data"):
-            x = batches.get()
-        j.train(gpu, x)
+        j.step(gpu, batches.get)
         if n % every == 0:
             with j.during("host"):
                 link = http.client.HTTPConnection("127.0.0.1", port)
@@ -256,10 +253,7 @@ def collects(j):
         gc.freeze()
     j.go()
     for n in itertools.count(1):
-        j.mark()
-        with j.during("data"):
-            x = batches.get()
-        j.train(gpu, x)
+        j.step(gpu, batches.get)
         if n % every == 0:
             with j.during("host"):
                 gc.collect()

@@ -117,10 +117,7 @@ def asyncio_loader(j):
     j.go()
     threading.Thread(target=asyncio.run, args=(main(),), daemon=True).start()
     while True:
-        j.mark()
-        with j.during("data"):
-            x = ready.get()
-        j.train(gpu, x)
+        j.step(gpu, ready.get)
 
 
 DECODER = """
@@ -402,10 +399,7 @@ def producer_lock(j):
         threading.Thread(target=produce, daemon=True).start()
     j.go()
     while True:
-        j.mark()
-        with j.during("data"):
-            x = ready.get()
-        j.train(gpu, x)
+        j.step(gpu, ready.get)
 
 
 @job(data="lock_bound cpu_bound", threads=True, host="host_bound lock_bound", rest="lock_bound")
@@ -425,10 +419,7 @@ def gil_prefetch(j):
             target=prefetch, daemon=True).start()
     j.go()
     while True:
-        j.mark()
-        with j.during("data"):
-            x = ready.get()
-        j.train(gpu, x)
+        j.step(gpu, ready.get)
         with j.during("host"):
             parse(own)  # schedules, moving averages, a progress bar
 
@@ -453,10 +444,7 @@ def rate_limited(j):
         threading.Thread(target=download, daemon=True).start()
     j.go()
     while True:
-        j.mark()
-        with j.during("data"):
-            x = ready.get()
-        j.train(gpu, x)
+        j.step(gpu, ready.get)
 
 
 @job(data=CPU + " slow_item", threads=True, rest="sync_bound launch_bound")
@@ -472,10 +460,7 @@ def queue_of_one(j):
     threading.Thread(target=prefetch, daemon=True).start()
     j.go()
     while True:
-        j.mark()
-        with j.during("data"):
-            x = ready.get()
-        j.train(gpu, x)
+        j.step(gpu, ready.get)
 
 
 # ---- workers
@@ -503,10 +488,7 @@ def slow_worker(j):
             j.supplier(p.pid)
     j.go()
     for n in itertools.count():
-        j.mark()
-        with j.during("data"):
-            x = queues[n % workers].get()
-        j.train(gpu, x)
+        j.step(gpu, queues[n % workers].get)
 
 
 def growing_worker(link, cost, grow):
@@ -550,10 +532,7 @@ def manager_queue(j):
         multiprocessing.Process(target=managed_worker, args=(ready, cost), daemon=True).start()
     j.go()
     while True:
-        j.mark()
-        with j.during("data"):
-            x = ready.get()
-        j.train(gpu, x)
+        j.step(gpu, ready.get)
 
 
 def broker(j):

@@ -58,10 +58,7 @@ def evals(j):
     batches, metric = j.int("eval_batches", 3, 12), j.ms("metric_ms", 10, 400)
     j.go()
     for n in itertools.count(1):
-        j.mark()
-        with j.during("data"):
-            x = train.get()
-        j.train(gpu, x)
+        j.step(gpu, train.get)
         if n % every == 0:
             for _ in range(batches):
                 j.mark("micro")
@@ -121,13 +118,9 @@ def socket_ranks(j):
         j.rank(n)
         gpu, link = j.gpu(ms, launches=launches), links[n]
         batches, _ = feeder(slow if n else fast)
-        while not os.path.exists(j.path("go")):
-            time.sleep(0.005)
+        j.told("go")
         while True:
-            j.mark()
-            with j.during("data"):
-                x = batches.get()
-            j.train(gpu, x)
+            j.step(gpu, batches.get)
             with j.during("peer"):
                 reduce_with(link, grads)
     for link in links:

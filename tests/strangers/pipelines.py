@@ -469,11 +469,7 @@ def kept_up(j):
     threading.Thread(target=stage, daemon=True).start()
     j.go()
     while True:
-        j.mark()
-        with j.during("data"):
-            x = full.get()
-        j.train(gpu, x)
-        empty.put(x)
+        empty.put(j.step(gpu, full.get))
 
 
 def to_files(out, folder, number, cost):

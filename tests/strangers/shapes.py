@@ -83,10 +83,7 @@ def eval_in_loop(j):
     check = torch.utils.data.DataLoader(Files(cost / 10 if j.fix else cost), many)
     j.go()
     for n in itertools.count(1):
-        j.mark()
-        with j.during("data"):
-            x = next(train).numpy()
-        j.train(gpu, x)
+        j.step(gpu, next(train).numpy)
         if n % every:
             continue
         with j.during("data"):
@@ -314,13 +311,9 @@ def two_trainers(j):
             continue
         j.rank(n)
         gpu = j.gpu(ms * (1 + 0.2 * n), launches=launches)
-        while not os.path.exists(j.path("go")):
-            time.sleep(0.005)
+        j.told("go")
         while True:
-            j.mark()
-            with j.during("data"):
-                x = batches.get()
-            j.train(gpu, x)
+            j.step(gpu, batches.get)
     j.go()
     signal.pause()
 
@@ -380,10 +373,7 @@ def sqlite_tracker(j):
     base.commit()
     j.go()
     for n in itertools.count(1):
-        j.mark()
-        with j.during("data"):
-            x = batches.get()
-        j.train(gpu, x)
+        j.step(gpu, batches.get)
         if n % (100 if j.fix else 1) == 0:
             with j.during("ckpt"):
                 for m in range(metrics):
@@ -410,8 +400,7 @@ def rank0_saves(j):
         ranks.init_process_group("gloo", init_method="file://" + j.path("meeting"), rank=n,
                                  world_size=2)
         ranks.all_reduce(grads)
-        while not os.path.exists(j.path("go")):
-            time.sleep(0.005)
+        j.told("go")
         for step in itertools.count(1):
             j.mark()
             j.train(gpu, x)

@@ -113,14 +113,18 @@ class Stranger:
         if item:
             gpu.loss_item()
 
+    def step(self, gpu, obtain):
+        self.mark()
+        with self.during("data"):
+            x = obtain()
+        self.train(gpu, x)
+        return x
+
     def loop(self, gpu, obtain):
         """The plainest one: a batch, a step."""
         self.go()
         while True:
-            self.mark()
-            with self.during("data"):
-                x = obtain()
-            self.train(gpu, x)
+            self.step(gpu, obtain)
 
     # ---- the log
 

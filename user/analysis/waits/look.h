@@ -7,6 +7,7 @@
  *   loader   who makes the batches, and when more was asked for
  *   host     what it did in each gap, with evidence of obtaining data
  *   period   which gaps begin a step
+ *   bounds   where in a gap a wait begins and ends
  *   obtain   when data was being obtained
  *   charge   what that waited for
  */
