@@ -173,6 +173,7 @@ struct pt_dev {
 	pt_spans busy_hard; /* certainly at work */
 	pt_spans idle_likely; /* best guess; contains idle_hard */
 	uint64_t idle_hard_ns, busy_hard_ns, idle_likely_ns;
+	uint64_t unplaced_ns; /* idle by the driver as well, in no gap that was seen */
 	uint64_t busy_lo_ns, busy_hi_ns; /* likely bounds */
 	uint64_t starved_lo_ns, starved_likely_ns; /* idle in data waits */
 	uint64_t compute_ns, copy_ns, collective_ns; /* ~0: cannot be told */

@@ -175,7 +175,8 @@ static int usual(struct pt_replay *r, double *ns)
 	size_t i, n = 0;
 
 	for (i = 0; i < r->samples.n; i++)
-		if (r->classes.v[r->samples.v[i].cls]->id[0] == PT_GOP_LAUNCH) {
+		if (r->classes.v[r->samples.v[i].cls]->id[0] == PT_GOP_LAUNCH &&
+		    !r->samples.v[i].less) {
 			r->samples.v[n] = r->samples.v[i];
 			r->samples.v[n++].cls = 0;
 		}
@@ -209,9 +210,22 @@ static int guess_others(struct pt_replay *r)
 	return 0;
 }
 
+/* Of a class' samples, those that show an end to the front; how many. A few ends among
+ * many stretches that were shorter by far are accidents, of the host or of a hypervisor:
+ * then there are none. */
+static size_t with_ends(struct pt_gsample *s, size_t n)
+{
+	size_t i, k = 0;
+
+	for (i = 0; i < n; i++)
+		if (!s[i].less)
+			s[k++] = s[i];
+	return 2 * k > n ? k : 0;
+}
+
 int pt_replay_learn(struct pt_replay *r)
 {
-	size_t i, k;
+	size_t i, k, n;
 
 	if (r->samples.n && sort_samples(r))
 		return -ENOMEM;
@@ -220,11 +234,14 @@ int pt_replay_learn(struct pt_replay *r)
 
 		for (k = i; k < r->samples.n && r->samples.v[k].cls == c->index;)
 			k++;
-		c->ns[r->mode] = typical(r->samples.v + i, k - i, r->mode);
+		n = with_ends(r->samples.v + i, k - i);
+		c->seen = n > 0;
+		if (!n)
+			continue;
+		c->ns[r->mode] = typical(r->samples.v + i, n, r->mode);
 		if (r->mode == PT_REPLAY_MID)
 			c->ns[PT_REPLAY_LOW] = c->ns[PT_REPLAY_HIGH] =
 				c->ns[PT_REPLAY_MID];
-		c->seen = true;
 	}
 	return guess_others(r);
 }

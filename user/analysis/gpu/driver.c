@@ -71,8 +71,23 @@ static int place_idle(const struct pt_an *an, const struct pt_host *h,
 	pt_spans_tidy(&d->idle_likely, an->t0, an->t1);
 	err = err ?: pt_spans_remove(&d->idle_likely, &d->busy_hard);
 	d->idle_likely_ns = pt_spans_sum(&d->idle_likely);
+	d->unplaced_ns = idle - pt_min64(idle, d->idle_likely_ns);
 	d->by_driver = true;
 	return err;
+}
+
+/* Does the driver's figure rule out what the calls tell? It counts a microsecond or two
+ * beside each kernel (an H100 under its own tracer), so no less than there is. */
+static bool contradicts(const struct pt_dev *d, double wall, double idle, double most)
+{
+	double kernels = d->compute_ns == UINT64_MAX ? 0 :
+			 (double)(d->compute_ns + d->collective_ns);
+
+	/* what is certain is believed */
+	if ((double)d->idle_likely_ns > most * wall)
+		return (double)d->idle_hard_ns <= most * wall;
+	return kernels > wall * (1 - idle + (most - idle)) &&
+	       (double)d->busy_hard_ns <= kernels;
 }
 
 int pt_take_driver(const struct pt_an *an, struct pt_trainer *t, double idle,
@@ -83,9 +98,8 @@ int pt_take_driver(const struct pt_an *an, struct pt_trainer *t, double idle,
 
 	if (!isfinite(idle) || t->devs.n != 1 || d->measured || !t->look)
 		return 0;
-	/* a guess that the driver contradicts is none; what is certain is believed */
-	if ((double)d->idle_likely_ns > most * wall &&
-	    (double)d->idle_hard_ns <= most * wall)
+	/* a guess that the driver contradicts is none */
+	if (contradicts(d, wall, idle, most))
 		d->known = false;
 	return d->known ? 0 :
 			  place_idle(an, &t->look->host, d, (uint64_t)(idle * wall));

@@ -61,7 +61,8 @@ static int add_node(struct pt_dev *d, struct pt_gnode *n,
 	d->compute_ns += l->compute_ns;
 	d->copy_ns += l->copy_ns;
 	d->collective_ns += l->collective_ns;
-	d->known |= n->known;
+	/* mostly of what was over by some time, and may have been long before: no guess */
+	d->known |= n->known && 2 * l->unseen_ns <= pt_spans_sum(&l->busy);
 	/* idle_likely holds the busy spans until finish() */
 	return pt_spans_append(&d->idle_likely, &l->busy);
 }

@@ -15,8 +15,11 @@
 /* Writing goes on behind a pause no longer than this, if nothing was launched
  * meanwhile: the next piece is serialised, or copied from the device. */
 #define WRITE_PAUSE_NS (100 * NS_PER_MS)
-/* A sync that returns sooner found nothing to wait for (as in gpu.c). */
+/* A sync that returns sooner found nothing to wait for; a real one is slow to say so, which
+ * behind a long stretch is no work of the device (certain.c, SPUN_NS). */
 #define UNBLOCKED_NS 30000ull
+#define UNBLOCKED_MAX_NS 150000ull
+#define UNBLOCKED_PART 10
 /* A stretch of fewer launches tells nothing of the host's pace. */
 #define STRETCH_LAUNCHES 8
 
@@ -252,9 +255,11 @@ static int end_stretch(struct pt_trainer *t, struct stretch *s,
 {
 	uint64_t ns = c->begin - s->begin;
 	size_t n = s->launches;
+	uint64_t most = pt_min64(pt_max64(UNBLOCKED_NS, ns / UNBLOCKED_PART),
+				 UNBLOCKED_MAX_NS);
 
 	s->launches = 0;
-	if (n < STRETCH_LAUNCHES || c->end - c->begin >= UNBLOCKED_NS ||
+	if (n < STRETCH_LAUNCHES || c->end - c->begin >= most ||
 	    c->begin - s->last > PT_LAUNCH_GAP_NS || ns / n > PT_LAUNCH_GAP_NS)
 		return 0;
 	t->host_bound_launches += n;
@@ -293,6 +298,17 @@ static int find_host_bound(const struct pt_an *an, struct pt_trainer *t,
 	return err;
 }
 
+/* Idle by the driver, in no gap between calls that is long enough to be one: where the
+ * device keeps up with every launch, between those. */
+static void add_unplaced(struct pt_trainer *t)
+{
+	const struct pt_dev *d = t->devs.v;
+
+	if (t->devs.n == 1 && d->by_driver && t->host_bound_ns > t->launch_ns)
+		t->launch_ns += pt_min64(d->unplaced_ns,
+					 t->host_bound_ns - t->launch_ns);
+}
+
 int pt_split_idle(struct pt_an *an, struct pt_trainer *t)
 {
 	pt_spans waits = { 0 }, out = { 0 };
@@ -303,6 +319,7 @@ int pt_split_idle(struct pt_an *an, struct pt_trainer *t)
 	err = err ?: find_host_bound(an, t, &waits);
 	if (err)
 		goto out;
+	add_unplaced(t);
 	t->checkpoint_ns = pt_spans_sum(&out);
 	t->checkpoint_wait_ns = pt_spans_sum(&t->writing) - t->checkpoint_ns;
 out:

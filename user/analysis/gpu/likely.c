@@ -57,6 +57,7 @@ static int keep_busy(struct pt_replay *r, struct pt_glikely *out, enum pt_replay
 			out[n].hi_ns = sum;
 		} else {
 			out[n].busy = d->busy;
+			out[n].unseen_ns = d->unseen_ns;
 			memset(&d->busy, 0, sizeof(d->busy));
 			out[n].compute_ns = pt_spans_tidy(&d->compute, an->t0, an->t1);
 			out[n].copy_ns = pt_spans_tidy(&d->copy, an->t0, an->t1);

@@ -196,6 +196,7 @@ int pt_share_gpu(struct pt_an *an, struct pt_trainer *t);
 struct pt_glikely { /* of one device */
 	pt_spans busy;	/* best guess, tidy */
 	uint64_t lo_ns, hi_ns;
+	uint64_t unseen_ns; /* of busy: of operations of which no end was ever seen */
 	uint64_t compute_ns, copy_ns, collective_ns;
 };
 /* Into out[node], for every node that works; the caller frees the spans. */

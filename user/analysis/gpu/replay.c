@@ -115,6 +115,8 @@ static int emit(struct pt_replay *r, const struct pt_gopen *u, double b, double 
 
 	if (r->learn) /* nobody asks */
 		return 0;
+	if (!u->fixed && !r->classes.v[r->cls[u->op]]->seen)
+		d->unseen_ns += (uint64_t)(e - b);
 	err = put(&d->busy, (uint64_t)b, (uint64_t)e);
 	if (!err && r->mode == PT_REPLAY_MID)
 		err = put(kind, (uint64_t)b, (uint64_t)e);
@@ -157,7 +159,7 @@ static int close_open(struct pt_replay *r, const struct pt_scaling *x)
 
 /* What the stretch says of its classes: those of its last piece of work decide
  * when it ends. */
-static int sample(struct pt_replay *r, const struct pt_scaling *x)
+static int sample(struct pt_replay *r, const struct pt_scaling *x, bool less)
 {
 	size_t i, from = 0, first = r->samples.n;
 	double end = pt_replay_simulate(r, x, &from), piece;
@@ -166,7 +168,7 @@ static int sample(struct pt_replay *r, const struct pt_scaling *x)
 	piece = end - r->work.v[from].at;
 	for (i = from; i < r->work.n && !err; i++) {
 		const struct pt_gwork *w = &r->work.v[i];
-		struct pt_gsample one = { .piece = piece };
+		struct pt_gsample one = { .piece = piece, .less = less };
 		size_t last = r->samples.n;
 
 		if (w->kind > PT_GOP_MEMSET || (w->fixed && !x->fixed))
@@ -266,6 +268,10 @@ static int take_old(struct pt_replay *r, const struct pt_gop *op, double end)
 	return put(&d->busy, r->q->an->t0, (uint64_t)lo);
 }
 
+/* A sync that did not wait says how long its work took at most; that what was learned
+ * elsewhere does not hold here, where it comes to less than so much of that. */
+#define FAR_LESS 0.5
+
 static int take_sync(struct pt_replay *r, uint32_t at, const struct pt_gop *op)
 {
 	double end = (double)op->done;
@@ -285,7 +291,7 @@ static int take_sync(struct pt_replay *r, uint32_t at, const struct pt_gop *op)
 			return err;
 		x = pt_replay_solve(r, end);
 		if (r->learn && x.scale > 0)
-			err = sample(r, &x);
+			err = sample(r, &x, false);
 	} else if (r->unseen) {
 		/* as long as can be: it had ended by then */
 		x.scale = 0;
@@ -293,6 +299,8 @@ static int take_sync(struct pt_replay *r, uint32_t at, const struct pt_gop *op)
 			x = pt_replay_solve(r, (double)op->at);
 	} else if (pt_replay_simulate(r, &pt_as_is, NULL) > end) {
 		x = pt_replay_solve(r, end);
+		if (r->learn && x.scale < FAR_LESS)
+			err = sample(r, &x, true);
 	}
 	return err ? err : close_open(r, &x);
 }
@@ -355,6 +363,7 @@ int pt_replay_pass(struct pt_replay *r, enum pt_replay_mode mode, bool learn,
 	r->samples.n = 0;
 	pt_each_of(struct pt_replay_dev, d, r->dev, q->devices.n) {
 		d->busy.n = d->compute.n = d->copy.n = d->collective.n = 0;
+		d->unseen_ns = 0;
 	}
 	return learn && q->ops.n > LEARN_OPS ? replay_some(r) :
 					       replay_ops(r, 0, q->ops.n);

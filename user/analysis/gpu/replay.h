@@ -20,6 +20,7 @@ struct pt_gsample {
 	uint32_t cls;
 	double ns, weight;
 	double piece; /* how long the work lasted that it was seen in, ns */
+	bool less;    /* ... and it took no more than this: its end was not seen */
 };
 
 /* An operation whose end no sync has shown yet, in their order. */
@@ -71,6 +72,7 @@ struct pt_replay_stream {
 
 struct pt_replay_dev {
 	pt_spans busy, compute, copy, collective;
+	uint64_t unseen_ns; /* of busy: operations of which no end was seen */
 };
 
 struct pt_replay {

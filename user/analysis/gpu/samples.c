@@ -192,14 +192,27 @@ static int fill_device(const struct pt_an *an, const struct sums *s,
  * and the last reach over the window's edges, and the counter has its own error.
  */
 #define UTIL_OFF 0.05
-static void narrow(const struct sums *s, struct pt_r_gpu *g)
+/* Where copies are not told apart, they take no longer than so slowly. */
+#define COPY_SLOW_NS 20000.0
+#define COPY_SLOW_BYTES_PER_NS 2.0
+static double copies_at_most(const struct pt_an *an, const struct pt_r_gpu *g)
+{
+	double n = (double)(g->copies_h2d + g->copies_d2h + g->copies_other);
+
+	if (isfinite(g->copy))
+		return g->copy;
+	return (n * COPY_SLOW_NS + (double)g->copy_bytes / COPY_SLOW_BYTES_PER_NS) /
+	       (double)(an->t1 - an->t0);
+}
+
+static void narrow(const struct pt_an *an, const struct sums *s, struct pt_r_gpu *g)
 {
 	double off = UTIL_OFF + 0.5 / (double)(s->n_util ? s->n_util : 1);
 	double lo = g->device.util.mean - off, hi = g->device.util.mean + off;
 
 	if (!s->alone || s->n_util < 2 || g->certainty == PT_MEASURED)
 		return;
-	hi = isfinite(g->copy) ? hi + g->copy : 1;
+	hi += copies_at_most(an, g);
 	lo = fmax(lo, g->busy_likely[0]);
 	hi = fmin(hi, g->busy_likely[1]);
 	if (isfinite(g->busy_share)) { /* the guess stays inside */
@@ -282,7 +295,7 @@ static int fill_gpu(const struct pt_an *an, struct pt_r_gpu *g)
 	if (s.last)
 		err = fill_device(an, &s, g);
 	if (!err && s.last)
-		narrow(&s, g);
+		narrow(an, &s, g);
 	for (i = 0; i < g->n_alloc_failures; i++)
 		g->alloc_failures[i].free_bytes =
 			free_before(an, index, g->alloc_failures[i].last_ns);
