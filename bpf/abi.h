@@ -142,6 +142,7 @@ _Static_assert(sizeof(struct pt_ring_calls) == 496, "pt_ring_calls");
 #define PT_COOKIE_RET(c) ((__u32)(((c) >> 54) & 1)) /* its return is watched */
 #define PT_COOKIE_STEPPED ((__u64)1 << 55) /* where the kernel steps an instruction */
 #define PT_COOKIE_RUN ((__u64)1 << 56) /* its calls travel together (PT_REC_CALLS) */
+#define PT_COOKIE_LAUNCH ((__u64)1 << 57) /* of a layer: counts where it reaches the driver */
 #define PT_SLOT_ABSENT 15
 /* Not in api.def: the function that the user named, whose calls begin steps.
  * Entries only. Older readers take it for a later version's entry point. */
@@ -159,7 +160,7 @@ _Static_assert(sizeof(struct pt_ring_calls) == 496, "pt_ring_calls");
 #define PT_VIA_NAME 7	  /* ... and a PT_REC_NAME follows: v1's slot, a string */
 #define PT_VIA_EXTENT 8	  /* ... cudaExtent, by its address (arm64) */
 
-/* A call that passes two libraries counts once, where it came in. */
+/* A call that passes two libraries counts once, where it came in; a launch where it comes to. */
 #define PT_LAYER_ONLY 0	 /* nothing above or below it is probed */
 #define PT_LAYER_OUTER 1 /* may call an inner one */
 #define PT_LAYER_INNER 2 /* not recorded when an outer one called it */

@@ -64,13 +64,24 @@ struct pt_hits {
 	__u64 gone_run_ns, live_run_ns;
 };
 
-/* Where a process has the code of an outer GPU library. */
+/* Where a process has the code of an outer GPU library; and of its launches, how many
+ * there were and how many of them reached an inner one. */
 struct pt_text_key {
 	__u32 tgid;
 	__u32 lib;
 };
 struct pt_text {
 	__u64 begin, end;
+	__u64 launches, reached;
+	__u32 inner; /* one is hooked in this process, where launches are told then */
+	__u32 bare;  /* ... and by it alone: the outer one's are no longer looked at */
+};
+
+/* A kernel's handle in the inner library: the function by which the outer one knows it. */
+#define PT_MAX_HANDLES 8192
+struct pt_handle_key {
+	__u64 handle;
+	__u32 tgid, pad;
 };
 
 /* Block requests, summed: key and value of a map that user space reads. All

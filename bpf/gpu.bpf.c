@@ -101,31 +101,142 @@ static __always_inline void outer_enter(struct pt_regs *ctx,
 	th->outer_lib = PT_COOKIE_LIB(cookie);
 }
 
+static __always_inline struct pt_text *text_of(struct task_struct *task, __u32 lib)
+{
+	struct pt_text_key key = { .tgid = task->tgid, .lib = lib };
+
+	return bpf_map_lookup_elem(&pt_texts, &key);
+}
+
+/* Was this called by the outer library, deeper in the stack than its call that the thread
+ * entered last? */
+static __always_inline bool by_outer(struct pt_regs *ctx, struct pt_thread *th,
+				     struct pt_text *text)
+{
+	__u16 flags = 0;
+	__u64 ra;
+
+	if (ctx->sp >= th->outer_sp)
+		return false;
+	ra = pt_caller(ctx, &flags);
+	return !flags && (!text || (ra >= text->begin && ra < text->end));
+}
+
 /*
  * Does this call of an inner library come out of the outer one's call that the
- * thread entered last, and that has not ended? The caller lies in the outer
- * library, deeper in the stack. Where no return probe says when the outer call
- * ended, its frame must still be there. (A return probe puts the kernel's own
- * address into it.)
+ * thread entered last, and that has not ended? Where no return probe says when the
+ * outer call ended, its frame must still be there. (A return probe puts the kernel's
+ * own address into it.)
  */
 static __always_inline bool inside_outer(struct pt_regs *ctx,
 					 struct pt_thread *th,
 					 struct task_struct *task)
 {
-	struct pt_text_key key;
-	struct pt_text *text;
 	__u16 flags = 0;
-	__u64 ra;
 
-	if (!th->outer_sp || ctx->sp >= th->outer_sp)
-		return false;
-	key = (struct pt_text_key){ .tgid = task->tgid, .lib = th->outer_lib };
-	text = bpf_map_lookup_elem(&pt_texts, &key);
-	ra = pt_caller(ctx, &flags);
-	if (flags || (text && (ra < text->begin || ra >= text->end)))
+	if (!th->outer_sp || !by_outer(ctx, th, text_of(task, th->outer_lib)))
 		return false;
 	return !th->outer_ra ||
 	       pt_still_runs(ctx, th->outer_sp, th->outer_ra, &flags);
+}
+
+/* ---- launches of two layers ---- */
+
+/* A launch by the outer library that reached no inner one: it counts where it came in. */
+static __noinline int write_held(struct pt_thread *th, struct task_struct *task)
+{
+	struct pt_rec_gpu *r;
+	__u64 ts;
+
+	if (!th || !task)
+		return 0;
+	ts = th->held_ts;
+	th->held_ts = 0;
+	if (pt_run_add(th, task, ts, th->held_id, th->held_stream, th->held_v,
+		       (__u16)th->held_flags))
+		return 0;
+	r = pt_rec_new(struct pt_rec_gpu, PT_REC_GPU_ENTER, th, task, ts);
+	if (!r)
+		return 0;
+	r->api = PT_COOKIE_API(th->held_id);
+	r->lib = PT_COOKIE_LIB(th->held_id);
+	r->stream = th->held_stream;
+	r->v[0] = th->held_v;
+	r->hdr.flags = (__u16)th->held_flags;
+	pt_rec_submit(r);
+	return 0;
+}
+
+static __always_inline void end_held(struct pt_thread *th, struct task_struct *task)
+{
+	if (*(volatile __u64 *)&th->held_ts)
+		write_held(th, task);
+}
+
+/* Its stream and its function, as pt_rec_gpu has them. */
+static __always_inline __u64 launch_stream(struct pt_regs *ctx, __u64 cookie, __u16 *flags)
+{
+	__u64 stream = slot_value(ctx, PT_COOKIE_STREAM(cookie), flags);
+
+	if (PT_COOKIE_VIA(cookie) == PT_VIA_CONFIG)
+		stream = pt_user_word(stream + PT_CONFIG_STREAM, flags);
+	return stream;
+}
+
+/* A launch by an outer library, above an inner one that is hooked, too: it is told when it
+ * gets there. False: there is none, it counts here. */
+static __always_inline bool hold_launch(struct pt_regs *ctx, struct pt_thread *th,
+					struct task_struct *task, __u64 cookie)
+{
+	struct pt_text *text;
+	__u16 flags = 0;
+
+	if (!*(volatile __u32 *)&pt_inner)
+		return false;
+	text = text_of(task, PT_COOKIE_LIB(cookie));
+	if (!text || !text->inner)
+		return false;
+	if (text->bare)
+		return true;
+	end_held(th, task);
+	outer_enter(ctx, th, cookie);
+	__sync_fetch_and_add(&text->launches, 1);
+	th->held_stream = launch_stream(ctx, cookie, &flags);
+	th->held_v = slot_value(ctx, PT_COOKIE_V(cookie, 0), &flags);
+	th->held_id = (__u32)cookie;
+	th->held_flags = flags;
+	th->held_ts = bpf_ktime_get_ns();
+	return true;
+}
+
+/* The outer library knows the kernel by another name. */
+static __always_inline void note_handle(struct task_struct *task, __u64 handle, __u64 function)
+{
+	struct pt_handle_key key = { .handle = handle, .tgid = task->tgid };
+	__u64 *known = bpf_map_lookup_elem(&pt_handles, &key);
+
+	if (!known || *known != function)
+		bpf_map_update_elem(&pt_handles, &key, &function, BPF_ANY);
+}
+
+/* A launch by an inner library: does it count here? */
+static __always_inline bool launch_counts(struct pt_regs *ctx, struct pt_thread *th,
+					  struct task_struct *task, __u64 cookie)
+{
+	struct pt_text *text;
+	__u16 flags = 0;
+
+	if (!th->outer_sp)
+		return true;
+	text = text_of(task, th->outer_lib);
+	if (!text || !text->inner)
+		return !inside_outer(ctx, th, task);
+	if (th->held_ts && by_outer(ctx, th, text)) {
+		th->held_ts = 0;
+		__sync_fetch_and_add(&text->reached, 1);
+		note_handle(task, slot_value(ctx, PT_COOKIE_V(cookie, 0), &flags), th->held_v);
+	}
+	return true;
 }
 
 /* Is this the return of an entry that was not recorded? */
@@ -171,11 +282,9 @@ static __always_inline bool add_to_run(struct pt_regs *ctx, struct pt_thread *th
 	__u64 stream, v;
 	__u16 flags = 0;
 
-	stream = slot_value(ctx, PT_COOKIE_STREAM(cookie), &flags);
+	stream = launch_stream(ctx, cookie, &flags);
 	v = slot_value(ctx, PT_COOKIE_V(cookie, 0), &flags);
-	if (PT_COOKIE_VIA(cookie) == PT_VIA_CONFIG)
-		stream = pt_user_word(stream + PT_CONFIG_STREAM, &flags);
-	return pt_run_add(th, task, (__u32)cookie, stream, v, flags);
+	return pt_run_add(th, task, bpf_ktime_get_ns(), (__u32)cookie, stream, v, flags);
 }
 
 static __always_inline void gpu_record(struct pt_regs *ctx, struct pt_thread *th,
@@ -193,12 +302,18 @@ static __always_inline void gpu_record(struct pt_regs *ctx, struct pt_thread *th
 		if (layer == PT_LAYER_OUTER)
 			th->outer_sp = 0;
 	} else if (layer == PT_LAYER_OUTER) {
+		if (cookie & PT_COOKIE_LAUNCH && hold_launch(ctx, th, task, cookie))
+			return;
 		outer_enter(ctx, th, cookie);
+	} else if (layer == PT_LAYER_INNER && cookie & PT_COOKIE_LAUNCH) {
+		if (!launch_counts(ctx, th, task, cookie))
+			return;
 	} else if (layer == PT_LAYER_INNER) {
 		th->skip_sp = inside_outer(ctx, th, task) ? ctx->sp : 0;
 		if (th->skip_sp)
 			return;
 	}
+	end_held(th, task);
 	if (kind == PT_REC_GPU_ENTER && cookie & PT_COOKIE_RUN &&
 	    add_to_run(ctx, th, task, cookie))
 		return;

@@ -130,6 +130,10 @@ struct pt_thread {
 	__u64 outer_sp;
 	__u64 outer_ra;
 	__u64 skip_sp;
+	/* A launch by the outer one that has not reached the inner one; held_ts 0: none. */
+	__u64 held_ts, held_stream, held_v;
+	__u32 held_id;
+	__u32 held_flags;
 	__u64 gpu_out;
 	__u64 gpu_name;
 	__u64 py_state; /* its PyThreadState, as it was found last (pystack.bpf.c) */
@@ -189,6 +193,14 @@ struct pt_texts_map {
 	__type(value, struct pt_text);
 };
 
+/* Kernels that launches by an outer library were seen to be. */
+struct pt_handles_map {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, PT_MAX_HANDLES);
+	__type(key, struct pt_handle_key);
+	__type(value, __u64);
+};
+
 struct pt_ring_map {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 16 * 1024 * 1024); /* user space sets its own */
@@ -198,6 +210,7 @@ struct pt_targets_map pt_targets __weak SEC(".maps");
 struct pt_threads_map pt_threads __weak SEC(".maps");
 struct pt_files_map pt_files __weak SEC(".maps");
 struct pt_texts_map pt_texts __weak SEC(".maps");
+struct pt_handles_map pt_handles __weak SEC(".maps");
 struct pt_ring_map pt_ring __weak SEC(".maps");
 
 const volatile struct pt_config pt_cfg __weak = {};

@@ -55,18 +55,17 @@ static __always_inline void pt_run_end(struct pt_thread *th, struct task_struct 
 	PT_UNLOCK(&th->run.in_use);
 }
 
-/* False: somebody just writes them; the call is to go by itself. */
+/* Of a call that began `now`. False: somebody just writes them; it is to go by itself. */
 static __always_inline bool pt_run_add(struct pt_thread *th, struct task_struct *task,
-				       __u32 id, __u64 stream, __u64 v, __u16 flags)
+				       __u64 now, __u32 id, __u64 stream, __u64 v, __u16 flags)
 {
 	struct pt_run *run = &th->run;
 	struct pt_ring_call *c;
-	__u64 now, after;
+	__u64 after;
 	__u32 n;
 
 	if (PT_TRY_LOCK(&run->in_use))
 		return false;
-	now = bpf_ktime_get_ns();
 	n = run->n;
 	after = now - run->rec.begin_ts;
 	if (n && (n >= PT_CALLS_MAX || after > PT_RUN_MAX_NS)) {

@@ -168,7 +168,8 @@ def bpf_objects():
     for kind in ("prog", "link", "map"):
         listing = bpftool(kind, "show")
         for obj in listing if isinstance(listing, list) else []:
-            found[kind, obj["id"]] = str(obj.get("name") or obj.get("type") or "?")
+            if "id" in obj:  # else it went while it was asked for
+                found[kind, obj["id"]] = str(obj.get("name") or obj.get("type") or "?")
     # behind the list: what is loaded meanwhile, by another suite, has a holder then
     held = holders()
     return {key: (name, held.get(key, set())) for key, name in found.items()}

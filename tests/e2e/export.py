@@ -203,7 +203,7 @@ def main():
         count = collections.Counter(e["cat"] for e in events)
         same = collections.Counter(w[0] for w in work)
         ok("chrome: the same work", all(count[k] == same[k] for k in same), (count, same))
-        calls = {e["args"]["correlation"] for e in events if e["cat"] == "cuda_runtime" and
+        calls = {e["args"]["correlation"] for e in events if e["cat"].startswith("cuda_") and
                  "correlation" in e.get("args", {})}
         joined = sum(e["args"]["correlation"] in calls for e in events if e["cat"] == "kernel")
         flows = collections.Counter(e["ph"] for e in doc["traceEvents"]

@@ -167,9 +167,9 @@ def judge(c, report, log):
 
 
 def storm(tmp, late):
-    """A program that can call the driver only through the runtime: once that
-    is known, nothing of libcuda stays hooked. `late`: until a library comes
-    that calls it directly; nothing may be missed or counted twice."""
+    """A program that launches by the runtime in bursts: once its launches were seen to
+    reach the driver, no launch of the runtime stays hooked; nothing may be missed or
+    counted twice meanwhile. `late`: a library comes that calls the driver directly."""
     cuda = os.path.join(TOP, "build/sim/cuda")
     log, out = os.path.join(tmp, "gpu.csv"), os.path.join(tmp, "report.json")
     env = dict(os.environ, PT_SIM_LOG=log, PT_SIM_KERNEL_NS="10")
@@ -180,13 +180,15 @@ def storm(tmp, late):
         pid = int(job.stdout.readline())
         t = subprocess.Popen([PIPETRACE, "-p", str(pid), "--json", out],
                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        wrong, at_first, later = [], False, False
+        wrong, at_first, later, driver = [], False, False, False
         begin = time.monotonic()
         while job.poll() is None and time.monotonic() < begin + 20:
-            hooked, _ = breakpoints(pid, os.path.join(cuda, "libcuda.so.1"))
+            hooked, _ = breakpoints(pid, os.path.join(cuda, "libcudart.so.12"))
+            below, _ = breakpoints(pid, os.path.join(cuda, "libcuda.so.1"))
             since = time.monotonic() - begin
-            at_first |= since < 2 and bool(hooked)
-            later |= 3 < since < 4 and bool(hooked)
+            at_first |= since < 2 and "cudaLaunchKernel" in hooked
+            later |= 3.5 < since < 4 and "cudaLaunchKernel" in hooked
+            driver |= 3.5 < since < 4 and "cuLaunchKernel" in below
             time.sleep(0.2)
         said = job.stdout.read().split()
         t.communicate(timeout=60)
@@ -202,9 +204,11 @@ def storm(tmp, late):
     kernels = device_log(log)[0]["kernel"]
     launches, collectives = int(said[1]), int(said[3])
     if not at_first:
-        wrong.append("the driver was never hooked")
+        wrong.append("the runtime's launch was never hooked")
     if later:
-        wrong.append("the driver stays hooked")
+        wrong.append("the runtime's launch stays hooked")
+    if not driver:
+        wrong.append("the driver's launch does not stay hooked")
     if not launches + collectives == kernels == g["kernels"]:
         wrong.append("kernels: %s, truth %d, of the job's own count %d"
                      % (g["kernels"], kernels, launches + collectives))
@@ -239,7 +243,7 @@ def main():
             print("%s %s: %d kernels%s" % (
                 "not ok" if wrong else "ok", c.name, log[0]["kernel"],
                 "; " + "; ".join(wrong) if wrong else ""), flush=True)
-    for name in ("runtime_only", "runtime_only_late"):
+    for name in ("one_trap", "one_trap_late"):
         if o.names and name not in o.names:
             continue
         with tempfile.TemporaryDirectory(prefix="pipetrace-layers-") as tmp:

@@ -6,7 +6,8 @@ import statistics
 import gpu_truth
 
 EPS = 0.002             # the clocks agree to a millisecond in two seconds
-CUPTI_POINTS = 0.05     # not the same seconds as the truth's
+CUPTI_OPEN = 0.03       # of a trace of three seconds may lie before the agent's begin
+CUPTI_OFF = 0.10        # of the device's time for a step: not the same seconds
 COUNT_SHARE = 0.005
 
 
@@ -65,18 +66,25 @@ def compare(report, truth):
     return row
 
 
-def compare_cupti(row, report, true_per_step, steps):
-    """A run with --cupti: other seconds of the same loop, of so many steps.
-    `true_per_step`: kernels by the truth; None where it was not had."""
+def compare_cupti(row, report, steps):
+    """A run with --cupti: other seconds of the same loop, of so many steps, which the
+    profiler slowed down in those of the truth: what one step does is the same."""
     busy = first_gpu(report).get("busy", {})
     row["cupti_share"], row["cupti_certainty"] = busy.get("share"), busy.get("certainty")
-    if busy.get("certainty") != "measured":
+    hard = pair(busy.get("hard"))
+    # the agent comes in while the trace runs
+    if busy.get("certainty") != "measured" and hard[1] - hard[0] > CUPTI_OPEN:
         why = [x["reason"] for x in report["capture"]["limits"]
                if x["what"] in ("gpu_times", "gpu.activity")] or \
               ["gpu_times " + str(report["capture"].get("hooks", {}).get("gpu_times"))]
         row["wrong"].append("--cupti: not measured; " + why[0][:200])
-    elif abs((busy.get("share") or 0) - row["true"]) > CUPTI_POINTS:
-        row["wrong"].append("--cupti: busy %.1f %%" % (100 * (busy.get("share") or 0)))
+    elif steps and "busy_us_per_step" in row:
+        begin, end = window(report)
+        us = (busy.get("share") or 0) * (end - begin) / 1e3 / steps
+        if abs(us / row["busy_us_per_step"] - 1) > CUPTI_OFF + 2 / steps:
+            row["wrong"].append("--cupti: busy for %.1f us a step, truth %.1f"
+                                % (us, row["busy_us_per_step"]))
+    true_per_step = row.get("kernels_per_step")
     told = first_gpu(report).get("kernels")
     # one step at each end of the window is cut
     if true_per_step and told is not None and steps and \

@@ -152,7 +152,8 @@ def jpeg_folder(s):
         loss.item()
 
 
-@job(data="main_thread_loading", rest="sync_bound launch_bound host_bound")
+@job(data="main_thread_loading", beside="launch_bound",
+     rest="sync_bound launch_bound host_bound")
 def hf_trainer(s):
     """Transformers' Trainer; the collate function tokenises, and there are no workers."""
     import accelerate.data_loader as al

@@ -137,17 +137,20 @@ class Judge(unittest.TestCase):
     def test_cupti(self):
         good = report(0.31, [0.3, 0.32], [0.31, 0.31], certainty="measured")
         good["gpu"][0]["kernels"] = 1000
+        us = 310.0  # of the device's time in one of a hundred steps in 100 ms
         for r, true, steps, n in ((good, 10, 100, 0), (good, 10, 101, 0),
-                                  (good, 10, 90, 1), (good, None, 90, 0),
+                                  (good, 10, 85, 2), (good, None, 95, 0),
                                   (report(0.5, None, None, certainty="measured"),
-                                   None, 5, 1),
-                                  (report(0.31, None, None), None, 5, 1)):
+                                   None, 100, 1),
+                                  (report(0.31, [0.3, 0.32], None), None, 100, 0),
+                                  (report(0.31, None, None), None, 100, 1)):
             row = gpu_judge.compare(report(0.31, [0, 1], [0, 1]), self.truth)
-            gpu_judge.compare_cupti(row, r, true, steps)
-            self.assertEqual(len(row["wrong"]), n, row["wrong"])
+            row.update(kernels_per_step=true, busy_us_per_step=us)
+            gpu_judge.compare_cupti(row, r, steps)
+            self.assertEqual(len(row["wrong"]), n, (true, steps, row["wrong"]))
         row = gpu_judge.compare(report(0.31, [0, 1], [0, 1]), self.truth)
         gpu_judge.compare_cupti(row, report(0.3, None, None, limits=[
-            {"what": "gpu_times", "reason": "CUPTI is in use"}]), 2, 9)
+            {"what": "gpu_times", "reason": "CUPTI is in use"}]), 9)
         self.assertIn("CUPTI is in use", row["wrong"][0])
 
     def test_table(self):

@@ -24,6 +24,7 @@
 
 struct func {
 	uint64_t addr;
+	uint64_t key; /* by which launches know it: the address, or the driver's handle */
 	uint32_t tgid;
 };
 
@@ -129,7 +130,7 @@ static void name_file(struct pt_kernels *k, struct func *f, size_t *n)
 		}
 		if (!i)
 			other = &first;
-		v[m].key = f[i].addr;
+		v[m].key = f[i].key;
 		v[m++].offset = f[i].addr - other->start + other->offset;
 	}
 	*n = kept;
@@ -217,7 +218,7 @@ static bool is_new(struct pt_kernels *k, uint32_t tgid, uint64_t addr)
 
 	if (k->last.addr == addr && k->last.tgid == tgid)
 		return false;
-	k->last = (struct func){ addr, tgid };
+	k->last = (struct func){ .addr = addr, .key = addr, .tgid = tgid };
 	for (; k->seen[i].addr; i = (i + 1) & mask)
 		if (k->seen[i].addr == addr && k->seen[i].tgid == tgid)
 			return false;
@@ -226,6 +227,16 @@ static bool is_new(struct pt_kernels *k, uint32_t tgid, uint64_t addr)
 	k->seen[i] = k->last;
 	k->n_seen++;
 	return true;
+}
+
+static void look_for(struct pt_kernels *k, const struct func *f)
+{
+	if (!f->key || !is_new(k, f->tgid, f->key))
+		return;
+	pthread_mutex_lock(&k->lock);
+	if (!pt_vec_push(&k->todo, *f))
+		pthread_cond_signal(&k->work);
+	pthread_mutex_unlock(&k->lock);
 }
 
 void pt_kernels_see(struct pt_kernels *k, const void *rec, size_t len)
@@ -244,13 +255,18 @@ void pt_kernels_see(struct pt_kernels *k, const void *rec, size_t len)
 	if ((lib != PT_LIB_RUNTIME && lib != PT_LIB_HIP) ||
 	    (a->cls == PT_API_FUNCTION && (a->how & 15) != PT_VIA_OUT))
 		return;
-	f = (struct func){ r->v[a->cls == PT_API_FUNCTION], r->hdr.tgid };
-	if (!f.addr || !is_new(k, f.tgid, f.addr))
-		return;
-	pthread_mutex_lock(&k->lock);
-	if (!pt_vec_push(&k->todo, f))
-		pthread_cond_signal(&k->work);
-	pthread_mutex_unlock(&k->lock);
+	f = (struct func){ .addr = r->v[a->cls == PT_API_FUNCTION], .tgid = r->hdr.tgid };
+	f.key = f.addr;
+	look_for(k, &f);
+}
+
+void pt_kernels_handle(struct pt_kernels *k, uint32_t tgid, uint64_t handle,
+		       uint64_t function)
+{
+	struct func f = { .addr = function, .key = handle, .tgid = tgid };
+
+	if (k && function)
+		look_for(k, &f);
 }
 
 void pt_kernels_take(struct pt_kernels *k,

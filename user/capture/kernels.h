@@ -9,6 +9,7 @@
 #define PT_KERNELS_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "abi.h"
 
@@ -20,6 +21,10 @@ struct pt_kernels *pt_kernels_new(void);
 /* Any record that came; `len` is its size. Looks at a launch's function the
  * first time. Cheap, never blocks. NULL is allowed. */
 void pt_kernels_see(struct pt_kernels *k, const void *rec, size_t len);
+
+/* A driver's handle is the kernel of this host function. As cheap. */
+void pt_kernels_handle(struct pt_kernels *k, uint32_t tgid, uint64_t handle,
+		       uint64_t function);
 
 /* Hand over the names that were found, as PT_REC_NAME. Never waits. */
 void pt_kernels_take(struct pt_kernels *k,

@@ -67,6 +67,15 @@ static void keep_apart(struct pt_point *p, unsigned n)
 			}
 }
 
+/* Of two layers the launch by the outer one, and of the inner one the question for a
+ * kernel's handle, which libraries ask before each launch. */
+static bool is_brief(const struct pt_api *a, enum pt_gpulib_kind kind)
+{
+	return (pt_layer_of(kind) == PT_LAYER_OUTER && a->cls == PT_API_LAUNCH) ||
+	       (pt_layer_of(kind) == PT_LAYER_INNER && a->cls == PT_API_FUNCTION &&
+		(a->how & 15) == PT_VIA_OUT);
+}
+
 /* What is watched of it fits a struct pt_ring_call. */
 static bool travels_with_others(uint64_t cookie)
 {
@@ -116,6 +125,9 @@ int pt_points_find(int fd, enum pt_gpulib_kind kind, uint32_t lib,
 			PT_COOKIE(id[i], lib, s.stream, s.v[0], s.v[1], s.v[2]) |
 			PT_COOKIE_WITH(s.via, pt_layer_of(kind), a->ret);
 		out[found].ret = a->ret;
+		out[found].brief = is_brief(a, kind);
+		if (a->cls == PT_API_LAUNCH && !a->ret && pt_layer_of(kind) != PT_LAYER_ONLY)
+			out[found].cookie |= PT_COOKIE_LAUNCH;
 		found++;
 	}
 	keep_apart(out, found);

@@ -16,6 +16,7 @@ struct pt_point {
 	uint64_t entry;
 	uint64_t cookie;
 	bool ret;
+	bool brief; /* its hook may go before the others (uprobes.c) */
 	bool stepped; /* nothing there that the kernel emulates: a dear place */
 };
 

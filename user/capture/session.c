@@ -369,7 +369,6 @@ size_t pt_capture_fds(struct pt_capture *c, int *fds, size_t max)
 static void on_mapped(void *ctx, pid_t pid, struct pt_gpulib *g)
 {
 	struct pt_capture *c = ctx;
-	bool dropped = pt_uprobes_mapped(c, pid);
 
 	if (c->stopped)
 		return;
@@ -377,7 +376,7 @@ static void on_mapped(void *ctx, pid_t pid, struct pt_gpulib *g)
 		pt_neighbour_mapped(c, pid, g->path_display);
 		return;
 	}
-	if (dropped || pt_nvtx_lib(g->path_display) ||
+	if (pt_nvtx_lib(g->path_display) ||
 	    pt_gpulib_mapped(pid, g, pt_uprobes_driver(c, pid)))
 		pt_uprobes_process(c, pid);
 }
@@ -464,7 +463,7 @@ int pt_capture_tick(struct pt_capture *c, pt_record_fn fn, void *ctx)
 	pt_outside_tick(c);
 	pt_uprobes_reap(c);
 	pt_marker_scan(c); /* what it lacks, its hook's note tells */
-	pt_uprobes_drop(c);
+	pt_uprobes_tick(c);
 	if (!c->maps || pt_mapwatch_moved(c->maps))
 		pt_uprobes_scan(c);
 	pt_queue_loss(c);
@@ -496,6 +495,7 @@ int pt_capture_stop(struct pt_capture *c, pt_record_fn fn, void *ctx)
 	if (d >= 0)
 		d = pt_capture_drain(c, fn, ctx);
 	pt_disks_tick(c, c->disks);
+	pt_uprobes_names(c);
 	pt_kernels_settle(c->kernels, NAMES_MS);
 	pt_kernels_take(c->kernels, on_name, c);
 	/* its thread has rights that are not needed any more */

@@ -201,13 +201,12 @@ void pt_uprobes_reap(struct pt_capture *c);
 void pt_uprobes_scan(struct pt_capture *c);
 /* The same for one process that mapped a library itself. */
 void pt_uprobes_process(struct pt_capture *c, pid_t pid);
-/* A process mapped a file: true when hooks of it that were dropped have to come
- * back (pt_uprobes_process). */
-bool pt_uprobes_mapped(struct pt_capture *c, pid_t pid);
 /* Is the CUDA driver of this process hooked, or was it? */
 bool pt_uprobes_driver(const struct pt_capture *c, pid_t pid);
-/* Drop the driver's hooks in processes that use it only through the runtime. */
-void pt_uprobes_drop(struct pt_capture *c);
+/* Takes out hooks that have told what they were for; and pt_uprobes_names(). */
+void pt_uprobes_tick(struct pt_capture *c);
+/* Asks for the names of handles, which are those of the runtime's functions. */
+void pt_uprobes_names(struct pt_capture *c);
 /* Perf events, each of which takes some time to take out. */
 unsigned pt_uprobes_links(const struct pt_uprobes *u);
 void pt_uprobes_free(struct pt_uprobes *u);

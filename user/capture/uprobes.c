@@ -14,7 +14,7 @@
 
 #include "base/vec.h"
 #include "capture/discover.h"
-#include "capture/layers.h"
+#include "capture/kernels.h"
 #include "capture/mapped.h"
 #include "capture/points.h"
 #include "capture/procfs.h"
@@ -23,6 +23,9 @@
 #define PT_MAX_LIBS 65535 /* attachments in a session; fits the cookie */
 #define PT_LIBS_PER_PROC 16
 
+/* The brief ones (pt_point) may go before the others. */
+enum { RETURNS, ENTRIES, BRIEF_RETURNS, BRIEF_ENTRIES, N_LINKS };
+
 /* One library file in one process. Its number is its place in the table, so
  * an entry stays when the process has gone. */
 struct attached {
@@ -30,12 +33,12 @@ struct attached {
 	uint32_t dev;
 	uint64_t inode;
 	uint64_t start; /* of the process, to tell it from a later one */
-	int fd[2];	/* multi links: return, entry; -1 none */
+	int fd[N_LINKS]; /* multi links; -1 none */
 	enum pt_gpulib_kind kind;
 	bool gone;
 	bool by_symbols;
-	bool dropped;	   /* closed: it would only see another's calls twice */
-	uint64_t mapped_ns; /* when the process last mapped a file */
+	bool bare; /* its launches are told where they reach the driver */
+	uint64_t hooked_ns;
 };
 
 struct pt_uprobes {
@@ -44,7 +47,6 @@ struct pt_uprobes {
 	uint32_t n_libs, cap_libs;
 	struct bpf_link **link; /* perf links */
 	size_t n_link, cap_link;
-	struct pt_layers *layers; /* NULL: out of memory, nothing is dropped */
 	uint32_t symbols; /* attached in all */
 	uint32_t failed;  /* libraries that did not take a hook */
 };
@@ -55,7 +57,6 @@ int pt_uprobes_new(struct pt_capture *c, bool multi)
 	if (!c->uprobes)
 		return -ENOMEM;
 	c->uprobes->multi = multi;
-	c->uprobes->layers = multi ? pt_layers_new() : NULL;
 	return 0;
 }
 
@@ -98,18 +99,53 @@ static int keep_link(struct pt_uprobes *u, struct bpf_link *l)
 	return 0;
 }
 
+/* Is a library of this layer hooked in the process, by links of its own? */
+static bool has_layer(const struct pt_uprobes *u, pid_t pid, unsigned layer)
+{
+	pt_each_of(const struct attached, a, u->lib, u->n_libs) {
+		if (a->pid == pid && !a->gone && a->fd[ENTRIES] >= 0 &&
+		    pt_layer_of(a->kind) == layer)
+			return true;
+	}
+	return false;
+}
+
 /* Where this process has an outer library's code: its calls of an inner one
  * are known by it. Again after an exec, which moves it. */
 static void note_text(struct pt_capture *c, pid_t pid, uint32_t lib,
 		      const struct pt_gpulib *l)
 {
 	struct pt_text_key key = { .tgid = (uint32_t)pid, .lib = lib };
-	struct pt_text text = { .begin = l->start, .end = l->end };
+	int fd = bpf_map__fd(c->skel->maps.pt_texts);
+	struct pt_text text, old;
 
-	if (pt_layer_of(l->kind) == PT_LAYER_OUTER)
-		/* Without it the stack alone decides. */
-		bpf_map_update_elem(bpf_map__fd(c->skel->maps.pt_texts), &key,
-				    &text, BPF_ANY);
+	if (pt_layer_of(l->kind) != PT_LAYER_OUTER)
+		return;
+	text = (struct pt_text){ .begin = l->start, .end = l->end,
+				 .inner = has_layer(c->uprobes, pid, PT_LAYER_INNER),
+				 .bare = c->uprobes->lib[lib].bare };
+	if (!bpf_map_lookup_elem(fd, &key, &old)) {
+		text.launches = old.launches;
+		text.reached = old.reached;
+	}
+	/* Without it the stack alone decides. */
+	bpf_map_update_elem(fd, &key, &text, BPF_ANY);
+}
+
+/* An inner library is hooked now. */
+static void tell_texts(struct pt_capture *c, pid_t pid)
+{
+	int fd = bpf_map__fd(c->skel->maps.pt_texts);
+	struct pt_text_key key = { .tgid = (uint32_t)pid };
+	struct pt_text text;
+
+	for (key.lib = 0; c->uprobes->multi && key.lib < c->uprobes->n_libs; key.lib++) {
+		if (c->uprobes->lib[key.lib].pid != pid ||
+		    bpf_map_lookup_elem(fd, &key, &text))
+			continue;
+		text.inner = 1;
+		bpf_map_update_elem(fd, &key, &text, BPF_EXIST);
+	}
 }
 
 static void forget_text(struct pt_capture *c, pid_t pid, uint32_t lib)
@@ -119,42 +155,51 @@ static void forget_text(struct pt_capture *c, pid_t pid, uint32_t lib)
 	bpf_map_delete_elem(bpf_map__fd(c->skel->maps.pt_texts), &key);
 }
 
-static int attach_multi(struct pt_capture *c, const char *path,
-			struct attached *a, const struct pt_point *p, int n)
+static void close_attached(struct attached *a, unsigned from)
 {
+	pt_close_links(a->fd + from, N_LINKS - from);
+	for (; from < N_LINKS; from++)
+		a->fd[from] = -1;
+}
+
+/* The points of one of the four links. */
+static int attach_some(struct pt_capture *c, const char *path, struct attached *a,
+		       const struct pt_point *p, int n, unsigned link)
+{
+	bool brief = link >= BRIEF_RETURNS, ret = link == RETURNS || link == BRIEF_RETURNS;
 	uint64_t off[PT_MAX_POINTS], cookie[PT_MAX_POINTS];
 	uint32_t k = 0;
 	int i;
 
-	/* Returns first, so that no call is seen to enter and never return
-	 * only because its return hook was not there yet. */
 	for (i = 0; i < n; i++) {
-		if (!p[i].ret)
+		if (p[i].brief != brief || (ret && !p[i].ret))
 			continue;
 		off[k] = p[i].offset;
 		cookie[k++] = p[i].cookie;
 	}
-	if (k) {
-		a->fd[0] = pt_uprobe_multi(
-			bpf_program__fd(c->skel->progs.pt_gpu_return_multi),
-			path, off, cookie, k, PT_UPROBE_MULTI_RETURN, a->pid);
-		if (a->fd[0] < 0)
-			return a->fd[0];
-	}
-	for (i = 0; i < n; i++) {
-		off[i] = p[i].offset;
-		cookie[i] = p[i].cookie;
-	}
-	a->fd[1] = pt_uprobe_multi(
-		bpf_program__fd(c->skel->progs.pt_gpu_enter_multi), path, off,
-		cookie, (uint32_t)n, 0, a->pid);
-	if (a->fd[1] >= 0)
+	if (!k)
 		return 0;
+	a->fd[link] = pt_uprobe_multi(
+		bpf_program__fd(ret ? c->skel->progs.pt_gpu_return_multi :
+				      c->skel->progs.pt_gpu_enter_multi),
+		path, off, cookie, k, ret ? PT_UPROBE_MULTI_RETURN : 0, a->pid);
+	return a->fd[link] < 0 ? a->fd[link] : 0;
+}
+
+static int attach_multi(struct pt_capture *c, const char *path,
+			struct attached *a, const struct pt_point *p, int n)
+{
+	/* Returns first, so that no call is seen to enter and never return
+	 * only because its return hook was not there yet. */
+	int r = attach_some(c, path, a, p, n, RETURNS);
+
+	r = r ?: attach_some(c, path, a, p, n, BRIEF_RETURNS);
+	r = r ?: attach_some(c, path, a, p, n, BRIEF_ENTRIES);
+	r = r ?: attach_some(c, path, a, p, n, ENTRIES);
 	/* Returns without their entries would only confuse. */
-	if (a->fd[0] >= 0)
-		close(a->fd[0]);
-	a->fd[0] = -1;
-	return a->fd[1];
+	if (r)
+		close_attached(a, 0);
+	return r;
 }
 
 static int attach_perf_one(struct pt_capture *c, const char *path,
@@ -230,27 +275,6 @@ static int attach_points(struct pt_capture *c, int fd, struct attached *a,
 				   attach_perf(c, path, p, n);
 }
 
-/* Hooks that were dropped, again: the process has mapped something since. */
-static void reattach(struct pt_capture *c, uint32_t id,
-		     const struct pt_gpulib *l)
-{
-	struct attached *a = &c->uprobes->lib[id];
-	struct pt_point points[PT_MAX_POINTS];
-	struct pt_err err = { "" };
-	int n, r, fd;
-
-	a->dropped = false;
-	n = find_points(l, id, points, &fd, &err);
-	r = n > 0 ? attach_points(c, fd, a, points, n) : n;
-	if (fd >= 0)
-		close(fd);
-	if (!r || r == -ESRCH)
-		return;
-	c->uprobes->failed++;
-	pt_warn(c, "%s: no hooks: %s", l->path_display,
-		n < 0 ? err.msg : strerror(-r));
-}
-
 static void attach_lib(struct pt_capture *c, pid_t pid, uint64_t start,
 		       const struct pt_gpulib *l)
 {
@@ -265,8 +289,6 @@ static void attach_lib(struct pt_capture *c, pid_t pid, uint64_t start,
 		if (!is_lib(u, &u->lib[id], pid, start, l))
 			continue;
 		note_text(c, pid, id, l);
-		if (u->lib[id].dropped)
-			reattach(c, id, l);
 		return;
 	}
 	r = room_for_lib(u);
@@ -278,9 +300,9 @@ static void attach_lib(struct pt_capture *c, pid_t pid, uint64_t start,
 	a = &u->lib[u->n_libs++];
 	*a = (struct attached){ .pid = u->multi ? pid : 0, .dev = l->dev,
 				.inode = l->inode, .start = start,
-				.fd = { -1, -1 }, .kind = l->kind,
+				.fd = { -1, -1, -1, -1 }, .kind = l->kind,
 				.by_symbols = l->by_symbols,
-				.mapped_ns = pt_now_ns() };
+				.hooked_ns = pt_now_ns() };
 	n = find_points(l, id, points, &fd, &err);
 	if (n > 0) {
 		note_text(c, pid, id, l);
@@ -301,6 +323,8 @@ static void attach_lib(struct pt_capture *c, pid_t pid, uint64_t start,
 		return;
 	}
 	u->symbols += (uint32_t)n;
+	if (pt_layer_of(l->kind) == PT_LAYER_INNER)
+		tell_texts(c, pid);
 	queue_lib(c, id, (uint32_t)n, l->path_display);
 }
 
@@ -358,8 +382,7 @@ static void unhook_doubles(struct pt_capture *c, pid_t pid,
 		    a->kind != named->kind)
 			continue;
 		forget_text(c, pid, i);
-		pt_close_links(a->fd, 2);
-		a->fd[0] = a->fd[1] = -1;
+		close_attached(a, 0);
 		a->gone = true;
 	}
 }
@@ -407,14 +430,14 @@ out:
 /* Close the links of the entries that `all` or their end selects. */
 static void close_libs(struct pt_uprobes *u, bool all)
 {
-	int *fd = calloc((size_t)u->n_libs * 2 + 1, sizeof(*fd));
+	int *fd = calloc((size_t)u->n_libs * N_LINKS + 1, sizeof(*fd));
 	uint32_t k;
 	size_t n = 0;
 
 	pt_each_of(struct attached, a, u->lib, u->n_libs) {
 		if (!all && !a->gone)
 			continue;
-		for (k = 0; k < 2; k++) {
+		for (k = 0; k < N_LINKS; k++) {
 			if (a->fd[k] < 0)
 				continue;
 			if (fd)
@@ -466,32 +489,12 @@ void pt_uprobes_free(struct pt_uprobes *u)
 	close_libs(u, true);
 	for (i = 0; i < u->n_link; i++)
 		bpf_link__destroy(u->link[i]);
-	pt_layers_free(u->layers);
 	free(u->lib);
 	free(u->link);
 	free(u);
 }
 
-/* ---- the driver's hooks where only the runtime calls it ----------------------- */
-
-/* They would see each call twice. Dropped once the process maps nothing new, and back
- * when it does. */
-#define QUIET_NS 1000000000u /* no file mapped for so long: started up */
-
-bool pt_uprobes_mapped(struct pt_capture *c, pid_t pid)
-{
-	struct pt_uprobes *u = c->uprobes;
-	bool dropped = false;
-	uint32_t i;
-
-	for (i = 0; u && i < u->n_libs; i++) {
-		if (u->lib[i].pid != pid || u->lib[i].gone)
-			continue;
-		u->lib[i].mapped_ns = pt_now_ns();
-		dropped |= u->lib[i].dropped;
-	}
-	return dropped;
-}
+/* ---- hooks that need not stay --------------------------------------------------- */
 
 bool pt_uprobes_driver(const struct pt_capture *c, pid_t pid)
 {
@@ -505,36 +508,65 @@ bool pt_uprobes_driver(const struct pt_capture *c, pid_t pid)
 	return false;
 }
 
-static bool has_outer(const struct pt_uprobes *u, const struct attached *in)
-{
-	uint32_t i;
+/* So many launches show the way that a runtime's launches take, and all but so small a
+ * part of them (others are on their way just now). */
+#define SHOWN_LAUNCHES 256
+#define SHOWN_PART 64
+/* A process' kernels have their handles by then, or nobody waits for their names. */
+#define BRIEF_NS 3000000000u
 
-	for (i = 0; i < u->n_libs; i++)
-		if (u->lib[i].pid == in->pid && u->lib[i].start == in->start &&
-		    u->lib[i].fd[1] >= 0 &&
-		    pt_layer_of(u->lib[i].kind) == PT_LAYER_OUTER)
-			return true;
-	return false;
+/*
+ * A runtime's launches that all reach the driver's hook are told there, and trap once when
+ * the runtime's hook is gone: in the next look, when no thread is in its program any more.
+ * Launches that do not go that way are told by the runtime's hook alone.
+ */
+static void look_at_launches(struct pt_capture *c, struct attached *a, uint32_t lib)
+{
+	struct pt_text_key key = { .tgid = (uint32_t)a->pid, .lib = lib };
+	int fd = bpf_map__fd(c->skel->maps.pt_texts);
+	struct pt_text t;
+
+	if (a->bare) {
+		close_attached(a, BRIEF_RETURNS);
+		return;
+	}
+	if (bpf_map_lookup_elem(fd, &key, &t) || !t.inner || t.launches < SHOWN_LAUNCHES)
+		return;
+	a->bare = t.reached + t.launches / SHOWN_PART >= t.launches;
+	t.bare = a->bare;
+	t.inner = a->bare;
+	bpf_map_update_elem(fd, &key, &t, BPF_EXIST);
 }
 
-void pt_uprobes_drop(struct pt_capture *c)
+void pt_uprobes_names(struct pt_capture *c)
+{
+	int fd = bpf_map__fd(c->skel->maps.pt_handles);
+	struct pt_handle_key key, *last = NULL;
+	uint64_t function;
+	unsigned n;
+
+	for (n = 0; c->skel->bss->pt_inner && n < PT_MAX_HANDLES && !bpf_map_get_next_key(fd, last, &key); n++) {
+		if (!bpf_map_lookup_elem(fd, &key, &function))
+			pt_kernels_handle(c->kernels, key.tgid, key.handle, function);
+		last = &key;
+	}
+}
+
+void pt_uprobes_tick(struct pt_capture *c)
 {
 	struct pt_uprobes *u = c->uprobes;
 	uint64_t now = pt_now_ns();
+	uint32_t i;
 
-	/* Without news of mappings it could not be undone in time. */
-	if (!u || !u->layers || !c->maps)
-		return;
-	pt_each_of(struct attached, a, u->lib, u->n_libs) {
-		if (a->gone || a->fd[1] < 0 || now < a->mapped_ns || now - a->mapped_ns < QUIET_NS ||
-		    pt_layer_of(a->kind) != PT_LAYER_INNER || !has_outer(u, a))
+	for (i = 0; u && u->multi && i < u->n_libs; i++) {
+		struct attached *a = &u->lib[i];
+
+		if (a->gone || a->fd[BRIEF_ENTRIES] < 0)
 			continue;
-		/* Once, until something is mapped again. */
-		a->mapped_ns = UINT64_MAX;
-		if (pt_layers_direct(u->layers, a->pid))
-			continue;
-		a->dropped = true;
-		pt_close_links(a->fd, 2);
-		a->fd[0] = a->fd[1] = -1;
+		if (pt_layer_of(a->kind) == PT_LAYER_OUTER)
+			look_at_launches(c, a, i);
+		else if (now - a->hooked_ns > BRIEF_NS)
+			close_attached(a, BRIEF_RETURNS);
 	}
+	pt_uprobes_names(c);
 }

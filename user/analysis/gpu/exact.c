@@ -20,6 +20,8 @@
 
 /* So much of the window must be covered for a figure to be called measured. */
 #define MEASURED_SHARE 0.99
+/* So much of it speaks for the rest better than the model does. */
+#define SPEAKS_SHARE 0.9
 #define STREAMS_MAX 64
 /* Measuring begins a moment behind the capture, once the agent is in the job.
  * So much of the capture is given for it, and so much of its length. */
@@ -443,7 +445,7 @@ static int into_dev(struct exact *x, struct pt_dev *d)
 	 * a smaller part does not */
 	if (!d->known && d->covered_ns < wall / 2)
 		return 0;
-	if (!d->known)
+	if (!d->known || (double)d->covered_ns >= SPEAKS_SHARE * (double)wall)
 		guess_rest(x, d);
 	d->known = true;
 	d->compute_ns = pt_spans_sum(&x->compute);
