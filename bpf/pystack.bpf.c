@@ -143,6 +143,14 @@ static long next_frame(__u32 i, struct walk *w)
 	return !w->frame;
 }
 
+/* Where it left for the kernel, by a call or by the clock. */
+static __always_inline __u64 user_ip(struct task_struct *t)
+{
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(t);
+
+	return regs ? PT_REGS_IP_CORE(regs) : 0;
+}
+
 #define COUNT(what, by) __sync_fetch_and_add(&pt_py_counts.what, by)
 
 static __always_inline void sample(struct task_struct *t, struct pt_thread *th,
@@ -173,11 +181,12 @@ static __always_inline void sample(struct task_struct *t, struct pt_thread *th,
 	}
 	s->s.tid = (__u32)t->pid;
 	s->s.tgid = (__u32)t->tgid;
+	s->s.ip = user_ip(t);
 	s->s.took = (__u32)(bpf_ktime_get_ns() - s->s.ts) + pt_py_tick;
 	n = s->s.n;
 	if (!n || n > PT_PY_FRAMES)
 		return;
-	if (bpf_ringbuf_output(&pt_py_ring, &s->s, 24 + n * sizeof(s->s.at[0]), BPF_RB_NO_WAKEUP))
+	if (bpf_ringbuf_output(&pt_py_ring, &s->s, 32 + n * sizeof(s->s.at[0]), BPF_RB_NO_WAKEUP))
 		COUNT(full, 1);
 	else
 		COUNT(samples, 1);

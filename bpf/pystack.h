@@ -43,9 +43,10 @@ struct pt_py_sample {
 	__u32 tgid, tid;
 	__u32 n;
 	__u32 took; /* ns of the thread's time, with the interrupt by which it came */
+	__u64 ip;   /* where the process was, outside of the kernel; 0: not known */
 	struct pt_py_frame_at at[PT_PY_FRAMES];
 };
-_Static_assert(sizeof(struct pt_py_sample) == 24 + 16 * PT_PY_FRAMES, "pt_py_sample");
+_Static_assert(sizeof(struct pt_py_sample) == 32 + 16 * PT_PY_FRAMES, "pt_py_sample");
 
 /* Since the session began. */
 struct pt_py_counts {

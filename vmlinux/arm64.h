@@ -11,6 +11,7 @@ struct pt_regs {
 /* by libbpf's macros */
 struct user_pt_regs {
 	__u64 regs[31];
+	__u64 pc;
 };
 
 struct thread_info {

@@ -2,7 +2,7 @@
 /* What vmlinux.h has of x86-64 alone. */
 
 struct pt_regs {
-	unsigned long r10, r9, r8, ax, cx, dx, si, di, orig_ax, sp;
+	unsigned long r10, r9, r8, ax, cx, dx, si, di, orig_ax, ip, sp;
 };
 
 struct thread_struct {

@@ -219,6 +219,8 @@ def computing(folded):
         last = stack.split(";")[-1]
         if not last.endswith(")"):
             continue  # a state in which it did not run
+        if ".so" in last:  # a library that the function called
+            last = stack.split(";")[-2]
         name = last.split(" ")[0].split(".")[-1]
         if name in got:
             got[name] += int(us)
@@ -289,6 +291,44 @@ def sampled(python, methods, n, seconds, table=False):
         say(not left_behind(), "spin %s: left behind" % method, left_behind())
 
 
+PACKER = """
+import os, random, time, zlib
+data = random.Random(1).randbytes(1 << 18)
+def pack():
+    for _ in range(3): zlib.compress(data, 6)
+def count():
+    sum(i * i for i in range(60000))
+print("READY", flush=True)
+while True: pack(); count()
+"""
+
+
+def native():
+    """A line that calls a library is told with it; one that does not, without."""
+    job = subprocess.Popen([sys.executable, "-c", PACKER], stdout=subprocess.PIPE, text=True)
+    try:
+        job.stdout.readline()
+        with tempfile.TemporaryDirectory() as tmp:
+            file = os.path.join(tmp, "x.ptr")
+            subprocess.run([PIPETRACE, "-p", str(job.pid), "-d", "4", "-o", file],
+                           capture_output=True, timeout=60, check=True)
+            folded = subprocess.run([PIPETRACE, "export", file, "--stacks", "-"],
+                                    capture_output=True, text=True, timeout=60, check=True).stdout
+    finally:
+        job.kill()
+        job.wait()
+        job.stdout.close()
+    us = {"pack": [0, 0], "count": [0, 0]}
+    for line in folded.splitlines():
+        stack, n = line.rsplit(" ", 1)
+        for name, sums in us.items():
+            if ";%s (" % name in stack:
+                sums[0] += int(n)
+                sums[1] += int(n) if ";libz." in stack else 0
+    say(us["pack"][0] > 0 and us["pack"][1] >= 0.8 * us["pack"][0], "native: libz below pack", us)
+    say(us["count"][0] > 0 and us["count"][1] == 0, "native: no library below count", us)
+
+
 def main():
     ap = argparse.ArgumentParser()
     ap.add_argument("--spin", nargs="+", metavar=("PYTHON", "METHOD"))
@@ -301,6 +341,7 @@ def main():
         return 1 if failed else 0
     sampled(sys.executable, ("thread",) if args.sample else ("thread", "fork", "spawn"), 2,
             args.seconds)
+    native()
     for method in ("fork",) if args.sample else ("fork", "spawn"):
         traced(method, args.seconds)
     print("%.0f s" % (time.monotonic() - begin))

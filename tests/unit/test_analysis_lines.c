@@ -579,6 +579,43 @@ static void who_hangs_is_inside_of_it(void **state)
 	case_close(&c);
 }
 
+/* A library below a line of Python is no function of the job: the look is at the line. */
+static void a_library_is_below_its_line(void **state)
+{
+	struct pt_rec_pyline l = { .id = 11, .flags = PT_PYLINE_LIBRARY | PT_PYLINE_NATIVE,
+				   .text = "libz.so.1\0/usr/lib/libz.so.1" };
+	struct pt_rec_pystack s = { .id = 11, .caller = 4, .line = 11 };
+	const struct pt_thread *w;
+	struct job_opts o = job_defaults();
+	const struct pt_r_line *row = NULL;
+	struct pt_report *r;
+	struct st_case c;
+	uint64_t ts;
+	size_t i;
+
+	(void)state;
+	feed_job(&c, &o);
+	feed(c.m, &l, PT_REC_PYLINE, sizeof(l), JOB_BEGIN);
+	feed(c.m, &s, PT_REC_PYSTACK, sizeof(s), JOB_BEGIN);
+	w = pt_model_thread(c.m, JOB_WORKER(0));
+	assert_non_null(w);
+	for (ts = c.j.t0; ts < c.j.t1; ts += 10 * ST_MS) /* three of four below line 4 */
+		look(c.m, JOB_WORKER(0), JOB_WORKER(0), ts, ts, ts / (10 * ST_MS) % 4 ? 11 : 4);
+	pt_model_settle(c.m);
+	assert_true(w->looks.n > 100);
+	for (i = 0; i < w->looks.n; i++)
+		assert_true(w->looks.v[i].stack == 4 &&
+			    (w->looks.v[i].leaf == 11 || w->looks.v[i].leaf == 4));
+	r = analyze(&c);
+	for (i = 0; i < r->n_lines; i++)
+		if (r->lines[i].pid == JOB_WORKER(0) && r->lines[i].cause == PT_CAUSE_CPU)
+			row = &r->lines[i];
+	assert_non_null(row);
+	assert_string_equal(row->native, "libz.so.1");
+	assert_true(fabs(row->native_share - 0.75) < 0.05);
+	case_close(&c);
+}
+
 static void what_makes_no_sense_is_refused(void **state)
 {
 	struct pt_model *m = pt_model_new();
@@ -618,6 +655,7 @@ int main(void)
 		cmocka_unit_test(the_page_has_trees),
 		cmocka_unit_test(stacks_are_folded),
 		cmocka_unit_test(who_hangs_is_inside_of_it),
+		cmocka_unit_test(a_library_is_below_its_line),
 		cmocka_unit_test(what_makes_no_sense_is_refused),
 	};
 

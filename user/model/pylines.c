@@ -34,7 +34,8 @@ int pt_feed_pyline(struct pt_model *m, const struct pt_rec_pyline *r)
 		return -ENOMEM;
 	memcpy(text, r->text, name + file + 2);
 	*l = (struct pt_code_line){ .name = text, .file = text + name + 1, .line = r->line,
-				    .library = r->flags & PT_PYLINE_LIBRARY };
+				    .library = r->flags & PT_PYLINE_LIBRARY,
+				    .native = r->flags & PT_PYLINE_NATIVE };
 	return 0;
 }
 
@@ -55,12 +56,16 @@ int pt_feed_pystack(struct pt_model *m, const struct pt_rec_pystack *r)
 
 int pt_feed_pylook(struct pt_model *m, const struct pt_rec_pylook *r)
 {
-	const struct pt_code_look l = { .begin = r->begin_ts, .end = r->hdr.ts,
-					.stack = r->stack, .running = r->running };
+	struct pt_code_look l = { .begin = r->begin_ts, .end = r->hdr.ts, .stack = r->stack,
+				  .leaf = r->stack, .running = r->running };
+	const struct pt_code_stack *s = pt_model_stack(m, r->stack);
+	const struct pt_code_line *line = s ? pt_model_line(m, s->line) : NULL;
 	struct pt_thread *t;
 
 	if (!r->stack || r->stack >= PT_PY_IDS || r->running > 1 || l.begin > l.end)
 		return -EINVAL;
+	if (line && line->native && s->caller)
+		l.stack = s->caller;
 	t = pt_thread_at(m, r->hdr.tid, l.begin);
 	/* only of threads that are followed; a damaged file may say one twice */
 	if (!t || pt_real_id(t->tgid) != r->hdr.tgid ||

@@ -208,6 +208,7 @@ struct pt_code_line {
 	const char *name, *file; /* the model's */
 	int line;		 /* 0: none is known */
 	bool library; /* comes with the interpreter, or is installed beside it */
+	bool native;  /* no Python: a library */
 };
 
 /* A stack is its innermost line and the stack that called it; ids. */
@@ -220,6 +221,7 @@ struct pt_code_stack {
 struct pt_code_look {
 	uint64_t begin, end;
 	uint32_t stack;
+	uint32_t leaf; /* the stack with the native library below it, if there is one; or it */
 	bool running; /* at `begin`, by what /proc said */
 };
 

@@ -24,6 +24,7 @@ struct pt_py_looks *pt_py_looks_new(void)
 static void shut(struct process *p)
 {
 	pt_hash_free(p->known);
+	pt_vec_free(&p->mapped);
 	pt_py_close(p->py);
 	p->py = NULL;
 	p->sampled = p->told = false;
@@ -183,6 +184,8 @@ uint32_t pt_py_line_id(struct pt_py_looks *l, const struct pt_py_frame *f)
 	memcpy(x->text, text, n + 1);
 	x->l = (struct pt_py_line){ .name = x->text, .file = x->text + name + 1,
 				    .line = f->line, .library = is_library(f->file) };
+	x->l.native = f->flags & PT_PY_NATIVE;
+	x->l.library |= x->l.native;
 	HASH_ADD(hh, l->by_text, text, n, x);
 	if (PT_HASHED(x) && !pt_vec_push(&l->lines, x))
 		return x->id;
@@ -232,6 +235,8 @@ uint32_t pt_py_telling(const struct pt_py_looks *l, uint32_t stack)
 {
 	uint32_t at;
 
+	if (stack && pt_py_line_of(l, pt_py_node_of(l, stack)->line)->native)
+		stack = pt_py_node_of(l, stack)->caller;
 	for (at = stack; at; at = pt_py_node_of(l, at)->caller)
 		if (!pt_py_line_of(l, pt_py_node_of(l, at)->line)->library)
 			return pt_py_node_of(l, at)->line;

@@ -41,6 +41,7 @@ struct pt_py_line {
 	const char *file, *name;
 	int line;     /* 0: none is known */
 	bool library; /* comes with the interpreter, or is installed beside it */
+	bool native;  /* a library that is no Python; its stack's innermost, of a sample alone */
 };
 
 /* A stack is its innermost line and the stack that called it. */

@@ -53,6 +53,12 @@ struct known {
 	UT_hash_handle hh;
 };
 
+/* A file that is mapped to be executed; line 0: it is the interpreter. */
+struct mapped {
+	uint64_t start, end;
+	uint32_t line;
+};
+
 struct process {
 	pid_t pid;
 	struct pt_py *py; /* NULL: it has none that can be read, or it has ended */
@@ -60,6 +66,10 @@ struct process {
 	bool sampled; /* whoever runs is: only who sleeps is looked at */
 	bool told;    /* ... and where its interpreter is has been */
 	int tries;
+	PT_VEC(struct mapped) mapped; /* by address, when they were last read */
+	uint64_t mapped_ns;
+	uint64_t exe_inode;
+	uint32_t exe_dev;
 	char version[8], cmdline[PT_PY_TEXT];
 };
 
@@ -88,5 +98,8 @@ struct process *pt_py_process_of(const struct pt_py_looks *l, pid_t pid);
 /* Ids, made where there is none yet. 0: there is no room for more. */
 uint32_t pt_py_line_id(struct pt_py_looks *l, const struct pt_py_frame *f);
 uint32_t pt_py_node_id(struct pt_py_looks *l, uint32_t caller, uint32_t line, uint32_t flags);
+/* native.c: the line that stands for the library in which a thread is at `ip`. 0: the
+ * interpreter, or nobody knows. */
+uint32_t pt_py_native_line(struct pt_py_looks *l, struct process *p, uint64_t ip);
 
 #endif

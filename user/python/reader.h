@@ -31,6 +31,8 @@ struct pt_py_frame {
  * called __next__. */
 #define PT_PY_ITER 1
 #define PT_PY_NEXT 2
+/* It is no function but a library that the innermost one has called: `file`. */
+#define PT_PY_NATIVE 4
 
 struct pt_py_sink {
 	/* A thread that has Python state, before its stack is read. Where it says true, its

@@ -93,7 +93,8 @@ static void put_line(struct pt_py_watch *w, uint32_t id)
 	struct pt_rec_pyline r = { .hdr = { .size = sizeof(r), .kind = PT_REC_PYLINE,
 					    .ts = pt_now_ns() },
 				   .id = id, .line = l->line > 0 ? l->line : 0,
-				   .flags = l->library ? PT_PYLINE_LIBRARY : 0 };
+				   .flags = (l->library ? PT_PYLINE_LIBRARY : 0) |
+					    (l->native ? PT_PYLINE_NATIVE : 0) };
 	const char *name = tail(l->name, NAME_MAX_SENT);
 	size_t n = strlen(name);
 

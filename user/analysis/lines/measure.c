@@ -8,12 +8,19 @@
 #include "analysis/lines/lines.h"
 #include "base/wilson.h"
 
+/* Of those below a line the first that are met; one that has most of it is among them. */
+#define LIBRARIES 6
+
 /* A line, in what the thread did there, and whether it obtained data then. */
 struct at {
 	uint32_t line;
 	uint8_t cause; /* CPU: it ran, or was ready to */
 	bool waits;
 	uint64_t looks; /* running */
+	struct {
+		uint32_t line; /* of a library that is no Python */
+		uint64_t looks;
+	} in[LIBRARIES];
 	uint64_t ns;	/* asleep: of sleeps that were looked at */
 };
 
@@ -181,6 +188,20 @@ static const struct pt_code_look *look_from(struct thread *k, uint64_t ts)
 	return k->look < th->looks.n ? &th->looks.v[k->look] : NULL;
 }
 
+static void count_library(const struct thread *k, struct at *at, const struct pt_code_look *l)
+{
+	const struct pt_code_stack *s = l->leaf != l->stack ?
+						pt_model_stack(k->an->m, l->leaf) : NULL;
+	size_t i;
+
+	for (i = 0; s && i < LIBRARIES; i++)
+		if (!at->in[i].looks || at->in[i].line == s->line) {
+			at->in[i].line = s->line;
+			at->in[i].looks++;
+			return;
+		}
+}
+
 /* Looks that lie in [b,e), all of which it ran or was ready to. */
 static void count_running(struct thread *k, uint64_t b, uint64_t e, enum pt_cause cause)
 {
@@ -197,6 +218,7 @@ static void count_running(struct thread *k, uint64_t b, uint64_t e, enum pt_caus
 		if (!at)
 			continue;
 		at->looks++;
+		count_library(k, at, l);
 		s->looks++;
 	}
 }
@@ -294,6 +316,7 @@ static void fill_row(const struct thread *k, const struct at *a, struct pt_r_lin
 {
 	const struct sum *s = &k->sum[a->cause][a->waits];
 	const struct pt_code_line *l = pt_model_line(k->an->m, a->line);
+	size_t i, most = 0;
 
 	*o = (struct pt_r_line){ .who = k->w ? "worker" : "trainer", .pid = k->th->tgid,
 				 .tid = k->th->tid, .cause = (enum pt_cause)a->cause,
@@ -305,6 +328,15 @@ static void fill_row(const struct thread *k, const struct at *a, struct pt_r_lin
 	bound(a, s, o);
 	o->function = pt_arena_strdup(k->an->a, l->name);
 	o->file = pt_arena_strdup(k->an->a, l->file);
+	o->native_share = NAN;
+	for (i = 0; i < LIBRARIES; i++)
+		if (a->in[i].looks > a->in[most].looks)
+			most = i;
+	l = a->in[most].looks ? pt_model_line(k->an->m, a->in[most].line) : NULL;
+	if (!l)
+		return;
+	o->native = pt_arena_strdup(k->an->a, l->name);
+	o->native_share = (double)a->in[most].looks / (double)a->looks;
 }
 
 static int add_rows(const struct thread *k, struct pt_report *r)

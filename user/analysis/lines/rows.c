@@ -36,6 +36,22 @@ static int by_seconds(const void *a, const void *b)
 	return by_group(x, y) ?: pt_cmp(y->seconds, x->seconds) ?: by_line(a, b);
 }
 
+static double native_s(const struct pt_r_line *l)
+{
+	return l->native ? l->seconds * l->native_share : 0;
+}
+
+/* Before the seconds are summed up. Of two libraries the one with more. */
+static void join_native(struct pt_r_line *to, const struct pt_r_line *l)
+{
+	double sum = to->seconds + l->seconds, a = native_s(to), b = native_s(l);
+	bool same = to->native && l->native && !strcmp(to->native, l->native);
+
+	if (b > a)
+		to->native = l->native;
+	to->native_share = to->native && sum > 0 ? (same ? a + b : fmax(a, b)) / sum : NAN;
+}
+
 /* Sorts, and joins those of the same line. How many are left. */
 static size_t join_alike(struct pt_r_line *v, size_t n)
 {
@@ -47,6 +63,7 @@ static size_t join_alike(struct pt_r_line *v, size_t n)
 			v[k++] = v[i];
 			continue;
 		}
+		join_native(&v[k - 1], &v[i]);
 		v[k - 1].seconds += v[i].seconds;
 		v[k - 1].low += v[i].low;
 		v[k - 1].high += v[i].high;

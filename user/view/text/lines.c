@@ -29,6 +29,8 @@ void pt_tx_lines_of(struct pt_tx *t, const struct pt_r_line *l)
 		     l->data_wait == 1 ? ", during data waits" : "");
 }
 
+#define NATIVE_MIN 0.2 /* of a line: less is not worth a word */
+
 static void row(struct pt_tx *t, const struct pt_r_line *l, double seconds)
 {
 	pt_tx_label(t, NULL);
@@ -40,6 +42,9 @@ static void row(struct pt_tx *t, const struct pt_r_line *l, double seconds)
 	pt_tx_printf(t, "%s", pt_tx_path(t, l->file, 60));
 	if (l->line != PT_NULL)
 		pt_tx_printf(t, ":%s", pt_tx_id(t, l->line));
+	if (l->native && l->native_share >= NATIVE_MIN)
+		pt_tx_printf(t, ", %.0f %% of it in %s", 100 * l->native_share,
+			     pt_tx_path(t, l->native, 40));
 	pt_tx_put(t, "\n");
 }
 

@@ -68,7 +68,7 @@ static json_t *sample_of(struct speedscope *k, const struct pt_thread *th,
 			 const struct pt_code_look *l)
 {
 	uint32_t stack[PT_STACK_DEPTH], f;
-	size_t n = pt_model_unfold(k->m, l->stack, stack);
+	size_t n = pt_model_unfold(k->m, l->leaf, stack);
 	unsigned wait = wait_at(th, l);
 	json_t *out = json_array();
 

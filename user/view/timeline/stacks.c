@@ -28,7 +28,7 @@ static struct pt_stack_time *at(struct pt_stack_times *to, uint32_t stack, uint3
 
 static void meet(struct walk *k, uint64_t ns)
 {
-	struct pt_stack_time *t = at(&k->out, k->th->looks.v[k->look].stack, k->state);
+	struct pt_stack_time *t = at(&k->out, k->th->looks.v[k->look].leaf, k->state);
 
 	k->failed |= !t;
 	if (!t)

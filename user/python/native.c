@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* In which library a sampled thread was, below its innermost line of Python. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "capture/discover.h"
+#include "python/looks_int.h"
+
+#define FILES_MAX 1024 /* of a process */
+/* A library may have come since; but code that is in no file (a JIT's) never is. */
+#define READ_AGAIN_NS 1000000000u
+
+static int by_start(const void *a, const void *b)
+{
+	const struct mapped *x = a, *y = b;
+
+	return (x->start > y->start) - (x->start < y->start);
+}
+
+/* What runs Python itself is none: that it runs Python, the line says. */
+static bool is_interpreter(const struct process *p, const struct pt_gpulib *g)
+{
+	const char *base = strrchr(g->path_display, '/');
+
+	base = base ? base + 1 : g->path_display;
+	return !strncmp(base, "libpython", 9) || !strncmp(base, "python", 6) ||
+	       (p->exe_inode && g->inode == p->exe_inode && g->dev == p->exe_dev);
+}
+
+static void read_maps(struct pt_py_looks *l, struct process *p)
+{
+	struct pt_gpulib *g = calloc(FILES_MAX, sizeof(*g));
+	ssize_t n = g ? pt_exec_files(p->pid, g, FILES_MAX) : 0, i;
+
+	p->mapped.n = 0;
+	/* the program comes first: where Python is built in, it is the interpreter */
+	if (n > 0 && !p->exe_inode) {
+		p->exe_inode = g[0].inode;
+		p->exe_dev = g[0].dev;
+	}
+	for (i = 0; i < n && i < FILES_MAX; i++) {
+		struct mapped m = { .start = g[i].start, .end = g[i].end };
+		const char *base = strrchr(g[i].path_display, '/');
+		struct pt_py_frame f = { .line = 0, .flags = PT_PY_NATIVE };
+
+		if (!is_interpreter(p, &g[i])) {
+			snprintf(f.name, sizeof(f.name), "%.*s", PT_PY_TEXT - 1,
+				 base ? base + 1 : g[i].path_display);
+			snprintf(f.file, sizeof(f.file), "%.*s", PT_PY_TEXT - 1,
+				 g[i].path_display);
+			m.line = pt_py_line_id(l, &f);
+		}
+		if (pt_vec_push(&p->mapped, m))
+			break;
+	}
+	free(g);
+	if (p->mapped.n)
+		qsort(p->mapped.v, p->mapped.n, sizeof(*p->mapped.v), by_start);
+}
+
+static const struct mapped *mapped_at(const struct process *p, uint64_t ip)
+{
+	size_t lo = 0, hi = p->mapped.n;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (p->mapped.v[mid].end <= ip)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < p->mapped.n && p->mapped.v[lo].start <= ip ? &p->mapped.v[lo] : NULL;
+}
+
+uint32_t pt_py_native_line(struct pt_py_looks *l, struct process *p, uint64_t ip)
+{
+	const struct mapped *m = ip ? mapped_at(p, ip) : NULL;
+	uint64_t now;
+
+	if (m || !ip)
+		return m ? m->line : 0;
+	now = pt_now_ns();
+	if (p->mapped_ns && now - p->mapped_ns < READ_AGAIN_NS)
+		return 0;
+	p->mapped_ns = now;
+	read_maps(l, p);
+	m = mapped_at(p, ip);
+	return m ? m->line : 0;
+}
