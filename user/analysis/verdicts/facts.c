@@ -264,6 +264,18 @@ static double idle_open(const struct pt_trainer *t, uint64_t wall)
 	return share_of(most, wall);
 }
 
+/* So much at most is likely idle, of the device where that is most; 1: not known. */
+static double idle_most(const struct pt_trainer *t, uint64_t wall)
+{
+	uint64_t most = 0;
+
+	if (!t->devs.n)
+		return 1;
+	pt_each(const struct pt_dev, d, &t->devs)
+		most = pt_max64(most, d->known ? wall - pt_min64(wall, d->busy_lo_ns) : wall);
+	return share_of(most, wall);
+}
+
 static void gather_shares(struct pt_an *an, struct pt_facts *f)
 {
 	struct pt_trainer *t = f->t;
@@ -284,7 +296,8 @@ static void gather_shares(struct pt_an *an, struct pt_facts *f)
 	f->transfer = share_of(t->transfer_ns, wall);
 	f->checkpoint = share_of(t->checkpoint_idle_ns, wall);
 	f->writing = share_of(t->checkpoint_ns + t->checkpoint_wait_ns, wall);
-	f->host_bound = share_of(t->host_bound_ns, wall);
+	/* a device that is likely at work for most of the time sets the pace itself */
+	f->host_bound = fmin(share_of(t->host_bound_ns, wall), idle_most(t, wall));
 	for (i = 0; i < PT_CAUSE_NR; i++)
 		sum += t->cause_ns[i];
 	for (i = 0; i < PT_CAUSE_NR && sum; i++)

@@ -13,16 +13,25 @@ static bool has_room(const struct pt_facts *f, double *left)
 	return f->cores && *left >= f->th->core_free;
 }
 
-static void advise(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
+/* `left`: cores, of which each worker more takes one; INFINITY: they take none. */
+static void advise(struct pt_an *an, const struct pt_facts *f, double left,
+		   struct pt_r_verdict *v)
 {
 	int64_t better = pt_better_workers(an, f);
+	int needed = pt_workers_needed(f);
+	double most = (double)f->t->concurrent + floor(left);
 
 	v->advice = better ?
 		pt_sentence(an, "Raise num_workers from %zu to %lld.",
 				f->t->concurrent, (long long)better) :
+		most > (double)f->t->concurrent && most < needed ?
+		pt_sentence(an,
+			"Raise num_workers from %zu to about %.0f, for which there are cores; to "
+			"keep up with the GPU it would take about %d.",
+			f->t->concurrent, most, needed) :
 		pt_sentence(an,
 			"Raise num_workers from %zu to about %d, as far as the cores allow.",
-			f->t->concurrent, pt_workers_needed(f));
+			f->t->concurrent, needed);
 	pt_replayed_speedup(an, "workers", v);
 }
 
@@ -62,7 +71,7 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 		"Too few workers: num_workers is %zu, the batches that the trainer waits for "
 		"take long to compute, and cores are free.",
 		f->t->concurrent);
-	advise(an, f, v);
+	advise(an, f, waits ? INFINITY : left, v);
 	return 1;
 }
 
