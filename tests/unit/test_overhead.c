@@ -141,7 +141,7 @@ static void test_device_hides(void **state)
 		for (k = 0; k < 50; k++)
 			st_gpu(&s, "cudaLaunchKernel", JOB, JOB, at + k * 20 * ST_US, 0, 0, 7, 0,
 			       0);
-		st_gpu(&s, "cudaDeviceSynchronize", JOB, JOB, at + ST_MS, at + ST_MS + 40 * ST_US,
+		st_gpu(&s, "cudaDeviceSynchronize", JOB, JOB, at + ST_MS, at + ST_MS + 200 * ST_US,
 		       0, 0, 0, 0);
 	}
 	st_seal(&s);

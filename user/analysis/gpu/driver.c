@@ -78,7 +78,7 @@ static int place_idle(const struct pt_an *an, const struct pt_host *h,
 
 /* Does the driver's figure rule out what the calls tell? It counts a microsecond or two
  * beside each kernel (an H100 under its own tracer), so no less than there is. */
-static bool contradicts(const struct pt_dev *d, double wall, double idle, double most)
+static bool contradicts(const struct pt_dev *d, double wall, double least, double most)
 {
 	double kernels = d->compute_ns == UINT64_MAX ? 0 :
 			 (double)(d->compute_ns + d->collective_ns);
@@ -86,12 +86,12 @@ static bool contradicts(const struct pt_dev *d, double wall, double idle, double
 	/* what is certain is believed */
 	if ((double)d->idle_likely_ns > most * wall)
 		return (double)d->idle_hard_ns <= most * wall;
-	return kernels > wall * (1 - idle + (most - idle)) &&
+	return kernels > wall * (1 - least) &&
 	       (double)d->busy_hard_ns <= kernels;
 }
 
 int pt_take_driver(const struct pt_an *an, struct pt_trainer *t, double idle,
-		   double most)
+		   double least, double most)
 {
 	double wall = (double)(an->t1 - an->t0);
 	struct pt_dev *d = t->devs.v;
@@ -99,7 +99,7 @@ int pt_take_driver(const struct pt_an *an, struct pt_trainer *t, double idle,
 	if (!isfinite(idle) || t->devs.n != 1 || d->measured || !t->look)
 		return 0;
 	/* a guess that the driver contradicts is none */
-	if (contradicts(d, wall, idle, most))
+	if (contradicts(d, wall, least, most))
 		d->known = false;
 	return d->known ? 0 :
 			  place_idle(an, &t->look->host, d, (uint64_t)(idle * wall));

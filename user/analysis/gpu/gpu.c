@@ -263,10 +263,10 @@ static int sum_up(struct pt_an *an, struct pt_trainer *t)
 	pt_spans waits = { 0 };
 	struct pt_dev_counts all = { 0 };
 	uint64_t wait_ns, n = t->devs.n ? t->devs.n : 1;
-	double most = NAN, idle = pt_idle_by_driver(an, &most);
+	double least = NAN, most = NAN, idle = pt_idle_by_driver(an, &least, &most);
 	int err = pt_wait_spans(an, t, &waits);
 
-	err = err ?: pt_take_driver(an, t, idle, most);
+	err = err ?: pt_take_driver(an, t, idle, least, most);
 	wait_ns = pt_spans_tidy(&waits, an->t0, an->t1);
 	pt_each_ok(struct pt_dev, d, &t->devs, err) {
 		t->idle_hard_ns += d->idle_hard_ns;

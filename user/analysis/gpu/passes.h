@@ -218,14 +218,14 @@ int pt_fill_alloc_failures(const struct pt_an *an, const struct pt_trainer *t,
 			   struct pt_r_gpu *g);
 
 /* samples.c: the share of the time that the job's devices were idle by the driver's
- * samples, and *most, with their error; NAN: there are too few, or it is not one
+ * samples, and *least and *most, with their error; NAN: there are too few, or it is not one
  * process alone that uses a device. */
-double pt_idle_by_driver(const struct pt_an *an, double *most);
+double pt_idle_by_driver(const struct pt_an *an, double *least, double *most);
 /* driver.c, of these two: where the calls do not tell when the device was idle, or
  * tell what the driver rules out, idle_likely is as much as the driver says. 0 or
  * -ENOMEM. */
 int pt_take_driver(const struct pt_an *an, struct pt_trainer *t, double idle,
-		   double most);
+		   double least, double most);
 /* ... and the trainer's sums are no more than that. */
 void pt_limit_by_driver(const struct pt_an *an, struct pt_trainer *t, double idle,
 			double most);

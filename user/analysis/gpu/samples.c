@@ -229,7 +229,7 @@ static void narrow(const struct pt_an *an, const struct sums *s, struct pt_r_gpu
 
 /* Samples that lie half a second apart see a part of the time: by chance their mean
  * is off by twice its standard error. */
-double pt_idle_by_driver(const struct pt_an *an, double *most)
+double pt_idle_by_driver(const struct pt_an *an, double *least, double *most)
 {
 	double sum = 0, squares = 0, mean, off;
 	size_t n = 0;
@@ -251,6 +251,7 @@ double pt_idle_by_driver(const struct pt_an *an, double *most)
 	off = UTIL_OFF + 0.5 / (double)n +
 	      2 * sqrt(fmax(0, squares / (double)n - mean * mean) /
 		       (double)(n - 1));
+	*least = fmax(0, 1 - mean - off);
 	*most = fmin(1, 1 - mean + off);
 	return 1 - mean;
 }
