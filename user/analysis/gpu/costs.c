@@ -168,6 +168,9 @@ static double typical(const struct pt_gsample *s, size_t n, enum pt_replay_mode 
 	return quantile(s, n, parts[in_short_pieces(s, n)][m]);
 }
 
+/* Of so many syncs one that waits does so by accident. */
+#define RARE 16
+
 /* What launches cost whose function was seen: the weighted median, by the
  * samples, whose order it changes. */
 static int usual(struct pt_replay *r, double *ns)
@@ -182,7 +185,7 @@ static int usual(struct pt_replay *r, double *ns)
 		}
 	r->samples.n = n;
 	*ns = 1;
-	if (!n)
+	if (!n || RARE * r->ends <= r->quick)
 		return 0;
 	if (sort_samples(r))
 		return -ENOMEM;
@@ -211,16 +214,16 @@ static int guess_others(struct pt_replay *r)
 }
 
 /* Of a class' samples, those that show an end to the front; how many. A few ends among
- * many stretches that were shorter by far are accidents, of the host or of a hypervisor:
- * then there are none. */
-static size_t with_ends(struct pt_gsample *s, size_t n)
+ * many syncs that did not wait, or stretches that were shorter by far, are accidents, of
+ * the host or of a hypervisor: then there are none. */
+static size_t with_ends(const struct pt_replay *r, struct pt_gsample *s, size_t n)
 {
 	size_t i, k = 0;
 
 	for (i = 0; i < n; i++)
 		if (!s[i].less)
 			s[k++] = s[i];
-	return 2 * k > n ? k : 0;
+	return 2 * k > n && RARE * r->ends > r->quick ? k : 0;
 }
 
 int pt_replay_learn(struct pt_replay *r)
@@ -234,7 +237,7 @@ int pt_replay_learn(struct pt_replay *r)
 
 		for (k = i; k < r->samples.n && r->samples.v[k].cls == c->index;)
 			k++;
-		n = with_ends(r->samples.v + i, k - i);
+		n = with_ends(r, r->samples.v + i, k - i);
 		c->seen = n > 0;
 		if (!n)
 			continue;

@@ -224,18 +224,11 @@ static int take_open(struct pt_replay *r, uint32_t i, const struct pt_gop *op)
 	return close_open(r, &pt_as_is);
 }
 
-/*
- * The first sync that waits for a stream may wait for work from before the
- * trace: where the costs are known and do not explain the wait, that work is
- * what it was for, and the device had it since the trace began.
- */
-static int take_old(struct pt_replay *r, const struct pt_gop *op, double end)
+/* A sync of these streams has returned. Had one of all of them before? */
+static bool show_streams(struct pt_replay *r)
 {
-	struct pt_replay_dev *d = &r->dev[op->dev];
-	double lo = (double)r->q->an->t0, hi = end;
 	bool shown = true;
-	size_t i, from = 0;
-	int k;
+	size_t i;
 
 	for (i = 0; i < r->open.n; i++)
 		if (r->open.v[i].in) {
@@ -245,6 +238,22 @@ static int take_old(struct pt_replay *r, const struct pt_gop *op, double end)
 			shown &= s->shown;
 			s->shown = true;
 		}
+	return shown;
+}
+
+/*
+ * The first sync of a stream, if it waits, may wait for work from before the
+ * trace: where the costs are known and do not explain the wait, that work is
+ * what it was for, and the device had it since the trace began.
+ */
+static int take_old(struct pt_replay *r, const struct pt_gop *op, double end)
+{
+	struct pt_replay_dev *d = &r->dev[op->dev];
+	double lo = (double)r->q->an->t0, hi = end;
+	bool shown = show_streams(r);
+	size_t i, from = 0;
+	int k;
+
 	if (shown || r->unseen || pt_replay_simulate(r, &pt_as_is, &from) >= end)
 		return 0;
 	for (i = 0; i < from; i++) /* with a pause, only its last piece counts */
@@ -282,6 +291,9 @@ static int take_sync(struct pt_replay *r, uint32_t at, const struct pt_gop *op)
 		return err;
 	if (!r->work.n)
 		return close_open(r, &pt_as_is);
+	*(op->blocked ? &r->ends : &r->quick) += 1;
+	if (!op->blocked)
+		show_streams(r);
 	if (op->blocked) {
 		end = r->mode == PT_REPLAY_HIGH ? (double)op->told - TOLD_NS :
 						  end - r->late_ns;
@@ -361,6 +373,7 @@ int pt_replay_pass(struct pt_replay *r, enum pt_replay_mode mode, bool learn,
 	r->late_ns = late_ns;
 	r->submit_ns = submit_ns;
 	r->samples.n = 0;
+	r->ends = r->quick = 0;
 	pt_each_of(struct pt_replay_dev, d, r->dev, q->devices.n) {
 		d->busy.n = d->compute.n = d->copy.n = d->collective.n = 0;
 		d->unseen_ns = 0;

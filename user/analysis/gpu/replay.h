@@ -93,6 +93,7 @@ struct pt_replay {
 	double *now;	     /* of each stream, and `before` of all: where the part ... */
 	double before;	     /* ... that is scaled begins */
 	PT_VEC(struct pt_gsample) samples;
+	size_t ends, quick; /* stretches of the pass: their end was seen; it had come before */
 	struct pt_replay_dev dev[PT_NODES_MAX];
 	enum pt_replay_mode mode;
 	bool learn; /* samples are asked for */
