@@ -215,8 +215,10 @@ static __always_inline void note_handle(struct task_struct *task, __u64 handle, 
 	struct pt_handle_key key = { .handle = handle, .tgid = task->tgid };
 	__u64 *known = bpf_map_lookup_elem(&pt_handles, &key);
 
-	if (!known || *known != function)
-		bpf_map_update_elem(&pt_handles, &key, &function, BPF_ANY);
+	if (known && *known == function)
+		return;
+	bpf_map_update_elem(&pt_handles, &key, &function, BPF_ANY);
+	__sync_fetch_and_add(&pt_handles_new, 1);
 }
 
 /* A launch by an inner library: does it count here? */

@@ -217,6 +217,7 @@ const volatile struct pt_config pt_cfg __weak = {};
 __u32 pt_armed __weak = 0;   /* 0: every hook is silent; else PT_ARMED, _QUIET */
 __u32 pt_pass __weak = 0;    /* PT_PASS_* of the next iterator run */
 __u32 pt_inner __weak = 0;   /* 1: an inner GPU library is attached somewhere */
+__u64 pt_handles_new __weak = 0; /* how often pt_handles has changed */
 __u64 pt_pass_ts __weak = 0; /* moment that the pass describes; 0: now */
 __u32 pt_tracer __weak = 0;  /* the tracer: it supplies nothing; 0: no pass has run yet */
 __u32 pt_outsiders __weak = 0; /* processes outside of the tree in pt_targets */

@@ -249,7 +249,7 @@ def start_job(tmp, name, args, seconds, env=None, program=SIMJOB):
 
 def steps(log):
     with open(log, encoding="utf-8") as f:
-        rows = [json.loads(line) for line in f if line.rstrip().endswith("}")]
+        rows = [json.loads(line) for line in f if line.endswith("}\n")]
     return [r for r in rows if "step" in r]
 
 

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -113,12 +114,13 @@ static bool is_right(const struct pt_py_sample *s)
 
 static int on_sample(void *ctx, void *data, size_t len)
 {
+	const size_t head = offsetof(struct pt_py_sample, at);
 	const struct pt_py_sample *s = data;
 	uint64_t now = pt_now_ns();
 
 	(void)ctx;
-	if (len < 24 || !s->n || s->n > PT_PY_FRAMES || len != 24 + 16 * (size_t)s->n ||
-	    s->tid != memory[TID] || s->tgid != memory[TID] || s->ts > now ||
+	if (len < head || !s->n || s->n > PT_PY_FRAMES ||
+	    len != head + sizeof(s->at[0]) * (size_t)s->n || !s->ip || s->tid != memory[TID] || s->tgid != memory[TID] || s->ts > now ||
 	    (want && !is_right(s)))
 		bad++;
 	else

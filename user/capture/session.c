@@ -397,6 +397,7 @@ int pt_capture_drain(struct pt_capture *c, pt_record_fn fn, void *ctx)
 	if (c->maps)
 		pt_mapwatch_drain(c->maps, on_mapped, c);
 	pt_devwatch_drain(c);
+	pt_uprobes_names(c);
 	pt_kernels_take(c->kernels, on_name, c);
 	pt_flush_queue(c, fn, ctx);
 	c->fn = fn;

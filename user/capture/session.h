@@ -203,9 +203,10 @@ void pt_uprobes_scan(struct pt_capture *c);
 void pt_uprobes_process(struct pt_capture *c, pid_t pid);
 /* Is the CUDA driver of this process hooked, or was it? */
 bool pt_uprobes_driver(const struct pt_capture *c, pid_t pid);
-/* Takes out hooks that have told what they were for; and pt_uprobes_names(). */
+/* Takes out hooks that have told what they were for. */
 void pt_uprobes_tick(struct pt_capture *c);
-/* Asks for the names of handles, which are those of the runtime's functions. */
+/* Asks for the names of handles, which are those of the runtime's functions: soon, for the
+ * process may end. */
 void pt_uprobes_names(struct pt_capture *c);
 /* Perf events, each of which takes some time to take out. */
 unsigned pt_uprobes_links(const struct pt_uprobes *u);

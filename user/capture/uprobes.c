@@ -47,6 +47,7 @@ struct pt_uprobes {
 	uint32_t n_libs, cap_libs;
 	struct bpf_link **link; /* perf links */
 	size_t n_link, cap_link;
+	uint64_t handles; /* changes of pt_handles that were looked at */
 	uint32_t symbols; /* attached in all */
 	uint32_t failed;  /* libraries that did not take a hook */
 };
@@ -541,11 +542,14 @@ static void look_at_launches(struct pt_capture *c, struct attached *a, uint32_t 
 void pt_uprobes_names(struct pt_capture *c)
 {
 	int fd = bpf_map__fd(c->skel->maps.pt_handles);
+	uint64_t changed = c->skel->bss->pt_handles_new, function;
 	struct pt_handle_key key, *last = NULL;
-	uint64_t function;
 	unsigned n;
 
-	for (n = 0; c->skel->bss->pt_inner && n < PT_MAX_HANDLES && !bpf_map_get_next_key(fd, last, &key); n++) {
+	if (!c->uprobes || changed == c->uprobes->handles)
+		return;
+	c->uprobes->handles = changed;
+	for (n = 0; n < PT_MAX_HANDLES && !bpf_map_get_next_key(fd, last, &key); n++) {
 		if (!bpf_map_lookup_elem(fd, &key, &function))
 			pt_kernels_handle(c->kernels, key.tgid, key.handle, function);
 		last = &key;
@@ -568,5 +572,4 @@ void pt_uprobes_tick(struct pt_capture *c)
 		else if (now - a->hooked_ns > BRIEF_NS)
 			close_attached(a, BRIEF_RETURNS);
 	}
-	pt_uprobes_names(c);
 }

@@ -53,10 +53,11 @@ struct known {
 	UT_hash_handle hh;
 };
 
-/* A file that is mapped to be executed; line 0: it is the interpreter. */
+/* A file that is mapped to be executed. */
 struct mapped {
 	uint64_t start, end;
-	uint32_t line;
+	uint32_t line; /* that stands for it; 0: it is the interpreter */
+	bool named;    /* ... or nobody has been there yet */
 };
 
 struct process {
@@ -67,7 +68,7 @@ struct process {
 	bool told;    /* ... and where its interpreter is has been */
 	int tries;
 	PT_VEC(struct mapped) mapped; /* by address, when they were last read */
-	uint64_t mapped_ns;
+	uint64_t mapped_ns, mapped_wait_ns;
 	uint64_t exe_inode;
 	uint32_t exe_dev;
 	char version[8], cmdline[PT_PY_TEXT];

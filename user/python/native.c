@@ -9,8 +9,10 @@
 #include "python/looks_int.h"
 
 #define FILES_MAX 1024 /* of a process */
-/* A library may have come since; but code that is in no file (a JIT's) never is. */
-#define READ_AGAIN_NS 1000000000u
+/* A library may have come since; but code that is in no file (a JIT's) never is: each time
+ * in vain the next one waits twice as long. */
+#define READ_AGAIN_NS 1000000000ull
+#define READ_AGAIN_MAX_NS (64 * READ_AGAIN_NS)
 
 static int by_start(const void *a, const void *b)
 {
@@ -29,7 +31,7 @@ static bool is_interpreter(const struct process *p, const struct pt_gpulib *g)
 	       (p->exe_inode && g->inode == p->exe_inode && g->dev == p->exe_dev);
 }
 
-static void read_maps(struct pt_py_looks *l, struct process *p)
+static void read_maps(struct process *p)
 {
 	struct pt_gpulib *g = calloc(FILES_MAX, sizeof(*g));
 	ssize_t n = g ? pt_exec_files(p->pid, g, FILES_MAX) : 0, i;
@@ -41,17 +43,9 @@ static void read_maps(struct pt_py_looks *l, struct process *p)
 		p->exe_dev = g[0].dev;
 	}
 	for (i = 0; i < n && i < FILES_MAX; i++) {
-		struct mapped m = { .start = g[i].start, .end = g[i].end };
-		const char *base = strrchr(g[i].path_display, '/');
-		struct pt_py_frame f = { .line = 0, .flags = PT_PY_NATIVE };
+		const struct mapped m = { .start = g[i].start, .end = g[i].end,
+					  .named = is_interpreter(p, &g[i]) };
 
-		if (!is_interpreter(p, &g[i])) {
-			snprintf(f.name, sizeof(f.name), "%.*s", PT_PY_TEXT - 1,
-				 base ? base + 1 : g[i].path_display);
-			snprintf(f.file, sizeof(f.file), "%.*s", PT_PY_TEXT - 1,
-				 g[i].path_display);
-			m.line = pt_py_line_id(l, &f);
-		}
 		if (pt_vec_push(&p->mapped, m))
 			break;
 	}
@@ -60,7 +54,24 @@ static void read_maps(struct pt_py_looks *l, struct process *p)
 		qsort(p->mapped.v, p->mapped.n, sizeof(*p->mapped.v), by_start);
 }
 
-static const struct mapped *mapped_at(const struct process *p, uint64_t ip)
+/* Of hundreds that are mapped few are ever met. */
+static void name(struct pt_py_looks *l, const struct process *p, struct mapped *m)
+{
+	struct pt_py_frame f = { .line = 0, .flags = PT_PY_NATIVE };
+	struct pt_gpulib g;
+	const char *base;
+
+	m->named = true;
+	if (pt_mapping_at(p->pid, m->start, &g))
+		return;
+	base = strrchr(g.path_display, '/');
+	snprintf(f.name, sizeof(f.name), "%.*s", PT_PY_TEXT - 1,
+		 base ? base + 1 : g.path_display);
+	snprintf(f.file, sizeof(f.file), "%.*s", PT_PY_TEXT - 1, g.path_display);
+	m->line = pt_py_line_id(l, &f);
+}
+
+static struct mapped *mapped_at(const struct process *p, uint64_t ip)
 {
 	size_t lo = 0, hi = p->mapped.n;
 
@@ -77,16 +88,22 @@ static const struct mapped *mapped_at(const struct process *p, uint64_t ip)
 
 uint32_t pt_py_native_line(struct pt_py_looks *l, struct process *p, uint64_t ip)
 {
-	const struct mapped *m = ip ? mapped_at(p, ip) : NULL;
+	struct mapped *m = mapped_at(p, ip);
 	uint64_t now;
 
-	if (m || !ip)
-		return m ? m->line : 0;
-	now = pt_now_ns();
-	if (p->mapped_ns && now - p->mapped_ns < READ_AGAIN_NS)
+	if (!ip)
 		return 0;
-	p->mapped_ns = now;
-	read_maps(l, p);
-	m = mapped_at(p, ip);
+	now = m ? 0 : pt_now_ns();
+	if (!m && (!p->mapped_ns || now - p->mapped_ns >= p->mapped_wait_ns)) {
+		p->mapped_ns = now;
+		read_maps(p);
+		m = mapped_at(p, ip);
+		p->mapped_wait_ns = m ? READ_AGAIN_NS :
+				    p->mapped_wait_ns < READ_AGAIN_MAX_NS ?
+					2 * p->mapped_wait_ns + READ_AGAIN_NS :
+					p->mapped_wait_ns;
+	}
+	if (m && !m->named)
+		name(l, p, m);
 	return m ? m->line : 0;
 }
