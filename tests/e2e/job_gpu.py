@@ -59,9 +59,9 @@ class Gpu:
                         for phase in range(3)]
         self.grid, self.block = Dim3(64, 1, 1), Dim3(256, 1, 1)
         self.arg = c_void_p(self.input.value)
-        if hasattr(lib, "ptreal_stub"):  # a real device (tests/gpu/real_device.cu)
-            lib.ptreal_stub.restype, lib.ptreal_stub.argtypes = c_void_p, [c_int]
-            self.kernels = [[c_void_p(lib.ptreal_stub(8 * phase + i)) for i in range(8)]
+        if hasattr(lib, "ptreal_kernel"):  # a real device (tests/gpu/real_device.cu)
+            lib.ptreal_kernel.restype, lib.ptreal_kernel.argtypes = c_void_p, [c_int]
+            self.kernels = [[c_void_p(lib.ptreal_kernel(8 * phase + i)) for i in range(8)]
                             for phase in range(3)]
             self.arg = ctypes.c_ulonglong(self.kernel_ns)
         self.args = (c_void_p * 1)(ctypes.addressof(self.arg))

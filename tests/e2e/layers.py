@@ -166,15 +166,21 @@ def judge(c, report, log):
     return wrong
 
 
-def storm(tmp, late):
+def storm(tmp, how):
     """A program that launches by the runtime in bursts: once its launches were seen to
     reach the driver, no launch of the runtime stays hooked; nothing may be missed or
-    counted twice meanwhile. `late`: a library comes that calls the driver directly."""
+    counted twice meanwhile. late: a library comes that calls the driver directly; threads:
+    four of them launch; apart: the runtime goes another way than by the driver's hook."""
     cuda = os.path.join(TOP, "build/sim/cuda")
     log, out = os.path.join(tmp, "gpu.csv"), os.path.join(tmp, "report.json")
     env = dict(os.environ, PT_SIM_LOG=log, PT_SIM_KERNEL_NS="10")
-    argv = [STORM, os.path.join(cuda, "libcudart.so.12"), "4"]
-    job = subprocess.Popen(argv + [os.path.join(cuda, "libnccl.so.2")] * late,
+    runtime, late, apart = os.path.join(cuda, "libcudart.so.12"), how == "late", how == "apart"
+    if apart:
+        runtime = os.path.join(TOP, "build/sim/libcudart.so.12")
+        env["LD_PRELOAD"] = os.path.join(cuda, "libcuda.so.1")
+    if how == "threads":
+        env["STORM_THREADS"] = "4"
+    job = subprocess.Popen([STORM, runtime, "4"] + [os.path.join(cuda, "libnccl.so.2")] * late,
                            env=env, text=True, stdout=subprocess.PIPE)
     try:
         pid = int(job.stdout.readline())
@@ -183,7 +189,7 @@ def storm(tmp, late):
         wrong, at_first, later, driver = [], False, False, False
         begin = time.monotonic()
         while job.poll() is None and time.monotonic() < begin + 20:
-            hooked, _ = breakpoints(pid, os.path.join(cuda, "libcudart.so.12"))
+            hooked, _ = breakpoints(pid, runtime)
             below, _ = breakpoints(pid, os.path.join(cuda, "libcuda.so.1"))
             since = time.monotonic() - begin
             at_first |= since < 2 and "cudaLaunchKernel" in hooked
@@ -201,12 +207,13 @@ def storm(tmp, late):
                      % (t.returncode, job.returncode))
     with open(out) as f:
         g = json.load(f)["gpu"][0]
-    kernels = device_log(log)[0]["kernel"]
     launches, collectives = int(said[1]), int(said[3])
+    # apart, two devices write into the log
+    kernels = launches if apart else device_log(log)[0]["kernel"]
     if not at_first:
         wrong.append("the runtime's launch was never hooked")
-    if later:
-        wrong.append("the runtime's launch stays hooked")
+    if later != apart:
+        wrong.append("the runtime's launch %s hooked" % ("stays" if later else "is no longer"))
     if not driver:
         wrong.append("the driver's launch does not stay hooked")
     if not launches + collectives == kernels == g["kernels"]:
@@ -243,13 +250,13 @@ def main():
             print("%s %s: %d kernels%s" % (
                 "not ok" if wrong else "ok", c.name, log[0]["kernel"],
                 "; " + "; ".join(wrong) if wrong else ""), flush=True)
-    for name in ("one_trap", "one_trap_late"):
+    for name in ("one_trap", "one_trap_late", "one_trap_threads", "one_trap_apart"):
         if o.names and name not in o.names:
             continue
         with tempfile.TemporaryDirectory(prefix="pipetrace-layers-") as tmp:
             kernels = 0
             try:
-                wrong, kernels = storm(tmp, name.endswith("late"))
+                wrong, kernels = storm(tmp, name.rsplit("_", 1)[-1])
             except (Broken, OSError, ValueError, IndexError,
                     subprocess.TimeoutExpired) as e:
                 wrong = [str(e)]

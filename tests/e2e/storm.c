@@ -4,13 +4,14 @@
  * collective of a library that is loaded only then. It names no driver: what
  * it calls is given on the command line or belongs to the runtime.
  *
- *   storm LIBCUDART SECONDS [LIBNCCL]
+ *   storm LIBCUDART SECONDS [LIBNCCL]     STORM_THREADS=N: N threads do
  *
  * Prints its pid, then at the end "launches N collectives N ns N": the last is
  * what a launch took on average, CPU time, in the second half of the time before
  * anything was loaded.
  */
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,6 +29,7 @@ typedef struct {
 	char internal[128];
 } unique_id;
 
+int main(int argc, char **argv);
 static int (*launch)(const void *, dim3, dim3, void **, size_t, void *);
 static int (*sync_all)(void);
 static int (*allreduce)(const void *, void *, size_t, int, int, void *, void *);
@@ -76,10 +78,28 @@ static uint64_t burst(const void *func)
 	return clock_ns(CLOCK_THREAD_CPUTIME_ID) - t;
 }
 
+#define THREADS_MAX 64
+static uint64_t storm_until;
+
+/* How many it launched. */
+static void *more(void *arg)
+{
+	uint64_t *launches = arg;
+
+	for (; now() < storm_until; *launches += BURST) {
+		burst(&main);
+		rest(PAUSE_NS);
+	}
+	return NULL;
+}
+
 int main(int argc, char **argv)
 {
 	uint64_t begin, half, until, launches = 0, collectives = 0;
-	uint64_t timed = 0, spent = 0;
+	uint64_t timed = 0, spent = 0, others[THREADS_MAX] = { 0 };
+	const char *n_threads = getenv("STORM_THREADS");
+	int threads = n_threads ? atoi(n_threads) - 1 : 0, i;
+	pthread_t thread[THREADS_MAX];
 	unique_id id = { { 0 } };
 	int (*init)(void **, int, unique_id, int);
 	void *comm = NULL;
@@ -94,6 +114,10 @@ int main(int argc, char **argv)
 	begin = now();
 	until = begin + (uint64_t)(atof(argv[2]) * 1e9);
 	half = begin + (until - begin) / 2;
+	storm_until = until;
+	for (i = 0; i < threads && i < THREADS_MAX; i++)
+		if (pthread_create(&thread[i], NULL, more, &others[i]))
+			return 1;
 	for (; now() < until; launches += BURST) {
 		uint64_t ns = burst(&main);
 
@@ -104,6 +128,11 @@ int main(int argc, char **argv)
 		sync_all();
 		rest(PAUSE_NS);
 	}
+	while (i-- > 0) {
+		pthread_join(thread[i], NULL);
+		launches += others[i];
+	}
+	sync_all();
 	if (argc > 3) {
 		*(void **)&init = symbol(argv[3], "ncclCommInitRank");
 		*(void **)&allreduce = symbol(argv[3], "ncclAllReduce");

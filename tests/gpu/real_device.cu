@@ -123,12 +123,12 @@ static int open_ring(void)
 extern "C" {
 /* The i-th of 24 kernels, as cudaLaunchKernel takes it; NULL without a device. The first
  * call of a process opens its log. */
-const void *ptreal_stub(int i)
+const void *ptreal_kernel(int i)
 {
 #define EIGHT(n) (const void *)spin<n>, (const void *)spin<n + 1>, (const void *)spin<n + 2>, \
 	(const void *)spin<n + 3>, (const void *)spin<n + 4>, (const void *)spin<n + 5>,      \
 	(const void *)spin<n + 6>, (const void *)spin<n + 7>
-	static const void *const stub[24] = { EIGHT(0), EIGHT(8), EIGHT(16) };
+	static const void *const kernels[24] = { EIGHT(0), EIGHT(8), EIGHT(16) };
 	static pid_t opened;
 
 	if (opened != getpid()) {
@@ -136,7 +136,7 @@ const void *ptreal_stub(int i)
 		if (open_ring())
 			return NULL;
 	}
-	return stub[i % 24];
+	return kernels[i % 24];
 }
 
 /* The end of a job: the clocks are compared once more. */

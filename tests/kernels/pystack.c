@@ -120,7 +120,8 @@ static int on_sample(void *ctx, void *data, size_t len)
 
 	(void)ctx;
 	if (len < head || !s->n || s->n > PT_PY_FRAMES ||
-	    len != head + sizeof(s->at[0]) * (size_t)s->n || !s->ip || s->tid != memory[TID] || s->tgid != memory[TID] || s->ts > now ||
+	    len != head + sizeof(s->at[0]) * (size_t)s->n || !s->ip ||
+	    s->tid != memory[TID] || s->tgid != memory[TID] || s->ts > now ||
 	    (want && !is_right(s)))
 		bad++;
 	else

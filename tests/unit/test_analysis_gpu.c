@@ -349,6 +349,39 @@ static void test_likely_between_syncs(void **state)
 }
 
 /* Calls by kind, bytes, failures. */
+/* Forty syncs find the stream empty, then two take longer, as a host may that loses its CPU:
+ * neither is that work from before the trace, nor does it tell what a kernel takes. */
+static void test_accidents(void **state)
+{
+	struct stream s = { 0 };
+	const struct pt_r_gpu *g;
+	struct pt_report *r;
+	struct pt_model *m;
+	uint64_t at, k, n;
+
+	(void)state;
+	st_host(&s, ST_S, 4, PID);
+	st_task(&s, ST_S, PID, PID, 1, "train");
+	for (n = 0; n < 60; n++) {
+		at = ST_S + 10 * ST_MS + n * 30 * ST_MS;
+		for (k = 0; k < 10; k++)
+			st_gpu(&s, "cudaLaunchKernel", PID, PID, at + k * 20 * ST_US, 0, 0, 1 + k,
+			       0, 0);
+		at += ST_MS;
+		st_gpu(&s, "cudaStreamSynchronize", PID, PID, at,
+		       at + (n == 40 || n == 41 ? 400 : 10) * ST_US, 0, 0, 0, 0);
+	}
+	st_seal(&s);
+	r = st_figures(&s, &m);
+	assert_int_equal(r->n_gpu, 1);
+	g = &r->gpu[0];
+	assert_true(isnan(g->busy_share));
+	assert_true(g->busy_likely[0] < 0.005 && g->busy_likely[1] < 0.06);
+	pt_report_free(r);
+	pt_model_free(m);
+	st_free(&s);
+}
+
 static void test_counts(void **state)
 {
 	struct stream s = { 0 };
@@ -475,6 +508,7 @@ int main(void)
 		cmocka_unit_test(test_bounds_late_host),
 		cmocka_unit_test(test_training_loop),
 		cmocka_unit_test(test_likely_between_syncs),
+		cmocka_unit_test(test_accidents),
 		cmocka_unit_test(test_counts),
 	};
 

@@ -218,7 +218,7 @@ static bool is_new(struct pt_kernels *k, uint32_t tgid, uint64_t addr)
 
 	if (k->last.addr == addr && k->last.tgid == tgid)
 		return false;
-	k->last = (struct func){ .addr = addr, .key = addr, .tgid = tgid };
+	k->last = (struct func){ .addr = addr, .tgid = tgid };
 	for (; k->seen[i].addr; i = (i + 1) & mask)
 		if (k->seen[i].addr == addr && k->seen[i].tgid == tgid)
 			return false;

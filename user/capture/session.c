@@ -397,7 +397,7 @@ int pt_capture_drain(struct pt_capture *c, pt_record_fn fn, void *ctx)
 	if (c->maps)
 		pt_mapwatch_drain(c->maps, on_mapped, c);
 	pt_devwatch_drain(c);
-	pt_uprobes_names(c);
+	pt_uprobes_names(c, false);
 	pt_kernels_take(c->kernels, on_name, c);
 	pt_flush_queue(c, fn, ctx);
 	c->fn = fn;
@@ -496,7 +496,7 @@ int pt_capture_stop(struct pt_capture *c, pt_record_fn fn, void *ctx)
 	if (d >= 0)
 		d = pt_capture_drain(c, fn, ctx);
 	pt_disks_tick(c, c->disks);
-	pt_uprobes_names(c);
+	pt_uprobes_names(c, true);
 	pt_kernels_settle(c->kernels, NAMES_MS);
 	pt_kernels_take(c->kernels, on_name, c);
 	/* its thread has rights that are not needed any more */

@@ -207,7 +207,7 @@ bool pt_uprobes_driver(const struct pt_capture *c, pid_t pid);
 void pt_uprobes_tick(struct pt_capture *c);
 /* Asks for the names of handles, which are those of the runtime's functions: soon, for the
  * process may end. */
-void pt_uprobes_names(struct pt_capture *c);
+void pt_uprobes_names(struct pt_capture *c, bool last_time);
 /* Perf events, each of which takes some time to take out. */
 unsigned pt_uprobes_links(const struct pt_uprobes *u);
 void pt_uprobes_free(struct pt_uprobes *u);

@@ -48,6 +48,7 @@ struct pt_uprobes {
 	struct bpf_link **link; /* perf links */
 	size_t n_link, cap_link;
 	uint64_t handles; /* changes of pt_handles that were looked at */
+	uint64_t handles_ns; /* not before then again */
 	uint32_t symbols; /* attached in all */
 	uint32_t failed;  /* libraries that did not take a hook */
 };
@@ -133,8 +134,8 @@ static void note_text(struct pt_capture *c, pid_t pid, uint32_t lib,
 	bpf_map_update_elem(fd, &key, &text, BPF_ANY);
 }
 
-/* An inner library is hooked now. */
-static void tell_texts(struct pt_capture *c, pid_t pid)
+/* An inner library's hooks come, or have: then what launches do is counted anew. */
+static void tell_texts(struct pt_capture *c, pid_t pid, bool inner)
 {
 	int fd = bpf_map__fd(c->skel->maps.pt_texts);
 	struct pt_text_key key = { .tgid = (uint32_t)pid };
@@ -144,7 +145,8 @@ static void tell_texts(struct pt_capture *c, pid_t pid)
 		if (c->uprobes->lib[key.lib].pid != pid ||
 		    bpf_map_lookup_elem(fd, &key, &text))
 			continue;
-		text.inner = 1;
+		text.inner = inner;
+		text.launches = text.reached = 0;
 		bpf_map_update_elem(fd, &key, &text, BPF_EXIST);
 	}
 }
@@ -282,6 +284,7 @@ static void attach_lib(struct pt_capture *c, pid_t pid, uint64_t start,
 	struct pt_uprobes *u = c->uprobes;
 	struct pt_point points[PT_MAX_POINTS];
 	struct pt_err err = { "" };
+	bool inner = pt_layer_of(l->kind) == PT_LAYER_INNER;
 	struct attached *a;
 	uint32_t id;
 	int n, r, fd;
@@ -308,12 +311,16 @@ static void attach_lib(struct pt_capture *c, pid_t pid, uint64_t start,
 	if (n > 0) {
 		note_text(c, pid, id, l);
 		/* Before the hooks: from the first call on they must know. */
-		if (pt_layer_of(l->kind) == PT_LAYER_INNER)
+		if (inner) {
 			c->skel->bss->pt_inner = 1;
+			tell_texts(c, pid, true);
+		}
 	}
 	r = n > 0 ? attach_points(c, fd, a, points, n) : n;
 	if (fd >= 0)
 		close(fd);
+	if (n > 0 && inner)
+		tell_texts(c, pid, !r);
 	/* a library of GPU functions that we have no line for, or gone meanwhile */
 	if (n == 0 || r == -ESRCH)
 		return;
@@ -324,8 +331,6 @@ static void attach_lib(struct pt_capture *c, pid_t pid, uint64_t start,
 		return;
 	}
 	u->symbols += (uint32_t)n;
-	if (pt_layer_of(l->kind) == PT_LAYER_INNER)
-		tell_texts(c, pid);
 	queue_lib(c, id, (uint32_t)n, l->path_display);
 }
 
@@ -539,21 +544,27 @@ static void look_at_launches(struct pt_capture *c, struct attached *a, uint32_t 
 	bpf_map_update_elem(fd, &key, &t, BPF_EXIST);
 }
 
-void pt_uprobes_names(struct pt_capture *c)
+/* A process that makes handles all the time is asked for them in so small a part of ours. */
+#define NAMES_REST 20
+
+void pt_uprobes_names(struct pt_capture *c, bool last_time)
 {
 	int fd = bpf_map__fd(c->skel->maps.pt_handles);
-	uint64_t changed = c->skel->bss->pt_handles_new, function;
+	uint64_t changed = c->skel->bss->pt_handles_new, begin = pt_now_ns(), end, function;
 	struct pt_handle_key key, *last = NULL;
+	struct pt_uprobes *u = c->uprobes;
 	unsigned n;
 
-	if (!c->uprobes || changed == c->uprobes->handles)
+	if (!u || changed == u->handles || (!last_time && begin < u->handles_ns))
 		return;
-	c->uprobes->handles = changed;
+	u->handles = changed;
 	for (n = 0; n < PT_MAX_HANDLES && !bpf_map_get_next_key(fd, last, &key); n++) {
 		if (!bpf_map_lookup_elem(fd, &key, &function))
 			pt_kernels_handle(c->kernels, key.tgid, key.handle, function);
 		last = &key;
 	}
+	end = pt_now_ns();
+	u->handles_ns = end + (end - begin) * NAMES_REST;
 }
 
 void pt_uprobes_tick(struct pt_capture *c)

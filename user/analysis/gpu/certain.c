@@ -13,9 +13,6 @@
 /* How long a thread that serves the device may take from its CPU to the
  * moment at which a host that spins sees what it has to say. */
 #define SERVED_NS 200000ull
-/* A sync that finds its stream empty, and a small copy, take up to 100 us of a host that
- * spins (an H100, docs/gpu-busy.md): that one takes longer shows that it waited. */
-#define SPUN_NS 150000ull
 /* How long one may run between being woken and waking the host. */
 #define RUNS_NS 150000ull
 
@@ -115,7 +112,7 @@ uint64_t pt_wait_end(const struct pt_an *an, const struct pt_proc *p,
 
 			if (iv->end <= c->begin)
 				break;
-			if (pos > end + (spins ? SPUN_NS : PT_BLOCKED_NS)) {
+			if (pos > end + (spins ? PT_SPUN_NS : PT_BLOCKED_NS)) {
 				at = spins ? spun(p, pt_max64(c->begin, end), pos) : 0;
 				*likely = at ? at : pos;
 				return at;
@@ -132,7 +129,7 @@ uint64_t pt_wait_end(const struct pt_an *an, const struct pt_proc *p,
 		if (!i)
 			break;
 	}
-	if (!spins || pos <= c->begin + SPUN_NS)
+	if (!spins || pos <= c->begin + PT_SPUN_NS)
 		return 0;
 	at = spun(p, c->begin, pos);
 	*likely = at ? at : pos;

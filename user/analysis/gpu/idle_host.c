@@ -5,6 +5,7 @@
  * host still launching, the host without a core.
  */
 
+#include "analysis/gpu/passes.h"
 #include "analysis/health.h"
 #include "analysis/waits/gaps.h"
 #include "model/syscalls.h"
@@ -15,11 +16,9 @@
 /* Writing goes on behind a pause no longer than this, if nothing was launched
  * meanwhile: the next piece is serialised, or copied from the device. */
 #define WRITE_PAUSE_NS (100 * NS_PER_MS)
-/* A sync that returns sooner found nothing to wait for; a real one is slow to say so, which
- * behind a long stretch is no work of the device (certain.c, SPUN_NS). */
-#define UNBLOCKED_NS 30000ull
-#define UNBLOCKED_MAX_NS 150000ull
-#define UNBLOCKED_PART 10
+/* What a device may still have to do behind a stretch in which it kept up with the host, of
+ * the stretch: how long its sync takes does not tell less than PT_SPUN_NS. */
+#define LEFT_PART 10
 /* A stretch of fewer launches tells nothing of the host's pace. */
 #define STRETCH_LAUNCHES 8
 
@@ -255,8 +254,7 @@ static int end_stretch(struct pt_trainer *t, struct stretch *s,
 {
 	uint64_t ns = c->begin - s->begin;
 	size_t n = s->launches;
-	uint64_t most = pt_min64(pt_max64(UNBLOCKED_NS, ns / UNBLOCKED_PART),
-				 UNBLOCKED_MAX_NS);
+	uint64_t most = pt_min64(pt_max64(PT_BLOCKED_NS, ns / LEFT_PART), PT_SPUN_NS);
 
 	s->launches = 0;
 	if (n < STRETCH_LAUNCHES || c->end - c->begin >= most ||

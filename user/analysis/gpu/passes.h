@@ -20,6 +20,9 @@
 /* A wait that returns sooner found the device empty: a call and its two probes
  * take a few microseconds. */
 #define PT_BLOCKED_NS 30000ull
+/* A host that spins is slower to find that: on an H100 a sync of an empty stream took up to
+ * 31 us and a small copy up to 138 (docs/real-gpu.md). Longer, and it waited. */
+#define PT_SPUN_NS 150000ull
 
 /* ---- devices (devices.c) ------------------------------------------------- */
 #define PT_NODES_MAX 64

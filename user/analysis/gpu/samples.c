@@ -194,7 +194,7 @@ static int fill_device(const struct pt_an *an, const struct sums *s,
 #define UTIL_OFF 0.05
 /* Where copies are not told apart, they take no longer than so slowly. */
 #define COPY_SLOW_NS 20000.0
-#define COPY_SLOW_BYTES_PER_NS 2.0
+#define COPY_SLOW_BYTES_PER_NS 0.5
 static double copies_at_most(const struct pt_an *an, const struct pt_r_gpu *g)
 {
 	double n = (double)(g->copies_h2d + g->copies_d2h + g->copies_other);

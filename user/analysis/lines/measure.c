@@ -8,7 +8,7 @@
 #include "analysis/lines/lines.h"
 #include "base/wilson.h"
 
-/* Of those below a line the first that are met; one that has most of it is among them. */
+/* Of those below a line the first that are met; what is in another one is in none. */
 #define LIBRARIES 6
 
 /* A line, in what the thread did there, and whether it obtained data then. */

@@ -288,7 +288,7 @@ static int add_lists(struct pt_trainer *to, const struct pt_trainer *t)
 	X(T, ANY, shared) X(T, SUM, counts) X(T, OWN, idle_hard)                \
 	X(T, OWN, busy_hard) X(T, OWN, idle_likely) X(T, SUM, idle_hard_ns)     \
 	X(T, SUM, busy_hard_ns) X(T, SUM, idle_likely_ns) X(T, SUM, unplaced_ns) \
-	X(T, SUM, busy_lo_ns) X(T, SUM, busy_hi_ns) X(T, SUM, starved_lo_ns)                          \
+	X(T, SUM, busy_lo_ns) X(T, SUM, busy_hi_ns) X(T, SUM, starved_lo_ns)    \
 	X(T, SUM, starved_likely_ns) X(T, SPLIT, compute_ns)                    \
 	X(T, SPLIT, copy_ns) X(T, SPLIT, collective_ns) X(T, SUM, covered_ns)   \
 	X(T, MAX, act_lost) X(T, OWN, pageable_share)

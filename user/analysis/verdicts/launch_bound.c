@@ -3,14 +3,20 @@
 
 #include "analysis/verdicts/verdict.h"
 
+static bool by_driver(const struct pt_trainer *t)
+{
+	return t->devs.n == 1 && t->devs.v[0].by_driver;
+}
+
 /* Kernels are shorter than the host's pauses between their launches. Where no
  * sync ever had to wait, that is certain, but how much shorter is not seen. */
 static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
 {
 	bool seen = f->launch >= f->th->starved_info;
+	bool keeps_up = f->host_bound >= f->th->host_bound_share;
 	double us;
 
-	if (!seen && f->host_bound < f->th->host_bound_share)
+	if (!seen && !keeps_up)
 		return 0;
 	us = f->t->host_bound_launches ?
 		(double)f->t->host_bound_ns / 1000 /
@@ -21,7 +27,9 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 			    f->th->host_bound_share);
 	pt_evidence(v, "gpu.launch_interval_us", us, "us");
 	pt_verdict_costs(f, v, seen ? f->launch : 0);
-	v->certainty = seen ? PT_CONF_MEDIUM : PT_CONF_LOW;
+	/* by the driver's figure alone it could be idle for something else */
+	v->certainty = seen && (f->t->gpu_known || (by_driver(f->t) && keeps_up)) ?
+			       PT_CONF_MEDIUM : PT_CONF_LOW;
 	v->title = seen ?
 		pt_sentence(an,
 			"The GPU is idle about %.0f %% of the time between short kernels, "
