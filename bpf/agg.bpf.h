@@ -7,6 +7,7 @@
 #ifndef PT_AGG_BPF_H
 #define PT_AGG_BPF_H
 
+#include "miss.bpf.h"
 #include "name.bpf.h"
 
 #define PT_AGG_MAX_NS 100000000 /* age at which a sum is written */
@@ -69,6 +70,8 @@ static __noinline int pt_agg_flush(struct pt_thread *th, struct task_struct *tas
 		if (th->agg.placed)
 			pt_agg_places(r, &th->agg);
 		pt_rec_submit(r);
+	} else {
+		pt_miss(task->tgid, PT_MISSED_READS, th->agg.count, th->agg.bytes);
 	}
 	th->agg.count = 0;
 	return 0;
@@ -291,8 +294,11 @@ static __always_inline void pt_read_note(struct pt_thread *th,
 		*(volatile __u32 *)&th->agg.in_use = 0;
 	}
 	r = pt_rec_new(struct pt_rec_read, PT_REC_READ, th, task, e->end);
-	if (!r)
+	if (!r) {
+		if (e->kind == PT_OBJ_FILE)
+			pt_miss(task->tgid, PT_MISSED_READS, 1, e->ret > 0 ? e->ret : 0);
 		return;
+	}
 	r->begin_ts = e->begin;
 	r->inode = e->inode;
 	r->dev = e->dev;

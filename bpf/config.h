@@ -84,6 +84,17 @@ struct pt_handle_key {
 	__u32 tgid, pad;
 };
 
+/* Calls whose records found no room in the ring, since the session's begin. Where there are
+ * more of these than room, the rest goes to process 0. */
+#define PT_MAX_MISSED 4096
+struct pt_missed_key {
+	__u32 tgid;
+	__u32 what; /* as in struct pt_rec_missed */
+};
+struct pt_missed {
+	__u64 count, bytes;
+};
+
 /* Block requests, summed: key and value of a map that user space reads. All
  * of it counts from the session's begin. */
 struct pt_block_key {

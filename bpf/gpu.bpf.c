@@ -157,7 +157,7 @@ static __noinline int write_held(struct pt_thread *th, struct task_struct *task)
 		return 0;
 	r = pt_rec_new(struct pt_rec_gpu, PT_REC_GPU_ENTER, th, task, ts);
 	if (!r)
-		return 0;
+		return pt_miss(task->tgid, PT_COOKIE_API(th->held_id), 1, 0);
 	r->api = PT_COOKIE_API(th->held_id);
 	r->lib = PT_COOKIE_LIB(th->held_id);
 	r->stream = th->held_stream;
@@ -321,8 +321,11 @@ static __always_inline void gpu_record(struct pt_regs *ctx, struct pt_thread *th
 		return;
 	pt_run_end(th, task);
 	r = pt_rec_new(struct pt_rec_gpu, kind, th, task, bpf_ktime_get_ns());
-	if (!r)
+	if (!r) {
+		if (kind == PT_REC_GPU_ENTER)
+			pt_miss(task->tgid, PT_COOKIE_API(cookie), 1, 0);
 		return;
+	}
 	r->api = PT_COOKIE_API(cookie);
 	r->lib = PT_COOKIE_LIB(cookie);
 	if (kind == PT_REC_GPU_RETURN) {

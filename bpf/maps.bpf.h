@@ -201,6 +201,14 @@ struct pt_handles_map {
 	__type(value, __u64);
 };
 
+/* Made when the ring is full. */
+struct pt_missed_map {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, PT_MAX_MISSED);
+	__type(key, struct pt_missed_key);
+	__type(value, struct pt_missed);
+};
+
 struct pt_ring_map {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 16 * 1024 * 1024); /* user space sets its own */
@@ -211,6 +219,7 @@ struct pt_threads_map pt_threads __weak SEC(".maps");
 struct pt_files_map pt_files __weak SEC(".maps");
 struct pt_texts_map pt_texts __weak SEC(".maps");
 struct pt_handles_map pt_handles __weak SEC(".maps");
+struct pt_missed_map pt_missed __weak SEC(".maps");
 struct pt_ring_map pt_ring __weak SEC(".maps");
 
 const volatile struct pt_config pt_cfg __weak = {};

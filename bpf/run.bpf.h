@@ -8,10 +8,29 @@
 #ifndef PT_RUN_BPF_H
 #define PT_RUN_BPF_H
 
-#include "emit.bpf.h"
+#include "miss.bpf.h"
 
 #define PT_RUN_MAX_NS 10000000 /* of the first: then they are written */
 #define PT_RUN_HEAD __builtin_offsetof(struct pt_ring_calls, call)
+
+/* Of a run mostly one entry point's: summed before they are counted. */
+static __always_inline void miss_calls(const struct pt_ring_calls *r, __u32 n, __u32 tgid)
+{
+	__u32 i, same = 0, api = 0;
+
+	for (i = 0; i < PT_CALLS_MAX; i++) {
+		if (i >= n)
+			break;
+		if (same && PT_COOKIE_API(r->call[i].id) != api) {
+			pt_miss(tgid, api, same, 0);
+			same = 0;
+		}
+		api = PT_COOKIE_API(r->call[i].id);
+		same++;
+	}
+	if (same)
+		pt_miss(tgid, api, same, 0);
+}
 
 /* With the lock. */
 static __noinline int pt_run_write(struct pt_thread *th, struct task_struct *task)
@@ -41,8 +60,10 @@ static __noinline int pt_run_write(struct pt_thread *th, struct task_struct *tas
 		flags = BPF_RB_FORCE_WAKEUP;
 	/* Last: a switch in between would make a later one, which came before. */
 	r->hdr.seq = __sync_fetch_and_add(&th->seq, n);
-	if (bpf_ringbuf_output(&pt_ring, r, size, flags))
+	if (bpf_ringbuf_output(&pt_ring, r, size, flags)) {
 		__sync_fetch_and_add(&pt_loss[PT_LOSS_RING_FULL], n);
+		miss_calls(r, n, task->tgid);
+	}
 	th->run.n = 0;
 	return 0;
 }

@@ -66,7 +66,8 @@ def truth(path):
 # ---- full ----------------------------------------------------------------------------
 
 def check_ring(tmp):
-    """The tracer is stopped while its job launches; what it missed is counted to the record."""
+    """The tracer is stopped while its job launches: the times of most launches are lost, not
+    one from the count."""
     harmed, before, steps, launches = [], bpf_objects(), 400, 2000
     with Child([SIMJOB, "--hold", "--steps", str(steps), "--launches", str(launches),
                 "--kernel-us", "1", "--workers", "0", "--items", "1", "--item-cpu-us", "10"],
@@ -87,13 +88,13 @@ def check_ring(tmp):
         harmed.append("the job ended with %d" % status)
     if set(lost["by_cause"]) != {"ring_full"}:
         harmed.append("lost %s" % lost)
-    if not seen <= made <= seen + lost["total"]:
-        harmed.append("%d launches, %d seen, %d records lost" % (made, seen, lost["total"]))
+    if seen != made:
+        harmed.append("%d launches, %d told" % (made, seen))
     if not told(r, "records"):
         harmed.append("nobody is told")
     if any(v["certainty"] == "high" for v in r["verdicts"]):
         harmed.append("surely: %s" % [v["id"] for v in r["verdicts"]])
-    return 1, harmed, left_behind(before, []), "%d of %d launches seen; told: \"%s\"" % (
+    return 1, harmed, left_behind(before, []), "%d of %d launches counted; told: \"%s\"" % (
         seen, made, told(r, "records"))
 
 

@@ -127,6 +127,29 @@ static void in_order(void **state)
 	end(&j);
 }
 
+/* Reads whose records were lost: as many bytes more, of which none may be different ones. */
+static void lost_reads(void **state)
+{
+	const struct pt_r_working_set *set;
+	struct pt_rec_missed *x;
+	struct reading j;
+
+	(void)state;
+	begin(&j);
+	run(&j, 7, 0, 64, 64 * 64 * KB);
+	x = &st_add(&j.s, PT_REC_MISSED, sizeof(*x), T0 + ST_S / 2, P, P)->missed;
+	x->what = PT_MISSED_READS;
+	x->count = 10;
+	x->bytes = 3 * MB;
+	done(&j, 7);
+	set = &j.r->memory.set;
+	assert_int_equal(set->read_bytes, 7 * MB);
+	assert_int_equal(set->seen[0], 4 * MB);
+	assert_int_equal(set->seen[1], 7 * MB);
+	assert_int_equal(set->certainty, PT_BOUNDED);
+	end(&j);
+}
+
 /* Two threads, each through its own half: by turns they jump, each by itself
  * does not. */
 static void two_readers(void **state)
@@ -339,7 +362,8 @@ static void damaged(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(in_order),	cmocka_unit_test(two_readers),
+		cmocka_unit_test(in_order),
+		cmocka_unit_test(lost_reads),	cmocka_unit_test(two_readers),
 		cmocka_unit_test(by_stride),	cmocka_unit_test(at_random),
 		cmocka_unit_test(summed_jumps), cmocka_unit_test(epochs),
 		cmocka_unit_test(by_pages),	cmocka_unit_test(unknown),

@@ -351,10 +351,55 @@ static void test_text(void **state)
 	pt_report_free(r);
 }
 
+/* `count` calls whose records found no room; `ts`: when the kernel's counts were read. */
+static void missed(struct stream *s, uint64_t ts, uint32_t tgid, uint32_t what, uint64_t count)
+{
+	struct pt_rec_missed *r;
+
+	r = &st_add(s, PT_REC_MISSED, sizeof(*r), ts, tgid, tgid)->missed;
+	r->what = what;
+	r->count = count;
+}
+
+/* They are in the sums, each once, and whose they are is known. */
+static void test_lost_calls(void **state)
+{
+	uint64_t t = BEGIN + ST_S, end = BEGIN + 7 * ST_S / 2;
+	const struct pt_r_operation *o;
+	struct stream s = { 0 };
+	struct pt_report *r;
+	struct pt_model *m;
+
+	(void)state;
+	make_steps(&s);
+	missed(&s, BEGIN, PID, st_api("cudaLaunchKernel"), 1 << 20); /* before its begin */
+	missed(&s, t, PID, st_api("cudaLaunchKernel"), 1000);
+	missed(&s, end, PID, st_api("cudaLaunchKernel"), 500);
+	missed(&s, t, HELPER, st_api("cudaMemcpyAsync"), 7);
+	missed(&s, t, 0, st_api("cudaMemset"), 3); /* nobody knows whose */
+	missed(&s, t, STRANGER, st_api("cudaMemset"), 1 << 20);
+	missed(&s, t, PID, 0xfffe, 1 << 20); /* of a later version */
+	missed(&s, t, PID, PT_MISSED_READS, 1 << 20);
+	st_seal(&s);
+	r = st_analyze(&s, &m);
+	assert_int_equal(r->capture.end_ns, end);
+	assert_int_equal(find(r, "api", "cudaLaunchKernel")->calls, 60 + 1500);
+	assert_int_equal(find(r, "api", "cudaMemcpyAsync")->calls, 20 + 7);
+	assert_int_equal(find(r, "api", "cudaMemset")->calls, 20 + 3);
+	/* which kernels is not known */
+	assert_int_equal(find(r, "kernel", "kernel at 0x402000")->calls, 40);
+	o = find(r, "kernel", "(all others)");
+	assert_int_equal(o->calls, 1500);
+	pt_report_free(r);
+	pt_model_free(m);
+	st_free(&s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_rows),
+		cmocka_unit_test(test_lost_calls),
 		cmocka_unit_test(test_measured),
 		cmocka_unit_test(test_order),
 		cmocka_unit_test(test_names),

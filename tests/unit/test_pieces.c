@@ -240,6 +240,53 @@ static void test_same_report(void **state)
 	}
 }
 
+static int64_t launches(const struct pt_report *r)
+{
+	size_t i;
+
+	for (i = 0; i < r->n_operations; i++)
+		if (!strcmp(r->operations[i].kind, "api") &&
+		    !strcmp(r->operations[i].name, "cudaLaunchKernel"))
+			return r->operations[i].calls;
+	fail_msg("no launches");
+	return 0;
+}
+
+/* Calls whose records were lost count in one piece each, also where it begins or ends. */
+static void test_lost_calls(void **state)
+{
+	struct pt_report *r, *whole;
+	struct job_opts o = kind_of(0);
+	struct pt_rec_missed *x;
+	struct pieces p;
+	struct st_case c;
+	uint64_t begin, end, ts;
+	unsigned n = 0;
+
+	(void)state;
+	case_open(&c, &o, 0, 0);
+	begin = c.r->capture.begin_ns;
+	end = c.r->capture.end_ns;
+	for (ts = begin + 1; ts <= end; ts += (end - begin) / 997, n++) {
+		x = &st_add(&c.j.s, PT_REC_MISSED, sizeof(*x), ts, 0, 0)->missed;
+		x->what = st_api("cudaLaunchKernel");
+		x->count = 11;
+	}
+	st_seal(&c.j.s);
+	whole = c.r;
+	pt_model_free(c.m);
+	r = st_analyze(&c.j.s, &c.m);
+	assert_true(n > 900);
+	same("launches", 0, (double)launches(r), (double)launches(whole) + 11 * n, 0);
+	p = read_pieces(&c.j.s, pt_model_timelines(c.m) / 3);
+	assert_true(p.n >= 3);
+	same("launches", 0, (double)launches(r), (double)launches(p.r), 0);
+	done(&p);
+	pt_report_free(whole);
+	c.r = r;
+	case_close(&c);
+}
+
 /* The pieces follow each other without a gap, from begin to end. */
 static void test_no_gap(void **state)
 {
@@ -591,6 +638,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_same_report),
+		cmocka_unit_test(test_lost_calls),
 		cmocka_unit_test(test_no_gap),
 		cmocka_unit_test(test_at_once),
 		cmocka_unit_test(test_lost),

@@ -488,7 +488,8 @@ int pt_judge_damage(struct pt_an *an)
 			at_most(&v[i].certainty, most);
 	}
 	return pt_report_limit(r, "records", "%lld records were lost and %lld arrived out of "
-					     "order, of %lld: times around them are off.",
-			       (long long)lost, (long long)late,
-			       (long long)r->capture.events);
+					     "order, of %lld: times around them are off.%s",
+			       (long long)lost, (long long)late, (long long)r->capture.events,
+			       an->m->counts_missed ? " Calls of the GPU's library and bytes read "
+						      "are counted all the same." : "");
 }

@@ -298,6 +298,12 @@ int pt_fill_gpu(struct pt_an *an, const struct pt_trainer *t,
 		const struct pt_report *rows);
 int64_t pt_dev_index(const struct pt_dev *d); /* as in the report */
 /* io/reads.c: those of the part; say in the limits what their door did not show. */
+/* Are these calls, which have no records, of this stretch of time? */
+static inline bool pt_missed_in(const struct pt_an *an, const struct pt_rec_missed *r)
+{
+	return r->hdr.ts > an->t0 && r->hdr.ts <= an->t1;
+}
+uint64_t pt_missed_read_bytes(const struct pt_an *an);
 void pt_count_reads(const struct pt_an *an, struct pt_read_calls *out);
 void pt_limit_reads(struct pt_an *an, const struct pt_read_calls *calls);
 /* phases.c: what the whole steps hold; and the report's rows of it. */

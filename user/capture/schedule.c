@@ -41,6 +41,7 @@ int pt_capture_window(struct pt_capture *c, uint32_t index, bool ended,
 		pt_cost_tick(c);
 	pt_sample_tree(c);
 	d = pt_capture_drain(c, fn, ctx);
+	pt_missed_tick(c, ts);
 	pt_queue_loss(c);
 	queue_window(c, index, ended, ts);
 	pt_flush_queue(c, fn, ctx);

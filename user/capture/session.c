@@ -467,6 +467,7 @@ int pt_capture_tick(struct pt_capture *c, pt_record_fn fn, void *ctx)
 	pt_uprobes_tick(c);
 	if (!c->maps || pt_mapwatch_moved(c->maps))
 		pt_uprobes_scan(c);
+	pt_missed_tick(c, pt_now_ns());
 	pt_queue_loss(c);
 	d = pt_capture_drain(c, fn, ctx);
 	return r ? r : d;
@@ -503,6 +504,7 @@ int pt_capture_stop(struct pt_capture *c, pt_record_fn fn, void *ctx)
 	pt_kernels_free(c->kernels);
 	c->kernels = NULL;
 	pt_neighbours(c);
+	pt_missed_tick(c, end);
 	pt_queue_loss(c);
 	queue_mark(c, PT_MARK_END, end);
 	pt_flush_queue(c, fn, ctx);
@@ -577,6 +579,7 @@ void pt_capture_close(struct pt_capture *c,
 		c->skel->bss->pt_armed = 0;
 	pt_kernels_free(c->kernels);
 	pt_blocks_free(c->blocks);
+	pt_missed_free(c);
 	pt_disks_free(c->disks);
 	pt_mapwatch_free(c->maps);
 	pt_marker_free(c->marker);

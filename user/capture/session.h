@@ -44,6 +44,10 @@ struct pt_capture {
 	struct pt_mapwatch *maps; /* NULL: look at /proc once a second */
 	struct pt_kernels *kernels; /* NULL: their names are not looked for */
 	struct pt_blocks *blocks; /* NULL: out of memory */
+	struct {
+		struct pt_told_missed *told; /* uthash, by process and kind of call */
+		uint64_t full; /* records lost for a full ring at the last look */
+	} missed;
 	struct pt_disks *disks;	  /* NULL: out of memory */
 	struct pt_pyclock *pyclock; /* NULL: Python is not sampled */
 	struct pt_features feat;
@@ -177,6 +181,11 @@ void pt_blocks_choose(struct pt_capture *c, const struct pt_capture_opts *o);
 void pt_blocks_attach(struct pt_capture *c, const struct pt_capture_opts *o);
 void pt_blocks_tick(struct pt_capture *c);
 void pt_blocks_free(struct pt_blocks *b);
+
+/* ---- missed.c: calls whose records were lost ---------------------------------- */
+/* Queues the counts since the last look, as of `ts`. */
+void pt_missed_tick(struct pt_capture *c, uint64_t ts);
+void pt_missed_free(struct pt_capture *c);
 
 /* ---- pyclock.c: Python's stacks of threads on a core ------------------------ */
 /* Before loading, and after it. */

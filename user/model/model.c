@@ -39,6 +39,7 @@ void pt_model_free(struct pt_model *m)
 	pt_vec_free(&m->devices);
 	pt_vec_free(&m->memory);
 	pt_vec_free(&m->costs);
+	pt_vec_free(&m->missed);
 	pt_vec_free(&m->blocks);
 	pt_vec_free(&m->disks);
 	pt_vec_free(&m->windows);

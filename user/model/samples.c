@@ -49,6 +49,12 @@ int pt_feed_cost(struct pt_model *m, const struct pt_rec_cost *r)
 	return pt_held_push(&m->held.time, &m->costs, *r);
 }
 
+int pt_feed_missed(struct pt_model *m, const struct pt_rec_missed *r)
+{
+	m->counts_missed = true;
+	return pt_held_push(&m->held.time, &m->missed, *r);
+}
+
 #define MAX_DEVICES 64
 
 int pt_feed_device(struct pt_model *m, const struct pt_rec_device *r)

@@ -431,6 +431,8 @@ struct pt_model {
 	PT_VEC(struct pt_rec_device) devices; /* samples, by ts */
 	PT_VEC(struct pt_rec_memory) memory;  /* samples, by ts */
 	PT_VEC(struct pt_rec_cost) costs;     /* samples, by ts */
+	PT_VEC(struct pt_rec_missed) missed;  /* as they came */
+	bool counts_missed; /* there were some */
 	PT_VEC(struct pt_rec_block) blocks; /* as they came */
 	PT_VEC(struct pt_rec_disk) disks;   /* as they came */
 	struct pt_text_once *texts; /* uthash, by the text */

@@ -182,6 +182,7 @@ int pt_model_cut(struct pt_model *m, uint64_t before)
 	if (!m->keep_samples || sample_bytes(m) > SAMPLES_MAX)
 		trim_all_samples(m, before);
 	CUT(m, &m->blocks, .hdr.ts, before);
+	CUT(m, &m->missed, .hdr.ts, before);
 	pt_trim_disks(m, before);
 	if (m->begin_unix_ns)
 		m->begin_unix_ns += before - begin;

@@ -193,6 +193,30 @@ static int walk_process(struct pt_ops *o, const struct pt_proc *p)
 	return err;
 }
 
+/* Calls whose records were lost. Which kernels they launched is not known. */
+static int add_missed(struct pt_ops *o, const struct pt_proc *p, bool trainer)
+{
+	pt_each(const struct pt_rec_missed, r, &o->an->m->missed) {
+		const struct pt_api *api = pt_api_get(r->what);
+		struct pt_op *row, *kernels = NULL;
+
+		if (!api || !pt_missed_in(o->an, r) ||
+		    !(r->hdr.tgid == p->tgid || (trainer && !r->hdr.tgid)))
+			continue;
+		row = pt_op_row(o, PT_OP_API, 0, r->what);
+		if (row && api->cls == PT_API_LAUNCH)
+			kernels = pt_op_row(o, PT_OP_KERNEL, 0, ID_REST);
+		if (!row || (!kernels && api->cls == PT_API_LAUNCH))
+			return -ENOMEM;
+		row->calls += r->count;
+		if (kernels) {
+			kernels->calls += r->count;
+			o->launches = true;
+		}
+	}
+	return 0;
+}
+
 /* ---- rows --------------------------------------------------------------- */
 
 static const char *copy_name(uint64_t kind)
@@ -394,6 +418,7 @@ int pt_fill_operations(struct pt_an *an, const struct pt_trainer *t)
 		if (!op_in_tree(an, t, p))
 			continue;
 		err = walk_process(&o, p);
+		err = err ?: add_missed(&o, p, p == t->proc);
 		err = err ?: pt_op_measured(&o, p);
 		err = err ?: pt_op_ranges(&o, p);
 		ranges |= p->nvtx.n > 0;

@@ -2,6 +2,16 @@
 /* What the doors to read calls and page faults did not show. */
 #include "analysis/internal.h"
 
+uint64_t pt_missed_read_bytes(const struct pt_an *an)
+{
+	uint64_t bytes = 0;
+
+	pt_each(const struct pt_rec_missed, r, &an->m->missed)
+		if (r->what == PT_MISSED_READS && pt_missed_in(an, r))
+			bytes += r->bytes;
+	return bytes;
+}
+
 void pt_count_reads(const struct pt_an *an, struct pt_read_calls *out)
 {
 	size_t i;

@@ -75,33 +75,36 @@ static void find_fits(struct pt_r_memory *m)
 }
 
 /*
- * The whole set: no less than what was seen of it. No more than that where the
+ * The whole set: no less than what was seen of it (reads whose records were lost may be of
+ * other bytes, or of the same again). No more than that where the
  * window held an epoch from end to end, nor than the files' sizes where it went
  * round them; else more may follow.
  */
-static void fill_set(const struct pt_places *p, struct pt_r_memory *m)
+static void fill_set(const struct pt_an *an, struct pt_r_memory *m)
 {
+	const struct pt_places *p = an->places;
 	struct pt_r_working_set *o = &m->set;
 	uint64_t again = p->bytes - pt_min64(p->bytes, p->distinct_hi);
+	uint64_t missed = pt_missed_read_bytes(an);
 
 	if (!p->known)
 		return;
-	o->read_bytes = known(p->bytes);
+	o->read_bytes = known(p->bytes + missed);
 	o->files = (int64_t)p->files;
 	o->seen[0] = known(p->distinct_lo);
-	o->seen[1] = known(p->distinct_hi);
+	o->seen[1] = known(p->distinct_hi + missed);
 	o->certainty = p->sampled ? PT_ESTIMATED :
-		       p->distinct_lo == p->distinct_hi ? PT_MEASURED :
+		       p->distinct_lo == p->distinct_hi && !missed ? PT_MEASURED :
 							  PT_BOUNDED;
 	o->whole[0] = o->seen[0];
-	if ((double)again >= ROUND * (double)p->bytes && !p->unsized)
+	if ((double)again >= ROUND * (double)p->bytes && !p->unsized && !missed)
 		o->whole[1] = known(pt_max64(p->size, p->distinct_hi));
 }
 
 void pt_measure_working_set(struct pt_an *an)
 {
 	pt_measure_memory(an);
-	fill_set(an->places, &an->r->memory);
+	fill_set(an, &an->r->memory);
 }
 
 void pt_finish_working_set(struct pt_report *r)
