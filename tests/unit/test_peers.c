@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "analysis/analysis.h"
+#include "analysis/waits/feed.h"
 #include "model/socks.h"
 #include "stream_case.h"
 
@@ -384,6 +385,41 @@ static void test_verdict(void **state)
 	verdict_of(narrow, "to send");
 }
 
+/* What goes to the devices is known, whatever else is copied, and though a copy was on its
+ * way when the trace began; not where a copy does not say its direction. */
+static void test_uploads(void **state)
+{
+	enum { H2H, H2D, D2H, D2D, ANY };
+	struct pt_report *r;
+	struct pt_feed feed;
+	struct pt_model *m;
+	int unclear;
+
+	(void)state;
+	for (unclear = 0; unclear < 2; unclear++) {
+		struct stream s = { 0 };
+
+		begin(&s);
+		st_gpu(&s, "cudaMemcpy", P, P, at(-5), at(5), 0, 1, 100, H2D);
+		st_gpu(&s, "cudaMemcpy", P, P, at(10), at(11), 0, 1, 20, H2D);
+		st_gpu(&s, "cudaMemcpy", Q, Q, at(10), at(11), 0, 1, 22, H2D);
+		st_gpu(&s, "cudaMemcpy", P, P, at(12), at(13), 0, 1, 3, D2H);
+		st_gpu(&s, "cudaMemcpy", P, P, at(14), at(15), 0, 1, 1000, D2D);
+		st_gpu(&s, "cudaMemcpy", P, P, at(16), at(17), 0, 1, 1000, H2H);
+		if (unclear)
+			st_gpu(&s, "cudaMemcpy", P, P, at(18), at(19), 0, 1, 1, ANY);
+		st_window(&s, T0, at(1000));
+		r = finish(&s, &m);
+		assert_true(pt_model_proc(m, P)->gpu.v[0].late);
+		assert_int_equal(pt_find_feed(m, &feed), 0);
+		assert_int_equal(feed.known, !unclear);
+		assert_int_equal(feed.up_bytes, 42);
+		assert_int_equal(feed.down_bytes, 3);
+		pt_feed_free(&feed);
+		done(&s, m, r);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -391,6 +427,7 @@ int main(void)
 		cmocka_unit_test(test_inside),	 cmocka_unit_test(test_text),
 		cmocka_unit_test(test_mapped),	 cmocka_unit_test(test_again),
 		cmocka_unit_test(test_nonsense), cmocka_unit_test(test_verdict),
+		cmocka_unit_test(test_uploads),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

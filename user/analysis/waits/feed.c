@@ -16,6 +16,8 @@
 
 static void take_call(struct pt_feed *f, const struct pt_gpu_call *c)
 {
+	if (c->late) /* one a thread at most: it ran when the trace began */
+		return;
 	switch (c->cls) {
 	case PT_API_COPY_SYNC:
 	case PT_API_COPY_ASYNC:
@@ -23,7 +25,7 @@ static void take_call(struct pt_feed *f, const struct pt_gpu_call *c)
 			f->up_bytes += c->v[1];
 		else if (c->v[2] == PT_COPY_D2H)
 			f->down_bytes += c->v[1];
-		else
+		else if (c->v[2] >= PT_COPY_ANY)
 			f->known = false; /* the addresses decide */
 		break;
 	case PT_API_COPY_BATCH:
