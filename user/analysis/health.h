@@ -94,6 +94,7 @@ struct pt_pool_time { /* ... in ns; all: that they were alive */
 	double all, cpu, run_queue, idle, sending;
 	double cores; /* of the whole target, but for polling */
 	double programs; /* of the data wait: for processes that lived in it alone */
+	double silent;	 /* ... and of which nothing was read */
 };
 void pt_measure_pool(struct pt_an *an, struct pt_trainer *t,
 		     struct pt_pool_time *out);

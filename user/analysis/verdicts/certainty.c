@@ -76,6 +76,9 @@ void pt_lower_certainty(const struct pt_facts *f, enum pt_verdict_stage stage,
 	if (pt_explains_starving(stage) && v->severity != PT_INFO &&
 	    v->expected_speedup.high < PT_SURE_GAIN)
 		at_most(&v->certainty, PT_CONF_LOW);
+	/* that such a program makes the batch is a guess */
+	if (pt_explains_starving(stage) && f->silent >= f->th->slow_share)
+		at_most(&v->certainty, PT_CONF_LOW);
 	/* its own reads are seen; the time between them is taken for loading */
 	if (pt_explains_starving(stage) && f->own >= f->th->slow_share)
 		at_most(&v->certainty, PT_CONF_MEDIUM);

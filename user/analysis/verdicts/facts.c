@@ -338,6 +338,7 @@ int pt_gather_facts(struct pt_an *an, const struct pt_measured *k,
 	if (f->t && wall) {
 		pt_fill_pool(&k->pool, wall, &f->pool);
 		f->programs = k->pool.programs / (double)pt_max64(f->t->data_wait_ns, 1);
+		f->silent = k->pool.silent / (double)pt_max64(f->t->data_wait_ns, 1);
 		f->item = k->item;
 		f->io = k->io;
 		f->faults = k->faults;

@@ -62,6 +62,10 @@ static const char *advice_at(struct pt_an *an, enum pt_host_kind what, bool out,
 		       "now and then.";
 	if (!pt_top_line(an, &lines, PT_NULL, &l))
 		return advice_of(what, often);
+	if (what == PT_HOST_CHILD)
+		return pt_sentence(an,
+			"Look at %s: let the program that it starts and waits for run in parallel "
+			"with the training, or start it less often.", pt_line_place(an, &l));
 	if (what == PT_HOST_COMPUTING && l.share >= PT_HOST_ONE_LINE)
 		spins = "if it spins there until a batch comes, whoever makes that is too slow; ";
 	return pt_sentence(an,

@@ -30,6 +30,7 @@ struct pt_facts {
 	double wait_share;		/* data wait of wall */
 	double own;  /* of the data wait: the trainer loads by itself */
 	double programs; /* ... it waits for a program that it has just started */
+	double silent;	 /* ... and of which it reads nothing */
 	double starved_lo, starved, starved_hi; /* share of wall */
 	double starved_shown; /* what the verdict rests on */
 	bool bounded;	      /* ... is the lower bound, not the likely value */

@@ -189,6 +189,7 @@ struct sums {
 	struct pt_givers *g;
 	const struct pt_actor *a;
 	const struct pt_gap *gap;
+	bool uploads; /* it ends with one */
 	struct pt_giver *x; /* whose sleep it is */
 	bool asked; /* the walk has come upon the consumer itself */
 	bool answer; /* the consumer had asked for what it slept for */
@@ -339,6 +340,7 @@ static int sum_leg(void *ctx, const struct pt_leg *l)
 	struct pt_given_at *at;
 	struct given given;
 	struct sums *k = ctx;
+	uint64_t got;
 	int err;
 
 	if (l->kind != PT_LEG_GIVEN)
@@ -355,10 +357,14 @@ static int sum_leg(void *ctx, const struct pt_leg *l)
 	k->x->ns += l->end - l->begin;
 	k->x->unsized += !is_sized(l->iv);
 	k->x->answers += !!(l->iv->sock & PT_IV_SOCK_AWAITED);
+	k->x->ends += l->iv->wait == PT_WAIT_CHILD;
 	sum_looks(k->x, k->g->an->m, l->th, l->iv);
 	if (!k->x->gaps || k->x->last_gap != k->gap->begin) {
 		k->x->gaps++;
-		k->x->bytes += pt_read_between(l->th, k->gap->begin, k->gap->end);
+		k->x->uploads += k->uploads;
+		got = pt_read_between(l->th, k->gap->begin, k->gap->end);
+		k->x->got += got;
+		k->x->bytes += got;
 		k->x->stays_there += l->who ?
 			stays_in(l->who, k->gap->begin, k->gap->end) : 0;
 	}
@@ -436,7 +442,8 @@ static int sum_gaps(struct sums *k)
 	k->gap = &g;
 	for (i = 0; i <= k->a->calls.n && !err; i++)
 		if (pt_gap_before(k->a, i, an->t0, an->t1, &g)) {
-			k->g->uploads += i < k->a->calls.n && k->a->calls.v[i].uploads;
+			k->uploads = i < k->a->calls.n && k->a->calls.v[i].uploads;
+			k->g->uploads += k->uploads;
 			err = pt_walk_host(an, k->g->paths, k->a, &g, sum_leg, k);
 		}
 	k->gap = NULL;

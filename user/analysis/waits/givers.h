@@ -28,7 +28,10 @@ struct pt_giver {
 	uint64_t sleeps, ns; /* that it ended, of the consumer's */
 	uint64_t gaps, last_gap; /* with such; when the last of them began */
 	uint64_t stays, stays_there; /* its own off the CPU; those in such gaps */
-	uint64_t bytes; /* that the consumer read in them, and it itself in all */
+	uint64_t got;	/* bytes that the consumer read in them */
+	uint64_t bytes; /* ... and it itself in all */
+	uint64_t ends;	/* of the sleeps: until it ended */
+	uint64_t uploads; /* of the gaps: that end with one */
 	uint64_t answers; /* of the sleeps: for what was asked for over a socket */
 	uint64_t unsized; /* of the sleeps: more may have come than was read */
 	/* of the sleeps: looked at in Python; there the consumer was handing something out */

@@ -95,6 +95,8 @@ static unsigned what_of(const struct finder *k, const struct pt_leg *l)
 		w = by_role(pt_role_at(k->givers, l->iv));
 		break;
 	}
+	if (w == PT_HOST_PEER && l->iv->wait == PT_WAIT_CHILD)
+		return PT_HOST_CHILD;
 	if (w != PT_HOST_NOTHING)
 		return w;
 	return by_kind(k, l->th, l->iv);
@@ -211,10 +213,47 @@ static void take_read_bytes(const struct finder *k, struct pt_host_gap *g)
 	const struct pt_model *m = k->an->m;
 	uint64_t n = pt_read_between(g->g.th, g->g.begin, g->g.end);
 
-	if (m->host_known && m->host.read_door != PT_DOOR_NONE)
+	if (m->host_known && m->host.read_door != PT_DOOR_NONE &&
+	    m->host.read_door != PT_DOOR_PAGES)
 		return;
 	if (!g->supplied_ns && n >= READ_GAP_MIN)
 		g->read_bytes = n;
+}
+
+/* Something came in over a pipe or a socket, which is counted in these bytes, too. */
+static bool receives(const struct pt_host *h, const struct pt_host_gap *g)
+{
+	size_t i;
+
+	for (i = g->first; i < g->first + g->n; i++) {
+		const struct pt_iv *iv = h->pieces.v[i].iv;
+
+		if (iv && (iv->obj_kind == PT_OBJ_PIPE || iv->obj_kind == PT_OBJ_SOCK))
+			return true;
+	}
+	return false;
+}
+
+/* The door to pages misses files in memory alone. So the accounting is asked only of a
+ * consumer that has no other process to supply it, and whose reads the door does not see. */
+#define SEEN_PART 20
+static void leave_read_bytes(const struct finder *k)
+{
+	struct pt_host *h = k->out;
+	size_t seen = 0;
+	bool all = h->supplied || k->an->m->all_procs.n > 1;
+
+	if (!k->an->m->host_known || k->an->m->host.read_door != PT_DOOR_PAGES)
+		return;
+	pt_each(struct pt_host_gap, g, &h->gaps) {
+		if (!g->reads && !receives(h, g))
+			continue;
+		g->read_bytes = 0;
+		seen++;
+	}
+	all |= seen * SEEN_PART > h->gaps.n;
+	pt_each(struct pt_host_gap, g, &h->gaps)
+		g->read_bytes = all ? 0 : g->read_bytes;
 }
 
 static int take_gap(struct finder *k, size_t call, const struct pt_gap *g)
@@ -369,6 +408,7 @@ int pt_find_host(const struct pt_an *an, const struct pt_actor *a,
 			err = take_gap(&k, i, &g);
 	for (i = 0; i < a->threads.n && !err; i++)
 		take_reads(a->threads.v[i], out);
+	leave_read_bytes(&k);
 	return err;
 }
 

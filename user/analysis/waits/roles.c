@@ -83,6 +83,15 @@ static bool hands_over_little(const struct pt_givers *g, const struct pt_giver *
 	       pt_feeds_too_little(&g->feed, kin->bytes);
 }
 
+/* A program that is run until it ends, of which nothing is read, and behind which the device
+ * goes on with what it has: it checks, draws or compiles something. */
+static bool is_just_run(const struct pt_givers *g, const struct pt_giver *kin)
+{
+	return kin->gaps >= GAPS_MIN && (double)kin->ends >= ROLE_SHARE * (double)kin->sleeps &&
+	       (double)kin->uploads < MADE_SHARE * (double)kin->gaps &&
+	       pt_feeds_too_little(&g->feed, kin->got);
+}
+
 /* By what was seen of it alone, if that is enough: its kin may do both. */
 static bool takes_output(const struct pt_giver *x, const struct pt_giver *kin)
 {
@@ -107,6 +116,8 @@ static bool is_peer(const struct pt_givers *g, const struct pt_giver *x,
 	if (asked && x->gaps >= GAPS_MIN && pt_feeds_nothing(&g->feed))
 		return true;
 	if (is_mostly_asked(x) && is_seldom(g, x, kin))
+		return true;
+	if (is_just_run(g, kin))
 		return true;
 	if (!own)
 		return asked && hands_over_little(g, x, kin);
@@ -205,7 +216,10 @@ static void add_giver(struct pt_giver *sum, const struct pt_giver *x)
 	sum->sleeps += x->sleeps;
 	sum->ns += x->ns;
 	sum->gaps += x->gaps;
+	sum->uploads += x->uploads;
+	sum->got += x->got;
 	sum->bytes += x->bytes;
+	sum->ends += x->ends;
 	sum->unsized += x->unsized;
 	sum->answers += x->answers;
 	sum->looked += x->looked;

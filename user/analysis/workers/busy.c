@@ -108,11 +108,13 @@ static bool started_by_main(const struct pt_trainer *t, const struct pt_thread *
 	return false;
 }
 
+/* What a program for a batch prints is more. */
+#define PRINTED_MIN 512
+
 /* Waits for a process that the training thread started in them and that ended with them: a
- * program for each batch, which nobody runs ahead, ns. */
-static double programs(const struct pt_trainer *t)
+ * program for each batch, which nobody runs ahead. */
+static void measure_programs(const struct pt_trainer *t, struct pt_pool_time *out)
 {
-	uint64_t ns = 0;
 	size_t i;
 
 	for (i = 0; i < t->waits.n; i++) {
@@ -123,10 +125,12 @@ static double programs(const struct pt_trainer *t)
 		if (w->worker < 0)
 			continue;
 		th = t->workers.v[w->worker].main;
-		if (th->exited && th->last <= next && started_by_main(t, th, w->begin))
-			ns += w->end - w->begin;
+		if (!th->exited || th->last > next || !started_by_main(t, th, w->begin))
+			continue;
+		out->programs += (double)(w->end - w->begin);
+		if (pt_read_between(t->main, w->begin, w->end) < PRINTED_MIN)
+			out->silent += (double)(w->end - w->begin);
 	}
-	return (double)ns;
 }
 
 void pt_measure_pool(struct pt_an *an, struct pt_trainer *t,
@@ -152,7 +156,7 @@ void pt_measure_pool(struct pt_an *an, struct pt_trainer *t,
 		pt_walk(w->feeder, b, e, sending_piece, &k);
 		out->sending += (double)k.cpu;
 	}
-	out->programs = programs(t);
+	measure_programs(t, out);
 	/* Totals come with a thread's next record; a worker that computes all
 	 * the time may not make one for long. */
 	out->cores = fmax(out->cpu + others_cpu(an, t) - polling(an), out->cpu);
