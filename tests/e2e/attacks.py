@@ -5,7 +5,7 @@
     attacks.py [NAME...] [--tries N] [--program FILE] [--injector FILE]
 
 Each case does an attack as user "nobody" (SECURITY.md lists them) and looks at what
-became of what it was aimed at. --tries: of the races (default 200; the record is of
+became of what it was aimed at. --tries: of the races (default 100; the record is of
 1,000). --program, --injector: of another build, to see that an attack works there.
 Needs root and a build. Ends with "N passed, N failed, N skipped".
 """
@@ -383,7 +383,7 @@ def main():
     global opts
     ap = argparse.ArgumentParser(description="Attacks of an ordinary user.")
     ap.add_argument("name", nargs="*")
-    ap.add_argument("--tries", type=int, default=200, metavar="N")
+    ap.add_argument("--tries", type=int, default=100, metavar="N")
     ap.add_argument("--program", default=os.path.join(B, "pipetrace"), metavar="FILE")
     ap.add_argument("--injector", default=os.path.join(B, "tests/e2e/injector"), metavar="FILE")
     opts = ap.parse_args()
