@@ -15,7 +15,8 @@ static __always_inline struct pt_missed *pt_missed_of(const struct pt_missed_key
 	return bpf_map_lookup_elem(&pt_missed, key);
 }
 
-static __noinline int pt_miss(__u32 tgid, __u32 what, __u64 count, __u64 bytes)
+/* Not static: the verifier goes through it once, not anew on each way that leads here. */
+__weak __noinline int pt_miss(__u32 tgid, __u32 what, __u64 count, __u64 bytes)
 {
 	struct pt_missed_key key = { .tgid = tgid, .what = what };
 	struct pt_missed *m = pt_missed_of(&key);

@@ -13,23 +13,15 @@
 #define PT_RUN_MAX_NS 10000000 /* of the first: then they are written */
 #define PT_RUN_HEAD __builtin_offsetof(struct pt_ring_calls, call)
 
-/* Of a run mostly one entry point's: summed before they are counted. */
 static __always_inline void miss_calls(const struct pt_ring_calls *r, __u32 n, __u32 tgid)
 {
-	__u32 i, same = 0, api = 0;
+	__u32 i;
 
 	for (i = 0; i < PT_CALLS_MAX; i++) {
 		if (i >= n)
 			break;
-		if (same && PT_COOKIE_API(r->call[i].id) != api) {
-			pt_miss(tgid, api, same, 0);
-			same = 0;
-		}
-		api = PT_COOKIE_API(r->call[i].id);
-		same++;
+		pt_miss(tgid, PT_COOKIE_API(r->call[i].id), 1, 0);
 	}
-	if (same)
-		pt_miss(tgid, api, same, 0);
 }
 
 /* With the lock. */

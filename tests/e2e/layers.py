@@ -181,20 +181,22 @@ def storm(tmp, how):
     if how == "threads":
         env["STORM_THREADS"] = "4"
     job = subprocess.Popen([STORM, runtime, "4"] + [os.path.join(cuda, "libnccl.so.2")] * late,
-                           env=env, text=True, stdout=subprocess.PIPE)
+                           env=env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         pid = int(job.stdout.readline())
-        t = subprocess.Popen([PIPETRACE, "-p", str(pid), "--json", out],
+        t = subprocess.Popen([PIPETRACE, "-p", str(pid), "--json", out], text=True,
                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        wrong, at_first, later, driver = [], False, False, False
+        next((line for line in t.stderr if "attached to" in line), None)
+        wrong, later, driver = [], False, False
+        at_first = "cudaLaunchKernel" in breakpoints(pid, runtime)[0]
+        job.stdin.close()
         begin = time.monotonic()
         while job.poll() is None and time.monotonic() < begin + 20:
             hooked, _ = breakpoints(pid, runtime)
             below, _ = breakpoints(pid, os.path.join(cuda, "libcuda.so.1"))
             since = time.monotonic() - begin
-            at_first |= since < 2 and "cudaLaunchKernel" in hooked
-            later |= 3.5 < since < 4 and "cudaLaunchKernel" in hooked
-            driver |= 3.5 < since < 4 and "cuLaunchKernel" in below
+            later |= 2.5 < since < 3.5 and "cudaLaunchKernel" in hooked
+            driver |= 2.5 < since < 3.5 and "cuLaunchKernel" in below
             time.sleep(0.2)
         said = job.stdout.read().split()
         t.communicate(timeout=60)

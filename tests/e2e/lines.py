@@ -10,9 +10,13 @@ kernel.
     lines.py --spin PYTHON [METHOD ...] [--seconds S]      one row a method, of any CPython
 """
 import argparse
+import ctypes
+import errno
 import json
 import os
+import platform
 import re
+import struct
 import subprocess
 import sys
 import tempfile
@@ -229,7 +233,22 @@ def computing(folded):
     return [got[f] for f in FUNCTIONS], rest
 
 
-def spin(python, method, n, seconds):
+PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241}
+LD_NR, JEQ, RET = (0x20, 0, 0, 0), 0x15, 0x06
+
+
+def without_perf():
+    """From now on perf_event_open() is refused to this process, as a container's filter does."""
+    code = [LD_NR, (JEQ, 0, 1, PERF_EVENT_OPEN[platform.machine()]),
+            (RET, 0, 0, 0x00050000 | errno.EACCES), (RET, 0, 0, 0x7fff0000)]
+    text = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *c) for c in code))
+    filters = ctypes.create_string_buffer(struct.pack("HP", len(code), ctypes.addressof(text)))
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(22, 2, ctypes.c_void_p(ctypes.addressof(filters)), 0, 0):  # PR_SET_SECCOMP
+        raise OSError(ctypes.get_errno(), "no filter")
+
+
+def spin(python, method, n, seconds, before=None):
     """Shares of three functions, by their own clock and by the samples; and how many these
     were."""
     job = subprocess.Popen([python, os.path.join(E2E, "spinjob.py"), method, str(n)],
@@ -246,7 +265,7 @@ def spin(python, method, n, seconds):
             file, out = os.path.join(tmp, "x.ptr"), os.path.join(tmp, "report.json")
             p = subprocess.Popen([PIPETRACE, "-p", str(pid), "-d", str(seconds), "-o", file,
                                   "--json", out], stdout=subprocess.DEVNULL,
-                                 stderr=subprocess.PIPE, text=True)
+                                 stderr=subprocess.PIPE, text=True, preexec_fn=before)
             told = iter(p.stderr.readline, "")
             next((x for x in told if "attached to" in x), None)
             begin = sums()
@@ -289,6 +308,15 @@ def sampled(python, methods, n, seconds, table=False):
         say(r["samples"] <= 115 * (r["cpu_s"] + n), "spin %s: too many samples" % method, r)
         say(not any(off(r)), "spin %s: shares of three functions" % method, r)
         say(not left_behind(), "spin %s: left behind" % method, left_behind())
+
+
+def refused(seconds):
+    """Without samples in the kernel the stacks are looked at from outside, which is said."""
+    r = spin(sys.executable, "thread", 1, seconds, without_perf)
+    say(r["hook"] == "process_vm_readv" and r["samples"] == 0, "refused: the hook", r)
+    say("the kernel refuses samples: Permission denied" in r["note"], "refused: the note", r)
+    say(sum(r["got"]) > 0.5, "refused: the three functions are told", r)
+    say(not left_behind(), "refused: left behind", left_behind())
 
 
 PACKER = """
@@ -341,6 +369,7 @@ def main():
         return 1 if failed else 0
     sampled(sys.executable, ("thread",) if args.sample else ("thread", "fork", "spawn"), 2,
             args.seconds)
+    refused(3)
     native()
     for method in ("fork",) if args.sample else ("fork", "spawn"):
         traced(method, args.seconds)

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The lines of the job's Python, beside a trace of it. */
 
+#include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cmd/session.h"
 #include "python/looks.h"
@@ -43,9 +45,14 @@ static void take_found(struct pt_session *s)
 {
 	struct pt_py_found f;
 	bool any = false;
+	int r;
 
-	while (pt_py_watcher_found(s->watcher, &f))
-		any |= !pt_capture_py_add(s->cap, f.pid, &f.where);
+	while (pt_py_watcher_found(s->watcher, &f)) {
+		r = pt_capture_py_add(s->cap, f.pid, &f.where);
+		any |= !r;
+		if (r && r != -EOPNOTSUPP)
+			s->unsampled = r;
+	}
 	if (any)
 		follow(s);
 }
@@ -87,6 +94,20 @@ void pt_session_lines_drain(struct pt_session *s)
 	take_found(s);
 }
 
+/* Nothing was sampled in the kernel. */
+static void note_looks(const struct pt_session *s, const struct pt_py_seen *seen, char *note,
+		       size_t n)
+{
+	char refused[96] = "";
+
+	if (s->unsampled)
+		snprintf(refused, sizeof(refused), "they are from outside, as the kernel refuses "
+			 "samples: %.30s", strerror(-s->unsampled));
+	snprintf(note, n, "%u looks took %.1f ms of CPU; %.100s", seen->looks,
+		 (double)seen->cpu_ns / 1e6,
+		 seen->why[0] ? seen->why : refused[0] ? refused : "what is asleep is read once");
+}
+
 /* How it went is told as of any other hook. */
 void pt_session_lines_end(struct pt_session *s)
 {
@@ -110,9 +131,7 @@ void pt_session_lines_end(struct pt_session *s)
 			 seen->samples ? (double)seen->sample_ns / seen->samples / 1e3 : 0, seen->looks,
 			 (double)seen->cpu_ns / 1e6, seen->why[0] ? "; " : "", seen->why);
 	else if (seen->processes)
-		snprintf(note, sizeof(note), "%u looks took %.1f ms of CPU; %.100s", seen->looks,
-			 (double)seen->cpu_ns / 1e6,
-			 seen->why[0] ? seen->why : "what is asleep is read once");
+		note_looks(s, seen, note, sizeof(note));
 	else if (seen->why[0])
 		snprintf(note, sizeof(note), "%.150s", seen->why);
 	else

@@ -45,6 +45,7 @@ struct pt_session {
 	struct pt_capture *cap;
 	struct pt_cupti *cupti; /* NULL: not asked for */
 	struct pt_py_watcher *watcher; /* NULL: Python is not read */
+	int unsampled; /* -errno: why what runs is not sampled in the kernel; 0 */
 	struct pt_model *model;
 	struct pt_outside outside; /* who supplies the job from there */
 	struct pt_report *report;
