@@ -25,8 +25,10 @@ __weak __noinline int pt_miss(__u32 tgid, __u32 what, __u64 count, __u64 bytes)
 		key.tgid = 0;
 		m = pt_missed_of(&key);
 	}
-	if (!m)
+	if (!m) {
+		pt_lost(PT_LOSS_NO_STORAGE);
 		return 0;
+	}
 	__sync_fetch_and_add(&m->count, count);
 	__sync_fetch_and_add(&m->bytes, bytes);
 	return 0;

@@ -13,6 +13,7 @@
 #define PT_RUN_MAX_NS 10000000 /* of the first: then they are written */
 #define PT_RUN_HEAD __builtin_offsetof(struct pt_ring_calls, call)
 
+/* There is no room for them. */
 static __always_inline void miss_calls(const struct pt_ring_calls *r, __u32 n, __u32 tgid)
 {
 	__u32 i;

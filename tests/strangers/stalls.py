@@ -24,6 +24,13 @@ def good_loader(j, gpu_ms):
     return batches.get
 
 
+def begin_step(j, gpu, batch):
+    j.mark()
+    with j.during("data"):
+        x = batch()
+    gpu.upload(x.ctypes.data, x.nbytes)
+
+
 # ---- the device and how it is called
 
 
@@ -38,10 +45,7 @@ def cpu_offload(j):
     batch = good_loader(j, ms)
     j.go()
     while True:
-        j.mark()
-        with j.during("data"):
-            x = batch()
-        gpu.upload(x.ctypes.data, x.nbytes)
+        begin_step(j, gpu, batch)
         for _ in range(layers):
             if not j.fix:  # else they stay where they are
                 gpu.upload(weights.ctypes.data, weights.nbytes)
@@ -57,10 +61,7 @@ def norm_items(j):
     batch = good_loader(j, ms)
     j.go()
     while True:
-        j.mark()
-        with j.during("data"):
-            x = batch()
-        gpu.upload(x.ctypes.data, x.nbytes)
+        begin_step(j, gpu, batch)
         gpu.launch(0, layers)
         gpu.launch(1, 2 * layers)
         for _ in range(layers):
@@ -95,10 +96,7 @@ def tensor_by_tensor(j):
                 gpu.launch(2, 1)
     j.go()
     for n in itertools.count(1):
-        j.mark()
-        with j.during("data"):
-            x = batch()
-        gpu.upload(x.ctypes.data, x.nbytes)
+        begin_step(j, gpu, batch)
         lasting(usual / 1e3)
         gpu.forward()
         gpu.backward()
@@ -141,10 +139,7 @@ def cpu_nms(j):
     scores, raw = chance.random(many), np.empty_like(boxes)
     j.go()
     while True:
-        j.mark()
-        with j.during("data"):
-            x = batch()
-        gpu.upload(x.ctypes.data, x.nbytes)
+        begin_step(j, gpu, batch)
         gpu.forward()
         if not j.fix:  # else the device suppresses
             gpu.check(gpu.lib.cudaMemcpy(raw.ctypes.data, gpu.input, raw.nbytes, 2))

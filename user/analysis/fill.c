@@ -466,6 +466,7 @@ int pt_judge_damage(struct pt_an *an)
 	int64_t lost = r->capture.lost_total - alone -
 		       (int64_t)an->m->lost[PT_LOSS_ACTIVITY];
 	int64_t late = (int64_t)an->m->disordered;
+	bool counted = an->m->counts_missed && !an->m->lost[PT_LOSS_NO_STORAGE];
 	double share;
 	size_t i;
 	int err = 0;
@@ -490,6 +491,6 @@ int pt_judge_damage(struct pt_an *an)
 	return pt_report_limit(r, "records", "%lld records were lost and %lld arrived out of "
 					     "order, of %lld: times around them are off.%s",
 			       (long long)lost, (long long)late, (long long)r->capture.events,
-			       an->m->counts_missed ? " Calls of the GPU's library and bytes read "
-						      "are counted all the same." : "");
+			       counted ? " Calls of the GPU's library and bytes read are counted "
+					 "all the same." : "");
 }

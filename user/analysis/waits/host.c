@@ -240,20 +240,17 @@ static bool receives(const struct pt_host *h, const struct pt_host_gap *g)
 static void leave_read_bytes(const struct finder *k)
 {
 	struct pt_host *h = k->out;
-	size_t seen = 0;
 	bool all = h->supplied || k->an->m->all_procs.n > 1;
+	size_t seen = 0;
 
 	if (!k->an->m->host_known || k->an->m->host.read_door != PT_DOOR_PAGES)
 		return;
-	pt_each(struct pt_host_gap, g, &h->gaps) {
-		if (!g->reads && !receives(h, g))
-			continue;
-		g->read_bytes = 0;
-		seen++;
-	}
+	pt_each(const struct pt_host_gap, g, &h->gaps)
+		seen += g->reads || receives(h, g);
 	all |= seen * SEEN_PART > h->gaps.n;
 	pt_each(struct pt_host_gap, g, &h->gaps)
-		g->read_bytes = all ? 0 : g->read_bytes;
+		if (all || g->reads || receives(h, g))
+			g->read_bytes = 0;
 }
 
 static int take_gap(struct finder *k, size_t call, const struct pt_gap *g)
