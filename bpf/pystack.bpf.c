@@ -182,7 +182,6 @@ static __always_inline void sample(struct task_struct *t, struct pt_thread *th,
 	s->s.tid = (__u32)t->pid;
 	s->s.tgid = (__u32)t->tgid;
 	s->s.ip = user_ip(t);
-	s->s.took = (__u32)(bpf_ktime_get_ns() - s->s.ts) + pt_py_tick;
 	n = s->s.n;
 	if (!n || n > PT_PY_FRAMES)
 		return;

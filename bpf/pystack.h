@@ -42,8 +42,8 @@ struct pt_py_sample {
 	__u64 ts;
 	__u32 tgid, tid;
 	__u32 n;
-	__u32 took; /* ns of the thread's time, with the interrupt by which it came */
-	__u64 ip;   /* where the process was, outside of the kernel; 0: not known */
+	__u32 pad;
+	__u64 ip; /* where the process was, outside of the kernel; 0: not known */
 	struct pt_py_frame_at at[PT_PY_FRAMES];
 };
 _Static_assert(sizeof(struct pt_py_sample) == 32 + 16 * PT_PY_FRAMES, "pt_py_sample");

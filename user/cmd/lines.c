@@ -9,9 +9,6 @@
 #include "python/looks.h"
 #include "python/reader.h"
 
-/* Of what looking may cost, so much may go to samples; the rest is for who sleeps. */
-#define SAMPLES_SHARE (PT_PY_BUDGET / 2)
-
 struct list {
 	pid_t *v;
 	size_t n;
@@ -81,7 +78,7 @@ void pt_session_lines_tick(struct pt_session *s)
 {
 	if (!s->watcher)
 		return;
-	pt_capture_py_tick(s->cap, pt_py_watcher_seen(s->watcher)->sample_ns, SAMPLES_SHARE);
+	pt_capture_py_tick(s->cap, pt_py_watcher_seen(s->watcher)->sample_ns, PT_PY_SAMPLES_BUDGET);
 	follow(s);
 }
 

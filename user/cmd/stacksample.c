@@ -210,7 +210,7 @@ int pt_stack_sample(const struct pt_opts *o)
 		looks++;
 		cost = cpu_s() - cost;
 		spent += cost;
-		if (pause_for(pt_py_pause(cost)))
+		if (pause_for(pt_py_pause(cost, PT_PY_BUDGET)))
 			break;
 	}
 	if (!ret && looks)

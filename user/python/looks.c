@@ -369,8 +369,8 @@ int pt_py_looks_at(struct pt_py_looks *l, pt_py_look_fn fn, void *ctx)
 	return seen;
 }
 
-double pt_py_pause(double cost_s)
+double pt_py_pause(double cost_s, double part)
 {
-	return fmax(PT_PY_PERIOD_S, cost_s / PT_PY_BUDGET) *
+	return fmax(PT_PY_PERIOD_S, cost_s / part) *
 	       (0.5 + (double)random() / (double)RAND_MAX);
 }

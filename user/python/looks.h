@@ -16,6 +16,7 @@
 
 /* What looking may cost, of one core, and how long there is between two looks at least. */
 #define PT_PY_BUDGET 0.01
+#define PT_PY_SAMPLES_BUDGET (PT_PY_BUDGET / 2) /* where they come; the rest is for who sleeps */
 #define PT_PY_PERIOD_S 0.01
 
 struct pt_py_looks;
@@ -98,8 +99,8 @@ uint32_t pt_py_telling(const struct pt_py_looks *l, uint32_t stack);
 bool pt_py_looks_process(const struct pt_py_looks *l, pid_t pid, const char **version,
 			 const char **cmdline);
 
-/* The pause behind a look that took so much CPU, s: it keeps the budget, and varies, so
- * that no rhythm of the job's meets that of the looks. */
-double pt_py_pause(double cost_s);
+/* The pause behind a look that took so much CPU, s, for looks to take `part` of a core: it
+ * varies, so that no rhythm of the job's meets that of the looks. */
+double pt_py_pause(double cost_s, double part);
 
 #endif

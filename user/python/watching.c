@@ -34,7 +34,7 @@ struct pt_py_watch {
 	PT_VEC(struct pt_rec_pylook) held;
 	size_t n_told;
 	bool holding;
-	uint64_t took; /* ns that samples took in the kernel */
+	bool sampled; /* since the last look */
 	struct pt_py_message out;
 	struct pt_py_seen seen;
 	bool gone, resting;
@@ -191,7 +191,7 @@ static int on_sample(void *ctx, void *data, size_t len)
 
 	if (len < head || s->n > (len - head) / sizeof(s->at[0]))
 		return 0;
-	w->took += s->took;
+	w->sampled = true;
 	if (w->resting)
 		return 0;
 	if (pt_py_looks_sample(w->looks, s, s->n, on_sampled, w))
@@ -216,12 +216,19 @@ static void take_samples(struct pt_py_watch *w)
 
 /* ---- looking ----------------------------------------------------------------------- */
 
-static void look(struct pt_py_watch *w)
+/* What it took, s of CPU. Samples have a part of their own: where they were dear, sleepers,
+ * whom no sample sees, were not looked at for seconds. */
+static double look(struct pt_py_watch *w)
 {
+	uint64_t begin = cpu_ns();
+
+	if (w->resting)
+		return 0;
 	w->holding = w->ring;
 	pt_py_looks_at(w->looks, on_look, w);
 	w->holding = false;
 	w->seen.looks++;
+	return (double)(cpu_ns() - begin) / 1e9;
 }
 
 /* What came since the last time, and the looks that were held meanwhile. */
@@ -320,7 +327,8 @@ static void end(struct pt_py_watch *w)
 void pt_py_watch(struct pt_py_watch *w)
 {
 	struct pollfd p = { .fd = w->sock, .events = POLLIN };
-	uint64_t was, looked, next = 0, caught = 0, now, spent = 0;
+	uint64_t was, next = 0, caught = 0, now;
+	double spent, part;
 	bool due, stop = false;
 	int n, ms = 1000;
 
@@ -330,11 +338,14 @@ void pt_py_watch(struct pt_py_watch *w)
 			break;
 		was = cpu_ns();
 		stop = n > 0 && !take(w);
-		looked = cpu_ns();
 		now = pt_now_ns();
 		due = now >= next && !stop;
-		if (due && !w->resting)
-			look(w);
+		if (due) {
+			spent = look(w);
+			part = PT_PY_BUDGET - (w->sampled ? PT_PY_SAMPLES_BUDGET : 0);
+			next = now + (uint64_t)(1e9 * pt_py_pause(spent, part));
+			w->sampled = false;
+		}
 		if (stop || !w->ring || now - caught >= SAMPLES_NS) {
 			catch_up(w);
 			caught = now;
@@ -343,12 +354,6 @@ void pt_py_watch(struct pt_py_watch *w)
 		if (w->out.len || w->out.n_found || (due && w->seen.looks % 64 == 1))
 			flush(w);
 		w->seen.cpu_ns += cpu_ns() - was;
-		spent += cpu_ns() - looked + w->took;
-		w->took = 0;
-		if (due) {
-			next = now + (uint64_t)(1e9 * pt_py_pause((double)spent / 1e9));
-			spent = 0;
-		}
 		now = pt_now_ns();
 		ms = next > now ? (int)((next - now) / 1000000) + 1 : 0;
 		if (w->ring && ms > (int)(SAMPLES_NS / 1000000))
