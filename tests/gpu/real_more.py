@@ -473,7 +473,7 @@ def accelerate_padding(s):
 
 
 @job(data="loader_restart", rest=LOOP)
-def short_epochs(s):
+def cifar_epochs(s):
     """Epochs of a dozen batches, and the loader starts its workers anew for each."""
     import numpy as np
     import torch
@@ -588,7 +588,7 @@ def flax_prefetch(s):
     import optax
     rng = np.random.default_rng(1)
     images = rng.integers(0, 255, (256, 256, 256, 3), dtype=np.uint8)
-    batch = s.one("batch", 64, 96, 128)
+    batch = s.one("batch", 16, 24, 32)
 
     class Net(nn.Module):
         @nn.compact
