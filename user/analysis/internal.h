@@ -124,6 +124,7 @@ struct pt_step {
 	double collective_ms; /* the device in kernels of collectives that begin in
 			       * it; NAN: not measured, all of it */
 	uint32_t asks;	  /* items that were asked for at its begin */
+	bool launches;	  /* kernels, or a graph of them */
 	bool synced;	  /* a call in it waits for the device */
 	bool started;	  /* ... a worker was born */
 	bool burst;	  /* ... all workers were asked at once */

@@ -9,6 +9,9 @@
  * perhaps a kernel that converts them) or an update's worth. Different call
  * sites are counted, not calls: an optimizer may launch far more kernels than
  * the forward and backward pass of one micro-batch, but few different ones.
+ *
+ * Where nothing at all is launched behind a gap, the parts of one batch are copied one by
+ * one: a graph, its edges, its labels.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -87,7 +90,9 @@ static void join(struct pt_step *a, const struct pt_step *b)
 	a->n_waits += b->n_waits;
 	a->wait_end = b->wait_end;
 	a->wait_ns += b->wait_ns;
-	a->batches += b->batches;
+	/* a part of a batch is none of its own */
+	a->batches += a->launches || b->asks ? b->batches : 0;
+	a->launches |= b->launches;
 	a->kind = b->kind; /* for a third one */
 	a->asks += b->asks;
 	a->started |= b->started;
@@ -97,12 +102,29 @@ static void join(struct pt_step *a, const struct pt_step *b)
 	a->cut_end = b->cut_end;
 }
 
+static bool sees_launches(const struct pt_trainer *t)
+{
+	size_t i;
+
+	for (i = 0; i < t->steps.n; i++)
+		if (t->steps.v[i].launches)
+			return true;
+	return false;
+}
+
+/* It is a part of the next one. */
+static bool is_bare(const struct pt_step *s, const struct pt_step *next)
+{
+	return !s->launches && !s->partial && !next->partial;
+}
+
 int pt_join_steps(struct pt_trainer *t)
 {
 	struct turn v[KINDS_MAX];
 	size_t *sites = malloc((2 * t->steps.n + 1) * sizeof(*sites));
 	uint64_t *room = malloc(PT_MAX_SITES * sizeof(*room));
 	size_t i, kinds, full, n = t->steps.n, k = 0;
+	bool sees = sees_launches(t);
 	uint64_t shape;
 
 	if (!sites || !room) {
@@ -125,8 +147,9 @@ int pt_join_steps(struct pt_trainer *t)
 	for (i = 1; i < n; i++) {
 		struct pt_step *s = &t->steps.v[k];
 
-		if (sites[i - 1] * LIGHT_PART <= full &&
-		    is_light(v, kinds, s, &t->steps.v[i]))
+		if ((sees && is_bare(s, &t->steps.v[i])) ||
+		    (sites[i - 1] * LIGHT_PART <= full &&
+		     is_light(v, kinds, s, &t->steps.v[i])))
 			join(s, &t->steps.v[i]);
 		else
 			t->steps.v[++k] = t->steps.v[i];

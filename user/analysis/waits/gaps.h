@@ -15,7 +15,8 @@ struct pt_lead_call {
 	uint64_t begin, end, site; /* pt_call_site() */
 	const struct pt_thread *th;
 	bool syncs; /* the host waits for the device in it */
-	bool graph; /* it launches one */
+	bool launches; /* a kernel, or a graph of them */
+	bool graph;    /* ... a graph */
 	uint64_t uploads; /* bytes that it copies to the device */
 };
 

@@ -182,6 +182,8 @@ int pt_find_obtaining(const struct pt_an *an, struct pt_trainer *t,
 			err = begin_step(&o, g, i);
 		else if (g)
 			err = wait_within(&o, g);
+		if (t->steps.n && i < h->a->calls.n)
+			t->steps.v[t->steps.n - 1].launches |= h->a->calls.v[i].launches;
 	}
 	err = err ?: pt_join_steps(t);
 	end_steps(&o);
