@@ -203,6 +203,47 @@ static void pages(void **state)
 	st_free(&s);
 }
 
+/* Files in memory, which the door to pages does not see: ten milliseconds of obtaining, then
+ * an upload and launches, some of them 30 us apart, then a sleep until the device is done. The
+ * bytes are counted at that sleep; they belong to the longest gap before it. */
+static void in_memory(void **state)
+{
+	enum { H2D = 1, D2H };
+	const uint64_t us = ST_MS / 1000;
+	struct stream s = { 0 };
+	struct pt_report *r;
+	struct pt_model *m;
+	int i, k, steps = 14;
+
+	(void)state;
+	begin(&s, PT_DOOR_PAGES);
+	for (i = 0; i < steps; i++) {
+		uint64_t at = T0 + (uint64_t)(i * 70 + 10) * ST_MS;
+
+		st_gpu(&s, "cudaMemcpyAsync", P, P, at, at + 60 * us, 0, 1, 1 << 20, H2D);
+		at += 62 * us;
+		for (k = 0; k < 6; k++) {
+			at += (k < 2 && (i + k) % 2 ? 35 : 8) * us;
+			st_gpu(&s, k % 2 ? "cuLaunchKernel" : "cudaLaunchKernel", P, P, at,
+			       at + 3 * us, 0, (uint64_t)(0x100 + k), 0, 0);
+			at += 3 * us;
+		}
+		at += 4 * us;
+		st_gpu(&s, "cudaMemcpy", P, P, at, T0 + (uint64_t)(i + 1) * 70 * ST_MS, 0, 1, 4, D2H);
+		st_off(&s, P, P, at + 5 * us, T0 + (uint64_t)(i + 1) * 70 * ST_MS - 5 * us,
+		       T0 + (uint64_t)(i + 1) * 70 * ST_MS - 2 * us);
+		st_bytes(&s, 1 << 20, 0);
+	}
+	st_mark(&s, T0 + ST_S, PT_MARK_END);
+	st_seal(&s);
+	r = st_analyze(&s, &m);
+	assert_in_range(r->steps.count, steps - 1, steps + 1);
+	assert_true(r->breakdown.data_wait.seconds > 0.009 * (steps - 1));
+	pt_report_free(r);
+	pt_model_free(m);
+	st_free(&s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -210,6 +251,7 @@ int main(void)
 		cmocka_unit_test(libaio),
 		cmocka_unit_test(mapped),
 		cmocka_unit_test(pages),
+		cmocka_unit_test(in_memory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

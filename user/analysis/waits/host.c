@@ -234,6 +234,22 @@ static bool receives(const struct pt_host *h, const struct pt_host_gap *g)
 	return false;
 }
 
+static uint64_t length(const struct pt_host_gap *g)
+{
+	return g->g.end - g->g.begin;
+}
+
+/* Between which of its thread's switches it lies. */
+static size_t since(const struct pt_host_gap *g)
+{
+	return pt_iv_after(g->g.th, g->g.begin);
+}
+
+static size_t until(const struct pt_host_gap *g)
+{
+	return pt_iv_after(g->g.th, g->g.end);
+}
+
 /* The door to pages misses files in memory alone. So the accounting is asked only of a
  * consumer that has no other process to supply it, and whose reads the door does not see. */
 #define SEEN_PART 20
@@ -251,6 +267,36 @@ static void leave_read_bytes(const struct finder *k)
 	pt_each(struct pt_host_gap, g, &h->gaps)
 		if (all || g->reads || receives(h, g))
 			g->read_bytes = 0;
+}
+
+/* The thread's bytes are counted when it is switched: of gaps between two counts the longest
+ * has them. One before `g` that lasts till its second count, or one behind it that follows the
+ * first, covers both. */
+static void keep_longest(struct pt_host *h)
+{
+	const struct pt_host_gap *most = NULL;
+	size_t n = h->gaps.n, i;
+
+	for (i = 0; i < n; i++) {
+		struct pt_host_gap *g = &h->gaps.v[i];
+
+		if (!most || most->g.th != g->g.th || until(most) != until(g))
+			most = g;
+		else if (length(g) > length(most))
+			most = g;
+		if (most != g)
+			g->read_bytes = 0;
+	}
+	most = NULL;
+	for (i = n; i-- > 0;) {
+		struct pt_host_gap *g = &h->gaps.v[i];
+
+		if (!most || most->g.th != g->g.th || since(most) != since(g) ||
+		    length(g) >= length(most))
+			most = g;
+		if (most != g)
+			g->read_bytes = 0;
+	}
 }
 
 static int take_gap(struct finder *k, size_t call, const struct pt_gap *g)
@@ -406,6 +452,7 @@ int pt_find_host(const struct pt_an *an, const struct pt_actor *a,
 	for (i = 0; i < a->threads.n && !err; i++)
 		take_reads(a->threads.v[i], out);
 	leave_read_bytes(&k);
+	keep_longest(out);
 	return err;
 }
 
