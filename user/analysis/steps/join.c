@@ -82,8 +82,8 @@ static bool is_light(const struct turn *v, size_t n, const struct pt_step *s,
 	return false;
 }
 
-/* `b` follows `a`: its waits are next to those of `a`. */
-static void join(struct pt_step *a, const struct pt_step *b)
+/* `b` follows `a`: its waits are next to those of `a`. made: somebody makes batches. */
+static void join(struct pt_step *a, const struct pt_step *b, bool made)
 {
 	if (!a->n_waits)
 		a->wait_begin = b->wait_begin;
@@ -91,7 +91,7 @@ static void join(struct pt_step *a, const struct pt_step *b)
 	a->wait_end = b->wait_end;
 	a->wait_ns += b->wait_ns;
 	/* a part of a batch is none of its own */
-	a->batches += a->launches || b->asks ? b->batches : 0;
+	a->batches += made || a->launches ? b->batches : 0;
 	a->launches |= b->launches;
 	a->kind = b->kind; /* for a third one */
 	a->asks += b->asks;
@@ -150,7 +150,7 @@ int pt_join_steps(struct pt_trainer *t)
 		if ((sees && is_bare(s, &t->steps.v[i])) ||
 		    (sites[i - 1] * LIGHT_PART <= full &&
 		     is_light(v, kinds, s, &t->steps.v[i])))
-			join(s, &t->steps.v[i]);
+			join(s, &t->steps.v[i], t->workers.n);
 		else
 			t->steps.v[++k] = t->steps.v[i];
 	}

@@ -102,7 +102,7 @@ static void sum_gap(const struct pt_an *an, const struct pt_trainer *t,
 }
 
 /* More than losses and counts: so much that comes back is worked on. */
-#define RESULTS_MIN (64 << 10)
+#define RESULTS_MIN (1 << 10)
 
 /* Behind a copy of results, and the sync that waits for it, the host works on those: it could
  * not begin before. */
