@@ -162,7 +162,7 @@ static int write_text(const struct pt_keep *k, const struct pt_report *r, FILE *
 /* Bytes in *sum; the error of the disk, which may come as late as here. */
 static int finish(FILE *f, int ret, uint64_t *sum)
 {
-	struct stat st;
+	struct stat st = { 0 };
 
 	if (!ret && (fflush(f) || ferror(f) || fstat(fileno(f), &st)))
 		ret = errno ? -errno : -EIO;

@@ -240,7 +240,7 @@ static bool halve(struct pt_replay *r, const struct pt_scaling *x, double end,
 #define GUESSES 8
 static bool bisect(struct pt_replay *r, double end, struct pt_scaling *x)
 {
-	double lo, hi = 1, e, slope;
+	double lo = 0, hi = 1, e, slope;
 	bool found = false;
 	size_t i;
 	int n;

@@ -72,17 +72,20 @@ static int find_functions(struct told *d)
 	v = malloc((n + 1) * sizeof(*v));
 	d->function = malloc((n + 1) * sizeof(*d->function));
 	d->trainers = calloc(n + 1, sizeof(*d->trainers));
-	for (i = 0; v && i < n; i++)
+	if (!v || !d->function || !d->trainers) {
+		free(v);
+		return -ENOMEM;
+	}
+	for (i = 0; i < n; i++)
 		v[i] = &all[i];
-	if (v && n)
-		qsort(v, n, sizeof(*v), by_function_of);
-	for (i = 0; v && d->function && i < n; i++) {
+	qsort(v, n, sizeof(*v), by_function_of);
+	for (i = 0; i < n; i++) {
 		if (by_function(v[first], v[i]))
 			first = i;
 		d->function[v[i] - all] = (uint32_t)(v[first] - all);
 	}
 	free(v);
-	return v && d->function && d->trainers ? 0 : -ENOMEM;
+	return 0;
 }
 
 /* The functions that the thread is ever in. */

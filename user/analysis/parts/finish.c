@@ -202,6 +202,7 @@ static int finish(struct pt_an *an, struct pt_part *p, struct pt_join *j,
 				   &(struct pt_measured){ .hung = p->hung });
 	if (!err && lanes)
 		err = pt_fill_lanes(an, j, lanes);
+	an->meets = NULL; /* it may be of `joined` */
 	return err;
 }
 

@@ -105,6 +105,8 @@ static int end_gpus(struct pt_an *an, struct pt_join_rank *r, const struct pt_tr
 	}
 	for (i = 0; i < t->devs.n; i++) { /* they stay where they are now */
 		o = gpu_of(r, g[i].index);
+		if (!o)
+			return -ENOMEM;
 		g[i].failed_allocations = o->failed_allocations;
 		g[i].alloc_failures = o->failures.v;
 		g[i].n_alloc_failures = o->failures.n;

@@ -91,12 +91,13 @@ static uint64_t least_of(const struct tree *t, size_t n)
 	uint64_t *v = malloc((n + 1) * sizeof(*v)), least;
 	size_t i, k = 0;
 
-	for (i = 0; v && i < n; i++)
+	if (!v)
+		return 0;
+	for (i = 0; i < n; i++)
 		if (t->total[i] >= 1000)
 			v[k++] = t->total[i];
-	if (v && k)
-		qsort(v, k, sizeof(*v), by_size);
-	least = !v ? 0 : k > NODES ? v[NODES] + 1 : 1000;
+	qsort(v, k, sizeof(*v), by_size);
+	least = k > NODES ? v[NODES] + 1 : 1000;
 	free(v);
 	return least;
 }
