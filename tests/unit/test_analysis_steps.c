@@ -476,6 +476,45 @@ static void test_phases_by_sites(void **state)
 	case_close(&c);
 }
 
+/* The six tensors of a batch are copied one by one, each with a wait for its copy and a pause. */
+static void test_parts_of_a_batch(void **state)
+{
+	enum { H2D = 1, D2H, P = 500, PARTS = 6, STEPS = 30 };
+	const uint64_t t0 = 1000 * ST_S;
+	struct stream s = { 0 };
+	struct pt_report *r;
+	struct pt_model *m;
+	uint64_t at;
+	int i, k;
+
+	(void)state;
+	st_host(&s, t0, 4, P);
+	st_mark(&s, t0, PT_MARK_BEGIN);
+	st_task(&s, t0, P, P, 1, "job");
+	st_file(&s, t0, 1, 7, "graphs", "data");
+	for (i = 0; i < STEPS; i++) {
+		at = t0 + (uint64_t)(i * 30 + 12) * ST_MS;
+		st_read(&s, P, P, at - 9 * ST_MS, at - 8 * ST_MS, 1, 7, 1 << 20);
+		for (k = 0; k < PARTS; k++, at += 70 * ST_US) {
+			st_gpu(&s, "cudaMemcpyAsync", P, P, at, at + 15 * ST_US, 0, 1, 1 << 16, H2D);
+			st_gpu(&s, "cudaStreamSynchronize", P, P, at + 17 * ST_US, at + 25 * ST_US, 0, 0,
+			       0, 0);
+		}
+		for (k = 0; k < 8; k++, at += 12 * ST_US)
+			st_gpu(&s, "cudaLaunchKernel", P, P, at, at + 4 * ST_US, 0,
+			       (uint64_t)(0x100 + k), 0, 0);
+		st_gpu(&s, "cudaMemcpy", P, P, at, t0 + (uint64_t)(i + 1) * 30 * ST_MS, 0, 1, 4, D2H);
+	}
+	st_mark(&s, t0 + STEPS * 30 * ST_MS + ST_MS, PT_MARK_END);
+	st_seal(&s);
+	r = st_analyze(&s, &m);
+	assert_in_range(r->steps.count, STEPS - 1, STEPS + 1);
+	assert_true(r->steps.period_ms.p50 > 29);
+	pt_report_free(r);
+	pt_model_free(m);
+	st_free(&s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -485,6 +524,7 @@ int main(void)
 		cmocka_unit_test(test_epoch_starts),
 		cmocka_unit_test(test_checkpoints),
 		cmocka_unit_test(test_two_loaders),
+		cmocka_unit_test(test_parts_of_a_batch),
 		cmocka_unit_test(test_begins_in_sync),
 		cmocka_unit_test(test_begins_in_wait),
 		cmocka_unit_test(test_refills_at_once),

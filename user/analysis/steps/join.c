@@ -112,10 +112,18 @@ static bool sees_launches(const struct pt_trainer *t)
 	return false;
 }
 
-/* It is a part of the next one. */
-static bool is_bare(const struct pt_step *s, const struct pt_step *next)
+/* It is a part of the next one: what that began with came from nobody. */
+static bool is_bare(const struct pt_trainer *t, const struct pt_step *s,
+		    const struct pt_step *next)
 {
-	return !s->launches && !s->partial && !next->partial;
+	size_t i;
+
+	if (s->launches || s->partial || next->partial || next->asks)
+		return false;
+	for (i = next->wait0; i < next->wait0 + next->n_waits; i++)
+		if (t->waits.v[i].blocked_ns)
+			return false;
+	return true;
 }
 
 int pt_join_steps(struct pt_trainer *t)
@@ -147,7 +155,7 @@ int pt_join_steps(struct pt_trainer *t)
 	for (i = 1; i < n; i++) {
 		struct pt_step *s = &t->steps.v[k];
 
-		if ((sees && is_bare(s, &t->steps.v[i])) ||
+		if ((sees && is_bare(t, s, &t->steps.v[i])) ||
 		    (sites[i - 1] * LIGHT_PART <= full &&
 		     is_light(v, kinds, s, &t->steps.v[i])))
 			join(s, &t->steps.v[i], t->workers.n);
