@@ -34,7 +34,7 @@ struct pt_py_watch {
 	PT_VEC(struct pt_rec_pylook) held;
 	size_t n_told;
 	bool holding;
-	bool sampled; /* since the last look */
+	bool sampled; /* some came when they were read last */
 	struct pt_py_message out;
 	struct pt_py_seen seen;
 	bool gone, resting;
@@ -234,6 +234,7 @@ static double look(struct pt_py_watch *w)
 /* What came since the last time, and the looks that were held meanwhile. */
 static void catch_up(struct pt_py_watch *w)
 {
+	w->sampled = false;
 	take_samples(w);
 	put_held(w, UINT64_MAX);
 	w->held.n = w->n_told = 0;
@@ -328,7 +329,7 @@ void pt_py_watch(struct pt_py_watch *w)
 {
 	struct pollfd p = { .fd = w->sock, .events = POLLIN };
 	uint64_t was, next = 0, caught = 0, now;
-	double spent, part;
+	double part;
 	bool due, stop = false;
 	int n, ms = 1000;
 
@@ -341,10 +342,8 @@ void pt_py_watch(struct pt_py_watch *w)
 		now = pt_now_ns();
 		due = now >= next && !stop;
 		if (due) {
-			spent = look(w);
 			part = PT_PY_BUDGET - (w->sampled ? PT_PY_SAMPLES_BUDGET : 0);
-			next = now + (uint64_t)(1e9 * pt_py_pause(spent, part));
-			w->sampled = false;
+			next = now + (uint64_t)(1e9 * pt_py_pause(look(w), part));
 		}
 		if (stop || !w->ring || now - caught >= SAMPLES_NS) {
 			catch_up(w);

@@ -234,22 +234,6 @@ static bool receives(const struct pt_host *h, const struct pt_host_gap *g)
 	return false;
 }
 
-static uint64_t length(const struct pt_host_gap *g)
-{
-	return g->g.end - g->g.begin;
-}
-
-/* Between which of its thread's switches it lies. */
-static size_t since(const struct pt_host_gap *g)
-{
-	return pt_iv_after(g->g.th, g->g.begin);
-}
-
-static size_t until(const struct pt_host_gap *g)
-{
-	return pt_iv_after(g->g.th, g->g.end);
-}
-
 /* The door to pages misses files in memory alone. So the accounting is asked only of a
  * consumer that has no other process to supply it, and whose reads the door does not see. */
 #define SEEN_PART 20
@@ -269,33 +253,40 @@ static void leave_read_bytes(const struct finder *k)
 			g->read_bytes = 0;
 }
 
-/* The thread's bytes are counted when it is switched: of gaps between two counts the longest
- * has them. One before `g` that lasts till its second count, or one behind it that follows the
- * first, covers both. */
-static void keep_longest(struct pt_host *h)
+/* Where a thread's bytes are counted: at its switches. Which of them is the next one at `ts`. */
+static size_t count_at(const struct pt_host_gap *g, uint64_t ts)
+{
+	return pt_iv_after(g->g.th, ts);
+}
+
+/* Does the longer one lie between the same counts, and perhaps further ones? One before `g` does
+ * if it ends before the same count, one behind it if it begins behind the same. */
+static bool covers(const struct pt_host_gap *o, const struct pt_host_gap *g)
+{
+	bool before = o->g.begin < g->g.begin;
+
+	return o->g.th == g->g.th && o->g.end - o->g.begin > g->g.end - g->g.begin &&
+	       (before ? count_at(o, o->g.end) == count_at(g, g->g.end) :
+			 count_at(o, o->g.begin) == count_at(g, g->g.begin));
+}
+
+/* The bytes between two counts belong to the longest gap between them, not to each launch
+ * behind it. */
+static void leave_bytes_to_longest(struct pt_host *h)
 {
 	const struct pt_host_gap *most = NULL;
 	size_t n = h->gaps.n, i;
+	bool any = false;
 
-	for (i = 0; i < n; i++) {
-		struct pt_host_gap *g = &h->gaps.v[i];
+	pt_each(const struct pt_host_gap, g, &h->gaps)
+		any |= g->read_bytes > 0;
+	for (i = 0; any && i < 2 * n; i++) { /* forth, and back */
+		struct pt_host_gap *g = &h->gaps.v[i < n ? i : 2 * n - 1 - i];
 
-		if (!most || most->g.th != g->g.th || until(most) != until(g))
-			most = g;
-		else if (length(g) > length(most))
-			most = g;
-		if (most != g)
+		if (most && most != g && covers(most, g))
 			g->read_bytes = 0;
-	}
-	most = NULL;
-	for (i = n; i-- > 0;) {
-		struct pt_host_gap *g = &h->gaps.v[i];
-
-		if (!most || most->g.th != g->g.th || since(most) != since(g) ||
-		    length(g) >= length(most))
+		else
 			most = g;
-		if (most != g)
-			g->read_bytes = 0;
 	}
 }
 
@@ -452,7 +443,7 @@ int pt_find_host(const struct pt_an *an, const struct pt_actor *a,
 	for (i = 0; i < a->threads.n && !err; i++)
 		take_reads(a->threads.v[i], out);
 	leave_read_bytes(&k);
-	keep_longest(out);
+	leave_bytes_to_longest(out);
 	return err;
 }
 
