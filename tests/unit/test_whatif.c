@@ -208,6 +208,39 @@ static void test_syncs(void **state)
 	predict(o, then, "fewer_syncs", PT_NULL, true);
 }
 
+/* The driver counts a kernel in all the time: no change of the host's wins anything.
+ * And who has no input is not told of workers. */
+static void test_full_device(void **state)
+{
+	struct job_opts o = job_defaults();
+	struct pt_rec_device *d;
+	struct st_case c;
+	unsigned i;
+
+	(void)state;
+	o.workers = 0;
+	o.batch_ns = 20 * ST_US;
+	o.launches = 40;
+	o.run_s_x10 = 60;
+	memset(&c, 0, sizeof(c));
+	job_run(&c.j, &o);
+	for (i = 2; i < 24; i++) {
+		d = (struct pt_rec_device *)st_add(&c.j.s, PT_REC_DEVICE, sizeof(*d),
+						   JOB_BEGIN + i * 250 * ST_MS, 0, 0);
+		d->util = 100;
+		d->procs = d->traced = 1;
+		d->pid = JOB_TRAINER;
+	}
+	job_window(&c.j, JOB_BEGIN + 400 * ST_MS, JOB_BEGIN + 5900 * ST_MS);
+	c.r = st_analyze(&c.j.s, &c.m);
+	assert_non_null(row(c.r, "fewer_syncs", PT_NULL));
+	assert_true(c.r->best_workers == PT_NULL);
+	assert_null(row(c.r, "workers", 1));
+	for (i = 0; i < c.r->n_whatif; i++)
+		assert_true(c.r->whatif[i].speedup.high < 1.09);
+	case_close(&c);
+}
+
 /* A quarter of a core each, and one core more or less for the next: only a
  * replay of the quotas knows. */
 static void test_quota(void **state)
@@ -447,6 +480,12 @@ static void test_arithmetic_trainer(void **state)
 	assert_float_equal(simulate_of(r, o, &u), 14, 0.1);
 	r.launch_late = true;
 	assert_float_equal(simulate_of(r, o, &u), 16, 0.1);
+	/* no sync at all, and few launches: its queue has been full for long */
+	r = (struct pt_wi_run){ .workers = 1, .prefetch = 2, .device_queue = true,
+				.gpu = 14 };
+	o = (struct pt_wi_job){ .launches = 4 };
+	u.step = (struct pt_wi_step){ .take = 4 };
+	assert_float_equal(simulate_of(r, o, &u), 14, 0.1);
 }
 
 static void test_arithmetic(void **state)
@@ -566,6 +605,7 @@ int main(void)
 		cmocka_unit_test(test_lock),
 		cmocka_unit_test(test_prefetch),
 		cmocka_unit_test(test_busy_answers),
+		cmocka_unit_test(test_full_device),
 		cmocka_unit_test(test_best),
 		cmocka_unit_test(test_too_little),
 	};

@@ -129,6 +129,8 @@ static int ask_workers(struct pt_wi_study *s)
 		return pt_report_limit(s->an->r, "whatif",
 				       "The gain of more workers cannot be predicted: who "
 				       "made which batch was not seen.");
+	if (s->o.own_loading && s->all.usual < PT_WI_WORTH * s->o.mean_ms)
+		return 0; /* there is nothing that workers could make */
 	for (i = 0; i < sizeof(counts) / sizeof(counts[0]) && !err; i++) {
 		c.value = today;
 		if (today > last && today < counts[i])

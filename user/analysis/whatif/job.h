@@ -82,6 +82,7 @@ struct pt_wi_job {
 	double pin;	  /* of the pin thread per batch; 0: none */
 	double gpu[3];	  /* device work per step: likely, low, high */
 	bool gpu_known;	  /* the first of these is known */
+	double kernels;	  /* of these at least, by the driver's counter; 0: unknown */
 	bool sync_each;	  /* nearly every step ends with a wait for it */
 	double launches, transfer, handed_bytes, blocked, pause, gpu_wait; /* per
 			   * step */

@@ -100,20 +100,27 @@ static double error_of(const struct pt_wi_variant *v, const struct spread *x)
 		    DEVIATIONS * DEVIATIONS * x->var);
 }
 
+/* No change takes kernels away: the device needs as long for them as today. */
+static double most_won(const struct pt_wi_study *s)
+{
+	return s->o.kernels > 0 ? fmax(1, s->o.mean_ms / s->o.kernels) : INFINITY;
+}
+
 /* All variants' answers, and as independent errors do, in squares, what they may be
  * off by; where they are far apart, one of them is the truth. */
 static void set_range(struct pt_wi_study *s, struct pt_r_whatif *row,
 		      const struct spread *x, double sum, double e)
 {
 	double half = (x->high - x->low) / 2, mid = (x->high + x->low) / 2;
+	double most = most_won(s);
 
 	half = half < CLOSE ? sqrt(half * half + e * e) : half + e;
 	if (2 * half > log(WIDEST))
 		return;
 	row->note = NULL;
-	row->speedup.value = exp(sum / (double)s->n_variants);
-	row->speedup.low = exp(mid - half);
-	row->speedup.high = exp(mid + half);
+	row->speedup.value = fmin(most, exp(sum / (double)s->n_variants));
+	row->speedup.low = fmin(most, exp(mid - half));
+	row->speedup.high = fmin(most, exp(mid + half));
 	row->step_ms = s->o.mean_ms / row->speedup.value;
 }
 

@@ -320,7 +320,8 @@ static double device_debt(const struct sim *s)
 		return owed;
 	ahead = r->o->launches > 0 ? floor(LAUNCH_QUEUE / r->o->launches) : 1;
 	/* without syncs there is no end to how far; a few steps show the rate */
-	ahead = fmin(fmax(1, ahead), r->no_sync ? AHEAD : ahead) * r->gpu;
+	ahead = fmin(fmax(1, ahead), r->no_sync || r->o->gpu_wait <= 0 ? AHEAD : ahead) *
+		r->gpu;
 	return owed > ahead ? owed - ahead : 0;
 }
 
