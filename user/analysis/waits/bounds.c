@@ -88,6 +88,12 @@ static uint64_t last_evidence(const struct pt_host_gap *g)
 			g->reads ? g->read_last : 0);
 }
 
+/* Nothing is seen of the loader from then on. */
+static uint64_t last_seen(const struct pt_host_gap *g)
+{
+	return pt_max64(last_evidence(g), g->told);
+}
+
 /* A call that has returned takes the interpreter again: so little of its own time
  * comes before, in pieces so small that they are switches. */
 #define RETAKE_NS 60000ull
@@ -219,7 +225,8 @@ static void learn_bare(struct pt_bounds *o)
 			  o->bare.named >= BARE_PART * o->bare.looked;
 }
 
-/* Behind the last evidence the thread unpickles its batch, and goes on with the loop. */
+/* Behind what is seen of the loader the thread unpickles its batch, and goes on with the
+ * loop. */
 static void learn_taken(struct pt_bounds *o)
 {
 	const struct pt_thread *th = o->h->a->lead;
@@ -233,7 +240,7 @@ static void learn_taken(struct pt_bounds *o)
 			at++;
 		g = at < o->h->gaps.n ? &o->h->gaps.v[at] : NULL;
 		if (!l->running || !g || g->g.th != th || !g->supplied_ns || g->started ||
-		    l->begin < last_evidence(g))
+		    l->begin < last_seen(g))
 			continue;
 		all++;
 		taken += pt_takes_batch(o->an->m, l->stack);
@@ -295,12 +302,14 @@ static uint64_t asked_at(const struct pt_bounds *o, const struct pt_host_gap *g,
 
 /* When the loop has the batch: some time behind the refill. Half way is least
  * wrong, but for what a refill takes and no later than it can be. */
-static uint64_t behind_refill(const struct pt_host_gap *g)
+static uint64_t behind_refill(const struct pt_bounds *o, const struct pt_host_gap *g)
 {
 	uint64_t own = cpu_between(g->g.th, g->told, g->g.end);
 	uint64_t after = pt_max64(pt_min64(own / 2, LEAD_OUT_NS),
 				  LEAD_OUT_MIN_NS);
 
+	/* who reads it out of a pipe makes room there, and unpickles it then */
+	after = pt_max64(after, (uint64_t)(o->taken * (double)own));
 	return cpu_forward(g->g.th, g->told, g->g.end, after);
 }
 
@@ -399,7 +408,7 @@ void pt_bound_gap(const struct pt_bounds *o, const struct pt_host_gap *g,
 
 	*w = (struct pt_bound){ .begin = from, .end = g->g.end };
 	if (g->told > from && g->told >= last_evidence(g) && !still_waits(g)) {
-		w->end = behind_refill(g);
+		w->end = behind_refill(o, g);
 		w->end_seen = true;
 	} else if (g->supplied_ns || g->started) {
 		w->end = behind_sleep(o, g);

@@ -18,7 +18,7 @@ struct pt_bounds {
 	} usual;
 	bool unseen; /* sleeps of the consumer are missing */
 	struct pt_place_at bare; /* looks of all gaps without evidence where batches come */
-	double taken; /* of its CPU time behind the last evidence in a gap: unpickling */
+	double taken; /* of its CPU time behind what a gap shows of the loader: unpickling */
 };
 
 struct pt_bound {
