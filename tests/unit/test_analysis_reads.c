@@ -244,6 +244,51 @@ static void in_memory(void **state)
 	st_free(&s);
 }
 
+/* Read and parsed for 40 ms at a stretch; the bytes are counted when it next sleeps, for the
+ * thread that runs its backward pass. Nothing is loaded there. */
+static void counted_later(void **state)
+{
+	enum { H2D = 1, D2H };
+	const uint64_t us = ST_MS / 1000;
+	struct stream s = { 0 };
+	struct pt_report *r;
+	struct pt_model *m;
+	int i, k, steps = 14;
+
+	(void)state;
+	begin(&s, PT_DOOR_PAGES);
+	for (i = 0; i < steps; i++) {
+		uint64_t at = T0 + (uint64_t)(i * 70 + 50) * ST_MS;
+
+		st_gpu(&s, "cudaMemcpyAsync", P, P, at, at + 60 * us, 0, 1, 1 << 20, H2D);
+		at += 62 * us;
+		for (k = 0; k < 8; k++) {
+			if (k == 4) {
+				st_off(&s, P, P, at + 30 * us, at + 900 * us, at + 910 * us);
+				st_bytes(&s, 1 << 20, 0);
+				at += 1000 * us;
+			}
+			at += 25 * us;
+			st_gpu(&s, "cudaLaunchKernel", P, P, at, at + 3 * us, 0,
+			       (uint64_t)(0x100 + k), 0, 0);
+			at += 3 * us;
+		}
+		at += 4 * us;
+		st_gpu(&s, "cudaMemcpy", P, P, at, T0 + (uint64_t)(i + 1) * 70 * ST_MS + 10 * ST_MS,
+		       0, 1, 4, D2H);
+		st_off(&s, P, P, at + 5 * us, T0 + (uint64_t)(i + 1) * 70 * ST_MS + 9 * ST_MS,
+		       T0 + (uint64_t)(i + 1) * 70 * ST_MS + 9 * ST_MS + 2 * us);
+	}
+	st_mark(&s, T0 + ST_S, PT_MARK_END);
+	st_seal(&s);
+	r = st_analyze(&s, &m);
+	assert_in_range(r->steps.count, steps - 1, steps + 1);
+	assert_true(fabs(r->breakdown.data_wait.seconds - 0.04 * (steps - 1)) < 0.03);
+	pt_report_free(r);
+	pt_model_free(m);
+	st_free(&s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -252,6 +297,7 @@ int main(void)
 		cmocka_unit_test(mapped),
 		cmocka_unit_test(pages),
 		cmocka_unit_test(in_memory),
+		cmocka_unit_test(counted_later),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

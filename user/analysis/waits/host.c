@@ -207,19 +207,6 @@ static void sum_gap(const struct pt_host *h, struct pt_host_gap *g)
 	}
 }
 
-/* ... where calls are not traced, by the accounting of the thread's switches. */
-static void take_read_bytes(const struct finder *k, struct pt_host_gap *g)
-{
-	const struct pt_model *m = k->an->m;
-	uint64_t n = pt_read_between(g->g.th, g->g.begin, g->g.end);
-
-	if (m->host_known && m->host.read_door != PT_DOOR_NONE &&
-	    m->host.read_door != PT_DOOR_PAGES)
-		return;
-	if (!g->supplied_ns && n >= READ_GAP_MIN)
-		g->read_bytes = n;
-}
-
 /* Something came in over a pipe or a socket, which is counted in these bytes, too. */
 static bool receives(const struct pt_host *h, const struct pt_host_gap *g)
 {
@@ -234,60 +221,79 @@ static bool receives(const struct pt_host *h, const struct pt_host_gap *g)
 	return false;
 }
 
-/* The door to pages misses files in memory alone. So the accounting is asked only of a
- * consumer that has no other process to supply it, and whose reads the door does not see. */
-#define SEEN_PART 20
-static void leave_read_bytes(const struct finder *k)
+/* ---- reads that no call shows: by the accounting of the thread's switches -------------- */
+
+/* It was counted at the end of sleep `i`, or at the window's end: what it had read since the
+ * one before, and from when to when it ran meanwhile. */
+struct counted {
+	uint64_t bytes, begin, end;
+};
+
+static struct counted counted_at(const struct pt_thread *th, size_t i)
 {
+	const struct pt_iv *last = i ? &th->iv.v[i - 1] : NULL;
+	const struct pt_iv *next = i < th->iv.n ? &th->iv.v[i] : NULL;
+	uint64_t before = last ? last->rchar : th->t0.rchar;
+	uint64_t after = next ? next->rchar : th->t1.rchar;
+
+	return (struct counted){ after - pt_min64(before, after), last ? last->end : 0,
+				 next ? next->begin : UINT64_MAX };
+}
+
+/* What was read while it ran once belongs to the gap that has most of that, not to each launch
+ * between. */
+static void give_bytes(struct pt_host *h)
+{
+	const struct pt_thread *th = NULL;
+	struct pt_host_gap *owner = NULL;
+	uint64_t most = 0, ns;
+	size_t at = 0, i;
+
+	pt_each(struct pt_host_gap, g, &h->gaps) {
+		for (i = pt_iv_after(g->g.th, g->g.begin); i <= g->g.th->iv.n; i++) {
+			struct counted x = counted_at(g->g.th, i);
+
+			if (x.begin >= g->g.end)
+				break;
+			if (th != g->g.th || at != i) {
+				owner = NULL;
+				most = 0;
+			}
+			th = g->g.th;
+			at = i;
+			ns = pt_overlap(x.begin, x.end, g->g.begin, g->g.end);
+			if (ns <= most)
+				continue;
+			if (owner)
+				owner->read_bytes -= x.bytes;
+			g->read_bytes += x.bytes;
+			owner = g;
+			most = ns;
+		}
+	}
+}
+
+/* Only where calls are not traced. The door to pages misses files in memory alone: there the
+ * accounting is asked only of a consumer that has no other process to supply it, and whose
+ * reads the door does not see. */
+#define SEEN_PART 20
+static void take_read_bytes(const struct finder *k)
+{
+	const struct pt_model *m = k->an->m;
+	bool pages = m->host_known && m->host.read_door == PT_DOOR_PAGES, none;
 	struct pt_host *h = k->out;
-	bool all = h->supplied || k->an->m->all_procs.n > 1;
 	size_t seen = 0;
 
-	if (!k->an->m->host_known || k->an->m->host.read_door != PT_DOOR_PAGES)
+	if (m->host_known && m->host.read_door != PT_DOOR_NONE && !pages)
 		return;
+	give_bytes(h);
 	pt_each(const struct pt_host_gap, g, &h->gaps)
 		seen += g->reads || receives(h, g);
-	all |= seen * SEEN_PART > h->gaps.n;
+	none = pages && (h->supplied || m->all_procs.n > 1 || seen * SEEN_PART > h->gaps.n);
 	pt_each(struct pt_host_gap, g, &h->gaps)
-		if (all || g->reads || receives(h, g))
+		if (none || g->supplied_ns || g->read_bytes < READ_GAP_MIN ||
+		    (pages && (g->reads || receives(h, g))))
 			g->read_bytes = 0;
-}
-
-/* Where a thread's bytes are counted: at its switches. Which of them is the next one at `ts`. */
-static size_t count_at(const struct pt_host_gap *g, uint64_t ts)
-{
-	return pt_iv_after(g->g.th, ts);
-}
-
-/* Does the longer one lie between the same counts, and perhaps further ones? One before `g` does
- * if it ends before the same count, one behind it if it begins behind the same. */
-static bool covers(const struct pt_host_gap *o, const struct pt_host_gap *g)
-{
-	bool before = o->g.begin < g->g.begin;
-
-	return o->g.th == g->g.th && o->g.end - o->g.begin > g->g.end - g->g.begin &&
-	       (before ? count_at(o, o->g.end) == count_at(g, g->g.end) :
-			 count_at(o, o->g.begin) == count_at(g, g->g.begin));
-}
-
-/* The bytes between two counts belong to the longest gap between them, not to each launch
- * behind it. */
-static void leave_bytes_to_longest(struct pt_host *h)
-{
-	const struct pt_host_gap *most = NULL;
-	size_t n = h->gaps.n, i;
-	bool any = false;
-
-	pt_each(const struct pt_host_gap, g, &h->gaps)
-		any |= g->read_bytes > 0;
-	for (i = 0; any && i < 2 * n; i++) { /* forth, and back */
-		struct pt_host_gap *g = &h->gaps.v[i < n ? i : 2 * n - 1 - i];
-
-		if (most && most != g && covers(most, g))
-			g->read_bytes = 0;
-		else
-			most = g;
-	}
 }
 
 static int take_gap(struct finder *k, size_t call, const struct pt_gap *g)
@@ -304,7 +310,6 @@ static int take_gap(struct finder *k, size_t call, const struct pt_gap *g)
 	err = cut_writing(k, x.first);
 	x.n = h->pieces.n - x.first;
 	sum_gap(h, &x);
-	take_read_bytes(k, &x);
 	h->supplied |= x.supplied_ns > 0;
 	return err ? err : pt_vec_push(&h->gaps, x);
 }
@@ -442,8 +447,8 @@ int pt_find_host(const struct pt_an *an, const struct pt_actor *a,
 			err = take_gap(&k, i, &g);
 	for (i = 0; i < a->threads.n && !err; i++)
 		take_reads(a->threads.v[i], out);
-	leave_read_bytes(&k);
-	leave_bytes_to_longest(out);
+	if (!err)
+		take_read_bytes(&k);
 	return err;
 }
 
