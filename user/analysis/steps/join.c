@@ -131,7 +131,7 @@ int pt_join_steps(struct pt_trainer *t)
 	struct turn v[KINDS_MAX];
 	size_t *sites = malloc((2 * t->steps.n + 1) * sizeof(*sites));
 	uint64_t *room = malloc(PT_MAX_SITES * sizeof(*room));
-	size_t i, kinds, full, n = t->steps.n, k = 0;
+	size_t i, kinds = 0, full, n = t->steps.n, k = 0;
 	bool sees = sees_launches(t);
 	uint64_t shape;
 
@@ -149,14 +149,13 @@ int pt_join_steps(struct pt_trainer *t)
 						      room, &shape);
 	qsort(sites + n, n - 1, sizeof(*sites), cmp_size);
 	full = sites[n + (n - 1) * 9 / 10];
-	if (!full)
-		goto out;
-	kinds = count_turns(t, sites, full, v);
+	if (full) /* else most of them are copies alone */
+		kinds = count_turns(t, sites, full, v);
 	for (i = 1; i < n; i++) {
 		struct pt_step *s = &t->steps.v[k];
 
 		if ((sees && is_bare(t, s, &t->steps.v[i])) ||
-		    (sites[i - 1] * LIGHT_PART <= full &&
+		    (kinds && sites[i - 1] * LIGHT_PART <= full &&
 		     is_light(v, kinds, s, &t->steps.v[i])))
 			join(s, &t->steps.v[i], t->workers.n);
 		else
