@@ -166,6 +166,11 @@ static void find_host_place(struct pt_facts *f)
 			f->host_place = p;
 }
 
+bool pt_idle_then(const struct pt_facts *f, double share)
+{
+	return share + f->idle_driver - 1 >= f->th->starved_info;
+}
+
 /* By the lower bound where that alone gives the severity; else by the likely
  * value, with less certainty. */
 static void judge_starvation(struct pt_facts *f)
@@ -176,7 +181,8 @@ static void judge_starvation(struct pt_facts *f)
 	f->confidence = PT_CONF_HIGH;
 	if (!f->bounded) {
 		f->starved_shown = f->starved;
-		f->confidence = f->t->gpu_known ? PT_CONF_MEDIUM : PT_CONF_LOW;
+		f->confidence = f->t->gpu_known || pt_idle_then(f, f->wait_share) ?
+					PT_CONF_MEDIUM : PT_CONF_LOW;
 	}
 	f->is_starved = f->starved_shown >= f->th->starved_info;
 	f->severity = pt_severity_of(f, f->starved_shown);
@@ -291,6 +297,7 @@ static void gather_shares(struct pt_an *an, struct pt_facts *f)
 	f->idle_hard = share_of(t->idle_hard_ns, wall);
 	f->idle = t->gpu_known ? share_of(t->idle_likely_ns, wall) : NAN;
 	f->idle_open = idle_open(t, wall);
+	f->idle_driver = share_of(t->idle_driver_ns, wall);
 	gather_host(f, wall);
 	f->launch = share_of(t->launch_ns, wall);
 	f->transfer = share_of(t->transfer_ns, wall);

@@ -97,7 +97,8 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	pt_verdict_costs(f, v, f->host);
 	/* if the device was at work meanwhile, as it may have been, nothing is lost */
 	v->certainty = f->t->gpu_known && f->host - f->idle_open >= f->th->starved_info ?
-			       PT_CONF_HIGH : PT_CONF_LOW;
+			       PT_CONF_HIGH :
+		       pt_idle_then(f, f->host) ? PT_CONF_MEDIUM : PT_CONF_LOW;
 	v->subject_pid = f->t->main->tgid;
 	v->title = every >= PT_HOST_EVERY ?
 		pt_sentence(an,

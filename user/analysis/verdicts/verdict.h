@@ -45,6 +45,7 @@ struct pt_facts {
 	double idle_hard;		/* share of wall */
 	double idle;			/* likely; NAN unknown */
 	double idle_open; /* so much of that may be work all the same, share of wall */
+	double idle_driver; /* idle at least, by the driver's counter; 0: unknown */
 	const struct pt_worker *slow;	/* the slow worker that matters */
 	double slow_charge;		/* share of blocked waiting charged to it */
 	bool lonely; /* most is charged to one, and how fast its peers are is not known */
@@ -167,6 +168,9 @@ void pt_evidence_storage(struct pt_an *an, struct pt_r_verdict *v);
 /* It costs this share of the wall time: its place among the roots, its severity by the
  * thresholds of idle time, and what can be won at most. */
 void pt_verdict_costs(const struct pt_facts *f, struct pt_r_verdict *v, double share);
+/* By the driver's counter, is the device idle in so much of what takes that share of the wall?
+ * (What takes a, and what takes b, meet for a + b - 1 at least.) */
+bool pt_idle_then(const struct pt_facts *f, double share);
 enum pt_severity pt_severity_of(const struct pt_facts *f, double share);
 /* Old step time over new: at least 1, at most that without this share of wall. */
 void pt_speedup_share(double share, struct pt_range *out);
