@@ -522,6 +522,45 @@ static void test_parts_of_a_batch(void **state)
 	parts_of_a_batch(16);
 }
 
+/* The capture ends in the middle of a wait: who is to end that is not seen, nor is it for an
+ * object of its own, as Python makes a lock for each wait for a condition. */
+static void test_ends_in_wait(void **state)
+{
+	struct job_opts o = job_defaults();
+	const struct job_step *s = NULL;
+	struct st_case c;
+	double told, truth;
+	size_t i, open = 0;
+
+	(void)state;
+	o.pin = true;
+	o.batch_ns = 120 * ST_MS;
+	memset(&c, 0, sizeof(c));
+	job_run(&c.j, &o);
+	for (i = 25; i < c.j.steps.n && !s; i++)
+		if (c.j.steps.v[i].blocked > 45 * ST_MS)
+			s = &c.j.steps.v[i];
+	assert_non_null(s);
+	job_window(&c.j, JOB_BEGIN + 400 * ST_MS, s->wait_begin + 40 * ST_MS);
+	for (i = 0; i < c.j.s.recs.n; i++) {
+		struct pt_rec_off *r = &c.j.s.recs.v[i].r.off;
+
+		if (r->hdr.kind != PT_REC_OFF || r->hdr.tid != JOB_TRAINER ||
+		    !(r->hdr.flags & PT_F_OPEN))
+			continue;
+		r->object += 4096;
+		r->arg[0] += 4096;
+		open++;
+	}
+	assert_int_equal(open, 1);
+	c.r = st_analyze(&c.j.s, &c.m);
+	told = c.r->breakdown.data_wait.seconds;
+	truth = (double)job_wait_ns(&c.j) / 1e9;
+	if (fabs(told - truth) > 0.008)
+		fail_msg("data wait %.4f s, truth %.4f s", told, truth);
+	case_close(&c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -534,6 +573,7 @@ int main(void)
 		cmocka_unit_test(test_parts_of_a_batch),
 		cmocka_unit_test(test_begins_in_sync),
 		cmocka_unit_test(test_begins_in_wait),
+		cmocka_unit_test(test_ends_in_wait),
 		cmocka_unit_test(test_refills_at_once),
 		cmocka_unit_test(test_missed_sleep),
 		cmocka_unit_test(test_epochs_by_validation),

@@ -46,6 +46,37 @@ static void adopt_givers(const struct pt_trainer *t, struct pt_givers *g)
 			x->role = PT_GIVER_SUPPLIER;
 }
 
+/* Of the gaps behind this call nearly all are where batches come from others. */
+#define ALWAYS 0.8
+
+static bool waits_behind(const struct pt_period *p, uint64_t prev)
+{
+	const struct pt_place_at *best = p->best, *x;
+	uint64_t n = 0;
+
+	if (!best || !best->data || best->prev != prev || 2 * best->reads > best->evident)
+		return false;
+	for (x = p->places; x; x = x->hh.next)
+		n += x->prev == prev ? x->n : 0;
+	return (double)best->evident >= ALWAYS * (double)n;
+}
+
+/* The capture ends while the consumer sleeps where it waits for a batch each time: nobody is
+ * seen to end that sleep, but it is for the same. */
+static void take_last_sleep(struct pt_host *h, const struct pt_period *p)
+{
+	struct pt_host_gap *g = h->gaps.n ? &h->gaps.v[h->gaps.n - 1] : NULL;
+	struct pt_host_piece *x = g && g->n ? &h->pieces.v[g->first + g->n - 1] : NULL;
+
+	if (!x || g->g.next || g->g.th->exited || !waits_behind(p, g->g.prev) ||
+	    (x->what != PT_HOST_LOCK && x->what != PT_HOST_OTHER))
+		return;
+	x->what = PT_HOST_SUPPLIED;
+	g->supplied_ns += x->end - x->begin;
+	g->begins = g->begins ? g->begins : x->begin;
+	g->ends = x->end;
+}
+
 int pt_look_at(struct pt_an *an, struct pt_trainer *t)
 {
 	struct pt_look *l = calloc(1, sizeof(*l));
@@ -70,6 +101,8 @@ int pt_look_at(struct pt_an *an, struct pt_trainer *t)
 	err = err ?: find_asks(an, t, l);
 	err = err ?: pt_find_named(an, &l->host);
 	err = err ?: pt_find_period(&l->host, &l->period);
+	if (!err)
+		take_last_sleep(&l->host, &l->period);
 	err = err ?: pt_find_made(an, t);
 	err = err ?: pt_find_obtaining(an, t, &l->host, &l->period);
 	if (!err)
