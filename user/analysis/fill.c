@@ -96,7 +96,7 @@ static void fill_breakdown(struct pt_r_breakdown *b, const struct pt_trainer *t,
 
 	writing = pt_min64(t->checkpoint_ns, rest);
 	rest -= writing;
-	sync = pt_min64(t->sync_ns, rest);
+	sync = pt_min64(pt_idle_by_syncs(t), rest);
 	rest -= sync;
 	launch = pt_min64(t->launch_ns, rest);
 	rest -= launch;

@@ -51,6 +51,10 @@ void pt_mark_calls(struct pt_trainer *t);
 /* Where the device's idle time outside of data waits goes: sync_ns, launch_ns,
  * checkpoint_ns and their kin of pt_trainer. */
 int pt_split_idle(struct pt_an *an, struct pt_trainer *t);
+/* Is what idles while the host works told as the host's? Not where fewer syncs hid it. */
+bool pt_is_hosts(const struct pt_trainer *t);
+/* ... and so much is left for the syncs. */
+uint64_t pt_idle_by_syncs(const struct pt_trainer *t);
 /* steps.epochs, first_ms, outliers and max_over_min of the report. */
 int pt_fill_step_health(struct pt_an *an, struct pt_trainer *t);
 /* memory of the report; behind the series. */

@@ -245,11 +245,9 @@ static double nameless_waits(const struct pt_trainer *t)
 static void gather_host(struct pt_facts *f, uint64_t wall)
 {
 	const struct pt_trainer *t = f->t;
-	bool host = (double)t->host_hidden_ns <
-		    PT_SYNC_HIDDEN * (double)t->host_idle_ns;
-	uint64_t told = host ? t->host_idle_ns : 0;
+	bool host = pt_is_hosts(t);
 
-	f->sync = share_of(t->sync_ns - pt_min64(t->sync_ns, told), wall);
+	f->sync = share_of(pt_idle_by_syncs(t), wall);
 	/* what is idle behind syncs by the estimate alone is told as the host's */
 	host |= f->sync < f->th->starved_info;
 	f->host = host ? share_of(t->host_idle_ns, wall) : 0;

@@ -13,6 +13,7 @@
 
 #include "analysis/gpu/passes.h"
 #include "analysis/health.h"
+#include "analysis/verdicts/thresholds.h"
 #include "analysis/waits/look.h"
 
 /* What threads of its own do for it is its own computing. PT_HOST_NR: no host work. */
@@ -171,4 +172,14 @@ int pt_sum_host(const struct pt_an *an, struct pt_trainer *t)
 	t->host_idle_ns = idle;
 	t->host_hidden_ns = pt_min64(pt_min64(hidden, busy), idle);
 	return 0;
+}
+
+bool pt_is_hosts(const struct pt_trainer *t)
+{
+	return (double)t->host_hidden_ns < PT_SYNC_HIDDEN * (double)t->host_idle_ns;
+}
+
+uint64_t pt_idle_by_syncs(const struct pt_trainer *t)
+{
+	return t->sync_ns - pt_min64(t->sync_ns, pt_is_hosts(t) ? t->host_idle_ns : 0);
 }
