@@ -15,6 +15,12 @@ static const char *hours(struct pt_tx *t, double seconds)
 	return pt_tx_num(t, seconds / 3600);
 }
 
+/* A server says how many; it may say anything. */
+static const char *count(struct pt_tx *t, double n)
+{
+	return pt_tx_int(t, (int64_t)fmin(fmax(n, 0), 1e15));
+}
+
 static void causes(struct pt_tx *t, struct pt_line *l, const double *cause_s,
 		   double all, size_t shown)
 {
@@ -39,8 +45,8 @@ static void head(struct pt_tx *t, const struct pt_fleet *f)
 {
 	struct pt_line l = { .n = 0 };
 
-	pt_line_item(t, &l, "%s nodes", pt_tx_int(t, (int64_t)f->nodes));
-	pt_line_item(t, &l, "%s jobs", pt_tx_int(t, (int64_t)f->jobs));
+	pt_line_item(t, &l, "%s nodes", count(t, f->nodes));
+	pt_line_item(t, &l, "%s jobs", count(t, f->jobs));
 	pt_line_item(t, &l, "last %s", pt_tx_sec(t, f->window_s));
 	pt_tx_line(t, "Fleet", &l);
 	l.n = 0;
@@ -137,7 +143,7 @@ static void stragglers(struct pt_tx *t, const struct pt_fleet *f)
 	if (f->groups > 0 && !f->n_stragglers) {
 		l.n = 0;
 		pt_tx_put(t, "     ");
-		pt_line_add(&l, "none in %s groups", pt_tx_int(t, (int64_t)f->groups));
+		pt_line_add(&l, "none in %s groups", count(t, f->groups));
 		pt_tx_wrap(t, 5, l.s);
 	}
 	if (f->small_groups > 0) {
@@ -145,7 +151,7 @@ static void stragglers(struct pt_tx *t, const struct pt_fleet *f)
 		pt_tx_put(t, "     ");
 		pt_line_add(&l, "%s groups have fewer than %d members: nobody can tell "
 			    "who is late there",
-			    pt_tx_int(t, (int64_t)f->small_groups), PT_FLEET_PEERS);
+			    count(t, f->small_groups), PT_FLEET_PEERS);
 		pt_tx_wrap(t, 5, l.s);
 	}
 }
@@ -162,7 +168,7 @@ static void mounts(struct pt_tx *t, const struct pt_fleet *f)
 		pt_tx_cell(t, pt_tx_bytes(t, m->read_bytes), 10, true);
 		pt_tx_put(t, "  ");
 		pt_tx_cell(t, isnan(m->jobs) ? pt_tx_dash(t) :
-				     pt_tx_int(t, (int64_t)m->jobs), 6, true);
+				     count(t, m->jobs), 6, true);
 		pt_tx_put(t, "  ");
 		pt_tx_put(t, pt_tx_path(t, pt_fleet_label(m->labels, "mount"), 60));
 		pt_tx_put(t, "\n");
