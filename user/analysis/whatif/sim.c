@@ -23,12 +23,10 @@
 
 enum state { IDLE, RUN, SLEEP, QUEUED };
 
-struct task {
-	enum state state;
-	double left; /* ms of work (RUN) or of time (SLEEP) */
-	double cap;  /* RUN: at most this share of a core */
-	double rate;
-};
+/* Who passes time: the makers, behind them the trainer and its other threads. */
+#define MAIN(s) ((s)->n)
+#define EXTRA(s) ((s)->n + 1)
+#define TASKS ((PT_WI_MAX_WORKERS + 2 + 3) & ~3)
 
 struct draw { /* position in a pool of samples */
 	size_t at, block;
@@ -36,10 +34,9 @@ struct draw { /* position in a pool of samples */
 };
 
 struct maker { /* a worker */
-	struct task t;
 	struct draw d;
 	const struct pt_wi_pool *pool;
-	double cap, extra; /* of the batch: work that is not of its phases */
+	double extra; /* of the batch: work that is not of its phases */
 	size_t phase, end; /* the next of its batch's phases */
 	size_t next;	   /* its batch, in order */
 	uint8_t lock;	/* held, or queued for */
@@ -51,12 +48,17 @@ enum stage { WAITING, LOADING, HOSTWORK, HOSTSLEEP, DEVICE };
 
 struct sim {
 	const struct pt_wi_run *r;
-	struct maker *m; /* one even when the trainer loads */
+	struct maker m[PT_WI_MAX_WORKERS]; /* one even when the trainer loads */
 	size_t n;
-	struct task **on; /* theirs that pass time, in their order */
-	size_t n_on;
+	/* Of each task: what it does; ms of work (RUN) or of time (SLEEP) that are left,
+	 * INFINITY where it is not at that; and RUN: at most this share of a core.
+	 * Arrays, for each event passes time for all of them. */
+	enum state state[TASKS];
+	double work[TASKS], rest[TASKS], cap[TASKS];
+	size_t n_run;
+	double scale[TASKS + 1]; /* with so many that RUN, each up to a core: what one
+				  * gets of that */
 	struct { bool taken; size_t tickets, served; } lock[PT_WI_PLACES];
-	struct task main, extra;
 	struct draw d;
 	struct pt_wi_step step;
 	enum stage stage;
@@ -89,11 +91,19 @@ static size_t draw_next(struct draw *d, size_t n, bool random)
 	return d->at;
 }
 
-static void set(struct task *t, enum state s, double left, double cap)
+static void set(struct sim *s, size_t task, enum state state, double left)
 {
-	t->state = s;
-	t->left = left;
-	t->cap = cap;
+	s->n_run += state == RUN;
+	s->n_run -= s->state[task] == RUN;
+	s->state[task] = state;
+	s->work[task] = state == RUN ? left : INFINITY;
+	s->rest[task] = state == SLEEP ? left : INFINITY;
+}
+
+static bool is_over(const struct sim *s, size_t task)
+{
+	/* one branch: which of them it is can hardly be foreseen */
+	return (s->work[task] <= EPS) | (s->rest[task] <= EPS);
 }
 
 /* ---- makers --------------------------------------------------------------------------- */
@@ -113,6 +123,11 @@ static double length_of(const struct pt_wi_run *r, const struct pt_wi_phase *p)
 	if (!p->cpu && p->place != PT_WI_NOWHERE && r->gone & 1u << at->cause)
 		return 0;
 	return r->in_turn[p->place] && !p->lock && !p->cpu ? p->own : p->ms;
+}
+
+static size_t task_of(const struct sim *s, const struct maker *m)
+{
+	return (size_t)(m - s->m);
 }
 
 static void draw_item(const struct sim *s, struct maker *m)
@@ -135,7 +150,7 @@ static void begin_phase(struct sim *s, struct maker *m)
 {
 	const struct pt_wi_phase *p = &m->pool->phases.v[m->phase++];
 
-	set(&m->t, p->cpu ? RUN : SLEEP, length_of(s->r, p), m->cap);
+	set(s, task_of(s, m), p->cpu ? RUN : SLEEP, length_of(s->r, p));
 }
 
 static void give_back(struct sim *s, struct maker *m)
@@ -145,7 +160,7 @@ static void give_back(struct sim *s, struct maker *m)
 	m->lock = 0;
 	s->lock[l].taken = false;
 	pt_each_of(struct maker, x, s->m, s->n) {
-		if (x->t.state != QUEUED || x->lock != l ||
+		if (s->state[task_of(s, x)] != QUEUED || x->lock != l ||
 		    x->ticket != s->lock[l].served)
 			continue;
 		s->lock[l].served++;
@@ -159,7 +174,7 @@ static void want(struct sim *s, struct maker *m, uint8_t l)
 {
 	m->lock = l;
 	if (s->lock[l].taken) {
-		set(&m->t, QUEUED, INFINITY, 1);
+		set(s, task_of(s, m), QUEUED, 0);
 		m->ticket = s->lock[l].tickets++;
 		return;
 	}
@@ -176,11 +191,11 @@ static bool go_on(struct sim *s, struct maker *m)
 	if (m->lock && m->lock != l)
 		give_back(s, m);
 	if (last && m->extra <= EPS) {
-		set(&m->t, IDLE, 0, 1);
+		set(s, task_of(s, m), IDLE, 0);
 		return false;
 	}
 	if (last) {
-		set(&m->t, RUN, m->extra, m->cap);
+		set(s, task_of(s, m), RUN, m->extra);
 		m->extra = 0;
 	} else if (l && !m->lock) {
 		want(s, m, l);
@@ -215,7 +230,7 @@ static void part_done(struct sim *s, struct maker *m)
 		if (s->r->workers)
 			made(s, m);
 		return;
-	} while (m->t.state != QUEUED && m->t.left <= EPS);
+	} while (is_over(s, task_of(s, m)));
 }
 
 /* May maker `i` begin another batch? */
@@ -251,6 +266,7 @@ static void begin_host(struct sim *s)
 {
 	const struct pt_wi_run *r = s->r;
 	struct pt_wi_step *p = &s->step;
+	double extra = r->o->extra_cpu;
 
 	*p = r->o->steps.v[draw_next(&s->d, r->o->steps.n, r->seed != 0)];
 	p->cpu += p->take;
@@ -262,11 +278,10 @@ static void begin_host(struct sim *s)
 	if (!r->device_queue)
 		p->blocked += p->gpu_wait;
 	s->stage = HOSTWORK;
-	set(&s->main, RUN, p->cpu + r->add_cpu, 1);
-	s->extra.left += r->o->extra_cpu;
-	if (s->extra.left > EPS)
-		s->extra.state = RUN;
-	s->extra.cap = 1;
+	set(s, MAIN(s), RUN, p->cpu + r->add_cpu);
+	extra += s->state[EXTRA(s)] == RUN ? s->work[EXTRA(s)] : 0;
+	if (extra > EPS)
+		set(s, EXTRA(s), RUN, extra);
 	if (r->device_queue && r->copies_block) {
 		/* the copy comes behind all that its stream had */
 		p->blocked += fmax(0, s->dev_free - s->now);
@@ -299,7 +314,7 @@ static void try_take(struct sim *s)
 	if (at < 0)
 		return;
 	if (at > s->now + EPS) { /* made, still in the pin thread */
-		set(&s->main, SLEEP, at - s->now, 1);
+		set(s, MAIN(s), SLEEP, at - s->now);
 		return;
 	}
 	s->avail[s->taken % s->ring] = -1;
@@ -330,11 +345,11 @@ static void main_ready(struct sim *s)
 	switch (s->stage) {
 	case HOSTWORK:
 		s->stage = HOSTSLEEP;
-		set(&s->main, SLEEP, fmax(s->step.blocked, s->copied - s->now), 1);
+		set(s, MAIN(s), SLEEP, fmax(s->step.blocked, s->copied - s->now));
 		break;
 	case HOSTSLEEP:
 		s->stage = DEVICE;
-		set(&s->main, SLEEP, device_debt(s), 1);
+		set(s, MAIN(s), SLEEP, device_debt(s));
 		break;
 	case DEVICE:
 		s->done++;
@@ -343,95 +358,94 @@ static void main_ready(struct sim *s)
 		s->stage = WAITING;
 		/* fall through */
 	default:
-		set(&s->main, IDLE, 0, 1);
+		set(s, MAIN(s), IDLE, 0);
 		try_take(s);
 	}
 }
 
 /* ---- time ----------------------------------------------------------------------------- */
 
-static bool counts(const struct task *t)
+/* What a thread that computes gets of what it could use of a core. */
+static double share_out(const struct sim *s)
 {
-	return t->state == RUN || t->state == SLEEP;
-}
-
-/* What a thread that computes has of a core, of what it could use. */
-static double share_out(struct sim *s)
-{
-	double cores = s->r->cores, scale = 1, wanted = s->r->others;
+	double cores = s->r->cores, wanted = s->r->others;
 	size_t i;
 
-	s->n_on = 0;
-	for (i = 0; i < s->n; i++) {
-		struct task *t = &s->m[i].t;
-
-		if (counts(t))
-			s->on[s->n_on++] = t;
-		wanted += t->state == RUN ? t->cap : 0;
-	}
-	wanted += s->main.state == RUN ? s->main.cap : 0;
-	wanted += s->extra.state == RUN ? s->extra.cap : 0;
-	if (cores > 0 && wanted > cores)
-		scale = cores / wanted;
-	s->main.rate = s->main.state == RUN ? s->main.cap * scale : 1;
-	s->extra.rate = s->extra.cap * scale;
-	return scale;
+	if (!s->r->private_share)
+		return s->scale[s->n_run];
+	for (i = 0; i < s->n + 2; i++)
+		wanted += s->state[i] == RUN ? s->cap[i] : 0;
+	return cores > 0 && wanted > cores ? cores / wanted : 1;
 }
 
-static double soonest(const struct task *t, double dt)
+/* The least of `v`, whose size is a multiple of four: in four rows, as each element of
+ * a row waits for the one before. */
+static inline double least(const double *v, size_t n)
 {
-	double left;
+	double m[4] = { INFINITY, INFINITY, INFINITY, INFINITY };
+	size_t i, k;
 
-	if (!counts(t))
-		return dt;
-	left = t->rate == 1 ? t->left : t->left / t->rate;
-	return left < dt ? left : dt;
+	for (i = 0; i < n; i += 4)
+		for (k = 0; k < 4; k++)
+			m[k] = v[i + k] < m[k] ? v[i + k] : m[k];
+	m[0] = m[1] < m[0] ? m[1] : m[0];
+	m[2] = m[3] < m[2] ? m[3] : m[2];
+	return m[2] < m[0] ? m[2] : m[0];
 }
 
-static double lacked(const struct task *t, double dt)
+/* Until the next part of anybody is over. */
+static double soonest(const struct sim *s, double scale)
 {
-	return t->state == RUN && t->cap > 0 ? dt * (1 - t->rate / t->cap) : 0;
+	double work = INFINITY, rest = least(s->rest, s->n + 2);
+	size_t i;
+
+	if (!s->r->private_share)
+		work = least(s->work, s->n + 2) / scale;
+	for (i = 0; i < s->n + 2 && s->r->private_share; i++)
+		work = fmin(work, s->work[i] / (s->cap[i] * scale));
+	return work < rest ? work : rest;
 }
 
-/* Pass `dt`; true when the task's part is over. */
-static bool pass(struct sim *s, struct task *t, double dt)
+static double lacked(const struct sim *s, size_t task, double scale, double dt)
 {
-	if (s->r->queued && s->done >= s->warm && t != &s->extra)
-		s->queued += lacked(t, dt);
-	if (!counts(t))
-		return false;
-	t->left -= dt * t->rate;
-	return t->left <= EPS;
+	double cap = s->cap[task];
+
+	return s->state[task] == RUN && cap > 0 ? dt * (1 - cap * scale / cap) : 0;
+}
+
+static void pass(struct sim *s, double scale, double dt)
+{
+	bool queued = s->r->queued && s->done >= s->warm;
+	size_t i, k;
+
+	s->queued += queued ? lacked(s, MAIN(s), scale, dt) : 0;
+	for (i = 0; i < s->n && queued; i++)
+		s->queued += lacked(s, i, scale, dt);
+	for (i = 0; i < s->n + 2; i += 4)
+		for (k = i; k < i + 4; k++) {
+			s->work[k] -= dt * (s->cap[k] * scale);
+			s->rest[k] -= dt;
+		}
 }
 
 /* To the next event. False when nothing can happen any more. */
 static bool advance(struct sim *s)
 {
-	double scale = share_out(s), dt;
-	bool over, ended = false;
+	double scale = share_out(s), dt = soonest(s, scale);
 	size_t i;
 
-	dt = soonest(&s->extra, soonest(&s->main, INFINITY));
-	for (i = 0; i < s->n_on; i++) {
-		struct task *t = s->on[i];
-
-		t->rate = t->state == RUN ? t->cap * scale : 1;
-		dt = soonest(t, dt);
-	}
 	if (!isfinite(dt))
 		return false;
 	s->now += dt;
-	over = pass(s, &s->main, dt);
-	if (pass(s, &s->extra, dt))
-		set(&s->extra, IDLE, 0, 1);
-	for (i = 0; i < s->n_on; i++) /* all first: who gets a lock begins now */
-		ended |= pass(s, s->on[i], dt);
-	for (i = 0; i < s->n && ended; i++)
-		if (counts(&s->m[i].t) && s->m[i].t.left <= EPS)
+	pass(s, scale, dt); /* all first: who gets a lock begins now */
+	if (is_over(s, EXTRA(s)))
+		set(s, EXTRA(s), IDLE, 0);
+	for (i = 0; i < s->n; i++)
+		if (is_over(s, i))
 			part_done(s, &s->m[i]);
-	if (over)
+	if (is_over(s, MAIN(s)))
 		main_ready(s);
-	else if (s->stage <= LOADING && s->main.state == IDLE)
+	else if (s->stage <= LOADING && s->state[MAIN(s)] == IDLE)
 		try_take(s);
 	feed(s);
 	return true;
@@ -441,6 +455,7 @@ static bool advance(struct sim *s)
 
 static int init(struct sim *s, const struct pt_wi_run *r)
 {
+	double wanted;
 	size_t i;
 
 	memset(s, 0, sizeof(*s));
@@ -448,11 +463,15 @@ static int init(struct sim *s, const struct pt_wi_run *r)
 	s->hungry = true;
 	s->n = r->workers ? r->workers : 1;
 	s->ring = r->workers * r->prefetch + r->workers + 1;
-	s->m = calloc(s->n, sizeof(*s->m));
-	s->on = calloc(s->n, sizeof(*s->on));
 	s->avail = malloc(s->ring * sizeof(*s->avail));
-	if (!s->m || !s->on || !s->avail)
+	if (!s->avail)
 		return -ENOMEM;
+	for (i = 0; i < TASKS; i++) {
+		s->work[i] = s->rest[i] = INFINITY;
+		s->cap[i] = 1;
+	}
+	for (i = 0, wanted = r->others; i <= TASKS; i++, wanted++)
+		s->scale[i] = r->cores > 0 && wanted > r->cores ? r->cores / wanted : 1;
 	for (i = 0; i < s->ring; i++)
 		s->avail[i] = -1;
 	for (i = 0; i < s->n; i++) {
@@ -460,7 +479,7 @@ static int init(struct sim *s, const struct pt_wi_run *r)
 
 		m->pool = r->pool[i];
 		m->next = i;
-		m->cap = r->private_share ? m->pool->share : 1;
+		s->cap[i] = r->private_share ? m->pool->share : 1;
 		m->d.rnd = r->seed + 0x10001u * (i + 1);
 		/* workers that share one pool start at different places */
 		m->d.at = i * m->pool->items.n / s->n;
@@ -498,8 +517,6 @@ double pt_wi_simulate(const struct pt_wi_run *r, int *err)
 	if (r->queued)
 		*r->queued = s.queued / (double)r->n;
 out:
-	free(s.m);
-	free(s.on);
 	free(s.avail);
 	return mean;
 }
