@@ -84,4 +84,38 @@ static inline int pt_vec_grow(void **v, size_t n, size_t *cap, size_t size)
 		lo_;                                                           \
 	})
 
+/* The same, from index `near` on in growing strides, then by halves: what is asked for
+ * mostly lies near to what was asked for last. */
+#define pt_bisect_near(n, near, i, before)                                     \
+	({                                                                     \
+		size_t n_ = (n), at_ = (near) < n_ ? (near) : n_, step_ = 1;   \
+		size_t a_ = at_, b_ = at_;                                     \
+                                                                               \
+		for (; a_; step_ *= 2) {                                       \
+			size_t i = a_ - 1;                                     \
+                                                                               \
+			if (before)                                            \
+				break;                                         \
+			b_ = i;                                                \
+			a_ = a_ > step_ ? a_ - step_ : 0;                      \
+		}                                                              \
+		for (; a_ == at_ && b_ < n_; step_ *= 2) {                     \
+			size_t i = b_;                                         \
+                                                                               \
+			if (!(before))                                         \
+				break;                                         \
+			at_ = a_ = i + 1;                                      \
+			b_ = n_ - b_ > step_ ? b_ + step_ : n_;                \
+		}                                                              \
+		while (a_ < b_) {                                              \
+			size_t i = a_ + (b_ - a_) / 2;                         \
+                                                                               \
+			if (before)                                            \
+				a_ = i + 1;                                    \
+			else                                                   \
+				b_ = i;                                        \
+		}                                                              \
+		a_;                                                            \
+	})
+
 #endif

@@ -286,31 +286,16 @@ int pt_model_finish(struct pt_model *m)
 	return err ? err : e;
 }
 
-/*
- * Passes move through time: the next place asked for mostly lies near the last
- * one. From there in growing strides, then by halves; the place is kept in the
- * thread, which is nobody's constant.
- */
+/* Passes move through time. Where they were last is kept in the thread and in the
+ * process, which are nobody's constants. */
 size_t pt_iv_after(const struct pt_thread *t, uint64_t ts)
 {
-	size_t n = t->iv.n, at = t->near < n ? t->near : n, stride = 1;
-	size_t lo = at, hi = at;
-
-	while (lo && t->iv.v[lo - 1].end > ts) {
-		hi = lo - 1;
-		lo = lo > stride ? lo - stride : 0;
-		stride *= 2;
-	}
-	while (lo == at && hi < n && t->iv.v[hi].end <= ts) {
-		hi = n - hi > stride ? hi + stride : n;
-		stride *= 2;
-	}
-	lo += pt_bisect(hi - lo, i, t->iv.v[lo + i].end <= ts);
-	((struct pt_thread *)t)->near = lo;
-	return lo;
+	return ((struct pt_thread *)t)->near =
+		       pt_bisect_near(t->iv.n, t->near, i, t->iv.v[i].end <= ts);
 }
 
 size_t pt_gpu_after(const struct pt_proc *p, uint64_t ts)
 {
-	return pt_bisect(p->gpu.n, i, p->gpu.v[i].begin < ts);
+	return ((struct pt_proc *)p)->near =
+		       pt_bisect_near(p->gpu.n, p->near, i, p->gpu.v[i].begin < ts);
 }

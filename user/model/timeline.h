@@ -276,6 +276,7 @@ struct pt_proc {
 	PT_VEC(struct pt_thread *) threads;
 	PT_VEC(struct pt_gpu_call) gpu; /* by begin */
 	size_t settled;
+	size_t near; /* where pt_gpu_after() was last */
 	PT_VEC(struct pt_act) acts; /* by begin */
 	size_t acts_settled;
 	PT_VEC(struct pt_act_cover) covers; /* by begin */

@@ -201,24 +201,10 @@ static unsigned both_sides(const struct word *w, size_t lo, size_t hi, uint32_t 
 /* The first that is not before `ts`, else the last. */
 static size_t wakeup_at(struct word *w, uint64_t ts)
 {
-	size_t n = w->wakeups.n, lo = w->near, hi = lo, stride = 1, mid;
+	size_t n = w->wakeups.n;
+	size_t at = pt_bisect_near(n, w->near, i, w->wakeups.v[i].ts < ts);
 
-	for (; lo && w->wakeups.v[lo - 1].ts >= ts; stride *= 2) {
-		hi = lo - 1;
-		lo = lo > stride ? lo - stride : 0;
-	}
-	for (stride = 1; hi < n && w->wakeups.v[hi].ts < ts; stride *= 2) {
-		lo = hi + 1;
-		hi = n - hi > stride ? hi + stride : n;
-	}
-	while (lo < hi) {
-		mid = lo + (hi - lo) / 2;
-		if (w->wakeups.v[mid].ts < ts)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return w->near = lo - (lo == n);
+	return w->near = at - (at == n);
 }
 
 static bool is_lock_at(struct word *w, uint64_t ts)
@@ -374,6 +360,8 @@ struct walk {
 	unsigned hops; /* without a step back in time */
 	struct pt_leg lock; /* the last lock that was waited for */
 	const struct pt_iv *given; /* by whose end the walk came to its thread */
+	const struct pt_iv *iv; /* that was met last, of `of`; NULL: none */
+	const struct pt_thread *of;
 };
 
 /* From being woken to waking the next one. */
@@ -399,6 +387,17 @@ static const struct pt_iv *iv_before(const struct pt_thread *th, uint64_t ts)
 	while (i && th->iv.v[i - 1].begin >= ts)
 		i--;
 	return i ? &th->iv.v[i - 1] : NULL;
+}
+
+/* ... where the walk is; mostly the one before that it met last. */
+static const struct pt_iv *next_back(struct walk *k)
+{
+	bool one = k->iv && k->of == k->th && k->iv > k->th->iv.v &&
+		   k->iv->begin >= k->at && k->iv[-1].begin < k->at;
+
+	k->iv = one ? k->iv - 1 : iv_before(k->th, k->at);
+	k->of = k->th;
+	return k->iv;
 }
 
 /* A leg from `lo`, or the walk's begin, to where the walk is. */
@@ -483,7 +482,7 @@ int pt_walk_back(struct pt_paths *p, const struct pt_thread *th, uint64_t begin,
 	int err = 0;
 
 	while (k.at > k.begin && !err) {
-		const struct pt_iv *iv = iv_before(k.th, k.at);
+		const struct pt_iv *iv = next_back(&k);
 
 		if (!iv || iv->end <= k.th->first) {
 			err = birth_back(&k);
