@@ -28,11 +28,14 @@ struct pt_op *pt_op_row(struct pt_ops *o, enum pt_op_kind kind, uint32_t tgid,
 			uint64_t id)
 {
 	struct pt_op_key key = { kind, tgid, id };
-	struct pt_op *p;
+	struct pt_op **recent = &o->recent[(kind + id + (id >> 6)) % PT_OPS_RECENT];
+	struct pt_op *p = *recent;
 
+	if (p && !memcmp(&p->key, &key, sizeof(key)))
+		return p;
 	HASH_FIND(hh, o->all, &key, sizeof(key), p);
 	if (p)
-		return p;
+		return *recent = p;
 	if (o->n >= PT_OPS_MAX && id != ID_REST) {
 		o->full = true;
 		return pt_op_row(o, kind, 0, ID_REST);

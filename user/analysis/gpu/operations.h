@@ -13,6 +13,7 @@ enum pt_op_kind { /* in the order in which equal rows are listed */
 	PT_OP_NVTX,
 };
 
+#define PT_OPS_RECENT 64
 /* Names of ranges and kernels come from the job: it may make up any number. */
 #define PT_OPS_MAX 4096
 
@@ -38,6 +39,8 @@ struct pt_op {
 struct pt_ops {
 	struct pt_an *an;
 	struct pt_op *all; /* uthash, by key */
+	struct pt_op *recent[PT_OPS_RECENT]; /* that were asked for: a loop's few come
+					      * again and again */
 	size_t n;
 	bool launches; /* calls that launch were seen */
 	bool timed; /* device times were measured */
