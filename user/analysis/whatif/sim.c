@@ -373,9 +373,12 @@ static double share_out(const struct sim *s)
 
 	if (!s->r->private_share)
 		return s->scale[s->n_run];
+	if (!(cores > 0) || wanted + (double)s->n_run <= cores)
+		return 1;
 	for (i = 0; i < s->n + 2; i++)
-		wanted += s->state[i] == RUN ? s->cap[i] : 0;
-	return cores > 0 && wanted > cores ? cores / wanted : 1;
+		if (s->state[i] == RUN)
+			wanted += s->cap[i];
+	return wanted > cores ? cores / wanted : 1;
 }
 
 /* The least of `v`, whose size is a multiple of four: in four rows, as each element of
@@ -396,14 +399,21 @@ static inline double least(const double *v, size_t n)
 /* Until the next part of anybody is over. */
 static double soonest(const struct sim *s, double scale)
 {
-	double work = INFINITY, rest = least(s->rest, s->n + 2);
-	size_t i;
+	double dt = least(s->rest, s->n + 2), work;
+	size_t i, n = s->r->private_share ? s->n_run : 0;
 
-	if (!s->r->private_share)
+	if (!s->r->private_share) {
 		work = least(s->work, s->n + 2) / scale;
-	for (i = 0; i < s->n + 2 && s->r->private_share; i++)
-		work = fmin(work, s->work[i] / (s->cap[i] * scale));
-	return work < rest ? work : rest;
+		return work < dt ? work : dt;
+	}
+	for (i = 0; n; i++) {
+		if (s->state[i] != RUN)
+			continue;
+		n--;
+		work = s->work[i] / (s->cap[i] * scale);
+		dt = work < dt ? work : dt;
+	}
+	return dt;
 }
 
 static double lacked(const struct sim *s, size_t task, double scale, double dt)
