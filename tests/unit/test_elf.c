@@ -168,6 +168,76 @@ static void places_have_names(void **state)
 	close(fd);
 }
 
+/* Functions of assembly: none has a size, and one is the file's own. */
+__asm__(".text\n"
+	".globl pt_test_bare\n.type pt_test_bare, @function\npt_test_bare:\n\tnop\n\tnop\n"
+	".type pt_test_own, @function\npt_test_own:\n\tnop\n\tnop\n"
+	".globl pt_test_sized\n.type pt_test_sized, @function\npt_test_sized:\n\tnop\n"
+	".size pt_test_sized, 1\n\tnop\n\tnop\n"
+	".globl _ZN4loop3runILi3EEEvPKci\n.type _ZN4loop3runILi3EEEvPKci, @function\n"
+	"_ZN4loop3runILi3EEEvPKci:\n\tnop\n\tnop\n.size _ZN4loop3runILi3EEEvPKci, 2\n"
+	".globl _ZN4loopltERKS_i\n.type _ZN4loopltERKS_i, @function\n"
+	"_ZN4loopltERKS_i:\n\tnop\n\tnop\n.size _ZN4loopltERKS_i, 2\n"
+	".globl pt_test_object\n.type pt_test_object, @object\npt_test_object:\n\tnop\n\tnop\n"
+	".size pt_test_object, 2\n");
+
+static struct pt_elf_place function_at(const char *path, uint64_t offset)
+{
+	struct pt_elf_place v = { .offset = offset };
+	int fd = open(path, O_RDONLY | O_CLOEXEC), ret;
+
+	assert_true(fd >= 0);
+	ret = pt_elf_functions(fd, &v, 1);
+	assert_int_equal(ret, v.found);
+	close(fd);
+	return v;
+}
+
+static void is_function(uint64_t offset, const char *name, uint64_t begin, uint64_t size)
+{
+	struct pt_elf_place v = function_at("/proc/self/exe", offset);
+
+	assert_int_equal(v.found, name != NULL);
+	if (!name)
+		return;
+	assert_string_equal(v.name, name);
+	assert_int_equal(v.begin, begin);
+	assert_int_equal(v.size, size);
+}
+
+static void functions_hold_what_is_theirs(void **state)
+{
+	const char *names[] = { "pt_test_bare", "pt_test_own", "pt_test_sized",
+				"_ZN4loop3runILi3EEEvPKci", "_ZN4loopltERKS_i" };
+	struct pt_elf_place v;
+	struct pt_err err;
+	char path[128], line[256];
+	uint64_t off[5];
+
+	(void)state;
+	assert_int_equal(symbols("/proc/self/exe", names, 5, off, &err), 5);
+	is_function(off[0] + 1, "pt_test_bare", off[0], 0);
+	is_function(off[1] + 1, "pt_test_own", off[1], 0);
+	is_function(off[2], "pt_test_sized", off[2], 1);
+	is_function(off[2] + 1, NULL, 0, 0); /* its size ends before */
+	is_function(off[3] + 1, "loop::run<>", off[3], 2);
+	is_function(off[4], "loop::operator<", off[4], 2);
+	is_function(off[4] + 2, NULL, 0, 0); /* no function */
+	/* with what it exports alone, nobody knows what is behind a function without a size, nor
+	 * where what it keeps to itself is */
+	snprintf(path, sizeof(path), "%s/stripped", dir);
+	snprintf(line, sizeof(line), "strip -x -o %s /proc/%d/exe", path, (int)getpid());
+	if (system(line)) /* NOLINT(cert-env33-c): of this test's own making */
+		skip();
+	v = function_at(path, off[0]);
+	assert_true(v.found);
+	assert_string_equal(v.name, "pt_test_bare");
+	assert_false(function_at(path, off[0] + 1).found);
+	assert_false(function_at(path, off[1]).found);
+	assert_string_equal(function_at(path, off[3] + 1).name, "loop::run<>");
+	unlink(path);
+}
+
 static void what_a_library_exports(void **state)
 {
 	/* it calls malloc; deflateXX is nobody's */
@@ -253,6 +323,7 @@ static void what_a_file_claims_is_not_taken(void **state)
 		assert_non_null(strstr(err.msg, "more symbols"));
 		fd = open(path, O_RDONLY | O_CLOEXEC);
 		assert_int_equal(pt_elf_names(fd, &v, 1), 0);
+		assert_int_equal(pt_elf_functions(fd, &v, 1), 0);
 		close(fd);
 	}
 	unlink(path);
@@ -326,6 +397,14 @@ static void try_bytes(const char *path, const unsigned char *p, size_t len)
 	}
 	if (ret >= 0)
 		assert_int_equal(ret, n);
+	ret = pt_elf_functions(fd, v, 8);
+	for (i = n = 0; i < 8; i++) {
+		n += v[i].found;
+		assert_true(!v[i].found ||
+			    strnlen(v[i].name, sizeof(v[i].name)) < sizeof(v[i].name));
+	}
+	if (ret >= 0)
+		assert_int_equal(ret, n);
 	(void)pt_elf_dyn(fd, names, 6, has, &dyn);
 	assert_true(strnlen(dyn.soname, sizeof(dyn.soname)) <
 		    sizeof(dyn.soname));
@@ -392,6 +471,7 @@ int main(void)
 		cmocka_unit_test(a_library_and_its_indirect_functions),
 		cmocka_unit_test(what_is_no_library_is_refused),
 		cmocka_unit_test(places_have_names),
+		cmocka_unit_test(functions_hold_what_is_theirs),
 		cmocka_unit_test(what_a_library_exports),
 		cmocka_unit_test(what_a_file_claims_is_not_taken),
 		cmocka_unit_test(damage_is_survived),

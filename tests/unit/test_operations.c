@@ -11,8 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/demangle.h"
 #include "base/str.h"
-#include "report/demangle.h"
 #include "stream.h"
 #include "view/text/text.h"
 

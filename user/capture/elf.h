@@ -42,9 +42,9 @@ int pt_elf_objects(int fd, const char *const *names, size_t n, uint64_t offset,
 		   uint64_t *addresses, uint64_t *at, struct pt_err *err);
 
 /*
- * pt_elf_symbols(), pt_elf_entries(), pt_elf_dyn() and pt_elf_names() ask a child that has no
- * rights at all and limits (elfchild.c), one for each thread that asks; -EPIPE or
- * -ETIMEDOUT where it came to harm. These do it in this process.
+ * pt_elf_symbols(), pt_elf_entries(), pt_elf_dyn(), pt_elf_names() and pt_elf_functions() ask a
+ * child that has no rights at all and limits (elfchild.c), one for each thread that asks; -EPIPE
+ * or -ETIMEDOUT where it came to harm. These do it in this process.
  */
 int pt_elf_read_symbols(int fd, const char *const *names, size_t n,
 			uint64_t *file_offsets, struct pt_err *err);
@@ -84,10 +84,14 @@ struct pt_elf_place {
 	bool found;
 	bool truncated; /* the name is longer than fits */
 	char name[PT_NAME_LEN]; /* as in the symbol table */
+	uint64_t begin, size; /* of what was found, as `offset`; size 0: not known */
 	/* the inside: the best symbol so far */
-	uint64_t vaddr;
+	uint64_t vaddr, at;
 	uint64_t str; /* where in the file its name is */
 	uint32_t rank;
+	/* ... and the function that begins nearest below */
+	uint64_t below, below_size, below_str;
+	uint32_t below_section;
 };
 
 /*
@@ -96,7 +100,15 @@ struct pt_elf_place {
  * where they are. Returns how many were found, or -errno.
  */
 int pt_elf_names(int fd, struct pt_elf_place *v, size_t n);
-/* The same in this process. */
+/*
+ * The same of functions alone. Those of assembly may have no size: in a .symtab that has what
+ * the file keeps to itself, too, one holds what lies in its section up to the next function. A
+ * stripped file does not tell what is behind a function, and then nothing is found there. Names
+ * are as the source has them, without parameters and what templates were made for.
+ */
+int pt_elf_functions(int fd, struct pt_elf_place *v, size_t n);
+/* These in this process. */
 int pt_elf_read_names(int fd, struct pt_elf_place *v, size_t n);
+int pt_elf_read_functions(int fd, struct pt_elf_place *v, size_t n);
 
 #endif

@@ -28,7 +28,7 @@
 #define NAME_LEN 128		       /* of a symbol that is asked for */
 #define PLACES 512
 
-enum op { OP_SYMBOLS, OP_ENTRIES, OP_OBJECTS, OP_DYN, OP_NAMES };
+enum op { OP_SYMBOLS, OP_ENTRIES, OP_OBJECTS, OP_DYN, OP_NAMES, OP_FUNCTIONS };
 
 struct room {
 	uint32_t op, n;
@@ -101,6 +101,9 @@ static void answer(struct room *r, int fd)
 		break;
 	case OP_NAMES:
 		r->ret = pt_elf_read_names(fd, r->place, r->n);
+		break;
+	case OP_FUNCTIONS:
+		r->ret = pt_elf_read_functions(fd, r->place, r->n);
 		break;
 	}
 	memcpy(r->why, err.msg, sizeof(r->why));
@@ -316,7 +319,7 @@ static void check_place(struct pt_elf_place *p)
 	p->name[sizeof(p->name) - 1] = '\0';
 }
 
-int pt_elf_names(int fd, struct pt_elf_place *v, size_t n)
+static int ask_places(enum op op, int fd, struct pt_elf_place *v, size_t n)
 {
 	size_t at, i, m;
 	int ret, found = 0;
@@ -328,7 +331,7 @@ int pt_elf_names(int fd, struct pt_elf_place *v, size_t n)
 		ret = begin();
 		if (!ret)
 			memcpy(child.room->place, v + at, m * sizeof(*v));
-		ret = ret ?: ask(OP_NAMES, m, fd);
+		ret = ret ?: ask(op, m, fd);
 		if (!ret)
 			ret = child.room->ret;
 		if (ret < 0)
@@ -340,4 +343,14 @@ int pt_elf_names(int fd, struct pt_elf_place *v, size_t n)
 		}
 	}
 	return found;
+}
+
+int pt_elf_names(int fd, struct pt_elf_place *v, size_t n)
+{
+	return ask_places(OP_NAMES, fd, v, n);
+}
+
+int pt_elf_functions(int fd, struct pt_elf_place *v, size_t n)
+{
+	return ask_places(OP_FUNCTIONS, fd, v, n);
 }

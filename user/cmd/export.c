@@ -10,7 +10,6 @@
 #include "cmd/session.h"
 #include "cmd/sudo.h"
 #include "view/export.h"
-#include "report/demangle.h"
 
 #define BUFFER (1 << 20) /* bytes: one write for many small pieces */
 

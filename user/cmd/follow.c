@@ -10,7 +10,6 @@
 #include "cmd/host.h"
 #include "cmd/session.h"
 #include "report/about.h"
-#include "report/demangle.h"
 #include "view/top/window.h"
 
 #define CAPTURE_FDS 256

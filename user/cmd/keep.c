@@ -20,7 +20,6 @@
 #include "cmd/session.h"
 #include "cmd/sudo.h"
 #include "report/about.h"
-#include "report/demangle.h"
 #include "report/json.h"
 #include "report/rowsort.h"
 #include "store/recording.h"

@@ -7,7 +7,6 @@
 
 #include "cmd/cmd.h"
 #include "cmd/session.h"
-#include "report/demangle.h"
 #include "report/json.h"
 #include "report/rowsort.h"
 #include "view/export.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Names of kernels: as in the symbol table, or as the program asked for them.
  * They come from the target: whoever prints one escapes it, and demangles it
- * there (user/report/demangle.h). */
+ * there (user/base/demangle.h). */
 #ifndef PT_MODEL_NAMES_H
 #define PT_MODEL_NAMES_H
 

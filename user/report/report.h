@@ -191,6 +191,9 @@ int pt_report_label(struct pt_report *r, const char *key, const char *value);
  * ones by calls, kind and name. 0 or -ENOMEM. */
 int pt_report_sort_operations(struct pt_report *r, enum pt_op_sort by);
 
+/* Kernels of the operations table by their names in the source. 0 or -ENOMEM. */
+int pt_report_demangle(struct pt_report *r);
+
 #define PT_PERIODS_MAX 100000
 /* Periods, ms, of the steps that lie wholly in the capture: those that were read, or of
  * the list where that has all steps. Into `out` unless NULL; how many. */

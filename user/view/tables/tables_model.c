@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/demangle.h"
 #include "model/acts.h"
 #include "model/names.h"
-#include "report/demangle.h"
 #include "view/tables/tables.h"
 #include "view/timeline/stacks.h"
 #include "view/timeline/trace.h"

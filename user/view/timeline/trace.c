@@ -9,7 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "report/demangle.h"
+#include "base/demangle.h"
 #include "view/timeline/trace_int.h"
 
 #define NS_PER_S 1e9

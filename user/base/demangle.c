@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "report/demangle.h"
+#include "base/demangle.h"
 
-#include <errno.h>
 #include <libiberty/demangle.h>
 #include <setjmp.h>
 #include <stdlib.h>
@@ -28,7 +27,7 @@ static void append_demangled(const char *s, size_t n, void *ctx)
 	k->n += n;
 }
 
-char *pt_demangle(const char *symbol)
+static char *demangle(const char *symbol, int options)
 {
 	struct sink *k;
 	char *volatile text = NULL;
@@ -43,8 +42,7 @@ char *pt_demangle(const char *symbol)
 	k->text = text;
 	k->n = 0;
 	if (!setjmp(k->full))
-		ok = cplus_demangle_v3_callback(symbol, DMGL_PARAMS | DMGL_ANSI,
-						append_demangled, k);
+		ok = cplus_demangle_v3_callback(symbol, options, append_demangled, k);
 	text[k->n] = '\0';
 	ok = ok && k->n;
 out:
@@ -56,22 +54,12 @@ out:
 	return text;
 }
 
-int pt_report_demangle(struct pt_report *r)
+char *pt_demangle(const char *symbol)
 {
-	struct pt_r_operation *v = (struct pt_r_operation *)r->operations;
-	char *name;
-	size_t i;
+	return demangle(symbol, DMGL_PARAMS | DMGL_ANSI);
+}
 
-	for (i = 0; i < r->n_operations; i++) {
-		if (!v[i].name || !v[i].kind || strcmp(v[i].kind, "kernel"))
-			continue;
-		name = pt_demangle(v[i].name);
-		if (!name)
-			continue;
-		v[i].name = pt_arena_strdup(r->arena, name);
-		free(name);
-		if (!v[i].name)
-			return -ENOMEM;
-	}
-	return 0;
+char *pt_demangle_name(const char *symbol)
+{
+	return demangle(symbol, DMGL_ANSI);
 }

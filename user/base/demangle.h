@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* C++ symbols as their source has them. */
-#ifndef PT_REPORT_DEMANGLE_H
-#define PT_REPORT_DEMANGLE_H
-
-#include "report/report.h"
+#ifndef PT_DEMANGLE_H
+#define PT_DEMANGLE_H
 
 /*
  * The name behind a C++ symbol ("_Z..."), which the caller frees; NULL: it is
@@ -11,8 +9,7 @@
  * anything.
  */
 char *pt_demangle(const char *symbol);
-
-/* Kernels of the operations table by their names. 0 or -ENOMEM. */
-int pt_report_demangle(struct pt_report *r);
+/* ... without a function's parameters. */
+char *pt_demangle_name(const char *symbol);
 
 #endif
