@@ -1,18 +1,26 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Stacks of CPython: line tables, and an interpreter that lies. This program plays one:
  * it defines the two objects by which one is found. */
+#include <dlfcn.h>
+#include <elf.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#undef PT_NULL /* of a program header: the report has one, too */
+#include "base/clock.h"
 #include "python/lines.h"
 #include "python/reader.h"
 #include "python/sampler.h"
@@ -511,9 +519,226 @@ static void found(void **state)
 	assert_true(taken && taken < k);
 }
 
+/* ---- functions of libraries -------------------------------------------------------- */
+
+#define LIB_BYTES (1 << 20) /* that are mapped */
+
+/* Somebody's library, whose code is mapped as a loader does. */
+struct lib {
+	char path[128];
+	int fd;
+	unsigned char *at;
+	struct told t;
+};
+
+static void put_bytes(const char *path, const void *v, size_t n)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, v, n), n);
+	close(fd);
+}
+
+static void copy_file(const char *from, const char *to)
+{
+	int fd = open(from, O_RDONLY | O_CLOEXEC);
+	struct stat st;
+	void *v;
+
+	assert_true(fd >= 0 && !fstat(fd, &st));
+	v = malloc((size_t)st.st_size);
+	assert_non_null(v);
+	assert_int_equal(read(fd, v, (size_t)st.st_size), st.st_size);
+	put_bytes(to, v, (size_t)st.st_size);
+	free(v);
+	close(fd);
+}
+
+static void map_lib(struct lib *b, const char *name)
+{
+	struct pt_err err = { "" };
+
+	b->fd = open(b->path, O_RDONLY | O_CLOEXEC);
+	assert_true(b->fd >= 0);
+	b->at = mmap(NULL, LIB_BYTES, PROT_READ | PROT_EXEC, MAP_PRIVATE, b->fd, 0);
+	assert_true(b->at != MAP_FAILED);
+	make_true();
+	b->t = (struct told){ .l = pt_py_looks_new() };
+	assert_non_null(b->t.l);
+	assert_int_equal(pt_py_looks_watch(b->t.l, getpid(), &err), 0);
+	assert_non_null(strstr(b->path, name));
+}
+
+static void unmap_lib(struct lib *b)
+{
+	pt_py_looks_free(b->t.l);
+	munmap(b->at, LIB_BYTES);
+	close(b->fd);
+	unlink(b->path);
+}
+
+/* The place of a sample there. */
+static uint32_t sample_at(struct lib *b, uint64_t offset)
+{
+	struct pt_py_sample s = true_sample();
+
+	s.ip = (uintptr_t)b->at + offset;
+	assert_true(pt_py_looks_sample(b->t.l, &s, s.n, on_told, &b->t));
+	return b->t.last.place;
+}
+
+static const struct pt_py_line *told_of(struct lib *b, uint32_t place)
+{
+	size_t i;
+
+	for (i = 0; i < pt_py_bound_known(b->t.l); i++)
+		if (pt_py_bound_of(b->t.l, i)->place == place)
+			return pt_py_line_of(b->t.l, pt_py_bound_of(b->t.l, i)->line);
+	return NULL;
+}
+
+/* Where libz has its function, and libz. */
+static uint64_t offset_of(const char *function, const char **path)
+{
+	void *at = dlsym(RTLD_DEFAULT, function);
+	static Dl_info info;
+
+	assert_true(at && dladdr(at, &info));
+	*path = info.dli_fname;
+	return (uint64_t)((uintptr_t)at - (uintptr_t)info.dli_fbase);
+}
+
+static void places_are_told(void **state)
+{
+	struct lib b = { .path = "/tmp/pt-test-libone.XXXXXX" };
+	const struct pt_py_line *l;
+	const char *libz;
+	uint64_t crc = offset_of("crc32_z", &libz), adler = offset_of("adler32_z", &libz);
+	uint32_t one, two;
+
+	(void)state;
+	close(mkstemp(b.path));
+	copy_file(libz, b.path);
+	map_lib(&b, "libone");
+	assert_false(pt_py_functions_due(b.t.l));
+	one = sample_at(&b, crc + 5);
+	two = sample_at(&b, adler);
+	assert_true(one && two && one != two && sample_at(&b, crc + 5) == one);
+	assert_true(pt_py_functions_due(b.t.l) && !told_of(&b, one));
+	pt_py_functions(b.t.l);
+	assert_false(pt_py_functions_due(b.t.l));
+	l = told_of(&b, one);
+	assert_non_null(l);
+	assert_string_equal(l->name, "crc32_z");
+	assert_string_equal(l->file, b.path);
+	assert_true(l->native && !l->line);
+	l = told_of(&b, two);
+	assert_non_null(l);
+	assert_string_equal(l->name, "adler32_z");
+	/* another one in a function that is known needs no look into the file */
+	assert_int_equal(sample_at(&b, crc + 6), one);
+	assert_int_equal(sample_at(&b, adler + 9), two);
+	assert_false(pt_py_functions_due(b.t.l));
+	unmap_lib(&b);
+}
+
+/* Renamed away, the file that is mapped still is what it was; written over, nobody knows what
+ * was there when the sample was taken. */
+static void another_file_is_not_believed(void **state)
+{
+	struct lib b = { .path = "/tmp/pt-test-libtwo.XXXXXX" };
+	char other[sizeof(b.path) + 8];
+	const struct pt_py_line *l;
+	const char *libz;
+	uint64_t crc = offset_of("crc32_z", &libz);
+	uint32_t place;
+	int fd;
+
+	(void)state;
+	close(mkstemp(b.path));
+	copy_file(libz, b.path);
+	map_lib(&b, "libtwo");
+	snprintf(other, sizeof(other), "%s.other", b.path);
+	copy_file("/proc/self/exe", other);
+	assert_int_equal(rename(other, b.path), 0);
+	place = sample_at(&b, crc + 5);
+	pt_py_functions(b.t.l);
+	l = told_of(&b, place);
+	if (l)
+		assert_string_equal(l->name, "crc32_z");
+	else
+		assert_int_not_equal(geteuid(), 0); /* who may look at the mapping itself */
+	unmap_lib(&b);
+
+	copy_file(libz, b.path);
+	map_lib(&b, "libtwo");
+	place = sample_at(&b, crc + 5);
+	assert_true(place);
+	fd = open(b.path, O_WRONLY | O_CLOEXEC | O_APPEND);
+	assert_int_equal(write(fd, "x", 1), 1);
+	close(fd);
+	pt_py_functions(b.t.l);
+	assert_null(told_of(&b, place));
+	/* and it never is again */
+	place = sample_at(&b, crc + 7);
+	pt_py_functions(b.t.l);
+	assert_null(told_of(&b, place));
+	unmap_lib(&b);
+}
+
+/* A gigabyte of symbols; and one that is no library. */
+static void claims_are_not_taken(void **state)
+{
+	const Elf64_Ehdr eh = {
+		.e_ident = { 0x7f, 'E', 'L', 'F', ELFCLASS64, ELFDATA2LSB, EV_CURRENT },
+		.e_type = ET_DYN, .e_machine = EM_X86_64, .e_version = EV_CURRENT,
+		.e_ehsize = sizeof(eh), .e_phoff = sizeof(eh), .e_phnum = 1,
+		.e_phentsize = sizeof(Elf64_Phdr), .e_shoff = 4096, .e_shnum = 3,
+		.e_shentsize = sizeof(Elf64_Shdr),
+	};
+	const uint64_t claim = 1ull << 30;
+	const Elf64_Phdr ph = { .p_type = PT_LOAD, .p_flags = PF_X | PF_R, .p_filesz = claim,
+				.p_memsz = claim };
+	const Elf64_Shdr sh[3] = {
+		{ .sh_size = 0 },
+		{ .sh_type = SHT_SYMTAB, .sh_offset = 8192, .sh_size = claim,
+		  .sh_entsize = sizeof(Elf64_Sym), .sh_link = 2 },
+		{ .sh_type = SHT_STRTAB, .sh_offset = 8192 + claim, .sh_size = claim },
+	};
+	struct lib b = { .path = "/tmp/pt-test-libbig.XXXXXX" };
+	uint64_t begin = pt_now_ns();
+	uint32_t place;
+	int fd = mkstemp(b.path);
+
+	(void)state;
+	assert_int_equal(pwrite(fd, &eh, sizeof(eh), 0), sizeof(eh));
+	assert_int_equal(pwrite(fd, &ph, sizeof(ph), sizeof(eh)), sizeof(ph));
+	assert_int_equal(pwrite(fd, sh, sizeof(sh), 4096), sizeof(sh));
+	assert_int_equal(ftruncate(fd, (off_t)(8192 + 2 * claim)), 0);
+	close(fd);
+	map_lib(&b, "libbig");
+	place = sample_at(&b, 5000);
+	assert_true(place);
+	pt_py_functions(b.t.l);
+	assert_null(told_of(&b, place));
+	assert_true(pt_now_ns() - begin < 8000000000ull);
+	unmap_lib(&b);
+
+	put_bytes(b.path, "no library", 10);
+	map_lib(&b, "libbig");
+	place = sample_at(&b, 5);
+	pt_py_functions(b.t.l);
+	assert_null(told_of(&b, place));
+	unmap_lib(&b);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(places_are_told),
+		cmocka_unit_test(another_file_is_not_believed),
+		cmocka_unit_test(claims_are_not_taken),
 		cmocka_unit_test(lines_by_steps),   cmocka_unit_test(lines_by_ranges),
 		cmocka_unit_test(lines_by_entries), cmocka_unit_test(lines_of_anything),
 		cmocka_unit_test(a_true_stack),	    cmocka_unit_test(lies),

@@ -54,18 +54,32 @@ int pt_feed_pystack(struct pt_model *m, const struct pt_rec_pystack *r)
 	return 0;
 }
 
+int pt_feed_pyplace(struct pt_model *m, const struct pt_rec_pyplace *r)
+{
+	if (!r->id || r->id >= PT_PY_PLACES || !r->line || r->line >= PT_PY_IDS)
+		return -EINVAL;
+	while (m->code_places.n < r->id)
+		if (pt_held_push(sum_of(m), &m->code_places, (uint32_t){ 0 }))
+			return -ENOMEM;
+	m->code_places.v[r->id - 1] = r->line;
+	return 0;
+}
+
 int pt_feed_pylook(struct pt_model *m, const struct pt_rec_pylook *r)
 {
 	struct pt_code_look l = { .begin = r->begin_ts, .end = r->hdr.ts, .stack = r->stack,
-				  .leaf = r->stack, .running = r->running };
+				  .leaf = r->stack, .place = r->place, .running = r->running };
 	const struct pt_code_stack *s = pt_model_stack(m, r->stack);
 	const struct pt_code_line *line = s ? pt_model_line(m, s->line) : NULL;
 	struct pt_thread *t;
 
-	if (!r->stack || r->stack >= PT_PY_IDS || r->running > 1 || l.begin > l.end)
+	if (!r->stack || r->stack >= PT_PY_IDS || r->running > 1 || l.begin > l.end ||
+	    r->place >= PT_PY_PLACES)
 		return -EINVAL;
 	if (line && line->native && s->caller)
 		l.stack = s->caller;
+	else
+		l.place = 0;
 	t = pt_thread_at(m, r->hdr.tid, l.begin);
 	/* only of threads that are followed; a damaged file may say one twice */
 	if (!t || pt_real_id(t->tgid) != r->hdr.tgid ||
@@ -84,6 +98,14 @@ const struct pt_code_stack *pt_model_stack(const struct pt_model *m, uint32_t id
 {
 	return id && id <= m->code_stacks.n && m->code_stacks.v[id - 1].line ?
 		       &m->code_stacks.v[id - 1] : NULL;
+}
+
+uint32_t pt_model_function(const struct pt_model *m, const struct pt_code_look *l)
+{
+	uint32_t line = l->place && l->place <= m->code_places.n ?
+				m->code_places.v[l->place - 1] : 0;
+
+	return pt_model_line(m, line) ? line : 0;
 }
 
 size_t pt_model_unfold(const struct pt_model *m, uint32_t id, uint32_t *out)
@@ -105,4 +127,5 @@ void pt_lines_free(struct pt_model *m)
 	}
 	pt_held_cut(sum_of(m), &m->code_lines, m->code_lines.n);
 	pt_held_cut(sum_of(m), &m->code_stacks, m->code_stacks.n);
+	pt_held_cut(sum_of(m), &m->code_places, m->code_places.n);
 }

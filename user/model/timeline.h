@@ -222,6 +222,7 @@ struct pt_code_look {
 	uint64_t begin, end;
 	uint32_t stack;
 	uint32_t leaf; /* the stack with the native library below it, if there is one; or it */
+	uint32_t place; /* in that library; pt_model_function() */
 	bool running; /* at `begin`, by what /proc said */
 };
 
@@ -439,6 +440,7 @@ struct pt_model {
 	struct pt_text_once *texts; /* uthash, by the text */
 	PT_VEC(struct pt_code_line) code_lines; /* by id - 1; name NULL: not told */
 	PT_VEC(struct pt_code_stack) code_stacks; /* ... line 0: not told */
+	PT_VEC(uint32_t) code_places; /* ... the function's line; 0: not told */
 	struct pt_file *files; /* uthash, by (dev, inode) */
 	size_t namings;	       /* of all of them */
 	uint32_t renamed;      /* names beyond a file's first */
@@ -481,6 +483,8 @@ const struct pt_file *pt_model_file(const struct pt_model *m, uint32_t dev,
 /* By their ids; NULL: it was not told. */
 const struct pt_code_line *pt_model_line(const struct pt_model *m, uint32_t id);
 const struct pt_code_stack *pt_model_stack(const struct pt_model *m, uint32_t id);
+/* The line of the library's function in which a look found the thread; 0: it was not told. */
+uint32_t pt_model_function(const struct pt_model *m, const struct pt_code_look *l);
 
 #define PT_STACK_DEPTH 256
 /* The stack's ids, the innermost first, into room for PT_STACK_DEPTH. How many. */

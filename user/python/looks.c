@@ -46,6 +46,7 @@ void pt_py_looks_free(struct pt_py_looks *l)
 		return;
 	HASH_ITER(hh, l->threads, t, next)
 		forget(l, t);
+	pt_py_functions_free(l);
 	pt_hash_free(l->by_text);
 	pt_hash_free(l->by_key);
 	for (i = 0; i < l->processes.n; i++)

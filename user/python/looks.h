@@ -17,6 +17,7 @@
 /* What looking may cost, of one core, and how long there is between two looks at least. */
 #define PT_PY_BUDGET 0.01
 #define PT_PY_SAMPLES_BUDGET (PT_PY_BUDGET / 2) /* where they come; the rest is for who sleeps */
+#define PT_PY_NAMES_BUDGET (PT_PY_BUDGET / 10) /* names of functions in libraries */
 #define PT_PY_PERIOD_S 0.01
 
 struct pt_py_looks;
@@ -31,6 +32,7 @@ struct pt_py_look {
 	pid_t pid, tid;
 	uint64_t begin_ns, end_ns; /* CLOCK_MONOTONIC; it was read in between */
 	uint32_t stack;		   /* pt_py_node() */
+	uint32_t place;		   /* in the library that it ends in: see pt_py_functions() */
 	bool running;		   /* or ready for a core */
 	bool same;   /* it has not run since the look before: nothing was read */
 	bool counts; /* `ran` is known, at begin_ns */
@@ -84,6 +86,17 @@ bool pt_py_looks_found(struct pt_py_looks *l, struct pt_py_found *out);
  * nobody who is watched, or has frames without a code object. */
 bool pt_py_looks_sample(struct pt_py_looks *l, const struct pt_py_sample *s, uint32_t n,
 			pt_py_look_fn fn, void *ctx);
+
+/* Functions of libraries. What samples have met in them is looked up all at once, which may
+ * take long: is there something, and do it. */
+bool pt_py_functions_due(const struct pt_py_looks *l);
+void pt_py_functions(struct pt_py_looks *l);
+/* What it told so far: a look's place is in the function for which the line stands. */
+struct pt_py_bound {
+	uint32_t place, line;
+};
+size_t pt_py_bound_known(const struct pt_py_looks *l);
+const struct pt_py_bound *pt_py_bound_of(const struct pt_py_looks *l, size_t i);
 
 /* Lines and stacks so far, counted from 1; they stay until the end. Of an id that there
  * is. */

@@ -55,9 +55,41 @@ struct known {
 
 /* A file that is mapped to be executed. */
 struct mapped {
-	uint64_t start, end;
+	uint64_t start, end, offset;
 	uint32_t line; /* that stands for it; 0: it is the interpreter */
+	uint32_t library; /* pt_py_library_id() */
 	bool named;    /* ... or nobody has been there yet */
+};
+
+/* A library whose functions are asked for. */
+struct asked {
+	uint64_t offset; /* in the file, as all of these */
+	uint32_t place;
+};
+
+struct function {
+	uint64_t begin, size;
+	uint32_t place; /* of one that was met in it */
+};
+
+struct library {
+	uint64_t inode;
+	uint32_t dev;
+	uint32_t line; /* that stands for it */
+	int fd;	       /* -1: not open; else since something is asked */
+	int tries;
+	bool given_up;
+	bool seen; /* size and last change */
+	off_t size;
+	struct timespec changed;
+	PT_VEC(struct asked) asked; /* and not looked up yet */
+	PT_VEC(struct function) functions; /* that are known, by `begin` */
+};
+
+struct place {
+	uint64_t key; /* offset and library */
+	uint32_t id;
+	UT_hash_handle hh;
 };
 
 struct process {
@@ -81,6 +113,11 @@ struct pt_py_looks {
 	struct node *by_key;
 	PT_VEC(struct line *) lines; /* by id - 1, as the next */
 	PT_VEC(struct node *) nodes;
+	PT_VEC(struct library) libraries; /* by id - 1 */
+	struct place *places;
+	PT_VEC(struct pt_py_bound) bound;
+	size_t n_open;
+	uint64_t looked_ns; /* in all */
 	/* the look under way; at NULL: there is none */
 	pt_py_look_fn fn;
 	void *ctx;
@@ -99,8 +136,16 @@ struct process *pt_py_process_of(const struct pt_py_looks *l, pid_t pid);
 /* Ids, made where there is none yet. 0: there is no room for more. */
 uint32_t pt_py_line_id(struct pt_py_looks *l, const struct pt_py_frame *f);
 uint32_t pt_py_node_id(struct pt_py_looks *l, uint32_t caller, uint32_t line, uint32_t flags);
-/* native.c: the line that stands for the library in which a thread is at `ip`. 0: the
- * interpreter, or nobody knows. */
-uint32_t pt_py_native_line(struct pt_py_looks *l, struct process *p, uint64_t ip);
+/* native.c: the line that stands for the library in which a thread is at `ip`, and the place
+ * there. 0: the interpreter, or nobody knows. */
+uint32_t pt_py_native_line(struct pt_py_looks *l, struct process *p, uint64_t ip,
+			   uint32_t *place);
+
+/* functions.c: ids of a mapped library, for which `line` stands, and of a place in it, which is
+ * told later if it can be. 0: no room, or it never is. */
+struct pt_gpulib;
+uint32_t pt_py_library_id(struct pt_py_looks *l, const struct pt_gpulib *g, uint32_t line);
+uint32_t pt_py_place_id(struct pt_py_looks *l, pid_t pid, const struct mapped *m, uint64_t ip);
+void pt_py_functions_free(struct pt_py_looks *l);
 
 #endif

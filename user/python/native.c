@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* In which library a sampled thread was, below its innermost line of Python. */
+/* In which library a sampled thread was, and where there, below its innermost line of Python. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,6 +44,7 @@ static void read_maps(struct process *p)
 	}
 	for (i = 0; i < n && i < FILES_MAX; i++) {
 		const struct mapped m = { .start = g[i].start, .end = g[i].end,
+					  .offset = g[i].offset,
 					  .named = is_interpreter(p, &g[i]) };
 
 		if (pt_vec_push(&p->mapped, m))
@@ -69,6 +70,8 @@ static void name(struct pt_py_looks *l, const struct process *p, struct mapped *
 		 base ? base + 1 : g.path_display);
 	snprintf(f.file, sizeof(f.file), "%.*s", PT_PY_TEXT - 1, g.path_display);
 	m->line = pt_py_line_id(l, &f);
+	if (g.start == m->start && g.offset == m->offset)
+		m->library = pt_py_library_id(l, &g, m->line);
 }
 
 static struct mapped *mapped_at(const struct process *p, uint64_t ip)
@@ -86,7 +89,8 @@ static struct mapped *mapped_at(const struct process *p, uint64_t ip)
 	return lo < p->mapped.n && p->mapped.v[lo].start <= ip ? &p->mapped.v[lo] : NULL;
 }
 
-uint32_t pt_py_native_line(struct pt_py_looks *l, struct process *p, uint64_t ip)
+uint32_t pt_py_native_line(struct pt_py_looks *l, struct process *p, uint64_t ip,
+			   uint32_t *place)
 {
 	struct mapped *m = mapped_at(p, ip);
 	uint64_t now;
@@ -105,5 +109,7 @@ uint32_t pt_py_native_line(struct pt_py_looks *l, struct process *p, uint64_t ip
 	}
 	if (m && !m->named)
 		name(l, p, m);
+	if (m && m->line)
+		*place = pt_py_place_id(l, p->pid, m, ip);
 	return m ? m->line : 0;
 }

@@ -90,17 +90,19 @@ bool pt_py_looks_sample(struct pt_py_looks *l, const struct pt_py_sample *s, uin
 	struct process *p = pt_py_process_of(l, (pid_t)s->tgid);
 	struct pt_py_look look = { .pid = (pid_t)s->tgid, .tid = (pid_t)s->tid, .begin_ns = s->ts,
 				   .end_ns = s->ts, .running = true };
-	uint32_t leaf;
+	uint32_t leaf, place = 0;
 
 	if (!p || !p->py || n > PT_PY_FRAMES)
 		return false;
 	look.stack = sampled_stack(l, p, s, n);
 	if (!look.stack)
 		return false;
-	leaf = pt_py_native_line(l, p, s->ip);
+	leaf = pt_py_native_line(l, p, s->ip, &place);
 	leaf = leaf ? pt_py_node_id(l, look.stack, leaf, PT_PY_NATIVE) : 0;
-	if (leaf)
+	if (leaf) {
 		look.stack = leaf;
+		look.place = place;
+	}
 	fn(ctx, &look);
 	return true;
 }

@@ -9,6 +9,8 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
+#include "base/minmax.h"
+#include "base/records.h"
 #include "base/vec.h"
 #include "capture/ringbuf.h"
 #include "python/looks.h"
@@ -29,6 +31,8 @@ struct pt_py_watch {
 	struct pt_py_looks *looks;
 	struct told *told; /* when a look at the thread was sent last */
 	uint32_t lines, nodes; /* sent */
+	size_t bound;
+	uint64_t names_ns; /* not before, functions of libraries are looked up again */
 	struct pt_ringbuf *ring; /* samples; NULL: none come */
 	/* Looks at who sleeps, made while samples came: not told yet. */
 	PT_VEC(struct pt_rec_pylook) held;
@@ -139,13 +143,18 @@ static struct pt_rec_pylook record_of(const struct pt_py_look *l)
 						.tid = (uint32_t)l->tid,
 						.tgid = (uint32_t)l->pid },
 				       .begin_ts = l->begin_ns, .stack = l->stack,
-				       .running = l->running };
+				       .running = l->running, .place = l->place };
+}
+
+static void put_lines(struct pt_py_watch *w)
+{
+	while (w->lines < pt_py_lines_known(w->looks))
+		put_line(w, ++w->lines);
 }
 
 static void put_look(struct pt_py_watch *w, const struct pt_rec_pylook *r)
 {
-	while (w->lines < pt_py_lines_known(w->looks))
-		put_line(w, ++w->lines);
+	put_lines(w);
 	while (w->nodes < pt_py_nodes_known(w->looks))
 		put_node(w, ++w->nodes);
 	put(w, r, sizeof(*r));
@@ -238,6 +247,43 @@ static void catch_up(struct pt_py_watch *w)
 	take_samples(w);
 	put_held(w, UINT64_MAX);
 	w->held.n = w->n_told = 0;
+}
+
+/* ---- functions of libraries -------------------------------------------------------- */
+
+#define NAMES_NS 1000000000u /* so long places are collected, at least */
+
+static void put_places(struct pt_py_watch *w)
+{
+	const struct pt_py_bound *b;
+	struct pt_rec_pyplace r;
+
+	put_lines(w);
+	for (; w->bound < pt_py_bound_known(w->looks); w->bound++) {
+		b = pt_py_bound_of(w->looks, w->bound);
+		pt_rec_begin(&r, sizeof(r), PT_REC_PYPLACE, pt_now_ns(), 0);
+		r.id = b->place;
+		r.line = b->line;
+		put(w, &r, sizeof(r));
+	}
+}
+
+/* Another child reads the files, and counts in full: what it took is at most the time that
+ * was waited for it. At the end what is there goes first, since nobody waits for long. */
+static void tell_functions(struct pt_py_watch *w, bool last)
+{
+	uint64_t begin = pt_now_ns(), took;
+
+	if (w->gone || (!last && begin < w->names_ns) || !pt_py_functions_due(w->looks))
+		return;
+	if (last)
+		flush(w);
+	pt_py_functions(w->looks);
+	put_places(w);
+	took = pt_now_ns() - begin;
+	w->seen.cpu_ns += took;
+	w->names_ns = begin + took + pt_max64(NAMES_NS, (uint64_t)((double)took /
+								  PT_PY_NAMES_BUDGET));
 }
 
 /* Processes that could be sampled are told of, with or without looks. */
@@ -333,6 +379,7 @@ void pt_py_watch(struct pt_py_watch *w)
 	bool due, stop = false;
 	int n, ms = 1000;
 
+	w->names_ns = pt_now_ns() + NAMES_NS;
 	while (!w->gone && !stop) {
 		n = poll(&p, 1, ms);
 		if (n < 0 && errno != EINTR)
@@ -342,13 +389,15 @@ void pt_py_watch(struct pt_py_watch *w)
 		now = pt_now_ns();
 		due = now >= next && !stop;
 		if (due) {
-			part = PT_PY_BUDGET - (w->sampled ? PT_PY_SAMPLES_BUDGET : 0);
+			part = PT_PY_BUDGET - PT_PY_NAMES_BUDGET -
+			       (w->sampled ? PT_PY_SAMPLES_BUDGET : 0);
 			next = now + (uint64_t)(1e9 * pt_py_pause(look(w), part));
 		}
 		if (stop || !w->ring || now - caught >= SAMPLES_NS) {
 			catch_up(w);
 			caught = now;
 		}
+		tell_functions(w, stop);
 		tell_found(w);
 		if (w->out.len || w->out.n_found || (due && w->seen.looks % 64 == 1))
 			flush(w);
