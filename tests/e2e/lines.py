@@ -223,8 +223,10 @@ def computing(folded):
         last = stack.split(";")[-1]
         if not last.endswith(")"):
             continue  # a state in which it did not run
-        if ".so" in last:  # a library that the function called
-            last = stack.split(";")[-2]
+        frames = stack.split(";")
+        while ".so" in frames[-1]:  # a library that the function called, and where there
+            frames.pop()
+        last = frames[-1]
         name = last.split(" ")[0].split(".")[-1]
         if name in got:
             got[name] += int(us)
@@ -357,6 +359,123 @@ def native():
     say(us["count"][0] > 0 and us["count"][1] == 0, "native: no library below count", us)
 
 
+BURN = """
+#include <time.h>
+static double took[2];
+static double now() {
+    timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return t.tv_sec + t.tv_nsec / 1e9;
+}
+namespace pack {
+template <int N> __attribute__((noinline)) static unsigned squeeze(const unsigned char *p, long n) {
+    unsigned s = N;
+    for (long i = 0; i < n; i++) s = s * 31 + p[i & 1023] + (s >> 7);
+    return s;
+}
+}
+extern "C" __attribute__((noinline)) unsigned plain(const unsigned char *p, long n) {
+    unsigned s = 7;
+    for (long i = 0; i < n; i++) s = s * 33 ^ p[i & 1023];
+    return s;
+}
+extern "C" unsigned work(const unsigned char *p, long n) {
+    double a = now(), b;
+    unsigned s = pack::squeeze<3>(p, 3 * n);
+    b = now();
+    s += plain(p, n);
+    took[0] += b - a;
+    took[1] += now() - b;
+    return s;
+}
+extern "C" double part() { return took[0] / (took[0] + took[1]); }
+"""
+BURNER = """
+import ctypes, sys, threading
+sys.path.insert(0, sys.argv[1])
+import job_gpu
+gpu = job_gpu.Gpu(sys.argv[2], 200, 10, 4096)
+lib = ctypes.CDLL(sys.argv[3])
+lib.part.restype = ctypes.c_double
+data = bytes(1024)
+def answer():
+    for _ in sys.stdin: print(lib.part(), flush=True)
+def unpack():
+    lib.work(data, 200000)
+threading.Thread(target=answer, daemon=True).start()
+for i in range(1 << 30):
+    unpack()
+    gpu.check(gpu.lib.cudaLaunchKernel(gpu.kernels[0][i % 8], gpu.grid, gpu.block, gpu.args, 0,
+                                       gpu.stream))
+    gpu.check(gpu.lib.cudaStreamSynchronize(gpu.stream))
+    if i == 5: print("READY", flush=True)
+"""
+
+
+def burn(tmp, *how):
+    """A job in a library of its own; by its path, so much of that in one of two functions; what
+    a trace of it says, as report, text and folded stacks, and what a replay does."""
+    lib = os.path.join(tmp, "libburn.so")
+    subprocess.run(["g++", "-O1", "-shared", "-fPIC", "-x", "c++", "-o", lib, *how, "-"],
+                   input=BURN, text=True, check=True)
+    with subprocess.Popen([sys.executable, "-c", BURNER, E2E, CUDART, lib], text=True,
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE) as job:
+        try:
+            if job.stdout.readline().strip() != "READY":
+                raise RuntimeError("the job did not start")
+            # another file comes to its name: what is mapped stays what it is
+            subprocess.run(["g++", "-O1", "-shared", "-fPIC", "-x", "c++", "-o", lib + ".new", "-"],
+                           input="extern \"C\" int other() { static char v[1 << 16]; return v[9]; }" +
+                           "".join("extern \"C\" int f%d(int x) { return x * %d; }" % (i, i)
+                                   for i in range(200)), text=True, check=True)
+            os.rename(lib + ".new", lib)
+            file, out = os.path.join(tmp, "x.ptr"), os.path.join(tmp, "x.json")
+            subprocess.run([PIPETRACE, "-p", str(job.pid), "-d", "4", "-o", file, "--json", out],
+                           capture_output=True, timeout=60, check=True)
+            job.stdin.write("\n")
+            job.stdin.flush()
+            part = float(job.stdout.readline())
+        finally:
+            job.kill()
+    says = [subprocess.run([PIPETRACE] + more, capture_output=True, text=True, timeout=60,
+                           check=True).stdout
+            for more in (["report", file, "--json", "-"], ["report", file],
+                         ["export", file, "--stacks", "-"], ["export", file, "--speedscope", "-"])]
+    with open(out, encoding="utf-8") as f:
+        live = json.load(f)
+    say(json.loads(says[0])["lines"] == live["lines"], "functions: a replay differs")
+    at = [l for l in live["lines"] if l["function"] == "unpack" and l["cause"] == "cpu"]
+    row = max(at, key=lambda l: l["seconds"], default=None)
+    return row, part, says
+
+
+def functions():
+    """In a library that has its symbols the function is told, as its source names it; in one
+    that has not, only what it exports, and nothing else under another's name. The file that is
+    at the library's path is not the one that is mapped."""
+    with tempfile.TemporaryDirectory() as tmp:
+        row, part, (_, text, folded, scope) = burn(tmp)
+        say(row and row["native"] == "libburn.so" and
+            row["native_symbol"] == "pack::squeeze<>", "functions: the one with most", row)
+        if row and row["native_symbol"]:
+            got = row["native_symbol_share"] / row["native_share"]
+            say(abs(got - part) < 0.12, "functions: its part", (got, part, row))
+        say(" in its pack::squeeze<>" in text or "libburn.so pack::squeeze<>" in text,
+            "functions: the text", text)
+        for name in ("pack::squeeze<>", "plain"):
+            say(any(";unpack (" in l and ";libburn.so (%s);%s (" % (tmp + "/libburn.so", name) in l
+                    for l in folded.splitlines()), "functions: folded " + name, folded)
+            say(name in [f["name"] for f in json.loads(scope)["shared"]["frames"]],
+                "functions: speedscope " + name)
+        row, part, (_, _, folded, _) = burn(tmp, "-s")
+        say(row and row["native"] == "libburn.so" and row["native_symbol"] == "plain" and
+            abs(row["native_symbol_share"] / row["native_share"] - (1 - part)) < 0.12,
+            "functions: stripped", (row, part))
+        told = {f.split(" (")[0] for l in folded.splitlines() if ";unpack (" in l
+                for f in l.rsplit(" ", 1)[0].split(";") if "libburn.so)" in f}
+        say(told <= {"libburn.so", "plain", "work", "part"}, "functions: no other's name", told)
+
+
 def main():
     ap = argparse.ArgumentParser()
     ap.add_argument("--spin", nargs="+", metavar=("PYTHON", "METHOD"))
@@ -371,6 +490,7 @@ def main():
             args.seconds)
     refused(3)
     native()
+    functions()
     for method in ("fork",) if args.sample else ("fork", "spawn"):
         traced(method, args.seconds)
     print("%.0f s" % (time.monotonic() - begin))

@@ -84,6 +84,22 @@ static void look(struct pt_model *m, uint32_t tgid, uint32_t tid, uint64_t begin
 	feed(m, &l, PT_REC_PYLOOK, sizeof(l), end);
 }
 
+/* A sample, with a place in the library that its stack ends in. */
+static void look_at(struct pt_model *m, uint32_t tid, uint64_t ts, uint32_t stack, uint32_t place)
+{
+	struct pt_rec_pylook l = { .hdr = { .tid = tid, .tgid = tid }, .begin_ts = ts,
+				   .stack = stack, .running = 1, .place = place };
+
+	feed(m, &l, PT_REC_PYLOOK, sizeof(l), ts);
+}
+
+static void place_is(struct pt_model *m, uint32_t place, uint32_t line)
+{
+	struct pt_rec_pyplace r = { .id = place, .line = line };
+
+	feed(m, &r, PT_REC_PYPLACE, sizeof(r), JOB_BEGIN);
+}
+
 /* What a worker is in at a moment: 4 in the first 6 of 10 ms that it runs, else 5; asleep it
  * reads, but for its rests. */
 static uint32_t stack_at(const struct pt_thread *th, uint64_t ts)
@@ -425,7 +441,7 @@ static void samples_stand_for_time(void **state)
 
 static double seconds_in(const struct pt_stack_times *s, uint32_t stack, uint32_t state)
 {
-	const struct pt_stack_key key = { stack, state };
+	const struct pt_stack_key key = { stack, 0, state };
 	const struct pt_stack_time *t;
 
 	HASH_FIND(hh, s->all, &key, sizeof(key), t);
@@ -445,7 +461,7 @@ static void time_goes_to_its_stack(void **state)
 	(void)state;
 	report_of(&c, true, 0);
 	w = pt_model_thread(c.m, JOB_WORKER(0));
-	assert_int_equal(pt_stacks_add(&s, w, c.j.t0, c.j.t1), 0);
+	assert_int_equal(pt_stacks_add(&s, c.m, w, c.j.t0, c.j.t1), 0);
 	all = (double)(ran_in(w, 4, c.j.t0, c.j.t1) + ran_in(w, 5, c.j.t0, c.j.t1)) / 1e9;
 	for (id = 4; id <= 5; id++) {
 		truth = (double)ran_in(w, id, c.j.t0, c.j.t1) / 1e9;
@@ -462,7 +478,7 @@ static void time_goes_to_its_stack(void **state)
 	assert_true(sum <= s.ran_ns + s.slept_ns && sum + 1000 > s.ran_ns + s.slept_ns);
 	pt_stacks_free(&s);
 	/* of a part, not more than that is long */
-	assert_int_equal(pt_stacks_add(&s, w, c.j.t0 + ST_S, c.j.t0 + ST_S + 100 * ST_MS),
+	assert_int_equal(pt_stacks_add(&s, c.m, w, c.j.t0 + ST_S, c.j.t0 + ST_S + 100 * ST_MS),
 			 0);
 	assert_true(s.ran_ns + s.slept_ns <= 100 * ST_MS && s.ran_ns + s.slept_ns > 98 * ST_MS);
 	pt_stacks_free(&s);
@@ -599,13 +615,23 @@ static void a_library_is_below_its_line(void **state)
 	feed(c.m, &s, PT_REC_PYSTACK, sizeof(s), JOB_BEGIN);
 	w = pt_model_thread(c.m, JOB_WORKER(0));
 	assert_non_null(w);
-	for (ts = c.j.t0; ts < c.j.t1; ts += 10 * ST_MS) /* three of four below line 4 */
-		look(c.m, JOB_WORKER(0), JOB_WORKER(0), ts, ts, ts / (10 * ST_MS) % 4 ? 11 : 4);
+	/* three of four below line 4, two of them in one function, which is told later */
+	for (ts = c.j.t0; ts < c.j.t1; ts += 10 * ST_MS)
+		look_at(c.m, JOB_WORKER(0), ts, ts / (10 * ST_MS) % 4 ? 11 : 4,
+			ts / (10 * ST_MS) % 4);
+	place_is(c.m, 1, 12);
+	place_is(c.m, 2, 12); /* another place in it */
+	place_is(c.m, 4000, 12);
+	l = (struct pt_rec_pyline){ .id = 12, .flags = PT_PYLINE_LIBRARY | PT_PYLINE_NATIVE,
+				    .text = "deflate\0/usr/lib/libz.so.1" };
+	feed(c.m, &l, PT_REC_PYLINE, sizeof(l), JOB_BEGIN);
 	pt_model_settle(c.m);
 	assert_true(w->looks.n > 100);
 	for (i = 0; i < w->looks.n; i++)
 		assert_true(w->looks.v[i].stack == 4 &&
-			    (w->looks.v[i].leaf == 11 || w->looks.v[i].leaf == 4));
+			    (w->looks.v[i].leaf == 11 || w->looks.v[i].leaf == 4) &&
+			    pt_model_function(c.m, &w->looks.v[i]) ==
+				    (w->looks.v[i].place % 3 ? 12 : 0));
 	r = analyze(&c);
 	for (i = 0; i < r->n_lines; i++)
 		if (r->lines[i].pid == JOB_WORKER(0) && r->lines[i].cause == PT_CAUSE_CPU)
@@ -613,6 +639,8 @@ static void a_library_is_below_its_line(void **state)
 	assert_non_null(row);
 	assert_string_equal(row->native, "libz.so.1");
 	assert_true(fabs(row->native_share - 0.75) < 0.05);
+	assert_string_equal(row->native_symbol, "deflate");
+	assert_true(fabs(row->native_symbol_share - 0.5) < 0.05);
 	case_close(&c);
 }
 
@@ -621,6 +649,7 @@ static void what_makes_no_sense_is_refused(void **state)
 	struct pt_model *m = pt_model_new();
 	struct pt_rec_pyline l = { .id = 1, .line = 3 };
 	struct pt_rec_pystack s = { .id = 2, .caller = 2, .line = 1 };
+	struct pt_rec_pylook look_of_old = { .hdr = { .tid = 5, .tgid = 5 }, .stack = 1 };
 
 	(void)state;
 	assert_non_null(m);
@@ -634,9 +663,15 @@ static void what_makes_no_sense_is_refused(void **state)
 	assert_true(m->malformed == 4);
 	assert_null(pt_model_line(m, 1));
 	assert_null(pt_model_stack(m, 2));
-	/* of a thread that nobody knows: no look, and no harm */
+	place_is(m, 0, 1);
+	place_is(m, PT_PY_PLACES, 1);
+	place_is(m, 1, PT_PY_IDS);
+	look_at(m, 5, 10, 1, PT_PY_PLACES);
+	assert_true(m->malformed == 8 && !m->code_places.n);
+	/* of a thread that nobody knows: no look, and no harm; older ones had no place */
 	look(m, 5, 5, 10, 20, 1);
-	assert_true(m->malformed == 4 && !m->all_threads.n);
+	feed(m, &look_of_old, PT_REC_PYLOOK, 48, 20);
+	assert_true(m->malformed == 8 && !m->all_threads.n);
 	pt_model_free(m);
 }
 

@@ -10,6 +10,7 @@
 
 /* Of those below a line the first that are met; what is in another one is in none. */
 #define LIBRARIES 6
+#define FUNCTIONS 16 /* ... of each */
 
 /* A line, in what the thread did there, and whether it obtained data then. */
 struct at {
@@ -20,6 +21,10 @@ struct at {
 	struct {
 		uint32_t line; /* of a library that is no Python */
 		uint64_t looks;
+		struct {
+			uint32_t line; /* of a function of it */
+			uint64_t looks;
+		} at[FUNCTIONS];
 	} in[LIBRARIES];
 	uint64_t ns;	/* asleep: of sleeps that were looked at */
 };
@@ -191,6 +196,18 @@ static const struct pt_code_look *look_from(struct thread *k, uint64_t ts)
 	return k->look < th->looks.n ? &th->looks.v[k->look] : NULL;
 }
 
+static void count_function(struct at *at, size_t in, uint32_t line)
+{
+	size_t i;
+
+	for (i = 0; line && i < FUNCTIONS; i++)
+		if (!at->in[in].at[i].looks || at->in[in].at[i].line == line) {
+			at->in[in].at[i].line = line;
+			at->in[in].at[i].looks++;
+			return;
+		}
+}
+
 static void count_library(const struct thread *k, struct at *at, const struct pt_code_look *l)
 {
 	const struct pt_code_stack *s = l->leaf != l->stack ?
@@ -201,6 +218,7 @@ static void count_library(const struct thread *k, struct at *at, const struct pt
 		if (!at->in[i].looks || at->in[i].line == s->line) {
 			at->in[i].line = s->line;
 			at->in[i].looks++;
+			count_function(at, i, pt_model_function(k->an->m, l));
 			return;
 		}
 }
@@ -315,11 +333,34 @@ static void bound(const struct at *a, const struct sum *s, struct pt_r_line *o)
 	}
 }
 
+/* The library in which most looks below the line were, and the function of it. */
+static void fill_native(const struct thread *k, const struct at *a, struct pt_r_line *o)
+{
+	const struct pt_code_line *l;
+	size_t i, most = 0, best = 0;
+
+	for (i = 0; i < LIBRARIES; i++)
+		if (a->in[i].looks > a->in[most].looks)
+			most = i;
+	l = a->in[most].looks ? pt_model_line(k->an->m, a->in[most].line) : NULL;
+	if (!l)
+		return;
+	o->native = pt_arena_strdup(k->an->a, l->name);
+	o->native_share = (double)a->in[most].looks / (double)a->looks;
+	for (i = 0; i < FUNCTIONS; i++)
+		if (a->in[most].at[i].looks > a->in[most].at[best].looks)
+			best = i;
+	if (!a->in[most].at[best].looks)
+		return;
+	l = pt_model_line(k->an->m, a->in[most].at[best].line);
+	o->native_symbol = pt_arena_strdup(k->an->a, l->name);
+	o->native_symbol_share = (double)a->in[most].at[best].looks / (double)a->looks;
+}
+
 static void fill_row(const struct thread *k, const struct at *a, struct pt_r_line *o)
 {
 	const struct sum *s = &k->sum[a->cause][a->waits];
 	const struct pt_code_line *l = pt_model_line(k->an->m, a->line);
-	size_t i, most = 0;
 
 	*o = (struct pt_r_line){ .who = k->w ? "worker" : "trainer", .pid = k->th->tgid,
 				 .tid = k->th->tid, .cause = (enum pt_cause)a->cause,
@@ -331,15 +372,8 @@ static void fill_row(const struct thread *k, const struct at *a, struct pt_r_lin
 	bound(a, s, o);
 	o->function = pt_arena_strdup(k->an->a, l->name);
 	o->file = pt_arena_strdup(k->an->a, l->file);
-	o->native_share = NAN;
-	for (i = 0; i < LIBRARIES; i++)
-		if (a->in[i].looks > a->in[most].looks)
-			most = i;
-	l = a->in[most].looks ? pt_model_line(k->an->m, a->in[most].line) : NULL;
-	if (!l)
-		return;
-	o->native = pt_arena_strdup(k->an->a, l->name);
-	o->native_share = (double)a->in[most].looks / (double)a->looks;
+	o->native_share = o->native_symbol_share = NAN;
+	fill_native(k, a, o);
 }
 
 static int add_rows(const struct thread *k, struct pt_report *r)

@@ -36,20 +36,33 @@ static int by_seconds(const void *a, const void *b)
 	return by_group(x, y) ?: pt_cmp(y->seconds, x->seconds) ?: by_line(a, b);
 }
 
-static double native_s(const struct pt_r_line *l)
+/* One of the names that most of a line's time was in. Before the seconds are summed up. Of two
+ * that differ the one with more; true: of `l`. */
+static bool join_most(const struct pt_r_line *to, const struct pt_r_line *l, bool same,
+		      const char *name, double *share, const char *other, double its)
 {
-	return l->native ? l->seconds * l->native_share : 0;
+	double sum = to->seconds + l->seconds, a = name ? to->seconds * *share : 0;
+	double b = other ? l->seconds * its : 0;
+
+	same &= name && other && !strcmp(name, other);
+	*share = (name || other) && sum > 0 ? (same ? a + b : fmax(a, b)) / sum : NAN;
+	return b > a;
 }
 
-/* Before the seconds are summed up. Of two libraries the one with more. */
+/* A function is named of the library that is. */
 static void join_native(struct pt_r_line *to, const struct pt_r_line *l)
 {
-	double sum = to->seconds + l->seconds, a = native_s(to), b = native_s(l);
-	bool same = to->native && l->native && !strcmp(to->native, l->native);
+	bool same = to->native && l->native && !strcmp(to->native, l->native), its;
 
-	if (b > a)
+	its = join_most(to, l, true, to->native, &to->native_share, l->native, l->native_share);
+	if (join_most(to, l, same, same || !its ? to->native_symbol : NULL,
+		      &to->native_symbol_share, same || its ? l->native_symbol : NULL,
+		      l->native_symbol_share))
+		to->native_symbol = l->native_symbol;
+	else if (its && !same)
+		to->native_symbol = NULL;
+	if (its)
 		to->native = l->native;
-	to->native_share = to->native && sum > 0 ? (same ? a + b : fmax(a, b)) / sum : NAN;
 }
 
 /* Sorts, and joins those of the same line. How many are left. */

@@ -149,6 +149,13 @@ static void put_nodes(struct pt_jb *b, struct texts *k, struct tree *t, uint64_t
 			put_node(b, t, (uint32_t)i, -1, t->rest[i]);
 }
 
+/* Of a library, and with enough for a node of its own? */
+static bool is_function(const struct pt_model *m, const struct pt_stack_time *e, uint64_t least)
+{
+	return e->key.state == PT_PAST_RUNNING && e->key.function &&
+	       pt_model_stack(m, e->key.stack) && e->ns >= least;
+}
+
 static json_t *tree_of(struct pt_jb *b, struct texts *k, const struct pt_stack_times *times,
 		       bool asleep)
 {
@@ -156,6 +163,7 @@ static json_t *tree_of(struct pt_jb *b, struct texts *k, const struct pt_stack_t
 	struct tree t = { .nodes = json_array() };
 	const struct pt_stack_time *e;
 	uint64_t least = 0;
+	size_t i;
 
 	t.own = calloc(n + 1, sizeof(*t.own));
 	t.total = calloc(n + 1, sizeof(*t.total));
@@ -171,12 +179,21 @@ static json_t *tree_of(struct pt_jb *b, struct texts *k, const struct pt_stack_t
 		    !pt_model_stack(k->m, e->key.stack))
 			continue;
 		t.total[e->key.stack - 1] += e->ns;
-		t.own[e->key.stack - 1] += asleep ? 0 : e->ns;
 	}
+	for (i = 0; i < n; i++)
+		t.own[i] = asleep ? 0 : t.total[i];
 	sum_up(k->m, &t);
 	least = least_of(&t, n);
 	b->failed |= !least;
+	for (e = times->all; !asleep && e; e = e->hh.next)
+		if (is_function(k->m, e, least))
+			t.own[e->key.stack - 1] -= e->ns;
 	put_nodes(b, k, &t, least);
+	/* a library's functions are below it */
+	for (e = times->all; !asleep && e; e = e->hh.next)
+		if (is_function(k->m, e, least) && t.node[e->key.stack - 1])
+			put_node(b, &t, t.node[e->key.stack - 1], line_of(b, k, e->key.function),
+				 e->ns);
 	for (e = times->all; asleep && e; e = e->hh.next)
 		if (e->key.state != PT_PAST_RUNNING && pt_model_stack(k->m, e->key.stack) &&
 		    t.node[e->key.stack - 1] && e->ns >= 1000)
@@ -237,8 +254,8 @@ static json_t *groups(struct pt_jb *b, const struct pt_export *x, struct texts *
 		k->first = th->looks.v[0].begin < k->first ? th->looks.v[0].begin : k->first;
 		g = group_of(x, th);
 		threads[g]++;
-		b->failed |= pt_stacks_add(&times[g], th, (uint64_t)c->begin_ns,
-					   (uint64_t)c->end_ns) != 0;
+		b->failed |= pt_stacks_add(&times[g], x->m, th,
+					   (uint64_t)c->begin_ns, (uint64_t)c->end_ns) != 0;
 	}
 	for (g = 0; g < GROUPS; g++) {
 		if (!threads[g])

@@ -277,10 +277,10 @@ static const struct pt_col stacks_cols[] = {
 	TEXT("function"), TEXT("file"), INT("line"), TEXT("stack"),
 };
 /* "outermost;...;innermost", the functions' names alone. NULL: no memory. */
-static char *names_of(const struct pt_model *m, uint32_t stack)
+static char *names_of(const struct pt_model *m, const struct pt_stack_key *key)
 {
 	uint32_t id[PT_STACK_DEPTH];
-	size_t n = pt_model_unfold(m, stack, id), len;
+	size_t n = pt_model_unfold(m, key->stack, id), len;
 	const struct pt_code_line *l;
 	char *text = NULL;
 	FILE *f = open_memstream(&text, &len);
@@ -289,6 +289,9 @@ static char *names_of(const struct pt_model *m, uint32_t stack)
 		l = pt_model_line(m, pt_model_stack(m, id[n])->line);
 		fprintf(f, "%s%s", l ? l->name : "?", n ? ";" : "");
 	}
+	l = pt_model_line(m, key->function);
+	if (f && l)
+		fprintf(f, ";%s", l->name);
 	if (f && !fclose(f))
 		return text;
 	free(text);
@@ -298,9 +301,9 @@ static int stack_row(const struct pt_model *m, const struct pt_thread *th,
 		     const struct pt_stack_time *t, struct pt_rows *to)
 {
 	const struct pt_code_stack *s = pt_model_stack(m, t->key.stack);
-	const struct pt_code_line *l = s ? pt_model_line(m, s->line) : NULL;
+	const struct pt_code_line *l = s ? pt_model_line(m, t->key.function ?: s->line) : NULL;
 	bool ran = t->key.state == PT_PAST_RUNNING;
-	char *names = names_of(m, t->key.stack);
+	char *names = names_of(m, &t->key);
 	int err = !names ? -ENOMEM :
 		  PT_ROW(to, I(pt_real_id(th->tgid)), I(pt_real_id(th->tid)),
 			 S(ran ? "running" : pt_wait_name((enum pt_wait)t->key.state)),
@@ -322,7 +325,7 @@ static int stacks_rows(const struct pt_export *x, struct pt_rows *to)
 		const struct pt_thread *th = x->m->all_threads.v[i];
 		struct pt_stack_times all = { 0 };
 
-		err = pt_stacks_add(&all, th, (uint64_t)c->begin_ns, (uint64_t)c->end_ns);
+		err = pt_stacks_add(&all, x->m, th, (uint64_t)c->begin_ns, (uint64_t)c->end_ns);
 		for (t = all.all; t && !err; t = t->hh.next)
 			err = stack_row(x->m, th, t, to);
 		pt_stacks_free(&all);

@@ -31,6 +31,22 @@ void pt_tx_lines_of(struct pt_tx *t, const struct pt_r_line *l)
 
 #define NATIVE_MIN 0.2 /* of a line: less is not worth a word */
 
+/* "75 % of it in libz.so.1 deflate"; where that is a part alone, "..., 50 % in its deflate". */
+static void put_native(struct pt_tx *t, const struct pt_r_line *l)
+{
+	bool all = l->native_symbol_share > 0.95 * l->native_share;
+
+	pt_tx_printf(t, ", %.0f %% of it in %s", 100 * l->native_share,
+		     pt_tx_path(t, l->native, 40));
+	if (!l->native_symbol || l->native_symbol_share < NATIVE_MIN)
+		return;
+	if (all)
+		pt_tx_printf(t, " %s", pt_tx_path(t, l->native_symbol, 40));
+	else
+		pt_tx_printf(t, ", %.0f %% in its %s", 100 * l->native_symbol_share,
+			     pt_tx_path(t, l->native_symbol, 40));
+}
+
 static void row(struct pt_tx *t, const struct pt_r_line *l, double seconds)
 {
 	pt_tx_label(t, NULL);
@@ -43,8 +59,7 @@ static void row(struct pt_tx *t, const struct pt_r_line *l, double seconds)
 	if (l->line != PT_NULL)
 		pt_tx_printf(t, ":%s", pt_tx_id(t, l->line));
 	if (l->native && l->native_share >= NATIVE_MIN)
-		pt_tx_printf(t, ", %.0f %% of it in %s", 100 * l->native_share,
-			     pt_tx_path(t, l->native, 40));
+		put_native(t, l);
 	pt_tx_put(t, "\n");
 }
 

@@ -164,6 +164,9 @@ static int put_python(FILE *f, const struct pt_model *m, const struct pt_thread 
 		l = pt_model_line(m, pt_model_stack(m, id[n])->line);
 		err = l ? put_line(f, l) : 0;
 	}
+	l = pt_model_line(m, t->key.function);
+	if (l && !err)
+		err = put_line(f, l);
 	if (t->key.state != PT_PAST_RUNNING)
 		fprintf(f, ";%s", pt_wait_name((enum pt_wait)t->key.state));
 	fprintf(f, " %" PRIu64 "\n", t->ns / 1000);
@@ -175,7 +178,7 @@ static int python_of(const struct pt_export *x, const struct pt_thread *th, FILE
 	const struct pt_r_capture *c = &x->r->capture;
 	struct pt_stack_times all = { 0 };
 	const struct pt_stack_time *t;
-	int err = pt_stacks_add(&all, th, (uint64_t)c->begin_ns, (uint64_t)c->end_ns);
+	int err = pt_stacks_add(&all, x->m, th, (uint64_t)c->begin_ns, (uint64_t)c->end_ns);
 
 	for (t = all.all; t && !err; t = t->hh.next)
 		if (t->ns >= 1000)

@@ -77,6 +77,9 @@ static json_t *sample_of(struct speedscope *k, const struct pt_thread *th,
 		if (f && json_array_append_new(out, json_integer(f - 1)))
 			goto fail;
 	}
+	f = out ? frame_of(k, pt_model_function(k->m, l)) : 0;
+	if (f && json_array_append_new(out, json_integer(f - 1)))
+		goto fail;
 	if (wait == PT_WAIT_NR || wait == PT_WAIT_RUNQ)
 		return out;
 	if (!k->frame_of_wait[wait])

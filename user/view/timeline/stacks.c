@@ -8,6 +8,7 @@
 #define SEAM_NS 1000
 
 struct walk {
+	const struct pt_model *m;
 	const struct pt_thread *th;
 	struct pt_stack_times out; /* of this thread */
 	uint64_t begin, end;	   /* asked for */
@@ -19,16 +20,11 @@ struct walk {
 	bool failed;	/* no memory */
 };
 
-static struct pt_stack_time *at(struct pt_stack_times *to, uint32_t stack, uint32_t state)
-{
-	const struct pt_stack_key key = { stack, state };
-
-	return pt_hash_make(to->all, key, &key);
-}
-
 static void meet(struct walk *k, uint64_t ns)
 {
-	struct pt_stack_time *t = at(&k->out, k->th->looks.v[k->look].leaf, k->state);
+	const struct pt_code_look *l = &k->th->looks.v[k->look];
+	const struct pt_stack_key key = { l->leaf, pt_model_function(k->m, l), k->state };
+	struct pt_stack_time *t = pt_hash_make(k->out.all, key, &key);
 
 	k->failed |= !t;
 	if (!t)
@@ -100,7 +96,7 @@ static void take(struct walk *k, struct pt_stack_times *to)
 	int i;
 
 	for (t = k->out.all; t && !k->failed; t = t->hh.next) {
-		sum = at(to, t->key.stack, t->key.state);
+		sum = pt_hash_make(to->all, key, &t->key);
 		k->failed = !sum;
 		if (!sum)
 			break;
@@ -118,10 +114,10 @@ static void take(struct walk *k, struct pt_stack_times *to)
 	}
 }
 
-int pt_stacks_add(struct pt_stack_times *to, const struct pt_thread *th, uint64_t begin,
-		  uint64_t end)
+int pt_stacks_add(struct pt_stack_times *to, const struct pt_model *m,
+		  const struct pt_thread *th, uint64_t begin, uint64_t end)
 {
-	struct walk k = { .th = th, .begin = begin, .end = end };
+	struct walk k = { .m = m, .th = th, .begin = begin, .end = end };
 
 	if (!th->looks.n)
 		return 0;

@@ -14,6 +14,7 @@
 
 struct pt_stack_key {
 	uint32_t stack; /* pt_model_stack() */
+	uint32_t function; /* of the library that it ends in: pt_model_line(); 0: none is told */
 	uint32_t state; /* PT_PAST_RUNNING: on a core, or ready for one; else a pt_wait */
 };
 
@@ -30,8 +31,8 @@ struct pt_stack_times {
 };
 
 /* Adds what the model has of the thread in [begin, end). 0 or -ENOMEM. */
-int pt_stacks_add(struct pt_stack_times *to, const struct pt_thread *th, uint64_t begin,
-		  uint64_t end);
+int pt_stacks_add(struct pt_stack_times *to, const struct pt_model *m,
+		  const struct pt_thread *th, uint64_t begin, uint64_t end);
 void pt_stacks_free(struct pt_stack_times *t);
 
 #endif
