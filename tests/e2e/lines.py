@@ -476,6 +476,76 @@ def functions():
         say(told <= {"libburn.so", "plain", "work", "part"}, "functions: no other's name", told)
 
 
+HOLDERS = """
+import ctypes, queue, sys, threading, time
+sys.path.insert(0, sys.argv[1])
+import job_gpu
+gpu = job_gpu.Gpu(sys.argv[2], 200, 10, 4096)
+held, free = ctypes.PyDLL(sys.argv[3]), ctypes.CDLL(sys.argv[3])
+data, ready, took = bytes(1024), queue.Queue(maxsize=4), [0.0, 0.0]
+def heavy():
+    begin = time.thread_time()
+    held.work(data, 700000)
+    took[0] += time.thread_time() - begin
+def light():
+    begin = time.thread_time()
+    for i in range(20000): begin + i
+    took[1] += time.thread_time() - begin
+def produce():
+    while True:
+        for _ in range(5): heavy(); light()
+        ready.put(1)
+def let_go():
+    while True: free.work(data, 3000000)
+def answer():
+    for _ in sys.stdin: print(took[0] / sum(took), flush=True)
+def own():
+    for i in range(20000): i + i
+for f in (produce, produce, let_go, answer):
+    threading.Thread(target=f, daemon=True).start()
+for i in range(1 << 30):
+    ready.get()
+    own()
+    gpu.check(gpu.lib.cudaLaunchKernel(gpu.kernels[0][i % 8], gpu.grid, gpu.block, gpu.args, 0,
+                                       gpu.stream))
+    gpu.check(gpu.lib.cudaStreamSynchronize(gpu.stream))
+    if i == 3: print("READY", flush=True)
+"""
+
+
+def holders(python=sys.executable):
+    """Who holds the interpreter's lock, also inside of a library; and not who computes there
+    without it."""
+    with tempfile.TemporaryDirectory() as tmp:
+        lib, file = os.path.join(tmp, "libburn.so"), os.path.join(tmp, "x.ptr")
+        subprocess.run(["g++", "-O1", "-shared", "-fPIC", "-x", "c++", "-o", lib, "-"],
+                       input=BURN, text=True, check=True)
+        job = subprocess.Popen([python, "-c", HOLDERS, E2E, CUDART, lib], text=True,
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        try:
+            job.stdout.readline()
+            subprocess.run([PIPETRACE, "-p", str(job.pid), "-d", "6", "-o", file],
+                           capture_output=True, timeout=60, check=True)
+            job.stdin.write("\n")
+            job.stdin.flush()
+            part = float(job.stdout.readline())
+        finally:
+            job.kill()
+            job.wait()
+        text, report = (subprocess.run([PIPETRACE, "report", file] + more, capture_output=True,
+                                       text=True, timeout=60, check=True).stdout
+                        for more in ([], ["--json", "-"]))
+    locks = [v for v in json.loads(report)["verdicts"] if v["id"] == "lock_bound"]
+    if not locks:  # whether the lock is what costs most is not asked here
+        print("skip holders: the lock is not what costs most")
+        return
+    got = {e["metric"]: e["value"] for e in locks[0]["evidence"]}.get("lock.holder_share")
+    say(got and abs(got - part) < 0.2, "holders: the share", (got, part, locks))
+    place = "heavy (<string>:%d)" % (HOLDERS.split("\n").index("    held.work(data, 700000)") + 1)
+    say("Python's lock is in " + place in locks[0]["title"], "holders: the line", locks[0])
+    say("holds Python's lock" in " ".join(text.split()), "holders: the text", text)
+
+
 def main():
     ap = argparse.ArgumentParser()
     ap.add_argument("--spin", nargs="+", metavar=("PYTHON", "METHOD"))
@@ -491,6 +561,7 @@ def main():
     refused(3)
     native()
     functions()
+    holders()
     for method in ("fork",) if args.sample else ("fork", "spawn"):
         traced(method, args.seconds)
     print("%.0f s" % (time.monotonic() - begin))

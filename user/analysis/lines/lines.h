@@ -39,6 +39,17 @@ int pt_tell_late(struct pt_an *an, const struct pt_trainer *t, bool data,
 /* ... both, 0: none, and the line's share of that time. 0 or -ENOMEM. */
 int pt_late_line(struct pt_an *an, const struct pt_trainer *t, bool data, uint32_t *line,
 		 uint32_t *stack, double *share);
+/* While the training thread, in its data waits (`loading`, and workers at any time) or else, waits
+ * for the interpreter's lock, and that is most of its waiting for locks: the line that most who had
+ * the lock were in, its share of their samples, and how many those are. *line 0: too few tell. 0 or
+ * -ENOMEM. */
+int pt_holding_line(const struct pt_an *an, const struct pt_trainer *t, bool loading,
+		    uint32_t *line, double *share, uint64_t *samples);
+/* ... in a verdict on such waits. 0 or -ENOMEM. */
+int pt_tell_holder(struct pt_an *an, const struct pt_trainer *t, bool loading,
+		   struct pt_r_verdict *v);
+/* What each stack has, as its line's that tells most; into room for all lines. 0 or -ENOMEM. */
+int pt_sum_lines(const struct pt_model *m, const uint64_t *stacks, uint64_t *lines);
 /* Were samples taken of it in the kernel? And for how much of its time does each of its looks
  * stand? Looks that were all made from outside count 1 each. free() it, in any case. 0 or
  * -ENOMEM. */

@@ -489,13 +489,34 @@ static uint64_t sum_stacks(struct pt_an *an, const struct pt_trainer *t, bool da
 	return all;
 }
 
+static void sum_lines(const struct told *d, const uint64_t *stacks, uint64_t *lines)
+{
+	uint32_t at;
+	size_t i;
+
+	for (i = 0; i < d->m->code_stacks.n; i++)
+		if (stacks[i] && (at = choose(d, (uint32_t)i + 1, false)))
+			lines[at - 1] += stacks[i];
+}
+
+int pt_sum_lines(const struct pt_model *m, const uint64_t *stacks, uint64_t *lines)
+{
+	struct told d = { .m = m };
+	int err = find_functions(&d);
+
+	if (!err)
+		sum_lines(&d, stacks, lines);
+	free(d.function);
+	free(d.trainers);
+	return err;
+}
+
 int pt_late_line(struct pt_an *an, const struct pt_trainer *t, bool data, uint32_t *line,
 		 uint32_t *stack, double *share)
 {
 	size_t n = an->m->code_stacks.n, i;
 	struct told d = { .m = an->m };
 	uint64_t *ns = calloc(n + 1, sizeof(*ns)), *lines, all, most = 0;
-	uint32_t at;
 	int err = find_functions(&d);
 
 	*line = *stack = 0;
@@ -510,9 +531,7 @@ int pt_late_line(struct pt_an *an, const struct pt_trainer *t, bool data, uint32
 		all = sum_stacks(an, t, data, ns);
 	if (err)
 		goto out;
-	for (i = 0; i < n; i++)
-		if (ns[i] && (at = choose(&d, (uint32_t)i + 1, false)))
-			lines[at - 1] += ns[i];
+	sum_lines(&d, ns, lines);
 	for (i = 0; i < an->m->code_lines.n; i++)
 		if (lines[i] > most) {
 			most = lines[i];

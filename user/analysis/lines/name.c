@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "analysis/lines/lines.h"
+#include "base/wilson.h"
 
 /* Of what the verdict speaks of, at least: so much in that line, and, by the interval, not
  * much less. */
@@ -232,4 +233,24 @@ int pt_tell_late(struct pt_an *an, const struct pt_trainer *t, bool data,
 	tell_line(an, pt_sentence(an, "%.0f %% of that rank's %s is in", 100 * share,
 				  data ? "waiting for data" : "other time"), line, v);
 	return add_stack(an, stack, v);
+}
+
+int pt_tell_holder(struct pt_an *an, const struct pt_trainer *t, bool loading,
+		   struct pt_r_verdict *v)
+{
+	double share = 0, low, high;
+	uint64_t samples = 0;
+	uint32_t line;
+	int err = pt_holding_line(an, t, loading, &line, &share, &samples);
+
+	if (err || !line)
+		return err;
+	pt_wilson(share, (double)samples, &low, &high);
+	if (share < SHARE_MIN || low < LOW_MIN)
+		return 0;
+	tell_line(an, pt_sentence(an, "in %.0f %% of %llu samples taken meanwhile, the thread that "
+				  "holds Python's lock is in", 100 * share,
+				  (unsigned long long)samples), line, v);
+	pt_evidence_add(v, "lock.holder_share", share, "share", NAN, PT_ESTIMATED);
+	return 0;
 }

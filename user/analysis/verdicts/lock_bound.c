@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include <math.h>
 
+#include "analysis/lines/lines.h"
 #include "analysis/verdicts/verdict.h"
 
 /* Loading waits for locks: threads of a process hold each other up. */
@@ -33,7 +34,7 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	v->advice = "Find what the loading code shares: a lock around a file handle, a "
 		    "database or a cache, or Python's global interpreter lock where threads "
 		    "load (processes do not share it).";
-	return 1;
+	return pt_tell_holder(an, f->t, true, v) ?: 1;
 }
 
 /* Before it is asked which worker or item is slow: what is under the lock decides. */
@@ -64,7 +65,7 @@ static int judge_host(struct pt_an *an, const struct pt_facts *f, struct pt_r_ve
 		100 * share);
 	v->advice = "In Python that is the global interpreter lock: move threads that compute "
 		    "(loaders, loggers) to a process, or to code that releases the lock.";
-	return 1;
+	return pt_tell_holder(an, f->t, false, v) ?: 1;
 }
 
 const struct pt_verdict pt_verdict_lock_bound = {

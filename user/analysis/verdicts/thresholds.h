@@ -70,6 +70,8 @@
 /* Makers that take turns under a lock for so much of the wait are no more of them:
  * what is under it decides. */
 #define PT_LOCK_ASKED 0.50
+/* Of fewer samples of who has the interpreter's lock meanwhile none is named. */
+#define PT_HOLDER_SAMPLES 20
 /* Starving of which nobody knows why counts as so much of itself beside other costs: a
  * checkpoint that is certain is the better first line. */
 #define PT_UNEXPLAINED 0.50

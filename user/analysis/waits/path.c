@@ -338,12 +338,30 @@ static bool took_over(const struct pt_paths *p, const struct pt_thread *th,
 	       o->end + TAKEN_NS >= iv->ready && is_lock_word(p, x, o);
 }
 
+bool pt_is_interpreter_lock(const struct pt_paths *p, const struct pt_thread *th,
+			    const struct pt_iv *iv)
+{
+	return iv->wait == PT_WAIT_FUTEX && is_interpreter(p, th->tgid, iv->arg0);
+}
+
+bool pt_asks_interpreter(const struct pt_paths *p, const struct pt_thread *th,
+			 const struct pt_iv *iv)
+{
+	size_t i;
+
+	for (i = 0; i < p->interpreters.n; i++)
+		if (iv->arg0 >> 4 == p->interpreters.v[i].address >> 4 &&
+		    pt_is_interpreter_lock(p, th, iv))
+			return true;
+	return false;
+}
+
 bool pt_is_lock(const struct pt_paths *p, const struct pt_thread *th,
 		const struct pt_iv *iv)
 {
 	if (iv->valid_wake && iv->wake == PT_WAKE_LOCK)
 		return true;
-	if (iv->wait == PT_WAIT_FUTEX && is_interpreter(p, th->tgid, iv->arg0))
+	if (pt_is_interpreter_lock(p, th, iv))
 		return true;
 	if (iv->wait != PT_WAIT_FUTEX || !iv->valid_wake)
 		return is_lock_word(p, th, iv);
