@@ -15,6 +15,7 @@
 #include "base/minmax.h"
 #include "capture/discover.h"
 #include "capture/elf.h"
+#include "capture/mapped.h"
 #include "python/looks_int.h"
 
 #define LIBRARIES_MAX 1024
@@ -80,15 +81,15 @@ static bool unchanged(struct library *b)
 static bool open_library(struct pt_py_looks *l, struct library *b, pid_t pid,
 			 const struct mapped *m)
 {
-	struct pt_gpulib g;
+	const struct pt_mapped file = { .pid = pid, .start = m->start, .end = m->end,
+					.dev = b->dev, .inode = b->inode,
+					.name = pt_py_line_of(l, b->line)->file };
 
 	if (b->fd >= 0)
 		return true;
 	if (b->given_up || l->n_open >= OPEN_MAX)
 		return false;
-	if (!pt_mapping_at(pid, m->start, &g) && g.inode == b->inode && g.dev == b->dev &&
-	    g.start == m->start && g.offset == m->offset)
-		b->fd = pt_gpulib_open(&g);
+	b->fd = pt_mapped_open(&file);
 	l->n_open += b->fd >= 0;
 	if (b->fd >= 0 && unchanged(b))
 		return true;

@@ -70,7 +70,7 @@ static void name(struct pt_py_looks *l, const struct process *p, struct mapped *
 		 base ? base + 1 : g.path_display);
 	snprintf(f.file, sizeof(f.file), "%.*s", PT_PY_TEXT - 1, g.path_display);
 	m->line = pt_py_line_id(l, &f);
-	if (g.start == m->start && g.offset == m->offset)
+	if (g.start == m->start && g.end == m->end && g.offset == m->offset)
 		m->library = pt_py_library_id(l, &g, m->line);
 }
 
