@@ -356,6 +356,7 @@ static int sum_leg(void *ctx, const struct pt_leg *l)
 	k->x->sleeps++;
 	k->x->ns += l->end - l->begin;
 	k->x->unsized += !is_sized(l->iv);
+	k->x->puts += !!(pt_call_class(l->iv->syscall) & PT_C_PUT);
 	k->x->answers += !!(l->iv->sock & PT_IV_SOCK_AWAITED);
 	k->x->ends += l->iv->wait == PT_WAIT_CHILD;
 	sum_looks(k->x, k->g->an->m, l->th, l->iv);

@@ -34,6 +34,7 @@ struct pt_giver {
 	uint64_t uploads; /* of the gaps: that end with one */
 	uint64_t answers; /* of the sleeps: for what was asked for over a socket */
 	uint64_t unsized; /* of the sleeps: more may have come than was read */
+	uint64_t puts;	/* of the sleeps: until it had taken some of what the consumer wrote */
 	/* of the sleeps: looked at in Python; there the consumer was handing something out */
 	uint64_t looked, handed_out;
 	/* where the way back from their ends leads, ns */

@@ -101,6 +101,15 @@ static bool takes_output(const struct pt_giver *x, const struct pt_giver *kin)
 	       (double)by->handed_out >= OUT_SHARE * (double)by->looked;
 }
 
+/* What the consumer writes fills its pipe again and again: it is handed more than it hands
+ * back. Whoever is asked for a batch is written a few bytes. */
+static bool takes_more(const struct pt_giver *x, const struct pt_giver *kin)
+{
+	const struct pt_giver *by = x->sleeps >= SLEEPS_MIN ? x : kin;
+
+	return (double)by->puts > ROLE_SHARE * (double)by->sleeps;
+}
+
 /* Works as a supplier does; but what it hands over goes to no device, as far as can be
  * seen, or it takes what the consumer made. */
 static bool is_peer(const struct pt_givers *g, const struct pt_giver *x,
@@ -109,7 +118,7 @@ static bool is_peer(const struct pt_givers *g, const struct pt_giver *x,
 	bool own = x->th && x->th->proc == g->own;
 	bool asked = is_asked(x);
 
-	if (takes_output(x, kin))
+	if (takes_output(x, kin) || takes_more(x, kin))
 		return true;
 	/* it works when it is asked, and nothing goes to a device, or most batches come
 	 * without it */
@@ -221,6 +230,7 @@ static void add_giver(struct pt_giver *sum, const struct pt_giver *x)
 	sum->bytes += x->bytes;
 	sum->ends += x->ends;
 	sum->unsized += x->unsized;
+	sum->puts += x->puts;
 	sum->answers += x->answers;
 	sum->looked += x->looked;
 	sum->handed_out += x->handed_out;
