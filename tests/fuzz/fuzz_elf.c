@@ -54,20 +54,21 @@ static void entries(int fd, uint64_t size)
 	}
 }
 
-static void places(int fd, uint64_t size)
+static void places(int fd, uint64_t size,
+		   int (*read_names)(int fd, struct pt_elf_place *v, size_t n))
 {
 	struct pt_elf_place v[PLACES];
 	int ret, n = 0, i;
 
 	memset(v, 0xff, sizeof(v));
 	for (i = 0; i < PLACES; i++)
-		v[i].offset = i ? (uint64_t)i * 0x20 + 0x200 : UINT64_MAX - 3;
+		v[i].offset = i ? (uint64_t)i * 8 + 0x1f0 : UINT64_MAX - 3;
 	v[PLACES - 1].offset = size;
-	ret = pt_elf_read_names(fd, v, PLACES);
+	ret = read_names(fd, v, PLACES);
 	for (i = 0; i < PLACES; i++) {
 		n += v[i].found;
 		if (v[i].found)
-			FUZZ_HOLDS(memchr(v[i].name, 0, sizeof(v[i].name)));
+			FUZZ_HOLDS(v[i].name[0] && memchr(v[i].name, 0, sizeof(v[i].name)));
 	}
 	FUZZ_HOLDS(ret < 0 || ret == n);
 }
@@ -91,7 +92,8 @@ void elf_run(const uint8_t *data, size_t size)
 	symbols(fd, all);
 	objects(fd);
 	entries(fd, all);
-	places(fd, all);
+	places(fd, all, pt_elf_read_names);
+	places(fd, all, pt_elf_read_functions);
 	if (!pt_elf_read_dyn(fd, names, NAMES, has, &dyn))
 		FUZZ_HOLDS(memchr(dyn.soname, 0, sizeof(dyn.soname)));
 }
@@ -99,8 +101,10 @@ void elf_run(const uint8_t *data, size_t size)
 /* ---- seeds: a library of one page with two functions ------------------------------ */
 
 #define AT 0x10000 /* where it is loaded */
-#define STRINGS "\0libfuzz.so\0cudaLaunchKernel\0cuLaunchKernel@@V1\0.dynsym"
-enum { SO = 1, FIRST = 12, SECOND = 29 }; /* of them, in STRINGS */
+#define STRINGS "\0libfuzz.so\0cudaLaunchKernel\0cuLaunchKernel@@V1\0.dynsym\0" \
+	"_ZN4pack7squeezeILi3E1vIiEEEiT0_\0_ZN1vIiElsEi"
+/* of them, in STRINGS */
+enum { SO = 1, FIRST = 12, SECOND = 29, TEMPLATE = 56, OPERATOR = 89 };
 
 struct library {
 	Elf64_Ehdr eh;
@@ -235,6 +239,19 @@ void elf_seeds(void)
 	l.sym[2].st_info = l.sym[1].st_info;
 	fuzz_seed_as("objects", 0, &l, sizeof(l));
 	l.sym[2].st_info = l.sym[1].st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC);
+	/* of C++, one without a size: its section goes on to there */
+	l.sym[1].st_name = TEMPLATE;
+	l.sym[2].st_name = OPERATOR;
+	l.sym[1].st_shndx = l.sym[2].st_shndx = 1;
+	fuzz_seed_as("functions", 0, &l, sizeof(l));
+	l.sym[1].st_info = ELF64_ST_INFO(STB_LOCAL, STT_FUNC);
+	l.sym[1].st_size = l.sym[2].st_size = 0;
+	l.sh[1].sh_type = SHT_PROGBITS;
+	l.sh[1].sh_flags = SHF_EXECINSTR;
+	l.sh[1].sh_addr = WHERE(text);
+	l.sh[1].sh_size = sizeof(l.text);
+	fuzz_seed_as("functions-without-sizes", 0, &l, sizeof(l));
+	make_library(&l);
 	l.eh.e_shnum = 0;
 	fuzz_seed_as("first-section-counts", 0, &l, sizeof(l));
 	l.eh.e_shoff = 0;
