@@ -227,9 +227,6 @@ static int make_devs(struct pt_gqueue *q, struct pt_glikely *likely)
 		d->has_node = true;
 		err = add_node(d, &q->node[n], &likely[n], first);
 	}
-	/* of several the launches do not say which one was full */
-	if (!err && t->devs.n == 1)
-		err = pt_full_queue(t, &t->devs.v[0].busy_hard);
 	for (i = 0; i < t->devs.n && !err; i++)
 		err = finish(q->an, &t->devs.v[i],
 			     t->devs.n > 1 && q->devices.threads.n > 1);

@@ -232,8 +232,5 @@ int pt_take_driver(const struct pt_an *an, struct pt_trainer *t, double idle,
 /* ... and the trainer's sums are no more than that. */
 void pt_limit_by_driver(const struct pt_an *an, struct pt_trainer *t, double idle,
 			double most);
-/* full.c: adds to `busy` the time in which the device certainly had work because
- * its queue was full. 0 or -ENOMEM. */
-int pt_full_queue(struct pt_trainer *t, pt_spans *busy);
 
 #endif

@@ -3,6 +3,7 @@
  * once: data waits first, then time inside GPU calls, then what is left. */
 
 #include "analysis/internal.h"
+#include "analysis/waits/look.h"
 
 static void add_to_step(struct pt_trainer *t, size_t *hint,
 			const struct pt_gpu_call *c, uint64_t ns)
@@ -110,6 +111,22 @@ static void host_blocked(struct pt_an *an, struct pt_trainer *t, double price)
 	}
 }
 
+/* ... and, of calls whose end is not watched, while they slept: for room in the device's queue,
+ * or for a copy. */
+static void slept_in_calls(const struct pt_an *an, struct pt_trainer *t)
+{
+	size_t hint = 0;
+
+	if (!t->look)
+		return;
+	pt_each(const struct pt_host_piece, x, &t->look->host.pieces) {
+		uint64_t b = pt_max64(x->begin, an->t0), e = pt_min64(x->end, an->t1);
+
+		if (x->what == PT_HOST_LAUNCHING && x->iv && e > b)
+			t->gpu_wait_ns += e - b - pt_waits_in(t, &hint, b, e);
+	}
+}
+
 int pt_sum_breakdown(struct pt_an *an, struct pt_trainer *t)
 {
 	double price;
@@ -122,7 +139,9 @@ int pt_sum_breakdown(struct pt_an *an, struct pt_trainer *t)
 		t->own_cpu_ns += w->own_cpu_ns;
 		t->handover_ns += w->handover_ns;
 	}
-	if (!err)
-		host_blocked(an, t, price);
-	return err;
+	if (err)
+		return err;
+	host_blocked(an, t, price);
+	slept_in_calls(an, t);
+	return 0;
 }

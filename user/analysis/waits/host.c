@@ -128,14 +128,12 @@ static int host_leg(void *ctx, const struct pt_leg *l)
 {
 	struct finder *k = ctx;
 	unsigned w = what_of(k, l);
-	/* in a launch it waits for a copy as a rule, not for room in the device's queue */
-	const struct pt_iv *iv = w == PT_HOST_LAUNCHING ? NULL : l->iv;
 	uint64_t mid = l->begin;
 	int err;
 
 	if (l->th != k->gap->g.th && l->kind == PT_LEG_RUN)
 		mid = pt_max64(mid, launching_until(l));
-	err = push(k, mid, l->end, iv, w);
+	err = push(k, mid, l->end, l->iv, w);
 	return err ? err : push(k, l->begin, mid, NULL, PT_HOST_LAUNCHING);
 }
 
