@@ -561,6 +561,44 @@ static void test_ends_in_wait(void **state)
 	case_close(&c);
 }
 
+/* Batches that are there already, a sync every fourth step, and no evidence: the copies in between
+ * begin steps as well, also where the capture begins within the first one. */
+static void test_sync_seldom(void **state)
+{
+	enum { H2D = 1, P = 500, TURNS = 24, EVERY = 4, LAUNCHES = 12 };
+	const uint64_t t0 = 1000 * ST_S;
+	struct stream s = { 0 };
+	struct pt_report *r;
+	struct pt_model *m;
+	uint64_t at = t0 + ST_MS;
+	int i, k;
+
+	(void)state;
+	st_host(&s, t0, 4, P);
+	st_mark(&s, t0, PT_MARK_BEGIN);
+	st_task(&s, t0, P, P, 1, "job");
+	for (i = 0; i < TURNS * EVERY; i++) {
+		at += (i % EVERY ? 80 : 30 * 1000) * ST_US;
+		if (i)
+			st_gpu(&s, "cudaMemcpyAsync", P, P, at, at + 6 * ST_MS, 0, 1, 1 << 16, H2D);
+		at += 6 * ST_MS + 9 * ST_US;
+		for (k = 0; k < LAUNCHES; k++, at += 2 * ST_US)
+			st_gpu(&s, "cudaLaunchKernel", P, P, at, at + 1 * ST_US, 0,
+			       (uint64_t)(0x100 + k), 0, 0);
+		if (i % EVERY < EVERY - 1)
+			continue;
+		st_gpu(&s, "cudaStreamSynchronize", P, P, at, at + 9 * ST_MS, 0, 0, 0, 0);
+		at += 9 * ST_MS;
+	}
+	st_mark(&s, at + ST_MS, PT_MARK_END);
+	st_seal(&s);
+	r = st_analyze(&s, &m);
+	assert_in_range(r->steps.count, TURNS * EVERY - 2, TURNS * EVERY + 1);
+	pt_report_free(r);
+	pt_model_free(m);
+	st_free(&s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -571,6 +609,7 @@ int main(void)
 		cmocka_unit_test(test_checkpoints),
 		cmocka_unit_test(test_two_loaders),
 		cmocka_unit_test(test_parts_of_a_batch),
+		cmocka_unit_test(test_sync_seldom),
 		cmocka_unit_test(test_begins_in_sync),
 		cmocka_unit_test(test_begins_in_wait),
 		cmocka_unit_test(test_ends_in_wait),

@@ -271,18 +271,22 @@ static int is_turn(const struct pt_actor *a, const struct pt_place_at *at,
 }
 
 /* How unequal the parts between two visits are (or to another place): the variance of their
- * numbers of calls over the mean's square. */
+ * numbers of calls over the mean's square. What comes before the first visit is no whole one. */
 static double parts_vary(const struct pt_actor *a, const struct pt_place_at *at,
 			 const struct pt_place_at *other)
 {
 	double n = 0, sum = 0, squares = 0, calls = 0;
+	bool begun = false;
 	size_t i;
 
 	for (i = 1; i < a->calls.n; i++) {
 		if (is_at(a, i, at) || is_at(a, i, other)) {
-			n += calls > 0;
-			sum += calls;
-			squares += calls * calls;
+			if (begun) {
+				n++;
+				sum += calls;
+				squares += calls * calls;
+			}
+			begun = true;
 			calls = 0;
 		}
 		calls += !a->calls.v[i].syncs;
