@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include <math.h>
 
+#include "analysis/lines/lines.h"
 #include "analysis/verdicts/verdict.h"
 
 /* What the loading lacks is hands. Workers that wait for something that takes
@@ -35,6 +36,19 @@ static void advise(struct pt_an *an, const struct pt_facts *f, double left,
 	pt_replayed_speedup(an, "workers", v);
 }
 
+/* More workers sleep side by side; but a sleep is there for some reason, or for none. */
+static void advise_sleepers(struct pt_an *an, struct pt_r_verdict *v)
+{
+	static const struct pt_line_ask ask = { PT_LINES_WORKERS, 1u << PT_CAUSE_SLEEP, "" };
+	struct pt_r_line l;
+	const char *where = pt_top_line(an, &ask, PT_NULL, &l) ?
+				    pt_line_place(an, &l) : "the loading code";
+
+	v->advice = pt_sentence(an,
+		"Find the sleep in %s (a rate limit, a pause before it tries again, polling), and "
+		"shorten it. Otherwise, r%s", where, v->advice + 1);
+}
+
 static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
 {
 	double left;
@@ -62,7 +76,10 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	if (f->cores)
 		pt_evidence_against(v, "host.cores_not_used_by_job", left, "count",
 				    f->th->core_free);
-	v->title = pt_sentence(an, waits ?
+	v->title = pt_sentence(an, sleeps ?
+		"Too few workers: num_workers is %zu, and all of them are busy, mostly "
+		"sleeping on a timer." :
+		waits ?
 		"Too few workers: num_workers is %zu, and all of them are busy, mostly "
 		"waiting for something that needs no core." :
 		busy ?
@@ -72,6 +89,8 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 		"take long to compute, and cores are free.",
 		f->t->concurrent);
 	advise(an, f, waits ? INFINITY : left, v);
+	if (sleeps)
+		advise_sleepers(an, v);
 	return 1;
 }
 
