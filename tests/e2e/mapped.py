@@ -270,8 +270,11 @@ def run_traced(where, storage, seconds, advice, paths):
 def judge(j, how, data, library, truth, report, text):
     check = lambda ok, name, detail: j.check(ok, "%s %s" % (how, name), detail)
     found = {v["id"]: v for v in report["verdicts"]}
-    check("page_fault_io" in found, "verdict", "%s" % list(found))
-    v = found.get("page_fault_io", {"subject": {}})
+    # The kernel reads ahead as far as the disk is set up for. Where that is megabytes, few
+    # batches fault, and these are what is slow.
+    right = ("page_fault_io", "slow_item")[:1 if how == "random" else 2]
+    check(any(v in found for v in right), "verdict", "%s" % list(found))
+    v = next((found[v] for v in right if v in found), {"subject": {}})
     check(v["subject"].get("file") == data, "subject", "%s" % v["subject"])
     rows = {f["path"]: f for f in report["files"]}
     f = rows.get(data)
