@@ -42,6 +42,15 @@ def line_of(text):
     return [i + 1 for i, line in enumerate(lines) if text in line]
 
 
+def traced_part(job, seconds, *more):
+    """The job is traced; the share that it tells of itself then."""
+    subprocess.run([PIPETRACE, "-p", str(job.pid), "-d", seconds, *more],
+                   capture_output=True, timeout=60, check=True)
+    job.stdin.write("\n")
+    job.stdin.flush()
+    return float(job.stdout.readline())
+
+
 class Job:
     def __init__(self, method):
         self.p = subprocess.Popen(
@@ -430,13 +439,10 @@ def burn(tmp, *how):
                                    for i in range(200)), text=True, check=True)
             os.rename(lib + ".new", lib)
             file, out = os.path.join(tmp, "x.ptr"), os.path.join(tmp, "x.json")
-            subprocess.run([PIPETRACE, "-p", str(job.pid), "-d", "4", "-o", file, "--json", out],
-                           capture_output=True, timeout=60, check=True)
-            job.stdin.write("\n")
-            job.stdin.flush()
-            part = float(job.stdout.readline())
+            part = traced_part(job, "4", "-o", file, "--json", out)
         finally:
             job.kill()
+            job.wait()
     says = [subprocess.run([PIPETRACE] + more, capture_output=True, text=True, timeout=60,
                            check=True).stdout
             for more in (["report", file, "--json", "-"], ["report", file],
@@ -524,11 +530,7 @@ def holders(python=sys.executable):
                                stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         try:
             job.stdout.readline()
-            subprocess.run([PIPETRACE, "-p", str(job.pid), "-d", "6", "-o", file],
-                           capture_output=True, timeout=60, check=True)
-            job.stdin.write("\n")
-            job.stdin.flush()
-            part = float(job.stdout.readline())
+            part = traced_part(job, "6", "-o", file)
         finally:
             job.kill()
             job.wait()

@@ -203,13 +203,27 @@ static void pages(void **state)
 	st_free(&s);
 }
 
+#define US (ST_MS / 1000)
+
+/* Returns when the next call may come. */
+static uint64_t upload(struct stream *s, uint64_t at)
+{
+	st_gpu(s, "cudaMemcpyAsync", P, P, at, at + 60 * US, 0, 1, 1 << 20, 1);
+	return at + 62 * US;
+}
+
+/* The loss: it sleeps until the device is done. */
+static void read_back(struct stream *s, uint64_t at, uint64_t end)
+{
+	st_gpu(s, "cudaMemcpy", P, P, at, end, 0, 1, 4, 2);
+	st_off(s, P, P, at + 5 * US, end - 5 * US, end - 2 * US);
+}
+
 /* Files in memory, which the door to pages does not see: ten milliseconds of obtaining, then
  * an upload and launches, some of them 30 us apart, then a sleep until the device is done. The
  * bytes are counted at that sleep; they belong to the longest gap before it. */
 static void in_memory(void **state)
 {
-	enum { H2D = 1, D2H };
-	const uint64_t us = ST_MS / 1000;
 	struct stream s = { 0 };
 	struct pt_report *r;
 	struct pt_model *m;
@@ -218,20 +232,15 @@ static void in_memory(void **state)
 	(void)state;
 	begin(&s, PT_DOOR_PAGES);
 	for (i = 0; i < steps; i++) {
-		uint64_t at = T0 + (uint64_t)(i * 70 + 10) * ST_MS;
+		uint64_t at = upload(&s, T0 + (uint64_t)(i * 70 + 10) * ST_MS);
 
-		st_gpu(&s, "cudaMemcpyAsync", P, P, at, at + 60 * us, 0, 1, 1 << 20, H2D);
-		at += 62 * us;
 		for (k = 0; k < 6; k++) {
-			at += (k < 2 && (i + k) % 2 ? 35 : 8) * us;
+			at += (k < 2 && (i + k) % 2 ? 35 : 8) * US;
 			st_gpu(&s, k % 2 ? "cuLaunchKernel" : "cudaLaunchKernel", P, P, at,
-			       at + 3 * us, 0, (uint64_t)(0x100 + k), 0, 0);
-			at += 3 * us;
+			       at + 3 * US, 0, (uint64_t)(0x100 + k), 0, 0);
+			at += 3 * US;
 		}
-		at += 4 * us;
-		st_gpu(&s, "cudaMemcpy", P, P, at, T0 + (uint64_t)(i + 1) * 70 * ST_MS, 0, 1, 4, D2H);
-		st_off(&s, P, P, at + 5 * us, T0 + (uint64_t)(i + 1) * 70 * ST_MS - 5 * us,
-		       T0 + (uint64_t)(i + 1) * 70 * ST_MS - 2 * us);
+		read_back(&s, at + 4 * US, T0 + (uint64_t)(i + 1) * 70 * ST_MS);
 		st_bytes(&s, 1 << 20, 0);
 	}
 	st_mark(&s, T0 + ST_S, PT_MARK_END);
@@ -248,8 +257,6 @@ static void in_memory(void **state)
  * thread that runs its backward pass. Nothing is loaded there. */
 static void counted_later(void **state)
 {
-	enum { H2D = 1, D2H };
-	const uint64_t us = ST_MS / 1000;
 	struct stream s = { 0 };
 	struct pt_report *r;
 	struct pt_model *m;
@@ -258,26 +265,20 @@ static void counted_later(void **state)
 	(void)state;
 	begin(&s, PT_DOOR_PAGES);
 	for (i = 0; i < steps; i++) {
-		uint64_t at = T0 + (uint64_t)(i * 70 + 50) * ST_MS;
+		uint64_t at = upload(&s, T0 + (uint64_t)(i * 70 + 50) * ST_MS);
 
-		st_gpu(&s, "cudaMemcpyAsync", P, P, at, at + 60 * us, 0, 1, 1 << 20, H2D);
-		at += 62 * us;
 		for (k = 0; k < 8; k++) {
 			if (k == 4) {
-				st_off(&s, P, P, at + 30 * us, at + 900 * us, at + 910 * us);
+				st_off(&s, P, P, at + 30 * US, at + 900 * US, at + 910 * US);
 				st_bytes(&s, 1 << 20, 0);
-				at += 1000 * us;
+				at += 1000 * US;
 			}
-			at += 25 * us;
-			st_gpu(&s, "cudaLaunchKernel", P, P, at, at + 3 * us, 0,
+			at += 25 * US;
+			st_gpu(&s, "cudaLaunchKernel", P, P, at, at + 3 * US, 0,
 			       (uint64_t)(0x100 + k), 0, 0);
-			at += 3 * us;
+			at += 3 * US;
 		}
-		at += 4 * us;
-		st_gpu(&s, "cudaMemcpy", P, P, at, T0 + (uint64_t)(i + 1) * 70 * ST_MS + 10 * ST_MS,
-		       0, 1, 4, D2H);
-		st_off(&s, P, P, at + 5 * us, T0 + (uint64_t)(i + 1) * 70 * ST_MS + 9 * ST_MS,
-		       T0 + (uint64_t)(i + 1) * 70 * ST_MS + 9 * ST_MS + 2 * us);
+		read_back(&s, at + 4 * US, T0 + (uint64_t)(i * 70 + 80) * ST_MS);
 	}
 	st_mark(&s, T0 + ST_S, PT_MARK_END);
 	st_seal(&s);

@@ -221,7 +221,8 @@ struct pt_trainer {
 	uint64_t unadopted_ns; /* of UNKNOWN: its supplier was not followed yet */
 	uint64_t starved_lo_ns, starved_likely_ns, starved_hi_ns;
 	uint64_t idle_hard_ns, idle_likely_ns;
-	uint64_t idle_driver_ns; /* at least, by the driver's counter; 0: unknown */
+	/* at least, by the driver's counter; 0: unknown */
+	uint64_t idle_driver_ns, busy_driver_ns;
 	struct pt_dev_counts counts; /* over all devices */
 	uint64_t collective_ns; /* the main thread in them, outside data waits */
 

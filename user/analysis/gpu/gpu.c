@@ -281,8 +281,10 @@ static int sum_up(struct pt_an *an, struct pt_trainer *t)
 	t->starved_lo_ns /= n;
 	t->starved_likely_ns /= n;
 	t->starved_hi_ns /= n;
-	if (isfinite(idle) && n == 1)
+	if (isfinite(idle) && n == 1) {
 		t->idle_driver_ns = (uint64_t)(least * (double)(an->t1 - an->t0));
+		t->busy_driver_ns = (uint64_t)((1 - most) * (double)(an->t1 - an->t0));
+	}
 	pt_limit_by_driver(an, t, idle, most);
 	t->counts = all;
 	pt_vec_free(&waits);

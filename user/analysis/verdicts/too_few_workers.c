@@ -14,39 +14,39 @@ static bool has_room(const struct pt_facts *f, double *left)
 	return f->cores && *left >= f->th->core_free;
 }
 
+/* More workers sleep side by side; but a sleep is there for some reason, or for none. */
+static const char *first_advice(struct pt_an *an, bool sleeps)
+{
+	static const struct pt_line_ask ask = { PT_LINES_WORKERS, 1u << PT_CAUSE_SLEEP, "" };
+	struct pt_r_line l;
+
+	return !sleeps ? "Raise" : pt_sentence(an,
+		"Find the sleep in %s (a rate limit, a pause before it tries again, polling), and "
+		"shorten it. Otherwise, raise",
+		pt_top_line(an, &ask, PT_NULL, &l) ? pt_line_place(an, &l) : "the loading code");
+}
+
 /* `left`: cores, of which each worker more takes one; INFINITY: they take none. */
-static void advise(struct pt_an *an, const struct pt_facts *f, double left,
+static void advise(struct pt_an *an, const struct pt_facts *f, double left, bool sleeps,
 		   struct pt_r_verdict *v)
 {
 	int64_t better = pt_better_workers(an, f);
 	int needed = pt_workers_needed(f);
 	double most = (double)f->t->concurrent + floor(left);
+	const char *first = first_advice(an, sleeps);
 
 	v->advice = better ?
-		pt_sentence(an, "Raise num_workers from %zu to %lld.",
+		pt_sentence(an, "%s num_workers from %zu to %lld.", first,
 				f->t->concurrent, (long long)better) :
 		most > (double)f->t->concurrent && most < needed ?
 		pt_sentence(an,
-			"Raise num_workers from %zu to about %.0f, for which there are cores; to "
-			"keep up with the GPU it would take about %d.",
+			"%s num_workers from %zu to about %.0f, for which there are cores; to "
+			"keep up with the GPU it would take about %d.", first,
 			f->t->concurrent, most, needed) :
 		pt_sentence(an,
-			"Raise num_workers from %zu to about %d, as far as the cores allow.",
+			"%s num_workers from %zu to about %d, as far as the cores allow.", first,
 			f->t->concurrent, needed);
 	pt_replayed_speedup(an, "workers", v);
-}
-
-/* More workers sleep side by side; but a sleep is there for some reason, or for none. */
-static void advise_sleepers(struct pt_an *an, struct pt_r_verdict *v)
-{
-	static const struct pt_line_ask ask = { PT_LINES_WORKERS, 1u << PT_CAUSE_SLEEP, "" };
-	struct pt_r_line l;
-	const char *where = pt_top_line(an, &ask, PT_NULL, &l) ?
-				    pt_line_place(an, &l) : "the loading code";
-
-	v->advice = pt_sentence(an,
-		"Find the sleep in %s (a rate limit, a pause before it tries again, polling), and "
-		"shorten it. Otherwise, r%s", where, v->advice + 1);
 }
 
 static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
@@ -88,9 +88,7 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 		"Too few workers: num_workers is %zu, the batches that the trainer waits for "
 		"take long to compute, and cores are free.",
 		f->t->concurrent);
-	advise(an, f, waits ? INFINITY : left, v);
-	if (sleeps)
-		advise_sleepers(an, v);
+	advise(an, f, waits ? INFINITY : left, sleeps, v);
 	return 1;
 }
 

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/gpu/passes.h"
 #include "analysis/whatif/job.h"
 
 /* A loop that waits for the device in so many of its steps does so in each:
@@ -337,10 +336,9 @@ static void device(const struct pt_an *an, const struct pt_trainer *t,
 		   struct pt_wi_job *o)
 {
 	uint64_t wall = an->t1 - an->t0;
-	double n = (double)t->steps.n, least = NAN, most = NAN;
+	double n = (double)t->steps.n;
 
-	pt_idle_by_driver(an, &least, &most);
-	o->kernels = isfinite(most) ? ms(wall) / n * (1 - most) : 0;
+	o->kernels = ms(t->busy_driver_ns) / n;
 	o->gpu_known = t->gpu_known;
 	o->gpu[0] = fmax(o->kernels, ms(wall - pt_min64(wall, t->idle_likely_ns)) / n);
 	o->gpu[1] = fmax(o->kernels, ms(t->busy_hard_ns) / n);
