@@ -492,6 +492,8 @@ static void device(struct job *j, uint64_t at, uint64_t ns)
 
 static void launch(struct job *j, uint32_t tid, uint64_t *t, unsigned site)
 {
+	if (j->o.sites && site < j->o.launches)
+		site %= j->o.sites;
 	st_gpu(&j->s, "cudaLaunchKernel", JOB_TRAINER, tid, *t, 0, 0,
 	       j->o.one_kernel ? 0x4000 : 0x4000 + 16 * site, 0, 0);
 	device(j, *t, spread(j, j->o.kernel_ns, j->o.kernel_jitter));
@@ -598,7 +600,7 @@ static void use(struct job *j, bool copied)
 	}
 	for (i = 0; j->o.update_every && k % j->o.update_every == 0 &&
 		    i < 5; i++)
-		launch(j, JOB_TRAINER, &j->now, 200 + i);
+		launch(j, JOB_TRAINER, &j->now, 1000 + i);
 	if (j->o.sync_every && k % j->o.sync_every == 0)
 		sync_up(j);
 	j->now += j->o.host_ns;

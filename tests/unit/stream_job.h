@@ -71,6 +71,7 @@ struct job_opts {
 	bool thread_all;  /* its second thread launches everything */
 	bool thread_last; /* its second thread's is the last call of a step */
 	unsigned launches;
+	unsigned sites;	 /* that they have; 0: as many */
 	bool one_kernel;   /* all launches from one call site */
 	uint64_t copy_ns;  /* how long the call that moves a batch takes; 0: 8 us */
 	uint64_t kernel_ns;

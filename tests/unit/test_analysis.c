@@ -236,6 +236,45 @@ static void test_host_work(void **state)
 	case_close(&c);
 }
 
+/* Six seconds of it at a time: all of them are idle time of the device. */
+static void test_long_host_work(void **state)
+{
+	struct job_opts o = job_defaults();
+	struct st_case c;
+	const struct pt_r_verdict *v;
+
+	(void)state;
+	o.host_ns = 6 * ST_S;
+	o.run_s_x10 = 600;
+	case_open(&c, &o, ST_S, 55 * ST_S);
+	v = case_verdict(c.r, "host_bound");
+	assert_non_null(v);
+	assert_ptr_equal(v, c.r->verdicts);
+	assert_string_equal(v->evidence[0].metric, "gpu.idle_host_share");
+	if (!(v->evidence[0].value > 0.85))
+		fail_msg("idle %.3f of the time", v->evidence[0].value);
+	case_close(&c);
+}
+
+/* A worker that computes a little on the device is no rank of the job. */
+static void test_device_worker(void **state)
+{
+	struct job_opts o = job_defaults();
+	struct st_case c;
+	uint64_t t;
+
+	(void)state;
+	job_run(&c.j, &o);
+	for (t = JOB_BEGIN + ST_S; t < JOB_BEGIN + 2 * ST_S; t += 100 * ST_MS)
+		st_gpu(&c.j.s, "cudaLaunchKernel", JOB_WORKER(0), JOB_WORKER(0), t, 0, 0, 0x9000,
+		       0, 0);
+	job_window(&c.j, JOB_BEGIN + 500 * ST_MS, JOB_BEGIN + 2500 * ST_MS);
+	c.r = st_figures(&c.j.s, &c.m);
+	assert_int_equal(c.r->n_ranks, 0);
+	assert_int_equal(c.r->target.trainer, JOB_TRAINER);
+	case_close(&c);
+}
+
 /* Computing between calls with no sign of loading is the loop's own work. */
 static void test_own_work(void **state)
 {
@@ -431,6 +470,8 @@ int main(void)
 		cmocka_unit_test(test_syncs),
 		cmocka_unit_test(test_own_loading),
 		cmocka_unit_test(test_host_work),
+		cmocka_unit_test(test_long_host_work),
+		cmocka_unit_test(test_device_worker),
 		cmocka_unit_test(test_own_work),
 		cmocka_unit_test(test_own_threads),
 		cmocka_unit_test(test_woken_helpers),

@@ -178,6 +178,24 @@ static void test_lost(void **state)
 	close_one(&o);
 }
 
+/* A quarter was measured: shares are of the whole time all the same. */
+static void test_part(void **state)
+{
+	const struct pt_r_gpu *g;
+	struct one o;
+
+	(void)state;
+	open_one(&o);
+	for (uint64_t t = T0; t < T1; t += STEP)
+		step(&o, t, t < T0 + STEPS / 4 * STEP);
+	cover(&o, T0 - ST_MS, T0 + STEPS / 4 * STEP, 0);
+	g = analyse(&o);
+	assert_int_not_equal(g->certainty, PT_MEASURED);
+	assert_true(fabs(g->busy_share - 19.0 / 50) < 0.05);
+	assert_true(fabs(g->compute + g->copy + g->collective - g->busy_share) < 0.05);
+	close_one(&o);
+}
+
 /* The last launch ran when the measuring ended: it has no record, and the time
  * behind it is not called idle. */
 static void test_under_way(void **state)
@@ -322,6 +340,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_whole),
 		cmocka_unit_test(test_none),
+		cmocka_unit_test(test_part),
 		cmocka_unit_test(test_lost),
 		cmocka_unit_test(test_under_way),
 		cmocka_unit_test(test_under_way_beside),

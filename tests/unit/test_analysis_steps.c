@@ -474,6 +474,61 @@ static void test_phases_by_sites(void **state)
 	near_ms("optimizer", phase_ms(&c, "optimizer"), 4 * 0.4 / 4);
 	near_ms("compute", phase_ms(&c, "compute"), 21 * 0.4 + 0.1);
 	case_close(&c);
+	/* every second step: whichever comes first */
+	for (o.seed = 1; o.seed <= 2; o.seed++) {
+		uint64_t step = 60 * ST_MS;
+
+		o.update_every = 2;
+		case_open(&c, &o, ST_S + o.seed * step, 0);
+		near_ms("optimizer", phase_ms(&c, "optimizer"), 4 * 0.4 / 2);
+		case_close(&c);
+	}
+}
+
+/* A step of more launches than there are sites: the update's come last. */
+static void test_phases_of_long_steps(void **state)
+{
+	struct job_opts o = job_defaults();
+	struct st_case c;
+
+	(void)state;
+	o.launches = 700;
+	o.sites = 60;
+	o.kernel_ns = 5 * ST_US;
+	o.launch_gap_ns = 20 * ST_US;
+	o.update_every = 4;
+	case_open(&c, &o, 0, 0);
+	assert_true(c.r->steps.optimizer_steps * 3 < c.r->steps.count);
+	near_ms("optimizer", phase_ms(&c, "optimizer"), 4 * 0.02 / 4);
+	case_close(&c);
+}
+
+/* The model is put on the device by the main thread, and another one trains. */
+static void test_other_thread_trains(void **state)
+{
+	struct job_opts o = job_defaults();
+	struct st_case c;
+	size_t steps;
+
+	(void)state;
+	o.loop = JOB_THREAD;
+	o.thread_all = true;
+	case_figures(&c, &o);
+	steps = (size_t)c.r->steps.count;
+	for (size_t i = 0; i < c.j.s.recs.n; i++) {
+		union pt_rec_any *r = &c.j.s.recs.v[i].r;
+
+		if (r->hdr.tid == JOB_TRAINER)
+			r->hdr.tid = JOB_GRAD + 1;
+	}
+	st_gpu(&c.j.s, "cudaMemcpy", JOB_TRAINER, JOB_TRAINER, c.j.t0 + ST_MS,
+	       c.j.t0 + 2 * ST_MS, 0, 0xd000, 1 << 20, 1);
+	st_seal(&c.j.s);
+	pt_report_free(c.r);
+	pt_model_free(c.m);
+	c.r = st_figures(&c.j.s, &c.m);
+	assert_in_range(c.r->steps.count, steps - 2, steps + 2);
+	case_close(&c);
 }
 
 /* The six tensors of a batch are copied one by one, each with a wait for its copy and a pause. */
@@ -618,6 +673,8 @@ int main(void)
 		cmocka_unit_test(test_epochs_by_validation),
 		cmocka_unit_test(test_phases_by_thread),
 		cmocka_unit_test(test_phases_by_sites),
+		cmocka_unit_test(test_phases_of_long_steps),
+		cmocka_unit_test(test_other_thread_trains),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

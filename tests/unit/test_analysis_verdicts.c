@@ -418,12 +418,12 @@ static void test_few_whole_steps(void **state)
 	}
 }
 
-static void lose(struct st_case *c, uint64_t n)
+static void lose(struct st_case *c, int what, uint64_t n)
 {
 	struct pt_rec_loss *l = &st_add(&c->j.s, PT_REC_LOSS, sizeof(*l),
 					c->j.t1 - 1, 0, 0)->loss;
 
-	l->count[PT_LOSS_RING_FULL] = n;
+	l->count[what] = n;
 	pt_report_free(c->r);
 	pt_model_free(c->m);
 	c->r = st_analyze(&c->j.s, &c->m);
@@ -438,11 +438,16 @@ static void test_losses(void **state)
 	(void)state;
 	case_open(&c, &o, 0, 0);
 	n = c.j.s.recs.n;
-	lose(&c, n * 9 / 1000);
+	lose(&c, PT_LOSS_RING_FULL, n * 9 / 1000);
 	assert_string_equal(case_root(c.r), "cpu_bound");
 	assert_int_equal(c.r->capture.lost_total, n * 9 / 1000);
-	lose(&c, n * 12 / 1000);
+	lose(&c, PT_LOSS_RING_FULL, n * 12 / 1000);
 	assert_string_equal(case_root(c.r), "insufficient_data");
+	/* exact times of the device say for themselves what they lack */
+	case_close(&c);
+	case_open(&c, &o, 0, 0);
+	lose(&c, PT_LOSS_ACTIVITY, n * 12 / 1000);
+	assert_string_equal(case_root(c.r), "cpu_bound");
 	case_close(&c);
 }
 

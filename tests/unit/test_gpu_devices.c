@@ -156,9 +156,40 @@ static void one_waits_for_both(void **state)
 	st_free(&s);
 }
 
+/* Each step has a thread of its own, which chooses a device before it works. */
+static void threads_come_and_go(void **state)
+{
+	struct stream s;
+	struct pt_model *m;
+	struct pt_report *r;
+	unsigned i;
+
+	(void)state;
+	memset(&s, 0, sizeof(s));
+	st_host(&s, JOB_BEGIN, 4, PID);
+	st_task(&s, JOB_BEGIN, PID, PID, 1, "gpu");
+	for (i = 0; i < 2 * ROUNDS; i++) {
+		uint64_t t = JOB_BEGIN + ST_MS + i * ROUND;
+
+		st_task(&s, JOB_BEGIN, PID, PID + 1 + i, 1, "gpu");
+		st_gpu(&s, "cudaSetDevice", PID, PID + 1 + i, t - 50 * ST_US, 0, 0, 0, 0, 0);
+		work(&s, 1 + i, t, BY_DEVICE);
+	}
+	st_window(&s, JOB_BEGIN + ROUND, JOB_BEGIN + (2 * ROUNDS - 1) * ROUND);
+	st_seal(&s);
+	r = st_analyze(&s, &m);
+	assert_int_equal(r->n_gpu, 1);
+	holds(r);
+	assert_true(r->gpu[0].busy_hard[1] < 0.5);
+	pt_report_free(r);
+	pt_model_free(m);
+	st_free(&s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(threads_come_and_go),
 		cmocka_unit_test(nobody_chose),
 		cmocka_unit_test(each_chose_its_own),
 		cmocka_unit_test(one_waits_for_both),

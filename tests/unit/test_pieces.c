@@ -540,6 +540,7 @@ static void test_join_distributions(void **state)
 	pt_dist_join(&a, &b);
 	assert_int_equal(a.n, 7);
 	assert_true(fabs(a.mean - all.mean) < 1e-9);
+	assert_true(fabs(a.std - all.std) < 1e-9);
 	assert_true(fabs(a.min - all.min) < 1e-9);
 	assert_true(fabs(a.max - all.max) < 1e-9);
 	assert_true(a.p50 >= 2.5 && a.p50 <= 20); /* between theirs */

@@ -365,8 +365,9 @@ static void test_first_batch(void **state)
 
 /* ---- hanging ----------------------------------------------------------------------- */
 
-/* From two seconds on worker 1 sits in one system call, the job waits. */
+/* From two seconds on worker 1 sits in one system call, the job waits (or computes). */
 static int hang_nr, hang_kind;
+static bool hang_computes;
 
 static void open_hanging(struct st_case *c, uint64_t seconds)
 {
@@ -395,6 +396,9 @@ static void open_hanging(struct st_case *c, uint64_t seconds)
 		r->arg[0] = 0x7f00;
 		r->state = hang_kind == PT_OBJ_FILE ? 2 : 1;
 	}
+	if (!hang_computes)
+		st_pipe_in(&c->j.s, JOB_TRAINER, JOB_TRAINER, c->j.now + ST_MS, ST_NEVER, ST_NEVER,
+			   0x77, 0, 0);
 	job_window(&c->j, JOB_BEGIN + 400 * ST_MS, JOB_BEGIN + seconds * ST_S);
 	c->r = st_analyze(&c->j.s, &c->m);
 }
@@ -424,6 +428,12 @@ static void test_hanging(void **state)
 		open_hanging(&c, 6); /* four: it may end yet */
 		assert_null(case_verdict(c.r, "hung_worker"));
 		case_close(&c);
+		/* nobody asks for anything: it may wait for that */
+		hang_computes = true;
+		open_hanging(&c, 8);
+		assert_true(!case_verdict(c.r, "hung_worker") == (hang_kind != PT_OBJ_FILE));
+		case_close(&c);
+		hang_computes = false;
 	}
 }
 

@@ -456,15 +456,19 @@ static void at_most(enum pt_confidence *c, enum pt_confidence most)
 		*c = most;
 }
 
+int64_t pt_lost_events(const struct pt_an *an)
+{
+	return an->r->capture.lost_total -
+	       (int64_t)(an->m->lost[PT_LOSS_TARGETS_FULL] + an->m->lost[PT_LOSS_ACTIVITY]);
+}
+
 int pt_judge_damage(struct pt_an *an)
 {
 	struct pt_report *r = an->r;
 	/* const is for those who read the report; this is still its making */
 	struct pt_r_verdict *v = (struct pt_r_verdict *)r->verdicts;
-	/* measured GPU times say for themselves what they lack */
 	int64_t alone = (int64_t)an->m->lost[PT_LOSS_TARGETS_FULL];
-	int64_t lost = r->capture.lost_total - alone -
-		       (int64_t)an->m->lost[PT_LOSS_ACTIVITY];
+	int64_t lost = pt_lost_events(an);
 	int64_t late = (int64_t)an->m->disordered;
 	bool counted = an->m->counts_missed && !an->m->lost[PT_LOSS_NO_STORAGE];
 	double share;

@@ -110,7 +110,7 @@ struct pt_crowd { /* what the workers want of the cores, and may have */
 	int cpus_allowed; /* CPUs that a worker may run on, least; -1 unknown */
 	int mem_nodes;	  /* NUMA nodes of its memory, most; -1 unknown */
 };
-void pt_measure_crowd(const struct pt_trainer *t, struct pt_crowd *out);
+void pt_measure_crowd(const struct pt_an *an, const struct pt_trainer *t, struct pt_crowd *out);
 
 struct pt_visit { /* of one thread to one file, in which it waited for storage */
 	uint64_t begin, end, ns; /* ns: in calls, or blocked; CLOCK_MONOTONIC */

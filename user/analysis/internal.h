@@ -103,7 +103,6 @@ struct pt_fetch {
 	uint32_t dev, peer; /* 1 + its index; 0 none */
 	uint8_t cause;	/* the largest charge */
 	bool supplied;	/* by others; else the consumer reads by itself */
-	bool end_seen;	/* end from an ask, not from the next call */
 	bool named;	/* by its Python alone */
 };
 
@@ -115,7 +114,7 @@ struct pt_step {
 	uint64_t wait_ns;	       /* all of them */
 	uint64_t collective_ns;	       /* the host blocked in collectives */
 	uint64_t blocked_ns;	       /* asleep for a batch */
-	uint64_t handover_ns, own_read_ns, own_cpu_ns, gpu_wait_ns;
+	uint64_t gpu_wait_ns;
 	int worker;		       /* index; -1 unknown */
 	uint32_t batches; /* obtained in this wait: 1, or micro-batches */
 	uint64_t kind;	  /* the calls around its begin */
@@ -129,11 +128,9 @@ struct pt_step {
 	bool started;	  /* ... a worker was born */
 	bool burst;	  /* ... all workers were asked at once */
 	uint8_t cause;		       /* the largest charge */
-	bool end_seen;	  /* wait_end from a mark, not from the next call */
 	bool first;	  /* of an epoch, or behind another loader start */
 	bool partial;	  /* cut by the capture's begin or end */
 	bool clipped;	  /* ... by the end of the part that is looked at */
-	bool cut_end;	  /* its wait had not ended when the capture did */
 };
 
 struct pt_worker_key {
@@ -206,7 +203,6 @@ struct pt_trainer {
 	bool thread_loader; /* from threads of the trainer itself */
 	bool respawned;	   /* a worker was born during the capture */
 	bool fd_sharing;   /* descriptors are handed over by workers */
-	bool evident;	   /* data was seen to be obtained */
 	bool gpu_known;	     /* a sync was seen: the model has footing */
 	uint8_t top_cause;
 	struct pt_look *look; /* what its steps and waits were found by */
@@ -277,7 +273,7 @@ struct pt_an {
 int pt_find_trainers(struct pt_an *an);
 struct pt_actor;
 int pt_find_writing(const struct pt_an *an, struct pt_trainer *t, const struct pt_actor *a);
-int pt_shape_steps(struct pt_an *an, struct pt_trainer *t);
+void pt_shape_steps(struct pt_trainer *t);
 /* steps/join.c: obtainings that together feed one update become one step. */
 int pt_join_steps(struct pt_trainer *t);
 int pt_model_gpu(struct pt_an *an, struct pt_trainer *t);
@@ -300,7 +296,6 @@ int pt_measure_gpu(struct pt_an *an, struct pt_trainer *t);
 int pt_fill_gpu(struct pt_an *an, const struct pt_trainer *t,
 		const struct pt_report *rows);
 int64_t pt_dev_index(const struct pt_dev *d); /* as in the report */
-/* io/reads.c: those of the part; say in the limits what their door did not show. */
 /* Are these calls, which have no records, of this stretch of time? */
 static inline bool pt_missed_in(const struct pt_an *an, const struct pt_rec_missed *r)
 {
@@ -310,7 +305,7 @@ uint64_t pt_missed_read_bytes(const struct pt_an *an);
 void pt_count_reads(const struct pt_an *an, struct pt_read_calls *out);
 void pt_limit_reads(struct pt_an *an, const struct pt_read_calls *calls);
 /* phases.c: what the whole steps hold; and the report's rows of it. */
-int pt_measure_phases(const struct pt_trainer *t, struct pt_phases *k);
+void pt_measure_phases(const struct pt_trainer *t, struct pt_phases *k);
 int pt_fill_phases(struct pt_an *an, const struct pt_phases *k);
 /* tables.c: rows of a part: of the trainer `t`; of the whole target. */
 int pt_measure_rank_tables(struct pt_an *an, struct pt_trainer *t);
@@ -333,13 +328,15 @@ const char *pt_peer_name(struct pt_an *an, uint32_t index);
 int pt_peer_row(struct pt_an *an, uint32_t index, struct pt_r_peer *o);
 /* The other side of this wait on a socket is of the job itself. */
 bool pt_wait_inside(const struct pt_an *an, const struct pt_iv *iv);
-/* ... is somebody who asks the job, or may be. */
 int pt_fill_devices(struct pt_an *an);
 int pt_fill_operations(struct pt_an *an, const struct pt_trainer *t);
 /* Records missing that no loss counter tells of; and the certainty
  * of the whole report, judged by the records that it rests on (last pass). */
 int64_t pt_uncounted_losses(const struct pt_model *m);
 int pt_judge_damage(struct pt_an *an);
+/* Records that were lost, but for those that speak for themselves: exact GPU times, and
+ * processes beyond those that are followed. */
+int64_t pt_lost_events(const struct pt_an *an);
 /* steps/steady.c: the longest ones of `v`, which it sorts. */
 void pt_put_outliers(struct pt_r_steps *r, struct pt_r_outlier *v, size_t n);
 /* steps/marker.c: steps by the function that the user named, where it was called;
@@ -430,6 +427,7 @@ typedef int (*pt_piece_fn)(void *ctx, uint64_t b, uint64_t e,
 			   const struct pt_iv *iv, bool queued);
 int pt_walk(const struct pt_thread *t, uint64_t b, uint64_t e, pt_piece_fn fn,
 	    void *ctx);
+uint64_t pt_cpu_ns(const struct pt_thread *t, uint64_t b, uint64_t e); /* it ran in [b,e) */
 
 /* No item is shorter: an index takes 36 bytes on the pipe. A sender also
  * writes single bytes while it works on one (to make room in a file). */
@@ -453,12 +451,18 @@ int pt_word_wakes(const struct pt_an *an, struct pt_paths *paths,
 /* Bytes that `th` read in [b,e), and until its switches on both sides of it. */
 uint64_t pt_read_between(const struct pt_thread *th, uint64_t b, uint64_t e);
 
-/* How many different call sites the launches of `p` in [b,e) have, 512 at
- * most, and in *shape a number that is the same for the same set of them.
- * `sites` is room for PT_MAX_SITES. */
+/* Different call sites, PT_MAX_SITES at most: a table by open addressing, 0 is free. */
 #define PT_MAX_SITES 512
-size_t pt_shape_of(const struct pt_proc *p, uint64_t b, uint64_t e,
-		   uint64_t *sites, uint64_t *shape);
+#define PT_SITE_SLOTS (2 * PT_MAX_SITES)
+struct pt_sites {
+	uint64_t slot[PT_SITE_SLOTS];
+	size_t n;
+};
+bool pt_sites_have(const struct pt_sites *s, uint64_t site);
+
+/* Those of the launches of `p` in [b,e), in place of what *s had; a number that is the same
+ * for the same set of them. */
+uint64_t pt_shape_of(const struct pt_proc *p, uint64_t b, uint64_t e, struct pt_sites *s);
 
 /* A call site, as far as the call's name and its telling argument show it. */
 uint64_t pt_call_site(const struct pt_gpu_call *c);

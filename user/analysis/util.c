@@ -177,6 +177,17 @@ void pt_dist_of(double *v, size_t n, struct pt_dist *d)
 	d->p99 = percentile(v, n, 0.99);
 }
 
+uint64_t pt_cpu_ns(const struct pt_thread *t, uint64_t b, uint64_t e)
+{
+	uint64_t off = 0;
+
+	if (e <= b)
+		return 0;
+	pt_each_iv(iv, t, b, e)
+		off += pt_overlap(b, e, iv->begin, iv->end);
+	return e - b - pt_min64(off, e - b);
+}
+
 int pt_walk(const struct pt_thread *t, uint64_t b, uint64_t e, pt_piece_fn fn,
 	    void *ctx)
 {

@@ -61,16 +61,24 @@ static void unite(struct pt_devices *d, uint16_t a, uint16_t b)
 
 static struct pt_gpu_thread *thread_of(struct pt_devices *d, uint32_t tid)
 {
-	struct pt_gpu_thread t = { .tid = tid, .choice = PT_NODE_NONE };
+	struct pt_gpu_thread t = { .tid = tid, .own = PT_NODE_NONE, .choice = PT_NODE_NONE,
+				   .now = PT_NODE_NONE };
 	size_t i;
 
-	for (i = 0; i < d->threads.n; i++)
+	for (i = d->threads.n; i-- > 0;) /* those that have ended lie in front */
 		if (d->threads.v[i].tid == tid)
 			return &d->threads.v[i];
-	t.now = t.own = node_of(d, PT_NODE_THREAD, tid);
 	if (pt_vec_push(&d->threads, t))
 		return NULL;
 	return &d->threads.v[d->threads.n - 1];
+}
+
+/* The one that it works on: of its own, if it has chosen none. */
+static uint16_t now_of(struct pt_devices *d, struct pt_gpu_thread *t)
+{
+	if (t->now == PT_NODE_NONE)
+		t->now = t->own = node_of(d, PT_NODE_THREAD, t->tid);
+	return t->now;
 }
 
 static bool sets_device(const struct pt_gpu_call *c)
@@ -144,7 +152,7 @@ static void wait_for_handle(struct pt_devices *d, struct pt_gpu_thread *t,
 static void join_first(struct pt_devices *d)
 {
 	pt_each(const struct pt_gpu_thread, t, &d->threads) {
-		if (t->choice != PT_NODE_NONE && !t->many)
+		if (t->own != PT_NODE_NONE && t->choice != PT_NODE_NONE && !t->many)
 			unite(d, t->own, t->choice);
 	}
 }
@@ -157,9 +165,10 @@ static void join_silent(struct pt_devices *d)
 
 	if (d->chosen)
 		return;
+	/* nobody has chosen: each thread works on its own */
 	for (i = 0; i < d->threads.n; i++)
 		if (d->threads.v[i].waits)
-			d->node[d->threads.v[i].own].waited = true;
+			d->node[now_of(d, &d->threads.v[i])].waited = true;
 	for (i = 0; i < d->n; i++) {
 		n = root(d, (uint16_t)i);
 		if (!d->node[i].waited || n == at)
@@ -169,7 +178,7 @@ static void join_silent(struct pt_devices *d)
 		at = n;
 	}
 	for (i = 0; i < d->threads.n; i++) {
-		n = root(d, d->threads.v[i].own);
+		n = root(d, now_of(d, &d->threads.v[i]));
 		if (at == PT_NODE_NONE)
 			at = n;
 		unite(d, at, n);
@@ -244,7 +253,7 @@ int pt_devices_learn(struct pt_devices *d, const struct pt_proc *p, uint64_t t1)
 		t->ordinal_ns = 0;
 		t->waits |= waits_here(c);
 		wait_for_handle(d, t, c);
-		d->node[t->now].used = true;
+		d->node[now_of(d, t)].used = true;
 		if (binds(c))
 			err = bind(d, c, t->now, true);
 	}
@@ -288,16 +297,16 @@ void pt_devices_take(struct pt_devices *d, const struct pt_gpu_call *c)
 
 uint16_t pt_devices_of(struct pt_devices *d, const struct pt_gpu_call *c)
 {
-	const struct pt_gpu_thread *t = thread_of(d, c->tid);
+	struct pt_gpu_thread *t = thread_of(d, c->tid);
 	const struct pt_handle *h = NULL;
 
 	if (!t)
 		return PT_NODE_NONE;
-	if (binds(c) && bind(d, c, t->now, false))
+	if (binds(c) && bind(d, c, now_of(d, t), false))
 		return PT_NODE_NONE;
 	if (!pt_handle_is_local(c->stream))
 		HASH_FIND(hh, d->handles, &c->stream, sizeof(c->stream), h);
-	return root(d, h ? h->node : t->now);
+	return root(d, h ? h->node : now_of(d, t));
 }
 
 bool pt_devices_unsure(const struct pt_devices *d, uint16_t node)

@@ -215,8 +215,11 @@ static int find_stretches(struct exact *x, const struct pt_trainer *t,
 	int err = 0;
 
 	pt_each_ok(const struct pt_act_cover, c, &x->p->covers, err) {
-		struct pt_span s = { c->begin, told_until(x->p, t, c, device) };
+		struct pt_span s = { c->begin, 0 };
 
+		if (c->end <= an->t0 || c->begin >= an->t1)
+			continue;
+		s.end = told_until(x->p, t, c, device);
 		if (!nothing_before(an, x->p, c->begin))
 			s.begin = pt_min64(streams_begun(x->p, device, c->begin,
 							 c->end),
@@ -412,6 +415,27 @@ static void guess_rest(const struct exact *x, struct pt_dev *d)
 	d->busy_hi_ns = wall - d->idle_hard_ns;
 }
 
+/* What was measured, and of the rest as much as the model says (`modelled`, of all), or as
+ * much as of what was measured. */
+static uint64_t of_all(const struct exact *x, const struct pt_dev *d, bool by_model,
+		       const pt_spans *measured, uint64_t modelled)
+{
+	double wall = (double)(x->an->t1 - x->an->t0), covered = (double)d->covered_ns;
+	double got = (double)pt_spans_overlap(measured, &x->whole);
+
+	return (uint64_t)(by_model ? got + (double)modelled * (1 - covered / wall) :
+				     got * wall / covered);
+}
+
+static void replace_sums(const struct exact *x, struct pt_dev *d)
+{
+	bool by_model = d->compute_ns != UINT64_MAX;
+
+	d->compute_ns = of_all(x, d, by_model, &x->compute, d->compute_ns);
+	d->copy_ns = of_all(x, d, by_model, &x->copy, d->copy_ns);
+	d->collective_ns = of_all(x, d, by_model, &x->collective, d->collective_ns);
+}
+
 static int into_dev(struct exact *x, struct pt_dev *d)
 {
 	struct pt_an *an = x->an;
@@ -445,12 +469,12 @@ static int into_dev(struct exact *x, struct pt_dev *d)
 	 * a smaller part does not */
 	if (!d->known && d->covered_ns < wall / 2)
 		return 0;
-	if (!d->known || (double)d->covered_ns >= SPEAKS_SHARE * (double)wall)
+	if (!d->known || (double)d->covered_ns >= SPEAKS_SHARE * (double)wall) {
 		guess_rest(x, d);
+		d->compute_ns = UINT64_MAX;
+	}
 	d->known = true;
-	d->compute_ns = pt_spans_sum(&x->compute);
-	d->copy_ns = pt_spans_sum(&x->copy);
-	d->collective_ns = pt_spans_sum(&x->collective);
+	replace_sums(x, d);
 	d->pageable_share = x->copy_bytes ? (double)x->pageable_bytes /
 						    (double)x->copy_bytes :
 					    NAN;

@@ -260,7 +260,7 @@ static int sum_up(struct pt_an *an, struct pt_trainer *t)
 	pt_spans waits = { 0 };
 	struct pt_dev_counts all = { 0 };
 	uint64_t wait_ns, n = t->devs.n ? t->devs.n : 1;
-	double least = NAN, most = NAN, idle = pt_idle_by_driver(an, &least, &most);
+	double least = NAN, most = NAN, idle = pt_idle_by_driver(an, t, &least, &most);
 	int err = pt_wait_spans(an, t, &waits);
 
 	err = err ?: pt_take_driver(an, t, idle, least, most);

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "analysis/gpu/graphs.h"
 
+#include <errno.h>
+#include <stdlib.h>
 
 void pt_graphs_free(struct pt_graphs *g)
 {
 	pt_vec_free(&g->open);
-	pt_vec_free(&g->made);
-	pt_vec_free(&g->exec);
+	pt_hash_free(g->made);
+	pt_hash_free(g->exec);
 }
 
 static bool holds(const uint64_t *v, size_t n, uint64_t x)
@@ -30,14 +32,12 @@ static struct pt_graph_capture *capture_of(struct pt_graphs *g, uint64_t stream)
 	return NULL;
 }
 
-static struct pt_graph *find(struct pt_graph *v, size_t n, uint64_t handle)
+static struct pt_graph *find(struct pt_graph *all, uint64_t handle)
 {
-	size_t i;
+	struct pt_graph *x;
 
-	for (i = n; i-- > 0;)
-		if (v[i].handle == handle)
-			return &v[i];
-	return NULL;
+	HASH_FIND(hh, all, &handle, sizeof(handle), x);
+	return x;
 }
 
 /* Begun again without an end: the first one failed. */
@@ -56,38 +56,42 @@ static int begin(struct pt_graphs *g, uint64_t stream)
 
 static int end(struct pt_graphs *g, const struct pt_gpu_call *c)
 {
-	struct pt_graph made = { .handle = c->v[2] }, *old;
 	struct pt_graph_capture *cap = capture_of(g, c->stream);
+	struct pt_graph_work work;
+	struct pt_graph *made;
 
 	if (!cap)
 		return 0;
-	made.work = cap->work;
+	work = cap->work;
 	*cap = g->open.v[--g->open.n];
-	if (c->ret || !made.handle)
+	if (c->ret || !c->v[2])
 		return 0;
-	old = find(g->made.v, g->made.n, made.handle);
-	if (old) /* an earlier one's, destroyed */
-		*old = made;
-	return old ? 0 : pt_vec_push(&g->made, made);
+	made = pt_hash_make(g->made, handle, &c->v[2]);
+	if (!made)
+		return -ENOMEM;
+	made->work = work; /* in place of an earlier one's, destroyed */
+	return 0;
 }
 
 static int make(struct pt_graphs *g, const struct pt_gpu_call *c)
 {
-	const struct pt_graph *from = find(g->made.v, g->made.n, c->v[1]);
-	struct pt_graph *old = find(g->exec.v, g->exec.n, c->v[2]);
-	struct pt_graph x = { .handle = c->v[2] };
+	const struct pt_graph *from = find(g->made, c->v[1]);
+	struct pt_graph *x;
 
-	if (c->ret || !x.handle)
+	if (c->ret || !c->v[2])
 		return 0;
 	if (!from) { /* made before the trace, or node by node */
-		if (old)
-			*old = g->exec.v[--g->exec.n];
+		x = find(g->exec, c->v[2]);
+		if (x)
+			HASH_DEL(g->exec, x);
+		free(x);
 		return 0;
 	}
-	x.work = from->work;
-	if (old)
-		*old = x;
-	return old ? 0 : pt_vec_push(&g->exec, x);
+	x = pt_hash_make(g->exec, handle, &c->v[2]);
+	if (!x)
+		return -ENOMEM;
+	x->work = from->work;
+	return 0;
 }
 
 static void add_node(struct pt_graph_work *w, const struct pt_gpu_call *c)
@@ -162,7 +166,7 @@ int pt_graphs_take(struct pt_graphs *g, const struct pt_gpu_call *c)
 const struct pt_graph_work *pt_graphs_work(const struct pt_graphs *g,
 					   const struct pt_gpu_call *c)
 {
-	const struct pt_graph *x = find(g->exec.v, g->exec.n, c->v[0]);
+	const struct pt_graph *x = find(g->exec, c->v[0]);
 
 	return x ? &x->work : NULL;
 }

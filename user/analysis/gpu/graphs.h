@@ -27,11 +27,12 @@ struct pt_graph_capture {
 struct pt_graph { /* a graph, or an executable one; by handle */
 	uint64_t handle;
 	struct pt_graph_work work;
+	UT_hash_handle hh;
 };
 
 struct pt_graphs {
 	PT_VEC(struct pt_graph_capture) open;
-	PT_VEC(struct pt_graph) made, exec;
+	struct pt_graph *made, *exec;
 };
 
 void pt_graphs_free(struct pt_graphs *g);

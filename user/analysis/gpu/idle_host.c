@@ -22,7 +22,7 @@
 /* A stretch of fewer launches tells nothing of the host's pace. */
 #define STRETCH_LAUNCHES 8
 
-/* Append to a sorted list; what overlaps the last one grows it. */
+/* Append to a sorted list what of it lies behind the last one. */
 static int add_span(pt_spans *s, uint64_t b, uint64_t e)
 {
 	struct pt_span x = { b, e };
@@ -108,6 +108,24 @@ static bool finishes_file(const struct pt_iv *iv)
 		iv->syscall == PT_NR_rename);
 }
 
+/* The last launch in [b,e), or the first wait for the device behind it, is over; `b` without. */
+static uint64_t behind_launches(const struct pt_proc *p, uint64_t b, uint64_t e)
+{
+	bool waited = true;
+	uint64_t from = b;
+
+	pt_each_call(c, p, b, e) {
+		if (c->cls == PT_API_LAUNCH || c->cls == PT_API_GRAPH_LAUNCH) {
+			from = pt_max64(c->begin, c->end);
+			waited = false;
+		} else if (!waited && (pt_call_is_sync(c) || pt_call_is_copy(c))) {
+			from = pt_max64(from, c->end);
+			waited = true;
+		}
+	}
+	return pt_min64(from, e);
+}
+
 /* Bytes are counted when their call returns: the thread may have been in it since before
  * it lost its core, maybe more than once. */
 static uint64_t write_began(const struct pt_proc *p, const struct pt_thread *th, size_t i)
@@ -119,7 +137,7 @@ static uint64_t write_began(const struct pt_proc *p, const struct pt_thread *th,
 		  v[i].wchar == v[i - 1].wchar &&
 		  !launched_between(p, v[i - 1].end, end); i--)
 		;
-	return v[i].end;
+	return behind_launches(p, v[i].end, end);
 }
 
 /* When the main thread writes a file, into t->writing: asleep in a write or a
@@ -133,7 +151,7 @@ int pt_find_writing(const struct pt_an *an, struct pt_trainer *t, const struct p
 	int err = 0;
 
 	for (i = pt_iv_after(th, an->t0); i < th->iv.n && !err; i++) {
-		const struct pt_iv *iv = &th->iv.v[i], *prev = iv - 1;
+		const struct pt_iv *iv = &th->iv.v[i], *prev = &th->iv.v[i ? i - 1 : 0];
 		uint64_t end = pt_min64(iv->end, an->t1);
 		bool blocked = iv->wait == PT_WAIT_DISK_WRITE ||
 			       finishes_file(iv);

@@ -59,8 +59,7 @@ uint64_t pt_op_cpu(const struct pt_thread *t, uint64_t b, uint64_t e);
 /*
  * operations_gpu.c: device time of the rows of kernels, copies and memsets.
  * where work was measured (activity records), kernels of graphs then in rows of
- * their names. The device model's costs are none of single kernels: they are
- * divided so that the sums come out right. 0 or -ENOMEM.
+ * their names. 0 or -ENOMEM.
  */
 int pt_op_measured(struct pt_ops *o, const struct pt_proc *p);
 

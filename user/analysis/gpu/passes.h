@@ -43,7 +43,7 @@ struct pt_node {
 
 struct pt_gpu_thread {
 	uint32_t tid;
-	uint16_t own;	 /* node of the device that it was on at first */
+	uint16_t own;	 /* node of the device that it worked on without a choice */
 	uint16_t choice; /* the first that it chose; PT_NODE_NONE: never */
 	uint16_t now;	 /* current one */
 	uint64_t ordinal_ns; /* it has chosen an ordinal, and done nothing since */
@@ -223,7 +223,8 @@ int pt_fill_alloc_failures(const struct pt_an *an, const struct pt_trainer *t,
 /* samples.c: the share of the time that the job's devices were idle by the driver's
  * samples, and *least and *most, with their error; NAN: there are too few, or it is not one
  * process alone that uses a device. */
-double pt_idle_by_driver(const struct pt_an *an, double *least, double *most);
+double pt_idle_by_driver(const struct pt_an *an, const struct pt_trainer *t, double *least,
+			 double *most);
 /* driver.c, of these two: where the calls do not tell when the device was idle, or
  * tell what the driver rules out, idle_likely is as much as the driver says. 0 or
  * -ENOMEM. */

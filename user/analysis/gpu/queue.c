@@ -159,7 +159,7 @@ static int take_sync(struct pt_gqueue *q, const struct pt_gpu_call *c,
 static int take_copy(struct pt_gqueue *q, const struct pt_gpu_call *c,
 		     uint16_t n)
 {
-	struct pt_gop op = { .at = c->begin, .key = c->v[2], .bytes = c->v[1],
+	struct pt_gop op = { .at = c->begin, .key = pt_min64(c->v[2], PT_COPY_ANY), .bytes = c->v[1],
 			     .dev = n, .kind = PT_GOP_COPY };
 	bool returned = !c->ret && !c->open;
 	bool waits = returned && c->cls == PT_API_COPY_SYNC &&

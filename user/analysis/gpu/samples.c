@@ -11,7 +11,6 @@
 #include "analysis/verdicts/thresholds.h"
 
 #define NONE UINT32_MAX
-#define GROWTH_POINTS 400 /* the slope takes the square of them */
 
 /* nvmlClocksThrottleReasons bits; the first (idle) holds nothing down. */
 static const char *const reasons[] = {
@@ -118,7 +117,7 @@ static void add_sample(const struct pt_an *an, struct sums *s,
 
 static int fill_memory(const struct sums *s, struct pt_r_gpu *g)
 {
-	size_t n = s->n_mem < GROWTH_POINTS ? s->n_mem : GROWTH_POINTS, i;
+	size_t i;
 	double peak = 0, slope;
 	int err;
 
@@ -129,10 +128,9 @@ static int fill_memory(const struct sums *s, struct pt_r_gpu *g)
 	g->mem_reserved = (int64_t)s->mem[s->n_mem - 1];
 	g->mem_peak = (int64_t)peak;
 	/* of the job only when nobody else is there */
-	if (!s->alone || n < PT_GROWTH_SURE_POINTS)
+	if (!s->alone || s->n_mem < PT_GROWTH_SURE_POINTS)
 		return 0;
-	err = pt_theil_sen(s->x + s->n_mem - n, s->mem + s->n_mem - n, n,
-			   &slope);
+	err = pt_theil_sen(s->x, s->mem, s->n_mem, &slope);
 	if (!err)
 		g->mem_growth_per_min = 60 * slope;
 	return err;
@@ -229,7 +227,8 @@ static void narrow(const struct pt_an *an, const struct sums *s, struct pt_r_gpu
 
 /* Samples that lie half a second apart see a part of the time: by chance their mean
  * is off by twice its standard error. */
-double pt_idle_by_driver(const struct pt_an *an, double *least, double *most)
+double pt_idle_by_driver(const struct pt_an *an, const struct pt_trainer *t, double *least,
+			 double *most)
 {
 	double sum = 0, squares = 0, mean, off;
 	size_t n = 0;
@@ -237,7 +236,8 @@ double pt_idle_by_driver(const struct pt_an *an, double *least, double *most)
 	pt_each(const struct pt_rec_device, d, &an->m->devices) {
 		double util = d->util / 100.0;
 
-		if (!in_window(an, d) || !d->traced || d->util == PT_DEVICE_UNKNOWN)
+		if (!in_window(an, d) || !d->traced || d->util == PT_DEVICE_UNKNOWN ||
+		    (d->pid && d->pid != pt_real_id(t->proc->tgid))) /* another rank's */
 			continue;
 		if (d->procs != 1) /* whose kernels are they? */
 			return NAN;

@@ -13,7 +13,7 @@
 #define ROWS_MAX 4096
 #define WORKER_MAX 5 /* lines in a worker's own row */
 
-/* Rows of one thread, or of all workers (PT_NULL, behind every thread), that are alike stand
+/* Rows of one thread, or of all workers (PT_NULL, before every thread), that are alike stand
  * together. */
 static int by_group(const struct pt_r_line *x, const struct pt_r_line *y)
 {

@@ -8,7 +8,7 @@
 
 void pt_dist_join(struct pt_dist *to, const struct pt_dist *d)
 {
-	double a, b, mean, sq;
+	double a, b, mean, squares;
 
 	if (!d->n)
 		return;
@@ -19,9 +19,12 @@ void pt_dist_join(struct pt_dist *to, const struct pt_dist *d)
 	a = (double)to->n / (double)(to->n + d->n);
 	b = 1 - a;
 	mean = a * to->mean + b * d->mean;
-	sq = a * (to->std * to->std + (to->mean - mean) * (to->mean - mean)) +
-	     b * (d->std * d->std + (d->mean - mean) * (d->mean - mean));
-	to->std = sqrt(sq);
+	/* around the common mean; each one's are its variance, of n - 1 */
+	squares = (double)(to->n - 1) * to->std * to->std +
+		  (double)to->n * (to->mean - mean) * (to->mean - mean) +
+		  (double)(d->n - 1) * d->std * d->std +
+		  (double)d->n * (d->mean - mean) * (d->mean - mean);
+	to->std = sqrt(squares / (double)(to->n + d->n - 1));
 	to->mean = mean;
 	to->p50 = a * to->p50 + b * d->p50;
 	to->p95 = a * to->p95 + b * d->p95;

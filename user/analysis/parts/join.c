@@ -230,16 +230,6 @@ static int add_place(struct pt_trainer *to, const struct pt_host_place *p)
 	return pt_vec_push(&to->host_places, *p);
 }
 
-static bool has_relay(const struct pt_trainer *t, const struct pt_thread *th)
-{
-	size_t i;
-
-	for (i = 0; i < t->relays.n; i++)
-		if (t->relays.v[i] == th)
-			return true;
-	return false;
-}
-
 PT_ORDER(by_time, struct pt_charge, pt_cmp(y->ns, x->ns))
 
 /* Of as many files as a job may have, those that cost most keep their names. */
@@ -266,7 +256,7 @@ static int add_lists(struct pt_trainer *to, const struct pt_trainer *t)
 	int err = 0;
 
 	for (i = 0; i < t->relays.n && !err; i++)
-		if (!has_relay(to, t->relays.v[i]))
+		if (!pt_is_relay(to, t->relays.v[i]))
 			err = pt_vec_push(&to->relays, t->relays.v[i]);
 	for (i = 0; i < t->charges.n && !err; i++)
 		err = pt_add_charge(&to->charges, &t->charges.v[i]);
@@ -361,7 +351,7 @@ static void finish_devs(const struct pt_join_rank *r, struct pt_trainer *t,
 	X(T, OWN, quotas) X(T, OWN, optimizer_steps) X(T, OWN, micro_shape)     \
 	X(T, OWN, update_shape) X(T, MAX, concurrent) X(T, ANY, handoffs)       \
 	X(T, ANY, thread_loader) X(T, ANY, respawned)                           \
-	X(T, ANY, called_back) X(T, ANY, fd_sharing) X(T, ANY, evident)         \
+	X(T, ANY, called_back) X(T, ANY, fd_sharing)                             \
 	X(T, OWN, gpu_known) X(T, OWN, top_cause) X(T, OWN, look)               \
 	X(T, OWN, devs)                                                         \
 	X(T, SUM, busy_hard_ns) X(T, SUM, cause_ns) X(T, SUM, lock_asked_ns)    \
@@ -379,7 +369,7 @@ static void finish_devs(const struct pt_join_rank *r, struct pt_trainer *t,
 	X(T, SUM, checkpoint_wait_ns) X(T, SUM, checkpoint_idle_ns)             \
 	X(T, SUM, launch_ns) X(T, SUM, lack_ns) X(T, SUM, host_bound_ns)        \
 	X(T, SUM, host_bound_launches)
-PT_JOIN_LIST(trainer, struct pt_trainer, TRAINER, 0);
+PT_JOIN_LIST(trainer, struct pt_trainer, TRAINER, 1);
 
 static void add_facts(struct pt_trainer *to, const struct pt_trainer *t)
 {

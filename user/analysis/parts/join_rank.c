@@ -148,7 +148,8 @@ static int add_worker(struct pt_join *j, struct pt_join_rank *r,
 static void end_workers(struct pt_join_rank *r, struct pt_trainer *t, struct pt_report *to_r)
 {
 	pt_each(struct pt_worker, w, &t->workers) {
-		struct pt_r_worker *to = row_of(r, w->proc->tgid, 0, false);
+		struct pt_r_worker *to = row_of(r, w->proc->tgid, w->main->tid,
+						w->proc == t->proc);
 
 		if (!to)
 			continue;

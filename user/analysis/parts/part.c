@@ -31,9 +31,9 @@ static int find_steps(struct pt_an *an, const struct pt_part_ask *ask, bool *met
 /* What the steps waited for, and what the device did meanwhile. */
 static int explain(struct pt_an *an, struct pt_trainer *t)
 {
-	int err = pt_shape_steps(an, t);
+	int err = pt_charge_waits(an, t, &t->look->actor, t->look->paths);
 
-	err = err ?: pt_charge_waits(an, t, &t->look->actor, t->look->paths);
+	pt_shape_steps(t);
 	err = err ?: pt_model_gpu(an, t);
 	err = err ?: pt_measure_workers(an, t);
 	err = err ?: pt_sum_asked(an, t);
@@ -67,8 +67,8 @@ static int measure(struct pt_an *an, struct pt_trainer *t, struct pt_measured *k
 
 	pt_measure_pool(an, t, &k->pool);
 	pt_measure_balance(an, t, &k->balance);
-	err = pt_measure_phases(t, &k->phases);
-	err = err ?: pt_slowest_item(an, t, &k->item);
+	pt_measure_phases(t, &k->phases);
+	err = pt_slowest_item(an, t, &k->item);
 	if (!err && faults && waits_for(an, t, faults + t->cause_ns[PT_CAUSE_DISK]))
 		err = pt_measure_faults(an, t, &k->faults);
 	if (!err && waits_for(an, t, faults + t->cause_ns[PT_CAUSE_DISK]))

@@ -307,8 +307,12 @@ int pt_find_meets(struct pt_an *an)
 	struct rank_view *v;
 	int err = -ENOMEM;
 
-	if (!out || n < 2 || n > RANKS_MAX)
+	if (!out || n < 2)
 		return 0;
+	if (n > RANKS_MAX) {
+		out->why = "there are too many";
+		return 0;
+	}
 	v = calloc(n, sizeof(*v));
 	out->rank = calloc(n, sizeof(*out->rank));
 	if (v && out->rank)

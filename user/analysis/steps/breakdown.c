@@ -70,43 +70,54 @@ static int price_of_copies(const struct pt_an *an, const struct pt_trainer *t,
 	return err;
 }
 
+struct blocked {
+	const struct pt_an *an;
+	struct pt_trainer *t;
+	double price; /* of copies */
+	uint64_t last; /* what ends before has been counted */
+	size_t hint, step;
+};
+
+/* A call of the main thread. empty: drained since the last launch. */
+static void count_call(struct blocked *k, const struct pt_gpu_call *c, bool empty)
+{
+	struct pt_trainer *t = k->t;
+	uint64_t b = pt_max64(c->begin, k->last), e = pt_min64(c->end, k->an->t1);
+	uint64_t ns, copied;
+
+	if (e <= b)
+		return;
+	k->last = e;
+	ns = e - b - pt_waits_in(t, &k->hint, b, e);
+	if (pt_call_is_sync(c) || (pt_call_is_copy(c) && !empty)) {
+		copied = pt_call_is_copy(c) && c->v[2] == PT_COPY_H2D ?
+			(uint64_t)(k->price * (double)c->v[1]) : 0;
+		copied = pt_min64(ns, copied);
+		t->transfer_ns += copied;
+		t->gpu_wait_ns += ns - copied;
+		add_to_step(t, &k->step, c, ns);
+	} else if (pt_call_is_copy(c)) {
+		t->transfer_ns += ns - pt_min64(ns, queued_in(t->main, b, e));
+	} else if ((c->cls == PT_API_COLLECTIVE || c->cls == PT_API_COMM) &&
+		   e - b >= COLLECTIVE_NS) {
+		t->collective_ns += ns;
+		add_to_step(t, &k->step, c, ns);
+	}
+}
+
 /* The host blocked in calls of the main thread: for the device (gpu_wait),
  * for a copy while the device had nothing to compute (transfer), or for the
  * other ranks (collective). */
 static void host_blocked(struct pt_an *an, struct pt_trainer *t, double price)
 {
-	const struct pt_proc *p = t->proc;
-	size_t hint = 0, step = 0;
-	uint64_t last = an->t0, copied;
-	bool empty = false; /* drained since the last launch */
+	struct blocked k = { .an = an, .t = t, .price = price, .last = an->t0 };
+	bool empty = false;
 
-	pt_each_call(c, p, an->t0, an->t1) {
-		uint64_t b, e, ns;
-
+	pt_each_call(c, t->proc, an->t0, an->t1) {
 		if (c->cls == PT_API_LAUNCH || c->cls == PT_API_GRAPH_LAUNCH)
 			empty = false;
-		if (c->tid != t->main->tid || c->end <= c->begin)
-			continue;
-		b = pt_max64(c->begin, last);
-		e = pt_min64(c->end, an->t1);
-		if (e <= b)
-			continue;
-		last = e;
-		ns = e - b - pt_waits_in(t, &hint, b, e);
-		if (pt_call_is_sync(c) || (pt_call_is_copy(c) && !empty)) {
-			copied = pt_call_is_copy(c) && c->v[2] == PT_COPY_H2D ?
-				(uint64_t)(price * (double)c->v[1]) : 0;
-			copied = pt_min64(ns, copied);
-			t->transfer_ns += copied;
-			t->gpu_wait_ns += ns - copied;
-			add_to_step(t, &step, c, ns);
-		} else if (pt_call_is_copy(c)) {
-			t->transfer_ns += ns - pt_min64(ns, queued_in(t->main, b, e));
-		} else if ((c->cls == PT_API_COLLECTIVE ||
-			    c->cls == PT_API_COMM) && e - b >= COLLECTIVE_NS) {
-			t->collective_ns += ns;
-			add_to_step(t, &step, c, ns);
-		}
+		if (c->tid == t->main->tid)
+			count_call(&k, c, empty);
 		empty |= drains(c);
 	}
 }

@@ -97,9 +97,7 @@ static void join(struct pt_step *a, const struct pt_step *b, bool made)
 	a->asks += b->asks;
 	a->started |= b->started;
 	a->burst |= b->burst;
-	a->end_seen = b->end_seen;
 	a->partial |= b->partial;
-	a->cut_end = b->cut_end;
 }
 
 static bool sees_launches(const struct pt_trainer *t)
@@ -130,23 +128,18 @@ int pt_join_steps(struct pt_trainer *t)
 {
 	struct turn v[KINDS_MAX];
 	size_t *sites = malloc((2 * t->steps.n + 1) * sizeof(*sites));
-	uint64_t *room = malloc(PT_MAX_SITES * sizeof(*room));
+	struct pt_sites room;
 	size_t i, kinds = 0, full, n = t->steps.n, k = 0;
 	bool sees = sees_launches(t);
-	uint64_t shape;
 
-	if (!sites || !room) {
-		free(sites);
-		free(room);
+	if (!sites)
 		return -ENOMEM;
-	}
 	if (n < 2)
 		goto out;
-	for (i = 0; i + 1 < n; i++)
-		sites[i] = sites[n + i] = pt_shape_of(t->proc,
-						      t->steps.v[i].wait_end,
-						      t->steps.v[i + 1].begin,
-						      room, &shape);
+	for (i = 0; i + 1 < n; i++) {
+		pt_shape_of(t->proc, t->steps.v[i].wait_end, t->steps.v[i + 1].begin, &room);
+		sites[i] = sites[n + i] = room.n;
+	}
 	qsort(sites + n, n - 1, sizeof(*sites), cmp_size);
 	full = sites[n + (n - 1) * 9 / 10];
 	if (full) /* else most of them are copies alone */
@@ -164,6 +157,5 @@ int pt_join_steps(struct pt_trainer *t)
 	t->steps.n = k + 1;
 out:
 	free(sites);
-	free(room);
 	return 0;
 }

@@ -56,7 +56,7 @@ static int find_outliers(struct pt_an *an, struct pt_r_steps *r)
 	if (!o)
 		return -ENOMEM;
 	for (i = 0; i + 1 < r->n_list; i++) {
-		if (r->list[i].period_ms <= PT_UNSTABLE_RATIO * r->period_ms.p50)
+		if (r->list[i].period_ms <= an->th->unstable_ratio * r->period_ms.p50)
 			continue;
 		o[n].index = (int64_t)(an->step0 + i);
 		o[n].ms = r->list[i].period_ms;

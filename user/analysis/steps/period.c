@@ -370,11 +370,11 @@ static int choose_by_pattern(const struct pt_host *h, struct pt_period *p)
 		if (x != best && x->begins)
 			x->begins = parts_vary(h->a, best, x) <= alone;
 	}
-	for (x = p->places; x; x = x->hh.next) {
+	for (x = p->places, tried = 0; x && tried < TRY_MAX; x = x->hh.next) {
 		bool seldom = x->syncs || 2 * x->n <= best->n;
 		bool like = x != best && x->next == best->next && !x->begins &&
 			    (seldom || x->uploads);
-		int turn = like ? begins_as_well(h->a, best, x, seldom ? WHOLE_SHARE :
+		int turn = like && ++tried ? begins_as_well(h->a, best, x, seldom ? WHOLE_SHARE :
 								 ALL_SHARE, alone) : 0;
 
 		if (turn < 0)
@@ -394,10 +394,11 @@ static int add_behind_peers(const struct pt_actor *a, struct pt_period *p)
 {
 	double alone = parts_vary(a, p->best, NULL);
 	struct pt_place_at *x;
+	int tried = 0;
 
-	for (x = p->places; x; x = x->hh.next) {
+	for (x = p->places; x && tried < TRY_MAX; x = x->hh.next) {
 		int turn = x->peers && !x->begins && x->next == p->best->next &&
-			   x->prev != x->next ?
+			   x->prev != x->next && ++tried ?
 				   begins_as_well(a, p->best, x, WHOLE_SHARE, alone) : 0;
 
 		if (turn < 0)

@@ -12,7 +12,6 @@
  * call sites come in the updating steps only. The rest is called compute.
  */
 #include <errno.h>
-#include <stdlib.h>
 
 #include "analysis/internal.h"
 #include "analysis/parts/part.h"
@@ -65,34 +64,24 @@ static struct pt_span backward_of(const struct pt_trainer *t,
 	return out;
 }
 
-/* Sorted call sites of a step without an update; how many. */
-static size_t micro_sites(const struct pt_trainer *t, uint64_t *sites)
+/* Call sites of a step without an update. */
+static void micro_sites(const struct pt_trainer *t, struct pt_sites *sites)
 {
-	uint64_t shape;
 	size_t i;
 
 	for (i = 0; i < t->steps.n; i++)
 		if (!t->steps.v[i].partial &&
-		    t->steps.v[i].shape == t->micro_shape)
-			return pt_shape_of(t->proc, t->steps.v[i].wait_end,
-					   t->steps.v[i].end, sites, &shape);
-	return 0;
+		    t->steps.v[i].shape == t->micro_shape) {
+			pt_shape_of(t->proc, t->steps.v[i].wait_end, t->steps.v[i].end, sites);
+			return;
+		}
 }
 
-static bool among(uint64_t site, const uint64_t *sites, size_t n)
-{
-	size_t i;
-
-	for (i = 0; i < n && sites[i] != site; i++)
-		;
-	return i < n;
-}
-
-/* From the first launch behind `from` that `sites` lacks to the last one of
- * the training thread; with n == 0 from `from`. */
+/* From the first launch behind `from` that `micro` lacks to the last one of
+ * the training thread; where that is empty from `from`. */
 static struct pt_span optimizer_of(const struct pt_trainer *t,
 				   const struct pt_step *s, uint64_t from,
-				   const uint64_t *sites, size_t n)
+				   const struct pt_sites *micro)
 {
 	const struct pt_proc *p = t->proc;
 	struct pt_span out = { 0, 0 };
@@ -102,10 +91,10 @@ static struct pt_span optimizer_of(const struct pt_trainer *t,
 			continue;
 		if (c->tid != t->main->tid)
 			continue;
-		if (!out.begin && n && among(pt_call_site(c), sites, n))
+		if (!out.begin && micro->n && pt_sites_have(micro, pt_call_site(c)))
 			continue;
 		if (!out.begin)
-			out.begin = n ? c->begin : from;
+			out.begin = micro->n ? c->begin : from;
 		out.end = pt_max64(c->begin, c->end);
 	}
 	return out;
@@ -136,29 +125,29 @@ static uint64_t device_waits(const struct pt_trainer *t, uint64_t begin,
 }
 
 static void add_step(const struct pt_trainer *t, const struct pt_step *s,
-		     const uint64_t *sites, size_t n, struct pt_phases *k)
+		     const struct pt_sites *micro, struct pt_phases *k)
 {
+	static const struct pt_sites none;
 	struct pt_span back = backward_of(t, s), opt = { 0, 0 };
-	uint64_t forward = 0, used, wait = s->wait_ns;
+	uint64_t forward = 0, used, in_opt, wait = s->wait_ns;
 
 	if (back.end > back.begin) {
-		opt = optimizer_of(t, s, back.end, NULL, 0);
+		opt = optimizer_of(t, s, back.end, &none);
 		forward = back.begin - s->wait_end -
 			  device_waits(t, s->wait_end, back.begin, 0, 0);
 		k->backward++;
-	} else if (n && s->shape != t->micro_shape) {
-		opt = optimizer_of(t, s, s->wait_end, sites, n);
+	} else if (micro->n && s->shape != t->micro_shape) {
+		opt = optimizer_of(t, s, s->wait_end, micro);
 	}
 	k->steps++;
 	k->ns[DATA] += wait;
 	k->ns[FORWARD] += forward;
 	k->ns[BACKWARD] += back.end - back.begin;
-	used = device_waits(t, opt.begin, opt.end, 0, 0);
-	k->ns[OPTIMIZER] += opt.end - opt.begin - used;
+	in_opt = device_waits(t, opt.begin, opt.end, 0, 0);
+	k->ns[OPTIMIZER] += opt.end - opt.begin - in_opt;
 	used = device_waits(t, s->wait_end, s->end, back.begin, back.end);
 	k->ns[GPU_WAIT] += used;
-	used += wait + forward + back.end - back.begin + opt.end - opt.begin -
-		device_waits(t, opt.begin, opt.end, 0, 0);
+	used += wait + forward + back.end - back.begin + opt.end - opt.begin - in_opt;
 	k->ns[REST] += s->end - s->begin - pt_min64(used, s->end - s->begin);
 }
 
@@ -188,20 +177,17 @@ static int put(struct pt_an *an, const struct pt_phases *k, bool backward)
 	return 0;
 }
 
-int pt_measure_phases(const struct pt_trainer *t, struct pt_phases *k)
+void pt_measure_phases(const struct pt_trainer *t, struct pt_phases *k)
 {
-	uint64_t *sites = malloc(PT_MAX_SITES * sizeof(*sites));
-	size_t i, n;
+	struct pt_sites micro = { .n = 0 };
+	size_t i;
 
-	if (!sites)
-		return -ENOMEM;
-	n = t->micro_shape != t->update_shape ? micro_sites(t, sites) : 0;
-	k->told = n > 0;
+	if (t->micro_shape != t->update_shape)
+		micro_sites(t, &micro);
+	k->told = micro.n > 0;
 	for (i = 0; i < t->steps.n; i++)
 		if (!t->steps.v[i].partial)
-			add_step(t, &t->steps.v[i], sites, n, k);
-	free(sites);
-	return 0;
+			add_step(t, &t->steps.v[i], &micro, k);
 }
 
 int pt_fill_phases(struct pt_an *an, const struct pt_phases *all)

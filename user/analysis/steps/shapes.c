@@ -4,8 +4,7 @@
  * gradient accumulation most steps share one shape, and every N-th has the
  * optimizer's call sites on top.
  */
-#include <errno.h>
-#include <stdlib.h>
+#include <string.h>
 
 #include "analysis/internal.h"
 
@@ -48,26 +47,46 @@ uint64_t pt_call_site(const struct pt_gpu_call *c)
 	return h;
 }
 
-size_t pt_shape_of(const struct pt_proc *p, uint64_t b, uint64_t e,
-		   uint64_t *sites, uint64_t *shape)
+/* Where it is, or the free slot in which it would be: there always is one. */
+static size_t slot_of(const struct pt_sites *s, uint64_t site)
 {
-	size_t i, n = 0, distinct = 0;
+	size_t i = scramble(site) % PT_SITE_SLOTS;
 
-	*shape = 0;
+	while (s->slot[i] && s->slot[i] != site)
+		i = (i + 1) % PT_SITE_SLOTS;
+	return i;
+}
+
+bool pt_sites_have(const struct pt_sites *s, uint64_t site)
+{
+	return s->slot[slot_of(s, site)] != 0;
+}
+
+uint64_t pt_shape_of(const struct pt_proc *p, uint64_t b, uint64_t e, struct pt_sites *s)
+{
+	uint64_t shape = 0, last = 0;
+
+	memset(s, 0, sizeof(*s));
 	pt_each_call(c, p, b, e) {
-		if (n == PT_MAX_SITES)
-			break;
-		if (c->cls == PT_API_LAUNCH || c->cls == PT_API_GRAPH_LAUNCH)
-			sites[n++] = pt_call_site(c);
-	}
-	qsort(sites, n, sizeof(*sites), pt_by_u64);
-	for (i = 0; i < n; i++) {
-		if (i && sites[i] == sites[i - 1])
+		uint64_t site;
+		size_t i;
+
+		if (c->cls != PT_API_LAUNCH && c->cls != PT_API_GRAPH_LAUNCH)
 			continue;
-		*shape += scramble(sites[i]);
-		distinct++;
+		site = pt_call_site(c);
+		if (site == last) /* as in a loop of one kernel */
+			continue;
+		last = site;
+		i = slot_of(s, site);
+		if (s->slot[i])
+			continue;
+		if (s->n == PT_MAX_SITES)
+			break;
+		s->slot[i] = site;
+		s->n++;
+		shape += scramble(site);
 	}
-	return distinct;
+	return shape;
 }
 
 /* The shape that most whole steps have, and how many have it. */
@@ -112,6 +131,23 @@ static int64_t periodic(const struct pt_trainer *t, uint64_t rare)
 	return n >= 3 ? n : -1;
 }
 
+/* Call sites of the steps of that shape. */
+static size_t sites_of(const struct pt_trainer *t, uint64_t shape)
+{
+	struct pt_sites sites;
+	size_t i;
+
+	for (i = 0; i < t->steps.n; i++) {
+		const struct pt_step *s = &t->steps.v[i];
+
+		if (s->partial || s->shape != shape)
+			continue;
+		pt_shape_of(t->proc, s->wait_end, s->end, &sites);
+		return sites.n;
+	}
+	return 0;
+}
+
 static int64_t count_optimizer(struct pt_trainer *t, size_t whole)
 {
 	uint64_t common = 0, rare = 0;
@@ -127,26 +163,28 @@ static int64_t count_optimizer(struct pt_trainer *t, size_t whole)
 	nr = commonest(t, common, false, &rare);
 	if ((nc + nr) * 100 < whole * 95)
 		return PT_NULL;
+	/* an accumulation by two may have more whole steps of those that update */
+	if (sites_of(t, rare) < sites_of(t, common)) {
+		t->micro_shape = rare;
+		rare = common;
+	}
 	n = periodic(t, rare);
-	if (n < 0)
+	if (n < 0) {
+		t->micro_shape = common;
 		return PT_NULL;
+	}
 	t->update_shape = rare;
 	return n;
 }
 
-int pt_shape_steps(struct pt_an *an, struct pt_trainer *t)
+void pt_shape_steps(struct pt_trainer *t)
 {
-	uint64_t *sites = malloc(PT_MAX_SITES * sizeof(*sites));
+	struct pt_sites sites;
 	size_t whole = 0;
 
-	(void)an;
-	if (!sites)
-		return -ENOMEM;
 	pt_each(struct pt_step, s, &t->steps) {
-		pt_shape_of(t->proc, s->wait_end, s->end, sites, &s->shape);
+		s->shape = pt_shape_of(t->proc, s->wait_end, s->end, &sites);
 		whole += !s->partial;
 	}
-	free(sites);
 	t->optimizer_steps = count_optimizer(t, whole);
-	return 0;
 }

@@ -259,26 +259,14 @@ int pt_limit_window(struct pt_an *an)
 
 /* ---- what a thread did in it -------------------------------------------------- */
 
-static int add_cpu(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv,
-		   bool queued)
-{
-	(void)queued;
-	if (!iv)
-		*(uint64_t *)ctx += e - b;
-	return 0;
-}
-
 uint64_t pt_run_ns(const struct pt_an *an, const struct pt_thread *th)
 {
-	uint64_t b = pt_max64(an->t0, th->first), ns = 0;
-	uint64_t e = pt_min64(an->t1, pt_thread_end(an, th));
+	uint64_t b = pt_max64(an->t0, th->first), e = pt_min64(an->t1, pt_thread_end(an, th));
 
 	if (!an->part)
 		return th->totals_known && th->t1.run_ns > th->t0.run_ns ?
 			       th->t1.run_ns - th->t0.run_ns : 0;
-	if (e > b)
-		pt_walk(th, b, e, add_cpu, &ns);
-	return ns;
+	return pt_cpu_ns(th, b, e);
 }
 
 /* Bytes that the thread had read when its last interval before `ts` ended. */

@@ -76,7 +76,7 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	pt_evidence(v, "loader.workers", (double)f->t->concurrent, "count");
 	if (f->cores)
 		pt_evidence(v, "host.cores", (double)f->cores, "count");
-	pt_measure_crowd(f->t, &crowd);
+	pt_measure_crowd(an, f->t, &crowd);
 	crowd_evidence(f, &crowd, v);
 	if (f->cause[PT_CAUSE_THROTTLE] > f->queue) {
 		v->title = pt_sentence(an,

@@ -198,7 +198,7 @@ static const char *insufficient(struct pt_an *an, const struct pt_facts *f)
 		return "the capture is shorter than half a second";
 	if (f->whole_steps < PT_MIN_STEPS)
 		return "fewer than three whole steps were seen";
-	if (c->events > 0 && (double)c->lost_total > PT_LOST_SHARE * (double)c->events)
+	if (c->events > 0 && (double)pt_lost_events(an) > PT_LOST_SHARE * (double)c->events)
 		return "more than 1 % of the events were lost";
 	return NULL;
 }

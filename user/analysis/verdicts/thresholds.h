@@ -178,11 +178,11 @@
 #define PT_IO_HELD 0.5
 /* Disks and network file systems take requests up to about that. */
 #define PT_IO_REQUEST (1024.0 * 1024)
-/* A fit needs so many waits, and what they were for must vary (its standard
- * deviation, of its mean): else length and size cannot be told apart. */
 /* Bytes a second of the slowest link in use (100 Mbit/s Ethernet); disks give
  * several times that, in order. */
 #define PT_IO_SLOWEST 12.5e6
+/* A fit needs so many waits, and what they were for must vary (its standard
+ * deviation, of its mean): else length and size cannot be told apart. */
 #define PT_IO_FIT_WAITS 20
 #define PT_IO_FIT_SPREAD 0.05
 /* ... sizes alone, beside who else waits: more, for few large or small ones at

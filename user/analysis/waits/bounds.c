@@ -28,18 +28,6 @@
 
 /* ---- the consumer's CPU time ---------------------------------------------------------- */
 
-static uint64_t cpu_between(const struct pt_thread *th, uint64_t b, uint64_t e)
-{
-	uint64_t off = 0;
-	size_t i;
-
-	if (e <= b)
-		return 0;
-	for (i = pt_iv_after(th, b); i < th->iv.n && th->iv.v[i].begin < e; i++)
-		off += pt_overlap(b, e, th->iv.v[i].begin, th->iv.v[i].end);
-	return e - b - pt_min64(off, e - b);
-}
-
 /* The moment in [from, limit] at which `th` has run for `ns` since `from`. */
 static uint64_t cpu_forward(const struct pt_thread *th, uint64_t from,
 			    uint64_t limit, uint64_t ns)
@@ -63,7 +51,7 @@ static uint64_t cpu_forward(const struct pt_thread *th, uint64_t from,
 static uint64_t cpu_back(const struct pt_thread *th, uint64_t to, uint64_t floor,
 			 uint64_t ns)
 {
-	uint64_t own = cpu_between(th, floor, to);
+	uint64_t own = pt_cpu_ns(th, floor, to);
 
 	return own <= ns ? floor : cpu_forward(th, floor, to, own - ns);
 }
@@ -146,7 +134,7 @@ static uint64_t own_lead(const struct pt_host_gap *g, uint64_t from)
 {
 	uint64_t first = first_evidence(g);
 
-	return first > from ? cpu_between(g->g.th, from, first) : 0;
+	return first > from ? pt_cpu_ns(g->g.th, from, first) : 0;
 }
 
 /* From a sender's getting a batch to the consumer's taking it: pickled, written,
@@ -195,7 +183,7 @@ static int learn_leads(struct pt_bounds *o)
 		if (first_evidence(g))
 			lead[nl++] = (double)own_lead(g, from);
 		else
-			ready[nr++] = (double)cpu_between(g->g.th, from, g->g.end);
+			ready[nr++] = (double)pt_cpu_ns(g->g.th, from, g->g.end);
 	}
 	if (nl)
 		o->usual.lead = (uint64_t)pt_median(lead, nl);
@@ -304,7 +292,7 @@ static uint64_t asked_at(const struct pt_bounds *o, const struct pt_host_gap *g,
  * wrong, but for what a refill takes and no later than it can be. */
 static uint64_t behind_refill(const struct pt_bounds *o, const struct pt_host_gap *g)
 {
-	uint64_t own = cpu_between(g->g.th, g->told, g->g.end);
+	uint64_t own = pt_cpu_ns(g->g.th, g->told, g->g.end);
 	uint64_t after = pt_max64(pt_min64(own / 2, LEAD_OUT_NS),
 				  LEAD_OUT_MIN_NS);
 
@@ -318,7 +306,7 @@ static uint64_t behind_refill(const struct pt_bounds *o, const struct pt_host_ga
 static bool still_waits(const struct pt_host_gap *g)
 {
 	return !g->g.next &&
-	       cpu_between(g->g.th, g->told, g->g.end) * 2 < g->g.end - g->told;
+	       pt_cpu_ns(g->g.th, g->told, g->g.end) * 2 < g->g.end - g->told;
 }
 
 /* A thread that has its batch, and has worked for a moment, waits for the interpreter
@@ -350,7 +338,7 @@ static uint64_t behind_sleep(const struct pt_bounds *o, const struct pt_host_gap
 	/* a loader that was just started is waited for in any case */
 	if (g->started == last || (!g->g.next && last >= g->g.end))
 		return g->g.end;
-	own = cpu_between(g->g.th, last, g->g.end);
+	own = pt_cpu_ns(g->g.th, last, g->g.end);
 	return own <= LEAD_IN_MAX_NS ?
 		       before_retaking(o, g, last) :
 		       cpu_forward(g->g.th, last, g->g.end,
@@ -361,7 +349,7 @@ static uint64_t behind_sleep(const struct pt_bounds *o, const struct pt_host_gap
  * long as on the others. */
 static uint64_t behind_reads(const struct pt_host_gap *g)
 {
-	uint64_t own = cpu_between(g->g.th, g->read_last, g->g.end);
+	uint64_t own = pt_cpu_ns(g->g.th, g->read_last, g->g.end);
 	uint64_t between = g->read_last - g->read_first, each;
 
 	if (g->reads < 2)
@@ -388,7 +376,7 @@ static uint64_t ready_ns(const struct pt_bounds *o, uint64_t own)
 /* A job that ends shuts its loader down: from the first worker's end on there is no batch to
  * come. A trainer that is killed in a wait ends before them. */
 static void end_with_loader(const struct pt_bounds *o, const struct pt_host_gap *g,
-			    struct pt_bound *w)
+			    struct pt_span *w)
 {
 	if (!pt_gap_is_last(g))
 		return;
@@ -402,24 +390,22 @@ static void end_with_loader(const struct pt_bounds *o, const struct pt_host_gap 
 }
 
 void pt_bound_gap(const struct pt_bounds *o, const struct pt_host_gap *g,
-		  struct pt_bound *w)
+		  struct pt_span *w)
 {
 	uint64_t from = no_sooner_than(o, g), first = first_evidence(g);
 
-	*w = (struct pt_bound){ .begin = from, .end = g->g.end };
-	if (g->told > from && g->told >= last_evidence(g) && !still_waits(g)) {
+	*w = (struct pt_span){ .begin = from, .end = g->g.end };
+	if (g->told > from && g->told >= last_evidence(g) && !still_waits(g))
 		w->end = behind_refill(o, g);
-		w->end_seen = true;
-	} else if (g->supplied_ns || g->started) {
+	else if (g->supplied_ns || g->started)
 		w->end = behind_sleep(o, g);
-	} else if (g->reads) {
+	else if (g->reads)
 		w->end = behind_reads(g);
-	}
 	if (first > from) {
 		w->begin = asked_at(o, g, from);
 	} else if (!first && !g->read_bytes) {
 		w->begin = cpu_back(g->g.th, w->end, from,
-				    ready_ns(o, cpu_between(g->g.th, from, w->end)));
+				    ready_ns(o, pt_cpu_ns(g->g.th, from, w->end)));
 		/* it slept for its own reading, of which nothing else is seen */
 		if (g->read_ns && g->begins)
 			w->begin = pt_min64(w->begin,
@@ -433,14 +419,14 @@ void pt_bound_gap(const struct pt_bounds *o, const struct pt_host_gap *g,
  * there, as looks found it in its iterator. By those at this gap, where they are many. */
 #define OWN_LOOKS 8
 static void bound_by_name(const struct pt_place_at *at, const struct pt_host_gap *g,
-			  struct pt_bound *w)
+			  struct pt_span *w)
 {
 	bool own = g->looks >= OWN_LOOKS;
 	double looked = own ? g->looked : at->looked, named = own ? g->named : at->named;
 	double middle = own ? g->named_at : at->named_at, part = named / looked, from;
 	double len = (double)(g->g.end - g->g.begin);
 
-	*w = (struct pt_bound){ .begin = g->g.end, .end = g->g.end };
+	*w = (struct pt_span){ .begin = g->g.end, .end = g->g.end };
 	if (named <= 0)
 		return;
 	from = fmin(fmax(middle / named - part / 2, 0), 1 - part);
@@ -448,7 +434,7 @@ static void bound_by_name(const struct pt_place_at *at, const struct pt_host_gap
 	w->end = pt_min64(g->g.end, w->begin + (uint64_t)(part * len));
 }
 
-bool pt_bound_named(const struct pt_bounds *o, const struct pt_host_gap *g, struct pt_bound *w)
+bool pt_bound_named(const struct pt_bounds *o, const struct pt_host_gap *g, struct pt_span *w)
 {
 	const struct pt_place_at *at = pt_place_of_gap(o->p, g);
 

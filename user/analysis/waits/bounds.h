@@ -21,17 +21,12 @@ struct pt_bounds {
 	double taken; /* of its CPU time behind what a gap shows of the loader: unpickling */
 };
 
-struct pt_bound {
-	uint64_t begin, end;
-	bool end_seen; /* the refill behind it was */
-};
-
 /* 0 or -ENOMEM. */
 int pt_learn_bounds(struct pt_bounds *o);
 /* Of a gap in which data is obtained. */
-void pt_bound_gap(const struct pt_bounds *o, const struct pt_host_gap *g, struct pt_bound *w);
+void pt_bound_gap(const struct pt_bounds *o, const struct pt_host_gap *g, struct pt_span *w);
 /* ... if only the thread's Python tells; false: it does not. */
-bool pt_bound_named(const struct pt_bounds *o, const struct pt_host_gap *g, struct pt_bound *w);
+bool pt_bound_named(const struct pt_bounds *o, const struct pt_host_gap *g, struct pt_span *w);
 /* Is the piece work that is certainly not for the loader? */
 bool pt_is_else(const struct pt_host_gap *g, const struct pt_host_piece *x);
 

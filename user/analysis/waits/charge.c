@@ -448,9 +448,6 @@ static void sum_step(struct pt_trainer *t, struct pt_step *s)
 		uint64_t ns = w->end - w->begin;
 
 		s->blocked_ns += w->blocked_ns;
-		s->handover_ns += w->handover_ns;
-		s->own_read_ns += w->own_read_ns;
-		s->own_cpu_ns += w->own_cpu_ns;
 		if (ns <= most)
 			continue;
 		most = ns;
@@ -469,7 +466,8 @@ int pt_charge_waits(struct pt_an *an, struct pt_trainer *t,
 	err = err ?: pt_learn_refills(an, t);
 
 	for (i = 0; i < t->workers.n && !err; i++) {
-		err = pt_find_quota(an, t, t->workers.v[i].proc);
+		if (t->workers.v[i].proc != t->proc)
+			err = pt_find_quota(an, t, t->workers.v[i].proc);
 		err = err ?: pt_vec_push(&k.by_worker, 0);
 	}
 	for (i = 0; i < t->waits.n && !err; i++)

@@ -40,8 +40,10 @@ static int count_callers(const struct pt_proc *p, uint64_t t0, uint64_t t1,
 	return 0;
 }
 
-/* The main thread leads where it calls the device at all (PyTorch runs backward
- * from a thread of its own), else the thread that calls most. */
+/* The main thread leads where it makes more than a few of the calls (PyTorch runs backward
+ * from a thread of its own; a model is put on the device by one that trains in another
+ * thread), else the thread that calls most. */
+#define LEADS_FROM 100 /* one in so many */
 static int choose(const struct pt_model *m, const callers *c,
 		  struct pt_actor *out, bool *leads)
 {
@@ -58,7 +60,7 @@ static int choose(const struct pt_model *m, const callers *c,
 			continue;
 		if (pt_vec_push(&out->threads, th))
 			return -ENOMEM;
-		if (th->tid == th->tgid && n)
+		if (th->tid == th->tgid && n * LEADS_FROM >= all)
 			n = UINT64_MAX;
 		if (n > most) {
 			most = n;

@@ -79,8 +79,7 @@ size_t pt_times_asked(const struct pt_an *an, const struct pt_proc *by,
 	return n;
 }
 
-static bool descends_from(const struct pt_model *m, const struct pt_proc *p,
-			  uint32_t ancestor)
+bool pt_descends_from(const struct pt_model *m, const struct pt_proc *p, uint32_t ancestor)
 {
 	int depth;
 
@@ -211,7 +210,7 @@ static bool takes_input(const struct pt_iv *iv)
 static bool is_rank(const struct sums *k, const struct pt_proc *p)
 {
 	return p != k->a->proc && pt_feeds_device(k->g->an, p) &&
-	       !descends_from(k->g->an->m, p, k->a->proc->tgid);
+	       !pt_descends_from(k->g->an->m, p, k->a->proc->tgid);
 }
 
 static int origin_leg(void *ctx, const struct pt_leg *l)

@@ -104,6 +104,8 @@ bool pt_waits_for_peer(const struct pt_an *an, const struct pt_feed *f,
  * hands it over does? */
 size_t pt_times_asked(const struct pt_an *an, const struct pt_proc *by,
 		      const struct pt_thread *th);
+/* Was it, or its parent, and so on, started by that process? */
+bool pt_descends_from(const struct pt_model *m, const struct pt_proc *p, uint32_t ancestor);
 /* Is the process another rank: does it feed a device? */
 bool pt_feeds_device(const struct pt_an *an, const struct pt_proc *p);
 

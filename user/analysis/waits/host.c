@@ -439,7 +439,7 @@ int pt_find_host(const struct pt_an *an, const struct pt_actor *a,
 	size_t i;
 	int err = 0;
 
-	*out = (struct pt_host){ .an = an, .a = a };
+	*out = (struct pt_host){ .a = a };
 	for (i = 0; i <= a->calls.n && !err; i++)
 		if (pt_gap_before(a, i, an->t0, an->t1, &g))
 			err = take_gap(&k, i, &g);

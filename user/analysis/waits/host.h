@@ -39,7 +39,6 @@ struct pt_host_gap {
 };
 
 struct pt_host {
-	const struct pt_an *an;
 	const struct pt_actor *a;
 	PT_VEC(struct pt_host_piece) pieces;
 	PT_VEC(struct pt_host_gap) gaps;

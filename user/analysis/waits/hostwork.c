@@ -24,19 +24,8 @@ static unsigned kind_of(const struct pt_host_piece *x)
 					   PT_HOST_NR;
 }
 
-/* Outside of data waits, clipped to the time that is looked at. */
-static uint64_t piece_ns(const struct pt_an *an, const struct pt_trainer *t,
-			 size_t *hint, const struct pt_host_piece *x)
-{
-	uint64_t b = pt_max64(x->begin, an->t0), e = pt_min64(x->end, an->t1);
-
-	if (e <= b || kind_of(x) == PT_HOST_NR)
-		return 0;
-	return e - b - pt_waits_in(t, hint, b, e);
-}
-
-/* Of `ns` of work in [b,e), what falls into idle time (likely, or certain) of all
- * devices, as a mean. */
+/* Of `ns` of work in [b,e) of the time that is looked at, what falls into idle time (likely,
+ * or certain) of all devices, as a mean. */
 static uint64_t idle_of(const struct pt_trainer *t, uint64_t ns, uint64_t b,
 			uint64_t e, bool certain)
 {
@@ -48,8 +37,9 @@ static uint64_t idle_of(const struct pt_trainer *t, uint64_t ns, uint64_t b,
 					     &t->devs.v[i].idle_likely, b, e);
 	if (!t->devs.n)
 		return certain ? 0 : ns;
-	/* a wait in the middle of a piece is seldom, and short */
-	return ns * (sum / t->devs.n) / pt_max64(e - b, 1);
+	/* a wait in the middle of a piece is seldom, and short; of seconds the product does
+	 * not fit 64 bits */
+	return (uint64_t)((double)ns * (double)(sum / t->devs.n) / (double)pt_max64(e - b, 1));
 }
 
 /* What counts as host work of a gap, by its largest kind. */
@@ -76,6 +66,7 @@ static bool mostly_waits(const struct work *w)
 	return 2 * (w->ns[PT_HOST_COMPUTING] + w->ns[PT_HOST_QUEUED]) < w->all;
 }
 
+/* Outside of data waits. */
 static void sum_gap(const struct pt_an *an, const struct pt_trainer *t,
 		    const struct pt_host_gap *g, size_t *hint, struct work *w)
 {
@@ -85,7 +76,9 @@ static void sum_gap(const struct pt_an *an, const struct pt_trainer *t,
 	memset(w, 0, sizeof(*w));
 	for (i = g->first; i < g->first + g->n; i++) {
 		const struct pt_host_piece *x = &h->pieces.v[i];
-		uint64_t ns = piece_ns(an, t, hint, x);
+		uint64_t b = pt_max64(x->begin, an->t0), e = pt_min64(x->end, an->t1);
+		uint64_t ns = kind_of(x) == PT_HOST_NR || e <= b ?
+				      0 : e - b - pt_waits_in(t, hint, b, e);
 
 		if (!ns)
 			continue;
@@ -94,11 +87,11 @@ static void sum_gap(const struct pt_an *an, const struct pt_trainer *t,
 		if (x->what == PT_HOST_WRITING)
 			continue;
 		if (x->what == PT_HOST_COLLECTIVE || x->what == PT_HOST_CLIENT) {
-			w->others += idle_of(t, ns, x->begin, x->end, true);
+			w->others += idle_of(t, ns, b, e, true);
 			continue;
 		}
 		w->all += ns;
-		w->idle += idle_of(t, ns, x->begin, x->end, false);
+		w->idle += idle_of(t, ns, b, e, false);
 	}
 }
 

@@ -312,6 +312,17 @@ static int find_managers(struct finder *k)
 /* Who computes less of the time manages something for the loader. */
 #define ASKED_CPU 0.002
 
+/* Started by it, or forked by a process that does that for it (a fork server): no program of
+ * its own. */
+static bool is_child(const struct pt_model *m, const struct pt_proc *p,
+		     const struct pt_proc *of)
+{
+	const struct pt_proc *by = pt_model_proc(m, p->ppid);
+
+	return p->ppid == of->tgid || (by && by->ppid == of->tgid && !by->died &&
+				       !strncmp(by->comm, p->comm, sizeof(p->comm)));
+}
+
 /* A child, or one of a pool, that sleeps until the trainer asks it for something, and has
  * something to send back, works for it though nobody has waited for it. */
 static bool is_asked(const struct pt_an *an, const struct pt_trainer *t,
@@ -362,28 +373,23 @@ static int take_asked(struct finder *k)
 {
 	struct pt_trainer *t = k->t;
 	struct pt_an *an = k->an;
-	size_t i, j;
+	size_t i;
 
 	for (i = 0; i < an->m->all_procs.n; i++) {
 		struct pt_proc *p = an->m->all_procs.v[i];
+		struct pt_thread *th = pt_model_thread(an->m, p->tgid);
 		bool pool = is_of_pool(t, p);
+		struct pt_worker *w;
 
-		if (p == t->proc || (p->ppid != t->proc->tgid && !pool) ||
+		if (p == t->proc || (!pool && !is_child(an->m, p, t->proc)) || !th ||
 		    pt_model_proc(an->m, p->tgid) != p || worker_of(k, p, NULL) ||
-		    pt_feeds_device(an, p) || is_beside(an, k->g, p))
+		    pt_feeds_device(an, p) || !is_asked(an, t, th, pool) ||
+		    is_beside(an, k->g, p))
 			continue;
-		for (j = 0; j < p->threads.n; j++) {
-			struct pt_worker *w;
-
-			if (p->threads.v[j]->tid != p->tgid ||
-			    !is_asked(an, t, p->threads.v[j], pool))
-				continue;
-			w = worker_make(k, p, p->threads.v[j]);
-			if (!w)
-				return -ENOMEM;
-			w->main = pt_maker_in(an, k->g, p);
-			break;
-		}
+		w = worker_make(k, p, th);
+		if (!w)
+			return -ENOMEM;
+		w->main = pt_maker_in(an, k->g, p);
 	}
 	return 0;
 }
@@ -422,7 +428,7 @@ static int take_newborn(struct finder *k)
 		struct pt_proc *p = k->an->m->all_procs.v[i];
 		struct pt_thread *th = p->threads.n ? p->threads.v[0] : NULL;
 
-		if (!th || p->ppid != k->t->proc->tgid || !p->born || th->exited ||
+		if (!th || !is_child(k->an->m, p, k->t->proc) || !p->born || th->exited ||
 		    th->first < last || worker_of(k, p, NULL) || !is_respawned(k->t, p))
 			continue;
 		if (!worker_make(k, p, th))

@@ -112,19 +112,66 @@ int pt_look_at(struct pt_an *an, struct pt_trainer *t)
 
 /* ---- trainers ------------------------------------------------------------------ */
 
-/* Which processes train: those that feed a device, but for loaders that use one for
- * their work (they descend from a trainer and hand over what they make). */
+struct caller {
+	size_t calls; /* that make steps */
+	bool meets;   /* other ranks, by collectives */
+};
+
+static struct caller caller_of(const struct pt_an *an, const struct pt_proc *p)
+{
+	struct caller k = { 0 };
+
+	pt_each_call(c, p, an->t0, an->t1) {
+		k.calls += pt_call_is_step(c);
+		k.meets |= c->cls == PT_API_COLLECTIVE;
+	}
+	return k;
+}
+
+/* A loader, or an actor that plays, may use a device for its work: no rank, and started by one
+ * that calls it as often. */
+static bool works_for_another(const struct pt_an *an, const struct caller *v, size_t i)
+{
+	const struct pt_proc *p = an->trainers.v[i].proc;
+	size_t j;
+
+	if (v[i].meets || p->facts.rank != PT_PROC_UNKNOWN)
+		return false;
+	for (j = 0; j < an->trainers.n; j++)
+		if (j != i && v[j].calls >= v[i].calls &&
+		    pt_descends_from(an->m, p, an->trainers.v[j].proc->tgid))
+			return true;
+	return false;
+}
+
+/* Which processes train: those that feed a device, but for what uses one for another of
+ * them. */
 int pt_find_trainers(struct pt_an *an)
 {
-	size_t i;
+	PT_VEC(struct caller) callers = { 0 };
+	bool *drop;
+	size_t i, n = 0;
+	int err = 0;
 
-	for (i = 0; i < an->m->all_procs.n; i++) {
+	for (i = 0; i < an->m->all_procs.n && !err; i++) {
 		struct pt_trainer t = { .proc = an->m->all_procs.v[i] };
+		struct caller k = caller_of(an, t.proc);
 
-		if (pt_feeds_device(an, t.proc) && pt_vec_push(&an->trainers, t))
-			return -ENOMEM;
+		if (k.calls)
+			err = pt_vec_push(&callers, k) ?: pt_vec_push(&an->trainers, t);
 	}
-	return 0;
+	drop = err ? NULL : calloc(an->trainers.n + 1, sizeof(*drop));
+	for (i = 0; drop && i < an->trainers.n; i++)
+		drop[i] = works_for_another(an, callers.v, i);
+	for (i = 0; drop && i < callers.n; i++)
+		if (!drop[i])
+			an->trainers.v[n++] = an->trainers.v[i];
+	if (drop)
+		an->trainers.n = n;
+	err = drop ? err : -ENOMEM;
+	free(drop);
+	pt_vec_free(&callers);
+	return err;
 }
 
 void pt_trainer_free(struct pt_trainer *t)

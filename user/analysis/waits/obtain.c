@@ -37,7 +37,7 @@ static int push_wait(struct obtain *o, const struct pt_host_gap *g,
 
 /* The parts of the window in which the consumer did not do something else. */
 static int push_waits(struct obtain *o, const struct pt_host_gap *g,
-		      const struct pt_bound *w)
+		      const struct pt_span *w)
 {
 	struct pt_fetch x = { .begin = w->begin, .worker = -1,
 			     .made = UINT64_MAX, .th = g->g.th };
@@ -57,12 +57,11 @@ static int push_waits(struct obtain *o, const struct pt_host_gap *g,
 		x.begin = q->end;
 	}
 	x.end = w->end;
-	x.end_seen = w->end_seen;
 	return err || x.end <= x.begin ? err : push_wait(o, g, &x);
 }
 
 /* Whatever the thread did in it. */
-static int push_named(struct obtain *o, const struct pt_host_gap *g, const struct pt_bound *w)
+static int push_named(struct obtain *o, const struct pt_host_gap *g, const struct pt_span *w)
 {
 	struct pt_fetch x = { .begin = w->begin, .end = w->end, .worker = -1,
 			      .made = UINT64_MAX, .th = g->g.th, .named = true };
@@ -70,20 +69,16 @@ static int push_named(struct obtain *o, const struct pt_host_gap *g, const struc
 	return x.end > x.begin ? push_wait(o, g, &x) : 0;
 }
 
-static void sum_waits(struct pt_trainer *t, struct pt_step *s, size_t from)
+/* The waits from `from` on are the step's, too. */
+static void add_waits(const struct pt_trainer *t, struct pt_step *s, size_t from)
 {
 	size_t i;
 
-	s->wait0 = from;
-	s->n_waits = t->waits.n - from;
-	s->wait_begin = s->wait_end = s->begin;
-	s->wait_ns = 0;
 	for (i = from; i < t->waits.n; i++) {
-		if (i == from)
+		if (!s->n_waits++)
 			s->wait_begin = t->waits.v[i].begin;
 		s->wait_end = t->waits.v[i].end;
 		s->wait_ns += s->wait_end - t->waits.v[i].begin;
-		s->end_seen = t->waits.v[i].end_seen;
 	}
 }
 
@@ -92,16 +87,14 @@ static int begin_step(struct obtain *o, const struct pt_host_gap *g, size_t i)
 {
 	const struct pt_actor *a = o->b.h->a;
 	const struct pt_place_at *at = g ? pt_place_of_gap(o->b.p, g) : NULL;
-	struct pt_step s = { .worker = -1, .batches = 1,
+	struct pt_step s = { .worker = -1, .batches = 1, .wait0 = o->t->waits.n,
 			     .cause = PT_CAUSE_UNKNOWN };
-	size_t from = o->t->waits.n;
-	struct pt_bound w;
+	struct pt_span w;
 	int err = 0;
 
 	s.begin = i ? a->calls.v[i - 1].end : o->b.an->t0;
 	if (g) {
 		s.partial = !g->g.prev || !g->g.next;
-		s.cut_end = !g->g.next;
 		s.kind = g->g.prev * 31 + g->g.next;
 		if (g->asks_after || (!g->begins && g->asks))
 			s.batches = g->begins ? g->asks_after : g->asks;
@@ -117,7 +110,8 @@ static int begin_step(struct obtain *o, const struct pt_host_gap *g, size_t i)
 			s.begin = w.begin;
 		}
 	}
-	sum_waits(o->t, &s, from);
+	s.wait_begin = s.wait_end = s.begin;
+	add_waits(o->t, &s, s.wait0);
 	return err ? err : pt_vec_push(&o->t->steps, s);
 }
 
@@ -126,7 +120,8 @@ static int wait_within(struct obtain *o, const struct pt_host_gap *g)
 {
 	struct pt_step *s = o->t->steps.n ? &o->t->steps.v[o->t->steps.n - 1] :
 					    NULL;
-	struct pt_bound w;
+	size_t from = o->t->waits.n;
+	struct pt_span w;
 	int err;
 
 	if (!g->supplied_ns || !s)
@@ -134,7 +129,7 @@ static int wait_within(struct obtain *o, const struct pt_host_gap *g)
 	pt_bound_gap(&o->b, g, &w);
 	err = push_waits(o, g, &w);
 	if (!err)
-		sum_waits(o->t, s, s->wait0);
+		add_waits(o->t, s, from);
 	return err;
 }
 
@@ -187,6 +182,5 @@ int pt_find_obtaining(const struct pt_an *an, struct pt_trainer *t,
 	}
 	err = err ?: pt_join_steps(t);
 	end_steps(&o);
-	t->evident = t->waits.n > 0;
 	return err;
 }

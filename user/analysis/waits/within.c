@@ -90,10 +90,12 @@ static struct pt_thread *maker_behind(const struct pt_an *an,
 
 #define ASKED_MIN 3
 
-/* How often others than its own process ended a sleep of the thread with data. */
-static size_t times_asked(const struct pt_an *an, const struct pt_thread *th,
-			  uint32_t by)
+/* How often the consumer's process ended a sleep of the thread with data; of one outside of the
+ * job its parent, for to the job it answers by another thread than makes. */
+static size_t times_asked(const struct pt_an *an, const struct pt_givers *g,
+			  const struct pt_thread *th)
 {
+	uint32_t by = th->proc->outside ? th->proc->ppid : g->own->tgid;
 	size_t n = 0;
 
 	pt_each_iv(iv, th, an->t0, an->t1) {
@@ -121,7 +123,7 @@ static struct pt_thread *maker_asked(const struct pt_an *an,
 				     struct pt_thread *th)
 {
 	struct pt_thread *best = NULL;
-	bool asked = times_asked(an, th, p->ppid) >= ASKED_MIN;
+	bool asked = times_asked(an, g, th) >= ASKED_MIN;
 	uint64_t most = work_ns(an, th), ns;
 	size_t i;
 
@@ -132,7 +134,7 @@ static struct pt_thread *maker_asked(const struct pt_an *an,
 	for (i = 0; i < p->threads.n; i++) {
 		ns = work_ns(an, p->threads.v[i]);
 		if (ns <= most || gives(g, p->threads.v[i]) ||
-		    times_asked(an, p->threads.v[i], p->ppid) < ASKED_MIN)
+		    times_asked(an, g, p->threads.v[i]) < ASKED_MIN)
 			continue;
 		best = p->threads.v[i];
 		most = ns;

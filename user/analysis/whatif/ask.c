@@ -316,7 +316,7 @@ static int study(struct pt_wi_study *s)
 	s->unfit = s->o.unfit;
 	if (s->o.workers > PT_WI_MAX_WORKERS)
 		s->unfit = "more workers than the replay is made for";
-	if (c->events > 0 && c->lost_total * 100 > c->events)
+	if (c->events > 0 && pt_lost_events(s->an) * 100 > c->events)
 		s->unfit = "too many events were lost";
 	if (s->unfit)
 		return 0;

@@ -15,7 +15,7 @@ int pt_whatif(struct pt_an *an);
 /*
  * What a change wins: old step time over new. `value` as in the report's row;
  * PT_NULL with "workers" means the best count. False, and *out untouched, when
- * it cannot be told (fall back to pt_speedup_bound).
+ * it cannot be told.
  */
 bool pt_speedup_of(const struct pt_an *an, const char *change, int64_t value,
 		   struct pt_range *out);

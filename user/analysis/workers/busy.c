@@ -5,6 +5,7 @@
 
 #include "analysis/health.h"
 #include "analysis/verdicts/thresholds.h"
+#include "analysis/waits/gaps.h"
 
 struct tally {
 	const struct pt_trainer *t;
@@ -59,17 +60,6 @@ static int sending_piece(void *ctx, uint64_t b, uint64_t e,
 	return 0;
 }
 
-static int cpu_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv,
-		     bool queued)
-{
-	uint64_t *ns = ctx;
-
-	(void)queued;
-	if (!iv)
-		*ns += e - b;
-	return 0;
-}
-
 /* CPU time of trainers inside calls that wait for the device, ns: where the
  * runtime polls it yields to whoever has work, so that core is there. */
 static double polling(const struct pt_an *an)
@@ -87,8 +77,7 @@ static double polling(const struct pt_an *an)
 				continue;
 			th = pt_model_thread(an->m, c->tid);
 			if (th)
-				pt_walk(th, c->begin, pt_min64(c->end, an->t1),
-					cpu_piece, &ns);
+				ns += pt_cpu_ns(th, c->begin, pt_min64(c->end, an->t1));
 		}
 	}
 	return (double)ns;
@@ -174,7 +163,7 @@ void pt_fill_pool(const struct pt_pool_time *k, uint64_t wall, struct pt_pool *o
 /* ---- hung ------------------------------------------------------------------ */
 
 /* The wait that `th` still sat in at the end, longer than `least`. A wait
- * comes as several records: one a second while it is open. */
+ * may lie on both sides of a moment in which nothing was watched. */
 static const struct pt_iv *last_wait(const struct pt_an *an,
 				     const struct pt_thread *th, double *s)
 {
@@ -255,6 +244,21 @@ static bool spins(const struct pt_an *an, const struct pt_trainer *t,
 	return (double)k.cpu > PT_HUNG_SPINS * (double)(an->t1 - since);
 }
 
+/* Does the trainer stand still, too? While it computes, sleeps by a timer or waits for its device
+ * it asks for nothing, and who waits to be asked does not hang. */
+static bool stands_still(const struct pt_an *an, const struct pt_trainer *t)
+{
+	const struct pt_gpu_call *c = pt_last_call(t->proc, t->main->tid, an->t1);
+	const struct pt_iv *iv;
+	double s;
+
+	if (t->main->exited)
+		return true;
+	iv = last_wait(an, t->main, &s);
+	return iv && iv->wait != PT_WAIT_SLEEP && iv->wait != PT_WAIT_RUNQ &&
+	       !(c && pt_call_is_sync(c) && (c->open || c->end > iv->begin));
+}
+
 static void consider(struct pt_hung *out, const struct pt_thread *th,
 		     enum pt_hang how, double s, const struct pt_iv *iv)
 {
@@ -265,16 +269,6 @@ static void consider(struct pt_hung *out, const struct pt_thread *th,
 		out->inode = iv->object;
 		out->dev = iv->dev;
 	}
-}
-
-static struct pt_thread *main_of(const struct pt_proc *p)
-{
-	size_t i;
-
-	for (i = 0; i < p->threads.n; i++)
-		if (p->threads.v[i]->tid == p->tgid)
-			return p->threads.v[i];
-	return NULL;
 }
 
 /* Children that were never seen at work: workers that hung before. */
@@ -288,7 +282,7 @@ static void unknown_children(const struct pt_an *an, const struct pt_trainer *t,
 
 	for (i = 0; parent && i < an->m->all_procs.n; i++) {
 		const struct pt_proc *p = an->m->all_procs.v[i];
-		const struct pt_thread *th = main_of(p);
+		const struct pt_thread *th = pt_model_thread(an->m, p->tgid);
 		const struct pt_iv *iv;
 
 		if (p->ppid != parent || p->died || !th ||
@@ -304,6 +298,7 @@ static void unknown_children(const struct pt_an *an, const struct pt_trainer *t,
 void pt_find_hung(const struct pt_an *an, struct pt_trainer *t,
 		  struct pt_hung *out)
 {
+	bool asks = t && stands_still(an, t);
 	size_t i;
 	double s;
 
@@ -315,7 +310,7 @@ void pt_find_hung(const struct pt_an *an, struct pt_trainer *t,
 		w->hung = false;
 		if (iv && !pt_rests(t, w, iv) &&
 		    iv->wait != PT_WAIT_PIPE_IN) {
-			enum pt_hang how = hang_of(an, iv, s, true);
+			enum pt_hang how = hang_of(an, iv, s, asks);
 
 			w->hung = how != PT_HANG_NONE;
 			consider(out, w->main, how, s, iv);

@@ -6,27 +6,19 @@
 #include "analysis/health.h"
 #include "analysis/verdicts/thresholds.h"
 
-
-static uint64_t ran_ns(const struct pt_thread *th)
-{
-	uint64_t a = th->t0.run_ns, b = th->t1.run_ns;
-
-	return th->totals_known && b > a ? b - a : 0;
-}
-
-static size_t computing(const struct pt_proc *p)
+static size_t computing(const struct pt_an *an, const struct pt_proc *p)
 {
 	uint64_t most = 0;
 	size_t i, n = 0;
 
 	for (i = 0; i < p->threads.n; i++)
-		most = pt_max64(most, ran_ns(p->threads.v[i]));
+		most = pt_max64(most, pt_run_ns(an, p->threads.v[i]));
 	for (i = 0; i < p->threads.n && most; i++)
-		n += (double)ran_ns(p->threads.v[i]) >= PT_CROWD_COMPUTES * (double)most;
+		n += (double)pt_run_ns(an, p->threads.v[i]) >= PT_CROWD_COMPUTES * (double)most;
 	return n;
 }
 
-void pt_measure_crowd(const struct pt_trainer *t, struct pt_crowd *out)
+void pt_measure_crowd(const struct pt_an *an, const struct pt_trainer *t, struct pt_crowd *out)
 {
 	size_t i, sum = 0;
 
@@ -35,7 +27,7 @@ void pt_measure_crowd(const struct pt_trainer *t, struct pt_crowd *out)
 		const struct pt_proc *p = t->workers.v[i].proc;
 		const struct pt_rec_proc *f = &p->facts;
 
-		sum += computing(p);
+		sum += computing(an, p);
 		if (f->omp_threads > out->omp_threads)
 			out->omp_threads = f->omp_threads;
 		if (f->cpus_allowed > 0 && (out->cpus_allowed < 0 ||
