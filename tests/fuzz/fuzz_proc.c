@@ -80,8 +80,8 @@ static void of_cgroup(void)
 
 	if (!pt_proc_container(PID, id, sizeof(id)))
 		FUZZ_HOLDS(strlen(id) == 64);
-	pt_cgroup_cpu_dir(PID, buf, sizeof(buf));
-	if (pt_cgroup_dir(PID, "memory", buf, sizeof(buf)) > 0)
+	pt_cgroup_dir_of(PID, "cpu", buf, sizeof(buf));
+	if (pt_cgroup_dir_of(PID, "memory", buf, sizeof(buf)) > 0)
 		FUZZ_HOLDS(buf[0] == '/' && !strstr(buf, "/.."));
 	pt_owner_of(PID, "/proc/no/logs", &o);
 }

@@ -407,6 +407,7 @@ static void a_thread_leads_to_its_process(void **state)
 
 static void a_sample_tells_the_truth(void **state)
 {
+	struct pt_throttled last = { .ns = 0 };
 	struct pt_rec_sample a, b;
 	size_t size = 32 << 20;
 	int fds[4], i;
@@ -414,7 +415,7 @@ static void a_sample_tells_the_truth(void **state)
 	char *p;
 
 	(void)state;
-	assert_int_equal(pt_sample_process(getpid(), 123, &a), 0);
+	assert_int_equal(pt_sample_process(getpid(), 123, &last, &a), 0);
 	assert_int_equal(a.hdr.kind, PT_REC_SAMPLE);
 	assert_int_equal(a.hdr.size, sizeof(a));
 	assert_int_equal(a.hdr.ts, 123);
@@ -426,11 +427,17 @@ static void a_sample_tells_the_truth(void **state)
 		 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	assert_true(p != MAP_FAILED);
 	memset(p, 1, size);
-	assert_int_equal(pt_sample_process(getpid(), 124, &b), 0);
+	assert_int_equal(pt_sample_process(getpid(), 124, &last, &b), 0);
 	assert_int_equal(b.fds, a.fds + 4);
 	assert_true(b.rss_anon >= a.rss_anon + size * 9 / 10);
 	assert_true(b.rchar >= a.rchar);
 	assert_true(b.utime_ns + b.stime_ns >= a.utime_ns + a.stime_ns);
+	/* of the same control group what was read before, of another one what is there */
+	assert_true(last.groups[0]);
+	last.ns = 77;
+	assert_int_equal(pt_throttled_ns(getpid(), &last), 77);
+	last.groups[0] = '/';
+	assert_int_equal(pt_throttled_ns(getpid(), &last), b.throttled_ns);
 	munmap(p, size);
 	for (i = 0; i < 4; i++)
 		close(fds[i]);
@@ -440,9 +447,9 @@ static void a_sample_tells_the_truth(void **state)
 	if (!pid)
 		_exit(0);
 	waitid(P_PID, (id_t)pid, &(siginfo_t){ 0 }, WEXITED | WNOWAIT);
-	assert_int_equal(pt_sample_process(pid, 1, &a), -ESRCH);
+	assert_int_equal(pt_sample_process(pid, 1, &last, &a), -ESRCH);
 	waitpid(pid, NULL, 0);
-	assert_int_equal(pt_sample_process(pid, 1, &a), -ESRCH);
+	assert_int_equal(pt_sample_process(pid, 1, &last, &a), -ESRCH);
 }
 
 static void the_environment_is_read(void **state)

@@ -94,21 +94,20 @@ static bool cgroup_mount(const char *name, int version, char *buf, size_t size)
 	return ok;
 }
 
-int pt_cgroup_cpu_dir(pid_t pid, char *buf, size_t size)
+int pt_cgroup_dir_of(pid_t pid, const char *name, char *buf, size_t size)
 {
-	return pt_cgroup_dir(pid, "cpu", buf, size);
+	char text[8192];
+	ssize_t len = pt_proc_read(pid, "cgroup", text, sizeof(text));
+
+	return len < 0 ? (int)len : pt_cgroup_dir(text, name, buf, size);
 }
 
-int pt_cgroup_dir(pid_t pid, const char *name, char *buf, size_t size)
+int pt_cgroup_dir(const char *text, const char *name, char *buf, size_t size)
 {
-	char text[8192], path[1024], mount[512];
+	char path[1024], mount[512];
 	struct stat st;
-	ssize_t len;
 	int v;
 
-	len = pt_proc_read(pid, "cgroup", text, sizeof(text));
-	if (len < 0)
-		return (int)len;
 	for (v = 1; v <= 2; v++) {
 		if (!cgroup_path(text, name, v, path, sizeof(path)) ||
 		    !cgroup_mount(name, v, mount, sizeof(mount)))

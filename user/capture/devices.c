@@ -89,9 +89,9 @@ static void settle(struct pt_capture *c, struct pt_nvml_device *d, bool one)
 {
 	char visible[1024], order[64];
 	struct pt_rec_device *r = &d->rec;
+	int none, has, ordered;
+	struct pt_env e;
 	uint32_t i;
-	pid_t pid;
-	int has, ordered;
 
 	r->traced = 0;
 	r->pid = 0;
@@ -104,15 +104,14 @@ static void settle(struct pt_capture *c, struct pt_nvml_device *d, bool one)
 	}
 	if (!r->pid)
 		return;
-	pid = (pid_t)r->pid;
-	has = pt_proc_getenv(pid, "CUDA_VISIBLE_DEVICES", visible,
-			     sizeof(visible));
-	ordered = pt_proc_getenv(pid, "CUDA_DEVICE_ORDER", order,
-				 sizeof(order));
-	if (has && has != -ENOENT)
-		return;
-	r->ordinal = pt_device_ordinal(r, one, has ? NULL : visible,
-				       ordered ? NULL : order);
+	none = pt_env_read((pid_t)r->pid, &e);
+	if (!none) {
+		has = pt_env_get(&e, "CUDA_VISIBLE_DEVICES", visible, sizeof(visible));
+		ordered = pt_env_get(&e, "CUDA_DEVICE_ORDER", order, sizeof(order));
+		r->ordinal = pt_device_ordinal(r, one, has ? NULL : visible,
+					       ordered ? NULL : order);
+	}
+	pt_env_free(&e);
 }
 
 void pt_devwatch_drain(struct pt_capture *c)

@@ -130,7 +130,7 @@ static pid_t owner_of(const struct pt_tree *t, pid_t pid, bool *unreadable)
 	return owner;
 }
 
-int pt_rank_of(pid_t pid)
+int pt_rank_in(const struct pt_env *e)
 {
 	/* Slurm's behind those of MPI: below mpirun it counts mpirun's helpers.
 	 * The agent's labels have the same order. */
@@ -142,13 +142,22 @@ int pt_rank_of(pid_t pid)
 	long v;
 
 	for (i = 0; i < sizeof(names) / sizeof(*names); i++) {
-		if (pt_proc_getenv(pid, names[i], buf, sizeof(buf)))
+		if (pt_env_get(e, names[i], buf, sizeof(buf)))
 			continue;
 		v = strtol(buf, &end, 10);
 		if (end != buf && !*end && v >= 0 && v < 1 << 24)
 			return (int)v;
 	}
 	return -1;
+}
+
+int pt_rank_of(pid_t pid)
+{
+	struct pt_env e;
+	int rank = pt_env_read(pid, &e) ? -1 : pt_rank_in(&e);
+
+	pt_env_free(&e);
+	return rank;
 }
 
 struct candidate {

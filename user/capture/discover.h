@@ -138,5 +138,7 @@ bool pt_owns_gpu(pid_t pid);
 /* Global rank from RANK, those of MPI, SLURM_PROCID or LOCAL_RANK of
  * the environment; -1 unknown. */
 int pt_rank_of(pid_t pid);
+struct pt_env;
+int pt_rank_in(const struct pt_env *e); /* its environment */
 
 #endif

@@ -44,7 +44,7 @@ uint64_t pt_quota_mcores(pid_t pid)
 {
 	char dir[1600], *slash;
 	uint64_t q, least = 0;
-	int version = pt_cgroup_cpu_dir(pid, dir, sizeof(dir));
+	int version = pt_cgroup_dir_of(pid, "cpu", dir, sizeof(dir));
 
 	if (version < 0)
 		return 0;

@@ -117,7 +117,7 @@ static void group_refaults(const char *dir, int version,
 static void limits(pid_t pid, struct pt_rec_memory *m)
 {
 	char dir[1600], tightest[1600] = "", *slash;
-	int version = pt_cgroup_dir(pid, "memory", dir, sizeof(dir));
+	int version = pt_cgroup_dir_of(pid, "memory", dir, sizeof(dir));
 	uint64_t v;
 
 	if (version < 0)

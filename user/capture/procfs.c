@@ -317,32 +317,50 @@ ssize_t pt_proc_cmdline(pid_t pid, char *buf, size_t size)
 	return (ssize_t)pt_cmdline_mask(args, (size_t)len, buf, size);
 }
 
-int pt_proc_getenv(pid_t pid, const char *name, char *buf, size_t size)
+#define ENV_BYTES (256 * 1024)
+
+int pt_env_read(pid_t pid, struct pt_env *e)
 {
-	size_t cap = 256 * 1024, nlen = strlen(name), n;
-	char *env, *p, *end;
 	ssize_t len;
-	int ret = -ENOENT;
+
+	e->text = malloc(ENV_BYTES);
+	e->len = 0;
+	if (!e->text)
+		return -ENOMEM;
+	len = pt_proc_read(pid, "environ", e->text, ENV_BYTES);
+	if (len >= 0)
+		e->len = (size_t)len;
+	return len < 0 ? (int)len : 0;
+}
+
+int pt_env_get(const struct pt_env *e, const char *name, char *buf, size_t size)
+{
+	const char *p, *end = e->text + e->len;
+	size_t nlen = strlen(name), n;
 
 	if (size < 1)
 		return -EINVAL;
-	env = malloc(cap);
-	if (!env)
-		return -ENOMEM;
-	len = pt_proc_read(pid, "environ", env, cap);
-	if (len < 0) {
-		ret = (int)len;
-		goto out;
-	}
-	for (p = env, end = env + len; p < end; p += n + 1) {
+	for (p = e->text; p < end; p += n + 1) {
 		n = strnlen(p, (size_t)(end - p));
 		if (n > nlen && !strncmp(p, name, nlen) && p[nlen] == '=') {
 			snprintf(buf, size, "%s", p + nlen + 1);
-			ret = 0;
-			break;
+			return 0;
 		}
 	}
-out:
-	free(env);
+	return -ENOENT;
+}
+
+void pt_env_free(struct pt_env *e)
+{
+	free(e->text);
+}
+
+int pt_proc_getenv(pid_t pid, const char *name, char *buf, size_t size)
+{
+	struct pt_env e;
+	int ret = pt_env_read(pid, &e);
+
+	ret = ret ?: pt_env_get(&e, name, buf, size);
+	pt_env_free(&e);
 	return ret;
 }

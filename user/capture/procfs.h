@@ -73,10 +73,17 @@ ssize_t pt_proc_cmdline(pid_t pid, char *buf, size_t size);
 /* Mask secrets in `args` (len bytes, NUL-separated) into buf as above. */
 size_t pt_cmdline_mask(const char *args, size_t len, char *buf, size_t size);
 
-/*
- * One variable of the environment that the process was started with, cut to
- * size - 1. 0, -ENOENT or -errno.
- */
+/* The environment that the process was started with, the first 256 KiB of it. To be freed in
+ * any case. 0 or -errno. */
+struct pt_env {
+	char *text;
+	size_t len;
+};
+int pt_env_read(pid_t pid, struct pt_env *e);
+void pt_env_free(struct pt_env *e);
+/* One of its variables, cut to size - 1. 0 or -ENOENT. */
+int pt_env_get(const struct pt_env *e, const char *name, char *buf, size_t size);
+/* Where it is but one. 0, -ENOENT or -errno. */
 int pt_proc_getenv(pid_t pid, const char *name, char *buf, size_t size);
 
 /* 64 (or 12 and more) hex digits of the container in the cgroup path, or
@@ -85,11 +92,11 @@ int pt_cgroup_container(const char *text, char *buf, size_t size);
 int pt_proc_container(pid_t pid, char *buf, size_t size);
 
 /*
- * Directory of the process's CPU cgroup as this mount namespace sees it:
- * version 1 or 2 as return value, or -errno (-ENOENT: none mounted).
+ * Directory of the control group of a controller ("cpu", "memory", "blkio" of version 1 ...),
+ * as this mount namespace sees it: version 1 or 2 as return value, or -errno (-ENOENT: none
+ * mounted). `text` is the content of /proc/PID/cgroup.
  */
-int pt_cgroup_cpu_dir(pid_t pid, char *buf, size_t size);
-/* The same for another controller: "memory", "blkio" (version 1) ... */
-int pt_cgroup_dir(pid_t pid, const char *controller, char *buf, size_t size);
+int pt_cgroup_dir(const char *text, const char *controller, char *buf, size_t size);
+int pt_cgroup_dir_of(pid_t pid, const char *controller, char *buf, size_t size);
 
 #endif

@@ -35,11 +35,11 @@ static uint32_t count_fds(pid_t pid)
 	return n;
 }
 
-uint64_t pt_throttled_ns(pid_t pid)
+static uint64_t throttled_in(const char *groups)
 {
 	char dir[1600], path[1700], text[4096];
 	uint64_t v;
-	int version = pt_cgroup_cpu_dir(pid, dir, sizeof(dir));
+	int version = pt_cgroup_dir(groups, "cpu", dir, sizeof(dir));
 
 	if (version < 0)
 		return UNKNOWN64;
@@ -50,6 +50,19 @@ uint64_t pt_throttled_ns(pid_t pid)
 		return pt_file_key(text, "throttled_time");
 	v = pt_file_key(text, "throttled_usec");
 	return v > UNKNOWN64 / 1000 ? UNKNOWN64 : v * 1000;
+}
+
+uint64_t pt_throttled_ns(pid_t pid, struct pt_throttled *last)
+{
+	char groups[sizeof(last->groups)];
+
+	if (pt_proc_read(pid, "cgroup", groups, sizeof(groups)) < 0)
+		return UNKNOWN64;
+	if (!last->groups[0] || strcmp(groups, last->groups)) {
+		strcpy(last->groups, groups);
+		last->ns = throttled_in(groups);
+	}
+	return last->ns;
 }
 
 static uint64_t kb_field(const char *text, const char *key)
@@ -102,12 +115,12 @@ static int list_field(const char *text, const char *key)
 	return pt_list_count(p + strspn(p, ": \t"));
 }
 
-static int env_number(pid_t pid, const char *name)
+static int env_number(const struct pt_env *e, const char *name)
 {
 	char buf[16], *end;
 	long v;
 
-	if (pt_proc_getenv(pid, name, buf, sizeof(buf)))
+	if (pt_env_get(e, name, buf, sizeof(buf)))
 		return PT_PROC_UNKNOWN;
 	v = strtol(buf, &end, 10);
 	return end != buf && !*end && v >= 0 && v < 1 << 24 ? (int)v :
@@ -117,11 +130,15 @@ static int env_number(pid_t pid, const char *name)
 void pt_proc_facts(pid_t pid, uint64_t now_ns, struct pt_rec_proc *out)
 {
 	char text[4096];
+	struct pt_env e;
 
 	pt_rec_begin(out, sizeof(*out), PT_REC_PROC, now_ns, (uint32_t)pid);
-	out->rank = pt_rank_of(pid);
-	out->world = env_number(pid, "WORLD_SIZE");
-	out->omp_threads = env_number(pid, "OMP_NUM_THREADS");
+	if (pt_env_read(pid, &e))
+		e.len = 0;
+	out->rank = pt_rank_in(&e);
+	out->world = env_number(&e, "WORLD_SIZE");
+	out->omp_threads = env_number(&e, "OMP_NUM_THREADS");
+	pt_env_free(&e);
 	out->cpus_allowed = out->mem_nodes = PT_PROC_UNKNOWN;
 	if (pt_proc_read(pid, "status", text, sizeof(text)) < 0)
 		return;
@@ -129,7 +146,8 @@ void pt_proc_facts(pid_t pid, uint64_t now_ns, struct pt_rec_proc *out)
 	out->mem_nodes = list_field(text, "Mems_allowed_list");
 }
 
-int pt_sample_process(pid_t pid, uint64_t now_ns, struct pt_rec_sample *out)
+int pt_sample_process(pid_t pid, uint64_t now_ns, struct pt_throttled *last,
+		      struct pt_rec_sample *out)
 {
 	struct pt_proc_stat st;
 	char text[4096];
@@ -158,6 +176,6 @@ int pt_sample_process(pid_t pid, uint64_t now_ns, struct pt_rec_sample *out)
 		out->write_bytes = field(text, "write_bytes");
 	}
 	out->fds = count_fds(pid);
-	out->throttled_ns = pt_throttled_ns(pid);
+	out->throttled_ns = pt_throttled_ns(pid, last);
 	return 0;
 }

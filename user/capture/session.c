@@ -426,6 +426,7 @@ void pt_sample_tree(struct pt_capture *c)
 {
 	pid_t pids[PT_MAX_SAMPLED];
 	size_t n = pt_capture_processes(c, pids, PT_MAX_SAMPLED), i;
+	struct pt_throttled throttled = { .ns = 0 };
 	struct pt_rec_sample s;
 	struct pt_rec_proc facts;
 
@@ -433,7 +434,7 @@ void pt_sample_tree(struct pt_capture *c)
 	if (!c->sampled)
 		c->sampled = calloc(PT_MAX_SAMPLED, sizeof(*c->sampled));
 	for (i = 0; i < n; i++) {
-		if (pt_sample_process(pids[i], pt_now_ns(), &s))
+		if (pt_sample_process(pids[i], pt_now_ns(), &throttled, &s))
 			continue;
 		pt_queue_record(c, &s, sizeof(s));
 		if (!c->sampled || sampled_before(c, pids[i]))
