@@ -2,6 +2,7 @@
 #include "capture/session.h"
 
 #include <bpf/libbpf.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -516,47 +517,74 @@ int pt_capture_stop(struct pt_capture *c, pt_record_fn fn, void *ctx)
  * A process that is killed in the middle of taking out a probe leaves its break point
  * in the target: the kernel breaks off the walk over the processes that have it, and
  * does not come back. One that ends is not killed any more. So everything is held by
- * a child, too, our closing takes nothing out, and the child's end does. `go`: closed,
- * it ends. 0: there is none.
+ * children, too, our closing takes nothing out, and their ends do. Several, each with a
+ * part of it: for each probe the kernel waits until nobody runs it any more, and waits
+ * for several at once as long as for one.
  */
-static pid_t hold_all(int *go)
-{
-	int p[2];
-	pid_t pid;
-	char byte;
+#define HOLDERS 4
+struct holders {
+	pid_t pid[HOLDERS]; /* 0: there is none */
+	int go;		    /* closed, they end */
+};
 
-	if (pipe2(p, O_CLOEXEC))
-		return 0;
-	pid = fork();
-	if (!pid) {
-		close(p[1]);
-		while (read(p[0], &byte, 1) < 0 && errno == EINTR)
-			;
-		_exit(0);
-	}
-	close(p[0]);
-	if (pid > 0) {
-		*go = p[1];
-		return pid;
-	}
-	close(p[1]);
-	return 0;
+static int highest_fd(void)
+{
+	DIR *d = opendir("/proc/self/fd");
+	struct dirent *e;
+	int highest = 2;
+
+	while (d && (e = readdir(d)))
+		highest = atoi(e->d_name) > highest ? atoi(e->d_name) : highest;
+	if (d)
+		closedir(d);
+	return highest;
 }
 
-/* At most a minute: it ends without us, too. */
-static void let_go(pid_t pid, int go, unsigned probes,
+static void hold(int k, int ready, int highest)
+{
+	char byte;
+	int fd;
+
+	for (fd = 0; fd <= highest; fd++)
+		if (fd != ready && fd % HOLDERS != k)
+			close(fd);
+	while (read(ready, &byte, 1) < 0 && errno == EINTR)
+		;
+	_exit(0);
+}
+
+static void hold_all(struct holders *h)
+{
+	int p[2], k, highest;
+
+	*h = (struct holders){ .go = -1 };
+	if (pipe2(p, O_CLOEXEC))
+		return;
+	h->go = p[1];
+	highest = highest_fd();
+	for (k = 0; k < HOLDERS; k++) {
+		h->pid[k] = fork();
+		if (!h->pid[k]) {
+			close(p[1]);
+			hold(k, p[0], highest);
+		}
+	}
+	close(p[0]);
+}
+
+/* At most a minute: they end without us, too. */
+static void let_go(struct holders *h, unsigned probes,
 		   void (*pending)(void *ctx, unsigned probes), void *ctx)
 {
 	const struct timespec nap = { 0, DETACH_NAP_MS * 1000000l };
-	int i;
+	int i, k = 0;
 
-	if (!pid)
-		return;
-	close(go);
+	if (h->go >= 0)
+		close(h->go);
 	for (i = 0; i < DETACH_MS / DETACH_NAP_MS; i++) {
-		pid_t got = waitpid(pid, NULL, WNOHANG);
-
-		if (got == pid || (got < 0 && errno != EINTR))
+		while (k < HOLDERS && (h->pid[k] <= 0 || waitpid(h->pid[k], NULL, WNOHANG)))
+			k++;
+		if (k == HOLDERS)
 			return;
 		if (pending && probes && i == 200 / DETACH_NAP_MS)
 			pending(ctx, probes);
@@ -567,14 +595,13 @@ static void let_go(pid_t pid, int go, unsigned probes,
 void pt_capture_close(struct pt_capture *c,
 		      void (*pending)(void *ctx, unsigned probes), void *ctx)
 {
+	struct holders holders;
 	unsigned probes;
-	pid_t holder;
-	int go = -1;
 	size_t i;
 
 	if (!c)
 		return;
-	holder = hold_all(&go);
+	hold_all(&holders);
 	probes = pt_uprobes_links(c->uprobes);
 	if (c->skel && c->skel->bss)
 		c->skel->bss->pt_armed = 0;
@@ -598,7 +625,7 @@ void pt_capture_close(struct pt_capture *c,
 	if (c->has_spare)
 		close(c->spare);
 	free(c);
-	let_go(holder, go, probes, pending, ctx);
+	let_go(&holders, probes, pending, ctx);
 }
 
 /* ---- asking -------------------------------------------------------------------- */
