@@ -409,6 +409,12 @@ static inline bool pt_call_is_copy(const struct pt_gpu_call *c)
 #define PT_COPY_H2D 1 /* cudaMemcpyKind */
 #define PT_COPY_D2H 2
 #define PT_COPY_ANY 4 /* cudaMemcpyDefault: by the addresses */
+/* A copy of more from the device than losses and counts: results, which the host works on. */
+#define PT_RESULTS_MIN (1 << 10)
+static inline bool pt_brings_results(const struct pt_gpu_call *c)
+{
+	return pt_call_is_copy(c) && c->v[2] == PT_COPY_D2H && c->v[1] >= PT_RESULTS_MIN;
+}
 
 /* For qsort(). */
 int pt_by_double(const void *a, const void *b);

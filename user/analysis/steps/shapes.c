@@ -43,7 +43,7 @@ uint64_t pt_call_site(const struct pt_gpu_call *c)
 	if (c->cls == PT_API_LAUNCH || c->cls == PT_API_GRAPH_LAUNCH)
 		h = mix(h, c->v[0]);
 	else if (pt_call_is_copy(c))
-		h = mix(h, c->v[2]);
+		h = mix(h, 2 * c->v[2] + pt_brings_results(c));
 	return h;
 }
 

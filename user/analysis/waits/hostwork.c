@@ -95,9 +95,6 @@ static void sum_gap(const struct pt_an *an, const struct pt_trainer *t,
 	}
 }
 
-/* More than losses and counts: so much that comes back is worked on. */
-#define RESULTS_MIN (1 << 10)
-
 /* Behind a copy of results, and the sync that waits for it, the host works on those: it could
  * not begin before. */
 static bool works_on_results(const struct pt_trainer *t, const struct pt_host_gap *g)
@@ -107,7 +104,7 @@ static bool works_on_results(const struct pt_trainer *t, const struct pt_host_ga
 
 	if (c && pt_call_is_sync(c) && c->begin)
 		c = pt_last_call(t->proc, tid, c->begin - 1);
-	return c && pt_call_is_copy(c) && c->v[2] == PT_COPY_D2H && c->v[1] >= RESULTS_MIN;
+	return c && pt_brings_results(c);
 }
 
 static void note_place(struct pt_trainer *t, const struct pt_host_gap *g,
