@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <seccomp.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/privileges.h"
 
@@ -42,7 +43,16 @@ static const int change[] = {
 	SCMP_SYS(mkdir), SCMP_SYS(mkdirat), SCMP_SYS(rmdir), SCMP_SYS(chmod),
 	SCMP_SYS(fchmod), SCMP_SYS(fchmodat), SCMP_SYS(chown), SCMP_SYS(lchown),
 	SCMP_SYS(fchown), SCMP_SYS(fchownat), SCMP_SYS(setxattr), SCMP_SYS(lsetxattr),
-	SCMP_SYS(fsetxattr),
+	SCMP_SYS(fsetxattr), SCMP_SYS(removexattr), SCMP_SYS(lremovexattr),
+	SCMP_SYS(fremovexattr), SCMP_SYS(utime), SCMP_SYS(utimes), SCMP_SYS(futimesat),
+	SCMP_SYS(utimensat), SCMP_SYS(bind) /* a socket's name */,
+	SCMP_SYS(ioctl) /* a file's flags */,
+	/* younger than the headers that we build with; the same number on every machine */
+	452 /* fchmodat2 */, 463 /* setxattrat */, 466 /* removexattrat */, 469 /* file_setattr */,
+};
+/* Signals to others; abort() sends its own by tgkill(). */
+static const int signals[] = {
+	SCMP_SYS(kill), SCMP_SYS(tkill), SCMP_SYS(rt_sigqueueinfo), SCMP_SYS(rt_tgsigqueueinfo),
 };
 /* What a parser of open files needs. */
 static const int parser[] = {
@@ -98,6 +108,21 @@ static int only_read(scmp_filter_ctx c)
 	return ret;
 }
 
+/* A signal is for this process itself: not by asking a descriptor to send one, either. */
+static int only_itself(scmp_filter_ctx c)
+{
+	static const int owner[] = { F_SETOWN, F_SETOWN_EX };
+	uint32_t no = SCMP_ACT_ERRNO(EPERM);
+	int ret = each(c, no, signals, N(signals));
+	size_t i;
+
+	for (i = 0; i < N(owner) && !ret; i++)
+		ret = seccomp_rule_add(c, no, SCMP_SYS(fcntl), 1,
+				       SCMP_A1(SCMP_CMP_MASKED_EQ, UINT32_MAX, (uint64_t)owner[i]));
+	return ret ?: seccomp_rule_add(c, no, SCMP_SYS(tgkill), 1,
+				       SCMP_A0(SCMP_CMP_NE, (uint64_t)getpid()));
+}
+
 static int refuse(scmp_filter_ctx c, enum pt_filter f)
 {
 	uint32_t no = SCMP_ACT_ERRNO(EPERM);
@@ -112,7 +137,7 @@ static int refuse(scmp_filter_ctx c, enum pt_filter f)
 	if (!ret && f == PT_FILTER_FILES)
 		ret = each(c, no, looking, N(looking));
 	if (!ret && f == PT_FILTER_LOOK)
-		ret = only_read(c);
+		ret = only_read(c) ?: only_itself(c);
 	return ret;
 }
 

@@ -70,7 +70,7 @@ enum pt_filter {
 	 * other processes are refused, too. */
 	PT_FILTER_FILES,
 	/* For who looks at processes from outside: the same, but for reading their memory;
-	 * and files are opened for reading only, and none is changed. */
+	 * files are opened for reading only, none is changed, and nobody else gets a signal. */
 	PT_FILTER_LOOK,
 	/* For a parser that is handed open files: everything is refused but memory,
 	 * reading, messages, and the end. */

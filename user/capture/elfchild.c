@@ -48,6 +48,7 @@ struct room {
 static _Thread_local struct {
 	pid_t owner, pid;
 	int sock;
+	bool left; /* one hangs, and we may not kill it: there is no other */
 	struct room *room;
 } child = { .sock = -1 };
 
@@ -128,16 +129,36 @@ static void serve(int sock, struct room *r)
 
 /* ---- who asks ---------------------------------------------------------------- */
 
+/* It has gone, or goes by itself as its socket is closed: waited for. */
+static bool has_ended(void)
+{
+	int i;
+
+	for (i = 0; i < 20; i++) {
+		if (waitpid(child.pid, NULL, WNOHANG))
+			return true;
+		poll(NULL, 0, 5);
+	}
+	return false;
+}
+
+/* The reader of Python may send no signal: what hangs there dies with it. */
+static void end_process(void)
+{
+	if (!kill(child.pid, SIGKILL))
+		waitpid(child.pid, NULL, 0);
+	else
+		child.left = !has_ended();
+}
+
 void pt_elf_child_end(void)
 {
 	if (child.sock >= 0)
 		close(child.sock);
 	if (child.room)
 		munmap(child.room, sizeof(*child.room));
-	if (child.pid > 0 && child.owner == getpid()) {
-		kill(child.pid, SIGKILL);
-		waitpid(child.pid, NULL, 0);
-	}
+	if (child.pid > 0 && child.owner == getpid())
+		end_process();
 	child.pid = 0;
 	child.sock = -1;
 	child.room = NULL;
@@ -147,8 +168,10 @@ static int begin(void)
 {
 	int s[2];
 
-	if (child.pid && child.owner == getpid())
-		return 0;
+	if (child.owner != getpid())
+		child.left = false;
+	else if (child.pid || child.left)
+		return child.pid ? 0 : -EPERM;
 	pt_elf_child_end(); /* it is our parent's */
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, s))
 		return -errno;
