@@ -202,11 +202,23 @@ def check_owner(tmp):
             ok("%s: only he may read the recording" % name,
                stat.S_IMODE(os.stat(path).st_mode) == 0o600, oct(os.stat(path).st_mode))
         # what sudo says is an environment variable: it may be anything
-        for uid in ("0", "-1", "4294967296", "x", ""):
-            r = run(["-p", str(job.p.pid), "-d", "1", "-o", os.path.join(tmp, "root")],
-                    limit=40, env=dict(env, SUDO_UID=uid))
-            st = os.stat(os.path.join(tmp, "root")) if r.status == 0 else None
-            ok("owner: SUDO_UID=%r" % uid, st and st.st_uid == 0, r.describe())
+        root = os.path.join(tmp, "root")
+        for uid in ("-1", "4294967295", "4294967296", "x", "", "0"):
+            r = run(["-p", str(job.p.pid), "-d", "1", "-o", root], limit=40,
+                    env=dict(env, SUDO_UID=uid))
+            st = os.stat(root) if os.path.exists(root) else None
+            if uid == "0":
+                ok("owner: SUDO_UID='0'", st and st.st_uid == 0, r.describe())
+            else:
+                ok("owner: SUDO_UID=%r is refused" % uid, r.status == 1 and not st and
+                   len(r.lines) == 1 and "SUDO_UID" in r.describe(), r.describe())
+        # as identity services hand them out
+        far = str(NOBODY + (1 << 31))
+        os.chown(place, int(far), int(far))
+        r = run(["-p", str(job.p.pid), "-d", "1", "-o", os.path.join(place, "far")], limit=40,
+                env=dict(env, SUDO_UID=far, SUDO_GID=far))
+        st = os.stat(os.path.join(place, "far")) if r.status == 0 else None
+        ok("owner: SUDO_UID=%s" % far, st and st.st_uid == int(far), r.describe())
         job.unharmed("owner")
 
 

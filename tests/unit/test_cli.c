@@ -21,6 +21,7 @@
 #include "cmd/outfile.h"
 #include "cmd/session.h"
 #include "cmd/spawn.h"
+#include "cmd/sudo.h"
 #include "store/rawstream.h"
 
 static char dir[64];
@@ -201,6 +202,53 @@ static void commands_are_told_apart(void **state)
 			 PT_EXIT_FAILED);
 	assert_int_equal(run("--version", NULL, NULL), PT_EXIT_OK);
 	assert_int_equal(run("doctor", "--help", NULL), PT_EXIT_OK);
+}
+
+/* ---- sudo ---------------------------------------------------------------- */
+
+static void who_called_sudo(void **state)
+{
+	static const struct {
+		const char *uid, *gid;
+		int is;
+	} cases[] = {
+		{ NULL, NULL, 0 },	     { NULL, "5", 0 },	       { "0", NULL, 0 },
+		{ "1000", "100", 1 },	     { "4294967294", "1", 1 }, { "2147483648", "4294967294", 1 },
+		{ "4294967295", "1", -EINVAL }, { "-1", "1", -EINVAL }, { "", "1", -EINVAL },
+		{ "x", "1", -EINVAL },	     { "1000", NULL, -EINVAL },
+		{ "1000", "4294967295", -EINVAL },
+	};
+	char *argv[] = { (char *)"true", NULL };
+	struct pt_spawn_opts so = { 0 };
+	struct pt_invoker who;
+	struct pt_spawn s;
+	struct pt_err err;
+	size_t i;
+
+	(void)state;
+	if (geteuid()) {
+		print_message("needs root\n");
+		skip();
+	}
+	for (i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		unsetenv("SUDO_UID");
+		unsetenv("SUDO_GID");
+		if (cases[i].uid)
+			setenv("SUDO_UID", cases[i].uid, 1);
+		if (cases[i].gid)
+			setenv("SUDO_GID", cases[i].gid, 1);
+		assert_int_equal(pt_invoker(&who, &err), cases[i].is);
+		if (cases[i].is > 0) {
+			assert_int_equal(who.uid, strtoul(cases[i].uid, NULL, 10));
+			assert_int_equal(who.gid, strtoul(cases[i].gid, NULL, 10));
+		}
+	}
+	/* nothing is run, and nothing read, as root instead */
+	assert_int_equal(pt_spawn(&s, argv, &so, &err), -EINVAL);
+	assert_non_null(strstr(err.msg, "SUDO_UID"));
+	assert_int_equal(pt_give_up(PT_RIGHTS_FILES, 0), -EINVAL);
+	unsetenv("SUDO_UID");
+	unsetenv("SUDO_GID");
 }
 
 /* ---- output files -------------------------------------------------------- */
@@ -485,6 +533,7 @@ int main(void)
 		cmocka_unit_test(a_command_keeps_its_options),
 		cmocka_unit_test(nonsense_is_refused),
 		cmocka_unit_test(commands_are_told_apart),
+		cmocka_unit_test(who_called_sudo),
 		cmocka_unit_test(a_file_appears_whole_or_not_at_all),
 		cmocka_unit_test(what_is_no_file_stays),
 		cmocka_unit_test(a_full_disk_is_told),

@@ -13,10 +13,9 @@
 
 /* Only async-signal-safe calls would be needed after fork in a threaded
  * program; this one has a single thread when it starts a command. */
-static int child(char *const argv[], const struct pt_spawn_opts *o, int go,
-		 pid_t parent)
+static int child(char *const argv[], const struct pt_spawn_opts *o,
+		 const struct pt_invoker *who, int go, pid_t parent)
 {
-	struct pt_invoker who;
 	sigset_t none;
 	char c;
 	int fd, ret;
@@ -29,8 +28,8 @@ static int child(char *const argv[], const struct pt_spawn_opts *o, int go,
 			return errno;
 		close(fd);
 	}
-	if (!o->as_root && pt_invoker(&who)) {
-		ret = pt_become(&who);
+	if (who) {
+		ret = pt_become(who);
 		if (ret)
 			return -ret;
 	}
@@ -56,9 +55,14 @@ int pt_spawn(struct pt_spawn *s, char *const argv[],
 {
 	int go[2] = { -1, -1 }, failed[2] = { -1, -1 }, code, ret = 0;
 	pid_t parent = getpid();
+	struct pt_invoker who;
+	int other;
 
 	memset(s, 0, sizeof(*s));
 	s->go = s->failed = -1;
+	other = o->as_root ? 0 : pt_invoker(&who, err);
+	if (other < 0)
+		return other;
 	if (o->own_group && prctl(PR_SET_CHILD_SUBREAPER, 1)) {
 		ret = -errno;
 		goto fail;
@@ -76,7 +80,7 @@ int pt_spawn(struct pt_spawn *s, char *const argv[],
 	if (!s->pid) {
 		close(go[1]);
 		close(failed[0]);
-		code = child(argv, o, go[0], parent);
+		code = child(argv, o, other ? &who : NULL, go[0], parent);
 		if (code && write(failed[1], &code, sizeof(code)) < 0)
 			_exit(126);
 		_exit(127);

@@ -17,23 +17,28 @@
 
 #define MAX_GROUPS 1024
 
-static bool id_from_env(const char *name, int64_t *out)
+/* -1 is nobody's. 1; 0: it is not set; or -EINVAL. */
+static int id_from_env(const char *name, int64_t *out)
 {
 	const char *s = getenv(name);
 
-	return s && !pt_parse_int(s, 0, INT32_MAX, out);
+	return !s ? 0 : pt_parse_int(s, 0, UINT32_MAX - 1, out) ? -EINVAL : 1;
 }
 
-bool pt_invoker(struct pt_invoker *out)
+int pt_invoker(struct pt_invoker *out, struct pt_err *err)
 {
-	int64_t uid, gid;
+	int64_t uid = 0, gid = 0;
+	int has = geteuid() ? 0 : id_from_env("SUDO_UID", &uid);
 
-	if (geteuid() || !id_from_env("SUDO_UID", &uid) ||
-	    !id_from_env("SUDO_GID", &gid) || !uid)
-		return false;
+	if (!has || (has > 0 && !uid))
+		return 0;
+	/* whom it is for cannot be told: it is not for root, then */
+	if (has < 0 || id_from_env("SUDO_GID", &gid) <= 0)
+		return pt_err_set(err, -EINVAL, "SUDO_UID and SUDO_GID do not name a user and a "
+				  "group: to run as root, take them away (env -u SUDO_UID)");
 	out->uid = (uid_t)uid;
 	out->gid = (gid_t)gid;
-	return true;
+	return 1;
 }
 
 /*
@@ -118,10 +123,11 @@ int pt_give_up(enum pt_rights what, unsigned how)
 	struct pt_invoker who = { 0 };
 	struct pt_identity id;
 	struct pt_err err;
-	bool other = !(how & PT_STAY) && pt_invoker(&who);
+	int other = how & PT_STAY ? 0 : pt_invoker(&who, &err), ret;
 	unsigned keep = of[what].keep | (other ? 0 : PT_KEEP_FILES);
-	int ret;
 
+	if (other < 0)
+		return pt_fail(other, "%s", err.msg);
 	if (keep & PT_KEEP_TRACE) {
 		lift_locked_memory();
 		keep |= pt_capture_keep(how & PT_PERF_DOOR);

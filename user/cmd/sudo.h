@@ -6,13 +6,16 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include "base/err.h"
+
 struct pt_invoker {
 	uid_t uid;
 	gid_t gid;
 };
 
-/* True when we are root on behalf of somebody else. */
-bool pt_invoker(struct pt_invoker *out);
+/* 1 when we are root on behalf of somebody else, 0 when not; -EINVAL with `err` filled
+ * where sudo's variables are there, but say nothing of use. */
+int pt_invoker(struct pt_invoker *out, struct pt_err *err);
 
 /* True after pt_give_up() made us somebody else. */
 bool pt_asked_by(uid_t *uid);
