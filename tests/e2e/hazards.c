@@ -406,6 +406,40 @@ static void filter_memfd(void)
 		exit(3);
 }
 
+/* Killed for whatever is not listed: what this program does itself, and what an agent takes.
+ * `shorter` leaves out as many of the last ones. */
+static void filter_list(int shorter)
+{
+	static const int allowed[] = {
+		/* its own, and what the device's stand-in does */
+		SYS_write, SYS_poll, SYS_pipe, SYS_pipe2, SYS_sigaltstack, SYS_nanosleep,
+		SYS_clock_gettime, SYS_restart_syscall, SYS_mremap, SYS_lseek, SYS_exit_group,
+		/* loading, running and ending the agent */
+		SYS_memfd_create, SYS_openat, SYS_read, SYS_pread64, SYS_fstat, SYS_newfstatat,
+		SYS_mmap, SYS_mprotect, SYS_munmap, SYS_brk, SYS_close, SYS_rt_sigaction,
+		SYS_rt_sigreturn, SYS_rt_sigprocmask, SYS_clone, SYS_clone3,
+		SYS_set_robust_list, 334 /* rseq */, SYS_futex, SYS_madvise, SYS_gettid,
+		SYS_getpid, SYS_clock_nanosleep, SYS_fcntl, SYS_exit, SYS_sched_yield,
+		SYS_tgkill, SYS_prctl,
+	};
+	const int all = sizeof(allowed) / sizeof(*allowed);
+	struct sock_filter f[2 * sizeof(allowed) / sizeof(*allowed) + 2];
+	struct sock_fprog p = { 0, f };
+	int i;
+
+	f[p.len++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
+						  offsetof(struct seccomp_data, nr));
+	for (i = 0; i < all - shorter; i++) {
+		f[p.len++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K,
+							  (uint32_t)allowed[i], 0, 1);
+		f[p.len++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+	}
+	f[p.len++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
+	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+	if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &p))
+		exit(3);
+}
+
 /* ---- modes ----------------------------------------------------------------------------- */
 
 static void *symbol(const char *lib, const char *name)
@@ -562,6 +596,12 @@ static void run(const char *mode, char **argv)
 		gpu_worker(NULL);
 	} else if (is(mode, "seccomp_all")) {
 		filter(100000);
+		gpu_worker(NULL);
+	} else if (is(mode, "seccomp_list")) {
+		filter_list(0);
+		gpu_worker(NULL);
+	} else if (is(mode, "seccomp_short")) {
+		filter_list(1);
 		gpu_worker(NULL);
 	} else if (is(mode, "seccomp_memfd")) {
 		filter_memfd();

@@ -312,7 +312,7 @@ CASES = [
          wrap=("unshare", "--mount", "--pid", "--fork", "--mount-proc")),
 ]
 SAMPLE = ["gpu", "storm4_gpu", "storm_handler", "timed", "endless", "seccomp_335",
-          "trace_cupti", "trace_cupti_filtered"]
+          "trace_cupti", "trace_cupti_filtered", "trace_cupti_listed", "trace_cupti_unlisted"]
 
 
 # ---- targets made on the spot ------------------------------------------------------
@@ -708,6 +708,13 @@ def traces(wanted):
     if wanted("trace_cupti_filtered"):
         traced_as_ever("trace_cupti_filtered", Target("seccomp_all", CUDA), "cupti",
                        "stays mapped", True)
+    # one that kills for what it does not list, with and without all that an agent takes
+    if wanted("trace_cupti_listed"):
+        traced_as_ever("trace_cupti_listed", Target("seccomp_list", CUDA), "cupti",
+                       "stays mapped", True)
+    if wanted("trace_cupti_unlisted"):
+        traced_as_ever("trace_cupti_unlisted", Target("seccomp_short", CUDA), "none",
+                       "seccomp filter does not allow the system call prctl", True)
     if wanted("trace_cupti_refused"):
         traced_as_ever("trace_cupti_refused", Target("seccomp_335"), "none",
                        "seccomp filter does not allow", True)

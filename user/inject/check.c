@@ -208,40 +208,58 @@ uint32_t pt_cbpf_run(const struct sock_filter *f, size_t n,
 	return SECCOMP_RET_KILL_PROCESS;
 }
 
-/* What loading and running the agent takes, with arguments as they will be. */
+/*
+ * What loading, running and ending the agent takes, with arguments as they will be. It is
+ * what a trace of these calls shows, and what the C library does at times: a filter that lists
+ * what is allowed may kill for anything else.
+ */
+enum else_ok { NEEDED, OR_NOSYS /* the C library does without */, OR_ERROR /* nobody looks */ };
 static const struct need {
 	const char *name;
 	int nr;
 	uint64_t arg[6];
-	bool or_nosys; /* the C library does without */
+	enum else_ok other;
 } needs[] = {
-	{ "memfd_create", SYS_memfd_create, { 0, 3 }, false },
-	{ "openat", SYS_openat, { (uint32_t)-100, 0, 0x80000 }, false },
-	{ "read", SYS_read, { 3, 0, 832 }, false },
-	{ "pread64", SYS_pread64, { 3, 0, 784, 64 }, false },
-	{ "fstat", SYS_fstat, { 3 }, true },
-	{ "newfstatat", SYS_newfstatat, { 3, 0, 0, 0x1000 }, true },
-	{ "mmap", SYS_mmap, { 0, 65536, 1, 2, 3 }, false },
-	{ "mmap", SYS_mmap, { 4096, 65536, 5, 0x812, 3 }, false },
-	{ "mmap", SYS_mmap, { 0, 65536, 3, 1, 3 }, false },
-	{ "mmap", SYS_mmap, { 0, 65536, 3, 0x22, (uint32_t)-1 }, false },
-	{ "mprotect", SYS_mprotect, { 4096, 4096, 1 }, false },
-	{ "munmap", SYS_munmap, { 4096, 4096 }, false },
-	{ "brk", SYS_brk, { 0 }, false },
-	{ "close", SYS_close, { 3 }, false },
-	{ "rt_sigreturn", SYS_rt_sigreturn, { 0 }, false },
-	{ "rt_sigprocmask", SYS_rt_sigprocmask, { 0, 0, 0, 8 }, false },
-	{ "clone", SYS_clone, { 0x3d0f00 }, false },
-	{ "clone3", SYS_clone3, { 0, 88 }, true },
-	{ "set_robust_list", SYS_set_robust_list, { 0, 24 }, true },
-	{ "rseq", -1 /* pt_arch.rseq */, { 0, 32, 0, 0x53053053 }, true },
-	{ "futex", SYS_futex, { 0, 0x80 }, false },
-	{ "madvise", SYS_madvise, { 4096, 4096, 4 }, false },
-	{ "gettid", SYS_gettid, { 0 }, false },
-	{ "getpid", SYS_getpid, { 0 }, false },
-	{ "nanosleep", SYS_clock_nanosleep, { 1 }, false },
-	{ "fcntl", SYS_fcntl, { 3, 1 }, false },
-	{ "exit", SYS_exit, { 0 }, false },
+	{ "memfd_create", SYS_memfd_create, { 0, 3 }, NEEDED },
+	{ "openat", SYS_openat, { (uint32_t)-100, 0, 0x80000 }, NEEDED },
+	{ "read", SYS_read, { 3, 0, 832 }, NEEDED },
+	{ "pread64", SYS_pread64, { 3, 0, 784, 64 }, NEEDED },
+	{ "fstat", SYS_fstat, { 3 }, OR_NOSYS },
+	{ "newfstatat", SYS_newfstatat, { 3, 0, 0, 0x1000 }, OR_NOSYS },
+	{ "mmap", SYS_mmap, { 0, 65536, 1, 2, 3 }, NEEDED },
+	{ "mmap", SYS_mmap, { 4096, 65536, 5, 0x812, 3 }, NEEDED },
+	{ "mmap", SYS_mmap, { 0, 65536, 3, 1, 3 }, NEEDED },
+	{ "mmap", SYS_mmap, { 0, 65536, 3, 0x22, (uint32_t)-1 }, NEEDED },
+	{ "mmap", SYS_mmap, { 0, 524288, 0, 0x20022, (uint32_t)-1 }, NEEDED }, /* a stack */
+	{ "mmap", SYS_mmap, { 0, 1 << 27, 0, 0x4022, (uint32_t)-1 }, OR_ERROR }, /* a heap */
+	{ "mprotect", SYS_mprotect, { 4096, 4096, 1 }, NEEDED },
+	{ "mprotect", SYS_mprotect, { 4096, 4096, 3 }, NEEDED },
+	{ "munmap", SYS_munmap, { 4096, 4096 }, NEEDED },
+	{ "brk", SYS_brk, { 0 }, NEEDED },
+	{ "close", SYS_close, { 3 }, NEEDED },
+	{ "rt_sigaction", SYS_rt_sigaction, { 33, 4096, 0, 8 }, OR_ERROR },
+	{ "rt_sigreturn", SYS_rt_sigreturn, { 0 }, NEEDED },
+	{ "rt_sigprocmask", SYS_rt_sigprocmask, { 0, 0, 0, 8 }, NEEDED },
+	{ "rt_sigprocmask", SYS_rt_sigprocmask, { 2, 4096, 0, 8 }, NEEDED },
+	{ "clone", SYS_clone, { 0x3d0f00 }, NEEDED },
+	{ "clone3", SYS_clone3, { 0, 88 }, OR_NOSYS },
+	{ "set_robust_list", SYS_set_robust_list, { 0, 24 }, OR_NOSYS },
+	{ "rseq", -1 /* pt_arch.rseq */, { 0, 32, 0, 0x53053053 }, OR_NOSYS },
+	{ "futex", SYS_futex, { 0, 0x80 }, NEEDED },
+	{ "futex", SYS_futex, { 0, 0x81, 1 }, NEEDED },
+	{ "futex", SYS_futex, { 4096, 0, 1, 4096 }, NEEDED }, /* the agent's wait */
+	{ "futex", SYS_futex, { 4096, 0x109 }, NEEDED }, /* pthread_join()'s */
+	{ "madvise", SYS_madvise, { 4096, 4096, 4 }, NEEDED },
+	{ "madvise", SYS_madvise, { 4096, 4096, 10 }, OR_ERROR },
+	{ "gettid", SYS_gettid, { 0 }, NEEDED },
+	{ "getpid", SYS_getpid, { 0 }, NEEDED },
+	{ "nanosleep", SYS_clock_nanosleep, { 1 }, NEEDED },
+	{ "fcntl", SYS_fcntl, { 3, 1 }, NEEDED },
+	{ "fcntl", SYS_fcntl, { 3, 1034 }, NEEDED },
+	{ "prctl", SYS_prctl, { 15, 4096 }, OR_ERROR },
+	{ "sched_yield", SYS_sched_yield, { 0 }, OR_ERROR },
+	{ "tgkill", SYS_tgkill, { 2, 2, 0 }, NEEDED },
+	{ "exit", SYS_exit, { 0 }, NEEDED },
 };
 
 static bool allows(const struct sock_filter *f, size_t n, const struct need *w)
@@ -251,8 +269,11 @@ static bool allows(const struct sock_filter *f, size_t n, const struct need *w)
 
 	memcpy(d.args, w->arg, sizeof(d.args));
 	ret = pt_cbpf_run(f, n, &d);
-	return ret == SECCOMP_RET_ALLOW ||
-	       (w->or_nosys && ret == (SECCOMP_RET_ERRNO | ENOSYS));
+	if (w->other == OR_NOSYS && ret == (SECCOMP_RET_ERRNO | ENOSYS))
+		return true;
+	if (w->other == OR_ERROR && (ret & SECCOMP_RET_ACTION_FULL) == SECCOMP_RET_ERRNO)
+		return true;
+	return ret == SECCOMP_RET_ALLOW;
 }
 
 static int check_filter(const struct sock_filter *f, size_t n, struct pt_err *err)
