@@ -253,6 +253,27 @@ static void who_called_sudo(void **state)
 
 /* ---- output files -------------------------------------------------------- */
 
+static void what_is_read_is_not_replaced(void **state)
+{
+	const char *path = in_dir("in"), *other = in_dir("hard");
+	struct pt_outfile o;
+	struct pt_err err;
+	FILE *f;
+
+	(void)state;
+	f = fopen(path, "we");
+	assert_non_null(f);
+	assert_int_equal(fclose(f), 0);
+	assert_int_equal(link(path, other), 0);
+	f = pt_open_regular(path, NULL);
+	assert_non_null(f);
+	assert_int_equal(pt_outfile_open(&o, path, &err), -EEXIST);
+	assert_int_equal(pt_outfile_open(&o, other, &err), -EEXIST);
+	fclose(f);
+	unlink(path);
+	unlink(other);
+}
+
 static void expect_content(const char *path, const char *want)
 {
 	char buf[64] = "";
@@ -536,6 +557,7 @@ int main(void)
 		cmocka_unit_test(who_called_sudo),
 		cmocka_unit_test(a_file_appears_whole_or_not_at_all),
 		cmocka_unit_test(what_is_no_file_stays),
+		cmocka_unit_test(what_is_read_is_not_replaced),
 		cmocka_unit_test(a_full_disk_is_told),
 		cmocka_unit_test(a_command_waits_for_go),
 		cmocka_unit_test(a_command_that_is_not_there),

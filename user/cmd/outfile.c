@@ -13,6 +13,33 @@
 #include "cmd/outfile.h"
 #include "cmd/sudo.h"
 
+#define INPUTS_MAX 64 /* more than a command takes */
+
+/* What was opened to be read: no output replaces it. */
+static struct {
+	dev_t dev;
+	ino_t ino;
+} inputs[INPUTS_MAX];
+static size_t n_inputs;
+
+static void remember_input(const struct stat *st)
+{
+	if (n_inputs == INPUTS_MAX)
+		return;
+	inputs[n_inputs].dev = st->st_dev;
+	inputs[n_inputs++].ino = st->st_ino;
+}
+
+static bool is_input(const struct stat *st)
+{
+	size_t i;
+
+	for (i = 0; i < n_inputs; i++)
+		if (inputs[i].dev == st->st_dev && inputs[i].ino == st->st_ino)
+			return true;
+	return false;
+}
+
 static int cannot(const struct pt_outfile *o, int err, struct pt_err *e)
 {
 	uid_t uid;
@@ -108,6 +135,9 @@ static int open_fd(struct pt_outfile *o, struct pt_err *err)
 					  "cannot write %s: something that is "
 					  "not a plain file has that name",
 					  o->path);
+		if (is_input(&st))
+			return pt_err_set(err, -EEXIST, "cannot write %s: it is what is to be "
+					  "read", o->path);
 		if (st.st_uid != geteuid())
 			return pt_err_set(err, -EEXIST, "cannot write %s: a file "
 					  "of another user has that name",
@@ -294,6 +324,7 @@ FILE *pt_open_regular(const char *path, off_t *size)
 	} else if (!S_ISREG(st.st_mode)) {
 		pt_error("%s is not a regular file", path);
 	} else {
+		remember_input(&st);
 		if (size)
 			*size = st.st_size;
 		f = fdopen(fd, "r");

@@ -40,7 +40,8 @@ struct pt_outfile {
  * "-" is standard output. Under sudo the file belongs to the invoking user;
  * its mode is 0600. An existing regular file of who asks is only replaced by
  * pt_outfile_commit(); a character device is written in place; anything else
- * that exists, and a file of another user, is refused. 0, or -errno with `err` filled.
+ * that exists, a file of another user, and one that pt_open_regular() opened, is refused.
+ * 0, or -errno with `err` filled.
  */
 int pt_outfile_open(struct pt_outfile *o, const char *path, struct pt_err *err);
 /* After pt_outfile_open(): a regular file that exists is not to be replaced,
@@ -56,7 +57,8 @@ int pt_outfile_commit(struct pt_outfile *o, struct pt_err *err);
  * whole is given up. 0, or -errno after a sentence. */
 int pt_outfile_end(struct pt_outfile *o, const char *what, int ret);
 /* A regular file to read, its size in *size (may be NULL): a fifo that nobody
- * writes would keep us waiting, a device may never end. NULL after a sentence. */
+ * writes would keep us waiting, a device may never end. Opened before the outputs, so that
+ * none of them replaces it. NULL after a sentence. */
 FILE *pt_open_regular(const char *path, off_t *size);
 
 /* Give up: leave nothing behind. Harmless when not open. */
