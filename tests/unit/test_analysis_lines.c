@@ -558,6 +558,69 @@ static void stacks_are_folded(void **state)
 	case_close(&c);
 }
 
+/* Of speedscope's file, the ns that all samples stand for, and no profile more than `most`. */
+static int64_t scope_ns(const struct pt_export *x, int64_t most, size_t *profiles)
+{
+	char *text = NULL;
+	size_t n, i, j;
+	FILE *f = open_memstream(&text, &n);
+	int64_t all = 0, one;
+	const json_t *p, *w;
+	json_t *o;
+
+	assert_non_null(f);
+	assert_int_equal(pt_export_speedscope(x, f), 0);
+	assert_int_equal(fclose(f), 0);
+	o = json_loads(text, 0, NULL);
+	assert_non_null(o);
+	p = json_object_get(o, "profiles");
+	*profiles = json_array_size(p);
+	for (i = 0; i < *profiles; i++) {
+		w = json_object_get(json_array_get(p, i), "weights");
+		assert_true(json_array_size(w) > 0);
+		for (j = 0, one = 0; j < json_array_size(w); j++)
+			one += json_integer_value(json_array_get(w, j));
+		assert_true(one <= most);
+		assert_true(one <= json_integer_value(json_object_get(json_array_get(p, i),
+								      "endValue")));
+		all += one;
+	}
+	json_decref(o);
+	free(text);
+	return all;
+}
+
+static void speedscope_of_a_part(void **state)
+{
+	struct st_case c;
+	struct pt_report *r = report_of(&c, true, 0);
+	struct pt_export x = { .r = r };
+	int64_t begin = r->capture.begin_ns, end = r->capture.end_ns, mid = (begin + end) / 2;
+	int64_t all, first, second;
+	size_t n;
+
+	(void)state;
+	x.m = c.m;
+	all = scope_ns(&x, end - begin, &n);
+	assert_int_equal(n, 3);
+	x.part = true;
+	assert_true(scope_ns(&x, end - begin, &n) == all);
+	r->capture.end_ns = mid;
+	first = scope_ns(&x, mid - begin, &n);
+	r->capture.begin_ns = mid;
+	r->capture.end_ns = end;
+	second = scope_ns(&x, end - mid, &n);
+	assert_true(first > all / 4 && second > all / 4);
+	assert_true(first + second == all);
+	/* nobody was looked at then */
+	r->capture.begin_ns = end + 1000;
+	r->capture.end_ns = end + 2000;
+	assert_true(scope_ns(&x, 0, &n) == 0 && !n);
+	r->capture.begin_ns = begin;
+	r->capture.end_ns = end;
+	case_close(&c);
+}
+
 /* A worker that has been in one wait: the stack that was seen last, where that was lately. */
 static void who_hangs_is_inside_of_it(void **state)
 {
@@ -689,6 +752,7 @@ int main(void)
 		cmocka_unit_test(time_goes_to_its_stack),
 		cmocka_unit_test(the_page_has_trees),
 		cmocka_unit_test(stacks_are_folded),
+		cmocka_unit_test(speedscope_of_a_part),
 		cmocka_unit_test(who_hangs_is_inside_of_it),
 		cmocka_unit_test(a_library_is_below_its_line),
 		cmocka_unit_test(what_makes_no_sense_is_refused),

@@ -228,7 +228,8 @@ int pt_cmd_export(int argc, char **argv)
 			    o.export_to[PT_EXPORT_FOLDED]))
 		return pt_fail(PT_EXIT_USAGE,
 			       "--csv, --sqlite and --folded are of the whole capture: --window "
-			       "and --steps are for --perfetto, --chrome, --stacks and --html");
+			       "and --steps are for --perfetto, --chrome, --stacks, "
+			       "--speedscope and --html");
 	if (pt_give_up(PT_RIGHTS_FILES, 0))
 		return PT_EXIT_FAILED;
 	f = pt_open_regular(o.files[0], NULL);

@@ -200,7 +200,7 @@ static const struct argp_option export_options[] = {
 	{ "force", K_FORCE, NULL, 0, "Replace files that exist", 2 },
 	PIECE,
 	WINDOW("Only from A to B after the start of the capture, like 12s..20s; for "
-	       "--perfetto, --chrome, --stacks and --html"),
+	       "--perfetto, --chrome, --stacks, --speedscope and --html"),
 	STEPS("Only steps A to B (the first is 0); for the same formats"),
 	{ "batch-size", K_BATCH, "N", 0, "Samples per batch, for samples/s", 2 },
 	COMMON

@@ -15,6 +15,7 @@
 
 struct speedscope {
 	const struct pt_model *m;
+	uint64_t begin, end; /* asked for, ns */
 	json_t *frames;
 	uint32_t frame_of_wait[PT_WAIT_NR]; /* 1 + its index; 0: not yet */
 	uint32_t *frame_of_line;	    /* ... by id - 1 */
@@ -104,48 +105,60 @@ static bool is_sampled(const struct pt_thread *th)
 
 /* A look stands for the time until the next one. But a thread on a core is sampled far more
  * often than it is looked at asleep: there a sample ends where the thread goes to sleep, and
- * a look at a sleep stands for all of it. *done: up to where this has come. */
-static uint64_t weight_of(const struct pt_thread *th, size_t i, bool sampled, uint64_t *done)
+ * a look at a sleep stands for all of it. *end: where the last one's time ended. */
+static void time_of(const struct pt_thread *th, size_t i, bool sampled, uint64_t *begin,
+		    uint64_t *end)
 {
 	const struct pt_code_look *l = &th->looks.v[i];
-	uint64_t begin = l->begin, until = i + 1 < th->looks.n ? l[1].begin : l->end;
+	uint64_t from = l->begin, until = i + 1 < th->looks.n ? l[1].begin : l->end;
 	size_t at = pt_iv_after(th, l->begin);
 	const struct pt_iv *iv = at < th->iv.n ? &th->iv.v[at] : NULL;
 
-	if (!sampled || !iv)
-		return until - begin;
-	if (l->running && iv->begin > begin && iv->wait != PT_WAIT_RUNQ && iv->begin < until)
+	if (sampled && iv && l->running && iv->begin > from && iv->wait != PT_WAIT_RUNQ &&
+	    iv->begin < until) {
 		until = iv->begin;
-	else if (!l->running && iv->begin <= begin) {
-		begin = iv->begin > *done ? iv->begin : *done;
+	} else if (sampled && iv && !l->running && iv->begin <= from) {
+		from = iv->begin > *end ? iv->begin : *end;
 		until = iv->ready < until ? iv->ready : until;
 	}
-	*done = until > begin ? until : begin;
-	return *done - begin;
+	*begin = from;
+	*end = until > from ? until : from;
 }
 
+/* Those whose time lies in the part that is asked for; it is cut at its ends. */
 static int put_samples(struct speedscope *k, const struct pt_thread *th, json_t *samples,
 		       json_t *weights)
 {
 	bool sampled = is_sampled(th);
-	uint64_t done = th->looks.v[0].begin;
+	uint64_t begin, end = th->looks.v[0].begin, until;
 	size_t i;
 
 	for (i = 0; i < th->looks.n; i++) {
-		const struct pt_code_look *l = &th->looks.v[i];
-		uint64_t ns = weight_of(th, i, sampled, &done);
-
-		if (json_array_append_new(samples, sample_of(k, th, l)) ||
-		    json_array_append_new(weights, json_integer((json_int_t)ns)))
+		time_of(th, i, sampled, &begin, &end);
+		until = end < k->end ? end : k->end;
+		begin = begin > k->begin ? begin : k->begin;
+		if (until < begin)
+			continue;
+		if (json_array_append_new(samples, sample_of(k, th, &th->looks.v[i])) ||
+		    json_array_append_new(weights, json_integer((json_int_t)(until - begin))))
 			return -ENOMEM;
 	}
 	return 0;
 }
 
-static json_t *profile_of(struct speedscope *k, const struct pt_thread *th)
+static json_int_t length_of(const struct speedscope *k, const struct pt_thread *th)
+{
+	uint64_t begin = th->looks.v[0].begin, end = th->looks.v[th->looks.n - 1].end;
+
+	begin = begin > k->begin ? begin : k->begin;
+	end = end < k->end ? end : k->end;
+	return end > begin ? (json_int_t)(end - begin) : 0;
+}
+
+/* 0; or -ENOMEM. */
+static int put_profile(struct speedscope *k, const struct pt_thread *th, json_t *profiles)
 {
 	json_t *p = json_object(), *samples = json_array(), *weights = json_array();
-	json_int_t length = (json_int_t)(th->looks.v[th->looks.n - 1].end - th->looks.v[0].begin);
 	char name[2 * PT_COMM_LEN + 64];
 	int err;
 
@@ -156,28 +169,31 @@ static json_t *profile_of(struct speedscope *k, const struct pt_thread *th)
 	err |= json_object_set_new(p, "name", text_of(name));
 	err |= json_object_set_new(p, "unit", json_string("nanoseconds"));
 	err |= json_object_set_new(p, "startValue", json_integer(0));
-	err |= json_object_set_new(p, "endValue", json_integer(length));
+	err |= json_object_set_new(p, "endValue", json_integer(length_of(k, th)));
 	err |= json_object_set_new(p, "samples", samples);
 	err |= json_object_set_new(p, "weights", weights);
-	if (!err)
-		return p;
+	if (!err && json_array_size(samples)) /* it is read, but not in this part */
+		return json_array_append_new(profiles, p) ? -ENOMEM : 0;
 	json_decref(p);
-	return NULL;
+	return err ? -ENOMEM : 0;
 }
 
 int pt_export_speedscope(const struct pt_export *x, FILE *out)
 {
-	struct speedscope k = { .m = x->m, .frames = json_array() };
+	struct speedscope k = { .m = x->m, .end = UINT64_MAX, .frames = json_array() };
 	json_t *all = json_object(), *shared = json_object(), *profiles = json_array();
 	size_t i;
 	int err;
 
+	if (x->part) {
+		k.begin = (uint64_t)x->r->capture.begin_ns;
+		k.end = (uint64_t)x->r->capture.end_ns;
+	}
 	k.frame_of_line = calloc(x->m->code_lines.n + 1, sizeof(*k.frame_of_line));
 	err = !k.frame_of_line || !k.frames || !profiles;
 	for (i = 0; i < x->m->all_threads.n && !err; i++)
 		if (x->m->all_threads.v[i]->looks.n)
-			err = json_array_append_new(profiles,
-						    profile_of(&k, x->m->all_threads.v[i]));
+			err = put_profile(&k, x->m->all_threads.v[i], profiles);
 	err |= json_object_set_new(all, "$schema", json_string(
 			"https://www.speedscope.app/file-format-schema.json"));
 	err |= json_object_set_new(all, "exporter", json_string("pipetrace"));
