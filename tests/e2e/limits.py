@@ -153,7 +153,8 @@ def mounted(tmp, size):
 
 
 def check_full(tmp):
-    for name, size, args in (("record", "128k", []),
+    raw = os.path.join(tmp, "stream")
+    for name, size, args in (("record", "128k", ["--raw-stream", raw]),
                              ("rewrite", "384k", ["--max-size", "%dK" % LIMIT_KIB])):
         place = mounted(tmp, size)
         if not place:
@@ -162,8 +163,9 @@ def check_full(tmp):
         try:
             path = os.path.join(place, "x")
             with Job(tmp) as job:
-                r = run(["record", "-p", str(job.p.pid), "-d", "10", "-o", path] + args,
-                        limit=40)
+                # (a recording takes no stream)
+                cmd = [] if "--raw-stream" in args else ["record"]
+                r = run(cmd + ["-p", str(job.p.pid), "-d", "10", "-o", path] + args, limit=40)
                 job.unharmed("full, " + name)
                 ok("full, %s: the job ends well" % name, job.ended())
             said = [x for x in r.lines if "No space left" in x]
@@ -171,6 +173,9 @@ def check_full(tmp):
             if name == "record":
                 ok("full, record: one sentence, status 1", r.status == 1 and len(said) == 1,
                    r.describe())
+                again = run(["report", raw], limit=40)
+                ok("full, record: the stream beside it is whole", again.status == 0 and
+                   "Steps" in again.out, again.describe())
             else: # the old file may have been given up for room, or kept
                 ok("full, rewrite: done, or said", r.status == 0 or len(said) == 1, r.describe())
             ok("full, %s: no other file is left" % name, os.listdir(place) in ([], ["x"]),

@@ -321,6 +321,7 @@ static void on_pending(void *ctx, unsigned probes)
 static int finish(struct pt_session *s, struct pt_err *err)
 {
 	int status = PT_EXIT_FAILED, ret;
+	bool unsaved;
 
 	ret = conclude(s, err);
 	if (ret)
@@ -329,13 +330,13 @@ static int finish(struct pt_session *s, struct pt_err *err)
 				     pt_output(s->report, s->o, &s->json, &s->summary);
 	if (pt_output_html(s->report, s->model, &s->lanes, &s->html))
 		status = PT_EXIT_FAILED;
-	if (pt_saving_end(&s->saving, s->report))
-		s->raw_failed = true;
+	/* one of the two files that cannot be written does not cost the other */
+	unsaved = pt_saving_end(&s->saving, s->report) != 0;
 	if (s->raw.f && s->raw_failed)
 		pt_outfile_abandon(&s->raw);
 	else if (s->raw.f)
 		s->raw_failed = pt_outfile_end(&s->raw, "the stream", 0) != 0;
-	if (ret || s->raw_failed || s->stop == PT_STOP_ERROR)
+	if (ret || unsaved || s->raw_failed || s->stop == PT_STOP_ERROR)
 		status = PT_EXIT_FAILED;
 	if (s->cmd && !s->cmd_is_ours && !pt_spawn_done(s->cmd))
 		pt_note("the command keeps running as process %d", s->cmd->pid);
