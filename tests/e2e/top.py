@@ -311,6 +311,15 @@ def check_ends(tmp, pid, before):
             s.ended("q in the jobs", 0)
 
 
+def cpu_s(pids):
+    """What they have computed so far, s."""
+    ticks = 0
+    for pid in pids:
+        with open("/proc/%d/stat" % pid, "rb") as f:
+            ticks += sum(int(x) for x in f.read().rsplit(b")", 1)[1].split()[11:13])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 def check_gone(tmp, job, pid, before):
     with Screen(tmp, 80, 24) as s:
         s.run("top -p %d" % pid)
@@ -322,6 +331,12 @@ def check_gone(tmp, job, pid, before):
         left = left_behind(before, [])
         ok("target's end: no BPF object left", not left, ", ".join(left))
         save("top-ended", text)
+        time.sleep(6)  # by now the list of jobs, which is not shown, would be due
+        pids = top_pids()
+        was = cpu_s(pids)
+        time.sleep(3)
+        now = cpu_s(pids)
+        ok("target's end: top waits, too", len(pids) == 2 and now - was < 0.1, (pids, now - was))
         s.keys("q")
         s.ended("target's end", 0)
 

@@ -22,6 +22,7 @@
 #define DRAIN_MS 100
 #define JOBS_NS 5000000000ull
 #define SECOND_NS 1000000000ull
+#define WAIT_NS (60 * SECOND_NS) /* with nothing to do but for keys and signals */
 #define FDS_MAX 300
 /* A diagnosis may take this share of the time; where it takes more, it is made
  * less often. */
@@ -258,15 +259,23 @@ static void on_keys(struct live *l)
 	}
 }
 
+/* Are jobs looked for? On the screen only: a plain listing shows one job. */
+static bool lists_jobs(const struct live *l)
+{
+	return l->screen && (!l->watch || l->v.pane == PT_TOP_JOBS);
+}
+
 static int wait_ms(const struct live *l, uint64_t now)
 {
-	uint64_t next = l->jobs_ns;
+	uint64_t next = lists_jobs(l) ? l->jobs_ns : UINT64_MAX;
 
 	if (l->watch && !l->v.ended)
 		return DRAIN_MS;
 	if (l->end_ns && l->end_ns < next)
 		next = l->end_ns;
-	return next > now ? (int)((next - now) / 1000000) + 1 : 0;
+	if (next <= now)
+		return 0;
+	return next - now < WAIT_NS ? (int)((next - now) / 1000000) + 1 : (int)(WAIT_NS / 1000000);
 }
 
 static void one_round(struct live *l)
@@ -296,9 +305,7 @@ static void one_round(struct live *l)
 	if (l->stop)
 		return;
 	serve(l, now);
-	/* on the screen only: a plain listing shows one job */
-	if (l->screen && now >= l->jobs_ns &&
-	    (!l->watch || l->v.pane == PT_TOP_JOBS))
+	if (lists_jobs(l) && now >= l->jobs_ns)
 		find_jobs(l, now);
 	if (l->dirty && (l->screen || l->v.report))
 		draw(l);
