@@ -302,6 +302,33 @@ static void test_widths(void **state)
 	}
 }
 
+/* Behind the columns of a narrow terminal there is no room for a path, but it is still cut. */
+static void test_narrow(void **state)
+{
+	static const struct pt_r_file file = { .path = "/data/a/very/long/path/to/shard-0017.bin",
+					       .bytes = 3 << 20, .faults = 7 };
+	static const struct pt_r_write write = { .path = "/out/a/very/long/path/to/model.ckpt",
+						 .bytes = 3 << 20 };
+	struct pt_text_opts o = { .verbose = true, .files = true };
+	struct pt_report *r = fixture_full();
+	char *text;
+
+	(void)state;
+	assert_non_null(r);
+	r->files = &file;
+	r->writes = &write;
+	r->n_files = r->n_writes = 1;
+	for (o.width = 40; o.width < 64; o.width++) {
+		text = render(r, &o);
+		has(text, "...7.bin\n");
+		has(text, "....ckpt\n");
+		lacks(text, "shard-0017");
+		lacks(text, "model.ckpt");
+		free(text);
+	}
+	pt_report_free(r);
+}
+
 /* Colour adds only sequences of ours: without them the text is the same. */
 static void test_color(void **state)
 {
@@ -554,6 +581,7 @@ int main(void)
 		cmocka_unit_test(test_null),
 		cmocka_unit_test(test_null_inside),
 		cmocka_unit_test(test_widths),
+		cmocka_unit_test(test_narrow),
 		cmocka_unit_test(test_color),
 		cmocka_unit_test(test_bar),
 		cmocka_unit_test(test_host_work),

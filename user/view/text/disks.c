@@ -57,7 +57,7 @@ void pt_tx_writes(struct pt_tx *t, const struct pt_report *r)
 	for (size_t i = 0; i < n; i++) {
 		pt_tx_label(t, NULL);
 		pt_tx_cells(t, PT_TX_COLS(cols), &r->writes[i]);
-		pt_tx_printf(t, "  %s\n", pt_tx_path(t, r->writes[i].path, (size_t)t->width - 60));
+		pt_tx_printf(t, "  %s\n", pt_tx_path(t, r->writes[i].path, pt_tx_room(t, 60)));
 	}
 	pt_tx_more(t, n, r->n_writes);
 }

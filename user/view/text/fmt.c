@@ -13,6 +13,7 @@
 #define WIDTH_DEFAULT 80
 #define WIDTH_MIN 60
 #define WIDTH_MAX 200
+#define NAME_MIN 8
 
 struct pt_tx *pt_tx_begin(FILE *out, const struct pt_text_opts *o)
 {
@@ -223,6 +224,11 @@ const char *pt_tx_esc(struct pt_tx *t, const char *s, size_t cols)
 		return pt_tx_dash(t);
 	pt_str_term(b, PT_TX_SLOT, s, term_flags(t), cols);
 	return b;
+}
+
+size_t pt_tx_room(const struct pt_tx *t, int taken)
+{
+	return t->width - taken > NAME_MIN ? (size_t)(t->width - taken) : NAME_MIN;
 }
 
 const char *pt_tx_path(struct pt_tx *t, const char *s, size_t cols)

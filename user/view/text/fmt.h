@@ -80,6 +80,9 @@ void pt_tx_line(struct pt_tx *t, const char *label, const struct pt_line *l);
  * dash.
  */
 const char *pt_tx_esc(struct pt_tx *t, const char *s, size_t cols);
+/* Columns for a name behind `taken` ones: on the narrowest terminal still enough to tell it
+ * by, though the line may break. */
+size_t pt_tx_room(const struct pt_tx *t, int taken);
 const char *pt_tx_path(struct pt_tx *t, const char *s, size_t cols);
 /* ... cut in its middle: the ends of a C++ name tell the most. */
 const char *pt_tx_middle(struct pt_tx *t, const char *s, size_t cols);

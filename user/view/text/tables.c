@@ -299,7 +299,7 @@ void pt_tx_files(struct pt_tx *t, const struct pt_report *r)
 		pt_tx_label(t, NULL);
 		pt_tx_cells(t, cols, shown, &r->files[i]);
 		pt_tx_printf(t, "  %s\n", pt_tx_path(t, r->files[i].path,
-						     (size_t)t->width - (order ? 72 : 60)));
+						     pt_tx_room(t, order ? 72 : 60)));
 	}
 	pt_tx_more(t, n, r->n_files);
 }
@@ -332,7 +332,7 @@ void pt_tx_mapped(struct pt_tx *t, const struct pt_report *r)
 		}
 		pt_tx_label(t, NULL);
 		pt_tx_cells(t, PT_TX_COLS(cols), f);
-		pt_tx_printf(t, "  %s%s\n", pt_tx_path(t, f->path, (size_t)t->width - 52),
+		pt_tx_printf(t, "  %s%s\n", pt_tx_path(t, f->path, pt_tx_room(t, 52)),
 			     is_text(f) ? " (program)" : "");
 	}
 	pt_tx_more(t, shown, n);

@@ -188,7 +188,7 @@ static size_t file_draw(struct pt_tx *t, const struct pt_top *v)
 	for (size_t i = 0; i < r->n_files; i++) {
 		f = &r->files[order ? order[i] : i];
 		pt_tx_cells(t, PT_TX_COLS(cols), f);
-		pt_tx_printf(t, "  %s\n", pt_tx_path(t, f->path, (size_t)t->width - 60));
+		pt_tx_printf(t, "  %s\n", pt_tx_path(t, f->path, pt_tx_room(t, 60)));
 	}
 	free(order);
 	return 1;
@@ -249,7 +249,7 @@ static size_t operation_draw(struct pt_tx *t, const struct pt_top *v)
 		pt_tx_cells(t, PT_TX_COLS(cols), p);
 		pt_tx_printf(t, " %c %s\n",
 			     isfinite(p->total_s) && p->certainty != PT_MEASURED ? '~' : ' ',
-			     pt_tx_middle(t, p->name, (size_t)t->width - 58));
+			     pt_tx_middle(t, p->name, pt_tx_room(t, 58)));
 	}
 	free(order);
 	pt_tx_put(t, "api and nvtx: time on the host; other rows: time on the device; "
