@@ -113,6 +113,18 @@ def threads(pid):
     return len(os.listdir("/proc/%d/task" % pid))
 
 
+def comms(pid):
+    """Names of its threads."""
+    found = []
+    for tid in os.listdir("/proc/%d/task" % pid):
+        try:
+            with open("/proc/%d/task/%s/comm" % (pid, tid)) as f:
+                found.append(f.read().strip())
+        except OSError:
+            pass
+    return found
+
+
 def descriptors(pid):
     found = []
     for fd in os.listdir("/proc/%d/fd" % pid):
@@ -312,7 +324,8 @@ CASES = [
          wrap=("unshare", "--mount", "--pid", "--fork", "--mount-proc")),
 ]
 SAMPLE = ["gpu", "storm4_gpu", "storm_handler", "timed", "endless", "seccomp_335",
-          "trace_cupti", "trace_cupti_filtered", "trace_cupti_listed", "trace_cupti_unlisted"]
+          "trace_cupti", "trace_cupti_filtered", "trace_cupti_listed", "trace_cupti_unlisted",
+          "trace_cupti_ended"]
 
 
 # ---- targets made on the spot ------------------------------------------------------
@@ -718,6 +731,8 @@ def traces(wanted):
     if wanted("trace_cupti_refused"):
         traced_as_ever("trace_cupti_refused", Target("seccomp_335"), "none",
                        "seccomp filter does not allow", True)
+    if wanted("trace_cupti_ended"):
+        trace_ended()
     if wanted("trace_cupti_killed"):
         trace_killed()
 
@@ -749,6 +764,40 @@ def trace_killed():
             t.end()
     row("trace_cupti_killed", "4 moments, %d bad" % len(bad), "(the tracer is gone)", not bad,
         "; ".join(bad))
+
+
+def trace_ended():
+    """The job ends under the trace: nobody is waited for who cannot answer. The quickest of
+    three counts, as other load only makes it slower."""
+    took, why = [], []
+    for _ in range(3):
+        t = Target("gpu", CUDA)
+        with tempfile.TemporaryDirectory() as d:
+            out = os.path.join(d, "r.json")
+            p = subprocess.Popen([os.path.join(TOP, "build/pipetrace"), "-p", str(t.pid), "--cupti",
+                                  "-d", "60", "-q", "--json", out], stdin=subprocess.DEVNULL,
+                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            try:
+                end = time.monotonic() + 20
+                while "pt-agent" not in comms(t.pid) and time.monotonic() < end:
+                    time.sleep(0.05)
+                time.sleep(1)
+            finally:
+                t.end()
+            begin = time.monotonic()
+            code = p.wait(60)
+            took.append(time.monotonic() - begin)
+            with open(out) as f:
+                capture = json.load(f)["capture"]
+        door, note = (capture[k].get("gpu_times") for k in ("hooks", "hook_notes"))
+        if code or door != "cupti" or note:
+            why.append("status %d, gpu_times is %s: %s" % (code, door, note))
+        if took[-1] < 1.9:
+            break
+    if min(took) >= 1.9:
+        why.append("the report came late")
+    row("trace_cupti_ended", "the report came after %.1f s" % min(took), "(the job is gone)",
+        not why, "; ".join(why))
 
 
 # ---- many cycles ----------------------------------------------------------------------------

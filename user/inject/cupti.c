@@ -4,10 +4,12 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/vec.h"
@@ -30,7 +32,9 @@ enum phase {
 
 struct agent {
 	pid_t pid;
+	int pidfd; /* -1: this kernel has none, or the process has ended */
 	enum phase phase;
+	bool ended;	/* its place is free for another one */
 	bool dormant;	/* the program brought it along: not ours to take out */
 	bool quiet;	/* asked to be */
 	bool started;	/* has recorded */
@@ -51,6 +55,8 @@ struct pt_cupti {
 	struct agent v[PT_CUPTI_MAX];
 	size_t n;
 	bool too_many, ending;
+	uint64_t past_lost; /* of those whose place another one has */
+	bool past_started;
 };
 
 static void say(struct pt_cupti *c, const char *fmt, ...)
@@ -227,6 +233,22 @@ static void on_loaded(struct pt_cupti *c, struct agent *a)
 	a->since_ns = pt_now_ns();
 }
 
+/* A place for another one, or NULL. */
+static struct agent *place(struct pt_cupti *c)
+{
+	if (c->n < PT_CUPTI_MAX)
+		return &c->v[c->n++];
+	pt_each(struct agent, a, c) {
+		if (!a->ended)
+			continue;
+		c->past_lost += a->lost;
+		c->past_started |= a->started;
+		*a = (struct agent){ 0 };
+		return a;
+	}
+	return NULL;
+}
+
 void pt_cupti_add(struct pt_cupti *c, pid_t pid)
 {
 	struct agent *a;
@@ -235,15 +257,16 @@ void pt_cupti_add(struct pt_cupti *c, pid_t pid)
 	for (i = 0; i < c->n; i++)
 		if (c->v[i].pid == pid)
 			return;
-	if (c->n == PT_CUPTI_MAX) {
+	a = place(c);
+	if (!a) {
 		if (!c->too_many)
 			say(c, "exact GPU times of the first %d processes only",
 			    PT_CUPTI_MAX);
 		c->too_many = true;
 		return;
 	}
-	a = &c->v[c->n++];
 	a->pid = pid;
+	a->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
 	a->in.fd = -1;
 	begin_load(c, a);
 }
@@ -314,11 +337,38 @@ static void on_removed(struct agent *a)
 	a->stays = ret != 0 && ret != -ESRCH;
 }
 
+static bool has_ended(const struct agent *a)
+{
+	struct pollfd p = { .fd = a->pidfd, .events = POLLIN };
+
+	return a->pidfd >= 0 && poll(&p, 1, 0) == 1;
+}
+
+/* Nobody is there to become quiet, or to be taken out of. What it left is in the ring. */
+static void on_ended(struct pt_cupti *c, struct agent *a)
+{
+	if (a->phase == P_RUNNING) {
+		on_running(c, a);
+		pt_ring_close(a->ring);
+		a->ring = NULL;
+	}
+	if (!a->started && !a->why[0])
+		snprintf(a->last, sizeof(a->last), "it ended before its agent had got going");
+	a->phase = P_OUT;
+	a->stays = false;
+	a->ended = true;
+	close(a->pidfd);
+	a->pidfd = -1;
+}
+
 void pt_cupti_poll(struct pt_cupti *c)
 {
 	uint64_t now = pt_now_ns();
 
 	pt_each(struct agent, a, c) {
+		/* what is under way there comes to its own end */
+		if (!a->job && has_ended(a))
+			on_ended(c, a);
 		switch (a->phase) {
 		case P_WAITING:
 			if (now >= a->next_ns && !c->ending)
@@ -414,7 +464,7 @@ static const char *reason(const struct agent *a)
 const char *pt_cupti_state(const struct pt_cupti *c, char *note, size_t size)
 {
 	const struct agent *bad = NULL, *stays = NULL;
-	size_t i, good = 0;
+	size_t i, good = c->past_started;
 
 	note[0] = '\0';
 	for (i = 0; i < c->n; i++) {
@@ -443,7 +493,7 @@ const char *pt_cupti_state(const struct pt_cupti *c, char *note, size_t size)
 
 uint64_t pt_cupti_lost(const struct pt_cupti *c)
 {
-	uint64_t n = 0;
+	uint64_t n = c->past_lost;
 	size_t i;
 
 	for (i = 0; i < c->n; i++)
@@ -464,6 +514,8 @@ void pt_cupti_free(struct pt_cupti *c)
 			    "yet; it is quiet", (int)a->pid);
 		pt_inject_free(a->job);
 		pt_ring_close(a->ring);
+		if (a->pidfd >= 0)
+			close(a->pidfd);
 	}
 	free(c);
 }
