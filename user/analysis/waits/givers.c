@@ -444,6 +444,7 @@ static int sum_gaps(struct sums *k)
 		if (pt_gap_before(k->a, i, an->t0, an->t1, &g)) {
 			k->uploads = i < k->a->calls.n && k->a->calls.v[i].uploads;
 			k->g->uploads += k->uploads;
+			k->g->read += k->uploads ? pt_read_between(g.th, g.begin, g.end) : 0;
 			err = pt_walk_host(an, k->g->paths, k->a, &g, sum_leg, k);
 		}
 	k->gap = NULL;

@@ -66,7 +66,7 @@ struct pt_givers {
 	struct pt_paths *paths;
 	const struct pt_proc *own; /* the consumer's process */
 	struct pt_feed feed;
-	uint64_t uploads; /* gaps that end with one */
+	uint64_t uploads, read; /* gaps that end with one; bytes that the consumer reads in them */
 	struct pt_giver *all; /* uthash, by tid */
 	struct pt_given_at *at;
 	struct pt_maker *makers; /* of other processes, and own suppliers */

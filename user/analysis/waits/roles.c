@@ -25,6 +25,7 @@
 #define OUT_SHARE 0.8
 /* Who supplies is waited for before most uploads, or works ahead of them. */
 #define SELDOM 4
+#define SOME_MORE 2.0 /* bytes of a batch vary */
 /* ... and in the other gaps it rests: a worker sleeps once for each batch and more. */
 #define RESTS 2
 
@@ -83,13 +84,22 @@ static bool hands_over_little(const struct pt_givers *g, const struct pt_giver *
 	       pt_feeds_too_little(&g->feed, kin->bytes);
 }
 
-/* A program that is run until it ends, of which nothing is read, and behind which the device
- * goes on with what it has: it checks, draws or compiles something. */
+/* Most batches come without it, and where it was waited for no more is read than for one. */
+static bool is_aside(const struct pt_givers *g, const struct pt_giver *kin)
+{
+	return kin->gaps * SELDOM <= g->uploads &&
+	       (double)kin->got * (double)g->uploads <=
+		       SOME_MORE * (double)kin->gaps * (double)g->read;
+}
+
+/* A program that is run until it ends, and that checks, draws, compiles or saves something:
+ * nothing is read of it, and behind it the device goes on with what it has, or with a batch
+ * of others. */
 static bool is_just_run(const struct pt_givers *g, const struct pt_giver *kin)
 {
 	return kin->gaps >= GAPS_MIN && (double)kin->ends >= ROLE_SHARE * (double)kin->sleeps &&
-	       (double)kin->uploads < MADE_SHARE * (double)kin->gaps &&
-	       pt_feeds_too_little(&g->feed, kin->got);
+	       (is_aside(g, kin) || ((double)kin->uploads < MADE_SHARE * (double)kin->gaps &&
+				     pt_feeds_too_little(&g->feed, kin->got)));
 }
 
 /* By what was seen of it alone, if that is enough: its kin may do both. */
@@ -194,17 +204,18 @@ static void find_role(const struct pt_givers *g, struct pt_giver *x,
 enum kinds { OF_PROCESS, NOT_FOLLOWED, OWN_THREADS, PROCESSES };
 struct kin {
 	struct {
-		uint32_t kind, id, asked; /* who works ahead is no kin of who is asked */
+		/* who works ahead is no kin of who is asked, nor of who is run until it ends */
+		uint32_t kind, id, way;
 		char comm[PT_COMM_LEN];
 	} key;
 	struct pt_giver sum;
 	UT_hash_handle hh;
 };
 
-static struct kin *kin_of(struct kin **all, enum kinds kind, uint32_t id, bool asked,
+static struct kin *kin_of(struct kin **all, enum kinds kind, uint32_t id, uint32_t way,
 			  const char *comm)
 {
-	struct kin x = { .key = { kind, id, asked, "" } };
+	struct kin x = { .key = { kind, id, way, "" } };
 
 	memcpy(x.key.comm, comm, strnlen(comm, sizeof(x.key.comm)));
 	return pt_hash_make(*all, key, &x.key);
@@ -214,10 +225,11 @@ static struct kin *kin_of(struct kin **all, enum kinds kind, uint32_t id, bool a
 static struct kin *kin_of_thread(struct kin **all, const struct pt_giver *x,
 				 const struct pt_proc *own)
 {
+	uint32_t way = is_mostly_asked(x) | (2 * x->ends > x->sleeps) << 1;
+
 	return x->tgid == own->tgid ?
-		       kin_of(all, OWN_THREADS, x->tgid, is_mostly_asked(x), x->th->comm) :
-		       kin_of(all, PROCESSES, x->th->proc->ppid, is_mostly_asked(x),
-			      x->th->proc->comm);
+		       kin_of(all, OWN_THREADS, x->tgid, way, x->th->comm) :
+		       kin_of(all, PROCESSES, x->th->proc->ppid, way, x->th->proc->comm);
 }
 
 static void add_giver(struct pt_giver *sum, const struct pt_giver *x)
@@ -249,9 +261,9 @@ static int sum_kin(const struct pt_givers *g, struct kin **all)
 	const struct pt_giver *x;
 
 	for (x = g->all; x; x = x->hh.next) {
-		struct kin *p = kin_of(all, OF_PROCESS, x->tgid, false, "");
+		struct kin *p = kin_of(all, OF_PROCESS, x->tgid, 0, "");
 		struct kin *q = x->th ? kin_of_thread(all, x, g->own) :
-					kin_of(all, NOT_FOLLOWED, x->tgid, false, "");
+					kin_of(all, NOT_FOLLOWED, x->tgid, 0, "");
 
 		if (!p || !q)
 			return -ENOMEM;
@@ -296,7 +308,7 @@ int pt_find_roles(struct pt_givers *g)
 	for (x = g->all; x && !err; x = x->hh.next) {
 		struct pt_giver sum = { .th = x->th };
 
-		p = kin_of(&all, x->th ? NOT_FOLLOWED : OF_PROCESS, x->tgid, false, "");
+		p = kin_of(&all, x->th ? NOT_FOLLOWED : OF_PROCESS, x->tgid, 0, "");
 		q = x->th ? kin_of_thread(&all, x, g->own) : NULL;
 		if (p)
 			add_giver(&sum, &p->sum);
