@@ -91,6 +91,46 @@ static void watches(void **state)
 	refused("[evidence]\nkeep = no\n[watch]\nwhen = step > 1s\n", "t.conf", "evidence");
 }
 
+/* Every label that the job's own line has is refused as a free one. */
+static void own_labels(void **state)
+{
+	const struct pt_owner owner = { .runtime = "r", .container = "c", .pod_uid = "u",
+					.pod = "p", .pod_namespace = "n",
+					.container_name = "k", .slurm_job = "s",
+					.slurm_step = "t" };
+	const struct pt_prom_label free_label = { "team", "a" };
+	const struct pt_tally tally = { .steps = 0 };
+	const struct pt_prom_job job = { .job = "i", .comm = "m", .user = "a", .group = "g",
+					 .rank = 0, .world = 1, .owner = &owner,
+					 .labels = &free_label, .n_labels = 1, .t = &tally };
+	const struct pt_prom_agent agent = { .version = "1" };
+	char *text = NULL, *at, *end, conf[96];
+	unsigned refusals = 0;
+	size_t n = 0;
+	FILE *f = open_memstream(&text, &n);
+
+	(void)state;
+	assert_non_null(f);
+	assert_int_equal(pt_prom_write(f, &agent, &job, 1, true), 0);
+	fclose(f);
+	at = strstr(text, "\npipetrace_job_info{");
+	assert_non_null(at);
+	at = strchr(at, '{') + 1;
+	*strchr(at, '}') = '\0';
+	for (at = strtok_r(at, ",", &end); at; at = strtok_r(NULL, ",", &end)) {
+		at[strcspn(at, "=")] = '\0';
+		snprintf(conf, sizeof(conf), "[labels]\n%s = x\n", at);
+		if (!strcmp(at, "team")) {
+			assert_int_equal(parse(conf), 0);
+			continue;
+		}
+		refused(conf, "t.conf:2", at);
+		refusals++;
+	}
+	assert_int_equal(refusals, 15);
+	free(text);
+}
+
 static void slips(void **state)
 {
 	char text[4096];
@@ -333,7 +373,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(values),
-		cmocka_unit_test(watches), cmocka_unit_test(slips),
+		cmocka_unit_test(watches), cmocka_unit_test(own_labels), cmocka_unit_test(slips),
 		cmocka_unit_test(files), cmocka_unit_test(example), cmocka_unit_test(globs),
 		cmocka_unit_test(rules), cmocka_unit_test(launchers),
 		cmocka_unit_test(hostile),

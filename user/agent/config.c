@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "agent/series.h"
 #include "base/parse.h"
 #include "base/str.h"
 #include "base/when.h"
@@ -284,6 +285,8 @@ static int take_label(struct parse *p, const char *name, const char *value)
 
 	if (!label_name(name))
 		return wrong(p, "this is not a valid label name:", name);
+	if (pt_series_owns(name))
+		return wrong(p, "pipetrace itself has a label of this name:", name);
 	if (c->n_labels == PT_PROM_FREE)
 		return wrong(p, "there are more labels than 8, at", name);
 	for (i = 0; i < c->n_labels; i++)

@@ -14,6 +14,7 @@
 
 #define VERDICTS_SHOWN 5
 #define MOUNTS_SHOWN 3
+#define JOB_ID "job_id"
 
 struct out {
 	const struct pt_series_visitor *v;
@@ -78,12 +79,14 @@ static void label(struct out *o, const char *name, const char *value)
 	o->label[o->n_labels++] = (struct pt_series_label){ name, clean };
 }
 
+/* Below 0: not known. */
 static void label_int(struct out *o, const char *name, long x)
 {
 	char num[24];
 
 	snprintf(num, sizeof(num), "%ld", x);
-	label(o, name, num);
+	if (x >= 0)
+		label(o, name, num);
 }
 
 /* Begins the points of one job, or of the agent itself (NULL). */
@@ -91,7 +94,7 @@ static void job(struct out *o, const struct pt_prom_job *j)
 {
 	cut(o, 0);
 	if (j)
-		label(o, "job_id", j->job && *j->job ? j->job : "?");
+		label(o, JOB_ID, j->job && *j->job ? j->job : "?");
 }
 
 /* Gives the point and drops what labels it has beside the job's own. */
@@ -113,28 +116,49 @@ static void value(struct out *o, const struct pt_prom_job *j, double x)
 
 /* ---- families of which a job has several points, or that are no plain figure ---- */
 
+/* A job's own labels in pipetrace_job_info: j is it, w whose it is. No label of the
+ * configuration may have such a name: two of a kind make Prometheus refuse the page. */
+#define OWN_LABELS(TEXT, INT)				\
+	TEXT("comm", j->comm)				\
+	TEXT("user", j->user)				\
+	TEXT("group", j->group)				\
+	INT("pid", j->pid)				\
+	INT("rank", j->rank)				\
+	INT("world_size", j->world)			\
+	TEXT("runtime", w->runtime)			\
+	TEXT("container_id", w->container)		\
+	TEXT("pod_uid", w->pod_uid)			\
+	TEXT("pod", w->pod)				\
+	TEXT("namespace", w->pod_namespace)		\
+	TEXT("container", w->container_name)		\
+	TEXT("slurm_job", w->slurm_job)			\
+	TEXT("slurm_step", w->slurm_step)
+
+#define NAME(name, value) name,
+static const char *const own_labels[] = { JOB_ID, OWN_LABELS(NAME, NAME) };
+#undef NAME
+
+bool pt_series_owns(const char *name)
+{
+	size_t i;
+
+	for (i = 0; i < sizeof(own_labels) / sizeof(*own_labels); i++)
+		if (!strcmp(own_labels[i], name))
+			return true;
+	return false;
+}
+
 static void info(struct out *o, const struct pt_prom_job *j)
 {
+	static const struct pt_owner nobody;
+	const struct pt_owner *w = j->owner ? j->owner : &nobody;
 	size_t k;
 
-	label(o, "comm", j->comm);
-	label(o, "user", j->user);
-	label(o, "group", j->group);
-	label_int(o, "pid", j->pid);
-	if (j->rank >= 0)
-		label_int(o, "rank", j->rank);
-	if (j->world >= 0)
-		label_int(o, "world_size", j->world);
-	if (j->owner) {
-		label(o, "runtime", j->owner->runtime);
-		label(o, "container_id", j->owner->container);
-		label(o, "pod_uid", j->owner->pod_uid);
-		label(o, "pod", j->owner->pod);
-		label(o, "namespace", j->owner->pod_namespace);
-		label(o, "container", j->owner->container_name);
-		label(o, "slurm_job", j->owner->slurm_job);
-		label(o, "slurm_step", j->owner->slurm_step);
-	}
+#define TEXT(name, value) label(o, name, value);
+#define INT(name, value) label_int(o, name, value);
+	OWN_LABELS(TEXT, INT)
+#undef TEXT
+#undef INT
 	for (k = 0; k < j->n_labels && k < PT_PROM_FREE; k++)
 		label(o, j->labels[k].name, j->labels[k].value);
 	value(o, j, 1);

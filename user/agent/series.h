@@ -54,6 +54,9 @@ struct pt_series_visitor {
 int pt_series_visit(const struct pt_prom_agent *a, const struct pt_prom_job *jobs,
 		    size_t n, const struct pt_series_visitor *v);
 
+/* Is it the name of one of a job's own labels? */
+bool pt_series_owns(const char *name);
+
 /* A label's value as it is shown anywhere: cut to PT_PROM_LABEL bytes at a
  * character's end, invalid UTF-8 as \xHH, control characters but '\n' as '?'.
  * The caller frees it; NULL: no memory. */
