@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -463,6 +464,46 @@ static void test_window_reach(void **state)
 	}
 }
 
+/* CPU time, s, of 5,000 processes that come and go beside `living` ones. */
+static double come_and_go(uint32_t living)
+{
+	struct pt_window *w = pt_window_new(10 * S, 1 << 20);
+	struct pt_rec_fork k = { .comm = "sh" };
+	struct pt_rec_exit e = { .hdr.flags = PT_F_GROUP_DEAD };
+	struct timespec was, is;
+	struct seen s = { 0 };
+	uint32_t i;
+
+	assert_non_null(w);
+	begin(w, S);
+	for (i = 0; i < living + 5000; i++) {
+		if (i == living)
+			assert_int_equal(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &was), 0);
+		k.child_tid = k.child_tgid = 1000 + i;
+		put(w, &k, sizeof(k), PT_REC_FORK, 2 * S + i, 7);
+		e.hdr = (struct pt_hdr){ .size = sizeof(e), .kind = PT_REC_EXIT,
+					 .flags = PT_F_GROUP_DEAD, .ts = 2 * S + i,
+					 .tid = k.child_tid, .tgid = k.child_tgid };
+		if (i >= living)
+			assert_int_equal(pt_window_put(w, &e, sizeof(e)), 0);
+	}
+	pt_window_feed(w, 100 * S, see, &s);
+	assert_int_equal(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &is), 0);
+	assert_int_equal(s.task, living);
+	pt_window_free(w);
+	return (double)(is.tv_sec - was.tv_sec) + (double)(is.tv_nsec - was.tv_nsec) / 1e9;
+}
+
+/* The end of one process costs no more where many others live. */
+static void test_window_ends(void **state)
+{
+	double few = come_and_go(10), many = come_and_go(30000);
+
+	(void)state;
+	if (many > 20 * few)
+		fail_msg("%.3f s beside 30,000 processes, %.3f beside 10", many, few);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -473,6 +514,7 @@ int main(void)
 		cmocka_unit_test(test_window),
 		cmocka_unit_test(test_window_reach),
 		cmocka_unit_test(test_window_bounded),
+		cmocka_unit_test(test_window_ends),
 		cmocka_unit_test(test_window_malformed),
 	};
 

@@ -6,11 +6,12 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <uthash.h>
 
+#include "base/hash.h"
 #include "base/records.h"
 
 #define FACTS_MAX 32768 /* the oldest go first */
+#define PROCESSES 8192	/* lists of facts, by process: few have two's in them */
 #define FIRST_CAP (1u << 20)
 
 #define FACT_KEYS 2 /* beside the process */
@@ -23,6 +24,7 @@ struct fact_key {
 struct fact { /* the last record that says it */
 	struct fact_key key;
 	UT_hash_handle hh;
+	struct fact *next, **at; /* of a process, in its list */
 	uint16_t len;
 	unsigned char rec[];
 };
@@ -35,6 +37,7 @@ struct pt_window {
 	uint64_t kept_from; /* later records were never let go for want of room */
 	struct pt_rec_loss loss; /* what was lost before the window */
 	struct fact *facts;	 /* uthash, in the order in which they were said */
+	struct fact *of[PROCESSES]; /* ... by process, so that one's end finds its own */
 	size_t fact_bytes;
 };
 
@@ -69,6 +72,10 @@ uint64_t pt_window_kept_from(const struct pt_window *w)
 static void drop_fact(struct pt_window *w, struct fact *f)
 {
 	HASH_DEL(w->facts, f);
+	if (f->at)
+		*f->at = f->next;
+	if (f->next)
+		f->next->at = f->at;
 	w->fact_bytes -= sizeof(*f) + f->len;
 	free(f);
 }
@@ -101,6 +108,21 @@ static struct fact *find_fact(const struct pt_window *w,
 	return f;
 }
 
+static void link_fact(struct pt_window *w, struct fact *f)
+{
+	struct fact **at = &w->of[f->key.tgid % PROCESSES];
+
+	f->next = NULL;
+	f->at = NULL;
+	if (!f->key.tgid)
+		return;
+	f->next = *at;
+	f->at = at;
+	if (f->next)
+		f->next->at = &f->next;
+	*at = f;
+}
+
 /* Without memory the fact is missing, which costs a name, not the window. */
 static void set_fact(struct pt_window *w, const struct fact_key *key,
 		     const void *rec, uint16_t len)
@@ -118,6 +140,11 @@ static void set_fact(struct pt_window *w, const struct fact_key *key,
 	f->len = len;
 	memcpy(f->rec, rec, len);
 	HASH_ADD(hh, w->facts, key, sizeof(f->key), f);
+	if (!PT_HASHED(f)) {
+		free(f);
+		return;
+	}
+	link_fact(w, f);
 	w->fact_bytes += sizeof(*f) + len;
 }
 
@@ -165,9 +192,11 @@ static void forget(struct pt_window *w, const struct pt_hdr *h)
 		drop_fact(w, f);
 	if (!(h->flags & PT_F_GROUP_DEAD))
 		return;
-	HASH_ITER(hh, w->facts, f, next)
+	for (f = w->of[h->tgid % PROCESSES]; f; f = next) {
+		next = f->next;
 		if (f->key.tgid == h->tgid)
 			drop_fact(w, f);
+	}
 }
 
 /* By what its kind's keys say; r: with room behind a shorter one. */
