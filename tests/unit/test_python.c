@@ -22,6 +22,7 @@
 #undef PT_NULL /* of a program header: the report has one, too */
 #include "base/clock.h"
 #include "python/lines.h"
+#include "python/looks_int.h"
 #include "python/reader.h"
 #include "python/sampler.h"
 #include "stream.h"
@@ -428,6 +429,36 @@ static void samples(void **state)
 	pt_py_looks_free(t.l);
 }
 
+/* A thread for each request: those that have ended are forgotten, with what they were
+ * sampled in; this one, at which looks are, is not, nor is one that is still sampled. */
+static void threads_that_end(void **state)
+{
+	struct told t = { .l = pt_py_looks_new() };
+	struct pt_err err = { "" };
+	struct pt_py_sample s;
+	unsigned i, k;
+
+	(void)state;
+	make_true();
+	assert_non_null(t.l);
+	assert_int_equal(pt_py_looks_watch(t.l, getpid(), &err), 0);
+	s = true_sample();
+	for (i = 0; i < 20; i++) {
+		for (k = 0; k < 500; k++) {
+			s.tid = k ? 100000 + 500 * i + k : 77;
+			assert_true(pt_py_looks_sample(t.l, &s, s.n, on_told, &t));
+		}
+		t.n = 0;
+		pt_py_looks_at(t.l, on_told, &t);
+		assert_int_equal(t.n, 1);
+		assert_true(HASH_COUNT(t.l->threads) <= 2 + 2 * 499);
+	}
+	pt_py_looks_at(t.l, on_told, &t);
+	pt_py_looks_at(t.l, on_told, &t);
+	assert_int_equal(HASH_COUNT(t.l->threads), 1);
+	pt_py_looks_free(t.l);
+}
+
 /* Frames are whatever was in the job's memory, and so is what they point to. */
 static void samples_that_lie(void **state)
 {
@@ -744,7 +775,7 @@ int main(void)
 		cmocka_unit_test(a_true_stack),	    cmocka_unit_test(lies),
 		cmocka_unit_test(published),	    cmocka_unit_test(looks),
 		cmocka_unit_test(samples),	    cmocka_unit_test(samples_that_lie),
-		cmocka_unit_test(found),
+		cmocka_unit_test(threads_that_end), cmocka_unit_test(found),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

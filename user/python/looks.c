@@ -306,6 +306,7 @@ static bool on_thread(void *ctx, pid_t tid)
 	t = pt_hash_make(l->threads, id, &id);
 	if (!t)
 		return false;
+	t->met = l->round;
 	l->now = (struct pt_py_look){ .pid = l->pid, .tid = tid, .begin_ns = pt_now_ns(),
 				      .stack = t->stack };
 	l->now.end_ns = l->now.begin_ns;
@@ -341,6 +342,17 @@ static void on_frame(void *ctx, const struct pt_py_frame *f)
 	l->stack[l->depth++].flags = f->flags;
 }
 
+/* A job may have a thread for each request. One that was not there twice has ended: a list
+ * that changes while it is read may leave out others. */
+static void forget_ended(struct pt_py_looks *l)
+{
+	struct thread *t, *next;
+
+	HASH_ITER(hh, l->threads, t, next)
+		if (l->round - t->met > 1)
+			forget(l, t);
+}
+
 int pt_py_looks_at(struct pt_py_looks *l, pt_py_look_fn fn, void *ctx)
 {
 	const struct pt_py_sink to = { on_thread, on_frame, l };
@@ -350,6 +362,7 @@ int pt_py_looks_at(struct pt_py_looks *l, pt_py_look_fn fn, void *ctx)
 
 	l->fn = fn;
 	l->ctx = ctx;
+	l->round++;
 	for (i = 0; i < l->processes.n; i++) {
 		struct process *p = &l->processes.v[i];
 
@@ -367,6 +380,7 @@ int pt_py_looks_at(struct pt_py_looks *l, pt_py_look_fn fn, void *ctx)
 			p->tries = 0; /* the number may come again */
 		}
 	}
+	forget_ended(l);
 	return seen;
 }
 

@@ -37,6 +37,7 @@ struct recent {
 
 struct thread {
 	struct id id;
+	uint32_t met; /* in this round of looks it was there, or sampled */
 	struct recent *recent; /* NULL: it was not sampled yet */
 	uint32_t stack; /* at the last look; 0: none */
 	bool running;	/* ... it was */
@@ -109,6 +110,7 @@ struct process {
 struct pt_py_looks {
 	PT_VEC(struct process) processes;
 	struct thread *threads;
+	uint32_t round; /* of looks at all of them */
 	struct line *by_text;
 	struct node *by_key;
 	PT_VEC(struct line *) lines; /* by id - 1, as the next */

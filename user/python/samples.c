@@ -46,6 +46,7 @@ static struct recent *recent_of(struct pt_py_looks *l, const struct pt_py_sample
 		t->recent = calloc(1, sizeof(*t->recent));
 	if (!t || !t->recent)
 		return NULL;
+	t->met = l->round;
 	if (now - t->recent->since >= FRESH_NS) {
 		t->recent->since = now;
 		t->recent->n = 0;
