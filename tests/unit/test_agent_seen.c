@@ -1,14 +1,19 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Which processes a search for jobs looks into, and how often. */
+/* Which processes a search for jobs looks into, and how often; who is told of jobs' ends. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <signal.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "agent/jobs.h"
 #include "agent/seen.h"
 
 struct look {
@@ -80,9 +85,92 @@ static void once_and_again(void **state)
 	pt_seen_free(&s);
 }
 
+#define NAME "pt-test-job"
+
+struct told {
+	struct pt_ajob *ended;
+	unsigned ends, news;
+};
+
+static void on_end(void *ctx, struct pt_ajob *a)
+{
+	struct told *t = ctx;
+
+	assert_true(a->ended > 0);
+	t->ended = a;
+	t->ends++;
+}
+
+static void on_new(void *ctx, struct pt_ajob *a)
+{
+	struct told *t = ctx;
+
+	assert_string_equal(a->comm, NAME);
+	t->news++;
+}
+
+/* Of somebody who has all places. */
+static struct pt_ajob *add_job(struct pt_ajobs *j)
+{
+	struct pt_ajob *a = calloc(1, sizeof(*a));
+
+	assert_non_null(a);
+	*a = (struct pt_ajob){ .root = 1, .trainer = 1, .comm = "x", .whose = 1,
+			       .pidfd = dup(0), .next = j->first };
+	j->first = a;
+	j->n++;
+	j->n_live++;
+	return a;
+}
+
+/* A job ends for whoever asks also where it gives way, and where a new configuration does
+ * not want it: what was said of it holds no more. */
+static void ends_are_told(void **state)
+{
+	static struct pt_config c = { .max_jobs = 3, .n_rules = 1, .rules = { { .comm = NAME } } };
+	struct pt_ajob *last;
+	struct pt_ajobs j;
+	struct told t = { 0 };
+	int ready[2], i;
+	pid_t pid;
+	char x;
+
+	(void)state;
+	assert_int_equal(pt_ajobs_init(&j), 0);
+	j.on_end = on_end;
+	j.ctx = &t;
+	last = add_job(&j);
+	for (i = 1; i < 3; i++)
+		add_job(&j);
+	assert_int_equal(pipe(ready), 0);
+	pid = fork();
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		prctl(PR_SET_NAME, NAME);
+		_exit(write(ready[1], "", 1) != 1 || pause());
+	}
+	assert_int_equal(read(ready[0], &x, 1), 1);
+	assert_int_equal(pt_ajobs_search(&j, &c, 5, on_new, &t), 0);
+	assert_int_equal(t.news, 1);
+	assert_int_equal(t.ends, 1);
+	assert_ptr_equal(t.ended, last);
+	c.rules[0].exclude = true;
+	pt_ajobs_recheck(&j, &c, 6);
+	assert_int_equal(t.ends, 2);
+	assert_int_equal(t.ended->root, pid);
+	pt_ajobs_recheck(&j, &c, 7);
+	assert_int_equal(t.ends, 2);
+	pt_ajobs_free(&j);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	close(ready[0]);
+	close(ready[1]);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(once_and_again) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(once_and_again),
+					    cmocka_unit_test(ends_are_told) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

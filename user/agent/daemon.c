@@ -146,6 +146,17 @@ static void ready(const struct pt_agent *a)
 	pt_notify(text);
 }
 
+/* Its verdicts end with it. */
+static void on_end(void *ctx, struct pt_ajob *j)
+{
+	struct pt_agent *a = ctx;
+
+	/* a sample that runs is its last word */
+	if (!pt_agent_is_sampled(a, j) && j->tally.has_last)
+		pt_agent_changes(a, j, &j->tally.last, NULL, NULL);
+	a->changed = true;
+}
+
 static int start(struct pt_agent *a, struct pt_err *err)
 {
 	int ret = pt_ajobs_init(&a->jobs);
@@ -153,6 +164,8 @@ static int start(struct pt_agent *a, struct pt_err *err)
 	if (ret)
 		return pt_err_set(err, ret, "cannot read this machine's names: %s",
 				  strerror(-ret));
+	a->jobs.on_end = on_end;
+	a->jobs.ctx = a;
 	if (*a->c.node)
 		snprintf(a->jobs.host, sizeof(a->jobs.host), "%s", a->c.node);
 	ret = pt_agent_keep_open(a, err);
@@ -306,15 +319,6 @@ static void on_signals(struct pt_agent *a)
 		reload(a);
 }
 
-static void end_job(struct pt_agent *a, struct pt_ajob *j, double now)
-{
-	pt_ajob_end(&a->jobs, j, now);
-	/* a sample that runs ends with it, and is its last word */
-	if (!pt_agent_is_sampled(a, j) && j->tally.has_last)
-		pt_agent_changes(a, j, &j->tally.last, NULL, NULL);
-	a->changed = true;
-}
-
 /* Waits until `until` for anything to happen; jobs that ended are told. */
 static int wait_for(struct pt_agent *a, double until)
 {
@@ -348,7 +352,7 @@ static int wait_for(struct pt_agent *a, double until)
 	for (j = a->jobs.first; ret > 0 && j; j = j->next)
 		for (i = 2; !j->ended && i < n; i++)
 			if (p[i].fd == j->pidfd && p[i].revents)
-				end_job(a, j, now);
+				pt_ajob_end(&a->jobs, j, now);
 	free(p);
 	return ret < 0 && ret != -1 ? ret : 0;
 }

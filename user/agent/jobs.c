@@ -476,6 +476,8 @@ void pt_ajob_end(struct pt_ajobs *j, struct pt_ajob *a, double now)
 	a->pidfd = -1;
 	a->ended = now;
 	j->n_live--;
+	if (j->on_end)
+		j->on_end(j->ctx, a);
 }
 
 bool pt_ajobs_expire(struct pt_ajobs *j, double before,

@@ -47,6 +47,10 @@ struct pt_ajobs {
 	size_t dropped; /* found by the last search, above max_jobs */
 	size_t told;	/* ... and how many were said to be */
 	char boot[40], host[256];
+	/* Told of each job that has ended, gives way to another one or is no longer
+	 * wanted. NULL: nobody is. */
+	void (*on_end)(void *ctx, struct pt_ajob *a);
+	void *ctx;
 	struct pt_seen seen;
 	double scanned; /* when all was looked at; 0: not yet, or to be done */
 };
