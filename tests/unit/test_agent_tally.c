@@ -344,6 +344,43 @@ static void mounts_are_told_apart(void **state)
 	free(t);
 }
 
+/* A sample brings "other" itself: there is one of it, and no counter gets another name. */
+static void one_other_mount(void **state)
+{
+	struct pt_tally *t = calloc(1, sizeof(*t)), *was = calloc(1, sizeof(*was));
+	struct pt_sample *s = calloc(1, sizeof(*s));
+	unsigned others = 0;
+	size_t i, k, n;
+
+	(void)state;
+	assert_true(t && was && s);
+	s->duration = 5;
+	for (i = 0; i < 2 * PT_TALLY_MOUNTS; i++) {
+		*was = *t;
+		n = s->n_mounts = 0;
+		pt_sample_mount_of(s->mount, &n, PT_SAMPLE_MOUNTS, i ? "other" : "/")->read_s = 1;
+		for (k = 0; k < PT_SAMPLE_MOUNTS; k++) {
+			char name[16];
+
+			snprintf(name, sizeof(name), "/%zu/%zu", i, k);
+			pt_sample_mount_of(s->mount, &n, PT_SAMPLE_MOUNTS, name)->read_s += 1;
+		}
+		assert_true(n <= PT_SAMPLE_MOUNTS);
+		s->n_mounts = n;
+		pt_tally_add(t, s, 0, 5 + (double)i, 120);
+		for (k = 0; k < was->n_mounts; k++) {
+			assert_string_equal(t->mount[k].name, was->mount[k].name);
+			assert_true(t->mount[k].read_s >= was->mount[k].read_s);
+		}
+	}
+	for (k = 0; k < t->n_mounts; k++)
+		others += !strcmp(t->mount[k].name, "other");
+	assert_int_equal(others, 1);
+	free(s);
+	free(was);
+	free(t);
+}
+
 /* A counter never changes what it counts. */
 static void causes_keep_their_counters(void **state)
 {
@@ -380,6 +417,7 @@ int main(void)
 		cmocka_unit_test(the_time_between_is_shared),
 		cmocka_unit_test(unbiased),
 		cmocka_unit_test(mounts_are_told_apart),
+		cmocka_unit_test(one_other_mount),
 		cmocka_unit_test(causes_keep_their_counters),
 	};
 

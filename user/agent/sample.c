@@ -214,23 +214,40 @@ static bool by_report(const struct pt_r_file *f, char *name)
 	return true;
 }
 
-static void add_mount(struct pt_sample *s, const char *name,
-		      const struct pt_r_file *f)
+static size_t find_mount(const struct pt_sample_mount *v, size_t n, const char *name)
 {
 	size_t i;
 
-	for (i = 0; i < s->n_mounts; i++)
-		if (!strcmp(s->mount[i].name, name))
-			break;
-	if (i == PT_SAMPLE_MOUNTS) {
-		copy_name(s->mount[--i].name, "other");
-	} else if (i == s->n_mounts) {
-		s->mount[i] = (struct pt_sample_mount){ .read_s = 0 };
-		copy_name(s->mount[i].name, name);
-		s->n_mounts++;
+	for (i = 0; i < n && strcmp(v[i].name, name) != 0; i++)
+		;
+	return i;
+}
+
+struct pt_sample_mount *pt_sample_mount_of(struct pt_sample_mount *v, size_t *n, size_t max,
+					   const char *name)
+{
+	size_t i = find_mount(v, *n, name);
+
+	if (i == *n && i + 1 >= max) {
+		name = "other";
+		i = find_mount(v, *n, name);
 	}
-	s->mount[i].read_s += or_zero(f->read_s, BYTES_MAX);
-	s->mount[i].bytes += or_zero((double)f->bytes, BYTES_MAX);
+	if (i == *n) {
+		v[i] = (struct pt_sample_mount){ .read_s = 0 };
+		copy_name(v[i].name, name);
+		++*n;
+	}
+	return &v[i];
+}
+
+static void add_mount(struct pt_sample *s, const char *name,
+		      const struct pt_r_file *f)
+{
+	struct pt_sample_mount *m = pt_sample_mount_of(s->mount, &s->n_mounts,
+						       PT_SAMPLE_MOUNTS, name);
+
+	m->read_s += or_zero(f->read_s, BYTES_MAX);
+	m->bytes += or_zero((double)f->bytes, BYTES_MAX);
 }
 
 void pt_sample_mounts(const struct pt_report *r, const char *mountinfo,

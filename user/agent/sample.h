@@ -65,5 +65,9 @@ int pt_sample_of(const struct pt_report *r, struct pt_sample *s, const char **wh
  */
 void pt_sample_mounts(const struct pt_report *r, const char *mountinfo,
 		      struct pt_sample *s);
+/* The place of `name` among *n of at most `max`, a new one where it has none yet. The last
+ * is only ever for "other": all that there is no room for. Pure. */
+struct pt_sample_mount *pt_sample_mount_of(struct pt_sample_mount *v, size_t *n, size_t max,
+					   const char *name);
 
 #endif

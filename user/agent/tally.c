@@ -2,7 +2,6 @@
 #include "agent/tally.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 const double pt_tally_bucket[PT_TALLY_BUCKETS] = {
@@ -33,25 +32,16 @@ static void add_steps(struct pt_tally *t, const struct pt_sample *s, double scal
 	}
 }
 
-/* What no place is left for goes into the last one, which has no name. */
 static void add_mounts(struct pt_tally *t, const struct pt_sample *s, double scale)
 {
-	size_t i, k;
+	struct pt_sample_mount *m;
+	size_t i;
 
 	for (i = 0; i < s->n_mounts; i++) {
-		for (k = 0; k < t->n_mounts; k++)
-			if (!strcmp(t->mount[k].name, s->mount[i].name))
-				break;
-		if (k == PT_TALLY_MOUNTS) {
-			k--;
-			snprintf(t->mount[k].name, sizeof(t->mount[k].name), "other");
-		} else if (k == t->n_mounts) {
-			memcpy(t->mount[k].name, s->mount[i].name,
-			       sizeof(t->mount[k].name));
-			t->n_mounts++;
-		}
-		add_known(&t->mount[k].read_s, s->mount[i].read_s * scale);
-		add_known(&t->mount[k].bytes, s->mount[i].bytes * scale);
+		m = pt_sample_mount_of(t->mount, &t->n_mounts, PT_TALLY_MOUNTS,
+				       s->mount[i].name);
+		add_known(&m->read_s, s->mount[i].read_s * scale);
+		add_known(&m->bytes, s->mount[i].bytes * scale);
 	}
 }
 
