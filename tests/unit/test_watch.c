@@ -3,12 +3,17 @@
  * What `pipetrace watch` catches: its conditions as they are typed, the trigger on steps
  * made by hand, and a simulated job with planted stalls, fed as a capture would.
  */
+#include <errno.h>
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -519,6 +524,72 @@ static void test_surplus(void **state)
 	pt_vec_free(&k.v);
 }
 
+static void make_file(const char *dir, const char *name, size_t bytes)
+{
+	char path[PATH_MAX];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	f = fopen(path, "w");
+	assert_non_null(f);
+	while (bytes--)
+		fputc('x', f);
+	assert_int_equal(fclose(f), 0);
+}
+
+/* Windows of earlier runs count, the oldest first; nothing else does, and nothing that a
+ * link leads to. */
+static void test_earlier(void **state)
+{
+	static const struct {
+		const char *folder, *file;
+	} there[] = { { "20260102T030405Z-worker", "window.ptrace" },
+		      { "20250102T030405Z-step", "report.json" },
+		      { "20250102T030405Z-step", "report.txt" },
+		      { "20250102T030405Z-rank", NULL }, /* half removed */
+		      { "20250102T030405Z-wait", "notes.txt" },
+		      { "20250102T030405Z-wait", "report.txt" },
+		      { "20250102T030405Z-mine", "report.txt" },
+		      { "20250102T030405Z-step2", "report.txt" },
+		      { "2025012T030405Z-step", "report.txt" },
+		      { "copy-20250102T030405Z-step", "report.txt" } };
+	struct pt_opts o = { .max_windows = 3, .max_bytes = 1000 };
+	char dir[] = "/tmp/pt-earlier-XXXXXX", path[PATH_MAX], cmd[64];
+	struct pt_err err = { "" };
+	struct pt_keep k;
+	size_t i;
+
+	(void)state;
+	assert_non_null(mkdtemp(dir));
+	for (i = 0; i < sizeof(there) / sizeof(*there); i++) {
+		snprintf(path, sizeof(path), "%s/%s", dir, there[i].folder);
+		assert_true(!mkdir(path, 0700) || errno == EEXIST);
+		if (there[i].file)
+			make_file(path, there[i].file, 100);
+	}
+	make_file(dir, "20250103T030405Z-step", 100);
+	snprintf(path, sizeof(path), "%s/20250104T030405Z-step", dir);
+	assert_int_equal(symlink("20250102T030405Z-step", path), 0);
+	snprintf(path, sizeof(path), "%s/20250105T030405Z-step", dir);
+	assert_int_equal(mkdir(path, 0700), 0);
+	snprintf(path, sizeof(path), "%s/20250105T030405Z-step/report.txt", dir);
+	assert_int_equal(symlink("/etc/passwd", path), 0);
+	o.output = dir;
+	if (pt_keep_open(&k, &o, &err))
+		fail_msg("%s", err.msg);
+	assert_int_equal(k.v.n, 3);
+	assert_string_equal(k.v.v[0].name, "20250102T030405Z-rank");
+	assert_string_equal(k.v.v[1].name, "20250102T030405Z-step");
+	assert_string_equal(k.v.v[2].name, "20260102T030405Z-worker");
+	assert_int_equal(k.v.v[1].bytes, 200);
+	assert_int_equal(k.bytes, 300);
+	assert_int_equal(pt_keep_surplus(&k, 10), 1);
+	assert_int_equal(pt_keep_surplus(&k, 850), 2);
+	pt_keep_close(&k);
+	snprintf(cmd, sizeof(cmd), "rm -r %s", dir);
+	assert_int_equal(system(cmd), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -534,6 +605,7 @@ int main(void)
 		cmocka_unit_test(test_job),
 		cmocka_unit_test(test_hostile),
 		cmocka_unit_test(test_surplus),
+		cmocka_unit_test(test_earlier),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "cmd/keep.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -15,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/minmax.h"
 #include "base/privileges.h"
 #include "cmd/outdir.h"
 #include "cmd/session.h"
@@ -37,6 +39,84 @@
 static const char *const files[] = { RECORDING, JSON, TEXT };
 #define FILES (sizeof(files) / sizeof(*files))
 
+static const char *const kinds[PT_WHEN_NR] = { "step", "wait", "worker", "rank" };
+
+/* ---- what earlier runs have left ------------------------------------------------ */
+
+static bool is_one_of(const char *s, const char *const *v, size_t n)
+{
+	while (n--)
+		if (!strcmp(s, v[n]))
+			return true;
+	return false;
+}
+
+/* As pt_keep_save() makes them. */
+static bool is_name(const char *s)
+{
+	static const char form[] = "00000000T000000Z-";
+	size_t i;
+
+	for (i = 0; form[i]; i++)
+		if (form[i] == '0' ? s[i] < '0' || s[i] > '9' : s[i] != form[i])
+			return false;
+	return is_one_of(s + i, kinds, PT_WHEN_NR);
+}
+
+/* Bytes of the folder, in which nothing is but what was saved; -1: something else is, or it
+ * is no folder. */
+static int64_t window_bytes(int dir, const char *name)
+{
+	int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+	const struct dirent *de;
+	int64_t sum = 0;
+	struct stat st;
+
+	if (!d && fd >= 0)
+		close(fd);
+	while (d && sum >= 0 && (de = readdir(d))) {
+		if (!strcmp(de->d_name, ".") || !strcmp(de->d_name, ".."))
+			continue;
+		if (!is_one_of(de->d_name, files, FILES) ||
+		    fstatat(fd, de->d_name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode))
+			sum = -1;
+		else
+			sum += st.st_size;
+	}
+	if (d)
+		closedir(d);
+	return d ? sum : -1;
+}
+
+PT_ORDER(by_name, struct pt_kept_window, strcmp(x->name, y->name))
+
+/* A service that starts again and again would fill the disk. 0 or -errno. */
+static int count_earlier(struct pt_keep *k)
+{
+	DIR *d = opendir(k->o->output);
+	struct pt_kept_window w = { .bytes = 0 };
+	const struct dirent *de;
+	int64_t bytes;
+	int ret = 0;
+
+	if (!d)
+		return -errno;
+	while (!ret && (de = readdir(d))) {
+		bytes = is_name(de->d_name) ? window_bytes(dirfd(d), de->d_name) : -1;
+		if (bytes < 0)
+			continue;
+		snprintf(w.name, sizeof(w.name), "%.31s", de->d_name);
+		w.bytes = (uint64_t)bytes;
+		ret = pt_vec_push(&k->v, w);
+		k->bytes += w.bytes;
+	}
+	closedir(d);
+	/* their names begin with the time */
+	pt_vec_sort(&k->v, by_name);
+	return ret;
+}
+
 int pt_keep_open(struct pt_keep *k, const struct pt_opts *o, struct pt_err *err)
 {
 	struct pt_outdir probe;
@@ -48,10 +128,11 @@ int pt_keep_open(struct pt_keep *k, const struct pt_opts *o, struct pt_err *err)
 		return pt_err_set(err, -ENAMETOOLONG, "%s is too long", o->output);
 	pt_privileges_reach(false);
 	ret = mkdir(o->output, 0700) && errno != EEXIST ? -errno : 0;
+	ret = ret ?: count_earlier(k);
 	pt_privileges_reach(true);
 	if (ret)
-		return pt_err_set(err, ret, "cannot make the folder %s: %s", o->output,
-				  strerror(-ret));
+		return pt_err_set(err, ret, "cannot make the folder %s, or read it: %s",
+				  o->output, strerror(-ret));
 	snprintf(path, sizeof(path), "%s/.probe", o->output);
 	ret = pt_outdir_open(&probe, path, err);
 	if (ret)
@@ -272,7 +353,7 @@ static void lose(struct pt_keep *k, const char *why)
 }
 
 void pt_keep_save(struct pt_keep *k, struct pt_follow *f, uint64_t span_ns,
-		  const char *kind, uint64_t unix_ns, const char *words)
+		  enum pt_when_of of, uint64_t unix_ns, const char *words)
 {
 	time_t t = (time_t)(unix_ns / 1000000000);
 	struct tm tm = { 0 };
@@ -282,7 +363,7 @@ void pt_keep_save(struct pt_keep *k, struct pt_follow *f, uint64_t span_ns,
 	k->now = (struct pt_kept_window){ .bytes = 0 };
 	snprintf(k->now.words, sizeof(k->now.words), "%s", words);
 	strftime(k->now.name, sizeof(k->now.name), "%Y%m%dT%H%M%SZ-", &tm);
-	strncat(k->now.name, kind, sizeof(k->now.name) - strlen(k->now.name) - 1);
+	strncat(k->now.name, kinds[of], sizeof(k->now.name) - strlen(k->now.name) - 1);
 	if (k->pid) {
 		lose(k, "the one before is still being written");
 		return;

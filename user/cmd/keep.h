@@ -11,6 +11,7 @@
 #include <sys/types.h>
 
 #include "base/vec.h"
+#include "base/when.h"
 #include "cmd/follow.h"
 
 #define PT_KEEP_NAME 32 /* "20261124T031209Z-worker" */
@@ -24,7 +25,7 @@ struct pt_kept_window {
 
 struct pt_keep {
 	const struct pt_opts *o;
-	PT_VEC(struct pt_kept_window) v; /* what is there, the oldest first */
+	PT_VEC(struct pt_kept_window) v; /* what is there, also of earlier runs; the oldest first */
 	uint64_t bytes;			 /* of all of them */
 	unsigned long saved, lost;
 	pid_t pid; /* of the child; 0: none is written now */
@@ -32,12 +33,12 @@ struct pt_keep {
 	struct pt_kept_window now;
 };
 
-/* The folder is there, or made, and can be written. 0, or -errno with `err` filled. */
+/* The folder is there, or made, and can be written; windows of earlier runs count. 0, or -errno with `err` filled. */
 int pt_keep_open(struct pt_keep *k, const struct pt_opts *o, struct pt_err *err);
-/* Begin to save the last `span_ns`; `kind` and the time (unix, ns) make its name. What
+/* Begin to save the last `span_ns`; what it was and the time (unix, ns) make its name. What
  * becomes of it is told by pt_keep_reap(). */
 void pt_keep_save(struct pt_keep *k, struct pt_follow *f, uint64_t span_ns,
-		  const char *kind, uint64_t unix_ns, const char *words);
+		  enum pt_when_of of, uint64_t unix_ns, const char *words);
 /* Is it written? Waits for it so long, at most. */
 void pt_keep_reap(struct pt_keep *k, int wait_ms);
 void pt_keep_close(struct pt_keep *k);

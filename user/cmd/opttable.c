@@ -239,7 +239,7 @@ static const struct argp_option watch_options[] = {
 	ADOPT,
 	{ "output", 'o', "DIR", 0, "Save what was caught (windows) in this folder, each in one of its own", 3 },
 	{ "max-windows", K_MAXWINDOWS, "N", 0,
-	  "Keep the last N windows (default 50)", 3 },
+	  "Keep the last N windows in the folder, of earlier runs, too (default 50)", 3 },
 	{ "max-bytes", K_MAXBYTES, "SIZE", 0,
 	  "Keep windows of no more than SIZE together (default 1G): the oldest are removed", 3 },
 	{ "memory", K_MEMORY, "SIZE", 0,

@@ -102,13 +102,6 @@ static void describe(const struct pt_event *e, char *out, size_t size)
 	}
 }
 
-static const char *kind_of(const struct pt_event *e)
-{
-	static const char *const kinds[PT_WHEN_NR] = { "step", "wait", "worker", "rank" };
-
-	return kinds[e->when->of];
-}
-
 /* When it began, by the clock of the day. */
 static uint64_t unix_of(const struct pt_event *e)
 {
@@ -135,8 +128,8 @@ static void save(struct watching *k)
 	snprintf(words, sizeof(words), "%s %s", when, what);
 	/* what came before is in it, also where it was noticed late */
 	ago = pt_now_ns() - e->begin;
-	pt_keep_save(&k->keep, k->f, pt_max64(keep, ago + keep / 4), kind_of(e), unix_ns,
-		     words);
+	pt_keep_save(&k->keep, k->f, pt_max64(keep, ago + keep / 4),
+		     (enum pt_when_of)e->when->of, unix_ns, words);
 }
 
 static uint64_t cpu_ns(void)
