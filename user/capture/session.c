@@ -51,15 +51,6 @@ int pt_mode_parse(const char *name, enum pt_mode *out)
 	return -EINVAL;
 }
 
-static uint64_t clock_ns(clockid_t id)
-{
-	struct timespec t;
-
-	if (clock_gettime(id, &t))
-		return 0;
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 void pt_warn(struct pt_capture *c, const char *fmt, ...)
 {
 	char msg[PT_ERR_LEN];
@@ -135,7 +126,7 @@ void pt_flush_queue(struct pt_capture *c, pt_record_fn fn, void *ctx)
 
 static void queue_mark(struct pt_capture *c, uint32_t mark, uint64_t ts)
 {
-	uint64_t unix_ns = clock_ns(CLOCK_REALTIME), now = pt_now_ns();
+	uint64_t unix_ns = pt_clock_ns(CLOCK_REALTIME), now = pt_now_ns();
 	struct pt_rec_mark m;
 
 	pt_rec_begin(&m, sizeof(m), PT_REC_MARK, ts ? ts : now, (uint32_t)c->trainer);

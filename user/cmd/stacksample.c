@@ -138,14 +138,6 @@ static bool put_all(struct pt_py_sampler *s, double least, unsigned flags)
 	return n > 0;
 }
 
-static double cpu_s(void)
-{
-	struct timespec t;
-
-	return clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t) ? 0 :
-	       (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
-
 /* Who is below them now; *cost: the CPU that finding them took, s. 0 or -errno. */
 static int watch(struct pt_py_sampler *s, const struct pt_opts *o, bool *any, double *cost)
 {
@@ -158,9 +150,9 @@ static int watch(struct pt_py_sampler *s, const struct pt_opts *o, bool *any, do
 	*any = false;
 	if (!pids)
 		return -ENOMEM;
-	*cost = cpu_s();
+	*cost = pt_clock(CLOCK_PROCESS_CPUTIME_ID);
 	ret = pt_tree_snapshot(&t);
-	*cost = cpu_s() - *cost;
+	*cost = pt_clock(CLOCK_PROCESS_CPUTIME_ID) - *cost;
 	for (i = 0; !ret && i < o->n_pids; i++) {
 		if (!pt_tree_find(&t, o->pids[i]))
 			continue;
@@ -205,10 +197,10 @@ int pt_stack_sample(const struct pt_opts *o)
 			spent += cost;
 			again = pt_now() + fmax(TREE_S, cost / PT_PY_BUDGET);
 		}
-		cost = cpu_s();
+		cost = pt_clock(CLOCK_PROCESS_CPUTIME_ID);
 		pt_py_sampler_look(s);
 		looks++;
-		cost = cpu_s() - cost;
+		cost = pt_clock(CLOCK_PROCESS_CPUTIME_ID) - cost;
 		spent += cost;
 		if (pause_for(pt_py_pause(cost, PT_PY_BUDGET)))
 			break;

@@ -53,10 +53,7 @@ struct pt_py_watch {
 
 static uint64_t cpu_ns(void)
 {
-	struct timespec t;
-
-	return clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t) ? 0 :
-	       (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+	return pt_clock_ns(CLOCK_PROCESS_CPUTIME_ID);
 }
 
 /* ---- sending ----------------------------------------------------------------------- */
