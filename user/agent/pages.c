@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "base/str.h"
+#include "report/json_build.h"
 #include "version.h"
 
 void pt_agent_prom_job(const struct pt_agent *a, const struct pt_ajob *j,
@@ -62,10 +62,8 @@ static struct pt_prom_job *all_jobs(const struct pt_agent *a)
 /* Somebody's name as JSON takes it. */
 static json_t *text(const char *s)
 {
-	char *utf8 = pt_str_utf8(s, NULL);
-	json_t *j = utf8 ? json_string(utf8) : NULL;
+	json_t *j = pt_j_string(s);
 
-	free(utf8);
 	return j ? j : json_null();
 }
 

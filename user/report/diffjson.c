@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include <stdlib.h>
 
-#include "base/str.h"
 #include "report/diff.h"
 #include "report/json.h"
 #include "report/json_build.h"
@@ -152,15 +151,8 @@ static json_t *document(struct pt_jb *b, const struct pt_diff *d)
 		pt_j_add(b, inputs, input(b, &d->inputs[i]));
 	for (size_t i = 0; i < d->n_pairs; i++)
 		pt_j_add(b, pairs, comparison(b, d, &d->pairs[i]));
-	for (size_t i = 0; i < d->n_notes; i++) {
-		char *s = pt_str_utf8(d->notes[i], NULL);
-
-		if (s)
-			pt_j_add(b, notes, json_string(s));
-		else
-			b->failed = true;
-		free(s);
-	}
+	for (size_t i = 0; i < d->n_notes; i++)
+		pt_j_add(b, notes, pt_j_string(d->notes[i]));
 	pt_j_put(b, o, "schema", json_string(PT_DIFF_SCHEMA));
 	pt_j_put(b, o, "tool", json_string("pipetrace"));
 	pt_j_put(b, o, "by", json_string(pt_d_by_name(d->by)));

@@ -22,7 +22,6 @@ struct writer {
 static json_t *setting_value(struct pt_jb *b, const char *s)
 {
 	size_t n = strspn(s, "0123456789");
-	char *clean;
 	json_t *v;
 
 	if (n && !s[n] && n <= 15 && (n == 1 || s[0] != '0'))
@@ -31,9 +30,7 @@ static json_t *setting_value(struct pt_jb *b, const char *s)
 		return json_true();
 	if (!strcmp(s, "false"))
 		return json_false();
-	clean = pt_str_utf8(s, NULL);
-	v = clean ? json_string(clean) : NULL;
-	free(clean);
+	v = pt_j_string(s);
 	if (!v)
 		b->failed = true;
 	return v;

@@ -125,6 +125,15 @@ json_t *pt_j_dist(const struct pt_dist *d)
 	return NULL;
 }
 
+json_t *pt_j_string(const char *s)
+{
+	char *clean = pt_str_utf8(s, NULL);
+	json_t *v = clean ? json_string(clean) : NULL;
+
+	free(clean);
+	return v;
+}
+
 void pt_j_text(struct pt_jb *b, json_t *o, const char *key, const char *s)
 {
 	char flag[64];
@@ -154,14 +163,12 @@ json_t *pt_j_labels(struct pt_jb *b, const struct pt_report *r)
 
 	for (size_t i = 0; i < r->n_labels; i++) {
 		char *k = pt_str_utf8(r->labels[i].key, NULL);
-		char *v = pt_str_utf8(r->labels[i].value, NULL);
 
-		if (k && v)
-			pt_j_put(b, o, k, json_string(v));
+		if (k)
+			pt_j_put(b, o, k, pt_j_string(r->labels[i].value));
 		else
 			b->failed = true;
 		free(k);
-		free(v);
 	}
 	return o;
 }

@@ -37,7 +37,8 @@ json_t *pt_j_pair(const double v[2], enum pt_jdec decimals);
 json_t *pt_j_range(const struct pt_range *r);
 json_t *pt_j_dist(const struct pt_dist *d); /* n == 0: null */
 
-/* A string from outside; with "KEY_escaped": true if bytes were escaped. */
+json_t *pt_j_string(const char *s); /* from outside, any bytes; NULL: no memory */
+/* ... as a member; with "KEY_escaped": true if bytes were escaped. NULL: null. */
 void pt_j_text(struct pt_jb *b, json_t *o, const char *key, const char *s);
 
 /* Writes the document and a newline, indented by `indent` (at most 8; 0: compact), with

@@ -35,16 +35,6 @@ struct tree {
 
 /* ---- lines ---------------------------------------------------------------------- */
 
-static json_t *text_of(struct pt_jb *b, const char *raw)
-{
-	json_t *o = json_object(), *t;
-
-	pt_j_text(b, o, "t", raw);
-	t = json_incref(json_object_get(o, "t"));
-	json_decref(o);
-	return t;
-}
-
 /* Its index. Lines of a file mostly come together. */
 static int line_of(struct pt_jb *b, struct texts *k, uint32_t id)
 {
@@ -56,10 +46,10 @@ static int line_of(struct pt_jb *b, struct texts *k, uint32_t id)
 	if (k->of_line[id - 1])
 		return (int)k->of_line[id - 1] - 1;
 	if (!k->file || strcmp(k->file, l->file))
-		pt_j_add(b, k->files, text_of(b, l->file));
+		pt_j_add(b, k->files, pt_j_string(l->file));
 	k->file = l->file;
 	o = json_array();
-	pt_j_add(b, o, text_of(b, l->name));
+	pt_j_add(b, o, pt_j_string(l->name));
 	pt_j_add(b, o, json_integer((json_int_t)json_array_size(k->files) - 1));
 	pt_j_add(b, o, json_integer(l->line));
 	pt_j_add(b, o, json_integer(l->library));

@@ -10,7 +10,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 
-#include "base/str.h"
+#include "report/json_build.h"
 #include "view/timeline/trace.h"
 
 struct speedscope {
@@ -21,24 +21,14 @@ struct speedscope {
 	uint32_t *frame_of_line;	    /* ... by id - 1 */
 };
 
-/* NULL: no memory. */
-static json_t *text_of(const char *raw)
-{
-	char *utf8 = pt_str_utf8(raw, NULL);
-	json_t *j = utf8 ? json_string(utf8) : NULL;
-
-	free(utf8);
-	return j;
-}
-
 /* 1 + the index of the frame; 0: no memory. */
 static uint32_t add_frame(struct speedscope *k, const char *name, const char *file, int line)
 {
 	json_t *f = json_object();
-	int err = json_object_set_new(f, "name", text_of(name));
+	int err = json_object_set_new(f, "name", pt_j_string(name));
 
 	if (file)
-		err |= json_object_set_new(f, "file", text_of(file));
+		err |= json_object_set_new(f, "file", pt_j_string(file));
 	if (line)
 		err |= json_object_set_new(f, "line", json_integer(line));
 	if (json_array_append_new(k->frames, f) || err)
@@ -166,7 +156,7 @@ static int put_profile(struct speedscope *k, const struct pt_thread *th, json_t 
 		 th->proc->comm, pt_real_id(th->tgid), pt_real_id(th->tid));
 	err = put_samples(k, th, samples, weights);
 	err |= json_object_set_new(p, "type", json_string("sampled"));
-	err |= json_object_set_new(p, "name", text_of(name));
+	err |= json_object_set_new(p, "name", pt_j_string(name));
 	err |= json_object_set_new(p, "unit", json_string("nanoseconds"));
 	err |= json_object_set_new(p, "startValue", json_integer(0));
 	err |= json_object_set_new(p, "endValue", json_integer(length_of(k, th)));
