@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "base/err.h"
 
+#include <errno.h>
 #include <stdarg.h>
-#include <stdio.h>
 
 int pt_err_set(struct pt_err *e, int err, const char *fmt, ...)
 {
@@ -14,4 +14,11 @@ int pt_err_set(struct pt_err *e, int err, const char *fmt, ...)
 		va_end(ap);
 	}
 	return err;
+}
+
+int pt_err_written(FILE *f)
+{
+	if (!ferror(f))
+		return 0;
+	return errno ? -errno : -EIO;
 }

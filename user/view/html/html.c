@@ -11,18 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/err.h"
 #include "report/diff.h"
 #include "report/json.h"
 #include "view/html/html_int.h"
 
 #define REAL_DIGITS 15
-
-static int state_of(FILE *f)
-{
-	if (!ferror(f))
-		return 0;
-	return errno ? -errno : -EIO;
-}
 
 /*
  * JSON inside of a script element: what could end it, or begin a comment, can
@@ -65,7 +59,7 @@ static int put_block(FILE *out, const char *id, body_fn body, const void *what)
 		fprintf(out, "<script type=\"application/json\" id=\"%s\">", id);
 		put_escaped(out, text, n);
 		fputs("</script>\n", out);
-		ret = state_of(out);
+		ret = pt_err_written(out);
 	}
 	free(text);
 	return ret;
@@ -83,13 +77,13 @@ static int put_page(FILE *out, int (*data)(const void *what, FILE *out),
 		return -ENOENT; /* the build is broken; a test sees to it */
 	errno = 0;
 	fwrite(page, 1, (size_t)(at - page), out);
-	ret = state_of(out);
+	ret = pt_err_written(out);
 	ret = ret ?: data(what, out);
 	if (ret)
 		return ret;
 	at += mark;
 	fwrite(at, 1, len - (size_t)(at - page), out);
-	return state_of(out);
+	return pt_err_written(out);
 }
 
 static int dump(json_t *o, FILE *f)

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/err.h"
 #include "base/str.h"
 #include "view/tables/tables.h"
 
@@ -73,9 +74,7 @@ static int put_row(struct pt_rows *r, const struct pt_cell *cells, size_t n)
 		err = put_cell(c->out, r->cols[i].type, &cells[i]);
 	}
 	putc_unlocked('\n', c->out);
-	if (!err && ferror(c->out))
-		err = errno ? -errno : -EIO;
-	return err;
+	return err ?: pt_err_written(c->out);
 }
 
 const char *pt_export_csv_name(size_t i)

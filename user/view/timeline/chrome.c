@@ -12,6 +12,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/err.h"
 #include "base/str.h"
 #include "view/timeline/trace.h"
 
@@ -89,13 +90,6 @@ static void put_us(FILE *f, int64_t ns)
 	put_units(f, units_of(ns));
 }
 
-static int state_of(FILE *f)
-{
-	if (!ferror(f))
-		return 0;
-	return errno ? -errno : -EIO;
-}
-
 static void next(struct chrome *c)
 {
 	fputs(c->any ? ",\n" : "\n", c->out);
@@ -128,7 +122,7 @@ static int put_meta(struct chrome *c, const struct pt_trace_track *t,
 		lane_tid(t));
 	err = put_text(c->out, name);
 	fputs("}}", c->out);
-	return err ? err : state_of(c->out);
+	return err ? err : pt_err_written(c->out);
 }
 
 static int put_track(struct pt_trace_writer *w, const struct pt_trace_track *t)
@@ -234,7 +228,7 @@ static int put_slice(struct pt_trace_writer *w, const struct pt_trace_event *e)
 	if (e->flow_in)
 		put_flow(c, e, e->flow_in, "\"f\",\"bp\":\"e\"",
 			 e->end - (e->end > e->begin)); /* still inside */
-	return err ? err : state_of(c->out);
+	return err ? err : pt_err_written(c->out);
 }
 
 static int put_value(struct pt_trace_writer *w, const struct pt_trace_track *t,
@@ -251,7 +245,7 @@ static int put_value(struct pt_trace_writer *w, const struct pt_trace_track *t,
 	fprintf(c->out, ",\"pid\":%" PRIu32 ",\"ts\":", t->pid);
 	put_us(c->out, since_base(c, ts));
 	fprintf(c->out, ",\"args\":{\"value\":%.17g}}", v);
-	return err ? err : state_of(c->out);
+	return err ? err : pt_err_written(c->out);
 }
 
 /* ---- the document --------------------------------------------------------- */
@@ -295,7 +289,7 @@ static int put_head(struct chrome *c, const struct pt_export *x)
 		"\",\"begin_unix_ns\":\"%" PRIu64 "\",\"lost_records\":%" PRId64
 		",\"complete\":%s},\n\"traceEvents\":[", r->begin_ns, r->end_ns,
 		unix_ns, r->lost_total, r->complete ? "true" : "false");
-	return err ? err : state_of(c->out);
+	return err ? err : pt_err_written(c->out);
 }
 
 int pt_export_chrome(const struct pt_export *x, FILE *out)
@@ -312,5 +306,5 @@ int pt_export_chrome(const struct pt_export *x, FILE *out)
 	err = put_head(&c, x);
 	err = err ?: pt_trace_walk(x, &c.w);
 	fputs("\n]}\n", out);
-	return err ? err : state_of(out);
+	return err ? err : pt_err_written(out);
 }

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/err.h"
 #include "base/hash.h"
 #include "base/str.h"
 #include "view/timeline/stacks.h"
@@ -94,9 +95,7 @@ static int put_stacks(FILE *f, const struct pt_thread *t,
 		}
 		fprintf(f, " %" PRIu64 "\n", all->ns / 1000);
 	}
-	if (!err && ferror(f))
-		err = errno ? -errno : -EIO;
-	return err;
+	return err ?: pt_err_written(f);
 }
 
 static int fold_thread(const struct pt_export *x, const struct pt_thread *t,
@@ -183,8 +182,7 @@ static int python_of(const struct pt_export *x, const struct pt_thread *th, FILE
 	for (t = all.all; t && !err; t = t->hh.next)
 		if (t->ns >= 1000)
 			err = put_python(out, x->m, th, t);
-	if (!err && ferror(out))
-		err = errno ? -errno : -EIO;
+	err = err ?: pt_err_written(out);
 	pt_stacks_free(&all);
 	return err;
 }
