@@ -133,6 +133,13 @@ void pt_tx_styled(struct pt_tx *t, enum pt_tx_style st, const char *s)
 		pt_tx_style_off(t);
 }
 
+const char *pt_tx_severity(enum pt_severity s)
+{
+	static const char *const words[] = { "INFO", "WARNING", "CRITICAL" };
+
+	return words[(unsigned)s > PT_CRITICAL ? PT_INFO : s];
+}
+
 void pt_tx_label(struct pt_tx *t, const char *label)
 {
 	if (label)

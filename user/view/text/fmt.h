@@ -66,6 +66,8 @@ void pt_tx_styled(struct pt_tx *t, enum pt_tx_style st, const char *s);
 void pt_tx_style_on(struct pt_tx *t, enum pt_tx_style st);
 void pt_tx_style_off(struct pt_tx *t);
 
+/* "WARNING" */
+const char *pt_tx_severity(enum pt_severity s);
 /* The label of a line, bold, PT_TX_LABEL columns; NULL: as many blanks. */
 void pt_tx_label(struct pt_tx *t, const char *label);
 /* `s` broken at spaces; the cursor is at column `indent`, which continuation

@@ -103,11 +103,9 @@ static void more(struct pt_tx *t, size_t n, size_t shown)
 
 static void sentence(struct pt_tx *t, const struct pt_r_verdict *v)
 {
-	static const char *const severity[] = { "INFO", "WARNING", "CRITICAL" };
 	const char *sure = pt_confidence_name(v->certainty);
-	unsigned sev = (unsigned)v->severity;
 
-	pt_tx_printf(t, "**%s:** ", severity[sev > PT_CRITICAL ? PT_INFO : sev]);
+	pt_tx_printf(t, "**%s:** ", pt_tx_severity(v->severity));
 	words(t, pt_tx_esc(t, v->title, 0));
 	pt_tx_put(t, " (");
 	code(t, pt_tx_esc(t, v->id, 40));

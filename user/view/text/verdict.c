@@ -188,24 +188,19 @@ static enum pt_tx_style style_of(const struct pt_r_verdict *v)
 static void verdict(struct pt_tx *t, const struct pt_report *r,
 		    const struct pt_r_verdict *v, int depth)
 {
-	static const char *const words[] = { "INFO", "WARNING", "CRITICAL" };
-	const char *sure = pt_confidence_name(v->certainty);
-	unsigned sev = (unsigned)v->severity;
+	const char *sure = pt_confidence_name(v->certainty), *word = pt_tx_severity(v->severity);
 	int indent = PT_TX_LABEL + 2 * depth;
 	struct pt_line l = { .n = 0 };
 
-	if (sev > PT_CRITICAL)
-		sev = PT_INFO;
 	if (!depth) {
-		pt_tx_styled(t, style_of(v), words[sev]);
-		pt_tx_printf(t, "%*s", PT_TX_LABEL - (int)strlen(words[sev]),
-			     "");
+		pt_tx_styled(t, style_of(v), word);
+		pt_tx_printf(t, "%*s", PT_TX_LABEL - (int)strlen(word), "");
 	} else {
 		pt_tx_printf(t, "%*s%s ", indent - 2, "",
 			     t->o.unicode ? "\xe2\x94\x94" : "`");
-		pt_tx_styled(t, style_of(v), words[sev]);
+		pt_tx_styled(t, style_of(v), word);
 		pt_tx_put(t, "  ");
-		indent += (int)strlen(words[sev]) + 2;
+		indent += (int)strlen(word) + 2;
 	}
 	pt_line_add(&l, "%s [%s", pt_tx_esc(t, v->title, 0),
 		    pt_tx_esc(t, v->id, 40));

@@ -17,16 +17,13 @@ static enum pt_tx_style style_of(enum pt_severity s)
 
 static void verdicts(struct pt_tx *t, const struct pt_report *r)
 {
-	static const char *const words[] = { "INFO", "WARNING", "CRITICAL" };
-
 	if (!r->n_verdicts) {
 		pt_tx_label(t, "Now");
 		pt_tx_put(t, "nothing was concluded yet\n");
 	}
 	for (size_t i = 0; i < r->n_verdicts && i <= OTHER_VERDICTS; i++) {
 		const struct pt_r_verdict *x = &r->verdicts[i];
-		const char *word = words[x->severity <= PT_CRITICAL ?
-						 x->severity : PT_INFO];
+		const char *word = pt_tx_severity(x->severity);
 		char text[PT_TX_SLOT + 64];
 
 		pt_tx_styled(t, style_of(x->severity), word);
