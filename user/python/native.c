@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/minmax.h"
 #include "capture/discover.h"
 #include "python/looks_int.h"
 
@@ -14,12 +15,7 @@
 #define READ_AGAIN_NS 1000000000ull
 #define READ_AGAIN_MAX_NS (64 * READ_AGAIN_NS)
 
-static int by_start(const void *a, const void *b)
-{
-	const struct mapped *x = a, *y = b;
-
-	return (x->start > y->start) - (x->start < y->start);
-}
+PT_ORDER(by_start, struct mapped, pt_cmp(x->start, y->start))
 
 /* What runs Python itself is none: that it runs Python, the line says. */
 static bool is_interpreter(const struct process *p, const struct pt_gpulib *g)

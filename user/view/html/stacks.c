@@ -7,6 +7,7 @@
  */
 #include <stdlib.h>
 
+#include "base/minmax.h"
 #include "view/html/html_int.h"
 #include "view/timeline/stacks.h"
 #include "view/timeline/trace.h"
@@ -68,12 +69,7 @@ static void put_node(struct pt_jb *b, struct tree *t, uint32_t parent, int line,
 	t->n++;
 }
 
-static int by_size(const void *a, const void *b)
-{
-	const uint64_t *x = a, *y = b;
-
-	return (*x < *y) - (*x > *y);
-}
+PT_ORDER(by_size, uint64_t, pt_cmp(*y, *x))
 
 /* Of a tree as large as may be, what its smallest node has. 0: no memory. */
 static uint64_t least_of(const struct tree *t, size_t n)

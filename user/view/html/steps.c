@@ -11,6 +11,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/minmax.h"
 #include "view/html/html_int.h"
 
 #define BINS 48
@@ -118,12 +119,7 @@ static uint64_t wait_of(const struct pt_lane_step *s)
 	return s->n_wait ? s->wait[s->n_wait - 1].end - s->wait[0].begin : 0;
 }
 
-static int by_length(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return (x < y) - (x > y);
-}
+PT_ORDER(by_length, uint64_t, pt_cmp(*y, *x))
 
 /* The shortest wait that is kept, so that they are not too many. -1: no memory. */
 static int64_t least_wait(const struct pt_lane_trainer *t)

@@ -3,17 +3,11 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/minmax.h"
 #include "model/names.h"
 #include "view/timeline/trace_int.h"
 
-static int by_thread(const void *a, const void *b)
-{
-	const struct pt_thread_call *x = a, *y = b;
-
-	if (x->tid != y->tid)
-		return x->tid < y->tid ? -1 : 1;
-	return (x->at > y->at) - (x->at < y->at);
-}
+PT_ORDER(by_thread, struct pt_thread_call, pt_cmp(x->tid, y->tid) ?: pt_cmp(x->at, y->at))
 
 /* Of each call, the first work that it began. Both are in order of time. */
 static int find_acts(struct pt_walk *k, const struct pt_proc *p)

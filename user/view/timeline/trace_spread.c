@@ -5,6 +5,7 @@
  */
 #include <stdlib.h>
 
+#include "base/minmax.h"
 #include "view/timeline/trace_int.h"
 
 #define NEST 16 /* slices inside of each other on one lane */
@@ -14,20 +15,10 @@ struct lane {
 	unsigned depth;
 };
 
-static int by_group(const void *a, const void *b)
-{
-	const struct pt_spread *x = a, *y = b;
-
-	if (x->group != y->group)
-		return x->group < y->group ? -1 : 1;
-	if (x->lane != y->lane)
-		return x->lane < y->lane ? -1 : 1;
-	if (x->begin != y->begin)
-		return x->begin < y->begin ? -1 : 1;
-	if (x->end != y->end)
-		return x->end > y->end ? -1 : 1; /* parents first */
-	return (x->at > y->at) - (x->at < y->at);
-}
+/* Parents before what is in them. */
+PT_ORDER(by_group, struct pt_spread,
+	 pt_cmp(x->group, y->group) ?: pt_cmp(x->lane, y->lane) ?:
+	 pt_cmp(x->begin, y->begin) ?: pt_cmp(y->end, x->end) ?: pt_cmp(x->at, y->at))
 
 /* Does it go there: behind, or inside, all that is open? */
 static bool fits(struct lane *l, const struct pt_spread *s)
