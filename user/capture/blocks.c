@@ -95,26 +95,15 @@ static void tell(struct pt_capture *c, const struct sum *s,
 static void add_to_sum(struct pt_capture *c, const struct pt_block_key *key,
 		       const struct pt_block_sum *v, uint64_t since, uint64_t now)
 {
-	struct sum *s;
+	struct sum *s = pt_hash_make(c->blocks->sums, key, key);
 
-	HASH_FIND(hh, c->blocks->sums, key, sizeof(*key), s);
 	if (!s) {
-		s = calloc(1, sizeof(*s));
-		if (!s)
-			goto lost;
-		s->key = *key;
-		HASH_ADD(hh, c->blocks->sums, key, sizeof(s->key), s);
-		if (!PT_HASHED(s)) {
-			free(s);
-			goto lost;
-		}
+		c->loss[PT_LOSS_MEMORY]++;
+		return;
 	}
 	if (v->count > s->last.count)
 		tell(c, s, v, since, now);
 	s->last = *v;
-	return;
-lost:
-	c->loss[PT_LOSS_MEMORY]++;
 }
 
 void pt_blocks_tick(struct pt_capture *c)
@@ -144,13 +133,8 @@ void pt_blocks_tick(struct pt_capture *c)
 
 void pt_blocks_free(struct pt_blocks *b)
 {
-	struct sum *s, *tmp;
-
 	if (!b)
 		return;
-	HASH_ITER(hh, b->sums, s, tmp) {
-		HASH_DEL(b->sums, s);
-		free(s);
-	}
+	pt_hash_free(b->sums);
 	free(b);
 }

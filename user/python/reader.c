@@ -89,36 +89,20 @@ static pid_t ns_pid(const char *status, int *n)
 	return last;
 }
 
-static void forget_inner(struct pt_py *p)
-{
-	struct inner *x, *next;
-
-	HASH_ITER(hh, p->inner, x, next) {
-		HASH_DEL(p->inner, x);
-		free(x);
-	}
-}
-
 static void add_inner(struct pt_py *p, pid_t tid)
 {
 	char name[64], text[4096];
-	struct inner *x, *have;
+	struct inner *x;
+	pid_t inner;
 	int n;
 
 	snprintf(name, sizeof(name), "task/%d/status", (int)tid);
 	if (pt_proc_read(p->pid, name, text, sizeof(text)) <= 0)
 		return;
-	x = calloc(1, sizeof(*x));
-	if (!x)
-		return;
-	x->tid = tid;
-	x->inner = ns_pid(text, &n);
-	HASH_FIND(hh, p->inner, &x->inner, sizeof(x->inner), have);
-	if (have) {
-		free(x);
-		return;
-	}
-	HASH_ADD(hh, p->inner, inner, sizeof(x->inner), x);
+	inner = ns_pid(text, &n);
+	x = pt_hash_make(p->inner, inner, &inner);
+	if (x && !x->tid)
+		x->tid = tid;
 }
 
 #define LIST_NS 500000000u /* no sooner again */
@@ -131,7 +115,7 @@ static void list_threads(struct pt_py *p)
 	DIR *d;
 
 	p->listed_ns = pt_now_ns();
-	forget_inner(p);
+	pt_hash_free(p->inner);
 	snprintf(path, sizeof(path), "/proc/%d/task", (int)p->pid);
 	d = opendir(path);
 	while (d && n < PT_PY_THREADS && (e = readdir(d)))
@@ -261,7 +245,7 @@ void pt_py_close(struct pt_py *p)
 	if (!p)
 		return;
 	pt_py_forget_codes(p);
-	forget_inner(p);
+	pt_hash_free(p->inner);
 	free(p);
 }
 

@@ -123,29 +123,21 @@ static int slot_of(struct table *t, struct slot_key **all,
 		   const struct pt_hdr *h, uint32_t *index)
 {
 	struct pt_col_slot s = { h->tid, h->tgid, h->start, 0 };
-	struct slot_key *k;
+	struct slot_key *k = pt_hash_make(*all, s, &s);
+	int err = k ? 0 : -ENOMEM;
 
-	HASH_FIND(hh, *all, &s, sizeof(s), k);
-	if (k) {
+	if (!err && HASH_COUNT(*all) > t->slots.n) { /* a new one */
+		k->index = (uint32_t)t->slots.n;
+		err = pt_vec_push(&t->slots, s);
+	}
+	if (!err)
 		*index = k->index;
-		return 0;
-	}
-	k = calloc(1, sizeof(*k));
-	if (!k)
-		return -ENOMEM;
-	k->s = s;
-	k->index = *index = (uint32_t)t->slots.n;
-	HASH_ADD(hh, *all, s, sizeof(k->s), k);
-	if (!PT_HASHED(k)) {
-		free(k);
-		return -ENOMEM;
-	}
-	return pt_vec_push(&t->slots, s);
+	return err;
 }
 
 static int scan(struct table *t, const unsigned char *raw, size_t len)
 {
-	struct slot_key *all = NULL, *k, *tmp;
+	struct slot_key *all = NULL;
 	struct pt_hdr h;
 	size_t at = 0;
 	uint32_t slot;
@@ -162,10 +154,7 @@ static int scan(struct table *t, const unsigned char *raw, size_t len)
 		err = err ?: table_add(t, (uint32_t)at, (unsigned)shape, slot);
 		at += h.size;
 	}
-	HASH_ITER(hh, all, k, tmp) {
-		HASH_DEL(all, k);
-		free(k);
-	}
+	pt_hash_free(all);
 	return err;
 }
 

@@ -37,18 +37,9 @@ static int add_to_stack(struct stack **all, const char *state, const char *what,
 	memset(&key, 0, sizeof(key));
 	key.state = state;
 	key.what = what;
-	HASH_FIND(hh, *all, &key, sizeof(key), s);
-	if (!s) {
-		s = calloc(1, sizeof(*s));
-		if (!s)
-			return -ENOMEM;
-		s->key = key;
-		HASH_ADD(hh, *all, key, sizeof(s->key), s);
-		if (!PT_HASHED(s)) {
-			free(s);
-			return -ENOMEM;
-		}
-	}
+	s = pt_hash_make(*all, key, &key);
+	if (!s)
+		return -ENOMEM;
 	s->ns += ns;
 	return 0;
 }
@@ -101,7 +92,7 @@ static int put_stacks(FILE *f, const struct pt_thread *t,
 static int fold_thread(const struct pt_export *x, const struct pt_thread *t,
 		       FILE *out)
 {
-	struct stack *all = NULL, *s, *next;
+	struct stack *all = NULL;
 	size_t i;
 	int err = 0;
 
@@ -117,10 +108,7 @@ static int fold_thread(const struct pt_export *x, const struct pt_thread *t,
 					  v->end - v->ready);
 	}
 	err = err ?: put_stacks(out, t, all);
-	HASH_ITER(hh, all, s, next) {
-		HASH_DEL(all, s);
-		free(s);
-	}
+	pt_hash_free(all);
 	return err;
 }
 

@@ -284,16 +284,11 @@ static void init_fresh(struct perfetto *p)
 
 static void release(struct perfetto *p)
 {
-	struct text *t, *next;
 	int i;
 
 	pt_pf_forget(p);
-	for (i = 0; i < PT_PF_SPACES; i++) {
-		HASH_ITER(hh, p->texts[i], t, next) {
-			HASH_DEL(p->texts[i], t);
-			free(t);
-		}
-	}
+	for (i = 0; i < PT_PF_SPACES; i++)
+		pt_hash_free(p->texts[i]);
 	free(p->buf);
 	free(p);
 }
