@@ -7,7 +7,7 @@
 #include "analysis/health.h"
 #include "analysis/internal.h"
 #include "analysis/parts/part.h"
-#include "analysis/verdicts/thresholds.h"
+#include "analysis/verdicts/verdict.h"
 
 static double share(uint64_t part, uint64_t whole)
 {
@@ -450,12 +450,6 @@ int64_t pt_uncounted_losses(const struct pt_model *m)
 	return missing > counted ? (int64_t)(missing - counted) : 0;
 }
 
-static void at_most(enum pt_confidence *c, enum pt_confidence most)
-{
-	if (*c > most)
-		*c = most;
-}
-
 int64_t pt_lost_events(const struct pt_an *an)
 {
 	return an->r->capture.lost_total -
@@ -477,7 +471,7 @@ int pt_judge_damage(struct pt_an *an)
 
 	if (alone > 0) {
 		for (i = 0; i < r->n_verdicts; i++)
-			at_most(&v[i].certainty, PT_CONF_MEDIUM);
+			pt_at_most(&v[i].certainty, PT_CONF_MEDIUM);
 		err = pt_report_limit(r, "processes", "%lld processes of the job were not followed: more were alive at once than there is room for. What they do is not in this report.",
 				      (long long)alone);
 	}
@@ -488,9 +482,9 @@ int pt_judge_damage(struct pt_an *an)
 		enum pt_confidence most = share > PT_DAMAGE_WRONG ? PT_CONF_LOW :
 							  PT_CONF_MEDIUM;
 
-		at_most(&r->steps.certainty, most);
+		pt_at_most(&r->steps.certainty, most);
 		for (i = 0; i < r->n_verdicts; i++)
-			at_most(&v[i].certainty, most);
+			pt_at_most(&v[i].certainty, most);
 	}
 	return pt_report_limit(r, "records", "%lld records were lost and %lld arrived out of "
 					     "order, of %lld: times around them are off.%s",

@@ -267,6 +267,15 @@ struct pt_thread {
 	struct pt_thread *older; /* an earlier one with the same kernel's id */
 };
 
+/* Were samples taken of it in the kernel? One took no time. */
+static inline bool pt_is_sampled(const struct pt_thread *th)
+{
+	pt_each(const struct pt_code_look, l, &th->looks)
+		if (l->running && l->begin == l->end)
+			return true;
+	return false;
+}
+
 struct pt_proc {
 	uint32_t tgid, ppid;
 	char comm[PT_COMM_LEN];

@@ -25,18 +25,27 @@ static bool in_window(const struct pt_an *an, const struct pt_rec_device *d)
 	return d->hdr.ts >= an->t0 && d->hdr.ts < an->t1;
 }
 
+/* What tells which of the driver's devices is meant: what the process calls it, what any
+ * does, that a traced one uses it, that it is there. */
+enum sign { BY_PROCESS, BY_ORDINAL, BY_USE, BY_BEING };
+
+static bool fits(const struct pt_rec_device *d, enum sign by, uint32_t pid, int64_t o)
+{
+	if (by == BY_USE || by == BY_BEING)
+		return by == BY_BEING || d->traced > 0;
+	return o >= 0 && pt_device_is(d, (uint32_t)o) && (by == BY_ORDINAL || d->pid == pid);
+}
+
 /*
- * The one device of which `fits` is true in some sample; NONE: there is none, or
- * there are several, and which is meant nobody knows.
+ * The one device that fits in some sample; NONE: there is none, or there are
+ * several, and which is meant nobody knows.
  */
-static uint32_t only(const struct pt_an *an, uint32_t pid, int64_t ordinal,
-		     bool (*fits)(const struct pt_rec_device *d, uint32_t pid,
-				  int64_t ordinal))
+static uint32_t only(const struct pt_an *an, enum sign by, uint32_t pid, int64_t ordinal)
 {
 	uint32_t index = NONE;
 
 	pt_each(const struct pt_rec_device, d, &an->m->devices) {
-		if (!in_window(an, d) || !fits(d, pid, ordinal))
+		if (!in_window(an, d) || !fits(d, by, pid, ordinal))
 			continue;
 		if (index != NONE && index != d->index)
 			return NONE;
@@ -45,48 +54,16 @@ static uint32_t only(const struct pt_an *an, uint32_t pid, int64_t ordinal,
 	return index;
 }
 
-static bool by_process(const struct pt_rec_device *d, uint32_t pid, int64_t o)
-{
-	return d->pid == pid && o >= 0 && pt_device_is(d, (uint32_t)o);
-}
-
-static bool by_ordinal(const struct pt_rec_device *d, uint32_t pid, int64_t o)
-{
-	(void)pid;
-	return o >= 0 && pt_device_is(d, (uint32_t)o);
-}
-
-static bool by_use(const struct pt_rec_device *d, uint32_t pid, int64_t o)
-{
-	(void)pid;
-	(void)o;
-	return d->traced > 0;
-}
-
-static bool by_being(const struct pt_rec_device *d, uint32_t pid, int64_t o)
-{
-	(void)d;
-	(void)pid;
-	(void)o;
-	return true;
-}
-
 /* The driver's number of a device of the report. */
 static uint32_t index_of(const struct pt_an *an, const struct pt_r_gpu *g)
 {
 	int64_t o = g->index == PT_NULL ? -1 : g->index;
-	uint32_t pid = pt_real_id(an->top->proc->tgid), i;
+	uint32_t pid = pt_real_id(an->top->proc->tgid), i = NONE;
+	/* one device of the job, and one that is used, or there, whoever uses it */
+	enum sign by, last = an->r->n_gpu == 1 ? BY_BEING : BY_ORDINAL;
 
-	i = only(an, pid, o, by_process);
-	if (i == NONE)
-		i = only(an, pid, o, by_ordinal);
-	/* one device of the job, and one that is used */
-	if (i == NONE && an->r->n_gpu == 1)
-		i = only(an, pid, o, by_use);
-	/* or one in the machine, whoever uses it */
-	if (i == NONE && an->r->n_gpu == 1 &&
-	    only(an, pid, o, by_being) != NONE)
-		i = only(an, pid, o, by_being);
+	for (by = BY_PROCESS; by <= last && i == NONE; by++)
+		i = only(an, by, pid, o);
 	return i;
 }
 
@@ -339,7 +316,7 @@ static void fill_point(const struct pt_an *an, size_t from, size_t to,
 
 static void fill_series(const struct pt_an *an, struct pt_r_point *v, size_t n)
 {
-	uint32_t machine = only(an, 0, 0, by_being);
+	uint32_t machine = only(an, BY_BEING, 0, 0);
 	size_t i = 0, from, k;
 
 	while (i < an->m->devices.n && an->m->devices.v[i].hdr.ts < an->t0)

@@ -14,11 +14,6 @@
 /* It asked in vain, and asks again. */
 #define AGAIN_NS 200000ull
 
-/* A wait for the lock, from the first time that it was asked for. */
-struct stretch {
-	uint64_t begin, end;
-};
-
 struct given_up {
 	uint64_t ts;
 	uint32_t tgid, tid; /* whose lock; who had it until then */
@@ -26,7 +21,7 @@ struct given_up {
 
 struct waiter {
 	const struct pt_thread *th;
-	PT_VEC(struct stretch) v; /* by begin */
+	pt_spans v; /* its waits for the lock, each from when it was first asked for */
 };
 
 struct holders {
@@ -42,8 +37,8 @@ struct holders {
 
 static int add_sleep(struct waiter *w, const struct pt_iv *iv)
 {
-	struct stretch *last = w->v.n ? &w->v.v[w->v.n - 1] : NULL;
-	const struct stretch new = { iv->begin, iv->ready };
+	struct pt_span *last = w->v.n ? &w->v.v[w->v.n - 1] : NULL;
+	const struct pt_span new = { iv->begin, iv->ready };
 
 	if (!last || iv->begin > last->end + AGAIN_NS)
 		return pt_vec_push(&w->v, new);
@@ -95,12 +90,7 @@ static int add_given_up(struct holders *k, const struct pt_thread *th)
 	return err;
 }
 
-static int by_process(const void *a, const void *b)
-{
-	const struct given_up *x = a, *y = b;
-
-	return pt_cmp(x->tgid, y->tgid) ?: pt_cmp(x->ts, y->ts);
-}
+PT_ORDER(by_process, struct given_up, pt_cmp(x->tgid, y->tgid) ?: pt_cmp(x->ts, y->ts))
 
 /* Did it have the lock then, in a wait that goes on to `end`? */
 static bool had_it(const struct holders *k, const struct pt_thread *x, uint64_t ts, uint64_t end)
@@ -117,11 +107,9 @@ static void mark(const struct holders *k, const struct waiter *w, const struct p
 		 uint8_t *had)
 {
 	const struct pt_code_look *l = x->looks.v;
-	size_t s, at;
+	size_t at;
 
-	for (s = 0; s < w->v.n; s++) {
-		const struct stretch *v = &w->v.v[s];
-
+	pt_each(const struct pt_span, v, &w->v) {
 		at = pt_bisect(x->looks.n, i, l[i].begin < v->begin);
 		for (; at < x->looks.n && l[at].begin < v->end; at++)
 			had[at] |= l[at].running && l[at].begin == l[at].end &&
@@ -170,7 +158,7 @@ int pt_holding_line(const struct pt_an *an, const struct pt_trainer *t, bool loa
 		    uint32_t *line, double *share, uint64_t *samples)
 {
 	struct holders k = { .an = an, .t = t, .paths = t->look ? t->look->paths : NULL };
-	uint64_t *lines = NULL, most = 0;
+	uint64_t most;
 	size_t i;
 	int err;
 
@@ -183,16 +171,11 @@ int pt_holding_line(const struct pt_an *an, const struct pt_trainer *t, bool loa
 			err = add_waiter(&k, t->workers.v[i].main, loading);
 	if (err || 2 * k.own_ns < k.lock_ns || !k.own_ns)
 		goto out;
-	lines = calloc(an->m->code_lines.n + 1, sizeof(*lines));
-	err = lines ? count(&k) : -ENOMEM;
-	err = err ?: pt_sum_lines(an->m, k.stacks, lines);
-	if (err || k.samples < PT_HOLDER_SAMPLES)
+	err = count(&k);
+	if (!err && k.samples >= PT_HOLDER_SAMPLES)
+		err = pt_most_line(an->m, k.stacks, line, &most);
+	if (err || !*line)
 		goto out;
-	for (i = 0; i < an->m->code_lines.n; i++)
-		if (lines[i] > most) {
-			most = lines[i];
-			*line = (uint32_t)i + 1;
-		}
 	*share = (double)most / (double)k.samples;
 	*samples = k.samples;
 out:
@@ -201,6 +184,5 @@ out:
 	pt_vec_free(&k.waiters);
 	pt_vec_free(&k.given_up);
 	free(k.stacks);
-	free(lines);
 	return err;
 }

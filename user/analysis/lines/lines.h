@@ -48,17 +48,17 @@ int pt_holding_line(const struct pt_an *an, const struct pt_trainer *t, bool loa
 /* ... in a verdict on such waits. 0 or -ENOMEM. */
 int pt_tell_holder(struct pt_an *an, const struct pt_trainer *t, bool loading,
 		   struct pt_r_verdict *v);
-/* What each stack has, as its line's that tells most; into room for all lines. 0 or -ENOMEM. */
-int pt_sum_lines(const struct pt_model *m, const uint64_t *stacks, uint64_t *lines);
-/* Were samples taken of it in the kernel? And for how much of its time does each of its looks
- * stand? Looks that were all made from outside count 1 each. free() it, in any case. 0 or
- * -ENOMEM. */
-bool pt_is_sampled(const struct pt_thread *th);
+/* What each stack has, as its line's that tells most: the line with most of it, 0: none, and how
+ * much. 0 or -ENOMEM. */
+int pt_most_line(const struct pt_model *m, const uint64_t *stacks, uint32_t *line,
+		 uint64_t *most);
+/* For how much of its time does each of its looks stand? Looks that were all made from outside
+ * count 1 each. free() it, in any case. 0 or -ENOMEM. */
 int pt_weigh_looks(const struct pt_an *an, const struct pt_thread *th, double **out);
 
 /* Since when all looks found the thread in the line of the last one, as that tells most;
- * UINT64_MAX: there is no look. 0 or -ENOMEM. */
-int pt_same_line_since(const struct pt_model *m, const struct pt_thread *th, uint64_t *since);
+ * UINT64_MAX: there is no look. */
+uint64_t pt_same_line_since(const struct pt_model *m, const struct pt_thread *th);
 /* The line of a stack that tells most, as the report's lines have it; `trainer` as above.
  * *line 0: there is none. 0 or -ENOMEM. */
 int pt_telling_line(const struct pt_model *m, const struct pt_thread *trainer, uint32_t stack,

@@ -100,8 +100,9 @@ static int find_trainers(struct told *d, const struct pt_thread *main)
 	const struct pt_code_stack *s;
 	uint32_t id;
 	size_t i;
+	int err = seen ? find_functions(d) : -ENOMEM;
 
-	for (i = 0; seen && i < main->looks.n; i++)
+	for (i = 0; !err && i < main->looks.n; i++)
 		for (id = main->looks.v[i].stack; (s = pt_model_stack(d->m, id)) && !seen[id];
 		     id = s->caller) {
 			seen[id] = true;
@@ -109,7 +110,7 @@ static int find_trainers(struct told *d, const struct pt_thread *main)
 				d->trainers[d->function[s->line - 1]] = true;
 		}
 	free(seen);
-	return seen ? 0 : -ENOMEM;
+	return err;
 }
 
 /* The innermost line of the job's own code; where there is none, the innermost. A worker
@@ -415,25 +416,22 @@ int pt_telling_line(const struct pt_model *m, const struct pt_thread *trainer, u
 		    uint32_t *line)
 {
 	struct told d = { .m = m };
-	int err = find_functions(&d);
+	int err = trainer ? find_trainers(&d, trainer) : 0;
 
-	if (!err && trainer)
-		err = find_trainers(&d, trainer);
 	*line = err ? 0 : choose(&d, stack, trainer);
 	free(d.function);
 	free(d.trainers);
 	return err;
 }
 
-int pt_same_line_since(const struct pt_model *m, const struct pt_thread *th, uint64_t *since)
+uint64_t pt_same_line_since(const struct pt_model *m, const struct pt_thread *th)
 {
-	struct told d = { .m = m };
+	const struct told d = { .m = m };
+	uint64_t since = UINT64_MAX;
 	size_t i = th->looks.n;
 	uint32_t last = 0, was = 0;
-	int err = find_functions(&d);
 
-	*since = UINT64_MAX;
-	for (; i-- > 0 && !err; *since = th->looks.v[i].begin) {
+	for (; i-- > 0; since = th->looks.v[i].begin) {
 		uint32_t stack = th->looks.v[i].stack;
 
 		if (stack != was && last != choose(&d, stack, false) && was)
@@ -442,9 +440,7 @@ int pt_same_line_since(const struct pt_model *m, const struct pt_thread *th, uin
 			last = choose(&d, stack, false);
 		was = stack;
 	}
-	free(d.function);
-	free(d.trainers);
-	return err;
+	return since;
 }
 
 #define APART_NS (2 * NS_PER_S) /* between looks; longer, and nobody knows */
@@ -489,54 +485,46 @@ static uint64_t sum_stacks(struct pt_an *an, const struct pt_trainer *t, bool da
 	return all;
 }
 
-static void sum_lines(const struct told *d, const uint64_t *stacks, uint64_t *lines)
+int pt_most_line(const struct pt_model *m, const uint64_t *stacks, uint32_t *line,
+		 uint64_t *most)
 {
+	const struct told d = { .m = m };
+	uint64_t *lines = calloc(m->code_lines.n + 1, sizeof(*lines));
 	uint32_t at;
 	size_t i;
 
-	for (i = 0; i < d->m->code_stacks.n; i++)
-		if (stacks[i] && (at = choose(d, (uint32_t)i + 1, false)))
+	*line = 0;
+	*most = 0;
+	for (i = 0; lines && i < m->code_stacks.n; i++)
+		if (stacks[i] && (at = choose(&d, (uint32_t)i + 1, false)))
 			lines[at - 1] += stacks[i];
-}
-
-int pt_sum_lines(const struct pt_model *m, const uint64_t *stacks, uint64_t *lines)
-{
-	struct told d = { .m = m };
-	int err = find_functions(&d);
-
-	if (!err)
-		sum_lines(&d, stacks, lines);
-	free(d.function);
-	free(d.trainers);
-	return err;
+	for (i = 0; lines && i < m->code_lines.n; i++)
+		if (lines[i] > *most) {
+			*most = lines[i];
+			*line = (uint32_t)i + 1;
+		}
+	free(lines);
+	return lines ? 0 : -ENOMEM;
 }
 
 int pt_late_line(struct pt_an *an, const struct pt_trainer *t, bool data, uint32_t *line,
 		 uint32_t *stack, double *share)
 {
+	const struct told d = { .m = an->m };
 	size_t n = an->m->code_stacks.n, i;
-	struct told d = { .m = an->m };
-	uint64_t *ns = calloc(n + 1, sizeof(*ns)), *lines, all, most = 0;
-	int err = find_functions(&d);
+	uint64_t *ns = calloc(n + 1, sizeof(*ns)), all = 0, most;
+	int err = ns ? 0 : -ENOMEM;
 
 	*line = *stack = 0;
-	lines = calloc(an->m->code_lines.n + 1, sizeof(*lines));
-	if (err || !ns || !lines || !t->main) {
-		err = t->main ? -ENOMEM : err;
+	if (err || !t->main)
 		goto out;
-	}
 	if (pt_is_sampled(t->main))
 		err = sum_samples(an, t, data, ns, &all);
 	else
 		all = sum_stacks(an, t, data, ns);
+	err = err ?: pt_most_line(an->m, ns, line, &most);
 	if (err)
 		goto out;
-	sum_lines(&d, ns, lines);
-	for (i = 0; i < an->m->code_lines.n; i++)
-		if (lines[i] > most) {
-			most = lines[i];
-			*line = (uint32_t)i + 1;
-		}
 	*share = all ? (double)most / (double)all : 0;
 	for (i = 0, most = 0; i < n; i++)
 		if (ns[i] > most && choose(&d, (uint32_t)i + 1, false) == *line) {
@@ -545,9 +533,6 @@ int pt_late_line(struct pt_an *an, const struct pt_trainer *t, bool data, uint32
 		}
 out:
 	free(ns);
-	free(lines);
-	free(d.function);
-	free(d.trainers);
 	return err;
 }
 
@@ -560,8 +545,7 @@ int pt_measure_lines(struct pt_an *an, const struct pt_trainer *t)
 	if (!n)
 		return 0;
 	d.trainer = malloc(2 * n * sizeof(*d.trainer));
-	err = d.trainer ? find_functions(&d) : -ENOMEM;
-	err = err ?: find_trainers(&d, t->main);
+	err = d.trainer ? find_trainers(&d, t->main) : -ENOMEM;
 	if (err)
 		goto out;
 	d.worker = d.trainer + n;

@@ -18,17 +18,6 @@ struct weigh {
 	size_t n_ran;
 };
 
-/* A sample took no time. */
-bool pt_is_sampled(const struct pt_thread *th)
-{
-	size_t i;
-
-	for (i = 0; i < th->looks.n; i++)
-		if (th->looks.v[i].running && th->looks.v[i].begin == th->looks.v[i].end)
-			return true;
-	return false;
-}
-
 static int on_ran(struct weigh *k, uint64_t b, uint64_t e)
 {
 	const struct pt_code_look *l = k->th->looks.v;

@@ -8,13 +8,6 @@
 
 #include "analysis/verdicts/verdict.h"
 
-
-static void at_most(enum pt_confidence *c, enum pt_confidence most)
-{
-	if (*c > most)
-		*c = most;
-}
-
 static bool near_threshold(const struct pt_r_verdict *v)
 {
 	size_t i;
@@ -63,23 +56,23 @@ void pt_lower_certainty(const struct pt_facts *f, enum pt_verdict_stage stage,
 		return;
 	/* it is idle for something that has no name */
 	if (stage == PT_V_CALM && !(f->idle - f->starved < f->th->starved_info))
-		at_most(&v->certainty, PT_CONF_LOW);
+		pt_at_most(&v->certainty, PT_CONF_LOW);
 	if (stage == PT_V_CALM)
 		return;
 	if (stage == PT_V_RESULT && !f->data_root) /* why is not known */
-		at_most(&v->certainty, PT_CONF_LOW);
+		pt_at_most(&v->certainty, PT_CONF_LOW);
 	if (near_threshold(v) || f->whole_steps < PT_SURE_STEPS)
-		at_most(&v->certainty, PT_CONF_MEDIUM);
+		pt_at_most(&v->certainty, PT_CONF_MEDIUM);
 	if (pt_explains_starving(stage))
-		at_most(&v->certainty, of_causes(f));
+		pt_at_most(&v->certainty, of_causes(f));
 	/* without it, the job would take as long: it may not be what limits */
 	if (pt_explains_starving(stage) && v->severity != PT_INFO &&
 	    v->expected_speedup.high < PT_SURE_GAIN)
-		at_most(&v->certainty, PT_CONF_LOW);
+		pt_at_most(&v->certainty, PT_CONF_LOW);
 	/* that such a program makes the batch is a guess */
 	if (pt_explains_starving(stage) && f->silent >= f->th->slow_share)
-		at_most(&v->certainty, PT_CONF_LOW);
+		pt_at_most(&v->certainty, PT_CONF_LOW);
 	/* its own reads are seen; the time between them is taken for loading */
 	if (pt_explains_starving(stage) && f->own >= f->th->slow_share)
-		at_most(&v->certainty, PT_CONF_MEDIUM);
+		pt_at_most(&v->certainty, PT_CONF_MEDIUM);
 }

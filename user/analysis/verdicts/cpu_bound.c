@@ -46,9 +46,8 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	 * is expected to gain, as one that spins gives way. Too few of them may be as right. */
 	if (f->cores &&
 	    ((!f->t->handoffs && (double)f->cores - f->pool.cores_used >= f->th->core_free) ||
-	     (f->t->concurrent && better && (int64_t)f->t->concurrent < f->cores)) &&
-	    v->certainty > PT_CONF_MEDIUM)
-		v->certainty = PT_CONF_MEDIUM;
+	     (f->t->concurrent && better && (int64_t)f->t->concurrent < f->cores)))
+		pt_at_most(&v->certainty, PT_CONF_MEDIUM);
 	return 1;
 }
 

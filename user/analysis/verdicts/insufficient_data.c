@@ -9,13 +9,12 @@ static int tell_blocked(struct pt_an *an, const struct pt_facts *f, struct pt_r_
 		pt_model_thread(an->m, an->m->host.target_pid) : NULL;
 	double seconds;
 	uint64_t since;
-	int err;
 
 	if (!th)
 		return 0;
-	err = pt_same_line_since(an->m, th, &since);
-	if (err || since >= an->t1)
-		return err;
+	since = pt_same_line_since(an->m, th);
+	if (since >= an->t1)
+		return 0;
 	seconds = (double)(an->t1 - pt_max64(since, an->t0)) / NS_PER_S;
 	if (seconds < f->th->hung_s)
 		return 0;

@@ -214,8 +214,8 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	add_evidence(f, &io, v);
 	pt_evidence_storage(an, v);
 	v->kind = pt_io_kind_name(io.kind);
-	if (io.kind && io.certainty < v->certainty)
-		v->certainty = io.certainty;
+	if (io.kind)
+		pt_at_most(&v->certainty, io.certainty);
 	v->subject_file = io.where;
 	v->title = title(an, f, &io);
 	v->advice = advice(an, f, &io);

@@ -29,8 +29,8 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 		"another.",
 		100 * f->group[PT_GROUP_LOCK]);
 	/* what the holders did meanwhile was not seen to be all there is */
-	if (!turns && v->certainty > most)
-		v->certainty = most;
+	if (!turns)
+		pt_at_most(&v->certainty, most);
 	v->advice = "Find what the loading code shares: a lock around a file handle, a "
 		    "database or a cache, or Python's global interpreter lock where threads "
 		    "load (processes do not share it).";

@@ -129,8 +129,7 @@ static int judge_late(struct pt_an *an, const struct pt_facts *f, struct pt_r_ve
 		"The GPU waits for a service outside the job (process %u) that sleeps before it "
 		"answers: %.0f %% of the data wait.",
 		pt_real_id(w->proc->tgid), 100 * f->group[PT_GROUP_SLEEP]);
-	if (v->certainty > PT_CONF_MEDIUM)
-		v->certainty = PT_CONF_MEDIUM;
+	pt_at_most(&v->certainty, PT_CONF_MEDIUM);
 	return 1;
 }
 

@@ -5,21 +5,20 @@
 #include "analysis/ranks/meets.h"
 #include "analysis/verdicts/verdict.h"
 
-static const char *advice_of(enum pt_late_part reason)
-{
-	switch (reason) {
-	case PT_LATE_DATA:
-		return "Fix this rank's loading: its shard of the data, its node's disk or its cores.";
-	case PT_LATE_GPU:
-		return "Check this rank's GPU (clocks, temperature, power limit, other "
-		       "processes on it) and how much work its part of the batch is.";
-	case PT_LATE_WRITE:
-		return "Write checkpoints asynchronously, or from every rank in turn.";
-	default:
-		return "Check what else this rank's process does (logging, evaluation, "
-		       "garbage collection) and which cores it may use.";
-	}
-}
+static const struct {
+	const char *did, *advice;
+} late[PT_LATE_NR] = {
+	[PT_LATE_DATA] = { "it waits for data",
+		"Fix this rank's loading: its shard of the data, its node's disk or its cores." },
+	[PT_LATE_GPU] = { "its GPU is busy for longer",
+		"Check this rank's GPU (clocks, temperature, power limit, other "
+		"processes on it) and how much work its part of the batch is." },
+	[PT_LATE_WRITE] = { "it writes files",
+		"Write checkpoints asynchronously, or from every rank in turn." },
+	[PT_LATE_HOST] = { "its host does other work",
+		"Check what else this rank's process does (logging, evaluation, "
+		"garbage collection) and which cores it may use." },
+};
 
 /* Else they are jobs of their own. */
 static bool in_lock_step(const struct pt_an *an, const struct pt_facts *f)
@@ -57,7 +56,7 @@ static int by_data_wait(struct pt_an *an, const struct pt_facts *f,
 	 * where that is more. */
 	*f->lost = own - others >= others ? 1 : own - others;
 	v->severity = pt_severity_of(f, own - others);
-	v->advice = advice_of(PT_LATE_DATA);
+	v->advice = late[PT_LATE_DATA].advice;
 	v->certainty = PT_CONF_MEDIUM; /* the lock step may be an accident */
 	v->subject_pid = f->t->proc->tgid;
 	v->title = pt_sentence(an,
@@ -72,44 +71,30 @@ static int by_data_wait(struct pt_an *an, const struct pt_facts *f,
 static int by_host_waits(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
 {
 	double wall = f->wall_s * NS_PER_S, share;
-	const struct pt_trainer *late = f->t;
+	const struct pt_trainer *last = f->t;
 	uint64_t most = 0;
 
 	if (!in_lock_step(an, f) || (f->t->gpu_known && f->idle < f->th->starved_info))
 		return 0;
 	pt_each(const struct pt_trainer, t, &an->trainers) {
 		most = pt_max64(most, t->host_ns[PT_HOST_COLLECTIVE]);
-		if (t->host_ns[PT_HOST_COLLECTIVE] < late->host_ns[PT_HOST_COLLECTIVE])
-			late = t;
+		if (t->host_ns[PT_HOST_COLLECTIVE] < last->host_ns[PT_HOST_COLLECTIVE])
+			last = t;
 	}
-	share = (double)(most - late->host_ns[PT_HOST_COLLECTIVE]) / wall;
+	share = (double)(most - last->host_ns[PT_HOST_COLLECTIVE]) / wall;
 	if (share < f->th->rank_excess)
 		return 0;
 	pt_evidence_add(v, "rank.held_others_excess", share, "share", f->th->rank_excess,
 			PT_ESTIMATED);
 	pt_verdict_costs(f, v, share);
 	v->certainty = f->t->gpu_known ? PT_CONF_MEDIUM : PT_CONF_LOW;
-	v->subject_pid = late->proc->tgid;
-	v->subject_rank = pt_rank_of_proc(late->proc);
+	v->subject_pid = last->proc->tgid;
+	v->subject_rank = pt_rank_of_proc(last->proc);
 	v->title = pt_sentence(an,
 		"One rank holds up the others: they wait for process %u %.0f %% of the time.",
-		pt_real_id(late->proc->tgid), 100 * share);
-	v->advice = advice_of(PT_LATE_HOST);
-	return pt_tell_late(an, late, false, v) ?: 1;
-}
-
-static const char *did_of(enum pt_late_part reason)
-{
-	switch (reason) {
-	case PT_LATE_DATA:
-		return "it waits for data";
-	case PT_LATE_GPU:
-		return "its GPU is busy for longer";
-	case PT_LATE_WRITE:
-		return "it writes files";
-	default:
-		return "its host does other work";
-	}
+		pt_real_id(last->proc->tgid), 100 * share);
+	v->advice = late[PT_LATE_HOST].advice;
+	return pt_tell_late(an, last, false, v) ?: 1;
 }
 
 /* By the collectives that all ranks meet in: one of them comes last, and the others'
@@ -153,8 +138,8 @@ static int by_meetings(struct pt_an *an, const struct pt_facts *f,
 		"collectives that have a late rank, which costs the others %.0f %% of the "
 		"time; meanwhile %s.",
 		pt_real_id(t->proc->tgid), 100 * last, 100 * share,
-		did_of(reason));
-	v->advice = advice_of(reason);
+		late[reason].did);
+	v->advice = late[reason].advice;
 	if (reason != PT_LATE_DATA && reason != PT_LATE_HOST)
 		return 1;
 	return pt_tell_late(an, t, reason == PT_LATE_DATA, v) ?: 1;

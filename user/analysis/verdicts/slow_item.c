@@ -21,8 +21,8 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 		v->subject_file = pt_arena_strdup(an->a, file->path);
 	if (t->peer)
 		v->subject_peer = pt_peer_name(an, t->peer - 1);
-	if (t->waited && v->certainty > PT_CONF_MEDIUM)
-		v->certainty = PT_CONF_MEDIUM;
+	if (t->waited)
+		pt_at_most(&v->certainty, PT_CONF_MEDIUM);
 	v->title = t->waited ? pt_sentence(an,
 		"A few slow items hold up the rest: the trainer waited for %zu of %zu batches "
 		"for %.0f ms where a step takes %.1f ms, and that is %.0f %% of the data wait "

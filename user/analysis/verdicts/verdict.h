@@ -171,6 +171,12 @@ void pt_verdict_costs(const struct pt_facts *f, struct pt_r_verdict *v, double s
 /* By the driver's counter, is the device idle in so much of what takes that share of the wall?
  * (What takes a, and what takes b, meet for a + b - 1 at least.) */
 bool pt_idle_then(const struct pt_facts *f, double share);
+/* It is no surer than that. */
+static inline void pt_at_most(enum pt_confidence *c, enum pt_confidence most)
+{
+	if (*c > most)
+		*c = most;
+}
 enum pt_severity pt_severity_of(const struct pt_facts *f, double share);
 /* Old step time over new: at least 1, at most that without this share of wall. */
 void pt_speedup_share(double share, struct pt_range *out);

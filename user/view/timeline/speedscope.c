@@ -83,16 +83,6 @@ fail:
 	return NULL;
 }
 
-static bool is_sampled(const struct pt_thread *th)
-{
-	size_t i;
-
-	for (i = 0; i < th->looks.n; i++)
-		if (th->looks.v[i].running && th->looks.v[i].begin == th->looks.v[i].end)
-			return true;
-	return false;
-}
-
 /* A look stands for the time until the next one. But a thread on a core is sampled far more
  * often than it is looked at asleep: there a sample ends where the thread goes to sleep, and
  * a look at a sleep stands for all of it. *end: where the last one's time ended. */
@@ -119,7 +109,7 @@ static void time_of(const struct pt_thread *th, size_t i, bool sampled, uint64_t
 static int put_samples(struct speedscope *k, const struct pt_thread *th, json_t *samples,
 		       json_t *weights)
 {
-	bool sampled = is_sampled(th);
+	bool sampled = pt_is_sampled(th);
 	uint64_t begin, end = th->looks.v[0].begin, until;
 	size_t i;
 
