@@ -208,8 +208,6 @@ struct pt_fault_facts {
 	uint64_t text_ns;     /* ... of programs and libraries */
 	uint64_t file_ns;     /* ... of the data file with most of it; 0: none */
 	const struct pt_file *file; /* that file; NULL: its name is not known */
-	uint32_t dev;
-	uint64_t inode;
 	struct pt_fault_file on; /* that file's */
 };
 /* 0 or -ENOMEM. */

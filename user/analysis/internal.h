@@ -380,6 +380,12 @@ static inline uint64_t pt_thread_end(const struct pt_an *an,
 {
 	return th->exited ? th->last : an->t1;
 }
+/* Of the machine, or of the job's quota; 0 unknown. */
+double pt_cores(const struct pt_model *m);
+static inline int64_t pt_count(uint64_t n)
+{
+	return n > INT64_MAX ? INT64_MAX : (int64_t)n;
+}
 /* In order, whatever they are. */
 void pt_sort_times(pt_times *v);
 /* How many of the moments, in order, are not behind `ts`. */
@@ -472,6 +478,17 @@ uint64_t pt_shape_of(const struct pt_proc *p, uint64_t b, uint64_t e, struct pt_
 
 /* A call site, as far as the call's name and its telling argument show it. */
 uint64_t pt_call_site(const struct pt_gpu_call *c);
+
+/* The largest; UNKNOWN: all are 0. */
+static inline uint8_t pt_largest_cause(const uint64_t ns[PT_CAUSE_NR])
+{
+	uint8_t most = PT_CAUSE_UNKNOWN;
+
+	for (uint8_t c = 0; c < PT_CAUSE_NR; c++)
+		if (ns[c] > ns[most])
+			most = c;
+	return most;
+}
 
 /* What a sleep of a thread of `w` (NULL: of none) is for, by itself. */
 enum pt_cause pt_piece_cause(const struct pt_an *an, const struct pt_trainer *t,

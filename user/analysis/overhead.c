@@ -65,10 +65,8 @@ static struct cost cost_at(const struct pt_model *m, uint64_t ts)
 /* The share of the cores, of those that it may use, that the target left idle; NAN unknown. */
 static double idle_cores(const struct pt_model *m, double wall, double run)
 {
-	double cores = m->host_known ? m->host.cores : 0;
+	double cores = pt_cores(m);
 
-	if (m->host_known && m->host.quota_mcores)
-		cores = fmin(cores, (double)m->host.quota_mcores / 1000);
 	return cores > 0 ? fmax(0, 1 - run / (wall * cores)) : NAN;
 }
 

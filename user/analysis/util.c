@@ -225,6 +225,13 @@ int pt_walk(const struct pt_thread *t, uint64_t b, uint64_t e, pt_piece_fn fn,
 	return pos < e ? fn(ctx, pos, e, NULL, false) : 0;
 }
 
+double pt_cores(const struct pt_model *m)
+{
+	double cores = m->host_known ? m->host.cores : 0;
+
+	return m->host.quota_mcores ? fmin(cores, (double)m->host.quota_mcores / 1000) : cores;
+}
+
 PT_ORDER(by_tgid, struct pt_worker_key, pt_cmp(x->tgid, y->tgid) ?: pt_cmp(x->at, y->at))
 
 int pt_index_workers(struct pt_trainer *t)

@@ -170,17 +170,12 @@ static int backwards(struct allocs *a)
 	return 0;
 }
 
-static int64_t bytes_of(uint64_t n)
-{
-	return n > INT64_MAX ? INT64_MAX : (int64_t)n;
-}
-
 static int add_row(const struct allocs *a, struct pt_r_gpu *g,
 		   const struct failure *f)
 {
 	const struct pt_gpu_call *c = &a->t->proc->gpu.v[f->call];
 	struct pt_r_alloc_failure *r = g->alloc_failures;
-	int64_t bytes = bytes_of(c->v[1]);
+	int64_t bytes = pt_count(c->v[1]);
 	size_t i;
 
 	for (i = 0; i < g->n_alloc_failures && r[i].code != c->ret; i++)
@@ -206,7 +201,7 @@ static int add_row(const struct allocs *a, struct pt_r_gpu *g,
 		r[i].largest_bytes = bytes;
 	if (bytes < r[i].smallest_bytes)
 		r[i].smallest_bytes = bytes;
-	r[i].held_bytes = bytes_of(f->held);
+	r[i].held_bytes = pt_count(f->held);
 	r[i].last_ns = c->begin;
 	return 0;
 }

@@ -96,11 +96,18 @@ static uint16_t chosen(struct pt_devices *d, const struct pt_gpu_call *c)
 			node_of(d, PT_NODE_ORDINAL, (uint32_t)c->v[0]);
 }
 
+/* A stream whose handle means another one on each device: the default streams,
+ * and the threads' own ones. */
+static bool is_local(uint64_t handle)
+{
+	return handle <= 2 || (handle & UINT32_MAX) == 2;
+}
+
 /* A launch needs the stream's own device to be current. */
 static bool binds(const struct pt_gpu_call *c)
 {
 	return (c->cls == PT_API_LAUNCH || c->cls == PT_API_GRAPH_LAUNCH ||
-		c->cls == PT_API_EVENT_RECORD) && !pt_handle_is_local(c->stream);
+		c->cls == PT_API_EVENT_RECORD) && !is_local(c->stream);
 }
 
 static int bind(struct pt_devices *d, const struct pt_gpu_call *c,
@@ -129,7 +136,7 @@ static bool waits_here(const struct pt_gpu_call *c)
 {
 	return c->cls == PT_API_SYNC_DEVICE || c->cls == PT_API_COPY_SYNC ||
 	       c->cls == PT_API_SYNC_EVENT ||
-	       (c->cls == PT_API_SYNC_STREAM && pt_handle_is_local(c->stream)) ||
+	       (c->cls == PT_API_SYNC_STREAM && is_local(c->stream)) ||
 	       (c->cls == PT_API_COPY_ASYNC && c->v[2] == PT_COPY_D2H);
 }
 
@@ -139,7 +146,7 @@ static void wait_for_handle(struct pt_devices *d, struct pt_gpu_thread *t,
 {
 	const struct pt_handle *h;
 
-	if (c->cls != PT_API_SYNC_STREAM || pt_handle_is_local(c->stream))
+	if (c->cls != PT_API_SYNC_STREAM || is_local(c->stream))
 		return;
 	HASH_FIND(hh, d->handles, &c->stream, sizeof(c->stream), h);
 	if (h)
@@ -304,7 +311,7 @@ uint16_t pt_devices_of(struct pt_devices *d, const struct pt_gpu_call *c)
 		return PT_NODE_NONE;
 	if (binds(c) && bind(d, c, now_of(d, t), false))
 		return PT_NODE_NONE;
-	if (!pt_handle_is_local(c->stream))
+	if (!is_local(c->stream))
 		HASH_FIND(hh, d->handles, &c->stream, sizeof(c->stream), h);
 	return root(d, h ? h->node : now_of(d, t));
 }

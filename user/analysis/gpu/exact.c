@@ -32,7 +32,6 @@ struct exact {
 	struct pt_an *an;
 	const struct pt_proc *p;
 	pt_spans whole;	  /* where idle and busy are known */
-	pt_spans partial; /* records were lost: busy is a lower bound */
 	pt_spans busy, compute, copy, collective;
 	pt_spans doubt; /* another process may have been at work there */
 	uint64_t kernels, copy_bytes, pageable_bytes, lost;
@@ -41,7 +40,6 @@ struct exact {
 static void exact_free(struct exact *x)
 {
 	pt_vec_free(&x->whole);
-	pt_vec_free(&x->partial);
 	pt_vec_free(&x->busy);
 	pt_vec_free(&x->compute);
 	pt_vec_free(&x->copy);
@@ -227,9 +225,9 @@ static int find_stretches(struct exact *x, const struct pt_trainer *t,
 		x->lost = pt_max64(x->lost, c->lost);
 		s.begin = pt_max64(s.begin, an->t0);
 		s.end = pt_min64(s.end, an->t1);
-		if (s.begin < s.end)
-			err = pt_vec_push(c->lost || !c->whole ? &x->partial :
-								 &x->whole, s);
+		/* where records were lost busy is a lower bound */
+		if (s.begin < s.end && c->whole && !c->lost)
+			err = pt_vec_push(&x->whole, s);
 	}
 	return err;
 }
@@ -361,11 +359,8 @@ static int consider_others(struct exact *x, uint16_t device)
 		const struct pt_proc *q = m->all_procs.v[i];
 
 		/* NCCL refuses two ranks of a job on one device */
-		if (q == x->p || !q->acts.n ||
-		    (q->facts.rank >= 0 && x->p->facts.rank >= 0 &&
-		     q->facts.rank != x->p->facts.rank))
-			continue;
-		err = consider(x, q, device);
+		if (q != x->p && q->acts.n && !pt_ranks_of_one_job(q, x->p))
+			err = consider(x, q, device);
 	}
 	return err;
 }

@@ -50,7 +50,6 @@ static void fill_counts(struct pt_r_gpu *g, const struct pt_dev_counts *c)
 	g->copies_other = (int64_t)c->other_copies;
 	g->copy_bytes = (int64_t)c->copy_bytes;
 	g->syncs = (int64_t)c->syncs;
-	g->failed_allocations = (int64_t)c->failed_allocs;
 }
 
 int64_t pt_dev_index(const struct pt_dev *d)

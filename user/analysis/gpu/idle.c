@@ -36,15 +36,10 @@ static int take_waits(struct idle *x)
 {
 	const struct pt_trainer *t = x->t;
 	pt_spans all = { 0 };
-	int err = 0;
+	int err = pt_wait_spans(x->an, t, &all);
 
-	pt_each_ok(const struct pt_fetch, w, &t->waits, err) {
-		struct pt_span one = { w->begin, w->end };
-
+	pt_each(const struct pt_fetch, w, &t->waits)
 		x->wait_ns[w->cause] += pt_spans_in(&x->rest, w->begin, w->end);
-		err = pt_vec_push(&all, one);
-	}
-	pt_spans_tidy(&all, x->an->t0, x->an->t1);
 	err = err ?: pt_spans_remove(&x->rest, &all);
 	pt_vec_free(&all);
 	return err;

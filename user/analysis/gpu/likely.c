@@ -42,7 +42,7 @@ static int fit(struct pt_replay *r, enum pt_replay_mode m, int rounds)
 	return err;
 }
 
-static int keep_busy(struct pt_replay *r, struct pt_glikely *out, enum pt_replay_mode m)
+static void keep_busy(struct pt_replay *r, struct pt_glikely *out, enum pt_replay_mode m)
 {
 	const struct pt_an *an = r->q->an;
 	size_t n;
@@ -65,7 +65,6 @@ static int keep_busy(struct pt_replay *r, struct pt_glikely *out, enum pt_replay
 				pt_spans_tidy(&d->collective, an->t0, an->t1);
 		}
 	}
-	return 0;
 }
 
 /*
@@ -91,7 +90,9 @@ static int run_mode(struct pt_replay *r, struct pt_glikely *out,
 	int err = fit(r, m, rounds);
 
 	err = err ?: pt_replay_pass(r, m, false, late_ns[m], submit_ns[m]);
-	return err ? err : keep_busy(r, out, m);
+	if (!err)
+		keep_busy(r, out, m);
+	return err;
 }
 
 int pt_glikely_run(const struct pt_gqueue *q, struct pt_glikely *out)

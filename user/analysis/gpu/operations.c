@@ -257,11 +257,6 @@ static const char *name_of(const struct pt_ops *o, const struct pt_op *p)
 	}
 }
 
-static int64_t count_of(uint64_t n)
-{
-	return n > INT64_MAX ? INT64_MAX : (int64_t)n;
-}
-
 /* Measured for some of the calls: the others are taken for their like. */
 static void fill_device_time(const struct pt_op *p, struct pt_r_operation *r)
 {
@@ -290,8 +285,8 @@ static int fill_row(const struct pt_ops *o, const struct pt_op *p,
 	if (!r->name)
 		return -ENOMEM;
 	r->kind = kind_names[p->key.kind];
-	r->calls = p->some ? PT_NULL : count_of(p->calls);
-	r->bytes = moves && !p->bytes_unknown ? count_of(p->bytes) : PT_NULL;
+	r->calls = p->some ? PT_NULL : pt_count(p->calls);
+	r->bytes = moves && !p->bytes_unknown ? pt_count(p->bytes) : PT_NULL;
 	r->total_s = r->mean_us = r->min_us = r->max_us = r->p50_us =
 		r->p99_us = r->share = NAN;
 	r->gpu_s = NAN;

@@ -68,13 +68,6 @@ struct pt_devices {
 	struct pt_handle *handles;
 };
 
-/* A stream whose handle means another one on each device: the default streams,
- * and the threads' own ones. */
-static inline bool pt_handle_is_local(uint64_t handle)
-{
-	return handle <= 2 || (handle & UINT32_MAX) == 2;
-}
-
 /* Read all of the process' calls once: who chooses what. 0 or -ENOMEM. */
 int pt_devices_learn(struct pt_devices *d, const struct pt_proc *p, uint64_t t1);
 void pt_devices_free(struct pt_devices *d);
@@ -189,6 +182,10 @@ int pt_gqueue_run(struct pt_gqueue *q);
 void pt_gqueue_free(struct pt_gqueue *q);
 
 /* ---- several processes (share.c) ----------------------------------------- */
+static inline bool pt_ranks_of_one_job(const struct pt_proc *a, const struct pt_proc *b)
+{
+	return a->facts.rank >= 0 && b->facts.rank >= 0 && a->facts.rank != b->facts.rank;
+}
 /* Does the driver count processes on a device of ours that are not traced? */
 bool pt_gpu_others(const struct pt_an *an);
 /* What other traced processes have on the devices of `t` changes its devs; the

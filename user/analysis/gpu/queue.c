@@ -36,7 +36,8 @@ static struct pt_gevent *event_of(struct pt_gqueue *q, uint64_t handle)
 static int record_event(struct pt_gqueue *q, const struct pt_gpu_call *c,
 			uint16_t n)
 {
-	struct pt_gevent *e = event_of(q, c->v[0]);
+	bool full = HASH_COUNT(q->events) >= EVENTS_MAX;
+	struct pt_gevent *e;
 	struct pt_gop op = { .at = c->begin, .dev = n, .kind = PT_GOP_RECORD };
 	int err;
 
@@ -44,11 +45,9 @@ static int record_event(struct pt_gqueue *q, const struct pt_gpu_call *c,
 	err = emit(q, &op);
 	if (err || op.stream == PT_GOP_ALL)
 		return err;
-	if (!e && HASH_COUNT(q->events) >= EVENTS_MAX)
-		return 0; /* unknown when it is waited for */
-	e = pt_hash_make(q->events, handle, &c->v[0]);
-	if (!e)
-		return -ENOMEM;
+	e = full ? event_of(q, c->v[0]) : pt_hash_make(q->events, handle, &c->v[0]);
+	if (!e) /* unknown when it is waited for */
+		return full ? 0 : -ENOMEM;
 	e->recorded = c->begin;
 	e->stream = op.stream;
 	e->op = (uint32_t)(q->ops.n - 1);

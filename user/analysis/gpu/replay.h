@@ -62,7 +62,6 @@ static inline double pt_later(double a, double b)
 
 struct pt_replay_stream {
 	uint64_t free;	/* what is no longer open is over */
-	uint64_t waits; /* ... and the events that it waits for */
 	uint32_t open;	/* operations */
 	uint32_t limit; /* the sync waits for those before this one */
 	double now;	/* of the simulation */

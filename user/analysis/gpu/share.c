@@ -40,12 +40,6 @@ static bool uses_gpu(const struct pt_an *an, const struct pt_proc *p)
 	return false;
 }
 
-static bool ranks_of_one_job(const struct pt_proc *a, const struct pt_proc *b)
-{
-	return a->facts.rank >= 0 && b->facts.rank >= 0 &&
-	       a->facts.rank != b->facts.rank;
-}
-
 /* So much of what is likely, but not certain, may be the other one's. */
 #define OPEN_CROWD 3
 
@@ -97,7 +91,7 @@ int pt_share_gpu(struct pt_an *an, struct pt_trainer *t)
 		struct pt_proc *p = an->m->all_procs.v[i];
 		struct pt_trainer own = { .proc = p }, *o = NULL;
 
-		if (p == t->proc || ranks_of_one_job(p, t->proc) ||
+		if (p == t->proc || pt_ranks_of_one_job(p, t->proc) ||
 		    !uses_gpu(an, p))
 			continue;
 		for (k = 0; k < an->trainers.n; k++)

@@ -101,8 +101,7 @@ void pt_replay_rewind(struct pt_replay *r)
 	size_t i;
 
 	for (i = 0; i < r->q->streams.n; i++)
-		r->streams[i].now = (double)pt_max64(r->streams[i].free,
-						     r->streams[i].waits);
+		r->streams[i].now = (double)r->streams[i].free;
 }
 
 /* The operations before `n`; when they end. *last: where the last piece of work

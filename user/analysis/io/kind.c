@@ -181,8 +181,9 @@ static size_t folder_of(const char *path)
 }
 
 /* The file that half of the waiting is for, or else the folder that all of the
- * files lie in. */
-static int name_where(const struct pt_an *an, uint64_t sum, struct pt_io *o)
+ * files lie in. *place: the file that most of it is for. */
+static int name_where(const struct pt_an *an, uint64_t sum, const struct pt_place **place,
+		      struct pt_io *o)
 {
 	const struct pt_place *c, *most = NULL;
 	const char *folder = NULL;
@@ -206,7 +207,7 @@ static int name_where(const struct pt_an *an, uint64_t sum, struct pt_io *o)
 	}
 	if (!most)
 		return 0;
-	o->place = most;
+	*place = most;
 	f = pt_model_file(an->m, (uint32_t)most->key.dev, most->key.inode);
 	if ((double)most->waited_ns >= PT_IO_ONE_FILE * (double)sum) {
 		o->where = f && f->path ? pt_arena_strdup(an->a, f->path) : NULL;
@@ -253,7 +254,8 @@ static void sum_files(const struct pt_an *an, uint64_t sum, struct pt_io *o)
 	o->random = sum ? (double)hopped / (double)sum : 0;
 }
 
-static int look_at_files(struct pt_an *an, pt_io_units *v, struct pt_io *o)
+static int look_at_files(struct pt_an *an, pt_io_units *v, const struct pt_place **place,
+			 struct pt_io *o)
 {
 	uint64_t sum = 0, opening = 0, longer = 0;
 	struct pt_place *p;
@@ -272,7 +274,7 @@ static int look_at_files(struct pt_an *an, pt_io_units *v, struct pt_io *o)
 	o->opening = sum ? (double)opening / (double)sum : 0;
 	o->long_runs = 2 * longer >= sum;
 	sum_files(an, sum, o);
-	return name_where(an, sum, o);
+	return name_where(an, sum, place, o);
 }
 
 /* ---- the decision ----------------------------------------------------------- */
@@ -341,6 +343,7 @@ void pt_io_decide(const struct pt_r_memory *m, struct pt_io *o)
 
 int pt_measure_io(struct pt_an *an, struct pt_trainer *t, struct pt_io *out)
 {
+	const struct pt_place *place = NULL;
 	pt_io_units v = { 0 };
 	int err;
 
@@ -350,7 +353,7 @@ int pt_measure_io(struct pt_an *an, struct pt_trainer *t, struct pt_io *out)
 			       .by_share = { NAN, NAN }, .certainty = PT_CONF_LOW };
 	err = pt_io_collect(an, t, &v, out);
 	if (!err && v.n && an->places)
-		err = look_at_files(an, &v, out);
+		err = look_at_files(an, &v, &place, out);
 	if (!err && v.n) {
 		struct pt_io_part queue;
 		double shared, queued, any;
@@ -365,14 +368,13 @@ int pt_measure_io(struct pt_an *an, struct pt_trainer *t, struct pt_io *out)
 		out->measured = true;
 	}
 	out->looked = an->places;
-	out->placed = out->place && out->place->starts;
-	if (out->place) {
-		const char *kind = pt_place_kind(out->place);
+	out->placed = place && place->starts;
+	if (place) {
+		const char *kind = pt_place_kind(place);
 
-		out->read_bytes = (double)out->place->bytes /
-				  (double)out->place->calls;
+		out->read_bytes = (double)place->bytes / (double)place->calls;
 		if (kind && !strcmp(kind, "stride"))
-			out->stride = out->place->stride;
+			out->stride = place->stride;
 	}
 	pt_vec_free(&v);
 	return err;

@@ -47,10 +47,9 @@ struct pt_io {
 	bool measured;	   /* there were such waits */
 	bool looked;	   /* ... and it was looked where in the files */
 	bool placed;	   /* ... which is known of the file waited for most */
-	const struct pt_place *place; /* that file, while it is measured; NULL */
 	const char *where; /* that file, or the folder of all; NULL */
 	bool where_folder;
-	int64_t stride;	   /* of `place`; PT_NULL */
+	int64_t stride;	   /* of that file; PT_NULL */
 };
 
 /* Of the top trainer. 0 or -ENOMEM. */

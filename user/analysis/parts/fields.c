@@ -34,7 +34,8 @@ void pt_dist_join(struct pt_dist *to, const struct pt_dist *d)
 	to->n += d->n;
 }
 
-double pt_mean_by(double a, double na, double b, double nb)
+/* The mean of two by their weights; what is unknown has none. */
+static double mean_by(double a, double na, double b, double nb)
 {
 	if (!isfinite(a) || !(na > 0))
 		return b;
@@ -86,7 +87,7 @@ static double join_double(enum pt_join_how how, double a, double b,
 	case PT_JOIN_SUM:
 		return a + b; /* unknown stays so */
 	default:
-		return pt_mean_by(a, w->to[k], b, w->from[k]);
+		return mean_by(a, w->to[k], b, w->from[k]);
 	}
 }
 

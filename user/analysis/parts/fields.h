@@ -95,8 +95,6 @@ struct pt_row;
 void pt_join_row(const struct pt_row *row, void *to, const void *from,
 		 const struct pt_join_weights *w);
 
-/* The mean of two by their weights; what is unknown has none. */
-double pt_mean_by(double a, double na, double b, double nb);
 /* Two distributions as one: count, mean, deviation and extremes exact, the
  * quantiles the mean by count, which lies between theirs. */
 void pt_dist_join(struct pt_dist *to, const struct pt_dist *d);

@@ -426,18 +426,11 @@ static int add_trainer(struct pt_join *j, size_t i, const struct pt_part *p,
 static int end_trainer(struct pt_an *an, const struct pt_join_rank *r,
 		       struct pt_trainer *t)
 {
-	uint64_t most = 0;
-	size_t i;
 	int err = pt_index_workers(t);
 
 	finish_devs(r, t, an->t1 - an->t0);
 	t->gpu_known = r->self.known_ns * 2 > r->self.ns;
-	for (i = 0; i < PT_CAUSE_NR; i++) {
-		if (t->cause_ns[i] <= most)
-			continue;
-		most = t->cause_ns[i];
-		t->top_cause = (uint8_t)i;
-	}
+	t->top_cause = pt_largest_cause(t->cause_ns);
 	if (t->steps.n && t->steps.v[t->steps.n - 1].end < an->t1)
 		t->steps.v[t->steps.n - 1].end = an->t1;
 	pt_each(struct pt_worker, w, &t->workers) {

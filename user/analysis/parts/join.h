@@ -106,6 +106,10 @@ struct pt_join {
 /* Ours, as long as the join is; NULL: it was, or the arena has failed. */
 const char *pt_join_text(struct pt_join *j, const char *s);
 const char *pt_join_known(const struct pt_join *j, const char *s); /* NULL: is not ours */
+static inline bool pt_same_text(const char *a, const char *b)
+{
+	return a == b || (a && b && !strcmp(a, b));
+}
 /* The row's texts become ours. */
 void pt_join_own(struct pt_join *j, const struct pt_row *row, void *v);
 

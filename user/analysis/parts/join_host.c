@@ -17,11 +17,6 @@ static void sum_count(int64_t *to, int64_t n)
 	*to = *to == PT_NULL || n == PT_NULL ? PT_NULL : *to + n;
 }
 
-static bool same_text(const char *a, const char *b)
-{
-	return a == b || (a && b && !strcmp(a, b));
-}
-
 /* ---- files -------------------------------------------------------------------- */
 
 static uint64_t hash_of(const char *s)
@@ -136,7 +131,7 @@ static void finish_file(const struct pt_an *an, struct pt_join_file *row)
 		return;
 	name = pt_model_file(an->m, f->dev, f->inode);
 	over = name && name->size && name->size < (uint64_t)f->bytes &&
-			       same_text(name->path, f->path) ?
+			       pt_same_text(name->path, f->path) ?
 		       f->bytes - (int64_t)name->size : 0;
 	f->reread_hi = f->bytes - row->most_distinct;
 	if (over > f->reread_lo && over <= f->reread_hi)
@@ -299,7 +294,7 @@ static int take_write(struct pt_join *j, const struct pt_r_write *w)
 
 	pt_each(struct pt_r_write, o, &j->host.writes) {
 		if (o->inode != w->inode || o->dev != w->dev || o->pid != w->pid ||
-		    !same_text(o->path, w->path))
+		    !pt_same_text(o->path, w->path))
 			continue;
 		pt_join_row(row, o, w, NULL);
 		return 0;
@@ -333,8 +328,8 @@ static void add_peer(const struct pt_row *row, struct pt_r_peer *o,
 
 static bool same_peer(const struct pt_r_peer *a, const struct pt_r_peer *b)
 {
-	return a->port == b->port && same_text(a->address, b->address) &&
-	       same_text(a->protocol, b->protocol);
+	return a->port == b->port && pt_same_text(a->address, b->address) &&
+	       pt_same_text(a->protocol, b->protocol);
 }
 
 PT_ORDER(by_wait, struct pt_r_peer,

@@ -13,11 +13,6 @@
 
 /* ---- gpu ---------------------------------------------------------------------- */
 
-static bool same_what(const char *a, const char *b)
-{
-	return a == b || (a && b && !strcmp(a, b));
-}
-
 PT_ORDER(by_seconds, struct pt_r_charge,
 	 pt_cmp(y->seconds, x->seconds) ?: (int)x->cause - (int)y->cause)
 
@@ -26,7 +21,7 @@ static void add_idle(struct pt_join *j, struct pt_join_gpu *o, const struct pt_r
 	size_t k;
 
 	for (k = 0; k < o->n_idle; k++)
-		if (o->idle[k].cause == c->cause && same_what(o->idle[k].what, c->what))
+		if (o->idle[k].cause == c->cause && pt_same_text(o->idle[k].what, c->what))
 			break;
 	if (k == sizeof(o->idle) / sizeof(*o->idle))
 		return;

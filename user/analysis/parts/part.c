@@ -73,7 +73,6 @@ static int measure(struct pt_an *an, struct pt_trainer *t, struct pt_measured *k
 		err = pt_measure_faults(an, t, &k->faults);
 	if (!err && waits_for(an, t, faults + t->cause_ns[PT_CAUSE_DISK]))
 		err = pt_measure_io(an, t, &k->io);
-	k->io.place = NULL; /* it goes with the places */
 	return err;
 }
 

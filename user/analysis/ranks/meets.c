@@ -72,15 +72,8 @@ static int device_waits(const struct pt_an *an, struct rank_view *v)
 static int view_parts(const struct pt_an *an, struct rank_view *v, bool measured)
 {
 	pt_spans *part = v->part;
-	int err = 0;
+	int err = pt_wait_spans(an, v->t, &part[PT_LATE_DATA]);
 
-	for (size_t i = 0; i < v->t->waits.n && !err; i++) {
-		struct pt_span s = { v->t->waits.v[i].begin,
-				     v->t->waits.v[i].end };
-
-		err = pt_vec_push(&part[PT_LATE_DATA], s);
-	}
-	pt_spans_tidy(&part[PT_LATE_DATA], an->t0, an->t1);
 	err = err ?: pt_spans_append(&part[PT_LATE_WRITE], &v->t->writing);
 	pt_spans_tidy(&part[PT_LATE_WRITE], an->t0, an->t1);
 	v->idle_known = v->t->gpu_known && v->t->devs.n;

@@ -32,14 +32,9 @@ struct issue {
 	bool front, hung, root;
 };
 
-static int by_place(const void *a, const void *b)
-{
-	const struct issued *x = a, *y = b;
-
-	return pt_cmp(x->place, y->place) ?:
-	       (x->place ? 0 : pt_cmp(y->lost, x->lost)) ?:
-	       pt_cmp(x->order, y->order);
-}
+PT_ORDER(by_place, struct issued,
+	 pt_cmp(x->place, y->place) ?: (x->place ? 0 : pt_cmp(y->lost, x->lost)) ?:
+	 pt_cmp(x->order, y->order))
 
 static bool issued_already(const struct issue *k, const char *id)
 {
@@ -200,7 +195,7 @@ static int ask(struct issue *k, const char *id, const struct pt_verdict *of, siz
 		return yes;
 	pt_lower_certainty(&k->f, stage, &o->v);
 	/* one maker, file or item of a service is to be looked at like any other */
-	if (pt_explains_starving(stage) && stage != PT_V_WHERE)
+	if (stage == PT_V_WHAT)
 		advise_outside(&k->f, &o->v);
 	pt_name_line(k->an, &of->lines, &o->v);
 	speak_of_threads(k->an, &k->f, &o->v);
@@ -227,7 +222,8 @@ static int ask_all(struct issue *k, enum pt_verdict_stage stage)
 	return err;
 }
 
-int pt_judge(struct pt_an *an, const struct pt_facts *f)
+/* The verdicts by these facts, into the report. 0 or -ENOMEM. */
+static int judge_all(struct pt_an *an, const struct pt_facts *f)
 {
 	struct issue k = { .an = an, .f = *f };
 	struct pt_r_verdict *to;
@@ -259,5 +255,5 @@ int pt_issue_verdicts(struct pt_an *an, const struct pt_measured *k)
 	struct pt_facts f = { 0 };
 	int err = pt_gather_facts(an, k, &f);
 
-	return err ? err : pt_judge(an, &f);
+	return err ? err : judge_all(an, &f);
 }

@@ -141,8 +141,6 @@ int pt_gather_facts(struct pt_an *an, const struct pt_measured *k,
 		    struct pt_facts *f);
 /* ... and judge by them. */
 int pt_issue_verdicts(struct pt_an *an, const struct pt_measured *k);
-/* The verdicts by these facts, into the report. 0 or -ENOMEM. */
-int pt_judge(struct pt_an *an, const struct pt_facts *f);
 
 /* ---- for the judges (evidence.c) ------------------------------------------ */
 /* What is said, as by printf; in the report's arena, which knows when it had no room:

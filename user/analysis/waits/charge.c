@@ -413,7 +413,6 @@ static int charge_wait(struct charger *k, struct pt_fetch *w)
 {
 	struct pt_walk_opts o = { .link = link_of, .leg = take_leg, .ctx = k };
 	const pt_asks *asks = &k->t->look->asks;
-	uint64_t most = 0;
 	int err, c;
 
 	k->w = w;
@@ -424,14 +423,9 @@ static int charge_wait(struct charger *k, struct pt_fetch *w)
 	memset(k->by_cause, 0, sizeof(k->by_cause));
 	err = pt_walk_back(k->paths, w->th, w->begin, w->end, &o);
 	name_worker(k);
-	w->cause = PT_CAUSE_UNKNOWN;
-	for (c = 0; c < PT_CAUSE_NR; c++) {
+	w->cause = pt_largest_cause(k->by_cause);
+	for (c = 0; c < PT_CAUSE_NR; c++)
 		k->t->cause_ns[c] += k->by_cause[c];
-		if (k->by_cause[c] <= most)
-			continue;
-		most = k->by_cause[c];
-		w->cause = (uint8_t)c;
-	}
 	if (w->worker >= 0 && w->blocked_ns)
 		k->t->workers.v[w->worker].delivered++;
 	return err;
@@ -461,10 +455,9 @@ int pt_charge_waits(struct pt_an *an, struct pt_trainer *t,
 {
 	struct charger k = { .an = an, .t = t, .a = a, .paths = paths };
 	size_t i;
-	int err = pt_find_quota(an, t, t->proc), c;
+	int err = pt_find_quota(an, t, t->proc);
 
 	err = err ?: pt_learn_refills(an, t);
-
 	for (i = 0; i < t->workers.n && !err; i++) {
 		if (t->workers.v[i].proc != t->proc)
 			err = pt_find_quota(an, t, t->workers.v[i].proc);
@@ -474,10 +467,7 @@ int pt_charge_waits(struct pt_an *an, struct pt_trainer *t,
 		err = charge_wait(&k, &t->waits.v[i]);
 	for (i = 0; i < t->steps.n; i++)
 		sum_step(t, &t->steps.v[i]);
-	t->top_cause = PT_CAUSE_UNKNOWN;
-	for (c = 0; c < PT_CAUSE_NR; c++)
-		if (t->cause_ns[c] > t->cause_ns[t->top_cause])
-			t->top_cause = (uint8_t)c;
+	t->top_cause = pt_largest_cause(t->cause_ns);
 	pt_vec_free(&k.by_worker);
 	return err;
 }

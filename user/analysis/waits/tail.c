@@ -214,7 +214,7 @@ int pt_measure_tail(const struct pt_an *an, const struct pt_trainer *t,
 	bool waited = few_noticed(t);
 	double limit;
 	size_t i;
-	int err = usual(t, waited, &v), c;
+	int err = usual(t, waited, &v);
 
 	*out = (struct pt_tail){ .usual_ms = pt_median(v.v, v.n), .ms = NAN, .waited = waited };
 	if (waited && !err)
@@ -250,10 +250,7 @@ int pt_measure_tail(const struct pt_an *an, const struct pt_trainer *t,
 	out->n = tail.n;
 	out->ms = pt_median(tail.v, tail.n);
 	out->share = all ? (double)slow / (double)all : 0;
-	out->cause = PT_CAUSE_UNKNOWN;
-	for (c = 0; c < PT_CAUSE_NR; c++)
-		if (by[c] > by[out->cause])
-			out->cause = (enum pt_cause)c;
+	out->cause = pt_largest_cause(by);
 out:
 	pt_vec_free(&v);
 	pt_vec_free(&tail);

@@ -37,7 +37,7 @@
 
 static void set_workers(struct pt_wi_study *s, struct pt_wi_run *r, size_t n, int way)
 {
-	double copy = s->o.handed_bytes / HANDOVER_BYTES_MS;
+	double copy = s->o.batch_bytes / HANDOVER_BYTES_MS;
 	size_t i, today = s->o.workers;
 
 	/* one that is slow stays so; who would go is not known */

@@ -71,7 +71,7 @@ struct pt_wi_job {
 	size_t workers;	  /* today; 0 with own_loading */
 	double work_ms;	  /* of all workers */
 	double full_ms;	  /* ... in which they had no room for a batch */
-	double batch_bytes; /* 0: unknown */
+	double batch_bytes; /* handed to the device per step; 0: unknown */
 	double mean_ms;	  /* observed step time, restarts left out */
 	double cores;	  /* of the host or its quota; 0: unknown */
 	double cores_had; /* while a thread of the job wanted one more; NAN never */
@@ -84,8 +84,7 @@ struct pt_wi_job {
 	bool gpu_known;	  /* the first of these is known */
 	double kernels;	  /* of these at least, by the driver's counter; 0: unknown */
 	bool sync_each;	  /* nearly every step ends with a wait for it */
-	double launches, transfer, handed_bytes, blocked, pause, gpu_wait; /* per
-			   * step */
+	double launches, transfer, blocked, pause, gpu_wait; /* per step */
 	unsigned prefetch; /* batches in flight per worker */
 	double handover;   /* of the sleep in it, what is not for want of cores */
 	const char *unfit; /* why it cannot be replayed, or NULL */

@@ -271,17 +271,6 @@ static int cores_had(const struct pt_an *an, struct pt_wi_job *o)
 	return err;
 }
 
-static void host_cores(const struct pt_an *an, struct pt_wi_job *o)
-{
-	const struct pt_rec_host *h = &an->m->host;
-
-	if (!an->m->host_known || !h->cores)
-		return;
-	o->cores = h->cores;
-	if (h->quota_mcores)
-		o->cores = fmin(o->cores, (double)h->quota_mcores / 1000);
-}
-
 /* Each worker is held back by a quota, and not all by one. */
 static bool own_quotas(const struct pt_an *an, const struct pt_trainer *t)
 {
@@ -345,7 +334,6 @@ static void device(const struct pt_an *an, const struct pt_trainer *t,
 	o->gpu[2] = fmax(o->kernels, ms(wall - pt_min64(wall, t->idle_hard_ns)) / n);
 	o->launches = (double)t->counts.kernels / n;
 	o->transfer = ms(t->transfer_ns) / n;
-	o->handed_bytes = (double)t->counts.copy_bytes / n;
 }
 
 static int observe_steps(const struct pt_an *an, const struct pt_trainer *t,
@@ -353,7 +341,7 @@ static int observe_steps(const struct pt_an *an, const struct pt_trainer *t,
 {
 	int err = take_steps(t, o);
 
-	host_cores(an, o);
+	o->cores = pt_cores(an->m);
 	err = err ?: cores_had(an, o);
 	if (err)
 		return err;
