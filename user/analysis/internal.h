@@ -382,6 +382,15 @@ static inline uint64_t pt_thread_end(const struct pt_an *an,
 }
 /* Of the machine, or of the job's quota; 0 unknown. */
 double pt_cores(const struct pt_model *m);
+/* FNV-1a of a text; NULL: as of an empty one. */
+static inline uint64_t pt_text_hash(const char *s)
+{
+	uint64_t h = 0xcbf29ce484222325ull;
+
+	for (; s && *s; s++)
+		h = (h ^ (unsigned char)*s) * 0x100000001b3ull;
+	return h;
+}
 static inline int64_t pt_count(uint64_t n)
 {
 	return n > INT64_MAX ? INT64_MAX : (int64_t)n;
@@ -409,6 +418,18 @@ static inline bool pt_call_is_sync(const struct pt_gpu_call *c)
 static inline bool pt_call_is_copy(const struct pt_gpu_call *c)
 {
 	return c->cls == PT_API_COPY_SYNC || c->cls == PT_API_COPY_ASYNC;
+}
+static inline bool pt_call_is_launch(const struct pt_gpu_call *c)
+{
+	return c->cls == PT_API_LAUNCH || c->cls == PT_API_GRAPH_LAUNCH;
+}
+/* Is there one in [b,e)? Of the thread; tid 0: of any. */
+static inline bool pt_launches_in(const struct pt_proc *p, uint32_t tid, uint64_t b, uint64_t e)
+{
+	pt_each_call(c, p, b, e)
+		if (pt_call_is_launch(c) && (!tid || c->tid == tid))
+			return true;
+	return false;
 }
 /* Copies in one call of a batch; more is damage. */
 #define PT_BATCH_MAX (1u << 20)
@@ -491,8 +512,8 @@ static inline uint8_t pt_largest_cause(const uint64_t ns[PT_CAUSE_NR])
 }
 
 /* What a sleep of a thread of `w` (NULL: of none) is for, by itself. */
-enum pt_cause pt_piece_cause(const struct pt_an *an, const struct pt_trainer *t,
-			     const struct pt_worker *w, const struct pt_iv *iv);
+enum pt_cause pt_piece_cause(const struct pt_an *an, const struct pt_worker *w,
+			     const struct pt_iv *iv);
 
 /* All workers are known: from now on they are found quickly. 0 or -ENOMEM. */
 int pt_index_workers(struct pt_trainer *t);
@@ -519,15 +540,13 @@ bool pt_is_relay(const struct pt_trainer *t, const struct pt_thread *th);
 bool pt_worker_index(const struct pt_trainer *t, const struct pt_thread *th,
 		     int *idx);
 /* Does the worker sleep in `iv` for want of work? */
-bool pt_rests(const struct pt_trainer *t, const struct pt_worker *w,
-	      const struct pt_iv *iv);
+bool pt_rests(const struct pt_worker *w, const struct pt_iv *iv);
 /* ... for so long of [b,e), ns. */
-uint64_t pt_rest_ns(const struct pt_trainer *t, const struct pt_worker *w, uint64_t b,
-		    uint64_t e);
+uint64_t pt_rest_ns(const struct pt_worker *w, uint64_t b, uint64_t e);
 /* waits/asked.c: lock_asked_ns; behind the workers' rests. 0 or -ENOMEM. */
 int pt_sum_asked(const struct pt_an *an, struct pt_trainer *t);
-/* waits/hostwork.c: host work and what it costs; behind the device's idle time. 0 */
-int pt_sum_host(const struct pt_an *an, struct pt_trainer *t);
+/* waits/hostwork.c: host work and what it costs; behind the device's idle time. */
+void pt_sum_host(const struct pt_an *an, struct pt_trainer *t);
 /* workers/workers.c: when each had a batch made, and what they rest on. Behind the
  * search for the loader. 0 or -ENOMEM. */
 int pt_find_made(const struct pt_an *an, struct pt_trainer *t);

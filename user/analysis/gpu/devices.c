@@ -106,8 +106,7 @@ static bool is_local(uint64_t handle)
 /* A launch needs the stream's own device to be current. */
 static bool binds(const struct pt_gpu_call *c)
 {
-	return (c->cls == PT_API_LAUNCH || c->cls == PT_API_GRAPH_LAUNCH ||
-		c->cls == PT_API_EVENT_RECORD) && !is_local(c->stream);
+	return (pt_call_is_launch(c) || c->cls == PT_API_EVENT_RECORD) && !is_local(c->stream);
 }
 
 static int bind(struct pt_devices *d, const struct pt_gpu_call *c,

@@ -32,14 +32,6 @@ static int add_span(pt_spans *s, uint64_t b, uint64_t e)
 	return e > b ? pt_vec_push(s, x) : 0;
 }
 
-static bool launched_between(const struct pt_proc *p, uint64_t b, uint64_t e)
-{
-	pt_each_call(c, p, b, e)
-		if (c->cls == PT_API_LAUNCH || c->cls == PT_API_GRAPH_LAUNCH)
-			return true;
-	return false;
-}
-
 /* One checkpoint is many writes: what passes between them belongs to it. */
 static void join_writing(const struct pt_proc *p, pt_spans *s)
 {
@@ -49,7 +41,7 @@ static void join_writing(const struct pt_proc *p, pt_spans *s)
 		struct pt_span x = s->v[i];
 
 		if (n && x.begin - s->v[n - 1].end <= WRITE_PAUSE_NS &&
-		    !launched_between(p, s->v[n - 1].end, x.begin))
+		    !pt_launches_in(p, 0, s->v[n - 1].end, x.begin))
 			s->v[n - 1].end = x.end;
 		else
 			s->v[n++] = x;
@@ -115,7 +107,7 @@ static uint64_t behind_launches(const struct pt_proc *p, uint64_t b, uint64_t e)
 	uint64_t from = b;
 
 	pt_each_call(c, p, b, e) {
-		if (c->cls == PT_API_LAUNCH || c->cls == PT_API_GRAPH_LAUNCH) {
+		if (pt_call_is_launch(c)) {
 			from = pt_max64(c->begin, c->end);
 			waited = false;
 		} else if (!waited && (pt_call_is_sync(c) || pt_call_is_copy(c))) {
@@ -135,7 +127,7 @@ static uint64_t write_began(const struct pt_proc *p, const struct pt_thread *th,
 
 	for (i--; i && v[i].wait == PT_WAIT_RUNQ && !v[i].gap_before &&
 		  v[i].wchar == v[i - 1].wchar &&
-		  !launched_between(p, v[i - 1].end, end); i--)
+		  !pt_launches_in(p, 0, v[i - 1].end, end); i--)
 		;
 	return behind_launches(p, v[i].end, end);
 }
@@ -300,7 +292,7 @@ static int find_host_bound(const struct pt_an *an, struct pt_trainer *t,
 			break;
 		if (c->late || c->open)
 			continue;
-		if (c->cls == PT_API_LAUNCH || c->cls == PT_API_GRAPH_LAUNCH) {
+		if (pt_call_is_launch(c)) {
 			if (!s.launches++)
 				s.begin = c->begin;
 			s.last = c->begin;

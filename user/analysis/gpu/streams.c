@@ -80,7 +80,7 @@ int pt_gq_submit(struct pt_gqueue *q, const struct pt_gpu_call *c, uint16_t n,
 	if (at < q->streams.n) {
 		struct pt_gstream *s = &q->streams.v[at];
 
-		s->kernels |= c->cls == PT_API_LAUNCH || c->cls == PT_API_GRAPH_LAUNCH;
+		s->kernels |= pt_call_is_launch(c);
 		s->pending = true;
 		note_submit(s, c);
 		s->peer |= all;

@@ -19,15 +19,6 @@ static void sum_count(int64_t *to, int64_t n)
 
 /* ---- files -------------------------------------------------------------------- */
 
-static uint64_t hash_of(const char *s)
-{
-	uint64_t h = 0xcbf29ce484222325ull; /* FNV-1a */
-
-	for (; s && *s; s++)
-		h = (h ^ (unsigned char)*s) * 0x100000001b3ull;
-	return h;
-}
-
 static void add_pattern(struct pt_join *j, struct pt_r_pattern *o, double n,
 			const struct pt_r_pattern *p, double m)
 {
@@ -99,7 +90,7 @@ static int take_file(struct pt_join *j, const struct pt_r_file *f)
 	memset(&like, 0, sizeof(like));
 	like.key.inode = f->inode;
 	like.key.dev = f->dev;
-	like.key.path = hash_of(f->path);
+	like.key.path = pt_text_hash(f->path);
 	HASH_FIND(hh, j->host.files, &like.key, sizeof(like.key), row);
 	if (row)
 		add_file(j, row, f);

@@ -39,9 +39,10 @@ static int explain(struct pt_an *an, struct pt_trainer *t)
 	err = err ?: pt_sum_asked(an, t);
 	err = err ?: pt_sum_breakdown(an, t);
 	err = err ?: pt_split_idle(an, t);
-	err = err ?: pt_sum_host(an, t);
-	if (!err)
+	if (!err) {
+		pt_sum_host(an, t);
 		pt_find_epochs(an, t);
+	}
 	pt_mark_calls(t);
 	return err ? err : pt_measure_collectives(an, t);
 }

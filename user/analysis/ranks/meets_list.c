@@ -165,15 +165,6 @@ int pt_meets_calls(const struct pt_an *an, const struct pt_proc *p,
 	return err;
 }
 
-static uint64_t text_hash(const char *s)
-{
-	uint64_t h = 14695981039346656037ull; /* FNV-1a */
-
-	for (; *s; s++)
-		h = (h ^ (unsigned char)*s) * 1099511628211ull;
-	return h;
-}
-
 bool pt_meets_measured(const struct pt_proc *p, uint64_t *begin, uint64_t *end)
 {
 	size_t i, best = 0;
@@ -215,7 +206,7 @@ int pt_meets_kernels(const struct pt_an *an, const struct pt_proc *p,
 			name = pt_act_name(an->m, p, key);
 			is = pt_name_is_collective(name) &&
 			     !strstr(name, "SendRecv");
-			sig = is ? text_hash(name) : 0;
+			sig = is ? pt_text_hash(name) : 0;
 		}
 		if (!is)
 			continue;

@@ -56,7 +56,7 @@ static int price_of_copies(const struct pt_an *an, const struct pt_trainer *t,
 	pt_each_call(c, p, an->t0, an->t1) {
 		if (err)
 			break;
-		if (c->cls == PT_API_LAUNCH || c->cls == PT_API_GRAPH_LAUNCH)
+		if (pt_call_is_launch(c))
 			empty = false;
 		if (empty && pt_call_is_copy(c) && c->v[2] == PT_COPY_H2D &&
 		    c->tid == t->main->tid && c->end > c->begin && c->v[1])
@@ -114,7 +114,7 @@ static void host_blocked(struct pt_an *an, struct pt_trainer *t, double price)
 	bool empty = false;
 
 	pt_each_call(c, t->proc, an->t0, an->t1) {
-		if (c->cls == PT_API_LAUNCH || c->cls == PT_API_GRAPH_LAUNCH)
+		if (pt_call_is_launch(c))
 			empty = false;
 		if (c->tid == t->main->tid)
 			count_call(&k, c, empty);

@@ -27,19 +27,14 @@ static struct pt_place_at *place_make(struct pt_period *p, uint64_t prev,
 				      uint64_t next)
 {
 	uint64_t key[2] = { prev, next };
-	struct pt_place_at *x = pt_hash_make(p->places, key, key);
 
-	if (x) {
-		x->prev = prev;
-		x->next = next;
-	}
-	return x;
+	return pt_hash_make(p->places, key, key);
 }
 
-const struct pt_place_at *pt_place_of_gap(const struct pt_period *p,
-					  const struct pt_host_gap *g)
+const struct pt_place_at *pt_place_between(const struct pt_period *p, uint64_t prev,
+					   uint64_t next)
 {
-	uint64_t key[2] = { g->g.prev, g->g.next };
+	uint64_t key[2] = { prev, next };
 	struct pt_place_at *x;
 
 	HASH_FIND(hh, p->places, key, sizeof(key), x);
@@ -307,7 +302,7 @@ static int begins_as_well(const struct pt_actor *a, const struct pt_place_at *at
 static int by_big(const struct pt_place_at *x, const struct pt_place_at *y)
 {
 	return pt_cmp(y->big_ns, x->big_ns) ?: pt_cmp(y->ns, x->ns) ?:
-	       pt_cmp(x->key[1], y->key[1]);
+	       pt_cmp(x->next, y->next);
 }
 
 /* A loop written in Python leaves a gap at its begin each time; the kernel that is
@@ -444,7 +439,7 @@ int pt_find_period(const struct pt_host *h, struct pt_period *out)
 
 bool pt_begins_step(const struct pt_period *p, const struct pt_host_gap *g)
 {
-	const struct pt_place_at *x = pt_place_of_gap(p, g);
+	const struct pt_place_at *x = pt_place_between(p, g->g.prev, g->g.next);
 
 	if (!x) /* cut by the begin or the end of the time that is looked at: of
 		 * what may yet come nothing is known */

@@ -13,8 +13,12 @@
 
 /* A place of the loop. */
 struct pt_place_at {
-	uint64_t prev, next; /* call sites */
-	uint64_t key[2];     /* the same, for the table */
+	union {
+		struct {
+			uint64_t prev, next; /* call sites */
+		};
+		uint64_t key[2]; /* the same, for the table */
+	};
 	uint64_t n;	     /* how often the calls come by */
 	uint64_t gaps;	     /* ... with a gap worth the name */
 	uint64_t ns;	     /* of those */
@@ -43,8 +47,8 @@ struct pt_period {
 /* 0 or -ENOMEM; free in any case. */
 int pt_find_period(const struct pt_host *h, struct pt_period *out);
 void pt_period_free(struct pt_period *p);
-const struct pt_place_at *pt_place_of_gap(const struct pt_period *p,
-					  const struct pt_host_gap *g);
+const struct pt_place_at *pt_place_between(const struct pt_period *p, uint64_t prev,
+					   uint64_t next);
 /* Does a step begin in this gap? */
 bool pt_begins_step(const struct pt_period *p, const struct pt_host_gap *g);
 

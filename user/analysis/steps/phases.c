@@ -18,15 +18,6 @@
 
 enum { DATA, FORWARD, BACKWARD, OPTIMIZER, GPU_WAIT, REST, PHASES = PT_PHASES };
 
-static bool launches_in(const struct pt_trainer *t, uint64_t b, uint64_t e)
-{
-	pt_each_call(c, t->proc, b, e)
-		if (c->tid == t->main->tid &&
-		    (c->cls == PT_API_LAUNCH || c->cls == PT_API_GRAPH_LAUNCH))
-			return true;
-	return false;
-}
-
 /* The training thread's sleeps while others launched within the step. A runtime
  * whose threads launch all of it does not show what is what. */
 static struct pt_span backward_of(const struct pt_trainer *t,
@@ -59,7 +50,7 @@ static struct pt_span backward_of(const struct pt_trainer *t,
 	}
 	/* launching beside it is no backward pass */
 	if (slept * 5 < (last - first) * 4 ||
-	    !launches_in(t, s->wait_end, out.begin))
+	    !pt_launches_in(p, th->tid, s->wait_end, out.begin))
 		out = (struct pt_span){ 0, 0 };
 	return out;
 }
@@ -87,9 +78,7 @@ static struct pt_span optimizer_of(const struct pt_trainer *t,
 	struct pt_span out = { 0, 0 };
 
 	pt_each_call(c, p, from, s->end) {
-		if (c->cls != PT_API_LAUNCH && c->cls != PT_API_GRAPH_LAUNCH)
-			continue;
-		if (c->tid != t->main->tid)
+		if (!pt_call_is_launch(c) || c->tid != t->main->tid)
 			continue;
 		if (!out.begin && micro->n && pt_sites_have(micro, pt_call_site(c)))
 			continue;

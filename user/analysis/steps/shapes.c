@@ -40,7 +40,7 @@ uint64_t pt_call_site(const struct pt_gpu_call *c)
 {
 	uint64_t h = mix(0xcbf29ce484222325ull, c->api);
 
-	if (c->cls == PT_API_LAUNCH || c->cls == PT_API_GRAPH_LAUNCH)
+	if (pt_call_is_launch(c))
 		h = mix(h, c->v[0]);
 	else if (pt_call_is_copy(c))
 		h = mix(h, 2 * c->v[2] + pt_brings_results(c));
@@ -71,7 +71,7 @@ uint64_t pt_shape_of(const struct pt_proc *p, uint64_t b, uint64_t e, struct pt_
 		uint64_t site;
 		size_t i;
 
-		if (c->cls != PT_API_LAUNCH && c->cls != PT_API_GRAPH_LAUNCH)
+		if (!pt_call_is_launch(c))
 			continue;
 		site = pt_call_site(c);
 		if (site == last) /* as in a loop of one kernel */

@@ -24,7 +24,7 @@ static bool holder_works(const struct pt_trainer *t, const struct pt_thread *th,
 
 	if (!makes(t, who, &w))
 		return who->proc != t->proc && who->proc != th->proc;
-	return 2 * pt_rest_ns(t, &t->workers.v[w], iv->begin, iv->ready) <
+	return 2 * pt_rest_ns(&t->workers.v[w], iv->begin, iv->ready) <
 	       iv->ready - iv->begin;
 }
 
@@ -38,7 +38,7 @@ static int take_sleeps(const struct pt_an *an, const struct pt_trainer *t,
 		struct pt_span s = { iv->begin, iv->ready };
 
 		who = iv->valid_wake ? pt_model_thread(an->m, iv->waker_tid) : NULL;
-		if (iv->wait == PT_WAIT_RUNQ || pt_rests(t, w, iv) ||
+		if (iv->wait == PT_WAIT_RUNQ || pt_rests(w, iv) ||
 		    !pt_is_lock(t->look->paths, th, iv) ||
 		    (who ? !holder_works(t, th, who, iv) :
 			   iv->wait == PT_WAIT_FUTEX))

@@ -177,7 +177,7 @@ static int learn_leads(struct pt_bounds *o)
 		const struct pt_host_gap *g = &o->h->gaps.v[i];
 		uint64_t from;
 
-		if (g->started || pt_place_of_gap(o->p, g) != o->p->best)
+		if (g->started || pt_place_between(o->p, g->g.prev, g->g.next) != o->p->best)
 			continue;
 		from = no_sooner_than(o, g);
 		if (first_evidence(g))
@@ -200,7 +200,7 @@ static int learn_leads(struct pt_bounds *o)
 static void learn_bare(struct pt_bounds *o)
 {
 	pt_each(const struct pt_host_gap, g, &o->h->gaps) {
-		const struct pt_place_at *at = pt_place_of_gap(o->p, g);
+		const struct pt_place_at *at = pt_place_between(o->p, g->g.prev, g->g.next);
 
 		if (!at || !at->data || pt_gap_is_evident(g))
 			continue;
@@ -436,7 +436,7 @@ static void bound_by_name(const struct pt_place_at *at, const struct pt_host_gap
 
 bool pt_bound_named(const struct pt_bounds *o, const struct pt_host_gap *g, struct pt_span *w)
 {
-	const struct pt_place_at *at = pt_place_of_gap(o->p, g);
+	const struct pt_place_at *at = pt_place_between(o->p, g->g.prev, g->g.next);
 
 	if (!at || pt_gap_is_evident(g) || !(at->by_name || (at->data && o->bare.by_name)))
 		return false;

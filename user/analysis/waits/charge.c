@@ -52,7 +52,7 @@ static int last_at_work(const struct charger *k, bool held)
 
 		if (w->role == PT_ROLE_HELPER || w->main->exited ||
 		    (iv && iv->ready >= k->an->t1 &&
-		     (held ? pt_is_idle(k->an, t, w, iv) : pt_rests(t, w, iv))))
+		     (held ? pt_is_idle(k->an, w, iv) : pt_rests(w, iv))))
 			continue;
 		if (found >= 0)
 			return -1;
@@ -317,10 +317,9 @@ enum pt_cause pt_sleep_cause(const struct pt_an *an, const struct pt_iv *iv)
 	}
 }
 
-bool pt_is_idle(const struct pt_an *an, const struct pt_trainer *t,
-		const struct pt_worker *w, const struct pt_iv *iv)
+bool pt_is_idle(const struct pt_an *an, const struct pt_worker *w, const struct pt_iv *iv)
 {
-	return pt_rests(t, w, iv) || pt_sleep_cause(an, iv) == PT_CAUSE_LOCK;
+	return pt_rests(w, iv) || pt_sleep_cause(an, iv) == PT_CAUSE_LOCK;
 }
 
 static enum pt_cause cause_of(struct charger *k, const struct pt_leg *l)
@@ -411,7 +410,7 @@ static void name_worker(struct charger *k)
 
 static int charge_wait(struct charger *k, struct pt_fetch *w)
 {
-	struct pt_walk_opts o = { .link = link_of, .leg = take_leg, .ctx = k };
+	struct pt_walk_opts o = { link_of, take_leg, k, k };
 	const pt_asks *asks = &k->t->look->asks;
 	int err, c;
 

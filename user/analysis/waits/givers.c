@@ -124,25 +124,12 @@ static enum pt_link host_link(void *ctx, const struct pt_thread *th,
 	return *who && pt_is_actor(k->a, *who) ? PT_LINK_FOLLOW : PT_LINK_STOP;
 }
 
-struct host_ctx {
-	struct host_walk k;
-	int (*leg)(void *ctx, const struct pt_leg *leg);
-	void *ctx;
-};
-
-static int host_leg(void *ctx, const struct pt_leg *leg)
-{
-	struct host_ctx *x = ctx;
-
-	return x->leg(x->ctx, leg);
-}
-
 int pt_walk_host(const struct pt_an *an, struct pt_paths *paths,
 		 const struct pt_actor *a, const struct pt_gap *g,
 		 int (*leg)(void *ctx, const struct pt_leg *leg), void *ctx)
 {
-	struct host_ctx x = { { an, paths, a }, leg, ctx };
-	struct pt_walk_opts o = { .link = host_link, .leg = host_leg, .ctx = &x };
+	struct host_walk k = { an, paths, a };
+	struct pt_walk_opts o = { host_link, leg, &k, ctx };
 
 	return pt_walk_back(paths, g->th, g->begin, g->end, &o);
 }
@@ -170,8 +157,8 @@ static int walk_cause(const struct pt_an *an, struct pt_paths *paths,
 		      const struct pt_thread *th, uint64_t begin, uint64_t end,
 		      int (*leg)(void *ctx, const struct pt_leg *leg), void *ctx)
 {
-	struct host_ctx x = { { an, paths, NULL }, leg, ctx };
-	struct pt_walk_opts o = { .link = cause_link, .leg = host_leg, .ctx = &x };
+	struct host_walk k = { an, paths, NULL };
+	struct pt_walk_opts o = { cause_link, leg, &k, ctx };
 
 	return pt_walk_back(paths, th, begin, end, &o);
 }

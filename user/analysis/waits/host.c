@@ -163,7 +163,7 @@ static bool makes_room(const struct finder *k, const struct pt_host_piece *x)
 }
 
 /* What was written counts as that, whatever the thread did meanwhile. */
-static int cut_writing(struct finder *k, size_t first)
+static void cut_writing(struct finder *k, size_t first)
 {
 	struct pt_host *h = k->out;
 	size_t i, at, n = h->pieces.n;
@@ -183,7 +183,6 @@ static int cut_writing(struct finder *k, size_t first)
 		    x->end - x->begin)
 			x->what = PT_HOST_WRITING;
 	}
-	return 0;
 }
 
 static void sum_gap(const struct pt_host *h, struct pt_host_gap *g)
@@ -305,11 +304,11 @@ static int take_gap(struct finder *k, size_t call, const struct pt_gap *g)
 	if (err)
 		return err;
 	reverse(h, x.first);
-	err = cut_writing(k, x.first);
+	cut_writing(k, x.first);
 	x.n = h->pieces.n - x.first;
 	sum_gap(h, &x);
 	h->supplied |= x.supplied_ns > 0;
-	return err ? err : pt_vec_push(&h->gaps, x);
+	return pt_vec_push(&h->gaps, x);
 }
 
 /* The trainer's own reads of files. */

@@ -130,7 +130,7 @@ static void note_place(struct pt_trainer *t, const struct pt_host_gap *g,
 		p->ns[i] += w->ns[i];
 }
 
-int pt_sum_host(const struct pt_an *an, struct pt_trainer *t)
+void pt_sum_host(const struct pt_an *an, struct pt_trainer *t)
 {
 	const struct pt_host *h = &t->look->host;
 	uint64_t wall = an->t1 - an->t0, step, idle = 0, hidden = 0, others = 0;
@@ -161,7 +161,6 @@ int pt_sum_host(const struct pt_an *an, struct pt_trainer *t)
 		idle = pt_min64(idle, t->idle_likely_ns);
 	t->host_idle_ns = idle;
 	t->host_hidden_ns = pt_min64(pt_min64(hidden, busy), idle);
-	return 0;
 }
 
 bool pt_is_hosts(const struct pt_trainer *t)

@@ -43,6 +43,7 @@ struct finder {
 	struct pt_an *an;
 	struct pt_trainer *t;
 	const struct pt_givers *g;
+	uint64_t made_ns;    /* by all makers */
 	struct known *known; /* uthash each, in the order in which they were met */
 	struct sender *sent;
 	struct kin *kin;
@@ -98,13 +99,6 @@ bool pt_is_relay(const struct pt_trainer *t, const struct pt_thread *th)
 	return false;
 }
 
-/* A thread of the trainer that ends the consumer's sleeps and hands on what others
- * make. */
-static int add_relay(struct pt_trainer *t, const struct pt_thread *th)
-{
-	return pt_is_relay(t, th) ? 0 : pt_vec_push(&t->relays, th);
-}
-
 static int add_sender(struct finder *k, const struct pt_thread *th, uint64_t ns)
 {
 	struct sender *x = pt_hash_make(k->sent, th, &th);
@@ -135,7 +129,8 @@ static int take_givers(struct finder *k)
 		if (p == t->proc && (double)x->ns < MAKER_SHARE * (double)all)
 			continue;
 		if (p == t->proc && (double)pt_made_by(g, x->th) < RELAY_SHARE * behind) {
-			if (add_relay(t, x->th))
+			/* it hands on what others make */
+			if (!pt_is_relay(t, x->th) && pt_vec_push(&t->relays, x->th))
 				return -ENOMEM;
 			continue;
 		}
@@ -147,16 +142,10 @@ static int take_givers(struct finder *k)
 }
 
 /* Does a thread of the trainer that ends a relay's sleeps make what that hands on? */
-static bool makes_inside(const struct pt_trainer *t, const struct pt_givers *g,
-			 const struct pt_thread *th)
+static bool makes_inside(const struct finder *k, const struct pt_thread *th)
 {
-	const struct pt_maker *x;
-	uint64_t sum = 0;
-
-	for (x = g->makers; x; x = x->hh.next)
-		sum += x->ns;
-	return !pt_is_relay(t, th) && !pt_is_driver_thread(th) && th != t->main &&
-	       (double)pt_made_by(g, th) >= MAKER_SHARE * (double)sum;
+	return !pt_is_relay(k->t, th) && !pt_is_driver_thread(th) && th != k->t->main &&
+	       (double)pt_made_by(k->g, th) >= MAKER_SHARE * (double)k->made_ns;
 }
 
 /* Who ends the sleeps of a relay delivers as if to the consumer. */
@@ -174,7 +163,7 @@ static int take_relayed(struct finder *k, const struct pt_thread *th)
 		who = pt_model_thread(an->m, iv->waker_tid);
 		p = who ? pt_model_proc(an->m, iv->waker_tgid) : NULL;
 		if (!p || pt_is_lock(k->g->paths, th, iv) ||
-		    (p == t->proc && !makes_inside(t, k->g, who)))
+		    (p == t->proc && !makes_inside(k, who)))
 			continue;
 		if (!worker_for(k, p, who) ||
 		    add_sender(k, who, iv->ready - iv->begin))
@@ -205,26 +194,23 @@ static int take_makers(struct finder *k)
 	const struct pt_givers *g = k->g;
 	struct pt_trainer *t = k->t;
 	const struct pt_maker *x;
-	uint64_t sum = 0, inside = 0;
+	uint64_t inside = 0;
 
-	for (x = g->makers; x; x = x->hh.next) {
-		sum += x->ns;
+	for (x = g->makers; x; x = x->hh.next)
 		inside += x->th->proc == t->proc ? x->ns : 0;
-	}
 	for (x = g->makers; x; x = x->hh.next) {
 		struct pt_proc *p = x->th->proc;
 		struct pt_worker *w;
 
 		/* a pool of threads, through a relay and another */
-		if (p == t->proc && inside * 2 > sum && t->relays.n &&
-		    makes_inside(t, g, x->th) &&
-		    !worker_for(k, p, x->th))
+		if (p == t->proc && inside * 2 > k->made_ns && t->relays.n &&
+		    makes_inside(k, x->th) && !worker_for(k, p, x->th))
 			return -ENOMEM;
 
 		/* a thread of the trainer that does not end its sleeps passes
 		 * its wishes on */
 		if (p == t->proc || worker_of(k, p, x->th) ||
-		    (double)x->ns < MAKER_SHARE * (double)sum)
+		    (double)x->ns < MAKER_SHARE * (double)k->made_ns)
 			continue;
 		w = worker_make(k, p, pt_maker_in(k->an, g, p));
 		if (!w)
@@ -564,9 +550,13 @@ int pt_find_loader(struct pt_an *an, struct pt_trainer *t,
 		   const struct pt_givers *g)
 {
 	struct finder k = { .an = an, .t = t, .g = g };
+	const struct pt_maker *m;
 	size_t i;
-	int err = take_givers(&k);
+	int err;
 
+	for (m = g->makers; m; m = m->hh.next)
+		k.made_ns += m->ns;
+	err = take_givers(&k);
 	for (i = 0; i < t->relays.n && !err; i++)
 		err = take_relayed(&k, t->relays.v[i]);
 	err = err ?: take_makers(&k);

@@ -44,7 +44,6 @@ int pt_learn_refills(const struct pt_an *an, struct pt_trainer *t);
 /* What a sleep is for, by itself. */
 enum pt_cause pt_sleep_cause(const struct pt_an *an, const struct pt_iv *iv);
 /* Makes the worker no batch in `iv`: does it rest, or wait for its turn? */
-bool pt_is_idle(const struct pt_an *an, const struct pt_trainer *t,
-		const struct pt_worker *w, const struct pt_iv *iv);
+bool pt_is_idle(const struct pt_an *an, const struct pt_worker *w, const struct pt_iv *iv);
 
 #endif

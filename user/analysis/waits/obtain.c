@@ -86,7 +86,8 @@ static void add_waits(const struct pt_trainer *t, struct pt_step *s, size_t from
 static int begin_step(struct obtain *o, const struct pt_host_gap *g, size_t i)
 {
 	const struct pt_actor *a = o->b.h->a;
-	const struct pt_place_at *at = g ? pt_place_of_gap(o->b.p, g) : NULL;
+	const struct pt_place_at *at = g ?
+		pt_place_between(o->b.p, g->g.prev, g->g.next) : NULL;
 	struct pt_step s = { .worker = -1, .batches = 1, .wait0 = o->t->waits.n,
 			     .cause = PT_CAUSE_UNKNOWN };
 	struct pt_span w;
@@ -136,17 +137,14 @@ static int wait_within(struct obtain *o, const struct pt_host_gap *g)
 static bool at_begin(const struct obtain *o, const struct pt_host_gap *g, size_t i)
 {
 	const struct pt_actor *a = o->b.h->a;
-	struct pt_host_gap bare = { .g = { .prev = i ? a->calls.v[i - 1].site : 0 } };
 	const struct pt_place_at *at;
 
 	if (g)
 		return pt_begins_step(o->b.p, g);
 	if (i == a->calls.n || !i)
 		return false;
-	bare.g.next = a->calls.v[i].site;
-	at = pt_place_of_gap(o->b.p, &bare);
-	return at && at->begins && at->prev != at->next &&
-	       !at->partly;
+	at = pt_place_between(o->b.p, a->calls.v[i - 1].site, a->calls.v[i].site);
+	return at && at->begins && at->prev != at->next && !at->partly;
 }
 
 static void end_steps(const struct obtain *o)

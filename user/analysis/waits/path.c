@@ -171,12 +171,7 @@ static int take_words(struct pt_paths *p, const struct pt_thread *th)
 	return err;
 }
 
-static int by_time(const void *a, const void *b)
-{
-	const struct wakeup *x = a, *y = b;
-
-	return pt_cmp(x->ts, y->ts);
-}
+PT_ORDER(by_time, struct wakeup, pt_cmp(x->ts, y->ts))
 
 /* An address is a lock now and something else later (CPython makes a lock for each
  * wait for a condition): what so many wake-ups around one say. */
@@ -430,7 +425,7 @@ static int step_back(struct walk *k, uint64_t lo, enum pt_leg_kind kind,
 		return 0;
 	k->at = leg.begin;
 	k->hops = 0;
-	return k->o->leg(k->o->ctx, &leg);
+	return k->o->leg(k->o->leg_ctx, &leg);
 }
 
 /* A thread can have ended it: a disk, a page, a timer end theirs by an interrupt. */
@@ -461,7 +456,7 @@ static int sleep_back(struct walk *k, const struct pt_iv *iv)
 	    k->lock.iv->wait == PT_WAIT_FUTEX &&
 	    k->lock.iv->arg0 >> 3 == iv->arg0 >> 3)
 		return step_back(k, iv->begin, PT_LEG_LOCK, iv, k->lock.who);
-	link = k->o->link(k->o->ctx, k->th, iv, k->at, &who);
+	link = k->o->link(k->o->link_ctx, k->th, iv, k->at, &who);
 	if (link == PT_LINK_LOCK && who && passed_on(k, iv))
 		link = PT_LINK_FOLLOW;
 	if (link == PT_LINK_LOCK) {

@@ -46,7 +46,7 @@ struct pt_walk_opts {
 			     const struct pt_thread **who);
 	/* Not 0 ends the walk, and is what it returns. */
 	int (*leg)(void *ctx, const struct pt_leg *leg);
-	void *ctx;
+	void *link_ctx, *leg_ctx;
 };
 
 struct pt_paths; /* what is remembered from walk to walk */

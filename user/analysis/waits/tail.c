@@ -60,8 +60,7 @@ static bool all_noticed(const struct pt_trainer *t)
 
 /* Since when the worker makes a batch that is not done when the capture ends; the end: it
  * rests by then, or waits its turn. */
-static uint64_t unfinished(const struct pt_an *an, const struct pt_trainer *t,
-			   const struct pt_worker *w)
+static uint64_t unfinished(const struct pt_an *an, const struct pt_worker *w)
 {
 	size_t i = w->main->iv.n;
 	uint64_t since;
@@ -73,27 +72,26 @@ static uint64_t unfinished(const struct pt_an *an, const struct pt_trainer *t,
 	while (i-- > 0 && w->main->iv.v[i].end > since) {
 		const struct pt_iv *iv = &w->main->iv.v[i];
 
-		if (iv->ready >= an->t1 ? pt_is_idle(an, t, w, iv) : pt_rests(t, w, iv))
+		if (iv->ready >= an->t1 ? pt_is_idle(an, w, iv) : pt_rests(w, iv))
 			since = iv->end;
 	}
 	return pt_min64(since, an->t1);
 }
 
-static double unfinished_ms(const struct pt_an *an, const struct pt_trainer *t,
-			    const struct pt_worker *w)
+static double unfinished_ms(const struct pt_an *an, const struct pt_worker *w)
 {
-	return (double)(an->t1 - unfinished(an, t, w)) / NS_PER_MS;
+	return (double)(an->t1 - unfinished(an, w)) / NS_PER_MS;
 }
 
 /* When a worker made batches that take longer than `limit`. */
-static int slow_of(const struct pt_an *an, const struct pt_trainer *t,
-		   const struct pt_worker *w, double limit, pt_spans *out)
+static int slow_of(const struct pt_an *an, const struct pt_worker *w, double limit,
+		   pt_spans *out)
 {
-	struct pt_span last = { unfinished(an, t, w), an->t1 };
+	struct pt_span last = { unfinished(an, w), an->t1 };
 	size_t k;
 	int err = 0;
 
-	if (unfinished_ms(an, t, w) > limit)
+	if (unfinished_ms(an, w) > limit)
 		err = pt_vec_push(out, last);
 	/* [k] is of done[k + 1]; where it rested, it did so before */
 	for (k = 0; k < w->unsorted_ms.n && k + 1 < w->done.n && !err; k++) {
@@ -120,7 +118,7 @@ static int slow_times(const struct pt_an *an, const struct pt_trainer *t, double
 	for (i = 0; i < t->workers.n && noticed && !err; i++) {
 		if (t->workers.v[i].role == PT_ROLE_HELPER)
 			continue;
-		err = slow_of(an, t, &t->workers.v[i], limit, &by[i]);
+		err = slow_of(an, &t->workers.v[i], limit, &by[i]);
 		pt_spans_tidy(&by[i], an->t0, an->t1);
 		err = err ?: pt_spans_append(out, &by[i]);
 	}
@@ -225,8 +223,8 @@ int pt_measure_tail(const struct pt_an *an, const struct pt_trainer *t,
 		if (v.v[i] > limit)
 			err = pt_vec_push(&tail, v.v[i]);
 	pt_each_ok(const struct pt_worker, w, &t->workers, err) {
-		if (!waited && unfinished_ms(an, t, w) > limit)
-			err = pt_vec_push(&tail, unfinished_ms(an, t, w));
+		if (!waited && unfinished_ms(an, w) > limit)
+			err = pt_vec_push(&tail, unfinished_ms(an, w));
 	}
 	if (err || out->all < PT_TAIL_BATCHES || !tail.n ||
 	    (double)tail.n > PT_TAIL_PART * (double)out->all ||

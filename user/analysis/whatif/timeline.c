@@ -57,7 +57,7 @@ static bool is_full(const struct pt_iv *iv)
 static void set_place(const struct pt_wi_look *k, const struct pt_iv *iv,
 		      struct pt_wi_piece *p)
 {
-	enum pt_cause c = pt_piece_cause(k->an, k->t, k->w, iv);
+	enum pt_cause c = pt_piece_cause(k->an, k->w, iv);
 	const struct pt_sock *s;
 
 	if (k->w && is_full(iv)) { /* comes of the trainer's pace */

@@ -8,7 +8,6 @@
 #include "analysis/waits/gaps.h"
 
 struct tally {
-	const struct pt_trainer *t;
 	const struct pt_worker *w;
 	uint64_t cpu, queued, idle;
 };
@@ -22,7 +21,7 @@ static int tally_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv
 		k->cpu += e - b;
 	else if (queued)
 		k->queued += e - b;
-	else if (pt_rests(k->t, k->w, iv))
+	else if (pt_rests(k->w, iv))
 		k->idle += e - b;
 	return 0;
 }
@@ -128,7 +127,7 @@ void pt_measure_pool(struct pt_an *an, struct pt_trainer *t,
 	*out = (struct pt_pool_time){ 0 };
 
 	pt_each(const struct pt_worker, w, &t->workers) {
-		struct tally k = { t, w, 0, 0, 0 };
+		struct tally k = { .w = w };
 		uint64_t b = pt_max64(an->t0, w->main->first);
 		uint64_t e = pt_min64(an->t1, pt_thread_end(an, w->main));
 
@@ -223,7 +222,7 @@ static enum pt_hang hang_of(const struct pt_an *an, const struct pt_iv *iv,
 static bool spins(const struct pt_an *an, const struct pt_trainer *t,
 		  const struct pt_worker *w, double *s)
 {
-	struct tally k = { t, w, 0, 0, 0 };
+	struct tally k = { .w = w };
 	uint64_t since = pt_max64(an->t0, w->main->first);
 	double peers = 0;
 	size_t i;
@@ -308,7 +307,7 @@ void pt_find_hung(const struct pt_an *an, struct pt_trainer *t,
 		const struct pt_iv *iv = last_wait(an, w->main, &s);
 
 		w->hung = false;
-		if (iv && !pt_rests(t, w, iv) &&
+		if (iv && !pt_rests(w, iv) &&
 		    iv->wait != PT_WAIT_PIPE_IN) {
 			enum pt_hang how = hang_of(an, iv, s, asks);
 

@@ -80,10 +80,8 @@ static int find_rests(const struct pt_an *an, const struct pt_trainer *t,
 	return 0;
 }
 
-bool pt_rests(const struct pt_trainer *t, const struct pt_worker *w,
-	      const struct pt_iv *iv)
+bool pt_rests(const struct pt_worker *w, const struct pt_iv *iv)
 {
-	(void)t;
 	/* what it has made is not taken: it is ahead */
 	if (w && iv->wait == PT_WAIT_PIPE_OUT && w->feeder == w->main)
 		return true;
@@ -91,11 +89,10 @@ bool pt_rests(const struct pt_trainer *t, const struct pt_worker *w,
 	       has(&w->rests, rest_key(iv));
 }
 
-enum pt_cause pt_piece_cause(const struct pt_an *an, const struct pt_trainer *t,
-			     const struct pt_worker *w, const struct pt_iv *iv)
+enum pt_cause pt_piece_cause(const struct pt_an *an, const struct pt_worker *w,
+			     const struct pt_iv *iv)
 {
-	return pt_rests(t, w, iv) ? PT_CAUSE_WORKER_IDLE :
-				    pt_sleep_cause(an, iv);
+	return pt_rests(w, iv) ? PT_CAUSE_WORKER_IDLE : pt_sleep_cause(an, iv);
 }
 
 /* The head of a message and what follows it wake its reader several times, with nothing
@@ -107,8 +104,7 @@ enum pt_cause pt_piece_cause(const struct pt_an *an, const struct pt_trainer *t,
 /* A batch that came while nobody slept for it woke nobody: the worker has written
  * something, and rests. One that never writes (shared memory) has made something from
  * one rest to the next. */
-static int collect_unnoticed(const struct pt_an *an, const struct pt_trainer *t,
-			     struct pt_worker *w)
+static int collect_unnoticed(const struct pt_an *an, struct pt_worker *w)
 {
 	const struct pt_thread *th = w->main;
 	size_t i, first = pt_iv_after(th, an->t0), end = pt_iv_after(th, an->t1);
@@ -120,7 +116,7 @@ static int collect_unnoticed(const struct pt_an *an, const struct pt_trainer *t,
 		const struct pt_iv *iv = &th->iv.v[i];
 		uint64_t since = rested;
 
-		if (!pt_rests(t, w, iv))
+		if (!pt_rests(w, iv))
 			continue;
 		rested = iv->ready;
 		if (writes && iv->wchar <= written)
@@ -207,7 +203,7 @@ static int collect_ahead(const struct pt_an *an, struct pt_worker *w)
 
 	pt_each_iv(iv, w->main, an->t0, an->t1) {
 		if (!err && iv->valid_wake && iv->waker_tid == w->feeder->tid &&
-		    pt_rests(NULL, w, iv))
+		    pt_rests(w, iv))
 			err = pt_vec_push(&made, iv->begin);
 	}
 	if (err || made.n < PT_SLOW_BATCHES) {
@@ -248,7 +244,7 @@ int pt_find_made(const struct pt_an *an, struct pt_trainer *t)
 		pt_sort_times(&w->done);
 		if (w->feeder != w->main)
 			continue;
-		err = collect_unnoticed(an, t, w);
+		err = collect_unnoticed(an, w);
 		err = err ?: join_parts(w);
 	}
 	return err;
@@ -257,7 +253,6 @@ int pt_find_made(const struct pt_an *an, struct pt_trainer *t)
 /* ---- how long they took ----------------------------------------------------------- */
 
 struct tally {
-	const struct pt_trainer *t;
 	const struct pt_worker *w;
 	uint64_t idle_ns;
 	size_t rests;
@@ -268,36 +263,34 @@ static int idle_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv,
 {
 	struct tally *k = ctx;
 
-	if (iv && !queued && pt_rests(k->t, k->w, iv)) {
+	if (iv && !queued && pt_rests(k->w, iv)) {
 		k->idle_ns += e - b;
 		k->rests++;
 	}
 	return 0;
 }
 
-static struct tally tally_rests(const struct pt_trainer *t, const struct pt_worker *w,
-				uint64_t b, uint64_t e)
+static struct tally tally_rests(const struct pt_worker *w, uint64_t b, uint64_t e)
 {
-	struct tally k = { .t = t, .w = w };
+	struct tally k = { .w = w };
 
 	pt_walk(w->main, b, e, idle_piece, &k);
 	return k;
 }
 
-uint64_t pt_rest_ns(const struct pt_trainer *t, const struct pt_worker *w, uint64_t b,
-		    uint64_t e)
+uint64_t pt_rest_ns(const struct pt_worker *w, uint64_t b, uint64_t e)
 {
-	return tally_rests(t, w, b, e).idle_ns;
+	return tally_rests(w, b, e).idle_ns;
 }
 
 /* Busy time between two batches made: what the second one took. */
-static int service_times(const struct pt_trainer *t, struct pt_worker *w)
+static int service_times(struct pt_worker *w)
 {
 	size_t i;
 
 	for (i = 1; i < w->done.n; i++) {
 		uint64_t b = w->done.v[i - 1], e = w->done.v[i];
-		double ms = (double)(e - b - pt_rest_ns(t, w, b, e)) / NS_PER_MS;
+		double ms = (double)(e - b - pt_rest_ns(w, b, e)) / NS_PER_MS;
 
 		if (pt_vec_push(&w->service_ms, ms) ||
 		    pt_vec_push(&w->unsorted_ms, ms))
@@ -378,8 +371,8 @@ static int find_peers(const struct pt_trainer *t, const struct pt_worker *w,
 #define BUSY_PEERS 2
 
 /* Busy ms of each stretch, sorted by the median of them, which is told. */
-static int busy_times(const struct pt_an *an, const struct pt_trainer *t,
-		      const struct pt_worker *w, pt_doubles *out, double *median)
+static int busy_times(const struct pt_an *an, const struct pt_worker *w, pt_doubles *out,
+		      double *median)
 {
 	uint64_t len = (an->t1 - an->t0) / BUSY_STRETCHES, i, b;
 	double ms[BUSY_STRETCHES];
@@ -387,7 +380,7 @@ static int busy_times(const struct pt_an *an, const struct pt_trainer *t,
 
 	for (i = 0; i < BUSY_STRETCHES && !err; i++) {
 		b = an->t0 + i * len;
-		ms[i] = (double)(len - pt_min64(pt_rest_ns(t, w, b, b + len), len)) /
+		ms[i] = (double)(len - pt_min64(pt_rest_ns(w, b, b + len), len)) /
 			NS_PER_MS;
 		err = pt_vec_push(out, ms[i]);
 	}
@@ -415,12 +408,12 @@ static int find_busy_peers(const struct pt_an *an, const struct pt_trainer *t,
 	p->own.n = 0;
 	if (!lasts(an, w))
 		return 0;
-	err = busy_times(an, t, w, &p->own, &median);
+	err = busy_times(an, w, &p->own, &median);
 	pt_each_ok(const struct pt_worker, o, &t->workers, err) {
 		if (o == w || o->role != w->role || o->done.n || !lasts(an, o) ||
-		    2 * tally_rests(t, o, an->t0, an->t1).rests < w->done.n)
+		    2 * tally_rests(o, an->t0, an->t1).rests < w->done.n)
 			continue;
-		err = busy_times(an, t, o, &p->service_ms, &median);
+		err = busy_times(an, o, &p->service_ms, &median);
 		err = err ?: pt_vec_push(&p->medians, median);
 	}
 	return err;
@@ -554,6 +547,6 @@ int pt_measure_workers(struct pt_an *an, struct pt_trainer *t)
 	int err = 0;
 
 	for (i = 0; i < t->workers.n && !err; i++)
-		err = service_times(t, &t->workers.v[i]);
+		err = service_times(&t->workers.v[i]);
 	return err ? err : pt_compare_workers(an, t);
 }
