@@ -7,11 +7,6 @@
 
 #include "analysis/parts/part.h"
 
-static double seconds_of(const struct pt_model *m)
-{
-	return (double)(m->end - m->begin + m->trimmed_ns) / NS_PER_S;
-}
-
 int pt_analyze(struct pt_model *m, const struct pt_analysis_opts *o,
 	       struct pt_report *r)
 {
@@ -33,7 +28,7 @@ int pt_analyze_parts(struct pt_model *m, const struct pt_analysis_opts *o,
 			err = pt_join_add(j, last);
 	}
 	if (err == -ERANGE) {
-		r->capture.duration = seconds_of(m);
+		r->capture.duration = pt_sec(m->end - m->begin + m->trimmed_ns);
 		r->steps.count = last->r->steps.count;
 	}
 	err = err ?: pt_finish(m, o, j ? NULL : last, j, r);

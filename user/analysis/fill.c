@@ -43,9 +43,9 @@ static int fill_steps(struct pt_an *an, struct pt_trainer *t)
 		o->index = (int64_t)(an->step0 + i);
 		o->begin_ns = (int64_t)s->begin;
 		o->end_ns = (int64_t)s->end;
-		o->period_ms = (double)(s->end - s->begin) / NS_PER_MS;
-		o->data_wait_ms = (double)s->wait_ns / NS_PER_MS;
-		o->gpu_wait_ms = (double)s->gpu_wait_ns / NS_PER_MS;
+		o->period_ms = pt_ms(s->end - s->begin);
+		o->data_wait_ms = pt_ms(s->wait_ns);
+		o->gpu_wait_ms = pt_ms(s->gpu_wait_ns);
 		o->cause = s->cause;
 		o->worker = s->worker >= 0 ?
 				    t->workers.v[s->worker].proc->tgid : PT_NULL;

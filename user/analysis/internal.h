@@ -450,6 +450,10 @@ static inline double pt_sec(uint64_t ns)
 {
 	return (double)ns / NS_PER_S;
 }
+static inline double pt_ms(uint64_t ns)
+{
+	return (double)ns / NS_PER_MS;
+}
 /* Distribution of `v` (sorted in place); all zero with n == 0. */
 void pt_dist_of(double *v, size_t n, struct pt_dist *d);
 double pt_median(double *v, size_t n); /* sorts; NAN when empty */

@@ -171,7 +171,7 @@ static void put(struct pt_r_charge *out, size_t *n, uint64_t ns, uint64_t wall,
 	if (!ns || !wall)
 		return;
 	out[(*n)++] = (struct pt_r_charge){
-		.cause = cause, .seconds = (double)ns / NS_PER_S,
+		.cause = cause, .seconds = pt_sec(ns),
 		.share = (double)ns / (double)wall, .subject_pid = PT_NULL,
 		.subject_tid = PT_NULL, .what = what,
 	};

@@ -83,7 +83,7 @@ static void add_sample(const struct pt_an *an, struct sums *s,
 	if (d->sm_mhz != PT_DEVICE_UNKNOWN)
 		s->mhz[s->n_mhz++] = d->sm_mhz;
 	if (d->mem_used != UINT64_MAX) {
-		s->x[s->n_mem] = (double)(d->hdr.ts - an->t0) / NS_PER_S;
+		s->x[s->n_mem] = pt_sec(d->hdr.ts - an->t0);
 		s->mem[s->n_mem++] = (double)d->mem_used;
 	}
 	if (d->throttle != UINT64_MAX)

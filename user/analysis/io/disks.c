@@ -123,7 +123,7 @@ static void whole(const struct pt_an *an, uint32_t dev, struct pt_r_disk *o)
 	}
 	if (!a || a->hdr.ts >= b->hdr.ts)
 		return;
-	s = (double)(b->hdr.ts - a->hdr.ts) / NS_PER_S;
+	s = pt_sec(b->hdr.ts - a->hdr.ts);
 	reads = since(b->reads, a->reads);
 	writes = since(b->writes, a->writes);
 	rb = since(b->read_bytes, a->read_bytes);

@@ -78,8 +78,7 @@ static int faults_on(const struct pt_an *an, struct pt_fault_file *out)
 			if (iv->wait == PT_WAIT_FAULT &&
 			    iv->obj_kind == PT_OBJ_FILE &&
 			    iv->object == out->inode && iv->dev == out->dev)
-				err = pt_vec_push(&ms, (double)(iv->ready - iv->begin) /
-							       NS_PER_MS);
+				err = pt_vec_push(&ms, pt_ms(iv->ready - iv->begin));
 		}
 	}
 	if (!err && ms.n) {

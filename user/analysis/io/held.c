@@ -94,7 +94,7 @@ static int find_limit(const struct pt_an *an, const pt_io_units *v,
 int pt_io_held(const struct pt_an *an, const pt_io_units *v, struct pt_io *o)
 {
 	double answered = 0, bytes = 0, waited = 0, requests = 0;
-	double wall = (double)(an->t1 - an->t0) / NS_PER_S;
+	double wall = pt_sec(an->t1 - an->t0);
 	size_t i;
 
 	o->held = NAN;

@@ -232,7 +232,7 @@ static bool hops(const struct pt_place *p)
 static void sum_files(const struct pt_an *an, uint64_t sum, struct pt_io *o)
 {
 	uint64_t visits = 0, bytes = 0, hopped = 0;
-	double wall = (double)(an->t1 - an->t0) / NS_PER_S;
+	double wall = pt_sec(an->t1 - an->t0);
 	const struct pt_place *p;
 
 	for (p = an->places->all; p; p = p->hh.next) {

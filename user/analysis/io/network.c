@@ -98,8 +98,7 @@ static int answered(struct answer *a)
 	a->sum = NULL;
 	if (!p)
 		return 0;
-	return pt_vec_push(&p->first_ms,
-			   (double)(a->end - a->begin) / NS_PER_MS);
+	return pt_vec_push(&p->first_ms, pt_ms(a->end - a->begin));
 }
 
 static int sum_wait(const struct pt_an *an, struct peer_sum *all,
@@ -188,9 +187,7 @@ static int sum_sock(const struct pt_an *an, struct peer_sum *all,
 	if (s->opened < an->t0 || s->opened >= an->t1)
 		return 0;
 	p->opened++;
-	return s->connect_ns ? pt_vec_push(&p->connect_ms,
-					   (double)s->connect_ns / NS_PER_MS) :
-			       0;
+	return s->connect_ns ? pt_vec_push(&p->connect_ms, pt_ms(s->connect_ns)) : 0;
 }
 
 static void sum_charges(const struct pt_an *an, struct peer_sum *all, size_t n)
@@ -242,7 +239,7 @@ int pt_peer_row(struct pt_an *an, uint32_t index, struct pt_r_peer *o)
 
 static int fill_peer(struct pt_an *an, struct peer_sum *p, struct pt_r_peer *o)
 {
-	double wall = (double)(an->t1 - an->t0) / NS_PER_S;
+	double wall = pt_sec(an->t1 - an->t0);
 
 	if (fill_address(an, p->peer, o))
 		return -ENOMEM;
@@ -250,10 +247,10 @@ static int fill_peer(struct pt_an *an, struct peer_sum *p, struct pt_r_peer *o)
 	o->opened = (int64_t)p->opened;
 	o->bytes = p->counted ? (int64_t)llround(p->bytes) : PT_NULL;
 	o->rate_bps = p->counted && wall > 0 ? p->bytes / wall : NAN;
-	o->wait_s = (double)p->wait_ns / NS_PER_S;
+	o->wait_s = pt_sec(p->wait_ns);
 	o->first_byte_share = p->wait_ns && p->counted ?
 		(double)p->awaited_ns / (double)p->wait_ns : NAN;
-	o->data_wait_s = an->top ? (double)p->data_ns / NS_PER_S : NAN;
+	o->data_wait_s = an->top ? pt_sec(p->data_ns) : NAN;
 	pt_dist_of(p->connect_ms.v, p->connect_ms.n, &o->connect_ms);
 	pt_dist_of(p->first_ms.v, p->first_ms.n, &o->first_byte_ms);
 	o->round_trip_ms = p->srtt_n ? (double)p->srtt_us /

@@ -69,7 +69,7 @@ static int take_visit(struct search *s, const struct pt_thread *th,
 {
 	struct pt_span span = { x->begin, x->end };
 	struct pt_visit visit = { x->begin, x->end, ns, x->inode, 0, x->dev };
-	double ms = (double)ns / NS_PER_MS;
+	double ms = pt_ms(ns);
 
 	if (pt_vec_push(&s->ms, ms))
 		return -ENOMEM;

@@ -34,11 +34,6 @@ static bool same(const struct pt_visit *x, const struct pt_visit *y)
 	return x->inode == y->inode && x->dev == y->dev;
 }
 
-static double ms_of(const struct pt_visit *x)
-{
-	return (double)x->ns / NS_PER_MS;
-}
-
 /* What a visit to this file returns, median; else the file's size; NAN. */
 static int usual_bytes(const struct looking *k, const struct group *g, double *out)
 {
@@ -78,7 +73,7 @@ static int find_peers(struct looking *k, const struct pt_visit *of, double bytes
 			near = b >= bytes / 2 && b <= bytes * 2;
 			if (!x->bytes || same(x, of) || (!pass && !near))
 				continue;
-			if (pt_vec_push(&k->peers, ms_of(x) *
+			if (pt_vec_push(&k->peers, pt_ms(x->ns) *
 					(near ? 1 : fmax(1, bytes / b))))
 				return -ENOMEM;
 		}
@@ -98,7 +93,7 @@ static int compare(struct looking *k, const struct group *g, struct pt_item *o)
 
 	k->own.n = 0;
 	for (i = 0; i < g->n; i++)
-		if (pt_vec_push(&k->own, ms_of(&x[i])))
+		if (pt_vec_push(&k->own, pt_ms(x[i].ns)))
 			return -ENOMEM;
 	o->waits = g->n;
 	o->usual_ms = pt_median(k->own.v, k->own.n);
@@ -180,7 +175,7 @@ static double longest(const pt_visits *v, const struct group *g)
 	size_t i;
 
 	for (i = 0; i < g->n; i++)
-		ms = fmax(ms, ms_of(&v->v[g->first + i]));
+		ms = fmax(ms, pt_ms(v->v[g->first + i].ns));
 	return ms;
 }
 

@@ -163,7 +163,7 @@ static int units_of(const struct pt_an *an, const struct pt_thread *th,
 			continue;
 		got = u.opening ? 0 : (double)(th->iv.v[at].rchar - iv->rchar);
 		u.begin = iv->begin;
-		u.t = (double)u.ns / NS_PER_MS;
+		u.t = pt_ms(u.ns);
 		u.c = shared / (double)u.ns;
 		u.n = got;
 		u.x = got * u.c;
@@ -229,7 +229,7 @@ static void add_totals(const struct pt_an *an, const struct pt_thread *th,
 int pt_io_collect(struct pt_an *an, struct pt_trainer *t, pt_io_units *out,
 		  struct pt_io *o)
 {
-	double read = 0, fetched = 0, wall = (double)(an->t1 - an->t0) / NS_PER_S;
+	double read = 0, fetched = 0, wall = pt_sec(an->t1 - an->t0);
 	struct sums s = { 0 };
 	edges v = { 0 };
 	int err = 0;

@@ -59,7 +59,7 @@ void pt_measure_memory(struct pt_an *an)
 	o->refaulted = known(last->refaulted - first->refaulted);
 	o->refaulted_in = last->refaulted_in == PT_MEMORY_CGROUP ? "cgroup" :
 								   "host";
-	o->refault_s = (double)(last->hdr.ts - first->hdr.ts) / NS_PER_S;
+	o->refault_s = pt_sec(last->hdr.ts - first->hdr.ts);
 }
 
 static void find_fits(struct pt_r_memory *m)

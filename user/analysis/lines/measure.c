@@ -62,12 +62,8 @@ static int by_function(const struct pt_code_line *a, const struct pt_code_line *
 	return strcmp(a->name, b->name) ?: strcmp(a->file, b->file);
 }
 
-static int by_function_of(const void *a, const void *b)
-{
-	const struct pt_code_line *const *x = a, *const *y = b;
-
-	return by_function(*x, *y) ?: pt_cmp(*x, *y);
-}
+PT_ORDER(by_function_of, const struct pt_code_line *,
+	 by_function(*x, *y) ?: pt_cmp(*x, *y))
 
 static int find_functions(struct told *d)
 {

@@ -21,20 +21,12 @@ static int by_group(const struct pt_r_line *x, const struct pt_r_line *y)
 	       pt_cmp(x->cause, y->cause) ?: pt_cmp(x->data_wait, y->data_wait);
 }
 
-static int by_line(const void *a, const void *b)
-{
-	const struct pt_r_line *x = a, *y = b;
+PT_ORDER(by_line, struct pt_r_line,
+	 by_group(x, y) ?: strcmp(x->file, y->file) ?: pt_cmp(x->line, y->line) ?:
+	 strcmp(x->function, y->function))
 
-	return by_group(x, y) ?: strcmp(x->file, y->file) ?: pt_cmp(x->line, y->line) ?:
-	       strcmp(x->function, y->function);
-}
-
-static int by_seconds(const void *a, const void *b)
-{
-	const struct pt_r_line *x = a, *y = b;
-
-	return by_group(x, y) ?: pt_cmp(y->seconds, x->seconds) ?: by_line(a, b);
-}
+PT_ORDER(by_seconds, struct pt_r_line,
+	 by_group(x, y) ?: pt_cmp(y->seconds, x->seconds) ?: by_line(x, y))
 
 /* One of the names that most of a line's time was in. Before the seconds are summed up. Of two
  * that differ the one with more; true: of `l`. */
@@ -154,12 +146,8 @@ static void share_out(struct pt_r_line *o, size_t *n)
 	*n = k;
 }
 
-static int by_worker_line(const void *a, const void *b)
-{
-	const struct pt_r_worker_line *x = a, *y = b;
-
-	return pt_cmp(y->share, x->share) ?: strcmp(x->file, y->file) ?: pt_cmp(x->line, y->line);
-}
+PT_ORDER(by_worker_line, struct pt_r_worker_line,
+	 pt_cmp(y->share, x->share) ?: strcmp(x->file, y->file) ?: pt_cmp(x->line, y->line))
 
 /* What it did where, of its time; not where it had nothing to do. */
 static int fill_worker(struct pt_an *an, struct pt_r_worker *w)

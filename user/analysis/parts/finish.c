@@ -34,7 +34,7 @@ int pt_fill_capture(const struct pt_an *an, struct pt_report *r)
 		return -ENOMEM;
 	c->begin_ns = (int64_t)an->t0;
 	c->end_ns = (int64_t)an->t1;
-	c->duration = (double)(an->t1 - an->t0) / NS_PER_S;
+	c->duration = pt_sec(an->t1 - an->t0);
 	if (m->begin_unix_ns)
 		c->begin_unix_ns = (int64_t)(m->begin_unix_ns +
 					     (an->t0 - m->begin));
@@ -225,8 +225,8 @@ static void sum_row(const struct pt_an *an, struct pt_r_window *out)
 	size_t i;
 
 	*out = (struct pt_r_window){
-		.at = (double)(an->t0 - pt_min64(begin, an->t0)) / NS_PER_S,
-		.duration = (double)(an->t1 - an->t0) / NS_PER_S,
+		.at = pt_sec(an->t0 - pt_min64(begin, an->t0)),
+		.duration = pt_sec(an->t1 - an->t0),
 		.begin_ns = (int64_t)an->t0, .end_ns = (int64_t)an->t1,
 		.steps = an->top ? r->steps.count : PT_NULL,
 		.step_ms = NAN, .step_p95_ms = NAN, .data_wait_share = NAN,

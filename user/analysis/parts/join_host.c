@@ -330,7 +330,7 @@ PT_ORDER(by_wait, struct pt_r_peer,
 /* What the trainer's waits are charged to, by the peer's name. */
 static int charge_peers(struct pt_an *an, struct pt_r_peer *o, size_t n)
 {
-	double wall = (double)(an->t1 - an->t0) / NS_PER_S;
+	double wall = pt_sec(an->t1 - an->t0);
 	size_t i, k;
 
 	for (i = 0; i < n; i++) {
@@ -349,7 +349,7 @@ static int charge_peers(struct pt_an *an, struct pt_r_peer *o, size_t n)
 		for (k = 0; k < n && !same_peer(&o[k], &p); k++)
 			;
 		if (k < n)
-			o[k].data_wait_s += (double)c->ns / NS_PER_S;
+			o[k].data_wait_s += pt_sec(c->ns);
 	}
 	return 0;
 }

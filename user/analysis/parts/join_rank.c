@@ -82,7 +82,7 @@ static int add_gpu(struct pt_join *j, struct pt_join_rank *r, const struct pt_r_
 static int end_gpus(struct pt_an *an, struct pt_join_rank *r, const struct pt_trainer *t,
 		    struct pt_report *to)
 {
-	double wall = (double)(an->t1 - an->t0) / NS_PER_S;
+	double wall = pt_sec(an->t1 - an->t0);
 	struct pt_r_gpu *g = pt_arena_calloc(an->a, t->devs.n + 1, sizeof(*g));
 	struct pt_join_gpu *o;
 	size_t i, k;
@@ -206,7 +206,7 @@ static int add_operation(struct pt_join *j, struct pt_join_rank *r,
 static int end_operations(struct pt_an *an, const struct pt_join *j,
 			  struct pt_join_rank *r, struct pt_report *to)
 {
-	double wall = (double)(an->t1 - an->t0) / NS_PER_S;
+	double wall = pt_sec(an->t1 - an->t0);
 	int err;
 
 	pt_each(struct pt_r_operation, o, &r->ops) {

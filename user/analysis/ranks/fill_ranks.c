@@ -35,7 +35,7 @@ int pt_measure_collectives(const struct pt_an *an, struct pt_trainer *t)
 		while (at < t->steps.n && t->steps.v[at].end <= a->begin)
 			at++;
 		if (is && at < t->steps.n && a->begin >= t->steps.v[at].begin)
-			ms[at] += (double)(a->end - a->begin) / NS_PER_MS;
+			ms[at] += pt_ms(a->end - a->begin);
 	}
 	for (i = 0; i < t->steps.n; i++) {
 		struct pt_step *s = &t->steps.v[i];
@@ -57,13 +57,13 @@ int pt_fill_step_parts(const struct pt_trainer *t, struct pt_r_step_parts *out)
 	if (!own)
 		return n ? -ENOMEM : 0;
 	pt_each_of(const struct pt_step, s, t->steps.v, n) {
-		double all = (double)(s->end - s->begin) / NS_PER_MS;
+		double all = pt_ms(s->end - s->begin);
 
 		if (s->partial)
 			continue;
-		data[k] = (double)s->wait_ns / NS_PER_MS;
-		gpu[k] = (double)s->gpu_wait_ns / NS_PER_MS;
-		coll[k] = (double)s->collective_ns / NS_PER_MS;
+		data[k] = pt_ms(s->wait_ns);
+		gpu[k] = pt_ms(s->gpu_wait_ns);
+		coll[k] = pt_ms(s->collective_ns);
 		if (!isnan(s->collective_ms))
 			dev[m++] = s->collective_ms;
 		own[k] = fmax(0, all - data[k] - gpu[k] - coll[k]);
@@ -95,9 +95,9 @@ void pt_fill_meetings(const struct pt_an *an, size_t i, struct pt_r_meetings *ou
 	out->late_count = (int64_t)m->clear;
 	out->last_share = m->clear ? (double)r->last / (double)m->clear : NAN;
 	out->late_ms = r->late_ms;
-	out->waits_for_others = (double)r->waits_ns / NS_PER_S;
-	out->held_others = (double)r->held_ns / NS_PER_S;
-	out->lost = (double)r->cost_ns / NS_PER_S;
+	out->waits_for_others = pt_sec(r->waits_ns);
+	out->held_others = pt_sec(r->held_ns);
+	out->lost = pt_sec(r->cost_ns);
 	out->reason_s = NAN;
 	if (!r->last)
 		return;

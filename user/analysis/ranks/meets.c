@@ -159,8 +159,7 @@ static int judge_meeting(struct pt_meets *out, struct rank_view *v, size_t n,
 	for (i = 0; i < n; i++) {
 		uint64_t at = v[i].list.v[v[i].first + k].at;
 
-		if (clear && pt_vec_push(&v[i].late_ms,
-					 (double)(at - m->first) / NS_PER_MS))
+		if (clear && pt_vec_push(&v[i].late_ms, pt_ms(at - m->first)))
 			return -ENOMEM;
 		out->rank[i].waits_ns += m->last - pt_min64(m->last,
 						pt_max64(at, m->open));

@@ -11,11 +11,6 @@
 #include "analysis/internal.h"
 #include "analysis/verdicts/thresholds.h"
 
-static double ms(uint64_t ns)
-{
-	return (double)ns / NS_PER_MS;
-}
-
 /* The waits in a step; *hint: those before it are over. What the host waited
  * for the device counts where the wait before it ended. */
 static void take_waits(const struct pt_trainer *t, size_t *hint, uint64_t b,
@@ -43,8 +38,8 @@ static void take_waits(const struct pt_trainer *t, size_t *hint, uint64_t b,
 		o->worker = s->worker >= 0 ?
 				    t->workers.v[s->worker].proc->tgid : PT_NULL;
 	}
-	o->data_wait_ms = ms(wait);
-	o->gpu_wait_ms = ms(pt_min64(gpu, e - b));
+	o->data_wait_ms = pt_ms(wait);
+	o->gpu_wait_ms = pt_ms(pt_min64(gpu, e - b));
 }
 
 static int find_outliers(struct pt_an *an, struct pt_r_steps *r)
@@ -84,7 +79,7 @@ static int fill(struct pt_an *an, const struct pt_trainer *t,
 		list[i].index = (int64_t)(an->step0 + i);
 		list[i].begin_ns = (int64_t)at[i];
 		list[i].end_ns = (int64_t)e;
-		list[i].period_ms = period[i] = ms(e - at[i]);
+		list[i].period_ms = period[i] = pt_ms(e - at[i]);
 		take_waits(t, &hint, at[i], e, &list[i]);
 	}
 	r->list = list;

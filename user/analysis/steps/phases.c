@@ -157,7 +157,7 @@ static int put(struct pt_an *an, const struct pt_phases *k, bool backward)
 		if (!k->ns[i])
 			continue;
 		o[n].name = names[i] ? names[i] : backward ? "other" : "compute";
-		o[n].seconds = (double)k->ns[i] / NS_PER_S;
+		o[n].seconds = pt_sec(k->ns[i]);
 		o[n].share = (double)k->ns[i] / (double)sum;
 		o[n++].certainty = i == GPU_WAIT ? PT_MEASURED : PT_ESTIMATED;
 	}

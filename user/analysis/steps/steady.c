@@ -76,7 +76,7 @@ void pt_find_epochs(const struct pt_an *an, struct pt_trainer *t)
 
 static double period_ms(const struct pt_step *s)
 {
-	return (double)(s->end - s->begin) / NS_PER_MS;
+	return pt_ms(s->end - s->begin);
 }
 
 static int fill_epoch(const struct pt_trainer *t, size_t b, size_t e,
@@ -154,12 +154,12 @@ struct usual { /* medians, ms; first batches left out */
 
 static double wait_ms(const struct pt_step *s)
 {
-	return (double)s->wait_ns / NS_PER_MS;
+	return pt_ms(s->wait_ns);
 }
 
 static double gpu_ms(const struct pt_step *s)
 {
-	return (double)s->gpu_wait_ns / NS_PER_MS;
+	return pt_ms(s->gpu_wait_ns);
 }
 
 static double host_ms(const struct pt_step *s)
@@ -199,7 +199,7 @@ static int find_usual(const struct pt_trainer *t, struct usual *u)
 
 static double written_ms(const struct pt_trainer *t, const struct pt_step *s)
 {
-	return (double)pt_spans_in(&t->writing, s->begin, s->end) / NS_PER_MS;
+	return pt_ms(pt_spans_in(&t->writing, s->begin, s->end));
 }
 
 /* What most of a long step's excess was. Data by the charge of its wait; the
@@ -387,7 +387,7 @@ int pt_measure_steady(struct pt_an *an, const struct pt_trainer *t,
 		      struct pt_steady *out)
 {
 	double *buf = malloc((t->steps.n + 1) * sizeof(*buf));
-	double wall_ms = (double)(an->t1 - an->t0) / NS_PER_MS;
+	double wall_ms = pt_ms(an->t1 - an->t0);
 	struct pt_dist d;
 	struct usual u;
 	int err = buf ? find_usual(t, &u) : -ENOMEM;

@@ -69,21 +69,6 @@ static bool by_time(const struct pt_an *an, uint64_t *begin, uint64_t *end)
 	return *begin < *end;
 }
 
-static void keep_made(struct pt_trainer *t, uint64_t begin, uint64_t end)
-{
-	size_t i, k;
-
-	for (i = 0; i < t->workers.n; i++) {
-		pt_times *done = &t->workers.v[i].done;
-		size_t kept = 0;
-
-		for (k = 0; k < done->n; k++)
-			if (done->v[k] >= begin && done->v[k] < end)
-				done->v[kept++] = done->v[k];
-		done->n = kept;
-	}
-}
-
 /* Of the steps that are left those waits, or parts of them, that are in it. */
 static void keep_waits(struct pt_trainer *t, uint64_t begin, uint64_t end)
 {
@@ -131,19 +116,23 @@ static void keep_steps(struct pt_trainer *t, uint64_t begin, uint64_t end)
 	keep_waits(t, begin, end);
 }
 
-/* The batch that was made first in it began where the one before was done. */
-static void keep_done(struct pt_worker *w, uint64_t begin, uint64_t end)
+/* `before`: with the one before the first, which began where that was done. */
+static void keep_done(struct pt_trainer *t, uint64_t begin, uint64_t end, bool before)
 {
-	size_t i, n = 0;
+	pt_each(struct pt_worker, w, &t->workers) {
+		const uint64_t *at = w->done.v;
+		size_t i, n = 0;
 
-	w->earlier = 0;
-	for (i = 0; i < w->done.n && w->done.v[i] < end; i++) {
-		if (i + 1 < w->done.n && w->done.v[i + 1] < begin)
-			continue;
-		w->earlier += w->done.v[i] < begin;
-		w->done.v[n++] = w->done.v[i];
+		w->earlier = 0;
+		for (i = 0; i < w->done.n && at[i] < end; i++) {
+			if (at[i] < begin &&
+			    (!before || (i + 1 < w->done.n && at[i + 1] < begin)))
+				continue;
+			w->earlier += at[i] < begin;
+			w->done.v[n++] = at[i];
+		}
+		w->done.n = n;
 	}
-	w->done.n = n;
 }
 
 /*
@@ -174,19 +163,26 @@ static void meet_end(struct pt_trainer *t, uint64_t end)
 		t->steps.n = i;
 }
 
-/* A part with another one beside it ends where a step of the rank that has most of
- * them does. */
+/* The steps of the job are those of the rank that has most of them. NULL: there is none. */
+static const struct pt_trainer *lead_of(const struct pt_an *an)
+{
+	const struct pt_trainer *lead = NULL;
+
+	pt_each(const struct pt_trainer, t, &an->trainers)
+		if (!lead || t->steps.n > lead->steps.n)
+			lead = t;
+	return lead;
+}
+
+/* A part with another one beside it ends where a step of the job does. */
 static void narrow_to_part(struct pt_an *an, const struct pt_part_ask *ask,
 			   bool *met)
 {
 	uint64_t before = ask->before ? pt_part_end(ask->before) : 0;
 	uint64_t from = pt_max64(before, an->t0), end = an->t1;
-	const struct pt_trainer *lead = NULL;
-	size_t i, k;
+	const struct pt_trainer *lead = lead_of(an);
+	size_t k;
 
-	for (i = 0; i < an->trainers.n; i++)
-		if (!lead || an->trainers.v[i].steps.n > lead->steps.n)
-			lead = &an->trainers.v[i];
 	if (ask->cut > from)
 		end = pt_min64(end, ask->cut);
 	for (k = 0; lead && ask->cut > from && k < lead->steps.n; k++) {
@@ -199,8 +195,7 @@ static void narrow_to_part(struct pt_an *an, const struct pt_part_ask *ask,
 	an->t0 = from;
 	an->t1 = end;
 	pt_each(struct pt_trainer, t, &an->trainers) {
-		for (k = 0; k < t->workers.n; k++)
-			keep_done(&t->workers.v[k], from, end);
+		keep_done(t, from, end, true);
 		if (ask->before)
 			meet_begin(t, from);
 		if (ask->cut)
@@ -211,7 +206,7 @@ static void narrow_to_part(struct pt_an *an, const struct pt_part_ask *ask,
 
 int pt_narrow_to_steps(struct pt_an *an, const struct pt_part_ask *ask, bool *met)
 {
-	const struct pt_trainer *lead = NULL;
+	const struct pt_trainer *lead;
 	uint64_t begin = an->t0, end = an->t1;
 	size_t i, before = 0;
 
@@ -220,11 +215,7 @@ int pt_narrow_to_steps(struct pt_an *an, const struct pt_part_ask *ask, bool *me
 		narrow_to_part(an, ask, met);
 	if (!an->o->by_steps)
 		return 0;
-	/* the steps of the job are those of the rank that has most of them */
-	pt_each(struct pt_trainer, t, &an->trainers) {
-		if (!lead || t->steps.n > lead->steps.n)
-			lead = t;
-	}
+	lead = lead_of(an);
 	an->r->steps.count = lead ? (int64_t)lead->steps.n : 0;
 	if (!lead || !(an->o->steps_known ? by_time(an, &begin, &end) :
 		       lead->proc->markers.n ?
@@ -238,9 +229,9 @@ int pt_narrow_to_steps(struct pt_an *an, const struct pt_part_ask *ask, bool *me
 	an->part = an->asked = true;
 	an->t0 = begin;
 	an->t1 = end;
-	for (i = 0; i < an->trainers.n; i++) {
-		keep_made(&an->trainers.v[i], begin, end);
-		keep_steps(&an->trainers.v[i], begin, end);
+	pt_each(struct pt_trainer, t, &an->trainers) {
+		keep_done(t, begin, end, false);
+		keep_steps(t, begin, end);
 	}
 	return 0;
 }
@@ -253,8 +244,7 @@ int pt_limit_window(struct pt_an *an)
 	if (!an->asked)
 		return 0;
 	return pt_report_limit(an->r, "capture.window", "Only the part from %.3f s to %.3f s of the capture is reported, as asked.",
-			       (double)(an->t0 - begin) / NS_PER_S,
-			       (double)(an->t1 - begin) / NS_PER_S);
+			       pt_sec(an->t0 - begin), pt_sec(an->t1 - begin));
 }
 
 /* ---- what a thread did in it -------------------------------------------------- */

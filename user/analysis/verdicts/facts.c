@@ -333,7 +333,7 @@ int pt_gather_facts(struct pt_an *an, const struct pt_measured *k,
 
 	f->th = an->th;
 	f->t = an->top;
-	f->wall_s = (double)wall / NS_PER_S;
+	f->wall_s = pt_sec(wall);
 	f->cores = an->m->host_known ? an->m->host.cores : 0;
 	if (an->m->host_known && an->m->host.quota_mcores >= 1000)
 		f->cores = (int64_t)pt_min64((uint64_t)f->cores,

@@ -15,7 +15,7 @@ static int tell_blocked(struct pt_an *an, const struct pt_facts *f, struct pt_r_
 	since = pt_same_line_since(an->m, th);
 	if (since >= an->t1)
 		return 0;
-	seconds = (double)(an->t1 - pt_max64(since, an->t0)) / NS_PER_S;
+	seconds = pt_sec(an->t1 - pt_max64(since, an->t0));
 	if (seconds < f->th->hung_s)
 		return 0;
 	return pt_tell_stack(an, th, NULL, seconds,

@@ -47,7 +47,7 @@ static int judge_turns(struct pt_an *an, const struct pt_facts *f, struct pt_r_v
  * it. */
 static int judge_host(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
 {
-	double share = (double)f->t->host_ns[PT_HOST_LOCK] / NS_PER_S / f->wall_s;
+	double share = pt_sec(f->t->host_ns[PT_HOST_LOCK]) / f->wall_s;
 
 	if (f->host < f->th->starved_info || !f->host_place ||
 	    f->host_what != PT_HOST_LOCK)

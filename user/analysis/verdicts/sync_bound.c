@@ -32,7 +32,7 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 {
 	double lost = f->sync;
 	/* what the host computes there may be loading: nobody saw that it is not */
-	bool works = (double)f->t->host_idle_ns / NS_PER_S >= lost * f->wall_s / 2;
+	bool works = pt_sec(f->t->host_idle_ns) >= lost * f->wall_s / 2;
 
 	if (lost < f->th->starved_info)
 		return 0;

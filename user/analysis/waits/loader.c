@@ -492,20 +492,11 @@ static int find_senders(struct finder *k)
 	return err;
 }
 
-static int by_age(const void *a, const void *b)
-{
-	const struct pt_worker *x = a, *y = b;
-	/* microseconds, of which the upper half is not kept */
-	int32_t later = (int32_t)(x->main->start - y->main->start);
-
-	if (x->main->first != y->main->first)
-		return x->main->first < y->main->first ? -1 : 1;
-	if (later)
-		return later < 0 ? -1 : 1;
-	if (x->proc != y->proc)
-		return x->proc->tgid < y->proc->tgid ? -1 : 1;
-	return x->main->tid < y->main->tid ? -1 : 1;
-}
+/* `start` is in microseconds, of which the upper half is not kept. */
+PT_ORDER(by_age, struct pt_worker,
+	 pt_cmp(x->main->first, y->main->first) ?:
+	 pt_cmp((int32_t)(x->main->start - y->main->start), 0) ?:
+	 pt_cmp(x->proc->tgid, y->proc->tgid) ?: pt_cmp(x->main->tid, y->main->tid))
 
 /* Nobody sets how many there are outside. */
 static bool is_set(const struct pt_worker *w)

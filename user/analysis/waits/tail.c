@@ -42,7 +42,7 @@ static double made_ms(const struct pt_trainer *t, const struct pt_fetch *w, bool
 	size_t at;
 
 	if (!w->supplied || waited) /* it was made in the wait itself, or seems so */
-		return (double)(w->end - w->begin) / NS_PER_MS;
+		return pt_ms(w->end - w->begin);
 	if (w->worker < 0 || t->workers.v[w->worker].role == PT_ROLE_HELPER)
 		return NAN;
 	k = &t->workers.v[w->worker];
@@ -80,7 +80,7 @@ static uint64_t unfinished(const struct pt_an *an, const struct pt_worker *w)
 
 static double unfinished_ms(const struct pt_an *an, const struct pt_worker *w)
 {
-	return (double)(an->t1 - unfinished(an, w)) / NS_PER_MS;
+	return pt_ms(an->t1 - unfinished(an, w));
 }
 
 /* When a worker made batches that take longer than `limit`. */
@@ -145,8 +145,7 @@ static int usual(const struct pt_trainer *t, bool waited, pt_doubles *v)
 			err = pt_vec_push(v, w->service_ms.v[k]);
 	}
 	for (i = 0; i < t->waits.n && (waited || !t->workers.n) && !err; i++)
-		err = pt_vec_push(v, (double)(t->waits.v[i].end -
-					      t->waits.v[i].begin) / NS_PER_MS);
+		err = pt_vec_push(v, pt_ms(t->waits.v[i].end - t->waits.v[i].begin));
 	return err;
 }
 
@@ -171,8 +170,7 @@ static int step_ms(const struct pt_trainer *t, double *ms)
 	int err = 0;
 
 	for (i = 0; i < t->steps.n && !err; i++)
-		err = pt_vec_push(&v, (double)(t->steps.v[i].end - t->steps.v[i].begin) /
-					      NS_PER_MS);
+		err = pt_vec_push(&v, pt_ms(t->steps.v[i].end - t->steps.v[i].begin));
 	*ms = pt_median(v.v, v.n);
 	pt_vec_free(&v);
 	return err;
@@ -187,9 +185,9 @@ static bool come_evenly(const struct pt_trainer *t, double limit)
 	size_t n = 0;
 
 	pt_each(const struct pt_fetch, w, &t->waits) {
-		double ms = (double)(w->begin - last) / NS_PER_MS;
+		double ms = pt_ms(w->begin - last);
 
-		if ((double)(w->end - w->begin) / NS_PER_MS <= limit)
+		if (pt_ms(w->end - w->begin) <= limit)
 			continue;
 		if (last) {
 			sum += ms;

@@ -98,7 +98,7 @@ int pt_watch_look(struct pt_model *m, uint64_t from, uint64_t until, unsigned as
 	int err = pt_model_settle(m);
 
 	*out = (struct pt_seen){ .from = from, .until = until };
-	th.hung_s = th.stopped_s = (double)worker_ns / NS_PER_S;
+	th.hung_s = th.stopped_s = pt_sec(worker_ns);
 	an.r = pt_report_new_in(a);
 	if (!an.r)
 		return -ENOMEM;

@@ -38,14 +38,9 @@ struct edge {
 	int8_t work, in; /* +1, -1 or 0 */
 };
 
-static int cmp_edge(const void *a, const void *b)
-{
-	const struct edge *x = a, *y = b;
-
-	if (x->at != y->at)
-		return x->at < y->at ? -1 : 1;
-	return (x->work + x->in) - (y->work + y->in); /* ends first */
-}
+/* Of one moment ends first. */
+PT_ORDER(cmp_edge, struct edge,
+	 pt_cmp(x->at, y->at) ?: (x->work + x->in) - (y->work + y->in))
 
 static double pairs(long k)
 {

@@ -17,11 +17,6 @@
 /* No room for a batch for so much of the work's time: a rule, not chance. */
 #define FULL 0.02
 
-static double ms(uint64_t ns)
-{
-	return (double)ns / NS_PER_MS;
-}
-
 /* ---- steps ----------------------------------------------------------------------------- */
 
 struct split {
@@ -100,19 +95,19 @@ static int take_step(const struct pt_trainer *t, const struct pt_step *s,
 	pt_walk(t->main, s->wait_begin, s->wait_end, split_piece, &wait);
 	pt_walk(t->main, s->wait_end, s->end, split_piece, &host);
 	pt_walk(t->main, s->begin, s->wait_begin, split_piece, &host);
-	p.gpu_wait = ms(s->gpu_wait_ns);
-	p.cpu = ms(host.cpu);
-	p.runq = ms(host.runq);
+	p.gpu_wait = pt_ms(s->gpu_wait_ns);
+	p.cpu = pt_ms(host.cpu);
+	p.runq = pt_ms(host.runq);
 	/* a wait for the device may spin: that is no work of the host */
-	p.blocked = fmax(0, ms(host.asleep) - p.gpu_wait);
-	p.cpu -= fmin(p.cpu, fmax(0, p.gpu_wait - ms(host.asleep)));
-	p.pause = fmin(p.blocked, ms(host.timer));
-	p.blocked += ms(host.wakes);
-	p.runq -= ms(host.wakes);
+	p.blocked = fmax(0, pt_ms(host.asleep) - p.gpu_wait);
+	p.cpu -= fmin(p.cpu, fmax(0, p.gpu_wait - pt_ms(host.asleep)));
+	p.pause = fmin(p.blocked, pt_ms(host.timer));
+	p.blocked += pt_ms(host.wakes);
+	p.runq -= pt_ms(host.wakes);
 	if (!o->own_loading) {
-		p.take = ms(wait.cpu);
-		p.runq += ms(wait.runq - wait.wakes);
-		p.handover = ms(handover(t, s, &wait));
+		p.take = pt_ms(wait.cpu);
+		p.runq += pt_ms(wait.runq - wait.wakes);
+		p.handover = pt_ms(handover(t, s, &wait));
 	}
 	o->queued += p.runq;
 	o->cpu += p.cpu + p.take;
@@ -147,7 +142,7 @@ static int take_steps(const struct pt_trainer *t, struct pt_wi_job *o)
 	pt_each_ok(const struct pt_step, s, &t->steps, err) {
 		if (s->partial || is_restart(&starts, s))
 			continue;
-		sum += ms(s->end - s->begin);
+		sum += pt_ms(s->end - s->begin);
 		syncs += s->gpu_wait_ns > 0;
 		err = take_step(t, s, o);
 	}
@@ -306,8 +301,8 @@ static void other_threads(const struct pt_an *an, const struct pt_trainer *t,
 	}
 	for (i = 0; i < t->workers.n; i++)
 		known += pt_run_ns(an, t->workers.v[i].main);
-	o->programs_cpu = o->own_loading ? ms(programs) / (double)t->steps.n : 0;
-	o->extra_cpu = ms(all - pt_min64(all, known)) / (double)t->steps.n;
+	o->programs_cpu = o->own_loading ? pt_ms(programs) / (double)t->steps.n : 0;
+	o->extra_cpu = pt_ms(all - pt_min64(all, known)) / (double)t->steps.n;
 }
 
 static void pin_thread(const struct pt_an *an, const struct pt_trainer *t,
@@ -318,7 +313,7 @@ static void pin_thread(const struct pt_an *an, const struct pt_trainer *t,
 	if (!t->relays.n)
 		return;
 	pt_walk(t->relays.v[0], an->t0, an->t1, split_piece, &k);
-	o->pin = ms(k.cpu) / (double)t->steps.n;
+	o->pin = pt_ms(k.cpu) / (double)t->steps.n;
 }
 
 static void device(const struct pt_an *an, const struct pt_trainer *t,
@@ -327,13 +322,13 @@ static void device(const struct pt_an *an, const struct pt_trainer *t,
 	uint64_t wall = an->t1 - an->t0;
 	double n = (double)t->steps.n;
 
-	o->kernels = ms(t->busy_driver_ns) / n;
+	o->kernels = pt_ms(t->busy_driver_ns) / n;
 	o->gpu_known = t->gpu_known;
-	o->gpu[0] = fmax(o->kernels, ms(wall - pt_min64(wall, t->idle_likely_ns)) / n);
-	o->gpu[1] = fmax(o->kernels, ms(t->busy_hard_ns) / n);
-	o->gpu[2] = fmax(o->kernels, ms(wall - pt_min64(wall, t->idle_hard_ns)) / n);
+	o->gpu[0] = fmax(o->kernels, pt_ms(wall - pt_min64(wall, t->idle_likely_ns)) / n);
+	o->gpu[1] = fmax(o->kernels, pt_ms(t->busy_hard_ns) / n);
+	o->gpu[2] = fmax(o->kernels, pt_ms(wall - pt_min64(wall, t->idle_hard_ns)) / n);
 	o->launches = (double)t->counts.kernels / n;
-	o->transfer = ms(t->transfer_ns) / n;
+	o->transfer = pt_ms(t->transfer_ns) / n;
 }
 
 static int observe_steps(const struct pt_an *an, const struct pt_trainer *t,

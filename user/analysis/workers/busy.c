@@ -181,7 +181,7 @@ static const struct pt_iv *last_wait(const struct pt_an *an,
 	       th->iv.v[i - 1].end + 1000 >= begin)
 		begin = th->iv.v[--i].begin;
 	begin = pt_max64(begin, an->t0);
-	*s = an->t1 > begin ? (double)(an->t1 - begin) / NS_PER_S : 0;
+	*s = an->t1 > begin ? pt_sec(an->t1 - begin) : 0;
 	return iv;
 }
 
@@ -231,7 +231,7 @@ static bool spins(const struct pt_an *an, const struct pt_trainer *t,
 		return false; /* its batches are seen only when waited for */
 	if (w->done.n)
 		since = pt_max64(since, w->done.v[w->done.n - 1]);
-	*s = an->t1 > since ? (double)(an->t1 - since) / NS_PER_S : 0;
+	*s = an->t1 > since ? pt_sec(an->t1 - since) : 0;
 	if (*s < an->th->hung_s)
 		return false;
 	for (i = 0; i < t->workers.n; i++)

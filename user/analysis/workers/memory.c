@@ -104,7 +104,7 @@ double pt_gpu_growth(const struct pt_gpu_balance *b, uint64_t wall)
 			return NAN;
 		late += (double)b->net[i];
 	}
-	minutes = (double)wall / NS_PER_S / 60 * (PT_GPU_PARTS - 1) / PT_GPU_PARTS;
+	minutes = pt_sec(wall) / 60 * (PT_GPU_PARTS - 1) / PT_GPU_PARTS;
 	return late * b->bytes / (double)b->allocs / minutes;
 }
 

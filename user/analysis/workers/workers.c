@@ -290,7 +290,7 @@ static int service_times(struct pt_worker *w)
 
 	for (i = 1; i < w->done.n; i++) {
 		uint64_t b = w->done.v[i - 1], e = w->done.v[i];
-		double ms = (double)(e - b - pt_rest_ns(w, b, e)) / NS_PER_MS;
+		double ms = pt_ms(e - b - pt_rest_ns(w, b, e));
 
 		if (pt_vec_push(&w->service_ms, ms) ||
 		    pt_vec_push(&w->unsorted_ms, ms))
@@ -380,8 +380,7 @@ static int busy_times(const struct pt_an *an, const struct pt_worker *w, pt_doub
 
 	for (i = 0; i < BUSY_STRETCHES && !err; i++) {
 		b = an->t0 + i * len;
-		ms[i] = (double)(len - pt_min64(pt_rest_ns(w, b, b + len), len)) /
-			NS_PER_MS;
+		ms[i] = pt_ms(len - pt_min64(pt_rest_ns(w, b, b + len), len));
 		err = pt_vec_push(out, ms[i]);
 	}
 	*median = pt_median(ms, BUSY_STRETCHES);
