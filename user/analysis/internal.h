@@ -310,6 +310,8 @@ int pt_fill_phases(struct pt_an *an, const struct pt_phases *k);
 /* tables.c: rows of a part: of the trainer `t`; of the whole target. */
 int pt_measure_rank_tables(struct pt_an *an, struct pt_trainer *t);
 int pt_measure_host_tables(struct pt_an *an);
+/* ... of a worker's row how long its batches take, and its state. */
+void pt_fill_worker_health(struct pt_worker *w, struct pt_r_worker *o);
 /* ... of the model's samples, which are kept for the whole. */
 int pt_fill_samples(struct pt_an *an);
 /* io/working_set.c: memory, and what was seen to be read; behind the tables. */
@@ -443,6 +445,8 @@ static inline bool pt_brings_results(const struct pt_gpu_call *c)
 	return pt_call_is_copy(c) && c->v[2] == PT_COPY_D2H && c->v[1] >= PT_RESULTS_MIN;
 }
 
+/* All of `from` behind what is there. 0 or -ENOMEM. */
+int pt_doubles_append(pt_doubles *to, const pt_doubles *from);
 /* For qsort(). */
 int pt_by_double(const void *a, const void *b);
 int pt_by_u64(const void *a, const void *b);

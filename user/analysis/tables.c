@@ -98,6 +98,15 @@ static void fill_parts(struct worker_tally *k, struct pt_r_worker *o)
 	o->reads = th->reads.n ? (int64_t)pt_reads_of(k->an, th) : PT_NULL;
 }
 
+void pt_fill_worker_health(struct pt_worker *w, struct pt_r_worker *o)
+{
+	pt_dist_of(w->service_ms.v, w->service_ms.n, &o->batch_ms);
+	o->slowdown = w->slowdown;
+	o->state = w->main->exited ? PT_WORKER_EXITED :
+		   w->hung ? PT_WORKER_HUNG :
+		   w->slow ? PT_WORKER_SLOW : PT_WORKER_OK;
+}
+
 static void fill_worker(struct pt_an *an, struct pt_trainer *t,
 			struct pt_worker *w, struct pt_r_worker *o)
 {
@@ -105,11 +114,7 @@ static void fill_worker(struct pt_an *an, struct pt_trainer *t,
 
 	fill_parts(&k, o);
 	o->batches = batches_of(t, w);
-	pt_dist_of(w->service_ms.v, w->service_ms.n, &o->batch_ms);
-	o->slowdown = w->slowdown;
-	o->state = w->main->exited ? PT_WORKER_EXITED :
-		   w->hung ? PT_WORKER_HUNG :
-		   w->slow ? PT_WORKER_SLOW : PT_WORKER_OK;
+	pt_fill_worker_health(w, o);
 }
 
 static int fill_workers(struct pt_an *an, struct pt_trainer *t)

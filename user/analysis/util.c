@@ -30,6 +30,15 @@ uint64_t pt_read_between(const struct pt_thread *th, uint64_t b, uint64_t e)
 	return after > before ? after - before : 0;
 }
 
+int pt_doubles_append(pt_doubles *to, const pt_doubles *from)
+{
+	int err = 0;
+
+	pt_each_ok(const double, x, from, err)
+		err = pt_vec_push(to, *x);
+	return err;
+}
+
 int pt_by_double(const void *a, const void *b)
 {
 	const double *x = a, *y = b;

@@ -23,18 +23,12 @@ static struct pt_dev *dev_of_node(struct pt_trainer *t, uint16_t node)
 
 static void add_counts(struct pt_dev_counts *to, const struct pt_dev_counts *c)
 {
-	to->kernels += c->kernels;
-	to->h2d += c->h2d;
-	to->d2h += c->d2h;
-	to->other_copies += c->other_copies;
-	to->copy_bytes += c->copy_bytes;
-	to->syncs += c->syncs;
-	to->failed_allocs += c->failed_allocs;
-	to->graph_launches += c->graph_launches;
-	to->graph_kernels += c->graph_kernels;
-	to->graphs_unknown += c->graphs_unknown;
-	to->collectives += c->collectives;
-	to->collective_bytes += c->collective_bytes;
+	const uint64_t *from = (const uint64_t *)c; /* it has counters alone */
+	uint64_t *sum = (uint64_t *)to;
+	size_t i;
+
+	for (i = 0; i < sizeof(*c) / sizeof(*sum); i++)
+		sum[i] += from[i];
 }
 
 /* One more node of a device. Nodes of threads that nobody saw choose may be

@@ -63,7 +63,7 @@ static int add_range(struct ranges *k, const struct range *r,
 		return 0;
 	/* one thread's: a range that another ends is nobody's CPU time */
 	if (th && !r->inner && end->tid == r->begin->tid)
-		p->cpu_ns += (double)pt_op_cpu(th, b, e);
+		p->cpu_ns += (double)pt_cpu_ns(th, b, e);
 	return pt_vec_push(&p->us, (double)(e - b) / 1000);
 }
 

@@ -73,15 +73,6 @@ static bool op_in_tree(const struct pt_an *an, const struct pt_trainer *t,
 	return false;
 }
 
-uint64_t pt_op_cpu(const struct pt_thread *t, uint64_t b, uint64_t e)
-{
-	uint64_t off = 0;
-
-	pt_each_iv(iv, t, b, e)
-		off += pt_overlap(b, e, iv->begin, iv->end);
-	return e - b - pt_min64(off, e - b);
-}
-
 /* ---- one process -------------------------------------------------------- */
 
 struct walk {
@@ -104,7 +95,7 @@ static int add_call(struct walk *w, const struct pt_gpu_call *c)
 		w->thread = pt_model_thread(w->o->an->m, c->tid);
 	p->total_ns += (double)(c->end - c->begin);
 	if (w->thread)
-		p->cpu_ns += (double)pt_op_cpu(w->thread, c->begin, c->end);
+		p->cpu_ns += (double)pt_cpu_ns(w->thread, c->begin, c->end);
 	return pt_vec_push(&p->us, (double)(c->end - c->begin) / 1000);
 }
 
@@ -316,7 +307,6 @@ static int join_names(struct pt_ops *o)
 {
 	struct pt_op *p, *q, *tmp;
 	int err = 0;
-	size_t i;
 
 	for (p = o->all; p; p = p->hh.next) {
 		if (p->key.kind != PT_OP_KERNEL || !p->name)
@@ -329,8 +319,7 @@ static int join_names(struct pt_ops *o)
 			p->calls += q->calls;
 			p->timed += q->timed;
 			p->total_ns += q->total_ns;
-			for (i = 0; i < q->us.n && !err; i++)
-				err = pt_vec_push(&p->us, q->us.v[i]);
+			err = err ?: pt_doubles_append(&p->us, &q->us);
 			HASH_DEL(o->all, q);
 			pt_vec_free(&q->us);
 			free(q);

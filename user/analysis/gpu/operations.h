@@ -52,9 +52,6 @@ struct pt_ops {
 struct pt_op *pt_op_row(struct pt_ops *o, enum pt_op_kind kind, uint32_t tgid,
 			uint64_t id);
 
-/* CPU time that the thread used in [b,e), ns: what it was not off a CPU. */
-uint64_t pt_op_cpu(const struct pt_thread *t, uint64_t b, uint64_t e);
-
 #define PT_OP_GRAPHS (UINT64_MAX - 1) /* id: kernels that graphs ran */
 /*
  * operations_gpu.c: device time of the rows of kernels, copies and memsets.

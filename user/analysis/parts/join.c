@@ -153,11 +153,8 @@ static int add_worker(struct pt_worker *to, const struct pt_worker *w)
 		to->earlier = w->earlier;
 	for (i = first ? 0 : w->earlier; i < w->done.n && !err; i++)
 		err = pt_vec_push(&to->done, w->done.v[i]);
-	for (i = 0; i < w->service_ms.n && !err; i++)
-		err = pt_vec_push(&to->service_ms, w->service_ms.v[i]);
-	for (i = 0; i < w->unsorted_ms.n && !err; i++)
-		err = pt_vec_push(&to->unsorted_ms, w->unsorted_ms.v[i]);
-	return err;
+	err = err ?: pt_doubles_append(&to->service_ms, &w->service_ms);
+	return err ?: pt_doubles_append(&to->unsorted_ms, &w->unsorted_ms);
 }
 
 /* Where the piece's workers are among all: `map`. */
@@ -261,8 +258,7 @@ static int add_lists(struct pt_trainer *to, const struct pt_trainer *t)
 	for (i = 0; i < t->charges.n && !err; i++)
 		err = pt_add_charge(&to->charges, &t->charges.v[i]);
 	bound_charges(&to->charges);
-	for (i = 0; i < t->writing.n && !err; i++)
-		err = pt_vec_push(&to->writing, t->writing.v[i]);
+	err = err ?: pt_spans_append(&to->writing, &t->writing);
 	for (i = 0; i < t->host_places.n && !err; i++)
 		err = add_place(to, &t->host_places.v[i]);
 	for (i = 0; i < t->quotas.n && !err && !to->quotas.n; i++)

@@ -146,13 +146,8 @@ static void end_workers(struct pt_join_rank *r, struct pt_trainer *t, struct pt_
 		struct pt_r_worker *to = row_of(r, w->proc->tgid, w->main->tid,
 						w->proc == t->proc);
 
-		if (!to)
-			continue;
-		pt_dist_of(w->service_ms.v, w->service_ms.n, &to->batch_ms);
-		to->slowdown = w->slowdown;
-		to->state = w->main->exited ? PT_WORKER_EXITED :
-			    w->hung ? PT_WORKER_HUNG :
-			    w->slow ? PT_WORKER_SLOW : PT_WORKER_OK;
+		if (to)
+			pt_fill_worker_health(w, to);
 	}
 	to_r->workers = r->workers.v;
 	to_r->n_workers = r->workers.n;

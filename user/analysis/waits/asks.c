@@ -32,37 +32,6 @@ static int find_feeders(const struct pt_an *an, const struct pt_trainer *t,
 	return 0;
 }
 
-/* The worker whose message the consumer, or who hands on to it, was woken for in
- * [b,e) last; -1: there was none. */
-static int delivered_in(const struct pt_an *an, const struct pt_trainer *t,
-			const struct pt_actor *a, uint64_t b, uint64_t e)
-{
-	size_t i, r;
-	int w = -1;
-
-	for (r = 0; r <= t->relays.n && w < 0; r++) {
-		const struct pt_thread *th = r < t->relays.n ? t->relays.v[r] :
-							       a->lead;
-
-		/* of another epoch's */
-		if (!th->iv.n || th->iv.v[0].begin >= e ||
-		    th->iv.v[th->iv.n - 1].end <= b)
-			continue;
-		for (i = pt_iv_after(th, b); i < th->iv.n; i++) {
-			const struct pt_iv *iv = &th->iv.v[i];
-			const struct pt_thread *who;
-
-			if (iv->begin >= e || iv->ready > e)
-				break;
-			who = iv->valid_wake ?
-				      pt_model_thread(an->m, iv->waker_tid) : NULL;
-			if (who && who->tgid != th->tgid)
-				pt_worker_index(t, who, &w);
-		}
-	}
-	return w;
-}
-
 /* The end of the consumer's last call before `ts`. */
 static uint64_t call_before(const struct pt_actor *a, uint64_t ts)
 {
@@ -92,8 +61,8 @@ static bool follows_worker(const struct pt_an *an, const struct pt_trainer *t,
 
 	*wrong = !votes;
 	for (i = 0; i < at->n && votes; i++) {
-		int w = delivered_in(an, t, a, call_before(a, at->v[i]),
-				     at->v[i]);
+		int w = pt_last_deliverer(t, an->m, a->lead, call_before(a, at->v[i]),
+					  at->v[i], true);
 
 		if (w >= 0)
 			votes[w]++;

@@ -31,6 +31,10 @@ struct pt_ask {
 };
 typedef PT_VEC(struct pt_ask) pt_asks;
 
+/* refill.c: the worker, or one of the helpers too, whose message the consumer, or who hands
+ * on to it, was woken for in [b,e) last; -1: there was none. */
+int pt_last_deliverer(const struct pt_trainer *t, const struct pt_model *m,
+		      const struct pt_thread *consumer, uint64_t b, uint64_t e, bool helpers);
 /* In order of time. 0 or -ENOMEM; the caller frees `out`. */
 int pt_find_asks(const struct pt_an *an, const struct pt_trainer *t,
 		 const struct pt_actor *a, struct pt_paths *paths, pt_asks *out);

@@ -235,8 +235,7 @@ int pt_find_named(const struct pt_an *an, struct pt_host *h)
 {
 	const struct pt_thread *th = h->a->lead;
 	struct named k = { .m = an->m };
-	bool *of; /* by stack: it is in the iterator */
-	uint8_t *known;
+	uint8_t *of; /* by stack: 0 not asked yet, 1 no, 2 it is in the iterator */
 	double *weight;
 	size_t i, at = 0;
 	int err;
@@ -249,9 +248,8 @@ int pt_find_named(const struct pt_an *an, struct pt_host *h)
 	if (!k.n)
 		return 0;
 	of = calloc(an->m->code_stacks.n + 1, sizeof(*of));
-	known = calloc(an->m->code_stacks.n + 1, sizeof(*known));
 	err = pt_weigh_looks(an, th, &weight);
-	if (!err && (!of || !known))
+	if (!of)
 		err = -ENOMEM;
 	for (i = 0; !err && i < th->looks.n; i++) {
 		const struct pt_code_look *l = &th->looks.v[i];
@@ -259,13 +257,11 @@ int pt_find_named(const struct pt_an *an, struct pt_host *h)
 
 		if (!g || l->stack > an->m->code_stacks.n)
 			continue;
-		if (!known[l->stack])
-			of[l->stack] = is_named(&k, l->stack);
-		known[l->stack] = 1;
-		note(g, l, weight[i], of[l->stack] && !waits_for_else(h, g, l));
+		if (!of[l->stack])
+			of[l->stack] = is_named(&k, l->stack) ? 2 : 1;
+		note(g, l, weight[i], of[l->stack] == 2 && !waits_for_else(h, g, l));
 	}
 	free(weight);
 	free(of);
-	free(known);
 	return err;
 }

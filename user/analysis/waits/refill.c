@@ -15,11 +15,11 @@
 #define VOTES_MIN 4
 #define VOTES_LEAD 3
 
-/* Who ended a sleep of `th` in [b,e) last, of the workers that deliver; or `found`. */
-static int last_giver(const struct pt_trainer *t, const struct pt_thread *th,
-		      const struct pt_model *m, uint64_t b, uint64_t e, int found)
+/* Which worker ended a sleep of `th` in [b,e) last; -1: none did. */
+static int last_giver(const struct pt_trainer *t, const struct pt_model *m,
+		      const struct pt_thread *th, uint64_t b, uint64_t e, bool helpers)
 {
-	int w;
+	int w, found = -1;
 
 	pt_each_iv(iv, th, b, e) {
 		const struct pt_thread *who;
@@ -28,21 +28,21 @@ static int last_giver(const struct pt_trainer *t, const struct pt_thread *th,
 			break;
 		who = iv->valid_wake ? pt_model_thread(m, iv->waker_tid) : NULL;
 		if (who && who->tgid != th->tgid && pt_worker_index(t, who, &w) &&
-		    t->workers.v[w].role != PT_ROLE_HELPER)
+		    (helpers || t->workers.v[w].role != PT_ROLE_HELPER))
 			found = w;
 	}
 	return found;
 }
 
-static int deliverer_of(const struct pt_trainer *t, const struct pt_model *m,
-			const struct pt_fetch *f)
+int pt_last_deliverer(const struct pt_trainer *t, const struct pt_model *m,
+		      const struct pt_thread *consumer, uint64_t b, uint64_t e, bool helpers)
 {
 	size_t i;
 	int w = -1;
 
 	for (i = 0; i < t->relays.n && w < 0; i++)
-		w = last_giver(t, t->relays.v[i], m, f->begin, f->end, -1);
-	return w < 0 ? last_giver(t, f->th, m, f->begin, f->end, -1) : w;
+		w = last_giver(t, m, t->relays.v[i], b, e, helpers);
+	return w < 0 ? last_giver(t, m, consumer, b, e, helpers) : w;
 }
 
 /* The only ask for an item in [b,e), or NULL. */
@@ -93,7 +93,7 @@ int pt_learn_refills(const struct pt_an *an, struct pt_trainer *t)
 	pt_each(const struct pt_fetch, f, &t->waits) {
 		const struct pt_ask *x = refill_of(asks, &hint, f->begin, f->end);
 		int w = x && x->worker < 0 && f->blocked_ns ?
-				deliverer_of(t, an->m, f) : -1;
+			pt_last_deliverer(t, an->m, f->th, f->begin, f->end, false) : -1;
 
 		if (w >= 0)
 			votes[(size_t)x->source * nw + (size_t)w]++;

@@ -135,14 +135,12 @@ static int slow_times(const struct pt_an *an, const struct pt_trainer *t, double
 /* How long batches take to make; where nobody is seen to make them, the waits for them. */
 static int usual(const struct pt_trainer *t, bool waited, pt_doubles *v)
 {
-	size_t i, k;
+	size_t i;
 	int err = 0;
 
 	pt_each_ok(const struct pt_worker, w, &t->workers, err) {
-		if (w->role == PT_ROLE_HELPER || waited)
-			continue;
-		for (k = 0; k < w->service_ms.n && !err; k++)
-			err = pt_vec_push(v, w->service_ms.v[k]);
+		if (w->role != PT_ROLE_HELPER && !waited)
+			err = pt_doubles_append(v, &w->service_ms);
 	}
 	for (i = 0; i < t->waits.n && (waited || !t->workers.n) && !err; i++)
 		err = pt_vec_push(v, pt_ms(t->waits.v[i].end - t->waits.v[i].begin));

@@ -335,16 +335,6 @@ struct peers {
 	pt_doubles own, medians, service_ms;
 };
 
-static int add_times(pt_doubles *to, const struct pt_worker *w)
-{
-	size_t i;
-	int err = 0;
-
-	for (i = 0; i < w->service_ms.n && !err; i++)
-		err = pt_vec_push(to, w->service_ms.v[i]);
-	return err;
-}
-
 /* The times of all that had the slot of `w`, and those of other slots. */
 static int find_peers(const struct pt_trainer *t, const struct pt_worker *w,
 		      struct peers *p)
@@ -356,11 +346,11 @@ static int find_peers(const struct pt_trainer *t, const struct pt_worker *w,
 		if (o->role != w->role)
 			continue;
 		if (o->slot == w->slot)
-			err = add_times(&p->own, o);
+			err = pt_doubles_append(&p->own, &o->service_ms);
 		if (o->slot == w->slot || o->service_ms.n < PT_SLOW_BATCHES)
 			continue;
 		err = pt_vec_push(&p->medians, o->median_ms);
-		err = err ?: add_times(&p->service_ms, o);
+		err = err ?: pt_doubles_append(&p->service_ms, &o->service_ms);
 	}
 	return err;
 }
