@@ -197,41 +197,32 @@ uint64_t pt_cpu_ns(const struct pt_thread *t, uint64_t b, uint64_t e)
 	return e - b - pt_min64(off, e - b);
 }
 
+/* The piece from *pos on, if it is not empty. */
+static inline int walk_to(uint64_t *pos, uint64_t e, const struct pt_iv *iv, bool queued,
+			  pt_piece_fn fn, void *ctx)
+{
+	uint64_t b = *pos;
+
+	if (e <= b)
+		return 0;
+	*pos = e;
+	return fn(ctx, b, e, iv, queued);
+}
+
 int pt_walk(const struct pt_thread *t, uint64_t b, uint64_t e, pt_piece_fn fn,
 	    void *ctx)
 {
-	uint64_t pos = b, x, y;
-	size_t i;
+	uint64_t pos = b;
 	int err;
 
-	for (i = pt_iv_after(t, b); i < t->iv.n && pos < e; i++) {
-		const struct pt_iv *iv = &t->iv.v[i];
-
-		if (iv->begin >= e)
-			break;
-		if (iv->begin > pos) {
-			err = fn(ctx, pos, iv->begin, NULL, false);
-			if (err)
-				return err;
-			pos = iv->begin;
-		}
-		x = pos;
-		y = pt_min64(iv->ready, e);
-		if (y > x) {
-			err = fn(ctx, x, y, iv, false);
-			if (err)
-				return err;
-			pos = y;
-		}
-		y = pt_min64(iv->end, e);
-		if (y > pos) {
-			err = fn(ctx, pos, y, iv, true);
-			if (err)
-				return err;
-			pos = y;
-		}
+	pt_each_iv(iv, t, b, e) {
+		err = walk_to(&pos, iv->begin, NULL, false, fn, ctx);
+		err = err ?: walk_to(&pos, pt_min64(iv->ready, e), iv, false, fn, ctx);
+		err = err ?: walk_to(&pos, pt_min64(iv->end, e), iv, true, fn, ctx);
+		if (err)
+			return err;
 	}
-	return pos < e ? fn(ctx, pos, e, NULL, false) : 0;
+	return walk_to(&pos, e, NULL, false, fn, ctx);
 }
 
 double pt_cores(const struct pt_model *m)

@@ -7,6 +7,7 @@
 
 #include "analysis/compare/bootstrap.h"
 #include "analysis/compare/compare_int.h"
+#include "base/minmax.h"
 #include "base/vec.h"
 
 /* ---- one report ----------------------------------------------------------- */
@@ -213,19 +214,10 @@ static int compare_pairs(struct pt_diff *d)
 
 /* ---- all of them ---------------------------------------------------------- */
 
-static int best_first(const void *x, const void *y)
-{
-	const struct pt_d_rank *a = x, *b = y;
-
-	/* what is unknown comes last, in the order given */
-	if (isnan(a->value) || isnan(b->value))
-		return isnan(a->value) == isnan(b->value) ?
-			       (a->input > b->input) - (a->input < b->input) :
-			       isnan(a->value) ? 1 : -1;
-	if (a->value != b->value)
-		return a->value > b->value ? -1 : 1;
-	return (a->input > b->input) - (a->input < b->input);
-}
+/* What is unknown comes last, in the order given. */
+PT_ORDER(best_first, struct pt_d_rank,
+	 !!isnan(x->value) - !!isnan(y->value) ?: pt_cmp(y->value, x->value) ?:
+	 pt_cmp(x->input, y->input))
 
 static int rank(struct pt_diff *d)
 {

@@ -116,9 +116,8 @@ static void clear_unsure(struct pt_gqueue *q, uint16_t n, bool all,
 		    !(all || s->handle == handle))
 			continue;
 		s->cleared |= 1ull << n;
-		if ((s->cleared & used) == used) {
+		if ((s->cleared & used) == used)
 			forget_submits(s, at);
-		}
 	}
 }
 
@@ -132,9 +131,8 @@ void pt_gq_complete(struct pt_gqueue *q, uint16_t n, uint32_t stream,
 		struct pt_gstream *s = &q->streams.v[i];
 
 		if ((all ? s->dev == n : i == stream) && s->pending &&
-		    s->last_submit <= before) {
+		    s->last_submit <= before)
 			forget_submits(s, at);
-		}
 	}
 	if (all || stream < q->streams.n)
 		clear_unsure(q, n, all, all ? 0 : q->streams.v[stream].handle,

@@ -237,8 +237,7 @@ int pt_find_places(const struct pt_an *an, struct pt_places *out)
 	*out = (struct pt_places){ 0 };
 	for (i = 0; i < an->m->all_threads.n && !err; i++)
 		err = take_thread(an, an->m->all_threads.v[i], out);
-	err = err ?: pt_find_distinct(an, out);
-	return err;
+	return err ?: pt_find_distinct(an, out);
 }
 
 void pt_free_places(struct pt_places *places)

@@ -38,18 +38,10 @@ static bool is_disk(const struct pt_an *an, const struct pt_iv *iv)
 
 static bool makes(const struct pt_trainer *t, const struct pt_thread *th)
 {
-	size_t i;
-
-	if (!t->workers.n)
-		return th == t->main;
-	for (i = 0; i < t->workers.n; i++)
-		if (t->workers.v[i].proc == th->proc &&
-		    t->workers.v[i].proc != t->proc)
+	pt_each(const struct pt_worker, w, &t->workers)
+		if (w->main == th || (w->proc == th->proc && w->proc != t->proc))
 			return true;
-	for (i = 0; i < t->workers.n; i++)
-		if (t->workers.v[i].main == th)
-			return true;
-	return false;
+	return !t->workers.n && th == t->main;
 }
 
 /* One ends before the next begins. */
@@ -209,7 +201,7 @@ static int add_meanwhile(pt_io_units *out)
 		u->w = v.v[b - 1].bytes - (a ? v.v[a - 1].bytes : 0);
 	}
 	pt_vec_free(&v);
-	return err ? -ENOMEM : 0;
+	return err;
 }
 
 /* What the makers read in all, and fetched. */

@@ -71,15 +71,11 @@ static int sum_blocked(struct pt_an *an, const struct pt_thread *th,
 {
 	struct seen w = { NULL, 0 };
 	struct sum *s;
-	size_t i;
 
-	for (i = pt_iv_after(th, an->t0); i < th->iv.n; i++) {
-		const struct pt_iv *iv = &th->iv.v[i];
+	pt_each_iv(iv, th, an->t0, an->t1) {
 		uint64_t wrote = 0, ns;
 
-		if (iv->begin >= an->t1)
-			break;
-		if (i && !iv->gap_before && iv[-1].end >= an->t0 &&
+		if (iv > th->iv.v && !iv->gap_before && iv[-1].end >= an->t0 &&
 		    iv->wchar > iv[-1].wchar)
 			wrote = iv->wchar - iv[-1].wchar;
 		s = NULL;

@@ -27,7 +27,6 @@ static struct pt_span backward_of(const struct pt_trainer *t,
 	const struct pt_proc *p = t->proc;
 	uint64_t first = 0, last = 0, slept = 0;
 	struct pt_span out = { 0, 0 };
-	size_t i;
 
 	pt_each_call(c, p, s->wait_end, s->end) {
 		if (c->tid == th->tid || !pt_call_is_submit(c))
@@ -36,11 +35,7 @@ static struct pt_span backward_of(const struct pt_trainer *t,
 			first = c->begin;
 		last = c->begin;
 	}
-	for (i = pt_iv_after(th, first); last > first && i < th->iv.n; i++) {
-		const struct pt_iv *iv = &th->iv.v[i];
-
-		if (iv->begin > last)
-			break;
+	pt_each_iv(iv, th, first, last > first ? last + 1 : 0) {
 		if (iv->wait != PT_WAIT_FUTEX)
 			continue;
 		if (!out.begin)

@@ -113,16 +113,13 @@ static int take_direct(const struct pt_an *an, const struct pt_thread *th,
 		       const struct pt_actor *a, struct pt_paths *paths,
 		       uint32_t source, int worker, bool item, pt_asks *out)
 {
-	size_t i;
-
-	for (i = pt_iv_after(th, an->t0); i < th->iv.n; i++) {
-		const struct pt_iv *iv = &th->iv.v[i];
+	pt_each_iv(iv, th, an->t0, an->t1) {
 		/* room in a pipe was made by taking what was in it */
 		struct pt_ask x = { iv->ready, source, worker,
 				    th->proc == a->proc, item && iv->wait != PT_WAIT_PIPE_OUT };
 		const struct pt_thread *who;
 
-		if (iv->begin >= an->t1 || iv->ready > an->t1)
+		if (iv->ready > an->t1)
 			break;
 		if (!iv->valid_wake || iv->waker_tgid != a->proc->tgid)
 			continue;

@@ -33,12 +33,9 @@ static uint64_t cpu_forward(const struct pt_thread *th, uint64_t from,
 			    uint64_t limit, uint64_t ns)
 {
 	uint64_t pos = from;
-	size_t i;
 
-	for (i = pt_iv_after(th, from); i < th->iv.n; i++) {
-		const struct pt_iv *iv = &th->iv.v[i];
-
-		if (iv->begin >= limit || iv->begin >= pos + ns)
+	pt_each_iv(iv, th, from, limit) {
+		if (iv->begin >= pos + ns)
 			break;
 		if (iv->begin > pos)
 			ns -= iv->begin - pos;

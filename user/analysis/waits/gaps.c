@@ -24,18 +24,16 @@ static struct caller *caller_of(callers *c, uint32_t tid)
 static int count_callers(const struct pt_proc *p, uint64_t t0, uint64_t t1,
 			 callers *out)
 {
-	struct caller *c = NULL;
-	size_t i;
+	struct caller *by = NULL;
 
-	for (i = pt_gpu_after(p, t0); i < p->gpu.n && p->gpu.v[i].begin < t1;
-	     i++) {
-		if (!pt_call_is_step(&p->gpu.v[i]))
+	pt_each_call(c, p, t0, t1) {
+		if (!pt_call_is_step(c))
 			continue;
-		if (!c || c->tid != p->gpu.v[i].tid)
-			c = caller_of(out, p->gpu.v[i].tid);
-		if (!c)
+		if (!by || by->tid != c->tid)
+			by = caller_of(out, c->tid);
+		if (!by)
 			return -ENOMEM;
-		c->calls++;
+		by->calls++;
 	}
 	return 0;
 }
@@ -86,15 +84,10 @@ static int collect(const struct pt_model *m, uint64_t t0, uint64_t t1,
 {
 	const struct pt_proc *p = a->proc;
 	uint64_t busy = 0; /* calls may nest: the latest end counts */
-	size_t i;
-	int err = 0;
 
-	for (i = pt_gpu_after(p, t0); i < p->gpu.n && !err; i++) {
-		const struct pt_gpu_call *c = &p->gpu.v[i];
+	pt_each_call(c, p, t0, t1) {
 		struct pt_lead_call l = { .begin = c->begin, .th = a->lead };
 
-		if (c->begin >= t1)
-			break;
 		if (!pt_call_is_step(c) || (!all && c->tid != a->lead->tid))
 			continue;
 		if (all)
@@ -108,10 +101,10 @@ static int collect(const struct pt_model *m, uint64_t t0, uint64_t t1,
 			l.uploads = pt_max64(c->v[1], 1);
 		l.syncs = pt_call_is_sync(c) ||
 			  (pt_call_is_copy(c) && c->v[2] == PT_COPY_D2H);
-		if (l.th)
-			err = pt_vec_push(&a->calls, l);
+		if (l.th && pt_vec_push(&a->calls, l))
+			return -ENOMEM;
 	}
-	return err;
+	return 0;
 }
 
 int pt_find_actor(const struct pt_model *m, const struct pt_proc *proc,

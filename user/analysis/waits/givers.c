@@ -93,14 +93,9 @@ bool pt_descends_from(const struct pt_model *m, const struct pt_proc *p, uint32_
 
 bool pt_feeds_device(const struct pt_an *an, const struct pt_proc *p)
 {
-	size_t i;
-
-	for (i = pt_gpu_after(p, an->t0); i < p->gpu.n; i++) {
-		if (p->gpu.v[i].begin >= an->t1)
-			break;
-		if (pt_call_is_step(&p->gpu.v[i]))
+	pt_each_call(c, p, an->t0, an->t1)
+		if (pt_call_is_step(c))
 			return true;
-	}
 	return false;
 }
 

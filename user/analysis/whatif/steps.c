@@ -114,7 +114,7 @@ static int take_step(const struct pt_trainer *t, const struct pt_step *s,
 	o->blocked += p.blocked;
 	o->pause += p.pause;
 	o->gpu_wait += p.gpu_wait;
-	return pt_vec_push(&o->steps, p) ? -ENOMEM : 0;
+	return pt_vec_push(&o->steps, p);
 }
 
 static bool in_turn(const struct pt_trainer *t, size_t workers)
@@ -377,7 +377,7 @@ int pt_wi_find_usual(struct pt_wi_pool *p)
 	int err = 0;
 
 	for (i = 0; i < p->items.n && !err; i++)
-		err = pt_vec_push(&v, p->items.v[i].ms) ? -ENOMEM : 0;
+		err = pt_vec_push(&v, p->items.v[i].ms);
 	p->usual = err ? NAN : pt_median(v.v, v.n);
 	pt_vec_free(&v);
 	return err;
@@ -395,8 +395,7 @@ static int find_slow(struct pt_wi_job *o)
 
 	for (i = 0; i < o->pools.n && !err; i++) {
 		err = pt_wi_find_usual(&o->pools.v[i]);
-		if (!err && pt_vec_push(&v, o->pools.v[i].usual))
-			err = -ENOMEM;
+		err = err ?: pt_vec_push(&v, o->pools.v[i].usual);
 	}
 	others = err ? NAN : pt_median(v.v, v.n);
 	if (v.n > 1 && v.n % 2 == 0) /* sorted: not half way to a slow one */
