@@ -180,7 +180,6 @@ struct pt_dev {
 	double pageable_share; /* of the bytes copied; NAN unknown */
 };
 
-
 struct pt_look;
 
 /* How two parts' join is said in parts/join.c, for each field. */
@@ -504,6 +503,9 @@ bool pt_sites_have(const struct pt_sites *s, uint64_t site);
 /* Those of the launches of `p` in [b,e), in place of what *s had; a number that is the same
  * for the same set of them. */
 uint64_t pt_shape_of(const struct pt_proc *p, uint64_t b, uint64_t e, struct pt_sites *s);
+
+/* ... of a whole step of that shape; how many, 0: there is none. */
+size_t pt_sites_of_shape(const struct pt_trainer *t, uint64_t shape, struct pt_sites *out);
 
 /* A call site, as far as the call's name and its telling argument show it. */
 uint64_t pt_call_site(const struct pt_gpu_call *c);

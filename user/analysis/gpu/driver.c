@@ -36,26 +36,11 @@ static uint64_t idle_with(const struct pt_an *an, const struct pt_host *h,
 	return sum;
 }
 
-static uint64_t depth_for(const struct pt_an *an, const struct pt_host *h,
-			  uint64_t idle)
-{
-	uint64_t lo = 0, hi = an->t1 - an->t0;
-
-	while (lo + 1 < hi) {
-		uint64_t mid = lo + (hi - lo) / 2;
-
-		if (idle_with(an, h, mid) > idle)
-			lo = mid;
-		else
-			hi = mid;
-	}
-	return hi;
-}
-
 static int place_idle(const struct pt_an *an, const struct pt_host *h,
 		      struct pt_dev *d, uint64_t idle)
 {
-	uint64_t depth = depth_for(an, h, idle);
+	/* the least with which no more is idle */
+	uint64_t depth = 1 + pt_bisect(an->t1 - an->t0 - 1, n, idle_with(an, h, n + 1) > idle);
 	size_t i;
 	int err;
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "analysis/gpu/streams.h"
 
-
 #define STREAMS_MAX 1024
 
 uint32_t pt_gq_stream(struct pt_gqueue *q, uint64_t handle, uint16_t dev)

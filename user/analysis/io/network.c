@@ -137,15 +137,12 @@ static int sum_thread(const struct pt_an *an, struct peer_sum *all,
 		      const struct pt_thread *th)
 {
 	struct answer a = { 0 };
-	int err = 0;
 
-	pt_each_iv(iv, th, an->t0, an->t1) {
-		if (err)
-			break;
-		if (iv->obj_kind == PT_OBJ_SOCK && iv->wait != PT_WAIT_RUNQ)
-			err = sum_wait(an, all, iv, th->tgid, &a);
-	}
-	return err ? err : answered(&a);
+	pt_each_iv(iv, th, an->t0, an->t1)
+		if (iv->obj_kind == PT_OBJ_SOCK && iv->wait != PT_WAIT_RUNQ &&
+		    sum_wait(an, all, iv, th->tgid, &a))
+			return -ENOMEM;
+	return answered(&a);
 }
 
 static int sum_proc(const struct pt_an *an, struct peer_sum *all,

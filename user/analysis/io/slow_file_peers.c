@@ -169,16 +169,6 @@ static struct group group_of(const pt_visits *v, uint32_t dev, uint64_t inode)
 	return g;
 }
 
-static double longest(const pt_visits *v, const struct group *g)
-{
-	double ms = 0;
-	size_t i;
-
-	for (i = 0; i < g->n; i++)
-		ms = fmax(ms, pt_ms(v->v[g->first + i].ns));
-	return ms;
-}
-
 static void forget(struct pt_item *o)
 {
 	o->waits = o->peers = 0;
@@ -207,7 +197,7 @@ static int find_slower(struct looking *k, const struct pt_trainer *t,
 		o.thread = NULL;
 		o.inode = x->inode;
 		o.dev = x->dev;
-		o.ms = longest(k->v, &best[i]);
+		o.ms = k->own.v[k->own.n - 1]; /* sorted */
 		o.slow_share = fmax(o.slow_share, share);
 		*out = o;
 	}

@@ -70,11 +70,10 @@ static int measure(struct pt_an *an, struct pt_trainer *t, struct pt_measured *k
 	pt_measure_balance(an, t, &k->balance);
 	pt_measure_phases(t, &k->phases);
 	err = pt_slowest_item(an, t, &k->item);
-	if (!err && faults && waits_for(an, t, faults + t->cause_ns[PT_CAUSE_DISK]))
-		err = pt_measure_faults(an, t, &k->faults);
-	if (!err && waits_for(an, t, faults + t->cause_ns[PT_CAUSE_DISK]))
-		err = pt_measure_io(an, t, &k->io);
-	return err;
+	if (err || !waits_for(an, t, faults + t->cause_ns[PT_CAUSE_DISK]))
+		return err;
+	err = faults ? pt_measure_faults(an, t, &k->faults) : 0;
+	return err ?: pt_measure_io(an, t, &k->io);
 }
 
 static struct pt_report *new_rows(const struct pt_an *an)

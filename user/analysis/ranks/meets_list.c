@@ -140,14 +140,12 @@ int pt_meets_calls(const struct pt_an *an, const struct pt_proc *p,
 {
 	uint64_t comm = most_used(an, p, several);
 	struct cover c = { 0 };
-	size_t i;
 	int err = 0;
 
-	for (i = pt_gpu_after(p, an->t0); comm && i < p->gpu.n && !err; i++) {
-		const struct pt_gpu_call *call = &p->gpu.v[i];
+	pt_each_call(call, p, an->t0, comm ? an->t1 : 0) {
 		struct covered *s;
 
-		if (call->begin >= an->t1)
+		if (err)
 			break;
 		if (!is_meeting(call) || call->v[0] != comm) {
 			err = follow(&c, out, call);

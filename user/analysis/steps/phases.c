@@ -50,19 +50,6 @@ static struct pt_span backward_of(const struct pt_trainer *t,
 	return out;
 }
 
-/* Call sites of a step without an update. */
-static void micro_sites(const struct pt_trainer *t, struct pt_sites *sites)
-{
-	size_t i;
-
-	for (i = 0; i < t->steps.n; i++)
-		if (!t->steps.v[i].partial &&
-		    t->steps.v[i].shape == t->micro_shape) {
-			pt_shape_of(t->proc, t->steps.v[i].wait_end, t->steps.v[i].end, sites);
-			return;
-		}
-}
-
 /* From the first launch behind `from` that `micro` lacks to the last one of
  * the training thread; where that is empty from `from`. */
 static struct pt_span optimizer_of(const struct pt_trainer *t,
@@ -167,7 +154,7 @@ void pt_measure_phases(const struct pt_trainer *t, struct pt_phases *k)
 	size_t i;
 
 	if (t->micro_shape != t->update_shape)
-		micro_sites(t, &micro);
+		pt_sites_of_shape(t, t->micro_shape, &micro);
 	k->told = micro.n > 0;
 	for (i = 0; i < t->steps.n; i++)
 		if (!t->steps.v[i].partial)

@@ -131,19 +131,13 @@ static int64_t periodic(const struct pt_trainer *t, uint64_t rare)
 	return n >= 3 ? n : -1;
 }
 
-/* Call sites of the steps of that shape. */
-static size_t sites_of(const struct pt_trainer *t, uint64_t shape)
+size_t pt_sites_of_shape(const struct pt_trainer *t, uint64_t shape, struct pt_sites *out)
 {
-	struct pt_sites sites;
-	size_t i;
-
-	for (i = 0; i < t->steps.n; i++) {
-		const struct pt_step *s = &t->steps.v[i];
-
+	pt_each(const struct pt_step, s, &t->steps) {
 		if (s->partial || s->shape != shape)
 			continue;
-		pt_shape_of(t->proc, s->wait_end, s->end, &sites);
-		return sites.n;
+		pt_shape_of(t->proc, s->wait_end, s->end, out);
+		return out->n;
 	}
 	return 0;
 }
@@ -151,6 +145,7 @@ static size_t sites_of(const struct pt_trainer *t, uint64_t shape)
 static int64_t count_optimizer(struct pt_trainer *t, size_t whole)
 {
 	uint64_t common = 0, rare = 0;
+	struct pt_sites room;
 	size_t nc, nr;
 	int64_t n;
 
@@ -164,7 +159,7 @@ static int64_t count_optimizer(struct pt_trainer *t, size_t whole)
 	if ((nc + nr) * 100 < whole * 95)
 		return PT_NULL;
 	/* an accumulation by two may have more whole steps of those that update */
-	if (sites_of(t, rare) < sites_of(t, common)) {
+	if (pt_sites_of_shape(t, rare, &room) < pt_sites_of_shape(t, common, &room)) {
 		t->micro_shape = rare;
 		rare = common;
 	}

@@ -4,7 +4,6 @@
 #include "analysis/io/disks.h"
 #include "analysis/verdicts/verdict.h"
 
-
 static double seconds(const struct pt_r_write *w)
 {
 	return isnan(w->write_s) ? w->blocked_s :

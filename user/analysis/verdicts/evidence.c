@@ -140,7 +140,6 @@ int pt_workers_needed(const struct pt_facts *f)
 
 /* ---- storage: which kind of it, and how it answers ------------------------- */
 
-
 /* Waits for files of this class, share of the data wait. */
 static double class_share(const struct pt_an *an, const char *cls)
 {

@@ -241,7 +241,6 @@ static double nameless_waits(const struct pt_trainer *t)
 	return all ? (double)n / (double)all : 0;
 }
 
-
 static void gather_host(struct pt_facts *f, uint64_t wall)
 {
 	const struct pt_trainer *t = f->t;

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-
 void pt_look_free(struct pt_look *l)
 {
 	if (!l)

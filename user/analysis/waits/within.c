@@ -5,7 +5,6 @@
  */
 #include "analysis/waits/loader.h"
 
-
 uint64_t pt_made_by(const struct pt_givers *g, const struct pt_thread *th)
 {
 	const struct pt_maker *x;

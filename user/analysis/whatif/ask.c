@@ -265,21 +265,14 @@ struct ranked {
 	bool head;
 };
 
-static int cmp_ranked(const void *a, const void *b)
+static double won(const struct ranked *x)
 {
-	const struct ranked *x = a, *y = b;
-	double u = x->w.speedup.value, v = y->w.speedup.value;
-
-	if (x->head != y->head)
-		return x->head ? -1 : 1;
-	if (x->head && isfinite(u) != isfinite(v))
-		return isfinite(u) ? -1 : 1;
-	if (x->head && isfinite(u) && u != v)
-		return u > v ? -1 : 1;
-	if (x->w.value != y->w.value)
-		return x->w.value < y->w.value ? -1 : 1;
-	return strcmp(x->w.change, y->w.change);
+	return x->head && isfinite(x->w.speedup.value) ? x->w.speedup.value : -INFINITY;
 }
+
+PT_ORDER(cmp_ranked, struct ranked,
+	 pt_cmp(y->head, x->head) ?: pt_cmp(won(y), won(x)) ?:
+	 pt_cmp(x->w.value, y->w.value) ?: strcmp(x->w.change, y->w.change))
 
 static int fill(struct pt_wi_study *s)
 {

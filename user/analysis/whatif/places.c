@@ -105,14 +105,14 @@ static int usual_stay(const struct pt_wi_visit *v, size_t n, double *out)
 /* As far back as stays are that may reach into this one. */
 #define BACK 64
 
-/* Of the others: the last end before `at`; -1: none. */
-static double last_end(const struct pt_wi_visit *v, size_t i, double at)
+/* Of the others: the last end behind `after`, up to `until`; -1: none. */
+static double last_end(const struct pt_wi_visit *v, size_t i, double after, double until)
 {
-	size_t k, from = i > BACK ? i - BACK : 0;
+	size_t k = i > BACK ? i - BACK : 0;
 	double last = -1;
 
-	for (k = from; k < i; k++)
-		if (v[k].worker != v[i].worker && v[k].end <= at)
+	for (; k < i; k++)
+		if (v[k].worker != v[i].worker && v[k].end > after && v[k].end <= until)
 			last = fmax(last, v[k].end);
 	return last;
 }
@@ -120,13 +120,7 @@ static double last_end(const struct pt_wi_visit *v, size_t i, double at)
 /* When those end that were inside as it began; -1: nobody was. */
 static double others_end(const struct pt_wi_visit *v, size_t i)
 {
-	size_t k, from = i > BACK ? i - BACK : 0;
-	double last = -1;
-
-	for (k = from; k < i; k++)
-		if (v[k].worker != v[i].worker && v[k].end > v[i].begin)
-			last = fmax(last, v[k].end);
-	return last;
+	return last_end(v, i, v[i].begin, INFINITY);
 }
 
 /* Does each begin where another ends, more often than by chance? */
@@ -136,7 +130,7 @@ static bool takes_turns(const struct pt_wi_visit *v, size_t n, double stay)
 	size_t i, hits = 0;
 
 	for (i = 0; i < n; i++) {
-		last = last_end(v, i, v[i].begin);
+		last = last_end(v, i, -INFINITY, v[i].begin);
 		hits += last >= 0 && v[i].begin - last <= near;
 	}
 	chance = (double)n * near * (double)n / (v[n - 1].end - v[0].begin);
@@ -254,7 +248,7 @@ int pt_wi_judge_place(struct pt_wi_visit *v, size_t n, const struct pt_wi_work *
 	if (err)
 		return err;
 	for (i = 0; i < n; i++) {
-		last = last_end(v, i, v[i].end);
+		last = last_end(v, i, -INFINITY, v[i].end);
 		v[i].own = v[i].end - fmax(v[i].begin, last);
 	}
 	if (!(stay > 0))

@@ -9,7 +9,6 @@
 #include "analysis/verdicts/thresholds.h"
 #include "analysis/waits/look.h"
 
-
 /* ---- when batches were made ------------------------------------------------------ */
 
 /* What is slept on, as one number. */
