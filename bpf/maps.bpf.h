@@ -42,7 +42,6 @@ struct pt_write_agg {
 struct pt_pages {
 	__u64 inode, size, ts;
 	__u64 first, last;  /* pages, inclusive */
-	__u64 file;	    /* its struct file; it may be closed by now */
 	__u64 rchar, calls; /* of the thread before it */
 	__u32 dev;
 	__u16 active, counted; /* counted: the call will be, see pt_pages_end */

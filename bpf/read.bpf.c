@@ -414,7 +414,6 @@ static __always_inline void pages_seen(struct pt_thread *th, struct task_struct 
 	__u64 arg[3] = {}, ino, calls, file;
 	struct inode *inode;
 	struct pt_pages *g;
-	bool again;
 	__s32 nr;
 	__u32 dev;
 
@@ -440,13 +439,10 @@ static __always_inline void pages_seen(struct pt_thread *th, struct task_struct 
 		return;
 	}
 	pt_pages_end(th, task);
-	file = pt_fd_file(task, nr == PT_NR_SENDFILE ? arg[1] : arg[0]);
-	/* whose name is known: what tells it from another costs a third of all this */
-	again = file == g->file && g->inode == ino && g->dev == dev;
-	g->file = file;
 	g->inode = ino;
 	g->dev = dev;
 	g->size = BPF_CORE_READ(inode, i_size);
+	file = pt_fd_file(task, nr == PT_NR_SENDFILE ? arg[1] : arg[0]);
 	g->first = nr == PT_NR_SPLICE ? first :
 					pages_from(task, nr, file, first);
 	g->last = last;
@@ -455,8 +451,7 @@ static __always_inline void pages_seen(struct pt_thread *th, struct task_struct 
 	g->ts = bpf_ktime_get_ns();
 	g->active = 1;
 	g->counted = nr != PT_NR_SPLICE;
-	if (!again)
-		pages_name(th, task, file);
+	pages_name(th, task, file);
 }
 
 SEC("tp_btf/mm_filemap_get_pages")
