@@ -2,7 +2,6 @@
 #include "capture/session.h"
 
 #include <bpf/libbpf.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -11,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -24,8 +22,6 @@
 #include "capture/selftest.h"
 
 #define PT_MAX_SAMPLED 512 /* processes sampled per second */
-#define DETACH_MS 60000
-#define DETACH_NAP_MS 2
 #define PT_MAX_QUEUE (4u << 20)
 #define NAMES_MS 300 /* at the end, for the names of the last kernels */
 
@@ -504,95 +500,16 @@ int pt_capture_stop(struct pt_capture *c, pt_record_fn fn, void *ctx)
 	return r ? r : d < 0 ? d : 0;
 }
 
-/*
- * A process that is killed in the middle of taking out a probe leaves its break point
- * in the target: the kernel breaks off the walk over the processes that have it, and
- * does not come back. One that ends is not killed any more. So everything is held by
- * children, too, our closing takes nothing out, and their ends do. Several, each with a
- * part of it: for each probe the kernel waits until nobody runs it any more, and waits
- * for several at once as long as for one.
- */
-#define HOLDERS 4
-struct holders {
-	pid_t pid[HOLDERS]; /* 0: there is none */
-	int go;		    /* closed, they end */
-};
-
-static int highest_fd(void)
-{
-	DIR *d = opendir("/proc/self/fd");
-	struct dirent *e;
-	int highest = 2;
-
-	while (d && (e = readdir(d)))
-		highest = atoi(e->d_name) > highest ? atoi(e->d_name) : highest;
-	if (d)
-		closedir(d);
-	return highest;
-}
-
-static void hold(int k, int ready, int highest)
-{
-	char byte;
-	int fd;
-
-	for (fd = 0; fd <= highest; fd++)
-		if (fd != ready && fd % HOLDERS != k)
-			close(fd);
-	while (read(ready, &byte, 1) < 0 && errno == EINTR)
-		;
-	_exit(0);
-}
-
-static void hold_all(struct holders *h)
-{
-	int p[2], k, highest;
-
-	*h = (struct holders){ .go = -1 };
-	if (pipe2(p, O_CLOEXEC))
-		return;
-	h->go = p[1];
-	highest = highest_fd();
-	for (k = 0; k < HOLDERS; k++) {
-		h->pid[k] = fork();
-		if (!h->pid[k]) {
-			close(p[1]);
-			hold(k, p[0], highest);
-		}
-	}
-	close(p[0]);
-}
-
-/* At most a minute: they end without us, too. */
-static void let_go(struct holders *h, unsigned probes,
-		   void (*pending)(void *ctx, unsigned probes), void *ctx)
-{
-	const struct timespec nap = { 0, DETACH_NAP_MS * 1000000l };
-	int i, k = 0;
-
-	if (h->go >= 0)
-		close(h->go);
-	for (i = 0; i < DETACH_MS / DETACH_NAP_MS; i++) {
-		while (k < HOLDERS && (h->pid[k] <= 0 || waitpid(h->pid[k], NULL, WNOHANG)))
-			k++;
-		if (k == HOLDERS)
-			return;
-		if (pending && probes && i == 200 / DETACH_NAP_MS)
-			pending(ctx, probes);
-		nanosleep(&nap, NULL);
-	}
-}
-
 void pt_capture_close(struct pt_capture *c,
 		      void (*pending)(void *ctx, unsigned probes), void *ctx)
 {
-	struct holders holders;
+	struct pt_holders holders;
 	unsigned probes;
 	size_t i;
 
 	if (!c)
 		return;
-	hold_all(&holders);
+	pt_hold_all(&holders);
 	probes = pt_uprobes_links(c->uprobes);
 	if (c->skel && c->skel->bss)
 		c->skel->bss->pt_armed = 0;
@@ -616,7 +533,7 @@ void pt_capture_close(struct pt_capture *c,
 	if (c->has_spare)
 		close(c->spare);
 	free(c);
-	let_go(&holders, probes, pending, ctx);
+	pt_let_go(&holders, probes, pending, ctx);
 }
 
 /* ---- asking -------------------------------------------------------------------- */

@@ -263,4 +263,19 @@ void pt_mapwatch_drain(struct pt_mapwatch *w,
 bool pt_mapwatch_moved(struct pt_mapwatch *w);
 void pt_mapwatch_free(struct pt_mapwatch *w);
 
+/* ---- holders.c: everything is let go by processes that nobody kills ---------------- */
+
+#define PT_HOLDERS 4
+struct pt_holders {
+	pid_t pid[PT_HOLDERS]; /* 0 or less: there is none */
+	int go;		       /* closed, they end */
+};
+
+/* From here on nothing that we close is taken out. */
+void pt_hold_all(struct pt_holders *h);
+/* Now it is; waits until it is out, a minute at most: they end without us, too. `pending` is
+ * called once where that takes long. */
+void pt_let_go(struct pt_holders *h, unsigned probes,
+	       void (*pending)(void *ctx, unsigned probes), void *ctx);
+
 #endif
