@@ -230,6 +230,12 @@ static void test_full_device(void **state)
 		d->util = 100;
 		d->procs = d->traced = 1;
 		d->pid = JOB_TRAINER;
+		/* another rank's device, which rests */
+		d = (struct pt_rec_device *)st_add(&c.j.s, PT_REC_DEVICE, sizeof(*d),
+						   JOB_BEGIN + i * 250 * ST_MS, 0, 0);
+		d->index = 1;
+		d->procs = d->traced = 1;
+		d->pid = JOB_TRAINER + 1;
 	}
 	job_window(&c.j, JOB_BEGIN + 400 * ST_MS, JOB_BEGIN + 5900 * ST_MS);
 	c.r = st_analyze(&c.j.s, &c.m);
