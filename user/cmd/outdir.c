@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/privileges.h"
@@ -132,7 +133,7 @@ static int fill_folder(struct pt_outdir *o)
 	return ret;
 }
 
-int pt_outdir_commit(struct pt_outdir *o, struct pt_err *err)
+static int name_folder(struct pt_outdir *o)
 {
 	int ret = fill_folder(o);
 
@@ -142,9 +143,47 @@ int pt_outdir_commit(struct pt_outdir *o, struct pt_err *err)
 	    ((errno != EINVAL && errno != ENOSYS) ||
 	     renameat(o->parent, o->tmp, o->parent, o->base)))
 		ret = -errno;
+	if (!ret)
+		o->tmp[0] = '\0';
+	return ret;
+}
+
+/*
+ * There is no folder without a name: from the first link to the rename a temporary one
+ * can be seen. A child of its own session does that, so that whoever kills us or our
+ * group in this moment finds the folder whole and no other. 0, -errno; 1: no child.
+ */
+static int name_by_child(struct pt_outdir *o)
+{
+	int status, ret;
+	pid_t pid;
+
+	if (o->dir >= 0)
+		return 1;
+	pid = fork();
+	if (pid < 0)
+		return 1;
+	if (!pid) {
+		setsid();
+		ret = name_folder(o);
+		if (ret)
+			pt_outdir_abandon(o);
+		_exit(-ret);
+	}
+	while (waitpid(pid, &status, 0) < 0)
+		if (errno != EINTR)
+			return -errno;
+	return WIFEXITED(status) ? -WEXITSTATUS(status) : -EIO;
+}
+
+int pt_outdir_commit(struct pt_outdir *o, struct pt_err *err)
+{
+	int ret = name_by_child(o);
+
+	if (ret > 0)
+		ret = name_folder(o);
 	if (ret)
 		return cannot(o, ret, err);
-	o->tmp[0] = '\0';
 	pt_outdir_abandon(o);
 	return 0;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * A folder of files that appears whole or not at all. Its files have no name until the
- * end; then it is made under a temporary name beside its own, filled and renamed, which
- * takes a moment. Where the file system knows no files without a name it is made so at
+ * end; then it is made under a temporary name beside its own, filled and renamed, by a
+ * child that outlives whoever is killed in that moment. Where the file system knows no files without a name it is made so at
  * the beginning. It never replaces anything.
  */
 #ifndef PT_OUTDIR_H
