@@ -81,6 +81,9 @@
 #define PT_SLOW_SHARE 0.50
 /* A worker is slow from this many times its peers' batch time. */
 #define PT_SLOW_FACTOR 1.5
+/* ... and its mean so many times that of its peers: where they take as long together, in
+ * a few batches that take very long, they lack the same thing (a disk that all wait for) */
+#define PT_SLOW_MEAN 1.2
 /* A worker that is slow half of the time (every other epoch) has no median to speak of:
  * what 40 % of its batches take at least is so many times the factor above. Twice as
  * much: two humps, not one wide one. */

@@ -446,6 +446,16 @@ static bool slow_for_a_while(const struct pt_trainer *t, struct pt_worker *w,
 	return true;
 }
 
+static double mean_of(const pt_doubles *d)
+{
+	double sum = 0;
+	size_t i;
+
+	for (i = 0; i < d->n; i++)
+		sum += d->v[i];
+	return sum / (double)d->n;
+}
+
 /*
  * Against the median of its peers' medians. And not by chance: the ranks of
  * its batches say whether they are slower as a whole. A worker is looked at
@@ -488,7 +498,8 @@ static int compare_one(const struct pt_an *an, const struct pt_trainer *t,
 	err = pt_rank_sum_chance(p->own.v, p->own.n, p->service_ms.v,
 				 p->service_ms.n, &w->slow_chance);
 	w->slow_chance = fmin(1, w->slow_chance * (double)(n + 1));
-	w->slow = !err && w->slow_chance <= an->th->slow_chance;
+	w->slow = !err && w->slow_chance <= an->th->slow_chance &&
+		  mean_of(&p->own) >= PT_SLOW_MEAN * mean_of(&p->service_ms);
 	if (w->slow)
 		w->slowdown = ratio;
 	return err;
