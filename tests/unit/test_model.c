@@ -71,6 +71,51 @@ static void test_interval(void **state)
 	done(&s, m);
 }
 
+/* A poll that an interrupt ends is a wait for storage where the thread has asked it for
+ * more, since it last slept, than its read calls returned. */
+static void test_asynchronous_reads(void **state)
+{
+	static const struct {
+		uint64_t read_bytes, rchar;
+		enum pt_wait wait;
+	} rows[] = {
+		{ 0, 0, PT_WAIT_POLL },
+		{ 8192, 8, PT_WAIT_DISK }, /* the eventfd's eight bytes */
+		{ 8192, 16, PT_WAIT_POLL }, /* none is under way */
+		{ 12288, 8192, PT_WAIT_POLL }, /* it read by a call, ahead of which ... */
+		{ 16384, 8192, PT_WAIT_DISK },
+	};
+	struct stream s = { 0 };
+	struct pt_model *m;
+	const struct pt_thread *t;
+	struct pt_rec_off *r;
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < 5; i++) {
+		r = st_off(&s, A, A, T0 + 100 * i, T0 + 100 * i + 40, T0 + 100 * i + 50);
+		r->state = 1;
+		r->syscall = 232; /* epoll_wait */
+		r->waker_in = PT_WAKER_KNOWN | PT_WAKER_HARDIRQ;
+		r->waker_tgid = r->waker_tid = B;
+	}
+	st_seal(&s); /* it adds up what calls read: there are none */
+	for (i = 0; i < 5; i++) {
+		s.recs.v[i].r.off.tot.read_bytes = rows[i].read_bytes;
+		s.recs.v[i].r.off.tot.rchar = rows[i].rchar;
+	}
+	m = pt_model_new();
+	assert_non_null(m);
+	assert_int_equal(st_feed(&s, m), 0);
+	assert_int_equal(pt_model_finish(m), 0);
+	t = pt_model_thread(m, A);
+	assert_non_null(t);
+	assert_int_equal(t->iv.n, 5);
+	for (i = 0; i < 5; i++)
+		assert_int_equal(t->iv.v[i].wait, rows[i].wait);
+	done(&s, m);
+}
+
 /* An interval that is still open counts up to the end; once it is over, the
  * record of its end replaces every look at it. */
 static void test_open_intervals(void **state)
@@ -576,6 +621,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_interval),
+		cmocka_unit_test(test_asynchronous_reads),
 		cmocka_unit_test(test_open_intervals),
 		cmocka_unit_test(test_late_records_are_sorted),
 		cmocka_unit_test(test_sequence_gaps),

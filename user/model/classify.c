@@ -130,6 +130,8 @@ enum pt_wait pt_classify(const struct pt_rec_off *r)
 		return r->state & STATE_D || r->hdr.flags & PT_F_IOWAIT ?
 			       PT_WAIT_FAULT : PT_WAIT_OTHER;
 	call = pt_call_class(r->syscall);
+	if (call & PT_C_SYNC)
+		return in_file(r, PT_WAIT_DISK_WRITE);
 	w = by_call(r, call);
 	if (w != PT_WAIT_OTHER)
 		return w;

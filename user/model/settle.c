@@ -63,6 +63,28 @@ static void tidy(struct pt_thread *t, size_t from)
 			qsort(v_, n_, sizeof(*v_), cmp);                       \
 	} while (0)
 
+/*
+ * A poll, or a read of an eventfd, that an interrupt ended: what for is not seen. Since it
+ * last slept the thread had asked storage for more than its read calls returned, so it
+ * waits for the ends of asynchronous reads (libaio's io_submit; the kernel counts them for
+ * the task that submits).
+ */
+static void find_async_reads(struct pt_thread *t, size_t from)
+{
+	size_t i;
+
+	for (i = from ? from : 1; i < t->iv.n; i++) {
+		const struct pt_iv *last = &t->iv.v[i - 1];
+		struct pt_iv *iv = &t->iv.v[i];
+
+		if ((iv->wait == PT_WAIT_POLL || iv->wait == PT_WAIT_EVENT) &&
+		    !iv->valid_wake && !iv->gap_before && iv->obj_kind != PT_OBJ_SOCK &&
+		    iv->rchar >= last->rchar && iv->read_bytes > last->read_bytes &&
+		    iv->read_bytes - last->read_bytes > iv->rchar - last->rchar)
+			iv->wait = PT_WAIT_DISK;
+	}
+}
+
 static void settle_thread(struct pt_thread *t)
 {
 	size_t i, from = t->settled;
@@ -77,6 +99,7 @@ static void settle_thread(struct pt_thread *t)
 		from = 0;
 	}
 	tidy(t, from);
+	find_async_reads(t, from);
 	t->settled = t->iv.n;
 }
 

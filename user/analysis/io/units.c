@@ -235,6 +235,8 @@ int pt_io_collect(struct pt_an *an, struct pt_trainer *t, pt_io_units *out,
 		err = add_edges(an, th, &v);
 		add_totals(an, th, &read, &fetched);
 	}
+	/* libaio's and io_uring's reads, and page faults, are not among those of read calls */
+	read = fmax(read, fetched);
 	pt_vec_sort(&v, by_ts);
 	err = err ?: sum_up(&v, &s);
 	for (i = 0; i < an->m->all_threads.n && !err && v.n; i++)

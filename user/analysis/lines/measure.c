@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "analysis/lines/lines.h"
+#include "analysis/waits/gaps.h"
 #include "base/wilson.h"
 
 /* Of those below a line the first that are met; what is in another one is in none. */
@@ -453,7 +454,8 @@ static int sum_samples(struct pt_an *an, const struct pt_trainer *t, bool data, 
 	*all = 0;
 	for (i = 0; i < n && !err; i++) {
 		if (l[i].begin < an->t0 || l[i].end > an->t1 || !pt_model_stack(an->m, l[i].stack) ||
-		    data != (pt_waits_in(t, &hint, l[i].begin, l[i].begin + 1) > 0))
+		    data != (pt_waits_in(t, &hint, l[i].begin, l[i].begin + 1) > 0) ||
+		    pt_inside_call(t->proc, t->main->tid, l[i].begin))
 			continue;
 		ns[l[i].stack - 1] += (uint64_t)weight[i];
 		*all += (uint64_t)weight[i];
@@ -473,7 +475,8 @@ static uint64_t sum_stacks(struct pt_an *an, const struct pt_trainer *t, bool da
 		took = l[i + 1].begin - l[i].begin;
 		if (l[i].begin < an->t0 || l[i + 1].begin > an->t1 || took > APART_NS ||
 		    !pt_model_stack(an->m, l[i].stack) ||
-		    data != (2 * pt_waits_in(t, &hint, l[i].begin, l[i + 1].begin) > took))
+		    data != (2 * pt_waits_in(t, &hint, l[i].begin, l[i + 1].begin) > took) ||
+		    pt_inside_call(t->proc, t->main->tid, l[i].begin))
 			continue;
 		ns[l[i].stack - 1] += took;
 		all += took;

@@ -231,7 +231,8 @@ int pt_tell_late(struct pt_an *an, const struct pt_trainer *t, bool data,
 	if (err || !line || share < SHARE_MIN)
 		return err;
 	tell_line(an, pt_sentence(an, "%.0f %% of that rank's %s is in", 100 * share,
-				  data ? "waiting for data" : "other time"), line, v);
+				  data ? "waiting for data" :
+				  "time outside data waits and GPU calls"), line, v);
 	return add_stack(an, stack, v);
 }
 

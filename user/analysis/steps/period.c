@@ -415,29 +415,10 @@ static int choose_by_evidence(const struct pt_host *h, struct pt_period *p,
 	return add_behind_peers(h->a, p);
 }
 
-/* ---- the answer ------------------------------------------------------------------------ */
+/* ---- begins ------------------------------------------------------------------------- */
 
-int pt_find_period(const struct pt_host *h, struct pt_period *out)
-{
-	struct pt_place_at *best;
-	int err;
-
-	*out = (struct pt_period){ 0 };
-	err = find_cadence(h, &out->cadence_ns);
-	err = err ?: count_places(h, out);
-	if (err)
-		return err;
-	best = most_evident(out);
-	if (best && is_rule(best))
-		return choose_by_evidence(h, out, best);
-	best = most_named(out);
-	if (!best)
-		return choose_by_pattern(h, out);
-	choose_by_name(out, best);
-	return 0;
-}
-
-bool pt_begins_step(const struct pt_period *p, const struct pt_host_gap *g)
+/* Does a step begin in this gap? */
+static bool begins_in(const struct pt_period *p, const struct pt_host_gap *g)
 {
 	const struct pt_place_at *x = pt_place_between(p, g->g.prev, g->g.next);
 
@@ -454,4 +435,84 @@ bool pt_begins_step(const struct pt_period *p, const struct pt_host_gap *g)
 	return x->prev != x->next || x->graphs || pt_gap_is_evident(g) ||
 	       (x->big_ns * 10 >= x->ns * 9 && g->own_ns >= p->cadence_ns) ||
 	       g->own_ns * x->gaps >= x->ns;
+}
+
+bool pt_begins_at(const struct pt_period *p, const struct pt_actor *a,
+		  const struct pt_host_gap *g, size_t i)
+{
+	const struct pt_place_at *at;
+
+	if (g)
+		return begins_in(p, g);
+	if (i == a->calls.n || !i)
+		return false;
+	at = pt_place_between(p, a->calls.v[i - 1].site, a->calls.v[i].site);
+	return at && at->begins && at->prev != at->next && !at->partly;
+}
+
+/* ---- batches that were there -------------------------------------------------------- */
+
+/* As parts_vary(), of the parts between the steps' begins as they are marked now. */
+static double steps_vary(const struct pt_host *h, const struct pt_period *p)
+{
+	double n = 0, sum = 0, squares = 0, calls = 0;
+	bool begun = false;
+	size_t i, k = 0;
+
+	for (i = 1; i < h->a->calls.n; i++) {
+		const struct pt_host_gap *g;
+
+		while (k < h->gaps.n && h->gaps.v[k].call < i)
+			k++;
+		g = k < h->gaps.n && h->gaps.v[k].call == i ? &h->gaps.v[k] : NULL;
+		if (pt_begins_at(p, h->a, g, i)) {
+			n += begun;
+			sum += begun ? calls : 0;
+			squares += begun ? calls * calls : 0;
+			begun = true;
+			calls = 0;
+		}
+		calls += !h->a->calls.v[i].syncs;
+	}
+	return sum > 0 ? squares * n / (sum * sum) - 1 : 0;
+}
+
+/*
+ * Where data is obtained with a gap in some turns only: micro-batches that are fetched
+ * together, or batches that were there at once. Of the latter, a begin at each visit
+ * makes the parts more equal.
+ */
+static void settle_best(const struct pt_host *h, struct pt_period *p)
+{
+	double before;
+
+	if (!p->best || !p->best->partly)
+		return;
+	before = steps_vary(h, p);
+	p->best->partly = false;
+	p->best->partly = steps_vary(h, p) >= before;
+}
+
+/* ---- the answer ------------------------------------------------------------------------ */
+
+int pt_find_period(const struct pt_host *h, struct pt_period *out)
+{
+	struct pt_place_at *best;
+	int err;
+
+	*out = (struct pt_period){ 0 };
+	err = find_cadence(h, &out->cadence_ns);
+	err = err ?: count_places(h, out);
+	if (err)
+		return err;
+	best = most_evident(out);
+	if (best && is_rule(best))
+		err = choose_by_evidence(h, out, best);
+	else if ((best = most_named(out)))
+		choose_by_name(out, best);
+	else
+		err = choose_by_pattern(h, out);
+	if (!err)
+		settle_best(h, out);
+	return err;
 }

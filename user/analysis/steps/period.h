@@ -40,7 +40,7 @@ struct pt_place_at {
 
 struct pt_period {
 	struct pt_place_at *places; /* uthash, by key */
-	const struct pt_place_at *best; /* where most steps begin; NULL: none */
+	struct pt_place_at *best; /* where most steps begin; NULL: none */
 	uint64_t cadence_ns; /* a gap from here on stands out */
 };
 
@@ -49,7 +49,8 @@ int pt_find_period(const struct pt_host *h, struct pt_period *out);
 void pt_period_free(struct pt_period *p);
 const struct pt_place_at *pt_place_between(const struct pt_period *p, uint64_t prev,
 					   uint64_t next);
-/* Does a step begin in this gap? */
-bool pt_begins_step(const struct pt_period *p, const struct pt_host_gap *g);
+/* Does a step begin before call `i`? g: the gap there, if it is worth the name. */
+bool pt_begins_at(const struct pt_period *p, const struct pt_actor *a,
+		  const struct pt_host_gap *g, size_t i);
 
 #endif

@@ -19,6 +19,12 @@ static const char *bytes(struct pt_an *an, double v)
 			       units[u]);
 }
 
+/* A time of some ms as people read it. */
+static const char *ms(struct pt_an *an, double v)
+{
+	return v < 0.1 ? pt_sentence(an, "%.0f us", 1000 * v) : pt_sentence(an, "%.1f ms", v);
+}
+
 /* " in /data/train/", " of /data/x.tar", or nothing. */
 static const char *where(struct pt_an *an, const struct pt_io *io)
 {
@@ -65,14 +71,14 @@ static const char *title(struct pt_an *an, const struct pt_facts *f,
 		return pt_sentence(an,
 			"The GPU waits for random reads: %.0f %% of the data wait is workers "
 			"blocked in reads that jump through files%s, %s at a time and %s per "
-			"second, with %.1f ms per wait.",
-			share, at, bytes(an, io->read_bytes), rate, io->wait_ms);
+			"second, with %s per wait.",
+			share, at, bytes(an, io->read_bytes), rate, ms(an, io->wait_ms));
 	case PT_IO_LATENCY:
 		return pt_sentence(an,
 			"The GPU waits for storage with a high latency: %.0f %% of the data "
-			"wait is workers blocked in file reads%s, %.1f ms each whatever their "
+			"wait is workers blocked in file reads%s, %s each whatever their "
 			"size, at %s per second.",
-			share, at, io->wait_ms, rate);
+			share, at, ms(an, io->wait_ms), rate);
 	case PT_IO_UNKNOWN:
 		break;
 	}
@@ -88,7 +94,7 @@ static const char *more_workers(struct pt_an *an, const struct pt_facts *f)
 {
 	int64_t better = pt_better_workers(an, f);
 
-	if (!f->t->handoffs)
+	if (!f->t->concurrent)
 		return "read in worker processes (num_workers is 0 today)";
 	return better ?
 		pt_sentence(an, "raise num_workers from %zu to %lld",

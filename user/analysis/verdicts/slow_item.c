@@ -23,6 +23,9 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 		v->subject_peer = pt_peer_name(an, t->peer - 1);
 	if (t->waited)
 		pt_at_most(&v->certainty, PT_CONF_MEDIUM);
+	/* an item that sleeps may try again and again for something that is not its own */
+	if (t->waited && t->cause == PT_CAUSE_SLEEP)
+		pt_at_most(&v->certainty, PT_CONF_LOW);
 	v->title = t->waited ? pt_sentence(an,
 		"A few slow items hold up the rest: the trainer waited for %zu of %zu batches "
 		"for %.0f ms where a step takes %.1f ms, and that is %.0f %% of the data wait "
@@ -34,10 +37,14 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 		"(mostly %s).",
 		t->n, t->all, t->ms, t->usual_ms, 100 * t->share,
 		pt_cause_words(t->cause));
-	v->advice = "Find what these items have in common (their size, their source, a retry) "
-		    "and make them cheaper, or keep one slow item from holding up the others: "
-		    "smaller batches, more prefetching, or out-of-order delivery where the "
-		    "loader offers it.";
+	v->advice = t->cause == PT_CAUSE_SLEEP ?
+		"Find out what these items sleep for. If they try again until something is there "
+		"(a database or file that is locked, a rate limit), that is to blame. Otherwise "
+		"keep one slow item from holding up the others: more prefetching, or "
+		"out-of-order delivery where the loader offers it." :
+		"Find what these items have in common (their size, their source, a retry) and "
+		"make them cheaper, or keep one slow item from holding up the others: smaller "
+		"batches, more prefetching, or out-of-order delivery where the loader offers it.";
 	pt_speedup_share(t->share * f->starved_hi, &v->expected_speedup);
 	return 1;
 }

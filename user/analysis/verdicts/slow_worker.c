@@ -20,6 +20,17 @@ static const char *advice_of(struct pt_an *an, const struct pt_r_verdict *v)
 		pt_line_place(an, &l));
 }
 
+static const char *name_of(struct pt_an *an, const struct pt_worker *w)
+{
+	uint32_t id = pt_real_id(w->proc->tgid);
+
+	if (w->role == PT_ROLE_THREAD)
+		return pt_sentence(an, "Thread %u", pt_real_id(w->main->tid));
+	return w->respawn ? pt_sentence(an, "Worker %u (and %u before it in the same place)", id,
+					w->respawn) :
+			    pt_sentence(an, "Worker %u", id);
+}
+
 /* Batches are delivered in order, so one slow worker holds all others up. */
 static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
 {
@@ -35,17 +46,9 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	pt_evidence_against(v, "data_wait.charged_to_worker", f->slow_charge, "share",
 			    f->th->slow_share);
 	v->subject_pid = w->proc->tgid;
-	v->title = w->respawn ?
-		pt_sentence(an,
-			"Worker %u (and %u before it in the same place) takes %.1f times as "
-			"long as its peers and accounts for %.0f %% of the wait for batches.",
-			pt_real_id(w->proc->tgid), w->respawn, w->slowdown,
-			100 * f->slow_charge) :
-		pt_sentence(an,
-			"Worker %u takes %.1f times as long as its peers and accounts for "
-			"%.0f %% of the wait for batches.",
-			pt_real_id(w->proc->tgid), w->slowdown,
-			100 * f->slow_charge);
+	v->title = pt_sentence(an,
+		"%s takes %.1f times as long as its peers and accounts for %.0f %% of the wait "
+		"for batches.", name_of(an, w), w->slowdown, 100 * f->slow_charge);
 	v->advice = advice_of(an, v);
 	pt_replayed_speedup(an, "slow_worker_fixed", v);
 	return 1;

@@ -13,6 +13,8 @@
 #define SENT_ON 0.5
 /* Losses and counts come back, too: so many bytes are more. */
 #define SENT_MIN (1 << 20)
+/* Who fetches asks in fewer words than it is answered in, and text is packed this much. */
+#define ASKED_PACKED 10
 
 static void take_call(struct pt_feed *f, const struct pt_gpu_call *c)
 {
@@ -103,6 +105,8 @@ bool pt_sock_feeds_nothing(const struct pt_feed *f, const struct pt_sock *s)
 	t = &f->peers[s->peer->index];
 	if (is_little(f, t->in) && is_little(f, f->little))
 		return true;
-	return t->out >= SENT_MIN && t->out >= SENT_ON * t->in &&
-	       (double)f->down_bytes >= SENT_ON * t->out;
+	if (f->down_bytes < SENT_MIN || (double)f->down_bytes < SENT_ON * t->out)
+		return false;
+	return (t->out >= SENT_MIN && t->out >= SENT_ON * t->in) ||
+	       (t->out >= t->in && t->in * ASKED_PACKED < (double)f->up_bytes);
 }

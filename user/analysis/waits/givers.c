@@ -355,6 +355,11 @@ static int sum_leg(void *ctx, const struct pt_leg *l)
 		k->x->clients_ns += l->end - l->begin;
 		return 0;
 	}
+	/* ranks that meet over a socket of their own make room for each other, too */
+	if (l->who && l->iv->wake == PT_WAKE_ROOM && is_rank(k, l->who->proc)) {
+		k->x->ranks_ns += l->end - l->begin;
+		return 0;
+	}
 	if (pt_waits_for_peer(k->g->an, &k->g->feed, l->iv)) {
 		k->x->peer_ns += l->end - l->begin;
 		return 0;

@@ -355,6 +355,33 @@ static bool is_beside(const struct pt_an *an, const struct pt_givers *g,
 	return false;
 }
 
+/* Threads of the trainer that are called like one that supplies, and like no other, and
+ * that it makes room for: their batches have always been there. */
+static int take_like_threads(struct finder *k)
+{
+	struct pt_trainer *t = k->t;
+	const struct pt_proc *p = t->proc;
+	size_t i, j, n = t->workers.n;
+
+	for (i = 0; i < n; i++) {
+		const struct pt_thread *like = t->workers.v[i].main;
+
+		if (t->workers.v[i].proc != p || !strncmp(like->comm, p->comm, PT_COMM_LEN))
+			continue;
+		for (j = 0; j < p->threads.n; j++) {
+			struct pt_thread *th = p->threads.v[j];
+
+			if (strncmp(th->comm, like->comm, PT_COMM_LEN) || pt_is_relay(t, th) ||
+			    worker_of(k, t->proc, th) || !is_asked(k->an, t, th, false))
+				continue;
+			if (!worker_make(k, t->proc, th))
+				return -ENOMEM;
+			like = t->workers.v[i].main;
+		}
+	}
+	return 0;
+}
+
 static int take_asked(struct finder *k)
 {
 	struct pt_trainer *t = k->t;
@@ -552,6 +579,7 @@ int pt_find_loader(struct pt_an *an, struct pt_trainer *t,
 		err = take_relayed(&k, t->relays.v[i]);
 	err = err ?: take_makers(&k);
 	err = err ?: find_managers(&k);
+	err = err ?: take_like_threads(&k);
 	err = err ?: take_asked(&k);
 	err = err ?: take_newborn(&k);
 	err = err ?: find_senders(&k);

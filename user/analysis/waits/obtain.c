@@ -134,19 +134,6 @@ static int wait_within(struct obtain *o, const struct pt_host_gap *g)
 	return err;
 }
 
-static bool at_begin(const struct obtain *o, const struct pt_host_gap *g, size_t i)
-{
-	const struct pt_actor *a = o->b.h->a;
-	const struct pt_place_at *at;
-
-	if (g)
-		return pt_begins_step(o->b.p, g);
-	if (i == a->calls.n || !i)
-		return false;
-	at = pt_place_between(o->b.p, a->calls.v[i - 1].site, a->calls.v[i].site);
-	return at && at->begins && at->prev != at->next && !at->partly;
-}
-
 static void end_steps(const struct obtain *o)
 {
 	struct pt_trainer *t = o->t;
@@ -171,7 +158,7 @@ int pt_find_obtaining(const struct pt_an *an, struct pt_trainer *t,
 
 		if (k < h->gaps.n && h->gaps.v[k].call == i)
 			g = &h->gaps.v[k++];
-		if (at_begin(&o, g, i))
+		if (pt_begins_at(p, h->a, g, i))
 			err = begin_step(&o, g, i);
 		else if (g)
 			err = wait_within(&o, g);

@@ -17,14 +17,15 @@
  * Of a futex the two words of a condition variable lie in eight bytes (glibc since
  * 2.25).
  */
+enum answer { NOT_ASKED, NO, YES };
 struct wakeup {
 	uint64_t ts;
 	uint32_t sleeper, waker;
+	uint8_t lock, room; /* enum answer: what was slept for, by what is around it */
 };
 struct word {
 	uint64_t key[2]; /* process, or a kind of object; address or object */
 	PT_VEC(struct wakeup) wakeups; /* by ts, once all are in */
-	PT_VEC(uint8_t) lock; /* of each: 0 not asked yet, 1 no, 2 yes */
 	size_t near; /* which was asked for last: the next one is not far */
 	UT_hash_handle hh;
 };
@@ -144,11 +145,10 @@ static bool is_interpreter(const struct pt_paths *p, uint32_t tgid, uint64_t add
 static int add_wakeup(struct pt_paths *p, const uint64_t key[2],
 		      const struct pt_thread *th, const struct pt_iv *iv)
 {
-	struct wakeup x = { iv->ready, th->tid, iv->waker_tid };
+	struct wakeup x = { .ts = iv->ready, .sleeper = th->tid, .waker = iv->waker_tid };
 	struct word *w = pt_hash_make(p->words, key, key);
 
-	return !w || pt_vec_push(&w->wakeups, x) || pt_vec_push(&w->lock, 0) ?
-		       -ENOMEM : 0;
+	return !w || pt_vec_push(&w->wakeups, x) ? -ENOMEM : 0;
 }
 
 static int take_words(struct pt_paths *p, const struct pt_thread *th)
@@ -180,8 +180,48 @@ PT_ORDER(by_time, struct wakeup, pt_cmp(x->ts, y->ts))
 #define LOCK_MIN 3
 #define LOCK_PART 5
 
-/* Does `tid` sleep there, and end others' sleeps there? The smaller count. */
-static unsigned both_sides(const struct word *w, size_t lo, size_t hi, uint32_t tid)
+/* Does who ended a sleep sleep on the same word as it did? */
+static bool same_word(const struct pt_iv *slept, const struct pt_iv *waker)
+{
+	if (slept->wait != waker->wait)
+		return false;
+	return slept->wait == PT_WAIT_FUTEX ?
+		       waker->arg0 == (slept->waker_object ? slept->waker_object : slept->arg0) :
+		       waker->object == slept->object;
+}
+
+/*
+ * Did whoever ended the sleep sleep on other words for most of it? Who has a lock hardly
+ * does that: it was room that was waited for. (Each place of a ring is a word that its
+ * maker and its taker sleep on, for it to be empty or full.)
+ */
+static bool was_for_room(const struct pt_paths *p, struct wakeup *x)
+{
+	const struct pt_thread *th = pt_model_thread(p->m, x->sleeper);
+	const struct pt_thread *by = pt_model_thread(p->m, x->waker);
+	size_t i = th ? pt_iv_after(th, x->ts) : 0;
+	const struct pt_iv *iv;
+	uint64_t asleep = 0;
+
+	if (x->room)
+		return x->room == YES;
+	x->room = NO;
+	if (i && (i == th->iv.n || th->iv.v[i].ready != x->ts))
+		i--;
+	if (!by || !th || i == th->iv.n || th->iv.v[i].ready != x->ts)
+		return false;
+	iv = &th->iv.v[i];
+	for (i = pt_iv_after(by, x->ts); i-- > 0 && by->iv.v[i].end > iv->begin;)
+		if (may_lock(&by->iv.v[i]) && !same_word(iv, &by->iv.v[i]))
+			asleep += pt_overlap(by->iv.v[i].begin, by->iv.v[i].ready,
+					     iv->begin, x->ts);
+	x->room = 2 * asleep > x->ts - iv->begin ? YES : NO;
+	return x->room == YES;
+}
+
+/* Does `tid` sleep there, not for room, and end others' sleeps there? The smaller count. */
+static unsigned both_sides(const struct pt_paths *p, const struct word *w, size_t lo,
+			   size_t hi, uint32_t tid)
 {
 	unsigned slept = 0, woke = 0;
 	size_t i;
@@ -190,6 +230,13 @@ static unsigned both_sides(const struct word *w, size_t lo, size_t hi, uint32_t 
 		slept += w->wakeups.v[i].sleeper == tid;
 		woke += w->wakeups.v[i].waker == tid;
 	}
+	for (i = lo; i < hi && slept && woke; i++)
+		if (w->wakeups.v[i].sleeper == tid || w->wakeups.v[i].waker == tid) {
+			bool room = was_for_room(p, &w->wakeups.v[i]);
+
+			slept -= room && w->wakeups.v[i].sleeper == tid;
+			woke -= room && w->wakeups.v[i].waker == tid;
+		}
 	return slept < woke ? slept : woke;
 }
 
@@ -202,7 +249,7 @@ static size_t wakeup_at(struct word *w, uint64_t ts)
 	return w->near = at - (at == n);
 }
 
-static bool is_lock_at(struct word *w, uint64_t ts)
+static bool is_lock_at(const struct pt_paths *p, struct word *w, uint64_t ts)
 {
 	size_t at, lo, hi, i, k;
 	unsigned both = 0;
@@ -210,8 +257,8 @@ static bool is_lock_at(struct word *w, uint64_t ts)
 	if (!w || !w->wakeups.n)
 		return false;
 	at = wakeup_at(w, ts);
-	if (w->lock.v[at])
-		return w->lock.v[at] == 2;
+	if (w->wakeups.v[at].lock)
+		return w->wakeups.v[at].lock == YES;
 	lo = at > LOCK_AROUND ? at - LOCK_AROUND : 0;
 	hi = at + LOCK_AROUND < w->wakeups.n ? at + LOCK_AROUND + 1 : w->wakeups.n;
 	for (i = lo; i < hi; i++) {
@@ -220,10 +267,10 @@ static bool is_lock_at(struct word *w, uint64_t ts)
 		for (k = lo; k < i && w->wakeups.v[k].sleeper != tid; k++)
 			;
 		if (k == i)
-			both += both_sides(w, lo, hi, tid);
+			both += both_sides(p, w, lo, hi, tid);
 	}
-	w->lock.v[at] = both >= LOCK_MIN && both * LOCK_PART >= hi - lo ? 2 : 1;
-	return w->lock.v[at] == 2;
+	w->wakeups.v[at].lock = both >= LOCK_MIN && both * LOCK_PART >= hi - lo ? YES : NO;
+	return w->wakeups.v[at].lock == YES;
 }
 
 struct pt_paths *pt_paths_new(const struct pt_model *m, uint32_t consumer)
@@ -256,7 +303,6 @@ void pt_paths_free(struct pt_paths *p)
 	HASH_ITER(hh, p->words, w, tmp) {
 		HASH_DEL(p->words, w);
 		pt_vec_free(&w->wakeups);
-		pt_vec_free(&w->lock);
 		free(w);
 	}
 	pt_vec_free(&p->interpreters);
@@ -276,12 +322,12 @@ static bool is_lock_word(const struct pt_paths *p, const struct pt_thread *th,
 	    (th->tgid == p->consumer || iv->waker_tgid == p->consumer))
 		return false;
 	sleep_key(th, iv, key);
-	if (is_lock_at(word_of(p, key), iv->ready))
+	if (is_lock_at(p, word_of(p, key), iv->ready))
 		return true;
 	if (!iv->valid_wake || iv->waker_tgid == th->tgid || !iv->waker_object)
 		return false;
 	wake_key(th, iv, key);
-	return is_lock_at(word_of(p, key), iv->ready);
+	return is_lock_at(p, word_of(p, key), iv->ready);
 }
 
 /* Did whoever ended the sleep wait for something itself for most of that time, other
