@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+#include <string.h>
+
 #include "analysis/lines/lines.h"
 #include "analysis/verdicts/verdict.h"
 
@@ -48,11 +50,23 @@ static const char *advice_of(enum pt_host_kind what, bool often)
 	{ PT_LINES_LOOP, PT_LINES_ALL,                                         \
 	  "its time outside data waits and GPU calls" }
 
+/* What runs there is mostly a call that gives the core up: it waits for something, by trying
+ * again and again. */
+static bool spins(struct pt_an *an, enum pt_host_kind what)
+{
+	static const struct pt_line_ask lines = LINES;
+	struct pt_r_line l;
+
+	return what == PT_HOST_COMPUTING && pt_top_line(an, &lines, PT_NULL, &l) &&
+	       l.native_symbol && strstr(l.native_symbol, "sched_yield") &&
+	       2 * l.native_symbol_share >= 1;
+}
+
 /* What to do, where looks tell in which line it happens. */
 static const char *advice_at(struct pt_an *an, enum pt_host_kind what, bool out, bool often)
 {
 	static const struct pt_line_ask lines = LINES;
-	const char *spins = "";
+	const char *until = "";
 	struct pt_r_line l;
 
 	if (out)
@@ -67,11 +81,11 @@ static const char *advice_at(struct pt_an *an, enum pt_host_kind what, bool out,
 			"Look at %s: let the program that it starts and waits for run in parallel "
 			"with the training, or start it less often.", pt_line_place(an, &l));
 	if (what == PT_HOST_COMPUTING && l.share >= PT_HOST_ONE_LINE)
-		spins = "if it spins there until a batch comes, whoever makes that is too slow; ";
+		until = "if it spins there until a batch comes, whoever makes that is too slow; ";
 	return pt_sentence(an,
 		"Look at %s: if it prepares data, do that ahead of time in worker processes; "
 		"%sotherwise move it to another thread or to the GPU, or do it less often.",
-		pt_line_place(an, &l), spins);
+		pt_line_place(an, &l), until);
 }
 
 /* The device idles because of what the host does between its calls, and that was
@@ -84,9 +98,13 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 		   2 * f->t->output_ns > f->t->host_ns[PT_HOST_PEER];
 	const char *doing = out ? "waits for others to take what it hands out," : does[what];
 	double each, every;
+	bool yields;
 
 	if (f->host < f->th->starved_info || !p || what == PT_HOST_LOCK)
 		return 0;
+	yields = spins(an, what);
+	if (yields)
+		doing = "spins until something is there (sched_yield),";
 	each = (double)p->ns[what] / (double)p->n / NS_PER_MS;
 	every = (double)f->t->steps.n / (double)p->n;
 	pt_evidence_add(v, "gpu.idle_host_share", f->host, "share", f->th->starved_info,
@@ -99,6 +117,8 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	v->certainty = f->t->gpu_known && f->host - f->idle_open >= f->th->starved_info ?
 			       PT_CONF_HIGH :
 		       pt_idle_then(f, f->host) ? PT_CONF_MEDIUM : PT_CONF_LOW;
+	if (yields)
+		pt_at_most(&v->certainty, PT_CONF_LOW);
 	v->subject_pid = f->t->main->tgid;
 	v->title = every >= PT_HOST_EVERY ?
 		pt_sentence(an,

@@ -66,6 +66,9 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	    (!sleeps && (!f->t->handoffs ||
 			 !(f->pool.run_queue <= f->th->pool_run_queue))))
 		return 0;
+	/* a sleep that polls, or that keeps to a rate, is no shorter beside others */
+	if (sleeps)
+		pt_at_most(&v->certainty, PT_CONF_LOW);
 	pt_evidence_starved(f, v);
 	pt_evidence_against(v, "workers.busy_share", f->pool.busy, "share",
 			    waits ? f->th->pool_busy : NAN);

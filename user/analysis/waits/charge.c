@@ -322,6 +322,16 @@ bool pt_is_idle(const struct pt_an *an, const struct pt_worker *w, const struct 
 	return pt_rests(w, iv) || pt_sleep_cause(an, iv) == PT_CAUSE_LOCK;
 }
 
+/* From a device's interrupt to the thread's running: so much is the wake-up's own time (an
+ * idle core wakes, another one is interrupted), no lack of cores. */
+#define WAKE_NS 100000ull
+
+static bool is_wakeup(const struct pt_iv *iv)
+{
+	return (iv->wait == PT_WAIT_DISK || iv->wait == PT_WAIT_FAULT) && !iv->valid_wake &&
+	       iv->ready > iv->begin && iv->end - iv->ready < WAKE_NS;
+}
+
 static enum pt_cause cause_of(struct charger *k, const struct pt_leg *l)
 {
 	enum pt_cause c;
@@ -330,6 +340,8 @@ static enum pt_cause cause_of(struct charger *k, const struct pt_leg *l)
 	case PT_LEG_RUN:
 		return hands_on(k, l->th) ? PT_CAUSE_IPC : PT_CAUSE_CPU;
 	case PT_LEG_QUEUE:
+		if (is_wakeup(l->iv))
+			return pt_sleep_cause(k->an, l->iv);
 		c = pt_queue_cause(k->t, l->th, l->iv);
 		if (c == PT_CAUSE_RUN_QUEUE && hands_on(k, l->th))
 			k->t->handover_queue_ns += l->end - l->begin;

@@ -20,6 +20,8 @@ static void take_call(struct pt_feed *f, const struct pt_gpu_call *c)
 {
 	if (c->late) /* one a thread at most: it ran when the trace began */
 		return;
+	if (pt_brings_results(c))
+		f->result_bytes += c->v[1];
 	switch (c->cls) {
 	case PT_API_COPY_SYNC:
 	case PT_API_COPY_ASYNC:
@@ -105,8 +107,8 @@ bool pt_sock_feeds_nothing(const struct pt_feed *f, const struct pt_sock *s)
 	t = &f->peers[s->peer->index];
 	if (is_little(f, t->in) && is_little(f, f->little))
 		return true;
-	if (f->down_bytes < SENT_MIN || (double)f->down_bytes < SENT_ON * t->out)
-		return false;
-	return (t->out >= SENT_MIN && t->out >= SENT_ON * t->in) ||
-	       (t->out >= t->in && t->in * ASKED_PACKED < (double)f->up_bytes);
+	return (t->out >= SENT_MIN && t->out >= SENT_ON * t->in &&
+		(double)f->down_bytes >= SENT_ON * t->out) ||
+	       (t->out >= t->in && t->in * ASKED_PACKED < (double)f->up_bytes &&
+		(double)f->result_bytes >= SENT_ON * t->out);
 }

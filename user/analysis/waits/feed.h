@@ -12,6 +12,7 @@
 
 struct pt_feed {
 	uint64_t up_bytes, down_bytes; /* to the devices, and back */
+	uint64_t result_bytes; /* ... of that in copies of more than a loss */
 	bool known; /* every upload was seen, as far as calls tell */
 	/* payload of all connections to a peer, by its index */
 	struct pt_traffic {
