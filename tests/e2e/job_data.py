@@ -122,6 +122,8 @@ class Files(Dataset):
 
     cpu_ms: CPU time per item, spent in the decoder (measured on the thread's
     own CPU clock: competing processes stretch it, as they would real work).
+    decodes: so many times at least, whatever they take: what is done to the thread
+    in its own CPU time stretches that, too.
     slow: (worker id, factor, "cpu" | "sleep") or None.
     """
 
@@ -129,7 +131,7 @@ class Files(Dataset):
         self.paths = paths
         self.length = length
         self.read = READERS[args.cache]
-        self.cpu_ns = args.cpu_ms_per_item * 1e6
+        self.cpu_ns, self.decodes = args.cpu_ms_per_item * 1e6, args.decodes_per_item
         self.sleep_s = args.sleep_ms / 1e3
         self.jitter = args.jitter
         self.slow = args.slow
@@ -162,7 +164,8 @@ class Files(Dataset):
         if sleep > 0:
             time.sleep(sleep)
         until = time.thread_time_ns() + cpu
-        picture = decode(body)
+        for _ in range(self.decodes):
+            picture = decode(body)
         while time.thread_time_ns() < until:
             picture = decode(body)
         data = np.resize(picture.astype(np.float32) / 255.0, self.elements)

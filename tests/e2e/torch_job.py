@@ -265,6 +265,8 @@ def parse():
     p.add_argument("--persistent", action="store_true")
     p.add_argument("--prefetch", type=int, default=2)
     p.add_argument("--cpu-ms-per-item", type=float, default=0)
+    p.add_argument("--decodes-per-item", type=int, default=1,
+                   help="whatever CPU time they take")
     p.add_argument("--sleep-ms", type=float, default=0, help="per item")
     p.add_argument("--jitter", type=float, default=0,
                    help="spread of an item's cost, 0..1")
@@ -290,8 +292,8 @@ def parse():
     p.add_argument("--truth", metavar="FILE")
     p.add_argument("--die-with-parent", action="store_true")
     args = p.parse_args()
-    if args.batch_size < 1 or args.workers < 0 or args.files < 1:
-        p.error("--batch-size and --files must be positive")
+    if min(args.batch_size, args.files, args.decodes_per_item) < 1 or args.workers < 0:
+        p.error("--batch-size, --files and --decodes-per-item must be positive")
     args.slow = args.slow_worker and args.slow_worker + (args.slow_kind,)
     del args.slow_worker, args.slow_kind
     return args
