@@ -355,8 +355,8 @@ static bool is_beside(const struct pt_an *an, const struct pt_givers *g,
 	return false;
 }
 
-/* Threads of the trainer that are called like one that supplies, and like no other, and
- * that it makes room for: their batches have always been there. */
+/* Threads of the trainer that have the name of one that supplies, which is not the
+ * process's own, and that it makes room for: their batches have always been there. */
 static int take_like_threads(struct finder *k)
 {
 	struct pt_trainer *t = k->t;
@@ -376,7 +376,6 @@ static int take_like_threads(struct finder *k)
 				continue;
 			if (!worker_make(k, t->proc, th))
 				return -ENOMEM;
-			like = t->workers.v[i].main;
 		}
 	}
 	return 0;
