@@ -266,7 +266,7 @@ static int is_turn(const struct pt_actor *a, const struct pt_place_at *at,
 }
 
 /* How unequal the parts between two visits are (or to another place): the variance of their
- * numbers of calls over the mean's square. What comes before the first visit is no whole one. */
+ * numbers of launches over the mean's square. What comes before the first visit is no whole one. */
 static double parts_vary(const struct pt_actor *a, const struct pt_place_at *at,
 			 const struct pt_place_at *other)
 {
@@ -284,7 +284,7 @@ static double parts_vary(const struct pt_actor *a, const struct pt_place_at *at,
 			begun = true;
 			calls = 0;
 		}
-		calls += !a->calls.v[i].syncs;
+		calls += a->calls.v[i].launches;
 	}
 	return sum > 0 ? squares * n / (sum * sum) - 1 : 0;
 }
@@ -472,7 +472,7 @@ static double steps_vary(const struct pt_host *h, const struct pt_period *p)
 			begun = true;
 			calls = 0;
 		}
-		calls += !h->a->calls.v[i].syncs;
+		calls += h->a->calls.v[i].launches;
 	}
 	return sum > 0 ? squares * n / (sum * sum) - 1 : 0;
 }

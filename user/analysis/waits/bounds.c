@@ -55,10 +55,10 @@ static uint64_t cpu_back(const struct pt_thread *th, uint64_t to, uint64_t floor
 
 /* ---- one gap ------------------------------------------------------------------------------ */
 
-static uint64_t first_evidence(const struct pt_host_gap *g)
+static uint64_t first_evidence(const struct pt_bounds *o, const struct pt_host_gap *g)
 {
 	/* a few of many reads sleep: not the first, where reads are not traced */
-	uint64_t at = g->supplied_ns || g->reads ? g->begins : 0;
+	uint64_t at = g->supplied_ns || g->reads || o->sleeps_first ? g->begins : 0;
 
 	if (g->asked && (!at || g->asked < at))
 		at = g->asked;
@@ -107,7 +107,7 @@ bool pt_is_else(const struct pt_host_gap *g, const struct pt_host_piece *x)
  * the loader, or waited for the interpreter behind a call. */
 static uint64_t no_sooner_than(const struct pt_bounds *o, const struct pt_host_gap *g)
 {
-	uint64_t b = g->g.begin, first = first_evidence(g), own = 0;
+	uint64_t b = g->g.begin, first = first_evidence(o, g), own = 0;
 	size_t i;
 
 	if (!first)
@@ -127,9 +127,9 @@ static uint64_t no_sooner_than(const struct pt_bounds *o, const struct pt_host_g
 	return b;
 }
 
-static uint64_t own_lead(const struct pt_host_gap *g, uint64_t from)
+static uint64_t own_lead(const struct pt_bounds *o, const struct pt_host_gap *g, uint64_t from)
 {
-	uint64_t first = first_evidence(g);
+	uint64_t first = first_evidence(o, g);
 
 	return first > from ? pt_cpu_ns(g->g.th, from, first) : 0;
 }
@@ -158,6 +158,26 @@ static bool just_sent(const struct pt_trainer *t, uint64_t ts)
 	return false;
 }
 
+/* Of the gaps in which its own reading lets it sleep, reads themselves not being traced, so
+ * many have the first sleep where the gap begins: then the others' are no bad luck. */
+#define AT_ONCE_PART 0.9
+#define SLEEPS_MIN 10
+
+static void learn_sleeps(struct pt_bounds *o)
+{
+	size_t all = 0, at_once = 0;
+
+	pt_each(const struct pt_host_gap, g, &o->h->gaps) {
+		if (g->started || g->supplied_ns || g->reads || !g->read_ns || !g->begins ||
+		    pt_place_between(o->p, g->g.prev, g->g.next) != o->p->best)
+			continue;
+		all++;
+		at_once += pt_cpu_ns(g->g.th, no_sooner_than(o, g), g->begins) <= LEAD_IN_MAX_NS;
+	}
+	o->sleeps_first = all >= SLEEPS_MIN &&
+			  (double)at_once >= AT_ONCE_PART * (double)all;
+}
+
 /* What is not seen stays 0. */
 static int learn_leads(struct pt_bounds *o)
 {
@@ -177,8 +197,8 @@ static int learn_leads(struct pt_bounds *o)
 		if (g->started || pt_place_between(o->p, g->g.prev, g->g.next) != o->p->best)
 			continue;
 		from = no_sooner_than(o, g);
-		if (first_evidence(g))
-			lead[nl++] = (double)own_lead(g, from);
+		if (first_evidence(o, g))
+			lead[nl++] = (double)own_lead(o, g, from);
 		else
 			ready[nr++] = (double)pt_cpu_ns(g->g.th, from, g->g.end);
 	}
@@ -242,11 +262,11 @@ static void learn_unseen(struct pt_bounds *o)
 	size_t long_ones = 0, sent = 0;
 
 	pt_each(const struct pt_host_gap, g, &o->h->gaps) {
-		if (!first_evidence(g) || g->started ||
-		    own_lead(g, no_sooner_than(o, g)) <= o->usual.lead + LEAD_EXTRA_NS)
+		if (!first_evidence(o, g) || g->started ||
+		    own_lead(o, g, no_sooner_than(o, g)) <= o->usual.lead + LEAD_EXTRA_NS)
 			continue;
 		long_ones++;
-		sent += just_sent(o->t, first_evidence(g));
+		sent += just_sent(o->t, first_evidence(o, g));
 	}
 	o->unseen = (double)sent >= UNSEEN_PART * (double)long_ones;
 }
@@ -272,8 +292,8 @@ static uint64_t first_born(const struct pt_bounds *o, const struct pt_host_gap *
 static uint64_t asked_at(const struct pt_bounds *o, const struct pt_host_gap *g,
 			 uint64_t from)
 {
-	uint64_t usual = o->usual.lead, first = first_evidence(g);
-	uint64_t own = own_lead(g, from), most = usual + LEAD_EXTRA_NS;
+	uint64_t usual = o->usual.lead, first = first_evidence(o, g);
+	uint64_t own = own_lead(o, g, from), most = usual + LEAD_EXTRA_NS;
 	bool at_once = usual <= LEAD_IN_MAX_NS;
 
 	if (!at_once)
@@ -389,7 +409,7 @@ static void end_with_loader(const struct pt_bounds *o, const struct pt_host_gap 
 void pt_bound_gap(const struct pt_bounds *o, const struct pt_host_gap *g,
 		  struct pt_span *w)
 {
-	uint64_t from = no_sooner_than(o, g), first = first_evidence(g);
+	uint64_t from = no_sooner_than(o, g), first = first_evidence(o, g);
 
 	*w = (struct pt_span){ .begin = from, .end = g->g.end };
 	if (g->told > from && g->told >= last_evidence(g) && !still_waits(g))
@@ -443,8 +463,10 @@ bool pt_bound_named(const struct pt_bounds *o, const struct pt_host_gap *g, stru
 
 int pt_learn_bounds(struct pt_bounds *o)
 {
-	int err = learn_leads(o);
+	int err;
 
+	learn_sleeps(o);
+	err = learn_leads(o);
 	learn_unseen(o);
 	learn_bare(o);
 	learn_taken(o);

@@ -16,6 +16,7 @@ struct pt_bounds {
 	struct {
 		uint64_t lead, ready;
 	} usual;
+	bool sleeps_first; /* what it reads by itself makes it sleep before it computes */
 	bool unseen; /* sleeps of the consumer are missing */
 	struct pt_place_at bare; /* looks of all gaps without evidence where batches come */
 	double taken; /* of its CPU time behind what a gap shows of the loader: unpickling */
