@@ -295,6 +295,11 @@ static void test_idle_causes(void **state)
 	expect_root(&o, NULL, "sync_bound");
 	expect_root(&o, flush_files, "checkpoint_stall");
 	expect_root(&o, copy_more, "transfer_bound");
+	/* copies that keep the host awake cost it as much */
+	open_edited(&c, &o, copy_more, 0);
+	assert_string_equal(c.r->whatif[0].change, "transfers_overlapped");
+	assert_true(c.r->whatif[0].speedup.low > 1.2);
+	case_close(&c);
 	expect_root(&o, flush_pieces, "checkpoint_stall");
 	open_edited(&c, &o, flush_pieces, 0);
 	assert_true(c.r->breakdown.checkpoint.share >

@@ -262,6 +262,27 @@ static void feed(struct sim *s)
 
 /* ---- the trainer ---------------------------------------------------------------------- */
 
+/* Of each step alike; what it is on average. */
+static void take_off(double *x, double mean, double *rest)
+{
+	double part = mean > EPS ? fmin(1, *rest / mean) : 0;
+
+	*x *= 1 - part;
+	*rest -= part * mean;
+}
+
+/* The host sleeps in copies, or waits in them awake, or copies by itself. */
+static void cut_transfers(const struct pt_wi_run *r, struct pt_wi_step *p)
+{
+	double rest = r->cut_transfer;
+
+	if (rest <= 0)
+		return;
+	take_off(&p->blocked, r->o->blocked, &rest);
+	take_off(&p->gpu_wait, r->o->gpu_wait, &rest);
+	take_off(&p->cpu, r->o->cpu, &rest);
+}
+
 static void begin_host(struct sim *s)
 {
 	const struct pt_wi_run *r = s->r;
@@ -272,8 +293,7 @@ static void begin_host(struct sim *s)
 	p->cpu += p->take;
 	if (r->no_pause)
 		p->blocked -= p->pause;
-	if (r->cut_transfer > 0) /* of each step alike */
-		p->blocked *= 1 - fmin(1, r->cut_transfer / r->o->blocked);
+	cut_transfers(r, p);
 	p->blocked += r->handover * p->handover;
 	if (!r->device_queue)
 		p->blocked += p->gpu_wait;
