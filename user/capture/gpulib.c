@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* GPU libraries that are mapped in a process. */
 #include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -12,11 +10,9 @@
 #include "capture/discover.h"
 #include "capture/elf.h"
 #include "capture/mapped.h"
+#include "capture/maps.h"
 
-/* A process may map as much as vm.max_map_count allows; more is refused. */
-#define MAX_LINES (1u << 20)
 #define MAX_INSIDE 2048 /* files that are looked into */
-#define DELETED " (deleted)"
 
 enum pt_gpulib_kind pt_gpulib_kind(const char *path)
 {
@@ -177,48 +173,6 @@ static unsigned libkind_inside(const struct pt_gpulib *g)
 /* ---- mappings ------------------------------------------------------------------ */
 
 /* Any mapping of a file; its rights ("r-xp") go to `perms`. */
-static bool parse_file(const char *line, struct pt_gpulib *out, char *perms)
-{
-	unsigned int major, minor;
-	size_t len;
-	int at = 0;
-
-	memset(out, 0, sizeof(*out));
-	if (sscanf(line,
-		   "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %x:%x %" SCNu64
-		   " %n",
-		   &out->start, &out->end, perms, &out->offset, &major, &minor,
-		   &out->inode, &at) < 7 || !at)
-		return false;
-	if (line[at] != '/' || !out->inode ||
-	    out->end <= out->start)
-		return false;
-	len = strcspn(line + at, "\n");
-	if (len >= sizeof(out->path_display))
-		return false;
-	memcpy(out->path_display, line + at, len);
-	if (len > strlen(DELETED) &&
-	    !strcmp(out->path_display + len - strlen(DELETED), DELETED)) {
-		out->deleted = true;
-		out->path_display[len - strlen(DELETED)] = '\0';
-	}
-	out->dev = major << 20 | minor;
-	out->kind = pt_gpulib_kind(out->path_display);
-	return true;
-}
-
-static bool parse_exec(const char *line, struct pt_gpulib *out)
-{
-	char perms[5];
-
-	return parse_file(line, out, perms) && strchr(perms, 'x');
-}
-
-bool pt_gpulib_parse(const char *line, struct pt_gpulib *out)
-{
-	return parse_exec(line, out) && out->kind != 0;
-}
-
 int pt_gpulib_open(const struct pt_gpulib *g)
 {
 	const struct pt_mapped m = {
@@ -242,30 +196,22 @@ static bool listed(const struct pt_gpulib *v, size_t n, const struct pt_gpulib *
 /* Executable mappings of files, each file once; `gpu`: GPU libraries only. */
 static ssize_t read_maps(pid_t pid, struct pt_gpulib *out, size_t max, bool gpu)
 {
-	char path[32], *line = NULL;
+	struct pt_filemaps m;
 	struct pt_gpulib g;
-	size_t cap = 0, n = 0, lines = 0;
-	int err;
-	FILE *f;
+	size_t n = 0;
+	int err = pt_filemaps_open(&m, pid, true);
 
-	snprintf(path, sizeof(path), "/proc/%d/maps", pid);
-	f = fopen(path, "re");
-	if (!f)
-		return errno == ENOENT ? -ESRCH : -errno;
-	errno = 0;
-	while (n < max && lines++ < MAX_LINES && getline(&line, &cap, f) > 0) {
-		if (!parse_exec(line, &g) || listed(out, n, &g))
+	while (!err && n < max && pt_filemaps_next(&m, &g)) {
+		if (listed(out, n, &g))
 			continue;
-		g.pid = pid;
 		if (gpu)
 			g.kind = libkind(&g, &g.by_symbols);
 		if (g.kind || !gpu)
 			out[n++] = g;
 	}
-	err = ferror(f) ? errno : 0;
-	free(line);
-	fclose(f);
-	return err && !n ? -err : (ssize_t)n;
+	err = err ?: m.err;
+	pt_filemaps_close(&m);
+	return err && !n ? err : (ssize_t)n;
 }
 
 static bool has_kind(const struct pt_gpulib *v, size_t n,
@@ -328,31 +274,4 @@ bool pt_gpulib_mapped(pid_t pid, struct pt_gpulib *g, bool driver)
 ssize_t pt_exec_files(pid_t pid, struct pt_gpulib *out, size_t max)
 {
 	return read_maps(pid, out, max, false);
-}
-
-int pt_mapping_at(pid_t pid, uint64_t addr, struct pt_gpulib *out)
-{
-	char path[32], perms[5], *line = NULL;
-	uint64_t begin, end;
-	size_t cap = 0, lines = 0;
-	int ret = -ENOENT;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/%d/maps", pid);
-	f = fopen(path, "re");
-	if (!f)
-		return errno == ENOENT ? -ESRCH : -errno;
-	while (lines++ < MAX_LINES && getline(&line, &cap, f) > 0) {
-		if (sscanf(line, "%" SCNx64 "-%" SCNx64, &begin, &end) != 2 ||
-		    addr < begin || addr >= end)
-			continue;
-		if (parse_file(line, out, perms)) {
-			out->pid = pid;
-			ret = 0;
-		}
-		break;
-	}
-	free(line);
-	fclose(f);
-	return ret;
 }

@@ -14,6 +14,7 @@
 #include "capture/discover.h"
 #include "capture/elf.h"
 #include "capture/mapped.h"
+#include "capture/maps.h"
 #include "capture/procfs.h"
 #include "capture/session.h"
 
@@ -205,18 +206,14 @@ static void attach_file(struct pt_capture *c, pid_t pid, uint64_t start,
 /* Most processes have none: that is told without looking at every file. */
 static bool maps_one(pid_t pid)
 {
-	char path[32], *line = NULL;
+	struct pt_filemaps m;
+	struct pt_gpulib g;
 	bool found = false;
-	size_t cap = 0;
-	FILE *f;
 
-	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
-	f = fopen(path, "re");
-	while (f && !found && getline(&line, &cap, f) > 0)
-		found = strstr(line, "/libnvToolsExt");
-	free(line);
-	if (f)
-		fclose(f);
+	if (!pt_filemaps_open(&m, pid, true))
+		while (!found && pt_filemaps_next(&m, &g))
+			found = strstr(g.path_display, "/libnvToolsExt");
+	pt_filemaps_close(&m);
 	return found;
 }
 
