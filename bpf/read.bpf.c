@@ -377,14 +377,19 @@ int BPF_PROG(pt_sys_exit, struct pt_regs *regs, long ret)
 
 /* ---- page ranges: buffered reads of files that have a page cache of their own */
 
+/* `same`: the thread's read before was of this file's number. By the same name it was the same
+ * file, whose name is known. */
 static __always_inline void pages_name(struct pt_thread *th,
-				       struct task_struct *task, __u64 file)
+				       struct task_struct *task, __u64 file, bool same)
 {
 	struct pt_file_key key = { .inode = th->pages.inode,
 				   .dev = th->pages.dev };
+	__u64 id = file ? pt_name_id(file) : 0;
 
-	if (file)
-		pt_read_name(th, task, file, &key, th->pages.ts);
+	if (!file || (same && th->pages.name == id))
+		return;
+	th->pages.name = id;
+	pt_read_name(th, task, file, &key, th->pages.ts);
 }
 
 /*
@@ -414,6 +419,7 @@ static __always_inline void pages_seen(struct pt_thread *th, struct task_struct 
 	__u64 arg[3] = {}, ino, calls, file;
 	struct inode *inode;
 	struct pt_pages *g;
+	bool same;
 	__s32 nr;
 	__u32 dev;
 
@@ -421,11 +427,11 @@ static __always_inline void pages_seen(struct pt_thread *th, struct task_struct 
 	nr = pt_task_syscall(task, arg);
 	if (!pt_nr_reads(nr))
 		return;
-	inode = BPF_CORE_READ(mapping, host);
-	if (pt_mode_kind(BPF_CORE_READ(inode, i_mode)) != PT_OBJ_FILE)
+	inode = mapping->host;
+	if (pt_mode_kind(inode->i_mode) != PT_OBJ_FILE)
 		return;
-	ino = BPF_CORE_READ(inode, i_ino);
-	dev = BPF_CORE_READ(inode, i_sb, s_dev);
+	ino = inode->i_ino;
+	dev = inode->i_sb->s_dev;
 	calls = task->ioac.syscr;
 	g = &th->pages;
 	/* Again in the same call: more pages, or the same after they came. One
@@ -439,9 +445,10 @@ static __always_inline void pages_seen(struct pt_thread *th, struct task_struct 
 		return;
 	}
 	pt_pages_end(th, task);
+	same = g->inode == ino && g->dev == dev;
 	g->inode = ino;
 	g->dev = dev;
-	g->size = BPF_CORE_READ(inode, i_size);
+	g->size = inode->i_size;
 	file = pt_fd_file(task, nr == PT_NR_SENDFILE ? arg[1] : arg[0]);
 	g->first = nr == PT_NR_SPLICE ? first :
 					pages_from(task, nr, file, first);
@@ -451,7 +458,7 @@ static __always_inline void pages_seen(struct pt_thread *th, struct task_struct 
 	g->ts = bpf_ktime_get_ns();
 	g->active = 1;
 	g->counted = nr != PT_NR_SPLICE;
-	pages_name(th, task, file);
+	pages_name(th, task, file, same);
 }
 
 SEC("tp_btf/mm_filemap_get_pages")
