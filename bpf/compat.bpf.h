@@ -164,13 +164,13 @@ static __always_inline __u64 pt_task_fetched(struct task_struct *t)
 /* The descriptor's file as an address for the readers below; 0 none. */
 static __always_inline __u64 pt_fd_file(struct task_struct *t, __u64 fd)
 {
-	struct fdtable *fdt = t->files->fdt;
+	struct fdtable *fdt = BPF_CORE_READ(t, files, fdt);
 	struct file **slots;
 	__u64 file = 0;
 
-	if (!fdt || (__u32)fd >= fdt->max_fds)
+	if (!fdt || (__u32)fd >= BPF_CORE_READ(fdt, max_fds))
 		return 0;
-	slots = fdt->fd;
+	slots = BPF_CORE_READ(fdt, fd);
 	if (bpf_probe_read_kernel(&file, sizeof(file), slots + (__u32)fd))
 		return 0;
 	return file;

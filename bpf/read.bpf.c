@@ -427,6 +427,7 @@ static __always_inline void pages_seen(struct pt_thread *th, struct task_struct 
 	nr = pt_task_syscall(task, arg);
 	if (!pt_nr_reads(nr))
 		return;
+	/* plain loads: each pointer by its type costs 3 ms when the program is loaded */
 	inode = mapping->host;
 	if (pt_mode_kind(inode->i_mode) != PT_OBJ_FILE)
 		return;
