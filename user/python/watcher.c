@@ -4,12 +4,10 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -21,7 +19,6 @@
 #include "python/watcher_int.h"
 
 #define MEMORY (256ull << 20) /* more than its parent has */
-#define NICENESS 10
 #define STOP_MS 500	      /* a look at very many threads takes some tens */
 #define SOCKET_BYTES (1 << 20)
 
@@ -34,23 +31,12 @@ struct pt_py_watcher {
 
 /* ---- the child --------------------------------------------------------------------- */
 
-/* What the job leaves idle is enough for reading lines; without these, it only costs more. */
-static void stand_back(void)
-{
-	struct sched_param batch = { 0 };
-
-	if (setpriority(PRIO_PROCESS, 0, NICENESS) ||
-	    sched_setscheduler(0, SCHED_BATCH, &batch))
-		errno = 0;
-}
-
 /* All that is not said fails: it is a child that looks, or none. */
 static bool confine(int sock)
 {
 	struct pt_err err;
 
 	prctl(PR_SET_NAME, "pipetrace-lines");
-	stand_back();
 	return !pt_confine_child(sock, MEMORY) &&
 	       !pt_privileges_keep(PT_KEEP_LOOK, NULL, false, &err) &&
 	       !pt_filter_set(PT_FILTER_LOOK, &err);
