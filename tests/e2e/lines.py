@@ -180,6 +180,8 @@ def judge_stacks(text, report, name):
         for line in text.splitlines():
             stack, us = line.rsplit(" ", 1)
             frames = stack[:len(stack) - len(end)].split(";")
+            while len(frames) > 1 and ".so" in frames[-1]:  # what the function called
+                frames.pop()
             if stack.endswith(end) and frames[-1].startswith(function + " ("):
                 got += int(us) / 1e6
                 # of a thread that runs meanwhile some frames may be missing

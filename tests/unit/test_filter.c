@@ -36,6 +36,7 @@
 #define CHANGE 2048u
 #define SIGNAL 4096u
 #define OWN_SIGNAL 8192u
+#define ASK_MAPS 16384u
 
 static char path[] = "/tmp/pt-test-filter-XXXXXX";
 
@@ -120,6 +121,8 @@ static unsigned may(void)
 	can |= changes() ? CHANGE : 0;
 	can |= signals(0) ? SIGNAL : 0;
 	can |= syscall(SYS_tgkill, getpid(), getpid(), 0) ? 0 : OWN_SIGNAL;
+	/* PROCMAP_QUERY; EBADF where it is let be */
+	can |= syscall(SYS_ioctl, -1, 0xc0686611ul, 0) && errno == EPERM ? 0 : ASK_MAPS;
 	/* EINVAL or EFAULT where it is let be, whoever asks */
 	can |= syscall(SYS_mount, 0, 0, 0, 0, 0) && errno == EPERM ? 0 : MOUNT;
 	can |= unlink(path) ? 0 : REMOVE;
@@ -157,7 +160,8 @@ static unsigned behind(enum pt_filter f)
 static void each_filter(void **state)
 {
 	unsigned all = READ_MEMORY | OPEN_READ | OPEN_WRITE | OPEN_BOTH | OPEN_CUT | MAKE |
-		       REMOVE | SOCKET | PAIR | FORK | CHANGE | SIGNAL | OWN_SIGNAL;
+		       REMOVE | SOCKET | PAIR | FORK | CHANGE | SIGNAL | OWN_SIGNAL |
+		       ASK_MAPS;
 
 	(void)state;
 	close(mkstemp(path));
@@ -169,7 +173,8 @@ static void each_filter(void **state)
 	assert_int_equal(behind(PT_FILTER_TRACE), all);
 	assert_int_equal(behind(PT_FILTER_INJECT), all);
 	assert_int_equal(behind(PT_FILTER_FILES), all & ~(READ_MEMORY | SOCKET));
-	assert_int_equal(behind(PT_FILTER_LOOK), READ_MEMORY | OPEN_READ | PAIR | FORK | OWN_SIGNAL);
+	assert_int_equal(behind(PT_FILTER_LOOK), READ_MEMORY | OPEN_READ | PAIR | FORK |
+						 OWN_SIGNAL | ASK_MAPS);
 	assert_int_equal(behind(PT_FILTER_PARSER), 0);
 	unlink(path);
 }

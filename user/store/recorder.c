@@ -64,8 +64,10 @@ static int write_block(struct pt_recorder *r, struct block *b)
 
 static int write_end(struct pt_recorder *r)
 {
+	int err = pt_shrink_step(&r->shrink, &r->w); /* the report's last words */
+
 	r->w.dropped += r->now.dropped; /* behind the last block */
-	return pt_rf_end(&r->w);
+	return err ? err : pt_rf_end(&r->w);
 }
 
 /* errno says more of a failed write than -EIO. */

@@ -95,6 +95,8 @@ int pt_rf_put(struct pt_rf_writer *w, const void *records, size_t len);
 int pt_rf_about(struct pt_rf_writer *w, const void *data, size_t len);
 /* Index and end mark; the file is whole after this. */
 int pt_rf_end(struct pt_rf_writer *w);
+/* What that would add now. */
+uint64_t pt_rf_end_bytes(const struct pt_rf_writer *w);
 void pt_rf_writer_free(struct pt_rf_writer *w);
 
 /* ---- reading --------------------------------------------------------------- */

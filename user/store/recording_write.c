@@ -131,6 +131,12 @@ int pt_rf_about(struct pt_rf_writer *w, const void *data, size_t len)
 	return plain(w, PT_RF_ABOUT, data, len);
 }
 
+uint64_t pt_rf_end_bytes(const struct pt_rf_writer *w)
+{
+	return 2 * sizeof(struct pt_rf_chunk) + w->index.n * sizeof(*w->index.v) +
+	       sizeof(struct pt_rf_end);
+}
+
 int pt_rf_end(struct pt_rf_writer *w)
 {
 	struct pt_rf_end e = { .index = w->at, .records = w->records,

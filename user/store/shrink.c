@@ -120,7 +120,7 @@ int pt_shrink_step(struct pt_shrink *s, struct pt_rf_writer *w)
 	FILE *f = NULL;
 	int err, from;
 
-	if (!s->max || w->at <= s->max || w->index.n < 2)
+	if (!s->max || w->at + pt_rf_end_bytes(w) <= s->max || w->index.n < 2)
 		return 0;
 	/* at least the newest chunk stays */
 	while (first + 1 < w->index.n &&
