@@ -171,6 +171,14 @@ static __always_inline bool pt_file_new(__u64 file, struct pt_file_key *key)
 	return (!named || named->id != pt_name_id(file)) && pt_file_is(file, key);
 }
 
+/* Was it written under this name? */
+static __always_inline bool pt_file_is_named(const struct pt_file_key *key, __u64 id)
+{
+	struct pt_named *named = bpf_map_lookup_elem(&pt_files, key);
+
+	return named && named->id == id;
+}
+
 static __always_inline void pt_file_note(struct pt_thread *th,
 					 struct task_struct *t, __u64 file,
 					 struct pt_file_key *key, __u64 ts)

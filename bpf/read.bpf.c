@@ -388,8 +388,9 @@ static __always_inline void pages_name(struct pt_thread *th,
 
 	if (!file || (same && th->pages.name == id))
 		return;
-	th->pages.name = id;
 	pt_read_name(th, task, file, &key, th->pages.ts);
+	/* where the ring had no room for it, the next read tries again */
+	th->pages.name = pt_file_is_named(&key, id) ? id : 0;
 }
 
 /*

@@ -96,12 +96,12 @@ static void relax(void)
 #endif
 }
 
+#define LOOK_NS 5000 /* a waiter looks not more often */
+
 /*
  * A real device needs no core to be done; this one's thread may get none, most of all while
  * the waiter keeps it. So the waiter brings the device up to date itself, when it can be over.
  */
-#define LOOK_NS 5000 /* not more often */
-
 static void look_again(struct waiter *w, uint64_t *bound)
 {
 	uint64_t now = sim_now(), t;

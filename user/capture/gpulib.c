@@ -172,7 +172,6 @@ static unsigned libkind_inside(const struct pt_gpulib *g)
 
 /* ---- mappings ------------------------------------------------------------------ */
 
-/* Any mapping of a file; its rights ("r-xp") go to `perms`. */
 int pt_gpulib_open(const struct pt_gpulib *g)
 {
 	const struct pt_mapped m = {

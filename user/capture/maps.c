@@ -25,14 +25,14 @@ _Static_assert(sizeof(struct query) == 104, "struct procmap_query");
 #define QUERY_OR_NEXT 0x10
 #define QUERY_OF_FILE 0x20
 
-/* A file's name, which `text` begins with; ends with it, or with its line. */
+/* A file's name: all of `text`, or its first line. */
 static bool take_name(struct pt_gpulib *g, const char *text)
 {
 	size_t len = strcspn(text, "\n");
 
 	if (*text != '/' || !g->inode || g->end <= g->start || len >= sizeof(g->path_display))
 		return false;
-	memmove(g->path_display, text, len);
+	memcpy(g->path_display, text, len);
 	g->path_display[len] = '\0';
 	if (len > strlen(DELETED) &&
 	    !strcmp(g->path_display + len - strlen(DELETED), DELETED)) {
@@ -175,7 +175,7 @@ void pt_filemaps_close(struct pt_filemaps *m)
 	*m = (struct pt_filemaps){ 0 };
 }
 
-/* From its text. */
+/* Any mapping of a file, whatever may be done with it, from the text. */
 static int read_at(struct pt_filemaps *m, uint64_t addr, struct pt_gpulib *out)
 {
 	uint64_t begin, end;

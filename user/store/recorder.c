@@ -64,10 +64,11 @@ static int write_block(struct pt_recorder *r, struct block *b)
 
 static int write_end(struct pt_recorder *r)
 {
-	int err = pt_shrink_step(&r->shrink, &r->w); /* the report's last words */
+	int err = pt_shrink_step(&r->shrink, &r->w), end; /* the report's last words */
 
 	r->w.dropped += r->now.dropped; /* behind the last block */
-	return err ? err : pt_rf_end(&r->w);
+	end = pt_rf_end(&r->w); /* of the old file where there is no new one */
+	return err ? err : end;
 }
 
 /* errno says more of a failed write than -EIO. */
