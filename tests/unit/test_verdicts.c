@@ -543,6 +543,47 @@ static void test_host_memory(void **state)
 	assert_false(grows(level, &per_min));
 }
 
+/* Three processes that take turns, each every third second, once all were seen. */
+static void sample_by_turns(struct job *j)
+{
+	static const uint32_t of[] = { JOB_TRAINER, JOB_WORKER(0), JOB_WORKER(1) };
+	unsigned s, k;
+
+	for (s = 0; s < 30; s++)
+		for (k = 0; k < 3; k++) {
+			union pt_rec_any *r;
+
+			if (s && s % 3 != k)
+				continue;
+			r = st_add(&j->s, PT_REC_SAMPLE, sizeof(r->sample),
+				   JOB_BEGIN + s * ST_S + 900 * ST_MS, of[k], of[k]);
+			r->sample.rss_anon = (k + 1) * 100000000;
+			r->sample.utime_ns = s * ST_S / 4;
+		}
+}
+
+/* Each second has all of them, up to the end. */
+static void test_samples_by_turns(void **state)
+{
+	struct job_opts o = pausing(0);
+	struct st_case c;
+	size_t i;
+
+	(void)state;
+	o.workers = 2;
+	o.run_s_x10 = 300;
+	open_edited(&c, &o, sample_by_turns, 0);
+	assert_true(c.r->n_series > 20);
+	/* the first sample of each is what the next one is compared with */
+	for (i = 1; i + 1 < c.r->n_series; i++) {
+		if (fabs(c.r->series[i].rss / 600e6 - 1) > 1e-9 ||
+		    fabs(c.r->series[i].cpu / 0.75 - 1) > 1e-9)
+			fail_msg("second %zu: %g bytes, %g cores", i, c.r->series[i].rss,
+				 c.r->series[i].cpu);
+	}
+	case_close(&c);
+}
+
 static uint64_t dipping(unsigned s)
 {
 	return rising(s) - (s == 3 ? 20000000 : 0);
@@ -707,6 +748,7 @@ int main(void)
 		cmocka_unit_test(test_slow_file),
 		cmocka_unit_test(test_unstable),
 		cmocka_unit_test(test_host_memory),
+		cmocka_unit_test(test_samples_by_turns),
 		cmocka_unit_test(test_gpu_memory),
 		cmocka_unit_test(test_short_growth),
 		cmocka_unit_test(test_chances),

@@ -87,6 +87,7 @@ struct pt_host_place {
 	uint64_t prev, next; /* call sites */
 	uint64_t n;	     /* times, of those longer than launching */
 	uint64_t ns[PT_HOST_NR], idle_ns;
+	uint64_t naps; /* sleeps by a timer */
 };
 
 /* A stretch in which data is obtained. */

@@ -216,10 +216,38 @@ static void add_sample(struct pt_r_point *pt, const struct pt_rec_sample *a,
 	pt->read_bps += (double)(b->rchar - a->rchar) / dt;
 }
 
+/*
+ * One sample a process and interval. Where many processes take turns, a sample counts for all
+ * intervals since the one before, and the last for as many as are missing until its next turn.
+ */
+static void add_samples(const struct pt_an *an, const struct pt_proc *p, struct pt_r_point *o,
+			bool *seen, size_t n)
+{
+	size_t j, k, last = 0, to;
+	uint64_t turn;
+
+	for (j = 1; j < p->samples.n; j++) {
+		const struct pt_rec_sample *b = &p->samples.v[j], *a = b - 1;
+
+		if (b->hdr.ts < an->t0)
+			continue;
+		turn = (b->hdr.ts - a->hdr.ts + SERIES_STEP_NS / 2) / SERIES_STEP_NS;
+		to = (size_t)((b->hdr.ts - an->t0) / SERIES_STEP_NS);
+		k = a->hdr.ts > an->t0 ? (size_t)((a->hdr.ts - an->t0) / SERIES_STEP_NS) : 0;
+		k = turn < 2 ? to : k + 1;
+		if (turn > 1 && j + 1 == p->samples.n)
+			to += turn - 1;
+		for (k = k > last ? k : last + 1; k <= to && k <= n; k++) {
+			last = k;
+			add_sample(&o[k - 1], a, b);
+			seen[k - 1] = true;
+		}
+	}
+}
+
 static int fill_series(struct pt_an *an)
 {
-	size_t n = (size_t)((an->t1 - an->t0) / SERIES_STEP_NS), i, j, k,
-	       hint = 0;
+	size_t n = (size_t)((an->t1 - an->t0) / SERIES_STEP_NS), i, hint = 0;
 	struct pt_r_point *o;
 	bool *seen;
 
@@ -231,26 +259,9 @@ static int fill_series(struct pt_an *an)
 		free(seen);
 		return -ENOMEM;
 	}
-	for (i = 0; i < an->m->all_procs.n; i++) {
-		const struct pt_proc *p = an->m->all_procs.v[i];
-
-		size_t last = 0; /* one sample a process and interval */
-
-		if (p->outside)
-			continue;
-		for (j = 1; j < p->samples.n; j++) {
-			const struct pt_rec_sample *b = &p->samples.v[j];
-
-			if (b->hdr.ts < an->t0)
-				continue;
-			k = (size_t)((b->hdr.ts - an->t0) / SERIES_STEP_NS);
-			if (k > last && k <= n) {
-				last = k;
-				add_sample(&o[k - 1], b - 1, b);
-				seen[k - 1] = true;
-			}
-		}
-	}
+	for (i = 0; i < an->m->all_procs.n; i++)
+		if (!an->m->all_procs.v[i]->outside)
+			add_samples(an, an->m->all_procs.v[i], o, seen, n);
 	for (i = 0; i < n; i++) {
 		uint64_t b = an->t0 + i * SERIES_STEP_NS, e = b + SERIES_STEP_NS;
 

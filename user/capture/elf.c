@@ -17,7 +17,6 @@
 struct piece {
 	uint64_t at; /* in the file, + 1; 0: empty */
 	size_t len;
-	char text[PIECE + NAME_MAX_LEN];
 };
 
 struct wanted {
@@ -36,6 +35,7 @@ struct lookup {
 	size_t n, found;
 	bool objects; /* not functions; their addresses, not offsets */
 	struct piece *piece;
+	char (*text)[PIECE + NAME_MAX_LEN]; /* of each piece; not cleared, as it is 4 MiB */
 };
 
 static int by_name(const void *a, const void *b)
@@ -48,19 +48,20 @@ static int by_name(const void *a, const void *b)
 static bool name_at(struct lookup *l, uint64_t at, char out[NAME_MAX_LEN])
 {
 	uint64_t begin = at & ~(uint64_t)(PIECE - 1);
-	struct piece *p = &l->piece[begin / PIECE % PIECES];
+	size_t slot = begin / PIECE % PIECES;
+	struct piece *p = &l->piece[slot];
 	size_t off = (size_t)(at - begin), i;
 
 	if (p->at != begin + 1) {
 		p->at = begin + 1;
-		p->len = sizeof(p->text);
+		p->len = sizeof(l->text[slot]);
 		if (p->len > l->e.size - begin)
 			p->len = (size_t)(l->e.size - begin);
-		if (!pt_elf_get(&l->e, begin, p->text, p->len))
+		if (!pt_elf_get(&l->e, begin, l->text[slot], p->len))
 			p->len = 0;
 	}
 	for (i = 0; i < NAME_MAX_LEN && off + i < p->len; i++) {
-		out[i] = p->text[off + i];
+		out[i] = l->text[slot][off + i];
 		if (out[i] == '@')
 			out[i] = '\0';
 		if (!out[i])
@@ -118,8 +119,9 @@ static int look_up(struct lookup *l, const char *const *names, uint64_t *out,
 	int ret;
 
 	l->v = calloc(l->n + 1, sizeof(*l->v));
-	l->piece = calloc(PIECES, sizeof(*l->piece)); /* pages come when used */
-	if (!l->v || !l->piece) {
+	l->piece = calloc(PIECES, sizeof(*l->piece));
+	l->text = malloc(PIECES * sizeof(*l->text));
+	if (!l->v || !l->piece || !l->text) {
 		ret = pt_err_set(err, -ENOMEM, "out of memory");
 		goto out;
 	}
@@ -137,6 +139,7 @@ static int look_up(struct lookup *l, const char *const *names, uint64_t *out,
 	else
 		ret = (int)l->found;
 out:
+	free(l->text);
 	free(l->piece);
 	free(l->v);
 	return ret;

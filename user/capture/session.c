@@ -21,7 +21,9 @@
 #include "capture/sampler.h"
 #include "capture/selftest.h"
 
-#define PT_MAX_SAMPLED 512 /* processes sampled per second */
+#define PT_MAX_SAMPLED 512 /* processes that are sampled */
+/* A sample takes some 60 us. Of more processes each is sampled every second, third, ... time. */
+#define SAMPLED_AT_ONCE 128
 #define PT_MAX_QUEUE (4u << 20)
 #define NAMES_MS 300 /* at the end, for the names of the last kernels */
 
@@ -414,18 +416,23 @@ void pt_sample_tree(struct pt_capture *c)
 {
 	pid_t pids[PT_MAX_SAMPLED];
 	size_t n = pt_capture_processes(c, pids, PT_MAX_SAMPLED), i;
+	size_t turns = (n + SAMPLED_AT_ONCE - 1) / SAMPLED_AT_ONCE;
 	struct pt_throttled throttled = { .ns = 0 };
 	struct pt_rec_sample s;
 	struct pt_rec_proc facts;
+	bool before;
 
 	pt_memory(c);
 	if (!c->sampled)
 		c->sampled = calloc(PT_MAX_SAMPLED, sizeof(*c->sampled));
+	c->ticks++;
 	for (i = 0; i < n; i++) {
-		if (pt_sample_process(pids[i], pt_now_ns(), &throttled, &s))
+		before = sampled_before(c, pids[i]);
+		if ((before && ((size_t)pids[i] + c->ticks) % turns) ||
+		    pt_sample_process(pids[i], pt_now_ns(), &throttled, &s))
 			continue;
 		pt_queue_record(c, &s, sizeof(s));
-		if (!c->sampled || sampled_before(c, pids[i]))
+		if (!c->sampled || before)
 			continue;
 		pt_proc_facts(pids[i], pt_now_ns(), &facts);
 		pt_queue_record(c, &facts, sizeof(facts));

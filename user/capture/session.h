@@ -70,6 +70,7 @@ struct pt_capture {
 	/* Processes of the last samples: facts are told of new ones only. */
 	pid_t *sampled;
 	size_t n_sampled;
+	size_t ticks; /* of pt_sample_tree() */
 
 	/* Records made here that wait for the next drain. */
 	unsigned char *queue;

@@ -3,9 +3,11 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "capture/discover.h"
 #include "capture/elf.h"
 #include "python/reader_int.h"
@@ -46,20 +48,53 @@ static int minor_of_name(const char *path)
 	return -1;
 }
 
-/* Addresses in the process of what the file defines; 0: it does not. */
-static bool addresses(const struct pt_gpulib *g, uint64_t out[2])
+/* What a file said is kept: a job has the same ones in each of its processes. A slot may be lost
+ * to another file, which is then read again. */
+#define CACHE 256
+
+struct known {
+	struct { /* of the file as it is, and of the part that is mapped */
+		uint64_t dev, inode, size, changed_ns, offset;
+	} key;
+	uint64_t at, vaddr[2]; /* 0: it does not define that */
+	bool used;
+};
+
+static struct known *known(int fd, uint64_t offset)
 {
 	static const char *const names[] = { "_PyRuntime", "Py_Version" };
-	uint64_t vaddr[2] = { 0, 0 }, at = 0;
-	int fd = pt_gpulib_open(g), i, n;
+	static struct known cache[CACHE];
+	struct known now = { .used = true }, *k;
 	struct pt_err err;
+	struct stat st;
 
-	n = fd < 0 ? 0 : pt_elf_objects(fd, names, 2, g->offset, vaddr, &at, &err);
+	if (fstat(fd, &st))
+		return NULL;
+	now.key.dev = st.st_dev;
+	now.key.inode = st.st_ino;
+	now.key.size = (uint64_t)st.st_size;
+	now.key.changed_ns = (uint64_t)st.st_ctim.tv_sec * 1000000000ull +
+			     (uint64_t)st.st_ctim.tv_nsec;
+	now.key.offset = offset;
+	k = &cache[pt_hash_of(&now.key, sizeof(now.key)) % CACHE];
+	if (k->used && !memcmp(&k->key, &now.key, sizeof(now.key)))
+		return k;
+	if (pt_elf_objects(fd, names, 2, offset, now.vaddr, &now.at, &err) <= 0)
+		now.at = now.vaddr[0] = now.vaddr[1] = 0;
+	*k = now;
+	return k;
+}
+
+/* Addresses in the process of what the file defines; 0: it does not. */
+static void addresses(const struct pt_gpulib *g, uint64_t out[2])
+{
+	int fd = pt_gpulib_open(g), i;
+	const struct known *k = fd < 0 ? NULL : known(fd, g->offset);
+
+	for (i = 0; i < 2; i++)
+		out[i] = k && k->vaddr[i] ? g->start - k->at + k->vaddr[i] : 0;
 	if (fd >= 0)
 		close(fd);
-	for (i = 0; i < 2; i++)
-		out[i] = n > 0 && vaddr[i] ? g->start - at + vaddr[i] : 0;
-	return out[0];
 }
 
 /* The published table from 3.13 on; a stranger's word: each number is bounded. */

@@ -213,7 +213,7 @@ static int add_steps(struct pt_trainer *to, const struct pt_trainer *t,
 
 #define HOST_PLACE(X, T)                                                       \
 	X(T, FIRST, prev) X(T, FIRST, next) X(T, SUM, n) X(T, SUM, ns)          \
-	X(T, SUM, idle_ns)
+	X(T, SUM, idle_ns) X(T, SUM, naps)
 PT_JOIN_LIST(host_place, struct pt_host_place, HOST_PLACE, 0);
 
 static int add_place(struct pt_trainer *to, const struct pt_host_place *p)

@@ -62,19 +62,38 @@ static bool spins(struct pt_an *an, enum pt_host_kind what)
 	       2 * l.native_symbol_share >= 1;
 }
 
+/* So many sleeps in a row, as a mean, are no pause: it waits for something that it looks at again
+ * and again. */
+#define POLLS_FROM 3.0
+
+static double naps_in_a_row(const struct pt_host_place *p, enum pt_host_kind what)
+{
+	double n = (double)p->naps / (double)p->n;
+
+	return what == PT_HOST_SLEEPING && n >= POLLS_FROM ? n : 0;
+}
+
 /* What to do, where looks tell in which line it happens. */
-static const char *advice_at(struct pt_an *an, enum pt_host_kind what, bool out, bool often)
+static const char *advice_at(struct pt_an *an, enum pt_host_kind what, bool out, bool polls,
+			     bool often)
 {
 	static const struct pt_line_ask lines = LINES;
 	const char *until = "";
 	struct pt_r_line l;
+	bool line;
 
 	if (out)
 		return "Whoever takes the loop's output there (a writer, a logger, the reader of a "
 		       "queue or a pipe) does not keep up: make it faster, share its work "
 		       "among several, or hand it less. A longer queue helps only if it is slow "
 		       "now and then.";
-	if (!pt_top_line(an, &lines, PT_NULL, &l))
+	line = pt_top_line(an, &lines, PT_NULL, &l);
+	if (polls)
+		return pt_sentence(an,
+			"Find what the loop polls for%s%s: whoever provides that is too slow, or has "
+			"nothing to provide. If it is a batch, speed up whoever makes it.",
+			line ? ", at " : "", line ? pt_line_place(an, &l) : "");
+	if (!line)
 		return advice_of(what, often);
 	if (what == PT_HOST_CHILD)
 		return pt_sentence(an,
@@ -97,7 +116,7 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	bool out = what == PT_HOST_PEER &&
 		   2 * f->t->output_ns > f->t->host_ns[PT_HOST_PEER];
 	const char *doing = out ? "waits for others to take what it hands out," : does[what];
-	double each, every;
+	double each, every, naps;
 	bool yields;
 
 	if (f->host < f->th->starved_info || !p || what == PT_HOST_LOCK)
@@ -105,6 +124,9 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	yields = spins(an, what);
 	if (yields)
 		doing = "spins until something is there (sched_yield),";
+	naps = naps_in_a_row(p, what);
+	if (naps > 0)
+		doing = pt_sentence(an, "polls (%.0f short sleeps in a row)", naps);
 	each = (double)p->ns[what] / (double)p->n / NS_PER_MS;
 	every = (double)f->t->steps.n / (double)p->n;
 	pt_evidence_add(v, "gpu.idle_host_share", f->host, "share", f->th->starved_info,
@@ -117,7 +139,8 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	v->certainty = f->t->gpu_known && f->host - f->idle_open >= f->th->starved_info ?
 			       PT_CONF_HIGH :
 		       pt_idle_then(f, f->host) ? PT_CONF_MEDIUM : PT_CONF_LOW;
-	if (yields)
+	/* what it waits for so was not seen */
+	if (yields || naps > 0)
 		pt_at_most(&v->certainty, PT_CONF_LOW);
 	v->subject_pid = f->t->main->tgid;
 	v->title = every >= PT_HOST_EVERY ?
@@ -131,7 +154,7 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 			"the GPU sits idle: %.0f %% of the time. No data loading was seen "
 			"there.",
 			doing, each, 100 * f->host);
-	v->advice = advice_at(an, what, out, every < PT_HOST_EVERY);
+	v->advice = advice_at(an, what, out, naps > 0, every < PT_HOST_EVERY);
 	return 1;
 }
 

@@ -299,7 +299,9 @@ enum pt_cause pt_sleep_cause(const struct pt_an *an, const struct pt_iv *iv)
 	case PT_WAIT_POLL:
 		return inside ? PT_CAUSE_IPC :
 		       iv->obj_kind == PT_OBJ_SOCK ? PT_CAUSE_NETWORK :
-						     PT_CAUSE_UNKNOWN;
+		       /* an event loop's time-out: what it was to do then sleeps until then */
+		       iv->wake == PT_WAKE_TIMER ? PT_CAUSE_SLEEP :
+						   PT_CAUSE_UNKNOWN;
 	case PT_WAIT_FUTEX:
 	case PT_WAIT_SEM:
 	case PT_WAIT_FLOCK:

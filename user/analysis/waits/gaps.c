@@ -97,6 +97,7 @@ static int collect(const struct pt_model *m, uint64_t t0, uint64_t t1,
 		l.site = pt_call_site(c);
 		l.graph = c->cls == PT_API_GRAPH_LAUNCH;
 		l.launches = pt_call_is_launch(c);
+		l.results = pt_brings_results(c);
 		if (pt_call_is_copy(c) && c->v[2] == PT_COPY_H2D)
 			l.uploads = pt_max64(c->v[1], 1);
 		l.syncs = pt_call_is_sync(c) ||

@@ -17,6 +17,7 @@ struct pt_lead_call {
 	bool syncs; /* the host waits for the device in it */
 	bool launches; /* a kernel, or a graph of them */
 	bool graph;    /* ... a graph */
+	bool results;  /* pt_brings_results() */
 	uint64_t uploads; /* bytes that it copies to the device */
 };
 

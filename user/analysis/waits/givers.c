@@ -171,6 +171,7 @@ struct sums {
 	const struct pt_actor *a;
 	const struct pt_gap *gap;
 	bool uploads; /* it ends with one */
+	bool results; /* ... with pt_brings_results() */
 	struct pt_giver *x; /* whose sleep it is */
 	bool asked; /* the walk has come upon the consumer itself */
 	bool answer; /* the consumer had asked for what it slept for */
@@ -344,6 +345,7 @@ static int sum_leg(void *ctx, const struct pt_leg *l)
 	if (!k->x->gaps || k->x->last_gap != k->gap->begin) {
 		k->x->gaps++;
 		k->x->uploads += k->uploads;
+		k->x->results += k->results;
 		got = pt_read_between(l->th, k->gap->begin, k->gap->end);
 		k->x->got += got;
 		k->x->bytes += got;
@@ -430,6 +432,7 @@ static int sum_gaps(struct sums *k)
 	for (i = 0; i <= k->a->calls.n && !err; i++)
 		if (pt_gap_before(k->a, i, an->t0, an->t1, &g)) {
 			k->uploads = i < k->a->calls.n && k->a->calls.v[i].uploads;
+			k->results = i < k->a->calls.n && k->a->calls.v[i].results;
 			k->g->uploads += k->uploads;
 			k->g->read += k->uploads ? pt_read_between(g.th, g.begin, g.end) : 0;
 			err = pt_walk_host(an, k->g->paths, k->a, &g, sum_leg, k);

@@ -32,6 +32,7 @@ struct pt_giver {
 	uint64_t bytes; /* ... and it itself in all */
 	uint64_t ends;	/* of the sleeps: until it ended */
 	uint64_t uploads; /* of the gaps: that end with one */
+	uint64_t results; /* of the gaps: that end with a copy of results from the device */
 	uint64_t answers; /* of the sleeps: for what was asked for over a socket */
 	uint64_t unsized; /* of the sleeps: more may have come than was read */
 	uint64_t puts;	/* of the sleeps: until it had taken some of what the consumer wrote */

@@ -46,6 +46,7 @@ static uint64_t idle_of(const struct pt_trainer *t, uint64_t ns, uint64_t b,
 struct work {
 	uint64_t ns[PT_HOST_NR], all, idle;
 	uint64_t output; /* of the peers' part: until somebody takes what it hands out */
+	uint64_t naps;	 /* sleeps by a timer */
 	uint64_t others; /* certainly idle while another rank, or a client, is late */
 };
 
@@ -83,6 +84,7 @@ static void sum_gap(const struct pt_an *an, const struct pt_trainer *t,
 		if (!ns)
 			continue;
 		w->ns[kind_of(x)] += ns;
+		w->naps += x->what == PT_HOST_SLEEPING;
 		w->output += hands_out(x, &t->look->givers) ? ns : 0;
 		if (x->what == PT_HOST_WRITING)
 			continue;
@@ -126,6 +128,7 @@ static void note_place(struct pt_trainer *t, const struct pt_host_gap *g,
 	}
 	p->n++;
 	p->idle_ns += w->idle;
+	p->naps += w->naps;
 	for (i = 0; i < PT_HOST_NR; i++)
 		p->ns[i] += w->ns[i];
 }

@@ -23,6 +23,8 @@
  * no chance. */
 #define LOOKED_MIN 4
 #define OUT_SHARE 0.8
+/* Of the gaps, that end with results which come down: as good as all. */
+#define RESULTS_SHARE 0.9
 /* Who supplies is waited for before most uploads, or works ahead of them. */
 #define SELDOM 4
 #define SOME_MORE 2.0 /* bytes of a batch vary */
@@ -151,12 +153,23 @@ static bool may_be_store(const struct pt_giver *x)
 	       (double)x->beyond_ns <= MADE_SHARE * (double)x->made_ns;
 }
 
+/* A thread of the consumer's own process, behind whose work each time results come down from the
+ * device and nothing goes up: where they go to was in use. */
+static bool has_target(const struct pt_givers *g, const struct pt_giver *x,
+		       const struct pt_giver *kin)
+{
+	return x->th && x->th->proc == g->own && kin->gaps >= GAPS_MIN &&
+	       (double)kin->results >= RESULTS_SHARE * (double)kin->gaps;
+}
+
 static enum pt_giver_role who_feeds(const struct pt_givers *g, struct pt_giver *x,
 				    const struct pt_giver *kin)
 {
 	x->takes = takes_output(x, kin);
 	if (is_peer(g, x, kin))
 		return PT_GIVER_PEER;
+	if (has_target(g, x, kin))
+		return PT_GIVER_UNKNOWN;
 	return may_be_store(x) && is_asked(x) ? PT_GIVER_STORE : PT_GIVER_SUPPLIER;
 }
 
@@ -238,6 +251,7 @@ static void add_giver(struct pt_giver *sum, const struct pt_giver *x)
 	sum->ns += x->ns;
 	sum->gaps += x->gaps;
 	sum->uploads += x->uploads;
+	sum->results += x->results;
 	sum->got += x->got;
 	sum->bytes += x->bytes;
 	sum->ends += x->ends;

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the training thread waits for between two GPU calls, where that is no data. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <math.h>
+
+#include "stream_case.h"
+
+enum { H2D = 1, D2H, P = 500, HELPER, STEPS = 60, STEP_MS = 30 };
+
+struct loop {
+	struct stream s;
+	struct pt_model *m;
+	struct pt_report *r;
+	uint64_t t0;
+};
+
+static void loop_begin(struct loop *l)
+{
+	memset(l, 0, sizeof(*l));
+	l->t0 = 1000 * ST_S;
+	st_host(&l->s, l->t0, 4, P);
+	st_mark(&l->s, l->t0, PT_MARK_BEGIN);
+	st_task(&l->s, l->t0, P, P, 1, "job");
+}
+
+static uint64_t step_at(const struct loop *l, int i)
+{
+	return l->t0 + (uint64_t)i * STEP_MS * ST_MS;
+}
+
+/* The device works for 10 ms of a step, from its 2nd ms on; a loss comes back at its end. */
+static void device_work(struct loop *l, uint64_t at)
+{
+	int k;
+
+	st_gpu(&l->s, "cudaMemcpyAsync", P, P, at + 2 * ST_MS, at + 2 * ST_MS + 20 * ST_US, 0, 1,
+	       1 << 20, H2D);
+	for (k = 0; k < 8; k++)
+		st_gpu(&l->s, "cudaLaunchKernel", P, P, at + 2 * ST_MS + (uint64_t)(30 + 10 * k) * ST_US,
+		       at + 2 * ST_MS + (uint64_t)(34 + 10 * k) * ST_US, 0, (uint64_t)(0x100 + k), 0, 0);
+	st_gpu(&l->s, "cudaMemcpy", P, P, at + 3 * ST_MS, at + 12 * ST_MS, 0, 1, 4, D2H);
+}
+
+static void loop_end(struct loop *l)
+{
+	st_mark(&l->s, step_at(l, STEPS) + ST_MS, PT_MARK_END);
+	st_seal(&l->s);
+	l->r = st_analyze(&l->s, &l->m);
+	assert_in_range(l->r->steps.count, STEPS - 1, STEPS + 1);
+}
+
+static void loop_free(struct loop *l)
+{
+	pt_report_free(l->r);
+	pt_model_free(l->m);
+	st_free(&l->s);
+}
+
+/* Behind the loss the loop sleeps until a thread of its own has computed for 16 ms, which that
+ * had begun before; then `bytes` come down, or nothing does before the next batch goes up. */
+static void own_thread(struct loop *l, uint64_t bytes)
+{
+	int i;
+
+	loop_begin(l);
+	st_task(&l->s, l->t0, P, HELPER, 1, "average");
+	for (i = 0; i < STEPS; i++) {
+		uint64_t at = step_at(l, i), done = at + 28 * ST_MS;
+
+		device_work(l, at);
+		st_futex(&l->s, P, P, at + 12 * ST_MS + 50 * ST_US, done, done + 10 * ST_US, 0x7000, P,
+			 HELPER);
+		st_futex(&l->s, P, HELPER, done + 100 * ST_US, done + 300 * ST_US,
+			 done + 310 * ST_US, 0x8000, P, P);
+		if (bytes)
+			st_gpu(&l->s, "cudaMemcpy", P, P, done + 50 * ST_US, done + 90 * ST_US, 0, 1, bytes,
+			       D2H);
+	}
+	loop_end(l);
+}
+
+/* Where the results go to is in use: a lock, as nothing goes to the device behind it. */
+static void test_lock_before_results(void **state)
+{
+	struct loop l;
+
+	(void)state;
+	own_thread(&l, 1 << 20);
+	assert_string_equal(case_root(l.r), "lock_bound");
+	assert_true(l.r->breakdown.data_wait.share < 0.02);
+	loop_free(&l);
+	/* the same, but that a batch goes up next */
+	own_thread(&l, 0);
+	assert_string_equal(case_root(l.r), "cpu_bound");
+	assert_true(l.r->breakdown.data_wait.share > 0.5);
+	loop_free(&l);
+}
+
+/* Behind the loss the loop sleeps 16 ms, in so many parts. */
+static enum pt_confidence sleeps(int parts)
+{
+	enum pt_confidence sure;
+	struct loop l;
+	int i, k;
+
+	loop_begin(&l);
+	for (i = 0; i < STEPS; i++) {
+		uint64_t at = step_at(&l, i), b = at + 12 * ST_MS + 50 * ST_US;
+
+		device_work(&l, at);
+		for (k = 0; k < parts; k++) {
+			uint64_t e = b + 16 * ST_MS / (uint64_t)parts;
+			struct pt_rec_off *o = st_off(&l.s, P, P, b, e - 20 * ST_US, e - 10 * ST_US);
+
+			o->syscall = 230; /* clock_nanosleep */
+			b = e;
+		}
+	}
+	loop_end(&l);
+	assert_string_equal(case_root(l.r), "host_bound");
+	assert_true(l.r->breakdown.host[PT_HOST_SLEEPING].share > 0.5);
+	sure = l.r->verdicts[0].certainty;
+	loop_free(&l);
+	return sure;
+}
+
+/* A pause is what it is; what a loop polls for is not seen. */
+static void test_polls(void **state)
+{
+	(void)state;
+	assert_int_equal(sleeps(1), PT_CONF_HIGH);
+	assert_int_equal(sleeps(2), PT_CONF_HIGH);
+	assert_int_equal(sleeps(16), PT_CONF_LOW);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_lock_before_results),
+		cmocka_unit_test(test_polls),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
