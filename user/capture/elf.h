@@ -54,6 +54,8 @@ int pt_elf_read_objects(int fd, const char *const *names, size_t n, uint64_t off
 			uint64_t *addresses, uint64_t *at, struct pt_err *err);
 /* A thread that asked ends. */
 void pt_elf_child_end(void);
+/* CPU time of the child of this thread, and of those of others that have ended, ns. */
+uint64_t pt_elf_child_cpu_ns(void);
 
 /* ---- what a shared library says to the loader: its name, and what it exports ------- */
 

@@ -9,6 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "capture/elf.h"
 #include "cmd/cmd.h"
 #include "cmd/host.h"
 #include "cmd/session.h"
@@ -262,7 +263,8 @@ static double cpu_seconds(void)
 {
 	struct rusage u;
 
-	return getrusage(RUSAGE_SELF, &u) ? NAN : pt_cpu_s(&u);
+	return getrusage(RUSAGE_SELF, &u) ? NAN :
+					    pt_cpu_s(&u) + (double)pt_elf_child_cpu_ns() / 1e9;
 }
 
 /* What follows is done all the same; the first error is the one that is told. */

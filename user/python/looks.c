@@ -69,10 +69,18 @@ struct process *pt_py_process_of(const struct pt_py_looks *l, pid_t pid)
 	return NULL;
 }
 
+static uint64_t pages_of(pid_t pid)
+{
+	char text[64];
+
+	return pt_proc_read(pid, "statm", text, sizeof(text)) > 0 ? strtoull(text, NULL, 10) : 0;
+}
+
 int pt_py_looks_watch(struct pt_py_looks *l, pid_t pid, struct pt_err *err)
 {
 	const struct process new = { .pid = pid };
 	struct process *p = pt_py_process_of(l, pid);
+	uint64_t pages;
 	int ret;
 
 	if (!p) {
@@ -83,7 +91,12 @@ int pt_py_looks_watch(struct pt_py_looks *l, pid_t pid, struct pt_err *err)
 	if (p->py || p->tries >= TRIES)
 		return 0;
 	p->tries++;
+	/* it had no Python, and has mapped nothing since */
+	pages = pages_of(pid);
+	if (pages && pages == p->pages)
+		return 0;
 	ret = pt_py_open(&p->py, pid, err);
+	p->pages = ret == -ENOENT ? pages : 0;
 	if (!ret) {
 		snprintf(p->version, sizeof(p->version), "%s", pt_py_version(p->py));
 		if (pt_proc_cmdline(pid, p->cmdline, sizeof(p->cmdline)) <= 0)

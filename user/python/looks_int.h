@@ -100,6 +100,7 @@ struct process {
 	bool sampled; /* whoever runs is: only who sleeps is looked at */
 	bool told;    /* ... and where its interpreter is has been */
 	int tries;
+	uint64_t pages; /* of its memory, at a try that found none; 0: not known */
 	PT_VEC(struct mapped) mapped; /* by address, when they were last read */
 	uint64_t mapped_ns, mapped_wait_ns;
 	uint64_t exe_inode;

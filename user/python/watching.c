@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "capture/elf.h"
 #include "base/hash.h"
 #include "base/minmax.h"
 #include "base/records.h"
@@ -51,9 +52,10 @@ struct pt_py_watch {
  * goes into that between two messages; but for the first. */
 #define OPEN_NS 50000000u
 
+/* ... of this process and of the one that reads files for it. */
 static uint64_t cpu_ns(void)
 {
-	return pt_clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+	return pt_clock_ns(CLOCK_PROCESS_CPUTIME_ID) + pt_elf_child_cpu_ns();
 }
 
 /* ---- sending ----------------------------------------------------------------------- */
@@ -265,8 +267,7 @@ static void put_places(struct pt_py_watch *w)
 	}
 }
 
-/* Another child reads the files, and counts in full: what it took is at most the time that
- * was waited for it. At the end what is there goes first, since nobody waits for long. */
+/* At the end what is there goes first, since nobody waits for long. */
 static void tell_functions(struct pt_py_watch *w, bool last)
 {
 	uint64_t begin = pt_now_ns(), took;
@@ -278,7 +279,6 @@ static void tell_functions(struct pt_py_watch *w, bool last)
 	pt_py_functions(w->looks);
 	put_places(w);
 	took = pt_now_ns() - begin;
-	w->seen.cpu_ns += took;
 	w->names_ns = begin + took + pt_max64(NAMES_NS, (uint64_t)((double)took /
 								  PT_PY_NAMES_BUDGET));
 }
