@@ -140,11 +140,45 @@ static void test_polls(void **state)
 	assert_int_equal(sleeps(16), PT_CONF_LOW);
 }
 
+/* Kernels are queued before the wait for a batch, which goes up behind it on a stream of its own;
+ * then the device is waited for. Whether it worked on the kernels all the time, or is copying
+ * only, is not told by that. */
+static void test_hidden_by_estimate(void **state)
+{
+	struct loop l;
+	int i, k;
+
+	(void)state;
+	loop_begin(&l);
+	st_task(&l.s, l.t0, P, HELPER, 1, "reader");
+	for (i = 0; i < STEPS; i++) {
+		uint64_t at = step_at(&l, i), done = at + 22 * ST_MS;
+
+		for (k = 0; k < 8; k++)
+			st_gpu(&l.s, "cudaLaunchKernel", P, P, at + (uint64_t)(10 + 10 * k) * ST_US,
+			       at + (uint64_t)(14 + 10 * k) * ST_US, 0, (uint64_t)(0x100 + k), 0, 0);
+		st_futex(&l.s, P, P, at + 200 * ST_US, done, done + 10 * ST_US, 0x7000, P, HELPER);
+		st_futex(&l.s, P, HELPER, done + 100 * ST_US, done + 300 * ST_US,
+			 done + 310 * ST_US, 0x8000, P, P);
+		st_gpu(&l.s, "cudaMemcpyAsync", P, P, done + 50 * ST_US, done + 60 * ST_US, 7, 1,
+		       48 << 20, H2D);
+		st_gpu(&l.s, "cudaLaunchKernel", P, P, done + 80 * ST_US, done + 84 * ST_US, 0, 0x200, 0, 0);
+		st_gpu(&l.s, "cudaDeviceSynchronize", P, P, done + 90 * ST_US, done + 7 * ST_MS, 0, 0, 0, 0);
+	}
+	loop_end(&l);
+	assert_true(l.r->breakdown.data_wait.share > 0.6);
+	assert_string_equal(case_root(l.r), "balanced");
+	assert_int_equal(l.r->verdicts[0].certainty, PT_CONF_LOW);
+	assert_non_null(l.r->verdicts[0].advice);
+	loop_free(&l);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_lock_before_results),
 		cmocka_unit_test(test_polls),
+		cmocka_unit_test(test_hidden_by_estimate),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

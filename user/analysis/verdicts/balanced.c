@@ -14,6 +14,16 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	v->severity = PT_INFO;
 	v->certainty = seen ? PT_CONF_HIGH : PT_CONF_MEDIUM;
 	pt_evidence_calm(f, v);
+	/* that queued work hides the waits is an estimate alone where less of it is certain */
+	if (f->wait_share >= f->th->starved_info && f->busy_hard < f->wait_share) {
+		pt_at_most(&v->certainty, PT_CONF_LOW);
+		v->title = pt_sentence(an,
+			"The GPU does not seem to starve for data: the trainer waits for data %.0f %% "
+			"of the time, and queued work may hide it.",
+			100 * f->wait_share);
+		v->advice = "How long the GPU works meanwhile is an estimate here: --cupti measures it.";
+		return 1;
+	}
 	v->title = f->wait_share >= f->th->starved_info ?
 		pt_sentence(an,
 			"The GPU is not starved for data: the trainer waits for data %.0f %% "
