@@ -41,6 +41,7 @@ struct pt_write_agg {
 /* A buffered read that the page-range door saw begin. */
 struct pt_pages {
 	__u64 inode, size, ts;
+	__u64 at;	    /* of the inode in the kernel's memory */
 	__u64 name;	    /* pt_name_id() of the file that was read last */
 	__u64 first, last;  /* pages, inclusive */
 	__u64 rchar, calls; /* of the thread before it */

@@ -377,16 +377,15 @@ int BPF_PROG(pt_sys_exit, struct pt_regs *regs, long ret)
 
 /* ---- page ranges: buffered reads of files that have a page cache of their own */
 
-/* `same`: the thread's read before was of this file's number. By the same name it was the same
- * file, whose name is known. */
+/* By the same name as the thread's read before it is the same file, whose name is known. */
 static __always_inline void pages_name(struct pt_thread *th,
-				       struct task_struct *task, __u64 file, bool same)
+				       struct task_struct *task, __u64 file)
 {
 	struct pt_file_key key = { .inode = th->pages.inode,
 				   .dev = th->pages.dev };
 	__u64 id = file ? pt_name_id(file) : 0;
 
-	if (!file || (same && th->pages.name == id))
+	if (!file || th->pages.name == id)
 		return;
 	pt_read_name(th, task, file, &key, th->pages.ts);
 	/* where the ring had no room for it, the next read tries again */
@@ -420,26 +419,23 @@ static __always_inline void pages_seen(struct pt_thread *th, struct task_struct 
 	__u64 arg[3] = {}, ino, calls, file;
 	struct inode *inode;
 	struct pt_pages *g;
-	bool same;
 	__s32 nr;
-	__u32 dev;
 
+	/* Plain loads, before anything branches: when the program is loaded, each pointer by its
+	 * type costs 3 ms. */
+	inode = mapping->host;
+	ino = inode->i_ino;
+	if (pt_mode_kind(inode->i_mode) != PT_OBJ_FILE)
+		return;
 	/* Others are the kernel's own (exec) or a ring's, counted there. */
 	nr = pt_task_syscall(task, arg);
 	if (!pt_nr_reads(nr))
 		return;
-	/* plain loads: each pointer by its type costs 3 ms when the program is loaded */
-	inode = mapping->host;
-	if (pt_mode_kind(inode->i_mode) != PT_OBJ_FILE)
-		return;
-	ino = inode->i_ino;
-	dev = inode->i_sb->s_dev;
 	calls = task->ioac.syscr;
 	g = &th->pages;
 	/* Again in the same call: more pages, or the same after they came. One
 	 * splice cannot be told from the next, so each event is one. */
-	if (g->active && g->calls == calls && g->inode == ino && g->dev == dev &&
-	    nr != PT_NR_SPLICE) {
+	if (g->active && g->calls == calls && g->at == (__u64)inode && nr != PT_NR_SPLICE) {
 		if (first < g->first)
 			g->first = first;
 		if (last > g->last)
@@ -447,9 +443,14 @@ static __always_inline void pages_seen(struct pt_thread *th, struct task_struct 
 		return;
 	}
 	pt_pages_end(th, task);
-	same = g->inode == ino && g->dev == dev;
-	g->inode = ino;
-	g->dev = dev;
+	/* its file system is the same, too, but for an inode that has gone and come again with the
+	 * same number at the same place */
+	if (g->at != (__u64)inode || g->inode != ino) {
+		g->at = (__u64)inode;
+		g->inode = ino;
+		g->name = 0;
+		g->dev = inode->i_sb->s_dev;
+	}
 	g->size = inode->i_size;
 	file = pt_fd_file(task, nr == PT_NR_SENDFILE ? arg[1] : arg[0]);
 	g->first = nr == PT_NR_SPLICE ? first :
@@ -460,7 +461,7 @@ static __always_inline void pages_seen(struct pt_thread *th, struct task_struct 
 	g->ts = bpf_ktime_get_ns();
 	g->active = 1;
 	g->counted = nr != PT_NR_SPLICE;
-	pages_name(th, task, file, same);
+	pages_name(th, task, file);
 }
 
 SEC("tp_btf/mm_filemap_get_pages")
