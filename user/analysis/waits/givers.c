@@ -429,14 +429,20 @@ static int sum_gaps(struct sums *k)
 	int err = 0;
 
 	k->gap = &g;
-	for (i = 0; i <= k->a->calls.n && !err; i++)
-		if (pt_gap_before(k->a, i, an->t0, an->t1, &g)) {
-			k->uploads = i < k->a->calls.n && k->a->calls.v[i].uploads;
-			k->results = i < k->a->calls.n && k->a->calls.v[i].results;
-			k->g->uploads += k->uploads;
-			k->g->read += k->uploads ? pt_read_between(g.th, g.begin, g.end) : 0;
-			err = pt_walk_host(an, k->g->paths, k->a, &g, sum_leg, k);
+	for (i = 0; i <= k->a->calls.n && !err; i++) {
+		const struct pt_lead_call *v = k->a->calls.v;
+		bool gap = pt_gap_before(k->a, i, an->t0, an->t1, &g);
+
+		k->uploads = i < k->a->calls.n && v[i].uploads;
+		k->results = i < k->a->calls.n && v[i].results;
+		/* a batch that was there goes up without a gap worth the name */
+		if (k->uploads && (gap || (i && !v[i - 1].uploads))) {
+			k->g->uploads++;
+			k->g->read += pt_read_between(g.th, g.begin, g.end);
 		}
+		if (gap)
+			err = pt_walk_host(an, k->g->paths, k->a, &g, sum_leg, k);
+	}
 	k->gap = NULL;
 	return err;
 }
