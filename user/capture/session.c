@@ -22,7 +22,7 @@
 #include "capture/selftest.h"
 
 #define PT_MAX_SAMPLED 512 /* processes that are sampled */
-/* A sample takes some 60 us. Of more processes each is sampled every second, third, ... time. */
+/* A sample reads five files. Of more processes each is sampled every second, third, ... time. */
 #define SAMPLED_AT_ONCE 128
 #define PT_MAX_QUEUE (4u << 20)
 #define NAMES_MS 300 /* at the end, for the names of the last kernels */
