@@ -62,15 +62,11 @@ static bool spins(struct pt_an *an, enum pt_host_kind what)
 	       2 * l.native_symbol_share >= 1;
 }
 
-/* So many sleeps in a row, as a mean, are no pause: it waits for something that it looks at again
- * and again. */
-#define POLLS_FROM 3.0
-
 static double naps_in_a_row(const struct pt_host_place *p, enum pt_host_kind what)
 {
 	double n = (double)p->naps / (double)p->n;
 
-	return what == PT_HOST_SLEEPING && n >= POLLS_FROM ? n : 0;
+	return what == PT_HOST_SLEEPING && n >= PT_HOST_POLLS ? n : 0;
 }
 
 /* What to do, where looks tell in which line it happens. */

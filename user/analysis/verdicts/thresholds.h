@@ -31,6 +31,9 @@
 #define PT_SYNC_HIDDEN 0.87
 /* Host work is told as of every so many steps from here on, in steps; else as of each. */
 #define PT_HOST_EVERY 1.5
+/* So many sleeps in a row, as a mean, are no pause: it waits for something that it looks at again
+ * and again. Chosen: a logger's pause is one; loops that poll had 11 and 14. */
+#define PT_HOST_POLLS 3.0
 /* Share of its computing, in one line: that may be a loop that asks for something again and
  * again, which looks like work from outside. Chosen: a loop that spins had 98 %. */
 #define PT_HOST_ONE_LINE 0.95
