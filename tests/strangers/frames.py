@@ -22,28 +22,9 @@ from ctypes import byref, c_void_p
 
 import numpy as np
 
-from stranger import decode, job, parse
+from stranger import child, decode, job, mortal, parse
 
 FRAME = struct.Struct("<II")
-
-
-def mortal(parent, number=signal.SIGKILL):
-    """The calling process gets this signal when its parent ends."""
-    ctypes.CDLL(None).prctl(1, int(number))
-    if os.getppid() != parent:
-        os._exit(0)
-
-
-def child(f, *more):
-    """A process that calls f and dies with this one."""
-    parent = os.getpid()
-
-    def run():
-        mortal(parent)
-        f(*more)
-    p = multiprocessing.Process(target=run, daemon=True)
-    p.start()
-    return p
 
 
 def connect(port):

@@ -15,7 +15,6 @@ import multiprocessing
 import os
 import queue
 import random
-import signal
 import sqlite3
 import subprocess
 import threading
@@ -23,25 +22,7 @@ import time
 
 import numpy as np
 
-from stranger import CPU, decode, job, parse
-
-
-def mortal(parent):
-    """The calling process is killed when its parent ends."""
-    ctypes.CDLL(None).prctl(1, int(signal.SIGKILL))
-    if os.getppid() != parent:
-        os._exit(0)
-
-
-def child(f, *more):
-    parent = os.getpid()
-
-    def run():
-        mortal(parent)
-        f(*more)
-    p = multiprocessing.Process(target=run, daemon=True)
-    p.start()
-    return p.pid
+from stranger import CPU, child, decode, job, parse
 
 
 def piped(out, cost, size):
@@ -495,7 +476,7 @@ def shm_learner(j):
         memory = mmap.mmap(-1, 4096 + 4 * size)
         ring = np.frombuffer(memory, np.int64, 2), [
             np.frombuffer(memory, np.uint8, size, 4096 + k * size) for k in range(4)]
-        pid = child(play, *ring, cost, n + 1)
+        pid = child(play, *ring, cost, n + 1).pid
         rings.append(ring)
     if actors == 1:
         j.supplier(pid)
@@ -558,7 +539,7 @@ def retry_backoff(j):
     j.tell("size", j.int("kib", 200, 700) << 10)
     j.tell("one_in", 0 if j.fix else one_in)
     out = multiprocessing.Queue(maxsize=2)
-    j.supplier(child(fetching, out, int(j.told("port")), base, cost))
+    j.supplier(child(fetching, out, int(j.told("port")), base, cost).pid)
     j.loop(gpu, out.get)
 
 

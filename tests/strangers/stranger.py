@@ -6,9 +6,11 @@ the loop obtains a batch, `demand` while nobody asks, `host`, `lock`, `child` fo
 between GPU calls, `ckpt`, `peer` for waiting for another rank; `step` and `micro` are
 moments. Times are CLOCK_MONOTONIC nanoseconds. What no row has is `rest`.
 """
+import ctypes
 import importlib
 import json
 import math
+import multiprocessing
 import os
 import random
 import signal
@@ -56,6 +58,25 @@ def decode(ms):
     end = time.thread_time_ns() + int(ms * 1e6)
     while time.thread_time_ns() < end:
         zlib.decompress(BLOB)
+
+
+def mortal(parent, number=signal.SIGKILL):
+    """The calling process gets this signal when its parent ends."""
+    ctypes.CDLL(None).prctl(1, int(number))
+    if os.getppid() != parent:
+        os._exit(0)
+
+
+def child(f, *more):
+    """A process that calls f and dies with this one."""
+    parent = os.getpid()
+
+    def run():
+        mortal(parent)
+        f(*more)
+    p = multiprocessing.Process(target=run, daemon=True)
+    p.start()
+    return p
 
 
 class Row:

@@ -464,9 +464,29 @@ static int remove_dir(void **state)
 	return rmdir(dir);
 }
 
+/* What the child took is told while it lives, and once it has ended. */
+static void test_child_cpu(void **state)
+{
+	static const char *const names[] = { "malloc" };
+	uint64_t before = pt_elf_child_cpu_ns(), lives, offset;
+	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC), i;
+	struct pt_err err;
+
+	(void)state;
+	assert_true(fd >= 0);
+	for (i = 0; i < 50; i++)
+		(void)pt_elf_symbols(fd, names, 1, &offset, &err);
+	lives = pt_elf_child_cpu_ns();
+	assert_true(lives > before);
+	pt_elf_child_end();
+	assert_true(pt_elf_child_cpu_ns() >= lives);
+	close(fd);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_child_cpu),
 		cmocka_unit_test(offsets_are_where_the_code_is),
 		cmocka_unit_test(a_library_and_its_indirect_functions),
 		cmocka_unit_test(what_is_no_library_is_refused),

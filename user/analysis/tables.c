@@ -216,6 +216,8 @@ static void add_sample(struct pt_r_point *pt, const struct pt_rec_sample *a,
 	pt->read_bps += (double)(b->rchar - a->rchar) / dt;
 }
 
+#define TURN_MAX 8 /* a longer pause is none; a file may claim any */
+
 /*
  * One sample a process and interval. Where many processes take turns, a sample counts for all
  * intervals since the one before, and the last for as many as are missing until its next turn.
@@ -232,6 +234,7 @@ static void add_samples(const struct pt_an *an, const struct pt_proc *p, struct 
 		if (b->hdr.ts < an->t0)
 			continue;
 		turn = (b->hdr.ts - a->hdr.ts + SERIES_STEP_NS / 2) / SERIES_STEP_NS;
+		turn = turn > TURN_MAX ? 1 : turn;
 		to = (size_t)((b->hdr.ts - an->t0) / SERIES_STEP_NS);
 		k = a->hdr.ts > an->t0 ? (size_t)((a->hdr.ts - an->t0) / SERIES_STEP_NS) : 0;
 		k = turn < 2 ? to : k + 1;

@@ -52,7 +52,7 @@ static int minor_of_name(const char *path)
  * to another file, which is then read again. */
 #define CACHE 256
 
-struct known {
+struct defined {
 	struct { /* of the file as it is, and of the part that is mapped */
 		uint64_t dev, inode, size, changed_ns, offset;
 	} key;
@@ -60,11 +60,11 @@ struct known {
 	bool used;
 };
 
-static struct known *known(int fd, uint64_t offset)
+static struct defined *defined_in(int fd, uint64_t offset)
 {
 	static const char *const names[] = { "_PyRuntime", "Py_Version" };
-	static struct known cache[CACHE];
-	struct known now = { .used = true }, *k;
+	static struct defined cache[CACHE];
+	struct defined now = { .used = false }, *k;
 	struct pt_err err;
 	struct stat st;
 
@@ -79,17 +79,17 @@ static struct known *known(int fd, uint64_t offset)
 	k = &cache[pt_hash_of(&now.key, sizeof(now.key)) % CACHE];
 	if (k->used && !memcmp(&k->key, &now.key, sizeof(now.key)))
 		return k;
-	if (pt_elf_objects(fd, names, 2, offset, now.vaddr, &now.at, &err) <= 0)
-		now.at = now.vaddr[0] = now.vaddr[1] = 0;
+	/* what could not be read now may be the next time */
+	now.used = pt_elf_objects(fd, names, 2, offset, now.vaddr, &now.at, &err) >= 0;
 	*k = now;
-	return k;
+	return now.used ? k : NULL;
 }
 
 /* Addresses in the process of what the file defines; 0: it does not. */
 static void addresses(const struct pt_gpulib *g, uint64_t out[2])
 {
 	int fd = pt_gpulib_open(g), i;
-	const struct known *k = fd < 0 ? NULL : known(fd, g->offset);
+	const struct defined *k = fd < 0 ? NULL : defined_in(fd, g->offset);
 
 	for (i = 0; i < 2; i++)
 		out[i] = k && k->vaddr[i] ? g->start - k->at + k->vaddr[i] : 0;

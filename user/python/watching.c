@@ -8,11 +8,11 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "capture/elf.h"
 #include "base/hash.h"
 #include "base/minmax.h"
 #include "base/records.h"
 #include "base/vec.h"
+#include "capture/elf.h"
 #include "capture/ringbuf.h"
 #include "python/looks.h"
 #include "python/watcher_int.h"

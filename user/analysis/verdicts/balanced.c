@@ -15,7 +15,7 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	v->certainty = seen ? PT_CONF_HIGH : PT_CONF_MEDIUM;
 	pt_evidence_calm(f, v);
 	/* that queued work hides the waits is an estimate alone where less of it is certain */
-	if (f->wait_share >= f->th->starved_info && f->busy_hard < f->wait_share) {
+	if (f->wait_share >= f->th->starved_info && f->busy_sure < f->wait_share) {
 		pt_at_most(&v->certainty, PT_CONF_LOW);
 		v->title = pt_sentence(an,
 			"The GPU does not seem to starve for data: the trainer waits for data %.0f %% "

@@ -292,7 +292,7 @@ static void gather_shares(struct pt_an *an, struct pt_facts *f)
 	f->starved = share_of(t->starved_likely_ns, wall);
 	f->starved_hi = share_of(t->starved_hi_ns, wall);
 	f->idle_hard = share_of(t->idle_hard_ns, wall);
-	f->busy_hard = share_of(t->busy_hard_ns, wall);
+	f->busy_sure = share_of(pt_max64(t->busy_hard_ns, t->busy_driver_ns), wall);
 	f->idle = t->gpu_known ? share_of(t->idle_likely_ns, wall) : NAN;
 	f->idle_open = idle_open(t, wall);
 	f->idle_driver = share_of(t->idle_driver_ns, wall);

@@ -122,7 +122,7 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 		doing = "spins until something is there (sched_yield),";
 	naps = naps_in_a_row(p, what);
 	if (naps > 0)
-		doing = pt_sentence(an, "polls (%.0f short sleeps in a row)", naps);
+		doing = pt_sentence(an, "polls (it sleeps %.0f times in a row)", naps);
 	each = (double)p->ns[what] / (double)p->n / NS_PER_MS;
 	every = (double)f->t->steps.n / (double)p->n;
 	pt_evidence_add(v, "gpu.idle_host_share", f->host, "share", f->th->starved_info,

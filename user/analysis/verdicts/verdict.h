@@ -43,7 +43,7 @@ struct pt_facts {
 	double queue; /* share of it: those who make batches lack a core */
 	enum pt_root_group largest;
 	double idle_hard;		/* share of wall */
-	double busy_hard;		/* at least, share of wall */
+	double busy_sure; /* at least, by the calls or by the driver's counter, share of wall */
 	double idle;			/* likely; NAN unknown */
 	double idle_open; /* so much of that may be work all the same, share of wall */
 	double idle_driver; /* idle at least, by the driver's counter; 0: unknown */

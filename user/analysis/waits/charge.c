@@ -299,9 +299,8 @@ enum pt_cause pt_sleep_cause(const struct pt_an *an, const struct pt_iv *iv)
 	case PT_WAIT_POLL:
 		return inside ? PT_CAUSE_IPC :
 		       iv->obj_kind == PT_OBJ_SOCK ? PT_CAUSE_NETWORK :
-		       /* an event loop's time-out: what it was to do then sleeps until then */
-		       iv->wake == PT_WAKE_TIMER ? PT_CAUSE_SLEEP :
-						   PT_CAUSE_UNKNOWN;
+		       pt_timed_out(iv) ? PT_CAUSE_SLEEP :
+					  PT_CAUSE_UNKNOWN;
 	case PT_WAIT_FUTEX:
 	case PT_WAIT_SEM:
 	case PT_WAIT_FLOCK:

@@ -438,7 +438,8 @@ static int sum_gaps(struct sums *k)
 		/* a batch that was there goes up without a gap worth the name */
 		if (k->uploads && (gap || (i && !v[i - 1].uploads))) {
 			k->g->uploads++;
-			k->g->read += pt_read_between(g.th, g.begin, g.end);
+			/* the accounting is too coarse for less than a gap */
+			k->g->read += gap ? pt_read_between(g.th, g.begin, g.end) : 0;
 		}
 		if (gap)
 			err = pt_walk_host(an, k->g->paths, k->a, &g, sum_leg, k);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "analysis/waits/host.h"
+#include "analysis/waits/look.h"
 
 #include "model/callclass.h"
 #include "model/syscalls.h"
@@ -64,6 +65,7 @@ static unsigned by_kind(const struct finder *k, const struct pt_thread *th,
 		if (pt_waits_for_client(k->an, th, iv))
 			return PT_HOST_CLIENT;
 		return iv->obj_kind == PT_OBJ_SOCK ? PT_HOST_READING :
+		       pt_timed_out(iv)		   ? PT_HOST_SLEEPING :
 						     PT_HOST_OTHER;
 	default:
 		return PT_HOST_OTHER;

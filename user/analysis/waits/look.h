@@ -43,6 +43,12 @@ int pt_charge_waits(struct pt_an *an, struct pt_trainer *t,
 int pt_learn_refills(const struct pt_an *an, struct pt_trainer *t);
 /* What a sleep is for, by itself. */
 enum pt_cause pt_sleep_cause(const struct pt_an *an, const struct pt_iv *iv);
+/* An event loop's time-out: what it was to do then sleeps until then. */
+static inline bool pt_timed_out(const struct pt_iv *iv)
+{
+	return iv->wait == PT_WAIT_POLL && iv->obj_kind != PT_OBJ_SOCK &&
+	       iv->wake == PT_WAKE_TIMER;
+}
 /* Makes the worker no batch in `iv`: does it rest, or wait for its turn? */
 bool pt_is_idle(const struct pt_an *an, const struct pt_worker *w, const struct pt_iv *iv);
 

@@ -155,7 +155,7 @@ static bool may_be_store(const struct pt_giver *x)
 
 /* A thread of the consumer's own process, behind whose work each time results come down from the
  * device and nothing goes up: where they go to was in use. */
-static bool has_target(const struct pt_givers *g, const struct pt_giver *x,
+static bool holds_results(const struct pt_givers *g, const struct pt_giver *x,
 		       const struct pt_giver *kin)
 {
 	return x->th && x->th->proc == g->own && kin->gaps >= GAPS_MIN &&
@@ -168,7 +168,7 @@ static enum pt_giver_role who_feeds(const struct pt_givers *g, struct pt_giver *
 	x->takes = takes_output(x, kin);
 	if (is_peer(g, x, kin))
 		return PT_GIVER_PEER;
-	if (has_target(g, x, kin))
+	if (holds_results(g, x, kin))
 		return PT_GIVER_UNKNOWN;
 	return may_be_store(x) && is_asked(x) ? PT_GIVER_STORE : PT_GIVER_SUPPLIER;
 }
