@@ -383,27 +383,48 @@ static int holder_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *i
 	if (c == PT_CAUSE_UNKNOWN || c == PT_CAUSE_IPC)
 		c = PT_CAUSE_LOCK;
 	l.kind = c == PT_CAUSE_LOCK ? PT_LEG_LOCK : PT_LEG_BLOCKED;
-	return charge(k, c, &l, k->held_up);
+	/* whoever takes a batch does not make it: the one that has the lock does */
+	return charge(k, c, &l, receives(k, k->held_up) ? k->holder : k->held_up);
+}
+
+/* Nobody is seen to give the interpreter's lock up: the worker that ran for most of the time
+ * had it. NULL: none did. */
+static const struct pt_thread *who_ran(const struct charger *k, const struct pt_leg *l)
+{
+	const struct pt_trainer *t = k->t;
+	size_t i;
+
+	for (i = 0; i < t->workers.n; i++) {
+		const struct pt_thread *th = t->workers.v[i].main;
+
+		if (th != l->th && th->proc == l->th->proc &&
+		    2 * pt_cpu_ns(th, l->begin, l->end) > l->end - l->begin)
+			return th;
+	}
+	return NULL;
 }
 
 static int charge_lock(struct charger *k, const struct pt_leg *l)
 {
+	const struct pt_thread *who = l->who ? l->who : who_ran(k, l);
 	int w;
 
-	if (!l->who || l->who->tgid != l->th->tgid ||
+	if (!who || who->tgid != l->th->tgid ||
 	    (pt_worker_index(k->t, l->th, &w) && k->t->workers.v[w].main == l->th))
 		return charge(k, PT_CAUSE_LOCK, l, l->th);
-	k->holder = l->who;
+	k->holder = who;
 	k->held_up = l->th;
-	return pt_walk(l->who, l->begin, l->end, holder_piece, k);
+	return pt_walk(who, l->begin, l->end, holder_piece, k);
 }
 
 static int take_leg(void *ctx, const struct pt_leg *l)
 {
 	struct charger *k = ctx;
 
-	return l->kind == PT_LEG_LOCK ? charge_lock(k, l) :
-					charge(k, cause_of(k, l), l, l->th);
+	if (l->kind == PT_LEG_LOCK ||
+	    (l->kind == PT_LEG_BLOCKED && pt_is_interpreter_lock(k->paths, l->th, l->iv)))
+		return charge_lock(k, l);
+	return charge(k, cause_of(k, l), l, l->th);
 }
 
 /* The worker with most of the way back; one that delivers before a helper. */
