@@ -12,7 +12,7 @@
 
 #include "stream_case.h"
 
-enum { H2D = 1, D2H, P = 500, HELPER, STEPS = 60, STEP_MS = 30 };
+enum { H2D = 1, D2H, D2D, P = 500, HELPER, STEPS = 60, STEP_MS = 30 };
 
 struct loop {
 	struct stream s;
@@ -35,17 +35,23 @@ static uint64_t step_at(const struct loop *l, int i)
 	return l->t0 + (uint64_t)i * STEP_MS * ST_MS;
 }
 
-/* The device works for 10 ms of a step, from its 2nd ms on; a loss comes back at its end. */
-static void device_work(struct loop *l, uint64_t at)
+/* The device works for 10 ms of a step, from its 2nd ms on, with a copy at its begin; a loss
+ * comes back at its end. */
+static void device_copies(struct loop *l, uint64_t at, uint64_t copy)
 {
 	int k;
 
 	st_gpu(&l->s, "cudaMemcpyAsync", P, P, at + 2 * ST_MS, at + 2 * ST_MS + 20 * ST_US, 0, 1,
-	       1 << 20, H2D);
+	       1 << 20, copy);
 	for (k = 0; k < 8; k++)
 		st_gpu(&l->s, "cudaLaunchKernel", P, P, at + 2 * ST_MS + (uint64_t)(30 + 10 * k) * ST_US,
 		       at + 2 * ST_MS + (uint64_t)(34 + 10 * k) * ST_US, 0, (uint64_t)(0x100 + k), 0, 0);
 	st_gpu(&l->s, "cudaMemcpy", P, P, at + 3 * ST_MS, at + 12 * ST_MS, 0, 1, 4, D2H);
+}
+
+static void device_work(struct loop *l, uint64_t at)
+{
+	device_copies(l, at, H2D);
 }
 
 static void loop_end(struct loop *l)
@@ -140,6 +146,41 @@ static void test_polls(void **state)
 	assert_int_equal(sleeps(16), PT_CONF_LOW);
 }
 
+/* Behind the loss the loop computes, for the rest of the step or until there is more for the
+ * device; does a batch go up each time? */
+static void expect_computing(bool more, uint64_t copy, const char *root, enum pt_confidence sure)
+{
+	struct loop l;
+	int i;
+
+	loop_begin(&l);
+	for (i = 0; i < STEPS; i++) {
+		uint64_t at = step_at(&l, i), b = at + 17 * ST_MS;
+
+		device_copies(&l, at, copy);
+		if (!more)
+			continue;
+		st_gpu(&l.s, "cudaLaunchKernel", P, P, b, b + 4 * ST_US, 0, 0x200, 0, 0);
+		st_gpu(&l.s, "cudaStreamSynchronize", P, P, b + 10 * ST_US,
+		       at + STEP_MS * ST_MS + ST_MS, 0, 0, 0, 0);
+	}
+	loop_end(&l);
+	assert_string_equal(case_root(l.r), root);
+	assert_int_equal(l.r->verdicts[0].certainty, sure);
+	assert_true(!strstr(l.r->verdicts[0].title, "next batch") == (copy != H2D));
+	loop_free(&l);
+}
+
+/* Batches that nobody was seen to make may be made there. */
+static void test_may_make_batches(void **state)
+{
+	(void)state;
+	expect_computing(false, D2D, "host_bound", PT_CONF_HIGH);
+	expect_computing(false, H2D, "host_bound", PT_CONF_MEDIUM);
+	expect_computing(true, D2D, "sync_bound", PT_CONF_MEDIUM);
+	expect_computing(true, H2D, "sync_bound", PT_CONF_LOW);
+}
+
 /* Kernels are queued before the wait for a batch, which goes up behind it on a stream of its own;
  * then the device is waited for. Whether it worked on the kernels all the time, or is copying
  * only, is not told by that. */
@@ -178,6 +219,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_lock_before_results),
 		cmocka_unit_test(test_polls),
+		cmocka_unit_test(test_may_make_batches),
 		cmocka_unit_test(test_hidden_by_estimate),
 	};
 

@@ -279,6 +279,14 @@ static double idle_most(const struct pt_trainer *t, uint64_t wall)
 	return share_of(most, wall);
 }
 
+/* Copies for each step, but no worker, no read and no wait worth the name: what the training
+ * thread computes may be how its batches are made. */
+static bool is_unfed(const struct pt_facts *f)
+{
+	return !f->t->workers.n && f->wait_share < PT_FED_SHARE && f->whole_steps &&
+	       f->t->counts.h2d >= f->whole_steps;
+}
+
 static void gather_shares(struct pt_an *an, struct pt_facts *f)
 {
 	struct pt_trainer *t = f->t;
@@ -310,6 +318,7 @@ static void gather_shares(struct pt_an *an, struct pt_facts *f)
 	for (i = 0; i < t->steps.n; i++)
 		f->whole_steps += !t->steps.v[i].partial;
 	f->step_ms = an->r->steps.period_ms.mean;
+	f->unfed = is_unfed(f);
 	leave_out_checkpoints(f);
 	fill_groups(f, sum ? (double)t->handover_queue_ns / (double)sum : 0,
 		    sum ? (double)t->unadopted_ns / (double)sum : 0);

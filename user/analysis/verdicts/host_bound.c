@@ -112,6 +112,7 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	bool out = what == PT_HOST_PEER &&
 		   2 * f->t->output_ns > f->t->host_ns[PT_HOST_PEER];
 	const char *doing = out ? "waits for others to take what it hands out," : does[what];
+	const char *data = "No data loading was seen there.";
 	double each, every, naps;
 	bool yields;
 
@@ -138,18 +139,20 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	/* what it waits for so was not seen */
 	if (yields || naps > 0)
 		pt_at_most(&v->certainty, PT_CONF_LOW);
+	if (f->unfed && what == PT_HOST_COMPUTING) {
+		pt_at_most(&v->certainty, PT_CONF_MEDIUM);
+		data = "Whether it makes the next batch there cannot be seen.";
+	}
 	v->subject_pid = f->t->main->tgid;
 	v->title = every >= PT_HOST_EVERY ?
 		pt_sentence(an,
 			"Every %.0f steps the training thread %s for %.0f ms between two GPU "
-			"calls while the GPU sits idle: %.0f %% of the time. No data loading "
-			"was seen there.",
-			every, doing, each, 100 * f->host) :
+			"calls while the GPU sits idle: %.0f %% of the time. %s",
+			every, doing, each, 100 * f->host, data) :
 		pt_sentence(an,
 			"Between GPU calls the training thread %s for %.1f ms at a time while "
-			"the GPU sits idle: %.0f %% of the time. No data loading was seen "
-			"there.",
-			doing, each, 100 * f->host);
+			"the GPU sits idle: %.0f %% of the time. %s",
+			doing, each, 100 * f->host, data);
 	v->advice = advice_at(an, what, out, naps > 0, every < PT_HOST_EVERY);
 	return 1;
 }

@@ -44,13 +44,14 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	else
 		pt_evidence(v, "gpu.copies_back", (double)f->t->counts.d2h, "count");
 	pt_verdict_costs(f, v, lost);
-	v->certainty = works ? PT_CONF_MEDIUM : PT_CONF_HIGH;
+	v->certainty = !works ? PT_CONF_HIGH : f->unfed ? PT_CONF_LOW : PT_CONF_MEDIUM;
 	v->subject_pid = f->t->main->tgid;
 	v->title = pt_sentence(an,
 		"After syncs the GPU sits idle %.0f %% of the time until the training thread "
 		"launches new work; %s.",
-		100 * lost, works ? "no data loading was seen there" :
-				    "data is not the reason");
+		100 * lost, !works ? "data is not the reason" :
+			    f->unfed ? "whether that makes the next batch meanwhile cannot be seen" :
+				       "no data loading was seen there");
 	v->advice = "Synchronise less often (.item(), printing a loss, .cpu()): every N steps "
 		    "rather than every step, and do the host's own work (metrics, logging) "
 		    "before the sync or while the GPU computes.";

@@ -34,6 +34,9 @@
 /* So many sleeps in a row, as a mean, are no pause: it waits for something that it looks at again
  * and again. Chosen: a logger's pause is one; loops that poll had 11 and 14. */
 #define PT_HOST_POLLS 3.0
+/* Where less of the time goes to obtaining data, where batches come from was not seen. Chosen: a
+ * tenth of what is called starving. */
+#define PT_FED_SHARE 0.01
 /* Share of its computing, in one line: that may be a loop that asks for something again and
  * again, which looks like work from outside. Chosen: a loop that spins had 98 %. */
 #define PT_HOST_ONE_LINE 0.95

@@ -28,6 +28,7 @@ struct pt_facts {
 	struct pt_trainer *t; /* NULL: no GPU job was seen */
 	double wall_s;
 	double wait_share;		/* data wait of wall */
+	bool unfed; /* batches go up, and nobody was seen to make them */
 	double own;  /* of the data wait: the trainer loads by itself */
 	double programs; /* ... it waits for a program that it has just started */
 	double silent;	 /* ... and of which it reads nothing */
