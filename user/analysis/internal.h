@@ -199,7 +199,8 @@ struct pt_trainer {
 		* update, under gradient accumulation; else equal */
 	size_t concurrent; /* workers alive at once, at most */
 	bool handoffs;	  /* batches come from somebody else */
-	bool called_back; /* its main thread computes for batches where a loader calls it */
+	bool computes_too; /* its main thread computes for batches: where a loader calls it, or of
+			   * what it receives */
 	bool thread_loader; /* from threads of the trainer itself */
 	bool respawned;	   /* a worker was born during the capture */
 	bool fd_sharing;   /* descriptors are handed over by workers */
@@ -489,8 +490,9 @@ int pt_word_wakes(const struct pt_an *an, struct pt_paths *paths,
 		  const struct pt_thread *th, const struct pt_thread *from,
 		  pt_times *out);
 
-/* Bytes that `th` read in [b,e), and until its switches on both sides of it. */
+/* Bytes that `th` read in [b,e), and until its switches on both sides of it; that it wrote. */
 uint64_t pt_read_between(const struct pt_thread *th, uint64_t b, uint64_t e);
+uint64_t pt_written_between(const struct pt_thread *th, uint64_t b, uint64_t e);
 
 /* Different call sites, PT_MAX_SITES at most: a table by open addressing, 0 is free. */
 #define PT_MAX_SITES 512

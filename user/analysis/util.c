@@ -20,14 +20,32 @@ uint64_t pt_waits_in(const struct pt_trainer *t, size_t *hint, uint64_t b,
 	return sum;
 }
 
+/* By the accounting of its switches, which is as coarse as they are. */
+static uint64_t moved(const struct pt_thread *th, uint64_t b, uint64_t e, bool written)
+{
+	size_t i = pt_iv_after(th, b), k = pt_iv_after(th, e);
+	const struct pt_iv *from = i ? &th->iv.v[i - 1] : NULL;
+	const struct pt_iv *to = k < th->iv.n ? &th->iv.v[k] : NULL;
+	uint64_t before, after;
+
+	if (written) {
+		before = from ? from->wchar : th->t0.wchar;
+		after = to ? to->wchar : th->t1.wchar;
+	} else {
+		before = from ? from->rchar : th->t0.rchar;
+		after = to ? to->rchar : th->t1.rchar;
+	}
+	return after > before ? after - before : 0;
+}
+
 uint64_t pt_read_between(const struct pt_thread *th, uint64_t b, uint64_t e)
 {
-	size_t i = pt_iv_after(th, b), k;
-	uint64_t before = i ? th->iv.v[i - 1].rchar : th->t0.rchar, after;
+	return moved(th, b, e, false);
+}
 
-	k = pt_iv_after(th, e);
-	after = k < th->iv.n ? th->iv.v[k].rchar : th->t1.rchar;
-	return after > before ? after - before : 0;
+uint64_t pt_written_between(const struct pt_thread *th, uint64_t b, uint64_t e)
+{
+	return moved(th, b, e, true);
 }
 
 int pt_doubles_append(pt_doubles *to, const pt_doubles *from)

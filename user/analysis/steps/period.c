@@ -403,6 +403,25 @@ static int add_behind_peers(const struct pt_actor *a, struct pt_period *p)
 	return 0;
 }
 
+/* Something else than a batch may be copied there in each turn, and nothing shows where it comes
+ * from (rows that the loop looks up in a table). What begins a step is followed by the same calls. */
+static int drop_other_copies(const struct pt_actor *a, struct pt_period *p)
+{
+	struct pt_place_at *x;
+	int tried = 0;
+
+	for (x = p->places; x && tried < TRY_MAX; x = x->hh.next) {
+		int turn = x == p->best || !x->begins || x->evident ||
+			   x->n * SELDOM_PART <= p->best->n || !++tried ||
+			   is_turn(a, p->best, x, WHOLE_SHARE);
+
+		if (turn < 0)
+			return turn;
+		x->begins &= turn;
+	}
+	return 0;
+}
+
 static int choose_by_evidence(const struct pt_host *h, struct pt_period *p,
 			      struct pt_place_at *best)
 {
@@ -412,7 +431,7 @@ static int choose_by_evidence(const struct pt_host *h, struct pt_period *p,
 		x->data = x->evident && is_rule(x);
 	best->data = true;
 	mark_begins(p, best);
-	return add_behind_peers(h->a, p);
+	return drop_other_copies(h->a, p) ?: add_behind_peers(h->a, p);
 }
 
 /* ---- begins ------------------------------------------------------------------------- */

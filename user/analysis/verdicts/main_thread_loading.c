@@ -8,7 +8,7 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	int64_t better;
 	double io = f->group[PT_GROUP_IO], cpu = f->group[PT_GROUP_CPU];
 	bool programs = f->programs >= f->th->slow_share;
-	bool beside = f->t->called_back && f->t->workers.n;
+	bool beside = f->t->computes_too && f->t->workers.n;
 
 	/* somebody who was not followed may keep it waiting */
 	if (!programs &&
@@ -21,9 +21,8 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	v->title = pt_sentence(an, programs ?
 		"The training thread starts a program for each batch and waits for it, %.0f "
 		"%% of the time, while the GPU waits too." : beside ?
-		"The training thread itself computes what its loader calls (a sampler, a collate "
-		"function, a data set without workers), and the GPU waits meanwhile: %.0f %% of "
-		"the time." :
+		"The training thread itself computes to obtain its batches (decoding, a sampler, a "
+		"collate function), and the GPU waits meanwhile: %.0f %% of the time." :
 		"The training thread loads every batch itself, which takes %.0f %% of the "
 		"time while the GPU waits.",
 		100 * f->wait_share);

@@ -216,7 +216,8 @@ static void note_worker(struct charger *k, const struct pt_thread *th,
 	struct pt_worker *w;
 	int i;
 
-	if (!pt_worker_index(k->t, th, &i))
+	/* a lock that it has while a batch is taken tells nothing of whose batch that is */
+	if (!pt_worker_index(k->t, th, &i) || th == k->holder)
 		return;
 	w = &k->t->workers.v[i];
 	k->by_worker.v[i] += l->end - l->begin;
@@ -274,7 +275,7 @@ static bool hands_on(const struct charger *k, const struct pt_thread *th)
 	int w;
 
 	if (pt_is_actor(k->a, th))
-		return k->w->supplied && !t->called_back;
+		return k->w->supplied && !t->computes_too;
 	return pt_is_relay(t, th) ||
 	       (pt_worker_index(t, th, &w) && t->workers.v[w].feeder == th &&
 		t->workers.v[w].main != th);
@@ -407,14 +408,16 @@ static const struct pt_thread *who_ran(const struct charger *k, const struct pt_
 static int charge_lock(struct charger *k, const struct pt_leg *l)
 {
 	const struct pt_thread *who = l->who ? l->who : who_ran(k, l);
-	int w;
+	int w, err;
 
 	if (!who || who->tgid != l->th->tgid ||
 	    (pt_worker_index(k->t, l->th, &w) && k->t->workers.v[w].main == l->th))
 		return charge(k, PT_CAUSE_LOCK, l, l->th);
 	k->holder = who;
 	k->held_up = l->th;
-	return pt_walk(who, l->begin, l->end, holder_piece, k);
+	err = pt_walk(who, l->begin, l->end, holder_piece, k);
+	k->holder = NULL;
+	return err;
 }
 
 static int take_leg(void *ctx, const struct pt_leg *l)

@@ -349,6 +349,7 @@ static int sum_leg(void *ctx, const struct pt_leg *l)
 		got = pt_read_between(l->th, k->gap->begin, k->gap->end);
 		k->x->got += got;
 		k->x->bytes += got;
+		k->x->sent += pt_written_between(l->th, k->gap->begin, k->gap->end);
 		k->x->stays_there += l->who ?
 			stays_in(l->who, k->gap->begin, k->gap->end) : 0;
 	}

@@ -30,6 +30,7 @@ struct pt_giver {
 	uint64_t stays, stays_there; /* its own off the CPU; those in such gaps */
 	uint64_t got;	/* bytes that the consumer read in them */
 	uint64_t bytes; /* ... and it itself in all */
+	uint64_t sent;	/* bytes that the consumer wrote in them */
 	uint64_t ends;	/* of the sleeps: until it ended */
 	uint64_t uploads; /* of the gaps: that end with one */
 	uint64_t results; /* of the gaps: that end with a copy of results from the device */

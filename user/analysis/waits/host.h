@@ -71,8 +71,9 @@ bool pt_takes_batch(const struct pt_model *m, uint32_t stack);
 /* ... and does it wait for others to take what it hands out (put(), send())? */
 bool pt_hands_out(const struct pt_model *m, uint32_t stack);
 /* ... where that computes while it obtains a batch, is it mostly in the job's own code, which
- * the loader calls? Then that is no hand-over. Behind the waits. */
-void pt_find_called_back(const struct pt_an *an, struct pt_trainer *t);
+ * the loader calls, or which works on what it receives? Then that is no hand-over. Behind the
+ * waits. */
+void pt_find_computing(const struct pt_an *an, struct pt_trainer *t);
 /* Put into the gaps what the loader shows: whom the consumer asked, and who was
  * born. */
 void pt_host_take_asks(struct pt_host *h, const struct pt_trainer *t,

@@ -105,7 +105,7 @@ int pt_look_at(struct pt_an *an, struct pt_trainer *t)
 	err = err ?: pt_find_made(an, t);
 	err = err ?: pt_find_obtaining(an, t, &l->host, &l->period);
 	if (!err)
-		pt_find_called_back(an, t);
+		pt_find_computing(an, t);
 	return err;
 }
 

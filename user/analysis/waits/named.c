@@ -193,12 +193,22 @@ static bool is_called_back(const struct pt_model *m, uint32_t id)
 	return false;
 }
 
-/* So many looks, and of all so many: a thread that was woken is looked at more often than one
- * that goes on, and a loader that calls nothing back has none of them. */
-#define BACK_MIN 4
-#define BACK_PART 0.4
+/* Does it compute in the job's own function, or in a library that this called for more than to
+ * copy bytes (the C library's)? Then it makes the batch of what it receives. */
+static bool is_own_work(const struct pt_model *m, const struct pt_code_look *l)
+{
+	const struct pt_code_line *in = line_of(m, l->stack), *leaf = line_of(m, l->leaf);
 
-void pt_find_called_back(const struct pt_an *an, struct pt_trainer *t)
+	return in && !in->library && !in->native &&
+	       !(leaf && leaf->native && !strncmp(leaf->name, "libc.", 5));
+}
+
+/* So many looks, and of all so many: a thread that was woken is looked at more often than one
+ * that goes on, and one that only takes batches has none of them. */
+#define COMPUTES_MIN 4
+#define COMPUTES_PART 0.4
+
+void pt_find_computing(const struct pt_an *an, struct pt_trainer *t)
 {
 	const struct pt_thread *th = t->main;
 	size_t i, hint = 0, all = 0, back = 0;
@@ -209,10 +219,10 @@ void pt_find_called_back(const struct pt_an *an, struct pt_trainer *t)
 		if (!l->running || !pt_waits_in(t, &hint, l->begin, l->begin + 1))
 			continue;
 		all++;
-		back += is_called_back(an->m, l->stack);
+		back += is_called_back(an->m, l->stack) || is_own_work(an->m, l);
 	}
-	t->called_back = back >= BACK_MIN && (double)back >= BACK_PART * (double)all;
-	if (!t->called_back)
+	t->computes_too = back >= COMPUTES_MIN && (double)back >= COMPUTES_PART * (double)all;
+	if (!t->computes_too)
 		return;
 	for (i = 0; i < t->waits.n; i++) {
 		t->waits.v[i].own_cpu_ns += t->waits.v[i].handover_ns;

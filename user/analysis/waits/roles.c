@@ -77,13 +77,21 @@ static bool is_seldom(const struct pt_givers *g, const struct pt_giver *x,
 	       kin->gaps * SELDOM <= g->uploads;
 }
 
+/* What came from it, and what it had read that was not the consumer's own: who is told more than
+ * it answers works on that. */
+static uint64_t comes_from(const struct pt_giver *kin)
+{
+	return kin->sent < kin->got ? kin->bytes :
+				      kin->bytes - pt_min64(kin->sent, kin->bytes - kin->got);
+}
+
 /* Neither it and its kin nor what it read can be what goes to a device. Nothing at all was
  * read where the kernel does not count it. */
 static bool hands_over_little(const struct pt_givers *g, const struct pt_giver *x,
 			      const struct pt_giver *kin)
 {
 	return x->gaps >= GAPS_MIN && !kin->unsized && kin->bytes &&
-	       pt_feeds_too_little(&g->feed, kin->bytes);
+	       pt_feeds_too_little(&g->feed, comes_from(kin));
 }
 
 /* Most batches come without it, and where it was waited for no more is read than for one. */
@@ -254,6 +262,7 @@ static void add_giver(struct pt_giver *sum, const struct pt_giver *x)
 	sum->results += x->results;
 	sum->got += x->got;
 	sum->bytes += x->bytes;
+	sum->sent += x->sent;
 	sum->ends += x->ends;
 	sum->unsized += x->unsized;
 	sum->puts += x->puts;
