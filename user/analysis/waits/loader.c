@@ -309,13 +309,40 @@ static bool is_child(const struct pt_model *m, const struct pt_proc *p,
 				       !strncmp(by->comm, p->comm, sizeof(p->comm)));
 }
 
+/* ... but for one that sleeps for its items: a worker with its name and its parent is known, which
+ * is asked as often and writes as much, but for this part; and that may be batches. */
+#define LIKE_PART 0.5
+
+static bool is_like(const struct finder *k, const struct pt_thread *th, size_t asked)
+{
+	const struct pt_an *an = k->an;
+	const struct pt_trainer *t = k->t;
+	uint64_t bytes = pt_written_between(th, an->t0, an->t1);
+	double written = (double)bytes;
+	size_t i;
+
+	for (i = 0; i < t->workers.n && !pt_feeds_too_little(&k->g->feed, bytes); i++) {
+		const struct pt_worker *w = &t->workers.v[i];
+
+		if (w->role == PT_ROLE_LOADER && w->proc->ppid == th->proc->ppid &&
+		    !strncmp(w->proc->comm, th->proc->comm, sizeof(th->proc->comm)) &&
+		    (double)asked >= LIKE_PART * (double)pt_times_asked(an, t->proc, w->main) &&
+		    written >= LIKE_PART * (double)pt_written_between(w->main, an->t0, an->t1))
+			return true;
+	}
+	return false;
+}
+
 /* A child, or one of a pool, that sleeps until the trainer asks it for something, and has
  * something to send back, works for it though nobody has waited for it. */
-static bool is_asked(const struct pt_an *an, const struct pt_trainer *t,
-		     const struct pt_thread *th, bool pool)
+static bool is_asked(const struct finder *k, const struct pt_thread *th, bool pool)
 {
-	return pt_times_asked(an, t->proc, th) &&
-	       (pool || (double)pt_run_ns(an, th) >= ASKED_CPU * (double)(an->t1 - an->t0));
+	const struct pt_an *an = k->an;
+	size_t asked = pt_times_asked(an, k->t->proc, th);
+
+	return asked && (pool ||
+			 (double)pt_run_ns(an, th) >= ASKED_CPU * (double)(an->t1 - an->t0) ||
+			 is_like(k, th, asked));
 }
 
 /* One of a pool outside of the job of which the trainer waits for another. */
@@ -372,7 +399,7 @@ static int take_like_threads(struct finder *k)
 			struct pt_thread *th = p->threads.v[j];
 
 			if (strncmp(th->comm, like->comm, PT_COMM_LEN) || pt_is_relay(t, th) ||
-			    worker_of(k, t->proc, th) || !is_asked(k->an, t, th, false))
+			    worker_of(k, t->proc, th) || !is_asked(k, th, false))
 				continue;
 			if (!worker_make(k, t->proc, th))
 				return -ENOMEM;
@@ -395,7 +422,7 @@ static int take_asked(struct finder *k)
 
 		if (p == t->proc || (!pool && !is_child(an->m, p, t->proc)) || !th ||
 		    pt_model_proc(an->m, p->tgid) != p || worker_of(k, p, NULL) ||
-		    pt_feeds_device(an, p) || !is_asked(an, t, th, pool) ||
+		    pt_feeds_device(an, p) || !is_asked(k, th, pool) ||
 		    is_beside(an, k->g, p))
 			continue;
 		w = worker_make(k, p, th);
