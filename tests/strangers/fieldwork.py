@@ -633,7 +633,7 @@ def terminal(master, rate):
 
 
 @job(data=CPU, host="host_bound", rest="sync_bound launch_bound")
-def slow_terminal(j):
+def slow_pty(j):
     """A table of metrics, drawn anew for each step, on a terminal that is slow to show it."""
     ms, lines = j.ms("gpu_ms", 12, 50), j.int("lines", 25, 70)
     show_ms = ms * j.ms("show_share", 1.6, 2.6)

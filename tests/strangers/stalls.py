@@ -201,7 +201,7 @@ def terminal(j):
 
 
 @job(outside=terminal, data=CPU, host="host_bound", rest="sync_bound")
-def slow_terminal(j):
+def slow_tty(j):
     """A table of all metrics is printed each step, and the terminal shows it slowly."""
     ms, metrics = j.ms("gpu_ms", 15, 60), j.int("metrics", 40, 200)
     gpu, batch = j.gpu(ms), good_loader(j, ms)

@@ -42,6 +42,8 @@ def job(outside=None, threads=False, **accept):
     def register(f):
         f.accept = {kind: set(ids.split()) for kind, ids in accept.items()}
         f.outside, f.threads = outside, threads
+        if f.__name__ in JOBS and f.__module__ in THEMES:
+            raise ValueError("two jobs are called " + f.__name__)
         JOBS[f.__name__] = f
         return f
     return register
