@@ -408,16 +408,17 @@ static int add_behind_peers(const struct pt_actor *a, struct pt_period *p)
 static int drop_other_copies(const struct pt_actor *a, struct pt_period *p)
 {
 	struct pt_place_at *x;
-	int tried = 0;
+	int tried = 0, turn;
 
 	for (x = p->places; x && tried < TRY_MAX; x = x->hh.next) {
-		int turn = x == p->best || !x->begins || x->evident ||
-			   x->n * SELDOM_PART <= p->best->n || !++tried ||
-			   is_turn(a, p->best, x, WHOLE_SHARE);
-
+		if (x == p->best || !x->begins || x->evident ||
+		    x->n * SELDOM_PART <= p->best->n)
+			continue;
+		tried++;
+		turn = is_turn(a, p->best, x, WHOLE_SHARE);
 		if (turn < 0)
 			return turn;
-		x->begins &= turn;
+		x->begins = turn;
 	}
 	return 0;
 }
