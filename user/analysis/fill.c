@@ -136,7 +136,7 @@ static const char *charge_what(struct pt_an *an, const struct pt_trainer *t,
 		return pt_arena_printf(an->a, "system call %d", c->syscall);
 	if (c->tid == t->main->tid)
 		return t->handoffs && !t->computes_too ? "hand-over in the trainer" :
-							 "loading in the trainer";
+							  "loading in the trainer";
 	return NULL;
 }
 

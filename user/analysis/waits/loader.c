@@ -326,8 +326,8 @@ static bool is_like(const struct finder *k, const struct pt_thread *th, size_t a
 
 		if (w->role == PT_ROLE_LOADER && w->proc->ppid == th->proc->ppid &&
 		    !strncmp(w->proc->comm, th->proc->comm, sizeof(th->proc->comm)) &&
-		    (double)asked >= LIKE_PART * (double)pt_times_asked(an, t->proc, w->main) &&
-		    written >= LIKE_PART * (double)pt_written_between(w->main, an->t0, an->t1))
+		    written >= LIKE_PART * (double)pt_written_between(w->main, an->t0, an->t1) &&
+		    (double)asked >= LIKE_PART * (double)pt_times_asked(an, t->proc, w->main))
 			return true;
 	}
 	return false;

@@ -164,7 +164,7 @@ static bool may_be_store(const struct pt_giver *x)
 /* A thread of the consumer's own process, behind whose work each time results come down from the
  * device and nothing goes up: where they go to was in use. */
 static bool holds_results(const struct pt_givers *g, const struct pt_giver *x,
-		       const struct pt_giver *kin)
+			  const struct pt_giver *kin)
 {
 	return x->th && x->th->proc == g->own && kin->gaps >= GAPS_MIN &&
 	       (double)kin->results >= RESULTS_SHARE * (double)kin->gaps;
