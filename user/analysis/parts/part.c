@@ -83,11 +83,11 @@ static struct pt_report *new_rows(const struct pt_an *an)
 	return r && !pt_fill_capture(an, r) ? r : NULL;
 }
 
-/* A trainer's rows, and what a change would win. */
+/* A trainer's rows. */
 static int tabulate(struct pt_an *an, const struct pt_part_ask *ask,
 		    struct pt_trainer *t, struct pt_measured *k)
 {
-	struct pt_report *rows = new_rows(an), *asked;
+	struct pt_report *rows = new_rows(an);
 	int err = rows ? 0 : -ENOMEM;
 
 	k->rows = an->r = rows;
@@ -96,12 +96,15 @@ static int tabulate(struct pt_an *an, const struct pt_part_ask *ask,
 		err = pt_measure_rank_tables(an, t) ?: pt_measure_lines(an, t);
 	else if (!err)
 		err = pt_measure_gpu(an, t);
-	if (err || !ask->whatif)
-		return err;
-	asked = an->r = new_rows(an);
-	k->asked = asked;
+	return err;
+}
+
+/* What a change would win, by what was measured. */
+static int ask_whatif(struct pt_an *an, struct pt_trainer *t, struct pt_measured *k)
+{
+	k->asked = an->r = new_rows(an);
 	an->top = t;
-	return asked ? pt_whatif(an) : -ENOMEM;
+	return k->asked ? pt_whatif(an, &k->io) : -ENOMEM;
 }
 
 /* Of several trainers the report shows one, and which is known here where no other
@@ -136,9 +139,12 @@ static int fill(struct pt_an *an, const struct pt_part_ask *ask, struct pt_part 
 		if (!shown(an, ask, &p->t[i]))
 			continue;
 		err = tabulate(an, ask, &p->t[i], &p->got[i]);
-		an->top = top;
 		an->r = p->r;
 		err = err ?: measure(an, &p->t[i], &p->got[i]);
+		if (!err && ask->whatif)
+			err = ask_whatif(an, &p->t[i], &p->got[i]);
+		an->top = top;
+		an->r = p->r;
 	}
 	return err;
 }

@@ -160,6 +160,12 @@ static const char *advice(struct pt_an *an, const struct pt_facts *f,
 	case PT_IO_UNKNOWN:
 		break;
 	}
+	if (io->held >= PT_IO_HELD)
+		return pt_sentence(an,
+			"The disk itself answers fast, and what holds the reads back lies above "
+			"it: a limit such as a cgroup's io.max, which more workers would share. "
+			"Raise that limit, or move the data to a faster disk or into memory.%s",
+			keep);
 	return pt_sentence(an,
 		"Move the data to a faster disk or into memory, pack small files into larger ones, or %s.%s",
 		more, keep);
@@ -233,6 +239,7 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 			"storage varied too little to tell a low bandwidth from a high "
 			"latency.");
 	by_workers = io.kind != PT_IO_BANDWIDTH && io.kind != PT_IO_CACHE &&
+		     (io.kind || !(io.held >= PT_IO_HELD)) &&
 		     pt_better_workers(an, f);
 	pt_replayed_speedup(an, by_workers ? "workers" : "no_disk_wait", v);
 	return 1;

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/verdicts/thresholds.h"
 #include "analysis/whatif/study.h"
 #include "analysis/whatif/whatif.h"
 
@@ -133,9 +134,11 @@ static int ask_workers(struct pt_wi_study *s)
 		return 0; /* there is nothing that workers could make */
 	for (i = 0; i < sizeof(counts) / sizeof(counts[0]) && !err; i++) {
 		c.value = today;
+		c.may_be_none = false;
 		if (today > last && today < counts[i])
 			err = ask(s, c);
 		c.value = last = counts[i];
+		c.may_be_none = s->held && c.value > today;
 		err = err ?: ask(s, c);
 	}
 	return err;
@@ -299,7 +302,7 @@ static int fill(struct pt_wi_study *s)
 	return 0;
 }
 
-static int study(struct pt_wi_study *s)
+static int study(struct pt_wi_study *s, const struct pt_io *io)
 {
 	const struct pt_r_capture *c = &s->an->r->capture;
 	int err = pt_wi_observe(s->an, s->an->top, &s->o);
@@ -307,6 +310,7 @@ static int study(struct pt_wi_study *s)
 	if (err)
 		return err;
 	s->unfit = s->o.unfit;
+	s->held = io->measured && io->held >= PT_IO_HELD;
 	if (s->o.workers > PT_WI_MAX_WORKERS)
 		s->unfit = "more workers than the replay is made for";
 	if (c->events > 0 && pt_lost_events(s->an) * 100 > c->events)
@@ -321,7 +325,7 @@ static int study(struct pt_wi_study *s)
 	return err ? err : fill(s);
 }
 
-int pt_whatif(struct pt_an *an)
+int pt_whatif(struct pt_an *an, const struct pt_io *io)
 {
 	struct pt_wi_study *s;
 	int err;
@@ -332,7 +336,7 @@ int pt_whatif(struct pt_an *an)
 	if (!s)
 		return -ENOMEM;
 	s->an = an;
-	err = study(s);
+	err = study(s, io);
 	if (!err && s->unfit)
 		err = pt_report_limit(an->r, "whatif",
 				      "The gain of a change cannot be predicted: %s.",

@@ -21,7 +21,7 @@
 /* Answers no further apart than this differ by an error among others. */
 #define CLOSE 0.08
 
-static const char *why_wide(const struct pt_wi_study *s, const double *mid)
+static const char *why_wide(const struct pt_wi_study *s, const double *mid, bool none)
 {
 	size_t i;
 
@@ -35,7 +35,9 @@ static const char *why_wide(const struct pt_wi_study *s, const double *mid)
 			"it depends on who else uses the cores" :
 			"the device's own speed is not known: the job never waits for it";
 	}
-	return "the batches vary too much for so short a trace";
+	return none ? "it depends on whether the limit above the disk leaves room, which this "
+		      "run does not show" :
+		      "the batches vary too much for so short a trace";
 }
 
 struct spread { /* logarithms of what is won */
@@ -109,7 +111,7 @@ static double most_won(const struct pt_wi_study *s)
 /* All variants' answers, and as independent errors do, in squares, what they may be
  * off by; where they are far apart, one of them is the truth. */
 static void set_range(struct pt_wi_study *s, struct pt_r_whatif *row,
-		      const struct spread *x, double sum, double e)
+		      const struct spread *x, double mean, double e)
 {
 	double half = (x->high - x->low) / 2, mid = (x->high + x->low) / 2;
 	double most = most_won(s);
@@ -118,7 +120,7 @@ static void set_range(struct pt_wi_study *s, struct pt_r_whatif *row,
 	if (2 * half > log(WIDEST))
 		return;
 	row->note = NULL;
-	row->speedup.value = fmin(most, exp(sum / (double)s->n_variants));
+	row->speedup.value = fmin(most, exp(mean));
 	row->speedup.low = fmin(most, exp(mid - half));
 	row->speedup.high = fmin(most, exp(mid + half));
 	row->step_ms = s->o.mean_ms / row->speedup.value;
@@ -145,7 +147,11 @@ int pt_wi_ask(struct pt_wi_study *s, struct pt_r_whatif *row,
 		sum += mid[i];
 		e = fmax(e, error_of(&s->v[i], &x));
 	}
-	row->note = why_wide(s, mid);
-	set_range(s, row, &all, sum, e);
+	if (c->may_be_none) {
+		all.low = fmin(all.low, 0);
+		all.high = fmax(all.high, 0);
+	}
+	row->note = why_wide(s, mid, c->may_be_none);
+	set_range(s, row, &all, sum / (double)(s->n_variants + c->may_be_none), e);
 	return 0;
 }

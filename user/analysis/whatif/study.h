@@ -31,6 +31,7 @@ struct pt_wi_study {
 	struct pt_wi_variant v[PT_WI_MAX_VARIANTS];
 	size_t n_variants;
 	bool open; /* there are places of which it is not known */
+	bool held; /* the data is held back above the disk */
 	struct pt_wi_pool all, peers; /* of every worker; of those not slow */
 	const struct pt_wi_pool *pool[PT_WI_MAX_WORKERS];
 	struct pt_r_whatif row[PT_WI_MAX_ROWS];
@@ -53,6 +54,7 @@ struct pt_wi_change {
 	int ways;	  /* it may cost this or that */
 	bool workers, slow_fixed, no_locks, no_tail, no_pause, any_order, core,
 		overlapped, no_syncs;
+	bool may_be_none; /* ... or nothing is won: a limit may leave no room */
 	uint32_t gone;	  /* causes (1 << enum pt_cause) that take no time */
 };
 /* Fill a row: speedup and step_ms, or a note of why not. 0 or -ENOMEM. */

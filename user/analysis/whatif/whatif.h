@@ -4,13 +4,14 @@
 #define PT_WHATIF_H
 
 #include "analysis/internal.h"
+#include "analysis/io/kind.h"
 
 /*
  * Simulate the top trainer's steps with one thing changed each; fills the
  * report's whatif and best_workers. What cannot be told has NAN and a note, or
- * one limit for all of it. 0 or -ENOMEM.
+ * one limit for all of it. `io`: what its makers wait for at a disk. 0 or -ENOMEM.
  */
-int pt_whatif(struct pt_an *an);
+int pt_whatif(struct pt_an *an, const struct pt_io *io);
 
 /*
  * What a change wins: old step time over new. `value` as in the report's row;
