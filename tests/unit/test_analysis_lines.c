@@ -392,6 +392,44 @@ static void python_elsewhere_is_host_work(void **state)
 
 /* Who runs is sampled thirty times as often as who sleeps is looked at: both stand for their
  * time all the same. Looks from outside alone count one each. */
+/* By how much of the time the data wait is too long, in a job with work of its own before it
+ * asks. */
+static double too_long(bool looks)
+{
+	struct st_case c;
+	struct job_opts o = job_defaults();
+	uint64_t rnd = 5;
+	double share;
+	size_t k;
+
+	o.host_ns = 500 * ST_US;
+	feed_job(&c, &o);
+	for (k = 0; looks && k < c.j.steps.n; k++) {
+		const struct job_step *s = &c.j.steps.v[k];
+		uint64_t own = s->wait_begin - st_between(&rnd, 20 * ST_US, o.host_ns - 20 * ST_US);
+		uint64_t slept = (s->wait_begin + s->wait_end) / 2;
+
+		if (own < c.j.t0 || s->wait_end + ST_MS > c.j.t1)
+			continue;
+		look_at(c.m, JOB_TRAINER, own, 10, 0);
+		look(c.m, JOB_TRAINER, JOB_TRAINER, slept, slept + 20 * ST_US, 2);
+		look_at(c.m, JOB_TRAINER, s->wait_end - 5 * ST_US, 2, 0);
+		look(c.m, JOB_TRAINER, JOB_TRAINER, s->wait_end + 150 * ST_US,
+		     s->wait_end + 150 * ST_US, 7);
+	}
+	share = analyze(&c)->breakdown.data_wait.share;
+	share -= (double)job_wait_ns(&c.j) / (double)(c.j.t1 - c.j.t0);
+	case_close(&c);
+	return share;
+}
+
+static void what_the_loop_calls_is_not_its_loader(void **state)
+{
+	(void)state;
+	assert_true(too_long(false) > 0.02);
+	assert_true(fabs(too_long(true)) < 0.01);
+}
+
 static void samples_stand_for_time(void **state)
 {
 	struct st_case c;
@@ -747,6 +785,7 @@ int main(void)
 		cmocka_unit_test(a_headline_names_a_function),
 		cmocka_unit_test(python_names_a_data_wait),
 		cmocka_unit_test(python_elsewhere_is_host_work),
+		cmocka_unit_test(what_the_loop_calls_is_not_its_loader),
 		cmocka_unit_test(samples_stand_for_time),
 		cmocka_unit_test(time_goes_to_its_stack),
 		cmocka_unit_test(the_page_has_trees),

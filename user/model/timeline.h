@@ -503,6 +503,11 @@ static inline bool pt_same_function(const struct pt_code_line *a, const struct p
 	return a && b && !strcmp(a->name, b->name) && !strcmp(a->file, b->file);
 }
 
+static inline bool pt_same_line(const struct pt_code_line *a, const struct pt_code_line *b)
+{
+	return pt_same_function(a, b) && a->line == b->line;
+}
+
 /* The last that was told of this device number; NULL: nothing. */
 const struct pt_rec_disk *pt_model_disk(const struct pt_model *m, uint32_t dev);
 /* Is this sample of the device that traced processes call `ordinal`? */

@@ -55,7 +55,7 @@ static uint64_t cpu_back(const struct pt_thread *th, uint64_t to, uint64_t floor
 
 /* ---- one gap ------------------------------------------------------------------------------ */
 
-static uint64_t first_evidence(const struct pt_bounds *o, const struct pt_host_gap *g)
+uint64_t pt_gap_first(const struct pt_bounds *o, const struct pt_host_gap *g)
 {
 	/* a few of many reads sleep: not the first, where reads are not traced */
 	uint64_t at = g->supplied_ns || g->reads || o->sleeps_first ? g->begins : 0;
@@ -74,7 +74,7 @@ static uint64_t last_evidence(const struct pt_host_gap *g)
 }
 
 /* Nothing is seen of the loader from then on. */
-static uint64_t last_seen(const struct pt_host_gap *g)
+uint64_t pt_gap_last_seen(const struct pt_host_gap *g)
 {
 	return pt_max64(last_evidence(g), g->told);
 }
@@ -105,9 +105,9 @@ bool pt_is_else(const struct pt_host_gap *g, const struct pt_host_piece *x)
 
 /* The consumer did something else until then: it launched, wrote, slept, started
  * the loader, or waited for the interpreter behind a call. */
-static uint64_t no_sooner_than(const struct pt_bounds *o, const struct pt_host_gap *g)
+uint64_t pt_gap_free(const struct pt_bounds *o, const struct pt_host_gap *g)
 {
-	uint64_t b = g->g.begin, first = first_evidence(o, g), own = 0;
+	uint64_t b = g->g.begin, first = pt_gap_first(o, g), own = 0;
 	size_t i;
 
 	if (!first)
@@ -129,7 +129,7 @@ static uint64_t no_sooner_than(const struct pt_bounds *o, const struct pt_host_g
 
 static uint64_t own_lead(const struct pt_bounds *o, const struct pt_host_gap *g, uint64_t from)
 {
-	uint64_t first = first_evidence(o, g);
+	uint64_t first = pt_gap_first(o, g);
 
 	return first > from ? pt_cpu_ns(g->g.th, from, first) : 0;
 }
@@ -172,7 +172,7 @@ static void learn_sleeps(struct pt_bounds *o)
 		    pt_place_between(o->p, g->g.prev, g->g.next) != o->p->best)
 			continue;
 		all++;
-		at_once += pt_cpu_ns(g->g.th, no_sooner_than(o, g), g->begins) <= LEAD_IN_MAX_NS;
+		at_once += pt_cpu_ns(g->g.th, pt_gap_free(o, g), g->begins) <= LEAD_IN_MAX_NS;
 	}
 	o->sleeps_first = all >= SLEEPS_MIN &&
 			  (double)at_once >= AT_ONCE_PART * (double)all;
@@ -196,8 +196,8 @@ static int learn_leads(struct pt_bounds *o)
 
 		if (g->started || pt_place_between(o->p, g->g.prev, g->g.next) != o->p->best)
 			continue;
-		from = no_sooner_than(o, g);
-		if (first_evidence(o, g))
+		from = pt_gap_free(o, g);
+		if (pt_gap_first(o, g))
 			lead[nl++] = (double)own_lead(o, g, from);
 		else
 			ready[nr++] = (double)pt_cpu_ns(g->g.th, from, g->g.end);
@@ -230,29 +230,6 @@ static void learn_bare(struct pt_bounds *o)
 			  o->bare.named >= BARE_PART * o->bare.looked;
 }
 
-/* Behind what is seen of the loader the thread unpickles its batch, and goes on with the
- * loop. */
-static void learn_taken(struct pt_bounds *o)
-{
-	const struct pt_thread *th = o->h->a->lead;
-	size_t i, at = 0, all = 0, taken = 0;
-
-	for (i = 0; th && i < th->looks.n; i++) {
-		const struct pt_code_look *l = &th->looks.v[i];
-		const struct pt_host_gap *g;
-
-		while (at < o->h->gaps.n && o->h->gaps.v[at].g.end <= l->begin)
-			at++;
-		g = at < o->h->gaps.n ? &o->h->gaps.v[at] : NULL;
-		if (!l->running || !g || g->g.th != th || !g->supplied_ns || g->started ||
-		    l->begin < last_seen(g))
-			continue;
-		all++;
-		taken += pt_takes_batch(o->an->m, l->stack);
-	}
-	o->taken = all >= PT_LOOKS_MIN ? (double)taken / (double)all : 0;
-}
-
 /* Of the gaps that have much more own time than usual so many end just behind a hand-over
  * where sleeps are missing; by chance fewer do. */
 #define UNSEEN_PART 0.8
@@ -262,11 +239,11 @@ static void learn_unseen(struct pt_bounds *o)
 	size_t long_ones = 0, sent = 0;
 
 	pt_each(const struct pt_host_gap, g, &o->h->gaps) {
-		if (!first_evidence(o, g) || g->started ||
-		    own_lead(o, g, no_sooner_than(o, g)) <= o->usual.lead + LEAD_EXTRA_NS)
+		if (!pt_gap_first(o, g) || g->started ||
+		    own_lead(o, g, pt_gap_free(o, g)) <= o->usual.lead + LEAD_EXTRA_NS)
 			continue;
 		long_ones++;
-		sent += just_sent(o->t, first_evidence(o, g));
+		sent += just_sent(o->t, pt_gap_first(o, g));
 	}
 	o->unseen = (double)sent >= UNSEEN_PART * (double)long_ones;
 }
@@ -292,7 +269,7 @@ static uint64_t first_born(const struct pt_bounds *o, const struct pt_host_gap *
 static uint64_t asked_at(const struct pt_bounds *o, const struct pt_host_gap *g,
 			 uint64_t from)
 {
-	uint64_t usual = o->usual.lead, first = first_evidence(o, g);
+	uint64_t usual = o->usual.lead, first = pt_gap_first(o, g);
 	uint64_t own = own_lead(o, g, from), most = usual + LEAD_EXTRA_NS;
 	bool at_once = usual <= LEAD_IN_MAX_NS;
 
@@ -300,7 +277,11 @@ static uint64_t asked_at(const struct pt_bounds *o, const struct pt_host_gap *g,
 		usual = most = LEAD_IN_NS;
 	if (g->started) /* the loader was started: that belongs to it */
 		return g->g.prev ? from : first_born(o, g, from);
-	if (own <= most || (at_once && o->unseen && just_sent(o->t, first)))
+	if (at_once && o->unseen && just_sent(o->t, first))
+		return pt_min64(from, first);
+	if (isfinite(o->fetching.lead) && first > from)
+		return cpu_back(g->g.th, first, from, (uint64_t)(o->fetching.lead * (double)own));
+	if (own <= most)
 		return pt_min64(from, first);
 	return cpu_back(g->g.th, first, from, usual);
 }
@@ -313,6 +294,9 @@ static uint64_t behind_refill(const struct pt_bounds *o, const struct pt_host_ga
 	uint64_t after = pt_max64(pt_min64(own / 2, LEAD_OUT_NS),
 				  LEAD_OUT_MIN_NS);
 
+	if (isfinite(o->fetching.behind))
+		return cpu_forward(g->g.th, g->told, g->g.end,
+				   (uint64_t)(o->fetching.behind * (double)own));
 	/* who reads it out of a pipe makes room there, and unpickles it then */
 	after = pt_max64(after, (uint64_t)(o->taken * (double)own));
 	return cpu_forward(g->g.th, g->told, g->g.end, after);
@@ -356,6 +340,9 @@ static uint64_t behind_sleep(const struct pt_bounds *o, const struct pt_host_gap
 	if (g->started == last || (!g->g.next && last >= g->g.end))
 		return g->g.end;
 	own = pt_cpu_ns(g->g.th, last, g->g.end);
+	if (isfinite(o->fetching.behind))
+		return cpu_forward(g->g.th, last, g->g.end,
+				   (uint64_t)(o->fetching.behind * (double)own));
 	return own <= LEAD_IN_MAX_NS ?
 		       before_retaking(o, g, last) :
 		       cpu_forward(g->g.th, last, g->g.end,
@@ -383,6 +370,8 @@ static uint64_t ready_ns(const struct pt_bounds *o, uint64_t own)
 {
 	uint64_t rest = o->usual.lead > LEAD_IN_MAX_NS ? o->usual.lead - LEAD_IN_NS : 0;
 
+	if (isfinite(o->fetching.ready))
+		return (uint64_t)(o->fetching.ready * (double)own);
 	if (rest) /* the loop's own work varies more than the loader's */
 		return pt_min64(pt_max64(o->usual.ready - pt_min64(o->usual.ready, rest),
 					 LEAD_IN_NS),
@@ -409,7 +398,7 @@ static void end_with_loader(const struct pt_bounds *o, const struct pt_host_gap 
 void pt_bound_gap(const struct pt_bounds *o, const struct pt_host_gap *g,
 		  struct pt_span *w)
 {
-	uint64_t from = no_sooner_than(o, g), first = first_evidence(o, g);
+	uint64_t from = pt_gap_free(o, g), first = pt_gap_first(o, g);
 
 	*w = (struct pt_span){ .begin = from, .end = g->g.end };
 	if (g->told > from && g->told >= last_evidence(g) && !still_waits(g))
@@ -469,6 +458,5 @@ int pt_learn_bounds(struct pt_bounds *o)
 	err = learn_leads(o);
 	learn_unseen(o);
 	learn_bare(o);
-	learn_taken(o);
-	return err;
+	return err ?: pt_learn_fetching(o);
 }

@@ -455,4 +455,5 @@ void pt_host_free(struct pt_host *h)
 {
 	pt_vec_free(&h->pieces);
 	pt_vec_free(&h->gaps);
+	pt_vec_free(&h->looks);
 }

@@ -38,10 +38,34 @@ struct pt_host_gap {
 	double looked, named, named_at;
 };
 
+/* A line of the loop, and what it has called: `step(next(batches))` is two of these. */
+struct pt_loop_place {
+	const struct pt_code_line *line, *called; /* NULL: not known; nothing */
+};
+
+static inline bool pt_same_loop_place(const struct pt_loop_place *a,
+				      const struct pt_loop_place *b)
+{
+	return pt_same_line(a->line, b->line) &&
+	       (a->called && b->called ? pt_same_function(a->called, b->called) :
+					 a->called == b->called);
+}
+
+/* A look at the thread's Python in a gap. */
+struct pt_host_look {
+	uint64_t begin;
+	size_t gap;
+	double weight; /* pt_weigh_looks() */
+	struct pt_loop_place at; /* where the loop calls no device */
+	bool running;
+	bool takes; /* pt_takes_batch() */
+};
+
 struct pt_host {
 	const struct pt_actor *a;
 	PT_VEC(struct pt_host_piece) pieces;
 	PT_VEC(struct pt_host_gap) gaps;
+	PT_VEC(struct pt_host_look) looks; /* by begin */
 	bool supplied; /* some supplier is known */
 };
 
@@ -62,7 +86,8 @@ int pt_find_host(const struct pt_an *an, const struct pt_actor *a,
 		 const struct pt_givers *givers, const pt_spans *writing,
 		 struct pt_host *out);
 void pt_host_free(struct pt_host *h);
-/* named.c: into the gaps how often the thread was seen in its data iterator. 0 or -ENOMEM. */
+/* named.c: the looks, and into the gaps how often the thread was seen in its data iterator.
+ * 0 or -ENOMEM. */
 int pt_find_named(const struct pt_an *an, struct pt_host *h);
 /* So many looks at a running thread tell what it does. */
 #define PT_LOOKS_MIN 10

@@ -8,6 +8,7 @@
  *   host     what it did in each gap, with evidence of obtaining data
  *   period   which gaps begin a step
  *   bounds   where in a gap a wait begins and ends
+ *   fetching which of the thread's own time in a gap is for its batches
  *   obtain   when data was being obtained
  *   charge   what that waited for
  */

@@ -8,6 +8,9 @@
  * instruction fetches an item (for batch in ...), or what it called is a generator or a
  * __next__(), the thread is inside of the iterator, whatever that is and however deep. What
  * else the loop calls (metrics, a logger, a checkpoint) is not.
+ *
+ * And what the loop has called tells what the thread computes for: what it waits for its batches
+ * in, or something else (bounds.c).
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -45,30 +48,64 @@ static bool have_both(const struct pt_model *m, const struct stack *x, const str
 	return a && b && pt_same_function(pt_model_line(m, a->line), pt_model_line(m, b->line));
 }
 
-/* Is `x` in the iterator of the innermost function that it has in common with `c`? */
-static bool in_iterator(const struct pt_model *m, const struct stack *x, const struct stack *c)
+/* So many functions they have in common, the outermost first. */
+static size_t in_common(const struct pt_model *m, const struct stack *x, const struct stack *c)
 {
-	const struct pt_code_stack *loop, *called;
 	size_t n = 0;
 
 	while (have_both(m, x, c, n))
 		n++;
+	return n;
+}
+
+/* Is `x` in the iterator of the innermost function that it has in common with `c`? */
+static bool in_iterator(const struct pt_model *m, const struct stack *x, const struct stack *c)
+{
+	const struct pt_code_stack *loop, *called;
+	size_t n = in_common(m, x, c);
+
 	loop = n ? function(m, x, n - 1) : NULL;
 	called = function(m, x, n);
 	return loop && (loop->flags & PT_PYSTACK_ITER ||
 			(called && called->flags & PT_PYSTACK_NEXT));
 }
 
-static bool is_named(const struct named *k, uint32_t id)
+static bool is_named(const struct named *k, const struct stack *x)
 {
-	struct stack x;
 	size_t i;
 
-	x.n = pt_model_unfold(k->m, id, x.id);
 	for (i = 0; i < k->n; i++)
-		if (in_iterator(k->m, &x, &k->calls[i]))
+		if (in_iterator(k->m, x, &k->calls[i]))
 			return true;
 	return false;
+}
+
+static const struct pt_code_line *line_at(const struct pt_model *m, const struct stack *s,
+					  size_t i)
+{
+	const struct pt_code_stack *f = function(m, s, i);
+
+	return f ? pt_model_line(m, f->line) : NULL;
+}
+
+/* Where it is in the loop, which is the innermost function that it has in common with any
+ * call; nothing where the loop itself calls the device there. */
+static struct pt_loop_place loop_place(const struct named *k, const struct stack *x)
+{
+	struct pt_loop_place at = { 0 };
+	size_t i, n = 0;
+
+	for (i = 0; i < k->n; i++)
+		n = pt_max64(n, in_common(k->m, x, &k->calls[i]));
+	if (!n)
+		return at;
+	at.line = line_at(k->m, x, n - 1);
+	at.called = line_at(k->m, x, n);
+	for (i = 0; i < k->n && !at.called; i++)
+		if (!function(k->m, &k->calls[i], n) &&
+		    pt_same_line(at.line, line_at(k->m, &k->calls[i], n - 1)))
+			at.line = NULL;
+	return at;
 }
 
 static void add_call(struct named *k, uint32_t id)
@@ -241,11 +278,46 @@ static void note(struct pt_host_gap *g, const struct pt_code_look *l, double wei
 			       (double)(g->g.end - g->g.begin);
 }
 
+/* What a stack tells, asked once. */
+struct told {
+	bool known, named, takes;
+	struct pt_loop_place at;
+};
+
+static const struct told *tell(const struct named *k, struct told *v, uint32_t id)
+{
+	struct stack x;
+
+	if (v[id].known)
+		return &v[id];
+	x.n = pt_model_unfold(k->m, id, x.id);
+	v[id] = (struct told){ .known = true, .named = is_named(k, &x),
+			       .takes = pt_takes_batch(k->m, id), .at = loop_place(k, &x) };
+	return &v[id];
+}
+
+static int add_look(const struct named *k, struct pt_host *h, struct told *v,
+		    const struct pt_code_look *l, double weight, size_t *at)
+{
+	struct pt_host_gap *g = gap_of(h, l, at);
+	struct pt_host_look x = { .begin = l->begin, .gap = *at, .weight = weight,
+				  .running = l->running };
+	const struct told *told;
+
+	if (!g || l->stack > k->m->code_stacks.n)
+		return 0;
+	told = tell(k, v, l->stack);
+	x.at = told->at;
+	x.takes = told->takes;
+	note(g, l, weight, told->named && !waits_for_else(h, g, l));
+	return pt_vec_push(&h->looks, x) ? -ENOMEM : 0;
+}
+
 int pt_find_named(const struct pt_an *an, struct pt_host *h)
 {
 	const struct pt_thread *th = h->a->lead;
 	struct named k = { .m = an->m };
-	uint8_t *of; /* by stack: 0 not asked yet, 1 no, 2 it is in the iterator */
+	struct told *v; /* by stack */
 	double *weight;
 	size_t i, at = 0;
 	int err;
@@ -253,25 +325,18 @@ int pt_find_named(const struct pt_an *an, struct pt_host *h)
 	if (!th || !th->looks.n)
 		return 0;
 	for (i = 0; i < th->looks.n; i++)
-		if (pt_inside_call(th->proc, th->tid, th->looks.v[i].begin))
+		if (pt_inside_call(th->proc, th->tid, th->looks.v[i].begin) &&
+		    pt_inside_call(th->proc, th->tid, th->looks.v[i].end))
 			add_call(&k, th->looks.v[i].stack);
 	if (!k.n)
 		return 0;
-	of = calloc(an->m->code_stacks.n + 1, sizeof(*of));
+	v = calloc(an->m->code_stacks.n + 1, sizeof(*v));
 	err = pt_weigh_looks(an, th, &weight);
-	if (!of)
+	if (!v)
 		err = -ENOMEM;
-	for (i = 0; !err && i < th->looks.n; i++) {
-		const struct pt_code_look *l = &th->looks.v[i];
-		struct pt_host_gap *g = gap_of(h, l, &at);
-
-		if (!g || l->stack > an->m->code_stacks.n)
-			continue;
-		if (!of[l->stack])
-			of[l->stack] = is_named(&k, l->stack) ? 2 : 1;
-		note(g, l, weight[i], of[l->stack] == 2 && !waits_for_else(h, g, l));
-	}
+	for (i = 0; !err && i < th->looks.n; i++)
+		err = add_look(&k, h, v, &th->looks.v[i], weight[i], &at);
 	free(weight);
-	free(of);
+	free(v);
 	return err;
 }

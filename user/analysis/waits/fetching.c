@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Where the loop's time on the CPU in a gap goes: to its batches, or to its own work? Looks at
+ * its Python between the first and the last sign of the loader found what the loop calls for a
+ * batch; of the looks before, behind, and in gaps without a sign those in that call count.
+ */
+#include <errno.h>
+#include <math.h>
+
+#include "analysis/waits/bounds.h"
+
+/* Where looks in the midst of obtaining found it, or this shortly before its first sign: so many
+ * tell, and what has so many of them. */
+#define WITHIN_NS 200000ull
+#define WITHIN_MIN 3
+#define WITHIN_PART 0.25
+
+struct place_looks {
+	struct pt_loop_place at;
+	size_t within, shortly, before; /* that sign */
+};
+typedef PT_VEC(struct place_looks) place_looks;
+
+static struct place_looks *looks_at(place_looks *v, const struct pt_loop_place *at)
+{
+	struct place_looks x = { .at = *at };
+
+	pt_each(struct place_looks, k, v) {
+		if (pt_same_loop_place(&k->at, at))
+			return k;
+	}
+	return pt_vec_push(v, x) ? NULL : &v->v[v->n - 1];
+}
+
+static const struct pt_host_gap *fetching_gap(const struct pt_bounds *o,
+					      const struct pt_host_look *l)
+{
+	const struct pt_host_gap *g = &o->h->gaps.v[l->gap];
+	const struct pt_place_at *at = pt_place_between(o->p, g->g.prev, g->g.next);
+
+	return !g->started && ((at && at->data) || pt_gap_is_evident(g)) ? g : NULL;
+}
+
+static int count_looks(const struct pt_bounds *o, place_looks *v)
+{
+	pt_each(const struct pt_host_look, l, &o->h->looks) {
+		const struct pt_host_gap *g = fetching_gap(o, l);
+		uint64_t first = g ? pt_gap_first(o, g) : 0;
+		struct place_looks *x;
+
+		if (!first || !l->at.line || l->begin >= pt_gap_last_seen(g) ||
+		    l->begin < pt_gap_free(o, g))
+			continue;
+		x = looks_at(v, &l->at);
+		if (!x)
+			return -ENOMEM;
+		*(l->begin >= first ? &x->within :
+		  l->begin + WITHIN_NS >= first ? &x->shortly : &x->before) += 1;
+	}
+	return 0;
+}
+
+/* What is mostly long before the first sign is something else, that ends there. */
+static size_t fetching_looks(const struct place_looks *x)
+{
+	return x->within + (x->shortly >= x->before ? x->shortly : 0);
+}
+
+/* Between the first and the last that a gap shows of the loader the thread is in its call:
+ * where in the loop that is made. */
+static int learn_places(struct pt_bounds *o)
+{
+	place_looks v = { 0 };
+	size_t n = 0;
+	int err = count_looks(o, &v);
+
+	pt_each(const struct place_looks, x, &v)
+		n += fetching_looks(x);
+	pt_each(const struct place_looks, x, &v) {
+		if (n >= WITHIN_MIN && o->n_at < PT_FETCH_PLACES &&
+		    (double)fetching_looks(x) >= WITHIN_PART * (double)n)
+			o->at[o->n_at++] = x->at;
+	}
+	pt_vec_free(&v);
+	return err;
+}
+
+static bool is_fetching(const struct pt_bounds *o, const struct pt_host_look *l)
+{
+	size_t i;
+
+	for (i = 0; i < o->n_at; i++)
+		if (pt_same_loop_place(&l->at, &o->at[i]))
+			return true;
+	return l->takes;
+}
+
+/* Too few looks leave what is usual; and so does one more of any number, for a few of them all
+ * miss a call that is short. */
+#define PHASE_LOOKS 5
+
+struct phase {
+	size_t all, in, takes; /* looks */
+};
+
+static double part_of(const struct phase *x)
+{
+	return x->all >= PHASE_LOOKS ? (double)(x->in + 1) / (double)(x->all + 1) : NAN;
+}
+
+/* Behind what is seen of the loader the thread unpickles its batch, and goes on with the
+ * loop; before it, the loop is at something else, and then asks. */
+static void learn_parts(struct pt_bounds *o)
+{
+	struct phase lead = { 0 }, behind = { 0 }, ready = { 0 }, *x;
+
+	pt_each(const struct pt_host_look, l, &o->h->looks) {
+		const struct pt_host_gap *g = fetching_gap(o, l);
+		uint64_t first = g ? pt_gap_first(o, g) : 0;
+
+		if (!g || !l->running || l->begin < pt_gap_free(o, g))
+			continue;
+		x = !first ? &ready : l->begin < first ? &lead : &behind;
+		if (x == &behind && l->begin < pt_gap_last_seen(g))
+			continue;
+		x->all++;
+		x->in += is_fetching(o, l);
+		x->takes += l->takes;
+	}
+	o->taken = behind.all >= PT_LOOKS_MIN ? (double)behind.takes / (double)behind.all : 0;
+	o->fetching.lead = o->n_at ? part_of(&lead) : NAN;
+	o->fetching.behind = o->n_at ? part_of(&behind) : NAN;
+	o->fetching.ready = o->n_at ? part_of(&ready) : NAN;
+}
+
+int pt_learn_fetching(struct pt_bounds *o)
+{
+	int err = learn_places(o);
+
+	if (!err)
+		learn_parts(o);
+	return err;
+}
