@@ -10,8 +10,8 @@ still:  every thread of a job stays in a place that it told: calls, generators, 
         from a fork server. Each frame's name, file and line are compared.
 moving: functions that compute, sleep and read for times that the job measures; the shares
         by function (the lines of it) are within 3 points where 1,100 looks were made, and
-        by the square root of the looks beside that (5 points without --all: by chance
-        alone one in 15 is beyond 3).
+        beside that within the interval of so few (5 points without --all: by chance alone
+        one in 15 is beyond 3).
 sleeping: sleeps of 20 to 400 ms; the time of each line is within 2 % of the job's own in
         26 s.
 crowd:  128 processes; the looks stay within their budget.
@@ -38,7 +38,7 @@ from noise import pressure_s  # noqa: E402
 JOB = os.path.join(HERE, "stackjob.py")
 METHODS = ("plain", "fork", "spawn", "forkserver")
 POINTS = 3.0
-LEAST = 300  # looks: fewer are not judged
+MANY, LEAST = 1100, 300  # looks that bear it; fewer are not judged
 opts = None
 counts = {"ok": 0, "not ok": 0, "skip": 0}
 
@@ -142,7 +142,9 @@ def moving(python, name, seconds, mode="moving"):
     shares = sum(told.values())  # the rest was before the begin
     told = {k: 100 * v / max(shares, 1) for k, v in told.items()}
     off = max(abs(told[k] - true[k]) for k in true)
-    most = (POINTS if opts.all else 5) * math.sqrt(1100 / max(looks, LEAST))
+    most = POINTS if opts.all else 5
+    if looks < MANY:  # the interval of a share of a quarter, 95 %
+        most += 196 * math.sqrt(0.25 * 0.75 / max(looks, LEAST))
     said = "%d looks, %s" % (looks, ", ".join(
         "%s %.1f (%.1f)" % (k, told[k], true[k]) for k in sorted(true)))
     print("     " + said)
