@@ -118,6 +118,12 @@ static const char *keep_it(struct pt_an *an, const struct pt_io *io)
 		bytes(an, (double)m->set.whole[1]), bytes(an, (double)m->room));
 }
 
+/* A limit above the disk, of what kind is open: workers share it. */
+static bool is_limited(const struct pt_io *io)
+{
+	return !io->kind && io->held >= PT_IO_HELD;
+}
+
 static const char *advice(struct pt_an *an, const struct pt_facts *f,
 			  const struct pt_io *io)
 {
@@ -160,7 +166,7 @@ static const char *advice(struct pt_an *an, const struct pt_facts *f,
 	case PT_IO_UNKNOWN:
 		break;
 	}
-	if (io->held >= PT_IO_HELD)
+	if (is_limited(io))
 		return pt_sentence(an,
 			"The disk itself answers fast, and what holds the reads back lies above "
 			"it: a limit such as a cgroup's io.max, which more workers would share. "
@@ -239,8 +245,7 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 			"storage varied too little to tell a low bandwidth from a high "
 			"latency.");
 	by_workers = io.kind != PT_IO_BANDWIDTH && io.kind != PT_IO_CACHE &&
-		     (io.kind || !(io.held >= PT_IO_HELD)) &&
-		     pt_better_workers(an, f);
+		     !is_limited(&io) && pt_better_workers(an, f);
 	pt_replayed_speedup(an, by_workers ? "workers" : "no_disk_wait", v);
 	return 1;
 }

@@ -286,17 +286,25 @@ static uint64_t asked_at(const struct pt_bounds *o, const struct pt_host_gap *g,
 	return cpu_back(g->g.th, first, from, usual);
 }
 
-/* When the loop has the batch: some time behind the refill. Half way is least
+/* When the loop has the batch, from `at` on, as looks at it tell; 0: they do not. */
+static uint64_t taken_at(const struct pt_bounds *o, const struct pt_host_gap *g, uint64_t at)
+{
+	double own = (double)pt_cpu_ns(g->g.th, at, g->g.end);
+
+	return !isfinite(o->fetching.behind) ? 0 :
+	       cpu_forward(g->g.th, at, g->g.end, (uint64_t)(o->fetching.behind * own));
+}
+
+/* ... else: some time behind the refill. Half way is least
  * wrong, but for what a refill takes and no later than it can be. */
 static uint64_t behind_refill(const struct pt_bounds *o, const struct pt_host_gap *g)
 {
-	uint64_t own = pt_cpu_ns(g->g.th, g->told, g->g.end);
+	uint64_t own = pt_cpu_ns(g->g.th, g->told, g->g.end), told = taken_at(o, g, g->told);
 	uint64_t after = pt_max64(pt_min64(own / 2, LEAD_OUT_NS),
 				  LEAD_OUT_MIN_NS);
 
-	if (isfinite(o->fetching.behind))
-		return cpu_forward(g->g.th, g->told, g->g.end,
-				   (uint64_t)(o->fetching.behind * (double)own));
+	if (told)
+		return told;
 	/* who reads it out of a pipe makes room there, and unpickles it then */
 	after = pt_max64(after, (uint64_t)(o->taken * (double)own));
 	return cpu_forward(g->g.th, g->told, g->g.end, after);
@@ -334,15 +342,15 @@ static uint64_t before_retaking(const struct pt_bounds *o, const struct pt_host_
 /* ... behind its last sleep: what it unpickles, and a few returns. */
 static uint64_t behind_sleep(const struct pt_bounds *o, const struct pt_host_gap *g)
 {
-	uint64_t last = last_evidence(g), own;
+	uint64_t last = last_evidence(g), own, told;
 
 	/* a loader that was just started is waited for in any case */
 	if (g->started == last || (!g->g.next && last >= g->g.end))
 		return g->g.end;
+	told = taken_at(o, g, last);
+	if (told)
+		return told;
 	own = pt_cpu_ns(g->g.th, last, g->g.end);
-	if (isfinite(o->fetching.behind))
-		return cpu_forward(g->g.th, last, g->g.end,
-				   (uint64_t)(o->fetching.behind * (double)own));
 	return own <= LEAD_IN_MAX_NS ?
 		       before_retaking(o, g, last) :
 		       cpu_forward(g->g.th, last, g->g.end,

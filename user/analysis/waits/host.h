@@ -55,7 +55,6 @@ static inline bool pt_same_loop_place(const struct pt_loop_place *a,
 struct pt_host_look {
 	uint64_t begin;
 	size_t gap;
-	double weight; /* pt_weigh_looks() */
 	struct pt_loop_place at; /* where the loop calls no device */
 	bool running;
 	bool takes; /* pt_takes_batch() */

@@ -10,7 +10,7 @@
  * else the loop calls (metrics, a logger, a checkpoint) is not.
  *
  * And what the loop has called tells what the thread computes for: what it waits for its batches
- * in, or something else (bounds.c).
+ * in, or something else (fetching.c).
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -58,24 +58,23 @@ static size_t in_common(const struct pt_model *m, const struct stack *x, const s
 	return n;
 }
 
-/* Is `x` in the iterator of the innermost function that it has in common with `c`? */
-static bool in_iterator(const struct pt_model *m, const struct stack *x, const struct stack *c)
+/* Is `x` in the iterator of the innermost of the `n` functions that it has in common with a
+ * call? */
+static bool in_iterator(const struct pt_model *m, const struct stack *x, size_t n)
 {
-	const struct pt_code_stack *loop, *called;
-	size_t n = in_common(m, x, c);
+	const struct pt_code_stack *loop = n ? function(m, x, n - 1) : NULL;
+	const struct pt_code_stack *called = function(m, x, n);
 
-	loop = n ? function(m, x, n - 1) : NULL;
-	called = function(m, x, n);
 	return loop && (loop->flags & PT_PYSTACK_ITER ||
 			(called && called->flags & PT_PYSTACK_NEXT));
 }
 
-static bool is_named(const struct named *k, const struct stack *x)
+static bool is_named(const struct named *k, const struct stack *x, const size_t *common)
 {
 	size_t i;
 
 	for (i = 0; i < k->n; i++)
-		if (in_iterator(k->m, x, &k->calls[i]))
+		if (in_iterator(k->m, x, common[i]))
 			return true;
 	return false;
 }
@@ -90,13 +89,14 @@ static const struct pt_code_line *line_at(const struct pt_model *m, const struct
 
 /* Where it is in the loop, which is the innermost function that it has in common with any
  * call; nothing where the loop itself calls the device there. */
-static struct pt_loop_place loop_place(const struct named *k, const struct stack *x)
+static struct pt_loop_place loop_place(const struct named *k, const struct stack *x,
+				       const size_t *common)
 {
 	struct pt_loop_place at = { 0 };
 	size_t i, n = 0;
 
 	for (i = 0; i < k->n; i++)
-		n = pt_max64(n, in_common(k->m, x, &k->calls[i]));
+		n = pt_max64(n, common[i]);
 	if (!n)
 		return at;
 	at.line = line_at(k->m, x, n - 1);
@@ -286,13 +286,17 @@ struct told {
 
 static const struct told *tell(const struct named *k, struct told *v, uint32_t id)
 {
+	size_t i, common[STACKS_MAX]; /* with each call */
 	struct stack x;
 
 	if (v[id].known)
 		return &v[id];
 	x.n = pt_model_unfold(k->m, id, x.id);
-	v[id] = (struct told){ .known = true, .named = is_named(k, &x),
-			       .takes = pt_takes_batch(k->m, id), .at = loop_place(k, &x) };
+	for (i = 0; i < k->n; i++)
+		common[i] = in_common(k->m, &x, &k->calls[i]);
+	v[id] = (struct told){ .known = true, .named = is_named(k, &x, common),
+			       .takes = pt_takes_batch(k->m, id),
+			       .at = loop_place(k, &x, common) };
 	return &v[id];
 }
 
@@ -300,8 +304,7 @@ static int add_look(const struct named *k, struct pt_host *h, struct told *v,
 		    const struct pt_code_look *l, double weight, size_t *at)
 {
 	struct pt_host_gap *g = gap_of(h, l, at);
-	struct pt_host_look x = { .begin = l->begin, .gap = *at, .weight = weight,
-				  .running = l->running };
+	struct pt_host_look x = { .begin = l->begin, .gap = *at, .running = l->running };
 	const struct told *told;
 
 	if (!g || l->stack > k->m->code_stacks.n)
