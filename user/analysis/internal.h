@@ -224,6 +224,7 @@ struct pt_trainer {
 	uint64_t collective_ns; /* the main thread in them, outside data waits */
 
 	uint64_t host_ns[PT_HOST_NR]; /* host work: in gaps, no data obtained */
+	uint64_t host_longest[PT_HOST_NR]; /* of its pieces */
 	uint64_t output_ns; /* of PT_HOST_PEER: until others take what it hands out */
 	uint64_t host_idle_ns; /* the device idles meanwhile, in longer gaps */
 	uint64_t host_hidden_ns; /* ... and would not, were there no sync */

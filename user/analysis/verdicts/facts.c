@@ -160,6 +160,9 @@ static void find_host_place(struct pt_facts *f)
 			f->host_what = (enum pt_host_kind)k;
 		most = fmax(most, sum);
 	}
+	k = (int)f->host_what;
+	f->host_once = (k == PT_HOST_LOCK || k == PT_HOST_PEER || k == PT_HOST_OTHER) &&
+		       2 * t->host_longest[k] > t->host_ns[k];
 	pt_each(const struct pt_host_place, p, &t->host_places)
 		if (p->n && (!f->host_place || idle_with(p, (int)f->host_what) >
 						       idle_with(f->host_place, (int)f->host_what)))

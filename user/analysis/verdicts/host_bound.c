@@ -137,7 +137,7 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 			       PT_CONF_HIGH :
 		       pt_idle_then(f, f->host) ? PT_CONF_MEDIUM : PT_CONF_LOW;
 	/* what it waits for so was not seen */
-	if (yields || naps > 0)
+	if (yields || naps > 0 || f->host_once)
 		pt_at_most(&v->certainty, PT_CONF_LOW);
 	if (f->unfed && what == PT_HOST_COMPUTING) {
 		pt_at_most(&v->certainty, PT_CONF_MEDIUM);

@@ -58,6 +58,8 @@ static int judge_host(struct pt_an *an, const struct pt_facts *f, struct pt_r_ve
 	pt_verdict_costs(f, v, f->host);
 	v->certainty = f->t->gpu_known || pt_idle_then(f, f->host) ? PT_CONF_MEDIUM :
 								      PT_CONF_LOW;
+	if (f->host_once)
+		pt_at_most(&v->certainty, PT_CONF_LOW);
 	v->subject_pid = f->t->main->tgid;
 	v->title = pt_sentence(an,
 		"Between GPU calls the training thread waits for a lock that other threads of "

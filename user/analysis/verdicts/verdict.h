@@ -58,6 +58,7 @@ struct pt_facts {
 	double host; /* its own work between GPU calls ... */
 	const struct pt_host_place *host_place; /* where it costs most; NULL none */
 	enum pt_host_kind host_what; /* ... and what most of that is */
+	bool host_once; /* ... which is a single wait for others: what for is a guess */
 	double writing; /* trainer writes files, idle or not */
 	double demand; /* share of what was waited for that is to be asked */
 	double client; /* ... share of wall */

@@ -154,18 +154,19 @@ static enum pt_link link_of(void *ctx, const struct pt_thread *th,
 			    const struct pt_thread **who)
 {
 	struct charger *k = ctx;
+	bool lock = *who && pt_is_lock(k->paths, th, iv);
 	int w;
 
 	if (th->proc == k->t->proc)
 		k->answer = iv->sock & PT_IV_SOCK_AWAITED;
-	if (receives(k, th) && iv->wait != PT_WAIT_SLEEP &&
-	    !(*who && pt_is_lock(k->paths, th, iv)))
+	if (receives(k, th) && iv->wait != PT_WAIT_SLEEP && !lock)
 		*who = awaited(k, at, iv, *who);
 	if (!*who && pt_worker_index(k->t, th, &w) &&
 	    k->t->workers.v[w].feeder == th) /* at rest until there is a batch */
 		*who = k->t->workers.v[w].main != th ? k->t->workers.v[w].main :
 						       NULL;
-	if (*who && k->deliverer < 0 && pt_worker_index(k->t, *who, &w) &&
+	/* who had the interpreter while a batch was taken need not have made it */
+	if (*who && !lock && k->deliverer < 0 && pt_worker_index(k->t, *who, &w) &&
 	    k->t->workers.v[w].role != PT_ROLE_HELPER)
 		k->deliverer = w;
 	if (are_peers(k->t, th, *who))

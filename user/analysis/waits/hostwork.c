@@ -46,6 +46,7 @@ static uint64_t idle_of(const struct pt_trainer *t, uint64_t ns, uint64_t b,
 struct work {
 	uint64_t ns[PT_HOST_NR], all, idle;
 	uint64_t output; /* of the peers' part: until somebody takes what it hands out */
+	uint64_t longest[PT_HOST_NR]; /* of its pieces */
 	uint64_t naps;	 /* sleeps by a timer */
 	uint64_t others; /* certainly idle while another rank, or a client, is late */
 };
@@ -84,6 +85,7 @@ static void sum_gap(const struct pt_an *an, const struct pt_trainer *t,
 		if (!ns)
 			continue;
 		w->ns[kind_of(x)] += ns;
+		w->longest[kind_of(x)] = pt_max64(w->longest[kind_of(x)], ns);
 		w->naps += x->what == PT_HOST_SLEEPING;
 		w->output += hands_out(x, &t->look->givers) ? ns : 0;
 		if (x->what == PT_HOST_WRITING)
@@ -146,8 +148,10 @@ void pt_sum_host(const struct pt_an *an, struct pt_trainer *t)
 		if (g->g.end <= an->t0 || g->g.begin >= an->t1)
 			continue;
 		sum_gap(an, t, g, &hint, &w);
-		for (k = 0; k < PT_HOST_NR; k++)
+		for (k = 0; k < PT_HOST_NR; k++) {
 			t->host_ns[k] += w.ns[k];
+			t->host_longest[k] = pt_max64(t->host_longest[k], w.longest[k]);
+		}
 		t->output_ns += w.output;
 		others += w.others;
 		/* what comes before the first call, or behind the last one of a job that

@@ -176,6 +176,8 @@ PT_ORDER(by_time, struct wakeup, pt_cmp(x->ts, y->ts))
 /* An address is a lock now and something else later (CPython makes a lock for each
  * wait for a condition): what so many wake-ups around one say. */
 #define LOCK_AROUND 8
+/* ... or so many: in a burst one thread asks for it again and again, and all others have it. */
+#define LOCK_FAR 32
 /* A few sleeps of each kind are chance. */
 #define LOCK_MIN 3
 #define LOCK_PART 5
@@ -249,18 +251,13 @@ static size_t wakeup_at(struct word *w, uint64_t ts)
 	return w->near = at - (at == n);
 }
 
-static bool is_lock_at(const struct pt_paths *p, struct word *w, uint64_t ts)
+/* In the wake-ups lo to hi, how many tell of a lock: those who sleep there and end others'
+ * sleeps. */
+static unsigned lock_signs(const struct pt_paths *p, const struct word *w, size_t lo, size_t hi)
 {
-	size_t at, lo, hi, i, k;
 	unsigned both = 0;
+	size_t i, k;
 
-	if (!w || !w->wakeups.n)
-		return false;
-	at = wakeup_at(w, ts);
-	if (w->wakeups.v[at].lock)
-		return w->wakeups.v[at].lock == YES;
-	lo = at > LOCK_AROUND ? at - LOCK_AROUND : 0;
-	hi = at + LOCK_AROUND < w->wakeups.n ? at + LOCK_AROUND + 1 : w->wakeups.n;
 	for (i = lo; i < hi; i++) {
 		uint32_t tid = w->wakeups.v[i].sleeper;
 
@@ -269,8 +266,32 @@ static bool is_lock_at(const struct pt_paths *p, struct word *w, uint64_t ts)
 		if (k == i)
 			both += both_sides(p, w, lo, hi, tid);
 	}
-	w->wakeups.v[at].lock = both >= LOCK_MIN && both * LOCK_PART >= hi - lo ? YES : NO;
-	return w->wakeups.v[at].lock == YES;
+	return both;
+}
+
+static bool is_lock_around(const struct pt_paths *p, const struct word *w, size_t at, size_t n)
+{
+	size_t lo = at > n ? at - n : 0;
+	size_t hi = at + n < w->wakeups.n ? at + n + 1 : w->wakeups.n;
+	unsigned both = lock_signs(p, w, lo, hi);
+
+	return both >= LOCK_MIN && both * LOCK_PART >= hi - lo;
+}
+
+static bool is_lock_at(const struct pt_paths *p, struct word *w, uint64_t ts)
+{
+	size_t at;
+	bool lock;
+
+	if (!w || !w->wakeups.n)
+		return false;
+	at = wakeup_at(w, ts);
+	if (w->wakeups.v[at].lock)
+		return w->wakeups.v[at].lock == YES;
+	lock = is_lock_around(p, w, at, LOCK_AROUND) ||
+	       (w->wakeups.n > 2 * LOCK_AROUND && is_lock_around(p, w, at, LOCK_FAR));
+	w->wakeups.v[at].lock = lock ? YES : NO;
+	return lock;
 }
 
 struct pt_paths *pt_paths_new(const struct pt_model *m, uint32_t consumer)
