@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Which thread of a worker's process hands over what another one of it has made. */
+#include "analysis/waits/loader_int.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Nobody has waited for this worker: its sender is the thread that its maker wakes
+ * for each batch, and that writes. */
+static int guess_sender(struct pt_an *an, const struct pt_givers *g,
+			struct pt_worker *w)
+{
+	pt_times items = { 0 };
+	size_t j, most = 1;
+	int err = 0;
+
+	for (j = 0; w->main && j < w->proc->threads.n && !err; j++) {
+		struct pt_thread *th = w->proc->threads.v[j];
+		uint64_t wakes = 0;
+
+		if (th == w->main)
+			continue;
+		items.n = 0;
+		err = pt_rest_wakes(an, g->paths, th, w->main, &items, &wakes);
+		if (err || items.n <= most || items.n * 4 < wakes)
+			continue;
+		most = items.n;
+		w->feeder = th;
+	}
+	pt_vec_free(&items);
+	return err;
+}
+
+/* How many threads of its process are older. */
+static size_t place_of(const struct pt_proc *p, const struct pt_thread *th)
+{
+	size_t i, n = 0;
+
+	for (i = 0; i < p->threads.n; i++)
+		n += p->threads.v[i]->tid < th->tid;
+	return n;
+}
+
+/* Nobody has waited for it, and it does not write: its sender is the thread that has the place
+ * of one that is known, in a process of the same parent and name. */
+static void sender_as_its_kin(const struct pt_trainer *t, struct pt_worker *w)
+{
+	size_t i, j;
+
+	for (i = 0; i < t->workers.n && w->feeder == w->main; i++) {
+		const struct pt_worker *o = &t->workers.v[i];
+
+		if (o->role != w->role || o->feeder == o->main || o->proc == w->proc ||
+		    o->proc->ppid != w->proc->ppid ||
+		    strncmp(o->proc->comm, w->proc->comm, sizeof(o->proc->comm)) ||
+		    place_of(o->proc, o->main) != place_of(w->proc, w->main))
+			continue;
+		for (j = 0; j < w->proc->threads.n; j++)
+			if (place_of(w->proc, w->proc->threads.v[j]) ==
+			    place_of(o->proc, o->feeder))
+				w->feeder = w->proc->threads.v[j];
+	}
+}
+
+/* Does the trainer wake `th`, other than by making room? Then that answers what it is
+ * asked for, as the thread of a worker does that hands over descriptors of memory. */
+static bool answers(const struct pt_an *an, const struct pt_trainer *t,
+		    const struct pt_thread *th)
+{
+	pt_each_iv(iv, th, an->t0, an->t1) {
+		if (iv->valid_wake && iv->waker_tgid == t->proc->tgid &&
+		    iv->wake != PT_WAKE_ROOM && iv->wait != PT_WAIT_FUTEX &&
+		    iv->wait != PT_WAIT_SEM)
+			return true;
+	}
+	return false;
+}
+
+/* Of the threads of a worker's process the one that ended most of the time that the
+ * trainer's own threads slept for it. */
+int pt_find_senders(struct pt_loader_finder *k)
+{
+	struct pt_trainer *t = k->t;
+	uint64_t *most = calloc(t->workers.n + 1, sizeof(*most));
+	const struct pt_sender *s;
+	size_t i;
+	int err = most ? 0 : -ENOMEM;
+
+	for (i = 0; i < t->workers.n; i++)
+		t->workers.v[i].feeder = t->workers.v[i].main;
+	for (s = k->sent; s && !err; s = s->hh.next) {
+		struct pt_worker *w = s->th->proc == t->proc ? NULL :
+					      pt_worker_of(k, s->th->proc, NULL);
+
+		if (!w || s->ns <= most[w - t->workers.v] || s->th == w->main ||
+		    (!w->proc->outside && answers(k->an, t, s->th)))
+			continue;
+		most[w - t->workers.v] = s->ns;
+		w->feeder = (struct pt_thread *)s->th;
+	}
+	for (i = 0; i < t->workers.n && !err; i++)
+		if (t->workers.v[i].proc != t->proc && !most[i])
+			err = guess_sender(k->an, k->g, &t->workers.v[i]);
+	for (i = 0; i < t->workers.n && !err; i++)
+		if (t->workers.v[i].proc != t->proc && !most[i])
+			sender_as_its_kin(t, &t->workers.v[i]);
+	free(most);
+	return err;
+}
