@@ -225,6 +225,9 @@ struct pt_trainer {
 
 	uint64_t host_ns[PT_HOST_NR]; /* host work: in gaps, no data obtained */
 	uint64_t host_longest[PT_HOST_NR]; /* of its pieces */
+	/* how often it took something that another thread had waited to hand over, and that it
+	 * was not seen to wait for */
+	uint64_t taken_beside;
 	uint64_t output_ns; /* of PT_HOST_PEER: until others take what it hands out */
 	uint64_t host_idle_ns; /* the device idles meanwhile, in longer gaps */
 	uint64_t host_hidden_ns; /* ... and would not, were there no sync */

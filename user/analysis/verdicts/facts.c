@@ -297,6 +297,7 @@ static void gather_shares(struct pt_an *an, struct pt_facts *f)
 	size_t i;
 
 	f->wait_share = share_of(t->data_wait_ns, wall);
+	f->taken = t->steps.n && (double)t->taken_beside >= PT_TAKEN * (double)t->steps.n;
 	f->own = share_of(t->own_read_ns + t->own_cpu_ns,
 			  pt_max64(t->data_wait_ns, 1));
 	f->starved_lo = share_of(t->starved_lo_ns, wall);

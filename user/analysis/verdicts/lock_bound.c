@@ -32,7 +32,8 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	if (!turns)
 		pt_at_most(&v->certainty, most);
 	v->advice = "Find what the loading code shares: a lock around a file handle, a "
-		    "database or a cache, or Python's global interpreter lock where threads "
+		    "database or a cache, an order that the workers keep (let them work before "
+		    "they wait for their turn), or Python's global interpreter lock where threads "
 		    "load (processes do not share it).";
 	return pt_tell_holder(an, f->t, true, v) ?: 1;
 }

@@ -38,6 +38,13 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 			    "not help: this is the training thread's own time.";
 		return 1;
 	}
+	if (f->taken) {
+		v->advice = "Another thread has something ready for the loop at each step. If that "
+			    "is the batch, what takes the time here is other work of the loop: move "
+			    "it to another thread, or do it less often. Otherwise load in worker "
+			    "processes, so that loading overlaps with GPU work.";
+		return 1;
+	}
 	better = pt_better_workers(an, f);
 	v->advice = better ?
 		pt_sentence(an,

@@ -37,6 +37,9 @@
 /* Where less of the time goes to obtaining data, where batches come from was not seen. Chosen: a
  * tenth of what is called starving. */
 #define PT_FED_SHARE 0.01
+/* Of the steps: so many times something was taken that a thread had ready, which is then as likely
+ * the batch as what the loop reads by itself. Chosen: a queue that is always full had 1. */
+#define PT_TAKEN 0.75
 /* Share of its computing, in one line: that may be a loop that asks for something again and
  * again, which looks like work from outside. Chosen: a loop that spins had 98 %. */
 #define PT_HOST_ONE_LINE 0.95

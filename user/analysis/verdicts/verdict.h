@@ -55,6 +55,7 @@ struct pt_facts {
 			      * has no name (a sleep, a device of their own) */
 	/* device idle for other reasons, shares of wall */
 	double sync, launch, transfer, checkpoint, host_bound;
+	bool taken; /* each step it takes something of a thread that it never waits for */
 	double host; /* its own work between GPU calls ... */
 	const struct pt_host_place *host_place; /* where it costs most; NULL none */
 	enum pt_host_kind host_what; /* ... and what most of that is */

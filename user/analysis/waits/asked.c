@@ -84,6 +84,112 @@ static int take_sleeps(const struct pt_an *an, const struct pt_trainer *t,
 	return err;
 }
 
+/* ---- turns ------------------------------------------------------------------------ */
+
+/* Who is told that its turn has not come goes to sleep again at once. */
+#define SPURIOUS_NS 300000ull
+/* Shorter sleeps are no wait for a turn. */
+#define TURN_NS 1000000ull
+/* So nearly one of them works at a time, no more and no less; each of two for this part. */
+#define ONE_AT_A_TIME 0.1
+#define TURN_PART 0.2
+/* Of their sleeping, that ends when another one has worked. */
+#define TURNS_SHARE 0.8
+/* Woken for its turn it works: this part of what it slept, in as much time. */
+#define WORKS_PART 0.1
+
+struct turns {
+	uint64_t work, most, second; /* of all makers, in data waits, ns */
+	uint64_t slept, in_turn;     /* between those */
+};
+
+static uint64_t works_in(const struct pt_thread *th, const pt_spans *waits)
+{
+	uint64_t ns = 0;
+
+	pt_each(const struct pt_span, s, waits)
+		ns += pt_cpu_ns(th, s->begin, s->end);
+	return ns;
+}
+
+/* Sleeps with next to nothing between them: for one turn. */
+struct turn {
+	struct pt_span s;
+	uint64_t until; /* the end of the last one */
+	uint32_t waker; /* who ended the last that was long; 0 nobody */
+};
+
+static int take_turn(const struct pt_an *an, const struct pt_trainer *t,
+		     const struct pt_thread *th, const struct turn *x, const pt_spans *waits,
+		     struct turns *k, pt_spans *out)
+{
+	uint64_t len = x->s.end - x->s.begin, ns = pt_spans_in(waits, x->s.begin, x->s.end);
+	const struct pt_thread *who = pt_model_thread(an->m, x->waker);
+	int w;
+
+	if (len < TURN_NS)
+		return 0;
+	k->slept += ns;
+	if (!who || who == th || !makes(t, who, &w) ||
+	    (double)pt_cpu_ns(th, x->until, x->until + len) < WORKS_PART * (double)len)
+		return 0;
+	k->in_turn += ns;
+	return pt_vec_push(out, x->s);
+}
+
+static int take_turns_of(const struct pt_an *an, const struct pt_trainer *t,
+			 const struct pt_thread *th, const pt_spans *waits, struct turns *k,
+			 pt_spans *out)
+{
+	uint64_t ran = works_in(th, waits);
+	struct turn x = { 0 };
+	int err = 0;
+
+	k->work += ran;
+	k->second = pt_max64(k->second, pt_min64(ran, k->most));
+	k->most = pt_max64(k->most, ran);
+	pt_each_iv(iv, th, an->t0, an->t1) {
+		if (iv->wait == PT_WAIT_RUNQ || iv->ready <= iv->begin)
+			continue;
+		if (!x.until || pt_cpu_ns(th, x.until, iv->begin) >= SPURIOUS_NS) {
+			err = err ?: take_turn(an, t, th, &x, waits, k, out);
+			x = (struct turn){ .s.begin = iv->begin };
+		}
+		x.s.end = iv->ready;
+		x.until = iv->end;
+		if (iv->ready - iv->begin >= TURN_NS)
+			x.waker = iv->valid_wake ? iv->waker_tid : 0;
+	}
+	return err ?: take_turn(an, t, th, &x, waits, k, out);
+}
+
+/*
+ * Who makes batches in turn by other means than a lock (a condition, a ticket, an event for
+ * each): one works, all others sleep until it has, and then another one does. Sleeps for
+ * one's turn go to `asked`, if it is so.
+ */
+static int take_turns(const struct pt_an *an, const struct pt_trainer *t, const pt_spans *waits,
+		      pt_spans *asked)
+{
+	double wall = (double)pt_spans_sum(waits);
+	pt_spans found = { 0 };
+	struct turns k = { 0 };
+	size_t i;
+	int err = 0, w;
+
+	for (i = 0; i < t->workers.n && !err; i++)
+		if (makes(t, t->workers.v[i].main, &w))
+			err = take_turns_of(an, t, t->workers.v[i].main, waits, &k, &found);
+	if (!err && (double)k.work >= (1 - ONE_AT_A_TIME) * wall &&
+	    (double)k.work <= (1 + ONE_AT_A_TIME) * wall &&
+	    (double)k.second >= TURN_PART * wall &&
+	    (double)k.in_turn >= TURNS_SHARE * (double)k.slept)
+		for (i = 0; i < found.n && !err; i++)
+			err = pt_vec_push(asked, found.v[i]);
+	pt_vec_free(&found);
+	return err;
+}
+
 int pt_sum_asked(const struct pt_an *an, struct pt_trainer *t)
 {
 	pt_spans asked = { 0 }, waits = { 0 };
@@ -93,6 +199,7 @@ int pt_sum_asked(const struct pt_an *an, struct pt_trainer *t)
 	for (i = 0; i < t->workers.n && !err; i++)
 		if (t->workers.v[i].role != PT_ROLE_HELPER)
 			err = take_sleeps(an, t, &t->workers.v[i], &asked);
+	err = err ?: take_turns(an, t, &waits, &asked);
 	pt_spans_tidy(&asked, 0, UINT64_MAX);
 	if (!err)
 		t->lock_asked_ns = pt_spans_overlap(&asked, &waits);

@@ -14,6 +14,10 @@
 int pt_find_loader(struct pt_an *an, struct pt_trainer *t,
 		   const struct pt_givers *g);
 
+/* unwaited.c: fills taken_beside of `t`, whose workers are known. */
+void pt_count_taken(const struct pt_an *an, struct pt_trainer *t, const struct pt_actor *a,
+		    struct pt_paths *paths);
+
 /* within.c: of all ways back, ns for this thread. */
 uint64_t pt_made_by(const struct pt_givers *g, const struct pt_thread *th);
 /* ... the thread of `p` that makes; NULL: it has none. */

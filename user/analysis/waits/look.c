@@ -94,8 +94,10 @@ int pt_look_at(struct pt_an *an, struct pt_trainer *t)
 	err = pt_find_writing(an, t, &l->actor);
 	err = err ?: pt_find_givers(an, l->paths, &l->actor, &l->givers);
 	err = err ?: pt_find_loader(an, t, &l->givers);
-	if (!err)
+	if (!err) {
 		adopt_givers(t, &l->givers);
+		pt_count_taken(an, t, &l->actor, l->paths);
+	}
 	err = err ?: pt_find_host(an, &l->actor, &l->givers, &t->writing, &l->host);
 	err = err ?: find_asks(an, t, l);
 	err = err ?: pt_find_named(an, &l->host);

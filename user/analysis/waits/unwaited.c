@@ -4,6 +4,7 @@
  * been there. They are known by one like them, by being asked, or by having been started in
  * the place of another.
  */
+#include "analysis/waits/host.h"
 #include "analysis/waits/loader_int.h"
 
 #include <errno.h>
@@ -96,8 +97,51 @@ static bool is_beside(const struct pt_an *an, const struct pt_givers *g,
 	return false;
 }
 
-/* Threads of the trainer that have the name of one that supplies, which is not the
- * process's own, and that it makes room for: their batches have always been there. */
+/* So many looks at a thread's Python, and so many of them in one function, say what it does. */
+#define LOOKS_MIN 4
+#define LOOKS_SHARE 0.8
+
+/* The outermost of the job's own functions: what the thread was started with. */
+static const struct pt_code_line *begins_in(const struct pt_model *m, uint32_t stack)
+{
+	uint32_t id[PT_STACK_DEPTH];
+	size_t n = pt_model_unfold(m, stack, id);
+
+	while (n--) {
+		const struct pt_code_line *l = pt_model_line(m, pt_model_stack(m, id[n])->line);
+
+		if (l && !l->library && !l->native)
+			return l;
+	}
+	return NULL;
+}
+
+static const struct pt_code_line *started_with(const struct pt_model *m,
+					       const struct pt_thread *th)
+{
+	const struct pt_code_line *first = NULL;
+	size_t n = 0;
+
+	pt_each(const struct pt_code_look, l, &th->looks) {
+		const struct pt_code_line *x = begins_in(m, l->stack);
+
+		first = first ? first : x;
+		n += first && pt_same_function(first, x);
+	}
+	return n >= LOOKS_MIN && (double)n >= LOOKS_SHARE * (double)th->looks.n ? first : NULL;
+}
+
+/* By its Python, or by its name, which is not the process's own. */
+static bool is_like_thread(const struct pt_model *m, const struct pt_thread *th,
+			   const struct pt_thread *like, const struct pt_code_line *does,
+			   bool named)
+{
+	return (named && !strncmp(th->comm, like->comm, PT_COMM_LEN)) ||
+	       (does && pt_same_function(does, started_with(m, th)));
+}
+
+/* Threads of the trainer that do what one does that supplies, and that it makes room for:
+ * their batches have always been there. */
 static int take_like_threads(struct pt_loader_finder *k)
 {
 	struct pt_trainer *t = k->t;
@@ -106,14 +150,17 @@ static int take_like_threads(struct pt_loader_finder *k)
 
 	for (i = 0; i < n; i++) {
 		const struct pt_thread *like = t->workers.v[i].main;
+		const struct pt_code_line *does = started_with(k->an->m, like);
+		bool named = strncmp(like->comm, p->comm, PT_COMM_LEN);
 
-		if (t->workers.v[i].proc != p || !strncmp(like->comm, p->comm, PT_COMM_LEN))
+		if (t->workers.v[i].proc != p || (!does && !named))
 			continue;
 		for (j = 0; j < p->threads.n; j++) {
 			struct pt_thread *th = p->threads.v[j];
 
-			if (strncmp(th->comm, like->comm, PT_COMM_LEN) || pt_is_relay(t, th) ||
-			    pt_worker_of(k, t->proc, th) || !is_asked(k, th, false))
+			if (pt_is_relay(t, th) || pt_worker_of(k, t->proc, th) ||
+			    !is_like_thread(k->an->m, th, like, does, named) ||
+			    !is_asked(k, th, false))
 				continue;
 			if (!pt_worker_make(k, t->proc, th))
 				return -ENOMEM;
@@ -196,4 +243,47 @@ int pt_take_unwaited(struct pt_loader_finder *k)
 
 	err = err ?: take_asked(k);
 	return err ?: take_newborn(k);
+}
+
+/* Does it sleep, mostly, until somebody takes what it hands out? */
+static bool hands_out(const struct pt_model *m, const struct pt_thread *th)
+{
+	size_t n = 0, out = 0;
+
+	pt_each(const struct pt_code_look, l, &th->looks) {
+		n += !l->running;
+		out += !l->running && pt_hands_out(m, l->stack);
+	}
+	return out >= LOOKS_MIN && (double)out >= LOOKS_SHARE * (double)n;
+}
+
+static uint64_t times_taken(const struct pt_an *an, const struct pt_trainer *t,
+			    const struct pt_actor *a, struct pt_paths *paths,
+			    const struct pt_thread *th)
+{
+	uint64_t n = 0;
+
+	pt_each_iv(iv, th, an->t0, an->t1) {
+		const struct pt_thread *who =
+			iv->valid_wake ? pt_model_thread(an->m, iv->waker_tid) : NULL;
+
+		n += who && pt_is_actor(a, who) && !pt_is_lock(paths, th, iv) &&
+		     !pt_inside_call(t->proc, iv->waker_tid, iv->ready);
+	}
+	return n;
+}
+
+void pt_count_taken(const struct pt_an *an, struct pt_trainer *t, const struct pt_actor *a,
+		    struct pt_paths *paths)
+{
+	size_t i;
+
+	for (i = 0; i < t->proc->threads.n; i++) {
+		const struct pt_thread *th = t->proc->threads.v[i];
+
+		if (!pt_is_actor(a, th) && !pt_is_relay(t, th) && !pt_worker_index(t, th, NULL) &&
+		    hands_out(an->m, th))
+			t->taken_beside = pt_max64(t->taken_beside,
+						   times_taken(an, t, a, paths, th));
+	}
 }

@@ -253,8 +253,8 @@ int pt_find_made(const struct pt_an *an, struct pt_trainer *t)
 
 struct tally {
 	const struct pt_worker *w;
-	uint64_t idle_ns;
-	size_t rests;
+	uint64_t idle_ns, last; /* last: when it rested */
+	size_t rests;		/* with work between them */
 };
 
 static int idle_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv,
@@ -264,7 +264,8 @@ static int idle_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv,
 
 	if (iv && !queued && pt_rests(k->w, iv)) {
 		k->idle_ns += e - b;
-		k->rests++;
+		k->rests += !k->last || b >= k->last + PARTS_NS;
+		k->last = e;
 	}
 	return 0;
 }
@@ -332,6 +333,7 @@ static int find_slots(const struct pt_an *an, struct pt_trainer *t, uint8_t role
 
 struct peers {
 	pt_doubles own, medians, service_ms;
+	bool alike; /* the last one, by its rests: it made as many */
 };
 
 /* The times of all that had the slot of `w`, and those of other slots. */
@@ -356,8 +358,10 @@ static int find_peers(const struct pt_trainer *t, const struct pt_worker *w,
 
 /* Busy time in so many stretches of the capture is compared where batches are not seen. */
 #define BUSY_STRETCHES 16
-/* ... with at least so many peers: one may have had less to do. */
+/* ... with at least so many peers: one may have had less to do, unless it rested as often as
+ * the other delivered, but for this part. */
 #define BUSY_PEERS 2
+#define BUSY_ALIKE 0.25
 
 /* Busy ms of each stretch, sorted by the median of them, which is told. */
 static int busy_times(const struct pt_an *an, const struct pt_worker *w, pt_doubles *out,
@@ -394,13 +398,20 @@ static int find_busy_peers(const struct pt_an *an, const struct pt_trainer *t,
 	int err;
 
 	p->own.n = 0;
+	p->alike = false;
 	if (!lasts(an, w))
 		return 0;
 	err = busy_times(an, w, &p->own, &median);
 	pt_each_ok(const struct pt_worker, o, &t->workers, err) {
-		if (o == w || o->role != w->role || o->done.n || !lasts(an, o) ||
-		    2 * tally_rests(o, an->t0, an->t1).rests < w->done.n)
+		size_t rests;
+
+		if (o == w || o->role != w->role || o->done.n || !lasts(an, o))
 			continue;
+		rests = tally_rests(o, an->t0, an->t1).rests;
+		if (2 * rests < w->done.n)
+			continue;
+		p->alike = fabs((double)rests - (double)w->done.n) <=
+			   BUSY_ALIKE * (double)w->done.n;
 		err = busy_times(an, o, &p->service_ms, &median);
 		err = err ?: pt_vec_push(&p->medians, median);
 	}
@@ -479,7 +490,7 @@ static int compare_one(const struct pt_an *an, const struct pt_trainer *t,
 	if (!batches)
 		err = find_busy_peers(an, t, w, p);
 	n = p->medians.n;
-	if (err || (!batches && n < BUSY_PEERS))
+	if (err || !n || (!batches && n < BUSY_PEERS && !p->alike))
 		return err;
 	others = pt_median(p->medians.v, n);
 	if (!(others > 0))
