@@ -390,8 +390,6 @@ static void python_elsewhere_is_host_work(void **state)
 	case_close(&c);
 }
 
-/* Who runs is sampled thirty times as often as who sleeps is looked at: both stand for their
- * time all the same. Looks from outside alone count one each. */
 /* By how much of the time the data wait is too long, in a job with work of its own before it
  * asks. */
 static double too_long(bool looks)
@@ -430,6 +428,8 @@ static void what_the_loop_calls_is_not_its_loader(void **state)
 	assert_true(fabs(too_long(true)) < 0.01);
 }
 
+/* Who runs is sampled thirty times as often as who sleeps is looked at: both stand for their
+ * time all the same. Looks from outside alone count one each. */
 static void samples_stand_for_time(void **state)
 {
 	struct st_case c;
