@@ -27,7 +27,7 @@ import job_gpu  # noqa: E402
 now = time.monotonic_ns
 JOBS = {}
 THEMES = ["serving", "loaders", "loops", "pipelines", "habits", "shapes", "sources", "stalls", "feeds", "others",
-          "natives", "habitats", "workshops", "fieldwork", "studios", "orchards",
+          "natives", "habitats", "workshops", "fieldwork", "studios", "orchards", "harbours",
           "frames"]
 RECORD = json.dumps([{"id": i, "words": ["alpha", "beta", str(i)] * 4} for i in range(12)])
 BLOB = zlib.compress(random.Random(1).randbytes(48 << 10) * 4)

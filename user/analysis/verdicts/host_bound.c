@@ -139,8 +139,10 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	/* what it waits for so was not seen */
 	if (yields || naps > 0 || f->host_once)
 		pt_at_most(&v->certainty, PT_CONF_LOW);
-	if (f->unfed && what == PT_HOST_COMPUTING) {
-		pt_at_most(&v->certainty, PT_CONF_MEDIUM);
+	if (f->unfed && (what == PT_HOST_COMPUTING ||
+			 (what == PT_HOST_CHILD && every < 2 * PT_HOST_EVERY))) {
+		pt_at_most(&v->certainty,
+			   what == PT_HOST_CHILD ? PT_CONF_LOW : PT_CONF_MEDIUM);
 		data = "Whether it makes the next batch there cannot be seen.";
 	}
 	v->subject_pid = f->t->main->tgid;

@@ -469,6 +469,7 @@ int pt_find_givers(const struct pt_an *an, struct pt_paths *paths,
 	int err;
 
 	*out = (struct pt_givers){ .an = an, .paths = paths, .own = a->proc };
+	out->own_read = read_by(an, a->proc);
 	err = pt_find_feed(an->m, &out->feed);
 	err = err ?: sum_gaps(&k);
 	if (!err && pt_ahead_tells(out))

@@ -68,6 +68,7 @@ struct pt_givers {
 	struct pt_paths *paths;
 	const struct pt_proc *own; /* the consumer's process */
 	struct pt_feed feed;
+	uint64_t own_read; /* bytes that the consumer's process reads in all */
 	uint64_t uploads, read; /* batches that go up; bytes that the consumer reads before each */
 	struct pt_giver *all; /* uthash, by tid */
 	struct pt_given_at *at;

@@ -102,12 +102,26 @@ static bool is_aside(const struct pt_givers *g, const struct pt_giver *kin)
 		       SOME_MORE * (double)kin->gaps * (double)g->read;
 }
 
+/* Another program, that is started meanwhile, and ends. */
+static bool is_program(const struct pt_givers *g, const struct pt_giver *x)
+{
+	return x->th && x->th->exited && is_newborn(x) &&
+	       strncmp(x->th->proc->comm, g->own->comm, sizeof(g->own->comm));
+}
+
 /* A program that is run until it ends, and that checks, draws, compiles or saves something:
  * nothing is read of it, and behind it the device goes on with what it has, or with a batch
  * of others. */
-static bool is_just_run(const struct pt_givers *g, const struct pt_giver *kin)
+static bool is_just_run(const struct pt_givers *g, const struct pt_giver *x,
+			const struct pt_giver *kin)
 {
-	return kin->gaps >= GAPS_MIN && (double)kin->ends >= ROLE_SHARE * (double)kin->sleeps &&
+	if (kin->gaps < GAPS_MIN)
+		return false;
+	/* nor can what the consumer reads in all be what others have written for it; 0: it may
+	 * not be counted */
+	if (is_program(g, x) && g->own_read && pt_feeds_too_little(&g->feed, g->own_read))
+		return true;
+	return (double)kin->ends >= ROLE_SHARE * (double)kin->sleeps &&
 	       (is_aside(g, kin) || ((double)kin->uploads < MADE_SHARE * (double)kin->gaps &&
 				     pt_feeds_too_little(&g->feed, kin->got)));
 }
@@ -146,7 +160,7 @@ static bool is_peer(const struct pt_givers *g, const struct pt_giver *x,
 		return true;
 	if (is_mostly_asked(x) && is_seldom(g, x, kin))
 		return true;
-	if (is_just_run(g, kin))
+	if (is_just_run(g, x, kin))
 		return true;
 	if (!own)
 		return asked && hands_over_little(g, x, kin);
@@ -219,7 +233,7 @@ static void find_role(const struct pt_givers *g, struct pt_giver *x,
 
 /*
  * Threads and processes that come and go (a loader started anew, a program run for each
- * item) are known by their kin: who made them, and their name. Of what is not followed
+ * item, or by a shell that is) are known by their kin: who made them, and their name. Of what is not followed
  * only the process is known.
  */
 enum kinds { OF_PROCESS, NOT_FOLLOWED, OWN_THREADS, PROCESSES };
@@ -243,14 +257,15 @@ static struct kin *kin_of(struct kin **all, enum kinds kind, uint32_t id, uint32
 }
 
 /* ... of one that is followed. */
-static struct kin *kin_of_thread(struct kin **all, const struct pt_giver *x,
-				 const struct pt_proc *own)
+static struct kin *kin_of_thread(struct kin **all, const struct pt_givers *g,
+				 const struct pt_giver *x)
 {
 	uint32_t way = is_mostly_asked(x) | (2 * x->ends > x->sleeps) << 1;
+	const struct pt_proc *p = x->th->proc, *own = g->own;
+	uint32_t of = p->born && pt_descends_from(g->an->m, p, own->tgid) ? own->tgid : p->ppid;
 
-	return x->tgid == own->tgid ?
-		       kin_of(all, OWN_THREADS, x->tgid, way, x->th->comm) :
-		       kin_of(all, PROCESSES, x->th->proc->ppid, way, x->th->proc->comm);
+	return p == own ? kin_of(all, OWN_THREADS, x->tgid, way, x->th->comm) :
+			  kin_of(all, PROCESSES, of, way, p->comm);
 }
 
 static void add_giver(struct pt_giver *sum, const struct pt_giver *x)
@@ -285,7 +300,7 @@ static int sum_kin(const struct pt_givers *g, struct kin **all)
 
 	for (x = g->all; x; x = x->hh.next) {
 		struct kin *p = kin_of(all, OF_PROCESS, x->tgid, 0, "");
-		struct kin *q = x->th ? kin_of_thread(all, x, g->own) :
+		struct kin *q = x->th ? kin_of_thread(all, g, x) :
 					kin_of(all, NOT_FOLLOWED, x->tgid, 0, "");
 
 		if (!p || !q)
@@ -332,7 +347,7 @@ int pt_find_roles(struct pt_givers *g)
 		struct pt_giver sum = { .th = x->th };
 
 		p = kin_of(&all, x->th ? NOT_FOLLOWED : OF_PROCESS, x->tgid, 0, "");
-		q = x->th ? kin_of_thread(&all, x, g->own) : NULL;
+		q = x->th ? kin_of_thread(&all, g, x) : NULL;
 		if (p)
 			add_giver(&sum, &p->sum);
 		if (q)

@@ -5,7 +5,7 @@
 
 #include "analysis/health.h"
 #include "analysis/verdicts/thresholds.h"
-#include "analysis/waits/gaps.h"
+#include "analysis/waits/look.h"
 
 struct tally {
 	const struct pt_worker *w;
@@ -96,13 +96,15 @@ static bool started_by_main(const struct pt_trainer *t, const struct pt_thread *
 	return false;
 }
 
-/* What a program for a batch prints is more. */
+/* What a program for a batch prints is more, and more than a part of a batch. */
 #define PRINTED_MIN 512
 
 /* Waits for a process that the training thread started in them and that ended with them: a
  * program for each batch, which nobody runs ahead. */
 static void measure_programs(const struct pt_trainer *t, struct pt_pool_time *out)
 {
+	const struct pt_givers *g = &t->look->givers;
+	uint64_t got;
 	size_t i;
 
 	for (i = 0; i < t->waits.n; i++) {
@@ -116,7 +118,8 @@ static void measure_programs(const struct pt_trainer *t, struct pt_pool_time *ou
 		if (!th->exited || th->last > next || !started_by_main(t, th, w->begin))
 			continue;
 		out->programs += (double)(w->end - w->begin);
-		if (pt_read_between(t->main, w->begin, w->end) < PRINTED_MIN)
+		got = pt_read_between(t->main, w->begin, w->end);
+		if (got < PRINTED_MIN || pt_feeds_too_little(&g->feed, got * g->uploads))
 			out->silent += (double)(w->end - w->begin);
 	}
 }
