@@ -313,8 +313,11 @@ static void gather_shares(struct pt_an *an, struct pt_facts *f)
 	f->transfer = share_of(t->transfer_ns, wall);
 	f->checkpoint = share_of(t->checkpoint_idle_ns, wall);
 	f->writing = share_of(t->checkpoint_ns + t->checkpoint_wait_ns, wall);
-	/* a device that is likely at work for most of the time sets the pace itself */
-	f->host_bound = fmin(share_of(t->host_bound_ns, wall), idle_most(t, wall));
+	/* a device that is likely at work for most of the time sets the pace itself; unless less of
+	 * that is certain than it kept up for: one just as fast as the host looks the same */
+	f->host_bound = share_of(t->host_bound_ns, wall);
+	if (f->busy_sure >= f->host_bound)
+		f->host_bound = fmin(f->host_bound, idle_most(t, wall));
 	for (i = 0; i < PT_CAUSE_NR; i++)
 		sum += t->cause_ns[i];
 	for (i = 0; i < PT_CAUSE_NR && sum; i++)
