@@ -100,6 +100,7 @@ static bool is_beside(const struct pt_an *an, const struct pt_givers *g,
 /* So many looks at a thread's Python, and so many of them in one function, say what it does. */
 #define LOOKS_MIN 4
 #define LOOKS_SHARE 0.8
+#define LOOKS_MAX 64 /* more of a thread are not asked */
 
 /* The outermost of the job's own functions: what the thread was started with. */
 static const struct pt_code_line *begins_in(const struct pt_model *m, uint32_t stack)
@@ -119,16 +120,17 @@ static const struct pt_code_line *begins_in(const struct pt_model *m, uint32_t s
 static const struct pt_code_line *started_with(const struct pt_model *m,
 					       const struct pt_thread *th)
 {
+	size_t i, n = 0, all = 0, stride = th->looks.n / LOOKS_MAX + 1;
 	const struct pt_code_line *first = NULL;
-	size_t n = 0;
 
-	pt_each(const struct pt_code_look, l, &th->looks) {
-		const struct pt_code_line *x = begins_in(m, l->stack);
+	for (i = 0; i < th->looks.n; i += stride) {
+		const struct pt_code_line *x = begins_in(m, th->looks.v[i].stack);
 
 		first = first ? first : x;
 		n += first && pt_same_function(first, x);
+		all++;
 	}
-	return n >= LOOKS_MIN && (double)n >= LOOKS_SHARE * (double)th->looks.n ? first : NULL;
+	return n >= LOOKS_MIN && (double)n >= LOOKS_SHARE * (double)all ? first : NULL;
 }
 
 /* By its Python, or by its name, which is not the process's own. */
@@ -248,9 +250,11 @@ int pt_take_unwaited(struct pt_loader_finder *k)
 /* Does it sleep, mostly, until somebody takes what it hands out? */
 static bool hands_out(const struct pt_model *m, const struct pt_thread *th)
 {
-	size_t n = 0, out = 0;
+	size_t i, n = 0, out = 0, stride = th->looks.n / LOOKS_MAX + 1;
 
-	pt_each(const struct pt_code_look, l, &th->looks) {
+	for (i = 0; i < th->looks.n; i += stride) {
+		const struct pt_code_look *l = &th->looks.v[i];
+
 		n += !l->running;
 		out += !l->running && pt_hands_out(m, l->stack);
 	}
