@@ -28,10 +28,6 @@ static bool holder_works(const struct pt_trainer *t, const struct pt_thread *th,
 	       iv->ready - iv->begin;
 }
 
-/* So many looks at its Python in such sleeps, and so many of them there, are no chance. */
-#define LOOKS_MIN 4
-#define LOOKS_SHARE 0.8
-
 /* Does its Python sleep for others in the job's own functions (with lock:), not in what hands over
  * (a queue's get(), a condition)? A lock that its holder takes again at once, many times before
  * somebody else has it, looks like a hand-over from outside. */
@@ -51,7 +47,7 @@ static bool sleeps_in_own_code(const struct pt_an *an, const struct pt_thread *t
 		n++;
 		own += !line->library && !line->native;
 	}
-	return n >= LOOKS_MIN && (double)own >= LOOKS_SHARE * (double)n;
+	return pt_looks_tell(own, n);
 }
 
 static bool is_for_lock(const struct pt_trainer *t, const struct pt_thread *th,

@@ -90,6 +90,15 @@ void pt_host_free(struct pt_host *h);
 int pt_find_named(const struct pt_an *an, struct pt_host *h);
 /* So many looks at a running thread tell what it does. */
 #define PT_LOOKS_MIN 10
+/* Of all looks at a thread's Python, or at a kind of its sleeps, `n` found the same: enough to be
+ * no chance? */
+#define PT_TELLS_MIN 4
+#define PT_TELLS_SHARE 0.8
+static inline bool pt_looks_tell(size_t n, size_t all)
+{
+	return all >= PT_TELLS_MIN && (double)n >= PT_TELLS_SHARE * (double)all;
+}
+
 /* Is the innermost code Python's own for handing over: a queue's, a pool's? */
 bool pt_takes_batch(const struct pt_model *m, uint32_t stack);
 /* ... and does it wait for others to take what it hands out (put(), send())? */

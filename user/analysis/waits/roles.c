@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "analysis/waits/roles.h"
 
+#include "analysis/waits/host.h"
+
 #include <errno.h>
 #include <string.h>
 
@@ -19,10 +21,6 @@
  * it, writes what it was given: it logs. */
 #define WRITTEN_MIN 512
 #define READ_PART 4
-/* So many looks at the consumer's Python in these sleeps, and so many of them in a put(), are
- * no chance. */
-#define LOOKED_MIN 4
-#define OUT_SHARE 0.8
 /* Of the gaps, that end with results which come down: as good as all. */
 #define RESULTS_SHARE 0.9
 /* Who supplies is waited for before most uploads, or works ahead of them. */
@@ -129,10 +127,9 @@ static bool is_just_run(const struct pt_givers *g, const struct pt_giver *x,
 /* By what was seen of it alone, if that is enough: its kin may do both. */
 static bool takes_output(const struct pt_giver *x, const struct pt_giver *kin)
 {
-	const struct pt_giver *by = x->looked >= LOOKED_MIN ? x : kin;
+	const struct pt_giver *by = x->looked >= PT_TELLS_MIN ? x : kin;
 
-	return by->looked >= LOOKED_MIN &&
-	       (double)by->handed_out >= OUT_SHARE * (double)by->looked;
+	return pt_looks_tell(by->handed_out, by->looked);
 }
 
 /* What the consumer writes fills its pipe again and again: it is handed more than it hands
@@ -233,8 +230,8 @@ static void find_role(const struct pt_givers *g, struct pt_giver *x,
 
 /*
  * Threads and processes that come and go (a loader started anew, a program run for each
- * item, or by a shell that is) are known by their kin: who made them, and their name. Of what is not followed
- * only the process is known.
+ * item, or by a shell that is) are known by their kin: who made them, and their name. Of
+ * what is not followed only the process is known.
  */
 enum kinds { OF_PROCESS, NOT_FOLLOWED, OWN_THREADS, PROCESSES };
 struct kin {

@@ -46,9 +46,9 @@ static size_t place_of(const struct pt_proc *p, const struct pt_thread *th)
  * of one that is known, in a process of the same parent and name. */
 static void sender_as_its_kin(const struct pt_trainer *t, struct pt_worker *w)
 {
-	size_t i, j;
+	size_t i, j, at;
 
-	for (i = 0; i < t->workers.n && w->feeder == w->main; i++) {
+	for (i = 0; w->main && i < t->workers.n && w->feeder == w->main; i++) {
 		const struct pt_worker *o = &t->workers.v[i];
 
 		if (o->role != w->role || o->feeder == o->main || o->proc == w->proc ||
@@ -56,9 +56,9 @@ static void sender_as_its_kin(const struct pt_trainer *t, struct pt_worker *w)
 		    strncmp(o->proc->comm, w->proc->comm, sizeof(o->proc->comm)) ||
 		    place_of(o->proc, o->main) != place_of(w->proc, w->main))
 			continue;
-		for (j = 0; j < w->proc->threads.n; j++)
-			if (place_of(w->proc, w->proc->threads.v[j]) ==
-			    place_of(o->proc, o->feeder))
+		at = place_of(o->proc, o->feeder);
+		for (j = 0; j < w->proc->threads.n && w->feeder == w->main; j++)
+			if (place_of(w->proc, w->proc->threads.v[j]) == at)
 				w->feeder = w->proc->threads.v[j];
 	}
 }

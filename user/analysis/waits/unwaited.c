@@ -97,9 +97,6 @@ static bool is_beside(const struct pt_an *an, const struct pt_givers *g,
 	return false;
 }
 
-/* So many looks at a thread's Python, and so many of them in one function, say what it does. */
-#define LOOKS_MIN 4
-#define LOOKS_SHARE 0.8
 #define LOOKS_MAX 64 /* more of a thread are not asked */
 
 /* The outermost of the job's own functions: what the thread was started with. */
@@ -130,7 +127,7 @@ static const struct pt_code_line *started_with(const struct pt_model *m,
 		n += first && pt_same_function(first, x);
 		all++;
 	}
-	return n >= LOOKS_MIN && (double)n >= LOOKS_SHARE * (double)all ? first : NULL;
+	return pt_looks_tell(n, all) ? first : NULL;
 }
 
 /* By its Python, or by its name, which is not the process's own. */
@@ -258,7 +255,7 @@ static bool hands_out(const struct pt_model *m, const struct pt_thread *th)
 		n += !l->running;
 		out += !l->running && pt_hands_out(m, l->stack);
 	}
-	return out >= LOOKS_MIN && (double)out >= LOOKS_SHARE * (double)n;
+	return pt_looks_tell(out, n);
 }
 
 static uint64_t times_taken(const struct pt_an *an, const struct pt_trainer *t,
