@@ -63,6 +63,7 @@ int pt_feed_gpu_enter(struct pt_model *m, const struct pt_rec_gpu *r)
 	if (pt_held_push(&m->held.time, &t->proc->gpu, c))
 		return -ENOMEM;
 	t->calls++;
+	t->proc->host_funcs |= api->cls == PT_API_HOST_FUNC;
 	pt_check_stack(t);
 	if (api->ret)
 		push_call(t, &c);

@@ -54,6 +54,10 @@ void pt_files_free(struct pt_model *m);
 void pt_lines_free(struct pt_model *m);
 /* Every read, wait and fault to the name that its file had then. 0 or -ENOMEM. */
 int pt_settle_files(struct pt_model *m);
+/* Sleeps that end with a function of the host on a stream become calls of `p`, whose calls and
+ * threads are in order; all of them, or those that are long enough ago for all of their
+ * records to have come. 0 or -ENOMEM. */
+int pt_find_host_waits(struct pt_model *m, struct pt_proc *p, bool all);
 /* Forget which calls a thread is in when records of it are missing: they may
  * have returned. */
 void pt_check_stack(struct pt_thread *t);

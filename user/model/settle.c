@@ -127,7 +127,7 @@ PT_ORDER(nvtx_by_ts, struct pt_nvtx_event,
 	 pt_cmp(x->ts, y->ts) ?: pt_cmp(x->tid, y->tid) ?:
 	 (y->op == PT_NVTX_GAP) - (x->op == PT_NVTX_GAP))
 
-static void settle_proc(struct pt_model *m, struct pt_proc *p)
+static void order_calls(struct pt_model *m, struct pt_proc *p)
 {
 	size_t i;
 
@@ -139,20 +139,36 @@ static void settle_proc(struct pt_model *m, struct pt_proc *p)
 		drop_doubles(m, p);
 	}
 	p->settled = p->gpu.n;
+}
+
+static int settle_proc(struct pt_model *m, struct pt_proc *p, bool all)
+{
+	int err;
+
+	order_calls(m, p);
+	err = pt_find_host_waits(m, p, all);
+	order_calls(m, p);
 	pt_settle_acts(p);
 	SORT_NEARLY(&p->markers, by_value);
 	SORT_NEARLY(&p->nvtx, nvtx_by_ts);
+	return err;
+}
+
+static int settle(struct pt_model *m, bool all)
+{
+	size_t i;
+	int err = 0;
+
+	for (i = 0; i < m->all_threads.n; i++)
+		settle_thread(m->all_threads.v[i]);
+	for (i = 0; i < m->all_procs.n && !err; i++)
+		err = settle_proc(m, m->all_procs.v[i], all);
+	return err;
 }
 
 int pt_model_settle(struct pt_model *m)
 {
-	size_t i;
-
-	for (i = 0; i < m->all_threads.n; i++)
-		settle_thread(m->all_threads.v[i]);
-	for (i = 0; i < m->all_procs.n; i++)
-		settle_proc(m, m->all_procs.v[i]);
-	return 0;
+	return settle(m, false);
 }
 
 static int close_open(struct pt_model *m, struct pt_thread *t, uint64_t end)
@@ -300,7 +316,7 @@ int pt_model_finish(struct pt_model *m)
 		close_calls(t);
 	}
 	order_by_first(m);
-	e = pt_model_settle(m);
+	e = settle(m, true);
 	for (i = 0; i < m->all_procs.n; i++)
 		pt_join_acts(m->all_procs.v[i]);
 	if (!e)

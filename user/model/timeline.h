@@ -109,6 +109,8 @@ struct pt_gpu_call {
 	bool open;     /* has not returned when the capture ended */
 	bool late;     /* entered before the capture: begin and arguments are
 			* not known */
+	bool implied;  /* none that was made: a sleep until a function of the host
+			* ran on a stream (hostfuncs.c) */
 };
 
 /* In pt_nvtx_event.op beside PT_NVTX_*: records of the thread are missing. */
@@ -259,6 +261,7 @@ struct pt_thread {
 	} stack[PT_INFLIGHT_MAX];
 	uint32_t depth;
 	uint64_t calls;		 /* of the GPU library, seen so far */
+	uint64_t host_waits;	 /* sleeps until then were looked at by hostfuncs.c */
 	uint64_t nvtx_lost;	 /* `lost` at its last NVTX record */
 	const char *nvtx_text;	 /* of its last */
 	uint8_t nvtx_wants;	 /* PT_NVTX_START or _STRING: its handle comes */
@@ -266,6 +269,12 @@ struct pt_thread {
 	UT_hash_handle hh;	 /* by tid */
 	struct pt_thread *older; /* an earlier one with the same kernel's id */
 };
+
+/* A thread that the CUDA driver made for itself: they are named so. */
+static inline bool pt_is_driver_thread(const struct pt_thread *th)
+{
+	return !strncmp(th->comm, "cuda-", 5) || !strncmp(th->comm, "cuda0", 5);
+}
 
 /* Were samples taken of it in the kernel? One took no time. */
 static inline bool pt_is_sampled(const struct pt_thread *th)
@@ -286,6 +295,7 @@ struct pt_proc {
 	PT_VEC(struct pt_thread *) threads;
 	PT_VEC(struct pt_gpu_call) gpu; /* by begin */
 	size_t settled;
+	bool host_funcs; /* streams run functions of the host */
 	size_t near; /* where pt_gpu_after() was last */
 	PT_VEC(struct pt_act) acts; /* by begin */
 	size_t acts_settled;

@@ -37,9 +37,8 @@ static bool asleep(const struct pt_iv *iv)
 	       iv->wait != PT_WAIT_STOPPED && iv->wait != PT_WAIT_RUNQ;
 }
 
-/* When the thread that woke somebody at `ts` was woken itself, by no thread
- * of the process; 0: it was awake since before `from`, or is none that serves
- * the device. */
+/* When the thread that ended the sleep was woken itself; 0: it was awake since before `from`,
+ * or is none that serves the device. */
 static uint64_t woken(const struct pt_an *an, const struct pt_proc *p,
 		      const struct pt_iv *by, uint64_t from, uint64_t *likely)
 {

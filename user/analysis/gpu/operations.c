@@ -177,7 +177,7 @@ static int walk_process(struct pt_ops *o, const struct pt_proc *p)
 
 		if (node < 0)
 			err = node;
-		if (err || c->begin < o->an->t0)
+		if (err || c->begin < o->an->t0 || c->implied)
 			continue;
 		err = add_call(&w, c);
 		if (!err && !node)

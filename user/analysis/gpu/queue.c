@@ -144,6 +144,9 @@ static int take_sync(struct pt_gqueue *q, const struct pt_gpu_call *c,
 	err = emit(q, &op);
 	past.all = c->cls == PT_API_SYNC_DEVICE;
 	past.main = op.stream < q->streams.n && !q->streams.v[op.stream].handle;
+	/* it may have been for an earlier function: what came behind that may not be done */
+	if (c->implied)
+		return err;
 	if (!e)
 		pt_gq_remember(q, n, &past);
 	pt_gq_complete(q, n, op.stream, before, c->end);

@@ -129,11 +129,6 @@ void pt_actor_free(struct pt_actor *a)
 	pt_vec_free(&a->calls);
 }
 
-bool pt_is_driver_thread(const struct pt_thread *th)
-{
-	return !strncmp(th->comm, "cuda-", 5) || !strncmp(th->comm, "cuda0", 5);
-}
-
 /* A call whose return is not watched lasts so long at most: launches take 2 to 10 us. */
 #define UNWATCHED_NS 20000ull
 

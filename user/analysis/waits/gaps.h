@@ -34,9 +34,6 @@ int pt_find_actor(const struct pt_model *m, const struct pt_proc *proc,
 void pt_actor_free(struct pt_actor *a);
 bool pt_is_actor(const struct pt_actor *a, const struct pt_thread *th);
 
-/* A thread that the CUDA driver made for itself: they are named so. */
-bool pt_is_driver_thread(const struct pt_thread *th);
-
 /* The last call of `tid`, a thread of `p`, that begins at `ts` or before; NULL: none in the
  * second before, if others called then. */
 const struct pt_gpu_call *pt_last_call(const struct pt_proc *p, uint32_t tid, uint64_t ts);

@@ -173,6 +173,8 @@ static int gpu_calls_of(const struct pt_proc *p, struct pt_rows *to)
 		/* its end is only known where the return is watched */
 		bool end = c->ret != INT64_MIN && !c->open;
 
+		if (c->implied)
+			continue;
 		err = PT_ROW(to, I(pt_real_id(p->tgid)), I(pt_real_id(c->tid)),
 			     T(c->begin), end ? T(c->end) : pt_cell_null(),
 			     S(a ? a->symbol : NULL), U(c->stream),

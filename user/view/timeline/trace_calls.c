@@ -158,7 +158,8 @@ int pt_walk_calls(struct pt_walk *k, const struct pt_thread *th,
 			.track = t,
 			.begin = c->begin,
 			.end = c->open ? k->x->m->end : c->end,
-			.name = a ? a->symbol : "unknown call",
+			.name = !a ? "unknown call" :
+				c->implied ? "wait for a function behind device work" : a->symbol,
 			.cat = a ? cat_of(a) : PT_CAT_RUNTIME,
 		};
 
