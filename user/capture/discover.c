@@ -13,6 +13,7 @@
 
 #define MAX_CHAIN 64 /* processes between a worker and its trainer */
 #define MAX_FDS 4096
+#define MAX_TASKS 4096
 
 static bool has_lib(pid_t pid, bool *unreadable)
 {
@@ -51,6 +52,29 @@ bool pt_owns_gpu(pid_t pid)
 		link[len] = '\0';
 		found = is_gpu_node(link);
 	}
+	closedir(dir);
+	return found;
+}
+
+/* Has the CUDA driver made a thread in it? A fork inherits descriptors of devices, but no
+ * threads: this process uses a device by itself. */
+static bool has_driver_thread(pid_t pid)
+{
+	char path[64], comm[PT_COMM_LEN];
+	struct dirent *de;
+	bool found = false;
+	int n = 0;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", pid);
+	dir = opendir(path);
+	if (!dir)
+		return false;
+	while (!found && n++ < MAX_TASKS && (de = readdir(dir)))
+		found = de->d_name[0] != '.' &&
+			pt_proc_read((pid_t)strtol(de->d_name, NULL, 10), "comm", comm,
+				     sizeof(comm)) > 0 &&
+			(!strncmp(comm, "cuda-", 5) || !strncmp(comm, "cuda0", 5));
 	closedir(dir);
 	return found;
 }
@@ -110,7 +134,8 @@ static bool is_helper(const struct pt_process *child,
 		return false;
 	/* a rank started by multiprocessing opens the GPU, a worker does not;
 	 * forked workers of a GPU user inherit the descriptor */
-	return !pt_owns_gpu(child->pid) || pt_owns_gpu(parent->pid);
+	return !has_driver_thread(child->pid) &&
+	       (!pt_owns_gpu(child->pid) || pt_owns_gpu(parent->pid));
 }
 
 static pid_t owner_of(const struct pt_tree *t, pid_t pid, bool *unreadable)
