@@ -22,7 +22,8 @@
 /* Lines, and the stacks in which they are the innermost: 1 the trainer's loop, 2 a library
  * that the loop calls, 3 a worker's loop (a library), 4 and 5 what the worker computes,
  * 6 what it reads in. 7 the loop's call of the device; 8 a generator that the loop goes
- * through, and 10 what the loop calls from its line 9. */
+ * through, and 10 what the loop calls from its line 9, behind that call; 12 what it calls
+ * before that, from 11. */
 static const struct {
 	uint32_t id;
 	int line;
@@ -41,6 +42,8 @@ static const struct {
 	{ 8, 5, false, "batches", "/job/train.py", 1, PT_PYSTACK_NEXT },
 	{ 9, 14, false, "train", "/job/train.py", 0, 0 },
 	{ 10, 30, false, "metrics", "/job/train.py", 9, 0 },
+	{ 11, 11, false, "train", "/job/train.py", 0, 0 },
+	{ 12, 50, false, "prepare", "/job/train.py", 11, 0 },
 };
 #define LINES (sizeof(program) / sizeof(*program))
 
@@ -378,6 +381,22 @@ static void python_names_a_data_wait(void **state)
 	case_close(&c);
 }
 
+/* No iterator: the loop computes above the line from which it calls the device. */
+static void python_above_the_calls_is_loading(void **state)
+{
+	struct st_case c;
+	const struct pt_report *r = computing(&c, 12);
+	double wall = (double)(c.j.t1 - c.j.t0), truth = (double)job_wait_ns(&c.j) / wall;
+
+	(void)state;
+	assert_true(r->breakdown.known && truth > 0.2);
+	assert_true(fabs(r->breakdown.data_wait.share - truth) < 0.03);
+	assert_string_equal(case_root(r), "main_thread_loading");
+	assert_int_equal(r->verdicts[0].certainty, PT_CONF_MEDIUM);
+	assert_non_null(strstr(r->verdicts[0].title, "prepare (train.py:50)"));
+	case_close(&c);
+}
+
 static void python_elsewhere_is_host_work(void **state)
 {
 	struct st_case c;
@@ -698,9 +717,9 @@ static void who_hangs_is_inside_of_it(void **state)
 /* A library below a line of Python is no function of the job: the look is at the line. */
 static void a_library_is_below_its_line(void **state)
 {
-	struct pt_rec_pyline l = { .id = 11, .flags = PT_PYLINE_LIBRARY | PT_PYLINE_NATIVE,
+	struct pt_rec_pyline l = { .id = 13, .flags = PT_PYLINE_LIBRARY | PT_PYLINE_NATIVE,
 				   .text = "libz.so.1\0/usr/lib/libz.so.1" };
-	struct pt_rec_pystack s = { .id = 11, .caller = 4, .line = 11 };
+	struct pt_rec_pystack s = { .id = 13, .caller = 4, .line = 13 };
 	const struct pt_thread *w;
 	struct job_opts o = job_defaults();
 	const struct pt_r_line *row = NULL;
@@ -717,21 +736,21 @@ static void a_library_is_below_its_line(void **state)
 	assert_non_null(w);
 	/* three of four below line 4, two of them in one function, which is told later */
 	for (ts = c.j.t0; ts < c.j.t1; ts += 10 * ST_MS)
-		look_at(c.m, JOB_WORKER(0), ts, ts / (10 * ST_MS) % 4 ? 11 : 4,
+		look_at(c.m, JOB_WORKER(0), ts, ts / (10 * ST_MS) % 4 ? 13 : 4,
 			ts / (10 * ST_MS) % 4);
-	place_is(c.m, 1, 12);
-	place_is(c.m, 2, 12); /* another place in it */
-	place_is(c.m, 4000, 12);
-	l = (struct pt_rec_pyline){ .id = 12, .flags = PT_PYLINE_LIBRARY | PT_PYLINE_NATIVE,
+	place_is(c.m, 1, 14);
+	place_is(c.m, 2, 14); /* another place in it */
+	place_is(c.m, 4000, 14);
+	l = (struct pt_rec_pyline){ .id = 14, .flags = PT_PYLINE_LIBRARY | PT_PYLINE_NATIVE,
 				    .text = "deflate\0/usr/lib/libz.so.1" };
 	feed(c.m, &l, PT_REC_PYLINE, sizeof(l), JOB_BEGIN);
 	pt_model_settle(c.m);
 	assert_true(w->looks.n > 100);
 	for (i = 0; i < w->looks.n; i++)
 		assert_true(w->looks.v[i].stack == 4 &&
-			    (w->looks.v[i].leaf == 11 || w->looks.v[i].leaf == 4) &&
+			    (w->looks.v[i].leaf == 13 || w->looks.v[i].leaf == 4) &&
 			    pt_model_function(c.m, &w->looks.v[i]) ==
-				    (w->looks.v[i].place % 3 ? 12 : 0));
+				    (w->looks.v[i].place % 3 ? 14 : 0));
 	r = analyze(&c);
 	for (i = 0; i < r->n_lines; i++)
 		if (r->lines[i].pid == JOB_WORKER(0) && r->lines[i].cause == PT_CAUSE_CPU)
@@ -784,6 +803,7 @@ int main(void)
 		cmocka_unit_test(a_verdict_names_the_line),
 		cmocka_unit_test(a_headline_names_a_function),
 		cmocka_unit_test(python_names_a_data_wait),
+		cmocka_unit_test(python_above_the_calls_is_loading),
 		cmocka_unit_test(python_elsewhere_is_host_work),
 		cmocka_unit_test(what_the_loop_calls_is_not_its_loader),
 		cmocka_unit_test(samples_stand_for_time),

@@ -222,10 +222,10 @@ static void fill_loader(struct pt_an *an, struct pt_trainer *t)
 
 	if (!t->steps.n)
 		return;
-	l->kind.value = t->handoffs	   ? "processes" :
-			t->thread_loader ? "threads" : "in_trainer";
+	l->kind.value = t->thread_loader ? "threads" :
+			t->handoffs ? "processes" : "in_trainer";
 	l->workers.value = n;
-	if (t->handoffs) {
+	if (t->handoffs && !t->thread_loader) {
 		l->pinned.value = t->relays.n ? "pin_thread" : NULL;
 		l->sharing.value = t->fd_sharing ? "file_descriptor" : NULL;
 	}

@@ -202,6 +202,7 @@ struct pt_trainer {
 	bool computes_too; /* its main thread computes for batches: where a loader calls it, or of
 			   * what it receives */
 	bool thread_loader; /* from threads of the trainer itself */
+	bool may_spin; /* pt_may_spin() */
 	bool respawned;	   /* a worker was born during the capture */
 	bool fd_sharing;   /* descriptors are handed over by workers */
 	bool gpu_known;	     /* a sync was seen: the model has footing */
@@ -277,7 +278,9 @@ struct pt_an {
 /* Every pass: 0 or -ENOMEM. */
 int pt_find_trainers(struct pt_an *an);
 struct pt_actor;
-int pt_find_writing(const struct pt_an *an, struct pt_trainer *t, const struct pt_actor *a);
+struct pt_paths;
+int pt_find_writing(const struct pt_an *an, struct pt_trainer *t, const struct pt_actor *a,
+		    struct pt_paths *paths);
 void pt_shape_steps(struct pt_trainer *t);
 /* steps/join.c: obtainings that together feed one update become one step. */
 int pt_join_steps(struct pt_trainer *t);
@@ -484,7 +487,6 @@ uint64_t pt_cpu_ns(const struct pt_thread *t, uint64_t b, uint64_t e); /* it ran
  * send, in order, appended to `out`. One an item: between two wake-ups the
  * sender has written something. *wakes counts every wake-up by `from`.
  */
-struct pt_paths;
 int pt_rest_wakes(const struct pt_an *an, struct pt_paths *paths,
 		  const struct pt_thread *th, const struct pt_thread *from,
 		  pt_times *out, uint64_t *wakes);

@@ -7,7 +7,7 @@
 
 #include "analysis/gpu/passes.h"
 #include "analysis/health.h"
-#include "analysis/waits/gaps.h"
+#include "analysis/waits/givers.h"
 #include "model/syscalls.h"
 
 /* As much written between two records of the trainer's main thread is a
@@ -132,10 +132,59 @@ static uint64_t write_began(const struct pt_proc *p, const struct pt_thread *th,
 	return behind_launches(p, v[i].end, end);
 }
 
+/* A sleep that others of the process end, who write meanwhile: shorter ones are not worth it. */
+#define WRITTEN_FOR_NS (5 * NS_PER_MS)
+
+struct writers {
+	const struct pt_an *an;
+	struct pt_paths *paths;
+	const struct pt_proc *own;
+	uint64_t bytes;
+	bool others; /* another process has a part in it */
+};
+
+static enum pt_link writer_link(void *ctx, const struct pt_thread *th, const struct pt_iv *iv,
+				uint64_t at, const struct pt_thread **who)
+{
+	const struct writers *k = ctx;
+
+	(void)at;
+	return pt_cause_link(k->an, k->paths, th, iv, *who);
+}
+
+static int writer_leg(void *ctx, const struct pt_leg *l)
+{
+	struct writers *k = ctx;
+
+	k->others |= l->th->proc != k->own;
+	k->bytes += pt_written_between(l->th, l->begin, l->end);
+	return 0;
+}
+
+/* Does the loop sleep now and then until other threads of its process have written a file?
+ * Those that it waits for before each batch may keep what they have loaded. */
+static bool is_written_for(const struct pt_an *an, const struct pt_actor *a,
+			   struct pt_paths *paths, const pt_spans *before,
+			   const struct pt_iv *iv)
+{
+	struct writers k = { .an = an, .paths = paths, .own = a->proc };
+	struct pt_walk_opts o = { writer_link, writer_leg, &k, &k };
+	const struct pt_thread *by = iv->valid_wake ?
+		pt_model_thread(an->m, iv->waker_tid) : NULL;
+	uint64_t last = before->n ? before->v[before->n - 1].end : 0;
+
+	return by && by->proc == a->proc && iv->ready >= iv->begin + WRITTEN_FOR_NS &&
+	       !pt_inside_call(a->proc, a->lead->tid, iv->begin) &&
+	       (iv->begin < last + WRITE_PAUSE_NS || seldom_behind(a, last, iv->begin)) &&
+	       !pt_walk_back(paths, by, iv->begin, iv->ready, &o) && !k.others &&
+	       k.bytes >= WRITE_BURST;
+}
+
 /* When the main thread writes a file, into t->writing: asleep in a write or a
- * flush, or many bytes between two records. Before the steps are sought: what
- * is written before a fetch is none of it. */
-int pt_find_writing(const struct pt_an *an, struct pt_trainer *t, const struct pt_actor *a)
+ * flush, or many bytes between two records, or until others have written one. Before the
+ * steps are sought: what is written before a fetch is none of it. */
+int pt_find_writing(const struct pt_an *an, struct pt_trainer *t, const struct pt_actor *a,
+		    struct pt_paths *paths)
 {
 	const struct pt_thread *th = t->main;
 	pt_spans *out = &t->writing;
@@ -155,7 +204,7 @@ int pt_find_writing(const struct pt_an *an, struct pt_trainer *t, const struct p
 		    iv->wchar - prev->wchar >= WRITE_BURST)
 			err = add_span(out, pt_max64(write_began(t->proc, th, i), an->t0),
 				       iv->begin);
-		if (!err && blocked)
+		if (!err && (blocked || is_written_for(an, a, paths, out, iv)))
 			err = add_span(out, pt_max64(iv->begin, an->t0), end);
 	}
 	if (!err) {

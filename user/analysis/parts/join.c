@@ -346,7 +346,7 @@ static void finish_devs(const struct pt_join_rank *r, struct pt_trainer *t,
 	X(T, OWN, index) X(T, OWN, steps) X(T, OWN, waits) X(T, OWN, charges)   \
 	X(T, OWN, quotas) X(T, OWN, optimizer_steps) X(T, OWN, micro_shape)     \
 	X(T, OWN, update_shape) X(T, MAX, concurrent) X(T, ANY, handoffs)       \
-	X(T, ANY, thread_loader) X(T, ANY, respawned)                           \
+	X(T, ANY, thread_loader) X(T, ANY, respawned) X(T, ANY, may_spin)       \
 	X(T, ANY, computes_too) X(T, ANY, fd_sharing)                           \
 	X(T, OWN, gpu_known) X(T, OWN, top_cause) X(T, OWN, look)               \
 	X(T, OWN, devs)                                                         \
@@ -366,7 +366,7 @@ static void finish_devs(const struct pt_join_rank *r, struct pt_trainer *t,
 	X(T, SUM, checkpoint_wait_ns) X(T, SUM, checkpoint_idle_ns)             \
 	X(T, SUM, launch_ns) X(T, SUM, lack_ns) X(T, SUM, host_bound_ns)        \
 	X(T, SUM, host_bound_launches)
-PT_JOIN_LIST(trainer, struct pt_trainer, TRAINER, 1);
+PT_JOIN_LIST(trainer, struct pt_trainer, TRAINER, 0);
 
 static void add_facts(struct pt_trainer *to, const struct pt_trainer *t)
 {

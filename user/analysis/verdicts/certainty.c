@@ -74,5 +74,5 @@ void pt_lower_certainty(const struct pt_facts *f, enum pt_verdict_stage stage,
 		pt_at_most(&v->certainty, PT_CONF_LOW);
 	/* its own reads are seen; the time between them is taken for loading */
 	if (pt_explains_starving(stage) && f->own >= f->th->slow_share)
-		pt_at_most(&v->certainty, f->taken ? PT_CONF_LOW : PT_CONF_MEDIUM);
+		pt_at_most(&v->certainty, f->taken || f->t->may_spin ? PT_CONF_LOW : PT_CONF_MEDIUM);
 }

@@ -49,7 +49,7 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 		flush >= PT_FLUSH_SHARE ? ", mostly flushing them (fsync)" : "");
 	v->advice = flush >= PT_FLUSH_SHARE ?
 		"Do not flush (fsync) on the training thread: write checkpoints from another thread or process, less often, or to a faster disk." :
-		"Write checkpoints less often, to a faster disk or into memory first, from another thread or process; do not flush (fsync) on the training thread.";
+		"Write checkpoints less often, to a faster disk or into memory first, from another thread or process that the loop does not wait for; do not flush (fsync) on the training thread.";
 	return 1;
 }
 

@@ -9,6 +9,7 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	double io = f->group[PT_GROUP_IO], cpu = f->group[PT_GROUP_CPU];
 	bool programs = f->programs >= f->th->slow_share;
 	bool beside = f->t->computes_too && f->t->workers.n;
+	bool spins = f->t->may_spin && cpu > io;
 
 	/* somebody who was not followed may keep it waiting */
 	if (!programs &&
@@ -22,7 +23,10 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 		"The training thread starts a program for each batch and waits for it, %.0f "
 		"%% of the time, while the GPU waits too." : beside ?
 		"The training thread itself computes to obtain its batches (decoding, a sampler, a "
-		"collate function), and the GPU waits meanwhile: %.0f %% of the time." :
+		"collate function), and the GPU waits meanwhile: %.0f %% of the time." : spins ?
+		"Before each batch goes to the device the training thread is at one line, %.0f %% "
+		"of the time. Whether it makes the batch there, or spins until others have made it, "
+		"cannot be seen." :
 		"The training thread loads every batch itself, which takes %.0f %% of the "
 		"time while the GPU waits.",
 		100 * f->wait_share);
@@ -36,6 +40,12 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 		v->advice = "Make that code cheaper, do its work ahead (a sampler's order once "
 			    "an epoch), or move it into the workers. More workers alone do "
 			    "not help: this is the training thread's own time.";
+		return 1;
+	}
+	if (spins) {
+		v->advice = "If it spins there until a batch comes, whoever makes that is too slow: "
+			    "speed that up. If it makes the batch, load in worker processes (2 to 4, "
+			    "at most one per core), so that loading overlaps with GPU work.";
 		return 1;
 	}
 	if (f->taken) {

@@ -371,8 +371,20 @@ static enum pt_cause cause_of(struct charger *k, const struct pt_leg *l)
 	}
 }
 
+/* Does `maker` make batches in another process, in which `th` hands them over, or serves who
+ * takes them (PyTorch's worker has a thread that passes descriptors)? */
+static bool serves(const struct charger *k, const struct pt_thread *th,
+		   const struct pt_thread *maker)
+{
+	int w;
+
+	return th != maker && th->proc == maker->proc && th->proc != k->t->proc &&
+	       pt_worker_index(k->t, maker, &w) && k->t->workers.v[w].main == maker;
+}
+
 /* The holder of a lock that kept a batch from being handed on: what it waited for
- * meanwhile; else the lock. */
+ * meanwhile; else the lock. A maker that has the interpreter while who hands over wants it is
+ * at the next batch: batches come no faster than it makes them. */
 static int holder_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv,
 			bool queued)
 {
@@ -384,6 +396,8 @@ static int holder_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *i
 
 	if (c == PT_CAUSE_UNKNOWN || c == PT_CAUSE_IPC)
 		c = PT_CAUSE_LOCK;
+	if (!iv && serves(k, k->held_up, k->holder))
+		c = PT_CAUSE_CPU;
 	l.kind = c == PT_CAUSE_LOCK ? PT_LEG_LOCK : PT_LEG_BLOCKED;
 	/* whoever takes a batch does not make it: the one that has the lock does */
 	return charge(k, c, &l, receives(k, k->held_up) ? k->holder : k->held_up);

@@ -105,7 +105,18 @@ struct host_walk {
 	const struct pt_an *an;
 	struct pt_paths *paths;
 	const struct pt_actor *a;
+	const struct pt_givers *g; /* whose helpers are followed; NULL: nobody's */
 };
+
+/* A thread of the process that works for the consumer when it is asked: what it does then is
+ * what the consumer waits for. */
+static bool helps(const struct host_walk *k, const struct pt_iv *iv, const struct pt_thread *who)
+{
+	const struct pt_giver *x = k->g ? pt_giver_of(k->g, iv) : NULL;
+
+	return x && x->role == PT_GIVER_HELPER && who->proc == k->a->proc &&
+	       !pt_is_driver_thread(who);
+}
 
 static enum pt_link host_link(void *ctx, const struct pt_thread *th,
 			      const struct pt_iv *iv, uint64_t at,
@@ -116,14 +127,15 @@ static enum pt_link host_link(void *ctx, const struct pt_thread *th,
 	(void)at;
 	if (*who && pt_is_lock(k->paths, th, iv))
 		return PT_LINK_LOCK;
-	return *who && pt_is_actor(k->a, *who) ? PT_LINK_FOLLOW : PT_LINK_STOP;
+	return *who && (pt_is_actor(k->a, *who) || helps(k, iv, *who)) ?
+		       PT_LINK_FOLLOW : PT_LINK_STOP;
 }
 
 int pt_walk_host(const struct pt_an *an, struct pt_paths *paths,
-		 const struct pt_actor *a, const struct pt_gap *g,
+		 const struct pt_actor *a, const struct pt_givers *helpers, const struct pt_gap *g,
 		 int (*leg)(void *ctx, const struct pt_leg *leg), void *ctx)
 {
-	struct host_walk k = { an, paths, a };
+	struct host_walk k = { an, paths, a, helpers };
 	struct pt_walk_opts o = { host_link, leg, &k, ctx };
 
 	return pt_walk_back(paths, g->th, g->begin, g->end, &o);
@@ -152,7 +164,7 @@ static int walk_cause(const struct pt_an *an, struct pt_paths *paths,
 		      const struct pt_thread *th, uint64_t begin, uint64_t end,
 		      int (*leg)(void *ctx, const struct pt_leg *leg), void *ctx)
 {
-	struct host_walk k = { an, paths, NULL };
+	struct host_walk k = { .an = an, .paths = paths };
 	struct pt_walk_opts o = { cause_link, leg, &k, ctx };
 
 	return pt_walk_back(paths, th, begin, end, &o);
@@ -189,11 +201,14 @@ static bool takes_input(const struct pt_iv *iv)
 		      iv->wait == PT_WAIT_SOCK);
 }
 
-/* A loader may use a device for its work, too: it is the consumer's child. */
 static bool is_rank(const struct sums *k, const struct pt_proc *p)
 {
-	return p != k->a->proc && pt_feeds_device(k->g->an, p) &&
-	       !pt_descends_from(k->g->an->m, p, k->a->proc->tgid);
+	const struct pt_an *an = k->g->an;
+	size_t i;
+
+	for (i = 0; i < an->trainers.n && an->trainers.v[i].proc != p; i++)
+		;
+	return p != k->a->proc && i < an->trainers.n;
 }
 
 static int origin_leg(void *ctx, const struct pt_leg *l)
@@ -443,7 +458,7 @@ static int sum_gaps(struct sums *k)
 			k->g->read += gap ? pt_read_between(g.th, g.begin, g.end) : 0;
 		}
 		if (gap)
-			err = pt_walk_host(an, k->g->paths, k->a, &g, sum_leg, k);
+			err = pt_walk_host(an, k->g->paths, k->a, NULL, &g, sum_leg, k);
 	}
 	k->gap = NULL;
 	return err;

@@ -87,9 +87,10 @@ const struct pt_giver *pt_giver_of(const struct pt_givers *g,
 enum pt_giver_role pt_role_at(const struct pt_givers *g, const struct pt_iv *iv);
 
 /* The walk back from the end of a gap, on the consumer's own threads: what others
- * ended is a leg GIVEN or LOCK. 0, -ENOMEM, or what leg() returned. */
+ * ended is a leg GIVEN or LOCK; and on threads that are helpers by `helpers`, NULL: on none.
+ * 0, -ENOMEM, or what leg() returned. */
 int pt_walk_host(const struct pt_an *an, struct pt_paths *paths,
-		 const struct pt_actor *a, const struct pt_gap *g,
+		 const struct pt_actor *a, const struct pt_givers *helpers, const struct pt_gap *g,
 		 int (*leg)(void *ctx, const struct pt_leg *leg), void *ctx);
 /* ... through everybody but clients and holders of locks. */
 enum pt_link pt_cause_link(const struct pt_an *an, struct pt_paths *paths,

@@ -72,11 +72,23 @@ static unsigned by_kind(const struct finder *k, const struct pt_thread *th,
 	}
 }
 
+/* What a helper does is done for the consumer, unless it sleeps by a timer (a server's event
+ * loop waits for more requests to go with the first), or until somebody asks. */
+static unsigned by_helper(const struct finder *k, const struct pt_leg *l)
+{
+	unsigned w = l->kind == PT_LEG_BLOCKED || (l->kind == PT_LEG_GIVEN && !l->who) ?
+			     by_kind(k, l->th, l->iv) : PT_HOST_HELPED;
+
+	return w == PT_HOST_SLEEPING || w == PT_HOST_CLIENT ? w : PT_HOST_HELPED;
+}
+
 static unsigned what_of(const struct finder *k, const struct pt_leg *l)
 {
 	unsigned w = PT_HOST_NOTHING;
 	const struct pt_giver *x;
 
+	if (!pt_is_actor(k->out->a, l->th))
+		return by_helper(k, l);
 	switch (l->kind) {
 	case PT_LEG_RUN:
 		return PT_HOST_COMPUTING;
@@ -302,7 +314,7 @@ static int take_gap(struct finder *k, size_t call, const struct pt_gap *g)
 	int err;
 
 	k->gap = &x;
-	err = pt_walk_host(k->an, k->givers->paths, h->a, g, host_leg, k);
+	err = pt_walk_host(k->an, k->givers->paths, h->a, k->givers, g, host_leg, k);
 	if (err)
 		return err;
 	reverse(h, x.first);

@@ -66,6 +66,9 @@ struct pt_host {
 	PT_VEC(struct pt_host_gap) gaps;
 	PT_VEC(struct pt_host_look) looks; /* by begin */
 	bool supplied; /* some supplier is known */
+	/* looks that found it above the loop's calls; a vote for one line of the job's own */
+	size_t above, one_votes;
+	const struct pt_code_line *one_line;
 };
 
 static inline bool pt_gap_is_evident(const struct pt_host_gap *g)
@@ -88,6 +91,8 @@ void pt_host_free(struct pt_host *h);
 /* named.c: the looks, and into the gaps how often the thread was seen in its data iterator.
  * 0 or -ENOMEM. */
 int pt_find_named(const struct pt_an *an, struct pt_host *h);
+/* May what the loop computes before its batches go up be a spin until others have made them? */
+bool pt_may_spin(const struct pt_an *an, const struct pt_host *h);
 /* So many looks at a running thread tell what it does. */
 #define PT_LOOKS_MIN 10
 /* Of all looks at a thread's Python, or at a kind of its sleeps, `n` found the same: enough to be

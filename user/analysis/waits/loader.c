@@ -91,7 +91,8 @@ static int take_givers(struct pt_loader_finder *k)
 		/* a lock that its own threads share now and then */
 		if (p == t->proc && (double)x->ns < MAKER_SHARE * (double)all)
 			continue;
-		if (p == t->proc && (double)pt_made_by(g, x->th) < RELAY_SHARE * behind) {
+		if (p == t->proc && (double)pt_made_by(g, x->th) < RELAY_SHARE * behind &&
+		    !pt_fetches(k, x->th)) {
 			/* it hands on what others make */
 			if (!pt_is_relay(t, x->th) && pt_vec_push(&t->relays, x->th))
 				return -ENOMEM;
@@ -249,6 +250,8 @@ static int find_managers(struct pt_loader_finder *k)
 
 		if (!x)
 			return -ENOMEM;
+		if (p == t->proc && pt_fetches(k, t->workers.v[i].main))
+			continue;
 		if (!p->outside && (is_memory_manager(p) ||
 				    (double)x->made < MAKER_SHARE * (double)made ||
 				    (x->sent && (double)x->sent <
@@ -275,6 +278,7 @@ static int count_concurrent(const struct pt_an *an, struct pt_trainer *t)
 {
 	pt_times began = { 0 }, ended = { 0 };
 	const struct pt_worker *w, *end = t->workers.v + t->workers.n;
+	bool processes = false;
 	size_t n;
 	int err = 0;
 
@@ -293,11 +297,13 @@ static int count_concurrent(const struct pt_an *an, struct pt_trainer *t)
 		    pt_times_until(&ended, w->main->first);
 		if (n > t->concurrent)
 			t->concurrent = n;
-		t->handoffs |= w->proc != t->proc;
+		processes |= w->proc != t->proc;
 		t->thread_loader |= w->proc == t->proc;
 		t->respawned |= w->proc != t->proc && w->proc->born > 0;
 	}
-	t->thread_loader &= !t->handoffs;
+	t->handoffs |= processes;
+	/* who is outside serves the job's own workers, where there are some */
+	t->thread_loader &= !processes;
 	pt_vec_free(&began);
 	pt_vec_free(&ended);
 	return err;

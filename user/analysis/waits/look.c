@@ -91,7 +91,7 @@ int pt_look_at(struct pt_an *an, struct pt_trainer *t)
 	if (err || !l->actor.lead)
 		return err;
 	t->main = (struct pt_thread *)l->actor.lead;
-	err = pt_find_writing(an, t, &l->actor);
+	err = pt_find_writing(an, t, &l->actor, l->paths);
 	err = err ?: pt_find_givers(an, l->paths, &l->actor, &l->givers);
 	err = err ?: pt_find_loader(an, t, &l->givers);
 	if (!err) {
@@ -101,6 +101,7 @@ int pt_look_at(struct pt_an *an, struct pt_trainer *t)
 	err = err ?: pt_find_host(an, &l->actor, &l->givers, &t->writing, &l->host);
 	err = err ?: find_asks(an, t, l);
 	err = err ?: pt_find_named(an, &l->host);
+	t->may_spin = !err && pt_may_spin(an, &l->host);
 	err = err ?: pt_find_period(&l->host, &l->period);
 	if (!err)
 		take_last_sleep(&l->host, &l->period);
@@ -113,20 +114,46 @@ int pt_look_at(struct pt_an *an, struct pt_trainer *t)
 
 /* ---- trainers ------------------------------------------------------------------ */
 
+enum { LAUNCHES, UPLOADS, RESULTS, OTHERS, KINDS };
 struct caller {
 	size_t calls; /* that make steps */
+	size_t kind[KINDS]; /* of these */
 	bool meets;   /* other ranks, by collectives */
 };
+/* Ranks make the same calls: but for those of a turn at each end. */
+#define ALIKE_PART 0.1
+#define ALIKE_MIN 50
 
 static struct caller caller_of(const struct pt_an *an, const struct pt_proc *p)
 {
 	struct caller k = { 0 };
 
 	pt_each_call(c, p, an->t0, an->t1) {
-		k.calls += pt_call_is_step(c);
 		k.meets |= c->cls == PT_API_COLLECTIVE;
+		if (!pt_call_is_step(c))
+			continue;
+		k.calls++;
+		k.kind[pt_call_is_launch(c) ? LAUNCHES :
+		       pt_brings_results(c) ? RESULTS :
+		       pt_call_is_copy(c) && c->v[2] == PT_COPY_H2D ? UPLOADS : OTHERS]++;
 	}
 	return k;
+}
+
+/* A loader that uses a device does something else there than who trains. */
+static bool are_alike(const struct caller *x, const struct caller *y)
+{
+	double most = (double)(x->calls > y->calls ? x->calls : y->calls), apart = 0;
+	int i;
+
+	for (i = 0; i < KINDS; i++) {
+		double d = (double)x->kind[i] - (double)y->kind[i];
+
+		if (!x->kind[i] != !y->kind[i])
+			return false;
+		apart += d < 0 ? -d : d;
+	}
+	return most >= ALIKE_MIN && apart <= ALIKE_PART * most;
 }
 
 /* A loader, or an actor that plays, may use a device for its work: no rank, and started by one
@@ -139,7 +166,7 @@ static bool works_for_another(const struct pt_an *an, const struct caller *v, si
 	if (v[i].meets || p->facts.rank != PT_PROC_UNKNOWN)
 		return false;
 	for (j = 0; j < an->trainers.n; j++)
-		if (j != i && v[j].calls >= v[i].calls &&
+		if (j != i && v[j].calls >= v[i].calls && !are_alike(&v[i], &v[j]) &&
 		    pt_descends_from(an->m, p, an->trainers.v[j].proc->tgid))
 			return true;
 	return false;

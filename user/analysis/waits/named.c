@@ -9,6 +9,10 @@
  * __next__(), the thread is inside of the iterator, whatever that is and however deep. What
  * else the loop calls (metrics, a logger, a checkpoint) is not.
  *
+ * Or it is above all lines from which that function, or one that it called, calls the device,
+ * and a copy to the device follows: what comes before a turn's first call makes its batch, what
+ * comes behind the last one works on results, or writes a log.
+ *
  * And what the loop has called tells what the thread computes for: what it waits for its batches
  * in, or something else (fetching.c).
  */
@@ -25,6 +29,7 @@
 struct stack {
 	uint32_t id[PT_STACK_DEPTH];
 	size_t n;
+	size_t looks; /* that found it inside of a call */
 };
 
 struct named {
@@ -108,17 +113,58 @@ static struct pt_loop_place loop_place(const struct named *k, const struct stack
 	return at;
 }
 
+/* Is it above all lines of its function, the innermost that it has in common with any call,
+ * that call the device? */
+static bool is_above_calls(const struct named *k, const struct stack *x, const size_t *common)
+{
+	const struct pt_code_line *at, *c;
+	size_t i, n = 0;
+	bool any = false;
+
+	for (i = 0; i < k->n; i++)
+		n = pt_max64(n, common[i]);
+	at = n ? line_at(k->m, x, n - 1) : NULL;
+	if (!at || !at->line || at->library)
+		return false;
+	for (i = 0; i < k->n; i++) {
+		c = common[i] == n ? line_at(k->m, &k->calls[i], n - 1) : NULL;
+		if (!c)
+			continue;
+		if (c->line <= at->line)
+			return false;
+		any = true;
+	}
+	return any;
+}
+
 static void add_call(struct named *k, uint32_t id)
 {
 	size_t i;
 
 	for (i = 0; i < k->n; i++)
-		if (k->calls[i].id[0] == id)
+		if (k->calls[i].id[0] == id) {
+			k->calls[i].looks++;
 			return;
+		}
 	if (k->n < STACKS_MAX && pt_model_stack(k->m, id)) {
 		k->calls[k->n].n = pt_model_unfold(k->m, id, k->calls[k->n].id);
+		k->calls[k->n].looks = 1;
 		k->n++;
 	}
+}
+
+/* A look shortly behind a launch may be out of it already: a stack of which so many more were
+ * between calls makes none. */
+#define BETWEEN_MORE 4
+
+static void drop_left_calls(struct named *k, const uint32_t *between)
+{
+	size_t i, n = 0;
+
+	for (i = 0; i < k->n; i++)
+		if (k->calls[i].looks * BETWEEN_MORE >= between[k->calls[i].id[0]])
+			k->calls[n++] = k->calls[i];
+	k->n = n;
 }
 
 /* The gap that the look lies in, all of it; *at: where to begin. */
@@ -240,6 +286,23 @@ static bool is_own_work(const struct pt_model *m, const struct pt_code_look *l)
 	       !(leaf && leaf->native && !strncmp(leaf->name, "libc.", 5));
 }
 
+/* All that is seen of it is one line of the job's own, which calls no library but the C library:
+ * a loop that spins until something comes looks so. A majority vote in one pass. */
+static void vote_spin(const struct pt_model *m, struct pt_host *h, const struct pt_code_look *l)
+{
+	const struct pt_code_line *in = line_of(m, l->stack), *leaf = line_of(m, l->leaf);
+	bool bare = in && !in->library &&
+		    !(leaf && leaf->native && strncmp(leaf->name, "libc.", 5) != 0);
+
+	h->above++;
+	if (bare && (!h->one_votes || pt_same_line(in, h->one_line))) {
+		h->one_line = in;
+		h->one_votes++;
+	} else if (h->one_votes) {
+		h->one_votes--;
+	}
+}
+
 /* So many looks, and of all so many: a thread that was woken is looked at more often than one
  * that goes on, and one that only takes batches has none of them. */
 #define COMPUTES_MIN 4
@@ -267,6 +330,71 @@ void pt_find_computing(const struct pt_an *an, struct pt_trainer *t)
 	}
 }
 
+/* Behind the gap a batch goes up before anything is launched, by whichever thread. */
+static bool uploads_behind(const struct pt_host *h, const struct pt_host_gap *g)
+{
+	const struct pt_proc *p = h->a->proc;
+
+	pt_each_call(c, p, g->g.begin, UINT64_MAX) {
+		if (pt_call_is_copy(c) && c->v[2] == PT_COPY_H2D)
+			return true;
+		if (c->begin >= g->g.end && (pt_call_is_launch(c) || pt_call_is_sync(c)))
+			return false;
+	}
+	return false;
+}
+
+/* A loop that sleeps for most of a gap polls: what for is not seen. */
+static bool naps(const struct pt_host *h, const struct pt_host_gap *g)
+{
+	uint64_t ns = 0;
+	size_t i;
+
+	for (i = g->first; i < g->first + g->n; i++)
+		if (h->pieces.v[i].what == PT_HOST_SLEEPING)
+			ns += h->pieces.v[i].end - h->pieces.v[i].begin;
+	return 2 * ns > g->g.end - g->g.begin;
+}
+
+/* It computes there, or waits for threads that do. */
+static bool works_at(const struct pt_host *h, const struct pt_host_gap *g,
+		     const struct pt_code_look *l)
+{
+	size_t i;
+
+	for (i = g->first; i < g->first + g->n; i++) {
+		const struct pt_host_piece *x = &h->pieces.v[i];
+
+		if (x->end > l->begin)
+			return x->what == PT_HOST_COMPUTING || x->what == PT_HOST_QUEUED ||
+			       x->what == PT_HOST_HELPED || x->what == PT_HOST_LOCK ||
+			       x->what == PT_HOST_READING;
+	}
+	return false;
+}
+
+/* So many looks above its calls tell; so much of them, as a vote has it, is one line; and
+ * another thread runs so much of the time that it may make what is waited for. */
+#define SPIN_LOOKS 4
+#define SPIN_PART 0.6
+#define SPIN_OTHERS 0.05
+
+bool pt_may_spin(const struct pt_an *an, const struct pt_host *h)
+{
+	size_t i;
+
+	if (h->above < SPIN_LOOKS || (double)h->one_votes < SPIN_PART * (double)h->above)
+		return false;
+	for (i = 0; i < an->m->all_threads.n; i++) {
+		const struct pt_thread *th = an->m->all_threads.v[i];
+
+		if (th != h->a->lead && !pt_is_driver_thread(th) &&
+		    (double)pt_run_ns(an, th) >= SPIN_OTHERS * (double)(an->t1 - an->t0))
+			return true;
+	}
+	return false;
+}
+
 static void note(struct pt_host_gap *g, const struct pt_code_look *l, double weight, bool named)
 {
 	g->looks++;
@@ -280,7 +408,7 @@ static void note(struct pt_host_gap *g, const struct pt_code_look *l, double wei
 
 /* What a stack tells, asked once. */
 struct told {
-	bool known, named, takes;
+	bool known, named, above, takes;
 	struct pt_loop_place at;
 };
 
@@ -295,6 +423,7 @@ static const struct told *tell(const struct named *k, struct told *v, uint32_t i
 	for (i = 0; i < k->n; i++)
 		common[i] = in_common(k->m, &x, &k->calls[i]);
 	v[id] = (struct told){ .known = true, .named = is_named(k, &x, common),
+			       .above = is_above_calls(k, &x, common),
 			       .takes = pt_takes_batch(k->m, id),
 			       .at = loop_place(k, &x, common) };
 	return &v[id];
@@ -306,13 +435,17 @@ static int add_look(const struct named *k, struct pt_host *h, struct told *v,
 	struct pt_host_gap *g = gap_of(h, l, at);
 	struct pt_host_look x = { .begin = l->begin, .gap = *at, .running = l->running };
 	const struct told *told;
+	bool above;
 
 	if (!g || l->stack > k->m->code_stacks.n)
 		return 0;
 	told = tell(k, v, l->stack);
 	x.at = told->at;
 	x.takes = told->takes;
-	note(g, l, weight, told->named && !waits_for_else(h, g, l));
+	above = told->above && works_at(h, g, l) && !naps(h, g) && uploads_behind(h, g);
+	if (above && !told->named)
+		vote_spin(k->m, h, l);
+	note(g, l, weight, (told->named && !waits_for_else(h, g, l)) || above);
 	return pt_vec_push(&h->looks, x) ? -ENOMEM : 0;
 }
 
@@ -321,25 +454,33 @@ int pt_find_named(const struct pt_an *an, struct pt_host *h)
 	const struct pt_thread *th = h->a->lead;
 	struct named k = { .m = an->m };
 	struct told *v; /* by stack */
+	uint32_t *looks; /* between calls; by stack */
 	double *weight;
 	size_t i, at = 0;
 	int err;
 
 	if (!th || !th->looks.n)
 		return 0;
-	for (i = 0; i < th->looks.n; i++)
-		if (pt_inside_call(th->proc, th->tid, th->looks.v[i].begin) &&
-		    pt_inside_call(th->proc, th->tid, th->looks.v[i].end))
-			add_call(&k, th->looks.v[i].stack);
-	if (!k.n)
-		return 0;
 	v = calloc(an->m->code_stacks.n + 1, sizeof(*v));
+	looks = calloc(an->m->code_stacks.n + 1, sizeof(*looks));
 	err = pt_weigh_looks(an, th, &weight);
-	if (!v)
+	if (!v || !looks)
 		err = -ENOMEM;
-	for (i = 0; !err && i < th->looks.n; i++)
+	for (i = 0; !err && i < th->looks.n; i++) {
+		const struct pt_code_look *l = &th->looks.v[i];
+
+		if (pt_inside_call(th->proc, th->tid, l->begin) &&
+		    pt_inside_call(th->proc, th->tid, l->end))
+			add_call(&k, l->stack);
+		else if (l->stack <= an->m->code_stacks.n)
+			looks[l->stack]++;
+	}
+	if (!err)
+		drop_left_calls(&k, looks);
+	for (i = 0; !err && k.n && i < th->looks.n; i++)
 		err = add_look(&k, h, v, &th->looks.v[i], weight[i], &at);
 	free(weight);
+	free(looks);
 	free(v);
 	return err;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Which thread of a worker's process hands over what another one of it has made. */
+/* Which thread of a worker's process hands over what another one of it has made, and which of
+ * the trainer's fetches by itself. */
 #include "analysis/waits/loader_int.h"
 
 #include <errno.h>
@@ -75,6 +76,59 @@ static bool answers(const struct pt_an *an, const struct pt_trainer *t,
 			return true;
 	}
 	return false;
+}
+
+struct asker {
+	const struct pt_loader_finder *k;
+	const struct pt_proc *by;
+	bool met;
+};
+
+static enum pt_link answer_link(void *ctx, const struct pt_thread *th, const struct pt_iv *iv,
+				uint64_t at, const struct pt_thread **who)
+{
+	const struct asker *x = ctx;
+
+	(void)at;
+	return pt_cause_link(x->k->an, x->k->g->paths, th, iv, *who);
+}
+
+static int answer_leg(void *ctx, const struct pt_leg *l)
+{
+	struct asker *x = ctx;
+
+	x->met |= l->th->proc == x->by;
+	return 0;
+}
+
+/* Did whoever ended the sleep begin with the answer only when it was asked, since `from`? */
+static bool began_when_asked(const struct pt_loader_finder *k, const struct pt_thread *th,
+			     const struct pt_iv *iv, uint64_t from)
+{
+	const struct pt_thread *by = pt_model_thread(k->an->m, iv->waker_tid);
+	struct asker x = { .k = k, .by = th->proc };
+	struct pt_walk_opts o = { answer_link, answer_leg, &x, &x };
+
+	return by && !pt_walk_back(k->g->paths, by, from, iv->ready, &o) && x.met;
+}
+
+bool pt_fetches(const struct pt_loader_finder *k, const struct pt_thread *th)
+{
+	const struct pt_an *an = k->an;
+	uint64_t slept = 0, asked = 0, answer = an->t0; /* when the last one had come */
+
+	pt_each_iv(iv, th, an->t0, an->t1) {
+		const struct pt_proc *p = iv->valid_wake && iv->waker_tgid != th->tgid ?
+						  pt_model_proc(an->m, iv->waker_tgid) : NULL;
+		uint64_t ns = iv->ready - iv->begin;
+
+		slept += p ? ns : 0;
+		if (!p || !p->outside || !(iv->sock & PT_IV_SOCK_AWAITED))
+			continue;
+		asked += began_when_asked(k, th, iv, answer) ? ns : 0;
+		answer = iv->end;
+	}
+	return 2 * asked > slept;
 }
 
 /* Of the threads of a worker's process the one that ended most of the time that the
