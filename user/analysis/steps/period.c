@@ -121,10 +121,13 @@ static int count_places(const struct pt_host *h, struct pt_period *p)
 			x->big_ns += ns;
 		x->evident += pt_gap_is_evident(g);
 		x->reads += g->reads || g->read_bytes || g->read_ns;
-		x->looks += g->looks;
-		x->looked += g->looked;
-		x->named += g->named;
-		x->named_at += g->named_at;
+		pt_add_looks(&x->name, g);
+		if (g->looks && g->looked > 0) {
+			x->looked_at++;
+			x->parts += g->named / g->looked;
+			x->several += g->looks > 1;
+			x->whole += g->looks > 1 && (g->named <= 0 || g->named >= g->looked);
+		}
 	}
 	return 0;
 }
@@ -191,7 +194,8 @@ static void mark_begins(struct pt_period *p, struct pt_place_at *best)
 
 static bool is_named(const struct pt_place_at *x)
 {
-	return x->looks >= NAMED_LOOKS && x->named > 0 && x->named >= NAMED_PART * x->looked;
+	return x->name.looks >= NAMED_LOOKS && x->name.named > 0 &&
+	       x->name.named >= NAMED_PART * x->name.looked;
 }
 
 /* The one with most of it; NULL: nothing is told. */
@@ -200,7 +204,7 @@ static struct pt_place_at *most_named(struct pt_period *p)
 	struct pt_place_at *best = NULL, *x;
 
 	for (x = p->places; x; x = x->hh.next)
-		if (is_named(x) && (!best || x->named > best->named))
+		if (is_named(x) && (!best || x->name.named > best->name.named))
 			best = x;
 	return best;
 }

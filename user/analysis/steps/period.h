@@ -12,6 +12,20 @@
 #include "analysis/waits/host.h"
 
 /* A place of the loop. */
+/* Looks in gaps, as in struct pt_host_gap. */
+struct pt_name_sum {
+	uint64_t looks;
+	double looked, named, named_at;
+};
+
+static inline void pt_add_looks(struct pt_name_sum *to, const struct pt_host_gap *g)
+{
+	to->looks += g->looks;
+	to->looked += g->looked;
+	to->named += g->named;
+	to->named_at += g->named_at;
+}
+
 struct pt_place_at {
 	union {
 		struct {
@@ -25,8 +39,11 @@ struct pt_place_at {
 	uint64_t big_ns;     /* ... that stand out of the cadence */
 	uint64_t evident;    /* with evidence of obtaining */
 	uint64_t reads;	     /* ... by the consumer's own reading */
-	uint64_t looks;	     /* at its Python, as in struct pt_host_gap */
-	double looked, named, named_at;
+	struct pt_name_sum name; /* of its gaps */
+	/* gaps with looks, and the sum of the parts of each that are named; with several, and
+	 * of these such in which all looks found the same */
+	uint64_t looked_at, several, whole;
+	double parts;
 	bool syncs;	     /* its first call waits for the device */
 	bool graphs; /* ... leads to the launch of one */
 	uint64_t uploads;    /* bytes that its second calls copy to the device */

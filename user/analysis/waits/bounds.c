@@ -221,13 +221,10 @@ static void learn_bare(struct pt_bounds *o)
 
 		if (!at || !at->data || pt_gap_is_evident(g))
 			continue;
-		o->bare.looks += g->looks;
-		o->bare.looked += g->looked;
-		o->bare.named += g->named;
-		o->bare.named_at += g->named_at;
+		pt_add_looks(&o->bare.name, g);
 	}
-	o->bare.by_name = o->bare.looks >= PT_LOOKS_MIN &&
-			  o->bare.named >= BARE_PART * o->bare.looked;
+	o->bare.by_name = o->bare.name.looks >= PT_LOOKS_MIN &&
+			  o->bare.name.named >= BARE_PART * o->bare.name.looked;
 }
 
 /* Of the gaps that have much more own time than usual so many end just behind a hand-over
@@ -430,15 +427,27 @@ void pt_bound_gap(const struct pt_bounds *o, const struct pt_host_gap *g,
 }
 
 /* Only the thread's Python tells that it obtains data in these gaps: so much of one, and
- * there, as looks found it in its iterator. By those at this gap, where they are many. */
+ * there, as looks found it in its iterator. By those at this gap, where they are many, or where
+ * gaps are for one thing as a whole (the loop does something else in every tenth, which is then
+ * longer): in so many of those with several looks all found the same. */
 #define OWN_LOOKS 8
+#define WHOLE_MIN 5
+#define WHOLE_PART 0.8
 static void bound_by_name(const struct pt_place_at *at, const struct pt_host_gap *g,
 			  struct pt_span *w)
 {
-	bool own = g->looks >= OWN_LOOKS;
-	double looked = own ? g->looked : at->looked, named = own ? g->named : at->named;
-	double middle = own ? g->named_at : at->named_at, part = named / looked, from;
-	double len = (double)(g->g.end - g->g.begin);
+	struct pt_name_sum own = { 0 };
+	const struct pt_name_sum *by = &at->name;
+	bool whole = at->several >= WHOLE_MIN &&
+		     (double)at->whole >= WHOLE_PART * (double)at->several;
+	double named, middle, part, from, len = (double)(g->g.end - g->g.begin);
+
+	pt_add_looks(&own, g);
+	if (own.looks >= OWN_LOOKS || (whole && own.looks && own.looked > 0))
+		by = &own;
+	named = by->named;
+	middle = by->named_at;
+	part = whole && by != &own ? at->parts / (double)at->looked_at : named / by->looked;
 
 	*w = (struct pt_span){ .begin = g->g.end, .end = g->g.end };
 	if (named <= 0)

@@ -11,6 +11,8 @@
 
 #include "analysis/internal.h"
 
+#define PT_BATCH_MIN 100 /* bytes that go up, at least */
+
 struct pt_lead_call {
 	uint64_t begin, end, site; /* pt_call_site() */
 	const struct pt_thread *th;

@@ -62,6 +62,11 @@ bool pt_is_relay(const struct pt_trainer *t, const struct pt_thread *th)
 	return false;
 }
 
+static int add_relay(struct pt_trainer *t, const struct pt_thread *th)
+{
+	return pt_is_relay(t, th) ? 0 : pt_vec_push(&t->relays, th);
+}
+
 static int add_sender(struct pt_loader_finder *k, const struct pt_thread *th, uint64_t ns)
 {
 	struct pt_sender *x = pt_hash_make(k->sent, th, &th);
@@ -94,7 +99,7 @@ static int take_givers(struct pt_loader_finder *k)
 		if (p == t->proc && (double)pt_made_by(g, x->th) < RELAY_SHARE * behind &&
 		    !pt_fetches(k, x->th)) {
 			/* it hands on what others make */
-			if (!pt_is_relay(t, x->th) && pt_vec_push(&t->relays, x->th))
+			if (add_relay(t, x->th))
 				return -ENOMEM;
 			continue;
 		}
@@ -105,6 +110,32 @@ static int take_givers(struct pt_loader_finder *k)
 	return 0;
 }
 
+/* What a program does that was started meanwhile, maybe by a shell that was, is the work of who
+ * started it. NULL: that is not known. */
+static const struct pt_proc *started_by(const struct pt_loader_finder *k, const struct pt_proc *p)
+{
+	int depth;
+
+	for (depth = 0; p && p->born && depth < 8; depth++)
+		p = pt_model_proc(k->an->m, p->ppid);
+	return p;
+}
+
+/* Did a way back lead from the thread of the trainer's into this process? */
+static bool comes_through(const struct pt_loader_finder *k, const struct pt_proc *p,
+			  const struct pt_thread *th)
+{
+	const struct pt_maker *x;
+	size_t i;
+
+	for (i = 0; p && i < p->threads.n; i++) {
+		HASH_FIND(hh, k->g->makers, &p->threads.v[i], sizeof(x->th), x);
+		if (x && x->via == th)
+			return true;
+	}
+	return false;
+}
+
 /* Does a thread of the trainer that ends a relay's sleeps make what that hands on? */
 static bool makes_inside(const struct pt_loader_finder *k, const struct pt_thread *th)
 {
@@ -112,10 +143,23 @@ static bool makes_inside(const struct pt_loader_finder *k, const struct pt_threa
 	       (double)pt_made_by(k->g, th) >= MAKER_SHARE * (double)k->made_ns;
 }
 
+/* ... or is it a further relay, of what other processes make (an executor's, that takes the
+ * results of its pool)? */
+static bool passes_on(const struct pt_loader_finder *k, const struct pt_thread *th)
+{
+	const struct pt_maker *x;
+	uint64_t behind = 0;
+
+	for (x = k->g->makers; x; x = x->hh.next)
+		behind += x->via == th || comes_through(k, started_by(k, x->th->proc), th) ?
+				  x->ns : 0;
+	return (double)pt_made_by(k->g, th) < RELAY_SHARE * (double)behind;
+}
+
 /* Who ends the sleeps of a relay delivers as if to the consumer. */
 static int take_relayed(struct pt_loader_finder *k, const struct pt_thread *th)
 {
-	const struct pt_trainer *t = k->t;
+	struct pt_trainer *t = k->t;
 	const struct pt_an *an = k->an;
 	const struct pt_thread *who;
 
@@ -129,6 +173,11 @@ static int take_relayed(struct pt_loader_finder *k, const struct pt_thread *th)
 		if (!p || pt_is_lock(k->g->paths, th, iv) ||
 		    (p == t->proc && !makes_inside(k, who)))
 			continue;
+		if (p == t->proc && passes_on(k, who)) {
+			if (add_relay(t, who))
+				return -ENOMEM;
+			continue;
+		}
 		if (!worker_for(k, p, who) ||
 		    add_sender(k, who, iv->ready - iv->begin))
 			return -ENOMEM;
@@ -168,7 +217,7 @@ static int take_makers(struct pt_loader_finder *k)
 
 		/* a pool of threads, through a relay and another */
 		if (p == t->proc && inside * 2 > k->made_ns && t->relays.n &&
-		    makes_inside(k, x->th) && !worker_for(k, p, x->th))
+		    makes_inside(k, x->th) && !passes_on(k, x->th) && !worker_for(k, p, x->th))
 			return -ENOMEM;
 
 		/* a thread of the trainer that does not end its sleeps passes
@@ -235,9 +284,13 @@ static int find_managers(struct pt_loader_finder *k)
 		if (add_kin(k, s->th->proc, s->ns, 0))
 			return -ENOMEM;
 	}
-	for (m = k->g->makers; m; m = m->hh.next)
-		if (add_kin(k, m->th->proc, 0, m->ns))
+	for (m = k->g->makers; m; m = m->hh.next) {
+		const struct pt_proc *p = m->th->proc, *by = started_by(k, p);
+
+		if (add_kin(k, p, 0, m->ns) ||
+		    (by && by != p && by != t->proc && add_kin(k, by, 0, m->ns)))
 			return -ENOMEM;
+	}
 	for (m = k->g->makers; m; m = m->hh.next) {
 		const struct pt_proc *p = m->th->proc;
 		const struct pt_sent_kin *x = kin_of(k, p, p == t->proc);

@@ -63,6 +63,15 @@ static size_t in_common(const struct pt_model *m, const struct stack *x, const s
 	return n;
 }
 
+/* What max(), sum() or join() go through, written where it is needed: no iterator of a loop's,
+ * unless that fetches from it. */
+static bool is_expression(const struct pt_code_line *l)
+{
+	const char *dot = l ? strrchr(l->name, '.') : NULL;
+
+	return l && !strcmp(dot ? dot + 1 : l->name, "<genexpr>");
+}
+
 /* Is `x` in the iterator of the innermost of the `n` functions that it has in common with a
  * call? */
 static bool in_iterator(const struct pt_model *m, const struct stack *x, size_t n)
@@ -71,7 +80,8 @@ static bool in_iterator(const struct pt_model *m, const struct stack *x, size_t 
 	const struct pt_code_stack *called = function(m, x, n);
 
 	return loop && (loop->flags & PT_PYSTACK_ITER ||
-			(called && called->flags & PT_PYSTACK_NEXT));
+			(called && called->flags & PT_PYSTACK_NEXT &&
+			 !is_expression(pt_model_line(m, called->line))));
 }
 
 static bool is_named(const struct named *k, const struct stack *x, const size_t *common)
@@ -336,7 +346,7 @@ static bool uploads_behind(const struct pt_host *h, const struct pt_host_gap *g)
 	const struct pt_proc *p = h->a->proc;
 
 	pt_each_call(c, p, g->g.begin, UINT64_MAX) {
-		if (pt_call_is_copy(c) && c->v[2] == PT_COPY_H2D)
+		if (pt_call_is_copy(c) && c->v[2] == PT_COPY_H2D && c->v[1] >= PT_BATCH_MIN)
 			return true;
 		if (c->begin >= g->g.end && (pt_call_is_launch(c) || pt_call_is_sync(c)))
 			return false;
@@ -344,16 +354,25 @@ static bool uploads_behind(const struct pt_host *h, const struct pt_host_gap *g)
 	return false;
 }
 
-/* A loop that sleeps for most of a gap polls: what for is not seen. */
-static bool naps(const struct pt_host *h, const struct pt_host_gap *g)
+/* A loop that sleeps for most of a gap polls: what for is not seen. And where it waits for
+ * others for so much of one, what it computes there may be for these. */
+#define OTHERS_PART 10
+
+static bool is_for_else(const struct pt_host *h, const struct pt_host_gap *g)
 {
-	uint64_t ns = 0;
+	uint64_t naps = 0, others = 0, ns;
 	size_t i;
 
-	for (i = g->first; i < g->first + g->n; i++)
-		if (h->pieces.v[i].what == PT_HOST_SLEEPING)
-			ns += h->pieces.v[i].end - h->pieces.v[i].begin;
-	return 2 * ns > g->g.end - g->g.begin;
+	for (i = g->first; i < g->first + g->n; i++) {
+		const struct pt_host_piece *x = &h->pieces.v[i];
+
+		ns = x->end - x->begin;
+		naps += x->what == PT_HOST_SLEEPING ? ns : 0;
+		others += x->what == PT_HOST_PEER || x->what == PT_HOST_CLIENT ||
+			  x->what == PT_HOST_COLLECTIVE || x->what == PT_HOST_CHILD ? ns : 0;
+	}
+	ns = g->g.end - g->g.begin;
+	return 2 * naps > ns || OTHERS_PART * others > ns;
 }
 
 /* It computes there, or waits for threads that do. */
@@ -367,8 +386,7 @@ static bool works_at(const struct pt_host *h, const struct pt_host_gap *g,
 
 		if (x->end > l->begin)
 			return x->what == PT_HOST_COMPUTING || x->what == PT_HOST_QUEUED ||
-			       x->what == PT_HOST_HELPED || x->what == PT_HOST_LOCK ||
-			       x->what == PT_HOST_READING;
+			       x->what == PT_HOST_HELPED || x->what == PT_HOST_READING;
 	}
 	return false;
 }
@@ -442,7 +460,7 @@ static int add_look(const struct named *k, struct pt_host *h, struct told *v,
 	told = tell(k, v, l->stack);
 	x.at = told->at;
 	x.takes = told->takes;
-	above = told->above && works_at(h, g, l) && !naps(h, g) && uploads_behind(h, g);
+	above = told->above && works_at(h, g, l) && !is_for_else(h, g) && uploads_behind(h, g);
 	if (above && !told->named)
 		vote_spin(k->m, h, l);
 	note(g, l, weight, (told->named && !waits_for_else(h, g, l)) || above);
