@@ -173,7 +173,7 @@ static int take_relayed(struct pt_loader_finder *k, const struct pt_thread *th)
 		if (!p || pt_is_lock(k->g->paths, th, iv) ||
 		    (p == t->proc && !makes_inside(k, who)))
 			continue;
-		if (p == t->proc && passes_on(k, who)) {
+		if (p == t->proc && !pt_worker_of(k, p, who) && passes_on(k, who)) {
 			if (add_relay(t, who))
 				return -ENOMEM;
 			continue;
