@@ -29,7 +29,6 @@
 struct stack {
 	uint32_t id[PT_STACK_DEPTH];
 	size_t n;
-	size_t looks; /* that found it inside of a call */
 };
 
 struct named {
@@ -152,29 +151,53 @@ static void add_call(struct named *k, uint32_t id)
 	size_t i;
 
 	for (i = 0; i < k->n; i++)
-		if (k->calls[i].id[0] == id) {
-			k->calls[i].looks++;
+		if (k->calls[i].id[0] == id)
 			return;
-		}
 	if (k->n < STACKS_MAX && pt_model_stack(k->m, id)) {
 		k->calls[k->n].n = pt_model_unfold(k->m, id, k->calls[k->n].id);
-		k->calls[k->n].looks = 1;
 		k->n++;
 	}
 }
 
-/* A look shortly behind a launch may be out of it already: a stack of which so many more were
+/* How many looks at a line, as the innermost one, were inside of calls, and between them. */
+struct line_looks {
+	uint32_t inside, between;
+};
+/* A look shortly behind a launch may be out of it already: a line at which so many more were
  * between calls makes none. */
 #define BETWEEN_MORE 4
 
-static void drop_left_calls(struct named *k, const uint32_t *between)
+static uint32_t innermost(const struct pt_model *m, const struct pt_code_look *l)
 {
-	size_t i, n = 0;
+	const struct pt_code_stack *s = pt_model_stack(m, l->stack);
 
-	for (i = 0; i < k->n; i++)
-		if (k->calls[i].looks * BETWEEN_MORE >= between[k->calls[i].id[0]])
-			k->calls[n++] = k->calls[i];
-	k->n = n;
+	return s && s->line <= m->code_lines.n ? s->line : 0;
+}
+
+static bool in_call(const struct pt_thread *th, const struct pt_code_look *l)
+{
+	return pt_inside_call(th->proc, th->tid, l->begin) &&
+	       pt_inside_call(th->proc, th->tid, l->end);
+}
+
+/* The stacks that were met inside of calls. 0 or -ENOMEM. */
+static int find_calls(struct named *k, const struct pt_thread *th)
+{
+	struct line_looks *at = calloc(k->m->code_lines.n + 1, sizeof(*at));
+
+	if (!at)
+		return -ENOMEM;
+	pt_each(const struct pt_code_look, l, &th->looks)
+		(*(in_call(th, l) ? &at[innermost(k->m, l)].inside :
+				    &at[innermost(k->m, l)].between))++;
+	pt_each(const struct pt_code_look, l, &th->looks) {
+		const struct line_looks *x = &at[innermost(k->m, l)];
+
+		if (x->inside * BETWEEN_MORE >= x->between && in_call(th, l))
+			add_call(k, l->stack);
+	}
+	free(at);
+	return 0;
 }
 
 /* The gap that the look lies in, all of it; *at: where to begin. */
@@ -472,33 +495,22 @@ int pt_find_named(const struct pt_an *an, struct pt_host *h)
 	const struct pt_thread *th = h->a->lead;
 	struct named k = { .m = an->m };
 	struct told *v; /* by stack */
-	uint32_t *looks; /* between calls; by stack */
 	double *weight;
 	size_t i, at = 0;
 	int err;
 
 	if (!th || !th->looks.n)
 		return 0;
+	err = find_calls(&k, th);
+	if (err || !k.n)
+		return err;
 	v = calloc(an->m->code_stacks.n + 1, sizeof(*v));
-	looks = calloc(an->m->code_stacks.n + 1, sizeof(*looks));
 	err = pt_weigh_looks(an, th, &weight);
-	if (!v || !looks)
+	if (!v)
 		err = -ENOMEM;
-	for (i = 0; !err && i < th->looks.n; i++) {
-		const struct pt_code_look *l = &th->looks.v[i];
-
-		if (pt_inside_call(th->proc, th->tid, l->begin) &&
-		    pt_inside_call(th->proc, th->tid, l->end))
-			add_call(&k, l->stack);
-		else if (l->stack <= an->m->code_stacks.n)
-			looks[l->stack]++;
-	}
-	if (!err)
-		drop_left_calls(&k, looks);
-	for (i = 0; !err && k.n && i < th->looks.n; i++)
+	for (i = 0; !err && i < th->looks.n; i++)
 		err = add_look(&k, h, v, &th->looks.v[i], weight[i], &at);
 	free(weight);
-	free(looks);
 	free(v);
 	return err;
 }
