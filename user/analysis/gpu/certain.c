@@ -37,38 +37,62 @@ static bool asleep(const struct pt_iv *iv)
 	       iv->wait != PT_WAIT_STOPPED && iv->wait != PT_WAIT_RUNQ;
 }
 
-/* When the thread that ended the sleep was woken itself; 0: it was awake since before `from`,
- * or is none that serves the device. */
-static uint64_t woken(const struct pt_an *an, const struct pt_proc *p,
-		      const struct pt_iv *by, uint64_t from, uint64_t *likely)
+/* The thread of the process that ended the sleep; NULL: another process, or nobody known, an
+ * interrupt. */
+static const struct pt_thread *ended_by(const struct pt_an *an, const struct pt_proc *p,
+					const struct pt_iv *iv)
 {
-	const struct pt_thread *w = by->waker_tid ?
-		pt_model_thread(an->m, by->waker_tid) : NULL;
-	const struct pt_iv *iv;
-	uint64_t at = by->ready;
+	const struct pt_thread *w = iv->waker_tid && iv->valid_wake ?
+		pt_model_thread(an->m, iv->waker_tid) : NULL;
+
+	return w && w->proc == p ? w : NULL;
+}
+
+/* The sleep from which the thread came when it was running at `at`; NULL: it was awake since
+ * before `from`. It may have been preempted since it was woken. */
+static const struct pt_iv *slept_before(const struct pt_thread *w, uint64_t from, uint64_t at)
+{
 	size_t i;
 
-	*likely = at;
-	/* another process, or nobody known: an interrupt */
-	if (!w || w->proc != p || !by->valid_wake)
-		return at;
-	if (!serves(w))
-		return 0;
-	/* it may have been preempted since it was woken */
 	for (i = pt_iv_after(w, at); i-- > 0;) {
-		iv = &w->iv.v[i];
+		const struct pt_iv *iv = &w->iv.v[i];
+
 		if (iv->end > at)
 			continue;
 		if (iv->end < from || iv->gap_before)
-			return 0;
-		if (iv->ready <= iv->begin) /* preempted: it was at something */
-			continue;
-		/* not what woke it, if it has been running for long since */
-		if (at - iv->end < RUNS_NS)
-			*likely = iv->ready;
-		return iv->ready >= from ? iv->ready : 0;
+			return NULL;
+		if (iv->ready > iv->begin)
+			return iv->ready >= from ? iv : NULL;
 	}
-	return 0;
+	return NULL;
+}
+
+/* Threads that serve a device one behind the other (a function of the host's: three). */
+#define SERVERS_MAX 8
+
+/* When the thread that ended the sleep was woken itself, or the first of several of which each
+ * woke the next; 0: it was awake since before `from`, or is none that serves the device. */
+static uint64_t woken(const struct pt_an *an, const struct pt_proc *p,
+		      const struct pt_iv *by, uint64_t from, uint64_t *likely)
+{
+	const struct pt_thread *w = ended_by(an, p, by);
+	uint64_t at = by->ready;
+	int hop;
+
+	*likely = at;
+	if (w && !serves(w))
+		return 0;
+	for (hop = 0; w && serves(w) && hop < SERVERS_MAX; hop++) {
+		by = slept_before(w, from, at);
+		if (!by)
+			return 0;
+		/* not what woke it, if it has been running for long since */
+		if (at - by->end < RUNS_NS)
+			*likely = by->ready;
+		at = by->ready;
+		w = ended_by(an, p, by);
+	}
+	return at;
 }
 
 /* A host that spun until `ts`: a thread that serves the device may have told

@@ -11,7 +11,6 @@
 
 #include "analysis/waits/host.h"
 
-/* A place of the loop. */
 /* Looks in gaps, as in struct pt_host_gap. */
 struct pt_name_sum {
 	uint64_t looks;
@@ -26,6 +25,7 @@ static inline void pt_add_looks(struct pt_name_sum *to, const struct pt_host_gap
 	to->named_at += g->named_at;
 }
 
+/* A place of the loop. */
 struct pt_place_at {
 	union {
 		struct {
