@@ -366,18 +366,26 @@ static void a_headline_names_a_function(void **state)
 	pt_arena_free(an.a);
 }
 
+/* The job computes in line `in`, which is told as its data wait, to the length, and by name. */
+static const struct pt_report *loads_in(struct st_case *c, uint32_t in, const char *name)
+{
+	const struct pt_report *r = computing(c, in);
+	double wall = (double)(c->j.t1 - c->j.t0), truth = (double)job_wait_ns(&c->j) / wall;
+
+	assert_true(r->breakdown.known && truth > 0.2);
+	assert_true(fabs(r->breakdown.data_wait.share - truth) < 0.03);
+	assert_string_equal(case_root(r), "main_thread_loading");
+	assert_non_null(strstr(r->verdicts[0].title, name));
+	return r;
+}
+
 static void python_names_a_data_wait(void **state)
 {
 	struct st_case c;
-	const struct pt_report *r = computing(&c, 8);
-	double wall = (double)(c.j.t1 - c.j.t0), truth = (double)job_wait_ns(&c.j) / wall;
+	const struct pt_report *r = loads_in(&c, 8, "batches (train.py:5)");
 
 	(void)state;
-	assert_true(r->breakdown.known && truth > 0.2);
-	assert_true(fabs(r->breakdown.data_wait.share - truth) < 0.03);
 	assert_string_equal(r->data_wait.evidence, "named");
-	assert_string_equal(case_root(r), "main_thread_loading");
-	assert_non_null(strstr(r->verdicts[0].title, "batches (train.py:5)"));
 	case_close(&c);
 }
 
@@ -385,15 +393,10 @@ static void python_names_a_data_wait(void **state)
 static void python_above_the_calls_is_loading(void **state)
 {
 	struct st_case c;
-	const struct pt_report *r = computing(&c, 12);
-	double wall = (double)(c.j.t1 - c.j.t0), truth = (double)job_wait_ns(&c.j) / wall;
+	const struct pt_report *r = loads_in(&c, 12, "prepare (train.py:50)");
 
 	(void)state;
-	assert_true(r->breakdown.known && truth > 0.2);
-	assert_true(fabs(r->breakdown.data_wait.share - truth) < 0.03);
-	assert_string_equal(case_root(r), "main_thread_loading");
 	assert_int_equal(r->verdicts[0].certainty, PT_CONF_MEDIUM);
-	assert_non_null(strstr(r->verdicts[0].title, "prepare (train.py:50)"));
 	case_close(&c);
 }
 

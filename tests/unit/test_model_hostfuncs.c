@@ -118,34 +118,61 @@ static void without_an_event_it_is_the_streams(void **state)
 	pt_model_free(m);
 }
 
-/* By a thread that is not the driver's; by one that feeds the device itself; in a call. */
-static void other_sleeps_are_none(void **state)
+/* A turn in a process with a thread of that name, and, where there is one, another call. */
+static size_t found_with(const char *driver, const char *symbol, uint32_t tid, uint64_t b,
+			 uint64_t e)
 {
 	struct pt_gpu_call c = { 0 };
 	struct pt_model *m;
 	struct stream s;
+	size_t n;
+
+	begin(&s, driver);
+	turn(&s, ST_S + ST_MS, DRIVER, true);
+	if (symbol)
+		st_gpu(&s, symbol, PID, tid, b, e, WORK, 1, 1, 0);
+	m = model(&s);
+	n = implied(m, &c);
+	pt_model_free(m);
+	return n;
+}
+
+static void other_sleeps_are_none(void **state)
+{
+	(void)state;
+	assert_int_equal(found_with("cuda-EvtHandlr", NULL, 0, 0, 0), 1);
+	/* by a thread that is not the driver's; by one that feeds the device itself; in a call */
+	assert_int_equal(found_with("loader", NULL, 0, 0, 0), 0);
+	assert_int_equal(found_with("cuda-EvtHandlr", "cuLaunchKernel", CALLBACK,
+				    ST_S + 500 * ST_US, 0), 0);
+	assert_int_equal(found_with("cuda-EvtHandlr", "cuStreamSynchronize", PID,
+				    ST_S + ST_MS + 40 * ST_US, ST_S + 11 * ST_MS + 200 * ST_US), 0);
+}
+
+/* A live trace orders what it has again and again: each sleep is found once. */
+static void what_comes_in_parts_is_found_once(void **state)
+{
+	struct pt_model *m = pt_model_new();
+	struct pt_gpu_call c = { 0 };
+	struct stream s;
+	size_t i;
 
 	(void)state;
-	begin(&s, "loader");
-	turn(&s, ST_S + ST_MS, DRIVER, true);
-	m = model(&s);
-	assert_int_equal(implied(m, &c), 0);
-	pt_model_free(m);
-
+	assert_non_null(m);
 	begin(&s, "cuda-EvtHandlr");
-	turn(&s, ST_S + ST_MS, DRIVER, true);
-	st_gpu(&s, "cuLaunchKernel", PID, CALLBACK, ST_S + 500 * ST_US, 0, WORK, 1, 1, 0);
-	m = model(&s);
-	assert_int_equal(implied(m, &c), 0);
+	for (i = 0; i < 20; i++)
+		turn(&s, ST_S + i * 20 * ST_MS + ST_MS, DRIVER, true);
+	st_window(&s, ST_S, 2 * ST_S);
+	st_seal(&s);
+	for (i = 0; i < s.recs.n; i++) {
+		assert_true(pt_model_feed(m, &s.recs.v[i].r, s.recs.v[i].r.hdr.size) >= 0);
+		if (i % 7 == 0)
+			assert_int_equal(pt_model_settle(m), 0);
+	}
+	assert_int_equal(pt_model_finish(m), 0);
+	assert_int_equal(implied(m, &c), 20);
 	pt_model_free(m);
-
-	begin(&s, "cuda-EvtHandlr");
-	turn(&s, ST_S + ST_MS, DRIVER, true);
-	st_gpu(&s, "cuStreamSynchronize", PID, PID, ST_S + ST_MS + 40 * ST_US,
-	       ST_S + 11 * ST_MS + 200 * ST_US, WORK, 0, 0, 0);
-	m = model(&s);
-	assert_int_equal(implied(m, &c), 0);
-	pt_model_free(m);
+	st_free(&s);
 }
 
 int main(void)
@@ -154,6 +181,7 @@ int main(void)
 		cmocka_unit_test(a_chain_from_the_driver_is_a_sync),
 		cmocka_unit_test(without_an_event_it_is_the_streams),
 		cmocka_unit_test(other_sleeps_are_none),
+		cmocka_unit_test(what_comes_in_parts_is_found_once),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -27,6 +27,15 @@ uint64_t pt_spans_tidy(pt_spans *s, uint64_t t0, uint64_t t1)
 	return pt_spans_sum(s);
 }
 
+int pt_spans_add(pt_spans *s, uint64_t b, uint64_t e)
+{
+	struct pt_span x = { b, e };
+
+	if (s->n && b < s->v[s->n - 1].end)
+		x.begin = b = s->v[s->n - 1].end;
+	return e > b ? pt_vec_push(s, x) : 0;
+}
+
 int pt_spans_append(pt_spans *to, const pt_spans *s)
 {
 	size_t i;

@@ -15,6 +15,8 @@ typedef PT_VEC(struct pt_span) pt_spans;
 
 /* Sort, clip to [t0,t1) and join what touches. Their sum, ns. */
 uint64_t pt_spans_tidy(pt_spans *s, uint64_t t0, uint64_t t1);
+/* What of [b,e) lies behind the last one, as a span of its own. 0 or -ENOMEM. */
+int pt_spans_add(pt_spans *s, uint64_t b, uint64_t e);
 /* All of `s` behind what is there. 0 or -ENOMEM, as all below that return int. */
 int pt_spans_append(pt_spans *to, const pt_spans *s);
 uint64_t pt_spans_sum(const pt_spans *s);

@@ -10,6 +10,7 @@
 #include "capture/discover.h"
 #include "base/minmax.h"
 #include "capture/procfs.h"
+#include "gpu/api.h"
 
 #define MAX_CHAIN 64 /* processes between a worker and its trainer */
 #define MAX_FDS 4096
@@ -74,7 +75,7 @@ static bool has_driver_thread(pid_t pid)
 		found = de->d_name[0] != '.' &&
 			pt_proc_read((pid_t)strtol(de->d_name, NULL, 10), "comm", comm,
 				     sizeof(comm)) > 0 &&
-			(!strncmp(comm, "cuda-", 5) || !strncmp(comm, "cuda0", 5));
+			pt_api_driver_thread(comm);
 	closedir(dir);
 	return found;
 }

@@ -3,7 +3,9 @@
 #ifndef PT_GPU_API_H
 #define PT_GPU_API_H
 
+#include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "abi.h"
 
@@ -58,6 +60,12 @@ enum pt_api_lib {
 	PT_LIB_HIP,	      /* libamdhip64 */
 	PT_LIB_NCCL,	      /* libnccl, librccl */
 };
+
+/* Is a thread of this name one that the CUDA driver made for itself? */
+static inline bool pt_api_driver_thread(const char *comm)
+{
+	return !strncmp(comm, "cuda-", 5) || !strncmp(comm, "cuda0", 5);
+}
 
 struct pt_api {
 	const char *symbol;

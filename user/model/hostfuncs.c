@@ -20,16 +20,6 @@
 /* Who woke somebody is not known until all records of that moment have come. */
 #define LATE_NS 50000000ull
 
-/* The last sleep of `th` that was over at `ts`. */
-static const struct pt_iv *sleep_before(const struct pt_thread *th, uint64_t ts)
-{
-	size_t i = pt_iv_after(th, ts);
-
-	if (i < th->iv.n && th->iv.v[i].end == ts)
-		return &th->iv.v[i];
-	return i ? &th->iv.v[i - 1] : NULL;
-}
-
 /* Did the driver's thread end it, or who was woken by that meanwhile, and so on? */
 static bool is_for_device(const struct pt_model *m, const struct pt_proc *p,
 			  const struct pt_iv *iv)
@@ -46,7 +36,7 @@ static bool is_for_device(const struct pt_model *m, const struct pt_proc *p,
 			return false;
 		if (pt_is_driver_thread(w))
 			return true;
-		by = sleep_before(w, ts);
+		by = pt_iv_before(w, ts);
 		if (!by || by->ready <= iv->begin || ts > by->end + RUNS_NS)
 			return false;
 		ts = by->ready;

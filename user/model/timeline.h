@@ -270,10 +270,9 @@ struct pt_thread {
 	struct pt_thread *older; /* an earlier one with the same kernel's id */
 };
 
-/* A thread that the CUDA driver made for itself: they are named so. */
 static inline bool pt_is_driver_thread(const struct pt_thread *th)
 {
-	return !strncmp(th->comm, "cuda-", 5) || !strncmp(th->comm, "cuda0", 5);
+	return pt_api_driver_thread(th->comm);
 }
 
 /* Were samples taken of it in the kernel? One took no time. */
@@ -537,6 +536,13 @@ void pt_model_take_back(struct pt_model *m);
 
 /* Index of the first interval of `t` that ends after `ts`. */
 size_t pt_iv_after(const struct pt_thread *t, uint64_t ts);
+/* The last one that ended at or before `ts`; NULL. */
+static inline const struct pt_iv *pt_iv_before(const struct pt_thread *t, uint64_t ts)
+{
+	size_t i = pt_iv_after(t, ts);
+
+	return i ? &t->iv.v[i - 1] : NULL;
+}
 /* Index of the first GPU call of `p` that begins at or after `ts`. */
 size_t pt_gpu_after(const struct pt_proc *p, uint64_t ts);
 /* In order: each interval of `th` that ends behind `from` and begins before `until`;

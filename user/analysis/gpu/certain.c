@@ -22,14 +22,6 @@ static bool serves(const struct pt_thread *th)
 	return !th->calls;
 }
 
-/* The last interval of `th` that ended at or before `ts`; NULL. */
-static const struct pt_iv *before(const struct pt_thread *th, uint64_t ts)
-{
-	size_t i = pt_iv_after(th, ts);
-
-	return i ? &th->iv.v[i - 1] : NULL;
-}
-
 static bool asleep(const struct pt_iv *iv)
 {
 	return iv->ready > iv->begin && iv->wait != PT_WAIT_FAULT &&
@@ -108,7 +100,7 @@ static uint64_t spun(const struct pt_proc *p, uint64_t from, uint64_t ts)
 
 		if (!serves(th))
 			continue;
-		iv = before(th, ts);
+		iv = pt_iv_before(th, ts);
 		if (iv && iv->end > from && ts - iv->end < SERVED_NS &&
 		    iv->ready < at)
 			at = iv->ready;

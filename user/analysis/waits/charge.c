@@ -373,8 +373,8 @@ static enum pt_cause cause_of(struct charger *k, const struct pt_leg *l)
 
 /* Does `maker` make batches in another process, in which `th` hands them over, or serves who
  * takes them (PyTorch's worker has a thread that passes descriptors)? */
-static bool serves(const struct charger *k, const struct pt_thread *th,
-		   const struct pt_thread *maker)
+static bool serves_maker(const struct charger *k, const struct pt_thread *th,
+			 const struct pt_thread *maker)
 {
 	int w;
 
@@ -396,7 +396,7 @@ static int holder_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *i
 
 	if (c == PT_CAUSE_UNKNOWN || c == PT_CAUSE_IPC)
 		c = PT_CAUSE_LOCK;
-	if (!iv && serves(k, k->held_up, k->holder))
+	if (!iv && serves_maker(k, k->held_up, k->holder))
 		c = PT_CAUSE_CPU;
 	l.kind = c == PT_CAUSE_LOCK ? PT_LEG_LOCK : PT_LEG_BLOCKED;
 	/* whoever takes a batch does not make it: the one that has the lock does */

@@ -79,12 +79,6 @@ bool pt_is_actor(const struct pt_actor *a, const struct pt_thread *th)
 	return false;
 }
 
-/* A number or two is no batch; 0: how many bytes is not known. */
-static bool is_batch(const struct pt_gpu_call *c)
-{
-	return !c->v[1] || c->v[1] >= PT_BATCH_MIN;
-}
-
 static int collect(const struct pt_model *m, uint64_t t0, uint64_t t1,
 		   bool all, struct pt_actor *a)
 {
@@ -104,8 +98,7 @@ static int collect(const struct pt_model *m, uint64_t t0, uint64_t t1,
 		l.graph = c->cls == PT_API_GRAPH_LAUNCH;
 		l.launches = pt_call_is_launch(c);
 		l.results = pt_brings_results(c);
-		if (pt_call_is_copy(c) && c->v[2] == PT_COPY_H2D)
-			l.uploads = is_batch(c) ? pt_max64(c->v[1], 1) : 0;
+		l.uploads = pt_uploads(c);
 		l.syncs = pt_call_is_sync(c) ||
 			  (pt_call_is_copy(c) && c->v[2] == PT_COPY_D2H);
 		if (l.th && pt_vec_push(&a->calls, l))

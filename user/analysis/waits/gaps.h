@@ -11,7 +11,16 @@
 
 #include "analysis/internal.h"
 
-#define PT_BATCH_MIN 100 /* bytes that go up, at least */
+/* A number or two is no batch: so many bytes, at least. */
+#define PT_BATCH_MIN 100
+
+/* Bytes that may be a batch's and go up with the call; 1: how many is not known. */
+static inline uint64_t pt_uploads(const struct pt_gpu_call *c)
+{
+	if (!pt_call_is_copy(c) || c->v[2] != PT_COPY_H2D)
+		return 0;
+	return !c->v[1] ? 1 : c->v[1] < PT_BATCH_MIN ? 0 : c->v[1];
+}
 
 struct pt_lead_call {
 	uint64_t begin, end, site; /* pt_call_site() */

@@ -160,9 +160,9 @@ static enum pt_link cause_link(void *ctx, const struct pt_thread *th,
 	return pt_cause_link(k->an, k->paths, th, iv, *who);
 }
 
-static int walk_cause(const struct pt_an *an, struct pt_paths *paths,
-		      const struct pt_thread *th, uint64_t begin, uint64_t end,
-		      int (*leg)(void *ctx, const struct pt_leg *leg), void *ctx)
+int pt_walk_cause(const struct pt_an *an, struct pt_paths *paths,
+		  const struct pt_thread *th, uint64_t begin, uint64_t end,
+		  int (*leg)(void *ctx, const struct pt_leg *leg), void *ctx)
 {
 	struct host_walk k = { .an = an, .paths = paths };
 	struct pt_walk_opts o = { cause_link, leg, &k, ctx };
@@ -252,7 +252,7 @@ static int sum_ahead(struct sums *k, const struct given *x)
 	int err;
 
 	k->asked = false;
-	err = walk_cause(k->g->an, k->g->paths, l->who, x->gap, l->end, asked_leg, k);
+	err = pt_walk_cause(k->g->an, k->g->paths, l->who, x->gap, l->end, asked_leg, k);
 	x->by->ahead_ns += k->asked ? 0 : l->end - l->begin;
 	return err;
 }
@@ -390,7 +390,7 @@ static int sum_leg(void *ctx, const struct pt_leg *l)
 	err = l->who->proc == k->a->proc ? sum_ahead(k, &given) : 0;
 	k->rank = false;
 	k->answer = l->iv->sock & PT_IV_SOCK_AWAITED;
-	return err ? err : walk_cause(k->g->an, k->g->paths, l->who, l->begin,
+	return err ? err : pt_walk_cause(k->g->an, k->g->paths, l->who, l->begin,
 				      l->end, origin_leg, k);
 }
 
@@ -433,7 +433,7 @@ static int find_makers(struct sums *k, const struct pt_leg *l)
 	k->rank = false;
 	k->before = l->th;
 	k->via = NULL;
-	return walk_cause(k->g->an, k->g->paths, l->who, l->begin, l->end,
+	return pt_walk_cause(k->g->an, k->g->paths, l->who, l->begin, l->end,
 			     maker_leg, k);
 }
 

@@ -92,7 +92,11 @@ enum pt_giver_role pt_role_at(const struct pt_givers *g, const struct pt_iv *iv)
 int pt_walk_host(const struct pt_an *an, struct pt_paths *paths,
 		 const struct pt_actor *a, const struct pt_givers *helpers, const struct pt_gap *g,
 		 int (*leg)(void *ctx, const struct pt_leg *leg), void *ctx);
-/* ... through everybody but clients and holders of locks. */
+/* The way back from `th` at `end` to `begin`, through everybody but clients and holders of
+ * locks. Likewise; and what links it. */
+int pt_walk_cause(const struct pt_an *an, struct pt_paths *paths,
+		  const struct pt_thread *th, uint64_t begin, uint64_t end,
+		  int (*leg)(void *ctx, const struct pt_leg *leg), void *ctx);
 enum pt_link pt_cause_link(const struct pt_an *an, struct pt_paths *paths,
 			   const struct pt_thread *th, const struct pt_iv *iv,
 			   const struct pt_thread *who);

@@ -96,12 +96,14 @@ static int take_givers(struct pt_loader_finder *k)
 		/* a lock that its own threads share now and then */
 		if (p == t->proc && (double)x->ns < MAKER_SHARE * (double)all)
 			continue;
-		if (p == t->proc && (double)pt_made_by(g, x->th) < RELAY_SHARE * behind &&
-		    !pt_fetches(k, x->th)) {
-			/* it hands on what others make */
-			if (add_relay(t, x->th))
+		if (p == t->proc && (double)pt_made_by(g, x->th) < RELAY_SHARE * behind) {
+			int fetches = pt_fetches(k, x->th);
+
+			/* else it hands on what others make */
+			if (fetches < 0 || (!fetches && add_relay(t, x->th)))
 				return -ENOMEM;
-			continue;
+			if (!fetches)
+				continue;
 		}
 		w = worker_for(k, p, x->th);
 		if (!w || add_sender(k, x->th, x->ns))
@@ -300,10 +302,11 @@ static int find_managers(struct pt_loader_finder *k)
 	for (i = 0; i < t->workers.n; i++) {
 		const struct pt_proc *p = t->workers.v[i].proc;
 		const struct pt_sent_kin *x = kin_of(k, p, p == t->proc);
+		int fetches = p == t->proc ? pt_fetches(k, t->workers.v[i].main) : 0;
 
-		if (!x)
+		if (!x || fetches < 0)
 			return -ENOMEM;
-		if (p == t->proc && pt_fetches(k, t->workers.v[i].main))
+		if (fetches)
 			continue;
 		if (!p->outside && (is_memory_manager(p) ||
 				    (double)x->made < MAKER_SHARE * (double)made ||

@@ -35,6 +35,8 @@ struct named {
 	const struct pt_model *m;
 	struct stack calls[STACKS_MAX]; /* met inside of calls of the device */
 	size_t n;
+	const struct pt_host_gap *asked; /* the gap of the last look, and may_load() of it */
+	bool loads;
 };
 
 /* The function that is `i` behind the outermost one. */
@@ -211,10 +213,9 @@ static struct pt_host_gap *gap_of(struct pt_host *h, const struct pt_code_look *
 	return g && g->g.begin <= l->begin && g->g.end >= l->end ? g : NULL;
 }
 
-/* It waits for something that was not seen to go to a device (an iterator over results of
- * another kind), for another rank, or for somebody's request. */
-static bool waits_for_else(const struct pt_host *h, const struct pt_host_gap *g,
-			   const struct pt_code_look *l)
+/* What the host is at when it is looked at; PT_HOST_NOTHING: it is not known. */
+static unsigned what_at(const struct pt_host *h, const struct pt_host_gap *g,
+			const struct pt_code_look *l)
 {
 	size_t i;
 
@@ -222,11 +223,23 @@ static bool waits_for_else(const struct pt_host *h, const struct pt_host_gap *g,
 		const struct pt_host_piece *x = &h->pieces.v[i];
 
 		if (x->end > l->begin)
-			return x->begin <= l->begin && (x->what == PT_HOST_PEER ||
-						     x->what == PT_HOST_CLIENT ||
-						     x->what == PT_HOST_COLLECTIVE);
+			return x->begin <= l->begin ? x->what : PT_HOST_NOTHING;
 	}
-	return false;
+	return PT_HOST_NOTHING;
+}
+
+/* It waits for something that was not seen to go to a device (an iterator over results of
+ * another kind), for another rank, or for somebody's request. */
+static bool is_for_others(unsigned what)
+{
+	return what == PT_HOST_PEER || what == PT_HOST_CLIENT || what == PT_HOST_COLLECTIVE;
+}
+
+/* It computes, or waits for threads that do. */
+static bool is_at_work(unsigned what)
+{
+	return what == PT_HOST_COMPUTING || what == PT_HOST_QUEUED || what == PT_HOST_HELPED ||
+	       what == PT_HOST_READING;
 }
 
 /* Python's own ways of handing over: whoever called them takes what others made, or hands
@@ -369,7 +382,7 @@ static bool uploads_behind(const struct pt_host *h, const struct pt_host_gap *g)
 	const struct pt_proc *p = h->a->proc;
 
 	pt_each_call(c, p, g->g.begin, UINT64_MAX) {
-		if (pt_call_is_copy(c) && c->v[2] == PT_COPY_H2D && c->v[1] >= PT_BATCH_MIN)
+		if (pt_uploads(c))
 			return true;
 		if (c->begin >= g->g.end && (pt_call_is_launch(c) || pt_call_is_sync(c)))
 			return false;
@@ -381,7 +394,8 @@ static bool uploads_behind(const struct pt_host *h, const struct pt_host_gap *g)
  * others for so much of one, what it computes there may be for these. */
 #define OTHERS_PART 10
 
-static bool is_for_else(const struct pt_host *h, const struct pt_host_gap *g)
+/* May what is computed in the gap be a batch? */
+static bool may_load(const struct pt_host *h, const struct pt_host_gap *g)
 {
 	uint64_t naps = 0, others = 0, ns;
 	size_t i;
@@ -391,27 +405,10 @@ static bool is_for_else(const struct pt_host *h, const struct pt_host_gap *g)
 
 		ns = x->end - x->begin;
 		naps += x->what == PT_HOST_SLEEPING ? ns : 0;
-		others += x->what == PT_HOST_PEER || x->what == PT_HOST_CLIENT ||
-			  x->what == PT_HOST_COLLECTIVE || x->what == PT_HOST_CHILD ? ns : 0;
+		others += is_for_others(x->what) || x->what == PT_HOST_CHILD ? ns : 0;
 	}
 	ns = g->g.end - g->g.begin;
-	return 2 * naps > ns || OTHERS_PART * others > ns;
-}
-
-/* It computes there, or waits for threads that do. */
-static bool works_at(const struct pt_host *h, const struct pt_host_gap *g,
-		     const struct pt_code_look *l)
-{
-	size_t i;
-
-	for (i = g->first; i < g->first + g->n; i++) {
-		const struct pt_host_piece *x = &h->pieces.v[i];
-
-		if (x->end > l->begin)
-			return x->what == PT_HOST_COMPUTING || x->what == PT_HOST_QUEUED ||
-			       x->what == PT_HOST_HELPED || x->what == PT_HOST_READING;
-	}
-	return false;
+	return 2 * naps <= ns && OTHERS_PART * others <= ns && uploads_behind(h, g);
 }
 
 /* So many looks above its calls tell; so much of them, as a vote has it, is one line; and
@@ -470,12 +467,13 @@ static const struct told *tell(const struct named *k, struct told *v, uint32_t i
 	return &v[id];
 }
 
-static int add_look(const struct named *k, struct pt_host *h, struct told *v,
+static int add_look(struct named *k, struct pt_host *h, struct told *v,
 		    const struct pt_code_look *l, double weight, size_t *at)
 {
 	struct pt_host_gap *g = gap_of(h, l, at);
 	struct pt_host_look x = { .begin = l->begin, .gap = *at, .running = l->running };
 	const struct told *told;
+	unsigned what;
 	bool above;
 
 	if (!g || l->stack > k->m->code_stacks.n)
@@ -483,10 +481,15 @@ static int add_look(const struct named *k, struct pt_host *h, struct told *v,
 	told = tell(k, v, l->stack);
 	x.at = told->at;
 	x.takes = told->takes;
-	above = told->above && works_at(h, g, l) && !is_for_else(h, g) && uploads_behind(h, g);
+	what = what_at(h, g, l);
+	if (k->asked != g) {
+		k->asked = g;
+		k->loads = may_load(h, g);
+	}
+	above = told->above && is_at_work(what) && k->loads;
 	if (above && !told->named)
 		vote_spin(k->m, h, l);
-	note(g, l, weight, (told->named && !waits_for_else(h, g, l)) || above);
+	note(g, l, weight, (told->named && !is_for_others(what)) || above);
 	return pt_vec_push(&h->looks, x) ? -ENOMEM : 0;
 }
 

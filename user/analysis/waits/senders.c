@@ -79,19 +79,9 @@ static bool answers(const struct pt_an *an, const struct pt_trainer *t,
 }
 
 struct asker {
-	const struct pt_loader_finder *k;
 	const struct pt_proc *by;
 	bool met;
 };
-
-static enum pt_link answer_link(void *ctx, const struct pt_thread *th, const struct pt_iv *iv,
-				uint64_t at, const struct pt_thread **who)
-{
-	const struct asker *x = ctx;
-
-	(void)at;
-	return pt_cause_link(x->k->an, x->k->g->paths, th, iv, *who);
-}
 
 static int answer_leg(void *ctx, const struct pt_leg *l)
 {
@@ -101,18 +91,19 @@ static int answer_leg(void *ctx, const struct pt_leg *l)
 	return 0;
 }
 
-/* Did whoever ended the sleep begin with the answer only when it was asked, since `from`? */
-static bool began_when_asked(const struct pt_loader_finder *k, const struct pt_thread *th,
-			     const struct pt_iv *iv, uint64_t from)
+/* Did whoever ended the sleep begin with the answer only when it was asked, since `from`? 1, 0
+ * or -ENOMEM. */
+static int began_when_asked(const struct pt_loader_finder *k, const struct pt_thread *th,
+			    const struct pt_iv *iv, uint64_t from)
 {
 	const struct pt_thread *by = pt_model_thread(k->an->m, iv->waker_tid);
-	struct asker x = { .k = k, .by = th->proc };
-	struct pt_walk_opts o = { answer_link, answer_leg, &x, &x };
+	struct asker x = { .by = th->proc };
+	int err = by ? pt_walk_cause(k->an, k->g->paths, by, from, iv->ready, answer_leg, &x) : 0;
 
-	return by && !pt_walk_back(k->g->paths, by, from, iv->ready, &o) && x.met;
+	return err ? err : x.met;
 }
 
-bool pt_fetches(const struct pt_loader_finder *k, const struct pt_thread *th)
+int pt_fetches(const struct pt_loader_finder *k, const struct pt_thread *th)
 {
 	const struct pt_an *an = k->an;
 	uint64_t slept = 0, asked = 0, answer = an->t0; /* when the last one had come */
@@ -121,11 +112,15 @@ bool pt_fetches(const struct pt_loader_finder *k, const struct pt_thread *th)
 		const struct pt_proc *p = iv->valid_wake && iv->waker_tgid != th->tgid ?
 						  pt_model_proc(an->m, iv->waker_tgid) : NULL;
 		uint64_t ns = iv->ready - iv->begin;
+		int when;
 
 		slept += p ? ns : 0;
 		if (!p || !p->outside || !(iv->sock & PT_IV_SOCK_AWAITED))
 			continue;
-		asked += began_when_asked(k, th, iv, answer) ? ns : 0;
+		when = began_when_asked(k, th, iv, answer);
+		if (when < 0)
+			return when;
+		asked += when ? ns : 0;
 		answer = iv->end;
 	}
 	return 2 * asked > slept;
