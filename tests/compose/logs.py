@@ -183,16 +183,20 @@ class Truth:
         out[last.who, "handover"] += end - made - self.held(out, last.who[0], made, end)
 
     def behind(self, out, who, begin, end, most):
-        """A thread that computes and is off its core while another of its process faults
-        waits for the interpreter, which that one has. MOST ns at most are charged so."""
-        faults = [(max(r.begin, begin), min(r.end, end), w)
-                  for w, line in self.log.lines.items() if w[0] == who[0] and w != who
-                  for r in line[max(bisect.bisect_right(self.log.starts[w], begin) - 2, 0):
-                                bisect.bisect_left(self.log.starts[w], end)]
-                  if r.kind == "fault" and min(r.end, end) > max(r.begin, begin)]
-        whole = sum(e - b for b, e, _ in faults)
-        for b, e, w in faults:
-            out[w, "page_fault"] += (e - b) * min(1, most / whole)
+        """A thread that computes and is off its core while another of its process faults,
+        or computes in Python, waits for the interpreter, which that one has. MOST ns at
+        most are charged so."""
+        keeps = {"fault": "page_fault"}
+        if self.spec["work"] == "gil":
+            keeps["cpu"] = "cpu"
+        has = [(max(r.begin, begin), min(r.end, end), w, keeps[r.kind])
+               for w, line in self.log.lines.items() if w[0] == who[0] and w != who
+               for r in line[max(bisect.bisect_right(self.log.starts[w], begin) - 2, 0):
+                             bisect.bisect_left(self.log.starts[w], end)]
+               if r.kind in keeps and min(r.end, end) > max(r.begin, begin)]
+        whole = sum(e - b for b, e, *_ in has)
+        for b, e, w, cause in has:
+            out[w, cause] += (e - b) * min(1, most / whole)
         return min(whole, most)
 
     def held(self, out, pid, begin, end):
@@ -466,6 +470,8 @@ class Truth:
                 out |= self.data_roots()
             elif name == "host":
                 out.add("host_bound")
+                if self.spec["transport"] in THREADS and self.spec["work"] == "gil":
+                    out.add("lock_bound")  # it may have lacked the interpreter
                 kinds = ("host", "pause") if self.stops_each_step() else ("host",)
                 if self.sync_hides(self.spans(*kinds).total() / self.wall):
                     out.add("sync_bound")

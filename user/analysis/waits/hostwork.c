@@ -5,8 +5,8 @@
  * each step, idle time behind the sync is the host's work and the sync's doing both:
  * without the sync the device would have the next step's work, but no more than
  * that. So of each gap's idle time as much as the device works in a step would be
- * hidden without the sync, and over all no more than it works. What passes behind a
- * sync until another rank or a client comes is theirs, and no sync's; and what works on
+ * hidden without the sync, and over all no more than it works, or than the host leaves of
+ * the time: the loop takes as long as that in any case. What passes behind a sync until another rank or a client comes is theirs, and no sync's; and what works on
  * results that were copied back could not have begun without it.
  */
 #include <string.h>
@@ -139,6 +139,7 @@ void pt_sum_host(const struct pt_an *an, struct pt_trainer *t)
 {
 	const struct pt_host *h = &t->look->host;
 	uint64_t wall = an->t1 - an->t0, step, idle = 0, hidden = 0, others = 0;
+	uint64_t own = 0;
 	uint64_t busy = wall - pt_min64(wall, t->idle_likely_ns);
 	size_t k, hint = 0;
 	struct work w;
@@ -154,6 +155,7 @@ void pt_sum_host(const struct pt_an *an, struct pt_trainer *t)
 		}
 		t->output_ns += w.output;
 		others += w.others;
+		own += w.all;
 		/* what comes before the first call, or behind the last one of a job that
 		 * ends, is no part of a loop */
 		if (w.all <= PT_LAUNCH_GAP_NS || !g->g.prev || pt_gap_is_last(g))
@@ -167,6 +169,7 @@ void pt_sum_host(const struct pt_an *an, struct pt_trainer *t)
 	if (!t->gpu_known)
 		idle = pt_min64(idle, t->idle_likely_ns);
 	t->host_idle_ns = idle;
+	hidden = pt_min64(hidden, wall - pt_min64(wall, own));
 	t->host_hidden_ns = pt_min64(pt_min64(hidden, busy), idle);
 }
 
