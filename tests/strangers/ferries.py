@@ -21,7 +21,7 @@ import zlib
 
 import numpy as np
 
-from stranger import CPU, decode, job, parse
+from stranger import CPU, child, decode, job, parse
 
 
 def timed(f, times):
@@ -124,7 +124,7 @@ def tar_reservoir(s):
                 tar.addfile(info, io.BytesIO(os.urandom(size)))
     out = multiprocessing.Queue(maxsize=6)
     for _ in range(2):
-        s.child(untar, out, list(paths), cost)
+        child(untar, out, list(paths), cost)
     held = [out.get() for _ in range(s.int("reservoir", 10, 40))]
 
     def draw():
@@ -212,7 +212,7 @@ def mapped_giants(s):
     s.random.shuffle(keys)
     outs = [multiprocessing.Queue(maxsize=2) for _ in range(2)]
     for n, out in enumerate(outs):
-        s.child(look_up, out, s.path("store.kv"), index, keys[n::2], costs)
+        child(look_up, out, s.path("store.kv"), index, keys[n::2], costs)
     turn = itertools.cycle(outs)
     s.loop(gpu, lambda: next(turn).get())
 
@@ -241,7 +241,7 @@ def lockstep_arena(s):
     full = s.random.randrange(many)
     for n in range(many):
         cost = slow if n == full and not s.fix else quick
-        p = s.child(world, frames, cost, acts[n], dones[n], n)
+        p = child(world, frames, cost, acts[n], dones[n], n)
         if n == full:
             s.supplier(p.pid)
 
@@ -296,9 +296,9 @@ def provenance_chain(s):
         stream = pack_in.makefile("rb")
         while True:
             pack_out.sendall(b"".join([stream.read(size) for _ in range(many)]))
-    s.child(reader)
-    s.supplier(s.child(noter).pid)
-    s.child(packer)
+    child(reader)
+    s.supplier(child(noter).pid)
+    child(packer)
     stream = end.makefile("rb")
     s.loop(gpu, lambda: np.frombuffer(stream.read(many * size), np.uint8))
 
@@ -332,7 +332,7 @@ def memory_ceiling(s):
     def supervise():
         while True:
             mine, theirs = multiprocessing.Pipe(duplex=False)
-            p = s.child(leaky, theirs, room, leak, cost, index_ms)
+            p = child(leaky, theirs, room, leak, cost, index_ms)
             theirs.close()
             try:
                 while True:
@@ -361,7 +361,7 @@ def cluster_partitions(s):
     def get():
         x = out.get()
         return features[slice(*x)] if s.fix else x["x"]
-    s.child(part)
+    child(part)
     for _ in range(3):
         get()
     ms = 20 if s.fix else max(timed(get, 6) * s.ms("gpu_share", 0.1, 0.8), 1)
@@ -375,8 +375,8 @@ def caption_pairs(s):
     quick, slow = ms * s.ms("image_share", 0.1, 0.35), ms * s.ms("caption_share", 1.4, 2.9)
     gpu, size = s.gpu(ms), s.int("floats", 10000, 100000)
     images, captions = multiprocessing.Queue(maxsize=4), multiprocessing.Queue(maxsize=4)
-    s.child(make, images, decode, quick, size)
-    s.supplier(s.child(make, captions, parse, quick if s.fix else slow, 77 * 16).pid)
+    child(make, images, decode, quick, size)
+    s.supplier(child(make, captions, parse, quick if s.fix else slow, 77 * 16).pid)
 
     def pair():
         image, text = images.get(), captions.get()
@@ -461,8 +461,8 @@ def prefork(s):
             stream.read(4096)
             time.sleep(late / 2)
     for _ in range(3):
-        s.child(serve)
-    s.child(other)
+        child(serve)
+    child(other)
     s.tell("port", port)
     while True:
         signal.pause()
@@ -495,7 +495,7 @@ def expert_counts(s):
     ms, layers, few = s.ms("gpu_ms", 8, 40), s.int("layers", 6, 16), s.int("few", 3, 8)
     route = ms / layers * s.ms("route_share", 0.25, 1.5)
     gpu, out = s.gpu(ms, launches=2 * layers * few), multiprocessing.Queue(maxsize=4)
-    s.child(make, out, decode, ms * s.ms("load_share", 0.05, 0.25), s.int("floats", 9000, 90000))
+    child(make, out, decode, ms * s.ms("load_share", 0.05, 0.25), s.int("floats", 9000, 90000))
     s.go()
     while True:
         s.mark()
