@@ -214,6 +214,40 @@ static int collect_ahead(const struct pt_an *an, struct pt_worker *w)
 	return join_parts(w);
 }
 
+struct tally {
+	const struct pt_worker *w;
+	uint64_t idle_ns, last; /* last: when it rested */
+	size_t rests;		/* with work between them */
+};
+
+static int idle_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv,
+		      bool queued)
+{
+	struct tally *k = ctx;
+
+	if (iv && !queued && pt_rests(k->w, iv)) {
+		k->idle_ns += e - b;
+		k->rests += !k->last || b >= k->last + PARTS_NS;
+		k->last = e;
+	}
+	return 0;
+}
+
+static struct tally tally_rests(const struct pt_worker *w, uint64_t b, uint64_t e)
+{
+	struct tally k = { .w = w };
+
+	pt_walk(w->main, b, e, idle_piece, &k);
+	return k;
+}
+
+/* Its sender is seldom woken, since it stands before a full pipe: the maker rests behind
+ * most of what it makes until there is room. */
+static bool sender_is_late(const struct pt_an *an, const struct pt_worker *w)
+{
+	return 2 * w->done.n < tally_rests(w, an->t0, an->t1).rests;
+}
+
 int pt_find_made(const struct pt_an *an, struct pt_trainer *t)
 {
 	struct pt_paths *paths = t->look->paths;
@@ -241,7 +275,7 @@ int pt_find_made(const struct pt_an *an, struct pt_trainer *t)
 		err = collect_direct(an, t, paths, t->relays.v[i]);
 	pt_each_ok(struct pt_worker, w, &t->workers, err) {
 		pt_sort_times(&w->done);
-		if (w->feeder != w->main)
+		if (w->feeder != w->main && !sender_is_late(an, w))
 			continue;
 		err = collect_unnoticed(an, w);
 		err = err ?: join_parts(w);
@@ -250,33 +284,6 @@ int pt_find_made(const struct pt_an *an, struct pt_trainer *t)
 }
 
 /* ---- how long they took ----------------------------------------------------------- */
-
-struct tally {
-	const struct pt_worker *w;
-	uint64_t idle_ns, last; /* last: when it rested */
-	size_t rests;		/* with work between them */
-};
-
-static int idle_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv,
-		      bool queued)
-{
-	struct tally *k = ctx;
-
-	if (iv && !queued && pt_rests(k->w, iv)) {
-		k->idle_ns += e - b;
-		k->rests += !k->last || b >= k->last + PARTS_NS;
-		k->last = e;
-	}
-	return 0;
-}
-
-static struct tally tally_rests(const struct pt_worker *w, uint64_t b, uint64_t e)
-{
-	struct tally k = { .w = w };
-
-	pt_walk(w->main, b, e, idle_piece, &k);
-	return k;
-}
 
 uint64_t pt_rest_ns(const struct pt_worker *w, uint64_t b, uint64_t e)
 {
