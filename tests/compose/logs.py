@@ -146,6 +146,9 @@ class Truth:
     def charge(self, out, who, begin, end, depth=0):
         """What a thread did in [begin, end), through those that it waited for."""
         line, starts = self.log.lines.get(who, ()), self.log.starts.get(who, ())
+        # between phases: the interpreter; in a pool's process, what sends results
+        between = "handover" if self.spec["transport"] == "procpool" and \
+            who[0] != self.main[0] else "cpu"
         at = begin
         i = max(bisect.bisect_right(starts, begin) - 2, 0)
         while i < len(line) and line[i].begin < end:
@@ -154,13 +157,14 @@ class Truth:
             b, e = max(r.begin, at), min(r.end, end)
             if e <= b:
                 continue
-            out[who, "cpu"] += b - at  # between phases: the interpreter
+            out[who, between] += b - at
             at = e
             if r.kind == "take":
                 self.follow(out, r, b, e, depth + 1)
                 continue
             whole = max(r.end - r.begin, 1)
-            cpu = min((r.cpu or 0) / whole, 1)
+            # what computes while it hands over (pickles) hands over
+            cpu = 0 if r.kind == "put" else min((r.cpu or 0) / whole, 1)
             out[who, "cpu"] += (e - b) * cpu
             off = (e - b) * (1 - cpu)
             if r.kind == "cpu":

@@ -18,6 +18,7 @@ struct charger {
 	struct pt_fetch *w;
 	uint64_t by_cause[PT_CAUSE_NR];
 	PT_VEC(uint64_t) by_worker; /* ns of this wait, by its index */
+	pt_doubles moving; /* of its maker's computing: what moves batches, likewise */
 	const struct pt_thread *holder; /* of a lock, while it is looked at */
 	const struct pt_thread *held_up; /* ... who waits for it */
 	bool answer; /* the consumer had asked for what it sleeps for */
@@ -435,6 +436,36 @@ static int charge_lock(struct charger *k, const struct pt_leg *l)
 	return err;
 }
 
+/* Of the looks at a thread that computes, those at what moves batches (pickling, writing into a
+ * pipe); 0: too few were taken. */
+static double moving_part(const struct pt_an *an, const struct pt_thread *th)
+{
+	size_t n = 0, all = 0;
+
+	pt_each(const struct pt_code_look, l, &th->looks) {
+		if (!l->running || l->begin < an->t0 || l->begin >= an->t1)
+			continue;
+		all++;
+		n += pt_moves_batch(an->m, l->stack);
+	}
+	return all >= PT_LOOKS_MIN ? (double)n / (double)all : 0;
+}
+
+/* A maker that computes, or wants to: what moves the batch comes last, and is the hand-over's. */
+static int charge_moving(struct charger *k, const struct pt_leg *l, enum pt_cause c)
+{
+	struct pt_leg moves = *l, makes = *l;
+	int w, err = 0;
+
+	if ((l->kind == PT_LEG_RUN || l->kind == PT_LEG_QUEUE) && c != PT_CAUSE_IPC &&
+	    pt_worker_index(k->t, l->th, &w) && k->t->workers.v[w].main == l->th)
+		makes.end -= (uint64_t)(k->moving.v[w] * (double)(l->end - l->begin));
+	moves.begin = makes.end;
+	if (moves.end > moves.begin)
+		err = charge(k, PT_CAUSE_IPC, &moves, l->th);
+	return err || makes.end <= makes.begin ? err : charge(k, c, &makes, l->th);
+}
+
 static int take_leg(void *ctx, const struct pt_leg *l)
 {
 	struct charger *k = ctx;
@@ -442,7 +473,7 @@ static int take_leg(void *ctx, const struct pt_leg *l)
 	if (l->kind == PT_LEG_LOCK ||
 	    (l->kind == PT_LEG_BLOCKED && pt_is_interpreter_lock(k->paths, l->th, l->iv)))
 		return charge_lock(k, l);
-	return charge(k, cause_of(k, l), l, l->th);
+	return charge_moving(k, l, cause_of(k, l));
 }
 
 /* The worker with most of the way back; one that delivers before a helper. */
@@ -513,6 +544,7 @@ int pt_charge_waits(struct pt_an *an, struct pt_trainer *t,
 		if (t->workers.v[i].proc != t->proc)
 			err = pt_find_quota(an, t, t->workers.v[i].proc);
 		err = err ?: pt_vec_push(&k.by_worker, 0);
+		err = err ?: pt_vec_push(&k.moving, moving_part(an, t->workers.v[i].main));
 	}
 	for (i = 0; i < t->waits.n && !err; i++)
 		err = charge_wait(&k, &t->waits.v[i]);
@@ -520,5 +552,6 @@ int pt_charge_waits(struct pt_an *an, struct pt_trainer *t,
 		sum_step(t, &t->steps.v[i]);
 	t->top_cause = pt_largest_cause(t->cause_ns);
 	pt_vec_free(&k.by_worker);
+	pt_vec_free(&k.moving);
 	return err;
 }

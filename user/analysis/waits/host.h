@@ -108,6 +108,9 @@ static inline bool pt_looks_tell(size_t n, size_t all)
 bool pt_takes_batch(const struct pt_model *m, uint32_t stack);
 /* ... and does it wait for others to take what it hands out (put(), send())? */
 bool pt_hands_out(const struct pt_model *m, uint32_t stack);
+/* Is the innermost code Python's own that moves what is handed over between processes (pickling,
+ * a pipe's ends), and calls nobody's functions? What computes there hands over. */
+bool pt_moves_batch(const struct pt_model *m, uint32_t stack);
 /* ... where that computes while it obtains a batch, is it mostly in the job's own code, which
  * the loader calls, or which works on what it receives? Then that is no hand-over. Behind the
  * waits. */

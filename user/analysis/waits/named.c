@@ -242,6 +242,11 @@ static bool is_at_work(unsigned what)
 	       what == PT_HOST_READING;
 }
 
+static const struct pt_code_line *line_of(const struct pt_model *m, uint32_t stack)
+{
+	return pt_model_line(m, pt_model_stack(m, stack)->line);
+}
+
 /* Python's own ways of handing over: whoever called them takes what others made, or hands
  * out what others are to take. */
 static bool hands_over(const struct pt_code_line *l)
@@ -290,9 +295,18 @@ bool pt_hands_out(const struct pt_model *m, uint32_t stack)
 	return false;
 }
 
-static const struct pt_code_line *line_of(const struct pt_model *m, uint32_t stack)
+
+bool pt_moves_batch(const struct pt_model *m, uint32_t stack)
 {
-	return pt_model_line(m, pt_model_stack(m, stack)->line);
+	static const char *const files[] = { "reduction.py", "connection.py", "queues.py" };
+	const struct pt_code_line *l = line_of(m, stack);
+	const char *name = l && l->library ? strstr(l->file, "/multiprocessing/") : NULL;
+	size_t i;
+
+	for (i = 0; name && i < sizeof(files) / sizeof(files[0]); i++)
+		if (!strcmp(name + strlen("/multiprocessing/"), files[i]))
+			return true;
+	return false;
 }
 
 /* Does it compute in what a loader calls: in the job's own code (a sampler, a function that
