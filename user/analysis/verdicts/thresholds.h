@@ -132,6 +132,11 @@
 #define PT_TAIL_NOTICED 0.15
 /* ... and fewer of them than so much say nothing of the others. */
 #define PT_TAIL_FEW 0.5
+/* The others take next to nothing: so much of what a slow one takes, at most. Chosen. */
+#define PT_TAIL_NOTHING 0.02
+/* With less of the time than so much without a slow batch, how much would be waited without
+ * them is not known. Chosen. */
+#define PT_TAIL_REST 0.1
 /* Waits for a service whose batches are not noticed: with fewer distances between long ones,
  * or where these vary by less than this part of their mean, they are not a few items. */
 #define PT_TAIL_APART 3

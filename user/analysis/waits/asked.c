@@ -93,10 +93,18 @@ static int take_sleeps(const struct pt_an *an, const struct pt_trainer *t,
 #define TURNS_SHARE 0.8
 /* Woken for its turn it works: this part of what it slept, in as much time. */
 #define WORKS_PART 0.1
+/* Who tries again by a timer (a database that is locked) does so several times for one turn.
+ * That is no pause of its own where they work together for no more than this part of what the
+ * others work (by chance, for as much of it as the busiest works), who work at all. */
+#define TRIES 3
+#define TOGETHER_PART 0.3
+#define TRIES_PART 0.02
 
 struct turns {
+	const struct pt_thread *busiest;
 	uint64_t work, most, second; /* of all makers, in data waits, ns */
 	uint64_t slept, in_turn;     /* between those */
+	uint64_t tried;		     /* ... by a timer */
 };
 
 static uint64_t works_in(const struct pt_thread *th, const pt_spans *waits)
@@ -113,6 +121,7 @@ struct turn {
 	struct pt_span s;
 	uint64_t until; /* the end of the last one */
 	uint32_t waker; /* who ended the last that was long; 0 nobody */
+	uint32_t naps;	/* by a timer */
 };
 
 static int take_turn(const struct pt_an *an, const struct pt_trainer *t,
@@ -126,6 +135,10 @@ static int take_turn(const struct pt_an *an, const struct pt_trainer *t,
 	if (len < TURN_NS)
 		return 0;
 	k->slept += ns;
+	if (x->naps >= TRIES) {
+		k->tried += ns;
+		return pt_vec_push(out, x->s);
+	}
 	if (!who || who == th || !makes(t, who, &w) ||
 	    (double)pt_cpu_ns(th, x->until, x->until + len) < WORKS_PART * (double)len)
 		return 0;
@@ -143,6 +156,8 @@ static int take_turns_of(const struct pt_an *an, const struct pt_trainer *t,
 
 	k->work += ran;
 	k->second = pt_max64(k->second, pt_min64(ran, k->most));
+	if (ran > k->most)
+		k->busiest = th;
 	k->most = pt_max64(k->most, ran);
 	pt_each_iv(iv, th, an->t0, an->t1) {
 		if (iv->wait == PT_WAIT_RUNQ || iv->ready <= iv->begin)
@@ -153,10 +168,41 @@ static int take_turns_of(const struct pt_an *an, const struct pt_trainer *t,
 		}
 		x.s.end = iv->ready;
 		x.until = iv->end;
+		x.naps += iv->wait == PT_WAIT_SLEEP;
 		if (iv->ready - iv->begin >= TURN_NS)
 			x.waker = iv->valid_wake ? iv->waker_tid : 0;
 	}
 	return err ?: take_turn(an, t, th, &x, waits, k, out);
+}
+
+/* How long both run, between what `th` sleeps. */
+static uint64_t run_together(const struct pt_an *an, const struct pt_thread *th,
+			     const struct pt_thread *other)
+{
+	uint64_t since = an->t0, ns = 0;
+
+	pt_each_iv(iv, th, an->t0, an->t1) {
+		if (iv->begin > since)
+			ns += pt_cpu_ns(other, since, iv->begin);
+		since = pt_max64(since, iv->end);
+	}
+	return ns;
+}
+
+/* One works at a time, and who sleeps tries again and again. */
+static bool exclude_each_other(const struct pt_an *an, const struct pt_trainer *t,
+			       const struct turns *k, double wall)
+{
+	uint64_t together = 0;
+	int w;
+
+	if (!k->busiest || (double)k->tried < TURNS_SHARE * (double)k->slept ||
+	    (double)k->second < TRIES_PART * wall)
+		return false;
+	pt_each(const struct pt_worker, x, &t->workers)
+		if (x->main != k->busiest && makes(t, x->main, &w))
+			together += run_together(an, x->main, k->busiest);
+	return (double)together <= TOGETHER_PART * (double)(k->work - k->most);
 }
 
 /*
@@ -178,8 +224,9 @@ static int take_turns(const struct pt_an *an, const struct pt_trainer *t, const 
 			err = take_turns_of(an, t, t->workers.v[i].main, waits, &k, &found);
 	if (!err && (double)k.work >= (1 - ONE_AT_A_TIME) * wall &&
 	    (double)k.work <= (1 + ONE_AT_A_TIME) * wall &&
-	    (double)k.second >= TURN_PART * wall &&
-	    (double)k.in_turn >= TURNS_SHARE * (double)k.slept)
+	    (exclude_each_other(an, t, &k, wall) ||
+	     ((double)k.second >= TURN_PART * wall &&
+	      (double)k.in_turn >= TURNS_SHARE * (double)k.slept)))
 		for (i = 0; i < found.n && !err; i++)
 			err = pt_vec_push(asked, found.v[i]);
 	pt_vec_free(&found);

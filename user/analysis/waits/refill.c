@@ -4,7 +4,8 @@
  * batches in flight hands its next wish to the worker whose batch it took. That
  * names the deliverer also where its message came while the consumer was busy with
  * another one and woke nobody. Learned from the waits that show who delivered, and
- * trusted only where it fits nearly always.
+ * trusted only where it fits nearly always. It does not where all workers sleep for room in
+ * one place (a semaphore, a pool's queue): whoever is woken there is the next in line.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -86,22 +87,29 @@ int pt_learn_refills(const struct pt_an *an, struct pt_trainer *t)
 {
 	pt_asks *asks = &t->look->asks;
 	size_t nw = t->workers.n, ns = t->proc->threads.n, i, hint = 0;
+	size_t own = 0, others = 0; /* of those that are asked directly: who had delivered */
 	uint32_t *votes = calloc(ns * nw + 1, sizeof(*votes));
 
 	if (!votes)
 		return -ENOMEM;
 	pt_each(const struct pt_fetch, f, &t->waits) {
 		const struct pt_ask *x = refill_of(asks, &hint, f->begin, f->end);
-		int w = x && x->worker < 0 && f->blocked_ns ?
+		int w = x && f->blocked_ns ?
 			pt_last_deliverer(t, an->m, f->th, f->begin, f->end, false) : -1;
 
-		if (w >= 0)
+		if (w >= 0 && x->worker < 0)
 			votes[(size_t)x->source * nw + (size_t)w]++;
+		else if (w >= 0)
+			*(w == x->worker ? &own : &others) += 1;
 	}
-	for (i = 0; i < asks->n; i++)
-		if (asks->v[i].item && asks->v[i].worker < 0)
-			asks->v[i].worker = winner(
-				votes + (size_t)asks->v[i].source * nw, nw);
+	for (i = 0; i < asks->n; i++) {
+		struct pt_ask *x = &asks->v[i];
+
+		if (x->item && x->worker < 0)
+			x->worker = winner(votes + (size_t)x->source * nw, nw);
+		else if (others >= VOTES_MIN && own < VOTES_LEAD * others)
+			x->worker = -1;
+	}
 	free(votes);
 	return 0;
 }

@@ -147,17 +147,42 @@ static int usual(const struct pt_trainer *t, bool waited, pt_doubles *v)
 	return err;
 }
 
-/* Of a wait: how much passes while a slow batch is made, ns. Of another worker's it is what
- * the trainer slept for: that one has nothing to do with handing over what is there. */
-static uint64_t slow_part(const struct pt_fetch *w, const pt_spans *made, const pt_spans *by)
-{
-	uint64_t ns = pt_spans_in(made, w->begin, w->end), own = 0;
+/* How much passes while slow batches are made, ns. */
+struct slow {
+	uint64_t own;	 /* of the wait for one of them, or for its maker */
+	uint64_t beside; /* of other waits: what the trainer slept for. That its worker is at
+			  * such a batch has nothing to do with handing over what is there */
+};
 
-	if (!w->supplied)
-		return ns;
+static struct slow slow_part(const struct pt_trainer *t, const struct pt_fetch *w, double limit,
+			     bool waited, const pt_spans *made, const pt_spans *by)
+{
+	struct slow s = { pt_spans_in(made, w->begin, w->end), 0 };
+	uint64_t ns = s.own, own = 0;
+
+	if (!w->supplied || waited || made_ms(t, w, waited) > limit)
+		return s;
 	if (w->worker >= 0)
 		own = pt_spans_in(&by[w->worker], w->begin, w->end);
-	return pt_min64(ns, pt_max64(w->blocked_ns, own));
+	s.own = own;
+	s.beside = pt_min64(ns, pt_max64(w->blocked_ns, own)) - own;
+	return s;
+}
+
+/* Of the waits beside slow batches, what there is more of than while none is made: else the
+ * worker that is at one is not missed. None, where next to no time is left without. */
+static uint64_t excess(const struct pt_an *an, const struct pt_trainer *t, const pt_spans *made,
+		       uint64_t beside)
+{
+	uint64_t in = pt_spans_sum(made), rest = an->t1 - an->t0 - in, waits = 0;
+	double usual;
+
+	pt_each(const struct pt_fetch, w, &t->waits)
+		waits += w->end - w->begin - pt_spans_in(made, w->begin, w->end);
+	if ((double)rest < PT_TAIL_REST * (double)(an->t1 - an->t0))
+		return 0;
+	usual = (double)in * (double)waits / (double)rest;
+	return beside - pt_min64(beside, (uint64_t)usual);
 }
 
 /* Median of the steps, ms: what a batch takes whoever makes it, where that is not seen. */
@@ -174,13 +199,20 @@ static int step_ms(const struct pt_trainer *t, double *ms)
 	return err;
 }
 
-/* Do the waits that are longer than `limit` come evenly, as of a service that makes so many
- * batches at once? Of those that come by chance the distances vary as much as they are long. */
+/* Do they come evenly? Of what comes by chance the distances vary as much as they are long. */
+static bool is_even(double n, double sum, double squares)
+{
+	double mean = sum / n;
+
+	return n < PT_TAIL_APART ||
+	       squares / n - mean * mean < PT_TAIL_EVEN * PT_TAIL_EVEN * mean * mean;
+}
+
+/* The waits that are longer than `limit`, as of a service that makes so many batches at once. */
 static bool come_evenly(const struct pt_trainer *t, double limit)
 {
-	double sum = 0, squares = 0, mean;
+	double sum = 0, squares = 0, n = 0;
 	uint64_t last = 0;
-	size_t n = 0;
 
 	pt_each(const struct pt_fetch, w, &t->waits) {
 		double ms = pt_ms(w->begin - last);
@@ -194,15 +226,40 @@ static bool come_evenly(const struct pt_trainer *t, double limit)
 		}
 		last = w->begin;
 	}
-	mean = n ? sum / (double)n : 0;
-	return n < PT_TAIL_APART ||
-	       squares / (double)n - mean * mean < PT_TAIL_EVEN * PT_TAIL_EVEN * mean * mean;
+	return is_even(n, sum, squares);
+}
+
+/* Each so many batches of a worker one that takes all the time, while the others take next to
+ * none: it makes so many at once (it sorts them by length), and then hands them out. */
+static bool come_in_bursts(const struct pt_trainer *t, double limit, double usual, double slow)
+{
+	double sum = 0, squares = 0, n = 0;
+	size_t i, last;
+
+	if (usual > PT_TAIL_NOTHING * slow)
+		return false;
+	pt_each(const struct pt_worker, w, &t->workers) {
+		last = SIZE_MAX;
+		for (i = 0; i < w->unsorted_ms.n && w->role != PT_ROLE_HELPER; i++) {
+			double apart = (double)(i - last);
+
+			if (w->unsorted_ms.v[i] <= limit)
+				continue;
+			if (last != SIZE_MAX) {
+				sum += apart;
+				squares += apart * apart;
+				n++;
+			}
+			last = i;
+		}
+	}
+	return n >= PT_TAIL_APART && is_even(n, sum, squares);
 }
 
 int pt_measure_tail(const struct pt_an *an, const struct pt_trainer *t,
 		    struct pt_tail *out)
 {
-	uint64_t by[PT_CAUSE_NR] = { 0 }, slow = 0, all = 0, most = 0;
+	uint64_t by[PT_CAUSE_NR] = { 0 }, slow = 0, all = 0, most = 0, beside = 0;
 	pt_doubles v = { 0 }, tail = { 0 };
 	pt_spans made = { 0 }, *of = NULL;
 	bool waited = few_noticed(t);
@@ -224,17 +281,19 @@ int pt_measure_tail(const struct pt_an *an, const struct pt_trainer *t,
 	}
 	if (err || out->all < PT_TAIL_BATCHES || !tail.n ||
 	    (double)tail.n > PT_TAIL_PART * (double)out->all ||
-	    (waited && come_evenly(t, limit)))
+	    (waited ? come_evenly(t, limit) :
+		      come_in_bursts(t, limit, out->usual_ms, pt_median(tail.v, tail.n))))
 		goto out;
 	of = calloc(t->workers.n + 1, sizeof(*of));
 	err = of ? slow_times(an, t, limit, waited, &made, of) : -ENOMEM;
 	pt_each_ok(const struct pt_fetch, w, &t->waits, err) {
-		uint64_t ns = slow_part(w, &made, of);
+		struct slow s = slow_part(t, w, limit, waited, &made, of);
 
 		all += w->end - w->begin;
-		slow += ns;
-		by[w->cause] += ns;
-		if (!ns || !(w->inode || w->peer) || w->on_ns <= most)
+		slow += s.own;
+		beside += s.beside;
+		by[w->cause] += s.own + s.beside;
+		if (!(s.own + s.beside) || !(w->inode || w->peer) || w->on_ns <= most)
 			continue;
 		most = w->on_ns;
 		out->inode = w->inode;
@@ -243,6 +302,7 @@ int pt_measure_tail(const struct pt_an *an, const struct pt_trainer *t,
 	}
 	out->n = tail.n;
 	out->ms = pt_median(tail.v, tail.n);
+	slow += err ? 0 : excess(an, t, &made, beside);
 	out->share = all ? (double)slow / (double)all : 0;
 	out->cause = pt_largest_cause(by);
 out:
