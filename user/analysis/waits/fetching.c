@@ -48,13 +48,13 @@ static int count_looks(const struct pt_bounds *o, place_looks *v)
 		uint64_t first = g ? pt_gap_first(o, g) : 0;
 		struct place_looks *x;
 
-		if (!first || !l->at.line || l->begin >= pt_gap_last_seen(g) ||
-		    l->begin < pt_gap_free(o, g))
+		if (!first || !l->at.line || l->begin < pt_gap_free(o, g) ||
+		    (l->begin >= pt_gap_last_seen(g) && !l->takes))
 			continue;
 		x = looks_at(v, &l->at);
 		if (!x)
 			return -ENOMEM;
-		*(l->begin >= first ? &x->within :
+		*(l->begin >= first || l->takes ? &x->within :
 		  l->begin + WITHIN_NS >= first ? &x->shortly : &x->before) += 1;
 	}
 	return 0;
@@ -66,8 +66,8 @@ static size_t fetching_looks(const struct place_looks *x)
 	return x->within + (x->shortly >= x->before ? x->shortly : 0);
 }
 
-/* Between the first and the last that a gap shows of the loader the thread is in its call:
- * where in the loop that is made. */
+/* Between the first and the last that a gap shows of the loader the thread is in its call, and
+ * so it is while it takes something: where in the loop that is made. */
 static int learn_places(struct pt_bounds *o)
 {
 	place_looks v = { 0 };
@@ -100,12 +100,12 @@ static bool is_fetching(const struct pt_bounds *o, const struct pt_host_look *l)
 #define PHASE_LOOKS 5
 
 struct phase {
-	size_t all, in, takes; /* looks */
+	size_t all, in, above, takes; /* looks */
 };
 
-static double part_of(const struct phase *x)
+static double part_of(const struct phase *x, size_t in)
 {
-	return x->all >= PHASE_LOOKS ? (double)(x->in + 1) / (double)(x->all + 1) : NAN;
+	return x->all >= PHASE_LOOKS ? (double)(in + 1) / (double)(x->all + 1) : NAN;
 }
 
 /* Behind what is seen of the loader the thread unpickles its batch, and goes on with the
@@ -114,6 +114,7 @@ static void learn_parts(struct pt_bounds *o)
 {
 	struct phase lead = { 0 }, behind = { 0 }, ready = { 0 }, *x;
 
+	o->fetching.lead = o->fetching.behind = o->fetching.ready = NAN;
 	pt_each(const struct pt_host_look, l, &o->h->looks) {
 		const struct pt_host_gap *g = fetching_gap(o, l);
 		uint64_t first = g ? pt_gap_first(o, g) : 0;
@@ -125,12 +126,18 @@ static void learn_parts(struct pt_bounds *o)
 			continue;
 		x->all++;
 		x->in += is_fetching(o, l);
+		x->above += l->above;
 		x->takes += l->takes;
 	}
 	o->taken = behind.all >= PT_LOOKS_MIN ? (double)behind.takes / (double)behind.all : 0;
-	o->fetching.lead = o->n_at ? part_of(&lead) : NAN;
-	o->fetching.behind = o->n_at ? part_of(&behind) : NAN;
-	o->fetching.ready = o->n_at ? part_of(&ready) : NAN;
+	if (o->n_at) {
+		o->fetching.lead = part_of(&lead, lead.in);
+		o->fetching.behind = part_of(&behind, behind.in);
+		o->fetching.ready = part_of(&ready, ready.in);
+	} else if (behind.above >= PT_LOOKS_MIN) {
+		/* what it took was there, and it works on that before it goes up */
+		o->fetching.behind = part_of(&behind, behind.above);
+	}
 }
 
 int pt_learn_fetching(struct pt_bounds *o)

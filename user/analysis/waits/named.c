@@ -500,7 +500,7 @@ static int add_look(struct named *k, struct pt_host *h, struct told *v,
 		k->asked = g;
 		k->loads = may_load(h, g);
 	}
-	above = told->above && is_at_work(what) && k->loads;
+	x.above = above = told->above && is_at_work(what) && k->loads;
 	if (above && !told->named)
 		vote_spin(k->m, h, l);
 	note(g, l, weight, (told->named && !is_for_others(what)) || above);
