@@ -69,6 +69,8 @@ struct pt_host {
 	bool supplied; /* some supplier is known */
 	/* looks that found it above the loop's calls; a vote for one line of the job's own */
 	size_t above, one_votes;
+	/* looks while it waits for others; above those calls, where a batch goes up behind */
+	size_t others, others_above;
 	const struct pt_code_line *one_line;
 };
 

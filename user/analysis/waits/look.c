@@ -102,6 +102,7 @@ int pt_look_at(struct pt_an *an, struct pt_trainer *t)
 	err = err ?: find_asks(an, t, l);
 	err = err ?: pt_find_named(an, &l->host);
 	t->may_spin = !err && pt_may_spin(an, &l->host);
+	t->asks_above = pt_looks_tell(l->host.others_above, l->host.others);
 	err = err ?: pt_find_period(&l->host, &l->period);
 	if (!err)
 		take_last_sleep(&l->host, &l->period);

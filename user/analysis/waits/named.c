@@ -503,6 +503,10 @@ static int add_look(struct named *k, struct pt_host *h, struct told *v,
 	x.above = above = told->above && is_at_work(what) && k->loads;
 	if (above && !told->named)
 		vote_spin(k->m, h, l);
+	if (is_for_others(what)) {
+		h->others++;
+		h->others_above += told->above && uploads_behind(h, g);
+	}
 	note(g, l, weight, (told->named && !is_for_others(what)) || above);
 	return pt_vec_push(&h->looks, x) ? -ENOMEM : 0;
 }
