@@ -6,6 +6,7 @@
  */
 #include "analysis/waits/look.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "model/socks.h"
@@ -436,8 +437,26 @@ static int charge_lock(struct charger *k, const struct pt_leg *l)
 	return err;
 }
 
+/* A program that writes all that it reads, but for this part, only copies (cat, dd, a relay):
+ * its time in the kernel. It gives and takes at least so many bytes. */
+#define COPIES_PART 0.02
+#define COPIES_MIN (1u << 20)
+
+static double copying_part(const struct pt_an *an, const struct pt_thread *th)
+{
+	const struct pt_rec_sample *a = th->proc->samples.v, *b = a + th->proc->samples.n - 1;
+	double in = (double)pt_read_between(th, an->t0, an->t1);
+	double out = (double)pt_written_between(th, an->t0, an->t1), user, kernel;
+
+	if (th->proc->samples.n < 2 || out < COPIES_MIN || fabs(in - out) > COPIES_PART * out)
+		return 0;
+	user = (double)(b->utime_ns - a->utime_ns);
+	kernel = (double)(b->stime_ns - a->stime_ns);
+	return kernel > 0 && user >= 0 ? kernel / (kernel + user) : 0;
+}
+
 /* Of the looks at a thread that computes, those at what moves batches (pickling, writing into a
- * pipe); 0: too few were taken. */
+ * pipe). */
 static double moving_part(const struct pt_an *an, const struct pt_thread *th)
 {
 	size_t n = 0, all = 0;
@@ -448,7 +467,7 @@ static double moving_part(const struct pt_an *an, const struct pt_thread *th)
 		all++;
 		n += pt_moves_batch(an->m, l->stack);
 	}
-	return all >= PT_LOOKS_MIN ? (double)n / (double)all : 0;
+	return all >= PT_LOOKS_MIN ? (double)n / (double)all : copying_part(an, th);
 }
 
 /* A maker that computes, or wants to: what moves the batch comes last, and is the hand-over's. */
