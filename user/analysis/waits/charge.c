@@ -444,12 +444,15 @@ static int charge_lock(struct charger *k, const struct pt_leg *l)
 
 static double copying_part(const struct pt_an *an, const struct pt_thread *th)
 {
-	const struct pt_rec_sample *a = th->proc->samples.v, *b = a + th->proc->samples.n - 1;
+	size_t n = th->proc->samples.n;
+	const struct pt_rec_sample *a, *b;
 	double in = (double)pt_read_between(th, an->t0, an->t1);
 	double out = (double)pt_written_between(th, an->t0, an->t1), user, kernel;
 
-	if (th->proc->samples.n < 2 || out < COPIES_MIN || fabs(in - out) > COPIES_PART * out)
+	if (n < 2 || out < COPIES_MIN || fabs(in - out) > COPIES_PART * out)
 		return 0;
+	a = &th->proc->samples.v[0];
+	b = &th->proc->samples.v[n - 1];
 	user = (double)(b->utime_ns - a->utime_ns);
 	kernel = (double)(b->stime_ns - a->stime_ns);
 	return kernel > 0 && user >= 0 ? kernel / (kernel + user) : 0;
