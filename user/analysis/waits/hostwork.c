@@ -5,8 +5,9 @@
  * each step, idle time behind the sync is the host's work and the sync's doing both:
  * without the sync the device would have the next step's work, but no more than
  * that. So of each gap's idle time as much as the device works in a step would be
- * hidden without the sync, and over all no more than it works, or than the host leaves of
- * the time: the loop takes as long as that in any case. What passes behind a sync until another rank or a client comes is theirs, and no sync's; and what works on
+ * hidden without the sync, and over all no more than it works, or than the host leaves
+ * of the time: the loop takes as long as that in any case. What passes behind a sync
+ * until another rank or a client comes is theirs, and no sync's; and what works on
  * results that were copied back could not have begun without it.
  */
 #include <string.h>
@@ -138,8 +139,7 @@ static void note_place(struct pt_trainer *t, const struct pt_host_gap *g,
 void pt_sum_host(const struct pt_an *an, struct pt_trainer *t)
 {
 	const struct pt_host *h = &t->look->host;
-	uint64_t wall = an->t1 - an->t0, step, idle = 0, hidden = 0, others = 0;
-	uint64_t own = 0;
+	uint64_t wall = an->t1 - an->t0, step, own = 0, idle = 0, hidden = 0, others = 0;
 	uint64_t busy = wall - pt_min64(wall, t->idle_likely_ns);
 	size_t k, hint = 0;
 	struct work w;

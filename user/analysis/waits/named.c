@@ -295,7 +295,6 @@ bool pt_hands_out(const struct pt_model *m, uint32_t stack)
 	return false;
 }
 
-
 bool pt_moves_batch(const struct pt_model *m, uint32_t stack)
 {
 	static const char *const files[] = { "reduction.py", "connection.py", "queues.py" };

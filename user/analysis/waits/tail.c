@@ -202,10 +202,12 @@ static int step_ms(const struct pt_trainer *t, double *ms)
 /* Do they come evenly? Of what comes by chance the distances vary as much as they are long. */
 static bool is_even(double n, double sum, double squares)
 {
-	double mean = sum / n;
+	double mean;
 
-	return n < PT_TAIL_APART ||
-	       squares / n - mean * mean < PT_TAIL_EVEN * PT_TAIL_EVEN * mean * mean;
+	if (n < PT_TAIL_APART)
+		return true;
+	mean = sum / n;
+	return squares / n - mean * mean < PT_TAIL_EVEN * PT_TAIL_EVEN * mean * mean;
 }
 
 /* The waits that are longer than `limit`, as of a service that makes so many batches at once. */
