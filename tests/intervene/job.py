@@ -10,6 +10,7 @@ lasts `seconds`. Prints "READY PID" when the first A has settled. The log is JSO
 lines, one for each part: {"side", "begin", "end", "steps": [ns, ...]}, each step
 when its batch was taken; times are time.monotonic_ns().
 """
+import contextlib
 import ctypes
 import fcntl
 import http.client
@@ -211,7 +212,8 @@ class Job:
         side = self.spec["sides"][name]
         if "cores" in side:
             for t in os.listdir("/proc/self/task"):
-                os.sched_setaffinity(int(t), range(side["cores"]))
+                with contextlib.suppress(ProcessLookupError):  # a thread may end meanwhile
+                    os.sched_setaffinity(int(t), range(side["cores"]))
         item = Item(self.spec, side, mp.Lock())
         loader = OwnLoader(item, side) if side["loader"] == "own" else \
             torch_loader(item, side)
