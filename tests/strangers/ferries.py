@@ -341,6 +341,7 @@ def memory_ceiling(s):
                 mine.close()
                 p.join()
     threading.Thread(target=supervise, daemon=True).start()
+    ready.get()  # no fork while the loop begins: it might hold a lock for ever
     s.loop(gpu, ready.get)
 
 
