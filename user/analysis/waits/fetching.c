@@ -48,13 +48,13 @@ static int count_looks(const struct pt_bounds *o, place_looks *v)
 		uint64_t first = g ? pt_gap_first(o, g) : 0;
 		struct place_looks *x;
 
-		if (!first || !l->at.line || l->begin < pt_gap_free(o, g) ||
-		    (l->begin >= pt_gap_last_seen(g) && !l->takes))
+		if (!first || !l->at.line || l->begin >= pt_gap_last_seen(g) ||
+		    l->begin < pt_gap_free(o, g))
 			continue;
 		x = looks_at(v, &l->at);
 		if (!x)
 			return -ENOMEM;
-		*(l->begin >= first || l->takes ? &x->within :
+		*(l->begin >= first ? &x->within :
 		  l->begin + WITHIN_NS >= first ? &x->shortly : &x->before) += 1;
 	}
 	return 0;
@@ -66,8 +66,8 @@ static size_t fetching_looks(const struct place_looks *x)
 	return x->within + (x->shortly >= x->before ? x->shortly : 0);
 }
 
-/* Between the first and the last that a gap shows of the loader the thread is in its call, and
- * so it is while it takes something: where in the loop that is made. */
+/* Between the first and the last that a gap shows of the loader the thread is in its call:
+ * where in the loop that is made. */
 static int learn_places(struct pt_bounds *o)
 {
 	place_looks v = { 0 };

@@ -299,11 +299,11 @@ bool pt_moves_batch(const struct pt_model *m, uint32_t stack)
 {
 	static const char *const files[] = { "reduction.py", "connection.py", "queues.py" };
 	const struct pt_code_line *l = line_of(m, stack);
-	const char *name = l && l->library ? strstr(l->file, "/multiprocessing/") : NULL;
+	const char *name = l && l->library && hands_over(l) ? strrchr(l->file, '/') : NULL;
 	size_t i;
 
 	for (i = 0; name && i < sizeof(files) / sizeof(files[0]); i++)
-		if (!strcmp(name + strlen("/multiprocessing/"), files[i]))
+		if (!strcmp(name + 1, files[i]))
 			return true;
 	return false;
 }

@@ -245,7 +245,9 @@ static struct tally tally_rests(const struct pt_worker *w, uint64_t b, uint64_t 
  * most of what it makes until there is room. */
 static bool sender_is_late(const struct pt_an *an, const struct pt_worker *w)
 {
-	return (double)w->done.n < (1 - PT_TAIL_NOTICED) * (double)tally_rests(w, an->t0, an->t1).rests;
+	double rests = (double)tally_rests(w, an->t0, an->t1).rests;
+
+	return (double)w->done.n < (1 - PT_TAIL_NOTICED) * rests;
 }
 
 int pt_find_made(const struct pt_an *an, struct pt_trainer *t)
