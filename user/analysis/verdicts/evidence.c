@@ -117,6 +117,13 @@ int64_t pt_better_workers(const struct pt_an *an, const struct pt_facts *f)
 	return an->r->best_workers;
 }
 
+bool pt_no_more_workers(const struct pt_an *an)
+{
+	struct pt_range gain;
+
+	return pt_speedup_of(an, "workers", PT_NULL, &gain) && gain.value < PT_WORKERS_GAIN;
+}
+
 const struct pt_worker *pt_served_by(const struct pt_facts *f)
 {
 	const struct pt_worker *most = NULL;

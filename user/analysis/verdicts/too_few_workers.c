@@ -66,6 +66,8 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	    (!sleeps && (!f->t->handoffs ||
 			 !(f->pool.run_queue <= f->th->pool_run_queue))))
 		return 0;
+	if (pt_no_more_workers(an))
+		return 0;
 	/* workers that end and are started anew may be short of time for that alone */
 	if (f->t->respawned)
 		pt_at_most(&v->certainty, PT_CONF_MEDIUM);
