@@ -206,7 +206,7 @@ class Stranger:
     def go(self):
         """Hold here until the tracer is attached."""
         print("READY", flush=True)
-        sys.stdin.readline()
+        os.read(0, 100)  # sys.stdin has a lock, that a process forked meanwhile would have for ever
         self.tell("go", "")
 
     def data_file(self, name, mib):

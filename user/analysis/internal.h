@@ -60,6 +60,7 @@ struct pt_worker {
 	uint64_t delivered; /* waits that it ended */
 	uint64_t charged_ns; /* of the ways back from the waits' ends ... */
 	uint64_t making_ns;  /* ... while it made the batch */
+	uint64_t setup_ns;   /* ... from its birth to its first batch */
 	pt_doubles service_ms; /* busy time per batch */
 	pt_doubles unsorted_ms; /* ... in the order of `done`, from the second on */
 	double median_ms, slowdown;
@@ -218,6 +219,8 @@ struct pt_trainer {
 	uint64_t lock_asked_ns; /* of the data wait: makers wait for each other's locks */
 	uint64_t handover_queue_ns; /* of RUN_QUEUE: whoever hands on lacks a core */
 	uint64_t unadopted_ns; /* of UNKNOWN: its supplier was not followed yet */
+	uint64_t setup_ns; /* of the data wait: what workers do once, before their first batch */
+	size_t n_born;	   /* workers, during the capture */
 	uint64_t starved_lo_ns, starved_likely_ns, starved_hi_ns;
 	uint64_t idle_hard_ns, idle_likely_ns;
 	/* at least, by the driver's counter; 0: unknown */

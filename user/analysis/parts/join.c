@@ -133,6 +133,7 @@ static struct pt_worker *worker_of(struct pt_trainer *t, struct pt_proc *proc,
 	X(T, FIRST, proc) X(T, OWN, main) X(T, OWN, feeder) X(T, LAST, role)    \
 	X(T, OWN, done) X(T, OWN, earlier) X(T, OWN, rests)                     \
 	X(T, SUM, delivered) X(T, SUM, charged_ns) X(T, SUM, making_ns)         \
+	X(T, SUM, setup_ns)                                                     \
 	X(T, OWN, service_ms) X(T, OWN, unsorted_ms)                            \
 	X(T, OWN, median_ms) X(T, OWN, slowdown) X(T, OWN, slow_chance)         \
 	X(T, OWN, slot) X(T, OWN, respawn) X(T, OWN, slow) X(T, LAST, hung)
@@ -352,6 +353,7 @@ static void finish_devs(const struct pt_join_rank *r, struct pt_trainer *t,
 	X(T, OWN, devs)                                                         \
 	X(T, SUM, busy_hard_ns) X(T, SUM, cause_ns) X(T, SUM, lock_asked_ns)    \
 	X(T, SUM, handover_queue_ns) X(T, SUM, unadopted_ns)                    \
+	X(T, SUM, setup_ns) X(T, SUM, n_born)                                   \
 	X(T, SUM, starved_lo_ns) X(T, SUM, starved_likely_ns)                   \
 	X(T, SUM, starved_hi_ns) X(T, SUM, idle_hard_ns)                        \
 	X(T, SUM, idle_likely_ns) X(T, SUM, idle_driver_ns)                     \

@@ -329,6 +329,7 @@ static void gather_shares(struct pt_an *an, struct pt_facts *f)
 	leave_out_checkpoints(f);
 	fill_groups(f, sum ? (double)t->handover_queue_ns / (double)sum : 0,
 		    sum ? (double)t->unadopted_ns / (double)sum : 0);
+	f->setup = share_of(t->setup_ns, pt_max64(t->data_wait_ns, 1));
 	f->asked = share_of(t->lock_asked_ns, pt_max64(t->data_wait_ns, 1));
 	f->halves_agree = halves_agree(an, t);
 	find_slow(f);

@@ -29,9 +29,32 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	return 1;
 }
 
+/* Single workers are replaced, and what each does before its first batch is most of the wait. */
+static int judge_replaced(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
+{
+	size_t born = f->t->n_born, places = f->t->concurrent;
+
+	if (f->setup < f->th->slow_share || born < PT_REPLACED * places)
+		return 0;
+	pt_evidence_starved(f, v);
+	pt_evidence(v, "loader.workers", (double)places, "count");
+	pt_evidence(v, "loader.workers_started", (double)born, "count");
+	pt_evidence_against(v, "data_wait.setup_share", f->setup, "share", f->th->slow_share);
+	v->subject_pid = f->t->main->tgid;
+	v->title = pt_sentence(an,
+		"Workers end and are replaced: %zu were started in %.0f s, no more than %zu "
+		"at a time, and what they do before their first batch is %.0f %% of the "
+		"data wait.", born, f->wall_s, places, 100 * f->setup);
+	v->advice = "Let workers live longer (maxtasksperchild, or what makes them end), or do what "
+		    "each does first once, before the workers are started.";
+	return 1;
+}
+
 static int judge_root(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
 {
-	return f->mostly_first ? judge(an, f, v) : 0;
+	int yes = f->mostly_first ? judge(an, f, v) : 0;
+
+	return yes ? yes : judge_replaced(an, f, v);
 }
 
 const struct pt_verdict pt_verdict_loader_restart = {

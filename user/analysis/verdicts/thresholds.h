@@ -90,6 +90,8 @@
 #define PT_RUNQ_SHARE 0.25
 /* One worker, file or first batch is the root from half of the wait. */
 #define PT_SLOW_SHARE 0.50
+/* So often, on average, is the worker of each place replaced. */
+#define PT_REPLACED 2
 /* A worker is slow from this many times its peers' batch time. */
 #define PT_SLOW_FACTOR 1.5
 /* ... and its mean so many times that of its peers: where they take as long together, in

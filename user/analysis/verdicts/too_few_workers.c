@@ -68,9 +68,6 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 		return 0;
 	if (pt_no_more_workers(an))
 		return 0;
-	/* workers that end and are started anew may be short of time for that alone */
-	if (f->t->respawned)
-		pt_at_most(&v->certainty, PT_CONF_MEDIUM);
 	/* a sleep that polls, or that keeps to a rate, is no shorter beside others */
 	if (sleeps)
 		pt_at_most(&v->certainty, PT_CONF_LOW);

@@ -72,6 +72,7 @@ struct pt_facts {
 	struct pt_tail tail;
 	struct pt_steady steady;
 	bool mostly_first; /* the data wait is, for first batches */
+	double setup; /* share of it: what workers do once, before their first batch */
 	struct pt_growth growth;
 	double gpu_growth; /* bytes a minute; NAN: none shown */
 	struct pt_gpu_balance gpu_balance;

@@ -228,6 +228,8 @@ static void note_worker(struct charger *k, const struct pt_thread *th,
 	if (th == w->feeder && w->feeder != w->main)
 		return;
 	w->making_ns += l->end - l->begin;
+	if (w->proc->born && w->done.n)
+		w->setup_ns += pt_overlap(l->begin, l->end, w->proc->born, w->done.v[0]);
 	if (th == w->main && k->w->made == UINT64_MAX)
 		k->w->made = l->end;
 }

@@ -560,12 +560,38 @@ int pt_compare_workers(const struct pt_an *an, struct pt_trainer *t)
 	return err;
 }
 
-int pt_measure_workers(struct pt_an *an, struct pt_trainer *t)
+/* A worker that was born makes its first batch as fast as those behind it: what that took
+ * more, it did once. Of what is waited for meanwhile, the same part was for that. */
+static int sum_setup(const struct pt_an *an, struct pt_trainer *t)
 {
-	size_t i;
+	pt_doubles ms = { 0 };
+	double usual;
 	int err = 0;
 
-	for (i = 0; i < t->workers.n && !err; i++)
-		err = service_times(&t->workers.v[i]);
-	return err ? err : pt_compare_workers(an, t);
+	pt_each_ok(const struct pt_worker, w, &t->workers, err) {
+		t->n_born += w->role == PT_ROLE_LOADER && w->proc->born >= an->t0 &&
+			     w->proc->born < an->t1;
+		if (w->role == PT_ROLE_LOADER)
+			err = pt_doubles_append(&ms, &w->service_ms);
+	}
+	usual = err ? NAN : pt_median(ms.v, ms.n);
+	pt_each(const struct pt_worker, w, &t->workers) {
+		uint64_t b = w->proc->born, e = w->done.n ? w->done.v[0] : 0;
+		double first = b && e > b ? pt_ms(e - b - pt_rest_ns(w, b, e)) : 0;
+
+		if (w->role == PT_ROLE_LOADER && first > usual)
+			t->setup_ns += (uint64_t)((double)w->setup_ns * (1 - usual / first));
+	}
+	pt_vec_free(&ms);
+	return err;
+}
+
+int pt_measure_workers(struct pt_an *an, struct pt_trainer *t)
+{
+	int err = 0;
+
+	pt_each_ok(struct pt_worker, w, &t->workers, err)
+		err = service_times(w);
+	err = err ?: sum_setup(an, t);
+	return err ?: pt_compare_workers(an, t);
 }
