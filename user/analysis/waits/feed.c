@@ -15,6 +15,8 @@
 #define SENT_MIN (1 << 20)
 /* Who fetches asks in fewer words than it is answered in, and text is packed this much. */
 #define ASKED_PACKED 10
+/* Bytes of an upload that are a learning rate or a few, and no sample of anything. */
+#define NUMBERS 64
 
 static void take_call(struct pt_feed *f, const struct pt_gpu_call *c)
 {
@@ -25,9 +27,10 @@ static void take_call(struct pt_feed *f, const struct pt_gpu_call *c)
 	switch (c->cls) {
 	case PT_API_COPY_SYNC:
 	case PT_API_COPY_ASYNC:
-		if (c->v[2] == PT_COPY_H2D)
+		if (c->v[2] == PT_COPY_H2D) {
 			f->up_bytes += c->v[1];
-		else if (c->v[2] == PT_COPY_D2H)
+			f->ups++;
+		} else if (c->v[2] == PT_COPY_D2H)
 			f->down_bytes += c->v[1];
 		else if (c->v[2] >= PT_COPY_ANY)
 			f->known = false; /* the addresses decide */
@@ -89,7 +92,7 @@ void pt_feed_free(struct pt_feed *f)
 
 bool pt_feeds_nothing(const struct pt_feed *f)
 {
-	return f->known && !f->up_bytes;
+	return f->known && f->up_bytes <= NUMBERS * f->ups;
 }
 
 bool pt_feeds_too_little(const struct pt_feed *f, uint64_t bytes)

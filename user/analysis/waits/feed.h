@@ -12,6 +12,7 @@
 
 struct pt_feed {
 	uint64_t up_bytes, down_bytes; /* to the devices, and back */
+	uint64_t ups; /* copies to the devices */
 	uint64_t result_bytes; /* ... of that in copies of more than a loss */
 	bool known; /* every upload was seen, as far as calls tell */
 	/* payload of all connections to a peer, by its index */
@@ -25,7 +26,7 @@ struct pt_feed {
 int pt_find_feed(const struct pt_model *m, struct pt_feed *out);
 void pt_feed_free(struct pt_feed *f);
 
-/* Nothing at all goes to a device. */
+/* Nothing at all goes to a device, or a few numbers do. */
 bool pt_feeds_nothing(const struct pt_feed *f);
 
 /* So many bytes cannot become what goes to the devices. */
