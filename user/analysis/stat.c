@@ -152,6 +152,30 @@ int pt_spearman(const double *x, const double *y, size_t n, double *rho)
 	return 0;
 }
 
+/* Up to so many pairs each order of the two samples is counted; beyond, and where values are
+ * equal, the normal distribution is near enough. */
+#define EXACT_PAIRS 400
+
+/* Of all orders of nx and ny different values, the share whose U is `u` or more: the
+ * coefficients of the Gaussian binomial (Mann and Whitney, 1947). */
+static double orders_beyond(size_t nx, size_t ny, double u)
+{
+	double ways[EXACT_PAIRS + 1] = { 1 }, all = 0, some = 0;
+	size_t i, k, most = nx * ny;
+
+	for (i = 1; i <= nx; i++) {
+		for (k = most; k >= ny + i; k--)
+			ways[k] -= ways[k - ny - i];
+		for (k = i; k <= most; k++)
+			ways[k] += ways[k - i];
+	}
+	for (k = 0; k <= most; k++) {
+		all += ways[k];
+		some += (double)k >= u ? ways[k] : 0;
+	}
+	return some / all;
+}
+
 int pt_rank_sum_chance(const double *x, size_t nx, const double *y, size_t ny,
 		       double *chance)
 {
@@ -186,7 +210,9 @@ int pt_rank_sum_chance(const double *x, size_t nx, const double *y, size_t ny,
 	sum -= (double)nx * (double)(nx - 1) / 2;
 	mean = (double)nx * (double)ny / 2;
 	var = (double)nx * (double)ny / 12 * (n + 1 - ties / (n * (n - 1)));
-	if (var > 0)
+	if (ties == 0 && nx * ny <= EXACT_PAIRS)
+		*chance = orders_beyond(nx, ny, sum);
+	else if (var > 0)
 		*chance = beyond((sum - mean - 0.5) / sqrt(var));
 	free(r);
 	free(all);

@@ -339,7 +339,7 @@ static int replay_ops(struct pt_replay *r, size_t from, size_t to)
 /*
  * The costs are medians, which more than so many operations, and so many stretches that
  * show their end, hardly make any better: of more, blocks at equal distances, each from
- * the end of a stretch on.
+ * the end of a stretch on, and of one stretch at least, however long that is.
  */
 #define LEARN_OPS 16384
 #define LEARN_BLOCKS 16
@@ -347,16 +347,17 @@ static int replay_ops(struct pt_replay *r, size_t from, size_t to)
 static int replay_some(struct pt_replay *r)
 {
 	const struct pt_gop *op = r->q->ops.v;
-	size_t n = r->q->ops.n, k, from, to, next, ends;
+	size_t n = r->q->ops.n, k, from, to = 0, next, ends;
 	int err = 0;
 
 	for (k = 0; k < LEARN_BLOCKS && !err; k++) {
 		from = n / LEARN_BLOCKS * k;
+		from = from > to ? from : to;
 		next = n / LEARN_BLOCKS * (k + 1);
-		while (k && from < next && op[from - 1].kind != PT_GOP_SYNC)
+		while (from && from < n && op[from - 1].kind != PT_GOP_SYNC)
 			from++;
-		for (to = from, ends = 0; to < next && (ends < LEARN_ENDS ||
-				to < from + LEARN_OPS / LEARN_BLOCKS); to++)
+		for (to = from, ends = 0; to < n && (!ends || (to < next &&
+				(ends < LEARN_ENDS || to < from + LEARN_OPS / LEARN_BLOCKS))); to++)
 			ends += op[to].kind == PT_GOP_SYNC && op[to].blocked;
 		err = replay_ops(r, from, to);
 	}

@@ -109,6 +109,9 @@
 #define PT_SLOW_BATCHES 3
 /* ... and chance, in any of the workers, makes it so less often than this. */
 #define PT_SLOW_CHANCE 0.01
+/* ... or than this, and then it is not certain, where each batch takes PT_TAIL_FACTOR times as
+ * long as any of its peers': the order of few is never rarer. */
+#define PT_SLOW_FEW_CHANCE 0.05
 /* Workers that are idle for less than this are all busy ... */
 #define PT_POOL_BUSY 0.85
 /* ... and do not lack cores below this share of their time on the run queue. */

@@ -92,7 +92,7 @@ void pt_feed_free(struct pt_feed *f)
 
 bool pt_feeds_nothing(const struct pt_feed *f)
 {
-	return f->known && f->up_bytes <= NUMBERS * f->ups;
+	return f->known && !f->up_bytes;
 }
 
 bool pt_feeds_too_little(const struct pt_feed *f, uint64_t bytes)
@@ -108,6 +108,8 @@ bool pt_sock_feeds_nothing(const struct pt_feed *f, const struct pt_sock *s)
 	    (s->ends.family != PT_AF_INET && s->ends.family != PT_AF_INET6))
 		return false;
 	t = &f->peers[s->peer->index];
+	if (f->up_bytes <= NUMBERS * f->ups)
+		return true;
 	if (is_little(f, t->in) && is_little(f, f->little))
 		return true;
 	return (t->out >= SENT_MIN && t->out >= SENT_ON * t->in &&

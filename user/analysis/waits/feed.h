@@ -26,14 +26,14 @@ struct pt_feed {
 int pt_find_feed(const struct pt_model *m, struct pt_feed *out);
 void pt_feed_free(struct pt_feed *f);
 
-/* Nothing at all goes to a device, or a few numbers do. */
+/* Nothing at all goes to a device. */
 bool pt_feeds_nothing(const struct pt_feed *f);
 
 /* So many bytes cannot become what goes to the devices. */
 bool pt_feeds_too_little(const struct pt_feed *f, uint64_t bytes);
 
 /* Neither can what came from the other end of this connection be what goes to a device:
- * it is too little, or the answer to what came from there. What hands over descriptors or
+ * it is too little, a few numbers, or the answer to what came from there. What hands over descriptors or
  * names of shared memory is small, too: only ends with an address are told. */
 bool pt_sock_feeds_nothing(const struct pt_feed *f, const struct pt_sock *s);
 

@@ -476,6 +476,18 @@ static double mean_of(const pt_doubles *d)
 	return sum / (double)d->n;
 }
 
+/* Each of its batches takes many times as long as any of its peers': of three batches no order
+ * is rarer than one in some 80, so more may be chance. */
+static double chance_left(const struct pt_an *an, const struct peers *p)
+{
+	double most = 0;
+	size_t i;
+
+	for (i = 0; i < p->service_ms.n; i++)
+		most = fmax(most, p->service_ms.v[i]);
+	return p->own.v[0] >= PT_TAIL_FACTOR * most ? PT_SLOW_FEW_CHANCE : an->th->slow_chance;
+}
+
 /*
  * Against the median of its peers' medians. And not by chance: the ranks of
  * its batches say whether they are slower as a whole. A worker is looked at
@@ -518,7 +530,7 @@ static int compare_one(const struct pt_an *an, const struct pt_trainer *t,
 	err = pt_rank_sum_chance(p->own.v, p->own.n, p->service_ms.v,
 				 p->service_ms.n, &w->slow_chance);
 	w->slow_chance = fmin(1, w->slow_chance * (double)(n + 1));
-	w->slow = !err && w->slow_chance <= an->th->slow_chance &&
+	w->slow = !err && w->slow_chance <= chance_left(an, p) &&
 		  mean_of(&p->own) >= PT_SLOW_MEAN * mean_of(&p->service_ms);
 	if (w->slow)
 		w->slowdown = ratio;
