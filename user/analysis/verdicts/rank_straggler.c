@@ -34,6 +34,24 @@ static bool in_lock_step(const struct pt_an *an, const struct pt_facts *f)
 	return an->trainers.n >= 2;
 }
 
+/* Ranks whose hosts wait for each other. Where the micro-batches of one are steps, as it waits
+ * for its device in each, it has a whole number of times as many. */
+static bool meet_by_host(const struct pt_an *an, const struct pt_facts *f)
+{
+	double mine = (double)f->t->steps.n, times;
+
+	pt_each(const struct pt_trainer, t, &an->trainers) {
+		double n = (double)t->steps.n, most = fmax(n, mine);
+
+		if (n < PT_MIN_STEPS)
+			return false;
+		times = round(most / fmin(n, mine));
+		if (fabs(most - times * fmin(n, mine)) > times + f->th->rank_period * most)
+			return false;
+	}
+	return an->trainers.n >= 2;
+}
+
 /* Ranks in lock step of which one waits for its own loader: the others spend
  * that time in a collective, which looks like GPU work from outside. */
 static int by_data_wait(struct pt_an *an, const struct pt_facts *f,
@@ -70,18 +88,20 @@ static int by_data_wait(struct pt_an *an, const struct pt_facts *f,
  * they meet (over a socket, as gloo does). */
 static int by_host_waits(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
 {
-	double wall = f->wall_s * NS_PER_S, share;
-	const struct pt_trainer *last = f->t;
-	uint64_t most = 0;
+	double wall = f->wall_s * NS_PER_S, share, held;
+	const struct pt_trainer *last = f->t, *first = f->t;
+	enum pt_late_part why;
 
-	if (!in_lock_step(an, f) || (f->t->gpu_known && f->idle < f->th->starved_info))
+	if (!meet_by_host(an, f) || (f->t->gpu_known && f->idle < f->th->starved_info))
 		return 0;
 	pt_each(const struct pt_trainer, t, &an->trainers) {
-		most = pt_max64(most, t->host_ns[PT_HOST_COLLECTIVE]);
+		if (t->host_ns[PT_HOST_COLLECTIVE] > first->host_ns[PT_HOST_COLLECTIVE])
+			first = t;
 		if (t->host_ns[PT_HOST_COLLECTIVE] < last->host_ns[PT_HOST_COLLECTIVE])
 			last = t;
 	}
-	share = (double)(most - last->host_ns[PT_HOST_COLLECTIVE]) / wall;
+	share = (double)(first->host_ns[PT_HOST_COLLECTIVE] -
+			 last->host_ns[PT_HOST_COLLECTIVE]) / wall;
 	if (share < f->th->rank_excess)
 		return 0;
 	pt_evidence_add(v, "rank.held_others_excess", share, "share", f->th->rank_excess,
@@ -90,11 +110,14 @@ static int by_host_waits(struct pt_an *an, const struct pt_facts *f, struct pt_r
 	v->certainty = f->t->gpu_known ? PT_CONF_MEDIUM : PT_CONF_LOW;
 	v->subject_pid = last->proc->tgid;
 	v->subject_rank = pt_rank_of_proc(last->proc);
+	held = ((double)last->gpu_wait_ns - (double)first->gpu_wait_ns) / wall;
+	why = held >= share / 2 ? PT_LATE_GPU : PT_LATE_HOST;
 	v->title = pt_sentence(an,
-		"One rank holds up the others: they wait for process %u %.0f %% of the time.",
-		pt_real_id(last->proc->tgid), 100 * share);
-	v->advice = late[PT_LATE_HOST].advice;
-	return pt_tell_late(an, last, false, v) ?: 1;
+		"One rank holds up the others: they wait for process %u %.0f %% of the time%s%s.",
+		pt_real_id(last->proc->tgid), 100 * share, why == PT_LATE_GPU ? "; " : "",
+		why == PT_LATE_GPU ? late[why].did : "");
+	v->advice = late[why].advice;
+	return why == PT_LATE_GPU ? 1 : pt_tell_late(an, last, false, v) ?: 1;
 }
 
 /* By the collectives that all ranks meet in: one of them comes last, and the others'
