@@ -685,12 +685,16 @@ static void test_chances(void **state)
 	const double low[] = { 1, 2, 3, 4 }, high[] = { 5, 6, 7 };
 	const double same[] = { 2, 2, 2 }, up[] = { 1, 2, 3, 4, 5 };
 	const double dip[] = { 1, 2, 4, 3, 5 };
-	double p;
+	const double mixed[] = { 4, 6, 7 }, most[] = { 1, 2, 3, 5 };
+	double many[42], p;
+	size_t i;
 
 	(void)state;
-	/* U = 12 of a mean of 6 and a variance of 8: (12 - 6 - 0.5) / sqrt(8) */
+	/* one order of 35, and one more with a pair exchanged */
 	assert_int_equal(pt_rank_sum_chance(high, 3, low, 4, &p), 0);
-	assert_true(fabs(p - 0.5 * erfc(5.5 / sqrt(8) / sqrt(2))) < 1e-9);
+	assert_true(fabs(p - 1.0 / 35) < 1e-12);
+	assert_int_equal(pt_rank_sum_chance(mixed, 3, most, 4, &p), 0);
+	assert_true(fabs(p - 2.0 / 35) < 1e-12);
 	assert_int_equal(pt_rank_sum_chance(low, 4, high, 3, &p), 0);
 	assert_true(p > 0.97);
 	/* 3 ties: U = 6, mean 4.5, variance 9 / 12 * (7 - 24 / 30) */
@@ -700,6 +704,11 @@ static void test_chances(void **state)
 	assert_true(p == 1);
 	assert_int_equal(pt_rank_sum_chance(same, 3, same, 0, &p), 0);
 	assert_true(p == 1);
+	/* of many the normal deviate: U = 221 of a mean of 220.5 and a variance of 1580.25 */
+	for (i = 0; i < 42; i++)
+		many[i] = i < 21 ? (double)(2 * i + (i > 10)) : (double)(2 * (i - 21) + (i < 32));
+	assert_int_equal(pt_rank_sum_chance(many, 21, many + 21, 21, &p), 0);
+	assert_true(p > 0.3 && p < 0.7);
 	/* one order of 120, and four more with one pair exchanged */
 	assert_true(fabs(pt_rise_chance(up, 5) - 1.0 / 120) < 1e-12);
 	assert_true(fabs(pt_rise_chance(dip, 5) - 5.0 / 120) < 1e-12);
