@@ -348,6 +348,48 @@ static void test_likely_between_syncs(void **state)
 	case_close(&c);
 }
 
+/*
+ * Steps of 2,500 kernels of 200 us, of which 1,000 may be pending: the rest are launched as
+ * the device goes on. The copy of the loss is held for all that is pending then, and behind
+ * it the host works for 200 ms. Costs come from whole stretches, and the copy takes no longer
+ * than a copy does.
+ */
+static void test_full_queue(void **state)
+{
+	enum { STEPS = 8, KERNELS = 2500, PENDING = 1000 };
+	const uint64_t kernel = 200 * ST_US;
+	uint64_t at = ST_S + 10 * ST_MS, t, done = 0, n, k;
+	struct stream s = { 0 };
+	struct pt_report *r;
+	struct pt_model *m;
+
+	(void)state;
+	st_host(&s, ST_S, 4, PID);
+	st_task(&s, ST_S, PID, PID, 1, "train");
+	for (n = 0; n < STEPS; n++) {
+		for (k = 0; k < KERNELS; k++) {
+			t = k < PENDING ? at + k * 5 * ST_US : at + (k - PENDING + 1) * kernel;
+			st_gpu(&s, "cudaLaunchKernel", PID, PID, t, 0, 0, 1 + k % 3, 0, 0);
+		}
+		done = at + KERNELS * kernel;
+		t += 5 * ST_US;
+		st_off(&s, PID, PID, t + 3000, done, done + 3000)->syscall = 16; /* ioctl */
+		st_gpu(&s, "cudaMemcpy", PID, PID, t, done + 10 * ST_US, 0, 1, 4, 2);
+		at = done + 200 * ST_MS;
+	}
+	st_window(&s, ST_S + 10 * ST_MS, done);
+	st_seal(&s);
+	r = st_figures(&s, &m);
+	assert_int_equal(r->n_gpu, 1);
+	/* 500 of 700 ms, and the last step whole */
+	if (!(fabs(r->gpu->busy_share - 4000.0 / 5400) < 0.02))
+		fail_msg("busy %.3f, likely %.3f to %.3f", r->gpu->busy_share,
+			 r->gpu->busy_likely[0], r->gpu->busy_likely[1]);
+	pt_report_free(r);
+	pt_model_free(m);
+	st_free(&s);
+}
+
 /* Calls by kind, bytes, failures. */
 /* Forty syncs find the stream empty, then two take longer, as a host may that loses its CPU:
  * neither is that work from before the trace, nor does it tell what a kernel takes. */
@@ -508,6 +550,7 @@ int main(void)
 		cmocka_unit_test(test_bounds_late_host),
 		cmocka_unit_test(test_training_loop),
 		cmocka_unit_test(test_likely_between_syncs),
+		cmocka_unit_test(test_full_queue),
 		cmocka_unit_test(test_accidents),
 		cmocka_unit_test(test_counts),
 	};
