@@ -197,6 +197,10 @@ static int usual(struct pt_replay *r, double *ns)
 	return 0;
 }
 
+/* Of so many stretches in which a class had ended before a pause, one in which it seems to have
+ * lasted until the end says little: in the others it would have, too. */
+#define APART 8
+
 /* A function of which nothing is known is taken to be like the others. */
 static int guess_others(struct pt_replay *r)
 {
@@ -241,7 +245,7 @@ int pt_replay_learn(struct pt_replay *r)
 
 		for (k = i; k < r->samples.n && r->samples.v[k].cls == c->index;)
 			k++;
-		n = with_ends(r, r->samples.v + i, k - i);
+		n = APART * (k - i) < c->apart ? 0 : with_ends(r, r->samples.v + i, k - i);
 		c->seen = n > 0;
 		if (!n)
 			continue;

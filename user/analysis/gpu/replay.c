@@ -166,6 +166,9 @@ static int sample(struct pt_replay *r, const struct pt_scaling *x, bool less)
 	int err = 0;
 
 	piece = end - r->work.v[from].at;
+	for (i = 0; i < from; i++)
+		if (r->work.v[i].kind <= PT_GOP_MEMSET)
+			r->classes.v[r->cls[r->work.v[i].op]]->apart++;
 	for (i = from; i < r->work.n && !err; i++) {
 		const struct pt_gwork *w = &r->work.v[i];
 		struct pt_gsample one = { .piece = piece, .less = less };
@@ -368,12 +371,15 @@ int pt_replay_pass(struct pt_replay *r, enum pt_replay_mode mode, bool learn,
 		   double late_ns, uint64_t submit_ns)
 {
 	const struct pt_gqueue *q = r->q;
+	size_t i;
 
 	r->mode = mode;
 	r->learn = learn;
 	r->late_ns = late_ns;
 	r->submit_ns = submit_ns;
 	r->samples.n = 0;
+	for (i = 0; i < r->classes.n; i++)
+		r->classes.v[i]->apart = 0;
 	r->ends = r->quick = 0;
 	pt_each_of(struct pt_replay_dev, d, r->dev, q->devices.n) {
 		d->busy.n = d->compute.n = d->copy.n = d->collective.n = 0;
