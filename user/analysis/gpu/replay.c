@@ -162,13 +162,11 @@ static int close_open(struct pt_replay *r, const struct pt_scaling *x)
 static int sample(struct pt_replay *r, const struct pt_scaling *x, bool less)
 {
 	size_t i, from = 0, first = r->samples.n;
+	const size_t stretch = r->ends + r->quick;
 	double end = pt_replay_simulate(r, x, &from), piece;
 	int err = 0;
 
 	piece = end - r->work.v[from].at;
-	for (i = 0; i < from; i++)
-		if (r->work.v[i].kind <= PT_GOP_MEMSET)
-			r->classes.v[r->cls[r->work.v[i].op]]->apart++;
 	for (i = from; i < r->work.n && !err; i++) {
 		const struct pt_gwork *w = &r->work.v[i];
 		struct pt_gsample one = { .piece = piece, .less = less };
@@ -177,6 +175,7 @@ static int sample(struct pt_replay *r, const struct pt_scaling *x, bool less)
 		if (w->kind > PT_GOP_MEMSET || (w->fixed && !x->fixed))
 			continue;
 		one.cls = r->cls[w->op];
+		r->classes.v[one.cls]->stretch = stretch;
 		one.weight = w->ns; /* not scaled: what is off weighs no more */
 		one.ns = r->classes.v[one.cls]->ns[r->mode] *
 			 (w->open < x->from ? 1 : x->scale);
@@ -184,6 +183,15 @@ static int sample(struct pt_replay *r, const struct pt_scaling *x, bool less)
 			r->samples.v[last - 1].weight += one.weight;
 		else
 			err = pt_vec_push(&r->samples, one);
+	}
+	for (i = 0; i < from; i++) {
+		const struct pt_gwork *w = &r->work.v[i];
+		struct pt_gclass *c = w->kind <= PT_GOP_MEMSET ? r->classes.v[r->cls[w->op]] : NULL;
+
+		if (!c || c->stretch == stretch)
+			continue;
+		c->stretch = stretch;
+		c->apart++;
 	}
 	return err;
 }
@@ -379,7 +387,7 @@ int pt_replay_pass(struct pt_replay *r, enum pt_replay_mode mode, bool learn,
 	r->submit_ns = submit_ns;
 	r->samples.n = 0;
 	for (i = 0; i < r->classes.n; i++)
-		r->classes.v[i]->apart = 0;
+		r->classes.v[i]->apart = r->classes.v[i]->stretch = 0;
 	r->ends = r->quick = 0;
 	pt_each_of(struct pt_replay_dev, d, r->dev, q->devices.n) {
 		d->busy.n = d->compute.n = d->copy.n = d->collective.n = 0;

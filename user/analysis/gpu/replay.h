@@ -12,7 +12,8 @@ struct pt_gclass { /* operations that should take the same time */
 	uint32_t index;
 	double ns[PT_REPLAY_NR]; /* a launch, or of a copy: times its nominal time */
 	bool seen;  /* some stretch showed it */
-	size_t apart; /* how often it had ended before a pause of the stretch */
+	size_t apart; /* of the pass: stretches in which it had ended before a pause */
+	size_t stretch; /* the last that was looked at */
 	bool fixed; /* copies that held their caller: their time was seen */
 	UT_hash_handle hh;
 };

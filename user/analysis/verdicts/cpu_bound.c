@@ -29,7 +29,7 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 		pt_sentence(an,
 			"Raise num_workers from %zu to %lld, or make __getitem__ cheaper.",
 			f->t->concurrent, (long long)better) :
-		pt_no_more_workers(an) ?
+		pt_gains_nothing(an, "workers") ?
 		pt_sentence(an,
 			"Make __getitem__ cheaper or move decoding to the GPU: more workers "
 			"would gain nothing (num_workers is %zu today).", f->t->concurrent) :

@@ -117,11 +117,11 @@ int64_t pt_better_workers(const struct pt_an *an, const struct pt_facts *f)
 	return an->r->best_workers;
 }
 
-bool pt_no_more_workers(const struct pt_an *an)
+bool pt_gains_nothing(const struct pt_an *an, const char *change)
 {
 	struct pt_range gain;
 
-	return pt_speedup_of(an, "workers", PT_NULL, &gain) && gain.value < PT_WORKERS_GAIN;
+	return pt_speedup_of(an, change, PT_NULL, &gain) && gain.value < PT_LEAST_GAIN;
 }
 
 const struct pt_worker *pt_served_by(const struct pt_facts *f)

@@ -244,12 +244,13 @@ static double nameless_waits(const struct pt_trainer *t)
 	return all ? (double)n / (double)all : 0;
 }
 
-static void gather_host(struct pt_facts *f, uint64_t wall)
+static void gather_host(const struct pt_an *an, struct pt_facts *f, uint64_t wall)
 {
 	const struct pt_trainer *t = f->t;
-	bool host = pt_is_hosts(t);
+	/* the same steps, replayed without the syncs, take as long: it is not they */
+	bool host = pt_is_hosts(t) || pt_gains_nothing(an, "fewer_syncs");
 
-	f->sync = share_of(pt_idle_by_syncs(t), wall);
+	f->sync = share_of(t->sync_ns - pt_min64(t->sync_ns, host ? t->host_idle_ns : 0), wall);
 	/* what is idle behind syncs by the estimate alone is told as the host's */
 	host |= f->sync < f->th->starved_info;
 	f->host = host ? share_of(t->host_idle_ns, wall) : 0;
@@ -308,7 +309,7 @@ static void gather_shares(struct pt_an *an, struct pt_facts *f)
 	f->idle = t->gpu_known ? share_of(t->idle_likely_ns, wall) : NAN;
 	f->idle_open = idle_open(t, wall);
 	f->idle_driver = share_of(t->idle_driver_ns, wall);
-	gather_host(f, wall);
+	gather_host(an, f, wall);
 	f->launch = share_of(t->launch_ns, wall);
 	f->transfer = share_of(t->transfer_ns, wall);
 	f->checkpoint = share_of(t->checkpoint_idle_ns, wall);

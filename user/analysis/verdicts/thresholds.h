@@ -69,8 +69,9 @@
 #define PT_SURE_LEAD 0.15
 /* A cause whose removal is told to gain no more than this, at best, may be none. */
 #define PT_SURE_GAIN 1.1
-/* More workers that gain less than this, by the replay of the steps, are not what lacks. */
-#define PT_WORKERS_GAIN 1.01
+/* More workers, or fewer syncs, that gain less than this by the replay of the steps are not
+ * what lacks. */
+#define PT_LEAST_GAIN 1.01
 /* Fewer steps are few of anything. */
 #define PT_SURE_STEPS 10
 

@@ -189,8 +189,8 @@ void pt_replayed_speedup(const struct pt_an *an, const char *change,
 			 struct pt_r_verdict *v);
 /* The best worker count by the replay, if it is told to win something. 0 */
 int64_t pt_better_workers(const struct pt_an *an, const struct pt_facts *f);
-/* The same steps, replayed with more workers, take as long as they did. */
-bool pt_no_more_workers(const struct pt_an *an);
+/* The same steps, replayed with this change, take as long as they did. */
+bool pt_gains_nothing(const struct pt_an *an, const char *change);
 /* Workers that would hide the loading at today's cost of a batch. */
 int pt_workers_needed(const struct pt_facts *f);
 /* The process outside of the job that makes the batches, of several the one that was waited for
