@@ -33,9 +33,9 @@ double pt_mann_kendall(const double *y, size_t n);
 double pt_rise_chance(const double *y, size_t n);
 /*
  * Are the values of x larger than those of y? The chance that two samples of
- * the same distribution differ as much (Wilcoxon 1945, Mann and Whitney 1947;
- * normal deviate with ties and the correction for continuity). 1 where one is
- * empty. 0 or -ENOMEM.
+ * the same distribution differ as much (Wilcoxon 1945, Mann and Whitney 1947):
+ * counted for few values that all differ, else the normal deviate with ties and
+ * the correction for continuity. 1 where one is empty. 0 or -ENOMEM.
  */
 int pt_rank_sum_chance(const double *x, size_t nx, const double *y, size_t ny,
 		       double *chance);
