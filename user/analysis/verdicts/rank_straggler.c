@@ -20,33 +20,18 @@ static const struct {
 		"garbage collection) and which cores it may use." },
 };
 
-/* Else they are jobs of their own. */
-static bool in_lock_step(const struct pt_an *an, const struct pt_facts *f)
+/* Else they are jobs of their own. `micro`: the micro-batches of one may be steps, as it waits
+ * for its device in each; then it has a whole number of times as many. */
+static bool in_lock_step(const struct pt_an *an, const struct pt_facts *f, bool micro)
 {
 	double mine = (double)f->t->steps.n;
 
 	pt_each(const struct pt_trainer, t, &an->trainers) {
-		double n = (double)t->steps.n;
+		double n = (double)t->steps.n, most = fmax(n, mine), least = fmin(n, mine);
+		double times = micro && least > 0 ? round(most / least) : 1;
 
-		if (n < PT_MIN_STEPS || fabs(n - mine) > 1 + f->th->rank_period * mine)
-			return false;
-	}
-	return an->trainers.n >= 2;
-}
-
-/* Ranks whose hosts wait for each other. Where the micro-batches of one are steps, as it waits
- * for its device in each, it has a whole number of times as many. */
-static bool meet_by_host(const struct pt_an *an, const struct pt_facts *f)
-{
-	double mine = (double)f->t->steps.n, times;
-
-	pt_each(const struct pt_trainer, t, &an->trainers) {
-		double n = (double)t->steps.n, most = fmax(n, mine);
-
-		if (n < PT_MIN_STEPS)
-			return false;
-		times = round(most / fmin(n, mine));
-		if (fabs(most - times * fmin(n, mine)) > times + f->th->rank_period * most)
+		if (n < PT_MIN_STEPS ||
+		    fabs(most - times * least) > times + f->th->rank_period * mine)
 			return false;
 	}
 	return an->trainers.n >= 2;
@@ -59,7 +44,7 @@ static int by_data_wait(struct pt_an *an, const struct pt_facts *f,
 {
 	double own = f->wait_share, others = 0, wall = f->wall_s * NS_PER_S;
 
-	if (!f->is_starved || !in_lock_step(an, f))
+	if (!f->is_starved || !in_lock_step(an, f, false))
 		return 0;
 	pt_each(const struct pt_trainer, t, &an->trainers) {
 		if (t != f->t)
@@ -92,7 +77,7 @@ static int by_host_waits(struct pt_an *an, const struct pt_facts *f, struct pt_r
 	const struct pt_trainer *last = f->t, *first = f->t;
 	enum pt_late_part why;
 
-	if (!meet_by_host(an, f) || (f->t->gpu_known && f->idle < f->th->starved_info))
+	if (!in_lock_step(an, f, true) || (f->t->gpu_known && f->idle < f->th->starved_info))
 		return 0;
 	pt_each(const struct pt_trainer, t, &an->trainers) {
 		if (t->host_ns[PT_HOST_COLLECTIVE] > first->host_ns[PT_HOST_COLLECTIVE])
