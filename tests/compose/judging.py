@@ -22,17 +22,19 @@ def root_of(report):
     return "none", None
 
 
+def told_of(report, trainer):
+    """What is told of this rank."""
+    return next((r for r in report.get("ranks") or [] if r["pid"] == trainer), report)
+
+
 def told_wait(report, trainer):
-    for r in report.get("ranks") or []:
-        if r["pid"] == trainer:
-            return r["breakdown"]["data_wait"]["share"]
-    return report["breakdown"]["data_wait"]["share"]
+    return told_of(report, trainer)["breakdown"]["data_wait"]["share"]
 
 
-def told_suppliers(report):
+def told_suppliers(report, trainer):
     """{(pid, tid): share of the wait}"""
     out, total = collections.Counter(), 0
-    for c in report["data_wait"]["causes"] or []:
+    for c in told_of(report, trainer)["data_wait"]["causes"] or []:
         total += c["seconds"] or 0
         subject = c["subject"] or {}
         if subject.get("pid") is not None:
@@ -54,7 +56,7 @@ def supplier(truth, report, f):
     if share < SUPPLIER * (1 + NEAR):
         return None
     told = collections.Counter()
-    for (p, t), s in told_suppliers(report).items():
+    for (p, t), s in told_suppliers(report, truth.main[0]).items():
         told[t if p == truth.main[0] else p] += s
     want = true[0][1][1] if apart else pid
     best = told.most_common(1)

@@ -247,11 +247,13 @@ class Truth:
         return out
 
     def suppliers(self):
-        """[(share of the wait, who)], the largest first."""
+        """[(share of the wait, who)], the largest first. A batch on its way is made: that
+        part of the wait is nobody's."""
         total = sum(self.charges.values())
         out = collections.Counter()
-        for (who, _), ns in self.charges.items():
-            out[who] += ns
+        for (who, cause), ns in self.charges.items():
+            if cause != "handover":
+                out[who] += ns
         return sorted(((ns / total, w) for w, ns in out.items()), reverse=True) \
             if total else []
 

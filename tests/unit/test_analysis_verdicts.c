@@ -257,6 +257,9 @@ static void test_slow_worker(void **state)
 	o.jitter = 0.05;
 	o.factor[0] = o.factor[1] = o.factor[2] = 3;
 	expect(o, "cpu_bound");
+	/* two of three: they are the rule, and the third is fast */
+	o.factor[2] = 0.3;
+	expect(o, "cpu_bound");
 	/* slow, but never waited for */
 	o.factor[0] = o.factor[2] = 1;
 	o.factor[1] = 2;

@@ -488,6 +488,13 @@ static double chance_left(const struct pt_an *an, const struct peers *p)
 	return p->own.v[0] >= PT_TAIL_FACTOR * most ? PT_SLOW_FEW_CHANCE : an->th->slow_chance;
 }
 
+/* Of two peers one may be as slow, so it is the upper median: a worker is slow against most. */
+static double upper_median(pt_doubles *d)
+{
+	pt_median(d->v, d->n); /* sorts */
+	return d->v[d->n / 2];
+}
+
 /*
  * Against the median of its peers' medians. And not by chance: the ranks of
  * its batches say whether they are slower as a whole. A worker is looked at
@@ -513,7 +520,7 @@ static int compare_one(const struct pt_an *an, const struct pt_trainer *t,
 	n = p->medians.n;
 	if (err || !n || (!batches && n < BUSY_PEERS && !p->alike))
 		return err;
-	others = pt_median(p->medians.v, n);
+	others = upper_median(&p->medians);
 	if (!(others > 0))
 		return 0;
 	ratio = w->slowdown = pt_median(p->own.v, p->own.n) / others;
