@@ -60,6 +60,8 @@ struct pt_worker {
 	uint64_t delivered; /* waits that it ended */
 	uint64_t charged_ns; /* of the ways back from the waits' ends ... */
 	uint64_t making_ns;  /* ... while it made the batch */
+	uint64_t fed_ns;     /* ... of who feeds it (waits/fed.h) */
+	uint64_t starved_ns; /* it waited for that one */
 	uint64_t setup_ns;   /* ... from its birth to its first batch */
 	pt_doubles service_ms; /* busy time per batch */
 	pt_doubles unsorted_ms; /* ... in the order of `done`, from the second on */
@@ -67,6 +69,7 @@ struct pt_worker {
 	double slow_chance; /* ... is by chance; NAN not looked at */
 	uint32_t slot;	  /* its place among the workers; others had it before */
 	uint32_t respawn; /* ... so many */
+	uint32_t giver;	  /* who feeds it, a thread; 0 nobody */
 	bool slow;
 	bool hung;
 };

@@ -133,11 +133,12 @@ static struct pt_worker *worker_of(struct pt_trainer *t, struct pt_proc *proc,
 	X(T, FIRST, proc) X(T, OWN, main) X(T, OWN, feeder) X(T, LAST, role)    \
 	X(T, OWN, done) X(T, OWN, earlier) X(T, OWN, rests)                     \
 	X(T, SUM, delivered) X(T, SUM, charged_ns) X(T, SUM, making_ns)         \
-	X(T, SUM, setup_ns)                                                     \
+	X(T, SUM, fed_ns) X(T, SUM, starved_ns) X(T, SUM, setup_ns)            \
 	X(T, OWN, service_ms) X(T, OWN, unsorted_ms)                            \
 	X(T, OWN, median_ms) X(T, OWN, slowdown) X(T, OWN, slow_chance)         \
-	X(T, OWN, slot) X(T, OWN, respawn) X(T, OWN, slow) X(T, LAST, hung)
-PT_JOIN_LIST(worker, struct pt_worker, WORKER, 7 + 6);
+	X(T, OWN, slot) X(T, OWN, respawn) X(T, LAST, giver)                    \
+	X(T, OWN, slow) X(T, LAST, hung)
+PT_JOIN_LIST(worker, struct pt_worker, WORKER, 7 + 2);
 
 /* Each part has the last batch before it, too. */
 static int add_worker(struct pt_worker *to, const struct pt_worker *w)

@@ -6,6 +6,7 @@
 
 #include "analysis/io/disks.h"
 #include "analysis/verdicts/verdict.h"
+#include "analysis/waits/fed.h"
 #include "analysis/whatif/whatif.h"
 
 const char *pt_cause_words(enum pt_cause c)
@@ -136,6 +137,18 @@ const struct pt_worker *pt_served_by(const struct pt_facts *f)
 			most = w;
 	}
 	return most;
+}
+
+const struct pt_worker *pt_fed_worker(const struct pt_facts *f)
+{
+	const struct pt_worker *most = NULL;
+
+	if (!f->t)
+		return NULL;
+	pt_each(const struct pt_worker, w, &f->t->workers)
+		if (!most || w->charged_ns > most->charged_ns)
+			most = w;
+	return most && pt_is_fed(most) ? most : NULL;
 }
 
 int pt_workers_needed(const struct pt_facts *f)

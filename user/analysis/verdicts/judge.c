@@ -124,6 +124,23 @@ static void advise_outside(const struct pt_facts *f, struct pt_r_verdict *v)
 			"settings of the job's own loader will not help.";
 }
 
+/* Another stage decides how fast batches come. Makers wait for it for a part of their time, and
+ * without that would be faster by no more. */
+static void advise_fed(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
+{
+	const struct pt_worker *w = pt_fed_worker(f);
+	double wall = (double)(an->t1 - an->t0);
+
+	if (!w)
+		return;
+	v->advice = pt_sentence(an,
+		"Thread %u hands the workers what they work on, and they wait for it: more of "
+		"them gain nothing. Let it work on several items at a time, start several of it, "
+		"or make its part cheaper.", pt_real_id(w->giver));
+	pt_speedup_share(fmin(f->starved_hi, (double)w->starved_ns / wall),
+			 &v->expected_speedup);
+}
+
 static const char *put_for(struct pt_an *an, const char *text, const char *what,
 			   const char *other)
 {
@@ -193,6 +210,8 @@ static int ask(struct issue *k, const char *id, const struct pt_verdict *of, siz
 	yes = of->asked[n].judge(k->an, &k->f, &o->v);
 	if (yes <= 0)
 		return yes;
+	if (stage == PT_V_WHAT)
+		advise_fed(k->an, &k->f, &o->v);
 	pt_lower_certainty(&k->f, stage, &o->v);
 	/* one maker, file or item of a service is to be looked at like any other */
 	if (stage == PT_V_WHAT)

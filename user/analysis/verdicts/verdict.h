@@ -196,5 +196,7 @@ int pt_workers_needed(const struct pt_facts *f);
 /* The process outside of the job that makes the batches, of several the one that was waited for
  * most; NULL: the job makes its own. */
 const struct pt_worker *pt_served_by(const struct pt_facts *f);
+/* The worker with most of the wait, where another stage feeds it (waits/fed.h); else NULL. */
+const struct pt_worker *pt_fed_worker(const struct pt_facts *f);
 
 #endif

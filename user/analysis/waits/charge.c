@@ -4,6 +4,7 @@
  * leg. Legs cover a wait exactly, so charges sum to it. What the consumer itself,
  * or whoever only hands on, does on a CPU is the hand-over's.
  */
+#include "analysis/waits/fed.h"
 #include "analysis/waits/look.h"
 
 #include <math.h>
@@ -25,6 +26,8 @@ struct charger {
 	bool answer; /* the consumer had asked for what it sleeps for */
 	const struct pt_iv *door; /* the socket through which the walk left the job */
 	const struct pt_thread *at_door; /* who slept on it */
+	pt_feds feds;
+	const struct pt_thread *fed; /* the maker past whom the walk went on */
 	int deliverer; /* of the batch that the walk is at; -1 not met yet */
 	size_t ask;    /* the consumer's ask for more before that */
 };
@@ -151,11 +154,21 @@ static bool is_store(const struct charger *k, const struct pt_thread *th,
 	return !th->proc->outside || (s && s->ends.family != PT_AF_UNIX);
 }
 
-static enum pt_link link_of(void *ctx, const struct pt_thread *th,
-			    const struct pt_iv *iv, uint64_t at,
-			    const struct pt_thread **who)
+/* Past a maker that is fed, to whom it waits for. */
+static void pass_fed(struct charger *k, const struct pt_thread **who)
 {
-	struct charger *k = ctx;
+	const struct pt_thread *by;
+
+	while ((by = pt_fed_by(&k->feds, *who))) {
+		if (pt_worker_index(k->t, *who, NULL))
+			k->fed = *who;
+		*who = by;
+	}
+}
+
+static enum pt_link follow(struct charger *k, const struct pt_thread *th,
+			   const struct pt_iv *iv, uint64_t at, const struct pt_thread **who)
+{
 	bool lock = *who && pt_is_lock(k->paths, th, iv);
 	int w;
 
@@ -182,6 +195,18 @@ static enum pt_link link_of(void *ctx, const struct pt_thread *th,
 	if (k->answer && *who && th->proc != k->t->proc && !pt_is_lock(k->paths, th, iv))
 		return PT_LINK_FOLLOW;
 	return pt_cause_link(k->an, k->paths, th, iv, *who);
+}
+
+static enum pt_link link_of(void *ctx, const struct pt_thread *th,
+			    const struct pt_iv *iv, uint64_t at,
+			    const struct pt_thread **who)
+{
+	struct charger *k = ctx;
+	enum pt_link link = follow(k, th, iv, at, who);
+
+	if (link == PT_LINK_FOLLOW)
+		pass_fed(k, who);
+	return link;
 }
 
 /* ---- charges ---------------------------------------------------------------------- */
@@ -220,9 +245,11 @@ static void note_worker(struct charger *k, const struct pt_thread *th,
 	int i;
 
 	/* a lock that it has while a batch is taken tells nothing of whose batch that is */
-	if (!pt_worker_index(k->t, th, &i) || th == k->holder)
+	if ((!pt_worker_index(k->t, th, &i) && !(k->fed && pt_worker_index(k->t, k->fed, &i))) ||
+	    th == k->holder)
 		return;
 	w = &k->t->workers.v[i];
+	w->fed_ns += w->main == k->fed ? l->end - l->begin : 0;
 	k->by_worker.v[i] += l->end - l->begin;
 	w->charged_ns += l->end - l->begin;
 	if (th == w->feeder && w->feeder != w->main)
@@ -524,6 +551,7 @@ static int charge_wait(struct charger *k, struct pt_fetch *w)
 	k->w = w;
 	k->deliverer = -1;
 	k->door = NULL;
+	k->fed = NULL;
 	while (k->ask < asks->n && asks->v[k->ask].ts <= w->end)
 		k->ask++;
 	memset(k->by_cause, 0, sizeof(k->by_cause));
@@ -564,6 +592,7 @@ int pt_charge_waits(struct pt_an *an, struct pt_trainer *t,
 	int err = pt_find_quota(an, t, t->proc);
 
 	err = err ?: pt_learn_refills(an, t);
+	err = err ?: pt_find_fed(an, t, a, paths, &k.feds);
 	for (i = 0; i < t->workers.n && !err; i++) {
 		if (t->workers.v[i].proc != t->proc)
 			err = pt_find_quota(an, t, t->workers.v[i].proc);
@@ -577,5 +606,6 @@ int pt_charge_waits(struct pt_an *an, struct pt_trainer *t,
 	t->top_cause = pt_largest_cause(t->cause_ns);
 	pt_vec_free(&k.by_worker);
 	pt_vec_free(&k.moving);
+	pt_vec_free(&k.feds);
 	return err;
 }

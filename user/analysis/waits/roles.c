@@ -151,9 +151,9 @@ static bool is_peer(const struct pt_givers *g, const struct pt_giver *x,
 
 	if (takes_output(x, kin) || takes_more(x, kin))
 		return true;
-	/* it works when it is asked, and nothing goes to a device, or most batches come
-	 * without it */
-	if (asked && x->gaps >= GAPS_MIN && pt_feeds_nothing(&g->feed))
+	/* nothing goes to a device, and it works when it is asked, or in the consumer's own
+	 * memory (others may share theirs with the device); or most batches come without it */
+	if ((asked || own) && x->gaps >= GAPS_MIN && pt_feeds_nothing(&g->feed))
 		return true;
 	if (is_mostly_asked(x) && is_seldom(g, x, kin))
 		return true;

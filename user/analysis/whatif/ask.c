@@ -111,6 +111,12 @@ static int ask(struct pt_wi_study *s, struct pt_wi_change c)
 		row->note = "the workers have CPU quotas that hardly show today";
 		return 0;
 	}
+	if (c.workers && c.value < (int64_t)s->o.workers && s->o.fed) {
+		row->step_ms = NAN;
+		row->speedup = (struct pt_range){ NAN, NAN, NAN };
+		row->note = "the workers wait for what another process hands them";
+		return 0;
+	}
 	c.ways = c.ways ? c.ways : 1;
 	err = pt_wi_ask(s, row, &c);
 	pt_wi_todays_pools(s);

@@ -120,6 +120,8 @@ static int judge_places(struct pt_wi_look *k)
 			p->ms = waited_ms(k, (uint8_t)i);
 			continue;
 		}
+		if (p->is_giver)
+			continue;
 		err = judge(k, (uint8_t)i, &works);
 		if (p->ms < PLACE_WORTH * o->work_ms ||
 		    (p->v.what == PT_WI_UNKNOWN && explained))

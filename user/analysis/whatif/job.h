@@ -24,6 +24,7 @@ struct pt_wi_place {
 	uint8_t cause;	/* enum pt_cause */
 	uint64_t object; /* file, lock, peer, call: by cause */
 	bool is_lock;	 /* pieces wait for it; who has it may be seen */
+	bool is_giver;	 /* another stage, which serves the makers in turn */
 	struct pt_wi_verdict v;
 	double ms;	 /* in it, or asleep for it, of all workers */
 	double held_ms;	 /* is_lock: seen to be held */
@@ -67,6 +68,7 @@ struct pt_wi_job {
 	struct pt_wi_place place[PT_WI_PLACES];
 	size_t n_places;
 	bool own_loading; /* the trainer loads by itself */
+	bool fed;	  /* another stage decides how fast batches come */
 	bool in_order;	  /* batches are taken from the workers in turn */
 	size_t workers;	  /* today; 0 with own_loading */
 	double work_ms;	  /* of all workers */

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <math.h>
 
+#include "analysis/waits/fed.h"
 #include "analysis/whatif/timeline.h"
 
 /* Shorter queueing behind a sleep is the wake-up's own, or of those that are woken
@@ -276,6 +277,35 @@ int pt_wi_take_own(struct pt_wi_look *k, pt_wi_pieces *out)
 	return pt_walk(k->t->main, k->an->t0, k->an->t1, take_piece, k);
 }
 
+/* Makers that are fed work while the giver is at the next piece: together they are as fast as
+ * that one alone, whatever they do. */
+static void take_as_given(struct pt_wi_look *k)
+{
+	uint8_t place;
+	size_t fed = 0;
+
+	pt_each(const struct pt_worker, w, &k->t->workers)
+		fed += pt_makes_batches(k->t, w) && pt_is_fed(w);
+	pt_each(const struct pt_worker, w, &k->t->workers) {
+		if (!pt_makes_batches(k->t, w) || !pt_is_fed(w))
+			continue;
+		place = place_of(k->o, PT_CAUSE_IPC, w->giver, false);
+		if (place == PT_WI_NOWHERE)
+			return;
+		k->o->place[place].is_giver = true;
+		k->o->place[place].v.what = PT_WI_IN_TURN;
+		k->o->fed = true;
+		pt_each(struct pt_wi_piece, p, &k->v[w - k->t->workers.v]) {
+			if (p->what == PT_WI_IDLE)
+				continue;
+			p->what = PT_WI_SLEEP;
+			p->place = place;
+			p->lock = 0;
+			p->own = (p->end - p->begin) / (double)fed;
+		}
+	}
+}
+
 int pt_wi_take_pieces(struct pt_wi_look *k)
 {
 	size_t i;
@@ -292,5 +322,8 @@ int pt_wi_take_pieces(struct pt_wi_look *k)
 		if (pt_makes_batches(k->t, w) && e > b)
 			err = pt_walk(w->main, b, e, take_piece, k);
 	}
-	return err ? err : mark_holds(k);
+	err = err ?: mark_holds(k);
+	if (!err)
+		take_as_given(k);
+	return err;
 }
