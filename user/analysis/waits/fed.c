@@ -54,6 +54,15 @@ static bool is_downstream(const struct looked *k, const struct pt_thread *maker,
 	       (x->proc != giver->proc && (x->proc == maker->proc || x->proc == k->t->proc));
 }
 
+/* Makers side by side hand each other turns, and no work. */
+static bool are_peers(const struct looked *k, const struct pt_thread *a, const struct pt_thread *b)
+{
+	int i, j;
+
+	return pt_worker_index(k->t, a, &i) && pt_worker_index(k->t, b, &j) && i != j &&
+	       k->t->workers.v[i].role == k->t->workers.v[j].role;
+}
+
 /* Who ended the sleep with what was slept for; NULL: nobody, or it was for a lock, or an
  * answer; a store outside of the job sends one piece by piece. */
 static const struct pt_thread *giver_of(const struct looked *k, const struct pt_thread *th,
@@ -66,7 +75,7 @@ static const struct pt_thread *giver_of(const struct looked *k, const struct pt_
 	    (iv->sock & PT_IV_SOCK_AWAITED))
 		return NULL;
 	by = pt_model_thread(k->an->m, iv->waker_tid);
-	if (!by || (by->proc->outside && by->proc != th->proc))
+	if (!by || are_peers(k, th, by) || (by->proc->outside && by->proc != th->proc))
 		return NULL;
 	return !pt_is_lock(k->paths, th, iv) ? by : NULL;
 }
@@ -173,7 +182,8 @@ int pt_find_fed(const struct pt_an *an, struct pt_trainer *t, const struct pt_ac
 	int err = 0;
 
 	pt_each_ok(struct pt_worker, w, &t->workers, err)
-		err = find_chain(&k, w, out);
+		if (w->role != PT_ROLE_HELPER) /* who is asked waits for that */
+			err = find_chain(&k, w, out);
 	return err;
 }
 
