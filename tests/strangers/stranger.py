@@ -29,7 +29,8 @@ JOBS = {}
 THEMES = ["serving", "loaders", "loops", "pipelines", "habits", "shapes", "sources", "stalls", "feeds", "others",
           "natives", "habitats", "workshops", "fieldwork", "studios", "orchards", "harbours",
           "frames", "benches", "kilns", "ferries", "quarries", "smithies", "torchyards",
-          "mirages", "recipes", "seasons", "giants", "convoys", "galleries"]
+          "mirages", "recipes", "seasons", "giants", "convoys", "galleries",
+          "aqueducts"]
 RECORD = json.dumps([{"id": i, "words": ["alpha", "beta", str(i)] * 4} for i in range(12)])
 BLOB = zlib.compress(random.Random(1).randbytes(48 << 10) * 4)
 # The three that mean "the makers compute": which one is decided by the cores left free and
