@@ -140,6 +140,8 @@
 #define PT_TAIL_NOTICED 0.15
 /* ... and fewer of them than so much say nothing of the others. */
 #define PT_TAIL_FEW 0.5
+/* Makers at work for less of the time than this have time left for more batches. Chosen. */
+#define PT_TAIL_WORK 0.5
 /* The others take next to nothing: so much of what a slow one takes, at most. Chosen. */
 #define PT_TAIL_NOTHING 0.02
 /* With less of the time than so much without a slow batch, how much would be waited without

@@ -20,8 +20,10 @@
 #define STRETCHES_OFF 1
 /* ... the maker waits for the giver for so much of it, ... */
 #define STARVED_PART 0.03
-/* ... and the giver for those whom it feeds, or for room, for at most this part of that. */
+/* ... and the giver for those whom it feeds for at most this part of that, and for room for what
+ * it gives for this part of all that the maker waits for givers. */
 #define GIVER_WAITS 0.2
+#define ROOM_WAITS 0.5
 /* Givers of one maker that are looked at, and givers of givers. */
 #define GIVERS_MAX 16
 #define DEPTH_MAX 4
@@ -29,6 +31,7 @@
 struct given_by {
 	const struct pt_thread *th;
 	uint64_t ns, in[STRETCHES];
+	uint64_t all_ns; /* by it and others */
 };
 
 struct looked {
@@ -96,6 +99,7 @@ static struct given_by most_of(const struct looked *k, const struct pt_thread *t
 {
 	struct given_by v[GIVERS_MAX] = { 0 }, none = { 0 };
 	size_t i, g, n = 0, best = 0;
+	uint64_t all = 0;
 
 	for (i = pt_iv_after(th, k->begin); i < th->iv.n && th->iv.v[i].begin < k->end; i++) {
 		const struct pt_thread *by = giver_of(k, th, &th->iv.v[i]);
@@ -108,16 +112,25 @@ static struct given_by most_of(const struct looked *k, const struct pt_thread *t
 		n = g == n ? n + 1 : n;
 		tally(k, &th->iv.v[i], &v[g]);
 	}
-	for (i = 1; i < n; i++)
+	for (i = 0; i < n; i++) {
+		all += v[i].ns;
 		best = v[i].ns > v[best].ns ? i : best;
+	}
+	v[best].all_ns = all;
 	return n ? v[best] : none;
 }
 
-/* How long the giver waits for whom it feeds. */
-static uint64_t waits_back(const struct looked *k, const struct pt_thread *maker,
-			   const struct pt_thread *giver)
+static bool is_for_room(const struct pt_iv *iv)
 {
-	uint64_t ns = 0;
+	return iv->wait == PT_WAIT_PIPE_OUT || iv->wake == PT_WAKE_ROOM;
+}
+
+/* Does the giver hardly wait for whom it feeds? */
+static bool goes_on(const struct looked *k, const struct pt_thread *maker,
+		    const struct given_by *x)
+{
+	const struct pt_thread *giver = x->th;
+	uint64_t room = 0, asked = 0, ns;
 	size_t i;
 
 	for (i = pt_iv_after(giver, k->begin);
@@ -126,11 +139,15 @@ static uint64_t waits_back(const struct looked *k, const struct pt_thread *maker
 		const struct pt_thread *by = iv->valid_wake ?
 			pt_model_thread(k->an->m, iv->waker_tid) : NULL;
 
-		if (iv->wait == PT_WAIT_PIPE_OUT || iv->wake == PT_WAKE_ROOM ||
-		    (by && is_downstream(k, maker, giver, by) && !pt_is_lock(k->paths, giver, iv)))
-			ns += pt_overlap(iv->begin, iv->ready, k->begin, k->end);
+		ns = pt_overlap(iv->begin, iv->ready, k->begin, k->end);
+		if (is_for_room(iv))
+			room += ns;
+		else if (by && is_downstream(k, maker, giver, by) &&
+			 !pt_is_lock(k->paths, giver, iv))
+			asked += ns;
 	}
-	return ns;
+	return (double)asked <= GIVER_WAITS * (double)x->ns &&
+	       (double)room <= ROOM_WAITS * (double)x->all_ns;
 }
 
 /* False: by nobody. */
@@ -149,9 +166,8 @@ static bool find_giver(const struct looked *all, const struct pt_thread *th, str
 		return false;
 	for (i = 0; i < STRETCHES; i++)
 		n += (double)x.in[i] * STRETCHES >= STARVED_PART * (double)(k.end - k.begin);
-	*out = (struct pt_fed){ th, x.th, x.ns };
-	return n + STRETCHES_OFF >= STRETCHES &&
-	       (double)waits_back(&k, th, x.th) <= GIVER_WAITS * (double)x.ns;
+	*out = (struct pt_fed){ th, x.th, x.all_ns };
+	return n + STRETCHES_OFF >= STRETCHES && goes_on(&k, th, &x);
 }
 
 /* And who feeds that one, and so on. */

@@ -95,6 +95,11 @@ bool pt_feeds_nothing(const struct pt_feed *f)
 	return f->known && !f->up_bytes;
 }
 
+bool pt_feeds_numbers(const struct pt_feed *f)
+{
+	return f->known && f->up_bytes <= NUMBERS * f->ups;
+}
+
 bool pt_feeds_too_little(const struct pt_feed *f, uint64_t bytes)
 {
 	return f->known && is_little(f, (double)bytes);
@@ -108,7 +113,7 @@ bool pt_sock_feeds_nothing(const struct pt_feed *f, const struct pt_sock *s)
 	    (s->ends.family != PT_AF_INET && s->ends.family != PT_AF_INET6))
 		return false;
 	t = &f->peers[s->peer->index];
-	if (f->up_bytes <= NUMBERS * f->ups)
+	if (pt_feeds_numbers(f))
 		return true;
 	if (is_little(f, t->in) && is_little(f, f->little))
 		return true;

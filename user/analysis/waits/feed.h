@@ -28,6 +28,8 @@ void pt_feed_free(struct pt_feed *f);
 
 /* Nothing at all goes to a device. */
 bool pt_feeds_nothing(const struct pt_feed *f);
+/* ... or no more than a learning rate or a few, each time. */
+bool pt_feeds_numbers(const struct pt_feed *f);
 
 /* So many bytes cannot become what goes to the devices. */
 bool pt_feeds_too_little(const struct pt_feed *f, uint64_t bytes);

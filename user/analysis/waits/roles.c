@@ -152,8 +152,10 @@ static bool is_peer(const struct pt_givers *g, const struct pt_giver *x,
 	if (takes_output(x, kin) || takes_more(x, kin))
 		return true;
 	/* nothing goes to a device, and it works when it is asked, or in the consumer's own
-	 * memory (others may share theirs with the device); or most batches come without it */
-	if ((asked || own) && x->gaps >= GAPS_MIN && pt_feeds_nothing(&g->feed))
+	 * memory, out of which a few numbers go (others may share theirs with the device); or
+	 * most batches come without it */
+	if (x->gaps >= GAPS_MIN && ((asked && pt_feeds_nothing(&g->feed)) ||
+				    (own && pt_feeds_numbers(&g->feed))))
 		return true;
 	if (is_mostly_asked(x) && is_seldom(g, x, kin))
 		return true;

@@ -258,6 +258,31 @@ static bool come_in_bursts(const struct pt_trainer *t, double limit, double usua
 	return n >= PT_TAIL_APART && is_even(n, sum, squares);
 }
 
+/* Are the makers at work for most of the time? Then slow batches that come evenly are how they
+ * work, and their time in all is what lacks; else they rest meanwhile, and one holds up the line. */
+static bool makers_work(const struct pt_an *an, const struct pt_trainer *t)
+{
+	uint64_t all = 0, rests = 0;
+
+	pt_each(const struct pt_worker, w, &t->workers) {
+		uint64_t b = pt_max64(an->t0, w->main->first);
+		uint64_t e = pt_min64(an->t1, pt_thread_end(an, w->main));
+
+		if (w->role == PT_ROLE_HELPER || e <= b)
+			continue;
+		all += e - b;
+		rests += pt_rest_ns(w, b, e);
+	}
+	return (double)rests < (1 - PT_TAIL_WORK) * (double)all;
+}
+
+static bool are_makers_way(const struct pt_an *an, const struct pt_trainer *t, double limit,
+			   double usual, double slow, bool waited)
+{
+	return (waited ? come_evenly(t, limit) : come_in_bursts(t, limit, usual, slow)) &&
+	       makers_work(an, t);
+}
+
 int pt_measure_tail(const struct pt_an *an, const struct pt_trainer *t,
 		    struct pt_tail *out)
 {
@@ -283,8 +308,7 @@ int pt_measure_tail(const struct pt_an *an, const struct pt_trainer *t,
 	}
 	if (err || out->all < PT_TAIL_BATCHES || !tail.n ||
 	    (double)tail.n > PT_TAIL_PART * (double)out->all ||
-	    (waited ? come_evenly(t, limit) :
-		      come_in_bursts(t, limit, out->usual_ms, pt_median(tail.v, tail.n))))
+	    are_makers_way(an, t, limit, out->usual_ms, pt_median(tail.v, tail.n), waited))
 		goto out;
 	of = calloc(t->workers.n + 1, sizeof(*of));
 	err = of ? slow_times(an, t, limit, waited, &made, of) : -ENOMEM;

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Two stages that work side by side: one process fetches pieces, the next one makes batches of
+ * them, and the trainer waits. The slower stage is charged with the waits, and more makers are
+ * told to gain only where they would.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "stream_case.h"
+
+#define T0 (1000 * ST_S)
+#define STEPS 120
+#define TRAINER 500u
+#define MAKER 600u
+#define GIVER 700u
+#define TO_MAKER 71u /* pipes */
+#define TO_TRAINER 72u
+#define TO_GIVER 73u
+#define GPU_NS (20 * ST_MS)
+#define COPY_BYTES (1u << 20)
+#define H2D 1
+
+struct stages {
+	uint64_t fetch_ns, make_ns;
+	bool asked; /* the giver begins when the maker asks for the next piece */
+};
+
+static uint64_t later(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+/* The trainer waits for its batch until `ready`, and has its device work on it; until when. */
+static uint64_t train(struct stream *s, uint64_t at, uint64_t ready)
+{
+	unsigned i;
+
+	if (ready > at)
+		st_pipe_in(s, TRAINER, TRAINER, at, ready, ready + 5 * ST_US, TO_TRAINER, MAKER,
+			   MAKER);
+	at = later(at, ready) + 50 * ST_US;
+	st_gpu(s, "cudaMemcpyAsync", TRAINER, TRAINER, at, at + 20 * ST_US, 0, 1, COPY_BYTES,
+	       H2D);
+	for (i = 0; i < 4; i++, at += 30 * ST_US)
+		st_gpu(s, "cudaLaunchKernel", TRAINER, TRAINER, at + 30 * ST_US, 0, 0,
+		       0x1000 + i, 64, 64);
+	st_gpu(s, "cudaStreamSynchronize", TRAINER, TRAINER, at + 60 * ST_US, at + GPU_NS, 0, 0, 0,
+	       0);
+	st_futex(s, TRAINER, TRAINER, at + 80 * ST_US, at + GPU_NS - 10 * ST_US,
+		 at + GPU_NS - 5 * ST_US, 0x7000, 0, 0);
+	return at + GPU_NS + 20 * ST_US;
+}
+
+static void make(struct stream *s, const struct stages *o)
+{
+	uint64_t fetched = T0, made = T0, used = T0 + ST_MS, begin, ready;
+	unsigned n;
+
+	for (n = 0; n < STEPS; n++) {
+		/* the giver: from the last piece on, or from being asked on */
+		begin = o->asked ? later(fetched, made) : fetched;
+		if (begin > fetched + 10 * ST_US)
+			st_pipe_in(s, GIVER, GIVER, fetched + 10 * ST_US, begin, begin + ST_US,
+				   TO_GIVER, MAKER, MAKER);
+		ready = begin + o->fetch_ns;
+		st_sock(s, GIVER, GIVER, begin + 20 * ST_US, ready - 20 * ST_US,
+			ready - 15 * ST_US, 74, 0, 0);
+		/* the maker: from its last batch on, once the piece is there */
+		if (ready > made + 10 * ST_US)
+			st_pipe_in(s, MAKER, MAKER, made + 10 * ST_US, ready, ready + ST_US,
+				   TO_MAKER, GIVER, GIVER);
+		fetched = ready;
+		made = later(made, ready) + o->make_ns;
+		used = train(s, used, made);
+	}
+	st_mark(s, used, PT_MARK_END);
+}
+
+static struct pt_report *told(const struct stages *o, struct pt_model **m)
+{
+	struct stream s = { 0 };
+	struct pt_report *r;
+
+	st_host(&s, T0, 8, TRAINER);
+	st_mark(&s, T0, PT_MARK_BEGIN);
+	st_task(&s, T0, TRAINER, TRAINER, 1, "python3");
+	st_task(&s, T0, MAKER, MAKER, TRAINER, "python3");
+	st_task(&s, T0, GIVER, GIVER, TRAINER, "python3");
+	make(&s, o);
+	st_seal(&s);
+	r = st_analyze(&s, m);
+	st_free(&s);
+	return r;
+}
+
+static double gain(const struct pt_report *r, int64_t workers)
+{
+	size_t i;
+
+	for (i = 0; i < r->n_whatif; i++)
+		if (!strcmp(r->whatif[i].change, "workers") && r->whatif[i].value == workers)
+			return r->whatif[i].speedup.value;
+	return NAN;
+}
+
+/* The part of the wait that is charged to `cause`, and what two makers would gain (INFINITY:
+ * it need not be told). */
+static void expect(struct stages o, enum pt_cause cause, double low, double high, double most)
+{
+	struct pt_model *m;
+	struct pt_report *r = told(&o, &m);
+	double part = case_charged(r, cause) / r->breakdown.data_wait.seconds;
+
+	assert_true(r->breakdown.data_wait.seconds > 1);
+	if (!(part >= low && part <= high))
+		fail_msg("%s: %.2f of the wait, expected %.2f to %.2f", pt_cause_name(cause), part,
+			 low, high);
+	if (isfinite(most) && !(gain(r, 2) <= most))
+		fail_msg("2 makers: %.2fx, expected at most %.2fx", gain(r, 2), most);
+	pt_report_free(r);
+	pt_model_free(m);
+}
+
+static void slow_giver(void **state)
+{
+	(void)state;
+	expect((struct stages){ 48 * ST_MS, 36 * ST_MS, false }, PT_CAUSE_NETWORK, 0.95, 1, 1.05);
+}
+
+static void slow_maker(void **state)
+{
+	(void)state;
+	expect((struct stages){ 30 * ST_MS, 48 * ST_MS, false }, PT_CAUSE_CPU, 0.95, 1, INFINITY);
+}
+
+/* Nothing is ahead: both parts follow each other, and both count. */
+static void asked(void **state)
+{
+	(void)state;
+	expect((struct stages){ 20 * ST_MS, 36 * ST_MS, true }, PT_CAUSE_CPU, 0.9, 1, INFINITY);
+	expect((struct stages){ 36 * ST_MS, 12 * ST_MS, true }, PT_CAUSE_NETWORK, 0.4, 0.75, INFINITY);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(slow_giver),
+		cmocka_unit_test(slow_maker),
+		cmocka_unit_test(asked),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
