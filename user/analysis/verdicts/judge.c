@@ -129,14 +129,18 @@ static void advise_outside(const struct pt_facts *f, struct pt_r_verdict *v)
 static void advise_fed(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
 {
 	const struct pt_worker *w = pt_fed_worker(f);
+	const struct pt_thread *by = w ? pt_model_thread(an->m, w->giver) : NULL;
 	double wall = (double)(an->t1 - an->t0);
+	bool apart;
 
-	if (!w)
+	if (!by)
 		return;
+	apart = by->proc != w->proc;
 	v->advice = pt_sentence(an,
-		"Thread %u hands the workers what they work on, and they wait for it: more of "
+		"%s %u hands the workers what they work on, and they wait for it: more of "
 		"them gain nothing. Let it work on several items at a time, start several of it, "
-		"or make its part cheaper.", pt_real_id(w->giver));
+		"or make its part cheaper.", apart ? "Process" : "Thread",
+		pt_real_id(apart ? by->tgid : by->tid));
 	pt_speedup_share(fmin(f->starved_hi, (double)w->starved_ns / wall),
 			 &v->expected_speedup);
 }

@@ -85,10 +85,10 @@ static const struct pt_thread *giver_of(const struct looked *k, const struct pt_
 
 static void tally(const struct looked *k, const struct pt_iv *iv, struct given_by *x)
 {
-	uint64_t len = (k->end - k->begin) / STRETCHES;
-	size_t i;
+	uint64_t len = (k->end - k->begin) / STRETCHES + 1;
+	size_t i = iv->begin > k->begin ? (size_t)((iv->begin - k->begin) / len) : 0;
 
-	for (i = 0; i < STRETCHES; i++)
+	for (; i < STRETCHES && k->begin + i * len < iv->ready; i++)
 		x->in[i] += pt_overlap(iv->begin, iv->ready, k->begin + i * len,
 				       k->begin + (i + 1) * len);
 	x->ns += pt_overlap(iv->begin, iv->ready, k->begin, k->end);
@@ -170,6 +170,16 @@ static bool find_giver(const struct looked *all, const struct pt_thread *th, str
 	return n + STRETCHES_OFF >= STRETCHES && goes_on(&k, th, &x);
 }
 
+/* Would it be a circle? */
+static bool comes_back(const pt_feds *f, const struct pt_fed *x)
+{
+	const struct pt_thread *th = x->by;
+
+	while (th && th != x->th)
+		th = pt_fed_by(f, th);
+	return th;
+}
+
 /* And who feeds that one, and so on. */
 static int find_chain(const struct looked *k, struct pt_worker *w, pt_feds *out)
 {
@@ -178,7 +188,7 @@ static int find_chain(const struct looked *k, struct pt_worker *w, pt_feds *out)
 	int depth;
 
 	for (depth = 0; depth < DEPTH_MAX && !pt_fed_by(out, th); depth++) {
-		if (!find_giver(k, th, &x) || pt_fed_by(out, x.by) == th)
+		if (!find_giver(k, th, &x) || comes_back(out, &x))
 			break;
 		if (pt_vec_push(out, x))
 			return -ENOMEM;

@@ -16,7 +16,7 @@ typedef PT_VEC(struct pt_fed) pt_feds;
  * -ENOMEM. */
 int pt_find_fed(const struct pt_an *an, struct pt_trainer *t, const struct pt_actor *a,
 		struct pt_paths *paths, pt_feds *out);
-/* Who feeds `th`; NULL: nobody. */
+/* Who feeds `th`; NULL: nobody. There are no circles. */
 const struct pt_thread *pt_fed_by(const pt_feds *f, const struct pt_thread *th);
 /* Is it the giver that most of the waits for `w` are for? */
 static inline bool pt_is_fed(const struct pt_worker *w)
