@@ -61,7 +61,7 @@ struct pt_worker {
 	uint64_t charged_ns; /* of the ways back from the waits' ends ... */
 	uint64_t making_ns;  /* ... while it made the batch */
 	uint64_t fed_ns;     /* ... of who feeds it (waits/fed.h) */
-	uint64_t starved_ns; /* it waited for that one */
+	uint64_t starved_ns; /* it waited for that one, and for others like it */
 	uint64_t setup_ns;   /* ... from its birth to its first batch */
 	pt_doubles service_ms; /* busy time per batch */
 	pt_doubles unsorted_ms; /* ... in the order of `done`, from the second on */

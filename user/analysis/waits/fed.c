@@ -13,7 +13,6 @@
 #include <errno.h>
 
 #include "analysis/waits/look.h"
-#include "model/socks.h"
 
 /* In each of so many stretches of the time, but this many, ... */
 #define STRETCHES 8

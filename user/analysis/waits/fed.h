@@ -8,7 +8,7 @@
 
 struct pt_fed {
 	const struct pt_thread *th, *by;
-	uint64_t ns; /* that it waited for it */
+	uint64_t ns; /* that `th` waited for it, and for others like it */
 };
 typedef PT_VEC(struct pt_fed) pt_feds;
 
