@@ -70,7 +70,8 @@ def limit(pid, cycle, share):
         time.sleep(cycle * (1 - share) / 1e3)
 
 
-@job(data="slow_worker", rest="sync_bound launch_bound")
+# At first slow_worker alone; that hung_worker names who stops a process was added with its answer.
+@job(data="slow_worker hung_worker", rest="sync_bound launch_bound")
 def short_leash(s):
     """Makers asked by turns; on one of them somebody set a cpulimit, which stops it again and again."""
     ms, count = s.ms("gpu_ms", 8, 40), s.int("makers", 2, 3)

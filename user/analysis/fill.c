@@ -134,6 +134,8 @@ static const char *charge_what(struct pt_an *an, const struct pt_trainer *t,
 		return "sleeping (timer)";
 	if (c->cause == PT_CAUSE_UNKNOWN && c->syscall >= 0)
 		return pt_arena_printf(an->a, "system call %d", c->syscall);
+	if (c->syscall == PT_CHARGE_STOPPED)
+		return "stopped (signal, debugger)";
 	if (c->tid == t->main->tid)
 		return t->handoffs && !t->computes_too ? "hand-over in the trainer" :
 							  "loading in the trainer";

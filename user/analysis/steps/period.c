@@ -323,7 +323,8 @@ static bool is_better(const struct pt_place_at *x, const struct pt_place_at *bes
 {
 	if (has_breaks(x) != has_breaks(best))
 		return has_breaks(x) && best->gaps * SOME_GAPS >= best->n;
-	return x->n > best->n;
+	/* the capture's ends may give either of them one visit more */
+	return x->n > best->n + 1;
 }
 
 /* A step begins where a batch is copied to the device, if that is seen. */

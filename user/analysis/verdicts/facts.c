@@ -62,6 +62,15 @@ static void fill_groups(struct pt_facts *f, double handover_queue, double unadop
 	f->queue = f->cause[PT_CAUSE_RUN_QUEUE] - handover_queue;
 	f->group[PT_GROUP_CPU] -= handover_queue;
 	f->group[PT_GROUP_IPC] += handover_queue;
+	/* who computes in the kernel, and else sleeps for storage, is reading */
+	if (f->group[PT_GROUP_IO] >= f->th->root_share &&
+	    f->kernel >= PT_KERNEL_READS * f->cause[PT_CAUSE_CPU]) {
+		f->group[PT_GROUP_IO] += f->kernel;
+		f->group[PT_GROUP_CPU] -= f->kernel;
+	}
+	/* of that the end is not known, but what it was */
+	f->group[PT_GROUP_STOPPED] = fmin(f->stopped, f->group[PT_GROUP_UNKNOWN]);
+	f->group[PT_GROUP_UNKNOWN] -= f->group[PT_GROUP_STOPPED];
 	if (f->pool.sending >= f->th->pool_sending) {
 		f->group[PT_GROUP_IPC] += f->group[PT_GROUP_IDLE];
 		f->group[PT_GROUP_IDLE] = 0;
@@ -228,20 +237,23 @@ static void leave_out_checkpoints(struct pt_facts *f)
 	f->cause[PT_CAUSE_CHECKPOINT] = 0;
 }
 
-static double nameless_waits(const struct pt_trainer *t)
+/* What was charged to somebody else who waited for something nameless, or had been stopped. */
+static void sum_nameless(struct pt_facts *f)
 {
-	uint64_t all = 0, n = 0;
-	size_t i;
+	const struct pt_trainer *t = f->t;
+	uint64_t all = 0, waits = 0, stopped = 0;
 
-	for (i = 0; i < t->charges.n; i++) {
-		const struct pt_charge *c = &t->charges.v[i];
-
+	pt_each(const struct pt_charge, c, &t->charges) {
 		all += c->ns;
-		if (c->cause == PT_CAUSE_UNKNOWN && c->pid &&
-		    c->pid != t->proc->tgid)
-			n += c->ns;
+		if (c->cause != PT_CAUSE_UNKNOWN)
+			continue;
+		if (c->syscall == PT_CHARGE_STOPPED)
+			stopped += c->ns;
+		else if (c->pid && c->pid != t->proc->tgid)
+			waits += c->ns;
 	}
-	return all ? (double)n / (double)all : 0;
+	f->worker_waits = (double)waits / (double)pt_max64(all, 1);
+	f->stopped = (double)stopped / (double)pt_max64(all, 1);
 }
 
 static void gather_host(const struct pt_an *an, struct pt_facts *f, uint64_t wall)
@@ -328,6 +340,9 @@ static void gather_shares(struct pt_an *an, struct pt_facts *f)
 	f->step_ms = an->r->steps.period_ms.mean;
 	f->unfed = is_unfed(f);
 	leave_out_checkpoints(f);
+	sum_nameless(f);
+	f->kernel = sum ? (double)t->kernel_ns / (double)sum : 0;
+	f->halted = share_of(t->stopped_ns, wall);
 	fill_groups(f, sum ? (double)t->handover_queue_ns / (double)sum : 0,
 		    sum ? (double)t->unadopted_ns / (double)sum : 0);
 	f->setup = share_of(t->setup_ns, pt_max64(t->data_wait_ns, 1));
@@ -335,7 +350,6 @@ static void gather_shares(struct pt_an *an, struct pt_facts *f)
 	f->halves_agree = halves_agree(an, t);
 	find_slow(f);
 	judge_starvation(f);
-	f->worker_waits = nameless_waits(t);
 	f->demand = share_of(t->host_ns[PT_HOST_CLIENT],
 			     t->host_ns[PT_HOST_CLIENT] + t->data_wait_ns + 1);
 	f->client = share_of(t->host_ns[PT_HOST_CLIENT], wall);

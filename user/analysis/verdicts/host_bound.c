@@ -103,6 +103,23 @@ static const char *advice_at(struct pt_an *an, enum pt_host_kind what, bool out,
 		pt_line_place(an, &l), until);
 }
 
+/* Somebody stops the training thread and lets it go on, in a call of the device's or not. */
+static int judge_halted(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
+{
+	pt_evidence_against(v, "trainer.stopped_share", f->halted, "share", f->th->starved_info);
+	pt_verdict_costs(f, v, f->halted);
+	/* the device may have been at work for some of it */
+	v->certainty = PT_CONF_MEDIUM;
+	v->subject_pid = f->t->main->tgid;
+	v->title = pt_sentence(an,
+		"The training thread is stopped, by a signal or a debugger, and resumed later: "
+		"%.0f %% of the time.", 100 * f->halted);
+	v->advice = "Find out what stops it: job control, a tool that takes snapshots or limits the "
+		    "CPU by SIGSTOP and SIGCONT, or a debugger or profiler that attaches. Nothing "
+		    "in the training loop needs to change.";
+	return 1;
+}
+
 /* The device idles because of what the host does between its calls, and that was
  * not seen to be obtaining data. */
 static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
@@ -116,6 +133,8 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	double each, every, naps;
 	bool yields;
 
+	if (f->halted >= f->th->starved_info && f->halted > f->host)
+		return judge_halted(an, f, v);
 	if (f->host < f->th->starved_info || !p || what == PT_HOST_LOCK)
 		return 0;
 	yields = spins(an, what);

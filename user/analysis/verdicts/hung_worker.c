@@ -43,4 +43,44 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	return err ? err : 1;
 }
 
-const struct pt_verdict pt_verdict_hung_worker = { .asked = { { PT_V_HUNG, judge } } };
+/* Who was stopped for most of that; *alone: nobody else was. */
+static uint32_t most_stopped(const struct pt_trainer *t, bool *alone)
+{
+	const struct pt_charge *most = NULL;
+
+	*alone = true;
+	pt_each(const struct pt_charge, c, &t->charges) {
+		if (c->syscall != PT_CHARGE_STOPPED)
+			continue;
+		*alone &= !most || most->pid == c->pid;
+		most = !most || c->ns > most->ns ? c : most;
+	}
+	return most ? pt_real_id(most->pid) : 0;
+}
+
+/* Somebody stops it again and again and lets it go on: it makes batches, and most of the wait
+ * for them passes while it is stopped. */
+static int judge_stopped(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
+{
+	uint32_t pid;
+	bool alone;
+
+	if (f->stopped < PT_STOPPED_SHARE)
+		return 0;
+	pid = most_stopped(f->t, &alone);
+	pt_evidence_starved(f, v);
+	pt_evidence_against(v, "data_wait.stopped_share", f->stopped, "share", PT_STOPPED_SHARE);
+	v->subject_pid = pid;
+	v->title = pt_sentence(an, "Process %u is stopped, by a signal or a debugger, and resumed "
+			       "later: %.0f %% of the data wait passes while %s stopped.",
+			       pid, 100 * f->stopped, alone ? "it is" : "it or another is");
+	v->advice = "Find out what stops it: job control, a tool that takes snapshots or limits the "
+		    "CPU by SIGSTOP and SIGCONT, or a debugger or profiler that attaches. Cheaper "
+		    "batches or more workers will not help.";
+	pt_speedup_share(f->stopped * f->starved_hi, &v->expected_speedup);
+	return 1;
+}
+
+const struct pt_verdict pt_verdict_hung_worker = {
+	.asked = { { PT_V_HUNG, judge }, { PT_V_WHERE, judge_stopped } },
+};

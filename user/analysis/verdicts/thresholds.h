@@ -221,6 +221,10 @@
  * items take a second, loaders' time-outs minutes. */
 #define PT_STOPPED_S 1.0
 #define PT_HUNG_S 5.0
+/* Of the computing of makers that read, so much in the kernel is the reading itself. */
+#define PT_KERNEL_READS 0.75
+/* Stopped and resumed: of the data wait so much is no accident. */
+#define PT_STOPPED_SHARE 0.5
 /* ... and longer than so many batches of its peers. */
 #define PT_HUNG_BATCHES 10
 /* ... and computes for so much of that time: it does not wait. */

@@ -19,6 +19,7 @@ enum pt_root_group {
 	PT_GROUP_LOCK,
 	PT_GROUP_SLEEP,
 	PT_GROUP_IDLE,
+	PT_GROUP_STOPPED,
 	PT_GROUP_UNKNOWN,
 	PT_GROUP_NR
 };
@@ -51,6 +52,9 @@ struct pt_facts {
 	const struct pt_worker *slow;	/* the slow worker that matters */
 	double slow_charge;		/* share of blocked waiting charged to it */
 	bool lonely; /* most is charged to one, and how fast its peers are is not known */
+	double stopped; /* share of the data wait: somebody had been stopped */
+	double halted; /* share of wall: the training thread had been */
+	double kernel; /* share of the data wait: who makes batches computes in the kernel */
 	double worker_waits; /* share of the data wait: workers in a wait that
 			      * has no name (a sleep, a device of their own) */
 	/* device idle for other reasons, shares of wall */

@@ -127,6 +127,18 @@ uint64_t pt_gap_free(const struct pt_bounds *o, const struct pt_host_gap *g)
 	return b;
 }
 
+/* Less is a switch, not a lack of cores. */
+#define LACKS_NS 100000ull
+
+bool pt_lacks_core(const struct pt_bounds *o, const struct pt_host_gap *g,
+		   const struct pt_host_piece *x)
+{
+	/* who loads by itself needs one for that */
+	if (x->what != PT_HOST_QUEUED || x->end - x->begin < LACKS_NS || !o->t->workers.n)
+		return false;
+	return x->begin < g->g.begin + SWITCH_NS || (!pt_gap_first(o, g) && !g->told);
+}
+
 static uint64_t own_lead(const struct pt_bounds *o, const struct pt_host_gap *g, uint64_t from)
 {
 	uint64_t first = pt_gap_first(o, g);
@@ -354,6 +366,42 @@ static uint64_t behind_sleep(const struct pt_bounds *o, const struct pt_host_gap
 				   pt_max64(LEAD_IN_NS, (uint64_t)(o->taken * (double)own)));
 }
 
+/* A thread that calls the device gives the interpreter away first, and may lose its core to
+ * whom that wakes. */
+static bool woke_its_own(const struct pt_thread *th, uint64_t at)
+{
+	const struct pt_proc *p = th->proc;
+	size_t i;
+
+	for (i = 0; i < p->threads.n; i++) {
+		const struct pt_thread *x = p->threads.v[i];
+
+		pt_each_iv(iv, x, at - pt_min64(at, SWITCH_NS), at + SWITCH_NS) {
+			if (iv->valid_wake && iv->waker_tid == th->tid &&
+			    iv->ready + SWITCH_NS >= at && iv->ready <= at + SWITCH_NS)
+				return true;
+		}
+	}
+	return false;
+}
+
+/* When that was, right before the call that ends the gap; else that end. */
+static uint64_t before_waking(const struct pt_bounds *o, const struct pt_host_gap *g)
+{
+	size_t i = g->first + g->n;
+	const struct pt_host_piece *x;
+
+	while (i > g->first) {
+		x = &o->h->pieces.v[--i];
+		if (x->what == PT_HOST_QUEUED && x->end - x->begin >= LACKS_NS &&
+		    x->begin >= pt_gap_last_seen(g) && g->g.next)
+			return woke_its_own(g->g.th, x->begin) ? x->begin : g->g.end;
+		if (x->what != PT_HOST_COMPUTING || x->end - x->begin > SWITCH_NS)
+			break;
+	}
+	return g->g.end;
+}
+
 /* The consumer reads by itself: until it has worked on the last of what it read as
  * long as on the others. */
 static uint64_t behind_reads(const struct pt_host_gap *g)
@@ -423,6 +471,7 @@ void pt_bound_gap(const struct pt_bounds *o, const struct pt_host_gap *g,
 					    cpu_back(g->g.th, g->begins, from,
 						     READY_NS));
 	}
+	w->end = pt_max64(w->begin, pt_min64(w->end, before_waking(o, g)));
 	end_with_loader(o, g, w);
 }
 

@@ -47,5 +47,9 @@ void pt_bound_gap(const struct pt_bounds *o, const struct pt_host_gap *g, struct
 bool pt_bound_named(const struct pt_bounds *o, const struct pt_host_gap *g, struct pt_span *w);
 /* Is the piece work that is certainly not for the loader? */
 bool pt_is_else(const struct pt_host_gap *g, const struct pt_host_piece *x);
+/* Does a consumer whom others supply lack a core in it, and no batch: behind a call of the device's,
+ * or while one is there? */
+bool pt_lacks_core(const struct pt_bounds *o, const struct pt_host_gap *g,
+		   const struct pt_host_piece *x);
 
 #endif

@@ -21,6 +21,7 @@ struct charger {
 	uint64_t by_cause[PT_CAUSE_NR];
 	PT_VEC(uint64_t) by_worker; /* ns of this wait, by its index */
 	pt_doubles moving; /* of its maker's computing: what moves batches, likewise */
+	pt_doubles kernel; /* ... what its process does in the kernel */
 	const struct pt_thread *holder; /* of a lock, while it is looked at */
 	const struct pt_thread *held_up; /* ... who waits for it */
 	bool answer; /* the consumer had asked for what it sleeps for */
@@ -270,6 +271,7 @@ static int charge(struct charger *k, enum pt_cause cause,
 			       .syscall = PT_SYSCALL_NONE, .pid = l->th->tgid,
 			       .tid = l->th->tid };
 	const struct pt_iv *iv = door ? door : l->iv;
+	int w;
 
 	if (door) {
 		c.cause = cause = PT_CAUSE_NETWORK;
@@ -277,6 +279,8 @@ static int charge(struct charger *k, enum pt_cause cause,
 		c.tid = k->at_door->tid;
 	}
 	k->by_cause[cause] += c.ns;
+	if (cause == PT_CAUSE_CPU && pt_worker_index(k->t, l->th, &w))
+		k->t->kernel_ns += (uint64_t)(k->kernel.v[w] * (double)c.ns);
 	/* who waits at the door for a store makes the batch */
 	note_worker(k, door ? k->at_door : who, l);
 	if (iv && (cause == PT_CAUSE_DISK || cause == PT_CAUSE_PAGE_FAULT) &&
@@ -295,7 +299,7 @@ static int charge(struct charger *k, enum pt_cause cause,
 		c.tid = iv->waker_tid;
 	}
 	if (iv && cause == PT_CAUSE_UNKNOWN)
-		c.syscall = iv->syscall;
+		c.syscall = iv->wait == PT_WAIT_STOPPED ? PT_CHARGE_STOPPED : iv->syscall;
 	vote(k->w, &c);
 	return pt_add_charge(&k->t->charges, &c);
 }
@@ -312,6 +316,8 @@ static bool hands_on(const struct charger *k, const struct pt_thread *th)
 	       (pt_worker_index(t, th, &w) && t->workers.v[w].feeder == th &&
 		t->workers.v[w].main != th);
 }
+
+#define TIMED_NS (10 * NS_PER_MS)
 
 enum pt_cause pt_sleep_cause(const struct pt_an *an, const struct pt_iv *iv)
 {
@@ -335,6 +341,10 @@ enum pt_cause pt_sleep_cause(const struct pt_an *an, const struct pt_iv *iv)
 		       pt_timed_out(iv) ? PT_CAUSE_SLEEP :
 					  PT_CAUSE_UNKNOWN;
 	case PT_WAIT_FUTEX:
+		/* a timed wait that nobody ended (threading.Timer); shorter ones ask for locks */
+		return !iv->valid_wake && iv->wake == PT_WAKE_TIMER &&
+				       iv->ready - iv->begin > TIMED_NS ?
+			       PT_CAUSE_SLEEP : PT_CAUSE_LOCK;
 	case PT_WAIT_SEM:
 	case PT_WAIT_FLOCK:
 	case PT_WAIT_INODE_LOCK:
@@ -466,6 +476,22 @@ static int charge_lock(struct charger *k, const struct pt_leg *l)
 	return err;
 }
 
+/* Of what a process computes, the part in the kernel. */
+static double kernel_part(const struct pt_proc *p)
+{
+	size_t n = p->samples.n;
+	const struct pt_rec_sample *a, *b;
+	double user, kernel;
+
+	if (n < 2)
+		return 0;
+	a = &p->samples.v[0];
+	b = &p->samples.v[n - 1];
+	user = (double)(b->utime_ns - a->utime_ns);
+	kernel = (double)(b->stime_ns - a->stime_ns);
+	return kernel > 0 && user >= 0 ? kernel / (kernel + user) : 0;
+}
+
 /* A program that writes all that it reads, but for this part, only copies (cat, dd, a relay):
  * its time in the kernel. It gives and takes at least so many bytes. */
 #define COPIES_PART 0.02
@@ -473,18 +499,10 @@ static int charge_lock(struct charger *k, const struct pt_leg *l)
 
 static double copying_part(const struct pt_an *an, const struct pt_thread *th)
 {
-	size_t n = th->proc->samples.n;
-	const struct pt_rec_sample *a, *b;
 	double in = (double)pt_read_between(th, an->t0, an->t1);
-	double out = (double)pt_written_between(th, an->t0, an->t1), user, kernel;
+	double out = (double)pt_written_between(th, an->t0, an->t1);
 
-	if (n < 2 || out < COPIES_MIN || fabs(in - out) > COPIES_PART * out)
-		return 0;
-	a = &th->proc->samples.v[0];
-	b = &th->proc->samples.v[n - 1];
-	user = (double)(b->utime_ns - a->utime_ns);
-	kernel = (double)(b->stime_ns - a->stime_ns);
-	return kernel > 0 && user >= 0 ? kernel / (kernel + user) : 0;
+	return out < COPIES_MIN || fabs(in - out) > COPIES_PART * out ? 0 : kernel_part(th->proc);
 }
 
 /* Of the looks at a thread that computes, those at what moves batches (pickling, writing into a
@@ -598,6 +616,7 @@ int pt_charge_waits(struct pt_an *an, struct pt_trainer *t,
 			err = pt_find_quota(an, t, t->workers.v[i].proc);
 		err = err ?: pt_vec_push(&k.by_worker, 0);
 		err = err ?: pt_vec_push(&k.moving, moving_part(an, t->workers.v[i].main));
+		err = err ?: pt_vec_push(&k.kernel, kernel_part(t->workers.v[i].proc));
 	}
 	for (i = 0; i < t->waits.n && !err; i++)
 		err = charge_wait(&k, &t->waits.v[i]);
@@ -606,6 +625,7 @@ int pt_charge_waits(struct pt_an *an, struct pt_trainer *t,
 	t->top_cause = pt_largest_cause(t->cause_ns);
 	pt_vec_free(&k.by_worker);
 	pt_vec_free(&k.moving);
+	pt_vec_free(&k.kernel);
 	pt_vec_free(&k.feds);
 	return err;
 }

@@ -64,6 +64,8 @@ static unsigned by_kind(const struct finder *k, const struct pt_thread *th,
 	case PT_WAIT_POLL:
 		if (pt_waits_for_client(k->an, th, iv))
 			return PT_HOST_CLIENT;
+		if (pt_call_class(iv->syscall) & PT_C_PUT)
+			return PT_HOST_PEER;
 		return iv->obj_kind == PT_OBJ_SOCK ? PT_HOST_READING :
 		       pt_timed_out(iv)		   ? PT_HOST_SLEEPING :
 						     PT_HOST_OTHER;

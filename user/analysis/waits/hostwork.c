@@ -145,6 +145,10 @@ void pt_sum_host(const struct pt_an *an, struct pt_trainer *t)
 	struct work w;
 
 	step = t->steps.n ? busy / t->steps.n : 0;
+	pt_each_iv(iv, t->main, an->t0, an->t1) {
+		if (iv->wait == PT_WAIT_STOPPED)
+			t->stopped_ns += pt_overlap(iv->begin, iv->ready, an->t0, an->t1);
+	}
 	pt_each(const struct pt_host_gap, g, &h->gaps) {
 		if (g->g.end <= an->t0 || g->g.begin >= an->t1)
 			continue;

@@ -60,6 +60,24 @@ static bool waits_behind(const struct pt_period *p, uint64_t prev)
 	return (double)best->evident >= ALWAYS * (double)n;
 }
 
+/* A look in the sleep `x` found the thread in that line of its loop in which, of all looks at
+ * sleeps there, most were at one until somebody supplied. */
+static bool is_where_supplied(const struct pt_host *h, const struct pt_host_piece *x)
+{
+	const struct pt_host_look *last = h->looks.n ? &h->looks.v[h->looks.n - 1] : NULL;
+	size_t n = 0, all = 0;
+
+	if (!last || last->begin < x->begin || !last->at.line)
+		return false;
+	pt_each(const struct pt_host_look, l, &h->looks) {
+		if (l->begin >= x->begin || l->running || !pt_same_loop_place(&l->at, &last->at))
+			continue;
+		all++;
+		n += l->supplied;
+	}
+	return pt_looks_tell(n, all);
+}
+
 /* The capture ends while the consumer sleeps where it waits for a batch each time: nobody is
  * seen to end that sleep, but it is for the same. */
 static void take_last_sleep(struct pt_host *h, const struct pt_period *p)
@@ -67,8 +85,9 @@ static void take_last_sleep(struct pt_host *h, const struct pt_period *p)
 	struct pt_host_gap *g = h->gaps.n ? &h->gaps.v[h->gaps.n - 1] : NULL;
 	struct pt_host_piece *x = g && g->n ? &h->pieces.v[g->first + g->n - 1] : NULL;
 
-	if (!x || g->g.next || g->g.th->exited || !waits_behind(p, g->g.prev) ||
-	    (x->what != PT_HOST_LOCK && x->what != PT_HOST_OTHER))
+	if (!x || g->g.next || g->g.th->exited ||
+	    (x->what != PT_HOST_LOCK && x->what != PT_HOST_OTHER) ||
+	    !(waits_behind(p, g->g.prev) || is_where_supplied(h, x)))
 		return;
 	x->what = PT_HOST_SUPPLIED;
 	g->supplied_ns += x->end - x->begin;

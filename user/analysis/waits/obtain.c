@@ -49,7 +49,7 @@ static int push_waits(struct obtain *o, const struct pt_host_gap *g,
 
 		if (q->begin >= w->end)
 			break;
-		if (q->end <= x.begin || !pt_is_else(g, q))
+		if (q->end <= x.begin || !(pt_is_else(g, q) || pt_lacks_core(&o->b, g, q)))
 			continue;
 		x.end = q->begin;
 		if (x.end > x.begin)

@@ -297,6 +297,20 @@ static void unknown_children(const struct pt_an *an, const struct pt_trainer *t,
 	}
 }
 
+/* Batches are made ahead, two by each worker as a rule: a job that has made so many steps for each
+ * since that one stopped does not wait for it. */
+#define GOES_ON 8
+
+static bool goes_on(const struct pt_an *an, const struct pt_trainer *t, double s)
+{
+	uint64_t since = an->t1 - pt_min64(an->t1, (uint64_t)(s * NS_PER_S));
+	size_t n = 0;
+
+	pt_each(const struct pt_step, x, &t->steps)
+		n += x->begin > since;
+	return n > GOES_ON * pt_max64(t->workers.n, 1);
+}
+
 void pt_find_hung(const struct pt_an *an, struct pt_trainer *t,
 		  struct pt_hung *out)
 {
@@ -323,4 +337,6 @@ void pt_find_hung(const struct pt_an *an, struct pt_trainer *t,
 		}
 	}
 	unknown_children(an, t, out);
+	if (t && out->proc && goes_on(an, t, out->seconds))
+		*out = (struct pt_hung){ 0 };
 }
