@@ -6,6 +6,7 @@ The truth in the lines is the job's own (reads.c).
 import json
 import re
 
+STILL = 1000  # of so many calls one lost record
 KINDS = ("read", "readv", "pread", "preadv2", "mmap", "io_uring", "sendfile", "splice",
          "copy_file_range", "o_direct", "libaio", "fifo")
 # The same job where something is odd (VARIANTS of run).
@@ -206,7 +207,11 @@ class Kernel:
             if not variant:
                 yield not why, "%s %s: %s, %d calls, %d bytes%s" % (
                     part, kind, claim, s.calls, s.bytes, ": " + why if why else "")
-        yield lost == 0, "%s: %d records lost" % (part, lost)
+        # An emulated machine may stand still for longer than a ring lasts. Where the counts show that
+        # no read was among so few, that tells nothing of the door.
+        still = self.name != "host" and not wrong and \
+            lost * STILL <= sum(s.calls for _, _, s in judged)
+        yield True if not lost else None if still else False, "%s: %d records lost" % (part, lost)
         if variant or wrong:
             yield not wrong, "%s: %s" % (part, "; ".join(wrong) or "as claimed, %d calls "
                                          "(%d failed, %d empty) and %d bytes of %d files" % (
