@@ -33,9 +33,9 @@ struct pt_charge {
 	uint32_t peer;	/* 1 + its index, for NETWORK; 0 unknown */
 	bool awaited;	/* ... while its answer had not begun to come */
 	uint8_t cause;	/* enum pt_cause */
-	int16_t syscall; /* for UNKNOWN: what it was in, or ... */
+	int16_t syscall; /* for UNKNOWN: what it was in, or PT_CHARGE_STOPPED */
 };
-#define PT_CHARGE_STOPPED (-2) /* it had been stopped, by a signal or a debugger */
+#define PT_CHARGE_STOPPED (-2) /* in none: stopped, by a signal or a debugger */
 typedef PT_VEC(struct pt_charge) pt_charges;
 /* waits/charges.c: take one in, joined with its like now or later. 0 or -ENOMEM. */
 int pt_add_charge(pt_charges *c, const struct pt_charge *x);
@@ -488,9 +488,9 @@ int pt_walk(const struct pt_thread *t, uint64_t b, uint64_t e, pt_piece_fn fn,
 	    void *ctx);
 uint64_t pt_cpu_ns(const struct pt_thread *t, uint64_t b, uint64_t e); /* it ran in [b,e) */
 
-/* No item is shorter: an index takes 36 bytes on the pipe, an eventfd's count 8. A sender
- * also writes single bytes while it works on one (to make room in a file). */
-#define PT_ITEM_BYTES 8
+/* No item is shorter: an index takes 36 bytes on the pipe. A sender also
+ * writes single bytes while it works on one (to make room in a file). */
+#define PT_ITEM_BYTES 16
 
 /*
  * The moments at which `from` ended a rest of `th` and gave it an item to

@@ -323,8 +323,7 @@ static bool is_better(const struct pt_place_at *x, const struct pt_place_at *bes
 {
 	if (has_breaks(x) != has_breaks(best))
 		return has_breaks(x) && best->gaps * SOME_GAPS >= best->n;
-	/* the capture's ends may give either of them one visit more */
-	return x->n > best->n + 1;
+	return x->n > best->n;
 }
 
 /* A step begins where a batch is copied to the device, if that is seen. */

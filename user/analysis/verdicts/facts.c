@@ -234,6 +234,8 @@ static void leave_out_checkpoints(struct pt_facts *f)
 	f->starved_hi *= 1 - written;
 	for (c = 0; c < PT_CAUSE_NR; c++)
 		f->cause[c] /= 1 - written;
+	f->kernel /= 1 - written;
+	f->stopped /= 1 - written;
 	f->cause[PT_CAUSE_CHECKPOINT] = 0;
 }
 
@@ -339,9 +341,9 @@ static void gather_shares(struct pt_an *an, struct pt_facts *f)
 		f->whole_steps += !t->steps.v[i].partial;
 	f->step_ms = an->r->steps.period_ms.mean;
 	f->unfed = is_unfed(f);
-	leave_out_checkpoints(f);
 	sum_nameless(f);
 	f->kernel = sum ? (double)t->kernel_ns / (double)sum : 0;
+	leave_out_checkpoints(f);
 	f->halted = share_of(t->stopped_ns, wall);
 	fill_groups(f, sum ? (double)t->handover_queue_ns / (double)sum : 0,
 		    sum ? (double)t->unadopted_ns / (double)sum : 0);

@@ -38,7 +38,7 @@ static const char *where(struct pt_an *an, const struct pt_io *io)
 static const char *title(struct pt_an *an, const struct pt_facts *f,
 			 const struct pt_io *io)
 {
-	double share = 100 * f->group[PT_GROUP_IO];
+	double share = 100 * (f->cause[PT_CAUSE_DISK] + f->cause[PT_CAUSE_PAGE_FAULT]);
 	const char *rate = bytes(an, io->bytes_per_s), *at = where(an, io);
 
 	switch (io->kind) {
@@ -230,7 +230,7 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	pt_io_decide(&an->r->memory, &io);
 	pt_evidence_starved(f, v);
 	add_evidence(f, &io, v);
-	pt_evidence_storage(an, v);
+	pt_evidence_storage(an, f, v);
 	v->kind = pt_io_kind_name(io.kind);
 	if (io.kind)
 		pt_at_most(&v->certainty, io.certainty);

@@ -88,7 +88,7 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 		return -ENOMEM;
 	evidence(an, f, &x, v);
 	words(an, f, &x, v);
-	pt_evidence_storage(an, v);
+	pt_evidence_storage(an, f, v);
 	pt_replayed_speedup(an, "no_disk_wait", v);
 	return 1;
 }

@@ -216,19 +216,22 @@
  * the edges of files would decide. */
 #define PT_IO_FIT_SIZES 0.25
 
+/* Of the computing of makers that read, so much in the kernel is the reading itself. */
+#define PT_KERNEL_READS 0.75
+
 /* ---- hanging ------------------------------------------------------------- */
 /* A stopped process is no matter of patience; a wait may end after all: slow
  * items take a second, loaders' time-outs minutes. */
 #define PT_STOPPED_S 1.0
 #define PT_HUNG_S 5.0
-/* Of the computing of makers that read, so much in the kernel is the reading itself. */
-#define PT_KERNEL_READS 0.75
-/* Stopped and resumed: of the data wait so much is no accident. */
-#define PT_STOPPED_SHARE 0.5
 /* ... and longer than so many batches of its peers. */
 #define PT_HUNG_BATCHES 10
 /* ... and computes for so much of that time: it does not wait. */
 #define PT_HUNG_SPINS 0.9
+/* ... but not while the job makes so many steps for each worker. */
+#define PT_HUNG_GOES_ON 8
+/* Stopped and resumed: of the data wait so much is no accident. */
+#define PT_STOPPED_SHARE 0.5
 
 /* ---- steps ----------------------------------------------------------------- */
 #define PT_MIN_STEPS 3

@@ -171,7 +171,7 @@ void pt_evidence_starved(const struct pt_facts *f, struct pt_r_verdict *v);
 /* ... that nothing was found. */
 void pt_evidence_calm(const struct pt_facts *f, struct pt_r_verdict *v);
 /* ... on storage: which kind of it the data wait was for, how its disk answers. */
-void pt_evidence_storage(struct pt_an *an, struct pt_r_verdict *v);
+void pt_evidence_storage(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v);
 /* It costs this share of the wall time: its place among the roots, its severity by the
  * thresholds of idle time, and what can be won at most. */
 void pt_verdict_costs(const struct pt_facts *f, struct pt_r_verdict *v, double share);

@@ -476,50 +476,6 @@ static int charge_lock(struct charger *k, const struct pt_leg *l)
 	return err;
 }
 
-/* Of what a process computes, the part in the kernel. */
-static double kernel_part(const struct pt_proc *p)
-{
-	size_t n = p->samples.n;
-	const struct pt_rec_sample *a, *b;
-	double user, kernel;
-
-	if (n < 2)
-		return 0;
-	a = &p->samples.v[0];
-	b = &p->samples.v[n - 1];
-	user = (double)(b->utime_ns - a->utime_ns);
-	kernel = (double)(b->stime_ns - a->stime_ns);
-	return kernel > 0 && user >= 0 ? kernel / (kernel + user) : 0;
-}
-
-/* A program that writes all that it reads, but for this part, only copies (cat, dd, a relay):
- * its time in the kernel. It gives and takes at least so many bytes. */
-#define COPIES_PART 0.02
-#define COPIES_MIN (1u << 20)
-
-static double copying_part(const struct pt_an *an, const struct pt_thread *th)
-{
-	double in = (double)pt_read_between(th, an->t0, an->t1);
-	double out = (double)pt_written_between(th, an->t0, an->t1);
-
-	return out < COPIES_MIN || fabs(in - out) > COPIES_PART * out ? 0 : kernel_part(th->proc);
-}
-
-/* Of the looks at a thread that computes, those at what moves batches (pickling, writing into a
- * pipe). */
-static double moving_part(const struct pt_an *an, const struct pt_thread *th)
-{
-	size_t n = 0, all = 0;
-
-	pt_each(const struct pt_code_look, l, &th->looks) {
-		if (!l->running || l->begin < an->t0 || l->begin >= an->t1)
-			continue;
-		all++;
-		n += pt_moves_batch(an->m, l->stack);
-	}
-	return all >= PT_LOOKS_MIN ? (double)n / (double)all : copying_part(an, th);
-}
-
 /* A maker that computes, or wants to: what moves the batch comes last, and is the hand-over's. */
 static int charge_moving(struct charger *k, const struct pt_leg *l, enum pt_cause c)
 {
@@ -615,8 +571,8 @@ int pt_charge_waits(struct pt_an *an, struct pt_trainer *t,
 		if (t->workers.v[i].proc != t->proc)
 			err = pt_find_quota(an, t, t->workers.v[i].proc);
 		err = err ?: pt_vec_push(&k.by_worker, 0);
-		err = err ?: pt_vec_push(&k.moving, moving_part(an, t->workers.v[i].main));
-		err = err ?: pt_vec_push(&k.kernel, kernel_part(t->workers.v[i].proc));
+		err = err ?: pt_vec_push(&k.moving, pt_moving_part(an, t->workers.v[i].main));
+		err = err ?: pt_vec_push(&k.kernel, pt_kernel_part(t->workers.v[i].proc));
 	}
 	for (i = 0; i < t->waits.n && !err; i++)
 		err = charge_wait(&k, &t->waits.v[i]);

@@ -2,7 +2,6 @@
 #include "analysis/waits/givers.h"
 
 #include <errno.h>
-#include <stdlib.h>
 
 #include "analysis/waits/host.h"
 #include "analysis/waits/roles.h"
@@ -324,7 +323,7 @@ static struct pt_given_at *given_at(struct pt_givers *g, const struct pt_iv *iv)
 }
 
 /* What the sleeper's Python says of the sleep. */
-static void sum_looks(struct pt_giver *x, const struct sums *k, const struct pt_thread *th,
+static void sum_looks(struct pt_giver *x, const struct pt_model *m, const struct pt_thread *th,
 		      const struct pt_iv *iv)
 {
 	size_t at = pt_bisect(th->looks.n, i, th->looks.v[i].begin < iv->begin);
@@ -333,9 +332,7 @@ static void sum_looks(struct pt_giver *x, const struct sums *k, const struct pt_
 	if (!l || l->end > iv->ready)
 		return;
 	x->looked++;
-	x->handed_out += pt_hands_out(k->g->an->m, l->stack);
-	x->above += k->g->above && th == k->a->lead && l->stack <= k->g->an->m->code_stacks.n &&
-		    k->g->above[l->stack];
+	x->handed_out += pt_hands_out(m, l->stack);
 }
 
 static int sum_leg(void *ctx, const struct pt_leg *l)
@@ -362,7 +359,7 @@ static int sum_leg(void *ctx, const struct pt_leg *l)
 	k->x->puts += !!(pt_call_class(l->iv->syscall) & PT_C_PUT);
 	k->x->answers += !!(l->iv->sock & PT_IV_SOCK_AWAITED);
 	k->x->ends += l->iv->wait == PT_WAIT_CHILD;
-	sum_looks(k->x, k, l->th, l->iv);
+	sum_looks(k->x, k->g->an->m, l->th, l->iv);
 	if (!k->x->gaps || k->x->last_gap != k->gap->begin) {
 		k->x->gaps++;
 		k->x->uploads += k->uploads;
@@ -492,7 +489,6 @@ int pt_find_givers(const struct pt_an *an, struct pt_paths *paths,
 	*out = (struct pt_givers){ .an = an, .paths = paths, .own = a->proc };
 	out->own_read = read_by(an, a->proc);
 	err = pt_find_feed(an->m, &out->feed);
-	err = err ?: pt_find_above(an, a->lead, &out->above);
 	err = err ?: sum_gaps(&k);
 	if (!err && pt_ahead_tells(out))
 		err = sum_others_ahead(&k);
@@ -506,8 +502,6 @@ int pt_find_givers(const struct pt_an *an, struct pt_paths *paths,
 void pt_givers_free(struct pt_givers *g)
 {
 	pt_feed_free(&g->feed);
-	free(g->above);
-	g->above = NULL;
 	pt_hash_free(g->makers);
 	pt_hash_free(g->at);
 	pt_hash_free(g->all);

@@ -39,7 +39,6 @@ struct pt_giver {
 	uint64_t puts;	/* of the sleeps: until it had taken some of what the consumer wrote */
 	/* of the sleeps: looked at in Python; there the consumer was handing something out */
 	uint64_t looked, handed_out;
-	uint64_t above; /* ... there, above all lines that call the device */
 	/* where the way back from their ends leads, ns */
 	uint64_t made_ns;   /* other processes, or input of this one */
 	uint64_t beyond_ns; /* of these: others than its own process */
@@ -49,7 +48,6 @@ struct pt_giver {
 	uint64_t helped_ns; /* threads of the consumer's process */
 	uint64_t ahead_ns; /* of ns: one of those had begun before the gap */
 	enum pt_giver_role role;
-	uint32_t members; /* of sums over several: of how many */
 	bool takes; /* a peer that takes what the consumer hands out */
 	UT_hash_handle hh;
 };
@@ -74,7 +72,6 @@ struct pt_givers {
 	uint64_t uploads, read; /* batches that go up; bytes that the consumer reads before each */
 	struct pt_giver *all; /* uthash, by tid */
 	struct pt_given_at *at;
-	bool *above; /* pt_find_above() of the thread that leads */
 	struct pt_maker *makers; /* of other processes, and own suppliers */
 };
 

@@ -95,9 +95,6 @@ void pt_host_free(struct pt_host *h);
 /* named.c: the looks, and into the gaps how often the thread was seen in its data iterator.
  * 0 or -ENOMEM. */
 int pt_find_named(const struct pt_an *an, struct pt_host *h);
-/* By stack, where `th` was looked at: is it above all lines that call the device? *out is NULL where
- * looks do not tell; free() it, in any case. 0 or -ENOMEM. */
-int pt_find_above(const struct pt_an *an, const struct pt_thread *th, bool **out);
 /* May what the loop computes before its batches go up be a spin until others have made them? */
 bool pt_may_spin(const struct pt_an *an, const struct pt_host *h);
 /* So many looks at a running thread tell what it does. */

@@ -403,10 +403,8 @@ static bool uploads_behind(const struct pt_host *h, const struct pt_host_gap *g)
 	return false;
 }
 
-/* A loop that takes short naps for most of a gap polls: what for is not seen; longer ones are
- * pauses. And where it waits for others for so much of one, what it computes there may be for
- * these. */
-#define POLL_NS (20 * NS_PER_MS)
+/* A loop that sleeps for most of a gap polls: what for is not seen. And where it waits for
+ * others for so much of one, what it computes there may be for these. */
 #define OTHERS_PART 10
 
 /* May what is computed in the gap be a batch? */
@@ -419,7 +417,7 @@ static bool may_load(const struct pt_host *h, const struct pt_host_gap *g)
 		const struct pt_host_piece *x = &h->pieces.v[i];
 
 		ns = x->end - x->begin;
-		naps += x->what == PT_HOST_SLEEPING && ns <= POLL_NS ? ns : 0;
+		naps += x->what == PT_HOST_SLEEPING ? ns : 0;
 		others += is_for_others(x->what) || x->what == PT_HOST_CHILD ? ns : 0;
 	}
 	ns = g->g.end - g->g.begin;
@@ -511,28 +509,6 @@ static int add_look(struct named *k, struct pt_host *h, struct told *v,
 	}
 	note(g, l, weight, (told->named && !is_for_others(what)) || above);
 	return pt_vec_push(&h->looks, x) ? -ENOMEM : 0;
-}
-
-int pt_find_above(const struct pt_an *an, const struct pt_thread *th, bool **out)
-{
-	struct named k = { .m = an->m };
-	struct told *v;
-	bool *above;
-	int err = th->looks.n ? find_calls(&k, th) : 0;
-
-	*out = NULL;
-	if (err || !k.n)
-		return err;
-	v = calloc(an->m->code_stacks.n + 1, sizeof(*v));
-	above = *out = calloc(an->m->code_stacks.n + 1, sizeof(*above));
-	if (!v || !above)
-		err = -ENOMEM;
-	pt_each(const struct pt_code_look, l, &th->looks) {
-		if (!err && l->stack <= an->m->code_stacks.n)
-			above[l->stack] = tell(&k, v, l->stack)->above;
-	}
-	free(v);
-	return err;
 }
 
 int pt_find_named(const struct pt_an *an, struct pt_host *h)

@@ -23,9 +23,6 @@
 #define READ_PART 4
 /* Of the gaps, that end with results which come down: as good as all. */
 #define RESULTS_SHARE 0.9
-/* Several do one thing: two at least. And what tells each what to do, beside a batch, is short. */
-#define TOGETHER_MIN 2
-#define WORD_MAX 1024
 /* Who supplies is waited for before most uploads, or works ahead of them. */
 #define SELDOM 4
 #define SOME_MORE 2.0 /* bytes of a batch vary */
@@ -144,16 +141,6 @@ static bool takes_more(const struct pt_giver *x, const struct pt_giver *kin)
 	return (double)by->puts > ROLE_SHARE * (double)by->sleeps;
 }
 
-/* Processes that are told a word each (an action) before every batch, above all lines that call the
- * device, and answer with one: what they make is in memory that is shared, and goes up. */
-static bool make_batch_together(const struct pt_giver *x, const struct pt_giver *kin)
-{
-	return x->th && kin->members >= TOGETHER_MIN && kin->gaps >= GAPS_MIN &&
-	       (double)kin->uploads >= RESULTS_SHARE * (double)kin->gaps &&
-	       kin->sent <= (uint64_t)WORD_MAX * kin->members * kin->gaps && !kin->handed_out &&
-	       pt_looks_tell(kin->above, kin->looked);
-}
-
 /* Works as a supplier does; but what it hands over goes to no device, as far as can be
  * seen, or it takes what the consumer made. */
 static bool is_peer(const struct pt_givers *g, const struct pt_giver *x,
@@ -164,8 +151,6 @@ static bool is_peer(const struct pt_givers *g, const struct pt_giver *x,
 
 	if (takes_output(x, kin) || takes_more(x, kin))
 		return true;
-	if (!own && make_batch_together(x, kin))
-		return false;
 	/* nothing goes to a device, and it works when it is asked, or in the consumer's own
 	 * memory, out of which a few numbers go (others may share theirs with the device); or
 	 * most batches come without it */
@@ -298,8 +283,6 @@ static void add_giver(struct pt_giver *sum, const struct pt_giver *x)
 	sum->answers += x->answers;
 	sum->looked += x->looked;
 	sum->handed_out += x->handed_out;
-	sum->above += x->above;
-	sum->members += x->members ? x->members : x->sleeps > 0;
 	sum->stays += x->stays;
 	sum->stays_there += x->stays_there;
 	sum->ahead_ns += x->ahead_ns;

@@ -261,10 +261,31 @@ static bool stands_still(const struct pt_an *an, const struct pt_trainer *t)
 	       !(c && pt_call_is_sync(c) && (c->open || c->end > iv->begin));
 }
 
-static void consider(struct pt_hung *out, const struct pt_thread *th,
+/* Batches are made ahead, two by each worker as a rule, or more: a job that makes this many steps in
+ * the later half of the `s` seconds since one stopped does not wait for it. */
+static bool goes_on(const struct pt_an *an, const struct pt_trainer *t, double s)
+{
+	uint64_t since = an->t1 - pt_min64(an->t1, (uint64_t)(s / 2 * NS_PER_S));
+	size_t n = 0;
+
+	pt_each(const struct pt_step, x, &t->steps)
+		n += x->begin > since;
+	return n > PT_HUNG_GOES_ON * pt_max64(t->workers.n, 1);
+}
+
+struct hunt {
+	const struct pt_an *an;
+	const struct pt_trainer *t; /* may be NULL */
+	struct pt_hung *out;
+};
+
+static void consider(const struct hunt *k, const struct pt_thread *th,
 		     enum pt_hang how, double s, const struct pt_iv *iv)
 {
-	if (how == PT_HANG_NONE || (out->proc && out->seconds >= s))
+	struct pt_hung *out = k->out;
+
+	if (how == PT_HANG_NONE || (out->proc && out->seconds >= s) ||
+	    (k->t && goes_on(k->an, k->t, s)))
 		return;
 	*out = (struct pt_hung){ .proc = th->proc, .th = th, .how = how, .seconds = s };
 	if (iv && iv->obj_kind == PT_OBJ_FILE) {
@@ -274,9 +295,10 @@ static void consider(struct pt_hung *out, const struct pt_thread *th,
 }
 
 /* Children that were never seen at work: workers that hung before. */
-static void unknown_children(const struct pt_an *an, const struct pt_trainer *t,
-			     struct pt_hung *out)
+static void unknown_children(const struct hunt *k)
 {
+	const struct pt_an *an = k->an;
+	const struct pt_trainer *t = k->t;
 	uint32_t parent = t ? t->proc->tgid :
 			  an->m->host_known ? an->m->host.target_pid : 0;
 	size_t i;
@@ -293,27 +315,14 @@ static void unknown_children(const struct pt_an *an, const struct pt_trainer *t,
 			continue;
 		iv = last_wait(an, th, &s);
 		if (iv)
-			consider(out, th, hang_of(an, iv, s, false), s, iv);
+			consider(k, th, hang_of(an, iv, s, false), s, iv);
 	}
-}
-
-/* Batches are made ahead, two by each worker as a rule: a job that has made so many steps for each
- * since that one stopped does not wait for it. */
-#define GOES_ON 8
-
-static bool goes_on(const struct pt_an *an, const struct pt_trainer *t, double s)
-{
-	uint64_t since = an->t1 - pt_min64(an->t1, (uint64_t)(s * NS_PER_S));
-	size_t n = 0;
-
-	pt_each(const struct pt_step, x, &t->steps)
-		n += x->begin > since;
-	return n > GOES_ON * pt_max64(t->workers.n, 1);
 }
 
 void pt_find_hung(const struct pt_an *an, struct pt_trainer *t,
 		  struct pt_hung *out)
 {
+	struct hunt k = { an, t, out };
 	bool asks = t && stands_still(an, t);
 	size_t i;
 	double s;
@@ -329,14 +338,12 @@ void pt_find_hung(const struct pt_an *an, struct pt_trainer *t,
 			enum pt_hang how = hang_of(an, iv, s, asks);
 
 			w->hung = how != PT_HANG_NONE;
-			consider(out, w->main, how, s, iv);
+			consider(&k, w->main, how, s, iv);
 		}
 		if (!w->hung && spins(an, t, w, &s)) {
 			w->hung = true;
-			consider(out, w->main, PT_HANG_SPINNING, s, NULL);
+			consider(&k, w->main, PT_HANG_SPINNING, s, NULL);
 		}
 	}
-	unknown_children(an, t, out);
-	if (t && out->proc && goes_on(an, t, out->seconds))
-		*out = (struct pt_hung){ 0 };
+	unknown_children(&k);
 }

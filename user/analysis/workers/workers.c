@@ -57,49 +57,26 @@ static bool may_rest(const struct pt_iv *iv)
 /* More places to rest than these are something else. */
 #define RESTS_MAX 64
 
-/* A maker also sleeps for moments until its own sender gives it the interpreter: where its
- * sleeps take less than such a part of the time it does not rest. */
-#define REST_PART 50
-
-static bool rests_there(const struct pt_an *an, const struct pt_worker *w, uint64_t key)
-{
-	uint64_t slept = 0;
-
-	pt_each_iv(iv, w->main, an->t0, an->t1) {
-		if (may_rest(iv) && rest_key(iv) == key)
-			slept += iv->ready - iv->begin;
-	}
-	return REST_PART * slept >= an->t1 - an->t0;
-}
-
 /* A worker rests where it sleeps until somebody asks it for something; not for a
  * lock of the interpreter, that others sleep on too. */
 static int find_rests(const struct pt_an *an, const struct pt_trainer *t,
 		      struct pt_paths *paths, struct pt_worker *w)
 {
 	const struct pt_thread *th = w->main;
-	pt_times moments = { 0 };
-	int err = 0;
 
 	pt_each_iv(iv, th, an->t0, an->t1) {
-		uint64_t key = rest_key(iv);
 		const struct pt_thread *who;
-		pt_times *to = &w->rests;
 
-		if (err || !iv->valid_wake || !may_rest(iv) || has(&w->rests, key))
+		if (!iv->valid_wake || !may_rest(iv) ||
+		    has(&w->rests, rest_key(iv)))
 			continue;
 		who = pt_model_thread(an->m, iv->waker_tid);
 		if (!who || !asks(t, w, who) || pt_is_lock(paths, th, iv))
 			continue;
-		if (who == w->feeder && who != w->main && has(&moments, key))
-			continue;
-		if (who == w->feeder && who != w->main && !rests_there(an, w, key))
-			to = &moments;
-		if (to->n < RESTS_MAX && pt_vec_push(to, key))
-			err = -ENOMEM;
+		if (w->rests.n < RESTS_MAX && pt_vec_push(&w->rests, rest_key(iv)))
+			return -ENOMEM;
 	}
-	pt_vec_free(&moments);
-	return err;
+	return 0;
 }
 
 bool pt_rests(const struct pt_worker *w, const struct pt_iv *iv)

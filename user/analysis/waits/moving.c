@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What a maker computes for, beside its batches: it moves them, or reads. */
+#include "analysis/waits/look.h"
+
+#include <math.h>
+
+double pt_kernel_part(const struct pt_proc *p)
+{
+	size_t n = p->samples.n;
+	const struct pt_rec_sample *a, *b;
+	double user, kernel;
+
+	if (n < 2)
+		return 0;
+	a = &p->samples.v[0];
+	b = &p->samples.v[n - 1];
+	user = (double)(b->utime_ns - a->utime_ns);
+	kernel = (double)(b->stime_ns - a->stime_ns);
+	return kernel > 0 && user >= 0 ? kernel / (kernel + user) : 0;
+}
+
+/* A program that writes all that it reads, but for this part, only copies (cat, dd, a relay):
+ * its time in the kernel. It gives and takes at least so many bytes. */
+#define COPIES_PART 0.02
+#define COPIES_MIN (1u << 20)
+
+static double copying_part(const struct pt_an *an, const struct pt_thread *th)
+{
+	double in = (double)pt_read_between(th, an->t0, an->t1);
+	double out = (double)pt_written_between(th, an->t0, an->t1);
+
+	return out < COPIES_MIN || fabs(in - out) > COPIES_PART * out ? 0 : pt_kernel_part(th->proc);
+}
+
+double pt_moving_part(const struct pt_an *an, const struct pt_thread *th)
+{
+	size_t n = 0, all = 0;
+
+	pt_each(const struct pt_code_look, l, &th->looks) {
+		if (!l->running || l->begin < an->t0 || l->begin >= an->t1)
+			continue;
+		all++;
+		n += pt_moves_batch(an->m, l->stack);
+	}
+	return all >= PT_LOOKS_MIN ? (double)n / (double)all : copying_part(an, th);
+}
