@@ -76,7 +76,7 @@ static uint64_t last_evidence(const struct pt_host_gap *g)
 /* Nothing is seen of the loader from then on. */
 uint64_t pt_gap_last_seen(const struct pt_host_gap *g)
 {
-	return pt_max64(last_evidence(g), g->told);
+	return pt_max64(pt_max64(last_evidence(g), g->told), g->asked);
 }
 
 /* A call that has returned takes the interpreter again: so little of its own time
@@ -194,14 +194,15 @@ static void learn_sleeps(struct pt_bounds *o)
 static int learn_leads(struct pt_bounds *o)
 {
 	size_t i, nl = 0, nr = 0, n = o->h->gaps.n;
-	double *lead, *ready;
+	double *lead, *behind, *ready;
 
 	if (!o->p->best || !o->p->best->data)
 		return 0;
-	lead = malloc((2 * n + 1) * sizeof(*lead));
+	lead = malloc((3 * n + 1) * sizeof(*lead));
 	if (!lead)
 		return -ENOMEM;
-	ready = lead + n;
+	behind = lead + n;
+	ready = behind + n;
 	for (i = 0; i < n; i++) {
 		const struct pt_host_gap *g = &o->h->gaps.v[i];
 		uint64_t from;
@@ -209,13 +210,16 @@ static int learn_leads(struct pt_bounds *o)
 		if (g->started || pt_place_between(o->p, g->g.prev, g->g.next) != o->p->best)
 			continue;
 		from = pt_gap_free(o, g);
-		if (pt_gap_first(o, g))
+		if (pt_gap_first(o, g)) {
+			behind[nl] = (double)pt_cpu_ns(g->g.th, pt_gap_last_seen(g), g->g.end);
 			lead[nl++] = (double)own_lead(o, g, from);
-		else
+		} else
 			ready[nr++] = (double)pt_cpu_ns(g->g.th, from, g->g.end);
 	}
-	if (nl)
+	if (nl) {
 		o->usual.lead = (uint64_t)pt_median(lead, nl);
+		o->usual.behind = (uint64_t)pt_median(behind, nl);
+	}
 	if (nr)
 		o->usual.ready = (uint64_t)pt_median(ready, nr);
 	free(lead);
@@ -298,10 +302,13 @@ static uint64_t asked_at(const struct pt_bounds *o, const struct pt_host_gap *g,
 /* When the loop has the batch, from `at` on, as looks at it tell; 0: they do not. */
 static uint64_t taken_at(const struct pt_bounds *o, const struct pt_host_gap *g, uint64_t at)
 {
-	double own = (double)pt_cpu_ns(g->g.th, at, g->g.end);
+	uint64_t own = pt_cpu_ns(g->g.th, at, g->g.end);
 
+	/* no look counts where the loader was started: the loop's own start lies there, too */
+	if (g->started)
+		own = pt_min64(own, o->usual.behind + LEAD_EXTRA_NS);
 	return !isfinite(o->fetching.behind) ? 0 :
-	       cpu_forward(g->g.th, at, g->g.end, (uint64_t)(o->fetching.behind * own));
+	       cpu_forward(g->g.th, at, g->g.end, (uint64_t)(o->fetching.behind * (double)own));
 }
 
 /* ... else: some time behind the refill. Half way is least
@@ -460,6 +467,8 @@ void pt_bound_gap(const struct pt_bounds *o, const struct pt_host_gap *g,
 		w->end = behind_sleep(o, g);
 	else if (g->reads)
 		w->end = behind_reads(g);
+	else if (g->asked)
+		w->end = taken_at(o, g, g->asked) ?: g->g.end;
 	if (first > from) {
 		w->begin = asked_at(o, g, from);
 	} else if (!first && !g->read_bytes) {
@@ -482,14 +491,15 @@ void pt_bound_gap(const struct pt_bounds *o, const struct pt_host_gap *g,
 #define OWN_LOOKS 8
 #define WHOLE_MIN 5
 #define WHOLE_PART 0.8
-static void bound_by_name(const struct pt_place_at *at, const struct pt_host_gap *g,
-			  struct pt_span *w)
+static void bound_by_name(const struct pt_bounds *o, const struct pt_place_at *at,
+			  const struct pt_host_gap *g, struct pt_span *w)
 {
+	uint64_t end = before_waking(o, g);
 	struct pt_name_sum own = { 0 };
 	const struct pt_name_sum *by = &at->name;
 	bool whole = at->several >= WHOLE_MIN &&
 		     (double)at->whole >= WHOLE_PART * (double)at->several;
-	double named, middle, part, from, len = (double)(g->g.end - g->g.begin);
+	double named, middle, part, from, len = (double)(end - g->g.begin);
 
 	pt_add_looks(&own, g);
 	if (own.looks >= OWN_LOOKS || (whole && own.looks && own.looked > 0))
@@ -498,12 +508,12 @@ static void bound_by_name(const struct pt_place_at *at, const struct pt_host_gap
 	middle = by->named_at;
 	part = whole && by != &own ? at->parts / (double)at->looked_at : named / by->looked;
 
-	*w = (struct pt_span){ .begin = g->g.end, .end = g->g.end };
+	*w = (struct pt_span){ .begin = end, .end = end };
 	if (named <= 0)
 		return;
 	from = fmin(fmax(middle / named - part / 2, 0), 1 - part);
 	w->begin = g->g.begin + (uint64_t)(from * len);
-	w->end = pt_min64(g->g.end, w->begin + (uint64_t)(part * len));
+	w->end = pt_min64(end, w->begin + (uint64_t)(part * len));
 }
 
 bool pt_bound_named(const struct pt_bounds *o, const struct pt_host_gap *g, struct pt_span *w)
@@ -512,7 +522,7 @@ bool pt_bound_named(const struct pt_bounds *o, const struct pt_host_gap *g, stru
 
 	if (!at || pt_gap_is_evident(g) || !(at->by_name || (at->data && o->bare.by_name)))
 		return false;
-	bound_by_name(at->by_name ? at : &o->bare, g, w);
+	bound_by_name(o, at->by_name ? at : &o->bare, g, w);
 	return true;
 }
 

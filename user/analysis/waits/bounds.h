@@ -14,9 +14,9 @@ struct pt_bounds {
 	const struct pt_host *h;
 	const struct pt_period *p;
 	/* Own CPU time in the gaps where most steps begin, medians: before the first evidence,
-	 * and in gaps without any; 0 none. */
+	 * behind the last, and in gaps without any; 0 none. */
 	struct {
-		uint64_t lead, ready;
+		uint64_t lead, behind, ready;
 	} usual;
 	bool sleeps_first; /* what it reads by itself makes it sleep before it computes */
 	bool unseen; /* sleeps of the consumer are missing */

@@ -17,7 +17,7 @@
 
 struct place_looks {
 	struct pt_loop_place at;
-	size_t within, shortly, before; /* that sign */
+	size_t within, shortly, before, behind; /* that sign */
 };
 typedef PT_VEC(struct place_looks) place_looks;
 
@@ -48,21 +48,26 @@ static int count_looks(const struct pt_bounds *o, place_looks *v)
 		uint64_t first = g ? pt_gap_first(o, g) : 0;
 		struct place_looks *x;
 
-		if (!first || !l->at.line || l->begin >= pt_gap_last_seen(g) ||
-		    l->begin < pt_gap_free(o, g))
+		if (!first || !l->at.line || l->begin < pt_gap_free(o, g))
 			continue;
 		x = looks_at(v, &l->at);
 		if (!x)
 			return -ENOMEM;
-		*(l->begin >= first ? &x->within :
+		*(l->begin >= pt_gap_last_seen(g) ? &x->behind :
+		  l->begin >= first ? &x->within :
 		  l->begin + WITHIN_NS >= first ? &x->shortly : &x->before) += 1;
 	}
 	return 0;
 }
 
-/* What is mostly long before the first sign is something else, that ends there. */
+/* What is mostly long before the first sign is something else, that ends there. Unless it goes on
+ * behind that: a batch is copied out of shared memory before its room is given back. */
 static size_t fetching_looks(const struct place_looks *x)
 {
+	size_t before = x->before + x->shortly;
+
+	if (before >= WITHIN_MIN && x->behind >= WITHIN_MIN)
+		return x->within + before + x->behind;
 	return x->within + (x->shortly >= x->before ? x->shortly : 0);
 }
 
@@ -95,8 +100,8 @@ static bool is_fetching(const struct pt_bounds *o, const struct pt_host_look *l)
 	return l->takes;
 }
 
-/* Too few looks leave what is usual; and so does one more of any number, for a few of them all
- * miss a call that is short. */
+/* Too few looks leave what is usual. Half a look more, in either place: a few of them all miss a
+ * call that is short (Jeffreys' estimate of a share is (n + 1/2) / (N + 1)). */
 #define PHASE_LOOKS 5
 
 struct phase {
@@ -105,7 +110,7 @@ struct phase {
 
 static double part_of(const struct phase *x, size_t in)
 {
-	return x->all >= PHASE_LOOKS ? (double)(in + 1) / (double)(x->all + 1) : NAN;
+	return x->all >= PHASE_LOOKS ? ((double)in + 0.5) / (double)(x->all + 1) : NAN;
 }
 
 /* Behind what is seen of the loader the thread unpickles its batch, and goes on with the
