@@ -198,6 +198,7 @@ static int close_open(struct pt_model *m, struct pt_thread *t, uint64_t end)
 	iv.since_unknown = o->hdr.flags & PT_F_SINCE_UNKNOWN;
 	iv.rchar = o->tot.rchar;
 	iv.read_bytes = o->tot.read_bytes;
+	iv.wchar = o->tot.wchar;
 	t->settled = 0;
 	return pt_held_push(&m->held.time, &t->iv, iv);
 }
