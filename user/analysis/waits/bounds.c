@@ -520,7 +520,8 @@ bool pt_bound_named(const struct pt_bounds *o, const struct pt_host_gap *g, stru
 {
 	const struct pt_place_at *at = pt_place_between(o->p, g->g.prev, g->g.next);
 
-	if (!at || pt_gap_is_evident(g) || !(at->by_name || (at->data && o->bare.by_name)))
+	if (!at || pt_gap_is_evident(g) || !(at->by_name || (at->data && o->bare.by_name)) ||
+	    (at->data && isfinite(o->fetching.ready)))
 		return false;
 	bound_by_name(o, at->by_name ? at : &o->bare, g, w);
 	return true;

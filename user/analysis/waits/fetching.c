@@ -90,12 +90,18 @@ static int learn_places(struct pt_bounds *o)
 	return err;
 }
 
+/* An evaluation calls the same function of the job's for its batches, from a line of its own. */
+static bool calls_the_same(const struct pt_loop_place *a, const struct pt_loop_place *b)
+{
+	return a->called && !a->called->library && pt_same_function(a->called, b->called);
+}
+
 static bool is_fetching(const struct pt_bounds *o, const struct pt_host_look *l)
 {
 	size_t i;
 
 	for (i = 0; i < o->n_at; i++)
-		if (pt_same_loop_place(&l->at, &o->at[i]))
+		if (pt_same_loop_place(&l->at, &o->at[i]) || calls_the_same(&l->at, &o->at[i]))
 			return true;
 	return l->takes;
 }

@@ -39,6 +39,11 @@ struct named {
 	bool loads;
 };
 
+static const struct pt_code_line *line_of(const struct pt_model *m, uint32_t stack)
+{
+	return pt_model_line(m, pt_model_stack(m, stack)->line);
+}
+
 /* The function that is `i` behind the outermost one. */
 static const struct pt_code_stack *function(const struct pt_model *m, const struct stack *s,
 					    size_t i)
@@ -182,10 +187,20 @@ static bool in_call(const struct pt_thread *th, const struct pt_code_look *l)
 	       pt_inside_call(th->proc, th->tid, l->end);
 }
 
-/* The stacks that were met inside of calls. 0 or -ENOMEM. */
+/* It runs in the driver's library, or in the runtime's. */
+static bool in_driver(const struct pt_model *m, const struct pt_code_look *l)
+{
+	const struct pt_code_line *leaf = line_of(m, l->leaf);
+
+	return leaf && leaf->native && !strncmp(leaf->name, "libcuda", 7);
+}
+
+/* The stacks that were met inside of calls. A loop that never waits for its device has launches
+ * only, whose returns are not watched: there the libraries tell. 0 or -ENOMEM. */
 static int find_calls(struct named *k, const struct pt_thread *th)
 {
 	struct line_looks *at = calloc(k->m->code_lines.n + 1, sizeof(*at));
+	size_t i, inside;
 
 	if (!at)
 		return -ENOMEM;
@@ -198,6 +213,10 @@ static int find_calls(struct named *k, const struct pt_thread *th)
 		if (x->inside * BETWEEN_MORE >= x->between && in_call(th, l))
 			add_call(k, l->stack);
 	}
+	inside = k->n;
+	for (i = 0; !inside && i < th->looks.n; i++)
+		if (in_driver(k->m, &th->looks.v[i]))
+			add_call(k, th->looks.v[i].stack);
 	free(at);
 	return 0;
 }
@@ -240,11 +259,6 @@ static bool is_at_work(unsigned what)
 {
 	return what == PT_HOST_COMPUTING || what == PT_HOST_QUEUED || what == PT_HOST_HELPED ||
 	       what == PT_HOST_READING;
-}
-
-static const struct pt_code_line *line_of(const struct pt_model *m, uint32_t stack)
-{
-	return pt_model_line(m, pt_model_stack(m, stack)->line);
 }
 
 /* Python's own ways of handing over: whoever called them takes what others made, or hands
