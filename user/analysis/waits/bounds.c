@@ -358,7 +358,7 @@ static uint64_t before_retaking(const struct pt_bounds *o, const struct pt_host_
 /* ... behind its last sleep: what it unpickles, and a few returns. */
 static uint64_t behind_sleep(const struct pt_bounds *o, const struct pt_host_gap *g)
 {
-	uint64_t last = last_evidence(g), own, told;
+	uint64_t last = pt_max64(last_evidence(g), g->asked), own, told;
 
 	/* a loader that was just started is waited for in any case */
 	if (g->started == last || (!g->g.next && last >= g->g.end))
