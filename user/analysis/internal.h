@@ -68,6 +68,7 @@ struct pt_worker {
 	pt_doubles unsorted_ms; /* ... in the order of `done`, from the second on */
 	double median_ms, slowdown;
 	double slow_chance; /* ... is by chance; NAN not looked at */
+	uint64_t asked_at; /* the kind of gap in which the consumer asks it; 0: of any */
 	uint32_t slot;	  /* its place among the workers; others had it before */
 	uint32_t respawn; /* ... so many */
 	uint32_t giver;	  /* who feeds it, a thread; 0 nobody */

@@ -17,6 +17,47 @@ void pt_look_free(struct pt_look *l)
 	free(l);
 }
 
+/* In one kind of gap a worker is asked nearly always, and so often at least. */
+#define ASKED_MIN 8
+#define ASKED_SHARE 0.9
+
+/* Where in its loop the consumer asks each worker: those that it asks elsewhere make something
+ * else. A majority vote, which is counted then. 0 or -ENOMEM. */
+static int find_where_asked(struct pt_trainer *t, const struct pt_look *l)
+{
+	struct asked {
+		size_t all, votes, n;
+	} *v = calloc(t->workers.n + 1, sizeof(*v));
+	size_t i;
+	int pass;
+
+	if (!v)
+		return -ENOMEM;
+	for (pass = 0; pass < 2; pass++)
+		pt_each(const struct pt_ask, x, &l->asks) {
+			uint64_t kind = x->worker >= 0 ? pt_gap_kind_at(&l->host, x->ts) : 0;
+			struct pt_worker *w;
+
+			if (!kind)
+				continue;
+			w = &t->workers.v[x->worker];
+			if (pass) {
+				v[x->worker].all++;
+				v[x->worker].n += kind == w->asked_at;
+			} else if (!v[x->worker].votes) {
+				w->asked_at = kind;
+				v[x->worker].votes = 1;
+			} else {
+				v[x->worker].votes += kind == w->asked_at ? 1 : -1;
+			}
+		}
+	for (i = 0; i < t->workers.n; i++)
+		if (v[i].n < ASKED_MIN || (double)v[i].n < ASKED_SHARE * (double)v[i].all)
+			t->workers.v[i].asked_at = 0;
+	free(v);
+	return 0;
+}
+
 static int find_asks(struct pt_an *an, struct pt_trainer *t, struct pt_look *l)
 {
 	size_t i, handed = 0;
@@ -25,9 +66,10 @@ static int find_asks(struct pt_an *an, struct pt_trainer *t, struct pt_look *l)
 	for (i = 0; i < l->asks.n; i++)
 		handed += !l->asks.v[i].item;
 	t->fd_sharing = t->handoffs && handed >= 3;
-	if (!err)
-		pt_host_take_asks(&l->host, t, &l->asks);
-	return err;
+	if (err)
+		return err;
+	pt_host_take_asks(&l->host, t, &l->asks);
+	return find_where_asked(t, l);
 }
 
 /* A worker of the loader supplies, though it may have ended one sleep only: in a loop

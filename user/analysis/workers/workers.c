@@ -345,6 +345,13 @@ struct peers {
 	bool alike; /* the last one, by its rests: it made as many */
 };
 
+/* Do both make the same, as far as is seen? The loop asks for something else elsewhere. */
+static bool makes_alike(const struct pt_worker *w, const struct pt_worker *o)
+{
+	return o->role == w->role &&
+	       (!o->asked_at || !w->asked_at || o->asked_at == w->asked_at);
+}
+
 /* The times of all that had the slot of `w`, and those of other slots. */
 static int find_peers(const struct pt_trainer *t, const struct pt_worker *w,
 		      struct peers *p)
@@ -353,7 +360,7 @@ static int find_peers(const struct pt_trainer *t, const struct pt_worker *w,
 
 	p->own.n = p->medians.n = p->service_ms.n = 0;
 	pt_each_ok(const struct pt_worker, o, &t->workers, err) {
-		if (o->role != w->role)
+		if (!makes_alike(w, o))
 			continue;
 		if (o->slot == w->slot)
 			err = pt_doubles_append(&p->own, &o->service_ms);
@@ -414,7 +421,7 @@ static int find_busy_peers(const struct pt_an *an, const struct pt_trainer *t,
 	pt_each_ok(const struct pt_worker, o, &t->workers, err) {
 		size_t rests;
 
-		if (o == w || o->role != w->role || o->done.n || !lasts(an, o))
+		if (o == w || !makes_alike(w, o) || o->done.n || !lasts(an, o))
 			continue;
 		rests = tally_rests(o, an->t0, an->t1).rests;
 		if (2 * rests < w->done.n)
