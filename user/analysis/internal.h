@@ -238,6 +238,7 @@ struct pt_trainer {
 	/* how often it took something that another thread had waited to hand over, and that it
 	 * was not seen to wait for */
 	uint64_t taken_beside;
+	uint64_t plain_lock_ns; /* of PT_HOST_LOCK: for a lock of the job's own making */
 	uint64_t output_ns; /* of PT_HOST_PEER: until others take what it hands out */
 	uint64_t host_idle_ns; /* the device idles meanwhile, in longer gaps */
 	uint64_t host_hidden_ns; /* ... and would not, were there no sync */

@@ -147,22 +147,39 @@ static bool is_for_iter(int minor, unsigned op)
 	}
 }
 
-static bool is_iter(struct pt_py *p, struct code *c, long at)
+/* SETUP_WITH, from 3.11 on BEFORE_WITH, which call __enter__() themselves; from 3.14 on a call
+ * like any other does. */
+static bool is_with(int minor, unsigned op)
+{
+	switch (minor) {
+	case 11:
+	case 12:
+		return op == 53;
+	case 13:
+		return op == 2;
+	default:
+		return minor <= 10 && op == 143;
+	}
+}
+
+/* PT_PY_ITER or PT_PY_WITH, if its instruction there is one. */
+static unsigned kind_of(struct pt_py *p, struct code *c, long at)
 {
 	unsigned char op[2];
 	unsigned i;
 
 	if (at < 0 || !c->bytecode)
-		return false;
+		return 0;
 	for (i = 0; i < KNOWN; i++)
 		if (c->known[i].at == at)
-			return c->known[i].iter;
+			return c->known[i].kind;
 	if (!get(p, c->bytecode + (uint64_t)at, op, sizeof(op)))
-		return false;
+		return 0;
 	i = c->next_known++ % KNOWN;
 	c->known[i].at = at;
-	c->known[i].iter = is_for_iter(p->at.minor, op[0]);
-	return c->known[i].iter;
+	c->known[i].kind = is_for_iter(p->at.minor, op[0]) ? PT_PY_ITER :
+			   is_with(p->at.minor, op[0])	   ? PT_PY_WITH : 0;
+	return c->known[i].kind;
 }
 
 static void get_kind(const struct pt_py *p, const unsigned char *raw, struct code *c)
@@ -242,6 +259,6 @@ bool pt_py_frame_of(struct pt_py *p, const struct pt_py_frame_at *f, struct pt_p
 	memcpy(out->file, c->file_text, sizeof(out->file));
 	memcpy(out->name, c->name_text, sizeof(out->name));
 	out->line = c->table ? pt_py_line(p->at.minor, c->table, c->n, c->first, at) : 0;
-	out->flags = (is_iter(p, c, at) ? PT_PY_ITER : 0) | (c->is_next ? PT_PY_NEXT : 0);
+	out->flags = kind_of(p, c, at) | (c->is_next ? PT_PY_NEXT : 0);
 	return true;
 }

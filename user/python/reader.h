@@ -28,9 +28,10 @@ struct pt_py_frame {
 };
 
 /* Its instruction fetches the next item of what a loop goes through; it is a generator, or is
- * called __next__. */
+ * called __next__; its instruction enters a `with`. */
 #define PT_PY_ITER 1
 #define PT_PY_NEXT 2
+#define PT_PY_WITH 8
 /* It is no function but a library that the innermost one has called: `file`. */
 #define PT_PY_NATIVE 4
 

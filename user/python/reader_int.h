@@ -39,7 +39,7 @@ struct code {
 	bool is_next; /* PT_PY_NEXT */
 	struct {
 		long at;
-		bool iter; /* PT_PY_ITER */
+		unsigned kind; /* PT_PY_ITER, _WITH; 0 another */
 	} known[KNOWN]; /* of its instructions, the latest */
 	unsigned next_known;
 	unsigned char *table; /* NULL: it could not be read */

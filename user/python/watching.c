@@ -114,7 +114,8 @@ static void put_node(struct pt_py_watch *w, uint32_t id)
 					     .ts = pt_now_ns() },
 				    .id = id, .caller = x->caller, .line = x->line,
 				    .flags = (x->flags & PT_PY_ITER ? PT_PYSTACK_ITER : 0) |
-					     (x->flags & PT_PY_NEXT ? PT_PYSTACK_NEXT : 0) };
+					     (x->flags & PT_PY_NEXT ? PT_PYSTACK_NEXT : 0) |
+					     (x->flags & PT_PY_WITH ? PT_PYSTACK_WITH : 0) };
 
 	put(w, &r, sizeof(r));
 }

@@ -360,7 +360,7 @@ static void finish_devs(const struct pt_join_rank *r, struct pt_trainer *t,
 	X(T, SUM, idle_likely_ns) X(T, SUM, idle_driver_ns)                     \
 	X(T, SUM, busy_driver_ns) X(T, SUM, counts) X(T, SUM, collective_ns)    \
 	X(T, SUM, host_ns) X(T, MAX, host_longest) X(T, SUM, taken_beside)      \
-	X(T, SUM, output_ns)                                                    \
+	X(T, SUM, plain_lock_ns) X(T, SUM, output_ns)                           \
 	X(T, SUM, host_idle_ns) X(T, SUM, host_hidden_ns)                       \
 	X(T, OWN, host_places) X(T, SUM, data_wait_ns) X(T, SUM, blocked_ns)    \
 	X(T, SUM, own_read_ns) X(T, SUM, own_cpu_ns) X(T, SUM, handover_ns)     \

@@ -49,6 +49,7 @@ static int judge_turns(struct pt_an *an, const struct pt_facts *f, struct pt_r_v
 static int judge_host(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
 {
 	double share = pt_sec(f->t->host_ns[PT_HOST_LOCK]) / f->wall_s;
+	bool plain = 2 * f->t->plain_lock_ns > f->t->host_ns[PT_HOST_LOCK];
 
 	if (f->host < f->th->starved_info || !f->host_place ||
 	    f->host_what != PT_HOST_LOCK)
@@ -63,9 +64,20 @@ static int judge_host(struct pt_an *an, const struct pt_facts *f, struct pt_r_ve
 		pt_at_most(&v->certainty, PT_CONF_LOW);
 	v->subject_pid = f->t->main->tgid;
 	v->title = pt_sentence(an,
-		"Between GPU calls the training thread waits for a lock that other threads of "
+		"Between GPU calls the training thread waits for a lock%s that other threads of "
 		"its process hold, %.0f %% of the time, while the GPU sits idle.",
-		100 * share);
+		plain ? " of the job's own" : "", 100 * share);
+	if (plain) {
+		static const struct pt_line_ask asleep = {
+			PT_LINES_LOOP, 1u << PT_CAUSE_LOCK, "the training thread's lock waits"
+		};
+
+		v->advice = "Let the other threads hold it for less: copy what they need under the "
+			    "lock, and work on the copy without it. Or let the training thread "
+			    "leave its part to them.";
+		pt_name_line(an, &asleep, v);
+		return 1;
+	}
 	v->advice = "In Python that is the global interpreter lock: move threads that compute "
 		    "(loaders, loggers) to a process, or to code that releases the lock.";
 	return pt_tell_holder(an, f->t, false, v) ?: 1;

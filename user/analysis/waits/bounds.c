@@ -90,11 +90,12 @@ bool pt_is_else(const struct pt_host_gap *g, const struct pt_host_piece *x)
 	switch (x->what) {
 	case PT_HOST_COMPUTING:
 	case PT_HOST_QUEUED:
-	case PT_HOST_LOCK:
 	case PT_HOST_SUPPLIED:
 	case PT_HOST_READING:
 	case PT_HOST_HELPED:
 		return false;
+	case PT_HOST_LOCK:
+		return x->plain_lock;
 	case PT_HOST_CHILD:
 	case PT_HOST_OTHER:
 		return !g->started;

@@ -13,6 +13,7 @@ struct pt_host_piece {
 	uint64_t begin, end;
 	const struct pt_iv *iv; /* of a sleep */
 	uint8_t what;
+	bool plain_lock; /* pt_is_plain_lock() */
 };
 
 struct pt_host_gap {

@@ -47,6 +47,7 @@ static uint64_t idle_of(const struct pt_trainer *t, uint64_t ns, uint64_t b,
 struct work {
 	uint64_t ns[PT_HOST_NR], all, idle;
 	uint64_t output; /* of the peers' part: until somebody takes what it hands out */
+	uint64_t plain_lock; /* of the locks' */
 	uint64_t longest[PT_HOST_NR]; /* of its pieces */
 	uint64_t naps;	 /* sleeps by a timer */
 	uint64_t others; /* certainly idle while another rank, or a client, is late */
@@ -89,6 +90,7 @@ static void sum_gap(const struct pt_an *an, const struct pt_trainer *t,
 		w->longest[kind_of(x)] = pt_max64(w->longest[kind_of(x)], ns);
 		w->naps += x->what == PT_HOST_SLEEPING;
 		w->output += hands_out(x, &t->look->givers) ? ns : 0;
+		w->plain_lock += x->plain_lock ? ns : 0;
 		if (x->what == PT_HOST_WRITING)
 			continue;
 		if (x->what == PT_HOST_COLLECTIVE || x->what == PT_HOST_CLIENT) {
@@ -158,6 +160,7 @@ void pt_sum_host(const struct pt_an *an, struct pt_trainer *t)
 			t->host_longest[k] = pt_max64(t->host_longest[k], w.longest[k]);
 		}
 		t->output_ns += w.output;
+		t->plain_lock_ns += w.plain_lock;
 		others += w.others;
 		own += w.all;
 		/* what comes before the first call, or behind the last one of a job that

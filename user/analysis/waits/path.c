@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/internal.h"
+#include "analysis/waits/host.h"
 #include "base/hash.h"
 
 /* Threads that end each other's sleeps at one moment, as clocks of two cores
@@ -26,6 +26,7 @@ struct wakeup {
 struct word {
 	uint64_t key[2]; /* process, or a kind of object; address or object */
 	PT_VEC(struct wakeup) wakeups; /* by ts, once all are in */
+	size_t looked, entering; /* sleeps with a look at their Python; at a `with` */
 	size_t near; /* which was asked for last: the next one is not far */
 	UT_hash_handle hh;
 };
@@ -294,6 +295,65 @@ static bool is_lock_at(const struct pt_paths *p, struct word *w, uint64_t ts)
 	return lock;
 }
 
+/* ---- locks by their Python -------------------------------------------------------- */
+
+/* What the thread's Python was at in this sleep; NULL: nobody looked. */
+static const struct pt_code_look *look_in(const struct pt_thread *th, const struct pt_iv *iv)
+{
+	size_t at = pt_bisect(th->looks.n, i, th->looks.v[i].begin < iv->begin);
+	const struct pt_code_look *l = at < th->looks.n ? &th->looks.v[at] : NULL;
+
+	return l && l->end <= iv->ready ? l : NULL;
+}
+
+/* It sleeps in an instruction that enters a `with`, and in no function of Python's: that is a
+ * plain lock of the interpreter's. Conditions and semaphores are written in Python. */
+static bool enters(const struct pt_model *m, const struct pt_code_look *l)
+{
+	const struct pt_code_stack *s = pt_model_stack(m, l->stack);
+
+	return s && s->flags & PT_PYSTACK_WITH;
+}
+
+static void count_looks(struct pt_paths *p, const struct pt_thread *th)
+{
+	const struct pt_code_look *l;
+	uint64_t key[2];
+	struct word *w;
+	size_t i;
+
+	for (i = 0; th->looks.n && i < th->iv.n; i++) {
+		if (th->iv.v[i].wait != PT_WAIT_FUTEX)
+			continue;
+		l = look_in(th, &th->iv.v[i]);
+		sleep_key(th, &th->iv.v[i], key);
+		w = l ? word_of(p, key) : NULL;
+		if (!w)
+			continue;
+		w->looked++;
+		w->entering += enters(p->m, l);
+	}
+}
+
+/* Of a sleep that nobody looked at, the others there tell. */
+bool pt_is_plain_lock(const struct pt_paths *p, const struct pt_thread *th,
+		      const struct pt_iv *iv)
+{
+	const struct pt_code_look *l = th->looks.n ? look_in(th, iv) : NULL;
+	const struct word *w;
+	uint64_t key[2];
+
+	if (iv->wait != PT_WAIT_FUTEX)
+		return false;
+	if (l)
+		return enters(p->m, l);
+	sleep_key(th, iv, key);
+	w = word_of(p, key);
+	return w && pt_looks_tell(w->entering, w->looked);
+}
+
+/* ---- the paths ---------------------------------------------------------------------- */
+
 struct pt_paths *pt_paths_new(const struct pt_model *m, uint32_t consumer)
 {
 	struct pt_paths *p = calloc(1, sizeof(*p));
@@ -312,6 +372,8 @@ struct pt_paths *pt_paths_new(const struct pt_model *m, uint32_t consumer)
 		}
 	for (w = p->words; w; w = w->hh.next)
 		pt_vec_sort(&w->wakeups, by_time);
+	for (i = 0; i < m->all_threads.n; i++)
+		count_looks(p, m->all_threads.v[i]);
 	return p;
 }
 
@@ -424,6 +486,8 @@ bool pt_is_lock(const struct pt_paths *p, const struct pt_thread *th,
 	if (iv->valid_wake && iv->wake == PT_WAKE_LOCK)
 		return true;
 	if (pt_is_interpreter_lock(p, th, iv))
+		return true;
+	if (pt_is_plain_lock(p, th, iv))
 		return true;
 	if (iv->wait != PT_WAIT_FUTEX || !iv->valid_wake)
 		return is_lock_word(p, th, iv);

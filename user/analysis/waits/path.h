@@ -65,6 +65,9 @@ int pt_walk_back(struct pt_paths *p, const struct pt_thread *th, uint64_t begin,
  */
 bool pt_is_lock(const struct pt_paths *p, const struct pt_thread *th,
 		const struct pt_iv *iv);
+/* ... one of Python's own (threading.Lock), for which the thread sleeps where it enters a `with`? */
+bool pt_is_plain_lock(const struct pt_paths *p, const struct pt_thread *th,
+		      const struct pt_iv *iv);
 /* ... CPython's own, which threads that run its code take turns with? It is known by how it is
  * asked for. And was it asked for there? Else it had been given up, and it was waited for until
  * the next one had it. */
