@@ -60,14 +60,20 @@ static int count_looks(const struct pt_bounds *o, place_looks *v)
 	return 0;
 }
 
-/* What is mostly long before the first sign is something else, that ends there. Unless it goes on
- * behind that: a batch is copied out of shared memory before its room is given back. */
-static size_t fetching_looks(const struct place_looks *x)
+/* Does it go on behind what the gap shows? A batch is copied out of shared memory before its room
+ * is given back; else what is mostly long before the first sign is something else, that ends
+ * there. Few looks behind it do where nothing else was met shortly before. */
+static bool is_astride(const struct place_looks *x, size_t shortly)
 {
-	size_t before = x->before + x->shortly;
+	return (x->before + x->shortly >= WITHIN_MIN && x->behind >= WITHIN_MIN) ||
+	       (x->behind && pt_looks_tell(x->shortly, shortly));
+}
 
-	if (before >= WITHIN_MIN && x->behind >= WITHIN_MIN)
-		return x->within + before + x->behind;
+/* Of all looks `shortly` before. */
+static size_t fetching_looks(const struct place_looks *x, size_t shortly)
+{
+	if (is_astride(x, shortly))
+		return x->within + x->before + x->shortly + x->behind;
 	return x->within + (x->shortly >= x->before ? x->shortly : 0);
 }
 
@@ -76,14 +82,16 @@ static size_t fetching_looks(const struct place_looks *x)
 static int learn_places(struct pt_bounds *o)
 {
 	place_looks v = { 0 };
-	size_t n = 0;
+	size_t n = 0, shortly = 0;
 	int err = count_looks(o, &v);
 
 	pt_each(const struct place_looks, x, &v)
-		n += fetching_looks(x);
+		shortly += x->shortly;
+	pt_each(const struct place_looks, x, &v)
+		n += fetching_looks(x, shortly);
 	pt_each(const struct place_looks, x, &v) {
 		if (n >= WITHIN_MIN && o->n_at < PT_FETCH_PLACES &&
-		    (double)fetching_looks(x) >= WITHIN_PART * (double)n)
+		    (double)fetching_looks(x, shortly) >= WITHIN_PART * (double)n)
 			o->at[o->n_at++] = x->at;
 	}
 	pt_vec_free(&v);
