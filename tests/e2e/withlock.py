@@ -53,12 +53,13 @@ def records(stream, kind):
     """Of all records of that kind what is behind the header."""
     head, at = struct.pack("<HH", *kind), -1
     while (at := stream.find(head, at + 1)) >= 0:
-        yield stream[at + HEADER:at + kind[0]]
+        if at + kind[0] <= len(stream):
+            yield stream[at + HEADER:at + kind[0]]
 
 
 def marked(stream):
     """Names of the functions whose stacks have the mark."""
-    names = {struct.unpack_from("<I", r)[0]: r[16:].split(b"\0")[0].decode()
+    names = {struct.unpack_from("<I", r)[0]: r[16:].split(b"\0")[0].decode(errors="replace")
              for r in records(stream, LINE)}
     stacks = [struct.unpack("<4I", r) for r in records(stream, STACK)]
     return sorted({names.get(line, "?") for _, _, line, flags in stacks if flags & WITH})

@@ -62,6 +62,13 @@ struct pt_gap {
 	const struct pt_thread *th; /* whose call ends it; the lead at the end */
 	uint64_t prev, next;	    /* call sites around it; 0: not seen */
 };
+
+/* Between which two call sites it lies, as a number. */
+static inline uint64_t pt_gap_kind(const struct pt_gap *g)
+{
+	return g->prev * 31 + g->next;
+}
+
 /* False: it is shorter than PT_GAP_MIN_NS. */
 bool pt_gap_before(const struct pt_actor *a, size_t i, uint64_t t0, uint64_t t1,
 		   struct pt_gap *out);

@@ -326,10 +326,9 @@ static struct pt_given_at *given_at(struct pt_givers *g, const struct pt_iv *iv)
 static void sum_looks(struct pt_giver *x, const struct pt_model *m, const struct pt_thread *th,
 		      const struct pt_iv *iv)
 {
-	size_t at = pt_bisect(th->looks.n, i, th->looks.v[i].begin < iv->begin);
-	const struct pt_code_look *l = at < th->looks.n ? &th->looks.v[at] : NULL;
+	const struct pt_code_look *l = pt_look_in(th, iv);
 
-	if (!l || l->end > iv->ready)
+	if (!l)
 		return;
 	x->looked++;
 	x->handed_out += pt_hands_out(m, l->stack);

@@ -362,12 +362,11 @@ static struct pt_host_gap *gap_at(struct pt_host *h, uint64_t ts)
 							       NULL;
 }
 
-uint64_t pt_gap_kind_at(const struct pt_host *h, uint64_t ts)
+uint64_t pt_gap_kind_at(struct pt_host *h, uint64_t ts)
 {
-	size_t lo = pt_bisect(h->gaps.n, i, h->gaps.v[i].g.end <= ts);
-	const struct pt_gap *g = lo < h->gaps.n ? &h->gaps.v[lo].g : NULL;
+	const struct pt_host_gap *x = gap_at(h, ts);
 
-	return g && g->begin <= ts && g->prev && g->next ? g->prev * 31 + g->next : 0;
+	return x && x->g.prev && x->g.next ? pt_gap_kind(&x->g) : 0;
 }
 
 /* Refills closer than this are one burst: a batch takes longer to receive. */

@@ -122,7 +122,7 @@ bool pt_moves_batch(const struct pt_model *m, uint32_t stack);
 void pt_find_computing(const struct pt_an *an, struct pt_trainer *t);
 /* Between which two calls of the device `ts` lies, as a number; 0: in no gap, or in one at the
  * capture's ends. */
-uint64_t pt_gap_kind_at(const struct pt_host *h, uint64_t ts);
+uint64_t pt_gap_kind_at(struct pt_host *h, uint64_t ts);
 /* Put into the gaps what the loader shows: whom the consumer asked, and who was
  * born. */
 void pt_host_take_asks(struct pt_host *h, const struct pt_trainer *t,

@@ -23,7 +23,7 @@ void pt_look_free(struct pt_look *l)
 
 /* Where in its loop the consumer asks each worker: those that it asks elsewhere make something
  * else. A majority vote, which is counted then. 0 or -ENOMEM. */
-static int find_where_asked(struct pt_trainer *t, const struct pt_look *l)
+static int find_where_asked(struct pt_trainer *t, struct pt_look *l)
 {
 	struct asked {
 		size_t all, votes, n;

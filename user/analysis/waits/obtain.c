@@ -96,7 +96,7 @@ static int begin_step(struct obtain *o, const struct pt_host_gap *g, size_t i)
 	s.begin = i ? a->calls.v[i - 1].end : o->b.an->t0;
 	if (g) {
 		s.partial = !g->g.prev || !g->g.next;
-		s.kind = g->g.prev * 31 + g->g.next;
+		s.kind = pt_gap_kind(&g->g);
 		if (g->asks_after || (!g->begins && g->asks))
 			s.batches = g->begins ? g->asks_after : g->asks;
 		s.asks = g->asks;

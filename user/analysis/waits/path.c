@@ -297,8 +297,7 @@ static bool is_lock_at(const struct pt_paths *p, struct word *w, uint64_t ts)
 
 /* ---- locks by their Python -------------------------------------------------------- */
 
-/* What the thread's Python was at in this sleep; NULL: nobody looked. */
-static const struct pt_code_look *look_in(const struct pt_thread *th, const struct pt_iv *iv)
+const struct pt_code_look *pt_look_in(const struct pt_thread *th, const struct pt_iv *iv)
 {
 	size_t at = pt_bisect(th->looks.n, i, th->looks.v[i].begin < iv->begin);
 	const struct pt_code_look *l = at < th->looks.n ? &th->looks.v[at] : NULL;
@@ -325,7 +324,7 @@ static void count_looks(struct pt_paths *p, const struct pt_thread *th)
 	for (i = 0; th->looks.n && i < th->iv.n; i++) {
 		if (th->iv.v[i].wait != PT_WAIT_FUTEX)
 			continue;
-		l = look_in(th, &th->iv.v[i]);
+		l = pt_look_in(th, &th->iv.v[i]);
 		sleep_key(th, &th->iv.v[i], key);
 		w = l ? word_of(p, key) : NULL;
 		if (!w)
@@ -339,7 +338,7 @@ static void count_looks(struct pt_paths *p, const struct pt_thread *th)
 bool pt_is_plain_lock(const struct pt_paths *p, const struct pt_thread *th,
 		      const struct pt_iv *iv)
 {
-	const struct pt_code_look *l = th->looks.n ? look_in(th, iv) : NULL;
+	const struct pt_code_look *l = th->looks.n ? pt_look_in(th, iv) : NULL;
 	const struct word *w;
 	uint64_t key[2];
 

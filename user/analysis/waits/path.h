@@ -65,9 +65,6 @@ int pt_walk_back(struct pt_paths *p, const struct pt_thread *th, uint64_t begin,
  */
 bool pt_is_lock(const struct pt_paths *p, const struct pt_thread *th,
 		const struct pt_iv *iv);
-/* ... one of Python's own (threading.Lock), for which the thread sleeps where it enters a `with`? */
-bool pt_is_plain_lock(const struct pt_paths *p, const struct pt_thread *th,
-		      const struct pt_iv *iv);
 /* ... CPython's own, which threads that run its code take turns with? It is known by how it is
  * asked for. And was it asked for there? Else it had been given up, and it was waited for until
  * the next one had it. */
@@ -75,5 +72,10 @@ bool pt_is_interpreter_lock(const struct pt_paths *p, const struct pt_thread *th
 			    const struct pt_iv *iv);
 bool pt_asks_interpreter(const struct pt_paths *p, const struct pt_thread *th,
 			 const struct pt_iv *iv);
+/* What the thread's Python was at in this sleep; NULL: nobody looked. */
+const struct pt_code_look *pt_look_in(const struct pt_thread *th, const struct pt_iv *iv);
+/* Was it for a lock of the job's own (threading.Lock)? There it sleeps where a `with` is entered. */
+bool pt_is_plain_lock(const struct pt_paths *p, const struct pt_thread *th,
+		      const struct pt_iv *iv);
 
 #endif
