@@ -53,8 +53,8 @@ static inline bool pt_timed_out(const struct pt_iv *iv)
 /* moving.c: of what a process computes, the part in the kernel; 0 unknown. */
 double pt_kernel_part(const struct pt_proc *p);
 /* ... of the looks at a thread that computes, those at what moves batches (pickling, writing into a
- * pipe); of a program that only copies, its time in the kernel. */
-double pt_moving_part(const struct pt_an *an, const struct pt_thread *th);
+ * pipe); *copies: of a program that only copies, its time in the kernel. */
+double pt_moving_part(const struct pt_an *an, const struct pt_thread *th, bool *copies);
 /* Makes the worker no batch in `iv`: does it rest, or wait for its turn? */
 bool pt_is_idle(const struct pt_an *an, const struct pt_worker *w, const struct pt_iv *iv);
 

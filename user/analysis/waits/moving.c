@@ -32,7 +32,7 @@ static double copying_part(const struct pt_an *an, const struct pt_thread *th)
 	return out < COPIES_MIN || fabs(in - out) > COPIES_PART * out ? 0 : pt_kernel_part(th->proc);
 }
 
-double pt_moving_part(const struct pt_an *an, const struct pt_thread *th)
+double pt_moving_part(const struct pt_an *an, const struct pt_thread *th, bool *copies)
 {
 	size_t n = 0, all = 0;
 
@@ -42,5 +42,6 @@ double pt_moving_part(const struct pt_an *an, const struct pt_thread *th)
 		all++;
 		n += pt_moves_batch(an->m, l->stack);
 	}
-	return all >= PT_LOOKS_MIN ? (double)n / (double)all : copying_part(an, th);
+	*copies = all < PT_LOOKS_MIN;
+	return *copies ? copying_part(an, th) : (double)n / (double)all;
 }
