@@ -542,9 +542,10 @@ static inline uint8_t pt_largest_cause(const uint64_t ns[PT_CAUSE_NR])
 	return most;
 }
 
-/* What a sleep of a thread of `w` (NULL: of none) is for, by itself. */
-enum pt_cause pt_piece_cause(const struct pt_an *an, const struct pt_worker *w,
-			     const struct pt_iv *iv);
+/* workers/programs.c: what a sleep of the main thread of `w` (NULL: of another one) is for, by
+ * itself; CPU: a program that it has started computes meanwhile. */
+enum pt_cause pt_piece_cause(const struct pt_an *an, const struct pt_trainer *t,
+			     const struct pt_worker *w, const struct pt_iv *iv);
 
 /* All workers are known: from now on they are found quickly. 0 or -ENOMEM. */
 int pt_index_workers(struct pt_trainer *t);

@@ -38,7 +38,7 @@ static int tally_piece(void *ctx, uint64_t b, uint64_t e,
 	struct worker_tally *k = ctx;
 	enum pt_cause c = !iv ? PT_CAUSE_CPU :
 			  queued ? pt_queue_cause(k->t, k->th, iv) :
-				   pt_piece_cause(k->an, k->w, iv);
+				   pt_piece_cause(k->an, k->t, k->w, iv);
 
 	if (c == PT_CAUSE_WORKER_IDLE)
 		split_idle(k, b, e);

@@ -181,7 +181,7 @@ static bool in_gpu_call(struct thread *k, const struct pt_iv *iv)
 static enum pt_cause cause_of(struct thread *k, const struct pt_iv *iv)
 {
 	return !k->w && in_gpu_call(k, iv) ? PT_CAUSE_SYNC :
-					     pt_piece_cause(k->an, k->w, iv);
+					     pt_piece_cause(k->an, k->t, k->w, iv);
 }
 
 /* The first look that ends behind `ts`. */

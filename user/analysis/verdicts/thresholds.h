@@ -125,6 +125,8 @@
 /* A thread that runs for less than this share of what the busiest one of its process
  * does is no part of its computing: a sender, a helper at rest. */
 #define PT_CROWD_COMPUTES 0.2
+/* ... and of the time, where the programs that it starts (gzip) do the computing */
+#define PT_CROWD_RUNS 0.05
 /* So many cores must be unused for one more worker that computes: most of one.
  * The trainer and the helper threads always use a little of it. */
 #define PT_CORE_FREE 0.75

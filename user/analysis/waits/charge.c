@@ -34,6 +34,7 @@ struct charger {
 	bool answer; /* the consumer had asked for what it sleeps for */
 	const struct pt_iv *door; /* the socket through which the walk left the job */
 	const struct pt_thread *at_door; /* who slept on it */
+	const struct pt_thread *server; /* of a maker's process, beside it: it answered the consumer */
 	pt_feds feds;
 	const struct pt_thread *fed; /* the maker past whom the walk went on */
 	int deliverer; /* of the batch that the walk is at; -1 not met yet */
@@ -174,6 +175,20 @@ static void pass_fed(struct charger *k, const struct pt_thread **who)
 	}
 }
 
+/* A thread that makes nothing, of another process that makes batches. */
+static bool is_beside_maker(const struct pt_trainer *t, const struct pt_thread *th)
+{
+	size_t i;
+	bool beside = false;
+
+	for (i = 0; i < t->workers.n && th->proc != t->proc; i++) {
+		if (t->workers.v[i].main == th)
+			return false;
+		beside |= t->workers.v[i].main && t->workers.v[i].main->proc == th->proc;
+	}
+	return beside;
+}
+
 static enum pt_link follow(struct charger *k, const struct pt_thread *th,
 			   const struct pt_iv *iv, uint64_t at, const struct pt_thread **who)
 {
@@ -194,6 +209,8 @@ static enum pt_link follow(struct charger *k, const struct pt_thread *th,
 		k->deliverer = w;
 	if (are_peers(k->t, th, *who))
 		return PT_LINK_LOCK;
+	if (*who && !lock && pt_is_actor(k->a, th) && is_beside_maker(k->t, *who))
+		k->server = *who;
 	if (*who && (*who)->proc->outside && (*who)->proc != th->proc) {
 		/* of a worker's; who serves the consumer itself is one */
 		k->door = is_store(k, th, iv) ? iv : NULL;
@@ -319,7 +336,7 @@ static bool hands_on(const struct charger *k, const struct pt_thread *th)
 
 	if (pt_is_actor(k->a, th))
 		return k->w->supplied && !t->computes_too;
-	return pt_is_relay(t, th) ||
+	return th == k->server || pt_is_relay(t, th) ||
 	       (pt_worker_index(t, th, &w) && t->workers.v[w].feeder == th &&
 		t->workers.v[w].main != th);
 }
@@ -546,6 +563,7 @@ static int charge_wait(struct charger *k, struct pt_fetch *w)
 	k->deliverer = -1;
 	k->door = NULL;
 	k->fed = NULL;
+	k->server = NULL;
 	while (k->ask < asks->n && asks->v[k->ask].ts <= w->end)
 		k->ask++;
 	memset(k->by_cause, 0, sizeof(k->by_cause));

@@ -58,7 +58,7 @@ static bool is_full(const struct pt_iv *iv)
 static void set_place(const struct pt_wi_look *k, const struct pt_iv *iv,
 		      struct pt_wi_piece *p)
 {
-	enum pt_cause c = pt_piece_cause(k->an, k->w, iv);
+	enum pt_cause c = pt_piece_cause(k->an, k->t, k->w, iv);
 	const struct pt_sock *s;
 
 	if (k->w && is_full(iv)) { /* comes of the trainer's pace */
@@ -75,6 +75,10 @@ static void set_place(const struct pt_wi_look *k, const struct pt_iv *iv,
 			return;
 		p->what = PT_WI_LOCKED;
 		p->place = place_of(k->o, c, lock_object(iv), true);
+		return;
+	case PT_CAUSE_CPU:
+		p->what = PT_WI_CPU;
+		p->place = PT_WI_CORES;
 		return;
 	case PT_CAUSE_PAGE_FAULT:
 	case PT_CAUSE_DISK:

@@ -6,15 +6,22 @@
 #include "analysis/health.h"
 #include "analysis/verdicts/thresholds.h"
 
-static size_t computing(const struct pt_an *an, const struct pt_proc *p)
+/* Threads of the worker that compute, beside the one that sends. */
+static size_t computing(const struct pt_an *an, const struct pt_worker *w)
 {
+	const struct pt_proc *p = w->proc;
 	uint64_t most = 0;
 	size_t i, n = 0;
 
 	for (i = 0; i < p->threads.n; i++)
-		most = pt_max64(most, pt_run_ns(an, p->threads.v[i]));
-	for (i = 0; i < p->threads.n && most; i++)
-		n += (double)pt_run_ns(an, p->threads.v[i]) >= PT_CROWD_COMPUTES * (double)most;
+		if (p->threads.v[i] != w->feeder || w->feeder == w->main)
+			most = pt_max64(most, pt_run_ns(an, p->threads.v[i]));
+	if ((double)most < PT_CROWD_RUNS * (double)(an->t1 - an->t0))
+		return 1;
+	for (i = 0; i < p->threads.n; i++)
+		if (p->threads.v[i] != w->feeder || w->feeder == w->main)
+			n += (double)pt_run_ns(an, p->threads.v[i]) >=
+			     PT_CROWD_COMPUTES * (double)most;
 	return n;
 }
 
@@ -27,7 +34,7 @@ void pt_measure_crowd(const struct pt_an *an, const struct pt_trainer *t, struct
 		const struct pt_proc *p = t->workers.v[i].proc;
 		const struct pt_rec_proc *f = &p->facts;
 
-		sum += computing(an, p);
+		sum += computing(an, &t->workers.v[i]);
 		if (f->omp_threads > out->omp_threads)
 			out->omp_threads = f->omp_threads;
 		if (f->cpus_allowed > 0 && (out->cpus_allowed < 0 ||

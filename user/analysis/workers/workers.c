@@ -88,12 +88,6 @@ bool pt_rests(const struct pt_worker *w, const struct pt_iv *iv)
 	       has(&w->rests, rest_key(iv));
 }
 
-enum pt_cause pt_piece_cause(const struct pt_an *an, const struct pt_worker *w,
-			     const struct pt_iv *iv)
-{
-	return pt_rests(w, iv) ? PT_CAUSE_WORKER_IDLE : pt_sleep_cause(an, iv);
-}
-
 /* The head of a message and what follows it wake its reader several times, with nothing
  * made in between: in so little time, or so small a part of what a batch takes. */
 #define PARTS_NS 300000ull
