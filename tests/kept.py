@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Kept recordings: unpacked within a bound, and reported by the program."""
+import io
 import json
 import lzma
 import os
 import subprocess
+import tarfile
 
 TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PROGRAM = os.environ.get("PIPETRACE") or os.path.join(
@@ -20,8 +22,16 @@ def unpacked(path):
 
 
 def unpack(path, to):
+    """A record stream, or the one of a stranger's files."""
+    data = unpacked(path)
+    if path.endswith(".tar.xz"):
+        with tarfile.open(fileobj=io.BytesIO(data)) as t:
+            streams = [m for m in t.getmembers() if m.isreg() and m.name.endswith(".raw")]
+            if len(streams) != 1:
+                raise ValueError("%s has %d record streams" % (path, len(streams)))
+            data = t.extractfile(streams[0]).read()
     with open(to, "wb") as f:
-        f.write(unpacked(path))
+        f.write(data)
     return to
 
 

@@ -64,15 +64,16 @@ static int judge_host(struct pt_an *an, const struct pt_facts *f, struct pt_r_ve
 		pt_at_most(&v->certainty, PT_CONF_LOW);
 	v->subject_pid = f->t->main->tgid;
 	v->title = pt_sentence(an,
-		"Between GPU calls the training thread waits for a lock%s that other threads of "
-		"its process hold, %.0f %% of the time, while the GPU sits idle.",
-		plain ? " of the job's own" : "", 100 * share);
+		"Between GPU calls the training thread waits for a lock%s hold, %.0f %% of the "
+		"time, while the GPU sits idle.",
+		plain ? " of the job's own that others" :
+			" that other threads of its process", 100 * share);
 	if (plain) {
 		static const struct pt_line_ask asleep = {
 			PT_LINES_LOOP, 1u << PT_CAUSE_LOCK, "the training thread's lock waits"
 		};
 
-		v->advice = "Let the other threads hold it for less: copy what they need under the "
+		v->advice = "Let the others hold it for less: copy what they need under the "
 			    "lock, and work on the copy without it. Or let the training thread "
 			    "leave its part to them.";
 		pt_name_line(an, &asleep, v);

@@ -187,6 +187,7 @@ struct sums {
 	const struct pt_gap *gap;
 	bool uploads; /* it ends with one */
 	bool results; /* ... with pt_brings_results() */
+	bool waited; /* somebody ended a sleep in it */
 	struct pt_giver *x; /* whose sleep it is */
 	bool asked; /* the walk has come upon the consumer itself */
 	bool answer; /* the consumer had asked for what it slept for */
@@ -344,6 +345,7 @@ static int sum_leg(void *ctx, const struct pt_leg *l)
 
 	if (l->kind != PT_LEG_GIVEN)
 		return 0;
+	k->waited = true;
 	k->x = giver_make(k->g, l->iv, l->who);
 	at = given_at(k->g, l->iv);
 	if (!k->x || !at)
@@ -453,14 +455,16 @@ static int sum_gaps(struct sums *k)
 
 		k->uploads = i < k->a->calls.n && v[i].uploads;
 		k->results = i < k->a->calls.n && v[i].results;
-		/* a batch that was there goes up without a gap worth the name */
-		if (k->uploads && (gap || (i && !v[i - 1].uploads))) {
+		k->waited = false;
+		if (gap)
+			err = pt_walk_host(an, k->g->paths, k->a, NULL, &g, sum_leg, k);
+		/* a batch that was there goes up without a gap worth the name; one of many tensors
+		 * with several, in which nobody is waited for */
+		if (k->uploads && ((i && !v[i - 1].uploads) || k->waited)) {
 			k->g->uploads++;
 			/* the accounting is too coarse for less than a gap */
 			k->g->read += gap ? pt_read_between(g.th, g.begin, g.end) : 0;
 		}
-		if (gap)
-			err = pt_walk_host(an, k->g->paths, k->a, NULL, &g, sum_leg, k);
 	}
 	k->gap = NULL;
 	return err;

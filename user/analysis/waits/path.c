@@ -305,13 +305,29 @@ const struct pt_code_look *pt_look_in(const struct pt_thread *th, const struct p
 	return l && l->end <= iv->ready ? l : NULL;
 }
 
+/* A lock between processes is entered through a function in Python. So is a condition between
+ * them, by way of its own: whoever waits for that waits for what is told by the condition. */
+static bool enters_by_call(const struct pt_model *m, const struct pt_code_stack *s)
+{
+	const struct pt_code_line *l = pt_model_line(m, s->line), *by;
+	const struct pt_code_stack *caller = pt_model_stack(m, s->caller);
+	const char *dot = l ? strrchr(l->name, '.') : NULL;
+
+	if (!l || !l->library || !strstr(l->file, "multiprocessing/synchronize.py") ||
+	    strcmp(dot ? dot + 1 : l->name, "__enter__"))
+		return false;
+	by = caller ? pt_model_line(m, caller->line) : NULL;
+	return by && !by->library;
+}
+
 /* It sleeps in an instruction that enters a `with`, and in no function of Python's: that is a
- * plain lock of the interpreter's. Conditions and semaphores are written in Python. */
+ * plain lock of the interpreter's. Conditions and semaphores are written in Python. Or in the
+ * function that enters a lock, which the job's own code calls, and no queue. */
 static bool enters(const struct pt_model *m, const struct pt_code_look *l)
 {
 	const struct pt_code_stack *s = pt_model_stack(m, l->stack);
 
-	return s && s->flags & PT_PYSTACK_WITH;
+	return s && (s->flags & PT_PYSTACK_WITH || enters_by_call(m, s));
 }
 
 static void count_looks(struct pt_paths *p, const struct pt_thread *th)
