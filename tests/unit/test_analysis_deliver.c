@@ -320,6 +320,50 @@ static void test_program_per_batch(void **state)
 	assert_false(told_main_thread(JOB_TRAINER, true));
 }
 
+/* ---- batches of many tensors -------------------------------------------------- */
+
+/* The trainer asks its worker for every other batch and waits for it, and has the one between.
+ * Each goes up in eight copies, with 2 ms of computing between them. */
+static void test_many_tensors(void **state)
+{
+	const uint32_t trainer = JOB_TRAINER, worker = PROGRAM(0);
+	struct stream s = { 0 };
+	struct pt_model *m;
+	struct pt_report *r;
+	uint64_t t = JOB_BEGIN + 5 * ST_MS, made = JOB_BEGIN;
+	unsigned i, k;
+
+	(void)state;
+	st_host(&s, JOB_BEGIN, 4, trainer);
+	st_task(&s, JOB_BEGIN, trainer, trainer, 1, "train");
+	st_task(&s, JOB_BEGIN, worker, worker, trainer, "train");
+	for (i = 0; i < 60; i++) {
+		if (i % 2 == 0) {
+			st_pipe_in(&s, worker, worker, made + 10 * ST_US, t + 100 * ST_US,
+				   t + 105 * ST_US, 0x78, trainer, trainer);
+			made = t + 40 * ST_MS;
+			st_pipe_in(&s, trainer, trainer, t + 120 * ST_US, made, made + 5000, 0x77,
+				   worker, worker);
+			t = made;
+		}
+		for (k = 0; k < 8; k++, t += 2 * ST_MS)
+			st_gpu(&s, "cudaMemcpyAsync", trainer, trainer, t + 200 * ST_US,
+			       t + 205 * ST_US, 0, 0, 1 << 20, 1);
+		for (k = 0; k < 10; k++, t += 20 * ST_US)
+			st_gpu(&s, "cudaLaunchKernel", trainer, trainer, t, 0, 0, 0x4000 + 16 * k, 0,
+			       0);
+		st_gpu(&s, "cudaStreamSynchronize", trainer, trainer, t, t + 2 * ST_MS, 0, 0, 0, 0);
+		t += 2 * ST_MS;
+	}
+	st_window(&s, JOB_BEGIN, t + 100 * ST_US);
+	st_seal(&s);
+	r = st_analyze(&s, &m);
+	assert_true(r->breakdown.data_wait.share > 0.45);
+	pt_report_free(r);
+	pt_model_free(m);
+	st_free(&s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -329,6 +373,7 @@ int main(void)
 		cmocka_unit_test(test_cut_wait),
 		cmocka_unit_test(test_thread_pool),
 		cmocka_unit_test(test_program_per_batch),
+		cmocka_unit_test(test_many_tensors),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
