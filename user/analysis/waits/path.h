@@ -10,9 +10,7 @@
 #ifndef PT_WAITS_PATH_H
 #define PT_WAITS_PATH_H
 
-#include <stdbool.h>
-
-#include "model/timeline.h"
+#include "analysis/waits/locks.h"
 
 enum pt_leg_kind {
 	PT_LEG_RUN,	/* on a CPU */
@@ -49,33 +47,8 @@ struct pt_walk_opts {
 	void *link_ctx, *leg_ctx;
 };
 
-struct pt_paths; /* what is remembered from walk to walk */
-/* consumer: the process that waits for data. NULL: no memory. */
-struct pt_paths *pt_paths_new(const struct pt_model *m, uint32_t consumer);
-void pt_paths_free(struct pt_paths *p);
-
 /* Walk back from `th` at `end` to `begin`. 0, -ENOMEM, or what leg() returned. */
 int pt_walk_back(struct pt_paths *p, const struct pt_thread *th, uint64_t begin,
 		 uint64_t end, const struct pt_walk_opts *o);
-
-/*
- * What one and the same thread sleeps on, and ends others' sleeps on, is a lock: a
- * futex, a semaphore, a token in a pipe. Where only the receiver sleeps it is a
- * hand-over. Is what `th` slept on in `iv` a lock? The kernel's own always are.
- */
-bool pt_is_lock(const struct pt_paths *p, const struct pt_thread *th,
-		const struct pt_iv *iv);
-/* ... CPython's own, which threads that run its code take turns with? It is known by how it is
- * asked for. And was it asked for there? Else it had been given up, and it was waited for until
- * the next one had it. */
-bool pt_is_interpreter_lock(const struct pt_paths *p, const struct pt_thread *th,
-			    const struct pt_iv *iv);
-bool pt_asks_interpreter(const struct pt_paths *p, const struct pt_thread *th,
-			 const struct pt_iv *iv);
-/* What the thread's Python was at in this sleep; NULL: nobody looked. */
-const struct pt_code_look *pt_look_in(const struct pt_thread *th, const struct pt_iv *iv);
-/* Was it for a lock of the job's own (threading.Lock)? There it sleeps where a `with` is entered. */
-bool pt_is_plain_lock(const struct pt_paths *p, const struct pt_thread *th,
-		      const struct pt_iv *iv);
 
 #endif
