@@ -1,6 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "analysis/verdicts/verdict.h"
 
+/* A process that lives has made something at nearly each step: the batch, perhaps. */
+static bool has_ready(const struct pt_trainer *t)
+{
+	pt_each(const struct pt_worker, w, &t->workers)
+		if (!w->main->exited && w->done.n > w->earlier &&
+		    (double)(w->done.n - w->earlier) >= PT_TAKEN * (double)t->steps.n)
+			return true;
+	return false;
+}
+
 /* The trainer loads its own batches (num_workers=0), or starts a program for each and waits
  * for it: nothing overlaps. */
 static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
@@ -10,6 +20,7 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	bool programs = f->programs >= f->th->slow_share;
 	bool beside = f->t->computes_too && f->t->workers.n;
 	bool spins = f->t->may_spin && cpu > io;
+	bool ready = programs && has_ready(f->t);
 
 	/* somebody who was not followed may keep it waiting */
 	if (!programs &&
@@ -19,7 +30,10 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	pt_evidence(v, "data_wait.cpu_share", cpu, "share");
 	pt_evidence(v, "data_wait.io_share", io, "share");
 	v->subject_pid = f->t->main->tgid;
-	v->title = pt_sentence(an, programs ?
+	v->title = pt_sentence(an, ready ?
+		"The training thread starts a program in each step and waits for it, %.0f "
+		"%% of the time, while the GPU waits too. Whether that makes the batch cannot be "
+		"seen." : programs ?
 		"The training thread starts a program for each batch and waits for it, %.0f "
 		"%% of the time, while the GPU waits too." : beside ?
 		"The training thread itself computes to obtain its batches (decoding, a sampler, a "
@@ -30,6 +44,14 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 		"The training thread loads every batch itself, which takes %.0f %% of the "
 		"time while the GPU waits.",
 		100 * f->wait_share);
+	if (ready) {
+		pt_at_most(&v->certainty, PT_CONF_LOW);
+		v->advice = "Another process has something ready for the loop at each step. If that "
+			    "is the batch, these programs do other work: let them run while the "
+			    "training goes on, or start them less often. Otherwise start them ahead "
+			    "of time, from worker processes or threads.";
+		return 1;
+	}
 	if (programs) {
 		v->advice = "Start these programs ahead of time, from worker processes or "
 			    "threads (2 to 4, at most one per core), so that they run while "

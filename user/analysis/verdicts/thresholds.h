@@ -113,6 +113,9 @@
 /* ... or than this, and then it is not certain, where each batch takes PT_TAIL_FACTOR times as
  * long as any of its peers': the order of few is never rarer. */
 #define PT_SLOW_FEW_CHANCE 0.05
+/* ... of it, where mostly batches are noticed that somebody waited for, which chose the slow ones.
+ * Chosen: of such with a chance above 0.1 % one was wrong, all right ones were below. */
+#define PT_SLOW_SOME_SHOWN 0.1
 /* Workers that are idle for less than this are all busy ... */
 #define PT_POOL_BUSY 0.85
 /* ... and do not lack cores below this share of their time on the run queue. */

@@ -18,6 +18,7 @@
 struct place_looks {
 	struct pt_loop_place at;
 	size_t within, shortly, before, behind; /* that sign */
+	size_t takes; /* of all of them: in Python's own ways of handing over */
 };
 typedef PT_VEC(struct place_looks) place_looks;
 
@@ -56,6 +57,7 @@ static int count_looks(const struct pt_bounds *o, place_looks *v)
 		*(l->begin >= pt_gap_last_seen(g) ? &x->behind :
 		  l->begin >= first ? &x->within :
 		  l->begin + WITHIN_NS >= first ? &x->shortly : &x->before) += 1;
+		x->takes += l->takes;
 	}
 	return 0;
 }
@@ -93,6 +95,11 @@ static int learn_places(struct pt_bounds *o)
 		if (n >= WITHIN_MIN && o->n_at < PT_FETCH_PLACES &&
 		    (double)fetching_looks(x, shortly) >= WITHIN_PART * (double)n)
 			o->at[o->n_at++] = x->at;
+	}
+	/* what it does with a batch in the very line that takes it is for it */
+	pt_each(const struct place_looks, x, &v) {
+		if (x->takes >= WITHIN_MIN && o->n_at < PT_FETCH_PLACES)
+			o->at[o->n_at++] = (struct pt_loop_place){ .line = x->at.line };
 	}
 	pt_vec_free(&v);
 	return err;

@@ -477,16 +477,30 @@ static double mean_of(const pt_doubles *d)
 	return sum / (double)d->n;
 }
 
+/* Are batches of a worker noticed that nobody waits for? One that sends by itself shows only those
+ * for which somebody waits: the slow ones, more often than not. */
+static bool shows_all(const struct pt_trainer *t, const struct pt_worker *w)
+{
+	size_t i;
+
+	for (i = 0; i < t->steps.n && w->feeder == w->main; i++)
+		if (t->steps.v[i].worker < 0)
+			return false;
+	return true;
+}
+
 /* Each of its batches takes many times as long as any of its peers': of three batches no order
  * is rarer than one in some 80, so more may be chance. */
-static double chance_left(const struct pt_an *an, const struct peers *p)
+static double chance_left(const struct pt_an *an, const struct pt_trainer *t,
+			  const struct pt_worker *w, const struct peers *p)
 {
 	double most = 0;
 	size_t i;
 
 	for (i = 0; i < p->service_ms.n; i++)
 		most = fmax(most, p->service_ms.v[i]);
-	return p->own.v[0] >= PT_TAIL_FACTOR * most ? PT_SLOW_FEW_CHANCE : an->th->slow_chance;
+	return p->own.v[0] >= PT_TAIL_FACTOR * most ? PT_SLOW_FEW_CHANCE :
+	       an->th->slow_chance * (shows_all(t, w) ? 1 : PT_SLOW_SOME_SHOWN);
 }
 
 /* Of two peers one may be as slow, so it is the upper median: a worker is slow against most. */
@@ -538,7 +552,7 @@ static int compare_one(const struct pt_an *an, const struct pt_trainer *t,
 	err = pt_rank_sum_chance(p->own.v, p->own.n, p->service_ms.v,
 				 p->service_ms.n, &w->slow_chance);
 	w->slow_chance = fmin(1, w->slow_chance * (double)(n + 1));
-	w->slow = !err && w->slow_chance <= chance_left(an, p) &&
+	w->slow = !err && w->slow_chance <= chance_left(an, t, w, p) &&
 		  mean_of(&p->own) >= PT_SLOW_MEAN * mean_of(&p->service_ms);
 	if (w->slow)
 		w->slowdown = ratio;
