@@ -547,6 +547,11 @@ static inline uint8_t pt_largest_cause(const uint64_t ns[PT_CAUSE_NR])
 enum pt_cause pt_piece_cause(const struct pt_an *an, const struct pt_trainer *t,
 			     const struct pt_worker *w, const struct pt_iv *iv);
 
+/* Are all batches of the worker noticed? One with a sender thread wakes it for each. One that sends
+ * by itself is seen only when somebody waits, which chooses slow batches: all of them are where
+ * every wait has its deliverer. */
+bool pt_shows_all(const struct pt_trainer *t, const struct pt_worker *w);
+
 /* All workers are known: from now on they are found quickly. 0 or -ENOMEM. */
 int pt_index_workers(struct pt_trainer *t);
 /* waits/quota.c: does a quota hold the process back? Adds to t->quotas. 0 or

@@ -47,19 +47,11 @@ static int tally_piece(void *ctx, uint64_t b, uint64_t e,
 	return 0;
 }
 
-/* A worker with a sender thread wakes it for each batch. One that writes by
- * itself is seen only when somebody waits, so its count is known only where
- * every wait has its deliverer. */
 static int64_t batches_of(const struct pt_trainer *t, const struct pt_worker *w)
 {
-	size_t i;
-
 	if (w->feeder != w->main && w->done.n)
 		return (int64_t)(w->done.n - w->earlier);
-	for (i = 0; i < t->steps.n; i++)
-		if (t->steps.v[i].worker < 0)
-			return PT_NULL;
-	return (int64_t)w->delivered;
+	return pt_shows_all(t, w) ? (int64_t)w->delivered : PT_NULL;
 }
 
 static const char *const roles[] = {

@@ -12,13 +12,6 @@
 
 #include "model/socks.h"
 
-/* A maker that moves its batches itself does so when they are made: last of what it does. */
-struct mover {
-	double part;	       /* of its computing */
-	uint64_t each;	       /* ns for a batch; 0 not known, or it moves all the time */
-	uint64_t ran, moved;   /* ns on this wait's way back */
-};
-
 struct charger {
 	struct pt_an *an;
 	struct pt_trainer *t;
@@ -27,7 +20,7 @@ struct charger {
 	struct pt_fetch *w;
 	uint64_t by_cause[PT_CAUSE_NR];
 	PT_VEC(uint64_t) by_worker; /* ns of this wait, by its index */
-	PT_VEC(struct mover) movers; /* likewise */
+	PT_VEC(struct pt_mover) movers; /* likewise */
 	pt_doubles kernel; /* of its computing: what its process does in the kernel */
 	const struct pt_thread *holder; /* of a lock, while it is looked at */
 	const struct pt_thread *held_up; /* ... who waits for it */
@@ -500,20 +493,7 @@ static int charge_lock(struct charger *k, const struct pt_leg *l)
 	return err;
 }
 
-/* How much of this leg moves the batch. Legs come last first. While it moves it may want a
- * core; in a long wait it moves more batches than one. */
-static uint64_t moving_ns(struct mover *m, const struct pt_leg *l)
-{
-	uint64_t ns = l->end - l->begin, due;
-
-	if (l->kind == PT_LEG_QUEUE)
-		return m->moved < m->each ? ns : (uint64_t)(m->part * (double)ns);
-	m->ran += ns;
-	due = pt_max64((uint64_t)(m->part * (double)m->ran), pt_min64(m->ran, m->each)) - m->moved;
-	m->moved += due;
-	return due;
-}
-
+/* A maker that computes, or wants to: what moves the batch is the hand-over's. */
 static int charge_moving(struct charger *k, const struct pt_leg *l, enum pt_cause c)
 {
 	struct pt_leg moves = *l, makes = *l;
@@ -521,7 +501,7 @@ static int charge_moving(struct charger *k, const struct pt_leg *l, enum pt_caus
 
 	if ((l->kind == PT_LEG_RUN || l->kind == PT_LEG_QUEUE) && c != PT_CAUSE_IPC &&
 	    pt_worker_index(k->t, l->th, &w) && k->t->workers.v[w].main == l->th)
-		makes.end -= moving_ns(&k->movers.v[w], l);
+		makes.end -= pt_mover_ns(&k->movers.v[w], l);
 	moves.begin = makes.end;
 	if (moves.end > moves.begin)
 		err = charge(k, PT_CAUSE_IPC, &moves, l->th);
@@ -567,7 +547,7 @@ static int charge_wait(struct charger *k, struct pt_fetch *w)
 	while (k->ask < asks->n && asks->v[k->ask].ts <= w->end)
 		k->ask++;
 	memset(k->by_cause, 0, sizeof(k->by_cause));
-	pt_each(struct mover, m, &k->movers)
+	pt_each(struct pt_mover, m, &k->movers)
 		m->ran = m->moved = 0;
 	err = pt_walk_back(k->paths, w->th, w->begin, w->end, &o);
 	name_worker(k);
@@ -598,18 +578,6 @@ static void sum_step(struct pt_trainer *t, struct pt_step *s)
 	}
 }
 
-static struct mover mover_of(const struct pt_an *an, const struct pt_worker *w)
-{
-	size_t made = w->done.n - w->earlier;
-	bool copies;
-	struct mover m = { .part = pt_moving_part(an, w->main, &copies) };
-
-	if (made && !copies)
-		m.each = (uint64_t)(m.part * (double)pt_cpu_ns(w->main, an->t0, an->t1) /
-				    (double)made);
-	return m;
-}
-
 int pt_charge_waits(struct pt_an *an, struct pt_trainer *t,
 		    const struct pt_actor *a, struct pt_paths *paths)
 {
@@ -623,7 +591,7 @@ int pt_charge_waits(struct pt_an *an, struct pt_trainer *t,
 		if (t->workers.v[i].proc != t->proc)
 			err = pt_find_quota(an, t, t->workers.v[i].proc);
 		err = err ?: pt_vec_push(&k.by_worker, 0);
-		err = err ?: pt_vec_push(&k.movers, mover_of(an, &t->workers.v[i]));
+		err = err ?: pt_vec_push(&k.movers, pt_mover_of(an, &t->workers.v[i]));
 		err = err ?: pt_vec_push(&k.kernel, pt_kernel_part(t->workers.v[i].proc));
 	}
 	for (i = 0; i < t->waits.n && !err; i++)

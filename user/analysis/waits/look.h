@@ -52,9 +52,16 @@ static inline bool pt_timed_out(const struct pt_iv *iv)
 }
 /* moving.c: of what a process computes, the part in the kernel; 0 unknown. */
 double pt_kernel_part(const struct pt_proc *p);
-/* ... of the looks at a thread that computes, those at what moves batches (pickling, writing into a
- * pipe); *copies: of a program that only copies, its time in the kernel. */
-double pt_moving_part(const struct pt_an *an, const struct pt_thread *th, bool *copies);
+/* A maker that moves its batches itself (it pickles them, and writes them into a pipe) does so when
+ * they are made, last of what it does; a program that only copies moves all the time. */
+struct pt_mover {
+	double part;	     /* of its computing */
+	uint64_t each;	     /* ns for a batch; 0 not known, or it moves all the time */
+	uint64_t ran, moved; /* ns on the way back that is under way; 0 at its begin */
+};
+struct pt_mover pt_mover_of(const struct pt_an *an, const struct pt_worker *w);
+/* How much of this leg moves the batch, ns. Legs come last first. */
+uint64_t pt_mover_ns(struct pt_mover *m, const struct pt_leg *l);
 /* Makes the worker no batch in `iv`: does it rest, or wait for its turn? */
 bool pt_is_idle(const struct pt_an *an, const struct pt_worker *w, const struct pt_iv *iv);
 

@@ -32,9 +32,11 @@ static double copying_part(const struct pt_an *an, const struct pt_thread *th)
 	return out < COPIES_MIN || fabs(in - out) > COPIES_PART * out ? 0 : pt_kernel_part(th->proc);
 }
 
-double pt_moving_part(const struct pt_an *an, const struct pt_thread *th, bool *copies)
+struct pt_mover pt_mover_of(const struct pt_an *an, const struct pt_worker *w)
 {
-	size_t n = 0, all = 0;
+	const struct pt_thread *th = w->main;
+	size_t n = 0, all = 0, made = w->done.n - w->earlier;
+	struct pt_mover m = { .part = 0 };
 
 	pt_each(const struct pt_code_look, l, &th->looks) {
 		if (!l->running || l->begin < an->t0 || l->begin >= an->t1)
@@ -42,6 +44,25 @@ double pt_moving_part(const struct pt_an *an, const struct pt_thread *th, bool *
 		all++;
 		n += pt_moves_batch(an->m, l->stack);
 	}
-	*copies = all < PT_LOOKS_MIN;
-	return *copies ? copying_part(an, th) : (double)n / (double)all;
+	if (all < PT_LOOKS_MIN) {
+		m.part = copying_part(an, th);
+		return m;
+	}
+	m.part = (double)n / (double)all;
+	if (made)
+		m.each = (uint64_t)(m.part * (double)pt_cpu_ns(th, an->t0, an->t1) / (double)made);
+	return m;
+}
+
+/* While it moves it may want a core; in a long wait it moves more batches than one. */
+uint64_t pt_mover_ns(struct pt_mover *m, const struct pt_leg *l)
+{
+	uint64_t ns = l->end - l->begin, due;
+
+	if (l->kind == PT_LEG_QUEUE)
+		return m->moved < m->each ? ns : (uint64_t)(m->part * (double)ns);
+	m->ran += ns;
+	due = pt_max64((uint64_t)(m->part * (double)m->ran), pt_min64(m->ran, m->each)) - m->moved;
+	m->moved += due;
+	return due;
 }

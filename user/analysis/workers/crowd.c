@@ -6,22 +6,25 @@
 #include "analysis/health.h"
 #include "analysis/verdicts/thresholds.h"
 
+/* Of a thread that sends nothing. */
+static double made_ns(const struct pt_an *an, const struct pt_worker *w, const struct pt_thread *th)
+{
+	return th == w->feeder && th != w->main ? 0 : (double)pt_run_ns(an, th);
+}
+
 /* Threads of the worker that compute, beside the one that sends. */
 static size_t computing(const struct pt_an *an, const struct pt_worker *w)
 {
 	const struct pt_proc *p = w->proc;
-	uint64_t most = 0;
+	double most = 0;
 	size_t i, n = 0;
 
 	for (i = 0; i < p->threads.n; i++)
-		if (p->threads.v[i] != w->feeder || w->feeder == w->main)
-			most = pt_max64(most, pt_run_ns(an, p->threads.v[i]));
-	if ((double)most < PT_CROWD_RUNS * (double)(an->t1 - an->t0))
+		most = fmax(most, made_ns(an, w, p->threads.v[i]));
+	if (most < PT_CROWD_RUNS * (double)(an->t1 - an->t0))
 		return 1;
 	for (i = 0; i < p->threads.n; i++)
-		if (p->threads.v[i] != w->feeder || w->feeder == w->main)
-			n += (double)pt_run_ns(an, p->threads.v[i]) >=
-			     PT_CROWD_COMPUTES * (double)most;
+		n += made_ns(an, w, p->threads.v[i]) >= PT_CROWD_COMPUTES * most;
 	return n;
 }
 

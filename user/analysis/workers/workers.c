@@ -477,13 +477,13 @@ static double mean_of(const pt_doubles *d)
 	return sum / (double)d->n;
 }
 
-/* Are batches of a worker noticed that nobody waits for? One that sends by itself shows only those
- * for which somebody waits: the slow ones, more often than not. */
-static bool shows_all(const struct pt_trainer *t, const struct pt_worker *w)
+bool pt_shows_all(const struct pt_trainer *t, const struct pt_worker *w)
 {
 	size_t i;
 
-	for (i = 0; i < t->steps.n && w->feeder == w->main; i++)
+	if (w->feeder != w->main && w->done.n)
+		return true;
+	for (i = 0; i < t->steps.n; i++)
 		if (t->steps.v[i].worker < 0)
 			return false;
 	return true;
@@ -500,7 +500,7 @@ static double chance_left(const struct pt_an *an, const struct pt_trainer *t,
 	for (i = 0; i < p->service_ms.n; i++)
 		most = fmax(most, p->service_ms.v[i]);
 	return p->own.v[0] >= PT_TAIL_FACTOR * most ? PT_SLOW_FEW_CHANCE :
-	       an->th->slow_chance * (shows_all(t, w) ? 1 : PT_SLOW_SOME_SHOWN);
+	       an->th->slow_chance * (pt_shows_all(t, w) ? 1 : PT_SLOW_SOME_SHOWN);
 }
 
 /* Of two peers one may be as slow, so it is the upper median: a worker is slow against most. */
