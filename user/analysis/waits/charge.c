@@ -182,6 +182,19 @@ static bool is_beside_maker(const struct pt_trainer *t, const struct pt_thread *
 	return beside;
 }
 
+/* Who hands batches over sleeps by the clock, and for most of that the maker had nothing to
+ * do: what is made waits for the sleep's end (a buffer that a timer flushes). */
+static bool holds_back(const struct charger *k, const struct pt_worker *w,
+		       const struct pt_iv *iv)
+{
+	size_t i = pt_iv_after(w->main, iv->ready - 1);
+	const struct pt_iv *x = i < w->main->iv.n ? &w->main->iv.v[i] : NULL;
+
+	return iv->wait == PT_WAIT_SLEEP && w->main != w->feeder && x && x->ready >= iv->ready &&
+	       x->begin < iv->begin + (iv->ready - iv->begin) / 2 &&
+	       (pt_is_idle(k->an, w, x) || (x->valid_wake && x->waker_tgid == k->t->proc->tgid));
+}
+
 static enum pt_link follow(struct charger *k, const struct pt_thread *th,
 			   const struct pt_iv *iv, uint64_t at, const struct pt_thread **who)
 {
@@ -192,8 +205,8 @@ static enum pt_link follow(struct charger *k, const struct pt_thread *th,
 		k->answer = iv->sock & PT_IV_SOCK_AWAITED;
 	if (receives(k, th) && iv->wait != PT_WAIT_SLEEP && !lock)
 		*who = awaited(k, at, iv, *who);
-	if (!*who && pt_worker_index(k->t, th, &w) &&
-	    k->t->workers.v[w].feeder == th) /* at rest until there is a batch */
+	if (!*who && pt_worker_index(k->t, th, &w) && k->t->workers.v[w].feeder == th &&
+	    !holds_back(k, &k->t->workers.v[w], iv)) /* at rest until there is a batch */
 		*who = k->t->workers.v[w].main != th ? k->t->workers.v[w].main :
 						       NULL;
 	/* who had the interpreter while a batch was taken need not have made it */
