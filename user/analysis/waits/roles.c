@@ -174,6 +174,19 @@ static bool may_be_store(const struct pt_giver *x)
 	       (double)x->beyond_ns <= MADE_SHARE * (double)x->made_ns;
 }
 
+/* What the consumer reads of pipes and files is what goes up, to a little: as much as names and
+ * sizes of batches are, and no more. What is answered by calls that count no reading goes up
+ * in no part. */
+#define NAMES_PART 50
+
+static bool is_beside_feed(const struct pt_givers *g, const struct pt_giver *kin)
+{
+	uint64_t up = g->feed.up_bytes;
+
+	return g->feed.known && g->uploads >= GAPS_MIN && g->own_read >= up &&
+	       g->own_read - up <= up / NAMES_PART && kin->unsized == kin->sleeps;
+}
+
 /* A thread of the consumer's own process, behind whose work each time results come down from the
  * device and nothing goes up: where they go to was in use. */
 static bool holds_results(const struct pt_givers *g, const struct pt_giver *x,
@@ -191,7 +204,9 @@ static enum pt_giver_role who_feeds(const struct pt_givers *g, struct pt_giver *
 		return PT_GIVER_PEER;
 	if (holds_results(g, x, kin))
 		return PT_GIVER_UNKNOWN;
-	return may_be_store(x) && is_asked(x) ? PT_GIVER_STORE : PT_GIVER_SUPPLIER;
+	if (!may_be_store(x) || !is_asked(x))
+		return PT_GIVER_SUPPLIER;
+	return is_beside_feed(g, kin) ? PT_GIVER_PEER : PT_GIVER_STORE;
 }
 
 bool pt_ahead_tells(const struct pt_givers *g)
