@@ -44,7 +44,8 @@ static enum pt_confidence of_causes(const struct pt_facts *f)
 	/* what was not followed may be what comes second */
 	if (unfollowed >= PT_SURE_UNFOLLOWED || (partly && close))
 		return PT_CONF_LOW;
-	if (partly || close || !f->halves_agree || (f->lonely && !f->slow))
+	if (partly || close || !f->halves_agree || (f->lonely && !f->slow) ||
+	    (f->largest == PT_GROUP_IO && f->reads_decide))
 		return PT_CONF_MEDIUM;
 	return PT_CONF_HIGH;
 }

@@ -4,6 +4,7 @@
 
 #include "analysis/parts/part.h"
 #include "analysis/verdicts/verdict.h"
+#include "analysis/waits/look.h"
 
 static enum pt_root_group group_of(int cause)
 {
@@ -53,6 +54,7 @@ static bool halves_agree(const struct pt_an *an, const struct pt_trainer *t)
 /* A core that the consumer lacks while it takes a batch is the hand-over's. */
 static void fill_groups(struct pt_facts *f, double handover_queue, double unadopted)
 {
+	bool reads;
 	double most;
 	int g;
 
@@ -63,8 +65,12 @@ static void fill_groups(struct pt_facts *f, double handover_queue, double unadop
 	f->group[PT_GROUP_CPU] -= handover_queue;
 	f->group[PT_GROUP_IPC] += handover_queue;
 	/* who computes in the kernel, and else sleeps for storage, is reading */
-	if (f->group[PT_GROUP_IO] >= f->th->root_share &&
-	    f->kernel >= PT_KERNEL_READS * f->cause[PT_CAUSE_CPU]) {
+	reads = f->group[PT_GROUP_IO] >= f->th->root_share &&
+		f->kernel >= PT_KERNEL_READS * f->cause[PT_CAUSE_CPU];
+	if (reads || (f->group[PT_GROUP_IO] >= PT_KERNEL_WAITS * f->th->root_share &&
+		      f->kernel_reads)) {
+		f->reads_decide = !reads && f->group[PT_GROUP_IO] <
+					fmax(f->th->root_share, f->group[PT_GROUP_CPU]);
 		f->group[PT_GROUP_IO] += f->kernel;
 		f->group[PT_GROUP_CPU] -= f->kernel;
 	}
@@ -343,6 +349,7 @@ static void gather_shares(struct pt_an *an, struct pt_facts *f)
 	f->unfed = is_unfed(f);
 	sum_nameless(f);
 	f->kernel = sum ? (double)t->kernel_ns / (double)sum : 0;
+	f->kernel_reads = pt_reading_part(t) > 0;
 	leave_out_checkpoints(f);
 	f->halted = share_of(t->stopped_ns, wall);
 	fill_groups(f, sum ? (double)t->handover_queue_ns / (double)sum : 0,

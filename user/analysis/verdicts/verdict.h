@@ -55,6 +55,8 @@ struct pt_facts {
 	double stopped; /* share of the data wait: somebody had been stopped */
 	double halted; /* share of wall: the training thread had been */
 	double kernel; /* share of the data wait: who makes batches computes in the kernel */
+	bool kernel_reads; /* ... no longer than so many waits for storage take */
+	bool reads_decide; /* ... and without that storage would not be the largest cause */
 	double worker_waits; /* share of the data wait: workers in a wait that
 			      * has no name (a sleep, a device of their own) */
 	/* device idle for other reasons, shares of wall */

@@ -311,6 +311,8 @@ static int charge(struct charger *k, enum pt_cause cause,
 	k->by_cause[cause] += c.ns;
 	if (cause == PT_CAUSE_CPU && pt_worker_index(k->t, l->th, &w))
 		k->t->kernel_ns += (uint64_t)(k->kernel.v[w] * (double)c.ns);
+	k->t->storage_waits += l->kind == PT_LEG_BLOCKED &&
+			       (cause == PT_CAUSE_DISK || cause == PT_CAUSE_PAGE_FAULT);
 	/* who waits at the door for a store makes the batch */
 	note_worker(k, door ? k->at_door : who, l);
 	if (iv && (cause == PT_CAUSE_DISK || cause == PT_CAUSE_PAGE_FAULT) &&

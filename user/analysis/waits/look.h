@@ -52,6 +52,9 @@ static inline bool pt_timed_out(const struct pt_iv *iv)
 }
 /* moving.c: of what a process computes, the part in the kernel; 0 unknown. */
 double pt_kernel_part(const struct pt_proc *p);
+/* Of what makers compute in data waits: their kernel's part, where it is no more than goes with
+ * so many waits for storage (PT_KERNEL_EACH_NS); else 0. */
+double pt_reading_part(const struct pt_trainer *t);
 /* A maker that moves its batches itself (it pickles them, and writes them into a pipe) does so when
  * they are made, last of what it does; a program that only copies moves all the time. */
 struct pt_mover {

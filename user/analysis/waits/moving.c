@@ -2,6 +2,8 @@
 /* What a maker computes for, beside its batches: it moves them, or reads. */
 #include "analysis/waits/look.h"
 
+#include "analysis/verdicts/thresholds.h"
+
 #include <math.h>
 
 double pt_kernel_part(const struct pt_proc *p)
@@ -17,6 +19,12 @@ double pt_kernel_part(const struct pt_proc *p)
 	user = (double)(b->utime_ns - a->utime_ns);
 	kernel = (double)(b->stime_ns - a->stime_ns);
 	return kernel > 0 && user >= 0 ? kernel / (kernel + user) : 0;
+}
+
+double pt_reading_part(const struct pt_trainer *t)
+{
+	return t->kernel_ns && t->kernel_ns <= t->storage_waits * PT_KERNEL_EACH_NS ?
+		       (double)t->kernel_ns / (double)t->cause_ns[PT_CAUSE_CPU] : 0;
 }
 
 /* A program that writes all that it reads, but for this part, only copies (cat, dd, a relay):

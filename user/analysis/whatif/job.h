@@ -72,6 +72,7 @@ struct pt_wi_job {
 	bool in_order;	  /* batches are taken from the workers in turn */
 	size_t workers;	  /* today; 0 with own_loading */
 	double work_ms;	  /* of all workers */
+	double reading;	  /* of their computing, this part goes with waits for storage */
 	double full_ms;	  /* ... in which they had no room for a batch */
 	double batch_bytes; /* handed to the device per step; 0: unknown */
 	double mean_ms;	  /* observed step time, restarts left out */

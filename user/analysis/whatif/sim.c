@@ -122,6 +122,8 @@ static double length_of(const struct pt_wi_run *r, const struct pt_wi_phase *p)
 
 	if (!p->cpu && p->place != PT_WI_NOWHERE && r->gone & 1u << at->cause)
 		return 0;
+	if (p->cpu && r->gone & 1u << PT_CAUSE_DISK)
+		return p->ms * (1 - r->o->reading);
 	return r->in_turn[p->place] && !p->lock && !p->cpu ? p->own : p->ms;
 }
 

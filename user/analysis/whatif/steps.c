@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/waits/look.h"
 #include "analysis/whatif/job.h"
 
 /* A loop that waits for the device in so many of its steps does so in each:
@@ -425,6 +426,7 @@ int pt_wi_observe(const struct pt_an *an, const struct pt_trainer *t,
 		return 0;
 	}
 	o->batch_bytes = (double)t->counts.copy_bytes / (double)t->steps.n;
+	o->reading = pt_reading_part(t);
 	err = pt_wi_observe_workers(an, t, o);
 	err = err ?: observe_steps(an, t, o);
 	if (err)
