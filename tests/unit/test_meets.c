@@ -127,6 +127,101 @@ static void test_late_for_data(void **state)
 	drop(&j);
 }
 
+/* 5 of the 8 ms are a wait for data. From one meeting to the next the late rank waits
+ * for its device for 11.7 ms, and the others for 11.71 ms of 12. A wait for the device
+ * in the midst of the one for data is for data. */
+static void test_parts_of_being_late(void **state)
+{
+	const int64_t n = STEPS - 1;
+	struct pt_meet_rank *r;
+	struct pt_trainer *t;
+	struct job j;
+
+	(void)state;
+	make(&j);
+	steps(&j, (uint64_t[]){ 0, 8000, 0 }, true, NULL);
+	t = &j.an.trainers.v[1];
+	for (size_t s = 0; s < STEPS; s++) {
+		t->waits.v[s].end -= 3000 * US;
+		t->steps.v[s].wait_end -= 3000 * US;
+		call(&j.p[1], PT_API_SYNC_STREAM, s * STEP + 2000, 1000, 0);
+	}
+	assert_int_equal(pt_find_meets(&j.an), 0);
+	r = &j.meets.rank[1];
+	assert_int_equal(r->part_ns[PT_LATE_DATA], n * 5000 * (int64_t)US);
+	assert_int_equal(r->part_ns[PT_LATE_GPU], n * -10 * (int64_t)US);
+	assert_int_equal(r->part_ns[PT_LATE_WRITE], 0);
+	assert_int_equal(r->part_ns[PT_LATE_HOST], n * 3010 * (int64_t)US);
+	assert_int_equal(pt_late_reason(r), PT_LATE_DATA);
+	assert_int_equal(r->cost_ns, n * 8000 * US);
+	assert_string_equal(pt_late_part_name(PT_LATE_DATA), "data_wait");
+	drop(&j);
+}
+
+/* Two come late, by other times: the later one holds the others up for what lies between. */
+static void test_late_behind_another(void **state)
+{
+	struct job j;
+	uint64_t excess;
+
+	(void)state;
+	make(&j);
+	steps(&j, (uint64_t[]){ 0, 3000, 7000 }, false, NULL);
+	assert_int_equal(pt_find_meets(&j.an), 0);
+	assert_int_equal(pt_meets_worst(&j.an, &excess), 2);
+	assert_int_equal(j.meets.rank[2].held_ns, (STEPS - 1) * 4000 * US);
+	assert_int_equal(j.meets.rank[1].held_ns, 0);
+	assert_int_equal(excess, (STEPS - 1) * 4000 * US);
+	assert_int_equal(j.meets.rank[0].waits_ns, (STEPS - 1) * 7000 * US);
+	assert_int_equal(j.meets.rank[1].waits_ns, (STEPS - 1) * 4000 * US);
+	assert_true(fabs(j.meets.rank[1].late_ms.p50 - 3) < 1e-9);
+	drop(&j);
+}
+
+/* What the device has to do is not known: what the rank holds up is lost. */
+static void test_device_not_known(void **state)
+{
+	struct job j;
+
+	(void)state;
+	make(&j);
+	steps(&j, (uint64_t[]){ 0, 8000, 0 }, true, NULL);
+	for (unsigned r = 0; r < RANKS; r++) {
+		j.an.trainers.v[r].gpu_known = false;
+		j.an.trainers.v[r].devs.v[0].idle_likely.n = 0;
+	}
+	for (size_t i = 0; i < j.p[1].gpu.n; i++) /* never waits long */
+		if (pt_call_is_sync(&j.p[1].gpu.v[i]))
+			j.p[1].gpu.v[i].begin = j.p[1].gpu.v[i].end;
+	assert_int_equal(pt_find_meets(&j.an), 0);
+	assert_int_equal(j.meets.rank[1].held_ns, (STEPS - 1) * 8000 * US);
+	assert_int_equal(j.meets.rank[1].cost_ns, (STEPS - 1) * 8000 * US);
+	drop(&j);
+}
+
+/* The late rank writes its weights meanwhile. */
+static void test_late_for_a_checkpoint(void **state)
+{
+	struct job j;
+
+	(void)state;
+	make(&j);
+	steps(&j, (uint64_t[]){ 0, 0, 6000 }, false, NULL);
+	for (size_t s = 0; s < STEPS; s++) {
+		struct pt_span w = { BASE + (s * STEP + 100) * US,
+				     BASE + (s * STEP + 6100) * US };
+
+		assert_int_equal(pt_vec_push(&j.an.trainers.v[2].writing, w), 0);
+	}
+	assert_int_equal(pt_find_meets(&j.an), 0);
+	assert_int_equal(pt_late_reason(&j.meets.rank[2]), PT_LATE_WRITE);
+	assert_int_equal(j.meets.rank[2].part_ns[PT_LATE_WRITE],
+			 (STEPS - 1) * 6000 * (int64_t)US);
+	assert_int_equal(j.meets.rank[2].part_ns[PT_LATE_DATA], 0);
+	pt_vec_free(&j.an.trainers.v[2].writing);
+	drop(&j);
+}
+
 static void test_late_for_its_host(void **state)
 {
 	struct job j;
@@ -293,6 +388,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_late_for_data),
+		cmocka_unit_test(test_parts_of_being_late),
+		cmocka_unit_test(test_late_behind_another),
+		cmocka_unit_test(test_device_not_known),
+		cmocka_unit_test(test_late_for_a_checkpoint),
 		cmocka_unit_test(test_late_for_its_host),
 		cmocka_unit_test(test_late_calls_that_cost_nothing),
 		cmocka_unit_test(test_last_by_nothing),

@@ -22,6 +22,8 @@
 #include "stream_case.h"
 
 #define HANG_S 120
+#define NOISE 100
+#define DAMAGED 50
 
 /* The report of a stream, checked; NULL-terminated JSON when asked for. */
 static char *check(const struct stream *s, const char *what, uint64_t seed,
@@ -142,7 +144,7 @@ static void test_noise(void **state)
 	uint64_t seed;
 
 	(void)state;
-	for (seed = 1; seed <= 300; seed++) {
+	for (seed = 1; seed <= NOISE; seed++) {
 		struct stream s = { 0 };
 		uint64_t rnd = seed, n = st_between(&rnd, 1, 1500), i;
 
@@ -221,7 +223,7 @@ static void test_damage(void **state)
 	uint64_t seed;
 
 	(void)state;
-	for (seed = 1; seed <= 150; seed++) {
+	for (seed = 1; seed <= DAMAGED; seed++) {
 		struct job_opts o = job_defaults();
 		uint64_t rnd = seed, n, i;
 		struct job j;
