@@ -20,7 +20,7 @@
 #include "analysis/verdicts/thresholds.h"
 #include "stream_case.h"
 
-#define SEEDS 130
+#define SEEDS 200
 #define PID 1000u
 #define STREAMS 4
 #define EVENTS 6

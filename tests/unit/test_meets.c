@@ -104,6 +104,14 @@ static void steps(struct job *j, const uint64_t late[RANKS], bool data,
 	}
 }
 
+/* It never waits long for its device. */
+static void sync_at_once(struct pt_proc *p)
+{
+	for (size_t i = 0; i < p->gpu.n; i++)
+		if (pt_call_is_sync(&p->gpu.v[i]))
+			p->gpu.v[i].begin = p->gpu.v[i].end;
+}
+
 static void test_late_for_data(void **state)
 {
 	struct job j;
@@ -190,9 +198,7 @@ static void test_device_not_known(void **state)
 		j.an.trainers.v[r].gpu_known = false;
 		j.an.trainers.v[r].devs.v[0].idle_likely.n = 0;
 	}
-	for (size_t i = 0; i < j.p[1].gpu.n; i++) /* never waits long */
-		if (pt_call_is_sync(&j.p[1].gpu.v[i]))
-			j.p[1].gpu.v[i].begin = j.p[1].gpu.v[i].end;
+	sync_at_once(&j.p[1]);
 	assert_int_equal(pt_find_meets(&j.an), 0);
 	assert_int_equal(j.meets.rank[1].held_ns, (STEPS - 1) * 8000 * US);
 	assert_int_equal(j.meets.rank[1].cost_ns, (STEPS - 1) * 8000 * US);
@@ -245,9 +251,7 @@ static void test_late_calls_that_cost_nothing(void **state)
 	make(&j);
 	steps(&j, (uint64_t[]){ 0, 8000, 0 }, true, NULL);
 	j.an.trainers.v[1].devs.v[0].idle_likely.n = 0;
-	for (size_t i = 0; i < j.p[1].gpu.n; i++)
-		if (pt_call_is_sync(&j.p[1].gpu.v[i])) /* never waits long */
-			j.p[1].gpu.v[i].begin = j.p[1].gpu.v[i].end;
+	sync_at_once(&j.p[1]);
 	assert_int_equal(pt_find_meets(&j.an), 0);
 	assert_int_equal(j.meets.rank[1].held_ns, (STEPS - 1) * 8000 * US);
 	assert_true(j.meets.rank[1].cost_ns < STEPS * 200 * US);

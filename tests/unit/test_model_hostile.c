@@ -22,8 +22,8 @@
 #include "stream_case.h"
 
 #define HANG_S 120
-#define NOISE 100
-#define DAMAGED 50
+#define NOISE 300
+#define DAMAGED 150
 
 /* The report of a stream, checked; NULL-terminated JSON when asked for. */
 static char *check(const struct stream *s, const char *what, uint64_t seed,
