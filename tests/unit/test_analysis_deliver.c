@@ -320,6 +320,63 @@ static void test_program_per_batch(void **state)
 	assert_false(told_main_thread(JOB_TRAINER, true));
 }
 
+/* A step at `t`: a thread of the trainer's runs a program for its batch, and rests. */
+static uint64_t thread_program_step(struct stream *s, uint64_t t, unsigned i)
+{
+	uint64_t made = t + 19 * ST_MS, next;
+	unsigned k;
+
+	st_fork(s, t + 50 * ST_US, JOB_TRAINER, POOL(0), PROGRAM(i), PROGRAM(i));
+	st_pipe_in(s, JOB_TRAINER, POOL(0), t + 100 * ST_US, made, made + 5000, 0x77, PROGRAM(i),
+		   PROGRAM(i));
+	st_exit(s, made + 10 * ST_US, PROGRAM(i), PROGRAM(i), true);
+	st_futex(s, JOB_TRAINER, JOB_TRAINER, t, made + 50 * ST_US, made + 55 * ST_US, MADE,
+		 JOB_TRAINER, POOL(0));
+	next = made + 3 * ST_MS;
+	st_futex(s, JOB_TRAINER, POOL(0), made + 60 * ST_US, next, next + 5000, WANTED,
+		 JOB_TRAINER, JOB_TRAINER);
+	t = made + 200 * ST_US;
+	st_gpu(s, "cudaMemcpyAsync", JOB_TRAINER, JOB_TRAINER, t - 10 * ST_US, t - 5 * ST_US, 0, 0,
+	       4096, 1);
+	for (k = 0; k < 10; k++, t += 20 * ST_US)
+		st_gpu(s, "cudaLaunchKernel", JOB_TRAINER, JOB_TRAINER, t, 0, 0,
+		       0x4000 + 16 * k, 0, 0);
+	st_gpu(s, "cudaStreamSynchronize", JOB_TRAINER, JOB_TRAINER, t, t + 2 * ST_MS, 0, 0, 0,
+	       0);
+	return next;
+}
+
+/* A thread that runs a program for each batch is the worker, and the programs are its work: no
+ * loader starts anew each time. */
+static void test_thread_of_programs(void **state)
+{
+	struct stream s = { 0 };
+	struct pt_model *m;
+	struct pt_report *r;
+	uint64_t t = JOB_BEGIN + 5 * ST_MS;
+	size_t i;
+
+	(void)state;
+	st_host(&s, JOB_BEGIN, 4, JOB_TRAINER);
+	st_task(&s, JOB_BEGIN, JOB_TRAINER, JOB_TRAINER, 1, "train");
+	st_task(&s, JOB_BEGIN, JOB_TRAINER, POOL(0), 1, "train");
+	for (i = 0; i < 90; i++)
+		t = thread_program_step(&s, t, (unsigned)i);
+	st_window(&s, JOB_BEGIN, t + 100 * ST_US);
+	st_seal(&s);
+	r = st_analyze(&s, &m);
+	assert_true(r->breakdown.data_wait.share > 0.5);
+	assert_string_equal(r->loader.kind.value, "threads");
+	assert_int_equal(r->n_workers, 1);
+	assert_int_equal(r->workers[0].tid, POOL(0));
+	assert_true(case_charged(r, PT_CAUSE_CPU) > 0.9 * r->breakdown.data_wait.seconds);
+	for (i = 0; i < r->n_verdicts; i++)
+		assert_string_not_equal(r->verdicts[i].id, "loader_restart");
+	pt_report_free(r);
+	pt_model_free(m);
+	st_free(&s);
+}
+
 /* ---- batches of many tensors -------------------------------------------------- */
 
 /* The trainer asks its worker for every other batch and waits for it, and has the one between.
@@ -373,6 +430,7 @@ int main(void)
 		cmocka_unit_test(test_cut_wait),
 		cmocka_unit_test(test_thread_pool),
 		cmocka_unit_test(test_program_per_batch),
+		cmocka_unit_test(test_thread_of_programs),
 		cmocka_unit_test(test_many_tensors),
 	};
 

@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "model/syscalls.h"
 #include "stream_case.h"
 
 #define T0 (1000 * ST_S)
@@ -37,14 +38,15 @@ static uint64_t later(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
-/* The trainer waits for its batch until `ready`, and has its device work on it; until when. */
-static uint64_t train(struct stream *s, uint64_t at, uint64_t ready)
+/* The trainer waits until `ready` for the batch that this thread of the maker's hands over, and
+ * has its device work on it; until when. */
+static uint64_t train(struct stream *s, uint64_t at, uint64_t ready, uint32_t from)
 {
 	unsigned i;
 
 	if (ready > at)
 		st_pipe_in(s, TRAINER, TRAINER, at, ready, ready + 5 * ST_US, TO_TRAINER, MAKER,
-			   MAKER);
+			   from);
 	at = later(at, ready) + 50 * ST_US;
 	st_gpu(s, "cudaMemcpyAsync", TRAINER, TRAINER, at, at + 20 * ST_US, 0, 1, COPY_BYTES,
 	       H2D);
@@ -78,7 +80,7 @@ static void make(struct stream *s, const struct stages *o)
 				   TO_MAKER, GIVER, GIVER);
 		fetched = ready;
 		made = later(made, ready) + o->make_ns;
-		used = train(s, used, made);
+		used = train(s, used, made, MAKER);
 	}
 	st_mark(s, used, PT_MARK_END);
 }
@@ -148,12 +150,138 @@ static void asked(void **state)
 	expect((struct stages){ 36 * ST_MS, 12 * ST_MS, true }, PT_CAUSE_NETWORK, 0.4, 0.75, INFINITY);
 }
 
+/* ---- a maker's thread that hands over by the clock ---------------------------------- */
+
+#define FLUSHER (MAKER + 1)
+
+/* A batch takes `make_ns` from when it was asked for, and is handed over `hold_ns` after that
+ * moment. */
+static void flush_late(struct stream *s, uint64_t make_ns, uint64_t hold_ns)
+{
+	uint64_t asked = T0 + ST_MS, out, next;
+	struct pt_rec_off *r;
+	unsigned n;
+
+	for (n = 0; n < STEPS; n++, asked = next) {
+		out = asked + hold_ns;
+		r = st_off(s, MAKER, FLUSHER, asked + 20 * ST_US, out - 20 * ST_US,
+			   out - 10 * ST_US);
+		r->syscall = PT_NR_clock_nanosleep;
+		r->waker_in = PT_WAKER_KNOWN | PT_WAKER_HARDIRQ;
+		next = train(s, asked, out, FLUSHER);
+		st_pipe_in(s, MAKER, MAKER, asked + make_ns, next, next + ST_US, TO_MAKER,
+			   TRAINER, TRAINER);
+		st_futex(s, MAKER, FLUSHER, out + 50 * ST_US, next + 10 * ST_US,
+			 next + 15 * ST_US, 0x9000, MAKER, MAKER);
+	}
+	st_mark(s, asked, PT_MARK_END);
+}
+
+/* The part of the data wait that is charged to `cause`. */
+static double flushed(uint64_t make_ns, uint64_t hold_ns, enum pt_cause cause)
+{
+	struct stream s = { 0 };
+	struct pt_model *m;
+	struct pt_report *r;
+	double part;
+
+	st_host(&s, T0, 8, TRAINER);
+	st_mark(&s, T0, PT_MARK_BEGIN);
+	st_task(&s, T0, TRAINER, TRAINER, 1, "python3");
+	st_task(&s, T0, MAKER, MAKER, TRAINER, "python3");
+	st_task(&s, T0, MAKER, FLUSHER, TRAINER, "python3");
+	flush_late(&s, make_ns, hold_ns);
+	st_seal(&s);
+	r = st_figures(&s, &m);
+	st_free(&s);
+	assert_true(r->breakdown.data_wait.seconds > 0.9 * STEPS * (double)hold_ns / 1e9);
+	part = case_charged(r, cause) / r->breakdown.data_wait.seconds;
+	pt_report_free(r);
+	pt_model_free(m);
+	return part;
+}
+
+/* The batch was made long ago: it waits for the sleep's end, not for its maker. */
+static void held_back(void **state)
+{
+	(void)state;
+	assert_true(flushed(5 * ST_MS, 40 * ST_MS, PT_CAUSE_SLEEP) > 0.9);
+	/* who looks now and then whether there is a batch holds nothing back */
+	assert_true(flushed(39 * ST_MS, 40 * ST_MS, PT_CAUSE_CPU) > 0.9);
+}
+
+/* ---- somebody outside who is asked before each upload ---------------------------------- */
+
+#define ANSWER_NS (15 * ST_MS)
+#define MAKE_NS (45 * ST_MS)
+
+/* Seconds of data wait in which a batch of `read` bytes was taken from the maker's pipe, and
+ * GIVER, of no tree of ours, was asked something by way of a socket. */
+static double asks_beside(uint64_t read)
+{
+	struct stream s = { 0 };
+	struct pt_model *m;
+	struct pt_report *r;
+	struct pt_rec_outside *o;
+	uint64_t made = T0, used = T0 + ST_MS, answered = T0, ready;
+	double told;
+	unsigned n;
+
+	st_host(&s, T0, 8, TRAINER);
+	st_mark(&s, T0, PT_MARK_BEGIN);
+	st_task(&s, T0, TRAINER, TRAINER, 1, "python3");
+	st_task(&s, T0, MAKER, MAKER, TRAINER, "python3");
+	o = &st_add(&s, PT_REC_OUTSIDE, sizeof(*o), T0, GIVER, GIVER)->outside;
+	memcpy(o->comm, "policy", sizeof("policy"));
+	for (n = 0; n < STEPS; n++) {
+		made += MAKE_NS;
+		ready = later(made, used);
+		if (made > used)
+			st_pipe_in(&s, TRAINER, TRAINER, used, made, made + ST_US, TO_TRAINER,
+				   MAKER, MAKER);
+		made = ready;
+		ready += 100 * ST_US;
+		st_sock(&s, GIVER, GIVER, answered + 10 * ST_US, ready, ready + ST_US, 81,
+			TRAINER, TRAINER);
+		answered = ready + ANSWER_NS;
+		st_sock(&s, TRAINER, TRAINER, ready, answered, answered + ST_US, 80, GIVER,
+			GIVER)->hdr.flags |= PT_F_AWAITED;
+		st_bytes(&s, read, 0);
+		used = train(&s, answered + 10 * ST_US, answered + 10 * ST_US, MAKER);
+	}
+	st_mark(&s, used, PT_MARK_END);
+	st_seal(&s);
+	r = st_figures(&s, &m);
+	st_free(&s);
+	told = r->breakdown.data_wait.seconds;
+	pt_report_free(r);
+	pt_model_free(m);
+	return told;
+}
+
+/* What comes out of the pipes is all that goes up, but for names and sizes: then an answer is
+ * no part of a batch. */
+static void answers_beside(void **state)
+{
+	double answers = STEPS * (double)ANSWER_NS / 1e9;
+	double alone = asks_beside(COPY_BYTES);
+
+	(void)state;
+	assert_true(alone < asks_beside(COPY_BYTES / 2) - 0.8 * answers);
+	assert_float_equal(asks_beside(COPY_BYTES + COPY_BYTES / 60), alone, 0.1 * answers);
+	/* ... nor where the rest of it is more than those */
+	assert_true(alone < asks_beside(COPY_BYTES + COPY_BYTES / 40) - 0.8 * answers);
+	assert_true(alone < asks_beside(COPY_BYTES - 1) - 0.8 * answers);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(slow_giver),
 		cmocka_unit_test(slow_maker),
 		cmocka_unit_test(asked),
+		cmocka_unit_test(held_back),
+		cmocka_unit_test(answers_beside),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

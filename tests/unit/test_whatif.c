@@ -511,7 +511,7 @@ static void test_arithmetic(void **state)
 
 /* ---- places: made-up stays ------------------------------------------------------------ */
 
-enum form { FREE, LOCKED, SERVED, SERVED_EVENLY };
+enum form { FREE, FREE_ABREAST, LOCKED, SERVED, SERVED_EVENLY };
 
 /* `workers` that each think and then stay, `n` times; judged. */
 static enum pt_wi_place_class place_of(enum form form, unsigned workers, unsigned n,
@@ -529,7 +529,7 @@ static enum pt_wi_place_class place_of(enum form form, unsigned workers, unsigne
 	assert_non_null(w);
 	srand(7);
 	for (i = 0; i < workers; i++)
-		at[i] = think * i / workers;
+		at[i] = (form == FREE_ABREAST ? think + stay : think) * i / workers;
 	for (k = 0; k < workers * n; k++) {
 		double r = 1 + jitter * (2.0 * rand() / RAND_MAX - 1);
 		double begin, end;
@@ -565,6 +565,8 @@ static void test_places(void **state)
 	assert_int_equal(place_of(SERVED, 2, 100, 2, 10, 0.3, false), PT_WI_IN_TURN);
 	assert_int_equal(place_of(SERVED, 4, 100, 2, 10, 0.2, false), PT_WI_IN_TURN);
 	assert_int_equal(place_of(SERVED_EVENLY, 3, 60, 1, 10, 0, false), PT_WI_IN_TURN);
+	/* two of one pace that never meet: as even as if they were served in turn */
+	assert_int_equal(place_of(FREE_ABREAST, 2, 100, 2, 10, 0, false), PT_WI_UNKNOWN);
 	/* too few, or only one */
 	assert_int_equal(place_of(FREE, 2, 5, 5, 10, 0.3, true), PT_WI_UNKNOWN);
 	assert_int_equal(place_of(LOCKED, 2, 4, 5, 10, 0.3, true), PT_WI_UNKNOWN);

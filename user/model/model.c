@@ -257,8 +257,10 @@ int pt_feed_task(struct pt_model *m, const struct pt_rec_task *r)
 		memcpy(t->proc->comm, r->comm, sizeof(t->comm) - 1);
 	if (r->hdr.kind == PT_REC_TASK && r->ppid)
 		t->proc->ppid = pt_model_id(m, r->ppid);
-	if (exec)
-		t->depth = 0; /* the program that made the calls is gone */
+	if (exec) { /* the program that made the calls is gone, and its interpreter */
+		t->depth = 0;
+		t->proc->python_bytes = 0;
+	}
 	return 0;
 }
 

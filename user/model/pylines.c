@@ -65,6 +65,20 @@ int pt_feed_pyplace(struct pt_model *m, const struct pt_rec_pyplace *r)
 	return 0;
 }
 
+int pt_feed_python(struct pt_model *m, const struct pt_rec_python *r)
+{
+	struct pt_proc *p;
+
+	if (!r->state || r->bytes > PT_PY_STATE_MAX)
+		return -EINVAL;
+	p = pt_model_proc(m, pt_model_id(m, r->hdr.tgid));
+	if (!p) /* only of processes that are followed */
+		return 0;
+	p->python = r->state;
+	p->python_bytes = r->bytes;
+	return 0;
+}
+
 int pt_feed_pylook(struct pt_model *m, const struct pt_rec_pylook *r)
 {
 	struct pt_code_look l = { .begin = r->begin_ts, .end = r->hdr.ts, .stack = r->stack,

@@ -300,6 +300,7 @@ struct pt_proc {
 	size_t acts_settled;
 	PT_VEC(struct pt_act_cover) covers; /* by begin */
 	PT_VEC(struct pt_rec_sample) samples;
+	uint64_t python, python_bytes; /* where its interpreter has its own state; 0: not known */
 	struct pt_rec_proc facts; /* all PT_PROC_UNKNOWN until they come */
 	PT_VEC(uint64_t) markers; /* calls of the step marker */
 	PT_VEC(struct pt_nvtx_event) nvtx; /* by ts */

@@ -128,7 +128,7 @@ static bool take_published(struct pt_py *p, struct pt_err *err, int *ret)
 		.qualname = (uint32_t)v[QUALNAME], .lines = (uint32_t)v[LINES],
 		.first_line = (uint32_t)v[FIRST_LINE], .bytecode = (uint32_t)v[BYTECODE],
 		.ascii = l->ascii, .compact = l->compact,
-		.flags = l->flags, .instructions = NONE,
+		.flags = l->flags, .instructions = NONE, .state = l->state,
 	};
 	*ret = l->file > CODE_SIZE - 8 || l->name > CODE_SIZE - 8 ||
 	       l->qualname > CODE_SIZE - 8 || l->lines > CODE_SIZE - 8 ||
@@ -198,6 +198,11 @@ static bool fill_where(const struct layout *l, size_t frame_size, struct pt_py_w
 	w->owner = or_nowhere(l->owner);
 	w->size = (uint32_t)frame_size;
 	return w->native || BY_POINTER;
+}
+
+struct pt_py_state pt_py_state(const struct pt_py *p)
+{
+	return (struct pt_py_state){ p->runtime, p->at.state, (uint32_t)p->at.minor };
 }
 
 bool pt_py_where(const struct pt_py *p, struct pt_py_found *out)

@@ -27,7 +27,7 @@ static void shut(struct process *p)
 	pt_vec_free(&p->mapped);
 	pt_py_close(p->py);
 	p->py = NULL;
-	p->sampled = p->told = false;
+	p->sampled = p->told = p->opened = false;
 }
 
 static void forget(struct pt_py_looks *l, struct thread *t)
@@ -162,6 +162,22 @@ bool pt_py_looks_found(struct pt_py_looks *l, struct pt_py_found *out)
 			return true;
 	}
 	return false;
+}
+
+const struct pt_py *pt_py_looks_opened(struct pt_py_looks *l, pid_t *pid)
+{
+	size_t i;
+
+	for (i = 0; i < l->processes.n; i++) {
+		struct process *p = &l->processes.v[i];
+
+		if (!p->py || p->opened)
+			continue;
+		p->opened = true;
+		*pid = p->pid;
+		return p->py;
+	}
+	return NULL;
 }
 
 /* ---- lines and stacks ------------------------------------------------------------ */

@@ -112,6 +112,9 @@ uint32_t pt_py_telling(const struct pt_py_looks *l, uint32_t stack);
 bool pt_py_looks_process(const struct pt_py_looks *l, pid_t pid, const char **version,
 			 const char **cmdline);
 
+/* One more process whose interpreter is known, each once; NULL: none. */
+const struct pt_py *pt_py_looks_opened(struct pt_py_looks *l, pid_t *pid);
+
 /* The pause behind a look that took so much CPU, s, for looks to take `part` of a core: it
  * varies, so that no rhythm of the job's meets that of the looks. */
 double pt_py_pause(double cost_s, double part);

@@ -99,6 +99,7 @@ struct process {
 	struct known *known;
 	bool sampled; /* whoever runs is: only who sleeps is looked at */
 	bool told;    /* ... and where its interpreter is has been */
+	bool opened;  /* it has been told that it has one */
 	int tries;
 	uint64_t pages; /* of its memory, at a try that found none; 0: not known */
 	PT_VEC(struct mapped) mapped; /* by address, when they were last read */

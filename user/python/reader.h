@@ -57,6 +57,13 @@ void pt_py_close(struct pt_py *p);
 /* "3.11" */
 const char *pt_py_version(const struct pt_py *p);
 
+/* Where the interpreter has its own state, its lock among it. */
+struct pt_py_state {
+	uint64_t begin;
+	uint32_t bytes, minor; /* 3.`minor` */
+};
+struct pt_py_state pt_py_state(const struct pt_py *p);
+
 /* Where a process has what a sample in the kernel needs of its interpreter (config.h). */
 struct pt_py_found {
 	int32_t pid, minor;

@@ -27,7 +27,7 @@ struct layout {
 	uint32_t code, previous, instr, owner;
 	uint32_t file, name, qualname, first_line, lines, bytecode;
 	uint32_t ascii, compact;
-	uint32_t flags, instructions;
+	uint32_t flags, instructions, state;
 };
 
 /* A code object as it was met; the same one as long as all that it points to is. */

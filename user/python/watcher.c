@@ -117,6 +117,7 @@ static bool is_ours(const struct pt_hdr *h)
 {
 	return (h->kind == PT_REC_PYLINE && h->size == sizeof(struct pt_rec_pyline)) ||
 	       (h->kind == PT_REC_PYSTACK && h->size == sizeof(struct pt_rec_pystack)) ||
+	       (h->kind == PT_REC_PYTHON && h->size == sizeof(struct pt_rec_python)) ||
 	       (h->kind == PT_REC_PYPLACE && h->size == sizeof(struct pt_rec_pyplace)) ||
 	       (h->kind == PT_REC_PYLOOK && h->size == sizeof(struct pt_rec_pylook));
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * A child that looks at a job's threads and sends what it saw as records (PYLINE, PYSTACK,
- * PYLOOK, PYPLACE). What it reads is the job's, so it may do nothing but look; what it sends is
+ * PYLOOK, PYPLACE, PYTHON). What it reads is the job's, so it may do nothing but look; what it sends is
  * taken as a stranger's. If it hangs or dies, there are no more lines, and that is all.
  */
 #ifndef PT_PYTHON_WATCHER_H

@@ -296,6 +296,23 @@ static void tell_found(struct pt_py_watch *w)
 	}
 }
 
+static void put_opened(struct pt_py_watch *w)
+{
+	const struct pt_py *py;
+	struct pt_py_state s;
+	struct pt_rec_python r;
+	pid_t pid;
+
+	while ((py = pt_py_looks_opened(w->looks, &pid)) && !w->gone) {
+		pt_rec_begin(&r, sizeof(r), PT_REC_PYTHON, pt_now_ns(), (uint32_t)pid);
+		s = pt_py_state(py);
+		r.state = s.begin;
+		r.bytes = s.bytes;
+		r.minor = s.minor;
+		put(w, &r, sizeof(r));
+	}
+}
+
 static void look_into(struct pt_py_watch *w, const pid_t *pids, size_t n)
 {
 	const char *version, *cmdline;
@@ -397,6 +414,7 @@ void pt_py_watch(struct pt_py_watch *w)
 		}
 		tell_functions(w, stop);
 		tell_found(w);
+		put_opened(w);
 		if (w->out.len || w->out.n_found || (due && w->seen.looks % 64 == 1))
 			flush(w);
 		w->seen.cpu_ns += cpu_ns() - was;

@@ -269,6 +269,21 @@ static const struct pt_iv *late_answer(const struct charger *k, enum pt_cause ca
 	       cause == PT_CAUSE_IPC || cause == PT_CAUSE_NETWORK ? k->door : NULL;
 }
 
+/* A program that the deliverer has run for the batch: that is its work. */
+static bool runs_for(const struct charger *k, const struct pt_thread *th)
+{
+	return k->deliverer >= 0 && th->proc->born && th->proc != k->t->proc &&
+	       pt_descends_from(k->an->m, th->proc, k->t->workers.v[k->deliverer].proc->tgid);
+}
+
+static bool worker_behind(const struct charger *k, const struct pt_thread *th, int *i)
+{
+	if (pt_worker_index(k->t, th, i) || (k->fed && pt_worker_index(k->t, k->fed, i)))
+		return true;
+	*i = k->deliverer;
+	return runs_for(k, th);
+}
+
 static void note_worker(struct charger *k, const struct pt_thread *th,
 			const struct pt_leg *l)
 {
@@ -276,8 +291,7 @@ static void note_worker(struct charger *k, const struct pt_thread *th,
 	int i;
 
 	/* a lock that it has while a batch is taken tells nothing of whose batch that is */
-	if ((!pt_worker_index(k->t, th, &i) && !(k->fed && pt_worker_index(k->t, k->fed, &i))) ||
-	    th == k->holder)
+	if (th == k->holder || !worker_behind(k, th, &i))
 		return;
 	w = &k->t->workers.v[i];
 	w->fed_ns += w->main == k->fed ? l->end - l->begin : 0;

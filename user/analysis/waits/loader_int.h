@@ -48,9 +48,9 @@ struct pt_worker *pt_worker_of(const struct pt_loader_finder *k, const struct pt
 struct pt_worker *pt_worker_make(struct pt_loader_finder *k, struct pt_proc *p,
 				 struct pt_thread *th);
 
-/* senders.c: does a thread of the trainer ask somebody outside for what it hands on, who works
- * on that only then? It makes batches of what it fetches, as other processes' workers do. 1, 0 or
- * -ENOMEM. */
+/* senders.c: does a thread of the trainer run programs for what it hands on, or ask somebody
+ * outside for it who works on that only then? It makes batches of what it fetches, as other
+ * processes' workers do. 1, 0 or -ENOMEM. */
 int pt_fetches(const struct pt_loader_finder *k, const struct pt_thread *th);
 /* unwaited.c: adds those that work for the trainer though it never waited for them. 0 or
  * -ENOMEM. */

@@ -481,7 +481,11 @@ static bool took_over(const struct pt_paths *p, const struct pt_thread *th,
 bool pt_is_interpreter_lock(const struct pt_paths *p, const struct pt_thread *th,
 			    const struct pt_iv *iv)
 {
-	return iv->wait == PT_WAIT_FUTEX && is_interpreter(p, th->tgid, iv->arg0);
+	const struct pt_proc *x = th->proc;
+
+	if (iv->wait != PT_WAIT_FUTEX)
+		return false;
+	return iv->arg0 - x->python < x->python_bytes || is_interpreter(p, th->tgid, iv->arg0);
 }
 
 bool pt_asks_interpreter(const struct pt_paths *p, const struct pt_thread *th,

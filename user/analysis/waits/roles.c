@@ -14,7 +14,7 @@
 #define MADE_SHARE 0.1
 /* ... of its sleeps: a supplier works ahead, a helper when it is asked. */
 #define AHEAD_SHARE 0.5
-/* Not even one upload in so many gaps: it would have come. */
+/* Not even one upload in so many gaps: it would have come. Where none comes at all, fewer. */
 #define GAPS_MIN 4
 #define GAPS_FEW 2
 /* A thread that writes so much for each sleep that it ends, and reads less than a part of
@@ -154,8 +154,8 @@ static bool is_peer(const struct pt_givers *g, const struct pt_giver *x,
 	/* nothing goes to a device, and it works when it is asked, or in the consumer's own
 	 * memory, out of which a few numbers go (others may share theirs with the device); or
 	 * most batches come without it */
-	if (x->gaps >= GAPS_MIN && ((asked && pt_feeds_nothing(&g->feed)) ||
-				    (own && pt_feeds_numbers(&g->feed))))
+	if (x->gaps >= (pt_feeds_nothing(&g->feed) ? GAPS_FEW : GAPS_MIN) &&
+	    ((asked && pt_feeds_nothing(&g->feed)) || (own && pt_feeds_numbers(&g->feed))))
 		return true;
 	if (is_mostly_asked(x) && is_seldom(g, x, kin))
 		return true;

@@ -33,34 +33,37 @@ static int guess_sender(struct pt_an *an, const struct pt_givers *g,
 	return err;
 }
 
-/* How many threads of its process are older. */
+/* How many threads of its process were met before it: older ones. */
 static size_t place_of(const struct pt_proc *p, const struct pt_thread *th)
 {
-	size_t i, n = 0;
+	size_t i;
 
-	for (i = 0; i < p->threads.n; i++)
-		n += p->threads.v[i]->tid < th->tid;
-	return n;
+	for (i = 0; i < p->threads.n && p->threads.v[i] != th; i++)
+		;
+	return i;
 }
 
-/* Nobody has waited for it, and it does not write: its sender is the thread that has the place
- * of one that is known, in a process of the same parent and name. */
-static void sender_as_its_kin(const struct pt_trainer *t, struct pt_worker *w)
+/* Nobody has waited for it, and it does not write: who makes and who sends are the threads that
+ * have the places of those of a process of the same parent and name. With as many threads its
+ * maker is the one at that place, too: another one may have been busier, with programs run. */
+static void threads_as_its_kin(const struct pt_trainer *t, struct pt_worker *w)
 {
-	size_t i, j, at;
+	size_t i, main, feeder, n = w->proc->threads.n;
 
 	for (i = 0; w->main && i < t->workers.n && w->feeder == w->main; i++) {
 		const struct pt_worker *o = &t->workers.v[i];
 
 		if (o->role != w->role || o->feeder == o->main || o->proc == w->proc ||
 		    o->proc->ppid != w->proc->ppid ||
-		    strncmp(o->proc->comm, w->proc->comm, sizeof(o->proc->comm)) ||
-		    place_of(o->proc, o->main) != place_of(w->proc, w->main))
+		    strncmp(o->proc->comm, w->proc->comm, sizeof(o->proc->comm)))
 			continue;
-		at = place_of(o->proc, o->feeder);
-		for (j = 0; j < w->proc->threads.n && w->feeder == w->main; j++)
-			if (place_of(w->proc, w->proc->threads.v[j]) == at)
-				w->feeder = w->proc->threads.v[j];
+		main = place_of(o->proc, o->main);
+		feeder = place_of(o->proc, o->feeder);
+		if (main >= n || feeder >= n ||
+		    (w->proc->threads.v[main] != w->main && o->proc->threads.n != n))
+			continue;
+		w->main = w->proc->threads.v[main];
+		w->feeder = w->proc->threads.v[feeder];
 	}
 }
 
@@ -103,6 +106,13 @@ static int began_when_asked(const struct pt_loader_finder *k, const struct pt_th
 	return err ? err : x.met;
 }
 
+/* A program that was run meanwhile, until it ended: what it does is the work of who ran it. */
+static bool is_run(const struct pt_thread *by, const struct pt_proc *p)
+{
+	return !p->outside && p->born && p->died &&
+	       strncmp(p->comm, by->proc->comm, sizeof(p->comm));
+}
+
 int pt_fetches(const struct pt_loader_finder *k, const struct pt_thread *th)
 {
 	const struct pt_an *an = k->an;
@@ -115,6 +125,7 @@ int pt_fetches(const struct pt_loader_finder *k, const struct pt_thread *th)
 		int when;
 
 		slept += p ? ns : 0;
+		asked += p && is_run(th, p) ? ns : 0;
 		if (!p || !p->outside || !(iv->sock & PT_IV_SOCK_AWAITED))
 			continue;
 		when = began_when_asked(k, th, iv, answer);
@@ -153,7 +164,7 @@ int pt_find_senders(struct pt_loader_finder *k)
 			err = guess_sender(k->an, k->g, &t->workers.v[i]);
 	for (i = 0; i < t->workers.n && !err; i++)
 		if (t->workers.v[i].proc != t->proc && !most[i])
-			sender_as_its_kin(t, &t->workers.v[i]);
+			threads_as_its_kin(t, &t->workers.v[i]);
 	free(most);
 	return err;
 }

@@ -48,6 +48,26 @@ static bool is_like(const struct pt_loader_finder *k, const struct pt_thread *th
 	return false;
 }
 
+/* Who is told through pipes alone and never writes a byte takes what the trainer puts out: lines,
+ * results. One that a futex wakes may fill shared memory, one that a socket does may send, which
+ * is not counted; and it may be that nothing is. */
+static bool only_takes(const struct pt_an *an, const struct pt_proc *by, const struct pt_proc *p)
+{
+	uint64_t told = 0, written = 0;
+	size_t i;
+
+	for (i = 0; i < by->threads.n; i++)
+		told += pt_written_between(by->threads.v[i], an->t0, an->t1);
+	for (i = 0; i < p->threads.n; i++) {
+		written += pt_written_between(p->threads.v[i], an->t0, an->t1);
+		pt_each_iv(iv, p->threads.v[i], an->t0, an->t1)
+			if (iv->valid_wake && (iv->wake == PT_WAKE_FUTEX ||
+					       iv->obj_kind == PT_OBJ_SOCK))
+				return false;
+	}
+	return told && !written;
+}
+
 /* A child, or one of a pool, that sleeps until the trainer asks it for something, and has
  * something to send back, works for it though nobody has waited for it. */
 static bool is_asked(const struct pt_loader_finder *k, const struct pt_thread *th, bool pool)
@@ -55,9 +75,10 @@ static bool is_asked(const struct pt_loader_finder *k, const struct pt_thread *t
 	const struct pt_an *an = k->an;
 	size_t asked = pt_times_asked(an, k->t->proc, th);
 
-	return asked && (pool ||
-			 (double)pt_run_ns(an, th) >= ASKED_CPU * (double)(an->t1 - an->t0) ||
-			 is_like(k, th, asked));
+	if (!asked || (th->proc != k->t->proc && only_takes(an, k->t->proc, th->proc)))
+		return false;
+	return pool || (double)pt_run_ns(an, th) >= ASKED_CPU * (double)(an->t1 - an->t0) ||
+	       is_like(k, th, asked);
 }
 
 /* One of a pool outside of the job of which the trainer waits for another. */

@@ -25,11 +25,14 @@
 #define FOLLOWS 0.6 /* measured: 0.95 to 1.02 of disks and servers that take turns ... */
 #define FOLLOWS_NOT 0.7 /* ... up to 0.5 of servers that do not */
 /* Ends that follow each other this evenly, most of them, are served in turn:
- * those of stays that have nothing to do with each other fall anywhere. Of two
- * workers they are even by chance more often. */
+ * those of stays that have nothing to do with each other fall anywhere. Two
+ * workers of one pace keep their distance by chance: of two, the ends have to be
+ * steadier than the stays, since what is served in turn takes its time whenever
+ * it was asked, and one that is not waits its own time. */
 #define EVEN 0.08
-#define EVEN_OF_TWO 0.04
 #define EVEN_SHARE 0.6
+#define STEADIER 0.5
+#define VARIES 0.005 /* of a stay: where stays vary less, nothing can be told of two */
 /* Stays longer than so many usual ones are left out of it. */
 #define OUTLIER 5.0
 
@@ -184,27 +187,48 @@ static void follow(const struct pt_wi_visit *v, size_t n, double stay,
 	solve(&ends, &out->slope, &out->error);
 }
 
+/* How far from their median half of them are; sorts and overwrites. */
+static double scatter(double *x, size_t n, double median)
+{
+	size_t i;
+
+	for (i = 0; i < n; i++)
+		x[i] = fabs(x[i] - median);
+	return pt_median(x, n);
+}
+
+/* Are the ends steadier than the stays? */
+static bool are_steadier(double *own, double usual, double *all, size_t n, double stay)
+{
+	double varies = scatter(all, n, pt_median(all, n));
+
+	return varies > VARIES * stay && scatter(own, n, usual) < STEADIER * varies;
+}
+
 /* Do those that were waited for end evenly one behind another? */
 static int are_even(const struct pt_wi_visit *v, size_t n, double stay, bool *out)
 {
-	double *own = malloc(n * sizeof(*own)), usual, most;
+	double *own = malloc(2 * n * sizeof(*own)), *all, usual;
 	size_t i, count = 0, near = 0;
 	uint32_t workers = 0;
 
 	*out = false;
 	if (!own)
 		return -ENOMEM;
+	all = own + n;
 	for (i = 0; i < n; i++) {
 		workers = v[i].worker >= workers ? v[i].worker + 1 : workers;
-		if (others_end(v, i) >= 0)
-			own[count++] = v[i].own;
+		if (others_end(v, i) < 0)
+			continue;
+		all[count] = v[i].end - v[i].begin;
+		own[count++] = v[i].own;
 	}
 	usual = pt_median(own, count);
-	most = workers > 2 ? EVEN : EVEN_OF_TWO;
 	for (i = 0; i < count; i++)
-		near += fabs(own[i] - usual) <= most * usual;
+		near += fabs(own[i] - usual) <= EVEN * usual;
 	*out = count >= 2 * EVENTS_MIN && usual < 0.7 * stay &&
-	       (double)near >= EVEN_SHARE * (double)count;
+	       (double)near >= EVEN_SHARE * (double)count &&
+	       (workers > 2 || are_steadier(own, usual, all, count, stay));
 	free(own);
 	return 0;
 }
