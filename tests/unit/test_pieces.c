@@ -526,7 +526,7 @@ static void test_folded(void **state)
 static void test_join_distributions(void **state)
 {
 	double v[] = { 1, 2, 3, 4, 10, 20, 30 }, w[7];
-	struct pt_dist all, a = { 0 }, b;
+	struct pt_dist all, a = { 0 }, b, first;
 
 	(void)state;
 	memcpy(w, v, sizeof(v));
@@ -536,6 +536,7 @@ static void test_join_distributions(void **state)
 	memcpy(w, v, sizeof(v));
 	pt_dist_of(w, 4, &b);
 	pt_dist_join(&a, &b);
+	first = b;
 	pt_dist_of(w + 4, 3, &b);
 	pt_dist_join(&a, &b);
 	assert_int_equal(a.n, 7);
@@ -543,7 +544,10 @@ static void test_join_distributions(void **state)
 	assert_true(fabs(a.std - all.std) < 1e-9);
 	assert_true(fabs(a.min - all.min) < 1e-9);
 	assert_true(fabs(a.max - all.max) < 1e-9);
-	assert_true(a.p50 >= 2.5 && a.p50 <= 20); /* between theirs */
+	/* of theirs the mean, by how many there are */
+	assert_true(fabs(a.p50 - (4 * first.p50 + 3 * b.p50) / 7) < 1e-9);
+	assert_true(fabs(a.p95 - (4 * first.p95 + 3 * b.p95) / 7) < 1e-9);
+	assert_true(fabs(a.p99 - (4 * first.p99 + 3 * b.p99) / 7) < 1e-9);
 }
 
 /* ---- the join by itself ------------------------------------------------------- */
