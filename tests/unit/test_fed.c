@@ -210,6 +210,54 @@ static void held_back(void **state)
 	assert_true(flushed(39 * ST_MS, 40 * ST_MS, PT_CAUSE_CPU) > 0.9);
 }
 
+/* ---- a sender that stands before a full socket ------------------------------------------ */
+
+/* The end of a batch is on its way while the trainer takes the begin of it: the sender sleeps in a
+ * write, or in a read that the trainer answers with a request (what it hands over is memory, whose
+ * descriptor it is asked for). The loader's way of sharing, NULL: not known. */
+static bool shares_descriptors(bool asks)
+{
+	struct stream s = { 0 };
+	struct pt_model *m;
+	struct pt_report *r;
+	uint64_t asked = T0 + ST_MS, out, next;
+	struct pt_rec_off *o;
+	unsigned n;
+	bool told;
+
+	st_host(&s, T0, 8, TRAINER);
+	st_mark(&s, T0, PT_MARK_BEGIN);
+	st_task(&s, T0, TRAINER, TRAINER, 1, "python3");
+	st_task(&s, T0, MAKER, MAKER, TRAINER, "python3");
+	st_task(&s, T0, MAKER, FLUSHER, TRAINER, "python3");
+	for (n = 0; n < STEPS; n++, asked = next) {
+		out = asked + 40 * ST_MS;
+		next = train(&s, asked, out, MAKER);
+		o = st_sock(&s, MAKER, FLUSHER, asked + 20 * ST_US, out + 20 * ST_US,
+			    out + 25 * ST_US, 91, TRAINER, TRAINER);
+		o->syscall = asks ? PT_NR_recvmsg : PT_NR_write;
+		o->waker_syscall = asks ? PT_NR_sendmsg : PT_NR_read;
+		o->waker_object = 92;
+		st_pipe_in(&s, MAKER, MAKER, out + 50 * ST_US, next, next + ST_US, TO_MAKER,
+			   TRAINER, TRAINER);
+	}
+	st_mark(&s, asked, PT_MARK_END);
+	st_seal(&s);
+	r = st_figures(&s, &m);
+	st_free(&s);
+	told = r->loader.sharing.value;
+	pt_report_free(r);
+	pt_model_free(m);
+	return told;
+}
+
+static void room_in_a_socket(void **state)
+{
+	(void)state;
+	assert_false(shares_descriptors(false));
+	assert_true(shares_descriptors(true));
+}
+
 /* ---- somebody outside who is asked before each upload ---------------------------------- */
 
 #define ANSWER_NS (15 * ST_MS)
@@ -282,6 +330,7 @@ int main(void)
 		cmocka_unit_test(asked),
 		cmocka_unit_test(held_back),
 		cmocka_unit_test(answers_beside),
+		cmocka_unit_test(room_in_a_socket),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,6 +5,7 @@
 
 #include "analysis/waits/loader.h"
 #include "base/hash.h"
+#include "model/callclass.h"
 
 PT_ORDER(cmp_ask, struct pt_ask, pt_cmp(x->ts, y->ts))
 
@@ -100,12 +101,19 @@ static int take_feeder(const struct pt_an *an, const struct pt_trainer *t,
 	if (wrong)
 		err = -ENOMEM;
 	for (i = 0; i < at.n && !err; i++) {
-		struct pt_ask x = { at.v[i], source, -1, false, true };
+		struct pt_ask x = { at.v[i], source, -1, false, true, false };
 
 		err = pt_vec_push(out, x);
 	}
 	pt_vec_free(&at);
 	return err;
+}
+
+/* Room in a pipe or a socket was made by taking what was in it. */
+static bool is_for_room(const struct pt_iv *iv)
+{
+	return iv->wait == PT_WAIT_PIPE_OUT ||
+	       (iv->wake == PT_WAKE_ROOM && pt_call_class(iv->syscall) & PT_C_PUT);
 }
 
 /* ... woken by a thread of the actor itself. */
@@ -114,9 +122,9 @@ static int take_direct(const struct pt_an *an, const struct pt_thread *th,
 		       uint32_t source, int worker, bool item, pt_asks *out)
 {
 	pt_each_iv(iv, th, an->t0, an->t1) {
-		/* room in a pipe was made by taking what was in it */
+		bool room = is_for_room(iv);
 		struct pt_ask x = { iv->ready, source, worker,
-				    th->proc == a->proc, item && iv->wait != PT_WAIT_PIPE_OUT };
+				    th->proc == a->proc, item && !room, room };
 		const struct pt_thread *who;
 
 		if (iv->ready > an->t1)

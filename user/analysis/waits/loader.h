@@ -32,6 +32,7 @@ struct pt_ask {
 	bool thread;	 /* ... of the trainer itself */
 	bool item; /* it was given something to do; else it hands over what it
 		    * has made (a worker's thread that answers for memory) */
+	bool room; /* ... or something was taken of it, and there is room for more */
 };
 typedef PT_VEC(struct pt_ask) pt_asks;
 

@@ -64,7 +64,7 @@ static int find_asks(struct pt_an *an, struct pt_trainer *t, struct pt_look *l)
 	int err = pt_find_asks(an, t, &l->actor, l->paths, &l->asks);
 
 	for (i = 0; i < l->asks.n; i++)
-		handed += !l->asks.v[i].item;
+		handed += !l->asks.v[i].item && !l->asks.v[i].room;
 	t->fd_sharing = t->handoffs && handed >= 3;
 	if (err)
 		return err;

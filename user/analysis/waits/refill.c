@@ -28,7 +28,7 @@ static int last_giver(const struct pt_trainer *t, const struct pt_model *m,
 		if (iv->ready > e)
 			break;
 		who = iv->valid_wake ? pt_model_thread(m, iv->waker_tid) : NULL;
-		if (who && who->tgid != th->tgid && pt_worker_index(t, who, &w) &&
+		if (who && pt_worker_index(t, who, &w) &&
 		    (helpers || t->workers.v[w].role != PT_ROLE_HELPER))
 			found = w;
 	}
