@@ -423,7 +423,16 @@ static void test_no_demand(void **state)
 	assert_int_equal(c.r->verdicts[0].severity, PT_INFO);
 	case_close(&c);
 	/* a client that fetches its data */
-	expect_root(&o, NULL, "main_thread_loading");
+	open_edited(&c, &o, NULL, 0);
+	assert_string_equal(case_root(c.r), "main_thread_loading");
+	assert_non_null(strstr(c.r->verdicts[0].title, "waits for the answer"));
+	case_close(&c);
+	/* ... and computes most of the time */
+	o.mix[JOB_NET] = 0.3;
+	open_edited(&c, &o, NULL, 0);
+	assert_string_equal(case_root(c.r), "main_thread_loading");
+	assert_null(strstr(c.r->verdicts[0].title, "waits for the answer"));
+	case_close(&c);
 }
 
 static void test_slow_file(void **state)

@@ -11,6 +11,34 @@ static bool has_ready(const struct pt_trainer *t)
 	return false;
 }
 
+/* Who is asked for most of it, where that is known; else NULL. */
+static const char *who_is_asked(struct pt_an *an, const struct pt_trainer *t)
+{
+	const struct pt_charge *most = NULL;
+
+	pt_each(const struct pt_charge, c, &t->charges) {
+		if (c->cause == PT_CAUSE_NETWORK && c->peer && (!most || c->ns > most->ns))
+			most = c;
+	}
+	return most ? pt_peer_name(an, most->peer - 1) : NULL;
+}
+
+static int judge_asks(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
+{
+	const char *who = who_is_asked(an, f->t);
+
+	pt_evidence_against(v, "data_wait.network_share", f->cause[PT_CAUSE_NETWORK], "share",
+			    f->th->slow_share);
+	v->subject_peer = who;
+	v->title = pt_sentence(an,
+		"The training thread asks %s for every batch and waits for the answer, %.0f %% of "
+		"the time, while the GPU waits.", who ? who : "a remote side", 100 * f->wait_share);
+	v->advice = "Ask ahead of time, from worker processes or threads (2 to 4; waiting costs no "
+		    "core), so that answers come while the GPU works. Where what is asked for "
+		    "depends on the step before, only a faster or nearer peer helps.";
+	return 1;
+}
+
 /* The trainer loads its own batches (num_workers=0), or starts a program for each and waits
  * for it: nothing overlaps. */
 static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
@@ -30,6 +58,8 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	pt_evidence(v, "data_wait.cpu_share", cpu, "share");
 	pt_evidence(v, "data_wait.io_share", io, "share");
 	v->subject_pid = f->t->main->tgid;
+	if (!programs && !beside && f->cause[PT_CAUSE_NETWORK] >= f->th->slow_share)
+		return judge_asks(an, f, v);
 	v->title = pt_sentence(an, ready ?
 		"The training thread starts a program in each step and waits for it, %.0f "
 		"%% of the time, while the GPU waits too. Whether that makes the batch cannot be "

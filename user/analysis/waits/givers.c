@@ -491,6 +491,7 @@ int pt_find_givers(const struct pt_an *an, struct pt_paths *paths,
 
 	*out = (struct pt_givers){ .an = an, .paths = paths, .own = a->proc };
 	out->own_read = read_by(an, a->proc);
+	out->lead_read = a->lead ? pt_read_between(a->lead, an->t0, an->t1) : 0;
 	err = pt_find_feed(an->m, &out->feed);
 	err = err ?: sum_gaps(&k);
 	if (!err && pt_ahead_tells(out))

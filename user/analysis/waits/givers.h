@@ -69,6 +69,7 @@ struct pt_givers {
 	const struct pt_proc *own; /* the consumer's process */
 	struct pt_feed feed;
 	uint64_t own_read; /* bytes that the consumer's process reads in all */
+	uint64_t lead_read; /* ... and of these the thread that calls the device */
 	uint64_t uploads, read; /* batches that go up; bytes that the consumer reads before each */
 	struct pt_giver *all; /* uthash, by tid */
 	struct pt_given_at *at;

@@ -179,12 +179,12 @@ static bool may_be_store(const struct pt_giver *x)
  * in no part. */
 #define NAMES_PART 50
 
-static bool is_beside_feed(const struct pt_givers *g, const struct pt_giver *kin)
+static bool is_beside_feed(const struct pt_givers *g, const struct pt_giver *kin, uint64_t read)
 {
 	uint64_t up = g->feed.up_bytes;
 
-	return g->feed.known && g->uploads >= GAPS_MIN && g->own_read >= up &&
-	       g->own_read - up <= up / NAMES_PART && kin->unsized == kin->sleeps;
+	return g->feed.known && up && g->uploads >= GAPS_MIN && read >= up &&
+	       read - up <= up / NAMES_PART && kin->unsized == kin->sleeps;
 }
 
 /* A thread of the consumer's own process, behind whose work each time results come down from the
@@ -204,9 +204,12 @@ static enum pt_giver_role who_feeds(const struct pt_givers *g, struct pt_giver *
 		return PT_GIVER_PEER;
 	if (holds_results(g, x, kin))
 		return PT_GIVER_UNKNOWN;
+	/* the thread that calls the device has read all of it by itself */
+	if (x->th && x->th->proc == g->own && is_beside_feed(g, kin, g->lead_read))
+		return PT_GIVER_PEER;
 	if (!may_be_store(x) || !is_asked(x))
 		return PT_GIVER_SUPPLIER;
-	return is_beside_feed(g, kin) ? PT_GIVER_PEER : PT_GIVER_STORE;
+	return is_beside_feed(g, kin, g->own_read) ? PT_GIVER_PEER : PT_GIVER_STORE;
 }
 
 bool pt_ahead_tells(const struct pt_givers *g)
