@@ -169,14 +169,17 @@ static void on_look(void *ctx, const struct pt_py_look *l)
 static void sample(struct pt_py_looks *l)
 {
 	struct pt_py_sample s = { .ts = 1, .tgid = (uint32_t)getpid(), .tid = 1 };
+	const struct pt_py *py;
 	struct pt_py_found f;
+	pid_t pid;
 
 	for (s.n = 0; s.n < 8; s.n++) {
 		s.at[s.n].code = s.n % 3 ? at(CODE) : memory[FRAME + 4 * s.n];
 		s.at[s.n].instr = memory[FRAME + NEXT + 4 * s.n];
 	}
 	pt_py_looks_sample(l, &s, s.n, on_look, l);
-	if (pt_py_looks_found(l, &f) && pt_py_found_check(&f))
+	py = pt_py_looks_opened(l, &pid);
+	if (py && pt_py_where(py, &f) && pt_py_found_check(&f))
 		FUZZ_HOLDS(f.where.size <= PT_PY_RAW && f.where.code < f.where.size);
 }
 

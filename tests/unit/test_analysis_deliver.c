@@ -170,12 +170,26 @@ static void test_cut_wait(void **state)
 #define MADE 0x7f0000001000ull /* the main thread sleeps here for a batch */
 #define WANTED 0x7f0000001030ull /* ... and a loader's thread for work */
 
+/* The batch goes up, ten kernels work on it, and the trainer waits for them; until when. */
+static uint64_t use_batch(struct stream *s, uint64_t t)
+{
+	unsigned k;
+
+	st_gpu(s, "cudaMemcpyAsync", JOB_TRAINER, JOB_TRAINER, t - 10 * ST_US, t - 5 * ST_US, 0, 0,
+	       4096, 1);
+	for (k = 0; k < 10; k++, t += 20 * ST_US)
+		st_gpu(s, "cudaLaunchKernel", JOB_TRAINER, JOB_TRAINER, t, 0, 0,
+		       0x4000 + 16 * k, 0, 0);
+	st_gpu(s, "cudaStreamSynchronize", JOB_TRAINER, JOB_TRAINER, t, t + 2 * ST_MS, 0, 0, 0,
+	       0);
+	return t + 2 * ST_MS;
+}
+
 /* One step of a job whose batches come from two threads of its own: 20 ms of
  * waiting for thread `i`, whose other one rests half of the time. */
 static uint64_t pool_step(struct stream *s, uint64_t t, unsigned i, bool wait)
 {
 	uint64_t rest = t + 2 * ST_MS, made = t + 20 * ST_MS;
-	unsigned k;
 
 	if (wait)
 		st_futex(s, JOB_TRAINER, JOB_TRAINER, t, made, made + 5000,
@@ -190,14 +204,7 @@ static uint64_t pool_step(struct stream *s, uint64_t t, unsigned i, bool wait)
 	t = made + 50 * ST_US;
 	st_futex(s, JOB_TRAINER, POOL(1 - i), t - 10 * ST_MS, t, t + 5000,
 		 WANTED, JOB_TRAINER, JOB_TRAINER);
-	st_gpu(s, "cudaMemcpyAsync", JOB_TRAINER, JOB_TRAINER, t - 10 * ST_US, t - 5 * ST_US, 0, 0,
-	       4096, 1);
-	for (k = 0; k < 10; k++, t += 20 * ST_US)
-		st_gpu(s, "cudaLaunchKernel", JOB_TRAINER, JOB_TRAINER, t, 0, 0,
-		       0x4000 + 16 * k, 0, 0);
-	st_gpu(s, "cudaStreamSynchronize", JOB_TRAINER, JOB_TRAINER, t,
-	       t + 2 * ST_MS, 0, 0, 0, 0);
-	return t + 2 * ST_MS;
+	return use_batch(s, t);
 }
 
 static void check_pool(bool all_waited)
@@ -262,7 +269,6 @@ static uint64_t program_step(struct stream *s, uint64_t t, unsigned i, uint32_t 
 {
 	uint64_t made = t + 19 * ST_MS;
 	uint32_t pid = again ? PROGRAM(0) : PROGRAM(i);
-	unsigned k;
 
 	if (!again)
 		st_fork(s, t + 50 * ST_US, starter, starter, pid, pid);
@@ -273,14 +279,7 @@ static uint64_t program_step(struct stream *s, uint64_t t, unsigned i, uint32_t 
 	if (!again)
 		st_exit(s, made + 100 * ST_US, pid, pid, true);
 	t = made + 200 * ST_US;
-	st_gpu(s, "cudaMemcpyAsync", JOB_TRAINER, JOB_TRAINER, t - 10 * ST_US, t - 5 * ST_US, 0, 0,
-	       4096, 1);
-	for (k = 0; k < 10; k++, t += 20 * ST_US)
-		st_gpu(s, "cudaLaunchKernel", JOB_TRAINER, JOB_TRAINER, t, 0, 0,
-		       0x4000 + 16 * k, 0, 0);
-	st_gpu(s, "cudaStreamSynchronize", JOB_TRAINER, JOB_TRAINER, t, t + 2 * ST_MS, 0, 0, 0,
-	       0);
-	return t + 2 * ST_MS;
+	return use_batch(s, t);
 }
 
 static bool told_main_thread(uint32_t starter, bool again)
@@ -324,7 +323,6 @@ static void test_program_per_batch(void **state)
 static uint64_t thread_program_step(struct stream *s, uint64_t t, unsigned i)
 {
 	uint64_t made = t + 19 * ST_MS, next;
-	unsigned k;
 
 	st_fork(s, t + 50 * ST_US, JOB_TRAINER, POOL(0), PROGRAM(i), PROGRAM(i));
 	st_pipe_in(s, JOB_TRAINER, POOL(0), t + 100 * ST_US, made, made + 5000, 0x77, PROGRAM(i),
@@ -336,13 +334,7 @@ static uint64_t thread_program_step(struct stream *s, uint64_t t, unsigned i)
 	st_futex(s, JOB_TRAINER, POOL(0), made + 60 * ST_US, next, next + 5000, WANTED,
 		 JOB_TRAINER, JOB_TRAINER);
 	t = made + 200 * ST_US;
-	st_gpu(s, "cudaMemcpyAsync", JOB_TRAINER, JOB_TRAINER, t - 10 * ST_US, t - 5 * ST_US, 0, 0,
-	       4096, 1);
-	for (k = 0; k < 10; k++, t += 20 * ST_US)
-		st_gpu(s, "cudaLaunchKernel", JOB_TRAINER, JOB_TRAINER, t, 0, 0,
-		       0x4000 + 16 * k, 0, 0);
-	st_gpu(s, "cudaStreamSynchronize", JOB_TRAINER, JOB_TRAINER, t, t + 2 * ST_MS, 0, 0, 0,
-	       0);
+	use_batch(s, t);
 	return next;
 }
 

@@ -60,6 +60,26 @@ static uint64_t train(struct stream *s, uint64_t at, uint64_t ready, uint32_t fr
 	return at + GPU_NS + 20 * ST_US;
 }
 
+/* The trainer and its maker. */
+static void begin(struct stream *s)
+{
+	st_host(s, T0, 8, TRAINER);
+	st_mark(s, T0, PT_MARK_BEGIN);
+	st_task(s, T0, TRAINER, TRAINER, 1, "python3");
+	st_task(s, T0, MAKER, MAKER, TRAINER, "python3");
+}
+
+static struct pt_report *figures(struct stream *s, uint64_t end, struct pt_model **m)
+{
+	struct pt_report *r;
+
+	st_mark(s, end, PT_MARK_END);
+	st_seal(s);
+	r = st_figures(s, m);
+	st_free(s);
+	return r;
+}
+
 static void make(struct stream *s, const struct stages *o)
 {
 	uint64_t fetched = T0, made = T0, used = T0 + ST_MS, begin, ready;
@@ -90,10 +110,7 @@ static struct pt_report *told(const struct stages *o, struct pt_model **m)
 	struct stream s = { 0 };
 	struct pt_report *r;
 
-	st_host(&s, T0, 8, TRAINER);
-	st_mark(&s, T0, PT_MARK_BEGIN);
-	st_task(&s, T0, TRAINER, TRAINER, 1, "python3");
-	st_task(&s, T0, MAKER, MAKER, TRAINER, "python3");
+	begin(&s);
 	st_task(&s, T0, GIVER, GIVER, TRAINER, "python3");
 	make(&s, o);
 	st_seal(&s);
@@ -155,8 +172,8 @@ static void asked(void **state)
 #define FLUSHER (MAKER + 1)
 
 /* A batch takes `make_ns` from when it was asked for, and is handed over `hold_ns` after that
- * moment. */
-static void flush_late(struct stream *s, uint64_t make_ns, uint64_t hold_ns)
+ * moment; until when. */
+static uint64_t flush_late(struct stream *s, uint64_t make_ns, uint64_t hold_ns)
 {
 	uint64_t asked = T0 + ST_MS, out, next;
 	struct pt_rec_off *r;
@@ -174,7 +191,7 @@ static void flush_late(struct stream *s, uint64_t make_ns, uint64_t hold_ns)
 		st_futex(s, MAKER, FLUSHER, out + 50 * ST_US, next + 10 * ST_US,
 			 next + 15 * ST_US, 0x9000, MAKER, MAKER);
 	}
-	st_mark(s, asked, PT_MARK_END);
+	return asked;
 }
 
 /* The part of the data wait that is charged to `cause`. */
@@ -185,15 +202,9 @@ static double flushed(uint64_t make_ns, uint64_t hold_ns, enum pt_cause cause)
 	struct pt_report *r;
 	double part;
 
-	st_host(&s, T0, 8, TRAINER);
-	st_mark(&s, T0, PT_MARK_BEGIN);
-	st_task(&s, T0, TRAINER, TRAINER, 1, "python3");
-	st_task(&s, T0, MAKER, MAKER, TRAINER, "python3");
+	begin(&s);
 	st_task(&s, T0, MAKER, FLUSHER, TRAINER, "python3");
-	flush_late(&s, make_ns, hold_ns);
-	st_seal(&s);
-	r = st_figures(&s, &m);
-	st_free(&s);
+	r = figures(&s, flush_late(&s, make_ns, hold_ns), &m);
 	assert_true(r->breakdown.data_wait.seconds > 0.9 * STEPS * (double)hold_ns / 1e9);
 	part = case_charged(r, cause) / r->breakdown.data_wait.seconds;
 	pt_report_free(r);
@@ -225,10 +236,7 @@ static bool shares_descriptors(bool asks)
 	unsigned n;
 	bool told;
 
-	st_host(&s, T0, 8, TRAINER);
-	st_mark(&s, T0, PT_MARK_BEGIN);
-	st_task(&s, T0, TRAINER, TRAINER, 1, "python3");
-	st_task(&s, T0, MAKER, MAKER, TRAINER, "python3");
+	begin(&s);
 	st_task(&s, T0, MAKER, FLUSHER, TRAINER, "python3");
 	for (n = 0; n < STEPS; n++, asked = next) {
 		out = asked + 40 * ST_MS;
@@ -241,10 +249,7 @@ static bool shares_descriptors(bool asks)
 		st_pipe_in(&s, MAKER, MAKER, out + 50 * ST_US, next, next + ST_US, TO_MAKER,
 			   TRAINER, TRAINER);
 	}
-	st_mark(&s, asked, PT_MARK_END);
-	st_seal(&s);
-	r = st_figures(&s, &m);
-	st_free(&s);
+	r = figures(&s, asked, &m);
 	told = r->loader.sharing.value;
 	pt_report_free(r);
 	pt_model_free(m);
@@ -276,10 +281,7 @@ static double waits_beside(uint64_t read, bool thread)
 	double told;
 	unsigned n;
 
-	st_host(&s, T0, 8, TRAINER);
-	st_mark(&s, T0, PT_MARK_BEGIN);
-	st_task(&s, T0, TRAINER, TRAINER, 1, "python3");
-	st_task(&s, T0, MAKER, MAKER, TRAINER, "python3");
+	begin(&s);
 	if (thread) {
 		st_task(&s, T0, TRAINER, GIVER, 1, "python3");
 	} else {
@@ -307,10 +309,7 @@ static double waits_beside(uint64_t read, bool thread)
 		st_bytes(&s, read, 0);
 		used = train(&s, answered + 10 * ST_US, answered + 10 * ST_US, MAKER);
 	}
-	st_mark(&s, used, PT_MARK_END);
-	st_seal(&s);
-	r = st_figures(&s, &m);
-	st_free(&s);
+	r = figures(&s, used, &m);
 	told = r->breakdown.data_wait.seconds;
 	pt_report_free(r);
 	pt_model_free(m);

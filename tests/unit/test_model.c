@@ -449,6 +449,44 @@ static void test_tid_changes_process(void **state)
 }
 
 /* Exec by a thread that is not the leader: it takes the leader's id. */
+static void python_at(struct stream *s, uint64_t ts, uint64_t state, uint32_t bytes)
+{
+	struct pt_rec_python *r = &st_add(s, PT_REC_PYTHON, sizeof(*r), ts, A, A)->python;
+
+	r->state = state;
+	r->bytes = bytes;
+}
+
+/* Where the interpreter is holds until another program runs. */
+static void test_python_state(void **state)
+{
+	uint64_t told[] = { T0 + 400, T0 + 600 };
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < 2; i++) {
+		struct pt_model *m = pt_model_new();
+		struct stream s = { 0 };
+
+		assert_non_null(m);
+		st_task(&s, T0, A, A, 1, "before");
+		python_at(&s, told[i], 0x5000, 1464);
+		st_exec(&s, T0 + 500, A, A);
+		/* more than an interpreter has, nowhere, and of nobody who is followed */
+		python_at(&s, T0 + 700, 0x6000, PT_PY_STATE_MAX + 1);
+		python_at(&s, T0 + 710, 0, 100);
+		st_add(&s, PT_REC_PYTHON, sizeof(struct pt_rec_python), T0 + 720, B, B)
+			->python.state = 8;
+		st_window(&s, T0, T0 + 1000);
+		st_seal(&s);
+		assert_int_equal(st_feed(&s, m), 2);
+		assert_int_equal(pt_model_finish(m), 0);
+		assert_int_equal(pt_model_proc(m, A)->python_bytes, i ? 1464 : 0);
+		assert_null(pt_model_proc(m, B));
+		done(&s, m);
+	}
+}
+
 static void test_exec(void **state)
 {
 	struct stream s = { 0 };
@@ -634,6 +672,7 @@ int main(void)
 		cmocka_unit_test(test_pid_reuse),
 		cmocka_unit_test(test_tid_changes_process),
 		cmocka_unit_test(test_exec),
+		cmocka_unit_test(test_python_state),
 		cmocka_unit_test(test_files),
 		cmocka_unit_test(test_longer_and_shorter_records),
 		cmocka_unit_test(test_times_that_cannot_be),

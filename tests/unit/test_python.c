@@ -371,7 +371,9 @@ static struct pt_py_sample true_sample(void)
 static void samples(void **state)
 {
 	struct told t = { .l = pt_py_looks_new() };
-	struct pt_py_found f, again;
+	const struct pt_py *py;
+	struct pt_py_found f;
+	pid_t pid;
 	struct pt_err err = { "" };
 	struct pt_py_sample s;
 	uint32_t depth = 0, id;
@@ -382,7 +384,7 @@ static void samples(void **state)
 	s = true_sample();
 	/* of nobody who is watched */
 	assert_false(pt_py_looks_sample(t.l, &s, s.n, on_told, &t));
-	assert_false(pt_py_looks_found(t.l, &f));
+	assert_null(pt_py_looks_opened(t.l, &pid));
 	assert_int_equal(pt_py_looks_watch(t.l, getpid(), &err), 0);
 	assert_true(pt_py_looks_sample(t.l, &s, s.n, on_told, &t));
 	assert_int_equal(t.n, 1);
@@ -410,8 +412,13 @@ static void samples(void **state)
 	assert_false(pt_py_looks_sample(t.l, &s, 0, on_told, &t));
 	assert_int_equal(t.n, 3);
 	/* where it is is told once */
-	assert_true(pt_py_looks_found(t.l, &f));
-	assert_false(pt_py_looks_found(t.l, &again));
+	py = pt_py_looks_opened(t.l, &pid);
+	assert_non_null(py);
+	assert_int_equal(pid, getpid());
+	assert_true(pt_py_where(py, &f));
+	assert_null(pt_py_looks_opened(t.l, &pid));
+	assert_int_equal(pt_py_state(py).begin, at(0));
+	assert_int_equal(pt_py_state(py).minor, 11);
 	assert_int_equal(f.pid, getpid());
 	assert_int_equal(f.minor, 11);
 	assert_int_equal(f.where.runtime, at(0));

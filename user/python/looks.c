@@ -27,7 +27,7 @@ static void shut(struct process *p)
 	pt_vec_free(&p->mapped);
 	pt_py_close(p->py);
 	p->py = NULL;
-	p->sampled = p->told = p->opened = false;
+	p->sampled = p->told = false;
 }
 
 static void forget(struct pt_py_looks *l, struct thread *t)
@@ -148,7 +148,7 @@ void pt_py_looks_sampled(struct pt_py_looks *l, pid_t pid, bool sampled)
 		p->sampled = sampled && p->py;
 }
 
-bool pt_py_looks_found(struct pt_py_looks *l, struct pt_py_found *out)
+const struct pt_py *pt_py_looks_opened(struct pt_py_looks *l, pid_t *pid)
 {
 	size_t i;
 
@@ -158,22 +158,6 @@ bool pt_py_looks_found(struct pt_py_looks *l, struct pt_py_found *out)
 		if (!p->py || p->told)
 			continue;
 		p->told = true;
-		if (pt_py_where(p->py, out))
-			return true;
-	}
-	return false;
-}
-
-const struct pt_py *pt_py_looks_opened(struct pt_py_looks *l, pid_t *pid)
-{
-	size_t i;
-
-	for (i = 0; i < l->processes.n; i++) {
-		struct process *p = &l->processes.v[i];
-
-		if (!p->py || p->opened)
-			continue;
-		p->opened = true;
 		*pid = p->pid;
 		return p->py;
 	}

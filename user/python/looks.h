@@ -80,8 +80,8 @@ int pt_py_looks_at(struct pt_py_looks *l, pt_py_look_fn fn, void *ctx);
 
 /* Whoever of this process runs is sampled in the kernel: looks are at those who sleep. */
 void pt_py_looks_sampled(struct pt_py_looks *l, pid_t pid, bool sampled);
-/* One more process that could be sampled, each once. False: none. */
-bool pt_py_looks_found(struct pt_py_looks *l, struct pt_py_found *out);
+/* One more process whose interpreter is known, each once; NULL: none. */
+const struct pt_py *pt_py_looks_opened(struct pt_py_looks *l, pid_t *pid);
 /* A sample with n frames; `fn` is told of it as of a look that took no time. False: it is of
  * nobody who is watched, or has frames without a code object. */
 bool pt_py_looks_sample(struct pt_py_looks *l, const struct pt_py_sample *s, uint32_t n,
@@ -111,9 +111,6 @@ uint32_t pt_py_telling(const struct pt_py_looks *l, uint32_t stack);
 /* "3.11" and its command line, also of one that has ended. False: it had no Python. */
 bool pt_py_looks_process(const struct pt_py_looks *l, pid_t pid, const char **version,
 			 const char **cmdline);
-
-/* One more process whose interpreter is known, each once; NULL: none. */
-const struct pt_py *pt_py_looks_opened(struct pt_py_looks *l, pid_t *pid);
 
 /* The pause behind a look that took so much CPU, s, for looks to take `part` of a core: it
  * varies, so that no rhythm of the job's meets that of the looks. */

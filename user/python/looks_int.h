@@ -98,8 +98,7 @@ struct process {
 	struct pt_py *py; /* NULL: it has none that can be read, or it has ended */
 	struct known *known;
 	bool sampled; /* whoever runs is: only who sleeps is looked at */
-	bool told;    /* ... and where its interpreter is has been */
-	bool opened;  /* it has been told that it has one */
+	bool told;    /* where its interpreter is */
 	int tries;
 	uint64_t pages; /* of its memory, at a try that found none; 0: not known */
 	PT_VEC(struct mapped) mapped; /* by address, when they were last read */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * A child that looks at a job's threads and sends what it saw as records (PYLINE, PYSTACK,
- * PYLOOK, PYPLACE, PYTHON). What it reads is the job's, so it may do nothing but look; what it sends is
- * taken as a stranger's. If it hangs or dies, there are no more lines, and that is all.
+ * PYLOOK, PYPLACE, PYTHON). What it reads is the job's, so it may do nothing but look; what it
+ * sends is taken as a stranger's. If it hangs or dies, there are no more lines, and that is all.
  */
 #ifndef PT_PYTHON_WATCHER_H
 #define PT_PYTHON_WATCHER_H

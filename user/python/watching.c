@@ -284,32 +284,33 @@ static void tell_functions(struct pt_py_watch *w, bool last)
 								  PT_PY_NAMES_BUDGET));
 }
 
-/* Processes that could be sampled are told of, with or without looks. */
-static void tell_found(struct pt_py_watch *w)
+static void put_python(struct pt_py_watch *w, pid_t pid, const struct pt_py *py)
 {
-	struct pt_py_found f;
+	struct pt_py_state s = pt_py_state(py);
+	struct pt_rec_python r;
 
-	while (w->ring && !w->gone && pt_py_looks_found(w->looks, &f)) {
+	pt_rec_begin(&r, sizeof(r), PT_REC_PYTHON, pt_now_ns(), (uint32_t)pid);
+	r.state = s.begin;
+	r.bytes = s.bytes;
+	r.minor = s.minor;
+	put(w, &r, sizeof(r));
+}
+
+/* Where processes have their interpreters, with or without looks; and what it takes to sample
+ * those that can be. */
+static void tell_opened(struct pt_py_watch *w)
+{
+	const struct pt_py *py;
+	struct pt_py_found f;
+	pid_t pid;
+
+	while (!w->gone && (py = pt_py_looks_opened(w->looks, &pid))) {
+		put_python(w, pid, py);
+		if (!w->ring || !pt_py_where(py, &f))
+			continue;
 		if (w->out.n_found == PT_PY_FOUND)
 			flush(w);
 		w->out.found[w->out.n_found++] = f;
-	}
-}
-
-static void put_opened(struct pt_py_watch *w)
-{
-	const struct pt_py *py;
-	struct pt_py_state s;
-	struct pt_rec_python r;
-	pid_t pid;
-
-	while ((py = pt_py_looks_opened(w->looks, &pid)) && !w->gone) {
-		pt_rec_begin(&r, sizeof(r), PT_REC_PYTHON, pt_now_ns(), (uint32_t)pid);
-		s = pt_py_state(py);
-		r.state = s.begin;
-		r.bytes = s.bytes;
-		r.minor = s.minor;
-		put(w, &r, sizeof(r));
 	}
 }
 
@@ -413,8 +414,7 @@ void pt_py_watch(struct pt_py_watch *w)
 			caught = now;
 		}
 		tell_functions(w, stop);
-		tell_found(w);
-		put_opened(w);
+		tell_opened(w);
 		if (w->out.len || w->out.n_found || (due && w->seen.looks % 64 == 1))
 			flush(w);
 		w->seen.cpu_ns += cpu_ns() - was;
