@@ -490,6 +490,8 @@ typedef int (*pt_piece_fn)(void *ctx, uint64_t b, uint64_t e,
 int pt_walk(const struct pt_thread *t, uint64_t b, uint64_t e, pt_piece_fn fn,
 	    void *ctx);
 uint64_t pt_cpu_ns(const struct pt_thread *t, uint64_t b, uint64_t e); /* it ran in [b,e) */
+/* It had something to hand on, and no room to put it: that was made by taking what was there. */
+bool pt_is_for_room(const struct pt_iv *iv);
 
 /* No item is shorter: an index takes 36 bytes on the pipe. A sender also
  * writes single bytes while it works on one (to make room in a file). */

@@ -6,6 +6,7 @@
 
 #include "analysis/internal.h"
 #include "analysis/waits/path.h"
+#include "model/callclass.h"
 
 uint64_t pt_waits_in(const struct pt_trainer *t, size_t *hint, uint64_t b,
 		     uint64_t e)
@@ -241,6 +242,12 @@ int pt_walk(const struct pt_thread *t, uint64_t b, uint64_t e, pt_piece_fn fn,
 			return err;
 	}
 	return walk_to(&pos, e, NULL, false, fn, ctx);
+}
+
+bool pt_is_for_room(const struct pt_iv *iv)
+{
+	return iv->wait == PT_WAIT_PIPE_OUT ||
+	       (iv->wake == PT_WAKE_ROOM && pt_call_class(iv->syscall) & PT_C_PUT);
 }
 
 double pt_cores(const struct pt_model *m)

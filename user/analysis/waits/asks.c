@@ -5,7 +5,6 @@
 
 #include "analysis/waits/loader.h"
 #include "base/hash.h"
-#include "model/callclass.h"
 
 PT_ORDER(cmp_ask, struct pt_ask, pt_cmp(x->ts, y->ts))
 
@@ -109,20 +108,13 @@ static int take_feeder(const struct pt_an *an, const struct pt_trainer *t,
 	return err;
 }
 
-/* Room in a pipe or a socket was made by taking what was in it. */
-static bool is_for_room(const struct pt_iv *iv)
-{
-	return iv->wait == PT_WAIT_PIPE_OUT ||
-	       (iv->wake == PT_WAKE_ROOM && pt_call_class(iv->syscall) & PT_C_PUT);
-}
-
 /* ... woken by a thread of the actor itself. */
 static int take_direct(const struct pt_an *an, const struct pt_thread *th,
 		       const struct pt_actor *a, struct pt_paths *paths,
 		       uint32_t source, int worker, bool item, pt_asks *out)
 {
 	pt_each_iv(iv, th, an->t0, an->t1) {
-		bool room = is_for_room(iv);
+		bool room = pt_is_for_room(iv);
 		struct pt_ask x = { iv->ready, source, worker,
 				    th->proc == a->proc, item && !room, room };
 		const struct pt_thread *who;

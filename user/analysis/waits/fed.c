@@ -119,11 +119,6 @@ static struct given_by most_of(const struct looked *k, const struct pt_thread *t
 	return n ? v[best] : none;
 }
 
-static bool is_for_room(const struct pt_iv *iv)
-{
-	return iv->wait == PT_WAIT_PIPE_OUT || iv->wake == PT_WAKE_ROOM;
-}
-
 /* Does the giver hardly wait for whom it feeds? */
 static bool goes_on(const struct looked *k, const struct pt_thread *maker,
 		    const struct given_by *x)
@@ -139,7 +134,7 @@ static bool goes_on(const struct looked *k, const struct pt_thread *maker,
 			pt_model_thread(k->an->m, iv->waker_tid) : NULL;
 
 		ns = pt_overlap(iv->begin, iv->ready, k->begin, k->end);
-		if (is_for_room(iv))
+		if (pt_is_for_room(iv))
 			room += ns;
 		else if (by && is_downstream(k, maker, giver, by) &&
 			 !pt_is_lock(k->paths, giver, iv))

@@ -10,7 +10,7 @@
 #define MAKER_SHARE 0.05
 /* A thread that hands on is on the way back for less than this of what lies
  * behind it. */
-#define RELAY_SHARE 0.5
+#define RELAY_SHARE 0.75
 
 /* ---- workers ---------------------------------------------------------------------- */
 

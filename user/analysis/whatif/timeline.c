@@ -48,20 +48,13 @@ static bool is_shared(const struct pt_wi_look *k, const struct pt_iv *iv, int16_
 	return *by >= 0 || iv->wait == PT_WAIT_FLOCK;
 }
 
-/* It has a batch, and no room to put it. */
-static bool is_full(const struct pt_iv *iv)
-{
-	return iv->wait == PT_WAIT_PIPE_OUT ||
-	       (iv->wait == PT_WAIT_SOCK && iv->wake == PT_WAKE_ROOM);
-}
-
 static void set_place(const struct pt_wi_look *k, const struct pt_iv *iv,
 		      struct pt_wi_piece *p)
 {
 	enum pt_cause c = pt_piece_cause(k->an, k->t, k->w, iv);
 	const struct pt_sock *s;
 
-	if (k->w && is_full(iv)) { /* comes of the trainer's pace */
+	if (k->w && pt_is_for_room(iv)) { /* comes of the trainer's pace */
 		k->o->full_ms += p->end - p->begin;
 		p->what = PT_WI_IDLE;
 		return;

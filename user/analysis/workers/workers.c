@@ -169,6 +169,23 @@ static int usual_gap(const struct pt_worker *w, uint64_t *out)
 	return err;
 }
 
+static int made_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv, bool queued)
+{
+	if (!queued && !(iv && (iv->wait == PT_WAIT_RUNQ || pt_is_for_room(iv))))
+		*(uint64_t *)ctx += e - b;
+	return 0;
+}
+
+/* Time in which something can have been made: a message longer than a pipe is written piece by
+ * piece, with waits for room and for a core between them. */
+static uint64_t made_ns(const struct pt_worker *w, uint64_t b, uint64_t e)
+{
+	uint64_t ns = 0;
+
+	pt_walk(w->main, b, e, made_piece, &ns);
+	return ns;
+}
+
 static int join_parts(struct pt_worker *w)
 {
 	uint64_t least;
@@ -179,7 +196,7 @@ static int join_parts(struct pt_worker *w)
 	for (i = 0; i < w->done.n; i++) {
 		uint64_t at = w->done.v[i], since = i ? w->done.v[i - 1] : 0;
 
-		if (!i || at - since >= least)
+		if (!i || made_ns(w, since, at) >= least)
 			n++;
 		w->done.v[n - 1] = at;
 	}
