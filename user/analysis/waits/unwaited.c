@@ -189,6 +189,25 @@ static int take_like_threads(struct pt_loader_finder *k)
 	return 0;
 }
 
+static bool has_loader_like(const struct pt_trainer *t, const struct pt_proc *p)
+{
+	pt_each(const struct pt_worker, w, &t->workers) {
+		if (w->role == PT_ROLE_LOADER && w->proc->ppid == p->ppid &&
+		    !strncmp(w->proc->comm, p->comm, sizeof(p->comm)))
+			return true;
+	}
+	return false;
+}
+
+/* Was it met on the way back only, where another one waits for its lock, and is asked by the
+ * trainer itself, as that one is? */
+static bool is_no_helper(const struct pt_loader_finder *k, const struct pt_worker *w,
+			 const struct pt_thread *th)
+{
+	return w->role == PT_ROLE_HELPER && has_loader_like(k->t, w->proc) &&
+	       is_asked(k, th, false);
+}
+
 static int take_asked(struct pt_loader_finder *k)
 {
 	struct pt_trainer *t = k->t;
@@ -199,10 +218,13 @@ static int take_asked(struct pt_loader_finder *k)
 		struct pt_proc *p = an->m->all_procs.v[i];
 		struct pt_thread *th = pt_model_thread(an->m, p->tgid);
 		bool pool = is_of_pool(t, p);
-		struct pt_worker *w;
+		struct pt_worker *w = pt_worker_of(k, p, NULL);
+
+		if (w && th && is_no_helper(k, w, th))
+			w->role = PT_ROLE_LOADER;
 
 		if (p == t->proc || (!pool && !is_child(an->m, p, t->proc)) || !th ||
-		    pt_model_proc(an->m, p->tgid) != p || pt_worker_of(k, p, NULL) ||
+		    pt_model_proc(an->m, p->tgid) != p || w ||
 		    pt_feeds_device(an, p) || !is_asked(k, th, pool) ||
 		    is_beside(an, k->g, p))
 			continue;
