@@ -12,6 +12,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "model/syscalls.h"
 #include "stream_case.h"
 
 /* What is charged to a cause must be within `slack` s of the truth. */
@@ -413,6 +414,173 @@ static void test_many_tensors(void **state)
 	st_free(&s);
 }
 
+/* ---- two makers, of whom each has the trainer's every other step ---------------- */
+#define MAKER(i) (2500u + 2 * (i))
+#define MAKE_NS (40 * ST_MS)
+#define PIECES 8
+
+static struct pt_report *two_makers(struct stream *s, uint64_t end, struct pt_model **m)
+{
+	unsigned i;
+	struct pt_report *r;
+
+	st_host(s, JOB_BEGIN, 4, JOB_TRAINER);
+	st_task(s, JOB_BEGIN, JOB_TRAINER, JOB_TRAINER, 1, "train");
+	for (i = 0; i < 2; i++)
+		st_task(s, JOB_BEGIN, MAKER(i), MAKER(i), JOB_TRAINER, "train");
+	st_window(s, JOB_BEGIN, end);
+	st_seal(s);
+	r = st_analyze(s, m);
+	st_free(s);
+	assert_int_equal(r->n_workers, 2);
+	return r;
+}
+
+static const struct pt_r_worker *row_of(const struct pt_report *r, uint32_t pid)
+{
+	return &r->workers[r->workers[0].pid == pid ? 0 : 1];
+}
+
+static void wait_for_room(struct stream *s, uint32_t maker, uint64_t begin, uint64_t end)
+{
+	struct pt_rec_off *o = st_pipe_in(s, maker, maker, begin, end, end + 5000, 0x77,
+					  JOB_TRAINER, JOB_TRAINER);
+
+	o->syscall = PT_NR_write;
+	o->waker_syscall = PT_NR_read;
+}
+
+/* The trainer takes a batch that is longer than the pipe: for `each` it sleeps for the next piece,
+ * and the maker for room. */
+static uint64_t take_pieces(struct stream *s, uint64_t t, uint32_t maker, uint64_t each)
+{
+	unsigned k;
+
+	for (k = 0; k < PIECES; k++, t += each) {
+		st_pipe_in(s, JOB_TRAINER, JOB_TRAINER, t + 10 * ST_US, t + each, t + each + 5000,
+			   0x77, maker, maker);
+		wait_for_room(s, maker, t + 20 * ST_US, t + each - 30 * ST_US);
+	}
+	return t;
+}
+
+/* Both compute as long for a batch, and one of them waits longer for room between the pieces:
+ * none is slow, and no piece is a batch. */
+static void test_batches_in_pieces(void **state)
+{
+	uint64_t free_at[2] = { JOB_BEGIN, JOB_BEGIN }, t = JOB_BEGIN + 5 * ST_MS, ready;
+	struct stream s = { 0 };
+	struct pt_model *m;
+	struct pt_report *r;
+	unsigned i;
+
+	(void)state;
+	for (i = 0; i < 120; i++) {
+		uint32_t maker = MAKER(i % 2);
+
+		ready = free_at[i % 2] + MAKE_NS;
+		if (ready > t)
+			st_pipe_in(&s, JOB_TRAINER, JOB_TRAINER, t, ready, ready + 5000, 0x77,
+				   maker, maker);
+		else
+			wait_for_room(&s, maker, ready, t);
+		t = (ready > t ? ready : t) + 10 * ST_US;
+		t = take_pieces(&s, t, maker, i % 2 ? 3 * ST_MS : ST_MS / 2);
+		free_at[i % 2] = t;
+		t = use_batch(&s, t + 100 * ST_US);
+	}
+	r = two_makers(&s, t, &m);
+	assert_string_not_equal(case_root(r), "slow_worker");
+	for (i = 0; i < 2; i++)
+		assert_float_equal(row_of(r, MAKER(i))->batch_ms.p50, 40, 6);
+	pt_report_free(r);
+	pt_model_free(m);
+}
+
+/* Both make their batches under one lock in a file, so the second one's is always there: it is met
+ * behind the first one's waits for the lock only, and is no less of a loader. */
+static void test_holder_is_loader(void **state)
+{
+	const uint64_t turn = 30 * ST_MS;
+	struct stream s = { 0 };
+	struct pt_model *m;
+	struct pt_report *r;
+	uint64_t x, t = JOB_BEGIN + ST_MS;
+	unsigned i, k;
+
+	(void)state;
+	for (i = 0, x = JOB_BEGIN + 5 * ST_MS; i < 60; i++, x += 2 * turn) {
+		for (k = 0; k < 2; k++) {
+			struct pt_rec_off *o;
+			uint64_t b = k ? x + 50 * ST_US : x + turn + 50 * ST_US;
+
+			if (k && i % 5 == 4) { /* it has nothing to do, until it is asked */
+				st_pipe_in(&s, MAKER(k), MAKER(k), b, x + turn, x + turn + 5000,
+					   0x78, JOB_TRAINER, JOB_TRAINER);
+				continue;
+			}
+			o = st_pipe_in(&s, MAKER(k), MAKER(k), b, k ? x + turn : x + 2 * turn,
+				       (k ? x + turn : x + 2 * turn) + 5000, 0x91, MAKER(1 - k),
+				       MAKER(1 - k));
+			o->syscall = o->waker_syscall = PT_NR_flock;
+			o->obj_kind = o->waker_obj_kind = PT_OBJ_FILE;
+		}
+		st_pipe_in(&s, JOB_TRAINER, JOB_TRAINER, t, x + turn, x + turn + 5000, 0x77,
+			   MAKER(0), MAKER(0));
+		t = use_batch(&s, x + turn + 100 * ST_US);
+		t = use_batch(&s, t + 100 * ST_US); /* of the other one's */
+	}
+	r = two_makers(&s, t, &m);
+	for (i = 0; i < 2; i++)
+		assert_string_equal(row_of(r, MAKER(i))->role, "loader");
+	assert_string_equal(case_root(r), "lock_bound");
+	pt_report_free(r);
+	pt_model_free(m);
+}
+
+/* A process makes batches in one thread, and another one pickles and sends them, for which it
+ * waits again and again for the interpreter, while the next batch is computed: many sleeps, of
+ * which few are for a batch, and yet it only sends. */
+static void test_sender_without_interpreter(void **state)
+{
+	const uint32_t p = MAKER(0), sender = MAKER(0) + 1;
+	const uint64_t state_at = 0x5000, lock = 0x5100, piece = 3 * ST_MS;
+	struct pt_rec_python *py;
+	struct stream s = { 0 };
+	struct pt_model *m;
+	struct pt_report *r;
+	uint64_t t = JOB_BEGIN + 5 * ST_MS, made = t;
+	unsigned i, k;
+
+	(void)state;
+	st_host(&s, JOB_BEGIN, 4, JOB_TRAINER);
+	st_task(&s, JOB_BEGIN, JOB_TRAINER, JOB_TRAINER, 1, "train");
+	st_task(&s, JOB_BEGIN, p, p, JOB_TRAINER, "train");
+	st_task(&s, JOB_BEGIN, p, sender, JOB_TRAINER, "train");
+	py = &st_add(&s, PT_REC_PYTHON, sizeof(*py), JOB_BEGIN + 1000, p, p)->python;
+	py->state = state_at;
+	py->bytes = 0x400;
+	for (i = 0; i < 60; i++) {
+		made += 10 * ST_MS;
+		st_futex(&s, p, sender, made - 9 * ST_MS, made, made + 5000, 0x9000, p, p);
+		for (k = 0; k < 12; k++, made += piece)
+			st_futex(&s, p, sender, made + 10 * ST_US, made + piece - 10 * ST_US,
+				 made + piece - 5 * ST_US, lock, p, p);
+		st_pipe_in(&s, JOB_TRAINER, JOB_TRAINER, t, made, made + 5000, 0x77, p, sender);
+		made += 10 * ST_US;
+		t = use_batch(&s, made + 100 * ST_US);
+	}
+	st_window(&s, JOB_BEGIN, t);
+	st_seal(&s);
+	r = st_analyze(&s, &m);
+	assert_int_equal(r->n_workers, 1);
+	assert_int_equal(r->workers[0].pid, p);
+	assert_int_equal(r->workers[0].tid, p);
+	pt_report_free(r);
+	pt_model_free(m);
+	st_free(&s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -424,6 +592,9 @@ int main(void)
 		cmocka_unit_test(test_program_per_batch),
 		cmocka_unit_test(test_thread_of_programs),
 		cmocka_unit_test(test_many_tensors),
+		cmocka_unit_test(test_batches_in_pieces),
+		cmocka_unit_test(test_holder_is_loader),
+		cmocka_unit_test(test_sender_without_interpreter),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
