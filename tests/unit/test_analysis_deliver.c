@@ -544,7 +544,7 @@ static void test_holder_is_loader(void **state)
 static void test_sender_without_interpreter(void **state)
 {
 	const uint32_t p = MAKER(0), sender = MAKER(0) + 1;
-	const uint64_t state_at = 0x5000, lock = 0x5100, piece = 3 * ST_MS;
+	const uint64_t state_at = 0x5000, lock = 0x5100, piece = 2 * ST_MS;
 	struct pt_rec_python *py;
 	struct stream s = { 0 };
 	struct pt_model *m;
@@ -563,9 +563,10 @@ static void test_sender_without_interpreter(void **state)
 	for (i = 0; i < 60; i++) {
 		made += 10 * ST_MS;
 		st_futex(&s, p, sender, made - 9 * ST_MS, made, made + 5000, 0x9000, p, p);
+		st_bytes(&s, 0, 4096);
 		for (k = 0; k < 12; k++, made += piece)
-			st_futex(&s, p, sender, made + 10 * ST_US, made + piece - 10 * ST_US,
-				 made + piece - 5 * ST_US, lock, p, p);
+			st_futex(&s, p, sender, made + 10 * ST_US, made + 300 * ST_US,
+				 made + 305 * ST_US, lock, p, p);
 		st_pipe_in(&s, JOB_TRAINER, JOB_TRAINER, t, made, made + 5000, 0x77, p, sender);
 		made += 10 * ST_US;
 		t = use_batch(&s, made + 100 * ST_US);
