@@ -241,6 +241,8 @@
 #define PT_HUNG_SPINS 0.9
 /* ... but not while the job makes so many steps for each worker. */
 #define PT_HUNG_GOES_ON 8
+/* ... nor before a step has taken so many times as long as they do. */
+#define PT_HUNG_STILL 3
 /* Stopped and resumed: of the data wait so much is no accident. */
 #define PT_STOPPED_SHARE 0.5
 

@@ -246,6 +246,24 @@ static bool spins(const struct pt_an *an, const struct pt_trainer *t,
 	return (double)k.cpu > PT_HUNG_SPINS * (double)(an->t1 - since);
 }
 
+/* Has the step at the end lasted longer than steps of this job do? Unknown where there are few. */
+static bool lacks_a_step(const struct pt_an *an, const struct pt_trainer *t)
+{
+	pt_doubles ms = { 0 };
+	size_t i;
+	bool lacks = true;
+
+	for (i = 0; i + 1 < t->steps.n; i++)
+		if (pt_vec_push(&ms, pt_ms(t->steps.v[i].end - t->steps.v[i].begin)))
+			goto out;
+	if (ms.n >= PT_MIN_STEPS)
+		lacks = pt_ms(an->t1 - t->steps.v[ms.n].begin) >=
+			PT_HUNG_STILL * pt_median(ms.v, ms.n);
+out:
+	pt_vec_free(&ms);
+	return lacks;
+}
+
 /* Does the trainer stand still, too? While it computes, sleeps by a timer or waits for its device
  * it asks for nothing, and who waits to be asked does not hang. */
 static bool stands_still(const struct pt_an *an, const struct pt_trainer *t)
@@ -257,7 +275,7 @@ static bool stands_still(const struct pt_an *an, const struct pt_trainer *t)
 	if (t->main->exited)
 		return true;
 	iv = last_wait(an, t->main, &s);
-	return iv && iv->wait != PT_WAIT_SLEEP && iv->wait != PT_WAIT_RUNQ &&
+	return iv && iv->wait != PT_WAIT_SLEEP && iv->wait != PT_WAIT_RUNQ && lacks_a_step(an, t) &&
 	       !(c && pt_call_is_sync(c) && (c->open || c->end > iv->begin));
 }
 

@@ -528,6 +528,31 @@ static double upper_median(pt_doubles *d)
 }
 
 /*
+ * Which part of its batches was noticed, at least: where steps came that no worker was seen to
+ * make, those that it has less than its peers may be its own, and one of its times is then that of
+ * several batches. One that is slow where each takes what comes next has fewer, but all are seen.
+ */
+static double part_noticed(const struct pt_trainer *t, const struct pt_worker *w,
+			   const struct peers *p)
+{
+	double own = (double)p->own.n, seen = 0, each = 0, peers = 0, missing;
+
+	if (t->respawned || w->role == PT_ROLE_HELPER)
+		return 1;
+	pt_each(const struct pt_worker, o, &t->workers) {
+		if (!makes_alike(w, o))
+			continue;
+		seen += (double)o->service_ms.n;
+		if (o == w || o->service_ms.n < PT_SLOW_BATCHES)
+			continue;
+		each += (double)o->service_ms.n;
+		peers++;
+	}
+	missing = fmin((double)t->steps.n - seen, each / fmax(peers, 1) - own);
+	return missing > 0 ? own / (own + missing) : 1;
+}
+
+/*
  * Against the median of its peers' medians. And not by chance: the ranks of
  * its batches say whether they are slower as a whole. A worker is looked at
  * because it is the slowest of several, so the chance is theirs together
@@ -536,7 +561,7 @@ static double upper_median(pt_doubles *d)
 static int compare_one(const struct pt_an *an, const struct pt_trainer *t,
 		       struct pt_worker *w, struct peers *p)
 {
-	double others, ratio;
+	double others, ratio, noticed;
 	bool batches;
 	size_t n;
 	int err;
@@ -555,13 +580,14 @@ static int compare_one(const struct pt_an *an, const struct pt_trainer *t,
 	others = upper_median(&p->medians);
 	if (!(others > 0))
 		return 0;
-	ratio = w->slowdown = pt_median(p->own.v, p->own.n) / others;
+	noticed = batches ? part_noticed(t, w, p) : 1;
+	ratio = w->slowdown = noticed * pt_median(p->own.v, p->own.n) / others;
 	if (ratio < an->th->slow_factor && !batches)
 		return 0;
 	if (ratio < an->th->slow_factor) {
-		ratio = upper_middle(&p->own) / others;
+		ratio = noticed * upper_middle(&p->own) / others;
 		if (ratio < PT_SLOW_HUMPS * an->th->slow_factor) {
-			w->slow = slow_for_a_while(t, w, p, others) &&
+			w->slow = noticed >= 1 && slow_for_a_while(t, w, p, others) &&
 				  w->slow_chance <= an->th->slow_chance;
 			return 0;
 		}
@@ -570,7 +596,7 @@ static int compare_one(const struct pt_an *an, const struct pt_trainer *t,
 				 p->service_ms.n, &w->slow_chance);
 	w->slow_chance = fmin(1, w->slow_chance * (double)(n + 1));
 	w->slow = !err && w->slow_chance <= chance_left(an, t, w, p) &&
-		  mean_of(&p->own) >= PT_SLOW_MEAN * mean_of(&p->service_ms);
+		  noticed * mean_of(&p->own) >= PT_SLOW_MEAN * mean_of(&p->service_ms);
 	if (w->slow)
 		w->slowdown = ratio;
 	return err;
