@@ -497,6 +497,39 @@ static void test_batches_in_pieces(void **state)
 	pt_model_free(m);
 }
 
+/* Both make a batch in 80 ms. The second one's is there before the trainer looks, but for each
+ * fourth time: what is seen of it are the times of four, and it is not slow. */
+static void test_unseen_are_not_slow(void **state)
+{
+	const uint64_t turn = 80 * ST_MS;
+	uint64_t x = JOB_BEGIN + 5 * ST_MS, t = x, end;
+	struct stream s = { 0 };
+	struct pt_model *m;
+	struct pt_report *r;
+	unsigned i;
+
+	(void)state;
+	for (i = 0; i < 80; i++) {
+		end = x += turn;
+		st_pipe_in(&s, JOB_TRAINER, JOB_TRAINER, t, end, end + 5000, 0x77, MAKER(0),
+			   MAKER(0));
+		t = use_batch(&s, end + 100 * ST_US);
+		if (i % 4 == 3) {
+			end = t + 2 * ST_MS;
+			st_pipe_in(&s, JOB_TRAINER, JOB_TRAINER, t, end, end + 5000, 0x78, MAKER(1),
+				   MAKER(1));
+			t = end;
+		}
+		t = use_batch(&s, t + 100 * ST_US);
+	}
+	r = two_makers(&s, t, &m);
+	assert_float_equal(row_of(r, MAKER(0))->batch_ms.p50, 80, 5);
+	assert_float_equal(row_of(r, MAKER(1))->batch_ms.p50, 320, 20);
+	assert_int_equal(row_of(r, MAKER(1))->state, PT_WORKER_OK);
+	pt_report_free(r);
+	pt_model_free(m);
+}
+
 /* Both make their batches under one lock in a file, so the second one's is always there: it is met
  * behind the first one's waits for the lock only, and is no less of a loader. */
 static void test_holder_is_loader(void **state)
@@ -594,6 +627,7 @@ int main(void)
 		cmocka_unit_test(test_thread_of_programs),
 		cmocka_unit_test(test_many_tensors),
 		cmocka_unit_test(test_batches_in_pieces),
+		cmocka_unit_test(test_unseen_are_not_slow),
 		cmocka_unit_test(test_holder_is_loader),
 		cmocka_unit_test(test_sender_without_interpreter),
 	};

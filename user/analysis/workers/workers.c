@@ -528,14 +528,15 @@ static double upper_median(pt_doubles *d)
 }
 
 /*
- * Which part of its batches was noticed, at least: where steps came that no worker was seen to
- * make, those that it has less than its peers may be its own, and one of its times is then that of
- * several batches. One that is slow where each takes what comes next has fewer, but all are seen.
+ * Which part of its time against its peers' is sure. Where steps came that no worker was seen to
+ * make, the batches that it has less than its peers may be its own, and one of its times is then
+ * that of several. Where more were seen than there are steps, those that its peers have more may
+ * be parts. One that is slow where each takes what comes next has fewer, and all of them are seen.
  */
-static double part_noticed(const struct pt_trainer *t, const struct pt_worker *w,
-			   const struct peers *p)
+static double part_sure(const struct pt_trainer *t, const struct pt_worker *w,
+			const struct peers *p)
 {
-	double own = (double)p->own.n, seen = 0, each = 0, peers = 0, missing;
+	double own = (double)p->own.n, seen = 0, taken = 0, each = 0, peers = 0, less;
 
 	if (t->respawned || w->role == PT_ROLE_HELPER)
 		return 1;
@@ -548,8 +549,13 @@ static double part_noticed(const struct pt_trainer *t, const struct pt_worker *w
 		each += (double)o->service_ms.n;
 		peers++;
 	}
-	missing = fmin((double)t->steps.n - seen, each / fmax(peers, 1) - own);
-	return missing > 0 ? own / (own + missing) : 1;
+	pt_each(const struct pt_step, s, &t->steps)
+		taken += s->batches;
+	each /= fmax(peers, 1);
+	less = fmin(fabs(taken - seen), each - own);
+	if (less <= 0 || seen >= 2 * taken) /* a step takes several */
+		return 1;
+	return seen < taken ? own / (own + less) : (each - less) / each;
 }
 
 /*
@@ -561,7 +567,7 @@ static double part_noticed(const struct pt_trainer *t, const struct pt_worker *w
 static int compare_one(const struct pt_an *an, const struct pt_trainer *t,
 		       struct pt_worker *w, struct peers *p)
 {
-	double others, ratio, noticed;
+	double others, ratio, sure;
 	bool batches;
 	size_t n;
 	int err;
@@ -580,14 +586,17 @@ static int compare_one(const struct pt_an *an, const struct pt_trainer *t,
 	others = upper_median(&p->medians);
 	if (!(others > 0))
 		return 0;
-	noticed = batches ? part_noticed(t, w, p) : 1;
-	ratio = w->slowdown = noticed * pt_median(p->own.v, p->own.n) / others;
-	if (ratio < an->th->slow_factor && !batches)
+	sure = batches ? part_sure(t, w, p) : 1;
+	ratio = pt_median(p->own.v, p->own.n) / others;
+	if (sure < 1) /* of times of several, and of parts, no median tells */
+		ratio = fmin(ratio, sure * mean_of(&p->own) / mean_of(&p->service_ms));
+	w->slowdown = ratio;
+	if (ratio < an->th->slow_factor && (!batches || sure < 1))
 		return 0;
 	if (ratio < an->th->slow_factor) {
-		ratio = noticed * upper_middle(&p->own) / others;
+		ratio = upper_middle(&p->own) / others;
 		if (ratio < PT_SLOW_HUMPS * an->th->slow_factor) {
-			w->slow = noticed >= 1 && slow_for_a_while(t, w, p, others) &&
+			w->slow = slow_for_a_while(t, w, p, others) &&
 				  w->slow_chance <= an->th->slow_chance;
 			return 0;
 		}
@@ -596,7 +605,7 @@ static int compare_one(const struct pt_an *an, const struct pt_trainer *t,
 				 p->service_ms.n, &w->slow_chance);
 	w->slow_chance = fmin(1, w->slow_chance * (double)(n + 1));
 	w->slow = !err && w->slow_chance <= chance_left(an, t, w, p) &&
-		  noticed * mean_of(&p->own) >= PT_SLOW_MEAN * mean_of(&p->service_ms);
+		  mean_of(&p->own) >= PT_SLOW_MEAN * mean_of(&p->service_ms);
 	if (w->slow)
 		w->slowdown = ratio;
 	return err;
