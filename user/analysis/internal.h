@@ -73,6 +73,7 @@ struct pt_worker {
 	uint32_t respawn; /* ... so many */
 	uint32_t giver;	  /* who feeds it, a thread; 0 nobody */
 	bool slow;
+	bool in_parts; /* by times that may be those of several batches, or of parts */
 	bool hung;
 };
 

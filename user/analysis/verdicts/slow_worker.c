@@ -38,7 +38,7 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 
 	if (!w)
 		return 0;
-	if (w->slow_chance > f->th->slow_chance)
+	if (w->slow_chance > f->th->slow_chance || w->in_parts)
 		pt_at_most(&v->certainty, PT_CONF_MEDIUM);
 	pt_evidence_starved(f, v);
 	pt_evidence_against(v, "worker.slowdown", w->slowdown, "ratio", f->th->slow_factor);

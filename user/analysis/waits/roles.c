@@ -187,20 +187,38 @@ static bool is_beside_feed(const struct pt_givers *g, const struct pt_giver *kin
 	       read - up <= up / NAMES_PART && kin->unsized == kin->sleeps;
 }
 
-/* A thread of the consumer's own process, behind whose work each time results come down from the
- * device and nothing goes up: where they go to was in use. */
+/* A process that writes so small a part of what goes up hands over no batches in its pipes, ... */
+#define ANSWERS_PART 10
+
+/* ... where the consumer reads as much as goes up, but for names and sizes and what this one writes,
+ * and others who are waited for have written that: what this one answers is for something else. */
+static bool is_beside_others(const struct pt_givers *g, const struct pt_giver *x)
+{
+	uint64_t up = g->feed.up_bytes;
+
+	/* one of many that come and go has written little in any case */
+	if (!x->th || x->th->proc == g->own || x->th->exited || x->th->proc->born)
+		return false;
+	return g->feed.known && up && g->uploads >= GAPS_MIN && x->wrote && x->wrote <= up / ANSWERS_PART && g->own_read >= up &&
+	       g->own_read - up <= up / NAMES_PART + x->wrote && g->wrote - x->wrote >= up;
+}
+
+/* Somebody behind whose work each time results come down from the device and nothing goes up: where
+ * they go to was in use. Kin in other processes may do something else. */
 static bool holds_results(const struct pt_givers *g, const struct pt_giver *x,
 			  const struct pt_giver *kin)
 {
-	return x->th && x->th->proc == g->own && kin->gaps >= GAPS_MIN &&
-	       (double)kin->results >= RESULTS_SHARE * (double)kin->gaps;
+	const struct pt_giver *by = x->th && x->th->proc == g->own ? kin : x;
+
+	return x->th && by->gaps >= GAPS_MIN && (by == kin || !by->uploads) &&
+	       (double)by->results >= RESULTS_SHARE * (double)by->gaps;
 }
 
 static enum pt_giver_role who_feeds(const struct pt_givers *g, struct pt_giver *x,
 				    const struct pt_giver *kin)
 {
 	x->takes = takes_output(x, kin);
-	if (is_peer(g, x, kin))
+	if (is_peer(g, x, kin) || is_beside_others(g, x))
 		return PT_GIVER_PEER;
 	if (holds_results(g, x, kin))
 		return PT_GIVER_UNKNOWN;

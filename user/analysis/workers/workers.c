@@ -533,6 +533,8 @@ static double upper_median(pt_doubles *d)
  * that of several. Where more were seen than there are steps, those that its peers have more may
  * be parts. One that is slow where each takes what comes next has fewer, and all of them are seen.
  */
+#define SURE_PART 0.8 /* more of it is */
+
 static double part_sure(const struct pt_trainer *t, const struct pt_worker *w,
 			const struct peers *p)
 {
@@ -555,7 +557,8 @@ static double part_sure(const struct pt_trainer *t, const struct pt_worker *w,
 	less = fmin(fabs(taken - seen), each - own);
 	if (less <= 0 || seen >= 2 * taken) /* a step takes several */
 		return 1;
-	return seen < taken ? own / (own + less) : (each - less) / each;
+	less = seen < taken ? own / (own + less) : (each - less) / each;
+	return less < SURE_PART ? less : 1;
 }
 
 /*
@@ -573,7 +576,7 @@ static int compare_one(const struct pt_an *an, const struct pt_trainer *t,
 	int err;
 
 	w->slowdown = w->slow_chance = NAN;
-	w->slow = false;
+	w->slow = w->in_parts = false;
 	err = find_peers(t, w, p);
 	if (err || p->own.n < PT_SLOW_BATCHES)
 		return err;
@@ -587,6 +590,7 @@ static int compare_one(const struct pt_an *an, const struct pt_trainer *t,
 	if (!(others > 0))
 		return 0;
 	sure = batches ? part_sure(t, w, p) : 1;
+	w->in_parts = sure < 1;
 	ratio = pt_median(p->own.v, p->own.n) / others;
 	if (sure < 1) /* of times of several, and of parts, no median tells */
 		ratio = fmin(ratio, sure * mean_of(&p->own) / mean_of(&p->service_ms));
@@ -620,6 +624,7 @@ static void share_slot(struct pt_trainer *t, const struct pt_worker *first)
 		if (w->role != first->role || w->slot != first->slot)
 			continue;
 		w->slow = first->slow;
+		w->in_parts = first->in_parts;
 		w->slowdown = first->slowdown;
 		w->slow_chance = first->slow_chance;
 	}
