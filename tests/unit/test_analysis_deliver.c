@@ -571,50 +571,6 @@ static void test_holder_is_loader(void **state)
 	pt_model_free(m);
 }
 
-/* A process makes batches in one thread, and another one pickles and sends them, for which it
- * waits again and again for the interpreter, while the next batch is computed: many sleeps, of
- * which few are for a batch, and yet it only sends. */
-static void test_sender_without_interpreter(void **state)
-{
-	const uint32_t p = MAKER(0), sender = MAKER(0) + 1;
-	const uint64_t state_at = 0x5000, lock = 0x5100, piece = 2 * ST_MS;
-	struct pt_rec_python *py;
-	struct stream s = { 0 };
-	struct pt_model *m;
-	struct pt_report *r;
-	uint64_t t = JOB_BEGIN + 5 * ST_MS, made = t;
-	unsigned i, k;
-
-	(void)state;
-	st_host(&s, JOB_BEGIN, 4, JOB_TRAINER);
-	st_task(&s, JOB_BEGIN, JOB_TRAINER, JOB_TRAINER, 1, "train");
-	st_task(&s, JOB_BEGIN, p, p, JOB_TRAINER, "train");
-	st_task(&s, JOB_BEGIN, p, sender, JOB_TRAINER, "train");
-	py = &st_add(&s, PT_REC_PYTHON, sizeof(*py), JOB_BEGIN + 1000, p, p)->python;
-	py->state = state_at;
-	py->bytes = 0x400;
-	for (i = 0; i < 60; i++) {
-		made += 10 * ST_MS;
-		st_futex(&s, p, sender, made - 9 * ST_MS, made, made + 5000, 0x9000, p, p);
-		st_bytes(&s, 0, 4096);
-		for (k = 0; k < 12; k++, made += piece)
-			st_futex(&s, p, sender, made + 10 * ST_US, made + 300 * ST_US,
-				 made + 305 * ST_US, lock, p, p);
-		st_pipe_in(&s, JOB_TRAINER, JOB_TRAINER, t, made, made + 5000, 0x77, p, sender);
-		made += 10 * ST_US;
-		t = use_batch(&s, made + 100 * ST_US);
-	}
-	st_window(&s, JOB_BEGIN, t);
-	st_seal(&s);
-	r = st_analyze(&s, &m);
-	assert_int_equal(r->n_workers, 1);
-	assert_int_equal(r->workers[0].pid, p);
-	assert_int_equal(r->workers[0].tid, p);
-	pt_report_free(r);
-	pt_model_free(m);
-	st_free(&s);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -629,7 +585,6 @@ int main(void)
 		cmocka_unit_test(test_batches_in_pieces),
 		cmocka_unit_test(test_unseen_are_not_slow),
 		cmocka_unit_test(test_holder_is_loader),
-		cmocka_unit_test(test_sender_without_interpreter),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -48,17 +48,16 @@ static uint64_t work_ns(const struct pt_an *an, const struct pt_thread *th)
 	return ns;
 }
 
-/* Whoever is given items sleeps for them; fewer than one in so many of all its sleeps but
- * those for locks are some that a lock's word was not known for. */
+/* Whoever is given items sleeps for them; fewer than one in so many of all its sleeps
+ * are some that a lock's word was not known for. */
 #define RESTS_PART 10
 
-static size_t sleeps_of(const struct pt_an *an, struct pt_paths *paths,
-			const struct pt_thread *th)
+static size_t sleeps_of(const struct pt_an *an, const struct pt_thread *th)
 {
 	size_t n = 0;
 
 	pt_each_iv(iv, th, an->t0, an->t1)
-		n += iv->wait != PT_WAIT_RUNQ && !pt_is_lock(paths, th, iv);
+		n += iv->wait != PT_WAIT_RUNQ;
 	return n;
 }
 
@@ -70,7 +69,7 @@ static struct pt_thread *maker_behind(const struct pt_an *an,
 {
 	struct pt_thread *found = th;
 	pt_times items = { 0 };
-	size_t i, most = pt_max64(2, sleeps_of(an, g->paths, th) / RESTS_PART);
+	size_t i, most = pt_max64(2, sleeps_of(an, th) / RESTS_PART);
 
 	for (i = 0; i < p->threads.n; i++) {
 		uint64_t wakes = 0;
