@@ -571,6 +571,45 @@ static void test_holder_is_loader(void **state)
 	pt_model_free(m);
 }
 
+/* The second maker has nothing to do from the fifth batch on. The steps of the first one's, 300 ms
+ * each, go on until the end, or until 7 s before it. */
+static bool told_hung(bool goes_on)
+{
+	const uint64_t step = 300 * ST_MS;
+	uint64_t t = JOB_BEGIN + ST_MS, end = JOB_BEGIN + 10 * ST_S, b;
+	struct stream s = { 0 };
+	struct pt_model *m;
+	struct pt_report *r;
+	unsigned i;
+	bool told;
+
+	for (i = 0; t + step < end - (goes_on ? 0 : 7 * ST_S); i++) {
+		uint32_t maker = MAKER(i % 2 && i < 9);
+
+		b = t;
+		st_pipe_in(&s, JOB_TRAINER, JOB_TRAINER, b, b + step, b + step + 5000, 0x77, maker,
+			   maker);
+		t = use_batch(&s, b + step + 100 * ST_US);
+		if (i == 8)
+			st_off(&s, MAKER(1), MAKER(1), t, end + ST_S, end + ST_S)->syscall =
+				PT_NR_poll;
+	}
+	st_pipe_in(&s, JOB_TRAINER, JOB_TRAINER, t, end + ST_S, end + ST_S, 0x77, MAKER(1), MAKER(1));
+	r = two_makers(&s, end, &m);
+	told = case_verdict(r, "hung_worker");
+	assert_int_equal(row_of(r, MAKER(1))->state, told ? PT_WORKER_HUNG : PT_WORKER_OK);
+	pt_report_free(r);
+	pt_model_free(m);
+	return told;
+}
+
+static void test_idle_is_not_hung(void **state)
+{
+	(void)state;
+	assert_false(told_hung(true));
+	assert_true(told_hung(false));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -585,6 +624,7 @@ int main(void)
 		cmocka_unit_test(test_batches_in_pieces),
 		cmocka_unit_test(test_unseen_are_not_slow),
 		cmocka_unit_test(test_holder_is_loader),
+		cmocka_unit_test(test_idle_is_not_hung),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -337,6 +337,57 @@ static void answers_beside(void **state)
 	} while (thread);
 }
 
+/* ---- a child that answers a few bytes in each step ------------------------------------- */
+
+/* Seconds of data wait in which the maker writes so much of each batch of COPY_BYTES into the
+ * trainer's pipe, and another child is asked for ANSWER_NS in each step, and answers ten bytes. */
+static double waits_for_answers(uint64_t by_maker)
+{
+	uint64_t used = T0 + ST_MS, answered = T0, made = T0, ready;
+	struct stream s = { 0 };
+	struct pt_model *m;
+	struct pt_report *r;
+	double told;
+	unsigned n;
+
+	begin(&s);
+	st_task(&s, T0, GIVER, GIVER, TRAINER, "python3");
+	for (n = 0; n < STEPS; n++) {
+		st_pipe_in(&s, GIVER, GIVER, answered + 10 * ST_US, used + 20 * ST_US,
+			   used + 25 * ST_US, TO_GIVER, TRAINER, TRAINER);
+		st_bytes(&s, 10, 10);
+		answered = used + ANSWER_NS;
+		st_pipe_in(&s, TRAINER, TRAINER, used + 30 * ST_US, answered, answered + ST_US, 75,
+			   GIVER, GIVER);
+		st_bytes(&s, 10, 10);
+		ready = answered + 2 * ST_MS;
+		st_pipe_in(&s, MAKER, MAKER, made + 10 * ST_US, ready - ST_MS, ready - ST_MS + ST_US,
+			   TO_MAKER, TRAINER, TRAINER);
+		st_bytes(&s, 0, by_maker);
+		st_pipe_in(&s, TRAINER, TRAINER, answered + 20 * ST_US, ready, ready + ST_US,
+			   TO_TRAINER, MAKER, MAKER);
+		st_bytes(&s, COPY_BYTES, 10);
+		made = ready;
+		used = train(&s, ready + 10 * ST_US, ready + 10 * ST_US, MAKER);
+	}
+	r = figures(&s, used, &m);
+	told = r->breakdown.data_wait.seconds;
+	pt_report_free(r);
+	pt_model_free(m);
+	return told;
+}
+
+/* Who else writes all that goes up has made the batches; where nobody is seen to, who answers may
+ * have. */
+static void answers_are_no_batches(void **state)
+{
+	double answers = STEPS * (double)ANSWER_NS / 1e9;
+
+	(void)state;
+	assert_true(waits_for_answers(COPY_BYTES + 100) < 0.3 * answers);
+	assert_true(waits_for_answers(20) > 0.9 * answers);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -344,7 +395,7 @@ int main(void)
 		cmocka_unit_test(slow_maker),
 		cmocka_unit_test(asked),
 		cmocka_unit_test(held_back),
-		cmocka_unit_test(answers_beside),
+		cmocka_unit_test(answers_beside), cmocka_unit_test(answers_are_no_batches),
 		cmocka_unit_test(room_in_a_socket),
 	};
 

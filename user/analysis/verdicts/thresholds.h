@@ -98,6 +98,9 @@
 /* ... and its mean so many times that of its peers: where they take as long together, in
  * a few batches that take very long, they lack the same thing (a disk that all wait for) */
 #define PT_SLOW_MEAN 1.2
+/* Where less of its time against its peers' is sure, as batches were missed or were seen in parts,
+ * no median tells. */
+#define PT_SLOW_SURE 0.8
 /* A worker that is slow half of the time (every other epoch) has no median to speak of:
  * what 40 % of its batches take at least is so many times the factor above. Twice as
  * much: two humps, not one wide one. */

@@ -276,25 +276,6 @@ static uint64_t read_by(const struct pt_an *an, const struct pt_proc *p)
 	return sum;
 }
 
-static uint64_t written_by(const struct pt_an *an, const struct pt_proc *p)
-{
-	uint64_t sum = 0;
-	size_t i;
-
-	for (i = 0; i < p->threads.n; i++)
-		sum += pt_written_between(p->threads.v[i], an->t0, an->t1);
-	return sum;
-}
-
-static bool is_known(const struct pt_givers *g, uint32_t tgid)
-{
-	const struct pt_giver *x;
-
-	for (x = g->all; x && (x->tgid != tgid || !x->wrote); x = x->hh.next)
-		;
-	return x;
-}
-
 /* A pipe hands over what is read from it. What is put into shared memory or sent in a
  * message is not counted so. */
 static bool is_sized(const struct pt_iv *iv)
@@ -307,20 +288,19 @@ static struct pt_giver *giver_make(struct pt_givers *g, const struct pt_iv *iv,
 				   const struct pt_thread *who)
 {
 	struct pt_giver *x;
-	bool known;
 
 	HASH_FIND(hh, g->all, &iv->waker_tid, sizeof(iv->waker_tid), x);
 	if (x)
 		return x;
-	known = is_known(g, iv->waker_tgid);
 	x = pt_hash_make(g->all, tid, &iv->waker_tid);
 	if (x) {
 		x->tgid = iv->waker_tgid;
 		x->th = who;
 		x->stays = who ? stays_in(who, g->an->t0, g->an->t1) : 0;
 		x->bytes = who && who->proc != g->own ? read_by(g->an, who->proc) : 0;
-		x->wrote = who && who->proc != g->own ? written_by(g->an, who->proc) : 0;
-		g->wrote += known ? 0 : x->wrote;
+		x->wrote = who && who->proc != g->own ?
+				   pt_written_between(who, g->an->t0, g->an->t1) : 0;
+		g->wrote += x->wrote;
 	}
 	return x;
 }

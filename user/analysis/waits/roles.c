@@ -187,20 +187,22 @@ static bool is_beside_feed(const struct pt_givers *g, const struct pt_giver *kin
 	       read - up <= up / NAMES_PART && kin->unsized == kin->sleeps;
 }
 
-/* A process that writes so small a part of what goes up hands over no batches in its pipes, ... */
+/* Who writes so small a part of what goes up hands over no batches in a pipe, ... */
 #define ANSWERS_PART 10
 
 /* ... where the consumer reads as much as goes up, but for names and sizes and what this one writes,
- * and others who are waited for have written that: what this one answers is for something else. */
+ * and others who are waited for have written that, but for what was there when it all began: what
+ * this one answers is for something else. */
 static bool is_beside_others(const struct pt_givers *g, const struct pt_giver *x)
 {
 	uint64_t up = g->feed.up_bytes;
 
 	/* one of many that come and go has written little in any case */
-	if (!x->th || x->th->proc == g->own || x->th->exited || x->th->proc->born)
+	if (!x->wrote || x->th->exited || x->th->proc->born)
 		return false;
-	return g->feed.known && up && g->uploads >= GAPS_MIN && x->wrote && x->wrote <= up / ANSWERS_PART && g->own_read >= up &&
-	       g->own_read - up <= up / NAMES_PART + x->wrote && g->wrote - x->wrote >= up;
+	return g->feed.known && up && g->uploads >= GAPS_MIN && x->wrote <= up / ANSWERS_PART &&
+	       g->own_read >= up && g->own_read - up <= up / NAMES_PART + x->wrote &&
+	       g->wrote - x->wrote >= up - up / ANSWERS_PART;
 }
 
 /* Somebody behind whose work each time results come down from the device and nothing goes up: where

@@ -24,6 +24,21 @@ static bool is_child(const struct pt_model *m, const struct pt_proc *p,
 				       !strncmp(by->comm, p->comm, sizeof(p->comm)));
 }
 
+static bool is_loader_like(const struct pt_worker *w, const struct pt_proc *p)
+{
+	return w->role == PT_ROLE_LOADER && w->proc->ppid == p->ppid &&
+	       !strncmp(w->proc->comm, p->comm, sizeof(p->comm));
+}
+
+/* Is there a loader with this name and this parent? `born`: that has been started meanwhile. */
+static bool has_loader_like(const struct pt_trainer *t, const struct pt_proc *p, bool born)
+{
+	pt_each(const struct pt_worker, w, &t->workers)
+		if (is_loader_like(w, p) && (!born || w->proc->born))
+			return true;
+	return false;
+}
+
 /* ... but for one that sleeps for its items: a worker with its name and its parent is known, which
  * is asked as often and writes as much, but for this part; and that may be batches. */
 #define LIKE_PART 0.5
@@ -39,8 +54,7 @@ static bool is_like(const struct pt_loader_finder *k, const struct pt_thread *th
 	for (i = 0; i < t->workers.n && !pt_feeds_too_little(&k->g->feed, bytes); i++) {
 		const struct pt_worker *w = &t->workers.v[i];
 
-		if (w->role == PT_ROLE_LOADER && w->proc->ppid == th->proc->ppid &&
-		    !strncmp(w->proc->comm, th->proc->comm, sizeof(th->proc->comm)) &&
+		if (is_loader_like(w, th->proc) &&
 		    written >= LIKE_PART * (double)pt_written_between(w->main, an->t0, an->t1) &&
 		    (double)asked >= LIKE_PART * (double)pt_times_asked(an, t->proc, w->main))
 			return true;
@@ -189,22 +203,12 @@ static int take_like_threads(struct pt_loader_finder *k)
 	return 0;
 }
 
-static bool has_loader_like(const struct pt_trainer *t, const struct pt_proc *p)
-{
-	pt_each(const struct pt_worker, w, &t->workers) {
-		if (w->role == PT_ROLE_LOADER && w->proc->ppid == p->ppid &&
-		    !strncmp(w->proc->comm, p->comm, sizeof(p->comm)))
-			return true;
-	}
-	return false;
-}
-
 /* Was it met on the way back only, where another one waits for its lock, and is asked by the
  * trainer itself, as that one is? */
 static bool is_no_helper(const struct pt_loader_finder *k, const struct pt_worker *w,
 			 const struct pt_thread *th)
 {
-	return w->role == PT_ROLE_HELPER && has_loader_like(k->t, w->proc) &&
+	return w->role == PT_ROLE_HELPER && has_loader_like(k->t, w->proc, false) &&
 	       is_asked(k, th, false);
 }
 
@@ -222,7 +226,6 @@ static int take_asked(struct pt_loader_finder *k)
 
 		if (w && th && is_no_helper(k, w, th))
 			w->role = PT_ROLE_LOADER;
-
 		if (p == t->proc || (!pool && !is_child(an->m, p, t->proc)) || !th ||
 		    pt_model_proc(an->m, p->tgid) != p || w ||
 		    pt_feeds_device(an, p) || !is_asked(k, th, pool) ||
@@ -234,21 +237,6 @@ static int take_asked(struct pt_loader_finder *k)
 		w->main = pt_maker_in(an, k->g, p);
 	}
 	return 0;
-}
-
-/* Has a worker of this name, and with this parent, been started meanwhile? */
-static bool is_respawned(const struct pt_trainer *t, const struct pt_proc *p)
-{
-	size_t i;
-
-	for (i = 0; i < t->workers.n; i++) {
-		const struct pt_worker *w = &t->workers.v[i];
-
-		if (w->role == PT_ROLE_LOADER && w->proc->born && w->proc->ppid == p->ppid &&
-		    !strncmp(w->proc->comm, p->comm, sizeof(p->comm)))
-			return true;
-	}
-	return false;
 }
 
 static uint64_t last_step_call(const struct pt_an *an, const struct pt_proc *p)
@@ -271,7 +259,7 @@ static int take_newborn(struct pt_loader_finder *k)
 		struct pt_thread *th = p->threads.n ? p->threads.v[0] : NULL;
 
 		if (!th || !is_child(k->an->m, p, k->t->proc) || !p->born || th->exited ||
-		    th->first < last || pt_worker_of(k, p, NULL) || !is_respawned(k->t, p))
+		    th->first < last || pt_worker_of(k, p, NULL) || !has_loader_like(k->t, p, true))
 			continue;
 		if (!pt_worker_make(k, p, th))
 			return -ENOMEM;

@@ -246,22 +246,16 @@ static bool spins(const struct pt_an *an, const struct pt_trainer *t,
 	return (double)k.cpu > PT_HUNG_SPINS * (double)(an->t1 - since);
 }
 
-/* Has the step at the end lasted longer than steps of this job do? Unknown where there are few. */
+/* Has the step at the end lasted longer than the others do, by their median? Unknown where there are
+ * few. */
 static bool lacks_a_step(const struct pt_an *an, const struct pt_trainer *t)
 {
-	pt_doubles ms = { 0 };
-	size_t i;
-	bool lacks = true;
+	size_t i, n = t->steps.n ? t->steps.n - 1 : 0, shorter = 0;
+	uint64_t open = n ? an->t1 - t->steps.v[n].begin : 0;
 
-	for (i = 0; i + 1 < t->steps.n; i++)
-		if (pt_vec_push(&ms, pt_ms(t->steps.v[i].end - t->steps.v[i].begin)))
-			goto out;
-	if (ms.n >= PT_MIN_STEPS)
-		lacks = pt_ms(an->t1 - t->steps.v[ms.n].begin) >=
-			PT_HUNG_STILL * pt_median(ms.v, ms.n);
-out:
-	pt_vec_free(&ms);
-	return lacks;
+	for (i = 0; i < n; i++)
+		shorter += PT_HUNG_STILL * (t->steps.v[i].end - t->steps.v[i].begin) <= open;
+	return n < PT_MIN_STEPS || 2 * shorter >= n;
 }
 
 /* Does the trainer stand still, too? While it computes, sleeps by a timer or waits for its device
