@@ -515,6 +515,9 @@ int pt_word_wakes(const struct pt_an *an, struct pt_paths *paths,
 /* Bytes that `th` read in [b,e), and until its switches on both sides of it; that it wrote. */
 uint64_t pt_read_between(const struct pt_thread *th, uint64_t b, uint64_t e);
 uint64_t pt_written_between(const struct pt_thread *th, uint64_t b, uint64_t e);
+/* ... that all threads of the process did, in all. */
+uint64_t pt_read_by(const struct pt_an *an, const struct pt_proc *p);
+uint64_t pt_written_by(const struct pt_an *an, const struct pt_proc *p);
 
 /* Different call sites, PT_MAX_SITES at most: a table by open addressing, 0 is free. */
 #define PT_MAX_SITES 512

@@ -49,6 +49,26 @@ uint64_t pt_written_between(const struct pt_thread *th, uint64_t b, uint64_t e)
 	return moved(th, b, e, true);
 }
 
+static uint64_t moved_by(const struct pt_an *an, const struct pt_proc *p, bool written)
+{
+	uint64_t sum = 0;
+	size_t i;
+
+	for (i = 0; i < p->threads.n; i++)
+		sum += moved(p->threads.v[i], an->t0, an->t1, written);
+	return sum;
+}
+
+uint64_t pt_read_by(const struct pt_an *an, const struct pt_proc *p)
+{
+	return moved_by(an, p, false);
+}
+
+uint64_t pt_written_by(const struct pt_an *an, const struct pt_proc *p)
+{
+	return moved_by(an, p, true);
+}
+
 int pt_doubles_append(pt_doubles *to, const pt_doubles *from)
 {
 	int err = 0;

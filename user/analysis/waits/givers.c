@@ -266,16 +266,6 @@ static uint64_t stays_in(const struct pt_thread *th, uint64_t b, uint64_t e)
 	return pt_iv_after(th, e) - pt_iv_after(th, b);
 }
 
-static uint64_t read_by(const struct pt_an *an, const struct pt_proc *p)
-{
-	uint64_t sum = 0;
-	size_t i;
-
-	for (i = 0; i < p->threads.n; i++)
-		sum += pt_read_between(p->threads.v[i], an->t0, an->t1);
-	return sum;
-}
-
 /* A pipe hands over what is read from it. What is put into shared memory or sent in a
  * message is not counted so. */
 static bool is_sized(const struct pt_iv *iv)
@@ -297,10 +287,11 @@ static struct pt_giver *giver_make(struct pt_givers *g, const struct pt_iv *iv,
 		x->tgid = iv->waker_tgid;
 		x->th = who;
 		x->stays = who ? stays_in(who, g->an->t0, g->an->t1) : 0;
-		x->bytes = who && who->proc != g->own ? read_by(g->an, who->proc) : 0;
-		x->wrote = who && who->proc != g->own ?
-				   pt_written_between(who, g->an->t0, g->an->t1) : 0;
-		g->wrote += x->wrote;
+		if (who && who->proc != g->own) {
+			x->bytes = pt_read_by(g->an, who->proc);
+			x->wrote = pt_written_by(g->an, who->proc);
+			g->wrote += pt_written_between(who, g->an->t0, g->an->t1);
+		}
 	}
 	return x;
 }
@@ -493,7 +484,7 @@ int pt_find_givers(const struct pt_an *an, struct pt_paths *paths,
 	int err;
 
 	*out = (struct pt_givers){ .an = an, .paths = paths, .own = a->proc };
-	out->own_read = read_by(an, a->proc);
+	out->own_read = pt_read_by(an, a->proc);
 	out->lead_read = a->lead ? pt_read_between(a->lead, an->t0, an->t1) : 0;
 	err = pt_find_feed(an->m, &out->feed);
 	err = err ?: sum_gaps(&k);

@@ -30,7 +30,7 @@ struct pt_giver {
 	uint64_t stays, stays_there; /* its own off the CPU; those in such gaps */
 	uint64_t got;	/* bytes that the consumer read in them */
 	uint64_t bytes; /* ... and it itself in all */
-	uint64_t wrote; /* ... that it wrote in all; 0 for the consumer's process */
+	uint64_t wrote; /* ... that its process wrote in all; 0 for the consumer's */
 	uint64_t sent;	/* bytes that the consumer wrote in them */
 	uint64_t ends;	/* of the sleeps: until it ended */
 	uint64_t uploads; /* of the gaps: that end with one */
@@ -69,7 +69,7 @@ struct pt_givers {
 	struct pt_paths *paths;
 	const struct pt_proc *own; /* the consumer's process */
 	struct pt_feed feed;
-	uint64_t wrote; /* bytes, by all givers */
+	uint64_t wrote; /* bytes that the givers did, each thread by itself */
 	uint64_t own_read; /* bytes that the consumer's process reads in all */
 	uint64_t lead_read; /* ... and of these the thread that calls the device */
 	uint64_t uploads, read; /* batches that go up; bytes that the consumer reads before each */

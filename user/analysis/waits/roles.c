@@ -187,7 +187,7 @@ static bool is_beside_feed(const struct pt_givers *g, const struct pt_giver *kin
 	       read - up <= up / NAMES_PART && kin->unsized == kin->sleeps;
 }
 
-/* Who writes so small a part of what goes up hands over no batches in a pipe, ... */
+/* A process that writes so small a part of what goes up hands over no batches in a pipe, ... */
 #define ANSWERS_PART 10
 
 /* ... where the consumer reads as much as goes up, but for names and sizes and what this one writes,
@@ -202,7 +202,7 @@ static bool is_beside_others(const struct pt_givers *g, const struct pt_giver *x
 		return false;
 	return g->feed.known && up && g->uploads >= GAPS_MIN && x->wrote <= up / ANSWERS_PART &&
 	       g->own_read >= up && g->own_read - up <= up / NAMES_PART + x->wrote &&
-	       g->wrote - x->wrote >= up - up / ANSWERS_PART;
+	       g->wrote >= up - up / NAMES_PART + x->wrote;
 }
 
 /* Somebody behind whose work each time results come down from the device and nothing goes up: where

@@ -67,19 +67,14 @@ static bool is_like(const struct pt_loader_finder *k, const struct pt_thread *th
  * is not counted; and it may be that nothing is. */
 static bool only_takes(const struct pt_an *an, const struct pt_proc *by, const struct pt_proc *p)
 {
-	uint64_t told = 0, written = 0;
 	size_t i;
 
-	for (i = 0; i < by->threads.n; i++)
-		told += pt_written_between(by->threads.v[i], an->t0, an->t1);
-	for (i = 0; i < p->threads.n; i++) {
-		written += pt_written_between(p->threads.v[i], an->t0, an->t1);
+	for (i = 0; i < p->threads.n; i++)
 		pt_each_iv(iv, p->threads.v[i], an->t0, an->t1)
 			if (iv->valid_wake && (iv->wake == PT_WAKE_FUTEX ||
 					       iv->obj_kind == PT_OBJ_SOCK))
 				return false;
-	}
-	return told && !written;
+	return pt_written_by(an, by) && !pt_written_by(an, p);
 }
 
 /* A child, or one of a pool, that sleeps until the trainer asks it for something, and has
