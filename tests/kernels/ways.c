@@ -203,9 +203,12 @@ static void on_alarm(int sig)
 	(void)sig;
 }
 
-/* Out of an empty FIFO, until a signal ends the wait. */
+/* Out of an empty FIFO, until a signal ends the wait. Its next one is kept from calls that are
+ * not about it: the kernel breaks a splice off for it and starts it anew, which nobody but a
+ * tracer sees. */
 static void interrupted(struct worker *w, struct file *f, int fd)
 {
+	sigset_t alarm;
 	struct itimerspec t = { { 0, 2000000 }, { 0, 2000000 } };
 	struct sigevent e = { .sigev_notify = SIGEV_THREAD_ID,
 			      .sigev_signo = SIGUSR1 };
@@ -215,7 +218,11 @@ static void interrupted(struct worker *w, struct file *f, int fd)
 	if (timer_create(CLOCK_MONOTONIC, &e, &timer) ||
 	    timer_settime(timer, 0, &t, NULL))
 		die("timer");
+	sigemptyset(&alarm);
+	sigaddset(&alarm, SIGUSR1);
+	pthread_sigmask(SIG_UNBLOCK, &alarm, NULL);
 	count_failed(f, read(fd, w->buf, 1), EINTR);
+	pthread_sigmask(SIG_BLOCK, &alarm, NULL);
 	timer_delete(timer);
 }
 
@@ -344,6 +351,9 @@ void ways_setup(struct worker *w)
 	struct sigaction alarm = { .sa_handler = on_alarm };
 
 	sigaction(SIGUSR1, &alarm, NULL);
+	sigemptyset(&alarm.sa_mask);
+	sigaddset(&alarm.sa_mask, SIGUSR1);
+	pthread_sigmask(SIG_BLOCK, &alarm.sa_mask, NULL);
 	if (syscall(SYS_io_setup, RING, &w->aio))
 		atomic_store(&lacks[KIND_AIO], errno);
 	ring_open(&w->ring);
