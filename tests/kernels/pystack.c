@@ -189,6 +189,7 @@ static bool each_case(struct pt_capture *c, struct pt_ringbuf *ring, void *hole)
 	ok &= say("hole", minor, !r && !good && !bad && counts(c).unread >= was.unread + 5, 5);
 
 	play();
+	wait_for(c, ring, 2); /* one amid play() forgets the state that it knew */
 	put(STATES + STATE_WORDS, found.where.next, at(STATES)); /* in a circle, without it */
 	wait_for(c, ring, 2);
 	good = bad = 0;

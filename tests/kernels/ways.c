@@ -203,9 +203,8 @@ static void on_alarm(int sig)
 	(void)sig;
 }
 
-/* Out of an empty FIFO, until a signal ends the wait. Its next one is kept from calls that are
- * not about it: the kernel breaks a splice off for it and starts it anew, which nobody but a
- * tracer sees. */
+/* Out of an empty FIFO, until a signal ends the wait. Its next one is kept from other calls: the
+ * kernel breaks a splice off for it and starts it anew, which nobody but a tracer sees. */
 static void interrupted(struct worker *w, struct file *f, int fd)
 {
 	sigset_t alarm;

@@ -610,6 +610,76 @@ static void test_idle_is_not_hung(void **state)
 	assert_true(told_hung(false));
 }
 
+/* ---- a maker that waits for more until its time is over ------------------------- */
+#define SOURCE 2700
+#define ITEMS 0x88
+#define LINGER_MS 24
+
+/* It looks for another item, `ms` long; nobody writes one. */
+static void wait_in_vain(struct stream *s, uint64_t begin, int ms)
+{
+	uint64_t end = begin + (uint64_t)ms * ST_MS + 20000;
+	struct pt_rec_off *o = st_pipe_in(s, MAKER(0), MAKER(0), begin, end, end + 5000, ITEMS, 0,
+					  0);
+
+	o->arg[2] = (uint64_t)ms;
+	o->waker_syscall = PT_SYSCALL_NONE;
+	o->waker_obj_kind = PT_OBJ_NONE;
+	o->waker_object = 0;
+}
+
+/* What the data wait is laid to that is spent so. `again`: in two looks, and then the item
+ * comes. */
+static double lingers(enum pt_cause cause, bool again)
+{
+	uint64_t t = JOB_BEGIN + ST_MS, made;
+	struct stream s = { 0 };
+	struct pt_report *r;
+	struct pt_model *m;
+	double share;
+	unsigned i;
+
+	st_host(&s, JOB_BEGIN, 4, JOB_TRAINER);
+	st_task(&s, JOB_BEGIN, JOB_TRAINER, JOB_TRAINER, 1, "train");
+	st_task(&s, JOB_BEGIN, MAKER(0), MAKER(0), JOB_TRAINER, "train");
+	st_task(&s, JOB_BEGIN, SOURCE, SOURCE, JOB_TRAINER, "train");
+	for (i = 0; i < 100; i++) {
+		made = t + (LINGER_MS + 3) * ST_MS;
+		if (again) {
+			wait_in_vain(&s, t + ST_MS / 2, LINGER_MS / 2);
+			st_bytes(&s, 0, 1000);
+			wait_in_vain(&s, t + (LINGER_MS / 2 + 1) * ST_MS, LINGER_MS / 2 - 1);
+			st_pipe_in(&s, MAKER(0), MAKER(0), t + (LINGER_MS + 1) * ST_MS,
+				   made - ST_MS, made - ST_MS + 5000, ITEMS, SOURCE, SOURCE);
+		} else {
+			wait_in_vain(&s, t + ST_MS, LINGER_MS);
+			st_bytes(&s, 0, 1000);
+		}
+		st_pipe_in(&s, JOB_TRAINER, JOB_TRAINER, t, made, made + 5000, 0x77, MAKER(0),
+			   MAKER(0));
+		t = use_batch(&s, made + 50 * ST_US);
+	}
+	st_window(&s, JOB_BEGIN, t);
+	st_seal(&s);
+	r = st_figures(&s, &m);
+	share = case_charged(r, cause) / r->breakdown.data_wait.seconds;
+	assert_true(r->breakdown.data_wait.share > 0.7);
+	pt_report_free(r);
+	pt_model_free(m);
+	st_free(&s);
+	return share;
+}
+
+/* A batch that is put together until it is full or its time is over sleeps until then; who looks
+ * for the same again waits for whoever brings it. */
+static void test_lingers(void **state)
+{
+	(void)state;
+	assert_true(lingers(PT_CAUSE_SLEEP, false) > 0.85);
+	assert_true(lingers(PT_CAUSE_IPC, false) < 0.1);
+	assert_true(lingers(PT_CAUSE_SLEEP, true) < 0.5);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -625,6 +695,7 @@ int main(void)
 		cmocka_unit_test(test_unseen_are_not_slow),
 		cmocka_unit_test(test_holder_is_loader),
 		cmocka_unit_test(test_idle_is_not_hung),
+		cmocka_unit_test(test_lingers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -23,7 +23,8 @@
  * that the loop calls, 3 a worker's loop (a library), 4 and 5 what the worker computes,
  * 6 what it reads in. 7 the loop's call of the device; 8 a generator that the loop goes
  * through, and 10 what the loop calls from its line 9, behind that call; 12 what it calls
- * before that, from 11. */
+ * before that, from 11. 21 and 22, libraries that the loop calls from 9: what copies, what
+ * receives. */
 static const struct {
 	uint32_t id;
 	int line;
@@ -44,6 +45,9 @@ static const struct {
 	{ 10, 30, false, "metrics", "/job/train.py", 9, 0 },
 	{ 11, 11, false, "train", "/job/train.py", 0, 0 },
 	{ 12, 50, false, "prepare", "/job/train.py", 11, 0 },
+	{ 21, 180, true, "concatenate", "/usr/lib/python3/dist-packages/numpy/core.py", 9, 0 },
+	{ 22, 250, true, "Connection.recv", "/usr/lib/python3.11/multiprocessing/connection.py", 9,
+	  0 },
 };
 #define LINES (sizeof(program) / sizeof(*program))
 
@@ -443,6 +447,70 @@ static double too_long(bool looks)
 	return share;
 }
 
+#define MAKER 2500
+
+/* One step: the trainer sleeps for the parts of a batch, `has` apart, and moves `bytes` up. */
+static uint64_t take_and_use(struct stream *s, uint64_t t, uint64_t has, uint64_t bytes)
+{
+	unsigned k;
+
+	st_pipe_in(s, JOB_TRAINER, JOB_TRAINER, t, t + 5 * ST_MS, t + 5 * ST_MS + 5000, 0x77, MAKER,
+		   MAKER);
+	t += 5 * ST_MS + has;
+	st_pipe_in(s, JOB_TRAINER, JOB_TRAINER, t - ST_MS / 2, t - 20 * ST_US, t - 15 * ST_US, 0x77,
+		   MAKER, MAKER);
+	st_gpu(s, "cudaMemcpyAsync", JOB_TRAINER, JOB_TRAINER, t, t + 5 * ST_US, 0, 0, bytes, 1);
+	for (k = 0; k < 10; k++, t += 20 * ST_US)
+		st_gpu(s, "cudaLaunchKernel", JOB_TRAINER, JOB_TRAINER, t + 10 * ST_US, 0, 0,
+		       0x4000 + 16 * k, 0, 0);
+	st_gpu(s, "cudaStreamSynchronize", JOB_TRAINER, JOB_TRAINER, t, t + 4 * ST_MS, 0, 0, 0, 0);
+	return t + 4 * ST_MS + 20 * ST_US;
+}
+
+/* Is that told of a trainer that computes for `has` over each batch, seen in `stack` then? */
+static bool loads_itself(uint64_t has, uint64_t bytes, uint32_t stack)
+{
+	struct st_case c = { 0 };
+	struct stream s = { 0 };
+	uint64_t t = JOB_BEGIN + ST_MS, at[80], ts;
+	bool itself;
+	size_t i;
+
+	st_host(&s, JOB_BEGIN, 4, JOB_TRAINER);
+	st_task(&s, JOB_BEGIN, JOB_TRAINER, JOB_TRAINER, 1, "train");
+	st_task(&s, JOB_BEGIN, MAKER, MAKER, JOB_TRAINER, "train");
+	for (i = 0; i < 80; i++) {
+		at[i] = t + 5 * ST_MS;
+		t = take_and_use(&s, t, has, bytes);
+	}
+	st_window(&s, JOB_BEGIN, t);
+	st_seal(&s);
+	c.m = pt_model_new();
+	assert_non_null(c.m);
+	st_feed(&s, c.m);
+	st_free(&s);
+	feed_program(c.m);
+	for (i = 0; i < 80; i++) {
+		for (ts = at[i] + ST_MS; ts + ST_MS < at[i] + has; ts += 4 * ST_MS)
+			look_at(c.m, JOB_TRAINER, ts, stack, 0);
+	}
+	assert_true(analyze(&c)->breakdown.data_wait.share > 0.8);
+	itself = !strcmp(case_root(c.r), "main_thread_loading");
+	pt_report_free(c.r);
+	pt_model_free(c.m);
+	return itself;
+}
+
+/* A library that the loop calls copies for 30 ms where 4 KiB go up: nobody copies a batch so
+ * slowly. Of 6 MiB that may be the hand-over, and so may be what Python's own connection does. */
+static void more_than_a_copy_is_loading(void **state)
+{
+	(void)state;
+	assert_true(loads_itself(30 * ST_MS, 4096, 21));
+	assert_false(loads_itself(30 * ST_MS, 6 << 20, 21));
+	assert_false(loads_itself(30 * ST_MS, 4096, 22));
+}
+
 static void what_the_loop_calls_is_not_its_loader(void **state)
 {
 	(void)state;
@@ -809,6 +877,7 @@ int main(void)
 		cmocka_unit_test(python_above_the_calls_is_loading),
 		cmocka_unit_test(python_elsewhere_is_host_work),
 		cmocka_unit_test(what_the_loop_calls_is_not_its_loader),
+		cmocka_unit_test(more_than_a_copy_is_loading),
 		cmocka_unit_test(samples_stand_for_time),
 		cmocka_unit_test(time_goes_to_its_stack),
 		cmocka_unit_test(the_page_has_trees),

@@ -422,6 +422,21 @@ static bool is_wakeup(const struct pt_iv *iv)
 	       iv->ready > iv->begin && iv->end - iv->ready < WAKE_NS;
 }
 
+/* It looked for what another process may write, and nobody wrote by the time that it gave
+ * itself; unless it goes on to look at the same again, having written nothing: then it waits for
+ * that. */
+static bool gives_up(const struct pt_thread *th, const struct pt_iv *iv)
+{
+	const struct pt_iv *next = iv + 1, *end = th->iv.v + th->iv.n;
+
+	if (iv->wake != PT_WAKE_TIMER || iv->valid_wake || iv->ready - iv->begin < TIMED_NS)
+		return false;
+	while (next < end && next->wait == PT_WAIT_RUNQ)
+		next++;
+	return next < end && !(next->syscall == iv->syscall && next->object == iv->object &&
+			       next->wchar == iv->wchar);
+}
+
 static enum pt_cause cause_of(struct charger *k, const struct pt_leg *l)
 {
 	enum pt_cause c;
@@ -450,7 +465,8 @@ static enum pt_cause cause_of(struct charger *k, const struct pt_leg *l)
 	case PT_LEG_BLOCKED:
 		if (l->iv->wait == PT_WAIT_DISK_WRITE && pt_is_actor(k->a, l->th))
 			return PT_CAUSE_CHECKPOINT; /* what is loaded is not written */
-		return pt_sleep_cause(k->an, l->iv);
+		c = pt_sleep_cause(k->an, l->iv);
+		return c == PT_CAUSE_IPC && gives_up(l->th, l->iv) ? PT_CAUSE_SLEEP : c;
 	default:
 		if (l->th->proc->outside)
 			k->t->unadopted_ns += l->end - l->begin;

@@ -359,6 +359,27 @@ static bool is_own_work(const struct pt_model *m, const struct pt_code_look *l)
 	       !(leaf && leaf->native && !strncmp(leaf->name, "libc.", 5));
 }
 
+/* Nobody copies a batch more slowly than 100 MB/s, its first touch and a call or two aside. */
+#define COPY_NS_PER_BYTE 10
+#define COPY_BATCH_NS (2 * NS_PER_MS)
+
+/* Does the consumer take longer over batches that are there than what goes up can be copied in? */
+static bool copies_more(const struct pt_an *an, const struct pt_trainer *t)
+{
+	uint64_t took = 0, bytes = 0, most = 0;
+	size_t i;
+
+	for (i = 0; i < t->waits.n; i++) {
+		took += t->waits.v[i].handover_ns;
+		most += COPY_BATCH_NS;
+	}
+	pt_each_call(c, t->proc, an->t0, an->t1) {
+		if (pt_uploads(c) && c->v[1] < UINT64_MAX / COPY_NS_PER_BYTE / 2)
+			bytes += c->v[1];
+	}
+	return bytes && took > most && (took - most) / COPY_NS_PER_BYTE > bytes;
+}
+
 /* All that is seen of it is one line of the job's own, which calls no library but the C library:
  * a loop that spins until something comes looks so. A majority vote in one pass. */
 static void vote_spin(const struct pt_model *m, struct pt_host *h, const struct pt_code_look *l)
@@ -385,6 +406,7 @@ void pt_find_computing(const struct pt_an *an, struct pt_trainer *t)
 {
 	const struct pt_thread *th = t->main;
 	size_t i, hint = 0, all = 0, back = 0;
+	bool more = copies_more(an, t);
 
 	for (i = 0; i < th->looks.n; i++) {
 		const struct pt_code_look *l = &th->looks.v[i];
@@ -392,7 +414,8 @@ void pt_find_computing(const struct pt_an *an, struct pt_trainer *t)
 		if (!l->running || !pt_waits_in(t, &hint, l->begin, l->begin + 1))
 			continue;
 		all++;
-		back += is_called_back(an->m, l->stack) || is_own_work(an->m, l);
+		back += is_called_back(an->m, l->stack) || is_own_work(an->m, l) ||
+			(more && line_of(an->m, l->stack) && !pt_takes_batch(an->m, l->stack));
 	}
 	t->computes_too = back >= COMPUTES_MIN && (double)back >= COMPUTES_PART * (double)all;
 	if (!t->computes_too)
