@@ -610,6 +610,44 @@ static void test_idle_is_not_hung(void **state)
 	assert_true(told_hung(false));
 }
 
+/* ---- makers that take turns by something unseen ---------------------------------- */
+#define SERVER 2600
+
+/* Each batch takes 20 ms to compute; in turn, its maker sleeps for a server's word until the other
+ * one is done, else both compute all the time. The root. */
+static void check_turns(bool in_turn, const char *root)
+{
+	uint64_t t = JOB_BEGIN + ST_MS, made, until[2] = { JOB_BEGIN, JOB_BEGIN };
+	struct stream s = { 0 };
+	struct pt_report *r;
+	struct pt_model *m;
+	unsigned i;
+
+	st_task(&s, JOB_BEGIN, SERVER, SERVER, JOB_TRAINER, "server");
+	for (i = 0; i < 160; i++) {
+		uint32_t maker = MAKER(i % 2);
+
+		made = t + 20 * ST_MS;
+		if (in_turn && t > until[i % 2])
+			st_sock(&s, maker, maker, until[i % 2] + 20000, t, t + 5000, 0x99, SERVER,
+				SERVER);
+		st_pipe_in(&s, JOB_TRAINER, JOB_TRAINER, t, made, made + 5000, 0x77, maker, maker);
+		until[i % 2] = made + 10000;
+		t = use_batch(&s, made + 50 * ST_US);
+	}
+	r = two_makers(&s, t, &m);
+	assert_string_equal(case_root(r), root);
+	pt_report_free(r);
+	pt_model_free(m);
+}
+
+static void test_turns_unseen(void **state)
+{
+	(void)state;
+	check_turns(true, "lock_bound");
+	check_turns(false, "too_few_workers");
+}
+
 /* ---- a maker that waits for more until its time is over ------------------------- */
 #define SOURCE 2700
 #define ITEMS 0x88
@@ -695,6 +733,7 @@ int main(void)
 		cmocka_unit_test(test_unseen_are_not_slow),
 		cmocka_unit_test(test_holder_is_loader),
 		cmocka_unit_test(test_idle_is_not_hung),
+		cmocka_unit_test(test_turns_unseen),
 		cmocka_unit_test(test_lingers),
 	};
 

@@ -93,15 +93,21 @@ struct pt_pool { /* the workers' time, shares of what they were alive */
 	double sending;	  /* their senders are at it */
 	double cores_used; /* by the whole target, but for polling the device;
 			    * NAN unknown */
+	double together; /* pairs of workers that want a core at once: mean number */
+	double chance;	 /* ... if they knew nothing of each other */
 };
 struct pt_pool_time { /* ... in ns; all: that they were alive */
 	double all, cpu, run_queue, idle, sending;
 	double cores; /* of the whole target, but for polling */
 	double programs; /* of the data wait: for processes that lived in it alone */
 	double silent;	 /* ... and of which nothing was read */
+	double together, chance; /* pairs of workers, times ns; see struct pt_pool */
 };
-void pt_measure_pool(struct pt_an *an, struct pt_trainer *t,
-		     struct pt_pool_time *out);
+/* 0 or -ENOMEM. */
+int pt_measure_pool(struct pt_an *an, struct pt_trainer *t, struct pt_pool_time *out);
+/* turns.c: of processes that make batches, pairs that want a core at once. 0 or -ENOMEM. */
+int pt_measure_turns(const struct pt_an *an, const struct pt_trainer *t, double *together,
+		     double *chance);
 void pt_fill_pool(const struct pt_pool_time *k, uint64_t wall, struct pt_pool *out);
 
 struct pt_crowd { /* what the workers want of the cores, and may have */

@@ -20,7 +20,8 @@ static double mean_of(const struct pt_mean *m)
 
 #define POOL(X, T)                                                             \
 	X(T, SUM, all) X(T, SUM, cpu) X(T, SUM, run_queue) X(T, SUM, idle)      \
-	X(T, SUM, sending) X(T, SUM, cores) X(T, SUM, programs) X(T, SUM, silent)
+	X(T, SUM, sending) X(T, SUM, cores) X(T, SUM, programs) X(T, SUM, silent) \
+	X(T, SUM, together) X(T, SUM, chance)
 PT_JOIN_LIST(pool, struct pt_pool_time, POOL, 0);
 
 #define PHASES(X, T)                                                           \

@@ -64,12 +64,11 @@ static bool waits_for(const struct pt_an *an, const struct pt_trainer *t,
 static int measure(struct pt_an *an, struct pt_trainer *t, struct pt_measured *k)
 {
 	uint64_t faults = t->cause_ns[PT_CAUSE_PAGE_FAULT];
-	int err;
+	int err = pt_measure_pool(an, t, &k->pool);
 
-	pt_measure_pool(an, t, &k->pool);
 	pt_measure_balance(an, t, &k->balance);
 	pt_measure_phases(t, &k->phases);
-	err = pt_slowest_item(an, t, &k->item);
+	err = err ?: pt_slowest_item(an, t, &k->item);
 	if (err || !waits_for(an, t, faults + t->cause_ns[PT_CAUSE_DISK]))
 		return err;
 	err = faults ? pt_measure_faults(an, t, &k->faults) : 0;

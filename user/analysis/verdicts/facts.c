@@ -383,6 +383,9 @@ int pt_gather_facts(struct pt_an *an, const struct pt_measured *k,
 	f->gpu_growth = NAN;
 	if (f->t && wall) {
 		pt_fill_pool(&k->pool, wall, &f->pool);
+		f->in_turn = f->pool.busy >= f->th->pool_busy &&
+			     f->pool.chance >= PT_TURNS_CHANCE &&
+			     f->pool.together < PT_TURNS * f->pool.chance;
 		f->programs = k->pool.programs / (double)pt_max64(f->t->data_wait_ns, 1);
 		f->silent = k->pool.silent / (double)pt_max64(f->t->data_wait_ns, 1);
 		f->item = k->item;

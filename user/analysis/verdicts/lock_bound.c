@@ -38,10 +38,31 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	return pt_tell_holder(an, f->t, true, v) ?: 1;
 }
 
+/* Whatever it is by which one worker lets another go on: what they do then is done one at a time. */
+static int judge_unseen(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
+{
+	if (!f->in_turn || f->largest != PT_GROUP_CPU || f->group[PT_GROUP_CPU] < f->th->root_share)
+		return 0;
+	pt_evidence_starved(f, v);
+	pt_evidence_against(v, "workers.at_once", f->pool.together, "count",
+			    PT_TURNS * f->pool.chance);
+	pt_evidence(v, "workers.at_once_by_chance", f->pool.chance, "count");
+	pt_evidence(v, "workers.cpu_share", f->pool.cpu, "share");
+	pt_at_most(&v->certainty, PT_CONF_MEDIUM);
+	v->title = pt_sentence(an,
+		"The workers take turns: hardly ever do two of them compute at once, though each "
+		"one does for %.0f %% of its time and none lacks work.",
+		100 * f->pool.cpu);
+	v->advice = "Find what they share, which was not seen: a lock of a server or a manager, a "
+		    "connection, a token that goes round. Do less while it is held, or make the "
+		    "computing that is done then cheaper; more workers alone gain nothing.";
+	return 1;
+}
+
 /* Before it is asked which worker or item is slow: what is under the lock decides. */
 static int judge_turns(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
 {
-	return f->asked >= f->th->lock_asked ? judge(an, f, v) : 0;
+	return f->asked >= f->th->lock_asked ? judge(an, f, v) : judge_unseen(an, f, v);
 }
 
 /* The training thread's own work waits for one: what holds the loop up is whoever has

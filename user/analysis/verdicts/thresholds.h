@@ -82,6 +82,10 @@
 /* Makers that take turns under a lock for so much of the wait are no more of them:
  * what is under it decides. */
 #define PT_LOCK_ASKED 0.50
+/* Workers that compute at once for less than so much of what chance would give take turns;
+ * where chance would give less than so many pairs, that says nothing. */
+#define PT_TURNS 0.30
+#define PT_TURNS_CHANCE 0.10
 /* Of fewer samples of who has the interpreter's lock meanwhile none is named. */
 #define PT_HOLDER_SAMPLES 20
 /* Starving of which nobody knows why counts as so much of itself beside other costs: a

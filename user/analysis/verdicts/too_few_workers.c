@@ -66,7 +66,7 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	    (!sleeps && (!f->t->handoffs ||
 			 !(f->pool.run_queue <= f->th->pool_run_queue))))
 		return 0;
-	if (pt_gains_nothing(an, "workers"))
+	if (pt_gains_nothing(an, "workers") || (computes && f->in_turn))
 		return 0;
 	/* a sleep that polls, or that keeps to a rate, is no shorter beside others */
 	if (sleeps)

@@ -72,6 +72,7 @@ struct pt_facts {
 	bool no_demand;
 	struct pt_hung hung;
 	struct pt_pool pool;
+	bool in_turn; /* hardly two workers compute at once */
 	struct pt_item item;
 	struct pt_io io; /* what storage was waited for; see pt_io_decide() */
 	struct pt_fault_file faults;

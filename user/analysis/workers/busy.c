@@ -124,8 +124,7 @@ static void measure_programs(const struct pt_trainer *t, struct pt_pool_time *ou
 	}
 }
 
-void pt_measure_pool(struct pt_an *an, struct pt_trainer *t,
-		     struct pt_pool_time *out)
+int pt_measure_pool(struct pt_an *an, struct pt_trainer *t, struct pt_pool_time *out)
 {
 	*out = (struct pt_pool_time){ 0 };
 
@@ -151,6 +150,7 @@ void pt_measure_pool(struct pt_an *an, struct pt_trainer *t,
 	/* Totals come with a thread's next record; a worker that computes all
 	 * the time may not make one for long. */
 	out->cores = fmax(out->cpu + others_cpu(an, t) - polling(an), out->cpu);
+	return pt_measure_turns(an, t, &out->together, &out->chance);
 }
 
 void pt_fill_pool(const struct pt_pool_time *k, uint64_t wall, struct pt_pool *out)
@@ -160,6 +160,8 @@ void pt_fill_pool(const struct pt_pool_time *k, uint64_t wall, struct pt_pool *o
 	out->cpu = k->all > 0 ? k->cpu / k->all : NAN;
 	out->run_queue = k->all > 0 ? k->run_queue / k->all : NAN;
 	out->cores_used = k->cores / (double)pt_max64(wall, 1);
+	out->together = k->together / (double)pt_max64(wall, 1);
+	out->chance = k->chance / (double)pt_max64(wall, 1);
 }
 
 /* ---- hung ------------------------------------------------------------------ */
