@@ -836,8 +836,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(selftest),
-		cmocka_unit_test(multi_door),
+		/* before the other: where this process has closed a multi-uprobe link, perf events on the
+		 * same places see no call in one run of three (6.18). A trace opens one of the two doors. */
 		cmocka_unit_test(perf_door),
+		cmocka_unit_test(multi_door),
 		cmocka_unit_test(overflow),
 		cmocka_unit_test(light),
 		cmocka_unit_test(budget),
