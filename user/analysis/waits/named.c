@@ -363,21 +363,22 @@ static bool is_own_work(const struct pt_model *m, const struct pt_code_look *l)
 #define COPY_NS_PER_BYTE 10
 #define COPY_BATCH_NS (2 * NS_PER_MS)
 
-/* Does the consumer take longer over batches that are there than what goes up can be copied in? */
+/* Does the consumer take longer over batches that are there than what goes up can be copied in?
+ * Not told where the size of an upload is not known. */
 static bool copies_more(const struct pt_an *an, const struct pt_trainer *t)
 {
-	uint64_t took = 0, bytes = 0, most = 0;
-	size_t i;
+	double took = 0, bytes = 0;
 
-	for (i = 0; i < t->waits.n; i++) {
-		took += t->waits.v[i].handover_ns;
-		most += COPY_BATCH_NS;
-	}
+	pt_each(const struct pt_fetch, w, &t->waits)
+		took += (double)w->handover_ns;
 	pt_each_call(c, t->proc, an->t0, an->t1) {
-		if (pt_uploads(c) && c->v[1] < UINT64_MAX / COPY_NS_PER_BYTE / 2)
-			bytes += c->v[1];
+		uint64_t up = pt_uploads(c);
+
+		if (up == 1)
+			return false;
+		bytes += (double)up;
 	}
-	return bytes && took > most && (took - most) / COPY_NS_PER_BYTE > bytes;
+	return bytes > 0 && took > COPY_BATCH_NS * (double)t->waits.n + COPY_NS_PER_BYTE * bytes;
 }
 
 /* All that is seen of it is one line of the job's own, which calls no library but the C library:
