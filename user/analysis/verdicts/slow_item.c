@@ -1,6 +1,26 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "analysis/verdicts/verdict.h"
 
+static const char *title(struct pt_an *an, const struct pt_tail *t)
+{
+	if (t->waited)
+		return pt_sentence(an,
+			"A few slow items hold up the rest: the trainer waited for %zu of %zu "
+			"batches for %.0f ms where a step takes %.1f ms, and that is %.0f %% of the "
+			"data wait (mostly %s).",
+			t->n, t->all, t->ms, t->usual_ms, 100 * t->share,
+			pt_cause_words(t->cause));
+	return pt_sentence(an,
+		t->bursts ?
+		"A few slow items hold up the rest, or several are made at once: %zu of %zu batches, "
+		"evenly spread, took %.0f ms to make where the others take %.1f ms, and %.0f %% of "
+		"the data wait passes meanwhile (mostly %s)." :
+		"A few slow items hold up the rest: %zu of %zu batches took %.0f ms to make "
+		"where the others take %.1f ms, and %.0f %% of the data wait passes meanwhile "
+		"(mostly %s).",
+		t->n, t->all, t->ms, t->usual_ms, 100 * t->share, pt_cause_words(t->cause));
+}
+
 /* A few batches take many times as long to make as the others, and most of the
  * waiting passes meanwhile. */
 static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
@@ -31,18 +51,16 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	/* an item that sleeps may try again and again for something that is not its own */
 	if (t->waited && t->cause == PT_CAUSE_SLEEP)
 		pt_at_most(&v->certainty, PT_CONF_LOW);
-	v->title = t->waited ? pt_sentence(an,
-		"A few slow items hold up the rest: the trainer waited for %zu of %zu batches "
-		"for %.0f ms where a step takes %.1f ms, and that is %.0f %% of the data wait "
-		"(mostly %s).",
-		t->n, t->all, t->ms, t->usual_ms, 100 * t->share,
-		pt_cause_words(t->cause)) : pt_sentence(an,
-		"A few slow items hold up the rest: %zu of %zu batches took %.0f ms to make "
-		"where the others take %.1f ms, and %.0f %% of the data wait passes meanwhile "
-		"(mostly %s).",
-		t->n, t->all, t->ms, t->usual_ms, 100 * t->share,
-		pt_cause_words(t->cause));
-	v->advice = t->cause == PT_CAUSE_SLEEP ?
+	/* several may be made at once, and then handed out: no item is to blame */
+	if (t->bursts)
+		pt_at_most(&v->certainty, PT_CONF_LOW);
+	v->title = title(an, t);
+	v->advice = t->bursts ?
+		"If several batches are made at once (a list that is made whole, a shard that is "
+		"unpacked), hand each over as soon as it is made, or let another worker or more "
+		"prefetching bridge the time. Otherwise, find what the slow items have in common, "
+		"and make them cheaper." :
+		t->cause == PT_CAUSE_SLEEP ?
 		"Find out what these items sleep for. If they try again until something is there "
 		"(a database or file that is locked, a rate limit), that is to blame. Otherwise "
 		"keep one slow item from holding up the others: more prefetching, or "

@@ -363,80 +363,6 @@ static bool hands_on(const struct charger *k, const struct pt_thread *th)
 		t->workers.v[w].main != th);
 }
 
-#define TIMED_NS (10 * NS_PER_MS)
-
-enum pt_cause pt_sleep_cause(const struct pt_an *an, const struct pt_iv *iv)
-{
-	bool inside = iv->wait == PT_WAIT_SOCK || iv->wait == PT_WAIT_POLL ?
-			      pt_wait_inside(an, iv) : false;
-
-	switch (iv->wait) {
-	case PT_WAIT_DISK:
-	case PT_WAIT_DISK_WRITE:
-		return PT_CAUSE_DISK;
-	case PT_WAIT_FAULT:
-		return PT_CAUSE_PAGE_FAULT;
-	case PT_WAIT_PIPE_IN:
-	case PT_WAIT_PIPE_OUT:
-		return PT_CAUSE_IPC;
-	case PT_WAIT_SOCK:
-		return inside ? PT_CAUSE_IPC : PT_CAUSE_NETWORK;
-	case PT_WAIT_POLL:
-		return inside ? PT_CAUSE_IPC :
-		       iv->obj_kind == PT_OBJ_SOCK ? PT_CAUSE_NETWORK :
-		       pt_timed_out(iv) ? PT_CAUSE_SLEEP :
-					  PT_CAUSE_UNKNOWN;
-	case PT_WAIT_FUTEX:
-		/* a timed wait that nobody ended (threading.Timer); shorter ones ask for locks */
-		return !iv->valid_wake && iv->wake == PT_WAKE_TIMER &&
-				       iv->ready - iv->begin > TIMED_NS ?
-			       PT_CAUSE_SLEEP : PT_CAUSE_LOCK;
-	case PT_WAIT_SEM:
-	case PT_WAIT_FLOCK:
-	case PT_WAIT_INODE_LOCK:
-		return PT_CAUSE_LOCK;
-	case PT_WAIT_EVENT:
-	case PT_WAIT_MSGQ:
-		return PT_CAUSE_IPC;
-	case PT_WAIT_RECLAIM:
-		return PT_CAUSE_PAGE_FAULT;
-	case PT_WAIT_SLEEP:
-		return PT_CAUSE_SLEEP;
-	default:
-		return PT_CAUSE_UNKNOWN;
-	}
-}
-
-bool pt_is_idle(const struct pt_an *an, const struct pt_worker *w, const struct pt_iv *iv)
-{
-	return pt_rests(w, iv) || pt_sleep_cause(an, iv) == PT_CAUSE_LOCK;
-}
-
-/* From a device's interrupt to the thread's running: so much is the wake-up's own time (an
- * idle core wakes, another one is interrupted), no lack of cores. */
-#define WAKE_NS 100000ull
-
-static bool is_wakeup(const struct pt_iv *iv)
-{
-	return (iv->wait == PT_WAIT_DISK || iv->wait == PT_WAIT_FAULT) && !iv->valid_wake &&
-	       iv->ready > iv->begin && iv->end - iv->ready < WAKE_NS;
-}
-
-/* It looked for what another process may write, and nobody wrote by the time that it gave
- * itself; unless it goes on to look at the same again, having written nothing: then it waits for
- * that. */
-static bool gives_up(const struct pt_thread *th, const struct pt_iv *iv)
-{
-	const struct pt_iv *next = iv + 1, *end = th->iv.v + th->iv.n;
-
-	if (iv->wake != PT_WAKE_TIMER || iv->valid_wake || iv->ready - iv->begin < TIMED_NS)
-		return false;
-	while (next < end && next->wait == PT_WAIT_RUNQ)
-		next++;
-	return next < end && !(next->syscall == iv->syscall && next->object == iv->object &&
-			       next->wchar == iv->wchar);
-}
-
 static enum pt_cause cause_of(struct charger *k, const struct pt_leg *l)
 {
 	enum pt_cause c;
@@ -445,7 +371,7 @@ static enum pt_cause cause_of(struct charger *k, const struct pt_leg *l)
 	case PT_LEG_RUN:
 		return hands_on(k, l->th) ? PT_CAUSE_IPC : PT_CAUSE_CPU;
 	case PT_LEG_QUEUE:
-		if (is_wakeup(l->iv))
+		if (pt_is_wakeup(l->iv))
 			return pt_sleep_cause(k->an, l->iv);
 		c = pt_queue_cause(k->t, l->th, l->iv);
 		if (c == PT_CAUSE_RUN_QUEUE && hands_on(k, l->th))
@@ -466,7 +392,7 @@ static enum pt_cause cause_of(struct charger *k, const struct pt_leg *l)
 		if (l->iv->wait == PT_WAIT_DISK_WRITE && pt_is_actor(k->a, l->th))
 			return PT_CAUSE_CHECKPOINT; /* what is loaded is not written */
 		c = pt_sleep_cause(k->an, l->iv);
-		return c == PT_CAUSE_IPC && gives_up(l->th, l->iv) ? PT_CAUSE_SLEEP : c;
+		return c == PT_CAUSE_IPC && pt_gives_up(l->th, l->iv) ? PT_CAUSE_SLEEP : c;
 	default:
 		if (l->th->proc->outside)
 			k->t->unadopted_ns += l->end - l->begin;

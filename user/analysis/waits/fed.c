@@ -119,12 +119,41 @@ static struct given_by most_of(const struct looked *k, const struct pt_thread *t
 	return n ? v[best] : none;
 }
 
+/* In the consumer's process, beside the giver, there may be one who takes what the maker or its like
+ * made, and who tells the giver that there is to be more (an executor's manager). */
+struct beside {
+	size_t n;
+	struct {
+		const struct pt_thread *th;
+		bool takes;
+	} v[GIVERS_MAX];
+};
+
+static bool takes_from(const struct looked *k, const struct pt_thread *maker,
+		       const struct pt_thread *th, struct beside *b)
+{
+	const struct pt_thread *of;
+	size_t i;
+
+	for (i = 0; i < b->n; i++)
+		if (b->v[i].th == th)
+			return b->v[i].takes;
+	if (i == GIVERS_MAX)
+		return false;
+	of = most_of(k, th).th;
+	b->v[i].th = th;
+	b->v[i].takes = of && (of == maker || are_peers(k, of, maker));
+	b->n++;
+	return b->v[i].takes;
+}
+
 /* Does the giver hardly wait for whom it feeds? */
 static bool goes_on(const struct looked *k, const struct pt_thread *maker,
 		    const struct given_by *x)
 {
 	const struct pt_thread *giver = x->th;
 	uint64_t room = 0, asked = 0, ns;
+	struct beside beside = { 0 };
 	size_t i;
 
 	for (i = pt_iv_after(giver, k->begin);
@@ -136,7 +165,9 @@ static bool goes_on(const struct looked *k, const struct pt_thread *maker,
 		ns = pt_overlap(iv->begin, iv->ready, k->begin, k->end);
 		if (pt_is_for_room(iv))
 			room += ns;
-		else if (by && is_downstream(k, maker, giver, by) &&
+		else if (by && (is_downstream(k, maker, giver, by) ||
+				(by->proc == k->t->proc && by->proc == giver->proc &&
+				 takes_from(k, maker, by, &beside))) &&
 			 !pt_is_lock(k->paths, giver, iv))
 			asked += ns;
 	}

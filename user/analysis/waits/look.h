@@ -42,7 +42,7 @@ int pt_charge_waits(struct pt_an *an, struct pt_trainer *t,
 /* refill.c: t->look's asks that pass through a thread of the trainer get the worker
  * that they are for, where that can be learned. 0 or -ENOMEM. */
 int pt_learn_refills(const struct pt_an *an, struct pt_trainer *t);
-/* What a sleep is for, by itself. */
+/* causes.c: what a sleep is for, by itself. */
 enum pt_cause pt_sleep_cause(const struct pt_an *an, const struct pt_iv *iv);
 /* An event loop's time-out: what it was to do then sleeps until then. */
 static inline bool pt_timed_out(const struct pt_iv *iv)
@@ -50,6 +50,12 @@ static inline bool pt_timed_out(const struct pt_iv *iv)
 	return iv->wait == PT_WAIT_POLL && iv->obj_kind != PT_OBJ_SOCK &&
 	       iv->wake == PT_WAKE_TIMER;
 }
+/* Is what it waits for a core then only the way from a device's interrupt to its running? */
+bool pt_is_wakeup(const struct pt_iv *iv);
+/* Did it give up? It looked for what another process may write, and nobody wrote by the time
+ * that it gave itself; unless it goes on to look at the same again, having written nothing: then
+ * it waits for that. */
+bool pt_gives_up(const struct pt_thread *th, const struct pt_iv *iv);
 /* moving.c: of what a process computes, the part in the kernel; 0 unknown. */
 double pt_kernel_part(const struct pt_proc *p);
 /* Of what makers compute in data waits: their kernel's part, where it is no more than goes with

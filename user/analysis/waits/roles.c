@@ -190,6 +190,17 @@ static bool is_beside_feed(const struct pt_givers *g, const struct pt_giver *kin
 /* A process that writes so small a part of what goes up hands over no batches in a pipe, ... */
 #define ANSWERS_PART 10
 
+/* ... nor does whoever is handed what came down from the device before it answers: ... */
+#define RESULTS_MIN (1 << 20)
+#define RESULTS_PART 2
+
+static bool is_given_results(const struct pt_givers *g, const struct pt_giver *x)
+{
+	uint64_t down = g->feed.result_bytes;
+
+	return down >= RESULTS_MIN && x->sent >= down / RESULTS_PART && is_asked(x);
+}
+
 /* ... where the consumer reads as much as goes up, but for names and sizes and what this one writes,
  * and others who are waited for have written that, but for what was there when it all began: what
  * this one answers is for something else. */
@@ -200,8 +211,10 @@ static bool is_beside_others(const struct pt_givers *g, const struct pt_giver *x
 	/* one of many that come and go has written little in any case */
 	if (!x->wrote || x->th->exited || x->th->proc->born)
 		return false;
-	return g->feed.known && up && g->uploads >= GAPS_MIN && x->wrote <= up / ANSWERS_PART &&
-	       g->own_read >= up && g->own_read - up <= up / NAMES_PART + x->wrote &&
+	if (x->wrote > up / ANSWERS_PART && !is_given_results(g, x))
+		return false;
+	return g->feed.known && up && g->uploads >= GAPS_MIN && g->own_read >= up &&
+	       g->own_read - up <= up / NAMES_PART + x->wrote &&
 	       g->wrote >= up - up / NAMES_PART + x->wrote;
 }
 

@@ -170,7 +170,7 @@ static struct slow slow_part(const struct pt_trainer *t, const struct pt_fetch *
 }
 
 /* Of the waits beside slow batches, what there is more of than while none is made: else the
- * worker that is at one is not missed. None, where next to no time is left without. */
+ * worker that is at one is not missed. Not told, where next to no time is left without. */
 static uint64_t excess(const struct pt_an *an, const struct pt_trainer *t, const pt_spans *made,
 		       uint64_t beside)
 {
@@ -258,9 +258,8 @@ static bool come_in_bursts(const struct pt_trainer *t, double limit, double usua
 	return n >= PT_TAIL_APART && is_even(n, sum, squares);
 }
 
-/* Are the makers at work for most of the time? Then slow batches that come evenly are how they
- * work, and their time in all is what lacks; else they rest meanwhile, and one holds up the line. */
-static bool makers_work(const struct pt_an *an, const struct pt_trainer *t)
+/* The part of their time that the makers work. */
+static double makers_work(const struct pt_an *an, const struct pt_trainer *t)
 {
 	uint64_t all = 0, rests = 0;
 
@@ -273,47 +272,65 @@ static bool makers_work(const struct pt_an *an, const struct pt_trainer *t)
 		all += e - b;
 		rests += pt_rest_ns(w, b, e);
 	}
-	return (double)rests < (1 - PT_TAIL_WORK) * (double)all;
+	return all ? 1 - (double)rests / (double)all : 0;
 }
 
-static bool are_makers_way(const struct pt_an *an, const struct pt_trainer *t, double limit,
-			   double usual, double slow, bool waited)
+
+/* Batches come no faster than makers that never rest make them: how much sooner all would be made
+ * if slow batches took what is usual, ns. */
+static uint64_t sooner(const struct pt_an *an, const struct pt_trainer *t, const pt_doubles *slow_ms,
+		       double usual_ms)
 {
-	return (waited ? come_evenly(t, limit) : come_in_bursts(t, limit, usual, slow)) &&
-	       makers_work(an, t);
+	double n = 0, ms = 0;
+
+	pt_each(const struct pt_worker, w, &t->workers)
+		n += w->role != PT_ROLE_HELPER;
+	pt_each(const double, x, slow_ms)
+		ms += *x - usual_ms;
+	return n && all_noticed(t) && makers_work(an, t) > 1 - PT_TAIL_REST ? (uint64_t)(ms / n * NS_PER_MS) : 0;
 }
 
-int pt_measure_tail(const struct pt_an *an, const struct pt_trainer *t,
-		    struct pt_tail *out)
+/* The slow ones, and whether there may be such at all. */
+static int list_slow(const struct pt_an *an, const struct pt_trainer *t, const pt_doubles *all,
+		     struct pt_tail *out, pt_doubles *slow)
+{
+	double limit = PT_TAIL_FACTOR * out->usual_ms;
+	int err = 0;
+
+	pt_each_ok(const double, ms, all, err) {
+		if (*ms > limit)
+			err = pt_vec_push(slow, *ms);
+	}
+	pt_each_ok(const struct pt_worker, w, &t->workers, err) {
+		if (!out->waited && unfinished_ms(an, w) > limit)
+			err = pt_vec_push(slow, unfinished_ms(an, w));
+	}
+	out->ms = pt_median(slow->v, slow->n);
+	if (err || out->all < PT_TAIL_BATCHES || !slow->n ||
+	    (double)slow->n > PT_TAIL_PART * (double)out->all)
+		return err;
+	out->bursts = out->waited ? come_evenly(t, limit) :
+				    come_in_bursts(t, limit, out->usual_ms, out->ms);
+	/* Where the makers work for most of the time, slow batches that come evenly are how they
+	 * work, and their time in all is what lacks; else they rest meanwhile, and one holds up
+	 * the line. */
+	if (!out->bursts || makers_work(an, t) <= PT_TAIL_WORK)
+		out->n = slow->n;
+	return 0;
+}
+
+/* What of the waiting they are to blame for. */
+static int share_of_slow(const struct pt_an *an, const struct pt_trainer *t,
+			 const pt_doubles *slow_ms, struct pt_tail *out)
 {
 	uint64_t by[PT_CAUSE_NR] = { 0 }, slow = 0, all = 0, most = 0, beside = 0;
-	pt_doubles v = { 0 }, tail = { 0 };
-	pt_spans made = { 0 }, *of = NULL;
-	bool waited = few_noticed(t);
-	double limit;
+	pt_spans *of = calloc(t->workers.n + 1, sizeof(*of)), made = { 0 };
+	double limit = PT_TAIL_FACTOR * out->usual_ms;
 	size_t i;
-	int err = usual(t, waited, &v);
+	int err = of ? slow_times(an, t, limit, out->waited, &made, of) : -ENOMEM;
 
-	*out = (struct pt_tail){ .usual_ms = pt_median(v.v, v.n), .ms = NAN, .waited = waited };
-	if (waited && !err)
-		err = step_ms(t, &out->usual_ms);
-	limit = PT_TAIL_FACTOR * out->usual_ms;
-	out->all = waited && t->steps.n > v.n ? t->steps.n : v.n;
-	for (i = 0; i < v.n && !err; i++)
-		if (v.v[i] > limit)
-			err = pt_vec_push(&tail, v.v[i]);
-	pt_each_ok(const struct pt_worker, w, &t->workers, err) {
-		if (!waited && unfinished_ms(an, w) > limit)
-			err = pt_vec_push(&tail, unfinished_ms(an, w));
-	}
-	if (err || out->all < PT_TAIL_BATCHES || !tail.n ||
-	    (double)tail.n > PT_TAIL_PART * (double)out->all ||
-	    are_makers_way(an, t, limit, out->usual_ms, pt_median(tail.v, tail.n), waited))
-		goto out;
-	of = calloc(t->workers.n + 1, sizeof(*of));
-	err = of ? slow_times(an, t, limit, waited, &made, of) : -ENOMEM;
 	pt_each_ok(const struct pt_fetch, w, &t->waits, err) {
-		struct slow s = slow_part(t, w, limit, waited, &made, of);
+		struct slow s = slow_part(t, w, limit, out->waited, &made, of);
 
 		all += w->end - w->begin;
 		slow += s.own;
@@ -326,17 +343,33 @@ int pt_measure_tail(const struct pt_an *an, const struct pt_trainer *t,
 		out->dev = w->dev;
 		out->peer = w->peer;
 	}
-	out->n = tail.n;
-	out->ms = pt_median(tail.v, tail.n);
 	slow += err ? 0 : excess(an, t, &made, beside);
+	if (!err && !out->waited)
+		slow = pt_max64(slow, pt_min64(all, sooner(an, t, slow_ms, out->usual_ms)));
 	out->share = all ? (double)slow / (double)all : 0;
 	out->cause = pt_largest_cause(by);
-out:
-	pt_vec_free(&v);
-	pt_vec_free(&tail);
 	pt_vec_free(&made);
 	for (i = 0; of && i < t->workers.n; i++)
 		pt_vec_free(&of[i]);
 	free(of);
+	return err;
+}
+
+int pt_measure_tail(const struct pt_an *an, const struct pt_trainer *t,
+		    struct pt_tail *out)
+{
+	bool waited = few_noticed(t);
+	pt_doubles v = { 0 }, slow = { 0 };
+	int err = usual(t, waited, &v);
+
+	*out = (struct pt_tail){ .usual_ms = pt_median(v.v, v.n), .ms = NAN, .waited = waited };
+	if (waited && !err)
+		err = step_ms(t, &out->usual_ms);
+	out->all = waited && t->steps.n > v.n ? t->steps.n : v.n;
+	err = err ?: list_slow(an, t, &v, out, &slow);
+	if (!err && out->n)
+		err = share_of_slow(an, t, &slow, out);
+	pt_vec_free(&v);
+	pt_vec_free(&slow);
 	return err;
 }
