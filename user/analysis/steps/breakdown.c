@@ -21,10 +21,78 @@ static void add_to_step(struct pt_trainer *t, size_t *hint,
 /* A shorter collective has only put its kernel into the queue. */
 #define COLLECTIVE_NS 30000ull
 
-static bool drains(const struct pt_gpu_call *c)
+/* Streams that may have work, and calls of several threads that wait for one. Of more than so many
+ * none is known to have none. */
+#define STREAMS_MAX 16
+
+struct at_work {
+	uint64_t stream[STREAMS_MAX];
+	size_t n;
+	struct drain {
+		uint64_t stream, end;
+		bool all;
+	} drains[STREAMS_MAX];
+	size_t n_drains;
+	bool drained; /* ever: before that, what there is is not known */
+};
+
+static void add_stream(struct at_work *w, uint64_t stream)
 {
-	return c->cls == PT_API_SYNC_DEVICE || c->cls == PT_API_SYNC_STREAM ||
-	       (pt_call_is_copy(c) && c->v[2] == PT_COPY_D2H);
+	size_t i;
+
+	for (i = 0; i < w->n_drains; i++) /* what comes meanwhile may be left */
+		if (w->drains[i].all || w->drains[i].stream == stream)
+			w->drains[i--] = w->drains[--w->n_drains];
+	for (i = 0; i < w->n && i < STREAMS_MAX; i++)
+		if (w->stream[i] == stream)
+			return;
+	if (w->n < STREAMS_MAX)
+		w->stream[w->n] = stream;
+	w->n++;
+}
+
+static void drop_stream(struct at_work *w, uint64_t stream)
+{
+	size_t i;
+
+	for (i = 0; i < w->n && w->n <= STREAMS_MAX; i++)
+		if (w->stream[i] == stream)
+			w->stream[i] = w->stream[--w->n];
+}
+
+/* Drains are over when their calls are. */
+static void drain_until(struct at_work *w, uint64_t ts)
+{
+	size_t i;
+
+	for (i = 0; i < w->n_drains; i++) {
+		if (w->drains[i].end > ts)
+			continue;
+		if (w->drains[i].all)
+			w->n = 0;
+		else
+			drop_stream(w, w->drains[i].stream);
+		w->drained = true;
+		w->drains[i--] = w->drains[--w->n_drains];
+	}
+}
+
+/* A sync of one stream says nothing of others; a copy back that blocks waits for all, as the legacy
+ * default stream does. */
+static void note_call(struct at_work *w, const struct pt_gpu_call *c)
+{
+	bool back = pt_call_is_copy(c) && c->v[2] == PT_COPY_D2H;
+	bool all = c->cls == PT_API_SYNC_DEVICE || (back && c->cls == PT_API_COPY_SYNC);
+
+	if (pt_call_is_launch(c))
+		add_stream(w, c->stream);
+	else if ((all || back || c->cls == PT_API_SYNC_STREAM) && w->n_drains < STREAMS_MAX)
+		w->drains[w->n_drains++] = (struct drain){ c->stream, c->end, all };
+}
+
+static bool is_empty(const struct at_work *w)
+{
+	return w->drained && !w->n;
 }
 
 /* Fewer copies of an empty device tell no price. */
@@ -49,21 +117,20 @@ static int price_of_copies(const struct pt_an *an, const struct pt_trainer *t,
 			   double *out)
 {
 	const struct pt_proc *p = t->proc;
+	struct at_work w = { 0 };
 	pt_doubles v = { 0 };
-	bool empty = false;
 	int err = 0;
 
 	pt_each_call(c, p, an->t0, an->t1) {
 		if (err)
 			break;
-		if (pt_call_is_launch(c))
-			empty = false;
-		if (empty && pt_call_is_copy(c) && c->v[2] == PT_COPY_H2D &&
+		drain_until(&w, c->begin);
+		if (is_empty(&w) && pt_call_is_copy(c) && c->v[2] == PT_COPY_H2D &&
 		    c->tid == t->main->tid && c->end > c->begin && c->v[1])
 			err = pt_vec_push(&v, (double)(c->end - c->begin -
 						       queued_in(t->main, c->begin, c->end)) /
 						      (double)c->v[1]);
-		empty |= drains(c);
+		note_call(&w, c);
 	}
 	pt_median(v.v, v.n); /* sorts */
 	*out = v.n >= PRICE_MIN ? v.v[v.n / 4] : 0;
@@ -112,14 +179,13 @@ static void count_call(struct blocked *k, const struct pt_gpu_call *c, bool empt
 static void host_blocked(struct pt_an *an, struct pt_trainer *t, double price)
 {
 	struct blocked k = { .an = an, .t = t, .price = price, .last = an->t0 };
-	bool empty = false;
+	struct at_work w = { 0 };
 
 	pt_each_call(c, t->proc, an->t0, an->t1) {
-		if (pt_call_is_launch(c))
-			empty = false;
+		drain_until(&w, c->begin);
 		if (c->tid == t->main->tid)
-			count_call(&k, c, empty);
-		empty |= drains(c);
+			count_call(&k, c, is_empty(&w));
+		note_call(&w, c);
 	}
 }
 
