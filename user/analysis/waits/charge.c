@@ -97,6 +97,22 @@ static int last_waited_for(const struct charger *k)
 	return w < 0 ? next_in_turn(k) : w;
 }
 
+/* It hands over something else than batches, over a channel of its own: that was waited for. */
+static bool tells(const struct charger *k, const struct pt_thread *who, const struct pt_iv *iv)
+{
+	const pt_asks *asks = &k->t->look->asks;
+	size_t i;
+	int w;
+
+	if (!who || !pt_worker_index(k->t, who, &w) ||
+	    !pt_is_own_channel(&k->t->look->givers, iv))
+		return false;
+	for (i = 0; i < asks->n; i++)
+		if (asks->v[i].item && asks->v[i].worker == w)
+			return false;
+	return true;
+}
+
 /* The walk comes to a sleep of whoever receives. Batches come in order: what
  * another worker sent in the meantime was not what was waited for. */
 static const struct pt_thread *awaited(struct charger *k, uint64_t at,
@@ -118,7 +134,7 @@ static const struct pt_thread *awaited(struct charger *k, uint64_t at,
 	}
 	if (!who && iv->open && k->deliverer < 0)
 		k->deliverer = last_waited_for(k);
-	if (k->deliverer < 0)
+	if (k->deliverer < 0 || tells(k, who, iv))
 		return who;
 	if (who && (!pt_worker_index(k->t, who, &w) || w == k->deliverer ||
 		    k->t->workers.v[w].role == PT_ROLE_HELPER))
@@ -201,6 +217,8 @@ static enum pt_link follow(struct charger *k, const struct pt_thread *th,
 	bool lock = *who && pt_is_lock(k->paths, th, iv);
 	int w;
 
+	if (*who && pt_is_condition(k->paths, th, iv))
+		return PT_LINK_LOCK;
 	if (th->proc == k->t->proc)
 		k->answer = iv->sock & PT_IV_SOCK_AWAITED;
 	if (receives(k, th) && iv->wait != PT_WAIT_SLEEP && !lock)

@@ -19,6 +19,7 @@ struct place_looks {
 	struct pt_loop_place at;
 	size_t within, shortly, before, behind; /* that sign */
 	size_t takes; /* of all of them: in Python's own ways of handing over */
+	size_t taking; /* ... but for those that hand something out */
 };
 typedef PT_VEC(struct place_looks) place_looks;
 
@@ -58,6 +59,7 @@ static int count_looks(const struct pt_bounds *o, place_looks *v)
 		  l->begin >= first ? &x->within :
 		  l->begin + WITHIN_NS >= first ? &x->shortly : &x->before) += 1;
 		x->takes += l->takes;
+		x->taking += l->takes && !l->gives;
 	}
 	return 0;
 }
@@ -96,10 +98,13 @@ static int learn_places(struct pt_bounds *o)
 		    (double)fetching_looks(x, shortly) >= WITHIN_PART * (double)n)
 			o->at[o->n_at++] = x->at;
 	}
-	/* what it does with a batch in the very line that takes it is for it */
+	/* what it does with a batch in the very line that takes it is for it, and so is what the
+	 * function does that the loop calls for it */
 	pt_each(const struct place_looks, x, &v) {
 		if (x->takes >= WITHIN_MIN && o->n_at < PT_FETCH_PLACES)
 			o->at[o->n_at++] = (struct pt_loop_place){ .line = x->at.line };
+		if (x->taking >= WITHIN_MIN && x->at.called && o->n_at < PT_FETCH_PLACES)
+			o->at[o->n_at++] = x->at;
 	}
 	pt_vec_free(&v);
 	return err;

@@ -296,10 +296,16 @@ static struct pt_giver *giver_make(struct pt_givers *g, const struct pt_iv *iv,
 	return x;
 }
 
+/* Only one process ends such sleeps, so much of the time in all: it has that pipe or socket for
+ * itself. One that is there for a moment, to pass a descriptor, tells nothing. */
+#define OWN_PART 0.02
+
 /* What a sleep was on: the end of it that the sleeper sees. */
 struct pt_given_at {
 	uint64_t key[2]; /* kind of wait, object */
 	struct pt_giver *last; /* who ended the last one */
+	uint64_t ns;  /* of all of them */
+	bool several; /* processes end them */
 	UT_hash_handle hh;
 };
 
@@ -318,15 +324,17 @@ static struct pt_given_at *given_at(struct pt_givers *g, const struct pt_iv *iv)
 }
 
 /* What the sleeper's Python says of the sleep. */
-static void sum_looks(struct pt_giver *x, const struct pt_model *m, const struct pt_thread *th,
+static void sum_looks(struct pt_giver *x, const struct pt_givers *g, const struct pt_thread *th,
 		      const struct pt_iv *iv)
 {
+	const struct pt_model *m = g->an->m;
 	const struct pt_code_look *l = pt_look_in(th, iv);
 
 	if (!l)
 		return;
 	x->looked++;
 	x->handed_out += pt_hands_out(m, l->stack);
+	x->taking += pt_is_taking(m, &g->taking, l->stack);
 }
 
 static int sum_leg(void *ctx, const struct pt_leg *l)
@@ -347,6 +355,8 @@ static int sum_leg(void *ctx, const struct pt_leg *l)
 	given = (struct given){ *l, k->x, k->gap->begin };
 	if (l->who && pt_vec_push(&k->given, given))
 		return -ENOMEM;
+	at->several |= at->last && at->last->tgid != k->x->tgid;
+	at->ns += l->end - l->begin;
 	at->last = k->x;
 	k->x->sleeps++;
 	k->x->ns += l->end - l->begin;
@@ -354,7 +364,7 @@ static int sum_leg(void *ctx, const struct pt_leg *l)
 	k->x->puts += !!(pt_call_class(l->iv->syscall) & PT_C_PUT);
 	k->x->answers += !!(l->iv->sock & PT_IV_SOCK_AWAITED);
 	k->x->ends += l->iv->wait == PT_WAIT_CHILD;
-	sum_looks(k->x, k->g->an->m, l->th, l->iv);
+	sum_looks(k->x, k->g, l->th, l->iv);
 	if (!k->x->gaps || k->x->last_gap != k->gap->begin) {
 		k->x->gaps++;
 		k->x->uploads += k->uploads;
@@ -486,6 +496,7 @@ int pt_find_givers(const struct pt_an *an, struct pt_paths *paths,
 	*out = (struct pt_givers){ .an = an, .paths = paths, .own = a->proc };
 	out->own_read = pt_read_by(an, a->proc);
 	out->lead_read = a->lead ? pt_read_between(a->lead, an->t0, an->t1) : 0;
+	pt_find_taking(an->m, a->lead, &out->taking);
 	err = pt_find_feed(an->m, &out->feed);
 	err = err ?: sum_gaps(&k);
 	if (!err && pt_ahead_tells(out))
@@ -512,6 +523,19 @@ const struct pt_giver *pt_giver_of(const struct pt_givers *g,
 
 	HASH_FIND(hh, g->all, &iv->waker_tid, sizeof(iv->waker_tid), x);
 	return x;
+}
+
+bool pt_is_own_channel(const struct pt_givers *g, const struct pt_iv *iv)
+{
+	const struct pt_given_at *x;
+	uint64_t key[2];
+
+	if (iv->wait != PT_WAIT_PIPE_IN && iv->wait != PT_WAIT_SOCK)
+		return false;
+	key_of(iv, key);
+	HASH_FIND(hh, g->at, key, sizeof(key), x);
+	return x && !x->several &&
+	       (double)x->ns >= OWN_PART * (double)(g->an->t1 - g->an->t0);
 }
 
 enum pt_giver_role pt_role_at(const struct pt_givers *g, const struct pt_iv *iv)

@@ -11,6 +11,7 @@
 #include "analysis/waits/feed.h"
 #include "analysis/waits/gaps.h"
 #include "analysis/waits/path.h"
+#include "analysis/waits/taking.h"
 
 enum pt_giver_role {
 	PT_GIVER_UNKNOWN,  /* too little was seen */
@@ -40,6 +41,7 @@ struct pt_giver {
 	uint64_t puts;	/* of the sleeps: until it had taken some of what the consumer wrote */
 	/* of the sleeps: looked at in Python; there the consumer was handing something out */
 	uint64_t looked, handed_out;
+	uint64_t taking; /* ... it was in a function that takes batches */
 	/* where the way back from their ends leads, ns */
 	uint64_t made_ns;   /* other processes, or input of this one */
 	uint64_t beyond_ns; /* of these: others than its own process */
@@ -69,6 +71,7 @@ struct pt_givers {
 	struct pt_paths *paths;
 	const struct pt_proc *own; /* the consumer's process */
 	struct pt_feed feed;
+	struct pt_taking taking;
 	uint64_t wrote; /* bytes that the givers did, each thread by itself */
 	uint64_t own_read; /* bytes that the consumer's process reads in all */
 	uint64_t lead_read; /* ... and of these the thread that calls the device */
@@ -85,6 +88,9 @@ void pt_givers_free(struct pt_givers *g);
 /* Who ended this sleep of the consumer; NULL: nobody that is known. */
 const struct pt_giver *pt_giver_of(const struct pt_givers *g,
 				   const struct pt_iv *iv);
+/* Was it on a pipe or a socket on which one process alone ends the consumer's sleeps, and many of
+ * them? */
+bool pt_is_own_channel(const struct pt_givers *g, const struct pt_iv *iv);
 /* The role of whoever ends sleeps like this one, as a rule: for one that the
  * capture's end or a time-out ended. */
 enum pt_giver_role pt_role_at(const struct pt_givers *g, const struct pt_iv *iv);

@@ -59,6 +59,7 @@ struct pt_host_look {
 	struct pt_loop_place at; /* where the loop calls no device */
 	bool running;
 	bool takes; /* pt_takes_batch() */
+	bool gives; /* pt_hands_out() */
 	bool above; /* at work above all lines that call the device, and a batch goes up behind */
 	bool supplied; /* asleep until somebody supplies */
 };

@@ -22,7 +22,8 @@ struct wakeup {
 struct word {
 	uint64_t key[2]; /* process, or a kind of object; address or object */
 	PT_VEC(struct wakeup) wakeups; /* by ts, once all are in */
-	size_t looked, entering; /* sleeps with a look at their Python; at a `with` */
+	/* sleeps with a look at their Python; at a `with`; at the lock of a condition */
+	size_t looked, entering, conditions;
 	size_t near; /* which was asked for last: the next one is not far */
 	UT_hash_handle hh;
 };
@@ -326,6 +327,18 @@ static bool enters(const struct pt_model *m, const struct pt_code_look *l)
 	return s && (s->flags & PT_PYSTACK_WITH || enters_by_call(m, s));
 }
 
+/* It sleeps where the lock of a condition is taken, before it looks at what that guards: somebody
+ * has the lock, and holds up all who hand over by the condition. */
+static bool enters_condition(const struct pt_model *m, const struct pt_code_look *look)
+{
+	const struct pt_code_stack *s = pt_model_stack(m, look->stack);
+	const struct pt_code_line *l = s ? pt_model_line(m, s->line) : NULL;
+	const char *dot = l ? strrchr(l->name, '.') : NULL;
+
+	return l && l->library && strstr(l->file, "/threading.py") &&
+	       !strcmp(dot ? dot + 1 : l->name, "__enter__");
+}
+
 static void count_looks(struct pt_paths *p, const struct pt_thread *th)
 {
 	const struct pt_code_look *l;
@@ -343,7 +356,17 @@ static void count_looks(struct pt_paths *p, const struct pt_thread *th)
 			continue;
 		w->looked++;
 		w->entering += enters(p->m, l);
+		w->conditions += enters_condition(p->m, l);
 	}
+}
+
+static const struct word *futex_of(const struct pt_paths *p, const struct pt_thread *th,
+				   const struct pt_iv *iv)
+{
+	uint64_t key[2];
+
+	sleep_key(th, iv, key);
+	return iv->wait == PT_WAIT_FUTEX ? word_of(p, key) : NULL;
 }
 
 /* Of a sleep that nobody looked at, the others there tell. */
@@ -352,15 +375,21 @@ bool pt_is_plain_lock(const struct pt_paths *p, const struct pt_thread *th,
 {
 	const struct pt_code_look *l = th->looks.n ? pt_look_in(th, iv) : NULL;
 	const struct word *w;
-	uint64_t key[2];
 
 	if (iv->wait != PT_WAIT_FUTEX)
 		return false;
 	if (l)
 		return enters(p->m, l);
-	sleep_key(th, iv, key);
-	w = word_of(p, key);
+	w = futex_of(p, th, iv);
 	return w && pt_looks_tell(w->entering, w->looked);
+}
+
+bool pt_is_condition(const struct pt_paths *p, const struct pt_thread *th, const struct pt_iv *iv)
+{
+	const struct pt_code_look *l = th->looks.n ? pt_look_in(th, iv) : NULL;
+	const struct word *w = futex_of(p, th, iv);
+
+	return w && (l ? enters_condition(p->m, l) : pt_looks_tell(w->conditions, w->looked));
 }
 
 /* ---- all of them -------------------------------------------------------------------- */

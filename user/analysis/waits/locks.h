@@ -33,5 +33,7 @@ const struct pt_code_look *pt_look_in(const struct pt_thread *th, const struct p
 /* Was it for a lock of the job's own (threading.Lock)? There it sleeps where a `with` is entered. */
 bool pt_is_plain_lock(const struct pt_paths *p, const struct pt_thread *th,
 		      const struct pt_iv *iv);
+/* ... for the lock of a threading.Condition (a queue.Queue's, too), not until it is notified? */
+bool pt_is_condition(const struct pt_paths *p, const struct pt_thread *th, const struct pt_iv *iv);
 
 #endif

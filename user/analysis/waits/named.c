@@ -497,7 +497,7 @@ static void note(struct pt_host_gap *g, const struct pt_code_look *l, double wei
 
 /* What a stack tells, asked once. */
 struct told {
-	bool known, named, above, takes;
+	bool known, named, above, takes, gives;
 	struct pt_loop_place at;
 };
 
@@ -514,6 +514,7 @@ static const struct told *tell(const struct named *k, struct told *v, uint32_t i
 	v[id] = (struct told){ .known = true, .named = is_named(k, &x, common),
 			       .above = is_above_calls(k, &x, common),
 			       .takes = pt_takes_batch(k->m, id),
+			       .gives = pt_hands_out(k->m, id),
 			       .at = loop_place(k, &x, common) };
 	return &v[id];
 }
@@ -532,6 +533,7 @@ static int add_look(struct named *k, struct pt_host *h, struct told *v,
 	told = tell(k, v, l->stack);
 	x.at = told->at;
 	x.takes = told->takes;
+	x.gives = told->gives;
 	what = what_at(h, g, l);
 	x.supplied = what == PT_HOST_SUPPLIED;
 	if (k->asked != g) {

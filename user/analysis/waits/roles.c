@@ -229,11 +229,19 @@ static bool holds_results(const struct pt_givers *g, const struct pt_giver *x,
 	       (double)by->results >= RESULTS_SHARE * (double)by->gaps;
 }
 
+/* The consumer waits for it where it takes its batches, in a function that does nothing else. */
+static bool is_taken_from(const struct pt_giver *x, const struct pt_giver *kin)
+{
+	const struct pt_giver *by = x->looked >= PT_TELLS_MIN ? x : kin;
+
+	return pt_looks_tell(by->taking, by->looked) && !takes_output(x, kin);
+}
+
 static enum pt_giver_role who_feeds(const struct pt_givers *g, struct pt_giver *x,
 				    const struct pt_giver *kin)
 {
 	x->takes = takes_output(x, kin);
-	if (is_peer(g, x, kin) || is_beside_others(g, x))
+	if (!is_taken_from(x, kin) && (is_peer(g, x, kin) || is_beside_others(g, x)))
 		return PT_GIVER_PEER;
 	if (holds_results(g, x, kin))
 		return PT_GIVER_UNKNOWN;
@@ -334,6 +342,7 @@ static void add_giver(struct pt_giver *sum, const struct pt_giver *x)
 	sum->answers += x->answers;
 	sum->looked += x->looked;
 	sum->handed_out += x->handed_out;
+	sum->taking += x->taking;
 	sum->stays += x->stays;
 	sum->stays_there += x->stays_there;
 	sum->ahead_ns += x->ahead_ns;
