@@ -80,6 +80,7 @@ struct pt_hung { /* a worker that makes no progress while others could */
 	const struct pt_thread *th; /* its thread that does */
 	enum pt_hang how;
 	double seconds;
+	bool vain; /* the trainer does not stand still: its patience ends each time */
 	uint64_t inode; /* of the file that it waits for; 0: none */
 	uint32_t dev;
 };

@@ -245,14 +245,17 @@ static void leave_out_checkpoints(struct pt_facts *f)
 	f->cause[PT_CAUSE_CHECKPOINT] = 0;
 }
 
-/* What was charged to somebody else who waited for something nameless, or had been stopped. */
+/* What was charged to somebody else who waited for something nameless, or had been stopped; and to
+ * the trainer's own patience. */
 static void sum_nameless(struct pt_facts *f)
 {
 	const struct pt_trainer *t = f->t;
-	uint64_t all = 0, waits = 0, stopped = 0;
+	uint64_t all = 0, waits = 0, stopped = 0, vain = 0;
 
 	pt_each(const struct pt_charge, c, &t->charges) {
 		all += c->ns;
+		if (c->cause == PT_CAUSE_SLEEP && c->pid == t->proc->tgid)
+			vain += c->ns;
 		if (c->cause != PT_CAUSE_UNKNOWN)
 			continue;
 		if (c->syscall == PT_CHARGE_STOPPED)
@@ -262,6 +265,7 @@ static void sum_nameless(struct pt_facts *f)
 	}
 	f->worker_waits = (double)waits / (double)pt_max64(all, 1);
 	f->stopped = (double)stopped / (double)pt_max64(all, 1);
+	f->vain = (double)vain / (double)pt_max64(all, 1);
 }
 
 static void gather_host(const struct pt_an *an, struct pt_facts *f, uint64_t wall)

@@ -23,22 +23,28 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	pt_evidence_against(v, "worker.no_progress_s", h->seconds, "s",
 			    h->how == PT_HANG_STOPPED ? f->th->stopped_s : f->th->hung_s);
 	pt_evidence(v, "breakdown.data_wait.share", f->wait_share, "share");
-	*f->lost = 1; /* it ends in a standstill */
+	if (!h->vain)
+		*f->lost = 1; /* it ends in a standstill */
 	v->subject_pid = pid;
 	v->severity = PT_CRITICAL;
 	v->certainty = h->how == PT_HANG_STOPPED ? PT_CONF_HIGH : PT_CONF_MEDIUM;
 	v->title = pt_sentence(an,
-		"Worker %u is hung: for %.0f s it %s without delivering a batch, and batches "
-		"are delivered in order.",
-		pid, h->seconds, ways[h->how]);
+		"Worker %u is hung: for %.0f s it %s without delivering a batch, and %s.",
+		pid, h->seconds, ways[h->how],
+		h->vain ? "the trainer waits in vain, and goes on when its patience is over" :
+			  "batches are delivered in order");
 	if (h->inode)
 		file = pt_model_file(an->m, h->dev, h->inode);
 	if (file && file->path)
 		v->subject_file = pt_arena_strdup(an->a, file->path);
-	v->advice = h->how == PT_HANG_STOPPED ?
-		pt_sentence(an, "Find out what stopped it; kill -CONT %u resumes it.", pid) :
-		pt_sentence(an, "Check what it waits for (/proc/%u/stack), give the loader a "
-				"timeout, and try the same item with num_workers=0.", pid);
+	v->advice = pt_sentence(an,
+		h->how == PT_HANG_STOPPED ?
+		"Find out what stopped it; kill -CONT %u resumes it." :
+		h->vain ?
+		"Check what it waits for (/proc/%u/stack), and do not wait again for a worker that "
+		"did not answer." :
+		"Check what it waits for (/proc/%u/stack), give the loader a timeout, and try the "
+		"same item with num_workers=0.", pid);
 	err = pt_tell_stack(an, h->th, f->t ? f->t->main : NULL, h->seconds, "it is inside", v);
 	return err ? err : 1;
 }

@@ -250,6 +250,8 @@
 #define PT_HUNG_GOES_ON 8
 /* ... nor before a step has taken so many times as long as they do. */
 #define PT_HUNG_STILL 3
+/* ... or waits so much of the data wait until its own patience is over: it goes on without. */
+#define PT_HUNG_VAIN 0.5
 /* Stopped and resumed: of the data wait so much is no accident. */
 #define PT_STOPPED_SHARE 0.5
 

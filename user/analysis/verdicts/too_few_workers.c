@@ -54,7 +54,7 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	double left;
 	bool room = has_room(f, &left);
 	bool busy = f->pool.busy >= f->th->pool_busy;
-	bool sleeps = f->largest == PT_GROUP_SLEEP &&
+	bool sleeps = f->largest == PT_GROUP_SLEEP && 2 * f->vain < f->group[PT_GROUP_SLEEP] &&
 		      f->group[PT_GROUP_SLEEP] >= f->th->root_share;
 	bool waits = sleeps || (f->largest == PT_GROUP_UNKNOWN && busy &&
 				f->worker_waits >= f->th->root_share);

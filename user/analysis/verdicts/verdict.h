@@ -53,6 +53,7 @@ struct pt_facts {
 	double slow_charge;		/* share of blocked waiting charged to it */
 	bool lonely; /* most is charged to one, and how fast its peers are is not known */
 	double stopped; /* share of the data wait: somebody had been stopped */
+	double vain; /* ... the trainer itself slept until its own time was over */
 	double halted; /* share of wall: the training thread had been */
 	double kernel; /* share of the data wait: who makes batches computes in the kernel */
 	bool kernel_reads; /* ... no longer than so many waits for storage take */

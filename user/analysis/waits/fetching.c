@@ -59,7 +59,7 @@ static int count_looks(const struct pt_bounds *o, place_looks *v)
 		  l->begin >= first ? &x->within :
 		  l->begin + WITHIN_NS >= first ? &x->shortly : &x->before) += 1;
 		x->takes += l->takes;
-		x->taking += l->takes && !l->gives;
+		x->taking += l->takes && !l->gives && (l->running || l->supplied);
 	}
 	return 0;
 }
@@ -86,11 +86,13 @@ static size_t fetching_looks(const struct place_looks *x, size_t shortly)
 static int learn_places(struct pt_bounds *o)
 {
 	place_looks v = { 0 };
-	size_t n = 0, shortly = 0;
+	size_t n = 0, shortly = 0, taking = 0;
 	int err = count_looks(o, &v);
 
-	pt_each(const struct place_looks, x, &v)
+	pt_each(const struct place_looks, x, &v) {
 		shortly += x->shortly;
+		taking = pt_max64(taking, x->taking);
+	}
 	pt_each(const struct place_looks, x, &v)
 		n += fetching_looks(x, shortly);
 	pt_each(const struct place_looks, x, &v) {
@@ -103,7 +105,7 @@ static int learn_places(struct pt_bounds *o)
 	pt_each(const struct place_looks, x, &v) {
 		if (x->takes >= WITHIN_MIN && o->n_at < PT_FETCH_PLACES)
 			o->at[o->n_at++] = (struct pt_loop_place){ .line = x->at.line };
-		if (x->taking >= WITHIN_MIN && x->at.called && o->n_at < PT_FETCH_PLACES)
+		if (x->taking >= WITHIN_MIN && 2 * x->taking >= taking && x->at.called && o->n_at < PT_FETCH_PLACES)
 			o->at[o->n_at++] = x->at;
 	}
 	pt_vec_free(&v);

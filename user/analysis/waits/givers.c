@@ -327,6 +327,7 @@ static struct pt_given_at *given_at(struct pt_givers *g, const struct pt_iv *iv)
 static void sum_looks(struct pt_giver *x, const struct pt_givers *g, const struct pt_thread *th,
 		      const struct pt_iv *iv)
 {
+	const struct pt_told *told;
 	const struct pt_model *m = g->an->m;
 	const struct pt_code_look *l = pt_look_in(th, iv);
 
@@ -335,6 +336,8 @@ static void sum_looks(struct pt_giver *x, const struct pt_givers *g, const struc
 	x->looked++;
 	x->handed_out += pt_hands_out(m, l->stack);
 	x->taking += pt_is_taking(m, &g->taking, l->stack);
+	told = pt_loop_tell(g->loop, l->stack);
+	x->behind += told && told->at.line && !told->above && !told->named;
 }
 
 static int sum_leg(void *ctx, const struct pt_leg *l)
@@ -487,13 +490,13 @@ static int sum_others_ahead(struct sums *k)
 }
 
 int pt_find_givers(const struct pt_an *an, struct pt_paths *paths,
-		   const struct pt_actor *a, struct pt_givers *out)
+		   const struct pt_actor *a, struct pt_loop *loop, struct pt_givers *out)
 {
 	struct sums k = { .g = out, .a = a };
 	size_t i;
 	int err;
 
-	*out = (struct pt_givers){ .an = an, .paths = paths, .own = a->proc };
+	*out = (struct pt_givers){ .an = an, .paths = paths, .own = a->proc, .loop = loop };
 	out->own_read = pt_read_by(an, a->proc);
 	out->lead_read = a->lead ? pt_read_between(a->lead, an->t0, an->t1) : 0;
 	pt_find_taking(an->m, a->lead, &out->taking);

@@ -10,6 +10,7 @@
 
 #include "analysis/waits/feed.h"
 #include "analysis/waits/gaps.h"
+#include "analysis/waits/loop.h"
 #include "analysis/waits/path.h"
 #include "analysis/waits/taking.h"
 
@@ -42,6 +43,7 @@ struct pt_giver {
 	/* of the sleeps: looked at in Python; there the consumer was handing something out */
 	uint64_t looked, handed_out;
 	uint64_t taking; /* ... it was in a function that takes batches */
+	uint64_t behind; /* ... behind all lines of the loop that call the device */
 	/* where the way back from their ends leads, ns */
 	uint64_t made_ns;   /* other processes, or input of this one */
 	uint64_t beyond_ns; /* of these: others than its own process */
@@ -52,6 +54,7 @@ struct pt_giver {
 	uint64_t ahead_ns; /* of ns: one of those had begun before the gap */
 	enum pt_giver_role role;
 	bool takes; /* a peer that takes what the consumer hands out */
+	bool for_results; /* ... that is waited for behind all calls of the device */
 	UT_hash_handle hh;
 };
 
@@ -71,6 +74,7 @@ struct pt_givers {
 	struct pt_paths *paths;
 	const struct pt_proc *own; /* the consumer's process */
 	struct pt_feed feed;
+	struct pt_loop *loop;
 	struct pt_taking taking;
 	uint64_t wrote; /* bytes that the givers did, each thread by itself */
 	uint64_t own_read; /* bytes that the consumer's process reads in all */
@@ -83,7 +87,7 @@ struct pt_givers {
 
 /* Of all gaps of the actor. 0 or -ENOMEM; free in any case. */
 int pt_find_givers(const struct pt_an *an, struct pt_paths *paths,
-		   const struct pt_actor *a, struct pt_givers *out);
+		   const struct pt_actor *a, struct pt_loop *loop, struct pt_givers *out);
 void pt_givers_free(struct pt_givers *g);
 /* Who ended this sleep of the consumer; NULL: nobody that is known. */
 const struct pt_giver *pt_giver_of(const struct pt_givers *g,

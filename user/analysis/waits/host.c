@@ -121,9 +121,11 @@ static unsigned what_of(const struct finder *k, const struct pt_leg *l)
 static int push(struct finder *k, uint64_t b, uint64_t e, const struct pt_iv *iv,
 		unsigned w)
 {
+	const struct pt_giver *by = w == PT_HOST_PEER && iv ? pt_giver_of(k->givers, iv) : NULL;
 	struct pt_host_piece x = { b, e, iv, (uint8_t)w,
 				   w == PT_HOST_LOCK && iv &&
-				   pt_is_plain_lock(k->givers->paths, k->gap->g.th, iv) };
+				   pt_is_plain_lock(k->givers->paths, k->gap->g.th, iv),
+				   by && by->for_results };
 
 	return e > b ? pt_vec_push(&k->out->pieces, x) : 0;
 }

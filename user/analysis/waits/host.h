@@ -8,12 +8,14 @@
 #define PT_WAITS_HOST_H
 
 #include "analysis/waits/loader.h"
+#include "analysis/waits/loop.h"
 
 struct pt_host_piece {
 	uint64_t begin, end;
 	const struct pt_iv *iv; /* of a sleep */
 	uint8_t what;
 	bool plain_lock; /* pt_is_plain_lock() */
+	bool for_results; /* of a giver's */
 };
 
 struct pt_host_gap {
@@ -38,19 +40,6 @@ struct pt_host_gap {
 	uint32_t looks;
 	double looked, named, named_at;
 };
-
-/* A line of the loop, and what it has called: `step(next(batches))` is two of these. */
-struct pt_loop_place {
-	const struct pt_code_line *line, *called; /* NULL: not known; nothing */
-};
-
-static inline bool pt_same_loop_place(const struct pt_loop_place *a,
-				      const struct pt_loop_place *b)
-{
-	return pt_same_line(a->line, b->line) &&
-	       (a->called && b->called ? pt_same_function(a->called, b->called) :
-					 a->called == b->called);
-}
 
 /* A look at the thread's Python in a gap. */
 struct pt_host_look {
@@ -96,7 +85,7 @@ int pt_find_host(const struct pt_an *an, const struct pt_actor *a,
 void pt_host_free(struct pt_host *h);
 /* named.c: the looks, and into the gaps how often the thread was seen in its data iterator.
  * 0 or -ENOMEM. */
-int pt_find_named(const struct pt_an *an, struct pt_host *h);
+int pt_find_named(const struct pt_an *an, struct pt_loop *loop, struct pt_host *h);
 /* May what the loop computes before its batches go up be a spin until others have made them? */
 bool pt_may_spin(const struct pt_an *an, const struct pt_host *h);
 /* So many looks at a running thread tell what it does. */
@@ -110,14 +99,7 @@ static inline bool pt_looks_tell(size_t n, size_t all)
 	return all >= PT_TELLS_MIN && (double)n >= PT_TELLS_SHARE * (double)all;
 }
 
-/* Is the innermost code Python's own for handing over: a queue's, a pool's? */
-bool pt_takes_batch(const struct pt_model *m, uint32_t stack);
-/* ... and does it wait for others to take what it hands out (put(), send())? */
-bool pt_hands_out(const struct pt_model *m, uint32_t stack);
-/* Is the innermost code Python's own that moves what is handed over between processes (pickling,
- * a pipe's ends), and calls nobody's functions? What computes there hands over. */
-bool pt_moves_batch(const struct pt_model *m, uint32_t stack);
-/* ... where that computes while it obtains a batch, is it mostly in the job's own code, which
+/* Where the thread computes while it obtains a batch, is it mostly in the job's own code, which
  * the loader calls, or which works on what it receives? Then that is no hand-over. Behind the
  * waits. */
 void pt_find_computing(const struct pt_an *an, struct pt_trainer *t);

@@ -12,6 +12,7 @@ void pt_look_free(struct pt_look *l)
 	pt_period_free(&l->period);
 	pt_host_free(&l->host);
 	pt_givers_free(&l->givers);
+	pt_loop_free(&l->loop);
 	pt_actor_free(&l->actor);
 	pt_paths_free(l->paths);
 	free(l);
@@ -153,7 +154,8 @@ int pt_look_at(struct pt_an *an, struct pt_trainer *t)
 		return err;
 	t->main = (struct pt_thread *)l->actor.lead;
 	err = pt_find_writing(an, t, &l->actor, l->paths);
-	err = err ?: pt_find_givers(an, l->paths, &l->actor, &l->givers);
+	err = err ?: pt_loop_learn(an, l->actor.lead, &l->loop);
+	err = err ?: pt_find_givers(an, l->paths, &l->actor, &l->loop, &l->givers);
 	err = err ?: pt_find_loader(an, t, &l->givers);
 	if (!err) {
 		adopt_givers(t, &l->givers);
@@ -161,7 +163,7 @@ int pt_look_at(struct pt_an *an, struct pt_trainer *t)
 	}
 	err = err ?: pt_find_host(an, &l->actor, &l->givers, &t->writing, &l->host);
 	err = err ?: find_asks(an, t, l);
-	err = err ?: pt_find_named(an, &l->host);
+	err = err ?: pt_find_named(an, &l->loop, &l->host);
 	t->may_spin = !err && pt_may_spin(an, &l->host);
 	t->asks_above = pt_looks_tell(l->host.others_above, l->host.others);
 	err = err ?: pt_find_period(&l->host, &l->period);

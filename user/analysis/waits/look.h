@@ -3,6 +3,7 @@
  * From a trainer's calls and sleeps to its steps and waits, in this order:
  *
  *   gaps     the host's time between its GPU calls
+ *   loop     where in its loop the thread is when it is looked at
  *   givers   who ends its sleeps in them, and what they are to it
  *   loader   who makes the batches, and when more was asked for
  *   host     what it did in each gap, with evidence of obtaining data
@@ -21,6 +22,7 @@
 struct pt_look {
 	struct pt_paths *paths;
 	struct pt_actor actor;
+	struct pt_loop loop;
 	struct pt_givers givers;
 	struct pt_host host;
 	struct pt_period period;

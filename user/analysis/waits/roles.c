@@ -229,22 +229,46 @@ static bool holds_results(const struct pt_givers *g, const struct pt_giver *x,
 	       (double)by->results >= RESULTS_SHARE * (double)by->gaps;
 }
 
-/* The consumer waits for it where it takes its batches, in a function that does nothing else. */
-static bool is_taken_from(const struct pt_giver *x, const struct pt_giver *kin)
+/* The consumer waits for it where it takes its batches, in a function that calls no device. Only
+ * where these are read by calls: what is taken so may be anything, else. */
+static bool is_taken_from(const struct pt_givers *g, const struct pt_giver *x,
+			  const struct pt_giver *kin)
 {
 	const struct pt_giver *by = x->looked >= PT_TELLS_MIN ? x : kin;
 
-	return pt_looks_tell(by->taking, by->looked) && !takes_output(x, kin);
+	return 2 * g->lead_read >= g->feed.up_bytes && pt_looks_tell(by->taking, by->looked) &&
+	       !takes_output(x, kin);
+}
+
+/* So many looks found the loop taking something above its calls of the device. */
+#define ABOVE_TAKES 3
+
+/* The consumer waits for it behind all its calls of the device, and above them it takes a batch:
+ * what comes behind the last call is for results. But not who may have written a part of what goes
+ * up. */
+static bool is_behind_calls(const struct pt_givers *g, const struct pt_giver *x,
+			    const struct pt_giver *kin)
+{
+	const struct pt_giver *by = x->looked >= PT_TELLS_MIN ? x : kin;
+	uint64_t up = g->feed.up_bytes;
+
+	return pt_looks_tell(by->behind, by->looked) && g->loop->takes_above >= ABOVE_TAKES &&
+	       g->feed.known &&
+	       g->own_read - pt_min64(g->own_read, x->wrote) + up / NAMES_PART >= up;
 }
 
 static enum pt_giver_role who_feeds(const struct pt_givers *g, struct pt_giver *x,
 				    const struct pt_giver *kin)
 {
 	x->takes = takes_output(x, kin);
-	if (!is_taken_from(x, kin) && (is_peer(g, x, kin) || is_beside_others(g, x)))
+	x->for_results = is_behind_calls(g, x, kin);
+	if ((x->for_results || !is_taken_from(g, x, kin)) &&
+	    (is_peer(g, x, kin) || is_beside_others(g, x)))
 		return PT_GIVER_PEER;
 	if (holds_results(g, x, kin))
 		return PT_GIVER_UNKNOWN;
+	if (x->for_results)
+		return PT_GIVER_PEER;
 	/* the thread that calls the device has read all of it by itself */
 	if (x->th && x->th->proc == g->own && is_beside_feed(g, kin, g->lead_read))
 		return PT_GIVER_PEER;
@@ -343,6 +367,7 @@ static void add_giver(struct pt_giver *sum, const struct pt_giver *x)
 	sum->looked += x->looked;
 	sum->handed_out += x->handed_out;
 	sum->taking += x->taking;
+	sum->behind += x->behind;
 	sum->stays += x->stays;
 	sum->stays_there += x->stays_there;
 	sum->ahead_ns += x->ahead_ns;

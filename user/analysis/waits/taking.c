@@ -9,8 +9,10 @@
 
 #include "analysis/waits/host.h"
 
-/* So many looks found it taking something. */
+/* So many looks found it taking something, and this part of those at any other function: results that
+ * come back are taken, too. */
 #define TAKING_MIN 3
+#define TAKING_PART 0.5
 
 /* The job's own function that is innermost; NULL: none is known. */
 static const struct pt_code_line *own_function(const struct pt_model *m, uint32_t stack)
@@ -77,6 +79,8 @@ void pt_find_taking(const struct pt_model *m, const struct pt_thread *th, struct
 		    pt_inside_call(th->proc, th->tid, l->end))
 			leave_callers(out, m, l->stack);
 	}
+	for (size_t i = 0; i < out->n; i++)
+		out->most = pt_max64(out->most, out->v[i].looks);
 }
 
 bool pt_is_taking(const struct pt_model *m, const struct pt_taking *t, uint32_t stack)
@@ -86,6 +90,7 @@ bool pt_is_taking(const struct pt_model *m, const struct pt_taking *t, uint32_t 
 
 	for (i = 0; f && i < t->n; i++)
 		if (!t->v[i].calls && t->v[i].looks >= TAKING_MIN &&
+		    (double)t->v[i].looks >= TAKING_PART * (double)t->most &&
 		    pt_same_function(t->v[i].function, f))
 			return true;
 	return false;

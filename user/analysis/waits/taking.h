@@ -14,6 +14,7 @@ struct pt_taking {
 		bool calls;   /* ... but it calls the device, too: a whole loop */
 	} v[PT_TAKING_MAX];
 	size_t n;
+	uint64_t most; /* looks */
 };
 
 /* Of the thread that leads; NULL: none does. */

@@ -216,6 +216,7 @@ static enum pt_hang hang_of(const struct pt_an *an, const struct pt_iv *iv,
 	case PT_WAIT_RECLAIM:
 	case PT_WAIT_URING:
 	case PT_WAIT_SIGNAL:
+	case PT_WAIT_PIPE_IN:
 		/* a helper process of some library may rest like this */
 		return known ? PT_HANG_WAITING : PT_HANG_NONE;
 	default:
@@ -287,10 +288,25 @@ static bool goes_on(const struct pt_an *an, const struct pt_trainer *t, double s
 	return n > PT_HUNG_GOES_ON * pt_max64(t->workers.n, 1);
 }
 
+/* Does the trainer wait mostly until a time that it gave itself is over, and nobody came? Then it
+ * goes on without whom it waited for. */
+static bool waits_in_vain(const struct pt_trainer *t)
+{
+	uint64_t all = 0, vain = 0;
+
+	pt_each(const struct pt_charge, c, &t->charges) {
+		all += c->ns;
+		if (c->cause == PT_CAUSE_SLEEP && c->pid == t->proc->tgid)
+			vain += c->ns;
+	}
+	return all && (double)vain >= PT_HUNG_VAIN * (double)all;
+}
+
 struct hunt {
 	const struct pt_an *an;
 	const struct pt_trainer *t; /* may be NULL */
 	struct pt_hung *out;
+	bool vain; /* waits_in_vain() */
 };
 
 static void consider(const struct hunt *k, const struct pt_thread *th,
@@ -299,9 +315,10 @@ static void consider(const struct hunt *k, const struct pt_thread *th,
 	struct pt_hung *out = k->out;
 
 	if (how == PT_HANG_NONE || (out->proc && out->seconds >= s) ||
-	    (k->t && goes_on(k->an, k->t, s)))
+	    (k->t && !k->vain && goes_on(k->an, k->t, s)))
 		return;
-	*out = (struct pt_hung){ .proc = th->proc, .th = th, .how = how, .seconds = s };
+	*out = (struct pt_hung){ .proc = th->proc, .th = th, .how = how, .seconds = s,
+				 .vain = k->vain };
 	if (iv && iv->obj_kind == PT_OBJ_FILE) {
 		out->inode = iv->object;
 		out->dev = iv->dev;
@@ -336,8 +353,8 @@ static void unknown_children(const struct hunt *k)
 void pt_find_hung(const struct pt_an *an, struct pt_trainer *t,
 		  struct pt_hung *out)
 {
-	struct hunt k = { an, t, out };
-	bool asks = t && stands_still(an, t);
+	struct hunt k = { an, t, out, t && waits_in_vain(t) };
+	bool asks = k.vain || (t && stands_still(an, t));
 	size_t i;
 	double s;
 
@@ -348,7 +365,7 @@ void pt_find_hung(const struct pt_an *an, struct pt_trainer *t,
 
 		w->hung = false;
 		if (iv && !pt_rests(w, iv) &&
-		    iv->wait != PT_WAIT_PIPE_IN) {
+		    (k.vain || iv->wait != PT_WAIT_PIPE_IN)) {
 			enum pt_hang how = hang_of(an, iv, s, asks);
 
 			w->hung = how != PT_HANG_NONE;
