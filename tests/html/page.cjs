@@ -122,6 +122,8 @@ async function flame(page) {
 		f.small = f.all[i];
 		await (await at(i)).click();
 		f.large = (await frames()).find((e) => e.title === f.small.title && e.top === f.small.top || e.title === f.small.title);
+		// else the browser tells of what comes to lie below the pointer, sooner or later
+		await page.mouse.move(0, 0);
 		await graph.focus();
 		await page.keyboard.press("Escape");
 		f.back = await frames();

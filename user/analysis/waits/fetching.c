@@ -105,7 +105,8 @@ static int learn_places(struct pt_bounds *o)
 	pt_each(const struct place_looks, x, &v) {
 		if (x->takes >= WITHIN_MIN && o->n_at < PT_FETCH_PLACES)
 			o->at[o->n_at++] = (struct pt_loop_place){ .line = x->at.line };
-		if (x->taking >= WITHIN_MIN && 2 * x->taking >= taking && x->at.called && o->n_at < PT_FETCH_PLACES)
+		if (x->taking >= WITHIN_MIN && 2 * x->taking >= taking && x->at.called &&
+		    o->n_at < PT_FETCH_PLACES)
 			o->at[o->n_at++] = x->at;
 	}
 	pt_vec_free(&v);

@@ -350,11 +350,20 @@ static void unknown_children(const struct hunt *k)
 	}
 }
 
+/* One of several that do the same. */
+static bool has_peer(const struct pt_trainer *t, const struct pt_worker *w)
+{
+	pt_each(const struct pt_worker, x, &t->workers)
+		if (x != w && x->role == w->role)
+			return w->role != PT_ROLE_HELPER;
+	return false;
+}
+
 void pt_find_hung(const struct pt_an *an, struct pt_trainer *t,
 		  struct pt_hung *out)
 {
-	struct hunt k = { an, t, out, t && waits_in_vain(t) };
-	bool asks = k.vain || (t && stands_still(an, t));
+	struct hunt k = { .an = an, .t = t, .out = out };
+	bool asks = t && stands_still(an, t), vain = t && waits_in_vain(t);
 	size_t i;
 	double s;
 
@@ -364,9 +373,10 @@ void pt_find_hung(const struct pt_an *an, struct pt_trainer *t,
 		const struct pt_iv *iv = last_wait(an, w->main, &s);
 
 		w->hung = false;
+		k.vain = vain && has_peer(t, w);
 		if (iv && !pt_rests(w, iv) &&
 		    (k.vain || iv->wait != PT_WAIT_PIPE_IN)) {
-			enum pt_hang how = hang_of(an, iv, s, asks);
+			enum pt_hang how = hang_of(an, iv, s, asks || k.vain);
 
 			w->hung = how != PT_HANG_NONE;
 			consider(&k, w->main, how, s, iv);
@@ -376,5 +386,6 @@ void pt_find_hung(const struct pt_an *an, struct pt_trainer *t,
 			consider(&k, w->main, PT_HANG_SPINNING, s, NULL);
 		}
 	}
+	k.vain = false;
 	unknown_children(&k);
 }
