@@ -89,8 +89,8 @@ static const struct pt_code_stack *function(const struct pt_model *m, const stru
 	return i < s->n ? pt_model_stack(m, s->id[s->n - 1 - i]) : NULL;
 }
 
-static bool have_both(const struct pt_model *m, const struct pt_loop_stack *x, const struct pt_loop_stack *c,
-		      size_t i)
+static bool have_both(const struct pt_model *m, const struct pt_loop_stack *x,
+		      const struct pt_loop_stack *c, size_t i)
 {
 	const struct pt_code_stack *a = function(m, x, i), *b = function(m, c, i);
 
@@ -98,7 +98,8 @@ static bool have_both(const struct pt_model *m, const struct pt_loop_stack *x, c
 }
 
 /* So many functions they have in common, the outermost first. */
-static size_t in_common(const struct pt_model *m, const struct pt_loop_stack *x, const struct pt_loop_stack *c)
+static size_t in_common(const struct pt_model *m, const struct pt_loop_stack *x,
+			const struct pt_loop_stack *c)
 {
 	size_t n = 0;
 
@@ -169,7 +170,8 @@ static struct pt_loop_place loop_place(const struct pt_loop *k, const struct pt_
 
 /* Is it above all lines of its function, the innermost that it has in common with any call,
  * that call the device? */
-static bool is_above_calls(const struct pt_loop *k, const struct pt_loop_stack *x, const size_t *common)
+static bool is_above_calls(const struct pt_loop *k, const struct pt_loop_stack *x,
+			   const size_t *common)
 {
 	const struct pt_code_line *at, *c;
 	size_t i, n = 0;

@@ -40,7 +40,8 @@ struct pt_loop {
 	const struct pt_model *m;
 	struct pt_loop_stack calls[PT_LOOP_STACKS]; /* met inside of calls of the device */
 	size_t n;
-	struct pt_told *told; /* by stack; NULL: its Python was not seen, or no call of the device in it */
+	/* by stack; NULL: its Python was not seen, or no call of the device in it */
+	struct pt_told *told;
 	/* looks at the running thread above those calls, with an upload next, that found it taking
 	 * something out of a queue or a pipe */
 	size_t takes_above;

@@ -275,7 +275,6 @@ static double makers_work(const struct pt_an *an, const struct pt_trainer *t)
 	return all ? 1 - (double)rests / (double)all : 0;
 }
 
-
 /* Batches come no faster than makers that never rest make them: how much sooner all would be made
  * if slow batches took what is usual, ns. */
 static uint64_t sooner(const struct pt_an *an, const struct pt_trainer *t, const pt_doubles *slow_ms,
@@ -287,7 +286,9 @@ static uint64_t sooner(const struct pt_an *an, const struct pt_trainer *t, const
 		n += w->role != PT_ROLE_HELPER;
 	pt_each(const double, x, slow_ms)
 		ms += *x - usual_ms;
-	return n && all_noticed(t) && makers_work(an, t) > 1 - PT_TAIL_REST ? (uint64_t)(ms / n * NS_PER_MS) : 0;
+	if (!n || !all_noticed(t) || makers_work(an, t) <= 1 - PT_TAIL_REST)
+		return 0;
+	return (uint64_t)(ms / n * NS_PER_MS);
 }
 
 /* The slow ones, and whether there may be such at all. */
