@@ -84,6 +84,9 @@ struct pt_hung { /* a worker that makes no progress while others could */
 	uint64_t inode; /* of the file that it waits for; 0: none */
 	uint32_t dev;
 };
+/* Of what the trainer's data waits are charged with, its own time-outs: it waits until a time that
+ * it gave itself is over, and nobody came. */
+double pt_vain_share(const struct pt_trainer *t);
 /* With `t` NULL: a child of the target that is stopped or uninterruptible. */
 void pt_find_hung(const struct pt_an *an, struct pt_trainer *t,
 		  struct pt_hung *out);

@@ -513,6 +513,14 @@ static inline bool pt_same_function(const struct pt_code_line *a, const struct p
 	return a && b && !strcmp(a->name, b->name) && !strcmp(a->file, b->file);
 }
 
+/* Of `Class.method`, as of a plain function: its own name. */
+static inline const char *pt_own_name(const struct pt_code_line *l)
+{
+	const char *dot = strrchr(l->name, '.');
+
+	return dot ? dot + 1 : l->name;
+}
+
 static inline bool pt_same_line(const struct pt_code_line *a, const struct pt_code_line *b)
 {
 	return pt_same_function(a, b) && a->line == b->line;

@@ -245,17 +245,14 @@ static void leave_out_checkpoints(struct pt_facts *f)
 	f->cause[PT_CAUSE_CHECKPOINT] = 0;
 }
 
-/* What was charged to somebody else who waited for something nameless, or had been stopped; and to
- * the trainer's own patience. */
+/* What was charged to somebody else who waited for something nameless, or had been stopped. */
 static void sum_nameless(struct pt_facts *f)
 {
 	const struct pt_trainer *t = f->t;
-	uint64_t all = 0, waits = 0, stopped = 0, vain = 0;
+	uint64_t all = 0, waits = 0, stopped = 0;
 
 	pt_each(const struct pt_charge, c, &t->charges) {
 		all += c->ns;
-		if (c->cause == PT_CAUSE_SLEEP && c->pid == t->proc->tgid)
-			vain += c->ns;
 		if (c->cause != PT_CAUSE_UNKNOWN)
 			continue;
 		if (c->syscall == PT_CHARGE_STOPPED)
@@ -265,7 +262,6 @@ static void sum_nameless(struct pt_facts *f)
 	}
 	f->worker_waits = (double)waits / (double)pt_max64(all, 1);
 	f->stopped = (double)stopped / (double)pt_max64(all, 1);
-	f->vain = (double)vain / (double)pt_max64(all, 1);
 }
 
 static void gather_host(const struct pt_an *an, struct pt_facts *f, uint64_t wall)
@@ -352,6 +348,7 @@ static void gather_shares(struct pt_an *an, struct pt_facts *f)
 	f->step_ms = an->r->steps.period_ms.mean;
 	f->unfed = is_unfed(f);
 	sum_nameless(f);
+	f->vain = pt_vain_share(t);
 	f->kernel = sum ? (double)t->kernel_ns / (double)sum : 0;
 	f->kernel_reads = pt_reading_part(t) > 0;
 	leave_out_checkpoints(f);

@@ -499,7 +499,7 @@ int pt_find_givers(const struct pt_an *an, struct pt_paths *paths,
 	*out = (struct pt_givers){ .an = an, .paths = paths, .own = a->proc, .loop = loop };
 	out->own_read = pt_read_by(an, a->proc);
 	out->lead_read = a->lead ? pt_read_between(a->lead, an->t0, an->t1) : 0;
-	pt_find_taking(an->m, a->lead, &out->taking);
+	pt_find_taking(loop, a->lead, &out->taking);
 	err = pt_find_feed(an->m, &out->feed);
 	err = err ?: sum_gaps(&k);
 	if (!err && pt_ahead_tells(out))

@@ -308,10 +308,9 @@ static bool enters_by_call(const struct pt_model *m, const struct pt_code_stack 
 {
 	const struct pt_code_line *l = pt_model_line(m, s->line), *by;
 	const struct pt_code_stack *caller = pt_model_stack(m, s->caller);
-	const char *dot = l ? strrchr(l->name, '.') : NULL;
 
 	if (!l || !l->library || !strstr(l->file, "multiprocessing/synchronize.py") ||
-	    strcmp(dot ? dot + 1 : l->name, "__enter__"))
+	    strcmp(pt_own_name(l), "__enter__"))
 		return false;
 	by = caller ? pt_model_line(m, caller->line) : NULL;
 	return by && !by->library;
@@ -333,10 +332,9 @@ static bool enters_condition(const struct pt_model *m, const struct pt_code_look
 {
 	const struct pt_code_stack *s = pt_model_stack(m, look->stack);
 	const struct pt_code_line *l = s ? pt_model_line(m, s->line) : NULL;
-	const char *dot = l ? strrchr(l->name, '.') : NULL;
 
 	return l && l->library && strstr(l->file, "/threading.py") &&
-	       !strcmp(dot ? dot + 1 : l->name, "__enter__");
+	       !strcmp(pt_own_name(l), "__enter__");
 }
 
 static void count_looks(struct pt_paths *p, const struct pt_thread *th)

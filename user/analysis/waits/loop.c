@@ -56,7 +56,6 @@ bool pt_hands_out(const struct pt_model *m, uint32_t stack)
 	static const char *const names[] = { "put", "join", "send", "send_bytes", "_send",
 					     "_send_bytes" };
 	const struct pt_code_line *l = handing_over(m, stack);
-	const char *dot = l ? strrchr(l->name, '.') : NULL;
 	size_t i;
 
 	/* join() of a queue waits until all is taken; that of a process does not */
@@ -64,7 +63,7 @@ bool pt_hands_out(const struct pt_model *m, uint32_t stack)
 		    strstr(l->file, "connection.py")))
 		return false;
 	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (!strcmp(dot ? dot + 1 : l->name, names[i]))
+		if (!strcmp(pt_own_name(l), names[i]))
 			return true;
 	return false;
 }
@@ -112,9 +111,8 @@ static size_t in_common(const struct pt_model *m, const struct pt_loop_stack *x,
  * unless that fetches from it. */
 static bool is_expression(const struct pt_code_line *l)
 {
-	const char *dot = l ? strrchr(l->name, '.') : NULL;
 
-	return l && !strcmp(dot ? dot + 1 : l->name, "<genexpr>");
+	return l && !strcmp(pt_own_name(l), "<genexpr>");
 }
 
 /* Is `x` in the iterator of the innermost of the `n` functions that it has in common with a

@@ -7,8 +7,6 @@
  */
 #include "analysis/waits/taking.h"
 
-#include "analysis/waits/host.h"
-
 /* So many looks found it taking something, and this part of those at any other function: results that
  * come back are taken, too. */
 #define TAKING_MIN 3
@@ -39,48 +37,39 @@ static struct pt_takes *find(struct pt_taking *t, const struct pt_code_line *f)
 	return NULL;
 }
 
-static void leave_callers(struct pt_taking *t, const struct pt_model *m, uint32_t stack)
+/* Is it in a stack from which the device is called? Then it is a whole loop, or a part of the step. */
+static bool calls_device(const struct pt_loop *loop, const struct pt_code_line *f)
 {
-	uint32_t ids[PT_STACK_DEPTH];
-	size_t i, n = pt_model_unfold(m, stack, ids);
+	size_t i, k;
 
-	for (i = 0; i < n; i++) {
-		struct pt_takes *x = find(t, pt_model_line(m, pt_model_stack(m, ids[i])->line));
-
-		if (x)
-			x->calls = true;
-	}
+	for (i = 0; i < loop->n; i++)
+		for (k = 0; k < loop->calls[i].n; k++)
+			if (pt_same_function(pt_stack_line(loop->m, loop->calls[i].id[k]), f))
+				return true;
+	return false;
 }
 
-void pt_find_taking(const struct pt_model *m, const struct pt_thread *th, struct pt_taking *out)
+void pt_find_taking(const struct pt_loop *loop, const struct pt_thread *th, struct pt_taking *out)
 {
 	*out = (struct pt_taking){ 0 };
-	if (!th)
+	if (!loop->told)
 		return;
 	pt_each(const struct pt_code_look, l, &th->looks) {
 		const struct pt_code_line *f;
 		struct pt_takes *x;
 
-		if (!l->running || !pt_takes_batch(m, l->stack) || pt_hands_out(m, l->stack))
+		if (!l->running || !pt_takes_batch(loop->m, l->stack) ||
+		    pt_hands_out(loop->m, l->stack))
 			continue;
-		f = own_function(m, l->stack);
+		f = own_function(loop->m, l->stack);
 		x = f ? find(out, f) : NULL;
 		if (f && !x && out->n < PT_TAKING_MAX) {
 			x = &out->v[out->n++];
-			x->function = f;
+			*x = (struct pt_takes){ .function = f, .calls = calls_device(loop, f) };
 		}
 		if (x)
-			x->looks++;
+			out->most = pt_max64(out->most, ++x->looks);
 	}
-	for (size_t i = 0; out->n && i < th->looks.n; i++) {
-		const struct pt_code_look *l = &th->looks.v[i];
-
-		if (pt_inside_call(th->proc, th->tid, l->begin) &&
-		    pt_inside_call(th->proc, th->tid, l->end))
-			leave_callers(out, m, l->stack);
-	}
-	for (size_t i = 0; i < out->n; i++)
-		out->most = pt_max64(out->most, out->v[i].looks);
 }
 
 bool pt_is_taking(const struct pt_model *m, const struct pt_taking *t, uint32_t stack)

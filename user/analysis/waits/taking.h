@@ -3,7 +3,7 @@
 #ifndef PT_WAITS_TAKING_H
 #define PT_WAITS_TAKING_H
 
-#include "analysis/waits/gaps.h"
+#include "analysis/waits/loop.h"
 
 #define PT_TAKING_MAX 16 /* functions that are looked at */
 
@@ -17,8 +17,8 @@ struct pt_taking {
 	uint64_t most; /* looks */
 };
 
-/* Of the thread that leads; NULL: none does. */
-void pt_find_taking(const struct pt_model *m, const struct pt_thread *th, struct pt_taking *out);
+/* Of the thread whose loop was learned. */
+void pt_find_taking(const struct pt_loop *loop, const struct pt_thread *th, struct pt_taking *out);
 /* Does that stack lie in one of them? */
 bool pt_is_taking(const struct pt_model *m, const struct pt_taking *t, uint32_t stack);
 

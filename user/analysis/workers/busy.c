@@ -288,9 +288,7 @@ static bool goes_on(const struct pt_an *an, const struct pt_trainer *t, double s
 	return n > PT_HUNG_GOES_ON * pt_max64(t->workers.n, 1);
 }
 
-/* Does the trainer wait mostly until a time that it gave itself is over, and nobody came? Then it
- * goes on without whom it waited for. */
-static bool waits_in_vain(const struct pt_trainer *t)
+double pt_vain_share(const struct pt_trainer *t)
 {
 	uint64_t all = 0, vain = 0;
 
@@ -299,14 +297,14 @@ static bool waits_in_vain(const struct pt_trainer *t)
 		if (c->cause == PT_CAUSE_SLEEP && c->pid == t->proc->tgid)
 			vain += c->ns;
 	}
-	return all && (double)vain >= PT_HUNG_VAIN * (double)all;
+	return (double)vain / (double)pt_max64(all, 1);
 }
 
 struct hunt {
 	const struct pt_an *an;
 	const struct pt_trainer *t; /* may be NULL */
 	struct pt_hung *out;
-	bool vain; /* waits_in_vain() */
+	bool vain; /* the trainer mostly waits in vain, and goes on without whom it waited for */
 };
 
 static void consider(const struct hunt *k, const struct pt_thread *th,
@@ -363,7 +361,7 @@ void pt_find_hung(const struct pt_an *an, struct pt_trainer *t,
 		  struct pt_hung *out)
 {
 	struct hunt k = { .an = an, .t = t, .out = out };
-	bool asks = t && stands_still(an, t), vain = t && waits_in_vain(t);
+	bool asks = t && stands_still(an, t), vain = t && pt_vain_share(t) >= PT_HUNG_VAIN;
 	size_t i;
 	double s;
 
