@@ -31,6 +31,9 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	/* what the holders did meanwhile was not seen to be all there is */
 	if (!turns)
 		pt_at_most(&v->certainty, most);
+	/* who waits behind one slow item that has the lock would wait for that in any case */
+	else if (f->pool.busy < f->th->pool_busy && f->asked < PT_LOCK_NEARLY)
+		pt_at_most(&v->certainty, PT_CONF_LOW);
 	v->advice = "Find what the loading code shares: a lock around a file handle, a "
 		    "database or a cache, an order that the workers keep (let them work before "
 		    "they wait for their turn), or Python's global interpreter lock where threads "

@@ -296,10 +296,11 @@ static bool runs_for(const struct charger *k, const struct pt_thread *th)
 
 static bool worker_behind(const struct charger *k, const struct pt_thread *th, int *i)
 {
-	if (pt_worker_index(k->t, th, i) || (k->fed && pt_worker_index(k->t, k->fed, i)))
+	if (runs_for(k, th)) {
+		*i = k->deliverer;
 		return true;
-	*i = k->deliverer;
-	return runs_for(k, th);
+	}
+	return pt_worker_index(k->t, th, i) || (k->fed && pt_worker_index(k->t, k->fed, i));
 }
 
 static void note_worker(struct charger *k, const struct pt_thread *th,
@@ -368,17 +369,21 @@ static int charge(struct charger *k, enum pt_cause cause,
 	return pt_add_charge(&k->t->charges, &c);
 }
 
+/* It sends what another thread of its worker makes. */
+static bool only_sends(const struct charger *k, const struct pt_thread *th)
+{
+	int w;
+
+	return pt_worker_index(k->t, th, &w) && k->t->workers.v[w].feeder == th &&
+	       k->t->workers.v[w].main != th;
+}
+
 /* It is no worker's own: whose part of the way back is the hand-over. */
 static bool hands_on(const struct charger *k, const struct pt_thread *th)
 {
-	const struct pt_trainer *t = k->t;
-	int w;
-
 	if (pt_is_actor(k->a, th))
-		return k->w->supplied && !t->computes_too;
-	return th == k->server || pt_is_relay(t, th) ||
-	       (pt_worker_index(t, th, &w) && t->workers.v[w].feeder == th &&
-		t->workers.v[w].main != th);
+		return k->w->supplied && !k->t->computes_too;
+	return th == k->server || pt_is_relay(k->t, th) || only_sends(k, th);
 }
 
 static enum pt_cause cause_of(struct charger *k, const struct pt_leg *l)
@@ -429,6 +434,60 @@ static bool serves_maker(const struct charger *k, const struct pt_thread *th,
 	       pt_worker_index(k->t, maker, &w) && k->t->workers.v[w].main == maker;
 }
 
+static int has_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv, bool queued)
+{
+	*(uint64_t *)ctx += !iv || (!queued && iv->wait == PT_WAIT_FAULT) ? e - b : 0;
+	return 0;
+}
+
+/* Nobody is seen to give the interpreter's lock up: the worker that ran for most of the time had
+ * it, or waited for a page, with the lock as no call knows of that. NULL: none did. */
+static const struct pt_thread *who_ran(const struct charger *k, const struct pt_leg *l)
+{
+	const struct pt_trainer *t = k->t;
+	size_t i;
+
+	for (i = 0; i < t->workers.n; i++) {
+		const struct pt_thread *th = t->workers.v[i].main;
+		uint64_t ns = 0;
+
+		if (th != l->th && th->proc == l->th->proc)
+			pt_walk(th, l->begin, l->end, has_piece, &ns);
+		if (2 * ns > l->end - l->begin)
+			return th;
+	}
+	return NULL;
+}
+
+static int holder_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv,
+			bool queued);
+
+/* What `who` is at while it keeps a lock from `held_up`. */
+static int walk_holder(struct charger *k, const struct pt_thread *who,
+		       const struct pt_thread *held_up, uint64_t b, uint64_t e)
+{
+	const struct pt_thread *holder = k->holder, *before = k->held_up;
+	int err;
+
+	k->holder = who;
+	k->held_up = held_up;
+	err = pt_walk(who, b, e, holder_piece, k);
+	k->holder = holder;
+	k->held_up = before;
+	return err;
+}
+
+/* Whoever has the interpreter of a sender that has the lock of all senders; NULL: none. */
+static const struct pt_thread *behind_sender(const struct charger *k, const struct pt_leg *l)
+{
+	const struct pt_thread *who =
+		l->iv->valid_wake ? pt_model_thread(k->an->m, l->iv->waker_tid) : NULL;
+
+	if (l->th->tgid == k->held_up->tgid || !only_sends(k, l->th))
+		return NULL;
+	return who && who->tgid == l->th->tgid ? who : who_ran(k, l);
+}
+
 /* The holder of a lock that kept a batch from being handed on: what it waited for
  * meanwhile; else the lock. A maker that has the interpreter while who hands over wants it is
  * at the next batch: batches come no faster than it makes them. */
@@ -440,7 +499,10 @@ static int holder_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *i
 	enum pt_cause c = !iv ? PT_CAUSE_LOCK :
 			  queued ? pt_queue_cause(k->t, k->holder, iv) :
 				   pt_sleep_cause(k->an, iv);
+	const struct pt_thread *who = c == PT_CAUSE_LOCK && iv ? behind_sender(k, &l) : NULL;
 
+	if (who)
+		return walk_holder(k, who, k->holder, b, e);
 	if (c == PT_CAUSE_UNKNOWN || c == PT_CAUSE_IPC)
 		c = PT_CAUSE_LOCK;
 	if (!iv && serves_maker(k, k->held_up, k->holder))
@@ -450,36 +512,15 @@ static int holder_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *i
 	return charge(k, c, &l, receives(k, k->held_up) ? k->holder : k->held_up);
 }
 
-/* Nobody is seen to give the interpreter's lock up: the worker that ran for most of the time
- * had it. NULL: none did. */
-static const struct pt_thread *who_ran(const struct charger *k, const struct pt_leg *l)
-{
-	const struct pt_trainer *t = k->t;
-	size_t i;
-
-	for (i = 0; i < t->workers.n; i++) {
-		const struct pt_thread *th = t->workers.v[i].main;
-
-		if (th != l->th && th->proc == l->th->proc &&
-		    2 * pt_cpu_ns(th, l->begin, l->end) > l->end - l->begin)
-			return th;
-	}
-	return NULL;
-}
-
 static int charge_lock(struct charger *k, const struct pt_leg *l)
 {
 	const struct pt_thread *who = l->who ? l->who : who_ran(k, l);
-	int w, err;
+	int w;
 
-	if (!who || who->tgid != l->th->tgid ||
+	if (!who || (who->tgid != l->th->tgid && !(only_sends(k, who) && only_sends(k, l->th))) ||
 	    (pt_worker_index(k->t, l->th, &w) && k->t->workers.v[w].main == l->th))
 		return charge(k, PT_CAUSE_LOCK, l, l->th);
-	k->holder = who;
-	k->held_up = l->th;
-	err = pt_walk(who, l->begin, l->end, holder_piece, k);
-	k->holder = NULL;
-	return err;
+	return walk_holder(k, who, l->th, l->begin, l->end);
 }
 
 /* A maker that computes, or wants to: what moves the batch is the hand-over's. */

@@ -336,6 +336,8 @@ static void sum_looks(struct pt_giver *x, const struct pt_givers *g, const struc
 	x->looked++;
 	x->handed_out += pt_hands_out(m, l->stack);
 	x->taking += pt_is_taking(m, &g->taking, l->stack);
+	if (pt_takes_batch(m, l->stack) && !pt_hands_out(m, l->stack))
+		x->taken_ns += iv->ready - iv->begin;
 	told = pt_loop_tell(g->loop, l->stack);
 	x->behind += told && told->at.line && !told->above && !told->named;
 }

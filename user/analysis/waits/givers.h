@@ -43,6 +43,7 @@ struct pt_giver {
 	/* of the sleeps: looked at in Python; there the consumer was handing something out */
 	uint64_t looked, handed_out;
 	uint64_t taking; /* ... it was in a function that takes batches */
+	uint64_t taken_ns; /* ... it was taking something out of a queue or a pipe of Python's */
 	uint64_t behind; /* ... behind all lines of the loop that call the device */
 	/* where the way back from their ends leads, ns */
 	uint64_t made_ns;   /* other processes, or input of this one */

@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* A role takes so many sleeps: one or two are chance. */
+/* A role takes so many sleeps. */
 #define SLEEPS_MIN 3
 /* Of the way back from a giver's wake-ups; more of another kind decides. */
 #define ROLE_SHARE 0.5
@@ -289,6 +289,12 @@ bool pt_ahead_tells(const struct pt_givers *g)
 	return false;
 }
 
+/* One or two sleeps tell nothing, unless the consumer's Python shows what they were for. */
+static bool is_chance(const struct pt_giver *x)
+{
+	return x->sleeps < SLEEPS_MIN && 2 * x->taken_ns < x->ns;
+}
+
 /* kin: sums over it and its kin. */
 static void find_role(const struct pt_givers *g, struct pt_giver *x,
 		      const struct pt_giver *kin)
@@ -298,7 +304,7 @@ static void find_role(const struct pt_givers *g, struct pt_giver *x,
 
 	if (x->th && pt_is_driver_thread(x->th))
 		x->role = PT_GIVER_HELPER;
-	else if (x->sleeps < SLEEPS_MIN || !(all > 0))
+	else if (is_chance(x) || !(all > 0))
 		x->role = PT_GIVER_UNKNOWN;
 	else if ((double)x->clients_ns >= ROLE_SHARE * all)
 		x->role = PT_GIVER_CLIENT;
@@ -367,6 +373,7 @@ static void add_giver(struct pt_giver *sum, const struct pt_giver *x)
 	sum->looked += x->looked;
 	sum->handed_out += x->handed_out;
 	sum->taking += x->taking;
+	sum->taken_ns += x->taken_ns;
 	sum->behind += x->behind;
 	sum->stays += x->stays;
 	sum->stays_there += x->stays_there;
@@ -437,7 +444,7 @@ int pt_find_roles(struct pt_givers *g)
 		if (q)
 			add_giver(&sum, &q->sum);
 		find_role(g, x, &sum);
-		if (x->sleeps >= SLEEPS_MIN)
+		if (!is_chance(x))
 			continue;
 		/* too few were seen */
 		find_role(g, &sum, &sum);

@@ -29,7 +29,8 @@ struct pt_wi_run pt_wi_base_run(const struct pt_wi_study *s,
 	size_t i, n = o->steps.n;
 	struct pt_wi_run r = {
 		.o = o, .pool = s->pool, .workers = o->workers,
-		.prefetch = o->prefetch, .handover = o->handover, .cores = v->cores, .others = v->others,
+		.prefetch = o->prefetch, .handover = o->handover, .warm = 1,
+		.cores = v->cores, .others = v->others,
 		.private_share = v->private_share, .in_order = o->in_order,
 		.gpu = v->gpu, .device_queue = !o->sync_each && v->gpu > 0,
 		.seed = seed,
@@ -211,7 +212,7 @@ int pt_wi_fit(struct pt_wi_study *s)
 		for (k = 0; k < PT_WI_SEEDS && !err; k++) {
 			struct pt_wi_run r = pt_wi_base_run(s, &s->v[i], k + 1);
 
-			s->v[i].base += pt_wi_simulate(&r, &err) / PT_WI_SEEDS;
+			s->v[i].base[k] = pt_wi_simulate(&r, &err);
 		}
 	return err;
 }

@@ -58,6 +58,7 @@ struct pt_wi_step { /* one of the trainer, the sleep for its batch left out */
 	double blocked;	  /* asleep in the host part, the device aside ... */
 	double pause;	  /* ... of which by a timer */
 	double handover;  /* asleep while a batch that was there is obtained */
+	bool slept;	  /* ... for this one, before it was there */
 	double gpu_wait;  /* asleep in a call that waits for the device */
 };
 
@@ -131,9 +132,12 @@ struct pt_wi_run {
 	double cut_transfer; /* taken out of each step's blocked time */
 	double add_cpu, add_made; /* of the trainer, of a maker, per batch */
 	double handover;   /* of the sleep while a batch is taken: this part */
+	double warm;	   /* of what taking a batch costs, this part: one that was slept
+			    * for today, and is there */
 	uint64_t seed;	   /* of the block bootstrap; 0: as observed */
 	size_t n;	   /* steps to run */
 	double *queued;	   /* NULL, or for the wait for a core, per step */
+	size_t *ready;	   /* NULL, or for the steps that `warm` is for */
 };
 
 /* Mean step in ms; NAN when there is none; *err 0 or -ENOMEM. */

@@ -24,6 +24,12 @@
 #define ERROR_MOST 0.2
 #define FOLLOWS 0.6 /* measured: 0.95 to 1.02 of disks and servers that take turns ... */
 #define FOLLOWS_NOT 0.7 /* ... up to 0.5 of servers that do not */
+/* Who is served in turn ends its time behind the other. Where so many of all end with another,
+ * within such a part of a stay, something ends both: a tick, or a server that answers many at
+ * once. Measured: 0.46 to 0.82 of 40 ms of delayed acknowledgements; up to 0.3 of throttled
+ * disks, 0.03 of servers that take turns. */
+#define AT_ONCE 0.4
+#define AT_ONCE_PART 20
 /* Ends that follow each other this evenly, most of them, are served in turn:
  * those of stays that have nothing to do with each other fall anywhere. Two
  * workers of one pace keep their distance by chance: of two, the ends have to be
@@ -183,6 +189,7 @@ static void follow(const struct pt_wi_visit *v, size_t n, double stay,
 			continue;
 		add_point(&ends, other - v[i].begin, d);
 		out->followed++;
+		out->at_once += fabs(v[i].end - other) < stay / AT_ONCE_PART;
 	}
 	solve(&ends, &out->slope, &out->error);
 }
@@ -249,7 +256,7 @@ static enum pt_wi_place_class decide(const struct pt_wi_verdict *o,
 	if (o->followed < EVENTS_MIN)
 		return PT_WI_UNKNOWN;
 	if (o->slope - SLOPE_ERRORS * o->error > FOLLOWS || o->regular)
-		return PT_WI_IN_TURN;
+		return o->at_once > AT_ONCE * (double)n ? PT_WI_UNKNOWN : PT_WI_IN_TURN;
 	/* where nothing varies, nothing follows */
 	if (!(o->error < ERROR_MOST) || o->slope < -1 ||
 	    o->slope + SLOPE_ERRORS * o->error > FOLLOWS_NOT)

@@ -40,6 +40,7 @@ struct pt_wi_verdict {
 	double slope, error;	 /* how far a stay follows those before it */
 	bool regular;	 /* they end one behind another, evenly */
 	size_t followed; /* stays that began while another was inside */
+	size_t at_once;	 /* ... and ended as that did */
 };
 
 /*

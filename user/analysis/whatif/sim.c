@@ -67,6 +67,7 @@ struct sim {
 	size_t started; /* any order: batches made */
 	double now, pin_free, dev_free, warm_at, bus_free, copied, queued;
 	bool hungry; /* a maker may begin a batch */
+	bool slept;  /* the trainer, for the batch that it wants */
 };
 
 static uint64_t next_random(uint64_t *s)
@@ -289,14 +290,18 @@ static void begin_host(struct sim *s)
 {
 	const struct pt_wi_run *r = s->r;
 	struct pt_wi_step *p = &s->step;
-	double extra = r->o->extra_cpu;
+	double extra = r->o->extra_cpu, warm;
 
 	*p = r->o->steps.v[draw_next(&s->d, r->o->steps.n, r->seed != 0)];
-	p->cpu += p->take;
+	warm = p->slept && !s->slept ? r->warm : 1;
+	if (r->ready && p->slept)
+		*r->ready += !s->slept;
+	s->slept = false;
+	p->cpu += warm * p->take;
 	if (r->no_pause)
 		p->blocked -= p->pause;
 	cut_transfers(r, p);
-	p->blocked += r->handover * p->handover;
+	p->blocked += warm * r->handover * p->handover;
 	if (!r->device_queue)
 		p->blocked += p->gpu_wait;
 	s->stage = HOSTWORK;
@@ -333,6 +338,7 @@ static void try_take(struct sim *s)
 		return;
 	}
 	at = s->avail[s->taken % s->ring];
+	s->slept |= at < 0 || at > s->now + EPS;
 	if (at < 0)
 		return;
 	if (at > s->now + EPS) { /* made, still in the pin thread */

@@ -92,6 +92,7 @@ static int take_step(const struct pt_trainer *t, const struct pt_step *s,
 {
 	struct split wait = { 0 }, host = { 0 };
 	struct pt_wi_step p = { 0 };
+	double rest;
 
 	pt_walk(t->main, s->wait_begin, s->wait_end, split_piece, &wait);
 	pt_walk(t->main, s->wait_end, s->end, split_piece, &host);
@@ -103,10 +104,13 @@ static int take_step(const struct pt_trainer *t, const struct pt_step *s,
 	p.blocked = fmax(0, pt_ms(host.asleep) - p.gpu_wait);
 	p.cpu -= fmin(p.cpu, fmax(0, p.gpu_wait - pt_ms(host.asleep)));
 	p.pause = fmin(p.blocked, pt_ms(host.timer));
-	p.blocked += pt_ms(host.wakes);
+	/* one that yields while it waits for the device is on the run queue again and again */
+	rest = pt_ms(host.cpu + host.runq + host.asleep) - p.gpu_wait - p.cpu;
+	p.blocked = fmax(0, fmin(p.blocked + pt_ms(host.wakes), rest));
 	p.runq -= pt_ms(host.wakes);
 	if (!o->own_loading) {
 		p.take = pt_ms(wait.cpu);
+		p.slept = s->blocked_ns > 0;
 		p.runq += pt_ms(wait.runq - wait.wakes);
 		p.handover = pt_ms(handover(t, s, &wait));
 	}

@@ -22,7 +22,7 @@ struct pt_wi_variant {
 	bool unknown_in_turn; /* where it is not known, one at a time */
 	double gpu;
 	double miss; /* of the observed step time, 0.03: by 3 % */
-	double base; /* mean over the seeds, nothing changed */
+	double base[PT_WI_SEEDS]; /* nothing changed, with each seed */
 };
 
 struct pt_wi_study {
