@@ -50,7 +50,7 @@ static unsigned by_kind(const struct finder *k, const struct pt_thread *th,
 		return PT_HOST_SLEEPING;
 	case PT_WAIT_DISK:
 	case PT_WAIT_FAULT:
-		return PT_HOST_READING;
+		return k->givers->fed ? PT_HOST_OTHER : PT_HOST_READING;
 	case PT_WAIT_DISK_WRITE:
 		return PT_HOST_WRITING;
 	case PT_WAIT_FUTEX:
@@ -469,9 +469,9 @@ int pt_find_host(const struct pt_an *an, const struct pt_actor *a,
 	for (i = 0; i <= a->calls.n && !err; i++)
 		if (pt_gap_before(a, i, an->t0, an->t1, &g))
 			err = take_gap(&k, i, &g);
-	for (i = 0; i < a->threads.n && !err; i++)
+	for (i = 0; i < a->threads.n && !err && !givers->fed; i++)
 		take_reads(a->threads.v[i], out);
-	if (!err)
+	if (!err && !givers->fed)
 		take_read_bytes(&k);
 	return err;
 }

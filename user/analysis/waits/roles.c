@@ -428,6 +428,20 @@ static int join_peers(struct pt_givers *g)
 	return err;
 }
 
+/* But for this part of what goes up, which may have been written before it all began. */
+#define FED_PART 20
+
+static bool is_fed(const struct pt_givers *g)
+{
+	const struct pt_giver *x;
+	uint64_t up = g->feed.up_bytes, wrote = 0;
+
+	for (x = g->all; x; x = x->hh.next)
+		if (x->role == PT_GIVER_SUPPLIER && x->th && x->th->proc != g->own)
+			wrote += pt_written_between(x->th, g->an->t0, g->an->t1);
+	return g->feed.known && up && g->uploads >= GAPS_MIN && wrote >= up - up / FED_PART;
+}
+
 int pt_find_roles(struct pt_givers *g)
 {
 	struct kin *all = NULL, *p, *q;
@@ -451,5 +465,7 @@ int pt_find_roles(struct pt_givers *g)
 		x->role = sum.role;
 	}
 	pt_hash_free(all);
-	return err ? err : join_peers(g);
+	err = err ?: join_peers(g);
+	g->fed = !err && is_fed(g);
+	return err;
 }

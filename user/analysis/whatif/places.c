@@ -213,13 +213,12 @@ static bool are_steadier(double *own, double usual, double *all, size_t n, doubl
 }
 
 /* Do those that were waited for end evenly one behind another? */
-static int are_even(const struct pt_wi_visit *v, size_t n, double stay, bool *out)
+static int are_even(const struct pt_wi_visit *v, size_t n, double stay, struct pt_wi_verdict *out)
 {
 	double *own = malloc(2 * n * sizeof(*own)), *all, usual;
 	size_t i, count = 0, near = 0;
 	uint32_t workers = 0;
 
-	*out = false;
 	if (!own)
 		return -ENOMEM;
 	all = own + n;
@@ -233,9 +232,10 @@ static int are_even(const struct pt_wi_visit *v, size_t n, double stay, bool *ou
 	usual = pt_median(own, count);
 	for (i = 0; i < count; i++)
 		near += fabs(own[i] - usual) <= EVEN * usual;
-	*out = count >= 2 * EVENTS_MIN && usual < 0.7 * stay &&
-	       (double)near >= EVEN_SHARE * (double)count &&
-	       (workers > 2 || are_steadier(own, usual, all, count, stay));
+	out->even = count >= 2 * EVENTS_MIN && usual < 0.7 * stay &&
+		    (double)near >= EVEN_SHARE * (double)count;
+	out->regular = out->even &&
+		       (workers > 2 || are_steadier(own, usual, all, count, stay));
 	free(own);
 	return 0;
 }
@@ -257,8 +257,8 @@ static enum pt_wi_place_class decide(const struct pt_wi_verdict *o,
 		return PT_WI_UNKNOWN;
 	if (o->slope - SLOPE_ERRORS * o->error > FOLLOWS || o->regular)
 		return o->at_once > AT_ONCE * (double)n ? PT_WI_UNKNOWN : PT_WI_IN_TURN;
-	/* where nothing varies, nothing follows */
-	if (!(o->error < ERROR_MOST) || o->slope < -1 ||
+	/* where nothing varies, nothing follows; and two that end evenly may do so either way */
+	if (!(o->error < ERROR_MOST) || o->even || o->slope < -1 ||
 	    o->slope + SLOPE_ERRORS * o->error > FOLLOWS_NOT)
 		return PT_WI_UNKNOWN;
 	return PT_WI_INDEPENDENT;
@@ -285,7 +285,7 @@ int pt_wi_judge_place(struct pt_wi_visit *v, size_t n, const struct pt_wi_work *
 	if (!(stay > 0))
 		return 0;
 	follow(v, n, stay, out);
-	err = are_even(v, n, stay, &out->regular);
+	err = are_even(v, n, stay, out);
 	out->what = decide(out, v, n, stay, timer);
 	for (i = 0; i < n; i++) /* who was behind whom is chance */
 		v[i].own = (v[i].end - v[i].begin) * out->taken;

@@ -38,7 +38,8 @@ struct pt_wi_verdict {
 	double together, chance; /* pairs of workers inside at once, ms */
 	double taken;	 /* time in which anybody was inside, of that of all */
 	double slope, error;	 /* how far a stay follows those before it */
-	bool regular;	 /* they end one behind another, evenly */
+	bool even;	 /* they end evenly, one behind another ... */
+	bool regular;	 /* ... and that is no chance */
 	size_t followed; /* stays that began while another was inside */
 	size_t at_once;	 /* ... and ended as that did */
 };
