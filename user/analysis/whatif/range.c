@@ -108,7 +108,7 @@ static int ask_variant(struct pt_wi_study *s, const struct pt_wi_change *c,
 			return 0;
 		}
 		add_answer(out, mean, var);
-		cold = mean;
+		cold = mean; /* and the same once more, where none is there: ways weigh alike */
 		err = ready ? ask_way(s, c, way, v, &ready, &mean, &var) : 0;
 		if (err)
 			return err;
