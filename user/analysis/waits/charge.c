@@ -4,7 +4,7 @@
  * leg. Legs cover a wait exactly, so charges sum to it. What the consumer itself,
  * or whoever only hands on, does on a CPU is the hand-over's.
  */
-#include "analysis/waits/fed.h"
+#include "analysis/waits/charger.h"
 #include "analysis/waits/look.h"
 
 #include <math.h>
@@ -12,33 +12,11 @@
 
 #include "model/socks.h"
 
-struct charger {
-	struct pt_an *an;
-	struct pt_trainer *t;
-	const struct pt_actor *a;
-	struct pt_paths *paths;
-	struct pt_fetch *w;
-	uint64_t by_cause[PT_CAUSE_NR];
-	PT_VEC(uint64_t) by_worker; /* ns of this wait, by its index */
-	PT_VEC(struct pt_mover) movers; /* likewise */
-	pt_doubles kernel; /* of its computing: what its process does in the kernel */
-	const struct pt_thread *holder; /* of a lock, while it is looked at */
-	const struct pt_thread *held_up; /* ... who waits for it */
-	bool answer; /* the consumer had asked for what it sleeps for */
-	const struct pt_iv *door; /* the socket through which the walk left the job */
-	const struct pt_thread *at_door; /* who slept on it */
-	const struct pt_thread *server; /* of a maker's process, beside it: it answered the consumer */
-	pt_feds feds;
-	const struct pt_thread *fed; /* the maker past whom the walk went on */
-	int deliverer; /* of the batch that the walk is at; -1 not met yet */
-	size_t ask;    /* the consumer's ask for more before that */
-};
-
 #define PT_TURN_MAX 64 /* workers whose turns are looked at */
 
 /* ---- whose batch it is ------------------------------------------------------------ */
 
-static bool receives(const struct charger *k, const struct pt_thread *th)
+bool pt_charger_receives(const struct pt_charger *k, const struct pt_thread *th)
 {
 	return pt_is_relay(k->t, th) || pt_is_actor(k->a, th);
 }
@@ -46,7 +24,7 @@ static bool receives(const struct charger *k, const struct pt_thread *th)
 /* At the end of the time that is looked at all others rest, and this one works; `held`:
  * who waits for a lock does not work either (idle processes of a pool take turns at their
  * queue). -1: there is none, or are several. */
-static int last_at_work(const struct charger *k, bool held)
+static int last_at_work(const struct pt_charger *k, bool held)
 {
 	const struct pt_trainer *t = k->t;
 	int found = -1;
@@ -70,7 +48,7 @@ static int last_at_work(const struct charger *k, bool held)
 
 /* Where batches have been taken from the workers in turn, the next in turn is waited
  * for; -1: they were not. */
-static int next_in_turn(const struct charger *k)
+static int next_in_turn(const struct pt_charger *k)
 {
 	size_t n = k->t->concurrent, i, seen = 0;
 	int last[2 * PT_TURN_MAX];
@@ -89,7 +67,7 @@ static int next_in_turn(const struct charger *k)
 }
 
 /* The capture ends in the wait; -1: not known. */
-static int last_waited_for(const struct charger *k)
+static int last_waited_for(const struct pt_charger *k)
 {
 	int w = last_at_work(k, false);
 
@@ -98,7 +76,7 @@ static int last_waited_for(const struct charger *k)
 }
 
 /* It hands over something else than batches, over a channel of its own: that was waited for. */
-static bool tells(const struct charger *k, const struct pt_thread *who, const struct pt_iv *iv)
+static bool tells(const struct pt_charger *k, const struct pt_thread *who, const struct pt_iv *iv)
 {
 	const pt_asks *asks = &k->t->look->asks;
 	size_t i;
@@ -115,7 +93,7 @@ static bool tells(const struct charger *k, const struct pt_thread *who, const st
 
 /* The walk comes to a sleep of whoever receives. Batches come in order: what
  * another worker sent in the meantime was not what was waited for. */
-static const struct pt_thread *awaited(struct charger *k, uint64_t at,
+static const struct pt_thread *awaited(struct pt_charger *k, uint64_t at,
 				       const struct pt_iv *iv,
 				       const struct pt_thread *who)
 {
@@ -158,13 +136,13 @@ static bool are_peers(const struct pt_trainer *t, const struct pt_thread *a,
 
 /* Whom a worker asks over a socket, or the consumer where it fetches by itself; within a
  * service over a network's only: its parts talk over others. */
-static bool is_store(const struct charger *k, const struct pt_thread *th,
+static bool is_store(const struct pt_charger *k, const struct pt_thread *th,
 		     const struct pt_iv *iv)
 {
 	const struct pt_giver *x = pt_giver_of(&k->t->look->givers, iv);
 	const struct pt_sock *s;
 
-	if (receives(k, th))
+	if (pt_charger_receives(k, th))
 		return pt_is_actor(k->a, th) && x && x->role == PT_GIVER_STORE;
 	if (iv->wait != PT_WAIT_SOCK && iv->wait != PT_WAIT_POLL)
 		return false;
@@ -173,7 +151,7 @@ static bool is_store(const struct charger *k, const struct pt_thread *th,
 }
 
 /* Past a maker that is fed, to whom it waits for. */
-static void pass_fed(struct charger *k, const struct pt_thread **who)
+static void pass_fed(struct pt_charger *k, const struct pt_thread **who)
 {
 	const struct pt_thread *by;
 
@@ -200,7 +178,7 @@ static bool is_beside_maker(const struct pt_trainer *t, const struct pt_thread *
 
 /* Who hands batches over sleeps by the clock, and for most of that the maker had nothing to
  * do: what is made waits for the sleep's end (a buffer that a timer flushes). */
-static bool holds_back(const struct charger *k, const struct pt_worker *w,
+static bool holds_back(const struct pt_charger *k, const struct pt_worker *w,
 		       const struct pt_iv *iv)
 {
 	size_t i = pt_iv_after(w->main, iv->ready - 1);
@@ -211,7 +189,7 @@ static bool holds_back(const struct charger *k, const struct pt_worker *w,
 	       (pt_is_idle(k->an, w, x) || (x->valid_wake && x->waker_tgid == k->t->proc->tgid));
 }
 
-static enum pt_link follow(struct charger *k, const struct pt_thread *th,
+static enum pt_link follow(struct pt_charger *k, const struct pt_thread *th,
 			   const struct pt_iv *iv, uint64_t at, const struct pt_thread **who)
 {
 	bool lock = *who && pt_is_lock(k->paths, th, iv);
@@ -221,7 +199,7 @@ static enum pt_link follow(struct charger *k, const struct pt_thread *th,
 		return PT_LINK_LOCK;
 	if (th->proc == k->t->proc)
 		k->answer = iv->sock & PT_IV_SOCK_AWAITED;
-	if (receives(k, th) && iv->wait != PT_WAIT_SLEEP && !lock)
+	if (pt_charger_receives(k, th) && iv->wait != PT_WAIT_SLEEP && !lock)
 		*who = awaited(k, at, iv, *who);
 	if (!*who && pt_worker_index(k->t, th, &w) && k->t->workers.v[w].feeder == th &&
 	    !holds_back(k, &k->t->workers.v[w], iv)) /* at rest until there is a batch */
@@ -250,7 +228,7 @@ static enum pt_link link_of(void *ctx, const struct pt_thread *th,
 			    const struct pt_iv *iv, uint64_t at,
 			    const struct pt_thread **who)
 {
-	struct charger *k = ctx;
+	struct pt_charger *k = ctx;
 	enum pt_link link = follow(k, th, iv, at, who);
 
 	if (link == PT_LINK_FOLLOW)
@@ -278,7 +256,7 @@ static void vote(struct pt_fetch *w, const struct pt_charge *c)
 
 /* Whoever serves the job from outside and neither computes nor reads for it is late to
  * answer, as any store may be: that is the network's, and its address the subject. */
-static const struct pt_iv *late_answer(const struct charger *k, enum pt_cause cause,
+static const struct pt_iv *late_answer(const struct pt_charger *k, enum pt_cause cause,
 				       const struct pt_leg *l)
 {
 	if (!l->th->proc->outside)
@@ -288,13 +266,13 @@ static const struct pt_iv *late_answer(const struct charger *k, enum pt_cause ca
 }
 
 /* A program that the deliverer has run for the batch: that is its work. */
-static bool runs_for(const struct charger *k, const struct pt_thread *th)
+static bool runs_for(const struct pt_charger *k, const struct pt_thread *th)
 {
 	return k->deliverer >= 0 && th->proc->born && th->proc != k->t->proc &&
 	       pt_descends_from(k->an->m, th->proc, k->t->workers.v[k->deliverer].proc->tgid);
 }
 
-static bool worker_behind(const struct charger *k, const struct pt_thread *th, int *i)
+static bool worker_behind(const struct pt_charger *k, const struct pt_thread *th, int *i)
 {
 	if (runs_for(k, th)) {
 		*i = k->deliverer;
@@ -303,7 +281,7 @@ static bool worker_behind(const struct charger *k, const struct pt_thread *th, i
 	return pt_worker_index(k->t, th, i) || (k->fed && pt_worker_index(k->t, k->fed, i));
 }
 
-static void note_worker(struct charger *k, const struct pt_thread *th,
+static void note_worker(struct pt_charger *k, const struct pt_thread *th,
 			const struct pt_leg *l)
 {
 	struct pt_worker *w;
@@ -325,9 +303,8 @@ static void note_worker(struct charger *k, const struct pt_thread *th,
 		k->w->made = l->end;
 }
 
-/* `who`: whose part of the way back it is. */
-static int charge(struct charger *k, enum pt_cause cause,
-		  const struct pt_leg *l, const struct pt_thread *who)
+int pt_charge(struct pt_charger *k, enum pt_cause cause, const struct pt_leg *l,
+	      const struct pt_thread *who)
 {
 	const struct pt_iv *door = late_answer(k, cause, l);
 	struct pt_charge c = { .cause = (uint8_t)cause, .ns = l->end - l->begin,
@@ -369,8 +346,7 @@ static int charge(struct charger *k, enum pt_cause cause,
 	return pt_add_charge(&k->t->charges, &c);
 }
 
-/* It sends what another thread of its worker makes. */
-static bool only_sends(const struct charger *k, const struct pt_thread *th)
+bool pt_only_sends(const struct pt_charger *k, const struct pt_thread *th)
 {
 	int w;
 
@@ -379,14 +355,14 @@ static bool only_sends(const struct charger *k, const struct pt_thread *th)
 }
 
 /* It is no worker's own: whose part of the way back is the hand-over. */
-static bool hands_on(const struct charger *k, const struct pt_thread *th)
+static bool hands_on(const struct pt_charger *k, const struct pt_thread *th)
 {
 	if (pt_is_actor(k->a, th))
 		return k->w->supplied && !k->t->computes_too;
-	return th == k->server || pt_is_relay(k->t, th) || only_sends(k, th);
+	return th == k->server || pt_is_relay(k->t, th) || pt_only_sends(k, th);
 }
 
-static enum pt_cause cause_of(struct charger *k, const struct pt_leg *l)
+static enum pt_cause cause_of(struct pt_charger *k, const struct pt_leg *l)
 {
 	enum pt_cause c;
 
@@ -423,108 +399,8 @@ static enum pt_cause cause_of(struct charger *k, const struct pt_leg *l)
 	}
 }
 
-/* Does `maker` make batches in another process, in which `th` hands them over, or serves who
- * takes them (PyTorch's worker has a thread that passes descriptors)? */
-static bool serves_maker(const struct charger *k, const struct pt_thread *th,
-			 const struct pt_thread *maker)
-{
-	int w;
-
-	return th != maker && th->proc == maker->proc && th->proc != k->t->proc &&
-	       pt_worker_index(k->t, maker, &w) && k->t->workers.v[w].main == maker;
-}
-
-static int has_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv, bool queued)
-{
-	*(uint64_t *)ctx += !iv || (!queued && iv->wait == PT_WAIT_FAULT) ? e - b : 0;
-	return 0;
-}
-
-/* Nobody is seen to give the interpreter's lock up: the worker that ran for most of the time had
- * it, or waited for a page, with the lock as no call knows of that. NULL: none did. */
-static const struct pt_thread *who_ran(const struct charger *k, const struct pt_leg *l)
-{
-	const struct pt_trainer *t = k->t;
-	size_t i;
-
-	for (i = 0; i < t->workers.n; i++) {
-		const struct pt_thread *th = t->workers.v[i].main;
-		uint64_t ns = 0;
-
-		if (th != l->th && th->proc == l->th->proc)
-			pt_walk(th, l->begin, l->end, has_piece, &ns);
-		if (2 * ns > l->end - l->begin)
-			return th;
-	}
-	return NULL;
-}
-
-static int holder_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv,
-			bool queued);
-
-/* What `who` is at while it keeps a lock from `held_up`. */
-static int walk_holder(struct charger *k, const struct pt_thread *who,
-		       const struct pt_thread *held_up, uint64_t b, uint64_t e)
-{
-	const struct pt_thread *holder = k->holder, *before = k->held_up;
-	int err;
-
-	k->holder = who;
-	k->held_up = held_up;
-	err = pt_walk(who, b, e, holder_piece, k);
-	k->holder = holder;
-	k->held_up = before;
-	return err;
-}
-
-/* Whoever has the interpreter of a sender that has the lock of all senders; NULL: none. */
-static const struct pt_thread *behind_sender(const struct charger *k, const struct pt_leg *l)
-{
-	const struct pt_thread *who =
-		l->iv->valid_wake ? pt_model_thread(k->an->m, l->iv->waker_tid) : NULL;
-
-	if (l->th->tgid == k->held_up->tgid || !only_sends(k, l->th))
-		return NULL;
-	return who && who->tgid == l->th->tgid ? who : who_ran(k, l);
-}
-
-/* The holder of a lock that kept a batch from being handed on: what it waited for
- * meanwhile; else the lock. A maker that has the interpreter while who hands over wants it is
- * at the next batch: batches come no faster than it makes them. */
-static int holder_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv,
-			bool queued)
-{
-	struct charger *k = ctx;
-	struct pt_leg l = { .begin = b, .end = e, .th = k->holder, .iv = iv };
-	enum pt_cause c = !iv ? PT_CAUSE_LOCK :
-			  queued ? pt_queue_cause(k->t, k->holder, iv) :
-				   pt_sleep_cause(k->an, iv);
-	const struct pt_thread *who = c == PT_CAUSE_LOCK && iv ? behind_sender(k, &l) : NULL;
-
-	if (who)
-		return walk_holder(k, who, k->holder, b, e);
-	if (c == PT_CAUSE_UNKNOWN || c == PT_CAUSE_IPC)
-		c = PT_CAUSE_LOCK;
-	if (!iv && serves_maker(k, k->held_up, k->holder))
-		c = PT_CAUSE_CPU;
-	l.kind = c == PT_CAUSE_LOCK ? PT_LEG_LOCK : PT_LEG_BLOCKED;
-	/* whoever takes a batch does not make it: the one that has the lock does */
-	return charge(k, c, &l, receives(k, k->held_up) ? k->holder : k->held_up);
-}
-
-static int charge_lock(struct charger *k, const struct pt_leg *l)
-{
-	const struct pt_thread *who = l->who ? l->who : who_ran(k, l);
-	int w;
-
-	if (!who || (who->tgid != l->th->tgid && !(only_sends(k, who) && only_sends(k, l->th))) ||
-	    (pt_worker_index(k->t, l->th, &w) && k->t->workers.v[w].main == l->th))
-		return charge(k, PT_CAUSE_LOCK, l, l->th);
-	return walk_holder(k, who, l->th, l->begin, l->end);
-}
-
 /* A maker that computes, or wants to: what moves the batch is the hand-over's. */
-static int charge_moving(struct charger *k, const struct pt_leg *l, enum pt_cause c)
+static int charge_moving(struct pt_charger *k, const struct pt_leg *l, enum pt_cause c)
 {
 	struct pt_leg moves = *l, makes = *l;
 	int w, err = 0;
@@ -534,22 +410,22 @@ static int charge_moving(struct charger *k, const struct pt_leg *l, enum pt_caus
 		makes.end -= pt_mover_ns(&k->movers.v[w], l);
 	moves.begin = makes.end;
 	if (moves.end > moves.begin)
-		err = charge(k, PT_CAUSE_IPC, &moves, l->th);
-	return err || makes.end <= makes.begin ? err : charge(k, c, &makes, l->th);
+		err = pt_charge(k, PT_CAUSE_IPC, &moves, l->th);
+	return err || makes.end <= makes.begin ? err : pt_charge(k, c, &makes, l->th);
 }
 
 static int take_leg(void *ctx, const struct pt_leg *l)
 {
-	struct charger *k = ctx;
+	struct pt_charger *k = ctx;
 
 	if (l->kind == PT_LEG_LOCK ||
 	    (l->kind == PT_LEG_BLOCKED && pt_is_interpreter_lock(k->paths, l->th, l->iv)))
-		return charge_lock(k, l);
+		return pt_charge_lock(k, l);
 	return charge_moving(k, l, cause_of(k, l));
 }
 
 /* The worker with most of the way back; one that delivers before a helper. */
-static void name_worker(struct charger *k)
+static void name_worker(struct pt_charger *k)
 {
 	uint64_t most = 0;
 	size_t i;
@@ -563,7 +439,7 @@ static void name_worker(struct charger *k)
 	}
 }
 
-static int charge_wait(struct charger *k, struct pt_fetch *w)
+static int charge_wait(struct pt_charger *k, struct pt_fetch *w)
 {
 	struct pt_walk_opts o = { link_of, take_leg, k, k };
 	const pt_asks *asks = &k->t->look->asks;
@@ -611,7 +487,7 @@ static void sum_step(struct pt_trainer *t, struct pt_step *s)
 int pt_charge_waits(struct pt_an *an, struct pt_trainer *t,
 		    const struct pt_actor *a, struct pt_paths *paths)
 {
-	struct charger k = { .an = an, .t = t, .a = a, .paths = paths };
+	struct pt_charger k = { .an = an, .t = t, .a = a, .paths = paths };
 	size_t i;
 	int err = pt_find_quota(an, t, t->proc);
 
