@@ -254,6 +254,13 @@ static void test_files(void **state)
 	check(&r, PT_WAKE_DATA, true);
 	r.hdr.flags = PT_F_RECLAIM;
 	assert_int_equal(pt_classify(&r), PT_WAIT_RECLAIM);
+	/* from a file to a socket: what is known is the socket, and a disk is waited for */
+	r = record(NR(sendfile), PT_OBJ_SOCK, NR(recvfrom), PT_OBJ_SOCK, HARD);
+	assert_int_equal(pt_classify(&r), PT_WAIT_SOCK);
+	r.state = 2;
+	r.hdr.flags = PT_F_IOWAIT;
+	assert_int_equal(pt_classify(&r), PT_WAIT_DISK);
+	check(&r, PT_WAKE_DEVICE, false);
 	/* by name: no descriptor */
 	r = record(NR(renameat2), N, NR(unlinkat), N, TASK);
 	r.state = 2;

@@ -135,6 +135,9 @@ enum pt_wait pt_classify(const struct pt_rec_off *r)
 	w = by_call(r, call);
 	if (w != PT_WAIT_OTHER)
 		return w;
+	/* what is known is where it goes to: a socket, a pipe; neither is waited for so */
+	if (call & PT_C_MOVE && r->hdr.flags & PT_F_IOWAIT)
+		return in_file(r, PT_WAIT_DISK);
 	w = by_object(r, call);
 	if (w == PT_WAIT_DISK || w == PT_WAIT_DISK_WRITE)
 		return in_file(r, w);
