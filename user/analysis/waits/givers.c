@@ -30,7 +30,9 @@ bool pt_waits_for_client(const struct pt_an *an, const struct pt_thread *th,
 {
 	const struct pt_sock *s;
 
-	if (is_listening_call(iv->syscall))
+	/* ... or polls, and somebody connects */
+	if (is_listening_call(iv->syscall) ||
+	    (iv->wait == PT_WAIT_POLL && iv->valid_wake && iv->waker_syscall == PT_NR_connect))
 		return !ended_inside(an, iv);
 	/* who sends waits for room */
 	if (pt_call_class(iv->syscall) & PT_C_PUT)
