@@ -172,6 +172,20 @@ static bool uploads_behind(const struct pt_host *h, const struct pt_host_gap *g)
 	return false;
 }
 
+/* What came down from the device goes to somebody who answers, and then something goes up: what is
+ * computed in between is for that exchange. */
+static bool is_exchange(const struct pt_host *h, const struct pt_host_gap *g)
+{
+	size_t i;
+
+	if (!g->call || !h->a->calls.v[g->call - 1].results)
+		return false;
+	for (i = g->first; i < g->first + g->n; i++)
+		if (h->pieces.v[i].what == PT_HOST_PEER)
+			return true;
+	return false;
+}
+
 /* A loop that sleeps for most of a gap polls: what for is not seen. And where it waits for
  * others for so much of one, what it computes there may be for these. */
 #define OTHERS_PART 10
@@ -191,7 +205,8 @@ static bool may_load(const struct pt_host *h, const struct pt_host_gap *g)
 			others += is_for_others(x->what) || x->what == PT_HOST_CHILD ? ns : 0;
 	}
 	ns = g->g.end - g->g.begin;
-	return 2 * naps <= ns && OTHERS_PART * others <= ns && uploads_behind(h, g);
+	return 2 * naps <= ns && OTHERS_PART * others <= ns && uploads_behind(h, g) &&
+	       !is_exchange(h, g);
 }
 
 /* So many looks above its calls tell; so much of them, as a vote has it, is one line; and
