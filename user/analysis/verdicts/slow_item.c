@@ -21,6 +21,19 @@ static const char *title(struct pt_an *an, const struct pt_tail *t)
 		t->n, t->all, t->ms, t->usual_ms, 100 * t->share, pt_cause_words(t->cause));
 }
 
+/* Is it somebody outside of the job who sleeps most? He may give what he has by his own clock. */
+static bool sleeps_outside(const struct pt_an *an, const struct pt_trainer *t)
+{
+	const struct pt_charge *most = NULL;
+	const struct pt_proc *p;
+
+	pt_each(const struct pt_charge, c, &t->charges)
+		if (c->cause == PT_CAUSE_SLEEP && (!most || c->ns > most->ns))
+			most = c;
+	p = most ? pt_model_proc(an->m, most->pid) : NULL;
+	return p && p->outside;
+}
+
 /* A few batches take many times as long to make as the others, and most of the
  * waiting passes meanwhile. */
 static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
@@ -47,6 +60,8 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	if (t->peer)
 		v->subject_peer = pt_peer_name(an, t->peer - 1);
 	if (t->waited)
+		pt_at_most(&v->certainty, PT_CONF_MEDIUM);
+	if (t->cause == PT_CAUSE_SLEEP && sleeps_outside(an, f->t))
 		pt_at_most(&v->certainty, PT_CONF_MEDIUM);
 	/* an item that sleeps may try again and again for something that is not its own */
 	if (t->waited && t->cause == PT_CAUSE_SLEEP)

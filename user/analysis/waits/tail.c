@@ -35,6 +35,15 @@ static bool few_noticed(const struct pt_trainer *t)
 	return t->workers.n && batches_made(t) < PT_TAIL_FEW * batches_taken(t);
 }
 
+/* Was a batch made for most of the wait that is done a little later? It is seen to be done where
+ * its worker rests or begins with the next, and was handed over before. */
+static bool made_meanwhile(const struct pt_fetch *w, uint64_t done, double ms)
+{
+	uint64_t begin = done - pt_min64(done, (uint64_t)(ms * NS_PER_MS));
+
+	return 2 * pt_overlap(begin, done, w->begin, w->end) > w->end - w->begin;
+}
+
 /* How long the batch took that ended this wait; NAN not seen. `waited`: few_noticed(). */
 static double made_ms(const struct pt_trainer *t, const struct pt_fetch *w, bool waited)
 {
@@ -47,8 +56,10 @@ static double made_ms(const struct pt_trainer *t, const struct pt_fetch *w, bool
 		return NAN;
 	k = &t->workers.v[w->worker];
 	at = pt_times_until(&k->done, w->end);
-	/* service_ms[i] is of done[i + 1] */
-	return at >= 2 && at - 2 < k->service_ms.n ? k->unsorted_ms.v[at - 2] : NAN;
+	/* unsorted_ms[i] is of done[i + 1] */
+	if (at && at < k->done.n && made_meanwhile(w, k->done.v[at], k->unsorted_ms.v[at - 1]))
+		return k->unsorted_ms.v[at - 1];
+	return at >= 2 && at - 2 < k->unsorted_ms.n ? k->unsorted_ms.v[at - 2] : NAN;
 }
 
 static bool all_noticed(const struct pt_trainer *t)
