@@ -437,6 +437,68 @@ static void test_hanging(void **state)
 	}
 }
 
+#define SUCCESSOR 4711
+
+/* After two seconds worker 1 ends, or not; a process with its name, or another one's, is started,
+ * and sits in a futex; the job waits. */
+static void open_succeeded(struct st_case *c, bool ends, const char *name)
+{
+	struct job_opts o = job_defaults();
+	struct stream *s = &c->j.s;
+	struct pt_rec_fork *f;
+	struct pt_rec_off *r;
+	uint64_t now;
+	size_t i;
+
+	memset(c, 0, sizeof(*c));
+	o.run_s_x10 = 20;
+	job_run(&c->j, &o);
+	now = c->j.now;
+	for (i = 0; i < s->recs.n; i++) {
+		r = &s->recs.v[i].r.off;
+		if (r->hdr.kind != PT_REC_OFF || r->hdr.ts < JOB_BEGIN + 1000 * ST_S)
+			continue;
+		r->syscall = NR_READ;
+		r->obj_kind = PT_OBJ_PIPE;
+		r->object = JOB_INDEX_PIPE(r->hdr.tid == JOB_WORKER(1));
+		if (ends && r->hdr.tid == JOB_WORKER(1))
+			r->hdr.ts = r->wake_ts = now;
+	}
+	if (ends)
+		st_exit(s, now + ST_US, JOB_WORKER(1), JOB_WORKER(1), true);
+	st_fork(s, now + ST_MS, JOB_TRAINER, JOB_TRAINER, SUCCESSOR, SUCCESSOR);
+	f = &s->recs.v[s->recs.n - 1].r.fork;
+	memset(f->comm, 0, sizeof(f->comm));
+	memcpy(f->comm, name, strlen(name));
+	r = st_off(s, SUCCESSOR, SUCCESSOR, now + 2 * ST_MS, ST_NEVER, ST_NEVER);
+	r->syscall = NR_FUTEX;
+	r->obj_kind = PT_OBJ_FUTEX;
+	r->object = r->arg[0] = 0x7f00;
+	r->state = 1;
+	st_pipe_in(s, JOB_TRAINER, JOB_TRAINER, now + 3 * ST_MS, ST_NEVER, ST_NEVER, 0x77, 0, 0);
+	job_window(&c->j, JOB_BEGIN + 400 * ST_MS, JOB_BEGIN + 8 * ST_S);
+	c->r = st_analyze(s, &c->m);
+}
+
+static void test_successor(void **state)
+{
+	struct st_case c;
+
+	(void)state;
+	open_succeeded(&c, true, "python3");
+	assert_string_equal(case_root(c.r), "hung_worker");
+	assert_int_equal(c.r->verdicts[0].subject_pid, SUCCESSOR);
+	case_close(&c);
+	/* something else that the job has started */
+	open_succeeded(&c, true, "other");
+	assert_null(case_verdict(c.r, "hung_worker"));
+	case_close(&c);
+	/* in nobody's place */
+	open_succeeded(&c, false, "python3");
+	assert_null(case_verdict(c.r, "hung_worker"));
+	case_close(&c);
+}
+
 /* ---- thresholds ----------------------------------------------------------------- */
 
 static void test_threshold_values(void **state)
@@ -571,6 +633,7 @@ int main(void)
 		cmocka_unit_test(test_ranks_without_straggler),
 		cmocka_unit_test(test_first_batch),
 		cmocka_unit_test(test_hanging),
+		cmocka_unit_test(test_successor),
 		cmocka_unit_test(test_threshold_values),
 		cmocka_unit_test(test_thresholds),
 	};

@@ -391,6 +391,9 @@ static enum pt_cause cause_of(struct pt_charger *k, const struct pt_leg *l)
 		if (l->iv->wait == PT_WAIT_DISK_WRITE && pt_is_actor(k->a, l->th))
 			return PT_CAUSE_CHECKPOINT; /* what is loaded is not written */
 		c = pt_sleep_cause(k->an, l->iv);
+		/* the capture's end: who would have ended it, and when, is not known */
+		if (c == PT_CAUSE_IPC && l->iv->open && pt_is_actor(k->a, l->th))
+			return PT_CAUSE_UNKNOWN;
 		return c == PT_CAUSE_IPC && pt_gives_up(l->th, l->iv) ? PT_CAUSE_SLEEP : c;
 	default:
 		if (l->th->proc->outside)

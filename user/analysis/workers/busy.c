@@ -304,7 +304,8 @@ struct hunt {
 	const struct pt_an *an;
 	const struct pt_trainer *t; /* may be NULL */
 	struct pt_hung *out;
-	bool vain; /* the trainer mostly waits in vain, and goes on without whom it waited for */
+	bool asks; /* the trainer stands still, too */
+	bool vain; /* it mostly waits in vain, and goes on without whom it waited for */
 };
 
 static void consider(const struct hunt *k, const struct pt_thread *th,
@@ -323,7 +324,21 @@ static void consider(const struct hunt *k, const struct pt_thread *th,
 	}
 }
 
-/* Children that were never seen at work: workers that hung before. */
+/* Was it started like a worker that had ended by then, and does the trainer wait since? Then it is to do
+ * that one's work: others of its kind were seen at that. */
+static bool is_successor(const struct hunt *k, const struct pt_proc *p)
+{
+	if (!k->asks || !p->born)
+		return false;
+	pt_each(const struct pt_worker, w, &k->t->workers)
+		if (w->role != PT_ROLE_HELPER && w->proc->ppid == p->ppid && w->proc->died &&
+		    w->proc->died <= p->born &&
+		    !strncmp(w->proc->comm, p->comm, sizeof(p->comm)))
+			return true;
+	return false;
+}
+
+/* Children that were never seen at work: workers that hung before, or from their start. */
 static void unknown_children(const struct hunt *k)
 {
 	const struct pt_an *an = k->an;
@@ -344,7 +359,7 @@ static void unknown_children(const struct hunt *k)
 			continue;
 		iv = last_wait(an, th, &s);
 		if (iv)
-			consider(k, th, hang_of(an, iv, s, false), s, iv);
+			consider(k, th, hang_of(an, iv, s, is_successor(k, p)), s, iv);
 	}
 }
 
@@ -360,8 +375,8 @@ static bool has_peer(const struct pt_trainer *t, const struct pt_worker *w)
 void pt_find_hung(const struct pt_an *an, struct pt_trainer *t,
 		  struct pt_hung *out)
 {
-	struct hunt k = { .an = an, .t = t, .out = out };
-	bool asks = t && stands_still(an, t), vain = t && pt_vain_share(t) >= PT_HUNG_VAIN;
+	struct hunt k = { .an = an, .t = t, .out = out, .asks = t && stands_still(an, t) };
+	bool vain = t && pt_vain_share(t) >= PT_HUNG_VAIN;
 	size_t i;
 	double s;
 
@@ -374,7 +389,7 @@ void pt_find_hung(const struct pt_an *an, struct pt_trainer *t,
 		k.vain = vain && has_peer(t, w);
 		if (iv && !pt_rests(w, iv) &&
 		    (k.vain || iv->wait != PT_WAIT_PIPE_IN)) {
-			enum pt_hang how = hang_of(an, iv, s, asks || k.vain);
+			enum pt_hang how = hang_of(an, iv, s, k.asks || k.vain);
 
 			w->hung = how != PT_HANG_NONE;
 			consider(&k, w->main, how, s, iv);
