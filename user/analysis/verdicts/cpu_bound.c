@@ -46,11 +46,12 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	if (better)
 		pt_replayed_speedup(an, "workers", v);
 	/* Cores are left: whether threads of one interpreter would use them, or more programs
-	 * that a thread starts, is not known. Or there are fewer workers than cores, and one more
-	 * is expected to gain, as one that spins gives way. Too few of them may be as right. */
+	 * that a thread starts, is not known. Or there are fewer workers than cores, and more are
+	 * advised: one that spins gives way. Too few of them may be as right. */
 	if (f->cores &&
 	    ((!f->t->handoffs && (double)f->cores - f->pool.cores_used >= f->th->core_free) ||
-	     (f->t->concurrent && better && (int64_t)f->t->concurrent < f->cores)))
+	     (f->t->concurrent && (int64_t)f->t->concurrent < f->cores &&
+	      (better || (need <= f->cores && !pt_gains_nothing(an, "workers"))))))
 		pt_at_most(&v->certainty, PT_CONF_MEDIUM);
 	return 1;
 }
