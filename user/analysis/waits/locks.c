@@ -219,9 +219,10 @@ static bool was_for_room(const struct pt_paths *p, struct wakeup *x)
 	return x->room == YES;
 }
 
-/* Does `tid` sleep there, not for room, and end others' sleeps there? The smaller count. */
+/* Does `tid` sleep there, and end others' sleeps there? The smaller count; exact: without those
+ * that were for room. */
 static unsigned both_sides(const struct pt_paths *p, const struct word *w, size_t lo,
-			   size_t hi, uint32_t tid)
+			   size_t hi, uint32_t tid, bool exact)
 {
 	unsigned slept = 0, woke = 0;
 	size_t i;
@@ -230,7 +231,7 @@ static unsigned both_sides(const struct pt_paths *p, const struct word *w, size_
 		slept += w->wakeups.v[i].sleeper == tid;
 		woke += w->wakeups.v[i].waker == tid;
 	}
-	for (i = lo; i < hi && slept && woke; i++)
+	for (i = lo; i < hi && exact && slept && woke; i++)
 		if (w->wakeups.v[i].sleeper == tid || w->wakeups.v[i].waker == tid) {
 			bool room = was_for_room(p, &w->wakeups.v[i]);
 
@@ -251,7 +252,8 @@ static size_t wakeup_at(struct word *w, uint64_t ts)
 
 /* In the wake-ups lo to hi, how many tell of a lock: those who sleep there and end others'
  * sleeps. */
-static unsigned lock_signs(const struct pt_paths *p, const struct word *w, size_t lo, size_t hi)
+static unsigned lock_signs(const struct pt_paths *p, const struct word *w, size_t lo, size_t hi,
+			   bool exact)
 {
 	unsigned both = 0;
 	size_t i, k;
@@ -262,7 +264,7 @@ static unsigned lock_signs(const struct pt_paths *p, const struct word *w, size_
 		for (k = lo; k < i && w->wakeups.v[k].sleeper != tid; k++)
 			;
 		if (k == i)
-			both += both_sides(p, w, lo, hi, tid);
+			both += both_sides(p, w, lo, hi, tid, exact);
 	}
 	return both;
 }
@@ -271,9 +273,16 @@ static bool is_lock_around(const struct pt_paths *p, const struct word *w, size_
 {
 	size_t lo = at > n ? at - n : 0;
 	size_t hi = at + n < w->wakeups.n ? at + n + 1 : w->wakeups.n;
-	unsigned both = lock_signs(p, w, lo, hi);
+	bool exact = false, lock;
 
-	return both >= LOCK_MIN && both * LOCK_PART >= hi - lo;
+	/* what was for room takes longest to tell: not asked where there are too few anyway */
+	do {
+		unsigned both = lock_signs(p, w, lo, hi, exact);
+
+		lock = both >= LOCK_MIN && both * LOCK_PART >= hi - lo;
+		exact = !exact;
+	} while (lock && exact);
+	return lock;
 }
 
 static bool is_lock_at(const struct pt_paths *p, struct word *w, uint64_t ts)
