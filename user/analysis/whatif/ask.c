@@ -123,12 +123,23 @@ static int ask(struct pt_wi_study *s, struct pt_wi_change c)
 	return err;
 }
 
+/* One more than the row before, in which the trainer never waited: the same answer. */
+static int answer_alike(struct pt_wi_study *s, int64_t workers)
+{
+	if (s->n_rows == PT_WI_MAX_ROWS)
+		return 0;
+	s->row[s->n_rows] = s->row[s->n_rows - 1];
+	s->row[s->n_rows++].value = workers;
+	return 0;
+}
+
 static int ask_workers(struct pt_wi_study *s)
 {
 	static const int64_t counts[] = { 1, 2, 3, 4, 6, 8, 12, 16, 24, 32 };
 	int64_t today = (int64_t)s->o.workers, last = 0;
 	struct pt_wi_change c = { "workers", .workers = true,
 				  .ways = s->o.own_loading ? 2 : 1 };
+	bool enough = false;
 	size_t i;
 	int err = 0;
 
@@ -145,7 +156,11 @@ static int ask_workers(struct pt_wi_study *s)
 			err = ask(s, c);
 		c.value = last = counts[i];
 		c.may_be_none = s->held && c.value > today;
-		err = err ?: ask(s, c);
+		if (enough)
+			err = err ?: answer_alike(s, c.value);
+		else
+			err = err ?: ask(s, c);
+		enough = c.value > today && !s->waited;
 	}
 	return err;
 }

@@ -15,6 +15,10 @@
 #define PREEMPTED_MS 1.0
 /* A batch of so many phases is detailed enough. */
 #define PHASES_MAX 64
+/* It hardly matters when in its batch a phase is that takes less than this part of it ... */
+#define PHASE_SHORT 0.005
+/* ... moved to the last of its kind, no more than so many phases before. */
+#define PHASES_NEAR 4
 /* Batches counted at the worker are those that were taken, give or take. */
 #define COUNT_OFF 0.05
 #define COUNT_OFF_MIN 2
@@ -180,6 +184,28 @@ static int add_piece(const struct pt_wi_job *o, struct pt_wi_pool *to,
 	return add_phase(to, it, &x);
 }
 
+/* Short phases join their like before them: fewer to run, which take as long in all. */
+static void fold_short(struct pt_wi_pool *to, struct pt_wi_item *it)
+{
+	struct pt_wi_phase *v = to->phases.v + it->first;
+	size_t n = 0, i, k;
+
+	for (i = 0; i < it->n; i++) {
+		size_t most = v[i].ms < PHASE_SHORT * it->ms ? PHASES_NEAR : 1;
+
+		for (k = 1; k <= most && k <= n && !same(&v[n - k], &v[i]); k++)
+			;
+		if (k > most || k > n) {
+			v[n++] = v[i];
+			continue;
+		}
+		v[n - k].ms += v[i].ms;
+		v[n - k].own += v[i].own;
+	}
+	to->phases.n = it->first + n;
+	it->n = n;
+}
+
 static int add_item(const struct pt_wi_job *o, struct pt_wi_pool *to,
 		    const pt_wi_pieces *v, size_t *at, double begin, double end)
 {
@@ -197,6 +223,7 @@ static int add_item(const struct pt_wi_job *o, struct pt_wi_pool *to,
 			break;
 		++*at;
 	}
+	fold_short(to, &it);
 	return err || pt_vec_push(&to->items, it) ? -ENOMEM : 0;
 }
 

@@ -138,6 +138,7 @@ struct pt_wi_run {
 	size_t n;	   /* steps to run */
 	double *queued;	   /* NULL, or for the wait for a core, per step */
 	size_t *ready;	   /* NULL, or for the steps that `warm` is for */
+	size_t *waited;	   /* NULL, or for the steps whose batch was not there; added to */
 };
 
 /* Mean step in ms; NAN when there is none; *err 0 or -ENOMEM. */

@@ -25,13 +25,19 @@
 /* Answers no further apart than this differ by an error among others. */
 #define CLOSE 0.08
 
+/* Does this variant say something else than the first one? */
+static bool is_far(const double *mid, size_t i)
+{
+	return fabs(mid[0] - mid[i]) >= log(WIDEST) / 2;
+}
+
 static const char *why_wide(const struct pt_wi_study *s, const double *mid, bool none,
 			    double warmer)
 {
 	size_t i;
 
 	for (i = 1; i < s->n_variants; i++) {
-		if (fabs(mid[0] - mid[i]) < log(WIDEST) / 2)
+		if (!is_far(mid, i))
 			continue;
 		return s->v[i].unknown_in_turn != s->v[0].unknown_in_turn ?
 			"it depends on whether what the workers wait for can be done in "
@@ -70,6 +76,7 @@ static int ask_way(struct pt_wi_study *s, const struct pt_wi_change *c, int way,
 		pt_wi_apply(s, &r, c, way);
 		r.warm = *ready ? WARM : 1;
 		r.ready = &found;
+		r.waited = &s->waited;
 		x[k] = log(v->base[k] / pt_wi_simulate(&r, &err));
 		if (err)
 			return err;
@@ -163,16 +170,21 @@ int pt_wi_ask(struct pt_wi_study *s, struct pt_r_whatif *row,
 	row->step_ms = NAN;
 	row->speedup = (struct pt_range){ NAN, NAN, NAN };
 	row->note = "the replay did not finish";
+	s->waited = 0;
 	for (i = 0; i < s->n_variants; i++) {
 		err = ask_variant(s, c, &s->v[i], &x);
-		if (err || !x.n)
+		if (err || !x.n) {
+			s->waited++; /* as far as is known */
 			return err;
+		}
 		all.low = fmin(all.low, x.low);
 		all.high = fmax(all.high, x.high);
 		mid[i] = x.sum / (double)x.n;
 		sum += mid[i];
 		e = fmax(e, error_of(&s->v[i], &x));
 		warmer = fmax(warmer, x.warmer);
+		if (all.high - all.low > log(WIDEST) && is_far(mid, i))
+			break; /* too wide, whatever the others say, and that is why */
 	}
 	if (c->may_be_none) {
 		all.low = fmin(all.low, 0);

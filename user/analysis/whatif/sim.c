@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "analysis/whatif/job.h"
+#include "analysis/whatif/timers.h"
 
 #define EPS 1e-9
 /* A block is long enough to keep what neighbours have in common. */
@@ -26,7 +27,9 @@ enum state { IDLE, RUN, SLEEP, QUEUED };
 /* Who passes time: the makers, behind them the trainer and its other threads. */
 #define MAIN(s) ((s)->n)
 #define EXTRA(s) ((s)->n + 1)
-#define TASKS ((PT_WI_MAX_WORKERS + 2 + 3) & ~3)
+#define TASKS (PT_WI_MAX_WORKERS + 2)
+#define BIT(task) (1ull << (task))
+_Static_assert(TASKS <= PT_WI_TIMERS, "each task has a timer and a bit");
 
 struct draw { /* position in a pool of samples */
 	size_t at, block;
@@ -50,14 +53,16 @@ struct sim {
 	const struct pt_wi_run *r;
 	struct maker m[PT_WI_MAX_WORKERS]; /* one even when the trainer loads */
 	size_t n;
-	/* Of each task: what it does; ms of work (RUN) or of time (SLEEP) that are left,
-	 * INFINITY where it is not at that; and RUN: at most this share of a core.
-	 * Arrays, for each event passes time for all of them. */
+	/* Of each task: what it does, and at most which share of a core it uses for that. */
 	enum state state[TASKS];
-	double work[TASKS], rest[TASKS], cap[TASKS];
+	double cap[TASKS];
+	/* SLEEP: until when. RUN: until which `turn`, the time that a thread has computed which
+	 * always had all of the core that it could use. So nothing has to be counted down. */
+	struct pt_wi_timers sleeps, runs;
+	double now, turn;
+	uint64_t over; /* tasks whose sleep or work has ended; a bit each */
 	size_t n_run;
-	double scale[TASKS + 1]; /* with so many that RUN, each up to a core: what one
-				  * gets of that */
+	double wanted; /* cores, by those that RUN and by others */
 	struct { bool taken; size_t tickets, served; } lock[PT_WI_PLACES];
 	struct draw d;
 	struct pt_wi_step step;
@@ -65,7 +70,7 @@ struct sim {
 	double *avail; /* ring: when batch k may be taken; -1 not yet */
 	size_t ring, taken, done, warm;
 	size_t started; /* any order: batches made */
-	double now, pin_free, dev_free, warm_at, bus_free, copied, queued;
+	double pin_free, dev_free, warm_at, bus_free, copied, queued;
 	bool hungry; /* a maker may begin a batch */
 	bool slept;  /* the trainer, for the batch that it wants */
 };
@@ -92,19 +97,37 @@ static size_t draw_next(struct draw *d, size_t n, bool random)
 	return d->at;
 }
 
+/* left: ms of time (SLEEP), or of work (RUN). */
 static void set(struct sim *s, size_t task, enum state state, double left)
 {
+	enum state was = s->state[task];
+	bool over = (state == RUN || state == SLEEP) && left <= EPS;
+
 	s->n_run += state == RUN;
-	s->n_run -= s->state[task] == RUN;
+	s->n_run -= was == RUN;
+	s->wanted += state == RUN ? s->cap[task] : 0;
+	s->wanted -= was == RUN ? s->cap[task] : 0;
 	s->state[task] = state;
-	s->work[task] = state == RUN ? left : INFINITY;
-	s->rest[task] = state == SLEEP ? left : INFINITY;
+	s->over = over ? s->over | BIT(task) : s->over & ~BIT(task);
+	if (state == RUN || was == RUN)
+		pt_wi_set_timer(&s->runs, task, state == RUN && !over ?
+				s->turn + left / s->cap[task] : INFINITY);
+	if (state == SLEEP || was == SLEEP)
+		pt_wi_set_timer(&s->sleeps, task, state == SLEEP && !over ?
+				s->now + left : INFINITY);
 }
 
 static bool is_over(const struct sim *s, size_t task)
 {
-	/* one branch: which of them it is can hardly be foreseen */
-	return (s->work[task] <= EPS) | (s->rest[task] <= EPS);
+	return s->over & BIT(task);
+}
+
+/* ms of work. */
+static double left_of(const struct sim *s, size_t task)
+{
+	double at = s->runs.at[task];
+
+	return s->state[task] == RUN && isfinite(at) ? (at - s->turn) * s->cap[task] : 0;
 }
 
 /* ---- makers --------------------------------------------------------------------------- */
@@ -296,6 +319,8 @@ static void begin_host(struct sim *s)
 	warm = p->slept && !s->slept ? r->warm : 1;
 	if (r->ready && p->slept)
 		*r->ready += !s->slept;
+	if (r->waited && s->done >= s->warm)
+		*r->waited += s->slept;
 	s->slept = false;
 	p->cpu += warm * p->take;
 	if (r->no_pause)
@@ -306,7 +331,7 @@ static void begin_host(struct sim *s)
 		p->blocked += p->gpu_wait;
 	s->stage = HOSTWORK;
 	set(s, MAIN(s), RUN, p->cpu + r->add_cpu);
-	extra += s->state[EXTRA(s)] == RUN ? s->work[EXTRA(s)] : 0;
+	extra += left_of(s, EXTRA(s));
 	if (extra > EPS)
 		set(s, EXTRA(s), RUN, extra);
 	if (r->device_queue && r->copies_block) {
@@ -396,91 +421,56 @@ static void main_ready(struct sim *s)
 /* What a thread that computes gets of what it could use of a core. */
 static double share_out(const struct sim *s)
 {
-	double cores = s->r->cores, wanted = s->r->others;
-	size_t i;
+	double cores = s->r->cores;
 
-	if (!s->r->private_share)
-		return s->scale[s->n_run];
-	if (!(cores > 0) || wanted + (double)s->n_run <= cores)
-		return 1;
-	for (i = 0; i < s->n + 2; i++)
-		if (s->state[i] == RUN)
-			wanted += s->cap[i];
-	return wanted > cores ? cores / wanted : 1;
+	return cores > 0 && s->wanted > cores ? cores / s->wanted : 1;
 }
 
-/* The least of `v`, whose size is a multiple of four: in four rows, as each element of
- * a row waits for the one before. */
-static inline double least(const double *v, size_t n)
+static void end_by(struct sim *s, struct pt_wi_timers *t, double until)
 {
-	double m[4] = { INFINITY, INFINITY, INFINITY, INFINITY };
-	size_t i, k;
-
-	for (i = 0; i < n; i += 4)
-		for (k = 0; k < 4; k++)
-			m[k] = v[i + k] < m[k] ? v[i + k] : m[k];
-	m[0] = m[1] < m[0] ? m[1] : m[0];
-	m[2] = m[3] < m[2] ? m[3] : m[2];
-	return m[2] < m[0] ? m[2] : m[0];
-}
-
-/* Until the next part of anybody is over. */
-static double soonest(const struct sim *s, double scale)
-{
-	double dt = least(s->rest, s->n + 2), work;
-	size_t i, n = s->r->private_share ? s->n_run : 0;
-
-	if (!s->r->private_share) {
-		work = least(s->work, s->n + 2) / scale;
-		return work < dt ? work : dt;
+	while (pt_wi_soonest(t) <= until + EPS) {
+		s->over |= BIT(pt_wi_first(t));
+		pt_wi_set_timer(t, pt_wi_first(t), INFINITY);
 	}
-	for (i = 0; n; i++) {
-		if (s->state[i] != RUN)
-			continue;
-		n--;
-		work = s->work[i] / (s->cap[i] * scale);
-		dt = work < dt ? work : dt;
-	}
-	return dt;
 }
 
-static double lacked(const struct sim *s, size_t task, double scale, double dt)
+/* Until the next part of anybody is over. False when that will never be. */
+static bool pass(struct sim *s)
 {
-	double cap = s->cap[task];
+	double scale = share_out(s), sleep = pt_wi_soonest(&s->sleeps);
+	double run = s->now + (pt_wi_soonest(&s->runs) - s->turn) / scale, dt;
 
-	return s->state[task] == RUN && cap > 0 ? dt * (1 - cap * scale / cap) : 0;
-}
-
-static void pass(struct sim *s, double scale, double dt)
-{
-	bool queued = s->r->queued && s->done >= s->warm;
-	size_t i, k;
-
-	s->queued += queued ? lacked(s, MAIN(s), scale, dt) : 0;
-	for (i = 0; i < s->n && queued; i++)
-		s->queued += lacked(s, i, scale, dt);
-	for (i = 0; i < s->n + 2; i += 4)
-		for (k = i; k < i + 4; k++) {
-			s->work[k] -= dt * (s->cap[k] * scale);
-			s->rest[k] -= dt;
-		}
+	if (s->over)
+		return true;
+	if (!isfinite(sleep) && !isfinite(run))
+		return false;
+	/* exactly until then, so that it is over, however large the numbers are */
+	dt = fmin(sleep, run) - s->now;
+	s->turn = run <= sleep ? pt_wi_soonest(&s->runs) : s->turn + dt * scale;
+	s->now += dt;
+	s->now = sleep < run ? sleep : s->now;
+	if (s->done >= s->warm)
+		s->queued += dt * (1 - scale) *
+			     (double)(s->n_run - (s->state[EXTRA(s)] == RUN));
+	end_by(s, &s->sleeps, s->now);
+	end_by(s, &s->runs, s->turn);
+	return true;
 }
 
 /* To the next event. False when nothing can happen any more. */
 static bool advance(struct sim *s)
 {
-	double scale = share_out(s), dt = soonest(s, scale);
+	uint64_t makers = BIT(s->n) - 1, over;
 	size_t i;
 
-	if (!isfinite(dt))
+	if (!pass(s)) /* all first: who gets a lock begins now */
 		return false;
-	s->now += dt;
-	pass(s, scale, dt); /* all first: who gets a lock begins now */
 	if (is_over(s, EXTRA(s)))
 		set(s, EXTRA(s), IDLE, 0);
-	for (i = 0; i < s->n; i++)
-		if (is_over(s, i))
-			part_done(s, &s->m[i]);
+	for (i = 0; (over = s->over & makers & ~(BIT(i) - 1)); i++) {
+		i = (size_t)__builtin_ctzll(over);
+		part_done(s, &s->m[i]);
+	}
 	if (is_over(s, MAIN(s)))
 		main_ready(s);
 	else if (s->stage <= LOADING && s->state[MAIN(s)] == IDLE)
@@ -493,7 +483,6 @@ static bool advance(struct sim *s)
 
 static int init(struct sim *s, const struct pt_wi_run *r)
 {
-	double wanted;
 	size_t i;
 
 	memset(s, 0, sizeof(*s));
@@ -504,12 +493,11 @@ static int init(struct sim *s, const struct pt_wi_run *r)
 	s->avail = malloc(s->ring * sizeof(*s->avail));
 	if (!s->avail)
 		return -ENOMEM;
-	for (i = 0; i < TASKS; i++) {
-		s->work[i] = s->rest[i] = INFINITY;
+	pt_wi_timers_init(&s->sleeps, s->n + 2);
+	pt_wi_timers_init(&s->runs, s->n + 2);
+	s->wanted = r->others;
+	for (i = 0; i < TASKS; i++)
 		s->cap[i] = 1;
-	}
-	for (i = 0, wanted = r->others; i <= TASKS; i++, wanted++)
-		s->scale[i] = r->cores > 0 && wanted > r->cores ? r->cores / wanted : 1;
 	for (i = 0; i < s->ring; i++)
 		s->avail[i] = -1;
 	for (i = 0; i < s->n; i++) {

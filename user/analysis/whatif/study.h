@@ -36,6 +36,7 @@ struct pt_wi_study {
 	const struct pt_wi_pool *pool[PT_WI_MAX_WORKERS];
 	struct pt_r_whatif row[PT_WI_MAX_ROWS];
 	size_t n_rows;
+	size_t waited; /* of the last question: steps whose batch was not there, in all runs */
 	const char *unfit;
 };
 
