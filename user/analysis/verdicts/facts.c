@@ -311,6 +311,19 @@ static bool is_unfed(const struct pt_facts *f)
 	       f->t->counts.h2d >= f->whole_steps;
 }
 
+/* How long the device does nothing but copy; 0 where that cannot be told of all of its work. */
+static double copies_alone(const struct pt_trainer *t, uint64_t wall)
+{
+	const struct pt_dev *d = t->devs.n == 1 ? &t->devs.v[0] : NULL;
+	uint64_t busy, other;
+
+	if (!d || !d->known || d->compute_ns == UINT64_MAX)
+		return 0;
+	busy = wall - pt_min64(wall, d->idle_likely_ns);
+	other = d->compute_ns + d->collective_ns;
+	return share_of(busy - pt_min64(busy, other), wall);
+}
+
 static void gather_shares(struct pt_an *an, struct pt_facts *f)
 {
 	struct pt_trainer *t = f->t;
@@ -332,6 +345,7 @@ static void gather_shares(struct pt_an *an, struct pt_facts *f)
 	gather_host(an, f, wall);
 	f->launch = share_of(t->launch_ns, wall);
 	f->transfer = share_of(t->transfer_ns, wall);
+	f->copying = copies_alone(t, wall);
 	f->checkpoint = share_of(t->checkpoint_idle_ns, wall);
 	f->writing = share_of(t->checkpoint_ns + t->checkpoint_wait_ns, wall);
 	/* a device that is likely at work for most of the time sets the pace itself; unless less of

@@ -34,6 +34,9 @@
 /* So many sleeps in a row, as a mean, are no pause: it waits for something that it looks at again
  * and again. Chosen: a logger's pause is one; loops that poll had 11 and 14. */
 #define PT_HOST_POLLS 3.0
+/* Bytes a second that copies get through a fast slot: 16 lanes of PCI Express 4.0, 31.5e9 by their
+ * rate. Chosen: four fifths of that. Copies from and to pageable memory are slower. */
+#define PT_COPY_BYTES_S 25e9
 /* Where less of the time goes to obtaining data, where batches come from was not seen. Chosen: a
  * tenth of what is called starving. */
 #define PT_FED_SHARE 0.01

@@ -62,6 +62,7 @@ struct pt_facts {
 			      * has no name (a sleep, a device of their own) */
 	/* device idle for other reasons, shares of wall */
 	double sync, launch, transfer, checkpoint, host_bound;
+	double copying; /* share of wall: the device only copies, by the costs that fit */
 	bool taken; /* each step it takes something of a thread that it never waits for */
 	double host; /* its own work between GPU calls ... */
 	const struct pt_host_place *host_place; /* where it costs most; NULL none */
