@@ -269,20 +269,19 @@ static unsigned lock_signs(const struct pt_paths *p, const struct word *w, size_
 	return both;
 }
 
+static bool tell_of_lock(unsigned signs, size_t wakeups)
+{
+	return signs >= LOCK_MIN && signs * LOCK_PART >= wakeups;
+}
+
 static bool is_lock_around(const struct pt_paths *p, const struct word *w, size_t at, size_t n)
 {
 	size_t lo = at > n ? at - n : 0;
 	size_t hi = at + n < w->wakeups.n ? at + n + 1 : w->wakeups.n;
-	bool exact = false, lock;
 
 	/* what was for room takes longest to tell: not asked where there are too few anyway */
-	do {
-		unsigned both = lock_signs(p, w, lo, hi, exact);
-
-		lock = both >= LOCK_MIN && both * LOCK_PART >= hi - lo;
-		exact = !exact;
-	} while (lock && exact);
-	return lock;
+	return tell_of_lock(lock_signs(p, w, lo, hi, false), hi - lo) &&
+	       tell_of_lock(lock_signs(p, w, lo, hi, true), hi - lo);
 }
 
 static bool is_lock_at(const struct pt_paths *p, struct word *w, uint64_t ts)
