@@ -35,19 +35,26 @@ static bool few_noticed(const struct pt_trainer *t)
 	return t->workers.n && batches_made(t) < PT_TAIL_FEW * batches_taken(t);
 }
 
-/* Was a batch made for most of the wait that is done a little later? It is seen to be done where
- * its worker rests or begins with the next, and was handed over before. */
-static bool made_meanwhile(const struct pt_fetch *w, uint64_t done, double ms)
+/* When the worker made the batch that unsorted_ms[i] is of; where it rested, it did so before. */
+static struct pt_span made_in(const struct pt_worker *k, size_t i)
 {
-	uint64_t begin = done - pt_min64(done, (uint64_t)(ms * NS_PER_MS));
+	uint64_t done = k->done.v[i + 1], ns = (uint64_t)(k->unsorted_ms.v[i] * NS_PER_MS);
 
-	return 2 * pt_overlap(begin, done, w->begin, w->end) > w->end - w->begin;
+	return (struct pt_span){ done - pt_min64(done, ns), done };
+}
+
+/* Was it made for most of the wait? It is seen to be done where its worker rests or begins with the
+ * next, which may be a little later: it was handed over before. */
+static bool made_meanwhile(const struct pt_fetch *w, const struct pt_span *made)
+{
+	return 2 * pt_overlap(made->begin, made->end, w->begin, w->end) > w->end - w->begin;
 }
 
 /* How long the batch took that ended this wait; NAN not seen. `waited`: few_noticed(). */
 static double made_ms(const struct pt_trainer *t, const struct pt_fetch *w, bool waited)
 {
 	const struct pt_worker *k;
+	struct pt_span next;
 	size_t at;
 
 	if (!w->supplied || waited) /* it was made in the wait itself, or seems so */
@@ -56,9 +63,11 @@ static double made_ms(const struct pt_trainer *t, const struct pt_fetch *w, bool
 		return NAN;
 	k = &t->workers.v[w->worker];
 	at = pt_times_until(&k->done, w->end);
-	/* unsorted_ms[i] is of done[i + 1] */
-	if (at && at < k->done.n && made_meanwhile(w, k->done.v[at], k->unsorted_ms.v[at - 1]))
-		return k->unsorted_ms.v[at - 1];
+	if (at && at < k->done.n && at - 1 < k->unsorted_ms.n) {
+		next = made_in(k, at - 1);
+		if (made_meanwhile(w, &next))
+			return k->unsorted_ms.v[at - 1];
+	}
 	return at >= 2 && at - 2 < k->unsorted_ms.n ? k->unsorted_ms.v[at - 2] : NAN;
 }
 
@@ -104,13 +113,10 @@ static int slow_of(const struct pt_an *an, const struct pt_worker *w, double lim
 
 	if (unfinished_ms(an, w) > limit)
 		err = pt_vec_push(out, last);
-	/* [k] is of done[k + 1]; where it rested, it did so before */
 	for (k = 0; k < w->unsorted_ms.n && k + 1 < w->done.n && !err; k++) {
-		double ms = w->unsorted_ms.v[k];
-		struct pt_span x = { w->done.v[k + 1] - (uint64_t)(ms * NS_PER_MS),
-				     w->done.v[k + 1] };
+		struct pt_span x = made_in(w, k);
 
-		if (ms > limit)
+		if (w->unsorted_ms.v[k] > limit)
 			err = pt_vec_push(out, x);
 	}
 	return err;

@@ -324,8 +324,8 @@ static void consider(const struct hunt *k, const struct pt_thread *th,
 	}
 }
 
-/* Was it started like a worker that had ended by then, and does the trainer wait since? Then it is to do
- * that one's work: others of its kind were seen at that. */
+/* Was it started like a worker that had ended by then, and does the trainer wait since? Then it is
+ * to do that one's work. */
 static bool is_successor(const struct hunt *k, const struct pt_proc *p)
 {
 	if (!k->asks || !p->born)
