@@ -114,6 +114,8 @@ static const struct row rows[] = {
 	{ NR(flock), PT_OBJ_FILE, NR(flock), PT_OBJ_FILE, PT_WAIT_FLOCK, PT_WAKE_LOCK, true },
 	{ NR(flock), PT_OBJ_FILE, NR(close), N, PT_WAIT_FLOCK, PT_WAKE_LOCK, false },
 	{ NR(flock), PT_OBJ_FILE, NR(exit_group), N, PT_WAIT_FLOCK, PT_WAKE_LOCK, false },
+	{ NR(openat), N, NR(fcntl), PT_OBJ_FILE, PT_WAIT_FLOCK, PT_WAKE_LOCK, false },
+	{ NR(openat), N, NR(exit_group), N, PT_WAIT_FLOCK, PT_WAKE_LOCK, true },
 	{ NR(pause), N, NR(kill), N, PT_WAIT_SIGNAL, PT_WAKE_SIGNAL, false },
 	{ NR(rt_sigtimedwait), N, NR(exit_group), N, PT_WAIT_SIGNAL, PT_WAKE_SIGNAL, false },
 	{ NR(nanosleep), N, NR(tgkill), N, PT_WAIT_SLEEP, PT_WAKE_SIGNAL, false },
@@ -225,6 +227,26 @@ static void test_timers(void **state)
 	check(&r, PT_WAKE_TIMER, false);
 	r = record(NR(poll), PT_OBJ_CHR, PT_SYSCALL_NONE, N, HARD);
 	check(&r, PT_WAKE_DEVICE, false);
+}
+
+/* A lease that is not given back in time; storage, and a file system's server. */
+static void test_leases(void **state)
+{
+	struct pt_rec_off r = record(NR(openat), N, PT_SYSCALL_NONE, N, SOFT);
+
+	(void)state;
+	assert_int_equal(pt_classify(&r), PT_WAIT_FLOCK);
+	r.hdr.flags = PT_F_IOWAIT;
+	assert_int_equal(pt_classify(&r), PT_WAIT_DISK);
+	r.hdr.flags = 0;
+	r.state = 2;
+	assert_int_equal(pt_classify(&r), PT_WAIT_DISK);
+	r = record(NR(openat), N, NR(fcntl), PT_OBJ_FILE, UNKNOWN);
+	assert_int_equal(pt_classify(&r), PT_WAIT_DISK);
+	r = record(NR(openat), N, NR(writev), PT_OBJ_CHR, TASK);
+	assert_int_equal(pt_classify(&r), PT_WAIT_DISK);
+	r = record(NR(openat), N, NR(openat), N, TASK); /* a FIFO's other end */
+	assert_int_equal(pt_classify(&r), PT_WAIT_DISK);
 }
 
 static void test_files(void **state)
@@ -368,6 +390,7 @@ int main(void)
 		cmocka_unit_test(test_rows),
 		cmocka_unit_test(test_softirq),
 		cmocka_unit_test(test_timers),
+		cmocka_unit_test(test_leases),
 		cmocka_unit_test(test_files),
 		cmocka_unit_test(test_locks),
 		cmocka_unit_test(test_shared_futex),

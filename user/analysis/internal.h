@@ -256,6 +256,7 @@ struct pt_trainer {
 	uint64_t checkpoint_idle_ns; /* writing, device idle */
 	uint64_t launch_ns;	     /* likely idle between launches */
 	uint64_t kernel_ns; /* of the computing in data waits: makers are in the kernel */
+	uint64_t naps; /* how often the trainer itself sleeps by a timer there */
 	uint64_t storage_waits; /* how often they sleep for storage there */
 	uint64_t stopped_ns; /* the main thread had been stopped */
 	uint64_t lack_ns; /* idle behind a sync, host on the run queue */

@@ -72,9 +72,26 @@ static bool on_inode_lock(const struct pt_rec_off *r)
 	       (r->object == r->waker_object && r->dev == r->waker_dev);
 }
 
+/*
+ * open() or truncate() waits for whoever has a lease on the file, until that one gives it back, or
+ * the kernel's timer has it look again. Storage is waited for without being interruptible, or as
+ * I/O, and a file system's server answers by a write.
+ */
+static bool on_lease(const struct pt_rec_off *r)
+{
+	const uint16_t by = r->waker_in & (PT_WAKER_KNOWN | PT_WAKER_SOFTIRQ | PT_WAKER_HARDIRQ);
+
+	if (!(pt_call_class(r->syscall) & PT_C_FILE) || r->state & STATE_D ||
+	    r->hdr.flags & PT_F_IOWAIT || !r->wake_ts)
+		return false;
+	return by == (PT_WAKER_KNOWN | PT_WAKER_SOFTIRQ) ||
+	       (by_a_thread(r) &&
+		pt_call_class(r->waker_syscall) & (PT_C_LOCK | PT_C_CLOSE | PT_C_EXIT));
+}
+
 static enum pt_wait in_file(const struct pt_rec_off *r, enum pt_wait w)
 {
-	return on_inode_lock(r) ? PT_WAIT_INODE_LOCK : w;
+	return on_lease(r) ? PT_WAIT_FLOCK : on_inode_lock(r) ? PT_WAIT_INODE_LOCK : w;
 }
 
 /* The parent of a vfork() sleeps until the child has a memory of its own.

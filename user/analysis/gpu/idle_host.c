@@ -53,9 +53,25 @@ static int split_hard(struct pt_trainer *t, const struct pt_dev *d,
 	return err;
 }
 
+/* When the main thread was inside of copies that block. */
+static int copy_spans(const struct pt_an *an, const struct pt_trainer *t, pt_spans *out)
+{
+	const struct pt_proc *p = t->proc;
+	int err = 0;
+
+	pt_each_call(c, p, an->t0, an->t1) {
+		struct pt_span one = { c->begin, c->end };
+
+		if (c->tid == t->main->tid && c->cls == PT_API_COPY_SYNC && c->end > c->begin)
+			err = err ?: pt_vec_push(out, one);
+	}
+	pt_spans_tidy(out, an->t0, an->t1);
+	return err;
+}
+
 /* Likely idle between launches of one stretch. */
 static int split_likely(struct pt_trainer *t, const struct pt_dev *d,
-			const pt_spans *waits)
+			const pt_spans *waits, const pt_spans *copies)
 {
 	pt_spans a = { 0 }, b = { 0 }, c = { 0 };
 	size_t i, n = 0;
@@ -67,6 +83,7 @@ static int split_likely(struct pt_trainer *t, const struct pt_dev *d,
 			b.v[n++] = b.v[i];
 	b.n = n;
 	err = err ?: pt_spans_subtract(&b, &t->writing, &c);
+	err = err ?: pt_spans_remove(&c, copies);
 	if (!err)
 		t->launch_ns += pt_spans_sum(&c);
 	pt_vec_free(&a);
@@ -81,14 +98,16 @@ static int split_devices(const struct pt_an *an, struct pt_trainer *t,
 {
 	uint64_t n = t->devs.n ? t->devs.n : 1, written = 0;
 	bool placed = t->devs.n == 1 && t->devs.v[0].by_driver;
-	int err = 0;
+	pt_spans copies = { 0 };
+	int err = copy_spans(an, t, &copies);
 
 	t->sync_ns = t->lack_ns = t->launch_ns = 0;
 	pt_each_ok(const struct pt_dev, d, &t->devs, err) {
 		err = split_hard(t, d, waits);
-		err = err ?: split_likely(t, d, waits);
+		err = err ?: split_likely(t, d, waits, &copies);
 		written += pt_spans_overlap(&d->idle_likely, &t->writing);
 	}
+	pt_vec_free(&copies);
 	t->sync_ns /= n;
 	t->lack_ns /= n;
 	t->launch_ns /= n;

@@ -23,6 +23,28 @@ static const char *who_is_asked(struct pt_an *an, const struct pt_trainer *t)
 	return most ? pt_peer_name(an, most->peer - 1) : NULL;
 }
 
+/* Most of it is short sleeps of its own: it may poll for what others make. */
+static bool polls(const struct pt_facts *f)
+{
+	double ms = f->vain * pt_ms(f->t->data_wait_ns);
+
+	return f->vain >= f->th->slow_share && f->t->naps && ms < PT_POLL_MS * (double)f->t->naps;
+}
+
+static int judge_polls(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
+{
+	pt_evidence_against(v, "data_wait.sleep_share", f->vain, "share", f->th->slow_share);
+	pt_at_most(&v->certainty, PT_CONF_LOW);
+	v->title = pt_sentence(an,
+		"Before each batch goes to the device the training thread sleeps, shortly and again "
+		"and again, %.0f %% of the time. Whether it polls until others have made the batch, "
+		"or sleeps while it makes it, cannot be seen.", 100 * f->wait_share);
+	v->advice = "If it polls there, whoever makes the batch is too slow: speed that up. If it makes "
+		    "the batch (a rate limit, a pause before it tries again), do that ahead of time, in "
+		    "worker processes or threads.";
+	return 1;
+}
+
 static int judge_asks(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
 {
 	const char *who = who_is_asked(an, f->t);
@@ -60,6 +82,8 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	v->subject_pid = f->t->main->tgid;
 	if (!programs && !beside && f->cause[PT_CAUSE_NETWORK] >= f->th->slow_share)
 		return judge_asks(an, f, v);
+	if (!programs && !beside && polls(f))
+		return judge_polls(an, f, v);
 	v->title = pt_sentence(an, ready ?
 		"The training thread starts a program in each step and waits for it, %.0f "
 		"%% of the time, while the GPU waits too. Whether that makes the batch cannot be "

@@ -43,6 +43,9 @@
 /* Of the steps: so many times something was taken that a thread had ready, which is then as likely
  * the batch as what the loop reads by itself. Chosen: a queue that is always full had 1. */
 #define PT_TAKEN 0.75
+/* Shorter sleeps of the trainer's, ms, on average: it may poll for what others make. Loops that do
+ * sleep 0.2 to 2 ms at a time. */
+#define PT_POLL_MS 5
 /* Share of its computing, in one line: that may be a loop that asks for something again and
  * again, which looks like work from outside. Chosen: a loop that spins had 98 %. */
 #define PT_HOST_ONE_LINE 0.95

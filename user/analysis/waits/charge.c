@@ -143,7 +143,8 @@ static bool is_store(const struct pt_charger *k, const struct pt_thread *th,
 	const struct pt_sock *s;
 
 	if (pt_charger_receives(k, th))
-		return pt_is_actor(k->a, th) && x && x->role == PT_GIVER_STORE;
+		return pt_is_actor(k->a, th) && x &&
+		       (x->role == PT_GIVER_STORE || x->role == PT_GIVER_PEER);
 	if (iv->wait != PT_WAIT_SOCK && iv->wait != PT_WAIT_POLL)
 		return false;
 	s = pt_wait_sock(k->an, iv);
@@ -323,6 +324,7 @@ int pt_charge(struct pt_charger *k, enum pt_cause cause, const struct pt_leg *l,
 		k->t->kernel_ns += (uint64_t)(k->kernel.v[w] * (double)c.ns);
 	k->t->storage_waits += l->kind == PT_LEG_BLOCKED &&
 			       (cause == PT_CAUSE_DISK || cause == PT_CAUSE_PAGE_FAULT);
+	k->t->naps += cause == PT_CAUSE_SLEEP && l->kind == PT_LEG_BLOCKED && pt_is_actor(k->a, l->th);
 	/* who waits at the door for a store makes the batch */
 	note_worker(k, door ? k->at_door : who, l);
 	if (iv && (cause == PT_CAUSE_DISK || cause == PT_CAUSE_PAGE_FAULT) &&
@@ -392,7 +394,7 @@ static enum pt_cause cause_of(struct pt_charger *k, const struct pt_leg *l)
 			return PT_CAUSE_CHECKPOINT; /* what is loaded is not written */
 		c = pt_sleep_cause(k->an, l->iv);
 		/* the capture's end: who would have ended it, and when, is not known */
-		if (c == PT_CAUSE_IPC && l->iv->open && pt_is_actor(k->a, l->th))
+		if (c == PT_CAUSE_IPC && l->iv->open)
 			return PT_CAUSE_UNKNOWN;
 		return c == PT_CAUSE_IPC && pt_gives_up(l->th, l->iv) ? PT_CAUSE_SLEEP : c;
 	default:

@@ -356,6 +356,70 @@ static void take_reads(const struct pt_thread *th, struct pt_host *h)
 	}
 }
 
+/* ---- what is asked between its reads ---------------------------------------------------- */
+
+/* It brings bytes that are counted like those of files, and may go to a device. */
+static bool brings_bytes(const struct finder *k, const struct pt_iv *iv)
+{
+	return iv->obj_kind == PT_OBJ_PIPE ||
+	       (iv->obj_kind == PT_OBJ_SOCK &&
+		!pt_sock_feeds_nothing(&k->givers->feed, pt_wait_sock(k->an, iv)));
+}
+
+/* A wait for an answer that is no part of a batch. */
+static bool is_question(const struct finder *k, const struct pt_host_piece *x)
+{
+	return x->what == PT_HOST_PEER && x->iv && x->iv->obj_kind == PT_OBJ_SOCK &&
+	       !brings_bytes(k, x->iv);
+}
+
+/* It read files before `from`, and behind `until`, as its calls show, or its accounting; else it
+ * did not do so twice in the gap. */
+static bool find_reads(const struct pt_host_gap *g, uint64_t *from, uint64_t *until)
+{
+	const struct pt_thread *th = g->g.th;
+	size_t i;
+
+	*from = g->reads ? g->read_first : UINT64_MAX;
+	*until = g->reads ? g->read_last : 0;
+	for (i = pt_iv_after(th, g->g.begin); i <= th->iv.n; i++) {
+		struct counted x = counted_at(th, i);
+
+		if (x.begin >= g->g.end)
+			break;
+		if (x.begin < g->g.begin || x.bytes < READ_GAP_MIN)
+			continue;
+		*from = pt_min64(*from, x.end);
+		*until = pt_max64(*until, x.begin);
+	}
+	return *from < *until;
+}
+
+/* Who reads a file, asks somebody, and reads the next one, asks for what it reads: whether what it
+ * has of it is still right, or where it lies. So does who asks the same before the first. */
+static void take_questions(const struct finder *k, struct pt_host_gap *g)
+{
+	struct pt_host *h = k->out;
+	struct pt_host_piece *x = h->pieces.v + g->first, *end = x + g->n, *y;
+	uint64_t from, until;
+
+	for (y = x; y < end; y++)
+		if (y->iv && brings_bytes(k, y->iv))
+			return;
+	if (!find_reads(g, &from, &until))
+		return;
+	for (; x < end; x++) {
+		if (!is_question(k, x) || x->begin < from || x->end > until)
+			continue;
+		x->what = PT_HOST_READING;
+		for (y = h->pieces.v + g->first; y < x; y++)
+			if (is_question(k, y) && y->iv->object == x->iv->object)
+				y->what = PT_HOST_READING;
+	}
+	g->own_ns = g->supplied_ns = g->read_ns = g->begins = g->ends = 0;
+	sum_gap(h, g);
+}
+
 static struct pt_host_gap *gap_at(struct pt_host *h, uint64_t ts)
 {
 	size_t lo = pt_bisect(h->gaps.n, i, h->gaps.v[i].g.end <= ts);
@@ -473,7 +537,13 @@ int pt_find_host(const struct pt_an *an, const struct pt_actor *a,
 		take_reads(a->threads.v[i], out);
 	if (!err && !givers->fed)
 		take_read_bytes(&k);
-	return err;
+	/* unless it reads too little for its batches, or others bring them */
+	if (err || givers->fed || out->supplied ||
+	    pt_feeds_too_little(&givers->feed, givers->lead_read))
+		return err;
+	pt_each(struct pt_host_gap, x, &out->gaps)
+		take_questions(&k, x);
+	return 0;
 }
 
 void pt_host_free(struct pt_host *h)

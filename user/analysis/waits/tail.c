@@ -78,6 +78,12 @@ static bool all_noticed(const struct pt_trainer *t)
 	return fabs(batches_made(t) - taken) <= PT_TAIL_NOTICED * taken;
 }
 
+/* Nobody knows what it waits for when the capture ends, nor whether that ever comes. */
+static bool is_at_rest(const struct pt_an *an, const struct pt_worker *w, const struct pt_iv *iv)
+{
+	return pt_is_idle(an, w, iv) || pt_sleep_cause(an, iv) == PT_CAUSE_IPC;
+}
+
 /* Since when the worker makes a batch that is not done when the capture ends; the end: it
  * rests by then, or waits its turn. */
 static uint64_t unfinished(const struct pt_an *an, const struct pt_worker *w)
@@ -92,7 +98,7 @@ static uint64_t unfinished(const struct pt_an *an, const struct pt_worker *w)
 	while (i-- > 0 && w->main->iv.v[i].end > since) {
 		const struct pt_iv *iv = &w->main->iv.v[i];
 
-		if (iv->ready >= an->t1 ? pt_is_idle(an, w, iv) : pt_rests(w, iv))
+		if (iv->ready >= an->t1 ? is_at_rest(an, w, iv) : pt_rests(w, iv))
 			since = iv->end;
 	}
 	return pt_min64(since, an->t1);

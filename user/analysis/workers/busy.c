@@ -217,6 +217,7 @@ static enum pt_hang hang_of(const struct pt_an *an, const struct pt_iv *iv,
 	case PT_WAIT_URING:
 	case PT_WAIT_SIGNAL:
 	case PT_WAIT_PIPE_IN:
+	case PT_WAIT_PIPE_OUT:
 		/* a helper process of some library may rest like this */
 		return known ? PT_HANG_WAITING : PT_HANG_NONE;
 	default:
