@@ -124,6 +124,18 @@ struct turn {
 	uint32_t naps;	/* by a timer */
 };
 
+/* Its sleeps are for results of tasks: that is no turn. Who is at them works for it. */
+static bool awaits_tasks(const struct pt_an *an, const struct pt_thread *th)
+{
+	size_t n = 0, results = 0;
+
+	pt_each(const struct pt_code_look, l, &th->looks) {
+		n += !l->running;
+		results += !l->running && pt_awaits_result(an->m, l->stack);
+	}
+	return pt_looks_tell(results, n);
+}
+
 static int take_turn(const struct pt_an *an, const struct pt_trainer *t,
 		     const struct pt_thread *th, const struct turn *x, const pt_spans *waits,
 		     struct turns *k, pt_spans *out)
@@ -220,7 +232,7 @@ static int take_turns(const struct pt_an *an, const struct pt_trainer *t, const 
 	int err = 0, w;
 
 	for (i = 0; i < t->workers.n && !err; i++)
-		if (makes(t, t->workers.v[i].main, &w))
+		if (makes(t, t->workers.v[i].main, &w) && !awaits_tasks(an, t->workers.v[i].main))
 			err = take_turns_of(an, t, t->workers.v[i].main, waits, &k, &found);
 	if (!err && (double)k.work >= (1 - ONE_AT_A_TIME) * wall &&
 	    (double)k.work <= (1 + ONE_AT_A_TIME) * wall &&

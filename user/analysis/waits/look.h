@@ -64,7 +64,8 @@ double pt_kernel_part(const struct pt_proc *p);
  * so many waits for storage (PT_KERNEL_EACH_NS); else 0. */
 double pt_reading_part(const struct pt_trainer *t);
 /* A maker that moves its batches itself (it pickles them, and writes them into a pipe) does so when
- * they are made, last of what it does; a program that only copies moves all the time. */
+ * they are made, last of what it does; so does one that sends them over a socket. A program that
+ * only copies moves all the time. */
 struct pt_mover {
 	double part;	     /* of its computing */
 	uint64_t each;	     /* ns for a batch; 0 not known, or it moves all the time */

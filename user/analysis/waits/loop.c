@@ -51,6 +51,13 @@ bool pt_takes_batch(const struct pt_model *m, uint32_t stack)
 	return handing_over(m, stack);
 }
 
+bool pt_awaits_result(const struct pt_model *m, uint32_t stack)
+{
+	const struct pt_code_line *l = handing_over(m, stack);
+
+	return l && strstr(l->file, "/concurrent/futures/");
+}
+
 bool pt_hands_out(const struct pt_model *m, uint32_t stack)
 {
 	static const char *const names[] = { "put", "join", "send", "send_bytes", "_send",

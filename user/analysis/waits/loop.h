@@ -60,6 +60,8 @@ static inline const struct pt_code_line *pt_stack_line(const struct pt_model *m,
 
 /* Is the innermost code Python's own for handing over: a queue's, a pool's? */
 bool pt_takes_batch(const struct pt_model *m, uint32_t stack);
+/* ... an executor's: it waits for the result of a task? */
+bool pt_awaits_result(const struct pt_model *m, uint32_t stack);
 /* ... and does it wait for others to take what it hands out (put(), send())? */
 bool pt_hands_out(const struct pt_model *m, uint32_t stack);
 /* Is the innermost code Python's own that moves what is handed over between processes (pickling,

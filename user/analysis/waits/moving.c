@@ -5,6 +5,7 @@
 #include "analysis/verdicts/thresholds.h"
 
 #include <math.h>
+#include <string.h>
 
 double pt_kernel_part(const struct pt_proc *p)
 {
@@ -40,6 +41,25 @@ static double copying_part(const struct pt_an *an, const struct pt_thread *th)
 	return out < COPIES_MIN || fabs(in - out) > COPIES_PART * out ? 0 : pt_kernel_part(th->proc);
 }
 
+/* It is in the C library's call that sends bytes over a socket: in the kernel, which copies them. */
+static bool sends_bytes(const struct pt_model *m, const struct pt_code_look *l)
+{
+	static const char *const names[] = { "send", "sendto", "sendmsg" };
+	const struct pt_code_line *leaf = pt_stack_line(m, l->leaf);
+	const struct pt_code_line *f = pt_model_line(m, pt_model_function(m, l));
+	const char *name = f ? f->name : NULL;
+	size_t i;
+
+	if (!name || !leaf || !leaf->native || strncmp(leaf->name, "libc.", 5) != 0)
+		return false;
+	name += strspn(name, "_");
+	name += strncmp(name, "libc_", 5) != 0 ? 0 : 5;
+	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (!strcmp(name, names[i]))
+			return true;
+	return false;
+}
+
 struct pt_mover pt_mover_of(const struct pt_an *an, const struct pt_worker *w)
 {
 	const struct pt_thread *th = w->main;
@@ -50,7 +70,7 @@ struct pt_mover pt_mover_of(const struct pt_an *an, const struct pt_worker *w)
 		if (!l->running || l->begin < an->t0 || l->begin >= an->t1)
 			continue;
 		all++;
-		n += pt_moves_batch(an->m, l->stack);
+		n += pt_moves_batch(an->m, l->stack) || sends_bytes(an->m, l);
 	}
 	if (all < PT_LOOKS_MIN) {
 		m.part = copying_part(an, th);
