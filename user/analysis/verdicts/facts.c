@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "analysis/parts/part.h"
+#include "analysis/lines/lines.h"
 #include "analysis/verdicts/verdict.h"
 #include "analysis/waits/look.h"
 
@@ -264,11 +265,21 @@ static void sum_nameless(struct pt_facts *f)
 	f->stopped = (double)stopped / (double)pt_max64(all, 1);
 }
 
+/* Most of what the host does behind its syncs is in one function: that is what to mend, whether
+ * a loop without the sync would hide it or not. */
+static bool is_one_function(const struct pt_an *an, const struct pt_trainer *t)
+{
+	static const struct pt_line_ask work = { PT_LINES_LOOP, PT_LINES_ALL, NULL };
+	struct pt_r_line l;
+
+	return pt_top_line(an, &work, PT_NULL, &l) && 2 * l.seconds >= pt_sec(t->host_idle_ns);
+}
+
 static void gather_host(const struct pt_an *an, struct pt_facts *f, uint64_t wall)
 {
 	const struct pt_trainer *t = f->t;
 	/* the same steps, replayed without the syncs, take as long: it is not they */
-	bool host = pt_is_hosts(t) || pt_gains_nothing(an, "fewer_syncs");
+	bool host = pt_is_hosts(t) || pt_gains_nothing(an, "fewer_syncs") || is_one_function(an, t);
 
 	f->sync = share_of(t->sync_ns - pt_min64(t->sync_ns, host ? t->host_idle_ns : 0), wall);
 	/* what is idle behind syncs by the estimate alone is told as the host's */

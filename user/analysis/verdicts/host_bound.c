@@ -179,6 +179,12 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 			"the GPU sits idle: %.0f %% of the time. %s",
 			doing, each, 100 * f->host, data);
 	v->advice = advice_at(an, what, out, naps > 0, every < PT_HOST_EVERY);
+	if (!pt_is_hosts(f->t) && !pt_gains_nothing(an, "fewer_syncs")) {
+		pt_at_most(&v->certainty, PT_CONF_MEDIUM);
+		v->advice = pt_sentence(an,
+			"%s Without the sync before it (.item(), printing a loss, .cpu()) the GPU "
+			"could work meanwhile.", v->advice);
+	}
 	return 1;
 }
 
