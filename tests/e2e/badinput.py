@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 
-from badinput_tools import (LIBCUDART, PIPETRACE, SANITIZED, SIMJOB, Child, bpf_objects, breakpoints,
+from badinput_tools import (LIBCUDART, PIPETRACE, SANITIZED, SIMJOB, Child, bpf_objects, breakpoints_left,
                             descendants, finish, free_pid, holders, left_behind, run, start_time)
 
 NOISE = re.compile(r"libbpf|Traceback|Sanitizer|Assertion|BEGIN PROG LOAD LOG|core dumped", re.I)
@@ -119,7 +119,7 @@ def clean(name, before, ours, target=None):
     left = left_behind(before, ours)
     ok(name + ": no BPF object left", not left, ", ".join(left))
     if target is not None:
-        changed, compared = breakpoints(target, LIBCUDART)
+        changed, compared = breakpoints_left(target, LIBCUDART)
         ok(name + ": no breakpoint left", compared > 0 and not changed,
            "%d compared, changed: %s" % (compared, " ".join(changed)))
 

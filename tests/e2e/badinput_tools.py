@@ -247,3 +247,13 @@ def breakpoints(pid, library):
                     if lib.read(n) != mem.read(n):
                         changed.append(name)
     return changed, compared
+
+
+def breakpoints_left(pid, library, patience=10.0):
+    """... although pipetrace has ended: the kernel takes them out as late as it frees links."""
+    end = time.monotonic() + patience
+    while True:
+        changed, compared = breakpoints(pid, library)
+        if not changed or time.monotonic() > end:
+            return changed, compared
+        time.sleep(0.5)

@@ -260,6 +260,20 @@ static void copy_more(struct job *j)
 	}
 }
 
+/* ... block by block, as a cache that is swapped: what lies between them is no launching. */
+static void copy_blocks(struct job *j)
+{
+	size_t i;
+
+	for (i = 1; i < j->steps.n; i++) {
+		uint64_t e = j->steps.v[i].wait_begin, at = e - j->o.host_ns + 20 * ST_US;
+
+		for (; at + 250 * ST_US < e; at += 250 * ST_US)
+			st_gpu(&j->s, "cudaMemcpy", JOB_TRAINER, JOB_TRAINER, at,
+			       at + 240 * ST_US, 0, 0xd000, 1 << 19, 1);
+	}
+}
+
 /* The causes of the device's idle time sum to it, and this is the largest. */
 static void expect_idle(const struct job_opts *o, void (*edit)(struct job *),
 			enum pt_cause cause)
@@ -295,6 +309,10 @@ static void test_idle_causes(void **state)
 	expect_root(&o, NULL, "sync_bound");
 	expect_root(&o, flush_files, "checkpoint_stall");
 	expect_root(&o, copy_more, "transfer_bound");
+	open_edited(&c, &o, copy_blocks, 0);
+	assert_string_equal(case_root(c.r), "transfer_bound");
+	assert_null(case_verdict(c.r, "launch_bound"));
+	case_close(&c);
 	/* copies that keep the host awake cost it as much */
 	open_edited(&c, &o, copy_more, 0);
 	assert_string_equal(c.r->whatif[0].change, "transfers_overlapped");
