@@ -416,6 +416,43 @@ static void python_elsewhere_is_host_work(void **state)
 	case_close(&c);
 }
 
+/* Behind each step's sync the loop computes in line `in`; in the sync it is in line 13. */
+static const char *root_behind_syncs(struct st_case *c, uint32_t in)
+{
+	struct job_opts o = job_defaults();
+	uint64_t rnd = 3;
+	size_t k;
+
+	o.batch_ns = 5 * ST_MS;
+	o.kernel_ns = ST_MS;
+	o.host_ns = 12 * ST_MS;
+	feed_job(c, &o);
+	for (k = 1; k < c->j.steps.n; k++) {
+		uint64_t host = c->j.steps.v[k].wait_begin - o.host_ns;
+
+		if (host < c->j.t0 + 10 * ST_MS || host + o.host_ns + ST_MS > c->j.t1)
+			continue;
+		look(c->m, JOB_TRAINER, JOB_TRAINER, host - 2 * ST_MS, host - ST_MS, 7);
+		look_at(c->m, JOB_TRAINER, host + st_between(&rnd, ST_MS, o.host_ns - ST_MS), in, 0);
+	}
+	return case_root(analyze(c));
+}
+
+static void one_function_behind_syncs_is_host_work(void **state)
+{
+	struct st_case c;
+
+	(void)state;
+	assert_string_equal(root_behind_syncs(&c, 10), "host_bound");
+	assert_int_equal(c.r->verdicts[0].certainty, PT_CONF_MEDIUM);
+	assert_non_null(strstr(c.r->verdicts[0].title, "metrics (train.py:30)"));
+	assert_non_null(strstr(c.r->verdicts[0].advice, "Without the sync"));
+	case_close(&c);
+	/* the loop's own function has it all */
+	assert_string_equal(root_behind_syncs(&c, 9), "sync_bound");
+	case_close(&c);
+}
+
 /* By how much of the time the data wait is too long, in a job with work of its own before it
  * asks. */
 static double too_long(bool looks)
@@ -876,6 +913,7 @@ int main(void)
 		cmocka_unit_test(python_names_a_data_wait),
 		cmocka_unit_test(python_above_the_calls_is_loading),
 		cmocka_unit_test(python_elsewhere_is_host_work),
+		cmocka_unit_test(one_function_behind_syncs_is_host_work),
 		cmocka_unit_test(what_the_loop_calls_is_not_its_loader),
 		cmocka_unit_test(more_than_a_copy_is_loading),
 		cmocka_unit_test(samples_stand_for_time),

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What the verdicts are judged by. */
 #include <math.h>
+#include <string.h>
 
-#include "analysis/parts/part.h"
 #include "analysis/lines/lines.h"
+#include "analysis/parts/part.h"
 #include "analysis/verdicts/verdict.h"
 #include "analysis/waits/look.h"
 
@@ -266,13 +267,18 @@ static void sum_nameless(struct pt_facts *f)
 }
 
 /* Most of what the host does behind its syncs is in one function: that is what to mend, whether
- * a loop without the sync would hide it or not. */
+ * a loop without the sync would hide it or not. Not told of the function that waits for the device
+ * itself: all of a loop that is written down in one is there. */
 static bool is_one_function(const struct pt_an *an, const struct pt_trainer *t)
 {
 	static const struct pt_line_ask work = { PT_LINES_LOOP, PT_LINES_ALL, NULL };
-	struct pt_r_line l;
+	static const struct pt_line_ask waiting = { PT_LINES_LOOP, 1u << PT_CAUSE_SYNC, NULL };
+	struct pt_r_line l, w;
 
-	return pt_top_line(an, &work, PT_NULL, &l) && 2 * l.seconds >= pt_sec(t->host_idle_ns);
+	if (!pt_top_line(an, &work, PT_NULL, &l) || 2 * l.seconds < pt_sec(t->host_idle_ns))
+		return false;
+	return !(pt_top_line(an, &waiting, PT_NULL, &w) && !strcmp(l.file, w.file) &&
+		 !strcmp(l.function, w.function));
 }
 
 static void gather_host(const struct pt_an *an, struct pt_facts *f, uint64_t wall)

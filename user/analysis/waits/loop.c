@@ -55,7 +55,8 @@ bool pt_awaits_result(const struct pt_model *m, uint32_t stack)
 {
 	const struct pt_code_line *l = handing_over(m, stack);
 
-	return l && strstr(l->file, "/concurrent/futures/");
+	/* its other files wait for tasks to come */
+	return l && strstr(l->file, "/concurrent/futures/_base.py");
 }
 
 bool pt_hands_out(const struct pt_model *m, uint32_t stack)
