@@ -134,7 +134,7 @@ static bool is_fetching(const struct pt_bounds *o, const struct pt_host_look *l)
 #define PHASE_LOOKS 5
 
 struct phase {
-	size_t all, in, above, takes; /* looks */
+	size_t all, in, above, takes, staged; /* looks */
 };
 
 static double part_of(const struct phase *x, size_t in)
@@ -142,11 +142,18 @@ static double part_of(const struct phase *x, size_t in)
 	return x->all >= PHASE_LOOKS ? ((double)in + 0.5) / (double)(x->all + 1) : NAN;
 }
 
+/* All but what sends batches up. Few looks tell no part. */
+static double part_unstaged(const struct phase *x)
+{
+	return x->staged >= WITHIN_MIN ? part_of(x, x->all - x->staged) : NAN;
+}
+
 /* Behind what is seen of the loader the thread unpickles its batch, and goes on with the
  * loop; before it, the loop is at something else, and then asks. */
 static void learn_parts(struct pt_bounds *o)
 {
 	struct phase lead = { 0 }, behind = { 0 }, ready = { 0 }, *x;
+	bool by_name = o->p->best && o->p->best->by_name;
 
 	o->fetching.lead = o->fetching.behind = o->fetching.ready = NAN;
 	pt_each(const struct pt_host_look, l, &o->h->looks) {
@@ -162,6 +169,7 @@ static void learn_parts(struct pt_bounds *o)
 		x->in += is_fetching(o, l);
 		x->above += l->above;
 		x->takes += l->takes;
+		x->staged += l->staged;
 	}
 	o->taken = behind.all >= PT_LOOKS_MIN ? (double)behind.takes / (double)behind.all : 0;
 	if (o->n_at) {
@@ -171,6 +179,9 @@ static void learn_parts(struct pt_bounds *o)
 	} else if (behind.above >= PT_LOOKS_MIN) {
 		/* what it took was there, and it works on that before it goes up */
 		o->fetching.behind = part_of(&behind, behind.above);
+	} else {
+		o->fetching.behind = part_unstaged(&behind);
+		o->fetching.ready = by_name ? NAN : part_unstaged(&ready);
 	}
 }
 

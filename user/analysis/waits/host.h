@@ -50,6 +50,7 @@ struct pt_host_look {
 	bool takes; /* pt_takes_batch() */
 	bool gives; /* pt_hands_out() */
 	bool above; /* at work above all lines that call the device, and a batch goes up behind */
+	bool staged; /* in a function that only copies batches, and sends them up */
 	bool supplied; /* asleep until somebody supplies */
 };
 

@@ -199,16 +199,31 @@ static bool is_above_calls(const struct pt_loop *k, const struct pt_loop_stack *
 	return any;
 }
 
-static void add_call(struct pt_loop *k, uint32_t id)
+/* A function that is known to call the device for uploads alone, and one of whose callers does so for
+ * more, is no loop: *at becomes where the outermost such one is called. */
+static void leave_senders(const struct pt_loop *k, const struct pt_loop_stack *x,
+			  const size_t *common, struct pt_loop_place *at)
+{
+	size_t i, n = 0, more = 0;
+
+	for (i = 0; i < k->n; i++)
+		n = pt_max64(n, common[i]);
+	for (i = 0; i < k->n_others; i++)
+		more = pt_max64(more, in_common(k->m, x, &k->others[i]));
+	if (more && more < n)
+		*at = (struct pt_loop_place){ line_at(k->m, x, more - 1), line_at(k->m, x, more) };
+}
+
+static void add_stack(const struct pt_model *m, struct pt_loop_stack *v, size_t *n, uint32_t id)
 {
 	size_t i;
 
-	for (i = 0; i < k->n; i++)
-		if (k->calls[i].id[0] == id)
+	for (i = 0; i < *n; i++)
+		if (v[i].id[0] == id)
 			return;
-	if (k->n < PT_LOOP_STACKS && pt_model_stack(k->m, id)) {
-		k->calls[k->n].n = pt_model_unfold(k->m, id, k->calls[k->n].id);
-		k->n++;
+	if (*n < PT_LOOP_STACKS && pt_model_stack(m, id)) {
+		v[*n].n = pt_model_unfold(m, id, v[*n].id);
+		++*n;
 	}
 }
 
@@ -231,6 +246,14 @@ static bool in_call(const struct pt_thread *th, const struct pt_code_look *l)
 {
 	return pt_inside_call(th->proc, th->tid, l->begin) &&
 	       pt_inside_call(th->proc, th->tid, l->end);
+}
+
+/* The call in which it was looked at sends a batch up. */
+static bool in_upload(const struct pt_thread *th, const struct pt_code_look *l)
+{
+	const struct pt_gpu_call *c = pt_last_call(th->proc, th->tid, l->begin);
+
+	return c && pt_uploads(c);
 }
 
 /* It runs in the driver's library, or in the runtime's. */
@@ -256,13 +279,17 @@ static int find_calls(struct pt_loop *k, const struct pt_thread *th)
 	pt_each(const struct pt_code_look, l, &th->looks) {
 		const struct line_looks *x = &at[innermost(k->m, l)];
 
-		if (x->inside * BETWEEN_MORE >= x->between && in_call(th, l))
-			add_call(k, l->stack);
+		bool call = x->inside * BETWEEN_MORE >= x->between && in_call(th, l);
+
+		if (call)
+			add_stack(k->m, k->calls, &k->n, l->stack);
+		if ((call || in_driver(k->m, l)) && !in_upload(th, l))
+			add_stack(k->m, k->others, &k->n_others, l->stack);
 	}
 	inside = k->n;
 	for (i = 0; !inside && i < th->looks.n; i++)
 		if (in_driver(k->m, &th->looks.v[i]))
-			add_call(k, th->looks.v[i].stack);
+			add_stack(k->m, k->calls, &k->n, th->looks.v[i].stack);
 	free(at);
 	return 0;
 }
@@ -284,6 +311,7 @@ const struct pt_told *pt_loop_tell(struct pt_loop *k, uint32_t id)
 					.takes = pt_takes_batch(k->m, id),
 					.gives = pt_hands_out(k->m, id),
 					.at = loop_place(k, &x, common) };
+	leave_senders(k, &x, common, &k->told[id].at);
 	return &k->told[id];
 }
 

@@ -80,35 +80,60 @@ static bool is_called_back(const struct pt_model *m, uint32_t id)
 	return false;
 }
 
+/* In the C library. */
+static bool copies_bytes(const struct pt_model *m, const struct pt_code_look *l)
+{
+	const struct pt_code_line *leaf = pt_stack_line(m, l->leaf);
+
+	return leaf && leaf->native && !strncmp(leaf->name, "libc.", 5);
+}
+
+/* ... or in Python's own way of calling C. */
+static bool copies_or_calls(const struct pt_model *m, const struct pt_code_look *l)
+{
+	const struct pt_code_line *leaf = pt_stack_line(m, l->leaf);
+
+	return copies_bytes(m, l) || (leaf && leaf->native && !strncmp(leaf->name, "_ctypes.", 8));
+}
+
 /* Does it compute in the job's own function, or in a library that this called for more than to
  * copy bytes (the C library's)? Then it makes the batch of what it receives. */
 static bool is_own_work(const struct pt_model *m, const struct pt_code_look *l)
 {
-	const struct pt_code_line *in = pt_stack_line(m, l->stack), *leaf = pt_stack_line(m, l->leaf);
+	const struct pt_code_line *in = pt_stack_line(m, l->stack);
 
-	return in && !in->library && !in->native &&
-	       !(leaf && leaf->native && !strncmp(leaf->name, "libc.", 5));
+	return in && !in->library && !in->native && !copies_bytes(m, l);
 }
 
 /* Nobody copies a batch more slowly than 100 MB/s, its first touch and a call or two aside. */
 #define COPY_NS_PER_BYTE 10
 #define COPY_BATCH_NS (2 * NS_PER_MS)
 
-/* Does the consumer take longer over batches that are there than what goes up can be copied in?
- * Not told where the size of an upload is not known. */
-static bool copies_more(const struct pt_an *an, const struct pt_trainer *t)
+/* What goes up, bytes, in so many calls. 0: the size of one is not known, or nothing does. */
+static double bytes_up(const struct pt_an *an, const struct pt_proc *p, uint64_t *calls)
 {
-	double took = 0, bytes = 0;
+	double bytes = 0;
 
-	pt_each(const struct pt_fetch, w, &t->waits)
-		took += (double)w->handover_ns;
-	pt_each_call(c, t->proc, an->t0, an->t1) {
+	*calls = 0;
+	pt_each_call(c, p, an->t0, an->t1) {
 		uint64_t up = pt_uploads(c);
 
 		if (up == 1)
-			return false;
+			return 0;
 		bytes += (double)up;
+		*calls += up > 0;
 	}
+	return bytes;
+}
+
+/* Does the consumer take longer over batches that are there than what goes up can be copied in? */
+static bool copies_more(const struct pt_an *an, const struct pt_trainer *t)
+{
+	uint64_t calls;
+	double took = 0, bytes = bytes_up(an, t->proc, &calls);
+
+	pt_each(const struct pt_fetch, w, &t->waits)
+		took += (double)w->handover_ns;
 	return bytes > 0 && took > COPY_BATCH_NS * (double)t->waits.n + COPY_NS_PER_BYTE * bytes;
 }
 
@@ -242,11 +267,93 @@ static void note(struct pt_host_gap *g, const struct pt_code_look *l, double wei
 			       (double)(g->g.end - g->g.begin);
 }
 
+/* ---- what sends batches up -------------------------------------------------------------- */
+
+/* The looks that came last before uploads. */
+#define LAST_LOOKS 4
+
+struct last_looks {
+	struct {
+		uint64_t ns; /* before the upload */
+		struct pt_loop_place at;
+	} v[LAST_LOOKS]; /* the last one first */
+	size_t n;
+};
+
+static void add_last(struct last_looks *k, uint64_t ns, const struct pt_loop_place *at)
+{
+	size_t i = k->n < LAST_LOOKS ? k->n++ : LAST_LOOKS;
+
+	for (; i > 0 && k->v[i - 1].ns > ns; i--)
+		if (i < LAST_LOOKS)
+			k->v[i] = k->v[i - 1];
+	if (i < LAST_LOOKS) {
+		k->v[i].ns = ns;
+		k->v[i].at = *at;
+	}
+}
+
+/* What the loop calls last before uploads, if that mostly copies bytes: it sends them up. Line NULL:
+ * there is no such. */
+static struct pt_loop_place find_sender(const struct pt_an *an, struct pt_loop *loop,
+					struct pt_host *h)
+{
+	const struct pt_thread *th = h->a->lead;
+	const struct pt_host_gap *g, *asked = NULL;
+	size_t i, at = 0, all = 0, copies = 0;
+	struct pt_loop_place none = { 0 };
+	struct last_looks last = { 0 };
+	const struct pt_told *x;
+	bool up = false;
+
+	for (i = 0; i < th->looks.n; i++) {
+		const struct pt_code_look *l = &th->looks.v[i];
+
+		g = gap_of(h, l, &at);
+		x = g && l->running ? pt_loop_tell(loop, l->stack) : NULL;
+		if (!x)
+			continue;
+		if (g != asked)
+			up = uploads_behind(h, g);
+		asked = g;
+		if (up)
+			add_last(&last, g->g.end - l->begin, &x->at);
+	}
+	for (i = 0; i < last.n; i++)
+		if (!last.v[i].at.line || !last.v[i].at.called ||
+		    !pt_same_loop_place(&last.v[i].at, &last.v[0].at))
+			return none;
+	if (last.n < LAST_LOOKS)
+		return none;
+	for (i = 0; i < th->looks.n; i++) {
+		x = th->looks.v[i].running ? pt_loop_tell(loop, th->looks.v[i].stack) : NULL;
+		if (!x || !x->at.line || !pt_same_loop_place(&x->at, &last.v[0].at))
+			continue;
+		all++;
+		copies += copies_or_calls(an->m, &th->looks.v[i]);
+	}
+	return 2 * copies >= all ? last.v[0].at : none;
+}
+
 struct named {
 	const struct pt_model *m;
+	struct pt_loop_place sender;
+	bool staged; /* see is_staged() */
 	const struct pt_host_gap *asked; /* the gap of the last look, and may_load() of it */
 	bool loads;
 };
+
+static bool sends_up(const struct named *k, const struct pt_told *x)
+{
+	return k->sender.line && x->at.line && pt_same_loop_place(&x->at, &k->sender);
+}
+
+/* What the loop calls in the line that sends a batch up, and before that, gives what is sent. */
+static bool feeds_sender(const struct named *k, const struct pt_told *x)
+{
+	return k->sender.line && pt_same_line(x->at.line, k->sender.line) && x->at.called &&
+	       !pt_same_function(x->at.called, k->sender.called);
+}
 
 static int add_look(struct named *k, struct pt_host *h, const struct pt_told *told,
 		    const struct pt_code_look *l, double weight, size_t *at)
@@ -267,7 +374,9 @@ static int add_look(struct named *k, struct pt_host *h, const struct pt_told *to
 		k->asked = g;
 		k->loads = may_load(h, g);
 	}
-	x.above = above = told->above && is_at_work(what) && k->loads;
+	x.staged = k->staged && sends_up(k, told);
+	x.above = above = (told->above || feeds_sender(k, told)) && is_at_work(what) && k->loads &&
+			  !x.staged;
 	if (above && !told->named)
 		vote_spin(k->m, h, l);
 	if (is_for_others(what)) {
@@ -276,6 +385,27 @@ static int add_look(struct named *k, struct pt_host *h, const struct pt_told *to
 	}
 	note(g, l, weight, (told->named && !is_for_others(what)) || above);
 	return pt_vec_push(&h->looks, x) ? -ENOMEM : 0;
+}
+
+/* Does what sends batches up take no longer than copying these there takes? It makes none, then.
+ * `weight`: of each look. */
+static bool is_staged(const struct pt_an *an, const struct named *k, struct pt_loop *loop,
+		      const struct pt_thread *th, const double *weight)
+{
+	double all = 0, took = 0, each = 1, bytes;
+	uint64_t calls;
+	size_t i;
+
+	for (i = 0; i < th->looks.n; i++) {
+		const struct pt_told *x = pt_loop_tell(loop, th->looks.v[i].stack);
+
+		all += weight[i];
+		took += x && sends_up(k, x) && th->looks.v[i].running ? weight[i] : 0;
+	}
+	if (!pt_is_sampled(th) && all > 0) /* looks that come evenly */
+		each = (double)(an->t1 - an->t0) / all;
+	bytes = bytes_up(an, th->proc, &calls);
+	return bytes > 0 && took * each <= COPY_BATCH_NS * (double)calls + COPY_NS_PER_BYTE * bytes;
 }
 
 int pt_find_named(const struct pt_an *an, struct pt_loop *loop, struct pt_host *h)
@@ -289,6 +419,10 @@ int pt_find_named(const struct pt_an *an, struct pt_loop *loop, struct pt_host *
 	if (!loop->told)
 		return 0;
 	err = pt_weigh_looks(an, th, &weight);
+	if (!err) {
+		k.sender = find_sender(an, loop, h);
+		k.staged = is_staged(an, &k, loop, th, weight);
+	}
 	for (i = 0; !err && i < th->looks.n; i++) {
 		const struct pt_code_look *l = &th->looks.v[i];
 
