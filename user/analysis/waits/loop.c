@@ -248,12 +248,20 @@ static bool in_call(const struct pt_thread *th, const struct pt_code_look *l)
 	       pt_inside_call(th->proc, th->tid, l->end);
 }
 
-/* The call in which it was looked at sends a batch up. */
+/* The call in which it was looked at sends a batch up, or the one that is nearest. */
 static bool in_upload(const struct pt_thread *th, const struct pt_code_look *l)
 {
-	const struct pt_gpu_call *c = pt_last_call(th->proc, th->tid, l->begin);
+	const struct pt_gpu_call *last = pt_last_call(th->proc, th->tid, l->begin);
 
-	return c && pt_uploads(c);
+	if (!pt_inside_call(th->proc, th->tid, l->begin))
+		pt_each_call(c, th->proc, l->begin, UINT64_MAX) {
+			if (c->tid != th->tid)
+				continue;
+			if (!last || c->begin - l->begin < l->begin - last->end)
+				last = c;
+			break;
+		}
+	return last && pt_uploads(last);
 }
 
 /* It runs in the driver's library, or in the runtime's. */

@@ -230,8 +230,7 @@ static bool may_load(const struct pt_host *h, const struct pt_host_gap *g)
 			others += is_for_others(x->what) || x->what == PT_HOST_CHILD ? ns : 0;
 	}
 	ns = g->g.end - g->g.begin;
-	return 2 * naps <= ns && OTHERS_PART * others <= ns && uploads_behind(h, g) &&
-	       !is_exchange(h, g);
+	return 2 * naps <= ns && OTHERS_PART * others <= ns && !is_exchange(h, g);
 }
 
 /* So many looks above its calls tell; so much of them, as a vote has it, is one line; and
@@ -339,8 +338,8 @@ struct named {
 	const struct pt_model *m;
 	struct pt_loop_place sender;
 	bool staged; /* see is_staged() */
-	const struct pt_host_gap *asked; /* the gap of the last look, and may_load() of it */
-	bool loads;
+	const struct pt_host_gap *asked; /* the gap of the last look; uploads_behind(), may_load() */
+	bool up, loads;
 };
 
 static bool sends_up(const struct named *k, const struct pt_told *x)
@@ -372,16 +371,18 @@ static int add_look(struct named *k, struct pt_host *h, const struct pt_told *to
 	x.supplied = what == PT_HOST_SUPPLIED;
 	if (k->asked != g) {
 		k->asked = g;
-		k->loads = may_load(h, g);
+		k->up = uploads_behind(h, g);
+		k->loads = k->up && may_load(h, g);
 	}
 	x.staged = k->staged && sends_up(k, told);
-	x.above = above = (told->above || feeds_sender(k, told)) && is_at_work(what) && k->loads &&
-			  !x.staged;
+	above = (told->above && is_at_work(what) && k->loads) ||
+		(feeds_sender(k, told) && k->up && (is_at_work(what) || what == PT_HOST_CHILD));
+	x.above = above = above && !x.staged;
 	if (above && !told->named)
 		vote_spin(k->m, h, l);
 	if (is_for_others(what)) {
 		h->others++;
-		h->others_above += told->above && uploads_behind(h, g);
+		h->others_above += told->above && k->up;
 	}
 	note(g, l, weight, (told->named && !is_for_others(what)) || above);
 	return pt_vec_push(&h->looks, x) ? -ENOMEM : 0;

@@ -60,13 +60,28 @@ static int push_waits(struct obtain *o, const struct pt_host_gap *g,
 	return err || x.end <= x.begin ? err : push_wait(o, g, &x);
 }
 
-/* Whatever the thread did in it. */
+/* Whatever the thread did in it; what other gaps of its kind show does not cover a sleep in one
+ * where looks found it elsewhere. */
 static int push_named(struct obtain *o, const struct pt_host_gap *g, const struct pt_span *w)
 {
-	struct pt_fetch x = { .begin = w->begin, .end = w->end, .worker = -1,
-			      .made = UINT64_MAX, .th = g->g.th, .named = true };
+	struct pt_fetch x = { .begin = w->begin, .worker = -1, .made = UINT64_MAX,
+			      .th = g->g.th, .named = true };
+	bool elsewhere = g->looks && g->named <= 0;
+	size_t i;
+	int err = 0;
 
-	return x.end > x.begin ? push_wait(o, g, &x) : 0;
+	for (i = g->first; elsewhere && i < g->first + g->n && !err; i++) {
+		const struct pt_host_piece *q = &o->b.h->pieces.v[i];
+
+		if (q->what != PT_HOST_SLEEPING || q->end <= x.begin || q->begin >= w->end)
+			continue;
+		x.end = q->begin;
+		if (x.end > x.begin)
+			err = push_wait(o, g, &x);
+		x.begin = q->end;
+	}
+	x.end = w->end;
+	return err || x.end <= x.begin ? err : push_wait(o, g, &x);
 }
 
 /* The waits from `from` on are the step's, too. */
