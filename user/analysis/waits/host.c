@@ -472,6 +472,30 @@ static bool all_rested(const struct pt_trainer *t, uint64_t ts)
 	return true;
 }
 
+/* A part of the loader was made in a gap; one that may be for something else counts only where the
+ * trainer waits for the loader, too. */
+static void take_birth(struct pt_host *h, const struct pt_thread *th, bool maybe)
+{
+	struct pt_host_gap *g = th->parent && th->first ? gap_at(h, th->first) : NULL;
+
+	if (g && (!maybe || g->supplied_ns))
+		g->started = pt_max64(g->started, th->first);
+}
+
+static void take_births(struct pt_host *h, const struct pt_trainer *t)
+{
+	size_t i;
+
+	for (i = 0; i < t->workers.n; i++) {
+		const struct pt_worker *w = &t->workers.v[i];
+		if (pt_is_started(t, w))
+			take_birth(h, w->main,
+				   w->role == PT_ROLE_HELPER || w->proc == t->proc);
+	}
+	for (i = 0; i < t->relays.n; i++)
+		take_birth(h, t->relays.v[i], true);
+}
+
 void pt_host_take_asks(struct pt_host *h, const struct pt_trainer *t,
 		       const pt_asks *asks)
 {
@@ -479,16 +503,7 @@ void pt_host_take_asks(struct pt_host *h, const struct pt_trainer *t,
 	uint64_t senders = 0, first = 0;
 	size_t i;
 
-	for (i = 0; i < t->workers.n; i++) {
-		uint64_t born = t->workers.v[i].main->parent ?
-					t->workers.v[i].main->first : 0;
-
-		/* whom a maker runs for an item is no start of the loader */
-		g = born && t->workers.v[i].role != PT_ROLE_HELPER ?
-			    gap_at(h, born) : NULL;
-		if (g && (t->workers.v[i].proc != t->proc || g->supplied_ns))
-			g->started = pt_max64(g->started, born);
-	}
+	take_births(h, t);
 	for (i = 0; i < asks->n; i++) {
 		const struct pt_ask *x = &asks->v[i];
 

@@ -158,6 +158,70 @@ static bool passes_on(const struct pt_loader_finder *k, const struct pt_thread *
 	return (double)pt_made_by(k->g, th) < RELAY_SHARE * (double)behind;
 }
 
+/* Of a relay's sleeps, those that one thread ended are fewer than this part by chance; so many
+ * threads are told apart. */
+#define FEEDS_SHARE 0.125
+#define FEEDERS_MAX 64
+
+struct relay_feeders {
+	struct {
+		const struct pt_thread *th;
+		uint64_t ns;
+	} v[FEEDERS_MAX];
+	size_t n;
+	uint64_t all;
+};
+
+/* Which of the trainer's other threads ended its sleeps, locks aside. */
+static void find_feeders(const struct pt_loader_finder *k, const struct pt_thread *th,
+			 struct relay_feeders *out)
+{
+	const struct pt_an *an = k->an;
+	size_t i;
+
+	*out = (struct relay_feeders){ 0 };
+	pt_each_iv(iv, th, an->t0, an->t1) {
+		const struct pt_thread *who = iv->valid_wake && iv->waker_tgid == th->tgid ?
+						      pt_model_thread(an->m, iv->waker_tid) : NULL;
+
+		if (!who || pt_is_lock(k->g->paths, th, iv))
+			continue;
+		out->all += iv->ready - iv->begin;
+		for (i = 0; i < out->n && out->v[i].th != who; i++)
+			;
+		if (i == FEEDERS_MAX)
+			continue;
+		out->v[i].th = who;
+		out->v[i].ns += iv->ready - iv->begin;
+		out->n = pt_max64(out->n, i + 1);
+	}
+}
+
+/* Threads that feed a relay and make nothing by themselves fetch, or are relays, too. */
+static int take_feeders(struct pt_loader_finder *k, const struct pt_thread *th)
+{
+	struct pt_trainer *t = k->t;
+	struct relay_feeders f;
+	size_t i;
+
+	find_feeders(k, th, &f);
+	for (i = 0; i < f.n; i++) {
+		const struct pt_thread *who = f.v[i].th;
+		int fetches;
+
+		if ((double)f.v[i].ns < FEEDS_SHARE * (double)f.all || who == t->main ||
+		    pt_is_relay(t, who) || pt_is_driver_thread(who) ||
+		    pt_worker_of(k, t->proc, who) || makes_inside(k, who))
+			continue;
+		fetches = pt_fetches(k, who);
+		if (fetches < 0 || (!fetches && add_relay(t, who)))
+			return -ENOMEM;
+		if (fetches && (!worker_for(k, t->proc, who) || add_sender(k, who, f.v[i].ns)))
+			return -ENOMEM;
+	}
+	return 0;
+}
+
 /* Who ends the sleeps of a relay delivers as if to the consumer. */
 static int take_relayed(struct pt_loader_finder *k, const struct pt_thread *th)
 {
@@ -165,6 +229,8 @@ static int take_relayed(struct pt_loader_finder *k, const struct pt_thread *th)
 	const struct pt_an *an = k->an;
 	const struct pt_thread *who;
 
+	if (take_feeders(k, th))
+		return -ENOMEM;
 	pt_each_iv(iv, th, an->t0, an->t1) {
 		struct pt_proc *p;
 
@@ -176,9 +242,12 @@ static int take_relayed(struct pt_loader_finder *k, const struct pt_thread *th)
 		    (p == t->proc && !makes_inside(k, who)))
 			continue;
 		if (p == t->proc && !pt_worker_of(k, p, who) && passes_on(k, who)) {
-			if (add_relay(t, who))
+			int fetches = pt_fetches(k, who);
+
+			if (fetches < 0 || (!fetches && add_relay(t, who)))
 				return -ENOMEM;
-			continue;
+			if (!fetches)
+				continue;
 		}
 		if (!worker_for(k, p, who) ||
 		    add_sender(k, who, iv->ready - iv->begin))
@@ -329,6 +398,14 @@ static bool is_set(const struct pt_worker *w)
 	return w->role != PT_ROLE_HELPER && w->role != PT_ROLE_OUTSIDE;
 }
 
+/* Whom a maker runs for an item is no start of the loader, nor is a program. */
+bool pt_is_started(const struct pt_trainer *t, const struct pt_worker *w)
+{
+	return w->role != PT_ROLE_HELPER ||
+	       (w->main->parent == t->main &&
+		!strncmp(w->proc->comm, t->proc->comm, sizeof(w->proc->comm)));
+}
+
 /* The most that lived at once: the loader's num_workers. */
 static int count_concurrent(const struct pt_an *an, struct pt_trainer *t)
 {
@@ -347,6 +424,8 @@ static int count_concurrent(const struct pt_an *an, struct pt_trainer *t)
 	pt_sort_times(&ended);
 	for (w = t->workers.v; w < end && !err; w++) {
 		t->handoffs |= w->role == PT_ROLE_OUTSIDE;
+		t->respawned |= w->role != PT_ROLE_OUTSIDE && w->proc != t->proc &&
+				w->proc->born && pt_is_started(t, w);
 		if (!is_set(w))
 			continue;
 		n = pt_times_until(&began, w->main->first) -
@@ -355,7 +434,6 @@ static int count_concurrent(const struct pt_an *an, struct pt_trainer *t)
 			t->concurrent = n;
 		processes |= w->proc != t->proc;
 		t->thread_loader |= w->proc == t->proc;
-		t->respawned |= w->proc != t->proc && w->proc->born > 0;
 	}
 	t->handoffs |= processes;
 	/* who is outside serves the job's own workers, where there are some */

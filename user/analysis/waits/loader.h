@@ -14,6 +14,9 @@
 int pt_find_loader(struct pt_an *an, struct pt_trainer *t,
 		   const struct pt_givers *g);
 
+/* Is it a part of the loader's own, that starts with it? */
+bool pt_is_started(const struct pt_trainer *t, const struct pt_worker *w);
+
 /* unwaited.c: fills taken_beside of `t`, whose workers are known. */
 void pt_count_taken(const struct pt_an *an, struct pt_trainer *t, const struct pt_actor *a,
 		    struct pt_paths *paths);
