@@ -8,6 +8,7 @@
 #include "analysis/waits/loader_int.h"
 
 #include <errno.h>
+#include <math.h>
 #include <string.h>
 
 /* Who computes less of the time manages something for the loader. */
@@ -43,6 +44,19 @@ static bool has_loader_like(const struct pt_trainer *t, const struct pt_proc *p,
  * is asked as often and writes as much, but for this part; and that may be batches. */
 #define LIKE_PART 0.5
 
+/* ... or it writes less, and is asked as often as that worker was waited for: they take turns. */
+#define TURNS_MIN 10
+#define TURNS_ALIKE 0.25
+
+static bool takes_turns(const struct pt_loader_finder *k, const struct pt_worker *w, size_t asked)
+{
+	const struct pt_giver *x;
+
+	HASH_FIND(hh, k->g->all, &w->main->tid, sizeof(w->main->tid), x);
+	return x && x->role == PT_GIVER_SUPPLIER && asked >= TURNS_MIN &&
+	       fabs((double)x->sleeps - (double)asked) <= TURNS_ALIKE * (double)asked;
+}
+
 static bool is_like(const struct pt_loader_finder *k, const struct pt_thread *th, size_t asked)
 {
 	const struct pt_an *an = k->an;
@@ -51,10 +65,12 @@ static bool is_like(const struct pt_loader_finder *k, const struct pt_thread *th
 	double written = (double)bytes;
 	size_t i;
 
-	for (i = 0; i < t->workers.n && !pt_feeds_too_little(&k->g->feed, bytes); i++) {
+	for (i = 0; i < t->workers.n; i++) {
 		const struct pt_worker *w = &t->workers.v[i];
 
-		if (is_loader_like(w, th->proc) &&
+		if (is_loader_like(w, th->proc) && bytes && takes_turns(k, w, asked))
+			return true;
+		if (is_loader_like(w, th->proc) && !pt_feeds_too_little(&k->g->feed, bytes) &&
 		    written >= LIKE_PART * (double)pt_written_between(w->main, an->t0, an->t1) &&
 		    (double)asked >= LIKE_PART * (double)pt_times_asked(an, t->proc, w->main))
 			return true;
