@@ -364,6 +364,12 @@ static bool hands_on(const struct pt_charger *k, const struct pt_thread *th)
 	return th == k->server || pt_is_relay(k->t, th) || pt_only_sends(k, th);
 }
 
+static bool awaits_client(const struct pt_charger *k, const struct pt_leg *l)
+{
+	return !(k->answer && l->th->proc != k->t->proc) &&
+	       pt_waits_for_client(k->an, l->th, l->iv);
+}
+
 static enum pt_cause cause_of(struct pt_charger *k, const struct pt_leg *l)
 {
 	enum pt_cause c;
@@ -381,8 +387,7 @@ static enum pt_cause cause_of(struct pt_charger *k, const struct pt_leg *l)
 	case PT_LEG_LOCK:
 		return PT_CAUSE_LOCK;
 	case PT_LEG_GIVEN:
-		if (!(k->answer && l->th->proc != k->t->proc) &&
-		    pt_waits_for_client(k->an, l->th, l->iv))
+		if (awaits_client(k, l))
 			return PT_CAUSE_NO_DEMAND;
 		if (l->who) /* a circle */
 			return PT_CAUSE_LOCK;
@@ -392,6 +397,8 @@ static enum pt_cause cause_of(struct pt_charger *k, const struct pt_leg *l)
 	case PT_LEG_BLOCKED:
 		if (l->iv->wait == PT_WAIT_DISK_WRITE && pt_is_actor(k->a, l->th))
 			return PT_CAUSE_CHECKPOINT; /* what is loaded is not written */
+		if (awaits_client(k, l))
+			return PT_CAUSE_NO_DEMAND;
 		c = pt_sleep_cause(k->an, l->iv);
 		/* the capture's end: who would have ended it, and when, is not known */
 		if (c == PT_CAUSE_IPC && l->iv->open)

@@ -25,14 +25,36 @@ static bool ended_inside(const struct pt_an *an, const struct pt_iv *iv)
 	return p && !p->outside;
 }
 
+/* It polls, and somebody connects. */
+static bool is_connected(const struct pt_iv *iv)
+{
+	return (iv->wait == PT_WAIT_POLL || iv->wait == PT_WAIT_SOCK) && iv->valid_wake &&
+	       iv->waker_syscall == PT_NR_connect;
+}
+
+/* So many sleeps around a poll that timed out are asked what it polls. */
+#define POLLS_AROUND 64
+
+/* Nobody came by the time that it gave itself: somebody connected to the same before, or will. */
+static bool awaits_connection(const struct pt_thread *th, const struct pt_iv *iv)
+{
+	size_t at = (size_t)(iv - th->iv.v), i;
+
+	if (iv->wake != PT_WAKE_TIMER || iv->obj_kind != PT_OBJ_SOCK || !iv->object)
+		return false;
+	for (i = at - pt_min64(at, POLLS_AROUND); i < th->iv.n && i < at + POLLS_AROUND; i++)
+		if (th->iv.v[i].object == iv->object && th->iv.v[i].obj_kind == PT_OBJ_SOCK &&
+		    is_connected(&th->iv.v[i]))
+			return true;
+	return false;
+}
+
 bool pt_waits_for_client(const struct pt_an *an, const struct pt_thread *th,
 			 const struct pt_iv *iv)
 {
 	const struct pt_sock *s;
 
-	/* ... or polls, and somebody connects */
-	if (is_listening_call(iv->syscall) ||
-	    (iv->wait == PT_WAIT_POLL && iv->valid_wake && iv->waker_syscall == PT_NR_connect))
+	if (is_listening_call(iv->syscall) || is_connected(iv) || awaits_connection(th, iv))
 		return !ended_inside(an, iv);
 	/* who sends waits for room */
 	if (pt_call_class(iv->syscall) & PT_C_PUT)
@@ -229,7 +251,7 @@ static int origin_leg(void *ctx, const struct pt_leg *l)
 	k->rank |= is_rank(k, p);
 	if (k->rank) {
 		k->x->ranks_ns += ns;
-	} else if (l->kind == PT_LEG_GIVEN && !k->answer &&
+	} else if ((l->kind == PT_LEG_GIVEN || l->kind == PT_LEG_BLOCKED) && !k->answer &&
 		   pt_waits_for_client(k->g->an, l->th, l->iv)) {
 		k->x->clients_ns += ns;
 	} else if (p != k->a->proc || takes_input(l->iv)) {
