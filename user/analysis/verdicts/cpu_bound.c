@@ -1,6 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "analysis/verdicts/verdict.h"
 
+/* Of what loading and receiving compute, or would like to, the part that lacks a core. */
+static double lack_of_cores(const struct pt_facts *f)
+{
+	double received = f->cause[PT_CAUSE_RUN_QUEUE] - f->queue;
+
+	return (f->queue + received + f->cause[PT_CAUSE_THROTTLE]) /
+	       (f->group[PT_GROUP_CPU] + received);
+}
+
 /* Workers compute all the time and still do not keep up. */
 static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
 {
@@ -52,6 +61,9 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	    ((!f->t->handoffs && (double)f->cores - f->pool.cores_used >= f->th->core_free) ||
 	     (f->t->concurrent && (int64_t)f->t->concurrent < f->cores &&
 	      (better || (need <= f->cores && !pt_gains_nothing(an, "workers"))))))
+		pt_at_most(&v->certainty, PT_CONF_MEDIUM);
+	/* whoever receives the batches lacks one, too */
+	if (lack_of_cores(f) >= f->th->run_queue_share)
 		pt_at_most(&v->certainty, PT_CONF_MEDIUM);
 	return 1;
 }
