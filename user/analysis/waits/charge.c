@@ -366,8 +366,10 @@ static bool hands_on(const struct pt_charger *k, const struct pt_thread *th)
 
 static bool awaits_client(const struct pt_charger *k, const struct pt_leg *l)
 {
-	return !(k->answer && l->th->proc != k->t->proc) &&
-	       pt_waits_for_client(k->an, l->th, l->iv);
+	if (k->answer && l->th->proc != k->t->proc)
+		return false;
+	return l->kind == PT_LEG_GIVEN ? pt_waits_for_client(k->an, l->th, l->iv) :
+					 pt_listens(l->th, l->iv);
 }
 
 static enum pt_cause cause_of(struct pt_charger *k, const struct pt_leg *l)

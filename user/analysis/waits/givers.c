@@ -38,7 +38,7 @@ static bool is_connected(const struct pt_iv *iv)
 /* Nobody came by the time that it gave itself: somebody connected to the same before, or will. */
 static bool awaits_connection(const struct pt_thread *th, const struct pt_iv *iv)
 {
-	size_t at = (size_t)(iv - th->iv.v), i;
+	size_t at = pt_iv_after(th, iv->begin), i;
 
 	if (iv->wake != PT_WAKE_TIMER || iv->obj_kind != PT_OBJ_SOCK || !iv->object)
 		return false;
@@ -49,12 +49,17 @@ static bool awaits_connection(const struct pt_thread *th, const struct pt_iv *iv
 	return false;
 }
 
+bool pt_listens(const struct pt_thread *th, const struct pt_iv *iv)
+{
+	return is_listening_call(iv->syscall) || awaits_connection(th, iv);
+}
+
 bool pt_waits_for_client(const struct pt_an *an, const struct pt_thread *th,
 			 const struct pt_iv *iv)
 {
 	const struct pt_sock *s;
 
-	if (is_listening_call(iv->syscall) || is_connected(iv) || awaits_connection(th, iv))
+	if (is_connected(iv) || pt_listens(th, iv))
 		return !ended_inside(an, iv);
 	/* who sends waits for room */
 	if (pt_call_class(iv->syscall) & PT_C_PUT)
@@ -251,8 +256,9 @@ static int origin_leg(void *ctx, const struct pt_leg *l)
 	k->rank |= is_rank(k, p);
 	if (k->rank) {
 		k->x->ranks_ns += ns;
-	} else if ((l->kind == PT_LEG_GIVEN || l->kind == PT_LEG_BLOCKED) && !k->answer &&
-		   pt_waits_for_client(k->g->an, l->th, l->iv)) {
+	} else if (!k->answer && (l->kind == PT_LEG_GIVEN ?
+				  pt_waits_for_client(k->g->an, l->th, l->iv) :
+				  l->kind == PT_LEG_BLOCKED && pt_listens(l->th, l->iv))) {
 		k->x->clients_ns += ns;
 	} else if (p != k->a->proc || takes_input(l->iv)) {
 		k->x->made_ns += ns;

@@ -488,6 +488,7 @@ static void take_births(struct pt_host *h, const struct pt_trainer *t)
 
 	for (i = 0; i < t->workers.n; i++) {
 		const struct pt_worker *w = &t->workers.v[i];
+
 		if (pt_is_started(t, w))
 			take_birth(h, w->main,
 				   w->role == PT_ROLE_HELPER || w->proc == t->proc);

@@ -286,7 +286,6 @@ static int find_calls(struct pt_loop *k, const struct pt_thread *th)
 				    &at[innermost(k->m, l)].between))++;
 	pt_each(const struct pt_code_look, l, &th->looks) {
 		const struct line_looks *x = &at[innermost(k->m, l)];
-
 		bool call = x->inside * BETWEEN_MORE >= x->between && in_call(th, l);
 
 		if (call)

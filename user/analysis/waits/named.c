@@ -3,6 +3,9 @@
  * Evidence by name: the training thread's stack of Python is inside of the data iterator, or
  * it is above all lines that call the device (loop.c), and a copy to the device follows.
  *
+ * What the loop calls last before its uploads, and what only copies there, sends a batch up and
+ * makes none; what it calls before that in the same line gives what is sent.
+ *
  * And what the loop has called tells what the thread computes for: what it waits for its batches
  * in, or something else (fetching.c).
  */
