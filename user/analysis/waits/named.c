@@ -273,6 +273,10 @@ static void note(struct pt_host_gap *g, const struct pt_code_look *l, double wei
 
 /* The looks that came last before uploads. */
 #define LAST_LOOKS 4
+/* Sending a batch up from memory takes no longer: two copies of 1 GB/s, its first touch among them,
+ * and a few calls. What takes longer makes something of it. */
+#define STAGE_NS_PER_BYTE 2
+#define STAGE_BATCH_NS (NS_PER_MS / 2)
 
 struct last_looks {
 	struct {
@@ -409,7 +413,7 @@ static bool is_staged(const struct pt_an *an, const struct named *k, struct pt_l
 	if (!pt_is_sampled(th) && all > 0) /* looks that come evenly */
 		each = (double)(an->t1 - an->t0) / all;
 	bytes = bytes_up(an, th->proc, &calls);
-	return bytes > 0 && took * each <= COPY_BATCH_NS * (double)calls + COPY_NS_PER_BYTE * bytes;
+	return bytes > 0 && took * each <= STAGE_BATCH_NS * (double)calls + STAGE_NS_PER_BYTE * bytes;
 }
 
 int pt_find_named(const struct pt_an *an, struct pt_loop *loop, struct pt_host *h)
