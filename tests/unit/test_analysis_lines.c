@@ -404,6 +404,46 @@ static void python_above_the_calls_is_loading(void **state)
 	case_close(&c);
 }
 
+/* The share of data waits of a job that copies bytes for `batch_ns`, above its calls, in what it
+ * calls last before each upload. */
+static double waits_in_copies(uint64_t batch_ns)
+{
+	struct pt_rec_pyline l = { .id = 23, .flags = PT_PYLINE_LIBRARY | PT_PYLINE_NATIVE,
+				   .text = "libc.so.6\0/usr/lib/libc.so.6" };
+	struct pt_rec_pystack in = { .id = 23, .caller = 12, .line = 23 };
+	struct job_opts o = job_defaults();
+	uint64_t rnd = 11, ts;
+	struct st_case c;
+	double share;
+	size_t k = 0;
+
+	o.workers = 0;
+	o.no_reads = true;
+	o.batch_ns = batch_ns;
+	feed_job(&c, &o);
+	feed(c.m, &l, PT_REC_PYLINE, sizeof(l), JOB_BEGIN);
+	feed(c.m, &in, PT_REC_PYSTACK, sizeof(in), JOB_BEGIN);
+	for (ts = c.j.t0; ts < c.j.t1; ts += st_between(&rnd, 100 * ST_US, 400 * ST_US)) {
+		const struct job_step *x;
+
+		while (k + 1 < c.j.steps.n && c.j.steps.v[k].wait_end <= ts)
+			k++;
+		x = &c.j.steps.v[k];
+		look_at(c.m, JOB_TRAINER, ts, x->wait_begin <= ts && ts < x->wait_end ? 23 : 7, 0);
+	}
+	share = analyze(&c)->breakdown.data_wait.share;
+	case_close(&c);
+	return share;
+}
+
+/* What sends a batch up is no loading; what takes longer than that is. */
+static void what_sends_a_batch_up_is_no_loading(void **state)
+{
+	(void)state;
+	assert_true(waits_in_copies(400 * ST_US) < 0.002);
+	assert_true(waits_in_copies(8 * ST_MS) > 0.1);
+}
+
 static void python_elsewhere_is_host_work(void **state)
 {
 	struct st_case c;
@@ -912,6 +952,7 @@ int main(void)
 		cmocka_unit_test(a_headline_names_a_function),
 		cmocka_unit_test(python_names_a_data_wait),
 		cmocka_unit_test(python_above_the_calls_is_loading),
+		cmocka_unit_test(what_sends_a_batch_up_is_no_loading),
 		cmocka_unit_test(python_elsewhere_is_host_work),
 		cmocka_unit_test(one_function_behind_syncs_is_host_work),
 		cmocka_unit_test(what_the_loop_calls_is_not_its_loader),
