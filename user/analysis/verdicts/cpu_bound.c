@@ -4,10 +4,10 @@
 /* Of what loading and receiving compute, or would like to, the part that lacks a core. */
 static double lack_of_cores(const struct pt_facts *f)
 {
-	double received = f->cause[PT_CAUSE_RUN_QUEUE] - f->queue;
+	double queued = f->cause[PT_CAUSE_RUN_QUEUE];
 
-	return (f->queue + received + f->cause[PT_CAUSE_THROTTLE]) /
-	       (f->group[PT_GROUP_CPU] + received);
+	return (queued + f->cause[PT_CAUSE_THROTTLE]) /
+	       (f->group[PT_GROUP_CPU] + queued - f->queue);
 }
 
 /* Workers compute all the time and still do not keep up. */

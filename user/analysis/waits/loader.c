@@ -77,6 +77,15 @@ static int add_sender(struct pt_loader_finder *k, const struct pt_thread *th, ui
 	return 0;
 }
 
+/* A thread of the trainer that makes next to nothing of what it hands on fetches that, or is a
+ * relay from now on. 1, 0 or -ENOMEM. */
+static int fetches_or_relays(struct pt_loader_finder *k, const struct pt_thread *th)
+{
+	int fetches = pt_fetches(k, th);
+
+	return fetches ? fetches : add_relay(k->t, th);
+}
+
 static int take_givers(struct pt_loader_finder *k)
 {
 	const struct pt_givers *g = k->g;
@@ -97,11 +106,10 @@ static int take_givers(struct pt_loader_finder *k)
 		if (p == t->proc && (double)x->ns < MAKER_SHARE * (double)all)
 			continue;
 		if (p == t->proc && (double)pt_made_by(g, x->th) < RELAY_SHARE * behind) {
-			int fetches = pt_fetches(k, x->th);
+			int fetches = fetches_or_relays(k, x->th);
 
-			/* else it hands on what others make */
-			if (fetches < 0 || (!fetches && add_relay(t, x->th)))
-				return -ENOMEM;
+			if (fetches < 0)
+				return fetches;
 			if (!fetches)
 				continue;
 		}
@@ -213,9 +221,9 @@ static int take_feeders(struct pt_loader_finder *k, const struct pt_thread *th)
 		    pt_is_relay(t, who) || pt_is_driver_thread(who) ||
 		    pt_worker_of(k, t->proc, who) || makes_inside(k, who))
 			continue;
-		fetches = pt_fetches(k, who);
-		if (fetches < 0 || (!fetches && add_relay(t, who)))
-			return -ENOMEM;
+		fetches = fetches_or_relays(k, who);
+		if (fetches < 0)
+			return fetches;
 		if (fetches && (!worker_for(k, t->proc, who) || add_sender(k, who, f.v[i].ns)))
 			return -ENOMEM;
 	}
@@ -242,10 +250,10 @@ static int take_relayed(struct pt_loader_finder *k, const struct pt_thread *th)
 		    (p == t->proc && !makes_inside(k, who)))
 			continue;
 		if (p == t->proc && !pt_worker_of(k, p, who) && passes_on(k, who)) {
-			int fetches = pt_fetches(k, who);
+			int fetches = fetches_or_relays(k, who);
 
-			if (fetches < 0 || (!fetches && add_relay(t, who)))
-				return -ENOMEM;
+			if (fetches < 0)
+				return fetches;
 			if (!fetches)
 				continue;
 		}

@@ -35,12 +35,23 @@ static int push_wait(struct obtain *o, const struct pt_host_gap *g,
 	return pt_vec_push(&o->t->waits, *x);
 }
 
-/* The parts of the window in which the consumer did not do something else. */
-static int push_waits(struct obtain *o, const struct pt_host_gap *g,
-		      const struct pt_span *w)
+/* In this piece the consumer did something else; of a wait that its Python tells whatever it did
+ * is part, but what other gaps of its kind show does not cover a sleep in one where looks found it
+ * elsewhere. */
+static bool is_apart(const struct obtain *o, const struct pt_host_gap *g,
+		     const struct pt_host_piece *q, bool named)
 {
-	struct pt_fetch x = { .begin = w->begin, .worker = -1,
-			     .made = UINT64_MAX, .th = g->g.th };
+	if (named)
+		return q->what == PT_HOST_SLEEPING && g->looks && g->named <= 0;
+	return pt_is_else(g, q) || pt_lacks_core(&o->b, g, q);
+}
+
+/* The parts of the window in which it did not. */
+static int push_waits(struct obtain *o, const struct pt_host_gap *g, const struct pt_span *w,
+		      bool named)
+{
+	struct pt_fetch x = { .begin = w->begin, .worker = -1, .made = UINT64_MAX,
+			      .th = g->g.th, .named = named };
 	size_t i;
 	int err = 0;
 
@@ -49,31 +60,7 @@ static int push_waits(struct obtain *o, const struct pt_host_gap *g,
 
 		if (q->begin >= w->end)
 			break;
-		if (q->end <= x.begin || !(pt_is_else(g, q) || pt_lacks_core(&o->b, g, q)))
-			continue;
-		x.end = q->begin;
-		if (x.end > x.begin)
-			err = push_wait(o, g, &x);
-		x.begin = q->end;
-	}
-	x.end = w->end;
-	return err || x.end <= x.begin ? err : push_wait(o, g, &x);
-}
-
-/* Whatever the thread did in it; what other gaps of its kind show does not cover a sleep in one
- * where looks found it elsewhere. */
-static int push_named(struct obtain *o, const struct pt_host_gap *g, const struct pt_span *w)
-{
-	struct pt_fetch x = { .begin = w->begin, .worker = -1, .made = UINT64_MAX,
-			      .th = g->g.th, .named = true };
-	bool elsewhere = g->looks && g->named <= 0;
-	size_t i;
-	int err = 0;
-
-	for (i = g->first; elsewhere && i < g->first + g->n && !err; i++) {
-		const struct pt_host_piece *q = &o->b.h->pieces.v[i];
-
-		if (q->what != PT_HOST_SLEEPING || q->end <= x.begin || q->begin >= w->end)
+		if (q->end <= x.begin || !is_apart(o, g, q, named))
 			continue;
 		x.end = q->begin;
 		if (x.end > x.begin)
@@ -118,11 +105,11 @@ static int begin_step(struct obtain *o, const struct pt_host_gap *g, size_t i)
 		s.started = g->started;
 		s.burst = g->burst;
 		if (pt_bound_named(&o->b, g, &w)) {
-			err = push_named(o, g, &w);
+			err = push_waits(o, g, &w, true);
 			s.begin = w.begin;
 		} else if ((at && at->data) || pt_gap_is_evident(g)) {
 			pt_bound_gap(&o->b, g, &w);
-			err = push_waits(o, g, &w);
+			err = push_waits(o, g, &w, false);
 			s.begin = w.begin;
 		}
 	}
@@ -143,7 +130,7 @@ static int wait_within(struct obtain *o, const struct pt_host_gap *g)
 	if (!g->supplied_ns || !s)
 		return 0;
 	pt_bound_gap(&o->b, g, &w);
-	err = push_waits(o, g, &w);
+	err = push_waits(o, g, &w, false);
 	if (!err)
 		add_waits(o->t, s, from);
 	return err;
