@@ -520,11 +520,12 @@ uint64_t pt_written_between(const struct pt_thread *th, uint64_t b, uint64_t e);
 uint64_t pt_read_by(const struct pt_an *an, const struct pt_proc *p);
 uint64_t pt_written_by(const struct pt_an *an, const struct pt_proc *p);
 
-/* Different call sites, PT_MAX_SITES at most: a table by open addressing, 0 is free. */
+/* Different call sites, PT_MAX_SITES at most: a table by open addressing, 0 is free. Empty: all 0. */
 #define PT_MAX_SITES 512
 #define PT_SITE_SLOTS (2 * PT_MAX_SITES)
 struct pt_sites {
 	uint64_t slot[PT_SITE_SLOTS];
+	uint16_t used[PT_MAX_SITES]; /* slots */
 	size_t n;
 };
 bool pt_sites_have(const struct pt_sites *s, uint64_t site);

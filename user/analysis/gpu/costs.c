@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What the replay's stretches say of the costs of their kinds of operations. */
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -201,6 +202,12 @@ static int usual(struct pt_replay *r, double *ns)
  * lasted until the end says little: in the others it would have, too. */
 #define APART 8
 
+static void set_cost(struct pt_replay *r, struct pt_gclass *c, double ns)
+{
+	r->moved = fmax(r->moved, fabs(ns - c->ns[r->mode]) / fmax(ns, c->ns[r->mode]));
+	c->ns[r->mode] = ns;
+}
+
 /* A function of which nothing is known is taken to be like the others. */
 static int guess_others(struct pt_replay *r)
 {
@@ -216,7 +223,7 @@ static int guess_others(struct pt_replay *r)
 		if (!asked && usual(r, &other))
 			return -ENOMEM;
 		asked = true;
-		c->ns[r->mode] = other;
+		set_cost(r, c, other);
 	}
 	return 0;
 }
@@ -238,6 +245,7 @@ int pt_replay_learn(struct pt_replay *r)
 {
 	size_t i, k, n;
 
+	r->moved = 0;
 	if (r->samples.n && sort_samples(r))
 		return -ENOMEM;
 	for (i = 0; i < r->samples.n; i = k) {
@@ -249,7 +257,7 @@ int pt_replay_learn(struct pt_replay *r)
 		c->seen = n > 0;
 		if (!n)
 			continue;
-		c->ns[r->mode] = typical(r->samples.v + i, n, r->mode);
+		set_cost(r, c, typical(r->samples.v + i, n, r->mode));
 		if (r->mode == PT_REPLAY_MID)
 			c->ns[PT_REPLAY_LOW] = c->ns[PT_REPLAY_HIGH] =
 				c->ns[PT_REPLAY_MID];

@@ -99,6 +99,7 @@ struct pt_replay {
 	enum pt_replay_mode mode;
 	bool learn; /* samples are asked for */
 	int round; /* of the fit */
+	double moved; /* ... by so much, of itself, some cost did in it at most */
 	double late_ns;
 	uint64_t submit_ns;
 };

@@ -247,7 +247,7 @@ static bool bisect(struct pt_replay *r, double end, struct pt_scaling *x)
 	r->before = replay_stretch(r, x, x->at, NULL);
 	for (i = 0; i < r->q->streams.n; i++)
 		r->now[i] = r->streams[i].now;
-	memset(r->rise.v, 0, r->rise.n * sizeof(*r->rise.v));
+	memset(r->rise.v, 0, (r->places + 1) * sizeof(*r->rise.v));
 	for (n = 0; n < GUESSES; n++) {
 		x->scale = hi;
 		e = run(r, x, &slope);

@@ -128,7 +128,7 @@ int pt_join_steps(struct pt_trainer *t)
 {
 	struct turn v[KINDS_MAX];
 	size_t *sites = malloc((2 * t->steps.n + 1) * sizeof(*sites));
-	struct pt_sites room;
+	struct pt_sites room = { .n = 0 };
 	size_t i, kinds = 0, full, n = t->steps.n, k = 0;
 	bool sees = sees_launches(t);
 

@@ -4,8 +4,6 @@
  * gradient accumulation most steps share one shape, and every N-th has the
  * optimizer's call sites on top.
  */
-#include <string.h>
-
 #include "analysis/internal.h"
 
 /* Spread the bits, so that a sum over a set is as good as the set
@@ -66,7 +64,8 @@ uint64_t pt_shape_of(const struct pt_proc *p, uint64_t b, uint64_t e, struct pt_
 {
 	uint64_t shape = 0, last = 0;
 
-	memset(s, 0, sizeof(*s));
+	while (s->n)
+		s->slot[s->used[--s->n]] = 0;
 	pt_each_call(c, p, b, e) {
 		uint64_t site;
 		size_t i;
@@ -83,7 +82,7 @@ uint64_t pt_shape_of(const struct pt_proc *p, uint64_t b, uint64_t e, struct pt_
 		if (s->n == PT_MAX_SITES)
 			break;
 		s->slot[i] = site;
-		s->n++;
+		s->used[s->n++] = (uint16_t)i;
 		shape += scramble(site);
 	}
 	return shape;
@@ -145,7 +144,7 @@ size_t pt_sites_of_shape(const struct pt_trainer *t, uint64_t shape, struct pt_s
 static int64_t count_optimizer(struct pt_trainer *t, size_t whole)
 {
 	uint64_t common = 0, rare = 0;
-	struct pt_sites room;
+	struct pt_sites room = { .n = 0 };
 	size_t nc, nr;
 	int64_t n;
 
@@ -174,7 +173,7 @@ static int64_t count_optimizer(struct pt_trainer *t, size_t whole)
 
 void pt_shape_steps(struct pt_trainer *t)
 {
-	struct pt_sites sites;
+	struct pt_sites sites = { .n = 0 };
 	size_t whole = 0;
 
 	pt_each(struct pt_step, s, &t->steps) {

@@ -78,17 +78,10 @@ static int last_waited_for(const struct pt_charger *k)
 /* It hands over something else than batches, over a channel of its own: that was waited for. */
 static bool tells(const struct pt_charger *k, const struct pt_thread *who, const struct pt_iv *iv)
 {
-	const pt_asks *asks = &k->t->look->asks;
-	size_t i;
 	int w;
 
-	if (!who || !pt_worker_index(k->t, who, &w) ||
-	    !pt_is_own_channel(&k->t->look->givers, iv))
-		return false;
-	for (i = 0; i < asks->n; i++)
-		if (asks->v[i].item && asks->v[i].worker == w)
-			return false;
-	return true;
+	return who && pt_worker_index(k->t, who, &w) && !k->asked.v[w] &&
+	       pt_is_own_channel(&k->t->look->givers, iv);
 }
 
 /* The walk comes to a sleep of whoever receives. Batches come in order: what
@@ -511,15 +504,20 @@ int pt_charge_waits(struct pt_an *an, struct pt_trainer *t,
 		if (t->workers.v[i].proc != t->proc)
 			err = pt_find_quota(an, t, t->workers.v[i].proc);
 		err = err ?: pt_vec_push(&k.by_worker, 0);
+		err = err ?: pt_vec_push(&k.asked, false);
 		err = err ?: pt_vec_push(&k.movers, pt_mover_of(an, &t->workers.v[i]));
 		err = err ?: pt_vec_push(&k.kernel, pt_kernel_part(t->workers.v[i].proc));
 	}
+	for (i = 0; i < t->look->asks.n && !err; i++)
+		if (t->look->asks.v[i].item && t->look->asks.v[i].worker >= 0)
+			k.asked.v[t->look->asks.v[i].worker] = true;
 	for (i = 0; i < t->waits.n && !err; i++)
 		err = charge_wait(&k, &t->waits.v[i]);
 	for (i = 0; i < t->steps.n; i++)
 		sum_step(t, &t->steps.v[i]);
 	t->top_cause = pt_largest_cause(t->cause_ns);
 	pt_vec_free(&k.by_worker);
+	pt_vec_free(&k.asked);
 	pt_vec_free(&k.movers);
 	pt_vec_free(&k.kernel);
 	pt_vec_free(&k.feds);
