@@ -341,6 +341,23 @@ static void test_idle_causes(void **state)
 	expect_root(&o, copy_more, "balanced");
 }
 
+/* Each launch has to wait for room in the device's queue. */
+static void wait_for_room(struct job *j)
+{
+	size_t i, n = j->s.recs.n;
+
+	st_task(&j->s, JOB_BEGIN, JOB_TRAINER, JOB_GRAD + 5, 1, "cuda-EvtHandlr");
+	for (i = 0; i < n; i++) {
+		const struct pt_rec_gpu *r = &j->s.recs.v[i].r.gpu;
+		uint64_t ts = r->hdr.ts;
+
+		if (r->hdr.kind == PT_REC_GPU_ENTER && r->hdr.tid == JOB_TRAINER &&
+		    r->api == st_api("cudaLaunchKernel"))
+			st_futex(&j->s, JOB_TRAINER, JOB_TRAINER, ts + ST_US, ts + 36 * ST_US,
+				 ts + 37 * ST_US, 0xf00, JOB_TRAINER, JOB_GRAD + 5);
+	}
+}
+
 static void test_launch_bound(void **state)
 {
 	struct job_opts o = job_defaults();
@@ -356,6 +373,7 @@ static void test_launch_bound(void **state)
 	/* how much it idles is not seen, and the verdict says so */
 	assert_int_equal(c.r->verdicts[0].certainty, PT_CONF_LOW);
 	case_close(&c);
+	expect_root(&o, wait_for_room, "balanced");
 	o.kernel_ns = 60 * ST_US;
 	expect_root(&o, NULL, "balanced");
 }

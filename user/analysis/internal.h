@@ -589,7 +589,6 @@ bool pt_worker_index(const struct pt_trainer *t, const struct pt_thread *th,
 bool pt_rests(const struct pt_worker *w, const struct pt_iv *iv);
 /* ... for so long of [b,e), ns. */
 uint64_t pt_rest_ns(const struct pt_worker *w, uint64_t b, uint64_t e);
-size_t pt_count_rests(const struct pt_worker *w, uint64_t b, uint64_t e); /* with work between */
 /* waits/asked.c: lock_asked_ns; behind the workers' rests. 0 or -ENOMEM. */
 int pt_sum_asked(const struct pt_an *an, struct pt_trainer *t);
 /* waits/hostwork.c: host work and what it costs; behind the device's idle time. */

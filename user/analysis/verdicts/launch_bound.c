@@ -8,6 +8,13 @@ static bool by_driver(const struct pt_trainer *t)
 	return t->devs.n == 1 && t->devs.v[0].by_driver;
 }
 
+/* No sync shows how long kernels take; a host that waits for the device most of the time, for room
+ * in its queue, has it at work. */
+static bool is_throttled(const struct pt_an *an, const struct pt_trainer *t)
+{
+	return !t->gpu_known && 2 * t->gpu_wait_ns > an->t1 - an->t0;
+}
+
 /* Kernels are shorter than the host's pauses between their launches. Where no
  * sync ever had to wait, that is certain, but how much shorter is not seen. */
 static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
@@ -16,7 +23,7 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	bool keeps_up = f->host_bound >= f->th->host_bound_share;
 	double us;
 
-	if (!seen && !keeps_up)
+	if ((!seen && !keeps_up) || is_throttled(an, f->t))
 		return 0;
 	us = f->t->host_bound_launches ?
 		(double)f->t->host_bound_ns / 1000 /

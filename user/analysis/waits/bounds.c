@@ -327,14 +327,6 @@ static uint64_t behind_refill(const struct pt_bounds *o, const struct pt_host_ga
 	return cpu_forward(g->g.th, g->told, g->g.end, after);
 }
 
-/* The capture ended in this gap with the consumer asleep behind its last refill:
- * it waits on, for a loader that has just been started. */
-static bool still_waits(const struct pt_host_gap *g)
-{
-	return !g->g.next &&
-	       pt_cpu_ns(g->g.th, g->told, g->g.end) * 2 < g->g.end - g->told;
-}
-
 /* A thread that has its batch, and has worked for a moment, waits for the interpreter
  * to go on with the step. */
 static uint64_t before_retaking(const struct pt_bounds *o, const struct pt_host_gap *g,
@@ -462,7 +454,7 @@ void pt_bound_gap(const struct pt_bounds *o, const struct pt_host_gap *g,
 	uint64_t from = pt_gap_free(o, g), first = pt_gap_first(o, g);
 
 	*w = (struct pt_span){ .begin = from, .end = g->g.end };
-	if (g->told > from && g->told >= last_evidence(g) && !still_waits(g))
+	if (g->told > from && g->told >= last_evidence(g))
 		w->end = behind_refill(o, g);
 	else if (g->supplied_ns || g->started)
 		w->end = behind_sleep(o, g);

@@ -56,15 +56,6 @@ static bool is_downstream(const struct looked *k, const struct pt_thread *maker,
 	       (x->proc != giver->proc && (x->proc == maker->proc || x->proc == k->t->proc));
 }
 
-/* Makers side by side hand each other turns, and no work. */
-static bool are_peers(const struct looked *k, const struct pt_thread *a, const struct pt_thread *b)
-{
-	int i, j;
-
-	return pt_worker_index(k->t, a, &i) && pt_worker_index(k->t, b, &j) && i != j &&
-	       k->t->workers.v[i].role == k->t->workers.v[j].role;
-}
-
 /* Who ended the sleep with what was slept for; NULL: nobody, or it was for a lock, or an
  * answer; a store outside of the job sends one piece by piece. */
 static const struct pt_thread *giver_of(const struct looked *k, const struct pt_thread *th,
@@ -77,7 +68,7 @@ static const struct pt_thread *giver_of(const struct looked *k, const struct pt_
 	    (iv->sock & PT_IV_SOCK_AWAITED))
 		return NULL;
 	by = pt_model_thread(k->an->m, iv->waker_tid);
-	if (!by || are_peers(k, th, by) || (by->proc->outside && by->proc != th->proc))
+	if (!by || (by->proc->outside && by->proc != th->proc))
 		return NULL;
 	return !pt_is_lock(k->paths, th, iv) ? by : NULL;
 }
@@ -142,7 +133,7 @@ static bool takes_from(const struct looked *k, const struct pt_thread *maker,
 		return false;
 	of = most_of(k, th).th;
 	b->v[i].th = th;
-	b->v[i].takes = of && (of == maker || are_peers(k, of, maker));
+	b->v[i].takes = of == maker;
 	b->n++;
 	return b->v[i].takes;
 }

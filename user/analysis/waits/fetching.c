@@ -17,7 +17,7 @@
 
 struct place_looks {
 	struct pt_loop_place at;
-	size_t within, shortly, before, behind; /* that sign */
+	size_t within, shortly, before; /* that sign */
 	size_t takes; /* of all of them: in Python's own ways of handing over */
 	size_t taking; /* ... but for those that hand something out */
 };
@@ -55,29 +55,17 @@ static int count_looks(const struct pt_bounds *o, place_looks *v)
 		x = looks_at(v, &l->at);
 		if (!x)
 			return -ENOMEM;
-		*(l->begin >= pt_gap_last_seen(g) ? &x->behind :
-		  l->begin >= first ? &x->within :
-		  l->begin + WITHIN_NS >= first ? &x->shortly : &x->before) += 1;
+		if (l->begin < pt_gap_last_seen(g))
+			*(l->begin >= first ? &x->within :
+			  l->begin + WITHIN_NS >= first ? &x->shortly : &x->before) += 1;
 		x->takes += l->takes;
 		x->taking += l->takes && !l->gives && (l->running || l->supplied);
 	}
 	return 0;
 }
 
-/* Does it go on behind what the gap shows? A batch is copied out of shared memory before its room
- * is given back; else what is mostly long before the first sign is something else, that ends
- * there. Few looks behind it do where nothing else was met shortly before. */
-static bool is_astride(const struct place_looks *x, size_t shortly)
+static size_t fetching_looks(const struct place_looks *x)
 {
-	return (x->before + x->shortly >= WITHIN_MIN && x->behind >= WITHIN_MIN) ||
-	       (x->behind && pt_looks_tell(x->shortly, shortly));
-}
-
-/* Of all looks `shortly` before. */
-static size_t fetching_looks(const struct place_looks *x, size_t shortly)
-{
-	if (is_astride(x, shortly))
-		return x->within + x->before + x->shortly + x->behind;
 	return x->within + (x->shortly >= x->before ? x->shortly : 0);
 }
 
@@ -86,18 +74,16 @@ static size_t fetching_looks(const struct place_looks *x, size_t shortly)
 static int learn_places(struct pt_bounds *o)
 {
 	place_looks v = { 0 };
-	size_t n = 0, shortly = 0, taking = 0;
+	size_t n = 0, taking = 0;
 	int err = count_looks(o, &v);
 
 	pt_each(const struct place_looks, x, &v) {
-		shortly += x->shortly;
+		n += fetching_looks(x);
 		taking = pt_max64(taking, x->taking);
 	}
-	pt_each(const struct place_looks, x, &v)
-		n += fetching_looks(x, shortly);
 	pt_each(const struct place_looks, x, &v) {
 		if (n >= WITHIN_MIN && o->n_at < PT_FETCH_PLACES &&
-		    (double)fetching_looks(x, shortly) >= WITHIN_PART * (double)n)
+		    (double)fetching_looks(x) >= WITHIN_PART * (double)n)
 			o->at[o->n_at++] = x->at;
 	}
 	/* what it does with a batch in the very line that takes it is for it, and so is what the
@@ -113,18 +99,12 @@ static int learn_places(struct pt_bounds *o)
 	return err;
 }
 
-/* An evaluation calls the same function of the job's for its batches, from a line of its own. */
-static bool calls_the_same(const struct pt_loop_place *a, const struct pt_loop_place *b)
-{
-	return a->called && !a->called->library && pt_same_function(a->called, b->called);
-}
-
 static bool is_fetching(const struct pt_bounds *o, const struct pt_host_look *l)
 {
 	size_t i;
 
 	for (i = 0; i < o->n_at; i++)
-		if (pt_same_loop_place(&l->at, &o->at[i]) || calls_the_same(&l->at, &o->at[i]))
+		if (pt_same_loop_place(&l->at, &o->at[i]))
 			return true;
 	return l->takes;
 }

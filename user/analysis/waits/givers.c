@@ -499,11 +499,7 @@ static int sum_gaps(struct sums *k)
 			err = pt_walk_host(an, k->g->paths, k->a, NULL, &g, sum_leg, k);
 		/* a batch that was there goes up without a gap worth the name; one of many tensors
 		 * with several, in which nobody is waited for */
-		if (k->uploads && ((i && !v[i - 1].uploads) || k->waited)) {
-			k->g->uploads++;
-			/* the accounting is too coarse for less than a gap */
-			k->g->read += gap ? pt_read_between(g.th, g.begin, g.end) : 0;
-		}
+		k->g->uploads += k->uploads && ((i && !v[i - 1].uploads) || k->waited);
 	}
 	k->gap = NULL;
 	return err;

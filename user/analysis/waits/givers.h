@@ -81,7 +81,7 @@ struct pt_givers {
 	bool fed; /* what suppliers in other processes write is what goes up: nothing else does */
 	uint64_t own_read; /* bytes that the consumer's process reads in all */
 	uint64_t lead_read; /* ... and of these the thread that calls the device */
-	uint64_t uploads, read; /* batches that go up; bytes that the consumer reads before each */
+	uint64_t uploads; /* batches that go up */
 	struct pt_giver *all; /* uthash, by tid */
 	struct pt_given_at *at;
 	struct pt_maker *makers; /* of other processes, and own suppliers */

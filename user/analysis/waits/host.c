@@ -224,20 +224,6 @@ static void sum_gap(const struct pt_host *h, struct pt_host_gap *g)
 	}
 }
 
-/* Something came in over a pipe or a socket, which is counted in these bytes, too. */
-static bool receives(const struct pt_host *h, const struct pt_host_gap *g)
-{
-	size_t i;
-
-	for (i = g->first; i < g->first + g->n; i++) {
-		const struct pt_iv *iv = h->pieces.v[i].iv;
-
-		if (iv && (iv->obj_kind == PT_OBJ_PIPE || iv->obj_kind == PT_OBJ_SOCK))
-			return true;
-	}
-	return false;
-}
-
 /* ---- reads that no call shows: by the accounting of the thread's switches -------------- */
 
 /* It was counted at the end of sleep `i`, or at the window's end: what it had read since the
@@ -305,11 +291,11 @@ static void take_read_bytes(const struct finder *k)
 		return;
 	give_bytes(h);
 	pt_each(const struct pt_host_gap, g, &h->gaps)
-		seen += g->reads || receives(h, g);
+		seen += g->reads > 0;
 	none = pages && (h->supplied || m->all_procs.n > 1 || seen * SEEN_PART > h->gaps.n);
 	pt_each(struct pt_host_gap, g, &h->gaps)
 		if (none || g->supplied_ns || g->read_bytes < READ_GAP_MIN ||
-		    (pages && (g->reads || receives(h, g))))
+		    (pages && g->reads))
 			g->read_bytes = 0;
 }
 

@@ -131,21 +131,6 @@ static const struct pt_proc *started_by(const struct pt_loader_finder *k, const 
 	return p;
 }
 
-/* Did a way back lead from the thread of the trainer's into this process? */
-static bool comes_through(const struct pt_loader_finder *k, const struct pt_proc *p,
-			  const struct pt_thread *th)
-{
-	const struct pt_maker *x;
-	size_t i;
-
-	for (i = 0; p && i < p->threads.n; i++) {
-		HASH_FIND(hh, k->g->makers, &p->threads.v[i], sizeof(x->th), x);
-		if (x && x->via == th)
-			return true;
-	}
-	return false;
-}
-
 /* Does a thread of the trainer that ends a relay's sleeps make what that hands on? */
 static bool makes_inside(const struct pt_loader_finder *k, const struct pt_thread *th)
 {
@@ -161,8 +146,7 @@ static bool passes_on(const struct pt_loader_finder *k, const struct pt_thread *
 	uint64_t behind = 0;
 
 	for (x = k->g->makers; x; x = x->hh.next)
-		behind += x->via == th || comes_through(k, started_by(k, x->th->proc), th) ?
-				  x->ns : 0;
+		behind += x->via == th ? x->ns : 0;
 	return (double)pt_made_by(k->g, th) < RELAY_SHARE * (double)behind;
 }
 
@@ -264,22 +248,6 @@ static int take_relayed(struct pt_loader_finder *k, const struct pt_thread *th)
 	return 0;
 }
 
-/* The way came to the process from a thread of the trainer's that only hands on:
- * however many of those there are, it delivers. */
-static bool delivers(const struct pt_loader_finder *k, const struct pt_proc *p)
-{
-	const struct pt_maker *x;
-	size_t i;
-
-	for (i = 0; i < p->threads.n; i++) {
-		HASH_FIND(hh, k->g->makers, &p->threads.v[i], sizeof(x->th), x);
-		if (x && x->via && !pt_worker_of(k, k->t->proc, x->via) &&
-		    (double)pt_made_by(k->g, x->via) < RELAY_SHARE * (double)x->ns)
-			return true;
-	}
-	return false;
-}
-
 /* Met on the way back; where somebody else delivers, makers for makers. */
 static int take_makers(struct pt_loader_finder *k)
 {
@@ -307,7 +275,7 @@ static int take_makers(struct pt_loader_finder *k)
 		w = pt_worker_make(k, p, pt_maker_in(k->an, g, p));
 		if (!w)
 			return -ENOMEM;
-		if (!p->outside && !delivers(k, p))
+		if (!p->outside)
 			w->role = PT_ROLE_HELPER;
 	}
 	return 0;
@@ -338,13 +306,6 @@ static int add_kin(struct pt_loader_finder *k, const struct pt_proc *p, uint64_t
 		x->made += made;
 	}
 	return 0;
-}
-
-/* PyTorch's, for memory that processes share as files: where batches are seldom waited for
- * it ends as many sleeps as they do. */
-static bool is_memory_manager(const struct pt_proc *p)
-{
-	return !strncmp(p->comm, "torch_shm_manager", PT_COMM_LEN - 1);
 }
 
 /* Who makes or sends next to nothing of what is waited for, and all of its kind, manages
@@ -385,8 +346,7 @@ static int find_managers(struct pt_loader_finder *k)
 			return -ENOMEM;
 		if (fetches)
 			continue;
-		if (!p->outside && (is_memory_manager(p) ||
-				    (double)x->made < MAKER_SHARE * (double)made ||
+		if (!p->outside && ((double)x->made < MAKER_SHARE * (double)made ||
 				    (x->sent && (double)x->sent <
 							MAKER_SHARE * (double)sent)))
 			t->workers.v[i].role = PT_ROLE_HELPER;

@@ -199,21 +199,6 @@ static bool is_above_calls(const struct pt_loop *k, const struct pt_loop_stack *
 	return any;
 }
 
-/* A function that is known to call the device for uploads alone, and one of whose callers does so for
- * more, is no loop: *at becomes where the outermost such one is called. */
-static void leave_senders(const struct pt_loop *k, const struct pt_loop_stack *x,
-			  const size_t *common, struct pt_loop_place *at)
-{
-	size_t i, n = 0, more = 0;
-
-	for (i = 0; i < k->n; i++)
-		n = pt_max64(n, common[i]);
-	for (i = 0; i < k->n_others; i++)
-		more = pt_max64(more, in_common(k->m, x, &k->others[i]));
-	if (more && more < n)
-		*at = (struct pt_loop_place){ line_at(k->m, x, more - 1), line_at(k->m, x, more) };
-}
-
 static void add_stack(const struct pt_model *m, struct pt_loop_stack *v, size_t *n, uint32_t id)
 {
 	size_t i;
@@ -248,22 +233,6 @@ static bool in_call(const struct pt_thread *th, const struct pt_code_look *l)
 	       pt_inside_call(th->proc, th->tid, l->end);
 }
 
-/* The call in which it was looked at sends a batch up, or the one that is nearest. */
-static bool in_upload(const struct pt_thread *th, const struct pt_code_look *l)
-{
-	const struct pt_gpu_call *last = pt_last_call(th->proc, th->tid, l->begin);
-
-	if (!pt_inside_call(th->proc, th->tid, l->begin))
-		pt_each_call(c, th->proc, l->begin, UINT64_MAX) {
-			if (c->tid != th->tid)
-				continue;
-			if (!last || c->begin - l->begin < l->begin - last->end)
-				last = c;
-			break;
-		}
-	return last && pt_uploads(last);
-}
-
 /* It runs in the driver's library, or in the runtime's. */
 static bool in_driver(const struct pt_model *m, const struct pt_code_look *l)
 {
@@ -290,8 +259,6 @@ static int find_calls(struct pt_loop *k, const struct pt_thread *th)
 
 		if (call)
 			add_stack(k->m, k->calls, &k->n, l->stack);
-		if ((call || in_driver(k->m, l)) && !in_upload(th, l))
-			add_stack(k->m, k->others, &k->n_others, l->stack);
 	}
 	inside = k->n;
 	for (i = 0; !inside && i < th->looks.n; i++)
@@ -318,7 +285,6 @@ const struct pt_told *pt_loop_tell(struct pt_loop *k, uint32_t id)
 					.takes = pt_takes_batch(k->m, id),
 					.gives = pt_hands_out(k->m, id),
 					.at = loop_place(k, &x, common) };
-	leave_senders(k, &x, common, &k->told[id].at);
 	return &k->told[id];
 }
 

@@ -40,9 +40,6 @@ struct pt_loop {
 	const struct pt_model *m;
 	struct pt_loop_stack calls[PT_LOOP_STACKS]; /* met inside of calls of the device */
 	size_t n;
-	/* ... and those of other calls than uploads; launches among them, by their library */
-	struct pt_loop_stack others[PT_LOOP_STACKS];
-	size_t n_others;
 	/* by stack; NULL: its Python was not seen, or no call of the device in it */
 	struct pt_told *told;
 	/* looks at the running thread above those calls, with an upload next, that found it taking

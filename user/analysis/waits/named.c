@@ -4,7 +4,7 @@
  * it is above all lines that call the device (loop.c), and a copy to the device follows.
  *
  * What the loop calls last before its uploads, and what only copies there, sends a batch up and
- * makes none; what it calls before that in the same line gives what is sent.
+ * makes none.
  *
  * And what the loop has called tells what the thread computes for: what it waits for its batches
  * in, or something else (fetching.c).
@@ -354,13 +354,6 @@ static bool sends_up(const struct named *k, const struct pt_told *x)
 	return k->sender.line && x->at.line && pt_same_loop_place(&x->at, &k->sender);
 }
 
-/* What the loop calls in the line that sends a batch up, and before that, gives what is sent. */
-static bool feeds_sender(const struct named *k, const struct pt_told *x)
-{
-	return k->sender.line && pt_same_line(x->at.line, k->sender.line) && x->at.called &&
-	       !pt_same_function(x->at.called, k->sender.called);
-}
-
 static int add_look(struct named *k, struct pt_host *h, const struct pt_told *told,
 		    const struct pt_code_look *l, double weight, size_t *at)
 {
@@ -382,9 +375,7 @@ static int add_look(struct named *k, struct pt_host *h, const struct pt_told *to
 		k->loads = k->up && may_load(h, g);
 	}
 	x.staged = k->staged && sends_up(k, told);
-	above = (told->above && is_at_work(what) && k->loads) ||
-		(feeds_sender(k, told) && k->up && (is_at_work(what) || what == PT_HOST_CHILD));
-	x.above = above = above && !x.staged;
+	x.above = above = told->above && is_at_work(what) && k->loads && !x.staged;
 	if (above && !told->named)
 		vote_spin(k->m, h, l);
 	if (is_for_others(what)) {

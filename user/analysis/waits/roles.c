@@ -25,7 +25,6 @@
 #define RESULTS_SHARE 0.9
 /* Who supplies is waited for before most uploads, or works ahead of them. */
 #define SELDOM 4
-#define SOME_MORE 2.0 /* bytes of a batch vary */
 /* ... and in the other gaps it rests: a worker sleeps once for each batch and more. */
 #define RESTS 2
 
@@ -92,14 +91,6 @@ static bool hands_over_little(const struct pt_givers *g, const struct pt_giver *
 	       pt_feeds_too_little(&g->feed, comes_from(kin));
 }
 
-/* Most batches come without it, and where it was waited for no more is read than for one. */
-static bool is_aside(const struct pt_givers *g, const struct pt_giver *kin)
-{
-	return kin->gaps * SELDOM <= g->uploads &&
-	       (double)kin->got * (double)g->uploads <=
-		       SOME_MORE * (double)kin->gaps * (double)g->read;
-}
-
 /* Another program, that is started meanwhile, and ends. */
 static bool is_program(const struct pt_givers *g, const struct pt_giver *x)
 {
@@ -120,8 +111,8 @@ static bool is_just_run(const struct pt_givers *g, const struct pt_giver *x,
 	if (is_program(g, x) && g->own_read && pt_feeds_too_little(&g->feed, g->own_read))
 		return true;
 	return (double)kin->ends >= ROLE_SHARE * (double)kin->sleeps &&
-	       (is_aside(g, kin) || ((double)kin->uploads < MADE_SHARE * (double)kin->gaps &&
-				     pt_feeds_too_little(&g->feed, kin->got)));
+	       (double)kin->uploads < MADE_SHARE * (double)kin->gaps &&
+	       pt_feeds_too_little(&g->feed, kin->got);
 }
 
 /* By what was seen of it alone, if that is enough: its kin may do both. */
@@ -190,17 +181,6 @@ static bool is_beside_feed(const struct pt_givers *g, const struct pt_giver *kin
 /* A process that writes so small a part of what goes up hands over no batches in a pipe, ... */
 #define ANSWERS_PART 10
 
-/* ... nor does whoever is handed what came down from the device before it answers: ... */
-#define RESULTS_MIN (1 << 20)
-#define RESULTS_PART 2
-
-static bool is_given_results(const struct pt_givers *g, const struct pt_giver *x)
-{
-	uint64_t down = g->feed.result_bytes;
-
-	return down >= RESULTS_MIN && x->sent >= down / RESULTS_PART && is_asked(x);
-}
-
 /* ... where the consumer reads as much as goes up, but for names and sizes and what this one writes,
  * and others who are waited for have written that, but for what was there when it all began: what
  * this one answers is for something else. */
@@ -209,9 +189,7 @@ static bool is_beside_others(const struct pt_givers *g, const struct pt_giver *x
 	uint64_t up = g->feed.up_bytes;
 
 	/* one of many that come and go has written little in any case */
-	if (!x->wrote || x->th->exited || x->th->proc->born)
-		return false;
-	if (x->wrote > up / ANSWERS_PART && !is_given_results(g, x))
+	if (!x->wrote || x->th->exited || x->th->proc->born || x->wrote > up / ANSWERS_PART)
 		return false;
 	return g->feed.known && up && g->uploads >= GAPS_MIN && g->own_read >= up &&
 	       g->own_read - up <= up / NAMES_PART + x->wrote &&

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The loop's functions that take its batches, as its Python shows: there it takes something out of a
- * queue or a pipe, again and again, and none of them calls the device. Whom it waits for in them
- * is waited for to get a batch, however little comes from there: a word that there may be one, an
- * order, a token.
+ * queue or a pipe, again and again. Whom it waits for in them is waited for to get a batch, however
+ * little comes from there: a word that there may be one, an order, a token.
  */
 #include "analysis/waits/taking.h"
 
@@ -37,18 +36,6 @@ static struct pt_takes *find(struct pt_taking *t, const struct pt_code_line *f)
 	return NULL;
 }
 
-/* Is it in a stack from which the device is called? Then it is a whole loop, or a part of the step. */
-static bool calls_device(const struct pt_loop *loop, const struct pt_code_line *f)
-{
-	size_t i, k;
-
-	for (i = 0; i < loop->n; i++)
-		for (k = 0; k < loop->calls[i].n; k++)
-			if (pt_same_function(pt_stack_line(loop->m, loop->calls[i].id[k]), f))
-				return true;
-	return false;
-}
-
 void pt_find_taking(const struct pt_loop *loop, const struct pt_thread *th, struct pt_taking *out)
 {
 	*out = (struct pt_taking){ 0 };
@@ -65,7 +52,7 @@ void pt_find_taking(const struct pt_loop *loop, const struct pt_thread *th, stru
 		x = f ? find(out, f) : NULL;
 		if (f && !x && out->n < PT_TAKING_MAX) {
 			x = &out->v[out->n++];
-			*x = (struct pt_takes){ .function = f, .calls = calls_device(loop, f) };
+			*x = (struct pt_takes){ .function = f };
 		}
 		if (x)
 			out->most = pt_max64(out->most, ++x->looks);
@@ -78,7 +65,7 @@ bool pt_is_taking(const struct pt_model *m, const struct pt_taking *t, uint32_t 
 	size_t i;
 
 	for (i = 0; f && i < t->n; i++)
-		if (!t->v[i].calls && t->v[i].looks >= TAKING_MIN &&
+		if (t->v[i].looks >= TAKING_MIN &&
 		    (double)t->v[i].looks >= TAKING_PART * (double)t->most &&
 		    pt_same_function(t->v[i].function, f))
 			return true;

@@ -11,7 +11,6 @@ struct pt_taking {
 	struct pt_takes {
 		const struct pt_code_line *function; /* the model's */
 		size_t looks; /* that found it taking something */
-		bool calls;   /* ... but it calls the device, too: a whole loop */
 	} v[PT_TAKING_MAX];
 	size_t n;
 	uint64_t most; /* looks */

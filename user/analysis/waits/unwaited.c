@@ -78,19 +78,16 @@ static bool is_like(const struct pt_loader_finder *k, const struct pt_thread *th
 	return false;
 }
 
-/* Who is told through pipes alone and never writes a byte takes what the trainer puts out: lines,
- * results. One that a futex wakes may fill shared memory, one that a socket does may send, which
- * is not counted; and it may be that nothing is. */
-static bool only_takes(const struct pt_an *an, const struct pt_proc *by, const struct pt_proc *p)
+/* Others write all that goes up, and it less than this part of any of them. */
+static bool adds_nothing(const struct pt_loader_finder *k, const struct pt_proc *p)
 {
-	size_t i;
+	double written = (double)pt_written_by(k->an, p);
 
-	for (i = 0; i < p->threads.n; i++)
-		pt_each_iv(iv, p->threads.v[i], an->t0, an->t1)
-			if (iv->valid_wake && (iv->wake == PT_WAKE_FUTEX ||
-					       iv->obj_kind == PT_OBJ_SOCK))
-				return false;
-	return pt_written_by(an, by) && !pt_written_by(an, p);
+	pt_each(const struct pt_worker, w, &k->t->workers)
+		if (w->role == PT_ROLE_LOADER &&
+		    written >= LIKE_PART * (double)pt_written_by(k->an, w->proc))
+			return false;
+	return k->g->fed;
 }
 
 /* A child, or one of a pool, that sleeps until the trainer asks it for something, and has
@@ -100,7 +97,7 @@ static bool is_asked(const struct pt_loader_finder *k, const struct pt_thread *t
 	const struct pt_an *an = k->an;
 	size_t asked = pt_times_asked(an, k->t->proc, th);
 
-	if (!asked || (th->proc != k->t->proc && only_takes(an, k->t->proc, th->proc)))
+	if (!asked || (th->proc != k->t->proc && adds_nothing(k, th->proc)))
 		return false;
 	return pool || (double)pt_run_ns(an, th) >= ASKED_CPU * (double)(an->t1 - an->t0) ||
 	       is_like(k, th, asked);

@@ -41,7 +41,6 @@ static int find_slots(const struct pt_an *an, struct pt_trainer *t, uint8_t role
 
 struct peers {
 	pt_doubles own, medians, service_ms;
-	bool alike; /* the last one, by its rests: it made as many */
 };
 
 /* Do both make the same, as far as is seen? The loop asks for something else elsewhere. */
@@ -67,68 +66,6 @@ static int find_peers(const struct pt_trainer *t, const struct pt_worker *w,
 			continue;
 		err = pt_vec_push(&p->medians, o->median_ms);
 		err = err ?: pt_doubles_append(&p->service_ms, &o->service_ms);
-	}
-	return err;
-}
-
-/* Busy time in so many stretches of the capture is compared where batches are not seen. */
-#define BUSY_STRETCHES 16
-/* ... with at least so many peers: one may have had less to do, unless it rested as often as
- * the other delivered, but for this part. */
-#define BUSY_PEERS 2
-#define BUSY_ALIKE 0.25
-
-/* Busy ms of each stretch, sorted by the median of them, which is told. */
-static int busy_times(const struct pt_an *an, const struct pt_worker *w, pt_doubles *out,
-		      double *median)
-{
-	uint64_t len = (an->t1 - an->t0) / BUSY_STRETCHES, i, b;
-	double ms[BUSY_STRETCHES];
-	int err = 0;
-
-	for (i = 0; i < BUSY_STRETCHES && !err; i++) {
-		b = an->t0 + i * len;
-		ms[i] = pt_ms(len - pt_min64(pt_rest_ns(w, b, b + len), len));
-		err = pt_vec_push(out, ms[i]);
-	}
-	*median = pt_median(ms, BUSY_STRETCHES);
-	return err;
-}
-
-static bool lasts(const struct pt_an *an, const struct pt_worker *w)
-{
-	return w->main->first <= an->t0 + (an->t1 - an->t0) / BUSY_STRETCHES &&
-	       pt_thread_end(an, w->main) >= an->t1;
-}
-
-/*
- * Whose batches lie ready in a queue of its own is never waited for, and when they were
- * made is not seen. Such peers rest about once for each batch: those that do so as often
- * as `w` delivers made as many, and how busy they were meanwhile compares them.
- */
-static int find_busy_peers(const struct pt_an *an, const struct pt_trainer *t,
-			   const struct pt_worker *w, struct peers *p)
-{
-	double median;
-	int err;
-
-	p->own.n = 0;
-	p->alike = false;
-	if (!lasts(an, w))
-		return 0;
-	err = busy_times(an, w, &p->own, &median);
-	pt_each_ok(const struct pt_worker, o, &t->workers, err) {
-		size_t rests;
-
-		if (o == w || !makes_alike(w, o) || o->done.n || !lasts(an, o))
-			continue;
-		rests = pt_count_rests(o, an->t0, an->t1);
-		if (2 * rests < w->done.n)
-			continue;
-		p->alike = fabs((double)rests - (double)w->done.n) <=
-			   BUSY_ALIKE * (double)w->done.n;
-		err = busy_times(an, o, &p->service_ms, &median);
-		err = err ?: pt_vec_push(&p->medians, median);
 	}
 	return err;
 }
@@ -257,7 +194,6 @@ static int compare_one(const struct pt_an *an, const struct pt_trainer *t,
 		       struct pt_worker *w, struct peers *p)
 {
 	double others, ratio, sure;
-	bool batches;
 	size_t n;
 	int err;
 
@@ -266,22 +202,19 @@ static int compare_one(const struct pt_an *an, const struct pt_trainer *t,
 	err = find_peers(t, w, p);
 	if (err || p->own.n < PT_SLOW_BATCHES)
 		return err;
-	batches = p->medians.n;
-	if (!batches)
-		err = find_busy_peers(an, t, w, p);
 	n = p->medians.n;
-	if (err || !n || (!batches && n < BUSY_PEERS && !p->alike))
-		return err;
+	if (!n)
+		return 0;
 	others = upper_median(&p->medians);
 	if (!(others > 0))
 		return 0;
-	sure = batches ? part_sure(t, w, p) : 1;
+	sure = part_sure(t, w, p);
 	w->in_parts = sure < 1;
 	ratio = pt_median(p->own.v, p->own.n) / others;
 	if (sure < 1) /* of times of several, and of parts, no median tells */
 		ratio = fmin(ratio, sure * mean_of(&p->own) / mean_of(&p->service_ms));
 	w->slowdown = sure < 1 && ratio < an->th->slow_factor ? NAN : ratio;
-	if (ratio < an->th->slow_factor && (!batches || sure < 1))
+	if (ratio < an->th->slow_factor && sure < 1)
 		return 0;
 	if (ratio < an->th->slow_factor) {
 		ratio = upper_middle(&p->own) / others;

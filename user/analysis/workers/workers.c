@@ -297,11 +297,6 @@ int pt_find_made(const struct pt_an *an, struct pt_trainer *t)
 
 /* ---- how long they took ----------------------------------------------------------- */
 
-size_t pt_count_rests(const struct pt_worker *w, uint64_t b, uint64_t e)
-{
-	return tally_rests(w, b, e).rests;
-}
-
 uint64_t pt_rest_ns(const struct pt_worker *w, uint64_t b, uint64_t e)
 {
 	return tally_rests(w, b, e).idle_ns;
