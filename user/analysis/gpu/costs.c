@@ -32,8 +32,6 @@ double pt_gop_nominal(const struct pt_gop *op)
 
 /* Fewer copies that held their caller tell nothing. */
 #define COPIES_MIN 5
-/* So many times the nominal time: none of them found its stream empty. */
-#define COPIES_HELD 1000
 
 /* Copies that held their caller took no longer than he was held; those that
  * found their stream empty took just that. */
@@ -62,7 +60,7 @@ int pt_replay_time_copies(struct pt_replay *r)
 		if (err || v.n < COPIES_MIN)
 			continue;
 		pt_vec_sort(&v, pt_by_double);
-		if (v.v[v.n / 4] > COPIES_HELD)
+		if (v.v[v.n / 4] > PT_COPY_SLOWEST)
 			continue;
 		c->ns[0] = c->ns[1] = c->ns[2] = v.v[v.n / 4];
 		c->fixed = true;

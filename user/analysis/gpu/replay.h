@@ -112,6 +112,8 @@ int pt_replay_open(struct pt_replay *r);
  * long behind its call's begin. */
 int pt_replay_pass(struct pt_replay *r, enum pt_replay_mode mode, bool learn,
 		   double late_ns, uint64_t submit_ns);
+/* No copy takes so many times its nominal time (240 MB/s): it waited for what was before it. */
+#define PT_COPY_SLOWEST 50
 /* The time of an operation whose class costs 1, ns. */
 double pt_gop_nominal(const struct pt_gop *op);
 /* costs.c: costs of copies that held their caller. 0 or -ENOMEM. */

@@ -273,6 +273,15 @@ static double off(const struct pt_scaling *x)
 	return fabs(log(x->scale + 1e-9));
 }
 
+/* Would a copy that begins the last piece of work take longer than any does? */
+static bool is_too_slow(const struct pt_replay *r, const struct pt_scaling *x)
+{
+	const struct pt_gwork *w = &r->work.v[x->at];
+
+	return w->kind == PT_GOP_COPY &&
+	       w->ns * x->scale > PT_COPY_SLOWEST * pt_gop_nominal(&r->q->ops.v[w->op]);
+}
+
 /*
  * Either all of the stretch takes longer or shorter than thought, or just its
  * last piece of work does: what came before that had ended before it. Of both,
@@ -286,7 +295,8 @@ struct pt_scaling pt_replay_solve(struct pt_replay *r, double end)
 	pt_replay_simulate(r, &pt_as_is, &last.at);
 	last.from = r->work.v[last.at].open;
 	last.fixed = r->loose <= last.from;
-	has_last = last.from && (known || last.fixed) && bisect(r, end, &last);
+	has_last = last.from && (known || last.fixed) && bisect(r, end, &last) &&
+		   !(last.fixed && is_too_slow(r, &last));
 	/* a copy that the host was told of late teaches nothing of kernels
 	 * that syncs may show */
 	if (has_last && last.fixed &&
