@@ -40,7 +40,8 @@ static int fit(struct pt_replay *r, enum pt_replay_mode m, int rounds)
 		r->round++;
 		err = pt_replay_pass(r, m, true, late_ns[m], submit_ns[m]);
 		err = err ?: pt_replay_learn(r);
-		if (r->round > 1 && r->moved < STANDS) /* the first one has a rule of its own */
+		/* in the first round copies may explain ends alone, and move no cost (solve.c) */
+		if (r->round > 1 && r->moved < STANDS)
 			break;
 	}
 	return err;

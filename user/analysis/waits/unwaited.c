@@ -81,13 +81,16 @@ static bool is_like(const struct pt_loader_finder *k, const struct pt_thread *th
 /* Others write all that goes up, and it less than this part of any of them. */
 static bool adds_nothing(const struct pt_loader_finder *k, const struct pt_proc *p)
 {
-	double written = (double)pt_written_by(k->an, p);
+	double written;
 
+	if (!k->g->fed)
+		return false;
+	written = (double)pt_written_by(k->an, p);
 	pt_each(const struct pt_worker, w, &k->t->workers)
 		if (w->role == PT_ROLE_LOADER &&
 		    written >= LIKE_PART * (double)pt_written_by(k->an, w->proc))
 			return false;
-	return k->g->fed;
+	return true;
 }
 
 /* A child, or one of a pool, that sleeps until the trainer asks it for something, and has
