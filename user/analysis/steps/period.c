@@ -75,13 +75,12 @@ static int find_cadence(const struct pt_host *h, uint64_t *out)
 	return 0;
 }
 
-/* What is uploaded behind a wait for a peer came from that: parameters, not a batch. */
-static bool comes_from_peer(const struct pt_host *h, const struct pt_host_gap *g)
+static bool has_piece(const struct pt_host *h, const struct pt_host_gap *g, uint8_t what)
 {
 	size_t i;
 
 	for (i = g->first; i < g->first + g->n; i++)
-		if (h->pieces.v[i].what == PT_HOST_PEER)
+		if (h->pieces.v[i].what == what)
 			return true;
 	return false;
 }
@@ -101,8 +100,9 @@ static int count_places(const struct pt_host *h, struct pt_period *p)
 		x->n++;
 		x->syncs = a->calls.v[i - 1].syncs;
 		x->graphs = a->calls.v[i].graph;
+		/* what goes up behind a wait for a peer came from that: parameters, not a batch */
 		if (k < h->gaps.n && h->gaps.v[k].call == i &&
-		    comes_from_peer(h, &h->gaps.v[k]))
+		    has_piece(h, &h->gaps.v[k], PT_HOST_PEER))
 			x->peers++;
 		else
 			x->uploads += a->calls.v[i].uploads;
@@ -120,6 +120,7 @@ static int count_places(const struct pt_host *h, struct pt_period *p)
 		if (ns >= p->cadence_ns)
 			x->big_ns += ns;
 		x->evident += pt_gap_is_evident(g);
+		x->clients += has_piece(h, g, PT_HOST_CLIENT);
 		x->reads += g->reads || g->read_bytes || g->read_ns;
 		pt_add_looks(&x->name, g);
 		if (g->looks && g->looked > 0) {
@@ -192,9 +193,10 @@ static void mark_begins(struct pt_period *p, struct pt_place_at *best)
 #define NAMED_PART 0.3
 #define NAMED_LOOKS 5
 
+/* What it iterates over may be requests, as it sometimes waits for one there. */
 static bool is_named(const struct pt_place_at *x)
 {
-	return x->name.looks >= NAMED_LOOKS && x->name.named > 0 &&
+	return x->clients <= x->evident && x->name.looks >= NAMED_LOOKS && x->name.named > 0 &&
 	       x->name.named >= NAMED_PART * x->name.looked;
 }
 

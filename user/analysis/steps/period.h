@@ -47,6 +47,7 @@ struct pt_place_at {
 	bool syncs;	     /* its first call waits for the device */
 	bool graphs; /* ... leads to the launch of one */
 	uint64_t uploads;    /* bytes that its second calls copy to the device */
+	uint64_t clients;    /* with a wait for a client */
 	uint64_t peers;	     /* gaps with a wait for a peer: their bytes are not in that */
 	bool data;	     /* data is obtained here, as a rule */
 	bool by_name;	     /* ... of which only its Python tells */

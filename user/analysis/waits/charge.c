@@ -288,7 +288,9 @@ static void note_worker(struct pt_charger *k, const struct pt_thread *th,
 	w->fed_ns += w->main == k->fed ? l->end - l->begin : 0;
 	k->by_worker.v[i] += l->end - l->begin;
 	w->charged_ns += l->end - l->begin;
-	if (th == w->feeder && w->feeder != w->main)
+	/* the maker at work keeps the interpreter from it */
+	if (th == w->feeder && w->feeder != w->main &&
+	    (l->th != w->main || l->kind == PT_LEG_LOCK))
 		return;
 	w->making_ns += l->end - l->begin;
 	if (w->proc->born && w->done.n)

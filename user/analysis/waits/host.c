@@ -43,6 +43,8 @@ static unsigned by_role(enum pt_giver_role role)
 static unsigned by_kind(const struct finder *k, const struct pt_thread *th,
 			const struct pt_iv *iv)
 {
+	if (pt_waits_for_client(k->an, th, iv))
+		return PT_HOST_CLIENT;
 	if (pt_sock_feeds_nothing(&k->givers->feed, pt_wait_sock(k->an, iv)))
 		return PT_HOST_PEER;
 	switch (iv->wait) {
@@ -62,8 +64,6 @@ static unsigned by_kind(const struct finder *k, const struct pt_thread *th,
 		return PT_HOST_CHILD;
 	case PT_WAIT_SOCK:
 	case PT_WAIT_POLL:
-		if (pt_waits_for_client(k->an, th, iv))
-			return PT_HOST_CLIENT;
 		if (pt_call_class(iv->syscall) & PT_C_PUT)
 			return PT_HOST_PEER;
 		return iv->obj_kind == PT_OBJ_SOCK ? PT_HOST_READING :
