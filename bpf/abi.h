@@ -66,7 +66,8 @@ _Static_assert(sizeof(struct pt_hdr) == 32, "pt_hdr");
 #define PT_F_RECLAIM 0x4000	  /* OFF: while it had to free memory, or was
 				   * held back for the lack of it */
 #define PT_F_ACCEPTED 0x8000	  /* SOCK: a Unix socket with a name of its own,
-				   * whose other end has none: it was accepted */
+				   * whose other end has none: it was accepted,
+				   * or takes datagrams of anybody */
 
 /* Cumulative per thread since tracking of it began. A lost record loses
  * detail, never a total. Off-CPU time that is still running is not in it. */

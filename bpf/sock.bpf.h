@@ -111,8 +111,9 @@ static __always_inline void pt_unix_name(struct pt_rec_sock *r,
 	a = peer ? BPF_CORE_READ((const struct unix_sock *)peer, addr) : NULL;
 	if (!a) {
 		a = BPF_CORE_READ(u, addr);
-		/* accept() gives the listener's name */
-		if (a && peer)
+		/* accept() gives the listener's name; and without another end it takes
+		 * datagrams from whoever sends some */
+		if (a)
 			r->hdr.flags |= PT_F_ACCEPTED;
 	}
 	if (!a)

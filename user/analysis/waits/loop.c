@@ -199,16 +199,36 @@ static bool is_above_calls(const struct pt_loop *k, const struct pt_loop_stack *
 	return any;
 }
 
-static void add_stack(const struct pt_model *m, struct pt_loop_stack *v, size_t *n, uint32_t id)
+/* Is the innermost function that it has in common with any call one from which only batches go up,
+ * while the loop calls the device from others, too? */
+static bool sends_up(const struct pt_loop *k, const size_t *common)
 {
+	size_t i, n = 0, others = 0;
+
+	for (i = 0; i < k->n; i++)
+		n = pt_max64(n, common[i]);
+	for (i = 0; i < k->n; i++) {
+		if (common[i] == n && !k->calls[i].uploads)
+			return false;
+		others += common[i] < n;
+	}
+	return others;
+}
+
+static void add_stack(struct pt_loop *k, uint32_t id, bool uploads)
+{
+	struct pt_loop_stack *v = k->calls;
 	size_t i;
 
-	for (i = 0; i < *n; i++)
-		if (v[i].id[0] == id)
+	for (i = 0; i < k->n; i++)
+		if (v[i].id[0] == id) {
+			v[i].uploads &= uploads;
 			return;
-	if (*n < PT_LOOP_STACKS && pt_model_stack(m, id)) {
-		v[*n].n = pt_model_unfold(m, id, v[*n].id);
-		++*n;
+		}
+	if (k->n < PT_LOOP_STACKS && pt_model_stack(k->m, id)) {
+		v[i].n = pt_model_unfold(k->m, id, v[i].id);
+		v[i].uploads = uploads;
+		k->n++;
 	}
 }
 
@@ -231,6 +251,16 @@ static bool in_call(const struct pt_thread *th, const struct pt_code_look *l)
 {
 	return pt_inside_call(th->proc, th->tid, l->begin) &&
 	       pt_inside_call(th->proc, th->tid, l->end);
+}
+
+/* The call that a look inside of one was in may have been noted a moment after the look. */
+#define NOTED_NS 20000ull
+
+static bool is_upload(const struct pt_thread *th, const struct pt_code_look *l)
+{
+	const struct pt_gpu_call *c = pt_last_call(th->proc, th->tid, l->end + NOTED_NS);
+
+	return c && pt_uploads(c);
 }
 
 /* It runs in the driver's library, or in the runtime's. */
@@ -258,12 +288,12 @@ static int find_calls(struct pt_loop *k, const struct pt_thread *th)
 		bool call = x->inside * BETWEEN_MORE >= x->between && in_call(th, l);
 
 		if (call)
-			add_stack(k->m, k->calls, &k->n, l->stack);
+			add_stack(k, l->stack, is_upload(th, l));
 	}
 	inside = k->n;
 	for (i = 0; !inside && i < th->looks.n; i++)
 		if (in_driver(k->m, &th->looks.v[i]))
-			add_stack(k->m, k->calls, &k->n, th->looks.v[i].stack);
+			add_stack(k, th->looks.v[i].stack, is_upload(th, &th->looks.v[i]));
 	free(at);
 	return 0;
 }
@@ -284,6 +314,7 @@ const struct pt_told *pt_loop_tell(struct pt_loop *k, uint32_t id)
 					.above = is_above_calls(k, &x, common),
 					.takes = pt_takes_batch(k->m, id),
 					.gives = pt_hands_out(k->m, id),
+					.sends = sends_up(k, common),
 					.at = loop_place(k, &x, common) };
 	return &k->told[id];
 }

@@ -11,6 +11,7 @@
 struct pt_loop_stack {
 	uint32_t id[PT_STACK_DEPTH];
 	size_t n;
+	bool uploads; /* of a call: it always moved a batch to the device */
 };
 
 /* A line of the loop, and what it has called: `step(next(batches))` is two of these. */
@@ -33,6 +34,7 @@ struct pt_told {
 	bool above; /* ... above all lines that call the device */
 	bool takes; /* pt_takes_batch() */
 	bool gives; /* pt_hands_out() */
+	bool sends; /* the function of `at` calls the device for uploads alone; others call it, too */
 	struct pt_loop_place at; /* where the loop calls no device */
 };
 

@@ -271,22 +271,24 @@ static void note(struct pt_host_gap *g, const struct pt_code_look *l, double wei
 
 /* ---- what sends batches up -------------------------------------------------------------- */
 
-/* The looks that came last before uploads. */
-#define LAST_LOOKS 4
+/* The looks that came last before uploads: half of them in a function that sends batches up, or as
+ * many as LAST_ALIKE, the very last ones, at one place, tell. */
+#define LAST_LOOKS 16
+#define LAST_ALIKE 4
 /* Sending a batch up from memory takes no longer: two copies of 1 GB/s, its first touch among them,
- * and a few calls. What takes longer makes something of it. */
+ * and a few calls. What takes longer makes something of it, unless all that it does is to copy. */
 #define STAGE_NS_PER_BYTE 2
 #define STAGE_BATCH_NS (NS_PER_MS / 2)
 
 struct last_looks {
 	struct {
 		uint64_t ns; /* before the upload */
-		struct pt_loop_place at;
+		const struct pt_told *told;
 	} v[LAST_LOOKS]; /* the last one first */
 	size_t n;
 };
 
-static void add_last(struct last_looks *k, uint64_t ns, const struct pt_loop_place *at)
+static void add_last(struct last_looks *k, uint64_t ns, const struct pt_told *told)
 {
 	size_t i = k->n < LAST_LOOKS ? k->n++ : LAST_LOOKS;
 
@@ -295,21 +297,47 @@ static void add_last(struct last_looks *k, uint64_t ns, const struct pt_loop_pla
 			k->v[i] = k->v[i - 1];
 	if (i < LAST_LOOKS) {
 		k->v[i].ns = ns;
-		k->v[i].at = *at;
+		k->v[i].told = told;
 	}
 }
 
-/* What the loop calls last before uploads, if that mostly copies bytes: it sends them up. Line NULL:
+/* In the same function that sends up; or the loop calls the same one in the same line. */
+static bool is_there(const struct pt_told *x, const struct pt_told *sender)
+{
+	if (!x->at.line)
+		return false;
+	return sender->sends ? x->sends && pt_same_function(x->at.line, sender->at.line) :
+			       pt_same_loop_place(&x->at, &sender->at);
+}
+
+/* NULL: there is none. */
+static const struct pt_told *last_of(const struct last_looks *k)
+{
+	size_t i, j, n;
+
+	for (i = 0; i < k->n; i++) {
+		for (n = 0, j = 0; k->v[i].told->sends && j < k->n; j++)
+			n += is_there(k->v[j].told, k->v[i].told);
+		if (n >= LAST_ALIKE && 2 * n >= k->n)
+			return k->v[i].told;
+	}
+	for (i = 0; i < LAST_ALIKE; i++)
+		if (i >= k->n || !k->v[i].told->at.called ||
+		    !is_there(k->v[i].told, k->v[0].told))
+			return NULL;
+	return k->v[0].told;
+}
+
+/* What the loop does last before uploads, if that mostly copies bytes: it sends them up. NULL:
  * there is no such. */
-static struct pt_loop_place find_sender(const struct pt_an *an, struct pt_loop *loop,
-					struct pt_host *h)
+static const struct pt_told *find_sender(const struct pt_an *an, struct pt_loop *loop,
+					 struct pt_host *h)
 {
 	const struct pt_thread *th = h->a->lead;
 	const struct pt_host_gap *g, *asked = NULL;
+	const struct pt_told *x, *sender;
 	size_t i, at = 0, all = 0, copies = 0;
-	struct pt_loop_place none = { 0 };
 	struct last_looks last = { 0 };
-	const struct pt_told *x;
 	bool up = false;
 
 	for (i = 0; i < th->looks.n; i++) {
@@ -323,27 +351,22 @@ static struct pt_loop_place find_sender(const struct pt_an *an, struct pt_loop *
 			up = uploads_behind(h, g);
 		asked = g;
 		if (up)
-			add_last(&last, g->g.end - l->begin, &x->at);
+			add_last(&last, g->g.end - l->begin, x);
 	}
-	for (i = 0; i < last.n; i++)
-		if (!last.v[i].at.line || !last.v[i].at.called ||
-		    !pt_same_loop_place(&last.v[i].at, &last.v[0].at))
-			return none;
-	if (last.n < LAST_LOOKS)
-		return none;
-	for (i = 0; i < th->looks.n; i++) {
+	sender = last_of(&last);
+	for (i = 0; i < th->looks.n && sender; i++) {
 		x = th->looks.v[i].running ? pt_loop_tell(loop, th->looks.v[i].stack) : NULL;
-		if (!x || !x->at.line || !pt_same_loop_place(&x->at, &last.v[0].at))
+		if (!x || !is_there(x, sender))
 			continue;
 		all++;
 		copies += copies_or_calls(an->m, &th->looks.v[i]);
 	}
-	return 2 * copies >= all ? last.v[0].at : none;
+	return 2 * copies >= all ? sender : NULL;
 }
 
 struct named {
 	const struct pt_model *m;
-	struct pt_loop_place sender;
+	const struct pt_told *sender;
 	bool staged; /* see is_staged() */
 	const struct pt_host_gap *asked; /* the gap of the last look; uploads_behind(), may_load() */
 	bool up, loads;
@@ -351,7 +374,7 @@ struct named {
 
 static bool sends_up(const struct named *k, const struct pt_told *x)
 {
-	return k->sender.line && x->at.line && pt_same_loop_place(&x->at, &k->sender);
+	return k->sender && is_there(x, k->sender);
 }
 
 static int add_look(struct named *k, struct pt_host *h, const struct pt_told *told,
@@ -404,7 +427,8 @@ static bool is_staged(const struct pt_an *an, const struct named *k, struct pt_l
 	if (!pt_is_sampled(th) && all > 0) /* looks that come evenly */
 		each = (double)(an->t1 - an->t0) / all;
 	bytes = bytes_up(an, th->proc, &calls);
-	return bytes > 0 && took * each <= STAGE_BATCH_NS * (double)calls + STAGE_NS_PER_BYTE * bytes;
+	return bytes > 0 && took * each <= STAGE_BATCH_NS * (double)calls +
+						   (k->sender && k->sender->sends ? COPY_NS_PER_BYTE : STAGE_NS_PER_BYTE) * bytes;
 }
 
 int pt_find_named(const struct pt_an *an, struct pt_loop *loop, struct pt_host *h)
