@@ -44,7 +44,9 @@ static enum pt_confidence of_causes(const struct pt_facts *f)
 	/* what was not followed may be what comes second */
 	if (unfollowed >= PT_SURE_UNFOLLOWED || (partly && close))
 		return PT_CONF_LOW;
+	/* a worker that takes long each so many batches makes several at once, or has slow items */
 	if (partly || close || !f->halves_agree || (f->lonely && !f->slow) ||
+	    (f->tail.bursts && !f->tail.n) ||
 	    (f->largest == PT_GROUP_IO && f->reads_decide))
 		return PT_CONF_MEDIUM;
 	return PT_CONF_HIGH;

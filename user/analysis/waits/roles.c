@@ -132,6 +132,12 @@ static bool takes_more(const struct pt_giver *x, const struct pt_giver *kin)
 	return (double)by->puts > ROLE_SHARE * (double)by->sleeps;
 }
 
+/* It is outside of the job, whose processes never end a sleep of its: it sends when it likes. */
+static bool comes_unasked(const struct pt_givers *g, const struct pt_giver *x)
+{
+	return x->th && x->th->proc->outside && !x->answers && !pt_times_asked(g->an, g->own, x->th);
+}
+
 /* Works as a supplier does; but what it hands over goes to no device, as far as can be
  * seen, or it takes what the consumer made. */
 static bool is_peer(const struct pt_givers *g, const struct pt_giver *x,
@@ -153,7 +159,7 @@ static bool is_peer(const struct pt_givers *g, const struct pt_giver *x,
 	if (is_just_run(g, x, kin))
 		return true;
 	if (!own)
-		return asked && hands_over_little(g, x, kin);
+		return (asked || comes_unasked(g, x)) && hands_over_little(g, x, kin);
 	return (double)x->made_ns < MADE_SHARE * (double)x->ns && only_writes(g, x);
 }
 
@@ -242,7 +248,7 @@ static enum pt_giver_role who_feeds(const struct pt_givers *g, struct pt_giver *
 	x->for_results = is_behind_calls(g, x, kin);
 	if ((x->for_results || !is_taken_from(g, x, kin)) &&
 	    (is_peer(g, x, kin) || is_beside_others(g, x)))
-		return PT_GIVER_PEER;
+		return comes_unasked(g, x) ? PT_GIVER_CLIENT : PT_GIVER_PEER;
 	if (holds_results(g, x, kin))
 		return PT_GIVER_UNKNOWN;
 	if (x->for_results)
