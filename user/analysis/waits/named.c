@@ -415,6 +415,7 @@ static bool is_staged(const struct pt_an *an, const struct named *k, struct pt_l
 		      const struct pt_thread *th, const double *weight)
 {
 	double all = 0, took = 0, each = 1, bytes;
+	double per_byte = k->sender && k->sender->sends ? COPY_NS_PER_BYTE : STAGE_NS_PER_BYTE;
 	uint64_t calls;
 	size_t i;
 
@@ -427,8 +428,7 @@ static bool is_staged(const struct pt_an *an, const struct named *k, struct pt_l
 	if (!pt_is_sampled(th) && all > 0) /* looks that come evenly */
 		each = (double)(an->t1 - an->t0) / all;
 	bytes = bytes_up(an, th->proc, &calls);
-	return bytes > 0 && took * each <= STAGE_BATCH_NS * (double)calls +
-						   (k->sender && k->sender->sends ? COPY_NS_PER_BYTE : STAGE_NS_PER_BYTE) * bytes;
+	return bytes > 0 && took * each <= STAGE_BATCH_NS * (double)calls + per_byte * bytes;
 }
 
 int pt_find_named(const struct pt_an *an, struct pt_loop *loop, struct pt_host *h)
