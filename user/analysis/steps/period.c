@@ -75,16 +75,6 @@ static int find_cadence(const struct pt_host *h, uint64_t *out)
 	return 0;
 }
 
-static bool has_piece(const struct pt_host *h, const struct pt_host_gap *g, uint8_t what)
-{
-	size_t i;
-
-	for (i = g->first; i < g->first + g->n; i++)
-		if (h->pieces.v[i].what == what)
-			return true;
-	return false;
-}
-
 static int count_places(const struct pt_host *h, struct pt_period *p)
 {
 	const struct pt_actor *a = h->a;
@@ -102,7 +92,7 @@ static int count_places(const struct pt_host *h, struct pt_period *p)
 		x->graphs = a->calls.v[i].graph;
 		/* what goes up behind a wait for a peer came from that: parameters, not a batch */
 		if (k < h->gaps.n && h->gaps.v[k].call == i &&
-		    has_piece(h, &h->gaps.v[k], PT_HOST_PEER))
+		    pt_gap_has(h, &h->gaps.v[k], PT_HOST_PEER))
 			x->peers++;
 		else
 			x->uploads += a->calls.v[i].uploads;
@@ -120,7 +110,7 @@ static int count_places(const struct pt_host *h, struct pt_period *p)
 		if (ns >= p->cadence_ns)
 			x->big_ns += ns;
 		x->evident += pt_gap_is_evident(g);
-		x->clients += has_piece(h, g, PT_HOST_CLIENT);
+		x->clients += pt_gap_has(h, g, PT_HOST_CLIENT);
 		x->reads += g->reads || g->read_bytes || g->read_ns;
 		pt_add_looks(&x->name, g);
 		if (g->looks && g->looked > 0) {

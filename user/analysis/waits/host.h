@@ -73,6 +73,17 @@ static inline bool pt_gap_is_evident(const struct pt_host_gap *g)
 	       g->read_ns || g->started;
 }
 
+/* Is a piece of the gap of this kind? */
+static inline bool pt_gap_has(const struct pt_host *h, const struct pt_host_gap *g, uint8_t what)
+{
+	size_t i;
+
+	for (i = g->first; i < g->first + g->n; i++)
+		if (h->pieces.v[i].what == what)
+			return true;
+	return false;
+}
+
 /* The trainer ended in it: part of it is the job's way out of its loop. */
 static inline bool pt_gap_is_last(const struct pt_host_gap *g)
 {

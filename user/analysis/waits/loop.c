@@ -135,6 +135,16 @@ static bool in_iterator(const struct pt_model *m, const struct pt_loop_stack *x,
 			 !is_expression(pt_model_line(m, called->line))));
 }
 
+/* How many functions it has in common with any call: the innermost of them is the loop's. */
+static size_t loop_depth(const struct pt_loop *k, const size_t *common)
+{
+	size_t i, n = 0;
+
+	for (i = 0; i < k->n; i++)
+		n = pt_max64(n, common[i]);
+	return n;
+}
+
 static bool is_named(const struct pt_loop *k, const struct pt_loop_stack *x, const size_t *common)
 {
 	size_t i;
@@ -159,10 +169,8 @@ static struct pt_loop_place loop_place(const struct pt_loop *k, const struct pt_
 				       const size_t *common)
 {
 	struct pt_loop_place at = { 0 };
-	size_t i, n = 0;
+	size_t i, n = loop_depth(k, common);
 
-	for (i = 0; i < k->n; i++)
-		n = pt_max64(n, common[i]);
 	if (!n)
 		return at;
 	at.line = line_at(k->m, x, n - 1);
@@ -180,11 +188,9 @@ static bool is_above_calls(const struct pt_loop *k, const struct pt_loop_stack *
 			   const size_t *common)
 {
 	const struct pt_code_line *at, *c;
-	size_t i, n = 0;
+	size_t i, n = loop_depth(k, common);
 	bool any = false;
 
-	for (i = 0; i < k->n; i++)
-		n = pt_max64(n, common[i]);
 	at = n ? line_at(k->m, x, n - 1) : NULL;
 	if (!at || !at->line || at->library)
 		return false;
@@ -201,12 +207,10 @@ static bool is_above_calls(const struct pt_loop *k, const struct pt_loop_stack *
 
 /* Is the innermost function that it has in common with any call one from which only batches go up,
  * while the loop calls the device from others, too? */
-static bool sends_up(const struct pt_loop *k, const size_t *common)
+static bool only_uploads(const struct pt_loop *k, const size_t *common)
 {
-	size_t i, n = 0, others = 0;
+	size_t i, n = loop_depth(k, common), others = 0;
 
-	for (i = 0; i < k->n; i++)
-		n = pt_max64(n, common[i]);
 	for (i = 0; i < k->n; i++) {
 		if (common[i] == n && !k->calls[i].uploads)
 			return false;
@@ -314,7 +318,7 @@ const struct pt_told *pt_loop_tell(struct pt_loop *k, uint32_t id)
 					.above = is_above_calls(k, &x, common),
 					.takes = pt_takes_batch(k->m, id),
 					.gives = pt_hands_out(k->m, id),
-					.sends = sends_up(k, common),
+					.sends = only_uploads(k, common),
 					.at = loop_place(k, &x, common) };
 	return &k->told[id];
 }

@@ -204,14 +204,7 @@ static bool uploads_behind(const struct pt_host *h, const struct pt_host_gap *g)
  * computed in between is for that exchange. */
 static bool is_exchange(const struct pt_host *h, const struct pt_host_gap *g)
 {
-	size_t i;
-
-	if (!g->call || !h->a->calls.v[g->call - 1].results)
-		return false;
-	for (i = g->first; i < g->first + g->n; i++)
-		if (h->pieces.v[i].what == PT_HOST_PEER)
-			return true;
-	return false;
+	return g->call && h->a->calls.v[g->call - 1].results && pt_gap_has(h, g, PT_HOST_PEER);
 }
 
 /* A loop that sleeps for most of a gap polls: what for is not seen. And where it waits for
