@@ -16,6 +16,8 @@ struct pt_object {
 #define PT_NR_READ 0
 #define PT_NR_WRITE 1
 #define PT_NR_POLL 7
+#define PT_NR_SELECT 23
+#define PT_NR_PSELECT6 270
 #define PT_NR_PWRITE64 18
 #define PT_NR_WRITEV 20
 #define PT_NR_FSYNC 74
@@ -264,6 +266,35 @@ static __always_inline void pt_sysv_object(__s32 nr, const __u64 arg[3],
 	o->id = (__u32)arg[0];
 }
 
+/* The number of the lowest bit that is set: clang 14 has no instruction for it. */
+static __always_inline __u32 pt_lowest_bit(__u64 word)
+{
+	__u64 low = word & (~word + 1);
+
+	return !!(low & 0xffffffff00000000ULL) << 5 | !!(low & 0xffff0000ffff0000ULL) << 4 |
+	       !!(low & 0xff00ff00ff00ff00ULL) << 3 | !!(low & 0xf0f0f0f0f0f0f0f0ULL) << 2 |
+	       !!(low & 0xccccccccccccccccULL) << 1 | !!(low & 0xaaaaaaaaaaaaaaaaULL);
+}
+
+#define PT_SELECT_WORDS 4 /* descriptors up to 255 */
+
+/* The lowest descriptor that a select() of the current task waits to read, else to write;
+ * -1: none, a higher one, or its memory is not there. */
+static __always_inline __s32 pt_select_first(const __u64 arg[3])
+{
+	__u64 set = arg[1] ? arg[1] : arg[2], word = 0;
+	__u32 i;
+
+	for (i = 0; i < PT_SELECT_WORDS && set && i * 64 < (__u32)arg[0]; i++) {
+		/* May not fault pages in here: then it just fails. */
+		if (bpf_probe_read_user(&word, sizeof(word), (void *)(set + 8 * i)))
+			return -1;
+		if (word)
+			return (__s32)(i * 64 + pt_lowest_bit(word));
+	}
+	return -1;
+}
+
 /*
  * The object of a call of task t. `own`: t is current, so that its memory
  * can be read (true at its switch-out too, for the old mm is still loaded).
@@ -293,6 +324,12 @@ static __always_inline void pt_call_object(struct task_struct *t, __s32 nr,
 		if (pfd.fd < 0)
 			return;
 		fd = pfd.fd;
+	} else if (nr == PT_NR_SELECT || nr == PT_NR_PSELECT6) {
+		__s32 first = own ? pt_select_first(arg) : -1;
+
+		if (first < 0)
+			return;
+		fd = first;
 	} else if (!pt_fd_first(nr)) {
 		pt_sysv_object(nr, arg, o);
 		return;

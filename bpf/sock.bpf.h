@@ -62,7 +62,8 @@ static __always_inline bool pt_nr_receives(__s32 nr)
 {
 	return nr == PT_NR_READ || nr == PT_NR_READV || nr == PT_NR_RECVFROM ||
 	       nr == PT_NR_RECVMSG || nr == PT_NR_RECVMMSG ||
-	       nr == PT_NR_POLL || nr == PT_NR_PPOLL || pt_nr_epoll(nr);
+	       nr == PT_NR_POLL || nr == PT_NR_PPOLL || nr == PT_NR_SELECT ||
+	       nr == PT_NR_PSELECT6 || pt_nr_epoll(nr);
 }
 
 static __always_inline struct sock *pt_file_sock(__u64 file)

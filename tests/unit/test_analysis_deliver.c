@@ -571,19 +571,20 @@ static void test_holder_is_loader(void **state)
 	pt_model_free(m);
 }
 
-/* The second maker has nothing to do from the fifth batch on. The steps of the first one's, 300 ms
- * each, go on until the end, or until 7 s before it. */
-static bool told_hung(bool goes_on)
+/* The second maker has nothing to do from the fifth batch on. The steps of the first one's go on until
+ * the job stands `still`, at the end of the `length`, all in nanoseconds. The certainty of its being
+ * hung; -1: it is not. */
+static int told_hung(uint64_t step, uint64_t still, uint64_t length)
 {
-	const uint64_t step = 300 * ST_MS;
-	uint64_t t = JOB_BEGIN + ST_MS, end = JOB_BEGIN + 10 * ST_S, b;
+	uint64_t t = JOB_BEGIN + ST_MS, end = JOB_BEGIN + length, b;
 	struct stream s = { 0 };
 	struct pt_model *m;
 	struct pt_report *r;
+	const struct pt_r_verdict *v;
 	unsigned i;
-	bool told;
+	int told;
 
-	for (i = 0; t + step < end - (goes_on ? 0 : 7 * ST_S); i++) {
+	for (i = 0; t + step < end - still; i++) {
 		uint32_t maker = MAKER(i % 2 && i < 9);
 
 		b = t;
@@ -596,8 +597,11 @@ static bool told_hung(bool goes_on)
 	}
 	st_pipe_in(&s, JOB_TRAINER, JOB_TRAINER, t, end + ST_S, end + ST_S, 0x77, MAKER(1), MAKER(1));
 	r = two_makers(&s, end, &m);
-	told = case_verdict(r, "hung_worker");
-	assert_int_equal(row_of(r, MAKER(1))->state, told ? PT_WORKER_HUNG : PT_WORKER_OK);
+	v = case_verdict(r, "hung_worker");
+	told = v ? (int)v->certainty : -1;
+	assert_int_equal(row_of(r, MAKER(1))->state,
+			 v && still > 5 * ST_S ? PT_WORKER_HUNG : PT_WORKER_OK);
+	assert_true(!v || !strstr(v->title, "may be") == (still > 5 * ST_S));
 	pt_report_free(r);
 	pt_model_free(m);
 	return told;
@@ -606,8 +610,12 @@ static bool told_hung(bool goes_on)
 static void test_idle_is_not_hung(void **state)
 {
 	(void)state;
-	assert_false(told_hung(true));
-	assert_true(told_hung(false));
+	assert_int_equal(told_hung(300 * ST_MS, 0, 10 * ST_S), -1);
+	assert_int_equal(told_hung(300 * ST_MS, 7 * ST_S, 10 * ST_S), PT_CONF_MEDIUM);
+	/* for a shorter time it may: no step took a twentieth of that, or some did */
+	assert_int_equal(told_hung(100 * ST_MS, 4 * ST_S, 5100 * ST_MS), PT_CONF_LOW);
+	assert_int_equal(told_hung(300 * ST_MS, 4 * ST_S, 7300 * ST_MS), -1);
+	assert_int_equal(told_hung(50 * ST_MS, 1500 * ST_MS, 2050 * ST_MS), -1);
 }
 
 /* ---- makers that take turns by something unseen ---------------------------------- */

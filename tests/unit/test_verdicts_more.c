@@ -427,7 +427,7 @@ static void test_hanging(void **state)
 		assert_int_equal(c.r->verdicts[0].certainty, PT_CONF_MEDIUM);
 		assert_non_null(strstr(c.r->verdicts[0].title, ways[i].word));
 		case_close(&c);
-		open_hanging(&c, 6); /* four: it may end yet */
+		open_hanging(&c, 6); /* four: it may end yet, and nobody was waited for like that */
 		assert_null(case_verdict(c.r, "hung_worker"));
 		case_close(&c);
 		/* nobody asks for anything: it may wait for that */

@@ -81,6 +81,7 @@ struct pt_hung { /* a worker that makes no progress while others could */
 	enum pt_hang how;
 	double seconds;
 	bool vain; /* the trainer does not stand still: its patience ends each time */
+	bool seems; /* for too short a time to be sure, but longer by far than any step took */
 	uint64_t inode; /* of the file that it waits for; 0: none */
 	uint32_t dev;
 };

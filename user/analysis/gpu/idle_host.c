@@ -9,8 +9,11 @@
 #include "analysis/health.h"
 
 /* What a device may still have to do behind a stretch in which it kept up with the host, of
- * the stretch: how long its sync takes does not tell less than PT_SPUN_NS. */
+ * the stretch. */
 #define LEFT_PART 10
+/* ... and fewer launches than this. A queue that is full holds some thousand (1,024 as a rule), and
+ * then the host launches at the device's pace. */
+#define LEFT_LAUNCHES 500
 /* A stretch of fewer launches tells nothing of the host's pace. */
 #define STRETCH_LAUNCHES 8
 
@@ -124,15 +127,16 @@ struct stretch { /* from the first call behind a drain to the next drain */
 	size_t launches;
 };
 
-/* The stretch is over at `c`, a sync. Where that found nothing to wait for,
- * the device had kept up with the host all along: its kernels are shorter
+/* The stretch is over at `c`, a sync. Where that found next to nothing to wait
+ * for, the device had kept up with the host all along: its kernels are shorter
  * than the host's pauses between them. How much shorter cannot be seen. */
 static int end_stretch(struct pt_trainer *t, struct stretch *s,
 		       const struct pt_gpu_call *c, pt_spans *out)
 {
 	uint64_t ns = c->begin - s->begin;
 	size_t n = s->launches;
-	uint64_t most = pt_min64(pt_max64(PT_BLOCKED_NS, ns / LEFT_PART), PT_SPUN_NS);
+	uint64_t left = n ? pt_min64(ns / LEFT_PART, ns / n * LEFT_LAUNCHES) : 0;
+	uint64_t most = pt_max64(PT_BLOCKED_NS, left);
 
 	s->launches = 0;
 	if (n < STRETCH_LAUNCHES || c->end - c->begin >= most ||

@@ -17,7 +17,7 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	uint32_t pid;
 	int err;
 
-	if (!h->proc)
+	if (!h->proc || h->seems)
 		return 0;
 	pid = pt_real_id(h->proc->tgid);
 	pt_evidence_against(v, "worker.no_progress_s", h->seconds, "s",
@@ -87,6 +87,37 @@ static int judge_stopped(struct pt_an *an, const struct pt_facts *f, struct pt_r
 	return 1;
 }
 
+/* The step at the end lasts longer by far than any before, as a worker stands still, and most of
+ * the data wait is that: it hangs, or one item is very slow. */
+static int judge_seems(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
+{
+	const struct pt_hung *h = &f->hung;
+	uint32_t pid;
+	int err;
+
+	if (!h->proc || !h->seems || h->seconds < f->th->slow_share * pt_sec(f->t->data_wait_ns))
+		return 0;
+	pid = pt_real_id(h->proc->tgid);
+	pt_evidence_starved(f, v);
+	pt_evidence_against(v, "worker.no_progress_s", h->seconds, "s", PT_HUNG_SEEMS_S);
+	v->subject_pid = pid;
+	pt_at_most(&v->certainty, PT_CONF_LOW);
+	v->title = pt_sentence(an,
+		"Worker %u may be hung: for %.1f s, until the trace ended, it %s without delivering "
+		"a batch, and no step before took a twentieth of that.", pid, h->seconds,
+		ways[h->how]);
+	v->advice = pt_sentence(an,
+		"Trace again: a worker that hangs still stands at the same place, and one very slow "
+		"item does not. Meanwhile check what it waits for (pipetrace stack -p %u).", pid);
+	err = pt_tell_stack(an, h->th, f->t ? f->t->main : NULL, h->seconds, "it is inside", v);
+	return err ? err : 1;
+}
+
+static int judge_where(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
+{
+	return judge_seems(an, f, v) ?: judge_stopped(an, f, v);
+}
+
 const struct pt_verdict pt_verdict_hung_worker = {
-	.asked = { { PT_V_HUNG, judge }, { PT_V_WHERE, judge_stopped } },
+	.asked = { { PT_V_HUNG, judge }, { PT_V_WHERE, judge_where } },
 };

@@ -262,6 +262,9 @@
 #define PT_HUNG_STILL 3
 /* ... or waits so much of the data wait until its own patience is over: it goes on without. */
 #define PT_HUNG_VAIN 0.5
+/* For less than what hangs, it may, from so many seconds, if no step took a part of that. */
+#define PT_HUNG_SEEMS_S 2.0
+#define PT_HUNG_SEEMS_STEPS 20
 /* Stopped and resumed: of the data wait so much is no accident. */
 #define PT_STOPPED_SHARE 0.5
 

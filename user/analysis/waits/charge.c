@@ -275,6 +275,14 @@ static bool worker_behind(const struct pt_charger *k, const struct pt_thread *th
 	return pt_worker_index(k->t, th, i) || (k->fed && pt_worker_index(k->t, k->fed, i));
 }
 
+/* A program that a shell runs, or a script: what it does before it gives anything is its work. */
+static bool is_run_by_shell(const struct pt_charger *k, const struct pt_proc *p)
+{
+	const struct pt_proc *by = pt_model_proc(k->an->m, p->ppid);
+
+	return by && by != k->t->proc && strncmp(by->comm, p->comm, sizeof(p->comm));
+}
+
 static void note_worker(struct pt_charger *k, const struct pt_thread *th,
 			const struct pt_leg *l)
 {
@@ -293,7 +301,7 @@ static void note_worker(struct pt_charger *k, const struct pt_thread *th,
 	    (l->th != w->main || l->kind == PT_LEG_LOCK))
 		return;
 	w->making_ns += l->end - l->begin;
-	if (w->proc->born && w->done.n)
+	if (w->proc->born && w->done.n && !is_run_by_shell(k, w->proc))
 		w->setup_ns += pt_overlap(l->begin, l->end, w->proc->born, w->done.v[0]);
 	if (th == w->main && k->w->made == UINT64_MAX)
 		k->w->made = l->end;

@@ -71,15 +71,18 @@ static int sum_peers(const struct pt_model *m, struct pt_feed *f)
 	return 0;
 }
 
-int pt_find_feed(const struct pt_model *m, struct pt_feed *out)
+int pt_find_feed(const struct pt_model *m, const struct pt_proc *own, struct pt_feed *out)
 {
 	size_t i, k;
 
 	*out = (struct pt_feed){ .known = true };
+	for (k = 0; k < own->gpu.n; k++)
+		take_call(out, &own->gpu.v[k]);
+	out->own_bytes = out->up_bytes;
 	for (i = 0; i < m->all_procs.n; i++) {
 		const struct pt_proc *p = m->all_procs.v[i];
 
-		for (k = 0; k < p->gpu.n; k++)
+		for (k = 0; k < p->gpu.n && p != own; k++)
 			take_call(out, &p->gpu.v[k]);
 	}
 	return sum_peers(m, out);

@@ -12,6 +12,7 @@
 
 struct pt_feed {
 	uint64_t up_bytes, down_bytes; /* to the devices, and back */
+	uint64_t own_bytes; /* ... that the consumer's own process sends up */
 	uint64_t ups; /* copies to the devices */
 	uint64_t result_bytes; /* ... of that in copies of more than a loss */
 	bool known; /* every upload was seen, as far as calls tell */
@@ -22,8 +23,8 @@ struct pt_feed {
 	double little; /* that came in from peers which sent too little, together */
 };
 
-/* Of all processes, as long as the model knows. 0 or -ENOMEM; free in any case. */
-int pt_find_feed(const struct pt_model *m, struct pt_feed *out);
+/* Of all processes, as long as the model knows; `own`: the consumer's. 0 or -ENOMEM; free in any case. */
+int pt_find_feed(const struct pt_model *m, const struct pt_proc *own, struct pt_feed *out);
 void pt_feed_free(struct pt_feed *f);
 
 /* Nothing at all goes to a device. */

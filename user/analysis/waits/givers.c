@@ -528,7 +528,7 @@ int pt_find_givers(const struct pt_an *an, struct pt_paths *paths,
 	out->own_read = pt_read_by(an, a->proc);
 	out->lead_read = a->lead ? pt_read_between(a->lead, an->t0, an->t1) : 0;
 	pt_find_taking(loop, a->lead, &out->taking);
-	err = pt_find_feed(an->m, &out->feed);
+	err = pt_find_feed(an->m, a->proc, &out->feed);
 	err = err ?: sum_gaps(&k);
 	if (!err && pt_ahead_tells(out))
 		err = sum_others_ahead(&k);

@@ -178,7 +178,7 @@ static bool may_be_store(const struct pt_giver *x)
 
 static bool is_beside_feed(const struct pt_givers *g, const struct pt_giver *kin, uint64_t read)
 {
-	uint64_t up = g->feed.up_bytes;
+	uint64_t up = g->feed.own_bytes;
 
 	return g->feed.known && up && g->uploads >= GAPS_MIN && read >= up &&
 	       read - up <= up / NAMES_PART && kin->unsized == kin->sleeps;
@@ -192,7 +192,7 @@ static bool is_beside_feed(const struct pt_givers *g, const struct pt_giver *kin
  * this one answers is for something else. */
 static bool is_beside_others(const struct pt_givers *g, const struct pt_giver *x)
 {
-	uint64_t up = g->feed.up_bytes;
+	uint64_t up = g->feed.own_bytes;
 
 	/* one of many that come and go has written little in any case */
 	if (!x->wrote || x->th->exited || x->th->proc->born || x->wrote > up / ANSWERS_PART)
@@ -234,7 +234,7 @@ static bool is_behind_calls(const struct pt_givers *g, const struct pt_giver *x,
 			    const struct pt_giver *kin)
 {
 	const struct pt_giver *by = x->looked >= PT_TELLS_MIN ? x : kin;
-	uint64_t up = g->feed.up_bytes;
+	uint64_t up = g->feed.own_bytes;
 
 	return pt_looks_tell(by->behind, by->looked) && g->loop->takes_above >= ABOVE_TAKES &&
 	       g->feed.known &&

@@ -190,12 +190,20 @@ static const struct pt_iv *last_wait(const struct pt_an *an,
 	return iv;
 }
 
-static enum pt_hang hang_of(const struct pt_an *an, const struct pt_iv *iv,
-			    double s, bool known)
+struct hunt {
+	const struct pt_an *an;
+	const struct pt_trainer *t; /* may be NULL */
+	struct pt_hung *out;
+	double least; /* seconds that are looked at */
+	bool asks; /* the trainer stands still, too */
+	bool vain; /* it mostly waits in vain, and goes on without whom it waited for */
+};
+
+static enum pt_hang hang_of(const struct hunt *k, const struct pt_iv *iv, double s, bool known)
 {
 	if (iv->wait == PT_WAIT_STOPPED)
-		return s >= an->th->stopped_s ? PT_HANG_STOPPED : PT_HANG_NONE;
-	if (s < an->th->hung_s)
+		return s >= k->an->th->stopped_s ? PT_HANG_STOPPED : PT_HANG_NONE;
+	if (s < k->least)
 		return PT_HANG_NONE;
 	switch (iv->wait) {
 	case PT_WAIT_DISK:
@@ -262,6 +270,17 @@ static bool lacks_a_step(const struct pt_an *an, const struct pt_trainer *t)
 	return n < PT_MIN_STEPS || 2 * shorter >= n;
 }
 
+/* Did every step before the one at the end take a small part of that one's time? */
+static bool never_so_long(const struct pt_an *an, const struct pt_trainer *t)
+{
+	size_t i, n = t->steps.n ? t->steps.n - 1 : 0;
+	uint64_t open = n ? an->t1 - t->steps.v[n].begin : 0, longest = 0;
+
+	for (i = 0; i < n; i++)
+		longest = pt_max64(longest, t->steps.v[i].end - t->steps.v[i].begin);
+	return n >= PT_MIN_STEPS && PT_HUNG_SEEMS_STEPS * longest <= open;
+}
+
 /* Does the trainer stand still, too? While it computes, sleeps by a timer or waits for its device
  * it asks for nothing, and who waits to be asked does not hang. */
 static bool stands_still(const struct pt_an *an, const struct pt_trainer *t)
@@ -301,24 +320,18 @@ double pt_vain_share(const struct pt_trainer *t)
 	return (double)vain / (double)pt_max64(all, 1);
 }
 
-struct hunt {
-	const struct pt_an *an;
-	const struct pt_trainer *t; /* may be NULL */
-	struct pt_hung *out;
-	bool asks; /* the trainer stands still, too */
-	bool vain; /* it mostly waits in vain, and goes on without whom it waited for */
-};
-
 static void consider(const struct hunt *k, const struct pt_thread *th,
 		     enum pt_hang how, double s, const struct pt_iv *iv)
 {
 	struct pt_hung *out = k->out;
+	bool seems = how != PT_HANG_STOPPED && s < k->an->th->hung_s;
 
-	if (how == PT_HANG_NONE || (out->proc && out->seconds >= s) ||
-	    (k->t && !k->vain && goes_on(k->an, k->t, s)))
+	if (how == PT_HANG_NONE || (k->t && !k->vain && goes_on(k->an, k->t, s)))
+		return;
+	if (out->proc && (out->seems == seems ? out->seconds >= s : seems))
 		return;
 	*out = (struct pt_hung){ .proc = th->proc, .th = th, .how = how, .seconds = s,
-				 .vain = k->vain };
+				 .vain = k->vain, .seems = seems };
 	if (iv && iv->obj_kind == PT_OBJ_FILE) {
 		out->inode = iv->object;
 		out->dev = iv->dev;
@@ -360,7 +373,7 @@ static void unknown_children(const struct hunt *k)
 			continue;
 		iv = last_wait(an, th, &s);
 		if (iv)
-			consider(k, th, hang_of(an, iv, s, is_successor(k, p)), s, iv);
+			consider(k, th, hang_of(k, iv, s, is_successor(k, p)), s, iv);
 	}
 }
 
@@ -376,12 +389,15 @@ static bool has_peer(const struct pt_trainer *t, const struct pt_worker *w)
 void pt_find_hung(const struct pt_an *an, struct pt_trainer *t,
 		  struct pt_hung *out)
 {
-	struct hunt k = { .an = an, .t = t, .out = out, .asks = t && stands_still(an, t) };
+	struct hunt k = { .an = an, .t = t, .out = out, .least = an->th->hung_s,
+			  .asks = t && stands_still(an, t) };
 	bool vain = t && pt_vain_share(t) >= PT_HUNG_VAIN;
 	size_t i;
 	double s;
 
 	*out = (struct pt_hung){ 0 };
+	if (k.asks && never_so_long(an, t))
+		k.least = fmin(k.least, PT_HUNG_SEEMS_S);
 	for (i = 0; t && i < t->workers.n; i++) {
 		struct pt_worker *w = &t->workers.v[i];
 		const struct pt_iv *iv = last_wait(an, w->main, &s);
@@ -390,9 +406,9 @@ void pt_find_hung(const struct pt_an *an, struct pt_trainer *t,
 		k.vain = vain && has_peer(t, w);
 		if (iv && !pt_rests(w, iv) &&
 		    (k.vain || iv->wait != PT_WAIT_PIPE_IN)) {
-			enum pt_hang how = hang_of(an, iv, s, k.asks || k.vain);
+			enum pt_hang how = hang_of(&k, iv, s, k.asks || k.vain);
 
-			w->hung = how != PT_HANG_NONE;
+			w->hung = how == PT_HANG_STOPPED || (how && s >= an->th->hung_s);
 			consider(&k, w->main, how, s, iv);
 		}
 		if (!w->hung && spins(an, t, w, &s)) {
