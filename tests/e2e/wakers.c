@@ -119,6 +119,11 @@ static void set_pipes(void)
 	d = b;
 	set_pipe();
 }
+static void set_high(void) /* in the third word of a set of descriptors */
+{
+	set_pipe();
+	a = must(fcntl(a, F_DUPFD, 150), "fcntl");
+}
 static void set_fifo(void)
 {
 	name_it(".fifo");
@@ -686,6 +691,8 @@ static const struct way {
 	{ "poll2", set_pipes, sleep_poll, wake_write, NULL, true, false },
 	{ "poll_tcp", set_tcp, sleep_poll, wake_write, NULL, true, false },
 	{ "select", set_pipe, sleep_select, wake_write, NULL, true, false },
+	{ "select_high", set_high, sleep_select, wake_write, NULL, true, false },
+	{ "select_tcp", set_tcp, sleep_select, wake_write, NULL, true, false },
 	{ "epoll_pipe", set_pipe, sleep_epoll, wake_write, NULL, true, false },
 	{ "epoll_event", set_event, sleep_epoll, wake_write, NULL, true, false },
 	{ "epoll_tcp", set_tcp, sleep_epoll, wake_write, NULL, true, false },
