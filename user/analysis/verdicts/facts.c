@@ -429,6 +429,7 @@ int pt_gather_facts(struct pt_an *an, const struct pt_measured *k,
 		err = pt_measure_steady(an, f->t, &f->steady);
 		err = err ?: pt_measure_tail(an, f->t, &f->tail);
 		err = err ?: pt_measure_growth(an, &f->growth);
+		f->first_lost = fmin(f->steady.first_share, isnan(f->idle) ? 1 : f->idle);
 		f->mostly_first = f->wait_share > 0 &&
 				  f->steady.first_share >=
 					  f->th->slow_share * f->wait_share;

@@ -8,7 +8,7 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	double starting;
 
 	if (!f->t->respawned || s->firsts < 2 || s->n < PT_MIN_STEPS ||
-	    s->first_share < f->th->starved_info)
+	    f->first_lost < f->th->starved_info)
 		return 0;
 	starting = an->r->data_wait.restart / f->wall_s;
 	pt_evidence(v, "loader.starts", (double)s->firsts, "count");
@@ -16,7 +16,7 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	pt_evidence_against(v, "steps.first_share", s->first_share, "share",
 			    f->th->starved_info);
 	pt_evidence(v, "data_wait.restart_share", starting, "share");
-	pt_verdict_costs(f, v, s->first_share);
+	pt_verdict_costs(f, v, f->first_lost);
 	v->certainty = PT_CONF_HIGH;
 	v->subject_pid = f->t->main->tgid;
 	v->title = pt_sentence(an,

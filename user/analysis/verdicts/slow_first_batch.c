@@ -15,7 +15,7 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	pt_evidence(v, "steps.first_ms", s->first_ms, "ms");
 	pt_evidence_against(v, "steps.first_share", s->first_share, "share",
 			    f->th->starved_info);
-	pt_verdict_costs(f, v, s->first_share);
+	pt_verdict_costs(f, v, f->first_lost);
 	/* One start says nothing of how often the job will start. */
 	if (s->firsts == 1)
 		v->severity = PT_INFO;

@@ -81,6 +81,7 @@ struct pt_facts {
 	struct pt_tail tail;
 	struct pt_steady steady;
 	bool mostly_first; /* the data wait is, for first batches */
+	double first_lost; /* share of wall that these cost: no more than the device idles */
 	double setup; /* share of it: what workers do once, before their first batch */
 	struct pt_growth growth;
 	double gpu_growth; /* bytes a minute; NAN: none shown */
