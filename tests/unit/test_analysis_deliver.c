@@ -622,8 +622,9 @@ static void test_idle_is_not_hung(void **state)
 #define SERVER 2600
 
 /* Each batch takes 20 ms to compute; in turn, its maker sleeps for a server's word until the other
- * one is done, else both compute all the time. The root. */
-static void check_turns(bool in_turn, const char *root)
+ * one is done, and `seen`: the server has slept for that one's; else both compute all the time. */
+static void check_turns(bool in_turn, bool seen, const char *root,
+			enum pt_confidence certainty)
 {
 	uint64_t t = JOB_BEGIN + ST_MS, made, until[2] = { JOB_BEGIN, JOB_BEGIN };
 	struct stream s = { 0 };
@@ -636,6 +637,10 @@ static void check_turns(bool in_turn, const char *root)
 		uint32_t maker = MAKER(i % 2);
 
 		made = t + 20 * ST_MS;
+		if (seen && i)
+			st_sock(&s, SERVER, SERVER, until[(i + 1) % 2] - 19 * ST_MS,
+				until[(i + 1) % 2] + 5000, until[(i + 1) % 2] + 10000, 0x98,
+				MAKER((i + 1) % 2), MAKER((i + 1) % 2));
 		if (in_turn && t > until[i % 2])
 			st_sock(&s, maker, maker, until[i % 2] + 20000, t, t + 5000, 0x99, SERVER,
 				SERVER);
@@ -645,6 +650,7 @@ static void check_turns(bool in_turn, const char *root)
 	}
 	r = two_makers(&s, t, &m);
 	assert_string_equal(case_root(r), root);
+	assert_int_equal(r->verdicts[0].certainty, certainty);
 	pt_report_free(r);
 	pt_model_free(m);
 }
@@ -652,8 +658,9 @@ static void check_turns(bool in_turn, const char *root)
 static void test_turns_unseen(void **state)
 {
 	(void)state;
-	check_turns(true, "lock_bound");
-	check_turns(false, "too_few_workers");
+	check_turns(true, false, "lock_bound", PT_CONF_MEDIUM);
+	check_turns(true, true, "lock_bound", PT_CONF_HIGH);
+	check_turns(false, false, "too_few_workers", PT_CONF_HIGH);
 }
 
 /* ---- a maker that waits for more until its time is over ------------------------- */

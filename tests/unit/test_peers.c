@@ -411,9 +411,10 @@ static void test_uploads(void **state)
 		st_window(&s, T0, at(1000));
 		r = finish(&s, &m);
 		assert_true(pt_model_proc(m, P)->gpu.v[0].late);
-		assert_int_equal(pt_find_feed(m, &feed), 0);
+		assert_int_equal(pt_find_feed(m, pt_model_proc(m, P), &feed), 0);
 		assert_int_equal(feed.known, !unclear);
 		assert_int_equal(feed.up_bytes, 42);
+		assert_int_equal(feed.own_bytes, 20);
 		assert_int_equal(feed.down_bytes, 3);
 		pt_feed_free(&feed);
 		done(&s, m, r);

@@ -414,6 +414,7 @@ static void test_hanging(void **state)
 		{ NR_FUTEX, PT_OBJ_FUTEX, "one wait" },
 		{ NR_WRITE, PT_OBJ_PIPE, "one wait" }, /* a log that nobody reads */
 	};
+	const struct pt_r_verdict *v;
 	struct st_case c;
 	size_t i;
 
@@ -427,7 +428,11 @@ static void test_hanging(void **state)
 		assert_int_equal(c.r->verdicts[0].certainty, PT_CONF_MEDIUM);
 		assert_non_null(strstr(c.r->verdicts[0].title, ways[i].word));
 		case_close(&c);
-		open_hanging(&c, 6); /* four: it may end yet, and nobody was waited for like that */
+		open_hanging(&c, 6); /* four: it may end yet */
+		v = case_verdict(c.r, "hung_worker");
+		assert_true(!v || v->certainty == PT_CONF_LOW);
+		case_close(&c);
+		open_hanging(&c, 3); /* one */
 		assert_null(case_verdict(c.r, "hung_worker"));
 		case_close(&c);
 		/* nobody asks for anything: it may wait for that */

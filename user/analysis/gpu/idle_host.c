@@ -122,10 +122,21 @@ static int split_devices(const struct pt_an *an, struct pt_trainer *t,
 	return err;
 }
 
-struct stretch { /* from the first call behind a drain to the next drain */
-	uint64_t begin, last; /* first and last launch */
+struct stretch { /* from the first launch behind a drain to the next drain */
+	uint64_t begin, last; /* launches, since the last pause */
+	uint64_t ns; /* before that, without pauses */
 	size_t launches;
+	pt_spans pieces; /* ... those */
 };
+
+/* The launches up to here are a piece of the stretch. */
+static int end_piece(struct stretch *s, uint64_t end)
+{
+	if (end <= s->begin)
+		return 0;
+	s->ns += end - s->begin;
+	return pt_spans_add(&s->pieces, s->begin, end);
+}
 
 /* The stretch is over at `c`, a sync. Where that found next to nothing to wait
  * for, the device had kept up with the host all along: its kernels are shorter
@@ -133,17 +144,21 @@ struct stretch { /* from the first call behind a drain to the next drain */
 static int end_stretch(struct pt_trainer *t, struct stretch *s,
 		       const struct pt_gpu_call *c, pt_spans *out)
 {
-	uint64_t ns = c->begin - s->begin;
-	size_t n = s->launches;
-	uint64_t left = n ? pt_min64(ns / LEFT_PART, ns / n * LEFT_LAUNCHES) : 0;
-	uint64_t most = pt_max64(PT_BLOCKED_NS, left);
+	bool idles = c->begin - s->last > PT_LAUNCH_GAP_NS;
+	size_t n = s->launches, i;
+	uint64_t left;
+	int err = end_piece(s, idles ? s->last : c->begin);
 
-	s->launches = 0;
-	if (n < STRETCH_LAUNCHES || c->end - c->begin >= most ||
-	    c->begin - s->last > PT_LAUNCH_GAP_NS || ns / n > PT_LAUNCH_GAP_NS)
-		return 0;
-	t->host_bound_launches += n;
-	return pt_spans_add(out, s->begin, c->begin);
+	left = n ? pt_min64(s->ns / LEFT_PART, s->ns / n * LEFT_LAUNCHES) : 0;
+	if (n >= STRETCH_LAUNCHES && !idles && s->ns / n <= PT_LAUNCH_GAP_NS &&
+	    c->end - c->begin < pt_max64(PT_BLOCKED_NS, left)) {
+		t->host_bound_launches += n;
+		for (i = 0; i < s->pieces.n && !err; i++)
+			err = pt_vec_push(out, s->pieces.v[i]);
+	}
+	s->pieces.n = 0;
+	s->ns = s->launches = 0;
+	return err;
 }
 
 static int find_host_bound(const struct pt_an *an, struct pt_trainer *t,
@@ -165,7 +180,11 @@ static int find_host_bound(const struct pt_an *an, struct pt_trainer *t,
 		if (c->late || c->open)
 			continue;
 		if (pt_call_is_launch(c)) {
-			if (!s.launches++)
+			bool paused = s.launches && c->begin - s.last > PT_LAUNCH_GAP_NS;
+
+			if (paused)
+				err = end_piece(&s, s.last);
+			if (!s.launches++ || paused)
 				s.begin = c->begin;
 			s.last = c->begin;
 		} else if (drains && s.launches) {
@@ -174,6 +193,7 @@ static int find_host_bound(const struct pt_an *an, struct pt_trainer *t,
 	}
 	t->host_bound_ns = pt_spans_sum(&all) -
 			   pt_spans_overlap(&all, waits);
+	pt_vec_free(&s.pieces);
 	pt_vec_free(&all);
 	return err;
 }

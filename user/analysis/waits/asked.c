@@ -6,7 +6,12 @@
  * is the root, whatever its holder does.
  */
 
+#include <errno.h>
+#include <stdlib.h>
+
 #include "analysis/health.h"
+#include "analysis/verdicts/thresholds.h"
+#include "analysis/waits/givers.h"
 #include "analysis/waits/look.h"
 
 static bool makes(const struct pt_trainer *t, const struct pt_thread *th, int *w)
@@ -245,6 +250,100 @@ static int take_turns(const struct pt_an *an, const struct pt_trainer *t, const 
 	return err;
 }
 
+/* ---- behind others ----------------------------------------------------------------- */
+
+/* Workers beyond are not asked. */
+#define OTHERS_MAX 64
+
+struct behind {
+	const struct pt_an *an;
+	const struct pt_trainer *t;
+	int who, by; /* workers; by: -1 a lock's holder is not one */
+	struct pt_span s;
+};
+struct behinds {
+	struct behind now;
+	bool consumer; /* the walk has come upon it: that sleep is for work, or for room */
+	PT_VEC(struct behind) v;
+	uint64_t ns[OTHERS_MAX][OTHERS_MAX]; /* in data waits */
+};
+
+/* A sleep of a worker goes back to a lock of a process that serves the workers (a manager's), or to
+ * what another one does. */
+static int behind_leg(void *ctx, const struct pt_leg *l)
+{
+	struct behinds *k = ctx;
+	const struct pt_trainer *t = k->now.t;
+	const struct pt_proc *p = l->th->proc;
+	bool lock = l->kind == PT_LEG_LOCK && p != t->workers.v[k->now.who].proc && !p->outside &&
+		    !pt_is_interpreter_lock(t->look->paths, l->th, l->iv);
+
+	k->consumer |= p == t->proc;
+	k->now.s = (struct pt_span){ l->begin, l->end };
+	k->now.by = -1;
+	if (k->consumer)
+		return 0;
+	if (!lock && ((l->kind != PT_LEG_RUN && l->kind != PT_LEG_QUEUE) ||
+		      !makes(t, l->th, &k->now.by) || k->now.by == k->now.who ||
+		      k->now.by >= OTHERS_MAX))
+		return 0;
+	return pt_vec_push(&k->v, k->now);
+}
+
+static int walk_sleeps(struct behinds *k, const struct pt_worker *w, const pt_spans *waits)
+{
+	const struct pt_an *an = k->now.an;
+	int err = 0;
+
+	pt_each_iv(iv, w->main, an->t0, an->t1) {
+		size_t had = k->v.n;
+
+		if (err || iv->wait == PT_WAIT_RUNQ || !iv->valid_wake || pt_rests(w, iv) ||
+		    iv->ready <= iv->begin)
+			continue;
+		k->consumer = false;
+		err = pt_walk_cause(an, k->now.t->look->paths, w->main, iv->begin, iv->ready,
+				    behind_leg, k);
+		if (k->consumer)
+			k->v.n = had;
+		for (; had < k->v.n; had++)
+			if (k->v.v[had].by >= 0)
+				k->ns[k->now.who][k->v.v[had].by] += pt_spans_in(
+					waits, k->v.v[had].s.begin, k->v.v[had].s.end);
+	}
+	return err;
+}
+
+/*
+ * Workers that wait for each other through somebody else: a manager that has their lock, a server
+ * of leases.
+ */
+static int take_behind(const struct pt_an *an, const struct pt_trainer *t, const pt_spans *waits,
+		       pt_spans *asked)
+{
+	struct behinds *k = calloc(1, sizeof(*k));
+	size_t i, n = pt_min64(t->workers.n, OTHERS_MAX);
+	int err = k ? 0 : -ENOMEM, w;
+
+	for (i = 0; i < n && !err; i++) {
+		k->now = (struct behind){ .an = an, .t = t, .who = (int)i };
+		if (t->workers.v[i].proc != t->proc && makes(t, t->workers.v[i].main, &w))
+			err = walk_sleeps(k, &t->workers.v[i], waits);
+	}
+	for (i = 0; !err && i < k->v.n; i++) {
+		const struct behind *x = &k->v.v[i];
+		uint64_t there = x->by < 0 ? 1 : k->ns[x->who][x->by];
+		uint64_t back = x->by < 0 ? 1 : k->ns[x->by][x->who];
+
+		if ((double)pt_min64(there, back) >= PT_LOCK_MUTUAL * (double)pt_max64(there, back))
+			err = pt_vec_push(asked, x->s);
+	}
+	if (k)
+		pt_vec_free(&k->v);
+	free(k);
+	return err;
+}
+
 int pt_sum_asked(const struct pt_an *an, struct pt_trainer *t)
 {
 	pt_spans asked = { 0 }, waits = { 0 };
@@ -255,6 +354,7 @@ int pt_sum_asked(const struct pt_an *an, struct pt_trainer *t)
 		if (t->workers.v[i].role != PT_ROLE_HELPER)
 			err = take_sleeps(an, t, &t->workers.v[i], &asked);
 	err = err ?: take_turns(an, t, &waits, &asked);
+	err = err ?: take_behind(an, t, &waits, &asked);
 	pt_spans_tidy(&asked, 0, UINT64_MAX);
 	if (!err)
 		t->lock_asked_ns = pt_spans_overlap(&asked, &waits);
