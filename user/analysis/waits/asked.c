@@ -256,43 +256,42 @@ static int take_turns(const struct pt_an *an, const struct pt_trainer *t, const 
 #define OTHERS_MAX 64
 
 struct behind {
-	const struct pt_an *an;
-	const struct pt_trainer *t;
-	int who, by; /* workers; by: -1 a lock's holder is not one */
 	struct pt_span s;
+	int who, by; /* workers, by their numbers; by: -1 whoever has a lock */
 };
 struct behinds {
-	struct behind now;
-	bool consumer; /* the walk has come upon it: that sleep is for work, or for room */
+	const struct pt_an *an;
+	const struct pt_trainer *t;
+	int who; /* whose sleep is walked */
 	PT_VEC(struct behind) v;
 	uint64_t ns[OTHERS_MAX][OTHERS_MAX]; /* in data waits */
 };
+
+/* The walk has come upon the consumer: that sleep is for work, or for room. */
+#define FOR_CONSUMER 1
 
 /* A sleep of a worker goes back to a lock of a process that serves the workers (a manager's), or to
  * what another one does. */
 static int behind_leg(void *ctx, const struct pt_leg *l)
 {
 	struct behinds *k = ctx;
-	const struct pt_trainer *t = k->now.t;
+	struct behind x = { { l->begin, l->end }, k->who, -1 };
 	const struct pt_proc *p = l->th->proc;
-	bool lock = l->kind == PT_LEG_LOCK && p != t->workers.v[k->now.who].proc && !p->outside &&
-		    !pt_is_interpreter_lock(t->look->paths, l->th, l->iv);
+	bool works = l->kind == PT_LEG_RUN || l->kind == PT_LEG_QUEUE;
+	bool lock = l->kind == PT_LEG_LOCK && p != k->t->workers.v[k->who].proc && !p->outside &&
+		    !pt_is_interpreter_lock(k->t->look->paths, l->th, l->iv);
 
-	k->consumer |= p == t->proc;
-	k->now.s = (struct pt_span){ l->begin, l->end };
-	k->now.by = -1;
-	if (k->consumer)
+	if (p == k->t->proc)
+		return FOR_CONSUMER;
+	if (!lock && (!works || !makes(k->t, l->th, &x.by) || x.by == k->who ||
+		      x.by >= OTHERS_MAX))
 		return 0;
-	if (!lock && ((l->kind != PT_LEG_RUN && l->kind != PT_LEG_QUEUE) ||
-		      !makes(t, l->th, &k->now.by) || k->now.by == k->now.who ||
-		      k->now.by >= OTHERS_MAX))
-		return 0;
-	return pt_vec_push(&k->v, k->now);
+	return pt_vec_push(&k->v, x);
 }
 
 static int walk_sleeps(struct behinds *k, const struct pt_worker *w, const pt_spans *waits)
 {
-	const struct pt_an *an = k->now.an;
+	const struct pt_an *an = k->an;
 	int err = 0;
 
 	pt_each_iv(iv, w->main, an->t0, an->t1) {
@@ -301,14 +300,15 @@ static int walk_sleeps(struct behinds *k, const struct pt_worker *w, const pt_sp
 		if (err || iv->wait == PT_WAIT_RUNQ || !iv->valid_wake || pt_rests(w, iv) ||
 		    iv->ready <= iv->begin)
 			continue;
-		k->consumer = false;
-		err = pt_walk_cause(an, k->now.t->look->paths, w->main, iv->begin, iv->ready,
+		err = pt_walk_cause(an, k->t->look->paths, w->main, iv->begin, iv->ready,
 				    behind_leg, k);
-		if (k->consumer)
+		if (err == FOR_CONSUMER) {
 			k->v.n = had;
+			err = 0;
+		}
 		for (; had < k->v.n; had++)
 			if (k->v.v[had].by >= 0)
-				k->ns[k->now.who][k->v.v[had].by] += pt_spans_in(
+				k->ns[k->who][k->v.v[had].by] += pt_spans_in(
 					waits, k->v.v[had].s.begin, k->v.v[had].s.end);
 	}
 	return err;
@@ -326,7 +326,9 @@ static int take_behind(const struct pt_an *an, const struct pt_trainer *t, const
 	int err = k ? 0 : -ENOMEM, w;
 
 	for (i = 0; i < n && !err; i++) {
-		k->now = (struct behind){ .an = an, .t = t, .who = (int)i };
+		k->an = an;
+		k->t = t;
+		k->who = (int)i;
 		if (t->workers.v[i].proc != t->proc && makes(t, t->workers.v[i].main, &w))
 			err = walk_sleeps(k, &t->workers.v[i], waits);
 	}
