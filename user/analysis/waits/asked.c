@@ -297,8 +297,9 @@ static int walk_sleeps(struct behinds *k, const struct pt_worker *w, const pt_sp
 	pt_each_iv(iv, w->main, an->t0, an->t1) {
 		size_t had = k->v.n;
 
-		if (err || iv->wait == PT_WAIT_RUNQ || !iv->valid_wake || pt_rests(w, iv) ||
-		    iv->ready <= iv->begin)
+		if (err || iv->wait == PT_WAIT_RUNQ || !iv->valid_wake ||
+		    iv->waker_tgid == k->t->proc->tgid || pt_rests(w, iv) ||
+		    !pt_spans_in(waits, iv->begin, iv->ready))
 			continue;
 		err = pt_walk_cause(an, k->t->look->paths, w->main, iv->begin, iv->ready,
 				    behind_leg, k);
