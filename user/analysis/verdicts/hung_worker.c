@@ -104,8 +104,8 @@ static int judge_seems(struct pt_an *an, const struct pt_facts *f, struct pt_r_v
 	pt_at_most(&v->certainty, PT_CONF_LOW);
 	v->title = pt_sentence(an,
 		"Worker %u may be hung: for %.1f s, until the trace ended, it %s without delivering "
-		"a batch, and no step before took a twentieth of that.", pid, h->seconds,
-		ways[h->how]);
+		"a batch, and the trainer waits more than %d times as long as any step took before.",
+		pid, h->seconds, ways[h->how], PT_HUNG_SEEMS_STEPS);
 	v->advice = pt_sentence(an,
 		"Trace again: a worker that hangs still stands at the same place, and one very slow "
 		"item does not. Meanwhile check what it waits for (pipetrace stack -p %u).", pid);

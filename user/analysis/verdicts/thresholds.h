@@ -92,8 +92,8 @@
  * time left under it. Of 36 composed jobs that a lock held up the workers of six rested more, and
  * there it was 0.95 and more. */
 #define PT_LOCK_NEARLY 0.90
-/* Two that wait for each other through somebody else do so each for at least this part of what the
- * other one does: who only gives to another waits for it by no means as long. */
+/* Of two that wait for each other through somebody else each does so for at least this part of what
+ * the other one does. */
 #define PT_LOCK_MUTUAL 0.25
 /* Workers that compute at once for less than so much of what chance would give take turns;
  * where chance would give less than so many pairs, that says nothing. */

@@ -315,6 +315,14 @@ static int walk_sleeps(struct behinds *k, const struct pt_worker *w, const pt_sp
 	return err;
 }
 
+/* Who only gives to another waits for it by no means as long as that one does. */
+static bool is_mutual(const struct behinds *k, const struct behind *x)
+{
+	uint64_t there = k->ns[x->who][x->by], back = k->ns[x->by][x->who];
+
+	return (double)pt_min64(there, back) >= PT_LOCK_MUTUAL * (double)pt_max64(there, back);
+}
+
 /*
  * Workers that wait for each other through somebody else: a manager that has their lock, a server
  * of leases.
@@ -333,14 +341,9 @@ static int take_behind(const struct pt_an *an, const struct pt_trainer *t, const
 		if (t->workers.v[i].proc != t->proc && makes(t, t->workers.v[i].main, &w))
 			err = walk_sleeps(k, &t->workers.v[i], waits);
 	}
-	for (i = 0; !err && i < k->v.n; i++) {
-		const struct behind *x = &k->v.v[i];
-		uint64_t there = x->by < 0 ? 1 : k->ns[x->who][x->by];
-		uint64_t back = x->by < 0 ? 1 : k->ns[x->by][x->who];
-
-		if ((double)pt_min64(there, back) >= PT_LOCK_MUTUAL * (double)pt_max64(there, back))
-			err = pt_vec_push(asked, x->s);
-	}
+	for (i = 0; !err && i < k->v.n; i++)
+		if (k->v.v[i].by < 0 || is_mutual(k, &k->v.v[i]))
+			err = pt_vec_push(asked, k->v.v[i].s);
 	if (k)
 		pt_vec_free(&k->v);
 	free(k);

@@ -220,7 +220,7 @@ static bool is_taken_from(const struct pt_givers *g, const struct pt_giver *x,
 {
 	const struct pt_giver *by = x->looked >= PT_TELLS_MIN ? x : kin;
 
-	return 2 * g->lead_read >= g->feed.up_bytes && pt_looks_tell(by->taking, by->looked) &&
+	return 2 * g->lead_read >= g->feed.own_bytes && pt_looks_tell(by->taking, by->looked) &&
 	       !takes_output(x, kin);
 }
 
@@ -418,7 +418,7 @@ static int join_peers(struct pt_givers *g)
 static bool is_fed(const struct pt_givers *g)
 {
 	const struct pt_giver *x;
-	uint64_t up = g->feed.up_bytes, wrote = 0;
+	uint64_t up = g->feed.own_bytes, wrote = 0;
 
 	for (x = g->all; x; x = x->hh.next)
 		if (x->role == PT_GIVER_SUPPLIER && x->th && x->th->proc != g->own)

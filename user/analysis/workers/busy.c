@@ -199,6 +199,12 @@ struct hunt {
 	bool vain; /* it mostly waits in vain, and goes on without whom it waited for */
 };
 
+/* One item may take as long. */
+static bool may_end(const struct pt_an *an, enum pt_hang how, double s)
+{
+	return how != PT_HANG_STOPPED && s < an->th->hung_s;
+}
+
 static enum pt_hang hang_of(const struct hunt *k, const struct pt_iv *iv, double s, bool known)
 {
 	if (iv->wait == PT_WAIT_STOPPED)
@@ -324,7 +330,7 @@ static void consider(const struct hunt *k, const struct pt_thread *th,
 		     enum pt_hang how, double s, const struct pt_iv *iv)
 {
 	struct pt_hung *out = k->out;
-	bool seems = how != PT_HANG_STOPPED && s < k->an->th->hung_s;
+	bool seems = may_end(k->an, how, s);
 
 	if (how == PT_HANG_NONE || (k->t && !k->vain && goes_on(k->an, k->t, s)))
 		return;
@@ -408,7 +414,7 @@ void pt_find_hung(const struct pt_an *an, struct pt_trainer *t,
 		    (k.vain || iv->wait != PT_WAIT_PIPE_IN)) {
 			enum pt_hang how = hang_of(&k, iv, s, k.asks || k.vain);
 
-			w->hung = how == PT_HANG_STOPPED || (how && s >= an->th->hung_s);
+			w->hung = how != PT_HANG_NONE && !may_end(an, how, s);
 			consider(&k, w->main, how, s, iv);
 		}
 		if (!w->hung && spins(an, t, w, &s)) {
