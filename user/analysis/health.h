@@ -100,6 +100,7 @@ struct pt_pool { /* the workers' time, shares of what they were alive */
 			    * NAN unknown */
 	double together; /* pairs of workers that want a core at once: mean number */
 	double chance;	 /* ... if they knew nothing of each other */
+	bool apart; /* threads that load compute, and who trains goes on beside them */
 };
 struct pt_pool_time { /* ... in ns; all: that they were alive */
 	double all, cpu, run_queue, idle, sending;
@@ -107,12 +108,17 @@ struct pt_pool_time { /* ... in ns; all: that they were alive */
 	double programs; /* of the data wait: for processes that lived in it alone */
 	double silent;	 /* ... and of which nothing was read */
 	double together, chance; /* pairs of workers, times ns; see struct pt_pool */
+	double woken, held; /* times: the consumer woke beside a thread of its process that
+			     * loads and computes; ... and could not go on before that let it */
 };
 /* 0 or -ENOMEM. */
 int pt_measure_pool(struct pt_an *an, struct pt_trainer *t, struct pt_pool_time *out);
 /* turns.c: of processes that make batches, pairs that want a core at once. 0 or -ENOMEM. */
 int pt_measure_turns(const struct pt_an *an, const struct pt_trainer *t, double *together,
 		     double *chance);
+/* turns.c: woken and held of *out. */
+void pt_measure_apart(const struct pt_an *an, const struct pt_trainer *t,
+		      struct pt_pool_time *out);
 void pt_fill_pool(const struct pt_pool_time *k, uint64_t wall, struct pt_pool *out);
 
 struct pt_crowd { /* what the workers want of the cores, and may have */

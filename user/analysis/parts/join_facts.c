@@ -21,7 +21,7 @@ static double mean_of(const struct pt_mean *m)
 #define POOL(X, T)                                                             \
 	X(T, SUM, all) X(T, SUM, cpu) X(T, SUM, run_queue) X(T, SUM, idle)      \
 	X(T, SUM, sending) X(T, SUM, cores) X(T, SUM, programs) X(T, SUM, silent) \
-	X(T, SUM, together) X(T, SUM, chance)
+	X(T, SUM, together) X(T, SUM, chance) X(T, SUM, woken) X(T, SUM, held)
 PT_JOIN_LIST(pool, struct pt_pool_time, POOL, 0);
 
 #define PHASES(X, T)                                                           \

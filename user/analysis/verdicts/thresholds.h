@@ -99,6 +99,10 @@
  * where chance would give less than so many pairs, that says nothing. */
 #define PT_TURNS 0.30
 #define PT_TURNS_CHANCE 0.10
+/* A training thread that woke so often beside a thread that loads and computes, and had to wait for
+ * the interpreter in no more of these moments than this: the loading computes without it. */
+#define PT_APART_MIN 20
+#define PT_APART_HELD 0.10
 /* Of fewer samples of who has the interpreter's lock meanwhile none is named. */
 #define PT_HOLDER_SAMPLES 20
 /* Starving of which nobody knows why counts as so much of itself beside other costs: a

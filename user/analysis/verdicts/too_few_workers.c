@@ -63,7 +63,7 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 
 	/* how many there are outside of the job is not its own to say */
 	if (!f->t->concurrent || !(waits || computes) ||
-	    (!sleeps && (!f->t->handoffs ||
+	    (!sleeps && (!(f->t->handoffs || f->pool.apart) ||
 			 !(f->pool.run_queue <= f->th->pool_run_queue))))
 		return 0;
 	if (pt_gains_nothing(an, "workers") || (computes && f->in_turn))
@@ -71,6 +71,9 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	/* a sleep that polls, or that keeps to a rate, is no shorter beside others */
 	if (sleeps)
 		pt_at_most(&v->certainty, PT_CONF_LOW);
+	/* that they compute without the interpreter is seen by those who take it meanwhile */
+	if (!f->t->handoffs)
+		pt_at_most(&v->certainty, PT_CONF_MEDIUM);
 	pt_evidence_starved(f, v);
 	pt_evidence_against(v, "workers.busy_share", f->pool.busy, "share",
 			    waits ? f->th->pool_busy : NAN);

@@ -13,6 +13,7 @@
 #include "model/socks.h"
 
 #define PT_TURN_MAX 64 /* workers whose turns are looked at */
+#define PT_GAVE_BEFORE 4096u /* sleeps before the last one of a thread that are looked at */
 
 /* ---- whose batch it is ------------------------------------------------------------ */
 
@@ -183,6 +184,26 @@ static bool holds_back(const struct pt_charger *k, const struct pt_worker *w,
 	       (pt_is_idle(k->an, w, x) || (x->valid_wake && x->waker_tgid == k->t->proc->tgid));
 }
 
+/* The capture ends in this sleep. Who ended all the sleeps of this kind at this place that were
+ * seen before, is waited for again; NULL: none, several, or it is a lock. */
+static const struct pt_thread *gave_before(const struct pt_charger *k, const struct pt_thread *th,
+					   const struct pt_iv *iv)
+{
+	const struct pt_iv *x = iv, *last = NULL;
+	unsigned left = PT_GAVE_BEFORE;
+
+	while (iv->open && x > th->iv.v && left--) {
+		x--;
+		if (x->wait != iv->wait || x->arg0 != iv->arg0 || x->object != iv->object)
+			continue;
+		if (!x->valid_wake || (last && x->waker_tid != last->waker_tid))
+			return NULL;
+		last = x;
+	}
+	return last && !pt_is_lock(k->paths, th, last) ?
+		pt_model_thread(k->an->m, last->waker_tid) : NULL;
+}
+
 static enum pt_link follow(struct pt_charger *k, const struct pt_thread *th,
 			   const struct pt_iv *iv, uint64_t at, const struct pt_thread **who)
 {
@@ -199,6 +220,8 @@ static enum pt_link follow(struct pt_charger *k, const struct pt_thread *th,
 	    !holds_back(k, &k->t->workers.v[w], iv)) /* at rest until there is a batch */
 		*who = k->t->workers.v[w].main != th ? k->t->workers.v[w].main :
 						       NULL;
+	if (!*who)
+		*who = gave_before(k, th, iv);
 	/* who had the interpreter while a batch was taken need not have made it */
 	if (*who && !lock && k->deliverer < 0 && pt_worker_index(k->t, *who, &w) &&
 	    k->t->workers.v[w].role != PT_ROLE_HELPER)

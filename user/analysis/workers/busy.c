@@ -147,6 +147,7 @@ int pt_measure_pool(struct pt_an *an, struct pt_trainer *t, struct pt_pool_time 
 		out->sending += (double)k.cpu;
 	}
 	measure_programs(t, out);
+	pt_measure_apart(an, t, out);
 	/* Totals come with a thread's next record; a worker that computes all
 	 * the time may not make one for long. */
 	out->cores = fmax(out->cpu + others_cpu(an, t) - polling(an), out->cpu);
@@ -162,6 +163,7 @@ void pt_fill_pool(const struct pt_pool_time *k, uint64_t wall, struct pt_pool *o
 	out->cores_used = k->cores / (double)pt_max64(wall, 1);
 	out->together = k->together / (double)pt_max64(wall, 1);
 	out->chance = k->chance / (double)pt_max64(wall, 1);
+	out->apart = k->woken >= PT_APART_MIN && k->held <= PT_APART_HELD * k->woken;
 }
 
 /* ---- hung ------------------------------------------------------------------ */

@@ -3,6 +3,9 @@
  * Whether workers take turns: of workers that know nothing of each other, who computes for c of
  * the time, two compute at once for c * c of it. Where that hardly happens one lets the other go
  * on: by a lock, a token, a server of locks, a connection; what it is need not be seen.
+ *
+ * And whether threads that load keep the interpreter from the thread that trains while they compute:
+ * where they do not, one more of them finds a core, as a process would.
  */
 #include <stdlib.h>
 
@@ -10,6 +13,11 @@
 #include "analysis/waits/look.h"
 
 #define LIVES 0.75 /* of the time */
+#define SLEPT_NS 200000ull  /* a sleep behind which the consumer takes the interpreter again */
+#define BESIDE_NS 5000000ull /* CPython's switch interval: so long from then on ... */
+#define BESIDE 0.8	    /* ... somebody computes, for so much of it */
+#define ASKED_NS 100000ull  /* from its waking to its asking for the interpreter ... */
+#define HELD_NS 1000000ull  /* ... which it does not get for so long */
 
 struct edge {
 	uint64_t ts;
@@ -81,4 +89,50 @@ int pt_measure_turns(const struct pt_an *an, const struct pt_trainer *t, double 
 	}
 	pt_vec_free(&k.v);
 	return err;
+}
+
+static bool computes(const struct pt_thread *th, uint64_t b, uint64_t e)
+{
+	uint64_t asleep = 0;
+	size_t i;
+
+	if (th->first > b || (th->exited && th->last < e))
+		return false;
+	for (i = pt_iv_after(th, b); i < th->iv.n && th->iv.v[i].begin < e; i++)
+		asleep += pt_overlap(th->iv.v[i].begin, th->iv.v[i].end, b, e);
+	return (double)asleep <= (1 - BESIDE) * (double)(e - b);
+}
+
+static bool loads_beside(const struct pt_trainer *t, uint64_t ts)
+{
+	size_t i;
+
+	for (i = 0; i < t->workers.n; i++) {
+		const struct pt_worker *w = &t->workers.v[i];
+
+		if (w->role == PT_ROLE_THREAD && w->proc == t->proc &&
+		    computes(w->main, ts, ts + BESIDE_NS))
+			return true;
+	}
+	return false;
+}
+
+void pt_measure_apart(const struct pt_an *an, const struct pt_trainer *t,
+		      struct pt_pool_time *out)
+{
+	const struct pt_thread *th = t->main;
+	size_t i;
+
+	for (i = 0; i + 1 < th->iv.n; i++) {
+		const struct pt_iv *iv = &th->iv.v[i], *next = iv + 1;
+
+		if (iv->end < an->t0 || iv->end + BESIDE_NS >= an->t1 ||
+		    iv->ready < iv->begin + SLEPT_NS ||
+		    pt_is_interpreter_lock(t->look->paths, th, iv) || !loads_beside(t, iv->end))
+			continue;
+		out->woken++;
+		out->held += next->begin < iv->end + ASKED_NS &&
+			     next->ready >= next->begin + HELD_NS &&
+			     pt_is_interpreter_lock(t->look->paths, th, next);
+	}
 }
