@@ -104,7 +104,7 @@ static void test_lock_before_results(void **state)
 	loop_free(&l);
 	/* the same, but that a batch goes up next */
 	own_thread(&l, 0);
-	assert_string_equal(case_root(l.r), "cpu_bound");
+	assert_string_equal(case_root(l.r), "too_few_workers");
 	assert_true(l.r->breakdown.data_wait.share > 0.5);
 	loop_free(&l);
 }

@@ -5,8 +5,12 @@
  * host still launching, the host without a core.
  */
 
+#include <math.h>
+#include <stdlib.h>
+
 #include "analysis/gpu/passes.h"
 #include "analysis/health.h"
+#include "analysis/verdicts/thresholds.h"
 
 /* What a device may still have to do behind a stretch in which it kept up with the host, of
  * the stretch. */
@@ -122,15 +126,26 @@ static int split_devices(const struct pt_an *an, struct pt_trainer *t,
 	return err;
 }
 
-struct stretch { /* from the first launch behind a drain to the next drain */
-	uint64_t begin, last; /* launches, since the last pause */
-	uint64_t ns; /* before that, without pauses */
+/* A stretch behind which the host had to wait. */
+struct drained {
 	size_t launches;
-	pt_spans pieces; /* ... those */
+	double ns, wait_ns; /* from its first launch to the sync; in that */
+};
+
+struct stretches {
+	uint64_t begin, last; /* launches, since the last pause */
+	uint64_t first; /* launch behind the last drain */
+	uint64_t ns; /* until the last pause, without pauses */
+	size_t launches;
+	pt_spans pieces; /* from launch to launch, until the last pause */
+	PT_VEC(struct drained) drained;
+	pt_spans behind; /* the pieces of those */
+	size_t behind_launches;
+	pt_spans kept_up; /* pieces in which the device surely kept up with the host */
 };
 
 /* The launches up to here are a piece of the stretch. */
-static int end_piece(struct stretch *s, uint64_t end)
+static int end_piece(struct stretches *s, uint64_t end)
 {
 	if (end <= s->begin)
 		return 0;
@@ -141,35 +156,109 @@ static int end_piece(struct stretch *s, uint64_t end)
 /* The stretch is over at `c`, a sync. Where that found next to nothing to wait
  * for, the device had kept up with the host all along: its kernels are shorter
  * than the host's pauses between them. How much shorter cannot be seen. */
-static int end_stretch(struct pt_trainer *t, struct stretch *s,
-		       const struct pt_gpu_call *c, pt_spans *out)
+static int end_stretch(struct pt_trainer *t, struct stretches *s, const struct pt_gpu_call *c)
 {
 	bool idles = c->begin - s->last > PT_LAUNCH_GAP_NS;
 	size_t n = s->launches, i;
 	uint64_t left;
+	bool none;
 	int err = end_piece(s, idles ? s->last : c->begin);
 
 	left = n ? pt_min64(s->ns / LEFT_PART, s->ns / n * LEFT_LAUNCHES) : 0;
-	if (n >= STRETCH_LAUNCHES && !idles && s->ns / n <= PT_LAUNCH_GAP_NS &&
-	    c->end - c->begin < pt_max64(PT_BLOCKED_NS, left)) {
-		t->host_bound_launches += n;
+	none = c->end - c->begin < pt_max64(PT_BLOCKED_NS, left);
+	if (n >= STRETCH_LAUNCHES && !idles && s->ns / n <= PT_LAUNCH_GAP_NS) {
+		*(none ? &t->host_bound_launches : &s->behind_launches) += n;
 		for (i = 0; i < s->pieces.n && !err; i++)
-			err = pt_vec_push(out, s->pieces.v[i]);
+			err = pt_vec_push(none ? &s->kept_up : &s->behind, s->pieces.v[i]);
+		if (!none && !err)
+			err = pt_vec_push(&s->drained, ((struct drained){ n,
+				(double)(c->begin - s->first), (double)(c->end - c->begin) }));
 	}
 	s->pieces.n = 0;
 	s->ns = s->launches = 0;
 	return err;
 }
 
-static int find_host_bound(const struct pt_an *an, struct pt_trainer *t,
-			   const pt_spans *waits)
+PT_ORDER(by_launches, struct drained, pt_cmp(x->launches, y->launches))
+
+struct fit { /* of waits against stretches, both against those of as many launches */
+	double xx, xy, yy;
+	size_t free; /* degrees of freedom */
+};
+
+static void add_equals(struct fit *f, const struct drained *v, size_t n)
 {
-	const struct pt_proc *p = t->proc;
-	struct stretch s = { 0 };
-	pt_spans all = { 0 };
+	double ns = 0, wait = 0;
+	size_t i;
+
+	for (i = 0; i < n; i++) {
+		ns += v[i].ns / (double)n;
+		wait += v[i].wait_ns / (double)n;
+	}
+	if (n < 2 || ns < wait) /* how fast the host launches hardly matters */
+		return;
+	for (i = 0; i < n; i++) {
+		/* no sync can make up for more than it waits */
+		double x = fmin(v[i].ns - ns, wait), y = v[i].wait_ns - wait;
+
+		f->xx += x * x;
+		f->xy += x * y;
+		f->yy += y * y;
+	}
+	f->free += n - 1;
+}
+
+/*
+ * A device with work in its queue makes up for a host that is late: the sync behind that
+ * waits so much less, by a least-squares line of slope -1. Where it waits as long as ever the
+ * queue had been empty, and what it waits for are the last kernels alone. Of equal stretches,
+ * by the line's slope and twice its standard error.
+ */
+static bool delays_stay(struct stretches *s)
+{
+	struct fit f = { 0 };
+	size_t i, k;
+	double slope, error;
+
+	pt_vec_sort(&s->drained, by_launches);
+	for (i = 0; i < s->drained.n; i = k) {
+		for (k = i; k < s->drained.n &&
+		     s->drained.v[k].launches == s->drained.v[i].launches;)
+			k++;
+		add_equals(&f, s->drained.v + i, k - i);
+	}
+	if (f.free < PT_DELAYS_MIN || f.xx < (double)f.free * PT_DELAYS_NS * PT_DELAYS_NS)
+		return false;
+	slope = f.xy / f.xx;
+	error = sqrt(fmax(f.yy - slope * f.xy, 0) / (double)(f.free - 1) / f.xx);
+	return slope - 2 * error > PT_DELAYS_SLOPE;
+}
+
+/* The stretches are much of the time, and the replayed device is at work in most of that. */
+static bool seems_at_work(const struct pt_an *an, const struct pt_trainer *t,
+			  const struct stretches *s)
+{
+	uint64_t sum = pt_spans_sum(&s->behind);
+	const struct pt_dev *d = t->devs.v;
+
+	return t->devs.n == 1 && d->known && !d->measured && !d->by_driver &&
+	       (double)sum >= an->th->host_bound_share * (double)(an->t1 - an->t0) &&
+	       2 * pt_spans_overlap(&d->idle_likely, &s->behind) < sum;
+}
+
+/* Nothing shows how long the kernels before the last ones take. */
+static int take_behind(struct pt_trainer *t, struct stretches *s)
+{
+	t->host_bound_launches += s->behind_launches;
+	t->gpu_known = t->devs.v[0].known = false;
+	return pt_spans_append(&s->kept_up, &s->behind);
+}
+
+static int find_stretches(const struct pt_an *an, const struct pt_proc *p, struct pt_trainer *t,
+			  struct stretches *s)
+{
 	int err = 0;
 
-	t->host_bound_ns = t->host_bound_launches = 0;
 	pt_each_call(c, p, an->t0, an->t1) {
 		bool drains = pt_call_is_sync(c) ||
 			      (pt_call_is_copy(c) && c->v[2] == PT_COPY_D2H &&
@@ -180,21 +269,37 @@ static int find_host_bound(const struct pt_an *an, struct pt_trainer *t,
 		if (c->late || c->open)
 			continue;
 		if (pt_call_is_launch(c)) {
-			bool paused = s.launches && c->begin - s.last > PT_LAUNCH_GAP_NS;
+			bool paused = s->launches && c->begin - s->last > PT_LAUNCH_GAP_NS;
 
 			if (paused)
-				err = end_piece(&s, s.last);
-			if (!s.launches++ || paused)
-				s.begin = c->begin;
-			s.last = c->begin;
-		} else if (drains && s.launches) {
-			err = end_stretch(t, &s, c, &all);
+				err = end_piece(s, s->last);
+			if (!s->launches)
+				s->first = c->begin;
+			if (!s->launches++ || paused)
+				s->begin = c->begin;
+			s->last = c->begin;
+		} else if (drains && s->launches) {
+			err = end_stretch(t, s, c);
 		}
 	}
-	t->host_bound_ns = pt_spans_sum(&all) -
-			   pt_spans_overlap(&all, waits);
+	return err;
+}
+
+static int find_host_bound(const struct pt_an *an, struct pt_trainer *t,
+			   const pt_spans *waits)
+{
+	struct stretches s = { 0 };
+	int err;
+
+	t->host_bound_ns = t->host_bound_launches = 0;
+	err = find_stretches(an, t->proc, t, &s);
+	if (!err && seems_at_work(an, t, &s) && delays_stay(&s))
+		err = take_behind(t, &s);
+	t->host_bound_ns = pt_spans_sum(&s.kept_up) - pt_spans_overlap(&s.kept_up, waits);
 	pt_vec_free(&s.pieces);
-	pt_vec_free(&all);
+	pt_vec_free(&s.drained);
+	pt_vec_free(&s.behind);
+	pt_vec_free(&s.kept_up);
 	return err;
 }
 

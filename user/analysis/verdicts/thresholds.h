@@ -103,6 +103,12 @@
  * the interpreter in no more of these moments than this: the loading computes without it. */
 #define PT_APART_MIN 20
 #define PT_APART_HELD 0.10
+/* A sync whose wait grows by more than this with each ns that the host is late makes up for no
+ * more than half of it: -1 where the device had work all along. From so many equal ones on, between
+ * which the host differs by so much, in the mean square: a wake-up alone takes tens of us. */
+#define PT_DELAYS_SLOPE (-0.50)
+#define PT_DELAYS_MIN 20
+#define PT_DELAYS_NS 100e3
 /* Of fewer samples of who has the interpreter's lock meanwhile none is named. */
 #define PT_HOLDER_SAMPLES 20
 /* Starving of which nobody knows why counts as so much of itself beside other costs: a

@@ -76,15 +76,6 @@ static int last_waited_for(const struct pt_charger *k)
 	return w < 0 ? next_in_turn(k) : w;
 }
 
-/* It hands over something else than batches, over a channel of its own: that was waited for. */
-static bool tells(const struct pt_charger *k, const struct pt_thread *who, const struct pt_iv *iv)
-{
-	int w;
-
-	return who && pt_worker_index(k->t, who, &w) && !k->asked.v[w] &&
-	       pt_is_own_channel(&k->t->look->givers, iv);
-}
-
 /* The walk comes to a sleep of whoever receives. Batches come in order: what
  * another worker sent in the meantime was not what was waited for. */
 static const struct pt_thread *awaited(struct pt_charger *k, uint64_t at,
@@ -106,7 +97,8 @@ static const struct pt_thread *awaited(struct pt_charger *k, uint64_t at,
 	}
 	if (!who && iv->open && k->deliverer < 0)
 		k->deliverer = last_waited_for(k);
-	if (k->deliverer < 0 || tells(k, who, iv))
+	/* nobody else hands anything over there: its part of a batch, or something beside that */
+	if (k->deliverer < 0 || (who && pt_is_own_channel(&k->t->look->givers, iv)))
 		return who;
 	if (who && (!pt_worker_index(k->t, who, &w) || w == k->deliverer ||
 		    k->t->workers.v[w].role == PT_ROLE_HELPER))
@@ -537,20 +529,15 @@ int pt_charge_waits(struct pt_an *an, struct pt_trainer *t,
 		if (t->workers.v[i].proc != t->proc)
 			err = pt_find_quota(an, t, t->workers.v[i].proc);
 		err = err ?: pt_vec_push(&k.by_worker, 0);
-		err = err ?: pt_vec_push(&k.asked, false);
 		err = err ?: pt_vec_push(&k.movers, pt_mover_of(an, &t->workers.v[i]));
 		err = err ?: pt_vec_push(&k.kernel, pt_kernel_part(t->workers.v[i].proc));
 	}
-	for (i = 0; i < t->look->asks.n && !err; i++)
-		if (t->look->asks.v[i].item && t->look->asks.v[i].worker >= 0)
-			k.asked.v[t->look->asks.v[i].worker] = true;
 	for (i = 0; i < t->waits.n && !err; i++)
 		err = charge_wait(&k, &t->waits.v[i]);
 	for (i = 0; i < t->steps.n; i++)
 		sum_step(t, &t->steps.v[i]);
 	t->top_cause = pt_largest_cause(t->cause_ns);
 	pt_vec_free(&k.by_worker);
-	pt_vec_free(&k.asked);
 	pt_vec_free(&k.movers);
 	pt_vec_free(&k.kernel);
 	pt_vec_free(&k.feds);

@@ -15,7 +15,6 @@ struct pt_charger {
 	struct pt_fetch *w;
 	uint64_t by_cause[PT_CAUSE_NR];
 	PT_VEC(uint64_t) by_worker; /* ns of this wait, by its index */
-	PT_VEC(bool) asked; /* likewise: for items, by the consumer */
 	PT_VEC(struct pt_mover) movers; /* likewise */
 	pt_doubles kernel; /* of its computing: what its process does in the kernel */
 	const struct pt_thread *holder; /* of a lock, while it is looked at */

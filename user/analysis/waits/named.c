@@ -91,6 +91,15 @@ static bool copies_bytes(const struct pt_model *m, const struct pt_code_look *l)
 	return leaf && leaf->native && !strncmp(leaf->name, "libc.", 5);
 }
 
+/* ... in a call of it that receives from a socket. */
+static bool receives(const struct pt_model *m, const struct pt_code_look *l)
+{
+	uint32_t id = copies_bytes(m, l) ? pt_model_function(m, l) : 0;
+	const struct pt_code_line *f = id ? pt_model_line(m, id) : NULL;
+
+	return f && f->name && !strncmp(f->name, "recv", 4);
+}
+
 /* ... or in Python's own way of calling C. */
 static bool copies_or_calls(const struct pt_model *m, const struct pt_code_look *l)
 {
@@ -175,7 +184,8 @@ void pt_find_computing(const struct pt_an *an, struct pt_trainer *t)
 			continue;
 		all++;
 		back += is_called_back(an->m, l->stack) || is_own_work(an->m, l) ||
-			(more && pt_stack_line(an->m, l->stack) && !pt_takes_batch(an->m, l->stack));
+			(more && pt_stack_line(an->m, l->stack) && !receives(an->m, l) &&
+			 !pt_takes_batch(an->m, l->stack));
 	}
 	t->computes_too = back >= COMPUTES_MIN && (double)back >= COMPUTES_PART * (double)all;
 	if (!t->computes_too)

@@ -394,6 +394,20 @@ static bool has_peer(const struct pt_trainer *t, const struct pt_worker *w)
 	return false;
 }
 
+/* A program of its own is at work: what it reads from a pipe may be that one's. */
+static bool runs_program(const struct pt_an *an, const struct pt_worker *w)
+{
+	size_t i;
+
+	for (i = 0; i < an->m->all_procs.n; i++) {
+		const struct pt_proc *p = an->m->all_procs.v[i];
+
+		if (p->ppid == w->proc->tgid && p->born && !p->died)
+			return true;
+	}
+	return false;
+}
+
 void pt_find_hung(const struct pt_an *an, struct pt_trainer *t,
 		  struct pt_hung *out)
 {
@@ -413,7 +427,7 @@ void pt_find_hung(const struct pt_an *an, struct pt_trainer *t,
 		w->hung = false;
 		k.vain = vain && has_peer(t, w);
 		if (iv && !pt_rests(w, iv) &&
-		    (k.vain || iv->wait != PT_WAIT_PIPE_IN)) {
+		    (k.vain || iv->wait != PT_WAIT_PIPE_IN || runs_program(an, w))) {
 			enum pt_hang how = hang_of(&k, iv, s, k.asks || k.vain);
 
 			w->hung = how != PT_HANG_NONE && !may_end(an, how, s);
