@@ -214,6 +214,46 @@ static void test_hidden_by_estimate(void **state)
 	loop_free(&l);
 }
 
+/* 1,000 launches at 20 us and 20 of another kernel, each time with the host late by another part of
+ * 4 ms in the midst of it; the sync behind waits 5 ms, but for `made_up` of that delay. */
+static void late_host(struct loop *l, double made_up)
+{
+	int i, k;
+
+	loop_begin(l);
+	for (i = 0; i < STEPS; i++) {
+		uint64_t at = step_at(l, i) + 200 * ST_US, delay = (uint64_t)(i * 7 % 20) * 200 * ST_US, end;
+
+		st_gpu(&l->s, "cudaMemcpyAsync", P, P, at, at + 20 * ST_US, 0, 1, 1 << 20, H2D);
+		for (k = 0; k < 1020; k++) {
+			at += 20 * ST_US + (k >= 200 && k < 210 ? delay / 10 : 0);
+			st_gpu(&l->s, "cudaLaunchKernel", P, P, at, at + 4 * ST_US, 0,
+			       k < 1000 ? 0x100 : 0x200, 0, 0);
+		}
+		at += 20 * ST_US;
+		end = at + 5 * ST_MS - (uint64_t)(made_up * (double)delay);
+		st_gpu(&l->s, "cudaMemcpy", P, P, at, end, 0, 1, 4, D2H);
+	}
+	loop_end(l);
+}
+
+/* A device that has work makes up for that; one whose queue was empty does not, and how long its
+ * first kernels take is not known. */
+static void test_made_up(void **state)
+{
+	struct loop l;
+
+	(void)state;
+	late_host(&l, 0);
+	assert_string_equal(case_root(l.r), "launch_bound");
+	assert_int_equal(l.r->verdicts[0].certainty, PT_CONF_LOW);
+	assert_true(isnan(l.r->gpu[0].busy_share));
+	loop_free(&l);
+	late_host(&l, 1);
+	assert_true(l.r->gpu[0].busy_share > 0);
+	loop_free(&l);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -221,6 +261,7 @@ int main(void)
 		cmocka_unit_test(test_polls),
 		cmocka_unit_test(test_may_make_batches),
 		cmocka_unit_test(test_hidden_by_estimate),
+		cmocka_unit_test(test_made_up),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

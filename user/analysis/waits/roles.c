@@ -184,12 +184,28 @@ static bool is_beside_feed(const struct pt_givers *g, const struct pt_giver *kin
 	       read - up <= up / NAMES_PART && kin->unsized == kin->sleeps;
 }
 
+/* One process but this one writes just as much as goes up. */
+static bool writes_it_all(const struct pt_givers *g, const struct pt_giver *x, uint64_t up)
+{
+	size_t i;
+
+	for (i = 0; i < g->an->m->all_procs.n; i++) {
+		const struct pt_proc *p = g->an->m->all_procs.v[i];
+		uint64_t wrote = p == g->own || p->tgid == x->tgid ? 0 : pt_written_by(g->an, p);
+
+		if (up && wrote + up / NAMES_PART >= up && wrote <= up + up / NAMES_PART)
+			return true;
+	}
+	return false;
+}
+
 /* A process that writes so small a part of what goes up hands over no batches in a pipe, ... */
 #define ANSWERS_PART 10
 
-/* ... where the consumer reads as much as goes up, but for names and sizes and what this one writes,
- * and others who are waited for have written that, but for what was there when it all began: what
- * this one answers is for something else. */
+/* ... where the consumer reads as much as goes up, and others have written that: one process just so
+ * much. Or those who are waited for as much, but for what was there when it all began, and the consumer
+ * reads nothing beside it but names and sizes, and what this one writes. What this one answers is for
+ * something else then. */
 static bool is_beside_others(const struct pt_givers *g, const struct pt_giver *x)
 {
 	uint64_t up = g->feed.own_bytes;
@@ -197,9 +213,10 @@ static bool is_beside_others(const struct pt_givers *g, const struct pt_giver *x
 	/* one of many that come and go has written little in any case */
 	if (!x->wrote || x->th->exited || x->th->proc->born || x->wrote > up / ANSWERS_PART)
 		return false;
-	return g->feed.known && up && g->uploads >= GAPS_MIN && g->own_read >= up &&
-	       g->own_read - up <= up / NAMES_PART + x->wrote &&
-	       g->wrote >= up - up / NAMES_PART + x->wrote;
+	if (!g->feed.known || !up || g->uploads < GAPS_MIN || g->own_read < up)
+		return false;
+	return writes_it_all(g, x, up) || (g->own_read - up <= up / NAMES_PART + x->wrote &&
+					g->wrote >= up - up / NAMES_PART + x->wrote);
 }
 
 /* Somebody behind whose work each time results come down from the device and nothing goes up: where
@@ -227,17 +244,17 @@ static bool is_taken_from(const struct pt_givers *g, const struct pt_giver *x,
 /* So many looks found the loop taking something above its calls of the device. */
 #define ABOVE_TAKES 3
 
-/* The consumer waits for it behind all its calls of the device, and above them it takes a batch:
- * what comes behind the last call is for results. But not who may have written a part of what goes
- * up. */
+/* The consumer waits for it behind all its calls of the device, and above them it takes a batch, or
+ * another process writes all that goes up: what comes behind the last call is for results. But not who
+ * may have written a part of what goes up. */
 static bool is_behind_calls(const struct pt_givers *g, const struct pt_giver *x,
 			    const struct pt_giver *kin)
 {
 	const struct pt_giver *by = x->looked >= PT_TELLS_MIN ? x : kin;
 	uint64_t up = g->feed.own_bytes;
 
-	return pt_looks_tell(by->behind, by->looked) && g->loop->takes_above >= ABOVE_TAKES &&
-	       g->feed.known &&
+	return pt_looks_tell(by->behind, by->looked) && g->feed.known &&
+	       (g->loop->takes_above >= ABOVE_TAKES || writes_it_all(g, x, up)) &&
 	       g->own_read - pt_min64(g->own_read, x->wrote) + up / NAMES_PART >= up;
 }
 
