@@ -231,7 +231,7 @@ static bool delays_stay(struct stretches *s)
 		return false;
 	slope = f.xy / f.xx;
 	error = sqrt(fmax(f.yy - slope * f.xy, 0) / (double)(f.free - 1) / f.xx);
-	return slope - 2 * error > PT_DELAYS_SLOPE;
+	return slope - 2 * error > -PT_DELAYS_MADE_UP;
 }
 
 /* The stretches are much of the time, and the replayed device is at work in most of that. */

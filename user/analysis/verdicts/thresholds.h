@@ -103,10 +103,10 @@
  * the interpreter in no more of these moments than this: the loading computes without it. */
 #define PT_APART_MIN 20
 #define PT_APART_HELD 0.10
-/* A sync whose wait grows by more than this with each ns that the host is late makes up for no
- * more than half of it: -1 where the device had work all along. From so many equal ones on, between
- * which the host differs by so much, in the mean square: a wake-up alone takes tens of us. */
-#define PT_DELAYS_SLOPE (-0.50)
+/* So much of a host's delay, or more, do the syncs behind it make up for where the device has work:
+ * all of it where it had some all along. From so many equal ones on, between which the host differs
+ * by so much, in the mean square: a wake-up alone takes tens of us. */
+#define PT_DELAYS_MADE_UP 0.50
 #define PT_DELAYS_MIN 20
 #define PT_DELAYS_NS 100e3
 /* Of fewer samples of who has the interpreter's lock meanwhile none is named. */
