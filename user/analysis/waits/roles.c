@@ -261,10 +261,13 @@ static bool is_behind_calls(const struct pt_givers *g, const struct pt_giver *x,
 static enum pt_giver_role who_feeds(const struct pt_givers *g, struct pt_giver *x,
 				    const struct pt_giver *kin)
 {
+	bool beside = is_beside_others(g, x);
+
 	x->takes = takes_output(x, kin);
 	x->for_results = is_behind_calls(g, x, kin);
-	if ((x->for_results || !is_taken_from(g, x, kin)) &&
-	    (is_peer(g, x, kin) || is_beside_others(g, x)))
+	/* where a batch is taken who says unasked how far one may go holds it back, too */
+	if ((x->for_results || (beside && is_mostly_asked(x)) || !is_taken_from(g, x, kin)) &&
+	    (is_peer(g, x, kin) || beside))
 		return comes_unasked(g, x) ? PT_GIVER_CLIENT : PT_GIVER_PEER;
 	if (holds_results(g, x, kin))
 		return PT_GIVER_UNKNOWN;
@@ -285,7 +288,7 @@ bool pt_ahead_tells(const struct pt_givers *g)
 	for (x = g->all; x; x = x->hh.next)
 		if (x->tgid != g->own->tgid &&
 		    (pt_feeds_nothing(&g->feed) || may_be_store(x) ||
-		     hands_over_little(g, x, x) || is_seldom(g, x, x)))
+		     hands_over_little(g, x, x) || is_seldom(g, x, x) || is_beside_others(g, x)))
 			return true;
 	return false;
 }
