@@ -247,11 +247,14 @@ static bool seems_at_work(const struct pt_an *an, const struct pt_trainer *t,
 }
 
 /* Nothing shows how long the kernels before the last ones take. */
-static int take_behind(struct pt_trainer *t, struct stretches *s)
+static int take_behind(const struct pt_an *an, struct pt_trainer *t, struct stretches *s)
 {
+	int err = pt_spans_append(&s->kept_up, &s->behind);
+
+	pt_spans_tidy(&s->kept_up, an->t0, an->t1);
 	t->host_bound_launches += s->behind_launches;
 	t->gpu_known = t->devs.v[0].known = false;
-	return pt_spans_append(&s->kept_up, &s->behind);
+	return err;
 }
 
 static int find_stretches(const struct pt_an *an, const struct pt_proc *p, struct pt_trainer *t,
@@ -294,7 +297,7 @@ static int find_host_bound(const struct pt_an *an, struct pt_trainer *t,
 	t->host_bound_ns = t->host_bound_launches = 0;
 	err = find_stretches(an, t->proc, t, &s);
 	if (!err && seems_at_work(an, t, &s) && delays_stay(&s))
-		err = take_behind(t, &s);
+		err = take_behind(an, t, &s);
 	t->host_bound_ns = pt_spans_sum(&s.kept_up) - pt_spans_overlap(&s.kept_up, waits);
 	pt_vec_free(&s.pieces);
 	pt_vec_free(&s.drained);

@@ -177,14 +177,18 @@ static bool holds_back(const struct pt_charger *k, const struct pt_worker *w,
 }
 
 /* The capture ends in this sleep. Who ended all the sleeps of this kind at this place that were
- * seen before, is waited for again; NULL: none, several, or it is a lock. */
+ * seen before is waited for again; NULL: none, several, the consumer, who waits itself, or it is a
+ * lock. */
 static const struct pt_thread *gave_before(const struct pt_charger *k, const struct pt_thread *th,
 					   const struct pt_iv *iv)
 {
-	const struct pt_iv *x = iv, *last = NULL;
+	const struct pt_iv *x, *last = NULL;
+	const struct pt_thread *who;
 	unsigned left = PT_GAVE_BEFORE;
 
-	while (iv->open && x > th->iv.v && left--) {
+	if (!iv->open)
+		return NULL;
+	for (x = iv; x > th->iv.v && left--;) {
 		x--;
 		if (x->wait != iv->wait || x->arg0 != iv->arg0 || x->object != iv->object)
 			continue;
@@ -192,8 +196,10 @@ static const struct pt_thread *gave_before(const struct pt_charger *k, const str
 			return NULL;
 		last = x;
 	}
-	return last && !pt_is_lock(k->paths, th, last) ?
-		pt_model_thread(k->an->m, last->waker_tid) : NULL;
+	if (!last || pt_is_lock(k->paths, th, last))
+		return NULL;
+	who = pt_model_thread(k->an->m, last->waker_tid);
+	return who && pt_is_actor(k->a, who) ? NULL : who;
 }
 
 static enum pt_link follow(struct pt_charger *k, const struct pt_thread *th,

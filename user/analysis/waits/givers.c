@@ -530,6 +530,7 @@ int pt_find_givers(const struct pt_an *an, struct pt_paths *paths,
 	pt_find_taking(loop, a->lead, &out->taking);
 	err = pt_find_feed(an->m, a->proc, &out->feed);
 	err = err ?: sum_gaps(&k);
+	pt_find_writers(out);
 	if (!err && pt_ahead_tells(out))
 		err = sum_others_ahead(&k);
 	err = err ?: pt_find_roles(out);

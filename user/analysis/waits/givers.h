@@ -78,6 +78,8 @@ struct pt_givers {
 	struct pt_loop *loop;
 	struct pt_taking taking;
 	uint64_t wrote; /* bytes that the givers did, each thread by itself */
+	uint32_t whole_writer, whole_writers; /* a process that writes just as much as goes up;
+					       * how many do */
 	bool fed; /* what suppliers in other processes write is what goes up: nothing else does */
 	uint64_t own_read; /* bytes that the consumer's process reads in all */
 	uint64_t lead_read; /* ... and of these the thread that calls the device */

@@ -185,18 +185,9 @@ static bool is_beside_feed(const struct pt_givers *g, const struct pt_giver *kin
 }
 
 /* One process but this one writes just as much as goes up. */
-static bool writes_it_all(const struct pt_givers *g, const struct pt_giver *x, uint64_t up)
+static bool writes_it_all(const struct pt_givers *g, const struct pt_giver *x)
 {
-	size_t i;
-
-	for (i = 0; i < g->an->m->all_procs.n; i++) {
-		const struct pt_proc *p = g->an->m->all_procs.v[i];
-		uint64_t wrote = p == g->own || p->tgid == x->tgid ? 0 : pt_written_by(g->an, p);
-
-		if (up && wrote + up / NAMES_PART >= up && wrote <= up + up / NAMES_PART)
-			return true;
-	}
-	return false;
+	return g->whole_writers > (g->whole_writer == x->tgid);
 }
 
 /* A process that writes so small a part of what goes up hands over no batches in a pipe, ... */
@@ -215,8 +206,8 @@ static bool is_beside_others(const struct pt_givers *g, const struct pt_giver *x
 		return false;
 	if (!g->feed.known || !up || g->uploads < GAPS_MIN || g->own_read < up)
 		return false;
-	return writes_it_all(g, x, up) || (g->own_read - up <= up / NAMES_PART + x->wrote &&
-					g->wrote >= up - up / NAMES_PART + x->wrote);
+	return writes_it_all(g, x) || (g->own_read - up <= up / NAMES_PART + x->wrote &&
+				       g->wrote >= up - up / NAMES_PART + x->wrote);
 }
 
 /* Somebody behind whose work each time results come down from the device and nothing goes up: where
@@ -254,7 +245,7 @@ static bool is_behind_calls(const struct pt_givers *g, const struct pt_giver *x,
 	uint64_t up = g->feed.own_bytes;
 
 	return pt_looks_tell(by->behind, by->looked) && g->feed.known &&
-	       (g->loop->takes_above >= ABOVE_TAKES || writes_it_all(g, x, up)) &&
+	       (g->loop->takes_above >= ABOVE_TAKES || writes_it_all(g, x)) &&
 	       g->own_read - pt_min64(g->own_read, x->wrote) + up / NAMES_PART >= up;
 }
 
@@ -444,6 +435,22 @@ static bool is_fed(const struct pt_givers *g)
 		if (x->role == PT_GIVER_SUPPLIER && x->th && x->th->proc != g->own)
 			wrote += pt_written_between(x->th, g->an->t0, g->an->t1);
 	return g->feed.known && up && g->uploads >= GAPS_MIN && wrote >= up - up / FED_PART;
+}
+
+void pt_find_writers(struct pt_givers *g)
+{
+	uint64_t up = g->feed.own_bytes, wrote;
+	size_t i;
+
+	for (i = 0; up && i < g->an->m->all_procs.n; i++) {
+		const struct pt_proc *p = g->an->m->all_procs.v[i];
+
+		wrote = p == g->own ? 0 : pt_written_by(g->an, p);
+		if (wrote + up / NAMES_PART < up || wrote > up + up / NAMES_PART)
+			continue;
+		g->whole_writer = p->tgid;
+		g->whole_writers++;
+	}
 }
 
 int pt_find_roles(struct pt_givers *g)

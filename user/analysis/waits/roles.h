@@ -8,6 +8,8 @@
 /* May one in another process be no supplier for what it had begun before it was waited
  * for? Then that is worth summing before pt_find_roles(). */
 bool pt_ahead_tells(const struct pt_givers *g);
+/* Who else writes just what goes up: g->whole_writers, by its feed. */
+void pt_find_writers(struct pt_givers *g);
 /* Of each; alone, then with those of its kind. 0 or -ENOMEM. */
 int pt_find_roles(struct pt_givers *g);
 

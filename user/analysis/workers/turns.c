@@ -103,17 +103,19 @@ static bool computes(const struct pt_thread *th, uint64_t b, uint64_t e)
 	return (double)asleep <= (1 - BESIDE) * (double)(e - b);
 }
 
+static bool is_own_thread(const struct pt_trainer *t, const struct pt_worker *w)
+{
+	return w->role == PT_ROLE_THREAD && w->proc == t->proc;
+}
+
 static bool loads_beside(const struct pt_trainer *t, uint64_t ts)
 {
 	size_t i;
 
-	for (i = 0; i < t->workers.n; i++) {
-		const struct pt_worker *w = &t->workers.v[i];
-
-		if (w->role == PT_ROLE_THREAD && w->proc == t->proc &&
-		    computes(w->main, ts, ts + BESIDE_NS))
+	for (i = 0; i < t->workers.n; i++)
+		if (is_own_thread(t, &t->workers.v[i]) &&
+		    computes(t->workers.v[i].main, ts, ts + BESIDE_NS))
 			return true;
-	}
 	return false;
 }
 
@@ -123,6 +125,10 @@ void pt_measure_apart(const struct pt_an *an, const struct pt_trainer *t,
 	const struct pt_thread *th = t->main;
 	size_t i;
 
+	for (i = 0; i < t->workers.n && !is_own_thread(t, &t->workers.v[i]); i++)
+		;
+	if (i == t->workers.n)
+		return;
 	for (i = 0; i + 1 < th->iv.n; i++) {
 		const struct pt_iv *iv = &th->iv.v[i], *next = iv + 1;
 
