@@ -22,6 +22,13 @@
  * that of y over that of x; NAN below two points. 0 or -ENOMEM.
  */
 int pt_theil_sen(const double *x, const double *y, size_t n, double *slope);
+/* The line of y over x by least squares, from sums of products of deviations from means: its slope
+ * and that one's standard error, in the unit of y over that of x. `free`: points less means; above
+ * 1, and xx above 0. */
+struct pt_products {
+	double xx, xy, yy, free;
+};
+void pt_fit_slope(const struct pt_products *s, double *slope, double *error);
 /* Mann and Kendall's test for a trend: its normal deviate, with ties and the
  * correction for continuity. Meaningful from ten points. */
 double pt_mann_kendall(const double *y, size_t n);

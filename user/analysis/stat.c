@@ -7,6 +7,12 @@
 
 #define MAX_POINTS 400 /* pairs grow with the square */
 
+void pt_fit_slope(const struct pt_products *s, double *slope, double *error)
+{
+	*slope = s->xy / s->xx;
+	*error = sqrt(fmax(0, s->yy - *slope * s->xy) / (s->free - 1) / s->xx);
+}
+
 int pt_theil_sen(const double *x, const double *y, size_t n, double *slope)
 {
 	size_t m = n > MAX_POINTS ? MAX_POINTS : n, i, j, k = 0;

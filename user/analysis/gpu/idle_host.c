@@ -181,12 +181,8 @@ static int end_stretch(struct pt_trainer *t, struct stretches *s, const struct p
 
 PT_ORDER(by_launches, struct drained, pt_cmp(x->launches, y->launches))
 
-struct fit { /* of waits against stretches, both against those of as many launches */
-	double xx, xy, yy;
-	size_t free; /* degrees of freedom */
-};
-
-static void add_equals(struct fit *f, const struct drained *v, size_t n)
+/* Waits against stretches, both as they differ from those of as many launches. */
+static void add_equals(struct pt_products *f, const struct drained *v, size_t n)
 {
 	double ns = 0, wait = 0;
 	size_t i;
@@ -205,7 +201,7 @@ static void add_equals(struct fit *f, const struct drained *v, size_t n)
 		f->xy += x * y;
 		f->yy += y * y;
 	}
-	f->free += n - 1;
+	f->free += (double)(n - 1);
 }
 
 /*
@@ -216,7 +212,7 @@ static void add_equals(struct fit *f, const struct drained *v, size_t n)
  */
 static bool delays_stay(struct stretches *s)
 {
-	struct fit f = { 0 };
+	struct pt_products f = { 0 };
 	size_t i, k;
 	double slope, error;
 
@@ -227,10 +223,9 @@ static bool delays_stay(struct stretches *s)
 			k++;
 		add_equals(&f, s->drained.v + i, k - i);
 	}
-	if (f.free < PT_DELAYS_MIN || f.xx < (double)f.free * PT_DELAYS_NS * PT_DELAYS_NS)
+	if (f.free < PT_DELAYS_MIN || f.xx < f.free * PT_DELAYS_NS * PT_DELAYS_NS)
 		return false;
-	slope = f.xy / f.xx;
-	error = sqrt(fmax(f.yy - slope * f.xy, 0) / (double)(f.free - 1) / f.xx);
+	pt_fit_slope(&f, &slope, &error);
 	return slope - 2 * error > -PT_DELAYS_MADE_UP;
 }
 

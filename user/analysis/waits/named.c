@@ -97,7 +97,8 @@ static bool receives(const struct pt_model *m, const struct pt_code_look *l)
 	uint32_t id = copies_bytes(m, l) ? pt_model_function(m, l) : 0;
 	const struct pt_code_line *f = id ? pt_model_line(m, id) : NULL;
 
-	return f && f->name && !strncmp(f->name, "recv", 4);
+	/* which of its names a function is known by, recv or __recv, is the library's */
+	return f && f->name && !strncmp(f->name + strspn(f->name, "_"), "recv", 4);
 }
 
 /* ... or in Python's own way of calling C. */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+#include "analysis/health.h"
 #include "analysis/internal.h"
 #include "analysis/whatif/places.h"
 
@@ -163,16 +164,13 @@ static void add_point(struct line *l, double x, double y)
 
 static void solve(const struct line *l, double *slope, double *error)
 {
-	double sxx = l->xx - l->x * l->x / l->n;
-	double sxy = l->xy - l->x * l->y / l->n;
-	double syy = l->yy - l->y * l->y / l->n;
+	struct pt_products s = { l->xx - l->x * l->x / l->n, l->xy - l->x * l->y / l->n,
+				 l->yy - l->y * l->y / l->n, l->n - 1 };
 
 	*slope = 0;
 	*error = INFINITY;
-	if (!(l->n > 3) || !(sxx > 1e-9))
-		return;
-	*slope = sxy / sxx;
-	*error = sqrt(fmax(0, syy - *slope * sxy) / (l->n - 2) / sxx);
+	if (l->n > 3 && s.xx > 1e-9)
+		pt_fit_slope(&s, slope, error);
 }
 
 /* How far a stay follows the end of those that were there before it. */

@@ -402,7 +402,7 @@ static bool runs_program(const struct pt_an *an, const struct pt_worker *w)
 	for (i = 0; i < an->m->all_procs.n; i++) {
 		const struct pt_proc *p = an->m->all_procs.v[i];
 
-		if (p->ppid == w->proc->tgid && p->born && !p->died)
+		if (p->ppid == w->proc->tgid && !p->died)
 			return true;
 	}
 	return false;
