@@ -24,7 +24,8 @@
  * 6 what it reads in. 7 the loop's call of the device; 8 a generator that the loop goes
  * through, and 10 what the loop calls from its line 9, behind that call; 12 what it calls
  * before that, from 11. 21 and 22, libraries that the loop calls from 9: what copies, what
- * receives. */
+ * receives. 31, which calls the device, is called by line 13; by the same one 32 before it, and
+ * 33 behind it. */
 static const struct {
 	uint32_t id;
 	int line;
@@ -46,6 +47,9 @@ static const struct {
 	{ 11, 11, false, "train", "/job/train.py", 0, 0 },
 	{ 12, 50, false, "prepare", "/job/train.py", 11, 0 },
 	{ 21, 180, true, "concatenate", "/usr/lib/python3/dist-packages/numpy/core.py", 9, 0 },
+	{ 31, 80, false, "use", "/job/train.py", 7, 20 << PT_PYSTACK_AT },
+	{ 32, 60, false, "fetch", "/job/train.py", 7, 10 << PT_PYSTACK_AT },
+	{ 33, 60, false, "fetch", "/job/train.py", 7, 30 << PT_PYSTACK_AT },
 	{ 22, 250, true, "Connection.recv", "/usr/lib/python3.11/multiprocessing/connection.py", 9,
 	  0 },
 };
@@ -317,8 +321,8 @@ static void a_verdict_names_the_line(void **state)
 }
 
 /* A job that makes its batches up by computing, and one that computes as much for itself: what
- * differs is the stack. `in`: where it computes. */
-static const struct pt_report *computing(struct st_case *c, uint32_t in)
+ * differs is the stack. `in`: where it computes, `call`: where it calls the device. */
+static const struct pt_report *computing(struct st_case *c, uint32_t in, uint32_t call)
 {
 	struct job_opts o = job_defaults();
 	uint64_t rnd = 11, ts;
@@ -334,7 +338,7 @@ static const struct pt_report *computing(struct st_case *c, uint32_t in)
 			k++;
 		s = &c->j.steps.v[k];
 		look(c->m, JOB_TRAINER, JOB_TRAINER, ts, ts + 50 * ST_US,
-		     s->wait_begin <= ts && ts + 50 * ST_US < s->wait_end ? in : 7);
+		     s->wait_begin <= ts && ts + 50 * ST_US < s->wait_end ? in : call);
 	}
 	return analyze(c);
 }
@@ -371,9 +375,10 @@ static void a_headline_names_a_function(void **state)
 }
 
 /* The job computes in line `in`, which is told as its data wait, to the length, and by name. */
-static const struct pt_report *loads_in(struct st_case *c, uint32_t in, const char *name)
+static const struct pt_report *loads_in(struct st_case *c, uint32_t in, uint32_t call,
+					const char *name)
 {
-	const struct pt_report *r = computing(c, in);
+	const struct pt_report *r = computing(c, in, call);
 	double wall = (double)(c->j.t1 - c->j.t0), truth = (double)job_wait_ns(&c->j) / wall;
 
 	assert_true(r->breakdown.known && truth > 0.2);
@@ -386,7 +391,7 @@ static const struct pt_report *loads_in(struct st_case *c, uint32_t in, const ch
 static void python_names_a_data_wait(void **state)
 {
 	struct st_case c;
-	const struct pt_report *r = loads_in(&c, 8, "batches (train.py:5)");
+	const struct pt_report *r = loads_in(&c, 8, 7, "batches (train.py:5)");
 
 	(void)state;
 	assert_string_equal(r->data_wait.evidence, "named");
@@ -397,10 +402,25 @@ static void python_names_a_data_wait(void **state)
 static void python_above_the_calls_is_loading(void **state)
 {
 	struct st_case c;
-	const struct pt_report *r = loads_in(&c, 12, "prepare (train.py:50)");
+	const struct pt_report *r = loads_in(&c, 12, 7, "prepare (train.py:50)");
 
 	(void)state;
 	assert_int_equal(r->verdicts[0].certainty, PT_CONF_MEDIUM);
+	case_close(&c);
+}
+
+/* use(fetch()): one line does both, and only which comes first tells. */
+static void python_before_the_call_in_its_line_is_loading(void **state)
+{
+	struct st_case c;
+	const struct pt_report *r = loads_in(&c, 32, 31, "fetch (train.py:60)");
+
+	(void)state;
+	assert_string_equal(r->data_wait.evidence, "named");
+	case_close(&c);
+	r = computing(&c, 33, 31);
+	assert_true(r->breakdown.known && r->breakdown.data_wait.share < 0.01);
+	assert_string_equal(case_root(r), "host_bound");
 	case_close(&c);
 }
 
@@ -447,7 +467,7 @@ static void what_sends_a_batch_up_is_no_loading(void **state)
 static void python_elsewhere_is_host_work(void **state)
 {
 	struct st_case c;
-	const struct pt_report *r = computing(&c, 10);
+	const struct pt_report *r = computing(&c, 10, 7);
 
 	(void)state;
 	assert_true(r->breakdown.known && r->breakdown.data_wait.share < 0.01);
@@ -952,6 +972,7 @@ int main(void)
 		cmocka_unit_test(a_headline_names_a_function),
 		cmocka_unit_test(python_names_a_data_wait),
 		cmocka_unit_test(python_above_the_calls_is_loading),
+		cmocka_unit_test(python_before_the_call_in_its_line_is_loading),
 		cmocka_unit_test(what_sends_a_batch_up_is_no_loading),
 		cmocka_unit_test(python_elsewhere_is_host_work),
 		cmocka_unit_test(one_function_behind_syncs_is_host_work),

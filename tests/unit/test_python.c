@@ -400,6 +400,16 @@ static void samples(void **state)
 	id = t.last.stack;
 	assert_true(pt_py_looks_sample(t.l, &s, s.n, on_told, &t));
 	assert_int_equal(t.last.stack, id);
+	/* which of its caller's instructions called it */
+	assert_int_equal(pt_py_node_of(t.l, id)->called_at, 4 / 2 + 1);
+	s.at[1].instr = at(CODE) + 184 + 6;
+	assert_true(pt_py_looks_sample(t.l, &s, s.n, on_told, &t));
+	assert_int_not_equal(t.last.stack, id);
+	assert_int_equal(pt_py_node_of(t.l, t.last.stack)->called_at, 6 / 2 + 1);
+	for (id = t.last.stack; pt_py_node_of(t.l, id)->caller; id = pt_py_node_of(t.l, id)->caller)
+		;
+	assert_int_equal(pt_py_node_of(t.l, id)->called_at, 0);
+	id = t.last.stack;
 	s.at[0].instr = at(CODE) + 184 + 400; /* behind all lines */
 	assert_true(pt_py_looks_sample(t.l, &s, s.n, on_told, &t));
 	assert_int_not_equal(t.last.stack, id);
@@ -410,7 +420,7 @@ static void samples(void **state)
 	assert_false(pt_py_looks_sample(t.l, &s, s.n, on_told, &t));
 	assert_false(pt_py_looks_sample(t.l, &s, PT_PY_FRAMES + 1, on_told, &t));
 	assert_false(pt_py_looks_sample(t.l, &s, 0, on_told, &t));
-	assert_int_equal(t.n, 3);
+	assert_int_equal(t.n, 4);
 	/* where it is is told once */
 	py = pt_py_looks_opened(t.l, &pid);
 	assert_non_null(py);

@@ -41,7 +41,7 @@ int pt_feed_pyline(struct pt_model *m, const struct pt_rec_pyline *r)
 
 int pt_feed_pystack(struct pt_model *m, const struct pt_rec_pystack *r)
 {
-	const struct pt_code_stack none = { 0, 0, 0 };
+	const struct pt_code_stack none = { 0 };
 
 	/* callers come first: no stack goes in a circle */
 	if (!r->id || r->id >= PT_PY_IDS || r->caller >= r->id || !r->line ||
@@ -50,7 +50,9 @@ int pt_feed_pystack(struct pt_model *m, const struct pt_rec_pystack *r)
 	while (m->code_stacks.n < r->id)
 		if (pt_held_push(sum_of(m), &m->code_stacks, none))
 			return -ENOMEM;
-	m->code_stacks.v[r->id - 1] = (struct pt_code_stack){ r->caller, r->line, r->flags };
+	m->code_stacks.v[r->id - 1] = (struct pt_code_stack){
+		.caller = r->caller, .line = r->line, .flags = (uint16_t)r->flags,
+		.called_at = (uint16_t)(r->flags >> PT_PYSTACK_AT) };
 	return 0;
 }
 

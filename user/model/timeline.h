@@ -216,7 +216,8 @@ struct pt_code_line {
 /* A stack is its innermost line and the stack that called it; ids. */
 struct pt_code_stack {
 	uint32_t caller, line; /* caller 0: none; else a lower one */
-	uint32_t flags;	       /* PT_PYSTACK_* */
+	uint16_t flags;	       /* PT_PYSTACK_* */
+	uint16_t called_at;    /* the caller's instruction; see PT_PYSTACK_AT */
 };
 
 /* A thread's stack, read from outside between `begin` and `end`. */

@@ -209,9 +209,9 @@ uint32_t pt_py_line_id(struct pt_py_looks *l, const struct pt_py_frame *f)
 	return 0;
 }
 
-uint32_t pt_py_node_id(struct pt_py_looks *l, uint32_t caller, uint32_t line, uint32_t flags)
+uint32_t pt_py_node_id(struct pt_py_looks *l, const struct pt_py_node *node)
 {
-	const struct pt_py_node key = { caller, line, flags };
+	const struct pt_py_node key = *node;
 	struct node *x = pt_hash_make(l->by_key, key, &key);
 
 	if (!x || x->id)
@@ -283,8 +283,11 @@ static uint32_t stack_id(struct pt_py_looks *l)
 	size_t i;
 
 	for (i = l->depth; i-- > 0;) {
-		stack = !l->stack[i].line ? 0 :
-			pt_py_node_id(l, stack, l->stack[i].line, l->stack[i].flags);
+		const struct frame *f = &l->stack[i];
+		const struct pt_py_node x = { stack, f->line, f->flags,
+					      stack ? l->stack[i + 1].at : 0 };
+
+		stack = f->line ? pt_py_node_id(l, &x) : 0;
 		if (!stack)
 			break;
 	}
@@ -351,8 +354,7 @@ static void on_frame(void *ctx, const struct pt_py_frame *f)
 
 	if (l->depth == PT_PY_DEPTH)
 		return;
-	l->stack[l->depth].line = pt_py_line_id(l, f);
-	l->stack[l->depth++].flags = f->flags;
+	l->stack[l->depth++] = (struct frame){ pt_py_line_id(l, f), (uint16_t)f->flags, f->at };
 }
 
 /* A job may have a thread for each request. One that was not there twice has ended: a list

@@ -50,7 +50,8 @@ struct pt_py_line {
 /* A stack is its innermost line and the stack that called it. */
 struct pt_py_node {
 	uint32_t caller, line; /* 0: none; pt_py_line_of() */
-	uint32_t flags; /* PT_PY_ITER, _NEXT, _WITH: of its innermost function */
+	uint16_t flags; /* PT_PY_ITER, _NEXT, _WITH: of its innermost function */
+	uint16_t called_at; /* the caller's instruction; see pt_py_frame */
 };
 
 typedef void (*pt_py_look_fn)(void *ctx, const struct pt_py_look *look);

@@ -25,6 +25,12 @@ struct id {
 	pid_t pid, tid;
 };
 
+/* Of a pt_py_frame, with its line's id. */
+struct frame {
+	uint32_t line;
+	uint16_t flags, at;
+};
+
 /* The last sample of a thread, outermost frame first: the next one has most of it. */
 struct recent {
 	uint64_t since; /* when all of it was made sense of anew */
@@ -32,6 +38,7 @@ struct recent {
 	struct {
 		struct pt_py_frame_at at;
 		uint32_t node;
+		uint16_t instr; /* see pt_py_frame */
 	} f[PT_PY_FRAMES];
 };
 
@@ -49,7 +56,7 @@ struct thread {
 /* A frame of a sample that was made sense of. */
 struct known {
 	struct pt_py_frame_at at;
-	uint32_t line, flags;
+	struct frame f;
 	uint64_t ns; /* when its code object was looked at */
 	UT_hash_handle hh;
 };
@@ -128,9 +135,7 @@ struct pt_py_looks {
 	bool sampled; /* the process */
 	struct thread *at;
 	struct pt_py_look now;
-	struct {
-		uint32_t line, flags;
-	} stack[PT_PY_DEPTH]; /* the innermost first */
+	struct frame stack[PT_PY_DEPTH]; /* the innermost first */
 	size_t depth;
 };
 
@@ -138,7 +143,7 @@ struct pt_py_looks {
 struct process *pt_py_process_of(const struct pt_py_looks *l, pid_t pid);
 /* Ids, made where there is none yet. 0: there is no room for more. */
 uint32_t pt_py_line_id(struct pt_py_looks *l, const struct pt_py_frame *f);
-uint32_t pt_py_node_id(struct pt_py_looks *l, uint32_t caller, uint32_t line, uint32_t flags);
+uint32_t pt_py_node_id(struct pt_py_looks *l, const struct pt_py_node *node);
 /* native.c: the line that stands for the library in which a thread is at `ip`, and the place
  * there. 0: the interpreter, or nobody knows. */
 uint32_t pt_py_native_line(struct pt_py_looks *l, struct process *p, uint64_t ip,

@@ -30,8 +30,7 @@ static const struct known *known_of(struct pt_py_looks *l, struct process *p,
 		x = pt_hash_make(p->known, at, at);
 	if (!x)
 		return NULL;
-	x->line = pt_py_line_id(l, &f);
-	x->flags = f.flags;
+	x->f = (struct frame){ pt_py_line_id(l, &f), (uint16_t)f.flags, f.at };
 	x->ns = now;
 	return x;
 }
@@ -75,11 +74,14 @@ static uint32_t sampled_stack(struct pt_py_looks *l, struct process *p, const st
 		}
 		was = 0;
 		x = known_of(l, p, at, now);
-		stack = x && x->line ? pt_py_node_id(l, stack, x->line, x->flags) : 0;
+		stack = x && x->f.line ?
+				pt_py_node_id(l, &(struct pt_py_node){ stack, x->f.line, x->f.flags,
+								      k ? r->f[k - 1].instr : 0 }) : 0;
 		if (!stack)
 			break;
 		r->f[k].at = *at;
 		r->f[k].node = stack;
+		r->f[k].instr = x->f.at;
 	}
 	r->n = k;
 	return k == n ? stack : 0;
@@ -99,7 +101,8 @@ bool pt_py_looks_sample(struct pt_py_looks *l, const struct pt_py_sample *s, uin
 	if (!look.stack)
 		return false;
 	leaf = pt_py_native_line(l, p, s->ip, &place);
-	leaf = leaf ? pt_py_node_id(l, look.stack, leaf, PT_PY_NATIVE) : 0;
+	leaf = leaf ? pt_py_node_id(l, &(struct pt_py_node){ look.stack, leaf, PT_PY_NATIVE, 0 }) :
+		      0;
 	if (leaf) {
 		look.stack = leaf;
 		look.place = place;

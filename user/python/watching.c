@@ -115,7 +115,8 @@ static void put_node(struct pt_py_watch *w, uint32_t id)
 				    .id = id, .caller = x->caller, .line = x->line,
 				    .flags = (x->flags & PT_PY_ITER ? PT_PYSTACK_ITER : 0) |
 					     (x->flags & PT_PY_NEXT ? PT_PYSTACK_NEXT : 0) |
-					     (x->flags & PT_PY_WITH ? PT_PYSTACK_WITH : 0) };
+					     (x->flags & PT_PY_WITH ? PT_PYSTACK_WITH : 0) |
+					     (uint32_t)x->called_at << PT_PYSTACK_AT };
 
 	put(w, &r, sizeof(r));
 }

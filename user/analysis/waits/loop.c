@@ -182,8 +182,17 @@ static struct pt_loop_place loop_place(const struct pt_loop *k, const struct pt_
 	return at;
 }
 
+/* In one line, is what x calls at depth n called before what c calls there: use(fetch())? */
+static bool is_called_before(const struct pt_loop *k, const struct pt_loop_stack *x,
+			     const struct pt_loop_stack *c, size_t n)
+{
+	const struct pt_code_stack *a = function(k->m, x, n), *b = function(k->m, c, n);
+
+	return a && b && a->called_at && a->called_at < b->called_at;
+}
+
 /* Is it above all lines of its function, the innermost that it has in common with any call,
- * that call the device? */
+ * that call the device, or comes first in one of them? */
 static bool is_above_calls(const struct pt_loop *k, const struct pt_loop_stack *x,
 			   const size_t *common)
 {
@@ -198,7 +207,8 @@ static bool is_above_calls(const struct pt_loop *k, const struct pt_loop_stack *
 		c = common[i] == n ? line_at(k->m, &k->calls[i], n - 1) : NULL;
 		if (!c)
 			continue;
-		if (c->line <= at->line)
+		if (c->line < at->line ||
+		    (c->line == at->line && !is_called_before(k, x, &k->calls[i], n)))
 			return false;
 		any = true;
 	}
