@@ -50,12 +50,38 @@ static bool made_meanwhile(const struct pt_fetch *w, const struct pt_span *made)
 	return 2 * pt_overlap(made->begin, made->end, w->begin, w->end) > w->end - w->begin;
 }
 
-/* How long the batch took that ended this wait; NAN not seen. `waited`: few_noticed(). */
-static double made_ms(const struct pt_trainer *t, const struct pt_fetch *w, bool waited)
+/* Of a worker that was there before the capture, since when it makes its first batch, as far as is
+ * seen; how long a new one takes to begin is no item's. */
+static struct pt_span first_made(const struct pt_an *an, const struct pt_worker *k)
+{
+	struct pt_span x = { pt_max64(an->t0, k->main->first), k->done.n ? k->done.v[0] : 0 };
+
+	if (k->main->parent || x.end <= x.begin)
+		return (struct pt_span){ 0 };
+	pt_each(const struct pt_iv, iv, &k->main->iv) {
+		if (iv->begin >= x.end)
+			break;
+		if (iv->end > x.begin && pt_rests(k, iv))
+			x.begin = pt_min64(iv->end, x.end);
+	}
+	return x;
+}
+
+/* The one that the worker was seen to be done with as its i-th, counted from 0. */
+static struct pt_span made_as(const struct pt_an *an, const struct pt_worker *k, size_t i)
+{
+	if (i > k->unsorted_ms.n)
+		return (struct pt_span){ 0 };
+	return i ? made_in(k, i - 1) : first_made(an, k);
+}
+
+/* How long the batch took that ended this wait; NAN not seen. `waited`: few_noticed(). Where others
+ * work on it behind its maker, that is done with the next ones before the wait ends. */
+static double made_ms(const struct pt_an *an, const struct pt_trainer *t, const struct pt_fetch *w,
+		      bool waited)
 {
 	const struct pt_worker *k;
-	struct pt_span next;
-	size_t at;
+	size_t at, i;
 
 	if (!w->supplied || waited) /* it was made in the wait itself, or seems so */
 		return pt_ms(w->end - w->begin);
@@ -63,10 +89,11 @@ static double made_ms(const struct pt_trainer *t, const struct pt_fetch *w, bool
 		return NAN;
 	k = &t->workers.v[w->worker];
 	at = pt_times_until(&k->done, w->end);
-	if (at && at < k->done.n && at - 1 < k->unsorted_ms.n) {
-		next = made_in(k, at - 1);
-		if (made_meanwhile(w, &next))
-			return k->unsorted_ms.v[at - 1];
+	for (i = pt_min64(at + 1, k->done.n); i-- > 0 && k->done.v[i] > w->begin;) {
+		struct pt_span made = made_as(an, k, i);
+
+		if (made_meanwhile(w, &made))
+			return pt_ms(made.end - made.begin);
 	}
 	return at >= 2 && at - 2 < k->unsorted_ms.n ? k->unsorted_ms.v[at - 2] : NAN;
 }
@@ -113,12 +140,14 @@ static double unfinished_ms(const struct pt_an *an, const struct pt_worker *w)
 static int slow_of(const struct pt_an *an, const struct pt_worker *w, double limit,
 		   pt_spans *out)
 {
-	struct pt_span last = { unfinished(an, w), an->t1 };
+	struct pt_span last = { unfinished(an, w), an->t1 }, first = first_made(an, w);
 	size_t k;
 	int err = 0;
 
+	if (pt_ms(first.end - first.begin) > limit)
+		err = pt_vec_push(out, first);
 	if (unfinished_ms(an, w) > limit)
-		err = pt_vec_push(out, last);
+		err = err ?: pt_vec_push(out, last);
 	for (k = 0; k < w->unsorted_ms.n && k + 1 < w->done.n && !err; k++) {
 		struct pt_span x = made_in(w, k);
 
@@ -148,7 +177,7 @@ static int slow_times(const struct pt_an *an, const struct pt_trainer *t, double
 	pt_each_ok(const struct pt_fetch, w, &t->waits, err) {
 		struct pt_span x = { w->begin, w->end };
 
-		if (made_ms(t, w, waited) > limit)
+		if (made_ms(an, t, w, waited) > limit)
 			err = pt_vec_push(out, x);
 	}
 	pt_spans_tidy(out, an->t0, an->t1);
@@ -177,13 +206,14 @@ struct slow {
 			  * such a batch has nothing to do with handing over what is there */
 };
 
-static struct slow slow_part(const struct pt_trainer *t, const struct pt_fetch *w, double limit,
-			     bool waited, const pt_spans *made, const pt_spans *by)
+static struct slow slow_part(const struct pt_an *an, const struct pt_trainer *t,
+			     const struct pt_fetch *w, double limit, bool waited,
+			     const pt_spans *made, const pt_spans *by)
 {
 	struct slow s = { pt_spans_in(made, w->begin, w->end), 0 };
 	uint64_t ns = s.own, own = 0;
 
-	if (!w->supplied || waited || made_ms(t, w, waited) > limit)
+	if (!w->supplied || waited || made_ms(an, t, w, waited) > limit)
 		return s;
 	if (w->worker >= 0)
 		own = pt_spans_in(&by[w->worker], w->begin, w->end);
@@ -354,7 +384,7 @@ static int share_of_slow(const struct pt_an *an, const struct pt_trainer *t,
 	int err = of ? slow_times(an, t, limit, out->waited, &made, of) : -ENOMEM;
 
 	pt_each_ok(const struct pt_fetch, w, &t->waits, err) {
-		struct slow s = slow_part(t, w, limit, out->waited, &made, of);
+		struct slow s = slow_part(an, t, w, limit, out->waited, &made, of);
 
 		all += w->end - w->begin;
 		slow += s.own;
