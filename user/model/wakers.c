@@ -58,6 +58,7 @@ static const struct row {
 	uint32_t sleep, call;
 	uint8_t relation, wake;
 } rows[] = {
+	{ S_SIGNAL,	PT_C_KILL,		R_NEVER,   PT_WAKE_OTHER }, /* it waits for one */
 	{ S_ANY,	PT_C_KILL,		R_NEVER,   PT_WAKE_SIGNAL },
 	{ S_SIGNAL | S_SLEEP, PT_C_EXIT,	R_NEVER,   PT_WAKE_SIGNAL },
 

@@ -43,8 +43,8 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 
 	if (!t->n || t->share < f->th->slow_share)
 		return 0;
-	/* which item has to wait for a core, or a limited disk, is chance */
-	if (t->cause == PT_CAUSE_RUN_QUEUE)
+	/* which item has to wait for a core, for its way here, or for a limited disk, is chance */
+	if (t->cause == PT_CAUSE_RUN_QUEUE || t->cause == PT_CAUSE_IPC)
 		return 0;
 	if (t->cause == PT_CAUSE_DISK && f->largest == PT_GROUP_IO && f->io.held >= PT_IO_HELD)
 		return 0;

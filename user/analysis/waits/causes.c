@@ -61,7 +61,7 @@ bool pt_is_wakeup(const struct pt_iv *iv)
 	       iv->ready > iv->begin && iv->end - iv->ready < WAKE_NS;
 }
 
-bool pt_gives_up(const struct pt_thread *th, const struct pt_iv *iv)
+bool pt_gives_up(const struct pt_thread *th, const struct pt_iv *iv, uint64_t until)
 {
 	const struct pt_iv *next = iv + 1, *end = th->iv.v + th->iv.n;
 
@@ -69,6 +69,8 @@ bool pt_gives_up(const struct pt_thread *th, const struct pt_iv *iv)
 		return false;
 	while (next < end && next->wait == PT_WAIT_RUNQ)
 		next++;
+	if (next < end && next->begin >= until)
+		return true;
 	return next < end && !(next->syscall == iv->syscall && next->object == iv->object &&
 			       next->wchar == iv->wchar);
 }

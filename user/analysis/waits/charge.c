@@ -429,7 +429,7 @@ static enum pt_cause cause_of(struct pt_charger *k, const struct pt_leg *l)
 		/* the capture's end: who would have ended it, and when, is not known */
 		if (c == PT_CAUSE_IPC && l->iv->open)
 			return PT_CAUSE_UNKNOWN;
-		return c == PT_CAUSE_IPC && pt_gives_up(l->th, l->iv) ? PT_CAUSE_SLEEP : c;
+		return c == PT_CAUSE_IPC && pt_gives_up(l->th, l->iv, UINT64_MAX) ? PT_CAUSE_SLEEP : c;
 	default:
 		if (l->th->proc->outside)
 			k->t->unadopted_ns += l->end - l->begin;

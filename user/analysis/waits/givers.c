@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "analysis/waits/host.h"
+#include "analysis/waits/look.h"
 #include "analysis/waits/roles.h"
 #include "model/callclass.h"
 #include "model/socks.h"
@@ -562,12 +563,27 @@ bool pt_is_own_channel(const struct pt_givers *g, const struct pt_iv *iv)
 	const struct pt_given_at *x;
 	uint64_t key[2];
 
+	if (iv->wait == PT_WAIT_SIGNAL) /* it says itself who sent it */
+		return true;
 	if (iv->wait != PT_WAIT_PIPE_IN && iv->wait != PT_WAIT_SOCK)
 		return false;
 	key_of(iv, key);
 	HASH_FIND(hh, g->at, key, sizeof(key), x);
 	return x && !x->several &&
 	       (double)x->ns >= OWN_PART * (double)(g->an->t1 - g->an->t0);
+}
+
+bool pt_waits_in_vain(const struct pt_givers *g, const struct pt_thread *th, const struct pt_iv *iv,
+		      uint64_t until)
+{
+	const struct pt_given_at *x;
+	uint64_t key[2];
+
+	if (iv->obj_kind != PT_OBJ_SOCK || !pt_gives_up(th, iv, until))
+		return false;
+	key_of(iv, key);
+	HASH_FIND(hh, g->at, key, sizeof(key), x);
+	return x && x->last->th && !x->last->th->proc->outside;
 }
 
 enum pt_giver_role pt_role_at(const struct pt_givers *g, const struct pt_iv *iv)

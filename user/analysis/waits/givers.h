@@ -97,8 +97,12 @@ void pt_givers_free(struct pt_givers *g);
 const struct pt_giver *pt_giver_of(const struct pt_givers *g,
 				   const struct pt_iv *iv);
 /* Was it on a pipe or a socket on which one process alone ends the consumer's sleeps, and many of
- * them? */
+ * them? Or for a signal, which is its sender's? */
 bool pt_is_own_channel(const struct pt_givers *g, const struct pt_iv *iv);
+/* Over that socket processes of the job give it something, and in `iv` it waited until its own
+ * patience was over, and did not go on waiting before `until`? That is a pause. */
+bool pt_waits_in_vain(const struct pt_givers *g, const struct pt_thread *th, const struct pt_iv *iv,
+		      uint64_t until);
 /* The role of whoever ends sleeps like this one, as a rule: for one that the
  * capture's end or a time-out ended. */
 enum pt_giver_role pt_role_at(const struct pt_givers *g, const struct pt_iv *iv);

@@ -108,7 +108,8 @@ static unsigned what_of(const struct finder *k, const struct pt_leg *l)
 		w = by_role(x ? x->role : PT_GIVER_UNKNOWN);
 		break;
 	case PT_LEG_BLOCKED:
-		w = by_role(pt_role_at(k->givers, l->iv));
+		w = pt_waits_in_vain(k->givers, l->th, l->iv, k->gap->g.end) ? PT_HOST_SLEEPING :
+			by_role(pt_role_at(k->givers, l->iv));
 		break;
 	}
 	if (w == PT_HOST_PEER && l->iv->wait == PT_WAIT_CHILD)

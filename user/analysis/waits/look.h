@@ -55,9 +55,9 @@ static inline bool pt_timed_out(const struct pt_iv *iv)
 /* Is what it waits for a core then only the way from a device's interrupt to its running? */
 bool pt_is_wakeup(const struct pt_iv *iv);
 /* Did it give up? It looked for what another process may write, and nobody wrote by the time
- * that it gave itself; unless it goes on to look at the same again, having written nothing: then
- * it waits for that. */
-bool pt_gives_up(const struct pt_thread *th, const struct pt_iv *iv);
+ * that it gave itself; unless it goes on to look at the same again before `until`, having written
+ * nothing: then it waits for that. */
+bool pt_gives_up(const struct pt_thread *th, const struct pt_iv *iv, uint64_t until);
 /* moving.c: of what a process computes, the part in the kernel; 0 unknown. */
 double pt_kernel_part(const struct pt_proc *p);
 /* Of what makers compute in data waits: their kernel's part, where it is no more than goes with
