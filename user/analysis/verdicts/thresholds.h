@@ -185,7 +185,7 @@
 /* Waits for a service whose batches are not noticed: with fewer distances between long ones,
  * or where these vary by less than this part of their mean, they are not a few items. */
 #define PT_TAIL_APART 3
-#define PT_TAIL_EVEN 0.5
+#define PT_TAIL_EVEN 0.3
 
 /* ---- network --------------------------------------------------------------- */
 /* More than so much of the waiting is before answers begin: latency is what costs, else
