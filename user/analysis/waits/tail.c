@@ -51,18 +51,20 @@ static bool made_meanwhile(const struct pt_fetch *w, const struct pt_span *made)
 }
 
 /* Of a worker that was there before the capture, since when it makes its first batch, as far as is
- * seen; how long a new one takes to begin is no item's. */
+ * seen: of a long capture the last part alone is still there. How long a new one takes to begin is
+ * no item's. */
 static struct pt_span first_made(const struct pt_an *an, const struct pt_worker *k)
 {
-	struct pt_span x = { pt_max64(an->t0, k->main->first), k->done.n ? k->done.v[0] : 0 };
+	struct pt_span x = { an->t0, k->done.n ? k->done.v[0] : 0 };
 
-	if (k->main->parent || x.end <= x.begin)
+	if (k->main->parent || !k->main->iv.n || k->main->iv.v[0].begin >= x.end)
 		return (struct pt_span){ 0 };
+	x.begin = pt_max64(x.begin, k->main->iv.v[0].begin);
 	pt_each(const struct pt_iv, iv, &k->main->iv) {
 		if (iv->begin >= x.end)
 			break;
-		if (iv->end > x.begin && pt_rests(k, iv))
-			x.begin = pt_min64(iv->end, x.end);
+		if (pt_rests(k, iv))
+			x.begin = pt_max64(x.begin, pt_min64(iv->end, x.end));
 	}
 	return x;
 }
