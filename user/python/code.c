@@ -260,6 +260,6 @@ bool pt_py_frame_of(struct pt_py *p, const struct pt_py_frame_at *f, struct pt_p
 	memcpy(out->name, c->name_text, sizeof(out->name));
 	out->line = c->table ? pt_py_line(p->at.minor, c->table, c->n, c->first, at) : 0;
 	out->flags = kind_of(p, c, at) | (c->is_next ? PT_PY_NEXT : 0);
-	out->at = at >= 0 && at / 2 < UINT16_MAX ? (uint16_t)(at / 2 + 1) : 0;
+	out->instr = at >= 0 && at / 2 < UINT16_MAX ? (uint16_t)(at / 2 + 1) : 0;
 	return true;
 }

@@ -209,10 +209,11 @@ uint32_t pt_py_line_id(struct pt_py_looks *l, const struct pt_py_frame *f)
 	return 0;
 }
 
-uint32_t pt_py_node_id(struct pt_py_looks *l, const struct pt_py_node *node)
+uint32_t pt_py_node_id(struct pt_py_looks *l, uint32_t caller, const struct frame *f,
+		       uint16_t called_at)
 {
-	const struct pt_py_node key = *node;
-	struct node *x = pt_hash_make(l->by_key, key, &key);
+	const struct pt_py_node key = { caller, f->line, f->flags, called_at };
+	struct node *x = f->line ? pt_hash_make(l->by_key, key, &key) : NULL;
 
 	if (!x || x->id)
 		return x ? x->id : 0;
@@ -283,11 +284,7 @@ static uint32_t stack_id(struct pt_py_looks *l)
 	size_t i;
 
 	for (i = l->depth; i-- > 0;) {
-		const struct frame *f = &l->stack[i];
-		const struct pt_py_node x = { stack, f->line, f->flags,
-					      stack ? l->stack[i + 1].at : 0 };
-
-		stack = f->line ? pt_py_node_id(l, &x) : 0;
+		stack = pt_py_node_id(l, stack, &l->stack[i], stack ? l->stack[i + 1].instr : 0);
 		if (!stack)
 			break;
 	}
@@ -354,7 +351,7 @@ static void on_frame(void *ctx, const struct pt_py_frame *f)
 
 	if (l->depth == PT_PY_DEPTH)
 		return;
-	l->stack[l->depth++] = (struct frame){ pt_py_line_id(l, f), (uint16_t)f->flags, f->at };
+	l->stack[l->depth++] = (struct frame){ pt_py_line_id(l, f), (uint16_t)f->flags, f->instr };
 }
 
 /* A job may have a thread for each request. One that was not there twice has ended: a list

@@ -28,7 +28,7 @@ struct id {
 /* Of a pt_py_frame, with its line's id. */
 struct frame {
 	uint32_t line;
-	uint16_t flags, at;
+	uint16_t flags, instr;
 };
 
 /* The last sample of a thread, outermost frame first: the next one has most of it. */
@@ -143,7 +143,8 @@ struct pt_py_looks {
 struct process *pt_py_process_of(const struct pt_py_looks *l, pid_t pid);
 /* Ids, made where there is none yet. 0: there is no room for more. */
 uint32_t pt_py_line_id(struct pt_py_looks *l, const struct pt_py_frame *f);
-uint32_t pt_py_node_id(struct pt_py_looks *l, const struct pt_py_node *node);
+uint32_t pt_py_node_id(struct pt_py_looks *l, uint32_t caller, const struct frame *f,
+		       uint16_t called_at);
 /* native.c: the line that stands for the library in which a thread is at `ip`, and the place
  * there. 0: the interpreter, or nobody knows. */
 uint32_t pt_py_native_line(struct pt_py_looks *l, struct process *p, uint64_t ip,

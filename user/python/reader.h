@@ -25,7 +25,7 @@ struct pt_py_frame {
 	char name[PT_PY_TEXT]; /* qualified from 3.11 on */
 	int line; /* 0: none is known */
 	unsigned flags; /* PT_PY_* */
-	uint16_t at; /* its instruction, 2 bytes each, counted from 1; 0: not known, or too far */
+	uint16_t instr; /* its instruction, 2 bytes each, counted from 1; 0: not known, or too far */
 };
 
 /* Its instruction fetches the next item of what a loop goes through; it is a generator, or is

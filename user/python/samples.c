@@ -30,7 +30,7 @@ static const struct known *known_of(struct pt_py_looks *l, struct process *p,
 		x = pt_hash_make(p->known, at, at);
 	if (!x)
 		return NULL;
-	x->f = (struct frame){ pt_py_line_id(l, &f), (uint16_t)f.flags, f.at };
+	x->f = (struct frame){ pt_py_line_id(l, &f), (uint16_t)f.flags, f.instr };
 	x->ns = now;
 	return x;
 }
@@ -74,14 +74,12 @@ static uint32_t sampled_stack(struct pt_py_looks *l, struct process *p, const st
 		}
 		was = 0;
 		x = known_of(l, p, at, now);
-		stack = x && x->f.line ?
-				pt_py_node_id(l, &(struct pt_py_node){ stack, x->f.line, x->f.flags,
-								      k ? r->f[k - 1].instr : 0 }) : 0;
+		stack = x ? pt_py_node_id(l, stack, &x->f, k ? r->f[k - 1].instr : 0) : 0;
 		if (!stack)
 			break;
 		r->f[k].at = *at;
 		r->f[k].node = stack;
-		r->f[k].instr = x->f.at;
+		r->f[k].instr = x->f.instr;
 	}
 	r->n = k;
 	return k == n ? stack : 0;
@@ -93,6 +91,7 @@ bool pt_py_looks_sample(struct pt_py_looks *l, const struct pt_py_sample *s, uin
 	struct process *p = pt_py_process_of(l, (pid_t)s->tgid);
 	struct pt_py_look look = { .pid = (pid_t)s->tgid, .tid = (pid_t)s->tid, .begin_ns = s->ts,
 				   .end_ns = s->ts, .running = true };
+	struct frame native = { .flags = PT_PY_NATIVE };
 	uint32_t leaf, place = 0;
 
 	if (!p || !p->py || n > PT_PY_FRAMES)
@@ -100,9 +99,8 @@ bool pt_py_looks_sample(struct pt_py_looks *l, const struct pt_py_sample *s, uin
 	look.stack = sampled_stack(l, p, s, n);
 	if (!look.stack)
 		return false;
-	leaf = pt_py_native_line(l, p, s->ip, &place);
-	leaf = leaf ? pt_py_node_id(l, &(struct pt_py_node){ look.stack, leaf, PT_PY_NATIVE, 0 }) :
-		      0;
+	native.line = pt_py_native_line(l, p, s->ip, &place);
+	leaf = pt_py_node_id(l, look.stack, &native, 0);
 	if (leaf) {
 		look.stack = leaf;
 		look.place = place;

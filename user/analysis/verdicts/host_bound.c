@@ -164,11 +164,11 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 			   what == PT_HOST_CHILD ? PT_CONF_LOW : PT_CONF_MEDIUM);
 		data = "Whether it makes the next batch there cannot be seen.";
 	}
-	if (f->unfed && ((what == PT_HOST_PEER && f->t->asks_above) || what == PT_HOST_OTHER)) {
-		pt_at_most(&v->certainty, what == PT_HOST_OTHER ? PT_CONF_LOW : PT_CONF_MEDIUM);
-		data = "Whether that is for the next batch cannot be seen.";
-	} else if (what == PT_HOST_OTHER) {
+	if (what == PT_HOST_OTHER)
+		pt_at_most(&v->certainty, f->unfed ? PT_CONF_LOW : PT_CONF_MEDIUM);
+	if (f->unfed && (what == PT_HOST_OTHER || (what == PT_HOST_PEER && f->t->asks_above))) {
 		pt_at_most(&v->certainty, PT_CONF_MEDIUM);
+		data = "Whether that is for the next batch cannot be seen.";
 	}
 	v->subject_pid = f->t->main->tgid;
 	v->title = every >= PT_HOST_EVERY ?

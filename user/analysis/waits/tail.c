@@ -142,18 +142,16 @@ static double unfinished_ms(const struct pt_an *an, const struct pt_worker *w)
 static int slow_of(const struct pt_an *an, const struct pt_worker *w, double limit,
 		   pt_spans *out)
 {
-	struct pt_span last = { unfinished(an, w), an->t1 }, first = first_made(an, w);
-	size_t k;
+	struct pt_span last = { unfinished(an, w), an->t1 };
+	size_t i;
 	int err = 0;
 
-	if (pt_ms(first.end - first.begin) > limit)
-		err = pt_vec_push(out, first);
 	if (unfinished_ms(an, w) > limit)
-		err = err ?: pt_vec_push(out, last);
-	for (k = 0; k < w->unsorted_ms.n && k + 1 < w->done.n && !err; k++) {
-		struct pt_span x = made_in(w, k);
+		err = pt_vec_push(out, last);
+	for (i = 0; i < w->done.n && !err; i++) {
+		struct pt_span x = made_as(an, w, i);
 
-		if (w->unsorted_ms.v[k] > limit)
+		if (pt_ms(x.end - x.begin) > limit)
 			err = pt_vec_push(out, x);
 	}
 	return err;
