@@ -198,6 +198,7 @@ static bool belongs(const union pt_rec_any *u, const struct thread *t, unsigned 
 		return !round || t->ends;
 	case PT_REC_HOST:
 	case PT_REC_LIB:
+	case PT_REC_COST: /* counts on from the trace's begin */
 		return !round;
 	default:
 		return true;

@@ -152,13 +152,15 @@ static void pass_fed(struct pt_charger *k, const struct pt_thread **who)
 /* A thread that makes nothing, of another process that makes batches. */
 static bool is_beside_maker(const struct pt_trainer *t, const struct pt_thread *th)
 {
-	size_t i;
+	size_t at = pt_bisect(t->index.n, i, t->index.v[i].tgid < th->tgid);
 	bool beside = false;
 
-	for (i = 0; i < t->workers.n && th->proc != t->proc; i++) {
-		if (t->workers.v[i].main == th)
+	for (; at < t->index.n && t->index.v[at].tgid == th->tgid && th->proc != t->proc; at++) {
+		const struct pt_thread *maker = t->workers.v[t->index.v[at].at].main;
+
+		if (maker == th)
 			return false;
-		beside |= t->workers.v[i].main && t->workers.v[i].main->proc == th->proc;
+		beside |= maker && maker->proc == th->proc;
 	}
 	return beside;
 }

@@ -43,7 +43,7 @@ static const struct pt_lead_call *seldom_behind(const struct pt_actor *a, uint64
 
 	if (!at)
 		return NULL;
-	for (i = at; i > 0 && a->calls.v[i - 1].begin >= from; i--)
+	for (i = at; i > 0 && n < WRITE_SELDOM && a->calls.v[i - 1].begin >= from; i--)
 		n += a->calls.v[i - 1].site == a->calls.v[at - 1].site;
 	return n >= WRITE_SELDOM ? &a->calls.v[at - 1] : NULL;
 }
