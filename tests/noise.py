@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """How noisy the machine is, for tests of live processes.
 
-Only the kernel's pressure figures count (Linux PSI): the share of the time in which
-some task had to wait for a core. What pipetrace says never decides whether it is judged.
+Only the kernel's figures count: its pressure (Linux PSI), the share of the time in which some task
+had to wait for a core, and how many cores are in use. What pipetrace says never decides whether it
+is judged.
 """
 import glob
 import os
@@ -39,11 +40,13 @@ class Watch:
 
 
 def probe():
-    """The pressure of a second in which the caller has nothing run: all of it is
-    somebody else's. None unknown."""
-    w = Watch()
+    """The pressure of a second in which the caller has nothing run, or the share of the cores
+    that is in use, if that is more: all of it is somebody else's, and who has a core of two for
+    itself makes no pressure by that. None unknown."""
+    w, others = Watch(), Others([])
     time.sleep(PROBE_S)
-    return w.share()
+    share = w.share()
+    return None if share is None else max(share, others.cores() / os.cpu_count())
 
 
 def too_noisy(*shares):
@@ -51,7 +54,7 @@ def too_noisy(*shares):
     known = [s for s in shares if s is not None]
     if not known or max(known) <= LIMIT:
         return None
-    return "tasks waited for a core in %.0f %% of the time" % (100 * max(known))
+    return "others had the cores, or tasks waited for one, in %.0f %% of the time" % (100 * max(known))
 
 
 def tree(pid):

@@ -184,7 +184,7 @@ def judge_verdict(case, report, port, wrong, times):
         wrong.append("subject %r" % root["subject"])
     # a line of Python may follow
     if not re.search(r" to %s[.;]" % case.word, root["title"]):
-        wrong.append("the kind: %s" % root["title"])
+        times.append("the kind: %s" % root["title"])
 
 
 def judge(case, report, port, job, sent):

@@ -99,8 +99,12 @@ def seconds_by_cause(report):
 
 def check_pieces(path):
     """Read in pieces, as a file that memory does not hold: the same report."""
-    compare_pieces(*(json.loads(run(["report", path, "--json", "-"] + more).out)
-                     for more in ([], ["--piece-bytes", "200000"])))
+    whole = json.loads(run(["report", path, "--json", "-"]).out)
+    for size in 200000, 100000, 50000:  # beside others the job makes fewer records
+        cut = json.loads(run(["report", path, "--json", "-", "--piece-bytes", str(size)]).out)
+        if len(cut["windows"]) >= 3:
+            break
+    compare_pieces(whole, cut)
 
 
 def check_live_pieces(tmp):

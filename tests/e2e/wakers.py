@@ -32,6 +32,8 @@ JOB = os.path.join(BUILD, "tests/e2e/wakers")
 DUMP = os.path.join(BUILD, "tests/e2e/dump_waits")
 GAP_US = 1500
 SHARE = 0.99
+LATE = 0.1  # of timed sleeps, beside others: the timer was over before the thread had left its core,
+#             and no wake-up was seen (6 of 200 beside three that compute)
 BLIND = ["blind"] if "--blind" in sys.argv else []
 
 # As in user/model/timeline.h.
@@ -149,6 +151,10 @@ def judge(name, rounds, hogs, tmp):
     of = [s for s in mine if s.wait not in ALSO.get(name, set()) | {"fault"}
           and not (s.wait == "other" and s.nr in MAKING)]
     good = [s for s in of if is_right(name, s, wakers)]
+    late = [s for s in of if hogs and WAYS[name].wakes == "timer" and s.wait == WAYS[name].wait
+            and s.wake == "none" and not s.valid]
+    if len(late) <= LATE * len(of):
+        good += late
     wrong = []
     named = [s for s in rows if s.valid and s.wtgid in hogs]
     if named:

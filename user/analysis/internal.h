@@ -258,6 +258,7 @@ struct pt_trainer {
 	uint64_t kernel_ns; /* of the computing in data waits: makers are in the kernel */
 	uint64_t naps; /* how often the trainer itself sleeps by a timer there */
 	uint64_t storage_waits; /* how often they sleep for storage there */
+	uint64_t fetching_ns; /* of kernel_ns: goes with the bytes that they fetch from it */
 	uint64_t stopped_ns; /* the main thread had been stopped */
 	uint64_t lack_ns; /* idle behind a sync, host on the run queue */
 	uint64_t host_bound_ns, host_bound_launches; /* stretches of launching
@@ -516,6 +517,8 @@ int pt_word_wakes(const struct pt_an *an, struct pt_paths *paths,
 /* Bytes that `th` read in [b,e), and until its switches on both sides of it; that it wrote. */
 uint64_t pt_read_between(const struct pt_thread *th, uint64_t b, uint64_t e);
 uint64_t pt_written_between(const struct pt_thread *th, uint64_t b, uint64_t e);
+/* ... and had fetched from storage. */
+uint64_t pt_fetched_between(const struct pt_thread *th, uint64_t b, uint64_t e);
 /* ... that all threads of the process did, in all. */
 uint64_t pt_read_by(const struct pt_an *an, const struct pt_proc *p);
 uint64_t pt_written_by(const struct pt_an *an, const struct pt_proc *p);

@@ -21,52 +21,64 @@ uint64_t pt_waits_in(const struct pt_trainer *t, size_t *hint, uint64_t b,
 	return sum;
 }
 
+enum counter { READ, WRITTEN, FETCHED };
+
+/* At a switch, or at an end of the capture. */
+static uint64_t count_at(const struct pt_iv *iv, const struct pt_totals *end, enum counter c)
+{
+	switch (c) {
+	case READ:
+		return iv ? iv->rchar : end->rchar;
+	case WRITTEN:
+		return iv ? iv->wchar : end->wchar;
+	default:
+		return iv ? iv->read_bytes : end->read_bytes;
+	}
+}
+
 /* By the accounting of its switches, which is as coarse as they are. */
-static uint64_t moved(const struct pt_thread *th, uint64_t b, uint64_t e, bool written)
+static uint64_t moved(const struct pt_thread *th, uint64_t b, uint64_t e, enum counter c)
 {
 	size_t i = pt_iv_after(th, b), k = pt_iv_after(th, e);
-	const struct pt_iv *from = i ? &th->iv.v[i - 1] : NULL;
-	const struct pt_iv *to = k < th->iv.n ? &th->iv.v[k] : NULL;
-	uint64_t before, after;
+	uint64_t before = count_at(i ? &th->iv.v[i - 1] : NULL, &th->t0, c);
+	uint64_t after = count_at(k < th->iv.n ? &th->iv.v[k] : NULL, &th->t1, c);
 
-	if (written) {
-		before = from ? from->wchar : th->t0.wchar;
-		after = to ? to->wchar : th->t1.wchar;
-	} else {
-		before = from ? from->rchar : th->t0.rchar;
-		after = to ? to->rchar : th->t1.rchar;
-	}
 	return after > before ? after - before : 0;
 }
 
 uint64_t pt_read_between(const struct pt_thread *th, uint64_t b, uint64_t e)
 {
-	return moved(th, b, e, false);
+	return moved(th, b, e, READ);
 }
 
 uint64_t pt_written_between(const struct pt_thread *th, uint64_t b, uint64_t e)
 {
-	return moved(th, b, e, true);
+	return moved(th, b, e, WRITTEN);
 }
 
-static uint64_t moved_by(const struct pt_an *an, const struct pt_proc *p, bool written)
+uint64_t pt_fetched_between(const struct pt_thread *th, uint64_t b, uint64_t e)
+{
+	return moved(th, b, e, FETCHED);
+}
+
+static uint64_t moved_by(const struct pt_an *an, const struct pt_proc *p, enum counter c)
 {
 	uint64_t sum = 0;
 	size_t i;
 
 	for (i = 0; i < p->threads.n; i++)
-		sum += moved(p->threads.v[i], an->t0, an->t1, written);
+		sum += moved(p->threads.v[i], an->t0, an->t1, c);
 	return sum;
 }
 
 uint64_t pt_read_by(const struct pt_an *an, const struct pt_proc *p)
 {
-	return moved_by(an, p, false);
+	return moved_by(an, p, READ);
 }
 
 uint64_t pt_written_by(const struct pt_an *an, const struct pt_proc *p)
 {
-	return moved_by(an, p, true);
+	return moved_by(an, p, WRITTEN);
 }
 
 int pt_doubles_append(pt_doubles *to, const pt_doubles *from)

@@ -369,7 +369,7 @@ static void finish_devs(const struct pt_join_rank *r, struct pt_trainer *t,
 	X(T, SUM, checkpoint_wait_ns) X(T, SUM, checkpoint_idle_ns)             \
 	X(T, SUM, launch_ns) X(T, SUM, lack_ns) X(T, SUM, host_bound_ns)        \
 	X(T, SUM, host_bound_launches) X(T, SUM, kernel_ns)              \
-	X(T, SUM, naps) X(T, SUM, storage_waits) X(T, SUM, stopped_ns)
+	X(T, SUM, naps) X(T, SUM, storage_waits) X(T, SUM, fetching_ns) X(T, SUM, stopped_ns)
 PT_JOIN_LIST(trainer, struct pt_trainer, TRAINER, 7);
 
 static void add_facts(struct pt_trainer *to, const struct pt_trainer *t)

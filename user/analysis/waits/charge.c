@@ -346,8 +346,10 @@ int pt_charge(struct pt_charger *k, enum pt_cause cause, const struct pt_leg *l,
 		c.tid = k->at_door->tid;
 	}
 	k->by_cause[cause] += c.ns;
-	if (cause == PT_CAUSE_CPU && pt_worker_index(k->t, l->th, &w))
+	if (cause == PT_CAUSE_CPU && pt_worker_index(k->t, l->th, &w)) {
 		k->t->kernel_ns += (uint64_t)(k->kernel.v[w] * (double)c.ns);
+		k->t->fetching_ns += (uint64_t)(k->fetching.v[w] * (double)c.ns);
+	}
 	k->t->storage_waits += l->kind == PT_LEG_BLOCKED &&
 			       (cause == PT_CAUSE_DISK || cause == PT_CAUSE_PAGE_FAULT);
 	k->t->naps += cause == PT_CAUSE_SLEEP && l->kind == PT_LEG_BLOCKED && pt_is_actor(k->a, l->th);
@@ -539,6 +541,7 @@ int pt_charge_waits(struct pt_an *an, struct pt_trainer *t,
 		err = err ?: pt_vec_push(&k.by_worker, 0);
 		err = err ?: pt_vec_push(&k.movers, pt_mover_of(an, &t->workers.v[i]));
 		err = err ?: pt_vec_push(&k.kernel, pt_kernel_part(t->workers.v[i].proc));
+		err = err ?: pt_vec_push(&k.fetching, pt_fetching_part(an, &t->workers.v[i]));
 	}
 	for (i = 0; i < t->waits.n && !err; i++)
 		err = charge_wait(&k, &t->waits.v[i]);
@@ -548,6 +551,7 @@ int pt_charge_waits(struct pt_an *an, struct pt_trainer *t,
 	pt_vec_free(&k.by_worker);
 	pt_vec_free(&k.movers);
 	pt_vec_free(&k.kernel);
+	pt_vec_free(&k.fetching);
 	pt_vec_free(&k.feds);
 	return err;
 }

@@ -17,6 +17,7 @@ struct pt_charger {
 	PT_VEC(uint64_t) by_worker; /* ns of this wait, by its index */
 	PT_VEC(struct pt_mover) movers; /* likewise */
 	pt_doubles kernel; /* of its computing: what its process does in the kernel */
+	pt_doubles fetching; /* ... and pt_fetching_part() */
 	const struct pt_thread *holder; /* of a lock, while it is looked at */
 	const struct pt_thread *held_up; /* ... who waits for it */
 	bool answer; /* the consumer had asked for what it sleeps for */

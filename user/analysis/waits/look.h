@@ -60,8 +60,10 @@ bool pt_is_wakeup(const struct pt_iv *iv);
 bool pt_gives_up(const struct pt_thread *th, const struct pt_iv *iv, uint64_t until);
 /* moving.c: of what a process computes, the part in the kernel; 0 unknown. */
 double pt_kernel_part(const struct pt_proc *p);
+/* ... the part that goes with the bytes that a maker fetches from storage. */
+double pt_fetching_part(const struct pt_an *an, const struct pt_worker *w);
 /* Of what makers compute in data waits: their kernel's part, where it is no more than goes with
- * so many waits for storage (PT_KERNEL_EACH_NS); else 0. */
+ * so many waits for storage (PT_KERNEL_EACH_NS), and what comes from it (PT_KERNEL_BYTE_NS); else 0. */
 double pt_reading_part(const struct pt_trainer *t);
 /* A maker that moves its batches itself (it pickles them, and writes them into a pipe) does so when
  * they are made, last of what it does; so does one that sends them over a socket. A program that

@@ -22,9 +22,18 @@ double pt_kernel_part(const struct pt_proc *p)
 	return kernel > 0 && user >= 0 ? kernel / (kernel + user) : 0;
 }
 
+double pt_fetching_part(const struct pt_an *an, const struct pt_worker *w)
+{
+	double ran = (double)pt_cpu_ns(w->main, an->t0, an->t1);
+	double bytes = (double)pt_fetched_between(w->main, an->t0, an->t1);
+
+	return ran > 0 ? fmin(pt_kernel_part(w->proc), PT_KERNEL_BYTE_NS * bytes / ran) : 0;
+}
+
 double pt_reading_part(const struct pt_trainer *t)
 {
-	return t->kernel_ns && t->kernel_ns <= t->storage_waits * PT_KERNEL_EACH_NS ?
+	return t->kernel_ns &&
+	       t->kernel_ns <= t->storage_waits * PT_KERNEL_EACH_NS + t->fetching_ns ?
 		       (double)t->kernel_ns / (double)t->cause_ns[PT_CAUSE_CPU] : 0;
 }
 

@@ -278,12 +278,32 @@ static int take_newborn(struct pt_loader_finder *k)
 	return 0;
 }
 
+#define THEIRS_PART 0.05
+
+/* Another program that a loader has started, and that writes next to nothing of what this one does,
+ * manages something for it, though the trainer waits for nobody else. */
+static void leave_out_programs(const struct pt_loader_finder *k)
+{
+	pt_each(struct pt_worker, w, &k->t->workers) {
+		const struct pt_proc *by = pt_model_proc(k->an->m, w->proc->ppid);
+		const struct pt_worker *loader = by ? pt_worker_of(k, by, NULL) : NULL;
+
+		if (loader && loader->role == PT_ROLE_LOADER && w->role == PT_ROLE_LOADER &&
+		    strncmp(by->comm, w->proc->comm, sizeof(by->comm)) != 0 &&
+		    (double)pt_written_by(k->an, w->proc) <
+			    THEIRS_PART * (double)pt_written_by(k->an, by))
+			w->role = PT_ROLE_HELPER;
+	}
+}
+
 int pt_take_unwaited(struct pt_loader_finder *k)
 {
 	int err = take_like_threads(k);
 
 	err = err ?: take_asked(k);
-	return err ?: take_newborn(k);
+	err = err ?: take_newborn(k);
+	leave_out_programs(k);
+	return err;
 }
 
 /* Does it sleep, mostly, until somebody takes what it hands out? */

@@ -12,13 +12,16 @@ static double made_ns(const struct pt_an *an, const struct pt_worker *w, const s
 	return th == w->feeder && th != w->main ? 0 : (double)pt_run_ns(an, th);
 }
 
-/* Threads of the worker that compute, beside the one that sends. */
+/* Threads of the worker that compute, beside the one that sends. A thread of the trainer is one
+ * by itself: what others of its process compute for is not told. */
 static size_t computing(const struct pt_an *an, const struct pt_worker *w)
 {
 	const struct pt_proc *p = w->proc;
 	double most = 0;
 	size_t i, n = 0;
 
+	if (w->role == PT_ROLE_THREAD)
+		return 1;
 	for (i = 0; i < p->threads.n; i++)
 		most = fmax(most, made_ns(an, w, p->threads.v[i]));
 	if (most < PT_CROWD_RUNS * (double)(an->t1 - an->t0))
