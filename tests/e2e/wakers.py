@@ -33,7 +33,7 @@ DUMP = os.path.join(BUILD, "tests/e2e/dump_waits")
 GAP_US = 1500
 SHARE = 0.99
 LATE = 0.1  # of timed sleeps, beside others: the timer was over before the thread had left its core,
-#             and no wake-up was seen (6 of 200 beside three that compute)
+#             and no wake-up was seen (6 of 200 beside two that call and one that computes)
 BLIND = ["blind"] if "--blind" in sys.argv else []
 
 # As in user/model/timeline.h.
