@@ -5,9 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Who has less of the way back from the consumer's sleeps is no worker, unless it
- * ends them itself. */
-#define MAKER_SHARE 0.05
 /* A thread that hands on is on the way back for less than this of what lies
  * behind it. */
 #define RELAY_SHARE 0.75
@@ -103,7 +100,7 @@ static int take_givers(struct pt_loader_finder *k)
 		if (x->role != PT_GIVER_SUPPLIER || !x->th || !p)
 			continue;
 		/* a lock that its own threads share now and then */
-		if (p == t->proc && (double)x->ns < MAKER_SHARE * (double)all)
+		if (p == t->proc && (double)x->ns < PT_MAKER_SHARE * (double)all)
 			continue;
 		if (p == t->proc && (double)pt_made_by(g, x->th) < RELAY_SHARE * behind) {
 			int fetches = fetches_or_relays(k, x->th);
@@ -135,7 +132,7 @@ static const struct pt_proc *started_by(const struct pt_loader_finder *k, const 
 static bool makes_inside(const struct pt_loader_finder *k, const struct pt_thread *th)
 {
 	return !pt_is_relay(k->t, th) && !pt_is_driver_thread(th) && th != k->t->main &&
-	       (double)pt_made_by(k->g, th) >= MAKER_SHARE * (double)k->made_ns;
+	       (double)pt_made_by(k->g, th) >= PT_MAKER_SHARE * (double)k->made_ns;
 }
 
 /* ... or is it a further relay, of what other processes make (an executor's, that takes the
@@ -270,7 +267,7 @@ static int take_makers(struct pt_loader_finder *k)
 		/* a thread of the trainer that does not end its sleeps passes
 		 * its wishes on */
 		if (p == t->proc || pt_worker_of(k, p, x->th) ||
-		    (double)x->ns < MAKER_SHARE * (double)k->made_ns)
+		    (double)x->ns < PT_MAKER_SHARE * (double)k->made_ns)
 			continue;
 		w = pt_worker_make(k, p, pt_maker_in(k->an, g, p));
 		if (!w)
@@ -346,9 +343,9 @@ static int find_managers(struct pt_loader_finder *k)
 			return -ENOMEM;
 		if (fetches)
 			continue;
-		if (!p->outside && ((double)x->made < MAKER_SHARE * (double)made ||
+		if (!p->outside && ((double)x->made < PT_MAKER_SHARE * (double)made ||
 				    (x->sent && (double)x->sent <
-							MAKER_SHARE * (double)sent)))
+							PT_MAKER_SHARE * (double)sent)))
 			t->workers.v[i].role = PT_ROLE_HELPER;
 	}
 	return 0;

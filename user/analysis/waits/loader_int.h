@@ -6,6 +6,10 @@
 #include "analysis/waits/loader.h"
 #include "base/hash.h"
 
+/* Who has less of the way back from the consumer's sleeps is no worker, unless it ends them itself;
+ * who writes less of what its loader does makes none of that. */
+#define PT_MAKER_SHARE 0.05
+
 /* The worker of a thread of the trainer, or of another process: its number. */
 struct pt_known_worker {
 	const void *who;

@@ -278,8 +278,6 @@ static int take_newborn(struct pt_loader_finder *k)
 	return 0;
 }
 
-#define THEIRS_PART 0.05
-
 /* Another program that a loader has started, and that writes next to nothing of what this one does,
  * manages something for it, though the trainer waits for nobody else. */
 static void leave_out_programs(const struct pt_loader_finder *k)
@@ -291,7 +289,7 @@ static void leave_out_programs(const struct pt_loader_finder *k)
 		if (loader && loader->role == PT_ROLE_LOADER && w->role == PT_ROLE_LOADER &&
 		    strncmp(by->comm, w->proc->comm, sizeof(by->comm)) != 0 &&
 		    (double)pt_written_by(k->an, w->proc) <
-			    THEIRS_PART * (double)pt_written_by(k->an, by))
+			    PT_MAKER_SHARE * (double)pt_written_by(k->an, by))
 			w->role = PT_ROLE_HELPER;
 	}
 }
