@@ -19,6 +19,7 @@
 
 #include "analysis/analysis.h"
 #include "view/timeline/trace.h"
+#include "base/heap.h"
 #include "base/vec.h"
 #include "bench/repeat.h"
 #include "model/timeline.h"
@@ -231,6 +232,7 @@ int main(int argc, char **argv)
 	}
 	if (to)
 		return lengthen(argv[i], records, to);
+	pt_heap_huge_pages(); /* as `pipetrace report` does */
 	if (export)
 		printf("stream\trecords\tevents\tperfetto M/s\tchrome M/s\n");
 	else

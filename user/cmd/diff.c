@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "analysis/compare/compare.h"
+#include "base/heap.h"
 #include "cmd/cmd.h"
 #include "cmd/session.h"
 #include "cmd/sudo.h"
@@ -168,6 +169,7 @@ int pt_cmd_diff(int argc, char **argv)
 	status = PT_EXIT_FAILED;
 	if (pt_give_up(PT_RIGHTS_FILES, 0))
 		goto out;
+	pt_heap_huge_pages();
 	for (i = 0; i < o.n_files; i++)
 		if (load(&o, o.files[i], &l))
 			goto out;

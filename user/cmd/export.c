@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/heap.h"
 #include "cmd/cmd.h"
 #include "cmd/outdir.h"
 #include "cmd/session.h"
@@ -235,6 +236,7 @@ int pt_cmd_export(int argc, char **argv)
 	f = pt_open_regular(o.files[0], NULL);
 	if (!f)
 		return PT_EXIT_FAILED;
+	pt_heap_huge_pages();
 	status = export_file(&o, o.files[0], f);
 	fclose(f);
 	return status;

@@ -2,6 +2,7 @@
 /* The diagnosis of a capture that was recorded. */
 #include <errno.h>
 
+#include "base/heap.h"
 #include "cmd/cmd.h"
 #include "cmd/session.h"
 #include "cmd/sudo.h"
@@ -78,6 +79,7 @@ int pt_cmd_report(int argc, char **argv)
 	f = pt_open_regular(name, NULL);
 	if (!f)
 		return PT_EXIT_FAILED;
+	pt_heap_huge_pages();
 	status = report_file(&o, name, f);
 	fclose(f);
 	return status;
