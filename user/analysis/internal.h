@@ -23,6 +23,7 @@
 
 typedef PT_VEC(uint64_t) pt_times;
 typedef PT_VEC(double) pt_doubles;
+typedef PT_VEC(uint32_t) pt_ids; /* of the model's threads or processes */
 
 /* A charge of waiting time to a cause, before it is summed up. */
 struct pt_charge {
@@ -285,6 +286,7 @@ struct pt_an {
 	PT_VEC(struct pt_trainer) trainers;
 	struct pt_places *places; /* where reads were; NULL: not looked at */
 	struct pt_meets *meets; /* of the ranks; NULL: not looked at */
+	pt_ids callers; /* waits/callers.c: who asks the job by its own clock */
 	struct pt_trainer *top; /* worst trainer; NULL when there is none */
 	bool part;    /* less than the whole capture is looked at */
 	bool asked;   /* ... as the user asked */

@@ -8,6 +8,7 @@
 
 #include "analysis/io/places.h"
 #include "analysis/lines/lines.h"
+#include "analysis/waits/callers.h"
 #include "analysis/waits/look.h"
 #include "model/model.h"
 #include "analysis/whatif/whatif.h"
@@ -23,6 +24,7 @@ static int find_steps(struct pt_an *an, const struct pt_part_ask *ask, bool *met
 	size_t i;
 	int err = pt_find_trainers(an);
 
+	err = err ?: pt_find_callers(an, &an->callers);
 	for (i = 0; i < an->trainers.n && !err; i++)
 		err = pt_look_at(an, &an->trainers.v[i]);
 	return err ? err : pt_narrow_to_steps(an, ask, met);
@@ -257,6 +259,7 @@ int pt_part_make(struct pt_model *m, const struct pt_analysis_opts *o,
 	if (lend)
 		pt_model_take_back(m);
 	pt_free_places(&places);
+	pt_vec_free(&an.callers);
 	return err;
 }
 

@@ -38,54 +38,55 @@ static const char *where(struct pt_an *an, const struct pt_io *io)
 static const char *title(struct pt_an *an, const struct pt_facts *f,
 			 const struct pt_io *io)
 {
-	double share = 100 * (f->cause[PT_CAUSE_DISK] + f->cause[PT_CAUSE_PAGE_FAULT]);
+	double share = 100 * f->group[PT_GROUP_IO];
 	const char *rate = bytes(an, io->bytes_per_s), *at = where(an, io);
+	const char *are = pt_kernel_is_reading(f) ? "busy or blocked" : "blocked";
 
 	switch (io->kind) {
 	case PT_IO_CACHE:
 		return pt_sentence(an,
 			"The page cache is too small for the dataset: %.0f %% of the data "
-			"wait is workers blocked in file reads%s, and %.0f %% of what they "
+			"wait is workers %s in file reads%s, and %.0f %% of what they "
 			"fetch had been cached and was evicted (%s is left for the cache).",
-			share, at, fmin(100, 100 * io->refault),
+			share, are, at, fmin(100, 100 * io->refault),
 			bytes(an, (double)an->r->memory.room));
 	case PT_IO_BANDWIDTH:
 		return pt_sentence(an,
 			"The GPU waits for storage that delivers no more than %s per second: "
-			"%.0f %% of the data wait is workers blocked in file reads%s.",
-			rate, share, at);
+			"%.0f %% of the data wait is workers %s in file reads%s.",
+			rate, share, are, at);
 	case PT_IO_SMALL_FILES:
 		if (!isfinite(io->visit_bytes))
 			return pt_sentence(an,
 				"The GPU waits for files to be opened: %.0f %% of the data "
-				"wait is workers blocked in storage, mostly looking up "
+				"wait is workers %s in storage, mostly looking up "
 				"files%s.",
-				share, at);
+				share, are, at);
 		return pt_sentence(an,
 			"The GPU waits for many small files: %.0f %% of the data wait is "
-			"workers blocked on files%s, %s each and %.0f per second, with %.1f "
+			"workers %s on files%s, %s each and %.0f per second, with %.1f "
 			"ms per wait.",
-			share, at, bytes(an, io->visit_bytes), io->visits_per_s,
+			share, are, at, bytes(an, io->visit_bytes), io->visits_per_s,
 			io->wait_ms);
 	case PT_IO_RANDOM:
 		return pt_sentence(an,
 			"The GPU waits for random reads: %.0f %% of the data wait is workers "
-			"blocked in reads that jump through files%s, %s at a time and %s per "
+			"%s in reads that jump through files%s, %s at a time and %s per "
 			"second, with %s per wait.",
-			share, at, bytes(an, io->read_bytes), rate, ms(an, io->wait_ms));
+			share, are, at, bytes(an, io->read_bytes), rate, ms(an, io->wait_ms));
 	case PT_IO_LATENCY:
 		return pt_sentence(an,
 			"The GPU waits for storage with a high latency: %.0f %% of the data "
-			"wait is workers blocked in file reads%s, %s each whatever their "
+			"wait is workers %s in file reads%s, %s each whatever their "
 			"size, at %s per second.",
-			share, at, ms(an, io->wait_ms), rate);
+			share, are, at, ms(an, io->wait_ms), rate);
 	case PT_IO_UNKNOWN:
 		break;
 	}
 	return pt_sentence(an,
-		"The GPU waits for storage: %.0f %% of the data wait is workers blocked in "
+		"The GPU waits for storage: %.0f %% of the data wait is workers %s in "
 		"file reads%s, at %s per second.",
-		share, at, rate);
+		share, are, at, rate);
 }
 
 /* More workers keep more waits under way; the best number by the replay, where

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 
+#include "analysis/waits/callers.h"
 #include "analysis/waits/host.h"
 #include "analysis/waits/look.h"
 #include "analysis/waits/roles.h"
@@ -69,6 +70,8 @@ bool pt_waits_for_client(const struct pt_an *an, const struct pt_thread *th,
 	    (iv->wait != PT_WAIT_SOCK && iv->wait != PT_WAIT_POLL) ||
 	    iv->sock & PT_IV_SOCK_INSIDE || ended_inside(an, iv))
 		return false;
+	if (iv->valid_wake && pt_is_caller(an, iv->waker_tid))
+		return true;
 	s = pt_wait_sock(an, iv);
 	/* datagrams of whoever sends some, by his own clock */
 	if (s && s->ends.protocol == PT_IPPROTO_UDP && !s->ends.remote_port)
@@ -178,8 +181,10 @@ enum pt_link pt_cause_link(const struct pt_an *an, struct pt_paths *paths,
 			   const struct pt_thread *th, const struct pt_iv *iv,
 			   const struct pt_thread *who)
 {
-	if (!who || pt_waits_for_client(an, th, iv))
+	if (!who)
 		return PT_LINK_STOP;
+	if (pt_waits_for_client(an, th, iv))
+		return PT_LINK_BEGIN;
 	return pt_is_lock(paths, th, iv) ? PT_LINK_LOCK : PT_LINK_FOLLOW;
 }
 

@@ -108,7 +108,7 @@ static int sleep_back(struct walk *k, const struct pt_iv *iv)
 		k->given = iv;
 		return 0;
 	}
-	return step_back(k, iv->begin,
+	return step_back(k, link == PT_LINK_BEGIN ? 0 : iv->begin,
 			 given(iv) ? PT_LEG_GIVEN : PT_LEG_BLOCKED, iv, who);
 }
 

@@ -32,6 +32,7 @@ struct pt_leg {
 /* What a sleep that another thread ended is taken for. */
 enum pt_link {
 	PT_LINK_STOP,	/* a leg GIVEN; the walk stays on the sleeper */
+	PT_LINK_BEGIN,	/* ... down to the walk's begin: nothing that came before had a part in it */
 	PT_LINK_LOCK,	/* a leg LOCK; likewise */
 	PT_LINK_FOLLOW, /* the walk goes on with who ended it */
 };

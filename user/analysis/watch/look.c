@@ -7,6 +7,7 @@
 
 #include "analysis/health.h"
 #include "analysis/parts/part.h"
+#include "analysis/waits/callers.h"
 #include "analysis/waits/look.h"
 #include "model/model.h"
 
@@ -105,6 +106,7 @@ int pt_watch_look(struct pt_model *m, uint64_t from, uint64_t until, unsigned as
 	/* what has not ended counts until now */
 	err = err ?: pt_model_lend_open(m);
 	err = err ?: pt_find_trainers(&an);
+	err = err ?: pt_find_callers(&an, &an.callers);
 	for (i = 0; i < an.trainers.n && !err; i++)
 		err = pt_look_at(&an, &an.trainers.v[i]);
 	err = err ?: copy_steps(&an, out);
@@ -115,6 +117,7 @@ int pt_watch_look(struct pt_model *m, uint64_t from, uint64_t until, unsigned as
 		err = find_late(&an, out);
 	pt_model_take_back(m);
 	pt_release_trainers(&an);
+	pt_vec_free(&an.callers);
 	pt_meets_free(&meets);
 	return err;
 }

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "analysis/waits/callers.h"
+
+#include "analysis/waits/gaps.h"
+
+/* So many answers, and calls, tell. */
+#define CALLS_MIN 4
+/* Of its sleeping, until its own timers end; and of all its time it sleeps for so much. */
+#define BY_CLOCK 0.9
+#define RESTS 0.5
+/* Of what the loop sleeps between two of its GPU calls, behind the answer: who asks for the next
+ * batch when it has one has slept before. */
+#define BEHIND 0.9
+
+struct answers {
+	const struct pt_an *an;
+	uint64_t n, before, after; /* ns that who answers sleeps in the same gaps */
+};
+
+static uint64_t sleeps_in(const struct pt_thread *th, uint64_t b, uint64_t e)
+{
+	uint64_t ns = 0;
+
+	pt_each_iv(iv, th, b, e)
+		if (iv->wait != PT_WAIT_RUNQ)
+			ns += pt_overlap(iv->begin, iv->ready, b, e);
+	return ns;
+}
+
+/* `by`, which calls the device, has told a thread of the caller's something at `ts`. */
+static void take_answer(struct answers *k, const struct pt_thread *by, uint64_t ts)
+{
+	const struct pt_gpu_call *last = pt_last_call(by->proc, by->tid, ts);
+	uint64_t begin = last ? last->end : k->an->t0, end = k->an->t1;
+
+	if (!last || ts < last->end)
+		return;
+	pt_each_call(c, by->proc, ts, k->an->t1)
+		if (c->tid == by->tid) {
+			end = c->begin;
+			break;
+		}
+	k->n++;
+	k->before += sleeps_in(by, begin, ts);
+	k->after += sleeps_in(by, ts, end);
+}
+
+static bool is_answered(const struct pt_an *an, const struct pt_proc *p)
+{
+	struct answers k = { .an = an };
+	const struct pt_thread *by;
+	size_t i;
+
+	for (i = 0; i < p->threads.n; i++)
+		pt_each_iv(iv, p->threads.v[i], an->t0, an->t1) {
+			by = iv->valid_wake ? pt_model_thread(an->m, iv->waker_tid) : NULL;
+			if (by && !by->proc->outside)
+				take_answer(&k, by, iv->ready);
+		}
+	return k.n >= CALLS_MIN && (double)k.after >= BEHIND * (double)(k.before + k.after);
+}
+
+/* Nobody of the job ends its sleeps, and nearly all of them its own timers do. */
+static bool has_own_clock(const struct pt_an *an, const struct pt_thread *th)
+{
+	uint64_t slept = 0, timed = 0, n = 0, told = 0;
+
+	pt_each_iv(iv, th, an->t0, an->t1) {
+		const struct pt_proc *by = iv->valid_wake ? pt_model_proc(an->m, iv->waker_tgid) :
+							    NULL;
+		uint64_t ns = iv->ready - iv->begin;
+
+		if (iv->wait == PT_WAIT_RUNQ)
+			continue;
+		n++;
+		told += by && !by->outside;
+		slept += ns;
+		if (iv->wait == PT_WAIT_SLEEP)
+			timed += ns;
+	}
+	return n >= CALLS_MIN && told * 10 <= n && (double)timed >= BY_CLOCK * (double)slept &&
+	       (double)slept >= RESTS * (double)(an->t1 - an->t0);
+}
+
+static uint64_t times_spoken(const struct pt_an *an, const struct pt_thread *th)
+{
+	const struct pt_proc *p;
+	uint64_t n = 0;
+	size_t i;
+
+	for (p = an->m->procs; p; p = p->hh.next)
+		for (i = 0; !p->outside && i < p->threads.n; i++)
+			pt_each_iv(iv, p->threads.v[i], an->t0, an->t1)
+				n += iv->valid_wake && iv->waker_tid == th->tid;
+	return n;
+}
+
+int pt_find_callers(const struct pt_an *an, pt_ids *out)
+{
+	const struct pt_proc *p;
+	size_t i;
+	int err = 0;
+
+	for (p = an->m->procs; p && !err; p = p->hh.next) {
+		if (!p->outside || !is_answered(an, p))
+			continue;
+		for (i = 0; i < p->threads.n && !err; i++)
+			if (has_own_clock(an, p->threads.v[i]) &&
+			    times_spoken(an, p->threads.v[i]) >= CALLS_MIN)
+				err = pt_vec_push(out, p->threads.v[i]->tid);
+	}
+	return err;
+}
+
+bool pt_is_caller(const struct pt_an *an, uint32_t tid)
+{
+	pt_each(const uint32_t, id, &an->callers)
+		if (*id == tid)
+			return true;
+	return false;
+}
