@@ -344,20 +344,61 @@ static uint64_t sooner(const struct pt_an *an, const struct pt_trainer *t, const
 	return (uint64_t)(ms / n * NS_PER_MS);
 }
 
-/* The slow ones, and whether there may be such at all. */
-static int list_slow(const struct pt_an *an, const struct pt_trainer *t, const pt_doubles *all,
-		     struct pt_tail *out, pt_doubles *slow)
+static bool is_behind_slow(const struct pt_worker *w, size_t i, double limit)
 {
-	double limit = PT_TAIL_FACTOR * out->usual_ms;
+	return i && w->unsorted_ms.v[i - 1] > limit;
+}
+
+/*
+ * Behind a slow one a maker may have several to make, and rest nowhere between: they are noticed as
+ * one. How long that may take, where those that are not noticed are all behind slow ones, ms; half as
+ * much again by chance.
+ */
+static double catching_up_ms(const struct pt_trainer *t, double limit, double usual)
+{
+	double lack = batches_taken(t) - batches_made(t), n = 0;
+	size_t i;
+
+	pt_each(const struct pt_worker, w, &t->workers)
+		for (i = 0; i < w->unsorted_ms.n && w->role != PT_ROLE_HELPER; i++)
+			n += w->unsorted_ms.v[i] > limit && !is_behind_slow(w, i, limit);
+	return n && lack > 0 ? (1 + 1.5 * lack / n) * usual : 0;
+}
+
+static int slow_made(const struct pt_an *an, const struct pt_worker *w, double limit, double catching_up,
+		     double *least, pt_doubles *slow)
+{
+	const double *ms = w->unsorted_ms.v;
+	size_t i;
 	int err = 0;
 
-	pt_each_ok(const double, ms, all, err) {
-		if (*ms > limit)
-			err = pt_vec_push(slow, *ms);
-	}
+	for (i = 0; i < w->unsorted_ms.n && !err; i++)
+		if (ms[i] > limit && is_behind_slow(w, i, limit) && ms[i] <= catching_up)
+			*least = catching_up;
+		else if (ms[i] > limit)
+			err = pt_vec_push(slow, ms[i]);
+	if (!err && unfinished_ms(an, w) > limit)
+		err = pt_vec_push(slow, unfinished_ms(an, w));
+	return err;
+}
+
+/* The slow ones, of which each took longer than *least, and whether there may be such at all. */
+static int list_slow(const struct pt_an *an, const struct pt_trainer *t, const pt_doubles *all,
+		     struct pt_tail *out, double *least, pt_doubles *slow)
+{
+	double limit = PT_TAIL_FACTOR * out->usual_ms;
+	double catching_up = catching_up_ms(t, limit, out->usual_ms);
+	int err = 0;
+
+	*least = limit;
 	pt_each_ok(const struct pt_worker, w, &t->workers, err) {
-		if (!out->waited && unfinished_ms(an, w) > limit)
-			err = pt_vec_push(slow, unfinished_ms(an, w));
+		if (!out->waited && w->role != PT_ROLE_HELPER)
+			err = slow_made(an, w, limit, catching_up, least, slow);
+	}
+	/* where nobody is seen to make them, the waits */
+	pt_each_ok(const double, ms, all, err) {
+		if ((out->waited || !t->workers.n) && *ms > limit)
+			err = pt_vec_push(slow, *ms);
 	}
 	out->ms = pt_median(slow->v, slow->n);
 	if (err || out->all < PT_TAIL_BATCHES || !slow->n ||
@@ -375,11 +416,10 @@ static int list_slow(const struct pt_an *an, const struct pt_trainer *t, const p
 
 /* What of the waiting they are to blame for. */
 static int share_of_slow(const struct pt_an *an, const struct pt_trainer *t,
-			 const pt_doubles *slow_ms, struct pt_tail *out)
+			 const pt_doubles *slow_ms, double limit, struct pt_tail *out)
 {
 	uint64_t by[PT_CAUSE_NR] = { 0 }, slow = 0, all = 0, most = 0, beside = 0;
 	pt_spans *of = calloc(t->workers.n + 1, sizeof(*of)), made = { 0 };
-	double limit = PT_TAIL_FACTOR * out->usual_ms;
 	size_t i;
 	int err = of ? slow_times(an, t, limit, out->waited, &made, of) : -ENOMEM;
 
@@ -414,15 +454,16 @@ int pt_measure_tail(const struct pt_an *an, const struct pt_trainer *t,
 {
 	bool waited = few_noticed(t);
 	pt_doubles v = { 0 }, slow = { 0 };
+	double least;
 	int err = usual(t, waited, &v);
 
 	*out = (struct pt_tail){ .usual_ms = pt_median(v.v, v.n), .ms = NAN, .waited = waited };
 	if (waited && !err)
 		err = step_ms(t, &out->usual_ms);
 	out->all = waited && t->steps.n > v.n ? t->steps.n : v.n;
-	err = err ?: list_slow(an, t, &v, out, &slow);
+	err = err ?: list_slow(an, t, &v, out, &least, &slow);
 	if (!err && out->n)
-		err = share_of_slow(an, t, &slow, out);
+		err = share_of_slow(an, t, &slow, least, out);
 	pt_vec_free(&v);
 	pt_vec_free(&slow);
 	return err;
