@@ -75,6 +75,7 @@ struct pt_worker {
 	uint32_t giver;	  /* who feeds it, a thread; 0 nobody */
 	bool slow;
 	bool in_parts; /* by times that may be those of several batches, or of parts */
+	bool unlike; /* against peers that all run other code of the job's */
 	bool hung;
 };
 

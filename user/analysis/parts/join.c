@@ -137,8 +137,9 @@ static struct pt_worker *worker_of(struct pt_trainer *t, struct pt_proc *proc,
 	X(T, OWN, service_ms) X(T, OWN, unsorted_ms)                            \
 	X(T, OWN, median_ms) X(T, OWN, slowdown) X(T, OWN, slow_chance)         \
 	X(T, OWN, slot) X(T, OWN, respawn) X(T, LAST, giver)                    \
-	X(T, LAST, asked_at) X(T, OWN, slow) X(T, OWN, in_parts) X(T, LAST, hung)
-PT_JOIN_LIST(worker, struct pt_worker, WORKER, 7 + 1);
+	X(T, LAST, asked_at) X(T, OWN, slow) X(T, OWN, in_parts) X(T, OWN, unlike) \
+	X(T, LAST, hung)
+PT_JOIN_LIST(worker, struct pt_worker, WORKER, 6 + 1);
 
 /* Each part has the last batch before it, too. */
 static int add_worker(struct pt_worker *to, const struct pt_worker *w)

@@ -5,11 +5,16 @@
 #define LINES { PT_LINES_SUBJECT, PT_LINES_ALL, "that worker's time" }
 
 /* What to do; where looks tell in which line it is, that is where to begin. */
-static const char *advice_of(struct pt_an *an, const struct pt_r_verdict *v)
+static const char *advice_of(struct pt_an *an, const struct pt_worker *w,
+			     const struct pt_r_verdict *v)
 {
 	static const struct pt_line_ask lines = LINES;
 	struct pt_r_line l;
 
+	if (w->unlike)
+		return "This worker runs other code than the others: make that cheaper, or let several "
+		       "do it. If it makes no batches, but holds a lock that the training loop waits "
+		       "for, hold the lock for less time.";
 	if (!pt_top_line(an, &lines, v->subject_pid, &l))
 		return "Check what this worker does differently: its files, its node's disk or "
 		       "its core. Batches are delivered in order, so the others wait for it.";
@@ -38,7 +43,8 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 
 	if (!w)
 		return 0;
-	if (w->slow_chance > f->th->slow_chance || w->in_parts)
+	/* what it does may be something else than batches */
+	if (w->slow_chance > f->th->slow_chance || w->in_parts || w->unlike)
 		pt_at_most(&v->certainty, PT_CONF_MEDIUM);
 	pt_evidence_starved(f, v);
 	pt_evidence_against(v, "worker.slowdown", w->slowdown, "ratio", f->th->slow_factor);
@@ -49,9 +55,10 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 			    f->th->slow_share);
 	v->subject_pid = w->proc->tgid;
 	v->title = pt_sentence(an,
-		"%s takes %.1f times as long as its peers and accounts for %.0f %% of the wait "
-		"for batches.", name_of(an, w), w->slowdown, 100 * f->slow_charge);
-	v->advice = advice_of(an, v);
+		"%s takes %.1f times as long as %s and accounts for %.0f %% of the wait "
+		"for batches.", name_of(an, w), w->slowdown,
+		w->unlike ? "the others, which run other code," : "its peers", 100 * f->slow_charge);
+	v->advice = advice_of(an, w, v);
 	pt_replayed_speedup(an, "slow_worker_fixed", v);
 	return 1;
 }

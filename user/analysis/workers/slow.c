@@ -39,8 +39,85 @@ static int find_slots(const struct pt_an *an, struct pt_trainer *t, uint8_t role
 	return err;
 }
 
+/* ---- what a worker runs ---------------------------------------------------------- */
+
+#define LOOKS_MAX 64 /* more of a thread are not asked */
+
+/* The functions in which a worker's thread always is, the outermost first. */
+struct path {
+	size_t n;
+	const struct pt_code_line *fn[PT_STACK_DEPTH];
+};
+
+static void keep_common(const struct pt_model *m, uint32_t stack, bool first, struct path *out)
+{
+	uint32_t id[PT_STACK_DEPTH];
+	size_t n = pt_model_unfold(m, stack, id), i;
+
+	if (first)
+		out->n = n;
+	for (i = 0; i < n && i < out->n; i++) {
+		const struct pt_code_line *l =
+			pt_model_line(m, pt_model_stack(m, id[n - 1 - i])->line);
+
+		if (!l || (!first && !pt_same_function(out->fn[i], l)))
+			break;
+		out->fn[i] = l;
+	}
+	out->n = i;
+}
+
+static void find_path(const struct pt_model *m, const struct pt_thread *th, struct path *out)
+{
+	size_t i, stride = th->looks.n / LOOKS_MAX + 1;
+	bool first = true;
+
+	out->n = 0;
+	for (i = 0; i < th->looks.n; i += stride) {
+		keep_common(m, th->looks.v[i].stack, first, out);
+		first = false;
+	}
+}
+
+/* The innermost of the job's own functions in which one always is. */
+static const struct pt_code_line *own_function(const struct path *p)
+{
+	size_t i = p->n;
+
+	while (i-- > 0)
+		if (!p->fn[i]->library && !p->fn[i]->native)
+			return p->fn[i];
+	return NULL;
+}
+
+static bool passes(const struct path *p, const struct pt_code_line *fn)
+{
+	size_t i;
+
+	for (i = 0; i < p->n; i++)
+		if (pt_same_function(p->fn[i], fn))
+			return true;
+	return false;
+}
+
+/* Are both always in functions of the job's own in which the other never is? They need not do the
+ * same work then. */
+static bool run_other_code(const struct pt_model *m, const struct pt_worker *w,
+			   const struct pt_worker *o)
+{
+	struct path a, b;
+	const struct pt_code_line *fa, *fb;
+
+	find_path(m, w->main, &a);
+	find_path(m, o->main, &b);
+	fa = own_function(&a);
+	fb = own_function(&b);
+	return fa && fb && !passes(&b, fa) && !passes(&a, fb);
+}
+
 struct peers {
 	pt_doubles own, medians, service_ms;
+	bool alike; /* one of them runs the same code, or it is not known */
 };
 
 /* Do both make the same, as far as is seen? The loop asks for something else elsewhere. */
@@ -51,12 +128,13 @@ static bool makes_alike(const struct pt_worker *w, const struct pt_worker *o)
 }
 
 /* The times of all that had the slot of `w`, and those of other slots. */
-static int find_peers(const struct pt_trainer *t, const struct pt_worker *w,
-		      struct peers *p)
+static int find_peers(const struct pt_an *an, const struct pt_trainer *t,
+		      const struct pt_worker *w, struct peers *p)
 {
 	int err = 0;
 
 	p->own.n = p->medians.n = p->service_ms.n = 0;
+	p->alike = false;
 	pt_each_ok(const struct pt_worker, o, &t->workers, err) {
 		if (!makes_alike(w, o))
 			continue;
@@ -64,6 +142,7 @@ static int find_peers(const struct pt_trainer *t, const struct pt_worker *w,
 			err = pt_doubles_append(&p->own, &o->service_ms);
 		if (o->slot == w->slot || o->service_ms.n < PT_SLOW_BATCHES)
 			continue;
+		p->alike = p->alike || !run_other_code(an->m, w, o);
 		err = pt_vec_push(&p->medians, o->median_ms);
 		err = err ?: pt_doubles_append(&p->service_ms, &o->service_ms);
 	}
@@ -198,8 +277,8 @@ static int compare_one(const struct pt_an *an, const struct pt_trainer *t,
 	int err;
 
 	w->slowdown = w->slow_chance = NAN;
-	w->slow = w->in_parts = false;
-	err = find_peers(t, w, p);
+	w->slow = w->in_parts = w->unlike = false;
+	err = find_peers(an, t, w, p);
 	if (err || p->own.n < PT_SLOW_BATCHES)
 		return err;
 	n = p->medians.n;
@@ -229,6 +308,7 @@ static int compare_one(const struct pt_an *an, const struct pt_trainer *t,
 	w->slow_chance = fmin(1, w->slow_chance * (double)(n + 1));
 	w->slow = !err && w->slow_chance <= chance_left(an, t, w, p) &&
 		  mean_of(&p->own) >= PT_SLOW_MEAN * mean_of(&p->service_ms);
+	w->unlike = w->slow && !p->alike;
 	if (w->slow)
 		w->slowdown = ratio;
 	return err;
@@ -244,6 +324,7 @@ static void share_slot(struct pt_trainer *t, const struct pt_worker *first)
 			continue;
 		w->slow = first->slow;
 		w->in_parts = first->in_parts;
+		w->unlike = first->unlike;
 		w->slowdown = first->slowdown;
 		w->slow_chance = first->slow_chance;
 	}
