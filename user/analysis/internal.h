@@ -397,6 +397,8 @@ void pt_release_trainers(struct pt_an *an);
 const struct pt_thresholds *pt_thresholds_of(const struct pt_analysis_opts *o);
 /* Slow ones among the workers, by service_ms and median_ms. 0 or -ENOMEM. */
 int pt_compare_workers(const struct pt_an *an, struct pt_trainer *t);
+/* siblings.c: likewise, of helpers. */
+int pt_compare_siblings(const struct pt_an *an, struct pt_trainer *t);
 
 /* ---- helpers ------------------------------------------------------------ */
 /* The part of the data waits inside [b,e), ns. Called with ascending b: *hint is

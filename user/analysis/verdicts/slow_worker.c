@@ -15,6 +15,13 @@ static const char *advice_of(struct pt_an *an, const struct pt_worker *w,
 		return "This worker runs other code than the others: make that cheaper, or let several "
 		       "do it. If it makes no batches, but holds a lock that the training loop waits "
 		       "for, hold the lock for less time.";
+	if (w->role == PT_ROLE_HELPER)
+		return pt_top_line(an, &lines, v->subject_pid, &l) ?
+			pt_sentence(an,
+				"Find out why it spends longer in %s than its peers. Each of them is asked "
+				"for every batch, so all wait for the slowest.", pt_line_place(an, &l)) :
+			"Find out why it takes longer than its peers. Each of them is asked for every "
+			"batch, so all wait for the slowest.";
 	if (!pt_top_line(an, &lines, v->subject_pid, &l))
 		return "Check what this worker does differently: its files, its node's disk or "
 		       "its core. Batches are delivered in order, so the others wait for it.";

@@ -7,6 +7,7 @@
 #include "analysis/internal.h"
 #include "analysis/verdicts/thresholds.h"
 #include "analysis/waits/look.h"
+#include "analysis/workers/code.h"
 
 /*
  * Workers are born anew at each epoch unless they are persistent. One that begins when
@@ -39,82 +40,6 @@ static int find_slots(const struct pt_an *an, struct pt_trainer *t, uint8_t role
 	return err;
 }
 
-/* ---- what a worker runs ---------------------------------------------------------- */
-
-#define LOOKS_MAX 64 /* more of a thread are not asked */
-
-/* The functions in which a worker's thread always is, the outermost first. */
-struct path {
-	size_t n;
-	const struct pt_code_line *fn[PT_STACK_DEPTH];
-};
-
-static void keep_common(const struct pt_model *m, uint32_t stack, bool first, struct path *out)
-{
-	uint32_t id[PT_STACK_DEPTH];
-	size_t n = pt_model_unfold(m, stack, id), i;
-
-	if (first)
-		out->n = n;
-	for (i = 0; i < n && i < out->n; i++) {
-		const struct pt_code_line *l =
-			pt_model_line(m, pt_model_stack(m, id[n - 1 - i])->line);
-
-		if (!l || (!first && !pt_same_function(out->fn[i], l)))
-			break;
-		out->fn[i] = l;
-	}
-	out->n = i;
-}
-
-static void find_path(const struct pt_model *m, const struct pt_thread *th, struct path *out)
-{
-	size_t i, stride = th->looks.n / LOOKS_MAX + 1;
-	bool first = true;
-
-	out->n = 0;
-	for (i = 0; i < th->looks.n; i += stride) {
-		keep_common(m, th->looks.v[i].stack, first, out);
-		first = false;
-	}
-}
-
-/* The innermost of the job's own functions in which one always is. */
-static const struct pt_code_line *own_function(const struct path *p)
-{
-	size_t i = p->n;
-
-	while (i-- > 0)
-		if (!p->fn[i]->library && !p->fn[i]->native)
-			return p->fn[i];
-	return NULL;
-}
-
-static bool passes(const struct path *p, const struct pt_code_line *fn)
-{
-	size_t i;
-
-	for (i = 0; i < p->n; i++)
-		if (pt_same_function(p->fn[i], fn))
-			return true;
-	return false;
-}
-
-/* Are both always in functions of the job's own in which the other never is? They need not do the
- * same work then. */
-static bool run_other_code(const struct pt_model *m, const struct pt_worker *w,
-			   const struct pt_worker *o)
-{
-	struct path a, b;
-	const struct pt_code_line *fa, *fb;
-
-	find_path(m, w->main, &a);
-	find_path(m, o->main, &b);
-	fa = own_function(&a);
-	fb = own_function(&b);
-	return fa && fb && !passes(&b, fa) && !passes(&a, fb);
-}
-
 struct peers {
 	pt_doubles own, medians, service_ms;
 	bool alike; /* one of them runs the same code, or it is not known */
@@ -142,7 +67,7 @@ static int find_peers(const struct pt_an *an, const struct pt_trainer *t,
 			err = pt_doubles_append(&p->own, &o->service_ms);
 		if (o->slot == w->slot || o->service_ms.n < PT_SLOW_BATCHES)
 			continue;
-		p->alike = p->alike || !run_other_code(an->m, w, o);
+		p->alike = p->alike || !pt_run_other_code(an->m, w->main, o->main);
 		err = pt_vec_push(&p->medians, o->median_ms);
 		err = err ?: pt_doubles_append(&p->service_ms, &o->service_ms);
 	}

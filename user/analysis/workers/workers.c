@@ -352,5 +352,6 @@ int pt_measure_workers(struct pt_an *an, struct pt_trainer *t)
 	pt_each_ok(struct pt_worker, w, &t->workers, err)
 		err = service_times(w);
 	err = err ?: sum_setup(an, t);
-	return err ?: pt_compare_workers(an, t);
+	err = err ?: pt_compare_workers(an, t);
+	return err ?: pt_compare_siblings(an, t);
 }
