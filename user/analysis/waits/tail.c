@@ -401,6 +401,8 @@ static int list_slow(const struct pt_an *an, const struct pt_trainer *t, const p
 			err = pt_vec_push(slow, *ms);
 	}
 	out->ms = pt_median(slow->v, slow->n);
+	if (*least > limit) /* those that are not noticed are of the usual ones */
+		out->all = pt_max64(out->all, (uint64_t)batches_taken(t));
 	if (err || out->all < PT_TAIL_BATCHES || !slow->n ||
 	    (double)slow->n > PT_TAIL_PART * (double)out->all)
 		return err;
