@@ -183,19 +183,13 @@ static void add_disk(const struct pt_r_disk *d, struct pt_r_verdict *v)
 		pt_evidence(v, "disk.busy_share", d->busy_share, "share");
 }
 
-bool pt_kernel_is_reading(const struct pt_facts *f)
-{
-	double blocked = f->cause[PT_CAUSE_DISK] + f->cause[PT_CAUSE_PAGE_FAULT];
-
-	return f->kernel > 0 && f->group[PT_GROUP_IO] > blocked + f->kernel / 2;
-}
-
 void pt_evidence_storage(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
 {
 	const struct pt_r_disk *d = pt_main_disk(an);
+	double blocked = f->cause[PT_CAUSE_DISK] + f->cause[PT_CAUSE_PAGE_FAULT];
 	double network = class_share(an, "network"), user = class_share(an, "user");
 
-	if (pt_kernel_is_reading(f))
+	if (f->kernel > 0 && f->group[PT_GROUP_IO] > blocked + f->kernel / 2)
 		pt_evidence(v, "data_wait.kernel_share", f->kernel, "share");
 	if (network > 0)
 		pt_evidence(v, "data_wait.network_fs_share", network, "share");

@@ -4,6 +4,9 @@
 #include "analysis/io/kind.h"
 #include "analysis/verdicts/verdict.h"
 
+/* With more of their reading than this makers are busy, too, and the title says so. */
+#define PT_BUSY_READING 0.1
+
 /* A number of bytes as people read it. */
 static const char *bytes(struct pt_an *an, double v)
 {
@@ -38,9 +41,12 @@ static const char *where(struct pt_an *an, const struct pt_io *io)
 static const char *title(struct pt_an *an, const struct pt_facts *f,
 			 const struct pt_io *io)
 {
-	double share = 100 * f->group[PT_GROUP_IO];
+	double all = f->group[PT_GROUP_IO];
+	double blocked = f->cause[PT_CAUSE_DISK] + f->cause[PT_CAUSE_PAGE_FAULT];
+	bool mostly = blocked >= (1 - PT_BUSY_READING) * all;
+	double share = 100 * (mostly ? blocked : all);
 	const char *rate = bytes(an, io->bytes_per_s), *at = where(an, io);
-	const char *are = pt_kernel_is_reading(f) ? "busy or blocked" : "blocked";
+	const char *are = mostly ? "blocked" : "busy or blocked";
 
 	switch (io->kind) {
 	case PT_IO_CACHE:

@@ -176,8 +176,6 @@ void pt_evidence_add(struct pt_r_verdict *v, const char *metric, double value,
 void pt_evidence_starved(const struct pt_facts *f, struct pt_r_verdict *v);
 /* ... that nothing was found. */
 void pt_evidence_calm(const struct pt_facts *f, struct pt_r_verdict *v);
-/* Is what the makers do in the kernel counted as reading, beside their sleeps for storage? */
-bool pt_kernel_is_reading(const struct pt_facts *f);
 /* ... on storage: which kind of it the data wait was for, how its disk answers. */
 void pt_evidence_storage(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v);
 /* It costs this share of the wall time: its place among the roots, its severity by the

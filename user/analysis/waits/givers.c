@@ -184,7 +184,7 @@ enum pt_link pt_cause_link(const struct pt_an *an, struct pt_paths *paths,
 	if (!who)
 		return PT_LINK_STOP;
 	if (pt_waits_for_client(an, th, iv))
-		return PT_LINK_BEGIN;
+		return pt_is_caller(an, iv->waker_tid) ? PT_LINK_BEGIN : PT_LINK_STOP;
 	return pt_is_lock(paths, th, iv) ? PT_LINK_LOCK : PT_LINK_FOLLOW;
 }
 

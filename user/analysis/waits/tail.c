@@ -366,7 +366,7 @@ static double catching_up_ms(const struct pt_trainer *t, double limit, double us
 }
 
 static int slow_made(const struct pt_an *an, const struct pt_worker *w, double limit, double catching_up,
-		     double *least, pt_doubles *slow)
+		     size_t *behind, pt_doubles *slow)
 {
 	const double *ms = w->unsorted_ms.v;
 	size_t i;
@@ -374,7 +374,7 @@ static int slow_made(const struct pt_an *an, const struct pt_worker *w, double l
 
 	for (i = 0; i < w->unsorted_ms.n && !err; i++)
 		if (ms[i] > limit && is_behind_slow(w, i, limit) && ms[i] <= catching_up)
-			*least = catching_up;
+			++*behind;
 		else if (ms[i] > limit)
 			err = pt_vec_push(slow, ms[i]);
 	if (!err && unfinished_ms(an, w) > limit)
@@ -388,12 +388,12 @@ static int list_slow(const struct pt_an *an, const struct pt_trainer *t, const p
 {
 	double limit = PT_TAIL_FACTOR * out->usual_ms;
 	double catching_up = catching_up_ms(t, limit, out->usual_ms);
+	size_t behind = 0;
 	int err = 0;
 
-	*least = limit;
 	pt_each_ok(const struct pt_worker, w, &t->workers, err) {
 		if (!out->waited && w->role != PT_ROLE_HELPER)
-			err = slow_made(an, w, limit, catching_up, least, slow);
+			err = slow_made(an, w, limit, catching_up, &behind, slow);
 	}
 	/* where nobody is seen to make them, the waits */
 	pt_each_ok(const double, ms, all, err) {
@@ -401,7 +401,9 @@ static int list_slow(const struct pt_an *an, const struct pt_trainer *t, const p
 			err = pt_vec_push(slow, *ms);
 	}
 	out->ms = pt_median(slow->v, slow->n);
-	if (*least > limit) /* those that are not noticed are of the usual ones */
+	/* behind each slow one there is one such at most, or the others are as slow */
+	*least = behind > slow->n ? catching_up : limit;
+	if (behind) /* those that are not noticed are of the usual ones */
 		out->all = pt_max64(out->all, (uint64_t)batches_taken(t));
 	if (err || out->all < PT_TAIL_BATCHES || !slow->n ||
 	    (double)slow->n > PT_TAIL_PART * (double)out->all)

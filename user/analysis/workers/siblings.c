@@ -68,6 +68,7 @@ static int compare_helper(const struct pt_an *an, const struct pt_trainer *t, st
 	const struct pt_worker *asker = asker_of(an, t, w);
 	pt_doubles others = { 0 };
 	struct told own, k;
+	double times;
 	size_t i;
 	int err = 0;
 
@@ -85,10 +86,11 @@ static int compare_helper(const struct pt_an *an, const struct pt_trainer *t, st
 		if ((double)k.n >= PT_SLOW_SURE * (double)own.n)
 			err = pt_vec_push(&others, (double)k.ns);
 	}
-	if (!err && others.n) {
+	times = others.n ? (double)own.ns / pt_median(others.v, others.n) : 0;
+	if (!err && times >= an->th->slow_factor) {
 		w->median_ms = (double)own.ns / (double)own.n / NS_PER_MS;
-		w->slowdown = (double)own.ns / pt_median(others.v, others.n);
-		w->slow = w->in_parts = w->slowdown >= an->th->slow_factor;
+		w->slowdown = times;
+		w->slow = w->in_parts = true;
 	}
 	pt_vec_free(&others);
 	return err;
