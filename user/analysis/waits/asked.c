@@ -250,6 +250,55 @@ static int take_turns(const struct pt_an *an, const struct pt_trainer *t, const 
 	return err;
 }
 
+/* ---- no turn at all ---------------------------------------------------------------- */
+
+/* It wakes up with nothing to do: nearly all of its time it sleeps like that. Chosen. */
+#define NO_TURN 0.95
+
+/* Sleeps of `th` that a maker ends, which gives the consumer what it makes and takes again at once what
+ * both need (the only connection of a pool): it never has its turn. */
+static int take_starving(const struct pt_an *an, const struct pt_trainer *t,
+			 const struct pt_worker *x, bool *starves, pt_spans *out)
+{
+	uint64_t starved = 0;
+	int err = 0, w;
+
+	pt_each_iv(iv, x->main, an->t0, an->t1) {
+		const struct pt_thread *who = iv->valid_wake ?
+						      pt_model_thread(an->m, iv->waker_tid) : NULL;
+		struct pt_span s = { iv->begin, iv->ready };
+
+		if (err || iv->wait == PT_WAIT_RUNQ || !who || who == x->main ||
+		    !makes(t, who, &w) || !t->workers.v[w].delivered)
+			continue;
+		starved += s.end - s.begin;
+		err = pt_vec_push(out, s);
+	}
+	*starves = !x->delivered && (double)starved >= NO_TURN * (double)(an->t1 - an->t0);
+	return err;
+}
+
+/* One maker works, and all others sleep for what only it ever has. */
+static int take_monopoly(const struct pt_an *an, const struct pt_trainer *t, pt_spans *asked)
+{
+	pt_spans found = { 0 };
+	size_t i, n = 0, starving = 0;
+	bool starves;
+	int err = 0, w;
+
+	for (i = 0; i < t->workers.n && !err; i++) {
+		if (!makes(t, t->workers.v[i].main, &w))
+			continue;
+		n++;
+		err = take_starving(an, t, &t->workers.v[i], &starves, &found);
+		starving += starves;
+	}
+	for (i = 0; n > 1 && starving == n - 1 && i < found.n && !err; i++)
+		err = pt_vec_push(asked, found.v[i]);
+	pt_vec_free(&found);
+	return err;
+}
+
 /* ---- behind others ----------------------------------------------------------------- */
 
 /* Workers beyond are not asked. */
@@ -360,6 +409,7 @@ int pt_sum_asked(const struct pt_an *an, struct pt_trainer *t)
 		if (t->workers.v[i].role != PT_ROLE_HELPER)
 			err = take_sleeps(an, t, &t->workers.v[i], &asked);
 	err = err ?: take_turns(an, t, &waits, &asked);
+	err = err ?: take_monopoly(an, t, &asked);
 	err = err ?: take_behind(an, t, &waits, &asked);
 	pt_spans_tidy(&asked, 0, UINT64_MAX);
 	if (!err)

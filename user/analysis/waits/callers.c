@@ -27,14 +27,37 @@ static uint64_t sleeps_in(const struct pt_thread *th, uint64_t b, uint64_t e)
 	return ns;
 }
 
-/* `by`, which calls the device, has told a thread of the caller's something at `ts`. */
+/* Who woke `th` last before `ts`, and when: what it does then it may do for that one. */
+static const struct pt_thread *woken_by(const struct pt_an *an, const struct pt_thread *th,
+					uint64_t *ts)
+{
+	size_t i = pt_iv_after(th, *ts);
+
+	while (i-- > 0) {
+		const struct pt_iv *iv = &th->iv.v[i];
+
+		if (iv->wait == PT_WAIT_RUNQ || iv->ready > *ts)
+			continue;
+		*ts = iv->ready;
+		return iv->valid_wake ? pt_model_thread(an->m, iv->waker_tid) : NULL;
+	}
+	return NULL;
+}
+
+/* `by`, which calls the device, has told a thread of the caller's something at `ts`; or it had an
+ * event loop's thread do so. */
 static void take_answer(struct answers *k, const struct pt_thread *by, uint64_t ts)
 {
 	const struct pt_gpu_call *last = pt_last_call(by->proc, by->tid, ts);
-	uint64_t begin = last ? last->end : k->an->t0, end = k->an->t1;
+	uint64_t begin, end = k->an->t1;
 
+	if (!last) {
+		by = woken_by(k->an, by, &ts);
+		last = by ? pt_last_call(by->proc, by->tid, ts) : NULL;
+	}
 	if (!last || ts < last->end)
 		return;
+	begin = last->end;
 	pt_each_call(c, by->proc, ts, k->an->t1)
 		if (c->tid == by->tid) {
 			end = c->begin;

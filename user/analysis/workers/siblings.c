@@ -9,7 +9,7 @@
 #include "analysis/verdicts/thresholds.h"
 #include "analysis/workers/code.h"
 
-/* How often the sleeps of `th` are ended by that process, and how long they last. */
+/* How often the sleeps of `th` are ended by that process, and how long other processes let it sleep. */
 struct told {
 	uint64_t n, ns;
 };
@@ -19,16 +19,16 @@ static struct told told_by(const struct pt_an *an, const struct pt_thread *th, u
 	struct told k = { 0 };
 
 	pt_each_iv(iv, th, an->t0, an->t1) {
-		if (!iv->valid_wake || iv->waker_tgid != tgid || iv->wait == PT_WAIT_RUNQ)
+		if (!iv->valid_wake || iv->waker_tgid == th->proc->tgid || iv->wait == PT_WAIT_RUNQ)
 			continue;
-		k.n++;
+		k.n += iv->waker_tgid == tgid;
 		k.ns += pt_overlap(iv->begin, iv->ready, an->t0, an->t1);
 	}
 	return k;
 }
 
-/* How long it did not wait for who asks, ns; and how often it was asked at least, which whoever of
- * both slept shows. */
+/* How long it did not wait for another process, ns; and how often it was asked at least, which
+ * whoever of both slept shows. */
 static struct told worked(const struct pt_an *an, const struct pt_thread *th,
 			  const struct pt_thread *asker)
 {
@@ -53,7 +53,7 @@ static const struct pt_worker *asker_of(const struct pt_an *an, const struct pt_
 	uint64_t most = PT_SLOW_BATCHES - 1, n;
 
 	pt_each(const struct pt_worker, o, &t->workers) {
-		if (o->proc == w->proc || o->role == PT_ROLE_HELPER)
+		if (o->proc == w->proc)
 			continue;
 		n = told_by(an, o->main, w->proc->tgid).n;
 		if (n > most)
