@@ -173,6 +173,8 @@
 /* Batches that were not noticed, share of all, at most: behind one that was not the next
  * one looks slow. */
 #define PT_TAIL_NOTICED 0.15
+/* Of those that were not noticed, that were made right behind slow ones without a rest. Chosen. */
+#define PT_TAIL_CAUGHT 0.8
 /* ... and fewer of them than so much say nothing of the others. */
 #define PT_TAIL_FEW 0.5
 /* Makers at work for less of the time than this have time left for more batches. Chosen. */

@@ -365,18 +365,29 @@ static double catching_up_ms(const struct pt_trainer *t, double limit, double us
 	return n && lack > 0 ? (1 + 1.5 * lack / n) * usual : 0;
 }
 
-static int slow_made(const struct pt_an *an, const struct pt_worker *w, double limit, double catching_up,
-		     size_t *behind, pt_doubles *slow)
+struct catching_up {
+	double ms; /* what that may take */
+	size_t n;  /* seen, that would be slow else */
+	double ms_sum; /* ... all that were seen */
+	size_t seen;
+};
+
+static int slow_made(const struct pt_an *an, const struct pt_worker *w, double limit,
+		     struct catching_up *k, pt_doubles *slow)
 {
 	const double *ms = w->unsorted_ms.v;
 	size_t i;
 	int err = 0;
 
-	for (i = 0; i < w->unsorted_ms.n && !err; i++)
-		if (ms[i] > limit && is_behind_slow(w, i, limit) && ms[i] <= catching_up)
-			++*behind;
-		else if (ms[i] > limit)
+	for (i = 0; i < w->unsorted_ms.n && !err; i++) {
+		bool behind = is_behind_slow(w, i, limit) && ms[i] <= k->ms;
+
+		if (ms[i] > limit && !behind)
 			err = pt_vec_push(slow, ms[i]);
+		k->n += behind && ms[i] > limit;
+		k->seen += behind;
+		k->ms_sum += behind ? ms[i] : 0;
+	}
 	if (!err && unfinished_ms(an, w) > limit)
 		err = pt_vec_push(slow, unfinished_ms(an, w));
 	return err;
@@ -387,13 +398,12 @@ static int list_slow(const struct pt_an *an, const struct pt_trainer *t, const p
 		     struct pt_tail *out, double *least, pt_doubles *slow)
 {
 	double limit = PT_TAIL_FACTOR * out->usual_ms;
-	double catching_up = catching_up_ms(t, limit, out->usual_ms);
-	size_t behind = 0;
+	struct catching_up k = { .ms = catching_up_ms(t, limit, out->usual_ms) };
 	int err = 0;
 
 	pt_each_ok(const struct pt_worker, w, &t->workers, err) {
 		if (!out->waited && w->role != PT_ROLE_HELPER)
-			err = slow_made(an, w, limit, catching_up, &behind, slow);
+			err = slow_made(an, w, limit, &k, slow);
 	}
 	/* where nobody is seen to make them, the waits */
 	pt_each_ok(const double, ms, all, err) {
@@ -402,8 +412,10 @@ static int list_slow(const struct pt_an *an, const struct pt_trainer *t, const p
 	}
 	out->ms = pt_median(slow->v, slow->n);
 	/* behind each slow one there is one such at most, or the others are as slow */
-	*least = behind > slow->n ? catching_up : limit;
-	if (behind) /* those that are not noticed are of the usual ones */
+	*least = k.n > slow->n ? k.ms : limit;
+	/* those that are not noticed are of the usual ones, where they account for these times */
+	if (k.seen && k.ms_sum - (double)k.seen * out->usual_ms >=
+	    PT_TAIL_CAUGHT * (batches_taken(t) - batches_made(t)) * out->usual_ms)
 		out->all = pt_max64(out->all, (uint64_t)batches_taken(t));
 	if (err || out->all < PT_TAIL_BATCHES || !slow->n ||
 	    (double)slow->n > PT_TAIL_PART * (double)out->all)
