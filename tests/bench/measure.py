@@ -91,6 +91,7 @@ class Work:
     """A process of tests/bench/work.c."""
 
     def __init__(self, library, path):
+        self.path = path
         self.p = subprocess.Popen([WORK, library, path], stdin=subprocess.PIPE,
                                   stdout=subprocess.PIPE, text=True, bufsize=1)
         self.pid = self.p.pid
@@ -124,6 +125,7 @@ class Work:
         self.p.wait()
         self.p.stdin.close()
         self.p.stdout.close()
+        os.unlink(self.path) # it is made anew: work overwrites no file
 
 
 # ---- tracers ----------------------------------------------------------------------

@@ -282,7 +282,8 @@ int main(int argc, char **argv)
 	library = argv[1];
 	path = argv[2];
 	handle = dlopen(library, RTLD_NOW);
-	cached = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	/* it is filled: a file that is there is somebody's */
+	cached = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (!handle || cached < 0)
 		fail(handle ? path : dlerror());
 	for (i = 0; i < BLOCKS; i++)

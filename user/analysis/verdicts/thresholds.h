@@ -173,10 +173,12 @@
 /* Batches that were not noticed, share of all, at most: behind one that was not the next
  * one looks slow. */
 #define PT_TAIL_NOTICED 0.15
-/* Of those that were not noticed, that were made right behind slow ones without a rest. Chosen. */
-#define PT_TAIL_CAUGHT 0.8
 /* ... and fewer of them than so much say nothing of the others. */
 #define PT_TAIL_FEW 0.5
+/* This part of those that were not noticed is made right behind slow ones, without a rest, in up to
+ * so many times what they usually take together. Chosen. */
+#define PT_TAIL_CAUGHT 0.8
+#define PT_TAIL_CATCHING 1.5
 /* Makers at work for less of the time than this have time left for more batches. Chosen. */
 #define PT_TAIL_WORK 0.5
 /* The others take next to nothing: so much of what a slow one takes, at most. Chosen. */

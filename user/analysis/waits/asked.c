@@ -282,18 +282,18 @@ static int take_starving(const struct pt_an *an, const struct pt_trainer *t,
 static int take_monopoly(const struct pt_an *an, const struct pt_trainer *t, pt_spans *asked)
 {
 	pt_spans found = { 0 };
-	size_t i, n = 0, starving = 0;
+	size_t i, starving = 0, others = 0;
 	bool starves;
 	int err = 0, w;
 
-	for (i = 0; i < t->workers.n && !err; i++) {
+	for (i = 0; i < t->workers.n && others <= 1 && !err; i++) {
 		if (!makes(t, t->workers.v[i].main, &w))
 			continue;
-		n++;
 		err = take_starving(an, t, &t->workers.v[i], &starves, &found);
 		starving += starves;
+		others += !starves;
 	}
-	for (i = 0; n > 1 && starving == n - 1 && i < found.n && !err; i++)
+	for (i = 0; starving && others == 1 && i < found.n && !err; i++)
 		err = pt_vec_push(asked, found.v[i]);
 	pt_vec_free(&found);
 	return err;

@@ -11,6 +11,10 @@
 /* Of what the loop sleeps between two of its GPU calls, behind the answer: who asks for the next
  * batch when it has one has slept before. */
 #define BEHIND 0.9
+/* Nobody of the job has ended more of its sleeps than this (it was told to begin). */
+#define TOLD 0.1
+/* More of a process's are not looked at. */
+#define ANSWERS_MAX 1000
 
 struct answers {
 	const struct pt_an *an;
@@ -48,13 +52,12 @@ static const struct pt_thread *woken_by(const struct pt_an *an, const struct pt_
  * event loop's thread do so. */
 static void take_answer(struct answers *k, const struct pt_thread *by, uint64_t ts)
 {
-	const struct pt_gpu_call *last = pt_last_call(by->proc, by->tid, ts);
+	const struct pt_gpu_call *last;
 	uint64_t begin, end = k->an->t1;
 
-	if (!last) {
+	if (!by->calls)
 		by = woken_by(k->an, by, &ts);
-		last = by ? pt_last_call(by->proc, by->tid, ts) : NULL;
-	}
+	last = by && by->calls ? pt_last_call(by->proc, by->tid, ts) : NULL;
 	if (!last || ts < last->end)
 		return;
 	begin = last->end;
@@ -76,6 +79,8 @@ static bool is_answered(const struct pt_an *an, const struct pt_proc *p)
 
 	for (i = 0; i < p->threads.n; i++)
 		pt_each_iv(iv, p->threads.v[i], an->t0, an->t1) {
+			if (k.n == ANSWERS_MAX)
+				break;
 			by = iv->valid_wake ? pt_model_thread(an->m, iv->waker_tid) : NULL;
 			if (by && !by->proc->outside)
 				take_answer(&k, by, iv->ready);
@@ -101,7 +106,7 @@ static bool has_own_clock(const struct pt_an *an, const struct pt_thread *th)
 		if (iv->wait == PT_WAIT_SLEEP)
 			timed += ns;
 	}
-	return n >= CALLS_MIN && told * 10 <= n && (double)timed >= BY_CLOCK * (double)slept &&
+	return n >= CALLS_MIN && (double)told <= TOLD * (double)n && (double)timed >= BY_CLOCK * (double)slept &&
 	       (double)slept >= RESTS * (double)(an->t1 - an->t0);
 }
 

@@ -351,8 +351,7 @@ static bool is_behind_slow(const struct pt_worker *w, size_t i, double limit)
 
 /*
  * Behind a slow one a maker may have several to make, and rest nowhere between: they are noticed as
- * one. How long that may take, where those that are not noticed are all behind slow ones, ms; half as
- * much again by chance.
+ * one. How long that may take, where those that are not noticed are all behind slow ones, ms.
  */
 static double catching_up_ms(const struct pt_trainer *t, double limit, double usual)
 {
@@ -362,14 +361,14 @@ static double catching_up_ms(const struct pt_trainer *t, double limit, double us
 	pt_each(const struct pt_worker, w, &t->workers)
 		for (i = 0; i < w->unsorted_ms.n && w->role != PT_ROLE_HELPER; i++)
 			n += w->unsorted_ms.v[i] > limit && !is_behind_slow(w, i, limit);
-	return n && lack > 0 ? (1 + 1.5 * lack / n) * usual : 0;
+	return n && lack > 0 ? (1 + PT_TAIL_CATCHING * lack / n) * usual : 0;
 }
 
 struct catching_up {
-	double ms; /* what that may take */
-	size_t n;  /* seen, that would be slow else */
-	double ms_sum; /* ... all that were seen */
-	size_t seen;
+	double ms;     /* what that may take */
+	size_t n;      /* times behind slow ones that are no longer than that ... */
+	double sum_ms;
+	size_t slow;   /* ... and would be slow batches else */
 };
 
 static int slow_made(const struct pt_an *an, const struct pt_worker *w, double limit,
@@ -384,9 +383,9 @@ static int slow_made(const struct pt_an *an, const struct pt_worker *w, double l
 
 		if (ms[i] > limit && !behind)
 			err = pt_vec_push(slow, ms[i]);
-		k->n += behind && ms[i] > limit;
-		k->seen += behind;
-		k->ms_sum += behind ? ms[i] : 0;
+		k->n += behind;
+		k->sum_ms += behind ? ms[i] : 0;
+		k->slow += behind && ms[i] > limit;
 	}
 	if (!err && unfinished_ms(an, w) > limit)
 		err = pt_vec_push(slow, unfinished_ms(an, w));
@@ -412,9 +411,9 @@ static int list_slow(const struct pt_an *an, const struct pt_trainer *t, const p
 	}
 	out->ms = pt_median(slow->v, slow->n);
 	/* behind each slow one there is one such at most, or the others are as slow */
-	*least = k.n > slow->n ? k.ms : limit;
+	*least = k.slow > slow->n ? k.ms : limit;
 	/* those that are not noticed are of the usual ones, where they account for these times */
-	if (k.seen && k.ms_sum - (double)k.seen * out->usual_ms >=
+	if (k.n && k.sum_ms - (double)k.n * out->usual_ms >=
 	    PT_TAIL_CAUGHT * (batches_taken(t) - batches_made(t)) * out->usual_ms)
 		out->all = pt_max64(out->all, (uint64_t)batches_taken(t));
 	if (err || out->all < PT_TAIL_BATCHES || !slow->n ||

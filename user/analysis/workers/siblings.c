@@ -98,10 +98,12 @@ static int compare_helper(const struct pt_an *an, const struct pt_trainer *t, st
 
 int pt_compare_siblings(const struct pt_an *an, struct pt_trainer *t)
 {
-	int err = 0;
+	struct pt_worker *worst = NULL;
 
-	pt_each_ok(struct pt_worker, w, &t->workers, err)
-		if (w->role == PT_ROLE_HELPER && w->proc != t->proc && !w->slow)
-			err = compare_helper(an, t, w);
-	return err;
+	/* of one that is charged with less nobody asks */
+	pt_each(struct pt_worker, w, &t->workers)
+		if (w->role == PT_ROLE_HELPER && w->proc != t->proc && w->charged_ns &&
+		    (!worst || w->charged_ns > worst->charged_ns))
+			worst = w;
+	return worst && !worst->slow ? compare_helper(an, t, worst) : 0;
 }

@@ -42,7 +42,6 @@ static int find_slots(const struct pt_an *an, struct pt_trainer *t, uint8_t role
 
 struct peers {
 	pt_doubles own, medians, service_ms;
-	bool alike; /* one of them runs the same code, or it is not known */
 };
 
 /* Do both make the same, as far as is seen? The loop asks for something else elsewhere. */
@@ -53,13 +52,12 @@ static bool makes_alike(const struct pt_worker *w, const struct pt_worker *o)
 }
 
 /* The times of all that had the slot of `w`, and those of other slots. */
-static int find_peers(const struct pt_an *an, const struct pt_trainer *t,
-		      const struct pt_worker *w, struct peers *p)
+static int find_peers(const struct pt_trainer *t, const struct pt_worker *w,
+		      struct peers *p)
 {
 	int err = 0;
 
 	p->own.n = p->medians.n = p->service_ms.n = 0;
-	p->alike = false;
 	pt_each_ok(const struct pt_worker, o, &t->workers, err) {
 		if (!makes_alike(w, o))
 			continue;
@@ -67,11 +65,22 @@ static int find_peers(const struct pt_an *an, const struct pt_trainer *t,
 			err = pt_doubles_append(&p->own, &o->service_ms);
 		if (o->slot == w->slot || o->service_ms.n < PT_SLOW_BATCHES)
 			continue;
-		p->alike = p->alike || !pt_run_other_code(an->m, w->main, o->main);
 		err = pt_vec_push(&p->medians, o->median_ms);
 		err = err ?: pt_doubles_append(&p->service_ms, &o->service_ms);
 	}
 	return err;
+}
+
+/* Do all peers run other code, as far as is known? */
+static bool is_unlike(const struct pt_an *an, const struct pt_trainer *t,
+		      const struct pt_worker *w)
+{
+	pt_each(const struct pt_worker, o, &t->workers)
+		if (o->slot != w->slot && makes_alike(w, o) &&
+		    o->service_ms.n >= PT_SLOW_BATCHES &&
+		    !pt_run_other_code(an->m, w->main, o->main))
+			return false;
+	return true;
 }
 
 /* A worker that is slow half of the time (in every other epoch) has no median
@@ -203,7 +212,7 @@ static int compare_one(const struct pt_an *an, const struct pt_trainer *t,
 
 	w->slowdown = w->slow_chance = NAN;
 	w->slow = w->in_parts = w->unlike = false;
-	err = find_peers(an, t, w, p);
+	err = find_peers(t, w, p);
 	if (err || p->own.n < PT_SLOW_BATCHES)
 		return err;
 	n = p->medians.n;
@@ -233,7 +242,7 @@ static int compare_one(const struct pt_an *an, const struct pt_trainer *t,
 	w->slow_chance = fmin(1, w->slow_chance * (double)(n + 1));
 	w->slow = !err && w->slow_chance <= chance_left(an, t, w, p) &&
 		  mean_of(&p->own) >= PT_SLOW_MEAN * mean_of(&p->service_ms);
-	w->unlike = w->slow && !p->alike;
+	w->unlike = w->slow && is_unlike(an, t, w);
 	if (w->slow)
 		w->slowdown = ratio;
 	return err;
