@@ -5,10 +5,10 @@
 
 /*
  * Ask for huge pages for all that malloc() will hand out, but for what is larger
- * than 32 MiB. To be called once, before other threads. What timelines and
- * analysis cost is to a large part the first touch of their pages, most of all in a
- * virtual machine. Nothing is taken until it is touched. Where the machine gives no
- * huge pages, or no address space, all is as without.
+ * than 32 MiB. To be called once. What timelines and analysis cost is to a large
+ * part the first touch of their pages, most of all in a virtual machine. Nothing is
+ * taken until it is touched. Where the machine gives no huge pages, or no address
+ * space, all is as without.
  */
 void pt_heap_huge_pages(void);
 

@@ -291,7 +291,8 @@ static int conclude(struct pt_session *s, struct pt_err *err)
 	first(&s->error, ret < 0 ? ret : 0);
 	if (!s->cupti) /* whose agents are still to be taken out */
 		pt_give_up_rest();
-	pt_heap_huge_pages();
+	if (!s->o->record_only)
+		pt_heap_huge_pages();
 	ret = s->o->record_only ? 0 : pt_parts_report(&s->parts, &s->pieces, s->model,
 						      &a, s->report);
 	if (ret == -ERANGE) {

@@ -5,7 +5,7 @@
 #include "analysis/verdicts/verdict.h"
 
 /* With more of their reading than this makers are busy, too, and the title says so. */
-#define PT_BUSY_READING 0.1
+#define BUSY_READING 0.1
 
 /* A number of bytes as people read it. */
 static const char *bytes(struct pt_an *an, double v)
@@ -43,7 +43,7 @@ static const char *title(struct pt_an *an, const struct pt_facts *f,
 {
 	double all = f->group[PT_GROUP_IO];
 	double blocked = f->cause[PT_CAUSE_DISK] + f->cause[PT_CAUSE_PAGE_FAULT];
-	bool mostly = blocked >= (1 - PT_BUSY_READING) * all;
+	bool mostly = blocked >= (1 - BUSY_READING) * all;
 	double share = 100 * (mostly ? blocked : all);
 	const char *rate = bytes(an, io->bytes_per_s), *at = where(an, io);
 	const char *are = mostly ? "blocked" : "busy or blocked";

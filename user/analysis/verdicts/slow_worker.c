@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+#include <math.h>
+
 #include "analysis/lines/lines.h"
 #include "analysis/verdicts/verdict.h"
 
@@ -55,8 +57,9 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 		pt_at_most(&v->certainty, PT_CONF_MEDIUM);
 	pt_evidence_starved(f, v);
 	pt_evidence_against(v, "worker.slowdown", w->slowdown, "ratio", f->th->slow_factor);
-	pt_evidence_against(v, "worker.slowdown_chance", w->slow_chance, "share",
-			    f->th->slow_chance);
+	if (isfinite(w->slow_chance)) /* of a helper no single batches are seen */
+		pt_evidence_against(v, "worker.slowdown_chance", w->slow_chance, "share",
+				    f->th->slow_chance);
 	pt_evidence(v, "worker.batch_ms.p50", w->median_ms, "ms");
 	pt_evidence_against(v, "data_wait.charged_to_worker", f->slow_charge, "share",
 			    f->th->slow_share);

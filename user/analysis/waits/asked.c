@@ -255,7 +255,7 @@ static int take_turns(const struct pt_an *an, const struct pt_trainer *t, const 
 /* It wakes up with nothing to do: nearly all of its time it sleeps like that. Chosen. */
 #define NO_TURN 0.95
 
-/* Sleeps of `th` that a maker ends, which gives the consumer what it makes and takes again at once what
+/* Sleeps of `x` that a maker ends, which gives the consumer what it makes and takes again at once what
  * both need (the only connection of a pool): it never has its turn. */
 static int take_starving(const struct pt_an *an, const struct pt_trainer *t,
 			 const struct pt_worker *x, bool *starves, pt_spans *out)

@@ -2,6 +2,12 @@
 #include "analysis/waits/callers.h"
 
 #include "analysis/waits/gaps.h"
+#include "analysis/waits/givers.h"
+#include "model/callclass.h"
+#include "model/socks.h"
+#include "model/syscalls.h"
+
+/* ---- callers ----------------------------------------------------------------------- */
 
 /* So many answers, and calls, tell. */
 #define CALLS_MIN 4
@@ -146,4 +152,85 @@ bool pt_is_caller(const struct pt_an *an, uint32_t tid)
 		if (*id == tid)
 			return true;
 	return false;
+}
+
+/* ---- clients ----------------------------------------------------------------------- */
+
+static bool is_listening_call(int nr)
+{
+	return nr == PT_NR_accept || nr == PT_NR_accept4;
+}
+
+/* Is whoever ended the sleep a process of the job's own tree? */
+static bool ended_inside(const struct pt_an *an, const struct pt_iv *iv)
+{
+	const struct pt_proc *p = iv->valid_wake ?
+				pt_model_proc(an->m, iv->waker_tgid) : NULL;
+
+	return p && !p->outside;
+}
+
+/* It polls, and somebody connects. */
+static bool is_connected(const struct pt_iv *iv)
+{
+	return (iv->wait == PT_WAIT_POLL || iv->wait == PT_WAIT_SOCK) && iv->valid_wake &&
+	       iv->waker_syscall == PT_NR_connect;
+}
+
+/* So many sleeps around a poll that timed out are asked what it polls. */
+#define POLLS_AROUND 64
+
+/* Nobody came by the time that it gave itself: somebody connected to the same before, or will. */
+static bool awaits_connection(const struct pt_thread *th, const struct pt_iv *iv)
+{
+	size_t at = pt_iv_after(th, iv->begin), i;
+
+	if (iv->wake != PT_WAKE_TIMER || iv->obj_kind != PT_OBJ_SOCK || !iv->object)
+		return false;
+	for (i = at - pt_min64(at, POLLS_AROUND); i < th->iv.n && i < at + POLLS_AROUND; i++)
+		if (th->iv.v[i].object == iv->object && th->iv.v[i].obj_kind == PT_OBJ_SOCK &&
+		    is_connected(&th->iv.v[i]))
+			return true;
+	return false;
+}
+
+bool pt_listens(const struct pt_thread *th, const struct pt_iv *iv)
+{
+	return is_listening_call(iv->syscall) || awaits_connection(th, iv);
+}
+
+bool pt_waits_for_client(const struct pt_an *an, const struct pt_thread *th,
+			 const struct pt_iv *iv)
+{
+	const struct pt_sock *s;
+
+	if (is_connected(iv) || pt_listens(th, iv))
+		return !ended_inside(an, iv);
+	/* who sends waits for room */
+	if (pt_call_class(iv->syscall) & PT_C_PUT)
+		return false;
+	if (iv->obj_kind != PT_OBJ_SOCK ||
+	    (iv->wait != PT_WAIT_SOCK && iv->wait != PT_WAIT_POLL) ||
+	    iv->sock & PT_IV_SOCK_INSIDE || ended_inside(an, iv))
+		return false;
+	if (iv->valid_wake && pt_is_caller(an, iv->waker_tid))
+		return true;
+	s = pt_wait_sock(an, iv);
+	/* datagrams of whoever sends some, by his own clock */
+	if (s && s->ends.protocol == PT_IPPROTO_UDP && !s->ends.remote_port)
+		return true;
+	/* who connects asks, also when it has had an answer; but for one who only
+	 * sends, and is never answered */
+	if (s && s->ends.family != PT_AF_UNIX)
+		return s->ends.remote_port && s->sent &&
+		       pt_sock_accepted(an->m, s);
+	if (s && pt_sock_accepted(an->m, s))
+		return true;
+	/* whoever is followed from there was seen to supply */
+	if (pt_model_proc(an->m, iv->waker_tgid))
+		return false;
+	/* who speaks first asks: of a process that feeds the device, for loaders
+	 * are not asked from outside */
+	return !(iv->sock & PT_IV_SOCK_AWAITED) && iv->valid_wake &&
+	       (s || pt_feeds_device(an, th->proc));
 }

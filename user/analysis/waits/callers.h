@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Who asks the job for something by its own clock, from outside: a thread that speaks when its
- * pauses are over, whatever the job does, in a process that the job answers behind each step. It
- * is no supplier, however long it is waited for.
+ * Clients: who asks the job for something, from outside. They connect, or speak first; and there are
+ * callers, which ask by their own clock: a thread that speaks when its pauses are over, whatever the
+ * job does, in a process that the job answers behind each step. None of them is a supplier, however
+ * long it is waited for.
  */
 #ifndef PT_CALLERS_H
 #define PT_CALLERS_H
@@ -13,5 +14,11 @@
  * caller frees. 0 or -ENOMEM. */
 int pt_find_callers(const struct pt_an *an, pt_ids *out);
 bool pt_is_caller(const struct pt_an *an, uint32_t tid);
+
+/* Does it wait until somebody connects? Nobody need have come yet. */
+bool pt_listens(const struct pt_thread *th, const struct pt_iv *iv);
+/* Does `th` sleep in `iv` until somebody from outside asks the job? */
+bool pt_waits_for_client(const struct pt_an *an, const struct pt_thread *th,
+			 const struct pt_iv *iv);
 
 #endif

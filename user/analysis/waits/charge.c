@@ -4,6 +4,7 @@
  * leg. Legs cover a wait exactly, so charges sum to it. What the consumer itself,
  * or whoever only hands on, does on a CPU is the hand-over's.
  */
+#include "analysis/waits/callers.h"
 #include "analysis/waits/charger.h"
 #include "analysis/waits/look.h"
 

@@ -122,11 +122,6 @@ enum pt_link pt_cause_link(const struct pt_an *an, struct pt_paths *paths,
 			   const struct pt_thread *th, const struct pt_iv *iv,
 			   const struct pt_thread *who);
 
-/* Does it wait until somebody connects? Nobody need have come yet. */
-bool pt_listens(const struct pt_thread *th, const struct pt_iv *iv);
-/* Does `th` sleep in `iv` until somebody from outside asks the job? */
-bool pt_waits_for_client(const struct pt_an *an, const struct pt_thread *th,
-			 const struct pt_iv *iv);
 /* Does `th` sleep in `iv` for something that goes to no device, as what it sleeps on
  * shows: until somebody takes what it hands out, or answers with too little? */
 bool pt_waits_for_peer(const struct pt_an *an, const struct pt_feed *f,

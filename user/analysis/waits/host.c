@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+#include "analysis/waits/callers.h"
 #include "analysis/waits/host.h"
 #include "analysis/waits/look.h"
 

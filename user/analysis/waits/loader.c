@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+#include "analysis/waits/callers.h"
 #include "analysis/waits/loader_int.h"
 
 #include <errno.h>

@@ -6,6 +6,7 @@
  */
 #include "analysis/waits/host.h"
 #include "analysis/waits/loader_int.h"
+#include "analysis/workers/code.h"
 
 #include <errno.h>
 #include <math.h>
@@ -143,46 +144,13 @@ static bool is_beside(const struct pt_an *an, const struct pt_givers *g,
 	return false;
 }
 
-#define LOOKS_MAX 64 /* more of a thread are not asked */
-
-/* The outermost of the job's own functions: what the thread was started with. */
-static const struct pt_code_line *begins_in(const struct pt_model *m, uint32_t stack)
-{
-	uint32_t id[PT_STACK_DEPTH];
-	size_t n = pt_model_unfold(m, stack, id);
-
-	while (n--) {
-		const struct pt_code_line *l = pt_model_line(m, pt_model_stack(m, id[n])->line);
-
-		if (l && !l->library && !l->native)
-			return l;
-	}
-	return NULL;
-}
-
-static const struct pt_code_line *started_with(const struct pt_model *m,
-					       const struct pt_thread *th)
-{
-	size_t i, n = 0, all = 0, stride = th->looks.n / LOOKS_MAX + 1;
-	const struct pt_code_line *first = NULL;
-
-	for (i = 0; i < th->looks.n; i += stride) {
-		const struct pt_code_line *x = begins_in(m, th->looks.v[i].stack);
-
-		first = first ? first : x;
-		n += first && pt_same_function(first, x);
-		all++;
-	}
-	return pt_looks_tell(n, all) ? first : NULL;
-}
-
 /* By its Python, or by its name, which is not the process's own. */
 static bool is_like_thread(const struct pt_model *m, const struct pt_thread *th,
 			   const struct pt_thread *like, const struct pt_code_line *does,
 			   bool named)
 {
 	return (named && !strncmp(th->comm, like->comm, PT_COMM_LEN)) ||
-	       (does && pt_same_function(does, started_with(m, th)));
+	       (does && pt_same_function(does, pt_started_with(m, th)));
 }
 
 /* Threads of the trainer that do what one does that supplies, and that it makes room for:
@@ -195,7 +163,7 @@ static int take_like_threads(struct pt_loader_finder *k)
 
 	for (i = 0; i < n; i++) {
 		const struct pt_thread *like = t->workers.v[i].main;
-		const struct pt_code_line *does = started_with(k->an->m, like);
+		const struct pt_code_line *does = pt_started_with(k->an->m, like);
 		bool named = strncmp(like->comm, p->comm, PT_COMM_LEN);
 
 		if (t->workers.v[i].proc != p || (!does && !named))
@@ -307,7 +275,7 @@ int pt_take_unwaited(struct pt_loader_finder *k)
 /* Does it sleep, mostly, until somebody takes what it hands out? */
 static bool hands_out(const struct pt_model *m, const struct pt_thread *th)
 {
-	size_t i, n = 0, out = 0, stride = th->looks.n / LOOKS_MAX + 1;
+	size_t i, n = 0, out = 0, stride = th->looks.n / PT_LOOKS_MAX + 1;
 
 	for (i = 0; i < th->looks.n; i += stride) {
 		const struct pt_code_look *l = &th->looks.v[i];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "analysis/workers/code.h"
 
-#define LOOKS_MAX 64 /* more of a thread are not asked */
+#include "analysis/waits/host.h"
 
 /* The functions in which a thread always is, the outermost first. */
 struct path {
@@ -29,7 +29,7 @@ static void keep_common(const struct pt_model *m, uint32_t stack, bool first, st
 
 static void find_path(const struct pt_model *m, const struct pt_thread *th, struct path *out)
 {
-	size_t i, stride = th->looks.n / LOOKS_MAX + 1;
+	size_t i, stride = th->looks.n / PT_LOOKS_MAX + 1;
 	bool first = true;
 
 	out->n = 0;
@@ -86,4 +86,34 @@ bool pt_run_same_code(const struct pt_model *m, const struct pt_thread *x,
 	fy = own_function(&b);
 	return (fx && passes(&b, fx) && !passes(&c, fx)) ||
 	       (fy && passes(&a, fy) && !passes(&c, fy));
+}
+
+/* The outermost of the job's own functions. */
+static const struct pt_code_line *begins_in(const struct pt_model *m, uint32_t stack)
+{
+	uint32_t id[PT_STACK_DEPTH];
+	size_t n = pt_model_unfold(m, stack, id);
+
+	while (n--) {
+		const struct pt_code_line *l = pt_model_line(m, pt_model_stack(m, id[n])->line);
+
+		if (l && !l->library && !l->native)
+			return l;
+	}
+	return NULL;
+}
+
+const struct pt_code_line *pt_started_with(const struct pt_model *m, const struct pt_thread *th)
+{
+	size_t i, n = 0, all = 0, stride = th->looks.n / PT_LOOKS_MAX + 1;
+	const struct pt_code_line *first = NULL;
+
+	for (i = 0; i < th->looks.n; i += stride) {
+		const struct pt_code_line *x = begins_in(m, th->looks.v[i].stack);
+
+		first = first ? first : x;
+		n += first && pt_same_function(first, x);
+		all++;
+	}
+	return pt_looks_tell(n, all) ? first : NULL;
 }

@@ -90,7 +90,8 @@ static int compare_helper(const struct pt_an *an, const struct pt_trainer *t, st
 	if (!err && times >= an->th->slow_factor) {
 		w->median_ms = (double)own.ns / (double)own.n / NS_PER_MS;
 		w->slowdown = times;
-		w->slow = w->in_parts = true;
+		w->slow = true;
+		w->in_parts = true; /* what lies between two answers may be several */
 	}
 	pt_vec_free(&others);
 	return err;
