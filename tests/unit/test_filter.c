@@ -10,7 +10,9 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sched.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -37,6 +39,8 @@
 #define SIGNAL 4096u
 #define OWN_SIGNAL 8192u
 #define ASK_MAPS 16384u
+#define TURN 32768u
+#define OWN_TURN 65536u
 
 static char path[] = "/tmp/pt-test-filter-XXXXXX";
 
@@ -105,6 +109,21 @@ static bool signals(int fd)
 	       !fcntl(fd, F_SETOWN, getppid()) || !fcntl(fd, F_SETOWN_EX, &to);
 }
 
+/* When and where the parent, or more than this thread, runs. */
+static bool turns(void)
+{
+	const struct sched_param none = { 0 };
+	int usual = getpriority(PRIO_PROCESS, getppid());
+	cpu_set_t cpus;
+	static const long nr[] = { SYS_ioprio_set, SYS_move_pages, SYS_migrate_pages };
+
+	return !setpriority(PRIO_PROCESS, getppid(), usual) || !setpriority(PRIO_PGRP, 0, usual) ||
+	       !sched_setscheduler(getppid(), SCHED_OTHER, &none) ||
+	       !sched_setparam(getppid(), &none) || any_of(nr, 3) ||
+	       (!sched_getaffinity(getppid(), sizeof(cpus), &cpus) &&
+		!sched_setaffinity(getppid(), sizeof(cpus), &cpus));
+}
+
 static unsigned may(void)
 {
 	int pair[2], fd = socket(AF_UNIX, SOCK_STREAM, 0);
@@ -121,6 +140,8 @@ static unsigned may(void)
 	can |= changes() ? CHANGE : 0;
 	can |= signals(0) ? SIGNAL : 0;
 	can |= syscall(SYS_tgkill, getpid(), getpid(), 0) ? 0 : OWN_SIGNAL;
+	can |= turns() ? TURN : 0;
+	can |= setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0)) ? 0 : OWN_TURN;
 	/* PROCMAP_QUERY; EBADF where it is let be */
 	can |= syscall(SYS_ioctl, -1, 0xc0686611ul, 0) && errno == EPERM ? 0 : ASK_MAPS;
 	/* EINVAL or EFAULT where it is let be, whoever asks */
@@ -161,7 +182,7 @@ static void each_filter(void **state)
 {
 	unsigned all = READ_MEMORY | OPEN_READ | OPEN_WRITE | OPEN_BOTH | OPEN_CUT | MAKE |
 		       REMOVE | SOCKET | PAIR | FORK | CHANGE | SIGNAL | OWN_SIGNAL |
-		       ASK_MAPS;
+		       ASK_MAPS | OWN_TURN;
 
 	(void)state;
 	close(mkstemp(path));
@@ -174,7 +195,7 @@ static void each_filter(void **state)
 	assert_int_equal(behind(PT_FILTER_INJECT), all);
 	assert_int_equal(behind(PT_FILTER_FILES), all & ~(READ_MEMORY | SOCKET));
 	assert_int_equal(behind(PT_FILTER_LOOK), READ_MEMORY | OPEN_READ | PAIR | FORK |
-						 OWN_SIGNAL | ASK_MAPS);
+						 OWN_SIGNAL | ASK_MAPS | OWN_TURN);
 	assert_int_equal(behind(PT_FILTER_PARSER), 0);
 	unlink(path);
 }

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <seccomp.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/privileges.h"
@@ -23,7 +24,8 @@ static const int harm[] = {
 	SCMP_SYS(mknod), SCMP_SYS(mknodat), SCMP_SYS(sethostname), SCMP_SYS(setdomainname),
 	SCMP_SYS(vhangup), SCMP_SYS(personality), SCMP_SYS(setuid), SCMP_SYS(setreuid),
 	SCMP_SYS(setresuid), SCMP_SYS(setgid), SCMP_SYS(setregid), SCMP_SYS(setresgid),
-	SCMP_SYS(setgroups), SCMP_SYS(setfsuid), SCMP_SYS(setfsgid),
+	SCMP_SYS(setgroups), SCMP_SYS(setfsuid), SCMP_SYS(setfsgid), SCMP_SYS(ioprio_set),
+	SCMP_SYS(move_pages), SCMP_SYS(migrate_pages),
 };
 static const int trace[] __attribute__((unused)) = { SCMP_SYS(ptrace) };
 /* What turning files into files, and looking at a process from outside, do not need. */
@@ -128,10 +130,26 @@ static int only_itself(scmp_filter_ctx c)
 				       SCMP_A0(SCMP_CMP_NE, (uint64_t)getpid()));
 }
 
+/* When and where others run: a thread decides it of itself only, and so by a zero. */
+static int only_own_turn(scmp_filter_ctx c)
+{
+	static const int of[] = { SCMP_SYS(sched_setscheduler), SCMP_SYS(sched_setattr),
+				  SCMP_SYS(sched_setparam), SCMP_SYS(sched_setaffinity) };
+	uint32_t no = SCMP_ACT_ERRNO(EPERM);
+	int ret = seccomp_rule_add(c, no, SCMP_SYS(setpriority), 1,
+				   SCMP_A0(SCMP_CMP_NE, PRIO_PROCESS));
+	size_t i;
+
+	ret = ret ?: seccomp_rule_add(c, no, SCMP_SYS(setpriority), 1, SCMP_A1(SCMP_CMP_NE, 0));
+	for (i = 0; i < N(of) && !ret; i++)
+		ret = seccomp_rule_add(c, no, of[i], 1, SCMP_A0(SCMP_CMP_NE, 0));
+	return ret;
+}
+
 static int refuse(scmp_filter_ctx c, enum pt_filter f)
 {
 	uint32_t no = SCMP_ACT_ERRNO(EPERM);
-	int ret = each(c, no, harm, N(harm));
+	int ret = each(c, no, harm, N(harm)) ?: only_own_turn(c);
 
 #ifndef __SANITIZE_ADDRESS__ /* whose search for leaks stops threads by it */
 	if (!ret && f != PT_FILTER_INJECT)

@@ -25,7 +25,7 @@ static const struct {
 	{ CAP_DAC_READ_SEARCH, PT_KEEP_LOOK, false },
 	{ CAP_CHECKPOINT_RESTORE, PT_KEEP_LOOK, false },
 	{ CAP_SYS_ADMIN, PT_KEEP_ADMIN, false },
-	{ CAP_SYS_NICE, PT_KEEP_INJECT, true },
+	{ CAP_SYS_NICE, PT_KEEP_HASTE, false },
 	{ CAP_DAC_OVERRIDE, PT_KEEP_INJECT, true },
 	{ CAP_DAC_OVERRIDE, PT_KEEP_FILES, false },
 	{ CAP_FOWNER, PT_KEEP_FILES, false },

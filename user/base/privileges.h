@@ -21,13 +21,13 @@ enum {
 	 * CAP_CHECKPOINT_RESTORE   /proc/PID/map_files: libraries inside containers
 	 */
 	PT_KEEP_LOOK = 16,
+	/* CAP_SYS_NICE: a reader that is behind goes first, see capture/haste.h; of others
+	 * pt_filter_set() refuses it */
+	PT_KEEP_HASTE = 32,
 	/* CAP_SYS_ADMIN: some kernels want it for each uprobe by perf_event_open() */
 	PT_KEEP_ADMIN = 8,
-	/*
-	 * Kept, but not in effect before pt_privileges_wake():
-	 * CAP_DAC_OVERRIDE   the memory of another user's process
-	 * CAP_SYS_NICE       a thread that is stopped for the CUPTI agent waits less
-	 */
+	/* Kept, but not in effect before pt_privileges_wake(): CAP_DAC_OVERRIDE, the memory
+	 * of another user's process */
 	PT_KEEP_INJECT = 2,
 	/* CAP_DAC_OVERRIDE, CAP_FOWNER: root's own files wherever root keeps them */
 	PT_KEEP_FILES = 4,
@@ -63,7 +63,7 @@ bool pt_privileges_trace(void);
 
 enum pt_filter {
 	/* Refused: what changes the machine or another process (modules, mounts, name
-	 * spaces, clocks, keys, writing into memory), which no command ever does. */
+	 * spaces, clocks, keys, writing into memory, priorities), which no command ever does. */
 	PT_FILTER_TRACE,
 	PT_FILTER_INJECT, /* the same, but ptrace() is allowed */
 	/* For commands that turn files into files: programs, sockets, tracing and

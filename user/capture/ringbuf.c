@@ -99,6 +99,11 @@ int pt_ringbuf_fd(const struct pt_ringbuf *r)
 	return r->epoll;
 }
 
+size_t pt_ringbuf_waiting(const struct pt_ringbuf *r)
+{
+	return __atomic_load_n(r->producer, __ATOMIC_ACQUIRE) - *r->consumer;
+}
+
 /* A record that begins there, of which `len` bytes are looked at; NULL with errno. */
 static unsigned char *record(struct pt_ringbuf *r, size_t offset, size_t len)
 {

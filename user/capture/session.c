@@ -304,6 +304,7 @@ int pt_capture_open(struct pt_capture **out, const struct pt_capture_opts *o,
 	c->trainer = o->trainer ? o->trainer : o->n_pids ? o->pids[0] : 0;
 
 	c->disks = pt_disks_new();
+	pt_haste_open(&c->haste);
 	r = open_roots(c, o, err);
 	k = pt_ktypes_get(); /* once for all of it */
 	if (!r)
@@ -317,6 +318,8 @@ int pt_capture_open(struct pt_capture **out, const struct pt_capture_opts *o,
 	if (r)
 		goto out;
 	queue_host(c);
+	/* from here there are records, and a crowd fills the ring before somebody reads */
+	pt_haste_read(&c->haste, pt_haste_starved(), pt_now_ns());
 	r = pt_targets_fill(c, err);
 	if (r)
 		goto out;
@@ -395,6 +398,9 @@ int pt_capture_drain(struct pt_capture *c, pt_record_fn fn, void *ctx)
 	/* What came up to now. A job that writes faster than a tracer reads that gets little
 	 * of a core would keep it from its ticks, its time limit and its signals. */
 	c->drain_until = pt_now_ns() + REORDERED_NS;
+	/* it is woken at a quarter */
+	pt_haste_read(&c->haste, pt_ringbuf_waiting(c->ring) > bpf_map__max_entries(c->skel->maps.pt_ring) / 2,
+		      pt_now_ns());
 	r = pt_ringbuf_read(c->ring);
 	pt_outside_take(c);
 	if (r < 0 && r != -EAGAIN)
@@ -504,6 +510,7 @@ int pt_capture_stop(struct pt_capture *c, pt_record_fn fn, void *ctx)
 	pt_queue_loss(c);
 	queue_mark(c, PT_MARK_END, end);
 	pt_flush_queue(c, fn, ctx);
+	pt_haste_close(&c->haste); /* an analysis may be next */
 	return r ? r : d < 0 ? d : 0;
 }
 
@@ -520,6 +527,7 @@ void pt_capture_close(struct pt_capture *c,
 	probes = pt_uprobes_links(c->uprobes);
 	if (c->skel && c->skel->bss)
 		c->skel->bss->pt_armed = 0;
+	pt_haste_close(&c->haste);
 	pt_kernels_free(c->kernels);
 	pt_blocks_free(c->blocks);
 	pt_missed_free(c);

@@ -14,6 +14,7 @@
 #include "base/records.h"
 #include "capture/capture.h"
 #include "capture/cost.h"
+#include "capture/haste.h"
 #include "capture/links.h"
 #include "capture/ringbuf.h"
 #include "config.h"
@@ -78,6 +79,7 @@ struct pt_capture {
 
 	pt_record_fn fn; /* while draining */
 	void *fn_ctx;
+	struct pt_haste haste;
 	uint64_t drain_until; /* ... records of later are of the next time */
 
 	/* Who may be followed from outside of the tree, when the drain is over;
