@@ -322,7 +322,8 @@ static void a_verdict_names_the_line(void **state)
 
 /* A job that makes its batches up by computing, and one that computes as much for itself: what
  * differs is the stack. `in`: where it computes, `call`: where it calls the device. */
-static const struct pt_report *computing(struct st_case *c, uint32_t in, uint32_t call)
+static const struct pt_report *computing(struct st_case *c, uint32_t in, uint32_t call,
+					 uint64_t batch_ns)
 {
 	struct job_opts o = job_defaults();
 	uint64_t rnd = 11, ts;
@@ -330,6 +331,7 @@ static const struct pt_report *computing(struct st_case *c, uint32_t in, uint32_
 
 	o.workers = 0;
 	o.no_reads = true;
+	o.batch_ns = batch_ns ? batch_ns : o.batch_ns;
 	feed_job(c, &o);
 	for (ts = c->j.t0; ts < c->j.t1; ts += st_between(&rnd, 5 * ST_MS, 15 * ST_MS)) {
 		const struct job_step *s;
@@ -378,7 +380,7 @@ static void a_headline_names_a_function(void **state)
 static const struct pt_report *loads_in(struct st_case *c, uint32_t in, uint32_t call,
 					const char *name)
 {
-	const struct pt_report *r = computing(c, in, call);
+	const struct pt_report *r = computing(c, in, call, 0);
 	double wall = (double)(c->j.t1 - c->j.t0), truth = (double)job_wait_ns(&c->j) / wall;
 
 	assert_true(r->breakdown.known && truth > 0.2);
@@ -409,6 +411,29 @@ static void python_above_the_calls_is_loading(void **state)
 	case_close(&c);
 }
 
+/* The capture begins and ends in a wait: a batch of ten, where each takes 0.3 s. */
+static void python_names_waits_that_are_cut(void **state)
+{
+	const uint32_t in[] = { 8, 12 };
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < 2; i++) {
+		struct st_case c;
+		const struct pt_report *r = computing(&c, in[i], 7, 300 * ST_MS);
+		double wall = (double)(c.j.t1 - c.j.t0);
+		bool begins = false, ends = false;
+
+		pt_each(const struct job_step, s, &c.j.steps) {
+			begins |= s->wait_begin + 20 * ST_MS < c.j.t0 && s->wait_end > c.j.t0 + 20 * ST_MS;
+			ends |= s->wait_begin + 20 * ST_MS < c.j.t1 && s->wait_end > c.j.t1 + 20 * ST_MS;
+		}
+		assert_true(begins && ends);
+		assert_true(fabs(r->breakdown.data_wait.share - (double)job_wait_ns(&c.j) / wall) < 0.015);
+		case_close(&c);
+	}
+}
+
 /* use(fetch()): one line does both, and only which comes first tells. */
 static void python_before_the_call_in_its_line_is_loading(void **state)
 {
@@ -418,7 +443,7 @@ static void python_before_the_call_in_its_line_is_loading(void **state)
 	(void)state;
 	assert_string_equal(r->data_wait.evidence, "named");
 	case_close(&c);
-	r = computing(&c, 33, 31);
+	r = computing(&c, 33, 31, 0);
 	assert_true(r->breakdown.known && r->breakdown.data_wait.share < 0.01);
 	assert_string_equal(case_root(r), "host_bound");
 	case_close(&c);
@@ -467,7 +492,7 @@ static void what_sends_a_batch_up_is_no_loading(void **state)
 static void python_elsewhere_is_host_work(void **state)
 {
 	struct st_case c;
-	const struct pt_report *r = computing(&c, 10, 7);
+	const struct pt_report *r = computing(&c, 10, 7, 0);
 
 	(void)state;
 	assert_true(r->breakdown.known && r->breakdown.data_wait.share < 0.01);
@@ -972,6 +997,7 @@ int main(void)
 		cmocka_unit_test(a_headline_names_a_function),
 		cmocka_unit_test(python_names_a_data_wait),
 		cmocka_unit_test(python_above_the_calls_is_loading),
+		cmocka_unit_test(python_names_waits_that_are_cut),
 		cmocka_unit_test(python_before_the_call_in_its_line_is_loading),
 		cmocka_unit_test(what_sends_a_batch_up_is_no_loading),
 		cmocka_unit_test(python_elsewhere_is_host_work),

@@ -509,9 +509,19 @@ static void bound_by_name(const struct pt_bounds *o, const struct pt_place_at *a
 	w->end = pt_min64(end, w->begin + (uint64_t)(part * len));
 }
 
+/* A gap that the capture's begin or end cuts is where its other end says. */
+static const struct pt_place_at *place_of(const struct pt_period *p, const struct pt_gap *g)
+{
+	const struct pt_place_at *at = pt_place_between(p, g->prev, g->next), *best = p->best;
+
+	if (at || !best)
+		return at;
+	return (!g->prev && g->next == best->next) || (!g->next && g->prev == best->prev) ? best : NULL;
+}
+
 bool pt_bound_named(const struct pt_bounds *o, const struct pt_host_gap *g, struct pt_span *w)
 {
-	const struct pt_place_at *at = pt_place_between(o->p, g->g.prev, g->g.next);
+	const struct pt_place_at *at = place_of(o->p, &g->g);
 
 	if (!at || pt_gap_is_evident(g) || !(at->by_name || (at->data && o->bare.by_name)) ||
 	    (at->data && isfinite(o->fetching.ready)))

@@ -398,7 +398,7 @@ static int add_look(struct named *k, struct pt_host *h, const struct pt_told *to
 	x.supplied = what == PT_HOST_SUPPLIED;
 	if (k->asked != g) {
 		k->asked = g;
-		k->up = uploads_behind(h, g);
+		k->up = !g->g.next || uploads_behind(h, g); /* or may yet */
 		k->loads = k->up && may_load(h, g);
 	}
 	x.staged = k->staged && sends_up(k, told);

@@ -125,12 +125,16 @@ static int wait_within(struct obtain *o, const struct pt_host_gap *g)
 					    NULL;
 	size_t from = o->t->waits.n;
 	struct pt_span w;
-	int err;
+	int err = 0;
 
-	if (!g->supplied_ns || !s)
+	if (!s)
 		return 0;
-	pt_bound_gap(&o->b, g, &w);
-	err = push_waits(o, g, &w, false);
+	if (g->supplied_ns) {
+		pt_bound_gap(&o->b, g, &w);
+		err = push_waits(o, g, &w, false);
+	} else if (!g->g.next && !g->g.th->exited && pt_bound_named(&o->b, g, &w)) {
+		err = push_waits(o, g, &w, true); /* the capture ends in it */
+	}
 	if (!err)
 		add_waits(o->t, s, from);
 	return err;
