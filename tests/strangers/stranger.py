@@ -47,7 +47,8 @@ THEMES = ["serving", "loaders", "loops", "pipelines", "habits", "shapes", "sourc
           "beekeepers", "watchmakers", "masons", "innkeepers",
           "toolsmiths", "towncriers", "gymnasts", "paddlers", "milliners", "cobblers",
           "glovers", "saddlers", "cartwrights",
-          "bookbinders", "potters", "brewers", "thatchers", "falconers", "embroiderers"]
+          "bookbinders", "potters", "brewers", "thatchers", "falconers", "embroiderers",
+          "glaziers"]
 RECORD = json.dumps([{"id": i, "words": ["alpha", "beta", str(i)] * 4} for i in range(12)])
 BLOB = zlib.compress(random.Random(1).randbytes(48 << 10) * 4)
 # The three that mean "the makers compute": which one is decided by the cores left free and
