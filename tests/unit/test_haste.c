@@ -6,10 +6,12 @@
 #include <stdint.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "capture/haste.h"
 
 #define S UINT64_C(1000000000)
@@ -62,6 +64,29 @@ static void first_while_behind(void **state)
 	assert_int_equal(mine(), 0);
 }
 
+/* A job that writes more than the reader can read takes no core from others by it. */
+static void not_for_much(void **state)
+{
+	struct pt_haste h;
+	uint64_t from = pt_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+
+	(void)state;
+	pt_haste_open(&h);
+	pt_haste_read(&h, true, 1 * S);
+	if (!h.on) {
+		print_message("this needs CAP_SYS_NICE, and a priority that nobody chose\n");
+		skip();
+	}
+	while (pt_clock_ns(CLOCK_THREAD_CPUTIME_ID) - from < S * 7 / 10)
+		;
+	pt_haste_read(&h, true, 2 * S); /* 0.8 s would be too much of one */
+	assert_int_equal(mine(), -20);
+	pt_haste_read(&h, true, 1 * S + S / 2);
+	assert_int_equal(mine(), 0);
+	pt_haste_read(&h, true, 9 * S);
+	assert_int_equal(mine(), 0);
+}
+
 static int niced(void)
 {
 	struct pt_haste h;
@@ -83,7 +108,8 @@ static void chosen_by_the_user(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(chosen_by_the_user),
-					    cmocka_unit_test(first_while_behind) };
+					    cmocka_unit_test(first_while_behind),
+					    cmocka_unit_test(not_for_much) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

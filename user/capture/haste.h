@@ -2,8 +2,7 @@
 /*
  * Where hundreds of threads want each core, a reader that is one of them gets a core once in
  * half a second, and the ring is full before. It goes before the others when it is behind, and
- * for some seconds more. What it takes in haste is what it takes anyway: up to the analysis,
- * which is in none.
+ * for some seconds more, but for the analysis at the end, and not where it takes much of a core.
  */
 #ifndef PT_HASTE_H
 #define PT_HASTE_H
@@ -13,7 +12,8 @@
 
 struct pt_haste {
 	bool may, on;
-	uint64_t until; /* ns of the monotonic clock */
+	uint64_t since, until; /* ns of the monotonic clock */
+	uint64_t ran;	       /* ns of CPU of the thread, when it began */
 };
 
 /* This thread reads. Who gave it a priority has chosen, and it keeps that; so does one that
