@@ -179,6 +179,8 @@ def check_trace(job):
             judge("trace (%s)" % name, t.p.pid, uid, TRACE | HASTE | more)
             judge("trace (%s)" % name, t.p.pid, uid, set() | more, "pipetrace-elf",
                   of="reader of ELF files")
+            # it has its name when it has had a core
+            wait_until(lambda: "pipetrace-lines" in map(name_of, family(t.p.pid)), 1.5)
             judge("trace (%s)" % name, t.p.pid, uid, LOOK, "pipetrace-lines",
                   of="reader of Python")
             # nobody takes its report: it hangs in the middle of it
