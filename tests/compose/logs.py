@@ -351,10 +351,15 @@ class Truth:
             out |= {"lock_bound", "cpu_bound"}  # one interpreter for all of them
             if self.spec["workers"] > 1:
                 return out
-        if queued >= RUN_QUEUE * (1 - NEAR):
+        free = self.free_cores()
+        most = queued
+        if self.spec["work"] == "subprocess" and free <= FREE * (1 + NEAR) and work:
+            # the two programs of a pipe compute side by side, and the log has their sum: it is
+            # half of that at least by the clock, and the rest they waited for a core
+            most = 1 - causes["cpu"] / work / 2
+        if most >= RUN_QUEUE * (1 - NEAR):
             out.add("cpu_oversubscribed")
         if queued <= RUN_QUEUE * (1 + NEAR):
-            free = self.free_cores()
             if free >= FREE * (1 - NEAR):
                 out.add("too_few_workers")
             # how many a service has is not the job's to set

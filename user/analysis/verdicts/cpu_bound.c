@@ -10,6 +10,13 @@ static double lack_of_cores(const struct pt_facts *f)
 	       (f->group[PT_GROUP_CPU] + queued - f->queue);
 }
 
+/* Fewer workers than cores, and part of a core is left for another one. */
+static bool cores_for_more(const struct pt_facts *f)
+{
+	return f->t->concurrent && (int64_t)f->t->concurrent < f->cores &&
+	       (double)f->cores - f->pool.cores_used >= PT_CORE_PART;
+}
+
 /* Workers compute all the time and still do not keep up. */
 static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
 {
@@ -47,6 +54,12 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 			"Raise num_workers from %zu to about %d (this host has %lld cores), "
 			"or make __getitem__ cheaper.",
 			f->t->concurrent, need, (long long)f->cores) :
+		cores_for_more(f) ?
+		pt_sentence(an,
+			"Raise num_workers from %zu to %lld, one for each core, and make "
+			"__getitem__ cheaper or move decoding to the GPU: keeping up would take "
+			"about %d workers like these.",
+			f->t->concurrent, (long long)f->cores, need) :
 		pt_sentence(an,
 			"Make __getitem__ cheaper or move decoding to the GPU: keeping up "
 			"would take about %d workers like these (num_workers is %zu today), "
@@ -60,7 +73,8 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	if (f->cores &&
 	    ((!f->t->handoffs && (double)f->cores - f->pool.cores_used >= f->th->core_free) ||
 	     (f->t->concurrent && (int64_t)f->t->concurrent < f->cores &&
-	      (better || (need <= f->cores && !pt_gains_nothing(an, "workers"))))))
+	      (better || ((need <= f->cores || cores_for_more(f)) &&
+			  !pt_gains_nothing(an, "workers"))))))
 		pt_at_most(&v->certainty, PT_CONF_MEDIUM);
 	/* whoever receives the batches lacks one, too */
 	if (lack_of_cores(f) >= f->th->run_queue_share)

@@ -1,5 +1,23 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+#include "analysis/lines/lines.h"
 #include "analysis/verdicts/verdict.h"
+
+/* No other verdict says why: in which line the workers are at least. */
+static void name_line(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
+{
+	static const struct pt_line_ask sleeping = { PT_LINES_WORKERS, 1u << PT_CAUSE_SLEEP,
+						     "the workers' sleeping" };
+	static const struct pt_line_ask unknown = { PT_LINES_WORKERS, 1u << PT_CAUSE_UNKNOWN,
+						    "the workers' unidentified waits" };
+
+	if (f->t->top_cause == PT_CAUSE_UNKNOWN)
+		pt_name_line(an, &unknown, v);
+	if (f->t->top_cause != PT_CAUSE_SLEEP)
+		return;
+	pt_name_line(an, &sleeping, v);
+	v->advice = "Most of the data wait is sleeping. Find what sleeps there: a rate limit, a pause "
+		    "before something is tried again, polling.";
+}
 
 /* The device idles while the trainer waits for data. A consequence wherever
  * a root was found, else the finding itself, with what is known of why. */
@@ -24,6 +42,8 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 		pt_cause_words(f->t->top_cause));
 	/* the root's, where there is one */
 	pt_speedup_share(f->starved_hi, &v->expected_speedup);
+	if (!f->data_root)
+		name_line(an, f, v);
 	return 1;
 }
 

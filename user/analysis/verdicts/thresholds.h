@@ -163,6 +163,9 @@
 /* So many cores must be unused for one more worker that computes: most of one.
  * The trainer and the helper threads always use a little of it. */
 #define PT_CORE_FREE 0.75
+/* Where the cores are the limit and there are fewer workers than these, so many must be unused
+ * for one more to be advised. */
+#define PT_CORE_PART 0.5
 
 /* A batch is slow from so many times the usual, where no more than this part of all
  * are: else the work is uneven, not a few items. */

@@ -3,15 +3,20 @@
 #include "analysis/waits/charger.h"
 #include "analysis/waits/look.h"
 
+static bool is_maker(const struct pt_charger *k, const struct pt_thread *th)
+{
+	int w;
+
+	return pt_worker_index(k->t, th, &w) && k->t->workers.v[w].main == th;
+}
+
 /* Does `maker` make batches in another process, in which `th` hands them over, or serves who
  * takes them (PyTorch's worker has a thread that passes descriptors)? */
 static bool serves_maker(const struct pt_charger *k, const struct pt_thread *th,
 			 const struct pt_thread *maker)
 {
-	int w;
-
 	return th != maker && th->proc == maker->proc && th->proc != k->t->proc &&
-	       pt_worker_index(k->t, maker, &w) && k->t->workers.v[w].main == maker;
+	       is_maker(k, maker);
 }
 
 static int has_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv, bool queued)
@@ -42,16 +47,16 @@ static const struct pt_thread *who_ran(const struct pt_charger *k, const struct 
 static int holder_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv,
 			bool queued);
 
-/* What `who` is at while it keeps a lock from `held_up`. */
+/* What `who` is at while it keeps a lock from `held_up`, piece by piece. */
 static int walk_holder(struct pt_charger *k, const struct pt_thread *who,
-		       const struct pt_thread *held_up, uint64_t b, uint64_t e)
+		       const struct pt_thread *held_up, uint64_t b, uint64_t e, pt_piece_fn piece)
 {
 	const struct pt_thread *holder = k->holder, *before = k->held_up;
 	int err;
 
 	k->holder = who;
 	k->held_up = held_up;
-	err = pt_walk(who, b, e, holder_piece, k);
+	err = pt_walk(who, b, e, piece, k);
 	k->holder = holder;
 	k->held_up = before;
 	return err;
@@ -82,7 +87,7 @@ static int holder_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *i
 	const struct pt_thread *who = c == PT_CAUSE_LOCK && iv ? behind_sender(k, &l) : NULL;
 
 	if (who)
-		return walk_holder(k, who, k->holder, b, e);
+		return walk_holder(k, who, k->holder, b, e, holder_piece);
 	if (c == PT_CAUSE_UNKNOWN || c == PT_CAUSE_IPC)
 		c = PT_CAUSE_LOCK;
 	if (!iv && serves_maker(k, k->held_up, k->holder))
@@ -92,13 +97,25 @@ static int holder_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *i
 	return pt_charge(k, c, &l, pt_charger_receives(k, k->held_up) ? k->holder : k->held_up);
 }
 
+/* A maker waits for the interpreter. As long as whoever has it waits for a page, so would the maker,
+ * in its turn: that is the page's. Else they take turns at the lock. */
+static int maker_piece(void *ctx, uint64_t b, uint64_t e, const struct pt_iv *iv, bool queued)
+{
+	struct pt_charger *k = ctx;
+	bool faults = iv && !queued && iv->wait == PT_WAIT_FAULT;
+	struct pt_leg l = { .begin = b, .end = e, .th = faults ? k->holder : k->held_up,
+			    .iv = iv, .kind = faults ? PT_LEG_BLOCKED : PT_LEG_LOCK };
+
+	return pt_charge(k, faults ? PT_CAUSE_PAGE_FAULT : PT_CAUSE_LOCK, &l, k->held_up);
+}
+
 int pt_charge_lock(struct pt_charger *k, const struct pt_leg *l)
 {
 	const struct pt_thread *who = l->who ? l->who : who_ran(k, l);
-	int w;
+	bool maker = is_maker(k, l->th);
 
 	if (!who || (who->tgid != l->th->tgid && !(pt_only_sends(k, who) && pt_only_sends(k, l->th))) ||
-	    (pt_worker_index(k->t, l->th, &w) && k->t->workers.v[w].main == l->th))
+	    (maker && !(l->iv && pt_is_interpreter_lock(k->paths, l->th, l->iv))))
 		return pt_charge(k, PT_CAUSE_LOCK, l, l->th);
-	return walk_holder(k, who, l->th, l->begin, l->end);
+	return walk_holder(k, who, l->th, l->begin, l->end, maker ? maker_piece : holder_piece);
 }
