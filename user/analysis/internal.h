@@ -498,6 +498,8 @@ typedef int (*pt_piece_fn)(void *ctx, uint64_t b, uint64_t e,
 int pt_walk(const struct pt_thread *t, uint64_t b, uint64_t e, pt_piece_fn fn,
 	    void *ctx);
 uint64_t pt_cpu_ns(const struct pt_thread *t, uint64_t b, uint64_t e); /* it ran in [b,e) */
+/* Is another worker at one batch for all of [b,e), on a core for most of it? */
+bool pt_other_computes(const struct pt_trainer *t, const struct pt_worker *w, uint64_t b, uint64_t e);
 /* It had something to hand on, and no room to put it: that was made by taking what was there. */
 bool pt_is_for_room(const struct pt_iv *iv);
 

@@ -324,6 +324,16 @@ bool pt_worker_index(const struct pt_trainer *t, const struct pt_thread *th,
 	return false;
 }
 
+bool pt_other_computes(const struct pt_trainer *t, const struct pt_worker *w, uint64_t b, uint64_t e)
+{
+	pt_each(const struct pt_worker, x, &t->workers)
+		if (x != w && x->role == w->role && !x->main->exited &&
+		    pt_times_until(&x->done, b) == pt_times_until(&x->done, e) &&
+		    2 * pt_cpu_ns(x->main, b, e) > e - b)
+			return true;
+	return false;
+}
+
 /* Did `from` end this sleep of `th`, other than for a lock? */
 static bool ended_by(struct pt_paths *paths, const struct pt_thread *th,
 		     const struct pt_iv *iv, const struct pt_thread *from)

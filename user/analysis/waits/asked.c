@@ -75,10 +75,12 @@ static int take_sleeps(const struct pt_an *an, const struct pt_trainer *t,
 		struct pt_span s = { iv->begin, iv->ready };
 
 		who = iv->valid_wake ? pt_model_thread(an->m, iv->waker_tid) : NULL;
+		/* the capture may end before who has it gives it up */
 		if (iv->wait == PT_WAIT_RUNQ || pt_rests(w, iv) ||
 		    !is_for_lock(t, th, who, iv, own) ||
 		    (who ? !holder_works(t, th, who, iv) :
-			   iv->wait == PT_WAIT_FUTEX))
+			   iv->wait == PT_WAIT_FUTEX &&
+				   !(iv->open && pt_other_computes(t, w, iv->begin, iv->ready))))
 			continue;
 		err = err ?: pt_vec_push(out, s);
 	}

@@ -408,6 +408,17 @@ static bool runs_program(const struct pt_an *an, const struct pt_worker *w)
 	return false;
 }
 
+/* What may be a lock, and another worker computes meanwhile: it has it. */
+static bool waits_for_peer(const struct pt_an *an, const struct pt_trainer *t,
+			   const struct pt_worker *w, const struct pt_iv *iv, double s)
+{
+	uint64_t since = an->t1 - pt_min64(an->t1, (uint64_t)(s * NS_PER_S));
+
+	return (iv->wait == PT_WAIT_FUTEX || iv->wait == PT_WAIT_SEM ||
+		iv->wait == PT_WAIT_FLOCK || iv->wait == PT_WAIT_EVENT) &&
+	       pt_other_computes(t, w, since, an->t1);
+}
+
 void pt_find_hung(const struct pt_an *an, struct pt_trainer *t,
 		  struct pt_hung *out)
 {
@@ -426,7 +437,7 @@ void pt_find_hung(const struct pt_an *an, struct pt_trainer *t,
 
 		w->hung = false;
 		k.vain = vain && has_peer(t, w);
-		if (iv && !pt_rests(w, iv) &&
+		if (iv && !pt_rests(w, iv) && !waits_for_peer(an, t, w, iv, s) &&
 		    (k.vain || iv->wait != PT_WAIT_PIPE_IN || runs_program(an, w))) {
 			enum pt_hang how = hang_of(&k, iv, s, k.asks || k.vain);
 
