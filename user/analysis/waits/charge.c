@@ -14,6 +14,7 @@
 #include "model/socks.h"
 
 #define PT_TURN_MAX 64 /* workers whose turns are looked at */
+#define PT_ASKED_THROUGH 4u /* threads by way of which a maker is given work */
 #define PT_GAVE_BEFORE 4096u /* sleeps before the last one of a thread that are looked at */
 
 /* ---- whose batch it is ------------------------------------------------------------ */
@@ -77,11 +78,28 @@ static int last_waited_for(const struct pt_charger *k)
 	return w < 0 ? next_in_turn(k) : w;
 }
 
+/* At `at` the maker sleeps until `th`, or somebody whom that wakes, gives it something to do: what
+ * `th` waited for until then is not its. */
+static bool is_asked_later(const struct pt_charger *k, const struct pt_thread *maker,
+			   const struct pt_thread *th, uint64_t at)
+{
+	unsigned left = PT_ASKED_THROUGH;
+
+	while (maker && maker != th && left--) {
+		size_t i = pt_iv_after(maker, at);
+		const struct pt_iv *iv = i < maker->iv.n ? &maker->iv.v[i] : NULL;
+
+		if (!iv || iv->begin > at || iv->ready <= at || !iv->valid_wake)
+			return false;
+		maker = pt_model_thread(k->an->m, iv->waker_tid);
+	}
+	return maker == th;
+}
+
 /* The walk comes to a sleep of whoever receives. Batches come in order: what
  * another worker sent in the meantime was not what was waited for. */
-static const struct pt_thread *awaited(struct pt_charger *k, uint64_t at,
-				       const struct pt_iv *iv,
-				       const struct pt_thread *who)
+static const struct pt_thread *awaited(struct pt_charger *k, uint64_t at, const struct pt_thread *th,
+				       const struct pt_iv *iv, const struct pt_thread *who)
 {
 	const pt_asks *asks = &k->t->look->asks;
 	int w;
@@ -102,7 +120,8 @@ static const struct pt_thread *awaited(struct pt_charger *k, uint64_t at,
 	if (k->deliverer < 0 || (who && pt_is_own_channel(&k->t->look->givers, iv)))
 		return who;
 	if (who && (!pt_worker_index(k->t, who, &w) || w == k->deliverer ||
-		    k->t->workers.v[w].role == PT_ROLE_HELPER))
+		    k->t->workers.v[w].role == PT_ROLE_HELPER ||
+		    is_asked_later(k, k->t->workers.v[k->deliverer].main, th, iv->ready)))
 		return who;
 	return k->t->workers.v[k->deliverer].feeder;
 }
@@ -216,7 +235,7 @@ static enum pt_link follow(struct pt_charger *k, const struct pt_thread *th,
 	if (th->proc == k->t->proc)
 		k->answer = iv->sock & PT_IV_SOCK_AWAITED;
 	if (pt_charger_receives(k, th) && iv->wait != PT_WAIT_SLEEP && !lock)
-		*who = awaited(k, at, iv, *who);
+		*who = awaited(k, at, th, iv, *who);
 	if (!*who && pt_worker_index(k->t, th, &w) && k->t->workers.v[w].feeder == th &&
 	    !holds_back(k, &k->t->workers.v[w], iv)) /* at rest until there is a batch */
 		*who = k->t->workers.v[w].main != th ? k->t->workers.v[w].main :
