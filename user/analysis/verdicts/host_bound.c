@@ -167,7 +167,10 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	if (what == PT_HOST_OTHER)
 		pt_at_most(&v->certainty, f->unfed ? PT_CONF_LOW : PT_CONF_MEDIUM);
 	if (f->unfed && (what == PT_HOST_OTHER || (what == PT_HOST_PEER && f->t->asks_above))) {
-		pt_at_most(&v->certainty, PT_CONF_MEDIUM);
+		/* what it waits for at each step may be an environment that makes its input */
+		pt_at_most(&v->certainty,
+			   what == PT_HOST_PEER && every < PT_HOST_EVERY ? PT_CONF_LOW :
+									   PT_CONF_MEDIUM);
 		data = "Whether that is for the next batch cannot be seen.";
 	}
 	v->subject_pid = f->t->main->tgid;

@@ -559,7 +559,7 @@ int pt_charge_waits(struct pt_an *an, struct pt_trainer *t,
 		if (t->workers.v[i].proc != t->proc)
 			err = pt_find_quota(an, t, t->workers.v[i].proc);
 		err = err ?: pt_vec_push(&k.by_worker, 0);
-		err = err ?: pt_vec_push(&k.movers, pt_mover_of(an, &t->workers.v[i]));
+		err = err ?: pt_vec_push(&k.movers, pt_mover_of(an, t, &t->workers.v[i]));
 		err = err ?: pt_vec_push(&k.kernel, pt_kernel_part(t->workers.v[i].proc));
 		err = err ?: pt_vec_push(&k.fetching, pt_fetching_part(an, &t->workers.v[i]));
 	}

@@ -73,7 +73,8 @@ struct pt_mover {
 	uint64_t each;	     /* ns for a batch; 0 not known, or it moves all the time */
 	uint64_t ran, moved; /* ns on the way back that is under way; 0 at its begin */
 };
-struct pt_mover pt_mover_of(const struct pt_an *an, const struct pt_worker *w);
+struct pt_mover pt_mover_of(const struct pt_an *an, const struct pt_trainer *t,
+			    const struct pt_worker *w);
 /* How much of this leg moves the batch, ns. Legs come last first. */
 uint64_t pt_mover_ns(struct pt_mover *m, const struct pt_leg *l);
 /* Makes the worker no batch in `iv`: does it rest, or wait for its turn? */

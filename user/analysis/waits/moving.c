@@ -69,7 +69,8 @@ static bool sends_bytes(const struct pt_model *m, const struct pt_code_look *l)
 	return false;
 }
 
-struct pt_mover pt_mover_of(const struct pt_an *an, const struct pt_worker *w)
+struct pt_mover pt_mover_of(const struct pt_an *an, const struct pt_trainer *t,
+			    const struct pt_worker *w)
 {
 	const struct pt_thread *th = w->main;
 	size_t n = 0, all = 0, made = w->done.n - w->earlier;
@@ -86,7 +87,8 @@ struct pt_mover pt_mover_of(const struct pt_an *an, const struct pt_worker *w)
 		return m;
 	}
 	m.part = (double)n / (double)all;
-	if (made)
+	/* not where few of them are noticed: what it makes for one wakes nobody as a rule */
+	if (2 * made * t->workers.n >= t->steps.n && made)
 		m.each = (uint64_t)(m.part * (double)pt_cpu_ns(th, an->t0, an->t1) / (double)made);
 	return m;
 }
