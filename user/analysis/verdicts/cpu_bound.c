@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+#include <math.h>
+
 #include "analysis/verdicts/verdict.h"
 
 /* Of what loading and receiving compute, or would like to, the part that lacks a core. */
@@ -10,11 +12,15 @@ static double lack_of_cores(const struct pt_facts *f)
 	       (f->group[PT_GROUP_CPU] + queued - f->queue);
 }
 
-/* Fewer workers than cores, and part of a core is left for another one. */
-static bool cores_for_more(const struct pt_facts *f)
+/* How many workers the cores suffice for, where there are fewer workers than cores and part of a core
+ * is left for another one; else 0. */
+static int64_t cores_for(const struct pt_facts *f)
 {
-	return f->t->concurrent && (int64_t)f->t->concurrent < f->cores &&
-	       (double)f->cores - f->pool.cores_used >= PT_CORE_PART;
+	double left = (double)f->cores - f->pool.cores_used;
+	int64_t n = (int64_t)f->t->concurrent;
+
+	return n && n < f->cores && left >= PT_CORE_PART ?
+		       (int64_t)fmin((double)f->cores, (double)n + ceil(left)) : 0;
 }
 
 /* Workers compute all the time and still do not keep up. */
@@ -54,12 +60,12 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 			"Raise num_workers from %zu to about %d (this host has %lld cores), "
 			"or make __getitem__ cheaper.",
 			f->t->concurrent, need, (long long)f->cores) :
-		cores_for_more(f) ?
+		cores_for(f) ?
 		pt_sentence(an,
-			"Raise num_workers from %zu to %lld, one for each core, and make "
+			"Raise num_workers from %zu to %lld, as far as cores are left, and make "
 			"__getitem__ cheaper or move decoding to the GPU: keeping up would take "
 			"about %d workers like these.",
-			f->t->concurrent, (long long)f->cores, need) :
+			f->t->concurrent, (long long)cores_for(f), need) :
 		pt_sentence(an,
 			"Make __getitem__ cheaper or move decoding to the GPU: keeping up "
 			"would take about %d workers like these (num_workers is %zu today), "
@@ -73,7 +79,7 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	if (f->cores &&
 	    ((!f->t->handoffs && (double)f->cores - f->pool.cores_used >= f->th->core_free) ||
 	     (f->t->concurrent && (int64_t)f->t->concurrent < f->cores &&
-	      (better || ((need <= f->cores || cores_for_more(f)) &&
+	      (better || ((need <= f->cores || cores_for(f)) &&
 			  !pt_gains_nothing(an, "workers"))))))
 		pt_at_most(&v->certainty, PT_CONF_MEDIUM);
 	/* whoever receives the batches lacks one, too */

@@ -21,14 +21,19 @@ static bool makes(const struct pt_trainer *t, const struct pt_thread *th, int *w
 }
 
 /* Did who ended the sleep work for most of it? Makers that wait for work in turn share
- * a lock, too. Another rank's maker had the lock, in any case. */
-static bool holder_works(const struct pt_trainer *t, const struct pt_thread *th,
+ * a lock, too. Another rank's maker had the lock, in any case. A futex has nobody who ended the
+ * sleep if that was in vain, or the capture ends before the lock is given up: then it is whoever
+ * computes meanwhile. */
+static bool holder_works(const struct pt_trainer *t, const struct pt_worker *of,
 			 const struct pt_thread *who, const struct pt_iv *iv)
 {
 	int w;
 
+	if (!who)
+		return iv->wait != PT_WAIT_FUTEX ||
+		       (iv->open && pt_other_computes(t, of, iv->begin, iv->ready));
 	if (!makes(t, who, &w))
-		return who->proc != t->proc && who->proc != th->proc;
+		return who->proc != t->proc && who->proc != of->main->proc;
 	return 2 * pt_rest_ns(&t->workers.v[w], iv->begin, iv->ready) <
 	       iv->ready - iv->begin;
 }
@@ -75,12 +80,8 @@ static int take_sleeps(const struct pt_an *an, const struct pt_trainer *t,
 		struct pt_span s = { iv->begin, iv->ready };
 
 		who = iv->valid_wake ? pt_model_thread(an->m, iv->waker_tid) : NULL;
-		/* the capture may end before who has it gives it up */
 		if (iv->wait == PT_WAIT_RUNQ || pt_rests(w, iv) ||
-		    !is_for_lock(t, th, who, iv, own) ||
-		    (who ? !holder_works(t, th, who, iv) :
-			   iv->wait == PT_WAIT_FUTEX &&
-				   !(iv->open && pt_other_computes(t, w, iv->begin, iv->ready))))
+		    !is_for_lock(t, th, who, iv, own) || !holder_works(t, w, who, iv))
 			continue;
 		err = err ?: pt_vec_push(out, s);
 	}
