@@ -136,7 +136,7 @@ static struct found find(const struct opts *o)
 	pt_model_settle(m);
 	t.main = (struct pt_thread *)pt_model_thread(m, PID);
 	t.proc = t.main->proc;
-	look.paths = pt_paths_new(m, PID);
+	look.paths = pt_paths_new(m, t.proc);
 	assert_non_null(look.paths);
 	t.look = &look;
 	assert_int_equal(pt_holding_line(&an, &t, false, &f.line, &f.share, &f.samples), 0);

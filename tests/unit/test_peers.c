@@ -385,11 +385,12 @@ static void test_verdict(void **state)
 	verdict_of(narrow, "to send");
 }
 
+enum { H2H, H2D, D2H, D2D, ANY };
+
 /* What goes to the devices is known, whatever else is copied, and though a copy was on its
  * way when the trace began; not where a copy does not say its direction. */
 static void test_uploads(void **state)
 {
-	enum { H2H, H2D, D2H, D2D, ANY };
 	struct pt_report *r;
 	struct pt_feed feed;
 	struct pt_model *m;
@@ -421,6 +422,66 @@ static void test_uploads(void **state)
 	}
 }
 
+/* RssShmem of the process, as sampled; and the most counts. */
+static void shares(struct stream *s, uint32_t pid, uint64_t most)
+{
+	st_add(s, PT_REC_SAMPLE, sizeof(struct pt_rec_sample), at(20), pid, pid)->sample.rss_shmem = most;
+	st_add(s, PT_REC_SAMPLE, sizeof(struct pt_rec_sample), at(500), pid, pid)->sample.rss_shmem = 0;
+}
+
+#define UPLOAD (1u << 20)
+#define SAMPLED_NOT UINT64_MAX
+
+static void test_shared_memory(void **state)
+{
+	static const struct {
+		uint64_t maker, consumer;
+		bool may, nothing;
+	} c[] = {
+		{ UPLOAD, UPLOAD, true, false },
+		{ UPLOAD / 16, UPLOAD, true, false }, /* one of many makers */
+		{ UPLOAD, UPLOAD / 16, true, false },
+		{ UPLOAD / 16 - 1, UPLOAD, false, false },
+		{ UPLOAD, UPLOAD / 16 - 1, false, false },
+		{ 16384, UPLOAD, false, true }, /* locks and flags */
+		{ 16385, UPLOAD, false, false },
+		{ 0, UPLOAD, false, true },
+		{ UPLOAD, 0, false, false }, /* the device may fetch it */
+		{ SAMPLED_NOT, UPLOAD, false, false },
+		{ UPLOAD, SAMPLED_NOT, false, false },
+	};
+	struct pt_report *r;
+	struct pt_model *m;
+	struct pt_feed feed;
+	struct stream s;
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < sizeof(c) / sizeof(*c); i++) {
+		s = (struct stream){ 0 };
+		begin(&s);
+		st_gpu(&s, "cudaMemcpy", P, P, at(10), at(11), 0, 1, 2 * UPLOAD, H2D);
+		st_gpu(&s, "cudaMemcpy", P, P, at(12), at(13), 0, 1, 0, H2D);
+		if (c[i].maker != SAMPLED_NOT)
+			shares(&s, Q, c[i].maker);
+		if (c[i].consumer != SAMPLED_NOT)
+			shares(&s, P, c[i].consumer);
+		st_window(&s, T0, at(1000));
+		r = finish(&s, &m);
+		assert_int_equal(pt_find_feed(m, pt_model_proc(m, P), &feed), 0);
+		assert_int_equal(pt_may_share(&feed, pt_model_proc(m, Q), pt_model_proc(m, P)),
+				 c[i].may);
+		assert_int_equal(pt_shares_nothing(&feed, pt_model_proc(m, Q)), c[i].nothing);
+		assert_false(pt_may_share(&feed, pt_model_proc(m, P), pt_model_proc(m, P)));
+		/* of an upload, a quarter and more may be one */
+		feed.up_bytes = 2 * 4 * 16384;
+		assert_int_equal(pt_shares_nothing(&feed, pt_model_proc(m, Q)),
+				 c[i].nothing && c[i].maker < 16384);
+		pt_feed_free(&feed);
+		done(&s, m, r);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -428,7 +489,7 @@ int main(void)
 		cmocka_unit_test(test_inside),	 cmocka_unit_test(test_text),
 		cmocka_unit_test(test_mapped),	 cmocka_unit_test(test_again),
 		cmocka_unit_test(test_nonsense), cmocka_unit_test(test_verdict),
-		cmocka_unit_test(test_uploads),
+		cmocka_unit_test(test_uploads), cmocka_unit_test(test_shared_memory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

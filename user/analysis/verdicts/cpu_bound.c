@@ -26,6 +26,7 @@ static int64_t cores_for(const struct pt_facts *f)
 /* Workers compute all the time and still do not keep up. */
 static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
 {
+	const struct pt_worker *helper = pt_lone_helper(f);
 	int64_t better;
 	int need;
 
@@ -38,11 +39,16 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 			    (f->queue + f->cause[PT_CAUSE_THROTTLE]) / f->group[PT_GROUP_CPU],
 			    "share", f->th->run_queue_share);
 	pt_evidence(v, "loader.workers", (double)f->t->concurrent, "count");
-	v->title = pt_sentence(an,
-		"Loading is CPU-bound: %.0f %% of the data wait is workers computing, and "
-		"%.0f %% is workers waiting for a core.",
-		100 * f->cause[PT_CAUSE_CPU], 100 * f->queue);
-	better = pt_better_workers(an, f);
+	v->title = helper ?
+		pt_sentence(an,
+			"Loading is CPU-bound: %.0f %% of the data wait is computing, most of it in "
+			"process %u, and %.0f %% is waiting for a core.",
+			100 * f->cause[PT_CAUSE_CPU], pt_real_id(helper->proc->tgid), 100 * f->queue) :
+		pt_sentence(an,
+			"Loading is CPU-bound: %.0f %% of the data wait is workers computing, and "
+			"%.0f %% is workers waiting for a core.",
+			100 * f->cause[PT_CAUSE_CPU], 100 * f->queue);
+	better = helper ? 0 : pt_better_workers(an, f);
 	need = pt_workers_needed(f);
 	v->advice = !f->t->concurrent ?
 		"Make the computation for each batch cheaper, or spread it over more "
@@ -76,12 +82,14 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	/* Cores are left: whether threads of one interpreter would use them, or more programs
 	 * that a thread starts, is not known. Or there are fewer workers than cores, and more are
 	 * advised: one that spins gives way. Too few of them may be as right. */
-	if (f->cores &&
+	if (f->cores && !helper &&
 	    ((!f->t->handoffs && (double)f->cores - f->pool.cores_used >= f->th->core_free) ||
 	     (f->t->concurrent && (int64_t)f->t->concurrent < f->cores &&
 	      (better || ((need <= f->cores || cores_for(f)) &&
 			  !pt_gains_nothing(an, "workers"))))))
 		pt_at_most(&v->certainty, PT_CONF_MEDIUM);
+	if (helper)
+		pt_blame_helper(an, f, helper, v);
 	/* whoever receives the batches lacks one, too */
 	if (lack_of_cores(f) >= f->th->run_queue_share)
 		pt_at_most(&v->certainty, PT_CONF_MEDIUM);

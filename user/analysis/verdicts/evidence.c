@@ -151,6 +151,32 @@ const struct pt_worker *pt_fed_worker(const struct pt_facts *f)
 	return most && pt_is_fed(most) ? most : NULL;
 }
 
+const struct pt_worker *pt_lone_helper(const struct pt_facts *f)
+{
+	uint64_t all = 0;
+
+	if (!f->t)
+		return NULL;
+	pt_each(const struct pt_worker, w, &f->t->workers)
+		all += w->charged_ns;
+	pt_each(const struct pt_worker, w, &f->t->workers)
+		if (w->role == PT_ROLE_HELPER && w->proc != f->t->proc && 2 * w->charged_ns > all)
+			return w;
+	return NULL;
+}
+
+void pt_blame_helper(struct pt_an *an, const struct pt_facts *f, const struct pt_worker *helper,
+		     struct pt_r_verdict *v)
+{
+	v->subject_pid = helper->proc->tgid;
+	v->advice = pt_sentence(an,
+		"Make what process %u computes cheaper, or let several processes do it: the workers "
+		"wait for that one, and more of them would, too.", pt_real_id(helper->proc->tgid));
+	/* who rests meanwhile may wait for something else, too */
+	if (pt_sec(pt_run_ns(an, helper->main)) < f->th->pool_busy * f->wall_s)
+		pt_at_most(&v->certainty, PT_CONF_MEDIUM);
+}
+
 int pt_workers_needed(const struct pt_facts *f)
 {
 	double left = 1 - fmin(f->starved, 0.98);

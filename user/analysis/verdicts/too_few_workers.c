@@ -51,6 +51,7 @@ static void advise(struct pt_an *an, const struct pt_facts *f, double left, bool
 
 static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict *v)
 {
+	const struct pt_worker *helper = pt_lone_helper(f);
 	double left;
 	bool room = has_room(f, &left);
 	bool busy = f->pool.busy >= f->th->pool_busy;
@@ -84,6 +85,13 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	if (f->cores)
 		pt_evidence_against(v, "host.cores_not_used_by_job", left, "count",
 				    f->th->core_free);
+	if (computes && helper) {
+		v->title = pt_sentence(an,
+			"Too few hands: process %u computes most of what the trainer waits for, alone, "
+			"and cores are free.", pt_real_id(helper->proc->tgid));
+		pt_blame_helper(an, f, helper, v);
+		return 1;
+	}
 	v->title = pt_sentence(an, sleeps ?
 		"Too few workers: num_workers is %zu, and all of them are busy, mostly "
 		"sleeping on a timer." :

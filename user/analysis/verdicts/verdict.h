@@ -208,5 +208,11 @@ int pt_workers_needed(const struct pt_facts *f);
 const struct pt_worker *pt_served_by(const struct pt_facts *f);
 /* The worker with most of the wait, where another stage feeds it (waits/fed.h); else NULL. */
 const struct pt_worker *pt_fed_worker(const struct pt_facts *f);
+/* One process that the workers ask, which makes up more than half of the wait; NULL: none does. */
+const struct pt_worker *pt_lone_helper(const struct pt_facts *f);
+/* Names it and says what to do about it; the certainty is medium at most where it does not compute all
+ * the time. */
+void pt_blame_helper(struct pt_an *an, const struct pt_facts *f, const struct pt_worker *helper,
+		     struct pt_r_verdict *v);
 
 #endif

@@ -17,6 +17,12 @@
 #define ASKED_PACKED 10
 /* Bytes of an upload that are a learning rate or a few, and no sample of anything. */
 #define NUMBERS 64
+/* Of an upload, what one of many makers writes into memory that it shares with the consumer. */
+#define MAKERS 16
+/* Locks and flags take so many bytes, a page each, ... */
+#define FLAGS_BYTES (4 * 4096)
+/* ... and less than this part of an upload. */
+#define FLAGS_PART 4
 
 static void take_call(struct pt_feed *f, const struct pt_gpu_call *c)
 {
@@ -106,6 +112,32 @@ bool pt_feeds_numbers(const struct pt_feed *f)
 bool pt_feeds_too_little(const struct pt_feed *f, uint64_t bytes)
 {
 	return f->known && is_little(f, (double)bytes);
+}
+
+/* The most pages of shared memory that it was seen to have, bytes; UINT64_MAX: nobody looked. */
+static uint64_t shared_most(const struct pt_proc *p)
+{
+	uint64_t most = 0;
+
+	pt_each(const struct pt_rec_sample, s, &p->samples)
+		most = pt_max64(most, s->rss_shmem);
+	return p->samples.n ? most : UINT64_MAX;
+}
+
+bool pt_may_share(const struct pt_feed *f, const struct pt_proc *maker,
+		  const struct pt_proc *consumer)
+{
+	uint64_t a = shared_most(maker), b = shared_most(consumer), both = pt_min64(a, b);
+
+	return maker != consumer && a != UINT64_MAX && b != UINT64_MAX && both > FLAGS_BYTES &&
+	       both * MAKERS * f->ups >= f->up_bytes;
+}
+
+bool pt_shares_nothing(const struct pt_feed *f, const struct pt_proc *maker)
+{
+	uint64_t most = shared_most(maker);
+
+	return most <= FLAGS_BYTES && most * FLAGS_PART * f->ups < f->up_bytes;
 }
 
 bool pt_sock_feeds_nothing(const struct pt_feed *f, const struct pt_sock *s)

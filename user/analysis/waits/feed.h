@@ -35,6 +35,14 @@ bool pt_feeds_numbers(const struct pt_feed *f);
 /* So many bytes cannot become what goes to the devices. */
 bool pt_feeds_too_little(const struct pt_feed *f, uint64_t bytes);
 
+/* May the maker hand batches over in memory that both have? By the most that each was seen to have of
+ * it: as much as one of many makers of a batch fills, at least. */
+bool pt_may_share(const struct pt_feed *f, const struct pt_proc *maker,
+		  const struct pt_proc *consumer);
+/* ... or has it filled no more than locks and flags take? Neither of the two where nobody looked. The
+ * consumer need not have touched what the device fetches there. */
+bool pt_shares_nothing(const struct pt_feed *f, const struct pt_proc *maker);
+
 /* Neither can what came from the other end of this connection be what goes to a device:
  * it is too little, a few numbers, or the answer to what came from there. What hands over descriptors or
  * names of shared memory is small, too: only ends with an address are told. */

@@ -191,6 +191,7 @@ static int origin_leg(void *ctx, const struct pt_leg *l)
 		k->x->made_ns += ns;
 		by = l->kind == PT_LEG_GIVEN ? l->iv->waker_tgid : p->tgid;
 		k->x->beyond_ns += by != k->a->proc->tgid && by != k->x->tgid ? ns : 0;
+		k->x->shared_ns += pt_may_share(&k->g->feed, p, k->a->proc) ? ns : 0;
 	} else {
 		k->x->helped_ns += ns;
 	}
@@ -229,6 +230,16 @@ static bool is_sized(const struct pt_iv *iv)
 {
 	return iv->obj_kind == PT_OBJ_PIPE ||
 	       (iv->obj_kind == PT_OBJ_SOCK && iv->syscall == PT_NR_read);
+}
+
+/* Such an end says nothing but that one may go on: what is handed over lies in memory that both
+ * have, and they have none that is large enough. */
+static bool is_apart(const struct pt_givers *g, const struct pt_iv *iv, const struct pt_thread *who)
+{
+	return who && (iv->wait == PT_WAIT_FUTEX || iv->wait == PT_WAIT_SEM ||
+		       iv->wait == PT_WAIT_EVENT) &&
+	       who->proc != g->own &&
+	       pt_shares_nothing(&g->feed, who->proc);
 }
 
 static struct pt_giver *giver_make(struct pt_givers *g, const struct pt_iv *iv,
@@ -323,6 +334,7 @@ static int sum_leg(void *ctx, const struct pt_leg *l)
 	k->x->sleeps++;
 	k->x->ns += l->end - l->begin;
 	k->x->unsized += !is_sized(l->iv);
+	k->x->apart += is_apart(k->g, l->iv, l->who);
 	k->x->puts += !!(pt_call_class(l->iv->syscall) & PT_C_PUT);
 	k->x->answers += !!(l->iv->sock & PT_IV_SOCK_AWAITED);
 	k->x->ends += l->iv->wait == PT_WAIT_CHILD;

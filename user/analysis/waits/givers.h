@@ -39,6 +39,7 @@ struct pt_giver {
 	uint64_t results; /* of the gaps: that end with a copy of results from the device */
 	uint64_t answers; /* of the sleeps: for what was asked for over a socket */
 	uint64_t unsized; /* of the sleeps: more may have come than was read */
+	uint64_t apart; /* of the sleeps: it had no memory in common to put anything into */
 	uint64_t puts;	/* of the sleeps: until it had taken some of what the consumer wrote */
 	/* of the sleeps: looked at in Python; there the consumer was handing something out */
 	uint64_t looked, handed_out;
@@ -48,6 +49,7 @@ struct pt_giver {
 	/* where the way back from their ends leads, ns */
 	uint64_t made_ns;   /* other processes, or input of this one */
 	uint64_t beyond_ns; /* of these: others than its own process */
+	uint64_t shared_ns; /* ... processes that may hand over in shared memory */
 	uint64_t ranks_ns;
 	uint64_t clients_ns;
 	uint64_t peer_ns;   /* sleeps until it took something, or answered */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/waits/feed.h"
 #include "analysis/waits/host.h"
 #include "base/hash.h"
 
@@ -36,7 +37,8 @@ struct interpreter {
 
 struct pt_paths {
 	const struct pt_model *m;
-	uint32_t consumer; /* its process */
+	const struct pt_proc *consumer;
+	struct pt_feed feed;
 	struct word *words; /* uthash, by key */
 	PT_VEC(struct interpreter) interpreters;
 };
@@ -400,7 +402,7 @@ bool pt_is_condition(const struct pt_paths *p, const struct pt_thread *th, const
 
 /* ---- all of them -------------------------------------------------------------------- */
 
-struct pt_paths *pt_paths_new(const struct pt_model *m, uint32_t consumer)
+struct pt_paths *pt_paths_new(const struct pt_model *m, const struct pt_proc *consumer)
 {
 	struct pt_paths *p = calloc(1, sizeof(*p));
 	struct word *w;
@@ -410,6 +412,10 @@ struct pt_paths *pt_paths_new(const struct pt_model *m, uint32_t consumer)
 		return NULL;
 	p->m = m;
 	p->consumer = consumer;
+	if (pt_find_feed(m, consumer, &p->feed)) {
+		pt_paths_free(p);
+		return NULL;
+	}
 	for (i = 0; i < m->all_threads.n; i++)
 		if (take_words(p, m->all_threads.v[i]) ||
 		    find_switches(p, m->all_threads.v[i])) {
@@ -440,7 +446,25 @@ void pt_paths_free(struct pt_paths *p)
 		free(w);
 	}
 	pt_vec_free(&p->interpreters);
+	pt_feed_free(&p->feed);
 	free(p);
+}
+
+/* What the consumer and another process wait for of each other is a batch, or room for one: a
+ * condition's semaphore has two sides, too. But not where that process has filled no memory that others
+ * may have, too; a pipe holds what is handed over itself. */
+static bool is_hand_over(const struct pt_paths *p, const struct pt_thread *th,
+			 const struct pt_iv *iv)
+{
+	const struct pt_thread *by;
+
+	if (!iv->valid_wake || iv->waker_tgid == th->tgid ||
+	    (th->proc != p->consumer && iv->waker_tgid != p->consumer->tgid))
+		return false;
+	if (iv->wait == PT_WAIT_PIPE_IN)
+		return true;
+	by = th->proc == p->consumer ? pt_model_thread(p->m, iv->waker_tid) : th;
+	return !by || !pt_shares_nothing(&p->feed, by->proc);
 }
 
 static bool is_lock_word(const struct pt_paths *p, const struct pt_thread *th,
@@ -448,12 +472,7 @@ static bool is_lock_word(const struct pt_paths *p, const struct pt_thread *th,
 {
 	uint64_t key[2];
 
-	if (!may_lock(iv))
-		return false;
-	/* what the consumer and another process wait for of each other is a batch, or
-	 * room for one: a condition's semaphore has two sides, too */
-	if (iv->valid_wake && iv->waker_tgid != th->tgid &&
-	    (th->tgid == p->consumer || iv->waker_tgid == p->consumer))
+	if (!may_lock(iv) || is_hand_over(p, th, iv))
 		return false;
 	sleep_key(th, iv, key);
 	if (is_lock_at(p, word_of(p, key), iv->ready))

@@ -10,7 +10,7 @@
 /* What is remembered from walk to walk: of each word who slept on it, and who ended that. */
 struct pt_paths;
 /* consumer: the process that waits for data. NULL: no memory. */
-struct pt_paths *pt_paths_new(const struct pt_model *m, uint32_t consumer);
+struct pt_paths *pt_paths_new(const struct pt_model *m, const struct pt_proc *consumer);
 void pt_paths_free(struct pt_paths *p);
 const struct pt_model *pt_paths_model(const struct pt_paths *p);
 

@@ -146,7 +146,7 @@ int pt_look_at(struct pt_an *an, struct pt_trainer *t)
 	t->look = l;
 	if (!l)
 		return -ENOMEM;
-	l->paths = pt_paths_new(an->m, t->proc->tgid);
+	l->paths = pt_paths_new(an->m, t->proc);
 	if (!l->paths)
 		return -ENOMEM;
 	err = pt_find_actor(an->m, t->proc, an->t0, an->t1, &l->actor);

@@ -82,13 +82,24 @@ static uint64_t comes_from(const struct pt_giver *kin)
 				      kin->bytes - pt_min64(kin->sent, kin->bytes - kin->got);
 }
 
-/* Neither it and its kin nor what it read can be what goes to a device. Nothing at all was
- * read where the kernel does not count it. */
+/* Neither it and its kin nor what it read can be what goes to a device, nor what lies in memory that
+ * it, or who it waits for, shares with the consumer. Nothing at all was read where the kernel does
+ * not count it. */
 static bool hands_over_little(const struct pt_givers *g, const struct pt_giver *x,
 			      const struct pt_giver *kin)
 {
 	return x->gaps >= GAPS_MIN && !kin->unsized && kin->bytes &&
+	       2 * kin->shared_ns <= kin->made_ns &&
 	       pt_feeds_too_little(&g->feed, comes_from(kin));
+}
+
+/* It lets the consumer go on, again and again, and neither writes anything nor has memory in common
+ * with it where a batch could lie: that is a lock, or a permission. */
+static bool only_lets_go_on(const struct pt_givers *g, const struct pt_giver *x,
+			    const struct pt_giver *kin)
+{
+	return x->gaps >= GAPS_MIN && x->apart == x->sleeps && kin->apart == kin->sleeps &&
+	       pt_feeds_too_little(&g->feed, x->wrote);
 }
 
 /* Another program, that is started meanwhile, and ends. */
@@ -156,7 +167,7 @@ static bool is_peer(const struct pt_givers *g, const struct pt_giver *x,
 		return true;
 	if (is_mostly_asked(x) && is_seldom(g, x, kin))
 		return true;
-	if (is_just_run(g, x, kin))
+	if (is_just_run(g, x, kin) || only_lets_go_on(g, x, kin))
 		return true;
 	if (!own)
 		return (asked || comes_unasked(g, x)) && hands_over_little(g, x, kin);
@@ -363,6 +374,7 @@ static void add_giver(struct pt_giver *sum, const struct pt_giver *x)
 	sum->sent += x->sent;
 	sum->ends += x->ends;
 	sum->unsized += x->unsized;
+	sum->apart += x->apart;
 	sum->puts += x->puts;
 	sum->answers += x->answers;
 	sum->looked += x->looked;
@@ -374,6 +386,7 @@ static void add_giver(struct pt_giver *sum, const struct pt_giver *x)
 	sum->stays_there += x->stays_there;
 	sum->ahead_ns += x->ahead_ns;
 	sum->made_ns += x->made_ns;
+	sum->shared_ns += x->shared_ns;
 	sum->ranks_ns += x->ranks_ns;
 	sum->clients_ns += x->clients_ns;
 	sum->peer_ns += x->peer_ns;
