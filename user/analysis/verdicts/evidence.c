@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "analysis/io/disks.h"
+#include "analysis/lines/lines.h"
 #include "analysis/verdicts/verdict.h"
 #include "analysis/waits/fed.h"
 #include "analysis/whatif/whatif.h"
@@ -168,10 +169,18 @@ const struct pt_worker *pt_lone_helper(const struct pt_facts *f)
 void pt_blame_helper(struct pt_an *an, const struct pt_facts *f, const struct pt_worker *helper,
 		     struct pt_r_verdict *v)
 {
+	static const struct pt_line_ask ask = { PT_LINES_SUBJECT, 1u << PT_CAUSE_CPU, "" };
+	uint32_t id = pt_real_id(helper->proc->tgid);
+	struct pt_r_line l;
+
 	v->subject_pid = helper->proc->tgid;
-	v->advice = pt_sentence(an,
-		"Make what process %u computes cheaper, or let several processes do it: the workers "
-		"wait for that one, and more of them would, too.", pt_real_id(helper->proc->tgid));
+	v->advice = pt_top_line(an, &ask, v->subject_pid, &l) ?
+		pt_sentence(an,
+			"Make %s in process %u cheaper, or let several processes do it: the workers wait "
+			"for that one, and more of them would, too.", pt_line_place(an, &l), id) :
+		pt_sentence(an,
+			"Make what process %u computes cheaper, or let several processes do it: the "
+			"workers wait for that one, and more of them would, too.", id);
 	/* who rests meanwhile may wait for something else, too */
 	if (pt_sec(pt_run_ns(an, helper->main)) < f->th->pool_busy * f->wall_s)
 		pt_at_most(&v->certainty, PT_CONF_MEDIUM);
