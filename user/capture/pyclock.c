@@ -59,7 +59,7 @@ static int open_cpu(struct pt_pyclock *k, int prog, int cpu)
 /* ---- what an interrupt takes -------------------------------------------------------- */
 
 #define TICK_PERIOD_NS 50000
-#define TICK_TURNS 15
+#define TICK_TURNS 5
 #define TICK_WORK_NS 300000 /* of a turn */
 #define TICK_UNKNOWN_NS 5000
 #define TICK_MAX_NS 100000

@@ -49,7 +49,9 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 	if (t->cause == PT_CAUSE_DISK && f->largest == PT_GROUP_IO && f->io.held >= PT_IO_HELD)
 		return 0;
 	pt_evidence_starved(f, v);
-	pt_evidence(v, "batches.slow", (double)t->n, "count");
+	/* of more they are no few */
+	pt_evidence_against(v, "batches.slow", (double)t->n, "count",
+			    floor(PT_TAIL_PART * (double)t->all));
 	pt_evidence(v, "batches.slow_ms.p50", t->ms, "ms");
 	pt_evidence(v, "batches.usual_ms.p50", t->usual_ms, "ms");
 	pt_evidence_against(v, "data_wait.slow_batches_share", t->share, "share",

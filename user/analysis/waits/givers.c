@@ -216,6 +216,10 @@ static int sum_ahead(struct sums *k, const struct given *x)
 	k->asked = false;
 	err = pt_walk_cause(k->g->an, k->g->paths, l->who, x->gap, l->end, asked_leg, k);
 	x->by->ahead_ns += k->asked ? 0 : l->end - l->begin;
+	if (x->gap <= k->g->an->t0) {
+		x->by->cut_ns += l->end - l->begin;
+		x->by->cut_ahead_ns += k->asked ? 0 : l->end - l->begin;
+	}
 	return err;
 }
 

@@ -55,6 +55,8 @@ struct pt_giver {
 	uint64_t peer_ns;   /* sleeps until it took something, or answered */
 	uint64_t helped_ns; /* threads of the consumer's process */
 	uint64_t ahead_ns; /* of ns: one of those had begun before the gap */
+	/* ... of both: in a gap that the capture began in, who had asked before is not known */
+	uint64_t cut_ns, cut_ahead_ns;
 	enum pt_giver_role role;
 	bool takes; /* a peer that takes what the consumer hands out */
 	bool for_results; /* ... that is waited for behind all calls of the device */

@@ -47,17 +47,27 @@ static bool rests(const struct pt_giver *x)
 	return x->stays <= x->stays_there + RESTS * x->gaps;
 }
 
+/* Had it begun before the gap for no more than this part of the time? By the gaps whose begin was
+ * seen, if there are any. */
+static bool begins_behind(const struct pt_giver *x, double part)
+{
+	bool cut = x->ns <= x->cut_ns;
+
+	return (double)(x->ahead_ns - (cut ? 0 : x->cut_ahead_ns)) <=
+	       part * (double)(x->ns - (cut ? 0 : x->cut_ns));
+}
+
 /* It works when it is asked: where it was waited for, it had begun in the same gap. */
 static bool is_asked(const struct pt_giver *x)
 {
-	return (double)x->ahead_ns <= MADE_SHARE * (double)x->ns;
+	return begins_behind(x, MADE_SHARE);
 }
 
 /* ... as far as the way back shows: a pool's process that takes its next task by itself was
  * asked for that, too. Who works ahead has begun each time. */
 static bool is_mostly_asked(const struct pt_giver *x)
 {
-	return (double)x->ahead_ns <= AHEAD_SHARE / 2 * (double)x->ns;
+	return begins_behind(x, AHEAD_SHARE / 2);
 }
 
 /* Made by the loop itself meanwhile: it begins when it is asked in any case. */
@@ -319,7 +329,7 @@ static void find_role(const struct pt_givers *g, struct pt_giver *x,
 	else if ((double)x->peer_ns >= ROLE_SHARE * all)
 		x->role = PT_GIVER_PEER;
 	else if ((double)x->made_ns >= MADE_SHARE * all ||
-		 (double)x->ahead_ns > AHEAD_SHARE * (double)x->ns)
+		 !begins_behind(x, AHEAD_SHARE))
 		x->role = who_feeds(g, x, kin);
 	else
 		x->role = PT_GIVER_HELPER;
@@ -385,6 +395,8 @@ static void add_giver(struct pt_giver *sum, const struct pt_giver *x)
 	sum->stays += x->stays;
 	sum->stays_there += x->stays_there;
 	sum->ahead_ns += x->ahead_ns;
+	sum->cut_ns += x->cut_ns;
+	sum->cut_ahead_ns += x->cut_ahead_ns;
 	sum->made_ns += x->made_ns;
 	sum->shared_ns += x->shared_ns;
 	sum->ranks_ns += x->ranks_ns;
