@@ -48,7 +48,7 @@ THEMES = ["serving", "loaders", "loops", "pipelines", "habits", "shapes", "sourc
           "toolsmiths", "towncriers", "gymnasts", "paddlers", "milliners", "cobblers",
           "glovers", "saddlers", "cartwrights",
           "bookbinders", "potters", "brewers", "thatchers", "falconers", "embroiderers",
-          "glaziers", "coopers", "lamplighters"]
+          "glaziers", "coopers", "lamplighters", "gardeners", "signwriters"]
 RECORD = json.dumps([{"id": i, "words": ["alpha", "beta", str(i)] * 4} for i in range(12)])
 BLOB = zlib.compress(random.Random(1).randbytes(48 << 10) * 4)
 # The three that mean "the makers compute": which one is decided by the cores left free and
