@@ -88,12 +88,15 @@ static __always_inline __u64 pt_tcp_received(const struct sock *sk)
 	return n && flags & PT_SOCK_DONE ? n - 1 : n;
 }
 
-/* A Unix socket's other end is a process of the target. */
+/* A Unix socket's other end is a process of the target. One that listens has none: there it is who
+ * called listen(). */
 static __always_inline bool pt_unix_inside(const struct sock *sk)
 {
 	__u32 tgid = BPF_CORE_READ(sk, sk_peer_pid, numbers[0].nr);
 	struct pt_target *v;
 
+	if (BPF_CORE_READ(sk, __sk_common.skc_state) == PT_TCP_LISTEN)
+		return false;
 	v = tgid ? bpf_map_lookup_elem(&pt_targets, &tgid) : NULL;
 	return v && !v->outside;
 }
@@ -187,8 +190,8 @@ static __noinline int pt_sock_note(struct pt_sock *s, const struct sock *sk,
 	return 0;
 }
 
-/* The entry of a connected socket of the target, made when new; NULL: not one
- * to follow. */
+/* The entry of a connected socket of the target, or of a Unix one that listens, made when new; NULL:
+ * not one to follow. */
 static __always_inline struct pt_sock *pt_sock_get(const struct sock *sk,
 						   __u64 inode,
 						   struct task_struct *t)
@@ -206,7 +209,8 @@ static __always_inline struct pt_sock *pt_sock_get(const struct sock *sk,
 	    family != PT_AF_INET && family != PT_AF_INET6 &&
 		    family != PT_AF_VSOCK)
 		return NULL;
-	if (state == PT_TCP_LISTEN)
+	/* a poll for many sockets is one for the first of them, which may be what clients connect to */
+	if (state == PT_TCP_LISTEN && family != PT_AF_UNIX)
 		return NULL;
 	new.inode = inode;
 	new.tid = t->pid;
