@@ -177,6 +177,7 @@ struct pt_tail { /* of the batches by how long they took to make */
 	double ms, usual_ms; /* medians of the slow ones, of all */
 	double share;	 /* of the data wait, for slow ones */
 	bool waited; /* nobody was seen to make one: ms are of waits, usual_ms of steps */
+	bool caught_up; /* not all were: of some only that their makers have time for them */
 	bool bursts; /* they come evenly, among others that take next to nothing */
 	enum pt_cause cause; /* of most of that */
 	/* the wait among them that was longest for one file or peer */

@@ -61,7 +61,7 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 		v->subject_file = pt_arena_strdup(an->a, file->path);
 	if (t->peer)
 		v->subject_peer = pt_peer_name(an, t->peer - 1);
-	if (t->waited)
+	if (t->waited || t->caught_up)
 		pt_at_most(&v->certainty, PT_CONF_MEDIUM);
 	if (t->cause == PT_CAUSE_SLEEP && sleeps_outside(an, f->t))
 		pt_at_most(&v->certainty, PT_CONF_MEDIUM);

@@ -180,7 +180,7 @@
 #define PT_TAIL_FEW 0.5
 /* This part of those that were not noticed is made right behind slow ones, without a rest, in up to
  * so many times what they usually take together. Chosen. */
-#define PT_TAIL_CAUGHT 0.8
+#define PT_TAIL_CAUGHT 0.7
 #define PT_TAIL_CATCHING 1.5
 /* Makers at work for less of the time than this have time left for more batches. Chosen. */
 #define PT_TAIL_WORK 0.5

@@ -364,6 +364,23 @@ static double catching_up_ms(const struct pt_trainer *t, double limit, double us
 	return n && lack > 0 ? (1 + PT_TAIL_CATCHING * lack / n) * usual : 0;
 }
 
+/* What a batch takes that is neither slow nor right behind a slow one. */
+static int usual_apart(const struct pt_trainer *t, double limit, double *usual)
+{
+	pt_doubles v = { 0 };
+	size_t i;
+	int err = 0;
+
+	pt_each_ok(const struct pt_worker, w, &t->workers, err)
+		for (i = 0; i < w->unsorted_ms.n && w->role != PT_ROLE_HELPER && !err; i++)
+			if (w->unsorted_ms.v[i] <= limit && !is_behind_slow(w, i, limit))
+				err = pt_vec_push(&v, w->unsorted_ms.v[i]);
+	if (v.n)
+		*usual = pt_median(v.v, v.n);
+	pt_vec_free(&v);
+	return err;
+}
+
 struct catching_up {
 	double ms;     /* what that may take */
 	size_t n;      /* times behind slow ones that are no longer than that ... */
@@ -396,9 +413,9 @@ static int slow_made(const struct pt_an *an, const struct pt_worker *w, double l
 static int list_slow(const struct pt_an *an, const struct pt_trainer *t, const pt_doubles *all,
 		     struct pt_tail *out, double *least, pt_doubles *slow)
 {
-	double limit = PT_TAIL_FACTOR * out->usual_ms;
+	double limit = PT_TAIL_FACTOR * out->usual_ms, usual = out->usual_ms;
 	struct catching_up k = { .ms = catching_up_ms(t, limit, out->usual_ms) };
-	int err = 0;
+	int err = usual_apart(t, limit, &usual);
 
 	pt_each_ok(const struct pt_worker, w, &t->workers, err) {
 		if (!out->waited && w->role != PT_ROLE_HELPER)
@@ -413,9 +430,11 @@ static int list_slow(const struct pt_an *an, const struct pt_trainer *t, const p
 	/* behind each slow one there is one such at most, or the others are as slow */
 	*least = k.slow > slow->n ? k.ms : limit;
 	/* those that are not noticed are of the usual ones, where they account for these times */
-	if (k.n && k.sum_ms - (double)k.n * out->usual_ms >=
-	    PT_TAIL_CAUGHT * (batches_taken(t) - batches_made(t)) * out->usual_ms)
-		out->all = pt_max64(out->all, (uint64_t)batches_taken(t));
+	out->caught_up = k.n && batches_taken(t) > (double)out->all &&
+			 k.sum_ms - (double)k.n * usual >=
+				 PT_TAIL_CAUGHT * (batches_taken(t) - batches_made(t)) * usual;
+	if (out->caught_up)
+		out->all = (uint64_t)batches_taken(t);
 	if (err || out->all < PT_TAIL_BATCHES || !slow->n ||
 	    (double)slow->n > PT_TAIL_PART * (double)out->all)
 		return err;
