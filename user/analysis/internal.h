@@ -213,6 +213,7 @@ struct pt_trainer {
 	bool thread_loader; /* from threads of the trainer itself */
 	bool may_spin; /* pt_may_spin() */
 	bool asks_above; /* it waits for others where it may make its batch */
+	bool receives; /* ... or computes where it receives something from a socket */
 	bool respawned;	   /* a worker was born during the capture */
 	bool fd_sharing;   /* descriptors are handed over by workers */
 	bool gpu_known;	     /* a sync was seen: the model has footing */

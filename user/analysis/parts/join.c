@@ -350,7 +350,7 @@ static void finish_devs(const struct pt_join_rank *r, struct pt_trainer *t,
 	X(T, OWN, quotas) X(T, OWN, optimizer_steps) X(T, OWN, micro_shape)     \
 	X(T, OWN, update_shape) X(T, MAX, concurrent) X(T, ANY, handoffs)       \
 	X(T, ANY, thread_loader) X(T, ANY, respawned) X(T, ANY, may_spin)       \
-	X(T, ANY, computes_too) X(T, ANY, fd_sharing) X(T, ANY, asks_above)     \
+	X(T, ANY, computes_too) X(T, ANY, fd_sharing) X(T, ANY, asks_above) X(T, ANY, receives) \
 	X(T, OWN, gpu_known) X(T, OWN, top_cause) X(T, OWN, look)               \
 	X(T, OWN, devs)                                                         \
 	X(T, SUM, busy_hard_ns) X(T, SUM, cause_ns) X(T, SUM, lock_asked_ns)    \
@@ -371,7 +371,7 @@ static void finish_devs(const struct pt_join_rank *r, struct pt_trainer *t,
 	X(T, SUM, launch_ns) X(T, SUM, lack_ns) X(T, SUM, host_bound_ns)        \
 	X(T, SUM, host_bound_launches) X(T, SUM, kernel_ns)              \
 	X(T, SUM, naps) X(T, SUM, storage_waits) X(T, SUM, fetching_ns) X(T, SUM, stopped_ns)
-PT_JOIN_LIST(trainer, struct pt_trainer, TRAINER, 7);
+PT_JOIN_LIST(trainer, struct pt_trainer, TRAINER, 6);
 
 static void add_facts(struct pt_trainer *to, const struct pt_trainer *t)
 {

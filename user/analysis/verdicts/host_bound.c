@@ -164,6 +164,10 @@ static int judge(struct pt_an *an, const struct pt_facts *f, struct pt_r_verdict
 			   what == PT_HOST_CHILD ? PT_CONF_LOW : PT_CONF_MEDIUM);
 		data = "Whether it makes the next batch there cannot be seen.";
 	}
+	if (what == PT_HOST_COMPUTING && f->t->receives && every < PT_HOST_EVERY) {
+		pt_at_most(&v->certainty, PT_CONF_LOW);
+		data = "It receives from a socket there, which may be the next batch.";
+	}
 	if (what == PT_HOST_OTHER)
 		pt_at_most(&v->certainty, f->unfed ? PT_CONF_LOW : PT_CONF_MEDIUM);
 	if (f->unfed && (what == PT_HOST_OTHER || (what == PT_HOST_PEER && f->t->asks_above))) {

@@ -115,6 +115,9 @@ static inline bool pt_looks_tell(size_t n, size_t all)
  * the loader calls, or which works on what it receives? Then that is no hand-over. Behind the
  * waits. */
 void pt_find_computing(const struct pt_an *an, struct pt_trainer *t);
+/* Does it receive from a socket where it obtains no batch, as far as is seen, in a part of its time
+ * that is worth a word? Likewise. */
+void pt_find_receiving(const struct pt_an *an, struct pt_trainer *t);
 /* Between which two calls of the device `ts` lies, as a number; 0: in no gap, or in one at the
  * capture's ends. */
 uint64_t pt_gap_kind_at(struct pt_host *h, uint64_t ts);

@@ -171,8 +171,10 @@ int pt_look_at(struct pt_an *an, struct pt_trainer *t)
 		take_last_sleep(&l->host, &l->period);
 	err = err ?: pt_find_made(an, t);
 	err = err ?: pt_find_obtaining(an, t, &l->host, &l->period);
-	if (!err)
+	if (!err) {
 		pt_find_computing(an, t);
+		pt_find_receiving(an, t);
+	}
 	return err;
 }
 

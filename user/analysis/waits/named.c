@@ -197,6 +197,26 @@ void pt_find_computing(const struct pt_an *an, struct pt_trainer *t)
 	}
 }
 
+/* Of what it runs outside of data waits and calls, so much in a call that receives. */
+#define RECEIVES_PART 0.1
+
+void pt_find_receiving(const struct pt_an *an, struct pt_trainer *t)
+{
+	const struct pt_thread *th = t->main;
+	size_t i, hint = 0, all = 0, received = 0;
+
+	for (i = 0; i < th->looks.n; i++) {
+		const struct pt_code_look *l = &th->looks.v[i];
+
+		if (!l->running || pt_waits_in(t, &hint, l->begin, l->begin + 1) ||
+		    pt_inside_call(t->proc, th->tid, l->begin))
+			continue;
+		all++;
+		received += receives(an->m, l);
+	}
+	t->receives = received >= COMPUTES_MIN && (double)received >= RECEIVES_PART * (double)all;
+}
+
 /* Behind the gap a batch goes up before anything is launched, by whichever thread. */
 static bool uploads_behind(const struct pt_host *h, const struct pt_host_gap *g)
 {
